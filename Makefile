@@ -59,8 +59,8 @@ chaos: ## kill real workers at random and verify what happened to every job (CHA
 # The package that takes longest goes first, here and in integration: the others
 # run beside it. Without the race detector run the tests of hours of virtual time and of
 # gigabytes, whose packages run twice, and packages that only read files of the repository.
-WITHOUT_RACE := ./infra/policy ./internal/architecture
-TWICE := $(addprefix ./internal/workertest/,histories crashpoints fleets hostile jobs outages) ./internal/worker ./internal/process ./internal/checkpoint
+WITHOUT_RACE := ./infra/policy ./internal/test/architecture
+TWICE := $(addprefix ./internal/test/worker/,histories crashpoints fleets hostile jobs outages) ./internal/worker ./internal/program ./internal/checkpoint
 .PHONY: test
 test: ## go vet and all tests, with the race detector where there is a C compiler (TESTFLAGS=...)
 	go vet ./...
@@ -73,7 +73,7 @@ test: ## go vet and all tests, with the race detector where there is a C compile
 
 .PHONY: integration
 integration: ## tests against real components; those without theirs are skipped (TESTFLAGS=...)
-	go test -tags integration -count=1 -v -p 3 -timeout 25m $(TESTFLAGS) ./internal/integration/vmapp ./internal/integration/model ./internal/integration/tryout ./internal/integration/chaos ./internal/integration/...
+	go test -tags integration -count=1 -v -p 3 -timeout 25m $(TESTFLAGS) ./internal/test/integration/vmapp ./internal/test/integration/model ./internal/test/integration/tryout ./internal/test/integration/chaos ./internal/test/integration/...
 
 .PHONY: integration-tools
 integration-tools: ## install into .tools/ what integration tests and lint need
@@ -118,8 +118,8 @@ benchmarks: ## Go benchmarks of single functions (BENCHFLAGS=...)
 
 .PHONY: figures
 figures: ## measure 1,100 evictions, from notice to release: minutes
-	go test -count=1 -v -timeout 10m -run '^TestNoticeTo' ./internal/workertest/fleets -figures
-	go test -tags integration -count=1 -v -timeout 5m -run '^TestNoticeOverLoopback$$' ./internal/integration/product
+	go test -count=1 -v -timeout 10m -run '^TestNoticeTo' ./internal/test/worker/fleets -figures
+	go test -tags integration -count=1 -v -timeout 5m -run '^TestNoticeOverLoopback$$' ./internal/test/integration/product
 
 .PHONY: soak
 soak: ## check 10,000 random histories of a fleet: minutes (SOAK=number, SEED=first)
@@ -127,7 +127,7 @@ soak: ## check 10,000 random histories of a fleet: minutes (SOAK=number, SEED=fi
 
 .PHONY: mutants
 mutants: ## mutation tests: break one rule of the worker at a time; the tests must fail: minutes
-	go test -tags integration -count=1 -v -timeout 30m ./internal/integration/mutants -all
+	go test -tags integration -count=1 -v -timeout 30m ./internal/test/integration/mutants -all
 
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZTIME (10s)

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/bench/probe"
-	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 )
 
 const (

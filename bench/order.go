@@ -14,7 +14,7 @@ import (
 // or load has a part in it, so each run gives the same. CI holds their bounds.
 func inVirtualTime() []struct{ folder, tests string } {
 	return []struct{ folder, tests string }{
-		{"./internal/workertest/fleets", "^(TestCeilingBySlots|TestIdlePickUp|TestIdlePickUpOfShards|TestNoticeToAllReleased)$"},
+		{"./internal/test/worker/fleets", "^(TestCeilingBySlots|TestIdlePickUp|TestIdlePickUpOfShards|TestNoticeToAllReleased)$"},
 		{"./internal/checkpoint", "^(TestTransfersKeepUpWithTheSDK|TestSavesKeepUpWithTheSDK|TestSentForAChange)$"},
 	}
 }

@@ -20,9 +20,9 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/spotworker/spotworker/bench/probe"
-	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/checkpoint/chunks"
+	"github.com/spotworker/spotworker/internal/storage/azure"
 )
 
 // stateCommand saves and restores one state of random bytes, in a process of its own.

@@ -110,15 +110,27 @@ func (a *allRecords) Read(ctx context.Context, id string) (checkpoint.Record, er
 // List lists the records of all accounts, all accounts at once. An error comes last: that
 // of the accounts that could not be listed.
 func (a *allRecords) List(ctx context.Context, prefix string) iter.Seq2[checkpoint.Record, error] {
+	return a.list(ctx, prefix, nil)
+}
+
+// list is List, and calls skipped, where it is not nil, for blobs that are no records.
+func (a *allRecords) list(ctx context.Context, prefix string, skipped func(blob string)) iter.Seq2[checkpoint.Record, error] {
+	var mu sync.Mutex // one call at a time
+	skip := func(blob string) {
+		if mu.Lock(); skipped != nil {
+			skipped(blob)
+		}
+		mu.Unlock()
+	}
 	if len(a.client.accounts) == 1 {
-		return a.client.stores.Records.List(ctx, prefix)
+		return a.client.stores.Records.ListAnd(ctx, prefix, skip)
 	}
 	type listed struct {
 		checkpoint.Record
 		in *Client
 	}
 	all := merged(ctx, a.client, toRead, func(part *Client, answers *answers, found func(listed) bool) error {
-		for r, err := range part.stores.Records.List(answers.ctx, prefix) {
+		for r, err := range part.stores.Records.ListAnd(answers.ctx, prefix, skip) {
 			if err != nil {
 				return err
 			}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
-	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/operate"
 	"github.com/spotworker/spotworker/internal/queue"
 )
@@ -108,10 +108,14 @@ func TestAccounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, s := range map[string]*checkpoint.Store{"first": both.stores.Records, "second": second.Records} {
-		if r, err := s.Read(ctx, "unheard-of"); err != nil || r.Status != checkpoint.Cancelled {
-			t.Errorf("record in the %s account = %+v, %v; want cancelled", name, r, err)
+	barred := 0
+	for _, s := range both.stores.All() {
+		if r, err := s.Records.Read(ctx, "unheard-of"); err == nil && r.Status == checkpoint.Cancelled {
+			barred++
 		}
+	}
+	if barred != 1 {
+		t.Errorf("records of a barred id = %d, want one, in the account with more messages than are seen", barred)
 	}
 
 	// Chosen ids follow where an operator asks for that; then a client of one account refuses
@@ -299,4 +303,146 @@ func TestChangesWhileAnAccountDoesNotAnswer(t *testing.T) {
 			t.Errorf("cancel again = %v, want all %d cancelled", got, 2*jobs)
 		}
 	})
+}
+
+// TestCancelWhileAnAccountDoesNotAnswer: a job without a record is cancelled in the account
+// where its message is seen, whether the other answers or not, and barred only where its
+// message may be unseen.
+func TestCancelWhileAnAccountDoesNotAnswer(t *testing.T) {
+	for name, row := range map[string]struct {
+		in     string // the account with its message; empty for none
+		hidden bool   // its message cannot be seen
+		others int    // messages in front of it
+		away   string
+		want   Action
+		writes []string // the accounts with a record then
+	}{
+		"waits, the other is away":        {in: "home", away: "second", want: Cancelled, writes: []string{"home"}},
+		"waits, the first is away":        {in: "second", away: "home", want: Cancelled, writes: []string{"second"}},
+		"waits, all answer":               {in: "second", want: Cancelled, writes: []string{"second"}},
+		"hidden, all answer":              {in: "second", hidden: true, want: Barred, writes: []string{"second"}},
+		"behind others, all answer":       {in: "home", others: queue.MaxClaim, want: Barred, writes: []string{"home"}},
+		"behind others, one is away":      {in: "home", others: queue.MaxClaim, away: "second", want: Failed, writes: []string{"home"}},
+		"no such job":                     {want: Unknown},
+		"no such job, the other is away":  {away: "second", want: Failed},
+		"in the account that is away":     {in: "second", away: "second", want: Failed},
+		"the first is away, and unwanted": {away: "home", want: Failed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				servers := byAccount{"home": storage.New(storage.Options{Account: "home"}), "second": storage.New(storage.Options{Account: "second"})}
+				both, err := Open(Options{ConnectionString: servers["home"].ConnectionString(), MoreConnectionStrings: []string{servers["second"].ConnectionString()}, Transport: servers})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := operate.SpreadOver(t.Context(), both.stores, 2, false); err != nil {
+					t.Fatal(err)
+				}
+				if row.in != "" {
+					q := both.account(map[string]string{"second": "second"}[row.in]).stores.Queue
+					for i := range row.others {
+						if err := q.Put(t.Context(), queue.Envelope{ID: fmt.Sprintf("other-%d", i), Kind: "k"}, 0); err != nil {
+							t.Fatal(err)
+						}
+					}
+					if err := q.Put(t.Context(), queue.Envelope{ID: "job", Kind: "k"}, 0); err != nil {
+						t.Fatal(err)
+					}
+					if row.hidden {
+						if _, err := q.Claim(t.Context(), 1, time.Hour); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				var result ActionResult
+				cancel := func() error {
+					return both.Cancel(t.Context(), []string{"job"}, CancelOptions{}, func(r ActionResult) error { result = r; return nil })
+				}
+				if row.away != "" {
+					servers[row.away].OnCall(func(storage.Call) storage.Fault { return storage.Fault{Before: time.Hour} })
+				}
+				// The control document is in the first account.
+				if err := cancel(); (err != nil) != (row.away == "home") {
+					t.Errorf("Cancel = %v", err)
+				}
+				if row.away != "" {
+					servers[row.away].OnCall(nil)
+				}
+				var writes []string
+				for _, s := range both.stores.All() {
+					r, err := s.Records.Read(t.Context(), "job")
+					if err == nil && r.Status == checkpoint.Cancelled {
+						writes = append(writes, s.Account.Name())
+					}
+				}
+				if result.Action != row.want || !slices.Equal(writes, row.writes) {
+					t.Errorf("cancel = %s (%s) with records in %q, want %s with records in %q", result.Action, result.Detail, writes, row.want, row.writes)
+				}
+				isNamed := strings.Contains(result.Detail, "storage account "+row.away+": it did not answer within")
+				if row.want == Failed && (!isNamed || strings.Contains(result.Detail, "barred") != (len(row.writes) > 0)) {
+					t.Errorf("detail = %q, want it to name the account that is away, and where the id is barred", result.Detail)
+				}
+				again := map[bool]Action{true: Cancelled, false: Unknown}[len(row.writes) > 0 || row.in != ""]
+				if err := cancel(); err != nil || result.Action != again {
+					t.Errorf("cancel again = %s (%s), %v, want %s", result.Action, result.Detail, err, again)
+				}
+			})
+		})
+	}
+}
+
+// TestPutManyWhileAnAccountFails: however many jobs there are, and however an account
+// fails, the jobs of the other account are put. Without any account the run ends.
+func TestPutManyWhileAnAccountFails(t *testing.T) {
+	refuses := storage.Fault{Refuse: &storage.Error{Status: 403, Code: "AuthorizationFailure"}}
+	breaks := storage.Fault{Refuse: &storage.Error{Status: 500, Code: "InternalError"}}
+	for name, row := range map[string]struct {
+		fault  storage.Fault
+		away   []string
+		starts bool // the client has read nothing before
+		least  int  // of 3,000 jobs, as many are put
+	}{
+		"the second refuses":            {refuses, []string{"second"}, false, 1300},
+		"the second breaks":             {breaks, []string{"second"}, false, 1300},
+		"the second breaks from before": {breaks, []string{"second"}, true, 1300},
+		"the first breaks":              {breaks, []string{"home"}, false, 1300},
+		"the first breaks from before":  {breaks, []string{"home"}, true, 3000},
+		"both refuse":                   {refuses, []string{"home", "second"}, false, 0},
+		"both break":                    {breaks, []string{"home", "second"}, false, 0},
+		"both break from before":        {breaks, []string{"home", "second"}, true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				servers := byAccount{"home": storage.New(storage.Options{Account: "home"}), "second": storage.New(storage.Options{Account: "second"})}
+				open := func() *Client {
+					c, err := Open(Options{ConnectionString: servers["home"].ConnectionString(), MoreConnectionStrings: []string{servers["second"].ConnectionString()}, Transport: servers, Parallel: 1})
+					if err != nil {
+						t.Fatal(err)
+					}
+					return c
+				}
+				both := open()
+				if _, err := operate.SpreadOver(t.Context(), both.stores, 2, false); err != nil {
+					t.Fatal(err)
+				}
+				if row.starts {
+					both = open()
+				}
+				for _, name := range row.away {
+					servers[name].OnCall(func(storage.Call) storage.Fault { return row.fault })
+				}
+				const jobs = 3000
+				sum, err := both.PutMany(t.Context(), func(yield func(Spec, error) bool) {
+					for range jobs {
+						if !yield(Spec{Kind: "k"}, nil) {
+							return
+						}
+					}
+				}, PutOptions{})
+				if ends := row.least == 0; sum.Put < row.least || (err != nil) != ends || ends && sum.Failed > 100 || !ends && sum.Put+sum.Failed != jobs {
+					t.Errorf("PutMany = %+v, %v, want %d jobs put at least", sum, err, row.least)
+				}
+			})
+		})
+	}
 }

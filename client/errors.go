@@ -10,10 +10,11 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2/queueerror"
 
-	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/fleet/control"
 	"github.com/spotworker/spotworker/internal/operate"
 	"github.com/spotworker/spotworker/internal/producer"
+	"github.com/spotworker/spotworker/internal/storage/azure"
 )
 
 // The errors that a program may want to tell apart, with [errors.Is]. All others are
@@ -35,12 +36,18 @@ var (
 	// [*EndedError] with the reason.
 	ErrCancelled = errors.New("the job was cancelled")
 
-	// ErrOtherWork means that the job's id was used before, for another kind or payload.
+	// ErrOtherWork means that the job's id was used before, for another kind, payload or
+	// inputs.
 	ErrOtherWork = checkpoint.ErrOtherWork
 
 	// ErrNewerVersion means that the record was written by a newer version of
 	// spotworker, or by another program: this version neither reads nor changes it.
 	ErrNewerVersion = errors.New("its record is of a newer version: use a newer version of this program")
+
+	// ErrControlDamaged means that the control document, which has what operators ask of
+	// workers, cannot be read. [SteerOptions].Reset replaces it.
+	ErrControlDamaged = errors.New("workers keep to what they read last; \"spotctl resume --all --reset\", or another such " +
+		"command with --reset, replaces it, which ends all pauses, drains and quarantines, and keeps a copy")
 
 	// ErrDenied means that the account refuses the call. The error is a [*DeniedError].
 	ErrDenied = errors.New("access denied")
@@ -165,6 +172,8 @@ func (c *Client) readable(err error, n need) error {
 		return err // it is readable, and names the accounts
 	case errors.As(err, &unknown):
 		return unknownKind(unknown)
+	case errors.As(err, new(*control.DamagedError)):
+		return fmt.Errorf("%w; %w", err, ErrControlDamaged)
 	case errors.Is(err, checkpoint.ErrUnknownFormat):
 		return fmt.Errorf("%w: %w", ErrNewerVersion, err)
 	case bloberror.HasCode(err, bloberror.ContainerNotFound), queueerror.HasCode(err, queueerror.QueueNotFound):

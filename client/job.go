@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/jobfiles/joblog"
 	"github.com/spotworker/spotworker/internal/jobid"
-	"github.com/spotworker/spotworker/internal/joblog"
 )
 
 // Status is the state of a job in its record.
@@ -105,8 +105,10 @@ type Job struct {
 	OutputFiles int
 	OutputBytes int64
 
-	// PayloadSHA256 is the hash of the job's payload, in hex.
-	PayloadSHA256 string
+	// WorkSHA256 identifies the work that the id stands for. It is the SHA-256 of the
+	// payload in hex. If the job has inputs, their list is hashed too, so it is not the
+	// hash of the payload alone.
+	WorkSHA256 string
 }
 
 // Cost is what a job has cost: time in workers' slots, over all its deliveries.
@@ -147,7 +149,7 @@ func jobOf(r checkpoint.Record) Job {
 		ID: r.ID, Kind: r.Kind, Status: Status(r.Status), Fraction: r.Fraction, Text: r.Text, Reason: r.Reason, Owner: r.Owner,
 		CreatedAt: r.CreatedAt, ClaimedAt: r.ClaimedAt, EndedAt: r.EndedAt, UpdatedAt: r.ModifiedAt, ReadAt: r.ReadAt,
 		Deliveries: r.Generation, Failures: r.Failures, TotalFailures: r.FailuresTotal,
-		Interruptions: r.Interruptions, UncleanExits: r.UncleanExits(), RunTime: r.RunTime, Deadline: r.Deadline, Estimate: r.Estimate, MoveReason: r.MoveReason, Cost: costOf(r), PayloadSHA256: r.PayloadHash,
+		Interruptions: r.Interruptions, UncleanExits: r.UncleanExits(), RunTime: r.RunTime, Deadline: r.Deadline, Estimate: r.Estimate, MoveReason: r.MoveReason, Cost: costOf(r), WorkSHA256: r.PayloadHash,
 		StepsBack:   r.StepsBack,
 		OutputFiles: r.Outputs.Files, OutputBytes: r.Outputs.Bytes,
 	}
@@ -206,6 +208,10 @@ type Filter struct {
 	// UpdatedBefore by [Job.UpdatedAt]. Zero is no limit.
 	CreatedAfter, CreatedBefore time.Time
 	UpdatedAfter, UpdatedBefore time.Time
+
+	// Skipped is called for each blob in the container of records whose name is not that of
+	// a record, with that name. Such blobs are not listed. Optional.
+	Skipped func(blob string)
 }
 
 // has reports whether a job is selected.
@@ -231,7 +237,7 @@ func within(t, after, before time.Time) bool {
 // can be counted ([Client.Queues]) but not searched.
 func (c *Client) List(ctx context.Context, f Filter) iter.Seq2[Job, error] {
 	return func(yield func(Job, error) bool) {
-		for r, err := range (&allRecords{client: c}).List(ctx, f.Prefix) {
+		for r, err := range (&allRecords{client: c}).list(ctx, f.Prefix, f.Skipped) {
 			if err != nil {
 				yield(Job{}, c.readable(err, toRead))
 				return

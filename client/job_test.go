@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
-	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/internal/jobid"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 )
 
 func pathOf(id string) string { return jobid.Path(id) }
@@ -42,7 +42,7 @@ func TestGet(t *testing.T) {
 	}
 	want := Job{
 		ID: "a", Kind: "k", Status: StatusRunning, Fraction: 0.5, Text: "page 5", Owner: "worker-1", Deliveries: 1, Cost: Cost{Known: true},
-		StateSize: 4, StateVersion: 3, HasPreviousState: true, PreviousStateSize: 6, PayloadSHA256: j.PayloadSHA256,
+		StateSize: 4, StateVersion: 3, HasPreviousState: true, PreviousStateSize: 6, WorkSHA256: j.WorkSHA256,
 		CreatedAt: j.CreatedAt, ClaimedAt: j.ClaimedAt, UpdatedAt: j.UpdatedAt, ReadAt: j.ReadAt,
 	}
 	if diff := cmp.Diff(want, j); diff != "" {

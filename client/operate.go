@@ -76,14 +76,14 @@ type CancelOptions struct {
 // Cancel looks at the queues, of which the service shows the 32 messages at the front and
 // the number of all. If the job is among them, it is [Cancelled]. If these are all
 // messages and it is not, the result is [Unknown] and nothing is written. Otherwise it is
-// [Barred].
+// [Barred]. With several accounts it is barred only in those whose queues leave that open,
+// and [Failed] if it was not seen and one of the accounts does not answer.
 func (c *Client) Cancel(ctx context.Context, ids []string, o CancelOptions, report func(ActionResult) error) error {
-	queues := func(ctx context.Context) ([]*queue.Queue, error) {
-		jobs, err := c.jobs(ctx)
-		for _, part := range c.accounts {
-			jobs = append(slices.Clip(jobs), part.stores.OnDemand)
-		}
-		return jobs, err
+	queues := func(ctx context.Context, account string) ([]*queue.Queue, error) {
+		i := slices.IndexFunc(c.accounts, func(part *Client) bool { return part.stores.Account.Name() == account })
+		part := c.accounts[max(i, 0)]
+		err := part.readShards(ctx)
+		return append(slices.Clip(part.stores.Jobs.All()), part.stores.OnDemand), err
 	}
 	canceller := &operate.Canceller{
 		Records: c.stores.Records, Accounts: func(id string) []operate.AccountRecords { return recordsOf(c.likely(id)) }, Control: c.stores.Control, Queues: queues,
@@ -102,6 +102,10 @@ func (c *Client) cancelResult(o operate.CancelOutcome) ActionResult {
 		r.Err = fmt.Errorf("job %s: %w", o.ID, ErrNotFound)
 	case r.Action == Failed && r.Err != nil:
 		r.Detail = r.Err.Error()
+		if len(o.BarredIn) > 0 {
+			r.Detail += fmt.Sprintf("; in storage account %s it is barred, and no worker starts it there; "+
+				"repeat the cancel for the rest", strings.Join(o.BarredIn, ", "))
+		}
 	}
 	return r
 }
@@ -168,6 +172,9 @@ type CleanReport struct {
 	// record during the run, Poison those of which the poison queue has a message, and Failed
 	// those that could not be removed.
 	Changed, Poison, Failed int
+
+	// Skipped is how many blobs in the container of records have names that no record has.
+	Skipped int
 
 	// PoisonUnseen says that a dry run did not see the whole poison queue, so that more
 	// jobs may be left alone.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/spotworker/spotworker/internal/outputs"
+	"github.com/spotworker/spotworker/internal/jobfiles/outputs"
 )
 
 // Output is a file that a job has stored for others.
@@ -48,7 +48,7 @@ func (c *Client) Outputs(ctx context.Context, id string) ([]Output, error) {
 	if err != nil {
 		return nil, err
 	}
-	files, err := in.stores.Outputs.Files(ctx, id, outputs.Ref(r.Outputs))
+	files, err := in.stores.Outputs.Files(ctx, id, r.Outputs.Hash)
 	if err != nil {
 		return nil, c.outputError(err)
 	}

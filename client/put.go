@@ -139,11 +139,13 @@ type PutResult struct {
 	// NewID says that the id was generated.
 	NewID bool
 
-	// PayloadSize is the length of the payload in bytes, PayloadSHA256 its hash in hex,
-	// and Delay that of the [Spec].
-	PayloadSize   int64
-	PayloadSHA256 string
-	Delay         time.Duration
+	// PayloadSize is the length of the payload in bytes, and Delay is the delay of the
+	// [Spec].
+	PayloadSize int64
+	Delay       time.Duration
+
+	// WorkSHA256 is the hash that the job's record will have: see [Job].
+	WorkSHA256 string
 
 	// Warning is why the job cannot meet its deadline; empty if it can, or has none.
 	Warning string
@@ -232,6 +234,15 @@ func (c *Client) inAccount(ctx context.Context, j producer.Job) (producer.Stores
 	return producer.Stores{Queue: q, OnDemand: in.OnDemand, Payloads: in.Payloads, Records: in.Records}, nil
 }
 
+// spreadOver returns over how many of the accounts of this client jobs are spread. While
+// that is unknown, none is put in the first.
+func (c *Client) spreadOver() int {
+	if known, err := c.stores.Accounts.Known(); err == nil {
+		return min(known.Accounts(), len(c.accounts))
+	}
+	return max(len(c.accounts)-1, 1)
+}
+
 // kindPeriod is how long the answer holds whether live workers have a kind.
 const kindPeriod = 10 * time.Minute
 
@@ -256,8 +267,8 @@ func (c *Client) kindIsDue(kind string, now time.Time) bool {
 // waits for those that it has begun, and returns the cause.
 func (c *Client) PutMany(ctx context.Context, jobs iter.Seq2[Spec, error], o PutOptions) (PutSummary, error) {
 	p := &producer.Producer{
-		InAccount: c.inAccount,
-		Queue:     c.stores.Jobs, OnDemand: c.stores.OnDemand, Payloads: c.stores.Payloads, Records: c.stores.Records,
+		InAccount: c.inAccount, Accounts: c.spreadOver,
+		Queue: c.stores.Jobs, OnDemand: c.stores.OnDemand, Payloads: c.stores.Payloads, Records: c.stores.Records,
 		Parallel: c.parallel, TakeOver: o.TakeOver, CheckIDs: !o.NoCheck, Awaited: o.Awaited, DryRun: o.DryRun, Name: c.name, Tracer: c.tracer,
 		KnownKinds: o.KnownKinds, Workers: c.stores.Workers,
 	}
@@ -331,6 +342,6 @@ func producerSpecs(jobs iter.Seq2[Spec, error]) iter.Seq2[producer.Spec, error] 
 func resultOf(j producer.Job, found checkpoint.Status, skipped bool) PutResult {
 	return PutResult{
 		ID: j.ID(), Kind: j.Kind(), Where: j.Where, Found: Status(found), Skipped: skipped, NewID: !j.OwnID,
-		PayloadSize: j.Size(), PayloadSHA256: j.PayloadHash(), Delay: j.Delay(), Warning: j.Warning(time.Now()),
+		PayloadSize: j.Size(), WorkSHA256: j.Work(), Delay: j.Delay(), Warning: j.Warning(time.Now()),
 	}
 }

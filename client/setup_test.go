@@ -6,7 +6,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
-	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
@@ -71,7 +71,7 @@ func (b *rig) seedNewer(t *testing.T, id string) {
 	t.Helper()
 	b.seed(t, id, StatusDone)
 	blob := b.stores.Account.Container(b.stores.Names.Records).NewBlobClient(pathOf(id))
-	if _, err := blob.SetMetadata(t.Context(), map[string]*string{"v": new("2"), "status": new("done")}, nil); err != nil {
+	if _, err := blob.SetMetadata(t.Context(), map[string]*string{"v": new("99"), "status": new("done")}, nil); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 
-	"github.com/spotworker/spotworker/internal/control"
+	"github.com/spotworker/spotworker/internal/fleet/control"
 	"github.com/spotworker/spotworker/internal/operate"
 )
 
@@ -71,10 +71,25 @@ func marksOf(marks map[string]control.Mark) []Mark {
 	return all
 }
 
+// SteerOptions are settings of the methods that ask something of workers.
+type SteerOptions struct {
+	// Reason is for people: workers log it.
+	Reason string
+
+	// Reset replaces a control document that is damaged ([ErrControlDamaged]), and keeps a
+	// copy. All that it asked for ends: pauses, drains and quarantines. No cancel is lost.
+	// A document that can be read is not replaced.
+	Reset bool
+}
+
 // Steered is what was asked of which workers.
 type Steered struct {
 	// Revision is that of what operators ask then.
 	Revision int
+
+	// Damaged is the name of the blob with the control document that was replaced, in the
+	// container of control; empty if none was.
+	Damaged string
 
 	// Workers are the names of those concerned that are alive, and Older those among
 	// them that do not follow: they are of an older version, or cannot read what is asked.
@@ -85,44 +100,49 @@ type Steered struct {
 }
 
 // Pause stops all workers from claiming messages, or with kinds from starting jobs of
-// these kinds, until Unpause. Running jobs continue. The reason is for people, here and
-// below: workers log it.
-func (c *Client) Pause(ctx context.Context, kinds []string, reason string) (Steered, error) {
-	return c.steer(reason, func(f *operate.Fleet) (operate.Asked, error) { return f.Pause(ctx, kinds, true) })
+// these kinds, until Unpause. Running jobs continue.
+func (c *Client) Pause(ctx context.Context, kinds []string, o SteerOptions) (Steered, error) {
+	return c.steer(o, func(f *operate.Fleet) (operate.Asked, error) { return f.Pause(ctx, kinds, true) })
 }
 
 // Unpause ends the pause of kinds, or without kinds all pauses.
-func (c *Client) Unpause(ctx context.Context, kinds []string, reason string) (Steered, error) {
-	return c.steer(reason, func(f *operate.Fleet) (operate.Asked, error) { return f.Pause(ctx, kinds, false) })
+func (c *Client) Unpause(ctx context.Context, kinds []string, o SteerOptions) (Steered, error) {
+	return c.steer(o, func(f *operate.Fleet) (operate.Asked, error) { return f.Pause(ctx, kinds, false) })
 }
 
 // Drain makes workers hand over their jobs and idle, as an eviction does, until Resume.
 // Names are those of workers or of their VMs; none means all workers, also those that
 // start later.
-func (c *Client) Drain(ctx context.Context, names []string, reason string) (Steered, error) {
-	return c.steer(reason, func(f *operate.Fleet) (operate.Asked, error) { return f.Drain(ctx, names) })
+func (c *Client) Drain(ctx context.Context, names []string, o SteerOptions) (Steered, error) {
+	return c.steer(o, func(f *operate.Fleet) (operate.Asked, error) { return f.Drain(ctx, names) })
 }
 
 // Resume lets drained workers work again; no names means all.
-func (c *Client) Resume(ctx context.Context, names []string, reason string) (Steered, error) {
-	return c.steer(reason, func(f *operate.Fleet) (operate.Asked, error) { return f.Resume(ctx, names) })
+func (c *Client) Resume(ctx context.Context, names []string, o SteerOptions) (Steered, error) {
+	return c.steer(o, func(f *operate.Fleet) (operate.Asked, error) { return f.Resume(ctx, names) })
 }
 
 // Quarantine drains all workers on VMs, also those that start there later, until Free.
-func (c *Client) Quarantine(ctx context.Context, vms []string, reason string) (Steered, error) {
-	return c.steer(reason, func(f *operate.Fleet) (operate.Asked, error) { return f.Quarantine(ctx, vms) })
+func (c *Client) Quarantine(ctx context.Context, vms []string, o SteerOptions) (Steered, error) {
+	return c.steer(o, func(f *operate.Fleet) (operate.Asked, error) { return f.Quarantine(ctx, vms) })
 }
 
 // Free ends the quarantine of VMs.
-func (c *Client) Free(ctx context.Context, vms []string, reason string) (Steered, error) {
-	return c.steer(reason, func(f *operate.Fleet) (operate.Asked, error) { return f.Free(ctx, vms) })
+func (c *Client) Free(ctx context.Context, vms []string, o SteerOptions) (Steered, error) {
+	return c.steer(o, func(f *operate.Fleet) (operate.Asked, error) { return f.Free(ctx, vms) })
 }
 
 // steer asks something of workers.
-func (c *Client) steer(reason string, do func(*operate.Fleet) (operate.Asked, error)) (Steered, error) {
-	f := &operate.Fleet{Control: c.stores.Control, Workers: c.stores.Workers, Name: c.name, Reason: reason}
+func (c *Client) steer(o SteerOptions, do func(*operate.Fleet) (operate.Asked, error)) (Steered, error) {
+	f := &operate.Fleet{
+		Control: c.stores.Control, Workers: c.stores.Workers,
+		Name: c.name, Reason: o.Reason, Reset: o.Reset,
+	}
 	asked, err := do(f)
-	return Steered{Revision: asked.Revision, Workers: asked.Workers, Older: asked.Older, fleet: f, asked: asked}, c.steerError(err, toWrite)
+	return Steered{
+		Revision: asked.Revision, Damaged: asked.Damaged, Workers: asked.Workers, Older: asked.Older,
+		fleet: f, asked: asked,
+	}, c.steerError(err, toWrite)
 }
 
 // WaitFollowed waits until the workers have done what was asked, or are gone, and calls

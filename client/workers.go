@@ -11,8 +11,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2/queueerror"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/spotworker/spotworker/internal/activity"
-	"github.com/spotworker/spotworker/internal/presence"
+	"github.com/spotworker/spotworker/internal/fleet/activity"
+	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
@@ -250,20 +250,6 @@ type Queue struct {
 	// and including those that are hidden, because a worker has the job or because it was
 	// put with a delay.
 	Messages int
-}
-
-// jobs reads how many queues of jobs there are, and returns those that jobs are taken
-// from. With an [*AccountsError] these are, in the accounts that it names, those that were
-// known.
-func (c *Client) jobs(ctx context.Context) ([]*queue.Queue, error) {
-	err := c.fromEach(ctx, toRead, func(part *Client, answers *answers) error {
-		return part.readShards(answers.ctx)
-	})
-	var all []*queue.Queue
-	for _, part := range c.accounts {
-		all = append(all, part.stores.Jobs.All()...)
-	}
-	return all, err
 }
 
 // readShards reads how many queues of jobs the account has.

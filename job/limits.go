@@ -22,13 +22,14 @@ const MostBackoff = 24 * time.Hour
 // none; for one on attempts, 0 means the default.
 type Limits struct {
 	// MaxRun is the total run time of a job over all its deliveries: from each call of
-	// the handler to its return, without the time in the queue. After a crash, the
-	// time since the last write of the record is unknown and not counted: a checkpoint
-	// interval, or up to 10 minutes if the state did not change.
+	// the handler to its return, without the time in the queue. Of a pause in which the
+	// worker or its VM is frozen 2 s count at most. After a crash, the time since the
+	// last write of the record is unknown and not counted: a checkpoint interval, or up
+	// to 10 minutes if the state did not change.
 	MaxRun time.Duration
 
 	// MaxSilence is the longest time without a report, from the call of the handler or
-	// the last [Job.Report], with or without a state.
+	// the last [Job.Report], with or without a state. Pauses count as for MaxRun.
 	MaxSilence time.Duration
 
 	// Concurrency is how many jobs of the kind one worker runs at once. Further jobs

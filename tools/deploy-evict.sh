@@ -16,9 +16,15 @@ if [ -z "$vm" ] && [ -n "${DRY_RUN:-}" ]; then
 fi
 if [ -z "$vm" ]; then
   command -v az >/dev/null || { echo "evict: az is missing: install the Azure CLI, and run az login" >&2; exit 1; }
-  # --show-details asks for the power state; a VM that is stopped has nothing to evict.
-  vm=$(az vm list --resource-group "$group" --show-details --output tsv --query \
-    "[?(priority=='Spot' || priority=='SpotPlus') && powerState=='VM running' && starts_with(name, '$prefix-')].name | [0]")
+  # --show-details asks for the power state; a VM that is stopped has nothing to
+  # evict. It asks for one VM after the other, and fails if a VM goes before its turn.
+  for try in 1 2 3; do
+    if vm=$(az vm list --resource-group "$group" --show-details --output tsv --query \
+      "[?(priority=='Spot' || priority=='SpotPlus') && powerState=='VM running' && starts_with(name, '$prefix-')].name | [0]"); then
+      break
+    fi
+    [ "$try" -lt 3 ] || exit 1
+  done
   [ -n "$vm" ] || { echo "evict: no Spot VM of $prefix runs in resource group $group" >&2; exit 1; }
 fi
 

@@ -4,5 +4,5 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-go test -count=1 -v -timeout 6h -run '^TestHistories$' ./internal/workertest/histories -histories "$1" -seed "$2" |
+go test -count=1 -v -timeout 6h -run '^TestHistories$' ./internal/test/worker/histories -histories "$1" -seed "$2" |
   grep -Ev '^=== |^ *--- PASS'

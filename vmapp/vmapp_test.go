@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/cli"
-	"github.com/spotworker/spotworker/internal/monitor"
-	"github.com/spotworker/spotworker/internal/runtimedir"
+	"github.com/spotworker/spotworker/internal/fleet/vmshare"
+	"github.com/spotworker/spotworker/internal/telemetry/monitor"
 )
 
 func file(t *testing.T, name string) string {
@@ -96,10 +96,10 @@ func TestUnitKeepsItsWord(t *testing.T) {
 // TestScriptsAgree: there are as many instances as a VM may have, and every file
 // that a script reads is in the package.
 func TestScriptsAgree(t *testing.T) {
-	if got, want := strings.Count(file(t, "scripts/lib.sh"), "spotworker@"), runtimedir.MaxWorkers; got != want {
+	if got, want := strings.Count(file(t, "scripts/lib.sh"), "spotworker@"), vmshare.MaxWorkers; got != want {
 		t.Errorf("lib.sh knows %d instances, want %d", got, want)
 	}
-	for n := range runtimedir.MaxWorkers {
+	for n := range vmshare.MaxWorkers {
 		if unit := fmt.Sprintf("spotworker@%d.service", n); !strings.Contains(file(t, "scripts/check.sh"), unit) {
 			t.Errorf("check.sh does not know %s", unit)
 		}

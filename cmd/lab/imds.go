@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/spotworker/spotworker/internal/emulator/imds/scenario"
 	"github.com/spotworker/spotworker/internal/lab"
+	"github.com/spotworker/spotworker/internal/lab/emulator/imds/scenario"
 	"github.com/spotworker/spotworker/internal/lab/imds"
 )
 

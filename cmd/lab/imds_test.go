@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/spotworker/spotworker/internal/cli"
-	"github.com/spotworker/spotworker/internal/emulator/imds/scenario"
+	"github.com/spotworker/spotworker/internal/lab/emulator/imds/scenario"
 	"github.com/spotworker/spotworker/internal/lab/up"
 )
 

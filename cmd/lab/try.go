@@ -10,6 +10,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/lab/screen"
 	"github.com/spotworker/spotworker/internal/lab/trial"
+	"github.com/spotworker/spotworker/internal/plaintext"
 )
 
 // tryCommand are the flags of lab try.
@@ -64,9 +65,11 @@ func (c *tryCommand) run(ctx context.Context, stdout io.Writer) error {
 		return configError(wrong.Err)
 	}
 	if c.JSON && report.Version > 0 {
-		encoder := json.NewEncoder(stdout)
-		encoder.SetIndent("", "  ")
-		err = errors.Join(err, encoder.Encode(report))
+		text, encodeErr := json.MarshalIndent(report, "", "  ")
+		if encodeErr == nil {
+			_, encodeErr = stdout.Write(append(plaintext.JSON(text), '\n'))
+		}
+		err = errors.Join(err, encodeErr)
 	}
 	return err
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,7 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/spotworker/spotworker/client"
-	"github.com/spotworker/spotworker/internal/azure"
+	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/storage/azure"
 )
 
 // line is a change of one job's status, in the JSON output.
@@ -147,34 +147,25 @@ func resultJSON(result []byte) (value json.RawMessage, other []byte) {
 	switch {
 	case len(result) == 0:
 		return nil, nil
-	case json.Valid(result):
-		return result, nil
 	case !utf8.Valid(result):
 		return nil, result
+	case json.Valid(result):
+		return result, nil
 	}
-	text, err := encode(string(result))
+	text, err := cli.JSONLine(string(result))
 	if err != nil {
 		return nil, result
 	}
-	return json.RawMessage(text), nil
+	return text, nil
 }
 
 // printLine prints an object as a line of JSON.
 func (r *report) printLine(v any) error {
-	text, err := encode(v)
+	text, err := cli.JSONLine(v)
 	if err != nil {
-		return fmt.Errorf("print a line: %w", err)
+		return err
 	}
-	return r.screen.printOut(text)
-}
-
-// encode returns v as a line of JSON, without HTML escaping.
-func encode(v any) (string, error) {
-	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false)
-	err := encoder.Encode(v)
-	return out.String(), err
+	return r.screen.printOut(string(text))
 }
 
 // finish prints the JSON summary. It returns err, or the error of printing.

@@ -19,7 +19,7 @@ import (
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/producer"
 	"github.com/spotworker/spotworker/internal/queue"
-	"github.com/spotworker/spotworker/internal/tracing/otlp"
+	"github.com/spotworker/spotworker/internal/telemetry/tracing/otlp"
 )
 
 // version is set by the linker.

@@ -13,14 +13,18 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/spotworker/spotworker/internal/azure"
-	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/jobid"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/operate"
 	"github.com/spotworker/spotworker/internal/queue"
-	"github.com/spotworker/spotworker/internal/testing/script"
+	"github.com/spotworker/spotworker/internal/storage/azure"
+	"github.com/spotworker/spotworker/internal/storage/deployment"
+	"github.com/spotworker/spotworker/internal/test/script"
 )
 
 func TestMain(m *testing.M) {
@@ -69,6 +73,9 @@ func TestScripts(t *testing.T) {
 			"created":  created,
 			"calls":    calls,
 			"record":   record,
+			"commit":   commit,
+			"further":  further,
+			"away":     away,
 			"readonly": readonly,
 		},
 	})
@@ -150,6 +157,67 @@ func record(ts *testscript.TestScript, _ bool, args []string) {
 		body = ts.ReadFile(file)
 	}
 	put(ts, "spotworker-jobs", jobid.Path(args[0]), body, metadata)
+}
+
+// further NAME VARIABLE makes another storage account, over which jobs are spread too, and
+// sets VARIABLE to its connection string.
+func further(ts *testscript.TestScript, _ bool, args []string) {
+	w, ctx := worldOf(ts), context.Background()
+	more := storage.New(storage.Options{Account: args[0]})
+	connectionString, err := more.Listen(storage.Addresses{})
+	ts.Check(err)
+	ts.Defer(func() { ts.Check(more.Close()) })
+	ts.Setenv(args[1], connectionString)
+	names, err := azure.NamesFor(azure.DefaultPrefix, "")
+	ts.Check(err)
+	var accounts []*azure.Account
+	for _, server := range []*storage.Server{w.server, more} {
+		account, err := azure.Connect(azure.Config{ConnectionString: server.ConnectionString(), Transport: server.Transport()})
+		ts.Check(err)
+		accounts = append(accounts, account)
+	}
+	_, err = operate.SpreadOver(ctx, deployment.Join(accounts, names), 2, false)
+	ts.Check(err)
+}
+
+// away OPERATION... makes the first account answer nothing but 500 to these operations; with
+// "!" it answers again.
+func away(ts *testscript.TestScript, neg bool, args []string) {
+	worldOf(ts).server.OnCall(func(c storage.Call) storage.Fault {
+		if neg || len(args) > 0 && !slices.Contains(args, c.Operation) {
+			return storage.Fault{}
+		}
+		return storage.Fault{Refuse: &storage.Error{Status: http.StatusInternalServerError, Code: "InternalError"}}
+	})
+}
+
+// commit ID RESULT claims the message of a job, and commits the job as a worker does.
+func commit(ts *testscript.TestScript, _ bool, args []string) {
+	w, ctx := worldOf(ts), context.Background()
+	account, err := azure.Connect(azure.Config{ConnectionString: w.server.ConnectionString(), Transport: w.server.Transport()})
+	ts.Check(err)
+	names, err := azure.NamesFor(azure.DefaultPrefix, "")
+	ts.Check(err)
+	stores := deployment.StoresOf(account, names)
+	if _, err := account.Container(names.Records).Create(ctx, nil); !bloberror.HasCode(err, bloberror.ContainerAlreadyExists) {
+		ts.Check(err)
+	}
+	for {
+		leases, err := stores.Queue.Claim(ctx, 1, time.Minute)
+		ts.Check(err)
+		if len(leases) == 0 {
+			ts.Fatalf("no message of job %s", args[0])
+		}
+		e, err := queue.Decode(leases[0].Text())
+		ts.Check(err)
+		if e.ID != args[0] {
+			continue
+		}
+		d := checkpoint.Delivery{ID: e.ID, Kind: e.Kind, PayloadHash: e.Work(), MessageID: leases[0].ID}
+		ts.Check(stores.Records.Fresh(d, "worker").Commit(ctx, []byte(args[1])))
+		ts.Check(leases[0].Complete(ctx))
+		return
+	}
 }
 
 // readonly demands that no call since the last count changed anything.

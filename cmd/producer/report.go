@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/client"
-	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/plaintext"
+	"github.com/spotworker/spotworker/internal/storage/azure"
 )
 
 // report prints what happens to the jobs. With JSON, each change of a job's status is
@@ -38,7 +38,7 @@ func newReport(f *flags, s *screen) *report {
 // note prints a remark for people.
 func (r *report) note(format string, args ...any) {
 	if !r.quiet {
-		r.screen.printErr(fmt.Sprintf(format+"\n", args...))
+		r.screen.printErr(plaintext.Message(fmt.Sprintf(format, args...)) + "\n")
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/cli/clientflags"
 	"github.com/spotworker/spotworker/internal/producer"
 )
 
@@ -67,7 +68,7 @@ func specOf(s producer.Spec) client.Spec {
 // open connects to the storage account and creates missing queues and containers.
 func (s *session) open(ctx context.Context) (*client.Client, error) {
 	s.flags.Shards = s.flags.QueueShards
-	c, err := s.flags.Client(s.flags.Parallel, version, name())
+	c, err := clientflags.Open(&s.flags.Storage, s.flags.Parallel, version, name())
 	if err != nil {
 		return nil, err
 	}

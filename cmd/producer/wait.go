@@ -24,14 +24,14 @@ type waiting struct {
 }
 
 // work is what a job's id stands for.
-type work struct{ kind, payload string }
+type work struct{ kind, hash string }
 
 // add returns a report that also adds each job that has, or had, a message.
 func (w *waiting) add(report func(client.PutResult) error) func(client.PutResult) error {
 	w.jobs, w.over = map[string]work{}, map[string]bool{}
 	return func(r client.PutResult) error {
 		if r.Err == nil {
-			w.jobs[r.ID] = work{r.Kind, r.PayloadSHA256}
+			w.jobs[r.ID] = work{r.Kind, r.WorkSHA256}
 		}
 		return report(r)
 	}
@@ -105,7 +105,7 @@ func (w *waiting) reportAll(ctx context.Context) error {
 // other work, has another job's.
 func (w *waiting) checked(o client.Outcome) client.Outcome {
 	put, j := w.jobs[o.Job.ID], o.Job
-	if errors.Is(o.Err, client.ErrNewerVersion) || matches(j.Kind, put.kind) && matches(j.PayloadSHA256, put.payload) {
+	if errors.Is(o.Err, client.ErrNewerVersion) || matches(j.Kind, put.kind) && matches(j.WorkSHA256, put.hash) {
 		return o
 	}
 	return client.Outcome{Job: j, Err: fmt.Errorf("%w (kind %q, %s); this message goes to the poison queue", client.ErrOtherWork, j.Kind, j.Status)}

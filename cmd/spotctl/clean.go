@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/client"
-	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/plaintext"
+	"github.com/spotworker/spotworker/internal/storage/azure"
 )
 
 // cleanCommand removes what is left of jobs that have ended.
@@ -46,7 +46,9 @@ func (c *cleanCommand) run(ctx context.Context, s *session) error {
 	}
 	o := client.CleanOptions{
 		OlderThan: time.Duration(c.Days) * 24 * time.Hour, Kind: c.Kind, Prefix: c.IDs, DryRun: !c.Yes,
-		Failed: func(id string, err error) { s.printer.note("%s: %s", plaintext.Line(id), azure.Explain(err)) },
+		Failed: func(id string, err error) {
+			s.printer.note("%s: %s", plaintext.Line(id), plaintext.Line(azure.Explain(err)))
+		},
 	}
 	for _, status := range c.Status {
 		o.Status = append(o.Status, client.Status(status))
@@ -82,6 +84,7 @@ type cleanLine struct {
 	Changed   int    `json:"changed"`
 	Poison    int    `json:"poison"`
 	Failed    int    `json:"failed"`
+	Skipped   int    `json:"skipped"`         // blobs that are no records
 	Error     string `json:"error,omitempty"` // why the exit code is not 0
 }
 
@@ -91,7 +94,7 @@ func (p *printer) cleaned(r client.CleanReport, removed bool, err error) error {
 		l := cleanLine{
 			Removed: removed, Records: r.Read, Done: r.Done, Cancelled: r.Cancelled, Bytes: r.Bytes, Logs: r.Logs, LogBytes: r.LogBytes,
 			Outputs: r.Outputs, OutBytes: r.OutputBytes,
-			Changed: r.Changed, Poison: r.Poison, Failed: r.Failed,
+			Changed: r.Changed, Poison: r.Poison, Failed: r.Failed, Skipped: r.Skipped,
 		}
 		if err != nil {
 			l.Error = azure.Explain(err)
@@ -119,6 +122,9 @@ func (p *printer) cleaned(r client.CleanReport, removed bool, err error) error {
 		if left.n > 0 {
 			lines = append(lines, fmt.Sprintf("left alone: %d jobs, because %s", left.n, left.why))
 		}
+	}
+	if r.Skipped > 0 {
+		lines = append(lines, fmt.Sprintf("skipped: %d blobs in the container of records, because their names are not those of records", r.Skipped))
 	}
 	if r.PoisonUnseen {
 		lines = append(lines, "the poison queue has more messages than were looked at: jobs of which it has one will be left alone")

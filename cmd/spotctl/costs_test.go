@@ -9,8 +9,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/spotworker/spotworker/internal/emulator/pricing"
-	"github.com/spotworker/spotworker/internal/testing/script"
+	"github.com/spotworker/spotworker/internal/lab/emulator/pricing"
+	"github.com/spotworker/spotworker/internal/test/script"
 )
 
 // TestCosts runs the commands about costs against services on loopback, at $MARKET. The

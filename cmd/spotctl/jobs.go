@@ -11,7 +11,7 @@ import (
 
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/cli"
-	"github.com/spotworker/spotworker/internal/deadline"
+	"github.com/spotworker/spotworker/internal/delivery/deadline"
 	"github.com/spotworker/spotworker/internal/overview"
 	"github.com/spotworker/spotworker/internal/plaintext"
 )
@@ -129,6 +129,9 @@ func (s *session) find(ctx context.Context, deployment *client.Client, f *select
 	if err != nil {
 		return nil, nil, err
 	}
+	skipped := 0
+	filter.Skipped = func(string) { skipped++ }
+	defer func() { s.printer.skipped(skipped) }()
 	for j, err := range deployment.List(ctx, filter) {
 		switch unread, err = someUnread(err); {
 		case err != nil:
@@ -138,6 +141,13 @@ func (s *session) find(ctx context.Context, deployment *client.Client, f *select
 		}
 	}
 	return jobs, unread, nil
+}
+
+// skipped notes how many blobs in the container of records are no records.
+func (p *printer) skipped(blobs int) {
+	if blobs > 0 {
+		p.note("skipped: %d blobs in the container of records, because their names are not those of records", blobs)
+	}
 }
 
 // someUnread returns an error that means that some storage accounts could not be read
@@ -227,6 +237,9 @@ func rowsOfJob(j client.Job, now time.Time) [][2]string {
 	stored := ""
 	if j.OutputFiles > 0 {
 		stored = fmt.Sprintf("%d files, %s: spotctl outputs %s", j.OutputFiles, size(j.OutputBytes), j.ID)
+		if j.Status != client.StatusDone {
+			stored = fmt.Sprintf("%d files, %s, of its last checkpoint: spotctl outputs %s --partial", j.OutputFiles, size(j.OutputBytes), j.ID)
+		}
 	}
 	failures := ""
 	if j.TotalFailures > 0 {
@@ -243,7 +256,7 @@ func rowsOfJob(j client.Job, now time.Time) [][2]string {
 		{"interruptions", fmt.Sprint(j.Interruptions)}, {"failures", failures}, {"unclean exits", exits},
 		{"run time", j.RunTime.Round(time.Millisecond).String()}, {"cost", costInWords(j)}, {"checkpoint", state}, {"result", result}, {"outputs", stored},
 		{"deadline", deadlineInWords(j)}, {"estimate", estimateInWords(j)}, {"expected end", expectedEnd(j)}, {"at risk", riskInWords(j)}, {"moved", plaintext.Line(j.MoveReason)},
-		{"created", moment(j.CreatedAt, now)}, {"ended", moment(j.EndedAt, now)}, {"payload", hashed(j.PayloadSHA256)},
+		{"created", moment(j.CreatedAt, now)}, {"ended", moment(j.EndedAt, now)}, {"work", hashed(j.WorkSHA256)},
 	}
 }
 
@@ -365,7 +378,7 @@ type jobLine struct {
 	Risk          deadline.Risk `json:"risk,omitempty"`        // of missing the deadline
 	RiskReason    string        `json:"risk_reason,omitempty"`
 	MoveReason    string        `json:"move_reason,omitempty"`
-	PayloadSHA256 string        `json:"payload_sha256,omitempty"`
+	WorkSHA256    string        `json:"work_sha256,omitempty"` // of payload and inputs
 }
 
 // costLine is what a job has cost, in the JSON output.
@@ -385,7 +398,7 @@ func jobLineOf(j client.Job) jobLine {
 		UncleanExits: j.UncleanExits, RunSeconds: j.RunTime.Seconds(), StateBytes: j.StateSize, ResultBytes: j.ResultSize,
 		OutputFiles: j.OutputFiles, OutputBytes: j.OutputBytes,
 		SinceWrite: j.Age().Seconds(), CreatedAt: j.CreatedAt.UTC(), ClaimedAt: j.ClaimedAt.UTC(), EndedAt: j.EndedAt.UTC(),
-		UpdatedAt: j.UpdatedAt.UTC(), PayloadSHA256: j.PayloadSHA256,
+		UpdatedAt: j.UpdatedAt.UTC(), WorkSHA256: j.WorkSHA256,
 	}
 	if l.StepsBack = j.StepsBack; j.HasPreviousState {
 		l.PreviousBytes = &j.PreviousStateSize

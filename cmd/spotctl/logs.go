@@ -157,12 +157,12 @@ func (p *logPrinter) one(l client.LogLine, begins bool) error {
 		return p.printer.line(logLineOf(l))
 	}
 	if begins && l.Delivery > 0 {
-		if _, err := fmt.Fprintf(p.printer.out, "delivery %d on %s\n", l.Delivery, plaintext.Line(l.Worker)); err != nil {
+		heading := fmt.Sprintf("delivery %d on %s", l.Delivery, plaintext.Line(l.Worker))
+		if err := p.printer.lines([]string{heading}); err != nil {
 			return err
 		}
 	}
-	_, err := fmt.Fprintln(p.printer.out, textOf(l))
-	return err
+	return p.printer.lines([]string{textOf(l)})
 }
 
 // textOf is a line for people.

@@ -6,9 +6,7 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -26,7 +24,9 @@ import (
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/cmd/spotctl/internal/costs"
 	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/cli/clientflags"
 	"github.com/spotworker/spotworker/internal/overview"
+	"github.com/spotworker/spotworker/internal/plaintext"
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
@@ -182,7 +182,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 
 // client opens the deployment. It makes no call.
 func (s *session) client() (*client.Client, error) {
-	return s.flags.Client(parallelCalls, version, name())
+	return clientflags.Open(&s.flags.Storage, parallelCalls, version, name())
 }
 
 // name is recorded as the last writer of records that are changed.
@@ -194,19 +194,22 @@ func name() string {
 	return "spotctl@" + host
 }
 
-// printer is the output of a command: results on out, messages for people on err.
+// printer is the output of a command: results on out, messages for people on err. All text
+// passes through its methods, which print printable characters only. Only raw does not.
 type printer struct {
 	in          *bufio.Reader
 	out, err    io.Writer
 	json        bool
-	width       int  // of the terminal in columns; 0 if out is not one
+	terminal    bool // whether out is a terminal
+	width       int  // of the terminal in columns; 0 if out is not one, or its width is unknown
 	interactive bool // whether questions can be asked
 	bars        bool // whether a bar can be drawn on err
 }
 
 func newPrinter(f *flags, in io.Reader, out, err io.Writer) *printer {
 	p := &printer{in: bufio.NewReader(in), out: out, err: err, json: f.Output == "json"}
-	if file, ok := out.(*os.File); ok && cli.IsTerminal(out) {
+	p.terminal = cli.IsTerminal(out)
+	if file, ok := out.(*os.File); ok && p.terminal {
 		if width, _, err := term.GetSize(int(file.Fd())); err == nil {
 			p.width = width
 		}
@@ -220,11 +223,18 @@ func newPrinter(f *flags, in io.Reader, out, err io.Writer) *printer {
 func (p *printer) live() bool { return cli.CanDraw(os.Stdin) && cli.CanDraw(p.out) }
 
 // lines prints lines.
-func (p *printer) lines(lines []string) error {
-	return p.raw([]byte(strings.Join(lines, "\n") + "\n"))
+func (p *printer) lines(lines []string) error { return p.text(strings.Join(lines, "\n") + "\n") }
+
+// text prints text for people.
+func (p *printer) text(text string) error {
+	_, err := io.WriteString(p.out, plaintext.Block(text))
+	return err
 }
 
-// raw prints bytes as they are.
+// Write prints text for people, for a [tabwriter.Writer].
+func (p *printer) Write(text []byte) (int, error) { return len(text), p.text(string(text)) }
+
+// raw prints bytes as they are: for out that is no terminal.
 func (p *printer) raw(content []byte) error {
 	_, err := p.out.Write(content)
 	return err
@@ -244,29 +254,28 @@ func (p *printer) pairs(rows [][2]string) error {
 // ask asks a question and reports whether the answer is yes. An end of the input is
 // a no.
 func (p *printer) ask(question string, args ...any) bool {
-	fmt.Fprintf(p.err, question, args...)
+	fmt.Fprint(p.err, plaintext.Message(fmt.Sprintf(question, args...)))
 	answer, _ := p.in.ReadString('\n') // what was typed before the end counts
 	answer = strings.ToLower(strings.TrimSpace(answer))
 	return answer == "y" || answer == "yes"
 }
 
 // note prints a remark for people.
-func (p *printer) note(format string, args ...any) { fmt.Fprintf(p.err, format+"\n", args...) }
+func (p *printer) note(format string, args ...any) {
+	fmt.Fprintln(p.err, plaintext.Message(fmt.Sprintf(format, args...)))
+}
 
 // line prints an object as a line of JSON, without HTML escaping.
 func (p *printer) line(v any) error {
-	var text bytes.Buffer
-	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(v); err != nil {
-		return fmt.Errorf("print a line: %w", err)
+	text, err := cli.JSONLine(v)
+	if err != nil {
+		return err
 	}
-	_, err := p.out.Write(text.Bytes())
-	return err
+	return p.raw(text)
 }
 
 // table returns a writer of tab-separated columns. The caller flushes it.
-func (p *printer) table() *tabwriter.Writer { return tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0) }
+func (p *printer) table() *tabwriter.Writer { return tabwriter.NewWriter(p, 0, 0, 2, ' ', 0) }
 
 // ago returns how long ago a time was, for people.
 func ago(t, now time.Time) string {

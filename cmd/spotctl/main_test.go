@@ -11,22 +11,23 @@ import (
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 	"github.com/google/uuid"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/spotworker/spotworker/client"
-	"github.com/spotworker/spotworker/internal/activity"
-	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/checkpoint"
-	"github.com/spotworker/spotworker/internal/deployment"
-	"github.com/spotworker/spotworker/internal/emulator/storage"
-	"github.com/spotworker/spotworker/internal/joblog"
-	"github.com/spotworker/spotworker/internal/ledger"
-	"github.com/spotworker/spotworker/internal/outputs"
-	"github.com/spotworker/spotworker/internal/presence"
+	"github.com/spotworker/spotworker/internal/checkpoint/ledger"
+	"github.com/spotworker/spotworker/internal/fleet/activity"
+	"github.com/spotworker/spotworker/internal/fleet/presence"
+	"github.com/spotworker/spotworker/internal/jobfiles/joblog"
+	"github.com/spotworker/spotworker/internal/jobfiles/outputs"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/queue"
-	"github.com/spotworker/spotworker/internal/testing/script"
+	"github.com/spotworker/spotworker/internal/storage/azure"
+	"github.com/spotworker/spotworker/internal/storage/deployment"
+	"github.com/spotworker/spotworker/internal/test/script"
 )
 
 func TestMain(m *testing.M) {
@@ -85,7 +86,11 @@ func TestScripts(t *testing.T) {
 			"visible":   visible,
 			"refuse":    refuse,
 			"printed":   printed,
+			"ends":      ends,
+			"damage":    damage,
+			"blobs":     blobs,
 			"stored":    stored,
+			"stranger":  stranger,
 		},
 	})
 }
@@ -123,6 +128,13 @@ func worldOf(ts *testscript.TestScript) *world {
 		ts.Fatalf("the script has no storage account")
 	}
 	return w
+}
+
+// stranger NAME puts a blob of that name into the container of records.
+func stranger(ts *testscript.TestScript, _ bool, args []string) {
+	w := worldOf(ts)
+	_, err := w.stores.Account.Container(w.stores.Names.Records).NewBlockBlobClient(args[0]).UploadBuffer(context.Background(), []byte("x"), nil)
+	ts.Check(err)
 }
 
 // giveUp ID [STATUS] [KIND] leaves a job of 50 % as a worker that gave it up did.
@@ -189,25 +201,30 @@ func deadlines(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Check(claim.Save(ctx, last))
 		return
 	}
-	claim.MovesFor("the deadline was \x1b[31mnear")
+	claim.SetFacts(func(f checkpoint.Facts) checkpoint.Facts { f.MoveReason = "the deadline was \x1b[31mnear"; return f })
 	ts.Check(claim.Release(ctx, last))
 }
 
-// stored ID PATH=CONTENT... leaves a job that is done and has stored these outputs.
+// stored ID STATUS PATH=CONTENT... leaves a job that is done, or running, and has stored these
+// outputs.
 func stored(ts *testscript.TestScript, _ bool, args []string) {
 	w, ctx := worldOf(ts), context.Background()
 	d := checkpoint.Delivery{ID: args[0], Kind: "resize", PayloadHash: queue.Payload{}.Hash(), MessageID: uuid.NewString()}
 	claim, err := w.stores.Records.Create(ctx, d, "vmss_1-0123abcd-0")
 	ts.Check(err)
-	set := w.stores.Outputs.NewSet(args[0], 1, claim.Token(), outputs.Limits{Files: 100, Bytes: 1 << 30}, outputs.Ref{}, nil)
-	for _, arg := range args[1:] {
+	set := w.stores.Outputs.NewSet(args[0], 1, claim.Token(), outputs.Limits{Files: 100, Bytes: 1 << 30}, "", nil)
+	for _, arg := range args[2:] {
 		path, content, _ := strings.Cut(arg, "=")
 		_, err := set.Send(ctx, path, int64(len(content)), strings.NewReader(content))
 		ts.Check(err)
 	}
 	ref, err := set.Record(ctx)
 	ts.Check(err)
-	claim.CarryOutputs(checkpoint.Outputs(ref))
+	claim.SetFacts(func(f checkpoint.Facts) checkpoint.Facts { f.Outputs = checkpoint.Outputs(ref); return f })
+	if args[1] == "running" {
+		ts.Check(claim.Touch(ctx, checkpoint.Snapshot{}))
+		return
+	}
 	ts.Check(claim.Commit(ctx, nil))
 }
 
@@ -237,7 +254,7 @@ func strand(ts *testscript.TestScript, _ bool, args []string) {
 	claim, err := w.stores.Records.Create(ctx, d, "vmss_1-0123abcd-0")
 	ts.Check(err)
 	if e.Inputs != nil {
-		claim.SetInputs(strings.Repeat("a", 64))
+		claim.SetFacts(func(f checkpoint.Facts) checkpoint.Facts { f.Inputs = strings.Repeat("a", 64); return f })
 	}
 	last := checkpoint.Snapshot{State: []byte("half"), Fraction: 0.5}
 	if args[1] == "running" {
@@ -272,8 +289,9 @@ func spent(ts *testscript.TestScript, _ bool, args []string) {
 		times[i] = took
 	}
 	c := worldOf(ts).stores.Records.Fresh(checkpoint.Delivery{ID: args[0], Kind: args[1], MessageID: "m"}, "vmss_1-0123abcd-0")
-	c.KeepLedger(func() ledger.Delivery {
-		return ledger.Delivery{Slot: times[0] + times[1] + times[2], Handler: times[0] + times[1]}
+	c.SetFacts(func(f checkpoint.Facts) checkpoint.Facts {
+		f.Spent = ledger.Delivery{Slot: times[0] + times[1] + times[2], Handler: times[0] + times[1]}
+		return f
 	})
 	ts.Check(c.Poison(context.Background(), checkpoint.Snapshot{State: []byte("s"), At: times[0]}, "no"))
 }
@@ -382,6 +400,26 @@ func controlDocument(ts *testscript.TestScript, _ bool, _ []string) {
 	fmt.Fprintf(ts.Stdout(), "%s\n", text)
 }
 
+// damage TEXT replaces the content of the control document.
+func damage(ts *testscript.TestScript, _ bool, args []string) {
+	w := worldOf(ts)
+	body := streaming.NopCloser(strings.NewReader(args[0]))
+	_, err := w.stores.Account.Container(w.stores.Names.Control).NewBlockBlobClient("control").Upload(context.Background(), body, nil)
+	ts.Check(err)
+}
+
+// blobs CONTAINER prints the names and sizes of the blobs in a container.
+func blobs(ts *testscript.TestScript, _ bool, args []string) {
+	pager := worldOf(ts).stores.Account.Container(args[0]).NewListBlobsFlatPager(nil)
+	for pager.More() {
+		page, err := pager.NextPage(context.Background())
+		ts.Check(err)
+		for _, item := range page.Segment.BlobItems {
+			fmt.Fprintf(ts.Stdout(), "%s %d\n", *item.Name, *item.Properties.ContentLength)
+		}
+	}
+}
+
 // messages QUEUE prints the jobs on a queue.
 func messages(ts *testscript.TestScript, _ bool, args []string) {
 	all := worldOf(ts).server.Messages(args[0])
@@ -441,7 +479,8 @@ func printed(ts *testscript.TestScript, _ bool, args []string) {
 	} else {
 		log.Add(joblog.Stderr, []byte("a\x1b[31mb\xff"))
 	}
-	claim.CarryLog(log.Tail)
+	withLog := func(f checkpoint.Facts) checkpoint.Facts { f.Log = log.Tail(); return f }
+	claim.SetFacts(withLog)
 	if len(args) > 2 {
 		ts.Check(claim.Save(ctx, checkpoint.Snapshot{State: []byte("half")}))
 		ts.Check(log.WriteLast(ctx, time.Minute))
@@ -451,10 +490,26 @@ func printed(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Check(err)
 		log = keeper.Open(d.ID, claim.Record().CreatedAt, 2, "vmss_2-0123abcd-0", found.Log)
 		log.Add("warn", []byte("resumed"))
-		claim.CarryLog(log.Tail)
+		claim.SetFacts(withLog)
 	}
 	ts.Check(claim.Commit(ctx, []byte("result")))
 	ts.Check(log.WriteLast(ctx, time.Minute))
+}
+
+// ends ID STATUS TEXT leaves a job that is done with a result, or poison for a reason. TEXT is
+// that of a Go string, with escapes.
+func ends(ts *testscript.TestScript, _ bool, args []string) {
+	w, ctx := worldOf(ts), context.Background()
+	text, err := strconv.Unquote(`"` + strings.ReplaceAll(args[2], `"`, `\"`) + `"`)
+	ts.Check(err)
+	d := checkpoint.Delivery{ID: args[0], Kind: "resize", PayloadHash: queue.Payload{}.Hash(), MessageID: "m"}
+	claim, err := w.stores.Records.Create(ctx, d, "vmss_1-0123abcd-0")
+	ts.Check(err)
+	if args[1] == "done" {
+		ts.Check(claim.Commit(ctx, []byte(text)))
+		return
+	}
+	ts.Check(claim.Poison(ctx, checkpoint.Snapshot{}, text))
 }
 
 // TestCleanedIsSaid: what clean prints of its counts.
@@ -480,7 +535,7 @@ func TestCleanedIsSaid(t *testing.T) {
 	if err := p.cleaned(r, true, failed); !errors.Is(err, failed) {
 		t.Errorf("error = %v, want that of the run", err)
 	}
-	if want := `{"removed":true,"records":7,"done":2,"cancelled":1,"result_bytes":10,"logs":2,"log_bytes":1572864,"outputs":3,"output_bytes":1048576,"changed":1,"poison":4,"failed":0,"error":"1 jobs could not be removed"}` + "\n"; out.String() != want {
+	if want := `{"removed":true,"records":7,"done":2,"cancelled":1,"result_bytes":10,"logs":2,"log_bytes":1572864,"outputs":3,"output_bytes":1048576,"changed":1,"poison":4,"failed":0,"skipped":0,"error":"1 jobs could not be removed"}` + "\n"; out.String() != want {
 		t.Errorf("JSON = %s, want %s", out.String(), want)
 	}
 }

@@ -12,12 +12,12 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/client"
-	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/overview"
+	"github.com/spotworker/spotworker/internal/overview/table"
 	"github.com/spotworker/spotworker/internal/plaintext"
 	"github.com/spotworker/spotworker/internal/queue"
-	"github.com/spotworker/spotworker/internal/table"
+	"github.com/spotworker/spotworker/internal/storage/azure"
 )
 
 // orphansCommands are the commands on jobs whose messages may be lost.
@@ -283,8 +283,8 @@ func (s *session) requeue(ctx context.Context, deployment *client.Client, o clie
 			Detail string        `json:"detail,omitempty"`
 		}{o.Job.ID, r.Action, r.Detail})
 	}
-	_, err := fmt.Fprintf(s.printer.out, "%-8s  %s  %s\n", r.Action, plaintext.Line(o.Job.ID), plaintext.Line(r.Detail))
-	return err
+	line := fmt.Sprintf("%-8s  %s  %s", r.Action, plaintext.Line(o.Job.ID), plaintext.Line(r.Detail))
+	return s.printer.lines([]string{line})
 }
 
 // wouldRequeue is what a requeue of a job would do.

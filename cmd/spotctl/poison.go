@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/client"
-	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/plaintext"
+	"github.com/spotworker/spotworker/internal/storage/azure"
 )
 
 // poisonCommands are the commands on the poison queue.
@@ -195,8 +195,7 @@ func (p *printer) outcome(r client.ActionResult) error {
 	if job == "" {
 		job = "message " + r.MessageID
 	}
-	_, err := fmt.Fprintf(p.out, "%-8s  %s  %s\n", r.Action, job, plaintext.Line(r.Detail))
-	return err
+	return p.lines([]string{fmt.Sprintf("%-8s  %s  %s", r.Action, plaintext.Line(job), plaintext.Line(r.Detail))})
 }
 
 // summary counts the outcomes of a replay or purge.

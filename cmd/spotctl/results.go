@@ -11,13 +11,14 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/spotworker/spotworker/client"
-	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/plaintext"
+	"github.com/spotworker/spotworker/internal/storage/azure"
 )
 
 // resultCommand prints the results of given jobs.
@@ -28,7 +29,7 @@ type resultCommand struct {
 
 // Help is shown by result --help.
 func (*resultCommand) Help() string {
-	return `One job's result is printed byte for byte. Of several jobs each gets a line: its id, a tab, and its result, JSON without line breaks and other text with line breaks as \n.
+	return `One job's result is printed byte for byte, and on a terminal without control characters. Of several jobs each gets a line: its id, a tab, and its result, JSON without line breaks and other text with line breaks as \n.
 
 The exit code is 1 if a job has no result; the others are printed nevertheless.`
 }
@@ -45,7 +46,7 @@ func (c *resultCommand) run(ctx context.Context, s *session) error {
 		if err != nil {
 			return err
 		}
-		return s.printer.raw(result)
+		return s.printer.result(result)
 	}
 	report := endReport{printer: s.printer}
 	for _, id := range c.IDs {
@@ -58,6 +59,22 @@ func (c *resultCommand) run(ctx context.Context, s *session) error {
 		}
 	}
 	return report.end()
+}
+
+// result prints a result: byte for byte, or on a terminal as text.
+func (p *printer) result(result []byte) error {
+	if !p.terminal || len(result) == 0 {
+		return p.raw(result)
+	}
+	text := strings.TrimSuffix(string(result), "\n")
+	if err := p.lines([]string{text}); err != nil {
+		return err
+	}
+	if plaintext.Block(text) != text {
+		p.note("characters that a terminal could take for a command were replaced; " +
+			"a pipe or a file gets the result byte for byte")
+	}
+	return nil
 }
 
 // endReport prints the results of jobs, or why there is none, and counts the latter.
@@ -96,7 +113,7 @@ func (r *endReport) add(id string, result []byte, err error) error {
 		r.printer.note("%s", plaintext.Line(text))
 		return nil
 	}
-	return r.printer.raw([]byte(id + "\t" + cli.ResultField(result, r.printer.width > 0) + "\n"))
+	return r.printer.raw([]byte(id + "\t" + cli.ResultField(result, r.printer.terminal) + "\n"))
 }
 
 // end returns the error to exit with.
@@ -115,7 +132,7 @@ func resultLineOf(id string, result []byte, err error) resultLine {
 		l.Status, l.Error = ended.Job.Status, ended.Error()
 	case err != nil:
 		l.Error = azure.Explain(err)
-	case json.Valid(result):
+	case utf8.Valid(result) && json.Valid(result):
 		l.Result = result
 	case plaintext.Block(string(result)) == string(result):
 		text := string(result)
@@ -159,7 +176,8 @@ func (c *resultsCommand) run(ctx context.Context, s *session) error {
 	}
 	ctx, cancel := withTimeout(ctx, c.Timeout)
 	defer cancel()
-	n := 0
+	n, skipped := 0, 0
+	filter.Skipped = func(string) { skipped++ }
 	fetched, failed := make(chan result), make(chan error, 1)
 	go func() {
 		failed <- fetch(ctx, deployment, filter, has, fetched)
@@ -178,6 +196,7 @@ func (c *resultsCommand) run(ctx context.Context, s *session) error {
 	if err := <-failed; err != nil && printErr == nil {
 		return err
 	}
+	s.printer.skipped(skipped)
 	switch {
 	case printErr != nil:
 	case n == 0:
@@ -258,16 +277,17 @@ type outputsCommand struct {
 	ID      string        `arg:"" help:"Id of the job."`
 	Paths   []string      `arg:"" optional:"" name:"path" help:"Only these outputs; one that ends with a slash stands for all below it. All without it."`
 	To      string        `help:"Download them into this folder." placeholder:"FOLDER" type:"path" env:"-"`
+	Partial bool          `help:"Also of a job that is not done: those of its last checkpoint." env:"-"`
 	Timeout time.Duration `help:"Longest time to take; 0s is no limit." default:"0s" env:"-"`
 }
 
 // Help is shown by outputs --help.
 func (*outputsCommand) Help() string {
-	return `Lists the files that a job has stored for others, or downloads them with --to. Of a job that is not done these are the ones that belong to its last checkpoint.
+	return `Lists the files that a job has stored for others, or downloads them with --to. A job that is not done has a part of them at best: with --partial these are the ones that belong to its last checkpoint.
 
 A file is written whole or not at all, and checked by its hash. One that is there with the same content is left as it is, another one is replaced; so the command may be repeated, and continues inside of files that were begun. Nothing is written outside of the folder.
 
-Exit codes: 0 done, 1 the job has no such output or it could not be read, 78 wrong flags.`
+Exit codes: 0 done, 1 the job is not done (without --partial), has no such output, or it could not be read, 78 wrong flags.`
 }
 
 func (c *outputsCommand) run(ctx context.Context, s *session) error {
@@ -277,6 +297,9 @@ func (c *outputsCommand) run(ctx context.Context, s *session) error {
 	}
 	ctx, cancel := withTimeout(ctx, c.Timeout)
 	defer cancel()
+	if err := c.checkDone(ctx, s.printer, deployment); err != nil {
+		return err
+	}
 	if c.To != "" {
 		return c.download(ctx, s.printer, deployment)
 	}
@@ -289,6 +312,20 @@ func (c *outputsCommand) run(ctx context.Context, s *session) error {
 		return c.none(s.printer)
 	}
 	return s.printer.outputs(selected)
+}
+
+// checkDone refuses a job that is not done, or notes that. It comes before the outputs are
+// read: a job that is done stays so.
+func (c *outputsCommand) checkDone(ctx context.Context, p *printer, deployment *client.Client) error {
+	j, err := deployment.Get(ctx, c.ID)
+	switch {
+	case err != nil || j.Status == client.StatusDone:
+		return err
+	case !c.Partial:
+		return fmt.Errorf("job %s is %s: its outputs are complete once it is done; --partial is for the %d of its last checkpoint", c.ID, j.Status, j.OutputFiles)
+	}
+	p.note("job %s is %s: these are the outputs of its last checkpoint", c.ID, j.Status)
+	return nil
 }
 
 // selects reports whether an output was asked for.

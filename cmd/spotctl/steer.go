@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/client"
-	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/plaintext"
+	"github.com/spotworker/spotworker/internal/storage/azure"
 )
 
 // asking are the flags of all commands that ask something of workers.
@@ -20,7 +20,13 @@ type asking struct {
 	Reason string        `help:"Why, for people; workers log it." env:"-"`
 	Wait   time.Duration `help:"Wait this long until the workers have done it, and fail if they have not." placeholder:"TIME" env:"-"`
 
+	Reset bool `help:"Replace a control document that is damaged. All pauses, drains and quarantines of before end; a copy of the damaged one is kept." env:"-"`
+
 	Timeout time.Duration `help:"Longest time to ask them; --wait comes after that." default:"1m" env:"-"`
+}
+
+func (a *asking) options() client.SteerOptions {
+	return client.SteerOptions{Reason: a.Reason, Reset: a.Reset}
 }
 
 // targets are the flags that select workers.
@@ -63,7 +69,7 @@ func (c *drainCommand) run(ctx context.Context, s *session) error {
 		}
 	}
 	return s.ask(ctx, "drain", c.asking, func(ctx context.Context, d *client.Client) (client.Steered, error) {
-		return d.Drain(ctx, c.Names, c.Reason)
+		return d.Drain(ctx, c.Names, c.options())
 	})
 }
 
@@ -82,7 +88,7 @@ func (c *resumeCommand) run(ctx context.Context, s *session) error {
 		return err
 	}
 	return s.ask(ctx, "resume", c.asking, func(ctx context.Context, d *client.Client) (client.Steered, error) {
-		return d.Resume(ctx, c.Names, c.Reason)
+		return d.Resume(ctx, c.Names, c.options())
 	})
 }
 
@@ -108,7 +114,7 @@ func (c *pauseCommand) run(ctx context.Context, s *session) error {
 		return err
 	}
 	return s.ask(ctx, "pause", c.asking, func(ctx context.Context, d *client.Client) (client.Steered, error) {
-		return d.Pause(ctx, c.Kinds, c.Reason)
+		return d.Pause(ctx, c.Kinds, c.options())
 	})
 }
 
@@ -124,7 +130,7 @@ func (*unpauseCommand) Help() string {
 
 func (c *unpauseCommand) run(ctx context.Context, s *session) error {
 	return s.ask(ctx, "unpause", c.asking, func(ctx context.Context, d *client.Client) (client.Steered, error) {
-		return d.Unpause(ctx, c.Kinds, c.Reason)
+		return d.Unpause(ctx, c.Kinds, c.options())
 	})
 }
 
@@ -145,7 +151,7 @@ func (*quarantineCommand) Help() string {
 
 func (c *quarantineCommand) run(ctx context.Context, s *session) error {
 	return s.ask(ctx, "quarantine", c.asking, func(ctx context.Context, d *client.Client) (client.Steered, error) {
-		return d.Quarantine(ctx, c.VMs, c.Reason)
+		return d.Quarantine(ctx, c.VMs, c.options())
 	})
 }
 
@@ -159,7 +165,7 @@ func (*freeCommand) Help() string { return `Ends what "spotctl quarantine" began
 
 func (c *freeCommand) run(ctx context.Context, s *session) error {
 	return s.ask(ctx, "free", c.asking, func(ctx context.Context, d *client.Client) (client.Steered, error) {
-		return d.Free(ctx, c.VMs, c.Reason)
+		return d.Free(ctx, c.VMs, c.options())
 	})
 }
 
@@ -182,7 +188,8 @@ type askedLine struct {
 	Revision int      `json:"revision"` // of the control document
 	Workers  []string `json:"workers"`  // that run and are concerned
 	Older    []string `json:"older,omitempty"`
-	Done     *bool    `json:"done,omitempty"` // with --wait
+	Damaged  string   `json:"damaged,omitempty"` // the blob with the document that was replaced
+	Done     *bool    `json:"done,omitempty"`    // with --wait
 	Error    string   `json:"error,omitempty"`
 }
 
@@ -198,10 +205,17 @@ func (s *session) ask(ctx context.Context, action string, flags asking, do func(
 	within, cancel := withTimeout(ctx, flags.Timeout)
 	defer cancel()
 	asked, err := do(within, deployment)
+	if asked.Damaged != "" && !s.printer.json {
+		s.printer.note("the control document was damaged and is replaced: pauses, drains and quarantines of before have ended; "+
+			"the damaged one is kept in the container %s as %s", s.flags.Names().Control, asked.Damaged)
+	}
 	if err != nil {
 		return err
 	}
-	line := askedLine{Action: action, Revision: asked.Revision, Workers: asked.Workers, Older: asked.Older}
+	line := askedLine{
+		Action: action, Revision: asked.Revision,
+		Workers: asked.Workers, Older: asked.Older, Damaged: asked.Damaged,
+	}
 	if !s.printer.json {
 		s.printer.note("%s: running workers asked: %d; each follows within 15 s", action, len(asked.Workers))
 		if len(asked.Older) > 0 {
@@ -253,7 +267,7 @@ type cancelCommand struct {
 func (*cancelCommand) Help() string {
 	return `A job that waits is not started any more. One that runs is stopped within 30 s, wherever it is; its handler sees the reason. Nothing of it is saved or committed from the moment at which this command reports it as cancelled; side effects that its handler has had stay. A cancelled job cannot be started again, and its id cannot be used for another job while its record is kept.
 
-A job that no worker has claimed yet has no record: it is a message on the queue. The service shows the 32 messages at the front and the number of all. If the job's is among them, it is cancelled. If it is not, and these are all messages, there is no such job: nothing is written, and the exit code is 1. If there are more messages than the service shows, the id is barred: it gets a record that is cancelled, so that no worker starts the job if it waits; if there is no such job, its id cannot be used while that record is kept. With --known an id without a record is left alone.
+A job that no worker has claimed yet has no record: it is a message on the queue. The service shows the 32 messages at the front and the number of all. If the job's is among them, it is cancelled. If it is not, and these are all messages, there is no such job: nothing is written, and the exit code is 1. If there are more messages than the service shows, the id is barred, with several accounts in those of which that is true: it gets a record that is cancelled, so that no worker starts the job if it waits; if there is no such job, its id cannot be used while that record is kept. With --known an id without a record is left alone.
 
 A job that is done stays done. One that was given up is for "spotctl poison". Workers of versions before this command stop a running job at its next checkpoint. After an interruption the command can be repeated.
 
@@ -337,8 +351,7 @@ func (p *printer) cancelled(r client.ActionResult) error {
 	if p.json {
 		return p.line(cancelLine{ID: r.ID, Action: r.Action, Was: r.Was, Detail: r.Detail})
 	}
-	_, err := fmt.Fprintf(p.out, "%-9s  %s  %s\n", r.Action, plaintext.Line(r.ID), plaintext.Line(r.Detail))
-	return err
+	return p.lines([]string{fmt.Sprintf("%-9s  %s  %s", r.Action, plaintext.Line(r.ID), plaintext.Line(r.Detail))})
 }
 
 // cancelSummary counts the outcomes of a cancel.

@@ -14,6 +14,7 @@ import {
   principalKindType
   retentionType
   stageType
+  timeType
 } from 'modules/types.bicep'
 
 // Where and under what name.
@@ -207,6 +208,10 @@ param minInstances int = 1
 @maxValue(1000)
 param maxInstances int = 2
 
+@description('With autoscale: times of the week at which there are other numbers of VMs, such as none in office hours, or more at the weekend: docs/deploy.md.')
+@maxLength(9)
+param times timeType[] = []
+
 @description('Number of VMs that this deployment sets. With autoscale give the number there is, as tools/deploy.sh does: fewer would delete busy VMs.')
 @minValue(0)
 @maxValue(1000)
@@ -250,7 +255,7 @@ param onDemand bool = false
 @description('Size of these VMs.')
 param onDemandVmSize string = vmSizes[0]
 
-@description('Fewest of these VMs; with 0 there are some only while the on-demand queue has messages.')
+@description('Fewest of these VMs; with 0 there are some only while the on-demand queue has messages. At least 1 finds jobs whose deadlines near while no Spot VM is alive.')
 @minValue(0)
 @maxValue(1000)
 param onDemandMinInstances int = 0
@@ -315,6 +320,9 @@ param oldestJobHours int = 12
 var scales = autoscale && evictionPolicy == 'Deallocate'
   ? fail('autoscale works with evictionPolicy Delete only: set autoscale to false, and Azure starts evicted VMs again as capacity allows; or evictionPolicy to Delete')
   : autoscale
+
+// They would be taken and have no effect.
+var scaleTimes = !autoscale && !empty(times) ? fail('times need autoscale: set it to true, or times to []') : times
 
 var windows = operatingSystem == 'Windows' && length(adminPassword) < 12
   ? fail('Windows needs adminPassword, of 12 to 123 characters of three kinds: set ADMIN_PASSWORD to a random one')
@@ -411,6 +419,7 @@ module spotAutoscale 'modules/autoscale.bicep' = if (stage == 'Workers' && scale
     minInstances: jobQueues > 1 ? max(minInstances, 1) : minInstances
     maxInstances: maxInstances
     jobsPerInstance: max(jobsPerInstance / jobQueues, 2)
+    times: scaleTimes
   }
   dependsOn: [spot]
 }
@@ -452,6 +461,7 @@ module regularAutoscale 'modules/autoscale.bicep' = if (stage == 'Workers' && on
     minInstances: onDemandMinInstances
     maxInstances: onDemandMaxInstances
     jobsPerInstance: jobsPerInstance
+    times: []
   }
   dependsOn: [regular]
 }

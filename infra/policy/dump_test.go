@@ -5,6 +5,35 @@
 // It reads testdata/dump.json, every resource, module, parameter, variable and
 // output of infra/bicep as the checker prints them, and where a rule is about
 // words, the files themselves. tools/bicep.sh writes the dump again.
+//
+// # Decisions of the deployment, beyond those in docs/DESIGN.md
+//
+//   - Identities and roles exist before the first VM. A VM's own identity would race its role
+//     assignments, so a scale set takes its identity from the module that assigned the roles.
+//   - Workers are contributors of the queues they take from, and senders elsewhere: a queue's
+//     Message Processor may not renew a message.
+//   - The gallery reads the configuration from storage with its own identity. Two kinds of
+//     workers are two applications with one package.
+//   - There are three stages, each including the ones before, because the version needs
+//     uploaded files and the files need an account. Each stage may be repeated.
+//   - Orchestration is Flexible: it alone mixes sizes and priorities. Its VMs are resources of
+//     their own, so a policy assigns the collection rule to their agents.
+//   - Alerts query the worker's log, because the service's message count of an account is a
+//     day old. A test compares them with the worker's own lines.
+//   - A failed installation fails the first deployment of a version, and none after it. Azure
+//     repairs no VM whose provisioning failed, and reports success for a failed version that is
+//     deployed again. So the deployment asks the workers for heartbeats, and leaves later
+//     failures to the health probe.
+//   - An installation is done when the worker has read its configuration and holds its port.
+//     The platform never retries a failed version, and storage, roles and network may come
+//     later. A script waits for what cannot recover, the unit retries the rest.
+//   - A release is unpacked next to the one in use and switched by a link, so a partial unpack
+//     is never used.
+//   - Soft delete stays off: a record is written at every save, and each would leave a copy.
+//   - restoreEvicted, autoscale's view of evicted VMs and the gallery's reading of a
+//     configuration are only documented, not tried. Each has a setting that does without.
+//   - The fleet is Azure's own engine. With policy Delete the guide asks an operator to deploy
+//     again, elsewhere and in another size.
 package policy
 
 import (

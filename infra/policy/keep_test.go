@@ -66,7 +66,7 @@ func checkAlerts(d deployment, tell report) {
 		name, _ := at(rule, "name").(string)
 		names[name] = true
 	}
-	want := map[string]bool{"poison": true, "oldest-job": true, "no-workers": true, "storage-unreachable": true, "storage-denied": true, "blind-watchers": true}
+	want := map[string]bool{"poison": true, "oldest-job": true, "no-workers": true, "storage-unreachable": true, "storage-denied": true, "blind-watchers": true, "host-degraded": true}
 	if diff := cmp.Diff(want, names); diff != "" {
 		tell("modules/alerts.bicep", 0, "alerts (-want +got):\n%s", diff)
 	}

@@ -34,6 +34,8 @@ const (
 	mixPage         = "virtual-machine-scale-sets/instance-mix-overview"
 	autoscaleTable  = "rest/api/monitor/autoscale-settings, MetricTrigger and ScaleAction"
 	autoscalePage   = "azure-monitor/autoscale/autoscale-common-metrics#commonly-used-storage-metrics"
+	leastThen       = "string(time.maxInstances == 0 ? 0 : max(1, min(time.minInstances, time.maxInstances)))"
+	autoscaleTimes  = "azure-monitor/autoscale/autoscale-multiprofile: recurring profiles"
 	autoscaleDesign = "azure-monitor/autoscale/autoscale-best-practices: rules in pairs, with a margin between them"
 	logAlertPage    = "azure-monitor/alerts/alerts-create-log-alert-rule; rest/api/monitor/scheduled-query-rules"
 	activityPage    = "azure-monitor/alerts/alerts-create-activity-log-alert-rule; rest/api/monitor/activity-log-alerts"
@@ -147,9 +149,11 @@ var limits = []limit{
 	{"modules/autoscale.bicep", "metricResourceUri", exactly("'${account.id}/services/queue/queues/${queueName}'"), autoscalePage},
 	{"modules/autoscale.bicep", "enabled", exactly("true"), ours},
 	{"modules/autoscale.bicep", "targetResourceUri", exactly("scaleSet.id"), autoscaleTable},
-	{"modules/autoscale.bicep", "minimum", exactly("string(minInstances)"), autoscaleDesign},
-	{"modules/autoscale.bicep", "maximum", exactly("string(maxInstances)"), autoscaleDesign},
-	{"modules/autoscale.bicep", "default", exactly("string(minInstances)"), ours + ": without a metric nothing is added"},
+	{"modules/autoscale.bicep", "minimum", oneOf("string(minInstances)", leastThen), autoscaleDesign},
+	{"modules/autoscale.bicep", "maximum", oneOf("string(maxInstances)", "string(time.maxInstances)"), autoscaleDesign},
+	{"modules/autoscale.bicep", "default", oneOf("string(minInstances)", leastThen), ours + ": without a metric nothing is added"},
+	{"modules/autoscale.bicep", "frequency", exactly("'Week'"), autoscaleTimes},
+	{"modules/autoscale.bicep", "minutes", exactly("[0]"), autoscaleTimes},
 	{"modules/autoscale.bicep", "value", between(1, 100), autoscaleTable + ": a step of none never scales"},
 
 	{"modules/alerts.bicep", "window", lastsOneOf(1, 5, 10, 15, 30, 45, 60, 120, 180, 240, 300, 360, 1440, 2880), logAlertPage},

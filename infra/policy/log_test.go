@@ -159,7 +159,7 @@ func queries(t *testing.T, d deployment) []string {
 		query, _, _ := strings.Cut(block, "```")
 		list = append(list, query)
 	}
-	const want = 7
+	const want = 8
 	if len(list) != want {
 		t.Errorf("found %d queries, want %d", len(list), want)
 	}

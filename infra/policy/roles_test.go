@@ -15,7 +15,7 @@ var wantGrants = []string{
 	// Microsoft asks for Contributor, and describes no writing.
 	"gallery-roles: container containerName: roles.blobDataContributor",
 
-	"worker-roles: queue names.jobs: roles.queueDataContributor for range(0, takesOnDemand ? 0 : length(names.jobs))",
+	"worker-roles: queue names.jobs: roles.queueDataContributor for range(0, length(names.jobs))",
 	"worker-roles: queue names.onDemand: roles.queueDataContributor if takesOnDemand",
 	"worker-roles: queue names.onDemand: role for takesOnDemand ? [] : [roles.queueDataMessageSender, roles.queueDataReader]",
 	"worker-roles: queue names.poison: role for [roles.queueDataMessageSender, roles.queueDataReader]",

@@ -49,6 +49,7 @@ var rules = []struct {
 	{"resources", checkResources},
 	{"alert times", checkAlertTimes},
 	{"directions", checkDirections},
+	{"times", checkTimes},
 	{"name lengths", checkNameLengths},
 	{"mixes", checkMixes},
 }

@@ -4,7 +4,7 @@ import (
 	"path"
 	"strings"
 
-	"github.com/spotworker/spotworker/internal/azure"
+	"github.com/spotworker/spotworker/internal/storage/azure"
 )
 
 // entries are the files that a person deploys.

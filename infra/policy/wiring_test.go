@@ -41,8 +41,7 @@ var settingsFrom = map[string]string{
 		"empty(moreNames) ? {} : { SPOTWORKER_MORE_ACCOUNT: join(moreNames, ',') }, " +
 		"empty(dataContainers) ? {} : { SPOTWORKER_DATA_CONTAINER: join(map(dataContainers, c => c.name), ',') }, " +
 		"pushesMetrics ? { SPOTWORKER_METRICS_PUSH: metrics!.outputs.url } : {}, " +
-		"empty(written) ? {} : { SPOTWORKER_OUTPUT_CONTAINER: join(map(written, c => c.name), ',') }, evictionRate > 0 ? { SPOTWORKER_EVICTION_RATE: string(evictionRate) } : {}, workerSettings )",
-	"written":      "filter(dataContainers, c => c.access == 'ReadWrite')",
+		"evictionRate > 0 ? { SPOTWORKER_EVICTION_RATE: string(evictionRate) } : {}, workerSettings )",
 	"spotSettings": "union(sharedSettings, { AZURE_CLIENT_ID: identities.outputs.worker.clientId })",
 	"onDemandSettings": "onDemand ? union(sharedSettings, { AZURE_CLIENT_ID: identities.outputs.onDemandWorker!.clientId " +
 		"SPOTWORKER_TAKE_FROM: 'on-demand' }) : {}",
@@ -117,11 +116,11 @@ var otherwise = map[string]map[string]string{
 	},
 	"main.bicep spotAutoscale": {
 		"scaleSetName": "'${prefix}-spot'", "queueName": "foundation.outputs.names.queue",
-		"minInstances": "jobQueues > 1 ? max(minInstances, 1) : minInstances", "jobsPerInstance": "max(jobsPerInstance / jobQueues, 2)",
+		"minInstances": "jobQueues > 1 ? max(minInstances, 1) : minInstances", "jobsPerInstance": "max(jobsPerInstance / jobQueues, 2)", "times": "scaleTimes",
 	},
 	"main.bicep regularAutoscale": {
 		"scaleSetName": "'${prefix}-ondemand'", "queueName": "foundation.outputs.names.onDemand",
-		"minInstances": "onDemandMinInstances", "maxInstances": "onDemandMaxInstances",
+		"minInstances": "onDemandMinInstances", "maxInstances": "onDemandMaxInstances", "times": "[]",
 	},
 	"fleet.bicep foundation":  {"onDemand": "false", "operatingSystem": "'Linux'"},
 	"single.bicep foundation": {"onDemand": "false", "operatingSystem": "'Linux'", "queueShards": "1", "queueShardsTaken": "1", "moreAccounts": ""},
@@ -367,11 +366,10 @@ var wantScaling = map[string]map[string]string{
 func checkDirections(d deployment, tell report) {
 	const name = "modules/autoscale.bicep"
 	for _, r := range d[name].Resources {
-		profiles, _ := at(r.Body, "properties", "profiles").([]any)
-		if r.Existing || len(profiles) != 1 {
+		if r.Existing || r.Symbol != "autoscale" {
 			continue
 		}
-		rules, _ := at(profiles[0], "rules").([]any)
+		rules, _ := named(d[name].Variables, "rules").([]any)
 		left := map[string]bool{"Increase": true, "Decrease": true}
 		for _, rule := range rules {
 			direction, _ := at(rule, "scaleAction", "direction").(string)
@@ -384,6 +382,37 @@ func checkDirections(d deployment, tell report) {
 		}
 		for direction := range left {
 			tell(name, r.Line, "no rule has the direction %s (%s)", direction, autoscaleDesign)
+		}
+	}
+}
+
+// checkTimes: there is a profile for the usual time, which has no recurrence, and each time
+// of the week has one that begins it and one that ends it. That bears the name by which
+// Azure knows it as the usual one. Times that would have no effect are refused.
+func checkTimes(d deployment, tell report) {
+	const name = "modules/autoscale.bicep"
+	for _, r := range d[name].Resources {
+		want := "concat([{ name: 'queue depth', capacity: usual, rules: rules }], profilesOfTimes)"
+		if got := text(at(r.Body, "properties", "profiles")); r.Symbol == "autoscale" && got != want {
+			tell(name, r.Line, "profiles are %s, want %s", got, want)
+		}
+	}
+	profiles := text(named(d[name].Variables, "profilesOfTimes"))
+	for _, want := range []string{
+		"flatten(map(times, time => [", "rules: time.maxInstances == 0 ? [] : rules", "name: string({ name: 'queue depth', for: time.name })",
+		"days: time.begin.days", "hours: [time.begin.hour]", "days: time.end.days", "hours: [time.end.hour]", "capacity: usual",
+	} {
+		if !strings.Contains(strings.Join(strings.Fields(profiles), " "), want) {
+			tell(name, 0, "profiles of times lack %s (%s)", want, autoscaleTimes)
+		}
+	}
+	scaled := text(named(d["main.bicep"].Variables, "scaleTimes"))
+	if !strings.HasPrefix(scaled, "!autoscale && !empty(times) ? fail(") || !strings.HasSuffix(scaled, " : times") {
+		tell("main.bicep", 0, "times without autoscale are not refused: %s", scaled)
+	}
+	for _, m := range d["main.bicep"].Modules {
+		if got := text(at(m.Body, "params", "times")); m.Symbol == "spotAutoscale" && got != "scaleTimes" {
+			tell("main.bicep", m.Line, "the Spot VMs scale by %s, want scaleTimes", got)
 		}
 	}
 }

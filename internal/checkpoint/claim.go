@@ -1,15 +1,14 @@
 package checkpoint
 
 import (
-	"cmp"
+	"bytes"
 	"context"
-	"sync"
+	"io"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
-	"github.com/spotworker/spotworker/internal/ledger"
 )
 
 // Claim is one delivery's right to write one record. It lasts until another
@@ -17,92 +16,11 @@ import (
 // [*ConflictError]. Its methods may be called from several goroutines; the writes
 // are sent one after another.
 type Claim struct {
-	store    *Store
-	delivery Delivery
-	owner    string
-	token    string
-
-	// writing is a lock that can be waited for with a context: it holds one value
-	// while a write is in flight, and guards the fields up to mu.
-	writing chan struct{}
-	number  int // of the last write attempted
-	doubt   *doubt
-	lost    error
-	blocks  blocks.Set
-
-	keeps     bool   // see KeepPrevious; changed under mu too
-	held      []byte // a state of one piece that the next save keeps as the one before it
-	stepped   bool   // the recorded state is unusable, see StepBack
-	stepsBack int    // of the job
-
-	// uncommittedBlocks says that the service refused a create because the blob has
-	// staged blocks but no record.
-	uncommittedBlocks bool
-
-	// opening is the change that acquires the record. It is part of every write
-	// until one takes effect; nil from then on, and where there was no record.
-	opening func(*Record)
-
-	runTimeBefore time.Duration // for the job before this claim
-	ledgerBefore  ledger.Ledger // of the job before this claim
-
-	mu          sync.Mutex             // guards what follows; never held during a call
-	handlerTime func() time.Duration   // by this claim's handler so far; nil before it is called
-	spent       func() ledger.Delivery // see KeepLedger; nil before that
-	nextWrite   func() time.Duration   // see ExpectWrites; nil for what the delivery said
-	restoring   time.Time              // since when the recorded state is read; zero while it is not
-	restored    time.Duration          // for how long it was read before that
-	charge      func() bool            // see ChargeExits; nil before the handler is called
-	logTail     func() string          // see CarryLog; nil for the log as it was found
-	inputs      string                 // see SetInputs; empty for those as they were found
-	outputs     *Outputs               // see CarryOutputs; nil for those that were found
-	record      Record                 // as last known; without an ETag while there is no record
-	begun       string                 // the state's hash when the claim began
-	inUnits     bool                   // whether that is the hash of a state in blocks
-	steppedTo   string                 // hash of the state that the claim stepped back to
-	readers     map[*stateReader]bool  // open readers of the recorded state
-	moveReason  *string                // see MovesFor; nil for the one that was found
-	machine     string                 // where a failure of this claim happens
-	repeat      bool                   // whether a failure counts as one with the last
-}
-
-// lock waits until no other write of this claim is in flight.
-func (c *Claim) lock(ctx context.Context) (unlock func(), err error) {
-	select {
-	case c.writing <- struct{}{}:
-		return func() { <-c.writing }, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-}
-
-// lockSettled waits like lock, and settles a write in doubt, so that the known record
-// is what storage has, as far as this claim wrote it.
-func (c *Claim) lockSettled(ctx context.Context) (unlock func(), err error) {
-	if unlock, err = c.lock(ctx); err != nil {
-		return nil, err
-	}
-	if _, err := c.settle(ctx); err != nil {
-		unlock()
-		return nil, err
-	}
-	return unlock, nil
-}
-
-// refresh replaces the known record with the one just read, still owned by this claim.
-func (c *Claim) refresh(found Record) {
-	if found.StateHash != c.record.StateHash {
-		c.blocks = blocks.Set{} // an older write of ours arrived late
-	}
-	c.set(found)
-}
-
-// set replaces the known record. The caller holds the lock of writes, under which
-// the record may be read without mu.
-func (c *Claim) set(r Record) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.record = r
+	owned      ownership  // sends writes and settles conflicts
+	accounting accounting // facts, run time and ledger of each write
+	sender     sender     // sends states
+	baseline   baseline   // the states that are no progress
+	restorer   restorer   // reads and restores states
 }
 
 // Fresh returns the claim of a first delivery. It makes no call: the first write
@@ -132,7 +50,7 @@ func (s *Store) Acquire(ctx context.Context, d Delivery, found Record, owner str
 	found.Ledger = before.Spent()
 	found.Ledger.Known = false // only of what readers are shown
 	c := s.newClaim(d, owner, found)
-	c.opening = func(r *Record) {
+	c.owned.opening = func(r *Record) {
 		r.ChargedExits, r.EarlyExits = UncleanExits(found, d)
 		r.Kind, r.PayloadHash, r.MessageID = d.Kind, d.PayloadHash, d.MessageID
 		r.Status, r.Generation, r.Progressed = Running, found.Generation+1, false
@@ -140,23 +58,30 @@ func (s *Store) Acquire(ctx context.Context, d Delivery, found Record, owner str
 		r.Deadline, r.Estimate = d.Deadline, d.Estimate
 		r.InputList = d.InputList
 	}
-	unlock, err := c.lock(ctx)
+	unlock, err := c.owned.lock(ctx)
 	if err != nil {
 		return c, err
 	}
 	defer unlock()
-	return c, c.write(ctx, unchanged)
+	return c, c.owned.write(ctx, unchanged)
 }
 
 func (s *Store) newClaim(d Delivery, owner string, r Record) *Claim {
-	c := &Claim{
-		store: s, delivery: d, owner: owner, token: uuid.NewString(),
-		writing: make(chan struct{}, 1), record: r, runTimeBefore: r.RunTime, ledgerBefore: r.Ledger, begun: r.StateHash, inUnits: r.StateBlocks > 0, stepsBack: r.StepsBack,
-		readers: map[*stateReader]bool{},
+	c := &Claim{}
+	c.baseline.begun = r.StateHash
+	c.accounting = accounting{
+		nextWrite: d.NextWrite, steady: d.Steady, runTimeBefore: r.RunTime, ledgerBefore: r.Ledger, readers: &c.restorer.readers,
 	}
+	c.sender = sender{store: s, id: d.ID, stepsBack: r.StepsBack, beganInUnits: r.StateBlocks > 0}
 	if r.StateBlocks == 0 {
-		c.blocks = blocks.None()
+		c.sender.blocks = blocks.None()
 	}
+	c.owned = ownership{
+		store: s, delivery: d, owner: owner, token: uuid.NewString(), writing: make(chan struct{}, 1), record: r,
+		accounting: &c.accounting, sender: &c.sender,
+	}
+	c.restorer.owned, c.restorer.sender, c.restorer.baseline = &c.owned, &c.sender, &c.baseline
+	c.restorer.readers.open = map[*stateReader]bool{}
 	return c
 }
 
@@ -177,216 +102,107 @@ func UncleanExits(found Record, d Delivery) (charged, early int) {
 }
 
 // Record returns the record as last known to this claim.
-func (c *Claim) Record() Record {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.record
-}
+func (c *Claim) Record() Record { return c.owned.known() }
 
-// UncleanExits returns that of [Claim.Record], without a copy of the rest.
+// UncleanExits returns [Record.UncleanExits] of the known record, without a copy of the
+// rest.
 func (c *Claim) UncleanExits() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.record.ChargedExits + c.record.EarlyExits
-}
-
-// CountTime makes every later write record the run time of this claim's handler,
-// which spent returns, in addition to the job's run time before this claim.
-func (c *Claim) CountTime(spent func() time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.handlerTime = spent
-}
-
-// KeepLedger makes every later write record what the job has cost, of which spent returns
-// the part of this claim.
-func (c *Claim) KeepLedger(spent func() ledger.Delivery) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.spent = spent
-}
-
-// ExpectWrites makes every later write record the time within which this claim expects to
-// write again, which next returns. If the worker dies, the next owner estimates from it
-// how much work was lost.
-func (c *Claim) ExpectWrites(next func() time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.nextWrite = next
-}
-
-// delivered returns what the claim has cost so far. The time in which the handler reads
-// its recorded state does not count as the handler's.
-func (c *Claim) delivered() (d ledger.Delivery, restored time.Duration) {
-	c.mu.Lock()
-	spent, restored := c.spent, c.restored
-	if !c.restoring.IsZero() {
-		restored += time.Since(c.restoring)
-	}
-	c.mu.Unlock()
-	if spent == nil {
-		return ledger.Delivery{}, 0
-	}
-	d = spent()
-	d.Handler = max(d.Handler-restored, 0)
-	return d, restored
-}
-
-// account makes the ledger of the next write. The change has set the useful time of the
-// state that it records.
-func (c *Claim) account(next *Record) {
-	d, _ := c.delivered()
-	saved := next.Ledger.Useful - c.ledgerBefore.Useful
-	if next.Status == Done {
-		saved = d.Handler
-	}
-	last, evictions := next.Status != Running, next.Ledger.Evictions
-	next.Ledger = ledger.After(c.ledgerBefore, d, saved, last)
-	next.Ledger.Evictions, next.Ledger.Known = evictions, false
-	next.Ledgered = next.Generation
-	next.NextWrite = 0
-	if !last {
-		next.NextWrite = c.expected()
-	}
-}
-
-// expected is what the next write records as the time until the one after it.
-func (c *Claim) expected() time.Duration {
-	c.mu.Lock()
-	next := c.nextWrite
-	c.mu.Unlock()
-	if next == nil {
-		return c.delivery.NextWrite
-	}
-	return next()
-}
-
-// ChargeExits makes every later write record whether an unclean exit that follows
-// it is charged to the job, which charge decides. Until ChargeExits is called, exits
-// of steady workers ([Delivery]) are charged. A crashing worker cannot write, so
-// each write decides in advance for the time until the next one.
-func (c *Claim) ChargeExits(charge func() bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.charge = charge
-}
-
-// CarryLog makes every later write record the end of the job's log, which tail returns:
-// at most [MaxLog] bytes, percent-encoded.
-func (c *Claim) CarryLog(tail func() string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.logTail = tail
-}
-
-// SetInputs makes every later write record what the job's inputs were resolved to.
-func (c *Claim) SetInputs(hash string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.inputs = hash
-}
-
-// inputsAfter returns the inputs for the next write of a record that has those before.
-func (c *Claim) inputsAfter(before string) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return cmp.Or(c.inputs, before)
-}
-
-// CarryOutputs makes every later write record that the job has these outputs.
-func (c *Claim) CarryOutputs(o Outputs) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.outputs = &o
-}
-
-// outputsAfter returns the outputs for the next write of a record that has those before.
-func (c *Claim) outputsAfter(before Outputs) Outputs {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.outputs == nil {
-		return before
-	}
-	return *c.outputs
-}
-
-// HasNewOutputs reports whether the next write changes the outputs of the record.
-func (c *Claim) HasNewOutputs() bool { return c.outputsAfter(c.Record().Outputs) != c.Record().Outputs }
-
-// Token is the fencing token of this claim.
-func (c *Claim) Token() string { return c.token }
-
-// logAfter returns the log for the next write of a record that has the log before.
-func (c *Claim) logAfter(before string) string {
-	c.mu.Lock()
-	tail := c.logTail
-	c.mu.Unlock()
-	if tail == nil {
-		return before
-	}
-	return tail()
-}
-
-// charged reports what the next write records about an unclean exit after it.
-func (c *Claim) charged() bool {
-	c.mu.Lock()
-	charge := c.charge
-	c.mu.Unlock()
-	if charge == nil {
-		return c.delivery.Steady
-	}
-	return charge()
-}
-
-// RunTime returns how long handlers have run for the job, over all deliveries, as
-// far as it was recorded.
-func (c *Claim) RunTime() time.Duration {
-	c.mu.Lock()
-	spent := c.handlerTime
-	c.mu.Unlock()
-	if spent == nil {
-		return c.runTimeBefore
-	}
-	return c.runTimeBefore + spent()
-}
-
-// FailsOn sets the machine on which a failure of this claim would happen. With
-// repeat, that is also the machine of the last failure, and it is unknown whether
-// machine or job is at fault: the two failures then count as one.
-func (c *Claim) FailsOn(machine string, repeat bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.machine, c.repeat = machine, repeat
-}
-
-func (c *Claim) failureMachine() (machine string, repeat bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.machine, c.repeat
-}
-
-// MovesFor sets why the release that follows moves the job to the on-demand queue; empty
-// if it does not.
-func (c *Claim) MovesFor(reason string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.moveReason = &reason
-}
-
-// moveReasonAfter returns the reason for the next release of a record that has the reason
-// before.
-func (c *Claim) moveReasonAfter(before string) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.moveReason == nil {
-		return before
-	}
-	return *c.moveReason
+	c.owned.mu.Lock()
+	defer c.owned.mu.Unlock()
+	return c.owned.record.UncleanExits()
 }
 
 // Exists reports whether this claim knows of a record in storage.
 func (c *Claim) Exists() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.record.ETag != ""
+	c.owned.mu.Lock()
+	defer c.owned.mu.Unlock()
+	return c.owned.record.ETag != ""
 }
+
+// Token is the fencing token of this claim.
+func (c *Claim) Token() string { return c.owned.token }
+
+// BindsOutputs reports whether outputs are recorded with the next state alone: the job keeps
+// the state before the last one, and has a state. New outputs next to the old state would be
+// left in place by a step back to it.
+func (c *Claim) BindsOutputs() bool {
+	c.owned.mu.Lock()
+	defer c.owned.mu.Unlock()
+	return c.sender.bindsOutputs(&c.owned.record)
+}
+
+// HasNewOutputs reports whether the next write changes the outputs of the record to the
+// current ones, even if the write has no state.
+func (c *Claim) HasNewOutputs(current Outputs) bool {
+	c.owned.mu.Lock()
+	defer c.owned.mu.Unlock()
+	before := &c.owned.record
+	return !c.sender.bindsOutputs(before) && current != before.Outputs
+}
+
+// EarlierRunTime returns how long handlers ran for the job before this claim, as far as
+// that was recorded.
+func (c *Claim) EarlierRunTime() time.Duration { return c.accounting.runTimeBefore }
+
+// SetFacts makes every later write record the facts that source returns. A write calls
+// source once for each attempt, and a release without a state also before. found has the
+// values that the attempt records without source: the values of the record and of
+// [Delivery]. source returns found with the values that it knows better. It must not write
+// the record, since a write may be in flight.
+func (c *Claim) SetFacts(source func(found Facts) Facts) { c.accounting.set(source) }
+
+// Check reads the record and returns a [*ConflictError] if this claim does not own it
+// now, because somebody else wrote it. It writes nothing. Any other error says
+// that the record could not be read. A claim that has not written yet owns a record
+// that does not exist.
+func (c *Claim) Check(ctx context.Context) error { return c.owned.check(ctx) }
+
+// MayExist reports whether a record exists, or may exist because the outcome of a write
+// is unknown.
+func (c *Claim) MayExist(ctx context.Context) bool { return c.owned.mayExist(ctx) }
+
+// KeepPrevious makes every later save keep the state that it replaces as the one before
+// it. The claim holds a state that is in one piece in memory for that. From then on outputs
+// are recorded with a state alone, so that each state has the list that it was made with.
+func (c *Claim) KeepPrevious(ctx context.Context) error {
+	unlock, err := c.owned.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	c.sender.keeps.Store(true)
+	return nil
+}
+
+// Restore returns the recorded state, or nil if there is none. A state that is kept
+// in blocks is returned as a stream that is read under ctx, see [Claim.OpenState].
+// The error wraps [ErrDamaged] if the state is not what was saved, and is a
+// [*ConflictError] if another delivery has acquired the record.
+func (c *Claim) Restore(ctx context.Context) (*Snapshot, error) { return c.restorer.restore(ctx) }
+
+// OpenState returns the recorded state as a stream, or nil if there is none. Until
+// the stream is at its end or closed, saves return [ErrReading]; touches do not.
+//
+// Corruption is always reported: the final Read returns an error that wraps
+// [ErrDamaged] instead of the last bytes. Read returns a [*ConflictError] once
+// another delivery has acquired the record, and [ErrReplaced] if the state was
+// replaced otherwise. While storage is unavailable or denies access, Read retries
+// until ctx ends.
+func (c *Claim) OpenState(ctx context.Context) (io.ReadCloser, error) {
+	s, err := c.Restore(ctx)
+	switch {
+	case err != nil || s == nil:
+		return nil, err
+	case s.Stream != nil:
+		return s.Stream()
+	}
+	return io.NopCloser(bytes.NewReader(s.State)), nil
+}
+
+// StepBack returns the state before the recorded one, or nil if there is none. From then
+// on the recorded one counts as unusable: the next save replaces it, and keeps the one
+// before it. The error is one of [Claim.Restore].
+func (c *Claim) StepBack(ctx context.Context) (*Snapshot, error) { return c.restorer.stepBack(ctx) }
+
+// CloseReaders closes all readers of the recorded state: the handler has returned.
+func (c *Claim) CloseReaders() { c.restorer.readers.close() }

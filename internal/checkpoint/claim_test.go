@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 )
 
 // A short job makes one call for its record: the commit.
@@ -209,11 +209,11 @@ func TestUncleanExits(t *testing.T) {
 		"touched":                          {steady, func(t *testing.T, c *Claim) error { return c.Touch(t.Context(), Snapshot{Fraction: 0.9}) }, exits{3, 1}},
 		"saved the same state":             {steady, func(t *testing.T, c *Claim) error { return c.Save(t.Context(), Snapshot{State: []byte("begun")}) }, exits{3, 1}},
 		"touched, charged from then on": {ours, func(t *testing.T, c *Claim) error {
-			c.ChargeExits(func() bool { return true })
+			c.SetFacts(func(f Facts) Facts { f.Charge = true; return f })
 			return c.Touch(t.Context(), Snapshot{})
 		}, exits{3, 1}},
 		"touched, not charged from then on": {steady, func(t *testing.T, c *Claim) error {
-			c.ChargeExits(func() bool { return false })
+			c.SetFacts(func(f Facts) Facts { f.Charge = false; return f })
 			return c.Touch(t.Context(), Snapshot{})
 		}, exits{2, 2}},
 		"progressed":                {steady, func(t *testing.T, c *Claim) error { return c.Save(t.Context(), Snapshot{State: []byte("next")}) }, exits{}},
@@ -287,7 +287,7 @@ func TestFailures(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if got := c.FailuresAfter(step.failed); got != step.want {
+			if got := c.FailuresAfter(step.failed, false); got != step.want {
 				t.Errorf("attempt %d: FailuresAfter = %d, want %d", attempt+1, got, step.want)
 			}
 			if err := c.Fail(t.Context(), step.failed, "no"); err != nil {
@@ -339,7 +339,7 @@ func TestBreaks(t *testing.T) {
 				c = b.acquire(t, ours, "worker-1")
 			}
 			s := Snapshot{State: []byte{byte(i)}, Fraction: row.fraction}
-			if got := c.After(s).Breaks; got != row.breaks {
+			if got := c.After(s, false).Breaks; got != row.breaks {
 				t.Errorf("break %d: After = %d breaks, want %d", i, got, row.breaks)
 			}
 			if err := c.Break(t.Context(), s); err != nil {
@@ -368,8 +368,8 @@ func TestRepeatedFailures(t *testing.T) {
 			want    int
 		}{{"vm_0", true, 1}, {"vm_0", true, 1}, {"vm_0", false, 2}, {"vm_1", false, 3}, {"vm_1", true, 3}} {
 			c := claim(i)
-			c.FailsOn(step.machine, step.repeat)
-			if got := c.FailuresAfter(Snapshot{}); got != step.want {
+			c.SetFacts(func(f Facts) Facts { f.Failure = Failure{step.machine, step.repeat}; return f })
+			if got := c.FailuresAfter(Snapshot{}, step.repeat); got != step.want {
 				t.Errorf("step %d: FailuresAfter = %d, want %d", i, got, step.want)
 			}
 			if err := c.Fail(t.Context(), Snapshot{}, "no"); err != nil {
@@ -380,8 +380,7 @@ func TestRepeatedFailures(t *testing.T) {
 			}
 		}
 		c := b.acquire(t, ours, "w")
-		c.FailsOn("vm_1", true)
-		if got := c.FailuresAfter(Snapshot{State: []byte("further")}); got != 1 {
+		if got := c.FailuresAfter(Snapshot{State: []byte("further")}, true); got != 1 {
 			t.Errorf("FailuresAfter progress = %d, want 1", got)
 		}
 	})
@@ -400,7 +399,7 @@ func TestRunTimeAddsUp(t *testing.T) {
 			t.Errorf("paid before the handler was called = %s, want 0", got)
 		}
 		watch := stopwatch()
-		first.CountTime(watch)
+		first.SetFacts(func(f Facts) Facts { f.RunTime = watch(); return f })
 		time.Sleep(90 * time.Second)
 		if err := first.Save(t.Context(), Snapshot{State: []byte("a")}); err != nil {
 			t.Fatal(err)
@@ -409,7 +408,7 @@ func TestRunTimeAddsUp(t *testing.T) {
 			t.Errorf("paid after 90 s = %s, want that", got)
 		}
 		time.Sleep(time.Minute) // and then it dies without a word
-		if got := first.RunTime(); got != 150*time.Second {
+		if got := first.EarlierRunTime() + watch(); got != 150*time.Second {
 			t.Errorf("Paid of the first claim = %s, want 2m30s", got)
 		}
 
@@ -418,7 +417,8 @@ func TestRunTimeAddsUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour) // it restores the state, which is not the handler's time
-		second.CountTime(stopwatch())
+		watch = stopwatch()
+		second.SetFacts(func(f Facts) Facts { f.RunTime = watch(); return f })
 		time.Sleep(10*time.Second + 300*time.Microsecond)
 		if err := second.Commit(t.Context(), nil); err != nil {
 			t.Fatal(err)

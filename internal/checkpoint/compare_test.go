@@ -7,12 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/testing/race"
+	"github.com/spotworker/spotworker/internal/test/race"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 
-	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 )
 
 // TestTransfersKeepUpWithTheSDK compares, in virtual time, what the order of calls

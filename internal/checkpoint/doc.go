@@ -9,6 +9,14 @@
 //	 │                                          └───▶ Release, Fail, Poison
 //	 └──▶ nothing to do, or not ours
 //
+// A claim has five parts:
+//
+//	ownership   owner, ETag, write sequence: sends writes, settles conflicts   write.go
+//	accounting  facts, run time and ledger of each write                       facts.go
+//	sender      sends states, keeps the state before the last one              sender.go
+//	baseline    the states that are no progress                                update.go
+//	restorer    reads and restores states                                      restore.go
+//
 // # Fencing
 //
 // There are no blob leases. Every write is conditional on the record's ETag:
@@ -27,6 +35,23 @@
 // a write in doubt before the next one. [OnDelivery] decides what a delivery may
 // do with the record that it finds.
 //
+// A record whose ETag is still the one in the condition was not written since. So an attempt
+// to acquire it may be repeated under the same condition, as the SDK would repeat it.
+//
 // These rules implement the section on recovery of docs/DESIGN.md. They were
 // model-checked; change them only together with the model.
+//
+// # The state before the last
+//
+// It is in the same body, behind the last one. Both in one stream would make each save and
+// restore read twice as much, and older workers would misread it. A second blob would cost a
+// call for each save, and would have to be fenced and collected. A step back counts neither as
+// failure nor as progress: otherwise a job that repeats a bad state would never end.
+//
+// # Reading a large state
+//
+// The hash in the record covers the whole MiBs of the state, however it is cut into blocks. So
+// versions that cut differently read each other's states, and ranges are hashed in parallel
+// without listing the blocks. Touches continue during a restore, and the reader follows their
+// ETags; saves wait until the state is read or closed, since they would replace it.
 package checkpoint

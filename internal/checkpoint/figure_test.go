@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
-	"github.com/spotworker/spotworker/internal/emulator/storage"
-	"github.com/spotworker/spotworker/internal/testing/cost"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/storage/azure"
+	"github.com/spotworker/spotworker/internal/test/cost"
 )
 
 // TestGigabyte is promise 7 for large states, in figures: of a state of 1 GiB of

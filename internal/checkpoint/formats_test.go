@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/spotworker/spotworker/internal/testing/formats"
+	"github.com/spotworker/spotworker/internal/test/formats"
 )
 
 func TestFormatIsDocumented(t *testing.T) {

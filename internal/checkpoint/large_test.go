@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
-	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 )
 
 // chunk is the length of a block in these tests, in bytes: moving MiBs about
@@ -397,7 +397,7 @@ func TestStagedOnARemovedRecord(t *testing.T) {
 				if took := time.Since(begun); took > time.Second {
 					t.Errorf("%s took %s, want no long search", what, took)
 				}
-				if r := b.read(t); r.Token != c.token {
+				if r := b.read(t); r.Token != c.Token() {
 					t.Errorf("record = %+v, want this claim's", r)
 				}
 			})

@@ -6,16 +6,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/ledger"
+	"github.com/spotworker/spotworker/internal/checkpoint/ledger"
 )
 
 // keep makes a claim keep the ledger of a handler that is called now, as a delivery does.
 func keep(c *Claim, next time.Duration, evicted *bool) {
 	watch, slot := stopwatch(), 2*time.Second // it waited and restored before
-	c.CountTime(watch)
-	c.ExpectWrites(func() time.Duration { return next })
-	c.KeepLedger(func() ledger.Delivery {
-		return ledger.Delivery{Slot: slot + watch(), Handler: watch(), End: 30 * time.Millisecond, Evicted: *evicted}
+	c.SetFacts(func(f Facts) Facts {
+		f.RunTime, f.NextWrite = watch(), next
+		f.Spent = ledger.Delivery{Slot: slot + watch(), Handler: watch(), End: 30 * time.Millisecond, Evicted: *evicted}
+		return f
 	})
 }
 

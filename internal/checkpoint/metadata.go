@@ -85,6 +85,7 @@ var fields = []field{
 	number("previousblocks", func(r *Record) *int { return &r.Previous.Blocks }).lenient(),
 	number("previousversion", func(r *Record) *int { return &r.Previous.Version }).lenient(),
 	text("previousof", func(r *Record) *string { return &r.Previous.Of }),
+	previousOutputs("previousoutputs"),
 	number("stepsback", func(r *Record) *int { return &r.StepsBack }).lenient(),
 	fraction("progress", func(r *Record) *float64 { return &r.Fraction }),
 	freeText("progresstext", maxText, func(r *Record) *string { return &r.Text }),
@@ -105,7 +106,7 @@ var fields = []field{
 // this version does not know.
 func (r *Record) metadata() map[string]*string {
 	values, used := make([]string, 1+len(fields)), 1 // in one piece, since every save makes them
-	values[0] = strconv.Itoa(Version)
+	values[0] = strconv.Itoa(r.wireVersion())
 	for i, f := range fields {
 		if values[1+i] = f.write(r); values[1+i] != "" {
 			used++
@@ -139,10 +140,13 @@ func parse(id string, metadata map[string]*string) (Record, error) {
 	}
 	r := Record{ID: id}
 	version, err := strconv.Atoi(values["v"])
-	if err != nil || version != Version {
-		return r, fmt.Errorf("%w: it has version %.20q; this worker reads version %d", errUnreadable, values["v"], Version)
+	if err != nil || version < 1 || version > Version {
+		return r, fmt.Errorf("%w: it has version %.20q; this worker reads versions up to %d", errUnreadable, values["v"], Version)
 	}
 	delete(values, "v")
+	if version == 1 {
+		delete(values, "previousoutputs") // not written by this version
+	}
 	for _, f := range fields {
 		value, ok := values[f.key]
 		if !ok {
@@ -153,7 +157,10 @@ func parse(id string, metadata map[string]*string) (Record, error) {
 			return r, fmt.Errorf("%w: key %s: %w", errUnreadable, f.key, err)
 		}
 	}
-	r.Version, r.unknown = version, values
+	if version == 1 && r.HasPrevious() && r.Outputs.Hash == "" {
+		r.Previous.Outputs = NoOutputs
+	}
+	r.Version, r.unknown = Version, values
 	return r, nil
 }
 
@@ -174,6 +181,19 @@ func text(key string, at func(*Record) *string) field {
 	return field{key,
 		func(r *Record) string { return *at(r) },
 		func(r *Record, v string) error { *at(r) = v; return nil }}
+}
+
+// previousOutputs is the list of outputs of the state before the last one, in a record of
+// version 2: in one of version 1 it is known from the job's own outputs, if at all.
+func previousOutputs(key string) field {
+	return field{key,
+		func(r *Record) string {
+			if r.wireVersion() == 1 || !r.HasPrevious() {
+				return ""
+			}
+			return r.Previous.Outputs
+		},
+		func(r *Record, v string) error { r.Previous.Outputs = v; return nil }}
 }
 
 func freeText(key string, limit int, at func(*Record) *string) field {

@@ -19,7 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
-	"github.com/spotworker/spotworker/internal/ledger"
+	"github.com/spotworker/spotworker/internal/checkpoint/ledger"
 )
 
 var exactly = cmp.Options{cmp.AllowUnexported(Record{}), cmpopts.EquateEmpty()}
@@ -27,7 +27,7 @@ var exactly = cmp.Options{cmp.AllowUnexported(Record{}), cmpopts.EquateEmpty()}
 // fullRecord has a value in every field that the first version wrote.
 func fullRecord() Record {
 	return Record{
-		ID: "job-1", Version: 1, Status: Running, Kind: "digest",
+		ID: "job-1", Version: Version, Status: Running, Kind: "digest",
 		PayloadHash: strings.Repeat("0123456789abcdef", 4), MessageID: "0195f6a0-1111-7000-8000-000000000001",
 		Token: "8a6e0804-2bd0-4672-b79d-d97027f9071a", Write: 12, Generation: 3,
 		Failures: 2, ChargedExits: 1, Interruptions: 4, Progressed: true,
@@ -41,44 +41,54 @@ func fullRecord() Record {
 // goldenRecords are the files in testdata/record and what they mean. Files are
 // never edited, only added to: records like these are in people's accounts.
 func goldenRecords() map[string]Record {
-	newer := Record{ID: "job-1", Version: 1, Status: Open, unknown: map[string]string{"priority": "7", "region": "west%20europe"}}
+	newer := Record{ID: "job-1", Version: Version, Status: Open, unknown: map[string]string{"priority": "7", "region": "west%20europe"}}
 	return map[string]Record{
 		"full":      fullRecord(),
-		"fresh":     {ID: "job-1", Version: 1, Status: Running, Kind: "k", PayloadHash: hashOf(nil), MessageID: "m", Token: "t", Write: 1, Generation: 1, CreatedAt: noon, ClaimedAt: noon, Owner: "w"},
-		"cancelled": {ID: "job-1", Version: 1, Status: Cancelled, Token: "t", Write: 1, CreatedAt: noon, EndedAt: noon, Owner: "spotctl", Reason: "not needed"},
+		"fresh":     {ID: "job-1", Version: Version, Status: Running, Kind: "k", PayloadHash: hashOf(nil), MessageID: "m", Token: "t", Write: 1, Generation: 1, CreatedAt: noon, ClaimedAt: noon, Owner: "w"},
+		"cancelled": {ID: "job-1", Version: Version, Status: Cancelled, Token: "t", Write: 1, CreatedAt: noon, EndedAt: noon, Owner: "spotctl", Reason: "not needed"},
 		"newer":     newer,
-		"attempts":  {ID: "job-1", Version: 1, Status: Open, Token: "t", Write: 3, Generation: 40, Failures: 1, FailuresTotal: 17, Breaks: 12, Peak: 0.25, Interruptions: 22, CreatedAt: noon, ClaimedAt: noon, Owner: "w"},
-		"exits":     {ID: "job-1", Version: 1, Status: Running, MessageID: "m", Token: "t", Write: 1, Generation: 4, ChargedExits: 2, EarlyExits: 5, Charge: true, CreatedAt: noon, ClaimedAt: noon, Owner: "w"},
-		"failed":    {ID: "job-1", Version: 1, Status: Open, Token: "t", Write: 2, Generation: 1, Failures: 1, FailedBy: "vmss_000001-0123abcd", CreatedAt: noon, ClaimedAt: noon, Owner: "vmss_000001-0123abcd-0", Reason: "no"},
+		"attempts":  {ID: "job-1", Version: Version, Status: Open, Token: "t", Write: 3, Generation: 40, Failures: 1, FailuresTotal: 17, Breaks: 12, Peak: 0.25, Interruptions: 22, CreatedAt: noon, ClaimedAt: noon, Owner: "w"},
+		"exits":     {ID: "job-1", Version: Version, Status: Running, MessageID: "m", Token: "t", Write: 1, Generation: 4, ChargedExits: 2, EarlyExits: 5, Charge: true, CreatedAt: noon, ClaimedAt: noon, Owner: "w"},
+		"failed":    {ID: "job-1", Version: Version, Status: Open, Token: "t", Write: 2, Generation: 1, Failures: 1, FailedBy: "vmss_000001-0123abcd", CreatedAt: noon, ClaimedAt: noon, Owner: "vmss_000001-0123abcd-0", Reason: "no"},
 		"deadline": {
-			ID: "job-1", Version: 1, Status: Open, Token: "t", Write: 3, Generation: 2, Interruptions: 2, RunTime: 90 * time.Minute, Fraction: 0.3,
+			ID: "job-1", Version: Version, Status: Open, Token: "t", Write: 3, Generation: 2, Interruptions: 2, RunTime: 90 * time.Minute, Fraction: 0.3,
 			Deadline: noon.Add(10 * time.Hour), Estimate: 5 * time.Hour, MoveReason: "40 % of the time", CreatedAt: noon, ClaimedAt: noon, Owner: "w",
 		},
 		"log": {
-			ID: "job-1", Version: 1, Status: Done, Token: "t", Write: 2, Generation: 1, Fraction: 1, CreatedAt: noon, ClaimedAt: noon, EndedAt: noon, Owner: "w",
+			ID: "job-1", Version: Version, Status: Done, Token: "t", Write: 2, Generation: 1, Fraction: 1, CreatedAt: noon, ClaimedAt: noon, EndedAt: noon, Owner: "w",
 			Log: "# 1 2026-03-09T12:00:00.000Z w\no 20 read 100%\xff\n",
 		},
-		"inputs": {ID: "job-1", Version: 1, Status: Open, Token: "t", Write: 2, Generation: 1, Inputs: hashOf(nil), CreatedAt: noon, ClaimedAt: noon, Owner: "w"},
+		"inputs": {ID: "job-1", Version: Version, Status: Open, Token: "t", Write: 2, Generation: 1, Inputs: hashOf(nil), CreatedAt: noon, ClaimedAt: noon, Owner: "w"},
 		"inputlist": {
-			ID: "job-1", Version: 1, Status: Open, Token: "t", Write: 2, Generation: 1, Inputs: hashOf(nil), CreatedAt: noon, ClaimedAt: noon, Owner: "w",
+			ID: "job-1", Version: Version, Status: Open, Token: "t", Write: 2, Generation: 1, Inputs: hashOf(nil), CreatedAt: noon, ClaimedAt: noon, Owner: "w",
 			InputList: PackInputs([]byte(`[{"container":"data","prefix":"scenes/7/"}]`)),
 		},
 		"ledger": {
-			ID: "job-1", Version: 1, Status: Running, Token: "t", Write: 3, Generation: 4, Interruptions: 2, RunTime: 5400250 * time.Millisecond,
+			ID: "job-1", Version: Version, Status: Running, Token: "t", Write: 3, Generation: 4, Interruptions: 2, RunTime: 5400250 * time.Millisecond,
 			Ledger:   ledger.Ledger{Useful: 80 * time.Minute, Redone: 600250 * time.Millisecond, Overhead: 9120 * time.Millisecond, Evictions: 2, Exits: 1, Missing: 1},
 			Ledgered: 3, NextWrite: 71035 * time.Millisecond, CreatedAt: noon, ClaimedAt: noon, Owner: "w",
 		},
 		"outputs": {
-			ID: "job-1", Version: 1, Status: Done, Token: "t", Write: 2, Generation: 1, Fraction: 1, CreatedAt: noon, ClaimedAt: noon, EndedAt: noon, Owner: "w",
+			ID: "job-1", Version: Version, Status: Done, Token: "t", Write: 2, Generation: 1, Fraction: 1, CreatedAt: noon, ClaimedAt: noon, EndedAt: noon, Owner: "w",
 			Outputs: Outputs{Hash: strings.Repeat("0123456789abcdef", 4), Files: 12, Bytes: 3 << 30},
 		},
 		"previous": {
-			ID: "job-1", Version: 1, Status: Open, Token: "t", Write: 9, Generation: 3,
+			ID: "job-1", Version: Version, Status: Open, Token: "t", Write: 9, Generation: 3,
 			StateHash: strings.Repeat("fedcba9876543210", 4), StateSize: 4096, StateBlocks: 3, StateVersion: 2,
-			Previous:  Previous{Hash: strings.Repeat("0123456789abcdef", 4), Size: 2048, Blocks: 2, Version: 1, Of: "fedcba9876543210"},
+			Previous:  Previous{Hash: strings.Repeat("0123456789abcdef", 4), Size: 2048, Blocks: 2, Version: 1, Outputs: NoOutputs, Of: "fedcba9876543210"},
 			StepsBack: 1, CreatedAt: noon, ClaimedAt: noon, Owner: "w",
 		},
-		"paid": {ID: "job-1", Version: 1, Status: Open, Token: "t", Write: 3, Generation: 2, Interruptions: 1, RunTime: 90*time.Minute + 250*time.Millisecond, CreatedAt: noon, ClaimedAt: noon, Owner: "w"},
+		"previousoutputs": {
+			ID: "job-1", Version: Version, Status: Running, Token: "t", Write: 9, Generation: 3,
+			StateHash: strings.Repeat("fedcba9876543210", 4), StateSize: 4096, StateBlocks: 3, StateVersion: 2,
+			Previous: Previous{
+				Hash: strings.Repeat("0123456789abcdef", 4), Size: 2048, Blocks: 2, Version: 1,
+				Outputs: strings.Repeat("76543210fedcba98", 4), Of: "fedcba9876543210",
+			},
+			Outputs:   Outputs{Hash: strings.Repeat("0123456789abcdef", 4), Files: 12, Bytes: 3 << 30},
+			CreatedAt: noon, ClaimedAt: noon, Owner: "w",
+		},
+		"paid": {ID: "job-1", Version: Version, Status: Open, Token: "t", Write: 3, Generation: 2, Interruptions: 1, RunTime: 90*time.Minute + 250*time.Millisecond, CreatedAt: noon, ClaimedAt: noon, Owner: "w"},
 	}
 }
 
@@ -157,7 +167,7 @@ func TestMetadataUndoesParse(t *testing.T) {
 	word := rapid.StringMatching(`[a-z0-9-]{0,36}`)
 	rapid.Check(t, func(t *rapid.T) {
 		r := Record{
-			ID: "job-1", Version: 1, Status: Status(word.Draw(t, "status")), Kind: word.Draw(t, "kind"),
+			ID: "job-1", Version: Version, Status: Status(word.Draw(t, "status")), Kind: word.Draw(t, "kind"),
 			PayloadHash: word.Draw(t, "hash"), MessageID: word.Draw(t, "message"), Token: word.Draw(t, "token"),
 			Write: count.Draw(t, "write"), Generation: count.Draw(t, "generation"), Failures: count.Draw(t, "failures"),
 			FailuresTotal: count.Draw(t, "total"), Breaks: count.Draw(t, "breaks"), Peak: float64(rapid.IntRange(0, 10000).Draw(t, "peak")) / 10000,
@@ -283,7 +293,7 @@ func TestUnreadable(t *testing.T) {
 	good := plain(full.metadata())
 	for name, change := range map[string]func(m map[string]string){
 		"no version":     func(m map[string]string) { delete(m, "v") },
-		"newer version":  func(m map[string]string) { m["v"] = "2" },
+		"newer version":  func(m map[string]string) { m["v"] = "3" },
 		"version text":   func(m map[string]string) { m["v"] = "one" },
 		"negative count": func(m map[string]string) { m["failures"] = "-1" },
 		"count text":     func(m map[string]string) { m["write"] = "many" },

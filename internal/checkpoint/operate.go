@@ -77,7 +77,7 @@ func (r Record) GivenUp() bool {
 }
 
 // Replay opens the record of a job that was given up. It resets failures, unclean
-// exits and run time to 0, and with fromScratch removes the state. The caller then
+// exits and run time to 0, and with fromScratch removes state and outputs. The caller then
 // puts a message with resume, which may claim the job. If the record is gone,
 // Replay creates it, with endedAt as the time at which the job was given up.
 //
@@ -87,7 +87,7 @@ func (r Record) GivenUp() bool {
 // not be changed. Replaying again before the next claim is harmless.
 func (s *Store) Replay(ctx context.Context, d Delivery, by string, endedAt time.Time, fromScratch bool) (Record, error) {
 	return s.edit(ctx, d, by, func(r *Record) (body content, err error) {
-		scratch := fromScratch && r.HasState()
+		scratch := fromScratch && r.HasWork()
 		if endedAt.IsZero() {
 			endedAt = time.Now()
 		}
@@ -112,7 +112,7 @@ func (s *Store) Replay(ctx context.Context, d Delivery, by string, endedAt time.
 }
 
 // Purge ends a job that was given up as [Cancelled], with a reason, and removes its
-// state. No message can start the job from now on. Purge returns what
+// state and outputs. No message can start the job from now on. Purge returns what
 // [Store.Replay] does. If the record is gone Purge creates it, so that an old
 // message that appears later does not start the job again.
 func (s *Store) Purge(ctx context.Context, d Delivery, by, reason string) (Record, error) {
@@ -128,7 +128,7 @@ func (s *Store) Purge(ctx context.Context, d Delivery, by, reason string) (Recor
 }
 
 // Cancel ends a job that waits or runs as [Cancelled], with a reason, and removes its
-// state. From then on nothing of the job is committed: its owner is fenced, and no
+// state and outputs. From then on nothing of the job is committed: its owner is fenced, and no
 // message can start it. A job that no worker has claimed yet has no record: with
 // create Cancel makes one, which matches every kind and payload, and otherwise the
 // error wraps [ErrNotFound].

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
-	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 )
 
 // gauge counts how many calls are in flight.

@@ -7,7 +7,7 @@ import (
 )
 
 // Policy decides when a running job's record is written. A field that is not
-// positive has its default. docs/jobs.md gives the reasons.
+// positive has its default. docs/jobs.md describes it for users.
 type Policy struct {
 	// Interval is how long after a write the next changed state is saved.
 	// Default: by Young and Daly's formula, see [Policy.IntervalFor].
@@ -18,7 +18,10 @@ type Policy struct {
 	Shortest, Longest time.Duration
 
 	// EvictionRate is the expected number of evictions per hour of a VM, before
-	// any were observed. Default 0.05.
+	// any were observed. Default 0.05. Azure does not publish how many evictions
+	// come without a usable notice, so the policy takes all of them as sudden: it
+	// saves too often until losses are observed. At 0.05, 20 h without a sudden
+	// loss double the mean time between losses.
 	EvictionRate float64
 
 	// FirstAfter is how long a job may run before it gets a record even without a
@@ -210,6 +213,8 @@ func (p Policy) ShareLost(job Situation) float64 {
 // save takes cost and losses are a Poisson process with that mean time between
 // them: the first-order solution of J. T. Daly, "A higher order estimate of the
 // optimum checkpoint interval for restart dumps" (2006), after J. W. Young (1974).
+// The formula is forgiving: the interval wastes at most 5 % more time than the best of
+// many tried; half or twice the interval wastes a quarter more (TestYoungDalyIsNearTheBest).
 // The formula does not hold for a cost beyond half the mean. The cost is capped
 // there, so that the interval never falls when a save takes longer.
 func youngDaly(cost, mean time.Duration) time.Duration {
@@ -223,6 +228,7 @@ func youngDaly(cost, mean time.Duration) time.Duration {
 // The average starts with the smaller of the first two saves, and each later save
 // counts for at most four times the average: one save during an outage must not
 // make later saves rare. The average follows a growing state within a few saves.
+// A save runs in parallel with the handler, so Cost is an upper bound of its cost.
 type Cost struct {
 	saves int
 	mean  time.Duration

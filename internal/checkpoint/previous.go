@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"io"
 	"slices"
@@ -14,7 +15,9 @@ import (
 //
 //	body: │ recorded state: StateSize bytes, StateBlocks blocks │ previous: Size, Blocks │
 //
-// Its blocks are in the record already, so that a save neither reads nor sends them. Two
+// Its blocks are in the record already, so that a save neither reads nor sends them: a
+// folder of 1 GiB with 10 MiB changed takes 25 calls either way, and 12.66 MB instead of
+// 12.63. Storage holds both states, and the previous one is only fetched when needed. Two
 // states in one piece are one Put Blob, and Blocks is 0. A reader that does not know the
 // previous state reads StateSize bytes: StateBlocks is therefore never 0 here, and
 // StateHash that of a state in blocks, also where both states are in one piece.
@@ -24,11 +27,19 @@ type Previous struct {
 	Blocks  int
 	Version int // the handler's number for its format
 
+	// Outputs is the hash of the list of the job's outputs as it was with this state;
+	// [NoOutputs] if there were none, empty if that is not known, since an older version
+	// recorded the state.
+	Outputs string
+
 	// Of is the begin of the hash of the recorded state that it stands behind. A version
 	// that does not know the keys of a previous state leaves them when it records another
 	// state: then Of is that of no state.
 	Of string
 }
+
+// NoOutputs stands for a list of outputs without files.
+const NoOutputs = "none"
 
 // maxBlocks is how many blocks the service takes for one blob.
 const maxBlocks = 50_000
@@ -47,52 +58,31 @@ func (r Record) isJoined() bool {
 	return r.HasPrevious() && r.Previous.Blocks == 0 && r.StateSize <= maxBody && r.Previous.Size <= maxBody
 }
 
-// KeepPrevious makes every later save keep the state that it replaces as the one before
-// it. The claim holds a state that is in one piece in memory for that.
-func (c *Claim) KeepPrevious(ctx context.Context) error {
-	unlock, err := c.lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.keeps = true
-	return nil
-}
-
-// StepBack returns the state before the recorded one, or nil if there is none. From then
-// on the recorded one counts as unusable: the next save replaces it, and keeps the one
-// before it. The error is one of [Claim.Restore].
-func (c *Claim) StepBack(ctx context.Context) (*Snapshot, error) {
-	unlock, err := c.lockSettled(ctx)
+// stepBack is [Claim.StepBack].
+func (rs *restorer) stepBack(ctx context.Context) (*Snapshot, error) {
+	unlock, err := rs.owned.lockSettled(ctx)
 	if err != nil {
 		return nil, err
 	}
-	r := c.record
+	r := rs.owned.record
 	if !r.HasPrevious() {
 		unlock()
 		return nil, nil
 	}
-	if !c.stepped {
-		c.stepsBack++
-	}
-	c.stepped = true
-	c.mu.Lock()
-	c.steppedTo = r.Previous.Hash
-	c.mu.Unlock()
+	rs.sender.stepBack()
+	rs.baseline.stepTo(r.Previous.Hash)
 	unlock()
 	part := stored{of: r.StateHash, hash: r.Previous.Hash, from: r.StateSize, size: r.Previous.Size}
-	s := &Snapshot{Version: r.Previous.Version, Stream: func() (io.ReadCloser, error) { return c.open(ctx, part) }}
+	s := &Snapshot{Version: r.Previous.Version, Stream: func() (io.ReadCloser, error) { return rs.open(ctx, part) }}
 	if !r.isJoined() {
 		return s, nil
 	}
-	return c.inMemory(ctx, s)
+	return rs.inMemory(ctx, s)
 }
 
 // inMemory reads a state of one piece out of a body that holds two, and keeps it for the
 // saves to come.
-func (c *Claim) inMemory(ctx context.Context, s *Snapshot) (*Snapshot, error) {
+func (rs *restorer) inMemory(ctx context.Context, s *Snapshot) (*Snapshot, error) {
 	stream, err := s.Stream()
 	if err != nil {
 		return nil, err
@@ -102,31 +92,28 @@ func (c *Claim) inMemory(ctx context.Context, s *Snapshot) (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	unlock, err := c.lock(ctx)
+	unlock, err := rs.owned.lock(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	c.hold(data)
+	rs.sender.hold(data)
 	s.State, s.Stream = data, nil
 	return s, nil
 }
 
-// hold keeps a state of one piece that a later save may have to send again.
-func (c *Claim) hold(data []byte) {
-	if c.keeps {
-		c.held = data
+// stepBack records that the recorded state is unusable.
+func (s *sender) stepBack() {
+	if !s.stepped {
+		s.stepsBack++
 	}
+	s.stepped = true
 }
 
-// keepHeld updates what the claim holds after a write that took effect.
-func (c *Claim) keepHeld(written Record, body content) {
-	if body.keeps() {
-		return
-	}
-	c.held, c.stepped = nil, false
-	if body.data != nil && int64(len(body.data)) >= written.StateSize {
-		c.hold(body.data[:written.StateSize])
+// hold keeps a state of one piece that a later save may have to send again.
+func (s *sender) hold(data []byte) {
+	if s.keeps.Load() {
+		s.held = data
 	}
 }
 
@@ -135,17 +122,18 @@ type older struct {
 	hash    string // as of a state in blocks
 	size    int64
 	version int
+	outputs string   // as [Previous] has them
 	blocks  []string // of the record, or
 	data    []byte   // in one piece
 }
 
 // withPrevious adds the state that a save replaces to the one that it records. It adds
 // none that the claim cannot name or does not hold, since a save must not fail for it.
-func (c *Claim) withPrevious(ctx context.Context, p prepared) (prepared, error) {
-	if p.hash == "" || !c.keeps || p.is(c.record.StateHash) {
+func (s *sender) withPrevious(ctx context.Context, r Record, p prepared) (prepared, error) {
+	if p.hash == "" || !s.keeps.Load() || p.is(r.StateHash) {
 		return p, nil
 	}
-	before, ok, err := c.replaced(ctx, p)
+	before, ok, err := s.replaced(ctx, r, p)
 	switch {
 	case err != nil || !ok:
 		return p, err
@@ -159,14 +147,14 @@ func (c *Claim) withPrevious(ctx context.Context, p prepared) (prepared, error) 
 	}
 	alone := p
 	if p.content.data != nil {
-		m, err := c.inBlocksToo(ctx, p.content.data)
+		m, err := s.upload(ctx, bytes.NewReader(p.content.data))
 		if err != nil {
 			return prepared{}, err
 		}
 		p.hash, p.content = m.Hash, content{blocks: m.Blocks}
 	}
 	if before.blocks == nil {
-		m, err := c.inBlocksToo(ctx, before.data)
+		m, err := s.upload(ctx, bytes.NewReader(before.data))
 		if err != nil {
 			return prepared{}, err
 		}
@@ -182,46 +170,38 @@ func (c *Claim) withPrevious(ctx context.Context, p prepared) (prepared, error) 
 }
 
 func (o older) as(of string, count int) Previous {
-	return Previous{Hash: o.hash, Size: o.size, Blocks: count, Version: o.version, Of: signature(of)}
+	return Previous{Hash: o.hash, Size: o.size, Blocks: count, Version: o.version, Outputs: o.outputs, Of: signature(of)}
 }
 
-// replaced returns the state that is the one before p once p is recorded: the recorded
-// one, or if that is unusable the one before it.
-func (c *Claim) replaced(ctx context.Context, p prepared) (before older, ok bool, err error) {
-	r := c.record
+// replaced returns the state of record r that is the one before p once p is recorded: the
+// recorded one, or if that is unusable the one before it.
+func (s *sender) replaced(ctx context.Context, r Record, p prepared) (before older, ok bool, err error) {
 	hash, size, version, from, count := r.StateHash, r.StateSize, r.StateVersion, 0, r.StateBlocks
-	inBlocks := count > 0 && !r.isJoined()
-	if c.stepped {
+	inBlocks, outputs := count > 0 && !r.isJoined(), cmp.Or(r.Outputs.Hash, NoOutputs)
+	if s.stepped {
 		hash, size, version, from, count = r.Previous.Hash, r.Previous.Size, r.Previous.Version, r.StateBlocks, r.Previous.Blocks
+		outputs = r.Previous.Outputs
 	}
-	if !r.HasState() || c.stepped && !r.HasPrevious() || p.is(hash) {
+	if !r.HasState() || s.stepped && !r.HasPrevious() || p.is(hash) {
 		return older{}, false, nil
 	}
 	if !inBlocks {
-		units := blocks.HashOf(c.held, c.store.unit)
-		ok := c.held != nil && int64(len(c.held)) == size && (hash == units || hash == hashOf(c.held))
-		return older{hash: units, size: size, version: version, data: c.held}, ok, nil
+		units := blocks.HashOf(s.held, s.store.unit)
+		ok := s.held != nil && int64(len(s.held)) == size && (hash == units || hash == hashOf(s.held))
+		return older{hash: units, size: size, version: version, outputs: outputs, data: s.held}, ok, nil
 	}
-	if err := c.listBlocks(ctx); err != nil {
+	if err := s.listBlocks(ctx); err != nil {
 		return older{}, false, err
 	}
 	all := r.StateBlocks
 	if r.HasPrevious() {
 		all += r.Previous.Blocks
 	}
-	if len(c.blocks.Order()) != all {
+	if len(s.blocks.Order()) != all {
 		return older{}, false, nil
 	}
-	return older{hash: hash, size: size, version: version, blocks: c.blocks.Order()[from : from+count]}, true, nil
-}
-
-// inBlocksToo uploads the blocks of a state in one piece that the record lacks.
-func (c *Claim) inBlocksToo(ctx context.Context, data []byte) (blocks.Manifest, error) {
-	if err := c.listBlocks(ctx); err != nil {
-		return blocks.Manifest{}, err
-	}
-	return c.store.upload(ctx, c.delivery.ID, bytes.NewReader(data), &c.blocks)
+	return older{hash: hash, size: size, version: version, outputs: outputs, blocks: s.blocks.Order()[from : from+count]}, true, nil
 }
 
 // stepsAfter returns the steps back for the next write of a record that has those before.
-func (c *Claim) stepsAfter(before int) int { return max(before, c.stepsBack) }
+func (s *sender) stepsAfter(before int) int { return max(before, s.stepsBack) }

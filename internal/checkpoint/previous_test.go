@@ -7,7 +7,7 @@ import (
 	"io"
 	"testing"
 
-	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 )
 
 // kept returns the claim of a kind that keeps two states.
@@ -108,7 +108,7 @@ func TestStepBack(t *testing.T) {
 				if got := contentOf(t, s, err); got != of("1") {
 					t.Fatalf("stepped back to %d bytes, want the first state", len(got))
 				}
-				if n := c.FailuresAfter(asReported("1")); name == "in one piece" && n != 2 {
+				if n := c.FailuresAfter(asReported("1"), false); name == "in one piece" && n != 2 {
 					t.Errorf("failures with the state that it stepped back to = %d, want 2: it is no progress", n)
 				}
 				must(t, c.Save(t.Context(), asReported(of("1"))))

@@ -8,10 +8,11 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
-	"github.com/spotworker/spotworker/internal/readahead"
+	"github.com/spotworker/spotworker/internal/storage/readahead"
 )
 
 // Sizes of the reading of a large state.
@@ -30,12 +31,12 @@ const (
 // goroutine reads.
 //
 // A range is read ahead under the ETag that is known then. If that fails it is read again
-// when its turn comes, and only then the rules of [Claim.readRange] apply: one look at
+// when its turn comes, and only then the rules of readRange apply: one look at
 // the record decides on a refusal, as if nothing were read ahead.
 type stateReader struct {
-	claim *Claim
-	ctx   context.Context
-	end   context.CancelFunc
+	from *restorer
+	ctx  context.Context
+	end  context.CancelFunc
 
 	stored stored
 	ranges *readahead.Reader[unitHashes]
@@ -56,29 +57,25 @@ type stored struct {
 }
 
 // open returns a state in the body.
-func (c *Claim) open(ctx context.Context, s stored) (io.ReadCloser, error) {
+func (rs *restorer) open(ctx context.Context, s stored) (io.ReadCloser, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	unlock, err := c.lockSettled(ctx)
+	unlock, err := rs.owned.lockSettled(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	if c.record.StateHash != s.of {
+	if rs.owned.record.StateHash != s.of {
 		return nil, ErrReplaced
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	r := &stateReader{claim: c, ctx: ctx, end: cancel, stored: s, sum: blocks.NewHash()}
+	r := &stateReader{from: rs, ctx: ctx, end: cancel, stored: s, sum: blocks.NewHash()}
+	store := rs.owned.store
 	r.ranges = readahead.New(ctx, readahead.Config{
-		Size: s.size, Length: int64(rangeUnits * c.store.unit), Ahead: readAhead, Budget: c.store.budget,
+		Size: s.size, Length: int64(rangeUnits * store.unit), Ahead: readAhead, Budget: store.budget,
 	}, r.fetch)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.readers) == 0 {
-		c.restoring = time.Now()
-	}
-	c.readers[r] = true
+	rs.readers.add(r)
 	return r, nil
 }
 
@@ -105,12 +102,12 @@ func (r *stateReader) advance() error {
 		return io.EOF
 	}
 	if err == nil && next.Err != nil {
-		if err = r.claim.readRange(r.ctx, r.stored.of, next.Data, r.stored.from+next.Offset); err == nil {
+		if err = r.from.readRange(r.ctx, r.stored.of, next.Data, r.stored.from+next.Offset); err == nil {
 			next.Value = r.hashUnits(next.Data)
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("read state of job %s: %w", r.claim.delivery.ID, err)
+		return fmt.Errorf("read state of job %s: %w", r.from.owned.delivery.ID, err)
 	}
 	for _, unit := range next.Value {
 		r.sum.Add(unit)
@@ -127,11 +124,11 @@ func (r *stateReader) advance() error {
 
 // fetch tries once to read a range, and hashes it.
 func (r *stateReader) fetch(ctx context.Context, data []byte, offset int64) (unitHashes, error) {
-	record := r.claim.Record()
+	record := r.from.owned.known()
 	if record.StateHash != r.stored.of {
 		return nil, ErrReplaced
 	}
-	if err := r.claim.store.bodyRange(ctx, record, data, r.stored.from+offset); err != nil {
+	if err := r.from.owned.store.bodyRange(ctx, record, data, r.stored.from+offset); err != nil {
 		return nil, err
 	}
 	return r.hashUnits(data), nil
@@ -139,7 +136,7 @@ func (r *stateReader) fetch(ctx context.Context, data []byte, offset int64) (uni
 
 // hashUnits hashes the units of a range, which begins with one.
 func (r *stateReader) hashUnits(data []byte) (units unitHashes) {
-	for unit := range slices.Chunk(data, r.claim.store.unit) {
+	for unit := range slices.Chunk(data, r.from.owned.store.unit) {
 		units = append(units, sha256.Sum256(unit))
 	}
 	return units
@@ -153,23 +150,56 @@ func (r *stateReader) Close() error {
 
 func (r *stateReader) close() {
 	r.end()
-	r.claim.mu.Lock()
-	defer r.claim.mu.Unlock()
-	if !r.claim.readers[r] {
+	r.from.readers.remove(r)
+}
+
+// readers are the open readers of the recorded state. They also measure for how long the
+// handler reads it.
+type readers struct {
+	mu     sync.Mutex
+	open   map[*stateReader]bool
+	since  time.Time     // since when the state is read; zero while it is not
+	before time.Duration // for how long it was read before that
+}
+
+func (rs *readers) add(r *stateReader) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if len(rs.open) == 0 {
+		rs.since = time.Now()
+	}
+	rs.open[r] = true
+}
+
+func (rs *readers) remove(r *stateReader) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if !rs.open[r] {
 		return
 	}
-	if delete(r.claim.readers, r); len(r.claim.readers) == 0 {
-		r.claim.restored += time.Since(r.claim.restoring)
-		r.claim.restoring = time.Time{}
+	if delete(rs.open, r); len(rs.open) == 0 {
+		rs.before += time.Since(rs.since)
+		rs.since = time.Time{}
 	}
+}
+
+// without returns a time of the handler without the time in which it read the state.
+func (rs *readers) without(at time.Duration) time.Duration {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	reading := rs.before
+	if !rs.since.IsZero() {
+		reading += time.Since(rs.since)
+	}
+	return max(at-reading, 0)
 }
 
 // isReading reports whether the recorded state is being read. A reader whose
 // context has ended does not count, closed or not.
-func (c *Claim) isReading() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for r := range c.readers {
+func (rs *readers) isReading() bool {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	for r := range rs.open {
 		if r.ctx.Err() == nil {
 			return true
 		}
@@ -177,12 +207,12 @@ func (c *Claim) isReading() bool {
 	return false
 }
 
-// CloseReaders closes all readers of the recorded state: the handler has returned.
-func (c *Claim) CloseReaders() {
-	c.mu.Lock()
-	readers := slices.Collect(maps.Keys(c.readers))
-	c.mu.Unlock()
-	for _, r := range readers {
+// close closes all readers.
+func (rs *readers) close() {
+	rs.mu.Lock()
+	open := slices.Collect(maps.Keys(rs.open))
+	rs.mu.Unlock()
+	for _, r := range open {
 		r.close()
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 )
 
 // slowReads makes every read of a body take that long, and counts those in flight.

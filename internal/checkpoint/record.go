@@ -10,11 +10,13 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 
-	"github.com/spotworker/spotworker/internal/ledger"
+	"github.com/spotworker/spotworker/internal/checkpoint/ledger"
 )
 
-// Version is the version of the record format that this package writes and reads.
-const Version = 1
+// Version is the newest version of the record format that this package reads, and so the
+// one of every [Record] that it could read. It writes version 2 where an older worker would
+// leave a job with a part of its outputs ([Record.wireVersion]), and version 1 otherwise.
+const Version = 2
 
 // Status is the state of a job in its record.
 type Status string
@@ -39,7 +41,7 @@ type Record struct {
 	// ID is the job's id.
 	ID string
 
-	// Version is the record's format version; 0 when it has none.
+	// Version is [Version]; 0 for no record, and for one that this version cannot read.
 	Version int
 
 	// Status is the job's state.
@@ -61,7 +63,7 @@ type Record struct {
 	Generation int
 
 	// Failures counts failures in a row without progress, where those on one machine
-	// may count as one ([Claim.FailsOn]). FailuresTotal counts all failures.
+	// may count as one ([Failure]). FailuresTotal counts all failures.
 	Failures, FailuresTotal int
 
 	// Breaks counts the breaks in a row that the handler took without exceeding
@@ -75,7 +77,7 @@ type Record struct {
 	// ChargedExits and EarlyExits count unclean exits in a row: claims that ended
 	// without release, failure or progress, by a crash, a kill, or an eviction
 	// without notice. ChargedExits are charged to the job; EarlyExits came too early
-	// for that ([Claim.ChargeExits]).
+	// for that ([Facts]).
 	ChargedExits, EarlyExits int
 
 	// Charge says whether an unclean exit of the current claim is charged to the
@@ -106,7 +108,7 @@ type Record struct {
 	Deadline time.Time
 	Estimate time.Duration
 
-	// MoveReason is why the last release by a Spot VM moved the job to the on-demand queue, or
+	// MoveReason is why the last release moved the job to the on-demand queue, or
 	// was to move it; empty if it did not.
 	MoveReason string
 
@@ -134,8 +136,9 @@ type Record struct {
 	Fraction float64
 	Text     string
 
-	// Outputs names the list of the files that the job has stored for others: those
-	// that its state relies on, or, once the job is Done, its outcome.
+	// Outputs names the list of the files that the job has stored for others. They are a
+	// part of its state, or the whole of it where a handler reports none; once the job is
+	// Done they are its outcome.
 	Outputs Outputs
 
 	// CreatedAt, ClaimedAt and EndedAt are the times of the first write, of the
@@ -188,6 +191,22 @@ func (r *Record) clearExits() { r.ChargedExits, r.EarlyExits = 0, 0 }
 // HasState reports whether the record's body holds a handler's state.
 func (r Record) HasState() bool { return r.StateHash != "" && r.Status != Done }
 
+// HasWork reports whether the next delivery continues from what an earlier one recorded: a
+// state, or outputs.
+func (r Record) HasWork() bool { return r.HasState() || r.Outputs.Hash != "" && r.Status != Done }
+
+// wireVersion is the version of the format that a record is written as. Versions that read 1
+// alone know nothing of outputs that are a part of a state: they leave a record of version 2
+// to others. Nothing changes the outcome of a job that is done or cancelled, so all may read
+// those.
+func (r Record) wireVersion() int {
+	known := r.HasPrevious() && r.Previous.Outputs != "" && r.Previous.Outputs != NoOutputs
+	if (r.Outputs.Hash != "" || known) && r.Status != Done && r.Status != Cancelled {
+		return 2
+	}
+	return 1
+}
+
 // InProgress reports whether a handler has worked on a job that has not ended.
 func (r Record) InProgress() bool {
 	return !r.Status.Final() && (r.HasState() || r.Fraction > 0 || r.RunTime > 0)
@@ -220,9 +239,10 @@ func (r *Record) endLost(after time.Duration) {
 	r.NextWrite = 0
 }
 
-// clearState records that the body holds no state.
+// clearState records that the job has neither a state nor outputs.
 func (r *Record) clearState() {
 	r.StateHash, r.StateSize, r.StateBlocks, r.StateVersion, r.Previous = "", 0, 0, 0, Previous{}
+	r.Outputs = Outputs{}
 }
 
 // sameWork reports whether the record stands for the delivery's work.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
-	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 )
 
 var givenUpAt = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

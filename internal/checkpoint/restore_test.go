@@ -5,7 +5,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 )
 
 func TestRestore(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 
-	"github.com/spotworker/spotworker/internal/ledger"
+	"github.com/spotworker/spotworker/internal/checkpoint/ledger"
 )
 
 // StaleAfter is the age at which a duplicate may acquire a running record that
@@ -17,7 +17,7 @@ const StaleAfter = time.Hour
 type Delivery struct {
 	ID          string // the job's id
 	Kind        string
-	PayloadHash string // SHA-256 of the payload, in hex
+	PayloadHash string // hash of payload and inputs: Envelope.Work of package queue
 	MessageID   string // the service's id of the message
 
 	// Deadline and Estimate are the job's, as its message has them; zero for none. They

@@ -120,7 +120,7 @@ func TestOnConflict(t *testing.T) {
 		{"cancelled before any claim", found(func(r *Record) { r.Kind, r.PayloadHash, r.Status = "", "", Cancelled }), "", Finish},
 
 		{"unknown status: touch nothing", by("theirs", 5, "paused"), "old", Unreadable},
-		{"newer version: touch nothing", found(func(r *Record) { r.Version, r.Token, r.Write = 2, token, 5 }), "old", Unreadable},
+		{"newer version: touch nothing", found(func(r *Record) { r.Version, r.Token, r.Write = Version+1, token, 5 }), "old", Unreadable},
 	} {
 		attempt := Attempt{Token: token, Write: number, Under: row.under}
 		if got := OnConflict(row.found, ours, attempt); got != row.want {

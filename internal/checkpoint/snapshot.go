@@ -1,9 +1,6 @@
 package checkpoint
 
 import (
-	"bytes"
-	"context"
-	"fmt"
 	"io"
 	"math"
 	"sync/atomic"
@@ -78,42 +75,6 @@ type prepared struct {
 // is reports whether a state that has this hash in a record is the same.
 func (p prepared) is(hash string) bool { return hash != "" && (hash == p.hash || hash == p.inUnits) }
 
-// prepare makes a snapshot's state ready to be recorded: of a large state it uploads
-// the blocks that the record lacks.
-func (c *Claim) prepare(ctx context.Context, s Snapshot) (prepared, error) {
-	if !s.HasState() {
-		return prepared{}, nil
-	}
-	if c.isReading() {
-		return prepared{}, ErrReading
-	}
-	p, err := c.prepareAlone(ctx, s)
-	if err != nil {
-		return prepared{}, err
-	}
-	return c.withPrevious(ctx, p)
-}
-
-// prepareAlone makes a state ready without the one that it replaces.
-func (c *Claim) prepareAlone(ctx context.Context, s Snapshot) (prepared, error) {
-	if s.Stream == nil {
-		return inOnePiece(s.State, c.hashUnit()), nil
-	}
-	stream, err := open(s.Stream, c.store.maxStream)
-	if err != nil {
-		return prepared{}, err
-	}
-	defer stream.close()
-	head := make([]byte, c.store.unit)
-	switch n, err := io.ReadFull(stream, head); {
-	case err == io.EOF || err == io.ErrUnexpectedEOF: // the stream's own is in another error
-		return inOnePiece(head[:n], c.hashUnit()), nil
-	case err != nil:
-		return prepared{}, err
-	}
-	return c.inBlocks(ctx, io.MultiReader(bytes.NewReader(head), stream))
-}
-
 // inOnePiece is a state that is hashed in units too, unless unit is 0.
 func inOnePiece(state []byte, unit int) prepared {
 	p := prepared{hash: hashOf(state), size: int64(len(state)), content: content{data: state}}
@@ -121,35 +82,4 @@ func inOnePiece(state []byte, unit int) prepared {
 		p.inUnits = blocks.HashOf(state, unit)
 	}
 	return p
-}
-
-// inBlocks uploads the blocks of a state that the record lacks. First it creates the
-// record if there is none, and lists its blocks if they are unknown.
-func (c *Claim) inBlocks(ctx context.Context, state io.Reader) (prepared, error) {
-	if c.record.ETag == "" {
-		if err := c.write(ctx, unchanged); err != nil {
-			return prepared{}, err
-		}
-	}
-	if err := c.listBlocks(ctx); err != nil {
-		return prepared{}, err
-	}
-	m, err := c.store.upload(ctx, c.delivery.ID, state, &c.blocks)
-	if err != nil {
-		return prepared{}, err
-	}
-	return prepared{hash: m.Hash, inUnits: m.Hash, size: m.Size, blocks: len(m.Blocks), content: content{blocks: m.Blocks}}, nil
-}
-
-// listBlocks lists the blocks of the record if they are unknown.
-func (c *Claim) listBlocks(ctx context.Context) error {
-	if c.blocks.Known() {
-		return nil
-	}
-	set, err := blocks.List(ctx, c.store.blob(c.delivery.ID), transferTimeout)
-	if err != nil {
-		return fmt.Errorf("read blocks of job %s: %w", c.delivery.ID, err)
-	}
-	c.blocks = set
-	return nil
 }

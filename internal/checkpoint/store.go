@@ -21,8 +21,8 @@ import (
 	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
 	"github.com/spotworker/spotworker/internal/checkpoint/chunks"
 	"github.com/spotworker/spotworker/internal/jobid"
-	"github.com/spotworker/spotworker/internal/listing"
-	"github.com/spotworker/spotworker/internal/readahead"
+	"github.com/spotworker/spotworker/internal/storage/listing"
+	"github.com/spotworker/spotworker/internal/storage/readahead"
 )
 
 // Timeouts of one call, including the SDK's retries. A caller with less time passes
@@ -113,22 +113,31 @@ func (s *Store) Result(ctx context.Context, id string) ([]byte, error) {
 	return s.body(ctx, r)
 }
 
-// List yields all records whose job id starts with prefix (all for ""), in no
-// useful order. It costs one call per 5,000 records of the container.
+// List yields all records whose job id starts with prefix (all for ""), in unspecified
+// order. It costs one call per 5,000 records of the container. Blobs that are no records
+// are skipped.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[Record, error] {
+	return s.ListAnd(ctx, prefix, func(string) {})
+}
+
+// ListAnd is List, and calls skipped with the name of each blob whose name is not that of a
+// record.
+func (s *Store) ListAnd(ctx context.Context, prefix string, skipped func(blob string)) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		pager := s.container.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{
+		for page, err := range listing.Pages(ctx, transferTimeout, s.container, container.ListBlobsFlatOptions{
 			Include: container.ListBlobsInclude{Metadata: true},
-		})
-		for pager.More() {
-			page, err := listing.Page(ctx, transferTimeout, pager.NextPage)
+		}) {
 			if err != nil {
 				yield(Record{}, fmt.Errorf("list records: %w", err))
 				return
 			}
-			for _, item := range page.Segment.BlobItems {
-				r := recordOf(item)
-				r.ReadAt = value(page.Date)
+			for _, item := range page.Blobs {
+				r, ok := recordOf(item)
+				if !ok {
+					skipped(*item.Name)
+					continue
+				}
+				r.ReadAt = page.Date
 				if strings.HasPrefix(r.ID, prefix) && !yield(r, nil) {
 					return
 				}
@@ -138,16 +147,16 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[Record, error
 }
 
 // recordOf returns the record of a listed blob. One that cannot be read has its id
-// and version 0.
-func recordOf(item *container.BlobItem) Record {
+// and version 0. ok is false for a blob whose name is not that of a record.
+func recordOf(item *container.BlobItem) (r Record, ok bool) {
 	_, id, _ := strings.Cut(*item.Name, "/")
-	r, _ := parse(id, item.Metadata)
-	if p := item.Properties; p != nil {
-		r.ETag = value(p.ETag)
-		r.Size = value(p.ContentLength)
-		r.ModifiedAt = value(p.LastModified)
+	if jobid.Validate(id) != nil || *item.Name != jobid.Path(id) {
+		return Record{}, false
 	}
-	return r
+	r, _ = parse(id, item.Metadata)
+	p := item.Properties
+	r.ETag, r.Size, r.ModifiedAt = *p.ETag, *p.ContentLength, *p.LastModified
+	return r, true
 }
 
 // find reads a record. It returns nil without an error if there is none.

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/internal/jobid"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 )
 
 func TestLookup(t *testing.T) {

@@ -5,42 +5,43 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"math"
+	"sync"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 
-	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
 	"github.com/spotworker/spotworker/internal/plaintext"
 )
 
 // Save records the snapshot: state, fraction and text, in one write.
 func (c *Claim) Save(ctx context.Context, s Snapshot) error {
-	return c.update(ctx, s, func(r *Record) { r.Status = Running })
+	return c.update(ctx, s, func(r *Record, _ Facts) { r.Status = Running })
 }
 
 // Touch records that the job is running, with fraction and text but without the
 // state.
 func (c *Claim) Touch(ctx context.Context, s Snapshot) error {
-	return c.update(ctx, s.WithoutState(), func(r *Record) { r.Status = Running })
+	return c.update(ctx, s.WithoutState(), func(r *Record, _ Facts) { r.Status = Running })
 }
 
 // Commit ends the job with its result. From then on no other outcome is possible;
 // the caller deletes the message next.
 func (c *Claim) Commit(ctx context.Context, result []byte) error {
-	unlock, err := c.lock(ctx)
+	unlock, err := c.owned.lock(ctx)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if c.isReading() {
+	if c.restorer.readers.isReading() {
 		return ErrReading
 	}
 	if result == nil {
 		result = []byte{} // an empty body, not "keep the one that is there"
 	}
-	return c.write(ctx, func(r *Record) content {
+	return c.owned.write(ctx, func(r *Record, f Facts) content {
 		r.Status, r.EndedAt = Done, time.Now()
 		r.clearState()
+		r.Outputs = f.Outputs
 		r.Fraction, r.Failures, r.Reason, r.FailedBy = 1, 0, "", ""
 		r.clearExits()
 		return content{data: result}
@@ -51,24 +52,30 @@ func (c *Claim) Commit(ctx context.Context, result []byte) error {
 // last snapshot. If the job has no record, no outputs, and the snapshot no state, it
 // writes nothing.
 func (c *Claim) Release(ctx context.Context, s Snapshot) error {
-	if !s.HasState() && !c.HasNewOutputs() && !c.MayExist(ctx) {
+	if !s.HasState() && !c.bringsOutputs() && !c.MayExist(ctx) {
 		return nil
 	}
-	return c.update(ctx, s, func(r *Record) {
-		r.Status, r.MoveReason = Open, c.moveReasonAfter(r.MoveReason)
+	return c.update(ctx, s, func(r *Record, f Facts) {
+		r.Status, r.MoveReason = Open, f.MoveReason
 		r.Interruptions++
-		if d, _ := c.delivered(); d.Evicted {
-			r.Ledger.Evictions = c.ledgerBefore.Evictions + 1
+		if f.Spent.Evicted {
+			r.Ledger.Evictions = c.accounting.ledgerBefore.Evictions + 1
 		}
 		r.clearExits()
 	})
+}
+
+// bringsOutputs reports whether a write without a state would change the outputs.
+func (c *Claim) bringsOutputs() bool {
+	r := c.Record()
+	return c.HasNewOutputs(c.accounting.factsOf(&r).Outputs)
 }
 
 // Break makes the job available to other workers after its handler took a break,
 // with its last snapshot. Unlike Release it always writes a record, so that breaks
 // are counted.
 func (c *Claim) Break(ctx context.Context, s Snapshot) error {
-	return c.update(ctx, s, func(r *Record) {
+	return c.update(ctx, s, func(r *Record, _ Facts) {
 		r.Status = Open
 		r.Interruptions++
 		r.Breaks, r.Peak = breaksAfter(*r, s.Fraction)
@@ -89,17 +96,16 @@ func breaksAfter(r Record, fraction float64) (breaks int, peak float64) {
 // Fail makes the job available for another attempt after a failure, with its last
 // snapshot.
 func (c *Claim) Fail(ctx context.Context, s Snapshot, reason string) error {
-	machine, repeat := c.failureMachine()
-	return c.update(ctx, s, func(r *Record) {
+	return c.update(ctx, s, func(r *Record, f Facts) {
 		r.Status, r.Reason = Open, plaintext.Block(reason)
-		r.addFailure(machine, repeat)
+		r.addFailure(f.Failure)
 		r.clearExits()
 	})
 }
 
-// addFailure counts a failure on a machine.
-func (r *Record) addFailure(machine string, repeat bool) {
-	r.FailedBy, r.Failures = machine, countFailure(r.Failures, repeat)
+// addFailure counts a failure.
+func (r *Record) addFailure(f Failure) {
+	r.FailedBy, r.Failures = f.Machine, countFailure(r.Failures, f.Repeat)
 	r.FailuresTotal++
 }
 
@@ -113,7 +119,7 @@ func countFailure(before int, repeat bool) int {
 
 // Poison ends the job as [Poison], with a reason and its last snapshot.
 func (c *Claim) Poison(ctx context.Context, s Snapshot, reason string) error {
-	return c.update(ctx, s, func(r *Record) {
+	return c.update(ctx, s, func(r *Record, _ Facts) {
 		r.Status, r.Reason, r.EndedAt = Poison, plaintext.Block(reason), time.Now()
 	})
 }
@@ -121,16 +127,15 @@ func (c *Claim) Poison(ctx context.Context, s Snapshot, reason string) error {
 // FailLast ends the job as [Poison] because it failed once too often. It counts that
 // failure, as [Claim.Fail] does.
 func (c *Claim) FailLast(ctx context.Context, s Snapshot, reason string) error {
-	machine, repeat := c.failureMachine()
-	return c.update(ctx, s, func(r *Record) {
+	return c.update(ctx, s, func(r *Record, f Facts) {
 		r.Status, r.Reason, r.EndedAt = Poison, plaintext.Block(reason), time.Now()
-		r.addFailure(machine, repeat)
+		r.addFailure(f.Failure)
 	})
 }
 
 // update writes a snapshot and the changes that apply makes to the record.
-func (c *Claim) update(ctx context.Context, s Snapshot, apply func(*Record)) error {
-	unlock, err := c.lock(ctx)
+func (c *Claim) update(ctx context.Context, s Snapshot, apply func(*Record, Facts)) error {
+	unlock, err := c.owned.lock(ctx)
 	if err != nil {
 		return err
 	}
@@ -139,68 +144,72 @@ func (c *Claim) update(ctx context.Context, s Snapshot, apply func(*Record)) err
 	if bloberror.HasCode(err, bloberror.InvalidBlockList) {
 		// The known blocks are wrong: the record was removed, or the service has
 		// discarded staged blocks. List them again, and send what is missing.
-		c.blocks = blocks.Set{}
+		c.sender.forget()
 		err = c.updateOnce(ctx, s, apply)
 	}
 	return err
 }
 
-func (c *Claim) updateOnce(ctx context.Context, s Snapshot, apply func(*Record)) error {
-	if _, err := c.settle(ctx); err != nil {
+func (c *Claim) updateOnce(ctx context.Context, s Snapshot, apply func(*Record, Facts)) error {
+	if _, err := c.owned.settle(ctx); err != nil {
 		return err
 	}
-	if over, err := c.hasEnded(func(r *Record) content { apply(r); return content{} }); over {
+	if over, err := c.owned.hasEnded(func(r *Record, f Facts) content { apply(r, f); return content{} }); over {
 		return err // before the state is uploaded in vain
 	}
 	state, err := c.prepare(ctx, s)
 	if err != nil {
 		return err
 	}
-	return c.write(ctx, func(r *Record) (body content) {
+	return c.owned.write(ctx, func(r *Record, f Facts) (body content) {
 		if state.hash != "" {
-			r.StateVersion = s.Version
+			r.StateVersion, r.Outputs = s.Version, f.Outputs
 		}
 		if state.hash != "" && !state.is(r.StateHash) {
 			body = state.content
 			r.StateHash, r.StateSize, r.StateBlocks, r.Previous = state.hash, state.size, state.blocks, state.previous
-			r.Ledger.Useful = c.ledgerBefore.Useful + c.withoutRestore(s.At)
+			r.Ledger.Useful = c.accounting.useful(s.At)
 		}
-		if c.progressed(state) {
+		if state.hash != "" && !c.baseline.has(state) {
 			r.Progressed, r.Failures = true, 0
 			r.clearExits()
 		}
-		if c.HasNewOutputs() { // a worker that stored a file did not die of the job's start
+		if c.HasNewOutputs(f.Outputs) { // a worker that stored a file did not die of the job's start
 			r.Progressed = true
 			r.clearExits()
 		}
 		if s.Fraction != 0 || s.Text != "" {
 			r.Fraction, r.Text = s.Fraction, plaintext.Block(s.Text)
 		}
-		apply(r)
+		apply(r, f)
 		return body
 	})
 }
 
-// MayExist reports whether a record exists, or may exist because the outcome of a write
-// is unknown.
-func (c *Claim) MayExist(ctx context.Context) bool {
-	unlock, err := c.lock(ctx)
-	if err != nil {
-		return true
+// prepare makes a snapshot's state ready to be recorded, with the state that it replaces if
+// that is kept.
+func (c *Claim) prepare(ctx context.Context, s Snapshot) (prepared, error) {
+	if !s.HasState() {
+		return prepared{}, nil
 	}
-	defer unlock()
-	return c.record.ETag != "" || c.doubt != nil
+	if c.restorer.readers.isReading() {
+		return prepared{}, ErrReading
+	}
+	p, err := c.sender.prepare(ctx, s, c.owned.create)
+	if err != nil {
+		return prepared{}, err
+	}
+	return c.sender.withPrevious(ctx, c.owned.record, p)
 }
 
 // FailuresAfter returns the failures in a row if the job failed now with this
-// snapshot. A streamed state counts as progress only once it is saved.
-func (c *Claim) FailuresAfter(s Snapshot) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if s.State != nil && !c.startedWith(inOnePiece(s.State, c.hashUnit())) {
+// snapshot. A streamed state counts as progress only once it is saved. repeat is
+// [Failure.Repeat].
+func (c *Claim) FailuresAfter(s Snapshot, repeat bool) int {
+	if s.State != nil && !c.baseline.has(inOnePiece(s.State, c.sender.hashUnit())) {
 		return 1
 	}
-	return countFailure(c.record.Failures, c.repeat)
+	return countFailure(c.Record().Failures, repeat)
 }
 
 // Attempts counts the attempts of a job that are limited.
@@ -211,39 +220,39 @@ type Attempts struct {
 }
 
 // After returns the counts if the job failed, or took a break, now with this
-// snapshot.
-func (c *Claim) After(s Snapshot) Attempts {
+// snapshot. repeat is [Failure.Repeat].
+func (c *Claim) After(s Snapshot, repeat bool) Attempts {
 	r := c.Record()
 	breaks, _ := breaksAfter(r, s.Fraction)
-	return Attempts{Failures: c.FailuresAfter(s), FailuresTotal: r.FailuresTotal + 1, Breaks: breaks}
+	return Attempts{Failures: c.FailuresAfter(s, repeat), FailuresTotal: r.FailuresTotal + 1, Breaks: breaks}
 }
 
-// withoutRestore returns a time of the handler without that in which it read its recorded
-// state.
-func (c *Claim) withoutRestore(at time.Duration) time.Duration {
-	_, restored := c.delivered()
-	return max(at-restored, 0)
+// baseline are the states that are no progress: the state with which the claim began, and
+// the state to which it stepped back.
+type baseline struct {
+	mu        sync.Mutex
+	begun     string // hash of the state with which the claim began
+	steppedTo string // hash of the state that the claim stepped back to
 }
 
-// progressed reports whether a state is progress: whether it differs from those with which
-// the claim began.
-func (c *Claim) progressed(p prepared) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return p.hash != "" && !c.startedWith(p)
+// has reports whether a state is one of them.
+func (b *baseline) has(p prepared) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return p.is(b.begun) || p.is(b.steppedTo)
 }
 
-// startedWith reports whether a state is the one with which the claim began, or to which it
-// stepped back. The caller holds mu.
-func (c *Claim) startedWith(p prepared) bool { return p.is(c.begun) || p.is(c.steppedTo) }
+// reset forgets the state with which the claim began.
+func (b *baseline) reset() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.begun = ""
+}
 
-// hashUnit is the unit in which a state of one piece is hashed too, since the record may
-// have its hash in that form; 0 if it has not.
-func (c *Claim) hashUnit() int {
-	if c.keeps || c.inUnits {
-		return c.store.unit
-	}
-	return 0
+func (b *baseline) stepTo(hash string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.steppedTo = hash
 }
 
 func hashOf(data []byte) string {

@@ -1,18 +1,17 @@
 package checkpoint
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 
-	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
 	"github.com/spotworker/spotworker/internal/retry"
 )
 
@@ -46,11 +45,12 @@ type content struct {
 func (c content) keeps() bool { return c.data == nil && c.blocks == nil }
 
 // change turns the current record into the one to write, and returns the new body.
-// It may be applied more than once, each time to the record as it is then.
-type change func(*Record) content
+// It may be applied more than once, each time to the record and the facts as they are then.
+// The new status does not depend on the facts.
+type change func(*Record, Facts) content
 
 // unchanged is the change of a write that only acquires or creates the record.
-func unchanged(*Record) content { return content{} }
+func unchanged(*Record, Facts) content { return content{} }
 
 // doubt is a write whose outcome is unknown.
 type doubt struct {
@@ -59,12 +59,102 @@ type doubt struct {
 	content content
 }
 
+// ownership is the right of a claim to its record. It sends the writes one after another
+// under the record's ETag, and settles conflicts and unknown outcomes.
+type ownership struct {
+	store    *Store
+	delivery Delivery
+	owner    string
+	token    string
+
+	// writing is a lock that can be waited for with a context: it holds one value
+	// while a write is in flight. It guards the fields up to mu, and those of sender.
+	writing chan struct{}
+	number  int // of the last write attempted
+	doubt   *doubt
+	lost    error
+
+	// opening is the change that acquires the record. It is part of every write
+	// until one takes effect; nil from then on, and where there was no record.
+	opening func(*Record)
+
+	accounting *accounting
+	sender     *sender
+
+	mu     sync.Mutex // guards record for readers; never held during a call
+	record Record     // as last known; without an ETag while there is no record
+}
+
+// lock waits until no other write of this claim is in flight.
+func (o *ownership) lock(ctx context.Context) (unlock func(), err error) {
+	select {
+	case o.writing <- struct{}{}:
+		return func() { <-o.writing }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// lockSettled waits like lock, and settles a write in doubt, so that the known record
+// is what storage has, as far as this claim wrote it.
+func (o *ownership) lockSettled(ctx context.Context) (unlock func(), err error) {
+	if unlock, err = o.lock(ctx); err != nil {
+		return nil, err
+	}
+	if _, err := o.settle(ctx); err != nil {
+		unlock()
+		return nil, err
+	}
+	return unlock, nil
+}
+
+// known returns the record as last known.
+func (o *ownership) known() Record {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.record
+}
+
+// set replaces the known record. The caller holds the lock of writes, under which
+// the record may be read without mu.
+func (o *ownership) set(r Record) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.record = r
+}
+
+// refresh replaces the known record with the one just read, still owned by this claim.
+func (o *ownership) refresh(found Record) {
+	if found.StateHash != o.record.StateHash {
+		o.sender.forget() // an older write of ours arrived late
+	}
+	o.set(found)
+}
+
+// mayExist is [Claim.MayExist].
+func (o *ownership) mayExist(ctx context.Context) bool {
+	unlock, err := o.lock(ctx)
+	if err != nil {
+		return true
+	}
+	defer unlock()
+	return o.record.ETag != "" || o.doubt != nil
+}
+
+// create creates the record if there is none.
+func (o *ownership) create(ctx context.Context) error {
+	if o.record.ETag != "" {
+		return nil
+	}
+	return o.write(ctx, unchanged)
+}
+
 // write makes one change to the record. It first settles a write in doubt, and after
 // a conflict or an unknown outcome lets one read decide. It returns nil once the
 // change has taken effect, a [*ConflictError] if this claim does not own the record,
 // and any other error if the outcome is unknown; the next write then settles it.
-func (c *Claim) write(ctx context.Context, ch change) error {
-	if _, err := c.settle(ctx); err != nil {
+func (o *ownership) write(ctx context.Context, ch change) error {
+	if _, err := o.settle(ctx); err != nil {
 		return err
 	}
 	var err error
@@ -72,173 +162,153 @@ func (c *Claim) write(ctx context.Context, ch change) error {
 		if err := pause(ctx, repeat); err != nil {
 			return err
 		}
-		if over, err := c.hasEnded(ch); over {
+		if over, err := o.hasEnded(ch); over {
 			return err
 		}
-		if err = c.attempt(ctx, ch); err == nil {
+		if err = o.attempt(ctx, ch); err == nil {
 			return nil
 		}
-		if c.doubt == nil {
-			return fmt.Errorf("write record of job %s: %w", c.delivery.ID, err)
+		if o.doubt == nil {
+			return fmt.Errorf("write record of job %s: %w", o.delivery.ID, err)
 		}
-		if effective, settleErr := c.settle(ctx); settleErr != nil {
+		if effective, settleErr := o.settle(ctx); settleErr != nil {
 			return settleErr
 		} else if effective {
 			return nil
 		}
 		if PermanentRefusal(err) != "" {
-			return fmt.Errorf("write record of job %s: %w", c.delivery.ID, err)
+			return fmt.Errorf("write record of job %s: %w", o.delivery.ID, err)
 		}
 	}
-	return fmt.Errorf("write record of job %s: gave up after %d repeats, the last: %w", c.delivery.ID, maxRepeats, err)
+	return fmt.Errorf("write record of job %s: gave up after %d repeats, the last: %w", o.delivery.ID, maxRepeats, err)
 }
 
 // hasEnded reports whether an earlier write ended the claim. A caller that did not
 // learn of its success may repeat the same ending: it returns no error, and nothing
 // is written, since that would count a failure or an interruption twice. Any other
 // change is a conflict.
-func (c *Claim) hasEnded(ch change) (over bool, err error) {
-	if c.record.Status == Running || c.opening != nil {
+func (o *ownership) hasEnded(ch change) (over bool, err error) {
+	if o.record.Status == Running || o.opening != nil {
 		return false, nil
 	}
-	wanted := c.record
-	ch(&wanted)
+	wanted := o.record
+	ch(&wanted, Facts{})
 	switch {
-	case wanted.Status == c.record.Status:
+	case wanted.Status == o.record.Status:
 		return true, nil
-	case c.record.Status.Final():
-		return true, c.conflict(Finish, c.record)
+	case o.record.Status.Final():
+		return true, o.conflict(Finish, o.record)
 	default:
-		return true, c.conflict(PutBack, c.record)
+		return true, o.conflict(PutBack, o.record)
 	}
 }
 
 // attempt sends the change once. Unless the outcome is certain it leaves the write in
 // doubt.
-func (c *Claim) attempt(ctx context.Context, ch change) error {
-	c.number++
-	next := c.record
-	next.Version, next.Token, next.Write, next.Owner = Version, c.token, c.number, c.owner
-	next.RunTime = c.RunTime().Truncate(time.Millisecond)
-	next.Log, next.Inputs = c.logAfter(next.Log), c.inputsAfter(next.Inputs)
-	next.Outputs, next.StepsBack = c.outputsAfter(next.Outputs), c.stepsAfter(next.StepsBack)
-	if c.opening != nil {
-		c.opening(&next)
+func (o *ownership) attempt(ctx context.Context, ch change) error {
+	o.number++
+	next := o.record
+	next.Version, next.Token, next.Write, next.Owner = Version, o.token, o.number, o.owner
+	facts := o.accounting.factsOf(&next)
+	next.RunTime, next.Log, next.Inputs = o.accounting.runTime(facts), facts.Log, facts.Inputs
+	if !o.sender.bindsOutputs(&next) {
+		next.Outputs = facts.Outputs
 	}
-	body, err := c.asBlockList(ctx, ch(&next))
-	c.account(&next)
-	next.Charge = next.Status == Running && c.charged()
+	next.StepsBack = o.sender.stepsAfter(next.StepsBack)
+	if o.opening != nil {
+		o.opening(&next)
+	}
+	body, err := o.sender.asBlockList(ctx, ch(&next, facts), o.record.ETag != "")
+	o.accounting.account(&next, facts)
+	next.Charge = next.Status == Running && facts.Charge
 	if err != nil {
 		return err
 	}
-	etag, err := c.store.put(ctx, &next, c.record.ETag, body)
+	etag, err := o.store.put(ctx, &next, o.record.ETag, body)
 	if err == nil {
-		c.adopt(next, etag, body)
+		o.adopt(next, etag, body)
 		return nil
 	}
-	c.uncommittedBlocks = bloberror.HasCode(err, bloberror.BlobAlreadyExists)
+	o.sender.uncommitted = bloberror.HasCode(err, bloberror.BlobAlreadyExists)
 	if !refused(err) {
-		c.doubt = &doubt{next: next, content: body, attempt: Attempt{Token: c.token, Write: c.number, Under: c.record.ETag}}
+		o.doubt = &doubt{next: next, content: body, attempt: Attempt{Token: o.token, Write: o.number, Under: o.record.ETag}}
 	}
 	return err
 }
 
-// asBlockList returns the content as a block list if the blob has staged blocks but
-// no record, as after the record's removal. The service then refuses a Put Blob
-// until it discards the blocks a week later, but accepts a Put Block List.
-func (c *Claim) asBlockList(ctx context.Context, body content) (content, error) {
-	if !c.uncommittedBlocks || c.record.ETag != "" || body.blocks != nil {
-		return body, nil
-	}
-	if len(body.data) == 0 {
-		return content{blocks: []string{}}, nil
-	}
-	m, err := c.store.upload(ctx, c.delivery.ID, bytes.NewReader(body.data), &c.blocks)
-	return content{blocks: m.Blocks}, err
-}
-
 // adopt makes a write that took effect the known record.
-func (c *Claim) adopt(written Record, etag azcore.ETag, body content) {
+func (o *ownership) adopt(written Record, etag azcore.ETag, body content) {
 	written.ETag = etag
-	c.set(written)
-	switch {
-	case body.keeps():
-	case body.blocks != nil:
-		c.blocks = blocks.Committed(body.blocks)
-	default:
-		c.blocks = blocks.None()
-	}
-	c.keepHeld(written, body)
-	c.doubt, c.opening = nil, nil
+	o.set(written)
+	o.sender.recorded(written.StateSize, body)
+	o.doubt, o.opening = nil, nil
 }
 
 // settle finds out by one read whether the write in doubt took effect. If the read
 // fails, the write stays in doubt.
-func (c *Claim) settle(ctx context.Context) (effective bool, err error) {
-	if c.lost != nil {
-		return false, c.lost
+func (o *ownership) settle(ctx context.Context) (effective bool, err error) {
+	if o.lost != nil {
+		return false, o.lost
 	}
-	if c.doubt == nil {
+	if o.doubt == nil {
 		return false, nil
 	}
-	found, err := c.store.find(ctx, c.delivery.ID)
+	found, err := o.store.find(ctx, o.delivery.ID)
 	if err != nil {
-		return false, fmt.Errorf("cannot tell whether save %d of job %s was stored: %w", c.doubt.attempt.Write, c.delivery.ID, err)
+		return false, fmt.Errorf("cannot tell whether save %d of job %s was stored: %w", o.doubt.attempt.Write, o.delivery.ID, err)
 	}
-	switch ruling := OnConflict(found, c.delivery, c.doubt.attempt); ruling {
+	switch ruling := OnConflict(found, o.delivery, o.doubt.attempt); ruling {
 	case Effective:
-		c.adopt(c.doubt.next, found.ETag, c.doubt.content)
+		o.adopt(o.doubt.next, found.ETag, o.doubt.content)
 		return true, nil
 	case Repeat:
-		c.refresh(*found)
-		c.doubt = nil
+		o.refresh(*found)
+		o.doubt = nil
 		return false, nil
 	case Create:
-		c.recreate()
+		o.recreate()
 		return false, nil
 	default:
-		return false, c.conflict(ruling, *found)
+		return false, o.conflict(ruling, *found)
 	}
 }
 
-// Check reads the record and returns a [*ConflictError] if this claim does not own it
-// any more, because somebody else wrote it. It writes nothing. Any other error says
-// that the record could not be read. A claim that has not written yet owns a record
-// that does not exist.
-func (c *Claim) Check(ctx context.Context) error {
-	unlock, err := c.lockSettled(ctx)
+// check is [Claim.Check].
+func (o *ownership) check(ctx context.Context) error {
+	unlock, err := o.lockSettled(ctx)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	found, err := c.store.find(ctx, c.delivery.ID)
+	found, err := o.store.find(ctx, o.delivery.ID)
 	if err != nil || found == nil {
 		return err
 	}
-	switch ruling := OnConflict(found, c.delivery, Attempt{Token: c.token, Write: c.number, Under: c.record.ETag}); ruling {
+	switch ruling := OnConflict(found, o.delivery, Attempt{Token: o.token, Write: o.number, Under: o.record.ETag}); ruling {
 	case Effective, Repeat:
 		return nil
 	default:
-		return c.conflict(ruling, *found)
+		return o.conflict(ruling, *found)
 	}
 }
 
 // conflict ends the claim, which writes nothing more.
-func (c *Claim) conflict(ruling Ruling, found Record) error {
-	c.lost = &ConflictError{Ruling: ruling, Record: found}
-	return c.lost
+func (o *ownership) conflict(ruling Ruling, found Record) error {
+	o.lost = &ConflictError{Ruling: ruling, Record: found}
+	return o.lost
 }
 
 // recreate makes the next write a create, since there is no record, or it was removed
-// together with its state.
-func (c *Claim) recreate() {
-	r := c.record
+// together with its state. Outputs that a running handler has are named again.
+func (o *ownership) recreate() {
+	r := o.record
 	r.ETag, r.Size = "", 0
 	r.clearState()
-	c.ledgerBefore = c.ledgerBefore.WithoutProgress()
+	o.accounting.loseProgress()
 	r.Ledger.Useful = 0
-	c.set(r)
-	c.blocks, c.doubt, c.stepped = blocks.None(), nil, false
+	o.set(r)
+	o.sender.removed()
+	o.doubt = nil
 }
 
 // refused reports whether the service certainly did not make the write, for a

@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 )
 
 // writeKind is one of the writes that a claim makes.

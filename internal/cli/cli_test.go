@@ -13,7 +13,7 @@ import (
 	"github.com/alecthomas/kong"
 	"go.uber.org/goleak"
 
-	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -192,7 +192,8 @@ func TestLoggedTextIsPlain(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
 		var out bytes.Buffer
 		l := Log{"info", format}
-		l.Logger(&out).Info("job failed", "reason", "\x1b[2J\u009b1m\u202e\u2028\nlevel=ERROR", "error", errors.New("\x1b]0;title\a"))
+		l.Logger(&out).Info("job failed", "reason", "\x1b[2J\u009b1m\u202e\u2028\nlevel=ERROR", "error", errors.New("\x1b]0;title\a"),
+			"row", struct{ Name string }{"\u009b2J\x7f"}, "names", []string{"\u202e"})
 		line := strings.TrimSuffix(out.String(), "\n")
 		if strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }) {
 			t.Errorf("%s log has %q, want one line of printable characters", format, line)

@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/plaintext"
+	"github.com/spotworker/spotworker/internal/storage/azure"
 )
 
 // Log are the flags for the log.
@@ -63,9 +63,21 @@ func (l *Log) handler(out io.Writer, terminal bool) slog.Handler {
 	_ = level.UnmarshalText([]byte(l.LogLevel)) // one of the enum
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: formatValue}
 	if l.LogFormat == "json" || l.LogFormat == "auto" && !terminal {
-		return slog.NewJSONHandler(out, options)
+		return slog.NewJSONHandler(plainJSON{out}, options)
 	}
 	return slog.NewTextHandler(out, options)
+}
+
+// plainJSON escapes what a terminal could take for a command in the values that
+// formatValue leaves to encoding/json.
+type plainJSON struct{ out io.Writer }
+
+// Write implements [io.Writer].
+func (w plainJSON) Write(line []byte) (int, error) {
+	if _, err := w.out.Write(plaintext.JSON(line)); err != nil {
+		return 0, err
+	}
+	return len(line), nil
 }
 
 // formatValue makes values fit for people and queries: an error becomes one line

@@ -3,10 +3,23 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	"github.com/spotworker/spotworker/internal/plaintext"
 )
+
+// JSONLine returns v as a line of JSON, without HTML escaping and without characters that
+// control a terminal.
+func JSONLine(v any) ([]byte, error) {
+	var line bytes.Buffer
+	encoder := json.NewEncoder(&line)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(v); err != nil {
+		return nil, fmt.Errorf("encode a line of output: %w", err)
+	}
+	return plaintext.JSON(line.Bytes()), nil
+}
 
 // ResultField returns a job's result as the rest of a line: JSON compacted, and other
 // text with its line breaks as \n. A terminal gets printable characters only.

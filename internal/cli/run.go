@@ -10,7 +10,8 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/spotworker/spotworker/internal/azure"
+	"github.com/spotworker/spotworker/internal/plaintext"
+	"github.com/spotworker/spotworker/internal/storage/azure"
 )
 
 // Exit codes of all commands.
@@ -107,12 +108,12 @@ func ignoreVersionVariable(k *kong.Kong) error {
 	return nil
 }
 
-// Exit prints err in one line, if there is one, and exits with its code.
+// Exit prints err, if there is one, and exits with its code.
 func Exit(name string, err error) {
 	if err == nil {
 		os.Exit(ExitOK)
 	}
-	fmt.Fprintf(os.Stderr, "%s: %s\n", name, azure.Explain(err))
+	fmt.Fprintf(os.Stderr, "%s: %s\n", name, plaintext.Message(azure.Explain(err)))
 	os.Exit(Code(err))
 }
 

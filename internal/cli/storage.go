@@ -9,10 +9,9 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/spotworker/spotworker/client"
-	"github.com/spotworker/spotworker/internal/azure"
-	"github.com/spotworker/spotworker/internal/deployment"
-	"github.com/spotworker/spotworker/internal/outage"
+	"github.com/spotworker/spotworker/internal/storage/azure"
+	"github.com/spotworker/spotworker/internal/storage/deployment"
+	"github.com/spotworker/spotworker/internal/storage/outage"
 )
 
 // Storage are the flags for the storage account.
@@ -49,41 +48,23 @@ const connectionStringVariable = "AZURE_STORAGE_CONNECTION_STRING"
 // between them.
 const MoreStringsVariable = "SPOTWORKER_MORE_CONNECTION_STRINGS"
 
-// Client returns a client of the deployment with that many concurrent calls, which
-// records name as the last writer of what it changes. It sends nothing. Its error is a
-// [ConfigError].
-func (s *Storage) Client(parallel int, version, name string) (*client.Client, error) {
-	if err := s.check(); err != nil {
-		return nil, err
-	}
-	c, err := client.Open(client.Options{
-		ConnectionString: os.Getenv(connectionStringVariable), Account: s.Account, ClientID: s.ClientID,
-		BlobEndpoint: s.BlobEndpoint, QueueEndpoint: s.QueueEndpoint, Prefix: s.Prefix, Queue: s.Queue,
-		MoreAccounts: s.MoreAccount, MoreConnectionStrings: moreStrings(),
-		Shards: s.Shards, Parallel: parallel, Version: version, Name: name, TracerProvider: s.TracerProvider,
-	})
-	if err != nil {
-		return nil, &ConfigError{err}
-	}
-	return c, nil
-}
-
 // Names returns the names of the deployment's queues and containers, once [Storage.Open]
-// or [Storage.Client] has accepted them.
+// has accepted them.
 func (s *Storage) Names() azure.Names {
 	names, _ := azure.NamesFor(s.Prefix, s.Queue)
 	return names
 }
 
-// moreStrings returns the connection strings of further accounts.
-func moreStrings() []string { return strings.Fields(os.Getenv(MoreStringsVariable)) }
-
-// check returns an error if no account is given.
-func (s *Storage) check() error {
-	if s.Account == "" && os.Getenv(connectionStringVariable) == "" {
-		return &ConfigError{errors.New("no storage account: set " + connectionStringVariable + ", or --account and AZURE_CLIENT_ID")}
+// Connection returns how to reach the deployment's accounts. Its error is a [ConfigError].
+func (s *Storage) Connection() (azure.Config, azure.More, error) {
+	c := azure.Config{
+		ConnectionString: os.Getenv(connectionStringVariable), Account: s.Account, ClientID: s.ClientID,
+		BlobEndpoint: s.BlobEndpoint, QueueEndpoint: s.QueueEndpoint,
 	}
-	return nil
+	if c.Account == "" && c.ConnectionString == "" {
+		return c, azure.More{}, &ConfigError{errors.New("no storage account: set " + connectionStringVariable + ", or --account and AZURE_CLIENT_ID")}
+	}
+	return c, azure.More{Accounts: s.MoreAccount, ConnectionStrings: strings.Fields(os.Getenv(MoreStringsVariable))}, nil
 }
 
 // Open returns clients of the deployment's queues and containers, for that many
@@ -93,15 +74,13 @@ func (s *Storage) Open(concurrency int, version string) (*deployment.Stores, err
 	if err != nil {
 		return nil, &ConfigError{err}
 	}
-	if err := s.check(); err != nil {
+	config, more, err := s.Connection()
+	if err != nil {
 		return nil, err
 	}
-	accounts, err := azure.ConnectAll(azure.Config{
-		ConnectionString: os.Getenv(connectionStringVariable),
-		Account:          s.Account, ClientID: s.ClientID,
-		BlobEndpoint: s.BlobEndpoint, QueueEndpoint: s.QueueEndpoint,
-		Concurrency: concurrency, Version: version, OnCall: s.OnCall, OnEnd: s.OnEnd, Transport: s.Transport,
-	}, azure.More{Accounts: s.MoreAccount, ConnectionStrings: moreStrings()})
+	config.Concurrency, config.Version = concurrency, version
+	config.OnCall, config.OnEnd, config.Transport = s.OnCall, s.OnEnd, s.Transport
+	accounts, err := azure.ConnectAll(config, more)
 	if err != nil {
 		return nil, &ConfigError{err}
 	}

@@ -6,34 +6,36 @@
 // [Runner.Open] makes a [Delivery] of a message, and [Delivery.Run] reads like this
 // line:
 //
-//	claim → recover → run ⇄ save → commit → delete message
+//	claim → acquire → run ⇄ save → commit → delete message
 //	                   │
 //	                   └─ stop → save → release → message visible again
 //
-// The files follow it:
+// Each phase is a type, and returns its result. A [Delivery] joins them:
 //
-//   - delivery.go decodes the message and holds the line together; kinds.go says which
-//     workers have a handler for its kind, and how many jobs of it run at once.
-//   - recover.go acquires the job's record, and loads its payload and last state.
-//   - run.go calls the handler, and enforces the limits of the job.
-//   - save.go writes the record while the handler runs and when it ends.
-//   - files.go deals with what storage holds of a job besides its record: it fetches the
-//     inputs before the handler runs, and stores outputs and the log with each save.
-//   - outcome.go decides what the end of the handler means. Its functions are pure.
-//   - finish.go carries that out: commit, release, move, fail, dead-letter, put back.
+//   - message (message.go) is the claimed message on its way: lease, renewal, envelope, log and
+//     contexts, and the calls that every phase makes.
+//   - admission (admission.go) decides whether the job is run here and now. It finds the handler
+//     (handlers.go), passes the circuit breaker (breaker.go), and waits for a slot of the kind
+//     (kindlimit.go). It returns an attempt or an outcome.
+//   - acquisition (acquire.go) acquires the job's record. quarantine.go protects the worker from
+//     jobs that kill their workers.
+//   - loader fetches the input files (inputs.go), and loads payload, state and outputs (load.go).
+//   - attempt (attempt.go) calls the handler, and enforces the limits of the job. It returns a
+//     runEnd. outcome.go decides the outcome. Its functions are pure.
+//   - recorder (save.go) writes the record while the handler runs and when it ends. outputs.go
+//     stores outputs and the log with each save.
+//   - settlement (settle.go) carries the outcome out: commit, release, fail, dead-letter,
+//     requeue. movePlan (move.go) moves jobs to the on-demand queue.
 //
 // Around the line:
 //
-//   - finish.go also retries calls to storage that fail, and puts follow-up jobs. Package
-//     renewal keeps the message hidden as long as the delivery needs it, and package
-//     outbox stores the outputs of the job, which a record names together with its state.
-//   - runner.go holds what deliveries share, and observer.go says what they report, for
-//     metrics.
-//   - Package active holds the active deliveries and lets one handler at a time run for a
+//   - runner.go holds the state that deliveries share. observer.go defines their reports for
+//     metrics. joblines.go writes and limits log lines.
+//   - Package renewal renews the message as long as the delivery needs it. Package outbox
+//     stores the outputs of the job.
+//   - Package active holds the active deliveries. It lets one handler at a time run for a
 //     job id. Package running holds the running handlers: it measures each one, and asks all
-//     of them to save. Package lines writes and limits log lines.
-//   - blame.go finds out what is to blame: a machine that fails all jobs of a kind (with
-//     package breaker), or a job that kills its workers, which it quarantines.
+//     of them to save.
 //
 // # Who owns what
 //
@@ -54,4 +56,18 @@
 // circuit breakers, the visibility timeout, the drain's gate, counters. A Runner
 // knows neither the claim loop nor scheduled events; why work stops is the cause of
 // the context.
+//
+// # Sick machines
+//
+// A job that failed on a machine (failedby in its record) and returns to it is left to others for
+// 10 minutes. If it fails there again, both failures count as one, unless a job of the kind that
+// began in between succeeded there, or no other machine has the kind. So one machine never poisons a
+// job, and a job that fails everywhere still reaches its limit.
+//
+// # Memory
+//
+// A job that waits has two goroutines with stacks of 4 KiB: its handler's, and one that waits in
+// small frames. Calls to storage need deeper stacks and run on goroutines of package pool. Rare
+// needs take no memory in between: attributes of log lines are added when a line is written, and a
+// renewal that waits for its turn has no goroutine.
 package delivery

@@ -3,11 +3,16 @@ package delivery
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/deadline"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/delivery/deadline"
 	"github.com/spotworker/spotworker/internal/drain"
+	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -20,6 +25,9 @@ const (
 	// drain of many, a queue that does not answer costs the first ones moveTimeout
 	// and the others nothing.
 	movePause = 30 * time.Second
+
+	// parallelLookups is how many records of jobs that wait are read at once.
+	parallelLookups = 4
 )
 
 // moves reports whether a job that is released is moved to VMs of regular priority
@@ -35,53 +43,57 @@ func mayMove(stop *job.Stop, isOnDemand bool) bool {
 	return !isOnDemand && stop != nil && stop.Reason != job.Lost
 }
 
-// movePlan is what a release does about the on-demand queue.
+// movePlan decides whether a job moves to the on-demand queue, and moves it.
 type movePlan struct {
+	msg     *message
+	rec     *recorder
 	verdict deadline.Verdict // whether the job will meet its deadline, before its record was released
 	atClaim bool             // it moves before its handler is called
+	waits   bool             // no worker claimed it: it moves, or its message is released unchanged
+	moved   bool             // a message on the on-demand queue replaced this one
 }
 
-// planMove judges the job before its record is released, so that the record says why it
+// onRelease judges the job before its record is released, so that the record says why it
 // moves.
-func (d *Delivery) planMove(ctx context.Context) {
-	if d.account.onDemand == nil || d.claim == nil || d.isOnDemand() {
+func (p *movePlan) onRelease(ctx context.Context) {
+	if p.msg.account.onDemand == nil || p.rec.claim == nil || p.msg.isOnDemand() {
 		return
 	}
-	if !d.plan.atClaim {
-		d.plan.verdict = d.judge(1)
+	if !p.atClaim {
+		p.verdict = p.judge(1)
 	}
-	_, why := d.moveReason(ctx, d.claim.Record().Interruptions+1)
-	d.claim.MovesFor(why)
+	_, why := p.reason(ctx, p.rec.claim.Record().Interruptions+1)
+	p.rec.known.moveReason = &why
 }
 
-// moveAtClaim reports whether the job moves instead of being started: it lost a VM before,
+// onClaim returns an outcome if the job moves instead of being started: it lost a VM before,
 // and its time does not suffice for losing another one. One that was never started is
 // started: here is a slot, and few VMs are evicted while a short job runs. So is one whose
 // last release was to move it, so that a queue that cannot be reached costs one attempt
 // and no claims without work.
-func (d *Delivery) moveAtClaim() (outcome, bool) {
-	if d.account.onDemand == nil || d.isOnDemand() || !d.claim.Exists() || !d.account.mover.mayTry(time.Now()) {
-		return outcome{}, false
+func (p *movePlan) onClaim() *outcome {
+	if p.msg.account.onDemand == nil || p.msg.isOnDemand() || !p.rec.claim.Exists() || !p.msg.account.moveRest.mayTry(time.Now()) {
+		return nil
 	}
-	if r := d.claim.Record(); r.Generation <= 1 || r.MoveReason != "" {
-		return outcome{}, false
+	if r := p.rec.claim.Record(); r.Generation <= 1 || r.MoveReason != "" {
+		return nil
 	}
-	verdict := d.judge(0)
+	verdict := p.judge(0)
 	if !verdict.MovesOnClaim() {
-		return outcome{}, false
+		return nil
 	}
-	d.plan = movePlan{verdict: verdict, atClaim: true}
-	return outcome{action: interrupted, reason: verdict.Why}, true
+	p.verdict, p.atClaim = verdict, true
+	return &outcome{action: interrupted, reason: verdict.Why}
 }
 
 // judge judges whether the job will meet its deadline. losing is 1 if it loses its VM now.
 // The time is the storage service's: the clock of a VM may be wrong. So may that of the VM
 // which made the record, but a job did not begin before its message was put.
-func (d *Delivery) judge(losing int) deadline.Verdict {
-	if d.runner.changeover <= 0 {
+func (p *movePlan) judge(losing int) deadline.Verdict {
+	if p.msg.runner.changeover <= 0 {
 		return deadline.Verdict{}
 	}
-	r, s := d.claim.Record(), d.snapshot()
+	r, s := p.rec.claim.Record(), p.rec.snapshot()
 	fraction := s.Fraction
 	if fraction == 0 {
 		fraction = r.Fraction
@@ -89,41 +101,156 @@ func (d *Delivery) judge(losing int) deadline.Verdict {
 	began := r.CreatedAt
 	switch {
 	case r.Generation <= 1:
-		began = d.lease.ClaimedAt
-	case d.lease.InsertedAt.After(began):
-		began = d.lease.InsertedAt
+		began = p.msg.lease.ClaimedAt
+	case p.msg.lease.InsertedAt.After(began):
+		began = p.msg.lease.InsertedAt
 	}
 	return deadline.Judge(deadline.Job{
-		Now: d.lease.ClaimedAt.Add(time.Since(d.lease.AskedAt)), Deadline: d.envelope.Deadline, Began: began,
-		Estimate: d.envelope.Estimate, RunTime: d.claim.RunTime(), Fraction: fraction, HasState: r.HasState() || s.HasState(),
-		Waited: d.waited(), Losses: max(r.Generation-1-r.FailuresTotal, 0) + losing,
-	}, d.runner.changeover)
+		Now: p.msg.lease.ClaimedAt.Add(time.Since(p.msg.lease.AskedAt)), Deadline: p.msg.envelope.Deadline, Began: began,
+		Estimate: p.msg.envelope.Estimate, RunTime: p.rec.runTime(), Fraction: fraction, HasState: r.HasState() || s.HasState(),
+		Waited: p.waited(), Losses: max(r.Generation-1-r.FailuresTotal, 0) + losing,
+	}, p.msg.runner.changeover)
 }
 
 // waited is how long the job waited for this slot, since it was released or its last owner
 // wrote its record; 0 at its first delivery.
-func (d *Delivery) waited() time.Duration {
-	if d.recordWritten.IsZero() || d.claim.Record().Generation <= 1 {
+func (p *movePlan) waited() time.Duration {
+	if p.rec.found.written.IsZero() || p.rec.claim.Record().Generation <= 1 {
 		return 0
 	}
-	return max(d.lease.AskedAt.Sub(d.recordWritten), 0)
+	return max(p.msg.lease.AskedAt.Sub(p.rec.found.written), 0)
 }
 
-// isOnDemand reports whether the job is on the on-demand queue already. There must be one.
-func (d *Delivery) isOnDemand() bool { return d.lease.Queue().Name() == d.account.onDemand.Name() }
+// OpenWaiting makes the delivery of a message that no worker claimed, and that
+// [Runner.AtRisk] returned. It moves the job, unless the job is no longer at risk.
+func (r *Runner) OpenWaiting(lease *queue.Lease) *Delivery {
+	d := r.Open(lease)
+	d.plan.waits = true
+	return d
+}
 
-// moveReason returns why the job is moved when it is released, as a word of [Moves] and
+// mayMoveWaiting reports whether the job of a message may have to move while it waits: it
+// has a deadline ahead, and this worker would run its kind.
+func (r *Runner) mayMoveWaiting(e queue.Envelope, now time.Time) bool {
+	return e.Deadline.After(now) && r.kinds[e.Kind] != nil && !r.isPaused(e.Kind)
+}
+
+// MayWait reports whether some messages, as seen on a queue, are of jobs that may have to move
+// while they wait.
+func (r *Runner) MayWait(seen []queue.Peeked) bool {
+	return slices.ContainsFunc(seen, func(m queue.Peeked) bool {
+		e, err := queue.Decode(m.Text)
+		return err == nil && r.mayMoveWaiting(e, m.SeenAt)
+	})
+}
+
+// AtRisk returns the messages whose jobs should move to the on-demand queue, out of some that
+// no worker claims. It reads the record of each job that may have one.
+func (r *Runner) AtRisk(ctx context.Context, q *queue.Queue, waiting []queue.Peeked) (found []queue.Peeked, err error) {
+	a := r.accounts[q.Account()]
+	if a.onDemand == nil || !a.moveRest.mayTry(time.Now()) {
+		return nil, nil
+	}
+	atRisk := make([]bool, len(waiting))
+	var group errgroup.Group
+	group.SetLimit(parallelLookups)
+	for i, m := range waiting {
+		e, err := queue.Decode(m.Text)
+		if err != nil || !r.mayMoveWaiting(e, m.SeenAt) {
+			continue
+		}
+		group.Go(func() (err error) {
+			atRisk[i], err = r.isAtRisk(ctx, a, m, e)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	for i, m := range waiting {
+		if atRisk[i] {
+			found = append(found, m)
+		}
+	}
+	return found, nil
+}
+
+// isAtRisk judges the job of a message that no worker claims. A generated id that no worker
+// has claimed has no record.
+func (r *Runner) isAtRisk(ctx context.Context, a *account, m queue.Peeked, e queue.Envelope) (bool, error) {
+	var found checkpoint.Record
+	if m.Deliveries > 0 || e.Resume || e.ChosenID {
+		var ruling checkpoint.Ruling
+		var err error
+		found, ruling, err = a.records.Lookup(ctx, checkpoint.Delivery{ID: e.ID, Kind: e.Kind, PayloadHash: e.Work(), MessageID: m.ID})
+		if err != nil || ruling != checkpoint.Create && ruling != checkpoint.Acquire {
+			return false, err
+		}
+	}
+	_, moves := r.judgeWaiting(e, found, m.InsertedAt, m.SeenAt)
+	return moves, nil
+}
+
+// judgeWaiting judges a job that has no worker at now: found is its record, if there is one.
+// A job whose last release was to move it stays for a changeover, since the on-demand queue may
+// have it.
+func (r *Runner) judgeWaiting(e queue.Envelope, found checkpoint.Record, inserted, now time.Time) (deadline.Verdict, bool) {
+	if found.MoveReason != "" && now.Sub(found.ModifiedAt) < r.changeover {
+		return deadline.Verdict{}, false
+	}
+	began, waited := now, time.Duration(0)
+	if found.Generation > 0 {
+		began, waited = found.CreatedAt, now.Sub(found.ModifiedAt)
+		if inserted.After(began) {
+			began = inserted
+		}
+	}
+	v := deadline.Judge(deadline.Job{
+		Now: now, Deadline: e.Deadline, Began: began, Estimate: e.Estimate, RunTime: found.RunTime, Fraction: found.Fraction,
+		HasState: found.HasState(), Waited: waited, Losses: max(found.Generation-found.FailuresTotal, 0),
+	}, r.changeover)
+	v.Why = "no worker claims it; " + v.Why
+	return v, v.MovesWaiting()
+}
+
+// staysWaiting returns an outcome if a job that waited is left on its queue after all, by the
+// record that was found before this delivery would acquire it.
+func (p *movePlan) staysWaiting(found checkpoint.Record) *outcome {
+	if !p.waits {
+		return nil
+	}
+	verdict, moves := p.msg.runner.judgeWaiting(p.msg.envelope, found, p.msg.lease.InsertedAt, p.msg.lease.ClaimedAt.Add(time.Since(p.msg.lease.AskedAt)))
+	if !moves || p.msg.account.onDemand == nil || p.msg.isOnDemand() {
+		return &outcome{action: requeue, reason: "it was to move, and need not"}
+	}
+	p.verdict, p.atClaim = verdict, true
+	return nil
+}
+
+// moveWaiting moves a job that waited, without its handler: its record is acquired, and
+// released like the record of a job that moves at its claim.
+func (a *admission) moveWaiting(ctx context.Context) *outcome {
+	if out := a.awaitDuplicate(ctx); out != nil {
+		return out
+	}
+	if out := a.acq.acquire(ctx); out != nil {
+		return out
+	}
+	return &outcome{action: interrupted, reason: a.plan.verdict.Why}
+}
+
+// reason returns why the job is moved when it is released, as a word of [Moves] and
 // for people; empty if it is not. interruptions is how often it was interrupted, this time
 // included, as far as that is recorded.
-func (d *Delivery) moveReason(ctx context.Context, interruptions int) (word, why string) {
+func (p *movePlan) reason(ctx context.Context, interruptions int) (word, why string) {
 	switch {
-	case d.account.onDemand == nil || d.claim == nil:
+	case p.msg.account.onDemand == nil || p.rec.claim == nil:
 		return "", ""
-	case !d.plan.atClaim && !mayMove(job.StopOf(ctx), d.isOnDemand()):
+	case !p.atClaim && !mayMove(job.StopOf(ctx), p.msg.isOnDemand()):
 		return "", ""
-	case d.plan.verdict.MovesOnRelease():
-		return movedForDeadline, d.plan.verdict.Why
-	case moves(d.runner.moveAfter, interruptions):
+	case p.verdict.MovesOnRelease():
+		return movedForDeadline, p.verdict.Why
+	case moves(p.msg.runner.moveAfter, interruptions):
 		return movedForInterruptions, fmt.Sprintf("it was interrupted %d times", interruptions)
 	}
 	return "", ""
@@ -132,48 +259,48 @@ func (d *Delivery) moveReason(ctx context.Context, interruptions int) (word, why
 // move puts the job on the on-demand queue if that is where it belongs, and
 // reports whether it is there, so that the old message is to be deleted. The
 // record is open by now. A move that fails leaves the job where it is, to be
-// moved the next time; one of which only the reply was lost leaves two messages,
-// of which the record lets one through.
-func (d *Delivery) move(ctx context.Context) bool {
-	if d.moved {
+// moved the next time. If only the reply is lost, two messages exist; the record admits
+// one.
+func (p *movePlan) move(ctx context.Context) bool {
+	if p.moved {
 		return true
 	}
 	interruptions := 0
-	if d.claim != nil {
-		interruptions = d.claim.Record().Interruptions
+	if p.rec.claim != nil {
+		interruptions = p.rec.claim.Record().Interruptions
 	}
-	word, why := d.moveReason(ctx, interruptions)
+	word, why := p.reason(ctx, interruptions)
 	if word == "" {
 		return false
 	}
-	if !d.account.mover.mayTry(time.Now()) {
-		d.log.WarnContext(ctx, "job stays on its queue: moving another one to the on-demand queue has just failed", "queue", d.lease.Queue().Name())
+	if !p.msg.account.moveRest.mayTry(time.Now()) {
+		p.msg.log.WarnContext(ctx, "job stays on its queue: moving another one to the on-demand queue has just failed", "queue", p.msg.lease.Queue().Name())
 		return false
 	}
-	ctx, cancelMoves := drain.Outlive(d.tries.In(ctx), drain.UntilMoves)
+	ctx, cancelMoves := drain.Outlive(p.msg.tries.In(ctx), drain.UntilMoves)
 	defer cancelMoves()
 	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
 	defer cancel()
-	if err := d.account.onDemand.PutMoved(ctx, d.envelope, 0, d.account.payloads); err != nil {
-		d.account.mover.failed(time.Now())
-		d.log.WarnContext(ctx, "job not moved to the on-demand queue; it stays on its own until it is interrupted again", "error", err)
+	if err := p.msg.account.onDemand.PutMoved(ctx, p.msg.envelope, 0, p.msg.account.payloads); err != nil {
+		p.msg.account.moveRest.failed(time.Now())
+		p.msg.log.WarnContext(ctx, "job not moved to the on-demand queue; it stays on its own until it is interrupted again", "error", err)
 		return false
 	}
-	d.moved = true
-	d.runner.observer.Moved(word)
-	d.log.InfoContext(ctx, "job put on the on-demand queue", "queue", d.account.onDemand.Name(), "interruptions", interruptions, "reason", why)
+	p.moved = true
+	p.msg.runner.observer.Moved(word)
+	p.msg.log.InfoContext(ctx, "job put on the on-demand queue", "queue", p.msg.account.onDemand.Name(), "interruptions", interruptions, "reason", why)
 	return true
 }
 
-// mover pauses moves after one that failed.
-type mover struct {
+// moveRest pauses moves after a move that failed.
+type moveRest struct {
 	pausedUntil atomic.Pointer[time.Time] // nothing is moved before; nil before the first failure
 }
 
 // mayTry compares by the monotonic clock, as long as now has its reading.
-func (m *mover) mayTry(now time.Time) bool {
+func (m *moveRest) mayTry(now time.Time) bool {
 	rests := m.pausedUntil.Load()
 	return rests == nil || !now.Before(*rests)
 }
 
-func (m *mover) failed(now time.Time) { m.pausedUntil.Store(new(now.Add(movePause))) }
+func (m *moveRest) failed(now time.Time) { m.pausedUntil.Store(new(now.Add(movePause))) }

@@ -1,7 +1,6 @@
 package delivery
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -150,95 +149,3 @@ func FailedHere(class string) bool { return class != failedByExits && class != f
 
 // Circles returns the causes that [Observer.Circles] gets.
 func Circles() []string { return []string{circlesByFailures, circlesByBreaks} }
-
-// reportOutcome counts the outcome of the delivery.
-func (d *Delivery) reportOutcome(out outcome) {
-	switch out.action {
-	case commit:
-		d.runner.counters.committed.Add(1)
-	case interrupted:
-		d.runner.counters.released.Add(1)
-	default: // the log of a drain needs no other
-	}
-	if out.action == storageRefused {
-		d.runner.observer.Refused(out.refusal)
-	}
-	if d.leftOut {
-		d.runner.counters.leftOut.Add(1)
-		d.runner.observer.LeftOut()
-	}
-	word := outcomeWords[out.action]
-	if d.moved && out.action == interrupted {
-		word = outcomeMoved
-	}
-	d.reportRun(out.action)
-	d.tracedOutcome = word
-	d.runner.observer.Ended(word)
-}
-
-// reportRun reports the outcome of the handler's time, the job if it is done, and its
-// failure if it failed.
-func (d *Delivery) reportRun(did action) {
-	observer := d.runner.observer
-	kind := d.envelope.Kind
-	if d.runner.kinds[kind] == nil {
-		kind = otherKind
-	}
-	switch did {
-	case commit:
-		r := d.claim.Record()
-		exits := max(r.Generation-1-r.Interruptions-r.FailuresTotal, 0)
-		observer.Committed(kind, d.sincePut(), d.claim.RunTime(), r.Interruptions, exits)
-	case retryLater, poison, reject:
-		observer.Failed(kind, cmp.Or(d.failure, failureWithoutRun[did]))
-	default: // no failure
-	}
-	if d.watch == nil {
-		return
-	}
-	took := d.watch.Elapsed()
-	switch did {
-	case commit:
-		observer.Spent(kind, effortCommitted, took)
-	case retryLater, poison:
-		observer.Spent(kind, effortFailed, took)
-	case interrupted:
-		recorded := time.Duration(0)
-		if d.recordedState() != "" {
-			recorded = d.watch.Recorded(d.latest(), d.leftOut)
-		}
-		observer.Spent(kind, effortHandedOver, recorded)
-		observer.Spent(kind, effortRedone, took-recorded)
-	default:
-		observer.Spent(kind, effortRedone, took)
-	}
-}
-
-// failureWithoutRun is why a job failed whose handler was not called.
-var failureWithoutRun = map[action]string{retryLater: failedByError, poison: failedByExits, reject: failedMessage}
-
-// sincePut is for how long the job has been there, by the service's clock except where
-// the message says when the job was put.
-func (d *Delivery) sincePut() time.Duration {
-	put := cmp.Or(d.envelope.EnqueuedAt, d.lease.InsertedAt)
-	return max(d.lease.ClaimedAt.Sub(put)+time.Since(d.lease.AskedAt), 0)
-}
-
-// reportFailures reports a job that failed so often in all that it may never end.
-func (d *Delivery) reportFailures() {
-	if n := d.claim.Record().FailuresTotal; circles(n) {
-		d.runner.observer.Circles(circlesByFailures)
-		d.log.Warn("job circles: it keeps failing although it makes progress",
-			"failures_total", n, "poison_at", d.jobLimits.WithDefaults().MaxTotalFailures, "fraction", d.claim.Record().Fraction)
-	}
-}
-
-// reportBreaks reports a job that took so many breaks in a row that it may never
-// end.
-func (d *Delivery) reportBreaks(out outcome) {
-	if n := d.claim.Record().Breaks; out.tookBreak && circles(n) {
-		d.runner.observer.Circles(circlesByBreaks)
-		d.log.Warn("job circles: it keeps taking breaks and its fraction does not grow",
-			"breaks", n, "poison_at", d.jobLimits.WithDefaults().MaxBreaks, "fraction", d.claim.Record().Fraction)
-	}
-}

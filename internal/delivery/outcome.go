@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/breaker"
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/delivery/breaker"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -37,7 +37,7 @@ const (
 	repeatAfter = 10 * time.Minute
 )
 
-// action is what to do with the message of a delivery.
+// action is what a delivery does with its message.
 type action int
 
 const (
@@ -64,7 +64,7 @@ var settleNames = map[action]string{
 	putBack: "requeue", storageRefused: "requeue", requeue: "requeue", skip: "requeue", drop: "leave",
 }
 
-// result is what the claim loop needs to know of an action.
+// result returns the action as the claim loop sees it.
 func (a action) result() Result {
 	switch a {
 	case requeue, putBack, storageRefused:
@@ -76,7 +76,7 @@ func (a action) result() Result {
 	}
 }
 
-// outcome is what to do with the message of a delivery, and why.
+// outcome is the outcome of a delivery: what it does with its message, and why.
 type outcome struct {
 	action    action
 	reason    string
@@ -85,12 +85,13 @@ type outcome struct {
 	record    *checkpoint.Record // of alreadyOver
 	tookBreak bool               // of interrupted: the handler took a break
 	failed    bool               // of poison: because of one more failure, which counts
+	failure   string             // why the job failed, for observers; empty if it did not, or never ran
 
 	refusal string // of storageRefused: the service's error code
 }
 
-// ended is how a handler's run ended, as far as the worker saw it.
-type ended struct {
+// runEnd is how a handler's run ended, as far as the worker saw it.
+type runEnd struct {
 	result    []byte
 	err       error
 	abandoned bool                      // it did not return in time; err is errAbandoned
@@ -104,19 +105,19 @@ type ended struct {
 // is done. Before a stop the nil error is enough. After it, the handler may have
 // left its loop only because its context was cancelled: then a result, even an
 // empty one that is not nil, or a report of Fraction 1 in this run is required.
-// internal/process asks the same of a program. A fraction that was restored does
+// internal/program asks the same of a program. A fraction that was restored does
 // not count: records keep four digits.
 func provesDone(stopped bool, result []byte, latest *job.Progress) bool {
 	return !stopped || result != nil || latest != nil && latest.Fraction >= 1
 }
 
 // exceeded reports whether the job was stopped because it exceeded a limit.
-func (e ended) exceeded() bool {
+func (e *runEnd) exceeded() bool {
 	return e.stop != nil && (e.stop.Reason == job.Overrun || e.stop.Reason == job.Silent)
 }
 
 // failed reports whether the end is, or may be, a failure.
-func (e ended) failed() bool { return e.exceeded() || e.err != nil && e.stop == nil }
+func (e *runEnd) failed() bool { return e.exceeded() || e.err != nil && e.stop == nil }
 
 // decide decides what to do after the end of a run. n is what the counts would be if this
 // was a failure or a break, and limits bound them.
@@ -125,65 +126,65 @@ func (e ended) failed() bool { return e.exceeded() || e.err != nil && e.stop == 
 // or not, is then an interruption, and so is a nil error alone. A job that exceeded
 // a limit has failed, whatever its handler returned. A conflict over the record
 // comes before everything.
-func decide(e ended, n checkpoint.Attempts, limits job.Limits) outcome {
+func decide(e *runEnd, n checkpoint.Attempts, limits job.Limits) *outcome {
 	switch {
 	case e.conflict != nil:
 		return outcomeOf(e.conflict)
 	case e.fault != nil:
-		return outcome{action: poison, reason: e.fault.Error()}
+		return &outcome{action: poison, reason: e.fault.Error()}
 	case e.exceeded() && e.stop.Reason == job.Overrun:
-		return outcome{action: poison, reason: e.stop.Error()} // another attempt would only exceed it more
+		return &outcome{action: poison, reason: e.stop.Error()} // another attempt would only exceed it more
 	case e.exceeded():
 		return failed(e.stop, n, limits)
 	case e.err == nil:
 		return succeeded(e)
 	case e.stop != nil:
-		return outcome{action: interrupted, reason: e.stop.Error()}
+		return &outcome{action: interrupted, reason: e.stop.Error()}
 	case job.IsUnavailable(e.err):
-		return outcome{action: interrupted, reason: e.err.Error(), delay: limits.WithDefaults().Backoff}
+		return &outcome{action: interrupted, reason: e.err.Error(), delay: limits.WithDefaults().Backoff}
 	case job.IsInterrupted(e.err):
 		return broke(e.err, n, limits)
 	case job.IsPermanent(e.err):
-		return outcome{action: poison, reason: e.err.Error()}
+		return &outcome{action: poison, reason: e.err.Error()}
 	default:
 		return failed(e.err, n, limits)
 	}
 }
 
 // succeeded is the outcome of a handler that returned no error.
-func succeeded(e ended) outcome {
+func succeeded(e *runEnd) *outcome {
 	switch {
 	case len(e.result) > job.MaxResult:
-		return outcome{action: poison, reason: fmt.Sprintf(
+		return &outcome{action: poison, reason: fmt.Sprintf(
 			"result has %d bytes; at most %d are allowed: put it in a blob and return its name", len(e.result), job.MaxResult)}
 	case e.stop == nil || e.proven:
-		return outcome{action: commit, result: e.result}
+		return &outcome{action: commit, result: e.result}
 	default:
-		return outcome{action: interrupted, reason: e.stop.Error() + "; the handler returned no error then, but neither a result nor a report of fraction 1"}
+		return &outcome{action: interrupted, reason: e.stop.Error() + "; the handler returned no error then, but neither a result nor a report of fraction 1"}
 	}
 }
 
 // failed is the outcome of a failure that a further attempt may fix.
-func failed(err error, n checkpoint.Attempts, limits job.Limits) outcome {
+func failed(err error, n checkpoint.Attempts, limits job.Limits) *outcome {
 	limits = limits.WithDefaults()
 	switch {
 	case n.Failures == 1 && limits.MaxFailures == 1, n.FailuresTotal == 1 && limits.MaxTotalFailures == 1:
-		return outcome{action: poison, failed: true, reason: fmt.Sprintf("failed, and its kind has no second attempt: %v", err)}
+		return &outcome{action: poison, failed: true, reason: fmt.Sprintf("failed, and its kind has no second attempt: %v", err)}
 	case n.Failures >= limits.MaxFailures:
-		return outcome{action: poison, failed: true, reason: fmt.Sprintf("%d failures in a row without progress, the last: %v", n.Failures, err)}
+		return &outcome{action: poison, failed: true, reason: fmt.Sprintf("%d failures in a row without progress, the last: %v", n.Failures, err)}
 	case n.FailuresTotal >= limits.MaxTotalFailures:
-		return outcome{action: poison, failed: true, reason: fmt.Sprintf("%d failures in all, in spite of progress between them, the last: %v", n.FailuresTotal, err)}
+		return &outcome{action: poison, failed: true, reason: fmt.Sprintf("%d failures in all, in spite of progress between them, the last: %v", n.FailuresTotal, err)}
 	}
-	return outcome{action: retryLater, reason: err.Error(), delay: backoff(n.Failures, limits)}
+	return &outcome{action: retryLater, reason: err.Error(), delay: backoff(n.Failures, limits)}
 }
 
 // broke is the outcome of a break that the handler took.
-func broke(err error, n checkpoint.Attempts, limits job.Limits) outcome {
+func broke(err error, n checkpoint.Attempts, limits job.Limits) *outcome {
 	limits = limits.WithDefaults()
 	if n.Breaks >= limits.MaxBreaks {
-		return outcome{action: poison, reason: fmt.Sprintf("%d breaks in a row without progress of the fraction, the last: %v", n.Breaks, err)}
+		return &outcome{action: poison, reason: fmt.Sprintf("%d breaks in a row without progress of the fraction, the last: %v", n.Breaks, err)}
 	}
-	return outcome{action: interrupted, tookBreak: true, reason: err.Error(), delay: backoff(1+n.Breaks/breaksPerStep, limits)}
+	return &outcome{action: interrupted, tookBreak: true, reason: err.Error(), delay: backoff(1+n.Breaks/breaksPerStep, limits)}
 }
 
 // backoff returns how long a job waits after that many failures in a row: exponentially
@@ -206,30 +207,30 @@ func circles(count int) bool {
 	return false
 }
 
-// outcomeOf returns what a conflict over the record means for the message.
-func outcomeOf(conflict *checkpoint.ConflictError) outcome {
+// outcomeOf returns the outcome of a delivery that met a conflict over the record.
+func outcomeOf(conflict *checkpoint.ConflictError) *outcome {
 	return ruled(conflict.Ruling, conflict.Record)
 }
 
-// ruled returns what a ruling means that leaves the record alone.
-func ruled(ruling checkpoint.Ruling, record checkpoint.Record) outcome {
+// ruled returns the outcome for a ruling that leaves the record alone.
+func ruled(ruling checkpoint.Ruling, record checkpoint.Record) *outcome {
 	switch ruling {
 	case checkpoint.Finish:
-		return outcome{action: alreadyOver, record: &record}
+		return &outcome{action: alreadyOver, record: &record}
 	case checkpoint.PutBack:
-		return outcome{action: putBack, reason: "another message has the job: a duplicate"}
+		return &outcome{action: putBack, reason: "another message has the job: a duplicate"}
 	case checkpoint.Unreadable:
-		return outcome{action: putBack, reason: "the job's record is not one that this version can read"}
+		return &outcome{action: putBack, reason: "the job's record is not one that this version can read"}
 	case checkpoint.Mismatch:
-		return outcome{action: reject, reason: fmt.Sprintf(
+		return &outcome{action: reject, reason: fmt.Sprintf(
 			"job id %s was used for other work: its record has kind %q and another kind or payload than this message", record.ID, record.Kind)}
 	default:
-		return outcome{action: drop, reason: "another delivery of this message has the job"}
+		return &outcome{action: drop, reason: "another delivery of this message has the job"}
 	}
 }
 
 // failureClass returns why the job failed, if the end of its run is a failure.
-func (e ended) failureClass() string {
+func (e *runEnd) failureClass() string {
 	switch {
 	case e.conflict != nil:
 		return ""
@@ -249,10 +250,10 @@ func (e ended) failureClass() string {
 	return ""
 }
 
-// verdict returns what the end of a run means for its kind's circuit breaker. progressed
+// breakerVerdict returns what the end of a run means for its kind's circuit breaker. progressed
 // is whether the run made progress, knownElsewhere whether the job failed on another
 // machine last: then the job is more likely to blame.
-func (e ended) verdict(progressed, knownElsewhere bool) breaker.Verdict {
+func (e *runEnd) breakerVerdict(progressed, knownElsewhere bool) breaker.Verdict {
 	switch {
 	case e.conflict != nil || e.fault != nil:
 		return breaker.Inconclusive
@@ -287,9 +288,9 @@ const (
 
 // refusedOutcome is the outcome of a delivery of which storage permanently refuses a
 // call: it frees the slot, and its message becomes visible again later and later.
-func refusedOutcome(err error) outcome {
+func refusedOutcome(err error) *outcome {
 	code := checkpoint.PermanentRefusal(err)
-	return outcome{action: storageRefused, refusal: code, reason: fmt.Sprintf("storage refused (%s): %v", code, err)}
+	return &outcome{action: storageRefused, refusal: code, reason: fmt.Sprintf("storage refused (%s): %v", code, err)}
 }
 
 // hasTriedEnough reports whether to give up an outcome that storage permanently refused,

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/breaker"
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/delivery/breaker"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -18,38 +18,38 @@ func TestDecide(t *testing.T) {
 	conflict := &checkpoint.ConflictError{Ruling: checkpoint.Fenced}
 	tests := []struct {
 		name     string
-		end      ended
+		end      runEnd
 		failures int
 		want     action
 	}{
-		{"a result", ended{result: []byte("r")}, 1, commit},
-		{"no result and no error", ended{}, 1, commit},
-		{"no error after a stop", ended{stop: stop}, 1, interrupted},
-		{"no error after a stop, and proof", ended{stop: stop, proven: true}, 1, commit},
-		{"a result after a stop", ended{result: []byte("r"), stop: stop, proven: true}, 1, commit},
-		{"a result after a stop that is too large", ended{result: make([]byte, job.MaxResult+1), stop: stop, proven: true}, 1, poison},
-		{"an error after a stop", ended{err: failure, stop: stop}, 5, interrupted},
-		{"a permanent error after a stop", ended{err: job.Permanent(failure), stop: stop}, 1, interrupted},
-		{"no return after a stop", ended{err: errAbandoned, abandoned: true, stop: stop}, 1, interrupted},
-		{"a failure", ended{err: failure}, 1, retryLater},
-		{"the fourth failure", ended{err: failure}, 4, retryLater},
-		{"the fifth failure", ended{err: failure}, 5, poison},
-		{"a break", ended{err: job.Interrupted(failure)}, 5, interrupted},
-		{"a break after a stop", ended{err: job.Interrupted(failure), stop: stop}, 1, interrupted},
-		{"a permanent error", ended{err: job.Permanent(failure)}, 1, poison},
-		{"a cancelled context of its own", ended{err: context.Canceled}, 1, retryLater},
-		{"silent for too long, with a result", ended{result: []byte("r"), stop: &job.Stop{Reason: job.Silent}}, 1, retryLater},
-		{"silent for too long, the fifth failure", ended{err: failure, stop: &job.Stop{Reason: job.Silent}}, 5, poison},
-		{"silent for too long, and does not return", ended{err: errAbandoned, abandoned: true, stop: &job.Stop{Reason: job.Silent}}, 1, retryLater},
-		{"ran too long", ended{result: []byte("r"), stop: &job.Stop{Reason: job.Overrun}}, 1, poison},
-		{"a result that is too large", ended{result: make([]byte, job.MaxResult+1)}, 1, poison},
-		{"a state that is too large", ended{fault: failure, err: failure, stop: stop}, 1, poison},
-		{"a result of a record that is another's", ended{conflict: conflict}, 1, drop},
-		{"an error of a record that is another's", ended{conflict: conflict, err: failure}, 1, drop},
+		{"a result", runEnd{result: []byte("r")}, 1, commit},
+		{"no result and no error", runEnd{}, 1, commit},
+		{"no error after a stop", runEnd{stop: stop}, 1, interrupted},
+		{"no error after a stop, and proof", runEnd{stop: stop, proven: true}, 1, commit},
+		{"a result after a stop", runEnd{result: []byte("r"), stop: stop, proven: true}, 1, commit},
+		{"a result after a stop that is too large", runEnd{result: make([]byte, job.MaxResult+1), stop: stop, proven: true}, 1, poison},
+		{"an error after a stop", runEnd{err: failure, stop: stop}, 5, interrupted},
+		{"a permanent error after a stop", runEnd{err: job.Permanent(failure), stop: stop}, 1, interrupted},
+		{"no return after a stop", runEnd{err: errAbandoned, abandoned: true, stop: stop}, 1, interrupted},
+		{"a failure", runEnd{err: failure}, 1, retryLater},
+		{"the fourth failure", runEnd{err: failure}, 4, retryLater},
+		{"the fifth failure", runEnd{err: failure}, 5, poison},
+		{"a break", runEnd{err: job.Interrupted(failure)}, 5, interrupted},
+		{"a break after a stop", runEnd{err: job.Interrupted(failure), stop: stop}, 1, interrupted},
+		{"a permanent error", runEnd{err: job.Permanent(failure)}, 1, poison},
+		{"a cancelled context of its own", runEnd{err: context.Canceled}, 1, retryLater},
+		{"silent for too long, with a result", runEnd{result: []byte("r"), stop: &job.Stop{Reason: job.Silent}}, 1, retryLater},
+		{"silent for too long, the fifth failure", runEnd{err: failure, stop: &job.Stop{Reason: job.Silent}}, 5, poison},
+		{"silent for too long, and does not return", runEnd{err: errAbandoned, abandoned: true, stop: &job.Stop{Reason: job.Silent}}, 1, retryLater},
+		{"ran too long", runEnd{result: []byte("r"), stop: &job.Stop{Reason: job.Overrun}}, 1, poison},
+		{"a result that is too large", runEnd{result: make([]byte, job.MaxResult+1)}, 1, poison},
+		{"a state that is too large", runEnd{fault: failure, err: failure, stop: stop}, 1, poison},
+		{"a result of a record that is another's", runEnd{conflict: conflict}, 1, drop},
+		{"an error of a record that is another's", runEnd{conflict: conflict, err: failure}, 1, drop},
 	}
 	for _, tt := range tests {
 		n := checkpoint.Attempts{Failures: tt.failures, FailuresTotal: tt.failures}
-		if got := decide(tt.end, n, job.Limits{}); got.action != tt.want {
+		if got := decide(&tt.end, n, job.Limits{}); got.action != tt.want {
 			t.Errorf("%s: decide = %s, want %s", tt.name, got.action, tt.want)
 		}
 	}
@@ -87,7 +87,7 @@ func TestDecideBounds(t *testing.T) {
 		{"a kind's own breaks are over", job.Interrupted(failure), n(1, 1, 30), own, poison, 0, "30 breaks"},
 		{"something unavailable is no break", job.Unavailable(failure), n(9, 9, 5000), own, interrupted, time.Minute, "no"},
 	} {
-		got := decide(ended{err: row.err}, row.n, row.limits)
+		got := decide(&runEnd{err: row.err}, row.n, row.limits)
 		if got.action != row.want || got.delay != row.delay || !strings.Contains(got.reason, row.reason) {
 			t.Errorf("%s: decide = %s after %s because %q, want %s after %s because %q", row.name, got.action, got.delay, got.reason, row.want, row.delay, row.reason)
 		}
@@ -199,25 +199,25 @@ func TestVerdicts(t *testing.T) {
 	evicted := &job.Stop{Reason: job.Evicted}
 	for _, tt := range []struct {
 		name                  string
-		end                   ended
+		end                   runEnd
 		progressed, elsewhere bool
 		want                  breaker.Verdict
 	}{
 		{name: "a result", want: breaker.Works},
-		{name: "a failure", end: ended{err: failure}, want: breaker.Fails},
-		{name: "a break without progress", end: ended{err: job.Interrupted(failure)}, want: breaker.Fails},
-		{name: "a break with progress", end: ended{err: job.Interrupted(failure)}, progressed: true, want: breaker.Works},
-		{name: "a failure with progress", end: ended{err: failure}, progressed: true, want: breaker.Works},
-		{name: "a failure of a job that failed elsewhere", end: ended{err: failure}, elsewhere: true, want: breaker.Inconclusive},
-		{name: "a permanent error", end: ended{err: job.Permanent(failure)}, want: breaker.Inconclusive},
-		{name: "an eviction", end: ended{err: failure, stop: evicted}, want: breaker.Inconclusive},
-		{name: "an eviction without return", end: ended{err: errAbandoned, abandoned: true, stop: evicted}, want: breaker.Inconclusive},
-		{name: "too long a silence", end: ended{err: failure, stop: &job.Stop{Reason: job.Silent}}, want: breaker.Fails},
-		{name: "too long a run", end: ended{err: failure, stop: &job.Stop{Reason: job.Overrun}}, want: breaker.Inconclusive},
-		{name: "another's record", end: ended{err: failure, conflict: &checkpoint.ConflictError{}}, want: breaker.Inconclusive},
-		{name: "a state that is too large", end: ended{err: failure, fault: failure}, want: breaker.Inconclusive},
+		{name: "a failure", end: runEnd{err: failure}, want: breaker.Fails},
+		{name: "a break without progress", end: runEnd{err: job.Interrupted(failure)}, want: breaker.Fails},
+		{name: "a break with progress", end: runEnd{err: job.Interrupted(failure)}, progressed: true, want: breaker.Works},
+		{name: "a failure with progress", end: runEnd{err: failure}, progressed: true, want: breaker.Works},
+		{name: "a failure of a job that failed elsewhere", end: runEnd{err: failure}, elsewhere: true, want: breaker.Inconclusive},
+		{name: "a permanent error", end: runEnd{err: job.Permanent(failure)}, want: breaker.Inconclusive},
+		{name: "an eviction", end: runEnd{err: failure, stop: evicted}, want: breaker.Inconclusive},
+		{name: "an eviction without return", end: runEnd{err: errAbandoned, abandoned: true, stop: evicted}, want: breaker.Inconclusive},
+		{name: "too long a silence", end: runEnd{err: failure, stop: &job.Stop{Reason: job.Silent}}, want: breaker.Fails},
+		{name: "too long a run", end: runEnd{err: failure, stop: &job.Stop{Reason: job.Overrun}}, want: breaker.Inconclusive},
+		{name: "another's record", end: runEnd{err: failure, conflict: &checkpoint.ConflictError{}}, want: breaker.Inconclusive},
+		{name: "a state that is too large", end: runEnd{err: failure, fault: failure}, want: breaker.Inconclusive},
 	} {
-		if got := tt.end.verdict(tt.progressed, tt.elsewhere); got != tt.want {
+		if got := tt.end.breakerVerdict(tt.progressed, tt.elsewhere); got != tt.want {
 			t.Errorf("%s: verdict = %d, want %d", tt.name, got, tt.want)
 		}
 	}

@@ -8,25 +8,26 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
-	"github.com/spotworker/spotworker/internal/breaker"
 	"github.com/spotworker/spotworker/internal/checkpoint"
-	"github.com/spotworker/spotworker/internal/control"
 	"github.com/spotworker/spotworker/internal/delivery/active"
-	"github.com/spotworker/spotworker/internal/delivery/lines"
+	"github.com/spotworker/spotworker/internal/delivery/breaker"
+	"github.com/spotworker/spotworker/internal/delivery/renewal"
 	"github.com/spotworker/spotworker/internal/delivery/running"
 	"github.com/spotworker/spotworker/internal/drain"
-	"github.com/spotworker/spotworker/internal/haste"
-	"github.com/spotworker/spotworker/internal/health"
-	"github.com/spotworker/spotworker/internal/inputs"
-	"github.com/spotworker/spotworker/internal/joblog"
-	"github.com/spotworker/spotworker/internal/outputs"
-	"github.com/spotworker/spotworker/internal/presence"
+	"github.com/spotworker/spotworker/internal/fleet/control"
+	"github.com/spotworker/spotworker/internal/fleet/presence"
+	"github.com/spotworker/spotworker/internal/jobfiles/inputs"
+	"github.com/spotworker/spotworker/internal/jobfiles/joblog"
+	"github.com/spotworker/spotworker/internal/jobfiles/outputs"
 	"github.com/spotworker/spotworker/internal/queue"
-	"github.com/spotworker/spotworker/internal/renewal"
 	"github.com/spotworker/spotworker/internal/retry"
-	"github.com/spotworker/spotworker/internal/tracing"
+	"github.com/spotworker/spotworker/internal/storage/hedge"
+	"github.com/spotworker/spotworker/internal/storage/outage"
+	"github.com/spotworker/spotworker/internal/telemetry/health"
+	"github.com/spotworker/spotworker/internal/telemetry/tracing"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -117,18 +118,18 @@ type Runner struct {
 	running       running.Set
 	gate          *drain.Gate   // of the last writes of a drain
 	smallWrites   *drain.Gate   // of writes while handlers run
-	latency       haste.Latency // of storage's answers to small calls
+	latency       hedge.Latency // of storage's answers to small calls
 	payloadMemory *semaphore.Weighted
 	kindLimits    kindLimits
 	breakers      breaker.Set
 	quarantine    chan struct{} // holds one: the quarantined job that is running
 	deferred      spacing
 	counters      counters
-	ends          average     // of what the ends of deliveries take, from the last write on
-	putBackLines  lines.Limit // of messages that were put back
-	lateLines     lines.Limit // of jobs that were not handed over in time
-	breakerLines  lines.Limit // of circuit breakers that open
-	logFaults     lines.Limit // of jobs' logs that could not be stored
+	ends          average   // of the time that the ends of deliveries take, from the last write on
+	putBackLines  lineLimit // of messages that were put back
+	lateLines     lineLimit // of jobs that were not handed over in time
+	breakerLines  lineLimit // of circuit breakers that open
+	logFaults     lineLimit // of jobs' logs that could not be stored
 
 	asked atomic.Pointer[control.Document] // what operators ask of all workers; nil if it is not known
 }
@@ -224,11 +225,26 @@ func (r *Runner) Visibility(q *queue.Queue) (visibility, renewAfter time.Duratio
 }
 
 // NewTries returns what bounds the tries of single calls once ctx has ended.
-func (r *Runner) NewTries(ctx context.Context) *haste.Tries { return r.latency.NewTries(ctx) }
+func (r *Runner) NewTries(ctx context.Context) *hedge.Tries { return r.latency.NewTries(ctx) }
 
 // Adopt reports whether the message of a new claim belongs to an active delivery,
 // which continues under that claim. The caller must not open it.
 func (r *Runner) Adopt(lease *queue.Lease) bool { return r.active.Adopt(lease) }
+
+// ReleaseUnstarted makes messages visible again, as if they had not been claimed.
+func (r *Runner) ReleaseUnstarted(ctx context.Context, leases []*queue.Lease) {
+	var group errgroup.Group
+	group.SetLimit(drain.LeastParallel)
+	for _, lease := range leases {
+		group.Go(func() error {
+			if err := lease.Release(ctx, 0); err != nil {
+				r.log.Log(ctx, outage.Level(err, slog.LevelWarn), "message not released; it becomes visible when its visibility timeout expires", "message_id", lease.ID, "error", err)
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // its functions return no error
+}
 
 // Has reports whether a message is work for this worker, as far as its kind goes.
 func (r *Runner) Has(lease *queue.Lease) bool {
@@ -311,8 +327,8 @@ type Stores struct {
 	Logs     *joblog.Store  // nil keeps none
 }
 
-// account is what the deliveries from one storage account share. What waits for its
-// answers waits for no other account: its renewals and the writes of its logs.
+// account is the state that the deliveries from one storage account share. Its renewals and
+// the writes of its logs wait for no other account.
 type account struct {
 	poison   *queue.Queue
 	onDemand *queue.Queue
@@ -321,7 +337,7 @@ type account struct {
 	outputs  *outputs.Store
 	logs     *joblog.Keeper
 	renewals *renewal.Set
-	mover    mover
+	moveRest moveRest
 }
 
 func newAccount(s Stores, c Config) *account {

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/fleet/vmshare"
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/preempt"
-	"github.com/spotworker/spotworker/internal/runtimedir"
 )
 
 // Acknowledge says which worker may acknowledge an event early. An acknowledgement
@@ -126,7 +126,7 @@ func (r *Responder) acknowledgeReady(ctx context.Context) (pending bool) {
 			continue
 		}
 		switch err := r.askAll(ctx, a); {
-		case errors.Is(err, runtimedir.ErrTaken):
+		case errors.Is(err, vmshare.ErrTaken):
 			r.log.InfoContext(ctx, "event is acknowledged by another worker of this VM", "event_id", a.Event.ID, "event_type", a.Event.Type)
 		case err != nil:
 			r.cancelReservation(a.Event)
@@ -172,7 +172,7 @@ func (r *Responder) askAll(ctx context.Context, a preempt.Acknowledgement) error
 	if r.runtime == nil {
 		return nil
 	}
-	e := runtimedir.Event{ID: a.Event.ID, NotBefore: a.Event.NotBefore}
+	e := vmshare.Event{ID: a.Event.ID, NotBefore: a.Event.NotBefore}
 	return r.runtime.Acknowledge(ctx, e, a.After >= preempt.DrainBy)
 }
 

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/preempt"
-	"github.com/spotworker/spotworker/internal/presence"
 )
 
 // blindWorker records what a Responder reports about the metadata service.

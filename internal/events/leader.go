@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/preempt"
-	"github.com/spotworker/spotworker/internal/presence"
 )
 
 const (

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/fleet/presence"
+	"github.com/spotworker/spotworker/internal/fleet/vmshare"
 	"github.com/spotworker/spotworker/internal/preempt"
-	"github.com/spotworker/spotworker/internal/presence"
-	"github.com/spotworker/spotworker/internal/runtimedir"
 )
 
 // settlePatience is how long a worker takes no work because it, or another one of
@@ -32,7 +32,7 @@ func (l *readyList) put(r presence.Ready) {
 }
 
 // FromFolder returns the events that a runtime directory lists.
-func FromFolder(events []runtimedir.Event) []presence.Ready {
+func FromFolder(events []vmshare.Event) []presence.Ready {
 	var l readyList
 	for _, e := range events {
 		l.put(presence.Ready{ID: e.ID, NotBefore: e.NotBefore})
@@ -40,9 +40,9 @@ func FromFolder(events []runtimedir.Event) []presence.Ready {
 	return l
 }
 
-func (l readyList) inFolder() (events []runtimedir.Event) {
+func (l readyList) inFolder() (events []vmshare.Event) {
 	for _, r := range l {
-		events = append(events, runtimedir.Event{ID: r.ID, NotBefore: r.NotBefore})
+		events = append(events, vmshare.Event{ID: r.ID, NotBefore: r.NotBefore})
 	}
 	return events
 }

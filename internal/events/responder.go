@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/drain"
-	"github.com/spotworker/spotworker/internal/health"
+	"github.com/spotworker/spotworker/internal/fleet/presence"
+	"github.com/spotworker/spotworker/internal/fleet/vmshare"
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/plaintext"
 	"github.com/spotworker/spotworker/internal/preempt"
-	"github.com/spotworker/spotworker/internal/presence"
-	"github.com/spotworker/spotworker/internal/runtimedir"
+	"github.com/spotworker/spotworker/internal/telemetry/health"
 )
 
 // Worker is what a [Responder] needs of the worker. Its methods are called while
@@ -58,8 +58,8 @@ type Observer interface {
 	// follows from it.
 	Announced(kind, action string)
 
-	// Unrecognised reports an eviction that was announced while the name of this VM
-	// was not known.
+	// Unrecognised reports an event that was announced while the name of this VM was not
+	// known, and that may be about this VM.
 	Unrecognised()
 
 	// Acknowledged reports the result of acknowledging an event: "accepted" or
@@ -82,7 +82,7 @@ type Config struct {
 	Worker      Worker
 	Client      *preempt.Client // the VM's metadata service; nil runs without events
 	Departure   *drain.Departure
-	Runtime     *runtimedir.Dir // what the workers of this VM share; nil for the only one
+	Runtime     *vmshare.Dir    // what the workers of this VM share; nil for the only one
 	Presences   *presence.Store // the heartbeats of the workers of other VMs
 	Acknowledge Acknowledge
 	VMName      string // the VM's name in place of what the metadata service says; may be empty
@@ -101,7 +101,7 @@ type Responder struct {
 	worker      Worker
 	client      *preempt.Client
 	departure   *drain.Departure
-	runtime     *runtimedir.Dir
+	runtime     *vmshare.Dir
 	presences   *presence.Store
 	acknowledge Acknowledge
 	vmName      string
@@ -130,6 +130,7 @@ type Responder struct {
 	announced    map[string]preempt.Action
 	logged       map[string]string          // by event id: what was logged of it last
 	acknowledged map[string]acknowledgement // by event id
+	again        *time.Timer                // decides again while the VM's name is not known
 }
 
 // New returns a Responder, which does nothing before [Responder.Run].
@@ -150,6 +151,11 @@ func (r *Responder) Run(ctx context.Context) {
 		return
 	}
 	defer r.client.Close()
+	defer func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.decideAgain(0)
+	}()
 	var all sync.WaitGroup
 	defer all.Wait()
 	all.Go(func() { r.poll(ctx) })
@@ -233,7 +239,7 @@ func (r *Responder) decide() {
 	decision := preempt.Decide(*r.document, r.identity, r.document.Now(now))
 	switch {
 	case r.identity.Name == "" && r.nameless:
-		r.decideWithoutName(decision)
+		r.decideWithoutName(decision, now)
 		return
 	case r.identity.Name == "":
 		return // discover decides as soon as the name is known
@@ -264,17 +270,35 @@ func (r *Responder) logEvents(verdicts []preempt.Verdict) {
 	}
 }
 
-// decideWithoutName saves every job when an eviction is announced that may be that
-// of this VM. The caller holds mu.
-func (r *Responder) decideWithoutName(d preempt.Decision) {
+// decideWithoutName saves every job when an event is announced that may be about this VM.
+// The caller holds mu.
+func (r *Responder) decideWithoutName(d preempt.Decision, now time.Time) {
 	for _, v := range d.Verdicts {
 		if r.saved[impactOf(v.Event)] == nil {
 			r.observer.Unrecognised()
-			r.log.Warn("eviction is announced, perhaps of this VM, whose name is not known: every job is saved; set --vm-name", eventAttributes(v)...)
+			r.log.Warn("event is announced, perhaps for this VM, whose name is not known: every job is saved; set --vm-name", eventAttributes(v)...)
 		}
 	}
+	r.departure.Set(d, now)
 	r.forgetUnlisted()
 	r.checkpoint(d)
+	r.decideAgain(d.Again)
+}
+
+// decideAgain decides again on the last document after that time, unless it is zero.
+// The caller holds mu.
+func (r *Responder) decideAgain(after time.Duration) {
+	if r.again != nil {
+		r.again.Stop()
+	}
+	if after == 0 {
+		return
+	}
+	r.again = time.AfterFunc(after, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.decide()
+	})
 }
 
 // reportAnnounced reports new events, and those on which the decision changed, to

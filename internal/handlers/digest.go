@@ -74,7 +74,7 @@ func (d *Digest) payload(j *job.Job) (DigestPayload, error) {
 		return DigestPayload{}, err
 	}
 	if !slices.Contains(d.allowed, p.Container) {
-		return DigestPayload{}, notAllowed(p.Container, "read", "--data-container")
+		return DigestPayload{}, fmt.Errorf("container %.80q is not one that this worker may read; --data-container allows it", p.Container)
 	}
 	return p, nil
 }

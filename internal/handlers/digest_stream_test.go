@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/testing/cost"
+	"github.com/spotworker/spotworker/internal/test/cost"
 	"github.com/spotworker/spotworker/job"
 )
 

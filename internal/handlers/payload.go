@@ -5,10 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"regexp"
 
-	"github.com/spotworker/spotworker/internal/blobref"
+	"github.com/spotworker/spotworker/internal/storage/blobref"
 )
 
 // blobName identifies a blob in a payload.
@@ -51,22 +50,9 @@ func decodePayload(raw []byte, into any, example string) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &wrong) && wrong.Field != "":
-		return fmt.Errorf("field %s is a JSON %s; it must be a %s", wrong.Field, wrong.Value, kindOf(wrong.Type))
+		return fmt.Errorf("field %s is a JSON %s; it must be a %s", wrong.Field, wrong.Value, wrong.Type)
 	}
 	return fmt.Errorf("it must be a JSON object such as %s", example)
-}
-
-// kindOf returns the JSON name of a Go type.
-func kindOf(t reflect.Type) string {
-	if t.Kind() == reflect.Int {
-		return "whole number"
-	}
-	return t.String()
-}
-
-// notAllowed is the error for a container that the operator did not allow.
-func notAllowed(container, verb, flag string) error {
-	return fmt.Errorf("container %.80q is not one that this worker may %s; %s allows it", container, verb, flag)
 }
 
 // versionID is the form of a version's id: the time of the write. It becomes part of a

@@ -13,7 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
-	"github.com/spotworker/spotworker/internal/blobref"
+	"github.com/spotworker/spotworker/internal/storage/blobref"
 	"github.com/spotworker/spotworker/job"
 )
 

@@ -21,18 +21,15 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/lab/text"
 )
 
 // The input of digest jobs, unless flags say otherwise.
 const (
 	InputContainer = "lab-files"
-
-	// OutputContainer is where compress jobs write.
-	OutputContainer = "lab-output"
-	FileSize        = 32 << 20
-	JobTime         = 12 * time.Second
+	FileSize       = 32 << 20
+	JobTime        = 12 * time.Second
 
 	// MaxFiles is how many inputs there may be.
 	MaxFiles = 1000

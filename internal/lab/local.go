@@ -14,13 +14,13 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/cli"
-	"github.com/spotworker/spotworker/internal/emulator/arm"
-	"github.com/spotworker/spotworker/internal/emulator/imds"
-	"github.com/spotworker/spotworker/internal/emulator/storage"
-	"github.com/spotworker/spotworker/internal/emulator/tlsca"
-	"github.com/spotworker/spotworker/internal/emulator/token"
+	"github.com/spotworker/spotworker/internal/lab/emulator/arm"
+	"github.com/spotworker/spotworker/internal/lab/emulator/imds"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/lab/emulator/tlsca"
+	"github.com/spotworker/spotworker/internal/lab/emulator/token"
+	"github.com/spotworker/spotworker/internal/storage/azure"
 )
 
 // LocalConfig describes a local Azure. The zero value uses free ports and an

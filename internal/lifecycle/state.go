@@ -13,8 +13,8 @@ const (
 	// Recover finds out how the last run of this VM ended, what was in its
 	// hands, and whether an event is already announced.
 	Recover
-	// Resume makes the worker ready to take work again, and reports it on
-	// the health endpoint.
+	// Resume makes the worker ready to take work: it checks the storage again,
+	// unless warm-up has just done that. It reports readiness on the health endpoint.
 	Resume
 	// Process is claiming and running jobs.
 	Process

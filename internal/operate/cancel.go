@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
-	"github.com/spotworker/spotworker/internal/control"
+	"github.com/spotworker/spotworker/internal/fleet/control"
 	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/queue"
 )
@@ -53,10 +53,10 @@ type Canceller struct {
 	// Reason is for people, in the jobs' records. Optional.
 	Reason string
 
-	// Queues returns the queues on which a job without a record may wait for its first
-	// worker. Where they show that it does not, no record is made. Without it every
-	// such job is barred.
-	Queues func(context.Context) ([]*queue.Queue, error)
+	// Queues returns the queues of an account on which a job without a record may wait for
+	// its first worker; the account is empty where there is one. Where they show that the
+	// job does not wait, no record is made. Without Queues every such job is barred.
+	Queues func(ctx context.Context, account string) ([]*queue.Queue, error)
 
 	// Accounts, if set, returns the records of all accounts in which a job may be, the most
 	// likely one first, in place of Records.
@@ -84,6 +84,10 @@ type CancelOutcome struct {
 	Action Action // Cancelled, Barred, Over, Unknown, Refused or Failed
 	Detail string // for people
 	Err    error  // of Refused and Failed
+
+	// BarredIn are the accounts in which the id is barred although the job may be in one
+	// that failed.
+	BarredIn []string
 
 	// Was is the job's record as it was; the zero value if there was none.
 	Was checkpoint.Record
@@ -117,7 +121,7 @@ func (c *Canceller) Cancel(ctx context.Context, ids iter.Seq[string], report fun
 func (c *Canceller) batch(ctx context.Context, ids []string, report func(CancelOutcome) error) error {
 	var mu sync.Mutex
 	var cancelled []string
-	look := sync.OnceValues(func() (front, error) { return c.look(ctx) })
+	var seen looks
 	group, running := errgroup.WithContext(ctx)
 	group.SetLimit(cancelParallel)
 	for _, id := range ids {
@@ -128,7 +132,7 @@ func (c *Canceller) batch(ctx context.Context, ids []string, report func(CancelO
 			if err := running.Err(); err != nil {
 				return err
 			}
-			outcome := c.one(running, id, look)
+			outcome := c.one(running, id, &seen)
 			mu.Lock()
 			defer mu.Unlock()
 			if slices.Contains([]Action{Cancelled, Barred, Failed}, outcome.Action) { // a write without an answer may have taken effect
@@ -139,15 +143,6 @@ func (c *Canceller) batch(ctx context.Context, ids []string, report func(CancelO
 	}
 	err := group.Wait()
 	return errors.Join(err, c.announce(ctx, cancelled))
-}
-
-// look looks at the front of the queues.
-func (c *Canceller) look(ctx context.Context) (front, error) {
-	queues, err := c.Queues(ctx)
-	if err != nil {
-		return front{}, err
-	}
-	return lookAt(ctx, queues...)
 }
 
 // announce names cancelled jobs in the control document.
@@ -170,65 +165,66 @@ func (c *Canceller) announce(ctx context.Context, ids []string) error {
 // announceTimeout bounds the change of the control document after an interruption.
 const announceTimeout = 30 * time.Second
 
-// one cancels one job's record. look looks at the queues, once for all jobs.
-func (c *Canceller) one(ctx context.Context, id string, look func() (front, error)) CancelOutcome {
+// accounts returns the records of all accounts in which a job may be.
+func (c *Canceller) accounts(id string) []AccountRecords {
+	if c.Accounts != nil {
+		return c.Accounts(id)
+	}
+	return []AccountRecords{{Store: c.Records}}
+}
+
+// one cancels one job. seen is what the queues show, for all jobs.
+func (c *Canceller) one(ctx context.Context, id string, seen *looks) CancelOutcome {
 	if err := jobid.Validate(id); err != nil {
 		return CancelOutcome{ID: id, Action: Refused, Detail: err.Error(), Err: err}
 	}
-	search := c.KnownOnly || c.Queues != nil
-	was, err := c.cancel(ctx, id, !search)
-	if errors.Is(err, checkpoint.ErrNotFound) {
-		return c.withoutRecord(ctx, id, look)
+	all := c.accounts(id)
+	if len(all) == 1 && c.Queues == nil {
+		was, err := c.cancelIn(ctx, all, 0, id, !c.KnownOnly)
+		if errors.Is(err, checkpoint.ErrNotFound) {
+			return unknownTo(id)
+		}
+		return outcomeOf(id, was, err)
 	}
-	return outcomeOf(id, was, err)
-}
-
-// cancel cancels the record of a job in the account where it is. If there is none, it
-// makes one with create, in every account, since the message may be in any.
-func (c *Canceller) cancel(ctx context.Context, id string, create bool) (checkpoint.Record, error) {
-	var records []AccountRecords
-	if c.Accounts != nil {
-		records = c.Accounts(id)
-	}
-	if len(records) == 0 {
-		return c.Records.Cancel(ctx, id, c.Name, c.reason(), create)
-	}
-	if len(records) == 1 {
-		return records[0].Cancel(ctx, id, c.Name, c.reason(), create)
-	}
-	var failed error
-	for _, in := range records {
-		was, err := c.cancelIn(ctx, in, id, false)
+	answered, failed := false, error(nil)
+	for i := range all {
+		was, err := c.cancelIn(ctx, all, i, id, false)
 		switch {
+		case errors.Is(err, checkpoint.ErrNotFound):
+			answered = true
 		case err == nil, errors.Is(err, checkpoint.ErrUnknownFormat):
-			return was, err
-		case !errors.Is(err, checkpoint.ErrNotFound) && failed == nil:
+			return outcomeOf(id, was, err)
+		case failed == nil:
 			failed = err
 		}
 	}
-	if failed != nil {
-		return checkpoint.Record{}, failed
+	switch {
+	case !answered, failed != nil && c.KnownOnly:
+		return outcomeOf(id, checkpoint.Record{}, failed)
+	case c.KnownOnly:
+		return unknownTo(id)
 	}
-	if !create {
-		return checkpoint.Record{}, checkpoint.ErrNotFound
-	}
-	var found checkpoint.Record
-	for _, in := range records {
-		was, err := c.cancelIn(ctx, in, id, true)
-		if err != nil {
-			return was, err
-		}
-		if was.Version != 0 { // it was claimed in between
-			found = was
-		}
-	}
-	return found, nil
+	return c.withoutRecord(ctx, all, id, seen)
 }
 
-// cancelIn cancels the record of a job in one of several accounts. One that has not
+// unknownTo is the outcome for a job without a record if only records count.
+func unknownTo(id string) CancelOutcome {
+	return CancelOutcome{
+		ID: id, Action: Unknown,
+		Detail: "it has no record: it waits for its first worker, or there is no such job",
+	}
+}
+
+// cancelIn cancels the record of a job in one of the accounts. One of several that has not
 // answered once is not asked again, so that many jobs do not wait for it one after the
 // other.
-func (c *Canceller) cancelIn(ctx context.Context, in AccountRecords, id string, create bool) (checkpoint.Record, error) {
+func (c *Canceller) cancelIn(
+	ctx context.Context, all []AccountRecords, i int, id string, create bool,
+) (checkpoint.Record, error) {
+	in := all[i]
+	if len(all) == 1 {
+		return in.Cancel(ctx, id, c.Name, c.reason(), create)
+	}
 	if err, ok := c.silent.Load(in.Account); ok {
 		return checkpoint.Record{}, err.(error) //nolint:forcetypeassert // as it was stored
 	}
@@ -248,31 +244,118 @@ func (c *Canceller) cancelIn(ctx context.Context, in AccountRecords, id string, 
 	return was, err
 }
 
-// withoutRecord cancels a job that had no record a moment ago, unless the queues show
-// that it does not wait either.
-func (c *Canceller) withoutRecord(ctx context.Context, id string, look func() (front, error)) CancelOutcome {
-	if c.KnownOnly {
-		return CancelOutcome{ID: id, Action: Unknown, Detail: "it has no record: it waits for its first worker, or there is no such job"}
-	}
-	found, lookErr := look()
-	if lookErr == nil && found.complete() && !found.ids[id] {
-		was, err := c.cancel(ctx, id, false) // it may have been claimed in between
-		if errors.Is(err, checkpoint.ErrNotFound) {
-			return CancelOutcome{ID: id, Action: Unknown, Detail: "there is no such job: it has no record, and no message of it waits on the queues"}
+// withoutRecord cancels a job that had no record a moment ago in the accounts that answer.
+// If its message is seen, it is cancelled in that account. Otherwise it is barred in each
+// account whose queues do not show that it does not wait there.
+func (c *Canceller) withoutRecord(ctx context.Context, all []AccountRecords, id string, seen *looks) CancelOutcome {
+	fronts := seen.at(ctx, c, all)
+	for i, f := range fronts {
+		if !f.ids[id] {
+			continue
 		}
-		return outcomeOf(id, was, err)
+		was, err := c.cancelIn(ctx, all, i, id, true)
+		o := outcomeOf(id, was, err)
+		if o.Action == Barred {
+			o.Action, o.Detail = Cancelled, "its message waits on the queue, and no worker starts it"
+		}
+		return o
 	}
-	was, err := c.cancel(ctx, id, true)
-	o := outcomeOf(id, was, err)
+	return c.bar(ctx, all, id, fronts)
+}
+
+// bar cancels a job whose message is at the front of no queue, in each account whose queues
+// do not show that it does not wait there.
+func (c *Canceller) bar(ctx context.Context, all []AccountRecords, id string, fronts []look) CancelOutcome {
+	var barred []string
+	var failed, unseen error
+	for i, f := range fronts {
+		create := f.err != nil || !f.complete()
+		was, err := c.cancelIn(ctx, all, i, id, create)
+		switch {
+		case errors.Is(err, checkpoint.ErrUnknownFormat), err == nil && was.Version != 0: // it was claimed in between
+			return outcomeOf(id, was, err)
+		case err == nil:
+			barred = append(barred, all[i].Account)
+			if unseen == nil && !errors.Is(f.err, errNoQueues) {
+				unseen = f.err
+			}
+		case !errors.Is(err, checkpoint.ErrNotFound) && failed == nil:
+			failed = err
+		}
+	}
 	switch {
-	case o.Action != Barred:
-	case found.ids[id]:
-		o.Action, o.Detail = Cancelled, "its message waits on the queue, and no worker starts it"
-	case lookErr != nil:
-		o.Detail += fmt.Sprintf("; the queues could not be searched: %v", lookErr)
+	case failed != nil:
+		o := outcomeOf(id, checkpoint.Record{}, failed)
+		o.BarredIn = barred
+		return o
+	case len(barred) == 0:
+		return CancelOutcome{
+			ID: id, Action: Unknown,
+			Detail: "there is no such job: it has no record, and no message of it waits on the queues",
+		}
+	}
+	o := outcomeOf(id, checkpoint.Record{}, nil)
+	if unseen != nil {
+		o.Detail += fmt.Sprintf("; the queues could not be searched: %v", unseen)
 	}
 	return o
 }
+
+// looks is what the queues of all accounts show. They are looked at once.
+type looks struct {
+	once   sync.Once
+	fronts []look // by account, in the order of their names
+	names  []string
+}
+
+// look is what the queues of one account show.
+type look struct {
+	front
+
+	err error // why they could not be searched
+}
+
+// at returns what the queues of each of the accounts show.
+func (l *looks) at(ctx context.Context, c *Canceller, all []AccountRecords) []look {
+	l.once.Do(func() {
+		l.fronts, l.names = make([]look, len(all)), make([]string, len(all))
+		var group sync.WaitGroup
+		for i, in := range all {
+			l.names[i] = in.Account
+			group.Go(func() { l.fronts[i] = c.look(ctx, in.Account, len(all) > 1) })
+		}
+		group.Wait()
+	})
+	found := make([]look, len(all))
+	for i, in := range all { // each job has an order of its own
+		found[i] = l.fronts[slices.Index(l.names, in.Account)]
+	}
+	return found
+}
+
+// look looks at the front of the queues of an account, of which there may be several.
+func (c *Canceller) look(ctx context.Context, account string, several bool) look {
+	if c.Queues == nil {
+		return look{err: errNoQueues}
+	}
+	if several {
+		if err, ok := c.silent.Load(account); ok {
+			return look{err: err.(error)} //nolint:forcetypeassert // as it was stored
+		}
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, accountWait)
+		defer cancel()
+	}
+	queues, err := c.Queues(ctx, account)
+	if err != nil {
+		return look{err: err}
+	}
+	f, err := lookAt(ctx, queues...)
+	return look{f, err}
+}
+
+// errNoQueues means that a canceller was given no queues.
+var errNoQueues = errors.New("no queues were given")
 
 // outcomeOf describes what a cancel did to a record.
 func outcomeOf(id string, was checkpoint.Record, err error) CancelOutcome {

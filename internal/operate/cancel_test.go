@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
-	"github.com/spotworker/spotworker/internal/control"
-	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/fleet/control"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
@@ -55,7 +55,7 @@ func TestCancelEveryCall(t *testing.T) {
 			for at := 1; ; at++ {
 				reached := false
 				inBubble(t, func(t *testing.T, b *rig) {
-					b.put(t, given{id: "runs", state: "half", status: checkpoint.Running})
+					b.put(t, given{id: "runs", state: "half", outputs: 2, status: checkpoint.Running})
 					b.put(t, given{id: "ended", status: checkpoint.Done})
 					done := b.record(t, "ended").ETag
 					b.link.effect, b.link.drop = m.effect, at
@@ -70,7 +70,7 @@ func TestCancelEveryCall(t *testing.T) {
 						t.Errorf("call %d: repeated: %+v, %v", at, outcomes, err)
 					}
 					for _, id := range []string{"runs", "waits"} {
-						if r := b.record(t, id); r.Status != checkpoint.Cancelled || r.HasState() {
+						if r := b.record(t, id); r.Status != checkpoint.Cancelled || r.HasState() || r.Outputs.Files > 0 {
 							t.Errorf("call %d: job %s is %s, with a state: %t; want it cancelled, without", at, id, r.Status, r.HasState())
 						}
 					}
@@ -168,7 +168,7 @@ func TestCancelWithoutRecord(t *testing.T) {
 					return storage.Fault{}
 				})
 				c := b.canceller(t)
-				c.Queues = func(context.Context) ([]*queue.Queue, error) { return append(b.Queue.All(), b.OnDemand), nil }
+				c.Queues = func(context.Context, string) ([]*queue.Queue, error) { return append(b.Queue.All(), b.OnDemand), nil }
 				var got CancelOutcome
 				if err := c.Cancel(t.Context(), slices.Values([]string{row.cancel}), func(o CancelOutcome) error { got = o; return nil }); err != nil {
 					t.Error(err)

@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/jobfiles/joblog"
+	"github.com/spotworker/spotworker/internal/jobfiles/outputs"
 	"github.com/spotworker/spotworker/internal/jobid"
-	"github.com/spotworker/spotworker/internal/joblog"
-	"github.com/spotworker/spotworker/internal/outputs"
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
@@ -75,6 +75,7 @@ type CleanReport struct {
 	Changed int // left alone: written or removed since they were listed
 	Poison  int // left alone: the poison queue has a message of the job
 	Failed  int
+	Skipped int // blobs in the container of records that are no records
 
 	// PoisonUnseen says that the poison queue has more messages than a dry run sees.
 	PoisonUnseen bool
@@ -85,7 +86,7 @@ func (r CleanReport) Plus(o CleanReport) CleanReport {
 	return CleanReport{
 		Read: r.Read + o.Read, Done: r.Done + o.Done, Cancelled: r.Cancelled + o.Cancelled, Bytes: r.Bytes + o.Bytes,
 		Logs: r.Logs + o.Logs, LogBytes: r.LogBytes + o.LogBytes, Outputs: r.Outputs + o.Outputs, OutputBytes: r.OutputBytes + o.OutputBytes,
-		Changed: r.Changed + o.Changed, Poison: r.Poison + o.Poison, Failed: r.Failed + o.Failed, PoisonUnseen: r.PoisonUnseen || o.PoisonUnseen,
+		Changed: r.Changed + o.Changed, Poison: r.Poison + o.Poison, Failed: r.Failed + o.Failed, Skipped: r.Skipped + o.Skipped, PoisonUnseen: r.PoisonUnseen || o.PoisonUnseen,
 	}
 }
 
@@ -296,7 +297,9 @@ var errOrder = errors.New("the storage service lists blobs in no order: nothing 
 // walk calls visit for each job that has a record or a log, with both. A record that is
 // gone when its log is listed, or the other way round, is nil.
 func (r *cleaning) walk(ctx context.Context, visit func(*checkpoint.Record, *joblog.Stored) error) error {
-	nextRecord, stopRecords := iter.Pull2(ordered(readable(r.Records.List(ctx, "")), func(x checkpoint.Record) string { return x.ID }))
+	nextRecord, stopRecords := iter.Pull2(ordered(readable(r.Records.ListAnd(ctx, "", func(string) {
+		r.count(func(report *CleanReport) { report.Skipped++ })
+	})), func(x checkpoint.Record) string { return x.ID }))
 	defer stopRecords()
 	nextLog, stopLogs := iter.Pull2(ordered(r.Logs.List(ctx), func(x joblog.Stored) string { return x.ID }))
 	defer stopLogs()

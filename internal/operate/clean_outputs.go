@@ -7,12 +7,14 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
-	"github.com/spotworker/spotworker/internal/outputs"
+	"github.com/spotworker/spotworker/internal/jobfiles/outputs"
 )
 
-// outputsOf removes the outputs of a job whose record was removed, or counts them.
+// outputsOf removes the outputs of a job whose record was removed, or counts them. The record
+// of a cancelled job names none, whatever the job had stored before.
 func (r *cleaning) outputsOf(ctx context.Context, record checkpoint.Record) {
-	if record.Outputs.Files == 0 {
+	mayHave := record.Status == checkpoint.Cancelled && record.Generation > 0 && !r.DryRun
+	if record.Outputs.Files == 0 && !mayHave {
 		return // what it has is garbage, if anything: see garbage
 	}
 	if r.DryRun { // without a listing
@@ -100,7 +102,7 @@ func (r *cleaning) garbageOf(ctx context.Context, all []outputs.Stored) {
 	case record.Version != checkpoint.Version, record.Status != checkpoint.Done, len(all) <= record.Outputs.Files+1:
 		return // a later delivery may name them, or all are named
 	default:
-		if named, err = r.Outputs.Named(ctx, id, outputs.Ref(record.Outputs)); err != nil {
+		if named, err = r.Outputs.Named(ctx, id, record.Outputs.Hash); err != nil {
 			r.fail(id, err)
 			return
 		}

@@ -13,9 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
-	"github.com/spotworker/spotworker/internal/emulator/storage"
-	"github.com/spotworker/spotworker/internal/joblog"
-	"github.com/spotworker/spotworker/internal/outputs"
+	"github.com/spotworker/spotworker/internal/jobfiles/joblog"
+	"github.com/spotworker/spotworker/internal/jobfiles/outputs"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
@@ -107,6 +107,8 @@ func TestClean(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *rig) {
 				b.old(t)
 				before := b.left(t)
+				b.strangers(t)
+				row.want.Skipped = len(strangers)
 				c := b.cleaner(t)
 				row.change(c)
 				got, err := c.Clean(t.Context(), nil, func(id string, err error) { t.Errorf("job %s: %v", id, err) })
@@ -120,11 +122,30 @@ func TestClean(t *testing.T) {
 				if want == "" {
 					want = before
 				}
+				for _, name := range strangers {
+					if _, err := b.stores.Account.Container(b.names.Records).NewBlobClient(name).Delete(t.Context(), nil); err != nil {
+						t.Errorf("the blob %q, which is no record: %v, want it left alone", name, err)
+					}
+				}
 				if got := sorted(b.left(t)); got != sorted(want) {
 					t.Errorf("left = %q, want %q", got, sorted(want))
 				}
 			})
 		})
+	}
+}
+
+// strangers are names of blobs in the container of records that are no records.
+var strangers = []string{"0", "readme.txt", "000/a", "ca9/a/b", "fff/has space", "fff/.hidden", "zzz/y"}
+
+// strangers puts these blobs.
+func (b *rig) strangers(t *testing.T) {
+	t.Helper()
+	for _, name := range strangers {
+		_, err := b.stores.Account.Container(b.names.Records).NewBlockBlobClient(name).UploadBuffer(t.Context(), []byte("x"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -252,7 +273,7 @@ func TestCleanContinues(t *testing.T) {
 		}
 		b.ended(t, "newer", "k", checkpoint.Done, 3)
 		records := b.stores.Account.Container(b.names.Records)
-		if _, err := records.NewBlobClient(pathOf(b, "newer")).SetMetadata(t.Context(), map[string]*string{"v": new("2")}, nil); err != nil {
+		if _, err := records.NewBlobClient(pathOf(b, "newer")).SetMetadata(t.Context(), map[string]*string{"v": new("99")}, nil); err != nil {
 			t.Fatal(err)
 		}
 		for _, name := range []string{"0/z", "fff/0", "readme.txt"} {
@@ -312,8 +333,8 @@ func TestCleanOutputs(t *testing.T) {
 				t.Fatal(err)
 			}
 			all := outputs.Limits{Files: 10, Bytes: 1 << 20}
-			stale := b.stores.Outputs.NewSet(id, 1, "22222222-dead", all, outputs.Ref{}, nil)
-			set := b.stores.Outputs.NewSet(id, 1, claim.Token(), all, outputs.Ref{}, nil)
+			stale := b.stores.Outputs.NewSet(id, 1, "22222222-dead", all, "", nil)
+			set := b.stores.Outputs.NewSet(id, 1, claim.Token(), all, "", nil)
 			for _, s := range []*outputs.Set{stale, set} {
 				if _, err := s.Send(t.Context(), "x", 5, strings.NewReader("12345")); err != nil {
 					t.Fatal(err)
@@ -321,7 +342,7 @@ func TestCleanOutputs(t *testing.T) {
 			}
 			ref, err := set.Record(t.Context())
 			if err == nil {
-				claim.CarryOutputs(checkpoint.Outputs(ref))
+				claim.SetFacts(func(f checkpoint.Facts) checkpoint.Facts { f.Outputs = checkpoint.Outputs(ref); return f })
 				if status == "done" {
 					err = claim.Commit(t.Context(), nil)
 				} else {
@@ -342,7 +363,11 @@ func TestCleanOutputs(t *testing.T) {
 		store("goes", "done")
 		store("runs", "running")
 		store("stays", "done")
-		orphan := b.stores.Outputs.NewSet("orphan", 1, "33333333-dead", outputs.Limits{Files: 1, Bytes: 10}, outputs.Ref{}, nil)
+		store("cancelled", "running")
+		if _, err := b.stores.Records.Cancel(t.Context(), "cancelled", "test", "", false); err != nil {
+			t.Fatal(err)
+		}
+		orphan := b.stores.Outputs.NewSet("orphan", 1, "33333333-dead", outputs.Limits{Files: 1, Bytes: 10}, "", nil)
 		if _, err := orphan.Send(t.Context(), "x", 5, strings.NewReader("12345")); err != nil {
 			t.Fatal(err)
 		}
@@ -354,10 +379,16 @@ func TestCleanOutputs(t *testing.T) {
 		if _, err := c.Clean(t.Context(), nil, nil); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(map[string]int{"goes": 3, "runs": 3, "stays": 3, "orphan": 1, "young": 3}, left()); diff != "" {
+		if diff := cmp.Diff(map[string]int{"goes": 3, "runs": 3, "stays": 3, "cancelled": 3, "orphan": 1, "young": 3}, left()); diff != "" {
 			t.Errorf("blobs after a dry run (-want +got)\n%s", diff)
 		}
-		c.DryRun = false
+		c.DryRun, c.SkipOrphanedLogs = false, true
+		c.Select = func(r checkpoint.Record) bool { return r.ID == "cancelled" }
+		if _, err := c.Clean(t.Context(), nil, nil); err != nil || left()["cancelled"] != 0 {
+			t.Errorf("Clean = %v, %d blobs of the cancelled job are left, want none", err, left()["cancelled"])
+		}
+		c.SkipOrphanedLogs = false
+		c.Select = func(r checkpoint.Record) bool { return r.ID != "stays" }
 		report, err := c.Clean(t.Context(), nil, nil)
 		if err != nil || report.Failed > 0 {
 			t.Fatalf("Clean = %+v, %v", report, err)

@@ -57,7 +57,7 @@ func TestEveryCall(t *testing.T) {
 // cutShort runs act with a fault, then to its end, and checks the outcome.
 func cutShort(t *testing.T, b *rig, act func(context.Context, *rig) error, m fault, at int, name string) (reached bool) {
 	b.put(t, given{id: "plain", state: "half", payload: small})
-	b.put(t, given{id: "wide", state: "half", payload: wide, twice: true})
+	b.put(t, given{id: "wide", state: "half", outputs: 2, payload: wide, twice: true})
 	b.put(t, given{id: "apart", state: "half", payload: wide, offload: true, onDemand: true})
 	b.put(t, given{id: "gone", payload: small, gone: true})
 
@@ -88,6 +88,9 @@ func (b *rig) expectEnded(t *testing.T, name string, at int) {
 	t.Helper()
 	done := b.work(t)
 	for _, id := range []string{"plain", "wide", "apart", "gone"} {
+		if files := b.record(t, id).Outputs.Files; (files == 2) != (name == "replay" && id == "wide") {
+			t.Errorf("call %d: job %s has %d outputs after a %s", at, id, files, name)
+		}
 		status, commits, state := checkpoint.Done, 1, ""
 		switch {
 		case name == "purge":

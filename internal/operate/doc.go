@@ -20,4 +20,8 @@
 // [PoisonQueue.Peek] changes nothing, but the service shows it only the 32 messages
 // at the front. Messages behind them must be claimed, which hides them from other
 // operators until the scan has ended, or for two minutes after a crash.
+//
+// A job without a record may wait for its first worker, since queues cannot be searched. A cancel
+// looks at the 32 messages at the front and at the count of all, which the service may overstate and
+// never understates. It makes a record only where these leave the question open.
 package operate

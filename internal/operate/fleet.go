@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/control"
+	"github.com/spotworker/spotworker/internal/fleet/control"
+	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/lifecycle"
-	"github.com/spotworker/spotworker/internal/presence"
 	"github.com/spotworker/spotworker/internal/retry"
 )
 
@@ -32,12 +32,19 @@ type Fleet struct {
 
 	// Name and Reason are shown in the workers' logs. Reason is optional.
 	Name, Reason string
+
+	// Reset replaces a damaged control document, of which a copy is kept.
+	Reset bool
 }
 
 // Asked is what was asked of which workers.
 type Asked struct {
 	// Revision is that of the control document.
 	Revision int
+
+	// Damaged is the name of the blob that keeps the damaged control document that was
+	// replaced; empty if none was.
+	Damaged string
 
 	// Workers are the names of those concerned that run, as far as their heartbeats
 	// show. Older are those among them that do not read the control document: they
@@ -224,11 +231,18 @@ func (f *Fleet) named(ctx context.Context, names []string) (workers []string, er
 // ask changes the control document, and returns which workers it concerns: those of
 // names, or all.
 func (f *Fleet) ask(ctx context.Context, names []string, change func(*control.Document, time.Time) (bool, error), done func(presence.Listed) bool) (Asked, error) {
-	d, err := f.Control.Edit(ctx, change)
+	var d control.Document
+	var err error
+	a := Asked{done: done}
+	if f.Reset {
+		d, a.Damaged, err = f.Control.Repair(ctx, change)
+	} else {
+		d, err = f.Control.Edit(ctx, change)
+	}
 	if err != nil {
 		return Asked{}, err
 	}
-	a := Asked{Revision: d.Revision, done: done}
+	a.Revision = d.Revision
 	all, err := f.Workers.List(ctx)
 	if err != nil {
 		return a, fmt.Errorf("the workers were asked, but not listed: %w", err)

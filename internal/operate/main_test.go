@@ -14,11 +14,11 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"go.uber.org/goleak"
 
-	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/checkpoint"
-	"github.com/spotworker/spotworker/internal/deployment"
-	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/storage/azure"
+	"github.com/spotworker/spotworker/internal/storage/deployment"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -143,6 +143,7 @@ type given struct {
 	gone     bool // the record was removed
 	inputs   string
 	noList   bool // the record does not have the list of inputs
+	outputs  int  // files that the job has stored
 }
 
 // put makes the record and the poison message of a job that was given up.
@@ -203,10 +204,16 @@ func (b *rig) giveUp(t *testing.T, g given, e queue.Envelope, lease *queue.Lease
 	if err != nil {
 		t.Fatal(err)
 	}
-	if g.inputs != "" {
-		claim.SetInputs(strings.Repeat("a", 64))
-	}
-	claim.CountTime(func() time.Duration { return time.Hour })
+	claim.SetFacts(func(f checkpoint.Facts) checkpoint.Facts {
+		if g.inputs != "" {
+			f.Inputs = strings.Repeat("a", 64)
+		}
+		if g.outputs > 0 {
+			f.Outputs = checkpoint.Outputs{Hash: strings.Repeat("b", 64), Files: g.outputs, Bytes: 1}
+		}
+		f.RunTime = time.Hour
+		return f
+	})
 	last := checkpoint.Snapshot{Fraction: 0.5}
 	if g.state != "" {
 		last.State = []byte(g.state)

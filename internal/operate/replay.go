@@ -113,8 +113,10 @@ func replayedFrom(was checkpoint.Record, fromScratch bool) string {
 		return "from scratch: its record is gone"
 	case fromScratch:
 		return "from scratch"
-	case !was.HasState():
+	case !was.HasWork():
 		return "from scratch: there is no recorded state"
+	case !was.HasState():
+		return fmt.Sprintf("from its %d outputs: there is no recorded state", was.Outputs.Files)
 	case was.Fraction > 0:
 		return fmt.Sprintf("from its state, %.0f %% done", was.Fraction*100)
 	default:

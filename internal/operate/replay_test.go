@@ -29,6 +29,8 @@ func TestReplay(t *testing.T) {
 			"offloaded":   {state: "half", payload: wide, offload: true},
 			"on demand":   {state: "half", onDemand: true},
 			"stateless":   {},
+			"outputs":     {outputs: 2},
+			"both":        {state: "half", outputs: 2},
 			"twice":       {state: "half", payload: wide, twice: true},
 			"record gone": {gone: true, payload: small},
 		} {
@@ -80,6 +82,9 @@ func (b *rig) expectReplayed(t *testing.T, g given, e queue.Envelope, before che
 	r := b.record(t, "a")
 	if r.Status != checkpoint.Open || r.Failures != 0 || r.ChargedExits != 0 || r.RunTime != 0 || r.Token == before.Token || r.Owner != "spotctl@test" {
 		t.Errorf("record = %+v, want it open, with nothing counted, written by the operator", r)
+	}
+	if !fromScratch && r.Outputs != before.Outputs || fromScratch && r.Outputs != (checkpoint.Outputs{}) {
+		t.Errorf("record has outputs %+v, want those that were there: %t", r.Outputs, !fromScratch)
 	}
 	if !fromScratch && r.StateHash != before.StateHash || fromScratch && r.HasState() {
 		t.Errorf("record has state %t, want the one that was there: %t", r.HasState(), !fromScratch)

@@ -9,9 +9,9 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2/queueerror"
 
-	"github.com/spotworker/spotworker/internal/deployment"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/retry"
+	"github.com/spotworker/spotworker/internal/storage/deployment"
 )
 
 const (
@@ -89,13 +89,15 @@ func awaitEmpty(ctx context.Context, jobs *queue.Shards, from int, patience time
 	}
 }
 
-// ErrFewerAccounts means that a deployment would have fewer accounts than before.
-var ErrFewerAccounts = errors.New("accounts can be added and not removed, since they have records of jobs")
+// ErrFewerAccounts means that a deployment that is not empty would have fewer accounts.
+var ErrFewerAccounts = errors.New("accounts can only be removed while the deployment is empty, " +
+	"and it has jobs, messages or records")
 
 // SpreadOver spreads the jobs of a deployment over so many of its accounts, and creates
 // the queues and containers that are missing. Jobs with chosen ids stay on the accounts
 // that they were spread over, unless there is no job, message or record, or chosenIDs is
-// set.
+// set. Over fewer accounts they are spread only if there is none of these: otherwise the
+// error is [ErrFewerAccounts].
 func SpreadOver(ctx context.Context, d *deployment.Stores, accounts int, chosenIDs bool) (queue.Spread, error) {
 	if _, err := d.Jobs.Read(ctx); err != nil && !queueerror.HasCode(err, queueerror.QueueNotFound) {
 		return queue.Spread{}, err
@@ -105,7 +107,10 @@ func SpreadOver(ctx context.Context, d *deployment.Stores, accounts int, chosenI
 		return now, err
 	}
 	if accounts < now.Accounts() {
-		return now, fmt.Errorf("jobs are spread over %d accounts: %w", now.Accounts(), ErrFewerAccounts)
+		if err := checkEmpty(ctx, d.All(), now.Accounts()); err != nil {
+			return now, err
+		}
+		chosenIDs = true // none was put
 	}
 	next := queue.Spread{IDs: max(now.IDs, 1)}
 	for _, s := range d.All()[:accounts] {
@@ -128,6 +133,19 @@ func SpreadOver(ctx context.Context, d *deployment.Stores, accounts int, chosenI
 		}
 	}
 	return next, d.Accounts.Write(ctx, next)
+}
+
+// checkEmpty returns why a deployment over so many accounts cannot have fewer of them, or nil.
+func checkEmpty(ctx context.Context, given []*deployment.Stores, accounts int) error {
+	if len(given) < accounts {
+		return fmt.Errorf("jobs are spread over %d accounts, and %d were given: give all, to see whether they are empty",
+			accounts, len(given))
+	}
+	empty, err := isEmpty(ctx, given[:accounts])
+	if err == nil && !empty {
+		err = fmt.Errorf("jobs are spread over %d accounts: %w", accounts, ErrFewerAccounts)
+	}
+	return err
 }
 
 // isEmpty reports whether the accounts have no message of a job and no record.

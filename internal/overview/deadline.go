@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/client"
-	"github.com/spotworker/spotworker/internal/deadline"
+	"github.com/spotworker/spotworker/internal/delivery/deadline"
 )
 
 // Outlook judges whether a job that has not ended will meet its deadline, as a worker

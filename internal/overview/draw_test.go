@@ -15,7 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/spotworker/spotworker/client"
-	"github.com/spotworker/spotworker/internal/table"
+	"github.com/spotworker/spotworker/internal/overview/table"
 )
 
 var update = flag.Bool("update", false, "update the golden files")

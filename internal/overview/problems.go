@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/spotworker/spotworker/client"
-	"github.com/spotworker/spotworker/internal/presence"
+	"github.com/spotworker/spotworker/internal/fleet/presence"
 )
 
 // Problems returns what an operator should look at first, a sentence each; none if all

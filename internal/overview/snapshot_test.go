@@ -12,13 +12,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/spotworker/spotworker/client"
-	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/checkpoint"
-	"github.com/spotworker/spotworker/internal/deployment"
-	"github.com/spotworker/spotworker/internal/emulator/storage"
-	"github.com/spotworker/spotworker/internal/joblog"
-	"github.com/spotworker/spotworker/internal/presence"
+	"github.com/spotworker/spotworker/internal/fleet/presence"
+	"github.com/spotworker/spotworker/internal/jobfiles/joblog"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/storage/azure"
+	"github.com/spotworker/spotworker/internal/storage/deployment"
 )
 
 // rig is a deployment on an emulator, seen by its operator and from inside.
@@ -65,7 +65,7 @@ func (r *rig) fill(tb testing.TB, jobs, workers int) {
 			case err != nil:
 				return err
 			case r.log != "":
-				claim.CarryLog(func() string { return r.log })
+				claim.SetFacts(func(f checkpoint.Facts) checkpoint.Facts { f.Log = r.log; return f })
 				err = claim.Touch(ctx, checkpoint.Snapshot{})
 			}
 			if err == nil && i%10 == 0 {

@@ -9,8 +9,11 @@
 package plaintext
 
 import (
+	"bytes"
+	"fmt"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -42,6 +45,43 @@ func Field(text string) string { return fieldEscapes.Replace(text) }
 
 var fieldEscapes = strings.NewReplacer("\n", `\n`, "\r", `\r`, "\t", `\t`)
 
+// Message returns text as a message for people. It may have several lines; those after the
+// first are indented, so that none of them reads like a message of its own.
+func Message(text string) string {
+	return strings.ReplaceAll(Block(strings.TrimRight(text, "\n")), "\n", "\n  ")
+}
+
+// JSON returns encoded JSON with the same value, in which each unprintable character is
+// escaped. encoding/json escapes no more than C0 control characters. Text that is not UTF-8
+// is no JSON; its invalid bytes become U+FFFD.
+func JSON(encoded []byte) []byte {
+	if isPlain(bytes.TrimSuffix(encoded, []byte("\n"))) {
+		return encoded
+	}
+	escaped := make([]byte, 0, len(encoded)+16)
+	for len(encoded) > 0 {
+		r, size := utf8.DecodeRune(encoded)
+		switch {
+		case r == utf8.RuneError && size == 1:
+			escaped = utf8.AppendRune(escaped, r)
+		case !needsEscape(r):
+			escaped = append(escaped, encoded[:size]...)
+		default: // within a string: outside of strings JSON has white space and ASCII
+			for _, unit := range utf16.AppendRune(nil, r) {
+				escaped = fmt.Appendf(escaped, `\u%04x`, unit)
+			}
+		}
+		encoded = encoded[size:]
+	}
+	return escaped
+}
+
+// needsEscape reports whether a character of encoded JSON must not reach a terminal.
+func needsEscape(r rune) bool {
+	between := r == '\n' || r == '\t' || r == '\r' // white space between values
+	return !between && !unicode.IsPrint(r) && !isSpacing(r)
+}
+
 // clean replaces each rune that cannot be printed.
 func clean(text string, unprintable func(rune) rune) string {
 	if isPlain(text) {
@@ -59,7 +99,7 @@ func clean(text string, unprintable func(rune) rune) string {
 func isSpacing(r rune) bool { return unicode.Is(unicode.Zs, r) }
 
 // isPlain reports whether text is printable ASCII, which most text is.
-func isPlain(text string) bool {
+func isPlain[T string | []byte](text T) bool {
 	for i := range len(text) {
 		if text[i] < ' ' || text[i] > '~' {
 			return false

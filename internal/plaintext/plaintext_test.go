@@ -1,6 +1,8 @@
 package plaintext
 
 import (
+	"encoding/json"
+	"reflect"
 	"strings"
 	"testing"
 	"unicode"
@@ -29,6 +31,37 @@ func TestForms(t *testing.T) {
 			t.Errorf("%s: Field(%q) = %q, want %q", row.name, row.text, got, row.field)
 		}
 	}
+}
+
+func TestMessage(t *testing.T) {
+	const text = "no such frame\nspotctl: job b is done\x1b[2J\n"
+	if got, want := Message(text), "no such frame\n  spotctl: job b is done\ufffd[2J"; got != want {
+		t.Errorf("Message(%q) = %q, want %q", text, got, want)
+	}
+}
+
+// FuzzJSON: the value stays, and a terminal can print it.
+func FuzzJSON(f *testing.F) {
+	for _, seed := range []string{
+		`"plain"`, "{\"a\":\"\u009b2J\"}\n", "\"\u202e\U000e0041 \u00e9\"", `"\u001b"`, "[\"\x7f\"]", "\"\ufffd\xff\"", "[1,\r\n\t2]",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		got := JSON(raw)
+		for _, r := range string(got) {
+			if !unicode.IsPrint(r) && !unicode.Is(unicode.Zs, r) && !strings.ContainsRune("\n\r\t", r) {
+				t.Fatalf("JSON(%q) = %q has %U", raw, got, r)
+			}
+		}
+		var before, after any
+		if json.Unmarshal(raw, &before) != nil {
+			return
+		}
+		if err := json.Unmarshal(got, &after); err != nil || !reflect.DeepEqual(before, after) {
+			t.Fatalf("JSON(%q) = %q: %v, %v; want the value %v", raw, got, after, err, before)
+		}
+	})
 }
 
 // FuzzLine: whatever comes in, one line of printable text comes out.

@@ -10,7 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/spotworker/spotworker/internal/emulator/imds"
+	"github.com/spotworker/spotworker/internal/lab/emulator/imds"
 )
 
 // Whenever requests are wanted, no window has more than the slots allow, and what

@@ -94,7 +94,7 @@ func newTransport() *http.Transport {
 	return &http.Transport{
 		Proxy:               nil,
 		DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
-		MaxIdleConnsPerHost: maxInFlight,
+		MaxIdleConnsPerHost: maxInFlight + maxPatient,
 		IdleConnTimeout:     30 * time.Second,
 		DisableCompression:  true,
 	}
@@ -109,16 +109,23 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // The error is a [StatusError], wraps [ErrMalformed] or [ErrTooLarge], or is
 // that of the connection or of ctx.
 func (c *Client) Events(ctx context.Context) (Document, error) {
-	a, err := c.askEvents(ctx, Poll, http.MethodGet, nil)
+	doc, _, err := c.events(ctx, c.version.get())
+	return doc, err
+}
+
+// events reads the scheduled events in a version, or in the older one if the service
+// refuses that. It returns the version that was asked last.
+func (c *Client) events(ctx context.Context, version string) (Document, string, error) {
+	a, version, err := c.askEvents(ctx, Poll, http.MethodGet, version, nil)
 	if err != nil {
-		return Document{}, fmt.Errorf("read scheduled events: %w", err)
+		return Document{}, version, fmt.Errorf("read scheduled events: %w", err)
 	}
 	doc, err := parseDocument(a.body)
 	if err != nil {
-		return Document{}, fmt.Errorf("read scheduled events: %w", err)
+		return Document{}, version, fmt.Errorf("read scheduled events: %w", err)
 	}
 	doc.Date, doc.ReceivedAt = a.date, a.receivedAt
-	return doc, nil
+	return doc, version, nil
 }
 
 // Instance reads the metadata of this VM. Errors are as for [Client.Events].
@@ -188,26 +195,29 @@ const (
 	// the event starts at its NotBefore.
 	acknowledgeTries = 4
 
-	// acknowledgeTimeout bounds one try, as for a poll.
-	acknowledgeTimeout = pollTimeout
+	// acknowledgeTimeout bounds one try. It is longer than that of a poll, since nothing
+	// urgent waits for the answer.
+	acknowledgeTimeout = 15 * time.Second
 )
 
 // Acknowledge sends a StartRequest: the event with this id may start before its
 // NotBefore, for all its Resources and not for this VM alone. The service also
 // accepts it when the event was acknowledged before.
 //
-// Transient errors are retried, four attempts in all. The error is a [StatusError] of
+// Transient errors are retried, four attempts in all, in both versions in turn. The error is a [StatusError] of
 // status 400 when the event is not listed any more, otherwise as for [Client.Events].
 func (c *Client) Acknowledge(ctx context.Context, id string) error {
 	body, err := json.Marshal(startRequests{[]startRequest{{id}}})
 	if err != nil {
 		return fmt.Errorf("acknowledge event %s: %w", id, err)
 	}
+	version := c.version.get()
 	for failures := 0; ; {
-		err := c.tryAcknowledge(ctx, body)
+		err := c.tryAcknowledge(ctx, version, body)
 		if err == nil {
 			return nil
 		}
+		version = c.version.other(version)
 		if failures++; failures == acknowledgeTries || !isTransient(err) {
 			return fmt.Errorf("acknowledge event %s: %w", id, err)
 		}
@@ -217,10 +227,10 @@ func (c *Client) Acknowledge(ctx context.Context, id string) error {
 	}
 }
 
-func (c *Client) tryAcknowledge(ctx context.Context, body []byte) error {
+func (c *Client) tryAcknowledge(ctx context.Context, version string, body []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, acknowledgeTimeout)
 	defer cancel()
-	_, err := c.askEvents(ctx, Later, http.MethodPost, body)
+	_, _, err := c.askEvents(ctx, Later, http.MethodPost, version, body)
 	return err
 }
 

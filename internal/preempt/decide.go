@@ -75,20 +75,25 @@ type Decision struct {
 	// Verdicts holds one for every event that names this VM, the most urgent
 	// first.
 	Verdicts []Verdict
+
+	// Again is the time after which the same document calls for more, if the name of this
+	// VM is not known; otherwise zero, because Departure tells it.
+	Again time.Duration
 }
 
 // Decide returns what doc means for the VM self at now, a time of the service's clock
 // ([Document.Now]).
 //
-// Only events that name self count. While the name of self is unknown, an eviction of
-// any VM of the group calls for a checkpoint: it may be that of this VM.
+// Only events that name self count. While the name of self is unknown, an event of any VM
+// of the group calls for a checkpoint if it may be about this VM and calls for anything
+// within [DrainMargin].
 //
 // A decision holds for this document only: a drain whose event is missing from a later
 // document was withdrawn, and the later decision is less urgent. Each row of the table
 // in docs/evictions.md is a case of verdictOn.
 func Decide(doc Document, self Identity, now time.Time) Decision {
 	if self.Name == "" {
-		return decideWithoutName(doc)
+		return decideWithoutName(doc, now)
 	}
 	var verdicts []Verdict
 	for _, e := range doc.Events {
@@ -109,23 +114,29 @@ func Decide(doc Document, self Identity, now time.Time) Decision {
 	return d
 }
 
-// decideWithoutName decides for a VM whose name is unknown. To drain on each eviction
-// of another VM would stop a whole scale set; to save costs little.
-func decideWithoutName(doc Document) Decision {
-	var d Decision
+// decideWithoutName decides for a VM whose name is unknown. To drain on each event of
+// another VM would stop a whole scale set; to save costs little. While an event stands
+// that calls for a drain of its VM, what changes is saved soon.
+func decideWithoutName(doc Document, now time.Time) Decision {
+	d := Decision{Verdict: Verdict{Reason: "the name of this VM is not known yet"}}
 	for _, e := range doc.Events {
-		if e.Type != TypePreempt {
-			continue
+		v := verdictOn(e, now)
+		switch v.Action {
+		case CarryOn:
+		case DrainBy:
+			if wait := v.Budget - DrainMargin; d.Again == 0 || wait < d.Again {
+				d.Again = wait
+			}
+		case CheckpointNow, Drain:
+			d.Verdicts = append(d.Verdicts, Verdict{
+				Action: CheckpointNow, Advisory: v.Advisory || v.Action == Drain, Event: e,
+				Reason: v.Reason + "; it may be about this VM, whose name is not known",
+			})
 		}
-		d.Verdicts = append(d.Verdicts, Verdict{
-			Action: CheckpointNow, Event: e, Reason: "an eviction is announced, which may be that of this VM: its name is not known",
-		})
 	}
-	if len(d.Verdicts) == 0 {
-		d.Reason = "the name of this VM is not known yet"
-		return d
+	if len(d.Verdicts) > 0 {
+		d.Verdict = d.Verdicts[0]
 	}
-	d.Verdict = d.Verdicts[0]
 	return d
 }
 

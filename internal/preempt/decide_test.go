@@ -99,7 +99,7 @@ func TestNothingForThisVM(t *testing.T) {
 		{"no events", Document{}, self, "no event names this VM"},
 		{"withdrawn: the document that follows has none", Document{Incarnation: "9", Events: []Event{}}, self, "no event names this VM"},
 		{"other VMs only", Document{Events: []Event{foreign}}, self, "no event names this VM"},
-		{"name not known", Document{Events: []Event{{Type: TypeReboot, Resources: []string{"set_1"}}}}, Identity{}, "the name of this VM is not known yet"},
+		{"name not known", Document{Events: []Event{{Type: TypeReboot, Resources: []string{"set_1"}, Source: SourcePlatform, NotBefore: noon.Add(time.Hour)}}}, Identity{}, "the name of this VM is not known yet"},
 	} {
 		d := Decide(tt.doc, tt.self, noon)
 		if d.Action != CarryOn || d.Budget != 0 || len(d.Verdicts) != 0 || d.Reason != tt.reason {
@@ -108,13 +108,53 @@ func TestNothingForThisVM(t *testing.T) {
 	}
 }
 
-// An eviction that may be this VM's makes every job save, and nothing else.
+// TestNameNotKnown: what would make the VM that an event names save or drain within
+// DrainMargin makes every job save. A drain makes changes be saved soon, too. What leaves
+// more time is decided again then.
 func TestNameNotKnown(t *testing.T) {
-	foreign, started := preemptIn(time.Second), preemptIn(2*time.Second)
-	foreign.Resources, started.Status = []string{"set_2"}, StatusStarted
-	d := Decide(Document{Events: []Event{{Type: TypeReboot}, foreign, started}}, Identity{}, noon)
-	if d.Action != CheckpointNow || d.Budget != 0 || len(d.Verdicts) != 2 || d.Event.ID != foreign.ID || len(d.Acknowledgements()) != 0 {
-		t.Errorf("decision without a name = %+v, want a checkpoint for each of two evictions", d)
+	event := func(kind, status, source string, in time.Duration) Event {
+		return Event{ID: "E", Type: kind, Status: status, Source: source, Resources: []string{"set_2"}, NotBefore: noon.Add(in), Duration: UnknownDuration}
+	}
+	brief := event(TypeFreeze, StatusScheduled, SourcePlatform, time.Minute)
+	brief.Duration = 5 * time.Second
+	for _, tt := range []struct {
+		name    string
+		event   Event
+		saves   bool
+		advised bool
+		again   time.Duration
+	}{
+		{"eviction", event(TypePreempt, StatusScheduled, SourcePlatform, time.Hour), true, true, 0},
+		{"eviction that has started", event(TypePreempt, StatusStarted, SourcePlatform, 0), true, true, 0},
+		{"reboot in 8 s", event(TypeReboot, StatusScheduled, SourcePlatform, 8*time.Second), true, true, 0},
+		{"reboot that has started", event(TypeReboot, StatusStarted, SourcePlatform, 0), true, true, 0},
+		{"redeploy in 30 s", event(TypeRedeploy, StatusScheduled, SourcePlatform, DrainMargin), true, true, 0},
+		{"redeploy in an hour", event(TypeRedeploy, StatusScheduled, SourcePlatform, time.Hour), false, false, time.Hour - DrainMargin},
+		{"a person's reboot in an hour", event(TypeReboot, StatusScheduled, SourceUser, time.Hour), true, true, 0},
+		{"terminate in 15 min", event(TypeTerminate, StatusScheduled, SourcePlatform, 15*time.Minute), false, false, 15*time.Minute - DrainMargin},
+		{"freeze", event(TypeFreeze, StatusScheduled, SourcePlatform, time.Hour), true, false, 0},
+		{"freeze of 5 s", brief, false, false, 0},
+		{"unknown type", event("Quake", StatusScheduled, SourcePlatform, time.Hour), true, false, 0},
+		{"rebalance recommendation", event(TypeRebalance, StatusAdvisory, SourcePlatform, 0), true, true, 0},
+	} {
+		d := Decide(Document{Events: []Event{tt.event}}, Identity{}, noon)
+		if saves := d.Action == CheckpointNow; saves != tt.saves || saves != (len(d.Verdicts) == 1) || d.Budget != 0 {
+			t.Errorf("%s: decision = %+v, want to save: %t", tt.name, d, tt.saves)
+		}
+		if d.Advised() != tt.advised || d.Again != tt.again {
+			t.Errorf("%s: advised = %t, again in %s, want %t and %s", tt.name, d.Advised(), d.Again, tt.advised, tt.again)
+		}
+		if list := d.Acknowledgements(); len(list) > 0 {
+			t.Errorf("%s: acknowledgements = %+v, want none", tt.name, list)
+		}
+		if _, leaves := d.Departure(); leaves {
+			t.Errorf("%s: is a departure, want none", tt.name)
+		}
+	}
+	later, sooner := event(TypeReboot, StatusScheduled, SourcePlatform, time.Hour), event(TypeReboot, StatusScheduled, SourcePlatform, time.Minute)
+	d := Decide(Document{Events: []Event{later, preemptIn(time.Second), sooner}}, Identity{}, noon)
+	if len(d.Verdicts) != 1 || d.Event.Type != TypePreempt || d.Again != 30*time.Second {
+		t.Errorf("decision on three events = %+v, want a checkpoint for the eviction, and the next decision in 30s", d)
 	}
 }
 

@@ -43,15 +43,17 @@
 //
 // The service may be slow, throttled or unavailable. No single poll blinds the
 // watcher: each has its own timeout, the next one is sent on time regardless of the
-// previous ones, and a failed one is repeated within two seconds. If the service
-// does not answer at all, the Observation says since when, and the worker saves more
-// often.
+// previous ones, and a failed one is repeated within two seconds. If no answer comes
+// within five seconds, the Observation says since when, the worker saves more often, and
+// one patient poll is always in flight: a service that needs longer is still heard.
 //
 // # Versions
 //
 // The newest api-version is a preview that not every region has. A Client tries it
-// first and falls back to the generally available one, within the same poll and for
-// all later ones.
+// first. If the service refuses it, the generally available one is asked within the same
+// poll. If the version in use gives no good answer for 2.5 s, whatever the error, both
+// take turns, and the one that answers is used. While the older one is in use, an
+// additional poll tries the newest one every five minutes.
 //
 // # Limits
 //

@@ -3,12 +3,12 @@ package preempt
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
-
-	"github.com/spotworker/spotworker/internal/retry"
 )
 
 // Identity identifies this VM. Fields that do not apply are empty.
@@ -121,30 +121,68 @@ const (
 
 // Discover requests the identity of this VM until it succeeds or ctx ends, and then
 // returns an error that wraps the cause of ctx. It calls failed after each failed
-// attempt, if that is not nil, and repeats it within two seconds.
+// attempt, if that is not nil, and repeats it within two seconds. If an attempt times out,
+// another one that waits for minutes is in flight beside the next ones.
 func (c *Client) Discover(ctx context.Context, failed func(error)) (Identity, error) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+
+	attempts := make(chan attempt, 2) // room for both
+	try := func(patient bool) {
+		running.Go(func() { attempts <- c.tryInstance(ctx, patient) })
+	}
+	var again <-chan time.Time
+	last := errors.New("none has ended")
+	patient := false // one is in flight
+	try(patient)
 	for failures := 0; ; {
-		instance, err := c.tryInstance(ctx)
-		if err == nil {
-			return instance.Identity, nil
-		}
-		if ctx.Err() == nil {
-			failures++
-			if failed != nil {
-				failed(err)
+		select {
+		case a := <-attempts:
+			switch {
+			case a.err == nil:
+				return a.instance.Identity, nil
+			case ctx.Err() != nil:
+			case a.patient:
+				patient = false
+			default:
+				last = a.err
+				failures++
+				if failed != nil {
+					failed(last)
+				}
+				if !patient && resultOf(last) == PollTimeout {
+					patient = true
+					try(patient)
+				}
+				again = time.After(max(discoverFirstRetry, retryDelay(failures, isThrottled(last))))
 			}
-		}
-		delay := max(discoverFirstRetry, retryDelay(failures, isThrottled(err)))
-		if stop := retry.Sleep(ctx, delay); stop != nil {
-			return Identity{}, fmt.Errorf("discover the name of this VM: %w (last attempt: %w)", stop, err)
+		case <-again:
+			try(false)
+		case <-ctx.Done():
+			return Identity{}, fmt.Errorf("discover the name of this VM: %w (last attempt: %w)",
+				context.Cause(ctx), last)
 		}
 	}
 }
 
-func (c *Client) tryInstance(ctx context.Context) (Instance, error) {
-	ctx, cancel := context.WithTimeout(ctx, discoverTimeout)
+// attempt is the result of one request for the metadata of this VM.
+type attempt struct {
+	instance Instance
+	err      error
+	patient  bool
+}
+
+func (c *Client) tryInstance(ctx context.Context, patient bool) attempt {
+	timeout := discoverTimeout
+	if patient {
+		timeout = patientTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	return c.Instance(ctx)
+	instance, err := c.Instance(ctx)
+	return attempt{instance, err, patient}
 }
 
 // Names reports whether e is about the VM with this identity. No event names an

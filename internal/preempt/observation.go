@@ -7,9 +7,15 @@ import (
 	"time"
 )
 
-// blindAfter is the time without a good answer after which the watcher is blind: as
-// long as one slow poll may take, so that one slow answer is not blindness.
-const blindAfter = pollTimeout
+const (
+	// blindAfter is the time without a prompt answer after which the watcher is blind: as
+	// long as one slow poll may take, so that one slow answer is not blindness.
+	blindAfter = pollTimeout
+
+	// doubtAfter is the time without a prompt answer after which the watcher polls in both
+	// versions. A single poll that hangs causes no doubt.
+	doubtAfter = blindAfter / 2
+)
 
 // Observation is a change that the watcher reports: a new document, or the begin or
 // end of blindness.
@@ -24,9 +30,10 @@ type Observation struct {
 	// Document is the newest good answer; the zero Document before the first.
 	Document Document
 
-	// BlindSince is zero while good answers arrive. Otherwise there has been none for
-	// five seconds or more, so that an eviction may go unnoticed, and this is the
-	// local time of the last good answer, or of the watcher's start.
+	// BlindSince is zero while good answers arrive in time. Otherwise there has been none
+	// for five seconds or more, so that an eviction may go unnoticed, and this is the
+	// local time of the last one, or of the watcher's start. Documents that come later
+	// than in time are still reported.
 	BlindSince time.Time
 
 	// Err is the error of the newest failed poll; nil while not blind, or when polls
@@ -34,14 +41,14 @@ type Observation struct {
 	Err error
 }
 
-// Blind reports whether there was no good answer for a while.
+// Blind reports whether no good answer came in time for a while.
 func (o Observation) Blind() bool { return !o.BlindSince.IsZero() }
 
 // state is what the watcher knows from the answers. It is pure: time is an argument.
 type state struct {
 	newest     int // number of the newest poll with a good answer; 0 before one
 	document   Document
-	answeredAt time.Time // of the last good answer, or the start
+	answeredAt time.Time // of the last prompt answer, or the start
 	err        error     // of the newest failure since
 
 	changed bool // the document has changes that were not reported yet
@@ -49,6 +56,12 @@ type state struct {
 }
 
 func (s *state) hasDocument() bool { return s.newest > 0 }
+
+// isBlind reports whether no answer came in time for blindAfter.
+func (s *state) isBlind(now time.Time) bool { return now.Sub(s.answeredAt) >= blindAfter }
+
+// inDoubt reports whether the version in use may be the reason that no answer comes.
+func (s *state) inDoubt(now time.Time) bool { return now.Sub(s.answeredAt) >= doubtAfter }
 
 // add records an answer, and reports whether it is a document that counts.
 func (s *state) add(a polled) bool {
@@ -65,7 +78,10 @@ func (s *state) add(a polled) bool {
 		s.changed = true
 	}
 	s.newest = max(s.newest, a.number)
-	s.document, s.answeredAt, s.err = a.document, a.at, nil
+	s.document, s.err = a.document, nil
+	if a.isPrompt() {
+		s.answeredAt = a.at
+	}
 	return true
 }
 
@@ -88,7 +104,7 @@ func (s *state) revealsPreempt(doc Document) bool {
 // observe returns the observation to report at now, if there is one. It counts as
 // reported then.
 func (s *state) observe(now time.Time) (Observation, bool) {
-	blind := now.Sub(s.answeredAt) >= blindAfter
+	blind := s.isBlind(now)
 	if !s.changed && blind == s.blind {
 		return Observation{}, false
 	}

@@ -2,6 +2,7 @@ package preempt
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,65 +15,101 @@ import (
 const (
 	pollTimeout = 5 * time.Second
 
-	// activationTimeout is for the call that switches the service on: documented
-	// to take up to two minutes.
-	activationTimeout = 2*time.Minute + pollTimeout
+	// patientTimeout is for polls while no answer comes in time. It is as long as the
+	// call that switches the service on: documented to take up to two minutes.
+	patientTimeout = 2*time.Minute + pollTimeout
 
 	// maxInFlight is how many polls may be in flight: as many as are sent within
-	// pollTimeout.
+	// pollTimeout. Patient polls, one for each version, come on top, so that they take
+	// no other poll's place.
 	maxInFlight = 5
+	maxPatient  = 2
 )
+
+// request is a poll to send.
+type request struct {
+	number   int    // polls count from 1, in the order of sending
+	version  string // to ask in
+	doubtful bool   // the version in use was in doubt
+	blind    bool   // no answer came in time
+}
 
 // polled is the outcome of one poll: a document or an error.
 type polled struct {
-	number     int // polls count from 1, in the order of sending
-	activating bool
-	document   Document
-	err        error
-	at         time.Time // local
+	number   int
+	version  string // that was asked last
+	doubtful bool
+	patient  string // the version of a patient poll, otherwise empty
+	document Document
+	err      error
+	at       time.Time // local
+	took     time.Duration
 }
+
+// isPrompt reports whether the poll has an answer that came in the time of an ordinary
+// poll. A later one shows what was announced, but not that the watcher sees in time.
+func (a polled) isPrompt() bool { return a.err == nil && a.took < pollTimeout }
 
 // poller sends polls, each in a goroutine of its own. Only the loop's goroutine calls
 // its methods.
 type poller struct {
-	client     *Client
-	answers    chan polled // has room for all, so that no poll outlives its answer
-	inFlight   int
-	activating bool // a patient poll is under way
-	running    sync.WaitGroup
+	client   *Client
+	answers  chan polled // has room for all, so that no poll outlives its answer
+	inFlight int         // polls that are not patient
+	patient  [maxPatient]string
+	running  sync.WaitGroup
 }
 
 func newPoller(c *Client) *poller {
-	return &poller{client: c, answers: make(chan polled, maxInFlight)}
+	return &poller{client: c, answers: make(chan polled, maxInFlight+maxPatient)}
 }
 
 // free reports whether another poll may be sent: not while one waits for the budget.
 func (p *poller) free() bool { return p.inFlight < maxInFlight && !p.client.queued.any() }
 
-// start sends poll number. While nothing is known from the service, one poll at
-// a time is a patient one: it may be the one that switches the service on.
-func (p *poller) start(ctx context.Context, number int, known bool) {
-	patient := !known && !p.activating
-	p.activating = p.activating || patient
-	p.inFlight++
-	timeout := pollTimeout
-	if patient {
-		timeout = activationTimeout
+// hasRoom reports whether an additional poll leaves a place for the regular one.
+func (p *poller) hasRoom() bool { return p.inFlight < maxInFlight-1 }
+
+// start sends a poll. While no answer comes in time, one poll at a time in each version is
+// a patient one: the service may be slow, or take its time to switch events on.
+func (p *poller) start(ctx context.Context, r request) {
+	timeout, patient := pollTimeout, ""
+	if r.blind && p.addPatient(r.version) {
+		timeout, patient = patientTimeout, r.version
+	} else {
+		p.inFlight++
 	}
+	sent := time.Now()
 	p.running.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
-		doc, err := p.client.Events(ctx)
-		p.answers <- polled{number: number, activating: patient, document: doc, err: err, at: time.Now()}
+		doc, version, err := p.client.events(ctx, r.version)
+		at := time.Now()
+		p.answers <- polled{
+			number: r.number, version: version, doubtful: r.doubtful, patient: patient,
+			document: doc, err: err, at: at, took: at.Sub(sent),
+		}
 	})
+}
+
+// addPatient reports whether no patient poll in that version is in flight, which one is
+// then.
+func (p *poller) addPatient(version string) bool {
+	free := slices.Index(p.patient[:], "")
+	if free < 0 || slices.Contains(p.patient[:], version) {
+		return false
+	}
+	p.patient[free] = version
+	return true
 }
 
 // received records that the loop has read a poll's answer.
 func (p *poller) received(a polled) {
-	p.inFlight--
-	if a.activating {
-		p.activating = false
+	if a.patient == "" {
+		p.inFlight--
+		return
 	}
+	p.patient[slices.Index(p.patient[:], a.patient)] = ""
 }
 
 // wait returns when no poll is in flight. Their context must have ended.

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync/atomic"
+	"sync"
 	"time"
 )
 
@@ -40,38 +40,93 @@ func WithEventsVersion(version string) Option {
 	return func(c *Client) { c.version.set(version) }
 }
 
-// eventsVersion is the version in use, and the one to fall back to.
+// newestAgainEvery is the time between two additional polls in the newest version while
+// the older one is in use.
+const newestAgainEvery = 5 * time.Minute
+
+// eventsVersion is the version in use, and the other one for when that does not answer.
+// It is safe for concurrent use.
 type eventsVersion struct {
-	current atomic.Value // string
-	older   string       // empty when there is none to fall back to
+	newest, older string // older is empty when there is none to fall back to
+
+	mu          sync.Mutex
+	current     string
+	asked       string    // by the last poll
+	newestAgain time.Time // when to ask the newest version again, if current is the older one
 }
 
 func (v *eventsVersion) set(version string) {
-	v.older = ""
+	v.newest, v.older = version, ""
 	if version == EventsVersionAuto {
-		version, v.older = newestEvents, generalEvents
+		v.newest, v.older = newestEvents, generalEvents
 	}
-	v.current.Store(version)
+	v.current, v.asked = v.newest, v.newest
 }
 
-func (v *eventsVersion) get() string { return v.current.Load().(string) }
+func (v *eventsVersion) get() string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.current
+}
+
+// other returns the version to try when the given one fails.
+func (v *eventsVersion) other(version string) string {
+	if v.older == "" || version == v.older {
+		return v.newest
+	}
+	return v.older
+}
+
+// forPoll returns the version to poll in: the one in use. While that is in doubt, both
+// take turns, because one may fail where the other works.
+func (v *eventsVersion) forPoll(inDoubt bool) string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if inDoubt {
+		v.asked = v.other(v.asked)
+	} else {
+		v.asked = v.current
+	}
+	return v.asked
+}
+
+// triesNewest reports whether an additional poll in the newest version is due at now. It
+// counts as sent then.
+func (v *eventsVersion) triesNewest(now time.Time) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.current == v.newest || now.Before(v.newestAgain) {
+		return false
+	}
+	v.newestAgain = now.Add(newestAgainEvery)
+	return true
+}
+
+// use makes version the one in use from now on.
+func (v *eventsVersion) use(version string, now time.Time) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.current != version {
+		v.current, v.newestAgain = version, now.Add(newestAgainEvery)
+	}
+}
 
 // askEvents sends a request about scheduled events. If the service refuses the newest
 // version, it repeats the request in the older one, and keeps to that once it has
 // succeeded. A refusal for another reason, such as the 404 of a service that is being
-// updated, affects both versions and changes nothing.
-func (c *Client) askEvents(ctx context.Context, u Urgency, method string, body []byte) (answer, error) {
-	version := c.version.get()
+// updated, affects both versions and changes nothing. It returns the version that was
+// asked last.
+func (c *Client) askEvents(ctx context.Context, u Urgency, method, version string, body []byte) (answer, string, error) {
 	a, err := c.ask(ctx, u, method, eventsPath, version, body)
 	if c.version.older == "" || version == c.version.older || !isUnsupported(err) {
-		return a, err
+		return a, version, err
 	}
-	older, olderErr := c.ask(ctx, u, method, eventsPath, c.version.older, body)
-	if olderErr != nil {
-		return answer{}, olderErr
+	older, err := c.ask(ctx, u, method, eventsPath, c.version.older, body)
+	if err != nil {
+		return answer{}, c.version.older, err
 	}
-	c.version.current.Store(c.version.older)
-	return older, nil
+	c.version.use(c.version.older, time.Now())
+	return older, c.version.older, nil
 }
 
 // isUnsupported reports whether the service may have refused the version: with 404, as

@@ -47,7 +47,8 @@ func NewWatcher(c *Client) *Watcher { return &Watcher{client: c} }
 // No poll waits for another: while an answer is missing the next polls are sent on
 // time, or as soon as the budget allows. Answers count in the order of the requests, so
 // that a late one does not bring back an older state. A failed poll is repeated within
-// two seconds, whatever the error.
+// two seconds, whatever the error. While no answer comes in time, the two versions take
+// turns, and each has one poll in flight that waits longer.
 func (w *Watcher) Run(ctx context.Context, report func(Observation)) {
 	polls := newPoller(w.client)
 	defer polls.wait()
@@ -60,7 +61,14 @@ func (w *Watcher) Run(ctx context.Context, report func(Observation)) {
 	for ctx.Err() == nil {
 		now := time.Now()
 		if polls.free() && next.due(now) {
-			polls.start(ctx, next.send(now), seen.hasDocument())
+			if polls.hasRoom() && w.client.version.triesNewest(now) {
+				polls.start(ctx, request{number: next.send(now), version: w.client.version.newest})
+			}
+			doubtful := seen.inDoubt(now)
+			polls.start(ctx, request{
+				number: next.send(now), version: w.client.version.forPoll(doubtful),
+				doubtful: doubtful, blind: !seen.hasDocument() || seen.isBlind(now),
+			})
 		}
 		if o, news := seen.observe(now); news {
 			report(o)
@@ -73,10 +81,21 @@ func (w *Watcher) Run(ctx context.Context, report func(Observation)) {
 		case a := <-polls.answers:
 			polls.received(a)
 			w.Trace.polled(a)
+			w.chooseVersion(a, seen.inDoubt(a.at))
 			next.answered(a, seen.add(a))
 		case <-w.client.queued.left:
 		case <-timer.C:
 		}
 		timer.Stop()
+	}
+}
+
+// chooseVersion makes the version of an answer the one in use, if the answer was quick
+// enough for a poll a second, or the version in use is in doubt. The older version has to
+// be in use, or asked in doubt: it also answers while the newest one works.
+func (w *Watcher) chooseVersion(a polled, inDoubt bool) {
+	quick := a.err == nil && a.took < pollInterval && (a.doubtful || a.version == w.client.version.newest)
+	if quick || inDoubt && a.isPrompt() {
+		w.client.version.use(a.version, a.at)
 	}
 }

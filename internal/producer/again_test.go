@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
-	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 )
 
 // slowly makes a put take 100 ms, and loses the reply to some of the first,

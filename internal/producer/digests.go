@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"iter"
 	"strings"
@@ -15,8 +14,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"github.com/spotworker/spotworker/internal/handlers"
-	"github.com/spotworker/spotworker/internal/listing"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/storage/listing"
 )
 
 const (
@@ -45,9 +44,7 @@ func DigestID(containerName, blob, etag string) string {
 // names. Any error but a [*JobError] ends the sequence.
 func Digests(ctx context.Context, client *container.Client, name, prefix string, defaults Spec) iter.Seq2[Spec, error] {
 	return func(yield func(Spec, error) bool) {
-		pager := client.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Prefix: &prefix})
-		for pager.More() {
-			page, err := listing.Page(ctx, listTimeout, pager.NextPage)
+		for page, err := range listing.Pages(ctx, listTimeout, client, container.ListBlobsFlatOptions{Prefix: &prefix}) {
 			if bloberror.HasCode(err, bloberror.ContainerNotFound) {
 				err = fmt.Errorf("container %s does not exist", name)
 			} else if err != nil {
@@ -57,7 +54,7 @@ func Digests(ctx context.Context, client *container.Client, name, prefix string,
 				yield(Spec{}, err)
 				return
 			}
-			for _, item := range page.Segment.BlobItems {
+			for _, item := range page.Blobs {
 				if isDirectory(item) {
 					continue
 				}
@@ -78,9 +75,6 @@ func isDirectory(item *container.BlobItem) bool {
 
 func digestJob(name string, item *container.BlobItem, spec Spec) (Spec, error) {
 	spec.Where, spec.Kind = fmt.Sprintf("blob %q", *item.Name), digestKind
-	if item.Properties == nil || item.Properties.ETag == nil {
-		return Spec{}, &JobError{Where: spec.Where, Err: errors.New("the listing has no ETag for it")}
-	}
 	raw, err := json.Marshal(handlers.DigestPayload{Container: name, Blob: *item.Name})
 	if err == nil {
 		spec.Payload, err = queue.JSONPayload(raw)

@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
-	"github.com/spotworker/spotworker/internal/inputs/named"
+	"github.com/spotworker/spotworker/internal/jobfiles/inputs/named"
 	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/job"
@@ -122,12 +122,12 @@ func (j Job) Size() int64 {
 	return int64(len(data))
 }
 
-// PayloadHash returns the SHA-256 of the payload, in hex.
-func (j Job) PayloadHash() string { return j.envelope.Payload.Hash() }
+// Work returns the hash of the job's payload and inputs, as its record has it.
+func (j Job) Work() string { return j.envelope.Work() }
 
 // delivery returns the job's description for the rules of its record.
 func (j Job) delivery() checkpoint.Delivery {
-	return checkpoint.Delivery{ID: j.ID(), Kind: j.Kind(), PayloadHash: j.envelope.Work()}
+	return checkpoint.Delivery{ID: j.ID(), Kind: j.Kind(), PayloadHash: j.Work()}
 }
 
 // NewJob validates a job and generates an id if it has none.

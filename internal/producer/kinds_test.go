@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/presence"
+	"github.com/spotworker/spotworker/internal/fleet/presence"
 )
 
 // worker is a heartbeat of a worker that takes from the deployment's queue.

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/inputs/named"
+	"github.com/spotworker/spotworker/internal/jobfiles/inputs/named"
 	"github.com/spotworker/spotworker/internal/queue"
 )
 

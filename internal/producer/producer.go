@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
-	"github.com/spotworker/spotworker/internal/presence"
+	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/queue"
-	"github.com/spotworker/spotworker/internal/tracing"
+	"github.com/spotworker/spotworker/internal/telemetry/tracing"
 )
 
 // DefaultParallel is the default number of jobs put at once.
@@ -42,6 +42,10 @@ type Producer struct {
 	// called before each put, from many goroutines, and may read how many accounts and
 	// queues there are. An error concerns this job.
 	InAccount func(context.Context, Job) (Stores, error)
+
+	// Accounts, if set, returns over how many accounts jobs are spread. While some of
+	// several fail, jobs of the others are put. Default: one.
+	Accounts func() int
 
 	// Parallel is how many jobs are put at once. Default [DefaultParallel].
 	Parallel int

@@ -15,7 +15,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/queue"
-	"github.com/spotworker/spotworker/internal/tracing"
+	"github.com/spotworker/spotworker/internal/telemetry/tracing"
 )
 
 // run is the state of one [Producer.Run].
@@ -31,8 +31,25 @@ type run struct {
 
 	mu      sync.Mutex
 	summary Summary
-	inARow  int   // puts that failed since the last one that did not
+	failed  failures
 	stop    error // why the run takes no more jobs
+}
+
+// failures are the puts that failed since the last one that did not.
+type failures struct {
+	n  int
+	in map[string]bool // by the account of the queue; none for jobs without a place
+}
+
+// add adds a failure in an account.
+func (f *failures) add(in *queue.Queue) {
+	f.n++
+	if f.in == nil {
+		f.in = map[string]bool{}
+	}
+	if in != nil {
+		f.in[in.Account()] = true
+	}
 }
 
 // acquireSlot waits for a free slot. It returns false if the run takes no more jobs.
@@ -105,8 +122,8 @@ func (r *run) start(ctx context.Context, j Job) {
 	put := func() {
 		defer r.slots.Release(1)
 		defer r.room.Release(j.Size())
-		found, err := r.put(ctx, j)
-		r.record(j, found, err)
+		found, in, err := r.put(ctx, j)
+		r.record(j, found, in, err)
 	}
 	if r.producer.DryRun && !r.producer.readsRecord(j) {
 		put() // no call to wait for, and the jobs keep their order
@@ -116,7 +133,7 @@ func (r *run) start(ctx context.Context, j Job) {
 }
 
 // record records the result of a put.
-func (r *run) record(j Job, found checkpoint.Status, err error) {
+func (r *run) record(j Job, found checkpoint.Status, in *queue.Queue, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -125,15 +142,15 @@ func (r *run) record(j Job, found checkpoint.Status, err error) {
 		if isJobError(err) {
 			break
 		}
-		r.inARow++
-		if r.stop == nil && isFatal(err, r.inARow, parallel(r.producer.Parallel)) {
+		r.failed.add(in)
+		if r.stop == nil && r.isFatal(err) {
 			r.stop = err
 		}
 	case found.Final():
-		r.inARow = 0
+		r.failed = failures{}
 		r.skip(j, found)
 	default:
-		r.inARow = 0
+		r.failed = failures{}
 		r.confirm(j, found)
 	}
 }
@@ -171,28 +188,28 @@ func (r *run) fail(bad *JobError) {
 	}
 }
 
-// put puts one job, and returns the status of the record that it found. If that is
-// final, nothing was put.
-func (r *run) put(ctx context.Context, j Job) (found checkpoint.Status, err error) {
+// put puts one job, and returns the status of the record that it found, and the job's
+// queue if that is known. If the status is final, nothing was put.
+func (r *run) put(ctx context.Context, j Job) (found checkpoint.Status, to *queue.Queue, err error) {
 	e := j.envelope
 	e.EnqueuedAt, e.ChosenID, e.Awaited = time.Now().UTC(), j.OwnID, r.producer.Awaited
 	if r.producer.DryRun && !r.producer.readsRecord(j) {
-		return "", checkSize(e)
+		return "", nil, checkSize(e)
 	}
 	in, err := r.producer.stores(ctx, j)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	if r.producer.readsRecord(j) {
 		if found, err = r.find(ctx, j, in.Records); err != nil || found.Final() {
-			return found, err
+			return found, in.Queue, err
 		}
 		e.Resume = found != "" // so that even the first delivery reads the record
 	}
 	if r.producer.DryRun {
-		return found, checkSize(e)
+		return found, in.Queue, checkSize(e)
 	}
-	return found, r.producer.send(ctx, e, j, in)
+	return found, in.Queue, r.producer.send(ctx, e, j, in)
 }
 
 // readsRecord reports whether to read a job's record before its message is put. A
@@ -292,10 +309,18 @@ func isJobError(err error) bool {
 }
 
 // isFatal reports whether an error would affect every other job too: a missing
-// permission, a missing queue, or a storage outage.
-func isFatal(err error, inARow, parallel int) bool {
+// permission, a missing queue, or a storage outage, in all accounts.
+func (r *run) isFatal(err error) bool {
+	accounts := 1
+	if r.producer.Accounts != nil {
+		accounts = r.producer.Accounts()
+	}
+	if accounts == 1 && forbidden(err) {
+		return true
+	}
 	// A brief outage fails all calls in flight, and must not end the run.
-	return forbidden(err) || inARow >= max(minInARow, 2*parallel)
+	isLong := r.failed.n >= max(minInARow, 2*parallel(r.producer.Parallel))
+	return isLong && (len(r.failed.in) == 0 || len(r.failed.in) >= accounts)
 }
 
 // forbidden reports whether the service refuses all such calls: for lack of

@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
-	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/internal/jobid"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 )
 
 // waitRig is a waiter that records its reports.
@@ -72,7 +72,7 @@ func TestWaitReportsOutcomes(t *testing.T) {
 			time.Sleep(10 * time.Second)
 			b.record(t, "job-4", map[string]string{"v": "1", "status": "cancelled", "reason": "not%20needed"})
 			b.record(t, "job-5", map[string]string{"v": "1", "status": "done", "kind": "other"})
-			b.record(t, "job-6", map[string]string{"v": "2", "status": "done"})
+			b.record(t, "job-6", map[string]string{"v": "99", "status": "done"})
 			b.seed(t, "job-7", checkpoint.Open)
 			time.Sleep(10 * time.Second)
 			b.record(t, "job-3", map[string]string{"v": "1", "status": "done"})

@@ -35,7 +35,7 @@ func (b *rig) do(t *testing.T, lease *queue.Lease) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := checkpoint.Delivery{ID: e.ID, Kind: e.Kind, PayloadHash: e.Payload.Hash(), MessageID: lease.ID}
+	d := checkpoint.Delivery{ID: e.ID, Kind: e.Kind, PayloadHash: e.Work(), MessageID: lease.ID}
 	claim, ruling := b.stores.Records.Fresh(d, "worker"), checkpoint.Create
 	if lease.Deliveries > 1 || e.Resume {
 		var found checkpoint.Record

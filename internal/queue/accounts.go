@@ -7,10 +7,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 )
 
 // MaxAccounts is the most storage accounts of one deployment.
@@ -127,12 +130,22 @@ func (a *Accounts) Known() (Spread, error) {
 // Place returns the queue for new messages of a job, in the account where it belongs. A
 // job with a new, random id may be in any account that this program knows. One whose id
 // was chosen is where each put of that id goes. The error is [ErrAccounts].
+//
+// While the first account does not answer, a program that starts cannot learn where chosen
+// ids belong, and refuses them. New ids go to the other accounts that it was given.
 func (a *Accounts) Place(id string, chosen bool) (*Queue, error) {
 	if len(a.shards) == 1 && a.shards[0].spread.Load() == nil {
 		return a.shards[0].For(id), nil // it may not be allowed to read, as with one account
 	}
 	s, err := a.Known()
-	if err != nil {
+	isSilent := err != nil && len(a.shards) > 1 && a.isSilent()
+	switch {
+	case isSilent && chosen:
+		return nil, fmt.Errorf("%w; while storage account %s does not answer, only jobs without ids of their own are put, "+
+			"in the other accounts: repeat this one later", err, a.names[0])
+	case isSilent:
+		return a.shards[1+AccountOf(id, len(a.shards)-1)].For(id), nil
+	case err != nil:
 		return nil, err
 	}
 	if chosen && len(a.shards) > 1 && len(s.Names) == 0 {
@@ -149,6 +162,22 @@ func (a *Accounts) Place(id string, chosen bool) (*Queue, error) {
 			ErrAccounts, id, s.Names[at], strings.Join(a.names, ", "))
 	}
 	return a.shards[at].For(id), nil
+}
+
+// isSilent reports whether the accounts are unknown because the first one does not answer:
+// not because it refuses the read or has nothing that can be read.
+func (a *Accounts) isSilent() bool {
+	last := a.shards[0].readErr.Load()
+	if a.shards[0].spread.Load() != nil || last == nil || *last == nil {
+		return false
+	}
+	err := *last
+	if errors.Is(err, ErrShards) || errors.Is(err, ErrAccounts) || errors.Is(err, context.Canceled) {
+		return false
+	}
+	response, answered := errors.AsType[*azcore.ResponseError](err)
+	return !answered || response.StatusCode == http.StatusTooManyRequests ||
+		response.StatusCode >= http.StatusInternalServerError
 }
 
 // ReadToPut reads over which accounts and queues jobs are put, at most once a minute: one

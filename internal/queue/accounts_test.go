@@ -1,10 +1,13 @@
 package queue
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"testing"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 )
 
@@ -70,6 +73,43 @@ func TestPlace(t *testing.T) {
 	for account, n := range byAccount {
 		if n < 60 {
 			t.Errorf("account %s has %d of 300 jobs, want about 100", account, n)
+		}
+	}
+}
+
+// TestPlaceWhileTheFirstAccountIsSilent: only an outage of the first account sends new ids
+// to the others, and no chosen id.
+func TestPlaceWhileTheFirstAccountIsSilent(t *testing.T) {
+	answer := func(status int) error {
+		return fmt.Errorf("read: %w", &azcore.ResponseError{StatusCode: status})
+	}
+	for name, row := range map[string]struct {
+		err    error
+		silent bool
+	}{
+		"nothing was read":         {nil, false},
+		"no answer":                {context.DeadlineExceeded, true},
+		"no name":                  {&net.DNSError{IsNotFound: true}, true},
+		"an error of the service":  {answer(500), true},
+		"throttled":                {answer(429), true},
+		"refused":                  {answer(403), false},
+		"no such queue":            {answer(404), false},
+		"metadata makes no sense":  {fmt.Errorf("%w: x", ErrAccounts), false},
+		"numbers make no sense":    {fmt.Errorf("%w: x", ErrShards), false},
+		"the producer was stopped": {context.Canceled, false},
+	} {
+		for i := range 100 {
+			id := fmt.Sprintf("job-%d", i)
+			a := placement(nil, "a", "b", "c")
+			a.shards[0].readErr.Store(&row.err)
+			if q, err := a.Place(id, true); !errors.Is(err, ErrAccounts) {
+				t.Fatalf("%s: Place of a chosen id = %v, %v, want ErrAccounts", name, q, err)
+			}
+			q, err := a.Place(id, false)
+			isOther := err == nil && (q == a.shards[1].Main() || q == a.shards[2].Main())
+			if isOther != row.silent || !row.silent && !errors.Is(err, ErrAccounts) {
+				t.Fatalf("%s: Place of a new id = %v, %v, want another account: %t", name, q, err, row.silent)
+			}
 		}
 	}
 }

@@ -137,11 +137,20 @@ func decodeFields(fields map[string]json.RawMessage) (Envelope, error) {
 		return Envelope{}, fmt.Errorf("field inputs: %w", err)
 	}
 	return Envelope{
-		ID: w.ID, Kind: w.Kind, Payload: payload, Trace: w.Trace, ChosenID: w.ChosenID, Awaited: w.Awaited, Resume: w.Resume,
+		ID: w.ID, Kind: w.Kind, Payload: payload, Trace: usableTrace(w.Trace), ChosenID: w.ChosenID, Awaited: w.Awaited, Resume: w.Resume,
 		EnqueuedAt: timeOrZero(w.EnqueuedAt), Deadline: timeOrZero(w.Deadline), Estimate: time.Duration(w.Estimate),
 		MaxRun: time.Duration(w.MaxRun), MaxSilence: time.Duration(w.MaxSilence),
 		PutBackSince: timeOrZero(w.PutBackSince), Inputs: inputs, unknown: unknown,
 	}, nil
+}
+
+// usableTrace returns a trace that is valid, and nothing for another: as W3C Trace Context
+// demands, the job is done without it. One that no message has room for is refused with it.
+func usableTrace(trace string) string {
+	if len(trace) <= maxBeside && checkTrace(trace) != nil {
+		return ""
+	}
+	return trace
 }
 
 // CompactInputs returns the JSON array of inputs as compact text, nil for an empty one.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/jobid"
@@ -68,7 +69,7 @@ type Envelope struct {
 	// 0 is no limit.
 	MaxRun, MaxSilence time.Duration
 
-	// Trace is a W3C traceparent, or empty.
+	// Trace is a W3C traceparent, or empty. Decode leaves out an invalid one.
 	Trace string
 
 	// Inputs is the compact JSON array of what the job needs as files, which package
@@ -182,6 +183,9 @@ func (e Envelope) Validate() error {
 	if tooLarge, ok := errors.AsType[*TooLargeError](err); ok {
 		return fmt.Errorf("the fields beside the payload have %d bytes; at most %d are allowed", tooLarge.Size, tooLarge.Limit)
 	}
+	if err == nil && checkTrace(e.Trace) != nil {
+		err = fmt.Errorf("field trace: %w", checkTrace(e.Trace))
+	}
 	return err
 }
 
@@ -273,6 +277,19 @@ func CheckLimit(limit time.Duration) error {
 func CheckEstimate(estimate time.Duration) error {
 	if estimate < 0 || estimate > MaxLimit || estimate%time.Second != 0 {
 		return fmt.Errorf("%s is not a valid estimate: give whole seconds of work, from 1s to %s, or 0 if it is not known", estimate, MaxLimit)
+	}
+	return nil
+}
+
+// traceForm is the form of a W3C traceparent. Versions after 00 may add fields.
+var traceForm = regexp.MustCompile(`^(00-` + traceIDs + `|(0[1-9a-f]|[1-9a-e][0-9a-f]|f[0-9a-e])-` + traceIDs + `(-[\x21-\x7e]{1,256})?)$`)
+
+const traceIDs = `[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}`
+
+// checkTrace returns what is wrong with a traceparent, or nil. An empty one is none.
+func checkTrace(trace string) error {
+	if trace != "" && !traceForm.MatchString(trace) {
+		return fmt.Errorf("%.80q is no W3C traceparent", trace)
 	}
 	return nil
 }

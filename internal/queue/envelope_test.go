@@ -177,6 +177,28 @@ func TestEncodeRefusesWhatDecodeDoes(t *testing.T) {
 	}
 }
 
+// TestTrace: a job whose trace is no W3C traceparent is done without it, and nothing that an
+// operating system or a log could stumble over gets through.
+func TestTrace(t *testing.T) {
+	const valid = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	for trace, want := range map[string]string{
+		"": "", valid: valid, "cc" + valid[2:] + "-new": "cc" + valid[2:] + "-new", "01" + valid[2:]: "01" + valid[2:],
+		valid + "\x00": "", "\x00": "", valid + "\n": "", valid + "-more": "", strings.ToUpper(valid): "", "ff" + valid[2:] + "-x": "",
+		"01" + valid[2:] + "-\x00": "", "01" + valid[2:] + "-" + strings.Repeat("x", 300): "", strings.Repeat("x", 8<<10): "", "text": "",
+	} {
+		text, err := json.Marshal(map[string]any{"v": 1, "id": "a", "kind": "k", "trace": trace})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, err := Decode(string(text)); err != nil || e.Trace != want {
+			t.Errorf("Decode with trace %.90q = %q, %v, want %q", trace, e.Trace, err, want)
+		}
+		if _, err := (Envelope{ID: "a", Kind: "k", Trace: trace}).Encode(); (err == nil) != (trace == want) {
+			t.Errorf("Encode with trace %.90q = %v", trace, err)
+		}
+	}
+}
+
 // TestInputsAreWork: an id that is used again with other inputs stands for other work,
 // and a job without inputs is the same work as before there were any.
 func TestInputsAreWork(t *testing.T) {

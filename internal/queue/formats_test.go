@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/spotworker/spotworker/internal/testing/formats"
+	"github.com/spotworker/spotworker/internal/test/formats"
 )
 
 func TestFormatsAreDocumented(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2/queueerror"
 
-	"github.com/spotworker/spotworker/internal/messagelist"
+	"github.com/spotworker/spotworker/internal/storage/messagelist"
 )
 
 // ErrLost means that the lease does not hold the message any more. Another worker

@@ -21,6 +21,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"github.com/spotworker/spotworker/internal/jobid"
+	"github.com/spotworker/spotworker/internal/storage/listing"
 )
 
 // Payload is a job's input: inline, or a reference to a blob.
@@ -229,17 +230,15 @@ func (p *Payloads) Find(ctx context.Context, id string, inputs []byte, work stri
 // record of a job with inputs does not name the blob.
 func (p *Payloads) search(ctx context.Context, id string, inputs []byte, work string) (Payload, bool, error) {
 	folder := jobid.Path(id) + "/"
-	page, err := p.container.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Prefix: &folder}).NextPage(ctx)
-	if err != nil {
-		return Payload{}, false, fmt.Errorf("find the payload of job %s: %w", id, err)
-	}
-	for _, item := range page.Segment.BlobItems {
-		if item.Name == nil || item.Properties == nil || item.Properties.ContentLength == nil {
-			continue
+	for page, err := range listing.Pages(ctx, callTimeout, p.container, container.ListBlobsFlatOptions{Prefix: &folder}) {
+		if err != nil {
+			return Payload{}, false, fmt.Errorf("find the payload of job %s: %w", id, err)
 		}
-		found := Payload{ref: &Ref{SHA256: strings.TrimPrefix(*item.Name, folder), Size: *item.Properties.ContentLength}}
-		if found.isOf(inputs, work) {
-			return found, true, nil
+		for _, item := range page.Blobs {
+			found := Payload{ref: &Ref{SHA256: strings.TrimPrefix(*item.Name, folder), Size: *item.Properties.ContentLength}}
+			if found.isOf(inputs, work) {
+				return found, true, nil
+			}
 		}
 	}
 	return Payload{}, false, nil
@@ -260,7 +259,7 @@ func (p *Payloads) get(ctx context.Context, name string, size int64) ([]byte, er
 	}
 	body := reply.NewRetryReader(ctx, nil)
 	defer func() { _ = body.Close() }()
-	if length := reply.ContentLength; length == nil || *length != size {
+	if *reply.ContentLength != size {
 		return nil, errPayloadDiffers
 	}
 	data := make([]byte, size)

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/internal/jobid"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 )
 
 // large is an envelope whose payload needs a blob.

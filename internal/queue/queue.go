@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2/queueerror"
 
-	"github.com/spotworker/spotworker/internal/messagelist"
+	"github.com/spotworker/spotworker/internal/storage/messagelist"
 )
 
 // Limits of the service.
@@ -169,7 +170,9 @@ func (q *Queue) claim(ctx context.Context, n int, visibility time.Duration) ([]*
 	}
 	messages := list.Messages
 	if !list.Decoded {
-		messages = messagesOf(reply)
+		if messages, err = messagesOf(reply); err != nil {
+			return nil, fmt.Errorf("claim from queue %s: %w", q.name, err)
+		}
 	}
 	leases := make([]*Lease, 0, len(messages))
 	for _, m := range messages {
@@ -178,16 +181,23 @@ func (q *Queue) claim(ctx context.Context, n int, visibility time.Duration) ([]*
 	return leases, nil
 }
 
+// errIncomplete is the error of a list that lacks parts of a message, as one that was cut off.
+var errIncomplete = fmt.Errorf("a message of the answer lacks its id, its receipt, its text or a time; a proxy or a gateway may have sent it: %w", io.ErrUnexpectedEOF)
+
 // messagesOf returns the messages that the SDK decoded.
-func messagesOf(reply azqueue.DequeueMessagesResponse) []messagelist.Message {
+func messagesOf(reply azqueue.DequeueMessagesResponse) ([]messagelist.Message, error) {
 	messages := make([]messagelist.Message, 0, len(reply.Messages))
 	for _, m := range reply.Messages {
+		if m == nil || value(m.MessageID) == "" || value(m.PopReceipt) == "" || m.DequeueCount == nil || m.InsertionTime == nil ||
+			m.ExpirationTime == nil || m.MessageText == nil {
+			return nil, errIncomplete
+		}
 		messages = append(messages, messagelist.Message{
 			ID: *m.MessageID, Receipt: *m.PopReceipt, Deliveries: *m.DequeueCount,
-			Text: value(m.MessageText), InsertedAt: value(m.InsertionTime), ExpiresAt: value(m.ExpirationTime),
+			Text: *m.MessageText, InsertedAt: *m.InsertionTime, ExpiresAt: *m.ExpirationTime,
 		})
 	}
-	return messages
+	return messages, nil
 }
 
 // value returns what p points to, or the zero value.
@@ -219,7 +229,9 @@ func (q *Queue) PutMoved(ctx context.Context, e Envelope, delay time.Duration, p
 // Peeked is a message on the queue that was not claimed.
 type Peeked struct {
 	ID, Text   string
+	Deliveries int64     // how often it was dequeued
 	InsertedAt time.Time // by the service's clock
+	SeenAt     time.Time // the time of the peek, by the service's clock
 }
 
 // Peek returns up to n visible messages (at most [MaxClaim]) without changing them.
@@ -227,20 +239,22 @@ type Peeked struct {
 func (q *Queue) Peek(ctx context.Context, n int) ([]Peeked, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	seen := time.Now()
 	reply, err := q.client.PeekMessages(ctx, &azqueue.PeekMessagesOptions{NumberOfMessages: new(int32(min(n, MaxClaim)))})
 	if err != nil {
 		return nil, fmt.Errorf("peek at queue %s: %w", q.name, err)
 	}
+	if reply.Date != nil {
+		seen = *reply.Date
+	}
 	peeked := make([]Peeked, 0, len(reply.Messages))
 	for _, m := range reply.Messages {
-		p := Peeked{ID: *m.MessageID}
-		if m.MessageText != nil {
-			p.Text = *m.MessageText
+		if m == nil || value(m.MessageID) == "" || m.InsertionTime == nil || m.MessageText == nil {
+			return nil, fmt.Errorf("peek at queue %s: %w", q.name, errIncomplete)
 		}
-		if m.InsertionTime != nil {
-			p.InsertedAt = *m.InsertionTime
-		}
-		peeked = append(peeked, p)
+		peeked = append(peeked, Peeked{
+			ID: *m.MessageID, Text: *m.MessageText, Deliveries: value(m.DequeueCount), InsertedAt: *m.InsertionTime, SeenAt: seen,
+		})
 	}
 	return peeked, nil
 }

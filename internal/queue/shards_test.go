@@ -10,9 +10,9 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/spotworker/spotworker/internal/azure"
-	"github.com/spotworker/spotworker/internal/emulator/storage"
-	"github.com/spotworker/spotworker/internal/testing/formats"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/storage/azure"
+	"github.com/spotworker/spotworker/internal/test/formats"
 )
 
 // shards connects to the queues of jobs of a rig.

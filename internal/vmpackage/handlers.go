@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/spotworker/spotworker/internal/process"
+	"github.com/spotworker/spotworker/internal/program"
 )
 
 // kindsName is the file of a folder of handlers that describes the kinds.
@@ -21,7 +21,7 @@ func readHandlers(folder string) ([]file, error) {
 	if folder == "" {
 		return nil, nil
 	}
-	if err := process.CheckKinds(filepath.Join(folder, kindsName)); err != nil {
+	if err := program.CheckKinds(filepath.Join(folder, kindsName)); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("%s has no %s, which names the programs that do the jobs (docs/process.md)", folder, kindsName)
 		}

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	cyclonedx "github.com/CycloneDX/cyclonedx-go"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -210,18 +211,18 @@ func TestBillOfMaterials(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got bill
+	var got cyclonedx.BOM
 	if err := json.Unmarshal(data, &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.Format != "CycloneDX" || got.SpecVersion != "1.6" || got.Metadata.Timestamp != "2026-03-09T12:00:00Z" || got.Metadata.Component.Version != "1.2.3" {
+	if got.BOMFormat != "CycloneDX" || got.SpecVersion != cyclonedx.SpecVersion1_6 || got.Metadata.Timestamp != "2026-03-09T12:00:00Z" || got.Metadata.Component.Version != "1.2.3" {
 		t.Errorf("bill = %s %s of %s for version %s, want CycloneDX 1.6 of the commit's time for 1.2.3",
-			got.Format, got.SpecVersion, got.Metadata.Timestamp, got.Metadata.Component.Version)
+			got.BOMFormat, got.SpecVersion, got.Metadata.Timestamp, got.Metadata.Component.Version)
 	}
 	var parts []string
-	for _, part := range got.Components {
-		parts = append(parts, part.Type+" "+part.Name+" "+part.PURL)
-		if part.Type == "file" && (len(part.Hashes) != 1 || len(part.Hashes[0].Content) != 64) {
+	for _, part := range *got.Components {
+		parts = append(parts, string(part.Type)+" "+part.Name+" "+part.PackageURL)
+		if part.Type == "file" && (len(*part.Hashes) != 1 || len((*part.Hashes)[0].Value) != 64) {
 			t.Errorf("%s has hashes %v, want one SHA-256", part.Name, part.Hashes)
 		}
 	}

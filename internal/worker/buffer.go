@@ -2,15 +2,10 @@ package worker
 
 import (
 	"context"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
-	"github.com/spotworker/spotworker/internal/drain"
-	"github.com/spotworker/spotworker/internal/outage"
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
@@ -90,19 +85,7 @@ func (c *claimer) maxBuffered() time.Duration {
 
 // releaseAll releases messages whose jobs were not started. A stop does not cut it
 // short.
-func (c *claimer) releaseAll(leases []*queue.Lease) {
-	var group errgroup.Group
-	group.SetLimit(drain.LeastParallel)
-	for _, lease := range leases {
-		group.Go(func() error {
-			if err := lease.Release(c.cleanup, 0); err != nil {
-				c.log.Log(c.cleanup, outage.Level(err, slog.LevelWarn), "message not released; it becomes visible when its visibility timeout expires", "message_id", lease.ID, "error", err)
-			}
-			return nil
-		})
-	}
-	_ = group.Wait() // its functions return no error
-}
+func (c *claimer) releaseAll(leases []*queue.Lease) { c.runner.ReleaseUnstarted(c.cleanup, leases) }
 
 // releaseRest releases what is in the buffer after a stop, and what the claims in flight
 // bring.

@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/delivery"
+	"github.com/spotworker/spotworker/internal/delivery/pool"
 	"github.com/spotworker/spotworker/internal/drain"
-	"github.com/spotworker/spotworker/internal/health"
-	"github.com/spotworker/spotworker/internal/intake"
-	"github.com/spotworker/spotworker/internal/outage"
-	"github.com/spotworker/spotworker/internal/pool"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/retry"
+	"github.com/spotworker/spotworker/internal/storage/outage"
+	"github.com/spotworker/spotworker/internal/telemetry/health"
+	"github.com/spotworker/spotworker/internal/worker/intake"
 )
 
 // claimGrace is how long a claim under way may continue after a stop, so that its
@@ -222,9 +222,9 @@ func (c *claimer) receive(ctx context.Context, r claimed) {
 	if gave == refused {
 		r.source.pace.Refused(now)
 	}
-	r.source.observe(r.err, now, r.visibility)
+	begins := r.source.observe(r.err, now, r.visibility)
 	if r.err != nil && ctx.Err() == nil {
-		c.logFailure(ctx, r, gave, now)
+		c.logFailure(ctx, r, gave, begins && r.wanted > 1, now)
 	}
 	for _, lease := range r.leases {
 		if !c.runner.Adopt(lease) {
@@ -235,14 +235,19 @@ func (c *claimer) receive(ctx context.Context, r claimed) {
 }
 
 // logFailure logs a claim that failed. Refusals are ordinary where a queue is at its
-// limit.
-func (c *claimer) logFailure(ctx context.Context, r claimed, gave claimResult, now time.Time) {
+// limit. A claim of several messages that the service answered with an error is logged also
+// where it looks like an outage: one message may be the cause.
+func (c *claimer) logFailure(ctx context.Context, r claimed, gave claimResult, single bool, now time.Time) {
 	if gave == refused {
 		c.log.DebugContext(ctx, "storage refused a claim that came too fast; claiming more slowly", "queue", r.source.queue.Name(),
 			"messages_per_second", math.Round(r.source.pace.Rate(now)), "error", r.err)
 		return
 	}
-	c.log.Log(ctx, outage.Level(r.err, slog.LevelWarn), "no messages claimed; trying again", "error", r.err, "queue", r.source.queue.Name(), "tries", r.source.failures,
+	level := outage.Level(r.err, slog.LevelWarn)
+	if single && !isUnanswered(r.err) {
+		level = slog.LevelWarn
+	}
+	c.log.Log(ctx, level, "no messages claimed; trying again", "error", r.err, "queue", r.source.queue.Name(), "tries", r.source.failures,
 		"asked_for", r.wanted, "next_claims_ask_for", r.source.atMost(queue.MaxClaim, now))
 }
 
@@ -252,6 +257,8 @@ func (c *claimer) resultOf(r claimed) claimResult {
 	switch {
 	case queue.TooFast(r.err):
 		return refused
+	case r.err != nil && r.wanted == 1 && !isUnanswered(r.err) && !hidesNone(r.err):
+		return failedAlone
 	case r.err != nil:
 		return failed
 	case len(r.leases) == 0:

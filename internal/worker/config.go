@@ -11,24 +11,24 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
-	"github.com/spotworker/spotworker/internal/control"
 	"github.com/spotworker/spotworker/internal/delivery"
+	"github.com/spotworker/spotworker/internal/delivery/renewal"
 	"github.com/spotworker/spotworker/internal/events"
-	"github.com/spotworker/spotworker/internal/health"
-	"github.com/spotworker/spotworker/internal/inputs"
-	"github.com/spotworker/spotworker/internal/intake"
+	"github.com/spotworker/spotworker/internal/fleet/control"
+	"github.com/spotworker/spotworker/internal/fleet/presence"
+	"github.com/spotworker/spotworker/internal/fleet/vmshare"
+	"github.com/spotworker/spotworker/internal/jobfiles/inputs"
+	"github.com/spotworker/spotworker/internal/jobfiles/joblog"
+	"github.com/spotworker/spotworker/internal/jobfiles/outputs"
 	"github.com/spotworker/spotworker/internal/jobid"
-	"github.com/spotworker/spotworker/internal/joblog"
-	"github.com/spotworker/spotworker/internal/outage"
-	"github.com/spotworker/spotworker/internal/outputs"
 	"github.com/spotworker/spotworker/internal/preempt"
-	"github.com/spotworker/spotworker/internal/presence"
 	"github.com/spotworker/spotworker/internal/queue"
-	"github.com/spotworker/spotworker/internal/renewal"
 	"github.com/spotworker/spotworker/internal/retry"
-	"github.com/spotworker/spotworker/internal/runtimedir"
-	"github.com/spotworker/spotworker/internal/sources"
-	"github.com/spotworker/spotworker/internal/tracing"
+	"github.com/spotworker/spotworker/internal/storage/outage"
+	"github.com/spotworker/spotworker/internal/telemetry/health"
+	"github.com/spotworker/spotworker/internal/telemetry/tracing"
+	"github.com/spotworker/spotworker/internal/worker/intake"
+	"github.com/spotworker/spotworker/internal/worker/sources"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -75,7 +75,8 @@ type Config struct {
 
 	// Changeover is how long a job that moves waits there for a worker: for its VM to
 	// start, and its state to be read. With it, a job that may miss its deadline moves to
-	// OnDemand when it is released; 0, the default, is never. Up to [MaxChangeover].
+	// OnDemand when it is released, when it is claimed again, or when a search finds that it
+	// waits; 0, the default, is never. Up to [MaxChangeover].
 	Changeover time.Duration
 
 	// Payloads, Records and Workers are the containers beside them.
@@ -139,7 +140,7 @@ type Config struct {
 	Acknowledge events.Acknowledge
 
 	// Runtime is this worker's place among those of its VM; nil for the only one.
-	Runtime *runtimedir.Dir
+	Runtime *vmshare.Dir
 
 	// Instance tells several workers on one VM apart. Default "0".
 	Instance string
@@ -266,7 +267,7 @@ func (c *Config) validateInstance() error {
 	if !isVMName(c.VMName) {
 		return errors.New("VM name is not one that Azure gives: use letters, digits, dots, dashes and underscores, 80 at most")
 	}
-	return runtimedir.ValidateInstance(c.Instance)
+	return vmshare.ValidateInstance(c.Instance)
 }
 
 // validateLogSize checks how much is kept of jobs' logs.

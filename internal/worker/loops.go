@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/drain"
-	"github.com/spotworker/spotworker/internal/health"
 	"github.com/spotworker/spotworker/internal/lifecycle"
+	"github.com/spotworker/spotworker/internal/telemetry/health"
 )
 
 // By when each loop turns again at the latest, beside what it waits for. A turn

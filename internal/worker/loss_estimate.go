@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/lifecycle"
-	"github.com/spotworker/spotworker/internal/presence"
 	"github.com/spotworker/spotworker/internal/retry"
 )
 
@@ -33,6 +33,11 @@ const (
 
 // lossEstimate is what this worker knows about how VMs like its own end: what the
 // checkpoint policy goes by.
+//
+// The heartbeats do not show all losses. A worker that restarts under the same name
+// overwrites its heartbeat, so only that worker knows of the loss, and only of the last
+// one. Several workers on one VM count its loss and its hours several times. A worker
+// without a connection to storage counts as lost until its next heartbeat arrives.
 type lossEstimate struct {
 	mu         sync.Mutex
 	blindSince time.Time         // zero while the metadata service answers

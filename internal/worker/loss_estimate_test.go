@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
-	"github.com/spotworker/spotworker/internal/presence"
+	"github.com/spotworker/spotworker/internal/fleet/presence"
 )
 
 // TestLossesOf: how many workers were lost, with and without a notice, is read from

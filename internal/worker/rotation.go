@@ -1,16 +1,16 @@
 package worker
 
 import (
+	"context"
 	"errors"
 	"net/url"
 	"slices"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
-
-	"github.com/spotworker/spotworker/internal/intake"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/retry"
+	"github.com/spotworker/spotworker/internal/storage/outage"
+	"github.com/spotworker/spotworker/internal/worker/intake"
 )
 
 // queueRotation goes round the queues that a worker takes jobs from: each that has jobs
@@ -35,7 +35,8 @@ const (
 	moreBehind             // as many messages as were asked for, none of them work for this worker
 	someWork
 	failed
-	refused // because calls come too fast
+	failedAlone // a claim of one message that the service answered: the next may be another
+	refused     // because calls come too fast
 )
 
 // queueState is one queue, and how its last claims went.
@@ -181,7 +182,7 @@ func (t *queueRotation) turn(now time.Time) *queueState {
 // are in vain, however many are made. Where there may be work behind messages of others,
 // s is asked again at once, and the pause after that is no shorter.
 func (t *queueRotation) record(s *queueState, gave claimResult, now time.Time) {
-	if gave == failed || gave == refused {
+	if gave == failed || gave == failedAlone || gave == refused {
 		s.failures++
 	} else {
 		s.failures = 0
@@ -200,14 +201,18 @@ func (t *queueRotation) record(s *queueState, gave claimResult, now time.Time) {
 		s.fruitless = min(s.fruitless+1, maxFruitless)
 	case noMessages:
 		s.fruitless = max(s.fruitless-1, 0)
-	case failed:
+	case failed, failedAlone:
 	}
 	s.empty++
 	polling := t.polling(s, now)
 	if polling != s.polling {
 		s.polling, s.empty = polling, min(s.empty, 2) // so that the fleet's polls are spread again
 	}
-	backOff := t.jitter.Vary(pollDelay(max(s.fruitless, s.failures))) * time.Duration(len(t.listed))
+	failures := s.failures
+	if gave == failedAlone {
+		failures = min(failures, spoiltDelays)
+	}
+	backOff := t.jitter.Vary(pollDelay(max(s.fruitless, failures))) * time.Duration(len(t.listed))
 	s.due = now.Add(max(polling.Delay(s.empty, t.jitter), backOff))
 }
 
@@ -231,23 +236,40 @@ func (s *queueState) observeWait(waited time.Duration, now time.Time) {
 }
 
 // observe takes the outcome of a claim that ended at now and hid its messages for
-// visibility. Where it failed without a refusal, the service may have handed out
-// messages that did not arrive: one that makes the reply unreadable, or too long for
-// the connection, takes its neighbours along. Asked for alone it costs only itself.
-// It comes round after its visibility, so one at a time lasts for two of them. A
-// connection that breaks once before a reply begins is the network's doing.
-func (s *queueState) observe(err error, now time.Time, visibility time.Duration) {
-	if _, unanswered := errors.AsType[*url.Error](err); unanswered && s.failures < 2 {
-		return
+// visibility, and reports whether messages are asked for one at a time from now on. The
+// service may have handed out messages that did not arrive: one that makes the reply
+// unreadable, too long for the connection, or an error of the service takes its neighbours
+// along. Asked for alone it costs only itself. It comes round after its visibility, so one
+// at a time lasts for two of them. A connection that breaks once before a reply begins is
+// the network's doing, and a refusal that hides no message concerns all of them: see atMost.
+func (s *queueState) observe(err error, now time.Time, visibility time.Duration) (begins bool) {
+	if err == nil || isUnanswered(err) && s.failures < 2 || hidesNone(err) {
+		return false
 	}
-	if _, refused := errors.AsType[*azcore.ResponseError](err); err != nil && !refused {
-		s.singleUntil = now.Add(2 * visibility)
-	}
+	begins = !now.Before(s.singleUntil)
+	s.singleUntil = now.Add(2 * visibility)
+	return begins
 }
+
+// isUnanswered reports whether a claim failed before a reply began.
+func isUnanswered(err error) bool {
+	_, unanswered := errors.AsType[*url.Error](err)
+	return unanswered || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
+
+// hidesNone reports whether a claim was refused for a reason that concerns all messages.
+func hidesNone(err error) bool {
+	fault := outage.Of(err)
+	return queue.TooFast(err) || fault == outage.Denied || fault == outage.Missing
+}
+
+// singleAfter is how many claims in a row have failed, for whatever reason, until one
+// message is asked for at a time. The first claim that succeeds ends that.
+const singleAfter = 3
 
 // atMost returns how many messages to ask for at now, where that many are wanted.
 func (s *queueState) atMost(wanted int, now time.Time) int {
-	if now.Before(s.singleUntil) {
+	if now.Before(s.singleUntil) || s.failures >= singleAfter {
 		return min(wanted, 1)
 	}
 	return wanted
@@ -325,6 +347,11 @@ const (
 	// longWait is a time on the queue that shows that too few workers poll it. The
 	// service tells times in whole seconds, so that it was more than one.
 	longWait = 2 * time.Second
+
+	// spoiltDelays is how many delays follow claims of one message that fail: a second at
+	// most, as for a queue without messages. A message that makes them fail is hidden then,
+	// and those behind it must not wait for long.
+	spoiltDelays = 3
 
 	// maxFruitless is how many fruitless claims make a difference: after them the wait
 	// is longestPoll.

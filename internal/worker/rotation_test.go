@@ -66,10 +66,12 @@ func TestQueueRotation(t *testing.T) {
 	demand("all are due again", ask(b), b, c, a, b, b, b)
 }
 
-// TestClaimOneAtATime: after a claim whose reply could not be read, and only then, a
-// worker claims one message at a time for two visibility timeouts.
+// TestClaimOneAtATime: after a claim that may have hidden messages, and only then, a worker
+// claims one message at a time for two visibility timeouts.
 func TestClaimOneAtATime(t *testing.T) {
-	refused := &azcore.ResponseError{StatusCode: http.StatusServiceUnavailable, ErrorCode: "ServerBusy"}
+	refused := func(status int, code string) error {
+		return fmt.Errorf("claim: %w", &azcore.ResponseError{StatusCode: status, ErrorCode: code})
+	}
 	now := time.Now()
 	for _, tt := range []struct {
 		name  string
@@ -78,7 +80,12 @@ func TestClaimOneAtATime(t *testing.T) {
 		want  int
 	}{
 		{"after a claim that worked", nil, 0, 32},
-		{"after a refusal, which claims nothing", fmt.Errorf("claim: %w", refused), 0, 32},
+		{"after a claim that came too fast", refused(http.StatusServiceUnavailable, "ServerBusy"), 0, 32},
+		{"after a claim without a role", refused(http.StatusForbidden, "AuthorizationPermissionMismatch"), 0, 32},
+		{"after a claim from no queue", refused(http.StatusNotFound, "QueueNotFound"), 0, 32},
+		{"after an error of the service", refused(http.StatusInternalServerError, "InternalError"), 0, 1},
+		{"after a reply of a gateway", refused(http.StatusBadGateway, ""), 0, 1},
+		{"after a request that is refused", refused(http.StatusBadRequest, "InvalidXmlNodeValue"), 0, 1},
 		{"after a connection that broke once", fmt.Errorf("claim: %w", &url.Error{Op: "Get", Err: errors.New("connection reset")}), 0, 32},
 		{"after a reply that cannot be read", errors.New("unexpected EOF"), 0, 1},
 		{"one visibility timeout later", errors.New("unexpected EOF"), 30 * time.Second, 1},
@@ -89,6 +96,24 @@ func TestClaimOneAtATime(t *testing.T) {
 		if got := s.atMost(32, now.Add(tt.after)); got != tt.want {
 			t.Errorf("%s: asks for %d, want %d", tt.name, got, tt.want)
 		}
+	}
+}
+
+// TestClaimOneAfterFailures: after three claims in a row that failed in any way a worker
+// claims one message at a time, until one succeeds.
+func TestClaimOneAfterFailures(t *testing.T) {
+	q := &queue.Queue{}
+	turns := newQueueRotation([]*queue.Queue{q}, unknownFleet, retry.Jitter{})
+	s, now := turns.of(q), time.Now()
+	for n, want := range []int{32, 32, 32, 1, 1} {
+		if got := s.atMost(32, now); got != want {
+			t.Errorf("after %d refusals: asks for %d, want %d", n, got, want)
+		}
+		turns.record(s, refused, now)
+	}
+	turns.record(s, noMessages, now)
+	if got := s.atMost(32, now); got != 32 {
+		t.Errorf("after a claim that succeeded: asks for %d, want 32", got)
 	}
 }
 

@@ -3,6 +3,7 @@ package worker
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -11,10 +12,10 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 
-	"github.com/spotworker/spotworker/internal/control"
 	"github.com/spotworker/spotworker/internal/delivery"
-	"github.com/spotworker/spotworker/internal/outage"
-	"github.com/spotworker/spotworker/internal/presence"
+	"github.com/spotworker/spotworker/internal/fleet/control"
+	"github.com/spotworker/spotworker/internal/fleet/presence"
+	"github.com/spotworker/spotworker/internal/storage/outage"
 )
 
 // steering follows the control document: what operators ask of all workers. It is
@@ -29,6 +30,7 @@ type steering struct {
 	runner  *delivery.Runner
 	etag    azcore.ETag // of the document that is followed; empty if there is none
 	failing bool        // the last read failed
+	damaged bool        // it failed because the document is damaged
 	level   slog.Level  // of the line about that
 	held    bool        // the worker is asked to drain
 
@@ -54,16 +56,17 @@ func (s *steering) read(ctx context.Context) {
 	case ctx.Err() != nil:
 		return
 	case err != nil:
-		if !s.failing {
+		damaged := errors.As(err, new(*control.DamagedError))
+		if !s.failing || damaged && !s.damaged {
 			s.level = outage.Level(err, slog.LevelWarn)
 			s.worker.Log.Log(ctx, s.level, "control document not read; the worker keeps to what it read last, and does not learn of cancels, drains and pauses", "error", err)
 		}
-		s.failing = true
+		s.failing, s.damaged = true, s.damaged || damaged
 		return
 	case s.failing:
 		s.worker.Log.Log(ctx, min(s.level, slog.LevelInfo), "control document is read again")
 	}
-	s.failing = false
+	s.failing, s.damaged = false, false
 	if s.followed.Load() == nil {
 		s.followed.Store(&followed{})
 	}

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/lifecycle"
-	"github.com/spotworker/spotworker/internal/outage"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/retry"
-	"github.com/spotworker/spotworker/internal/sources"
+	"github.com/spotworker/spotworker/internal/storage/outage"
+	"github.com/spotworker/spotworker/internal/worker/sources"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -21,12 +21,20 @@ const (
 	namePatience = 15 * time.Second
 )
 
-// warmUpDelays are the waits between checks of a storage that is not ready.
-var warmUpDelays = retry.Backoff{First: time.Second, Max: 30 * time.Second}
+// checkHolds is how long a check of the storage holds for a worker that is about to take
+// jobs: longer than the way there from warm-up.
+const checkHolds = time.Minute
 
-// warmUp chooses the worker's name and waits until the storage answers. It logs what an
-// operator must fix, and tries again: a role assignment or a queue may be on its way.
-// It returns false if ctx ended first.
+// warmUpDelays and resumeDelays are the waits between checks of a storage that is not
+// ready: while a worker starts, and when it was ready before, so that the storage may
+// answer again at any moment.
+var (
+	warmUpDelays = retry.Backoff{First: time.Second, Max: 30 * time.Second}
+	resumeDelays = retry.Backoff{First: time.Second, Max: 8 * time.Second}
+)
+
+// warmUp chooses the worker's name and waits until the storage answers. It returns false
+// if ctx ended first.
 func (w *Worker) warmUp(ctx context.Context) bool {
 	if w.name == "" {
 		w.name = w.chooseName(ctx)
@@ -37,17 +45,31 @@ func (w *Worker) warmUp(ctx context.Context) bool {
 		}
 		w.Log.InfoContext(ctx, "worker starts", "version", w.Program, "concurrency", w.Concurrency, "take_from", queue.Names(w.takeFrom()), "move_after", w.MoveAfter, "changeover", w.Changeover)
 	}
+	return w.awaitStorage(ctx, warmUpDelays)
+}
+
+// resume waits until the storage answers, if it was not checked for a while: after hours
+// without work, roles and network may have changed. It returns false if ctx ended first.
+func (w *Worker) resume(ctx context.Context) bool {
+	return time.Since(w.checkedAt) < checkHolds || w.awaitStorage(ctx, resumeDelays)
+}
+
+// awaitStorage waits until the storage answers. It logs what an operator must fix, and
+// tries again: a role assignment or a queue may be on its way. It returns false if ctx
+// ended first.
+func (w *Worker) awaitStorage(ctx context.Context, delays retry.Backoff) bool {
 	var last notice
 	for failures := 1; ; failures++ {
 		w.loops.enter(lifecycle.Start, time.Now())
 		err := w.sources.Check(ctx)
-		if err == nil {
-			return true
-		}
 		if ctx.Err() != nil {
 			return false
 		}
-		delay := warmUpDelays.Delay(failures)
+		if err == nil {
+			w.checkedAt = time.Now()
+			return true
+		}
+		delay := delays.Delay(failures)
 		level := slog.LevelDebug
 		if last.due(outage.Gist(err), time.Now()) {
 			level = slog.LevelError

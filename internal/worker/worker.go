@@ -5,19 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/activity"
 	"github.com/spotworker/spotworker/internal/delivery"
+	"github.com/spotworker/spotworker/internal/delivery/pool"
 	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/events"
+	"github.com/spotworker/spotworker/internal/fleet/activity"
+	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/lifecycle"
-	"github.com/spotworker/spotworker/internal/pool"
 	"github.com/spotworker/spotworker/internal/preempt"
-	"github.com/spotworker/spotworker/internal/presence"
-	"github.com/spotworker/spotworker/internal/sources"
-	"github.com/spotworker/spotworker/internal/survey"
+	"github.com/spotworker/spotworker/internal/worker/queuestats"
+	"github.com/spotworker/spotworker/internal/worker/sources"
+	"github.com/spotworker/spotworker/internal/worker/waiting"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -37,7 +39,8 @@ type Worker struct {
 	loops     loops
 	sources   *sources.Sources
 	runner    *delivery.Runner
-	name      string // set by warm-up; with the VM's name where that is known
+	name      string    // set by warm-up; with the VM's name where that is known
+	checkedAt time.Time // when the storage answered a check; the loop's of Run alone
 	drains    drain.Set
 	tasks     sync.WaitGroup
 
@@ -115,8 +118,8 @@ func (w *Worker) Run(ctx context.Context) error {
 
 // queueSurvey reads the queues for metrics: not in a drain, nor while the worker starts.
 // One that operators keep from work reads.
-func (w *Worker) queueSurvey() survey.Survey {
-	return survey.Survey{
+func (w *Worker) queueSurvey() queuestats.Survey {
+	return queuestats.Survey{
 		Queues: w.surveyed, Working: w.fleet.Working, Report: w.Observer.QueueRead, Jitter: w.Jitter, Log: w.Log,
 		Logs: func() bool { return w.machine.State() == lifecycle.Process },
 		MayRead: func() bool {
@@ -192,6 +195,9 @@ func (w *Worker) inState(background context.Context, p phase) error {
 	case lifecycle.Recover:
 		return w.apply(lifecycle.Known, w.recallLastRun(p, background))
 	case lifecycle.Resume:
+		if !w.resume(p) {
+			return nil
+		}
 		return w.apply(lifecycle.Ready, "taking work")
 	case lifecycle.Process:
 		w.work(p)
@@ -235,11 +241,30 @@ func (w *Worker) runJobs(p phase) {
 	})
 	cleanup, cancel := drain.Outlive(p, drain.UntilEnd)
 	defer cancel()
+	var searches sync.WaitGroup
+	searches.Go(func() { waiting.Run(p, cleanup, w.searchConfig(), deliveries, calls) })
 	w.claimLoop(p, cleanup, deliveries, calls)
+	searches.Wait()
 	<-stopped
 	deliveries.Wait()
 	calls.Wait()
 	w.reportDrained(p, *p.stopped)
+}
+
+// searchConfig is what the search for jobs that wait needs. It claims messages when the claim
+// loop may: claiming is not paused, and the VM will not go soon.
+func (w *Worker) searchConfig() waiting.Config {
+	c := waiting.Config{
+		TakesOnDemand: slices.Contains(w.TakeFrom, w.OnDemand), Changeover: w.Changeover, Failing: w.blobsFail,
+		MayClaim: func() bool { paused, _ := w.steering.pause.current(); return !paused && !w.departure.Closed() },
+		Runner:   w.runner, Fleet: w.fleet, Jitter: w.Jitter, Log: w.Log,
+	}
+	for _, a := range w.accounts() {
+		c.Accounts = append(c.Accounts, waiting.Account{
+			Name: a.Name, Queue: a.Queue, Shards: a.Shards, Followed: slices.Contains(a.TakeFrom, a.Queue), OnDemand: a.OnDemand,
+		})
+	}
+	return c
 }
 
 func (w *Worker) logStop(ctx context.Context, jobs int) {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/cli"
-	"github.com/spotworker/spotworker/internal/joblog"
+	"github.com/spotworker/spotworker/internal/jobfiles/joblog"
 	"github.com/spotworker/spotworker/internal/worker"
 )
 
@@ -18,8 +18,7 @@ type flags struct {
 	cli.Storage
 	cli.Log
 
-	DataContainer         []string         `help:"Container that digest and compress jobs may read. May be given several times. Without it there are no such jobs." group:"Jobs" placeholder:"NAME"`
-	OutputContainer       []string         `help:"Container that compress jobs may write. May be given several times. Without it there are no compress jobs." group:"Jobs" placeholder:"NAME"`
+	DataContainer         []string         `help:"Container that digest jobs may read. May be given several times. Without it there are no such jobs." group:"Jobs" placeholder:"NAME"`
 	KindsFile             string           `help:"File with the kinds of jobs whose work a command does; docs/process.md has its form." group:"Jobs" placeholder:"FILE"`
 	ProgramUsers          string           `help:"User ids that commands run as, one for each job, as FIRST-LAST: jobs then cannot read the worker's memory or each other's files. They are divided among up to four workers that share --runtime-dir. none: commands run as the worker's user. Linux; needs CAP_SETUID, CAP_SETGID and CAP_KILL." default:"none" group:"Jobs" placeholder:"FIRST-LAST"`
 	ControlGroups         bool             `help:"Run each command in a control group of its own, which ends as a whole and has total_memory and cpus as its limits. It takes Linux and a service manager that delegates this worker's group to it (Delegate= in its unit, as in the VM package)." group:"Jobs"`
@@ -30,7 +29,7 @@ type flags struct {
 	DefaultKind           string           `help:"Kind of the messages that are not envelopes, such as those of az storage message put. Without it they go to the poison queue." group:"Jobs" placeholder:"KIND"`
 	TakeFrom              []string         `help:"Queues to claim jobs from, in turn: spot, the queue of jobs; on-demand, that of the jobs which Spot VMs did not finish. On VMs of regular priority give on-demand, or both." enum:"spot,on-demand" default:"spot" group:"Jobs"`
 	MoveAfter             int              `help:"Interruptions after which a job goes to the on-demand queue when it is handed over. 0 is never. It needs workers that take from there." default:"0" group:"Jobs"`
-	Changeover            time.Duration    `help:"How long a job waits for a worker after it moved to the on-demand queue, for a VM to start and its state to be read: 10m where that queue's VMs start from none. With it, a job that may miss its deadline moves there when it is handed over, or when the next worker claims it. 0s: none does. It needs workers that take from there." default:"0s" group:"Jobs"`
+	Changeover            time.Duration    `help:"How long a job waits for a worker after it moved to the on-demand queue, for a VM to start and its state to be read: 10m where that queue's VMs start from none. With it, a job that may miss its deadline moves there when it is handed over, when the next worker claims it, or while it waits and this worker finds it. 0s: none does. It needs workers that take from there." default:"0s" group:"Jobs"`
 	Concurrency           int              `help:"Jobs at once. 0 is one per processor." default:"0" group:"Jobs"`
 	PayloadMemory         int64            `help:"Memory for the payloads of all jobs at once, in MiB, at least 64. Payloads of up to 48 KiB do not count. A job waits until there is room; a command's payload counts only until it is in its file." default:"1024" group:"Jobs" placeholder:"MIB"`
 	JobLogSize            int              `help:"How much is kept of what each job prints and logs, for spotctl logs, in KiB: 4 to 1024, or 0 for nothing. The last of it is kept, with the job's checkpoints. All who may read the deployment's blobs can read it." default:"64" group:"Jobs" placeholder:"KIB"`

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/spotworker/spotworker/internal/cli"
-	"github.com/spotworker/spotworker/internal/monitor"
 	"github.com/spotworker/spotworker/internal/preempt"
+	"github.com/spotworker/spotworker/internal/telemetry/monitor"
 	"github.com/spotworker/spotworker/internal/worker"
 )
 
@@ -22,7 +22,7 @@ func FuzzFlags(f *testing.F) {
 		"--checkpoint-interval=auto", "--checkpoint-interval=0s", "--min-checkpoint-interval=1h\n--max-checkpoint-interval=1s", "--eviction-rate=NaN", "--eviction-rate=1e308",
 		"--visibility=30s", "--visibility=8760h", "--take-from=on-demand,spot", "--take-from=spot,spot", "--take-from=", "--move-after=-3", "--prefix=-", "--queue=UPPER",
 		"--default-kind=../x", "--instance=..", "--metadata-endpoint=none", "--metadata-endpoint=ftp://x", "--metadata-endpoint=http://127.0.0.1:1/\x00", "--acknowledge=all",
-		"--data-container=data\n--output-container=out", "--", "--account", "-x", "worker", "--log-level=loud",
+		"--data-container=data\n--input-container=out", "--", "--account", "-x", "worker", "--log-level=loud",
 	} {
 		f.Add(seed)
 	}

@@ -9,9 +9,9 @@ import (
 	"strconv"
 
 	"github.com/spotworker/spotworker/internal/cli"
-	"github.com/spotworker/spotworker/internal/deployment"
-	"github.com/spotworker/spotworker/internal/inputs"
-	"github.com/spotworker/spotworker/internal/inputs/named"
+	"github.com/spotworker/spotworker/internal/jobfiles/inputs"
+	"github.com/spotworker/spotworker/internal/jobfiles/inputs/named"
+	"github.com/spotworker/spotworker/internal/storage/deployment"
 )
 
 // inputs returns the fetcher of jobs' input files, and a function that frees what it
@@ -46,7 +46,7 @@ func (f *flags) inputs(stores *deployment.Stores, observer inputs.Observer, log 
 		Folder: filepath.Join(scratch, "spotworker-inputs-"+strconv.Itoa(os.Geteuid())), Limit: min(f.InputCache, most) << 30, Boot: bootID(),
 		Account: stores.Account.Container, Endpoint: stores.Account.Endpoint(), Further: further, Others: others,
 		Private: []string{names.Records, names.Payloads, names.Workers, names.Control}, Allowed: f.InputContainer,
-		Observer: observer,
+		Observer: observer, Verify: f.KindsFile != "" && f.programsShareUser(),
 	})
 	return fetcher, func() {
 		if err := fetcher.Close(); err != nil {

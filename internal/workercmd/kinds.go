@@ -12,24 +12,21 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/fleet/vmshare"
 	"github.com/spotworker/spotworker/internal/handlers"
-	"github.com/spotworker/spotworker/internal/process"
-	"github.com/spotworker/spotworker/internal/process/scratch"
-	"github.com/spotworker/spotworker/internal/process/tree"
-	"github.com/spotworker/spotworker/internal/runtimedir"
-	"github.com/spotworker/spotworker/internal/sandbox"
-	"github.com/spotworker/spotworker/internal/tokenproxy"
+	"github.com/spotworker/spotworker/internal/host/sandbox"
+	"github.com/spotworker/spotworker/internal/program"
+	"github.com/spotworker/spotworker/internal/program/scratch"
+	"github.com/spotworker/spotworker/internal/program/tokenproxy"
+	"github.com/spotworker/spotworker/internal/program/tree"
+	"github.com/spotworker/spotworker/internal/storage/azure"
 	"github.com/spotworker/spotworker/job"
 )
 
 // kinds returns the handlers that the flags describe and the given ones, which
 // replace built-in ones of the same name. closeKinds frees what they need.
-func (f *flags) kinds(given job.Kinds, account *azure.Account, shared *runtimedir.Dir, log *slog.Logger) (all job.Kinds, closeKinds func(), err error) {
-	if len(f.OutputContainer) > 0 && len(f.DataContainer) == 0 {
-		return nil, nil, &cli.ConfigError{Err: errors.New("--output-container is for compress jobs, which read from somewhere: name that with --data-container")}
-	}
+func (f *flags) kinds(given job.Kinds, account *azure.Account, shared *vmshare.Dir, log *slog.Logger) (all job.Kinds, closeKinds func(), err error) {
 	all = f.builtin(account, log)
 	maps.Copy(all, given)
 	commands, closeKinds, err := f.commands(all, account, shared, log)
@@ -43,26 +40,23 @@ func (f *flags) kinds(given job.Kinds, account *azure.Account, shared *runtimedi
 	return all, closeKinds, nil
 }
 
-// builtin returns the built-in kinds whose containers are configured.
+// builtin returns the built-in kind, if its containers are configured.
 func (f *flags) builtin(account *azure.Account, log *slog.Logger) job.Kinds {
 	kinds := job.Kinds{}
 	if len(f.DataContainer) > 0 {
 		kinds["digest"] = handlers.NewDigest(account.Container, f.DataContainer, log)
-	}
-	if len(f.DataContainer) > 0 && len(f.OutputContainer) > 0 {
-		kinds["compress"] = handlers.NewCompress(account.Container, f.DataContainer, f.OutputContainer, log)
 	}
 	return kinds
 }
 
 // commands returns the handlers of the kinds file, none without one. A kind of its
 // must not be among the others: one name would mean two things.
-func (f *flags) commands(others job.Kinds, account *azure.Account, shared *runtimedir.Dir, log *slog.Logger) (all job.Kinds, closeKinds func(), err error) {
+func (f *flags) commands(others job.Kinds, account *azure.Account, shared *vmshare.Dir, log *slog.Logger) (all job.Kinds, closeKinds func(), err error) {
 	all = job.Kinds{}
 	if f.KindsFile == "" {
 		return all, func() {}, nil
 	}
-	kinds, err := process.ReadKinds(f.KindsFile)
+	kinds, err := program.ReadKinds(f.KindsFile)
 	if err != nil {
 		return nil, nil, &cli.ConfigError{Err: err}
 	}
@@ -81,13 +75,14 @@ func (f *flags) commands(others job.Kinds, account *azure.Account, shared *runti
 		return nil, nil, &cli.ConfigError{Err: fmt.Errorf("--program-users: %w", err)}
 	}
 	groups := f.controlGroups(kinds, log)
+	limitProcesses(kinds, tree.DivideTasks(f.slots()), f.slots(), groups.LimitsTasks() || users != nil, log)
 	folders, err := scratch.Open(f.Scratch, users, log)
 	if err != nil {
 		closeTokens()
 		return nil, nil, &cli.ConfigError{Err: fmt.Errorf("--scratch: the folder for jobs cannot be made: %w", err)}
 	}
 	for i := range kinds {
-		all[kinds[i].Name] = process.NewHandler(kinds[i], folders, groups, tokens, log)
+		all[kinds[i].Name] = program.NewHandler(kinds[i], folders, groups, tokens, log)
 	}
 	return all, func() {
 		closeTokens()
@@ -98,8 +93,8 @@ func (f *flags) commands(others job.Kinds, account *azure.Account, shared *runti
 }
 
 // tokensFor returns the token proxy for programs, nil if no kind asks for tokens.
-func tokensFor(kinds []process.Kind, account *azure.Account, log *slog.Logger) (tokens process.Granter, closeTokens func(), err error) {
-	if !slices.ContainsFunc(kinds, func(k process.Kind) bool { return len(k.Tokens) > 0 }) {
+func tokensFor(kinds []program.Kind, account *azure.Account, log *slog.Logger) (tokens program.Granter, closeTokens func(), err error) {
+	if !slices.ContainsFunc(kinds, func(k program.Kind) bool { return len(k.Tokens) > 0 }) {
 		return nil, func() {}, nil
 	}
 	if !account.HasIdentity() {
@@ -114,7 +109,7 @@ func tokensFor(kinds []process.Kind, account *azure.Account, log *slog.Logger) (
 
 // controlGroups opens the control groups of programs, nil without any: jobs are done also
 // where the machine has none.
-func (f *flags) controlGroups(kinds []process.Kind, log *slog.Logger) *tree.Groups {
+func (f *flags) controlGroups(kinds []program.Kind, log *slog.Logger) *tree.Groups {
 	var groups *tree.Groups
 	if f.ControlGroups {
 		var err error
@@ -132,8 +127,43 @@ func (f *flags) controlGroups(kinds []process.Kind, log *slog.Logger) *tree.Grou
 	return groups
 }
 
+// programsShareUser reports whether commands run as the worker's user, as without a valid
+// range of users.
+func (f *flags) programsShareUser() bool {
+	ids, err := sandbox.ParseRange(f.ProgramUsers)
+	return err != nil || ids.IsZero()
+}
+
+// fewProcesses is a share of processes and threads that runtimes with a thread for each
+// processor may exceed.
+const fewProcesses = 64
+
+// limitProcesses bounds the processes and threads of each job, so that one that starts others
+// without end takes none from its neighbours and from the worker. enforced is whether the
+// machine can do that for each job.
+func limitProcesses(kinds []program.Kind, tasks tree.Tasks, slots int, enforced bool, log *slog.Logger) {
+	for i := range kinds {
+		k := &kinds[i]
+		asked, atOnce := k.Processes, min(cmp.Or(k.Limits.Concurrency, slots), slots)
+		if tasks.Job > 0 {
+			k.Processes = min(cmp.Or(asked, tasks.Job), tasks.Jobs)
+		}
+		switch {
+		case !enforced && asked > 0:
+			log.Warn("processes of a kind is not enforced on this machine: that takes --control-groups and a unit with Delegate=, or --program-users", "kind", k.Name)
+		case !enforced || tasks.Job == 0:
+		case asked == 0 && k.Processes < fewProcesses:
+			log.Warn("jobs may have few processes and threads here: raise TasksMax= of the unit, set processes of the kind, or lower --concurrency",
+				"kind", k.Name, "processes", k.Processes, "tasks", tasks.Jobs)
+		case asked*atOnce > tasks.Jobs:
+			log.Warn("processes of a kind is more than its jobs may have together: one can take those of others. Raise TasksMax= of the unit, or lower concurrency",
+				"kind", k.Name, "processes", asked, "tasks", tasks.Jobs)
+		}
+	}
+}
+
 // programUsers returns the users that commands run as, nil for the worker's own.
-func (f *flags) programUsers(shared *runtimedir.Dir, log *slog.Logger) (*sandbox.Users, error) {
+func (f *flags) programUsers(shared *vmshare.Dir, log *slog.Logger) (*sandbox.Users, error) {
 	ids, err := sandbox.ParseRange(f.ProgramUsers)
 	if err != nil {
 		return nil, err
@@ -145,7 +175,7 @@ func (f *flags) programUsers(shared *runtimedir.Dir, log *slog.Logger) (*sandbox
 	}
 	c := sandbox.Config{Range: ids, Slots: f.slots()}
 	if shared != nil {
-		c.Place, c.Places = shared.Place(), runtimedir.MaxWorkers
+		c.Place, c.Places = shared.Place(), vmshare.MaxWorkers
 	}
 	users, err := sandbox.Open(c)
 	if err != nil {

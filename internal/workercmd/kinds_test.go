@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/spotworker/spotworker/internal/azure"
+	"github.com/spotworker/spotworker/internal/storage/azure"
 )
 
 // TestBuiltin: a built-in kind is there when its containers are named.
@@ -21,12 +21,20 @@ func TestBuiltin(t *testing.T) {
 	}{
 		{flags{}, nil},
 		{flags{DataContainer: []string{"data"}}, []string{"digest"}},
-		{flags{DataContainer: []string{"data"}, OutputContainer: []string{"packed"}}, []string{"compress", "digest"}},
-		{flags{OutputContainer: []string{"packed"}}, nil},
 	} {
 		kinds := c.flags.builtin(account, slog.New(slog.DiscardHandler))
 		if got := slices.Sorted(maps.Keys(kinds)); !slices.Equal(got, c.want) {
-			t.Errorf("built-in kinds with data %q and output %q = %q, want %q", c.flags.DataContainer, c.flags.OutputContainer, got, c.want)
+			t.Errorf("built-in kinds with data %q = %q, want %q", c.flags.DataContainer, got, c.want)
+		}
+	}
+}
+
+// TestProgramsShareUser: cached inputs are verified unless programs have users of their own.
+func TestProgramsShareUser(t *testing.T) {
+	for given, want := range map[string]bool{"none": true, "": true, "wrong": true, "900000-900100": false} {
+		f := flags{ProgramUsers: given}
+		if got := f.programsShareUser(); got != want {
+			t.Errorf("--program-users %q: programs share the worker's user: %t, want %t", given, got, want)
 		}
 	}
 }

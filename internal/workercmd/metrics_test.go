@@ -12,19 +12,20 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/spotworker/spotworker/internal/azure"
+	"github.com/spotworker/spotworker/internal/storage/azure"
 	"github.com/spotworker/spotworker/internal/worker"
 )
 
-var update = flag.Bool("update", false, "write the table of docs/operating.md")
+var update = flag.Bool("update", false, "write the table of docs/metrics.md")
 
 const (
-	metricsDocument = "../../docs/operating.md"
+	metricsDocument = "../../docs/metrics.md"
+	guide           = "../../docs/operating.md" // names metrics too
 	tableBegin      = "<!-- generated: begin (go test ./internal/workercmd -run TestMetricsAreDocumented -update) -->\n"
 	tableEnd        = "<!-- generated: end -->\n"
 )
 
-// TestMetricsAreDocumented holds the table of docs/operating.md to what a worker
+// TestMetricsAreDocumented holds the table of docs/metrics.md to what a worker
 // registers: names, kinds, labels and help texts.
 func TestMetricsAreDocumented(t *testing.T) {
 	f := &flags{Concurrency: 1}
@@ -80,9 +81,15 @@ func TestMetricsAreDocumented(t *testing.T) {
 	if old != table.String() {
 		t.Errorf("the table of %s is not that of the program; write it with -update. It should be:\n%s", metricsDocument, table.String())
 	}
-	for _, name := range documentedNames(string(text)) {
-		if !strings.Contains(table.String(), "`"+name+"`") {
-			t.Errorf("%s speaks of %s, and there is no such metric", metricsDocument, name)
+	for _, document := range []string{metricsDocument, guide} {
+		text, err := os.ReadFile(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range documentedNames(string(text)) {
+			if !strings.Contains(table.String(), "`"+name+"`") {
+				t.Errorf("%s names %s, and there is no such metric", document, name)
+			}
 		}
 	}
 }

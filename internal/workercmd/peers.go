@@ -7,21 +7,21 @@ import (
 	"path/filepath"
 
 	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/fleet/vmshare"
 	"github.com/spotworker/spotworker/internal/preempt"
-	"github.com/spotworker/spotworker/internal/runtimedir"
 )
 
 // peers joins the other workers of the VM, in the folder that all of them share. It
 // returns nil without such a folder: the worker then behaves as the only one.
-func (f *flags) peers(log *slog.Logger) (*runtimedir.Dir, error) {
-	if err := runtimedir.ValidateInstance(f.Instance); err != nil {
+func (f *flags) peers(log *slog.Logger) (*vmshare.Dir, error) {
+	if err := vmshare.ValidateInstance(f.Instance); err != nil {
 		return nil, &cli.ConfigError{Err: fmt.Errorf("--instance: %w", err)}
 	}
 	folders := filepath.SplitList(f.RuntimeDir) // systemd gives a list
 	if len(folders) == 0 {
 		return nil, nil //nolint:nilnil // see above
 	}
-	dir, err := runtimedir.Open(context.Background(), runtimedir.Config{
+	dir, err := vmshare.Open(context.Background(), vmshare.Config{
 		Path: folders[0], Instance: f.Instance, Boot: bootID(), Log: log,
 	})
 	if err != nil {
@@ -32,7 +32,7 @@ func (f *flags) peers(log *slog.Logger) (*runtimedir.Dir, error) {
 
 // metadata returns a client of the metadata service, or nil to run without. Where
 // dir is shared, all workers of the VM share one budget of requests.
-func (f *flags) metadata(dir *runtimedir.Dir) (*preempt.Client, error) {
+func (f *flags) metadata(dir *vmshare.Dir) (*preempt.Client, error) {
 	if err := preempt.ValidateEventsVersion(f.EventsAPIVersion); err != nil {
 		return nil, &cli.ConfigError{Err: fmt.Errorf("--events-api-version: %w", err)}
 	}

@@ -8,9 +8,9 @@ import (
 	"os"
 	"strings"
 
-	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/cli"
-	"github.com/spotworker/spotworker/internal/metrics/push"
+	"github.com/spotworker/spotworker/internal/storage/azure"
+	"github.com/spotworker/spotworker/internal/telemetry/metrics/push"
 )
 
 // monitors are the domains of Azure Monitor's endpoints in each cloud, and the resource

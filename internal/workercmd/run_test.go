@@ -14,7 +14,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/cli"
-	"github.com/spotworker/spotworker/internal/testing/guard"
+	"github.com/spotworker/spotworker/internal/test/guard"
 	"github.com/spotworker/spotworker/job"
 )
 

@@ -15,11 +15,11 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/preempt"
-	"github.com/spotworker/spotworker/internal/systemd"
-	"github.com/spotworker/spotworker/internal/winservice"
+	"github.com/spotworker/spotworker/internal/storage/azure"
+	"github.com/spotworker/spotworker/internal/telemetry/systemd"
+	"github.com/spotworker/spotworker/internal/windows/winservice"
 )
 
 const serviceDescription = `Installs the worker as a service of Windows, and controls it.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/cli"
-	"github.com/spotworker/spotworker/internal/winservice"
+	"github.com/spotworker/spotworker/internal/windows/winservice"
 )
 
 func TestServiceRefuses(t *testing.T) {

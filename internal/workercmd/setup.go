@@ -14,10 +14,10 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/cli"
-	"github.com/spotworker/spotworker/internal/winservice"
-	"github.com/spotworker/spotworker/internal/winsetup"
+	"github.com/spotworker/spotworker/internal/storage/azure"
+	"github.com/spotworker/spotworker/internal/windows/winservice"
+	"github.com/spotworker/spotworker/internal/windows/winsetup"
 )
 
 const packageDescription = `Installs, updates or removes the worker on a VM that runs Windows. The VM

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
-	"github.com/spotworker/spotworker/internal/testing/guard"
+	"github.com/spotworker/spotworker/internal/test/guard"
 )
 
 // startUnread starts a worker whose log goes to a file that the test does not read.

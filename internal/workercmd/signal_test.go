@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 )
 
 // serve serves the metadata emulator and returns its base URL.

@@ -14,19 +14,19 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/cli"
-	"github.com/spotworker/spotworker/internal/health"
-	"github.com/spotworker/spotworker/internal/intake"
+	"github.com/spotworker/spotworker/internal/host/resource"
 	"github.com/spotworker/spotworker/internal/lifecycle"
-	"github.com/spotworker/spotworker/internal/metrics"
-	"github.com/spotworker/spotworker/internal/metrics/push"
-	"github.com/spotworker/spotworker/internal/monitor"
-	"github.com/spotworker/spotworker/internal/outage"
-	"github.com/spotworker/spotworker/internal/process/resource"
-	"github.com/spotworker/spotworker/internal/systemd"
-	"github.com/spotworker/spotworker/internal/tracing/otlp"
+	"github.com/spotworker/spotworker/internal/storage/azure"
+	"github.com/spotworker/spotworker/internal/storage/outage"
+	"github.com/spotworker/spotworker/internal/telemetry/health"
+	"github.com/spotworker/spotworker/internal/telemetry/metrics"
+	"github.com/spotworker/spotworker/internal/telemetry/metrics/push"
+	"github.com/spotworker/spotworker/internal/telemetry/monitor"
+	"github.com/spotworker/spotworker/internal/telemetry/systemd"
+	"github.com/spotworker/spotworker/internal/telemetry/tracing/otlp"
 	"github.com/spotworker/spotworker/internal/worker"
+	"github.com/spotworker/spotworker/internal/worker/intake"
 )
 
 // telemetry shows a worker to the outside: metrics, health and the status for the
@@ -63,7 +63,7 @@ func (f *flags) telemetry(log *slog.Logger, under newManager) *telemetry {
 	t.state.Store(lifecycle.Start.String())
 	t.Metrics = metrics.New(metrics.Config{
 		Version: f.version, Slots: f.slots(), Healthy: t.healthy, Words: metrics.Words(worker.ObserverWords()),
-		Space: f.space, OOMKills: resource.OOMKills,
+		Space: f.space, OOMKills: resource.OOMKills, Log: log,
 	})
 	t.outages = outage.New(log, func() int { return int(t.jobs.Load()) })
 	t.outages.Quiet(true)

@@ -18,8 +18,8 @@ import (
 
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/checkpoint"
-	"github.com/spotworker/spotworker/internal/emulator/imds"
-	"github.com/spotworker/spotworker/internal/tracing/otlp"
+	"github.com/spotworker/spotworker/internal/lab/emulator/imds"
+	"github.com/spotworker/spotworker/internal/telemetry/tracing/otlp"
 	"github.com/spotworker/spotworker/job"
 )
 

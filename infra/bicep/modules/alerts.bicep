@@ -28,7 +28,7 @@ param poisonPerHour int
 @maxValue(48)
 param oldestJobHours int
 
-// Generated from internal/alerts by: go test ./internal/alerts -update
+// Generated from infra/alerts by: go test ./infra/alerts -update
 var rules = [
   {
     name: 'no-workers'
@@ -87,6 +87,17 @@ var rules = [
     threshold: 0
     window: 'P1D'
     frequency: 'PT5M'
+  }
+  {
+    name: 'host-degraded'
+    title: 'A host is expected to fail'
+    text: 'Azure has announced for more than a day ahead that it will move a VM to another host, as it does for hardware that it expects to fail. The hardware may fail sooner: redeploy the VM yourself, docs/evictions.md has the command.'
+    severity: 2
+    query: '${tableName} | where msg == "scheduled event names this VM" and event_type == "Redeploy" and event_source == "Platform" and not_before > ago(-1d) | distinct Computer'
+    operator: 'GreaterThan'
+    threshold: 0
+    window: 'P1D'
+    frequency: 'PT1H'
   }
   {
     name: 'oldest-job'

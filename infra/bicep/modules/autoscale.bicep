@@ -5,6 +5,8 @@
 // autoscale may read the depth in an account without keys and with a firewall,
 // and how late it learns that an evicted VM is gone.
 
+import { timeType } from 'types.bicep'
+
 @description('Region.')
 param location string
 
@@ -36,6 +38,10 @@ param maxInstances int
 @minValue(2)
 param jobsPerInstance int
 
+@description('Times of the week at which there are other numbers of VMs.')
+@maxLength(9)
+param times timeType[]
+
 resource scaleSet 'Microsoft.Compute/virtualMachineScaleSets@2025-04-01' existing = { name: scaleSetName }
 
 resource account 'Microsoft.Storage/storageAccounts@2025-01-01' existing = {
@@ -61,6 +67,84 @@ var metric = {
 // From none to the first VM the depth for each VM means nothing.
 var fromNone = minInstances == 0
 
+var rules = [
+  {
+    metricTrigger: {
+      ...metric
+      timeWindow: 'PT5M'
+      operator: 'GreaterThan'
+      threshold: fromNone ? 0 : jobsPerInstance
+    }
+    scaleAction: {
+      direction: 'Increase'
+      type: 'ChangeCount'
+      value: fromNone ? '1' : string(max(1, maxInstances / 10))
+      // The first VM takes some minutes until it takes the message away.
+      cooldown: fromNone ? 'PT15M' : 'PT5M'
+    }
+  }
+  {
+    metricTrigger: {
+      ...metric
+      timeWindow: 'PT15M'
+      operator: fromNone ? 'LessThanOrEqual' : 'LessThan'
+      // Half of it, since VMs that left share their messages among the rest.
+      threshold: fromNone ? 0 : jobsPerInstance / 2
+    }
+    scaleAction: {
+      direction: 'Decrease'
+      type: 'ChangeCount'
+      value: '1'
+      cooldown: 'PT10M'
+    }
+  }
+]
+
+var usual = {
+  minimum: string(minInstances)
+  maximum: string(maxInstances)
+  default: string(minInstances)
+}
+
+// A recurring profile lasts until the next one begins. So each time makes two:
+// its own, and at its end the usual one under a name that says for which.
+// https://learn.microsoft.com/azure/azure-monitor/autoscale/autoscale-multiprofile
+var profilesOfTimes = flatten(map(times, time => [
+  {
+    name: time.name
+    capacity: {
+      minimum: string(time.maxInstances == 0 ? 0 : max(1, min(time.minInstances, time.maxInstances)))
+      maximum: string(time.maxInstances)
+      default: string(time.maxInstances == 0 ? 0 : max(1, min(time.minInstances, time.maxInstances)))
+    }
+    // Without a VM the depth for each means nothing.
+    rules: time.maxInstances == 0 ? [] : rules
+    recurrence: {
+      frequency: 'Week'
+      schedule: {
+        timeZone: time.timeZone
+        days: time.begin.days
+        hours: [time.begin.hour]
+        minutes: [0]
+      }
+    }
+  }
+  {
+    name: string({ name: 'queue depth', for: time.name })
+    capacity: usual
+    rules: rules
+    recurrence: {
+      frequency: 'Week'
+      schedule: {
+        timeZone: time.timeZone
+        days: time.end.days
+        hours: [time.end.hour]
+        minutes: [0]
+      }
+    }
+  }
+]))
+
 resource autoscale 'Microsoft.Insights/autoscalesettings@2022-10-01' = {
   name: scaleSetName
   location: location
@@ -69,47 +153,6 @@ resource autoscale 'Microsoft.Insights/autoscalesettings@2022-10-01' = {
     name: scaleSetName
     enabled: true
     targetResourceUri: scaleSet.id
-    profiles: [
-      {
-        name: 'queue depth'
-        capacity: {
-          minimum: string(minInstances)
-          maximum: string(maxInstances)
-          default: string(minInstances)
-        }
-        rules: [
-          {
-            metricTrigger: {
-              ...metric
-              timeWindow: 'PT5M'
-              operator: 'GreaterThan'
-              threshold: fromNone ? 0 : jobsPerInstance
-            }
-            scaleAction: {
-              direction: 'Increase'
-              type: 'ChangeCount'
-              value: fromNone ? '1' : string(max(1, maxInstances / 10))
-              // The first VM takes some minutes until it takes the message away.
-              cooldown: fromNone ? 'PT15M' : 'PT5M'
-            }
-          }
-          {
-            metricTrigger: {
-              ...metric
-              timeWindow: 'PT15M'
-              operator: fromNone ? 'LessThanOrEqual' : 'LessThan'
-              // Half of it, since VMs that left share their messages among the rest.
-              threshold: fromNone ? 0 : jobsPerInstance / 2
-            }
-            scaleAction: {
-              direction: 'Decrease'
-              type: 'ChangeCount'
-              value: '1'
-              cooldown: 'PT10M'
-            }
-          }
-        ]
-      }
-    ]
+    profiles: concat([{ name: 'queue depth', capacity: usual, rules: rules }], profilesOfTimes)
   }
 }

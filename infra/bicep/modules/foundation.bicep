@@ -125,7 +125,7 @@ param metricsWorkspaceId string
 @description('Age in hours, since it was put, at which a started job that has not ended raises an alert.')
 param oldestJobHours int
 
-// As internal/azure/names.go makes them.
+// As internal/storage/azure/names.go makes them.
 var names namesType = {
   queue: '${prefix}-jobs'
   jobs: map(range(0, max(queueShards, queueShardsTaken)), i => i == 0 ? '${prefix}-jobs' : '${prefix}-jobs-${i}')
@@ -497,9 +497,6 @@ module evictionAlert 'eviction-alert.bicep' = if (monitoring) {
 // Without it a configuration that was cut off on its way would pass for whole.
 var lastLine = '# end of worker.env'
 
-// Containers that handlers may store results in.
-var written = filter(dataContainers, c => c.access == 'ReadWrite')
-
 var sharedSettings = union(
   {
     SPOTWORKER_ACCOUNT: accountName
@@ -509,7 +506,6 @@ var sharedSettings = union(
   empty(moreNames) ? {} : { SPOTWORKER_MORE_ACCOUNT: join(moreNames, ',') },
   empty(dataContainers) ? {} : { SPOTWORKER_DATA_CONTAINER: join(map(dataContainers, c => c.name), ',') },
   pushesMetrics ? { SPOTWORKER_METRICS_PUSH: metrics!.outputs.url } : {},
-  empty(written) ? {} : { SPOTWORKER_OUTPUT_CONTAINER: join(map(written, c => c.name), ',') },
   evictionRate > 0 ? { SPOTWORKER_EVICTION_RATE: string(evictionRate) } : {},
   workerSettings
 )

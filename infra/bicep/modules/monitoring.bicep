@@ -63,11 +63,9 @@ var columns = [
   { name: 'calls_failed', type: 'long' }
   { name: 'cancelled_by', type: 'string' }
   { name: 'cancels', type: 'long' }
-  { name: 'cause', type: 'string' }
   { name: 'changeover', type: 'string' }
   { name: 'code', type: 'string' }
   { name: 'committed', type: 'long' }
-  { name: 'compressed', type: 'long' }
   { name: 'concurrency', type: 'long' }
   { name: 'control_groups', type: 'boolean' }
   { name: 'description', type: 'string' }
@@ -85,7 +83,6 @@ var columns = [
   { name: 'folder', type: 'string' }
   { name: 'follow_up_id', type: 'string' }
   { name: 'follow_up_kind', type: 'string' }
-  { name: 'frame', type: 'long' }
   { name: 'generation', type: 'long' }
   { name: 'gone_in', type: 'string' }
   { name: 'interruptions', type: 'long' }
@@ -99,6 +96,7 @@ var columns = [
   { name: 'messages', type: 'long' }
   { name: 'messages_per_second', type: 'real' }
   { name: 'metadata_name', type: 'string' }
+  { name: 'metric', type: 'string' }
   { name: 'missing_role', type: 'string' }
   { name: 'move_after', type: 'long' }
   { name: 'moved', type: 'boolean' }
@@ -115,12 +113,12 @@ var columns = [
   { name: 'payload_bytes', type: 'long' }
   { name: 'poison_at', type: 'long' }
   { name: 'priority', type: 'string' }
+  { name: 'processes', type: 'long' }
   { name: 'rebooted', type: 'boolean' }
   { name: 'record', type: 'boolean' }
   { name: 'released', type: 'long' }
   { name: 'removed', type: 'string' }
   { name: 'resource', type: 'string' }
-  { name: 'restarts', type: 'long' }
   { name: 'result_bytes', type: 'long' }
   { name: 'resumed_at', type: 'real' }
   { name: 'retry_in', type: 'string' }
@@ -137,6 +135,7 @@ var columns = [
   { name: 'sudden', type: 'long' }
   { name: 'suppressed', type: 'long' }
   { name: 'take_from', type: 'dynamic' }
+  { name: 'tasks', type: 'long' }
   { name: 'text', type: 'string' }
   { name: 'took', type: 'string' }
   { name: 'tries', type: 'long' }

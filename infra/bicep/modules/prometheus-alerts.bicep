@@ -1,5 +1,5 @@
 // Alerts over the workers' metrics, for Azure Monitor managed Prometheus.
-// Generated from internal/alerts by: go test ./internal/alerts -update
+// Generated from infra/alerts by: go test ./infra/alerts -update
 
 @description('Region.')
 param location string
@@ -108,6 +108,16 @@ and on (kind) avg by (kind) (spotworker_breaker_open) < 0.5
     text: 'The metadata service does not answer. Work is safe, but a sudden eviction repeats up to one checkpoint interval.'
     expression: '''
 sum(rate(spotworker_metadata_blind_seconds_total[2m])) / count(spotworker_build_info) > 0.1
+'''
+  }
+  {
+    name: 'SpotworkerHostDegraded'
+    severity: 2
+    hold: 'PT0M'
+    summary: 'Azure will move {{ $labels.instance }} to another host'
+    text: 'Often for hardware that is expected to fail, days ahead. It may fail sooner, without a notice: redeploy the VM yourself, docs/evictions.md has the command. Fires until the worker\'s process has ended.'
+    expression: '''
+sum by (instance) (spotworker_scheduled_events_total{type="Redeploy", action="drain by"}) > 0
 '''
   }
   {

@@ -1,7 +1,7 @@
 // Types, names and role ids that several files share.
 
 @export()
-@description('Names of the queues and containers of one deployment, as internal/azure/names.go makes them.')
+@description('Names of the queues and containers of one deployment, as internal/storage/azure/names.go makes them.')
 type namesType = {
   @description('Queue of the jobs to do: the first of jobs.')
   queue: string
@@ -68,6 +68,39 @@ type retentionType = {
   @description('Files that jobs store for others, since each was sent: longer than any job runs. 180 if it is not given.')
   @minValue(1)
   outputs: int?
+}
+
+type weekTimeType = {
+  @description('Days on which it is: Monday, Tuesday and so on.')
+  @minLength(1)
+  @maxLength(7)
+  days: ('Monday' | 'Tuesday' | 'Wednesday' | 'Thursday' | 'Friday' | 'Saturday' | 'Sunday')[]
+  @description('Hour of the day.')
+  @minValue(0)
+  @maxValue(23)
+  hour: int
+}
+
+@export()
+@description('A time of the week at which there are other numbers of VMs than usual, such as nights or weekends. Two must not overlap: Azure lets the one that began last count, until any of them ends.')
+type timeType = {
+  @description('Name of the profile, such as weekend.')
+  @minLength(1)
+  name: string
+  @description('Time zone by its name in Windows, such as W. Europe Standard Time, or UTC.')
+  timeZone: string
+  @description('When it begins.')
+  begin: weekTimeType
+  @description('When it ends.')
+  end: weekTimeType
+  @description('Fewest VMs then, at least 1 unless there are none.')
+  @minValue(0)
+  @maxValue(1000)
+  minInstances: int
+  @description('Most VMs then; 0 for none.')
+  @minValue(0)
+  @maxValue(1000)
+  maxInstances: int
 }
 
 @export()

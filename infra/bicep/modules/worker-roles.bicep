@@ -17,7 +17,7 @@ param principalId string
 @description('Resource id of the identity, passed through: what depends on this output waits for its roles.')
 param identityId string
 
-@description('Whether these workers take jobs from the on-demand queue, and from no other. Others only move jobs there.')
+@description('Whether these workers take jobs from the on-demand queue. Others only move jobs there. All may claim from the queues of jobs: on-demand workers move jobs from there that wait while their deadlines near.')
 param takesOnDemand bool
 
 @description('Whether this is the first account of the deployment, which alone has heartbeats and what operators ask.')
@@ -46,7 +46,7 @@ resource account 'Microsoft.Storage/storageAccounts@2025-01-01' existing = {
 }
 
 resource takesJobs 'Microsoft.Authorization/roleAssignments@2022-04-01' = [
-  for i in range(0, takesOnDemand ? 0 : length(names.jobs)): {
+  for i in range(0, length(names.jobs)): {
     scope: account::queueService::jobs[i]
     name: guid(account::queueService::jobs[i].id, principalId, roles.queueDataContributor)
     properties: {

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/readahead"
+	"github.com/spotworker/spotworker/internal/storage/readahead"
 )
 
 // Sizes of what one upload takes.

@@ -24,7 +24,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/spotworker/spotworker/internal/checkpoint/chunks"
-	"github.com/spotworker/spotworker/internal/readahead"
+	"github.com/spotworker/spotworker/internal/storage/readahead"
 )
 
 // splitRun is how many groups are kept in chunks at the begin of what is new.

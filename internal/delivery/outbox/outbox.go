@@ -6,11 +6,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/outputs"
-	"github.com/spotworker/spotworker/internal/outputs/paths"
+	"github.com/spotworker/spotworker/internal/jobfiles/outputs"
+	"github.com/spotworker/spotworker/internal/jobfiles/outputs/paths"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -77,13 +78,43 @@ func explain(ctx context.Context, err error) error {
 	}
 }
 
-// Open returns the content of an output.
-func (o *Outbox) Open(ctx context.Context, path string) (body io.ReadCloser, err error) {
-	err = o.Caller.Retry(ctx, "read an output of the job", func() error {
+// Open returns the content of an output. That its blob is gone, or that storage refuses it
+// permanently, is an ordinary error, and so a failure of the job that counts.
+func (o *Outbox) Open(ctx context.Context, path string) (io.ReadCloser, error) {
+	var body io.ReadCloser
+	err := o.Caller.Retry(ctx, "read an output of the job", func() (err error) {
 		body, err = o.Set.Open(ctx, path)
 		return err
 	})
-	return body, err
+	if err != nil {
+		return nil, explainRead(err)
+	}
+	return &content{ctx: ctx, ReadCloser: body}, nil
+}
+
+// content is the content of an output.
+type content struct {
+	io.ReadCloser
+	ctx context.Context
+}
+
+func (c *content) Read(p []byte) (int, error) {
+	n, err := c.ReadCloser.Read(p)
+	switch {
+	case err == nil, errors.Is(err, io.EOF), c.ctx.Err() != nil:
+		return n, err
+	case errors.Is(err, outputs.ErrGone):
+		return n, explainRead(err)
+	}
+	return n, job.Unavailable(err)
+}
+
+// explainRead adds to the error of an output that is gone what to do about it.
+func explainRead(err error) error {
+	if errors.Is(err, outputs.ErrGone) {
+		return fmt.Errorf("%w; put it back, or start the job over with spotctl poison replay --from-scratch", err)
+	}
+	return err
 }
 
 // Remove removes an output.

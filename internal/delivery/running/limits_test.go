@@ -39,7 +39,7 @@ func TestExceeded(t *testing.T) {
 // A handler's time ends with the handler, however long its last write takes.
 func TestStopwatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		watch := Start(nil)
+		watch := new(Clock).start(nil)
 		time.Sleep(time.Second)
 		if got := watch.Elapsed(); got != time.Second {
 			t.Errorf("elapsed = %s, want 1s", got)

@@ -2,18 +2,23 @@
 //
 // A [Set] broadcasts to all of them: save now, or check again how much time is left. Each
 // job does that in its own loop, so that its writes stay sequential. A [Stopwatch] measures
-// one run of a handler: how long it has run, and how long it has been silent. [Exceeded]
-// judges that by the limits of the job.
+// one run of a handler: how long it has run, and how long it has been silent. Its [Clock]
+// leaves out the time for which the worker was frozen. [Exceeded] judges that by the limits
+// of the job.
 package running
 
 import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/spotworker/spotworker/job"
 )
 
 // Set holds the running jobs. The zero value is empty.
 type Set struct {
+	clock Clock
+
 	mu   sync.Mutex
 	jobs map[*Job]struct{}
 }
@@ -32,6 +37,10 @@ type SaveRequest struct {
 	jobs    int          // how many were running
 	unsaved atomic.Int64 // how many of them could not save
 }
+
+// Start starts the stopwatch of a handler. The caller must call its Stop. restored is the
+// report that the handler begins with, or nil.
+func (s *Set) Start(restored *job.Progress) *Stopwatch { return s.clock.start(restored) }
 
 // Add adds a job. The caller must call Remove.
 func (s *Set) Add(watch *Stopwatch) *Job {

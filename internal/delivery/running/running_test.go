@@ -13,7 +13,7 @@ import (
 func TestSaveAllOfAJobThatEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		room := &Set{}
-		seat, other := room.Add(Start(nil)), room.Add(Start(nil))
+		seat, other := room.Add(room.Start(nil)), room.Add(room.Start(nil))
 		r := room.SaveAll()
 		Answer(other.TakeRequests(), true)
 		seat.Remove()
@@ -37,7 +37,7 @@ func TestSaveAllOfAJobThatEnds(t *testing.T) {
 func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		jobs := &Set{}
-		often, seldom, never := Start(nil), Start(nil), Start(nil)
+		often, seldom, never := jobs.Start(nil), jobs.Start(nil), jobs.Start(nil)
 		for _, watch := range []*Stopwatch{often, seldom, never} {
 			defer jobs.Add(watch).Remove()
 		}
@@ -72,7 +72,7 @@ func TestSilence(t *testing.T) {
 func TestRecordedTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second := &job.Progress{}, &job.Progress{}
-		watch := Start(nil)
+		watch := new(Clock).start(nil)
 		time.Sleep(3 * time.Second)
 		watch.Notice(first)
 		watch.Reported()
@@ -89,8 +89,8 @@ func TestRecordedTime(t *testing.T) {
 			{"a report that the loop has not seen", second, false, 7 * time.Second},
 			{"the last report is left out", second, true, 3 * time.Second},
 		} {
-			if got := watch.Recorded(row.latest, row.leftOut); got != row.want {
-				t.Errorf("%s: %s recorded, want %s", row.what, got, row.want)
+			if got, lost := watch.Split(row.latest, row.leftOut); got != row.want || got+lost != 7*time.Second {
+				t.Errorf("%s: %s recorded, %s lost, want %s of 7s", row.what, got, lost, row.want)
 			}
 		}
 	})
@@ -100,7 +100,7 @@ func TestRecordedTime(t *testing.T) {
 // that reports less often than the loop turns.
 func TestReportedAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		watch := Start(nil)
+		watch := new(Clock).start(nil)
 		report := func(state string) *job.Progress {
 			p := &job.Progress{State: []byte(state)}
 			watch.Stamp(p)

@@ -17,9 +17,11 @@ const (
 	silentAtFirst = time.Hour
 )
 
-// Stopwatch measures one run of a handler. It may be read from any goroutine, but seen.
+// Stopwatch measures one run of a handler, by the time for which the worker ran. It may be
+// read from any goroutine, but seen.
 type Stopwatch struct {
-	begun      time.Time
+	clock      *Clock
+	begun      time.Duration // by the clock
 	took       atomic.Int64  // nanoseconds; 0 while it runs
 	lastReport atomic.Int64  // when the last report came, in nanoseconds from begun; 0 for none
 	longest    atomic.Int64  // the longest time between two reports, in nanoseconds
@@ -36,18 +38,22 @@ type timedReport struct {
 	at     time.Duration
 }
 
-// Start starts a stopwatch. restored is the report that the handler begins with, or nil.
-func Start(restored *job.Progress) *Stopwatch {
-	return &Stopwatch{begun: time.Now(), seen: restored}
+// start starts a stopwatch.
+func (c *Clock) start(restored *job.Progress) *Stopwatch {
+	return &Stopwatch{clock: c, begun: c.use(), seen: restored}
 }
 
-// Elapsed is how long the handler has run, or ran.
+// Elapsed is how long the handler has run, or ran. While it runs, each call returns another
+// time.
 func (s *Stopwatch) Elapsed() time.Duration {
 	if took := s.took.Load(); took > 0 {
 		return time.Duration(took)
 	}
-	return time.Since(s.begun)
+	return s.sinceBegun()
 }
+
+// sinceBegun is how long the worker has run since the start, also after the handler.
+func (s *Stopwatch) sinceBegun() time.Duration { return s.clock.Now() - s.begun }
 
 // Stamp records when a report came, of the first one after each turn of the loop: so every
 // report of a handler that reports seldom has its time, and those of one that reports often
@@ -89,7 +95,7 @@ func (s *Stopwatch) ReportedAt(p *job.Progress) time.Duration {
 
 // Reported records that a report came. It has one caller at a time.
 func (s *Stopwatch) Reported() {
-	now := int64(time.Since(s.begun))
+	now := int64(s.sinceBegun())
 	before := s.lastReport.Swap(now)
 	s.longest.Store(max(s.longest.Load(), now-before))
 }
@@ -98,12 +104,12 @@ func (s *Stopwatch) Reported() {
 func (s *Stopwatch) LongestSilence() time.Duration { return time.Duration(s.longest.Load()) }
 
 // Saved records that a state was recorded.
-func (s *Stopwatch) Saved() { s.lastSave.Store(int64(time.Since(s.begun))) }
+func (s *Stopwatch) Saved() { s.lastSave.Store(int64(s.sinceBegun())) }
 
 // Silence is how long the handler has gone without a report.
 func (s *Stopwatch) Silence() time.Duration {
-	heard := time.Duration(s.lastReport.Load())
-	return time.Since(s.begun) - heard
+	heard := time.Duration(s.lastReport.Load()) // before the clock is read, or it may be later
+	return s.sinceBegun() - heard
 }
 
 // isSilent reports whether that is much longer than ever before in this run.
@@ -116,21 +122,31 @@ func (s *Stopwatch) isSilent() bool {
 
 // unsaved is how much work a sudden death would repeat.
 func (s *Stopwatch) unsaved() time.Duration {
-	return time.Since(s.begun) - time.Duration(s.lastSave.Load())
+	saved := time.Duration(s.lastSave.Load()) // before the clock is read, as in Silence
+	return s.sinceBegun() - saved
 }
 
-// Recorded is how long the handler had run when it made the last report that its record
-// has. latest is its last report of all, leftOut says that the record lacks it.
-func (s *Stopwatch) Recorded(latest *job.Progress, leftOut bool) time.Duration {
+// Split returns how long the handler had run when it made the last report that its record
+// has, and how long it ran after that. latest is its last report of all, leftOut says that
+// the record lacks it.
+func (s *Stopwatch) Split(latest *job.Progress, leftOut bool) (recorded, lost time.Duration) {
+	took := s.Elapsed() // once: a handler that was abandoned may not have been stopped
 	switch {
 	case leftOut:
-		return min(time.Duration(s.lastSave.Load()), s.Elapsed())
+		recorded = time.Duration(s.lastSave.Load())
 	case latest != s.seen:
-		return s.Elapsed() // it came since the loop turned last
+		recorded = took // it came since the loop turned last
 	default:
-		return min(time.Duration(s.lastReport.Load()), s.Elapsed())
+		recorded = time.Duration(s.lastReport.Load())
 	}
+	recorded = min(recorded, took)
+	return recorded, took - recorded
 }
 
-// Stop records that the handler has returned.
-func (s *Stopwatch) Stop() { s.took.Store(int64(max(time.Since(s.begun), 1))) }
+// Stop records that the handler has returned, or was abandoned: what it does afterwards is
+// not the job's. The first call counts.
+func (s *Stopwatch) Stop() {
+	if s.took.CompareAndSwap(0, int64(max(s.sinceBegun(), 1))) {
+		s.clock.leave()
+	}
+}

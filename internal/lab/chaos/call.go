@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/lab/oracle"
+	"github.com/spotworker/spotworker/internal/storage/azure"
 )
 
 // operation is the kind of a call.

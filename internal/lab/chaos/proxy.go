@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/azure"
+	"github.com/spotworker/spotworker/internal/storage/azure"
 )
 
 const (

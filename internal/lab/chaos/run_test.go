@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/lab/oracle"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/storage/azure"
 )
 
 // TestRun is a short run with everything in it, on real processes.

@@ -5,8 +5,8 @@ import (
 	"os"
 	"slices"
 
-	"github.com/spotworker/spotworker/internal/emulator/imds"
 	"github.com/spotworker/spotworker/internal/lab"
+	"github.com/spotworker/spotworker/internal/lab/emulator/imds"
 )
 
 // vm is a simulated VM: a worker process and its proxy.

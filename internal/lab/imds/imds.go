@@ -14,8 +14,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/emulator/imds/scenario"
 	"github.com/spotworker/spotworker/internal/lab"
+	"github.com/spotworker/spotworker/internal/lab/emulator/imds/scenario"
 	"github.com/spotworker/spotworker/internal/lab/text"
 )
 

@@ -12,11 +12,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spotworker/spotworker/internal/emulator/imds/scenario"
 	"github.com/spotworker/spotworker/internal/lab"
+	"github.com/spotworker/spotworker/internal/lab/emulator/imds/scenario"
 	"github.com/spotworker/spotworker/internal/lab/labtest"
 	"github.com/spotworker/spotworker/internal/preempt"
-	"github.com/spotworker/spotworker/internal/testing/guard"
+	"github.com/spotworker/spotworker/internal/test/guard"
 )
 
 // TestRun plays a scenario for a real client over a socket, until the scenario

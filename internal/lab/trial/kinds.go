@@ -11,14 +11,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spotworker/spotworker/internal/process"
+	"github.com/spotworker/spotworker/internal/program"
 )
 
 // defaultKind is the name of the kind of a program without a kinds file.
 const defaultKind = "try"
 
-// program is what is tried.
-type program struct {
+// candidate is the program that a trial runs.
+type candidate struct {
 	kind     string
 	command  []string
 	settings map[string]any // of the kind in the trial's own kinds file
@@ -26,7 +26,7 @@ type program struct {
 }
 
 // findProgram finds the program that is to be tried, and makes the settings of its kind.
-func (c Config) findProgram() (program, error) {
+func (c Config) findProgram() (candidate, error) {
 	if c.KindsFile != "" {
 		return c.fromKindsFile()
 	}
@@ -36,8 +36,8 @@ func (c Config) findProgram() (program, error) {
 // fromCommand describes a program that was given with its arguments. On a VM its working
 // directory is a folder of the job's own, so relative paths of existing files become
 // absolute ones.
-func (c Config) fromCommand() (program, error) {
-	p := program{kind: defaultKind}
+func (c Config) fromCommand() (candidate, error) {
+	p := candidate{kind: defaultKind}
 	path, err := exec.LookPath(c.Command[0])
 	if err != nil && !errors.Is(err, exec.ErrDot) {
 		return p, explainMissing(c.Command[0], err)
@@ -75,13 +75,13 @@ func explainMissing(name string, err error) error {
 }
 
 // fromKindsFile describes a kind as its file does, with paths that hold elsewhere.
-func (c Config) fromKindsFile() (program, error) {
-	var p program
-	kinds, err := process.ReadKinds(c.KindsFile)
+func (c Config) fromKindsFile() (candidate, error) {
+	var p candidate
+	kinds, err := program.ReadKinds(c.KindsFile)
 	if err != nil {
 		return p, err
 	}
-	i := slices.IndexFunc(kinds, func(k process.Kind) bool { return k.Name == c.Kind || c.Kind == "" && len(kinds) == 1 })
+	i := slices.IndexFunc(kinds, func(k program.Kind) bool { return k.Name == c.Kind || c.Kind == "" && len(kinds) == 1 })
 	if i < 0 {
 		var names []string
 		for _, k := range kinds {
@@ -125,7 +125,7 @@ func (c Config) fromKindsFile() (program, error) {
 
 // environmentOf returns the variables that a kind sets and passes on, and those of the
 // flags.
-func (c Config) environmentOf(k process.Kind) map[string]string {
+func (c Config) environmentOf(k program.Kind) map[string]string {
 	all := map[string]string{}
 	for _, name := range k.Pass {
 		if text, ok := os.LookupEnv(name); ok {
@@ -138,7 +138,7 @@ func (c Config) environmentOf(k process.Kind) map[string]string {
 }
 
 // limit makes the first failure the last: a trial does not wait for retries.
-func (p *program) limit() {
+func (p *candidate) limit() {
 	p.settings["max_failures"], p.settings["max_total_failures"] = 1, 1
 	p.settings["concurrency"] = 1
 	p.settings["backoff"] = "1s"
@@ -146,7 +146,7 @@ func (p *program) limit() {
 }
 
 // write writes a kinds file with that kind alone, and validates it.
-func (p *program) write(folder string) (string, error) {
+func (p *candidate) write(folder string) (string, error) {
 	data, err := json.MarshalIndent(map[string]any{"kinds": map[string]any{p.kind: p.settings}}, "", "  ")
 	if err != nil {
 		return "", err
@@ -155,12 +155,12 @@ func (p *program) write(folder string) (string, error) {
 	if err := os.WriteFile(name, data, 0o600); err != nil {
 		return "", err
 	}
-	_, err = process.ReadKinds(name)
+	_, err = program.ReadKinds(name)
 	return name, err
 }
 
 // String is the command as a person would type it.
-func (p *program) String() string {
+func (p *candidate) String() string {
 	words := make([]string, len(p.command))
 	for i, word := range p.command {
 		if i == 0 {

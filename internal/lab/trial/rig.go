@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/client"
-	"github.com/spotworker/spotworker/internal/emulator/imds"
 	"github.com/spotworker/spotworker/internal/lab"
+	"github.com/spotworker/spotworker/internal/lab/emulator/imds"
 )
 
 // The workers of a trial record checkpoints as often as they collect them, and the jobs of

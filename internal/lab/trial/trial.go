@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/host/sandbox"
 	"github.com/spotworker/spotworker/internal/lab"
 	"github.com/spotworker/spotworker/internal/lab/screen"
 	"github.com/spotworker/spotworker/internal/lab/text"
-	"github.com/spotworker/spotworker/internal/sandbox"
 )
 
 var (
@@ -37,7 +37,7 @@ func (e *ConfigError) Unwrap() error { return e.Err }
 type trial struct {
 	config   Config
 	narrator *text.Narrator
-	program  program
+	program  candidate
 	payload  []byte
 	folder   string
 	recorder *recorder

@@ -18,7 +18,7 @@ import (
 func TestMain(m *testing.M) { labtest.Main(m) }
 
 // TestRun tries a program that is interruptible, with one eviction. Programs that are not
-// are tried in internal/integration/tryout.
+// are tried in internal/test/integration/tryout.
 func TestRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and runs real workers")

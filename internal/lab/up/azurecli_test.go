@@ -20,8 +20,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
-	"github.com/spotworker/spotworker/internal/emulator/imds"
 	"github.com/spotworker/spotworker/internal/lab"
+	"github.com/spotworker/spotworker/internal/lab/emulator/imds"
 )
 
 // recordingCLI stands for the Azure CLI: it records its arguments, one call a line,
@@ -205,7 +205,7 @@ func TestManagerEvicts(t *testing.T) {
 	c := upOnAnyPorts()
 	c.Flexible, c.EvictionDelay = true, 0
 	r := startUp(t, c)
-	az := r.out.Until(t, `(/\S+/az) vm simulate-eviction --resource-group rg --name spot_00000001\n`)
+	az := r.out.Until(t, `(/\S+/az) vm simulate-eviction --resource-group spotworker --name spotworker-spot_00000001\n`)
 	script, err := os.ReadFile(az)
 	if err != nil {
 		t.Fatal(err)
@@ -225,11 +225,11 @@ func TestManagerEvicts(t *testing.T) {
 	if err := json.NewDecoder(reply.Body).Decode(&signedIn); err != nil {
 		t.Fatal(err)
 	}
-	evict := manager + "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/rg/providers/Microsoft.Compute" +
-		"/virtualMachines/spot_00000001/simulateEviction?api-version=2020-06-01"
+	evict := manager + "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/spotworker/providers/Microsoft.Compute" +
+		"/virtualMachines/spotworker-spot_00000001/simulateEviction?api-version=2020-06-01"
 	for _, want := range []string{
-		`Eviction notice: Preempt of spot_00000001`,
-		`The resource manager was asked to evict spot_00000001, but`,
+		`Eviction notice: Preempt of spotworker-spot_00000001`,
+		`The resource manager was asked to evict spotworker-spot_00000001, but`,
 	} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, evict, nil)
 		if err != nil {

@@ -83,7 +83,7 @@ func (u *up) outage(account string, begins bool) answer {
 func (u *up) present() []string {
 	var names []string
 	for n := range u.number {
-		if name := u.vmName(n + 1); !u.gone[name] {
+		if name := u.vm(n + 1).Name; !u.gone[name] {
 			names = append(names, name)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/spotworker/spotworker/internal/emulator/imds"
 	"github.com/spotworker/spotworker/internal/lab"
+	"github.com/spotworker/spotworker/internal/lab/emulator/imds"
 )
 
 // producerVM is the VM whose identity endpoint gives the producer its tokens. It
@@ -72,8 +72,6 @@ func (g guide) write(out io.Writer, vms []string) {
 	g.export(&b, g.tokens(producerVM))
 	if g.sample != "" {
 		fmt.Fprintf(&b, "    %s digests --container %s\n", g.program("producer"), lab.InputContainer)
-		payload := fmt.Sprintf(`{"container":%q,"blob":%q,"target_container":%q}`, lab.InputContainer, g.sample, lab.OutputContainer)
-		fmt.Fprintf(&b, "    %s put --kind compress --payload %s\n", g.program("producer"), g.quoted(payload))
 	} else {
 		b.WriteString("    " + g.program("producer") + " put --kind KIND --payload JSON\n")
 	}
@@ -111,7 +109,7 @@ func (g guide) writeWorker(out io.Writer, vm string) {
 	var b strings.Builder
 	b.WriteString("\n")
 	g.export(&b, slices.Concat(g.tokens(vm), []string{"SPOTWORKER_METADATA_ENDPOINT=" + g.base(vm)}))
-	b.WriteString("    " + g.program("worker") + " --data-container " + lab.InputContainer + " --default-kind digest --output-container " + lab.OutputContainer + " --listen " + g.listen(vm) + "\n")
+	b.WriteString("    " + g.program("worker") + " --data-container " + lab.InputContainer + " --default-kind digest --listen " + g.listen(vm) + "\n")
 	fmt.Fprint(out, b.String())
 }
 
@@ -127,7 +125,7 @@ const (
 // listenAddress returns where a VM's worker serves health and metrics. The VMs
 // share a machine, so each worker needs a port of its own: 8811 for VM number 1.
 func listenAddress(vm string) string {
-	n, err := strconv.Atoi(strings.TrimPrefix(vm, lab.ScaleSet+"_"))
+	n, err := strconv.Atoi(vm[strings.LastIndexByte(vm, '_')+1:])
 	if err != nil {
 		return anyPort
 	}
@@ -170,14 +168,6 @@ func quote(value string) string {
 		return "'" + strings.ReplaceAll(value, "'", `'\''`) + "'"
 	}
 	return value
-}
-
-// quoted quotes a value for the guide's shell.
-func (g guide) quoted(value string) string {
-	if g.windows {
-		return `"` + strings.ReplaceAll(value, `"`, `\"`) + `"`
-	}
-	return quote(value)
 }
 
 func isPlainInShell(c rune) bool {

@@ -23,8 +23,8 @@ func TestGuideGivesEachWorkerAnAddress(t *testing.T) {
 	var out strings.Builder
 	g.write(&out, []string{lab.VMName(1), lab.VMName(2)})
 	for _, want := range []string{
-		"    bin/worker --data-container " + lab.InputContainer + " --default-kind digest --output-container " + lab.OutputContainer + " --listen 127.0.0.1:8811\n",
-		"    bin/worker --data-container " + lab.InputContainer + " --default-kind digest --output-container " + lab.OutputContainer + " --listen 127.0.0.1:8812\n",
+		"    bin/worker --data-container " + lab.InputContainer + " --default-kind digest --listen 127.0.0.1:8811\n",
+		"    bin/worker --data-container " + lab.InputContainer + " --default-kind digest --listen 127.0.0.1:8812\n",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("guide has no %q:\n%s", want, out.String())

@@ -11,16 +11,16 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
-	"github.com/spotworker/spotworker/internal/azure"
-	"github.com/spotworker/spotworker/internal/deployment"
-	"github.com/spotworker/spotworker/internal/emulator/arm"
-	"github.com/spotworker/spotworker/internal/emulator/imds"
-	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/host/sandbox"
 	"github.com/spotworker/spotworker/internal/lab"
+	"github.com/spotworker/spotworker/internal/lab/emulator/arm"
+	"github.com/spotworker/spotworker/internal/lab/emulator/imds"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/lab/text"
 	"github.com/spotworker/spotworker/internal/producer"
 	"github.com/spotworker/spotworker/internal/queue"
-	"github.com/spotworker/spotworker/internal/sandbox"
+	"github.com/spotworker/spotworker/internal/storage/azure"
+	"github.com/spotworker/spotworker/internal/storage/deployment"
 )
 
 // maxVMs is how many VMs there may be at first.
@@ -192,9 +192,6 @@ func (u *up) prepare(ctx context.Context) (err error) {
 	for _, name := range []string{u.names.Records, u.names.Payloads, u.names.Workers, u.names.Control, u.names.Outputs} {
 		containers[name] = account.Container(name)
 	}
-	if u.config.Files > 0 {
-		containers[lab.OutputContainer] = account.Container(lab.OutputContainer)
-	}
 	if err := producer.Create(ctx, []*queue.Queue{stores.Queue, stores.OnDemand, stores.Poison}, containers); err != nil {
 		return err
 	}
@@ -220,7 +217,7 @@ func (u *up) prepare(ctx context.Context) (err error) {
 			}
 		})
 	}
-	u.local.AddVM(imds.VM{Name: producerVM, Priority: "Regular"})
+	u.local.AddVM(imds.VM{Name: producerVM, Priority: "Regular", ResourceGroup: u.vm(1).ResourceGroup})
 	for range u.config.VMs {
 		u.newVM()
 	}
@@ -263,19 +260,26 @@ func (u *up) upload(ctx context.Context, account *azure.Account) error {
 	return nil
 }
 
-// vmName returns the name of the nth VM of the scale set, counted from 1. In a
-// Flexible one names end in eight characters.
-func (u *up) vmName(n int) string {
+// The scale set of Flexible orchestration has the names that infra/bicep gives it unless
+// told otherwise, so that commands for a deployment find its VMs.
+const (
+	flexibleGroup = azure.DefaultPrefix
+	flexibleSet   = azure.DefaultPrefix + "-" + lab.ScaleSet
+)
+
+// vm describes the nth VM of the scale set, counted from 1. In a Flexible one names end in
+// eight characters.
+func (u *up) vm(n int) imds.VM {
 	if u.config.Flexible {
-		return fmt.Sprintf("%s_%08x", lab.ScaleSet, n)
+		return imds.VM{Name: fmt.Sprintf("%s_%08x", flexibleSet, n), ScaleSet: flexibleSet, ResourceGroup: flexibleGroup}
 	}
-	return lab.VMName(n)
+	return imds.VM{Name: lab.VMName(n), ScaleSet: lab.ScaleSet}
 }
 
 // newVM adds a VM to the scale set and returns its name.
 func (u *up) newVM() string {
 	u.number++
-	name := u.vmName(u.number)
-	u.local.AddVM(imds.VM{Name: name, ScaleSet: lab.ScaleSet})
-	return name
+	vm := u.vm(u.number)
+	u.local.AddVM(vm)
+	return vm.Name
 }

@@ -13,8 +13,8 @@ import (
 
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/cli"
-	"github.com/spotworker/spotworker/internal/presence"
-	"github.com/spotworker/spotworker/internal/table"
+	"github.com/spotworker/spotworker/internal/fleet/presence"
+	"github.com/spotworker/spotworker/internal/overview/table"
 )
 
 // Cost is the command cost.

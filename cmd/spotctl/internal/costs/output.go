@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/azure"
+	"github.com/spotworker/spotworker/cmd/spotctl/internal/costs/prices"
 	"github.com/spotworker/spotworker/internal/cli"
-	"github.com/spotworker/spotworker/internal/costs/prices"
 	"github.com/spotworker/spotworker/internal/plaintext"
+	"github.com/spotworker/spotworker/internal/storage/azure"
 )
 
 // Output is where a command prints.

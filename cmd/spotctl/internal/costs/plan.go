@@ -8,11 +8,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/spotworker/spotworker/cmd/spotctl/internal/costs/plan"
+	"github.com/spotworker/spotworker/cmd/spotctl/internal/costs/prices"
 	"github.com/spotworker/spotworker/internal/cli"
-	"github.com/spotworker/spotworker/internal/costs/plan"
-	"github.com/spotworker/spotworker/internal/costs/prices"
+	"github.com/spotworker/spotworker/internal/overview/table"
 	"github.com/spotworker/spotworker/internal/plaintext"
-	"github.com/spotworker/spotworker/internal/table"
 )
 
 // Plan is the command plan.

@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/costs/prices"
-	"github.com/spotworker/spotworker/internal/table"
+	"github.com/spotworker/spotworker/cmd/spotctl/internal/costs/prices"
+	"github.com/spotworker/spotworker/internal/overview/table"
 )
 
 // Prices is the command prices.

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spotworker/spotworker/internal/costs/prices"
+	"github.com/spotworker/spotworker/cmd/spotctl/internal/costs/prices"
 	"github.com/spotworker/spotworker/internal/plaintext"
 )
 

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/spotworker/spotworker/cmd/spotctl/internal/costs/sizing"
 	"github.com/spotworker/spotworker/internal/cli"
-	"github.com/spotworker/spotworker/internal/costs/sizing"
 	"github.com/spotworker/spotworker/internal/queue"
 )
 

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/deployment"
+	"github.com/spotworker/spotworker/internal/storage/deployment"
 )
 
 // Level is how serious a finding is.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/lifecycle"
-	"github.com/spotworker/spotworker/internal/presence"
 )
 
 // namedWorkers is how many workers a finding names.

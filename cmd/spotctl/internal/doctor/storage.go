@@ -15,10 +15,10 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2/queueerror"
 	"github.com/google/uuid"
 
-	"github.com/spotworker/spotworker/internal/azure"
-	"github.com/spotworker/spotworker/internal/control"
-	"github.com/spotworker/spotworker/internal/deployment"
+	"github.com/spotworker/spotworker/internal/fleet/control"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/storage/azure"
+	"github.com/spotworker/spotworker/internal/storage/deployment"
 )
 
 // clockLimit is how far this machine's clock may be from the service's. A signature or
@@ -174,6 +174,11 @@ func (e *Examination) control(ctx context.Context) []Finding {
 	switch {
 	case errors.Is(err, control.ErrNewer):
 		return []Finding{{Level: Failure, Check: check, Text: err.Error(), Fix: "use a newer spotctl; workers of older versions do not follow it either"}}
+	case errors.As(err, new(*control.DamagedError)):
+		return []Finding{{
+			Level: Failure, Check: check, Text: err.Error() + "; workers keep to what they read last",
+			Fix: "spotctl resume --all --reset replaces it, and ends all pauses, drains and quarantines",
+		}}
 	case err != nil:
 		return []Finding{failed(check, err, "Storage Blob Data Reader")}
 	}

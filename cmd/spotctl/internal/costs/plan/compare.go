@@ -1,0 +1,82 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spotworker/spotworker/cmd/spotctl/internal/costs/prices"
+)
+
+const (
+	// tight is how close to the maximum price a price may come until that is reported.
+	tight = 0.1
+
+	// better is by how much another choice must be cheaper to be worth a deployment.
+	better = 0.2
+)
+
+// Finding is something that should be changed in a deployment.
+type Finding struct {
+	Size string `json:"size,omitempty"`
+	Text string `json:"text"`
+}
+
+// Compare compares what is deployed with a ranking in which the deployed sizes are among
+// the offers. No finding means that nothing should be changed, apart from the sizes in
+// unknown, whose prices could not be found out.
+func Compare(d Deployed, r Ranking) (found []Finding, unknown []string) {
+	var cheapest *Choice
+	for _, size := range d.Sizes {
+		c, reason := r.find(size, d.Region)
+		switch {
+		case c == nil && reason == priceUnknown:
+			unknown = append(unknown, size)
+			continue
+		case c == nil:
+			found = append(found, Finding{size, "cannot be used: " + reason})
+			continue
+		}
+		if cheapest == nil || r.Key(*c) < r.Key(*cheapest) {
+			cheapest = c
+		}
+		found = append(found, compareOne(d, *c)...)
+	}
+	if cheapest == nil {
+		return found, unknown
+	}
+	best := r.Choices[0]
+	if r.Key(best) < (1-better)*r.Key(*cheapest) {
+		found = append(found, Finding{Text: fmt.Sprintf("%s in %s is %.0f %% cheaper for a useful hour than %s", best.Size, best.Region, 100*(1-r.Key(best)/r.Key(*cheapest)), cheapest.Size)})
+	}
+	return found, unknown
+}
+
+func compareOne(d Deployed, c Choice) []Finding {
+	var found []Finding
+	now := c.SpotUSD
+	if now == 0 {
+		now = c.Price
+	}
+	if d.MaxPrice > 0 && now > (1-tight)*d.MaxPrice {
+		found = append(found, Finding{c.Size, fmt.Sprintf("costs %s USD, close to the maximum price of %s: a small rise evicts all its VMs", prices.Amount(now), prices.Amount(d.MaxPrice))})
+	}
+	if high := c.Eviction.High / 100; d.Rate > 0 && high > d.Rate {
+		found = append(found, Finding{c.Size, fmt.Sprintf("is evicted in %s %% of hours, and workers start from %g %%: set SPOTWORKER_EVICTION_RATE to %d", c.Eviction.Class, 100*d.Rate, percentUp(high))})
+	}
+	return found
+}
+
+// find returns the choice of a size in a region, or why there is none.
+func (r Ranking) find(size, region string) (*Choice, string) {
+	i := slices.IndexFunc(r.Choices, func(c Choice) bool { return strings.EqualFold(c.Size, size) && c.Region == region })
+	if i >= 0 {
+		return &r.Choices[i], ""
+	}
+	for _, e := range r.Excluded {
+		if strings.EqualFold(e.Size, size) && e.Region == region {
+			return nil, e.Reason
+		}
+	}
+	return nil, "nothing is known about it in " + region
+}

@@ -1,0 +1,127 @@
+package checkpoint
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"sync/atomic"
+
+	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
+)
+
+// sender sends states. It makes them ready to be recorded by one write, and knows what of
+// them the record has. The lock of writes guards its fields.
+type sender struct {
+	store *Store
+	id    string // of the job
+
+	blocks       blocks.Set
+	uncommitted  bool // the service refused a create: the blob has staged blocks but no record
+	beganInUnits bool // the record had a state in blocks when the claim began
+
+	keeps     atomic.Bool // see [Claim.KeepPrevious]
+	held      []byte      // a state of one piece that the next save keeps as the one before it
+	stepped   bool        // the recorded state is unusable, see [Claim.StepBack]
+	stepsBack int         // of the job
+}
+
+// prepare makes a state ready to be recorded, without the state that it replaces. It
+// uploads the blocks of a large state that the record lacks. For that it first creates the
+// record if there is none.
+func (s *sender) prepare(ctx context.Context, state Snapshot, create func(context.Context) error) (prepared, error) {
+	if state.Stream == nil {
+		return inOnePiece(state.State, s.hashUnit()), nil
+	}
+	stream, err := open(state.Stream, s.store.maxStream)
+	if err != nil {
+		return prepared{}, err
+	}
+	defer stream.close()
+	head := make([]byte, s.store.unit)
+	switch n, err := io.ReadFull(stream, head); {
+	case err == io.EOF || err == io.ErrUnexpectedEOF: // the stream's own is in another error
+		return inOnePiece(head[:n], s.hashUnit()), nil
+	case err != nil:
+		return prepared{}, err
+	}
+	if err := create(ctx); err != nil {
+		return prepared{}, err
+	}
+	m, err := s.upload(ctx, io.MultiReader(bytes.NewReader(head), stream))
+	if err != nil {
+		return prepared{}, err
+	}
+	return prepared{hash: m.Hash, inUnits: m.Hash, size: m.Size, blocks: len(m.Blocks), content: content{blocks: m.Blocks}}, nil
+}
+
+// upload uploads the blocks of a state that the record lacks. First it lists the blocks
+// of the record if they are unknown.
+func (s *sender) upload(ctx context.Context, state io.Reader) (blocks.Manifest, error) {
+	if err := s.listBlocks(ctx); err != nil {
+		return blocks.Manifest{}, err
+	}
+	return s.store.upload(ctx, s.id, state, &s.blocks)
+}
+
+// listBlocks lists the blocks of the record if they are unknown.
+func (s *sender) listBlocks(ctx context.Context) error {
+	if s.blocks.Known() {
+		return nil
+	}
+	set, err := blocks.List(ctx, s.store.blob(s.id), transferTimeout)
+	if err != nil {
+		return fmt.Errorf("read blocks of job %s: %w", s.id, err)
+	}
+	s.blocks = set
+	return nil
+}
+
+// asBlockList returns the content as a block list if the blob has staged blocks but
+// no record, as after the record's removal. The service then refuses a Put Blob
+// until it discards the blocks a week later, but accepts a Put Block List.
+func (s *sender) asBlockList(ctx context.Context, body content, exists bool) (content, error) {
+	if !s.uncommitted || exists || body.blocks != nil {
+		return body, nil
+	}
+	if len(body.data) == 0 {
+		return content{blocks: []string{}}, nil
+	}
+	m, err := s.store.upload(ctx, s.id, bytes.NewReader(body.data), &s.blocks)
+	return content{blocks: m.Blocks}, err
+}
+
+// recorded updates what is known of the body after a write that took effect. The body
+// begins with a state of that size.
+func (s *sender) recorded(size int64, body content) {
+	switch {
+	case body.keeps():
+		return
+	case body.blocks != nil:
+		s.blocks = blocks.Committed(body.blocks)
+	default:
+		s.blocks = blocks.None()
+	}
+	s.held, s.stepped = nil, false
+	if body.data != nil && int64(len(body.data)) >= size {
+		s.hold(body.data[:size])
+	}
+}
+
+// forget forgets the blocks of the record, which are then listed before they are needed.
+func (s *sender) forget() { s.blocks = blocks.Set{} }
+
+// removed updates what is known of the body after the record was removed.
+func (s *sender) removed() { s.blocks, s.stepped = blocks.None(), false }
+
+// hashUnit is the unit in which a state of one piece is hashed too, since the record may
+// have its hash in that form; 0 if it has not.
+func (s *sender) hashUnit() int {
+	if s.keeps.Load() || s.beganInUnits {
+		return s.store.unit
+	}
+	return 0
+}
+
+// bindsOutputs is [Claim.BindsOutputs] for a record.
+func (s *sender) bindsOutputs(r *Record) bool { return s.keeps.Load() && r.HasState() }

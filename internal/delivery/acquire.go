@@ -1,0 +1,201 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/checkpoint/ledger"
+	"github.com/spotworker/spotworker/internal/storage/outage"
+	"github.com/spotworker/spotworker/job"
+)
+
+// acquisition acquires the record of a job.
+type acquisition struct {
+	msg         *message
+	rec         *recorder
+	cancels     *cancelCheck
+	plan        *movePlan
+	quarantined bool // this delivery holds the worker's place for a quarantined job
+}
+
+// acquire acquires the job's record. A first delivery reads nothing: its first write
+// finds out whether the record exists. For an id that was chosen, and so may have
+// been used, that write comes before the handler starts; a generated id needs none,
+// unless jobs were cancelled since the message was put.
+func (q *acquisition) acquire(ctx context.Context) *outcome {
+	q.cancels.begin() // before the call that would show it
+	switch {
+	case q.msg.lease.Deliveries > 1, q.msg.envelope.Resume, !q.msg.idLock.First(), q.plan.waits:
+		return q.lookup(ctx)
+	case q.msg.envelope.ChosenID, q.msg.runner.mayBeCancelled(q.msg.lease.InsertedAt):
+		return q.applyRuling(ctx, checkpoint.Record{}, checkpoint.Create)
+	default:
+		if out := q.msg.confirmLease(ctx); out != nil {
+			return out
+		}
+		q.rec.claim = q.msg.account.records.Fresh(q.msg.ref(), q.msg.runner.owner)
+		q.rec.setFacts(ctx)
+		return nil
+	}
+}
+
+// lookup reads the record, and acquires or creates it if the rules allow.
+func (q *acquisition) lookup(ctx context.Context) *outcome {
+	record, ruling, err := q.readRecord(ctx)
+	if err != nil {
+		return stopped(ctx, err)
+	}
+	return q.applyRuling(ctx, record, ruling)
+}
+
+// readRecord reads the record, and how the rules rule on it.
+func (q *acquisition) readRecord(ctx context.Context) (record checkpoint.Record, ruling checkpoint.Ruling, err error) {
+	err = q.msg.retry(ctx, "read the job's record", func() (err error) {
+		record, ruling, err = q.msg.account.records.Lookup(ctx, q.msg.ref())
+		return err
+	})
+	q.rec.found.written = time.Now().Add(record.ModifiedAt.Sub(record.ReadAt)) // both are the service's
+	q.rec.found.open = record.Status == checkpoint.Open
+	return record, ruling, err
+}
+
+// applyRuling acquires or creates the record that was found if the rules allow.
+func (q *acquisition) applyRuling(ctx context.Context, record checkpoint.Record, ruling checkpoint.Ruling) *outcome {
+	if ruling == checkpoint.Create || ruling == checkpoint.Acquire {
+		if out := q.plan.staysWaiting(record); out != nil {
+			return out
+		}
+		if out := q.msg.confirmLease(ctx); out != nil {
+			return out
+		}
+	}
+	switch ruling {
+	case checkpoint.Create:
+		return q.acquireRecord(ctx, func() (*checkpoint.Claim, error) {
+			return q.msg.account.records.Create(ctx, q.takeover(checkpoint.Record{}), q.msg.runner.owner)
+		})
+	case checkpoint.Acquire:
+		if out := q.mayStart(record); out != nil {
+			return out
+		}
+		return q.acquireRecord(ctx, func() (*checkpoint.Claim, error) {
+			return q.msg.account.records.Acquire(ctx, q.takeover(record), record, q.msg.runner.owner)
+		})
+	default:
+		return ruled(ruling, record)
+	}
+}
+
+// mayStart returns an outcome if this worker may not start the job of a record that it may
+// acquire.
+// A job that only moves is not started.
+func (q *acquisition) mayStart(record checkpoint.Record) *outcome {
+	if q.plan.waits {
+		return nil
+	}
+	if out := q.leaveToOthers(record); out != nil {
+		return out
+	}
+	return q.enterQuarantine(record)
+}
+
+// acquireRecord acquires the record. The first try makes the claim; further ones
+// repeat its write, which settles whether the one before took effect.
+func (q *acquisition) acquireRecord(ctx context.Context, claim func() (*checkpoint.Claim, error)) *outcome {
+	err := q.msg.retry(ctx, "acquire the job's record", func() (err error) {
+		if q.rec.claim == nil {
+			q.rec.claim, err = claim()
+			q.rec.setFacts(ctx)
+			return err
+		}
+		return q.rec.claim.Touch(ctx, checkpoint.Snapshot{})
+	})
+	if conflict := asConflict(err); conflict != nil {
+		return outcomeOf(conflict)
+	}
+	if err != nil {
+		return stopped(ctx, err)
+	}
+	if r := q.rec.claim.Record(); exhausted(r.ChargedExits, r.EarlyExits) != "" {
+		return &outcome{action: poison, reason: exhausted(r.ChargedExits, r.EarlyExits)}
+	}
+	return nil
+}
+
+// takeover describes the delivery to the record that it acquires: how late it found the
+// record of the owner before, and when it will write again.
+func (q *acquisition) takeover(found checkpoint.Record) checkpoint.Delivery {
+	ref := q.msg.ref()
+	ref.NextWrite = q.msg.runner.policy.Expected(checkpoint.Situation{
+		Written: true, Losses: q.msg.runner.losses.Losses(), Unproven: found.UncleanExits() > 0 || found.Status == checkpoint.Running && !found.Progressed,
+	}, 0)
+	if found.MessageID == ref.MessageID {
+		visibility, renewEvery := q.msg.account.renewals.Visibility()
+		ref.Takeover = ledger.Takeover{Claimed: q.msg.lease.AskedAt.Sub(q.rec.found.written), Visibility: visibility, RenewEvery: renewEvery}
+	}
+	return ref
+}
+
+// cancelCheck checks whether a job was cancelled. The control document announces that
+// operators cancelled jobs; only the job's record says whether this job was.
+type cancelCheck struct {
+	rec     *recorder
+	checked atomic.Pointer[time.Time] // cancellations up to here are known not to concern the job
+	retryAt time.Time                 // the record is not read before, after a read failed
+}
+
+// begin begins the check before the call that would show a cancellation announced so far.
+func (c *cancelCheck) begin() {
+	c.checked.Store(new(c.rec.msg.runner.cancelledAt(c.rec.msg.envelope.ID)))
+}
+
+// check reads the job's record if an operator has announced since the last time that the job,
+// or any, was cancelled. It stops the job and returns the conflict if this delivery no longer
+// owns the record, for that or another reason. A read that fails is tried again.
+func (c *cancelCheck) check(ctx context.Context) *checkpoint.ConflictError {
+	announced := c.rec.msg.runner.cancelledAt(c.rec.msg.envelope.ID)
+	if !announced.After(*c.checked.Load()) || time.Now().Before(c.retryAt) || ctx.Err() != nil {
+		return nil //nolint:nilerr // a job that is stopped needs no check
+	}
+	err := c.rec.claim.Check(ctx)
+	conflict := asConflict(err)
+	switch {
+	case conflict != nil:
+		c.rec.stopForConflict(ctx, conflict)
+	case err != nil:
+		c.rec.msg.log.Log(ctx, outage.Level(err, slog.LevelWarn), "cannot read whether the job was cancelled; trying again", "error", err, "retry_in", recheckEvery)
+		c.retryAt = time.Now().Add(recheckEvery)
+	default:
+		c.checked.Store(&announced)
+	}
+	return conflict
+}
+
+// confirmOwnership returns an error if the job is known not to be this delivery's: it was
+// stopped for that, or an operator announced cancellations and its record shows one. A
+// handler may ignore its context.
+func (c *cancelCheck) confirmOwnership(ctx context.Context) error {
+	if stop := job.StopOf(c.rec.msg.stoppable); stop != nil && (stop.Reason == job.Cancelled || stop.Reason == job.Fenced || stop.Reason == job.Lost) {
+		return stop
+	}
+	if !c.rec.msg.runner.cancelledAt(c.rec.msg.envelope.ID).After(*c.checked.Load()) {
+		return nil
+	}
+	return c.rec.claim.Check(ctx)
+}
+
+// stopForConflict stops the job because this delivery no longer owns its record.
+func (r *recorder) stopForConflict(ctx context.Context, conflict *checkpoint.ConflictError) {
+	if by := conflict.Record; by.Status == checkpoint.Cancelled {
+		r.msg.log.InfoContext(ctx, "job was cancelled; stopping it", "cancelled_by", by.Owner, "reason", by.Reason)
+		r.output.LeaveRecord()
+		r.msg.stopJob(job.Cancelled, fmt.Errorf("by %s: %s", by.Owner, by.Reason))
+	} else {
+		r.msg.log.WarnContext(ctx, "another worker owns the job now; stopping it here", "error", conflict)
+		r.msg.stopJob(job.Fenced, conflict)
+	}
+}

@@ -1,0 +1,127 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/delivery/breaker"
+	"github.com/spotworker/spotworker/internal/fleet/presence"
+	"github.com/spotworker/spotworker/internal/lifecycle"
+	"github.com/spotworker/spotworker/job"
+)
+
+// listTimeout bounds the listing of heartbeats that a failed job waits for.
+const listTimeout = 2 * time.Second
+
+// breakerPass is the pass of the circuit breaker of a job's kind.
+type breakerPass struct {
+	msg  *message
+	pass breaker.Pass
+}
+
+// enterBreaker asks the circuit breaker of the job's kind for a pass. Without one it returns
+// the outcome of a job that is left to others.
+func enterBreaker(ctx context.Context, m *message) (*breakerPass, *outcome) {
+	kind := m.envelope.Kind
+	pass, closed, ok := m.runner.breakers.Enter(kind, time.Now())
+	b := &breakerPass{m, pass}
+	switch {
+	case !ok:
+		return nil, &outcome{action: skip, reason: fmt.Sprintf("the circuit breaker of kind %q is open on this worker", kind)}
+	case closed:
+		b.closed(ctx, "a job runs for longer than those that failed")
+	case pass.Probe:
+		m.log.InfoContext(ctx, "circuit breaker half-open: trying one job")
+	}
+	return b, nil
+}
+
+// leave reports the end of the run to the breaker.
+func (b *breakerPass) leave(ctx context.Context, verdict breaker.Verdict) {
+	kind, r := b.msg.envelope.Kind, breaker.Run{Job: b.msg.envelope.ID, Verdict: verdict}
+	if r.Verdict == breaker.Fails {
+		r.OnlyMachine = b.msg.onlyMachine()
+	}
+	now := time.Now()
+	switch before, after := b.msg.runner.breakers.Leave(kind, b.pass, r, now); {
+	case after.Trips > before.Trips:
+		b.opened(ctx, after, now)
+	case !before.IsClosed() && after.IsClosed():
+		b.closed(ctx, "a job succeeded or made progress")
+	}
+}
+
+func (b *breakerPass) opened(ctx context.Context, after breaker.Breaker, now time.Time) {
+	kind := b.msg.envelope.Kind
+	b.msg.runner.observer.Broke(kind)
+	b.msg.runner.loops.Note("breaker "+kind, fmt.Sprintf(
+		"kind %q rests until %s, then one job at a time is tried: jobs of it fail in a row on this worker", kind, after.Until.UTC().Format(time.RFC3339)))
+	level := slog.LevelDebug
+	due, suppressed := b.msg.runner.breakerLines.Allow(kind, now)
+	if due {
+		level = slog.LevelError
+	}
+	b.msg.log.Log(ctx, level, "circuit breaker open: jobs of this kind fail in a row on this worker; leaving them to others",
+		"trips", after.Trips, "retry_in", after.Until.Sub(now), "suppressed", suppressed)
+}
+
+func (b *breakerPass) closed(ctx context.Context, why string) {
+	kind := b.msg.envelope.Kind
+	b.msg.runner.observer.Recovered(kind)
+	b.msg.runner.loops.Note("breaker "+kind, "")
+	b.msg.log.InfoContext(ctx, "circuit breaker closed", "reason", why)
+}
+
+// failedElsewhere reports whether the job failed on another machine last, and has made no
+// progress since.
+func (r *recorder) failedElsewhere() bool {
+	last := r.claim.Record()
+	return last.Failures > 0 && last.FailedBy != "" && last.FailedBy != r.msg.runner.machine
+}
+
+// recordMachine records on which machine a failure happened, and whether it counts as one
+// with the last.
+func (r *recorder) recordMachine(end *runEnd) {
+	if end.failed() && !job.IsInterrupted(end.err) {
+		r.known.failure = checkpoint.Failure{Machine: r.msg.runner.machine, Repeat: r.wouldRepeat(r.claim.Record())}
+	}
+}
+
+// wouldRepeat reports whether a failure of the job with that record would be a repeat, for
+// which a sick machine may be the only reason: the job failed here last, no other job of
+// its kind succeeded here since, and other machines could run it.
+func (r *recorder) wouldRepeat(found checkpoint.Record) bool {
+	const precision = time.Second // of the service's times
+	return found.Failures > 0 && found.FailedBy == r.msg.runner.machine &&
+		!r.msg.runner.breakers.HasWorkedSince(r.msg.envelope.Kind, r.found.written.Add(precision)) && !r.msg.onlyMachine()
+}
+
+// onlyMachine reports whether no other machine runs jobs of this kind from this queue, as
+// far as the heartbeats show. If they cannot be listed, others may.
+func (m *message) onlyMachine() bool {
+	ctx, cancel := context.WithTimeout(m.cleanup, listTimeout) // the job itself may have been stopped
+	defer cancel()
+	seen, err := m.runner.fleet.Sample(ctx, sampleEvery)
+	if err != nil {
+		m.log.DebugContext(ctx, "heartbeats not listed; other machines may run this kind of job", "error", err)
+		return false
+	}
+	since := time.Since(seen.at)
+	return !slices.ContainsFunc(seen.Workers, func(p presence.Listed) bool {
+		return p.Age+since <= hasKindFor && p.State != lifecycle.Stopped.String() && p.Takes(m.lease.Queue().Name()) &&
+			p.HasKind(m.envelope.Kind) != presence.HasNot && machineOf(p.Worker) != m.runner.machine
+	})
+}
+
+// leaveToOthers returns an outcome if other machines should try the job first, by the record
+// that was found.
+func (q *acquisition) leaveToOthers(found checkpoint.Record) *outcome {
+	if time.Since(q.rec.found.written) >= repeatAfter || !q.rec.wouldRepeat(found) {
+		return nil
+	}
+	return &outcome{action: skip, reason: "the job failed on this machine last, and no other of its kind has succeeded here since"}
+}

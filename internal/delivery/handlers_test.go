@@ -1,0 +1,85 @@
+package delivery
+
+import (
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/fleet/presence"
+)
+
+func TestWhoHas(t *testing.T) {
+	worker := func(age time.Duration, state string, kinds, takes []string) presence.Listed {
+		return presence.Listed{Presence: presence.Presence{State: state, Kinds: kinds, TakesFrom: takes}, Age: age}
+	}
+	now := time.Date(2026, 3, 9, 12, 0, 0, 0, time.UTC)
+	render, digest, jobs := []string{"render"}, []string{"digest"}, []string{"jobs"}
+	for _, row := range []struct {
+		name string
+		seen []presence.Listed
+		want presence.Has
+	}{
+		{"no worker", nil, presence.HasNot},
+		{"one that lacks it", []presence.Listed{worker(0, "process", digest, jobs)}, presence.HasNot},
+		{"one that has it", []presence.Listed{worker(0, "process", digest, jobs), worker(hasKindFor, "process", render, jobs)}, presence.HasIt},
+		{"one that has it and starts", []presence.Listed{worker(0, "start", render, jobs)}, presence.HasIt},
+		{"silent for too long", []presence.Listed{worker(hasKindFor+1, "process", render, jobs)}, presence.HasNot},
+		{"stopped", []presence.Listed{worker(0, "stopped", render, jobs)}, presence.HasNot},
+		{"takes from another queue", []presence.Listed{worker(0, "process", render, []string{"jobs-ondemand"})}, presence.HasNot},
+		{"takes from both queues", []presence.Listed{worker(0, "process", render, []string{"jobs-ondemand", "jobs"})}, presence.HasIt},
+		{"an older version", []presence.Listed{worker(0, "process", digest, jobs), worker(0, "process", nil, jobs)}, presence.MayHave},
+		{"an older version long gone", []presence.Listed{worker(hasKindFor+1, "process", nil, nil)}, presence.HasNot},
+		{"too many kinds to list", []presence.Listed{worker(0, "process", []string{"a", presence.MoreKinds}, jobs)}, presence.MayHave},
+		{"an older version beside one that has it", []presence.Listed{worker(0, "process", render, jobs), worker(0, "process", nil, jobs)}, presence.HasIt},
+	} {
+		if got, _ := (Sample{at: now, Workers: row.seen}).whoHas("render", "jobs", now); got != row.want {
+			t.Errorf("%s: whoHas = %d, want %d", row.name, got, row.want)
+		}
+	}
+	late := Sample{at: now.Add(-hasKindFor), Workers: []presence.Listed{worker(time.Second, "process", render, jobs)}}
+	if has, _ := late.whoHas("render", "jobs", now); has != presence.HasNot {
+		t.Errorf("whoHas by an old sample = %d, want %d: the heartbeat is too old by now", has, presence.HasNot)
+	}
+	mixed := []presence.Listed{worker(0, "process", digest, jobs), worker(0, "process", digest, jobs), worker(0, "process", render, jobs), worker(time.Hour, "process", digest, jobs),
+		worker(lacksKindFor, "process", digest, jobs), worker(lacksKindFor+1, "process", digest, jobs), worker(0, "shutdown", digest, jobs)}
+	if has, lacking := (Sample{at: now, Workers: mixed}).whoHas("render", "jobs", now); has != presence.HasIt || lacking != 3 {
+		t.Errorf("whoHas of a mixed fleet = %d, %d lack it, want %d and 3", has, lacking, presence.HasIt)
+	}
+}
+
+func TestUnknownForLong(t *testing.T) {
+	noon := time.Date(2026, 3, 9, 12, 0, 0, 0, time.UTC)
+	for _, row := range []struct {
+		since time.Time
+		want  bool
+	}{
+		{time.Time{}, false}, {noon, false}, {noon.Add(-unknownKindFor + time.Nanosecond), false}, {noon.Add(-unknownKindFor), true}, {noon.Add(time.Hour), false},
+	} {
+		if got := unknownForLong(row.since, noon); got != row.want {
+			t.Errorf("unknownForLong since %s = %t, want %t", row.since, got, row.want)
+		}
+	}
+}
+
+// TestSpacing: one message waits seconds; of thousands, each waits longer, so that
+// they come back spaced out, and none longer than mostDefer.
+func TestSpacing(t *testing.T) {
+	now := time.Date(2026, 3, 9, 12, 0, 0, 0, time.UTC)
+	var s spacing
+	if got := s.next(now, 1); got < minDefer*3/4 || got > minDefer*5/4 {
+		t.Errorf("wait of the first = %s, want %s give or take a quarter", got, minDefer)
+	}
+	for range 999 {
+		s.next(now, 1)
+	}
+	if got, want := s.free.Sub(now), minDefer+1000*deferEvery; got != want {
+		t.Errorf("1,000 messages are spaced out over %s, want %s", got, want)
+	}
+	for range 100_000 {
+		if got := s.next(now, 3); got > maxDefer*5/4 {
+			t.Fatalf("wait = %s, want at most %s and a quarter", got, maxDefer)
+		}
+	}
+	if got := s.next(now.Add(time.Hour), 1); got > minDefer*5/4 {
+		t.Errorf("wait an hour later = %s, want %s again", got, minDefer)
+	}
+}

@@ -1,0 +1,88 @@
+package delivery
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+)
+
+// TestLineSubject: lines have the same form as those of a logger that was given the attributes
+// by With.
+func TestLineSubject(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		subject lineSubject
+		with    []any
+	}{
+		{"no job", lineSubject{MessageID: "m"}, []any{"message_id", "m"}},
+		{"a job", lineSubject{MessageID: "m", JobID: "j", Kind: "k"}, []any{"message_id", "m", "job_id", "j", "kind", "k"}},
+		{"of a claim", lineSubject{MessageID: "m", JobID: "j", Kind: "k", Generation: 3}, []any{"message_id", "m", "job_id", "j", "kind", "k", "generation", 3}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			var got, want bytes.Buffer
+			logTo(slog.New(row.subject.Handler(base(&got))))
+			logTo(slog.New(base(&want)).With(row.with...))
+			if got.String() != want.String() {
+				t.Errorf("lines:\n%swant:\n%s", &got, &want)
+			}
+		})
+	}
+}
+
+func base(out *bytes.Buffer) slog.Handler {
+	return slog.NewJSONHandler(out, &slog.HandlerOptions{Level: slog.LevelInfo, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}})
+}
+
+// logTo logs lines in each way that a logger has.
+func logTo(log *slog.Logger) {
+	log.Debug("left out")
+	log.Info("plain")
+	log.Warn("with some", "a", 1, "b", "two")
+	many := make([]any, 0, 40)
+	for _, key := range "abcdefghijklmnopqrst" {
+		many = append(many, string(key), int(key))
+	}
+	log.Info("with many", many...)
+	log.With("x", 1).Info("with x", "a", 1)
+	log.WithGroup("g").Info("in a group", "a", 1)
+	log.WithGroup("g").With("x", 1).Info("in a group, with x", "a", 1)
+}
+func TestLineLimit(t *testing.T) {
+	var l lineLimit
+	at := time.Date(2026, 3, 9, 12, 0, 0, 0, time.UTC)
+	lines := func(kind string, n int) (due, leftOut int) {
+		for range n {
+			ok, more := l.Allow(kind, at)
+			if ok {
+				due++
+			}
+			leftOut += more
+		}
+		return due, leftOut
+	}
+	if due, _ := lines("a", 20_000); due != 1 {
+		t.Errorf("20,000 messages of one kind log %d lines, want 1", due)
+	}
+	if due, _ := lines("b", 2); due != 1 {
+		t.Errorf("two of another kind log %d lines, want 1", due)
+	}
+	at = at.Add(limitPeriod)
+	if due, leftOut := lines("a", 3); due != 1 || leftOut != 19_999 {
+		t.Errorf("a minute later %d lines tell of %d more, want 1 and 19999", due, leftOut)
+	}
+	due := 0
+	for i := range 10_000 {
+		d, _ := lines(fmt.Sprint("kind-", i), 1)
+		due += d
+	}
+	if due > limitKinds+1 || len(l.lines) > limitKinds+1 {
+		t.Errorf("10,000 kinds log %d lines and are remembered as %d, want at most %d", due, len(l.lines), limitKinds+1)
+	}
+}

@@ -1,0 +1,137 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/retry"
+	"github.com/spotworker/spotworker/job"
+)
+
+// Bounds of how long a job over the concurrency of its kind waits.
+const (
+	// slotPatience is how long it may wait in its slot of the worker.
+	slotPatience = 10 * time.Second
+
+	// minRequeue and maxRequeue bound how long its message is hidden otherwise: until
+	// a slot of the kind should be free.
+	minRequeue = 5 * time.Second
+	maxRequeue = time.Minute
+)
+
+// kindLimits bounds how many jobs of a kind run at once, where the kind has such a
+// limit. A job over it waits in its slot of the worker if that promises to be short,
+// and is requeued otherwise, uncounted, with its record untouched. So a kind never
+// holds more slots of the worker than twice its limit, half of them for 10 s.
+type kindLimits map[string]*kindSlots
+
+// kindSlots are the slots of one kind.
+type kindSlots struct {
+	jitter retry.Jitter
+	taken  chan struct{} // holds one for each job that runs
+
+	mu      sync.Mutex
+	waiting int
+	average MovingAverage // of how long jobs of the kind take
+}
+
+func newKindLimits(kinds job.Kinds, jitter retry.Jitter) kindLimits {
+	p := kindLimits{}
+	for kind, handler := range kinds {
+		if limit := job.LimitsOf(handler).Concurrency; limit > 0 {
+			p[kind] = &kindSlots{jitter: jitter, taken: make(chan struct{}, limit)}
+		}
+	}
+	return p
+}
+
+// enter waits for a slot of the kind. The caller must call leave. It returns an outcome if
+// the job is to be requeued, or ctx ended.
+func (p kindLimits) enter(ctx context.Context, kind string) (leave func(), out *outcome) {
+	k := p[kind]
+	if k == nil {
+		return func() {}, nil
+	}
+	if !k.wait(ctx) {
+		if err := context.Cause(ctx); err != nil {
+			return nil, stopped(ctx, fmt.Errorf("slot for kind %q: %w", kind, err))
+		}
+		return nil, &outcome{action: requeue, reason: fmt.Sprintf("%d of kind %q run on this worker already", cap(k.taken), kind), delay: k.delay()}
+	}
+	begun := time.Now()
+	return func() { k.leave(time.Since(begun)) }, nil
+}
+
+// wait reports whether it got a slot.
+func (k *kindSlots) wait(ctx context.Context) bool {
+	select {
+	case k.taken <- struct{}{}:
+		return true
+	default:
+	}
+	k.mu.Lock()
+	waits := mayWait(cap(k.taken), k.waiting, k.average.Mean)
+	if waits {
+		k.waiting++
+	}
+	k.mu.Unlock()
+	if !waits {
+		return false
+	}
+	defer func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.waiting--
+	}()
+	timer := time.NewTimer(slotPatience)
+	defer timer.Stop()
+	select {
+	case k.taken <- struct{}{}:
+		return true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+func (k *kindSlots) leave(took time.Duration) {
+	k.mu.Lock()
+	k.average.Add(took)
+	k.mu.Unlock()
+	<-k.taken
+}
+
+func (k *kindSlots) delay() time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	d := requeueDelay(cap(k.taken), k.average.Mean)
+	return k.jitter.Vary(d) // so that many do not come back at once
+}
+
+// mayWait reports whether a job that finds limit jobs of its kind running, and others
+// waiting, should wait in its slot of the worker too. meanRun is how long jobs of the
+// kind take, 0 if that is unknown.
+func mayWait(limit, waiting int, meanRun time.Duration) bool {
+	return waiting < limit && meanRun/time.Duration(limit) <= slotPatience
+}
+
+// requeueDelay returns how long to hide a job that does not wait: until a slot should be
+// free, minRequeue … maxRequeue.
+func requeueDelay(limit int, meanRun time.Duration) time.Duration {
+	return min(max(meanRun/time.Duration(limit), minRequeue), maxRequeue)
+}
+
+// MovingAverage is a moving average of how long jobs take. The zero value has seen
+// none.
+type MovingAverage struct{ Mean time.Duration }
+
+// Add adds the time of one job.
+func (a *MovingAverage) Add(took time.Duration) {
+	if took = max(took, time.Microsecond); a.Mean == 0 {
+		a.Mean = took
+		return
+	}
+	a.Mean += (took - a.Mean) / 8
+}

@@ -1,0 +1,331 @@
+package delivery
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/delivery/outbox"
+	"github.com/spotworker/spotworker/internal/jobfiles/inputs"
+	"github.com/spotworker/spotworker/internal/jobfiles/inputs/named"
+	"github.com/spotworker/spotworker/internal/jobfiles/outputs"
+	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/telemetry/tracing"
+	"github.com/spotworker/spotworker/job"
+)
+
+// loader loads what the handler of an acquired job needs.
+type loader struct {
+	msg     *message
+	rec     *recorder
+	acq     *acquisition
+	cancels *cancelCheck
+	rules   *kindRules
+	inputs  *inputs.Held  // the job's input files; nil if it names none
+	span    *tracing.Span // of the handler
+}
+
+// startState is the state from which an attempt starts.
+type startState struct {
+	progress    *job.Progress // nil on a fresh start
+	steppedBack bool          // it is the state before the last one
+}
+
+// load makes the job as its handler sees it: its payload and its recorded state. The
+// memory of a payload from a blob is reserved until the handler drops it or returns.
+func (l *loader) load(ctx context.Context) (*attempt, *outcome) {
+	free, out := l.reservePayload(ctx)
+	if out != nil {
+		return nil, out
+	}
+	attempt, out := l.loadInto(ctx, free)
+	if out != nil && free != nil {
+		free()
+	}
+	return attempt, out
+}
+
+// loadInto is load into the memory that free frees; nil for a payload that is in the
+// message.
+func (l *loader) loadInto(ctx context.Context, free func()) (*attempt, *outcome) {
+	payload, out := l.fetchPayload(ctx)
+	if out != nil {
+		return nil, out
+	}
+	start, out := l.restoreState(ctx)
+	if out != nil {
+		return nil, out
+	}
+	record := l.rec.claim.Record()
+	start = l.lastAttempt(ctx, record, start)
+	l.rec.saved, l.rec.restored = start.progress, start.progress
+	l.span = l.msg.span.Step("handler")
+	l.rec.job = job.New(job.Spec{
+		ID: l.msg.envelope.ID, Kind: l.msg.envelope.Kind, Payload: payload, Trace: l.span.Parent(l.msg.envelope.Trace),
+		Attempt: record.Failures + 1, Deadline: l.msg.envelope.Deadline,
+	}, start.progress)
+	if l.inputs != nil {
+		l.rec.job.SetInputs(l.inputs.Folder, l.inputs.Files)
+		l.rec.job.Cleanup(l.releaseInputs)
+	}
+	if free != nil {
+		l.rec.job.OnDropPayload(free)
+		l.rec.job.Cleanup(free)
+	}
+	l.rec.job.OnPut(l.putFollowUp)
+	if start.steppedBack {
+		l.rec.job.SetSteppedBack(start.progress)
+	} else if l.rules.keepsPrevious {
+		l.rec.job.OnStepBack(func() (*job.Progress, error) { return l.stepBackWithOutputs(ctx) })
+	}
+	if out := l.openOutputs(ctx, start.steppedBack); out != nil {
+		return nil, out
+	}
+	a := &attempt{msg: l.msg, rec: l.rec, rules: l.rules, cancels: l.cancels, span: l.span, log: l.openLog(record)}
+	l.reportStart(record, start.progress != nil)
+	l.msg.log.InfoContext(ctx, "job started", "generation", record.Generation, "attempt", record.Failures+1, "resumed_at", record.Fraction,
+		"enqueued_at", cmp.Or(l.msg.envelope.EnqueuedAt, l.msg.lease.InsertedAt))
+	return a, nil
+}
+
+// reservePayload waits for memory for the payload, if that is in a blob. The message
+// is renewed while it waits. free may be called more than once; it is nil for a payload that
+// is in the message.
+func (l *loader) reservePayload(ctx context.Context) (free func(), out *outcome) {
+	ref := l.msg.envelope.Payload.Ref()
+	if ref == nil || ref.Size > queue.MaxPayload {
+		return nil, nil
+	}
+	size := max(ref.Size, 0)
+	if !l.msg.runner.payloadMemory.TryAcquire(size) {
+		l.msg.log.InfoContext(ctx, "job waits for memory: the payloads of other jobs take all of it (--payload-memory)", "payload_bytes", size)
+		if err := l.msg.runner.payloadMemory.Acquire(ctx, size); err != nil {
+			return nil, stopped(ctx, errors.New("wait for payload memory"))
+		}
+	}
+	return sync.OnceFunc(func() { l.msg.runner.payloadMemory.Release(size) }), nil
+}
+
+// fetchPayload fetches the payload. A first delivery whose payload blob is gone may be
+// a duplicate of a job that is done: the record shows that.
+func (l *loader) fetchPayload(ctx context.Context) ([]byte, *outcome) {
+	var payload []byte
+	err := l.msg.retry(ctx, "load the job's payload", func() (err error) {
+		payload, err = l.msg.account.payloads.Load(ctx, l.msg.envelope)
+		return err
+	})
+	switch {
+	case err == nil:
+		return payload, nil
+	case !errors.Is(err, queue.ErrPayload):
+		return nil, stopped(ctx, err)
+	}
+	if !l.rec.claim.Exists() {
+		l.rec.dropClaim()
+		if out := l.acq.lookup(ctx); out != nil {
+			return nil, out
+		}
+	}
+	return nil, &outcome{action: poison, reason: err.Error()}
+}
+
+// restoreState reads the recorded state, nil on a fresh start.
+func (l *loader) restoreState(ctx context.Context) (startState, *outcome) {
+	var snapshot *checkpoint.Snapshot
+	err := l.msg.retry(ctx, "restore the job's state", func() (err error) {
+		if l.rules.keepsPrevious {
+			if err := l.rec.claim.KeepPrevious(ctx); err != nil {
+				return err
+			}
+		}
+		snapshot, err = l.rec.claim.Restore(ctx)
+		return err
+	})
+	if errors.Is(err, checkpoint.ErrDamaged) {
+		if previous, _ := l.stepBack(ctx, err.Error()); previous != nil {
+			return startState{previous, true}, nil
+		}
+	}
+	switch conflict := asConflict(err); {
+	case conflict != nil:
+		return startState{}, outcomeOf(conflict)
+	case errors.Is(err, checkpoint.ErrDamaged):
+		return startState{}, decide(&runEnd{err: err}, l.rec.after(checkpoint.Snapshot{}), l.rules.limits)
+	case err != nil:
+		return startState{}, stopped(ctx, err)
+	case snapshot == nil:
+		return startState{}, nil
+	}
+	return startState{progress: progressOf(snapshot)}, nil
+}
+
+func progressOf(s *checkpoint.Snapshot) *job.Progress {
+	return &job.Progress{State: s.State, Stream: s.Stream, Version: s.Version, Fraction: s.Fraction, Text: s.Text}
+}
+
+// lastAttempt returns the state from which the attempt continues: before a job is
+// dead-lettered because its attempts from the last state failed, it gets one from the state
+// before that, if its kind keeps it.
+func (l *loader) lastAttempt(ctx context.Context, r checkpoint.Record, restored startState) startState {
+	if restored.steppedBack || r.Failures == 0 || r.Failures+1 < l.rules.limits.WithDefaults().MaxFailures {
+		return restored
+	}
+	previous, err := l.stepBack(ctx, "this is its last attempt, and those from the last state failed without progress")
+	if err != nil {
+		l.msg.log.WarnContext(ctx, "state before the last not restored; the job resumes from the last one", "error", err)
+	}
+	if previous == nil {
+		return restored
+	}
+	return startState{previous, true}
+}
+
+// stepBack returns the state before the last one, or nil if there is none. From then on the
+// next save replaces the last one.
+func (l *loader) stepBack(ctx context.Context, why string) (*job.Progress, error) {
+	if !l.rules.keepsPrevious {
+		return nil, nil
+	}
+	snapshot, err := l.rec.claim.StepBack(ctx)
+	if err != nil || snapshot == nil {
+		return nil, err
+	}
+	l.msg.runner.observer.SteppedBack()
+	l.msg.log.WarnContext(ctx, "job resumes from the state before the last", "reason", why, "bytes", l.rec.claim.Record().Previous.Size)
+	return progressOf(snapshot), nil
+}
+
+// stepBackWithOutputs is stepBack for a handler that runs already: its outputs become those
+// of the state before the last one too.
+func (l *loader) stepBackWithOutputs(ctx context.Context) (*job.Progress, error) {
+	r := l.rec.claim.Record()
+	hash := outputsBefore(r)
+	restores := l.rec.outputs != nil && r.HasPrevious() && r.Previous.Outputs != ""
+	var files []outputs.File
+	if restores {
+		var err error
+		if files, err = l.rec.listOutputs(ctx, hash); err != nil {
+			return nil, err
+		}
+	}
+	previous, err := l.stepBack(ctx, "its handler cannot use the last one")
+	if previous != nil && restores {
+		l.rec.outputs.Reset(hash, files)
+	}
+	return previous, err
+}
+
+// openOutputs makes the set of the job's outputs, with those of the state from which it
+// continues. For a job without outputs it makes no call.
+func (l *loader) openOutputs(ctx context.Context, steppedBack bool) *outcome {
+	record := l.rec.claim.Record()
+	hash := record.Outputs.Hash
+	if steppedBack {
+		hash = outputsBefore(record)
+	}
+	if l.msg.account.outputs == nil && hash == "" {
+		return nil
+	}
+	if l.msg.account.outputs == nil { // to commit it would be to commit a part
+		return decide(&runEnd{err: job.Unavailable(errors.New("the job has outputs, and this worker has no container for them"))}, checkpoint.Attempts{}, l.rules.limits)
+	}
+	files, err := l.rec.listOutputs(ctx, hash)
+	switch {
+	case errors.Is(err, outputs.ErrManifest):
+		err = fmt.Errorf("%w; put it back, or start the job over with spotctl poison replay --from-scratch", err)
+		return decide(&runEnd{err: err}, l.rec.after(checkpoint.Snapshot{}), l.rules.limits)
+	case err != nil:
+		return stopped(ctx, err)
+	}
+	l.rec.outputs = l.msg.account.outputs.NewSet(record.ID, record.Generation, l.rec.claim.Token(), outputs.Limits(l.rules.outputs), hash, files)
+	l.rec.job.OnOutputs(&outbox.Outbox{Set: l.rec.outputs, Caller: outputCaller{l.msg}})
+	return nil
+}
+
+// outputsBefore returns the hash of the list of outputs for the state before the last one,
+// empty for none. Where an older version recorded that state the list is not known: then the
+// outputs stay as they are, since none that the state relies on may be missing.
+func outputsBefore(r checkpoint.Record) string {
+	switch r.Previous.Outputs {
+	case "":
+		return r.Outputs.Hash
+	case checkpoint.NoOutputs:
+		return ""
+	}
+	return r.Previous.Outputs
+}
+
+// listOutputs reads a list of the job's outputs.
+func (r *recorder) listOutputs(ctx context.Context, hash string) (files []outputs.File, err error) {
+	err = r.msg.retry(ctx, "read the list of the job's outputs", func() (err error) {
+		files, err = r.msg.account.outputs.Files(ctx, r.msg.envelope.ID, hash)
+		return err
+	})
+	return files, err
+}
+
+// openLog opens the job's own log, and returns the logger for its handler. From now on
+// every write of the record has the end of the log.
+func (l *loader) openLog(record checkpoint.Record) *slog.Logger {
+	subject := l.msg.subject
+	subject.Generation = record.Generation
+	handler := subject.Handler(l.msg.runner.log.Handler())
+	l.rec.output = l.msg.account.logs.Open(record.ID, record.CreatedAt, record.Generation, l.msg.runner.owner, record.Log)
+	if l.rec.output == nil {
+		return slog.New(handler)
+	}
+	return slog.New(l.rec.output.Handler(handler))
+}
+
+// putFollowUp puts a follow-up job of this one on the queue of jobs. Its id may have
+// been put before, by an earlier run of the handler.
+func (l *loader) putFollowUp(ctx context.Context, id string, f job.FollowUp) error {
+	if err := l.cancels.confirmOwnership(ctx); err != nil {
+		return job.Unavailable(err)
+	}
+	e := queue.Envelope{
+		ID: id, Kind: f.Kind, EnqueuedAt: time.Now().UTC(), Deadline: f.Deadline, Estimate: f.Estimate, Trace: l.span.Parent(l.msg.envelope.Trace), ChosenID: true,
+	}
+	var err error
+	switch data := f.Payload.(type) {
+	case json.RawMessage:
+		e.Payload, err = queue.JSONPayload(data)
+	case []byte:
+		e.Payload = queue.BytesPayload(data)
+	}
+	if err == nil {
+		e.Inputs, err = named.Encode(f.Inputs)
+	}
+	if err == nil {
+		err = validateFollowUp(e, f.Delay)
+	}
+	if err != nil {
+		return job.Permanent(err)
+	}
+	to, err := l.msg.runner.place(e.ID)
+	if err != nil {
+		return job.Unavailable(err)
+	}
+	if err := to.PutAny(ctx, e, f.Delay, l.msg.runner.accounts[to.Account()].payloads); err != nil {
+		return job.Unavailable(err)
+	}
+	l.msg.log.InfoContext(ctx, "follow-up job put", "follow_up_id", id, "follow_up_kind", f.Kind, "name", f.Name)
+	return nil
+}
+
+// validateFollowUp returns why a follow-up job can never be put.
+func validateFollowUp(e queue.Envelope, delay time.Duration) error {
+	if delay < 0 || delay > queue.MaxDelay {
+		return fmt.Errorf("delay %s: it must be between 0 and %s", delay, queue.MaxDelay)
+	}
+	if data, _ := e.Payload.Inline(); len(data) > queue.MaxPayload {
+		return fmt.Errorf("payload has %d bytes; at most %d are allowed: put the data in a blob and name it in the payload", len(data), queue.MaxPayload)
+	}
+	return e.Validate()
+}

@@ -1,0 +1,124 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/drain"
+	"github.com/spotworker/spotworker/internal/jobfiles/joblog"
+	"github.com/spotworker/spotworker/internal/jobfiles/outputs"
+	"github.com/spotworker/spotworker/internal/storage/outage"
+)
+
+// errNotSent means that the outputs which a state relies on could not be sent, or not in
+// time. What could be repeated was: the state cannot be recorded.
+var errNotSent = errors.New("not all outputs of the job could be sent")
+
+// outputsChanged reports whether the job has sent or removed outputs that its record does
+// not have yet, and would get without a new state.
+func (r *recorder) outputsChanged() bool {
+	return r.outputs != nil && !r.claim.BindsOutputs() && (r.outputs.Unrecorded() || r.claim.HasNewOutputs(checkpoint.Outputs(r.outputs.Ref())))
+}
+
+// prepareOutputs makes the outputs ready that the next state relies on: the handler sends
+// those that it has not sent, and the next write of the record names all of them. Of the
+// time that ctx has left, the handler gets the most, and the list the rest: what was sent
+// is recorded even if not all could be.
+func (r *recorder) prepareOutputs(ctx context.Context) error {
+	if r.outputs == nil || r.job == nil {
+		return nil
+	}
+	var err error
+	if r.job.HasBeforeSave() {
+		sending, cancel := mostOf(ctx)
+		err = r.job.PrepareSave(sending)
+		if err != nil {
+			err = fmt.Errorf("%w: %w", errNotSent, err)
+		}
+		cancel()
+	}
+	return errors.Join(err, r.recordOutputs(ctx))
+}
+
+// mostOf returns a context that has four fifths of the time of ctx.
+func mostOf(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, time.Until(deadline)*4/5)
+}
+
+// recordOutputs stores the list of the job's outputs if it has changed. Every later write
+// of the record names it.
+func (r *recorder) recordOutputs(ctx context.Context) error {
+	if r.outputs == nil || !r.outputs.Unrecorded() {
+		return nil
+	}
+	_, err := r.outputs.Record(ctx)
+	return err
+}
+
+// outputCaller is a delivery as its outbox sees it.
+type outputCaller struct{ msg *message }
+
+// Sent counts and logs a file that the job has stored.
+func (c outputCaller) Sent(ctx context.Context, f outputs.File, took time.Duration) {
+	c.msg.runner.observer.OutputSent(f.Size)
+	c.msg.log.DebugContext(ctx, "output sent", "name", f.Path, "bytes", f.Size, "took", took)
+}
+
+// Retry repeats a call to storage.
+func (c outputCaller) Retry(ctx context.Context, what string, try func() error) error {
+	return c.msg.retry(ctx, what, try)
+}
+
+// IsLasting reports whether a further try cannot change an error.
+func (c outputCaller) IsLasting(err error) bool { return !isRetryable(err) }
+
+const (
+	// logGrace is how long the log of a job may be sent after a stop, once nothing else
+	// is left to send.
+	logGrace = time.Second
+
+	// logTimeout bounds one write of a log.
+	logTimeout = 10 * time.Second
+)
+
+// writeLog writes the part of the log that the record, which was just written, has no room
+// for. It does not wait for that: neither the next save nor a stop may.
+func (r *recorder) writeLog(ctx context.Context) {
+	r.output.WriteSoon(ctx, logTimeout, func(err error) { r.reportLog(ctx, err) })
+}
+
+// writeLastLog does the same at the end of the delivery, when the record is written and
+// the message gone. In a drain it waits until all other jobs are released too.
+func (r *recorder) writeLastLog(ctx context.Context) {
+	if !r.output.Pending() || !r.claim.Exists() {
+		return
+	}
+	if stop := drain.Of(ctx); stop != nil && !stop.OneJob {
+		r.msg.account.logs.WaitForOthers(r.msg.cleanup)
+	}
+	outlives, cancel := drain.Outlive(r.msg.tries.In(ctx), drain.UntilAfter(logGrace))
+	defer cancel()
+	defer context.AfterFunc(r.msg.cleanup, cancel)()
+	r.reportLog(ctx, r.output.WriteLast(outlives, logTimeout))
+}
+
+// reportLog logs that a log could not be stored. Its end is in the record all the same.
+func (r *recorder) reportLog(ctx context.Context, err error) {
+	if err == nil || errors.Is(err, joblog.ErrSuperseded) {
+		return
+	}
+	level := slog.LevelDebug
+	due, leftOut := r.msg.runner.logFaults.Allow(r.msg.envelope.Kind, time.Now())
+	if due && ctx.Err() == nil {
+		level = outage.Level(err, slog.LevelWarn)
+	}
+	r.msg.log.Log(ctx, level, "lines of the job's own log not stored; its record has the last of them", "error", err, "suppressed", leftOut)
+}

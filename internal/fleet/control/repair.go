@@ -1,0 +1,122 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
+)
+
+const (
+	// damagedPrefix begins the names of damaged documents that were kept.
+	damagedPrefix = blobName + ".damaged-"
+
+	// maxKept is the most bytes of a damaged document that Repair copies, and keepTimeout
+	// the timeout of reading or writing them.
+	maxKept     = 64 << 20
+	keepTimeout = time.Minute
+)
+
+// DamagedError means that there is a control document and its content is none.
+type DamagedError struct {
+	Err error
+
+	etag   azcore.ETag
+	readAt time.Time // by the service's clock
+}
+
+// Error says what is wrong with the content.
+func (e *DamagedError) Error() string {
+	return "the control document (blob " + blobName + ") is damaged: " + e.Err.Error()
+}
+
+// Unwrap returns what is wrong with the content.
+func (e *DamagedError) Unwrap() error { return e.Err }
+
+// Repair is [Store.Edit], and replaces a damaged document. A copy of the damaged one is
+// kept under another name first. Without damage kept is empty, and Repair is Edit.
+//
+// What the damaged document asked for is unknown. The new one asks for nothing but what
+// apply adds, and says that every job may have been cancelled: workers that read it
+// check the records of all their jobs once, so no cancel is missed.
+func (s *Store) Repair(ctx context.Context, apply Change) (d Document, kept string, err error) {
+	d, err = s.edit(ctx, apply, func(damaged *DamagedError) (Document, error) {
+		name, revision, err := s.keep(ctx, damaged.etag)
+		if err != nil {
+			return Document{}, err
+		}
+		kept = name
+		at := damaged.readAt
+		// Revisions must not go back: commands that wait for workers compare them.
+		return Document{Revision: max(revision, int(at.Unix())), CheckAll: at, CheckBefore: at}, nil
+	})
+	if err != nil {
+		kept = ""
+	}
+	return d, kept, err
+}
+
+// keep copies the damaged document with that ETag. It returns the name of the copy, which
+// follows from the content, so that a repetition writes the same blob; and the revision
+// that the content seems to have.
+func (s *Store) keep(ctx context.Context, etag azcore.ETag) (name string, revision int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
+	defer cancel()
+	same := &blob.ModifiedAccessConditions{IfMatch: &etag}
+	reply, err := s.container.NewBlobClient(blobName).DownloadStream(ctx, &blob.DownloadStreamOptions{
+		AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: same},
+	})
+	if err != nil {
+		return "", 0, fmt.Errorf("read the damaged control document: %w", err)
+	}
+	defer func() { _ = reply.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(reply.Body, maxKept+1))
+	if err == nil && len(body) > maxKept {
+		err = fmt.Errorf("it has more than %d bytes: move the blob %s yourself", maxKept, blobName)
+	}
+	if err != nil {
+		return "", 0, fmt.Errorf("read the damaged control document: %w", err)
+	}
+	sum := sha256.Sum256(body)
+	name = damagedPrefix + hex.EncodeToString(sum[:8])
+	absent := &blob.ModifiedAccessConditions{IfNoneMatch: new(azcore.ETagAny)}
+	copied := streaming.NopCloser(bytes.NewReader(body))
+	_, err = s.container.NewBlockBlobClient(name).Upload(ctx, copied, &blockblob.UploadOptions{
+		AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: absent},
+	})
+	if err != nil && !bloberror.HasCode(err, bloberror.BlobAlreadyExists) {
+		return "", 0, fmt.Errorf("keep the damaged control document as blob %s: %w", name, err)
+	}
+	return name, revisionIn(body), nil
+}
+
+// revisionField finds the revision in a document that is not JSON any more.
+var revisionField = regexp.MustCompile(`"revision"\s*:\s*(\d{1,15})\b`)
+
+// revisionIn returns the revision that a damaged document seems to have, 0 if none.
+func revisionIn(body []byte) int {
+	found := revisionField.FindSubmatch(body)
+	if found == nil {
+		return 0
+	}
+	revision, _ := strconv.Atoi(string(found[1])) // 0 where it does not fit
+	return revision
+}
+
+// isDamaged returns the damage that made a read fail, or nil.
+func isDamaged(err error) *DamagedError {
+	damaged, _ := errors.AsType[*DamagedError](err)
+	return damaged
+}

@@ -1,0 +1,238 @@
+// Package presence stores the workers' heartbeats: one small blob per worker that
+// says what the worker is doing. One List call shows the whole fleet, and a worker
+// that starts learns from its old heartbeat how its last run ended.
+//
+// A worker continues to work if its heartbeat cannot be written. Two things depend
+// on heartbeats: acknowledging events that concern several VMs, and leaving a job
+// to another worker that has a handler for its kind.
+package presence
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
+	"github.com/spotworker/spotworker/internal/fleet/activity"
+)
+
+// Version is the version of the heartbeat format.
+const Version = 1
+
+// Every is how often a worker writes its heartbeat.
+const Every = 15 * time.Second
+
+// SilentAfter is how old the heartbeat of a worker is that should have written another
+// one. A worker that is not silent is alive, unless it wrote that it stopped.
+const SilentAfter = 3 * Every
+
+// callTimeout is the timeout of one call, including the SDK's retries.
+const callTimeout = 5 * time.Second
+
+// maxJobs limits the list of active jobs, so that the blob stays small.
+const maxJobs = 1024
+
+// maxBody limits how much of a list of jobs is read, in bytes: several times the
+// longest list that is written.
+const maxBody = 1 << 20
+
+// Presence is the heartbeat of one worker. docs/FORMATS.md has its wire form.
+type Presence struct {
+	// Worker is the worker's name, and the blob's.
+	Worker string
+
+	// VM is the name of its VM as in scheduled events; empty if not known.
+	VM string
+
+	// Ready are the scheduled events that this worker is ready for: it has saved or
+	// handed over the jobs that they affect.
+	Ready []Ready
+
+	// State is the lifecycle state, as in "process".
+	State string
+
+	// BootID identifies one boot of the machine; empty if not known.
+	BootID string
+
+	// StartedAt is when the process started; At is when this was written.
+	StartedAt, At time.Time
+
+	// Program is the worker's version.
+	Program string
+
+	// LastEvent is the scheduled event that the worker handled last, and LastDrain
+	// how the last drain ended; zero if there was none. They remain after a VM was
+	// deleted together with its log.
+	LastEvent Event
+	LastDrain Drain
+
+	// TakesFrom are the names of the queues from which the worker claims messages.
+	TakesFrom []string
+
+	// Kinds are the kinds for which the worker has handlers; empty in heartbeats of
+	// older versions. They are written sorted, and cut if they take more than
+	// maxKinds: a final [MoreKinds] then stands for the rest.
+	Kinds []string
+
+	// Steered says that the worker reads what operators ask, and Control which revision
+	// of the control document it follows; 0 if there is none. Asked is what keeps it
+	// from claiming: [AskedQuarantine], [AskedDrain], [AskedPause],
+	// [AskedKinds], or nothing.
+	Steered bool
+	Control int
+	Asked   string
+
+	// Activity is what the worker did in the last ten minutes; zero in heartbeats of older
+	// versions.
+	Activity activity.Report
+
+	// Jobs are the ids of the active jobs, at most 1,024. A listing has only their
+	// number, Count.
+	Jobs  []string
+	Count int
+}
+
+// What operators can ask of a worker, as [Presence.Asked] has it.
+const (
+	AskedDrain = "drain"
+	AskedPause = "pause"
+
+	// AskedQuarantine is a drain of all workers of the VM.
+	AskedQuarantine = "quarantine"
+
+	// AskedKinds means that jobs of some kinds are not started.
+	AskedKinds = "kinds"
+)
+
+// Store reads and writes the heartbeats of a deployment's workers.
+type Store struct {
+	container *container.Client
+}
+
+// NewStore returns the store of the heartbeats in container c.
+func NewStore(c *container.Client) *Store { return &Store{container: c} }
+
+// Write replaces the worker's heartbeat.
+func (s *Store) Write(ctx context.Context, p Presence) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	p.Count = len(p.Jobs)
+	body, err := json.Marshal(p.Jobs[:min(len(p.Jobs), maxJobs)])
+	if err != nil {
+		return fmt.Errorf("encode presence of %s: %w", p.Worker, err)
+	}
+	_, err = s.container.NewBlockBlobClient(p.Worker).Upload(ctx, streaming.NopCloser(bytes.NewReader(body)), &blockblob.UploadOptions{Metadata: p.metadata()})
+	if err != nil {
+		return fmt.Errorf("write presence of %s: %w", p.Worker, err)
+	}
+	return nil
+}
+
+// Read returns the heartbeat of the worker with that name; ok is false if there is
+// none.
+func (s *Store) Read(ctx context.Context, worker string) (p Listed, ok bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	reply, err := s.container.NewBlobClient(worker).DownloadStream(ctx, nil)
+	if bloberror.HasCode(err, bloberror.BlobNotFound) {
+		return Listed{}, false, nil
+	}
+	if err != nil {
+		return Listed{}, false, fmt.Errorf("read presence of %s: %w", worker, err)
+	}
+	defer func() { _ = reply.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(reply.Body, maxBody+1))
+	if err == nil && len(body) > maxBody {
+		err = fmt.Errorf("it has more than %d bytes", maxBody)
+	}
+	if err != nil {
+		return Listed{}, false, fmt.Errorf("read presence of %s: %w", worker, err)
+	}
+	p = Listed{Presence: parse(worker, reply.Metadata)}
+	if reply.Date != nil && reply.LastModified != nil {
+		p.Age = reply.Date.Sub(*reply.LastModified)
+	}
+	if err := json.Unmarshal(body, &p.Jobs); err != nil {
+		return Listed{}, false, fmt.Errorf("read presence of %s: %w", worker, err)
+	}
+	return p, true, nil
+}
+
+// metadata returns the fields that a listing shows. Values that may contain more
+// than ASCII are percent-encoded, and empty ones left out.
+func (p Presence) metadata() map[string]*string {
+	values := map[string]string{
+		"v":         strconv.Itoa(Version),
+		"state":     p.State,
+		"bootid":    url.PathEscape(p.BootID),
+		"startedat": p.StartedAt.UTC().Format(time.RFC3339),
+		"at":        p.At.UTC().Format(time.RFC3339),
+		"program":   url.PathEscape(p.Program),
+		"takesfrom": strings.Join(p.TakesFrom, ","),
+		"kinds":     formatKinds(p.Kinds),
+		"jobs":      strconv.Itoa(p.Count),
+		"vm":        url.PathEscape(p.VM),
+		"ready":     formatReady(p.Ready),
+		"lastevent": p.LastEvent.format(),
+		"lastdrain": p.LastDrain.format(),
+		"asked":     p.Asked,
+		"slots":     p.Activity.FormatSlots(),
+		"recent":    p.Activity.FormatKinds(),
+	}
+	if p.Steered {
+		values["control"] = strconv.Itoa(p.Control)
+	}
+	out := make(map[string]*string, len(values))
+	for key, value := range values {
+		if value != "" {
+			out[key] = &value
+		}
+	}
+	return out
+}
+
+// parse leaves out what it cannot read: a heartbeat of a newer version still has a
+// name and perhaps a state.
+func parse(worker string, metadata map[string]*string) Presence {
+	values := map[string]string{}
+	var ready, event, drain string // unescaped part by part
+	for key, value := range metadata {
+		switch key = strings.ToLower(key); {
+		case value == nil:
+		case key == "ready":
+			ready = *value
+		case key == "lastevent":
+			event = *value
+		case key == "lastdrain":
+			drain = *value
+		default:
+			values[key], _ = url.PathUnescape(*value)
+		}
+	}
+	p := Presence{Worker: worker, State: values["state"], BootID: values["bootid"], Program: values["program"]}
+	if taken := values["takesfrom"]; taken != "" {
+		p.TakesFrom = strings.Split(taken, ",")
+	}
+	if kinds := values["kinds"]; kinds != "" {
+		p.Kinds = strings.Split(kinds, ",")
+	}
+	p.StartedAt, _ = time.Parse(time.RFC3339, values["startedat"])
+	p.At, _ = time.Parse(time.RFC3339, values["at"])
+	p.Count, _ = strconv.Atoi(values["jobs"])
+	control, err := strconv.Atoi(values["control"])
+	p.Steered, p.Control, p.Asked = err == nil, control, values["asked"]
+	p.VM, p.Ready = values["vm"], parseReady(ready)
+	p.LastEvent, p.LastDrain = parseEvent(event), parseDrain(drain)
+	p.Activity = activity.Parse(values["slots"], values["recent"])
+	return p
+}

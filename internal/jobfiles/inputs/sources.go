@@ -1,0 +1,107 @@
+package inputs
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
+	"github.com/spotworker/spotworker/internal/jobfiles/inputs/named"
+	"github.com/spotworker/spotworker/job"
+)
+
+// Containers returns the client of a container of one account.
+type Containers func(name string) *container.Client
+
+// sources are the containers that inputs may come from.
+type sources struct {
+	account Containers            // the account of the jobs
+	own     string                // its blob endpoint
+	further map[string]Containers // further accounts of the deployment by [named.AccountURL]
+	others  map[string]Containers // other accounts by [named.AccountURL]
+	allowed []string              // containers of the own accounts; empty for all
+	private []string              // containers of the own accounts that are the deployment's
+}
+
+// container returns the client of the container of an input. The error says why inputs
+// must not come from there.
+func (s *sources) container(in job.Input) (*container.Client, error) {
+	from := s.account
+	if in.Account != "" {
+		address, err := named.AccountURL(in.Account)
+		if err != nil {
+			return nil, fmt.Errorf("field account %w", err)
+		}
+		if further := s.further[address]; further != nil {
+			from = further
+		} else if address != s.own {
+			account := s.others[address]
+			if account == nil {
+				return nil, fmt.Errorf("storage account %s is not one that jobs may take inputs from; --input-account allows it", address)
+			}
+			return account(in.Container), nil
+		}
+	}
+	switch {
+	case slices.Contains(s.private, in.Container):
+		return nil, fmt.Errorf("container %s has the records and payloads of jobs: inputs cannot come from there", in.Container)
+	case len(s.allowed) > 0 && !slices.Contains(s.allowed, in.Container):
+		return nil, fmt.Errorf("container %s is not one that jobs may take inputs from; --input-container allows it", in.Container)
+	}
+	return from(in.Container), nil
+}
+
+// rangeTimeout bounds the read of one range, the SDK's retries included. An attempt that
+// is cut short within it loses nothing: the SDK's reader requests the rest of the range.
+const rangeTimeout = 2 * time.Minute
+
+// read fills data with the bytes of a file from offset on, of the version that was
+// planned. An empty range needs no call.
+func (s *sources) read(ctx context.Context, f *planned, data []byte, offset int64) error {
+	if len(data) == 0 {
+		return nil
+	}
+	client, err := s.container(job.Input{Account: f.account, Container: f.container})
+	if err != nil {
+		return job.Permanent(err)
+	}
+	callCtx, cancel := context.WithTimeout(ctx, rangeTimeout)
+	defer cancel()
+	reply, err := client.NewBlobClient(f.blob).DownloadStream(callCtx, &blob.DownloadStreamOptions{
+		Range:            blob.HTTPRange{Offset: offset, Count: int64(len(data))},
+		AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfMatch: new(f.etag)}},
+	})
+	if err != nil {
+		return f.explain(ctx, err)
+	}
+	body := reply.NewRetryReader(callCtx, nil)
+	defer func() { _ = body.Close() }()
+	// A proxy that ignores ranges would send the blob from its start.
+	if n := reply.ContentLength; n == nil || *n != int64(len(data)) {
+		return fmt.Errorf("read %s: the reply to a request for %d bytes at offset %d is not of that length", f.source, len(data), offset)
+	}
+	if _, err := io.ReadFull(body, data); err != nil {
+		return f.explain(ctx, err)
+	}
+	return nil
+}
+
+// explain translates an error. A version that the job needs and that is gone does not
+// return.
+func (f *planned) explain(ctx context.Context, err error) error {
+	err = explain(ctx, f.source, err)
+	if f.pinned && IsChanged(err) {
+		return job.Permanent(fmt.Errorf("%s has changed: the job needs the version with ETag %s", f.source, f.etag))
+	}
+	return err
+}
+
+// readAll returns the content of a small blob.
+func (s *sources) readAll(ctx context.Context, f planned) ([]byte, error) {
+	data := make([]byte, f.size)
+	return data, s.read(ctx, &f, data, 0)
+}

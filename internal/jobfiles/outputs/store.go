@@ -1,0 +1,289 @@
+package outputs
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/spotworker/spotworker/internal/jobfiles/outputs/paths"
+	"github.com/spotworker/spotworker/internal/jobid"
+)
+
+// Timeouts.
+const (
+	callTimeout = 20 * time.Second
+
+	// stallTimeout bounds the time in which an upload neither reads nor ends: that of one
+	// block, retries included.
+	stallTimeout = time.Minute
+)
+
+// Bounds of transfers.
+const (
+	blockSize      = 4 << 20  // bytes of a block
+	parallelBlocks = 4        // of one file
+	transferMemory = 64 << 20 // bytes of the blocks of all files
+
+	// MaxFile is the largest file, in bytes: 50,000 blocks.
+	MaxFile = 50_000 * blockSize
+)
+
+// tokenKey is the metadata of a blob that tells by which claim it was sent.
+const tokenKey = "spotworkertoken"
+
+// maxFolder is the longest folder of a claim.
+const maxFolder = 40
+
+// Store keeps the outputs of jobs in a container.
+type Store struct {
+	container *container.Client
+	memory    *semaphore.Weighted
+}
+
+// NewStore returns the store of the outputs in container c.
+func NewStore(c *container.Client) *Store {
+	return &Store{container: c, memory: semaphore.NewWeighted(transferMemory)}
+}
+
+// Check reports whether the container can be reached.
+func (s *Store) Check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if _, err := s.container.GetProperties(ctx, nil); err != nil {
+		return fmt.Errorf("reach the container of outputs: %w", err)
+	}
+	return nil
+}
+
+// upload is one try to send a file.
+type upload struct {
+	id, folder, path string
+	token            string // of the claim
+	size             int64  // expected; -1 if it is not known
+	content          io.Reader
+}
+
+// errTaken means that another claim wrote the blob.
+var errTaken = errors.New("the blob exists already, and is another delivery's")
+
+// send writes a file's blob, which must not exist. A blob that this claim wrote before,
+// under the same name, is the same upload whose answer was lost.
+func (s *Store) send(ctx context.Context, u upload) (File, error) {
+	memory := int64(parallelBlocks * blockSize)
+	concurrency := parallelBlocks
+	if u.size >= 0 && u.size < blockSize {
+		memory, concurrency = max(u.size, 64<<10), 1
+	}
+	if err := s.memory.Acquire(ctx, memory); err != nil {
+		return File{}, context.Cause(ctx)
+	}
+	defer s.memory.Release(memory)
+
+	f := File{Path: u.path, Folder: u.folder, Type: typeOf(u.path)}
+	b := s.container.NewBlockBlobClient(f.Blob(u.id))
+	body := &hashing{from: u.content, hash: sha256.New()}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	body.progress = time.AfterFunc(stallTimeout, func() { cancel(errStalled) })
+	defer body.progress.Stop()
+	size := int64(blockSize)
+	if concurrency == 1 {
+		size = u.size + 1 // in one piece, and a reader that has more is noticed
+	}
+	reply, err := b.UploadStream(ctx, body, &blockblob.UploadStreamOptions{
+		BlockSize: size, Concurrency: concurrency,
+		HTTPHeaders:      &blob.HTTPHeaders{BlobContentType: &f.Type},
+		Metadata:         map[string]*string{tokenKey: &u.token},
+		AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: to.Ptr(azcore.ETagAny)}},
+	})
+	f.Size, f.SHA256 = body.size, hex.EncodeToString(body.hash.Sum(nil))
+	switch {
+	case body.err != nil:
+		return File{}, &SourceError{Path: u.path, Err: body.err}
+	case bloberror.HasCode(err, bloberror.BlobAlreadyExists):
+		f.ETag, err = s.settle(ctx, b, u.token, f.Size)
+	case err == nil:
+		f.ETag = value(reply.ETag)
+	case errors.Is(context.Cause(ctx), errStalled):
+		err = errStalled
+	}
+	if err != nil {
+		return File{}, fmt.Errorf("send output %s of job %s: %w", paths.Quote(u.path), u.id, err)
+	}
+	return f, nil
+}
+
+// errStalled ends an upload that makes no progress.
+var errStalled = fmt.Errorf("no progress in %s", stallTimeout)
+
+// settle finds out whether a blob that exists is the one that this claim sent.
+func (s *Store) settle(ctx context.Context, b *blockblob.Client, token string, size int64) (azcore.ETag, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	reply, err := b.GetProperties(ctx, nil)
+	if err != nil {
+		return "", err
+	}
+	for key, found := range reply.Metadata {
+		if strings.EqualFold(key, tokenKey) && value(found) == token && value(reply.ContentLength) == size {
+			return value(reply.ETag), nil
+		}
+	}
+	return "", errTaken
+}
+
+// SourceError is the error of a file that cannot be read while it is sent.
+type SourceError struct {
+	Path string
+	Err  error
+}
+
+func (e *SourceError) Error() string {
+	return fmt.Sprintf("read output %s: %v", paths.Quote(e.Path), e.Err)
+}
+
+// Unwrap returns why.
+func (e *SourceError) Unwrap() error { return e.Err }
+
+// hashing hashes what is read of a file.
+type hashing struct {
+	from io.Reader
+	hash interface {
+		io.Writer
+		Sum([]byte) []byte
+	}
+	size     int64
+	err      error // of reading, other than its end
+	progress *time.Timer
+}
+
+func (h *hashing) Read(p []byte) (int, error) {
+	h.progress.Reset(stallTimeout)
+	n, err := h.from.Read(p)
+	_, _ = h.hash.Write(p[:n]) // never fails
+	if h.size += int64(n); h.size > MaxFile && err == nil {
+		err = fmt.Errorf("%w: it has more than %d GiB", paths.ErrRefused, int64(MaxFile)>>30)
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		h.err = err
+	}
+	return n, err
+}
+
+// Blob returns the name of the blob of a job's file.
+func (f File) Blob(id string) string { return jobid.Path(id) + "/" + f.Folder + "/" + f.Path }
+
+// typeOf returns the content type of a file, by its extension.
+func typeOf(name string) string {
+	if known := mime.TypeByExtension(strings.ToLower(path.Ext(name))); known != "" {
+		return known
+	}
+	return "application/octet-stream"
+}
+
+func manifestName(id, hash string) string { return jobid.Path(id) + "/" + "manifest-" + hash + ".json" }
+
+// writeManifest stores the list of a job's files, and returns what names it. No files need
+// no list.
+func (s *Store) writeManifest(ctx context.Context, id string, files []File) (Ref, error) {
+	if len(files) == 0 {
+		return Ref{}, nil
+	}
+	data, ref, err := encode(id, files)
+	if err != nil {
+		return Ref{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, stallTimeout)
+	defer cancel()
+	_, err = s.container.NewBlockBlobClient(manifestName(id, ref.Hash)).Upload(ctx, streaming.NopCloser(bytes.NewReader(data)), &blockblob.UploadOptions{
+		HTTPHeaders:      &blob.HTTPHeaders{BlobContentType: new("application/json")},
+		AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: to.Ptr(azcore.ETagAny)}},
+	})
+	if err != nil && !bloberror.HasCode(err, bloberror.BlobAlreadyExists) { // it is named by its content
+		return Ref{}, fmt.Errorf("write the list of outputs of job %s: %w", id, err)
+	}
+	return ref, nil
+}
+
+// Files returns the files of a list that a record names by its hash, which is empty for none.
+// The error wraps [ErrManifest] if they cannot be known.
+func (s *Store) Files(ctx context.Context, id, hash string) ([]File, error) {
+	if hash == "" {
+		return nil, nil
+	}
+	if _, err := hex.DecodeString(hash); err != nil || len(hash) != 2*sha256.Size {
+		return nil, fmt.Errorf("outputs of job %s: %w: its record names %s, which is no hash", id, ErrManifest, paths.Quote(hash))
+	}
+	ctx, cancel := context.WithTimeout(ctx, stallTimeout)
+	defer cancel()
+	reply, err := s.container.NewBlockBlobClient(manifestName(id, hash)).DownloadStream(ctx, nil)
+	if bloberror.HasCode(err, bloberror.BlobNotFound) {
+		return nil, fmt.Errorf("outputs of job %s: %w: there is none, so it was removed", id, ErrManifest)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the list of outputs of job %s: %w", id, err)
+	}
+	body := reply.NewRetryReader(ctx, nil)
+	defer func() { _ = body.Close() }()
+	data, err := io.ReadAll(io.LimitReader(body, maxManifest+1))
+	if err != nil {
+		return nil, fmt.Errorf("read the list of outputs of job %s: %w", id, err)
+	}
+	files, err := decode(id, hash, data)
+	if err != nil {
+		return nil, fmt.Errorf("outputs of job %s: %w", id, err)
+	}
+	return files, nil
+}
+
+// ErrGone means that a file's blob is missing, or is not the one that was sent.
+var ErrGone = errors.New("the blob of the output was removed or replaced")
+
+// Open returns the content of a file from an offset. Its blob must be the one that was
+// sent; the caller checks the hash.
+func (s *Store) Open(ctx context.Context, id string, f File, offset int64) (io.ReadCloser, error) {
+	reply, err := s.container.NewBlobClient(f.Blob(id)).DownloadStream(ctx, &blob.DownloadStreamOptions{
+		Range:            blob.HTTPRange{Offset: offset},
+		AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfMatch: &f.ETag}},
+	})
+	if isGone(err) {
+		return nil, fmt.Errorf("output %s of job %s: %w: %s", paths.Quote(f.Path), id, ErrGone, paths.Quote(f.Blob(id)))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read output %s of job %s: %w", paths.Quote(f.Path), id, err)
+	}
+	return reply.NewRetryReader(ctx, nil), nil
+}
+
+func isGone(err error) bool {
+	var response *azcore.ResponseError
+	return errors.As(err, &response) && !bloberror.HasCode(err, bloberror.ContainerNotFound) &&
+		(response.StatusCode == http.StatusNotFound || response.StatusCode == http.StatusPreconditionFailed)
+}
+
+// value returns what p points to, or the zero value.
+func value[T any](p *T) T {
+	if p == nil {
+		var zero T
+		return zero
+	}
+	return *p
+}

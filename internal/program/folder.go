@@ -1,0 +1,229 @@
+package program
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spotworker/spotworker/internal/host/sandbox"
+	"github.com/spotworker/spotworker/internal/program/archive"
+	"github.com/spotworker/spotworker/internal/program/scratch"
+	"github.com/spotworker/spotworker/job"
+)
+
+// Versions of a state, which give its format.
+const (
+	stateFile   = 1 // the checkpoint is a file; the state is its bytes
+	stateFolder = 2 // the checkpoint is a folder; the state is an archive of package archive
+	stateLinks  = 3 // the same, with symbolic links
+	stateSparse = 4 // the same, with hard links or files with holes
+	stateMany   = 5 // the same, with more than 200,000 files and folders, or longer names than 64 MiB
+)
+
+// stateVersions returns those that a program can be given.
+func stateVersions() []int {
+	return []int{stateFile, stateFolder, stateLinks, stateSparse, stateMany}
+}
+
+// Limits on the files and folders of a checkpoint: their number, and the length of the list
+// of them in bytes.
+const (
+	maxEntries = 1_000_000
+	maxIndex   = 256 << 20
+)
+
+// folder is a job's folder and the paths in it. The program gets all of them except
+// collected, where its checkpoints are moved.
+type folder struct {
+	*scratch.Folder
+
+	work, temp                   string
+	payload, restore, checkpoint string
+	result, progress, stop       string
+	collected                    string
+	output, sentList             string
+	restored, hasSentList        bool
+
+	// inputs has the job's input files; empty for a job without inputs.
+	inputs string
+
+	// tokenEndpoint serves access tokens to the holder of tokenSecret. Both are empty
+	// for a kind without tokens.
+	tokenEndpoint, tokenSecret string
+}
+
+// newFolder makes a job's folder.
+func newFolder(s *scratch.Root) (*folder, error) {
+	place, err := s.NewFolder()
+	if err != nil {
+		return nil, err
+	}
+	in := func(name string) string { return filepath.Join(place.Dir, name) }
+	f := &folder{
+		Folder: place, work: in("work"), temp: in("tmp"), payload: in("payload"), restore: in("restore"),
+		checkpoint: in("checkpoint"), result: in("result"), progress: in("progress"),
+		stop: in("stop"), collected: in("kept"),
+		output: in("output"), sentList: in("sent"),
+	}
+	if err := f.User.Do(f.makeFolders); err != nil {
+		return nil, errors.Join(err, s.Remove(place))
+	}
+	return f, nil
+}
+
+func (f *folder) makeFolders() error {
+	for _, dir := range f.home() {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	return os.Mkdir(f.collected, 0o700)
+}
+
+// fill writes what the program reads: the payload, and the checkpoint to continue
+// from.
+func (f *folder) fill(ctx context.Context, j *job.Job) error {
+	for name, data := range map[string][]byte{f.payload: j.Payload, f.progress: nil} {
+		if err := copyTo(name, bytes.NewReader(data)); err != nil {
+			return err
+		}
+	}
+	j.DropPayload() // the program reads the file
+	return f.restoreState(ctx, j)
+}
+
+// restoreState writes the checkpoint to continue from. If it is damaged, it writes the one
+// before it, where that is kept.
+func (f *folder) restoreState(ctx context.Context, j *job.Job) error {
+	err := f.restoreOnce(ctx, j)
+	if _, unreadable := errors.AsType[*stateError](err); err == nil || ctx.Err() != nil || !unreadable && !isDamaged(err) {
+		return err
+	}
+	if ok, stepErr := j.StepBack(); !ok {
+		return errors.Join(err, stepErr)
+	}
+	return errors.Join(f.clearRestored(), f.restoreOnce(ctx, j))
+}
+
+// isDamaged reports whether no further attempt can restore a checkpoint.
+func isDamaged(err error) bool {
+	return errors.Is(err, archive.ErrDamaged) || errors.Is(err, archive.ErrTooLarge)
+}
+
+// restoreOnce writes the checkpoint that the job has as its saved state, whose version must
+// be a known one.
+func (f *folder) restoreOnce(ctx context.Context, j *job.Job) error {
+	if err := j.CheckVersion(stateVersions()...); err != nil {
+		return &stateError{err}
+	}
+	state, version, err := j.OpenSaved()
+	if err != nil {
+		return &stateError{err}
+	}
+	if state == nil {
+		return nil
+	}
+	defer func() { _ = state.Close() }()
+	f.restored = true
+	readable := &stoppable{ctx: ctx, state: state}
+	if version == stateFile {
+		return copyTo(f.restore, readable)
+	}
+	if err := os.Mkdir(f.restore, 0o700); err != nil {
+		return err
+	}
+	// Not the kind's limit: lowering it must not lose a job's state.
+	return archive.Extract(readable, f.restore, f.collected, archive.Limits{Bytes: job.MaxStream, Entries: maxEntries, Index: maxIndex})
+}
+
+// clearRestored removes a restored checkpoint.
+func (f *folder) clearRestored() error {
+	f.restored = false
+	return removeAny(f.restore)
+}
+
+// removeAny removes a file or folder, if there is one.
+func removeAny(name string) error {
+	if err := os.Remove(name); err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return sandbox.RemoveTree(name)
+}
+
+// again makes the folder ready for another start of the program, with the checkpoint that
+// the job has as its saved state now. The output folder is removed: it has files of the run
+// that made the unusable one.
+func (f *folder) again(ctx context.Context, j *job.Job) error {
+	f.hasSentList = false
+	for _, name := range []string{f.work, f.temp, f.collected, f.checkpoint, f.result, f.output, f.sentList, f.progress, f.stop} {
+		if err := removeAny(name); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(f.clearRestored(), f.makeFolders(), copyTo(f.progress, bytes.NewReader(nil))); err != nil {
+		return err
+	}
+	return f.restoreState(ctx, j)
+}
+
+// copyTo writes a new file. It opens nothing that is already there.
+func copyTo(name string, data io.Reader) error {
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(file, data)
+	return errors.Join(err, file.Close())
+}
+
+// stoppable is a state whose Read fails once the job is stopped.
+type stoppable struct {
+	ctx   context.Context
+	state io.Reader
+}
+
+func (s *stoppable) Read(p []byte) (int, error) {
+	if s.ctx.Err() != nil {
+		return 0, context.Cause(s.ctx)
+	}
+	n, err := s.state.Read(p)
+	if err != nil && err != io.EOF {
+		err = &stateError{err}
+	}
+	return n, err
+}
+
+// stateError is the error of a recorded state that cannot be read.
+type stateError struct{ error }
+
+func (e *stateError) Unwrap() error { return e.error }
+
+// readSmall reads a regular file of a program, of at most limit bytes. It never
+// blocks and follows no link.
+func readSmall(name string, limit int64) ([]byte, error) {
+	file, err := scratch.OpenRegular(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	data, err := io.ReadAll(io.LimitReader(file, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		err = &oversize{what: filepath.Base(name), limit: limit}
+	}
+	return data, err
+}
+
+// oversize is the error of a file that is too large.
+type oversize struct {
+	what  string
+	limit int64
+}
+
+func (o *oversize) Error() string {
+	return fmt.Sprintf("%s has more than %d bytes", o.what, o.limit)
+}

@@ -1,0 +1,286 @@
+package program
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/host/resource"
+	"github.com/spotworker/spotworker/internal/host/sandbox"
+	"github.com/spotworker/spotworker/internal/program/printed"
+	"github.com/spotworker/spotworker/internal/program/scratch"
+	"github.com/spotworker/spotworker/internal/program/tree"
+	"github.com/spotworker/spotworker/internal/retry"
+	"github.com/spotworker/spotworker/job"
+)
+
+// noticeGrace is how long to wait for a notice after a signal of unknown origin
+// has ended a program: an eviction may explain it.
+const noticeGrace = 2 * time.Second
+
+// Handler runs a command for each job of a kind.
+type Handler struct {
+	kind    Kind
+	scratch *scratch.Root
+	groups  *tree.Groups // nil for none
+	tokens  Granter
+	log     *slog.Logger
+
+	// backOffDelay is how long a job that this machine cannot run keeps its slot.
+	backOffDelay time.Duration
+
+	// noticeGrace is how long to wait for a notice after a signal.
+	noticeGrace time.Duration
+
+	notices notices // of jobs that this machine cannot run
+}
+
+// Granter grants a program access tokens.
+type Granter interface {
+	// Grant returns an endpoint that serves tokens for these resources to a client
+	// with the secret, until revoke is called.
+	Grant(resources []string) (endpoint, secret string, revoke func())
+}
+
+// NewHandler returns the handler of a kind, with its limits. Its jobs have their
+// folders in the scratch folder, each program has a control group if there are groups, and the output of their programs goes to log. Only a kind
+// with [Kind.Tokens] needs tokens.
+func NewHandler(k Kind, folders *scratch.Root, groups *tree.Groups, tokens Granter, log *slog.Logger) job.Handler {
+	h := job.WithLimits(&Handler{kind: k, scratch: folders, groups: groups, tokens: tokens, log: log, backOffDelay: backOffDelay, noticeGrace: noticeGrace}, k.Limits)
+	if k.Outputs != nil {
+		h = job.WithOutputs(h, k.Outputs.Limits)
+	}
+	if k.KeepPrevious {
+		h = job.KeepPreviousState(h)
+	}
+	if k.Idempotent {
+		return job.Idempotent(h)
+	}
+	return h
+}
+
+// Run implements [job.Handler]. The job's folder exists until its last checkpoint
+// has been recorded.
+func (h *Handler) Run(ctx context.Context, j *job.Job) ([]byte, error) {
+	if err := j.CheckVersion(stateVersions()...); err != nil {
+		return nil, err
+	}
+	log := h.log.With("job_id", j.ID, "kind", j.Kind)
+	f, err := newFolder(h.scratch)
+	if err != nil {
+		return nil, h.notStarted(ctx, log, nil, fmt.Errorf("make the job's folder: %w", err))
+	}
+	j.Cleanup(func() { h.scratch.Discard(f.Folder, log) })
+	if err := f.User.Do(func() error { return f.fill(ctx, j) }); err != nil {
+		return nil, h.notStarted(ctx, log, f, explainFill(err))
+	}
+	if err := f.giveInputs(ctx, j, h.scratch); err != nil {
+		return nil, h.notStarted(ctx, log, f, fmt.Errorf("give the program its inputs: %w", err))
+	}
+	output, err := h.openOutputs(ctx, j, f)
+	if err != nil {
+		return nil, h.notStarted(ctx, log, f, &fromStorage{err})
+	}
+	if len(h.kind.Tokens) > 0 {
+		var revoke func()
+		f.tokenEndpoint, f.tokenSecret, revoke = h.tokens.Grant(h.kind.Tokens)
+		defer revoke()
+	}
+	r := newRun(j, &h.kind, f, output, log)
+	end, err := h.runProgram(ctx, r)
+	if err == nil && r.cannotResume(ctx, end) {
+		r, end, err = h.runFromPrevious(ctx, r, end)
+	}
+	if err != nil {
+		return nil, err
+	}
+	result, err := r.conclude(ctx, end, h.noticeGrace)
+	if err != nil && !job.IsInterrupted(err) && !job.IsPermanent(err) {
+		if missing := h.kind.missing(); missing != nil {
+			return nil, h.backOff(ctx, log, fmt.Errorf("%w; %w", missing, err))
+		}
+	}
+	return result, err
+}
+
+// runProgram runs a program to its end.
+func (h *Handler) runProgram(ctx context.Context, r *run) (end ended, err error) {
+	r.job.Cleanup(r.collector.close)
+	out := printed.New(ctx, r.log)
+	if r.program, err = tree.Start(h.command(r.job, r.folder), h.limits(r.folder.User), h.groups, r.folder.User, out); err != nil {
+		return end, h.notStarted(ctx, r.log, r.folder, fmt.Errorf("the command cannot be started: %w", err))
+	}
+	r.outputs.begin(r.job)
+	kills, _ := resource.OOMKills()
+	end = r.supervise(ctx)
+	end.oomKills = oomKillsSince(kills)
+	end.stderrTail = out.Finish()
+	if !h.scratch.Contains(r.folder.Dir) {
+		return end, unavailable(errors.New("the job's folder was removed from outside while its program ran"))
+	}
+	return end, nil
+}
+
+// runFromPrevious runs the program again with the checkpoint before the one that it could not
+// use. If there is none it returns the run that there was, and its end.
+func (h *Handler) runFromPrevious(ctx context.Context, r *run, end ended) (*run, ended, error) {
+	f := r.folder
+	if r.outputs != nil {
+		r.outputs.close() // nothing of that run is sent any more
+	}
+	if ok, err := r.job.StepBack(); !ok {
+		return r, end, err
+	}
+	r.collector.close()
+	if err := f.User.Do(func() error { return f.again(ctx, r.job) }); err != nil {
+		return r, end, h.notStarted(ctx, r.log, f, explainFill(err))
+	}
+	output, err := h.openOutputs(ctx, r.job, f)
+	if err != nil {
+		return r, end, h.notStarted(ctx, r.log, f, err)
+	}
+	next := newRun(r.job, &h.kind, f, output, r.log)
+	end, err = h.runProgram(ctx, next)
+	return next, end, err
+}
+
+// cannotResume reports whether the program said that it cannot use its checkpoint: before
+// it wrote one itself.
+func (r *run) cannotResume(ctx context.Context, end ended) bool {
+	return end.exit.Code == exitUnusable && !end.killed && ctx.Err() == nil && r.folder.restored && r.keepsPrevious && !r.job.Latest().HasState()
+}
+
+// command returns the command for a job.
+func (h *Handler) command(j *job.Job, f *folder) *exec.Cmd {
+	cmd := tree.NewCommand(h.kind.Command, h.limits(f.User))
+	cmd.Env = environ(&h.kind, j, f, os.LookupEnv)
+	if cmd.Dir = h.kind.Directory; cmd.Dir == "" {
+		cmd.Dir = f.work
+	}
+	return cmd
+}
+
+// limits returns what the operating system enforces for a program of a user. Without a
+// control group for its tasks the user bounds them.
+func (h *Handler) limits(user *sandbox.User) tree.Limits {
+	l := h.kind.system()
+	switch {
+	case l.Tasks == 0 || h.groups.LimitsTasks():
+	case user != nil:
+		l.UserTasks = l.Tasks
+	default:
+		l.UserTasks = tree.SharedTasks()
+	}
+	return l
+}
+
+// explainFill returns the error of a job whose folder cannot be filled. It is
+// permanent if the recorded checkpoint is damaged or too large.
+func explainFill(err error) error {
+	if isDamaged(err) {
+		return job.Permanent(fmt.Errorf("the recorded checkpoint cannot be restored: %w", err))
+	}
+	return fmt.Errorf("fill the job's folder: %w", err)
+}
+
+// conclude returns the job's result, or the error that the end of the program means. Where
+// a notice may explain that, it waits for one as long as grace.
+func (r *run) conclude(ctx context.Context, end ended, grace time.Duration) ([]byte, error) {
+	f := facts{exit: end.exit, killed: end.killed, stopped: ctx.Err() != nil, result: r.hasResult()}
+	verdict := decide(f)
+	if verdict == unclear {
+		f.stopped, f.waited = retry.Sleep(ctx, grace) != nil, true
+		verdict = decide(f)
+	}
+	if end.fault != nil && (end.killed || verdict != done) { // a finished job needs no checkpoint
+		return nil, asInterruption(end.fault)
+	}
+	r.log.DebugContext(ctx, "program ended", "exit", end.exit.String(), "stopped", f.stopped, "killed", f.killed, "verdict", verdict.String())
+	switch err := endError(end, r.unusable(ctx, end)); verdict {
+	case done:
+		if err := r.outputs.finish(ctx); err != nil {
+			return nil, heldElsewhere(asInterruption(err))
+		}
+		return r.result(ctx)
+	case interrupted:
+		return nil, job.Interrupted(err)
+	default:
+		return nil, err
+	}
+}
+
+// oomKillsSince returns how many processes the kernel has killed because memory ran out
+// since it had killed that many; 0 if that is unknown.
+func oomKillsSince(before int64) int64 {
+	now, _ := resource.OOMKills()
+	return max(now-before, 0)
+}
+
+// oomText says how many processes the kernel killed while a program ran.
+func oomText(kills int64) string {
+	if kills == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (the kernel ended %d processes for that while it ran)", kills)
+}
+
+// unusable says which checkpoints a program could not use that exited for that; empty if it
+// did not.
+func (r *run) unusable(ctx context.Context, end ended) string {
+	switch {
+	case !r.cannotResume(ctx, end):
+		return ""
+	case r.job.SteppedBack():
+		return ": it can use neither its last checkpoint nor the one before"
+	default:
+		return ": it cannot use its last checkpoint, and there is none before it"
+	}
+}
+
+// endError describes how the program ended, with the end of its standard error.
+func endError(end ended, unusable string) error {
+	text := "the command " + end.exit.String() + unusable
+	switch {
+	case end.killed:
+		text = "the command did not stop in time and was killed"
+	case end.exit.OOMKills > 0:
+		text = fmt.Sprintf("the command was killed: its processes together exceeded the total_memory of its kind (the kernel ended %d of them)", end.exit.OOMKills)
+	case end.exit.Full:
+		text += "; " + end.full.Error()
+	case end.exit.IsKill():
+		text = "the command was killed (SIGKILL), not by the worker; most often out of memory" + oomText(end.oomKills)
+	}
+	if end.stderrTail == "" {
+		return errors.New(text)
+	}
+	return fmt.Errorf("%s; the end of its standard error: %s", text, end.stderrTail)
+}
+
+// result reads the program's result file. Without one the result is nil.
+func (r *run) result(ctx context.Context) (data []byte, err error) {
+	err = r.folder.User.Do(func() error {
+		return sandbox.AwaitHeld(ctx, sandbox.HeldLong, func() error {
+			data, err = readSmall(r.folder.result, job.MaxResult)
+			return err
+		})
+	})
+	var large *oversize
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case errors.As(err, &large):
+		return nil, job.Permanent(fmt.Errorf("%w; put it in a blob and make its name the result", err))
+	case resource.IsExhaustion(err):
+		return nil, asInterruption(fmt.Errorf("read the result: %w", err))
+	case sandbox.IsShared(err):
+		return nil, heldElsewhere(fmt.Errorf("read the result: %w", err))
+	case err != nil:
+		return nil, job.Permanent(fmt.Errorf("read the result: %w", err))
+	}
+	return data, nil
+}

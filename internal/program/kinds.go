@@ -1,0 +1,327 @@
+package program
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/jsonpos"
+	"github.com/spotworker/spotworker/internal/program/archive"
+	"github.com/spotworker/spotworker/internal/program/tree"
+	"github.com/spotworker/spotworker/job"
+)
+
+// ReadKinds reads a kinds file, whose format docs/process.md describes. Relative
+// paths in it start at the file's folder. An error names the file, line and column,
+// what is wrong and what would be right.
+func ReadKinds(file string) ([]Kind, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("kinds file: %w", err)
+	}
+	folder, err := filepath.Abs(filepath.Dir(file))
+	if err != nil {
+		return nil, fmt.Errorf("kinds file: %w", err)
+	}
+	kinds, err := parseKinds(data)
+	for i := 0; err == nil && i < len(kinds); i++ {
+		err = kinds[i].locate(folder)
+	}
+	return withoutPositions(kinds), jsonpos.Locate(file, data, err)
+}
+
+func withoutPositions(kinds []parsedKind) []Kind {
+	all := make([]Kind, 0, len(kinds))
+	for i := range kinds {
+		all = append(all, kinds[i].Kind)
+	}
+	return all
+}
+
+// parsedKind is a kind with the positions of the values that locate checks.
+type parsedKind struct {
+	Kind
+	command, directory jsonpos.Value
+}
+
+// parseKinds parses a kinds file without accessing the programs that it names.
+func parseKinds(data []byte) ([]parsedKind, error) {
+	top, err := jsonpos.Parse(data)
+	if err != nil {
+		return nil, err
+	}
+	members, ok := top.Data.(jsonpos.Object)
+	if !ok {
+		return nil, top.Errorf(`a kinds file is an object: {"kinds": {"NAME": {"command": ["PROGRAM"]}}}`)
+	}
+	var kinds []parsedKind
+	for _, m := range members {
+		if m.Name != "kinds" {
+			return nil, unknown(m, []string{"kinds"})
+		}
+		if kinds, err = parseKindList(m.Value); err != nil {
+			return nil, err
+		}
+	}
+	if len(kinds) == 0 {
+		return nil, top.Errorf(`no kind of job is described here: {"kinds": {"NAME": {"command": ["PROGRAM"]}}}`)
+	}
+	return kinds, nil
+}
+
+func parseKindList(v jsonpos.Value) ([]parsedKind, error) {
+	members, ok := v.Data.(jsonpos.Object)
+	if !ok {
+		return nil, v.Errorf(`give an object with one member for each kind: {"NAME": {"command": ["PROGRAM"]}}`)
+	}
+	var kinds []parsedKind
+	for _, m := range members {
+		k, err := parseKind(m)
+		if err != nil {
+			return nil, err
+		}
+		kinds = append(kinds, k)
+	}
+	return kinds, nil
+}
+
+func parseKind(m jsonpos.Member) (parsedKind, error) {
+	k := parsedKind{Kind: Kind{Name: m.Name}}
+	fields, ok := m.Value.Data.(jsonpos.Object)
+	if !ok {
+		return k, m.Value.Errorf(`give an object: {"command": ["PROGRAM", "ARGUMENT"]}`)
+	}
+	if err := checkKindName(m); err != nil {
+		return k, err
+	}
+	for _, field := range fields {
+		set, ok := settings[field.Name]
+		if !ok {
+			return k, unknown(field, settingNames())
+		}
+		if err := set(&k, field.Value); err != nil {
+			return k, err
+		}
+	}
+	if len(k.Command) == 0 {
+		return k, m.Value.Errorf(`it has no command: give "command": ["PROGRAM", "ARGUMENT"]`)
+	}
+	return k, nil
+}
+
+// unknown returns the error for a name that is not one of the known ones.
+func unknown(m jsonpos.Member, known []string) error {
+	return m.Errorf("this name is not known here; allowed: %s", strings.Join(known, ", "))
+}
+
+// locate finds the command and the working directory, starting at the file's folder.
+func (k *parsedKind) locate(folder string) error {
+	if k.Directory != "" {
+		k.Directory = resolve(folder, k.Directory)
+		if info, err := os.Stat(k.Directory); err != nil || !info.IsDir() {
+			return k.directory.Errorf("%s is no folder on this machine", k.Directory)
+		}
+		if err := tree.CheckPath(k.Directory); err != nil {
+			return k.directory.Errorf("%v", err)
+		}
+	}
+	program, err := findProgram(folder, k.Command[0])
+	if err != nil {
+		return k.command.Errorf("%v", err)
+	}
+	k.Command = slices.Concat([]string{program}, k.Command[1:])
+	if err := tree.CheckCommand(k.Command); err != nil {
+		return k.command.Errorf("%v", err)
+	}
+	k.Files = k.filesOf(k.Command[1:])
+	return nil
+}
+
+// resolve returns a path relative to a folder as one that is not.
+func resolve(folder, path string) string {
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(folder, path)
+}
+
+// Kind is a kind of job that a command does. A zero limit means none, unless stated
+// otherwise.
+type Kind struct {
+	Name string
+
+	// Command is the program's absolute path and its arguments. No message changes it.
+	Command []string
+
+	// Directory is the program's working directory. Default: a folder of the job's
+	// own, which is removed at the job's end.
+	Directory string
+
+	// Environment is added to the program's environment.
+	Environment map[string]string
+
+	// Pass names variables of the worker's environment that the program gets too.
+	Pass []string
+
+	// Limits are enforced by the worker.
+	Limits job.Limits
+
+	// Idempotent says that running a job twice does no harm and that its result is not
+	// read ([job.Idempotent]).
+	Idempotent bool
+
+	// Memory is the private writable memory of each process of the job, in bytes. The
+	// operating system enforces it (RLIMIT_DATA; on Windows the committed memory, by
+	// the job object).
+	Memory int64
+
+	// CPUTime is the processor time of each process of the job, in each run
+	// (RLIMIT_CPU; on Windows the time in user mode, by the job object).
+	CPUTime time.Duration
+
+	// TotalMemory is the memory of all processes of the job together, in bytes: theirs, and
+	// what the system holds for them. On Linux it takes control groups (package tree); the
+	// kernel ends all of them when they exceed it.
+	TotalMemory int64
+
+	// CPUs is how many processors all processes of the job may use at once. On Linux it
+	// takes control groups.
+	CPUs float64
+
+	// Processes is how many processes and threads all processes of the job may have
+	// together, on Windows processes. A job that reaches it has failed. On Linux it takes
+	// control groups or a user of its own; as the worker's user a program is kept from the
+	// tasks that the worker needs, and has no limit of its own.
+	Processes int
+
+	// Disk is the size of the job's folder, in bytes. The operating system enforces it
+	// for each file (RLIMIT_FSIZE; not on Windows); the sum is measured periodically.
+	Disk int64
+
+	// MaxCheckpoint is the largest checkpoint, in bytes. Default and maximum:
+	// [job.MaxStream].
+	MaxCheckpoint int64
+
+	// KeepPrevious keeps the checkpoint before the last one too ([job.KeepPreviousState]).
+	KeepPrevious bool
+
+	// Outputs say what is done with the files in the program's output folder; nil gives
+	// it none.
+	Outputs *Outputs
+
+	// maxEntries bounds the files and folders of a checkpoint. 0 means [maxEntries].
+	maxEntries int
+
+	// Tokens are the resources, such as https://storage.azure.com/, for which a
+	// program gets access tokens of the worker's identity.
+	Tokens []string
+
+	// Files are the files that the arguments name, such as a script, if they exist
+	// when the kinds file is read. If one is missing later, a failure of the program
+	// does not count as a failure of the job.
+	Files []string
+}
+
+// system returns the limits that the operating system enforces.
+func (k *Kind) system() tree.Limits {
+	return tree.Limits{Memory: k.Memory, CPUTime: k.CPUTime, FileSize: k.Disk, TotalMemory: k.TotalMemory, CPUs: k.CPUs, Tasks: k.Processes}
+}
+
+// errFull is the error of a job whose processes have reached their limit.
+func (k *Kind) errFull() error {
+	return fmt.Errorf("the processes and threads of the job reached the limit of %d (processes of its kind): a program that starts others without end, or a limit that is too low", k.Processes)
+}
+
+// maxCheckpoint is the limit with its default.
+func (k *Kind) maxCheckpoint() int64 {
+	if k.MaxCheckpoint == 0 {
+		return job.MaxStream
+	}
+	return k.MaxCheckpoint
+}
+
+// checkpointLimits are the limits on a checkpoint that is a folder.
+func (k *Kind) checkpointLimits() archive.Limits {
+	return archive.Limits{Bytes: k.maxCheckpoint(), Entries: cmp.Or(k.maxEntries, maxEntries), Index: maxIndex}
+}
+
+// missing returns an error if this machine lacks a program or file that the kind
+// needs. A failure of the command does not count as a failure of the job then.
+func (k *Kind) missing() error {
+	for _, program := range append([]string{k.Command[0]}, k.interpreter()...) {
+		if _, err := exec.LookPath(program); err != nil {
+			return fmt.Errorf("the program of kind %s is missing: %w", k.Name, err)
+		}
+	}
+	for _, file := range k.Files {
+		if _, err := os.Stat(file); err != nil {
+			return fmt.Errorf("a file of kind %s is missing: %w", k.Name, err)
+		}
+	}
+	if err := k.system().Check(); err != nil {
+		return fmt.Errorf("the limits of kind %s cannot be set: %w", k.Name, err)
+	}
+	return nil
+}
+
+// longestInterpreter is how many bytes of a script's first line the kernel reads.
+const longestInterpreter = 256
+
+// interpreter returns the programs in the first line of a script: one, or two with
+// env, which searches PATH.
+func (k *Kind) interpreter() []string {
+	file, err := os.Open(k.Command[0])
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = file.Close() }()
+	head, _ := io.ReadAll(io.LimitReader(file, longestInterpreter))
+	line, ok := bytes.CutPrefix(head, []byte("#!"))
+	if !ok {
+		return nil
+	}
+	line, _, _ = bytes.Cut(line, []byte("\n"))
+	words := strings.Fields(string(line))
+	if len(words) < 2 || filepath.Base(words[0]) != "env" || k.Environment["PATH"] != "" {
+		return words[:min(1, len(words))]
+	}
+	named := slices.IndexFunc(words[1:], func(word string) bool { return !strings.HasPrefix(word, "-") && !strings.Contains(word, "=") })
+	if named < 0 {
+		return words[:1]
+	}
+	return []string{words[0], words[1+named]}
+}
+
+// filesOf returns the absolute paths of the arguments that name files on this
+// machine.
+func (k *Kind) filesOf(arguments []string) []string {
+	var files []string
+	for _, argument := range arguments {
+		if !filepath.IsAbs(argument) && k.Directory == "" {
+			continue // relative to the job's folder, which is empty
+		}
+		name := resolve(k.Directory, argument)
+		if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() {
+			files = append(files, name)
+		}
+	}
+	return files
+}
+
+// CheckKinds validates a kinds file as [ReadKinds] does, but does not access the
+// commands and folders that it names: they may be on another machine.
+func CheckKinds(file string) error {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("kinds file: %w", err)
+	}
+	_, err = parseKinds(data)
+	return jsonpos.Locate(file, data, err)
+}

@@ -1,0 +1,110 @@
+//go:build unix
+
+package tree
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// HasLimits says that the system limits what a process may use.
+const HasLimits = true
+
+// fileBlock is the unit of `ulimit -f`, in bytes.
+const fileBlock = 512
+
+// cpuGrace is the time from the soft limit of processor time to the hard one.
+const cpuGrace = 5 * time.Second
+
+// argv returns the command line that starts a program with limits. A shell sets the limits and then replaces
+// itself with the program, so that the program never runs without them. This needs
+// nothing that a system may lack.
+func (l Limits) argv(command []string) []string {
+	limits := l.commands()
+	if limits == "" {
+		return command
+	}
+	return append([]string{systemShell, "-c", limits + ` && exec "$@"`, "sh"}, command...)
+}
+
+const systemShell = "/bin/sh"
+
+// commands returns the shell command that sets the limits, empty without any.
+func (l Limits) commands() string {
+	var limits []string
+	limit := func(flags string, n int64) { limits = append(limits, fmt.Sprintf("ulimit %s %d", flags, n)) }
+	if l.Memory > 0 {
+		limit(memoryFlag, max(1, l.Memory>>10))
+	}
+	if l.CPUTime > 0 {
+		limit("-S -t", seconds(l.CPUTime))
+		limit("-H -t", seconds(l.CPUTime+cpuGrace))
+	}
+	if l.FileSize > 0 {
+		limit("-f", max(1, l.FileSize/fileBlock))
+	}
+	if l.UserTasks > 0 { // last, since the shell itself counts; dash has another letter
+		limits = append(limits, fmt.Sprintf("{ ulimit -u %[1]d 2>/dev/null || ulimit -p %[1]d; }", l.UserTasks))
+	}
+	return strings.Join(limits, " && ")
+}
+
+// Check returns an error if this machine cannot set the limits.
+func (l Limits) Check() error {
+	limits := l.commands()
+	if limits == "" {
+		return nil
+	}
+	if said, err := exec.Command(systemShell, "-c", limits).CombinedOutput(); err != nil { //nolint:gosec,noctx // numbers alone; it ends at once
+		return fmt.Errorf("%w: %s", err, bytes.TrimSpace(said))
+	}
+	return nil
+}
+
+func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+
+// CheckCommand returns nil: the kernel says at the start what it cannot run.
+func CheckCommand([]string) error { return nil }
+
+// CheckPath returns nil: the kernel takes any path that a kinds file can name.
+func CheckPath(string) error { return nil }
+
+// processGroup is the process group of a program, whose id is the program's.
+type processGroup struct{ id int }
+
+// terminate sends SIGTERM to all processes of the group.
+func (g processGroup) terminate() error { return syscall.Kill(-g.id, syscall.SIGTERM) }
+
+// kill sends SIGKILL to all processes of the group.
+func (g processGroup) kill() error { return syscall.Kill(-g.id, syscall.SIGKILL) }
+
+func (processGroup) release() {}
+
+func (processGroup) full() bool { return false }
+
+func (processGroup) exit(state *os.ProcessState) Exit {
+	status, ok := state.Sys().(syscall.WaitStatus)
+	if !ok {
+		return Exit{Code: state.ExitCode()}
+	}
+	return exitOf(status)
+}
+
+// exitOf returns how a program ended.
+func exitOf(status syscall.WaitStatus) Exit {
+	if !status.Signaled() {
+		return Exit{Code: status.ExitStatus()}
+	}
+	name := unix.SignalName(status.Signal())
+	if name == "" {
+		name = status.Signal().String()
+	}
+	return Exit{Code: -1, By: "signal " + name}
+}

@@ -1,0 +1,51 @@
+package program
+
+import "github.com/spotworker/spotworker/internal/program/tree"
+
+// exitTempFail is the exit code of a program that stopped and wants to continue
+// later: EX_TEMPFAIL of sysexits.h.
+const exitTempFail = 75
+
+// exitUnusable is the exit code of a program that cannot use the checkpoint that it was
+// given. Where the one before it is kept, the program is started again with that.
+const exitUnusable = 76
+
+// facts are what is known when a program has ended.
+type facts struct {
+	exit    tree.Exit
+	stopped bool // a stop was requested
+	result  bool // a result was renamed into place
+	killed  bool // the handler sent SIGKILL
+	waited  bool // the handler waited for a notice that would explain a signal
+}
+
+// verdict is what the end of a program means for its job.
+type verdict int
+
+const (
+	done        verdict = iota + 1 // the job is finished
+	interrupted                    // continue later; not a failure
+	failed                         // a failure
+	unclear                        // a signal of unknown origin: wait for a notice
+)
+
+var verdictNames = [...]string{"", "done", "interrupted", "failed", "unclear"}
+
+func (v verdict) String() string { return verdictNames[v] }
+
+// decide returns what the end of a program means. After a stop request a program is
+// done only if its result is in place. A signal from elsewhere may be the start of
+// the VM's shutdown, which the program can see before the worker does: service
+// managers signal all processes at once.
+func decide(f facts) verdict {
+	switch {
+	case f.exit.Code == 0 && (!f.stopped || f.result):
+		return done
+	case f.stopped, f.exit.Code == exitTempFail:
+		return interrupted
+	case f.exit.BySignal() && !f.killed && !f.waited:
+		return unclear
+	default:
+		return failed
+	}
+}

@@ -1,7 +1,0 @@
-//go:build darwin || freebsd || openbsd || dragonfly
-
-package runtimedir
-
-import "golang.org/x/sys/unix"
-
-const bootClock = unix.CLOCK_MONOTONIC

@@ -1,0 +1,140 @@
+package azure
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+)
+
+// secret stands for a key or a signature that no error may repeat.
+const secret = "c2VjcmV0c2VjcmV0c2VjcmV0"
+
+func TestConnectRefuses(t *testing.T) {
+	for name, row := range map[string]struct {
+		config Config
+		want   string
+	}{
+		"nothing":                        {Config{}, "no storage account"},
+		"account with an address":        {Config{Account: "acct.blob.core.windows.net"}, "3 to 24"},
+		"account that is another host":   {Config{Account: "example.com/"}, "3 to 24"},
+		"account in capitals":            {Config{Account: "Acct"}, "3 to 24"},
+		"endpoint without a scheme":      {Config{Account: "acct", BlobEndpoint: "acct.example"}, "--blob-endpoint"},
+		"endpoint without a host":        {Config{Account: "acct", QueueEndpoint: "https:///x"}, "--queue-endpoint"},
+		"endpoint of another kind":       {Config{Account: "acct", BlobEndpoint: "ftp://acct.example"}, "--blob-endpoint"},
+		"token over http":                {Config{Account: "acct", BlobEndpoint: "http://127.0.0.1:1"}, "https only"},
+		"endpoint with a signature":      {Config{Account: "acct", BlobEndpoint: "https://acct.example/?sig=" + secret}, "--blob-endpoint"},
+		"endpoint with a password":       {Config{Account: "acct", QueueEndpoint: "http://u:" + secret + "@acct.example"}, "--queue-endpoint"},
+		"connection string of nothing":   {Config{ConnectionString: secret}, "AccountKey"},
+		"connection string, key broken":  {Config{ConnectionString: "AccountName=acct;AccountKey=!" + secret}, "AccountKey"},
+		"connection string without key":  {Config{ConnectionString: "AccountName=acct;Other=" + secret}, "AccountKey"},
+		"connection string without name": {Config{ConnectionString: "AccountKey=" + secret}, "AccountName"},
+		"connection string over http":    {Config{ConnectionString: "BlobEndpoint=http://storage.example/acct;QueueEndpoint=http://storage.example/acct;AccountName=acct;AccountKey=" + secret}, "unencrypted"},
+		"queues over http":               {Config{ConnectionString: "BlobEndpoint=https://storage.example/acct;QueueEndpoint=http://10.0.0.4/acct;AccountName=acct;AccountKey=" + secret}, "http://10.0.0.4"},
+	} {
+		account, err := Connect(row.config)
+		if err == nil || account != nil || !strings.Contains(err.Error(), row.want) {
+			t.Errorf("%s: Connect = %v, want an error with %q", name, err, row.want)
+			continue
+		}
+		if strings.Contains(err.Error(), secret) {
+			t.Errorf("%s: the error repeats the secret: %v", name, err)
+		}
+	}
+}
+
+// TestPlainHTTP: this machine, and the account of an emulator whose key is public,
+// may be reached without TLS.
+func TestPlainHTTP(t *testing.T) {
+	for _, row := range []struct{ host, account string }{
+		{"127.0.0.1:10000", "acct"}, {"localhost:10000", "acct"}, {"acct.blob.localhost:10000", "acct"}, {"[::1]:10000", "acct"},
+		{"azurite:10000", emulatorAccount},
+	} {
+		at := "http://" + row.host + "/" + row.account
+		_, err := Connect(Config{ConnectionString: "BlobEndpoint=" + at + ";QueueEndpoint=" + at + ";AccountName=" + row.account + ";AccountKey=" + secret})
+		if err != nil {
+			t.Errorf("Connect to %s as %s = %v, want no error", row.host, row.account, err)
+		}
+	}
+}
+
+func TestEndpoint(t *testing.T) {
+	for _, row := range []struct{ given, account, kind, want string }{
+		{"", "acct1", "blob", "https://acct1.blob.core.windows.net/"},
+		{"", "acct1", "queue", "https://acct1.queue.core.windows.net/"},
+		{"https://acct1.blob.core.chinacloudapi.cn", "acct1", "blob", "https://acct1.blob.core.chinacloudapi.cn/"},
+		{"https://127.0.0.1:10000/devstoreaccount1/", "x", "blob", "https://127.0.0.1:10000/devstoreaccount1/"},
+	} {
+		if got, err := endpoint(row.given, row.account, row.kind); got != row.want || err != nil {
+			t.Errorf("endpoint(%q, %q, %q) = %q, %v, want %q", row.given, row.account, row.kind, got, err, row.want)
+		}
+	}
+}
+
+// Connect sends nothing, whichever way to the account it prepares.
+func TestConnectSendsNothing(t *testing.T) {
+	refuse := answer(func(r *http.Request) (*http.Response, error) {
+		t.Errorf("Connect sent a request to %s", r.URL)
+		return nil, http.ErrAbortHandler
+	})
+	for name, row := range map[string]struct {
+		config Config
+		host   string
+	}{
+		"connection string": {Config{ConnectionString: storage.New(storage.Options{}).ConnectionString()}, "blob.emulator"},
+		"managed identity":  {Config{Account: "acct", ClientID: "00000000-0000-0000-0000-000000000001"}, "acct.blob.core.windows.net"},
+		"own sign-in":       {Config{Account: "acct"}, "acct.blob.core.windows.net"},
+		"other cloud":       {Config{Account: "acct", BlobEndpoint: "https://acct.blob.example"}, "acct.blob.example"},
+	} {
+		row.config.Transport = refuse
+		account, err := Connect(row.config)
+		if err != nil || account.Host() != row.host {
+			t.Errorf("%s: Connect = %v, want an account at %s", name, err, row.host)
+		}
+	}
+}
+
+func TestQueueAndContainerWork(t *testing.T) {
+	server := storage.New(storage.Options{})
+	account, err := Connect(Config{ConnectionString: server.ConnectionString(), Transport: server.Transport(), Version: strings.Repeat("long", 20)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := account.Queue("jobs").Create(t.Context(), nil); err != nil {
+		t.Errorf("Create queue: %v", err)
+	}
+	if _, err := account.Container("records").Create(t.Context(), nil); err != nil {
+		t.Errorf("Create container: %v", err)
+	}
+	if q, c := server.Queues(), server.Containers(); len(q) != 1 || q[0] != "jobs" || len(c) != 1 || c[0] != "records" {
+		t.Errorf("account holds queues %v and containers %v, want jobs and records", q, c)
+	}
+}
+
+// A connection for each concurrent call, and none kept longer than the other
+// side keeps it.
+func TestTransport(t *testing.T) {
+	if got := newTransport(0, true); got.MaxIdleConnsPerHost != defaultConcurrency || got.MaxIdleConns != 0 || got.IdleConnTimeout != keptIdle {
+		t.Errorf("default transport keeps %d of %d connections for %s", got.MaxIdleConnsPerHost, got.MaxIdleConns, got.IdleConnTimeout)
+	}
+	if got := newTransport(260, false); got.MaxIdleConnsPerHost != 260 || got.IdleConnTimeout != keptIdleLocal {
+		t.Errorf("transport of 260 callers keeps %d connections for %s", got.MaxIdleConnsPerHost, got.IdleConnTimeout)
+	}
+}
+
+func TestTelemetryID(t *testing.T) {
+	for version, want := range map[string]string{"": "spotworker", "1.2.3": "spotworker/1.2.3", "1.2.3-rc.1+0123456789": "spotworker/1.2.3-rc.1+01"} {
+		if got := telemetryID(version); got != want || len(got) > 24 {
+			t.Errorf("telemetryID(%q) = %q, want %q", version, got, want)
+		}
+	}
+}
+
+// The metadata service refuses what a proxy forwards, and a token must not go
+// through one.
+func TestIdentityUsesNoProxy(t *testing.T) {
+	if newIdentityTransport().Proxy != nil {
+		t.Error("the transport for tokens has a proxy, want none")
+	}
+}

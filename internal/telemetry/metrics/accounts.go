@@ -1,0 +1,61 @@
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// accounts are the metrics of each storage account of a deployment that has several. They
+// have no series where there is one account.
+type accounts struct {
+	names   []string // the first of the deployment first
+	calls   *counters
+	outages map[string]*outage
+}
+
+func newAccounts(g *guard) *accounts {
+	return &accounts{calls: g.counters("account_calls_total",
+		"Calls to one of several storage accounts, each retry counted; none where there is one account.",
+		"account", "service", "status"), outages: map[string]*outage{}}
+}
+
+// Accounts makes metrics for each of several storage accounts. It must be called before
+// the first call to storage.
+func (s *Storage) Accounts(names []string) {
+	if len(names) < 2 {
+		return
+	}
+	s.accounts.names = names
+	for _, name := range names {
+		s.accounts.outages[name] = &outage{}
+	}
+}
+
+// CalledAccount counts one call to the storage account of that name, empty for the first
+// of the deployment, where there are several.
+func (s *Storage) CalledAccount(account, service, status string, took time.Duration, answered bool) {
+	if len(s.accounts.names) == 0 {
+		return
+	}
+	if account == "" {
+		account = s.accounts.names[0]
+	}
+	if o := s.accounts.outages[account]; o != nil {
+		s.accounts.calls.inc(account, service, status)
+		o.observe(answered, took)
+	}
+}
+
+var accountOutageDesc = prometheus.NewDesc(namespace+"_account_unreachable_seconds_total",
+	"Time in which every call to one of several storage accounts failed (5xx or no answer), from the start of the first such call to the next answer. Its jobs wait, those of the others do not; none where there is one account.", []string{"account"}, nil)
+
+// Describe implements [prometheus.Collector].
+func (a *accounts) Describe(out chan<- *prometheus.Desc) { out <- accountOutageDesc }
+
+// Collect implements [prometheus.Collector].
+func (a *accounts) Collect(out chan<- prometheus.Metric) {
+	for _, name := range a.names {
+		out <- constant(accountOutageDesc, prometheus.CounterValue, a.outages[name].seconds(), name)
+	}
+}

@@ -1,0 +1,167 @@
+package metrics
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/spotworker/spotworker/internal/fleet/activity"
+)
+
+// lastTime is when something happened last. It is absent before the first time.
+type lastTime struct {
+	desc *prometheus.Desc
+	at   atomic.Int64 // in milliseconds since 1970; 0 for never
+}
+
+func newLastTime(name, help string) *lastTime {
+	return &lastTime{desc: prometheus.NewDesc(namespace+"_"+name, help, nil, nil)}
+}
+
+func (l *lastTime) set(at time.Time) { l.at.Store(at.UnixMilli()) }
+
+// Describe implements [prometheus.Collector].
+func (l *lastTime) Describe(out chan<- *prometheus.Desc) { out <- l.desc }
+
+// Collect implements [prometheus.Collector].
+func (l *lastTime) Collect(out chan<- prometheus.Metric) {
+	if at := l.at.Load(); at != 0 {
+		out <- constant(l.desc, prometheus.GaugeValue, float64(at)/1e3)
+	}
+}
+
+// silence shows how the running jobs report. It asks when it is scraped.
+type silence struct {
+	guard *guard
+
+	mu  sync.Mutex
+	ask func() (report, checkpoint time.Duration, silent int) // nil before there is a worker
+
+	report, checkpoint, silent *prometheus.Desc
+}
+
+func newSilence(g *guard) *silence {
+	return &silence{
+		guard: g,
+		report: prometheus.NewDesc(namespace+"_oldest_report_age_seconds",
+			"Age of the oldest last report of all running jobs; 0 without one. It is looked at every 5 s.", nil, nil),
+		checkpoint: prometheus.NewDesc(namespace+"_oldest_checkpoint_age_seconds",
+			"Age of the oldest checkpoint of all running jobs, or since when their handlers run: the work that a sudden death repeats.", nil, nil),
+		silent: prometheus.NewDesc(namespace+"_jobs_silent",
+			"Running jobs whose last report is older than 2 min and 10 times as old as two of their reports were ever apart, or that have not reported for an hour since they started.", nil, nil),
+	}
+}
+
+// Watch sets the function to ask.
+func (s *silence) Watch(ask func() (report, checkpoint time.Duration, silent int)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ask = ask
+}
+
+// Describe implements [prometheus.Collector].
+func (s *silence) Describe(out chan<- *prometheus.Desc) {
+	out <- s.report
+	out <- s.checkpoint
+	out <- s.silent
+}
+
+// Collect implements [prometheus.Collector].
+func (s *silence) Collect(out chan<- prometheus.Metric) {
+	s.mu.Lock()
+	ask := s.ask
+	s.mu.Unlock()
+	if ask == nil {
+		return
+	}
+	defer s.guard.recovered("jobs_silent")
+	report, checkpoint, silent := ask()
+	out <- constant(s.report, prometheus.GaugeValue, report.Seconds())
+	out <- constant(s.checkpoint, prometheus.GaugeValue, checkpoint.Seconds())
+	out <- constant(s.silent, prometheus.GaugeValue, float64(silent))
+}
+
+// readingFor is how long the reading of a queue is shown: few workers of a fleet read,
+// and others may be the next ones.
+const readingFor = 90 * time.Second
+
+// queues shows how long queues are, as this worker read them last.
+type queues struct {
+	mu       sync.Mutex
+	readings map[string]reading
+
+	messages, oldest, read *prometheus.Desc
+}
+
+type reading struct {
+	at       time.Time
+	messages int
+	oldest   time.Duration
+}
+
+func newQueues() *queues {
+	labels := []string{"queue"}
+	return &queues{
+		readings: map[string]reading{},
+		messages: prometheus.NewDesc(namespace+"_queue_messages",
+			"About how many messages a queue has, hidden ones included. A few workers of a fleet read it every 30 s; each reading is shown for 90 s.", labels, nil),
+		oldest: prometheus.NewDesc(namespace+"_queue_oldest_message_age_seconds",
+			"For how long the message at the front of a queue has been on it; 0 if none is visible. Read as spotworker_queue_messages is.", labels, nil),
+		read: prometheus.NewDesc(namespace+"_queue_read_timestamp_seconds",
+			"When this worker read the queue: the newest reading is right where several differ.", labels, nil),
+	}
+}
+
+// QueueRead sets what was read of a queue.
+func (q *queues) QueueRead(queue string, messages int, oldest time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.readings[queue] = reading{time.Now(), messages, oldest}
+}
+
+// Describe implements [prometheus.Collector].
+func (q *queues) Describe(out chan<- *prometheus.Desc) {
+	out <- q.messages
+	out <- q.oldest
+	out <- q.read
+}
+
+// Collect implements [prometheus.Collector].
+func (q *queues) Collect(out chan<- prometheus.Metric) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for queue, r := range q.readings {
+		if time.Since(r.at) > readingFor {
+			continue
+		}
+		out <- constant(q.messages, prometheus.GaugeValue, float64(r.messages), queue)
+		out <- constant(q.oldest, prometheus.GaugeValue, r.oldest.Seconds(), queue)
+		out <- constant(q.read, prometheus.GaugeValue, float64(r.at.UnixMilli())/1e3, queue)
+	}
+}
+
+// slots shows what the worker's slots did.
+type slots struct {
+	*activity.Slots
+	desc *prometheus.Desc
+}
+
+func newSlots(total int) *slots {
+	return &slots{Slots: activity.NewSlots(total), desc: prometheus.NewDesc(namespace+"_slot_seconds_total", slotsHelp, []string{"state"}, nil)}
+}
+
+const slotsHelp = "Time of all job slots by what they did: a handler ran; a message was claimed and no handler ran (around), mostly for calls to storage; " +
+	"idle, while the worker takes jobs; or closed, while it starts or drains, or an operator drained it."
+
+// Describe implements [prometheus.Collector].
+func (s *slots) Describe(out chan<- *prometheus.Desc) { out <- s.desc }
+
+// Collect implements [prometheus.Collector].
+func (s *slots) Collect(out chan<- prometheus.Metric) {
+	t := s.Times()
+	for state, took := range map[string]time.Duration{"handler": t.Handler, "around": t.Around, "idle": t.Idle, "closed": t.Closed} {
+		out <- constant(s.desc, prometheus.CounterValue, took.Seconds(), state)
+	}
+}

@@ -1,0 +1,199 @@
+package metrics
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// namespace starts the name of every metric that is not about Go or the process.
+const namespace = "spotworker"
+
+// Config says what a worker's metrics are about.
+type Config struct {
+	// Version is that of the program.
+	Version string
+
+	// Slots is how many jobs the worker runs at once.
+	Slots int
+
+	// Healthy reports whether the worker's health check is passed.
+	Healthy func() bool
+
+	// Space returns how much of the file system of the scratch folder is free and its
+	// size, in bytes; 0, 0 if that is unknown. Nil if there is no such folder.
+	Space func() (free, size int64)
+
+	// OOMKills returns how many processes were killed because memory ran out.
+	// Nil if that is unknown.
+	OOMKills func() (kills int64, ok bool)
+
+	// Words are the values of labels that are known in advance.
+	Words Words
+
+	// Log gets a line for each metric that was given a wrong value. Optional.
+	Log *slog.Logger
+}
+
+// Words are the values that labels can have.
+type Words struct {
+	States, Outcomes, Starts, Waits, Efforts, FailureClasses, Saves, Moves, Circles, Acknowledgements, DrainReasons, PollResults, Refusals, Inputs []string
+}
+
+// Metrics are those of one worker.
+type Metrics struct {
+	Jobs
+	Effort
+	Platform
+	Storage
+	Inputs
+	*silence
+	*queues
+
+	guard  *guard
+	slots  *slots
+	words  Words
+	worker *prometheus.Registry // the worker's metrics alone
+	served *prometheus.Registry // with those of Go and the process
+}
+
+// New returns metrics at zero.
+func New(c Config) *Metrics {
+	g := newGuard(c.Log)
+	m := &Metrics{
+		Jobs: newJobs(g, c.Words), Effort: newEffort(g, c.Words), silence: newSilence(g), queues: newQueues(), slots: newSlots(c.Slots), words: c.Words,
+		Platform: newPlatform(g, c.Words), Storage: newStorage(g), Inputs: newInputs(g, c.Words),
+		guard: g, worker: prometheus.NewRegistry(), served: prometheus.NewRegistry(),
+	}
+	m.worker.MustRegister(about(g, c), slotCount(g, c), healthy(g, c), m.slots, m.silence, m.queues)
+	m.worker.MustRegister(machine(g, c)...)
+	m.worker.MustRegister(m.Effort.collectors()...)
+	m.worker.MustRegister(m.Jobs.collectors()...)
+	m.worker.MustRegister(m.Platform.collectors()...)
+	m.worker.MustRegister(m.Storage.collectors()...)
+	m.worker.MustRegister(m.Inputs.collectors()...)
+	m.served.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		m.worker,
+	)
+	return m
+}
+
+// Register adds the worker's metrics to a registry of the program, none for nil,
+// until unregister is called. Those of Go and the process are not among them: most
+// registries have them.
+func (m *Metrics) Register(r prometheus.Registerer) (unregister func(), err error) {
+	if r == nil {
+		return func() {}, nil
+	}
+	if err := r.Register(m.worker); err != nil {
+		return nil, fmt.Errorf("register the worker's metrics: %w", err)
+	}
+	return func() { r.Unregister(m.worker) }, nil
+}
+
+// Handler serves the metrics over HTTP.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.served, promhttp.HandlerOpts{
+		MaxRequestsInFlight: maxScrapes, ErrorHandling: promhttp.ContinueOnError, ErrorLog: m.guard,
+	})
+}
+
+// maxScrapes is how many requests for the metrics are answered at once. A
+// scraper needs one.
+const maxScrapes = 4
+
+// Gatherer returns the metrics for readers in this process.
+func (m *Metrics) Gatherer() prometheus.Gatherer { return m.served }
+
+func about(g *guard, c Config) prometheus.Collector {
+	info := g.gauges("build_info", "Always 1; the labels say which program this is.", "version", "goversion")
+	info.set(1, c.Version, runtime.Version())
+	return info
+}
+
+func slotCount(g *guard, c Config) prometheus.Collector {
+	slots := g.gauge("job_slots", "Jobs that this worker runs at once.")
+	slots.set(float64(c.Slots))
+	return slots
+}
+
+func healthy(g *guard, c Config) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "healthy", Help: "1 while the loops of the worker turn, 0 when one of them hangs: what /healthz says.",
+	}, g.measured("healthy", func() float64 {
+		if c.Healthy == nil || c.Healthy() {
+			return 1
+		}
+		return 0
+	}))
+}
+
+// machine returns the metrics of the machine that a worker knows better than others.
+func machine(g *guard, c Config) (all []prometheus.Collector) {
+	if c.Space != nil {
+		for name, value := range map[string]func() int64{
+			"scratch_free_bytes": func() int64 { free, _ := c.Space(); return free },
+			"scratch_size_bytes": func() int64 { _, size := c.Space(); return size },
+		} {
+			all = append(all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+				Namespace: namespace, Name: name, Help: scratchHelp[name],
+			}, g.measured(name, func() float64 { return float64(value()) })))
+		}
+	}
+	if c.OOMKills != nil {
+		all = append(all, prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Namespace: namespace, Name: "oom_kills_total",
+			Help: "Processes that the kernel killed because memory ran out: of the worker's control group, or of the machine where groups are not counted.",
+		}, g.measured("oom_kills_total", func() float64 { kills, _ := c.OOMKills(); return float64(kills) })))
+	}
+	return all
+}
+
+var scratchHelp = map[string]string{
+	"scratch_free_bytes": "Space for programs of jobs that is free on the file system of --scratch.",
+	"scratch_size_bytes": "Size of the file system of --scratch.",
+}
+
+// Delivered counts a claimed message, in a slot.
+func (m *Metrics) Delivered() {
+	m.Jobs.Delivered()
+	m.slots.Change(1, 0)
+}
+
+// Ended counts a message that was released, out of its slot.
+func (m *Metrics) Ended(outcome string) {
+	m.Jobs.Ended(outcome)
+	m.slots.Change(-1, 0)
+}
+
+// Started counts a handler call.
+func (m *Metrics) Started(how string) {
+	m.Jobs.Started(how)
+	m.slots.Change(0, 1)
+}
+
+// Returned counts a handler that has returned or was abandoned.
+func (m *Metrics) Returned() { m.slots.Change(0, -1) }
+
+// Entered records the state that the worker is in.
+func (m *Metrics) Entered(state string, ending bool) {
+	m.Jobs.Entered(state, ending)
+	m.slots.Work(state == stateWorking)
+}
+
+// stateWorking is the state in which a worker takes jobs.
+const stateWorking = "process"
+
+// Recovered records that a kind's circuit breaker is closed, as at the worker's start,
+// and makes the kind's other series.
+func (m *Metrics) Recovered(kind string) {
+	m.Jobs.Recovered(kind)
+	m.Effort.expect(kind, m.words)
+}

@@ -1,0 +1,375 @@
+package metrics
+
+import (
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+var testWords = Words{
+	States: []string{"start", "process", "stopped"}, Outcomes: []string{"committed", "left"}, Starts: []string{"first"},
+	Waits: []string{"put", "release"}, Efforts: []string{"committed", "redone"}, FailureClasses: []string{"error"},
+	Saves: []string{"saved", "failed"}, Moves: []string{"deadline"}, Circles: []string{"failures", "breaks"}, Acknowledgements: []string{"accepted"}, DrainReasons: []string{"evicted"}, PollResults: []string{"answered", "timeout"},
+}
+
+// expect compares the metrics of those names with their text form.
+func expect(t *testing.T, m *Metrics, want string, names ...string) {
+	t.Helper()
+	for i := range names {
+		names[i] = "spotworker_" + names[i]
+	}
+	if err := testutil.GatherAndCompare(m.Gatherer(), strings.NewReader(want), names...); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestJobsAreCounted(t *testing.T) {
+	m := New(Config{Version: "v1", Slots: 4, Words: testWords})
+	m.Delivered()
+	m.Delivered()
+	m.Ended("committed")
+	m.Started("first")
+	m.Entered("process", false)
+	m.Saved("saved", 1000, 20*time.Millisecond)
+	m.Saved("failed", 5000, time.Second)
+	m.LeftOut()
+	m.SteppedBack()
+	m.Moved("deadline")
+	m.Circles("breaks")
+	expect(t, m, `
+# HELP spotworker_checkpoint_saved_bytes_total Size of the states recorded. Of a large state only what changed is sent, so this may be more than what went over the network.
+# TYPE spotworker_checkpoint_saved_bytes_total counter
+spotworker_checkpoint_saved_bytes_total 1000
+# HELP spotworker_checkpoint_saves_total Attempts to record a job's state. Fenced means that another worker has the job by now.
+# TYPE spotworker_checkpoint_saves_total counter
+spotworker_checkpoint_saves_total{result="failed"} 1
+spotworker_checkpoint_saves_total{result="saved"} 1
+# HELP spotworker_deliveries_total Messages claimed. Those of one job count each time.
+# TYPE spotworker_deliveries_total counter
+spotworker_deliveries_total 2
+# HELP spotworker_delivery_outcomes_total Messages released, by the outcome for their job.
+# TYPE spotworker_delivery_outcomes_total counter
+spotworker_delivery_outcomes_total{outcome="committed"} 1
+spotworker_delivery_outcomes_total{outcome="left"} 0
+# HELP spotworker_job_slots Jobs that this worker runs at once.
+# TYPE spotworker_job_slots gauge
+spotworker_job_slots 4
+# HELP spotworker_jobs_in_hand Messages that the worker has claimed and not released yet.
+# TYPE spotworker_jobs_in_hand gauge
+spotworker_jobs_in_hand 1
+# HELP spotworker_jobs_circling_total Jobs that do not end: counted at the 10th, 20th, 40th ... of their failures in all, or of their breaks in a row without progress of the fraction.
+# TYPE spotworker_jobs_circling_total counter
+spotworker_jobs_circling_total{cause="breaks"} 1
+spotworker_jobs_circling_total{cause="failures"} 0
+# HELP spotworker_state 1 for the lifecycle state that the worker is in, 0 for the others.
+# TYPE spotworker_state gauge
+spotworker_state{state="process"} 1
+spotworker_state{state="start"} 0
+spotworker_state{state="stopped"} 0
+# HELP spotworker_states_left_out_total Jobs released without their last state: the work since the checkpoint before is repeated.
+# TYPE spotworker_states_left_out_total counter
+spotworker_states_left_out_total 1
+# HELP spotworker_states_stepped_back_total Jobs that resumed from the state before the last, because the last one could not be used.
+# TYPE spotworker_states_stepped_back_total counter
+spotworker_states_stepped_back_total 1
+`, "checkpoint_saved_bytes_total", "checkpoint_saves_total", "deliveries_total", "delivery_outcomes_total",
+		"job_slots", "jobs_circling_total", "jobs_in_hand", "state", "states_left_out_total", "states_stepped_back_total")
+	if got := testutil.CollectAndCount(m.saveTime); got != 1 {
+		t.Errorf("series of save times = %d, want 1", got)
+	}
+}
+
+func TestStateAtFirst(t *testing.T) {
+	m := New(Config{Words: testWords})
+	if got := testutil.ToFloat64(m.state.vec.WithLabelValues("start")); got != 1 {
+		t.Errorf("state start of a new worker = %v, want 1", got)
+	}
+}
+
+// TestBlindness: the time without an answer counts while it lasts and once it is
+// over, and never twice.
+func TestBlindness(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := New(Config{Words: testWords})
+		blind := func() float64 {
+			families, err := m.Gatherer().Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range families {
+				if f.GetName() == "spotworker_metadata_blind_seconds_total" {
+					return f.GetMetric()[0].GetCounter().GetValue()
+				}
+			}
+			t.Fatal("no metric of blindness")
+			return 0
+		}
+		expect(t, m, "", "metadata_last_answer_timestamp_seconds")
+		m.Polled(time.Unix(1000, 5e8), "answered")
+		m.Polled(time.Unix(2000, 0), "timeout")
+		expect(t, m, `
+# HELP spotworker_metadata_last_answer_timestamp_seconds When the metadata service last answered with a document, by this machine's clock. Absent before the first answer.
+# TYPE spotworker_metadata_last_answer_timestamp_seconds gauge
+spotworker_metadata_last_answer_timestamp_seconds 1000.5
+`, "metadata_last_answer_timestamp_seconds")
+
+		m.Blind(time.Time{})
+		if got := blind(); got != 0 {
+			t.Errorf("blind for %v s, want 0", got)
+		}
+		since := time.Now()
+		time.Sleep(5 * time.Second)
+		m.Blind(since)
+		time.Sleep(5 * time.Second)
+		if got := blind(); got != 10 {
+			t.Errorf("blind for %v s so far, want 10", got)
+		}
+		m.Blind(since) // still
+		time.Sleep(5 * time.Second)
+		m.Blind(time.Time{})
+		m.Blind(time.Time{})
+		time.Sleep(time.Minute)
+		if got := blind(); got != 15 {
+			t.Errorf("blind for %v s in all, want 15", got)
+		}
+		m.Blind(time.Now())
+		time.Sleep(time.Second)
+		if got := blind(); got != 16 {
+			t.Errorf("blind for %v s the second time, want 16", got)
+		}
+	})
+}
+
+func TestHealthIsShown(t *testing.T) {
+	healthy := true
+	m := New(Config{Words: testWords, Healthy: func() bool { return healthy }})
+	for _, healthy = range []bool{true, false, true} {
+		want := map[bool]string{true: "1", false: "0"}[healthy]
+		expect(t, m, `
+# HELP spotworker_healthy 1 while the loops of the worker turn, 0 when one of them hangs: what /healthz says.
+# TYPE spotworker_healthy gauge
+spotworker_healthy `+want+"\n", "healthy")
+	}
+}
+
+// TestConventions: names, units and help texts are as Prometheus asks.
+func TestConventions(t *testing.T) {
+	m := New(Config{Version: "v1", Words: testWords})
+	m.Announced("Preempt", "drain")
+	m.Polled(time.Now(), "answered")
+	m.Called("blob", "PutBlob", "2xx", time.Millisecond, true, "Sun, 22 Nov 2026 17:00:00 GMT")
+	problems, err := testutil.GatherAndLint(m.Gatherer())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		if strings.HasPrefix(p.Metric, namespace) {
+			t.Errorf("%s: %s", p.Metric, p.Text)
+		}
+	}
+}
+
+func TestHandler(t *testing.T) {
+	m := New(Config{Version: "v1", Words: testWords})
+	m.Drained("evicted", 300*time.Millisecond)
+	m.Acknowledged("accepted")
+	answer := httptest.NewRecorder()
+	m.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`spotworker_build_info{goversion="go`, `version="v1"} 1`, `spotworker_drain_duration_seconds_bucket{reason="evicted",le="0.5"} 1`,
+		`spotworker_acknowledgements_total{result="accepted"} 1`, "go_goroutines ", "process_start_time_seconds ",
+	} {
+		if !strings.Contains(string(body), want) {
+			t.Errorf("metrics have no %q", want)
+		}
+	}
+}
+
+// TestCountingCostsNoMemory holds what every short job does to no allocation.
+func TestCountingCostsNoMemory(t *testing.T) {
+	m := New(Config{Words: testWords})
+	m.Called("blob", "PutBlob", "2xx", time.Millisecond, true, "Sun, 22 Nov 2026 17:00:00 GMT")
+	for what, f := range map[string]func(){
+		"a delivery": func() { m.Delivered(); m.Started("first"); m.Returned(); m.Ended("committed") },
+		"a commit": func() {
+			m.Waited("put", time.Second)
+			m.Spent("digest", "committed", time.Second)
+			m.Committed("digest", time.Minute, time.Second, 0, 0)
+		},
+		"a save":         func() { m.Saved("saved", 10, time.Millisecond) },
+		"a storage call": func() { m.Called("blob", "PutBlob", "2xx", time.Millisecond, true, "Sun, 22 Nov 2026 17:00:00 GMT") },
+		"a poll":         func() { m.Polled(time.Now(), "answered") },
+	} {
+		if got := testing.AllocsPerRun(100, f); got != 0 {
+			t.Errorf("%s allocates %v times, want never", what, got)
+		}
+	}
+}
+
+// TestEffort: times, waits, failures and commits of jobs.
+func TestEffort(t *testing.T) {
+	m := New(Config{Words: testWords})
+	m.Recovered("digest")
+	m.Waited("release", 3*time.Second)
+	m.Spent("digest", "committed", 2*time.Second)
+	m.Spent("digest", "committed", 3*time.Second)
+	m.Failed("digest", "error")
+	expect(t, m, "", "last_commit_timestamp_seconds")
+	m.Committed("digest", time.Minute, 5*time.Second, 2, 1)
+	expect(t, m, `
+# HELP spotworker_handler_seconds_total Time of handlers, by its outcome. Goodput is committed and handed_over: work whose result or state is recorded.
+# TYPE spotworker_handler_seconds_total counter
+spotworker_handler_seconds_total{kind="digest",outcome="committed"} 5
+spotworker_handler_seconds_total{kind="digest",outcome="redone"} 0
+# HELP spotworker_job_failures_total Failures of jobs, those of dead-lettered jobs included, by their cause.
+# TYPE spotworker_job_failures_total counter
+spotworker_job_failures_total{class="error",kind="digest"} 1
+`, "handler_seconds_total", "job_failures_total")
+	if got := testutil.CollectAndCount(m.Gatherer().(prometheus.Collector), "spotworker_last_commit_timestamp_seconds"); got != 1 {
+		t.Errorf("times of the last commit = %d, want 1", got)
+	}
+}
+
+// TestSlotSeconds: the times of all slots add up, whatever they do.
+func TestSlotSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := New(Config{Slots: 4, Words: testWords})
+		time.Sleep(10 * time.Second) // starting
+		m.Entered("process", false)
+		time.Sleep(10 * time.Second)
+		m.Delivered()
+		m.Delivered()
+		time.Sleep(time.Second) // reading records
+		m.Started("first")
+		m.Started("first")
+		time.Sleep(20 * time.Second)
+		m.Returned()
+		time.Sleep(time.Second) // committing
+		m.Ended("committed")
+		time.Sleep(10 * time.Second)
+		expect(t, m, `
+# HELP spotworker_slot_seconds_total `+slotsHelp+`
+# TYPE spotworker_slot_seconds_total counter
+spotworker_slot_seconds_total{state="around"} 3
+spotworker_slot_seconds_total{state="closed"} 40
+spotworker_slot_seconds_total{state="handler"} 51
+spotworker_slot_seconds_total{state="idle"} 114
+`, "slot_seconds_total")
+	})
+}
+
+// TestStorageOutage: the time in which no call is answered counts while it lasts and
+// afterwards; a refusal is an answer.
+func TestStorageOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := New(Config{Words: testWords})
+		call := func(status string, took time.Duration) {
+			m.Called("blob", "PutBlob", status, took, status != "unanswered", "")
+		}
+		unreachable := func(want string) {
+			t.Helper()
+			expect(t, m, `
+# HELP spotworker_storage_unreachable_seconds_total Time in which every call to storage failed (5xx or no answer), from the start of the first such call to the next answer. Jobs continue, nothing is saved.
+# TYPE spotworker_storage_unreachable_seconds_total counter
+spotworker_storage_unreachable_seconds_total `+want+"\n", "storage_unreachable_seconds_total")
+		}
+		call("2xx", time.Millisecond)
+		time.Sleep(time.Minute)
+		unreachable("0")
+		call("unanswered", 2*time.Second)
+		time.Sleep(10 * time.Second)
+		call("unanswered", time.Second)
+		unreachable("12")
+		call("denied", time.Millisecond)
+		time.Sleep(time.Minute)
+		unreachable("12")
+	})
+}
+
+// TestClockOffset: a machine whose clock is wrong shows by how much.
+func TestClockOffset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := New(Config{Words: testWords})
+		expect(t, m, "", "clock_offset_seconds")
+		call := func(offset time.Duration) {
+			m.Called("blob", "PutBlob", "2xx", 0, true, time.Now().Add(-offset).UTC().Format(http.TimeFormat))
+		}
+		for _, offset := range []time.Duration{0, time.Hour, -time.Minute} {
+			time.Sleep(clockEvery)
+			call(offset)
+			call(24 * time.Hour) // too soon after the other
+			if got := time.Duration(m.clock.offset.Load()); (got - offset).Abs() > time.Second {
+				t.Errorf("offset = %s, want %s", got, offset)
+			}
+		}
+	})
+}
+
+// TestQueueReadingsEnd: a reading is not shown for longer than others may take over.
+func TestQueueReadingsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := New(Config{Words: testWords})
+		m.QueueRead("jobs", 12, time.Minute)
+		time.Sleep(readingFor)
+		expect(t, m, `
+# HELP spotworker_queue_oldest_message_age_seconds For how long the message at the front of a queue has been on it; 0 if none is visible. Read as spotworker_queue_messages is.
+# TYPE spotworker_queue_oldest_message_age_seconds gauge
+spotworker_queue_oldest_message_age_seconds{queue="jobs"} 60
+`, "queue_oldest_message_age_seconds")
+		time.Sleep(time.Second)
+		expect(t, m, "", "queue_messages", "queue_oldest_message_age_seconds")
+	})
+}
+
+// TestAccountMetrics: with several accounts each has its calls and its time without answers;
+// with one there is no series.
+func TestAccountMetrics(t *testing.T) {
+	count := func(m *Metrics) (calls, unreachable map[string]float64) {
+		calls, unreachable = map[string]float64{}, map[string]float64{}
+		families, err := m.Gatherer().Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			for _, series := range f.GetMetric() {
+				switch labels := series.GetLabel(); f.GetName() {
+				case "spotworker_account_calls_total":
+					calls[labels[0].GetValue()+" "+labels[2].GetValue()] += series.GetCounter().GetValue()
+				case "spotworker_account_unreachable_seconds_total":
+					unreachable[labels[0].GetValue()] = series.GetCounter().GetValue()
+				}
+			}
+		}
+		return calls, unreachable
+	}
+	for _, names := range [][]string{{"jobs1"}, {"jobs1", "jobs2"}} {
+		synctest.Test(t, func(t *testing.T) {
+			m := New(Config{})
+			m.Accounts(names)
+			m.CalledAccount("", "blob", "2xx", time.Second, true)
+			m.CalledAccount("jobs2", "queue", "unanswered", 2*time.Second, false)
+			m.CalledAccount("jobs9", "queue", "2xx", time.Second, true) // one that was not given makes no series
+			time.Sleep(3 * time.Second)
+			calls, unreachable := count(m)
+			wantCalls, wantSeconds := map[string]float64{}, map[string]float64{}
+			if len(names) > 1 {
+				wantCalls, wantSeconds = map[string]float64{"jobs1 2xx": 1, "jobs2 unanswered": 1}, map[string]float64{"jobs1": 0, "jobs2": 5}
+			}
+			if !maps.Equal(calls, wantCalls) || !maps.Equal(unreachable, wantSeconds) {
+				t.Errorf("with accounts %v: calls %v and seconds unreachable %v, want %v and %v", names, calls, unreachable, wantCalls, wantSeconds)
+			}
+		})
+	}
+}

@@ -1,0 +1,126 @@
+package metrics
+
+import (
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Storage are the metrics of calls to the storage account.
+type Storage struct {
+	calls    *counters
+	callTime *histograms
+	outage   *outage
+	clock    *clock
+	accounts *accounts
+}
+
+// callBuckets reach from a call within the region to one that is given up.
+var callBuckets = []float64{.002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
+
+func newStorage(g *guard) Storage {
+	return Storage{
+		calls: g.counters("storage_calls_total",
+			"Calls to the storage account, each retry counted. Conflicts (4xx) are part of fencing; denied are 401 and 403: a role, the sign-in or the firewall; throttled ones ask for fewer calls.",
+			"service", "operation", "status"),
+		callTime: g.histograms("storage_call_duration_seconds",
+			"Time of calls to the storage account, each retry counted, until the head of the response.", callBuckets, "service", "operation"),
+		outage: &outage{}, clock: &clock{begun: time.Now()}, accounts: newAccounts(g),
+	}
+}
+
+func (s *Storage) collectors() []prometheus.Collector {
+	return []prometheus.Collector{s.calls, s.callTime, s.outage, s.clock, s.accounts.calls, s.accounts}
+}
+
+// Called counts one call to the storage account. answered says whether the service dealt
+// with it; date is the service's clock in the response, in the form of HTTP.
+func (s *Storage) Called(service, operation, status string, took time.Duration, answered bool, date string) {
+	s.calls.inc(service, operation, status)
+	s.callTime.observe(took.Seconds(), service, operation)
+	s.outage.observe(answered, took)
+	s.clock.observe(date)
+}
+
+// outage measures for how long storage has answered no call. Calls that are denied or
+// throttled are answered: that is not an outage.
+type outage struct {
+	isOver atomic.Bool // the last call was answered: what most calls find
+
+	mu   sync.Mutex
+	time lasting // from the first of the failed calls
+}
+
+var outageDesc = prometheus.NewDesc(namespace+"_storage_unreachable_seconds_total",
+	"Time in which every call to storage failed (5xx or no answer), from the start of the first such call to the next answer. Jobs continue, nothing is saved.", nil, nil)
+
+func (o *outage) observe(answered bool, took time.Duration) {
+	if answered && o.isOver.Load() {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if answered {
+		o.time.end(time.Now())
+	} else {
+		o.time.begin(time.Now().Add(-took))
+	}
+	o.isOver.Store(answered)
+}
+
+// Describe implements [prometheus.Collector].
+func (o *outage) Describe(out chan<- *prometheus.Desc) { out <- outageDesc }
+
+// Collect implements [prometheus.Collector].
+func (o *outage) Collect(out chan<- prometheus.Metric) {
+	out <- constant(outageDesc, prometheus.CounterValue, o.seconds())
+}
+
+// seconds returns how long all outages were together.
+func (o *outage) seconds() float64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.time.seconds(time.Now())
+}
+
+// clockEvery is how often the machine's clock is compared with the service's.
+const clockEvery = 5 * time.Second
+
+// clock compares the machine's clock with the storage service's.
+type clock struct {
+	begun  time.Time
+	next   atomic.Int64 // when to compare again, in nanoseconds from begun
+	offset atomic.Int64 // in nanoseconds
+	known  atomic.Bool
+}
+
+var clockDesc = prometheus.NewDesc(namespace+"_clock_offset_seconds",
+	"By how much the machine's clock is ahead of the storage service's, which has whole seconds. Absent before the first answer.", nil, nil)
+
+func (c *clock) observe(date string) {
+	now := int64(time.Since(c.begun))
+	next := c.next.Load()
+	if date == "" || now < next || !c.next.CompareAndSwap(next, now+int64(clockEvery)) {
+		return
+	}
+	at, err := http.ParseTime(date)
+	if err != nil {
+		return
+	}
+	const half = time.Second / 2 // of what the service cuts off
+	c.offset.Store(int64(time.Since(at.Add(half))))
+	c.known.Store(true)
+}
+
+// Describe implements [prometheus.Collector].
+func (c *clock) Describe(out chan<- *prometheus.Desc) { out <- clockDesc }
+
+// Collect implements [prometheus.Collector].
+func (c *clock) Collect(out chan<- prometheus.Metric) {
+	if c.known.Load() {
+		out <- constant(clockDesc, prometheus.GaugeValue, time.Duration(c.offset.Load()).Seconds())
+	}
+}

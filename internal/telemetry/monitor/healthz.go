@@ -1,0 +1,82 @@
+package monitor
+
+import (
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/telemetry/health"
+)
+
+// The states that the Application Health extension takes from an answer.
+const (
+	stateHealthy   = "Healthy"
+	stateUnhealthy = "Unhealthy"
+)
+
+// verdict is the answer to a probe.
+type verdict struct {
+	ApplicationHealthState string
+
+	// Reason and Stuck are for people; absent while all is well.
+	Reason string      `json:"reason,omitempty"`
+	Stuck  []stuckLoop `json:"stuck,omitempty"`
+
+	// Notes are for people, also while all is well.
+	Notes []string `json:"notes,omitempty"`
+}
+
+type stuckLoop struct {
+	Loop           string  `json:"loop"`
+	OverdueSeconds float64 `json:"overdue_seconds"`
+}
+
+func verdictOf(r health.Report) verdict {
+	if r.Healthy() {
+		return verdict{ApplicationHealthState: stateHealthy, Notes: r.Notes}
+	}
+	v := verdict{ApplicationHealthState: stateUnhealthy, Reason: r.String(), Notes: r.Notes}
+	for _, s := range r.Stuck {
+		v.Stuck = append(v.Stuck, stuckLoop{s.Loop, s.Overdue.Round(time.Millisecond).Seconds()})
+	}
+	return v
+}
+
+// healthz answers probes. It logs a verdict that differs from the one before.
+type healthz struct {
+	check func() health.Report
+	log   *slog.Logger
+
+	mu      sync.Mutex
+	healthy bool
+}
+
+// ServeHTTP implements [http.Handler].
+func (h *healthz) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	report := h.check()
+	h.tell(r, report)
+	body, err := json.Marshal(verdictOf(report))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	_, _ = w.Write(append(body, '\n')) // the client may be gone
+}
+
+func (h *healthz) tell(r *http.Request, report health.Report) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case report.Healthy() == h.healthy:
+		return
+	case report.Healthy():
+		h.log.InfoContext(r.Context(), "worker is healthy again")
+	default:
+		h.log.ErrorContext(r.Context(), "worker is not healthy; it may be repaired or restarted", "reason", report.String())
+	}
+	h.healthy = report.Healthy()
+}

@@ -1,0 +1,106 @@
+package architecture
+
+import (
+	"io/fs"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// namedTest is a test, fuzz target or benchmark as a document names it, with the
+// package before it or none, and declaredTest as a file declares it.
+var (
+	namedTest    = regexp.MustCompile(`(?:([\w/]+): )?\b((?:Test|Fuzz|Benchmark)[A-Z]\w*)`)
+	declaredTest = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)[A-Z]\w*)\(`)
+)
+
+// TestDocsNameRealTests: a promise that names the test which holds it names one
+// that is there, and the package that it is in.
+func TestDocsNameRealTests(t *testing.T) {
+	root := os.DirFS("../../..")
+	declared := map[string][]string{} // directories by test
+	err := walkFiles(root, func(name string) error {
+		if !strings.HasSuffix(name, "_test.go") {
+			return nil
+		}
+		text, err := fs.ReadFile(root, name)
+		for _, match := range declaredTest.FindAllSubmatch(text, -1) {
+			declared[string(match[1])] = append(declared[string(match[1])], path.Dir(name))
+		}
+		return err
+	})
+	if err != nil || len(declared) == 0 {
+		t.Fatalf("read the module's tests: %d, %v", len(declared), err)
+	}
+	documents, err := fs.Glob(root, "docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := 0
+	for _, document := range slices.Concat([]string{"README.md"}, documents) {
+		text, err := fs.ReadFile(root, document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		code := false // an example's tests are the reader's
+		for n, line := range strings.Split(string(text), "\n") {
+			if strings.HasPrefix(line, "```") {
+				code = !code
+			}
+			if code {
+				continue
+			}
+			for _, match := range namedTest.FindAllStringSubmatch(line, -1) {
+				within := func(dir string) bool { return strings.HasSuffix("/"+dir, "/"+match[1]) }
+				if named++; declared[match[2]] == nil {
+					t.Errorf("%s:%d names %s, and there is no such test", path.Base(document), n+1, match[2])
+				} else if match[1] != "" && !slices.ContainsFunc(declared[match[2]], within) {
+					t.Errorf("%s:%d names %s: %s, which is in %s", path.Base(document), n+1, match[1], match[2], declared[match[2]])
+				}
+			}
+		}
+	}
+	if named == 0 {
+		t.Error("no document names a test")
+	}
+}
+
+// TestDesignListsPackages: the design's list of packages has every directory
+// with Go code, down to the second level, and none that is not there.
+func TestDesignListsPackages(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/DESIGN.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n## 9. Packages\n")
+	section, _, found := strings.Cut(section, "\n## ")
+	if !found {
+		t.Fatal("docs/DESIGN.md has no section 9, Packages")
+	}
+	listed := map[string]bool{}
+	for _, name := range regexp.MustCompile(`(?m)(?:^  |, )([a-z]+(?:/[a-z]+)?)\b`).FindAllStringSubmatch(section, -1) {
+		listed[name[1]] = true
+	}
+	for _, file := range readThis(t) {
+		first, rest, _ := strings.Cut(strings.TrimPrefix(file.dir, "./"), "/")
+		name := first
+		if slices.Contains([]string{"cmd", "internal"}, first) {
+			second, _, _ := strings.Cut(rest, "/")
+			name = first + "/" + second
+		}
+		if first != "." && first != "tools" && first != "infra" && !listed[name] {
+			t.Errorf("docs/DESIGN.md, Packages, does not list %s", name)
+			listed[name] = true
+		}
+	}
+	for name := range listed {
+		if strings.Contains(name, "/") {
+			if _, err := os.Stat("../../../" + name); err != nil {
+				t.Errorf("docs/DESIGN.md, Packages, lists %s, which is not there", name)
+			}
+		}
+	}
+}

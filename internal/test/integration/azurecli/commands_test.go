@@ -1,0 +1,189 @@
+package azurecli
+
+import (
+	"iter"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spotworker/spotworker/internal/test/repository"
+)
+
+// documentedCommand is a command line of README or docs that uses az or make.
+type documentedCommand struct {
+	document string
+	line     int
+	name     string // az or make with the words before the first option, such as "az vm list"
+	text     string // the whole line
+}
+
+// Why a command does not run in the tests of this package.
+const (
+	keepsNothing = "the local resource manager keeps no resources but VMs"
+	needsAzure   = "it asks Azure for what has no counterpart here: sizes, quota, people, logs"
+	needsGuest   = "an emulated VM has no guest to run a command in"
+	onItsOwn     = "it is a target that CI runs, or a tool for developers, and calls no az"
+	printed      = "TestAzureCLI pastes the commands that lab up prints, this one among them"
+	ownSignIn    = "lab up's script signs in"
+	elsewhere    = "it changes this machine's installation of az"
+	onlyNamed    = "the document only names it, without its options"
+)
+
+// reasons says why the commands with a name, and those that begin with it, do not run here.
+var reasons = map[string]string{
+	"az ad": needsAzure, "az bicep": elsewhere, "az deployment": keepsNothing, "az group": keepsNothing, "az login": ownSignIn,
+	"az monitor": needsAzure, "az provider": needsAzure, "az resource": keepsNothing, "az rest": keepsNothing,
+	"az role": needsAzure, "az sig": keepsNothing, "az storage account": keepsNothing, "az storage blob upload": "its file is a package of a release",
+	"az storage message clear": onlyNamed, "az storage message peek": onlyNamed,
+	"az vm list-skus": needsAzure, "az vm list-usage": needsAzure, "az vm delete": keepsNothing, "az vm redeploy": keepsNothing, "az vm run-command": needsGuest,
+	"az vm start": onlyNamed, "az vmss application": keepsNothing, "az vmss delete": keepsNothing, "az vmss show": keepsNothing,
+	"az vmss simulate-eviction": printed,
+
+	"make bench": onItsOwn, "make bicep": onItsOwn, "make build": onItsOwn, "make chaos": onItsOwn,
+	"make demo": onItsOwn, "make figures": onItsOwn, "make fuzz": onItsOwn, "make integration": onItsOwn, "make integration-tools": onItsOwn,
+	"make lint": onItsOwn, "make mutants": onItsOwn, "make package": onItsOwn, "make recording": onItsOwn, "make soak": onItsOwn,
+	"make test": onItsOwn, "make windows": onItsOwn, "make deploy": "without --dry-run " + keepsNothing,
+}
+
+// runnable are the names of the commands that TestDocumentedCommandsRun runs, unless a
+// reason has more of the command's words, with a pattern that the output of each matches.
+var runnable = map[string]string{
+	"az account set":                     `^$`,
+	"az storage blob list":               ``,
+	"az storage blob upload-batch":       `deploy\.md`,
+	"az storage message put":             `"id"`,
+	"az vm get-instance-view":            `^$`, // an emulated VM has no health extension
+	"az vm list":                         ``,
+	"az vm show":                         `^$`, // nor an identity here
+	"az vm simulate-eviction":            `^$`,
+	"make deploy DEPLOY_FLAGS=--dry-run": `az deployment group create`,
+	"make evict":                         `\$ az vm simulate-eviction --resource-group spotworker --name spotworker-spot_`,
+}
+
+// fits returns the longest of names that a command begins with, in whole words.
+func (c documentedCommand) fits(names iter.Seq[string]) (longest string) {
+	for name := range names {
+		if (c.name == name || strings.HasPrefix(c.name, name+" ")) && len(name) > len(longest) {
+			longest = name
+		}
+	}
+	return longest
+}
+
+// runs reports whether the command is run, or returns why not. Both are empty for one that
+// is neither.
+func (c documentedCommand) runs() (run string, reason string) {
+	run, why := c.fits(maps.Keys(runnable)), c.fits(maps.Keys(reasons))
+	if len(why) >= len(run) {
+		return "", reasons[why]
+	}
+	return run, ""
+}
+
+var (
+	// commandStart finds az and make where a command begins: at the beginning, in $( ),
+	// behind variables, after a keyword or separator, and az in a folder.
+	commandStart = regexp.MustCompile(`(?:^|\$\(|[;|&(]|\bdo)\s*((?:[A-Z_]+=\S* +)*)(?:/\S+/)?(az|make)((?: +[a-z][a-z-]*)*)((?: +[A-Z_]+=\S+)*)`)
+
+	inline = regexp.MustCompile("`([^`]+)`")
+)
+
+// documentedCommands returns those of README and docs.
+func documentedCommands(t *testing.T) (found []documentedCommand) {
+	t.Helper()
+	root := repository.Root(t)
+	documents, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil || len(documents) == 0 {
+		t.Fatalf("documents = %v, %v", documents, err)
+	}
+	for _, document := range append(documents, filepath.Join(root, "README.md")) {
+		text, err := os.ReadFile(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, commandsOf(filepath.Base(document), string(text))...)
+	}
+	return found
+}
+
+func commandsOf(document, text string) (found []documentedCommand) {
+	add := func(line int, command string) {
+		for _, match := range commandStart.FindAllStringSubmatch(command, -1) {
+			name := match[2] + strings.Join(append([]string{""}, strings.Fields(match[3])...), " ")
+			if match[2] == "make" {
+				name += strings.Join(append([]string{""}, strings.Fields(match[4])...), " ")
+			}
+			if name != match[2] && command != "az vm" && command != "az vmss" {
+				found = append(found, documentedCommand{document, line, name, command})
+			}
+		}
+	}
+	fenced, joined, begin := false, "", 0
+	for n, line := range strings.Split(text, "\n") {
+		switch {
+		case strings.HasPrefix(strings.TrimSpace(line), "```"):
+			fenced = !fenced
+		case !fenced:
+			for _, span := range inline.FindAllStringSubmatch(line, -1) {
+				add(n+1, strings.ReplaceAll(span[1], `\|`, "|"))
+			}
+		default:
+			if joined == "" {
+				begin = n + 1
+			}
+			more, continues := strings.CutSuffix(line, `\`)
+			if joined != "" {
+				more = strings.TrimLeft(more, " ")
+			}
+			joined += more
+			if !continues {
+				add(begin, strings.TrimSpace(strings.Split(joined, " # ")[0]))
+				joined = ""
+			}
+		}
+	}
+	return found
+}
+
+// TestDocumentedCommands: each command of README and docs that uses az or make runs
+// against the local resource manager in TestDocumentedCommandsRun, or a reason says why it does not. No
+// entry of either list is left over.
+func TestDocumentedCommands(t *testing.T) {
+	used := map[string]bool{}
+	for _, c := range documentedCommands(t) {
+		run, reason := c.runs()
+		if run == "" && reason == "" {
+			t.Errorf("%s:%d: %q is neither run nor has it a reason: %s", c.document, c.line, c.name, c.text)
+		}
+		if reason == onlyNamed && strings.Contains(c.text, " -") {
+			t.Errorf("%s:%d: %s is more than a name; run it, or give another reason", c.document, c.line, c.text)
+		}
+		used[run], used[c.fits(maps.Keys(reasons))] = true, true
+	}
+	for _, name := range slices.AppendSeq(slices.Collect(maps.Keys(reasons)), maps.Keys(runnable)) {
+		if !used[name] {
+			t.Errorf("no document has a command %q", name)
+		}
+	}
+}
+
+// TestCommandsOf finds commands where they are written, and text that is no command not.
+func TestCommandsOf(t *testing.T) {
+	text := "Use `az vm start` or `A=1 make deploy`, not az alone or `spotctl make`.\n```sh\nvm=$(az vm list -g g \\\n  --query x)\n" +
+		"for p in a; do\n  az provider register --wait\ndone\nmake test   # all\n/tmp/x/az vm show | cat\nmake deploy F=--dry-run\n```\naz vm list\n"
+	want := []string{"az vm start", "make deploy", "az vm list", "az provider register", "make test", "az vm show", "make deploy F=--dry-run"}
+	var got []string
+	for _, c := range commandsOf("d", text) {
+		got = append(got, c.name)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("commands = %q, want %q", got, want)
+	}
+	if c := commandsOf("d", text)[2]; c.line != 3 || c.text != "vm=$(az vm list -g g --query x)" {
+		t.Errorf("command of two lines = %+v, want it whole, from line 3", c)
+	}
+}

@@ -1,0 +1,144 @@
+//go:build integration
+
+package incidents
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/test/integration/parts"
+	"github.com/spotworker/spotworker/internal/test/repository"
+)
+
+// inTime is how soon after its onset an incident has to raise its alert.
+const inTime = 5 * time.Minute
+
+// TestRulesAreValid: promtool accepts the rules.
+func TestRulesAreValid(t *testing.T) {
+	if out, err := promtool(t, "check", "rules", rules(t)); err != nil {
+		t.Fatalf("%v:\n%s", err, out)
+	}
+}
+
+// TestIncidents replays each incident: its alert fires within five minutes, and nothing
+// fires before it begins, nor in the calm time.
+func TestIncidents(t *testing.T) {
+	all := incidents()
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		t.Run(name, func(t *testing.T) {
+			r, want := read(t, name), all[name].alert
+			fired := replay(t, r, rules(t))
+			onset := time.Duration(r.onset-1) * every // it begins right after a scrape
+			for _, alert := range slices.Sorted(maps.Keys(fired)) {
+				if after := fired[alert] - onset; want == "" || after <= 0 {
+					t.Errorf("%s fires after %s, without cause", alert, fired[alert])
+				} else {
+					t.Logf("%s fires %s after the onset", alert, after)
+				}
+			}
+			switch at, ok := fired[want]; {
+			case want == "":
+				t.Logf("nothing fires in %s", time.Duration(r.ticks)*every)
+			case !ok:
+				t.Errorf("%s does not fire", want)
+			case at-onset > inTime:
+				t.Errorf("%s fires %s after the onset, want at most %s", want, at-onset, inTime)
+			}
+		})
+	}
+}
+
+// TestDerivedIncidents replays what this machine cannot do to itself: the recording of the
+// calm time with one series changed by hand.
+func TestDerivedIncidents(t *testing.T) {
+	const onset = 3 * time.Minute
+	t.Run("out-of-memory", func(t *testing.T) {
+		r := read(t, "calm")
+		for i, s := range r.series {
+			if strings.HasPrefix(s[0], `spotworker_oom_kills_total{instance="spot_1"`) {
+				first, _, _ := strings.Cut(s[1], "+")
+				r.series[i][1] = fmt.Sprintf("%s+0x%d %s+1x%d", first, int(onset/every)-1, first, 30)
+			}
+		}
+		fired := replay(t, r, rules(t))
+		at, ok := fired["SpotworkerOutOfMemory"]
+		if !ok || at < onset || at > onset+inTime {
+			t.Errorf("SpotworkerOutOfMemory fires: %t, %s after the onset, want within %s", ok, at-onset, inTime)
+		}
+		t.Logf("SpotworkerOutOfMemory fires %s after the onset", at-onset)
+	})
+}
+
+// rules is the file of the rules.
+func rules(t *testing.T) string {
+	return filepath.Join(repository.Root(t), "infra", "prometheus", "alerts.yml")
+}
+
+var firing = regexp.MustCompile(`alertname="(\w+)"`)
+
+// replay returns the alerts that fire during a recording, and when each does first.
+// promtool compares results with what is expected; expecting none, it prints the others.
+func replay(t *testing.T, r recorded, rules string) map[string]time.Duration {
+	t.Helper()
+	var b strings.Builder
+	fmt.Fprintf(&b, "rule_files: [%q]\nevaluation_interval: %s\ntests:\n  - interval: %s\n    input_series:\n", rules, every, every)
+	for _, s := range r.series {
+		fmt.Fprintf(&b, "      - {series: %s, values: %q}\n", inYAML(s[0]), s[1])
+	}
+	b.WriteString("    promql_expr_test:\n")
+	for tick := range r.ticks {
+		fmt.Fprintf(&b, "      - {expr: 'ALERTS{alertstate=\"firing\"}', eval_time: %s}\n", time.Duration(tick)*every)
+	}
+	fired := map[string]time.Duration{}
+	at := time.Duration(0)
+	for line := range strings.Lines(test(t, b.String())) {
+		if _, when, ok := strings.Cut(line, "time: "); ok {
+			var err error
+			if at, err = time.ParseDuration(strings.Trim(when, ", \n")); err != nil {
+				t.Fatalf("promtool prints %q: %v", line, err)
+			}
+		}
+		for _, name := range firing.FindAllStringSubmatch(line, -1) {
+			if _, known := fired[name[1]]; !known {
+				fired[name[1]] = at
+			}
+		}
+	}
+	return fired
+}
+
+// inYAML returns a text as a string of YAML.
+func inYAML(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
+
+// test runs a test of promtool and returns what it prints. A file that it does not
+// understand fails t.
+func test(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "test.yml")
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, err := promtool(t, "test", "rules", path)
+	if err != nil && !strings.Contains(out, "got:") {
+		t.Fatalf("%v:\n%s", err, out)
+	}
+	return out
+}
+
+func promtool(t *testing.T, args ...string) (out string, err error) {
+	t.Helper()
+	command := parts.Command(t, "promtool")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	text, err := exec.CommandContext(ctx, command, args...).CombinedOutput()
+	return string(text), err
+}

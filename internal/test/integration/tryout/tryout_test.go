@@ -1,0 +1,90 @@
+//go:build integration && unix
+
+package tryout
+
+import (
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/lab/labtest"
+	"github.com/spotworker/spotworker/internal/lab/trial"
+	"github.com/spotworker/spotworker/internal/test/integration/parts"
+)
+
+func TestMain(m *testing.M) { labtest.Main(m) }
+
+// programs are those of the folder testdata of package trial.
+var programs = filepath.Join("..", "..", "..", "lab", "trial", "testdata")
+
+// tried is a program, and what `lab try` must find out about it.
+type tried struct {
+	command   string // interpreter, file and arguments
+	finds     []string
+	grace     time.Duration
+	every     time.Duration
+	evictions int  // 2 unless it is given
+	good      bool // interruptible all the same
+}
+
+var all = []tried{
+	{command: "python3 good.py 60", evictions: 6, good: true},
+	{command: "sh half_done.sh", finds: []string{"half-done"}},
+	{command: "python3 torn.py", finds: []string{"torn-checkpoint", "checkpoint-in-place"}},
+	{command: "python3 in_place.py", finds: []string{"result-in-place"}},
+	{command: "python3 scratch.py", finds: []string{"saves-nothing", "scratch-state"}},
+	{command: "sh half_scratch.sh", finds: []string{"result-differs", "scratch-state"}},
+	{command: "python3 late.py", grace: time.Second, finds: []string{"late-save", "saves-at-stop-only"}},
+	{command: "python3 grows.py", finds: []string{"checkpoint-grows"}, good: true},
+	{command: "sh random.sh", finds: []string{"not-deterministic"}},
+	{command: "python3 daemon.py", evictions: 1, finds: []string{"left-group"}, good: true},
+	{command: "sh nothing.sh", finds: []string{"saves-nothing"}},
+	{command: "sh forgets.sh", evictions: 1, finds: []string{"ignores-restore"}},
+	{command: "sh exit_zero.sh", finds: []string{"exit-0"}, good: true},
+	{command: "sh stubborn.sh", grace: time.Second, every: time.Second, evictions: 1, finds: []string{"ignores-stop"}, good: true},
+	{command: "python3 changes.py", finds: []string{"checkpoint-changed"}},
+	{command: "sh fails.sh", finds: []string{"program-fails"}},
+	{command: "sh short.sh", finds: []string{"too-short"}, good: true},
+	{command: "python3 at_stop.py", finds: []string{"saves-at-stop-only"}, good: true},
+}
+
+func TestFindings(t *testing.T) {
+	_, binaries := labtest.Programs(t)
+	for _, one := range all {
+		t.Run(one.command, func(t *testing.T) {
+			words := strings.Fields(one.command)
+			parts.Command(t, words[0])
+			t.Parallel()
+			words[1] = filepath.Join(programs, words[1])
+			c := trial.DefaultConfig()
+			c.Command, c.Binaries, c.Evictions, c.Timeout = words, binaries, 2, 2*time.Minute
+			if one.evictions != 0 {
+				c.Evictions = one.evictions
+			}
+			if one.grace != 0 {
+				c.Grace = one.grace
+			}
+			c.Every = one.every
+			var out labtest.Output
+			report, err := trial.Run(t.Context(), c, &out)
+			if one.good && err != nil || !one.good && !errors.Is(err, trial.ErrNotInterruptible) || report.Interruptible != one.good {
+				t.Errorf("Run = %v, want interruptible: %t\n%s", err, one.good, out.String())
+			}
+			var found []string
+			for _, f := range report.Findings {
+				found = append(found, f.Name)
+				if one.good && f.Severity == trial.Problem {
+					t.Errorf("a problem that there is not: %s", f.Name)
+				}
+			}
+			for _, want := range one.finds {
+				if !slices.Contains(found, want) {
+					t.Errorf("findings are %q, want %s among them\n%s", found, want, out.String())
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,115 @@
+//go:build integration && linux
+
+package vmapp
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/test/integration/parts"
+	"github.com/spotworker/spotworker/internal/test/repository"
+)
+
+const (
+	// insideVariable is set in the process that runs the test in the container.
+	insideVariable = "SPOTWORKER_TEST_INSIDE"
+
+	// shared is the path, in the container, of the folder that the outer test prepared.
+	shared = "/spotworker-test"
+
+	// bootTimeout bounds the container, from its start to its end.
+	bootTimeout = 20 * time.Minute
+)
+
+// runner is the unit that runs the test inside. The machine ends with it.
+const runner = `[Unit]
+After=basic.target
+SuccessAction=poweroff-force
+FailureAction=poweroff-force
+
+[Service]
+Type=oneshot
+Environment=%[1]s=%[2]s PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
+ExecStart=%[3]s/test -test.run=^%[2]s$ -test.v -test.timeout=%[4]s
+StandardOutput=file:%[3]s/output
+StandardError=inherit
+`
+
+// inContainer runs test in a container that systemd has booted: the Debian in .tools,
+// without lasting changes, in a network without a route out. prepare fills a folder
+// with what the test needs.
+func inContainer(t *testing.T, prepare func(t *testing.T, folder string), test func(t *testing.T)) {
+	t.Helper()
+	if os.Getenv(insideVariable) == t.Name() {
+		test(t)
+		return
+	}
+	nspawn := parts.Command(t, "systemd-nspawn")
+	root := debian(t)
+	folder := t.TempDir()
+	prepare(t, folder)
+	unit := fmt.Sprintf(runner, insideVariable, t.Name(), shared, bootTimeout-20*time.Second)
+	put(t, filepath.Join(folder, "test.service"), unit)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), bootTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, nspawn, "--directory="+root, "--volatile=overlay", "--register=no", "--keep-unit",
+		"--private-network", "--link-journal=no", "--machine=spotworker-test", "--bind="+folder+":"+shared,
+		"--bind-ro="+self+":"+shared+"/test", "--bind-ro="+filepath.Join(folder, "test.service")+":/etc/systemd/system/spotworker-test.service",
+		"--boot", "systemd.wants=spotworker-test.service")
+	var console bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &console, &console
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 10 * time.Second
+	ended := cmd.Run()
+	output, err := os.ReadFile(filepath.Join(folder, "output"))
+	for line := range strings.Lines(string(output)) {
+		t.Log(strings.TrimRight(line, "\n"))
+	}
+	switch {
+	case err != nil:
+		t.Logf("console of the container:\n%s", console.String())
+		parts.Missing(t, fmt.Sprintf("this system boots no container (%v, %v)", ended, err))
+	case !strings.Contains(string(output), "--- PASS: "+t.Name()+" "):
+		t.Fatalf("the test failed in the container (%v)", ended)
+	}
+}
+
+// debian returns the folder that tools/debian-root.sh makes.
+func debian(t *testing.T) string {
+	t.Helper()
+	if os.Getuid() != 0 {
+		parts.Missing(t, "a container that boots takes root")
+	}
+	root := filepath.Join(repository.Root(t), ".tools", "debian")
+	if _, err := os.Stat(root + ".mark"); err != nil {
+		parts.Missing(t, "there is no Debian in .tools")
+	}
+	root, err := filepath.EvalSymlinks(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+func put(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,81 @@
+package fleets
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/test/race"
+	"github.com/spotworker/spotworker/internal/test/worker/rig"
+	"github.com/spotworker/spotworker/internal/worker"
+
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/worker/intake"
+	"github.com/spotworker/spotworker/job"
+)
+
+// latency makes each storage call take that long.
+func latency(b *rig.Bed, each time.Duration) {
+	b.Server.OnCall(func(storage.Call) storage.Fault {
+		return storage.Fault{Before: each / 2, After: each - each/2}
+	})
+}
+
+// TestCeilingBySlots: the rate of short jobs grows with the slots. A job's two calls
+// follow one another, so that no worker can do more than slots/(2 × latency) jobs a
+// second. Claims must not make it much less, and must be full.
+func TestCeilingBySlots(t *testing.T) {
+	race.Skip(t)
+	for _, tt := range []struct {
+		slots   int
+		latency time.Duration
+		batches int
+		least   float64 // jobs a second
+	}{
+		{64, 0, 20, 0}, // no time passes
+		{64, 10 * time.Millisecond, 50, 3061},
+		{256, 0, 40, 0},
+		{256, 10 * time.Millisecond, repeats(150, 600), 10_714},
+	} {
+		jobs := tt.batches * queue.MaxClaim
+		t.Run(fmt.Sprintf("%d slots, %s", tt.slots, tt.latency), func(t *testing.T) {
+			rig.Run(t, func(t *testing.T, b *rig.Bed) {
+				for i := range jobs {
+					b.Put(fmt.Sprintf("job-%d", i), "echo", "1")
+				}
+				latency(b, tt.latency)
+				var mu sync.Mutex // guards what follows until done
+				var first, last time.Time
+				deleted, done := 0, make(chan struct{})
+				b.Server.ResetCounts()
+				b.Server.OnResult(func(r storage.Result) {
+					mu.Lock()
+					defer mu.Unlock()
+					switch {
+					case r.Operation == storage.OpGetMessages && first.IsZero():
+						first = time.Now()
+					case r.Operation == storage.OpDeleteMessage:
+						if deleted++; deleted == jobs {
+							last = time.Now()
+							close(done)
+						}
+					}
+				})
+				b.Start("vm_0", job.Kinds{"echo": rig.Echo}, rig.DiscardLog, func(c *worker.Config) { c.Concurrency = tt.slots })
+				<-done
+				rate, claims := float64(jobs)/last.Sub(first).Seconds(), b.Server.Counts()[storage.OpGetMessages]
+				t.Logf("%d jobs in %s: %.0f/s, with %d claims", jobs, last.Sub(first), rate, claims)
+				if rate < tt.least {
+					t.Errorf("jobs a second = %.0f, want at least %.0f", rate, tt.least)
+				}
+				// Until the first job ends, slots are filled as they are; at the end the
+				// claims in flight find nothing.
+				if most := int64(tt.batches + tt.slots/queue.MaxClaim + intake.MaxClaims); claims > most {
+					t.Errorf("claims of %d jobs = %d, want at most %d", jobs, claims, most)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,169 @@
+package histories
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/test/worker/recorder"
+	"github.com/spotworker/spotworker/internal/test/worker/rig"
+	"github.com/spotworker/spotworker/job"
+)
+
+// chain is the handler of a history's jobs. Each step computes a number from the one
+// before, and the last is the result. A job that resumes from a state that it never
+// reported, or from another job's, ends with a different result.
+type chain struct {
+	plan     *plan
+	recorder *recorder.Recorder
+	isFixed  func(id string) bool // a job that always fails succeeds once this is true
+
+	mu     sync.Mutex
+	failed map[failedStep]time.Time // when that step failed
+	spoilt map[string]time.Time     // from when on the states of that job are spoilt
+}
+
+// failedStep is a step of a job that failed once.
+type failedStep struct {
+	job  string
+	step int
+}
+
+func (p *plan) job(id string) *plannedJob {
+	for _, j := range p.jobs {
+		if j.id == id {
+			return j
+		}
+	}
+	return nil
+}
+
+// nextNumber computes the number of a step from the one before.
+func nextNumber(id string, step int, before uint64) uint64 {
+	for i := range len(id) {
+		before = (before ^ uint64(id[i])) * 1099511628211
+	}
+	return (before ^ uint64(step)) * 1099511628211
+}
+
+// result returns the expected result of the job.
+func (j *plannedJob) result() []byte {
+	return []byte(numberText(j.numberAfter(j.steps - 1)))
+}
+
+func (c *chain) Run(ctx context.Context, j *job.Job) ([]byte, error) {
+	p := c.plan.job(j.ID)
+	if p == nil || p.payload != nil && !bytes.Equal(j.Payload, p.payload) {
+		return nil, job.Permanent(errors.New("this is not the payload that was put"))
+	}
+	next, number, err := c.resumeGood(j, p)
+	if err != nil {
+		return nil, err
+	}
+	for ; next < p.steps; next++ {
+		if err := p.runStep(ctx); err != nil {
+			return nil, err
+		}
+		if c.fails(p, next) {
+			return nil, errors.New("this step fails once")
+		}
+		number = nextNumber(p.id, next, number)
+		if err := c.send(ctx, j, next, number); err != nil {
+			return nil, err
+		}
+		if p.steps%2 == 1 {
+			job.Print(ctx, "stdout", rig.LogLineOf(p.id, next))
+		}
+		if !p.noReports {
+			j.Report(p.progress(next+1, c.spoil(p, next, number)))
+		}
+	}
+	if p.alwaysFails && !c.isFixed(p.id) {
+		return nil, job.Permanent(errors.New("it cannot be done"))
+	}
+	return []byte(numberText(number)), nil
+}
+
+// runStep runs one step. When the job is stopped, it returns the error that the plan
+// asks for.
+func (j *plannedJob) runStep(ctx context.Context) error {
+	step := time.NewTimer(j.each)
+	defer step.Stop()
+	select {
+	case <-step.C:
+		return nil
+	case <-ctx.Done():
+	}
+	if j.finishesStep {
+		<-step.C
+	}
+	if j.failsWhenStopped {
+		return job.Permanent(errors.New("failed because it was stopped"))
+	}
+	return context.Cause(ctx)
+}
+
+// fails reports whether the handler must fail at this step. Each such step fails once.
+// Two deliveries that reach it at the same moment both fail, so that the outcome does
+// not depend on scheduling.
+func (c *chain) fails(p *plannedJob, step int) bool {
+	if !slices.Contains(p.failsAt, step) {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at, now := failedStep{p.id, step}, time.Now()
+	if was, ok := c.failed[at]; ok && !was.Equal(now) {
+		return false
+	}
+	c.failed[at] = now
+	c.recorder.HandlerFailed(p.id, "handler")
+	return true
+}
+
+func (j *plannedJob) progress(next int, number uint64) job.Progress {
+	state := binary.BigEndian.AppendUint32(nil, uint32(next))
+	state = binary.BigEndian.AppendUint64(state, number)
+	report := job.Progress{Fraction: float64(next) / float64(j.steps)}
+	if j.large {
+		report.Stream = func() (io.ReadCloser, error) {
+			return io.NopCloser(io.MultiReader(bytes.NewReader(state), bytes.NewReader(padding))), nil
+		}
+		return report
+	}
+	report.State = state
+	return report
+}
+
+// resume returns the next step and the number before it.
+func (c *chain) resume(j *job.Job, p *plannedJob) (next int, number uint64, err error) {
+	var state []byte
+	if p.large {
+		state, err = readStream(j)
+	} else {
+		state, _, _ = j.Saved()
+	}
+	if len(state) < 12 || err != nil {
+		return 0, 0, err
+	}
+	return int(binary.BigEndian.Uint32(state)), binary.BigEndian.Uint64(state[4:]), nil
+}
+
+// padding follows the number in a large state, which is then stored in two blocks, of
+// which the first changes.
+var padding = make([]byte, 1<<20)
+
+// readStream returns a streamed state, nil on a fresh start.
+func readStream(j *job.Job) ([]byte, error) {
+	r, _, err := j.OpenSaved()
+	if r == nil || err != nil {
+		return nil, err
+	}
+	defer func() { _ = r.Close() }()
+	return io.ReadAll(r)
+}

@@ -1,0 +1,23 @@
+package histories
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/test/worker/recorder"
+	"github.com/spotworker/spotworker/internal/test/worker/rig"
+	"github.com/spotworker/spotworker/job"
+)
+
+// TestWorkerOnVM: the names of a history's workers are those that its operators use.
+func TestWorkerOnVM(t *testing.T) {
+	rig.Run(t, func(t *testing.T, b *rig.Bed) {
+		p := b.Start("vm-1-2", job.Kinds{"echo": rig.Echo})
+		time.Sleep(5 * time.Second)
+		synctest.Wait() // the worker knows its name
+		if p.Name() != recorder.WorkerOnVM("vm-1-2") || recorder.VMOfWorker(p.Name()) != "vm-1-2" {
+			t.Errorf("worker = %q, want %q", p.Name(), recorder.WorkerOnVM("vm-1-2"))
+		}
+	})
+}

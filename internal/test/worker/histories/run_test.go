@@ -1,0 +1,313 @@
+package histories
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/test/worker/recorder"
+	"github.com/spotworker/spotworker/internal/test/worker/rig"
+	"github.com/spotworker/spotworker/internal/worker"
+	"github.com/spotworker/spotworker/job"
+)
+
+// history runs a plan.
+type history struct {
+	*plan
+	t        *testing.T
+	b        *rig.Bed
+	recorder *recorder.Recorder
+	kinds    job.Kinds
+
+	finalWorkers []*rig.Process // workers without faults that finish the jobs left
+
+	mu    sync.Mutex // guards what follows
+	began time.Time
+	fixed map[string]bool // jobs whose cause of failure an operator has fixed
+	told  map[string]bool // jobs of which an operator was told that they are cancelled
+	homes map[string]int  // the accounts of jobs with random ids, by number
+	historyStats
+}
+
+// run runs the plan, and then workers without faults finish the jobs left.
+func (h *history) run() {
+	h.startLastingWorker()
+	var all sync.WaitGroup
+	for _, j := range h.plan.jobs {
+		for _, at := range j.putAt {
+			all.Go(func() { h.waitUntil(at); h.put(j) })
+		}
+	}
+	for i, text := range h.foreignTexts {
+		all.Go(func() { h.waitUntil(time.Duration(i+1) * 7 * time.Second); h.b.PutText(text) })
+	}
+	for _, o := range h.reopenings {
+		all.Go(func() { h.waitUntil(o.at); h.reopen(o.job) })
+	}
+	for _, a := range h.operatorActions {
+		all.Go(func() { h.waitUntil(a.at); h.replayOrPurge(a) })
+	}
+	for _, c := range h.cancels {
+		all.Go(func() { h.waitUntil(c.at); h.cancel(c) })
+	}
+	for _, p := range h.holds {
+		all.Go(func() { h.waitUntil(p.at); h.hold(p) })
+	}
+	if h.clearedAt > 0 {
+		all.Go(func() { h.waitUntil(h.clearedAt); h.clear() })
+	}
+	if h.accounts.addedAt > 0 {
+		all.Go(func() { h.waitUntil(h.accounts.addedAt); h.spreadOverAccounts() })
+	}
+	for _, w := range h.plan.runs {
+		all.Go(func() { h.waitUntil(w.from); h.runWorker(w) })
+	}
+	all.Wait()
+	h.waitUntil(h.ends)
+	h.startFinalWorkers()
+	for more := true; more; more = h.finishOperators() {
+		time.Sleep(time.Second)
+		h.b.WaitFor("no message left", maxCatchUp, func() bool { return h.b.MessagesLeft() == 0 })
+	}
+	h.recorder.LateRequests.Wait()
+	h.virtual = h.since()
+}
+
+// startFinalWorkers starts workers for the jobs left.
+func (h *history) startFinalWorkers() {
+	for i := range 2 {
+		w := workerRun{vm: finalVM(len(h.finalWorkers)), concurrency: 2 + i, onDemand: true}
+		h.finalWorkers = append(h.finalWorkers, h.start(w, func(c *worker.Config) { c.Metadata = nil }))
+	}
+}
+
+// stopFinalWorkers stops the workers that startFinalWorkers started.
+func (h *history) stopFinalWorkers() {
+	for i, p := range h.finalWorkers {
+		h.recorder.Exclude(finalVM(i))
+		p.Stop()
+	}
+}
+
+func finalVM(i int) string { return fmt.Sprintf("fresh-%d", i) }
+
+// begin sets the start time of the history to now.
+func (h *history) begin() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.began = time.Now()
+}
+
+// since returns the time since the start of the history.
+func (h *history) since() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return time.Since(h.began)
+}
+
+// waitUntil waits until that time of the history.
+func (h *history) waitUntil(at time.Duration) { time.Sleep(at - h.since()) }
+
+func (h *history) count(n *int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	*n++
+}
+
+func (h *history) put(j *plannedJob) {
+	if h.accounts.count > 0 {
+		h.b.Accounts.All.Accounts.ReadToPut(h.t.Context())
+	}
+	q := h.queueFor(j)
+	e := queue.Envelope{ID: j.id, Kind: j.kind, EnqueuedAt: time.Now()}
+	h.mix.mark(&e)
+	h.setDeadline(&e)
+	if j.payload != nil {
+		e.Payload = queue.BytesPayload(j.payload)
+		var err error
+		if e, err = h.storesFor(j.id).Payloads.Offload(h.t.Context(), e); err != nil {
+			h.t.Error(err)
+			return
+		}
+	}
+	if err := q.Put(h.t.Context(), e, 0); err != nil {
+		h.t.Error(err)
+	}
+}
+
+// reopen releases a job from its owner, as an operator does.
+func (h *history) reopen(id string) {
+	j := h.job(id)
+	d := checkpoint.Delivery{ID: id, Kind: j.kind, PayloadHash: queue.BytesPayload(j.payload).Hash()}
+	if was, err := h.storesFor(id).Records.Reopen(h.t.Context(), d, "operator"); err == nil && was.Status == checkpoint.Running {
+		h.count(&h.takeovers)
+	}
+}
+
+// fix makes a job that always fails succeed from now on.
+func (h *history) fix(id string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.fixed[id] = true
+}
+
+func (h *history) isFixed(id string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.fixed[id]
+}
+
+// runWorker runs one worker from its start to its end.
+func (h *history) runWorker(w workerRun) {
+	h.count(&h.historyStats.workers)
+	p := h.start(w)
+	for _, i := range w.incidents {
+		h.waitUntil(i.at)
+		h.recorder.ExcludeFor(w.vm, i.lasts)
+		if i.freeze {
+			h.count(&h.freezes)
+			thaw := p.Link.Hold()
+			time.Sleep(i.lasts)
+			thaw()
+			continue
+		}
+		if id, err := h.b.Metadata.SimulateEviction(w.vm); err == nil {
+			time.Sleep(i.lasts)
+			h.b.Metadata.Withdraw(id)
+		}
+	}
+	h.waitUntil(w.to)
+	h.recorder.Exclude(w.vm)
+	switch w.end {
+	case evicting:
+		h.count(&h.notices)
+		if _, err := h.b.Metadata.SimulateEviction(w.vm); err != nil {
+			h.t.Error(err)
+		}
+		time.Sleep(w.notice)
+		p.Kill()
+	case terminated:
+		p.Stop()
+	case frozenForEver:
+		h.count(&h.freezes)
+		thaw := p.Link.Hold()
+		time.Sleep(w.notice)
+		p.KillNoWait()
+		thaw()
+		<-p.Ended
+	case killed, endings:
+		h.count(&h.kills)
+		p.Kill()
+	}
+	h.b.Metadata.RemoveVM(w.vm)
+}
+
+// start starts a worker whose requests have the faults of the history.
+func (h *history) start(w workerRun, change ...func(*worker.Config)) *rig.Process {
+	queues := h.takenBy(w)
+	change = append(change, func(c *worker.Config) {
+		if h.shards.unaware[w.vm] {
+			c.Shards = nil
+		}
+		c.Observer = h.recorder.WatchSlots(w.vm, h.slotsOfAccount(w), queues...)
+		c.Concurrency, c.MoveAfter, c.Changeover, c.Log = w.concurrency, w.moveAfter, w.changeover, slog.New(slog.DiscardHandler)
+		switch {
+		case w.regular:
+			rig.TakeOnDemand(c)
+		case w.onDemand:
+			rig.TakeFromBoth(c)
+		}
+	})
+	return h.b.StartWithLink(w.vm, h.kindsOf(w.vm), func(k *rig.Link) {
+		k.Skew = w.skew
+		k.FaultFor = func(_ int, r *http.Request) rig.RequestFault {
+			return h.faultFor(w.vm, r)
+		}
+	}, change...)
+}
+
+// check checks the outcome of every job, and that the recorder found no broken rule.
+func (h *history) check() {
+	for _, j := range h.plan.jobs {
+		want := h.want(j)
+		h.b.CheckOutcome(h.t, j.id, want)
+		if want == checkpoint.Done && j.kind != "again" {
+			if got, err := h.storesFor(j.id).Records.Result(h.t.Context(), j.id); err != nil || string(got) != string(j.result()) {
+				h.t.Errorf("result of job %s = %q, %v, want %q", j.id, got, err, j.result())
+			}
+		}
+		h.countJob(h.b.Record(j.id))
+		h.stepsBack += h.b.Record(j.id).StepsBack
+		h.inSecondAccount += h.homeOf(j.id)
+		h.checkDeadline(h.b.Record(j.id))
+		if j.kind == "again" && h.b.Record(j.id).Status == "" {
+			h.done++ // checkOutcome has seen that it finished
+			h.unrecorded++
+		}
+	}
+	for _, text := range h.foreignTexts {
+		if h.clearedAt == 0 && !h.recorder.KeptAsPoison(text) {
+			h.t.Errorf("the message %q is gone, want it in the poison queue", text)
+		}
+	}
+	h.checkKinds()
+	h.recorder.Check(h.t)
+	h.entries, h.worstWait = h.recorder.AllEntries()
+	h.stops = h.recorder.Stopped()
+	for _, server := range h.b.Servers() {
+		for _, n := range server.Counts() {
+			h.calls += n
+		}
+	}
+}
+
+// countJob adds a job's record to the statistics.
+func (h *history) countJob(r checkpoint.Record) {
+	h.historyStats.jobs++
+	h.interruptions += r.Interruptions
+	h.failures += h.recorder.FailuresOf(r.ID)
+	switch r.Status {
+	case checkpoint.Done:
+		h.done++
+	case checkpoint.Poison:
+		h.poison++
+	case checkpoint.Cancelled:
+		h.cancelled++
+	default: // check has reported it
+	}
+}
+
+// logHistory logs the whole history, to explain a failure.
+func (h *history) logHistory() {
+	var s strings.Builder
+	for _, w := range h.plan.runs {
+		fmt.Fprintf(&s, "%10.3fs to %.3fs: %s, %d at once, %s; notice %s, incidents %v\n", w.from.Seconds(), w.to.Seconds(), w.vm, w.concurrency, w.end, w.notice, w.incidents)
+	}
+	for _, a := range h.operatorActions {
+		fmt.Fprintf(&s, "%10.3fs: an operator's action %+v\n", a.at.Seconds(), a)
+	}
+	for _, c := range h.cancels {
+		fmt.Fprintf(&s, "%10.3fs: a cancel %+v\n", c.at.Seconds(), c)
+	}
+	for _, p := range h.holds {
+		fmt.Fprintf(&s, "%10.3fs to %.3fs: a hold %+v\n", p.at.Seconds(), (p.at + p.lasts).Seconds(), p)
+	}
+	fmt.Fprintf(&s, "queues: %+v; accounts: %+v\n", h.shards, h.accounts)
+	if h.clearedAt > 0 {
+		fmt.Fprintf(&s, "%10.3fs: the queues are cleared\n", h.clearedAt.Seconds())
+	}
+	s.WriteString(h.deadlinesText())
+	for _, f := range h.faults.periods {
+		fmt.Fprintf(&s, "%10.3fs to %.3fs: fault %d for %.0f %% of the requests of %q to %q\n", f.from.Seconds(), f.to.Seconds(), f.what, f.share*100, f.vm, f.account)
+	}
+	for _, j := range h.plan.jobs {
+		fmt.Fprintf(&s, "%+v\n%s", *j, h.recorder.HistoryOf(j.id))
+	}
+	h.t.Logf("seed %d; repeat it with -run TestHistories -histories 1 -seed %d\n%s", h.seed, h.seed, s.String())
+}

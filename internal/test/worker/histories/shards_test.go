@@ -1,0 +1,83 @@
+package histories
+
+import (
+	"math/rand/v2"
+
+	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/test/worker/rig"
+)
+
+// shardMix is how the jobs of a history are spread over queues.
+type shardMix struct {
+	count   int             // of queues; 0 for one
+	unaware map[string]bool // workers of a version that knows of no shards, by VM
+	random  *random         // of the producers
+}
+
+// mixShards spreads the jobs of every third history over two or three queues. Producers
+// disagree on how many there are, so that messages of one job are on several. Some
+// workers take from the first queue alone. It has a random source of its own, so that
+// the rest of the plan does not depend on it.
+func (p *plan) mixShards() {
+	r := &random{rand.New(rand.NewPCG(p.seed, 0x5a4d))}
+	if !r.oneIn(3) {
+		return
+	}
+	p.shards = shardMix{count: 2 + r.IntN(2), unaware: map[string]bool{}, random: r}
+	for _, w := range p.runs {
+		p.shards.unaware[w.vm] = r.oneIn(3)
+	}
+}
+
+// useShards makes the queues.
+func (h *history) useShards() {
+	if h.shards.count > 0 {
+		h.b.UseShards(queue.ShardCounts{Put: h.shards.count, Taken: h.shards.count})
+	}
+}
+
+// queueFor returns the queue that a producer puts a job on.
+func (h *history) queueFor(j *plannedJob) *queue.Queue {
+	switch in := h.storesFor(j.id); {
+	case in.Queue.Account() != "" && j.onDemand:
+		return in.OnDemand
+	case in.Queue.Account() != "":
+		return in.Queue
+	case j.onDemand:
+		return h.b.OnDemand
+	case h.shards.count == 0:
+		return h.b.Queue
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.b.Shards.All()[h.shards.random.IntN(h.shards.count)]
+}
+
+// takenBy returns the names of the queues that a worker takes from.
+func (h *history) takenBy(w workerRun) []string {
+	queues := h.b.JobQueues()
+	if h.shards.unaware[w.vm] {
+		queues = []string{h.b.Names.Queue, h.b.Names.OnDemand}
+	}
+	further := []string{h.b.Names.Queue, h.b.Names.OnDemand}
+	switch {
+	case w.regular:
+		queues, further = queues[len(queues)-1:], further[1:]
+	case !w.onDemand:
+		queues, further = queues[:len(queues)-1], further[:1]
+	}
+	if h.isGivenAll(w.vm) {
+		for _, name := range further {
+			queues = append(queues, rig.AccountName(1)+"/"+name)
+		}
+	}
+	return queues
+}
+
+// jobsOf returns the queues of jobs as an operator's program knows them.
+func (h *history) jobsOf(s rig.Stores) queue.Jobs {
+	if h.shards.count > 0 && s.Queue.Account() == "" {
+		s.Shards.Fix(h.shards.count)
+	}
+	return s.Shards
+}

@@ -1,0 +1,200 @@
+package hostile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/test/worker/rig"
+	"github.com/spotworker/spotworker/job"
+)
+
+// TestBreak: a handler that returns job.Interrupted runs again after a back-off,
+// with its last state, and no failure is counted.
+func TestBreak(t *testing.T) {
+	rig.Run(t, func(t *testing.T, b *rig.Bed) {
+		const breaks = job.DefaultMaxFailures + 2
+		var calls atomic.Int32
+		inParts := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
+			state, _, _ := j.Saved()
+			if calls.Add(1); len(state) < breaks {
+				j.Report(job.Progress{State: append(state, 'x')})
+				return nil, job.Interrupted(errors.New("enough for now"))
+			}
+			return state, nil
+		})
+		b.Put("a", "parts", "")
+		began := time.Now()
+		b.Start("vm_0", job.Kinds{"parts": inParts})
+		b.WaitDone("a", 5*time.Minute)
+		r := b.Record("a")
+		if got := int(calls.Load()); got != breaks+1 || r.Interruptions != breaks || r.Failures != 0 {
+			t.Errorf("%d calls, %d interruptions, %d failures, want %d, %d, 0", got, r.Interruptions, r.Failures, breaks+1, breaks)
+		}
+		if took := time.Since(began); took < breaks*job.DefaultBackoff {
+			t.Errorf("%d breaks took %s in all, want %s each: the worker must not spin", breaks, took, job.DefaultBackoff)
+		}
+	})
+}
+
+// TestStopTellsNotBefore: the job.Stop of a handler has the event's NotBefore, the
+// time from which the platform may take the VM.
+func TestStopTellsNotBefore(t *testing.T) {
+	rig.Run(t, func(t *testing.T, b *rig.Bed) {
+		var stopped atomic.Pointer[job.Stop]
+		waits := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+			j.Report(job.Progress{State: []byte("x")})
+			<-ctx.Done()
+			stopped.Store(job.StopOf(ctx))
+			return nil, ctx.Err()
+		})
+		b.Put("a", "waits", "")
+		p := b.Start("vm_0", job.Kinds{"waits": waits})
+		b.WaitFor("work", time.Minute, func() bool { return len(p.Log.Find("job started")) == 1 })
+		if _, err := b.Metadata.SimulateEviction("vm_0"); err != nil {
+			t.Fatal(err)
+		}
+		b.WaitFor("stop", 5*time.Second, func() bool { return stopped.Load() != nil })
+		if stop := stopped.Load(); stop.NotBefore.IsZero() || !stop.NotBefore.After(stop.Deadline) {
+			t.Errorf("stop = %+v, want the event's NotBefore in it, after the deadline", stop)
+		}
+	})
+}
+
+// TestFailuresWithoutEnd: a job that reports a new state before each failure never
+// fails twice in a row without progress. It is dead-lettered after
+// MaxTotalFailures, and logs and metrics report it long before.
+func TestFailuresWithoutEnd(t *testing.T) {
+	rig.Run(t, func(t *testing.T, b *rig.Bed) {
+		seen := &rig.Counter{}
+		circling := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
+			state, _, _ := j.Saved()
+			j.Report(job.Progress{State: append(state, 'x'), Fraction: 0.5})
+			return nil, errors.New("no luck")
+		})
+		b.Put("usual", "usual", "")
+		b.Put("few", "few", "")
+		p := b.Start("vm_0", job.Kinds{"usual": circling, "few": job.WithLimits(circling, job.Limits{MaxTotalFailures: 12, Backoff: time.Second})}, rig.WithObserver(seen))
+		b.WaitFor("both dead-lettered", 12*time.Hour, func() bool { return len(b.PoisonMessages()) == 2 })
+		for id, total := range map[string]int{"usual": job.DefaultMaxTotalFailures, "few": 12} {
+			r := b.Record(id)
+			if want := fmt.Sprintf("%d failures in all", total); r.Status != checkpoint.Poison || !strings.Contains(r.Reason, want) || r.FailuresTotal != total || r.Failures > 1 {
+				t.Errorf("%s = %s because %q, %d failures in all, %d in a row, want poison because of %s", id, r.Status, r.Reason, r.FailuresTotal, r.Failures, want)
+			}
+		}
+		if n, lines := seen.Of("circles failures")["circles failures"], p.Log.Find("job circles: it keeps failing although it makes progress"); n != 5 || len(lines) != 5 {
+			t.Errorf("circling was counted %d times and logged %d times, want 5 each: at 10, 20, 40 and 80, and at 10", n, len(lines))
+		}
+	})
+}
+
+// TestBreaksWithoutEnd: a job that only takes breaks is dead-lettered after
+// MaxBreaks in a row; one whose fraction grows between its breaks is not.
+func TestBreaksWithoutEnd(t *testing.T) {
+	rig.Run(t, func(t *testing.T, b *rig.Bed) {
+		seen := &rig.Counter{}
+		later := job.Interrupted(errors.New("later"))
+		never := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
+			return nil, later
+		})
+		again := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
+			state, _, _ := j.Saved() // the fraction goes up and down, and the state is new each time
+			j.Report(job.Progress{State: append(state, 'x'), Fraction: 0.1 + 0.1*float64(len(state)%2)})
+			return nil, later
+		})
+		slowly := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
+			state, _, _ := j.Saved()
+			if len(state) == 100 {
+				return []byte("done"), nil
+			}
+			j.Report(job.Progress{State: append(state, 'x'), Fraction: float64(len(state)+1) / 1000})
+			return nil, later
+		})
+		kinds := job.Kinds{}
+		for name, h := range map[string]job.Handler{"never": never, "again": again, "slowly": slowly} {
+			kinds[name] = job.WithLimits(h, job.Limits{MaxBreaks: 25})
+			b.Put(name, name, "")
+		}
+		p := b.Start("vm_0", kinds, rig.WithObserver(seen))
+		b.WaitDone("slowly", time.Hour)
+		b.WaitFor("both dead-lettered", time.Hour, func() bool { return len(b.PoisonMessages()) == 2 })
+		for _, id := range []string{"never", "again"} {
+			if r := b.Record(id); !strings.Contains(r.Reason, "25 breaks in a row without progress of the fraction") || r.Failures != 0 {
+				t.Errorf("%s = %s because %q, %d failures, want poison for its breaks", id, r.Status, r.Reason, r.Failures)
+			}
+		}
+		if n, lines := seen.Of("circles breaks")["circles breaks"], p.Log.Find("job circles: it keeps taking breaks and its fraction does not grow"); n != 4 || len(lines) != 4 {
+			t.Errorf("circling was counted %d times and logged %d times, want 4 each: at 10 and 20 of two jobs", n, len(lines))
+		}
+	})
+}
+
+// TestNilAfterStop: a handler that returns nil after its context ended has not
+// finished, and its job is resumed. A job whose last report has fraction 1 is
+// committed.
+func TestNilAfterStop(t *testing.T) {
+	rig.Run(t, func(t *testing.T, b *rig.Bed) {
+		work := &rig.Steps{N: 20, Each: time.Second}
+		careless := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+			_, _ = work.Run(ctx, j)
+			return nil, nil
+		})
+		whole := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+			<-ctx.Done()
+			j.Report(job.Progress{Fraction: 1})
+			return nil, nil
+		})
+		b.Put("part", "careless", "")
+		b.Put("whole", "whole", "")
+		first := b.Start("vm_0", job.Kinds{"careless": careless, "whole": whole})
+		b.WaitFor("a part of the work", time.Minute, func() bool { return work.Done("part") == 2 })
+		first.Stop()
+		if r := b.Record("part"); r.Status != checkpoint.Open || r.Interruptions != 1 || r.Fraction != 0.1 {
+			t.Errorf("record after the stop = %s, %d interruptions, fraction %v, want open, 1, 0.1", r.Status, r.Interruptions, r.Fraction)
+		}
+		if r := b.Record("whole"); r.Status != checkpoint.Done {
+			t.Errorf("job that reported fraction 1 after the stop = %s, want done", r.Status)
+		}
+		second := b.Start("vm_1", job.Kinds{"careless": careless})
+		b.WaitDone("part", time.Minute)
+		if n := work.Done("part"); n != 20 || work.Repeated("part") != 0 {
+			t.Errorf("%d steps done, %d repeated, want 20, 0", n, work.Repeated("part"))
+		}
+		second.Stop()
+	})
+}
+
+// TestDoneBeforeTheStop: a handler that returned nil before the stop has finished,
+// even if a save was in progress, so that the worker sees both at the same time.
+func TestDoneBeforeTheStop(t *testing.T) {
+	rig.Run(t, func(t *testing.T, b *rig.Bed) {
+		quick := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
+			j.Report(job.Progress{State: []byte("x")})
+			time.Sleep(7 * time.Second)
+			return nil, nil
+		})
+		b.Put("a", "quick", "")
+		var once sync.Once
+		saving := make(chan struct{})
+		b.Server.OnCall(func(c storage.Call) (f storage.Fault) {
+			if c.Operation == storage.OpPutBlob && c.Container == b.Names.Records {
+				once.Do(func() { f.Before = 4 * time.Second; close(saving) })
+			}
+			return f
+		})
+		p := b.Start("vm_0", job.Kinds{"quick": quick})
+		<-saving                    // 5 s after the start
+		time.Sleep(3 * time.Second) // the handler has returned, the save has not
+		p.Stop()
+		if r := b.Record("a"); r.Status != checkpoint.Done || r.Interruptions != 0 {
+			t.Errorf("record = %s, %d interruptions, want done, 0", r.Status, r.Interruptions)
+		}
+	})
+}

@@ -1,0 +1,193 @@
+package rig
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/fleet/control"
+	"github.com/spotworker/spotworker/internal/fleet/presence"
+	"github.com/spotworker/spotworker/internal/jobfiles/joblog"
+	"github.com/spotworker/spotworker/internal/jobfiles/outputs"
+	"github.com/spotworker/spotworker/internal/lab/emulator/imds"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/retry"
+	"github.com/spotworker/spotworker/internal/storage/azure"
+	"github.com/spotworker/spotworker/internal/storage/outage"
+	"github.com/spotworker/spotworker/internal/test/worker/recorder"
+	"github.com/spotworker/spotworker/internal/worker/intake"
+)
+
+// Bed holds emulated storage and metadata services in virtual time, and the clients
+// with which a test fills and inspects them.
+type Bed struct {
+	T        *testing.T
+	Server   *storage.Server
+	Metadata *imds.Server
+	Names    azure.Names
+	Recorder *recorder.Recorder   // nil unless the test called addRecorder
+	Retry    *policy.RetryOptions // nil for the worker's defaults
+	Jitter   retry.Jitter         // of the worker's waits between tries
+	Chunk    int                  // block size of large states, in bytes; 0 for the worker's default
+	Sharded  bool                 // the queue of jobs has shards, and workers know of them
+	Accounts *Accounts            // nil for one
+
+	CacheInputs string // the folder of the cache of inputs that workers fetch over their links; "" for none
+
+	realTime bool // outside a synctest bubble
+
+	Stores
+}
+
+// Stores are clients for the queues and containers over one transport.
+type Stores struct {
+	Queue, OnDemand, Poison *queue.Queue
+	Shards                  *queue.Shards
+	Payloads                *queue.Payloads
+	logs                    *joblog.Store
+	Records                 *checkpoint.Store
+	Workers                 *presence.Store
+	Control                 *control.Store
+	outputs                 *outputs.Store
+}
+
+// Run runs a test in a synctest bubble, that is in virtual time, with a testbed
+// whose queues and containers exist.
+func Run(t *testing.T, test func(t *testing.T, b *Bed)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newBed(t)) })
+}
+
+// RunInRealTime is Run with the real clock, for what virtual time cannot show: there two
+// readings of the clock are equal, and code takes no time.
+func RunInRealTime(t *testing.T, test func(t *testing.T, b *Bed)) {
+	t.Helper()
+	b := newBed(t)
+	b.realTime = true
+	test(t, b)
+}
+
+func newBed(t *testing.T) *Bed {
+	t.Helper()
+	names, err := azure.NamesFor("test", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &Bed{T: t, Server: storage.New(storage.Options{}), Metadata: imds.New(imds.Options{}), Names: names}
+	client := b.Account(b.Server.Transport())
+	for _, name := range []string{names.Records, names.Payloads, names.Workers, names.Control, names.Outputs} {
+		if _, err := client.Container(name).Create(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.Stores = b.Connect(b.Server.Transport())
+	for _, q := range []*queue.Queue{b.Queue, b.OnDemand, b.Poison} {
+		if err := q.Create(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.Server.ResetCounts()
+	return b
+}
+
+// Account returns a client of the account over a transport, which retries as the Bed says.
+func (b *Bed) Account(transport policy.Transporter) *azure.Account {
+	b.T.Helper()
+	return b.WatchedAccount(transport, nil, nil)
+}
+
+// WatchedAccount is account, reports how calls end, and counts in pressure those that
+// come too fast.
+func (b *Bed) WatchedAccount(transport policy.Transporter, pressure *intake.Pressure, onEnd func(outage.Call)) *azure.Account {
+	b.T.Helper()
+	return b.WatchedAccountAt(0, transport, pressure, onEnd)
+}
+
+// WatchedAccountAt is watchedAccount for the account of that number.
+func (b *Bed) WatchedAccountAt(i int, transport policy.Transporter, pressure *intake.Pressure, onEnd func(outage.Call)) *azure.Account {
+	b.T.Helper()
+	name := AccountName(i)
+	account, err := azure.Connect(azure.Config{
+		ConnectionString: b.Servers()[i].ConnectionString(), Transport: transport, Retry: b.Retry,
+		OnEnd: func(c outage.Call) {
+			if c.Account = name; onEnd != nil {
+				onEnd(c)
+			}
+		},
+		OnCall: func(c azure.Call) {
+			if c.Account = name; name != "" && c.Queue != "" {
+				c.Queue = name + "/" + c.Queue
+			}
+			if c.Throttled {
+				pressure.Refused(c.Account, c.Queue)
+			}
+		},
+	})
+	if err != nil {
+		b.T.Fatal(err)
+	}
+	return account
+}
+
+// Connect returns clients for the queues and containers over a transport.
+func (b *Bed) Connect(transport policy.Transporter) Stores { return b.ConnectAt(0, transport) }
+
+// ConnectAt returns the stores of the account of that number.
+func (b *Bed) ConnectAt(i int, transport policy.Transporter) Stores {
+	return b.storesIn(AccountName(i), b.WatchedAccountAt(i, transport, nil, nil))
+}
+
+func (b *Bed) storesOf(account *azure.Account) Stores { return b.storesIn("", account) }
+
+// storesIn is storesOf for an account of that name, empty for the first.
+func (b *Bed) storesIn(in string, account *azure.Account) Stores {
+	records := checkpoint.NewStore(account.Container(b.Names.Records))
+	if b.Chunk > 0 {
+		records = records.WithChunks(b.Chunk)
+	}
+	shards := queue.NewShardsIn(in, b.Names.Queue, account.Queue)
+	return Stores{
+		Shards:   shards,
+		Queue:    shards.Main(),
+		OnDemand: queue.NewIn(in, account.Queue(b.Names.OnDemand), b.Names.OnDemand),
+		Poison:   queue.NewIn(in, account.Queue(b.Names.Poison), b.Names.Poison),
+		Payloads: queue.NewPayloads(account.Container(b.Names.Payloads)),
+		logs:     joblog.NewStore(account.Container(b.Names.Payloads)),
+		Records:  records,
+		Workers:  presence.NewStore(account.Container(b.Names.Workers)),
+		Control:  control.NewStore(account.Container(b.Names.Control)),
+		outputs:  outputs.NewStore(account.Container(b.Names.Outputs)),
+	}
+}
+
+// JobQueues returns the names of the queues of jobs.
+func (b *Bed) JobQueues() []string { return append(queue.Names(b.Shards.All()), b.Names.OnDemand) }
+
+// UseShards makes so many queues of jobs.
+func (b *Bed) UseShards(counts queue.ShardCounts) {
+	b.T.Helper()
+	b.Sharded = true
+	for i := range counts.Taken {
+		name := queue.ShardName(b.Names.Queue, i)
+		if err := queue.New(b.Account(b.Server.Transport()).Queue(name), name).Create(b.T.Context()); err != nil {
+			b.T.Fatal(err)
+		}
+	}
+	if err := b.Shards.Write(b.T.Context(), counts); err != nil {
+		b.T.Fatal(err)
+	}
+}
+
+// AddRecorder gives the testbed a recorder. It does not record the calls of clients
+// that were made before.
+func (b *Bed) AddRecorder() *recorder.Recorder {
+	rec := recorder.New(b.Names, b.JobQueues)
+	b.Recorder = rec
+	b.Stores = b.Connect(b.Transport("test"))
+	rec.Watch(b.Server, "")
+	b.T.Cleanup(rec.LateRequests.Wait)
+	return rec
+}

@@ -1,0 +1,154 @@
+// Package queuestats reads how long the queues are, for metrics and for the log: a few workers
+// of a fleet do, whom chance chooses, so that calls and lines do not grow with the fleet.
+package queuestats
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/retry"
+	"github.com/spotworker/spotworker/internal/storage/outage"
+)
+
+// How often a fleet reads.
+const (
+	// Every is how often a fleet's queues are read for metrics, give or take a
+	// quarter, and Readers by how many workers each time, on average. So the
+	// calls do not grow with the fleet, and the chance that none reads is 5 %.
+	Every   = 30 * time.Second
+	Readers = 3
+
+	// LogEvery is how often a fleet logs readings, and Loggers by how many workers each
+	// time: twice as many, since alerts conclude from 15 minutes without a line that no
+	// worker takes messages.
+	LogEvery = 5 * time.Minute
+	Loggers  = 2 * Readers
+
+	// deniedPause is how long a queue is left alone that this worker may not read.
+	deniedPause = time.Hour
+)
+
+// Survey reads how long the queues are and how old the message at the front of each is:
+// two calls for a queue that is not empty.
+type Survey struct {
+	// Queues returns the queues to read.
+	Queues func() []*queue.Queue
+
+	// Working returns how many workers the fleet has, as far as heartbeats show it; 0
+	// before the first listing, before which none reads, so that a fleet that starts
+	// does not read all at once.
+	Working func() int
+
+	// MayRead reports whether the worker has time for metrics.
+	MayRead func() bool
+
+	// Logs reports whether the worker logs readings: if it takes messages. So a log
+	// without readings means that no worker takes any.
+	Logs func() bool
+
+	// Report takes a reading. It may be called from several goroutines.
+	Report func(queue string, messages int, oldest time.Duration)
+
+	Jitter retry.Jitter
+	Log    *slog.Logger
+}
+
+// Run reads the queues from time to time until ctx ends.
+func (s Survey) Run(ctx context.Context) {
+	after := map[*queue.Queue]time.Time{} // not to be read before
+	var logged time.Time                  // when it was last decided whether to log
+	for retry.Sleep(ctx, s.Jitter.Vary(Every)) == nil {
+		workers := s.Working()
+		if workers == 0 || !s.MayRead() {
+			continue
+		}
+		now, log := time.Now(), false
+		if now.Sub(logged) >= LogEvery && s.Logs() {
+			logged, log = now, IsChosen(s.Jitter, Loggers, workers)
+		}
+		if !log && !IsChosen(s.Jitter, Readers, workers) {
+			continue
+		}
+		for _, q := range s.readAll(ctx, log, func(q *queue.Queue) bool { return !now.Before(after[q]) }) {
+			after[q] = now.Add(deniedPause)
+		}
+	}
+}
+
+// atOnce is how many queues of an account are read at once.
+const atOnce = 4
+
+// readAll reads the queues that are due, and returns those that this worker may not read.
+// Queues of one account do not wait for those of another, which may not answer.
+func (s Survey) readAll(ctx context.Context, log bool, isDue func(*queue.Queue) bool) (denied []*queue.Queue) {
+	accounts := map[string][]*queue.Queue{}
+	for _, q := range s.Queues() {
+		if isDue(q) {
+			accounts[q.Account()] = append(accounts[q.Account()], q)
+		}
+	}
+	var mu sync.Mutex // guards denied
+	var all sync.WaitGroup
+	for _, queues := range accounts {
+		all.Go(func() {
+			var group errgroup.Group
+			group.SetLimit(atOnce)
+			for _, q := range queues {
+				group.Go(func() error {
+					if !s.read(ctx, q, log) {
+						mu.Lock()
+						defer mu.Unlock()
+						denied = append(denied, q)
+					}
+					return nil
+				})
+			}
+			_ = group.Wait() // its functions return no error
+		})
+	}
+	all.Wait()
+	return denied
+}
+
+// IsChosen reports whether this worker, one of so many, is among those that chance chooses.
+func IsChosen(jitter retry.Jitter, choose, workers int) bool {
+	return jitter.Spread(time.Duration(workers)*time.Second) < time.Duration(choose)*time.Second
+}
+
+// read reads a queue. It returns false if this worker may not.
+func (s Survey) read(ctx context.Context, q *queue.Queue, log bool) bool {
+	ctx = outage.Optional(ctx) // many workers have no role to read some queues
+	messages, err := q.Depth(ctx)
+	var waited time.Duration
+	if err == nil && messages > 0 {
+		waited, err = q.FrontWaited(ctx)
+	}
+	switch {
+	case err == nil:
+		s.Report(q.Name(), messages, waited)
+		if log {
+			s.log(ctx, q.Name(), messages, waited)
+		}
+	case queue.Denied(err):
+		s.Log.InfoContext(ctx, "queue not read for metrics: the role Storage Queue Data Reader on it is missing", "queue", q.Name(), "retry_in", deniedPause)
+		return false
+	default:
+		s.Log.DebugContext(ctx, "queue not read for metrics", "queue", q.Name(), "error", err)
+	}
+	return true
+}
+
+// log logs a reading. Alerts over the log go by these lines: an empty queue is logged too,
+// or the last line before it was empty would hold.
+func (s Survey) log(ctx context.Context, name string, messages int, waited time.Duration) {
+	attributes := []any{"queue", name, "messages", messages}
+	if waited > 0 {
+		attributes = append(attributes, "since", time.Now().Add(-waited).UTC().Truncate(time.Second))
+	}
+	s.Log.InfoContext(ctx, "queue read", attributes...)
+}
