@@ -60,5 +60,6 @@ func prepare(server *storage.Server) error {
 	if err := producer.Create(ctx, []*queue.Queue{stores.Queue, stores.Poison}, containers); err != nil {
 		return err
 	}
-	return stores.Queue.Put(ctx, queue.Envelope{ID: "cat", Kind: "thumbnail", Payload: queue.BytesPayload([]byte("cat.jpg")), EnqueuedAt: time.Now()}, 0)
+	return stores.Queue.Put(ctx, queue.Envelope{ID: "cat", Kind: "thumbnail", Payload: queue.BytesPayload([]byte("cat.jpg")),
+		EnqueuedAt: time.Now()}, 0)
 }

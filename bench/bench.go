@@ -112,7 +112,8 @@ func (b *bench) introduce() {
 			place += fmt.Sprintf(", nice value %d", b.Priority)
 		}
 	}
-	b.say("%s, %s/%s, %d cores; %s. %d rounds, %s each; median, and in brackets the lowest and highest. Load of the machine at the start: %s.\n",
+	b.say("%s, %s/%s, %d cores; %s. %d rounds, %s each; median, and in brackets the lowest and highest. Load of the machine at the "+
+		"start: %s.\n",
 		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), place, b.Rounds, b.Window, load())
 }
 

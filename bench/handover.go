@@ -111,13 +111,15 @@ func (b *bench) measureHandovers(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		b.report("hand-over of %d MiB, round %d: released after %s, running elsewhere %s later", b.CheckpointMiB, round+1, m.release.Round(time.Millisecond), m.resume.Round(time.Millisecond))
+		b.report("hand-over of %d MiB, round %d: released after %s, running elsewhere %s later", b.CheckpointMiB, round+1,
+			m.release.Round(time.Millisecond), m.resume.Round(time.Millisecond))
 		release, resume = append(release, m.release.Seconds()), append(resume, m.resume.Seconds())
 	}
 	var table grid
 	table.add("Checkpoint", "Notice to released, s", "Released to running elsewhere, s")
 	table.add(fmt.Sprintf("%d MiB, %d changed", b.CheckpointMiB, changedMiB), release.show("%.2f"), resume.show("%.2f"))
-	b.say("## A hand-over of a large checkpoint\n\nA program that changes a part of its checkpoint when SIGTERM comes, both workers and their programs on one core, storage at 0 ms on the other. "+
+	b.say("## A hand-over of a large checkpoint\n\nA program that changes a part of its checkpoint when SIGTERM comes, both workers and "+
+		"their programs on one core, storage at 0 ms on the other. "+
 		"The other worker is idle until then.\n\n%s", &table)
 	return nil
 }

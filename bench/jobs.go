@@ -98,7 +98,8 @@ func (b *bench) measureJobs(ctx context.Context) error {
 			}
 			at := []string{latency.String(), strconv.Itoa(slots)}
 			for i, s := range sides {
-				raw.add(append(at, s.name, all[i].rate.show("%.0f"), all[i].cpu.show("%.0f"), all[i].allocations.show("%.0f"), all[i].calls.show("%.2f"), all[i].waited.show("%.2f"))...)
+				raw.add(append(at, s.name, all[i].rate.show("%.0f"), all[i].cpu.show("%.0f"), all[i].allocations.show("%.0f"),
+					all[i].calls.show("%.2f"), all[i].waited.show("%.2f"))...)
 				if i > 0 {
 					ratios.add(append(at, s.name, all[0].cpu.over(all[i].cpu).show("%.2f"), all[0].rate.over(all[i].rate).show("%.2f"),
 						all[0].allocations.over(all[i].allocations).show("%.2f"))...)
@@ -120,7 +121,8 @@ func (b *bench) interleave(ctx context.Context, sides []side, latency time.Durat
 			if err != nil {
 				return nil, fmt.Errorf("%s with %d slots at %s: %w", sides[at].name, slots, latency, err)
 			}
-			b.report("%s, %d slots, %s, round %d: %.0f jobs/s, %.0f µs, waited %.0f %%", latency, slots, sides[at].name, round+1, m.rate, m.cpu, 100*m.waited)
+			b.report("%s, %d slots, %s, round %d: %.0f jobs/s, %.0f µs, waited %.0f %%", latency, slots, sides[at].name, round+1, m.rate, m.cpu,
+				100*m.waited)
 			all[at].add(m)
 		}
 	}

@@ -80,7 +80,8 @@ func (c *runCommand) Run(ctx context.Context) error {
 	tables := []struct {
 		name    string
 		measure func(context.Context) error
-	}{{"jobs", b.measureJobs}, {"many", b.measureMany}, {"peers", b.measurePeers}, {"states", b.measureStates}, {"handover", b.measureHandovers}, {"puts", b.measurePuts}, {"order", b.measureOrder}}
+	}{{"jobs", b.measureJobs}, {"many", b.measureMany}, {"peers", b.measurePeers}, {"states", b.measureStates},
+		{"handover", b.measureHandovers}, {"puts", b.measurePuts}, {"order", b.measureOrder}}
 	for _, t := range tables {
 		if !slices.Contains(c.Only, t.name) {
 			continue

@@ -51,7 +51,8 @@ func (b *bench) measureMany(ctx context.Context) error {
 		return nil
 	}
 	var table grid
-	table.add("Jobs", "", "RSS, MiB", "of files", "Heap, MiB", "Stacks, MiB", "Goroutines", "Connections", "Renewals/s: mean", "most", "Calls/s", "First states, s", "Drain, s", "CPU of the drain, s", "Waited")
+	table.add("Jobs", "", "RSS, MiB", "of files", "Heap, MiB", "Stacks, MiB", "Goroutines", "Connections", "Renewals/s: mean", "most",
+		"Calls/s", "First states, s", "Drain, s", "CPU of the drain, s", "Waited")
 	sides, names := map[string]string{"worker": b.worker}, []string{"worker"}
 	if b.baseline != "" {
 		before := "worker of " + b.Baseline
@@ -66,7 +67,8 @@ func (b *bench) measureMany(ctx context.Context) error {
 				if err != nil {
 					return fmt.Errorf("%s with %d jobs in flight: %w", name, jobs, err)
 				}
-				b.report("%d jobs in flight, %s, round %d: %.0f MiB, drained in %s with %s of CPU, waited %.0f %%", jobs, name, round+1, m.rss, m.drain.Round(time.Millisecond), m.drainCPU.Round(time.Millisecond), 100*m.waited)
+				b.report("%d jobs in flight, %s, round %d: %.0f MiB, drained in %s with %s of CPU, waited %.0f %%", jobs, name, round+1, m.rss,
+					m.drain.Round(time.Millisecond), m.drainCPU.Round(time.Millisecond), 100*m.waited)
 				all[name] = append(all[name], m)
 			}
 		}
@@ -79,15 +81,18 @@ func (b *bench) measureMany(ctx context.Context) error {
 				return v.show(format)
 			}
 			table.add(strconv.Itoa(jobs), name,
-				column("%.1f", func(m inFlight) float64 { return m.rss }), column("%.1f", func(m inFlight) float64 { return m.files }), column("%.1f", func(m inFlight) float64 { return m.heap }),
+				column("%.1f", func(m inFlight) float64 { return m.rss }), column("%.1f", func(m inFlight) float64 { return m.files }),
+				column("%.1f", func(m inFlight) float64 { return m.heap }),
 				column("%.1f", func(m inFlight) float64 { return m.stacks }), column("%.0f", func(m inFlight) float64 { return m.goroutines }),
 				column("%.0f", func(m inFlight) float64 { return m.connections }), column("%.0f", func(m inFlight) float64 { return m.renewals }),
 				column("%.0f", func(m inFlight) float64 { return m.mostInOne }), column("%.0f", func(m inFlight) float64 { return m.calls }),
-				column("%.1f", func(m inFlight) float64 { return m.started.Seconds() }), column("%.2f", func(m inFlight) float64 { return m.drain.Seconds() }),
+				column("%.1f", func(m inFlight) float64 { return m.started.Seconds() }),
+				column("%.2f", func(m inFlight) float64 { return m.drain.Seconds() }),
 				column("%.2f", func(m inFlight) float64 { return m.drainCPU.Seconds() }), column("%.2f", func(m inFlight) float64 { return m.waited }))
 		}
 	}
-	b.say("## Many jobs in flight\n\nEach has recorded a state of 100 bytes and waits; storage at %s. Memory is that of %s after the first states.\n\n%s", manyLatency, firstSaves, &table)
+	b.say("## Many jobs in flight\n\nEach has recorded a state of 100 bytes and waits; storage at %s. Memory is that of %s after the first "+
+		"states.\n\n%s", manyLatency, firstSaves, &table)
 	return nil
 }
 
@@ -100,7 +105,8 @@ func (b *bench) measureInFlight(ctx context.Context, binary string, jobs int) (m
 	defer s.kill()
 	begun := time.Now()
 	env := []string{"AZURE_STORAGE_CONNECTION_STRING=" + s.connectionString}
-	p, err := b.startProcess(ctx, sideCore, env, binary, "--concurrency", strconv.Itoa(jobs), "--metadata-endpoint", "none", "--listen", "none",
+	p, err := b.startProcess(ctx, sideCore, env, binary, "--concurrency", strconv.Itoa(jobs), "--metadata-endpoint", "none", "--listen",
+		"none",
 		"--log-format", "json", "--drain-budget", "1m")
 	if err != nil {
 		return m, err
@@ -125,7 +131,8 @@ func (b *bench) measureInFlight(ctx context.Context, binary string, jobs int) (m
 	if err := w.follow(watched); err != nil {
 		return m, err
 	}
-	m.calls, m.renewals, m.mostInOne, m.connections = w.calls/watched.Seconds(), mean(w.perSecond), slices.Max(w.perSecond), float64(w.connections)
+	m.calls, m.renewals, m.mostInOne, m.connections = w.calls/watched.Seconds(), mean(w.perSecond), slices.Max(w.perSecond),
+		float64(w.connections)
 	return m, b.drain(&m, s, p, jobs)
 }
 

@@ -56,7 +56,8 @@ func (b *bench) measurePeers(ctx context.Context) error {
 			return err
 		}
 		for i, s := range sides {
-			table.add(latency.String(), s.name, all[i].rate.show("%.0f"), all[i].cpu.show("%.0f"), all[i].calls.show("%.2f"), all[i].waited.show("%.2f"),
+			table.add(latency.String(), s.name, all[i].rate.show("%.0f"), all[i].cpu.show("%.0f"), all[i].calls.show("%.2f"),
+				all[i].waited.show("%.2f"),
 				all[0].rate.over(all[i].rate).show("%.2f"), all[0].cpu.over(all[i].cpu).show("%.2f"))
 		}
 	}

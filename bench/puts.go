@@ -36,7 +36,8 @@ func (c *putsCommand) Run(ctx context.Context) error {
 	for i := range c.Messages {
 		group.Go(func() error {
 			text := fmt.Sprintf(`{"v":1,"id":"019b0000-0000-7000-8000-%012d","kind":"noop","payload":%s}`, i, payload)
-			_, err := queue.EnqueueMessage(ctx, base64.StdEncoding.EncodeToString([]byte(text)), &azqueue.EnqueueMessageOptions{TimeToLive: new(int32(-1))})
+			_, err := queue.EnqueueMessage(ctx, base64.StdEncoding.EncodeToString([]byte(text)),
+				&azqueue.EnqueueMessageOptions{TimeToLive: new(int32(-1))})
 			return err
 		})
 	}

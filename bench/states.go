@@ -231,7 +231,8 @@ func (b *bench) measureStates(ctx context.Context) error {
 			return err
 		}
 	}
-	b.say("## A state of %d MiB\n\nAll of it is new. The SDK has %d blocks of 4 MiB in flight. \"With hashes\" computes what the worker computes: "+
+	b.say("## A state of %d MiB\n\nAll of it is new. The SDK has %d blocks of 4 MiB in flight. \"With hashes\" computes what the "+
+		"worker computes: "+
 		"the SHA-256 of the state, the places to cut, and the names of blocks.\n\n%s", b.StateMiB, sdkParallel, &table)
 	return nil
 }
@@ -283,7 +284,8 @@ func (b *bench) measureState(ctx context.Context, over string, at stateStorage) 
 		return t, err
 	}
 	defer storage.kill()
-	p, err := b.startProcess(ctx, sideCore, env, b.self, "state", "--over", over, "--mib", strconv.Itoa(b.StateMiB), "--storage", storage.connectionString)
+	p, err := b.startProcess(ctx, sideCore, env, b.self, "state", "--over", over, "--mib", strconv.Itoa(b.StateMiB), "--storage",
+		storage.connectionString)
 	if err != nil {
 		return t, err
 	}

@@ -193,7 +193,8 @@ func (c *Client) Accounts(ctx context.Context) (Accounts, error) {
 func (c *Client) known() (spread queue.Spread, problem error) {
 	spread, problem = c.stores.Accounts.Known()
 	if given := len(c.accounts); problem == nil && spread.Accounts() > given {
-		problem = fmt.Errorf("jobs are put in %d accounts, and this program was given %d: what is in the others is not seen", spread.Accounts(), given)
+		problem = fmt.Errorf("jobs are put in %d accounts, and this program was given %d: what is in the others is not seen", spread.Accounts(),
+			given)
 	}
 	return spread, problem
 }
@@ -215,7 +216,8 @@ type AccountsError struct {
 // Error names the accounts and says why the first could not be read, or written to.
 func (e *AccountsError) Error() string {
 	if e.NotDone {
-		return fmt.Sprintf("not done, or not entirely, in storage account %s: %v; the others are done, repeat it when that is fixed", strings.Join(e.Names, ", "), e.Err)
+		return fmt.Sprintf("not done, or not entirely, in storage account %s: %v; the others are done, repeat it when that is fixed",
+			strings.Join(e.Names, ", "), e.Err)
 	}
 	if len(e.Names) == 1 {
 		return fmt.Sprintf("storage account %s cannot be read: %v", e.Names[0], e.Err)
@@ -299,7 +301,8 @@ func (c *Client) changeEach(ctx context.Context, n need, do func(i int, part *Cl
 // merged yields what read finds in each account, all accounts at once. read calls found,
 // and ends when that returns false. An error comes last: that of the accounts that could
 // not be read.
-func merged[T any](ctx context.Context, c *Client, n need, read func(part *Client, answers *answers, found func(T) bool) error) iter.Seq2[T, error] {
+func merged[T any](ctx context.Context, c *Client, n need, read func(part *Client, answers *answers,
+	found func(T) bool) error) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()

@@ -69,7 +69,8 @@ func TestAccounts(t *testing.T) {
 	if messages == 0 || messages > 40 {
 		t.Errorf("messages in the second account = %d, want some of the 40 with new ids", messages)
 	}
-	if q, err := both.Queues(ctx); err != nil || q.Jobs.Messages != 81 || len(q.Shards) != 2 || q.PutOver != 2 || q.Shards[1].Name != "second/spotworker-jobs" {
+	if q, err := both.Queues(ctx); err != nil || q.Jobs.Messages != 81 || len(q.Shards) != 2 || q.PutOver != 2 ||
+		q.Shards[1].Name != "second/spotworker-jobs" {
 		t.Errorf("Queues = %+v, %v; want 81 messages on two queues", q, err)
 	}
 
@@ -145,7 +146,8 @@ func TestAccountDoesNotAnswer(t *testing.T) {
 			t.Run(sick+" "+what, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					servers := byAccount{"home": storage.New(storage.Options{Account: "home"}), "second": storage.New(storage.Options{Account: "second"})}
-					both, err := Open(Options{ConnectionString: servers["home"].ConnectionString(), MoreConnectionStrings: []string{servers["second"].ConnectionString()}, Transport: servers})
+					both, err := Open(Options{ConnectionString: servers["home"].ConnectionString(),
+						MoreConnectionStrings: []string{servers["second"].ConnectionString()}, Transport: servers})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -215,7 +217,8 @@ func TestAccountDoesNotAnswer(t *testing.T) {
 func TestPutWhileAnAccountDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		servers := byAccount{"home": storage.New(storage.Options{Account: "home"}), "second": storage.New(storage.Options{Account: "second"})}
-		both, err := Open(Options{ConnectionString: servers["home"].ConnectionString(), MoreConnectionStrings: []string{servers["second"].ConnectionString()}, Transport: servers})
+		both, err := Open(Options{ConnectionString: servers["home"].ConnectionString(),
+			MoreConnectionStrings: []string{servers["second"].ConnectionString()}, Transport: servers})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -255,7 +258,8 @@ func TestPutWhileAnAccountDoesNotAnswer(t *testing.T) {
 func TestChangesWhileAnAccountDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		servers := byAccount{"home": storage.New(storage.Options{Account: "home"}), "second": storage.New(storage.Options{Account: "second"})}
-		both, err := Open(Options{ConnectionString: servers["home"].ConnectionString(), MoreConnectionStrings: []string{servers["second"].ConnectionString()}, Transport: servers})
+		both, err := Open(Options{ConnectionString: servers["home"].ConnectionString(),
+			MoreConnectionStrings: []string{servers["second"].ConnectionString()}, Transport: servers})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -267,7 +271,8 @@ func TestChangesWhileAnAccountDoesNotAnswer(t *testing.T) {
 		for _, s := range both.stores.All() {
 			for i := range jobs {
 				id := fmt.Sprintf("%s-%d", s.Account.Name(), i)
-				claim, err := s.Records.Create(t.Context(), checkpoint.Delivery{ID: id, Kind: "k", PayloadHash: queue.Payload{}.Hash(), MessageID: id}, "worker")
+				claim, err := s.Records.Create(t.Context(), checkpoint.Delivery{ID: id, Kind: "k", PayloadHash: queue.Payload{}.Hash(), MessageID: id},
+					"worker")
 				if err == nil {
 					err = claim.Release(t.Context(), checkpoint.Snapshot{})
 				}
@@ -331,7 +336,8 @@ func TestCancelWhileAnAccountDoesNotAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				servers := byAccount{"home": storage.New(storage.Options{Account: "home"}), "second": storage.New(storage.Options{Account: "second"})}
-				both, err := Open(Options{ConnectionString: servers["home"].ConnectionString(), MoreConnectionStrings: []string{servers["second"].ConnectionString()}, Transport: servers})
+				both, err := Open(Options{ConnectionString: servers["home"].ConnectionString(),
+					MoreConnectionStrings: []string{servers["second"].ConnectionString()}, Transport: servers})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -415,7 +421,8 @@ func TestPutManyWhileAnAccountFails(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				servers := byAccount{"home": storage.New(storage.Options{Account: "home"}), "second": storage.New(storage.Options{Account: "second"})}
 				open := func() *Client {
-					c, err := Open(Options{ConnectionString: servers["home"].ConnectionString(), MoreConnectionStrings: []string{servers["second"].ConnectionString()}, Transport: servers, Parallel: 1})
+					c, err := Open(Options{ConnectionString: servers["home"].ConnectionString(),
+						MoreConnectionStrings: []string{servers["second"].ConnectionString()}, Transport: servers, Parallel: 1})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -439,7 +446,8 @@ func TestPutManyWhileAnAccountFails(t *testing.T) {
 						}
 					}
 				}, PutOptions{})
-				if ends := row.least == 0; sum.Put < row.least || (err != nil) != ends || ends && sum.Failed > 100 || !ends && sum.Put+sum.Failed != jobs {
+				if ends := row.least == 0; sum.Put < row.least || (err != nil) != ends || ends && sum.Failed > 100 || !ends && sum.Put+
+					sum.Failed != jobs {
 					t.Errorf("PutMany = %+v, %v, want %d jobs put at least", sum, err, row.least)
 				}
 			})

@@ -124,11 +124,13 @@ func Open(o Options) (*Client, error) {
 		return nil, err
 	}
 	if o.Shards < 0 || o.Shards > queue.MaxShards {
-		return nil, fmt.Errorf("jobs cannot be put over %d queues: set Options.Shards to 1 to %d, or to 0 for as many as the deployment has", o.Shards, queue.MaxShards)
+		return nil, fmt.Errorf("jobs cannot be put over %d queues: set Options.Shards to 1 to %d, or to 0 for as many as the deployment has",
+			o.Shards, queue.MaxShards)
 	}
 	several := len(o.MoreAccounts)+len(o.MoreConnectionStrings) > 0
 	if several && o.Shards > 0 {
-		return nil, errors.New("the number of queues cannot be set for several accounts: leave Options.Shards 0, and let the identity read the queues (Storage Queue Data Reader)")
+		return nil, errors.New("the number of queues cannot be set for several accounts: leave Options.Shards 0, and let the identity read " +
+			"the queues (Storage Queue Data Reader)")
 	}
 	accounts, err := azure.ConnectAll(azure.Config{
 		ConnectionString: o.ConnectionString, Account: o.Account, Credential: o.Credential, ClientID: o.ClientID,
@@ -138,7 +140,8 @@ func Open(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{stores: deployment.Join(accounts, names), parallel: o.Parallel, name: o.Name, unknownKind: o.UnknownKind, checked: map[string]time.Time{}}
+	c := &Client{stores: deployment.Join(accounts, names), parallel: o.Parallel, name: o.Name, unknownKind: o.UnknownKind,
+		checked: map[string]time.Time{}}
 	if o.Shards > 0 {
 		c.stores.Jobs.Fix(o.Shards)
 	}

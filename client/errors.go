@@ -23,7 +23,8 @@ var (
 	// ErrNotFound means that the job has no record: no worker has claimed it yet, the id
 	// is not that of a job of this deployment, or the job is of an idempotent kind
 	// (job.Idempotent) and ended without one.
-	ErrNotFound = errors.New("there is no record of this job: no worker has claimed it yet, there is no such job in this deployment, or it ended without one, as short jobs of idempotent kinds do")
+	ErrNotFound = errors.New("there is no record of this job: no worker has claimed it yet, there is no such job in this deployment, or it " +
+		"ended without one, as short jobs of idempotent kinds do")
 
 	// ErrNotFinished means that the job has not ended, so that it has no result yet.
 	ErrNotFinished = errors.New("the job has not ended")

@@ -149,7 +149,8 @@ func jobOf(r checkpoint.Record) Job {
 		ID: r.ID, Kind: r.Kind, Status: Status(r.Status), Fraction: r.Fraction, Text: r.Text, Reason: r.Reason, Owner: r.Owner,
 		CreatedAt: r.CreatedAt, ClaimedAt: r.ClaimedAt, EndedAt: r.EndedAt, UpdatedAt: r.ModifiedAt, ReadAt: r.ReadAt,
 		Deliveries: r.Generation, Failures: r.Failures, TotalFailures: r.FailuresTotal,
-		Interruptions: r.Interruptions, UncleanExits: r.UncleanExits(), RunTime: r.RunTime, Deadline: r.Deadline, Estimate: r.Estimate, MoveReason: r.MoveReason, Cost: costOf(r), WorkSHA256: r.PayloadHash,
+		Interruptions: r.Interruptions, UncleanExits: r.UncleanExits(), RunTime: r.RunTime, Deadline: r.Deadline, Estimate: r.Estimate,
+		MoveReason: r.MoveReason, Cost: costOf(r), WorkSHA256: r.PayloadHash,
 		StepsBack:   r.StepsBack,
 		OutputFiles: r.Outputs.Files, OutputBytes: r.Outputs.Bytes,
 	}

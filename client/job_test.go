@@ -73,7 +73,8 @@ func TestResult(t *testing.T) {
 		}
 	}
 	_, err := b.Result(t.Context(), "poison")
-	if ended, ok := errors.AsType[*EndedError](err); !ok || ended.Job.Reason != "no such frame" || err.Error() != "job poison is poison: no such frame" {
+	if ended, ok := errors.AsType[*EndedError](err); !ok || ended.Job.Reason != "no such frame" ||
+		err.Error() != "job poison is poison: no such frame" {
 		t.Errorf("Result of poison = %v, want the reason", err)
 	}
 	if _, err := b.Result(t.Context(), "not/an id"); err == nil || errors.Is(err, ErrNotFound) {

@@ -86,7 +86,8 @@ func (c *Client) Cancel(ctx context.Context, ids []string, o CancelOptions, repo
 		return append(slices.Clip(part.stores.Jobs.All()), part.stores.OnDemand), err
 	}
 	canceller := &operate.Canceller{
-		Records: c.stores.Records, Accounts: func(id string) []operate.AccountRecords { return recordsOf(c.likely(id)) }, Control: c.stores.Control, Queues: queues,
+		Records: c.stores.Records, Accounts: func(id string) []operate.AccountRecords { return recordsOf(c.likely(id)) },
+		Control: c.stores.Control, Queues: queues,
 		Name: c.name, Reason: o.Reason, KnownOnly: o.KnownOnly,
 	}
 	err := canceller.Cancel(ctx, slices.Values(ids), func(o operate.CancelOutcome) error {
@@ -242,7 +243,8 @@ func (c *Client) Clean(ctx context.Context, o CleanOptions) (CleanReport, error)
 // cleaner removes old jobs of one account.
 func (c *Client) cleaner(o CleanOptions) *operate.Cleaner {
 	return &operate.Cleaner{
-		Records: c.stores.Records, Logs: c.stores.Logs, Outputs: c.stores.Outputs, Queue: c.stores.Jobs, OnDemand: c.stores.OnDemand, Poison: c.stores.Poison,
+		Records: c.stores.Records, Logs: c.stores.Logs, Outputs: c.stores.Outputs, Queue: c.stores.Jobs, OnDemand: c.stores.OnDemand,
+		Poison:    c.stores.Poison,
 		OlderThan: o.OlderThan, DryRun: o.DryRun, SkipOrphanedLogs: len(o.Status) > 0 || o.Kind != "" || o.Prefix != "",
 		Select: func(r checkpoint.Record) bool {
 			return (len(o.Status) == 0 || slices.Contains(o.Status, Status(r.Status))) &&

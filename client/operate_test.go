@@ -21,7 +21,8 @@ func (b *rig) giveUp(t *testing.T, id string) {
 	if err != nil || len(leases) != 1 {
 		t.Fatal(len(leases), err)
 	}
-	p := queue.Poison{ID: id, Kind: "k", MessageID: leases[0].ID, Reason: "no such frame", PoisonedAt: time.Now(), Worker: "worker-1", Origin: b.stores.Names.Queue, Body: leases[0].Text()}
+	p := queue.Poison{ID: id, Kind: "k", MessageID: leases[0].ID, Reason: "no such frame", PoisonedAt: time.Now(), Worker: "worker-1",
+		Origin: b.stores.Names.Queue, Body: leases[0].Text()}
 	if err := b.stores.Poison.PutPoison(t.Context(), p, b.stores.Payloads); err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +61,8 @@ func TestReplayAndPurge(t *testing.T) {
 		t.Errorf("Result of b = %v, want ErrCancelled", err)
 	}
 	own := errors.New("own")
-	if err := b.Replay(t.Context(), Selection{IDs: []string{"missing"}}, ReplayOptions{}, func(ActionResult) error { return own }); !errors.Is(err, own) {
+	if err := b.Replay(t.Context(), Selection{IDs: []string{"missing"}}, ReplayOptions{},
+		func(ActionResult) error { return own }); !errors.Is(err, own) {
 		t.Errorf("Replay = %v, want the error of report", err)
 	}
 }
@@ -74,14 +76,16 @@ func TestCancel(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := map[string]Action{}
-	err := b.Cancel(t.Context(), []string{"running", "done", "waiting", "typo"}, CancelOptions{Reason: "not wanted"}, func(r ActionResult) error {
-		got[r.ID] = r.Action
-		if (r.Err != nil) != (r.Action == Unknown) || r.Err != nil && !errors.Is(r.Err, ErrNotFound) {
-			t.Errorf("%s is %s: error %v", r.ID, r.Action, r.Err)
-		}
-		return nil
-	})
-	if diff := cmp.Diff(map[string]Action{"running": Cancelled, "done": Over, "waiting": Cancelled, "typo": Unknown}, got); diff != "" || err != nil {
+	err := b.Cancel(t.Context(), []string{"running", "done", "waiting", "typo"}, CancelOptions{Reason: "not wanted"},
+		func(r ActionResult) error {
+			got[r.ID] = r.Action
+			if (r.Err != nil) != (r.Action == Unknown) || r.Err != nil && !errors.Is(r.Err, ErrNotFound) {
+				t.Errorf("%s is %s: error %v", r.ID, r.Action, r.Err)
+			}
+			return nil
+		})
+	if diff := cmp.Diff(map[string]Action{"running": Cancelled, "done": Over, "waiting": Cancelled, "typo": Unknown}, got); diff != "" ||
+		err != nil {
 		t.Errorf("Cancel: %v (-want +got)\n%s", err, diff)
 	}
 	if _, err := b.Get(t.Context(), "typo"); !errors.Is(err, ErrNotFound) {

@@ -228,7 +228,8 @@ func (c *Client) poison() *operate.PoisonQueue {
 
 // operate runs an operation on the poison queues of all accounts, side by side. Where some
 // do not answer it is done in the others, and the error is an [*AccountsError].
-func (c *Client) operate(ctx context.Context, s Selection, report func(ActionResult) error, do func(context.Context, *Client, operate.Selection, func(operate.Outcome) error) error) error {
+func (c *Client) operate(ctx context.Context, s Selection, report func(ActionResult) error,
+	do func(context.Context, *Client, operate.Selection, func(operate.Outcome) error) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var mu sync.Mutex // guards what follows, and calls of report
@@ -339,7 +340,8 @@ func (c *Client) Orphans(ctx context.Context, idle time.Duration) (*Orphans, err
 		}
 		all.Queued, all.Seen = all.Queued+found.Queued, all.Seen+found.Seen
 		for _, o := range found.Orphans {
-			all.Jobs = append(all.Jobs, Orphan{Job: jobOf(o.Record), Idle: o.Idle, HasPayload: o.HasPayload, Inputs: o.Inputs, HasInputs: o.HasInputs, orphan: o, account: c.accounts[i].stores.In})
+			all.Jobs = append(all.Jobs, Orphan{Job: jobOf(o.Record), Idle: o.Idle, HasPayload: o.HasPayload, Inputs: o.Inputs,
+				HasInputs: o.HasInputs, orphan: o, account: c.accounts[i].stores.In})
 		}
 	}
 	slices.SortStableFunc(all.Jobs, func(a, b Orphan) int { return cmp.Compare(b.Idle, a.Idle) })

@@ -36,7 +36,8 @@ func TestPut(t *testing.T) {
 	b := setup(t)
 	deadline := time.Date(2026, 3, 9, 12, 0, 0, 0, time.UTC)
 	id, err := b.Put(t.Context(), Spec{
-		Kind: "thumbnail", Payload: struct{ URL string }{"a&b"}, Deadline: deadline, MaxRun: time.Hour, MaxSilence: time.Minute, Estimate: 2 * time.Hour, OnDemand: true,
+		Kind: "thumbnail", Payload: struct{ URL string }{"a&b"}, Deadline: deadline, MaxRun: time.Hour, MaxSilence: time.Minute,
+		Estimate: 2 * time.Hour, OnDemand: true,
 	})
 	if err != nil || len(id) != 36 {
 		t.Fatalf("Put = %q, %v, want a new id", id, err)
@@ -126,7 +127,8 @@ func TestPayloads(t *testing.T) {
 			t.Errorf("payload of %#v = %q, want %q", payload, got, want)
 		}
 	}
-	if _, err := b.Put(t.Context(), Spec{Kind: "k", Payload: []byte(big("x", 100<<10))}); err != nil || len(b.server.Blobs("spotworker-payloads")) != 1 {
+	if _, err := b.Put(t.Context(), Spec{Kind: "k", Payload: []byte(big("x", 100<<10))}); err != nil ||
+		len(b.server.Blobs("spotworker-payloads")) != 1 {
 		t.Errorf("Put of 100 KiB = %v, with %d blobs, want one", err, len(b.server.Blobs("spotworker-payloads")))
 	}
 	for name, spec := range map[string]Spec{
@@ -168,8 +170,9 @@ func TestPutManyCalls(t *testing.T) {
 		options PutOptions
 		want    map[string]int64
 	}{
-		"new ids":       {"", PutOptions{}, map[string]int64{storage.OpPutMessage: 500, storage.OpGetQueueMetadata: 1}},
-		"ids":           {"job-", PutOptions{}, map[string]int64{storage.OpPutMessage: 500, storage.OpGetBlobProperties: 500, storage.OpGetQueueMetadata: 1}},
+		"new ids": {"", PutOptions{}, map[string]int64{storage.OpPutMessage: 500, storage.OpGetQueueMetadata: 1}},
+		"ids": {"job-", PutOptions{}, map[string]int64{storage.OpPutMessage: 500, storage.OpGetBlobProperties: 500,
+			storage.OpGetQueueMetadata: 1}},
 		"no check":      {"job-", PutOptions{NoCheck: true}, map[string]int64{storage.OpPutMessage: 500, storage.OpGetQueueMetadata: 1}},
 		"dry run":       {"", PutOptions{DryRun: true}, map[string]int64{}},
 		"known by list": {"job-", PutOptions{Skip: func(string) (Status, bool) { return StatusDone, true }}, map[string]int64{}},

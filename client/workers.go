@@ -157,7 +157,8 @@ func workerOf(p presence.Listed) Worker {
 		Asked: p.Asked, Queues: p.TakesFrom, Kinds: p.Kinds, Jobs: p.Count, JobIDs: p.Jobs,
 	}
 	if e := p.LastEvent; e.ID != "" || e.Type != "" {
-		w.LastEvent = &Event{ID: e.ID, Type: e.Type, Status: e.Status, NotBefore: e.NotBefore, Description: e.Description, Action: e.Action, SeenAt: e.SeenAt}
+		w.LastEvent = &Event{ID: e.ID, Type: e.Type, Status: e.Status, NotBefore: e.NotBefore, Description: e.Description, Action: e.Action,
+			SeenAt: e.SeenAt}
 	}
 	if d := p.LastDrain; !d.EndedAt.IsZero() {
 		w.LastDrain = &Drain{

@@ -61,7 +61,8 @@ func TestQueues(t *testing.T) {
 	b.server.ResetCounts()
 	got, err := b.Queues(t.Context())
 	want := Queues{
-		Jobs: Queue{"spotworker-jobs", true, 3}, OnDemand: Queue{"spotworker-jobs-ondemand", true, 1}, Poison: Queue{"spotworker-jobs-poison", true, 0},
+		Jobs: Queue{"spotworker-jobs", true, 3}, OnDemand: Queue{"spotworker-jobs-ondemand", true, 1},
+		Poison: Queue{"spotworker-jobs-poison", true, 0},
 		Shards: []Queue{{"spotworker-jobs", true, 3}}, PutOver: 1,
 	}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {

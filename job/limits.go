@@ -137,7 +137,8 @@ func (l Limits) Validate() error {
 	case l.MaxBackoff > 0 && l.Backoff > l.MaxBackoff:
 		return fmt.Errorf("backoff %s is longer than max backoff %s", l.Backoff, l.MaxBackoff)
 	case l.MaxBackoff > MostBackoff || l.Backoff > MostBackoff:
-		return fmt.Errorf("backoff %s or max backoff %s is longer than %s, for which a message can be hidden", l.Backoff, l.MaxBackoff, MostBackoff)
+		return fmt.Errorf("backoff %s or max backoff %s is longer than %s, for which a message can be hidden", l.Backoff, l.MaxBackoff,
+			MostBackoff)
 	}
 	return nil
 }

@@ -64,13 +64,15 @@ func TestIsIdempotent(t *testing.T) {
 // Of two limits on attempts the stricter counts, of two waits the longer; what
 // neither gives has its default.
 func TestLimitsOnAttempts(t *testing.T) {
-	got := Limits{MaxFailures: 3, MaxBreaks: 50, Backoff: time.Second}.Stricter(Limits{MaxFailures: 4, MaxTotalFailures: 9, Backoff: time.Minute})
+	got := Limits{MaxFailures: 3, MaxBreaks: 50, Backoff: time.Second}.Stricter(Limits{MaxFailures: 4, MaxTotalFailures: 9,
+		Backoff: time.Minute})
 	if want := (Limits{MaxFailures: 3, MaxTotalFailures: 9, MaxBreaks: 50, Backoff: time.Minute}); got != want {
 		t.Errorf("Stricter = %+v, want %+v", got, want)
 	}
 	for _, row := range []struct{ given, want Limits }{
 		{Limits{}, Limits{MaxFailures: 5, MaxTotalFailures: 100, MaxBreaks: 1000, Backoff: 10 * time.Second, MaxBackoff: 10 * time.Minute}},
-		{Limits{MaxFailures: 7, MaxBackoff: 5 * time.Second}, Limits{MaxFailures: 7, MaxTotalFailures: 100, MaxBreaks: 1000, Backoff: 5 * time.Second, MaxBackoff: 5 * time.Second}},
+		{Limits{MaxFailures: 7, MaxBackoff: 5 * time.Second}, Limits{MaxFailures: 7, MaxTotalFailures: 100, MaxBreaks: 1000,
+			Backoff: 5 * time.Second, MaxBackoff: 5 * time.Second}},
 		{Limits{Backoff: time.Hour}, Limits{MaxFailures: 5, MaxTotalFailures: 100, MaxBreaks: 1000, Backoff: time.Hour, MaxBackoff: time.Hour}},
 	} {
 		if got := row.given.WithDefaults(); got != row.want {

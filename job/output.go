@@ -94,7 +94,8 @@ type Outputs interface {
 }
 
 // errNoOutputs is the error of a job without [Job.OnOutputs].
-var errNoOutputs = errors.New("nothing takes the outputs of this job: a test calls Job.OnOutputs, and a worker needs the container of outputs")
+var errNoOutputs = errors.New("nothing takes the outputs of this job: a test calls Job.OnOutputs, and a worker needs the " +
+	"container of outputs")
 
 // SendOutput stores a file as an output of this job, under a relative path with slashes
 // such as "frames/0001.png". A file that was sent under that path is replaced. It returns

@@ -101,7 +101,8 @@ func within(h Handler) Handler {
 
 // StepBack makes the state before the last one that from which the job continues: from then
 // on [Job.Saved] and [Job.OpenSaved] return it, [Job.Outputs] has the outputs that were stored
-// with it, and the next state that is saved replaces the last one. It is for a handler that finds the last state unusable, before it reports
+// with it, and the next state that is saved replaces the last one. It is for a handler that finds
+// the last state unusable, before it reports
 // one. ok is false if there is no other state: the handler is not marked by
 // [KeepPreviousState], only one state was saved, or the job stepped back already.
 //

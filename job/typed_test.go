@@ -53,7 +53,8 @@ func sum(stop bool) Handler {
 func TestTyped(t *testing.T) {
 	spec := Spec{ID: "a", Kind: "sum", Payload: []byte(`{"From":1,"To":5}`)}
 	first := New(spec, nil)
-	if _, err := sum(true).Run(t.Context(), first); err == nil || string(first.Latest().State) != `{"Next":3,"Sum":3}` || first.Latest().Text != "summing" {
+	if _, err := sum(true).Run(t.Context(), first); err == nil || string(first.Latest().State) != `{"Next":3,"Sum":3}` ||
+		first.Latest().Text != "summing" {
 		t.Fatalf("first run = %v, reported %+v", err, first.Latest())
 	}
 	result, err := sum(false).Run(t.Context(), New(spec, first.Latest()))

@@ -76,7 +76,8 @@ func TestUnitKeepsItsWord(t *testing.T) {
 		"RestartPreventExitStatus": fmt.Sprint(cli.ExitConfig), "StartLimitIntervalSec": "0",
 		"PrivateIPC": "yes", "PrivateTmp": "yes", "TemporaryFileSystem": "/dev/shm:mode=1777,nosuid,nodev",
 		"RuntimeDirectory": "spotworker", "RuntimeDirectoryPreserve": "yes", "User": "spotworker",
-		"After": "network-online.target spotworker-logs.service", "Requires": "spotworker-logs.service", "Wants": "network-online.target", "WantedBy": "multi-user.target",
+		"After": "network-online.target spotworker-logs.service", "Requires": "spotworker-logs.service", "Wants": "network-online.target",
+		"WantedBy": "multi-user.target",
 	} {
 		if got := setting(t, unit, name); got != want {
 			t.Errorf("%s=%s, want %s", name, got, want)

@@ -42,7 +42,8 @@ func TestLoopsDoTheJobs(t *testing.T) {
 				t.Fatalf("loop = %v, want it to run until it is cancelled", err)
 			}
 			counts := server.Counts()
-			if records := len(server.Blobs("records")); records != jobs || counts[storage.OpPutBlob] != jobs || counts[storage.OpDeleteMessage] != jobs {
+			if records := len(server.Blobs("records")); records != jobs || counts[storage.OpPutBlob] != jobs ||
+				counts[storage.OpDeleteMessage] != jobs {
 				t.Errorf("%d records, calls %v, want %d of each", records, counts, jobs)
 			}
 			if counts[storage.OpGetMessages] < jobs/claimed {

@@ -26,7 +26,8 @@ type sdkCaller struct {
 // NewTransport keeps a connection for each call at once.
 func NewTransport(calls int) *http.Transport {
 	return &http.Transport{
-		DialContext: (&net.Dialer{}).DialContext, MaxIdleConns: 4 * calls, MaxIdleConnsPerHost: 2 * calls, IdleConnTimeout: time.Minute, DisableCompression: true,
+		DialContext: (&net.Dialer{}).DialContext, MaxIdleConns: 4 * calls, MaxIdleConnsPerHost: 2 * calls, IdleConnTimeout: time.Minute,
+		DisableCompression: true,
 	}
 }
 
@@ -44,7 +45,8 @@ func newSDKCaller(l Loop) (*sdkCaller, error) {
 }
 
 func (c *sdkCaller) claim(ctx context.Context, n int) ([]message, error) {
-	reply, err := c.queue.DequeueMessages(ctx, &azqueue.DequeueMessagesOptions{NumberOfMessages: new(int32(n)), VisibilityTimeout: new(int32(30))})
+	reply, err := c.queue.DequeueMessages(ctx, &azqueue.DequeueMessagesOptions{NumberOfMessages: new(int32(n)),
+		VisibilityTimeout: new(int32(30))})
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,8 @@ func Serve(in io.Reader, out io.Writer) {
 // Take returns what this process has used.
 func Take() Sample {
 	read := []metrics.Sample{
-		{Name: "/gc/heap/allocs:objects"}, {Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}, {Name: "/sched/goroutines:goroutines"},
+		{Name: "/gc/heap/allocs:objects"}, {Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"},
+		{Name: "/sched/goroutines:goroutines"},
 	}
 	metrics.Read(read)
 	value := func(i int) uint64 { return read[i].Value.Uint64() }

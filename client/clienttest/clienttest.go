@@ -74,8 +74,9 @@ func work(t testing.TB, server *storage.Server, kinds job.Kinds) error {
 	}
 	s := deployment.StoresOf(account, names)
 	w, err := worker.New(worker.Config{
-		Queue: s.Queue, OnDemand: s.OnDemand, Poison: s.Poison, Payloads: s.Payloads, Records: s.Records, Workers: s.Workers, Logs: s.Logs, Outputs: s.Outputs,
-		Kinds: kinds, Concurrency: concurrency, Host: "clienttest", Program: "clienttest",
+		Queue: s.Queue, OnDemand: s.OnDemand, Poison: s.Poison, Payloads: s.Payloads, Records: s.Records, Workers: s.Workers, Logs: s.Logs,
+		Outputs: s.Outputs,
+		Kinds:   kinds, Concurrency: concurrency, Host: "clienttest", Program: "clienttest",
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	if err != nil {

@@ -49,7 +49,8 @@ func TestIMDSRefuses(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		if err := run(args, &out); cli.Code(err) != cli.ExitConfig || !strings.Contains(err.Error(), want) || out.Len() != 0 {
-			t.Errorf("lab %s = %v with exit code %d, want %d and an error with %q", strings.Join(args, " "), err, cli.Code(err), cli.ExitConfig, want)
+			t.Errorf("lab %s = %v with exit code %d, want %d and an error with %q", strings.Join(args, " "), err, cli.Code(err), cli.ExitConfig,
+				want)
 		}
 	}
 }

@@ -167,7 +167,8 @@ func TestTakenPort(t *testing.T) {
 		var out bytes.Buffer
 		err := run(args, &out)
 		if cli.Code(err) != cli.ExitConfig || !strings.Contains(err.Error(), port) || !strings.Contains(err.Error(), flag) {
-			t.Errorf("lab up with a taken %s = %v with exit code %d, want %d and an error that names flag and port", flag, err, cli.Code(err), cli.ExitConfig)
+			t.Errorf("lab up with a taken %s = %v with exit code %d, want %d and an error that names flag and port", flag, err, cli.Code(err),
+				cli.ExitConfig)
 		}
 	}
 }

@@ -97,7 +97,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	r := newReport(&f, newScreen(stdout, stderr, !f.Quiet))
-	traces, err := otlp.Start(otlp.Config{Service: "spotworker-producer", Version: version, Env: os.Getenv, Log: slog.New(slog.NewTextHandler(stderr, nil))})
+	traces, err := otlp.Start(otlp.Config{Service: "spotworker-producer", Version: version, Env: os.Getenv,
+		Log: slog.New(slog.NewTextHandler(stderr, nil))})
 	if err != nil {
 		return &cli.ConfigError{Err: err}
 	}
@@ -155,7 +156,8 @@ func (f *flags) AfterApply(ctx *kong.Context) (err error) {
 
 // defaults returns what the flags say of every job.
 func (f *flags) defaults() producer.Spec {
-	return producer.Spec{OnDemand: f.OnDemand, Terms: producer.Terms{Delay: f.Delay, MaxRun: f.MaxRun, MaxSilence: f.MaxSilence, Estimate: f.Estimate}}
+	return producer.Spec{OnDemand: f.OnDemand, Terms: producer.Terms{Delay: f.Delay, MaxRun: f.MaxRun, MaxSilence: f.MaxSilence,
+		Estimate: f.Estimate}}
 }
 
 // isShards reports whether there can be so many queues of jobs; 0 means as many as there

@@ -320,7 +320,8 @@ func TestParseDeadline(t *testing.T) {
 // TestEveryFlagOfAJobIgnoresTheEnvironment: a job's command finds variables such
 // as SPOTWORKER_KIND and SPOTWORKER_PAYLOAD that are not meant for a producer.
 func TestEveryFlagOfAJobIgnoresTheEnvironment(t *testing.T) {
-	for _, name := range []string{"KIND", "ID", "PAYLOAD", "PAYLOAD_TEXT", "PAYLOAD_FILE", "DEADLINE", "ESTIMATE", "DELAY", "STRICT", "CONTAINER", "NAME_PREFIX", "CHECK", "VERSION", "TAKE_OVER", "DRY_RUN", "WAIT", "WAIT_TIMEOUT", "JSON", "QUIET"} {
+	for _, name := range []string{"KIND", "ID", "PAYLOAD", "PAYLOAD_TEXT", "PAYLOAD_FILE", "DEADLINE", "ESTIMATE", "DELAY", "STRICT",
+		"CONTAINER", "NAME_PREFIX", "CHECK", "VERSION", "TAKE_OVER", "DRY_RUN", "WAIT", "WAIT_TIMEOUT", "JSON", "QUIET"} {
 		t.Setenv("SPOTWORKER_"+name, "from-the-environment")
 	}
 	for _, args := range [][]string{{"put"}, {"digests"}} {

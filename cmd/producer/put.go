@@ -132,7 +132,8 @@ func readPayload(name string, in io.Reader) ([]byte, error) {
 	case err != nil:
 		return nil, fmt.Errorf("--payload-file: read %s: %w", name, err)
 	case len(data) > queue.MaxPayload:
-		return nil, fmt.Errorf("--payload-file: %s has more than %d bytes: put the data in a blob and name it in the payload", name, queue.MaxPayload)
+		return nil, fmt.Errorf("--payload-file: %s has more than %d bytes: put the data in a blob and name it in the payload", name,
+			queue.MaxPayload)
 	}
 	return data, nil
 }

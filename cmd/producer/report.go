@@ -134,7 +134,8 @@ func (r *report) skipped(j client.PutResult) error {
 
 // unchecked reports why ids cannot be checked.
 func (r *report) unchecked(err error) {
-	r.note("ids are not checked, since the records of jobs cannot be read: %s; the worker that gets a job reads its record first", azure.Explain(err))
+	r.note("ids are not checked, since the records of jobs cannot be read: %s; the worker that gets a job reads its record first",
+		azure.Explain(err))
 }
 
 // unknownKind reports a kind that no live worker has.

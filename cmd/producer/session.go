@@ -141,7 +141,8 @@ func (s *session) put(ctx context.Context, c *client.Client, jobs source, o clie
 	sum, err := c.PutMany(ctx, jobs.jobs, o)
 	s.report.screen.end()
 	s.report.sum.Enqueued, s.report.sum.Skipped, s.report.sum.Failed, s.report.sum.Last = sum.Put, sum.Skipped, sum.Failed, sum.Last
-	s.report.note("%s %s%s, %d skipped%s, %d failed, in %v", s.countText(sum.Put), s.queueName(), s.report.lateText(), sum.Skipped, s.report.sum.Found.text(), sum.Failed,
+	s.report.note("%s %s%s, %d skipped%s, %d failed, in %v", s.countText(sum.Put), s.queueName(), s.report.lateText(), sum.Skipped,
+		s.report.sum.Found.text(), sum.Failed,
 		time.Since(began).Round(time.Millisecond))
 	place := "before the first job"
 	if sum.Last != "" {
@@ -156,7 +157,8 @@ func (s *session) put(ctx context.Context, c *client.Client, jobs source, o clie
 		err = fmt.Errorf("%d of %d jobs %s; the lines above say why", sum.Failed, sum.Put+sum.Skipped+sum.Failed, s.failureText())
 	}
 	if n := s.report.sum.Found.withoutResult(); n > 0 && !s.flags.Wait {
-		err = both(err, fmt.Errorf("%d jobs ended without a result before and were not put: replay those in the poison queue (spotctl poison replay), or put them under another id", n))
+		err = both(err, fmt.Errorf("%d jobs ended without a result before and were not put: replay those in the poison queue (spotctl poison "+
+			"replay), or put them under another id", n))
 	}
 	if s.flags.Wait {
 		err = both(err, w.run(ctx))

@@ -108,7 +108,8 @@ func (w *waiting) checked(o client.Outcome) client.Outcome {
 	if errors.Is(o.Err, client.ErrNewerVersion) || matches(j.Kind, put.kind) && matches(j.WorkSHA256, put.hash) {
 		return o
 	}
-	return client.Outcome{Job: j, Err: fmt.Errorf("%w (kind %q, %s); this message goes to the poison queue", client.ErrOtherWork, j.Kind, j.Status)}
+	return client.Outcome{Job: j, Err: fmt.Errorf("%w (kind %q, %s); this message goes to the poison queue", client.ErrOtherWork, j.Kind,
+		j.Status)}
 }
 
 // matches reports whether a recorded property is that of the job. One that was not

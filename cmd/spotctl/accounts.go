@@ -98,7 +98,8 @@ func (c *accountsCommand) spread(ctx context.Context, s *session) error {
 		return err
 	}
 	if c.Number > len(stores.All()) {
-		return &cli.ConfigError{Err: fmt.Errorf("jobs cannot be spread over %d accounts: %d were given; give the first with --account and each further one with --more-account", c.Number, len(stores.All()))}
+		return &cli.ConfigError{Err: fmt.Errorf("jobs cannot be spread over %d accounts: %d were given; give the first with --account and "+
+			"each further one with --more-account", c.Number, len(stores.All()))}
 	}
 	done, err := operate.SpreadOver(ctx, stores, c.Number, c.ChosenIDs)
 	if err != nil {
@@ -106,7 +107,8 @@ func (c *accountsCommand) spread(ctx context.Context, s *session) error {
 	}
 	s.printer.note("jobs with new ids are put in %d of the accounts, and jobs with chosen ids in %d: %s; producers that run follow within 75 s", done.Accounts(), done.IDs, strings.Join(done.Names, ", "))
 	if done.IDs < done.Accounts() {
-		s.printer.note("chosen ids stay where they are, since the deployment has jobs or their records; --chosen-ids spreads them too, and an id that was put before may then run a second time if it is put again")
+		s.printer.note("chosen ids stay where they are, since the deployment has jobs or their records; --chosen-ids spreads them too, and an " +
+			"id that was put before may then run a second time if it is put again")
 	}
 	return nil
 }

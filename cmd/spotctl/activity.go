@@ -57,7 +57,8 @@ type vmLine struct {
 }
 
 func effortLineOf(k overview.Kind) effortLine {
-	l := effortLine{Committed: k.Committed.Seconds(), HandedOver: k.HandedOver.Seconds(), FailedTime: k.FailedTime.Seconds(), Redone: k.Redone.Seconds()}
+	l := effortLine{Committed: k.Committed.Seconds(), HandedOver: k.HandedOver.Seconds(), FailedTime: k.FailedTime.Seconds(),
+		Redone: k.Redone.Seconds()}
 	if part, ok := overview.Kept(k.KindActivity); ok {
 		l.Goodput = new(part)
 	}
@@ -79,7 +80,8 @@ func slotsLineOf(did *overview.Activity) *slotsLine {
 func kindLinesOf(did *overview.Activity) []kindLine {
 	lines := []kindLine{}
 	for _, k := range did.Kinds {
-		l := kindLine{Kind: k.Kind, Done: k.Done, Failed: k.Failed, FailedShare: overview.FailedShare(k.KindActivity), effortLine: effortLineOf(k)}
+		l := kindLine{Kind: k.Kind, Done: k.Done, Failed: k.Failed, FailedShare: overview.FailedShare(k.KindActivity),
+			effortLine: effortLineOf(k)}
 		l.P50, l.P95, l.P99 = secondsOf(k.P50), secondsOf(k.P95), secondsOf(k.P99)
 		lines = append(lines, l)
 	}

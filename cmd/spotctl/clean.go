@@ -38,7 +38,8 @@ After an interruption the command can be repeated. Exit codes: 0 done, 1 some co
 func (c *cleanCommand) run(ctx context.Context, s *session) error {
 	const most = 36500
 	if c.Days < leastDays || c.Days > most {
-		return &cli.ConfigError{Err: fmt.Errorf("--older-than is %d days; it must be %d to %d: a message of a job that has ended can be hidden for 7 days, and only the job's record keeps it from starting the job again", c.Days, leastDays, most)}
+		return &cli.ConfigError{Err: fmt.Errorf("--older-than is %d days; it must be %d to %d: a message of a job that has ended can be "+
+			"hidden for 7 days, and only the job's record keeps it from starting the job again", c.Days, leastDays, most)}
 	}
 	deployment, err := s.client()
 	if err != nil {
@@ -106,7 +107,8 @@ func (p *printer) cleaned(r client.CleanReport, removed bool, err error) error {
 		what = "removed"
 	}
 	lines := []string{
-		fmt.Sprintf("%s: %d jobs of %d records: %d done, %d cancelled, with %s of results", what, r.Done+r.Cancelled, r.Read, r.Done, r.Cancelled, size(r.Bytes)),
+		fmt.Sprintf("%s: %d jobs of %d records: %d done, %d cancelled, with %s of results", what, r.Done+r.Cancelled, r.Read, r.Done,
+			r.Cancelled, size(r.Bytes)),
 		fmt.Sprintf("%s: %d logs, %s", what, r.Logs, size(r.LogBytes)),
 	}
 	if r.Outputs > 0 {
@@ -124,7 +126,8 @@ func (p *printer) cleaned(r client.CleanReport, removed bool, err error) error {
 		}
 	}
 	if r.Skipped > 0 {
-		lines = append(lines, fmt.Sprintf("skipped: %d blobs in the container of records, because their names are not those of records", r.Skipped))
+		lines = append(lines, fmt.Sprintf("skipped: %d blobs in the container of records, because their names are not those of records",
+			r.Skipped))
 	}
 	if r.PoisonUnseen {
 		lines = append(lines, "the poison queue has more messages than were looked at: jobs of which it has one will be left alone")

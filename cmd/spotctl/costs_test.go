@@ -47,7 +47,8 @@ func giveToken(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	fmt.Fprintf(w, `{"access_token":"token","expires_on":"%d","resource":"https://management.azure.com","token_type":"Bearer"}`, time.Now().Add(time.Hour).Unix())
+	fmt.Fprintf(w, `{"access_token":"token","expires_on":"%d","resource":"https://management.azure.com","token_type":"Bearer"}`,
+		time.Now().Add(time.Hour).Unix())
 }
 
 // market is what the services know.
@@ -57,9 +58,12 @@ func market() *pricing.Server {
 			Size: "Standard_D2as_v5", Region: "westeurope", Spot: 0.02, Regular: 0.1, Eviction: "5-10", Cores: 2,
 			History: []pricing.Point{{Date: "2026-11-01T00:00:00Z", USD: 0.02}, {Date: "2026-10-01T00:00:00Z", USD: 0.03}},
 		},
-		{Size: "Standard_D2as_v5", Region: "northeurope", Spot: 0.019, Regular: 0.1, Eviction: "20+", Cores: 2, History: []pricing.Point{{USD: 0.019}}},
-		{Size: "Standard_D2s_v5", Region: "westeurope", Spot: 0.021, Regular: 0.11, Eviction: "0-5", Cores: 2, History: []pricing.Point{{USD: 0.021}}},
-		{Size: "Standard_D4s_v5", Region: "westeurope", Spot: 0.05, Regular: 0.2, Eviction: "0-5", Cores: 4, History: []pricing.Point{{USD: 0.05}}},
+		{Size: "Standard_D2as_v5", Region: "northeurope", Spot: 0.019, Regular: 0.1, Eviction: "20+", Cores: 2,
+			History: []pricing.Point{{USD: 0.019}}},
+		{Size: "Standard_D2s_v5", Region: "westeurope", Spot: 0.021, Regular: 0.11, Eviction: "0-5", Cores: 2,
+			History: []pricing.Point{{USD: 0.021}}},
+		{Size: "Standard_D4s_v5", Region: "westeurope", Spot: 0.05, Regular: 0.2, Eviction: "0-5", Cores: 4,
+			History: []pricing.Point{{USD: 0.05}}},
 		{Size: "Standard_B2s", Region: "westeurope", Regular: 0.04, Cores: 2, NoSpot: true},
 	}}
 }

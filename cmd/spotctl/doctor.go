@@ -53,7 +53,8 @@ func (c *doctorCommand) run(ctx context.Context, s *session) error {
 		}
 	}
 	if !s.printer.json {
-		s.printer.note("checks: %d; in order: %d, warnings: %d, failures: %d", len(findings), counts[doctor.OK], counts[doctor.Warning], counts[doctor.Failure])
+		s.printer.note("checks: %d; in order: %d, warnings: %d, failures: %d", len(findings), counts[doctor.OK], counts[doctor.Warning],
+			counts[doctor.Failure])
 	}
 	if doctor.Worst(findings) == doctor.Failure {
 		return errors.New("jobs cannot be done, or not be seen; the lines above say why, and what to do")

@@ -17,7 +17,8 @@ import (
 )
 
 // statuses are those of records, in the order of a job's life.
-var statuses = []client.Status{client.StatusOpen, client.StatusRunning, client.StatusDone, client.StatusPoison, client.StatusCancelled, client.StatusUnknown}
+var statuses = []client.Status{client.StatusOpen, client.StatusRunning, client.StatusDone, client.StatusPoison, client.StatusCancelled,
+	client.StatusUnknown}
 
 // selection are the flags that select jobs by their records.
 type selection struct {
@@ -254,8 +255,10 @@ func rowsOfJob(j client.Job, now time.Time) [][2]string {
 		{"progress", progress}, {"written", fmt.Sprintf("%s ago by %s", overview.Span(j.Age()), plaintext.Line(j.Owner))},
 		{"claims", fmt.Sprintf("%d, the last %s", j.Deliveries, moment(j.ClaimedAt, now))},
 		{"interruptions", fmt.Sprint(j.Interruptions)}, {"failures", failures}, {"unclean exits", exits},
-		{"run time", j.RunTime.Round(time.Millisecond).String()}, {"cost", costInWords(j)}, {"checkpoint", state}, {"result", result}, {"outputs", stored},
-		{"deadline", deadlineInWords(j)}, {"estimate", estimateInWords(j)}, {"expected end", expectedEnd(j)}, {"at risk", riskInWords(j)}, {"moved", plaintext.Line(j.MoveReason)},
+		{"run time", j.RunTime.Round(time.Millisecond).String()}, {"cost", costInWords(j)}, {"checkpoint", state}, {"result", result},
+		{"outputs", stored},
+		{"deadline", deadlineInWords(j)}, {"estimate", estimateInWords(j)}, {"expected end", expectedEnd(j)}, {"at risk", riskInWords(j)},
+		{"moved", plaintext.Line(j.MoveReason)},
 		{"created", moment(j.CreatedAt, now)}, {"ended", moment(j.EndedAt, now)}, {"work", hashed(j.WorkSHA256)},
 	}
 }

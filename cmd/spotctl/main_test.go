@@ -133,7 +133,8 @@ func worldOf(ts *testscript.TestScript) *world {
 // stranger NAME puts a blob of that name into the container of records.
 func stranger(ts *testscript.TestScript, _ bool, args []string) {
 	w := worldOf(ts)
-	_, err := w.stores.Account.Container(w.stores.Names.Records).NewBlockBlobClient(args[0]).UploadBuffer(context.Background(), []byte("x"), nil)
+	_, err := w.stores.Account.Container(w.stores.Names.Records).NewBlockBlobClient(args[0]).UploadBuffer(context.Background(), []byte("x"),
+		nil)
 	ts.Check(err)
 }
 
@@ -311,7 +312,8 @@ func takes(ts *testscript.TestScript, _ bool, args []string) {
 
 // metadata QUEUE KEY VALUE replaces the metadata of a queue.
 func metadata(ts *testscript.TestScript, _ bool, args []string) {
-	_, err := worldOf(ts).stores.Account.Queue(args[0]).SetMetadata(context.Background(), &azqueue.SetMetadataOptions{Metadata: map[string]*string{args[1]: &args[2]}})
+	_, err := worldOf(ts).stores.Account.Queue(args[0]).SetMetadata(context.Background(),
+		&azqueue.SetMetadataOptions{Metadata: map[string]*string{args[1]: &args[2]}})
 	ts.Check(err)
 }
 
@@ -514,7 +516,8 @@ func ends(ts *testscript.TestScript, _ bool, args []string) {
 
 // TestCleanedIsSaid: what clean prints of its counts.
 func TestCleanedIsSaid(t *testing.T) {
-	r := client.CleanReport{Read: 7, Done: 2, Cancelled: 1, Bytes: 10, Logs: 2, LogBytes: 3 << 19, Outputs: 3, OutputBytes: 1 << 20, Changed: 1, Poison: 4, PoisonUnseen: true}
+	r := client.CleanReport{Read: 7, Done: 2, Cancelled: 1, Bytes: 10, Logs: 2, LogBytes: 3 << 19, Outputs: 3, OutputBytes: 1 << 20,
+		Changed: 1, Poison: 4, PoisonUnseen: true}
 	var out, notes strings.Builder
 	p := &printer{out: &out, err: &notes}
 	if err := p.cleaned(r, false, nil); err != nil {

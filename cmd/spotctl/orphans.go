@@ -214,7 +214,8 @@ func orphanLineOf(o client.Orphan, complete bool) orphanLine {
 func (p *printer) printOrphans(s *client.Orphans) error {
 	t := table.New(
 		table.Column{Name: "JOB"}, table.Column{Name: "KIND", Drop: 3}, table.Column{Name: "STATUS"}, table.Column{Name: "IDLE", Drop: 1},
-		table.Column{Name: "DONE", Drop: 4}, table.Column{Name: "MESSAGE"}, table.Column{Name: "PAYLOAD", Drop: 2}, table.Column{Name: "INPUTS", Drop: 2}, table.Column{Name: "LAST WRITER", Drop: 5, Least: 10},
+		table.Column{Name: "DONE", Drop: 4}, table.Column{Name: "MESSAGE"}, table.Column{Name: "PAYLOAD", Drop: 2},
+		table.Column{Name: "INPUTS", Drop: 2}, table.Column{Name: "LAST WRITER", Drop: 5, Least: 10},
 	)
 	for _, o := range s.Jobs {
 		l := orphanLineOf(o, s.Complete())
@@ -240,7 +241,8 @@ func (p *printer) printOrphans(s *client.Orphans) error {
 // coverage prints how much of the queues was seen.
 func (p *printer) coverage(s *client.Orphans) {
 	if len(s.Jobs) > 0 && !s.Complete() {
-		p.note("the queues hold about %d messages, of which %d were seen: listed jobs may have one that is hidden or further back", s.Queued, s.Seen)
+		p.note("the queues hold about %d messages, of which %d were seen: listed jobs may have one that is hidden or further back", s.Queued,
+			s.Seen)
 	}
 }
 
@@ -259,7 +261,8 @@ type requeueSummary struct {
 const wouldRequeue client.Action = "requeue"
 
 // requeue requeues one job and prints the action; without --yes it only prints it.
-func (s *session) requeue(ctx context.Context, deployment *client.Client, o client.Orphan, options client.RequeueOptions, sum *requeueSummary) error {
+func (s *session) requeue(ctx context.Context, deployment *client.Client, o client.Orphan, options client.RequeueOptions,
+	sum *requeueSummary) error {
 	var r client.ActionResult
 	if sum.DryRun {
 		r = s.wouldRequeue(ctx, deployment, o, options)
@@ -288,7 +291,8 @@ func (s *session) requeue(ctx context.Context, deployment *client.Client, o clie
 }
 
 // wouldRequeue is what a requeue of a job would do.
-func (s *session) wouldRequeue(ctx context.Context, deployment *client.Client, o client.Orphan, options client.RequeueOptions) client.ActionResult {
+func (s *session) wouldRequeue(ctx context.Context, deployment *client.Client, o client.Orphan,
+	options client.RequeueOptions) client.ActionResult {
 	if err := deployment.CheckRequeue(ctx, o, options); err != nil {
 		return client.ActionResult{Action: client.Refused, Detail: err.Error()}
 	}

@@ -122,7 +122,8 @@ func (c *replayCommand) run(ctx context.Context, s *session) error {
 	within, cancel := withTimeout(ctx, c.Timeout)
 	defer cancel()
 	t := &tally{printer: s.printer}
-	return t.finish(ctx, deployment.Replay(within, selection, client.ReplayOptions{FromScratch: c.FromScratch, DefaultKind: c.DefaultKind}, t.add))
+	return t.finish(ctx, deployment.Replay(within, selection, client.ReplayOptions{FromScratch: c.FromScratch, DefaultKind: c.DefaultKind},
+		t.add))
 }
 
 // purgeCommand cancels jobs permanently.
@@ -153,7 +154,8 @@ func (c *purgeCommand) run(ctx context.Context, s *session) error {
 	defer cancel()
 	if selection.All && !c.Yes {
 		if !s.printer.interactive {
-			return &cli.ConfigError{Err: errors.New("--all, or a filter without ids, would purge every job on the poison queue that matches: give --yes too")}
+			return &cli.ConfigError{Err: errors.New("--all, or a filter without ids, would purge every job on the poison queue that matches: " +
+				"give --yes too")}
 		}
 		_, about, err := deployment.PeekPoison(within)
 		unread, err := someUnread(err)

@@ -193,7 +193,8 @@ func rowsOf(m client.PoisonMessage, d client.PoisonDetails) [][2]string {
 		return append(rows, [2]string{"fault", plaintext.Line(m.Err.Error())}, [2]string{"text", shown(d.Text)})
 	}
 	rows = append(rows, [][2]string{
-		{"job", plaintext.Line(m.JobID)}, {"kind", plaintext.Line(m.Kind)}, {"reason", plaintext.Line(m.Reason)}, {"given up", moment(m.GivenUpAt, time.Now())},
+		{"job", plaintext.Line(m.JobID)}, {"kind", plaintext.Line(m.Kind)}, {"reason", plaintext.Line(m.Reason)},
+		{"given up", moment(m.GivenUpAt, time.Now())},
 		{"by", plaintext.Line(m.Worker)}, {"from queue", plaintext.Line(m.Queue)}, {"original message", plaintext.Line(m.OriginalID)},
 	}...)
 	rows = append(rows, rowsOfRecord(d.Job)...)
@@ -315,7 +316,8 @@ func summarize(messages []client.PoisonMessage) []poisonGroup {
 func (p *printer) poisonSummary(groups []poisonGroup) error {
 	t := table.New(
 		table.Column{Name: "JOBS", Right: true}, table.Column{Name: "KIND"}, table.Column{Name: "WORKERS", Right: true, Drop: 3},
-		table.Column{Name: "LAST", Right: true, Drop: 1}, table.Column{Name: "EXAMPLE", Drop: 2, Least: 8}, table.Column{Name: "REASON", Least: 10},
+		table.Column{Name: "LAST", Right: true, Drop: 1}, table.Column{Name: "EXAMPLE", Drop: 2, Least: 8},
+		table.Column{Name: "REASON", Least: 10},
 	)
 	for _, g := range groups {
 		if p.json {

@@ -13,7 +13,8 @@ func TestStatesInWords(t *testing.T) {
 	for want, j := range map[string]client.Job{
 		"":                   {},
 		"4 bytes, version 3": {StateSize: 4, StateVersion: 3},
-		"4 bytes, version 3; the one before is kept too, 6 bytes":               {StateSize: 4, StateVersion: 3, HasPreviousState: true, PreviousStateSize: 6},
+		"4 bytes, version 3; the one before is kept too, 6 bytes": {StateSize: 4, StateVersion: 3, HasPreviousState: true,
+			PreviousStateSize: 6},
 		"4 bytes, version 3; the job resumed from the one before the last once": {StateSize: 4, StateVersion: 3, StepsBack: 1},
 		"4 bytes, version 3; the one before is kept too, 0 bytes; the job resumed from the one before the last 2 times": {
 			StateSize: 4, StateVersion: 3, HasPreviousState: true, StepsBack: 2},

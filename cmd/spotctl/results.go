@@ -322,7 +322,8 @@ func (c *outputsCommand) checkDone(ctx context.Context, p *printer, deployment *
 	case err != nil || j.Status == client.StatusDone:
 		return err
 	case !c.Partial:
-		return fmt.Errorf("job %s is %s: its outputs are complete once it is done; --partial is for the %d of its last checkpoint", c.ID, j.Status, j.OutputFiles)
+		return fmt.Errorf("job %s is %s: its outputs are complete once it is done; --partial is for the %d of its last checkpoint", c.ID,
+			j.Status, j.OutputFiles)
 	}
 	p.note("job %s is %s: these are the outputs of its last checkpoint", c.ID, j.Status)
 	return nil

@@ -134,7 +134,8 @@ func (c *shardsCommand) resize(ctx context.Context, s *session) error {
 		}
 		return err
 	}
-	s.printer.note("jobs are put over %d queues and taken from %d; workers and producers that run follow within 75 s", stores.Jobs.Counts().Put, stores.Jobs.Counts().Taken)
+	s.printer.note("jobs are put over %d queues and taken from %d; workers and producers that run follow within 75 s",
+		stores.Jobs.Counts().Put, stores.Jobs.Counts().Taken)
 	return nil
 }
 

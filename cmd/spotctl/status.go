@@ -267,16 +267,20 @@ func (c *workerCommand) run(ctx context.Context, s *session) error {
 func rowsOfWorker(w overview.Worker, now time.Time) [][2]string {
 	rows := [][2]string{
 		{"worker", plaintext.Line(w.Name)}, {"VM", plaintext.Line(w.VM)},
-		{"state", fmt.Sprintf("%s (%s)", plaintext.Line(w.State), w.Life)}, {"asked", plaintext.Line(w.Asked)}, {"version", plaintext.Line(w.Version)},
+		{"state", fmt.Sprintf("%s (%s)", plaintext.Line(w.State), w.Life)}, {"asked", plaintext.Line(w.Asked)},
+		{"version", plaintext.Line(w.Version)},
 		{"started", moment(w.StartedAt, now)}, {"heartbeat", overview.Span(w.Age) + " ago"},
 		{"queues", plaintext.Line(strings.Join(w.Queues, ", "))}, {"kinds", plaintext.Line(strings.Join(w.Kinds, ", "))},
 	}
 	if e := w.LastEvent; e != nil {
-		rows = append(rows, [2]string{"last event", fmt.Sprintf("%s %s, seen %s, response: %s", plaintext.Line(e.Type), plaintext.Line(e.Status), moment(e.SeenAt, now), plaintext.Line(e.Action))})
+		rows = append(rows, [2]string{"last event", fmt.Sprintf("%s %s, seen %s, response: %s", plaintext.Line(e.Type), plaintext.Line(e.Status),
+			moment(e.SeenAt, now), plaintext.Line(e.Action))})
 	}
 	if d := w.LastDrain; d != nil {
-		rows = append(rows, [2]string{"last drain", fmt.Sprintf("%s, ended %s: of %d jobs %d were done and %d handed over (%d without their last progress), %d left, in %s of %s",
-			plaintext.Line(d.Reason), moment(d.EndedAt, now), d.Jobs, d.Done, d.Released, d.LeftOut, d.Left, d.Took.Round(time.Millisecond), d.Budget)})
+		rows = append(rows, [2]string{"last drain", fmt.Sprintf("%s, ended %s: of %d jobs %d were done and %d handed over (%d without their "+
+			"last progress), %d left, in %s of %s",
+			plaintext.Line(d.Reason), moment(d.EndedAt, now), d.Jobs, d.Done, d.Released, d.LeftOut, d.Left, d.Took.Round(time.Millisecond),
+			d.Budget)})
 	}
 	rows = append(rows, [2]string{"jobs", fmt.Sprint(w.Jobs)})
 	for _, id := range w.JobIDs {

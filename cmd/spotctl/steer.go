@@ -194,7 +194,8 @@ type askedLine struct {
 }
 
 // ask asks something of workers, and waits for them if that is wanted.
-func (s *session) ask(ctx context.Context, action string, flags asking, do func(context.Context, *client.Client) (client.Steered, error)) error {
+func (s *session) ask(ctx context.Context, action string, flags asking, do func(context.Context, *client.Client) (client.Steered,
+	error)) error {
 	if len(flags.Reason) > maxReason {
 		return &cli.ConfigError{Err: fmt.Errorf("the reason has %d bytes; at most %d are allowed", len(flags.Reason), maxReason)}
 	}
@@ -219,7 +220,8 @@ func (s *session) ask(ctx context.Context, action string, flags asking, do func(
 	if !s.printer.json {
 		s.printer.note("%s: running workers asked: %d; each follows within 15 s", action, len(asked.Workers))
 		if len(asked.Older) > 0 {
-			s.printer.note("these do not read what is asked, because they are of an older version or lack Reader on the container %s: %s", s.flags.Names().Control, strings.Join(asked.Older, ", "))
+			s.printer.note("these do not read what is asked, because they are of an older version or lack Reader on the container %s: %s",
+				s.flags.Names().Control, strings.Join(asked.Older, ", "))
 		}
 	}
 	if flags.Wait > 0 {
@@ -375,7 +377,8 @@ func (s *cancelSummary) count(a client.Action) {
 // cancelSummary prints the summary. It returns err, or the error of printing.
 func (p *printer) cancelSummary(s *cancelSummary, err error) error {
 	if !p.json {
-		p.note("%d cancelled, %d barred, %d over already, %d unknown, %d refused, %d failed", s.Cancelled, s.Barred, s.Over, s.Unknown, s.Refused, s.Failed)
+		p.note("%d cancelled, %d barred, %d over already, %d unknown, %d refused, %d failed", s.Cancelled, s.Barred, s.Over, s.Unknown,
+			s.Refused, s.Failed)
 		return err
 	}
 	if err != nil {

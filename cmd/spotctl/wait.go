@@ -133,7 +133,8 @@ func newJobBar(p *printer, ids []string) *jobBar {
 	}
 	return &jobBar{all: len(ids), fractions: map[string]float64{}, bar: progressbar.NewOptions64(int64(len(ids)*barSteps),
 		progressbar.OptionSetWriter(p.err), progressbar.OptionUseANSICodes(true), progressbar.OptionClearOnFinish(),
-		progressbar.OptionSetWidth(24), progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(true), progressbar.OptionThrottle(100*time.Millisecond),
+		progressbar.OptionSetWidth(24), progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(true),
+		progressbar.OptionThrottle(100*time.Millisecond),
 		progressbar.OptionSetDescription(fmt.Sprintf("0 of %d", len(ids))),
 	)}
 }

@@ -30,10 +30,12 @@ func Dashboard() []Row { //nolint:funlen // a table
 	}
 	return []Row{
 		{"Problems", []Panel{
-			{"Alerts", "short", true, false, []Query{{`sum by (alertname, severity) (ALERTS{alertname=~"Spotworker.+", alertstate="firing"})`, "{{alertname}}"}}},
+			{"Alerts", "short", true, false, []Query{{`sum by (alertname, severity) (ALERTS{alertname=~"Spotworker.+", alertstate="firing"})`,
+				"{{alertname}}"}}},
 			{"Since the last commit", "s", true, false, []Query{{`time() - max(spotworker_last_commit_timestamp_seconds)`, "last commit"}}},
 			{"Workers by state", "short", false, true, []Query{{`sum by (state) (spotworker_state) > 0`, "{{state}}"}}},
-			{"Silent jobs, oldest report", "short", false, false, []Query{{`sum(spotworker_jobs_silent)`, "silent jobs"}, {`max(spotworker_oldest_report_age_seconds) / 60`, "oldest report, minutes"}}},
+			{"Silent jobs, oldest report", "short", false, false, []Query{{`sum(spotworker_jobs_silent)`, "silent jobs"},
+				{`max(spotworker_oldest_report_age_seconds) / 60`, "oldest report, minutes"}}},
 		}},
 		{"Queues", []Panel{
 			{"Messages", "short", false, false, []Query{{`max by (queue) (spotworker_queue_messages)`, "{{queue}}"}}},
@@ -42,12 +44,16 @@ func Dashboard() []Row { //nolint:funlen // a table
 				{`sum(rate(spotworker_deliveries_total` + window + `))`, "claimed"},
 				{`sum by (outcome) (rate(spotworker_delivery_outcomes_total` + window + `)) > 0`, "{{outcome}}"},
 			}},
-			{"Wait before a handler starts, 90 %", "s", false, false, []Query{{quantile("0.9", "spotworker_job_wait_seconds", ", after"), "after {{after}}"}}},
+			{"Wait before a handler starts, 90 %", "s", false, false,
+				[]Query{{quantile("0.9", "spotworker_job_wait_seconds", ", after"), "after {{after}}"}}},
 		}},
 		{"Slots", []Panel{
-			{"What the slots do", "short", false, true, []Query{{`sum by (state) (rate(spotworker_slot_seconds_total` + window + `))`, "{{state}}"}}},
-			{"Handlers by outcome", "short", false, true, []Query{{`sum by (outcome) (rate(spotworker_handler_seconds_total` + window + `))`, "{{outcome}}"}}},
-			{"Goodput", "percentunit", false, false, []Query{{`sum(rate(spotworker_handler_seconds_total{outcome=~"committed|handed_over"}` + window + `)) / sum(rate(spotworker_handler_seconds_total` + window + `))`, "committed or handed over"}}},
+			{"What the slots do", "short", false, true, []Query{{`sum by (state) (rate(spotworker_slot_seconds_total` + window + `))`,
+				"{{state}}"}}},
+			{"Handlers by outcome", "short", false, true, []Query{{`sum by (outcome) (rate(spotworker_handler_seconds_total` + window + `))`,
+				"{{outcome}}"}}},
+			{"Goodput", "percentunit", false, false, []Query{{`sum(rate(spotworker_handler_seconds_total{outcome=~"committed|handed_over"}` +
+				window + `)) / sum(rate(spotworker_handler_seconds_total` + window + `))`, "committed or handed over"}}},
 		}},
 		{"Evictions", []Panel{
 			{"Handed over, and lost without notice", "short", false, true, []Query{
@@ -69,24 +75,35 @@ func Dashboard() []Row { //nolint:funlen // a table
 		{"Kinds", []Panel{
 			{"Committed", "ops", false, true, []Query{{`sum by (kind) (rate(spotworker_job_duration_seconds_count` + window + `))`, "{{kind}}"}}},
 			{"Share of runs that fail", "percentunit", false, false, []Query{{
-				`sum by (kind) (rate(spotworker_job_failures_total` + window + `)) / (sum by (kind) (rate(spotworker_job_failures_total` + window + `)) + sum by (kind) (rate(spotworker_job_duration_seconds_count` + window + `)))`, "{{kind}}",
+				`sum by (kind) (rate(spotworker_job_failures_total` + window + `)) / (sum by (kind) (rate(spotworker_job_failures_total` + window +
+					`)) + sum by (kind) (rate(spotworker_job_duration_seconds_count` + window + `)))`, "{{kind}}",
 			}}},
-			{"Failures by class", "ops", false, true, []Query{{`sum by (kind, class) (rate(spotworker_job_failures_total` + window + `)) > 0`, "{{kind}}: {{class}}"}}},
+			{"Failures by class", "ops", false, true, []Query{{`sum by (kind, class) (rate(spotworker_job_failures_total` + window + `)) > 0`,
+				"{{kind}}: {{class}}"}}},
 			{"Time in handlers, 90 %", "s", false, false, []Query{{quantile("0.9", "spotworker_job_run_duration_seconds", ", kind"), "{{kind}}"}}},
 		}},
 		{"Storage and platform", []Panel{
-			{"Calls that fail", "ops", false, true, []Query{{`sum by (status) (rate(spotworker_storage_calls_total{status=~"denied|throttled|5xx|unanswered"}` + window + `))`, "{{status}}"}}},
-			{"Calls that fail, by account", "ops", false, true, []Query{{`sum by (account, status) (rate(spotworker_account_calls_total{status=~"denied|throttled|5xx|unanswered"}` + window + `))`, "{{account}}: {{status}}"}}},
-			{"Share of time without an account", "percentunit", false, false, []Query{{`sum by (account) (rate(spotworker_account_unreachable_seconds_total` + window + `)) / scalar(count(spotworker_build_info))`, "{{account}}"}}},
-			{"Latency, 99 %", "s", false, false, []Query{{quantile("0.99", "spotworker_storage_call_duration_seconds", ", service"), "{{service}}"}}},
+			{"Calls that fail", "ops", false, true,
+				[]Query{{`sum by (status) (rate(spotworker_storage_calls_total{status=~"denied|throttled|5xx|unanswered"}` + window + `))`,
+					"{{status}}"}}},
+			{"Calls that fail, by account", "ops", false, true,
+				[]Query{{`sum by (account, status) (rate(spotworker_account_calls_total{status=~"denied|throttled|5xx|unanswered"}` + window + `))`,
+					"{{account}}: {{status}}"}}},
+			{"Share of time without an account", "percentunit", false, false,
+				[]Query{{`sum by (account) (rate(spotworker_account_unreachable_seconds_total` + window + `)) / scalar(count(spotworker_build_info))`,
+					"{{account}}"}}},
+			{"Latency, 99 %", "s", false, false, []Query{{quantile("0.99", "spotworker_storage_call_duration_seconds", ", service"),
+				"{{service}}"}}},
 			{"Share of time without storage, or blind to evictions", "percentunit", false, false, []Query{
 				{`sum(rate(spotworker_storage_unreachable_seconds_total` + window + `)) / count(spotworker_build_info)`, "storage unreachable"},
 				{`sum(rate(spotworker_metadata_blind_seconds_total` + window + `)) / count(spotworker_build_info)`, "blind"},
 			}},
 		}},
 		{"VMs", []Panel{
-			{"Committed by VM", "ops", false, false, []Query{{`sum by (instance) (rate(spotworker_delivery_outcomes_total{outcome="committed"}` + window + `))`, "{{instance}}"}}},
-			{"Failed by VM", "ops", false, false, []Query{{`sum by (instance) (rate(spotworker_delivery_outcomes_total{outcome=~"failed|poisoned"}` + window + `))`, "{{instance}}"}}},
+			{"Committed by VM", "ops", false, false, []Query{{`sum by (instance) (rate(spotworker_delivery_outcomes_total{outcome="committed"}` +
+				window + `))`, "{{instance}}"}}},
+			{"Failed by VM", "ops", false, false,
+				[]Query{{`sum by (instance) (rate(spotworker_delivery_outcomes_total{outcome=~"failed|poisoned"}` + window + `))`, "{{instance}}"}}},
 			{"Clock, scratch space, kills", "short", false, false, []Query{
 				{`max(abs(spotworker_clock_offset_seconds))`, "worst clock, seconds"},
 				{`min(spotworker_scratch_free_bytes / (spotworker_scratch_size_bytes > 0))`, "least scratch space, share"},

@@ -36,7 +36,8 @@ func BicepLogRules() string {
 	var b strings.Builder
 	b.WriteString("var rules = [\n")
 	for _, r := range LogRules() {
-		fmt.Fprintf(&b, "  {\n    name: '%s'\n    title: '%s'\n    text: '%s'\n    severity: %d\n", r.Name, inBicep(r.Title), inBicep(r.Text), r.Severity)
+		fmt.Fprintf(&b, "  {\n    name: '%s'\n    title: '%s'\n    text: '%s'\n    severity: %d\n", r.Name, inBicep(r.Title), inBicep(r.Text),
+			r.Severity)
 		if r.Why != "" {
 			fmt.Fprintf(&b, "    // %s\n", r.Why)
 		}

@@ -55,7 +55,8 @@ param actionGroupIds string[]
 var rules = [
 `)
 	for _, a := range All() {
-		fmt.Fprintf(&b, "  {\n    name: '%s'\n    severity: %d\n    hold: '%s'\n    summary: '%s'\n    text: '%s'\n    expression: '''\n%s\n'''\n  }\n",
+		fmt.Fprintf(&b, "  {\n    name: '%s'\n    severity: %d\n    hold: '%s'\n    summary: '%s'\n    text: '%s'\n    expression: '''\n"+
+			"%s\n'''\n  }\n",
 			a.Name, azureSeverity(a.Severity), isoDuration(a.For), quotedBicep(a.Summary), quotedBicep(a.Means), a.Expr)
 	}
 	b.WriteString(`]

@@ -43,34 +43,41 @@ func All() []Alert { //nolint:funlen // a table
 unless on () (count(spotworker_state{state="process"} == 1))`,
 			Log: &LogRule{
 				Name: "no-workers", Title: "Jobs wait, and no worker takes any", Severity: 1, Threshold: "0", Window: "PT6H", Frequency: "PT5M",
-				Text:  "Messages were on a queue when a worker read it last, and for 15 minutes no worker has read one, started a job or committed one. There is no capacity, or all workers fail at their start or are drained. Silent where the queue was empty then.",
+				Text: "Messages were on a queue when a worker read it last, and for 15 minutes no worker has read one, started a job or committed " +
+					"one. There is no capacity, or all workers fail at their start or are drained. Silent where the queue was empty then.",
 				Query: `let alive = toscalar(${tableName} | where TimeGenerated > ago(15m) and msg in ("queue read", "job started", "job committed") | summarize count()); ${tableName} | where msg == "queue read" and queue !endswith "-poison" | summarize arg_max(TimeGenerated, messages) by queue | where messages > 0 and alive == 0`,
 			},
 			Summary: "{{ $value }} messages wait on {{ $labels.queue }}, and no worker takes any",
-			Means:   "There is no capacity, or all workers fail at their start or are drained. Jobs are safe and wait. Look at the scale set's instances, then at the log of one that started. Goes by the last reading of the queue, at most 6 h old; silent where the queue was empty then.",
+			Means: "There is no capacity, or all workers fail at their start or are drained. Jobs are safe and wait. Look at the scale set's " +
+				"instances, then at the log of one that started. Goes by the last reading of the queue, at most 6 h old; silent where the queue was " +
+				"empty then.",
 		},
 		{
 			Name: "SpotworkerStorageUnreachable", Incident: "storage outage", Severity: "critical", For: time.Minute,
 			Expr: `max(sum(rate(spotworker_storage_unreachable_seconds_total[1m])) or sum by (account) (rate(spotworker_account_unreachable_seconds_total[1m]))) / count(spotworker_build_info) > 0.5`,
 			Log: &LogRule{
 				Name: "storage-unreachable", Title: "Workers do not reach storage", Severity: 1, Threshold: "0", Window: "PT5M", Frequency: "PT5M",
-				Text:  "More than half of the VMs have had no answer of the storage account for the last minutes. Running jobs continue, nothing is saved, and an eviction now costs the work since the last checkpoint.",
+				Text: "More than half of the VMs have had no answer of the storage account for the last minutes. Running jobs continue, nothing is " +
+					"saved, and an eviction now costs the work since the last checkpoint.",
 				Why:   "A worker logs that when it begins, and then every minute.",
 				Query: `let all = toscalar(Heartbeat | where TimeGenerated > ago(10m) | summarize dcount(Computer)); ${tableName} | where msg in ("storage unreachable; running jobs continue, what needs it waits", "storage still unreachable") | summarize down = dcount(Computer) | where down > 0.5 * all`,
 			},
 			Summary: "storage answers {{ $value | humanizePercentage }} of the workers' time with nothing",
-			Means:   "Running jobs continue, nothing is saved and nothing is claimed; an eviction now costs the work since the last checkpoint. Look at the account's availability, DNS and the network.",
+			Means: "Running jobs continue, nothing is saved and nothing is claimed; an eviction now costs the work since the last checkpoint. " +
+				"Look at the account's availability, DNS and the network.",
 		},
 		{
 			Name: "SpotworkerStorageDenied", Incident: "a role was removed (401, 403)", Severity: "critical", For: time.Minute,
 			Expr: `sum(rate(spotworker_storage_calls_total{status="denied"}[2m])) / sum(rate(spotworker_storage_calls_total[2m])) > 0.05`,
 			Log: &LogRule{
 				Name: "storage-denied", Title: "Storage denies access", Severity: 1, Threshold: "0", Window: "PT5M", Frequency: "PT5M",
-				Text:  "The storage account denies calls of more than one VM in twenty: a role assignment, the sign-in or the firewall. Jobs are safe and wait.",
+				Text: "The storage account denies calls of more than one VM in twenty: a role assignment, the sign-in or the firewall. Jobs are " +
+					"safe and wait.",
 				Query: `let all = toscalar(Heartbeat | where TimeGenerated > ago(10m) | summarize dcount(Computer)); ${tableName} | where msg in ("storage denies access; running jobs continue, what is denied waits", "storage still denies access") | summarize down = dcount(Computer) | where down > 0.05 * all`,
 			},
 			Summary: "storage denies {{ $value | humanizePercentage }} of the calls",
-			Means:   "A role assignment, the sign-in or the account's firewall. Jobs are safe and wait. The log names the operation; spotctl shows which role it needs.",
+			Means: "A role assignment, the sign-in or the account's firewall. Jobs are safe and wait. The log names the operation; spotctl " +
+				"shows which role it needs.",
 		},
 		{
 			Name: "SpotworkerStorageThrottled", Incident: "storage throttles", Severity: "warning", For: 2 * time.Minute,
@@ -111,7 +118,8 @@ and on (kind) avg by (kind) (spotworker_breaker_open) < 0.5`,
 			Expr: `sum(rate(spotworker_metadata_blind_seconds_total[2m])) / count(spotworker_build_info) > 0.1`,
 			Log: &LogRule{
 				Name: "blind-watchers", Title: "Workers would not see an eviction", Severity: 2, Threshold: "0", Window: "P1D", Frequency: "PT5M",
-				Text:  "The metadata service has given the workers of more than one VM in ten no answer for 5 minutes. Until it does, an eviction costs up to one checkpoint interval of work.",
+				Text: "The metadata service has given the workers of more than one VM in ten no answer for 5 minutes. Until it does, an eviction " +
+					"costs up to one checkpoint interval of work.",
 				Why:   "A worker says that once, and once that the service answers again; the agent\n    // tells whether its VM is still there.",
 				Query: `let all = toscalar(Heartbeat | where TimeGenerated > ago(10m) | summarize dcount(Computer)); ${tableName} | where msg in ("metadata service is unavailable; an eviction would come without notice", "metadata service answers again") | summarize arg_max(TimeGenerated, msg) by Computer, FilePath | where msg startswith "metadata service is unavailable" and TimeGenerated < ago(5m) | join kind=inner (Heartbeat | where TimeGenerated > ago(10m) | distinct Computer) on Computer | summarize blind = dcount(Computer) | where blind > 0.1 * all`,
 			},
@@ -123,11 +131,13 @@ and on (kind) avg by (kind) (spotworker_breaker_open) < 0.5`,
 			Expr: `sum by (instance) (spotworker_scheduled_events_total{type="Redeploy", action="drain by"}) > 0`,
 			Log: &LogRule{
 				Name: "host-degraded", Title: "A host is expected to fail", Severity: 2, Threshold: "0", Window: "P1D", Frequency: "PT1H",
-				Text:  "Azure has announced for more than a day ahead that it will move a VM to another host, as it does for hardware that it expects to fail. The hardware may fail sooner: redeploy the VM yourself, docs/evictions.md has the command.",
+				Text: "Azure has announced for more than a day ahead that it will move a VM to another host, as it does for hardware that it " +
+					"expects to fail. The hardware may fail sooner: redeploy the VM yourself, docs/evictions.md has the command.",
 				Query: `${tableName} | where msg == "scheduled event names this VM" and event_type == "Redeploy" and event_source == "Platform" and not_before > ago(-1d) | distinct Computer`,
 			},
 			Summary: "Azure will move {{ $labels.instance }} to another host",
-			Means:   "Often for hardware that is expected to fail, days ahead. It may fail sooner, without a notice: redeploy the VM yourself, docs/evictions.md has the command. Fires until the worker's process has ended.",
+			Means: "Often for hardware that is expected to fail, days ahead. It may fail sooner, without a notice: redeploy the VM yourself, " +
+				"docs/evictions.md has the command. Fires until the worker's process has ended.",
 		},
 		{
 			Name: "SpotworkerClockWrong", Incident: "a VM's clock jumps", Severity: "warning", For: time.Minute,
@@ -151,7 +161,8 @@ and on (kind) avg by (kind) (spotworker_breaker_open) < 0.5`,
 			Name: "SpotworkerJobSilent", Incident: "a job is stuck", Severity: "warning", For: time.Minute,
 			Expr:    `sum(spotworker_jobs_silent) > 0`,
 			Summary: "{{ $value }} running jobs have stopped reporting",
-			Means:   "A job reports nothing for 2 min and 10 times as long as ever before, or for an hour from its start. spotctl top shows which; give the kind max_silence.",
+			Means: "A job reports nothing for 2 min and 10 times as long as ever before, or for an hour from its start. spotctl top shows " +
+				"which; give the kind max_silence.",
 		},
 		{
 			Name: "SpotworkerEvictionsUnseen", Incident: "evictions without notice", Severity: "warning", For: 0,
@@ -159,14 +170,17 @@ and on (kind) avg by (kind) (spotworker_breaker_open) < 0.5`,
 and
 sum(rate(spotworker_job_wait_seconds_count{after="exit"}[5m])) / sum(rate(spotworker_job_wait_seconds_count{after=~"exit|release"}[5m])) > 0.5`,
 			Summary: "about {{ $value | humanize }} jobs lost their worker without a notice within 5 minutes",
-			Means:   "VMs die, or their workers crash: each loses up to one checkpoint interval. Look at the VMs' boot diagnostics and at the end of the workers' logs.",
+			Means: "VMs die, or their workers crash: each loses up to one checkpoint interval. Look at the VMs' boot diagnostics and at the " +
+				"end of the workers' logs.",
 		},
 		{
 			Name: "SpotworkerJobsWait", Incident: "the oldest job waits for too long", Severity: "warning", For: time.Minute,
 			Expr: `max by (queue) (spotworker_queue_oldest_message_age_seconds{queue!~".+-poison"}) > ` + oldestWait,
 			Log: &LogRule{
 				Name: "oldest-job", Title: "A job waits or does not end", Severity: 3, Threshold: "0", Window: "P2D", Frequency: "PT1H",
-				Text:  "A message has been at the front of a queue for more than ${oldestJobHours} h, or a job that was put so long ago and started within the last two days has neither ended nor been given up. There are too few workers or none that has its kind; or the job fails again and again, is interrupted too often or is large.",
+				Text: "A message has been at the front of a queue for more than ${oldestJobHours} h, or a job that was put so long ago and started " +
+					"within the last two days has neither ended nor been given up. There are too few workers or none that has its kind; or the job " +
+					"fails again and again, is interrupted too often or is large.",
 				Query: `let waits = ${tableName} | where msg == "queue read" and queue !endswith "-poison" | summarize arg_max(TimeGenerated, since) by queue | where since < ago(${oldestJobHours}h) | project name = queue; let open = ${tableName} | where isnotempty(job_id) | summarize put = min(enqueued_at), ended = countif(msg in ("job committed", "message moved to the poison queue", "message deleted: its job is over already")) by job_id | where ended == 0 and put < ago(${oldestJobHours}h) | project name = job_id; union waits, open`,
 			},
 			Summary: "the message at the front of {{ $labels.queue }} has waited for {{ $value | humanizeDuration }}",

@@ -123,7 +123,8 @@ func (a *subscription) run(script string, arguments ...string) (said string, cal
 	command := exec.CommandContext(a.t.Context(), filepath.Join("..", "..", "tools", script), arguments...)
 	command.Env = []string{
 		"PATH=" + a.folder + ":/usr/bin:/bin", "HOME=" + a.folder,
-		"SSH_PUBLIC_KEY=ssh-ed25519 AAAA", "OPERATOR_ADDRESSES=203.0.113.7", "DEPLOY_RETRY=0", "WORKERS_WITHIN=1", "SPOTCTL=" + filepath.Join(a.folder, "spotctl"),
+		"SSH_PUBLIC_KEY=ssh-ed25519 AAAA", "OPERATOR_ADDRESSES=203.0.113.7", "DEPLOY_RETRY=0", "WORKERS_WITHIN=1", "SPOTCTL=" +
+			filepath.Join(a.folder, "spotctl"),
 	}
 	command.Env = append(command.Env, a.env...)
 	if a.pkg != "" {
@@ -273,7 +274,8 @@ func TestDeployKeepsTheNumberOfVMs(t *testing.T) {
 		t.Fatalf("deploy: %v\n%s", err, said)
 	}
 	for _, call := range calls {
-		if strings.Contains(call, "deployment group create") && strings.Contains(call, "stage=Workers") && !strings.HasPrefix(call, "CAPACITY=1 ") {
+		if strings.Contains(call, "deployment group create") && strings.Contains(call, "stage=Workers") &&
+			!strings.HasPrefix(call, "CAPACITY=1 ") {
 			t.Errorf("a scale set of 1 VM was deployed by %q, want CAPACITY=1", call)
 		}
 	}
@@ -288,8 +290,10 @@ func TestDeployPassesTheRecordedAccounts(t *testing.T) {
 	for _, c := range []struct{ name, accounts, spread, want string }{
 		{"one account", "/subscriptions/first\n", "/\n", ""},
 		{"an account without queues", "/subscriptions/new\n", "", ""},
-		{"two", "/subscriptions/new\n/subscriptions/more\n/subscriptions/first\n", "jobs1,jobs2/1\n", " recordedAccounts=jobs1,jobs2 recordedChosenIdsOn=1"},
-		{"chosen ids on all", "/subscriptions/first\n/subscriptions/more\n", "jobs1,jobs2/\n", " recordedAccounts=jobs1,jobs2 recordedChosenIdsOn=2"},
+		{"two", "/subscriptions/new\n/subscriptions/more\n/subscriptions/first\n", "jobs1,jobs2/1\n",
+			" recordedAccounts=jobs1,jobs2 recordedChosenIdsOn=1"},
+		{"chosen ids on all", "/subscriptions/first\n/subscriptions/more\n", "jobs1,jobs2/\n",
+			" recordedAccounts=jobs1,jobs2 recordedChosenIdsOn=2"},
 		{"one account that is recorded", "/subscriptions/first\n", "jobs1/\n", " recordedAccounts=jobs1 recordedChosenIdsOn=1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -345,13 +349,15 @@ func TestDeployEvictionRate(t *testing.T) {
 		},
 		{
 			name: "no right", answer: "echo 'eviction rates not shown: role' >&2; exit 1",
-			want:  "role\nnote: the eviction rate of these sizes in westeurope is not known, for the reason above; workers start from their own default",
+			want: "role\nnote: the eviction rate of these sizes in westeurope is not known, for the reason above; workers start from their " +
+				"own default",
 			asked: "prices Standard_D2as_v5 --region westeurope --eviction-rate",
 		},
 		{name: "no number", answer: "echo many", want: "is not known", asked: "prices Standard_D2as_v5 --region westeurope --eviction-rate"},
 		{name: "given", env: []string{"EVICTION_RATE=7"}, rate: "evictionRate=7", want: "workers start from EVICTION_RATE, 7 % an hour"},
 		{name: "the default", env: []string{"EVICTION_RATE=0"}, want: "workers start from EVICTION_RATE, 0 % an hour"},
-		{name: "the same version", answer: "echo 25", made: "1.0.0 15", rate: "evictionRate=15", want: "version 1.0.0 keeps the eviction rate that it was made with, 15 %"},
+		{name: "the same version", answer: "echo 25", made: "1.0.0 15", rate: "evictionRate=15",
+			want: "version 1.0.0 keeps the eviction rate that it was made with, 15 %"},
 		{name: "the same version, from before", answer: "echo 25", made: "1.0.0 null", want: "was made without an eviction rate"},
 		{
 			name: "another version", answer: "echo 25", made: "0.9.0 15", rate: "evictionRate=25", want: "workers start from 25 %",
@@ -375,7 +381,8 @@ func TestDeployEvictionRate(t *testing.T) {
 				if strings.Contains(call, "deployment group create") && (c.rate == "") == strings.Contains(call, "evictionRate=") {
 					t.Errorf("%q, want the rate to be %q", call, c.rate)
 				}
-				if c.rate != "" && strings.Contains(call, "deployment group create") && !strings.Contains(call, c.rate+" ") && !strings.HasSuffix(call, c.rate) {
+				if c.rate != "" && strings.Contains(call, "deployment group create") && !strings.Contains(call, c.rate+" ") &&
+					!strings.HasSuffix(call, c.rate) {
 					t.Errorf("%q, want %s", call, c.rate)
 				}
 			}
@@ -667,7 +674,8 @@ func TestEvict(t *testing.T) {
 				return
 			}
 			asked := strings.Join(calls, "\n")
-			if c.argument == "" && !(strings.Contains(asked, "priority=='Spot' || priority=='SpotPlus'") && strings.Contains(asked, "powerState=='VM running'")) {
+			if c.argument == "" && !(strings.Contains(asked, "priority=='Spot' || priority=='SpotPlus'") &&
+				strings.Contains(asked, "powerState=='VM running'")) {
 				t.Errorf("evict asked %q, want VMs of either Spot priority that run", calls)
 			}
 			if err != nil || !evicted {

@@ -73,7 +73,8 @@ func checkFleet(path string, r resource, tell report) {
 }
 
 func checkMachine(path string, r resource, tell report) {
-	for key, want := range map[string]string{"priority": "'Spot'", "evictionPolicy": "evictionPolicy", "applicationProfile": "vm.applicationProfile(packageId, failOnInstall)"} {
+	for key, want := range map[string]string{"priority": "'Spot'", "evictionPolicy": "evictionPolicy",
+		"applicationProfile": "vm.applicationProfile(packageId, failOnInstall)"} {
 		if got := text(at(r.Body, "properties", key)); got != want {
 			tell(path, r.Line, "%s of the VM is %q, want %s", key, got, want)
 		}
@@ -125,6 +126,7 @@ func checkHealth(d deployment, tell report) {
 			}
 		}
 	}
-	needWords(d, "modules/vm.bicep", tell, "type: system == 'Windows' ? 'ApplicationHealthWindows' : 'ApplicationHealthLinux'", "typeHandlerVersion: '2.0'",
+	needWords(d, "modules/vm.bicep", tell, "type: system == 'Windows' ? 'ApplicationHealthWindows' : 'ApplicationHealthLinux'",
+		"typeHandlerVersion: '2.0'",
 		"requestPath: '/healthz'", "treatFailureAsDeploymentFailure: failOnInstall", "disablePasswordAuthentication: true")
 }

@@ -31,7 +31,8 @@ func checkRetention(d deployment, tell report) {
 		got[text(at(rule, "container"))] = text(at(rule, "days"))
 	}
 	want := map[string]string{
-		"names.records": "retention.records", "names.payloads": "retention.payloads", "'${names.payloads}/logs'": "retention.records", "names.workers": "retention.workers",
+		"names.records": "retention.records", "names.payloads": "retention.payloads", "'${names.payloads}/logs'": "retention.records",
+		"names.workers": "retention.workers",
 		"names.outputs": "retention.?outputs ?? 180",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -51,7 +52,8 @@ func checkAlerts(d deployment, tell report) {
 		needWords(d, path, tell, want)
 	}
 	needWords(d, "modules/monitoring.bicep", tell, "destinations: ['workspace']")
-	needWords(d, "modules/eviction-alert.bicep", tell, "{ field: 'category', equals: 'Administrative' }", "{ field: 'status', equals: 'Succeeded' }")
+	needWords(d, "modules/eviction-alert.bicep", tell, "{ field: 'category', equals: 'Administrative' }",
+		"{ field: 'status', equals: 'Succeeded' }")
 	given := map[string]bool{"alerts": true, "evictionAlert": true, "prometheusAlerts": true, "foundation": true}
 	for path, f := range d {
 		for _, m := range f.Modules {
@@ -66,7 +68,8 @@ func checkAlerts(d deployment, tell report) {
 		name, _ := at(rule, "name").(string)
 		names[name] = true
 	}
-	want := map[string]bool{"poison": true, "oldest-job": true, "no-workers": true, "storage-unreachable": true, "storage-denied": true, "blind-watchers": true, "host-degraded": true}
+	want := map[string]bool{"poison": true, "oldest-job": true, "no-workers": true, "storage-unreachable": true, "storage-denied": true,
+		"blind-watchers": true, "host-degraded": true}
 	if diff := cmp.Diff(want, names); diff != "" {
 		tell("modules/alerts.bicep", 0, "alerts (-want +got):\n%s", diff)
 	}

@@ -63,7 +63,8 @@ func checkStorageAccess(d deployment, tell report) {
 			tell("modules/foundation.bicep", m.Line, "writes to storage are logged if %s", m.Condition)
 		}
 	}
-	needWords(d, "modules/network.bicep", tell, "serviceEndpoints: [{ service: remoteStorage ? 'Microsoft.Storage.Global' : 'Microsoft.Storage' }]")
+	needWords(d, "modules/network.bicep", tell, "serviceEndpoints: [{ service: remoteStorage ? 'Microsoft.Storage.Global' : "+
+		"'Microsoft.Storage' }]")
 	logged := 0
 	for _, r := range d["modules/storage-log.bicep"].Resources {
 		if r.Existing {
@@ -73,7 +74,8 @@ func checkStorageAccess(d deployment, tell report) {
 		want := []any{
 			map[string]any{"category": "StorageWrite", "enabled": true}, map[string]any{"category": "StorageDelete", "enabled": true},
 		}
-		if diff := cmp.Diff(want, at(r.Body, "properties", "logs")); diff != "" || text(at(r.Body, "properties", "workspaceId")) != "workspaceId" {
+		if diff := cmp.Diff(want, at(r.Body, "properties", "logs")); diff != "" ||
+			text(at(r.Body, "properties", "workspaceId")) != "workspaceId" {
 			tell("modules/storage-log.bicep", r.Line, "what is logged (-want +got):\n%s", diff)
 		}
 	}

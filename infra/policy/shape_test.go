@@ -58,7 +58,8 @@ func checkSpread(d deployment, tell report) {
 	}
 	refusal := text(named(d[foundation].Variables, "spreadRefusal"))
 	for _, condition := range []string{
-		"putOn > 1 + length(moreNames) ? 'moreAccounts.putOn is ", ": chosenIdsOn > putOn ? '", ": contains(workerSettings, 'SPOTWORKER_MORE_ACCOUNT') ? '", ": empty(recordedAccounts) ? '' :",
+		"putOn > 1 + length(moreNames) ? 'moreAccounts.putOn is ", ": chosenIdsOn > putOn ? '",
+		": contains(workerSettings, 'SPOTWORKER_MORE_ACCOUNT') ? '", ": empty(recordedAccounts) ? '' :",
 		"!startsWith('${spreadOver},', '${recordedAccounts},') ? '", ": chosenIdsOn != recordedChosenIdsOn ? '",
 	} {
 		if !strings.Contains(refusal, condition) {

@@ -33,7 +33,8 @@ func checkWindows(d deployment, tell report) {
 		case p.Name == "operatingSystem" && p.Default != "Linux":
 			tell("main.bicep", p.Line, "operatingSystem is %s, want Linux", text(p.Default))
 		case p.Name == "windowsPackageCommands":
-			for name, want := range map[string]string{"install": vmapp.WindowsInstall, "update": vmapp.WindowsUpdate, "remove": vmapp.WindowsRemove} {
+			for name, want := range map[string]string{"install": vmapp.WindowsInstall, "update": vmapp.WindowsUpdate,
+				"remove": vmapp.WindowsRemove} {
 				if got := text(at(p.Default, name)); got != "'"+want+"'" {
 					tell("main.bicep", p.Line, "command %s is %q, want the package's, %q", name, got, want)
 				}

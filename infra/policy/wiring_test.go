@@ -82,7 +82,8 @@ func checkSettings(d deployment, tell report) {
 	for output, symbol := range identitiesFrom {
 		v := named(d["modules/identities.bicep"].Outputs, output)
 		got := strings.Join(strings.Fields(fmt.Sprint(text(v))), " ")
-		parts := []string{"id: " + strings.TrimSuffix(symbol, "!") + "!?.id", "principalId: " + symbol + ".properties.principalId", "clientId: " + symbol + ".properties.clientId"}
+		parts := []string{"id: " + strings.TrimSuffix(symbol, "!") + "!?.id", "principalId: " + symbol + ".properties.principalId",
+			"clientId: " + symbol + ".properties.clientId"}
 		if object, ok := v.(map[string]any); ok && object["$expr"] == nil {
 			got = "id: " + text(object["id"]) + " principalId: " + text(object["principalId"]) + " clientId: " + text(object["clientId"])
 		}
@@ -90,19 +91,23 @@ func checkSettings(d deployment, tell report) {
 			tell("modules/identities.bicep", 0, "ids of %s are %s, want those of %s", output, got, symbol)
 		}
 	}
-	needWords(d, "modules/foundation.bicep", tell, "package: configurationIn == 'Package' ? 'spotworker-ondemand${packageSuffix}' : packageName",
+	needWords(d, "modules/foundation.bicep", tell, "package: configurationIn == 'Package' ? 'spotworker-ondemand${packageSuffix}' : "+
+		"packageName",
 		"var packageSuffix = operatingSystem == 'Windows' ? '.zip' : '.tar.gz'")
 	needWords(d, "modules/alerts.bicep", tell, "query: rule.query", "operator: rule.operator", "threshold: rule.threshold")
-	needWords(d, "main.bicep", tell, "union(onDemand ? { SPOTWORKER_CHANGEOVER: changeover, SPOTWORKER_MOVE_AFTER: string(moveAfter) } : {}, workerSettings)")
+	needWords(d, "main.bicep", tell, "union(onDemand ? { SPOTWORKER_CHANGEOVER: changeover, SPOTWORKER_MOVE_AFTER: string(moveAfter) } : "+
+		"{}, workerSettings)")
 	needWords(d, "modules/log-association.bicep", tell,
-		"operatingSystem == 'Windows'\n  ? 'eab1f514-22e3-42e3-9a1f-e1dc9199355c'\n  : '2ea82cdd-f2e8-4500-af75-67a2e084ca74'", "'Microsoft.Insights/dataCollectionRules'")
+		"operatingSystem == 'Windows'\n  ? 'eab1f514-22e3-42e3-9a1f-e1dc9199355c'\n  : '2ea82cdd-f2e8-4500-af75-67a2e084ca74'",
+		"'Microsoft.Insights/dataCollectionRules'")
 }
 
 // otherwise is what modules are given that is not called like it where it comes
 // from: by file and module, and by parameter.
 var otherwise = map[string]map[string]string{
 	"main.bicep foundation": {
-		"workerSettings":  "union(onDemand ? { SPOTWORKER_CHANGEOVER: changeover, SPOTWORKER_MOVE_AFTER: string(moveAfter) } : {}, workerSettings)",
+		"workerSettings": "union(onDemand ? { SPOTWORKER_CHANGEOVER: changeover, SPOTWORKER_MOVE_AFTER: string(moveAfter) } : {}, " +
+			"workerSettings)",
 		"packageCommands": "windows ? windowsPackageCommands : packageCommands", "logFiles": "windows ? windowsLogFiles : logFiles",
 	},
 	"main.bicep spot": {
@@ -116,14 +121,16 @@ var otherwise = map[string]map[string]string{
 	},
 	"main.bicep spotAutoscale": {
 		"scaleSetName": "'${prefix}-spot'", "queueName": "foundation.outputs.names.queue",
-		"minInstances": "jobQueues > 1 ? max(minInstances, 1) : minInstances", "jobsPerInstance": "max(jobsPerInstance / jobQueues, 2)", "times": "scaleTimes",
+		"minInstances": "jobQueues > 1 ? max(minInstances, 1) : minInstances", "jobsPerInstance": "max(jobsPerInstance / jobQueues, 2)",
+		"times": "scaleTimes",
 	},
 	"main.bicep regularAutoscale": {
 		"scaleSetName": "'${prefix}-ondemand'", "queueName": "foundation.outputs.names.onDemand",
 		"minInstances": "onDemandMinInstances", "maxInstances": "onDemandMaxInstances", "times": "[]",
 	},
-	"fleet.bicep foundation":  {"onDemand": "false", "operatingSystem": "'Linux'"},
-	"single.bicep foundation": {"onDemand": "false", "operatingSystem": "'Linux'", "queueShards": "1", "queueShardsTaken": "1", "moreAccounts": ""},
+	"fleet.bicep foundation": {"onDemand": "false", "operatingSystem": "'Linux'"},
+	"single.bicep foundation": {"onDemand": "false", "operatingSystem": "'Linux'", "queueShards": "1", "queueShardsTaken": "1",
+		"moreAccounts": ""},
 	"fleet.bicep fleet": {
 		"fleetName": "'${prefix}-fleet'", "subnetId": "foundation.outputs.subnetId", "identityId": "foundation.outputs.workerIdentityId",
 		"packageId": "foundation.outputs.packageId", "sendLogs": "foundation.outputs.collectsLogs",
@@ -133,33 +140,41 @@ var otherwise = map[string]map[string]string{
 		"packageId": "foundation.outputs.packageId", "sendLogs": "foundation.outputs.collectsLogs",
 	},
 	"modules/foundation.bicep storage": {
-		"firewall": "storageFirewall", "subnetIds": "concat([network.outputs.subnetId], otherSubnets)", "addresses": "operatorAddresses", "first": "true",
+		"firewall": "storageFirewall", "subnetIds": "concat([network.outputs.subnetId], otherSubnets)", "addresses": "operatorAddresses",
+		"first": "true",
 	},
 	"modules/foundation.bicep moreStorage": {
-		"firewall": "storageFirewall", "subnetIds": "concat([network.outputs.subnetId], otherSubnets)", "addresses": "operatorAddresses", "first": "false",
+		"firewall": "storageFirewall", "subnetIds": "concat([network.outputs.subnetId], otherSubnets)", "addresses": "operatorAddresses",
+		"first":       "false",
 		"accountName": "name", "dataContainers": "[]", "spread": "map[]",
 	},
 	"modules/foundation.bicep network": {"remoteStorage": "!ownsAccount"},
 	"modules/foundation.bicep workerRoles": {
-		"principalId": "identities.outputs.worker.principalId", "identityId": "identities.outputs.worker.id", "takesOnDemand": "false", "first": "true",
+		"principalId": "identities.outputs.worker.principalId", "identityId": "identities.outputs.worker.id", "takesOnDemand": "false",
+		"first": "true",
 	},
 	"modules/foundation.bicep moreWorkerRoles": {
-		"principalId": "identities.outputs.worker.principalId", "identityId": "identities.outputs.worker.id", "takesOnDemand": "false", "first": "false",
+		"principalId": "identities.outputs.worker.principalId", "identityId": "identities.outputs.worker.id", "takesOnDemand": "false",
+		"first":       "false",
 		"accountName": "name", "dataContainers": "[]",
 	},
 	"modules/foundation.bicep onDemandWorkerRoles": {
-		"principalId": "identities.outputs.onDemandWorker!.principalId", "identityId": "identities.outputs.onDemandWorker!.id", "takesOnDemand": "true", "first": "true",
+		"principalId": "identities.outputs.onDemandWorker!.principalId", "identityId": "identities.outputs.onDemandWorker!.id",
+		"takesOnDemand": "true", "first": "true",
 	},
 	"modules/foundation.bicep moreOnDemandWorkerRoles": {
-		"principalId": "identities.outputs.onDemandWorker!.principalId", "identityId": "identities.outputs.onDemandWorker!.id", "takesOnDemand": "true", "first": "false",
+		"principalId": "identities.outputs.onDemandWorker!.principalId", "identityId": "identities.outputs.onDemandWorker!.id",
+		"takesOnDemand": "true", "first": "false",
 		"accountName": "name", "dataContainers": "[]",
 	},
-	"modules/foundation.bicep operatorRoles":     {"principalId": "operatorId", "principalType": "operatorKind", "first": "true"},
-	"modules/foundation.bicep moreOperatorRoles": {"principalId": "operatorId", "principalType": "operatorKind", "first": "false", "accountName": "name", "dataContainers": "[]"},
+	"modules/foundation.bicep operatorRoles": {"principalId": "operatorId", "principalType": "operatorKind", "first": "true"},
+	"modules/foundation.bicep moreOperatorRoles": {"principalId": "operatorId", "principalType": "operatorKind", "first": "false",
+		"accountName": "name", "dataContainers": "[]"},
 	"modules/foundation.bicep galleryRoles": {
 		"containerName": "names.packages", "principalId": "identities.outputs.gallery.principalId", "identityId": "identities.outputs.gallery.id",
 	},
-	"modules/foundation.bicep gallery": {"applicationNames": "map(applications, a => a.name)", "identityId": "galleryRoles.outputs.identityId"},
+	"modules/foundation.bicep gallery": {"applicationNames": "map(applications, a => a.name)",
+		"identityId": "galleryRoles.outputs.identityId"},
 	"modules/foundation.bicep versions": {
 		"applicationName": "application.name", "version": "applicationVersion", "packageFileName": "packageName", "commands": "packageCommands",
 		"packageUrl":       "'${packagesUrl}${packagesFolder}/${application.package}'",
@@ -201,10 +216,12 @@ var (
 		"modules/foundation.bicep log":           "collects", "modules/foundation.bicep logAssociation": "collects",
 		"modules/foundation.bicep storageLog":  "collects && logStorage && ownsAccount",
 		"modules/foundation.bicep moreStorage": "ownsAccount", "modules/foundation.bicep moreOnDemandWorkerRoles": "onDemand",
-		"modules/foundation.bicep moreOperatorRoles": "!empty(operatorId) && ownsAccount", "modules/foundation.bicep moreStorageLogs": "collects && logStorage && ownsAccount",
-		"modules/foundation.bicep alerts":        "collects && stage == 'Workers'",
-		"modules/foundation.bicep evictionAlert": "monitoring",
-		"modules/foundation.bicep metrics":       "pushesMetrics", "modules/foundation.bicep prometheusAlerts": "pushesMetrics && stage == 'Workers'",
+		"modules/foundation.bicep moreOperatorRoles": "!empty(operatorId) && ownsAccount",
+		"modules/foundation.bicep moreStorageLogs":   "collects && logStorage && ownsAccount",
+		"modules/foundation.bicep alerts":            "collects && stage == 'Workers'",
+		"modules/foundation.bicep evictionAlert":     "monitoring",
+		"modules/foundation.bicep metrics":           "pushesMetrics",
+		"modules/foundation.bicep prometheusAlerts":  "pushesMetrics && stage == 'Workers'",
 	}
 )
 

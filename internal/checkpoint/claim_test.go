@@ -206,8 +206,10 @@ func TestUncleanExits(t *testing.T) {
 	}{
 		"only claimed, by a steady worker": {steady, func(*testing.T, *Claim) error { return nil }, exits{3, 1}},
 		"only claimed, by a new worker":    {ours, func(*testing.T, *Claim) error { return nil }, exits{2, 2}},
-		"touched":                          {steady, func(t *testing.T, c *Claim) error { return c.Touch(t.Context(), Snapshot{Fraction: 0.9}) }, exits{3, 1}},
-		"saved the same state":             {steady, func(t *testing.T, c *Claim) error { return c.Save(t.Context(), Snapshot{State: []byte("begun")}) }, exits{3, 1}},
+		"touched": {steady, func(t *testing.T, c *Claim) error { return c.Touch(t.Context(), Snapshot{Fraction: 0.9}) },
+			exits{3, 1}},
+		"saved the same state": {steady, func(t *testing.T, c *Claim) error { return c.Save(t.Context(), Snapshot{State: []byte("begun")}) },
+			exits{3, 1}},
 		"touched, charged from then on": {ours, func(t *testing.T, c *Claim) error {
 			c.SetFacts(func(f Facts) Facts { f.Charge = true; return f })
 			return c.Touch(t.Context(), Snapshot{})
@@ -216,10 +218,14 @@ func TestUncleanExits(t *testing.T) {
 			c.SetFacts(func(f Facts) Facts { f.Charge = false; return f })
 			return c.Touch(t.Context(), Snapshot{})
 		}, exits{2, 2}},
-		"progressed":                {steady, func(t *testing.T, c *Claim) error { return c.Save(t.Context(), Snapshot{State: []byte("next")}) }, exits{}},
-		"released":                  {steady, func(t *testing.T, c *Claim) error { return c.Release(t.Context(), Snapshot{}) }, exits{}},
-		"failed":                    {steady, func(t *testing.T, c *Claim) error { return c.Fail(t.Context(), Snapshot{}, "no") }, exits{}},
-		"progressed, then released": {steady, func(t *testing.T, c *Claim) error { return c.Release(t.Context(), Snapshot{State: []byte("next")}) }, exits{}},
+		"progressed": {steady, func(t *testing.T, c *Claim) error { return c.Save(t.Context(), Snapshot{State: []byte("next")}) },
+			exits{}},
+		"released": {steady, func(t *testing.T, c *Claim) error { return c.Release(t.Context(), Snapshot{}) }, exits{}},
+		"failed":   {steady, func(t *testing.T, c *Claim) error { return c.Fail(t.Context(), Snapshot{}, "no") }, exits{}},
+		"progressed, then released": {steady, func(t *testing.T, c *Claim) error {
+			return c.Release(t.Context(),
+				Snapshot{State: []byte("next")})
+		}, exits{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *rig) {
@@ -242,8 +248,10 @@ func TestUncleanExits(t *testing.T) {
 				if got := (exits{charged, early}); got != row.want {
 					t.Errorf("unclean exits that the next claim counts = %v, want %v", got, row.want)
 				}
-				if got := b.acquire(t, ours, "worker-2").Record(); got.ChargedExits != row.want.charged || got.EarlyExits != row.want.early || got.Generation != 3 {
-					t.Errorf("the next claim = %d silent and %d early ends, generation %d, want %v and 3", got.ChargedExits, got.EarlyExits, got.Generation, row.want)
+				if got := b.acquire(t, ours, "worker-2").Record(); got.ChargedExits != row.want.charged || got.EarlyExits != row.want.early ||
+					got.Generation != 3 {
+					t.Errorf("the next claim = %d silent and %d early ends, generation %d, want %v and 3", got.ChargedExits, got.EarlyExits,
+						got.Generation, row.want)
 				}
 			})
 		})
@@ -332,7 +340,8 @@ func TestBreaks(t *testing.T) {
 			breaks   int
 			peak     float64
 		}{
-			{0, 1, 0}, {0, 2, 0}, {0.00004, 3, 0}, {0.3, 0, 0.3}, {0.1, 1, 0.3}, {0.2, 2, 0.3}, {0.3, 3, 0.3}, {0.30004, 4, 0.3}, {0.3001, 0, 0.3001}, {1, 0, 1}, {2, 1, 1},
+			{0, 1, 0}, {0, 2, 0}, {0.00004, 3, 0}, {0.3, 0, 0.3}, {0.1, 1, 0.3}, {0.2, 2, 0.3}, {0.3, 3, 0.3}, {0.30004, 4, 0.3},
+			{0.3001, 0, 0.3001}, {1, 0, 1}, {2, 1, 1},
 		} {
 			c := b.store.Fresh(ours, "worker-1")
 			if i > 0 {
@@ -346,7 +355,8 @@ func TestBreaks(t *testing.T) {
 				t.Fatal(err)
 			}
 			if r := b.read(t); r.Breaks != row.breaks || r.Peak != row.peak || r.Interruptions != i+1 {
-				t.Errorf("break %d at %v: %d breaks, peak %v, %d interruptions, want %d, %v, %d", i, row.fraction, r.Breaks, r.Peak, r.Interruptions, row.breaks, row.peak, i+1)
+				t.Errorf("break %d at %v: %d breaks, peak %v, %d interruptions, want %d, %v, %d", i, row.fraction, r.Breaks, r.Peak, r.Interruptions,
+					row.breaks, row.peak, i+1)
 			}
 		}
 	})

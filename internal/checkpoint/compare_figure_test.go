@@ -55,7 +55,8 @@ func TestTransferFigures(t *testing.T) {
 				return saved.Save(ctx, streamed(state))
 			}},
 			{"UploadStream 4 MiB × 8", func(ctx context.Context) error {
-				_, err := records.blob("uploaded").UploadStream(ctx, bytes.NewReader(state), &blockblob.UploadStreamOptions{BlockSize: block, Concurrency: parallel})
+				_, err := records.blob("uploaded").UploadStream(ctx, bytes.NewReader(state), &blockblob.UploadStreamOptions{BlockSize: block,
+					Concurrency: parallel})
 				return err
 			}},
 			{"restore", func(ctx context.Context) error { return readGenerated(ctx, saved) }},
@@ -101,7 +102,8 @@ func TestSentFigures(t *testing.T) {
 			cpu[i] = (processorTime(t) - before).Seconds() * (1 << 30) / float64(len(h.states)*size)
 		}
 		mib := func(m cost.Measured) float64 { return float64(m.Sent) / (1 << 20) }
-		t.Logf("| %s | %s | %.2f | %d | %.2f | %d | %.2f | %.2f |", h.kind, h.change, mib(m[0]), m[0].Calls, mib(m[1]), m[1].Calls, cpu[0], cpu[1])
+		t.Logf("| %s | %s | %.2f | %d | %.2f | %d | %.2f | %.2f |", h.kind, h.change, mib(m[0]), m[0].Calls, mib(m[1]), m[1].Calls, cpu[0],
+			cpu[1])
 	}
 }
 

@@ -30,7 +30,8 @@ func TestTransfersKeepUpWithTheSDK(t *testing.T) {
 			restored, err := timed(t.Context(), func(ctx context.Context) error { return readGenerated(ctx, c) })
 			must(t, err)
 			downloaded, err := timed(t.Context(), func(ctx context.Context) error {
-				_, err := b.store.blob(ours.ID).DownloadBuffer(ctx, make([]byte, len(state)), &blob.DownloadBufferOptions{BlockSize: oneRead, Concurrency: 8})
+				_, err := b.store.blob(ours.ID).DownloadBuffer(ctx, make([]byte, len(state)), &blob.DownloadBufferOptions{BlockSize: oneRead,
+					Concurrency: 8})
 				return err
 			})
 			must(t, err)
@@ -66,7 +67,8 @@ func TestSavesKeepUpWithTheSDK(t *testing.T) {
 		must(t, err)
 		calls := b.Counts()[storage.OpPutBlock]
 		uploaded, err := timed(t.Context(), func(ctx context.Context) error {
-			_, err := b.store.blob("uploaded").UploadStream(ctx, bytes.NewReader(next), &blockblob.UploadStreamOptions{BlockSize: 4 << 20, Concurrency: 8})
+			_, err := b.store.blob("uploaded").UploadStream(ctx, bytes.NewReader(next), &blockblob.UploadStreamOptions{BlockSize: 4 << 20,
+				Concurrency: 8})
 			return err
 		})
 		must(t, err)

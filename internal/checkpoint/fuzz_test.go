@@ -88,7 +88,8 @@ func checkWrites(t *testing.T, r Record) {
 		r.Generation, r.Write, r.Failures, r.Interruptions = r.Generation+1, r.Write+1, r.Failures+1, r.Interruptions+1
 		r.RunTime += 1000 * time.Hour
 		claimed, err := parse(ours.ID, headers(t, r))
-		if err != nil || claimed.Generation <= 0 || claimed.ChargedExits <= 0 || claimed.EarlyExits <= 0 || claimed.Failures <= 0 || claimed.RunTime <= 0 {
+		if err != nil || claimed.Generation <= 0 || claimed.ChargedExits <= 0 || claimed.EarlyExits <= 0 || claimed.Failures <= 0 ||
+			claimed.RunTime <= 0 {
 			t.Fatalf("claimed: %+v, %v, want a record that can be read, with counts above 0", claimed, err)
 		}
 		if !maps.Equal(claimed.unknown, r.unknown) {

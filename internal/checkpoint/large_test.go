@@ -121,7 +121,8 @@ func TestStreamRoundTrip(t *testing.T) {
 				}
 				b.expectCalls(t, "the first save", row.calls)
 				if r := b.read(t); r.StateSize != int64(row.size) || r.StateBlocks != row.blocks || r.StateVersion != 7 {
-					t.Errorf("record = %d bytes in %d blocks, version %d, want %d in %d, 7", r.StateSize, r.StateBlocks, r.StateVersion, row.size, row.blocks)
+					t.Errorf("record = %d bytes in %d blocks, version %d, want %d in %d, 7", r.StateSize, r.StateBlocks, r.StateVersion, row.size,
+						row.blocks)
 				}
 				got, err := b.acquire(t, ours, "worker-2").Restore(t.Context())
 				if err != nil || got.Version != 7 || got.Fraction != 0.5 || got.Text != "half" {
@@ -324,7 +325,8 @@ func TestFailedSaveIsResumed(t *testing.T) {
 		before := b.read(t)
 		b.refuseBlock("Z")
 		err := c.Save(t.Context(), streamed(large("WXYZ")))
-		if err == nil || conflictIn(err) != nil || !strings.Contains(err.Error(), "AuthorizationFailure") || !strings.Contains(err.Error(), ours.ID) {
+		if err == nil || conflictIn(err) != nil || !strings.Contains(err.Error(), "AuthorizationFailure") ||
+			!strings.Contains(err.Error(), ours.ID) {
 			t.Errorf("Save with a block refused = %v, want the job and the service's reason", err)
 		}
 		if after := b.read(t); after.ETag != before.ETag {
@@ -386,7 +388,8 @@ func TestStagedOnARemovedRecord(t *testing.T) {
 				if err := c.Save(t.Context(), streamed(large("abcX"))); err == nil {
 					t.Fatal("Save with a block refused = <nil>, want an error")
 				}
-				if _, err := b.store.blob(ours.ID).StageBlock(t.Context(), blocks.NewNamer(ours.ID).Chunk(large("W")), readSeekCloser("W"), nil); err != nil {
+				if _, err := b.store.blob(ours.ID).StageBlock(t.Context(), blocks.NewNamer(ours.ID).Chunk(large("W")), readSeekCloser("W"),
+					nil); err != nil {
 					t.Fatal(err)
 				}
 				b.OnCall(nil)

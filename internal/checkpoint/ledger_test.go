@@ -41,12 +41,15 @@ func TestLedger(t *testing.T) {
 		keep(c, time.Minute, &evicted)
 		time.Sleep(60 * time.Second)
 		mustWrite(t, c.Save(t.Context(), Snapshot{State: []byte("a"), At: 50 * time.Second}))
-		b.expectLedger(t, "after a save", ledger.Ledger{Useful: 50 * time.Second, Redone: 10 * time.Second, Overhead: 2 * time.Second, Known: true})
+		b.expectLedger(t, "after a save", ledger.Ledger{Useful: 50 * time.Second, Redone: 10 * time.Second, Overhead: 2 * time.Second,
+			Known: true})
 		time.Sleep(20 * time.Second)
 		mustWrite(t, c.Touch(t.Context(), Snapshot{}))
-		b.expectLedger(t, "after a touch", ledger.Ledger{Useful: 50 * time.Second, Redone: 30 * time.Second, Overhead: 2 * time.Second, Known: true})
+		b.expectLedger(t, "after a touch", ledger.Ledger{Useful: 50 * time.Second, Redone: 30 * time.Second, Overhead: 2 * time.Second,
+			Known: true})
 		mustWrite(t, c.Save(t.Context(), Snapshot{State: []byte("a"), At: 80 * time.Second}))
-		b.expectLedger(t, "after the same state again", ledger.Ledger{Useful: 50 * time.Second, Redone: 30 * time.Second, Overhead: 2 * time.Second, Known: true})
+		b.expectLedger(t, "after the same state again", ledger.Ledger{Useful: 50 * time.Second, Redone: 30 * time.Second,
+			Overhead: 2 * time.Second, Known: true})
 		if got := b.read(t).NextWrite; got != time.Minute {
 			t.Errorf("it writes again within %s, want a minute", got)
 		}
@@ -66,7 +69,8 @@ func TestLedger(t *testing.T) {
 		time.Sleep(40 * time.Second)
 		evicted = true
 		mustWrite(t, c.Release(t.Context(), Snapshot{State: []byte("b"), At: 38 * time.Second}))
-		after = ledger.Ledger{Useful: 88 * time.Second, Redone: 47 * time.Second, Overhead: 4*time.Second + 30*time.Millisecond, Evictions: 1, Exits: 1, Known: true}
+		after = ledger.Ledger{Useful: 88 * time.Second, Redone: 47 * time.Second, Overhead: 4*time.Second + 30*time.Millisecond, Evictions: 1,
+			Exits: 1, Known: true}
 		b.expectLedger(t, "after an eviction", after)
 		if got := b.read(t).NextWrite; got != 0 {
 			t.Errorf("an open record has a next write within %s, want none", got)
@@ -103,7 +107,8 @@ func TestLedger(t *testing.T) {
 func TestLedgerBesideOlderWorkers(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		never := false
-		b.seed(t, Record{Status: Running, Kind: ours.Kind, PayloadHash: ours.PayloadHash, MessageID: ours.MessageID, Generation: 2, RunTime: time.Hour, CreatedAt: noon}, "")
+		b.seed(t, Record{Status: Running, Kind: ours.Kind, PayloadHash: ours.PayloadHash, MessageID: ours.MessageID, Generation: 2,
+			RunTime: time.Hour, CreatedAt: noon}, "")
 		b.expectLedger(t, "a record from before the ledger", ledger.Ledger{Missing: 2})
 		c := b.acquire(t, ours, "worker-1")
 		b.expectLedger(t, "once acquired", ledger.Ledger{Missing: 2, Exits: 1, Known: true})

@@ -43,39 +43,53 @@ func fullRecord() Record {
 func goldenRecords() map[string]Record {
 	newer := Record{ID: "job-1", Version: Version, Status: Open, unknown: map[string]string{"priority": "7", "region": "west%20europe"}}
 	return map[string]Record{
-		"full":      fullRecord(),
-		"fresh":     {ID: "job-1", Version: Version, Status: Running, Kind: "k", PayloadHash: hashOf(nil), MessageID: "m", Token: "t", Write: 1, Generation: 1, CreatedAt: noon, ClaimedAt: noon, Owner: "w"},
-		"cancelled": {ID: "job-1", Version: Version, Status: Cancelled, Token: "t", Write: 1, CreatedAt: noon, EndedAt: noon, Owner: "spotctl", Reason: "not needed"},
-		"newer":     newer,
-		"attempts":  {ID: "job-1", Version: Version, Status: Open, Token: "t", Write: 3, Generation: 40, Failures: 1, FailuresTotal: 17, Breaks: 12, Peak: 0.25, Interruptions: 22, CreatedAt: noon, ClaimedAt: noon, Owner: "w"},
-		"exits":     {ID: "job-1", Version: Version, Status: Running, MessageID: "m", Token: "t", Write: 1, Generation: 4, ChargedExits: 2, EarlyExits: 5, Charge: true, CreatedAt: noon, ClaimedAt: noon, Owner: "w"},
-		"failed":    {ID: "job-1", Version: Version, Status: Open, Token: "t", Write: 2, Generation: 1, Failures: 1, FailedBy: "vmss_000001-0123abcd", CreatedAt: noon, ClaimedAt: noon, Owner: "vmss_000001-0123abcd-0", Reason: "no"},
+		"full": fullRecord(),
+		"fresh": {ID: "job-1", Version: Version, Status: Running, Kind: "k", PayloadHash: hashOf(nil), MessageID: "m", Token: "t", Write: 1,
+			Generation: 1, CreatedAt: noon, ClaimedAt: noon, Owner: "w"},
+		"cancelled": {ID: "job-1", Version: Version, Status: Cancelled, Token: "t", Write: 1, CreatedAt: noon, EndedAt: noon, Owner: "spotctl",
+			Reason: "not needed"},
+		"newer": newer,
+		"attempts": {ID: "job-1", Version: Version, Status: Open, Token: "t", Write: 3, Generation: 40, Failures: 1, FailuresTotal: 17,
+			Breaks: 12, Peak: 0.25, Interruptions: 22, CreatedAt: noon, ClaimedAt: noon, Owner: "w"},
+		"exits": {ID: "job-1", Version: Version, Status: Running, MessageID: "m", Token: "t", Write: 1, Generation: 4, ChargedExits: 2,
+			EarlyExits: 5, Charge: true, CreatedAt: noon, ClaimedAt: noon, Owner: "w"},
+		"failed": {ID: "job-1", Version: Version, Status: Open, Token: "t", Write: 2, Generation: 1, Failures: 1,
+			FailedBy: "vmss_000001-0123abcd", CreatedAt: noon, ClaimedAt: noon, Owner: "vmss_000001-0123abcd-0", Reason: "no"},
 		"deadline": {
-			ID: "job-1", Version: Version, Status: Open, Token: "t", Write: 3, Generation: 2, Interruptions: 2, RunTime: 90 * time.Minute, Fraction: 0.3,
-			Deadline: noon.Add(10 * time.Hour), Estimate: 5 * time.Hour, MoveReason: "40 % of the time", CreatedAt: noon, ClaimedAt: noon, Owner: "w",
+			ID: "job-1", Version: Version, Status: Open, Token: "t", Write: 3, Generation: 2, Interruptions: 2, RunTime: 90 * time.Minute,
+			Fraction: 0.3,
+			Deadline: noon.Add(10 * time.Hour), Estimate: 5 * time.Hour, MoveReason: "40 % of the time", CreatedAt: noon, ClaimedAt: noon,
+			Owner: "w",
 		},
 		"log": {
-			ID: "job-1", Version: Version, Status: Done, Token: "t", Write: 2, Generation: 1, Fraction: 1, CreatedAt: noon, ClaimedAt: noon, EndedAt: noon, Owner: "w",
+			ID: "job-1", Version: Version, Status: Done, Token: "t", Write: 2, Generation: 1, Fraction: 1, CreatedAt: noon, ClaimedAt: noon,
+			EndedAt: noon, Owner: "w",
 			Log: "# 1 2026-03-09T12:00:00.000Z w\no 20 read 100%\xff\n",
 		},
-		"inputs": {ID: "job-1", Version: Version, Status: Open, Token: "t", Write: 2, Generation: 1, Inputs: hashOf(nil), CreatedAt: noon, ClaimedAt: noon, Owner: "w"},
+		"inputs": {ID: "job-1", Version: Version, Status: Open, Token: "t", Write: 2, Generation: 1, Inputs: hashOf(nil), CreatedAt: noon,
+			ClaimedAt: noon, Owner: "w"},
 		"inputlist": {
-			ID: "job-1", Version: Version, Status: Open, Token: "t", Write: 2, Generation: 1, Inputs: hashOf(nil), CreatedAt: noon, ClaimedAt: noon, Owner: "w",
+			ID: "job-1", Version: Version, Status: Open, Token: "t", Write: 2, Generation: 1, Inputs: hashOf(nil), CreatedAt: noon, ClaimedAt: noon,
+			Owner:     "w",
 			InputList: PackInputs([]byte(`[{"container":"data","prefix":"scenes/7/"}]`)),
 		},
 		"ledger": {
-			ID: "job-1", Version: Version, Status: Running, Token: "t", Write: 3, Generation: 4, Interruptions: 2, RunTime: 5400250 * time.Millisecond,
-			Ledger:   ledger.Ledger{Useful: 80 * time.Minute, Redone: 600250 * time.Millisecond, Overhead: 9120 * time.Millisecond, Evictions: 2, Exits: 1, Missing: 1},
+			ID: "job-1", Version: Version, Status: Running, Token: "t", Write: 3, Generation: 4, Interruptions: 2,
+			RunTime: 5400250 * time.Millisecond,
+			Ledger: ledger.Ledger{Useful: 80 * time.Minute, Redone: 600250 * time.Millisecond, Overhead: 9120 * time.Millisecond, Evictions: 2,
+				Exits: 1, Missing: 1},
 			Ledgered: 3, NextWrite: 71035 * time.Millisecond, CreatedAt: noon, ClaimedAt: noon, Owner: "w",
 		},
 		"outputs": {
-			ID: "job-1", Version: Version, Status: Done, Token: "t", Write: 2, Generation: 1, Fraction: 1, CreatedAt: noon, ClaimedAt: noon, EndedAt: noon, Owner: "w",
+			ID: "job-1", Version: Version, Status: Done, Token: "t", Write: 2, Generation: 1, Fraction: 1, CreatedAt: noon, ClaimedAt: noon,
+			EndedAt: noon, Owner: "w",
 			Outputs: Outputs{Hash: strings.Repeat("0123456789abcdef", 4), Files: 12, Bytes: 3 << 30},
 		},
 		"previous": {
 			ID: "job-1", Version: Version, Status: Open, Token: "t", Write: 9, Generation: 3,
 			StateHash: strings.Repeat("fedcba9876543210", 4), StateSize: 4096, StateBlocks: 3, StateVersion: 2,
-			Previous:  Previous{Hash: strings.Repeat("0123456789abcdef", 4), Size: 2048, Blocks: 2, Version: 1, Outputs: NoOutputs, Of: "fedcba9876543210"},
+			Previous: Previous{Hash: strings.Repeat("0123456789abcdef", 4), Size: 2048, Blocks: 2, Version: 1, Outputs: NoOutputs,
+				Of: "fedcba9876543210"},
 			StepsBack: 1, CreatedAt: noon, ClaimedAt: noon, Owner: "w",
 		},
 		"previousoutputs": {
@@ -88,7 +102,8 @@ func goldenRecords() map[string]Record {
 			Outputs:   Outputs{Hash: strings.Repeat("0123456789abcdef", 4), Files: 12, Bytes: 3 << 30},
 			CreatedAt: noon, ClaimedAt: noon, Owner: "w",
 		},
-		"paid": {ID: "job-1", Version: Version, Status: Open, Token: "t", Write: 3, Generation: 2, Interruptions: 1, RunTime: 90*time.Minute + 250*time.Millisecond, CreatedAt: noon, ClaimedAt: noon, Owner: "w"},
+		"paid": {ID: "job-1", Version: Version, Status: Open, Token: "t", Write: 3, Generation: 2, Interruptions: 1, RunTime: 90*time.Minute +
+			250*time.Millisecond, CreatedAt: noon, ClaimedAt: noon, Owner: "w"},
 	}
 }
 
@@ -171,8 +186,9 @@ func TestMetadataUndoesParse(t *testing.T) {
 			PayloadHash: word.Draw(t, "hash"), MessageID: word.Draw(t, "message"), Token: word.Draw(t, "token"),
 			Write: count.Draw(t, "write"), Generation: count.Draw(t, "generation"), Failures: count.Draw(t, "failures"),
 			FailuresTotal: count.Draw(t, "total"), Breaks: count.Draw(t, "breaks"), Peak: float64(rapid.IntRange(0, 10000).Draw(t, "peak")) / 10000,
-			ChargedExits: count.Draw(t, "silent"), EarlyExits: count.Draw(t, "early"), Charge: rapid.Bool().Draw(t, "charge"), Interruptions: count.Draw(t, "interruptions"),
-			RunTime: time.Duration(rapid.Int64Range(0, maxRunTime).Draw(t, "paid")) * time.Millisecond,
+			ChargedExits: count.Draw(t, "silent"), EarlyExits: count.Draw(t, "early"), Charge: rapid.Bool().Draw(t, "charge"),
+			Interruptions: count.Draw(t, "interruptions"),
+			RunTime:       time.Duration(rapid.Int64Range(0, maxRunTime).Draw(t, "paid")) * time.Millisecond,
 			Ledger: ledger.Ledger{
 				Useful: ms.Draw(t, "useful"), Redone: ms.Draw(t, "redone"), Overhead: ms.Draw(t, "overhead"),
 				Evictions: count.Draw(t, "evictions"), Exits: count.Draw(t, "exits"), Missing: count.Draw(t, "unledgered"),
@@ -247,12 +263,14 @@ func TestSizeAtWorst(t *testing.T) {
 		Status: Cancelled, Kind: strings.Repeat("k", 64), PayloadHash: hashOf(nil), MessageID: strings.Repeat("m", 36),
 		Token: strings.Repeat("t", 36), Write: math.MaxInt, Generation: math.MaxInt, Failures: math.MaxInt,
 		Breaks: math.MaxInt, Peak: 1,
-		ChargedExits: math.MaxInt, EarlyExits: math.MaxInt, Charge: true, Interruptions: math.MaxInt, RunTime: math.MaxInt64, Progressed: true, StateHash: hashOf(nil),
+		ChargedExits: math.MaxInt, EarlyExits: math.MaxInt, Charge: true, Interruptions: math.MaxInt, RunTime: math.MaxInt64, Progressed: true,
+		StateHash: hashOf(nil),
 		StateSize: math.MaxInt64, StateVersion: math.MaxInt, Fraction: 1, Text: worst, Owner: worst, Reason: worst,
 		FailedBy: worst, Log: strings.Repeat("\n", MaxLog/3),
 		MoveReason: worst, FailuresTotal: math.MaxInt, Deadline: latest, Estimate: math.MaxInt64, StateBlocks: math.MaxInt,
 		Inputs: hashOf(nil), InputList: strings.Repeat("i", maxInputList), Outputs: Outputs{hashOf(nil), math.MaxInt, math.MaxInt64},
-		Ledger:   ledger.Ledger{Useful: math.MaxInt64, Redone: math.MaxInt64, Overhead: math.MaxInt64, Evictions: math.MaxInt, Exits: math.MaxInt, Missing: math.MaxInt},
+		Ledger: ledger.Ledger{Useful: math.MaxInt64, Redone: math.MaxInt64, Overhead: math.MaxInt64, Evictions: math.MaxInt,
+			Exits: math.MaxInt, Missing: math.MaxInt},
 		Ledgered: math.MaxInt, NextWrite: math.MaxInt64,
 		CreatedAt: latest, ClaimedAt: latest, EndedAt: latest,
 	}
@@ -367,7 +385,8 @@ func TestPackedInputs(t *testing.T) {
 	w, _ := flate.NewWriter(&bomb, 9)
 	_, _ = w.Write(make([]byte, 1<<20))
 	_ = w.Close()
-	for _, packed := range []string{"", "no base64!", "AAAA", PackInputs([]byte(many))[:40], base64.RawStdEncoding.EncodeToString(bomb.Bytes())} {
+	for _, packed := range []string{"", "no base64!", "AAAA", PackInputs([]byte(many))[:40],
+		base64.RawStdEncoding.EncodeToString(bomb.Bytes())} {
 		if got := (Record{InputList: packed}).UnpackInputs(); got != nil {
 			t.Errorf("%.40q is the list %.40q, want none", packed, got)
 		}

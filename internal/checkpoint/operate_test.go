@@ -25,17 +25,19 @@ func TestReopen(t *testing.T) {
 		opened bool
 		err    error
 	}{
-		"running":                      {Record{Status: Running, Kind: kind, PayloadHash: hash, Generation: 3, ChargedExits: 1, Failures: 2, StateHash: state, StateSize: 6}, true, nil},
-		"open":                         {Record{Status: Open, Kind: kind, PayloadHash: hash}, false, nil},
-		"done":                         {Record{Status: Done, Kind: kind, PayloadHash: hash}, false, nil},
-		"poison":                       {Record{Status: Poison, Kind: kind, PayloadHash: hash, Reason: "no"}, false, nil},
-		"cancelled before any claim":   {Record{Status: Cancelled}, false, nil},
-		"other kind":                   {Record{Status: Running, Kind: "other", PayloadHash: hash}, false, ErrOtherWork},
-		"other payload":                {Record{Status: Running, Kind: kind, PayloadHash: "other"}, false, ErrOtherWork},
-		"done, of other work":          {Record{Status: Done, Kind: "other", PayloadHash: hash}, false, ErrOtherWork},
-		"unknown status":               {Record{Status: "paused", Kind: kind, PayloadHash: hash}, false, ErrUnknownFormat},
-		"newer version":                {Record{Status: Running, unknown: map[string]string{"failures": "-1"}}, false, ErrUnknownFormat},
-		"running, keys of a newer one": {Record{Status: Running, Kind: kind, PayloadHash: hash, unknown: map[string]string{"priority": "7"}}, true, nil},
+		"running": {Record{Status: Running, Kind: kind, PayloadHash: hash, Generation: 3, ChargedExits: 1, Failures: 2,
+			StateHash: state, StateSize: 6}, true, nil},
+		"open":                       {Record{Status: Open, Kind: kind, PayloadHash: hash}, false, nil},
+		"done":                       {Record{Status: Done, Kind: kind, PayloadHash: hash}, false, nil},
+		"poison":                     {Record{Status: Poison, Kind: kind, PayloadHash: hash, Reason: "no"}, false, nil},
+		"cancelled before any claim": {Record{Status: Cancelled}, false, nil},
+		"other kind":                 {Record{Status: Running, Kind: "other", PayloadHash: hash}, false, ErrOtherWork},
+		"other payload":              {Record{Status: Running, Kind: kind, PayloadHash: "other"}, false, ErrOtherWork},
+		"done, of other work":        {Record{Status: Done, Kind: "other", PayloadHash: hash}, false, ErrOtherWork},
+		"unknown status":             {Record{Status: "paused", Kind: kind, PayloadHash: hash}, false, ErrUnknownFormat},
+		"newer version":              {Record{Status: Running, unknown: map[string]string{"failures": "-1"}}, false, ErrUnknownFormat},
+		"running, keys of a newer one": {Record{Status: Running, Kind: kind, PayloadHash: hash, unknown: map[string]string{"priority": "7"}},
+			true, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *rig) {

@@ -26,23 +26,38 @@ func TestPolicyNext(t *testing.T) {
 		wait time.Duration
 	}{
 		{"just begun", p, Situation{Since: noon, Written: false, WrittenAt: never, Changed: false}, 0, Nothing, 5 * time.Second},
-		{"first state, too soon", p, Situation{Since: noon, Written: false, WrittenAt: never, Changed: true}, 3 * time.Second, Nothing, 2 * time.Second},
+		{"first state, too soon", p, Situation{Since: noon, Written: false, WrittenAt: never, Changed: true}, 3 * time.Second, Nothing,
+			2 * time.Second},
 		{"first state", p, Situation{Since: noon, Written: false, WrittenAt: never, Changed: true}, 5 * time.Second, DueSave, 0},
-		{"nothing reported yet", p, Situation{Since: noon, Written: false, WrittenAt: never, Changed: false}, 7 * time.Second, Nothing, 3 * time.Second},
+		{"nothing reported yet", p, Situation{Since: noon, Written: false, WrittenAt: never, Changed: false}, 7 * time.Second, Nothing,
+			3 * time.Second},
 		{"nothing reported for 10 s", p, Situation{Since: noon, Written: false, WrittenAt: never, Changed: false}, 10 * time.Second, DueTouch, 0},
-		{"resumed, nothing reported", p, Situation{Since: noon, Written: true, WrittenAt: never, Changed: false}, 10 * time.Second, Nothing, 5 * time.Second},
-		{"saved, nothing new", p, Situation{Since: noon, Written: true, WrittenAt: at(time.Minute), Changed: false}, 2 * time.Minute, Nothing, 5 * time.Second},
-		{"saved, new state too soon", p, Situation{Since: noon, Written: true, WrittenAt: at(time.Minute), Changed: true}, time.Minute + time.Second, Nothing, 4 * time.Second},
-		{"saved, new state", p, Situation{Since: noon, Written: true, WrittenAt: at(time.Minute), Changed: true}, time.Minute + 5*time.Second, DueSave, 0},
+		{"resumed, nothing reported", p, Situation{Since: noon, Written: true, WrittenAt: never, Changed: false}, 10 * time.Second, Nothing,
+			5 * time.Second},
+		{"saved, nothing new", p, Situation{Since: noon, Written: true, WrittenAt: at(time.Minute), Changed: false}, 2 * time.Minute, Nothing,
+			5 * time.Second},
+		{"saved, new state too soon", p, Situation{Since: noon, Written: true, WrittenAt: at(time.Minute), Changed: true}, time.Minute +
+			time.Second, Nothing, 4 * time.Second},
+		{"saved, new state", p, Situation{Since: noon, Written: true, WrittenAt: at(time.Minute), Changed: true}, time.Minute + 5*time.Second,
+			DueSave, 0},
 		{"silent for 5 min", p, Situation{Since: noon, Written: true, WrittenAt: at(time.Minute), Changed: false}, 6 * time.Minute, DueTouch, 0},
-		{"first write failed, retried like any", p, Situation{Since: noon, Written: false, WrittenAt: at(10 * time.Second), Changed: true}, 15 * time.Second, DueSave, 0},
-		{"interval longer than the touch: what is written then is the state", Policy{Interval: time.Hour, FirstAfter: 10 * time.Second, TouchEvery: 5 * time.Minute}, Situation{Since: noon, Written: true, WrittenAt: at(time.Minute), Changed: true}, 6 * time.Minute, DueSave, 0},
-		{"after unclean exits, nothing reported yet", p, Situation{Since: noon, Written: true, WrittenAt: never, Unproven: true}, time.Second, Nothing, minInterval},
-		{"after unclean exits, first state", p, Situation{Since: noon, Written: true, WrittenAt: never, Changed: true, Unproven: true}, time.Millisecond, DueSave, 0},
-		{"after unclean exits, nothing reported for 10 s", p, Situation{Since: noon, Written: true, WrittenAt: never, Unproven: true}, 10 * time.Second, DueTouch, 0},
-		{"after unclean exits, written, new state too soon", Policy{}, Situation{Since: noon, Written: true, WrittenAt: at(time.Minute), Changed: true, Unproven: true}, time.Minute + time.Second, Nothing, 4 * time.Second},
-		{"zero values are the defaults", Policy{}, Situation{Since: noon, Written: true, WrittenAt: at(time.Minute), Changed: false}, 2 * time.Minute, Nothing, 5 * time.Second},
-		{"zero values are the defaults: save", Policy{}, Situation{Since: noon, Written: true, WrittenAt: at(time.Minute), Changed: true}, time.Minute + time.Second, Nothing, 4 * time.Second},
+		{"first write failed, retried like any", p, Situation{Since: noon, Written: false, WrittenAt: at(10 * time.Second), Changed: true},
+			15 * time.Second, DueSave, 0},
+		{"interval longer than the touch: what is written then is the state", Policy{Interval: time.Hour, FirstAfter: 10 * time.Second,
+			TouchEvery: 5 * time.Minute}, Situation{Since: noon, Written: true, WrittenAt: at(time.Minute), Changed: true}, 6 * time.Minute,
+			DueSave, 0},
+		{"after unclean exits, nothing reported yet", p, Situation{Since: noon, Written: true, WrittenAt: never, Unproven: true}, time.Second,
+			Nothing, minInterval},
+		{"after unclean exits, first state", p, Situation{Since: noon, Written: true, WrittenAt: never, Changed: true, Unproven: true},
+			time.Millisecond, DueSave, 0},
+		{"after unclean exits, nothing reported for 10 s", p, Situation{Since: noon, Written: true, WrittenAt: never, Unproven: true},
+			10 * time.Second, DueTouch, 0},
+		{"after unclean exits, written, new state too soon", Policy{}, Situation{Since: noon, Written: true, WrittenAt: at(time.Minute),
+			Changed: true, Unproven: true}, time.Minute + time.Second, Nothing, 4 * time.Second},
+		{"zero values are the defaults", Policy{}, Situation{Since: noon, Written: true, WrittenAt: at(time.Minute), Changed: false},
+			2 * time.Minute, Nothing, 5 * time.Second},
+		{"zero values are the defaults: save", Policy{}, Situation{Since: noon, Written: true, WrittenAt: at(time.Minute), Changed: true},
+			time.Minute + time.Second, Nothing, 4 * time.Second},
 	} {
 		due, wait := row.p.Next(row.job, at(row.now))
 		if due != row.due || wait != row.wait {
@@ -117,9 +132,12 @@ func TestIntervalFor(t *testing.T) {
 		{"50 ms, one loss in 20 h", auto, Situation{Cost: 50 * time.Millisecond}, 84803 * time.Millisecond},
 		{"a tenth of the cost", auto, Situation{Cost: 5 * time.Millisecond}, 26828 * time.Millisecond},
 		{"notices that worked for a week", auto, Situation{Cost: 5 * time.Millisecond, Losses: aWeek}, 348822 * time.Millisecond},
-		{"warned losses cost a small state nothing", auto, Situation{Cost: 5 * time.Millisecond, Losses: Losses{Watched: aWeek.Watched, Warned: 100}}, 348822 * time.Millisecond},
-		{"sudden ones do", auto, Situation{Cost: 5 * time.Millisecond, Losses: Losses{Watched: aWeek.Watched, Sudden: 167}}, 26908 * time.Millisecond},
-		{"warned ones cost a state that is too large for a notice", auto, Situation{Cost: 6 * time.Second, Losses: Losses{Watched: aWeek.Watched, Warned: 3379}}, 201846 * time.Millisecond},
+		{"warned losses cost a small state nothing", auto, Situation{Cost: 5 * time.Millisecond,
+			Losses: Losses{Watched: aWeek.Watched, Warned: 100}}, 348822 * time.Millisecond},
+		{"sudden ones do", auto, Situation{Cost: 5 * time.Millisecond, Losses: Losses{Watched: aWeek.Watched, Sudden: 167}},
+			26908 * time.Millisecond},
+		{"warned ones cost a state that is too large for a notice", auto,
+			Situation{Cost: 6 * time.Second, Losses: Losses{Watched: aWeek.Watched, Warned: 3379}}, 201846 * time.Millisecond},
 		{"longest", auto, Situation{Cost: 10 * time.Second}, 10 * time.Minute},
 		{"shortest", auto, Situation{Cost: time.Microsecond}, 5 * time.Second},
 		{"no notices", auto, Situation{Cost: 50 * time.Millisecond, Unwarned: true}, 5 * time.Second},
@@ -227,7 +245,8 @@ func TestYoungDalyIsNearTheBest(t *testing.T) {
 				best, at = w, other
 			}
 		}
-		t.Logf("save of %s, a loss every %s: %s wastes %.3f %%, the best found is %s with %.3f %%", row.cost, row.mean, chosen, 100*got, at, 100*best)
+		t.Logf("save of %s, a loss every %s: %s wastes %.3f %%, the best found is %s with %.3f %%", row.cost, row.mean, chosen, 100*got, at,
+			100*best)
 		if got > best*1.05 {
 			t.Errorf("save of %s, a loss every %s: interval %s wastes %.3f %%, want at most 5 %% more than %.3f %%, of %s",
 				row.cost, row.mean, chosen, 100*got, 100*best, at)
@@ -270,7 +289,8 @@ func TestCost(t *testing.T) {
 		{"one tells nothing yet", []time.Duration{time.Minute}, 0},
 		{"the smaller of the first two", []time.Duration{time.Minute, time.Second}, time.Second},
 		{"steady", []time.Duration{time.Second, time.Second, time.Second, time.Second}, time.Second},
-		{"an outage counts for four times the average", []time.Duration{4 * time.Millisecond, 4 * time.Millisecond, time.Minute}, 7 * time.Millisecond},
+		{"an outage counts for four times the average", []time.Duration{4 * time.Millisecond, 4 * time.Millisecond, time.Minute},
+			7 * time.Millisecond},
 		{"nothing is free", []time.Duration{0, 0}, time.Microsecond},
 	} {
 		var c Cost
@@ -335,7 +355,8 @@ func table() string {
 	const watched = 20_000 * time.Hour // so that the prior does not matter
 	rates := []int{1, 5, 20}           // percent per hour
 	var out strings.Builder
-	out.WriteString("| State | Link | A save takes | Nothing known | 1 % | 5 % | 20 % | Work lost at 5 % |\n|---|---|---|---|---|---|---|---|\n")
+	out.WriteString("| State | Link | A save takes | Nothing known | 1 % | 5 % | 20 % | Work lost at 5 % |\n" +
+		"|---|---|---|---|---|---|---|---|\n")
 	for _, row := range []struct {
 		state string
 		bytes float64

@@ -19,7 +19,8 @@ var operated = map[string]struct {
 	acts  bool
 	err   error
 }{
-	"poison":               {Record{Status: Poison, Failures: 5, FailuresTotal: 20, Breaks: 3, Peak: 0.5, ChargedExits: 2, EarlyExits: 4, RunTime: time.Hour, Interruptions: 3, EndedAt: givenUpAt, Reason: "no"}, true, nil},
+	"poison": {Record{Status: Poison, Failures: 5, FailuresTotal: 20, Breaks: 3, Peak: 0.5, ChargedExits: 2, EarlyExits: 4,
+		RunTime: time.Hour, Interruptions: 3, EndedAt: givenUpAt, Reason: "no"}, true, nil},
 	"replayed, unclaimed":  {Record{Status: Open, EndedAt: givenUpAt}, true, nil},
 	"open":                 {Record{Status: Open, Failures: 2}, false, nil},
 	"running":              {Record{Status: Running}, false, nil},

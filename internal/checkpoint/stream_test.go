@@ -312,8 +312,9 @@ func TestReadDamaged(t *testing.T) {
 	flipped[0]++
 	for name, body := range map[string][]byte{
 		"a flipped bit at the start": flipped, "other blocks": large(severalReads[:43] + "X"), "swapped blocks": large(severalReads[:42] + "RQ"),
-		"cut between reads": large(severalReads[:40]), "cut within a read": large(severalReads[:41]), "cut within a chunk": large(severalReads)[:len(severalReads)*chunk-1],
-		"all gone": nil,
+		"cut between reads": large(severalReads[:40]), "cut within a read": large(severalReads[:41]),
+		"cut within a chunk": large(severalReads)[:len(severalReads)*chunk-1],
+		"all gone":           nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *rig) {
@@ -407,7 +408,8 @@ func TestReadRefused(t *testing.T) {
 
 // A worker that is let in no more, for want of a role or a token, waits.
 func TestReadForbidden(t *testing.T) {
-	for _, refusal := range []storage.Error{{Status: 403, Code: "AuthorizationPermissionMismatch"}, {Status: 401, Code: "InvalidAuthenticationInfo"}} {
+	for _, refusal := range []storage.Error{{Status: 403, Code: "AuthorizationPermissionMismatch"},
+		{Status: 401, Code: "InvalidAuthenticationInfo"}} {
 		inBubble(t, func(t *testing.T, b *rig) {
 			r := restore(t, b.claimedLarge(t, severalReads))
 			b.OnCall(func(storage.Call) storage.Fault { return storage.Fault{Refuse: &refusal} })
@@ -468,7 +470,8 @@ func TestReadReplaced(t *testing.T) {
 
 // OpenState returns states of every size.
 func TestOpenState(t *testing.T) {
-	for name, s := range map[string]Snapshot{"none": {}, "small": {State: []byte("small")}, "empty": {State: []byte{}}, "large": streamed(large("ab"))} {
+	for name, s := range map[string]Snapshot{"none": {}, "small": {State: []byte("small")}, "empty": {State: []byte{}},
+		"large": streamed(large("ab"))} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *rig) {
 				c := b.store.Fresh(ours, "worker-1")

@@ -361,7 +361,8 @@ func PermanentRefusals() (codes []string) {
 // PermanentRefusal returns the service's error code if err is a permanent refusal of
 // one blob, and "" otherwise.
 func PermanentRefusal(err error) string {
-	if response, ok := errors.AsType[*azcore.ResponseError](err); ok && slices.Contains(permanentRefusals, bloberror.Code(response.ErrorCode)) {
+	if response, ok := errors.AsType[*azcore.ResponseError](err); ok && slices.Contains(permanentRefusals,
+		bloberror.Code(response.ErrorCode)) {
 		return response.ErrorCode
 	}
 	return ""

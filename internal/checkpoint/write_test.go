@@ -37,7 +37,8 @@ func writeKinds() []writeKind {
 		{"create", func(t *testing.T, b *rig) func() error {
 			return repeatable(t, func() (*Claim, error) { return b.store.Create(t.Context(), ours, "worker-1") })
 		}, func(r Record) bool {
-			return r.Status == Running && r.Generation == 1 && r.MessageID == ours.MessageID && r.Kind == ours.Kind && r.PayloadHash == ours.PayloadHash
+			return r.Status == Running && r.Generation == 1 && r.MessageID == ours.MessageID && r.Kind == ours.Kind &&
+				r.PayloadHash == ours.PayloadHash
 		}, false},
 		{"take", func(t *testing.T, b *rig) func() error {
 			found := b.seed(t, Record{Status: Running, MessageID: ours.MessageID, Generation: 3, ChargedExits: 1, Charge: true}, "")

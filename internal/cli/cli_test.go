@@ -87,7 +87,8 @@ func TestHelpAndVersion(t *testing.T) {
 	if !done || err != nil {
 		t.Errorf("--help = done %t, %v, want done", done, err)
 	}
-	for _, want := range []string{"Usage: prog", "Does things.", "--account=NAME", "$SPOTWORKER_ACCOUNT", "$AZURE_CLIENT_ID", "debug,info,warn,error"} {
+	for _, want := range []string{"Usage: prog", "Does things.", "--account=NAME", "$SPOTWORKER_ACCOUNT", "$AZURE_CLIENT_ID",
+		"debug,info,warn,error"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("help has no %q:\n%s", want, out)
 		}
@@ -122,7 +123,8 @@ func TestParseRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, out, done, err := parse(t, row.environment, row.args...)
-			if err == nil || done || out != "" || !strings.Contains(strings.ToUpper(err.Error()), strings.ToUpper(row.want)) || !strings.Contains(err.Error(), "prog --help") {
+			if err == nil || done || out != "" || !strings.Contains(strings.ToUpper(err.Error()), strings.ToUpper(row.want)) ||
+				!strings.Contains(err.Error(), "prog --help") {
 				t.Errorf("Parse = done %t, printed %q, %v, want an error about %s", done, out, err, row.want)
 			}
 			if Code(err) != ExitConfig {
@@ -216,7 +218,8 @@ func TestOpen(t *testing.T) {
 	} {
 		t.Setenv(connectionStringVariable, row.connection)
 		stores, err := row.storage.Open(4, "1")
-		if err == nil || stores != nil || Code(err) != ExitConfig || !strings.Contains(err.Error(), row.want) || strings.Contains(err.Error(), "hunter2") {
+		if err == nil || stores != nil || Code(err) != ExitConfig || !strings.Contains(err.Error(), row.want) ||
+			strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: Open = %v, exit code %d, want a configuration error about %s", name, err, Code(err), row.want)
 		}
 	}
@@ -225,7 +228,8 @@ func TestOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if stores.Queue.Name() != "render" || stores.Poison.Name() != "render-poison" || stores.Names.Records != "team-jobs" || len(server.Counts()) != 0 {
+	if stores.Queue.Name() != "render" || stores.Poison.Name() != "render-poison" || stores.Names.Records != "team-jobs" ||
+		len(server.Counts()) != 0 {
 		t.Errorf("Open = %+v with calls %v, want the names and no call", stores.Names, server.Counts())
 	}
 }

@@ -62,7 +62,8 @@ func (s *Storage) Connection() (azure.Config, azure.More, error) {
 		BlobEndpoint: s.BlobEndpoint, QueueEndpoint: s.QueueEndpoint,
 	}
 	if c.Account == "" && c.ConnectionString == "" {
-		return c, azure.More{}, &ConfigError{errors.New("no storage account: set " + connectionStringVariable + ", or --account and AZURE_CLIENT_ID")}
+		return c, azure.More{}, &ConfigError{errors.New("no storage account: set " + connectionStringVariable +
+			", or --account and AZURE_CLIENT_ID")}
 	}
 	return c, azure.More{Accounts: s.MoreAccount, ConnectionStrings: strings.Fields(os.Getenv(MoreStringsVariable))}, nil
 }

@@ -131,7 +131,8 @@ func (q *acquisition) acquireRecord(ctx context.Context, claim func() (*checkpoi
 func (q *acquisition) takeover(found checkpoint.Record) checkpoint.Delivery {
 	ref := q.msg.ref()
 	ref.NextWrite = q.msg.runner.policy.Expected(checkpoint.Situation{
-		Written: true, Losses: q.msg.runner.losses.Losses(), Unproven: found.UncleanExits() > 0 || found.Status == checkpoint.Running && !found.Progressed,
+		Written: true, Losses: q.msg.runner.losses.Losses(), Unproven: found.UncleanExits() > 0 || found.Status == checkpoint.Running &&
+			!found.Progressed,
 	}, 0)
 	if found.MessageID == ref.MessageID {
 		visibility, renewEvery := q.msg.account.renewals.Visibility()
@@ -167,7 +168,8 @@ func (c *cancelCheck) check(ctx context.Context) *checkpoint.ConflictError {
 	case conflict != nil:
 		c.rec.stopForConflict(ctx, conflict)
 	case err != nil:
-		c.rec.msg.log.Log(ctx, outage.Level(err, slog.LevelWarn), "cannot read whether the job was cancelled; trying again", "error", err, "retry_in", recheckEvery)
+		c.rec.msg.log.Log(ctx, outage.Level(err, slog.LevelWarn), "cannot read whether the job was cancelled; trying again", "error", err,
+			"retry_in", recheckEvery)
 		c.retryAt = time.Now().Add(recheckEvery)
 	default:
 		c.checked.Store(&announced)
@@ -179,7 +181,8 @@ func (c *cancelCheck) check(ctx context.Context) *checkpoint.ConflictError {
 // stopped for that, or an operator announced cancellations and its record shows one. A
 // handler may ignore its context.
 func (c *cancelCheck) confirmOwnership(ctx context.Context) error {
-	if stop := job.StopOf(c.rec.msg.stoppable); stop != nil && (stop.Reason == job.Cancelled || stop.Reason == job.Fenced || stop.Reason == job.Lost) {
+	if stop := job.StopOf(c.rec.msg.stoppable); stop != nil && (stop.Reason == job.Cancelled || stop.Reason == job.Fenced ||
+		stop.Reason == job.Lost) {
 		return stop
 	}
 	if !c.rec.msg.runner.cancelledAt(c.rec.msg.envelope.ID).After(*c.checked.Load()) {

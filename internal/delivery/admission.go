@@ -66,7 +66,8 @@ func (a *admission) leave(ctx context.Context, end *runEnd) {
 
 // setRules sets the rules of the job's kind.
 func (a *admission) setRules(handler job.Handler) {
-	a.rules.limits, a.rules.idempotent, a.rules.keepsPrevious = a.limitsFor(handler), job.IsIdempotent(handler), job.KeepsPreviousState(handler)
+	a.rules.limits, a.rules.idempotent, a.rules.keepsPrevious = a.limitsFor(handler), job.IsIdempotent(handler),
+		job.KeepsPreviousState(handler)
 	a.rules.outputs, _ = job.OutputLimitsOf(handler)
 }
 

@@ -237,7 +237,8 @@ func (a *attempt) writeDue(ctx context.Context, due checkpoint.Due) *runEnd {
 		took := time.Since(begun)
 		a.rec.cost.Add(took)
 		next := a.msg.runner.policy.IntervalFor(a.rec.situation(begun, begun))
-		a.msg.log.DebugContext(ctx, "checkpoint saved", "bytes", a.rec.claim.Record().StateSize, "fraction", fractionOf(latest, 0), "took", took, "interval", next)
+		a.msg.log.DebugContext(ctx, "checkpoint saved", "bytes", a.rec.claim.Record().StateSize, "fraction", fractionOf(latest, 0), "took", took,
+			"interval", next)
 	}
 	if err == nil {
 		a.rec.writeLog(work)

@@ -59,7 +59,8 @@ func (b *breakerPass) opened(ctx context.Context, after breaker.Breaker, now tim
 	kind := b.msg.envelope.Kind
 	b.msg.runner.observer.Broke(kind)
 	b.msg.runner.loops.Note("breaker "+kind, fmt.Sprintf(
-		"kind %q rests until %s, then one job at a time is tried: jobs of it fail in a row on this worker", kind, after.Until.UTC().Format(time.RFC3339)))
+		"kind %q rests until %s, then one job at a time is tried: jobs of it fail in a row on this worker", kind,
+		after.Until.UTC().Format(time.RFC3339)))
 	level := slog.LevelDebug
 	due, suppressed := b.msg.runner.breakerLines.Allow(kind, now)
 	if due {

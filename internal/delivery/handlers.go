@@ -118,7 +118,8 @@ func (s Sample) Peers(queue string, takes bool) (workers int) {
 }
 
 // whoHas returns whether a worker that takes from the queue has a handler for the
-// kind, by the best answer of all, and how many of those workers lack it. A worker that stopped, or was silent for [hasKindFor], has nothing; one
+// kind, by the best answer of all, and how many of those workers lack it. A worker that stopped, or
+// was silent for [hasKindFor], has nothing; one
 // that leaves its VM, or was silent for [lacksKindFor], is not counted as lacking it.
 func (s Sample) whoHas(kind, queue string, now time.Time) (best presence.Has, lacking int) {
 	for _, p := range s.Workers {
@@ -186,7 +187,8 @@ func (s *spacing) next(now time.Time, workers int) time.Duration {
 func (a *admission) findHandler(ctx context.Context) (job.Handler, *outcome) {
 	if a.msg.runner.isPaused(a.msg.envelope.Kind) {
 		a.msg.envelope = a.msg.lease.ClearPutBack(a.msg.envelope)
-		return nil, &outcome{action: skip, reason: fmt.Sprintf("kind %q is paused", a.msg.envelope.Kind), delay: a.msg.runner.jitter.Vary(pausedHidden)}
+		return nil, &outcome{action: skip, reason: fmt.Sprintf("kind %q is paused", a.msg.envelope.Kind),
+			delay: a.msg.runner.jitter.Vary(pausedHidden)}
 	}
 	if handler := a.msg.runner.kinds[a.msg.envelope.Kind]; handler != nil {
 		return handler, nil
@@ -202,7 +204,8 @@ func (a *admission) findHandler(ctx context.Context) (job.Handler, *outcome) {
 	}
 	reason := fmt.Sprintf("no worker has a handler for kind %q", kind)
 	if !unknownForLong(a.msg.envelope.PutBackSince, a.msg.lease.ClaimedAt) {
-		return nil, &outcome{action: putBack, reason: reason, delay: a.msg.runner.jitter.Vary(putBackDelay(a.msg.envelope.PutBackSince, a.msg.lease.ClaimedAt))}
+		return nil, &outcome{action: putBack, reason: reason, delay: a.msg.runner.jitter.Vary(putBackDelay(a.msg.envelope.PutBackSince,
+			a.msg.lease.ClaimedAt))}
 	}
 	return nil, a.acq.poisonKind(ctx, reason)
 }
@@ -232,7 +235,8 @@ func (q *acquisition) poisonKind(ctx context.Context, reason string) *outcome {
 		return stopped(ctx, err)
 	}
 	if ruling == checkpoint.Acquire && record.InProgress() {
-		q.msg.log.WarnContext(ctx, "job in progress waits for a worker with its kind: start one, or purge the job's message", "fraction", record.Fraction)
+		q.msg.log.WarnContext(ctx, "job in progress waits for a worker with its kind: start one, or purge the job's message", "fraction",
+			record.Fraction)
 		return &outcome{action: putBack, reason: reason + "; the job is in progress", delay: q.msg.runner.jitter.Vary(maxPutBack)}
 	}
 	if out := q.applyRuling(ctx, record, ruling); out != nil {

@@ -29,7 +29,8 @@ func TestWhoHas(t *testing.T) {
 		{"an older version", []presence.Listed{worker(0, "process", digest, jobs), worker(0, "process", nil, jobs)}, presence.MayHave},
 		{"an older version long gone", []presence.Listed{worker(hasKindFor+1, "process", nil, nil)}, presence.HasNot},
 		{"too many kinds to list", []presence.Listed{worker(0, "process", []string{"a", presence.MoreKinds}, jobs)}, presence.MayHave},
-		{"an older version beside one that has it", []presence.Listed{worker(0, "process", render, jobs), worker(0, "process", nil, jobs)}, presence.HasIt},
+		{"an older version beside one that has it", []presence.Listed{worker(0, "process", render, jobs), worker(0, "process", nil, jobs)},
+			presence.HasIt},
 	} {
 		if got, _ := (Sample{at: now, Workers: row.seen}).whoHas("render", "jobs", now); got != row.want {
 			t.Errorf("%s: whoHas = %d, want %d", row.name, got, row.want)
@@ -39,7 +40,8 @@ func TestWhoHas(t *testing.T) {
 	if has, _ := late.whoHas("render", "jobs", now); has != presence.HasNot {
 		t.Errorf("whoHas by an old sample = %d, want %d: the heartbeat is too old by now", has, presence.HasNot)
 	}
-	mixed := []presence.Listed{worker(0, "process", digest, jobs), worker(0, "process", digest, jobs), worker(0, "process", render, jobs), worker(time.Hour, "process", digest, jobs),
+	mixed := []presence.Listed{worker(0, "process", digest, jobs), worker(0, "process", digest, jobs), worker(0, "process", render, jobs),
+		worker(time.Hour, "process", digest, jobs),
 		worker(lacksKindFor, "process", digest, jobs), worker(lacksKindFor+1, "process", digest, jobs), worker(0, "shutdown", digest, jobs)}
 	if has, lacking := (Sample{at: now, Workers: mixed}).whoHas("render", "jobs", now); has != presence.HasIt || lacking != 3 {
 		t.Errorf("whoHas of a mixed fleet = %d, %d lack it, want %d and 3", has, lacking, presence.HasIt)
@@ -52,7 +54,8 @@ func TestUnknownForLong(t *testing.T) {
 		since time.Time
 		want  bool
 	}{
-		{time.Time{}, false}, {noon, false}, {noon.Add(-unknownKindFor + time.Nanosecond), false}, {noon.Add(-unknownKindFor), true}, {noon.Add(time.Hour), false},
+		{time.Time{}, false}, {noon, false}, {noon.Add(-unknownKindFor + time.Nanosecond), false}, {noon.Add(-unknownKindFor), true},
+		{noon.Add(time.Hour), false},
 	} {
 		if got := unknownForLong(row.since, noon); got != row.want {
 			t.Errorf("unknownForLong since %s = %t, want %t", row.since, got, row.want)

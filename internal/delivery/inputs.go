@@ -89,7 +89,8 @@ func (l *loader) tryInputs(ctx context.Context) error {
 		case err == nil || ctx.Err() != nil:
 			return err
 		case inputs.IsNoSpace(err):
-			l.msg.log.WarnContext(ctx, "no room for the inputs of a job on this machine now; it is tried again, here or elsewhere", "error", err, "retry_in", noSpacePatience)
+			l.msg.log.WarnContext(ctx, "no room for the inputs of a job on this machine now; it is tried again, here or elsewhere", "error", err,
+				"retry_in", noSpacePatience)
 			_ = retry.Sleep(ctx, noSpacePatience) // a stop ends it early
 			return err
 		case inputs.IsChanged(err) && changed < changedTries:

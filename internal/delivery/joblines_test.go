@@ -18,7 +18,8 @@ func TestLineSubject(t *testing.T) {
 	}{
 		{"no job", lineSubject{MessageID: "m"}, []any{"message_id", "m"}},
 		{"a job", lineSubject{MessageID: "m", JobID: "j", Kind: "k"}, []any{"message_id", "m", "job_id", "j", "kind", "k"}},
-		{"of a claim", lineSubject{MessageID: "m", JobID: "j", Kind: "k", Generation: 3}, []any{"message_id", "m", "job_id", "j", "kind", "k", "generation", 3}},
+		{"of a claim", lineSubject{MessageID: "m", JobID: "j", Kind: "k", Generation: 3}, []any{"message_id", "m", "job_id", "j", "kind", "k",
+			"generation", 3}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			var got, want bytes.Buffer

@@ -58,7 +58,8 @@ func (p kindLimits) enter(ctx context.Context, kind string) (leave func(), out *
 		if err := context.Cause(ctx); err != nil {
 			return nil, stopped(ctx, fmt.Errorf("slot for kind %q: %w", kind, err))
 		}
-		return nil, &outcome{action: requeue, reason: fmt.Sprintf("%d of kind %q run on this worker already", cap(k.taken), kind), delay: k.delay()}
+		return nil, &outcome{action: requeue, reason: fmt.Sprintf("%d of kind %q run on this worker already", cap(k.taken), kind),
+			delay: k.delay()}
 	}
 	begun := time.Now()
 	return func() { k.leave(time.Since(begun)) }, nil

@@ -233,7 +233,8 @@ func (l *loader) openOutputs(ctx context.Context, steppedBack bool) *outcome {
 		return nil
 	}
 	if l.msg.account.outputs == nil { // to commit it would be to commit a part
-		return decide(&runEnd{err: job.Unavailable(errors.New("the job has outputs, and this worker has no container for them"))}, checkpoint.Attempts{}, l.rules.limits)
+		return decide(&runEnd{err: job.Unavailable(errors.New("the job has outputs, and this worker has no container for them"))},
+			checkpoint.Attempts{}, l.rules.limits)
 	}
 	files, err := l.rec.listOutputs(ctx, hash)
 	switch {
@@ -243,7 +244,8 @@ func (l *loader) openOutputs(ctx context.Context, steppedBack bool) *outcome {
 	case err != nil:
 		return stopped(ctx, err)
 	}
-	l.rec.outputs = l.msg.account.outputs.NewSet(record.ID, record.Generation, l.rec.claim.Token(), outputs.Limits(l.rules.outputs), hash, files)
+	l.rec.outputs = l.msg.account.outputs.NewSet(record.ID, record.Generation, l.rec.claim.Token(),
+		outputs.Limits(l.rules.outputs), hash, files)
 	l.rec.job.OnOutputs(&outbox.Outbox{Set: l.rec.outputs, Caller: outputCaller{l.msg}})
 	return nil
 }
@@ -290,7 +292,8 @@ func (l *loader) putFollowUp(ctx context.Context, id string, f job.FollowUp) err
 		return job.Unavailable(err)
 	}
 	e := queue.Envelope{
-		ID: id, Kind: f.Kind, EnqueuedAt: time.Now().UTC(), Deadline: f.Deadline, Estimate: f.Estimate, Trace: l.span.Parent(l.msg.envelope.Trace), ChosenID: true,
+		ID: id, Kind: f.Kind, EnqueuedAt: time.Now().UTC(), Deadline: f.Deadline, Estimate: f.Estimate,
+		Trace: l.span.Parent(l.msg.envelope.Trace), ChosenID: true,
 	}
 	var err error
 	switch data := f.Payload.(type) {
@@ -325,7 +328,8 @@ func validateFollowUp(e queue.Envelope, delay time.Duration) error {
 		return fmt.Errorf("delay %s: it must be between 0 and %s", delay, queue.MaxDelay)
 	}
 	if data, _ := e.Payload.Inline(); len(data) > queue.MaxPayload {
-		return fmt.Errorf("payload has %d bytes; at most %d are allowed: put the data in a blob and name it in the payload", len(data), queue.MaxPayload)
+		return fmt.Errorf("payload has %d bytes; at most %d are allowed: put the data in a blob and name it in the payload", len(data),
+			queue.MaxPayload)
 	}
 	return e.Validate()
 }

@@ -124,7 +124,8 @@ func (m *message) confirmLease(ctx context.Context) *outcome {
 	case err != nil:
 		return stopped(ctx, err)
 	case lost != nil:
-		return &outcome{action: drop, reason: fmt.Sprintf("the visibility expired before the job began, and another worker may have it: %v", lost)}
+		return &outcome{action: drop, reason: fmt.Sprintf("the visibility expired before the job began, and another worker may have it: %v",
+			lost)}
 	}
 	return nil
 }
@@ -178,7 +179,8 @@ func (m *message) aside(f func()) {
 var retryDelays = retry.Backoff{First: 500 * time.Millisecond, Max: 15 * time.Second}
 
 // unretryable are the errors that a further try cannot change.
-var unretryable = []error{queue.ErrPayload, checkpoint.ErrDamaged, checkpoint.ErrTooLarge, checkpoint.ErrUnreadable, outputs.ErrManifest, paths.ErrRefused, outputs.ErrGone, errNotSent}
+var unretryable = []error{queue.ErrPayload, checkpoint.ErrDamaged, checkpoint.ErrTooLarge, checkpoint.ErrUnreadable, outputs.ErrManifest,
+	paths.ErrRefused, outputs.ErrGone, errNotSent}
 
 func isRetryable(err error) bool {
 	if _, unreadable := errors.AsType[*outputs.SourceError](err); unreadable || job.IsPermanent(err) {

@@ -219,7 +219,8 @@ func (p *movePlan) staysWaiting(found checkpoint.Record) *outcome {
 	if !p.waits {
 		return nil
 	}
-	verdict, moves := p.msg.runner.judgeWaiting(p.msg.envelope, found, p.msg.lease.InsertedAt, p.msg.lease.ClaimedAt.Add(time.Since(p.msg.lease.AskedAt)))
+	verdict, moves := p.msg.runner.judgeWaiting(p.msg.envelope, found, p.msg.lease.InsertedAt,
+		p.msg.lease.ClaimedAt.Add(time.Since(p.msg.lease.AskedAt)))
 	if !moves || p.msg.account.onDemand == nil || p.msg.isOnDemand() {
 		return &outcome{action: requeue, reason: "it was to move, and need not"}
 	}
@@ -274,7 +275,8 @@ func (p *movePlan) move(ctx context.Context) bool {
 		return false
 	}
 	if !p.msg.account.moveRest.mayTry(time.Now()) {
-		p.msg.log.WarnContext(ctx, "job stays on its queue: moving another one to the on-demand queue has just failed", "queue", p.msg.lease.Queue().Name())
+		p.msg.log.WarnContext(ctx, "job stays on its queue: moving another one to the on-demand queue has just failed", "queue",
+			p.msg.lease.Queue().Name())
 		return false
 	}
 	ctx, cancelMoves := drain.Outlive(p.msg.tries.In(ctx), drain.UntilMoves)
@@ -288,7 +290,8 @@ func (p *movePlan) move(ctx context.Context) bool {
 	}
 	p.moved = true
 	p.msg.runner.observer.Moved(word)
-	p.msg.log.InfoContext(ctx, "job put on the on-demand queue", "queue", p.msg.account.onDemand.Name(), "interruptions", interruptions, "reason", why)
+	p.msg.log.InfoContext(ctx, "job put on the on-demand queue", "queue", p.msg.account.onDemand.Name(), "interruptions", interruptions,
+		"reason", why)
 	return true
 }
 

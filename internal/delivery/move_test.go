@@ -76,7 +76,10 @@ func TestJudgeWaiting(t *testing.T) {
 		{"waits for long", 100 * m, 30 * m, began(func(r *checkpoint.Record) { r.FailuresTotal, r.ModifiedAt = 1, now.Add(-69*m) }), true},
 		{"was to move just now", 49 * m, 30 * m, began(func(r *checkpoint.Record) { r.MoveReason = "soon" }), false},
 		{"was to move long ago", 49 * m, 30 * m, began(func(r *checkpoint.Record) { r.MoveReason, r.ModifiedAt = "soon", now.Add(-11*m) }), true},
-		{"below the line, with time to wait", 120 * m, 30 * m, began(func(r *checkpoint.Record) { r.CreatedAt, r.FailuresTotal = now.Add(-10*time.Hour), 1 }), false},
+		{"below the line, with time to wait", 120 * m, 30 * m, began(func(r *checkpoint.Record) {
+			r.CreatedAt,
+				r.FailuresTotal = now.Add(-10*time.Hour), 1
+		}), false},
 	} {
 		e := queue.Envelope{Deadline: now.Add(row.due), Estimate: row.estimate}
 		if v, got := r.judgeWaiting(e, row.record, now.Add(-24*time.Hour), now); got != row.want {

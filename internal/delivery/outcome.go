@@ -54,7 +54,8 @@ const (
 	drop                             // another delivery has the message: touch nothing
 )
 
-var actionNames = [...]string{"", "commit", "interrupted", "retry", "poison", "reject", "finish", "put back", "storage refused", "requeue", "skip", "drop"}
+var actionNames = [...]string{"", "commit", "interrupted", "retry", "poison", "reject", "finish", "put back", "storage refused", "requeue",
+	"skip", "drop"}
 
 func (a action) String() string { return actionNames[a] }
 
@@ -160,7 +161,8 @@ func succeeded(e *runEnd) *outcome {
 	case e.stop == nil || e.proven:
 		return &outcome{action: commit, result: e.result}
 	default:
-		return &outcome{action: interrupted, reason: e.stop.Error() + "; the handler returned no error then, but neither a result nor a report of fraction 1"}
+		return &outcome{action: interrupted, reason: e.stop.Error() + "; the handler returned no error then, but neither a result nor a " +
+			"report of fraction 1"}
 	}
 }
 
@@ -173,7 +175,8 @@ func failed(err error, n checkpoint.Attempts, limits job.Limits) *outcome {
 	case n.Failures >= limits.MaxFailures:
 		return &outcome{action: poison, failed: true, reason: fmt.Sprintf("%d failures in a row without progress, the last: %v", n.Failures, err)}
 	case n.FailuresTotal >= limits.MaxTotalFailures:
-		return &outcome{action: poison, failed: true, reason: fmt.Sprintf("%d failures in all, in spite of progress between them, the last: %v", n.FailuresTotal, err)}
+		return &outcome{action: poison, failed: true, reason: fmt.Sprintf("%d failures in all, in spite of progress between them, the last: %v",
+			n.FailuresTotal, err)}
 	}
 	return &outcome{action: retryLater, reason: err.Error(), delay: backoff(n.Failures, limits)}
 }

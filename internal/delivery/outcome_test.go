@@ -40,7 +40,8 @@ func TestDecide(t *testing.T) {
 		{"a cancelled context of its own", runEnd{err: context.Canceled}, 1, retryLater},
 		{"silent for too long, with a result", runEnd{result: []byte("r"), stop: &job.Stop{Reason: job.Silent}}, 1, retryLater},
 		{"silent for too long, the fifth failure", runEnd{err: failure, stop: &job.Stop{Reason: job.Silent}}, 5, poison},
-		{"silent for too long, and does not return", runEnd{err: errAbandoned, abandoned: true, stop: &job.Stop{Reason: job.Silent}}, 1, retryLater},
+		{"silent for too long, and does not return", runEnd{err: errAbandoned, abandoned: true, stop: &job.Stop{Reason: job.Silent}}, 1,
+			retryLater},
 		{"ran too long", runEnd{result: []byte("r"), stop: &job.Stop{Reason: job.Overrun}}, 1, poison},
 		{"a result that is too large", runEnd{result: make([]byte, job.MaxResult+1)}, 1, poison},
 		{"a state that is too large", runEnd{fault: failure, err: failure, stop: stop}, 1, poison},
@@ -73,23 +74,28 @@ func TestDecideBounds(t *testing.T) {
 		reason string // a part of it
 	}{
 		{"failures with progress", failure, n(1, 99, 0), job.Limits{}, retryLater, 10 * time.Second, "no"},
-		{"too many failures with progress", failure, n(1, 100, 0), job.Limits{}, poison, 0, "100 failures in all, in spite of progress between them, the last: no"},
+		{"too many failures with progress", failure, n(1, 100, 0), job.Limits{}, poison, 0,
+			"100 failures in all, in spite of progress between them, the last: no"},
 		{"a kind's own retries", failure, n(1, 1, 0), own, retryLater, time.Minute, "no"},
 		{"a kind's own retries are over", failure, n(2, 2, 0), own, poison, 0, "2 failures in a row"},
 		{"a kind's own total is over", failure, n(1, 7, 0), own, poison, 0, "7 failures in all"},
 		{"a kind without retries", failure, n(1, 1, 0), job.Limits{MaxFailures: 1}, poison, 0, "failed, and its kind has no second attempt: no"},
-		{"a kind that may fail once in all", failure, n(1, 1, 0), job.Limits{MaxTotalFailures: 1}, poison, 0, "failed, and its kind has no second attempt: no"},
-		{"more retries than usual", failure, n(7, 7, 0), job.Limits{MaxFailures: 8, MaxBackoff: 5 * time.Second}, retryLater, 5 * time.Second, "no"},
+		{"a kind that may fail once in all", failure, n(1, 1, 0), job.Limits{MaxTotalFailures: 1}, poison, 0,
+			"failed, and its kind has no second attempt: no"},
+		{"more retries than usual", failure, n(7, 7, 0), job.Limits{MaxFailures: 8, MaxBackoff: 5 * time.Second}, retryLater, 5 * time.Second,
+			"no"},
 		{"a break", job.Interrupted(failure), n(1, 1, 9), job.Limits{}, interrupted, 10 * time.Second, "no"},
 		{"the tenth break waits for longer", job.Interrupted(failure), n(1, 1, 10), job.Limits{}, interrupted, 20 * time.Second, "no"},
 		{"the last break but one", job.Interrupted(failure), n(1, 1, 999), job.Limits{}, interrupted, 10 * time.Minute, "no"},
-		{"the last break", job.Interrupted(failure), n(1, 1, 1000), job.Limits{}, poison, 0, "1000 breaks in a row without progress of the fraction, the last: no"},
+		{"the last break", job.Interrupted(failure), n(1, 1, 1000), job.Limits{}, poison, 0,
+			"1000 breaks in a row without progress of the fraction, the last: no"},
 		{"a kind's own breaks are over", job.Interrupted(failure), n(1, 1, 30), own, poison, 0, "30 breaks"},
 		{"something unavailable is no break", job.Unavailable(failure), n(9, 9, 5000), own, interrupted, time.Minute, "no"},
 	} {
 		got := decide(&runEnd{err: row.err}, row.n, row.limits)
 		if got.action != row.want || got.delay != row.delay || !strings.Contains(got.reason, row.reason) {
-			t.Errorf("%s: decide = %s after %s because %q, want %s after %s because %q", row.name, got.action, got.delay, got.reason, row.want, row.delay, row.reason)
+			t.Errorf("%s: decide = %s after %s because %q, want %s after %s because %q", row.name, got.action, got.delay, got.reason, row.want,
+				row.delay, row.reason)
 		}
 		if got.tookBreak != (got.action == interrupted && !job.IsUnavailable(row.err)) {
 			t.Errorf("%s: counted as a break: %t", row.name, got.tookBreak)

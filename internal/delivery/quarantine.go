@@ -55,7 +55,8 @@ func chargeable(steady bool, ran time.Duration, unsaved bool) bool {
 func exhausted(charged, early int) string {
 	switch {
 	case charged >= maxChargedExits:
-		return fmt.Sprintf("%d unclean exits in a row without progress: the job may be killing its worker, most often by its use of memory", charged)
+		return fmt.Sprintf("%d unclean exits in a row without progress: the job may be killing its worker, most often by its use of memory",
+			charged)
 	case early >= maxEarlyExits:
 		return fmt.Sprintf("%d unclean exits in a row before a state could be saved: "+
 			"saving takes longer than the job's VMs lived, or the job may be killing its worker", early)
@@ -80,13 +81,15 @@ func (q *acquisition) enterQuarantine(found checkpoint.Record) *outcome {
 		return nil
 	}
 	if wait := untilSteady(early, q.msg.runner.uptime()); wait > 0 {
-		q.msg.log.Info("job left to a worker that has run for longer: the last workers died soon after they started it", "early_exits", early, "retry_in", wait)
+		q.msg.log.Info("job left to a worker that has run for longer: the last workers died soon after they started it", "early_exits", early,
+			"retry_in", wait)
 		return &outcome{action: requeue, delay: wait, reason: "the job is in quarantine and this worker has only just started"}
 	}
 	select {
 	case q.msg.runner.quarantine <- struct{}{}:
 		q.quarantined = true
-		q.msg.log.Warn("job is in quarantine, one such job runs at a time: the last workers died while they ran it", "unclean_exits", charged, "early_exits", early)
+		q.msg.log.Warn("job is in quarantine, one such job runs at a time: the last workers died while they ran it", "unclean_exits", charged,
+			"early_exits", early)
 		return nil
 	default:
 		return &outcome{action: putBack, reason: "another job in quarantine is running on this worker"}

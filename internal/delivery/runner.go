@@ -238,7 +238,8 @@ func (r *Runner) ReleaseUnstarted(ctx context.Context, leases []*queue.Lease) {
 	for _, lease := range leases {
 		group.Go(func() error {
 			if err := lease.Release(ctx, 0); err != nil {
-				r.log.Log(ctx, outage.Level(err, slog.LevelWarn), "message not released; it becomes visible when its visibility timeout expires", "message_id", lease.ID, "error", err)
+				r.log.Log(ctx, outage.Level(err, slog.LevelWarn), "message not released; it becomes visible when its visibility timeout expires",
+					"message_id", lease.ID, "error", err)
 			}
 			return nil
 		})

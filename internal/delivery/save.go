@@ -118,7 +118,8 @@ func (r *recorder) saveStream(ctx context.Context, end *runEnd) {
 // not keep the job from ending. The outputs that a state relies on are sent before it, and
 // withOutputs says that they are sent even if there is no new state. leftOut reports that the
 // last state is not in the record.
-func (r *recorder) writeWithState(ctx context.Context, withOutputs bool, write func(context.Context, checkpoint.Snapshot) error) (leftOut bool, err error) {
+func (r *recorder) writeWithState(ctx context.Context, withOutputs bool,
+	write func(context.Context, checkpoint.Snapshot) error) (leftOut bool, err error) {
 	s, fault := r.unsaved(), tooLarge(r.latest())
 	before := r.recordedState()
 	if fault == nil {
@@ -176,7 +177,8 @@ func (r *recorder) measureSave(write func() error) error {
 func (r *recorder) situation(since, tried time.Time) checkpoint.Situation {
 	return checkpoint.Situation{
 		Since: since, Written: r.claim.Exists(), WrittenAt: tried, Failed: r.writeFailed, Changed: r.changed(),
-		Cost: r.cost.Mean(), Losses: r.msg.runner.losses.Losses(), Unwarned: r.msg.runner.losses.Unwarned(time.Now()) || r.msg.runner.departure.Advised(),
+		Cost: r.cost.Mean(), Losses: r.msg.runner.losses.Losses(), Unwarned: r.msg.runner.losses.Unwarned(time.Now()) ||
+			r.msg.runner.departure.Advised(),
 		Unproven: r.claim.UncleanExits() > 0,
 	}
 }

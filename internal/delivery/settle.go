@@ -322,7 +322,8 @@ func (s *settlement) putBackRefused(ctx context.Context, out *outcome) error {
 	if err := s.putBack(out); err != nil {
 		return err
 	}
-	s.msg.log.ErrorContext(ctx, "job requeued: storage refuses a blob of it until somebody changes that", "code", out.refusal, "reason", out.reason)
+	s.msg.log.ErrorContext(ctx, "job requeued: storage refuses a blob of it until somebody changes that", "code", out.refusal, "reason",
+		out.reason)
 	return nil
 }
 

@@ -31,7 +31,8 @@ func TestAwaited(t *testing.T) {
 			[]string{"worker web-1 of VM web is not ready"},
 		},
 		{
-			"one of several is long gone", []presence.Listed{worker("web", "0", 0, ready), worker("web", "1", freshFor+1), worker("web-1", "0", 0, ready)}, nil,
+			"one of several is long gone", []presence.Listed{worker("web", "0", 0, ready), worker("web", "1", freshFor+1),
+				worker("web-1", "0", 0, ready)}, nil,
 		},
 		{
 			"a VM is silent", []presence.Listed{worker("web", "0", 0, ready), worker("web-1", "0", freshFor+1, ready)},

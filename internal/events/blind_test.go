@@ -39,7 +39,8 @@ func TestBlindnessIsLogged(t *testing.T) {
 		{"a first document", []preempt.Observation{changed(seen)}, nil},
 		{"the same document after blindness", []preempt.Observation{blind, seen}, []string{lost, back}},
 		{"a changed document after blindness", []preempt.Observation{blind, changed(seen)}, []string{lost, back}},
-		{"a changed document with the begin of blindness", []preempt.Observation{changed(blind), changed(blind), changed(seen), changed(seen)}, []string{lost, back}},
+		{"a changed document with the begin of blindness", []preempt.Observation{changed(blind), changed(blind), changed(seen), changed(seen)},
+			[]string{lost, back}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var log bytes.Buffer

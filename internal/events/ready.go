@@ -91,7 +91,8 @@ func (r *Responder) WaitSettled(ctx context.Context) {
 	if !open || r.client == nil {
 		return
 	}
-	r.log.WarnContext(ctx, "an event that this worker drained for may still stand; no job is taken until the metadata service tells", "at_most", settlePatience)
+	r.log.WarnContext(ctx, "an event that this worker drained for may still stand; no job is taken until the metadata service tells",
+		"at_most", settlePatience)
 	waitFor(ctx, r.decided, settlePatience)
 }
 

@@ -193,7 +193,8 @@ func (r *Responder) discover(ctx context.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.vmName != "" && !strings.EqualFold(r.vmName, identity.Name) {
-		r.log.WarnContext(ctx, "metadata service has another name for this VM than --vm-name, which counts", "vm_name", r.vmName, "metadata_name", identity.Name)
+		r.log.WarnContext(ctx, "metadata service has another name for this VM than --vm-name, which counts", "vm_name", r.vmName,
+			"metadata_name", identity.Name)
 	}
 	r.identity = identity
 	r.identity.Name = cmp.Or(r.vmName, identity.Name)
@@ -201,7 +202,8 @@ func (r *Responder) discover(ctx context.Context) {
 	if r.onVM != nil {
 		r.onVM(r.identity.Name)
 	}
-	r.log.InfoContext(ctx, "name of this VM is known", "vm_name", r.identity.Name, "scale_set", identity.ScaleSet, "priority", identity.Priority)
+	r.log.InfoContext(ctx, "name of this VM is known", "vm_name", r.identity.Name, "scale_set", identity.ScaleSet, "priority",
+		identity.Priority)
 	r.decide()
 }
 
@@ -262,7 +264,8 @@ func (r *Responder) logEvents(verdicts []preempt.Verdict) {
 	before := r.logged
 	r.logged = make(map[string]string, len(verdicts))
 	for _, v := range verdicts {
-		attributes := append(eventAttributes(v), []any{"acknowledge", v.Acknowledge && r.acknowledge.allows(v.Event, r.identity), "reason", v.Reason}...)
+		attributes := append(eventAttributes(v), []any{"acknowledge", v.Acknowledge && r.acknowledge.allows(v.Event, r.identity), "reason",
+			v.Reason}...)
 		r.logged[v.Event.ID] = fmt.Sprint(attributes...)
 		if r.logged[v.Event.ID] != before[v.Event.ID] {
 			r.log.Info("scheduled event names this VM", attributes...)
@@ -343,7 +346,8 @@ func (r *Responder) recordEvent(d preempt.Decision, now time.Time) {
 func eventAttributes(v preempt.Verdict) []any {
 	e := v.Event
 	return []any{
-		"event_id", printable(e.ID), "event_type", printable(e.Type), "status", printable(e.Status), "not_before", e.NotBefore, "event_source", printable(e.Source),
+		"event_id", printable(e.ID), "event_type", printable(e.Type), "status", printable(e.Status), "not_before", e.NotBefore, "event_source",
+		printable(e.Source),
 		"duration", durationText(e.Duration), "description", printable(e.Description), "action", v.Action.String(),
 	}
 }

@@ -26,15 +26,22 @@ func TestDigestPayloads(t *testing.T) {
 		`{"container":7,"blob":"blob"}`:          "field container is a JSON number; it must be a string",
 		`{"container":"data","blob":{"a":1}}`:    "field blob is a JSON object; it must be a string",
 		`{"container":"https://x/c","blob":"b"}`: "field container is a URL; it must be a container's name",
-		`{"container":"data","blob":"http://x/"}`:                               "field blob is a URL; it must be the blob's name in its container",
-		`{"container":"data","blob":"../x/y"}`:                                  "field blob has a part that ends with a dot, which no blob's name can have",
-		`{"container":"data","blob":"a/./b"}`:                                   "field blob has a part that ends with a dot, which no blob's name can have",
-		`{"container":"data","blob":"a\\b"}`:                                    "field blob has a backslash or a control character, which no blob's name can have",
-		`{"container":"data","blob":"a\nb"}`:                                    "field blob has a backslash or a control character, which no blob's name can have",
-		`{"container":"data","blob":"b","version":"a&comp=list"}`:               "field version is not a version's id such as 2026-01-31T09:30:00.1234567Z",
-		`{"container":"data","blob":"` + strings.Repeat("é", 1025) + `"}`:       "field blob has 1025 characters; a blob's name has at most 1024",
-		`{"container":"secret","blob":"blob"}`:                                  `container "secret" is not one that this worker may read; --data-container allows it`,
-		`{"container":"` + strings.Repeat("x", 200) + `","blob":"blob"}`:        `container "` + strings.Repeat("x", 80) + `" is not one that this worker may read; --data-container allows it`,
+		`{"container":"data","blob":"http://x/"}`: "field blob is a URL; it must be the blob's name in " +
+			"its container",
+		`{"container":"data","blob":"../x/y"}`: "field blob has a part that ends with a dot, which no blob's " +
+			"name can have",
+		`{"container":"data","blob":"a/./b"}`: "field blob has a part that ends with a dot, which no blob's " +
+			"name can have",
+		`{"container":"data","blob":"a\\b"}`: "field blob has a backslash or a control character, which no " +
+			"blob's name can have",
+		`{"container":"data","blob":"a\nb"}`: "field blob has a backslash or a control character, which no " +
+			"blob's name can have",
+		`{"container":"data","blob":"b","version":"a&comp=list"}`: "field version is not a version's id such as " +
+			"2026-01-31T09:30:00.1234567Z",
+		`{"container":"data","blob":"` + strings.Repeat("é", 1025) + `"}`: "field blob has 1025 characters; a blob's name has at most 1024",
+		`{"container":"secret","blob":"blob"}`:                            `container "secret" is not one that this worker may read; --data-container allows it`,
+		`{"container":"` + strings.Repeat("x", 200) + `","blob":"blob"}`: `container "` + strings.Repeat("x", 80) +
+			`" is not one that this worker may read; --data-container allows it`,
 		`{"container":"data","blob":"blob"}{"container":"data","blob":"other"}`: `it must be a JSON object such as {"container":"data","blob":"2026/a.tar"}`,
 	} {
 		_, err := b.digest.Run(t.Context(), job.New(job.Spec{ID: "job", Payload: []byte(payload)}, nil))

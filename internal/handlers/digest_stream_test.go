@@ -93,7 +93,8 @@ func TestDigestMemoryIsFlat(t *testing.T) {
 		t.Errorf("result = %s, want digest %s", result, sumOf3GiBOfZeros)
 	}
 	growth := int64(peak) - int64(base)
-	t.Logf("3 GiB in %v, heap %d KiB before, at most %d KiB more during the run", time.Since(began).Round(time.Millisecond), base>>10, growth>>10)
+	t.Logf("3 GiB in %v, heap %d KiB before, at most %d KiB more during the run", time.Since(began).Round(time.Millisecond), base>>10,
+		growth>>10)
 	if growth > limit {
 		t.Errorf("the heap grew by %d bytes, want at most %d", growth, limit)
 	}

@@ -55,7 +55,8 @@ func TestErrorsNameThePosition(t *testing.T) {
 // FuzzParse: what is valid JSON is parsed unless a name is given twice or it is
 // nested too deep; every error has a position in the text.
 func FuzzParse(f *testing.F) {
-	for _, text := range []string{``, `{"a": [1, {"b": null}], "c": "d"}`, `{"a":1,"a":2}`, "[1,\n2,]", `{} x`, `{1: 2}`, `["\ud800", 1e400]`} {
+	for _, text := range []string{``, `{"a": [1, {"b": null}], "c": "d"}`, `{"a":1,"a":2}`, "[1,\n2,]", `{} x`, `{1: 2}`,
+		`["\ud800", 1e400]`} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -198,7 +198,8 @@ func TestPace(t *testing.T) {
 		call    storage.Call
 		want    int64 // bytes per second; 0: no limit
 	}{
-		{"the mean takes the job's time", files, 12 * time.Second, storage.Call{Operation: storage.OpGetBlob, Container: InputContainer}, mib / 2},
+		{"the mean takes the job's time", files, 12 * time.Second, storage.Call{Operation: storage.OpGetBlob, Container: InputContainer},
+			mib / 2},
 		{"no pace", files, 0, storage.Call{Operation: storage.OpGetBlob, Container: InputContainer}, 0},
 		{"no files", nil, time.Second, storage.Call{Operation: storage.OpGetBlob, Container: InputContainer}, 0},
 		{"never no bytes at all", []File{{Size: 1}}, time.Hour, storage.Call{Operation: storage.OpGetBlob, Container: InputContainer}, 1},

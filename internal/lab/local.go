@@ -95,7 +95,8 @@ func StartLocal(c LocalConfig) (*Local, error) {
 		Metadata: imds.New(imds.Options{Tokens: tokens}),
 	}
 	for i := range max(c.Accounts, 1) {
-		l.Further = append(l.Further, storage.New(storage.Options{Account: accountName(i), Tokens: tokens, Latency: c.Latency, Limits: c.limits()}))
+		l.Further = append(l.Further, storage.New(storage.Options{Account: accountName(i), Tokens: tokens, Latency: c.Latency,
+			Limits: c.limits()}))
 	}
 	l.Storage, l.Further = l.Further[0], l.Further[1:]
 	if err := l.startStorage(); err != nil {
@@ -154,7 +155,8 @@ func (l *Local) startStorage() (err error) {
 	}
 	l.identity = &identity{granted: imds.Identity{
 		ClientID: uuid.NewString(), ObjectID: uuid.NewString(),
-		ResourceID: fmt.Sprintf("/subscriptions/%s/resourceGroups/rg/providers/Microsoft.ManagedIdentity/userAssignedIdentities/spotworker", uuid.Nil),
+		ResourceID: fmt.Sprintf("/subscriptions/%s/resourceGroups/rg/providers/Microsoft.ManagedIdentity/userAssignedIdentities/spotworker",
+			uuid.Nil),
 	}}
 	l.identity.endpoints, err = l.Storage.ListenTLS(addresses, config, l.Further...)
 	return err

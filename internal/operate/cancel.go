@@ -366,7 +366,8 @@ func outcomeOf(id string, was checkpoint.Record, err error) CancelOutcome {
 	case err != nil:
 		o.Action, o.Detail = Failed, err.Error()
 	case was.Version == 0:
-		o.Action, o.Detail = Barred, "it had no record: if it waits for its first worker, none starts it; if there is no such job, the id cannot be used while this record is kept"
+		o.Action, o.Detail = Barred, "it had no record: if it waits for its first worker, none starts it; if there is no such job, the id "+
+			"cannot be used while this record is kept"
 	case was.Status == checkpoint.Cancelled:
 		o.Detail = "it was cancelled before"
 	case was.Status == checkpoint.Done:

@@ -66,7 +66,8 @@ func TestCancelEveryCall(t *testing.T) {
 					reached = b.link.count() >= at
 					b.restart(t)
 					outcomes, err := b.cancel(t.Context(), t, "runs", "waits", "ended")
-					if err != nil || outcomes["runs"].Action != Cancelled || outcomes["waits"].Action != Cancelled && outcomes["waits"].Action != Barred || outcomes["ended"].Action != Over {
+					if err != nil || outcomes["runs"].Action != Cancelled || outcomes["waits"].Action != Cancelled &&
+						outcomes["waits"].Action != Barred || outcomes["ended"].Action != Over {
 						t.Errorf("call %d: repeated: %+v, %v", at, outcomes, err)
 					}
 					for _, id := range []string{"runs", "waits"} {
@@ -108,12 +109,14 @@ func TestCancelMany(t *testing.T) {
 		}
 		calls := b.server.Counts()
 		t.Logf("calls for %d jobs: %v", jobs, calls)
-		if calls[storage.OpGetBlobProperties] != jobs || calls[storage.OpPutBlockList] != jobs || calls[storage.OpGetBlob] != 3 || calls[storage.OpPutBlob] != 3 {
+		if calls[storage.OpGetBlobProperties] != jobs || calls[storage.OpPutBlockList] != jobs || calls[storage.OpGetBlob] != 3 ||
+			calls[storage.OpPutBlob] != 3 {
 			t.Errorf("calls = %v, want two for each job, and two for each thousand", calls)
 		}
 		found, _, err := b.stores.Control.Read(t.Context(), "")
 		if err != nil || len(found.Document.Cancels) > control.MaxCancels || found.Document.CheckAll.IsZero() {
-			t.Errorf("document names %d jobs, CheckAll %s, %v, want at most %d, and that all are checked", len(found.Document.Cancels), found.Document.CheckAll, err, control.MaxCancels)
+			t.Errorf("document names %d jobs, CheckAll %s, %v, want at most %d, and that all are checked", len(found.Document.Cancels),
+				found.Document.CheckAll, err, control.MaxCancels)
 		}
 	})
 }

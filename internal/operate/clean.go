@@ -86,7 +86,8 @@ func (r CleanReport) Plus(o CleanReport) CleanReport {
 	return CleanReport{
 		Read: r.Read + o.Read, Done: r.Done + o.Done, Cancelled: r.Cancelled + o.Cancelled, Bytes: r.Bytes + o.Bytes,
 		Logs: r.Logs + o.Logs, LogBytes: r.LogBytes + o.LogBytes, Outputs: r.Outputs + o.Outputs, OutputBytes: r.OutputBytes + o.OutputBytes,
-		Changed: r.Changed + o.Changed, Poison: r.Poison + o.Poison, Failed: r.Failed + o.Failed, Skipped: r.Skipped + o.Skipped, PoisonUnseen: r.PoisonUnseen || o.PoisonUnseen,
+		Changed: r.Changed + o.Changed, Poison: r.Poison + o.Poison, Failed: r.Failed + o.Failed, Skipped: r.Skipped + o.Skipped,
+		PoisonUnseen: r.PoisonUnseen || o.PoisonUnseen,
 	}
 }
 
@@ -114,7 +115,8 @@ func (c *Cleaner) Clean(ctx context.Context, progress func(CleanReport), failed 
 // check refuses an age at which messages of the jobs may still exist.
 func (c *Cleaner) check(ctx context.Context) error {
 	if c.OlderThan < MinCleanAge {
-		return fmt.Errorf("%w: %s is less than %s. A message can be hidden for %s, and the record of a job that has ended is all that keeps such a message from starting it again",
+		return fmt.Errorf("%w: %s is less than %s. A message can be hidden for %s, and the record of a job that has ended is all that keeps "+
+			"such a message from starting it again",
 			ErrTooYoung, days(c.OlderThan), days(MinCleanAge), days(queue.MaxDelay))
 	}
 	for _, q := range append(slices.Clip(c.Queue.All()), c.OnDemand) {
@@ -127,7 +129,8 @@ func (c *Cleaner) check(ctx context.Context) error {
 		}
 		for _, m := range messages {
 			if waits := time.Since(m.InsertedAt); waits >= c.OlderThan {
-				return fmt.Errorf("%w: queue %s has a message that was put %s ago, so an old one of a job that has ended may still be behind it, and would start it again. Give more than that, or let workers get to it first", ErrBacklog, q.Name(), days(waits))
+				return fmt.Errorf("%w: queue %s has a message that was put %s ago, so an old one of a job that has ended may still be behind it, "+
+					"and would start it again. Give more than that, or let workers get to it first", ErrBacklog, q.Name(), days(waits))
 			}
 		}
 	}

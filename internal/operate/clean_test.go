@@ -22,7 +22,8 @@ import (
 // ended leaves a job that has ended, with a log of so many lines of 100 bytes in its blob.
 func (b *rig) ended(t *testing.T, id, kind string, status checkpoint.Status, lines int) {
 	t.Helper()
-	claim, err := b.stores.Records.Create(t.Context(), checkpoint.Delivery{ID: id, Kind: kind, PayloadHash: queue.Payload{}.Hash(), MessageID: "m"}, "vm_0")
+	claim, err := b.stores.Records.Create(t.Context(), checkpoint.Delivery{ID: id, Kind: kind, PayloadHash: queue.Payload{}.Hash(),
+		MessageID: "m"}, "vm_0")
 	if err == nil && status == checkpoint.Done {
 		err = claim.Commit(t.Context(), []byte("12345"))
 	}
@@ -96,8 +97,10 @@ func TestClean(t *testing.T) {
 		want   CleanReport
 		left   string
 	}{
-		{"all", func(*Cleaner) {}, CleanReport{Read: 7, Done: 2, Cancelled: 1, Bytes: 10, Logs: 2, LogBytes: 4415, Poison: 1}, "poison runs young done | runs young new"},
-		{"nothing yet", func(c *Cleaner) { c.DryRun = true }, CleanReport{Read: 7, Done: 2, Cancelled: 1, Bytes: 10, Logs: 2, LogBytes: 4415, Poison: 1}, ""},
+		{"all", func(*Cleaner) {}, CleanReport{Read: 7, Done: 2, Cancelled: 1, Bytes: 10, Logs: 2, LogBytes: 4415, Poison: 1},
+			"poison runs young done | runs young new"},
+		{"nothing yet", func(c *Cleaner) { c.DryRun = true }, CleanReport{Read: 7, Done: 2, Cancelled: 1, Bytes: 10, Logs: 2, LogBytes: 4415,
+			Poison: 1}, ""},
 		{"a kind", func(c *Cleaner) {
 			c.SkipOrphanedLogs, c.Select = true, func(r checkpoint.Record) bool { return r.Kind == "other" }
 		}, CleanReport{Read: 7, Done: 1, Bytes: 5}, "poison runs a young c done | runs orphan a young new"},
@@ -328,7 +331,8 @@ func pathOf(b *rig, id string) string {
 func TestCleanOutputs(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		store := func(id, status string) {
-			claim, err := b.stores.Records.Create(t.Context(), checkpoint.Delivery{ID: id, Kind: "k", PayloadHash: queue.Payload{}.Hash(), MessageID: "m"}, "vm_0")
+			claim, err := b.stores.Records.Create(t.Context(), checkpoint.Delivery{ID: id, Kind: "k", PayloadHash: queue.Payload{}.Hash(),
+				MessageID: "m"}, "vm_0")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -99,7 +99,8 @@ func (b *rig) expectEnded(t *testing.T, name string, at int) {
 			state = "half"
 		}
 		if r := b.record(t, id); r.Status != status || len(done[id]) != commits || commits == 1 && done[id][0] != state {
-			t.Errorf("call %d: job %s is %s, committed from the states %q, want it %s, %d commits from %q", at, id, r.Status, done[id], status, commits, state)
+			t.Errorf("call %d: job %s is %s, committed from the states %q, want it %s, %d commits from %q", at, id, r.Status, done[id], status,
+				commits, state)
 		}
 	}
 	// What may be left is a text whose poison message is gone: its deletion comes
@@ -171,7 +172,8 @@ func TestInvalidMessages(t *testing.T) {
 			b.putPoison(t, queue.Poison{Reason: "neither", PoisonedAt: time.Now(), Origin: b.names.Queue, MessageID: "m-1", Body: "hello"})
 		}, "k", Replayed, "m-1"},
 		"a text that was a job": {func(t *testing.T, b *rig) {
-			b.putPoison(t, queue.Poison{ID: "m-1", Kind: "k", Reason: "failed", PoisonedAt: time.Now(), Origin: b.names.Queue, MessageID: "m-1", Body: "hello"})
+			b.putPoison(t, queue.Poison{ID: "m-1", Kind: "k", Reason: "failed", PoisonedAt: time.Now(), Origin: b.names.Queue, MessageID: "m-1",
+				Body: "hello"})
 		}, "", Replayed, "m-1"},
 		"no poison message": {func(t *testing.T, b *rig) { b.putText(t, "hello") }, "", Refused, ""},
 		"a job on the wrong queue": {func(t *testing.T, b *rig) {
@@ -187,14 +189,16 @@ func TestInvalidMessages(t *testing.T) {
 			if _, err := b.stores.Account.Queue(b.names.Poison).ClearMessages(t.Context(), nil); err != nil {
 				t.Fatal(err)
 			}
-			b.putPoison(t, queue.Poison{ID: "b", Reason: "a poison message", PoisonedAt: time.Now(), Origin: b.names.Queue, MessageID: "m-2", Body: inner.Text})
+			b.putPoison(t, queue.Poison{ID: "b", Reason: "a poison message", PoisonedAt: time.Now(), Origin: b.names.Queue, MessageID: "m-2",
+				Body: inner.Text})
 		}, "", Replayed, "b"},
 		"a text in somebody's payload": {func(t *testing.T, b *rig) {
 			e := b.put(t, given{id: "b", payload: wide, offload: true, status: checkpoint.Running})
 			if _, err := b.stores.Account.Queue(b.names.Poison).ClearMessages(t.Context(), nil); err != nil {
 				t.Fatal(err)
 			}
-			b.putPoison(t, queue.Poison{ID: "x", Kind: "k", Reason: "made up", PoisonedAt: time.Now(), MessageID: "m-1", BodyBlob: "3e2/b/" + e.Payload.Hash()})
+			b.putPoison(t, queue.Poison{ID: "x", Kind: "k", Reason: "made up", PoisonedAt: time.Now(), MessageID: "m-1", BodyBlob: "3e2/b/" +
+				e.Payload.Hash()})
 		}, "", Refused, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -256,7 +260,8 @@ func TestLookup(t *testing.T) {
 			t.Fatalf("Peek = %d of %d, %v", len(items), about, err)
 		}
 		text, record, err := b.Lookup(t.Context(), items[0])
-		if got, decodeErr := queue.Decode(text); err != nil || decodeErr != nil || got.Payload.Hash() != e.Payload.Hash() || record == nil || record.Status != checkpoint.Poison {
+		if got, decodeErr := queue.Decode(text); err != nil || decodeErr != nil || got.Payload.Hash() != e.Payload.Hash() || record == nil ||
+			record.Status != checkpoint.Poison {
 			t.Errorf("Look = %.40q, %+v, %v, want message and record", text, record, err)
 		}
 	})

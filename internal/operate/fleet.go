@@ -163,7 +163,8 @@ func (f *Fleet) Drain(ctx context.Context, names []string) (Asked, error) {
 			d.Drains, changed = with(d.Drains, worker, *f.mark(now)), true
 		}
 		if len(d.Drains) > control.MaxDrains {
-			return false, fmt.Errorf("more than %d workers would be drained by name: drain all of them, or resume some that are gone", control.MaxDrains)
+			return false, fmt.Errorf("more than %d workers would be drained by name: drain all of them, or resume some that are gone",
+				control.MaxDrains)
 		}
 		return changed, nil
 	}, isIdle)
@@ -230,7 +231,8 @@ func (f *Fleet) named(ctx context.Context, names []string) (workers []string, er
 
 // ask changes the control document, and returns which workers it concerns: those of
 // names, or all.
-func (f *Fleet) ask(ctx context.Context, names []string, change func(*control.Document, time.Time) (bool, error), done func(presence.Listed) bool) (Asked, error) {
+func (f *Fleet) ask(ctx context.Context, names []string, change func(*control.Document, time.Time) (bool, error),
+	done func(presence.Listed) bool) (Asked, error) {
 	var d control.Document
 	var err error
 	a := Asked{done: done}

@@ -72,7 +72,8 @@ func (b *rig) restart(t *testing.T) {
 	t.Helper()
 	b.link = &link{next: b.server.Transport()}
 	s := b.connect(t, b.link)
-	b.PoisonQueue = &PoisonQueue{Poison: s.Poison, Queue: s.Queue, OnDemand: s.OnDemand, Payloads: s.Payloads, Records: s.Records, Name: "spotctl@test"}
+	b.PoisonQueue = &PoisonQueue{Poison: s.Poison, Queue: s.Queue, OnDemand: s.OnDemand, Payloads: s.Payloads, Records: s.Records,
+		Name: "spotctl@test"}
 	b.told = nil
 }
 
@@ -149,7 +150,8 @@ type given struct {
 // put makes the record and the poison message of a job that was given up.
 func (b *rig) put(t *testing.T, g given) queue.Envelope {
 	t.Helper()
-	e := queue.Envelope{ID: g.id, Kind: g.kind, Payload: g.payload, Inputs: json.RawMessage(g.inputs), EnqueuedAt: time.Now().UTC(), Deadline: time.Now().Add(time.Hour).UTC()}
+	e := queue.Envelope{ID: g.id, Kind: g.kind, Payload: g.payload, Inputs: json.RawMessage(g.inputs), EnqueuedAt: time.Now().UTC(),
+		Deadline: time.Now().Add(time.Hour).UTC()}
 	if g.kind == "" {
 		e.Kind = "k"
 	}

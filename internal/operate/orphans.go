@@ -21,7 +21,8 @@ import (
 // Why an orphan cannot be requeued: see [Orphan.Supply].
 var (
 	ErrNoPayload = errors.New("its payload was in its message and is gone with it; give it with --payload")
-	ErrNoInputs  = errors.New("its list of inputs was in its message and is gone with it, since the record has no room for it or an older worker wrote the record; give it with --inputs")
+	ErrNoInputs  = errors.New("its list of inputs was in its message and is gone with it, since the record has no room for it or an older " +
+		"worker wrote the record; give it with --inputs")
 )
 
 // Orphan is a job that has not ended, whose record was not written for a while, and
@@ -196,7 +197,8 @@ func (p *PoisonQueue) Supply(ctx context.Context, o *Orphan, payload, inputs []b
 	id, hash := o.Record.ID, o.Record.PayloadHash
 	switch {
 	case payload == nil:
-		return fmt.Errorf("with these inputs no payload in storage has the recorded hash %s: they are not those of the message of job %s, or %w", hash, id, ErrNoPayload)
+		return fmt.Errorf("with these inputs no payload in storage has the recorded hash %s: they are not those of the message of job %s, or %w",
+			hash, id, ErrNoPayload)
 	case lists[0] != nil:
 		return fmt.Errorf("this is not the payload of job %s: together with its inputs it does not have the recorded hash %s", id, hash)
 	}
@@ -246,7 +248,8 @@ func (p *PoisonQueue) Requeue(ctx context.Context, o Orphan, to queue.Jobs) (Act
 	if err := errors.Join(jobid.Validate(r.ID), jobid.ValidateKind(r.Kind)); err != nil {
 		return Refused, fmt.Sprintf("no message can be made from its record: %v", err), nil
 	}
-	e := queue.Envelope{ID: r.ID, Kind: r.Kind, Payload: o.Payload, Inputs: o.Inputs, EnqueuedAt: r.CreatedAt, Deadline: r.Deadline, Estimate: r.Estimate.Truncate(time.Second)}
+	e := queue.Envelope{ID: r.ID, Kind: r.Kind, Payload: o.Payload, Inputs: o.Inputs, EnqueuedAt: r.CreatedAt, Deadline: r.Deadline,
+		Estimate: r.Estimate.Truncate(time.Second)}
 	if queue.CheckEstimate(e.Estimate) != nil {
 		e.Estimate = 0
 	}

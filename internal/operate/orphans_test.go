@@ -202,7 +202,8 @@ func TestRequeueReadsAgain(t *testing.T) {
 		b.strand(t, given{id: "c", status: checkpoint.Open})
 		time.Sleep(checkpoint.StaleAfter)
 		s := b.orphans(t)
-		if _, err := b.stores.Records.Reopen(t.Context(), checkpoint.Delivery{ID: "a", Kind: "k", PayloadHash: e.Payload.Hash()}, "somebody"); err != nil {
+		if _, err := b.stores.Records.Reopen(t.Context(), checkpoint.Delivery{ID: "a", Kind: "k", PayloadHash: e.Payload.Hash()},
+			"somebody"); err != nil {
 			t.Fatal(err)
 		}
 		d := checkpoint.Delivery{ID: "b", Kind: "k", PayloadHash: e.Payload.Hash(), MessageID: "m"}

@@ -76,11 +76,13 @@ func (b *rig) expectReplayed(t *testing.T, g given, e queue.Envelope, before che
 		name = b.names.OnDemand
 	}
 	messages := b.onQueue(t, name)
-	if len(messages) != 1 || messages[0].ID != "a" || !messages[0].Resume || !messages[0].Deadline.Equal(e.Deadline) || messages[0].Payload.Hash() != e.Payload.Hash() {
+	if len(messages) != 1 || messages[0].ID != "a" || !messages[0].Resume || !messages[0].Deadline.Equal(e.Deadline) ||
+		messages[0].Payload.Hash() != e.Payload.Hash() {
 		t.Errorf("messages on %s = %+v, want that of the job, which says resume", name, messages)
 	}
 	r := b.record(t, "a")
-	if r.Status != checkpoint.Open || r.Failures != 0 || r.ChargedExits != 0 || r.RunTime != 0 || r.Token == before.Token || r.Owner != "spotctl@test" {
+	if r.Status != checkpoint.Open || r.Failures != 0 || r.ChargedExits != 0 || r.RunTime != 0 || r.Token == before.Token ||
+		r.Owner != "spotctl@test" {
 		t.Errorf("record = %+v, want it open, with nothing counted, written by the operator", r)
 	}
 	if !fromScratch && r.Outputs != before.Outputs || fromScratch && r.Outputs != (checkpoint.Outputs{}) {

@@ -84,7 +84,8 @@ type claimed struct {
 // selected message, which reports whether the message is gone, and report for the
 // others. Both may be nil. The remaining messages are released at the end. When ctx
 // ends, scan finishes the messages that were begun and returns the cause.
-func (p *PoisonQueue) scan(ctx context.Context, s Selection, do func(context.Context, *claimed) (gone bool, err error), report func(Item) error) error {
+func (p *PoisonQueue) scan(ctx context.Context, s Selection, do func(context.Context, *claimed) (gone bool, err error),
+	report func(Item) error) error {
 	seen := map[string]*queue.Lease{}
 	var put []*queue.Lease
 	defer func() { p.release(ctx, put) }()

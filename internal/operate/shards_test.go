@@ -74,9 +74,10 @@ func TestResize(t *testing.T) {
 func TestOperatorsSeeAllShards(t *testing.T) {
 	onShards(t, func(t *testing.T, b *rig) {
 		jobs := b.stores.Jobs
-		c := &Canceller{Records: b.stores.Records, Control: b.stores.Control, Name: "spotctl@test", Queues: func(context.Context, string) ([]*queue.Queue, error) {
-			return append(slices.Clip(jobs.All()), b.OnDemand), nil
-		}}
+		c := &Canceller{Records: b.stores.Records, Control: b.stores.Control, Name: "spotctl@test",
+			Queues: func(context.Context, string) ([]*queue.Queue, error) {
+				return append(slices.Clip(jobs.All()), b.OnDemand), nil
+			}}
 		var ids []string
 		for i, q := range jobs.All() {
 			id := fmt.Sprintf("job-%d", i)
@@ -86,7 +87,8 @@ func TestOperatorsSeeAllShards(t *testing.T) {
 			}
 		}
 		outcomes := map[string]Action{}
-		if err := c.Cancel(t.Context(), slices.Values(append(ids, "nowhere")), func(o CancelOutcome) error { outcomes[o.ID] = o.Action; return nil }); err != nil {
+		if err := c.Cancel(t.Context(), slices.Values(append(ids, "nowhere")),
+			func(o CancelOutcome) error { outcomes[o.ID] = o.Action; return nil }); err != nil {
 			t.Fatal(err)
 		}
 		for _, id := range ids {
@@ -104,7 +106,8 @@ func TestOperatorsSeeAllShards(t *testing.T) {
 		}
 
 		time.Sleep(9 * 24 * time.Hour)
-		cleaner := &Cleaner{Records: b.stores.Records, Logs: b.stores.Logs, Queue: jobs, OnDemand: b.OnDemand, Poison: b.Poison, OlderThan: MinCleanAge, Select: func(checkpoint.Record) bool { return true }}
+		cleaner := &Cleaner{Records: b.stores.Records, Logs: b.stores.Logs, Queue: jobs, OnDemand: b.OnDemand, Poison: b.Poison,
+			OlderThan: MinCleanAge, Select: func(checkpoint.Record) bool { return true }}
 		for i, q := range jobs.All() {
 			if _, err := cleaner.Clean(t.Context(), nil, nil); !errors.Is(err, ErrBacklog) || !strings.Contains(err.Error(), "queue "+q.Name()+" ") {
 				t.Errorf("Clean with an old message on %s = %v, want ErrBacklog for it", q.Name(), err)

@@ -80,7 +80,8 @@ func TestAccountsAreReadSideBySide(t *testing.T) {
 			t.Fatal(err, s.Faults)
 		}
 		if len(s.Waits) != 16+2 || s.Queues.Jobs.Messages != 16 {
-			t.Errorf("%d waits and %d messages, want those of 16 queues of jobs, and of the two others together", len(s.Waits), s.Queues.Jobs.Messages)
+			t.Errorf("%d waits and %d messages, want those of 16 queues of jobs, and of the two others together", len(s.Waits),
+				s.Queues.Jobs.Messages)
 		}
 		// Records, heartbeats and queues; then the control document and the waits, in two rounds.
 		if s.Took > 4*latency {

@@ -151,7 +151,8 @@ func (s *Snapshot) Activity() Activity {
 		a.VMs = append(a.VMs, *vm)
 	}
 	slices.SortFunc(a.VMs, func(a, b VM) int {
-		return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(share(b.Failed, b.Done), share(a.Failed, a.Done)), strings.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(share(b.Failed, b.Done), share(a.Failed, a.Done)),
+			strings.Compare(a.Name, b.Name))
 	})
 	return a
 }

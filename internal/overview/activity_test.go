@@ -75,7 +75,8 @@ func TestSickVM(t *testing.T) {
 func TestActivityOfFleet(t *testing.T) {
 	quick, slow := runs("a", 90, 0), runs("a", 10, 1)
 	quick.Activity.Kinds[0].Durations = []client.DurationCount{{UpTo: time.Second, Count: 90}}
-	slow.Activity.Kinds[0].Durations = []client.DurationCount{{UpTo: time.Second, Count: 4}, {UpTo: time.Minute, Count: 4}, {UpTo: time.Hour, Count: 2}}
+	slow.Activity.Kinds[0].Durations = []client.DurationCount{{UpTo: time.Second, Count: 4}, {UpTo: time.Minute, Count: 4},
+		{UpTo: time.Hour, Count: 2}}
 	ended := runs("a", 1, 0)
 	ended.Age = 2 * time.Hour
 	s := fleet(quick, slow, client.Worker{}, ended)

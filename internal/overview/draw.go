@@ -28,7 +28,8 @@ func Draw(s Snapshot, width, height int) []string {
 	}
 	if most := max(height/4, height-len(rows)-leastForTables); height > 0 && len(problems) > most {
 		left := len(problems) - max(most, 2) + 1
-		problems = append(problems[:len(problems)-left], table.Cut(fmt.Sprintf("! and %s: spotctl status shows all problems", count(left, "more line", "more lines")), width))
+		problems = append(problems[:len(problems)-left], table.Cut(fmt.Sprintf("! and %s: spotctl status shows all problems",
+			count(left, "more line", "more lines")), width))
 	}
 	lines := slices.Concat(problems, rows)
 	parts := []part{
@@ -145,7 +146,8 @@ func (s *Snapshot) jobs() string {
 			parts = append(parts, number(n[status])+" "+string(status))
 		}
 	}
-	return strings.Join(append(parts, fmt.Sprintf("%s done (%s in the last hour)", number(n[client.StatusDone]), number(s.Jobs.DoneRecently))), ", ")
+	return strings.Join(append(parts, fmt.Sprintf("%s done (%s in the last hour)", number(n[client.StatusDone]),
+		number(s.Jobs.DoneRecently))), ", ")
 }
 
 // fleet counts the workers by life and state.
@@ -203,7 +205,8 @@ func (a *Activity) slots() string {
 	all := a.Handler + a.Around + a.Idle + a.Closed
 	text := number(a.Slots)
 	if all > 0 {
-		text += fmt.Sprintf(": %s in handlers, %s around, %s idle, %s closed", part100(a.Handler, all), part100(a.Around, all), part100(a.Idle, all), part100(a.Closed, all))
+		text += fmt.Sprintf(": %s in handlers, %s around, %s idle, %s closed", part100(a.Handler, all), part100(a.Around, all),
+			part100(a.Idle, all), part100(a.Closed, all))
 	}
 	if a.Unknown > 0 {
 		text += fmt.Sprintf("; %s not known", count(a.Unknown, "worker", "workers"))
@@ -269,7 +272,8 @@ func (s *Snapshot) queueTable(width int) *table.Table {
 func kindTable(kinds []Kind) *table.Table {
 	t := table.New(
 		table.Column{Name: "KIND", Least: 8}, table.Column{Name: "DONE", Right: true}, table.Column{Name: "FAILED", Right: true},
-		table.Column{Name: "P50", Right: true, Drop: 3}, table.Column{Name: "P95", Right: true, Drop: 1}, table.Column{Name: "P99", Right: true, Drop: 2},
+		table.Column{Name: "P50", Right: true, Drop: 3}, table.Column{Name: "P95", Right: true, Drop: 1},
+		table.Column{Name: "P99", Right: true, Drop: 2},
 		table.Column{Name: "KEPT", Right: true, Drop: 4},
 	)
 	for _, k := range kinds {

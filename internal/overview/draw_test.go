@@ -38,7 +38,8 @@ func busy() Snapshot {
 	}
 	workers[0].Activity = activity(4, client.KindActivity{
 		Kind: "render", Done: 400, Failed: 2, Committed: 30 * time.Minute, FailedTime: time.Minute,
-		Durations: []client.DurationCount{{UpTo: 500 * time.Millisecond, Count: 300}, {UpTo: 4 * time.Second, Count: 90}, {UpTo: 3 * time.Minute, Count: 10}},
+		Durations: []client.DurationCount{{UpTo: 500 * time.Millisecond, Count: 300}, {UpTo: 4 * time.Second, Count: 90},
+			{UpTo: 3 * time.Minute, Count: 10}},
 	}, client.KindActivity{Kind: "digest", Done: 1, Redone: time.Second, Durations: []client.DurationCount{{UpTo: 2 * time.Hour, Count: 1}}})
 	workers[1].Activity = activity(4, client.KindActivity{Kind: "render", HandedOver: 4 * time.Minute})
 	workers[2].Activity = activity(4, client.KindActivity{Kind: "render", Failed: 37, FailedTime: 37 * time.Second})
@@ -48,8 +49,9 @@ func busy() Snapshot {
 		Waits: map[string]time.Duration{"spotworker-jobs": 4 * time.Minute, "spotworker-poison": 30 * time.Hour},
 		At:    noon, Took: 300 * time.Millisecond,
 		Steering: client.Steering{
-			Paused:      &client.Mark{At: before(5 * time.Minute), By: "spotctl@desk", Reason: "bad batch"},
-			Drained:     []client.Mark{{Name: "vmss_1-0123abcd-0", At: before(time.Hour), By: "me"}, {Name: "gone-0123abcd-0", At: before(time.Hour)}},
+			Paused: &client.Mark{At: before(5 * time.Minute), By: "spotctl@desk", Reason: "bad batch"},
+			Drained: []client.Mark{{Name: "vmss_1-0123abcd-0", At: before(time.Hour), By: "me"},
+				{Name: "gone-0123abcd-0", At: before(time.Hour)}},
 			Quarantined: []client.Mark{{Name: "vmss_9", At: before(time.Minute)}},
 			PausedKinds: []client.Mark{{Name: "render", At: before(time.Minute)}},
 		},
@@ -64,8 +66,10 @@ func busy() Snapshot {
 			},
 			DoneRecently: 412,
 			Running: []client.Job{
-				{ID: "stranded", Kind: "render", Status: client.StatusRunning, Owner: "vmss_3-0123abcd-0", UpdatedAt: before(4 * time.Minute), ReadAt: noon, RunTime: 90 * time.Second},
-				{ID: "film-7_frame-000123", Kind: "render", Status: client.StatusRunning, Owner: "vmss_1-0123abcd-0", Fraction: 0.5, Text: "tile \x1b[31m 8 of 16", UpdatedAt: before(10 * time.Second), ReadAt: noon, RunTime: 20 * time.Minute},
+				{ID: "stranded", Kind: "render", Status: client.StatusRunning, Owner: "vmss_3-0123abcd-0", UpdatedAt: before(4 * time.Minute),
+					ReadAt: noon, RunTime: 90 * time.Second},
+				{ID: "film-7_frame-000123", Kind: "render", Status: client.StatusRunning, Owner: "vmss_1-0123abcd-0", Fraction: 0.5,
+					Text: "tile \x1b[31m 8 of 16", UpdatedAt: before(10 * time.Second), ReadAt: noon, RunTime: 20 * time.Minute},
 				{ID: "new", Kind: "digest", Status: client.StatusRunning, Owner: "vmss_1-0123abcd-0", UpdatedAt: noon, ReadAt: noon},
 			},
 		},
@@ -84,13 +88,15 @@ func activity(slots int, kinds ...client.KindActivity) *client.Activity {
 
 func TestDraw(t *testing.T) {
 	blind := busy()
-	blind.Jobs, blind.Faults = Jobs{}, []Fault{{Part: PartJobs, Err: errors.New("access denied: the role Storage Blob Data Reader is missing")}}
+	blind.Jobs, blind.Faults = Jobs{},
+		[]Fault{{Part: PartJobs, Err: errors.New("access denied: the role Storage Blob Data Reader is missing")}}
 	for name, row := range map[string]struct {
 		snapshot      Snapshot
 		width, height int
 	}{
 		"wide": {busy(), 160, 0}, "usual": {busy(), 80, 24}, "high": {busy(), 120, 40}, "narrow": {busy(), 40, 40}, "low": {busy(), 80, 8},
-		"empty": {Snapshot{At: noon, Queues: client.Queues{Jobs: client.Queue{Name: "spotworker-jobs"}}}, 80, 24}, "no role": {blind, 100, 0}, "tiny": {busy(), 8, 3},
+		"empty": {Snapshot{At: noon, Queues: client.Queues{Jobs: client.Queue{Name: "spotworker-jobs"}}}, 80, 24}, "no role": {blind, 100, 0},
+		"tiny": {busy(), 8, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lines := Draw(row.snapshot, row.width, row.height)
@@ -126,8 +132,10 @@ func TestTimeLeft(t *testing.T) {
 		left time.Duration
 		ok   bool
 	}{
-		"half":           {client.Job{Status: client.StatusRunning, Fraction: 0.5, RunTime: time.Hour, ReadAt: noon, UpdatedAt: noon.Add(-time.Minute)}, 59 * time.Minute, true},
-		"overdue":        {client.Job{Status: client.StatusRunning, Fraction: 0.9, RunTime: 9 * time.Second, ReadAt: noon, UpdatedAt: noon.Add(-time.Minute)}, 0, true},
+		"half": {client.Job{Status: client.StatusRunning, Fraction: 0.5, RunTime: time.Hour, ReadAt: noon,
+			UpdatedAt: noon.Add(-time.Minute)}, 59 * time.Minute, true},
+		"overdue": {client.Job{Status: client.StatusRunning, Fraction: 0.9, RunTime: 9 * time.Second, ReadAt: noon,
+			UpdatedAt: noon.Add(-time.Minute)}, 0, true},
 		"no fraction":    {client.Job{Status: client.StatusRunning, RunTime: time.Hour}, 0, false},
 		"no time":        {client.Job{Status: client.StatusRunning, Fraction: 0.5}, 0, false},
 		"does not run":   {client.Job{Status: client.StatusOpen, Fraction: 0.5, RunTime: time.Hour}, 0, false},

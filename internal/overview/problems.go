@@ -39,9 +39,11 @@ func (s *Snapshot) problems(did *Activity) []string {
 	}
 	all = append(all, s.untaken()...)
 	all = append(all, did.failing()...)
-	add(s.Count(Silent), "%s, dead or unable to reach the account: other workers get the jobs when the visibility timeout of their messages expires", count(s.Count(Silent), "worker is silent", "workers are silent"))
+	add(s.Count(Silent), "%s, dead or unable to reach the account: other workers get the jobs when the visibility timeout of their "+
+		"messages expires", count(s.Count(Silent), "worker is silent", "workers are silent"))
 	all = append(all, s.steering()...)
-	add(s.Queues.Poison.Messages, "%s: spotctl poison list", count(s.Queues.Poison.Messages, "dead-lettered message", "dead-lettered messages"))
+	add(s.Queues.Poison.Messages, "%s: spotctl poison list", count(s.Queues.Poison.Messages, "dead-lettered message",
+		"dead-lettered messages"))
 	unreadable := s.Jobs.ByStatus[client.StatusUnknown]
 	add(unreadable, "%s of a newer version: use a newer spotctl", count(unreadable, "record is", "records are"))
 	if text := s.Jobs.Punctuality.String(); text != "" {
@@ -66,7 +68,8 @@ func (s *Snapshot) untaken() (all []string) {
 			return w.Life == Alive && (len(w.Queues) == 0 || slices.Contains(w.Queues, q.Name))
 		})
 		if q.Messages > 0 && !taken {
-			all = append(all, fmt.Sprintf("%s on queue %s, and no worker that is alive takes from it: spotctl doctor", count(q.Messages, "message is", "messages are"), q.Name))
+			all = append(all, fmt.Sprintf("%s on queue %s, and no worker that is alive takes from it: spotctl doctor",
+				count(q.Messages, "message is", "messages are"), q.Name))
 		}
 	}
 	return all
@@ -97,7 +100,8 @@ func (a *Activity) failing() (all []string) {
 	}
 	for _, k := range a.Kinds {
 		if well := kinds[k.Kind]; well.Failed >= failingFrom && FailedShare(well) > failingShare {
-			all = append(all, fmt.Sprintf("kind %s fails: %s of %s in 10 min; the errors are in the jobs' logs and records", k.Kind, number(well.Failed), count(well.Failed+well.Done, "run", "runs")))
+			all = append(all, fmt.Sprintf("kind %s fails: %s of %s in 10 min; the errors are in the jobs' logs and records", k.Kind,
+				number(well.Failed), count(well.Failed+well.Done, "run", "runs")))
 		}
 	}
 	return all

@@ -165,7 +165,8 @@ const listed = 5000
 // small deployment, and in one whose jobs need several calls only if a heartbeat says
 // that something is asked, which takes 15 s, or there is none to say it.
 func (s *Snapshot) mayBeSteered() bool {
-	return s.Records() <= listed || s.Count(Alive) == 0 || slices.ContainsFunc(s.Workers, func(w Worker) bool { return w.Life == Alive && w.Asked != "" })
+	return s.Records() <= listed || s.Count(Alive) == 0 || slices.ContainsFunc(s.Workers,
+		func(w Worker) bool { return w.Life == Alive && w.Asked != "" })
 }
 
 // AllQueues returns the queues in the order of the screen.

@@ -113,7 +113,8 @@ var (
 func (m *watch) lines(now time.Time) []string {
 	state := "reading for the first time"
 	if m.last != nil {
-		state = fmt.Sprintf("%s  read in %s, every %s; r reads now, q quits", m.last.At.Format(time.TimeOnly), m.last.Took.Round(10*time.Millisecond), m.interval)
+		state = fmt.Sprintf("%s  read in %s, every %s; r reads now, q quits", m.last.At.Format(time.TimeOnly),
+			m.last.Took.Round(10*time.Millisecond), m.interval)
 	}
 	lines := []string{headStyle.Render(table.Cut(m.title+"  "+state, m.width))}
 	if m.err != nil {

@@ -99,7 +99,8 @@ func TestNothingForThisVM(t *testing.T) {
 		{"no events", Document{}, self, "no event names this VM"},
 		{"withdrawn: the document that follows has none", Document{Incarnation: "9", Events: []Event{}}, self, "no event names this VM"},
 		{"other VMs only", Document{Events: []Event{foreign}}, self, "no event names this VM"},
-		{"name not known", Document{Events: []Event{{Type: TypeReboot, Resources: []string{"set_1"}, Source: SourcePlatform, NotBefore: noon.Add(time.Hour)}}}, Identity{}, "the name of this VM is not known yet"},
+		{"name not known", Document{Events: []Event{{Type: TypeReboot, Resources: []string{"set_1"}, Source: SourcePlatform,
+			NotBefore: noon.Add(time.Hour)}}}, Identity{}, "the name of this VM is not known yet"},
 	} {
 		d := Decide(tt.doc, tt.self, noon)
 		if d.Action != CarryOn || d.Budget != 0 || len(d.Verdicts) != 0 || d.Reason != tt.reason {
@@ -113,7 +114,8 @@ func TestNothingForThisVM(t *testing.T) {
 // more time is decided again then.
 func TestNameNotKnown(t *testing.T) {
 	event := func(kind, status, source string, in time.Duration) Event {
-		return Event{ID: "E", Type: kind, Status: status, Source: source, Resources: []string{"set_2"}, NotBefore: noon.Add(in), Duration: UnknownDuration}
+		return Event{ID: "E", Type: kind, Status: status, Source: source, Resources: []string{"set_2"}, NotBefore: noon.Add(in),
+			Duration: UnknownDuration}
 	}
 	brief := event(TypeFreeze, StatusScheduled, SourcePlatform, time.Minute)
 	brief.Duration = 5 * time.Second
@@ -131,7 +133,8 @@ func TestNameNotKnown(t *testing.T) {
 		{"redeploy in 30 s", event(TypeRedeploy, StatusScheduled, SourcePlatform, DrainMargin), true, true, 0},
 		{"redeploy in an hour", event(TypeRedeploy, StatusScheduled, SourcePlatform, time.Hour), false, false, time.Hour - DrainMargin},
 		{"a person's reboot in an hour", event(TypeReboot, StatusScheduled, SourceUser, time.Hour), true, true, 0},
-		{"terminate in 15 min", event(TypeTerminate, StatusScheduled, SourcePlatform, 15*time.Minute), false, false, 15*time.Minute - DrainMargin},
+		{"terminate in 15 min", event(TypeTerminate, StatusScheduled, SourcePlatform, 15*time.Minute), false, false,
+			15*time.Minute - DrainMargin},
 		{"freeze", event(TypeFreeze, StatusScheduled, SourcePlatform, time.Hour), true, false, 0},
 		{"freeze of 5 s", brief, false, false, 0},
 		{"unknown type", event("Quake", StatusScheduled, SourcePlatform, time.Hour), true, false, 0},
@@ -151,7 +154,8 @@ func TestNameNotKnown(t *testing.T) {
 			t.Errorf("%s: is a departure, want none", tt.name)
 		}
 	}
-	later, sooner := event(TypeReboot, StatusScheduled, SourcePlatform, time.Hour), event(TypeReboot, StatusScheduled, SourcePlatform, time.Minute)
+	later, sooner := event(TypeReboot, StatusScheduled, SourcePlatform, time.Hour), event(TypeReboot, StatusScheduled, SourcePlatform,
+		time.Minute)
 	d := Decide(Document{Events: []Event{later, preemptIn(time.Second), sooner}}, Identity{}, noon)
 	if len(d.Verdicts) != 1 || d.Event.Type != TypePreempt || d.Again != 30*time.Second {
 		t.Errorf("decision on three events = %+v, want a checkpoint for the eviction, and the next decision in 30s", d)
@@ -162,10 +166,11 @@ func TestReasonSaysWhy(t *testing.T) {
 	started := preemptIn(0)
 	started.Status = StatusStarted
 	for want, e := range map[string]Event{
-		"an eviction is announced for 2026-03-09T12:00:28Z or later, 28s from now":                       preemptIn(28 * time.Second),
-		"an eviction is announced, its time is not known":                                                {Type: TypePreempt, Resources: []string{"set_1"}},
-		"the eviction has started":                                                                       started,
-		"Reboot is announced, its time is not known":                                                     {Type: TypeReboot, Resources: []string{"set_1"}},
+		"an eviction is announced for 2026-03-09T12:00:28Z or later, 28s from now": preemptIn(28 * time.Second),
+		"an eviction is announced, its time is not known": {Type: TypePreempt,
+			Resources: []string{"set_1"}},
+		"the eviction has started":                   started,
+		"Reboot is announced, its time is not known": {Type: TypeReboot, Resources: []string{"set_1"}},
 		"an event without a type is not known to this version: the jobs are saved, in case it is an end": {Resources: []string{"set_1"}},
 	} {
 		if got := Decide(Document{Events: []Event{e}}, self, noon).Reason; got != want {

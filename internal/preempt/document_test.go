@@ -90,7 +90,8 @@ func TestParseDocument(t *testing.T) {
 			Document{Incarnation: "7", Events: []Event{}}},
 		{"null for no events", `{"DocumentIncarnation":7,"Events":null}`,
 			Document{Incarnation: "7", Events: []Event{}}},
-		{"names and values in another case", `{"documentincarnation":1,"EVENTS":[{"eventid":"1","eventtype":"PREEMPT","eventstatus":"started","eventsource":"user"}]}`,
+		{"names and values in another case",
+			`{"documentincarnation":1,"EVENTS":[{"eventid":"1","eventtype":"PREEMPT","eventstatus":"started","eventsource":"user"}]}`,
 			Document{Incarnation: "1", Events: []Event{{
 				ID: "1", Type: TypePreempt, Status: StatusStarted, Source: SourceUser, Duration: UnknownDuration}}}},
 		{"unknown values", `{"DocumentIncarnation":1,"Events":[{"EventType":"Hibernate","EventStatus":"Advisory","EventSource":"Robot"}]}`,

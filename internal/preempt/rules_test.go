@@ -103,7 +103,8 @@ func TestJudge(t *testing.T) {
 		if len(d.Verdicts) != 1 || d.Event.ID != r.event.ID || d.Reason == "" {
 			t.Errorf("%s: %+v, want one verdict about the event, with its reason", r.name, d)
 		}
-		if got, want := d.Advised(), r.event.Type == TypeRebalance || r.event.Type != TypePreempt && r.event.Status == StatusAdvisory; got != want {
+		if got, want := d.Advised(), r.event.Type == TypeRebalance || r.event.Type != TypePreempt &&
+			r.event.Status == StatusAdvisory; got != want {
 			t.Errorf("%s: advised = %t, want %t", r.name, got, want)
 		}
 	}

@@ -117,7 +117,8 @@ func TestCheckIDs(t *testing.T) {
 		took  time.Duration
 	}{
 		{"own ids", numbered, 2000, 2 * 2000 / DefaultParallel * time.Millisecond},
-		{"new ids", func(n int) io.Reader { return strings.NewReader(strings.Repeat(`{"kind":"k"}`+"\n", n)) }, 0, 2000 / DefaultParallel * time.Millisecond},
+		{"new ids", func(n int) io.Reader { return strings.NewReader(strings.Repeat(`{"kind":"k"}`+"\n", n)) }, 0,
+			2000 / DefaultParallel * time.Millisecond},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

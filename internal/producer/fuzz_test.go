@@ -14,10 +14,15 @@ import (
 func FuzzLines(f *testing.F) {
 	for _, seed := range []string{
 		"", "\n\n", `{"kind":"k"}`, `{"id":"a","kind":"k","payload":{"n":1}}` + "\n" + `{"kind":"k","payload_base64":"AAEC"}`,
-		`{"id":"../a","kind":"k"}`, `{"id":"","kind":"k"}`, `{"kind":"k","payload":1,"payload_base64":""}`, `{"kind":"k","deadline":"2026-01-31T09:30:00Z"}`,
-		`{"kind":"k","deadline":"0000-01-01T00:00:00+23:59"}`, `{"kind":"k","deadline":"9999-12-31T23:59:59-23:59"}`, `{"kind":"k","max_run":"2562047h"}`, `{"kind":"k","estimate":"2562047h"}`, `{"kind":"k","estimate":"-1s","deadline":"2026-01-31T09:30:00"}`,
-		`{"kind":"k","max_silence":"1ns"}`, `{"kind":"k","delay":"-1s"}`, `{"kind":"k","delay":"168h"}`, `{"kind":"k"} {"kind":"k"}`, `{"Kind":"k"}`,
-		`{"kind":"k","payload":null}`, `{"kind":"k","payload":"\ud800"}`, `{"kind":"k","id":"a","id":"b"}`, "\uFEFF" + `{"kind":"k"}`, `{"kind":"k","unknown":1}`,
+		`{"id":"../a","kind":"k"}`, `{"id":"","kind":"k"}`, `{"kind":"k","payload":1,"payload_base64":""}`,
+		`{"kind":"k","deadline":"2026-01-31T09:30:00Z"}`,
+		`{"kind":"k","deadline":"0000-01-01T00:00:00+23:59"}`, `{"kind":"k","deadline":"9999-12-31T23:59:59-23:59"}`,
+		`{"kind":"k","max_run":"2562047h"}`, `{"kind":"k","estimate":"2562047h"}`,
+		`{"kind":"k","estimate":"-1s","deadline":"2026-01-31T09:30:00"}`,
+		`{"kind":"k","max_silence":"1ns"}`, `{"kind":"k","delay":"-1s"}`, `{"kind":"k","delay":"168h"}`, `{"kind":"k"} {"kind":"k"}`,
+		`{"Kind":"k"}`,
+		`{"kind":"k","payload":null}`, `{"kind":"k","payload":"\ud800"}`, `{"kind":"k","id":"a","id":"b"}`, "\uFEFF" + `{"kind":"k"}`,
+		`{"kind":"k","unknown":1}`,
 		`[`, `{"kind":"k","payload":[[[[[[[[]]]]]]]]}`, "{\"kind\":\"k\",\"payload\":\"\x00\"}", `{"kind":"k","payload":1e400}`,
 	} {
 		f.Add([]byte(seed))

@@ -111,7 +111,8 @@ func (j Job) Warning(now time.Time) string {
 	case j.delay >= left:
 		return fmt.Sprintf("its deadline is in %s, and it cannot start before %s", left.Round(time.Second), j.delay)
 	case e.Estimate > left-j.delay:
-		return fmt.Sprintf("its deadline is in %s, and by its estimate it takes %s even if nothing interrupts it", left.Round(time.Second), j.delay+e.Estimate)
+		return fmt.Sprintf("its deadline is in %s, and by its estimate it takes %s even if nothing interrupts it", left.Round(time.Second),
+			j.delay+e.Estimate)
 	}
 	return ""
 }
@@ -147,7 +148,8 @@ func NewJob(s Spec) (Job, error) {
 		return Job{}, err
 	}
 	if data, _ := s.Payload.Inline(); len(data) > queue.MaxPayload {
-		return Job{}, fmt.Errorf("payload has %d bytes; at most %d are allowed: put the data in a blob and name it in the payload", len(data), queue.MaxPayload)
+		return Job{}, fmt.Errorf("payload has %d bytes; at most %d are allowed: put the data in a blob and name it in the payload", len(data),
+			queue.MaxPayload)
 	}
 	if year := s.Deadline.UTC().Year(); year < 0 || year > 9999 {
 		return Job{}, fmt.Errorf("deadline %s is in the year %d in UTC; a message holds 0 to 9999", s.Deadline.Format(time.RFC3339), year)
@@ -160,12 +162,14 @@ func NewJob(s Spec) (Job, error) {
 		return Job{}, err
 	}
 	if len(inputs) > queue.MaxInputs {
-		return Job{}, fmt.Errorf("inputs have %d bytes as JSON; at most %d are allowed: name a prefix, or a manifest that lists them", len(inputs), queue.MaxInputs)
+		return Job{}, fmt.Errorf("inputs have %d bytes as JSON; at most %d are allowed: name a prefix, or a manifest that lists them",
+			len(inputs), queue.MaxInputs)
 	}
 	return Job{
 		Where: s.Where, OwnID: own, onDemand: s.OnDemand,
-		envelope: queue.Envelope{ID: s.ID, Kind: s.Kind, Payload: s.Payload, Deadline: s.Deadline, Estimate: s.Estimate, MaxRun: s.MaxRun, MaxSilence: s.MaxSilence, Inputs: inputs},
-		delay:    s.Delay,
+		envelope: queue.Envelope{ID: s.ID, Kind: s.Kind, Payload: s.Payload, Deadline: s.Deadline, Estimate: s.Estimate, MaxRun: s.MaxRun,
+			MaxSilence: s.MaxSilence, Inputs: inputs},
+		delay: s.Delay,
 	}, nil
 }
 

@@ -33,7 +33,8 @@ func (e *UnknownKindError) Nearest() string { return spelling.Nearest(e.Kind, e.
 // Error says what is known, and what was probably meant.
 func (e *UnknownKindError) Error() string {
 	if e.Workers == 0 {
-		return fmt.Sprintf("no worker is alive that takes from queue %s, so nothing tells whether a worker has kind %q; its jobs wait for one", e.Queue, e.Kind)
+		return fmt.Sprintf("no worker is alive that takes from queue %s, so nothing tells whether a worker has kind %q; its jobs wait for one",
+			e.Queue, e.Kind)
 	}
 	text := fmt.Sprintf("no live worker on queue %s has kind %q", e.Queue, e.Kind)
 	if nearest := e.Nearest(); nearest != "" {
@@ -44,7 +45,8 @@ func (e *UnknownKindError) Error() string {
 	if len(shown) > most {
 		shown, more = shown[:most], fmt.Sprintf(" and %d more", len(shown)-most)
 	}
-	return fmt.Sprintf("%s; the kinds of %d workers are: %s%s. A job goes to the poison queue if no worker has had its kind for an hour", text, e.Workers, strings.Join(shown, ", "), more)
+	return fmt.Sprintf("%s; the kinds of %d workers are: %s%s. A job goes to the poison queue if no worker has had its kind for an hour",
+		text, e.Workers, strings.Join(shown, ", "), more)
 }
 
 // kinds tells which kinds live workers have, by one listing of the heartbeats.

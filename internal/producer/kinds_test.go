@@ -11,7 +11,8 @@ import (
 
 // worker is a heartbeat of a worker that takes from the deployment's queue.
 func worker(name string, kinds ...string) presence.Presence {
-	return presence.Presence{Worker: name, State: "process", StartedAt: time.Now(), At: time.Now(), TakesFrom: []string{"test-jobs"}, Kinds: kinds}
+	return presence.Presence{Worker: name, State: "process", StartedAt: time.Now(), At: time.Now(), TakesFrom: []string{"test-jobs"},
+		Kinds: kinds}
 }
 
 // TestUnknownKinds: a run names each kind that no live worker has, once, by one listing,
@@ -42,7 +43,8 @@ func TestUnknownKinds(t *testing.T) {
 	}
 	const want = `no live worker on queue test-jobs has kind "digset" (did you mean "digest"?); the kinds of 2 workers are: compress, digest. ` +
 		"A job goes to the poison queue if no worker has had its kind for an hour"
-	if len(unknown) != 1 || unknown[0].Error() != want || unknown[0].Workers != 2 || !slices.Equal(unknown[0].Kinds, []string{"compress", "digest"}) {
+	if len(unknown) != 1 || unknown[0].Error() != want || unknown[0].Workers != 2 ||
+		!slices.Equal(unknown[0].Kinds, []string{"compress", "digest"}) {
 		t.Errorf("unknown kinds = %+v, want one: %s", unknown, want)
 	}
 	if got := b.server.Counts()["ListBlobs"]; got != 1 {
@@ -58,13 +60,15 @@ func TestKnownKinds(t *testing.T) {
 		b.failed = nil
 		return b.Run(t.Context(), one(t, Spec{Kind: kind}))
 	}
-	if sum, err := run("digest"); err != nil || sum.Failed != 1 || !strings.Contains(b.failed[0], `no worker is alive that takes from queue test-jobs`) {
+	if sum, err := run("digest"); err != nil || sum.Failed != 1 ||
+		!strings.Contains(b.failed[0], `no worker is alive that takes from queue test-jobs`) {
 		t.Errorf("without workers: Run = %+v, %v, %q, want a failure for that reason", sum, err, b.failed)
 	}
 	if err := b.stores.Workers.Write(t.Context(), worker("a", "digest")); err != nil {
 		t.Fatal(err)
 	}
-	if sum, err := run("render"); err != nil || sum.Failed != 1 || !strings.Contains(b.failed[0], `the job: no live worker on queue test-jobs has kind "render"; the kinds of 1 workers are: digest.`) {
+	if sum, err := run("render"); err != nil || sum.Failed != 1 ||
+		!strings.Contains(b.failed[0], `the job: no live worker on queue test-jobs has kind "render"; the kinds of 1 workers are: digest.`) {
 		t.Errorf("an unknown kind: Run = %+v, %v, %q, want a failure that names the known one", sum, err, b.failed)
 	}
 	if sum, err := run("digest"); err != nil || sum.Enqueued != 1 {

@@ -153,7 +153,8 @@ func parseSpec(line []byte, defaults Spec) (Spec, error) {
 	if l.Deadline != nil {
 		deadline, err := time.Parse(time.RFC3339, *l.Deadline)
 		if err != nil {
-			return spec, fmt.Errorf("field deadline is %.40q; it must be a time with its zone, such as 2026-01-31T09:30:00Z or 2026-01-31T10:30:00+01:00", *l.Deadline)
+			return spec, fmt.Errorf("field deadline is %.40q; it must be a time with its zone, such as 2026-01-31T09:30:00Z or "+
+				"2026-01-31T10:30:00+01:00", *l.Deadline)
 		}
 		spec.Deadline = deadline
 	}

@@ -139,7 +139,8 @@ func TestParseSpec(t *testing.T) {
 			continue
 		}
 		data, _ := s.Payload.Inline()
-		got := fields{ID: s.ID, Kind: s.Kind, Payload: string(data), Delay: s.Delay - general, MaxRun: s.MaxRun - time.Hour, MaxSilence: s.MaxSilence, Estimate: s.Estimate}
+		got := fields{ID: s.ID, Kind: s.Kind, Payload: string(data), Delay: s.Delay - general, MaxRun: s.MaxRun - time.Hour,
+			MaxSilence: s.MaxSilence, Estimate: s.Estimate}
 		if !s.Deadline.IsZero() {
 			got.Deadline = s.Deadline.UTC().Format(time.RFC3339)
 		}

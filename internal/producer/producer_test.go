@@ -64,12 +64,14 @@ func TestRunPutsEveryLineOnce(t *testing.T) {
 func TestRunPutsAllFields(t *testing.T) {
 	b := setup(t)
 	deadline := time.Date(2026, 1, 31, 9, 30, 0, 0, time.UTC)
-	spec := Spec{ID: "a", Kind: "k", Payload: queue.BytesPayload([]byte("\x00\xff")), Deadline: deadline, Terms: Terms{Delay: time.Hour, MaxRun: 6 * time.Hour, MaxSilence: time.Minute, Estimate: 5 * time.Hour}}
+	spec := Spec{ID: "a", Kind: "k", Payload: queue.BytesPayload([]byte("\x00\xff")), Deadline: deadline,
+		Terms: Terms{Delay: time.Hour, MaxRun: 6 * time.Hour, MaxSilence: time.Minute, Estimate: 5 * time.Hour}}
 	if _, err := b.Run(t.Context(), one(t, spec)); err != nil {
 		t.Fatal(err)
 	}
 	e := b.envelopes(t)["a"]
-	if data, _ := e.Payload.Inline(); string(data) != "\x00\xff" || !e.Deadline.Equal(deadline) || e.MaxRun != spec.MaxRun || e.MaxSilence != spec.MaxSilence || e.Estimate != spec.Estimate {
+	if data, _ := e.Payload.Inline(); string(data) != "\x00\xff" || !e.Deadline.Equal(deadline) || e.MaxRun != spec.MaxRun ||
+		e.MaxSilence != spec.MaxSilence || e.Estimate != spec.Estimate {
 		t.Errorf("message = %+v, want the payload 00ff, the deadline %v and the limits", e, deadline)
 	}
 	m := b.server.Messages(b.stores.Names.Queue)[0]
@@ -315,14 +317,20 @@ func TestNewJob(t *testing.T) {
 		t.Errorf("ids made = %q and %q, %v; want two UUIDs of version 7", j.ID(), other.ID(), err)
 	}
 	for want, spec := range map[string]Spec{
-		`kind "": must not be empty`:                                                                                            {},
-		`kind "a b": has ' ' at byte 1; allowed are A-Z a-z 0-9 and ._-`:                                                        {Kind: "a b"},
-		`job id "a/b": has '/' at byte 1; allowed are A-Z a-z 0-9 and ._~-`:                                                     {Kind: "k", ID: "a/b"},
-		`delay -1s: it must be between 0 and 168h0m0s`:                                                                          {Kind: "k", Terms: Terms{Delay: -time.Second}},
-		`delay 168h0m1s: it must be between 0 and 168h0m0s`:                                                                     {Kind: "k", Terms: Terms{Delay: queue.MaxDelay + time.Second}},
-		`estimate: 1.5s is not a valid estimate: give whole seconds of work, from 1s to 277777h46m40s, or 0 if it is not known`: {Kind: "k", Terms: Terms{Estimate: 1500 * time.Millisecond}},
-		`max run: -1s is not a valid limit: give whole seconds, from 1s to 277777h46m40s, or 0 for none`:                        {Kind: "k", Terms: Terms{MaxRun: -time.Second}},
-		`max silence: 1.5s is not a valid limit: give whole seconds, from 1s to 277777h46m40s, or 0 for none`:                   {Kind: "k", Terms: Terms{MaxSilence: 1500 * time.Millisecond}},
+		`kind "": must not be empty`:                                     {},
+		`kind "a b": has ' ' at byte 1; allowed are A-Z a-z 0-9 and ._-`: {Kind: "a b"},
+		`job id "a/b": has '/' at byte 1; allowed are A-Z a-z 0-9 and ._~-`: {Kind: "k",
+			ID: "a/b"},
+		`delay -1s: it must be between 0 and 168h0m0s`: {Kind: "k",
+			Terms: Terms{Delay: -time.Second}},
+		`delay 168h0m1s: it must be between 0 and 168h0m0s`: {Kind: "k",
+			Terms: Terms{Delay: queue.MaxDelay + time.Second}},
+		`estimate: 1.5s is not a valid estimate: give whole seconds of work, from 1s to 277777h46m40s, or 0 if it is not known`: {Kind: "k",
+			Terms: Terms{Estimate: 1500 * time.Millisecond}},
+		`max run: -1s is not a valid limit: give whole seconds, from 1s to 277777h46m40s, or 0 for none`: {Kind: "k",
+			Terms: Terms{MaxRun: -time.Second}},
+		`max silence: 1.5s is not a valid limit: give whole seconds, from 1s to 277777h46m40s, or 0 for none`: {Kind: "k",
+			Terms: Terms{MaxSilence: 1500 * time.Millisecond}},
 		`payload has 67108865 bytes; at most 67108864 are allowed: put the data in a blob and name it in the payload`: {
 			Kind: "k", Payload: queue.BytesPayload(make([]byte, queue.MaxPayload+1))},
 	} {

@@ -24,8 +24,9 @@ func TestReserve(t *testing.T) {
 func TestStopNote(t *testing.T) {
 	at := time.Date(2026, 3, 9, 13, 0, 0, 0, time.FixedZone("", 3600))
 	for want, note := range map[string]stopNote{
-		`{"reason":"evicted","seconds_left":4.375,"not_before":"2026-03-09T12:00:00Z"}`: noteOf(&job.Stop{Reason: job.Evicted, NotBefore: at}, 4375*time.Millisecond),
-		`{"reason":"shutdown","seconds_left":0}`:                                        noteOf(&job.Stop{Reason: job.Shutdown, Err: errors.New("x")}, -time.Second),
+		`{"reason":"evicted","seconds_left":4.375,"not_before":"2026-03-09T12:00:00Z"}`: noteOf(&job.Stop{Reason: job.Evicted, NotBefore: at},
+			4375*time.Millisecond),
+		`{"reason":"shutdown","seconds_left":0}`: noteOf(&job.Stop{Reason: job.Shutdown, Err: errors.New("x")}, -time.Second),
 	} {
 		if got, err := json.Marshal(note); string(got) != want || err != nil {
 			t.Errorf("stop file = %s, %v, want %s", got, err, want)

@@ -248,7 +248,8 @@ const manyEntries = 0.8
 func (c *collector) warnMany(entries int) {
 	if !c.many && float64(entries) > manyEntries*float64(c.limits.Entries) {
 		c.many = true
-		c.log.Warn("checkpoint has nearly as many files and folders as it may have: a job whose checkpoint has more fails permanently", "entries", entries, "limit", c.limits.Entries)
+		c.log.Warn("checkpoint has nearly as many files and folders as it may have: a job whose checkpoint has more fails permanently",
+			"entries", entries, "limit", c.limits.Entries)
 	}
 }
 

@@ -44,7 +44,8 @@ func heldElsewhere(err error) error {
 // job.
 func unavailable(err error) error {
 	if resource.IsExhaustion(err) {
-		return job.Unavailable(fmt.Errorf("out of a resource on this machine (disk, memory, descriptors or processes); not counted as a failure: %w", err))
+		return job.Unavailable(fmt.Errorf("out of a resource on this machine (disk, memory, descriptors or processes); not counted as a "+
+			"failure: %w", err))
 	}
 	return job.Unavailable(fmt.Errorf("this machine cannot run the job now; not counted as a failure: %w", err))
 }
@@ -145,7 +146,8 @@ func (h *Handler) backOff(ctx context.Context, log *slog.Logger, err error) erro
 		level = slog.LevelWarn
 	}
 	err = withSpace(h.scratch.Parent(), err)
-	log.Log(ctx, level, "job not started: this machine cannot run it now; it is tried again, here or elsewhere", "error", err, "retry_in", h.backOffDelay, "suppressed", suppressed)
+	log.Log(ctx, level, "job not started: this machine cannot run it now; it is tried again, here or elsewhere", "error", err, "retry_in",
+		h.backOffDelay, "suppressed", suppressed)
 	_ = retry.Sleep(ctx, h.backOffDelay) // a stop ends it early
 	return unavailable(err)
 }

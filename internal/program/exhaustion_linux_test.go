@@ -81,7 +81,8 @@ func TestDiskFillsDuringARestore(t *testing.T) {
 			}
 			free := isolated.FillDisk(t, disk, smallDisk/6)
 			_, err := run()
-			if !job.IsUnavailable(err) || !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), "no space in "+disk+" (") || !strings.Contains(err.Error(), "not counted as a failure") {
+			if !job.IsUnavailable(err) || !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), "no space in "+disk+" (") ||
+				!strings.Contains(err.Error(), "not counted as a failure") {
 				t.Errorf("%s on a disk that others fill: Run = %v, want an interruption that names %s and what is free in it", name, err, disk)
 			}
 			b.demandNothingLeft()

@@ -102,7 +102,8 @@ func TestGigabyteFolder(t *testing.T) {
 	if restored.Err != nil {
 		t.Fatal(restored.Err)
 	}
-	if got, want := (&scratch.Folder{Dir: back}).Size(1<<50, new(atomic.Bool)), (&scratch.Folder{Dir: work}).Size(1<<50, new(atomic.Bool)); got != want {
+	if got, want := (&scratch.Folder{Dir: back}).Size(1<<50, new(atomic.Bool)),
+		(&scratch.Folder{Dir: work}).Size(1<<50, new(atomic.Bool)); got != want {
 		t.Errorf("%d bytes came back, want %d", got, want)
 	}
 	for what, m := range map[string]cost.Measured{"first save": first, "second save": second, "restore": restored} {
@@ -135,7 +136,8 @@ func TestManyFilesFigure(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range each {
-			if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("sample-%08d.json", n*each+i)), []byte(fmt.Sprintf(`{"n":%d}`, i)), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("sample-%08d.json", n*each+i)), []byte(fmt.Sprintf(`{"n":%d}`, i)),
+				0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -263,7 +265,8 @@ func TestHugeCheckpoint(t *testing.T) {
 	if b.scratch, err = scratch.Open(parent, nil, b.logger()); err != nil {
 		t.Fatal(err)
 	}
-	k := Kind{Name: "test", Command: []string{"/bin/sh", "-c", `mv "$HUGE" "$SPOTWORKER_CHECKPOINT"; exec sleep 300`}, Environment: map[string]string{"HUGE": huge}, maxEntries: limit}
+	k := Kind{Name: "test", Command: []string{"/bin/sh", "-c", `mv "$HUGE" "$SPOTWORKER_CHECKPOINT"; exec sleep 300`},
+		Environment: map[string]string{"HUGE": huge}, maxEntries: limit}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	heap, largest := cost.Heap(), watchHeap(t)

@@ -82,7 +82,8 @@ func TestEnvironmentNames(t *testing.T) {
 		name, text, _ := strings.Cut(variable, "=")
 		values[strings.ToUpper(name)] = append(values[strings.ToUpper(name)], text)
 	}
-	for name, want := range map[string]string{"PATH": `C:\own`, "PATHEXT": ".EXE", "SYSTEMROOT": os.Getenv("SystemRoot"), "USERPROFILE": got.Directory} {
+	for name, want := range map[string]string{"PATH": `C:\own`, "PATHEXT": ".EXE", "SYSTEMROOT": os.Getenv("SystemRoot"),
+		"USERPROFILE": got.Directory} {
 		if !slices.Equal(values[name], []string{want}) {
 			t.Errorf("%s = %q, want %q once", name, values[name], want)
 		}
@@ -220,7 +221,8 @@ func homes(t *testing.T, parent string) (names []string) {
 func TestHeldCheckpoint(t *testing.T) {
 	for _, ended := range []bool{false, true} {
 		dir := t.TempDir()
-		c := collector{from: filepath.Join(dir, "checkpoint"), dir: dir, limits: roomy, log: slog.New(slog.DiscardHandler), ended: ended, stop: t.Context()}
+		c := collector{from: filepath.Join(dir, "checkpoint"), dir: dir, limits: roomy, log: slog.New(slog.DiscardHandler), ended: ended,
+			stop: t.Context()}
 		scanner, err := os.Create(c.from)
 		if err != nil {
 			t.Fatal(err)
@@ -257,7 +259,8 @@ func TestLongPaths(t *testing.T) {
 	if err != nil || string(data) != "deep" {
 		t.Errorf("restored file = %q, %v, want that of the checkpoint", data, err)
 	}
-	if _, err := scratch.Open(filepath.Join(to, strings.Repeat(`long\`, 50)), nil, b.logger()); err == nil || !strings.Contains(err.Error(), "shorter path") {
+	if _, err := scratch.Open(filepath.Join(to, strings.Repeat(`long\`, 50)), nil, b.logger()); err == nil ||
+		!strings.Contains(err.Error(), "shorter path") {
 		t.Errorf("OpenScratch with a long path = %v, want an error that asks for a shorter one", err)
 	}
 }
@@ -270,7 +273,8 @@ func TestExits(t *testing.T) {
 		{"1816", "cpu_time"},
 		{"3", "exited with code 3"},
 	} {
-		if w := b.run(b.kind("exit", "CODE="+row.code), "1", nil); w.err == nil || job.IsInterrupted(w.err) || !strings.Contains(w.err.Error(), row.want) {
+		if w := b.run(b.kind("exit", "CODE="+row.code), "1", nil); w.err == nil || job.IsInterrupted(w.err) ||
+			!strings.Contains(w.err.Error(), row.want) {
 			t.Errorf("Run of a program with exit code %s = %v, want a failure with %q", row.code, w.err, row.want)
 		}
 	}

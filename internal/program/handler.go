@@ -48,10 +48,12 @@ type Granter interface {
 }
 
 // NewHandler returns the handler of a kind, with its limits. Its jobs have their
-// folders in the scratch folder, each program has a control group if there are groups, and the output of their programs goes to log. Only a kind
+// folders in the scratch folder, each program has a control group if there are groups, and the
+// output of their programs goes to log. Only a kind
 // with [Kind.Tokens] needs tokens.
 func NewHandler(k Kind, folders *scratch.Root, groups *tree.Groups, tokens Granter, log *slog.Logger) job.Handler {
-	h := job.WithLimits(&Handler{kind: k, scratch: folders, groups: groups, tokens: tokens, log: log, backOffDelay: backOffDelay, noticeGrace: noticeGrace}, k.Limits)
+	h := job.WithLimits(&Handler{kind: k, scratch: folders, groups: groups, tokens: tokens, log: log, backOffDelay: backOffDelay,
+		noticeGrace: noticeGrace}, k.Limits)
 	if k.Outputs != nil {
 		h = job.WithOutputs(h, k.Outputs.Limits)
 	}
@@ -152,7 +154,8 @@ func (h *Handler) runFromPrevious(ctx context.Context, r *run, end ended) (*run,
 // cannotResume reports whether the program said that it cannot use its checkpoint: before
 // it wrote one itself.
 func (r *run) cannotResume(ctx context.Context, end ended) bool {
-	return end.exit.Code == exitUnusable && !end.killed && ctx.Err() == nil && r.folder.restored && r.keepsPrevious && !r.job.Latest().HasState()
+	return end.exit.Code == exitUnusable && !end.killed && ctx.Err() == nil && r.folder.restored && r.keepsPrevious &&
+		!r.job.Latest().HasState()
 }
 
 // command returns the command for a job.
@@ -249,7 +252,8 @@ func endError(end ended, unusable string) error {
 	case end.killed:
 		text = "the command did not stop in time and was killed"
 	case end.exit.OOMKills > 0:
-		text = fmt.Sprintf("the command was killed: its processes together exceeded the total_memory of its kind (the kernel ended %d of them)", end.exit.OOMKills)
+		text = fmt.Sprintf("the command was killed: its processes together exceeded the total_memory of its kind (the kernel ended %d of them)",
+			end.exit.OOMKills)
 	case end.exit.Full:
 		text += "; " + end.full.Error()
 	case end.exit.IsKill():

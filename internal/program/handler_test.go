@@ -103,7 +103,8 @@ func TestRestore(t *testing.T) {
 		t.Fatal(err)
 	}
 	linked := t.TempDir()
-	if err := errors.Join(os.WriteFile(filepath.Join(linked, "step-1"), []byte("behind a link"), 0o600), os.Symlink("step-1", filepath.Join(linked, "a"))); err != nil {
+	if err := errors.Join(os.WriteFile(filepath.Join(linked, "step-1"), []byte("behind a link"), 0o600),
+		os.Symlink("step-1", filepath.Join(linked, "a"))); err != nil {
 		t.Fatal(err)
 	}
 	for _, row := range []struct {
@@ -293,7 +294,8 @@ func TestWhatGoesWrong(t *testing.T) {
 		{"linked result", nil, nil, true, "read the result: result is not a regular file"},
 		{"result is a pipe", nil, nil, true, "result is not a regular file"},
 		{"fills the disk", nil, func(k *Kind) { k.Disk = 1 << 20 }, false, "in its folder, of 1048576 allowed"},
-		{"one large file", nil, func(k *Kind) { k.Disk, k.Environment["ELSEWHERE"] = 1<<20, writableForAll(t) }, false, "the command exited with code 91; the end of its standard error: write large: file too large"},
+		{"one large file", nil, func(k *Kind) { k.Disk, k.Environment["ELSEWHERE"] = 1<<20, writableForAll(t) }, false,
+			"the command exited with code 91; the end of its standard error: write large: file too large"},
 		{"eats memory", nil, func(k *Kind) { k.Memory = 256 << 20 }, false, "exited with code 2; the end of its standard error: "},
 		{"burns", nil, func(k *Kind) { k.CPUTime = time.Second; k.Command = shell("while :; do :; done") }, false, "signal SIGXCPU"},
 	} {
@@ -360,7 +362,8 @@ func TestMachineLacks(t *testing.T) {
 	}{
 		{"program", "/no/such/program", func(_ *testing.T, k *Kind) { k.Command = []string{"/no/such/program"} }},
 		{"right to execute it", "permission denied", func(_ *testing.T, k *Kind) { k.Command = []string{"/dev/null"} }},
-		{"directory", "its working directory: stat /no/such/folder: no such file", func(_ *testing.T, k *Kind) { k.Directory = "/no/such/folder" }},
+		{"directory", "its working directory: stat /no/such/folder: no such file",
+			func(_ *testing.T, k *Kind) { k.Directory = "/no/such/folder" }},
 		{"interpreter", "no such file", func(t *testing.T, k *Kind) { k.Command = []string{script(t, "#!/no/such/interpreter -x\n")} }},
 		{"interpreter by name", `"no-such-interpreter": executable file not found`, func(t *testing.T, k *Kind) {
 			k.Command = []string{script(t, "#!/usr/bin/env -S A=1 no-such-interpreter -x\n")}
@@ -609,7 +612,8 @@ func TestTokens(t *testing.T) {
 	for _, tokens := range [][]string{nil, {"https://storage.azure.com/"}} {
 		b := setup(t)
 		g := &granted{}
-		k := Kind{Name: "test", Tokens: tokens, Command: []string{"/bin/sh", "-c", `echo "$IDENTITY_ENDPOINT $IDENTITY_HEADER" >"$SPOTWORKER_RESULT"`}}
+		k := Kind{Name: "test", Tokens: tokens, Command: []string{"/bin/sh", "-c",
+			`echo "$IDENTITY_ENDPOINT $IDENTITY_HEADER" >"$SPOTWORKER_RESULT"`}}
 		j := job.New(job.Spec{ID: "job-1", Kind: "test", Attempt: 1}, nil)
 		result, err := NewHandler(k, b.scratch, nil, g, b.logger()).Run(t.Context(), j)
 		j.Close()

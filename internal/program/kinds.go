@@ -236,7 +236,8 @@ func (k *Kind) system() tree.Limits {
 
 // errFull is the error of a job whose processes have reached their limit.
 func (k *Kind) errFull() error {
-	return fmt.Errorf("the processes and threads of the job reached the limit of %d (processes of its kind): a program that starts others without end, or a limit that is too low", k.Processes)
+	return fmt.Errorf("the processes and threads of the job reached the limit of %d (processes of its kind): a program that starts others "+
+		"without end, or a limit that is too low", k.Processes)
 }
 
 // maxCheckpoint is the limit with its default.

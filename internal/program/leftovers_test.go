@@ -100,7 +100,8 @@ func TestCleanedAway(t *testing.T) {
 			if again == before {
 				t.Errorf("the folder is still %s", before)
 			}
-			if got := len(b.log.find("scratch folder was removed from outside and is made again; keep cleaners of temporary files away from it, or set --scratch")); got != 1 {
+			if got := len(b.log.find("scratch folder was removed from outside and is made again; keep cleaners of temporary files away from it, " +
+				"or set --scratch")); got != 1 {
 				t.Errorf("%d log lines about it, want 1", got)
 			}
 			next, err := scratch.Open(b.scratch.Parent(), nil, b.logger())

@@ -18,9 +18,11 @@ import (
 func FuzzMessageToExec(f *testing.F) {
 	const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 	for _, fields := range []string{
-		``, `,"trace":"\u0000"`, `,"trace":"` + trace + `"`, `,"trace":"` + trace + `\u0000"`, `,"trace":"\ud800"`, `,"trace":"a=b\nLD_PRELOAD=x"`,
+		``, `,"trace":"\u0000"`, `,"trace":"` + trace + `"`, `,"trace":"` + trace + `\u0000"`, `,"trace":"\ud800"`,
+		`,"trace":"a=b\nLD_PRELOAD=x"`,
 		`,"deadline":"0000-01-01T00:00:00Z"`, `,"max_run":1,"max_silence":1,"estimate":1`, `,"payload":"\u0000"`, `,"payload_base64":"AA=="`,
-		`,"inputs":[{"container":"data","blob":"a\u0000b"}]`, `,"inputs":[{"container":"data","blob":"b","to":"../\u0000"}]`, `,"x\u0000":"\u0000"`,
+		`,"inputs":[{"container":"data","blob":"a\u0000b"}]`, `,"inputs":[{"container":"data","blob":"b","to":"../\u0000"}]`,
+		`,"x\u0000":"\u0000"`,
 	} {
 		f.Add(`{"v":1,"id":"a","kind":"k"` + fields + `}`)
 		f.Add(`{"v":2,"id":"a","kind":"k"` + fields + `}`)

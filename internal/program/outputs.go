@@ -123,7 +123,10 @@ func (h *Handler) openOutputs(ctx context.Context, j *job.Job, f *folder) (*outp
 	o.ctx, o.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	j.Cleanup(o.close)
 	if !settings.List {
-		if err := o.folder.Restore(ctx, names, func(ctx context.Context, path string) (io.ReadCloser, error) { return openRecorded(ctx, j, path) }); err != nil {
+		if err := o.folder.Restore(ctx, names, func(ctx context.Context, path string) (io.ReadCloser,
+			error) {
+			return openRecorded(ctx, j, path)
+		}); err != nil {
 			return nil, err
 		}
 	}

@@ -281,7 +281,8 @@ func TestOutputIsGone(t *testing.T) {
 			j.OnOutputs(&lost{&stored{files: map[string]string{"gone": "1", "there": "2"}}, row.err})
 			w := b.beginJob(k, j)
 			w.wait(t)
-			if !errors.Is(w.err, row.err) || job.IsUnavailable(w.err) != row.unavailable || job.IsPermanent(w.err) || !strings.Contains(w.err.Error(), `"gone"`) {
+			if !errors.Is(w.err, row.err) || job.IsUnavailable(w.err) != row.unavailable || job.IsPermanent(w.err) ||
+				!strings.Contains(w.err.Error(), `"gone"`) {
 				t.Errorf("Run = %v, unavailable %t, want the error of output gone, unavailable %t", w.err, job.IsUnavailable(w.err), row.unavailable)
 			}
 		})

@@ -35,8 +35,10 @@ func TestStepBack(t *testing.T) {
 		{"a bad one", file("bad"), file("older"), false, "older previous", 1},
 		{"a bad file, a folder before", file("bad"), folderState(t, dir), false, "good folder previous", 1},
 		{"a bad folder, a file before", damaged, file("older"), false, "older previous", 1},
-		{"both bad", file("bad"), file("bad too"), false, "!exited with code 76: it can use neither its last checkpoint nor the one before; the end of its standard error: the weights are NaN", 1},
-		{"none before", file("bad"), nil, false, "!exited with code 76: it cannot use its last checkpoint, and there is none before it; the end", 1},
+		{"both bad", file("bad"), file("bad too"), false, "!exited with code 76: it can use neither its last checkpoint nor the one before; " +
+			"the end of its standard error: the weights are NaN", 1},
+		{"none before", file("bad"), nil, false, "!exited with code 76: it cannot use its last checkpoint, and there is none before it; the end",
+			1},
 		{"one that saved since", file("bad, but it saves"), file("older"), false, "!exited with code 76; the end", 0},
 		{"a kind of one state", file("bad"), file("older"), true, "!exited with code 76; the end", 0},
 		{"one of an unknown version", file("bad"), &job.Progress{State: []byte("?"), Version: 9}, false, "!version 9", 1},

@@ -24,9 +24,12 @@ func TestKilledProgram(t *testing.T) {
 	}{
 		{"killed by another", ended{exit: tree.Exit{Code: -1, By: "signal SIGKILL"}}, killed},
 		{"its child was killed", ended{exit: tree.Exit{Code: 137}}, killed},
-		{"out of memory", ended{exit: tree.Exit{Code: -1, By: "signal SIGKILL"}, oomKills: 2}, killed + " (the kernel ended 2 processes for that while it ran)"},
-		{"out of its total memory", ended{exit: tree.Exit{Code: 137, OOMKills: 3}, oomKills: 4}, "the command was killed: its processes together exceeded the total_memory of its kind (the kernel ended 3 of them)"},
-		{"killed by the worker", ended{exit: tree.Exit{Code: -1, By: "signal SIGKILL"}, killed: true}, "the command did not stop in time and was killed"},
+		{"out of memory", ended{exit: tree.Exit{Code: -1, By: "signal SIGKILL"}, oomKills: 2},
+			killed + " (the kernel ended 2 processes for that while it ran)"},
+		{"out of its total memory", ended{exit: tree.Exit{Code: 137, OOMKills: 3}, oomKills: 4},
+			"the command was killed: its processes together exceeded the total_memory of its kind (the kernel ended 3 of them)"},
+		{"killed by the worker", ended{exit: tree.Exit{Code: -1, By: "signal SIGKILL"}, killed: true},
+			"the command did not stop in time and was killed"},
 		{"another signal", ended{exit: tree.Exit{Code: -1, By: "signal SIGSEGV"}}, "the command was ended by signal SIGSEGV"},
 		{"a failure", ended{exit: tree.Exit{Code: 1}, oomKills: 1}, "the command exited with code 1"},
 	} {
@@ -48,7 +51,8 @@ func TestFullDiskIsMeasured(t *testing.T) {
 	if free, size := resource.Space(folder); size > 0 && free >= 0 && !strings.Contains(got.Error(), " MB free): ") {
 		t.Errorf("error = %q, want how much is free", got)
 	}
-	if got := withSpace(filepath.Join(folder, "gone"), full).Error(); !strings.HasPrefix(got, "no space in ") || strings.Contains(got, "MB free") {
+	if got := withSpace(filepath.Join(folder, "gone"), full).Error(); !strings.HasPrefix(got, "no space in ") ||
+		strings.Contains(got, "MB free") {
 		t.Errorf("error without a measurement = %q", got)
 	}
 	if other := syscall.EACCES; !errors.Is(withSpace(folder, other), other) || withSpace(folder, other).Error() != other.Error() {

@@ -115,7 +115,8 @@ func (r *run) collect(ctx context.Context) error {
 	last, bad := r.progress.read()
 	if bad > 0 && !r.warned {
 		r.warned = true
-		r.log.WarnContext(ctx, `progress not understood: a line is {"fraction": 0.5, "text": "half of it"}, with a fraction from 0 to 1`, "lines", bad)
+		r.log.WarnContext(ctx, `progress not understood: a line is {"fraction": 0.5, "text": "half of it"}, with a fraction from 0 to 1`,
+			"lines", bad)
 	}
 	if last != nil {
 		r.reported = *last

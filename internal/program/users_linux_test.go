@@ -61,10 +61,12 @@ func writableForAll(t *testing.T) string {
 // worker: not root, with the capabilities of the unit alone, and programs that are
 // users of their own.
 func TestWithUsers(t *testing.T) {
-	out, err := isolated.AsWorker(t, isolated.WorkerCapabilities(), []string{usersVariable + "=60590-60689"}, "-test.count=1", "-test.v", "-test.run", "^("+strings.Join([]string{
-		"TestAttack.*", "TestResult", "TestEnvironment", "TestRestore", "TestStopAndResume", "TestTakeFolder", "TestChildrenEndWithTheirProgram",
-		"TestCheckpointThatCannotBeKept", "TestWhatGoesWrong", "TestFlood", "TestProgress", "TestKeptWhileRead", "TestHostileNames.*", "TestTooManyProcesses",
-	}, "|")+")$")
+	out, err := isolated.AsWorker(t, isolated.WorkerCapabilities(), []string{usersVariable + "=60590-60689"}, "-test.count=1", "-test.v",
+		"-test.run", "^("+strings.Join([]string{
+			"TestAttack.*", "TestResult", "TestEnvironment", "TestRestore", "TestStopAndResume", "TestTakeFolder", "TestChildrenEndWithTheirProgram",
+			"TestCheckpointThatCannotBeKept", "TestWhatGoesWrong", "TestFlood", "TestProgress", "TestKeptWhileRead", "TestHostileNames.*",
+			"TestTooManyProcesses",
+		}, "|")+")$")
 	if err != nil {
 		t.Errorf("%v:\n%s", err, out)
 	}

@@ -116,7 +116,8 @@ func (a *Accounts) Known() (Spread, error) {
 		if last := a.shards[0].readErr.Load(); last != nil && *last != nil {
 			err = *last
 		}
-		return Spread{}, fmt.Errorf("%w: over which accounts jobs are spread is in the metadata of queue %s: %w", ErrAccounts, a.shards[0].Main().Name(), err)
+		return Spread{}, fmt.Errorf("%w: over which accounts jobs are spread is in the metadata of queue %s: %w", ErrAccounts,
+			a.shards[0].Main().Name(), err)
 	}
 	for i, name := range s.Names[:min(len(s.Names), len(a.names))] {
 		if len(s.Names) > 1 && name != a.names[i] {
@@ -149,7 +150,8 @@ func (a *Accounts) Place(id string, chosen bool) (*Queue, error) {
 		return nil, err
 	}
 	if chosen && len(a.shards) > 1 && len(s.Names) == 0 {
-		return nil, fmt.Errorf("%w: queue %s does not say over which accounts jobs with chosen ids are spread: run spotctl accounts N, with 1 if jobs were put in the first account alone until now",
+		return nil, fmt.Errorf("%w: queue %s does not say over which accounts jobs with chosen ids are spread: run spotctl accounts N, with 1 "+
+			"if jobs were put in the first account alone until now",
 			ErrAccounts, a.shards[0].Main().Name())
 	}
 	accounts := min(s.Accounts(), len(a.shards))

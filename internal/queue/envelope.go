@@ -176,7 +176,8 @@ func (e Envelope) Validate() error {
 		return err
 	}
 	if len(e.Inputs) > MaxInputs {
-		return fmt.Errorf("field inputs has %d bytes; at most %d are allowed: name a prefix or a manifest in place of single blobs", len(e.Inputs), MaxInputs)
+		return fmt.Errorf("field inputs has %d bytes; at most %d are allowed: name a prefix or a manifest in place of single blobs",
+			len(e.Inputs), MaxInputs)
 	}
 	e.Payload, e.Inputs, e.Resume, e.PutBackSince = Payload{}, nil, false, time.Time{}
 	_, err := e.encode(maxBeside)

@@ -32,7 +32,8 @@ func TestClaim(t *testing.T) {
 		b.faultOn(storage.OpGetMessages, 1, storage.Fault{Before: 3 * time.Second})
 		l := b.claimNext(t)
 		if l.Deliveries != 1 || l.Queue() != b.jobs || !l.AskedAt.Equal(asked) {
-			t.Errorf("lease = %d deliveries of %v, asked at %s, want the first of the queue of jobs at %s", l.Deliveries, l.Queue(), l.AskedAt, asked)
+			t.Errorf("lease = %d deliveries of %v, asked at %s, want the first of the queue of jobs at %s", l.Deliveries, l.Queue(), l.AskedAt,
+				asked)
 		}
 		if want := asked.Add(3 * time.Second); !l.ClaimedAt.Equal(want) || !l.InsertedAt.Equal(put) {
 			t.Errorf("claimed at %s, inserted at %s, want %s and %s by the service's clock", l.ClaimedAt, l.InsertedAt, want, put)
@@ -144,7 +145,8 @@ func TestRelease(t *testing.T) {
 		}
 		again := b.claimNext(t)
 		if again.ID != l.ID || again.Text() != "x" || again.Deliveries != 2 {
-			t.Errorf("after a release the queue gives %s with %q, delivery %d, want %s with x, delivery 2", again.ID, again.Text(), again.Deliveries, l.ID)
+			t.Errorf("after a release the queue gives %s with %q, delivery %d, want %s with x, delivery 2", again.ID, again.Text(),
+				again.Deliveries, l.ID)
 		}
 		if err := again.Release(t.Context(), 1500*time.Millisecond); err != nil {
 			t.Fatal(err)

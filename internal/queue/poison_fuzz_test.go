@@ -43,7 +43,8 @@ func FuzzPoison(f *testing.F) {
 // checkPoison demands what replay and purge rely on.
 func checkPoison(t *testing.T, p Poison) {
 	t.Helper()
-	if p.BodyBlob != "" && p.checkBlob() == nil && (p.BodyBlob != "poison/"+p.MessageID || strings.ContainsAny(p.MessageID, "/.\\%?#") || p.MessageID == "") {
+	if p.BodyBlob != "" && p.checkBlob() == nil && (p.BodyBlob != "poison/"+p.MessageID || strings.ContainsAny(p.MessageID, "/.\\%?#") ||
+		p.MessageID == "") {
 		t.Fatalf("%+v may name the blob %q", p, p.BodyBlob)
 	}
 	text, err := p.encode()

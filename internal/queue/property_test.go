@@ -15,12 +15,14 @@ import (
 // anyEnvelope draws what a producer may put.
 var anyEnvelope = rapid.Custom(func(t *rapid.T) Envelope {
 	e := Envelope{
-		ID:     rapid.StringMatching(`[A-Za-z0-9_~-]([A-Za-z0-9._~-]{0,30}[A-Za-z0-9_~-])?`).Draw(t, "id"),
-		Kind:   rapid.StringMatching(`[A-Za-z0-9_-]([A-Za-z0-9._-]{0,10}[A-Za-z0-9_-])?`).Draw(t, "kind"),
-		MaxRun: time.Duration(rapid.IntRange(0, 1e9).Draw(t, "max run")) * time.Second, MaxSilence: time.Duration(rapid.IntRange(0, 1e9).Draw(t, "max silence")) * time.Second,
-		Estimate: time.Duration(rapid.IntRange(0, 1e9).Draw(t, "estimate")) * time.Second,
-		Trace:    rapid.SampledFrom([]string{"", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "01-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-x"}).Draw(t, "trace"),
-		Resume:   rapid.Bool().Draw(t, "resume"),
+		ID:         rapid.StringMatching(`[A-Za-z0-9_~-]([A-Za-z0-9._~-]{0,30}[A-Za-z0-9_~-])?`).Draw(t, "id"),
+		Kind:       rapid.StringMatching(`[A-Za-z0-9_-]([A-Za-z0-9._-]{0,10}[A-Za-z0-9_-])?`).Draw(t, "kind"),
+		MaxRun:     time.Duration(rapid.IntRange(0, 1e9).Draw(t, "max run")) * time.Second,
+		MaxSilence: time.Duration(rapid.IntRange(0, 1e9).Draw(t, "max silence")) * time.Second,
+		Estimate:   time.Duration(rapid.IntRange(0, 1e9).Draw(t, "estimate")) * time.Second,
+		Trace: rapid.SampledFrom([]string{"", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+			"01-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-x"}).Draw(t, "trace"),
+		Resume: rapid.Bool().Draw(t, "resume"),
 
 		ChosenID: rapid.Bool().Draw(t, "chosen id"), Awaited: rapid.Bool().Draw(t, "awaited"),
 	}

@@ -182,7 +182,8 @@ func (q *Queue) claim(ctx context.Context, n int, visibility time.Duration) ([]*
 }
 
 // errIncomplete is the error of a list that lacks parts of a message, as one that was cut off.
-var errIncomplete = fmt.Errorf("a message of the answer lacks its id, its receipt, its text or a time; a proxy or a gateway may have sent it: %w", io.ErrUnexpectedEOF)
+var errIncomplete = fmt.Errorf("a message of the answer lacks its id, its receipt, its text or a time; a proxy or a gateway may have "+
+	"sent it: %w", io.ErrUnexpectedEOF)
 
 // messagesOf returns the messages that the SDK decoded.
 func messagesOf(reply azqueue.DequeueMessagesResponse) ([]messagelist.Message, error) {

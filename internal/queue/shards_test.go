@@ -58,7 +58,8 @@ func TestShardCounts(t *testing.T) {
 		if c, err := s.Read(t.Context()); c != (ShardCounts{1, 1}) || err != nil {
 			t.Errorf("numbers without metadata = %+v, %v, want one queue", c, err)
 		}
-		if _, err := s.Main().client.SetMetadata(t.Context(), &azqueue.SetMetadataOptions{Metadata: map[string]*string{"owner": new("somebody")}}); err != nil {
+		if _, err := s.Main().client.SetMetadata(t.Context(),
+			&azqueue.SetMetadataOptions{Metadata: map[string]*string{"owner": new("somebody")}}); err != nil {
 			t.Fatal(err)
 		}
 		for _, want := range []ShardCounts{{4, 4}, {2, 4}, {1, 3}, {1, 1}, {MaxShards, MaxShards}} {
@@ -92,7 +93,8 @@ func TestShardsUnreadable(t *testing.T) {
 				if err := s.Write(t.Context(), ShardCounts{2, 2}); err != nil {
 					t.Fatal(err)
 				}
-				if _, err := s.Main().client.SetMetadata(t.Context(), &azqueue.SetMetadataOptions{Metadata: map[string]*string{shardsKey: &value}}); err != nil {
+				if _, err := s.Main().client.SetMetadata(t.Context(),
+					&azqueue.SetMetadataOptions{Metadata: map[string]*string{shardsKey: &value}}); err != nil {
 					t.Fatal(err)
 				}
 				if c, err := s.Read(t.Context()); c != (ShardCounts{2, 2}) || !errors.Is(err, ErrShards) {
@@ -147,7 +149,8 @@ func TestReadToPut(t *testing.T) {
 }
 
 func TestShardKeysAreDocumented(t *testing.T) {
-	if diff := cmp.Diff(formats.Documented(t, "Metadata of the queue of jobs"), []string{accountIDsKey, accountsKey, shardsKey, takenKey}); diff != "" {
+	if diff := cmp.Diff(formats.Documented(t, "Metadata of the queue of jobs"), []string{accountIDsKey, accountsKey, shardsKey,
+		takenKey}); diff != "" {
 		t.Errorf("-documented +in code\n%s", diff)
 	}
 }

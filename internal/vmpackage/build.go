@@ -23,7 +23,8 @@ func buildWorker(ctx context.Context, c Config, target target) ([]byte, error) {
 	stamp := fmt.Sprintf("-s -w -X main.version=%[1]s -X github.com/spotworker/spotworker/internal/workercmd.version=%[1]s", c.Version)
 	//nolint:gosec // a command of ours with the caller's folder
 	cmd := exec.CommandContext(ctx, "go", "build", "-C", c.Worker, "-trimpath", "-buildvcs=false", "-ldflags", stamp, "-o", binary, ".")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+target.system, "GOARCH="+target.architecture, "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=", "GOWORK=off")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+target.system, "GOARCH="+target.architecture, "GOAMD64=v1", "GOARM64=v8.0",
+		"GOEXPERIMENT=", "GOWORK=off")
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
 	if err := cmd.Run(); err != nil {

@@ -122,7 +122,8 @@ func TestContents(t *testing.T) {
 	if diff := cmp.Diff(want, modes); diff != "" {
 		t.Errorf("files of the package (-want +got):\n%s", diff)
 	}
-	if got, want := string(files["release"].data), "RELEASE="+made[0].Release+"\nARCHITECTURE=amd64\n"; got != want || !strings.HasPrefix(made[0].Release, "1.2.3-") {
+	if got, want := string(files["release"].data), "RELEASE="+made[0].Release+"\nARCHITECTURE=amd64\n"; got != want ||
+		!strings.HasPrefix(made[0].Release, "1.2.3-") {
 		t.Errorf("release = %q, want %q for version 1.2.3", got, want)
 	}
 	for line := range strings.Lines(string(files["SHA256SUMS"].data)) {
@@ -215,7 +216,8 @@ func TestBillOfMaterials(t *testing.T) {
 	if err := json.Unmarshal(data, &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.BOMFormat != "CycloneDX" || got.SpecVersion != cyclonedx.SpecVersion1_6 || got.Metadata.Timestamp != "2026-03-09T12:00:00Z" || got.Metadata.Component.Version != "1.2.3" {
+	if got.BOMFormat != "CycloneDX" || got.SpecVersion != cyclonedx.SpecVersion1_6 || got.Metadata.Timestamp != "2026-03-09T12:00:00Z" ||
+		got.Metadata.Component.Version != "1.2.3" {
 		t.Errorf("bill = %s %s of %s for version %s, want CycloneDX 1.6 of the commit's time for 1.2.3",
 			got.BOMFormat, got.SpecVersion, got.Metadata.Timestamp, got.Metadata.Component.Version)
 	}

@@ -18,7 +18,8 @@ func TestSign(t *testing.T) {
 	}
 	c, keys := tiny(t), t.TempDir()
 	c.SigningKey = filepath.Join(keys, "key")
-	if out, err := exec.CommandContext(t.Context(), "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "release", "-f", c.SigningKey).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "release", "-f",
+		c.SigningKey).CombinedOutput(); err != nil {
 		t.Fatalf("ssh-keygen: %v: %s", err, out)
 	}
 	public, err := os.ReadFile(c.SigningKey + ".pub")
@@ -30,7 +31,8 @@ func TestSign(t *testing.T) {
 		t.Fatal(err)
 	}
 	verify := func(namespace, path, signature string) error {
-		cmd := exec.CommandContext(t.Context(), "ssh-keygen", "-Y", "verify", "-f", signers, "-I", "release@example.com", "-n", namespace, "-s", signature)
+		cmd := exec.CommandContext(t.Context(), "ssh-keygen", "-Y", "verify", "-f", signers, "-I", "release@example.com", "-n", namespace, "-s",
+			signature)
 		var err error
 		if cmd.Stdin, err = os.Open(path); err != nil {
 			t.Fatal(err)

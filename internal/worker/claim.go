@@ -88,9 +88,11 @@ type claimed struct {
 // releases what it claimed and did not start.
 func (w *Worker) claimLoop(ctx, cleanup context.Context, deliveries, calls *pool.Pool) {
 	c := &claimer{
-		runner: w.runner, departure: w.departure, pause: &w.steering.pause, leave: w.events.Leave, deliveries: deliveries, calls: calls, loop: w.loops.claim,
+		runner: w.runner, departure: w.departure, pause: &w.steering.pause, leave: w.events.Leave, deliveries: deliveries, calls: calls,
+		loop:     w.loops.claim,
 		pressure: w.Pressure, failing: w.blobsFail, jitter: w.Jitter, log: w.Log,
-		slots: w.Concurrency, free: w.Concurrency, active: map[string]int{}, ended: make(chan ended, w.Concurrency), claimed: make(chan claimed, intake.MaxClaims),
+		slots: w.Concurrency, free: w.Concurrency, active: map[string]int{}, ended: make(chan ended, w.Concurrency),
+		claimed: make(chan claimed, intake.MaxClaims),
 		cleanup: w.runner.NewTries(ctx).In(cleanup), timer: stoppedTimer(), rotation: newQueueRotation(w.sources.Taken(), w.fleet.Idle, w.Jitter),
 	}
 	defer c.loop.Rest()
@@ -164,7 +166,8 @@ func (c *claimer) claim(ctx context.Context, state drain.DepartureState) (wait t
 // fewer messages through than a claim may bring, it is the only one.
 func (c *claimer) next(state drain.DepartureState, most int, now time.Time) (*claim, bool) {
 	d := intake.Demand{
-		Slots: c.slots, Free: c.free, Buffered: c.rotation.startable(c.buffer), Mean: c.average.Mean, Claim: c.claimTime.Mean, Quiet: now.Sub(c.lastEnd),
+		Slots: c.slots, Free: c.free, Buffered: c.rotation.startable(c.buffer), Mean: c.average.Mean, Claim: c.claimTime.Mean,
+		Quiet:   now.Sub(c.lastEnd),
 		Backlog: c.rotation.hasBacklog() && !state.Advised,
 	}
 	c.rotation.observeStuck(c.claims, now)

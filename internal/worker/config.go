@@ -273,7 +273,8 @@ func (c *Config) validateInstance() error {
 // validateLogSize checks how much is kept of jobs' logs.
 func (c *Config) validateLogSize() error {
 	if c.LogSize < joblog.MinSize || c.LogSize > joblog.MaxSize {
-		return fmt.Errorf("job logs of %d KiB are out of range: give %d to %d, or 0 to keep none", c.LogSize>>10, joblog.MinSize>>10, joblog.MaxSize>>10)
+		return fmt.Errorf("job logs of %d KiB are out of range: give %d to %d, or 0 to keep none", c.LogSize>>10, joblog.MinSize>>10,
+			joblog.MaxSize>>10)
 	}
 	return nil
 }
@@ -313,7 +314,8 @@ func (c *Config) validateQueues() error {
 	case c.MoveAfter < 0:
 		return fmt.Errorf("jobs cannot be moved after %d interruptions: give 1 or more, or 0 to move none", c.MoveAfter)
 	case c.Changeover < 0 || c.Changeover > MaxChangeover:
-		return fmt.Errorf("changeover of %s is out of range: give the time that a moved job waits for a worker, up to %s, or 0 to move none for its deadline", c.Changeover, MaxChangeover)
+		return fmt.Errorf("changeover of %s is out of range: give the time that a moved job waits for a worker, up to %s, or 0 to move none "+
+			"for its deadline", c.Changeover, MaxChangeover)
 	case c.moves() && c.OnDemand == nil:
 		return errors.New("there is no on-demand queue to move jobs to: name one, or move none")
 	}
@@ -325,7 +327,8 @@ func (c *Config) moves() bool { return c.MoveAfter > 0 || c.Changeover > 0 }
 
 func (c *Config) hasStores() bool {
 	for _, a := range c.accounts() {
-		if len(a.TakeFrom) == 0 || slices.Contains(a.TakeFrom, nil) || a.Queue == nil || a.Poison == nil || a.Payloads == nil || a.Records == nil {
+		if len(a.TakeFrom) == 0 || slices.Contains(a.TakeFrom, nil) || a.Queue == nil || a.Poison == nil || a.Payloads == nil ||
+			a.Records == nil {
 			return false
 		}
 	}

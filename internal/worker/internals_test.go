@@ -231,7 +231,8 @@ func TestAccounts(t *testing.T) {
 func TestValidate(t *testing.T) {
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		good := func() worker.Config {
-			return worker.Config{Queue: b.Queue, OnDemand: b.OnDemand, Poison: b.Poison, Payloads: b.Payloads, Records: b.Records, Workers: b.Workers, Kinds: job.Kinds{"echo": rig.Echo}}
+			return worker.Config{Queue: b.Queue, OnDemand: b.OnDemand, Poison: b.Poison, Payloads: b.Payloads, Records: b.Records,
+				Workers: b.Workers, Kinds: job.Kinds{"echo": rig.Echo}}
 		}
 		tests := []struct {
 			name   string
@@ -242,7 +243,8 @@ func TestValidate(t *testing.T) {
 			{"no stores", func(c *worker.Config) { c.Records = nil }, "queues and containers"},
 			{"no kinds", func(c *worker.Config) { c.Kinds = nil }, "no kind"},
 			{"bad kind", func(c *worker.Config) { c.Kinds = job.Kinds{"a b": rig.Echo} }, `"a b"`},
-			{"bad limits", func(c *worker.Config) { c.Kinds = job.Kinds{"k": job.WithLimits(rig.Echo, job.Limits{MaxRun: -1})} }, `limits of kind "k"`},
+			{"bad limits", func(c *worker.Config) { c.Kinds = job.Kinds{"k": job.WithLimits(rig.Echo, job.Limits{MaxRun: -1})} },
+				`limits of kind "k"`},
 			{"unknown default kind", func(c *worker.Config) { c.DefaultKind = "x" }, `"x"`},
 			{"concurrency too high", func(c *worker.Config) { c.Concurrency = 10_001 }, "1 to 10000"},
 			{"negative concurrency", func(c *worker.Config) { c.Concurrency = -1 }, "1 to 10000"},

@@ -92,7 +92,8 @@ func (f *lossEstimate) run(ctx context.Context, w *Worker) {
 		f.fleet = fleet
 		f.mu.Unlock()
 		known := f.Losses()
-		w.Log.DebugContext(ctx, "fleet sampled", "workers", len(all.Workers), "watched", known.Watched, "warned", known.Warned, "sudden", known.Sudden)
+		w.Log.DebugContext(ctx, "fleet sampled", "workers", len(all.Workers), "watched", known.Watched, "warned", known.Warned, "sudden",
+			known.Sudden)
 	}
 }
 

@@ -29,8 +29,10 @@ func TestLossesOf(t *testing.T) {
 		{"stopped", []presence.Listed{ran("stopped", 3, time.Hour)}, checkpoint.Losses{Watched: 3 * time.Hour}},
 		{"too long ago", []presence.Listed{ran("process", 3, 8*24*time.Hour)}, checkpoint.Losses{}},
 		{"unreadable times", []presence.Listed{listed(presence.Presence{State: "process"})}, checkpoint.Losses{}},
-		{"clock set back", []presence.Listed{listed(presence.Presence{State: "process", StartedAt: now.Add(time.Hour), At: now})}, checkpoint.Losses{}},
-		{"a fleet", []presence.Listed{ran("process", 1, 0), ran("process", 2, time.Hour), ran("shutdown", 4, time.Hour), ran("stopped", 8, time.Hour)},
+		{"clock set back", []presence.Listed{listed(presence.Presence{State: "process", StartedAt: now.Add(time.Hour), At: now})},
+			checkpoint.Losses{}},
+		{"a fleet", []presence.Listed{ran("process", 1, 0), ran("process", 2, time.Hour), ran("shutdown", 4, time.Hour),
+			ran("stopped", 8, time.Hour)},
 			checkpoint.Losses{Watched: 15 * time.Hour, Warned: 1, Sudden: 1}},
 	} {
 		if got := lossesOf(row.all, now); got != row.want {

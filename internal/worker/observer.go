@@ -76,14 +76,16 @@ func (unobserved) Blind(time.Time)                                             {
 
 // Words are all words that an [Observer] may get, a list for each parameter.
 type Words struct {
-	States, Outcomes, Starts, Waits, Efforts, FailureClasses, Saves, Moves, Circles, Acknowledgements, DrainReasons, PollResults, Refusals, Inputs []string
+	States, Outcomes, Starts, Waits, Efforts, FailureClasses, Saves, Moves, Circles, Acknowledgements, DrainReasons, PollResults, Refusals,
+	Inputs []string
 }
 
 // ObserverWords returns them.
 func ObserverWords() Words {
 	w := Words{
-		Outcomes: delivery.Outcomes(), Starts: delivery.Starts(), Waits: delivery.Waits(), Efforts: delivery.Efforts(), FailureClasses: delivery.FailureClasses(),
-		Saves: delivery.Saves(), Moves: delivery.Moves(), Circles: delivery.Circles(),
+		Outcomes: delivery.Outcomes(), Starts: delivery.Starts(), Waits: delivery.Waits(), Efforts: delivery.Efforts(),
+		FailureClasses: delivery.FailureClasses(),
+		Saves:          delivery.Saves(), Moves: delivery.Moves(), Circles: delivery.Circles(),
 		Acknowledgements: events.AcknowledgeResults(),
 		DrainReasons:     []string{string(job.Evicted), string(job.Shutdown), string(job.Drained)},
 		Refusals:         checkpoint.PermanentRefusals(), Inputs: inputs.Results(),

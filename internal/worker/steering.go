@@ -59,7 +59,8 @@ func (s *steering) read(ctx context.Context) {
 		damaged := errors.As(err, new(*control.DamagedError))
 		if !s.failing || damaged && !s.damaged {
 			s.level = outage.Level(err, slog.LevelWarn)
-			s.worker.Log.Log(ctx, s.level, "control document not read; the worker keeps to what it read last, and does not learn of cancels, drains and pauses", "error", err)
+			s.worker.Log.Log(ctx, s.level, "control document not read; the worker keeps to what it read last, and does not learn of cancels, "+
+				"drains and pauses", "error", err)
 		}
 		s.failing, s.damaged = true, s.damaged || damaged
 		return

@@ -43,7 +43,8 @@ func (w *Worker) warmUp(ctx context.Context) bool {
 		for kind := range w.Kinds {
 			w.Observer.Recovered(kind)
 		}
-		w.Log.InfoContext(ctx, "worker starts", "version", w.Program, "concurrency", w.Concurrency, "take_from", queue.Names(w.takeFrom()), "move_after", w.MoveAfter, "changeover", w.Changeover)
+		w.Log.InfoContext(ctx, "worker starts", "version", w.Program, "concurrency", w.Concurrency, "take_from", queue.Names(w.takeFrom()),
+			"move_after", w.MoveAfter, "changeover", w.Changeover)
 	}
 	return w.awaitStorage(ctx, warmUpDelays)
 }

@@ -58,10 +58,12 @@ func New(c Config) (*Worker, error) {
 	meter := activity.NewMeter(c.Concurrency)
 	c.Observer = metered{c.Observer, meter}
 	w := &Worker{
-		Config: c, meter: meter, started: now, loops: newLoops(c.Loops, now), departure: drain.NewDeparture(), fleet: delivery.NewFleet(c.Workers), losses: &lossEstimate{},
+		Config: c, meter: meter, started: now, loops: newLoops(c.Loops, now), departure: drain.NewDeparture(),
+		fleet: delivery.NewFleet(c.Workers), losses: &lossEstimate{},
 		stop: func(error) {}, // a notice may come before the first phase
 	}
-	w.sources = sources.New(sources.Config{Accounts: w.sourcesOfAccounts(), Spread: c.Spread, Failing: w.blobsFail, Jitter: c.Jitter, Log: c.Log})
+	w.sources = sources.New(sources.Config{Accounts: w.sourcesOfAccounts(), Spread: c.Spread, Failing: w.blobsFail, Jitter: c.Jitter,
+		Log: c.Log})
 	w.machine = lifecycle.NewMachine(w.transition)
 	w.heartbeat = newHeartbeat(w)
 	w.events = events.New(events.Config{
@@ -69,8 +71,9 @@ func New(c Config) (*Worker, error) {
 		Acknowledge: c.Acknowledge, VMName: c.VMName, Observer: c.Observer, Loop: w.loops.watch, OnVM: c.OnVM, Log: c.Log,
 	})
 	w.runner = delivery.NewRunner(delivery.Config{
-		Place: w.sources.Place, Poison: c.Poison, OnDemand: c.OnDemand, Payloads: c.Payloads, Records: c.Records, Fleet: w.fleet, Inputs: c.Inputs,
-		Logs: c.Logs, LogSize: c.LogSize, Outputs: c.Outputs, More: c.moreStores(),
+		Place: w.sources.Place, Poison: c.Poison, OnDemand: c.OnDemand, Payloads: c.Payloads, Records: c.Records, Fleet: w.fleet,
+		Inputs: c.Inputs,
+		Logs:   c.Logs, LogSize: c.LogSize, Outputs: c.Outputs, More: c.moreStores(),
 		Kinds: c.Kinds, DefaultKind: c.DefaultKind, MoveAfter: c.MoveAfter, Changeover: c.Changeover,
 		Visibility: c.Visibility, PayloadMemory: c.PayloadMemory, Policy: c.Policy,
 		Departure: w.departure, Drains: &w.drains, Losses: w.losses, Observer: c.Observer, Loops: c.Loops,
@@ -219,7 +222,8 @@ func (w *Worker) work(p phase) {
 		done, known, err := w.Runtime.BeginWork(p)
 		defer done()
 		if err != nil {
-			w.Log.WarnContext(p, "runtime folder not written: another worker of this VM may acknowledge an event while this one has jobs", "error", err)
+			w.Log.WarnContext(p, "runtime folder not written: another worker of this VM may acknowledge an event while this one has jobs", "error",
+				err)
 		}
 		w.events.AddLeft(events.FromFolder(known))
 	}

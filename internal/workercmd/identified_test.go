@@ -17,7 +17,8 @@ func TestLinesNameTheWorker(t *testing.T) {
 	}{
 		{"at the start", "", func(*identity) {}, `"worker":"host-1","vm":"host"`},
 		{"with --vm-name", "vm-7", func(*identity) {}, `"worker":"host-1","vm":"vm-7"`},
-		{"with an answer", "", func(id *identity) { id.setVM("vm_3"); id.setWorker("vm_3-1a2b3c4d-1") }, `"worker":"vm_3-1a2b3c4d-1","vm":"vm_3"`},
+		{"with an answer", "", func(id *identity) { id.setVM("vm_3"); id.setWorker("vm_3-1a2b3c4d-1") },
+			`"worker":"vm_3-1a2b3c4d-1","vm":"vm_3"`},
 	} {
 		var out bytes.Buffer
 		id := newIdentity("host", "1", tt.vmName)

@@ -18,7 +18,8 @@ import (
 // needs.
 func (f *flags) inputs(stores *deployment.Stores, observer inputs.Observer, log *slog.Logger) (*inputs.Fetcher, func(), error) {
 	if f.InputCache < 0 {
-		return nil, nil, &cli.ConfigError{Err: fmt.Errorf("--input-cache is %d; it must be a number of GiB, or 0 for half of the file system", f.InputCache)}
+		return nil, nil, &cli.ConfigError{Err: fmt.Errorf("--input-cache is %d; it must be a number of GiB, or 0 for half of the file system",
+			f.InputCache)}
 	}
 	others := map[string]inputs.Containers{}
 	for _, given := range f.InputAccount {

@@ -26,7 +26,8 @@ import (
 
 // kinds returns the handlers that the flags describe and the given ones, which
 // replace built-in ones of the same name. closeKinds frees what they need.
-func (f *flags) kinds(given job.Kinds, account *azure.Account, shared *vmshare.Dir, log *slog.Logger) (all job.Kinds, closeKinds func(), err error) {
+func (f *flags) kinds(given job.Kinds, account *azure.Account, shared *vmshare.Dir, log *slog.Logger) (all job.Kinds, closeKinds func(),
+	err error) {
 	all = f.builtin(account, log)
 	maps.Copy(all, given)
 	commands, closeKinds, err := f.commands(all, account, shared, log)
@@ -35,7 +36,8 @@ func (f *flags) kinds(given job.Kinds, account *azure.Account, shared *vmshare.D
 	}
 	maps.Copy(all, commands)
 	if len(all) == 0 {
-		return nil, nil, &cli.ConfigError{Err: errors.New("there is no kind of job to do: name the containers of digest jobs with --data-container, or commands with --kinds-file")}
+		return nil, nil, &cli.ConfigError{Err: errors.New("there is no kind of job to do: name the containers of digest jobs with " +
+			"--data-container, or commands with --kinds-file")}
 	}
 	return all, closeKinds, nil
 }
@@ -51,7 +53,8 @@ func (f *flags) builtin(account *azure.Account, log *slog.Logger) job.Kinds {
 
 // commands returns the handlers of the kinds file, none without one. A kind of its
 // must not be among the others: one name would mean two things.
-func (f *flags) commands(others job.Kinds, account *azure.Account, shared *vmshare.Dir, log *slog.Logger) (all job.Kinds, closeKinds func(), err error) {
+func (f *flags) commands(others job.Kinds, account *azure.Account, shared *vmshare.Dir, log *slog.Logger) (all job.Kinds,
+	closeKinds func(), err error) {
 	all = job.Kinds{}
 	if f.KindsFile == "" {
 		return all, func() {}, nil
@@ -62,7 +65,8 @@ func (f *flags) commands(others job.Kinds, account *azure.Account, shared *vmsha
 	}
 	for i := range kinds {
 		if others[kinds[i].Name] != nil {
-			return nil, nil, &cli.ConfigError{Err: fmt.Errorf("%s: kind %s is built into this worker and cannot be replaced; give the command another name", f.KindsFile, kinds[i].Name)}
+			return nil, nil, &cli.ConfigError{Err: fmt.Errorf("%s: kind %s is built into this worker and cannot be replaced; give the command "+
+				"another name", f.KindsFile, kinds[i].Name)}
 		}
 	}
 	tokens, closeTokens, err := tokensFor(kinds, account, log)
@@ -114,7 +118,8 @@ func (f *flags) controlGroups(kinds []program.Kind, log *slog.Logger) *tree.Grou
 	if f.ControlGroups {
 		var err error
 		if groups, err = tree.OpenGroups(); err != nil {
-			log.Warn("programs have no control groups: they end with their jobs in other ways, and total_memory and cpus are not enforced", "error", err)
+			log.Warn("programs have no control groups: they end with their jobs in other ways, and total_memory and cpus are not enforced", "error",
+				err)
 		}
 	}
 	for i := range kinds {
@@ -156,7 +161,8 @@ func limitProcesses(kinds []program.Kind, tasks tree.Tasks, slots int, enforced 
 			log.Warn("jobs may have few processes and threads here: raise TasksMax= of the unit, set processes of the kind, or lower --concurrency",
 				"kind", k.Name, "processes", k.Processes, "tasks", tasks.Jobs)
 		case asked*atOnce > tasks.Jobs:
-			log.Warn("processes of a kind is more than its jobs may have together: one can take those of others. Raise TasksMax= of the unit, or lower concurrency",
+			log.Warn("processes of a kind is more than its jobs may have together: one can take those of others. Raise TasksMax= of the unit, or "+
+				"lower concurrency",
 				"kind", k.Name, "processes", asked, "tasks", tasks.Jobs)
 		}
 	}
@@ -169,7 +175,8 @@ func (f *flags) programUsers(shared *vmshare.Dir, log *slog.Logger) (*sandbox.Us
 		return nil, err
 	}
 	if ids.IsZero() {
-		log.Warn("commands run as this worker's user: a job can read other jobs' files and reach the metadata service. Set --program-users to give each a user of its own",
+		log.Warn("commands run as this worker's user: a job can read other jobs' files and reach the metadata service. Set --program-users to "+
+			"give each a user of its own",
 			"user", os.Getuid())
 		return nil, nil //nolint:nilnil // see above
 	}

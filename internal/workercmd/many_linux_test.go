@@ -29,7 +29,8 @@ func runManyJobs(t *testing.T, jobs int, running time.Duration) {
 	t.Helper()
 	c := newCloud(t, true)
 	for i := range jobs {
-		if err := c.stores.Queue.Put(t.Context(), queue.Envelope{ID: fmt.Sprintf("job-%d", i), Kind: "polite", EnqueuedAt: time.Now()}, 0); err != nil {
+		if err := c.stores.Queue.Put(t.Context(), queue.Envelope{ID: fmt.Sprintf("job-%d", i), Kind: "polite", EnqueuedAt: time.Now()},
+			0); err != nil {
 			t.Fatal(err)
 		}
 	}

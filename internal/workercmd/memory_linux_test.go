@@ -55,7 +55,8 @@ func TestPayloadMemoryOfProcess(t *testing.T) {
 
 	fit := allowed * mib / size
 	_, w := run("polite") // which holds its payload to the end
-	for late := time.Now().Add(patience); len(w.find("job started")) < fit || len(w.find(waits)) < jobs-fit; time.Sleep(50 * time.Millisecond) {
+	for late := time.Now().Add(patience); len(w.find("job started")) < fit ||
+		len(w.find(waits)) < jobs-fit; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(late) {
 			t.Fatalf("of %d jobs %d run and %d wait for memory, want %d and %d", jobs, len(w.find("job started")), len(w.find(waits)), fit, jobs-fit)
 		}

@@ -54,7 +54,8 @@ func TestMetricsAreDocumented(t *testing.T) {
 		for _, label := range family.GetMetric()[0].GetLabel() {
 			labels = append(labels, "`"+label.GetName()+"`")
 		}
-		fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n", family.GetName(), strings.ToLower(family.GetType().String()), strings.Join(labels, ", "), family.GetHelp())
+		fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n", family.GetName(), strings.ToLower(family.GetType().String()),
+			strings.Join(labels, ", "), family.GetHelp())
 	}
 
 	for _, name := range registered(r) {

@@ -98,7 +98,8 @@ func TestRunWithACancelledContext(t *testing.T) {
 	t.Setenv("AZURE_STORAGE_CONNECTION_STRING", c.connection)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	o := Options{Kinds: testKinds, Logger: slog.New(slog.DiscardHandler), Arguments: []string{"--metadata-endpoint=" + guard.None, "--listen=none"}}
+	o := Options{Kinds: testKinds, Logger: slog.New(slog.DiscardHandler), Arguments: []string{"--metadata-endpoint=" + guard.None,
+		"--listen=none"}}
 	if err := Run(ctx, o); err != nil {
 		t.Errorf("Run = %v, want nil", err)
 	}

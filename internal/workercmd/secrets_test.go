@@ -45,22 +45,27 @@ func TestLogHoldsNoSecrets(t *testing.T) {
 		return "AccountName=a;AccountKey=" + secretKey + ";BlobEndpoint=http://" + blob + "/a;QueueEndpoint=http://" + queue + "/a"
 	}
 	identity := func(endpoint string) []string {
-		return []string{"AZURE_CLIENT_ID=00000000-0000-0000-0000-000000000001", "IDENTITY_ENDPOINT=http://" + endpoint + "/token", "IDENTITY_HEADER=" + secretHeader}
+		return []string{"AZURE_CLIENT_ID=00000000-0000-0000-0000-000000000001", "IDENTITY_ENDPOINT=http://" + endpoint + "/token",
+			"IDENTITY_HEADER=" + secretHeader}
 	}
 	toItself := []string{"--account=account", "--blob-endpoint=https://" + refusing, "--queue-endpoint=https://" + refusing}
 	for name, row := range map[string]struct {
 		variables, args []string
 		fails           bool // at once, with exit code 78
 	}{
-		"key, refused":               {[]string{"AZURE_STORAGE_CONNECTION_STRING=" + account(refusing, refusing)}, nil, false},
-		"key, no connection":         {[]string{"AZURE_STORAGE_CONNECTION_STRING=" + account(dead, dead)}, nil, false},
-		"key, broken":                {[]string{"AZURE_STORAGE_CONNECTION_STRING=AccountName=a;AccountKey=!" + secretKey}, nil, true},
-		"signature, refused":         {[]string{"AZURE_STORAGE_CONNECTION_STRING=BlobEndpoint=http://" + refusing + "/a;QueueEndpoint=http://" + refusing + "/a;SharedAccessSignature=sv=2026&" + secretSignature}, nil, false},
-		"signature, no connection":   {[]string{"AZURE_STORAGE_CONNECTION_STRING=BlobEndpoint=http://" + dead + "/a;QueueEndpoint=http://" + dead + "/a;SharedAccessSignature=sv=2026&" + secretSignature}, nil, false},
-		"signature in an address":    {identity(tokens), []string{"--account=account", "--blob-endpoint=https://" + refusing + "/?" + secretSignature}, true},
-		"token, for the wrong TLS":   {identity(tokens), toItself, false},
-		"no token":                   {identity(noTokens), toItself, false},
-		"a flag that does not exist": {[]string{"AZURE_STORAGE_CONNECTION_STRING=" + account(dead, dead)}, []string{"--connection-string=x"}, true},
+		"key, refused":       {[]string{"AZURE_STORAGE_CONNECTION_STRING=" + account(refusing, refusing)}, nil, false},
+		"key, no connection": {[]string{"AZURE_STORAGE_CONNECTION_STRING=" + account(dead, dead)}, nil, false},
+		"key, broken":        {[]string{"AZURE_STORAGE_CONNECTION_STRING=AccountName=a;AccountKey=!" + secretKey}, nil, true},
+		"signature, refused": {[]string{"AZURE_STORAGE_CONNECTION_STRING=BlobEndpoint=http://" + refusing + "/a;QueueEndpoint=http://" +
+			refusing + "/a;SharedAccessSignature=sv=2026&" + secretSignature}, nil, false},
+		"signature, no connection": {[]string{"AZURE_STORAGE_CONNECTION_STRING=BlobEndpoint=http://" + dead + "/a;QueueEndpoint=http://" +
+			dead + "/a;SharedAccessSignature=sv=2026&" + secretSignature}, nil, false},
+		"signature in an address": {identity(tokens), []string{"--account=account", "--blob-endpoint=https://" + refusing + "/?" +
+			secretSignature}, true},
+		"token, for the wrong TLS": {identity(tokens), toItself, false},
+		"no token":                 {identity(noTokens), toItself, false},
+		"a flag that does not exist": {[]string{"AZURE_STORAGE_CONNECTION_STRING=" + account(dead, dead)}, []string{"--connection-string=x"},
+			true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -82,7 +82,8 @@ func newShortJobs(tb testing.TB, jobs int) *shortJobs {
 		tb.Fatal(err)
 	}
 	for range jobs {
-		if err := q.Put(ctx, queue.Envelope{ID: uuid.Must(uuid.NewV7()).String(), Kind: "short", Payload: payload, EnqueuedAt: time.Now()}, 0); err != nil {
+		if err := q.Put(ctx, queue.Envelope{ID: uuid.Must(uuid.NewV7()).String(), Kind: "short", Payload: payload, EnqueuedAt: time.Now()},
+			0); err != nil {
 			tb.Fatal(err)
 		}
 	}
@@ -103,7 +104,8 @@ func (s *shortJobs) runWorker(tb testing.TB, onReady func()) {
 	tb.Setenv("AZURE_STORAGE_CONNECTION_STRING", s.server.ConnectionString())
 	var f flags
 	arguments := []string{"--metadata-endpoint=none", "--listen=none", "--log-format=json", "--concurrency=16"}
-	if _, err := (cli.Program{Name: "worker", Vars: map[string]string{"metadata_endpoint": "none", "listen_port": "0"}}).Parse(&f, arguments, io.Discard); err != nil {
+	if _, err := (cli.Program{Name: "worker", Vars: map[string]string{"metadata_endpoint": "none", "listen_port": "0"}}).Parse(&f, arguments,
+		io.Discard); err != nil {
 		tb.Fatal(err)
 	}
 	out, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
@@ -229,10 +231,11 @@ func (l *sdkLoop) do(m *azqueue.DequeuedMessage) error {
 	for key, value := range recordOf(*m.MessageID, envelope.Kind) {
 		metadata[key] = &value
 	}
-	_, err = l.records.NewBlockBlobClient(jobid.Path(envelope.ID)).Upload(ctx, streaming.NopCloser(bytes.NewReader(nil)), &blockblob.UploadOptions{
-		Metadata:         metadata,
-		AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: new(azcore.ETagAny)}},
-	})
+	_, err = l.records.NewBlockBlobClient(jobid.Path(envelope.ID)).Upload(ctx, streaming.NopCloser(bytes.NewReader(nil)),
+		&blockblob.UploadOptions{
+			Metadata:         metadata,
+			AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: new(azcore.ETagAny)}},
+		})
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,8 @@ func TestTerminate(t *testing.T) {
 	w.demandHealth(t, "while a job runs")
 	w.demandMetrics(t, `spotworker_state{state="process"} 1`, "spotworker_jobs_in_hand 1", "spotworker_job_slots 2",
 		"spotworker_deliveries_total 1", `spotworker_handler_starts_total{start="first"} 1`, "spotworker_healthy 1",
-		`spotworker_storage_calls_total{operation="GetQueueMetadata",service="queue",status="2xx"} 1`, "spotworker_metadata_blind_seconds_total 0")
+		`spotworker_storage_calls_total{operation="GetQueueMetadata",service="queue",status="2xx"} 1`,
+		"spotworker_metadata_blind_seconds_total 0")
 	w.terminate(t)
 	if end := w.end(t); end.ExitCode() != 0 {
 		t.Errorf("worker ended with %s, want exit code 0", end)

@@ -243,7 +243,8 @@ func (f *flags) takeFrom(stores *deployment.Stores) []*queue.Queue {
 // config returns the part of the worker's configuration that needs no storage.
 func (f *flags) config(log *slog.Logger) (worker.Config, error) {
 	c := worker.Config{
-		DefaultKind: f.DefaultKind, MoveAfter: f.MoveAfter, Changeover: f.Changeover, Concurrency: f.slots(), Visibility: f.Visibility, DrainBudget: f.DrainBudget,
+		DefaultKind: f.DefaultKind, MoveAfter: f.MoveAfter, Changeover: f.Changeover, Concurrency: f.slots(), Visibility: f.Visibility,
+		DrainBudget:   f.DrainBudget,
 		PayloadMemory: f.payloadMemory(), LogSize: f.jobLogSize(),
 		Instance: f.Instance, VMName: f.VMName, Program: f.version, BootID: bootID(), Acknowledge: events.Acknowledge(f.Acknowledge),
 	}

@@ -78,7 +78,8 @@ func (t *trial) otherProcess(ctx context.Context) error {
 	}
 	return s.failWanting(&fault{
 		what: "a run needs what another one left in the process", detail: detail,
-		hint: "In this process the job finishes from the same state: look for a package-level variable or cache. A worker that has just started does not have its content: put what is needed into the state.",
+		hint: "In this process the job finishes from the same state: look for a package-level variable or cache. A worker that has just " +
+			"started does not have its content: put what is needed into the state.",
 	}, t.result)
 }
 

@@ -299,7 +299,8 @@ func TestLongStory(t *testing.T) {
 		t.Fatal("a wrong result was not noticed")
 	}
 	told := err.Error()
-	for _, part := range []string{"  run 1: ", "  run 3: ", "  ... 14 more runs ...\n", "  run 18: ", "  run 20: ", `returned "wrong"`, `an uninterrupted run returns "right"`} {
+	for _, part := range []string{"  run 1: ", "  run 3: ", "  ... 14 more runs ...\n", "  run 18: ", "  run 20: ", `returned "wrong"`,
+		`an uninterrupted run returns "right"`} {
 		if !strings.Contains(told, part) {
 			t.Errorf("the story lacks %q", part)
 		}
@@ -345,7 +346,8 @@ func TestPackageVariable(t *testing.T) {
 	failed := &recorder{TB: t}
 	Run(failed, cached, Case{})
 	for _, part := range []string{
-		"jobtest: a run needs what another one left in the process\n", `resumed in a new process it returned "12", want "15"`, "a package-level variable or cache",
+		"jobtest: a run needs what another one left in the process\n", `resumed in a new process it returned "12", want "15"`,
+		"a package-level variable or cache",
 	} {
 		if !strings.Contains(failed.fatal, part) {
 			t.Errorf("the story lacks %q", part)

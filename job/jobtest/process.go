@@ -112,8 +112,10 @@ func (t *trial) oneHandler(ctx context.Context) error {
 			}
 			if leaks++; leaks == leakRuns {
 				return s.fail(&fault{
-					what: "goroutines are left over", detail: fmt.Sprintf("each of %d jobs left one that was still there %s after the handler had returned and its context had ended, the last in %s", leakRuns, leakTimeout, left),
-					hint: "A worker runs for days: wait for the goroutines of a run before it returns, and give each a way to end, such as a select with ctx.Done() where it sends.",
+					what: "goroutines are left over", detail: fmt.Sprintf("each of %d jobs left one that was still there %s after the handler had "+
+						"returned and its context had ended, the last in %s", leakRuns, leakTimeout, left),
+					hint: "A worker runs for days: wait for the goroutines of a run before it returns, and give each a way to end, such as a select " +
+						"with ctx.Done() where it sends.",
 				})
 			}
 		}

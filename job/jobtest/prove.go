@@ -65,7 +65,8 @@ func (t *trial) reference(ctx context.Context) error {
 	t.sameEnd = len(first.runs) == 1 && len(second.runs) == 1 && second.runs[0].reports == t.reports && second.last().recorded().is(t.final)
 	if f := t.compare(second.last().result); f != nil {
 		f.what = "two uninterrupted runs differ: " + f.what
-		f.hint = "The job depends on more than its payload: time, chance, or what an earlier job left in memory. If both results are equivalent, compare them in Case.Same."
+		f.hint = "The job depends on more than its payload: time, chance, or what an earlier job left in memory. If both results are " +
+			"equivalent, compare them in Case.Same."
 		return second.fail(f)
 	}
 	if len(t.effects.byKey) == 0 {
@@ -176,7 +177,8 @@ func outcome(r *run) *fault {
 	case r.from == nil:
 		return &fault{what: "the handler fails without any interruption", detail: r.err.Error()}
 	}
-	return &fault{what: "the handler cannot continue from its own state", detail: r.err.Error(), hint: "Only the bytes and the version are saved: all that the next run needs must be in them."}
+	return &fault{what: "the handler cannot continue from its own state", detail: r.err.Error(),
+		hint: "Only the bytes and the version are saved: all that the next run needs must be in them."}
 }
 
 // endedEarly returns a fault if a stopped run returned no error although an uninterrupted
@@ -200,7 +202,8 @@ func (t *trial) endedEarly(r *run) *fault {
 	}
 	return &fault{
 		what: "a run that was stopped returned no error before the job was done", detail: detail,
-		hint: "Return an error after ctx is cancelled, for instance context.Cause(ctx). No error means that the job is done: its result is committed, and the rest is never done.",
+		hint: "Return an error after ctx is cancelled, for instance context.Cause(ctx). No error means that the job is done: its result is " +
+			"committed, and the rest is never done.",
 	}
 }
 
@@ -223,7 +226,8 @@ func (t *trial) cause(ctx context.Context, s *story, all interruptions) string {
 		return "The last run was a fresh start and its result still differs: an earlier run left something behind, " +
 			"in a package-level variable, or outside where Case.Reset does not undo it."
 	}
-	return "The state lacks something that the result depends on, such as a variable of Run, or it was captured before the work that it stands for was done: report after the work."
+	return "The state lacks something that the result depends on, such as a variable of Run, or it was captured before the work that it " +
+		"stands for was done: report after the work."
 }
 
 // compare returns a fault if the end of a job differs from that of an uninterrupted one.

@@ -66,7 +66,8 @@ func (r *run) call(ctx context.Context, h job.Handler) {
 	defer cancel(nil)
 	defer r.endCounting()
 	r.stop, r.done = cancel, make(chan struct{})
-	r.job = job.New(job.Spec{ID: r.c.ID, Kind: r.c.Kind, Payload: bytes.Clone(r.c.Payload), Attempt: 1, Deadline: r.c.Deadline}, r.from.saved(&r.open))
+	r.job = job.New(job.Spec{ID: r.c.ID, Kind: r.c.Kind, Payload: bytes.Clone(r.c.Payload), Attempt: 1, Deadline: r.c.Deadline},
+		r.from.saved(&r.open))
 	r.job.OnReport(r.onReport)
 	r.job.OnPut(r.onPut)
 	r.job.OnOutputs(r.c.Effects)
@@ -136,10 +137,12 @@ func (r *run) close() {
 	}
 	r.checkUnchanged()
 	if n := r.open.Load(); n > 0 {
-		r.fail(&fault{what: "the recorded state was not closed", detail: count(int(n), "stream") + " from OpenSaved still open after the handler returned", hint: "A worker saves no new state until they are closed."})
+		r.fail(&fault{what: "the recorded state was not closed", detail: count(int(n), "stream") +
+			" from OpenSaved still open after the handler returned", hint: "A worker saves no new state until they are closed."})
 	}
 	if r.err == nil && len(r.result) > job.MaxResult {
-		r.fail(&fault{what: "the result is too large", detail: fmt.Sprintf("%d bytes; at most %d are kept", len(r.result), job.MaxResult), hint: "Write it to a blob, and return its name."})
+		r.fail(&fault{what: "the result is too large", detail: fmt.Sprintf("%d bytes; at most %d are kept", len(r.result), job.MaxResult),
+			hint: "Write it to a blob, and return its name."})
 	}
 	if m := r.moment; m != nil && m.place == atEnd && r.err == nil {
 		r.kill()
@@ -280,7 +283,8 @@ func (r *run) saveCopy(p *job.Progress, n int) {
 		r.fail(&fault{what: "a state cannot be recorded", detail: fmt.Sprintf("report %d: %v", n, err)})
 		return
 	case !s.streamed && len(s.bytes) > job.MaxState:
-		r.fail(&fault{what: "a state is too large", detail: fmt.Sprintf("report %d has a state of %d bytes; at most %d are allowed in one piece", n, len(s.bytes), job.MaxState), hint: "Report it as a stream."})
+		r.fail(&fault{what: "a state is too large", detail: fmt.Sprintf("report %d has a state of %d bytes; at most %d are allowed in one piece",
+			n, len(s.bytes), job.MaxState), hint: "Report it as a stream."})
 	}
 	s.source = fmt.Sprintf("report %d of run %d", n, r.number)
 	r.held, r.current = p, s
@@ -299,9 +303,13 @@ func (r *run) checkUnchanged() {
 	now, err := capture(r.held)
 	switch {
 	case err != nil:
-		r.fail(&fault{what: "a state was changed after it was reported", detail: fmt.Sprintf("the stream of %s does not open or read any more: %v", r.current.source, err), hint: "Keep what a stream reads until a later state was reported; remove it in a Cleanup."})
+		r.fail(&fault{what: "a state was changed after it was reported",
+			detail: fmt.Sprintf("the stream of %s does not open or read any more: %v", r.current.source, err),
+			hint:   "Keep what a stream reads until a later state was reported; remove it in a Cleanup."})
 	case !bytes.Equal(now.bytes, r.current.bytes):
-		r.fail(&fault{what: "a state was changed after it was reported", detail: fmt.Sprintf("the state of %s was %s and became %s", r.current.source, show(r.current.bytes), show(now.bytes)), hint: "The worker may read it until there is a later one: report new memory each time, or a file that is not written any more."})
+		r.fail(&fault{what: "a state was changed after it was reported", detail: fmt.Sprintf("the state of %s was %s and became %s",
+			r.current.source, show(r.current.bytes), show(now.bytes)), hint: "The worker may read it until there is a later one: report new " +
+			"memory each time, or a file that is not written any more."})
 	}
 }
 
@@ -311,7 +319,8 @@ func (r *run) checkFraction(p *job.Progress, n int) {
 		r.fail(&fault{what: "a fraction is out of range", detail: fmt.Sprintf("report %d has fraction %v; it is a part of 1", n, p.Fraction)})
 	case p.Fraction == 0: // not given
 	case p.Fraction < r.highest.fraction:
-		r.fail(&fault{what: "progress goes backwards", detail: fmt.Sprintf("report %d has fraction %.3g after %.3g", n, p.Fraction, r.highest.fraction), hint: "Continue from the recorded state: j.Saved()."})
+		r.fail(&fault{what: "progress goes backwards", detail: fmt.Sprintf("report %d has fraction %.3g after %.3g", n, p.Fraction,
+			r.highest.fraction), hint: "Continue from the recorded state: j.Saved()."})
 	default:
 		r.highest.fraction = p.Fraction
 	}
@@ -323,7 +332,8 @@ func (r *run) checkOrder(s *state, n int) {
 	switch {
 	case s.rank == 0: // unknown
 	case s.rank < r.highest.rank:
-		r.fail(&fault{what: "progress goes backwards", detail: fmt.Sprintf("report %d has the state %s, which is state %d of an uninterrupted run; the job had come to state %d", n, show(s.bytes), s.rank, r.highest.rank), hint: "Continue from the recorded state: j.Saved()."})
+		r.fail(&fault{what: "progress goes backwards", detail: fmt.Sprintf("report %d has the state %s, which is state %d of an uninterrupted "+
+			"run; the job had come to state %d", n, show(s.bytes), s.rank, r.highest.rank), hint: "Continue from the recorded state: j.Saved()."})
 	default:
 		r.highest.rank = s.rank
 	}
@@ -336,10 +346,12 @@ func (r *run) countLate() {
 	late := r.late
 	r.mu.Unlock()
 	if late > r.c.LateReports {
-		r.fail(ignoresContext(fmt.Sprintf("it reported %s after its context was cancelled; %d allowed (LateReports)", count(late, "more state"), r.c.LateReports)))
+		r.fail(ignoresContext(fmt.Sprintf("it reported %s after its context was cancelled; %d allowed (LateReports)", count(late, "more state"),
+			r.c.LateReports)))
 	}
 }
 
 func ignoresContext(detail string) *fault {
-	return &fault{what: "the handler ignores its context", detail: detail, hint: "Check ctx.Err() between two steps, and pass ctx to whatever waits."}
+	return &fault{what: "the handler ignores its context", detail: detail,
+		hint: "Check ctx.Err() between two steps, and pass ctx to whatever waits."}
 }

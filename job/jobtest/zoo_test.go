@@ -160,7 +160,8 @@ var zoo = []beast{
 			c.Next++
 		}
 		return c.result(), err
-	}), "a run that was stopped returned no error before the job was done", `its last state was nothing; an uninterrupted run ends with "{\"Next\":6`},
+	}), "a run that was stopped returned no error before the job was done",
+		`its last state was nothing; an uninterrupted run ends with "{\"Next\":6`},
 
 	{"leaves its loop and returns nothing", of(func(ctx context.Context, j *job.Job) ([]byte, error) {
 		c, err := restore(j)

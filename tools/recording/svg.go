@@ -139,7 +139,8 @@ func (p *painter) printed() {
 func (p *painter) pictures() {
 	top := (rows - p.height) * cellHeight
 	window := p.shown()
-	p.print(`<rect class="paper f v%d t%d" y="%d" width="%g" height="%d"/>`+"\n", window.to-window.from, window.from, top, columns*cellWidth, p.height*cellHeight)
+	p.print(`<rect class="paper f v%d t%d" y="%d" width="%g" height="%d"/>`+"\n", window.to-window.from, window.from, top, columns*cellWidth,
+		p.height*cellHeight)
 	group := span{}
 	for n, s := range p.spans() {
 		if n == 0 || s.from != group.from || s.to != group.to {

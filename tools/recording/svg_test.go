@@ -20,7 +20,8 @@ func sample() recording {
 	return recording{Events: []event{
 		{Text: "   0.0 s  Building <worker> & \"producer\".\n"},
 		{At: 8 * time.Second, Text: "   8.0 s  started:\n          four VMs\n"},
-		{At: 8 * time.Second, Picture: "\n\x1b[1m 0 of 1 jobs done\x1b[m\n spot_1 \x1b[32mprocess\x1b[m \x1b[32m█\x1b[m\x1b[33m▓▓\x1b[m\x1b[2m░░\x1b[m 60%"},
+		{At: 8 * time.Second, Picture: "\n\x1b[1m 0 of 1 jobs done\x1b[m\n spot_1 \x1b[32mprocess\x1b[m " +
+			"\x1b[32m█\x1b[m\x1b[33m▓▓\x1b[m\x1b[2m░░\x1b[m 60%"},
 		{At: 9 * time.Second, Picture: "\n\x1b[1m 0 of 1 jobs done\x1b[m\n spot_1 \x1b[32mprocess\x1b[m \x1b[32m█████\x1b[m 99%"},
 		{At: 11 * time.Second, End: true},
 		{At: 11 * time.Second, Text: "every promise was kept\n"},
@@ -71,7 +72,8 @@ func textOf(t *testing.T, picture string) string {
 func TestPictureHasAllLines(t *testing.T) {
 	picture := draw(t, sample())
 	text := textOf(t, picture)
-	for _, want := range []string{`Building <worker> & "producer".`, "started:", "four VMs", "0 of 1 jobs done", "60%", "99%", "every promise was kept"} {
+	for _, want := range []string{`Building <worker> & "producer".`, "started:", "four VMs", "0 of 1 jobs done", "60%", "99%",
+		"every promise was kept"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in the picture", want)
 		}

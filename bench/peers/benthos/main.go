@@ -39,7 +39,8 @@ func main() {
 
 func run(ctx context.Context) error {
 	builder := service.NewStreamBuilder()
-	if err := builder.SetYAML(fmt.Sprintf(config, os.Getenv("BENCH_COPIES"), os.Getenv("BENCH_CONNECTION_STRING"), os.Getenv("BENCH_QUEUE"))); err != nil {
+	if err := builder.SetYAML(fmt.Sprintf(config, os.Getenv("BENCH_COPIES"), os.Getenv("BENCH_CONNECTION_STRING"),
+		os.Getenv("BENCH_QUEUE"))); err != nil {
 		return err
 	}
 	if err := builder.SetLoggerYAML("level: ERROR"); err != nil {

@@ -22,7 +22,8 @@ func TestBlockIDs(t *testing.T) {
 	if got := lengthOf(ids); got != 600_007 {
 		t.Errorf("the blocks have %d bytes, want 600007", got)
 	}
-	if other := NewNamer("job-2").Chunk(data); other == chunk || len(other) != len(base64.StdEncoding.EncodeToString(make([]byte, sha256.Size))) {
+	if other := NewNamer("job-2").Chunk(data); other == chunk ||
+		len(other) != len(base64.StdEncoding.EncodeToString(make([]byte, sha256.Size))) {
 		t.Errorf("the id of the same chunk in another job = %s, want another of 44 characters", other)
 	}
 }

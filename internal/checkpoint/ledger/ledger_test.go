@@ -22,8 +22,9 @@ func TestAfter(t *testing.T) {
 		"the end":                 {d, 90 * time.Second, true, Ledger{690 * time.Second, time.Minute, 15200 * time.Millisecond, 2, 1, 3, true}},
 		"saved more than it ran":  {d, time.Hour, false, Ledger{690 * time.Second, time.Minute, 15 * time.Second, 2, 1, 3, true}},
 		"saved less than nothing": {d, -time.Hour, false, Ledger{10 * time.Minute, 150 * time.Second, 15 * time.Second, 2, 1, 3, true}},
-		"the handler ran outside": {Delivery{Slot: time.Second, Handler: 2 * time.Second}, 0, false, Ledger{10 * time.Minute, 62 * time.Second, 5 * time.Second, 2, 1, 3, true}},
-		"before the handler":      {Delivery{Slot: 3 * time.Second}, 0, false, Ledger{10 * time.Minute, time.Minute, 8 * time.Second, 2, 1, 3, true}},
+		"the handler ran outside": {Delivery{Slot: time.Second, Handler: 2 * time.Second}, 0, false, Ledger{10 * time.Minute, 62 * time.Second,
+			5 * time.Second, 2, 1, 3, true}},
+		"before the handler": {Delivery{Slot: 3 * time.Second}, 0, false, Ledger{10 * time.Minute, time.Minute, 8 * time.Second, 2, 1, 3, true}},
 	} {
 		if got := After(before, row.delivery, row.saved, row.last); got != row.want {
 			t.Errorf("%s: %+v, want %+v", name, got, row.want)
@@ -89,7 +90,8 @@ func TestLostAddsUp(t *testing.T) {
 			lost, estimated, worst = lost+died, estimated+got, max(worst, (got-died).Abs())
 		}
 		if off := float64(estimated-lost) / float64(lost); math.Abs(off) > row.within {
-			t.Errorf("writes every %s, messages that wait up to %s: estimated %s of %s lost, %.1f %% off, want %.0f %%", row.next, row.wait, estimated, lost, 100*off, 100*row.within)
+			t.Errorf("writes every %s, messages that wait up to %s: estimated %s of %s lost, %.1f %% off, want %.0f %%", row.next, row.wait,
+				estimated, lost, 100*off, 100*row.within)
 		} else {
 			t.Logf("writes every %s, waits up to %s: %.2f %% off, a single one by up to %s", row.next, row.wait, 100*off, worst)
 		}

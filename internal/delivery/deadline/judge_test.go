@@ -30,13 +30,17 @@ func TestJudge(t *testing.T) {
 		why       string
 	}{
 		{"no deadline", Job{Now: noon, Estimate: h}, None, false, false, ""},
-		{"ahead of the line", at(2*h, 10*h, Job{Estimate: 5 * h, RunTime: 110 * m, Fraction: .36, Losses: 1}), OnTime, false, false, "in 8h, and"},
-		{"one more interruption cannot be afforded", at(2*h, 5*h+10*m, Job{Estimate: 5 * h, RunTime: 2 * h, Fraction: .4, Losses: 1}), Tight, true, true, "in 3h10m, about 3h of work are left, and a move after one more interruption takes 20m"},
+		{"ahead of the line", at(2*h, 10*h, Job{Estimate: 5 * h, RunTime: 110 * m, Fraction: .36, Losses: 1}), OnTime, false, false,
+			"in 8h, and"},
+		{"one more interruption cannot be afforded", at(2*h, 5*h+10*m, Job{Estimate: 5 * h, RunTime: 2 * h, Fraction: .4, Losses: 1}), Tight,
+			true, true, "in 3h10m, about 3h of work are left, and a move after one more interruption takes 20m"},
 		{"no time for a move", at(2*h, 5*h+5*m, Job{Estimate: 5 * h, RunTime: 2 * h, Fraction: .4, Losses: 1}), Tight, true, false, ""},
 		{"the estimate says more than is left of the time", at(h, 4*h, Job{Estimate: 5 * h, RunTime: h, Losses: 1}), Tight, true, false, ""},
-		{"below the line by more than two changeovers", at(4*h, 10*h, Job{Estimate: 5 * h, RunTime: 90 * m, Fraction: .3, Losses: 2}), Behind, true, false, "40 % of the time to its deadline have passed, and 30 % of its work are done"},
+		{"below the line by more than two changeovers", at(4*h, 10*h, Job{Estimate: 5 * h, RunTime: 90 * m, Fraction: .3, Losses: 2}), Behind,
+			true, false, "40 % of the time to its deadline have passed, and 30 % of its work are done"},
 		{"below the line by less", at(4*h, 10*h, Job{Estimate: 5 * h, RunTime: 105 * m, Fraction: .35, Losses: 2}), OnTime, false, false, ""},
-		{"each interruption costs an hour", at(7*h, 10*h, Job{Estimate: 6 * h, RunTime: 4 * h, Fraction: 2. / 3, Losses: 3}), Tight, true, true, "takes 1h10m"},
+		{"each interruption costs an hour", at(7*h, 10*h, Job{Estimate: 6 * h, RunTime: 4 * h, Fraction: 2. / 3, Losses: 3}), Tight, true, true,
+			"takes 1h10m"},
 		{"the deadline passed", at(3*h, 2*h, Job{Estimate: h, Losses: 1}), Late, false, false, "the deadline passed 1h ago"},
 		{"the deadline is out of reach", at(h, 2*h, Job{Estimate: 10 * h, Losses: 1}), Late, false, false, "cannot be met"},
 		{"the deadline is closer than the estimate from the beginning", at(0, 40*m, Job{Estimate: h}), Tight, true, false, ""},
@@ -76,7 +80,8 @@ func TestWork(t *testing.T) {
 	} {
 		got := workOf(row.job)
 		if got.done.Round(time.Second) != row.done || got.left.Round(time.Second) != row.left || got.known != row.known {
-			t.Errorf("%s: workOf = %v done, %v left, known %t; want %v, %v, %t", row.name, got.done, got.left, got.known, row.done, row.left, row.known)
+			t.Errorf("%s: workOf = %v done, %v left, known %t; want %v, %v, %t", row.name, got.done, got.left, got.known, row.done, row.left,
+				row.known)
 		}
 	}
 }

@@ -66,7 +66,8 @@ type simulated struct {
 func (j *simulated) verdict(losing int) Verdict {
 	known := Job{
 		Began: noon.Add(j.begun), Now: noon.Add(j.now), Deadline: noon.Add(j.begun + time.Duration(j.slack*float64(j.work))),
-		Waited: j.waited, Estimate: time.Duration(j.estimate * float64(j.work)), RunTime: j.ran, HasState: j.done > 0, Losses: j.claims - 1 + losing,
+		Waited: j.waited, Estimate: time.Duration(j.estimate * float64(j.work)), RunTime: j.ran, HasState: j.done > 0, Losses: j.claims - 1 +
+			losing,
 	}
 	if j.reports {
 		known.Fraction = j.done.Seconds() / j.work.Seconds()

@@ -52,7 +52,8 @@ func TestSilence(t *testing.T) {
 		for _, step := range []struct {
 			wait   time.Duration
 			silent int
-		}{{silentFor, 0}, {time.Second, 1}, {500*time.Second - silentFor - time.Second, 1}, {time.Second, 2}, {silentAtFirst - 801*time.Second, 2}, {time.Second, 3}} {
+		}{{silentFor, 0}, {time.Second, 1}, {500*time.Second - silentFor - time.Second, 1}, {time.Second, 2},
+			{silentAtFirst - 801*time.Second, 2}, {time.Second, 3}} {
 			time.Sleep(step.wait)
 			if _, _, silent := jobs.Silence(); silent != step.silent {
 				t.Errorf("silent jobs after %s more = %d, want %d", step.wait, silent, step.silent)

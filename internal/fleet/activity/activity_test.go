@@ -40,7 +40,8 @@ func TestMeter(t *testing.T) {
 			Slots: 4, Times: Times{Handler: time.Minute, Around: time.Minute, Idle: 2 * time.Minute, Closed: 20 * time.Minute},
 			Kinds: []Kind{
 				{Name: "digest", Failed: 1, Efforts: Efforts{Failed: time.Second, Redone: 2 * time.Second}},
-				{Name: "render", Done: 2, Efforts: Efforts{Committed: 15 * time.Second, HandedOver: 5 * time.Second}, Durations: Histogram{{58, 1}, {64, 1}}},
+				{Name: "render", Done: 2, Efforts: Efforts{Committed: 15 * time.Second, HandedOver: 5 * time.Second},
+					Durations: Histogram{{58, 1}, {64, 1}}},
 			},
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -126,7 +127,8 @@ func TestFormat(t *testing.T) {
 		got += k.Done
 	}
 	if last := kept[len(kept)-1].Name; len(text) > maxText || got != jobs || len(kept) < 3 || last != MoreKinds {
-		t.Errorf("200 kinds take %d bytes with %d jobs of %d in %d entries, the last one %s, want at most %d bytes, all jobs, %s last", len(text), got, jobs, len(kept), last, maxText, MoreKinds)
+		t.Errorf("200 kinds take %d bytes with %d jobs of %d in %d entries, the last one %s, want at most %d bytes, all jobs, %s last",
+			len(text), got, jobs, len(kept), last, maxText, MoreKinds)
 	}
 }
 

@@ -90,7 +90,8 @@ func parseKind(fields []string) Kind {
 	k := Kind{
 		Name: fields[0], Done: parseCount(fields[1]), Failed: parseCount(fields[2]),
 		Efforts: Efforts{
-			Committed: parseSeconds(fields[3]), HandedOver: parseSeconds(fields[4]), Failed: parseSeconds(fields[5]), Redone: parseSeconds(fields[6]),
+			Committed: parseSeconds(fields[3]), HandedOver: parseSeconds(fields[4]), Failed: parseSeconds(fields[5]),
+			Redone: parseSeconds(fields[6]),
 		},
 	}
 	for text := range strings.SplitSeq(fields[7], ":") {

@@ -32,7 +32,8 @@ func TestDocument(t *testing.T) {
 	if err := json.Unmarshal([]byte(golden), &d); err != nil {
 		t.Fatal(err)
 	}
-	if d.Revision != 7 || d.Pause == nil || d.Pause.Reason != "bad batch" || len(d.Cancels) != 1 || d.PausedKinds["render"].By != "me" || len(d.Quarantine) != 1 || d.CheckBefore.Minute() != 5 {
+	if d.Revision != 7 || d.Pause == nil || d.Pause.Reason != "bad batch" || len(d.Cancels) != 1 || d.PausedKinds["render"].By != "me" ||
+		len(d.Quarantine) != 1 || d.CheckBefore.Minute() != 5 {
 		t.Errorf("document = %+v, want every field of the golden one", d)
 	}
 	raw, err := json.Marshal(d)
@@ -46,7 +47,8 @@ func TestDocument(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("rewritten document (-want +got):\n%s", diff)
 	}
-	for text, want := range map[string]string{`{"v":2,"pause":[]}`: "newer", `{}`: `its version is ""`, `null`: `its version is ""`, `{"v":0}`: `its version is "0"`, `[]`: "cannot unmarshal", `{"v":1,"drain":3}`: "cannot unmarshal"} {
+	for text, want := range map[string]string{`{"v":2,"pause":[]}`: "newer", `{}`: `its version is ""`, `null`: `its version is ""`,
+		`{"v":0}`: `its version is "0"`, `[]`: "cannot unmarshal", `{"v":1,"drain":3}`: "cannot unmarshal"} {
 		if err := json.Unmarshal([]byte(text), &d); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("document %s = %v, want an error with %q", text, err, want)
 		}
@@ -54,7 +56,8 @@ func TestDocument(t *testing.T) {
 }
 
 func TestFormatIsDocumented(t *testing.T) {
-	for heading, fields := range map[string]any{"Fields of the control document": wire{}, "Fields of a mark": wireMark{}, "Fields of a cancel": wireCancel{}} {
+	for heading, fields := range map[string]any{"Fields of the control document": wire{}, "Fields of a mark": wireMark{},
+		"Fields of a cancel": wireCancel{}} {
 		var inCode []string
 		for field := range reflect.TypeOf(fields).Fields() {
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
@@ -80,7 +83,8 @@ func TestCancels(t *testing.T) {
 	var d Document
 	d.AddCancels([]string{"a", "b"}, now)
 	d.AddCancels([]string{"a"}, now.Add(time.Minute))
-	if len(d.Cancels) != 2 || !d.CancelledAt("a").Equal(now.Add(time.Minute)) || !d.CancelledAt("b").Equal(now) || !d.CancelledAt("c").IsZero() {
+	if len(d.Cancels) != 2 || !d.CancelledAt("a").Equal(now.Add(time.Minute)) || !d.CancelledAt("b").Equal(now) ||
+		!d.CancelledAt("c").IsZero() {
 		t.Errorf("cancels = %+v, want each id once, with its last time", d.Cancels)
 	}
 	d.AddCancels([]string{"c"}, now.Add(CancelsKept+30*time.Second))
@@ -101,7 +105,8 @@ func TestCancels(t *testing.T) {
 	if !d.CheckAll.IsZero() || !d.CheckBefore.Equal(last) {
 		t.Errorf("CheckAll = %s, CheckBefore = %s, want none and %s", d.CheckAll, d.CheckBefore, last)
 	}
-	if !d.MustCheck(last.Add(-time.Hour)) || !d.MustCheck(last.Add(clockMargin/2)) || d.MustCheck(last.Add(2*clockMargin)) || new(Document).MustCheck(last) {
+	if !d.MustCheck(last.Add(-time.Hour)) || !d.MustCheck(last.Add(clockMargin/2)) || d.MustCheck(last.Add(2*clockMargin)) ||
+		new(Document).MustCheck(last) {
 		t.Error("MustCheck is not that of messages put before the last cancel, and a margin")
 	}
 }

@@ -187,7 +187,8 @@ type wire struct {
 }
 
 // documentFields are the names of wire's fields.
-var documentFields = []string{"v", "revision", "pause", "paused_kinds", "drain_all", "drain", "quarantine", "cancels", "check_all", "check_before"}
+var documentFields = []string{"v", "revision", "pause", "paused_kinds", "drain_all", "drain", "quarantine", "cancels", "check_all",
+	"check_before"}
 
 type wireMark struct {
 	At     time.Time `json:"at"`

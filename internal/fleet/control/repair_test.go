@@ -62,7 +62,8 @@ func TestRepair(t *testing.T) {
 					t.Fatalf("Edit = %v, want a DamagedError and the blob unchanged", err)
 				}
 				refused := errors.New("not drained")
-				if _, _, err := store.Repair(t.Context(), func(*Document, time.Time) (bool, error) { return false, refused }); !errors.Is(err, refused) || content(t, store, blobName) != damaged {
+				if _, _, err := store.Repair(t.Context(), func(*Document, time.Time) (bool, error) { return false, refused }); !errors.Is(err,
+					refused) || content(t, store, blobName) != damaged {
 					t.Fatalf("Repair with a refused change = %v, want its error and the blob unchanged", err)
 				}
 				began := time.Now()

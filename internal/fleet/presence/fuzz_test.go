@@ -11,7 +11,8 @@ import (
 // only if it was listed with that id.
 func FuzzPresence(f *testing.F) {
 	for _, seed := range []string{
-		"", "e1@2026-03-09T13:15:00Z", "e1@", "@2026-03-09T13:15:00Z", "e1", "e1@,e2@", "%zz@", "a%40b@2026-03-09T13:15:00Z", ",,,", "e1@tomorrow", "E1@9999-12-31T23:59:59Z",
+		"", "e1@2026-03-09T13:15:00Z", "e1@", "@2026-03-09T13:15:00Z", "e1", "e1@,e2@", "%zz@", "a%40b@2026-03-09T13:15:00Z", ",,,",
+		"e1@tomorrow", "E1@9999-12-31T23:59:59Z",
 		strings.Repeat("e@,", 2000), "e1@2026-03-09T13:15:00Z@x",
 	} {
 		f.Add(seed, "3", "e1")

@@ -131,7 +131,8 @@ func (s *Store) Write(ctx context.Context, p Presence) error {
 	if err != nil {
 		return fmt.Errorf("encode presence of %s: %w", p.Worker, err)
 	}
-	_, err = s.container.NewBlockBlobClient(p.Worker).Upload(ctx, streaming.NopCloser(bytes.NewReader(body)), &blockblob.UploadOptions{Metadata: p.metadata()})
+	_, err = s.container.NewBlockBlobClient(p.Worker).Upload(ctx, streaming.NopCloser(bytes.NewReader(body)),
+		&blockblob.UploadOptions{Metadata: p.metadata()})
 	if err != nil {
 		return fmt.Errorf("write presence of %s: %w", p.Worker, err)
 	}

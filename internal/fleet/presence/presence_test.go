@@ -51,7 +51,8 @@ func full() Presence {
 			Slots: 4, Times: activity.Times{Handler: 20 * time.Minute, Around: time.Minute, Idle: 19 * time.Minute},
 			Kinds: []activity.Kind{{
 				Name: "render", Done: 12, Failed: 1, Durations: activity.Histogram{{Index: 64, Count: 12}},
-				Efforts: activity.Efforts{Committed: 19 * time.Minute, HandedOver: 30 * time.Second, Failed: 10 * time.Second, Redone: 20 * time.Second},
+				Efforts: activity.Efforts{Committed: 19 * time.Minute, HandedOver: 30 * time.Second, Failed: 10 * time.Second,
+					Redone: 20 * time.Second},
 			}},
 		},
 		Steered: true, Control: 7, Asked: AskedDrain,
@@ -219,7 +220,8 @@ func TestLongEvent(t *testing.T) {
 	e := Event{
 		ID: long, Type: long, Status: long, Source: long, NotBefore: noon, Duration: long, Description: long, Action: long, SeenAt: noon,
 	}
-	d := Drain{Reason: long, EndedAt: noon, Took: time.Hour, Budget: time.Hour, Jobs: 1 << 30, Released: 1 << 30, Done: 1 << 30, LeftOut: 1 << 30, Left: 1 << 30}
+	d := Drain{Reason: long, EndedAt: noon, Took: time.Hour, Budget: time.Hour, Jobs: 1 << 30, Released: 1 << 30, Done: 1 << 30,
+		LeftOut: 1 << 30, Left: 1 << 30}
 	for name, text := range map[string]string{"event": e.format(), "drain": d.format()} {
 		if len(text) > 1024 || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
 			t.Errorf("%s has %d bytes, want at most 1024 of printable ASCII: %q", name, len(text), text)

@@ -115,7 +115,8 @@ func TestFirstRequest(t *testing.T) {
 				if err := d.Budget().Wait(t.Context(), preempt.Poll); err != nil || time.Since(begin) != row.want {
 					t.Errorf("first request after %s, %v, want %s", time.Since(begin), err, row.want)
 				}
-				if content, err := os.ReadFile(d.file(requestsFile)); err != nil || !bytes.Contains(content, []byte(`"boot":"boot"`)) || len(content) > 200 {
+				if content, err := os.ReadFile(d.file(requestsFile)); err != nil || !bytes.Contains(content, []byte(`"boot":"boot"`)) ||
+					len(content) > 200 {
 					t.Errorf("file = %.100q, %v, want it repaired", content, err)
 				}
 			})

@@ -21,7 +21,8 @@ func TestOpen(t *testing.T) {
 	}
 	_, err = Open(t.Context(), Config{Path: path, Instance: "4"})
 	full, ok := errors.AsType[*FullError](err)
-	if want := []string{"0", "1", "2", "blue_3"}; !ok || !slices.Equal(full.Running, want) || !strings.Contains(err.Error(), "5 requests a second") {
+	if want := []string{"0", "1", "2", "blue_3"}; !ok || !slices.Equal(full.Running, want) ||
+		!strings.Contains(err.Error(), "5 requests a second") {
 		t.Errorf("Open a fifth = %v, want a FullError with the reason", err)
 	}
 	if free, err := isFree(filepath.Join(path, instancePrefix+"4")); !free || err != nil {
@@ -48,7 +49,8 @@ func TestOpenRefuses(t *testing.T) {
 		t.Errorf("Open a file = %v, want an error about the runtime folder", err)
 	}
 	for _, name := range []string{"", "a-b", "a.b", "../0", "é", strings.Repeat("x", 33)} {
-		if _, err := Open(t.Context(), Config{Path: t.TempDir(), Instance: name}); err == nil || !strings.Contains(err.Error(), "letters, digits") {
+		if _, err := Open(t.Context(), Config{Path: t.TempDir(), Instance: name}); err == nil ||
+			!strings.Contains(err.Error(), "letters, digits") {
 			t.Errorf("Open as %q = %v, want an error that says what a name is", name, err)
 		}
 	}

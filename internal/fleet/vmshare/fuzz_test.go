@@ -13,8 +13,10 @@ import (
 // written is read again.
 func FuzzRequests(f *testing.F) {
 	for _, seed := range []string{
-		"", "{}", "null", `{"boot":"boot","sent":[1,2,3]}`, `{"boot":"boot","sent":[1,2,3,4,5]}`, `{"boot":"boot","sent":[1,2,3,4,5,6]}`, `{"boot":"other","sent":[5]}`,
-		`{"boot":"boot","sent":[-1]}`, `{"boot":"boot","sent":[9223372036854775807]}`, `{"boot":"boot","sent":[3,2,1]}`, `{"boot":"boot","sent":[60000000000,60000000000]}`, `{"boot`, "\x00\x00",
+		"", "{}", "null", `{"boot":"boot","sent":[1,2,3]}`, `{"boot":"boot","sent":[1,2,3,4,5]}`, `{"boot":"boot","sent":[1,2,3,4,5,6]}`,
+		`{"boot":"other","sent":[5]}`,
+		`{"boot":"boot","sent":[-1]}`, `{"boot":"boot","sent":[9223372036854775807]}`, `{"boot":"boot","sent":[3,2,1]}`,
+		`{"boot":"boot","sent":[60000000000,60000000000]}`, `{"boot`, "\x00\x00",
 	} {
 		f.Add([]byte(seed), int64(time.Minute))
 	}

@@ -29,7 +29,8 @@ func checkOwner(path string) error {
 	case info.Mode()&os.ModeSymlink != 0:
 		return &UnsafeError{Path: path, Problem: "is a symbolic link"}
 	case ok && int(status.Uid) != os.Geteuid():
-		return &UnsafeError{Path: path, Problem: fmt.Sprintf("belongs to user %d, not to user %d which this worker runs as", status.Uid, os.Geteuid())}
+		return &UnsafeError{Path: path, Problem: fmt.Sprintf("belongs to user %d, not to user %d which this worker runs as", status.Uid,
+			os.Geteuid())}
 	case info.Mode().Perm()&0o022 != 0:
 		return &UnsafeError{Path: path, Problem: fmt.Sprintf("may be written by others (mode %04o)", info.Mode().Perm())}
 	}

@@ -16,7 +16,8 @@ func TestOpenUnsafe(t *testing.T) {
 	refused := func(path, problem string) {
 		t.Helper()
 		_, err := Open(t.Context(), Config{Path: path, Instance: "0"})
-		if unsafe, ok := errors.AsType[*UnsafeError](err); !ok || !strings.Contains(unsafe.Problem, problem) || !strings.Contains(err.Error(), "--runtime-dir") {
+		if unsafe, ok := errors.AsType[*UnsafeError](err); !ok || !strings.Contains(unsafe.Problem, problem) ||
+			!strings.Contains(err.Error(), "--runtime-dir") {
 			t.Errorf("Open %s = %v, want an UnsafeError with %q that names the flag", path, err, problem)
 		}
 	}
@@ -40,7 +41,8 @@ func TestOpenUnsafe(t *testing.T) {
 	}
 
 	victim := filepath.Join(t.TempDir(), "victim")
-	if err := errors.Join(os.WriteFile(victim, []byte("precious"), 0o600), os.Symlink(victim, filepath.Join(own, instancePrefix+"0"))); err != nil {
+	if err := errors.Join(os.WriteFile(victim, []byte("precious"), 0o600),
+		os.Symlink(victim, filepath.Join(own, instancePrefix+"0"))); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Open(t.Context(), Config{Path: own, Instance: "0"}); err == nil {

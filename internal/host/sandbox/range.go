@@ -37,7 +37,8 @@ func ParseRange(text string) (Range, error) {
 	case from > to:
 		return Range{}, fmt.Errorf("range of user ids %d-%d ends before it begins", from, to)
 	case from < leastID || to > mostID:
-		return Range{}, fmt.Errorf("user ids %d-%d: give ids from %d to %d, which no person and no service has", from, to, leastID, uint32(mostID))
+		return Range{}, fmt.Errorf("user ids %d-%d: give ids from %d to %d, which no person and no service has", from, to, leastID,
+			uint32(mostID))
 	case from <= 65535 && to >= 65534:
 		return Range{}, fmt.Errorf("user ids %d-%d include 65534 (nobody) or 65535 (invalid)", from, to)
 	}

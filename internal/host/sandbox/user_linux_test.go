@@ -141,7 +141,8 @@ func checkIdentity() error {
 	if want := fmt.Sprintf("%[1]d\n%[1]d\n0000000000000000", user.ID()); err != nil || got != want {
 		return failure("program is %q, %v, want %q", got, err, want)
 	}
-	if got, err := shell(nil, "/", "grep -E '^Cap(Inh|Prm|Eff|Amb)' /proc/self/status | cut -f2 | sort -u"); err != nil || got != "0000000000000000" {
+	if got, err := shell(nil, "/", "grep -E '^Cap(Inh|Prm|Eff|Amb)' /proc/self/status | cut -f2 | sort -u"); err != nil ||
+		got != "0000000000000000" {
 		return failure("program of the worker's own user has capabilities %q, %v, want none", got, err)
 	}
 	if os.Geteuid() != isolated.WorkerID {

@@ -162,7 +162,8 @@ func TestWrongMD5(t *testing.T) {
 	if _, err := client.StageBlock(t.Context(), "AAAA", streaming.NopCloser(strings.NewReader("content")), nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.CommitBlockList(t.Context(), []string{"AAAA"}, &blockblob.CommitBlockListOptions{HTTPHeaders: &blob.HTTPHeaders{BlobContentMD5: wrong[:]}}); err != nil {
+	if _, err := client.CommitBlockList(t.Context(), []string{"AAAA"},
+		&blockblob.CommitBlockListOptions{HTTPHeaders: &blob.HTTPHeaders{BlobContentMD5: wrong[:]}}); err != nil {
 		t.Fatal(err)
 	}
 	f := b.fetcher(t, nil)
@@ -279,7 +280,8 @@ func TestChangesWhileFetched(t *testing.T) {
 		if left := b.entries(t); len(left) != 0 {
 			t.Errorf("entries = %q, want none", left)
 		}
-		if _, err = fetch(t, f, input); pinned && (!job.IsPermanent(err) || !strings.Contains(err.Error(), "its ETag is "+newer)) || !pinned && err != nil {
+		if _, err = fetch(t, f, input); pinned && (!job.IsPermanent(err) || !strings.Contains(err.Error(), "its ETag is "+newer)) || !pinned &&
+			err != nil {
 			t.Errorf("pinned %t: the next fetch = %v", pinned, err)
 		}
 	}

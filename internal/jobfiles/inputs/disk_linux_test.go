@@ -77,7 +77,8 @@ func TestFullDiskEvictsFirst(t *testing.T) {
 		if err != nil {
 			t.Fatalf("Fetch with 16 MiB of unused files in the cache = %v, want that they make room", err)
 		}
-		if _, err := fetch(t, f, job.Input{Container: "data", Prefix: ""}); !IsNoSpace(err) || !job.IsUnavailable(err) || !strings.Contains(err.Error(), disk) {
+		if _, err := fetch(t, f, job.Input{Container: "data", Prefix: ""}); !IsNoSpace(err) || !job.IsUnavailable(err) ||
+			!strings.Contains(err.Error(), disk) {
 			t.Errorf("Fetch of more than can be evicted = %v, want an interruption that names %s", err, disk)
 		}
 		free()

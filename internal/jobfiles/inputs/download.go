@@ -87,7 +87,8 @@ func (t *task) fill(ctx context.Context, file *planned, key string, to *os.File,
 		switch {
 		case errors.Is(err, io.EOF):
 			if !sum.matches(file) {
-				return false, fmt.Errorf("%s does not have the MD5 that the service states for it: it was damaged on the way, or its property Content-MD5 is wrong", file.source)
+				return false, fmt.Errorf("%s does not have the MD5 that the service states for it: it was damaged on the way, or its property "+
+					"Content-MD5 is wrong", file.source)
 			}
 			t.know(key, sum)
 			return false, nil

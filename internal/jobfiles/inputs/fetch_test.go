@@ -20,21 +20,26 @@ func TestFetch(t *testing.T) {
 	b.put(t, "frames/170/c.png", []byte("c"))
 	large := content(2*rangeLength + 5)
 	b.put(t, "large", large)
-	b.put(t, "lists/job.jsonl", []byte(`{"container":"data","blob":"models/base.bin","to":"m/base"}`+"\n\n"+`{"container":"data","prefix":"frames/17/deep/"}`+"\n"))
+	b.put(t, "lists/job.jsonl", []byte(`{"container":"data","blob":"models/base.bin","to":"m/base"}`+"\n\n"+
+		`{"container":"data","prefix":"frames/17/deep/"}`+"\n"))
 	f := b.fetcher(t, nil)
 	for name, row := range map[string]struct {
 		inputs []job.Input
 		want   map[string]string
 	}{
-		"a blob":              {[]job.Input{{Container: "data", Blob: "models/base.bin"}}, map[string]string{"base.bin": "base"}},
-		"a pinned blob":       {[]job.Input{{Container: "data", Blob: "models/base.bin", ETag: etag}}, map[string]string{"base.bin": "base"}},
-		"a path of its own":   {[]job.Input{{Container: "data", Blob: "models/base.bin", To: "a/b"}}, map[string]string{"a/b": "base"}},
-		"a prefix":            {[]job.Input{{Container: "data", Prefix: "frames/17/"}}, map[string]string{"a.png": "a", "deep/b.png": "b", "empty": ""}},
-		"a prefix in a name":  {[]job.Input{{Container: "data", Prefix: "frames/17", To: "in"}}, map[string]string{"in/17/a.png": "a", "in/17/deep/b.png": "b", "in/17/empty": "", "in/170/c.png": "c"}},
-		"several":             {[]job.Input{{Container: "data", Blob: "models/base.bin"}, {Container: "data", Prefix: "frames/170/"}}, map[string]string{"base.bin": "base", "c.png": "c"}},
-		"the same blob twice": {[]job.Input{{Container: "data", Blob: "frames/17/a.png", To: "1"}, {Container: "data", Blob: "frames/17/a.png", To: "2"}}, map[string]string{"1": "a", "2": "a"}},
-		"a manifest":          {[]job.Input{{Container: "data", Manifest: "lists/job.jsonl"}}, map[string]string{"m/base": "base", "b.png": "b"}},
-		"several ranges":      {[]job.Input{{Container: "data", Blob: "large"}}, map[string]string{"large": string(large)}},
+		"a blob":            {[]job.Input{{Container: "data", Blob: "models/base.bin"}}, map[string]string{"base.bin": "base"}},
+		"a pinned blob":     {[]job.Input{{Container: "data", Blob: "models/base.bin", ETag: etag}}, map[string]string{"base.bin": "base"}},
+		"a path of its own": {[]job.Input{{Container: "data", Blob: "models/base.bin", To: "a/b"}}, map[string]string{"a/b": "base"}},
+		"a prefix": {[]job.Input{{Container: "data", Prefix: "frames/17/"}}, map[string]string{"a.png": "a", "deep/b.png": "b",
+			"empty": ""}},
+		"a prefix in a name": {[]job.Input{{Container: "data", Prefix: "frames/17", To: "in"}},
+			map[string]string{"in/17/a.png": "a", "in/17/deep/b.png": "b", "in/17/empty": "", "in/170/c.png": "c"}},
+		"several": {[]job.Input{{Container: "data", Blob: "models/base.bin"}, {Container: "data", Prefix: "frames/170/"}},
+			map[string]string{"base.bin": "base", "c.png": "c"}},
+		"the same blob twice": {[]job.Input{{Container: "data", Blob: "frames/17/a.png", To: "1"}, {Container: "data", Blob: "frames/17/a.png",
+			To: "2"}}, map[string]string{"1": "a", "2": "a"}},
+		"a manifest":     {[]job.Input{{Container: "data", Manifest: "lists/job.jsonl"}}, map[string]string{"m/base": "base", "b.png": "b"}},
+		"several ranges": {[]job.Input{{Container: "data", Blob: "large"}}, map[string]string{"large": string(large)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			held := mustFetch(t, f, row.inputs...)

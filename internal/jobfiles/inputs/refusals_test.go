@@ -64,7 +64,8 @@ func TestArchivedInput(t *testing.T) {
 				in = job.Input{Container: "data", Prefix: "old/"}
 			}
 			_, err := fetch(t, f, in)
-			if !job.IsPermanent(err) || !strings.Contains(err.Error(), `blob "old/a" in container data is in the archive tier: rehydrate it and replay the job`) {
+			if !job.IsPermanent(err) || !strings.Contains(err.Error(),
+				`blob "old/a" in container data is in the archive tier: rehydrate it and replay the job`) {
 				t.Errorf("fetch = %v, want a permanent error that says to rehydrate the blob", err)
 			}
 		})
@@ -87,7 +88,8 @@ func (b *bench) over(t testing.TB, do transport) Containers {
 }
 
 func refusal(r *http.Request, status int, code string) *http.Response {
-	return &http.Response{StatusCode: status, Header: http.Header{"X-Ms-Error-Code": {code}}, Body: io.NopCloser(strings.NewReader("")), Request: r}
+	return &http.Response{StatusCode: status, Header: http.Header{"X-Ms-Error-Code": {code}}, Body: io.NopCloser(strings.NewReader("")),
+		Request: r}
 }
 
 // page is a listing of blobs, numbered from the marker on.
@@ -104,7 +106,8 @@ func page(r *http.Request, blobs int) *http.Response {
 		fmt.Fprintf(&b, `<Blob><Name>many/%06d</Name><Properties><Last-Modified>Mon, 23 Nov 2026 12:00:00 GMT</Last-Modified><Etag>0x1</Etag><Content-Length>0</Content-Length></Properties></Blob>`, i)
 	}
 	fmt.Fprintf(&b, `</Blobs><NextMarker>%s</NextMarker></EnumerationResults>`, next)
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/xml"}, "X-Ms-Request-Id": {"1"}, "Date": {"Mon, 23 Nov 2026 12:00:00 GMT"}}, Body: io.NopCloser(&b), Request: r}
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/xml"}, "X-Ms-Request-Id": {"1"},
+		"Date": {"Mon, 23 Nov 2026 12:00:00 GMT"}}, Body: io.NopCloser(&b), Request: r}
 }
 
 // TestMostFiles: a job may have 100,000 input files and not one more, by a prefix or by a
@@ -197,11 +200,13 @@ func TestNoRights(t *testing.T) {
 	const address = "https://shared.blob.core.windows.net"
 	f := b.fetcher(t, func(c *Config) { c.Account, c.Others = denied, map[string]Containers{address: denied} })
 	for _, in := range []job.Input{
-		{Container: "data", Blob: "a"}, {Container: "data", Blob: "a", ETag: etag}, {Container: "data", Prefix: "a"}, {Container: "data", Manifest: "a"},
+		{Container: "data", Blob: "a"}, {Container: "data", Blob: "a", ETag: etag}, {Container: "data", Prefix: "a"},
+		{Container: "data", Manifest: "a"},
 		{Account: address, Container: "data", Blob: "a"},
 	} {
 		_, err := fetch(t, f, in)
-		if err == nil || job.IsPermanent(err) || job.IsUnavailable(err) || !strings.Contains(err.Error(), "Storage Blob Data Reader") || !strings.Contains(err.Error(), "container data") {
+		if err == nil || job.IsPermanent(err) || job.IsUnavailable(err) || !strings.Contains(err.Error(), "Storage Blob Data Reader") ||
+			!strings.Contains(err.Error(), "container data") {
 			t.Errorf("fetch of %+v without the role = %v, want a failure that names role and container", in, err)
 		}
 	}

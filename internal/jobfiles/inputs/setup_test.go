@@ -34,7 +34,8 @@ type bench struct {
 
 func setup(t testing.TB) *bench {
 	t.Helper()
-	b := &bench{server: storage.New(storage.Options{}), folder: filepath.Join(t.TempDir(), "inputs"), calls: map[string]int{}, observed: map[string]int64{}}
+	b := &bench{server: storage.New(storage.Options{}), folder: filepath.Join(t.TempDir(), "inputs"), calls: map[string]int{},
+		observed: map[string]int64{}}
 	account, err := azure.Connect(azure.Config{ConnectionString: b.server.ConnectionString(), Transport: b.server.Transport()})
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +65,8 @@ func (b *bench) CountInputs(did string, files, _ int64) {
 // fetcher returns that of a worker on the machine.
 func (b *bench) fetcher(t testing.TB, change func(*Config)) *Fetcher {
 	t.Helper()
-	c := Config{Folder: b.folder, Limit: 1 << 30, Boot: "boot-1", Account: b.account.Container, Private: []string{"spotworker-jobs"}, Observer: b}
+	c := Config{Folder: b.folder, Limit: 1 << 30, Boot: "boot-1", Account: b.account.Container, Private: []string{"spotworker-jobs"},
+		Observer: b}
 	if change != nil {
 		change(&c)
 	}
@@ -80,7 +82,8 @@ func (b *bench) fetcher(t testing.TB, change func(*Config)) *Fetcher {
 // put stores a blob, and returns its ETag.
 func (b *bench) put(t testing.TB, name string, data []byte) string {
 	t.Helper()
-	reply, err := b.account.Container("data").NewBlockBlobClient(name).Upload(t.Context(), streaming.NopCloser(bytes.NewReader(data)), &blockblob.UploadOptions{})
+	reply, err := b.account.Container("data").NewBlockBlobClient(name).Upload(t.Context(), streaming.NopCloser(bytes.NewReader(data)),
+		&blockblob.UploadOptions{})
 	if err != nil {
 		t.Fatalf("put blob %s: %v", name, err)
 	}

@@ -47,11 +47,13 @@ type reservation struct {
 type evicted struct{ files, bytes int64 }
 
 // reserve reserves space for downloads of a job that has all bytes in its inputs, and
-// evicts entries for it. Of the bytes that it needs have are on the disk already. The error is a [*tooLargeError] if they do not fit on this
+// evicts entries for it. Of the bytes that it needs have are on the disk already. The error is a
+// [*tooLargeError] if they do not fit on this
 // machine at all, and wraps errNoSpace if they do not fit now.
 func (c *cache) reserve(need, have, all int64) (r *reservation, out evicted, err error) {
 	if all > c.limit {
-		return nil, out, &tooLargeError{fmt.Sprintf("the job's inputs have %d bytes, and the cache of inputs on this machine may have %d (--input-cache)", all, c.limit)}
+		return nil, out, &tooLargeError{fmt.Sprintf("the job's inputs have %d bytes, and the cache of inputs on this machine may have %d "+
+			"(--input-cache)", all, c.limit)}
 	}
 	if _, size := c.space(c.root); size > 0 && all+spareSpace > size {
 		return nil, out, &tooLargeError{fmt.Sprintf("the job's inputs have %d bytes, and the file system of %s has %d", all, c.root, size)}

@@ -28,7 +28,8 @@ func documents(from, most int) *rapid.Generator[Document] {
 			if rapid.Bool().Draw(t, "skip") {
 				continue
 			}
-			s := Section{Generation: generation, Worker: fmt.Sprint("vm-", generation), Began: time.Date(2026, 3, 9, 12, generation, 0, 5e6, time.UTC)}
+			s := Section{Generation: generation, Worker: fmt.Sprint("vm-", generation), Began: time.Date(2026, 3, 9, 12, generation, 0, 5e6,
+				time.UTC)}
 			for range rapid.IntRange(0, 6).Draw(t, "lines") {
 				s.Count++
 				if rapid.IntRange(0, 3).Draw(t, "left out") > 0 {
@@ -161,7 +162,8 @@ func TestGolden(t *testing.T) {
 	}
 	d := Document{Dropped: 12, Sections: []Section{
 		{Generation: 2, Worker: "vmss_000001-0123abcd-0", Began: time.Date(2026, 3, 9, 12, 0, 0, 0, time.UTC), Count: 40, Lines: []Line{
-			{38, encodeLine(Stdout, 1500*time.Millisecond, []byte("epoch 1"))}, {39, encodeLine(Stderr, 2*time.Second, []byte("warning: a\\b\nnext"))},
+			{38, encodeLine(Stdout, 1500*time.Millisecond, []byte("epoch 1"))},
+			{39, encodeLine(Stderr, 2*time.Second, []byte("warning: a\\b\nnext"))},
 		}},
 		{Generation: 3, Worker: "vmss_000002-4567cdef-0", Began: time.Date(2026, 3, 9, 13, 30, 0, 0, time.UTC), Count: 2, Lines: []Line{
 			{1, encodeLine("info", 0, []byte("resumed epoch=1"))}, {2, encodeLine("gpu0", 3*time.Millisecond, []byte("busy"))},

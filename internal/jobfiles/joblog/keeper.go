@@ -79,7 +79,8 @@ func (k *Keeper) Open(id string, created time.Time, generation int, worker, reco
 		return nil
 	}
 	return &Output{
-		Log: New(generation, worker, k.size, recorded), keeper: k, id: id, created: created, first: generation == 1, writing: make(chan struct{}, 1),
+		Log: New(generation, worker, k.size, recorded), keeper: k, id: id, created: created, first: generation == 1,
+		writing: make(chan struct{}, 1),
 	}
 }
 

@@ -63,7 +63,8 @@ func TestWriterAgainstOthers(t *testing.T) {
 			{2, true, "1:2/2 2:1/1 3:1/1"},
 		} {
 			logs[step.generation].Add(Stdout, []byte("x"))
-			if err := writers[step.generation].Write(t.Context()); errors.Is(err, ErrSuperseded) != step.superseded || err != nil && !step.superseded {
+			if err := writers[step.generation].Write(t.Context()); errors.Is(err, ErrSuperseded) != step.superseded || err != nil &&
+				!step.superseded {
 				t.Errorf("step %d: Write = %v, want superseded %t", i, err, step.superseded)
 			}
 			d, err := store.Read(t.Context(), "a", created)

@@ -68,7 +68,8 @@ func checkPaths(files []File, ignoresCase bool) error {
 	spelled := map[string]string{} // by what this system takes for the same
 	for _, f := range files {
 		if !filepath.IsLocal(filepath.FromSlash(f.Path)) || runtime.GOOS == "windows" && strings.ContainsAny(f.Path, `<>:"|?*`) {
-			return fmt.Errorf("output %s: %w: this system does not allow such a name; download the others by naming them, or this one elsewhere", paths.Quote(f.Path), ErrUnsafe)
+			return fmt.Errorf("output %s: %w: this system does not allow such a name; download the others by naming them, or this one elsewhere",
+				paths.Quote(f.Path), ErrUnsafe)
 		}
 		if !ignoresCase {
 			continue
@@ -80,7 +81,8 @@ func checkPaths(files []File, ignoresCase bool) error {
 		for _, name := range names {
 			key := strings.ToLower(name)
 			if other, taken := spelled[key]; taken && other != name {
-				return fmt.Errorf("output %s: %w: this system takes %s and %s for the same name; download one of them elsewhere, by naming it", paths.Quote(f.Path), ErrUnsafe, paths.Quote(other), paths.Quote(name))
+				return fmt.Errorf("output %s: %w: this system takes %s and %s for the same name; download one of them elsewhere, by naming it",
+					paths.Quote(f.Path), ErrUnsafe, paths.Quote(other), paths.Quote(name))
 			}
 			spelled[key] = name
 		}

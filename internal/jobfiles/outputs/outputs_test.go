@@ -240,7 +240,8 @@ func TestRefusals(t *testing.T) {
 		})
 	}
 	send(t, s, "c", "")
-	if _, err := s.Send(t.Context(), "z", 0, strings.NewReader("")); !errors.Is(err, paths.ErrRefused) || !strings.Contains(err.Error(), "more than 3 output files") {
+	if _, err := s.Send(t.Context(), "z", 0, strings.NewReader("")); !errors.Is(err, paths.ErrRefused) ||
+		!strings.Contains(err.Error(), "more than 3 output files") {
 		t.Errorf("a fourth file = %v, want a refusal", err)
 	}
 	if _, err := s.Send(t.Context(), "c", -1, strings.NewReader(strings.Repeat("1", 11))); !errors.Is(err, paths.ErrRefused) {
@@ -255,8 +256,10 @@ func TestGoldenManifest(t *testing.T) {
 		t.Fatal(err)
 	}
 	files := []File{
-		{Path: "frames/0001.png", Size: 1048576, SHA256: strings.Repeat("0123456789abcdef", 4), Folder: "1-8a6e0804", ETag: `"0x8DC"`, Type: "image/png"},
-		{Path: "<notes>.txt", Size: 0, SHA256: strings.Repeat("fedcba9876543210", 4), Folder: "3-8a6e0804-2", ETag: `"0x8DD"`, Type: "text/plain; charset=utf-8"},
+		{Path: "frames/0001.png", Size: 1048576, SHA256: strings.Repeat("0123456789abcdef", 4), Folder: "1-8a6e0804", ETag: `"0x8DC"`,
+			Type: "image/png"},
+		{Path: "<notes>.txt", Size: 0, SHA256: strings.Repeat("fedcba9876543210", 4), Folder: "3-8a6e0804-2", ETag: `"0x8DD"`,
+			Type: "text/plain; charset=utf-8"},
 	}
 	encoded, ref, err := encode("report-7", slices.Clone(files))
 	if err != nil {

@@ -213,10 +213,11 @@ func (s *Store) writeManifest(ctx context.Context, id string, files []File) (Ref
 	}
 	ctx, cancel := context.WithTimeout(ctx, stallTimeout)
 	defer cancel()
-	_, err = s.container.NewBlockBlobClient(manifestName(id, ref.Hash)).Upload(ctx, streaming.NopCloser(bytes.NewReader(data)), &blockblob.UploadOptions{
-		HTTPHeaders:      &blob.HTTPHeaders{BlobContentType: new("application/json")},
-		AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: to.Ptr(azcore.ETagAny)}},
-	})
+	_, err = s.container.NewBlockBlobClient(manifestName(id, ref.Hash)).Upload(ctx, streaming.NopCloser(bytes.NewReader(data)),
+		&blockblob.UploadOptions{
+			HTTPHeaders:      &blob.HTTPHeaders{BlobContentType: new("application/json")},
+			AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: to.Ptr(azcore.ETagAny)}},
+		})
 	if err != nil && !bloberror.HasCode(err, bloberror.BlobAlreadyExists) { // it is named by its content
 		return Ref{}, fmt.Errorf("write the list of outputs of job %s: %w", id, err)
 	}

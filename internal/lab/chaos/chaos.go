@@ -103,7 +103,8 @@ func (r *chaos) run(ctx context.Context) (err error) {
 	if err := r.open(ctx); err != nil {
 		return err
 	}
-	r.narrator.Say("Seed %d. %d workers with %d jobs at a time; one job takes about %s.", r.config.Seed, r.config.Workers, r.config.JobsAtOnce, r.config.JobTime)
+	r.narrator.Say("Seed %d. %d workers with %d jobs at a time; one job takes about %s.", r.config.Seed, r.config.Workers,
+		r.config.JobsAtOnce, r.config.JobTime)
 	feeding, stopFeeding := context.WithCancel(ctx)
 	fed := make(chan error, 1)
 	go func() { fed <- r.feed(feeding) }()

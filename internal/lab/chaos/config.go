@@ -119,7 +119,8 @@ func (c Config) validateStorage() error {
 // validateShares checks how often things happen.
 func (c Config) validateShares() error {
 	for name, every := range map[string]int{
-		"--freeze-every": c.FreezeEvery, "--evict-every": c.EvictEvery, "--cut-every": c.CutEvery, "--program-every": c.ProgramEvery, "--lack-every": c.LackEvery,
+		"--freeze-every": c.FreezeEvery, "--evict-every": c.EvictEvery, "--cut-every": c.CutEvery, "--program-every": c.ProgramEvery,
+		"--lack-every":      c.LackEvery,
 		"--duplicate-every": c.DuplicateEvery, "--large-every": c.LargeEvery, "--stream-every": c.StreamEvery,
 	} {
 		if every < 0 {

@@ -48,8 +48,10 @@ type proxy struct {
 }
 
 // startProxy starts a proxy to the account of that connection string.
-func startProxy(vm, connectionString string, names azure.Names, r *recorder, storage http.RoundTripper, over <-chan struct{}) (*proxy, error) {
-	p := &proxy{vm: vm, names: names, recorder: r, storage: storage, conns: map[net.Conn]bool{}, connectionString: connectionString, over: over}
+func startProxy(vm, connectionString string, names azure.Names, r *recorder, storage http.RoundTripper, over <-chan struct{}) (*proxy,
+	error) {
+	p := &proxy{vm: vm, names: names, recorder: r, storage: storage, conns: map[net.Conn]bool{}, connectionString: connectionString,
+		over: over}
 	all, err := services(connectionString)
 	if err != nil {
 		return nil, err

@@ -64,7 +64,8 @@ func (r *recorder) seen(c call, body string) {
 func TestRuns(t *testing.T) {
 	const claimed = `<L><QueueMessage><MessageId>m</MessageId><MessageText>eyJ2IjoxLCJpZCI6ImoifQ==</MessageText></QueueMessage></L>`
 	claim := call{operation: messageClaim, vm: "a"}
-	record := call{operation: recordWrite, vm: "a", job: "j", header: http.Header{"X-Ms-Meta-Messageid": {"m"}, "X-Ms-Meta-Status": {"running"}}}
+	record := call{operation: recordWrite, vm: "a", job: "j", header: http.Header{"X-Ms-Meta-Messageid": {"m"},
+		"X-Ms-Meta-Status": {"running"}}}
 	update := func(hides time.Duration) call {
 		return call{operation: messageUpdate, vm: "a", message: "m", hides: hides}
 	}

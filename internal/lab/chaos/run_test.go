@@ -70,7 +70,8 @@ func TestUsedAccount(t *testing.T) {
 	}
 	c := DefaultConfig()
 	c.Kills, c.ConnectionString, c.Worker = 1, h.connectionString, "/nowhere"
-	if err := Run(t.Context(), c, new(strings.Builder)); err == nil || !strings.Contains(err.Error(), "queue spotworker-jobs-poison has 1 messages") {
+	if err := Run(t.Context(), c, new(strings.Builder)); err == nil ||
+		!strings.Contains(err.Error(), "queue spotworker-jobs-poison has 1 messages") {
 		t.Errorf("Run on a used account = %v, want that it is refused", err)
 	}
 }

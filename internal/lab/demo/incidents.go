@@ -140,7 +140,8 @@ func (d *demo) evict(vm *lab.VM, jobs []activeJob) error {
 	}
 	event, _ := d.local.Metadata.Event(id)
 	d.recorder.fate(vm.Name, func(f *fate) { *f = fate{kind: evicted, at: event.ScheduledAt} })
-	d.script.evictions = append(d.script.evictions, eviction{vm: vm, id: id, announced: event.ScheduledAt, notBefore: event.NotBefore, jobs: jobs})
+	d.script.evictions = append(d.script.evictions, eviction{vm: vm, id: id, announced: event.ScheduledAt, notBefore: event.NotBefore,
+		jobs: jobs})
 	d.narrator.Say("Eviction notice: %s will be evicted (Preempt at its metadata endpoint); it is working on %s: %s.",
 		vm.Name, text.Plural(len(jobs), "job"), listJobs(jobs))
 	return nil
@@ -154,7 +155,8 @@ func (d *demo) removeEvicted(i int, drain drain) error {
 	if drain.ended.IsZero() {
 		d.narrator.Say("%s did not report that it had drained within its notice.", e.vm.Name)
 	} else {
-		d.narrator.Say("%s saw the notice, stopped, saved and released its jobs, in %s by its own log. Now the VM is removed; the jobs are on the queue.", e.vm.Name, drain.sinceNotice)
+		d.narrator.Say("%s saw the notice, stopped, saved and released its jobs, in %s by its own log. Now the VM is removed; the jobs are "+
+			"on the queue.", e.vm.Name, drain.sinceNotice)
 	}
 	served, _ := d.local.Metadata.VM(e.vm.Name).FirstServed(e.id)
 	e.vm.Kill()

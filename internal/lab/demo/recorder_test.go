@@ -97,9 +97,11 @@ func TestRecorderSeesAJobThrough(t *testing.T) {
 		lease, delivery := w.put(t)
 		start := time.Now()
 		time.Sleep(time.Second)
-		w.recorder.onLine("spot_1", []byte(`{"time":"`+time.Now().Format(time.RFC3339Nano)+`","msg":"job started","job_id":"j","message_id":"`+lease.ID+`"}`))
+		w.recorder.onLine("spot_1", []byte(`{"time":"`+time.Now().Format(time.RFC3339Nano)+`","msg":"job started","job_id":"j","message_id":"`+
+			lease.ID+`"}`))
 		time.Sleep(time.Second)
-		w.recorder.onLine("spot_1", []byte(`{"time":"`+time.Now().Format(time.RFC3339Nano)+`","msg":"range hashed","job_id":"j","offset":0,"bytes":60}`))
+		w.recorder.onLine("spot_1", []byte(`{"time":"`+time.Now().Format(time.RFC3339Nano)+
+			`","msg":"range hashed","job_id":"j","offset":0,"bytes":60}`))
 		claim := w.Records.Fresh(delivery, "spot_1-12345678-0")
 		must(t, claim.Save(t.Context(), checkpoint.Snapshot{State: []byte(`{"offset":40}`), Version: 1}))
 

@@ -242,7 +242,8 @@ func (r report) Write(out io.Writer) {
 
 func (r report) writeSettings(b *strings.Builder) {
 	f, s := r.findings, r.settings
-	summary := fmt.Sprintf("%s, %s of %s, on %s; %s with notice, %s, %s; %s with %s at a time, a checkpoint every %s, events polled every %s, downloads %s",
+	summary := fmt.Sprintf("%s, %s of %s, on %s; %s with notice, %s, %s; %s with %s at a time, a checkpoint every %s, events polled every "+
+		"%s, downloads %s",
 		text.Plural(f.Jobs, "job"), text.Size(f.Bytes), text.Plural(s.Files, "real file"), text.Plural(f.Workers, "VM"),
 		text.Plural(f.Evictions, "eviction"), text.Plural(f.Kills, "kill"), text.Plural(f.Frozen.VMs, "freeze"),
 		text.Plural(s.Workers, "worker"), text.Plural(s.JobsAtOnce, "job"), s.Interval, pollInterval, s.Bandwidth)
@@ -251,7 +252,8 @@ func (r report) writeSettings(b *strings.Builder) {
 
 func (r report) writeNotes(b *strings.Builder, isLate bool) {
 	if isLate {
-		b.WriteString("late: over the promise by less than 1s, which a busy machine may cost;\nonly more than that fails the demo. Bytes and counts have no such margin.\n")
+		b.WriteString("late: over the promise by less than 1s, which a busy machine may cost;\nonly more than that fails the demo. Bytes and " +
+			"counts have no such margin.\n")
 	}
 	if n := r.findings.Unseen; n > 0 {
 		fmt.Fprintf(b, "BROKEN: the recorder could not read %s.\n", text.Plural(n, "write or message", "writes or messages"))

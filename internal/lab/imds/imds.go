@@ -91,7 +91,8 @@ func withDefaultVM(vm string, service http.Handler) http.Handler {
 // writeGuide prints the addresses of the VMs' services, and a command to try.
 func writeGuide(out io.Writer, s scenario.Scenario, base string) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "\nAn instance metadata service is up on 127.0.0.1, until Ctrl-C.\n%s\n\n", strings.Join(text.Wrap(s.About, text.Width), "\n"))
+	fmt.Fprintf(&b, "\nAn instance metadata service is up on 127.0.0.1, until Ctrl-C.\n%s\n\n", strings.Join(text.Wrap(s.About, text.Width),
+		"\n"))
 	for _, vm := range s.VMs {
 		fmt.Fprintf(&b, "    %-12s %s/vms/%s\n", vm.Name, base, vm.Name)
 	}

@@ -52,7 +52,8 @@ func TestRun(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Errorf("Run = %v, want nil at the end of the scenario", err)
 	}
-	for _, want := range []string{"b asks what VM it is", "b is shown gone, Scheduled", "that was it", "the scenario ends", "a sent 1 requests"} {
+	for _, want := range []string{"b asks what VM it is", "b is shown gone, Scheduled", "that was it", "the scenario ends",
+		"a sent 1 requests"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not told in:\n%s", want, out)
 		}

@@ -115,7 +115,8 @@ func (r *Record) addProgress(w Write, breaks func(rule Rule, format string, args
 		kept = before.Previous
 	}
 	if w.HasPrevious && (before.State == "" || w.Previous != kept) {
-		breaks(Backwards, "the state before the last one is that of progress %d, want the one that was replaced, of progress %d", w.Previous, kept)
+		breaks(Backwards, "the state before the last one is that of progress %d, want the one that was replaced, of progress %d", w.Previous,
+			kept)
 	}
 	r.stepped = false
 }

@@ -60,7 +60,8 @@ func deaths(n int) *testJob {
 // that of progress before, and then saved one of progress next, with that of progress kept
 // before it.
 func stepped(before, next, kept int64) *testJob {
-	j := newJob().wrote("a", 1, 1, before, Running).wrote("a", 1, 2, 5, Running).wrote("a", 1, 3, 5, Running).wrote("a", 1, 4, next, Running).wrote("a", 1, 5, -1, Done).deleted()
+	j := newJob().wrote("a", 1, 1, before, Running).wrote("a", 1, 2, 5, Running).wrote("a", 1, 3, 5, Running).wrote("a", 1, 4, next,
+		Running).wrote("a", 1, 5, -1, Done).deleted()
 	for i := range j.Writes[:4] {
 		j.Writes[i].State = fmt.Sprint("state ", i)
 	}
@@ -111,31 +112,44 @@ func TestJudge(t *testing.T) {
 		want   Verdict // without what is broken
 		breaks []Rule  // once each
 	}{
-		"done":                {job: usual().wrote("a", 1, 3, -1, Done).deleted(), want: Verdict{Committed: 1}},
-		"taken over":          {job: usual().wrote("b", 2, 1, -1, Running).wrote("b", 2, 2, 6, Done).deleted(), want: Verdict{Committed: 1, TakenOver: 1}},
-		"released and taken":  {job: usual().wrote("a", 1, 3, 6, Open).wrote("b", 2, 1, -1, Running).wrote("b", 2, 2, -1, Done).deleted(), want: Verdict{Committed: 1}},
-		"no outcome":          {job: usual(), breaks: []Rule{Lost}},
-		"nothing at all":      {job: newJob(), breaks: []Rule{Lost}},
-		"deleted before":      {job: usual().deleted().wrote("a", 1, 3, -1, Done), want: Verdict{Committed: 1}, breaks: []Rule{Lost}},
-		"committed twice":     {job: usual().wrote("a", 1, 3, -1, Done).wrote("a", 1, 4, -1, Done).deleted(), want: Verdict{Committed: 1}, breaks: []Rule{Twice, Stale}},
-		"given up":            {job: usual().wrote("a", 1, 3, -1, Poison).deleted(), breaks: []Rule{Unjust}},
-		"cancelled":           {job: deaths(10).wrote("end", 11, 2, -1, Cancelled).deleted(), want: Verdict{TakenOver: 10}, breaks: []Rule{Unjust}},
-		"ten deaths":          {job: deaths(10).wrote("end", 11, 2, -1, Poison).deleted(), want: Verdict{TakenOver: 10, GivenUp: 1}},
-		"nine deaths":         {job: deaths(9).wrote("end", 10, 2, -1, Poison).deleted(), want: Verdict{TakenOver: 9}, breaks: []Rule{Unjust}},
-		"ten, one released":   {job: deaths(10).but(4, func(w *Write) { w.Status = Open }).wrote("end", 11, 2, -1, Poison).deleted(), want: Verdict{TakenOver: 9}, breaks: []Rule{Unjust}},
-		"ten after progress":  {job: deaths(11).but(0, stated).wrote("end", 12, 2, -1, Poison).deleted(), want: Verdict{TakenOver: 11, GivenUp: 1}},
-		"nine after progress": {job: deaths(10).but(0, stated).wrote("end", 11, 2, -1, Poison).deleted(), want: Verdict{TakenOver: 10}, breaks: []Rule{Unjust}},
-		"old owner writes":    {job: usual().wrote("b", 2, 1, -1, Running).wrote("a", 1, 3, 7, Running).wrote("a", 1, 4, -1, Done).deleted(), want: Verdict{Committed: 1, TakenOver: 1}, breaks: []Rule{Stale}},
-		"written over":        {job: usual().wrote("a", 1, 3, -1, Done).wrote("b", 2, 1, -1, Running).deleted(), want: Verdict{Committed: 1}, breaks: []Rule{Stale}},
-		"number again":        {job: usual().wrote("a", 1, 2, 7, Running).wrote("a", 1, 3, -1, Done).deleted(), want: Verdict{Committed: 1}, breaks: []Rule{Stale}},
-		"generation skipped":  {job: usual().wrote("b", 3, 1, -1, Running).wrote("b", 3, 2, -1, Done).deleted(), want: Verdict{Committed: 1, TakenOver: 1}, breaks: []Rule{Stale}},
-		"generation back":     {job: usual().wrote("a", 0, 3, -1, Done).deleted(), want: Verdict{Committed: 1}, breaks: []Rule{Stale}},
-		"backwards":           {job: usual().wrote("b", 2, 1, -1, Running).wrote("b", 2, 2, 5, Running).wrote("b", 2, 3, -1, Done).deleted(), want: Verdict{Committed: 1, TakenOver: 1}, breaks: []Rule{Backwards}},
+		"done": {job: usual().wrote("a", 1, 3, -1, Done).deleted(), want: Verdict{Committed: 1}},
+		"taken over": {job: usual().wrote("b", 2, 1, -1, Running).wrote("b", 2, 2, 6, Done).deleted(),
+			want: Verdict{Committed: 1, TakenOver: 1}},
+		"released and taken": {job: usual().wrote("a", 1, 3, 6, Open).wrote("b", 2, 1, -1, Running).wrote("b", 2, 2, -1, Done).deleted(),
+			want: Verdict{Committed: 1}},
+		"no outcome":     {job: usual(), breaks: []Rule{Lost}},
+		"nothing at all": {job: newJob(), breaks: []Rule{Lost}},
+		"deleted before": {job: usual().deleted().wrote("a", 1, 3, -1, Done), want: Verdict{Committed: 1}, breaks: []Rule{Lost}},
+		"committed twice": {job: usual().wrote("a", 1, 3, -1, Done).wrote("a", 1, 4, -1, Done).deleted(), want: Verdict{Committed: 1},
+			breaks: []Rule{Twice, Stale}},
+		"given up": {job: usual().wrote("a", 1, 3, -1, Poison).deleted(), breaks: []Rule{Unjust}},
+		"cancelled": {job: deaths(10).wrote("end", 11, 2, -1, Cancelled).deleted(), want: Verdict{TakenOver: 10},
+			breaks: []Rule{Unjust}},
+		"ten deaths":  {job: deaths(10).wrote("end", 11, 2, -1, Poison).deleted(), want: Verdict{TakenOver: 10, GivenUp: 1}},
+		"nine deaths": {job: deaths(9).wrote("end", 10, 2, -1, Poison).deleted(), want: Verdict{TakenOver: 9}, breaks: []Rule{Unjust}},
+		"ten, one released": {job: deaths(10).but(4, func(w *Write) { w.Status = Open }).wrote("end", 11, 2, -1, Poison).deleted(),
+			want: Verdict{TakenOver: 9}, breaks: []Rule{Unjust}},
+		"ten after progress": {job: deaths(11).but(0, stated).wrote("end", 12, 2, -1, Poison).deleted(),
+			want: Verdict{TakenOver: 11, GivenUp: 1}},
+		"nine after progress": {job: deaths(10).but(0, stated).wrote("end", 11, 2, -1, Poison).deleted(), want: Verdict{TakenOver: 10},
+			breaks: []Rule{Unjust}},
+		"old owner writes": {job: usual().wrote("b", 2, 1, -1, Running).wrote("a", 1, 3, 7, Running).wrote("a", 1, 4, -1, Done).deleted(),
+			want: Verdict{Committed: 1, TakenOver: 1}, breaks: []Rule{Stale}},
+		"written over": {job: usual().wrote("a", 1, 3, -1, Done).wrote("b", 2, 1, -1, Running).deleted(), want: Verdict{Committed: 1},
+			breaks: []Rule{Stale}},
+		"number again": {job: usual().wrote("a", 1, 2, 7, Running).wrote("a", 1, 3, -1, Done).deleted(), want: Verdict{Committed: 1},
+			breaks: []Rule{Stale}},
+		"generation skipped": {job: usual().wrote("b", 3, 1, -1, Running).wrote("b", 3, 2, -1, Done).deleted(),
+			want: Verdict{Committed: 1, TakenOver: 1}, breaks: []Rule{Stale}},
+		"generation back": {job: usual().wrote("a", 0, 3, -1, Done).deleted(), want: Verdict{Committed: 1}, breaks: []Rule{Stale}},
+		"backwards": {job: usual().wrote("b", 2, 1, -1, Running).wrote("b", 2, 2, 5, Running).wrote("b", 2, 3, -1, Done).deleted(),
+			want: Verdict{Committed: 1, TakenOver: 1}, breaks: []Rule{Backwards}},
 		"step back":           {job: stepped(3, 4, 3), want: Verdict{Committed: 1}},
 		"step back, stays":    {job: stepped(3, 3, 3), want: Verdict{Committed: 1}},
 		"too far back":        {job: stepped(3, 2, 3), want: Verdict{Committed: 1}, breaks: []Rule{Backwards}},
 		"the bad one is kept": {job: stepped(3, 4, 5), want: Verdict{Committed: 1}, breaks: []Rule{Backwards}},
-		"no step back":        {job: stepped(3, 4, 5).but(3, func(w *Write) { w.StepsBack = 0 }), want: Verdict{Committed: 1}, breaks: []Rule{Backwards}},
+		"no step back": {job: stepped(3, 4, 5).but(3, func(w *Write) { w.StepsBack = 0 }), want: Verdict{Committed: 1},
+			breaks: []Rule{Backwards}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, rule := range row.breaks {
@@ -222,7 +236,8 @@ func TestOperator(t *testing.T) {
 			broken = append(broken, r.Add(w)...)
 		}
 		if (len(broken) == 0) != operator || operator && r.Outcomes != 1 {
-			t.Errorf("operator %t: broken %v with %d outcomes, want the operator's writes to break nothing, and one outcome", operator, broken, r.Outcomes)
+			t.Errorf("operator %t: broken %v with %d outcomes, want the operator's writes to break nothing, and one outcome", operator, broken,
+				r.Outcomes)
 		}
 	}
 }

@@ -215,7 +215,8 @@ func (s *Steering) Check(now time.Time) (broken []Violation) {
 	for h, r := range s.running {
 		asked, within := s.mustEnd(h)
 		if late := s.overdue(h.worker, asked, within, now); late > 0 && !r.reported {
-			broken = append(broken, disobeyed("%s runs job %s for %s after the job was cancelled or the worker drained", h.worker, h.job, late+within))
+			broken = append(broken, disobeyed("%s runs job %s for %s after the job was cancelled or the worker drained", h.worker, h.job,
+				late+within))
 			r.reported = true
 		}
 	}

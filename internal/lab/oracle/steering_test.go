@@ -52,22 +52,28 @@ func TestSteering(t *testing.T) {
 	}{
 		"nothing asked":       {happens: func(s *steered) { s.claims("a", 100); s.runs("a", 0, 100, 900) }},
 		"paused a moment ago": {happens: func(s *steered) { s.document(0, pausedAll); s.claims("a", 20) }},
-		"claims while paused": {happens: func(s *steered) { s.document(0, pausedAll); s.claims("a", 21) }, want: "a claims 21s after claiming was paused"},
-		"pause written again": {happens: func(s *steered) { s.document(0, pausedAll); s.document(15, pausedAll); s.claims("a", 21) }, want: "a claims 21s after"},
-		"runs while paused":   {happens: func(s *steered) { s.document(0, pausedAll); s.runs("a", 0, 5, 600) }},
-		"unpaused":            {happens: func(s *steered) { s.document(0, pausedAll); s.document(30, nothingAsked); s.claims("a", 31) }},
-		"blind while paused":  {happens: func(s *steered) { s.document(0, pausedAll); s.Blind("a", at(60)); s.claims("a", 79) }},
+		"claims while paused": {happens: func(s *steered) { s.document(0, pausedAll); s.claims("a", 21) },
+			want: "a claims 21s after claiming was paused"},
+		"pause written again": {happens: func(s *steered) { s.document(0, pausedAll); s.document(15, pausedAll); s.claims("a", 21) },
+			want: "a claims 21s after"},
+		"runs while paused":  {happens: func(s *steered) { s.document(0, pausedAll); s.runs("a", 0, 5, 600) }},
+		"unpaused":           {happens: func(s *steered) { s.document(0, pausedAll); s.document(30, nothingAsked); s.claims("a", 31) }},
+		"blind while paused": {happens: func(s *steered) { s.document(0, pausedAll); s.Blind("a", at(60)); s.claims("a", 79) }},
 		"not blind any more": {happens: func(s *steered) {
 			s.document(0, pausedAll)
 			s.Blind("a", at(60))
 			s.Blind("a", at(9))
 			s.claims("a", 81)
 		}, want: "a claims 21s after"},
-		"another is blind":       {happens: func(s *steered) { s.document(0, pausedAll); s.Blind("b", at(60)); s.claims("a", 30) }, want: "a claims 30s after"},
-		"drained, claims":        {happens: func(s *steered) { s.document(0, drainedA); s.claims("b", 60); s.claims("a", 61) }, want: "a claims 1m1s after the worker was drained"},
-		"all drained, claims":    {happens: func(s *steered) { s.document(0, drainedAll); s.claims("b", 60) }, want: "b claims 1m0s after the worker was drained"},
-		"drained, hands over":    {happens: func(s *steered) { s.document(10, drainedA); s.runs("a", 0, 11, 40) }, stopped: 1},
-		"drained, holds its job": {happens: func(s *steered) { s.document(10, drainedA); s.runs("a", 0, 11, 41) }, want: "a runs job j for 31s after", stopped: 1},
+		"another is blind": {happens: func(s *steered) { s.document(0, pausedAll); s.Blind("b", at(60)); s.claims("a", 30) },
+			want: "a claims 30s after"},
+		"drained, claims": {happens: func(s *steered) { s.document(0, drainedA); s.claims("b", 60); s.claims("a", 61) },
+			want: "a claims 1m1s after the worker was drained"},
+		"all drained, claims": {happens: func(s *steered) { s.document(0, drainedAll); s.claims("b", 60) },
+			want: "b claims 1m0s after the worker was drained"},
+		"drained, hands over": {happens: func(s *steered) { s.document(10, drainedA); s.runs("a", 0, 11, 40) }, stopped: 1},
+		"drained, holds its job": {happens: func(s *steered) { s.document(10, drainedA); s.runs("a", 0, 11, 41) },
+			want: "a runs job j for 31s after", stopped: 1},
 		"drained and resumed": {happens: func(s *steered) {
 			s.Started("a", "j", at(0), at(0))
 			s.document(10, drainedA)
@@ -85,9 +91,16 @@ func TestSteering(t *testing.T) {
 			s.claims("a", 35)
 			s.claims("b", 99)
 		}},
-		"cancelled, stops":            {happens: func(s *steered) { s.Started("a", "j", at(0), at(1)); s.document(10, cancelledJ); s.end(40) }, stopped: 1},
-		"cancelled, runs on":          {happens: func(s *steered) { s.Started("a", "j", at(0), at(1)); s.document(10, cancelledJ); s.end(41) }, want: "a runs job j for 31s after the job was cancelled", stopped: 1},
-		"cancelled, found at a claim": {happens: func(s *steered) { s.Started("a", "j", at(0), at(1)); s.document(10, cancelledJ); s.claims("b", 50) }, want: "a runs job j for 40s after the job was cancelled"},
+		"cancelled, stops": {happens: func(s *steered) { s.Started("a", "j", at(0), at(1)); s.document(10, cancelledJ); s.end(40) },
+			stopped: 1},
+		"cancelled, runs on": {happens: func(s *steered) { s.Started("a", "j", at(0), at(1)); s.document(10, cancelledJ); s.end(41) },
+			want: "a runs job j for 31s after the job was cancelled", stopped: 1},
+		"cancelled, found at a claim": {happens: func(s *steered) {
+			s.Started("a", "j", at(0), at(1))
+			s.document(10, cancelledJ)
+			s.claims("b",
+				50)
+		}, want: "a runs job j for 40s after the job was cancelled"},
 		"cancelled, no longer named": {happens: func(s *steered) {
 			s.Started("a", "j", at(0), at(1))
 			s.document(10, cancelledJ)
@@ -100,7 +113,8 @@ func TestSteering(t *testing.T) {
 			s.Blind("a", at(99))
 			s.end(120)
 		}},
-		"cancelled, then started":    {happens: func(s *steered) { s.document(10, cancelledJ); s.runs("a", 5, 31, 32) }, want: "a starts job j 21s after it was cancelled"},
+		"cancelled, then started": {happens: func(s *steered) { s.document(10, cancelledJ); s.runs("a", 5, 31, 32) },
+			want: "a starts job j 21s after it was cancelled"},
 		"cancelled, started at once": {happens: func(s *steered) { s.document(10, cancelledJ); s.runs("a", 5, 30, 32) }},
 		"named, not cancelled":       {happens: func(s *steered) { s.document(10, cancelledJ); s.cancelled = nil; s.runs("a", 5, 50, 99) }},
 		"cancelled later": {happens: func(s *steered) {

@@ -72,7 +72,8 @@ func (f *findings) ofUndisturbed(c Config, seen observed) {
 	}
 	if what := differ(c, seen.plain[0], seen.plain[1]); what != "" {
 		f.add("not-deterministic", Problem,
-			"Take out what differs: seed the random numbers from the payload, leave times and names of machines out of the result. If both results are right, try it with --compare none.",
+			"Take out what differs: seed the random numbers from the payload, leave times and names of machines out of the result. If both "+
+				"results are right, try it with --compare none.",
 			"two undisturbed runs differ: %s", what)
 	}
 }
@@ -83,7 +84,8 @@ func (f *findings) ofOutcome(c Config, seen observed) {
 	switch {
 	case job.Ended.IsZero():
 		if seen.gaveUp != "" {
-			f.add("not-finished", Problem, "An evicted job has to get further with each start: it must save before it is evicted, and resume from what it saved.",
+			f.add("not-finished", Problem, "An evicted job has to get further with each start: it must save before it is evicted, and resume "+
+				"from what it saved.",
 				"%s", seen.gaveUp)
 		}
 	case !job.Done:
@@ -121,7 +123,8 @@ func (f *findings) ofRestore(seen observed) {
 			how += "; it has read the checkpoint, so the machine may have been slow"
 		}
 	}
-	f.add("ignores-restore", severity, "If SPOTWORKER_RESTORE is set, load the checkpoint there and continue from it. Progress in SPOTWORKER_PROGRESS shows whether it does.",
+	f.add("ignores-restore", severity, "If SPOTWORKER_RESTORE is set, load the checkpoint there and continue from it. Progress in "+
+		"SPOTWORKER_PROGRESS shows whether it does.",
 		"it got its checkpoint and started from the beginning all the same: %s", how)
 }
 
@@ -135,11 +138,13 @@ func (f *findings) ofFailure(job *course) {
 		f.add("torn-checkpoint", Problem, "Write each checkpoint to a file in TMPDIR and rename it to SPOTWORKER_CHECKPOINT when it is complete.",
 			"it could not resume from a checkpoint that was collected while it was being written: %s", failureOf(job))
 	case last.Resumed:
-		f.add("cannot-resume", Problem, "All that the next run needs must be in the checkpoint. Try a run by hand with SPOTWORKER_RESTORE set to one.",
+		f.add("cannot-resume", Problem, "All that the next run needs must be in the checkpoint. Try a run by hand with SPOTWORKER_RESTORE "+
+			"set to one.",
 			"it could not resume from its own checkpoint: %s", failureOf(job))
 		f.scratchState(job)
 	default:
-		f.add("cannot-restart", Problem, "After an eviction without a checkpoint the program starts again, on another VM: what it did before, outside, must not be in its way.",
+		f.add("cannot-restart", Problem, "After an eviction without a checkpoint the program starts again, on another VM: what it did before, "+
+			"outside, must not be in its way.",
 			"it failed when it was started again: %s", failureOf(job))
 		f.scratchState(job)
 	}
@@ -171,11 +176,13 @@ func (f *findings) ofResult(what string, job *course) {
 	}
 	last := lastRun(job)
 	if last.Strike != nil && exitedWithZero(last) {
-		f.add("half-done", Problem, "Exit with 75 when SIGTERM comes before the end, and write no result. Exit code 0 with a result says that the job is done.",
+		f.add("half-done", Problem, "Exit with 75 when SIGTERM comes before the end, and write no result. Exit code 0 with a result says that "+
+			"the job is done.",
 			"it exited with 0 and a result when it was stopped, although it was not done; evicted and undisturbed, %s", what)
 		return
 	}
-	f.add("result-differs", Problem, "The checkpoint lacks something that the result depends on, or it is made before the work that it stands for is done. Save only what is complete, and all of it: counters, random state, files.",
+	f.add("result-differs", Problem, "The checkpoint lacks something that the result depends on, or it is made before the work that it "+
+		"stands for is done. Save only what is complete, and all of it: counters, random state, files.",
 		"evicted and undisturbed runs differ: %s", what)
 	f.scratchState(job)
 }
@@ -212,7 +219,8 @@ func (f *findings) scratchState(job *course) {
 	if len(gone) == 0 || f.has("scratch-state") {
 		return
 	}
-	f.add("scratch-state", Problem, "The job's folder is gone after an eviction, on Azure with its VM. What the next run needs goes into the checkpoint: a folder may be one.",
+	f.add("scratch-state", Problem, "The job's folder is gone after an eviction, on Azure with its VM. What the next run needs goes into "+
+		"the checkpoint: a folder may be one.",
 		"it kept files in its own folder, which the next run did not have: %s", listFiles(gone))
 }
 
@@ -265,13 +273,16 @@ func (f *findings) ofStops(c Config, job *course) {
 		late := took > c.Grace
 		switch {
 		case late && savesAtStop(r, c.Grace):
-			f.once("late-save", Problem, "Save in less time: save during the run, so that little is left for the end, or a smaller state. What is not in place in time is lost.",
+			f.once("late-save", Problem, "Save in less time: save during the run, so that little is left for the end, or a smaller state. What "+
+				"is not in place in time is lost.",
 				"it took %s to save after SIGTERM, of %s that an eviction leaves it%s", text.Duration(took), text.Duration(c.Grace), killedText(r))
 		case late:
-			f.once("ignores-stop", Warning, "End when SIGTERM comes or the stop file appears, with exit code 75: until then the job cannot continue elsewhere.",
+			f.once("ignores-stop", Warning, "End when SIGTERM comes or the stop file appears, with exit code 75: until then the job cannot "+
+				"continue elsewhere.",
 				"it did not end within %s after SIGTERM%s", text.Duration(c.Grace), killedText(r))
 		case exitedWithZero(r) && (r != lastRun(job) || !job.Done):
-			f.once("exit-0", Warning, "Exit with 75 when SIGTERM comes before the end. Here the worker knew of the stop; where SIGTERM reaches the program first, exit code 0 means that the job is done.",
+			f.once("exit-0", Warning, "Exit with 75 when SIGTERM comes before the end. Here the worker knew of the stop; where SIGTERM reaches "+
+				"the program first, exit code 0 means that the job is done.",
 				"it exited with 0 when it was stopped, although it was not done")
 		}
 	}
@@ -310,7 +321,8 @@ func killedText(r *run) string {
 func (f *findings) ofSaving(seen observed) {
 	job, plain := seen.evicted, seen.plain[0]
 	if len(job.saves()) == 0 && strikes(job) > 0 && seen.usual() >= tooShort {
-		f.add("saves-nothing", Problem, "From time to time write the state to a file in TMPDIR and rename it to SPOTWORKER_CHECKPOINT; at the start load SPOTWORKER_RESTORE if it is set. In Python python/spotworker.py does both.",
+		f.add("saves-nothing", Problem, "From time to time write the state to a file in TMPDIR and rename it to SPOTWORKER_CHECKPOINT; at the "+
+			"start load SPOTWORKER_RESTORE if it is set. In Python python/spotworker.py does both.",
 			"it never put a checkpoint in place: after every eviction it starts from the beginning, and what it has done until then is lost")
 		f.scratchState(job)
 		return
@@ -349,7 +361,8 @@ func (f *findings) ofSizes(seen observed) {
 	if most > last+last/2 {
 		severity, more = Problem, fmt.Sprintf(", and to %s when it was evicted", text.Size(most))
 	}
-	f.add("checkpoint-grows", severity, "If that is the output so far, in files that do not change once they are complete, all is well: it ends with the job, and only new files are sent. If it is earlier states, keep the latest alone.",
+	f.add("checkpoint-grows", severity, "If that is the output so far, in files that do not change once they are complete, all is well: it "+
+		"ends with the job, and only new files are sent. If it is earlier states, keep the latest alone.",
 		"its checkpoint grows with every save: from %s to %s%s", text.Size(first), text.Size(last), more)
 }
 
@@ -405,7 +418,8 @@ func (f *findings) ofFiles(seen observed) {
 
 // ofProcesses is about processes that leave the program.
 func (f *findings) ofProcesses(seen observed) {
-	const wait = "Wait for all that was started before the end, and start it without setsid, nohup or a daemon: the processes of a job get SIGTERM as one group."
+	const wait = "Wait for all that was started before the end, and start it without setsid, nohup or a daemon: the processes of a job get " +
+		"SIGTERM as one group."
 	strayed := map[string]bool{}
 	for _, c := range seen.courses() {
 		for _, r := range c.Runs {
@@ -418,7 +432,8 @@ func (f *findings) ofProcesses(seen observed) {
 		}
 	}
 	if len(strayed) > 0 && !f.has("left-behind") {
-		f.add("left-group", Warning, wait, "a process that it started left its process group: it gets no SIGTERM, and is killed when the program has ended: %s", slices.Sorted(maps.Keys(strayed))[0])
+		f.add("left-group", Warning, wait, "a process that it started left its process group: it gets no SIGTERM, and is killed when the "+
+			"program has ended: %s", slices.Sorted(maps.Keys(strayed))[0])
 	}
 }
 
@@ -437,7 +452,8 @@ func (f *findings) ofTrial(c Config, seen observed) {
 			"it has no result, so that nothing was compared")
 	}
 	if job != nil && observesFiles && seen.usual() >= tooShort && plain.Runs[0].Reports == 0 {
-		f.add("no-progress", Remark, `Append lines such as {"fraction": 0.5} to SPOTWORKER_PROGRESS: spotctl shows them, and max_silence can end a program that hangs.`,
+		f.add("no-progress", Remark,
+			`Append lines such as {"fraction": 0.5} to SPOTWORKER_PROGRESS: spotctl shows them, and max_silence can end a program that hangs.`,
 			"it reports no progress")
 	}
 	f.ofObservation(seen)
@@ -450,7 +466,8 @@ func (f *findings) ofCount(c Config, usual time.Duration, job *course) {
 		f.add("too-short", Remark, "Give it more to do to see more. A job this short need not save anything: that it may run twice is enough.",
 			"it takes %s, which is too short to be evicted in the middle again and again", text.Duration(usual))
 	case job != nil && strikes(job) == 0:
-		f.add("not-evicted", Problem, "Give it more to do, or --every a shorter time.", "it was done before its first eviction, so that nothing is known")
+		f.add("not-evicted", Problem, "Give it more to do, or --every a shorter time.",
+			"it was done before its first eviction, so that nothing is known")
 	case job != nil && job.Done && strikes(job) < c.Evictions:
 		f.add("few-evictions", Remark, "Give it more to do, or --every a shorter time.",
 			"it was done after %s of %d", text.Plural(strikes(job), "eviction"), c.Evictions)
@@ -460,7 +477,8 @@ func (f *findings) ofCount(c Config, usual time.Duration, job *course) {
 // ofObservation is about what could not be observed.
 func (f *findings) ofObservation(seen observed) {
 	if !observesFiles {
-		f.add("not-observed", Remark, "Try it on Linux, too.", "this system does not tell how files are written and which processes are started: nothing was found out about that")
+		f.add("not-observed", Remark, "Try it on Linux, too.", "this system does not tell how files are written and which processes are "+
+			"started: nothing was found out about that")
 	}
 	for _, c := range seen.courses() {
 		if c.Unusual != "" {

@@ -18,7 +18,8 @@ func at(seconds float64) time.Time { return began.Add(time.Duration(seconds * fl
 
 // undisturbed is a program that takes 10 s and saves every second.
 func undisturbed() *course {
-	r := &run{VM: "spot_1", Started: at(0), Ended: at(10), Exit: "exited with code 0", InPlace: map[string]bool{}, Reports: 10, FirstSign: at(1)}
+	r := &run{VM: "spot_1", Started: at(0), Ended: at(10), Exit: "exited with code 0", InPlace: map[string]bool{}, Reports: 10,
+		FirstSign: at(1)}
 	for i := range 9 {
 		s := float64(i + 1)
 		r.Saves = append(r.Saves, save{Began: at(s - 0.1), Placed: at(s), Size: 100})
@@ -79,7 +80,8 @@ func TestFind(t *testing.T) {
 				c.Outputs = map[string]string{"a": []string{"1", "1", "2"}[i]}
 			}
 		}, []string{"result-differs"}, false},
-		{func(o *observed) { o.evicted.Result, o.evicted.Runs[0].Files["work/lines"] = nil, 7 }, []string{"result-differs", "scratch-state"}, false},
+		{func(o *observed) { o.evicted.Result, o.evicted.Runs[0].Files["work/lines"] = nil, 7 }, []string{"result-differs", "scratch-state"},
+			false},
 		{func(o *observed) {
 			o.evicted.Result, o.evicted.Runs, o.evicted.Runs[0].Exit = []byte("7"), o.evicted.Runs[:1], "exited with code 0"
 		}, []string{"half-done"}, false},
@@ -163,7 +165,8 @@ func TestReport(t *testing.T) {
 	if r.Cost == nil || r.Cost.Notice != 0.5 {
 		t.Errorf("cost = %+v, want half a second: release and return", r.Cost)
 	}
-	r.Findings = append(r.Findings, Finding{Name: "program-fails", Severity: Problem, What: "it printed \x1b[2J" + strings.Repeat(" and much more", 20)})
+	r.Findings = append(r.Findings, Finding{Name: "program-fails", Severity: Problem, What: "it printed \x1b[2J" +
+		strings.Repeat(" and much more", 20)})
 	var out bytes.Buffer
 	r.write(&out, false)
 	for line := range strings.Lines(out.String()) {

@@ -69,7 +69,8 @@ func (c Config) fromCommand() (candidate, error) {
 // explainMissing says what to do about a program that cannot be run.
 func explainMissing(name string, err error) error {
 	if info, statErr := os.Stat(name); statErr == nil && !info.IsDir() {
-		return fmt.Errorf("%s is there and cannot be run (%w): make it executable (chmod +x), or give its interpreter first, as in: lab try python3 %s", name, err, name)
+		return fmt.Errorf("%s is there and cannot be run (%w): make it executable (chmod +x), or give its interpreter first, as in: lab "+
+			"try python3 %s", name, err, name)
 	}
 	return fmt.Errorf("there is no program %s: %w", name, err)
 }

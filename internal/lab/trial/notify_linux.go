@@ -59,7 +59,10 @@ func (n *notifier) add(dir string) error {
 	if err != nil {
 		return err
 	}
-	if failed := raw.Control(func(fd uintptr) { watch, err = unix.InotifyAddWatch(int(fd), filepath.Join(n.root, dir), what) }); failed != nil {
+	if failed := raw.Control(func(fd uintptr) {
+		watch, err = unix.InotifyAddWatch(int(fd), filepath.Join(n.root, dir),
+			what)
+	}); failed != nil {
 		return failed
 	}
 	if err != nil {

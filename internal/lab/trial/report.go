@@ -104,7 +104,8 @@ func evictionsOf(c *course) []Eviction {
 		if r.Strike == nil {
 			continue
 		}
-		e := Eviction{How: string(*r.Strike), After: seconds(r.took()), Stop: -1, Release: -1, Back: -1, Sign: -1, Redone: seconds(r.redone()), Exit: r.Exit}
+		e := Eviction{How: string(*r.Strike), After: seconds(r.took()), Stop: -1, Release: -1, Back: -1, Sign: -1, Redone: seconds(r.redone()),
+			Exit: r.Exit}
 		left := r.Ended
 		if !r.Stop.IsZero() {
 			e.Stop = seconds(r.Ended.Sub(r.Stop))
@@ -203,7 +204,8 @@ func (r Report) write(out io.Writer, colours bool) {
 		verdict, style = "NOT INTERRUPTIBLE", badStyle
 	}
 	fmt.Fprint(&b, paint(style, verdict))
-	fmt.Fprintf(&b, "  %s, %s; tried in %.1f s\n", text.Plural(r.count(Problem), "problem"), text.Plural(r.count(Warning), "warning"), r.Seconds)
+	fmt.Fprintf(&b, "  %s, %s; tried in %.1f s\n", text.Plural(r.count(Problem), "problem"), text.Plural(r.count(Warning), "warning"),
+		r.Seconds)
 	_, _ = io.WriteString(out, b.String())
 }
 
@@ -220,7 +222,8 @@ func (r Report) writeTable(b *strings.Builder) {
 		if t.SaveSeconds > 0 {
 			written = ", written in " + duration(t.SaveSeconds)
 		}
-		row("checkpoints", fmt.Sprintf("%d, up to %s, one every %s%s", t.Checkpoints, text.Size(t.CheckpointBytes), duration(t.Interval), written))
+		row("checkpoints", fmt.Sprintf("%d, up to %s, one every %s%s", t.Checkpoints, text.Size(t.CheckpointBytes), duration(t.Interval),
+			written))
 	}
 	if len(r.Evictions) > 0 {
 		twice := 0.0
@@ -234,7 +237,8 @@ func (r Report) writeTable(b *strings.Builder) {
 		if r.Cost.Notice > 0 {
 			row("an eviction costs", fmt.Sprintf("about %s", duration(r.Cost.Notice)))
 		}
-		row("a VM's death costs", fmt.Sprintf("about %s; for %.0f s of it no worker has the job", duration(r.Cost.Sudden), visibilityThere.Seconds()))
+		row("a VM's death costs", fmt.Sprintf("about %s; for %.0f s of it no worker has the job", duration(r.Cost.Sudden),
+			visibilityThere.Seconds()))
 	}
 	fmt.Fprintln(b)
 }

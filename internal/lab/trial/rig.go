@@ -52,7 +52,8 @@ func openRig(ctx context.Context, folder, worker, kindsFile string, rec *recorde
 	if r.local, err = lab.StartLocal(lab.LocalConfig{}); err != nil {
 		return nil, err
 	}
-	r.client, err = client.Open(client.Options{ConnectionString: r.local.Storage.ConnectionString(), Transport: r.local.Storage.Transport(), Name: "lab"})
+	r.client, err = client.Open(client.Options{ConnectionString: r.local.Storage.ConnectionString(), Transport: r.local.Storage.Transport(),
+		Name: "lab"})
 	if err == nil {
 		err = r.client.Create(ctx)
 	}

@@ -38,7 +38,8 @@ func TestRun(t *testing.T) {
 	if err != nil || !report.Interruptible {
 		t.Fatalf("Run = %v\n%s", err, out.String())
 	}
-	for _, want := range []string{"testdata/good.py becomes an absolute path", "Undisturbed: done in", "Eviction 1: spot_1 was evicted with notice", "INTERRUPTIBLE  0 problems"} {
+	for _, want := range []string{"testdata/good.py becomes an absolute path", "Undisturbed: done in",
+		"Eviction 1: spot_1 was evicted with notice", "INTERRUPTIBLE  0 problems"} {
 		if !strings.Contains(strings.Join(strings.Fields(out.String()), " "), strings.Join(strings.Fields(want), " ")) {
 			t.Errorf("the story does not say %q:\n%s", want, out.String())
 		}
@@ -125,13 +126,15 @@ func TestFindProgram(t *testing.T) {
 			t.Errorf("a file that is not executable = %v, want how to make it so", err)
 		}
 	}
-	if _, err := (Config{Command: []string{"no-such-program"}}).findProgram(); err == nil || !strings.Contains(err.Error(), "no-such-program") {
+	if _, err := (Config{Command: []string{"no-such-program"}}).findProgram(); err == nil ||
+		!strings.Contains(err.Error(), "no-such-program") {
 		t.Errorf("a missing program = %v, want its name", err)
 	}
 
 	t.Setenv("PASSED", "yes")
 	quoted := strings.ReplaceAll(self, `\`, `\\`)
-	write("kinds.json", `{"kinds": {"a": {"command": ["`+quoted+`"], "directory": ".", "pass_environment": ["PASSED"], "max_failures": 9, "idempotent": true},
+	write("kinds.json", `{"kinds": {"a": {"command": ["`+quoted+
+		`"], "directory": ".", "pass_environment": ["PASSED"], "max_failures": 9, "idempotent": true},
 		"b": {"command": ["`+quoted+`"], "tokens": ["https://storage.azure.com/"]}}}`, 0o600)
 	for kind, want := range map[string]string{"": "name one with --kind: a, b", "c": `no kind "c"`, "b": "tokens"} {
 		if _, err := (Config{KindsFile: "kinds.json", Kind: kind}).findProgram(); err == nil || !strings.Contains(err.Error(), want) {

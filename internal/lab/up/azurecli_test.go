@@ -110,7 +110,8 @@ func TestAzureCLISignsInOnce(t *testing.T) {
 	guid := regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 	got := guid.ReplaceAllString(strings.Join(s.recorded("calls"), "\n"), "GUID")
 	want := strings.Join([]string{
-		"cloud register --name lab --endpoint-resource-manager " + s.local.ManagerURL + " --suffix-storage-endpoint storage.localhost --only-show-errors --profile 2020-09-01-hybrid",
+		"cloud register --name lab --endpoint-resource-manager " + s.local.ManagerURL +
+			" --suffix-storage-endpoint storage.localhost --only-show-errors --profile 2020-09-01-hybrid",
 		"cloud set --name lab --only-show-errors",
 		"login --service-principal --username GUID --password any --tenant GUID --only-show-errors --output none",
 		"vm list",
@@ -213,7 +214,8 @@ func TestManagerEvicts(t *testing.T) {
 	manager := regexp.MustCompile(`https://localhost:\d+`).FindString(string(script))
 	client := trusting(t, filepath.Join(filepath.Dir(az), "ca.pem"))
 	reply, err := client.PostForm(manager+"/adfs/oauth2/token", url.Values{
-		"grant_type": {"client_credentials"}, "client_id": {uuid.NewString()}, "client_secret": {"any"}, "resource": {"https://management.azure.com/"},
+		"grant_type": {"client_credentials"}, "client_id": {uuid.NewString()}, "client_secret": {"any"},
+		"resource": {"https://management.azure.com/"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -269,7 +271,8 @@ func TestGuideOfTheAzureCLI(t *testing.T) {
 		want   []string
 		not    string
 	}{
-		"key":      {func(*guide) {}, []string{"/x/az vm evict-it\n", `/x/az storage message put --queue-name jobs --time-to-live -1 --content '{"container":"lab-files","blob":"a"}'`}, "none"},
+		"key": {func(*guide) {}, []string{"/x/az vm evict-it\n",
+			`/x/az storage message put --queue-name jobs --time-to-live -1 --content '{"container":"lab-files","blob":"a"}'`}, "none"},
 		"identity": {func(g *guide) { g.identity = true }, []string{"/x/az vm evict-it\n"}, "storage message"},
 		"no blobs": {func(g *guide) { g.sample = "" }, []string{"/x/az vm evict-it\n"}, "storage message"},
 		"no shell": {func(g *guide) { g.az = "" }, nil, "Azure CLI"},

@@ -79,10 +79,12 @@ func (g guide) write(out io.Writer, vms []string) {
 	for _, vm := range vms {
 		g.writeWorker(&b, vm)
 	}
-	fmt.Fprintf(&b, "\nEvict a VM with 30 s of notice, or withdraw the eviction:\n\n    %[1]s evict%[2]s %[3]s\n    %[1]s withdraw%[2]s %[3]s\n\n",
+	fmt.Fprintf(&b, "\nEvict a VM with 30 s of notice, or withdraw the eviction:\n\n    %[1]s evict%[2]s %[3]s\n    %[1]s "+
+		"withdraw%[2]s %[3]s\n\n",
 		g.program("lab"), g.port, vms[0])
 	if len(g.accounts) > 1 {
-		fmt.Fprintf(&b, "Jobs are spread over %d storage accounts. In the producer's terminal, look at them; then let one answer no call, and answer again:\n\n    %s accounts\n    %[3]s stop%[4]s %[5]s\n    %[3]s start%[4]s %[5]s\n\n",
+		fmt.Fprintf(&b, "Jobs are spread over %d storage accounts. In the producer's terminal, look at them; then let one answer no call, and "+
+			"answer again:\n\n    %s accounts\n    %[3]s stop%[4]s %[5]s\n    %[3]s start%[4]s %[5]s\n\n",
 			len(g.accounts), g.program("spotctl"), g.program("lab"), g.port, g.accounts[len(g.accounts)-1])
 	}
 	if g.az != "" {
@@ -99,7 +101,8 @@ func (g guide) writeAzureCLI(b *strings.Builder, vm string) {
 	if g.identity || g.sample == "" {
 		return
 	}
-	fmt.Fprintf(b, "It can also put a message without an envelope:\n\n    %s storage message put --queue-name %s --time-to-live -1 --content %s\n\n",
+	fmt.Fprintf(b, "It can also put a message without an envelope:\n\n    %s storage message put --queue-name %s --time-to-live -1 "+
+		"--content %s\n\n",
 		quote(g.az), g.queue, quote(fmt.Sprintf(`{"container":%q,"blob":%q}`, lab.InputContainer, g.sample)))
 }
 
@@ -109,7 +112,8 @@ func (g guide) writeWorker(out io.Writer, vm string) {
 	var b strings.Builder
 	b.WriteString("\n")
 	g.export(&b, slices.Concat(g.tokens(vm), []string{"SPOTWORKER_METADATA_ENDPOINT=" + g.base(vm)}))
-	b.WriteString("    " + g.program("worker") + " --data-container " + lab.InputContainer + " --default-kind digest --listen " + g.listen(vm) + "\n")
+	b.WriteString("    " + g.program("worker") + " --data-container " + lab.InputContainer + " --default-kind digest --listen " +
+		g.listen(vm) + "\n")
 	fmt.Fprint(out, b.String())
 }
 
@@ -237,7 +241,8 @@ func (u *up) evictArguments(vm string) string {
 // Uniform scale set by its number and any other VM by its name.
 func evictArguments(vm imds.VM) string {
 	if id := vm.ResourceID(); strings.Contains(id, "/virtualMachineScaleSets/") {
-		return fmt.Sprintf("vmss simulate-eviction --resource-group %s --name %s --instance-id %s", vm.ResourceGroup, vm.ScaleSet, id[strings.LastIndexByte(id, '/')+1:])
+		return fmt.Sprintf("vmss simulate-eviction --resource-group %s --name %s --instance-id %s", vm.ResourceGroup, vm.ScaleSet,
+			id[strings.LastIndexByte(id, '/')+1:])
 	}
 	return fmt.Sprintf("vm simulate-eviction --resource-group %s --name %s", vm.ResourceGroup, vm.Name)
 }

@@ -19,7 +19,8 @@ func TestListenAddresses(t *testing.T) {
 }
 
 func TestGuideGivesEachWorkerAnAddress(t *testing.T) {
-	g := guide{tokens: func(string) []string { return nil }, base: func(vm string) string { return "http://127.0.0.1:1/vms/" + vm }, listen: listenAddress}
+	g := guide{tokens: func(string) []string { return nil }, base: func(vm string) string { return "http://127.0.0.1:1/vms/" + vm },
+		listen: listenAddress}
 	var out strings.Builder
 	g.write(&out, []string{lab.VMName(1), lab.VMName(2)})
 	for _, want := range []string{

@@ -25,7 +25,8 @@ echo $$ $! >"$PIDS"
 echo half >"$TMPDIR/new" && mv "$TMPDIR/new" "$SPOTWORKER_CHECKPOINT"
 while :; do sleep 1; done`
 	kinds := filepath.Join(folder, "kinds.json")
-	text := `{"kinds": {"stubborn": {"command": ["sh", "-c", ` + jsonText(t, script) + `], "environment": {"PIDS": ` + jsonText(t, pids) + `}}}}`
+	text := `{"kinds": {"stubborn": {"command": ["sh", "-c", ` + jsonText(t, script) + `], "environment": {"PIDS": ` + jsonText(t, pids) +
+		`}}}}`
 	if err := os.WriteFile(kinds, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,8 @@ import (
 )
 
 func example() *Table {
-	t := New(Column{Name: "JOB", Least: 6}, Column{Name: "KIND", Drop: 2}, Column{Name: "LEFT", Right: true, Drop: 1}, Column{Name: "REASON", Least: 8, Drop: 3})
+	t := New(Column{Name: "JOB", Least: 6}, Column{Name: "KIND", Drop: 2}, Column{Name: "LEFT", Right: true, Drop: 1},
+		Column{Name: "REASON", Least: 8, Drop: 3})
 	t.Add("report-2026-11", "digest", "4m", "no such blob: data/2026")
 	t.Add("b\x1b[31m", "", "12h")
 	return t

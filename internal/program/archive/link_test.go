@@ -29,7 +29,8 @@ func steps(t testing.TB) string {
 	t.Helper()
 	dir := folderOf(t, files{"step-100/weights": text(1, 2*chunk+5), "step-90/weights": "old\n", "notes/": ""})
 	return withLinks(t, dir, map[string]string{
-		"latest": "step-100", "best": "./step-90/", "notes/previous": "../step-90/weights", "notes/next": "../step-110", "all": ".", "again": "latest/weights",
+		"latest": "step-100", "best": "./step-90/", "notes/previous": "../step-90/weights", "notes/next": "../step-110", "all": ".",
+		"again": "latest/weights",
 	})
 }
 
@@ -65,7 +66,8 @@ func TestLinkFormat(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "latest")); err != nil {
 		t.Fatal(err)
 	}
-	if index, err := Scan(t.Context(), dir, os.TempDir(), roomy); err != nil || index.Version() != 1 || !bytes.HasPrefix(streamOf(t, dir), []byte(magic1)) {
+	if index, err := Scan(t.Context(), dir, os.TempDir(), roomy); err != nil || index.Version() != 1 ||
+		!bytes.HasPrefix(streamOf(t, dir), []byte(magic1)) {
 		t.Errorf("Scan without links = %+v, %v, want an archive of version 1", index, err)
 	}
 }
@@ -80,7 +82,8 @@ var badTargets = map[string]string{
 func TestLinksOut(t *testing.T) {
 	for target, says := range badTargets {
 		dir := withLinks(t, folderOf(t, files{"a/": ""}), map[string]string{"a/b": target})
-		if _, err := Scan(t.Context(), dir, os.TempDir(), roomy); !errors.Is(err, ErrUnfit) || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), `"a/b" is a symbolic link to "`+target+`"`) {
+		if _, err := Scan(t.Context(), dir, os.TempDir(), roomy); !errors.Is(err, ErrUnfit) || !strings.Contains(err.Error(), says) ||
+			!strings.Contains(err.Error(), `"a/b" is a symbolic link to "`+target+`"`) {
 			t.Errorf("Scan of a link to %s = %v, want ErrUnfit that names it and says %q", target, err, says)
 		}
 	}

@@ -82,7 +82,8 @@ func TestNoTemporaryFile(t *testing.T) {
 	if _, err := Scan(t.Context(), dir, gone, little(roomy)); !errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrChanged) {
 		t.Errorf("Scan = %v, want that the temporary file cannot be made", err)
 	}
-	if err := Extract(bytes.NewReader(streamOf(t, dir)), t.TempDir(), gone, little(roomy)); !errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrDamaged) {
+	if err := Extract(bytes.NewReader(streamOf(t, dir)), t.TempDir(), gone, little(roomy)); !errors.Is(err, fs.ErrNotExist) ||
+		errors.Is(err, ErrDamaged) {
 		t.Errorf("Extract = %v, want that the temporary file cannot be made", err)
 	}
 }
@@ -184,7 +185,8 @@ func TestMemoryIsFlat(t *testing.T) {
 	const number, most = 40_000, 2 << 20
 	limits := Limits{Bytes: 1 << 40, Entries: number, Index: 256 << 20, Memory: 64 << 10}
 	live := newLive()
-	x := &extraction{stream: newStream(live.during(manyFolders(4, number))), limits: limits, lines: spill.NewBuffer(t.TempDir(), limits.memory())}
+	x := &extraction{stream: newStream(live.during(manyFolders(4, number))), limits: limits,
+		lines: spill.NewBuffer(t.TempDir(), limits.memory())}
 	if err := errors.Join(x.index(), x.lines.Close()); err != nil || x.has[folder] != number {
 		t.Fatalf("index of %d folders = %v, %v", number, x.has, err)
 	}
@@ -194,7 +196,8 @@ func TestMemoryIsFlat(t *testing.T) {
 
 	live = newLive()
 	temp := t.TempDir()
-	s := &scanner{limits: limits, entries: spill.NewSorter(temp, limits.memory()), named: spill.NewSorter(temp, limits.memory()), names: spill.NewSorter(temp, limits.memory())}
+	s := &scanner{limits: limits, entries: spill.NewSorter(temp, limits.memory()), named: spill.NewSorter(temp, limits.memory()),
+		names: spill.NewSorter(temp, limits.memory())}
 	e := entry{kind: plain, size: 10}
 	for i := range number {
 		e.path = fmt.Sprintf("folder/%08d", (i*7919)%number)

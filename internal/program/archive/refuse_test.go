@@ -26,7 +26,8 @@ func TestScanRefuses(t *testing.T) {
 	}{
 		{"a link", nil, link, roomy, ErrUnfit, `"link" is a symbolic link`},
 		{"a pipe", nil, makePipe, roomy, ErrUnfit, `"pipe" is a named pipe`},
-		{"too many files", files{"a": "", "b": "", "c/": ""}, nil, Limits{Bytes: 1000, Entries: 2, Index: maxIndex}, ErrTooLarge, "more than 2 files"},
+		{"too many files", files{"a": "", "b": "", "c/": ""}, nil, Limits{Bytes: 1000, Entries: 2, Index: maxIndex}, ErrTooLarge,
+			"more than 2 files"},
 		{"too many bytes", files{"a": "12345"}, nil, Limits{Bytes: 4, Entries: 9, Index: maxIndex}, ErrTooLarge, "more than 4 bytes"},
 		{"too many with the index", files{"a": "12345"}, nil, Limits{Bytes: 60, Entries: 9, Index: maxIndex}, ErrTooLarge, "of 60 allowed"},
 		{"no folder", nil, os.RemoveAll, roomy, os.ErrNotExist, ""},
@@ -79,7 +80,8 @@ func TestScanBoundsNames(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	t.Logf("%d names of %d bytes: %d MiB allocated", 2*enough, len(inner)-len(dir), (after.TotalAlloc-before.TotalAlloc)>>20)
 	if got := after.TotalAlloc - before.TotalAlloc; !errors.Is(err, ErrTooLarge) || got > enough*each*4/3 {
-		t.Errorf("Scan of %d long names = %v, and allocates %d bytes, want ErrTooLarge after half of them (%d bytes)", 2*enough, err, got, enough*each)
+		t.Errorf("Scan of %d long names = %v, and allocates %d bytes, want ErrTooLarge after half of them (%d bytes)", 2*enough, err, got,
+			enough*each)
 	}
 }
 
@@ -236,7 +238,8 @@ func TestExtractRefuses(t *testing.T) {
 	for i := range 5 {
 		many = append(many, line(folder, 0, 0, 0, fmt.Sprintf("%q", fmt.Sprint(i))))
 	}
-	if err := Extract(bytes.NewReader(stream("", many...)), t.TempDir(), os.TempDir(), Limits{Bytes: 9, Entries: 4, Index: maxIndex}); !errors.Is(err, ErrTooLarge) {
+	if err := Extract(bytes.NewReader(stream("", many...)), t.TempDir(), os.TempDir(),
+		Limits{Bytes: 9, Entries: 4, Index: maxIndex}); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("Extract of more entries than allowed = %v, want ErrTooLarge", err)
 	}
 }

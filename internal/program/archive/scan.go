@@ -247,7 +247,8 @@ func entryOf(dir, name string, info fs.FileInfo) (entry, error) {
 	case info.Mode()&fs.ModeSymlink != 0:
 		return e.asLink(name)
 	case !info.Mode().IsRegular():
-		return entry{}, fmt.Errorf("%w: %q is a %s, and only files, folders and links between them are kept", ErrUnfit, e.path, filetype.Name(info.Mode()))
+		return entry{}, fmt.Errorf("%w: %q is a %s, and only files, folders and links between them are kept", ErrUnfit, e.path,
+			filetype.Name(info.Mode()))
 	}
 	e.kind, e.size = plain, info.Size()
 	if info.Mode()&0o100 != 0 {
@@ -285,7 +286,8 @@ func (e entry) asLink(name string) (entry, error) {
 	}
 	e.kind, e.target = link, filepath.ToSlash(target)
 	if err := checkTarget(e.path, target); err != nil {
-		return entry{}, fmt.Errorf("%w: %q is a symbolic link to %.200q: %w; only links that stay in the checkpoint are kept", ErrUnfit, e.path, target, err)
+		return entry{}, fmt.Errorf("%w: %q is a symbolic link to %.200q: %w; only links that stay in the checkpoint are kept", ErrUnfit, e.path,
+			target, err)
 	}
 	return e, nil
 }

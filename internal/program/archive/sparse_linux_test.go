@@ -129,18 +129,19 @@ func TestExtractRefusesNewTypes(t *testing.T) {
 	}
 	ranged := func(size int, quoted, ranges string) string { return line(sparse, size, 0, 0, quoted) + " " + ranges }
 	for name, data := range map[string][]byte{
-		"a hard link in version 1":        stream("", line(plain, 0, 0, 0, `"a"`), line(hardLink, 0, 0, 0, `"b"`)+` "a"`),
-		"a hard link to nothing":          version3("", line(hardLink, 0, 0, 0, `"b"`)+` "a"`),
-		"a hard link to a later file":     version3("", line(hardLink, 0, 0, 0, `"a"`)+` "b"`, line(plain, 0, 0, 0, `"b"`)),
-		"a hard link to a folder":         version3("", line(folder, 0, 0, 0, `"a"`), line(hardLink, 0, 0, 0, `"b"`)+` "a"`),
-		"a hard link to a symbolic link":  version3("", line(link, 0, 0, 0, `"a"`)+` "c"`, line(hardLink, 0, 0, 0, `"b"`)+` "a"`),
-		"a hard link out of the folder":   version3("", line(hardLink, 0, 0, 0, `"b"`)+` "../../x"`),
-		"a sparse file without a size":    version3("", line(sparse, 0, 0, 0, `"a"`)),
-		"a sparse file with less data":    version3("", ranged(5, `"a"`, "000000000010 000000000000+000000000004")),
-		"ranges that overlap":             version3("", ranged(8, `"a"`, "000000000010 000000000000+000000000004 000000000002+000000000004")),
-		"a range behind the end":          version3("", ranged(4, `"a"`, "000000000002 000000000000+000000000004")),
-		"an empty range":                  version3("", ranged(0, `"a"`, "000000000010 000000000000+000000000000")),
-		"more ranges than are allowed":    version3("", ranged(1, `"a"`, "0000000fffff"+strings.Repeat(" 000000000000+000000000001", maxRanges+1))),
+		"a hard link in version 1":       stream("", line(plain, 0, 0, 0, `"a"`), line(hardLink, 0, 0, 0, `"b"`)+` "a"`),
+		"a hard link to nothing":         version3("", line(hardLink, 0, 0, 0, `"b"`)+` "a"`),
+		"a hard link to a later file":    version3("", line(hardLink, 0, 0, 0, `"a"`)+` "b"`, line(plain, 0, 0, 0, `"b"`)),
+		"a hard link to a folder":        version3("", line(folder, 0, 0, 0, `"a"`), line(hardLink, 0, 0, 0, `"b"`)+` "a"`),
+		"a hard link to a symbolic link": version3("", line(link, 0, 0, 0, `"a"`)+` "c"`, line(hardLink, 0, 0, 0, `"b"`)+` "a"`),
+		"a hard link out of the folder":  version3("", line(hardLink, 0, 0, 0, `"b"`)+` "../../x"`),
+		"a sparse file without a size":   version3("", line(sparse, 0, 0, 0, `"a"`)),
+		"a sparse file with less data":   version3("", ranged(5, `"a"`, "000000000010 000000000000+000000000004")),
+		"ranges that overlap":            version3("", ranged(8, `"a"`, "000000000010 000000000000+000000000004 000000000002+000000000004")),
+		"a range behind the end":         version3("", ranged(4, `"a"`, "000000000002 000000000000+000000000004")),
+		"an empty range":                 version3("", ranged(0, `"a"`, "000000000010 000000000000+000000000000")),
+		"more ranges than are allowed": version3("", ranged(1, `"a"`, "0000000fffff"+strings.Repeat(" 000000000000+000000000001", maxRanges+
+			1))),
 		"a plain file with ranges behind": version3("", line(plain, 0, 0, 0, `"a"`)+" 000000000010"),
 	} {
 		if err := Extract(bytes.NewReader(data), t.TempDir(), os.TempDir(), roomy); !errors.Is(err, ErrDamaged) {

@@ -215,7 +215,8 @@ func (f *Folder) visit(root *os.Root, name string, entry fs.DirEntry, found map[
 		return err
 	}
 	if found[name] = info; len(found) > f.files {
-		return fmt.Errorf("output folder: %w: it has more than %d files, which the job's kind allows; store fewer, or an archive of them", paths.ErrRefused, f.files)
+		return fmt.Errorf("output folder: %w: it has more than %d files, which the job's kind allows; store fewer, or an archive of them",
+			paths.ErrRefused, f.files)
 	}
 	return nil
 }
@@ -311,7 +312,8 @@ func (f *Folder) Restore(ctx context.Context, names []string, open func(ctx cont
 }
 
 // restore writes one file. Its time is a while ago, so that every change shows.
-func (f *Folder) restore(ctx context.Context, root *os.Root, name string, open func(context.Context, string) (io.ReadCloser, error)) (info fs.FileInfo, err error) {
+func (f *Folder) restore(ctx context.Context, root *os.Root, name string, open func(context.Context, string) (io.ReadCloser,
+	error)) (info fs.FileInfo, err error) {
 	content, err := open(ctx, name)
 	if err != nil {
 		return nil, err

@@ -76,7 +76,8 @@ func (r *rig) write(path, content string, age time.Duration) {
 	r.t.Helper()
 	name := filepath.Join(r.dir, filepath.FromSlash(path))
 	at := time.Now().Add(-age)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(content), 0o600), os.Chtimes(name, at, at)); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(content), 0o600),
+		os.Chtimes(name, at, at)); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -115,7 +116,8 @@ func TestSentOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Folder.sent["new"] = func(s sentFile) sentFile { s.fresh = true; return s }(r.Folder.sent["new"])
-	if err := errors.Join(os.WriteFile(filepath.Join(r.dir, "new"), []byte("54321"), 0o600), os.Chtimes(filepath.Join(r.dir, "new"), info.ModTime(), info.ModTime())); err != nil {
+	if err := errors.Join(os.WriteFile(filepath.Join(r.dir, "new"), []byte("54321"), 0o600),
+		os.Chtimes(filepath.Join(r.dir, "new"), info.ModTime(), info.ModTime())); err != nil {
 		t.Fatal(err)
 	}
 	r.write("old", "changed", time.Minute)

@@ -22,7 +22,8 @@ func TestLeftoversOfUsers(t *testing.T) {
 		leftoversOfUsers(t)
 		return
 	}
-	if out, err := isolated.AsWorker(t, isolated.WorkerCapabilities(), []string{usersVariable + "=1"}, "-test.count=1", "-test.run", "^TestLeftoversOfUsers$"); err != nil {
+	if out, err := isolated.AsWorker(t, isolated.WorkerCapabilities(), []string{usersVariable + "=1"}, "-test.count=1", "-test.run",
+		"^TestLeftoversOfUsers$"); err != nil {
 		t.Errorf("%v:\n%s", err, out)
 	}
 }

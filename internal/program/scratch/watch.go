@@ -64,7 +64,8 @@ func (d *Watch) Check(now time.Time) error {
 		d.result, d.next = nil, now.Add(max(diskInterval, diskFactor*m.took))
 		switch {
 		case m.bytes == math.MaxInt64:
-			return fmt.Errorf("the job's folder cannot be measured, of which %d bytes are allowed: folders in it cannot be read or are nested too deep", d.Limit)
+			return fmt.Errorf("the job's folder cannot be measured, of which %d bytes are allowed: folders in it cannot be read or are "+
+				"nested too deep", d.Limit)
 		case m.bytes > d.Limit:
 			return fmt.Errorf("the job has at least %d bytes in its folder, of %d allowed", m.bytes, d.Limit)
 		}

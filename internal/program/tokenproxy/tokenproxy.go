@@ -115,7 +115,8 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case g == nil:
 		refuse(w, http.StatusUnauthorized, "X-IDENTITY-HEADER is not that of a running job")
 	case !g.allows(resource):
-		refuse(w, http.StatusForbidden, fmt.Sprintf("the kind of this job allows tokens for %s only (tokens in the kinds file)", strings.Join(g.resources, ", ")))
+		refuse(w, http.StatusForbidden, fmt.Sprintf("the kind of this job allows tokens for %s only (tokens in the kinds file)",
+			strings.Join(g.resources, ", ")))
 	case !g.take(time.Now()):
 		w.Header().Set("Retry-After", "1")
 		refuse(w, http.StatusTooManyRequests, "a job may ask for one token a second; keep a token until it expires")

@@ -52,7 +52,8 @@ func CheckCommand(argv []string) error {
 // CheckPath returns an error for a path that CreateProcess does not take.
 func CheckPath(path string) error {
 	if n := len(windows.StringToUTF16(path)) - 1; n > longestPath {
-		return fmt.Errorf("%s has %d characters, and Windows starts programs from paths of at most %d, and in folders with such paths", path, n, longestPath)
+		return fmt.Errorf("%s has %d characters, and Windows starts programs from paths of at most %d, and in folders with such paths", path, n,
+			longestPath)
 	}
 	return nil
 }

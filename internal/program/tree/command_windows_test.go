@@ -18,7 +18,8 @@ func TestBatchLine(t *testing.T) {
 		{"%PATH%", `"%%cd:~,%PATH%%cd:~,%"`},
 		{"Übung", `"Übung"`},
 	} {
-		if got, want := batchLine([]string{`C:\a b\run.cmd`, row.argument}), `cmd.exe /e:ON /v:OFF /d /c ""C:\a b\run.cmd" `+row.want+`"`; got != want {
+		if got, want := batchLine([]string{`C:\a b\run.cmd`, row.argument}), `cmd.exe /e:ON /v:OFF /d /c ""C:\a b\run.cmd" `+row.want+
+			`"`; got != want {
 			t.Errorf("batchLine(%q) = %s, want %s", row.argument, got, want)
 		}
 	}

@@ -24,7 +24,8 @@ func TestShare(t *testing.T) {
 		if got != row.want {
 			t.Errorf("share(%d, %d) = %+v, want %+v", row.limit, row.slots, got, row.want)
 		}
-		if left := row.limit - got.Job*row.slots; row.limit > row.slots && left < min(row.limit/mostReserved, workerTasks+tasksForSlot*row.slots) {
+		if left := row.limit - got.Job*row.slots; row.limit > row.slots && left < min(row.limit/mostReserved, workerTasks+
+			tasksForSlot*row.slots) {
 			t.Errorf("share(%d, %d) = %+v leaves the worker %d", row.limit, row.slots, got, left)
 		}
 	}

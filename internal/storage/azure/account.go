@@ -114,13 +114,17 @@ func Connect(c Config) (*Account, error) {
 // string, which contains a key.
 func connectByString(c Config) (*Account, error) {
 	options := c.clientOptions(!strings.Contains(strings.ToLower(c.ConnectionString), "http://"))
-	blobs, err := azblob.NewClientFromConnectionString(c.ConnectionString, &azblob.ClientOptions{ClientOptions: c.watched(options, blobService)})
+	blobs, err := azblob.NewClientFromConnectionString(c.ConnectionString,
+		&azblob.ClientOptions{ClientOptions: c.watched(options, blobService)})
 	if err != nil {
-		return nil, errors.New("AZURE_STORAGE_CONNECTION_STRING cannot be used: it must name AccountName and AccountKey, and for an emulator BlobEndpoint and QueueEndpoint")
+		return nil, errors.New("AZURE_STORAGE_CONNECTION_STRING cannot be used: it must name AccountName and AccountKey, and for an emulator " +
+			"BlobEndpoint and QueueEndpoint")
 	}
-	queues, err := azqueue.NewServiceClientFromConnectionString(c.ConnectionString, &azqueue.ClientOptions{ClientOptions: c.watched(options, queueService)})
+	queues, err := azqueue.NewServiceClientFromConnectionString(c.ConnectionString,
+		&azqueue.ClientOptions{ClientOptions: c.watched(options, queueService)})
 	if err != nil {
-		return nil, errors.New("AZURE_STORAGE_CONNECTION_STRING cannot be used for queues: it must name AccountName and AccountKey, and for an emulator QueueEndpoint")
+		return nil, errors.New("AZURE_STORAGE_CONNECTION_STRING cannot be used for queues: it must name AccountName and AccountKey, and for " +
+			"an emulator QueueEndpoint")
 	}
 	for _, address := range []string{blobs.URL(), queues.URL()} {
 		if c.Transport != nil {

@@ -52,7 +52,8 @@ func TestPlainHTTP(t *testing.T) {
 		{"azurite:10000", emulatorAccount},
 	} {
 		at := "http://" + row.host + "/" + row.account
-		_, err := Connect(Config{ConnectionString: "BlobEndpoint=" + at + ";QueueEndpoint=" + at + ";AccountName=" + row.account + ";AccountKey=" + secret})
+		_, err := Connect(Config{ConnectionString: "BlobEndpoint=" + at + ";QueueEndpoint=" + at + ";AccountName=" + row.account +
+			";AccountKey=" + secret})
 		if err != nil {
 			t.Errorf("Connect to %s as %s = %v, want no error", row.host, row.account, err)
 		}
@@ -97,7 +98,8 @@ func TestConnectSendsNothing(t *testing.T) {
 
 func TestQueueAndContainerWork(t *testing.T) {
 	server := storage.New(storage.Options{})
-	account, err := Connect(Config{ConnectionString: server.ConnectionString(), Transport: server.Transport(), Version: strings.Repeat("long", 20)})
+	account, err := Connect(Config{ConnectionString: server.ConnectionString(), Transport: server.Transport(),
+		Version: strings.Repeat("long", 20)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +117,8 @@ func TestQueueAndContainerWork(t *testing.T) {
 // A connection for each concurrent call, and none kept longer than the other
 // side keeps it.
 func TestTransport(t *testing.T) {
-	if got := newTransport(0, true); got.MaxIdleConnsPerHost != defaultConcurrency || got.MaxIdleConns != 0 || got.IdleConnTimeout != keptIdle {
+	if got := newTransport(0, true); got.MaxIdleConnsPerHost != defaultConcurrency || got.MaxIdleConns != 0 ||
+		got.IdleConnTimeout != keptIdle {
 		t.Errorf("default transport keeps %d of %d connections for %s", got.MaxIdleConnsPerHost, got.MaxIdleConns, got.IdleConnTimeout)
 	}
 	if got := newTransport(260, false); got.MaxIdleConnsPerHost != 260 || got.IdleConnTimeout != keptIdleLocal {
@@ -124,7 +127,8 @@ func TestTransport(t *testing.T) {
 }
 
 func TestTelemetryID(t *testing.T) {
-	for version, want := range map[string]string{"": "spotworker", "1.2.3": "spotworker/1.2.3", "1.2.3-rc.1+0123456789": "spotworker/1.2.3-rc.1+01"} {
+	for version, want := range map[string]string{"": "spotworker", "1.2.3": "spotworker/1.2.3",
+		"1.2.3-rc.1+0123456789": "spotworker/1.2.3-rc.1+01"} {
 		if got := telemetryID(version); got != want || len(got) > 24 {
 			t.Errorf("telemetryID(%q) = %q, want %q", version, got, want)
 		}

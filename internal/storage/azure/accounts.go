@@ -52,7 +52,8 @@ func (m More) configs(first Config) ([]Config, error) {
 	case len(m.Accounts) == 0 && len(m.ConnectionStrings) == 0:
 		return nil, nil
 	case first.ConnectionString != "" && len(m.Accounts) > 0:
-		return nil, errors.New("the first account has a connection string, so that further ones need theirs: a name can be signed in to with an identity only")
+		return nil, errors.New("the first account has a connection string, so that further ones need theirs: a name can be signed in to with " +
+			"an identity only")
 	case first.ConnectionString == "" && len(m.ConnectionStrings) > 0:
 		return nil, errors.New("the first account has no connection string, so that further ones are given by their names")
 	case first.ConnectionString == "" && !validAccount(first.Account), first.ConnectionString != "" && accountIn(first.ConnectionString) == "":
@@ -107,7 +108,8 @@ func endpointOf(endpoint, kind, first, other string) (string, error) {
 	case strings.Trim(u.Path, "/") == first:
 		u.Path = "/" + other
 	default:
-		return "", fmt.Errorf("--%s-endpoint does not begin with the account's name, %s: then the addresses of further accounts are not known", kind, first)
+		return "", fmt.Errorf("--%s-endpoint does not begin with the account's name, %s: then the addresses of further accounts are not known",
+			kind, first)
 	}
 	return u.String(), nil
 }

@@ -64,7 +64,8 @@ func checked(service string, r *http.Request, resp *http.Response) (*http.Respon
 // refused closes an answer, and returns the error of a connection in its place.
 func refused(r *http.Request, resp *http.Response, why error) error {
 	_ = resp.Body.Close()
-	return &url.Error{Op: r.Method, URL: r.URL.String(), Err: fmt.Errorf("answered %d, but not by the storage service: %w", resp.StatusCode, why)}
+	return &url.Error{Op: r.Method, URL: r.URL.String(), Err: fmt.Errorf("answered %d, but not by the storage service: %w", resp.StatusCode,
+		why)}
 }
 
 // missingPart returns an error for a success that lacks a part which callers rely on. It

@@ -34,7 +34,8 @@ var operations = []struct {
 		return errors.Join(err, wanted(len(data), 10), wanted(*reply.ContentLength, 10), wanted(*reply.ETag != "", true))
 	}, []string{"ETag", "Last-Modified", "Content-Length", "Date"}},
 	{"GetBlob of a range", func(ctx context.Context, a *Account) error {
-		reply, err := a.Container("data").NewBlobClient("b").DownloadStream(ctx, &blob.DownloadStreamOptions{Range: blob.HTTPRange{Offset: 3, Count: 4}})
+		reply, err := a.Container("data").NewBlobClient("b").DownloadStream(ctx,
+			&blob.DownloadStreamOptions{Range: blob.HTTPRange{Offset: 3, Count: 4}})
 		if err != nil {
 			return err
 		}
@@ -46,7 +47,8 @@ var operations = []struct {
 		if err != nil {
 			return err
 		}
-		return errors.Join(wanted(*reply.ContentLength, 10), wanted(*reply.ETag != "", true), wanted(reply.LastModified.IsZero() || reply.Date.IsZero(), false))
+		return errors.Join(wanted(*reply.ContentLength, 10), wanted(*reply.ETag != "", true),
+			wanted(reply.LastModified.IsZero() || reply.Date.IsZero(), false))
 	}, []string{"ETag", "Last-Modified", "Content-Length", "Date"}},
 	{"PutBlob", func(ctx context.Context, a *Account) error {
 		reply, err := a.Container("data").NewBlockBlobClient("w").Upload(ctx, streaming.NopCloser(strings.NewReader("x")), nil)
@@ -85,7 +87,8 @@ var operations = []struct {
 		return wanted(*reply.ApproximateMessagesCount > 0, true)
 	}, []string{"x-ms-approximate-messages-count", "Date"}},
 	{"GetMessages", func(ctx context.Context, a *Account) error {
-		_, err := a.Queue("jobs").DequeueMessages(ctx, &azqueue.DequeueMessagesOptions{NumberOfMessages: new(int32(2)), VisibilityTimeout: new(int32(1))})
+		_, err := a.Queue("jobs").DequeueMessages(ctx, &azqueue.DequeueMessagesOptions{NumberOfMessages: new(int32(2)),
+			VisibilityTimeout: new(int32(1))})
 		return err
 	}, []string{"Date"}},
 	{"UpdateMessage", func(ctx context.Context, a *Account) error {
@@ -94,7 +97,8 @@ var operations = []struct {
 			return err
 		}
 		m := put.Messages[0]
-		reply, err := a.Queue("jobs").UpdateMessage(ctx, *m.MessageID, *m.PopReceipt, "m", &azqueue.UpdateMessageOptions{VisibilityTimeout: new(int32(9))})
+		reply, err := a.Queue("jobs").UpdateMessage(ctx, *m.MessageID, *m.PopReceipt, "m",
+			&azqueue.UpdateMessageOptions{VisibilityTimeout: new(int32(9))})
 		if err != nil {
 			return err
 		}
@@ -130,7 +134,8 @@ func spoiltAccount(t testing.TB) (*Account, *spoilt) {
 	t.Helper()
 	server := storage.New(storage.Options{})
 	transport := &spoilt{Transporter: server.Transport()}
-	account, err := Connect(Config{ConnectionString: server.ConnectionString(), Transport: transport, Retry: &policy.RetryOptions{MaxRetries: -1}})
+	account, err := Connect(Config{ConnectionString: server.ConnectionString(), Transport: transport,
+		Retry: &policy.RetryOptions{MaxRetries: -1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +199,8 @@ func (endless) Close() error { return nil }
 // TestEndlessAnswers: no answer takes more memory than what was asked for, and one without
 // an end is an error.
 func TestEndlessAnswers(t *testing.T) {
-	limits := map[string]int64{"GetBlockList": maxBlockList, "ListBlobs": listedPage*maxListed + maxOther, "GetMessages": 2*maxMessage + maxOther}
+	limits := map[string]int64{"GetBlockList": maxBlockList, "ListBlobs": listedPage*maxListed + maxOther, "GetMessages": 2*maxMessage +
+		maxOther}
 	for _, op := range operations {
 		most, ok := limits[op.name]
 		if !ok {
@@ -223,7 +229,8 @@ func TestEndlessAnswers(t *testing.T) {
 	account, transport := spoiltAccount(t)
 	var read int64
 	transport.Transporter = answer(func(r *http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: http.StatusForbidden, Header: http.Header{"X-Ms-Error-Code": {"AuthorizationFailure"}}, Body: endless{&read}, ContentLength: -1, Request: r}, nil
+		return &http.Response{StatusCode: http.StatusForbidden, Header: http.Header{"X-Ms-Error-Code": {"AuthorizationFailure"}},
+			Body: endless{&read}, ContentLength: -1, Request: r}, nil
 	})
 	_, err := account.Queue("jobs").GetProperties(t.Context(), nil)
 	if read > maxRefusal || err == nil || !strings.Contains(Explain(err), "network rules") {
@@ -242,7 +249,8 @@ func TestOtherRange(t *testing.T) {
 	} {
 		account, transport := spoiltAccount(t)
 		transport.spoil = spoil
-		_, err := account.Container("data").NewBlobClient("b").DownloadStream(t.Context(), &blob.DownloadStreamOptions{Range: blob.HTTPRange{Offset: 3, Count: 4}})
+		_, err := account.Container("data").NewBlobClient("b").DownloadStream(t.Context(),
+			&blob.DownloadStreamOptions{Range: blob.HTTPRange{Offset: 3, Count: 4}})
 		if _, ok := errors.AsType[*url.Error](err); !ok {
 			t.Errorf("%s = %v, want an error of the connection", name, err)
 		}

@@ -98,7 +98,8 @@ type watcher struct {
 func (w watcher) Do(req *policy.Request) (*http.Response, error) {
 	begun := time.Now()
 	resp, err := w.last.Do(req)
-	c := Call{Service: w.service, Operation: operationOf(w.service, req.Raw()), Status: statusOf(resp), Throttled: isThrottled(resp), Took: time.Since(begun)}
+	c := Call{Service: w.service, Operation: operationOf(w.service, req.Raw()), Status: statusOf(resp), Throttled: isThrottled(resp),
+		Took: time.Since(begun)}
 	c.Answered = c.Status != "5xx" && c.Status != "unanswered"
 	if resp != nil {
 		c.Date = resp.Header.Get("Date")

@@ -103,7 +103,8 @@ func TestCallsAreNamed(t *testing.T) {
 // TestRetriesCount: each retry of a call is reported, with its class.
 func TestRetriesCount(t *testing.T) {
 	server := storage.New(storage.Options{})
-	faults := []storage.Fault{{Refuse: &storage.Error{Status: 503, Code: "ServerBusy", Message: "slower"}}, {DropRequest: true}, {Refuse: &storage.Error{Status: 500, Code: "InternalError", Message: "no"}}, {}}
+	faults := []storage.Fault{{Refuse: &storage.Error{Status: 503, Code: "ServerBusy", Message: "slower"}}, {DropRequest: true},
+		{Refuse: &storage.Error{Status: 500, Code: "InternalError", Message: "no"}}, {}}
 	n := 0
 	server.OnCall(func(storage.Call) storage.Fault { n++; return faults[n-1] })
 	told := &recorder{}
@@ -187,7 +188,8 @@ func TestThrottledCalls(t *testing.T) {
 			}
 			for _, c := range calls {
 				if want := map[bool]string{true: "jobs"}[row.want]; c.Throttled != row.want || c.Queue != want {
-					t.Errorf("%s after %s: Throttled = %t for queue %q, want %t for %q", c.Operation, row.refusal.Code, c.Throttled, c.Queue, row.want, want)
+					t.Errorf("%s after %s: Throttled = %t for queue %q, want %t for %q", c.Operation, row.refusal.Code, c.Throttled, c.Queue, row.want,
+						want)
 				}
 			}
 			if tries := len(calls); row.want && tries != 2 {

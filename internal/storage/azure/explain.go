@@ -20,9 +20,11 @@ import (
 // meanings explains error codes of the storage service, where the name does not, and
 // what to do.
 var meanings = map[string]string{
-	"AuthenticationFailed":               "the account key or the token is not right for this account, or this machine's clock is off by more than 15 minutes",
-	"AuthorizationFailure":               "the storage account's network rules do not let this machine in",
-	"AuthorizationPermissionMismatch":    "the identity lacks a data role here: workers need Storage Queue Data Contributor and Storage Blob Data Contributor; a new assignment takes up to 10 minutes",
+	"AuthenticationFailed": "the account key or the token is not right for this account, or this machine's clock is off by " +
+		"more than 15 minutes",
+	"AuthorizationFailure": "the storage account's network rules do not let this machine in",
+	"AuthorizationPermissionMismatch": "the identity lacks a data role here: workers need Storage Queue Data Contributor and Storage " +
+		"Blob Data Contributor; a new assignment takes up to 10 minutes",
 	"InsufficientAccountPermissions":     "the identity lacks a data role here",
 	"KeyBasedAuthenticationNotPermitted": "the account does not allow keys: use --account with a managed identity or your own sign-in",
 	"QueueNotFound":                      "the queue does not exist yet: the producer creates it, and so does the deployment",

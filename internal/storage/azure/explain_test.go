@@ -42,12 +42,13 @@ func noToken(t *testing.T) error {
 	t.Helper()
 	t.Setenv("IDENTITY_ENDPOINT", "http://127.0.0.1:1/token") // the App Service way, which does not probe
 	t.Setenv("IDENTITY_HEADER", secret)
-	account, err := Connect(Config{Account: "acct", ClientID: "00000000-0000-0000-0000-000000000001", Transport: answer(func(r *http.Request) (*http.Response, error) {
-		return &http.Response{
-			StatusCode: http.StatusBadRequest, Status: "400 Bad Request", Request: r, Header: http.Header{"Content-Type": {"application/json"}},
-			Body: io.NopCloser(bytes.NewBufferString(`{"error":"invalid_request","error_description":"Identity not found"}`)),
-		}, nil
-	})})
+	account, err := Connect(Config{Account: "acct", ClientID: "00000000-0000-0000-0000-000000000001",
+		Transport: answer(func(r *http.Request) (*http.Response, error) {
+			return &http.Response{
+				StatusCode: http.StatusBadRequest, Status: "400 Bad Request", Request: r, Header: http.Header{"Content-Type": {"application/json"}},
+				Body: io.NopCloser(bytes.NewBufferString(`{"error":"invalid_request","error_description":"Identity not found"}`)),
+			}, nil
+		})})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,21 +65,30 @@ func TestExplain(t *testing.T) {
 		err  error
 		want []string
 	}{
-		"plain":                       {errors.New("no such file"), []string{"no such file"}},
-		"several lines":               {errors.New("first\n\tsecond\r\nthird"), []string{"first second third"}},
-		"no role":                     {fmt.Errorf("claim from queue jobs: %w", refusal(t, &storage.Error{Status: 403, Code: "AuthorizationPermissionMismatch", Message: secret})), []string{"claim from queue jobs: 403 AuthorizationPermissionMismatch: ", "Storage Queue Data Contributor"}},
-		"wrong key":                   {refusal(t, &storage.Error{Status: 403, Code: "AuthenticationFailed", Message: secret}), []string{"403 AuthenticationFailed", "clock"}},
-		"network rules":               {refusal(t, &storage.Error{Status: 403, Code: "AuthorizationFailure"}), []string{"network rules"}},
-		"keys not allowed":            {refusal(t, &storage.Error{Status: 403, Code: "KeyBasedAuthenticationNotPermitted"}), []string{"managed identity"}},
-		"no queue":                    {refusal(t, &storage.Error{Status: 404, Code: "QueueNotFound"}), []string{"404 QueueNotFound", "does not exist yet"}},
+		"plain":         {errors.New("no such file"), []string{"no such file"}},
+		"several lines": {errors.New("first\n\tsecond\r\nthird"), []string{"first second third"}},
+		"no role": {fmt.Errorf("claim from queue jobs: %w",
+			refusal(t, &storage.Error{Status: 403, Code: "AuthorizationPermissionMismatch", Message: secret})),
+			[]string{"claim from queue jobs: 403 AuthorizationPermissionMismatch: ", "Storage Queue Data Contributor"}},
+		"wrong key": {refusal(t, &storage.Error{Status: 403, Code: "AuthenticationFailed", Message: secret}),
+			[]string{"403 AuthenticationFailed", "clock"}},
+		"network rules": {refusal(t, &storage.Error{Status: 403, Code: "AuthorizationFailure"}), []string{"network rules"}},
+		"keys not allowed": {refusal(t, &storage.Error{Status: 403, Code: "KeyBasedAuthenticationNotPermitted"}),
+			[]string{"managed identity"}},
+		"no queue": {refusal(t, &storage.Error{Status: 404, Code: "QueueNotFound"}),
+			[]string{"404 QueueNotFound", "does not exist yet"}},
 		"no container":                {refusal(t, &storage.Error{Status: 404, Code: "ContainerNotFound"}), []string{"does not exist yet"}},
 		"busy":                        {refusal(t, storage.ServerBusy(0)), []string{"503 ServerBusy", "fewer calls"}},
 		"code that speaks for itself": {refusal(t, &storage.Error{Status: 409, Code: "QueueBeingDeleted"}), []string{"409 QueueBeingDeleted"}},
-		"of a proxy":                  {fmt.Errorf("save: %w", &azcore.ResponseError{StatusCode: 502}), []string{"save: 502: not an answer of the storage service"}},
-		"no token":                    {fmt.Errorf("claim: %w", noToken(t)), []string{"claim: sign in as the identity 00000000-0000-0000-0000-000000000001: no token: "}},
-		"no such host":                {&url.Error{Op: "Get", URL: signed, Err: &net.DNSError{Err: "no such host", Name: "acct.blob.core.windows.net", IsNotFound: true}}, []string{"acct.blob.core.windows.net", "is the account's name right?"}},
-		"no answer":                   {fmt.Errorf("save: %w", context.DeadlineExceeded), []string{"save: no answer in time"}},
-		"cut off":                     {fmt.Errorf("save: %w", &url.Error{Op: "Put", URL: signed, Err: io.ErrUnexpectedEOF}), []string{"save: Put", "https://acct.blob.core.windows.net/c/b", "unexpected EOF"}},
+		"of a proxy": {fmt.Errorf("save: %w", &azcore.ResponseError{StatusCode: 502}),
+			[]string{"save: 502: not an answer of the storage service"}},
+		"no token": {fmt.Errorf("claim: %w", noToken(t)),
+			[]string{"claim: sign in as the identity 00000000-0000-0000-0000-000000000001: no token: "}},
+		"no such host": {&url.Error{Op: "Get", URL: signed, Err: &net.DNSError{Err: "no such host", Name: "acct.blob.core.windows.net",
+			IsNotFound: true}}, []string{"acct.blob.core.windows.net", "is the account's name right?"}},
+		"no answer": {fmt.Errorf("save: %w", context.DeadlineExceeded), []string{"save: no answer in time"}},
+		"cut off": {fmt.Errorf("save: %w", &url.Error{Op: "Put", URL: signed, Err: io.ErrUnexpectedEOF}),
+			[]string{"save: Put", "https://acct.blob.core.windows.net/c/b", "unexpected EOF"}},
 	} {
 		got := Explain(row.err)
 		for _, want := range row.want {
@@ -123,7 +133,8 @@ func TestServiceMessage(t *testing.T) {
 	}
 	for body, want := range map[string]string{
 		"\ufeff<Error><Message>Not in the correct format.\nTime:2</Message><HeaderName>x-ms-version</HeaderName><HeaderValue>2030-01-01</HeaderValue></Error>": "400 InvalidHeaderValue: Not in the correct format. (x-ms-version: 2030-01-01)",
-		"<Error><Message>Bad.</Message><HeaderName>Authorization</HeaderName><HeaderValue>" + secret + "</HeaderValue></Error>":                                "400 InvalidHeaderValue: Bad.",
+		"<Error><Message>Bad.</Message><HeaderName>Authorization</HeaderName><HeaderValue>" + secret +
+			"</HeaderValue></Error>": "400 InvalidHeaderValue: Bad.",
 		"<html>a proxy": "400 InvalidHeaderValue",
 		"":              "400 InvalidHeaderValue",
 	} {

@@ -11,11 +11,16 @@ import (
 func FuzzConnect(f *testing.F) {
 	key := "a2V5a2V5a2V5a2V5"
 	for _, seed := range [][3]string{
-		{"", "acct", ""}, {"", "", ""}, {"", "evil.example/x#", ""}, {"", "acct", "https://acct.blob.core.windows.net"}, {"", "acct", "http://acct.example"},
-		{"", "acct", "https://u:" + key + "@acct.example"}, {"", "acct", "https://acct.example/?sig=" + key}, {"", "acct", "https://acct.example/%zz"},
-		{"AccountName=acct;AccountKey=" + key, "", ""}, {"AccountName=acct;AccountKey=!" + key, "", ""}, {key, "", ""}, {"AccountKey=" + key, "", ""},
-		{"DefaultEndpointsProtocol=http;AccountName=a;AccountKey=" + key + ";BlobEndpoint=http://127.0.0.1:1/a;QueueEndpoint=http://127.0.0.1:2/a;", "", ""},
-		{"BlobEndpoint=https://acct.example;SharedAccessSignature=sv=1&sig=" + key, "", ""}, {";;=;", "", ""}, {"AccountName=;AccountKey=;BlobEndpoint=", "", ""},
+		{"", "acct", ""}, {"", "", ""}, {"", "evil.example/x#", ""}, {"", "acct", "https://acct.blob.core.windows.net"},
+		{"", "acct", "http://acct.example"},
+		{"", "acct", "https://u:" + key + "@acct.example"}, {"", "acct", "https://acct.example/?sig=" + key},
+		{"", "acct", "https://acct.example/%zz"},
+		{"AccountName=acct;AccountKey=" + key, "", ""}, {"AccountName=acct;AccountKey=!" + key, "", ""}, {key, "", ""},
+		{"AccountKey=" + key, "", ""},
+		{"DefaultEndpointsProtocol=http;AccountName=a;AccountKey=" + key +
+			";BlobEndpoint=http://127.0.0.1:1/a;QueueEndpoint=http://127.0.0.1:2/a;", "", ""},
+		{"BlobEndpoint=https://acct.example;SharedAccessSignature=sv=1&sig=" + key, "", ""}, {";;=;", "", ""},
+		{"AccountName=;AccountKey=;BlobEndpoint=", "", ""},
 		{"AccountName=acct;AccountKey=" + key + ";EndpointSuffix=evil.example", "", ""}, {"accountname=acct;accountkey=" + key, "", ""},
 	} {
 		f.Add(seed[0], seed[1], seed[2])

@@ -107,7 +107,8 @@ type developerSignIn struct{ azcore.TokenCredential }
 func (d *developerSignIn) GetToken(ctx context.Context, options policy.TokenRequestOptions) (azcore.AccessToken, error) {
 	token, err := d.TokenCredential.GetToken(ctx, options)
 	if err != nil && ctx.Err() == nil {
-		err = fmt.Errorf("not signed in to Azure: run az login or azd auth login on this machine, or set AZURE_CLIENT_ID to the managed identity of this VM, or AZURE_STORAGE_CONNECTION_STRING: %w", err)
+		err = fmt.Errorf("not signed in to Azure: run az login or azd auth login on this machine, or set AZURE_CLIENT_ID to the managed "+
+			"identity of this VM, or AZURE_STORAGE_CONNECTION_STRING: %w", err)
 	}
 	return token, err
 }

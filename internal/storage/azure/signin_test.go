@@ -113,7 +113,8 @@ func TestNotSignedIn(t *testing.T) {
 		t.Fatal("GetProperties without a sign-in = nil")
 	}
 	text := Explain(err)
-	for _, want := range []string{"not signed in to Azure: run az login or azd auth login", "AZURE_CLIENT_ID", "AZURE_STORAGE_CONNECTION_STRING"} {
+	for _, want := range []string{"not signed in to Azure: run az login or azd auth login", "AZURE_CLIENT_ID",
+		"AZURE_STORAGE_CONNECTION_STRING"} {
 		if !strings.Contains(text, want) || strings.Contains(text, "\n") {
 			t.Errorf("Explain = %q, want one line with %q", text, want)
 		}

@@ -51,7 +51,8 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := credential.GetToken(t.Context(), policy.TokenRequestOptions{Scopes: []string{"https://storage.azure.com/.default"}}); err == nil {
+	if _, err := credential.GetToken(t.Context(),
+		policy.TokenRequestOptions{Scopes: []string{"https://storage.azure.com/.default"}}); err == nil {
 		t.Error("a sign-in that was redirected = nil, want an error")
 	}
 	if asked.Load() < 3 || led.Load() > 0 {
@@ -176,8 +177,9 @@ func TestForeignAnswers(t *testing.T) {
 		"an answer without a body": {http.StatusNoContent, "", "answered 204, but not by the storage service"},
 	} {
 		account, err := Connect(Config{
-			ConnectionString: "BlobEndpoint=http://127.0.0.1:1/acct;QueueEndpoint=http://127.0.0.1:1/acct;SharedAccessSignature=sv=2026&sig=" + secret,
-			Retry:            &policy.RetryOptions{MaxRetries: -1},
+			ConnectionString: "BlobEndpoint=http://127.0.0.1:1/acct;QueueEndpoint=http://127.0.0.1:1/acct;SharedAccessSignature=sv=2026&sig=" +
+				secret,
+			Retry: &policy.RetryOptions{MaxRetries: -1},
 			Transport: answer(func(r *http.Request) (*http.Response, error) {
 				header := http.Header{}
 				if row.header != "" {
@@ -185,7 +187,8 @@ func TestForeignAnswers(t *testing.T) {
 					header.Del("x-ms-request-id")
 					header.Set(row.header, "1")
 				}
-				return &http.Response{StatusCode: row.status, Request: r, Header: header, Body: io.NopCloser(strings.NewReader("<html>sign in</html>"))}, nil
+				return &http.Response{StatusCode: row.status, Request: r, Header: header,
+					Body: io.NopCloser(strings.NewReader("<html>sign in</html>"))}, nil
 			}),
 		})
 		if err != nil {

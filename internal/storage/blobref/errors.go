@@ -24,7 +24,8 @@ func Explain(ctx context.Context, doing, role string, err error) error {
 		return context.Cause(ctx)
 	case errors.As(err, &response):
 		if response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusForbidden {
-			return fmt.Errorf("%s: access denied (%s): the identity that the worker signs in with needs the role %s on that container", doing, Answer(response), role)
+			return fmt.Errorf("%s: access denied (%s): the identity that the worker signs in with needs the role %s on that container", doing,
+				Answer(response), role)
 		}
 		explained := fmt.Errorf("%s: the storage service answered %s", doing, Answer(response))
 		if response.StatusCode >= http.StatusInternalServerError || response.StatusCode == http.StatusTooManyRequests {

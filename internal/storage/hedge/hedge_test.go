@@ -84,7 +84,8 @@ func (s *service) call(ctx context.Context, t *testing.T, size int) error {
 	t.Helper()
 	pipeline := runtime.NewPipeline("test", "v0", runtime.PipelineOptions{
 		PerRetry: []policy.Policy{Policy{CloseIdle: func() { s.closed++ }}},
-	}, &policy.ClientOptions{Transport: s, Retry: policy.RetryOptions{MaxRetries: 3, RetryDelay: time.Millisecond, MaxRetryDelay: time.Millisecond}})
+	}, &policy.ClientOptions{Transport: s, Retry: policy.RetryOptions{MaxRetries: 3, RetryDelay: time.Millisecond,
+		MaxRetryDelay: time.Millisecond}})
 	req, err := runtime.NewRequest(ctx, http.MethodPut, "http://localhost/")
 	if err != nil {
 		t.Fatal(err)
@@ -271,7 +272,8 @@ func TestTryTimeout(t *testing.T) {
 					t.Errorf("error = %v, want a timeout", err)
 				}
 				if closed != tt.closesIdle || tries.watch.tries.Len() != 0 {
-					t.Errorf("idle connections were closed %d times, want %d; tries watched at the end: %d", closed, tt.closesIdle, tries.watch.tries.Len())
+					t.Errorf("idle connections were closed %d times, want %d; tries watched at the end: %d", closed, tt.closesIdle,
+						tries.watch.tries.Len())
 				}
 				if tried.Context().Err() == nil {
 					t.Error("the context of the try has not ended: the caller's holds it")

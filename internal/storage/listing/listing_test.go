@@ -63,7 +63,8 @@ func (s service) read(t *testing.T, most time.Duration) (names []string, err err
 			return names, err
 		}
 		for _, b := range p.Blobs {
-			names = append(names, fmt.Sprint(*b.Name, *b.Properties.ETag, *b.Properties.ContentLength, b.Properties.LastModified.Unix() == p.Date.Unix()))
+			names = append(names, fmt.Sprint(*b.Name, *b.Properties.ETag, *b.Properties.ContentLength,
+				b.Properties.LastModified.Unix() == p.Date.Unix()))
 		}
 	}
 	return names, nil
@@ -124,7 +125,8 @@ func TestOddPages(t *testing.T) {
 			return page(map[string]string{"": "1", "1": "2", "2": "1"}[m], item("b"+m)), nil
 		}, -1, 4},
 		{"new markers for one page", func(context.Context, string) (string, error) { return page(strconv.Itoa(counted), item("a")), nil }, -1, 3},
-		{"new markers and no blobs", func(context.Context, string) (string, error) { return page(strconv.Itoa(counted)), nil }, -1, mostEmpty + 2},
+		{"new markers and no blobs", func(context.Context, string) (string, error) { return page(strconv.Itoa(counted)), nil }, -1, mostEmpty +
+			2},
 	} {
 		checkOdd(t, tt.name, tt.serve, tt.want, tt.most, &counted)
 	}
@@ -132,7 +134,8 @@ func TestOddPages(t *testing.T) {
 		before, after, _ := strings.Cut(whole, "<"+part+">")
 		_, after, _ = strings.Cut(after, "</"+part+">")
 		cut := before + after
-		checkOdd(t, "a blob without "+part, func(context.Context, string) (string, error) { return page("", whole, cut), nil }, -1, tries, &counted)
+		checkOdd(t, "a blob without "+part, func(context.Context, string) (string, error) { return page("", whole, cut), nil }, -1, tries,
+			&counted)
 	}
 }
 

@@ -43,14 +43,15 @@ func sdkMessages(tb testing.TB, body string) ([]Message, error) {
 // TestDecode checks the forms in which a service writes a list.
 func TestDecode(t *testing.T) {
 	for name, body := range map[string]string{
-		"one message":      head + message + tail,
-		"two messages":     head + message + strings.Replace(message, "5974b586", "6974b586", 1) + tail,
-		"no message":       head + tail,
-		"empty element":    `<?xml version="1.0" encoding="utf-8"?><QueueMessagesList />`,
-		"no declaration":   `<QueueMessagesList>` + message + tail,
-		"indented":         strings.ReplaceAll(head+message+tail, "><", ">\n  <"),
-		"empty text":       strings.Replace(head+message+tail, "eyJ2IjoxfQ==", "", 1),
-		"other order":      head + strings.Replace(strings.Replace(message, "<DequeueCount>1</DequeueCount>", "", 1), "<MessageId>", "<DequeueCount>1</DequeueCount><MessageId>", 1) + tail,
+		"one message":    head + message + tail,
+		"two messages":   head + message + strings.Replace(message, "5974b586", "6974b586", 1) + tail,
+		"no message":     head + tail,
+		"empty element":  `<?xml version="1.0" encoding="utf-8"?><QueueMessagesList />`,
+		"no declaration": `<QueueMessagesList>` + message + tail,
+		"indented":       strings.ReplaceAll(head+message+tail, "><", ">\n  <"),
+		"empty text":     strings.Replace(head+message+tail, "eyJ2IjoxfQ==", "", 1),
+		"other order": head + strings.Replace(strings.Replace(message, "<DequeueCount>1</DequeueCount>", "", 1), "<MessageId>",
+			"<DequeueCount>1</DequeueCount><MessageId>", 1) + tail,
 		"spaces in a text": strings.Replace(head+message+tail, "eyJ2IjoxfQ==", ` make "it" so `, 1),
 	} {
 		want, err := sdkMessages(t, body)
@@ -126,7 +127,8 @@ func TestPolicy(t *testing.T) {
 		var list List
 		got, err := client.DequeueMessages(list.In(t.Context()), nil)
 		if err != nil || list.Decoded != tt.decoded || len(list.Messages)+len(got.Messages) != 1 || len(list.Messages) == 1 != tt.decoded {
-			t.Errorf("%s: DequeueMessages = %d messages, %v, decoded %t with %d, want 1 in all", name, len(got.Messages), err, list.Decoded, len(list.Messages))
+			t.Errorf("%s: DequeueMessages = %d messages, %v, decoded %t with %d, want 1 in all", name, len(got.Messages), err, list.Decoded,
+				len(list.Messages))
 		}
 		if got, err := client.DequeueMessages(t.Context(), nil); err != nil || len(got.Messages) != 1 {
 			t.Errorf("%s: DequeueMessages without a list = %d messages, %v, want 1", name, len(got.Messages), err)

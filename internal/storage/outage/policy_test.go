@@ -42,9 +42,11 @@ func TestPolicyReportsEnds(t *testing.T) {
 		{"cancelled", cancelled, func(*http.Request) (*http.Response, error) { cancel(); return nil, context.Canceled }, nil},
 	} {
 		var got []Kind
-		p := Policy{Service: "blob", Operation: func(*http.Request) string { return "PutBlob" }, Report: func(c Call) { got = append(got, c.Fault) }}
+		p := Policy{Service: "blob", Operation: func(*http.Request) string { return "PutBlob" },
+			Report: func(c Call) { got = append(got, c.Fault) }}
 		pipeline := runtime.NewPipeline("test", "v0", runtime.PipelineOptions{PerCall: []policy.Policy{p}},
-			&policy.ClientOptions{Transport: tt.send, Retry: policy.RetryOptions{MaxRetries: 2, RetryDelay: time.Millisecond, MaxRetryDelay: time.Millisecond}})
+			&policy.ClientOptions{Transport: tt.send, Retry: policy.RetryOptions{MaxRetries: 2, RetryDelay: time.Millisecond,
+				MaxRetryDelay: time.Millisecond}})
 		req, err := runtime.NewRequest(tt.ctx, http.MethodPut, "https://account.blob.core.windows.net/jobs/1")
 		if err != nil {
 			t.Fatal(err)

@@ -258,7 +258,8 @@ func (f *failures) add(c Call) {
 // reportFailed logs once a minute how many calls failed while others were answered.
 func (w *Watch) reportFailed(now time.Time) {
 	if f := w.failed; f.calls > 0 && now.Sub(f.since) >= every && !w.quiet {
-		w.log.WarnContext(context.Background(), "some calls to storage failed and were repeated", "since", f.since.UTC(), "calls_failed", f.calls, "error", f.err)
+		w.log.WarnContext(context.Background(), "some calls to storage failed and were repeated", "since", f.since.UTC(), "calls_failed",
+			f.calls, "error", f.err)
 		w.failed = failures{}
 	}
 }

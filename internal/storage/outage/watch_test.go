@@ -78,9 +78,12 @@ func TestOutageIsThreeLines(t *testing.T) {
 	w.call(125*time.Second, "queue", "UpdateMessage", "/jobs/messages/1", nil)
 	w.save(126*time.Second, nil)
 	want := []string{
-		"WARN storage unreachable; running jobs continue, what needs it waits resource=account.blob.core.windows.net since=2026-01-02T03:04:05Z jobs=3 calls_failed=1 error=connection reset",
-		"WARN storage still unreachable resource=account.blob.core.windows.net, account.queue.core.windows.net since=2026-01-02T03:04:05Z jobs=3 calls_failed=1201 error=connection reset",
-		"WARN storage still unreachable resource=account.blob.core.windows.net, account.queue.core.windows.net since=2026-01-02T03:04:05Z jobs=3 calls_failed=2401 error=connection reset",
+		"WARN storage unreachable; running jobs continue, what needs it waits resource=account.blob.core.windows.net " +
+			"since=2026-01-02T03:04:05Z jobs=3 calls_failed=1 error=connection reset",
+		"WARN storage still unreachable resource=account.blob.core.windows.net, account.queue.core.windows.net since=2026-01-02T03:04:05Z " +
+			"jobs=3 calls_failed=1201 error=connection reset",
+		"WARN storage still unreachable resource=account.blob.core.windows.net, account.queue.core.windows.net since=2026-01-02T03:04:05Z " +
+			"jobs=3 calls_failed=2401 error=connection reset",
 		"INFO storage reachable again jobs=3 calls_failed=2498 after=1.25e+11",
 	}
 	if diff := cmp.Diff(want, w.lines(t, "resource", "since", "jobs", "calls_failed", "error", "after")); diff != "" {
@@ -192,7 +195,8 @@ func TestOptionalContainerMayBeMissing(t *testing.T) {
 // TestOptionalCallsMayBeDenied: a call that may be denied is no fault of the worker.
 func TestOptionalCallsMayBeDenied(t *testing.T) {
 	w := newWatched()
-	w.Ended(Call{Service: "queue", Operation: "GetQueueMetadata", Ended: w.begun, Fault: Denied, may: true, Err: &azcore.ResponseError{StatusCode: 403}})
+	w.Ended(Call{Service: "queue", Operation: "GetQueueMetadata", Ended: w.begun, Fault: Denied, may: true,
+		Err: &azcore.ResponseError{StatusCode: 403}})
 	if got := w.lines(t); len(got) > 0 {
 		t.Errorf("lines = %q, want none", got)
 	}

@@ -20,13 +20,14 @@ func TestReadsInOrder(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			flight, most := make(chan struct{}, 100), 0
 			budget := NewBudget(row.places)
-			r := New(ctx, Config{Size: int64(len(object)), Length: 5, Ahead: 4, Budget: budget}, func(_ context.Context, data []byte, offset int64) (int64, error) {
-				flight <- struct{}{}
-				time.Sleep(time.Duration(100-offset) * time.Millisecond) // later ones are faster
-				<-flight
-				copy(data, object[offset:])
-				return offset, nil
-			})
+			r := New(ctx, Config{Size: int64(len(object)), Length: 5, Ahead: 4, Budget: budget},
+				func(_ context.Context, data []byte, offset int64) (int64, error) {
+					flight <- struct{}{}
+					time.Sleep(time.Duration(100-offset) * time.Millisecond) // later ones are faster
+					<-flight
+					copy(data, object[offset:])
+					return offset, nil
+				})
 			var got bytes.Buffer
 			for {
 				synctest.Wait()
@@ -58,12 +59,13 @@ func TestReadsInOrder(t *testing.T) {
 // TestFailedRange: an error is handed out with its range, when its turn comes.
 func TestFailedRange(t *testing.T) {
 	failure := errors.New("no answer")
-	r := New(t.Context(), Config{Size: 10, Length: 5, Ahead: 2, Budget: NewBudget(1)}, func(_ context.Context, _ []byte, offset int64) (struct{}, error) {
-		if offset == 5 {
-			return struct{}{}, failure
-		}
-		return struct{}{}, nil
-	})
+	r := New(t.Context(), Config{Size: 10, Length: 5, Ahead: 2, Budget: NewBudget(1)},
+		func(_ context.Context, _ []byte, offset int64) (struct{}, error) {
+			if offset == 5 {
+				return struct{}{}, failure
+			}
+			return struct{}{}, nil
+		})
 	if next, err := r.Next(); err != nil || next.Offset != 0 || next.Err != nil {
 		t.Errorf("first range: %v, %v", err, next)
 	}

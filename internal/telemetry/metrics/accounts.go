@@ -48,7 +48,8 @@ func (s *Storage) CalledAccount(account, service, status string, took time.Durat
 }
 
 var accountOutageDesc = prometheus.NewDesc(namespace+"_account_unreachable_seconds_total",
-	"Time in which every call to one of several storage accounts failed (5xx or no answer), from the start of the first such call to the next answer. Its jobs wait, those of the others do not; none where there is one account.", []string{"account"}, nil)
+	"Time in which every call to one of several storage accounts failed (5xx or no answer), from the start of the first such call to the "+
+		"next answer. Its jobs wait, those of the others do not; none where there is one account.", []string{"account"}, nil)
 
 // Describe implements [prometheus.Collector].
 func (a *accounts) Describe(out chan<- *prometheus.Desc) { out <- accountOutageDesc }

@@ -50,7 +50,8 @@ func newSilence(g *guard) *silence {
 		checkpoint: prometheus.NewDesc(namespace+"_oldest_checkpoint_age_seconds",
 			"Age of the oldest checkpoint of all running jobs, or since when their handlers run: the work that a sudden death repeats.", nil, nil),
 		silent: prometheus.NewDesc(namespace+"_jobs_silent",
-			"Running jobs whose last report is older than 2 min and 10 times as old as two of their reports were ever apart, or that have not reported for an hour since they started.", nil, nil),
+			"Running jobs whose last report is older than 2 min and 10 times as old as two of their reports were ever apart, or that have not "+
+				"reported for an hour since they started.", nil, nil),
 	}
 }
 
@@ -108,7 +109,8 @@ func newQueues() *queues {
 		messages: prometheus.NewDesc(namespace+"_queue_messages",
 			"About how many messages a queue has, hidden ones included. A few workers of a fleet read it every 30 s; each reading is shown for 90 s.", labels, nil),
 		oldest: prometheus.NewDesc(namespace+"_queue_oldest_message_age_seconds",
-			"For how long the message at the front of a queue has been on it; 0 if none is visible. Read as spotworker_queue_messages is.", labels, nil),
+			"For how long the message at the front of a queue has been on it; 0 if none is visible. Read as spotworker_queue_messages is.", labels,
+			nil),
 		read: prometheus.NewDesc(namespace+"_queue_read_timestamp_seconds",
 			"When this worker read the queue: the newest reading is right where several differ.", labels, nil),
 	}
@@ -149,10 +151,12 @@ type slots struct {
 }
 
 func newSlots(total int) *slots {
-	return &slots{Slots: activity.NewSlots(total), desc: prometheus.NewDesc(namespace+"_slot_seconds_total", slotsHelp, []string{"state"}, nil)}
+	return &slots{Slots: activity.NewSlots(total), desc: prometheus.NewDesc(namespace+"_slot_seconds_total", slotsHelp, []string{"state"},
+		nil)}
 }
 
-const slotsHelp = "Time of all job slots by what they did: a handler ran; a message was claimed and no handler ran (around), mostly for calls to storage; " +
+const slotsHelp = "Time of all job slots by what they did: a handler ran; a message was claimed and no handler ran (around), mostly for " +
+	"calls to storage; " +
 	"idle, while the worker takes jobs; or closed, while it starts or drains, or an operator drained it."
 
 // Describe implements [prometheus.Collector].

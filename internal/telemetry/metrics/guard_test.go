@@ -135,7 +135,8 @@ func TestGuardIsUsed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, call := range []string{"WithLabelValues(", "MustNewConst", "NewCounter(", "NewCounterVec(", "NewGauge(", "NewGaugeVec(", "NewHistogram(", "NewHistogramVec("} {
+		for _, call := range []string{"WithLabelValues(", "MustNewConst", "NewCounter(", "NewCounterVec(", "NewGauge(", "NewGaugeVec(",
+			"NewHistogram(", "NewHistogramVec("} {
 			if strings.Contains(string(text), call) {
 				t.Errorf("%s calls %s…): metrics are made by the guard", name, call)
 			}

@@ -47,19 +47,22 @@ func newJobs(g *guard, w Words) Jobs {
 			"Attempts to record a job's state. Fenced means that another worker has the job by now.", "result"),
 		savedBytes: g.counter("checkpoint_saved_bytes_total",
 			"Size of the states recorded. Of a large state only what changed is sent, so this may be more than what went over the network."),
-		saveTime:  g.histogram("checkpoint_save_duration_seconds", "Time that it took to record a state.", saveBuckets),
-		saveSize:  g.histogram("checkpoint_size_bytes", "Size of the states recorded.", sizeBuckets),
-		stepsBack: g.counter("states_stepped_back_total", "Jobs that resumed from the state before the last, because the last one could not be used."),
-		leftOut:   g.counter("states_left_out_total", "Jobs released without their last state: the work since the checkpoint before is repeated."),
+		saveTime: g.histogram("checkpoint_save_duration_seconds", "Time that it took to record a state.", saveBuckets),
+		saveSize: g.histogram("checkpoint_size_bytes", "Size of the states recorded.", sizeBuckets),
+		stepsBack: g.counter("states_stepped_back_total", "Jobs that resumed from the state before the last, because the last one could "+
+			"not be used."),
+		leftOut: g.counter("states_left_out_total", "Jobs released without their last state: the work since the checkpoint before is repeated."),
 		moves: g.byWord(w.Moves, "job_moves_total",
 			"Jobs moved to the on-demand queue: after too many interruptions, or because they may miss their deadline.", "reason"),
 		outputs:   g.counter("outputs_sent_total", "Output files that jobs stored. One that changed and was stored again counts each time."),
 		sentBytes: g.counter("outputs_sent_bytes_total", "Bytes of these files."),
 		circles: g.byWord(w.Circles, "jobs_circling_total",
-			"Jobs that do not end: counted at the 10th, 20th, 40th ... of their failures in all, or of their breaks in a row without progress of the fraction.", "cause"),
+			"Jobs that do not end: counted at the 10th, 20th, 40th ... of their failures in all, or of their breaks in a row without progress of "+
+				"the fraction.", "cause"),
 		refused: g.byWord(w.Refusals, "storage_refusals_total",
 			"Messages requeued because storage permanently refuses a blob of their job, by the service's error code.", "code"),
-		broken: g.gauges("breaker_open", "1 while the circuit breaker of a kind is open or half-open: its jobs fail in a row on this worker, which leaves them to others.", "kind"),
+		broken: g.gauges("breaker_open", "1 while the circuit breaker of a kind is open or half-open: its jobs fail in a row on this worker, "+
+			"which leaves them to others.", "kind"),
 		breaks: g.counters("breaker_trips_total", "Times that the circuit breaker of a kind opened, also after one job was tried.", "kind"),
 		states: w.States,
 	}
@@ -75,7 +78,8 @@ func newJobs(g *guard, w Words) Jobs {
 
 func (j *Jobs) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
-		j.state, j.active, j.deliveries, j.outcomes, j.starts, j.saves, j.savedBytes, j.saveTime, j.saveSize, j.leftOut, j.stepsBack, j.moves, j.outputs, j.sentBytes, j.circles, j.refused, j.broken, j.breaks,
+		j.state, j.active, j.deliveries, j.outcomes, j.starts, j.saves, j.savedBytes, j.saveTime, j.saveSize, j.leftOut, j.stepsBack, j.moves,
+		j.outputs, j.sentBytes, j.circles, j.refused, j.broken, j.breaks,
 	}
 }
 

@@ -42,7 +42,8 @@ type Config struct {
 
 // Words are the values that labels can have.
 type Words struct {
-	States, Outcomes, Starts, Waits, Efforts, FailureClasses, Saves, Moves, Circles, Acknowledgements, DrainReasons, PollResults, Refusals, Inputs []string
+	States, Outcomes, Starts, Waits, Efforts, FailureClasses, Saves, Moves, Circles, Acknowledgements, DrainReasons, PollResults, Refusals,
+	Inputs []string
 }
 
 // Metrics are those of one worker.
@@ -66,7 +67,8 @@ type Metrics struct {
 func New(c Config) *Metrics {
 	g := newGuard(c.Log)
 	m := &Metrics{
-		Jobs: newJobs(g, c.Words), Effort: newEffort(g, c.Words), silence: newSilence(g), queues: newQueues(), slots: newSlots(c.Slots), words: c.Words,
+		Jobs: newJobs(g, c.Words), Effort: newEffort(g, c.Words), silence: newSilence(g), queues: newQueues(), slots: newSlots(c.Slots),
+		words:    c.Words,
 		Platform: newPlatform(g, c.Words), Storage: newStorage(g), Inputs: newInputs(g, c.Words),
 		guard: g, worker: prometheus.NewRegistry(), served: prometheus.NewRegistry(),
 	}
@@ -150,7 +152,8 @@ func machine(g *guard, c Config) (all []prometheus.Collector) {
 	if c.OOMKills != nil {
 		all = append(all, prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Namespace: namespace, Name: "oom_kills_total",
-			Help: "Processes that the kernel killed because memory ran out: of the worker's control group, or of the machine where groups are not counted.",
+			Help: "Processes that the kernel killed because memory ran out: of the worker's control group, or of the machine where groups are " +
+				"not counted.",
 		}, g.measured("oom_kills_total", func() float64 { kills, _ := c.OOMKills(); return float64(kills) })))
 	}
 	return all

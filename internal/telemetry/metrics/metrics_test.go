@@ -17,7 +17,8 @@ import (
 var testWords = Words{
 	States: []string{"start", "process", "stopped"}, Outcomes: []string{"committed", "left"}, Starts: []string{"first"},
 	Waits: []string{"put", "release"}, Efforts: []string{"committed", "redone"}, FailureClasses: []string{"error"},
-	Saves: []string{"saved", "failed"}, Moves: []string{"deadline"}, Circles: []string{"failures", "breaks"}, Acknowledgements: []string{"accepted"}, DrainReasons: []string{"evicted"}, PollResults: []string{"answered", "timeout"},
+	Saves: []string{"saved", "failed"}, Moves: []string{"deadline"}, Circles: []string{"failures", "breaks"},
+	Acknowledgements: []string{"accepted"}, DrainReasons: []string{"evicted"}, PollResults: []string{"answered", "timeout"},
 }
 
 // expect compares the metrics of those names with their text form.

@@ -22,10 +22,13 @@ var drainBuckets = []float64{.05, .1, .25, .5, 1, 2, 5, 10, 20, 30, 60}
 func newPlatform(g *guard, w Words) Platform {
 	p := Platform{
 		events: g.counters("scheduled_events_total",
-			"Scheduled events that named this VM, by what the worker did about them. One counts again if another action follows from it.", "type", "action"),
+			"Scheduled events that named this VM, by what the worker did about them. One counts again if another action follows from it.", "type",
+			"action"),
 		unrecognised: g.counter("evictions_unrecognised_total",
-			"Evictions, and other events that may stop or pause a VM, announced in this VM's group while the VM's name was not known. Each made every job save; none can be drained for. Set --vm-name."),
-		acknowledgements: g.byWord(w.Acknowledgements, "acknowledgements_total", "Scheduled events that the worker acknowledged, or tried to.", "result"),
+			"Evictions, and other events that may stop or pause a VM, announced in this VM's group while the VM's name was not known. Each made "+
+				"every job save; none can be drained for. Set --vm-name."),
+		acknowledgements: g.byWord(w.Acknowledgements, "acknowledgements_total", "Scheduled events that the worker acknowledged, or tried to.",
+			"result"),
 		drains: g.histograms("drain_duration_seconds",
 			"Time from the notice until no job was left, by the reason for the stop.", drainBuckets, "reason"),
 		polls: g.byWord(w.PollResults, "metadata_polls_total", "Polls of the metadata service for scheduled events, by result.", "result"),

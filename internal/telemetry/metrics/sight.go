@@ -18,7 +18,8 @@ var (
 	lastAnswerDesc = prometheus.NewDesc(namespace+"_metadata_last_answer_timestamp_seconds",
 		"When the metadata service last answered with a document, by this machine's clock. Absent before the first answer.", nil, nil)
 	blindDesc = prometheus.NewDesc(namespace+"_metadata_blind_seconds_total",
-		"Time without an answer of the metadata service, counted where it was five seconds or more. An eviction then comes without notice.", nil, nil)
+		"Time without an answer of the metadata service, counted where it was five seconds or more. An eviction then comes without notice.", nil,
+		nil)
 )
 
 // Describe implements [prometheus.Collector].

@@ -119,7 +119,8 @@ func TestHealthIsLoggedWhenItChanges(t *testing.T) {
 	}
 	b.Close() // after it nothing is logged any more
 	log := b.log.String()
-	if n := strings.Count(log, "\n"); n != 2 || !strings.Contains(log, "worker is not healthy") || !strings.Contains(log, "claim") || !strings.Contains(log, "healthy again") {
+	if n := strings.Count(log, "\n"); n != 2 || !strings.Contains(log, "worker is not healthy") || !strings.Contains(log, "claim") ||
+		!strings.Contains(log, "healthy again") {
 		t.Errorf("log = %q, want one line for each change", log)
 	}
 }

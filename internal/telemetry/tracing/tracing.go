@@ -56,7 +56,8 @@ type Message struct {
 func (m Message) attributes(operation string, of attribute.KeyValue) []attribute.KeyValue {
 	all := []attribute.KeyValue{
 		semconv.MessagingSystemKey.String("azure_storage_queues"), semconv.MessagingOperationName(operation), of,
-		semconv.MessagingDestinationName(m.Queue), attribute.String("spotworker.job.id", m.JobID), attribute.String("spotworker.job.kind", m.Kind),
+		semconv.MessagingDestinationName(m.Queue), attribute.String("spotworker.job.id", m.JobID),
+		attribute.String("spotworker.job.kind", m.Kind),
 	}
 	if m.MessageID != "" {
 		all = append(all, semconv.MessagingMessageID(m.MessageID))

@@ -63,7 +63,8 @@ func checkSizes(files []source) (found []violation) {
 	}
 	for _, dir := range slices.Sorted(maps.Keys(counts)) {
 		if n := counts[dir]; n > sizeRule.most {
-			found = append(found, violation{dir, 1, fmt.Sprintf("has %d files, at most %d are allowed", n, sizeRule.most), sizeRule.name, sizeRule.reason})
+			found = append(found, violation{dir, 1, fmt.Sprintf("has %d files, at most %d are allowed", n, sizeRule.most), sizeRule.name,
+				sizeRule.reason})
 		}
 	}
 	return found

@@ -140,12 +140,14 @@ func TestPlainEnglish(t *testing.T) {
 // TestIdiomsAreFound: in prose, in identifiers and at the end of a line, and not
 // in what only looks like one.
 func TestIdiomsAreFound(t *testing.T) {
-	for _, line := range []string{"// It goes on.", "inHand := 1", "func (w *Worker) atWork() {", "what became of it", "the job is Mended", "for good"} {
+	for _, line := range []string{"// It goes on.", "inHand := 1", "func (w *Worker) atWork() {", "what became of it", "the job is Mended",
+		"for good"} {
 		if len(idiomsIn(line)) == 0 {
 			t.Errorf("%q: no idiom found", line)
 		}
 	}
-	for _, line := range []string{"http.NoBody", "jobs go on-demand", "spotworker_jobs_in_hand", "recommend", "forgood", "ongoing", "TestIsGone, on real processes"} {
+	for _, line := range []string{"http.NoBody", "jobs go on-demand", "spotworker_jobs_in_hand", "recommend", "forgood", "ongoing",
+		"TestIsGone, on real processes"} {
 		if found := idiomsIn(line); len(found) != 0 {
 			t.Errorf("%q: found %s", line, found)
 		}

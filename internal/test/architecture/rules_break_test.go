@@ -39,7 +39,8 @@ var breaches = []struct {
 	{"deadline stands alone", "internal/delivery/deadline/judge.go", importing(testModule + "/internal/checkpoint"), 3},
 	{"plaintext stands alone", "internal/plaintext/plaintext.go", importing(testModule + "/internal/cli"), 3},
 	{"jsonpos stands alone", "internal/jsonpos/jsonpos.go", importing(testModule + "/internal/program"), 3},
-	{"tokenproxy knows the monitor's limit alone", "internal/program/tokenproxy/tokenproxy.go", importing(testModule + "/internal/storage/azure"), 3},
+	{"tokenproxy knows the monitor's limit alone", "internal/program/tokenproxy/tokenproxy.go",
+		importing(testModule + "/internal/storage/azure"), 3},
 	{"sandbox stands alone", "internal/host/sandbox/users.go", importing(testModule + "/internal/program"), 3},
 	{"lifecycle stands alone", "internal/lifecycle/machine.go", importing(testModule + "/internal/preempt"), 3},
 	{"health stands alone", "internal/telemetry/health/loops.go", importing(testModule + "/internal/lifecycle"), 3},
@@ -80,7 +81,8 @@ var breaches = []struct {
 	{"breaker stands alone", "internal/delivery/breaker/breaker.go", importing(testModule + "/job"), 3},
 	{"inputs knows jobs alone", "internal/jobfiles/inputs/fetch.go", importing(testModule + "/internal/queue"), 3},
 	{"delivery imports only what it joins", "internal/delivery/settle.go", importing(testModule + "/internal/events"), 3},
-	{"waiting finds messages, and leaves jobs to delivery", "internal/worker/waiting/waiting.go", importing(testModule + "/internal/checkpoint"), 3},
+	{"waiting finds messages, and leaves jobs to delivery", "internal/worker/waiting/waiting.go",
+		importing(testModule + "/internal/checkpoint"), 3},
 	{"worker imports only what it joins", "internal/worker/run.go", importing(testModule + "/internal/handlers"), 3},
 	{"worker imports only what it joins", "internal/worker/run_windows.go", importing(testModule + "/job/jobtest"), 3},
 	{"worker imports only what it joins", "internal/worker/run.go", "//go:build integration\n\n" + importing(testModule+"/internal/fleet"), 5},
@@ -99,8 +101,10 @@ var breaches = []struct {
 	{"emulators stay in the lab", "cmd/worker/main.go", importing(testModule + "/internal/lab/emulator/storage"), 3},
 	{"emulators stay in the lab", "spotworker.go", importing(testModule + "/internal/lab/emulator/imds"), 3},
 	{"emulators share no code with what they test", "internal/lab/emulator/imds/server.go", importing(testModule + "/internal/preempt"), 3},
-	{"blobs and queues know the protocol alone", "internal/lab/emulator/storage/blobs/service.go", importing(testModule + "/internal/lab/emulator/storage"), 3},
-	{"the storage protocol keeps no state", "internal/lab/emulator/storage/protocol/reply.go", importing(testModule + "/internal/lab/emulator/storage/blobs"), 3},
+	{"blobs and queues know the protocol alone", "internal/lab/emulator/storage/blobs/service.go",
+		importing(testModule + "/internal/lab/emulator/storage"), 3},
+	{"the storage protocol keeps no state", "internal/lab/emulator/storage/protocol/reply.go",
+		importing(testModule + "/internal/lab/emulator/storage/blobs"), 3},
 	{"the lab is used by its command", "cmd/producer/main.go", importing(testModule + "/internal/lab"), 3},
 	{"the lab's base knows no command", "internal/lab/fleet.go", importing(testModule + "/internal/lab/demo"), 3},
 	{"lab demo knows no other command", "internal/lab/demo/demo.go", importing(testModule + "/internal/lab/chaos"), 3},
@@ -109,7 +113,8 @@ var breaches = []struct {
 	{"lab up and lab imds know no other command", "internal/lab/up/up.go", importing(testModule + "/internal/lab/oracle"), 3},
 	{"the oracle stands alone", "internal/lab/oracle/judge.go", importing(testModule + "/internal/checkpoint"), 3},
 	{"the worker's tests are used by no program", "internal/lab/fleet.go", importing(testModule + "/internal/test/worker/rig"), 3},
-	{"the recorder knows no worker under test", "internal/test/worker/recorder/rules.go", importing(testModule + "/internal/test/worker/rig"), 3},
+	{"the recorder knows no worker under test", "internal/test/worker/recorder/rules.go", importing(testModule + "/internal/test/worker/rig"),
+		3},
 	{"test helpers stay in tests", "internal/fleet/list.go", importing("testing"), 3},
 	{"test helpers stay in tests", "internal/fleet/list.go", importing(testModule + "/internal/test/guard"), 3},
 	{nameRule.name, "internal/queue/util/text.go", "package text\n", 1},
@@ -151,7 +156,8 @@ func TestEveryBreachIsFound(t *testing.T) {
 func TestPackageSizes(t *testing.T) {
 	var files []string
 	for i := range sizeRule.most {
-		files = append(files, fmt.Sprintf("internal/queue/f%d.go", i), "package queue\n", fmt.Sprintf("internal/queue/f%d_test.go", i), "package queue\n")
+		files = append(files, fmt.Sprintf("internal/queue/f%d.go", i), "package queue\n", fmt.Sprintf("internal/queue/f%d_test.go", i),
+			"package queue\n")
 	}
 	files = append(files, "internal/queue/f_linux.go", "package queue\n")
 	for _, c := range []struct {

@@ -20,7 +20,8 @@ type Measured struct {
 // Log logs the cost of a step.
 func (m Measured) Log(t *testing.T, what string) {
 	t.Helper()
-	t.Logf("%s: %d bytes sent in %d calls, heap + %.1f MiB, %s", what, m.Sent, m.Calls, float64(m.Heap)/(1<<20), m.Took.Round(time.Millisecond))
+	t.Logf("%s: %d bytes sent in %d calls, heap + %.1f MiB, %s", what, m.Sent, m.Calls, float64(m.Heap)/(1<<20),
+		m.Took.Round(time.Millisecond))
 }
 
 // Heap returns how many bytes objects occupy, garbage included.

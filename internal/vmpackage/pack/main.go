@@ -35,7 +35,8 @@ func run(ctx context.Context) error {
 	architectures := flag.String("architectures", "", "such as amd64,arm64; empty for all there are")
 	at := flag.String("time", "0", "time of all files, in `seconds` since 1970")
 	archive := flag.String("package", "", "`file` of a package to add -configuration to, in place of making any")
-	flag.StringVar(&c.SigningKey, "sign", "", "`file` of the private SSH key, or of the public one of a key in an agent, to sign packages with")
+	flag.StringVar(&c.SigningKey, "sign", "",
+		"`file` of the private SSH key, or of the public one of a key in an agent, to sign packages with")
 	configuration := flag.String("configuration", "", "`file` with settings, which becomes worker.env")
 	flag.Parse()
 	if *archive != "" {

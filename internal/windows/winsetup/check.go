@@ -136,7 +136,8 @@ func (c configuration) read() (configuration, error) {
 	}
 	n, err := strconv.Atoi(workers)
 	if err != nil || n < 1 || n > maxInstances {
-		return c, configurationError("SPOTWORKER_INSTANCES in worker.env is %.40q: give 1 to %d; the metadata service answers no more workers on one VM", workers, maxInstances)
+		return c, configurationError("SPOTWORKER_INSTANCES in worker.env is %.40q: give 1 to %d; the metadata service answers no more "+
+			"workers on one VM", workers, maxInstances)
 	}
 	c.services = servicesFor(n)
 	return c, nil

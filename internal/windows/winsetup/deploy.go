@@ -254,5 +254,6 @@ func (d *deployment) why(err error) string {
 		return !strings.Contains(line, `"msg":"program output"`)
 	})
 	const most = 1000
-	return fmt.Sprintf("%s does not start (exit code %d); its last log line is: %s", ended.Name, ended.Code(), plaintext.Block(last[:min(len(last), most)]))
+	return fmt.Sprintf("%s does not start (exit code %d); its last log line is: %s", ended.Name, ended.Code(),
+		plaintext.Block(last[:min(len(last), most)]))
 }

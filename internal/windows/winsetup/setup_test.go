@@ -328,16 +328,20 @@ func TestRefused(t *testing.T) {
 		want     string
 		config   bool
 	}{
-		"no configuration":      {"", nil, "no worker.env came with this version", true},
-		"an empty one":          {"\r\n", nil, "worker.env arrived empty", true},
-		"a truncated one":       {"SPOTWORKER_ACCOUNT=acct\r\nSPOTWOR", nil, "worker.env is cut off", true},
-		"a line":                {settings("SPOTWORKER_ACCOUNT"), nil, "line 2 of worker.env is not NAME=VALUE", true},
-		"too many workers":      {settings("SPOTWORKER_INSTANCES=5"), nil, "give 1 to 4", true},
-		"no number of them":     {settings("SPOTWORKER_INSTANCES=many"), nil, "give 1 to 4", true},
-		"a worker that is cut":  {settings(), func(m *machine, s *Setup) { m.write(filepath.Join(s.Package, Executable), "wor") }, "the package is damaged", false},
-		"a missing file":        {settings(), func(m *machine, s *Setup) { m.must(os.Remove(filepath.Join(s.Package, "handlers", "kinds.json"))) }, "the package is damaged", false},
-		"no sums":               {settings(), func(m *machine, s *Setup) { m.must(os.Remove(filepath.Join(s.Package, SumsFile))) }, "the package is damaged", false},
-		"a sum of another file": {settings(), func(m *machine, s *Setup) { m.write(filepath.Join(s.Package, SumsFile), "00  ../../x\n") }, "a line that is none", false},
+		"no configuration":  {"", nil, "no worker.env came with this version", true},
+		"an empty one":      {"\r\n", nil, "worker.env arrived empty", true},
+		"a truncated one":   {"SPOTWORKER_ACCOUNT=acct\r\nSPOTWOR", nil, "worker.env is cut off", true},
+		"a line":            {settings("SPOTWORKER_ACCOUNT"), nil, "line 2 of worker.env is not NAME=VALUE", true},
+		"too many workers":  {settings("SPOTWORKER_INSTANCES=5"), nil, "give 1 to 4", true},
+		"no number of them": {settings("SPOTWORKER_INSTANCES=many"), nil, "give 1 to 4", true},
+		"a worker that is cut": {settings(), func(m *machine, s *Setup) { m.write(filepath.Join(s.Package, Executable), "wor") },
+			"the package is damaged", false},
+		"a missing file": {settings(),
+			func(m *machine, s *Setup) { m.must(os.Remove(filepath.Join(s.Package, "handlers", "kinds.json"))) }, "the package is damaged", false},
+		"no sums": {settings(), func(m *machine, s *Setup) { m.must(os.Remove(filepath.Join(s.Package, SumsFile))) },
+			"the package is damaged", false},
+		"a sum of another file": {settings(), func(m *machine, s *Setup) { m.write(filepath.Join(s.Package, SumsFile), "00  ../../x\n") },
+			"a line that is none", false},
 		"another processor": {settings(), func(m *machine, s *Setup) {
 			m.write(filepath.Join(s.Package, ReleaseFile), "RELEASE=x\nARCHITECTURE=riscv\n")
 		}, "is for riscv", false},

@@ -24,14 +24,16 @@ func TestDemand(t *testing.T) {
 		{"short jobs: a full batch", Demand{Slots: 2, Free: 1, Mean: 10 * ms, Backlog: true}, 32, 1},
 		{"short jobs, all slots busy: a batch ahead", Demand{Slots: 2, Mean: 10 * ms, Backlog: true}, 32, 1},
 		{"short jobs, and long ones that run now", Demand{Slots: 2, Mean: 10 * ms, Quiet: 2 * time.Second, Backlog: true}, 0, 1},
-		{"short jobs, and a slot that is free after long ones", Demand{Slots: 2, Free: 1, Mean: 10 * ms, Quiet: 2 * time.Second, Backlog: true}, 1, 1},
+		{"short jobs, and a slot that is free after long ones", Demand{Slots: 2, Free: 1, Mean: 10 * ms, Quiet: 2 * time.Second, Backlog: true},
+			1, 1},
 		{"short jobs, a batch in the buffer", Demand{Slots: 2, Buffered: 32, Mean: 10 * ms, Backlog: true}, 0, 1},
 		{"short jobs, a batch on its way", Demand{Slots: 2, Asked: 32, Mean: 10 * ms, Backlog: true}, 0, 1},
 		{"the service's limit", Demand{Slots: 1024, Free: 1024}, 32, 1},
 		{"64 slots, 10 ms a call", Demand{Slots: 64, Buffered: 64, Mean: 20 * ms, Claim: 10 * ms, Backlog: true}, 32, 2},
 		{"64 slots, 10 ms a call: no more than that", Demand{Slots: 64, Buffered: 65, Mean: 20 * ms, Claim: 10 * ms, Backlog: true}, 0, 2},
 		{"256 slots, 10 ms a call", Demand{Slots: 256, Buffered: 100, Asked: 96, Mean: 20 * ms, Claim: 10 * ms, Backlog: true}, 32, 5},
-		{"a slow claim buffers no more than two rounds of the slots", Demand{Slots: 64, Buffered: 129, Mean: 20 * ms, Claim: 10 * time.Second, Backlog: true}, 0, MaxClaims},
+		{"a slow claim buffers no more than two rounds of the slots", Demand{Slots: 64, Buffered: 129, Mean: 20 * ms, Claim: 10 * time.Second,
+			Backlog: true}, 0, MaxClaims},
 	} {
 		if got := tt.demand.Wanted(); got != tt.wanted {
 			t.Errorf("%s: Wanted = %d, want %d", tt.name, got, tt.wanted)

@@ -238,7 +238,8 @@ func TestFleetAtTheLimit(t *testing.T) {
 				f.run(window)
 				refused := float64(f.refused) / float64(f.calls)
 				used := float64(f.done) / (window.Seconds() * limit / 2)
-				result := fmt.Sprintf("%s, %d workers: %.2f %% of the calls refused, %.1f %% of the limit used, fairness %.2f", kind.name, workers, 100*refused, 100*used, f.fairness())
+				result := fmt.Sprintf("%s, %d workers: %.2f %% of the calls refused, %.1f %% of the limit used, fairness %.2f", kind.name, workers,
+					100*refused, 100*used, f.fairness())
 				t.Log(result)
 				if refused > 0.01 || used < 0.95 || f.fairness() < kind.fair {
 					t.Errorf("%s; want at most 1 %%, at least 95 %% and at least %.2f", result, kind.fair)

@@ -135,7 +135,8 @@ func (s Survey) read(ctx context.Context, q *queue.Queue, log bool) bool {
 			s.log(ctx, q.Name(), messages, waited)
 		}
 	case queue.Denied(err):
-		s.Log.InfoContext(ctx, "queue not read for metrics: the role Storage Queue Data Reader on it is missing", "queue", q.Name(), "retry_in", deniedPause)
+		s.Log.InfoContext(ctx, "queue not read for metrics: the role Storage Queue Data Reader on it is missing", "queue", q.Name(), "retry_in",
+			deniedPause)
 		return false
 	default:
 		s.Log.DebugContext(ctx, "queue not read for metrics", "queue", q.Name(), "error", err)

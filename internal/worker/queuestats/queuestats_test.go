@@ -43,7 +43,8 @@ func inBubble(t *testing.T, test func(t *testing.T, r *rig)) {
 			t.Fatal(err)
 		}
 		r.Survey = Survey{
-			Queues: func() []*queue.Queue { return []*queue.Queue{r.queue} }, Working: func() int { return 1 }, MayRead: func() bool { return true }, Logs: func() bool { return true },
+			Queues: func() []*queue.Queue { return []*queue.Queue{r.queue} }, Working: func() int { return 1 },
+			MayRead: func() bool { return true }, Logs: func() bool { return true },
 			Report: func(queue string, messages int, oldest time.Duration) {
 				r.read = append(r.read, fmt.Sprintf("%s %d %s", queue, messages, oldest))
 			},
@@ -164,7 +165,8 @@ func TestDenied(t *testing.T) {
 			return storage.Fault{Refuse: &storage.Error{Status: 403, Code: "AuthorizationPermissionMismatch"}}
 		})
 		r.runFor(t, 90*time.Minute)
-		if n := strings.Count(r.log.String(), "queue not read for metrics: the role Storage Queue Data Reader on it is missing"); n != 2 || len(r.read) != 0 {
+		if n := strings.Count(r.log.String(), "queue not read for metrics: the role Storage Queue Data Reader on it is missing"); n != 2 ||
+			len(r.read) != 0 {
 			t.Errorf("%d lines in 90 minutes and %d readings, want 2 and none", n, len(r.read))
 		}
 	})

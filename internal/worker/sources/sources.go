@@ -141,7 +141,8 @@ func (s *Sources) checked(ctx context.Context, errs []error, answered bool) erro
 	}
 	for i, ready := range s.readiness() {
 		if !ready && ctx.Err() == nil {
-			s.Log.ErrorContext(ctx, "storage account is not ready; its jobs wait, and those of the other accounts do not", "resource", s.nameOf(i), "error", errs[i], "retry_in", checkEvery)
+			s.Log.ErrorContext(ctx, "storage account is not ready; its jobs wait, and those of the other accounts do not", "resource", s.nameOf(i),
+				"error", errs[i], "retry_in", checkEvery)
 		}
 	}
 	return nil
@@ -266,7 +267,8 @@ func (s *Sources) read(ctx context.Context, a Account) {
 		return
 	}
 	if _, err := a.Shards.Read(ctx); err != nil && ctx.Err() == nil {
-		s.Log.Log(ctx, outage.Level(err, slog.LevelWarn), "number of queues not read; jobs are taken from those known", "error", err, "take_from", queue.Names(s.Taken()))
+		s.Log.Log(ctx, outage.Level(err, slog.LevelWarn), "number of queues not read; jobs are taken from those known", "error", err,
+			"take_from", queue.Names(s.Taken()))
 	}
 }
 
@@ -275,7 +277,8 @@ func (s *Sources) read(ctx context.Context, a Account) {
 func (s *Sources) update(ctx context.Context) {
 	for _, q := range s.take(ctx) {
 		if _, err := q.Depth(ctx); err != nil && ctx.Err() == nil {
-			s.Log.Log(ctx, outage.Level(err, slog.LevelError), "queue cannot be read; its jobs wait, and those of the other queues do not", "queue", q.Name(), "error", err)
+			s.Log.Log(ctx, outage.Level(err, slog.LevelError), "queue cannot be read; its jobs wait, and those of the other queues do not", "queue",
+				q.Name(), "error", err)
 		}
 	}
 }
@@ -327,7 +330,8 @@ func (s *Sources) tellUnknown(ctx context.Context) {
 		text = err.Error()
 	}
 	if text != "" && text != s.told {
-		s.Log.ErrorContext(ctx, "the deployment has other accounts than this worker was given; jobs there wait for workers that have them: set --more-account as on the other workers", "resource", text)
+		s.Log.ErrorContext(ctx, "the deployment has other accounts than this worker was given; jobs there wait for workers that have them: "+
+			"set --more-account as on the other workers", "resource", text)
 	}
 	s.told = text
 }

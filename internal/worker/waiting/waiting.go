@@ -254,10 +254,12 @@ func (s *search) check(ctx context.Context, q *queue.Queue, err error) bool {
 			return false
 		}
 		s.denied[q] = time.Now().Add(deniedPause)
-		s.Log.WarnContext(ctx, "queue not searched for jobs that wait and may miss their deadlines: the role Storage Queue Data Contributor on it is missing",
+		s.Log.WarnContext(ctx, "queue not searched for jobs that wait and may miss their deadlines: the role Storage Queue Data Contributor "+
+			"on it is missing",
 			"queue", q.Name(), "retry_in", deniedPause, "error", err)
 	default:
-		s.Log.Log(ctx, outage.Level(err, slog.LevelDebug), "queue not searched for jobs that wait and may miss their deadlines", "queue", q.Name(), "error", err)
+		s.Log.Log(ctx, outage.Level(err, slog.LevelDebug), "queue not searched for jobs that wait and may miss their deadlines", "queue",
+			q.Name(), "error", err)
 	}
 	return false
 }

@@ -110,7 +110,8 @@ func moment(text string, now time.Time) (time.Time, error) {
 	} else if ago, err := time.ParseDuration(text); err == nil && ago > 0 {
 		return now.Add(-ago), nil
 	}
-	return time.Time{}, fmt.Errorf("--since %s: give a date as in 2026-11-01, a time as in 2026-11-01T08:00:00Z, or how long ago, as in 36h or 7d", strconv.Quote(text))
+	return time.Time{}, fmt.Errorf("--since %s: give a date as in 2026-11-01, a time as in 2026-11-01T08:00:00Z, or how long ago, as "+
+		"in 36h or 7d", strconv.Quote(text))
 }
 
 // slots returns how many jobs a VM does at a time.
@@ -129,7 +130,8 @@ func (c *Cost) slots(ctx context.Context, s Session, deployment Deployment) (flo
 		}
 	}
 	if len(perVM) == 0 {
-		return 0, &cli.ConfigError{Err: errors.New("no heartbeat of a live worker says how many jobs a VM does at a time: give --slots, the workers' --concurrency times the workers of a VM")}
+		return 0, &cli.ConfigError{Err: errors.New("no heartbeat of a live worker says how many jobs a VM does at a time: give --slots, the " +
+			"workers' --concurrency times the workers of a VM")}
 	}
 	least, most, all := 0, 0, 0
 	for _, n := range perVM {
@@ -283,10 +285,13 @@ func (s *sums) table(groups []group, all row, rate rate, by []string) *table.Tab
 	}
 	columns = append(columns,
 		table.Column{Name: "JOBS", Right: true}, table.Column{Name: "SLOT H", Right: true},
-		table.Column{Name: "USEFUL", Right: true}, table.Column{Name: "REDONE", Right: true, Drop: 2}, table.Column{Name: "OVERHEAD", Right: true, Drop: 3},
-		table.Column{Name: "EVICTED", Right: true, Drop: 4}, table.Column{Name: "DIED", Right: true, Drop: 5}, table.Column{Name: "UNKNOWN", Right: true, Drop: 1})
+		table.Column{Name: "USEFUL", Right: true}, table.Column{Name: "REDONE", Right: true, Drop: 2},
+		table.Column{Name: "OVERHEAD", Right: true, Drop: 3},
+		table.Column{Name: "EVICTED", Right: true, Drop: 4}, table.Column{Name: "DIED", Right: true, Drop: 5},
+		table.Column{Name: "UNKNOWN", Right: true, Drop: 1})
 	if rate.isSet() {
-		columns = append(columns, table.Column{Name: "COST " + rate.Currency, Right: true}, table.Column{Name: "REGULAR", Right: true}, table.Column{Name: "SAVED", Right: true})
+		columns = append(columns, table.Column{Name: "COST " + rate.Currency, Right: true}, table.Column{Name: "REGULAR", Right: true},
+			table.Column{Name: "SAVED", Right: true})
 	}
 	t := table.New(columns...)
 	add := func(g group, r row) {
@@ -322,7 +327,8 @@ func (s *sums) table(groups []group, all row, rate rate, by []string) *table.Tab
 // remarks say what the table cannot.
 func (s *sums) remarks(all row, rate rate) (remarks []string) {
 	if all.unknown > 0 {
-		remarks = append(remarks, fmt.Sprintf("from before the ledger: %d jobs; what they cost is not known and not in the sums; their handlers ran for %.2f h", all.unknown, all.unknownRun/3600))
+		remarks = append(remarks, fmt.Sprintf("from before the ledger: %d jobs; what they cost is not known and not in the sums; their "+
+			"handlers ran for %.2f h", all.unknown, all.unknownRun/3600))
 	}
 	if all.partial > 0 {
 		remarks = append(remarks, fmt.Sprintf("with deliveries by workers from before the ledger, whose time is missing: %d jobs", all.partial))

@@ -65,7 +65,8 @@ func TestUnknownCosts(t *testing.T) {
 		client.Job{Status: client.StatusCancelled, UpdatedAt: evening},
 		client.Job{Status: client.StatusUnknown, UpdatedAt: evening},
 	)})
-	for i, want := range []string{"DAY", "2026-11-01  k        2    2.00  100.0 %", "2026-11-02  k        0    0.00        -", "all         all      2    2.00"} {
+	for i, want := range []string{"DAY", "2026-11-01  k        2    2.00  100.0 %", "2026-11-02  k        0    0.00        -",
+		"all         all      2    2.00"} {
 		if !strings.HasPrefix(lines[i], want) {
 			t.Errorf("line %d = %q, want %q", i, lines[i], want)
 		}
@@ -82,7 +83,8 @@ func TestUnknownCosts(t *testing.T) {
 
 // TestSlotsOfVMs: the workers of one VM add up, and only live ones count.
 func TestSlotsOfVMs(t *testing.T) {
-	hour := jobs(client.Job{Kind: "k", Deliveries: 2, UpdatedAt: evening, Cost: client.Cost{Known: true, Useful: time.Hour, Overhead: time.Hour}})
+	hour := jobs(client.Job{Kind: "k", Deliveries: 2, UpdatedAt: evening, Cost: client.Cost{Known: true, Useful: time.Hour,
+		Overhead: time.Hour}})
 	live := func(name, vm string, slots int) client.Worker {
 		return client.Worker{Name: name, VM: vm, State: "process", Activity: &client.Activity{Slots: slots}, Age: time.Second}
 	}
@@ -107,7 +109,8 @@ func TestSlotsOfVMs(t *testing.T) {
 func TestMemoryIsFlat(t *testing.T) {
 	many := func(yield func(client.Job, error) bool) {
 		for i := range 200_000 {
-			if !yield(client.Job{Kind: fmt.Sprint("kind-", i), Deliveries: 1, UpdatedAt: evening, Cost: client.Cost{Known: true, Useful: time.Second}}, nil) {
+			if !yield(client.Job{Kind: fmt.Sprint("kind-", i), Deliveries: 1, UpdatedAt: evening,
+				Cost: client.Cost{Known: true, Useful: time.Second}}, nil) {
 				return
 			}
 		}

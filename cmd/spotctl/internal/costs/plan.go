@@ -128,7 +128,8 @@ func (c *Plan) watch(s Session, deployed plan.Deployed, missing []prices.Gap, r 
 	case len(found) > 0:
 		return &cli.ChangeError{Err: errors.New("what is deployed should be changed; the reasons are above")}
 	case len(unknown) > 0:
-		return fmt.Errorf("the Spot price of %s could not be found out, so it cannot be compared; the reasons are above", plaintext.Line(sentence(unknown)))
+		return fmt.Errorf("the Spot price of %s could not be found out, so it cannot be compared; the reasons are above",
+			plaintext.Line(sentence(unknown)))
 	}
 	if !s.JSON {
 		s.Note("nothing should be changed")
@@ -177,8 +178,10 @@ func (c *Plan) print(s Session, r plan.Ranking) error {
 	}
 	t := table.New(
 		table.Column{Name: "SIZE"}, table.Column{Name: "REGION"},
-		table.Column{Name: r.Currency + "/USEFUL H", Right: true}, table.Column{Name: "PER CORE", Right: true}, table.Column{Name: "PRICE", Right: true, Drop: 2},
-		table.Column{Name: "USEFUL", Right: true}, table.Column{Name: "EVICTED/H", Right: true, Drop: 1}, table.Column{Name: "SAVE EVERY", Right: true, Drop: 4},
+		table.Column{Name: r.Currency + "/USEFUL H", Right: true}, table.Column{Name: "PER CORE", Right: true},
+		table.Column{Name: "PRICE", Right: true, Drop: 2},
+		table.Column{Name: "USEFUL", Right: true}, table.Column{Name: "EVICTED/H", Right: true, Drop: 1},
+		table.Column{Name: "SAVE EVERY", Right: true, Drop: 4},
 		table.Column{Name: "90 DAYS' HIGHEST, USD", Right: true, Drop: 5}, table.Column{Name: "REMARKS", Least: 20, Drop: 3},
 	)
 	for _, choice := range r.Choices {

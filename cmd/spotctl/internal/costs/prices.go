@@ -90,13 +90,16 @@ func (c *Prices) print(s Session, report prices.Report) error {
 	}
 	t := table.New(
 		table.Column{Name: "SIZE"}, table.Column{Name: "REGION"},
-		table.Column{Name: "SPOT " + report.Currency + "/H", Right: true}, table.Column{Name: "REGULAR", Right: true, Drop: 2}, table.Column{Name: "SAVED", Right: true, Drop: 1},
+		table.Column{Name: "SPOT " + report.Currency + "/H", Right: true}, table.Column{Name: "REGULAR", Right: true, Drop: 2},
+		table.Column{Name: "SAVED", Right: true, Drop: 1},
 		table.Column{Name: "90 DAYS, USD", Drop: 4}, table.Column{Name: "EVICTED/H", Right: true},
-		table.Column{Name: "PLACEMENT", Drop: 3}, table.Column{Name: "CORES", Right: true, Drop: 6}, table.Column{Name: "QUOTA LEFT", Right: true, Drop: 5},
+		table.Column{Name: "PLACEMENT", Drop: 3}, table.Column{Name: "CORES", Right: true, Drop: 6},
+		table.Column{Name: "QUOTA LEFT", Right: true, Drop: 5},
 		table.Column{Name: "REMARKS", Least: 20},
 	)
 	for _, o := range report.Offers {
-		t.Add(o.Size, o.Region, amount(o.Spot), amount(o.Regular), saved(o), span(o.History), eviction(o.Eviction), placement(o.Placement), cores(o.Machine), left(o.Quota), remarks(o))
+		t.Add(o.Size, o.Region, amount(o.Spot), amount(o.Regular), saved(o), span(o.History), eviction(o.Eviction), placement(o.Placement),
+			cores(o.Machine), left(o.Quota), remarks(o))
 	}
 	return s.Lines(t.Lines(s.Width))
 }

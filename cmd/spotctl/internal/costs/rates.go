@@ -122,7 +122,8 @@ func (f *Rates) fromFile(r rate) (rate, error) {
 		return r, fmt.Errorf("--prices %s: %w", f.Prices, err)
 	}
 	if l.Currency == prices.USD && disagree(l.Spot, l.SpotUSD) {
-		r.remark = fmt.Sprintf("two Spot prices of %s: %s (retail prices), which is used, and %s USD (Resource Graph)", l, prices.Amount(l.Spot), prices.Amount(l.SpotUSD))
+		r.remark = fmt.Sprintf("two Spot prices of %s: %s (retail prices), which is used, and %s USD (Resource Graph)", l, prices.Amount(l.Spot),
+			prices.Amount(l.SpotUSD))
 	}
 	if l.spot() == 0 && l.Currency == prices.USD {
 		l.Spot = l.SpotUSD
@@ -146,7 +147,8 @@ func (f *Rates) choose(lines []pricedLine) (pricedLine, error) {
 		case other.Size != l.Size || other.Region != l.Region:
 			return l, fmt.Errorf("it has prices of %s and of %s: choose with --size and --region", l, other)
 		case other.Currency != l.Currency:
-			return l, fmt.Errorf("it has prices of %s in %s and in %s: give a file of one currency", l, plaintext.Line(l.Currency), plaintext.Line(other.Currency))
+			return l, fmt.Errorf("it has prices of %s in %s and in %s: give a file of one currency", l, plaintext.Line(l.Currency),
+				plaintext.Line(other.Currency))
 		case disagree(other.spot(), l.spot()) || disagree(other.Regular, l.Regular):
 			return l, fmt.Errorf("it has two prices of %s: give the newer output alone", l)
 		}
@@ -159,7 +161,8 @@ func (f *Rates) choose(lines []pricedLine) (pricedLine, error) {
 func (f *Rates) agrees(r rate, l pricedLine) error {
 	switch {
 	case r.Currency != "" && r.Currency != l.Currency:
-		return fmt.Errorf("its amounts are in %s and not in %s; amounts are not converted: ask spotctl prices with --currency %s", plaintext.Line(l.Currency), r.Currency, r.Currency)
+		return fmt.Errorf("its amounts are in %s and not in %s; amounts are not converted: ask spotctl prices with --currency %s",
+			plaintext.Line(l.Currency), r.Currency, r.Currency)
 	case disagree(r.spot, l.spot()):
 		return fmt.Errorf("it has %g for %s, and --spot-price is %g: give one of them", l.spot(), l, r.spot)
 	case disagree(r.regVM, l.Regular):

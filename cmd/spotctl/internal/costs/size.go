@@ -34,7 +34,8 @@ func (c *Size) Run(_ context.Context, s Session) error {
 		return &cli.ConfigError{Err: err}
 	}
 	size := sizing.For(sizing.Load{
-		JobsPerSecond: c.JobsPerSecond, Seconds: c.Seconds, StateBytes: c.StateMib * (1 << 20), Slots: c.Slots, Rate: c.EvictionRate / 100, Boot: c.Boot,
+		JobsPerSecond: c.JobsPerSecond, Seconds: c.Seconds, StateBytes: c.StateMib * (1 << 20), Slots: c.Slots, Rate: c.EvictionRate / 100,
+		Boot: c.Boot,
 	})
 	if size.VMs == 0 {
 		return errors.New("no number of VMs is enough: they are evicted before they do anything useful")
@@ -42,8 +43,10 @@ func (c *Size) Run(_ context.Context, s Session) error {
 	vms, calls := size.Cost(c.VMPrice, c.CallPrice)
 	if s.JSON {
 		return s.Line(sizeLine{
-			VMs: size.VMs, Useful: size.Useful, Queues: size.Queues, Accounts: size.Accounts, Interval: size.Interval.Seconds(), CallsPerJob: size.Calls,
-			Calls: size.PerMonth.Calls, Bytes: size.PerMonth.Bytes, VMCost: vms, CallCost: calls, Bottleneck: size.Uses[0].Name, Share: size.Uses[0].Share,
+			VMs: size.VMs, Useful: size.Useful, Queues: size.Queues, Accounts: size.Accounts, Interval: size.Interval.Seconds(),
+			CallsPerJob: size.Calls,
+			Calls:       size.PerMonth.Calls, Bytes: size.PerMonth.Bytes, VMCost: vms, CallCost: calls, Bottleneck: size.Uses[0].Name,
+			Share: size.Uses[0].Share,
 		})
 	}
 	lines := []string{
@@ -67,7 +70,8 @@ func (c *Size) check() error {
 	jobs := c.JobsPerSecond > 0 && c.JobsPerSecond <= 1e6 && c.Seconds > 0 && c.Seconds <= 1e7 && c.StateMib >= 0 && c.StateMib <= 32<<10
 	vms := c.Slots >= 1 && c.EvictionRate > 0 && c.EvictionRate <= 100 && c.Boot >= 0
 	if prices := c.VMPrice >= 0 && c.CallPrice >= 0; !jobs || !vms || !prices {
-		return errors.New("a number is out of range: give jobs and seconds above 0 (up to 1,000,000 and 10,000,000), a state of up to 32768 MiB, at least one slot, an eviction rate above 0 up to 100, and no negative time or price")
+		return errors.New("a number is out of range: give jobs and seconds above 0 (up to 1,000,000 and 10,000,000), a state of up to 32768 " +
+			"MiB, at least one slot, an eviction rate above 0 up to 100, and no negative time or price")
 	}
 	return nil
 }

@@ -54,8 +54,10 @@ func (e *Examination) untaken(alive []presence.Listed) (all []Finding) {
 	for _, w := range e.waiting {
 		if w.messages > 0 && !slices.ContainsFunc(alive, func(p presence.Listed) bool { return p.Takes(w.queue) }) {
 			all = append(all, Finding{
-				Level: Failure, Check: "workers of queue " + w.queue, Text: fmt.Sprintf("about %d messages are on it, and no worker that is alive takes from it", w.messages),
-				Fix: "start workers that take from it (--take-from); of several queues of jobs, workers of an older version know the first alone: update them",
+				Level: Failure, Check: "workers of queue " + w.queue, Text: fmt.Sprintf("about %d messages are on it, and no worker that is alive "+
+					"takes from it", w.messages),
+				Fix: "start workers that take from it (--take-from); of several queues of jobs, workers of an older version know the first alone: " +
+					"update them",
 			})
 		}
 	}

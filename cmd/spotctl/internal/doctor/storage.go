@@ -36,12 +36,15 @@ func (e *Examination) accounts() []Finding {
 	case known.Accounts() == 1 && given == 1:
 		return nil // or they could not be read, which is reported with the queues
 	case err != nil:
-		f = Finding{Level: Failure, Check: check, Text: err.Error(), Fix: "give all programs the accounts that spotctl accounts shows, in their order"}
+		f = Finding{Level: Failure, Check: check, Text: err.Error(), Fix: "give all programs the accounts that spotctl accounts shows, in " +
+			"their order"}
 	case given < known.Accounts():
-		f.Level, f.Text = Failure, fmt.Sprintf("jobs are spread over %d and this command was given %d: the others are not examined", known.Accounts(), given)
+		f.Level, f.Text = Failure, fmt.Sprintf("jobs are spread over %d and this command was given %d: the others are not examined",
+			known.Accounts(), given)
 		f.Fix = "give the others with --more-account: " + strings.Join(known.Names[given:], ", ")
 	case given > known.Accounts():
-		f.Level, f.Text, f.Fix = Warning, fmt.Sprintf("%d were given, and jobs are spread over %d of them", given, known.Accounts()), fmt.Sprintf("spotctl accounts %d, once all workers and producers were given them", given)
+		f.Level, f.Text, f.Fix = Warning, fmt.Sprintf("%d were given, and jobs are spread over %d of them", given, known.Accounts()),
+			fmt.Sprintf("spotctl accounts %d, once all workers and producers were given them", given)
 	}
 	return []Finding{f}
 }
@@ -95,7 +98,8 @@ func (e *Examination) shards(ctx context.Context, s *deployment.Stores) []Findin
 	counts, err := jobs.Read(ctx)
 	switch {
 	case errors.Is(err, queue.ErrAccounts):
-		return []Finding{{Level: Failure, Check: check, Text: err.Error(), Fix: "spotctl accounts --help: the metadata accounts and accountids of the queue were changed by hand"}}
+		return []Finding{{Level: Failure, Check: check, Text: err.Error(),
+			Fix: "spotctl accounts --help: the metadata accounts and accountids of the queue were changed by hand"}}
 	case errors.Is(err, queue.ErrShards):
 		return []Finding{{Level: Failure, Check: check, Text: err.Error(), Fix: "spotctl shards N, with the number of queues that have jobs"}}
 	case err != nil:
@@ -108,8 +112,10 @@ func (e *Examination) shards(ctx context.Context, s *deployment.Stores) []Findin
 			break // usually there is none
 		}
 		if n > 0 {
-			f.Level, f.Text = Failure, fmt.Sprintf("about %d messages are on %s, and jobs are taken from %d queues: no worker gets them", n, q.Name(), counts.Taken)
-			f.Fix = fmt.Sprintf("set the number of queues to %d (spotctl shards, or queueShards of infra/bicep), or delete the queue if its messages are of no use", counts.Taken+slices.Index(jobs.Beyond(), q)+1)
+			f.Level, f.Text = Failure, fmt.Sprintf("about %d messages are on %s, and jobs are taken from %d queues: no worker gets them", n,
+				q.Name(), counts.Taken)
+			f.Fix = fmt.Sprintf("set the number of queues to %d (spotctl shards, or queueShards of infra/bicep), or delete the queue if its "+
+				"messages are of no use", counts.Taken+slices.Index(jobs.Beyond(), q)+1)
 		}
 	}
 	return []Finding{f}
@@ -173,7 +179,8 @@ func (e *Examination) control(ctx context.Context) []Finding {
 	found, _, err := e.stores.Control.Read(ctx, "")
 	switch {
 	case errors.Is(err, control.ErrNewer):
-		return []Finding{{Level: Failure, Check: check, Text: err.Error(), Fix: "use a newer spotctl; workers of older versions do not follow it either"}}
+		return []Finding{{Level: Failure, Check: check, Text: err.Error(), Fix: "use a newer spotctl; workers of older versions do not " +
+			"follow it either"}}
 	case errors.As(err, new(*control.DamagedError)):
 		return []Finding{{
 			Level: Failure, Check: check, Text: err.Error() + "; workers keep to what they read last",
@@ -187,7 +194,8 @@ func (e *Examination) control(ctx context.Context) []Finding {
 	e.mu.Unlock()
 	d := found.Document
 	if held := len(d.Drains) + len(d.Quarantine) + len(d.PausedKinds); d.Pause != nil || d.DrainAll != nil || held > 0 {
-		return []Finding{{Level: Warning, Check: check, Text: "operators keep workers from jobs", Fix: "spotctl status shows what is asked, and how to end it"}}
+		return []Finding{{Level: Warning, Check: check, Text: "operators keep workers from jobs",
+			Fix: "spotctl status shows what is asked, and how to end it"}}
 	}
 	return []Finding{{Level: OK, Check: check, Text: "nothing keeps workers from jobs"}}
 }
@@ -210,12 +218,15 @@ func (e *Examination) clock() Finding {
 
 // failed is the finding about a queue or container that cannot be read.
 func failed(check string, err error, role string) Finding {
-	f := Finding{Level: Failure, Check: check, Text: azure.ExplainRole(err, role), Fix: "check that the account exists, and that this machine can reach it"}
+	f := Finding{Level: Failure, Check: check, Text: azure.ExplainRole(err, role),
+		Fix: "check that the account exists, and that this machine can reach it"}
 	switch {
 	case bloberror.HasCode(err, bloberror.ContainerNotFound) || queueerror.HasCode(err, queueerror.QueueNotFound):
-		f.Text, f.Fix = "it does not exist", "check the accounts and --prefix; deploy the foundation, or put a job with an identity that may create it; for a further account: spotctl accounts N"
+		f.Text, f.Fix = "it does not exist", "check the accounts and --prefix; deploy the foundation, or put a job with an identity that may "+
+			"create it; for a further account: spotctl accounts N"
 	case azure.LacksRole(err):
-		f.Text, f.Fix = "you may not read it", "assign yourself the role "+role+", on the account or on this; a new assignment takes up to 10 minutes"
+		f.Text, f.Fix = "you may not read it", "assign yourself the role "+role+", on the account or on this; a new assignment takes up "+
+			"to 10 minutes"
 	}
 	return f
 }

@@ -157,7 +157,8 @@ func checkTo(in job.Input) error {
 func AccountURL(text string) (string, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return "", fmt.Errorf("is %.100q; it must be the blob endpoint of an account, such as https://account.blob.core.windows.net", withoutSecrets(text))
+		return "", fmt.Errorf("is %.100q; it must be the blob endpoint of an account, such as https://account.blob.core.windows.net",
+			withoutSecrets(text))
 	}
 	return "https://" + strings.ToLower(u.Host) + strings.TrimRight(u.Path, "/"), nil
 }

@@ -127,7 +127,8 @@ func checkVersion(version, first, what string) *refusal {
 	case version == "":
 		return refuse(http.StatusBadRequest, "MissingApiVersionParameter", "the parameter api-version is missing")
 	case !anyVersion.MatchString(version) || version < first:
-		return refuse(http.StatusBadRequest, "InvalidApiVersionParameter", "api-version %q does not have %s: it came with %s", version, what, first)
+		return refuse(http.StatusBadRequest, "InvalidApiVersionParameter", "api-version %q does not have %s: it came with %s", version, what,
+			first)
 	}
 	return nil
 }

@@ -107,7 +107,8 @@ func TestSignInRefuses(t *testing.T) {
 		}
 	}
 	b := setup(t)
-	if got := b.signIn(b.form(map[string]string{"client_secret": ""})); got["status"] != http.StatusBadRequest || got["error"] != "invalid_client" {
+	if got := b.signIn(b.form(map[string]string{"client_secret": ""})); got["status"] != http.StatusBadRequest ||
+		got["error"] != "invalid_client" {
 		t.Errorf("sign-in without a secret = %v, want 400 invalid_client", got)
 	}
 }

@@ -115,7 +115,8 @@ func commitUnknown(t *testing.T, e *env) {
 func commitSetsMetadata(t *testing.T, e *env) {
 	b := e.blob(t)
 	must(b.Upload(t.Context(), body("text"), &blockblob.UploadOptions{Metadata: map[string]*string{"old": new("1")}}))(t, "Upload")
-	must(b.CommitBlockList(t.Context(), nil, &blockblob.CommitBlockListOptions{Metadata: map[string]*string{"new": new("2")}}))(t, "CommitBlockList")
+	must(b.CommitBlockList(t.Context(), nil, &blockblob.CommitBlockListOptions{Metadata: map[string]*string{"new": new("2")}}))(t,
+		"CommitBlockList")
 	props := must(b.GetProperties(t.Context(), nil))(t, "GetProperties")
 	wantMetadata(t, props.Metadata, map[string]string{"new": "2"})
 }
@@ -171,7 +172,8 @@ func stagedCommitCreates(t *testing.T, e *env) {
 	b := e.blob(t)
 	one := blockID("1")
 	stage(t, b, one, "one")
-	must(b.CommitBlockList(t.Context(), []string{one}, &blockblob.CommitBlockListOptions{AccessConditions: createOnly()}))(t, "CommitBlockList with If-None-Match: *")
+	must(b.CommitBlockList(t.Context(), []string{one}, &blockblob.CommitBlockListOptions{AccessConditions: createOnly()}))(t,
+		"CommitBlockList with If-None-Match: *")
 	wantBody(t, b, "one")
 }
 
@@ -208,7 +210,8 @@ func metadataKeepsBlocks(t *testing.T, e *env) {
 	stage(t, b, one, "one")
 	tag := *commit(t, b, one).ETag
 	stage(t, b, two, "two")
-	must(b.SetMetadata(t.Context(), map[string]*string{"a": new("1")}, &blob.SetMetadataOptions{AccessConditions: ifMatch(tag)}))(t, "SetMetadata")
+	must(b.SetMetadata(t.Context(), map[string]*string{"a": new("1")}, &blob.SetMetadataOptions{AccessConditions: ifMatch(tag)}))(t,
+		"SetMetadata")
 	wantBody(t, b, "one")
 	wantBlocks(t, b, []string{one}, []string{two})
 	commit(t, b, one, two)

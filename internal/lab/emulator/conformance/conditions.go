@@ -94,7 +94,8 @@ func writeUnderETag(t *testing.T, e *env) {
 	tag := upload(t, b, "1")
 	tag = *must(b.Upload(t.Context(), body("2"), &blockblob.UploadOptions{AccessConditions: ifMatch(tag)}))(t, "Upload").ETag
 	tag = *must(b.SetMetadata(t.Context(), nil, &blob.SetMetadataOptions{AccessConditions: ifMatch(tag)}))(t, "SetMetadata").ETag
-	tag = *must(b.CommitBlockList(t.Context(), nil, &blockblob.CommitBlockListOptions{AccessConditions: ifMatch(tag)}))(t, "CommitBlockList").ETag
+	tag = *must(b.CommitBlockList(t.Context(), nil, &blockblob.CommitBlockListOptions{AccessConditions: ifMatch(tag)}))(t,
+		"CommitBlockList").ETag
 	must(b.Delete(t.Context(), &blob.DeleteOptions{AccessConditions: ifMatch(tag)}))(t, "Delete")
 }
 
@@ -179,7 +180,8 @@ func listedETag(t *testing.T, e *env) {
 	upload(t, b, "text")
 	page := must(c.NewListBlobsFlatPager(nil).NextPage(t.Context()))(t, "list blobs")
 	tag := *page.Segment.BlobItems[0].Properties.ETag
-	must(b.SetMetadata(t.Context(), nil, &blob.SetMetadataOptions{AccessConditions: ifMatch(tag)}))(t, "SetMetadata under the listed ETag "+string(tag))
+	must(b.SetMetadata(t.Context(), nil, &blob.SetMetadataOptions{AccessConditions: ifMatch(tag)}))(t, "SetMetadata under the listed ETag "+
+		string(tag))
 }
 
 func deleteUnderStaleETag(t *testing.T, e *env) {

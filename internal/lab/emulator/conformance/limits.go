@@ -78,9 +78,11 @@ func updateVisibilityLimits(t *testing.T, e *env) {
 
 func putDelayWithinTTL(t *testing.T, e *env) {
 	q := e.queue(t)
-	_, err := q.EnqueueMessage(t.Context(), "text", &azqueue.EnqueueMessageOptions{TimeToLive: new(int32(10)), VisibilityTimeout: new(int32(10))})
+	_, err := q.EnqueueMessage(t.Context(), "text", &azqueue.EnqueueMessageOptions{TimeToLive: new(int32(10)),
+		VisibilityTimeout: new(int32(10))})
 	wantRefused(t, err, 400, "InvalidQueryParameterValue", "EnqueueMessage that expires when it becomes visible")
-	if _, err := q.EnqueueMessage(t.Context(), "text", &azqueue.EnqueueMessageOptions{TimeToLive: new(int32(-1)), VisibilityTimeout: new(int32(10))}); err != nil {
+	if _, err := q.EnqueueMessage(t.Context(), "text", &azqueue.EnqueueMessageOptions{TimeToLive: new(int32(-1)),
+		VisibilityTimeout: new(int32(10))}); err != nil {
 		t.Errorf("EnqueueMessage that is delayed and never expires = %v, want success", err)
 	}
 }

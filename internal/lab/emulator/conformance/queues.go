@@ -84,7 +84,8 @@ func listQueues(t *testing.T, e *env) {
 	var want []string
 	for i := range 5 {
 		name := fmt.Sprintf("%s-%d", prefix, i)
-		if _, err := e.queues.CreateQueue(t.Context(), name, &azqueue.CreateOptions{Metadata: map[string]*string{"n": new(fmt.Sprint(i))}}); err != nil {
+		if _, err := e.queues.CreateQueue(t.Context(), name,
+			&azqueue.CreateOptions{Metadata: map[string]*string{"n": new(fmt.Sprint(i))}}); err != nil {
 			t.Fatalf("CreateQueue: %v", err)
 		}
 		want = append(want, name)

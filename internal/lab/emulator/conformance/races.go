@@ -100,7 +100,8 @@ func concurrentDequeues(t *testing.T, e *env) {
 	seen := make(map[string]int)
 	race(func(int) {
 		for {
-			res, err := q.DequeueMessages(t.Context(), &azqueue.DequeueMessagesOptions{NumberOfMessages: new(int32(5)), VisibilityTimeout: new(int32(300))})
+			res, err := q.DequeueMessages(t.Context(), &azqueue.DequeueMessagesOptions{NumberOfMessages: new(int32(5)),
+				VisibilityTimeout: new(int32(300))})
 			if err != nil {
 				t.Errorf("DequeueMessages: %v", err)
 			}

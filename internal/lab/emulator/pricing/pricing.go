@@ -303,7 +303,8 @@ func (s *Server) skus(w http.ResponseWriter, r *http.Request, _ map[string]any) 
 			"locationInfo": []any{map[string]any{"location": region, "zones": []string{"3", "1", "2"}}},
 			"capabilities": []any{
 				capability("MaxResourceVolumeMB", "0"), capability("vCPUs", strconv.Itoa(o.Cores)), capability("MemoryGB", strconv.Itoa(4*o.Cores)),
-				capability("CpuArchitectureType", architecture), capability("LowPriorityCapable", map[bool]string{true: "False", false: "True"}[o.NoSpot]),
+				capability("CpuArchitectureType", architecture), capability("LowPriorityCapable",
+					map[bool]string{true: "False", false: "True"}[o.NoSpot]),
 			},
 			"restrictions": restrictions,
 		})

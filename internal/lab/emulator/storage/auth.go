@@ -227,7 +227,8 @@ func (b bearer) verify(r *protocol.Request, credentials string) error {
 		return protocol.ErrNotAuthenticated.Because("a bearer token must not be sent over http")
 	}
 	if version := r.Header.Get(protocol.HeaderVersion); version < minBearerVersion {
-		return protocol.ErrNotAuthenticated.Because("version %q does not know bearer tokens; %s is the first that does", version, minBearerVersion)
+		return protocol.ErrNotAuthenticated.Because("version %q does not know bearer tokens; %s is the first that does", version,
+			minBearerVersion)
 	}
 	claims, err := b.issuer.Verify(credentials, time.Now())
 	if err != nil {
@@ -250,6 +251,7 @@ func (b bearer) accepts(audience string, service protocol.Service) bool {
 // challenge adds the header that tells a client where to get a token and for
 // what. Azure writes the values without quotes.
 func (b bearer) challenge(e *protocol.Error) *protocol.Error {
-	return e.WithHeader("WWW-Authenticate", fmt.Sprintf("Bearer authorization_uri=https://login.microsoftonline.com/%s/oauth2/authorize resource_id=%s",
+	return e.WithHeader("WWW-Authenticate", fmt.Sprintf("Bearer authorization_uri=https://login.microsoftonline.com/%s/oauth2/authorize "+
+		"resource_id=%s",
 		b.issuer.Tenant(), storageResource))
 }

@@ -92,13 +92,19 @@ func TestBearerTokens(t *testing.T) {
 	}{
 		{name: "for any account", authorization: valid("https://storage.azure.com"), status: 404, code: "BlobNotFound"},
 		{name: "for any account, with a slash", authorization: valid(storageAudience), status: 404, code: "BlobNotFound"},
-		{name: "for this account's blobs", authorization: valid("https://devstoreaccount1.blob.core.windows.net/"), status: 404, code: "BlobNotFound"},
-		{name: "for this account's queues", authorization: valid("https://devstoreaccount1.queue.core.windows.net"), status: 401, code: "InvalidAuthenticationInfo"},
-		{name: "for another account", authorization: valid("https://other.blob.core.windows.net"), status: 401, code: "InvalidAuthenticationInfo"},
+		{name: "for this account's blobs", authorization: valid("https://devstoreaccount1.blob.core.windows.net/"), status: 404,
+			code: "BlobNotFound"},
+		{name: "for this account's queues", authorization: valid("https://devstoreaccount1.queue.core.windows.net"), status: 401,
+			code: "InvalidAuthenticationInfo"},
+		{name: "for another account", authorization: valid("https://other.blob.core.windows.net"), status: 401,
+			code: "InvalidAuthenticationInfo"},
 		{name: "for another service", authorization: valid("https://management.azure.com/"), status: 401, code: "InvalidAuthenticationInfo"},
-		{name: "expired", authorization: "Bearer " + issuer.Issue(claims(storageAudience, -2*time.Hour, -time.Hour)), status: 401, code: "InvalidAuthenticationInfo"},
-		{name: "not valid yet", authorization: "Bearer " + issuer.Issue(claims(storageAudience, time.Hour, 2*time.Hour)), status: 401, code: "InvalidAuthenticationInfo"},
-		{name: "of another issuer", authorization: "Bearer " + other.Issue(claims(storageAudience, 0, time.Hour)), status: 401, code: "InvalidAuthenticationInfo"},
+		{name: "expired", authorization: "Bearer " + issuer.Issue(claims(storageAudience, -2*time.Hour, -time.Hour)), status: 401,
+			code: "InvalidAuthenticationInfo"},
+		{name: "not valid yet", authorization: "Bearer " + issuer.Issue(claims(storageAudience, time.Hour, 2*time.Hour)), status: 401,
+			code: "InvalidAuthenticationInfo"},
+		{name: "of another issuer", authorization: "Bearer " + other.Issue(claims(storageAudience, 0, time.Hour)), status: 401,
+			code: "InvalidAuthenticationInfo"},
 		{name: "no token at all", authorization: "Bearer token", status: 401, code: "InvalidAuthenticationInfo"},
 		{name: "anonymous", status: 401, code: "NoAuthenticationInformation"},
 		{name: "over http", authorization: valid(storageAudience), base: "http://", status: 403, code: "AuthenticationFailed"},
@@ -139,7 +145,8 @@ func TestBearerTokens(t *testing.T) {
 func TestSchemeInTheRequestLineIsNotTLS(t *testing.T) {
 	issuer := token.NewIssuer()
 	a := setup(t, Options{Tokens: issuer})
-	access, err := (&credential{issuer: issuer, life: time.Hour}).GetToken(t.Context(), policy.TokenRequestOptions{Scopes: []string{storageResource}})
+	access, err := (&credential{issuer: issuer, life: time.Hour}).GetToken(t.Context(),
+		policy.TokenRequestOptions{Scopes: []string{storageResource}})
 	if err != nil {
 		t.Fatalf("GetToken: %v", err)
 	}
@@ -268,7 +275,8 @@ func TestTokensOverTLS(t *testing.T) {
 	if !strings.HasPrefix(s.ConnectionStringAt(at), "DefaultEndpointsProtocol=https;") {
 		t.Errorf("connection string = %q, want https", s.ConnectionStringAt(at))
 	}
-	keyed, err := azblob.NewClientFromConnectionString(s.ConnectionStringAt(at), &azblob.ClientOptions{ClientOptions: policy.ClientOptions{Transport: client}})
+	keyed, err := azblob.NewClientFromConnectionString(s.ConnectionStringAt(at),
+		&azblob.ClientOptions{ClientOptions: policy.ClientOptions{Transport: client}})
 	if err != nil {
 		t.Fatalf("client with a key: %v", err)
 	}

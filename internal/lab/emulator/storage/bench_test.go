@@ -47,7 +47,8 @@ func BenchmarkDequeue32(b *testing.B) {
 		}
 		b.StopTimer()
 		for _, m := range got.Messages {
-			if _, err := a.queue.UpdateMessage(b.Context(), *m.MessageID, *m.PopReceipt, *m.MessageText, &azqueue.UpdateMessageOptions{VisibilityTimeout: new(int32(0))}); err != nil {
+			if _, err := a.queue.UpdateMessage(b.Context(), *m.MessageID, *m.PopReceipt, *m.MessageText,
+				&azqueue.UpdateMessageOptions{VisibilityTimeout: new(int32(0))}); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -122,7 +122,8 @@ func TestBlockListChoosesWhereToLook(t *testing.T) {
 		}
 	}
 	commit := func(element string) (*http.Response, string) {
-		res, _ := send(a.Blob(), a.signed(http.MethodPut, blobPath+"?comp=blocklist", fmt.Sprintf("<BlockList><%[1]s>%[2]s</%[1]s></BlockList>", element, id)))
+		res, _ := send(a.Blob(), a.signed(http.MethodPut, blobPath+"?comp=blocklist", fmt.Sprintf("<BlockList><%[1]s>%[2]s</%[1]s></BlockList>",
+			element, id)))
 		_, body, _ := a.ReadBlob("records", "blob")
 		return res, string(body)
 	}
@@ -203,7 +204,8 @@ func TestInspection(t *testing.T) {
 	if _, _, ok := a.ReadBlob("records", "b"); ok {
 		t.Errorf("ReadBlob finds a blob that was never committed")
 	}
-	if _, err := b.CommitBlockList(t.Context(), []string{blockID("1")}, &blockblob.CommitBlockListOptions{Metadata: map[string]*string{"Kind": new("k")}}); err != nil {
+	if _, err := b.CommitBlockList(t.Context(), []string{blockID("1")},
+		&blockblob.CommitBlockListOptions{Metadata: map[string]*string{"Kind": new("k")}}); err != nil {
 		t.Fatalf("CommitBlockList: %v", err)
 	}
 	state, body, ok := a.ReadBlob("records", "b")

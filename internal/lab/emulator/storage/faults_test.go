@@ -187,7 +187,8 @@ func TestHooksSeeEveryCallInOrder(t *testing.T) {
 	}
 	want := []Call{
 		{Service: protocol.BlobService, Operation: blobs.OpPutBlob, Container: "records", Blob: "jobs/1", Size: 10},
-		{Service: protocol.BlobService, Operation: blobs.OpGetBlob, Container: "records", Blob: "jobs/1", Range: &protocol.Range{Offset: 4, Count: 100}, IfMatch: string(*put.ETag)},
+		{Service: protocol.BlobService, Operation: blobs.OpGetBlob, Container: "records", Blob: "jobs/1",
+			Range: &protocol.Range{Offset: 4, Count: 100}, IfMatch: string(*put.ETag)},
 	}
 	first := calls[0].N
 	for i := range calls {

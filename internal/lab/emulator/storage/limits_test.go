@@ -23,7 +23,8 @@ func burst(t *testing.T, n int, call func() error) (accepted int) {
 	t.Helper()
 	for range n {
 		err := call()
-		if re, ok := errors.AsType[*azcore.ResponseError](err); ok && re.StatusCode == http.StatusServiceUnavailable && re.ErrorCode == "ServerBusy" {
+		if re, ok := errors.AsType[*azcore.ResponseError](err); ok && re.StatusCode == http.StatusServiceUnavailable &&
+			re.ErrorCode == "ServerBusy" {
 			continue
 		}
 		if err != nil {

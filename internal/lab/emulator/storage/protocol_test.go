@@ -67,7 +67,8 @@ func TestUpdateMessageWithoutABodyKeepsTheText(t *testing.T) {
 		t.Fatalf("EnqueueMessage: %v", err)
 	}
 	m := a.Messages("jobs")[0]
-	path := messagesPath + "/" + m.ID + "?visibilitytimeout=60&popreceipt=" + strings.NewReplacer("+", "%2B", "/", "%2F", "=", "%3D").Replace(m.PopReceipt)
+	path := messagesPath + "/" + m.ID + "?visibilitytimeout=60&popreceipt=" + strings.NewReplacer("+", "%2B", "/", "%2F", "=",
+		"%3D").Replace(m.PopReceipt)
 	res, _ := send(a.Queue(), a.signed(http.MethodPut, path, ""))
 	wantReply(t, "PUT", res, 204, "")
 	if got := a.Messages("jobs")[0]; got.Text != "text" || got.PopReceipt == m.PopReceipt || got.Visible {
@@ -86,7 +87,8 @@ func TestErrorsAreXMLButForHEAD(t *testing.T) {
 		Code    string
 		Message string
 	}
-	if err := xml.Unmarshal([]byte(body), &e); err != nil || e.Code != "BlobNotFound" || !strings.Contains(e.Message, res.Header.Get(protocol.HeaderRequestID)) {
+	if err := xml.Unmarshal([]byte(body), &e); err != nil || e.Code != "BlobNotFound" ||
+		!strings.Contains(e.Message, res.Header.Get(protocol.HeaderRequestID)) {
 		t.Errorf("body = %q (%v), want <Error> with the code and the request's id", body, err)
 	}
 	res, body = send(a.Blob(), a.signed(http.MethodHead, blobPath, ""))
@@ -162,11 +164,14 @@ func TestWhatTheEmulatorLacksIsRefusedByName(t *testing.T) {
 	}{
 		{"a version", a.signed(http.MethodGet, blobPath+"?versionid=1", ""), 400, "UnsupportedQueryParameter", "versions"},
 		{"a snapshot", a.signed(http.MethodGet, blobPath+"?snapshot=1", ""), 400, "UnsupportedQueryParameter", "snapshots"},
-		{"a change of a lease", a.signed(http.MethodPut, blobPath+"?comp=lease", "", "x-ms-lease-action", "change"), 501, "NotImplemented", "change"},
-		{"a write under a lease", a.signed(http.MethodPut, blobPath, "x", "x-ms-blob-type", "BlockBlob", "x-ms-lease-id", "1"), 501, "NotImplemented", "x-ms-lease-id"},
+		{"a change of a lease", a.signed(http.MethodPut, blobPath+"?comp=lease", "", "x-ms-lease-action", "change"), 501, "NotImplemented",
+			"change"},
+		{"a write under a lease", a.signed(http.MethodPut, blobPath, "x", "x-ms-blob-type", "BlockBlob", "x-ms-lease-id", "1"), 501,
+			"NotImplemented", "x-ms-lease-id"},
 		{"a copy", a.signed(http.MethodPut, blobPath, "", "x-ms-copy-source", "x"), 501, "NotImplemented", "x-ms-copy-source"},
 		{"an append blob", a.signed(http.MethodPut, blobPath, "", "x-ms-blob-type", "AppendBlob"), 501, "NotImplemented", "AppendBlob"},
-		{"service properties", a.signed(http.MethodGet, "/devstoreaccount1/?restype=service&comp=properties", ""), 501, "NotImplemented", "comp=properties"},
+		{"service properties", a.signed(http.MethodGet, "/devstoreaccount1/?restype=service&comp=properties", ""), 501, "NotImplemented",
+			"comp=properties"},
 		{"a chunked body", chunked(a), 411, "MissingContentLengthHeader", ""},
 	}
 	for _, tt := range tests {

@@ -114,7 +114,8 @@ func (s *Server) ListenWith(at Addresses, further ...*Server) (connectionStrings
 	s.listeners.open(blob, byAccount((*Server).Blob, s, further))
 	s.listeners.open(queue, byAccount((*Server).Queue, s, further))
 	for _, account := range append([]*Server{s}, further...) {
-		connectionStrings = append(connectionStrings, account.ConnectionStringAt(account.endpoints("http", blob.Addr().String(), queue.Addr().String())))
+		connectionStrings = append(connectionStrings, account.ConnectionStringAt(account.endpoints("http", blob.Addr().String(),
+			queue.Addr().String())))
 	}
 	return connectionStrings, nil
 }

@@ -65,7 +65,8 @@ func Command(cmd *exec.Cmd) (*Reaper, error) {
 	if err != nil {
 		return nil, errors.Join(err, theirOrders.Close(), orders.Close())
 	}
-	r := &Reaper{program: cmd.Path, orders: orders, words: bufio.NewReader(words), wordsFile: words, theirs: []*os.File{theirOrders, theirWords}}
+	r := &Reaper{program: cmd.Path, orders: orders, words: bufio.NewReader(words), wordsFile: words,
+		theirs: []*os.File{theirOrders, theirWords}}
 	cmd.Args = append([]string{name, cmd.Path}, cmd.Args...)
 	cmd.Path, cmd.ExtraFiles = "/proc/self/exe", r.theirs
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

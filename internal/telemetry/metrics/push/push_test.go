@@ -204,7 +204,10 @@ func TestNewRefuses(t *testing.T) {
 // TestNoToken: a push without a token is not sent.
 func TestNoToken(t *testing.T) {
 	e := newEndpoint(t)
-	p, err := New(Config{URL: e.URL, Gatherer: prometheus.NewRegistry(), Token: func(context.Context) (string, error) { return "", errors.New("no identity") }})
+	p, err := New(Config{URL: e.URL, Gatherer: prometheus.NewRegistry(), Token: func(context.Context) (string, error) {
+		return "",
+			errors.New("no identity")
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -95,7 +95,8 @@ func newClient(env func(string) string, log *slog.Logger) (*client, error) {
 	if c.headers, err = parseHeaders(value); err != nil {
 		return nil, fmt.Errorf("%s: %w", variable, err) // without its value, which may be a secret
 	}
-	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true}
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute,
+		ForceAttemptHTTP2: true}
 	if transport.TLSClientConfig, err = tlsConfig(get); err != nil {
 		return nil, err
 	}

@@ -50,7 +50,8 @@ type Sender struct {
 }
 
 // samplers are the values of OTEL_TRACES_SAMPLER that the SDK knows.
-var samplers = []string{"always_on", "always_off", "traceidratio", "parentbased_always_on", "parentbased_always_off", "parentbased_traceidratio"}
+var samplers = []string{"always_on", "always_off", "traceidratio", "parentbased_always_on", "parentbased_always_off",
+	"parentbased_traceidratio"}
 
 // Start starts to send traces if the environment asks for that: a variable names an
 // endpoint, or OTEL_TRACES_EXPORTER is otlp. Otherwise it returns nil. The error says

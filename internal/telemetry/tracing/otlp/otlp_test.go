@@ -106,7 +106,8 @@ func TestOutage(t *testing.T) {
 	}))
 	defer server.Close()
 	var log bytes.Buffer
-	c, err := newClient(environment("EXPORTER_OTLP_ENDPOINT="+strings.Replace(server.URL, "//", "//user:pass@", 1)), slog.New(slog.NewTextHandler(&log, nil)))
+	c, err := newClient(environment("EXPORTER_OTLP_ENDPOINT="+strings.Replace(server.URL, "//", "//user:pass@", 1)),
+		slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +140,8 @@ func TestIDs(t *testing.T) {
 	if !a.IsValid() || !span.IsValid() || a == b {
 		t.Errorf("ids %s and %s", a, b)
 	}
-	s, err := Start(Config{Service: "test", Log: slog.New(slog.DiscardHandler), Env: environment("TRACES_EXPORTER=otlp", "TRACES_SAMPLER=always_off")})
+	s, err := Start(Config{Service: "test", Log: slog.New(slog.DiscardHandler),
+		Env: environment("TRACES_EXPORTER=otlp", "TRACES_SAMPLER=always_off")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,8 @@ func TestAzureCLI(t *testing.T) {
 func prepare(t *testing.T) []string {
 	parts.Command(t, "az")
 	folder := t.TempDir()
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(folder, "bin")+"/", "./cmd/worker", "./cmd/producer", "./cmd/lab")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(folder, "bin")+"/", "./cmd/worker", "./cmd/producer",
+		"./cmd/lab")
 	build.Dir = repository.Root(t)
 	if said, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the programs: %v: %s", err, said)
@@ -75,7 +76,8 @@ func uniform(t *testing.T) {
 	up.wantDigest(t, put.ID, put.Content)
 
 	// The producer's VM is of regular priority.
-	producer := strings.Replace(up.block(t, "vmss simulate-eviction"), "vmss simulate-eviction --resource-group rg --name spot --instance-id 1",
+	producer := strings.Replace(up.block(t, "vmss simulate-eviction"),
+		"vmss simulate-eviction --resource-group rg --name spot --instance-id 1",
 		"vm simulate-eviction --resource-group rg --name producer", 1)
 	if said, err := up.run(t, producer); err == nil || !strings.Contains(said, "OperationNotAllowed") {
 		t.Errorf("az vm simulate-eviction of a regular VM = %v and says %q, want OperationNotAllowed", err, said)

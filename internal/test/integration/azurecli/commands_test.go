@@ -37,10 +37,12 @@ const (
 var reasons = map[string]string{
 	"az ad": needsAzure, "az bicep": elsewhere, "az deployment": keepsNothing, "az group": keepsNothing, "az login": ownSignIn,
 	"az monitor": needsAzure, "az provider": needsAzure, "az resource": keepsNothing, "az rest": keepsNothing,
-	"az role": needsAzure, "az sig": keepsNothing, "az storage account": keepsNothing, "az storage blob upload": "its file is a package of a release",
+	"az role": needsAzure, "az sig": keepsNothing, "az storage account": keepsNothing,
+	"az storage blob upload":   "its file is a package of a release",
 	"az storage message clear": onlyNamed, "az storage message peek": onlyNamed,
-	"az vm list-skus": needsAzure, "az vm list-usage": needsAzure, "az vm delete": keepsNothing, "az vm redeploy": keepsNothing, "az vm run-command": needsGuest,
-	"az vm start": onlyNamed, "az vmss application": keepsNothing, "az vmss delete": keepsNothing, "az vmss show": keepsNothing,
+	"az vm list-skus": needsAzure, "az vm list-usage": needsAzure, "az vm delete": keepsNothing, "az vm redeploy": keepsNothing,
+	"az vm run-command": needsGuest,
+	"az vm start":       onlyNamed, "az vmss application": keepsNothing, "az vmss delete": keepsNothing, "az vmss show": keepsNothing,
 	"az vmss simulate-eviction": printed,
 
 	"make bench": onItsOwn, "make bicep": onItsOwn, "make build": onItsOwn, "make chaos": onItsOwn,
@@ -174,7 +176,8 @@ func TestDocumentedCommands(t *testing.T) {
 // TestCommandsOf finds commands where they are written, and text that is no command not.
 func TestCommandsOf(t *testing.T) {
 	text := "Use `az vm start` or `A=1 make deploy`, not az alone or `spotctl make`.\n```sh\nvm=$(az vm list -g g \\\n  --query x)\n" +
-		"for p in a; do\n  az provider register --wait\ndone\nmake test   # all\n/tmp/x/az vm show | cat\nmake deploy F=--dry-run\n```\naz vm list\n"
+		"for p in a; do\n  az provider register --wait\ndone\nmake test   # all\n/tmp/x/az vm show | cat\nmake deploy F=--dry-run\n```\n" +
+		"az vm list\n"
 	want := []string{"az vm start", "make deploy", "az vm list", "az provider register", "make test", "az vm show", "make deploy F=--dry-run"}
 	var got []string
 	for _, c := range commandsOf("d", text) {

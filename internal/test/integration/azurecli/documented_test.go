@@ -17,7 +17,8 @@ import (
 // the port of HTTPS, and no service of this machine has that.
 var inPlace = strings.NewReplacer(
 	"/tmp/spotworker-lab-1234/", "", " --auth-mode login", "", ` --account-name "$account"`, "", " --account-name $account", "",
-	"SUBSCRIPTION", "00000000-0000-0000-0000-000000000000", "--name VM", "--name spotworker-spot_00000002", "VM=NAME", "VM=spotworker-spot_00000003",
+	"SUBSCRIPTION", "00000000-0000-0000-0000-000000000000", "--name VM", "--name spotworker-spot_00000002", "VM=NAME",
+	"VM=spotworker-spot_00000003",
 )
 
 // TestDocumentedCommandsRun runs the commands of README and docs that the local resource
@@ -37,7 +38,8 @@ func TestDocumentedCommandsRun(t *testing.T) {
 		environment := strings.Join([]string{
 			"cd " + repository, "export PATH=" + folder + ":$PATH", "group=spotworker prefix=spotworker vm=spotworker-spot_00000004", "",
 		}, "\n")
-		if said, err := up.run(t, environment+"az storage container create --name archive && az storage container create --name spotworker-packages"); err != nil {
+		if said, err := up.run(t, environment+"az storage container create --name archive && az storage container create --name "+
+			"spotworker-packages"); err != nil {
 			t.Fatalf("containers: %v: %s", err, said)
 		}
 

@@ -40,7 +40,8 @@ func TestInputs(t *testing.T) {
 	large := bytes.Repeat([]byte("0123456789abcdef"), 600_000) // three ranges
 	etag := put("in/a b+ü.bin", large)
 	put("in/deep/empty", nil)
-	f := inputs.New(inputs.Config{Folder: filepath.Join(t.TempDir(), "inputs"), Limit: 1 << 30, Account: account.Container, Endpoint: account.Endpoint()})
+	f := inputs.New(inputs.Config{Folder: filepath.Join(t.TempDir(), "inputs"), Limit: 1 << 30, Account: account.Container,
+		Endpoint: account.Endpoint()})
 	defer func() {
 		if err := f.Close(); err != nil {
 			t.Error(err)

@@ -68,7 +68,8 @@ func prepare(t *testing.T) []string {
 	if err := authority.WriteFile(ca); err != nil {
 		t.Fatal(err)
 	}
-	if err := authority.WriteServer(filepath.Join(folder, "server.pem"), filepath.Join(folder, "server.key"), blobName, queueName); err != nil {
+	if err := authority.WriteServer(filepath.Join(folder, "server.pem"), filepath.Join(folder, "server.key"), blobName,
+		queueName); err != nil {
 		t.Fatal(err)
 	}
 	return []string{binVariable + "=" + folder, "SSL_CERT_FILE=" + ca}

@@ -276,7 +276,8 @@ func (s *scene) run(ticks int) {
 			s.incident.each(s, tick)
 		}
 	}
-	s.t.Logf("%.1f lines a minute of all workers, beside those of jobs that start and are committed", float64(s.lines.Load())/(time.Duration(ticks-s.recording.onset)*every).Minutes())
+	s.t.Logf("%.1f lines a minute of all workers, beside those of jobs that start and are committed",
+		float64(s.lines.Load())/(time.Duration(ticks-s.recording.onset)*every).Minutes())
 }
 
 func (s *scene) putJobs(ctx context.Context, n int) {

@@ -56,7 +56,8 @@ func incidents() map[string]incident {
 			s.local.Metadata.OnRequest(func(imds.Request) imds.Fault { return imds.Fault{Status: 500} })
 		}},
 		"degraded-host": {alert: "SpotworkerHostDegraded", begin: func(_ context.Context, s *scene) {
-			s.local.Metadata.Schedule(imds.Event{Type: "Redeploy", Source: "Platform", Resources: []string{"spot_1"}, NotBefore: time.Now().Add(5 * 24 * time.Hour)})
+			s.local.Metadata.Schedule(imds.Event{Type: "Redeploy", Source: "Platform", Resources: []string{"spot_1"},
+				NotBefore: time.Now().Add(5 * 24 * time.Hour)})
 		}},
 		"clock-jump": {
 			alert: "SpotworkerClockWrong",

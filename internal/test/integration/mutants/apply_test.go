@@ -37,7 +37,8 @@ func (m mutation) apply(root string) (string, error) {
 		return "", err
 	}
 	if n := strings.Count(string(source), m.old); n != 1 {
-		return "", fmt.Errorf("%s has the text %q %d times, want it once: the code was changed, and this mutation has to follow", m.file, m.old, n)
+		return "", fmt.Errorf("%s has the text %q %d times, want it once: the code was changed, and this mutation has to follow", m.file, m.old,
+			n)
 	}
 	return strings.Replace(string(source), m.old, m.replacement, 1), nil
 }

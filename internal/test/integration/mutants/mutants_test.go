@@ -33,7 +33,8 @@ func (m mutation) mustBeNoticed(t *testing.T) {
 	t.Helper()
 	root := repository.Root(t)
 	overlay := m.overlay(t, root)
-	args := append([]string{"test", "-overlay", overlay, "-count=1", "-failfast", "-timeout", "240s", "-run", m.run, cmp.Or(m.pkg, "./internal/worker")}, m.args...)
+	args := append([]string{"test", "-overlay", overlay, "-count=1", "-failfast", "-timeout", "240s", "-run", m.run,
+		cmp.Or(m.pkg, "./internal/worker")}, m.args...)
 	cmd := exec.CommandContext(t.Context(), "go", args...)
 	cmd.Dir = root
 	out, err := cmd.CombinedOutput()

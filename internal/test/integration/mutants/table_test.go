@@ -43,9 +43,10 @@ var mutations = []mutation{
 	},
 	{
 		name: "a job that is done is done again", important: true,
-		file: "internal/checkpoint/ruling.go",
-		old:  "\tcase found.Status.Final():\n\t\treturn Finish\n\tcase found.Status == Open:\n\t\treturn Acquire", replacement: "\tcase found.Status.Final() || found.Status == Open:\n\t\treturn Acquire",
-		run: "^TestEveryCall$/^short_job$", pkg: crashpoints, sign: `a record that is done was written over`,
+		file:        "internal/checkpoint/ruling.go",
+		old:         "\tcase found.Status.Final():\n\t\treturn Finish\n\tcase found.Status == Open:\n\t\treturn Acquire",
+		replacement: "\tcase found.Status.Final() || found.Status == Open:\n\t\treturn Acquire",
+		run:         "^TestEveryCall$/^short_job$", pkg: crashpoints, sign: `a record that is done was written over`,
 	},
 	{
 		// It was frozen, its job was given to another, and it comes back.
@@ -81,17 +82,20 @@ var mutations = []mutation{
 		run: "^TestEveryCall$/^redelivery$", pkg: crashpoints, sign: `generation went from`,
 	},
 	{
-		name:        "the message is deleted before the record is done",
-		file:        "internal/delivery/settle.go",
-		old:         "\tif err := s.rec.claim.Commit(s.msg.cleanup, out.result); err != nil {\n\t\treturn err\n\t}\n\tif err := s.deleteMessage(); err != nil {\n\t\treturn err\n\t}\n",
-		replacement: "\tif err := s.deleteMessage(); err != nil {\n\t\treturn err\n\t}\n\tif err := s.rec.claim.Commit(s.msg.cleanup, out.result); err != nil {\n\t\treturn err\n\t}\n",
-		run:         "^TestEveryCall$/^claim_check$", pkg: crashpoints, sign: `the payload of a job was deleted that is|a message was deleted`,
+		name: "the message is deleted before the record is done",
+		file: "internal/delivery/settle.go",
+		old: "\tif err := s.rec.claim.Commit(s.msg.cleanup, out.result); err != nil {\n\t\treturn err\n\t}\n\tif err := " +
+			"s.deleteMessage(); err != nil {\n\t\treturn err\n\t}\n",
+		replacement: "\tif err := s.deleteMessage(); err != nil {\n\t\treturn err\n\t}\n\tif err := s.rec.claim.Commit(s.msg.cleanup, " +
+			"out.result); err != nil {\n\t\treturn err\n\t}\n",
+		run: "^TestEveryCall$/^claim_check$", pkg: crashpoints, sign: `the payload of a job was deleted that is|a message was deleted`,
 	},
 	{
-		name: "a poison job's message is deleted and not kept",
-		file: "internal/delivery/settle.go",
-		old:  "\tif err := s.msg.account.poison.PutPoison(s.msg.cleanup, p, s.msg.account.payloads); err != nil {\n\t\treturn err\n\t}\n", replacement: "\t_ = p\n",
-		run: "^TestEveryCall$/^poison$", pkg: crashpoints, sign: `there is no poison message`,
+		name:        "a poison job's message is deleted and not kept",
+		file:        "internal/delivery/settle.go",
+		old:         "\tif err := s.msg.account.poison.PutPoison(s.msg.cleanup, p, s.msg.account.payloads); err != nil {\n\t\treturn err\n\t}\n",
+		replacement: "\t_ = p\n",
+		run:         "^TestEveryCall$/^poison$", pkg: crashpoints, sign: `there is no poison message`,
 	},
 	{
 		name: "a moved job moves again",
@@ -106,15 +110,17 @@ var mutations = []mutation{
 		run: "^TestDeadlineByTheServicesClock$", pkg: evictions, sign: `want the first of two`,
 	},
 	{
-		name: "a moved job's message is deleted and not put",
-		file: "internal/delivery/move.go",
-		old:  "if err := p.msg.account.onDemand.PutMoved(ctx, p.msg.envelope, 0, p.msg.account.payloads); err != nil {", replacement: "if err := ctx.Err(); err != nil {",
-		run: "^TestEveryCall$/^priority_move$", pkg: crashpoints, sign: `no other carries it on`,
+		name:        "a moved job's message is deleted and not put",
+		file:        "internal/delivery/move.go",
+		old:         "if err := p.msg.account.onDemand.PutMoved(ctx, p.msg.envelope, 0, p.msg.account.payloads); err != nil {",
+		replacement: "if err := ctx.Err(); err != nil {",
+		run:         "^TestEveryCall$/^priority_move$", pkg: crashpoints, sign: `no other carries it on`,
 	},
 	{
 		name: "an interruption counts as a failure",
 		file: "internal/delivery/outcome.go",
-		old:  "case e.stop != nil:\n\t\treturn &outcome{action: interrupted", replacement: "case e.stop != nil && n.Failures < 0:\n\t\treturn &outcome{action: interrupted",
+		old:  "case e.stop != nil:\n\t\treturn &outcome{action: interrupted", replacement: "case e.stop != nil && n.Failures < 0:\n\t\treturn " +
+			"&outcome{action: interrupted",
 		run: "^TestHistories$", pkg: histories, args: some, sign: `an interruption was counted as one|want done`,
 	},
 	{
@@ -211,7 +217,8 @@ var mutations = []mutation{
 		// Work would continue on a VM that is about to be deleted.
 		name: "a notice is not heard",
 		file: "internal/worker/worker.go",
-		old:  "\td := drain.ForNotice(n)\n\tc.worker.interrupt(", replacement: "\td := drain.ForNotice(n)\n\tif d != nil {\n\t\treturn\n\t}\n\tc.worker.interrupt(",
+		old:  "\td := drain.ForNotice(n)\n\tc.worker.interrupt(", replacement: "\td := drain.ForNotice(n)\n\tif d != nil {\n\t\treturn\n\t}\n" +
+			"\tc.worker.interrupt(",
 		run: "^TestPreemptHandsOver$", pkg: evictions, sign: `shutdown: not within`,
 	},
 	{
@@ -264,10 +271,11 @@ var mutations = []mutation{
 		run: "^TestClearedMessageIsReplacedInADrain$", pkg: evictions, sign: `messages after the release`,
 	},
 	{
-		name: "an idle worker seldom asks for messages",
-		file: "internal/worker/intake/poll.go",
-		old:  "return min(every, LongestPoll*time.Duration(p.Queues))", replacement: "return 10 * max(every, LongestPoll*time.Duration(p.Queues))",
-		run: "^TestHistories$", pkg: histories, args: some, sign: `had a free slot, want 21s at most`,
+		name:        "an idle worker seldom asks for messages",
+		file:        "internal/worker/intake/poll.go",
+		old:         "return min(every, LongestPoll*time.Duration(p.Queues))",
+		replacement: "return 10 * max(every, LongestPoll*time.Duration(p.Queues))",
+		run:         "^TestHistories$", pkg: histories, args: some, sign: `had a free slot, want 21s at most`,
 	},
 	{
 		// Jobs would be hidden for 30 s although a worker has just given them up.
@@ -294,7 +302,8 @@ var mutations = []mutation{
 		// Believing the document deletes a message without an outcome.
 		name: "a cancel is believed without the record",
 		file: "internal/delivery/acquire.go",
-		old:  "err := c.rec.claim.Check(ctx)\n", replacement: "err := error(&checkpoint.ConflictError{Ruling: checkpoint.Finish, Record: checkpoint.Record{Status: checkpoint.Cancelled}})\n",
+		old:  "err := c.rec.claim.Check(ctx)\n", replacement: "err := error(&checkpoint.ConflictError{Ruling: checkpoint.Finish, Record: " +
+			"checkpoint.Record{Status: checkpoint.Cancelled}})\n",
 		run: "^TestCancelInTheDocumentAlone$", pkg: jobs, sign: `a message was deleted while its job is`,
 	},
 	{

@@ -58,7 +58,8 @@ func TestNoticeOverLoopback(t *testing.T) {
 	all.Wait()
 	slices.Sort(took)
 	p99 := took[len(took)*99/100]
-	t.Logf("%d evictions, visible at the endpoint to context cancelled: p50 %s, p99 %s, max %s", len(took), took[len(took)/2], p99, took[len(took)-1])
+	t.Logf("%d evictions, visible at the endpoint to context cancelled: p50 %s, p99 %s, max %s", len(took), took[len(took)/2], p99,
+		took[len(took)-1])
 	if p99 > 1050*time.Millisecond {
 		t.Errorf("p99 = %s, want at most 1.05s", p99)
 	}

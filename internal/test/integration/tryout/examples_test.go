@@ -30,9 +30,12 @@ type example struct {
 
 var examples = []example{
 	{folder: "training", kind: "train", needs: "python3", payload: `{"epochs": 120, "points": 800, "seed": 7}`},
-	{folder: "training", kind: "sweep", needs: "python3", payload: `{"rate": [0.5, 0.8, 1.0, 1.2, 1.5], "damping": [0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6]}`},
-	{folder: "chunks", kind: "chunks", needs: "gzip", payload: "numbers", outputs: true, slowly: map[string]string{"CHUNK": "100000", "PAUSE": "0.1"}, prepare: numbers},
-	{folder: "logstats", kind: "logstats", needs: "python3", payload: `{"file": "access.log"}`, slowly: map[string]string{"PAUSE": "0.03"}, prepare: accessLog},
+	{folder: "training", kind: "sweep", needs: "python3",
+		payload: `{"rate": [0.5, 0.8, 1.0, 1.2, 1.5], "damping": [0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6]}`},
+	{folder: "chunks", kind: "chunks", needs: "gzip", payload: "numbers", outputs: true, slowly: map[string]string{"CHUNK": "100000",
+		"PAUSE": "0.1"}, prepare: numbers},
+	{folder: "logstats", kind: "logstats", needs: "python3", payload: `{"file": "access.log"}`, slowly: map[string]string{"PAUSE": "0.03"},
+		prepare: accessLog},
 	{folder: "checksums", kind: "checksums", needs: "cksum", payload: list(), slowly: map[string]string{"PAUSE": "0.1"}, prepare: listed},
 	{folder: "matmul", kind: "matmul", needs: "cc", payload: "640 7", slowly: map[string]string{"PAUSE_MS": "250"}, prepare: compile},
 }

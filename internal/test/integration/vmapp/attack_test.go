@@ -34,7 +34,8 @@ func (m *machine) attacked(t *testing.T) {
 		defer os.Remove(marker.Name())
 	}
 	// With the worker's own user the same program shows that the attacks are real.
-	m.deploy(t, published("1.2.0", archiveOf(newVersion), m.azure.settings(vm, slowly, "SPOTWORKER_CONCURRENCY=4", "SPOTWORKER_PROGRAM_USERS=none")))
+	m.deploy(t, published("1.2.0", archiveOf(newVersion), m.azure.settings(vm, slowly, "SPOTWORKER_CONCURRENCY=4",
+		"SPOTWORKER_PROGRAM_USERS=none")))
 	m.azure.put(t, "victim", longFile)
 	awaitLogged(t, workerLog, 0, `"msg":"checkpoint saved"`, `"job_id":"victim"`)
 	var succeeded []string

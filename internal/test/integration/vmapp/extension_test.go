@@ -142,7 +142,8 @@ type commandError struct {
 }
 
 func (e *commandError) Error() string {
-	return fmt.Sprintf("Error executing command '%s': command terminated with exit status=%d\nstdout: %s\nstderr: %s", e.command, e.code, e.stdout, e.stderr)
+	return fmt.Sprintf("Error executing command '%s': command terminated with exit status=%d\nstdout: %s\nstderr: %s", e.command, e.code,
+		e.stdout, e.stderr)
 }
 
 func run(t *testing.T, a *application, command string) error {

@@ -23,7 +23,10 @@ func (m *machine) controlGroups(t *testing.T) {
 	for _, id := range []string{"leaver-1", "leaver-2"} {
 		m.azure.produce(t, "put", "--kind", "leaver", "--id", id, "--payload", "{}")
 	}
-	await(t, "two programs with a process that left their sessions", func() bool { return len(sleepers(t, "3217")) == 2 && len(sleepers(t, "3218")) == 2 })
+	await(t, "two programs with a process that left their sessions", func() bool {
+		return len(sleepers(t, "3217")) == 2 &&
+			len(sleepers(t, "3218")) == 2
+	})
 	unit := groupOf(t, property(t, "spotworker.service", "MainPID"))
 	if filepath.Base(unit) != resource.WorkerGroup {
 		if line := "programs have no control groups"; !strings.Contains(logged(workerLog), line) {
@@ -45,7 +48,8 @@ func (m *machine) controlGroups(t *testing.T) {
 		}
 	}
 	if missing := missingControllers(t, filepath.Dir(unit)); len(missing) > 0 {
-		t.Logf("not tried here: limits of %s for all processes of a job; this kernel has these controllers in hierarchies of version 1", strings.Join(missing, ", "))
+		t.Logf("not tried here: limits of %s for all processes of a job; this kernel has these controllers in hierarchies of version 1",
+			strings.Join(missing, ", "))
 	}
 	m.azure.evict(t, "spot_2")
 	await(t, "the end of all processes of both jobs", func() bool { return len(sleepers(t, "3217"))+len(sleepers(t, "3218")) == 0 })

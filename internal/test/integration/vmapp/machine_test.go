@@ -130,7 +130,8 @@ func wantNothingLeft(t *testing.T, before []string) {
 	if out := command(t, "systemctl", "list-units", "--all", "--plain", "--no-legend", "spotworker.service", "spotworker@*"); out != "" {
 		t.Errorf("units after the removal: %s, want none", out)
 	}
-	if out, _ := exec.CommandContext(t.Context(), "find", "/proc", "-maxdepth", "2", "-name", "exe", "-lname", "/opt/*").Output(); len(out) > 0 {
+	if out, _ := exec.CommandContext(t.Context(), "find", "/proc", "-maxdepth", "2", "-name", "exe", "-lname",
+		"/opt/*").Output(); len(out) > 0 {
 		t.Errorf("processes after the removal: %s, want none", out)
 	}
 }

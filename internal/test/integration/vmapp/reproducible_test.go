@@ -44,7 +44,8 @@ func TestSameBytes(t *testing.T) {
 	if len(made[0]) != files || len(made[1]) != files {
 		t.Errorf("make package made %d and %d files, want %d", len(made[0]), len(made[1]), files)
 	}
-	if bill := made[0]["spotworker-linux-arm64.cdx.json"]; !strings.Contains(bill, `"pkg:golang/github.com/Azure/azure-sdk-for-go/sdk/storage/azblob@v`) {
+	if bill := made[0]["spotworker-linux-arm64.cdx.json"]; !strings.Contains(bill,
+		`"pkg:golang/github.com/Azure/azure-sdk-for-go/sdk/storage/azblob@v`) {
 		t.Errorf("the bill of materials does not name azblob:\n%s", bill)
 	}
 	for name, data := range made[0] {
@@ -65,7 +66,8 @@ func TestOtherWorker(t *testing.T) {
 	if err != nil {
 		t.Fatalf("make package: %v\n%s", err, out)
 	}
-	if want := "spotworker-linux-" + runtime.GOARCH + ".tar.gz: 2.3.0-"; strings.Count(string(out), ".tar.gz") != 1 || !strings.Contains(string(out), want) {
+	if want := "spotworker-linux-" + runtime.GOARCH + ".tar.gz: 2.3.0-"; strings.Count(string(out), ".tar.gz") != 1 ||
+		!strings.Contains(string(out), want) {
 		t.Errorf("make package says\n%s\nwant one package, %s", out, want)
 	}
 }

@@ -97,7 +97,8 @@ func (m *machine) life(t *testing.T) {
 	seen := len(logged(workerLog))
 	m.deploy(t, published("1.1.0", archiveOf(newVersion), m.azure.settings("spot_1")))
 	wantRunning(t, newVersion)
-	if line := awaitLogged(t, workerLog, seen, `"msg":"job started"`, `"job_id":"long"`); strings.Contains(line, `"resumed_at":0,`) || strings.Contains(line, `"resumed_at":0}`) {
+	if line := awaitLogged(t, workerLog, seen, `"msg":"job started"`, `"job_id":"long"`); strings.Contains(line, `"resumed_at":0,`) ||
+		strings.Contains(line, `"resumed_at":0}`) {
 		t.Errorf("after the update the job started again: %s", line)
 	}
 	wantStatistics(t, m.azure.result(t, "long", longFile), longLines)
@@ -220,12 +221,14 @@ func wantHardened(t *testing.T) {
 // user, with the capabilities for that and no other.
 func wantReadOnly(t *testing.T) {
 	t.Helper()
-	if out := command(t, "find", "/opt/spotworker/", "!", "-type", "l", "(", "-perm", "/222", "-o", "!", "-user", "root", ")", "!", "-path", "/opt/spotworker/"); out != "" {
+	if out := command(t, "find", "/opt/spotworker/", "!", "-type", "l", "(", "-perm", "/222", "-o", "!", "-user", "root", ")", "!", "-path",
+		"/opt/spotworker/"); out != "" {
 		t.Errorf("files of the release that somebody can write to:\n%s", out)
 	}
 	status := read(t, "/proc/"+property(t, "spotworker.service", "MainPID")+"/status")
 	// CAP_SETUID, CAP_SETGID and CAP_KILL, to run each job as a user of its own.
-	if !strings.Contains(status, "CapEff:\t00000000000000e0\n") || strings.Contains(status, "Uid:\t0\t") || !strings.Contains(status, "NoNewPrivs:\t1\n") {
+	if !strings.Contains(status, "CapEff:\t00000000000000e0\n") || strings.Contains(status, "Uid:\t0\t") ||
+		!strings.Contains(status, "NoNewPrivs:\t1\n") {
 		t.Errorf("the worker has rights:\n%s", status)
 	}
 	if info, err := os.Stat("/etc/spotworker/worker.env"); err != nil || info.Mode().Perm() != 0o600 {

@@ -106,7 +106,8 @@ func rebootInTheMiddle(t *testing.T, m *machine) {
 	for i, step := range []string{"place", "configure", "switch_to \"$RELEASE\"", "tidy"} {
 		version := fmt.Sprintf("1.0.%d", i)
 		cut := published(version, archiveOf(oldVersion), m.azure.settings("spot_2"))
-		cut.install = "tar -xzf spotworker.tar.gz && sed -i -e 's/^  check_package$/  :/' -e 's/^  " + step + "/  kill -KILL $$; &/' deploy.sh && sh ./install.sh"
+		cut.install = "tar -xzf spotworker.tar.gz && sed -i -e 's/^  check_package$/  :/' -e 's/^  " + step +
+			"/  kill -KILL $$; &/' deploy.sh && sh ./install.sh"
 		if err := m.extension.want(t, cut); err == nil {
 			t.Fatalf("the installation was not cut off before %s", step)
 		}
@@ -173,7 +174,8 @@ func refusedConfiguration(t *testing.T, m *machine) {
 	err := m.extension.want(t, published("1.0.0", archiveOf(oldVersion), m.azure.settings("spot_2", "SPOTWORKER_CONCURRENCY=many")))
 	failed(t, err, 78, "spotworker.service does not start (exit code 78)", "CONCURRENCY", "publish it as a new version")
 	time.Sleep(6 * time.Second) // more than RestartSec
-	if state, restarts := property(t, "spotworker.service", "ActiveState"), number(t, "spotworker.service", "NRestarts"); state != "failed" || restarts != 0 {
+	if state, restarts := property(t, "spotworker.service", "ActiveState"), number(t, "spotworker.service", "NRestarts"); state != "failed" ||
+		restarts != 0 {
 		t.Errorf("spotworker.service is %s after %d restarts, want failed and none", state, restarts)
 	}
 	// A version that did not run is none to go back to.
@@ -292,7 +294,8 @@ func halfFinished(t *testing.T, m *machine) {
 
 	// An update that is cut off between the switch and the restart.
 	cutOff := published("1.1.0", archiveOf(newVersion), m.azure.settings("spot_2"))
-	cutOff.update = "tar -xzf spotworker.tar.gz && . ./lib.sh && . ./check.sh && . ./deploy.sh && check_configuration && place && configure && switch_to $RELEASE"
+	cutOff.update = "tar -xzf spotworker.tar.gz && . ./lib.sh && . ./check.sh && . ./deploy.sh && check_configuration && place && " +
+		"configure && switch_to $RELEASE"
 	m.deploy(t, cutOff)
 	m.deploy(t, published("1.1.1", archiveOf(newVersion), m.azure.settings("spot_2")))
 	wantRunning(t, newVersion)

@@ -48,7 +48,8 @@ func oldRemoval(t testing.TB) string {
 	dir := t.TempDir()
 	changed, overlay := filepath.Join(dir, "at_windows.go"), filepath.Join(dir, "overlay.json")
 	text, err := json.Marshal(map[string]any{"Replace": map[string]string{source: changed}})
-	err = errors.Join(err, os.WriteFile(changed, bytes.Replace(code, []byte(newer), []byte(older), 1), 0o600), os.WriteFile(overlay, text, 0o600))
+	err = errors.Join(err, os.WriteFile(changed, bytes.Replace(code, []byte(newer), []byte(older), 1), 0o600),
+		os.WriteFile(overlay, text, 0o600))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -112,7 +112,8 @@ func TestPackage(t *testing.T) {
 	v.run(second, vmapp.WindowsUpdate, 0, " in the place of 1.0.0-")
 	await(t, "the long job done", func() bool { return c.record("long").Status == checkpoint.Done })
 	if r := c.record("long"); c.result("long") == "0 to 100" || r.Interruptions != 1 || r.Failures != 0 {
-		t.Errorf("the job counted %s with %d interruptions and %d failures, want it resumed, 1 and 0", c.result("long"), r.Interruptions, r.Failures)
+		t.Errorf("the job counted %s with %d interruptions and %d failures, want it resumed, 1 and 0", c.result("long"), r.Interruptions,
+			r.Failures)
 	}
 	v.checkReleases("1.0.1")
 
@@ -129,7 +130,8 @@ func TestPackage(t *testing.T) {
 			t.Errorf("%s is left", folder)
 		}
 	}
-	for _, key := range []string{"spotworker", "spotworker-install", `EventLog\Application\spotworker`, `EventLog\Application\spotworker-install`} {
+	for _, key := range []string{"spotworker", "spotworker-install", `EventLog\Application\spotworker`,
+		`EventLog\Application\spotworker-install`} {
 		if v.registryHas(key) {
 			t.Errorf("%s is left in the registry", key)
 		}

@@ -76,7 +76,8 @@ func TestService(t *testing.T) {
 	w.want(1, "there is no such service", worker, "service", "status")
 	w.want(1, "the service manager alone runs this command", worker, "service", "run")
 	w.want(0, "service spotworker is installed", worker, "service", "install", "--environment-file", w.Path(settings))
-	if said, _ := w.outcome("reg", "query", `HKLM\SYSTEM\CurrentControlSet\Services\spotworker`, "/v", "PreshutdownTimeout"); !strings.Contains(said, "0x6978") {
+	if said, _ := w.outcome("reg", "query", `HKLM\SYSTEM\CurrentControlSet\Services\spotworker`, "/v",
+		"PreshutdownTimeout"); !strings.Contains(said, "0x6978") {
 		t.Errorf("pre-shutdown time-out = %s, want 27 s, the drain budget and 20 s", said)
 	}
 	w.want(0, "service spotworker runs", worker, "service", "start")

@@ -163,7 +163,8 @@ func TestDeadlineByTheServicesClock(t *testing.T) {
 				p.Stop()
 				moved := onDemandMessages(b)
 				if len(moved) != 1 || b.MessagesLeft() != 2 || b.Record("at-risk").MoveReason == "" || b.Record("on-time").MoveReason != "" {
-					t.Errorf("%d of %d jobs moved, because %q and %q; want the first of two", len(moved), b.MessagesLeft(), b.Record("at-risk").MoveReason, b.Record("on-time").MoveReason)
+					t.Errorf("%d of %d jobs moved, because %q and %q; want the first of two", len(moved), b.MessagesLeft(),
+						b.Record("at-risk").MoveReason, b.Record("on-time").MoveReason)
 				}
 			})
 		})

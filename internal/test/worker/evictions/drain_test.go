@@ -110,7 +110,8 @@ func TestStateThatArrivedIsNotLeftOut(t *testing.T) {
 		b.WaitFor("a checkpoint", 20*time.Second, func() bool { return b.Record("a").HasState() })
 		swallowNext(b, func(c storage.Call) bool { return c.Operation == storage.OpPutBlob && c.Container == b.Names.Records }, true)
 		p.Stop()
-		if _, leftOut := drainedAfter(p); leftOut != 0 || len(p.Log.Find("last state not saved in time; the job resumes from the checkpoint before")) != 0 {
+		if _, leftOut := drainedAfter(p); leftOut != 0 ||
+			len(p.Log.Find("last state not saved in time; the job resumes from the checkpoint before")) != 0 {
 			t.Errorf("states left out = %d, want none, and no line about one", leftOut)
 		}
 		if r := b.Record("a"); r.Status != checkpoint.Open || r.StateSize != int64(len(state)) || r.Interruptions != 1 {

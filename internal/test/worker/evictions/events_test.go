@@ -262,7 +262,8 @@ func TestWhoAcknowledges(t *testing.T) {
 		starts bool // whether the event starts at once
 	}{
 		{"alone", func(*worker.Config) {}, func(*imds.Event) {}, imds.Fault{}, true, true},
-		{"alone, in another case and twice", func(*worker.Config) {}, func(e *imds.Event) { e.Resources = []string{"VM_0", "vm_0"} }, imds.Fault{}, true, true},
+		{"alone, in another case and twice", func(*worker.Config) {}, func(e *imds.Event) { e.Resources = []string{"VM_0", "vm_0"} },
+			imds.Fault{}, true, true},
 		{"with another VM", func(*worker.Config) {}, func(e *imds.Event) { e.Resources = []string{"vm_0", "vm_1"} }, imds.Fault{}, false, false},
 		{"never", func(c *worker.Config) { c.Acknowledge = events.AcknowledgeNever }, func(*imds.Event) {}, imds.Fault{}, false, false},
 		{"refused", func(*worker.Config) {}, func(*imds.Event) {}, imds.Fault{Status: 400}, true, false},

@@ -174,7 +174,8 @@ func TestThawedWorkerTakesNothing(t *testing.T) {
 		if r := b.Record("long"); r.Generation != 2 || r.Owner != "vm_1-0" {
 			t.Errorf("record = generation %d by %s, want 2 by the second worker", r.Generation, r.Owner)
 		}
-		if started, dropped := len(first.Log.Find("job started")), len(first.Log.Find("message left alone; another worker may have its job")); started != 0 || dropped != 1 {
+		if started, dropped := len(first.Log.Find("job started")),
+			len(first.Log.Find("message left alone; another worker may have its job")); started != 0 || dropped != 1 {
 			t.Errorf("thawed worker: %d jobs started, %d deliveries dropped, want 0 and 1", started, dropped)
 		}
 		b.Recorder.Check(t)
@@ -267,7 +268,8 @@ func TestResumeChecksStorage(t *testing.T) {
 				time.Sleep(time.Minute)
 				found := p.Log.Find("storage is not ready; no job is lost, trying again")
 				if state := p.Position().State; tt.checks != (state == lifecycle.Resume) || tt.checks != (len(found) > 1) {
-					t.Errorf("state a minute after the withdrawal = %s, with %d log lines of storage, want resume and several: %t", state, len(found), tt.checks)
+					t.Errorf("state a minute after the withdrawal = %s, with %d log lines of storage, want resume and several: %t", state, len(found),
+						tt.checks)
 				}
 				refusing.Store(false)
 				b.WaitDone("a", 10*time.Second)
@@ -465,7 +467,8 @@ func TestEvictionBeforeTheName(t *testing.T) {
 		b.Announce("Preempt", rig.In(time.Hour))
 		seen := &rig.Counter{}
 		p := b.Start("vm_0", job.Kinds{"echo": rig.Echo}, func(c *worker.Config) { c.Observer = seen })
-		b.WaitFor("the eviction of this VM in the log", 10*time.Second, func() bool { return len(p.Log.Find("scheduled event names this VM")) == 1 })
+		b.WaitFor("the eviction of this VM in the log", 10*time.Second,
+			func() bool { return len(p.Log.Find("scheduled event names this VM")) == 1 })
 		if got := seen.Of("unrecognised"); got["unrecognised"] != 0 {
 			t.Errorf("unrecognised evictions = %v, want none", got)
 		}

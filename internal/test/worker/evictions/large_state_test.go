@@ -77,7 +77,8 @@ func TestLargeStateIsHandedOver(t *testing.T) {
 			t.Errorf("blocks sent in the drain = %d, want the one that had changed", sent)
 		}
 		if r := b.Record("large"); r.Status != checkpoint.Open || r.Interruptions != 1 || r.StateSize != rig.LargeSize || r.StateBlocks < 2 {
-			t.Errorf("record = %s, %d interruptions, %d bytes in %d blocks, want open, 1, the state in several", r.Status, r.Interruptions, r.StateSize, r.StateBlocks)
+			t.Errorf("record = %s, %d interruptions, %d bytes in %d blocks, want open, 1, the state in several", r.Status, r.Interruptions,
+				r.StateSize, r.StateBlocks)
 		}
 		if lines := first.Log.Find("job released"); len(lines) != 1 || lines[0]["state_bytes"] != float64(rig.LargeSize) {
 			t.Errorf("log = %v, want a release with the size of the state", lines)
@@ -110,7 +111,8 @@ func TestLargeDrainWithoutBandwidth(t *testing.T) {
 		}
 		r := b.Record("large")
 		if r.Status != checkpoint.Open || r.Interruptions != 1 || r.StateHash != saved.StateHash || r.StateBlocks != saved.StateBlocks {
-			t.Errorf("record = %s, %d interruptions, state kept: %t, want open, 1, the checkpoint before", r.Status, r.Interruptions, r.StateHash == saved.StateHash)
+			t.Errorf("record = %s, %d interruptions, state kept: %t, want open, 1, the checkpoint before", r.Status, r.Interruptions,
+				r.StateHash == saved.StateHash)
 		}
 		if lines := p.Log.Find("job released"); len(lines) != 1 || lines[0]["state_left_out"] != true {
 			t.Errorf("log = %v, want one release with state_left_out", lines)
@@ -175,7 +177,10 @@ func TestLastFailureWithProgressInAnOutage(t *testing.T) {
 		})
 		b.Put("a", "h", "")
 		b.Start("vm_0", job.Kinds{"h": h})
-		b.WaitFor("the fifth failure", 10*time.Minute, func() bool { return runs.Load() == job.DefaultMaxFailures && b.Record("a").Status == checkpoint.Open })
+		b.WaitFor("the fifth failure", 10*time.Minute, func() bool {
+			return runs.Load() == job.DefaultMaxFailures &&
+				b.Record("a").Status == checkpoint.Open
+		})
 		b.WaitFor("an outcome", 10*time.Minute, func() bool { return b.Record("a").Status.Final() })
 		if r := b.Record("a"); r.Status != checkpoint.Done || runs.Load() != job.DefaultMaxFailures+1 {
 			t.Errorf("record after %d runs = %s %q, want done at the next attempt", runs.Load(), r.Status, r.Reason)
@@ -262,7 +267,8 @@ func TestSlowRestore(t *testing.T) {
 		for range 69 {
 			time.Sleep(time.Minute)
 			if r := b.Record("a"); r.Status != checkpoint.Running || r.StateBlocks == 0 || time.Since(r.ModifiedAt) > 10*time.Minute {
-				t.Fatalf("record = %s, %d blocks, written %s ago, want it running, with the restored state, and written in the last 10m", r.Status, r.StateBlocks, time.Since(r.ModifiedAt))
+				t.Fatalf("record = %s, %d blocks, written %s ago, want it running, with the restored state, and written in the last 10m", r.Status,
+					r.StateBlocks, time.Since(r.ModifiedAt))
 			}
 		}
 		if r := b.Record("a"); r.Text != "reading" {
@@ -328,7 +334,8 @@ func TestFencedWhileReading(t *testing.T) {
 		}
 		taken := b.Record("a")
 		close(resume)
-		b.WaitFor("the delivery is dropped", 10*time.Second, func() bool { return len(p.Log.Find("message left alone; another worker may have its job")) == 1 })
+		b.WaitFor("the delivery is dropped", 10*time.Second,
+			func() bool { return len(p.Log.Find("message left alone; another worker may have its job")) == 1 })
 		if !errors.As(readErr, new(*checkpoint.ConflictError)) || errors.Is(readErr, checkpoint.ErrDamaged) {
 			t.Errorf("the handler's read = %v, want a conflict", readErr)
 		}

@@ -101,13 +101,16 @@ func TestPreviousState(t *testing.T) {
 		steps   int
 		poison  string // part of the reason; empty for a job that is done
 	}{
-		{"one state is kept", &spoilt{good: 2, all: 4}, false, []int{0, 3, 3}, 0, "3 failures in a row without progress, the last: state 3 is bad"},
+		{"one state is kept", &spoilt{good: 2, all: 4}, false, []int{0, 3, 3}, 0,
+			"3 failures in a row without progress, the last: state 3 is bad"},
 		{"the last attempt", &spoilt{good: 2, all: 4}, true, []int{0, 3, 2}, 1, ""},
 		{"the last attempt, large states", &spoilt{good: 2, all: 4, large: true}, true, []int{0, 3, 2}, 1, ""},
 		{"asked for", &spoilt{good: 2, all: 4, asks: true}, true, []int{0, 3, 2}, 1, ""},
 		{"asked for, large states", &spoilt{good: 2, all: 4, large: true, asks: true}, true, []int{0, 3, 2}, 1, ""},
-		{"asked for, one state is kept", &spoilt{good: 2, all: 4, asks: true}, false, []int{0, 3, 3}, 0, "3 failures in a row without progress, the last: no state can be used"},
-		{"only one was saved", &spoilt{good: 0, all: 4}, true, []int{0, 1, 1}, 0, "3 failures in a row without progress, the last: state 1 is bad"},
+		{"asked for, one state is kept", &spoilt{good: 2, all: 4, asks: true}, false, []int{0, 3, 3}, 0,
+			"3 failures in a row without progress, the last: no state can be used"},
+		{"only one was saved", &spoilt{good: 0, all: 4}, true, []int{0, 1, 1}, 0,
+			"3 failures in a row without progress, the last: state 1 is bad"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			rig.Run(t, func(t *testing.T, b *rig.Bed) {
@@ -124,10 +127,12 @@ func TestPreviousState(t *testing.T) {
 				if r.StepsBack != row.steps || !slices.Equal(work.resumed, row.resumed) {
 					t.Errorf("resumed from %v, %d steps back, want from %v, %d", work.resumed, r.StepsBack, row.resumed, row.steps)
 				}
-				if row.poison == "" && r.Status != checkpoint.Done || row.poison != "" && (r.Status != checkpoint.Poison || !strings.Contains(r.Reason, row.poison)) {
+				if row.poison == "" && r.Status != checkpoint.Done || row.poison != "" && (r.Status != checkpoint.Poison ||
+					!strings.Contains(r.Reason, row.poison)) {
 					t.Errorf("record = %s, %q, want the reason %q, or done for none", r.Status, r.Reason, row.poison)
 				}
-				if lines := p.Log.Find("job resumes from the state before the last"); len(lines) != row.steps || c.Of("stepped back")["stepped back"] != row.steps {
+				if lines := p.Log.Find("job resumes from the state before the last"); len(lines) != row.steps ||
+					c.Of("stepped back")["stepped back"] != row.steps {
 					t.Errorf("log = %v, %d observed, want %d steps back", lines, c.Of("stepped back")["stepped back"], row.steps)
 				}
 			})

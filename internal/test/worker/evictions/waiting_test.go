@@ -56,7 +56,8 @@ func TestWaitingJobsMove(t *testing.T) {
 		b.WaitDone("new", 30*time.Minute)
 		time.Sleep(time.Hour)
 		for id, claims := range map[string]int{"interrupted": 3, "new": 2} { // those of the search included
-			if r := b.Record(id); !r.EndedAt.Before(r.Deadline) || !strings.Contains(r.MoveReason, "no worker claims it") || r.Failures != 0 || r.Generation != claims {
+			if r := b.Record(id); !r.EndedAt.Before(r.Deadline) || !strings.Contains(r.MoveReason, "no worker claims it") || r.Failures != 0 ||
+				r.Generation != claims {
 				t.Errorf("record of %s = ended %s, moved because %q, %d failures, generation %d, want before %s, because no worker claims it, none, %d",
 					id, r.EndedAt, r.MoveReason, r.Failures, r.Generation, r.Deadline, claims)
 			}
@@ -158,7 +159,8 @@ func TestWaitingJobsOfALivingFleet(t *testing.T) {
 			rig.Run(t, func(t *testing.T, b *rig.Bed) {
 				long := &rig.Steps{N: 3600, Each: 5 * time.Second}
 				work := tenMinutes()
-				spot := b.Start("vm_0", job.Kinds{"steps": work, "long": long}, rig.Changeover(time.Minute), func(c *worker.Config) { c.Concurrency = 2 })
+				spot := b.Start("vm_0", job.Kinds{"steps": work, "long": long}, rig.Changeover(time.Minute),
+					func(c *worker.Config) { c.Concurrency = 2 })
 				if busy {
 					b.Put("long-0", "long", "")
 					b.Put("long-1", "long", "")
@@ -193,7 +195,8 @@ func TestWaitingJobsEverywhere(t *testing.T) {
 		b.Recorder.HomeOf = func(id string) string { return rig.AccountName(home[id]) }
 		for i := range 2 {
 			in := b.ConnectAt(i, b.Transport("test"))
-			for _, e := range []queue.Envelope{{ID: "plain"}, {ID: "chosen", ChosenID: true}, {ID: "idempotent", Kind: "again"}, {ID: "large", Payload: queue.BytesPayload(make([]byte, 50<<10))}} {
+			for _, e := range []queue.Envelope{{ID: "plain"}, {ID: "chosen", ChosenID: true}, {ID: "idempotent", Kind: "again"},
+				{ID: "large", Payload: queue.BytesPayload(make([]byte, 50<<10))}} {
 				e.ID = fmt.Sprintf("%s-%d", e.ID, i)
 				home[e.ID] = i
 				if e.Kind == "" {
@@ -291,7 +294,8 @@ func TestWaitingJobCannotMove(t *testing.T) {
 		b.Start("regular_0", job.Kinds{"steps": work}, rig.TakeOnDemand, rig.Changeover(changeover))
 		time.Sleep(12 * time.Minute)
 		if r := b.Record("near"); puts < 2 || puts > 3 || r.Status != checkpoint.Open || r.Failures != 0 || b.Hidden() != 0 {
-			t.Errorf("attempts to move = %d, record %s with %d failures, hidden messages %d; want 2 or 3 in 12m, open, none, none", puts, r.Status, r.Failures, b.Hidden())
+			t.Errorf("attempts to move = %d, record %s with %d failures, hidden messages %d; want 2 or 3 in 12m, open, none, none", puts, r.Status,
+				r.Failures, b.Hidden())
 		}
 		refuse = false
 		b.WaitDone("near", 15*time.Minute)

@@ -76,7 +76,8 @@ func TestAccountFails(t *testing.T) {
 					a.Put(late, "echo", "1")
 					b.WaitFor("a job of the account that works again", 12*time.Minute, func() bool { return a.IsDone(late) })
 					if c.blobs {
-						b.WaitFor("all jobs of the account that works again", 12*time.Minute, func() bool { return len(a.Servers[c.sick].Messages(b.Names.Queue)) == 0 })
+						b.WaitFor("all jobs of the account that works again", 12*time.Minute,
+							func() bool { return len(a.Servers[c.sick].Messages(b.Names.Queue)) == 0 })
 					}
 				})
 			})
@@ -123,7 +124,10 @@ func TestAccountsMultiplyTheLimit(t *testing.T) {
 					})
 				}
 				for i := range 4 {
-					b.Start(fmt.Sprintf("vm_%d", i), job.Kinds{"echo": rig.Echo}, rig.DiscardLog, func(c *worker.Config) { c.Concurrency, c.Metadata = 64, nil })
+					b.Start(fmt.Sprintf("vm_%d", i), job.Kinds{"echo": rig.Echo}, rig.DiscardLog, func(c *worker.Config) {
+						c.Concurrency, c.Metadata = 64,
+							nil
+					})
 				}
 				time.Sleep(after)
 				mu.Lock()
@@ -138,7 +142,8 @@ func TestAccountsMultiplyTheLimit(t *testing.T) {
 				}
 				// 2 + 1/32 calls a job.
 				used := float64(total) * (2 + 1.0/32) / (window.Seconds() * float64(tt.limit*tt.Accounts))
-				t.Logf("%d accounts, %d calls a second each: %.0f jobs a second, %.2f %% of %d calls refused, %.1f %% of the limit used, done by account %v",
+				t.Logf("%d accounts, %d calls a second each: %.0f jobs a second, %.2f %% of %d calls refused, %.1f %% of the limit used, done "+
+					"by account %v",
 					tt.Accounts, tt.limit, float64(total)/window.Seconds(), 100*float64(refused)/float64(calls), calls, 100*used, done)
 				if each := float64(calls-refused) / float64(total); each > 2.1 {
 					t.Errorf("calls for each job = %.3f, want 2 + 1/32, and few more", each)
@@ -202,7 +207,8 @@ func TestIdlePollsOfAccounts(t *testing.T) {
 				perSecond := float64(polls) / window.Seconds()
 				others := float64(calls-polls) / window.Minutes() / float64(row.workers)
 				got := percentilesOf(waits)
-				t.Logf("put to claim: mean %s, %s; %.2f polls a second, %.2f other calls a minute and worker", mean(waits).Round(time.Millisecond), got, perSecond, others)
+				t.Logf("put to claim: mean %s, %s; %.2f polls a second, %.2f other calls a minute and worker", mean(waits).Round(time.Millisecond),
+					got, perSecond, others)
 				if m := mean(waits); m > 700*time.Millisecond || got.p99 > 1500*time.Millisecond {
 					t.Errorf("mean and p99 = %s and %s, want at most 700ms and 1.5s", m, got.p99)
 				}

@@ -40,7 +40,8 @@ func percentilesOf(all []time.Duration) percentiles {
 }
 
 func (s percentiles) String() string {
-	return fmt.Sprintf("p50 %s, p99 %s, max %s", s.p50.Round(time.Millisecond), s.p99.Round(time.Millisecond), s.longest.Round(time.Millisecond))
+	return fmt.Sprintf("p50 %s, p99 %s, max %s", s.p50.Round(time.Millisecond), s.p99.Round(time.Millisecond),
+		s.longest.Round(time.Millisecond))
 }
 
 // startStopTimes is a handler that waits until it is stopped, and sends the times at

@@ -34,7 +34,8 @@ func TestShardsMultiplyTheLimit(t *testing.T) {
 				r := runAtLimit(b, tt.workers, tt.limit, 15*time.Second, window)
 				refused := float64(r.refused) / float64(r.calls)
 				used := float64(r.done) / (window.Seconds() * float64(tt.limit*tt.shards) / 2)
-				t.Logf("%d queues, %d workers, %s: %.0f jobs a second, %.2f %% of %d calls refused, %.1f %% of the limit used, fairness of queues %.3f, of workers %.3f",
+				t.Logf("%d queues, %d workers, %s: %.0f jobs a second, %.2f %% of %d calls refused, %.1f %% of the limit used, fairness of queues "+
+					"%.3f, of workers %.3f",
 					tt.shards, tt.workers, window, float64(r.done)/window.Seconds(), 100*refused, r.calls, 100*used, r.queueFairness(), r.fairness())
 				if refused > 0.03 {
 					t.Errorf("calls refused = %.2f %%, want at most 3 %%", 100*refused)
@@ -109,7 +110,8 @@ func TestShardFails(t *testing.T) {
 					if took := time.Since(began); took > 4*time.Second {
 						t.Errorf("%d jobs of the other queues took %s, want at most 4s", left, took)
 					}
-					if when == "at the start" && !f.remove && f.fault.Before == 0 && len(p.Log.Find("queue cannot be read; its jobs wait, and those of the other queues do not")) != 1 {
+					if when == "at the start" && !f.remove && f.fault.Before == 0 &&
+						len(p.Log.Find("queue cannot be read; its jobs wait, and those of the other queues do not")) != 1 {
 						t.Error("the log does not have the queue that cannot be read")
 					}
 					b.Server.OnCall(nil)
@@ -194,7 +196,8 @@ func TestNumberOfShardsChanges(t *testing.T) {
 		b.WaitDone("of-1", 90*time.Second)
 		b.WaitDone("of-2", 10*time.Second)
 		time.Sleep(20 * time.Second)
-		if p, _, err := b.Workers.Read(t.Context(), "vm_0-11112222-0"); err != nil || strings.Join(p.TakesFrom, ",") != strings.Join(queue.Names(b.Shards.All()), ",") {
+		if p, _, err := b.Workers.Read(t.Context(), "vm_0-11112222-0"); err != nil ||
+			strings.Join(p.TakesFrom, ",") != strings.Join(queue.Names(b.Shards.All()), ",") {
 			t.Errorf("the heartbeat names the queues %v, %v, want all", p.TakesFrom, err)
 		}
 

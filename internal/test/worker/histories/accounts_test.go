@@ -35,7 +35,8 @@ func (p *plan) mixAccounts() {
 		p.accounts.lack[w.vm] = r.oneIn(4) || p.shards.unaware[w.vm]
 	}
 	if r.oneIn(2) {
-		fails := faultPeriod{from: r.between(0, p.ends), what: faultKind(r.IntN(int(faultKinds))), share: 1, account: "/" + rig.AccountName(1) + "/"}
+		fails := faultPeriod{from: r.between(0, p.ends), what: faultKind(r.IntN(int(faultKinds))), share: 1, account: "/" + rig.AccountName(1) +
+			"/"}
 		if r.oneIn(2) {
 			fails.account = "/" + storage.DefaultAccount + "/"
 		}
@@ -134,7 +135,8 @@ func (h *history) recordsOver(k *rig.Link) func(id string) []operate.AccountReco
 		return nil
 	}
 	return func(id string) []operate.AccountRecords {
-		all := []operate.AccountRecords{{Store: h.b.ConnectAt(0, k).Records, Account: "first"}, {Store: h.b.ConnectAt(1, k).Records, Account: "second"}}
+		all := []operate.AccountRecords{{Store: h.b.ConnectAt(0, k).Records, Account: "first"},
+			{Store: h.b.ConnectAt(1, k).Records, Account: "second"}}
 		if queue.AccountOf(id, 2) == 1 {
 			all[0], all[1] = all[1], all[0]
 		}

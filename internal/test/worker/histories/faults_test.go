@@ -70,12 +70,14 @@ func (p *plan) faultFreeFrom() time.Duration {
 // time alone, not on the order in which goroutines are scheduled.
 func (faults storageFaults) faultFor(vm, what string, now time.Duration) rig.RequestFault {
 	r := faults.randomFor(vm, what, now)
-	f := rig.RequestFault{Before: r.between(time.Millisecond, 20*time.Millisecond), After: r.between(time.Millisecond, 20*time.Millisecond), ArrivesAnyway: true}
+	f := rig.RequestFault{Before: r.between(time.Millisecond, 20*time.Millisecond), After: r.between(time.Millisecond, 20*time.Millisecond),
+		ArrivesAnyway: true}
 	if now >= faults.endAt {
 		return f
 	}
 	for _, period := range faults.periods {
-		if now >= period.from && now < period.to && (period.vm == "" || period.vm == vm) && strings.Contains(what, period.account) && r.Float64() < period.share {
+		if now >= period.from && now < period.to && (period.vm == "" || period.vm == vm) && strings.Contains(what, period.account) &&
+			r.Float64() < period.share {
 			return r.addFault(period.what, f)
 		}
 	}

@@ -122,8 +122,10 @@ func (c *historyStats) add(d historyStats) {
 	c.jobs, c.done, c.poison, c.cancelled = c.jobs+d.jobs, c.done+d.done, c.poison+d.poison, c.cancelled+d.cancelled
 	c.replays, c.purges, c.requeues = c.replays+d.replays, c.purges+d.purges, c.requeues+d.requeues
 	c.cancelsTold, c.holdsAsked, c.stops = c.cancelsTold+d.cancelsTold, c.holdsAsked+d.holdsAsked, c.stops+d.stops
-	c.workers, c.kills, c.notices, c.freezes, c.takeovers = c.workers+d.workers, c.kills+d.kills, c.notices+d.notices, c.freezes+d.freezes, c.takeovers+d.takeovers
-	c.interruptions, c.failures, c.movedForDeadline = c.interruptions+d.interruptions, c.failures+d.failures, c.movedForDeadline+d.movedForDeadline
+	c.workers, c.kills, c.notices, c.freezes, c.takeovers = c.workers+d.workers, c.kills+d.kills, c.notices+d.notices, c.freezes+d.freezes,
+		c.takeovers+d.takeovers
+	c.interruptions, c.failures, c.movedForDeadline = c.interruptions+d.interruptions, c.failures+d.failures, c.movedForDeadline+
+		d.movedForDeadline
 	c.stepsBack += d.stepsBack
 	c.movedWaiting += d.movedWaiting
 	c.calls, c.virtual = c.calls+d.calls, c.virtual+d.virtual
@@ -131,22 +133,29 @@ func (c *historyStats) add(d historyStats) {
 }
 
 func (c historyStats) String() string {
-	return fmt.Sprintf("%d jobs (%d done, %d of them without a record, %d poison, %d cancelled; %d in a second account), %d workers (%d killed, %d notices, %d frozen), operators: %d take-overs, %d replays, %d purges, %d messages requeued, %d cancels, %d pauses and drains (%d handlers stopped in time); %d interruptions, %d jobs moved for their deadline (%d while they waited), %d failures of handlers, %d steps back, %d storage calls, %s of virtual time, worst wait beside a free slot %s",
-		c.jobs, c.done, c.unrecorded, c.poison, c.cancelled, c.inSecondAccount, c.workers, c.kills, c.notices, c.freezes, c.takeovers, c.replays, c.purges, c.requeues, c.cancelsTold, c.holdsAsked, c.stops, c.interruptions, c.movedForDeadline, c.movedWaiting, c.failures, c.stepsBack, c.calls, c.virtual.Round(time.Hour), c.worstWait.Round(time.Millisecond))
+	return fmt.Sprintf("%d jobs (%d done, %d of them without a record, %d poison, %d cancelled; %d in a second account), %d workers (%d "+
+		"killed, %d notices, %d frozen), operators: %d take-overs, %d replays, %d purges, %d messages requeued, %d cancels, %d pauses and "+
+		"drains (%d handlers stopped in time); %d interruptions, %d jobs moved for their deadline (%d while they waited), %d failures of "+
+		"handlers, %d steps back, %d storage calls, %s of virtual time, worst wait beside a free slot %s",
+		c.jobs, c.done, c.unrecorded, c.poison, c.cancelled, c.inSecondAccount, c.workers, c.kills, c.notices, c.freezes, c.takeovers, c.replays,
+		c.purges, c.requeues, c.cancelsTold, c.holdsAsked, c.stops, c.interruptions, c.movedForDeadline, c.movedWaiting, c.failures, c.stepsBack,
+		c.calls, c.virtual.Round(time.Hour), c.worstWait.Round(time.Millisecond))
 }
 
 // runHistory runs the history of a seed and checks its outcome.
 func runHistory(t *testing.T, seed uint64) (c historyStats) {
 	t.Helper()
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
-		h := &history{plan: planFor(seed), t: t, b: b, began: time.Now(), fixed: map[string]bool{}, told: map[string]bool{}, homes: map[string]int{}}
+		h := &history{plan: planFor(seed), t: t, b: b, began: time.Now(), fixed: map[string]bool{}, told: map[string]bool{},
+			homes: map[string]int{}}
 		b.Retry, b.Jitter = &fixedRetries, repeatableWaits
 		h.recorder = b.AddRecorder()
 		h.expectOutputs()
 		h.useShards()
 		h.useAccounts()
 		h.recorder.CheckIdle(h.faultFreeFrom())
-		h.kinds = job.Kinds{"chain": &chain{plan: h.plan, recorder: h.recorder, isFixed: h.isFixed, failed: map[failedStep]time.Time{}, spoilt: map[string]time.Time{}}}
+		h.kinds = job.Kinds{"chain": &chain{plan: h.plan, recorder: h.recorder, isFixed: h.isFixed, failed: map[failedStep]time.Time{},
+			spoilt: map[string]time.Time{}}}
 		h.kinds["large"], h.kinds["other"] = h.kinds["chain"], h.kinds["chain"]
 		h.kinds["again"] = h.again(h.kinds["chain"])
 		h.kinds["keeps"] = job.KeepPreviousState(h.kinds["chain"])
@@ -162,7 +171,8 @@ func runHistory(t *testing.T, seed uint64) (c historyStats) {
 
 // fixedRetries make the SDK wait for the same time before each retry: it draws its waits
 // from a global random source, and then cuts them to the longest one allowed.
-var fixedRetries = policy.RetryOptions{MaxRetries: 3, RetryDelay: time.Second, MaxRetryDelay: 700 * time.Millisecond, TryTimeout: 30 * time.Second}
+var fixedRetries = policy.RetryOptions{MaxRetries: 3, RetryDelay: time.Second, MaxRetryDelay: 700 * time.Millisecond,
+	TryTimeout: 30 * time.Second}
 
 // repeatableWaits derives the worker's own random waits from the time at which they
 // begin, which in a bubble is the same in every run.

@@ -31,7 +31,8 @@ type kindMix struct {
 // of the plan does not depend on it.
 func (p *plan) mixKinds() {
 	r := &random{rand.New(rand.NewPCG(p.seed, 0x317d))}
-	p.mix = kindMix{kinds: r.oneIn(2), lacks: map[string]bool{"fresh-0": true}, deferredBefore: map[string]bool{}, chosenIDs: map[string]bool{}}
+	p.mix = kindMix{kinds: r.oneIn(2), lacks: map[string]bool{"fresh-0": true}, deferredBefore: map[string]bool{},
+		chosenIDs: map[string]bool{}}
 	for _, j := range p.jobs {
 		if r.oneIn(3) {
 			p.mix.chosenIDs[j.id] = true

@@ -96,7 +96,8 @@ func (h *history) operatorTool(a operatorAction) *operate.PoisonQueue {
 // operatorToolIn is operatorTool for the account of that number.
 func (h *history) operatorToolIn(account int, a operatorAction) *operate.PoisonQueue {
 	s := h.b.ConnectAt(account, h.operatorLink(a.crashCall, a.crash))
-	return &operate.PoisonQueue{Poison: s.Poison, Queue: h.jobsOf(s), OnDemand: s.OnDemand, Payloads: s.Payloads, Records: s.Records, Name: recorder.Operator}
+	return &operate.PoisonQueue{Poison: s.Poison, Queue: h.jobsOf(s), OnDemand: s.OnDemand, Payloads: s.Payloads, Records: s.Records,
+		Name: recorder.Operator}
 }
 
 // replayOrPurge replays or purges a job as an operator does. Before the replay of a

@@ -27,7 +27,8 @@ func (p *plan) mixOutputs() {
 func (h *history) expectOutputs() {
 	for _, j := range h.plan.jobs {
 		if h.storing[j.id] {
-			h.recorder.ExpectOutputs(j.id, recorder.ExpectedOutputs{Steps: j.steps, Content: func(step int) string { return numberText(j.numberAfter(step)) }})
+			h.recorder.ExpectOutputs(j.id, recorder.ExpectedOutputs{Steps: j.steps,
+				Content: func(step int) string { return numberText(j.numberAfter(step)) }})
 		}
 	}
 }

@@ -287,7 +287,8 @@ func (h *history) countJob(r checkpoint.Record) {
 func (h *history) logHistory() {
 	var s strings.Builder
 	for _, w := range h.plan.runs {
-		fmt.Fprintf(&s, "%10.3fs to %.3fs: %s, %d at once, %s; notice %s, incidents %v\n", w.from.Seconds(), w.to.Seconds(), w.vm, w.concurrency, w.end, w.notice, w.incidents)
+		fmt.Fprintf(&s, "%10.3fs to %.3fs: %s, %d at once, %s; notice %s, incidents %v\n", w.from.Seconds(), w.to.Seconds(), w.vm, w.concurrency,
+			w.end, w.notice, w.incidents)
 	}
 	for _, a := range h.operatorActions {
 		fmt.Fprintf(&s, "%10.3fs: an operator's action %+v\n", a.at.Seconds(), a)
@@ -304,7 +305,8 @@ func (h *history) logHistory() {
 	}
 	s.WriteString(h.deadlinesText())
 	for _, f := range h.faults.periods {
-		fmt.Fprintf(&s, "%10.3fs to %.3fs: fault %d for %.0f %% of the requests of %q to %q\n", f.from.Seconds(), f.to.Seconds(), f.what, f.share*100, f.vm, f.account)
+		fmt.Fprintf(&s, "%10.3fs to %.3fs: fault %d for %.0f %% of the requests of %q to %q\n", f.from.Seconds(), f.to.Seconds(), f.what,
+			f.share*100, f.vm, f.account)
 	}
 	for _, j := range h.plan.jobs {
 		fmt.Fprintf(&s, "%+v\n%s", *j, h.recorder.HistoryOf(j.id))

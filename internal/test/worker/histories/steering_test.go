@@ -71,7 +71,8 @@ func (h *history) finishCancel(id string) {
 // canceller returns the tool of an operator that cancels jobs.
 func (h *history) canceller(k *rig.Link, knownOnly bool) *operate.Canceller {
 	s := h.b.Connect(k)
-	return &operate.Canceller{Records: s.Records, Accounts: h.recordsOver(k), Control: s.Control, Name: recorder.Operator, KnownOnly: knownOnly}
+	return &operate.Canceller{Records: s.Records, Accounts: h.recordsOver(k), Control: s.Control, Name: recorder.Operator,
+		KnownOnly: knownOnly}
 }
 
 func (h *history) cancelWith(c *operate.Canceller, id string) {

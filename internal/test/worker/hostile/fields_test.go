@@ -19,7 +19,10 @@ func TestUnknownKindOfTheFuture(t *testing.T) {
 		b.PutText(put64(`{"v":1,"id":"early","kind":"unheard-of","put_back_since":"0001-01-02T00:00:00Z"}`))
 		b.Start("vm_0", job.Kinds{"echo": rig.Echo})
 		b.WaitFor("the message of the past poisoned", time.Minute, func() bool { return b.Record("early").Status == checkpoint.Poison })
-		b.WaitFor("the message of the future poisoned", 90*time.Minute, func() bool { return b.Record("late").Status == checkpoint.Poison && b.MessagesLeft() == 0 })
+		b.WaitFor("the message of the future poisoned", 90*time.Minute, func() bool {
+			return b.Record("late").Status == checkpoint.Poison &&
+				b.MessagesLeft() == 0
+		})
 	})
 }
 

@@ -56,7 +56,8 @@ func TestHostileMessages(t *testing.T) {
 		rows["an id with "+name] = struct{ text, reason string }{put64(`{"v":1,"id":"%s",%s}`, id, good), "job id"}
 	}
 	for name, kind := range map[string]string{
-		"a program": `/bin/sh`, "a path outside": `../echo`, "an argument": `echo -n`, "other letters": `\u0435cho`, "a length of 65": strings.Repeat("k", 65), "a NUL": `echo\u0000`,
+		"a program": `/bin/sh`, "a path outside": `../echo`, "an argument": `echo -n`, "other letters": `\u0435cho`,
+		"a length of 65": strings.Repeat("k", 65), "a NUL": `echo\u0000`,
 	} {
 		rows["a kind with "+name] = struct{ text, reason string }{put64(`{"v":1,"id":"x","kind":"%s"}`, kind), "kind"}
 	}
@@ -77,8 +78,10 @@ func TestHostileMessages(t *testing.T) {
 		rows[name] = struct{ text, reason string }{put64(`{"v":1,"id":"x",%s,%s}`, good, field[0]), field[1]}
 	}
 	rows["64 KiB of garbage"] = struct{ text, reason string }{strings.Repeat("z", 64<<10), "--default-kind"}
-	rows["48 KiB of brackets"] = struct{ text, reason string }{base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("["), 48<<10)), "--default-kind"}
-	rows["an object 11,000 deep"] = struct{ text, reason string }{put64(`{"v":1,"id":"x","kind":"echo","payload":%s%s}`, strings.Repeat("[", 11000), strings.Repeat("]", 11000)), "--default-kind"}
+	rows["48 KiB of brackets"] = struct{ text, reason string }{base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("["), 48<<10)),
+		"--default-kind"}
+	rows["an object 11,000 deep"] = struct{ text, reason string }{put64(`{"v":1,"id":"x","kind":"echo","payload":%s%s}`,
+		strings.Repeat("[", 11000), strings.Repeat("]", 11000)), "--default-kind"}
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		wanted := map[string]string{}
 		for name, row := range rows {
@@ -93,7 +96,8 @@ func TestHostileMessages(t *testing.T) {
 			text := bodyOf(b, p)
 			name := wanted[text]
 			delete(wanted, text)
-			if reason := rows[name].reason; name == "" || !strings.Contains(p.Reason, reason) || p.ID != "" && jobid.Validate(p.ID) != nil || len(p.Reason) > 400 {
+			if reason := rows[name].reason; name == "" || !strings.Contains(p.Reason, reason) || p.ID != "" && jobid.Validate(p.ID) != nil ||
+				len(p.Reason) > 400 {
 				t.Errorf("%s: poison with id %q and reason %q, want a short reason that contains %q", name, p.ID, p.Reason, reason)
 			}
 		}

@@ -33,8 +33,10 @@ func TestUnusableMessages(t *testing.T) {
 		{"no kind", encoded(`{"v":1,"id":"x"}`), "kind"},
 		{"two payloads", encoded(`{"v":1,"id":"x","kind":"echo","payload":1,"payload_base64":"eA=="}`), "more than one"},
 		{"bad reference", encoded(`{"v":1,"id":"x","kind":"echo","payload_ref":{"sha256":"zz","size":1}}`), "sha256"},
-		{"missing payload blob", encoded(`{"v":1,"id":"y","kind":"echo","payload_ref":{"sha256":"` + strings.Repeat("0", 64) + `","size":1}}`), "missing"},
-		{"oversize payload blob", encoded(`{"v":1,"id":"z","kind":"echo","payload_ref":{"sha256":"` + strings.Repeat("0", 64) + `","size":1000000000000}}`), "at most"},
+		{"missing payload blob", encoded(`{"v":1,"id":"y","kind":"echo","payload_ref":{"sha256":"` + strings.Repeat("0", 64) + `","size":1}}`),
+			"missing"},
+		{"oversize payload blob", encoded(`{"v":1,"id":"z","kind":"echo","payload_ref":{"sha256":"` + strings.Repeat("0", 64) +
+			`","size":1000000000000}}`), "at most"},
 	}
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		for _, tt := range tests {

@@ -81,15 +81,19 @@ func TestFailuresWithoutEnd(t *testing.T) {
 		})
 		b.Put("usual", "usual", "")
 		b.Put("few", "few", "")
-		p := b.Start("vm_0", job.Kinds{"usual": circling, "few": job.WithLimits(circling, job.Limits{MaxTotalFailures: 12, Backoff: time.Second})}, rig.WithObserver(seen))
+		p := b.Start("vm_0", job.Kinds{"usual": circling, "few": job.WithLimits(circling,
+			job.Limits{MaxTotalFailures: 12, Backoff: time.Second})}, rig.WithObserver(seen))
 		b.WaitFor("both dead-lettered", 12*time.Hour, func() bool { return len(b.PoisonMessages()) == 2 })
 		for id, total := range map[string]int{"usual": job.DefaultMaxTotalFailures, "few": 12} {
 			r := b.Record(id)
-			if want := fmt.Sprintf("%d failures in all", total); r.Status != checkpoint.Poison || !strings.Contains(r.Reason, want) || r.FailuresTotal != total || r.Failures > 1 {
-				t.Errorf("%s = %s because %q, %d failures in all, %d in a row, want poison because of %s", id, r.Status, r.Reason, r.FailuresTotal, r.Failures, want)
+			if want := fmt.Sprintf("%d failures in all", total); r.Status != checkpoint.Poison || !strings.Contains(r.Reason, want) ||
+				r.FailuresTotal != total || r.Failures > 1 {
+				t.Errorf("%s = %s because %q, %d failures in all, %d in a row, want poison because of %s", id, r.Status, r.Reason, r.FailuresTotal,
+					r.Failures, want)
 			}
 		}
-		if n, lines := seen.Of("circles failures")["circles failures"], p.Log.Find("job circles: it keeps failing although it makes progress"); n != 5 || len(lines) != 5 {
+		if n, lines := seen.Of("circles failures")["circles failures"],
+			p.Log.Find("job circles: it keeps failing although it makes progress"); n != 5 || len(lines) != 5 {
 			t.Errorf("circling was counted %d times and logged %d times, want 5 each: at 10, 20, 40 and 80, and at 10", n, len(lines))
 		}
 	})
@@ -130,7 +134,8 @@ func TestBreaksWithoutEnd(t *testing.T) {
 				t.Errorf("%s = %s because %q, %d failures, want poison for its breaks", id, r.Status, r.Reason, r.Failures)
 			}
 		}
-		if n, lines := seen.Of("circles breaks")["circles breaks"], p.Log.Find("job circles: it keeps taking breaks and its fraction does not grow"); n != 4 || len(lines) != 4 {
+		if n, lines := seen.Of("circles breaks")["circles breaks"],
+			p.Log.Find("job circles: it keeps taking breaks and its fraction does not grow"); n != 4 || len(lines) != 4 {
 			t.Errorf("circling was counted %d times and logged %d times, want 4 each: at 10 and 20 of two jobs", n, len(lines))
 		}
 	})

@@ -87,7 +87,8 @@ func TestKindOfABusyWorker(t *testing.T) {
 					idle := end.Sub(before) - 20*time.Second
 					before, most, sum = end, max(most, idle), sum+idle
 				}
-				t.Logf("%d workers lack the kind: a free slot waited %s for a job, at most %s", row.lacking, (sum / jobs).Round(time.Millisecond), most.Round(time.Millisecond))
+				t.Logf("%d workers lack the kind: a free slot waited %s for a job, at most %s", row.lacking, (sum / jobs).Round(time.Millisecond),
+					most.Round(time.Millisecond))
 				if sum/jobs > row.within {
 					t.Errorf("a free slot waited %s for a job, want at most %s on average", sum/jobs, row.within)
 				}
@@ -117,7 +118,8 @@ func TestManyOfABusyWorker(t *testing.T) {
 		time.Sleep(minutes * time.Minute)
 		counts := b.Server.Counts()
 		perSecond := float64(counts["GetMessages"]+counts["UpdateMessage"]) / (minutes * 60)
-		t.Logf("%d messages of another worker's kind cost %.1f calls a second, %.2f a message and minute; heartbeats were listed %d times in %d min",
+		t.Logf("%d messages of another worker's kind cost %.1f calls a second, %.2f a message and minute; heartbeats were listed %d "+
+			"times in %d min",
 			jobs, perSecond, perSecond*60/jobs, counts["ListBlobs"], minutes)
 		if perSecond > 2.2*float64(time.Second/rig.DeferEvery) {
 			t.Errorf("calls per second = %.1f, want at most a claim and an update each %s", perSecond, rig.DeferEvery)
@@ -172,7 +174,8 @@ func TestKindOfAnOlderVersion(t *testing.T) {
 		var beats sync.WaitGroup
 		beats.Go(func() {
 			for ok := true; ok; ok = rig.SleepFor(ctx, presence.Every) {
-				if err := b.Workers.Write(t.Context(), presence.Presence{Worker: "older", State: "process", StartedAt: time.Now(), At: time.Now()}); err != nil {
+				if err := b.Workers.Write(t.Context(), presence.Presence{Worker: "older", State: "process", StartedAt: time.Now(),
+					At: time.Now()}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -328,7 +331,8 @@ func TestChosenID(t *testing.T) {
 			b.WaitFor("no message", time.Minute, func() bool { return b.MessagesLeft() == 0 })
 			counts := b.Server.Counts()
 			if records.Load() != 2*jobs || counts["DeleteMessage"] != jobs || counts["UpdateMessage"] != 0 {
-				t.Errorf("calls for %d jobs: %d for records, %d deletes, %d updates, want 2 and 1 each and none", jobs, records.Load(), counts["DeleteMessage"], counts["UpdateMessage"])
+				t.Errorf("calls for %d jobs: %d for records, %d deletes, %d updates, want 2 and 1 each and none", jobs, records.Load(),
+					counts["DeleteMessage"], counts["UpdateMessage"])
 			}
 		})
 	})

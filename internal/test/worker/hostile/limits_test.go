@@ -101,7 +101,8 @@ func TestMaxSilence(t *testing.T) {
 			t.Errorf("record = %s because %q, want open after a failure", r.Status, r.Reason)
 		}
 		b.WaitFor("poison", 10*time.Minute, func() bool { return len(b.PoisonMessages()) == 1 })
-		if got := b.PoisonMessages()[0].Reason; !strings.HasPrefix(got, "5 failures in a row without progress, the last: stopped: no report: silent") {
+		if got := b.PoisonMessages()[0].Reason; !strings.HasPrefix(got, "5 failures in a row without progress, the last: stopped: no "+
+			"report: silent") {
 			t.Errorf("reason of the poison message = %q, want five failures", got)
 		}
 	})

@@ -14,7 +14,8 @@ import (
 func TestForgedPresence(t *testing.T) {
 	const own = "vm_0-11112222-0"
 	for name, body := range map[string]string{
-		"no JSON": "garbage", "an object": `{"jobs":1}`, "numbers": "[1,2]", "deep": strings.Repeat("[", 20000), "2 MiB": "[" + strings.Repeat(`"a",`, 1<<19) + `"a"]`, "nothing": "",
+		"no JSON": "garbage", "an object": `{"jobs":1}`, "numbers": "[1,2]", "deep": strings.Repeat("[", 20000), "2 MiB": "[" +
+			strings.Repeat(`"a",`, 1<<19) + `"a"]`, "nothing": "",
 	} {
 		t.Run(name, func(t *testing.T) {
 			rig.Run(t, func(t *testing.T, b *rig.Bed) {

@@ -53,9 +53,10 @@ func forgedRecords() map[string]forgedRecord {
 		"very many early exits":     {with("status", "open", "earlyends", most), "", "poison", "saving takes longer"},
 		"very many unclean exits":   {with("status", "open", "silentends", most), "", "poison", "unclean exits in a row"},
 		"a state of another hash":   {with("status", "open", "statehash", hashOf("x"), "statesize", "1"), "y", "poison", "damaged"},
-		"a state beyond the limit":  {with("status", "open", "statehash", hashOf("x"), "statesize", "1"), strings.Repeat("x", 8<<20+1), "poison", "more than 8388608 bytes"},
-		"a shorter body":            {with("status", "open", "statehash", hashOf("x"), "statesize", most, "stateblocks", "50000"), "x", "done", ""},
-		"running, but owner gone":   {with("status", "running", "owner", "vm_x"), "", "done", ""},
+		"a state beyond the limit": {with("status", "open", "statehash", hashOf("x"), "statesize", "1"), strings.Repeat("x", 8<<20+1), "poison",
+			"more than 8388608 bytes"},
+		"a shorter body":          {with("status", "open", "statehash", hashOf("x"), "statesize", most, "stateblocks", "50000"), "x", "done", ""},
+		"running, but owner gone": {with("status", "running", "owner", "vm_x"), "", "done", ""},
 	}
 }
 

@@ -80,7 +80,8 @@ func TestSickWorker(t *testing.T) {
 				if len(ill.Log.Find("circuit breaker open: jobs of this kind fail in a row on this worker; leaving them to others")) == 0 {
 					t.Error("the log does not report that the breaker opened")
 				}
-				t.Logf("0 of %d jobs poisoned in %s; %d tried on the sick machine, no job begun more than %d times", jobs, took.Round(time.Second), attempts.Load(), most)
+				t.Logf("0 of %d jobs poisoned in %s; %d tried on the sick machine, no job begun more than %d times", jobs, took.Round(time.Second),
+					attempts.Load(), most)
 			})
 		})
 	}
@@ -113,7 +114,8 @@ func TestSickMachineAlone(t *testing.T) {
 		}
 		b.WaitDone("a", 125*time.Minute)
 		if n := fails.Load(); n < job.DefaultMaxFailures || n > 13 {
-			t.Errorf("%d failures on the sick machine, want at least %d, so that this test covers something, and not more than one in 10 minutes", n, job.DefaultMaxFailures)
+			t.Errorf("%d failures on the sick machine, want at least %d, so that this test covers something, and not more than one in 10 minutes",
+				n, job.DefaultMaxFailures)
 		}
 		t.Logf("%d failures on one machine counted as %d", fails.Load(), 1)
 	})

@@ -56,7 +56,8 @@ func killersAmongHealthyJobs(t *testing.T, b *rig.Bed, workers int) {
 		id := fmt.Sprintf("killer-%d", i)
 		b.CheckOutcome(t, id, checkpoint.Poison)
 		if r := b.Record(id); r.ChargedExits != rig.MaxChargedExits || !strings.Contains(r.Reason, "unclean exits in a row") {
-			t.Errorf("job %s = %d unclean exits, reason %q, want %d, and a reason that names them", id, r.ChargedExits, r.Reason, rig.MaxChargedExits)
+			t.Errorf("job %s = %d unclean exits, reason %q, want %d, and a reason that names them", id, r.ChargedExits, r.Reason,
+				rig.MaxChargedExits)
 		}
 	}
 	b.Recorder.Check(t)
@@ -185,7 +186,8 @@ func TestVMsDieFasterThanASave(t *testing.T) {
 // killed runs a worker and the job "killer", which kills it, until that job is
 // dead-lettered, and returns how often it killed the worker. run is the job's
 // handler, which calls die; a killed worker starts again after restart.
-func killed(b *rig.Bed, kinds job.Kinds, restart time.Duration, run func(ctx context.Context, die func()), change ...func(*worker.Config)) (deaths int) {
+func killed(b *rig.Bed, kinds job.Kinds, restart time.Duration, run func(ctx context.Context, die func()),
+	change ...func(*worker.Config)) (deaths int) {
 	b.T.Helper()
 	const limit = 100
 	for ; deaths < limit; deaths++ {
@@ -315,7 +317,8 @@ func TestSaveOutlastsTheVM(t *testing.T) {
 		}
 		r := b.Record("a")
 		if r.Status == checkpoint.Poison || r.ChargedExits > 1 || r.HasState() {
-			t.Errorf("record after %d deaths = %s, %d unclean exits charged, %d early, state %t, want it running, at most 1, and no state", deaths, r.Status, r.ChargedExits, r.EarlyExits, r.HasState())
+			t.Errorf("record after %d deaths = %s, %d unclean exits charged, %d early, state %t, want it running, at most 1, and no state", deaths,
+				r.Status, r.ChargedExits, r.EarlyExits, r.HasState())
 		}
 		healed.Store(true)
 		b.WaitDone("a", 5*time.Minute)

@@ -60,7 +60,8 @@ func TestFollowUpJobs(t *testing.T) {
 			t.Errorf("job with an invalid follow-up job = %s: %s, want poison at once", r.Status, r.Reason)
 		}
 		lines := p.Log.Find("all put")
-		if len(lines) != 1 || lines[0]["job_id"] != "parent" || lines[0]["kind"] != "parent" || lines[0]["generation"] == nil || lines[0]["jobs"] != float64(n) {
+		if len(lines) != 1 || lines[0]["job_id"] != "parent" || lines[0]["kind"] != "parent" || lines[0]["generation"] == nil ||
+			lines[0]["jobs"] != float64(n) {
 			t.Errorf("the handler logged %v, want one line with the job's fields", lines)
 		}
 	})

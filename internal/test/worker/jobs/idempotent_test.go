@@ -59,10 +59,11 @@ func TestIdempotentJobsWithRecords(t *testing.T) {
 		change  func(*queue.Envelope)
 		want    checkpoint.Status
 	}{
-		"result":     {handler: rig.Echo, want: checkpoint.Done},
-		"awaited":    {handler: nothing, change: func(e *queue.Envelope) { e.Awaited = true }, want: checkpoint.Done},
-		"chosen id":  {handler: nothing, change: func(e *queue.Envelope) { e.ChosenID = true }, want: checkpoint.Done},
-		"payload":    {handler: nothing, change: func(e *queue.Envelope) { e.Payload = queue.BytesPayload(make([]byte, 60<<10)) }, want: checkpoint.Done},
+		"result":    {handler: rig.Echo, want: checkpoint.Done},
+		"awaited":   {handler: nothing, change: func(e *queue.Envelope) { e.Awaited = true }, want: checkpoint.Done},
+		"chosen id": {handler: nothing, change: func(e *queue.Envelope) { e.ChosenID = true }, want: checkpoint.Done},
+		"payload": {handler: nothing, change: func(e *queue.Envelope) { e.Payload = queue.BytesPayload(make([]byte, 60<<10)) },
+			want: checkpoint.Done},
 		"state":      {handler: &rig.Steps{N: 40, Each: time.Second}, want: checkpoint.Done},
 		"long":       {handler: sleeps(time.Minute), want: checkpoint.Done},
 		"failure":    {handler: fails(errors.New("no")), want: checkpoint.Open},

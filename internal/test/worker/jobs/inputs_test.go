@@ -157,7 +157,8 @@ func TestInputsOfAResumedJob(t *testing.T) {
 				if r.Status != row.want {
 					t.Errorf("status = %s, want %s: %s", r.Status, row.want, r.Reason)
 				}
-				if row.want == checkpoint.Poison && !(strings.Contains(r.Reason, "changed since its checkpoint") && strings.Contains(r.Reason, `blob "a"`)) {
+				if row.want == checkpoint.Poison && !(strings.Contains(r.Reason, "changed since its checkpoint") &&
+					strings.Contains(r.Reason, `blob "a"`)) {
 					t.Errorf("reason = %q, want that an input changed, with its name", r.Reason)
 				}
 			})
@@ -176,7 +177,8 @@ func TestInputsThatCannotBe(t *testing.T) {
 		want     string
 	}{
 		{"a missing blob", job.Input{Container: "data", Blob: "none"}, 0, 0, `the input blob "none" in container data does not exist`},
-		{"a prefix without blobs", job.Input{Container: "data", Prefix: "none/"}, 0, 0, `the blobs in container data with the prefix "none/" are none`},
+		{"a prefix without blobs", job.Input{Container: "data", Prefix: "none/"}, 0, 0,
+			`the blobs in container data with the prefix "none/" are none`},
 		{"a missing container", job.Input{Container: "nodata", Blob: "a"}, 0, 0, "container"},
 		{"another version", job.Input{Container: "data", Blob: "a", ETag: `"0x0"`}, 0, 0, "has changed: its ETag is"},
 		{"a path that escapes", job.Input{Container: "data", Blob: "a", To: "../a"}, 0, 0, "leave the folder of inputs"},
@@ -189,11 +191,13 @@ func TestInputsThatCannotBe(t *testing.T) {
 			rig.Run(t, func(t *testing.T, b *rig.Bed) {
 				b.PutData("a", "one")
 				b.PutWithInputs("j", "read", row.input)
-				b.Start("vm_0", job.Kinds{"read": reader(0)}, withInputs(b, folder, 1<<30, &inputLink{answer: func(*http.Request) int { return row.status }}))
+				b.Start("vm_0", job.Kinds{"read": reader(0)}, withInputs(b, folder, 1<<30,
+					&inputLink{answer: func(*http.Request) int { return row.status }}))
 				b.WaitFor("the end", 30*time.Minute, func() bool { return b.Record("j").Status.Final() && len(b.PoisonMessages()) == 1 })
 				r := b.Record("j")
 				if r.Status != checkpoint.Poison || r.FailuresTotal != row.failures || !strings.Contains(r.Reason, row.want) {
-					t.Errorf("record = %s after %d failures, %q; want poison after %d with %q", r.Status, r.FailuresTotal, r.Reason, row.failures, row.want)
+					t.Errorf("record = %s after %d failures, %q; want poison after %d with %q", r.Status, r.FailuresTotal, r.Reason, row.failures,
+						row.want)
 				}
 			})
 		})

@@ -218,7 +218,8 @@ func TestDrainLosesLogsFirst(t *testing.T) {
 		}
 		b.WaitFor("the end of the drain", time.Minute, func() bool { return len(p.Log.Find("drained")) > 0 })
 		line := p.Log.Find("drained")[0]
-		if took := time.Duration(line["since_notice"].(float64)); line["released"] != float64(jobs) || line["states_left_out"] != 0.0 || took > 3*time.Second {
+		if took := time.Duration(line["since_notice"].(float64)); line["released"] != float64(jobs) || line["states_left_out"] != 0.0 ||
+			took > 3*time.Second {
 			t.Errorf("drained = %v after %s, want %d released with their states within 3s", line, took, jobs)
 		}
 		mu.Lock()
@@ -242,7 +243,8 @@ func TestLogOfAnotherJobOfThatID(t *testing.T) {
 			if d := b.LogOf(b.Record("a")); len(d.Sections) != 1 || d.Sections[0].Count != 6 || len(d.Sections[0].Lines) != 6 {
 				t.Fatalf("log = %.200q in %d sections, want the 6 lines of one delivery", rig.Texts(d), len(d.Sections))
 			}
-			if _, err := b.Account(b.Server.Transport()).Container(b.Names.Records).NewBlobClient(b.BlobOf("a")).Delete(t.Context(), nil); err != nil {
+			if _, err := b.Account(b.Server.Transport()).Container(b.Names.Records).NewBlobClient(b.BlobOf("a")).Delete(t.Context(),
+				nil); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -103,7 +103,8 @@ func TestLedgerAddsUp(t *testing.T) {
 		{"redone time", spent.Redone, did.Lost(), 30}, // little, and most of it estimated: messages that wait look like workers that lived on
 	} {
 		if p := off(row.got, row.want); p > row.within || p < -row.within {
-			t.Errorf("%s: %s in the ledgers, %s by the handlers' traces: %.2f %% off, want at most %g %%", row.what, row.got, row.want, p, row.within)
+			t.Errorf("%s: %s in the ledgers, %s by the handlers' traces: %.2f %% off, want at most %g %%", row.what, row.got, row.want, p,
+				row.within)
 		}
 	}
 	if spent.Evictions == 0 || spent.Exits == 0 {

@@ -79,7 +79,8 @@ func TestObserverOfOutcomes(t *testing.T) {
 			t.Errorf("deliveries = %d, ends = %d, want each to end once", delivered, ended)
 		}
 		if c.Counts["saved saved"] < 3 || c.Bytes < 12 || c.Counts["saved failed"] != 0 {
-			t.Errorf("saves = %d with %d bytes, %d failed, want those of job f: one every 5s and the last", c.Counts["saved saved"], c.Bytes, c.Counts["saved failed"])
+			t.Errorf("saves = %d with %d bytes, %d failed, want those of job f: one every 5s and the last", c.Counts["saved saved"], c.Bytes,
+				c.Counts["saved failed"])
 		}
 
 		handed, redone := c.Times["steps, handed_over"], c.Times["steps, redone"]

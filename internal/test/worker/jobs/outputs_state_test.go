@@ -233,7 +233,8 @@ func TestStepBackRestoresOutputs(t *testing.T) {
 		{"the last attempt", &diverges{}, "0 |3 after-1 after-2 before-1 before-2 before-3|2 after-1 before-1 before-2"},
 		{"asked for", &diverges{asks: true}, "0 |3 after-1 after-2 before-1 before-2 before-3|2 after-1 before-1 before-2"},
 		{"stopped before a new state", &diverges{asks: true, evicted: make(chan struct{})},
-			"0 |3 after-1 after-2 before-1 before-2 before-3|2 after-1 before-1 before-2|3 after-1 after-2 before-1 before-2 before-3|2 after-1 before-1 before-2"},
+			"0 |3 after-1 after-2 before-1 before-2 before-3|2 after-1 before-1 before-2|3 after-1 after-2 before-1 before-2 before-3|2 after-1 " +
+				"before-1 before-2"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			rig.Run(t, func(t *testing.T, b *rig.Bed) {
@@ -241,7 +242,10 @@ func TestStepBackRestoresOutputs(t *testing.T) {
 				kinds := job.Kinds{"h": job.KeepPreviousState(job.WithLimits(row.work, job.Limits{MaxFailures: 3}))}
 				p := b.Start("vm_0", kinds)
 				if row.work.evicted != nil {
-					b.WaitFor("the step back", 5*time.Hour, func() bool { return strings.Contains(fmt.Sprint(row.work.all()), "2 after-1 before-1 before-2") })
+					b.WaitFor("the step back", 5*time.Hour, func() bool {
+						return strings.Contains(fmt.Sprint(row.work.all()),
+							"2 after-1 before-1 before-2")
+					})
 					time.Sleep(time.Minute)
 					p.Stop()
 					close(row.work.evicted)
@@ -328,7 +332,8 @@ func TestOutputBlobIsGone(t *testing.T) {
 				}
 				b.Start("vm_1", kinds)
 				b.WaitFor("the end of the job", time.Hour, func() bool { return b.Record("a").Status.Final() })
-				if r := b.Record("a"); r.Status != checkpoint.Poison || r.FailuresTotal != 5 || !strings.Contains(r.Reason, want) || !strings.Contains(r.Reason, "--from-scratch") {
+				if r := b.Record("a"); r.Status != checkpoint.Poison || r.FailuresTotal != 5 || !strings.Contains(r.Reason, want) ||
+					!strings.Contains(r.Reason, "--from-scratch") {
 					t.Errorf("record = %s after %d failures, %q; want poison after 5 with %q", r.Status, r.FailuresTotal, r.Reason, want)
 				}
 			})

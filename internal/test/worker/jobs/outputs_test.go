@@ -132,7 +132,8 @@ func TestNoRightsOnOutputs(t *testing.T) {
 			t.Errorf("record = %s after %d failures, want the job to wait", r.Status, r.FailuresTotal)
 		}
 		denied := p.Log.Find("storage denies access; running jobs continue, what is denied waits")
-		if len(denied) == 0 || denied[0]["missing_role"] != "Storage Blob Data Contributor" || !strings.Contains(fmt.Sprint(denied[0]["resource"]), "PutBlob") {
+		if len(denied) == 0 || denied[0]["missing_role"] != "Storage Blob Data Contributor" ||
+			!strings.Contains(fmt.Sprint(denied[0]["resource"]), "PutBlob") {
 			t.Errorf("the log says %v, want the role that is missing, and for what", denied)
 		}
 		granted.Store(true)

@@ -307,7 +307,8 @@ func TestDrainAndResume(t *testing.T) {
 			t.Errorf("record = %s, %d steps, %d failures, want it open with all steps", r.Status, done, r.Failures)
 		}
 		time.Sleep(time.Minute)
-		if h := heartbeatOf(b, p); h.State != "shutdown" || h.Asked != presence.AskedDrain || !h.Steered || h.Control != 1 || h.LastDrain.Reason != string(job.Drained) {
+		if h := heartbeatOf(b, p); h.State != "shutdown" || h.Asked != presence.AskedDrain || !h.Steered || h.Control != 1 ||
+			h.LastDrain.Reason != string(job.Drained) {
 			t.Errorf("heartbeat = %+v, want it drained by revision 1", h)
 		}
 		p.Stop()
@@ -408,7 +409,8 @@ func TestPausedKind(t *testing.T) {
 		}
 		time.Sleep(2 * time.Hour) // longer than an unknown kind waits
 		if b.MessagesLeft() != 1 || b.Record("waits").Status != "" || len(b.PoisonMessages()) != 0 {
-			t.Errorf("%d messages left, record %+v, %d poison messages; want the job to wait", b.MessagesLeft(), b.Record("waits"), len(b.PoisonMessages()))
+			t.Errorf("%d messages left, record %+v, %d poison messages; want the job to wait", b.MessagesLeft(), b.Record("waits"),
+				len(b.PoisonMessages()))
 		}
 		if h := heartbeatOf(b, p); h.Asked != presence.AskedKinds {
 			t.Errorf("heartbeat says %q is asked, want %q", h.Asked, presence.AskedKinds)
@@ -481,7 +483,8 @@ func TestControlNotRead(t *testing.T) {
 		refuse(true)
 		b.Put("a", "echo", "1")
 		time.Sleep(5 * time.Minute)
-		if b.MessagesLeft() != 1 || len(p.Log.Find("control document not read; the worker keeps to what it read last, and does not learn of cancels, drains and pauses")) != 1 {
+		if b.MessagesLeft() != 1 || len(p.Log.Find("control document not read; the worker keeps to what it read last, and does not learn of "+
+			"cancels, drains and pauses")) != 1 {
 			t.Error("the paused worker took a job, or did not log once that it cannot read the document")
 		}
 		q := b.Start("vm_1", job.Kinds{"echo": rig.Echo})

@@ -106,14 +106,17 @@ var outages = map[string]struct {
 	fail func(*http.Request) (*http.Response, error)
 	logs string
 }{
-	"no such host":        {connectionError(&net.DNSError{Err: "no such host", Name: "account.blob.core.windows.net", IsNotFound: true}), "account.blob.core.windows.net: no such host: there is no such host; is the account's name right?"},
-	"no connection":       {connectionError(os.NewSyscallError("connect", syscall.ECONNREFUSED)), "connection refused"},
-	"no descriptor left":  {connectionError(os.NewSyscallError("socket", syscall.EMFILE)), "too many open files"},
-	"name server silent":  {connectionError(&net.DNSError{Err: "i/o timeout", Name: "account.blob.core.windows.net", IsTimeout: true, IsTemporary: true}), "i/o timeout"},
-	"connections cut":     {connectionError(io.ErrUnexpectedEOF), "unexpected EOF"},
-	"a broken service":    {errorReply(500, "InternalError", ""), "500 InternalError"},
-	"a network rule":      {errorReply(403, "AuthorizationFailure", ""), "network rules do not let this machine in"},
-	"a hanging service":   {func(r *http.Request) (*http.Response, error) { <-r.Context().Done(); return nil, r.Context().Err() }, "no answer in time"},
+	"no such host": {connectionError(&net.DNSError{Err: "no such host", Name: "account.blob.core.windows.net", IsNotFound: true}),
+		"account.blob.core.windows.net: no such host: there is no such host; is the account's name right?"},
+	"no connection":      {connectionError(os.NewSyscallError("connect", syscall.ECONNREFUSED)), "connection refused"},
+	"no descriptor left": {connectionError(os.NewSyscallError("socket", syscall.EMFILE)), "too many open files"},
+	"name server silent": {connectionError(&net.DNSError{Err: "i/o timeout", Name: "account.blob.core.windows.net", IsTimeout: true,
+		IsTemporary: true}), "i/o timeout"},
+	"connections cut":  {connectionError(io.ErrUnexpectedEOF), "unexpected EOF"},
+	"a broken service": {errorReply(500, "InternalError", ""), "500 InternalError"},
+	"a network rule":   {errorReply(403, "AuthorizationFailure", ""), "network rules do not let this machine in"},
+	"a hanging service": {func(r *http.Request) (*http.Response, error) { <-r.Context().Done(); return nil, r.Context().Err() },
+		"no answer in time"},
 	"a busy service":      {errorReply(503, "ServerBusy", ""), "503 ServerBusy: the storage service asks for fewer calls"},
 	"a proxy's page":      {errorReply(502, "", "<html>bad gateway</html>"), "502: not an answer of the storage service"},
 	"a sign-in page":      {errorReply(200, "", "<html>sign in</html>"), "answered 200, but not by the storage service"},
@@ -161,7 +164,8 @@ func TestOutages(t *testing.T) {
 				}
 				for _, id := range []string{"long", "brief"} {
 					if r := b.Record(id); r.Generation != 1 || r.Failures+r.Interruptions+r.ChargedExits > 0 {
-						t.Errorf("%s has generation %d, %d failures, %d interruptions, %d unclean exits, want 1 and none", id, r.Generation, r.Failures, r.Interruptions, r.ChargedExits)
+						t.Errorf("%s has generation %d, %d failures, %d interruptions, %d unclean exits, want 1 and none", id, r.Generation, r.Failures,
+							r.Interruptions, r.ChargedExits)
 					}
 				}
 				if n := long.Repeated("long") + brief.Repeated("brief") + len(b.PoisonMessages()); n > 0 {

@@ -58,7 +58,8 @@ func TestOwnMessageIsClaimedAgain(t *testing.T) {
 		b.WaitDone("long", 10*time.Minute)
 		b.WaitFor("message gone", 10*time.Minute, func() bool { return b.MessagesLeft() == 0 })
 		if n := len(p.Log.Find("job started")); n != 1 || b.Record("long").Generation != 1 || work.Repeated("long") != 0 {
-			t.Errorf("job started %d times, generation %d, %d steps repeated, want 1, 1, 0: the job was not interrupted", n, b.Record("long").Generation, work.Repeated("long"))
+			t.Errorf("job started %d times, generation %d, %d steps repeated, want 1, 1, 0: the job was not interrupted", n,
+				b.Record("long").Generation, work.Repeated("long"))
 		}
 	})
 }
@@ -266,7 +267,8 @@ func TestDrainWithoutBandwidth(t *testing.T) {
 		}
 		r := b.Record("long")
 		if r.Status != checkpoint.Open || r.Interruptions != 1 || r.StateHash != saved.StateHash {
-			t.Errorf("record = %s, %d interruptions, state kept: %t, want open, 1, the checkpoint before", r.Status, r.Interruptions, r.StateHash == saved.StateHash)
+			t.Errorf("record = %s, %d interruptions, state kept: %t, want open, 1, the checkpoint before", r.Status, r.Interruptions,
+				r.StateHash == saved.StateHash)
 		}
 		released := p.Log.Find("job released")
 		if len(released) != 1 || released[0]["state_left_out"] != true {

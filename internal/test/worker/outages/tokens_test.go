@@ -45,7 +45,8 @@ func TestTokenEndpointDown(t *testing.T) {
 		issuer, client := token.NewIssuer(), uuid.NewString()
 		b.Server = storage.New(storage.Options{Account: "devstoreaccount1", Tokens: issuer})
 		tokens := imds.New(imds.Options{Tokens: issuer, TokenLife: tokenLife})
-		vm := tokens.AddVM(imds.VM{Name: "vm_0", Identities: []imds.Identity{{ClientID: client, ObjectID: uuid.NewString(), ResourceID: "/subscriptions/s/identity"}}})
+		vm := tokens.AddVM(imds.VM{Name: "vm_0", Identities: []imds.Identity{{ClientID: client, ObjectID: uuid.NewString(),
+			ResourceID: "/subscriptions/s/identity"}}})
 		b.Stores = b.Connect(b.Server.Transport())
 		owner := b.Account(b.Server.Transport())
 		for _, name := range []string{b.Names.Records, b.Names.Payloads, b.Names.Workers} {
@@ -78,7 +79,8 @@ func TestTokenEndpointDown(t *testing.T) {
 		if got := p.Position().State; got != lifecycle.Start {
 			t.Errorf("state without a token = %s, want start", got)
 		}
-		if want := "sign in as the identity " + client + ": no token: ManagedIdentityCredential: no answer in time"; !log.Contains("error", want) {
+		if want := "sign in as the identity " + client + ": no token: ManagedIdentityCredential: no answer in time"; !log.Contains("error",
+			want) {
 			t.Errorf("errors are %q, want one that says %q", log.Values("error"), want)
 		}
 		up()
@@ -95,7 +97,8 @@ func TestTokenEndpointDown(t *testing.T) {
 		time.Sleep(60 * time.Minute)
 		b.WaitDone("long", 10*time.Minute)
 		if r := b.Record("long"); r.Generation != 1 || r.Failures+r.Interruptions > 0 || work.Repeated("long") > 0 {
-			t.Errorf("generation %d, %d failures, %d interruptions, %d steps repeated, want 1 and none", r.Generation, r.Failures, r.Interruptions, work.Repeated("long"))
+			t.Errorf("generation %d, %d failures, %d interruptions, %d steps repeated, want 1 and none", r.Generation, r.Failures, r.Interruptions,
+				work.Repeated("long"))
 		}
 	})
 }

@@ -103,7 +103,8 @@ func (rec *Recorder) checkWait(queue, id string, now time.Time) {
 		waited := s.free.LongestFree(oracle.Span{From: due, To: now}, now)
 		rec.idle.worst = max(rec.idle.worst, waited)
 		if waited > s.bound() {
-			rec.addViolation(rec.job(rec.jobOf[id]), "message %s was visible for %s while %s had a free slot, want %s at most", short(id), waited, vm, s.bound())
+			rec.addViolation(rec.job(rec.jobOf[id]), "message %s was visible for %s while %s had a free slot, want %s at most", short(id), waited,
+				vm, s.bound())
 		}
 	}
 }

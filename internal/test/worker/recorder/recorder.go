@@ -66,7 +66,8 @@ type Recorder struct {
 
 // New returns a recorder that watches no account yet.
 func New(names azure.Names, queues func() []string) *Recorder {
-	return &Recorder{names: names, queues: queues, began: time.Now(), jobs: map[string]*JobHistory{}, jobOf: map[string]string{}, order: map[string]int{}, sent: map[string]int{}}
+	return &Recorder{names: names, queues: queues, began: time.Now(), jobs: map[string]*JobHistory{}, jobOf: map[string]string{},
+		order: map[string]int{}, sent: map[string]int{}}
 }
 
 // Perform has a request of that sender take effect, or has it refused. Requests do so one
@@ -268,7 +269,8 @@ func (rec *Recorder) nameOf(r *http.Request) string {
 		path = randomNames.ReplaceAllString(path, "/$1")
 	}
 	q := r.URL.Query()
-	return strings.Join([]string{r.Method, path, strconv.Itoa(rec.order[message]), q.Get("comp"), q.Get("restype"), q.Get("blockid"), q.Get("numofmessages"), r.Header.Get("X-Ms-Range")}, " ")
+	return strings.Join([]string{r.Method, path, strconv.Itoa(rec.order[message]), q.Get("comp"), q.Get("restype"), q.Get("blockid"),
+		q.Get("numofmessages"), r.Header.Get("X-Ms-Range")}, " ")
 }
 
 // randomNames match what is random in the name of an output or of their list: the token of

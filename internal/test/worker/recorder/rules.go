@@ -24,7 +24,8 @@ func (rec *Recorder) onResult(r storage.Result) {
 	case r.Service == storage.QueueService && r.Operation != storage.OpGetQueueMetadata:
 		rec.checkVisibility(r)
 		rec.checkMessageCall(r)
-	case r.Operation == storage.OpPutBlob && r.Container == rec.names.Payloads && strings.HasPrefix(r.Blob, joblog.Prefix) && r.Status == http.StatusCreated:
+	case r.Operation == storage.OpPutBlob && r.Container == rec.names.Payloads && strings.HasPrefix(r.Blob, joblog.Prefix) &&
+		r.Status == http.StatusCreated:
 		rec.checkLogWrite(r)
 	case r.Service == storage.BlobService && r.Container == rec.names.Control:
 		rec.checkControl(r)
@@ -50,8 +51,10 @@ func (rec *Recorder) checkRecordCall(r storage.Result) {
 	blob, body, _ := rec.in.ReadBlob(r.Container, r.Blob)
 	was, now := j.meta, blob.Metadata
 	progress := progressIn(now, body)
-	rec.add(j, rec.Sender, fmt.Sprintf("%s: %s, claim %.8s, generation %s, write %s, progress %d, failures %s, interruptions %s, unclean exits %s %s",
-		r.Operation, now["status"], now["token"], now["generation"], now["write"], progress, now["failures"], now["interruptions"], now["silentends"], now["reason"]))
+	rec.add(j, rec.Sender, fmt.Sprintf("%s: %s, claim %.8s, generation %s, write %s, progress %d, failures %s, interruptions %s, unclean "+
+		"exits %s %s",
+		r.Operation, now["status"], now["token"], now["generation"], now["write"], progress, now["failures"], now["interruptions"],
+		now["silentends"], now["reason"]))
 	j.meta = now
 	w := oracle.ReadWrite(func(key string) string { return now[key] })
 	w.VM, w.Unconditional = rec.Sender, r.IfMatch == "" && r.IfNoneMatch != "*"
@@ -79,7 +82,8 @@ func (rec *Recorder) checkLogWrite(r storage.Result) {
 	now := joblog.Parse(body)
 	rec.add(j, rec.Sender, fmt.Sprintf("PutBlob of its log: %d deliveries", len(now.Sections)))
 	if before := j.log; blob.Metadata["createdat"] == j.logCreated {
-		if merged := joblog.Merge(before, now); len(merged.Sections) > len(now.Sections) && len(now.Sections) < 16 || len(merged.Sections) < len(now.Sections) {
+		if merged := joblog.Merge(before, now); len(merged.Sections) > len(now.Sections) && len(now.Sections) < 16 ||
+			len(merged.Sections) < len(now.Sections) {
 			rec.addViolation(j, "a write of its log removed a delivery")
 		}
 		for i, s := range now.Sections {
@@ -274,7 +278,8 @@ func (rec *Recorder) isElsewhere(id string) bool {
 // checkRecordElsewhere checks a call for the record of a job in another account than the
 // job's: an operator who cancels a job that has no record yet makes one in each account.
 func (rec *Recorder) checkRecordElsewhere(r storage.Result) {
-	if r.Status != http.StatusCreated && r.Status != http.StatusOK || r.Operation == storage.OpGetBlob || r.Operation == storage.OpGetBlobProperties {
+	if r.Status != http.StatusCreated && r.Status != http.StatusOK || r.Operation == storage.OpGetBlob ||
+		r.Operation == storage.OpGetBlobProperties {
 		return
 	}
 	j := rec.job(JobOfBlob(r.Blob))

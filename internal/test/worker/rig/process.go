@@ -49,7 +49,8 @@ func (b *Bed) StartWithLink(name string, kinds job.Kinds, setUp func(*Link), cha
 	account := b.WatchedAccount(p.Link, pressure, outages.Ended)
 	s := b.storesOf(account)
 	c := worker.Config{
-		Queue: s.Queue, OnDemand: s.OnDemand, Poison: s.Poison, Payloads: s.Payloads, Records: s.Records, Workers: s.Workers, Control: s.Control, Logs: s.logs, Outputs: s.outputs,
+		Queue: s.Queue, OnDemand: s.OnDemand, Poison: s.Poison, Payloads: s.Payloads, Records: s.Records, Workers: s.Workers, Control: s.Control,
+		Logs: s.logs, Outputs: s.outputs,
 		Kinds: kinds, Concurrency: 4, Metadata: client, Host: name, BootID: "boot", Program: "test", Jitter: b.Jitter, Pressure: pressure,
 		Log: log,
 	}

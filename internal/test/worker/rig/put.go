@@ -72,7 +72,8 @@ func (b *Bed) PutDue(id, kind string, due, estimate time.Duration) {
 // PutLarge enqueues a job whose payload is in a blob.
 func (b *Bed) PutLarge(id, kind string, payload []byte) {
 	b.T.Helper()
-	e, err := b.Payloads.Offload(b.T.Context(), queue.Envelope{ID: id, Kind: kind, EnqueuedAt: time.Now(), Payload: queue.BytesPayload(payload)})
+	e, err := b.Payloads.Offload(b.T.Context(), queue.Envelope{ID: id, Kind: kind, EnqueuedAt: time.Now(),
+		Payload: queue.BytesPayload(payload)})
 	if err != nil {
 		b.T.Fatal(err)
 	}
@@ -122,7 +123,8 @@ func (b *Bed) canceller() *operate.Canceller {
 func (b *Bed) Replay(fromScratch bool, ids ...string) {
 	b.T.Helper()
 	s := b.Connect(b.Transport(recorder.Operator))
-	tool := &operate.PoisonQueue{Poison: s.Poison, Queue: s.Queue, OnDemand: s.OnDemand, Payloads: s.Payloads, Records: s.Records, Name: recorder.Operator}
+	tool := &operate.PoisonQueue{Poison: s.Poison, Queue: s.Queue, OnDemand: s.OnDemand, Payloads: s.Payloads, Records: s.Records,
+		Name: recorder.Operator}
 	replayed := 0
 	err := tool.Replay(b.T.Context(), operate.Selection{Names: ids}, fromScratch, func(o operate.Outcome) error {
 		if o.Action == operate.Replayed {

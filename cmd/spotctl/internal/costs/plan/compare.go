@@ -47,7 +47,8 @@ func Compare(d Deployed, r Ranking) (found []Finding, unknown []string) {
 	}
 	best := r.Choices[0]
 	if r.Key(best) < (1-better)*r.Key(*cheapest) {
-		found = append(found, Finding{Text: fmt.Sprintf("%s in %s is %.0f %% cheaper for a useful hour than %s", best.Size, best.Region, 100*(1-r.Key(best)/r.Key(*cheapest)), cheapest.Size)})
+		found = append(found, Finding{Text: fmt.Sprintf("%s in %s is %.0f %% cheaper for a useful hour than %s", best.Size, best.Region,
+			100*(1-r.Key(best)/r.Key(*cheapest)), cheapest.Size)})
 	}
 	return found, unknown
 }
@@ -59,10 +60,12 @@ func compareOne(d Deployed, c Choice) []Finding {
 		now = c.Price
 	}
 	if d.MaxPrice > 0 && now > (1-tight)*d.MaxPrice {
-		found = append(found, Finding{c.Size, fmt.Sprintf("costs %s USD, close to the maximum price of %s: a small rise evicts all its VMs", prices.Amount(now), prices.Amount(d.MaxPrice))})
+		found = append(found, Finding{c.Size, fmt.Sprintf("costs %s USD, close to the maximum price of %s: a small rise evicts all its VMs",
+			prices.Amount(now), prices.Amount(d.MaxPrice))})
 	}
 	if high := c.Eviction.High / 100; d.Rate > 0 && high > d.Rate {
-		found = append(found, Finding{c.Size, fmt.Sprintf("is evicted in %s %% of hours, and workers start from %g %%: set SPOTWORKER_EVICTION_RATE to %d", c.Eviction.Class, 100*d.Rate, percentUp(high))})
+		found = append(found, Finding{c.Size, fmt.Sprintf("is evicted in %s %% of hours, and workers start from %g %%: set "+
+			"SPOTWORKER_EVICTION_RATE to %d", c.Eviction.Class, 100*d.Rate, percentUp(high))})
 	}
 	return found
 }

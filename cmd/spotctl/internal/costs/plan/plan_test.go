@@ -31,7 +31,8 @@ func rate(class string) prices.Eviction {
 }
 
 func offer(size, region string, spot float64, class string) prices.Offer {
-	return prices.Offer{Size: size, Region: region, Spot: spot, SpotUSD: spot, Eviction: rate(class), Machine: &prices.Machine{Cores: 2, Architecture: "x64", Disks: "SCSI", Spot: true}}
+	return prices.Offer{Size: size, Region: region, Spot: spot, SpotUSD: spot, Eviction: rate(class),
+		Machine: &prices.Machine{Cores: 2, Architecture: "x64", Disks: "SCSI", Spot: true}}
 }
 
 func rank(o Options, offers ...prices.Offer) Ranking {
@@ -63,21 +64,26 @@ func order(r Ranking) string {
 func TestCasesByHand(t *testing.T) {
 	a, b := offer("Standard_D2as_v5", "westeurope", 0.020, "20+"), offer("Standard_D2s_v5", "westeurope", 0.021, "0-5")
 	r := rank(Options{Work: short}, a, b)
-	if got := order(r); got != "D2as_v5/westeurope D2s_v5/westeurope" || !near(r.Choices[0].Cost, 0.020342) || !near(r.Choices[1].Cost, 0.021082) {
+	if got := order(r); got != "D2as_v5/westeurope D2s_v5/westeurope" || !near(r.Choices[0].Cost, 0.020342) ||
+		!near(r.Choices[1].Cost, 0.021082) {
 		t.Errorf("case 1 is %s at %.6f and %.6f", got, r.Choices[0].Cost, r.Choices[1].Cost)
 	}
 	r = rank(Options{Work: long}, a, b)
-	if got := order(r); got != "D2s_v5/westeurope D2as_v5/westeurope" || !near(r.Choices[0].Cost, 0.025780) || !near(r.Choices[1].Cost, 0.027042) {
+	if got := order(r); got != "D2s_v5/westeurope D2as_v5/westeurope" || !near(r.Choices[0].Cost, 0.025780) ||
+		!near(r.Choices[1].Cost, 0.027042) {
 		t.Errorf("case 2 is %s at %.6f and %.6f", got, r.Choices[0].Cost, r.Choices[1].Cost)
 	}
-	if m := r.Choices[1].Model; m.Interval != 10*time.Minute || !near(m.Saving, 1.0/6) || !near(m.Redone, 0.0291666) || !near(m.Idle, 0.0645833) {
+	if m := r.Choices[1].Model; m.Interval != 10*time.Minute || !near(m.Saving, 1.0/6) || !near(m.Redone, 0.0291666) ||
+		!near(m.Idle, 0.0645833) {
 		t.Errorf("case 2 has the model %+v", m)
 	}
 	c := offer("Standard_D2as_v5", "westeurope", 0.020, "0-5")
-	c.History = []prices.Point{{From: today.AddDate(0, 0, -100), USD: 0.02}, {From: today.AddDate(0, 0, -30), USD: 0.05}, {From: today.AddDate(0, 0, -21), USD: 0.02}}
+	c.History = []prices.Point{{From: today.AddDate(0, 0, -100), USD: 0.02}, {From: today.AddDate(0, 0, -30), USD: 0.05},
+		{From: today.AddDate(0, 0, -21), USD: 0.02}}
 	r = rank(Options{Work: short, MaxPrice: 0.03}, c)
 	past := r.Choices[0].Past
-	if past.Evictions != 1 || past.Away != 9*24*time.Hour || past.Watched != window || !near(past.Available(), 0.9) || !near(past.Mean, 0.02) || past.Highest != 0.05 || !near(r.Choices[0].Rate, 0.05+1.0/1944) {
+	if past.Evictions != 1 || past.Away != 9*24*time.Hour || past.Watched != window || !near(past.Available(), 0.9) ||
+		!near(past.Mean, 0.02) || past.Highest != 0.05 || !near(r.Choices[0].Rate, 0.05+1.0/1944) {
 		t.Errorf("case 3 has %+v at a rate of %f", past, r.Choices[0].Rate)
 	}
 }
@@ -97,7 +103,8 @@ func TestExcluded(t *testing.T) {
 		{fatal, Options{Work: short}, "not offered as Spot in r"},
 		{quota, Options{Work: short, VMs: 6}, "10 cores left, and 12 are needed"},
 		{placement, Options{Work: short}, "not available to this subscription in r"},
-		{offer("Standard_D2as_v5", "r", 0.04, "0-5"), Options{Work: short, MaxPrice: 0.03}, "costs 0.04000 USD, above the maximum price of 0.03000: no VM would start"},
+		{offer("Standard_D2as_v5", "r", 0.04, "0-5"), Options{Work: short, MaxPrice: 0.03},
+			"costs 0.04000 USD, above the maximum price of 0.03000: no VM would start"},
 		{offer("Standard_D2as_v5", "r", 0, "0-5"), Options{Work: short}, "its Spot price is not known"},
 		{offer("Standard_D2as_v5", "r", 0.01, "20+"), Options{Work: Work{Boot: 5 * time.Hour}}, "no useful time"},
 	} {
@@ -118,7 +125,8 @@ func TestRemarks(t *testing.T) {
 	o.Placement = []prices.Placement{{Zone: "2", Score: "Low"}}
 	o.Problems = []prices.Problem{{Text: "two prices"}}
 	c := rank(Options{Work: short}, o).Choices[0]
-	if got := strings.Join(c.Remarks, "; "); got != "two prices; few or no VMs may be available now in zone 2; eviction rate not known, 5 % assumed" || c.Price != 0.025 || c.Rate != 0.05 {
+	if got := strings.Join(c.Remarks, "; "); got != "two prices; few or no VMs may be available now in zone 2; eviction rate not known, "+
+		"5 % assumed" || c.Price != 0.025 || c.Rate != 0.05 {
 		t.Errorf("remarks are %q at %v and %v", got, c.Price, c.Rate)
 	}
 }
@@ -141,7 +149,8 @@ func TestCores(t *testing.T) {
 	if r := rank(Options{Work: short}, unknown, large); !r.PerVM {
 		t.Error("a size without known cores was compared by cores")
 	}
-	for size, want := range map[string]int{"Standard_D2as_v5": 2, "Standard_E4-2s_v5": 2, "Standard_NC24ads_A100_v4": 24, "Standard_DC96as_cc_v5": 96, "Basic_A1": 0} {
+	for size, want := range map[string]int{"Standard_D2as_v5": 2, "Standard_E4-2s_v5": 2, "Standard_NC24ads_A100_v4": 24,
+		"Standard_DC96as_cc_v5": 96, "Basic_A1": 0} {
 		if got := coresOf(prices.Offer{Size: size}); got != want {
 			t.Errorf("%s has %d cores, want %d", size, got, want)
 		}
@@ -171,7 +180,8 @@ func TestPast(t *testing.T) {
 	} {
 		p := PastOf(c.history, c.max, today)
 		days := func(n int) time.Duration { return time.Duration(n) * 24 * time.Hour }
-		if p.Evictions != c.evicted || p.Away != days(c.away) || p.Watched != days(c.watched) || p.Highest != c.highest || !near(p.Mean, c.averaged) {
+		if p.Evictions != c.evicted || p.Away != days(c.away) || p.Watched != days(c.watched) || p.Highest != c.highest ||
+			!near(p.Mean, c.averaged) {
 			t.Errorf("%s: %+v, want %+v", name, p, c)
 		}
 	}
@@ -186,13 +196,15 @@ func TestParameters(t *testing.T) {
 	r := rank(Options{Work: short}, offer("Standard_D2as_v5", "westeurope", 0.020, "0-5"), other,
 		offer("Standard_D2s_v5", "westeurope", 0.021, "5-10"), offer("Standard_D2as_v5", "northeurope", 0.0201, "0-5"))
 	text := r.Parameters(Options{MaxPrice: 0.03, VMs: 7})
-	for _, want := range []string{"LOCATION=westeurope ", "param vmSizes = [\n  'Standard_D2as_v5'\n  'Standard_D2s_v5'\n]\n", "param maxPrice = '0.03000'", "EVICTION_RATE: '10'", "maxInstances = 7"} {
+	for _, want := range []string{"LOCATION=westeurope ", "param vmSizes = [\n  'Standard_D2as_v5'\n  'Standard_D2s_v5'\n]\n",
+		"param maxPrice = '0.03000'", "EVICTION_RATE: '10'", "maxInstances = 7"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the file has no %q:\n%s", want, text)
 		}
 	}
 	d, err := ParseParameters(text)
-	if err != nil || strings.Join(d.Sizes, " ") != "Standard_D2as_v5 Standard_D2s_v5" || d.Region != "westeurope" || d.MaxPrice != 0.03 || d.Rate != 0.1 {
+	if err != nil || strings.Join(d.Sizes, " ") != "Standard_D2as_v5 Standard_D2s_v5" || d.Region != "westeurope" || d.MaxPrice != 0.03 ||
+		d.Rate != 0.1 {
 		t.Errorf("read again it is %+v, %v", d, err)
 	}
 	if none := (Ranking{}).Parameters(Options{}); none != "" {
@@ -224,12 +236,15 @@ func TestCompare(t *testing.T) {
 		d    Deployed
 		want []string
 	}{
-		"fine":        {Deployed{Sizes: []string{"Standard_D2s_v5"}, Region: "r"}, nil},
-		"mixed":       {Deployed{Sizes: []string{"Standard_D2as_v5", "Standard_D2s_v5"}, Region: "r"}, nil},
-		"dear":        {Deployed{Sizes: []string{"Standard_D2as_v5"}, Region: "r"}, []string{"Standard_D2s_v5 in r is 50 % cheaper"}},
-		"tight":       {Deployed{Sizes: []string{"Standard_D2s_v5"}, Region: "r", MaxPrice: 0.0105}, []string{"close to the maximum price of 0.01050"}},
-		"too low":     {Deployed{Sizes: []string{"Standard_D2s_v5"}, Region: "r", MaxPrice: 0.009}, []string{"cannot be used: it costs 0.01000 USD, above the maximum"}},
-		"rate":        {Deployed{Sizes: []string{"Standard_D2s_v5", "Standard_D2as_v5"}, Region: "r", Rate: 0.05}, []string{"set SPOTWORKER_EVICTION_RATE to 10"}},
+		"fine":  {Deployed{Sizes: []string{"Standard_D2s_v5"}, Region: "r"}, nil},
+		"mixed": {Deployed{Sizes: []string{"Standard_D2as_v5", "Standard_D2s_v5"}, Region: "r"}, nil},
+		"dear":  {Deployed{Sizes: []string{"Standard_D2as_v5"}, Region: "r"}, []string{"Standard_D2s_v5 in r is 50 % cheaper"}},
+		"tight": {Deployed{Sizes: []string{"Standard_D2s_v5"}, Region: "r", MaxPrice: 0.0105},
+			[]string{"close to the maximum price of 0.01050"}},
+		"too low": {Deployed{Sizes: []string{"Standard_D2s_v5"}, Region: "r", MaxPrice: 0.009},
+			[]string{"cannot be used: it costs 0.01000 USD, above the maximum"}},
+		"rate": {Deployed{Sizes: []string{"Standard_D2s_v5", "Standard_D2as_v5"}, Region: "r", Rate: 0.05},
+			[]string{"set SPOTWORKER_EVICTION_RATE to 10"}},
 		"elsewhere":   {Deployed{Sizes: []string{"Standard_D2s_v5"}, Region: "q"}, []string{"nothing is known about it in q"}},
 		"unavailable": {Deployed{Sizes: []string{"Standard_X"}, Region: "r"}, []string{"nothing is known"}},
 	} {
@@ -248,7 +263,8 @@ func TestCompare(t *testing.T) {
 
 // TestCompareWithoutPrices: a source that was down is no reason to change anything.
 func TestCompareWithoutPrices(t *testing.T) {
-	found, unknown := Compare(Deployed{Sizes: []string{"Standard_D2as_v5"}, Region: "r"}, rank(Options{Work: short}, offer("Standard_D2as_v5", "r", 0, "0-5")))
+	found, unknown := Compare(Deployed{Sizes: []string{"Standard_D2as_v5"}, Region: "r"},
+		rank(Options{Work: short}, offer("Standard_D2as_v5", "r", 0, "0-5")))
 	if len(found) > 0 || len(unknown) != 1 {
 		t.Errorf("findings %v, unknown %q, want the size as unknown", found, unknown)
 	}

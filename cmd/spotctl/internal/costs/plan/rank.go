@@ -102,8 +102,9 @@ func evaluate(offer prices.Offer, currency string, o Options, now time.Time) (c 
 	}
 	c.Rate += c.Past.Rate()
 	if c.Past.Evictions > 0 {
-		c.Remarks = append(c.Remarks, fmt.Sprintf("the maximum price would have evicted %d times in %d days and kept VMs away %.0f %% of the time",
-			c.Past.Evictions, int(c.Past.Watched.Hours()/24), 100*(1-c.Past.Available())))
+		c.Remarks = append(c.Remarks,
+			fmt.Sprintf("the maximum price would have evicted %d times in %d days and kept VMs away %.0f %% of the time",
+				c.Past.Evictions, int(c.Past.Watched.Hours()/24), 100*(1-c.Past.Available())))
 	}
 	c.Model = ModelFor(o.Work, c.Rate)
 	useful := c.Model.Useful()
@@ -131,7 +132,8 @@ func (c *Choice) refused(currency string, o Options) string {
 	case o.MaxPrice > 0 && newest > o.MaxPrice:
 		return fmt.Sprintf("it costs %s USD, above the maximum price of %s: no VM would start", prices.Amount(newest), prices.Amount(o.MaxPrice))
 	case c.Quota != nil && c.Cores > 0 && c.Quota.Left() < c.Cores*max(o.VMs, 1):
-		return fmt.Sprintf("the Spot quota in %s has %d cores left, and %d are needed: ask for more in the portal under Quotas", c.Region, c.Quota.Left(), c.Cores*max(o.VMs, 1))
+		return fmt.Sprintf("the Spot quota in %s has %d cores left, and %d are needed: ask for more in the portal under Quotas", c.Region,
+			c.Quota.Left(), c.Cores*max(o.VMs, 1))
 	}
 	for _, p := range c.Placement {
 		if p.Score == "RestrictedSkuNotAvailable" {

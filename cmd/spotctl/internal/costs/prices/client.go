@@ -103,7 +103,8 @@ func New(o Options) (*Client, error) {
 	signedIn := options
 	signedIn.Cloud = cloud.Configuration{
 		ActiveDirectoryAuthorityHost: cloud.AzurePublic.ActiveDirectoryAuthorityHost,
-		Services:                     map[cloud.ServiceName]cloud.ServiceConfiguration{cloud.ResourceManager: {Endpoint: armURL, Audience: c.audience}},
+		Services: map[cloud.ServiceName]cloud.ServiceConfiguration{cloud.ResourceManager: {Endpoint: armURL,
+			Audience: c.audience}},
 	}
 	signedIn.InsecureAllowCredentialWithHTTP = strings.HasPrefix(armURL, "http://") // loopback, by address
 	// Registering a resource provider would change the subscription.

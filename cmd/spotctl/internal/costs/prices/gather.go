@@ -138,7 +138,8 @@ func askGraph[R any](ctx context.Context, g *gathering, missing, query string, t
 	case err != nil:
 		g.gap("Resource Graph", missing, explain(err, readerOnAny))
 	case len(all) == 0:
-		g.gap("Resource Graph", missing, "Resource Graph has none for these sizes and regions, or the signed-in identity lacks the role "+readerOnAny)
+		g.gap("Resource Graph", missing, "Resource Graph has none for these sizes and regions, or the signed-in identity lacks the role "+
+			readerOnAny)
 	}
 }
 
@@ -152,7 +153,8 @@ func (g *gathering) askMachines(ctx context.Context, region string) {
 	case err != nil:
 		g.gap("VM sizes", "what "+region+" offers to the subscription", explain(err, reader))
 	case len(all) == 0:
-		g.gap("VM sizes", "what "+region+" offers to the subscription", "no sizes are listed there; is the region's name right? az account list-locations lists them")
+		g.gap("VM sizes", "what "+region+" offers to the subscription", "no sizes are listed there; is the region's name right? az account "+
+			"list-locations lists them")
 	}
 }
 
@@ -218,7 +220,8 @@ func (g *gathering) checkCurrency() {
 	})
 	if other != "" {
 		g.known.retail = false
-		g.gap("retail prices", "prices in "+g.query.Currency, fmt.Sprintf("the service answered in %q; it may not have this currency", cut(other)))
+		g.gap("retail prices", "prices in "+g.query.Currency, fmt.Sprintf("the service answered in %q; it may not have this currency",
+			cut(other)))
 	}
 }
 

@@ -35,7 +35,8 @@ func TestGather(t *testing.T) {
 	if len(o.Placement) != 3 || o.Placement[0] != (Placement{Zone: "1", Score: "High"}) {
 		t.Errorf("placement is %v, want High in three zones", o.Placement)
 	}
-	if m := o.Machine; m == nil || m.Cores != 2 || m.Architecture != "x64" || !m.Spot || m.Restricted != "" || strings.Join(m.Zones, "") != "123" {
+	if m := o.Machine; m == nil || m.Cores != 2 || m.Architecture != "x64" || !m.Spot || m.Restricted != "" ||
+		strings.Join(m.Zones, "") != "123" {
 		t.Errorf("machine is %+v", m)
 	}
 	if o.Quota == nil || o.Quota.Left() != 98 {
@@ -67,7 +68,8 @@ func TestRequests(t *testing.T) {
 	for r := range 5 {
 		regions = append(regions, fmt.Sprintf("region%d", r))
 		for _, size := range sizes {
-			server.Offers = append(server.Offers, pricing.Offer{Size: size, Region: regions[r], Spot: 0.02, Regular: 0.1, Eviction: "0-5", Cores: 2, History: []pricing.Point{{USD: 0.02}}})
+			server.Offers = append(server.Offers, pricing.Offer{Size: size, Region: regions[r], Spot: 0.02, Regular: 0.1, Eviction: "0-5", Cores: 2,
+				History: []pricing.Point{{USD: 0.02}}})
 		}
 	}
 	begin := time.Now()
@@ -92,7 +94,8 @@ func TestPages(t *testing.T) {
 	server := market()
 	server.PageSize = 1
 	r := ask(t, server, nil)
-	if o := offer(t, r, "Standard_D2as_v5", "westeurope"); o.Spot != 0.02 || o.SpotUSD != 0.02 || o.Machine == nil || o.Quota == nil || len(r.Gaps) > 0 {
+	if o := offer(t, r, "Standard_D2as_v5", "westeurope"); o.Spot != 0.02 || o.SpotUSD != 0.02 || o.Machine == nil || o.Quota == nil ||
+		len(r.Gaps) > 0 {
 		t.Errorf("offer is %+v with gaps %v, want all of it", o, r.Gaps)
 	}
 	if server.Calls("retail") < 10 || server.Calls("history") != 3 {
@@ -237,7 +240,8 @@ func TestNoSignIn(t *testing.T) {
 		want   string
 	}{
 		{func(_ *Query, o *Options) { o.Credential = nil }, "there is no sign-in"},
-		{func(_ *Query, o *Options) { o.Credential = signedOut{errSignedOut} }, "not signed in to Azure: run az login, or set AZURE_CLIENT_ID to the managed identity of this VM"},
+		{func(_ *Query, o *Options) { o.Credential = signedOut{errSignedOut} }, "not signed in to Azure: run az login, or set AZURE_CLIENT_ID " +
+			"to the managed identity of this VM"},
 		{func(_ *Query, o *Options) { o.Credential = signedOut{errors.New("token expired\nmore")} }, "(token expired)"},
 	} {
 		server := market()
@@ -267,8 +271,10 @@ func TestNoNetwork(t *testing.T) {
 			err  error
 			want string
 		}{
-			{&net.DNSError{Err: "no such host", Name: "prices.azure.com", IsNotFound: true}, "no network: the name prices.azure.com cannot be resolved"},
-			{&url.Error{Op: "Get", URL: "https://prices.azure.com/x?secret", Err: &net.OpError{Op: "dial", Err: errors.New("refused")}}, "no network: prices.azure.com cannot be reached"},
+			{&net.DNSError{Err: "no such host", Name: "prices.azure.com", IsNotFound: true},
+				"no network: the name prices.azure.com cannot be resolved"},
+			{&url.Error{Op: "Get", URL: "https://prices.azure.com/x?secret", Err: &net.OpError{Op: "dial", Err: errors.New("refused")}},
+				"no network: prices.azure.com cannot be reached"},
 			{context.DeadlineExceeded, "no answer in time"},
 		} {
 			r := ask(t, nil, func(_ *Query, o *Options) { o.Transport = broken{c.err} })

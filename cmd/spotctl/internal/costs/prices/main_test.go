@@ -59,8 +59,10 @@ func market() *pricing.Server {
 	history := []pricing.Point{{Date: "2026-11-01T00:00:00Z", USD: 0.02}, {Date: "2026-10-01T00:00:00Z", USD: 0.03}}
 	return &pricing.Server{Offers: []pricing.Offer{
 		{Size: "Standard_D2as_v5", Region: "westeurope", Spot: 0.02, Regular: 0.1, History: history, Eviction: "5-10", Cores: 2},
-		{Size: "Standard_D2as_v5", Region: "northeurope", Spot: 0.03, Regular: 0.1, Eviction: "20+", Cores: 2, Score: "Low", History: []pricing.Point{{USD: 0.03}}},
-		{Size: "Standard_D4s_v5", Region: "westeurope", Spot: 0.05, Regular: 0.2, Eviction: "0-5", Cores: 4, History: []pricing.Point{{USD: 0.05}}},
+		{Size: "Standard_D2as_v5", Region: "northeurope", Spot: 0.03, Regular: 0.1, Eviction: "20+", Cores: 2, Score: "Low",
+			History: []pricing.Point{{USD: 0.03}}},
+		{Size: "Standard_D4s_v5", Region: "westeurope", Spot: 0.05, Regular: 0.2, Eviction: "0-5", Cores: 4,
+			History: []pricing.Point{{USD: 0.05}}},
 		{Size: "Standard_B2s", Region: "westeurope", Regular: 0.04, Cores: 2, NoSpot: true},
 	}}
 }

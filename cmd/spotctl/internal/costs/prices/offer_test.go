@@ -9,7 +9,8 @@ import (
 
 func TestUnusableOffers(t *testing.T) {
 	server := market()
-	server.Offers = append(server.Offers, pricing.Offer{Size: "Standard_D8s_v5", Region: "westeurope", Spot: 0.1, Regular: 0.4, Cores: 8, Restricted: true})
+	server.Offers = append(server.Offers, pricing.Offer{Size: "Standard_D8s_v5", Region: "westeurope", Spot: 0.1, Regular: 0.4, Cores: 8,
+		Restricted: true})
 	sizes := []string{"Standard_B2s", "Standard_D8s_v5", "Standard_D99_v9", "Standard_d2AS_v5"}
 	r := ask(t, server, func(q *Query, _ *Options) { q.Sizes, q.Regions = sizes, []string{"westeurope"} })
 	for size, want := range map[string]string{
@@ -44,7 +45,8 @@ func TestSourcesDisagree(t *testing.T) {
 	server.Offers[0].History = []pricing.Point{{USD: 0.025}}
 	server.Offers[1].History = []pricing.Point{{USD: 0.0301}} // within rounding
 	r := ask(t, server, nil)
-	wantProblem(t, offer(t, r, "Standard_D2as_v5", "westeurope"), false, "two prices: 0.02000 (retail prices) and 0.02500 USD (Resource Graph)")
+	wantProblem(t, offer(t, r, "Standard_D2as_v5", "westeurope"), false,
+		"two prices: 0.02000 (retail prices) and 0.02500 USD (Resource Graph)")
 	if o := offer(t, r, "Standard_D2as_v5", "northeurope"); len(o.Problems) > 0 {
 		t.Errorf("problems: %v", o.Problems)
 	}
@@ -96,9 +98,11 @@ func TestParseEviction(t *testing.T) {
 
 func TestNormalize(t *testing.T) {
 	q, err := Query{
-		Sizes: []string{" d2", "standard_D2as_v5", "Standard_d2AS_v5", "basic_A1", ""}, Regions: []string{"West Europe", "westeurope", "UK South"}, Currency: " eur",
+		Sizes: []string{" d2", "standard_D2as_v5", "Standard_d2AS_v5", "basic_A1", ""}, Regions: []string{"West Europe", "westeurope",
+			"UK South"}, Currency: " eur",
 	}.Normalize()
-	if err != nil || strings.Join(q.Sizes, ",") != "Standard_d2,Standard_D2as_v5,Basic_A1" || strings.Join(q.Regions, ",") != "westeurope,uksouth" || q.Currency != "EUR" || q.Count != 1 {
+	if err != nil || strings.Join(q.Sizes, ",") != "Standard_d2,Standard_D2as_v5,Basic_A1" ||
+		strings.Join(q.Regions, ",") != "westeurope,uksouth" || q.Currency != "EUR" || q.Count != 1 {
 		t.Errorf("Normalize = %+v, %v", q, err)
 	}
 	one := []string{"a"}

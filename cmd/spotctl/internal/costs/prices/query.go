@@ -64,7 +64,8 @@ func (q Query) Normalize() (Query, error) {
 	case !currencyPattern.MatchString(q.Currency):
 		return q, fmt.Errorf("currency %q is not a code of three letters, such as USD or EUR", q.Currency)
 	case q.Subscription != "" && !subscriptionPattern.MatchString(q.Subscription):
-		return q, fmt.Errorf("subscription %q is not an id such as 00000000-0000-0000-0000-000000000000; az account show --query id prints it", q.Subscription)
+		return q, fmt.Errorf("subscription %q is not an id such as 00000000-0000-0000-0000-000000000000; az account show --query id prints it",
+			q.Subscription)
 	}
 	for _, size := range q.Sizes {
 		if !sizePattern.MatchString(size) {

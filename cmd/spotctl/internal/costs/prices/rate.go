@@ -24,7 +24,8 @@ func EvictionRate(ctx context.Context, c *Client, q Query) (percent int, missing
 	for _, row := range g.evictions {
 		rate, ok := ParseEviction(row.Rate)
 		if !ok {
-			g.gap("Resource Graph", "the eviction rate of "+cut(row.SkuName)+" in "+cut(row.Location), fmt.Sprintf("%q cannot be read", cut(row.Rate)))
+			g.gap("Resource Graph", "the eviction rate of "+cut(row.SkuName)+" in "+cut(row.Location),
+				fmt.Sprintf("%q cannot be read", cut(row.Rate)))
 		}
 		known[strings.ToLower(row.SkuName+" "+row.Location)] = true
 		percent = max(percent, int(math.Ceil(rate.High)))

@@ -158,7 +158,8 @@ func (o *Offer) refusal(known sources) string {
 	case !known.retail || spot:
 		return ""
 	case o.Regular == 0:
-		return "no price in " + o.Region + ": the size does not exist, is not offered there, or is spelt differently (names are case-sensitive: Standard_D2as_v5)"
+		return "no price in " + o.Region + ": the size does not exist, is not offered there, or is spelt differently (names are " +
+			"case-sensitive: Standard_D2as_v5)"
 	}
 	return "no Spot price in " + o.Region + ": not offered as Spot there"
 }

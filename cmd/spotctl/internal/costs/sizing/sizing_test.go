@@ -14,7 +14,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestByHand(t *testing.T) {
 	// 100 jobs/s of 1 s: 2 + 1/32 calls and the put.
 	s := For(Load{JobsPerSecond: 100, Seconds: 1, Slots: 16, Rate: 0.05, Boot: 3 * time.Minute})
-	if s.VMs != 7 || s.Queues != 1 || s.Accounts != 1 || s.Calls != 3+1/32.0 || s.Interval != 0 || s.Uses[0].Name != "messages of a queue" || s.Uses[0].Share != 0.05 {
+	if s.VMs != 7 || s.Queues != 1 || s.Accounts != 1 || s.Calls != 3+1/32.0 || s.Interval != 0 || s.Uses[0].Name != "messages of a queue" ||
+		s.Uses[0].Share != 0.05 {
 		t.Errorf("short jobs need %+v", s)
 	}
 	// 200 jobs/s of 10 min with 8 MiB: τ is 2·0.109 s·72000 s under the root, 125 s; four

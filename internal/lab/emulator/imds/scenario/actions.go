@@ -103,7 +103,8 @@ func readType(f *fields) string {
 	known, other := f.get("type"), f.get("other_type")
 	switch {
 	case known == nil && other == nil:
-		f.fail(jsonpos.Errorf(f.of.Offset, `"type" is missing: one of %s; or "other_type" for one that Azure may have some day`, strings.Join(eventTypes, ", ")))
+		f.fail(jsonpos.Errorf(f.of.Offset, `"type" is missing: one of %s; or "other_type" for one that Azure may have some day`,
+			strings.Join(eventTypes, ", ")))
 	case known != nil && other != nil:
 		f.fail(jsonpos.Errorf(other.Offset, `give "type" or "other_type", not both`))
 	case other != nil:

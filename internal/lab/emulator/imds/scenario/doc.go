@@ -8,7 +8,8 @@
 //	              cannot happen                       and acknowledged
 //
 // [Parse] is strict: an unknown field, and a step that is not possible on Azure,
-// are refused with file, line, column and what is wrong. For the latter it validates the steps on a model of the VMs and events (validate.go).
+// are refused with file, line, column and what is wrong. For the latter it validates the steps on a
+// model of the VMs and events (validate.go).
 // docs/lab.md describes the format; [Ready] holds scenarios that can be used as
 // they are.
 //

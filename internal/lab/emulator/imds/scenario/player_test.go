@@ -190,9 +190,12 @@ func TestFaults(t *testing.T) {
 		want        map[string]int // status by VM and path
 	}{
 		{"all", `{"for":"2s","status":500}`, map[string]int{"a/events": 500, "b/events": 500, "a/instance": 500, "a/tokens": 500}},
-		{"events", `{"for":"2s","status":500,"on":"events"}`, map[string]int{"a/events": 500, "b/events": 500, "a/instance": 404, "a/tokens": 404}},
-		{"instance", `{"for":"2s","status":500,"on":"instance"}`, map[string]int{"a/events": 200, "b/events": 200, "a/instance": 500, "a/tokens": 404}},
-		{"tokens", `{"for":"2s","status":500,"on":"tokens"}`, map[string]int{"a/events": 200, "b/events": 200, "a/instance": 404, "a/tokens": 500}},
+		{"events", `{"for":"2s","status":500,"on":"events"}`, map[string]int{"a/events": 500, "b/events": 500, "a/instance": 404,
+			"a/tokens": 404}},
+		{"instance", `{"for":"2s","status":500,"on":"instance"}`, map[string]int{"a/events": 200, "b/events": 200, "a/instance": 500,
+			"a/tokens": 404}},
+		{"tokens", `{"for":"2s","status":500,"on":"tokens"}`, map[string]int{"a/events": 200, "b/events": 200, "a/instance": 404,
+			"a/tokens": 500}},
 		{"one VM", `{"for":"2s","status":500,"vms":["A"]}`, map[string]int{"a/events": 500, "b/events": 200, "a/instance": 500, "a/tokens": 500}},
 		{"one version", `{"for":"2s","status":500,"versions":["2020-07-01"],"on":"events"}`, map[string]int{"a/events": 500, "b/events": 500}},
 		{"another version", `{"for":"2s","status":500,"versions":["2019-01-01"]}`, map[string]int{"a/events": 200, "b/events": 200}},
@@ -267,7 +270,8 @@ func TestMistakesArePrinted(t *testing.T) {
 		poll(t, p, "missing")
 		stop()
 		const mistake = "a /metadata/scheduledevents: 400, EventId is not that of a scheduled event"
-		want := []string{"the first request for scheduled events has come: the scenario begins", "the scenario is over; what is announced is served until the end",
+		want := []string{"the first request for scheduled events has come: the scenario begins",
+			"the scenario is over; what is announced is served until the end",
 			mistake, mistake, "missing /metadata/scheduledevents: 404, the emulator has no VM of this name"}
 		got := told()
 		slices.Sort(got)

@@ -22,7 +22,8 @@ func BenchmarkList5000(b *testing.B) {
 	for i := range 5000 {
 		c.change(fmt.Sprintf("jobs/%05d", i)).current = &version{etag: s.newETag(), metadata: metadata}
 	}
-	r, err := protocol.NewRequest(protocol.BlobService, httptest.NewRequest(http.MethodGet, "http://blob.emulator/acc/records?restype=container&comp=list&include=metadata", http.NoBody))
+	r, err := protocol.NewRequest(protocol.BlobService, httptest.NewRequest(http.MethodGet,
+		"http://blob.emulator/acc/records?restype=container&comp=list&include=metadata", http.NoBody))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -39,8 +39,10 @@ func TestConditions(t *testing.T) {
 		{"unmodified since the same second", []string{"If-Unmodified-Since", same}, existing, nil, nil},
 		{"unmodified since before", []string{"If-Unmodified-Since", before}, existing, protocol.ErrConditionNotMet, protocol.ErrConditionNotMet},
 		{"unmodified since, no blob", []string{"If-Unmodified-Since", before}, nil, errBlobNotFound, nil},
-		{"match and unmodified: a write looks at the tag", []string{"If-Match", `"0x1"`, "If-Unmodified-Since", before}, existing, protocol.ErrConditionNotMet, nil},
-		{"none match or modified: one is enough to read", []string{"If-None-Match", `"0x1"`, "If-Modified-Since", before}, existing, nil, protocol.ErrConditionNotMet},
+		{"match and unmodified: a write looks at the tag", []string{"If-Match", `"0x1"`, "If-Unmodified-Since", before}, existing,
+			protocol.ErrConditionNotMet, nil},
+		{"none match or modified: one is enough to read", []string{"If-None-Match", `"0x1"`, "If-Modified-Since", before}, existing, nil,
+			protocol.ErrConditionNotMet},
 		{"match and none match", []string{"If-Match", `"0x1"`, "If-None-Match", `"0x2"`}, existing, nil, protocol.ErrMultipleConditions},
 	}
 	for _, tt := range tests {

@@ -127,7 +127,8 @@ func (l lease) acquire(r *protocol.Request) (lease, error) {
 	const infinite, least, most = -1, 15, 60
 	seconds, err := strconv.Atoi(r.Header.Get("x-ms-lease-duration"))
 	if err != nil || seconds != infinite && (seconds < least || seconds > most) {
-		return lease{}, protocol.ErrInvalidHeader.Because("x-ms-lease-duration %q is neither -1 nor 15 to 60", r.Header.Get("x-ms-lease-duration"))
+		return lease{}, protocol.ErrInvalidHeader.Because("x-ms-lease-duration %q is neither -1 nor 15 to 60",
+			r.Header.Get("x-ms-lease-duration"))
 	}
 	id := r.Header.Get("x-ms-proposed-lease-id")
 	if l.held(r.Now) && l.id != id {

@@ -62,10 +62,11 @@ func Refusal(status int, code, message string) *Error {
 
 // Refusals common to both services.
 var (
-	ErrInternal           = Refusal(500, "InternalError", "the emulator failed")
-	ErrNotImplemented     = Refusal(501, "NotImplemented", "the emulator does not have this")
-	ErrUnsupportedQuery   = Refusal(400, "UnsupportedQueryParameter", "the emulator does not have this query parameter")
-	ErrNoAuthentication   = Refusal(401, "NoAuthenticationInformation", "the request has no Authorization header").WithHeader("WWW-Authenticate", "SharedKey")
+	ErrInternal         = Refusal(500, "InternalError", "the emulator failed")
+	ErrNotImplemented   = Refusal(501, "NotImplemented", "the emulator does not have this")
+	ErrUnsupportedQuery = Refusal(400, "UnsupportedQueryParameter", "the emulator does not have this query parameter")
+	ErrNoAuthentication = Refusal(401, "NoAuthenticationInformation",
+		"the request has no Authorization header").WithHeader("WWW-Authenticate", "SharedKey")
 	ErrBadAuthentication  = Refusal(400, "InvalidAuthenticationInfo", "the Authorization header is malformed")
 	ErrBadToken           = Refusal(401, "InvalidAuthenticationInfo", "the bearer token is not accepted")
 	ErrNotAuthenticated   = Refusal(403, "AuthenticationFailed", "the request is not authentic")
