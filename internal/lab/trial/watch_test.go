@@ -16,19 +16,26 @@ type observing struct {
 	recorder *recorder
 	job      string
 	marks    int
+	closed   chan string // names of files that were closed after a write
 }
 
 func observe(t *testing.T) *observing {
 	t.Helper()
 	root := t.TempDir()
-	o := &observing{t: t, recorder: newRecorder(), job: filepath.Join(root, "spotworker-scratch-1", "job-1")}
+	o := &observing{t: t, recorder: newRecorder(), job: filepath.Join(root, "spotworker-scratch-1", "job-1"),
+		closed: make(chan string, 1000)}
 	w := &watcher{vm: "spot_1", root: root, recorder: o.recorder}
-	stop, err := watchFiles(root, w.tell)
+	stop, err := watchFiles(root, func(c change) {
+		w.tell(c)
+		if c.op == closed {
+			o.closed <- filepath.Base(c.name)
+		}
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(stop)
-	for _, dir := range []string{workName, tempName, keptName} {
+	for _, dir := range []string{workName, keptName, tempName} {
 		if err := os.MkdirAll(filepath.Join(o.job, dir), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -37,28 +44,26 @@ func observe(t *testing.T) *observing {
 	return o
 }
 
-// settle waits until all changes so far were read: the observer sees a file that is
-// made now after them.
+// settle waits until all changes so far were read: the event of a file that is closed
+// now follows theirs. An event of its creation would not do: it is also told when a new
+// folder is listed, before older events.
 func (o *observing) settle() {
 	o.t.Helper()
 	for range 200 {
 		o.marks++ // a name of its own: events of an earlier mark may still come
-		name := fmt.Sprintf("%s/mark-%d", tempName, o.marks)
-		seen := make(chan struct{})
-		o.recorder.see(func() { o.recorder.sources[name] = 2 })
-		o.recorder.whenSaving(func(string) { close(seen) })
-		o.write(name, "")
-		_ = os.Remove(filepath.Join(o.job, name))
-		var ok bool
-		select {
-		case <-seen:
-			ok = true
-		case <-time.After(50 * time.Millisecond): // the folder was not observed yet
-		}
-		o.recorder.whenSaving(nil)
-		o.recorder.see(func() { delete(o.recorder.sources, name) })
-		if ok {
-			return
+		name := fmt.Sprintf("mark-%d", o.marks)
+		o.write(tempName+"/"+name, "")
+		_ = os.Remove(filepath.Join(o.job, tempName, name))
+		for late := time.After(50 * time.Millisecond); ; {
+			select {
+			case seen := <-o.closed:
+				if seen == name {
+					return
+				}
+				continue
+			case <-late: // the folder was not observed yet
+			}
+			break
 		}
 	}
 	o.t.Fatal("the observer has seen nothing")
