@@ -94,7 +94,7 @@ func checkSettings(d deployment, tell report) {
 	needWords(d, "modules/foundation.bicep", tell, "package: configurationIn == 'Package' ? 'spotworker-ondemand${packageSuffix}' : "+
 		"packageName",
 		"var packageSuffix = operatingSystem == 'Windows' ? '.zip' : '.tar.gz'")
-	needWords(d, "modules/alerts.bicep", tell, "query: rule.query", "operator: rule.operator", "threshold: rule.threshold")
+	needWords(d, "modules/no-workers-alert.bicep", tell, "query: query", "operator: 'GreaterThan'", "threshold: 0\n")
 	needWords(d, "main.bicep", tell, "union(onDemand ? { SPOTWORKER_CHANGEOVER: changeover, SPOTWORKER_MOVE_AFTER: string(moveAfter) } : "+
 		"{}, workerSettings)")
 	needWords(d, "modules/log-association.bicep", tell,
@@ -183,7 +183,7 @@ var otherwise = map[string]map[string]string{
 	},
 	"modules/foundation.bicep log":            {"retentionDays": "logRetentionDays", "dailyQuotaGb": "logDailyQuotaGb"},
 	"modules/foundation.bicep logAssociation": {"ruleId": "log!.outputs.ruleId"},
-	"modules/foundation.bicep alerts":         {"workspaceId": "log!.outputs.workspaceId", "tableName": "log!.outputs.tableName"},
+	"modules/foundation.bicep noWorkersAlert": {"workspaceId": "log!.outputs.workspaceId", "tableName": "log!.outputs.tableName"},
 	"modules/foundation.bicep metrics": {
 		"principalIds": "concat( [identities.outputs.worker.principalId], onDemand ? [identities.outputs.onDemandWorker!.principalId] : [] )",
 	},
@@ -218,7 +218,7 @@ var (
 		"modules/foundation.bicep moreStorage": "ownsAccount", "modules/foundation.bicep moreOnDemandWorkerRoles": "onDemand",
 		"modules/foundation.bicep moreOperatorRoles": "!empty(operatorId) && ownsAccount",
 		"modules/foundation.bicep moreStorageLogs":   "collects && logStorage && ownsAccount",
-		"modules/foundation.bicep alerts":            "collects && stage == 'Workers'",
+		"modules/foundation.bicep noWorkersAlert":    "collects && stage == 'Workers'",
 		"modules/foundation.bicep evictionAlert":     "monitoring",
 		"modules/foundation.bicep metrics":           "pushesMetrics",
 		"modules/foundation.bicep prometheusAlerts":  "pushesMetrics && stage == 'Workers'",
@@ -314,7 +314,7 @@ func checkResources(d deployment, tell report) {
 		}
 	}
 	for _, list := range []struct{ file, variable, key string }{
-		{"modules/alerts.bicep", "rules", "name"}, {"modules/storage.bicep", "kept", "name"}, {"modules/storage.bicep", "kept", "container"},
+		{"modules/storage.bicep", "kept", "name"}, {"modules/storage.bicep", "kept", "container"},
 	} {
 		seen := map[string]bool{}
 		entries, _ := named(d[list.file].Variables, list.variable).([]any)
@@ -356,19 +356,16 @@ func repeated(loop string) string {
 	return ""
 }
 
-// checkAlertTimes: no rule looks less often than its window is long.
+// checkAlertTimes: the rule does not look less often than its window is long.
 func checkAlertTimes(d deployment, tell report) {
-	rules, _ := named(d["modules/alerts.bicep"].Variables, "rules").([]any)
-	for _, rule := range rules {
-		window, _ := at(rule, "window").(string)
-		frequency, _ := at(rule, "frequency").(string)
+	const name = "modules/no-workers-alert.bicep"
+	for _, r := range d[name].Resources {
+		window, _ := at(r.Body, "properties", "windowSize").(string)
+		frequency, _ := at(r.Body, "properties", "evaluationFrequency").(string)
 		w, ok := duration(window)
 		f, also := duration(frequency)
-		if query, _ := at(rule, "query").(map[string]any); query == nil && at(rule, "query") == nil {
-			tell("modules/alerts.bicep", 0, "%s asks nothing", text(at(rule, "name")))
-		}
 		if !ok || !also || f > w {
-			tell("modules/alerts.bicep", 0, "%s looks every %s at a window of %s (%s)", text(at(rule, "name")), frequency, window, logAlertPage)
+			tell(name, r.Line, "%s looks every %s at a window of %s (%s)", r.Symbol, frequency, window, logAlertPage)
 		}
 	}
 }
@@ -453,7 +450,6 @@ func checkNameLengths(d deployment, tell report) {
 			if r.Existing || !known || !found {
 				continue
 			}
-			rest = strings.ReplaceAll(rest, "${rule.name}", "blind-watchers")
 			if n := longestPrefix + len(rest); n > most {
 				tell(name, r.Line, "name of %s has up to %d characters, Azure takes %d (%s)", r.Symbol, n, most, namesPage)
 			}

@@ -116,14 +116,8 @@ param logDailyQuotaGb int
 @description('Resource ids of the action groups that alerts are sent to.')
 param actionGroupIds string[]
 
-@description('Number of messages that arrive in the poison queue within an hour before an alert fires.')
-param poisonPerHour int
-
 @description('Resource id of the Azure Monitor workspace that gets the workers\' metrics; empty for none.')
 param metricsWorkspaceId string
-
-@description('Age in hours, since it was put, at which a started job that has not ended raises an alert.')
-param oldestJobHours int
 
 // As internal/storage/azure/names.go makes them.
 var names namesType = {
@@ -443,8 +437,8 @@ module moreStorageLogs 'storage-log.bicep' = [
 ]
 
 // Deployed with the VMs, so that no alert fires before there is a VM.
-module alerts 'alerts.bicep' = if (collects && stage == 'Workers') {
-  name: '${prefix}-alerts'
+module noWorkersAlert 'no-workers-alert.bicep' = if (collects && stage == 'Workers') {
+  name: '${prefix}-no-workers-alert'
   params: {
     location: location
     tags: tags
@@ -452,8 +446,6 @@ module alerts 'alerts.bicep' = if (collects && stage == 'Workers') {
     workspaceId: log!.outputs.workspaceId
     tableName: log!.outputs.tableName
     actionGroupIds: actionGroupIds
-    poisonPerHour: poisonPerHour
-    oldestJobHours: oldestJobHours
   }
 }
 
