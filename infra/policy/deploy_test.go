@@ -84,7 +84,8 @@ func newSubscription(t *testing.T) *subscription {
 	a.pack("package.tar.gz", "RELEASE=1.2.3-0123456789ab\nARCHITECTURE=amd64\n")
 	for name, content := range map[string]string{
 		"capacity": "", "deployed": "", "grants": "", "version": "2.61.0", "bicep": "Bicep CLI version 0.36.1 (a727ed087a)",
-		"made": "", "group": "false", "location": "", "grouplocation": "westeurope", "accounts": "", "spread": "", "usage": "2\t12", "program": "1.2.3", "state": "process", "vm": "",
+		"made": "", "group": "false", "location": "", "grouplocation": "westeurope",
+		"accounts": "", "spread": "", "usage": "2\t12", "program": "1.2.3", "state": "process", "vm": "",
 		"skus": "Standard_D2as_v5\tTrue\tx64\t2\t0",
 		"providers": "Microsoft.Compute\nMicrosoft.Storage\nMicrosoft.Network\nMicrosoft.ManagedIdentity\n" +
 			"microsoft.insights\nMicrosoft.OperationalInsights\nMicrosoft.PolicyInsights\n",
@@ -737,6 +738,17 @@ func TestDryRunIsTheDocumentation(t *testing.T) {
 	const fewest = 14
 	if commands < fewest {
 		t.Errorf("a dry run shows %d commands, want at least %d", commands, fewest)
+	}
+}
+
+// TestEvictKeepsThePrefix: it looks for VMs of the deployment of the parameter file.
+func TestEvictKeepsThePrefix(t *testing.T) {
+	a := newSubscription(t)
+	a.write("vm", "spotworker-win-spot_0a1b2c3d\n", 0o600)
+	a.env = []string{"PARAMETERS=infra/bicep/windows.bicepparam"}
+	said, calls, err := a.run("deploy-evict.sh")
+	if err != nil || !strings.Contains(calls[0], "starts_with(name, 'spotworker-win-')") {
+		t.Errorf("evict = %v after %q, want VMs of spotworker-win; it said:\n%s", err, calls, said)
 	}
 }
 

@@ -160,7 +160,8 @@ var limits = []limit{
 	{"modules/autoscale.bicep", "value", between(1, 100), autoscaleTable + ": a step of none never scales"},
 
 	{"modules/no-workers-alert.bicep", "windowSize", lastsOneOf(1, 5, 10, 15, 30, 45, 60, 120, 180, 240, 300, 360, 1440, 2880), logAlertPage},
-	{"modules/no-workers-alert.bicep", "evaluationFrequency", lastsOneOf(1, 5, 10, 15, 30, 45, 60, 120, 180, 240, 300, 360, 720, 1440), logAlertPage},
+	{"modules/no-workers-alert.bicep", "evaluationFrequency", lastsOneOf(1, 5, 10, 15, 30, 45, 60, 120, 180, 240, 300, 360, 720, 1440),
+		logAlertPage},
 	{"modules/no-workers-alert.bicep", "severity", oneOf("0", "1", "2", "3", "4"), logAlertPage},
 	{"modules/no-workers-alert.bicep", "numberOfEvaluationPeriods", exactly("1"), logAlertPage},
 	{"modules/no-workers-alert.bicep", "minFailingPeriodsToAlert", exactly("1"), logAlertPage + ": not more than periods"},

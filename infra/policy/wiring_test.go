@@ -56,8 +56,8 @@ var outputsFrom = map[string]map[string]string{
 	"modules/foundation.bicep": {
 		"workerConfiguration":   "concat(map(items(spotSettings), s => '${s.key}=${s.value}'), [lastLine])",
 		"onDemandConfiguration": "onDemand ? concat(map(items(onDemandSettings), s => '${s.key}=${s.value}'), [lastLine]) : []",
-		"packageId":             "stage == 'Foundation' ? '' : versions[0].outputs.versionId",
-		"onDemandPackageId":     "stage == 'Foundation' || !onDemand ? '' : versions[1].outputs.versionId",
+		"packageId":             "stage == 'Foundation' ? '' : version!.outputs.versionId",
+		"onDemandPackageId":     "stage != 'Foundation' && onDemand ? onDemandVersion!.outputs.versionId : ''",
 	},
 }
 
@@ -175,10 +175,18 @@ var otherwise = map[string]map[string]string{
 	},
 	"modules/foundation.bicep gallery": {"applicationNames": "map(applications, a => a.name)",
 		"identityId": "galleryRoles.outputs.identityId"},
-	"modules/foundation.bicep versions": {
-		"applicationName": "application.name", "version": "applicationVersion", "packageFileName": "packageName", "commands": "packageCommands",
-		"packageUrl":       "'${packagesUrl}${packagesFolder}/${application.package}'",
-		"configurationUrl": "configurationIn == 'Package' ? '' : '${packagesUrl}${packagesFolder}/${application.configuration}'",
+	"modules/foundation.bicep version": {
+		"applicationName": "spotApplication.name", "version": "applicationVersion", "packageFileName": "packageName",
+		"commands":         "packageCommands",
+		"packageUrl":       "'${packagesUrl}${packagesFolder}/${spotApplication.package}'",
+		"configurationUrl": "configurationIn == 'Package' ? '' : '${packagesUrl}${packagesFolder}/${spotApplication.configuration}'",
+		"regions":          "[location]",
+	},
+	"modules/foundation.bicep onDemandVersion": {
+		"applicationName": "onDemandApplication.name", "version": "applicationVersion", "packageFileName": "packageName",
+		"commands":         "packageCommands",
+		"packageUrl":       "'${packagesUrl}${packagesFolder}/${onDemandApplication.package}'",
+		"configurationUrl": "configurationIn == 'Package' ? '' : '${packagesUrl}${packagesFolder}/${onDemandApplication.configuration}'",
 		"regions":          "[location]",
 	},
 	"modules/foundation.bicep log":            {"retentionDays": "logRetentionDays", "dailyQuotaGb": "logDailyQuotaGb"},
@@ -202,7 +210,8 @@ var (
 		"main.bicep spotAutoscale": "[spot]", "main.bicep regularAutoscale": "[regular]",
 		"modules/foundation.bicep workerRoles": "[storage]", "modules/foundation.bicep onDemandWorkerRoles": "[storage]",
 		"modules/foundation.bicep operatorRoles": "[storage]", "modules/foundation.bicep galleryRoles": "[storage]",
-		"modules/foundation.bicep versions": "[gallery]", "modules/foundation.bicep storageLog": "[storage]",
+		"modules/foundation.bicep version": "[gallery]", "modules/foundation.bicep onDemandVersion": "[gallery]",
+		"modules/foundation.bicep storageLog":      "[storage]",
 		"modules/foundation.bicep moreWorkerRoles": "[moreStorage]", "modules/foundation.bicep moreOnDemandWorkerRoles": "[moreStorage]",
 		"modules/foundation.bicep moreOperatorRoles": "[moreStorage]", "modules/foundation.bicep moreStorageLogs": "[moreStorage]",
 	}
@@ -221,6 +230,8 @@ var (
 		"modules/foundation.bicep noWorkersAlert":    "collects && stage == 'Workers'",
 		"modules/foundation.bicep evictionAlert":     "monitoring",
 		"modules/foundation.bicep metrics":           "pushesMetrics",
+		"modules/foundation.bicep version":           "stage != 'Foundation'",
+		"modules/foundation.bicep onDemandVersion":   "stage != 'Foundation' && onDemand",
 		"modules/foundation.bicep prometheusAlerts":  "pushesMetrics && stage == 'Workers'",
 	}
 )
