@@ -72,26 +72,27 @@ func measure(file, text string) prose {
 // perWords is the number of clauses for each 10,000 words.
 func perWords(clauses, words int) int { return (10_000*clauses + words/2) / max(words, 1) }
 
-// documentText returns a document without its code.
+// documentText returns a document without its code and its headings, which often
+// are questions without the mark.
 func documentText(text string) string {
 	var kept strings.Builder
 	code := false
 	for line := range strings.Lines(text) {
 		if strings.HasPrefix(line, "```") {
 			code = !code
-		} else if !code {
+		} else if !code && !strings.HasPrefix(line, "#") {
 			kept.WriteString(line)
 		}
 	}
 	return kept.String()
 }
 
-// commentText returns the comments of a Go file without directives and code.
+// commentText returns the comments of a Go file without directives, code and headings.
 func commentText(file *ast.File) string {
 	var kept strings.Builder
 	for _, group := range file.Comments {
 		for line := range strings.Lines(group.Text()) {
-			if !strings.HasPrefix(line, "\t") {
+			if !strings.HasPrefix(line, "\t") && !strings.HasPrefix(line, "# ") {
 				kept.WriteString(line)
 			}
 		}
