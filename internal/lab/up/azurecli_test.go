@@ -159,8 +159,8 @@ func TestAzureCLIWithoutOldProfiles(t *testing.T) {
 	}
 }
 
-// TestAzureCLIStaysHere: whatever the environment says, az has a configuration
-// of its own and a proxy that leads nowhere, and knows no other account.
+// TestAzureCLIStaysHere: in any environment az has a configuration of its own and a proxy
+// that leads nowhere, and knows no other account.
 func TestAzureCLIStaysHere(t *testing.T) {
 	for _, identity := range []bool{false, true} {
 		s := script(t, func(c *Config) { c.Local.Identity = identity })
