@@ -14,9 +14,6 @@ import (
 // abandoned, and what it saved is handed over. How long that took is logged; it is measured
 // in real time and depends on the machine.
 func TestProgramThatIgnoresSIGTERM(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds and runs real workers")
-	}
 	folder := t.TempDir()
 	pids := filepath.Join(folder, "pids")
 	script := `trap '' TERM
