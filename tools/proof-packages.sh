@@ -3,5 +3,5 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-grep -rlF --include='*_test.go' --exclude-dir=integration '/internal/test/proof"' -- * |
+grep -rlF --include='*_test.go' --exclude-dir=integration 'spotworker/internal/test/proof"' -- * |
   while read -r file; do echo "./$(dirname "$file")"; done | sort -u

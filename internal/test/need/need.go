@@ -44,7 +44,7 @@ func Absent(t testing.TB, part Part, detail string) {
 	if !known {
 		t.Fatalf("package need gives no reason why CI's machine cannot have %s", part)
 	}
-	t.Skipf("missing: %s: %s. CI's machine cannot have it: %s", part, detail, reason)
+	t.Skipf("missing: %s: %s. CI's machine cannot have it either: %s", part, detail, reason)
 }
 
 // Command returns the path of a command. A command that is not in PATH is missing.
