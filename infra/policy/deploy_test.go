@@ -6,10 +6,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/spotworker/spotworker/internal/test/need"
 )
 
 // azStub stands for the Azure CLI: it notes what it is asked for, and answers
@@ -74,9 +75,7 @@ type subscription struct {
 
 func newSubscription(t *testing.T) *subscription {
 	t.Helper()
-	if runtime.GOOS == "windows" {
-		t.Skip("the script needs a POSIX shell")
-	}
+	need.NotOn(t, "windows", "the script needs a POSIX shell")
 	a := &subscription{t: t, folder: t.TempDir()}
 	a.pkg = filepath.Join(a.folder, "package.tar.gz")
 	a.write("az", azStub, 0o700)
@@ -212,10 +211,7 @@ func TestDeployRefusesAnotherPackageOfTheSameVersion(t *testing.T) {
 // TestDeployVerifiesTheSignature: with ALLOWED_SIGNERS a package without a good
 // signature of one of them is not uploaded.
 func TestDeployVerifiesTheSignature(t *testing.T) {
-	keygen, err := exec.LookPath("ssh-keygen")
-	if err != nil {
-		t.Skip("ssh-keygen is not in PATH, which verifies packages: install OpenSSH's client")
-	}
+	keygen := need.Command(t, "ssh-keygen")
 	run := func(t *testing.T, arguments ...string) {
 		t.Helper()
 		if out, err := exec.CommandContext(t.Context(), keygen, arguments...).CombinedOutput(); err != nil {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/spotworker/spotworker/internal/test/need"
 )
 
 // TestDeployment holds the committed files to the rules.
@@ -210,7 +212,7 @@ func checkerCommand(t *testing.T) []string {
 	t.Helper()
 	command := strings.Fields(os.Getenv("BICEPCHECK"))
 	if len(command) == 0 {
-		t.Skip("BICEPCHECK names no checker for Bicep files")
+		need.Missing(t, "a checker for Bicep files, which BICEPCHECK names")
 	}
 	return command
 }

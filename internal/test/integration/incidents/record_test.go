@@ -32,6 +32,7 @@ import (
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/storage/azure"
 	"github.com/spotworker/spotworker/internal/storage/deployment"
+	"github.com/spotworker/spotworker/internal/test/need"
 )
 
 var (
@@ -47,9 +48,7 @@ const (
 
 // TestRecord records the incidents, all at the same time.
 func TestRecord(t *testing.T) {
-	if !*record {
-		t.Skip("records only with -record")
-	}
+	need.Flag(t, "record", *record)
 	programs, err := lab.Build(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
