@@ -199,7 +199,12 @@ func (c *jobCommand) run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	if s.printer.json {
+	return s.printer.job(log)
+}
+
+// job prints a job with the end of its log.
+func (p *printer) job(log client.Log) error {
+	if p.json {
 		l := struct {
 			jobLine
 			LogEnd []logLine `json:"log_end,omitempty"`
@@ -207,9 +212,9 @@ func (c *jobCommand) run(ctx context.Context, s *session) error {
 		for _, line := range log.Lines {
 			l.LogEnd = append(l.LogEnd, logLineOf(line))
 		}
-		return s.printer.line(l)
+		return p.line(l)
 	}
-	return s.printer.pairs(append(rowsOfJob(log.Job, time.Now()), rowsOfLog(log)...))
+	return p.pairs(append(rowsOfJob(log.Job, time.Now()), rowsOfLog(log)...))
 }
 
 // rowsOfJob are the rows of a job for people. A row without a value is not printed.
