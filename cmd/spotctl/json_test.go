@@ -10,16 +10,15 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/client"
-	"github.com/spotworker/spotworker/internal/overview"
 )
 
 var update = flag.Bool("update", false, "update the golden files")
 
-// checkJSON compares the JSON output of a print function with a file in testdata/json.
-func checkJSON(t *testing.T, file string, print func(*printer) error) {
+// checkJSON compares the JSON output of a function with a file in testdata/json.
+func checkJSON(t *testing.T, file string, write func(*printer) error) {
 	t.Helper()
 	var out bytes.Buffer
-	if err := print(&printer{out: &out, err: &out, json: true}); err != nil {
+	if err := write(&printer{out: &out, err: &out, json: true}); err != nil {
 		t.Fatal(err)
 	}
 	file = filepath.Join("testdata", "json", file)
@@ -78,7 +77,10 @@ func TestLogJSON(t *testing.T) {
 		{Delivery: 1, Worker: "vm-0", Number: 6, At: noon, Source: "stderr", Text: "\xff\x00"},
 		{Delivery: 1, Worker: "vm-0", Number: 7, LeftOut: 2},
 	}
-	checkJSON(t, "logs.jsonl", func(p *printer) error { return (&logPrinter{printer: p}).print(lines) })
+	checkJSON(t, "logs.jsonl", func(p *printer) error {
+		log := &logPrinter{printer: p}
+		return log.print(lines)
+	})
 	checkJSON(t, "job.jsonl", func(p *printer) error { return p.job(client.Log{Job: fullJob(), Lines: lines}) })
 	checkJSON(t, "job-without-log.jsonl", func(p *printer) error { return p.job(client.Log{Job: client.Job{ID: "a"}}) })
 }
@@ -106,8 +108,6 @@ func TestWorkerJSON(t *testing.T) {
 	ended := client.Worker{Name: "vm-1", State: "stopped", LastEvent: &client.Event{}, LastDrain: &client.Drain{}}
 	silent := client.Worker{Name: "vm-2", Age: 30 * time.Minute}
 	for _, w := range []client.Worker{full, ended, silent} {
-		checkJSON(t, "worker-"+w.Name+".jsonl", func(p *printer) error {
-			return p.line(workerLineOf(overview.Worker{Worker: w, Life: overview.LifeOf(w)}))
-		})
+		checkJSON(t, "worker-"+w.Name+".jsonl", func(p *printer) error { return p.line(w) })
 	}
 }

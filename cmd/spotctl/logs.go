@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/cli"
@@ -154,7 +153,7 @@ func (p *logPrinter) print(lines []client.LogLine) error {
 // one prints a line. begins says that it is the first one of its delivery.
 func (p *logPrinter) one(l client.LogLine, begins bool) error {
 	if p.printer.json {
-		return p.printer.line(logLineOf(l))
+		return p.printer.line(l)
 	}
 	if begins && l.Delivery > 0 {
 		heading := fmt.Sprintf("delivery %d on %s", l.Delivery, plaintext.Line(l.Worker))
@@ -183,32 +182,6 @@ func grouped(n int) string {
 		digits = digits[:i] + "," + digits[i:]
 	}
 	return digits
-}
-
-// logLine is a line of a job's log, in the JSON output.
-type logLine struct {
-	Delivery int       `json:"delivery"`
-	Worker   string    `json:"worker,omitempty"`
-	Number   int       `json:"number"`
-	LeftOut  int       `json:"left_out,omitempty"` // lines that are missing here
-	At       time.Time `json:"at,omitzero"`
-	Source   string    `json:"source,omitempty"`
-
-	// Text is the line if it is UTF-8, and Base64 otherwise.
-	Text   *string `json:"text,omitempty"`
-	Base64 []byte  `json:"base64,omitempty"`
-}
-
-func logLineOf(l client.LogLine) logLine {
-	out := logLine{Delivery: l.Delivery, Worker: l.Worker, Number: l.Number, LeftOut: l.LeftOut, At: l.At.UTC(), Source: l.Source}
-	switch {
-	case l.LeftOut > 0:
-	case utf8.ValidString(l.Text):
-		out.Text = &l.Text
-	default:
-		out.Base64 = []byte(l.Text)
-	}
-	return out
 }
 
 // endLines is how many lines of its log job shows.

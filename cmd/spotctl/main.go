@@ -138,7 +138,7 @@ func (c *sizeCommand) run(ctx context.Context, s *session) error { return c.Run(
 func (s *session) costs() costs.Session {
 	p := s.printer
 	return costs.Session{
-		Output:   costs.Output{JSON: p.json, Width: p.width, Lines: p.lines, Line: p.line, Note: p.note},
+		Output:   costs.Output{JSON: p.json, Width: p.width, Lines: p.lines, Line: func(object any) error { return p.line(object) }, Note: p.note},
 		ClientID: s.flags.ClientID, Version: version,
 	}
 }
@@ -265,9 +265,10 @@ func (p *printer) note(format string, args ...any) {
 	fmt.Fprintln(p.err, plaintext.Message(fmt.Sprintf(format, args...)))
 }
 
-// line prints an object as a line of JSON, without HTML escaping.
-func (p *printer) line(v any) error {
-	text, err := cli.JSONLine(v)
+// line prints an object as a line of JSON, without HTML escaping. The fields of more, other
+// objects, follow its own.
+func (p *printer) line(v any, more ...any) error {
+	text, err := cli.JSONLine(v, more...)
 	if err != nil {
 		return err
 	}

@@ -83,9 +83,9 @@ func (c *shardsCommand) run(ctx context.Context, s *session) error {
 }
 
 // takers counts the workers that are alive and take from a queue.
-func takers(workers []overview.Worker, name string) (n int) {
+func takers(workers []client.Worker, name string) (n int) {
 	for _, w := range workers {
-		if w.Life == overview.Alive && (len(w.Queues) == 0 || slices.Contains(w.Queues, name)) { // an old version names none
+		if w.Life() == client.Alive && (len(w.Queues) == 0 || slices.Contains(w.Queues, name)) { // an old version names none
 			n++
 		}
 	}
@@ -93,7 +93,7 @@ func takers(workers []overview.Worker, name string) (n int) {
 }
 
 // shards prints the queues of jobs.
-func (p *printer) shards(queues client.Queues, workers []overview.Worker, known bool) error {
+func (p *printer) shards(queues client.Queues, workers []client.Worker, known bool) error {
 	t := p.table()
 	fmt.Fprintf(t, "QUEUE\tMESSAGES\tJOBS ARE PUT\tWORKERS\n")
 	for i, q := range queues.Shards {
