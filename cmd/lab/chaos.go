@@ -38,11 +38,17 @@ const chaosStorage = "SPOTWORKER_CHAOS_STORAGE"
 
 // Help is shown by chaos --help.
 func (*chaosCommand) Help() string {
-	return `The workers are real processes. They are killed (SIGKILL) in the middle of their work, at any moment or just before or after one of their storage calls takes effect, and replaced. Others are frozen (SIGSTOP) until other workers have taken over their jobs, and then resumed; or evicted with notice; or lose single requests, replies, or the connection to storage for seconds.
+	return `The workers are real processes. They are killed (SIGKILL) in the middle of their work, at
+any moment or just before or after one of their storage calls takes effect, and replaced. Others are
+frozen (SIGSTOP) until other workers have taken over their jobs, and then resumed; or evicted with
+notice; or lose single requests, replies, or the connection to storage for seconds.
 
-At the end comes a table of what happened and what was promised, judged by what storage did; exit code 1 if a promise was broken. The seed decides what is drawn, but not where the processes are at that moment.
+At the end comes a table of what happened and what was promised, judged by what storage did; exit
+code 1 if a promise was broken. The seed decides what is drawn, but not where the processes are at
+that moment.
 
-` + chaosStorage + ` in the environment is the connection string of another storage emulator, such as Azurite, on a loopback address; its queues must be empty.`
+` + chaosStorage + ` in the environment is the connection string of another storage emulator, such
+as Azurite, on a loopback address; its queues must be empty.`
 }
 
 func (c *chaosCommand) run(ctx context.Context, stdout io.Writer) error {

@@ -35,13 +35,16 @@ type tryCommand struct {
 
 // Help is shown by try --help.
 func (*tryCommand) Help() string {
-	return `The program runs as a job, twice undisturbed, and then evicted every few seconds: with notice, without one, in the middle of writing a checkpoint, and cut off just after SIGTERM. docs/process.md has what a program does to be interruptible.
+	return `The program runs as a job, twice undisturbed, and then evicted every few seconds: with
+notice, without one, in the middle of writing a checkpoint, and cut off just after SIGTERM.
+docs/process.md has what a program does to be interruptible.
 
     lab try ./train.py --epochs 3
     lab try --payload '{"file": "a.log"}' python3 stats.py
     lab try --kinds-file kinds.json --payload-file list
 
-Flags of lab try come before the program. Exit codes: 0 the program is interruptible; 1 it is not, with the reason; 78 wrong usage.`
+Flags of lab try come before the program. Exit codes: 0 the program is interruptible; 1 it is not,
+with the reason; 78 wrong usage.`
 }
 
 func (c *tryCommand) run(ctx context.Context, stdout io.Writer) error {

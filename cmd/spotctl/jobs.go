@@ -55,7 +55,8 @@ type jobsCommand struct {
 
 // Help is shown by jobs --help.
 func (*jobsCommand) Help() string {
-	return `Lists the jobs that have a record: all that a worker has claimed once, as long as records are kept. A job that waits for its first worker is on the queue alone, which cannot be searched.
+	return `Lists the jobs that have a record: all that a worker has claimed once, as long as records
+are kept. A job that waits for its first worker is on the queue alone, which cannot be searched.
 
 It costs one call for each 5,000 records of the deployment, whatever is selected.`
 }
@@ -184,7 +185,9 @@ type jobCommand struct {
 
 // Help is shown by job --help.
 func (*jobCommand) Help() string {
-	return `Shows what the job's record says: how often and by whom it was claimed, how often it was interrupted or failed and why, how far it is, what it has stored, and the last lines of its log. It costs one call.`
+	return `Shows what the job's record says: how often and by whom it was claimed, how often it was
+interrupted or failed and why, how far it is, what it has stored, and the last lines of its log. It
+costs one call.`
 }
 
 func (c *jobCommand) run(ctx context.Context, s *session) error {

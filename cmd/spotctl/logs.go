@@ -25,11 +25,16 @@ type logsCommand struct {
 
 // Help is shown by logs --help.
 func (*logsCommand) Help() string {
-	return `Prints what the job printed and logged itself: its program's output, and the lines of its handler's logger. Of a long log the end is kept (the worker's --job-log-size), and what is missing is said. It has the lines up to the last checkpoint, also of a VM that is gone, and says which worker and delivery they are from.
+	return `Prints what the job printed and logged itself: its program's output, and the lines of its
+handler's logger. Of a long log the end is kept (the worker's --job-log-size), and what is missing
+is said. It has the lines up to the last checkpoint, also of a VM that is gone, and says which
+worker and delivery they are from.
 
-Times are those of the worker's clock, in UTC. What a terminal could take for a command is replaced; -o json has each line as it was, as text or else in base64.
+Times are those of the worker's clock, in UTC. What a terminal could take for a command is replaced;
+-o json has each line as it was, as text or else in base64.
 
-It costs a call, or two for a log of more than a KiB. --follow costs a call every 2 s; lines come with checkpoints, which may be minutes apart. A job without a record is waited for.
+It costs a call, or two for a log of more than a KiB. --follow costs a call every 2 s; lines come
+with checkpoints, which may be minutes apart. A job without a record is waited for.
 
 Exit codes: 0 printed, also if there is nothing; 1 no such job or no access; 78 wrong flags.`
 }

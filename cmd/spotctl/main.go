@@ -100,7 +100,9 @@ type completionCommand struct {
 
 // Help is shown by completion --help.
 func (*completionCommand) Help() string {
-	return `For this session of bash or zsh: source <(spotctl completion bash). Of fish: spotctl completion fish | source. A line with that in the shell's start file (~/.bashrc, ~/.zshrc, ~/.config/fish/config.fish) makes it permanent.`
+	return `For this session of bash or zsh: source <(spotctl completion bash). Of fish: spotctl
+completion fish | source. A line with that in the shell's start file (~/.bashrc, ~/.zshrc,
+~/.config/fish/config.fish) makes it permanent.`
 }
 
 // complete answers a shell that asks how a command line continues.

@@ -32,9 +32,15 @@ type idleFlag struct {
 	Timeout time.Duration `help:"Longest time to look for them." default:"5m" env:"-"`
 }
 
-const orphansHelp = `A message can be lost: somebody cleared the queue, or a tool put it with a time to live. A worker that runs the job detects this and puts a new message; a job that only waited stays open, without a message on any queue.
+const orphansHelp = `A message can be lost: somebody cleared the queue, or a tool put it with a time
+to live. A worker that runs the job detects this and puts a new message; a job that only waited
+stays open, without a message on any queue.
 
-Queues cannot be searched. The service shows the 32 messages at the front of a queue, and no hidden ones, such as those of running jobs, of failed jobs that wait for a retry and of jobs put back. If the queues hold more messages than were seen, a listed job may have a message nevertheless. A second message does no harm: the job's record admits one, and the other is put back until the job has ended.`
+Queues cannot be searched. The service shows the 32 messages at the front of a queue, and no hidden
+ones, such as those of running jobs, of failed jobs that wait for a retry and of jobs put back. If
+the queues hold more messages than were seen, a listed job may have a message nevertheless. A second
+message does no harm: the job's record admits one, and the other is put back until the job has
+ended.`
 
 // orphansListCommand lists orphans.
 type orphansListCommand struct{ idleFlag }

@@ -27,7 +27,9 @@ type listCommand struct {
 
 // Help is shown by poison list --help.
 func (*listCommand) Help() string {
-	return `Without --all nothing is changed: the service shows the 32 messages at the front. Messages behind them can only be seen by claiming them, so with --all each message is hidden from other operators until the list is complete, for 2 minutes at most.
+	return `Without --all nothing is changed: the service shows the 32 messages at the front. Messages
+behind them can only be seen by claiming them, so with --all each message is hidden from other
+operators until the list is complete, for 2 minutes at most.
 
 --summary counts reasons as one that differ only in numbers, quoted text, paths and ids.`
 }
@@ -116,7 +118,9 @@ type showCommand struct {
 
 // Help is shown by poison show --help.
 func (*showCommand) Help() string {
-	return `This changes nothing, unless the message is not among the 32 at the front: then all messages are claimed to find it, as by list --all. If the job has several messages, the first one is shown.`
+	return `This changes nothing, unless the message is not among the 32 at the front: then all
+messages are claimed to find it, as by list --all. If the job has several messages, the first one is
+shown.`
 }
 
 func (c *showCommand) run(ctx context.Context, s *session) error {

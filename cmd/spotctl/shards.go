@@ -26,13 +26,21 @@ type shardsCommand struct {
 
 // Help is shown by shards --help.
 func (*shardsCommand) Help() string {
-	return `One queue lets about 2,000 messages a second through, which some 950 short jobs a second use up. More take more queues. The first is the queue of jobs itself, the others have -1, -2 … behind its name. The number is in the metadata of the first. Workers and producers read it each minute and spread jobs by their ids; one that does not know it, such as an older version, uses the first queue alone.
+	return `One queue lets about 2,000 messages a second through, which some 950 short jobs a second
+use up. More take more queues. The first is the queue of jobs itself, the others have -1, -2 …
+behind its name. The number is in the metadata of the first. Workers and producers read it each
+minute and spread jobs by their ids; one that does not know it, such as an older version, uses the
+first queue alone.
 
-To fewer queues, jobs are first put over fewer and still taken from all. When the others have been empty for 75 s, jobs are taken from fewer too: the command waits for that, and repeating it continues. The queues that are left then can be deleted.
+To fewer queues, jobs are first put over fewer and still taken from all. When the others have been
+empty for 75 s, jobs are taken from fewer too: the command waits for that, and repeating it
+continues. The queues that are left then can be deleted.
 
-Where infra/bicep makes the queues, set its parameters queueShards and queueShardsTaken instead: they give the identities their roles, and the next deployment would undo what this command sets.
+Where infra/bicep makes the queues, set its parameters queueShards and queueShardsTaken instead:
+they give the identities their roles, and the next deployment would undo what this command sets.
 
-To change it takes Storage Queue Data Contributor, on the account where queues are missing. Exit codes: 0 done, 1 not or not entirely, 78 wrong flags.`
+To change it takes Storage Queue Data Contributor, on the account where queues are missing. Exit
+codes: 0 done, 1 not or not entirely, 78 wrong flags.`
 }
 
 // shardLine is a queue of jobs, in the JSON output.

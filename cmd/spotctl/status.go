@@ -23,11 +23,22 @@ type statusCommand struct {
 
 // Help is shown by status --help.
 func (*statusCommand) Help() string {
-	return `Lines that begin with ! are what to look at first; they also say what operators ask of the workers, such as a pause. Waiting jobs are counted from the queues, about, since queues cannot be searched; all other jobs by their records. The time left is an estimate from the job's own fraction and its run time.
+	return `Lines that begin with ! are what to look at first; they also say what operators ask of the
+workers, such as a pause. Waiting jobs are counted from the queues, about, since queues cannot be
+searched; all other jobs by their records. The time left is an estimate from the job's own fraction
+and its run time.
 
-What slots, kinds and VMs did is that of the last 10 minutes before each worker's last heartbeat; a ? stands for a worker of an older version, which does not say. P50, P95 and P99 are run times of jobs in handlers, at most 19% too high. TO CLEAR is how long the messages that no worker runs yet take at the rate at which the workers that take from the queue ended jobs; a worker that takes from several queues counts for each. KEPT and goodput are the part of the time of handlers of which the result or the state is recorded.
+What slots, kinds and VMs did is that of the last 10 minutes before each worker's last heartbeat; a
+? stands for a worker of an older version, which does not say. P50, P95 and P99 are run times of
+jobs in handlers, at most 19% too high. TO CLEAR is how long the messages that no worker runs yet
+take at the rate at which the workers that take from the queue ended jobs; a worker that takes from
+several queues counts for each. KEPT and goodput are the part of the time of handlers of which the
+result or the state is recorded.
 
-A screen costs one call for each 5,000 jobs that have a record and for each 5,000 workers, one for each queue and one more for each with messages, and one for what operators ask; with more than 5,000 jobs that is read only if a heartbeat reports something or no worker is alive, and of two queues how long their oldest messages wait. What cannot be read is left out and named, and the exit code is 1.`
+A screen costs one call for each 5,000 jobs that have a record and for each 5,000 workers, one for
+each queue and one more for each with messages, and one for what operators ask; with more than 5,000
+jobs that is read only if a heartbeat reports something or no worker is alive, and of two queues how
+long their oldest messages wait. What cannot be read is left out and named, and the exit code is 1.`
 }
 
 func (c *statusCommand) run(ctx context.Context, s *session) error {
@@ -57,7 +68,8 @@ type topCommand struct {
 
 // Help is shown by top --help.
 func (*topCommand) Help() string {
-	return `Shows what status shows, again and again, until q is pressed. r reads at once. Each read costs what status costs.`
+	return `Shows what status shows, again and again, until q is pressed. r reads at once. Each read
+costs what status costs.`
 }
 
 func (c *topCommand) run(ctx context.Context, s *session) error {
@@ -188,7 +200,9 @@ type workersCommand struct {
 
 // Help is shown by workers --help.
 func (*workersCommand) Help() string {
-	return `A worker writes a heartbeat every 15 seconds. One that is silent wrote none for 45 seconds and did not end in good order: it died, or cannot reach the storage account. After an hour it counts as ended.
+	return `A worker writes a heartbeat every 15 seconds. One that is silent wrote none for 45 seconds
+and did not end in good order: it died, or cannot reach the storage account. After an hour it counts
+as ended.
 
 It costs one call for each 5,000 heartbeats.`
 }

@@ -29,15 +29,24 @@ type Cost struct {
 
 // Help is shown by cost --help.
 func (*Cost) Help() string {
-	return `Sums what jobs have cost, from the ledgers in their records, by kind and by day (UTC) of the record's last write: for a job that has ended, the day it ended on.
+	return `Sums what jobs have cost, from the ledgers in their records, by kind and by day (UTC) of
+the record's last write: for a job that has ended, the day it ended on.
 
-Time is that of workers' slots. useful is that of handlers whose progress is in the state or the result, redone that of handlers whose progress was lost, overhead all other: waiting, restoring, the last save, the commit.
+Time is that of workers' slots. useful is that of handlers whose progress is in the state or the
+result, redone that of handlers whose progress was lost, overhead all other: waiting, restoring, the
+last save, the commit.
 
-With prices it is money. An hour of a VM is --slots hours of slots, as if all of them were always busy: boots, idle slots and idle VMs are on the bill and in no job's ledger. Beside it stands what regular VMs of the same size would have cost: the useful time, and the overhead of one delivery for each job.
+With prices it is money. An hour of a VM is --slots hours of slots, as if all of them were always
+busy: boots, idle slots and idle VMs are on the bill and in no job's ledger. Beside it stands what
+regular VMs of the same size would have cost: the useful time, and the overhead of one delivery for
+each job.
 
-Prices are those of a VM-hour: --spot-price and --regular-price, or --prices with what spotctl prices or plan printed with -o json.
+Prices are those of a VM-hour: --spot-price and --regular-price, or --prices with what spotctl
+prices or plan printed with -o json.
 
-It costs one call for each 5,000 records of the deployment, whatever is selected. Jobs whose records are from before the ledger are counted and named apart; jobs that left no record, or whose record was removed, are not in it.`
+It costs one call for each 5,000 records of the deployment, whatever is selected. Jobs whose records
+are from before the ledger are counted and named apart; jobs that left no record, or whose record
+was removed, are not in it.`
 }
 
 // Deployment is where the records are.

@@ -31,11 +31,18 @@ type Plan struct {
 
 // Help is shown by plan --help.
 func (*Plan) Help() string {
-	return `Ranks sizes and regions by what a useful hour is expected to cost: the Spot price, divided by the share of the time that evictions, boots and saves leave. It uses the upper end of the eviction rate that Azure publishes, and the formula by which workers choose when to save. --count is how many VMs the quota must have room for.
+	return `Ranks sizes and regions by what a useful hour is expected to cost: the Spot price, divided
+by the share of the time that evictions, boots and saves leave. It uses the upper end of the
+eviction rate that Azure publishes, and the formula by which workers choose when to save. --count is
+how many VMs the quota must have room for.
 
---max-price excludes what costs more now, and shows how often that price would have evicted in the last 90 days.
+--max-price excludes what costs more now, and shows how often that price would have evicted in the
+last 90 days.
 
-On a schedule: spotctl plan --watch --deployed infra/bicep/production.bicepparam --region westeurope --subscription ID ends with 2 when a size is no longer available, the price comes within 10 % of the maximum or above it, the eviction rate rose beyond what workers start from, or another choice is at least 20 % cheaper.
+On a schedule: spotctl plan --watch --deployed infra/bicep/production.bicepparam --region westeurope
+--subscription ID ends with 2 when a size is no longer available, the price comes within 10 % of the
+maximum or above it, the eviction rate rose beyond what workers start from, or another choice is at
+least 20 % cheaper.
 
 With -o json each choice, each excluded offer ("excluded"), each finding of --watch ("finding") and each gap ("gap") is a line.`
 }

@@ -25,7 +25,10 @@ type Size struct {
 
 // Help is shown by size --help.
 func (*Size) Help() string {
-	return `Calculates how many VMs, queues and storage accounts a steady stream of jobs needs, how many calls and bytes it makes a month, and which limit is reached first. It asks no service: the limits are the documented ones of storage, 2,000 messages a second for a queue, 20,000 calls and 25 Gbit a second for an account. Prices are those that you give.`
+	return `Calculates how many VMs, queues and storage accounts a steady stream of jobs needs, how
+many calls and bytes it makes a month, and which limit is reached first. It asks no service: the
+limits are the documented ones of storage, 2,000 messages a second for a queue, 20,000 calls and 25
+Gbit a second for an account. Prices are those that you give.`
 }
 
 // Run prints the size.
