@@ -18,11 +18,11 @@ type chaosCommand struct {
 	JobsAtOnce         int           `help:"Jobs that each of them runs at a time." default:"2"`
 	PerSecond          float64       `help:"Incidents a second, at most; a slow machine has fewer." default:"4"`
 	JobTime            time.Duration `help:"How long a job takes without an incident." default:"1.5s"`
-	Visibility         time.Duration `help:"The workers' flag of that name: after that time the jobs of a dead worker are resumed." default:"4s"`
+	Visibility         time.Duration `help:"${about_chaos_visibility}" default:"4s"`
 	CheckpointInterval time.Duration `help:"The workers' flag of that name." default:"200ms"`
 	FreezeEvery        int           `help:"Incidents for each freeze, on average. 0 is none." default:"20"`
 	EvictEvery         int           `help:"Incidents for each eviction with notice, on average. 0 is none." default:"10"`
-	CutEvery           int           `help:"Incidents for each worker that is cut off from storage, or whose calls are reset, swallowed or delayed, on average. 0 is none." default:"6"`
+	CutEvery           int           `help:"${about_chaos_cut_every}" default:"6"`
 	ProgramEvery       int           `help:"Jobs for each one that is a program, on average. 0 is none." default:"4"`
 	LackEvery          int           `help:"Workers for each one that lacks the kind of programs. 0 is none." default:"3"`
 	DuplicateEvery     int           `help:"Jobs for each one that is put twice, on average. 0 is none." default:"50"`

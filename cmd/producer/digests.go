@@ -11,7 +11,7 @@ import (
 
 // digestsCommand puts a digest job for each blob of a container.
 type digestsCommand struct {
-	Container  string `help:"Container of the blobs to hash. Workers must be allowed to read it: their --data-container." required:"" placeholder:"NAME" env:"-"`
+	Container  string `help:"${about_digests_container}" required:"" placeholder:"NAME" env:"-"`
 	NamePrefix string `help:"Only blobs whose name starts with this." placeholder:"TEXT" env:"-"`
 	Check      bool   `help:"List the jobs that have a record first, and skip them. On by default." default:"true" negatable:"" env:"-"`
 }

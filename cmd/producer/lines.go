@@ -16,7 +16,7 @@ import (
 // linesCommand puts the jobs of a file.
 type linesCommand struct {
 	File   string `arg:"" optional:"" default:"-" help:"File of JSON lines; - or nothing is standard input." placeholder:"FILE"`
-	Check  bool   `help:"First read the records of jobs whose lines have an id, and put none that have ended. On by default." default:"true" negatable:"" env:"-"`
+	Check  bool   `help:"${about_lines_check}" default:"true" negatable:"" env:"-"`
 	Strict bool   `help:"Check all lines first, and put nothing when one is bad." env:"-"`
 }
 

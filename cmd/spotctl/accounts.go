@@ -13,8 +13,8 @@ import (
 
 // accountsCommand shows or sets over which storage accounts the jobs are spread.
 type accountsCommand struct {
-	Number    int  `arg:"" optional:"" help:"Spread jobs over so many of the given accounts from now on, the first included, 1 to ${most_accounts}. Without it nothing is changed."`
-	ChosenIDs bool `name:"chosen-ids" help:"Spread jobs with chosen ids too, although the deployment has or had jobs. An id that was put before and is put again then may run a second time." env:"-"`
+	Number    int  `arg:"" optional:"" help:"${about_accounts_number}"`
+	ChosenIDs bool `name:"chosen-ids" help:"${about_accounts_chosen_ids}" env:"-"`
 }
 
 // Help is shown by accounts --help.

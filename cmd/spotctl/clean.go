@@ -14,7 +14,7 @@ import (
 
 // cleanCommand removes what is left of jobs that have ended.
 type cleanCommand struct {
-	Days   int      `name:"older-than" help:"Only jobs whose record was not written for so many days, at least ${least_days}." required:"" placeholder:"DAYS" env:"-"`
+	Days   int      `name:"older-than" help:"${about_clean_days}" required:"" placeholder:"DAYS" env:"-"`
 	Status []string `help:"Only jobs with this status: ${enum}. Both without it." enum:"done,cancelled" placeholder:"STATUS" env:"-"`
 	Kind   string   `help:"Only jobs of this kind." placeholder:"KIND" env:"-"`
 	IDs    string   `name:"prefix-id" help:"Only jobs whose id starts with this." placeholder:"TEXT" env:"-"`

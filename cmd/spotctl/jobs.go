@@ -21,7 +21,7 @@ var statuses = []client.Status{client.StatusOpen, client.StatusRunning, client.S
 
 // selection are the flags that select jobs by their records.
 type selection struct {
-	Status []string      `help:"Only jobs with one of these statuses: ${enum}." enum:"open,running,done,poison,cancelled,unknown" placeholder:"STATUS" env:"-"`
+	Status []string      `help:"${about_selection_status}" enum:"open,running,done,poison,cancelled,unknown" placeholder:"STATUS" env:"-"`
 	Kind   string        `help:"Only jobs of this kind." placeholder:"KIND" env:"-"`
 	IDs    string        `name:"prefix-id" help:"Only jobs whose id starts with this." placeholder:"TEXT" env:"-"`
 	Newer  time.Duration `help:"Only jobs whose record was written within this time, as in 1h30m." placeholder:"TIME" env:"-"`
@@ -46,7 +46,7 @@ func (f *selection) filter() (client.Filter, func(client.Job) bool, error) {
 // jobsCommand lists jobs.
 type jobsCommand struct {
 	selection
-	Sort    string        `help:"Order: ${enum}. written is that of the last write, the latest first." enum:"id,kind,status,written,created,fraction,runtime,interruptions,failures" default:"written" env:"-"`
+	Sort    string        `help:"${about_jobs_sort}" enum:"${job_orders}" default:"written" env:"-"`
 	Reverse bool          `help:"Reverse the order." env:"-"`
 	Limit   int           `help:"Most jobs to print; 0 is no limit." default:"0" env:"-"`
 	AtRisk  bool          `help:"Only jobs that may miss their deadline, or cannot meet it any more." env:"-"`
@@ -104,6 +104,9 @@ func (c *jobsCommand) run(ctx context.Context, s *session) error {
 	}
 	return unread
 }
+
+// jobOrders are the values of jobs --sort.
+const jobOrders = "id,kind,status,written,created,fraction,runtime,interruptions,failures"
 
 // orders compare two jobs, for jobs --sort.
 var orders = map[string]func(a, b client.Job) int{

@@ -45,7 +45,7 @@ configuration, 1 anything else.`
 // flags are the command line.
 type flags struct {
 	Version kong.VersionFlag `help:"Print the version and exit." env:"-"`
-	Output  string           `short:"o" help:"Form of the output: ${enum}. json is one object per line, for scripts." enum:"text,json" default:"text" env:"-"`
+	Output  string           `short:"o" help:"${about_output}" enum:"text,json" default:"text" env:"-"`
 
 	cli.Storage
 
@@ -172,6 +172,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	vars := costs.Vars()
 	vars["most_shards"], vars["most_accounts"] = strconv.Itoa(queue.MaxShards), strconv.Itoa(queue.MaxAccounts)
 	vars["unasked"], vars["least_days"] = strconv.Itoa(cancelUnasked), strconv.Itoa(leastDays)
+	vars["job_orders"] = jobOrders
 	program := cli.Program{Name: "spotctl", Description: description, Version: version, Prepare: complete, Vars: vars}
 	if done, err := program.Parse(&f, args, stdout); done || err != nil {
 		return err

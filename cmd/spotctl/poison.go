@@ -100,7 +100,7 @@ func (t *tally) finish(ctx context.Context, err error) error {
 type replayCommand struct {
 	chosen
 	FromScratch bool   `help:"Start from the beginning, without the recorded state." env:"-"`
-	DefaultKind string `help:"Kind for messages that are not jobs, such as those of az storage message put; without it they stay where they are." placeholder:"KIND" env:"-"`
+	DefaultKind string `help:"${about_replay_default_kind}" placeholder:"KIND" env:"-"`
 }
 
 // Help is shown by poison replay --help.

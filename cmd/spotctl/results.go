@@ -150,7 +150,7 @@ type resultsCommand struct {
 	Kind    string        `help:"Only jobs of this kind." placeholder:"KIND" env:"-"`
 	IDs     string        `name:"prefix-id" help:"Only jobs whose id starts with this." placeholder:"TEXT" env:"-"`
 	Newer   time.Duration `help:"Only jobs that were done within this time, as in 24h." placeholder:"TIME" env:"-"`
-	Dir     string        `help:"Write each result into a file of this folder, named as the job, instead of a line of JSON on standard output." placeholder:"FOLDER" type:"path" env:"-"`
+	Dir     string        `help:"${about_results_dir}" placeholder:"FOLDER" type:"path" env:"-"`
 	Timeout time.Duration `help:"Longest time to read them; 0s is no limit." default:"0s" env:"-"`
 }
 
@@ -279,7 +279,7 @@ func writeFile(path string, content []byte) error {
 // outputsCommand lists and downloads the outputs of a job.
 type outputsCommand struct {
 	ID      string        `arg:"" help:"Id of the job."`
-	Paths   []string      `arg:"" optional:"" name:"path" help:"Only these outputs; one that ends with a slash stands for all below it. All without it."`
+	Paths   []string      `arg:"" optional:"" name:"path" help:"${about_outputs_paths}"`
 	To      string        `help:"Download them into this folder." placeholder:"FOLDER" type:"path" env:"-"`
 	Partial bool          `help:"Also of a job that is not done: those of its last checkpoint." env:"-"`
 	Timeout time.Duration `help:"Longest time to take; 0s is no limit." default:"0s" env:"-"`

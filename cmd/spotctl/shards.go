@@ -20,7 +20,7 @@ import (
 
 // shardsCommand shows or sets over how many queues the jobs are spread.
 type shardsCommand struct {
-	Number int           `arg:"" optional:"" help:"Spread jobs over so many queues from now on, 1 to ${most_shards}. Without it nothing is changed."`
+	Number int           `arg:"" optional:"" help:"${about_shards_number}"`
 	Wait   time.Duration `help:"Longest time to wait until the queues are empty that are to be left; 0s is no limit." default:"10m" env:"-"`
 }
 

@@ -20,7 +20,7 @@ type asking struct {
 	Reason string        `help:"Why, for people; workers log it." env:"-"`
 	Wait   time.Duration `help:"Wait this long until the workers have done it, and fail if they have not." placeholder:"TIME" env:"-"`
 
-	Reset bool `help:"Replace a control document that is damaged. All pauses, drains and quarantines of before end; a copy of the damaged one is kept." env:"-"`
+	Reset bool `help:"${about_steering_reset}" env:"-"`
 
 	Timeout time.Duration `help:"Longest time to ask them; --wait comes after that." default:"1m" env:"-"`
 }

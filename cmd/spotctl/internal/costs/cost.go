@@ -20,9 +20,9 @@ import (
 // Cost is the command cost.
 type Cost struct {
 	Kind    string        `help:"Only jobs of this kind." placeholder:"KIND" env:"-"`
-	Since   string        `help:"Only jobs whose record was written last at or after this time: a date as in 2026-11-01 (UTC), a time in RFC 3339, or how long ago, as in 36h or 7d." placeholder:"TIME" env:"-"`
+	Since   string        `help:"${about_cost_since}" placeholder:"TIME" env:"-"`
 	By      []string      `help:"What a row is of: ${enum}, or both." enum:"day,kind" default:"day,kind" env:"-"`
-	Slots   int           `help:"Jobs that a VM does at a time, all of its workers together. Without it, what the heartbeats of live workers say." placeholder:"N" env:"-"`
+	Slots   int           `help:"${about_cost_slots}" placeholder:"N" env:"-"`
 	Timeout time.Duration `help:"Longest time to read the records; 0s is no limit." default:"10m" env:"-"`
 	Rates
 }

@@ -17,15 +17,15 @@ import (
 
 // Plan is the command plan.
 type Plan struct {
-	Sizes    []string      `arg:"" optional:"" name:"size" help:"VM sizes to choose from. With --watch and --deployed they are compared with those deployed."`
+	Sizes    []string      `arg:"" optional:"" name:"size" help:"${about_plan_sizes}"`
 	MaxPrice float64       `help:"Maximum price of a VM in USD an hour. -1 is none." default:"-1" env:"-"`
 	Boot     time.Duration `help:"Time from when a VM is paid for until its worker takes work." default:"3m" env:"-"`
 	SaveTime time.Duration `help:"Time that saving a job's state takes." default:"35ms" env:"-"`
 	By       string        `help:"What sizes are ranked by: the cost of a useful hour of a ${enum}." enum:"core,vm" default:"core" env:"-"`
 	Write    string        `help:"Write a parameter file for make deploy, such as infra/bicep/plan.bicepparam." placeholder:"FILE" env:"-"`
 
-	Watch    bool   `help:"Compare what is deployed with now. Ends with 2 if something should be changed, 0 if not, 1 if that cannot be found out." env:"-"`
-	Deployed string `help:"Parameter file of the deployment, for --watch. Without it the sizes, --max-price and the first --region are what is deployed." placeholder:"FILE" env:"-"`
+	Watch    bool   `help:"${about_plan_watch}" env:"-"`
+	Deployed string `help:"${about_plan_deployed}" placeholder:"FILE" env:"-"`
 	Source
 }
 

@@ -15,7 +15,7 @@ type Prices struct {
 	Sizes []string `arg:"" name:"size" help:"VM sizes, such as Standard_D2as_v5 or D2as_v5. Names are case-sensitive."`
 	Zones bool     `help:"Ask for the placement scores of each zone." env:"-"`
 
-	EvictionRate bool `help:"Print only the evictions that workers are to expect, in whole percent an hour: the upper end of the highest class that Azure publishes for the sizes and regions. Only Resource Graph is asked." env:"-"`
+	EvictionRate bool `help:"${about_prices_eviction_rate}" env:"-"`
 	Source
 }
 
