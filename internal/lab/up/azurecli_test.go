@@ -82,7 +82,7 @@ func (s *scripted) run(environment []string, arguments ...string) {
 }
 
 func (s *scripted) command(environment []string, arguments ...string) *exec.Cmd {
-	ctx, cancel := context.WithTimeout(s.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 2*time.Minute) // a busy machine is slow, not stuck
 	s.t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, s.az, arguments...)
 	cmd.Env = append(environment, "PATH="+s.home+":"+os.Getenv("PATH"), "HOME="+s.home,
