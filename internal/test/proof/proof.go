@@ -61,5 +61,5 @@ var seed = func() uint64 {
 	if given, err := strconv.ParseUint(os.Getenv(SeedVariable), 10, 64); err == nil {
 		return given
 	}
-	return rand.Uint64() //nolint:gosec // chooses samples
+	return rand.Uint64()
 }()
