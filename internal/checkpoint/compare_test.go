@@ -14,8 +14,8 @@ import (
 	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
-// TestTransfersKeepUpWithTheSDK compares, in virtual time, what the order of calls
-// allows: restoring and saving a large state against the SDK's own transfers with eight
+// TestTransfersKeepUpWithTheSDK compares, in virtual time, the effect of the order of
+// calls: restoring and saving a large state against the SDK's own transfers with eight
 // calls of the same length in flight.
 func TestTransfersKeepUpWithTheSDK(t *testing.T) {
 	proof.Only(t, "it transfers large states")
@@ -42,9 +42,10 @@ func TestTransfersKeepUpWithTheSDK(t *testing.T) {
 	}
 }
 
-// TestSavesKeepUpWithTheSDK compares the same for a save of which everything is new, with
-// blocks of the real sizes, in a record without blocks and in one whose state is rewritten.
-// A save takes two round trips more, until it has found out that calls end soon.
+// TestSavesKeepUpWithTheSDK compares the same for a save with only new content, with
+// blocks of the real sizes, in a record without blocks and in a record whose state is
+// rewritten. A save takes two round trips more, until it has found out that calls end
+// soon.
 func TestSavesKeepUpWithTheSDK(t *testing.T) {
 	proof.Only(t, "it transfers large states")
 	const latency = 10 * time.Millisecond

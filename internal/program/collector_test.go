@@ -102,7 +102,7 @@ func TestKeptWhileRead(t *testing.T) {
 	}
 }
 
-// TestTakeFolder: what is renamed into place is not reached by its old name.
+// TestTakeFolder: the old name of a renamed checkpoint does not reach it.
 func TestTakeFolder(t *testing.T) {
 	k := newKeeper(t)
 	large := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
@@ -371,8 +371,8 @@ func TestTorn(t *testing.T) {
 	}
 }
 
-// TestStopInterruptsCollecting: a checkpoint whose files are being listed when a stop comes
-// is left to the next look, and is not taken for one that was still being written.
+// TestStopInterruptsCollecting: a checkpoint whose files are being listed when a stop
+// comes is left to the next look, and is not mistaken for an unfinished checkpoint.
 func TestStopInterruptsCollecting(t *testing.T) {
 	for _, killed := range []bool{false, true} {
 		k := newKeeper(t)

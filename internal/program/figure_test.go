@@ -143,7 +143,7 @@ func TestManyFilesFigure(t *testing.T) {
 	type used struct{ wall, cpu []float64 } // seconds
 	took := map[string]*used{}
 	measure := func(name string, step func() error) {
-		if err := exec.CommandContext(t.Context(), "sync").Run(); err != nil { // what was removed and written before
+		if err := exec.CommandContext(t.Context(), "sync").Run(); err != nil { // files removed and written before
 			t.Fatal(err)
 		}
 		begun, cpu := time.Now(), cpuTime(t)
@@ -223,7 +223,7 @@ func TestManyFilesFigure(t *testing.T) {
 	}
 }
 
-// cpuTime is the processor time of this process and of those that it has waited for.
+// cpuTime is the processor time of this process and of the children it has waited for.
 func cpuTime(t *testing.T) (all time.Duration) {
 	for _, who := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
 		var u unix.Rusage
@@ -329,8 +329,8 @@ func (w watched) Read(p []byte) (int, error) {
 
 var filler = bytes.Repeat([]byte("0123456789abcdef"), 64<<10/16)
 
-// writeChunks writes a file of which no two pages of 64 KiB are the same, nor the same
-// as those of a file with another number.
+// writeChunks writes a file. All pages of 64 KiB differ, also from the pages of a file
+// with another number.
 func writeChunks(t *testing.T, name string, number, size int) {
 	t.Helper()
 	file, err := os.Create(name)

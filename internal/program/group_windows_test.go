@@ -19,7 +19,7 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// seen is what a program in the role "environment" found.
+// seen holds the findings of a program in the role "environment".
 type seen struct {
 	Environment []string
 	Arguments   []string
@@ -42,7 +42,7 @@ var awkward = []string{
 	"plain", "", "two words", `a\`, `two words\`, `C:\Übung\Maß`, `a&b`, `a|b>c<d`, "^caret^", "(a)", "a,b;c=d", "日本", "!now!",
 }
 
-// TestArguments has a program tell what it got.
+// TestArguments has a program print its arguments.
 func TestArguments(t *testing.T) {
 	b := setup(t)
 	k := b.kind("environment")
@@ -266,7 +266,7 @@ func TestLongPaths(t *testing.T) {
 	}
 }
 
-// TestExits has exit codes and what they are called.
+// TestExits has exit codes and their names.
 func TestExits(t *testing.T) {
 	b := setup(t)
 	for _, row := range []struct{ code, want string }{

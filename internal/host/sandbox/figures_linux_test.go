@@ -27,7 +27,7 @@ var full = flag.Bool("figures", false, "remove 100,000 levels, 100,000 folders a
 // folderVariable names the folder that a process removes.
 const folderVariable = "SPOTWORKER_TEST_FOLDER"
 
-// removal is what the removal of a tree took.
+// removal holds the measurements of a tree's removal.
 type removal struct {
 	Live uint64 // bytes of the heap that were in use, at most
 	RSS  string // of the process, at most
@@ -144,8 +144,8 @@ func TestRemovalIsBounded(t *testing.T) {
 			row.fill(dir)
 			defer func() { _ = RemoveTree(dir) }()
 			cmd := exec.CommandContext(t.Context(), "/proc/self/exe")
-			// A collection that runs beside the removal would count what is allocated
-			// during it. With eight processors on two cores the kernel refused the second
+			// A collection that runs beside the removal would count allocations during
+			// it. With eight processors on two cores the kernel refused the second
 			// descriptor once in some thousand times, although nothing had it.
 			cmd.Env = append(os.Environ(), workerVariable+"=remove", folderVariable+"="+dir, "GORACE=atexit_sleep_ms=0",
 				"GOMAXPROCS=1", "GODEBUG=gcstoptheworld=1")

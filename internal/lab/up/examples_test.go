@@ -232,8 +232,8 @@ func (r *running) await(t *testing.T, arguments []string) <-chan string {
 	return results
 }
 
-// matmul is what examples/matmul computes, without making the product: its trace,
-// and the sum of its elements.
+// matmul is the result of examples/matmul, without making the product: its trace, and the
+// sum of its elements.
 func matmul(order, seed uint64) (trace, sum float64) {
 	for k := range order {
 		var column, row float64
@@ -256,8 +256,8 @@ func matmulElement(seed, row, column uint64) float64 {
 	return float64(x>>11)/(1<<52) - 1
 }
 
-// cksum is what POSIX cksum computes: CRC-32 with the most significant bit
-// first, over the data and its length.
+// cksum is POSIX cksum: CRC-32 with the most significant bit first, over the data and its
+// length.
 func cksum(text string) uint32 {
 	var crc uint32
 	add := func(b byte) {

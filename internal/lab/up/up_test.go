@@ -32,7 +32,7 @@ func upOnAnyPorts() Config {
 	return c
 }
 
-// running is a `lab up` in this process, and what it printed.
+// running is a `lab up` in this process, and its output.
 type running struct {
 	out  *labtest.Output
 	port int // of the metadata service
@@ -58,9 +58,9 @@ func startUp(t *testing.T, c Config) *running {
 	return r
 }
 
-// paste returns the shell commands that people paste into every terminal and
-// into that of a program on a VM, with a program of ours. It refuses any that
-// could lead beyond this machine.
+// paste returns the shell commands that people paste into every terminal and into a
+// program's terminal on a VM, with a program of ours. It refuses commands that could lead
+// beyond this machine.
 func (r *running) paste(t *testing.T, section, vm, program string) string {
 	t.Helper()
 	text := r.out.String()
@@ -105,7 +105,7 @@ func (r *running) worker(t *testing.T, vm string) *labtest.Output {
 	return r.workerWith(t, vm, nil)
 }
 
-// workerWith is worker with other flags than those for digest jobs.
+// workerWith is worker with other flags than the flags for digest jobs.
 func (r *running) workerWith(t *testing.T, vm string, flags []string) *labtest.Output {
 	t.Helper()
 	log := &labtest.Output{}
@@ -251,7 +251,7 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// TestOrdersAreNotForBrowsers sends what a web page of another origin could.
+// TestOrdersAreNotForBrowsers sends a request that a web page of another origin could send.
 func TestOrdersAreNotForBrowsers(t *testing.T) {
 	r := startUp(t, upOnAnyPorts())
 	for _, test := range []struct {

@@ -33,7 +33,7 @@ var roomy = Limits{Bytes: 1 << 30, Entries: 10_000, Index: maxIndex}
 // files are contents by path; a path that ends with a slash is a folder.
 type files map[string]string
 
-// noise is what files consist of.
+// noise is the content of files.
 var noise = func() string {
 	data := make([]byte, 8*chunk)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(data) // it never fails
@@ -151,8 +151,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// Whatever the sizes are, the stream gives the folder back, and the same folder
-// gives the same stream.
+// For all sizes, the stream gives the folder back, and the same folder gives the same
+// stream.
 func TestRoundTripOfAnything(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		content := files{}
@@ -272,8 +272,8 @@ func TestSmallChangesStaySmall(t *testing.T) {
 	}
 }
 
-// TestLittleIsAdded: bins are not full, but the stream is not much larger than
-// what it holds.
+// TestLittleIsAdded: bins are not full, but the stream is not much larger than its
+// content.
 func TestLittleIsAdded(t *testing.T) {
 	content, total := files{}, 0
 	for i := range 1000 {

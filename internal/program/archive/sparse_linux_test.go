@@ -152,7 +152,7 @@ func TestExtractRefusesNewTypes(t *testing.T) {
 	}
 }
 
-// TestFormat3 holds archives of version 3 to what is in people's accounts.
+// TestFormat3 holds archives of version 3 to archives in people's accounts.
 func TestFormat3(t *testing.T) {
 	want, err := os.ReadFile("testdata/sparse.archive")
 	if err != nil {
@@ -167,7 +167,7 @@ func TestFormat3(t *testing.T) {
 	}
 }
 
-// TestWrittenToWhileRead: whatever is done to a folder after its scan makes the end of its
+// TestWrittenToWhileRead: any change of a folder after its scan makes the end of its
 // stream an error, also where no size changes.
 func TestWrittenToWhileRead(t *testing.T) {
 	for name, change := range map[string]func(dir string) error{

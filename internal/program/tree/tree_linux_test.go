@@ -182,7 +182,7 @@ type rig struct {
 	way    string
 	mark   string
 	parent string // control group of the worker
-	groups string // what the worker says of its groups
+	groups string // the worker's text about its groups
 	cmd    *exec.Cmd
 	in     interface{ WriteString(string) (int, error) }
 	out    *os.File
@@ -264,10 +264,10 @@ func (b *rig) start() {
 	}
 }
 
-// patience is how long to wait for what must come: a busy machine is slow, not stuck.
+// patience is how long to wait for required events: a busy machine is slow, not stuck.
 const patience = 2 * time.Minute
 
-// hear reads what the worker says.
+// hear reads the worker's output.
 func (b *rig) hear() string {
 	b.t.Helper()
 	_ = b.out.SetReadDeadline(time.Now().Add(patience))
@@ -327,8 +327,8 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeftOfAKilledWorker: when a worker is killed its programs end, and what they
-// left ends with them or when the next worker starts.
+// TestNothingIsLeftOfAKilledWorker: when a worker is killed its programs end, and their
+// remains end with them or when the next worker starts.
 func TestNothingIsLeftOfAKilledWorker(t *testing.T) {
 	for _, way := range []string{byReaper, byGroup} {
 		t.Run(way, func(t *testing.T) {
@@ -350,7 +350,7 @@ func TestNothingIsLeftOfAKilledWorker(t *testing.T) {
 }
 
 // TestTotalMemory: processes that each stay below total_memory and exceed it together are
-// ended, all of them, and one that stays below it alone is not.
+// all ended, and a single process below it is not.
 func TestTotalMemory(t *testing.T) {
 	b := setup(t, byGroup)
 	if b.groups != "groups true true" {

@@ -173,8 +173,8 @@ func TestManagedIdentityOverTLS(t *testing.T) {
 	}
 }
 
-// The child has nothing but what a worker on a VM has: the environment, and
-// the default transport, which trusts what SSL_CERT_FILE names.
+// The child has only the means of a worker on a VM: the environment, and the default
+// transport, which trusts the certificates of SSL_CERT_FILE.
 func TestManagedIdentityWithTheDefaultTransport(t *testing.T) {
 	if os.Getenv(childVariable) != "" {
 		runChild(t)

@@ -451,7 +451,7 @@ var importRules = []importRule{
 		forbids: []string{"./..."},
 		allows: []string{
 			"./internal/fleet/activity", "./internal/storage/azure", "./internal/checkpoint", "./internal/fleet/control",
-			"./internal/storage/deployment", "./internal/jobid", "./internal/jobfiles/joblog",
+			"./internal/storage/deployment", "./internal/jobid", "./internal/jobfiles/joblog", "./internal/delivery/deadline",
 			"./internal/operate", "./internal/jobfiles/outputs", "./internal/jobfiles/outputs/paths", "./internal/fleet/presence",
 			"./internal/producer", "./internal/queue", "./internal/telemetry/tracing", "./job",
 		},

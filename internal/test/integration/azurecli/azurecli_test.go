@@ -54,7 +54,7 @@ func prepare(t *testing.T) []string {
 // uniform: az puts a message of its own, a worker takes it for a digest job, az
 // vmss evicts the worker, and the other VM's worker resumes the job.
 func uniform(t *testing.T) {
-	up := startUp(t, "--files", "1", "--job-time", "15s")
+	up := startUp(t, "--files", "1", "--job-time", "1m") // longer than az takes to evict the worker
 	first := up.start(t, "/vms/spot_1\n")
 	first.until(t, `"msg":"state changed".*"to":"process"`)
 

@@ -27,7 +27,7 @@ const MetadataAddress = "169.254.169.254"
 const insideVariable = "SPOTWORKER_TEST_INSIDE"
 
 // timeout bounds the test inside, the start of its process included.
-const timeout = 5 * time.Minute
+const timeout = 15 * time.Minute
 
 // Run runs test in a process of its own inside a network of its own. What it
 // needs from outside (binaries, files) is made by prepare, which runs outside
