@@ -40,7 +40,8 @@ func BuildTest(t testing.TB, pkg string) string {
 func oldRemoval(t testing.TB) string {
 	t.Helper()
 	const newer, older = "if TestDeleteatFallback {", "if true {"
-	source := filepath.Join(runtime.GOROOT(), "src", "internal", "syscall", "windows", "at_windows.go") //nolint:staticcheck // tests run where they were built
+	root := runtime.GOROOT() //nolint:staticcheck // tests run where they were built
+	source := filepath.Join(root, "src", "internal", "syscall", "windows", "at_windows.go")
 	code, err := os.ReadFile(source)
 	if err != nil || bytes.Count(code, []byte(newer)) != 1 {
 		t.Fatalf("%s is not as expected: %v", source, err)
