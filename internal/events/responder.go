@@ -179,7 +179,8 @@ func (r *Responder) discover(ctx context.Context) {
 	logged := false
 	identity, err := r.client.Discover(ctx, func(err error) {
 		if !logged {
-			r.log.WarnContext(ctx, "metadata service does not say what this VM is; trying again. Without --vm-name an eviction cannot be recognised", "error", err, "vm_name", r.vmName)
+			r.log.WarnContext(ctx, "metadata service does not say what this VM is; trying again. Without --vm-name an eviction "+
+				"cannot be recognised", "error", err, "vm_name", r.vmName)
 		}
 		logged = true
 		r.mu.Lock()

@@ -103,7 +103,8 @@ func page(r *http.Request, blobs int) *http.Response {
 	var b bytes.Buffer
 	b.WriteString(`<?xml version="1.0" encoding="utf-8"?><EnumerationResults><Blobs>`)
 	for i := from; i < to; i++ {
-		fmt.Fprintf(&b, `<Blob><Name>many/%06d</Name><Properties><Last-Modified>Mon, 23 Nov 2026 12:00:00 GMT</Last-Modified><Etag>0x1</Etag><Content-Length>0</Content-Length></Properties></Blob>`, i)
+		fmt.Fprintf(&b, `<Blob><Name>many/%06d</Name><Properties><Last-Modified>Mon, 23 Nov 2026 12:00:00 GMT</Last-Modified>`+
+			`<Etag>0x1</Etag><Content-Length>0</Content-Length></Properties></Blob>`, i)
 	}
 	fmt.Fprintf(&b, `</Blobs><NextMarker>%s</NextMarker></EnumerationResults>`, next)
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/xml"}, "X-Ms-Request-Id": {"1"},

@@ -30,8 +30,11 @@ func TestConnectRefuses(t *testing.T) {
 		"connection string, key broken":  {Config{ConnectionString: "AccountName=acct;AccountKey=!" + secret}, "AccountKey"},
 		"connection string without key":  {Config{ConnectionString: "AccountName=acct;Other=" + secret}, "AccountKey"},
 		"connection string without name": {Config{ConnectionString: "AccountKey=" + secret}, "AccountName"},
-		"connection string over http":    {Config{ConnectionString: "BlobEndpoint=http://storage.example/acct;QueueEndpoint=http://storage.example/acct;AccountName=acct;AccountKey=" + secret}, "unencrypted"},
-		"queues over http":               {Config{ConnectionString: "BlobEndpoint=https://storage.example/acct;QueueEndpoint=http://10.0.0.4/acct;AccountName=acct;AccountKey=" + secret}, "http://10.0.0.4"},
+		"connection string over http": {Config{ConnectionString: "BlobEndpoint=http://storage.example/acct;" +
+			"QueueEndpoint=http://storage.example/acct;" +
+			"AccountName=acct;AccountKey=" + secret}, "unencrypted"},
+		"queues over http": {Config{ConnectionString: "BlobEndpoint=https://storage.example/acct;QueueEndpoint=http://10.0.0.4/acct;" +
+			"AccountName=acct;AccountKey=" + secret}, "http://10.0.0.4"},
 	} {
 		account, err := Connect(row.config)
 		if err == nil || account != nil || !strings.Contains(err.Error(), row.want) {

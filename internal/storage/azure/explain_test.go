@@ -132,7 +132,9 @@ func TestServiceMessage(t *testing.T) {
 		}}
 	}
 	for body, want := range map[string]string{
-		"\ufeff<Error><Message>Not in the correct format.\nTime:2</Message><HeaderName>x-ms-version</HeaderName><HeaderValue>2030-01-01</HeaderValue></Error>": "400 InvalidHeaderValue: Not in the correct format. (x-ms-version: 2030-01-01)",
+		"\ufeff<Error><Message>Not in the correct format.\nTime:2</Message>" +
+			"<HeaderName>x-ms-version</HeaderName><HeaderValue>2030-01-01</HeaderValue></Error>": "400 InvalidHeaderValue: " +
+			"Not in the correct format. (x-ms-version: 2030-01-01)",
 		"<Error><Message>Bad.</Message><HeaderName>Authorization</HeaderName><HeaderValue>" + secret +
 			"</HeaderValue></Error>": "400 InvalidHeaderValue: Bad.",
 		"<html>a proxy": "400 InvalidHeaderValue",

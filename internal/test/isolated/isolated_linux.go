@@ -114,7 +114,8 @@ func AsWorker(t *testing.T, capabilities []uintptr, environment []string, argume
 	program := filepath.Join(folder, "worker") // where that user may run it
 	self, err := os.ReadFile("/proc/self/exe")
 	if err == nil {
-		err = errors.Join(os.WriteFile(program, self, 0o755), os.Chown(folder, WorkerID, WorkerID), os.Chmod(folder, 0o755)) //nolint:gosec // as above
+		//nolint:gosec // as above
+		err = errors.Join(os.WriteFile(program, self, 0o755), os.Chown(folder, WorkerID, WorkerID), os.Chmod(folder, 0o755))
 	}
 	if err != nil {
 		t.Fatal(err)

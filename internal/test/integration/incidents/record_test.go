@@ -108,7 +108,8 @@ type scene struct {
 // runs; a job of kind stuck stops reporting when the scene's flag file is there.
 const kinds = `{"kinds": {
 	"work":  {"command": ["sh", "-c", "[ ! -e %[1]s ] || exit 1; sleep 2"], "backoff": "1s"},
-	"long":  {"command": ["sh", "-c", "for i in $(seq 300); do echo $i >$TMPDIR/c; mv $TMPDIR/c $SPOTWORKER_CHECKPOINT; sleep 1; [ ! -e $SPOTWORKER_STOP ] || exit 75; done"]},
+	"long":  {"command": ["sh", "-c", "for i in $(seq 300); do echo $i >$TMPDIR/c; mv $TMPDIR/c $SPOTWORKER_CHECKPOINT; ` +
+	`sleep 1; [ ! -e $SPOTWORKER_STOP ] || exit 75; done"]},
 	"stuck": {"command": ["sh", "-c", "while [ ! -e %[2]s ]; do echo '{}' >>$SPOTWORKER_PROGRESS; sleep 1; done; sleep 3600"]},
 	"bad":   {"command": ["false"], "max_failures": 1}
 }}`

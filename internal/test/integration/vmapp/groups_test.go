@@ -15,7 +15,8 @@ import (
 
 // leaverKind is a kind of the test's package whose program leaves a process in a session
 // of its own, outside its process group, and then waits until it is stopped.
-const leaverKind = `"leaver": {"command": ["sh", "-c", "(setsid sleep 3217 </dev/null >/dev/null 2>&1 &); sleep 3218"], "max_silence": "5m"},
+const leaverKind = `"leaver": {"command": ["sh", "-c", 
+"(setsid sleep 3217 </dev/null >/dev/null 2>&1 &); sleep 3218"], "max_silence": "5m"},
     `
 
 // controlGroups: each program is in a control group of its own, below the one that systemd

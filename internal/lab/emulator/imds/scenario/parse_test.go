@@ -124,7 +124,8 @@ func TestParseReadsEveryField(t *testing.T) {
 		"user_data":"aGk=","identities":[{"client_id":"`+guid1+`","object_id":"`+guid2+`","resource_id":"/r"}]}],
 		"steps":[{"at":"1s","announce":{"event":"e","id":"`+guid1+`","other_type":"X","vms":["SET_1"],"notice":"1m","status":"Scheduled",
 		"source":"User","description":"d","duration":"9s","completes_after":"3s"}},
-		{"at":"2s","fault":{"delay":"1s","hold":"2s","status":302,"location":"l","body":"b","body_size":3,"for":"4s","on":"tokens","every":2,"vms":["set_1"],"versions":["v"]}}]}`))
+		{"at":"2s","fault":{"delay":"1s","hold":"2s","status":302,"location":"l","body":"b","body_size":3,
+"for":"4s","on":"tokens","every":2,"vms":["set_1"],"versions":["v"]}}]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
