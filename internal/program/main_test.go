@@ -214,7 +214,7 @@ func stateOf(t *testing.T, p *job.Progress) string {
 	return string(data)
 }
 
-// logLines collects what was logged.
+// logLines collects log lines.
 type logLines struct {
 	mu    sync.Mutex
 	lines []logLine
@@ -267,7 +267,7 @@ func (l *logLines) printed(stream string) []string {
 // roomy limits nothing that a test does.
 var roomy = archive.Limits{Bytes: 1 << 30, Entries: 1000, Index: 1 << 20}
 
-// withoutForks writes programs while no other process is started: one that inherits
+// withoutForks writes programs while no other process is started: a process that inherits
 // the open file would make the start of the program fail with ETXTBSY.
 func withoutForks(write func() error) error {
 	syscall.ForkLock.RLock()

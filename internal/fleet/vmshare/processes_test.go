@@ -99,9 +99,6 @@ func (o ownShare) Wait(ctx context.Context, u preempt.Urgency) error {
 // The file never allows more than five requests in a second, and each worker that runs
 // polls. When requests arrive depends on the machine as well.
 func TestFourProcesses(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes 9 s of real time")
-	}
 	server := imds.New(imds.Options{RequestsPerSecond: -1})
 	begun := time.Now()
 	guest := server.AddVM(imds.VM{Name: "vm"})

@@ -47,7 +47,7 @@ func Programs(t *testing.T) (lab.Binaries, string) {
 	return b, folder
 }
 
-// Output keeps what is written to it. It is safe for concurrent use.
+// Output keeps all that is written to it. It is safe for concurrent use.
 type Output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -60,7 +60,7 @@ func (o *Output) Write(p []byte) (int, error) {
 	return o.text.Write(p)
 }
 
-// String returns what was written so far.
+// String returns the text written so far.
 func (o *Output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

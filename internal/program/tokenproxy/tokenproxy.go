@@ -4,8 +4,8 @@
 // would get tokens for any resource and exhaust the rate limit that the worker
 // needs to detect evictions.
 //
-// The protocol is that of managed identities in Azure App Service, which the Azure
-// SDKs of all languages speak without configuration ("REST endpoint reference" of
+// It speaks the protocol of managed identities in Azure App Service, which the Azure SDKs
+// of all languages speak without configuration ("REST endpoint reference" of
 // "How to use managed identities for App Service", version 2019-08-01):
 //
 //	GET IDENTITY_ENDPOINT?api-version=2019-08-01&resource=https://storage.azure.com/
@@ -57,7 +57,7 @@ type Proxy struct {
 	grants map[string]*grant // by secret
 }
 
-// grant is what one job may ask for.
+// grant holds the resources that one job may ask for.
 type grant struct {
 	resources []string
 

@@ -17,7 +17,7 @@ import (
 	"github.com/spotworker/spotworker/internal/storage/azure"
 	"github.com/spotworker/spotworker/internal/storage/deployment"
 	"github.com/spotworker/spotworker/internal/test/integration/namespace"
-	"github.com/spotworker/spotworker/internal/test/integration/parts"
+	"github.com/spotworker/spotworker/internal/test/need"
 	"github.com/spotworker/spotworker/internal/test/repository"
 )
 
@@ -40,7 +40,7 @@ func TestAzureCLI(t *testing.T) {
 }
 
 func prepare(t *testing.T) []string {
-	parts.Command(t, "az")
+	need.Command(t, "az")
 	folder := t.TempDir()
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(folder, "bin")+"/", "./cmd/worker", "./cmd/producer",
 		"./cmd/lab")
