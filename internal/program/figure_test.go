@@ -268,7 +268,7 @@ func TestHugeCheckpoint(t *testing.T) {
 	w := b.begin(k, "", nil)
 	b.until("the checkpoint", func() bool { _, err := os.Lstat(huge); return err != nil })
 	stopped := time.Now()
-	w.stop(job.Evicted, 10*time.Second)
+	w.stop(job.Evicted, patience)
 	w.wait(t)
 	refused := time.Since(stopped)
 	runtime.ReadMemStats(&after)
