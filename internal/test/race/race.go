@@ -5,8 +5,8 @@ package race
 import "testing"
 
 // Skip skips a test of hours of virtual time, or of a gigabyte, under the race detector.
-// What it executes, shorter tests execute there too; make test runs its package again,
-// in full, without the race detector.
+// Shorter tests execute the same code there; make test runs its package again, in full,
+// without the race detector.
 func Skip(t *testing.T) {
 	t.Helper()
 	if Enabled {

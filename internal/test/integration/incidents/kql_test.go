@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// KQL cannot run here. What follows evaluates the part of it that the alerts over the log
+// KQL cannot run here. This evaluator has the part of it that the alerts over the log
 // use: let, where, summarize, project, distinct, inner join and union, with the few
-// functions and operators that occur. What it does not know fails the test.
+// functions and operators that occur. Any other part fails the test.
 
 // row is a row of a table. A column that it does not have is null.
 type row map[string]any

@@ -209,8 +209,8 @@ func threshold(t *testing.T, rule alerts.LogRule) int {
 const loggedLater = 15 * time.Minute
 
 // TestLogAlerts replays each incident against the alerts over the log, whose queries are
-// evaluated every minute of it: those of the incident fire, and none before it begins, nor
-// in the calm time. What a log cannot tell has no such alert.
+// evaluated every minute of it: the incident's alerts fire, and none before it begins,
+// nor in the calm time. An incident that a log cannot show has no such alert.
 func TestLogAlerts(t *testing.T) {
 	byMetric := map[string]string{}
 	for _, a := range alerts.All() {

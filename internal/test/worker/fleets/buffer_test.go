@@ -102,7 +102,7 @@ func TestBufferWhenClaimingEnds(t *testing.T) {
 }
 
 // TestStopDuringManyClaims: a busy worker that is stopped while several claims are in
-// flight releases what they bring.
+// flight releases their messages.
 func TestStopDuringManyClaims(t *testing.T) {
 	for _, after := range []time.Duration{53 * time.Millisecond, 94 * time.Millisecond, 101 * time.Millisecond} {
 		rig.Run(t, func(t *testing.T, b *rig.Bed) {
@@ -133,8 +133,8 @@ func TestStopDuringManyClaims(t *testing.T) {
 	}
 }
 
-// TestNoHoarding: few jobs are shared among many workers, whatever each of them could
-// do alone. All have done jobs of a second before, and know how long they take.
+// TestNoHoarding: few jobs are shared among many workers, although each could do more
+// alone. All have done jobs of a second before, and know how long they take.
 func TestNoHoarding(t *testing.T) {
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		const workers, slots = 8, 4
