@@ -14,11 +14,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/test/need"
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/job"
 )
 
 // stops is how often each documented program is stopped in TestEarlyStops.
-var stops = flag.Int("stops", 6, "how often TestEarlyStops stops each documented program")
+var stops = flag.Int("stops", proof.Times(2, 6), "how often TestEarlyStops stops each documented program")
 
 // documented is a program of docs/process.md or of the folder examples.
 type documented struct {
@@ -85,9 +87,7 @@ func putData(t *testing.T, folder string, files map[string]string) {
 // kind is the program as a reader of its documentation runs it.
 func (d *documented) kind(t *testing.T) Kind {
 	t.Helper()
-	if _, err := exec.LookPath(d.needs); err != nil {
-		t.Skipf("%s is not installed", d.needs)
-	}
+	need.Command(t, d.needs)
 	folder := t.TempDir()
 	if d.prepare == nil {
 		code := documentedCode(t, d.name)

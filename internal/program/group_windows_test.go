@@ -15,6 +15,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/program/archive"
 	"github.com/spotworker/spotworker/internal/program/scratch"
+	"github.com/spotworker/spotworker/internal/test/need"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -120,7 +121,7 @@ func TestStopSaves(t *testing.T) {
 // TestCtrlBreakEnds stops a program that does not handle it.
 func TestCtrlBreakEnds(t *testing.T) {
 	if windows.NewLazySystemDLL("ntdll.dll").NewProc("wine_get_version").Find() == nil {
-		t.Skip("Wine sends no Ctrl-Break")
+		need.Absent(t, need.CtrlBreak, "this is Wine")
 	}
 	b := setup(t)
 	ready := filepath.Join(t.TempDir(), "ready")

@@ -15,6 +15,7 @@ import (
 	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/jsonpos"
 	"github.com/spotworker/spotworker/internal/program/tree"
+	"github.com/spotworker/spotworker/internal/test/need"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -42,7 +43,7 @@ func kindsFile(t testing.TB, text string) string {
 
 func TestReadKinds(t *testing.T) {
 	if !tree.HasLimits {
-		t.Skip("this system has no limits")
+		need.Missing(t, "limits of processes")
 	}
 	file := kindsFile(t, `{
   "kinds": {

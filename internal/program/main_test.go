@@ -75,7 +75,7 @@ func (b *rig) home() string {
 func (b *rig) wantNoFolders() {
 	b.t.Helper()
 	var left []string
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if left, _ = filepath.Glob(filepath.Join(b.scratch.Parent(), "*", "job-*")); len(left) == 0 {
 			return
 		}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/spotworker/spotworker/internal/test/need"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -152,9 +153,7 @@ func TestOutputsOfAProgram(t *testing.T) {
 
 // TestOutputsThatCannotBeStored end the job permanently, with the path and the reason.
 func TestOutputsThatCannotBeStored(t *testing.T) {
-	if onWindows {
-		t.Skip("its file systems refuse most of these")
-	}
+	need.NotOn(t, "windows", "its file systems refuse most of these")
 	for name, row := range map[string]struct {
 		files []string
 		limit job.OutputLimits

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/host/sandbox"
 	"github.com/spotworker/spotworker/internal/test/isolated"
+	"github.com/spotworker/spotworker/internal/test/need"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -159,9 +160,7 @@ func TestTooManyProcesses(t *testing.T) {
 // attacked returns a bench whose programs are users of their own.
 func attacked(t *testing.T) *rig {
 	t.Helper()
-	if os.Getenv(usersVariable) == "" {
-		t.Skip("TestWithUsers runs it")
-	}
+	need.Caller(t, "TestWithUsers", os.Getenv(usersVariable) != "")
 	return setup(t)
 }
 

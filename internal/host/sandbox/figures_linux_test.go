@@ -15,6 +15,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/spotworker/spotworker/internal/test/need"
+	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
 // full has TestRemovalIsBounded measure the rows of docs/SECURITY.md, on a disk,
@@ -98,7 +101,7 @@ func limitDescriptors(more int) error {
 // descriptors and a constant amount of memory. The largest trees are in
 // docs/SECURITY.md.
 func TestRemovalIsBounded(t *testing.T) {
-	few, many, depth := 10_000, 20_000, 2_500
+	few, many, depth := proof.Times(2_000, 10_000), proof.Times(5_000, 20_000), 2_500
 	parent := func() string { // folders take a millisecond each on a disk
 		dir, err := os.MkdirTemp("/dev/shm", "removal-*") //nolint:usetesting // see above
 		if err != nil {
@@ -193,7 +196,7 @@ func rename(t *testing.T, from, to string) {
 func TestRemoveTreeOnAFullDisk(t *testing.T) {
 	disk := t.TempDir()
 	if err := unix.Mount("none", disk, "tmpfs", 0, "nr_inodes=40"); err != nil {
-		t.Skip("needs the right to mount:", err)
+		need.Missing(t, "the right to mount: "+err.Error())
 	}
 	t.Cleanup(func() { _ = unix.Unmount(disk, unix.MNT_DETACH) })
 	dir := filepath.Join(disk, "tree")

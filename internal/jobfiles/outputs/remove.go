@@ -60,8 +60,12 @@ func storedOf(item *container.BlobItem, read time.Time) (b Stored, ok bool) {
 		return Stored{}, false
 	}
 	p := item.Properties
+	etag := value(p.ETag)
+	if !strings.HasPrefix(string(etag), `"`) { // a listing has it without quotes
+		etag = `"` + etag + `"`
+	}
 	return Stored{
-		Job: id, Name: name, Size: value(p.ContentLength), ModifiedAt: value(p.LastModified), ReadAt: read, etag: value(p.ETag),
+		Job: id, Name: name, Size: value(p.ContentLength), ModifiedAt: value(p.LastModified), ReadAt: read, etag: etag,
 	}, true
 }
 

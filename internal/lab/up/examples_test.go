@@ -8,12 +8,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/lab/labtest"
+	"github.com/spotworker/spotworker/internal/test/need"
 )
 
 // example is a program of the folder examples, and a job for it.
@@ -105,17 +105,10 @@ var examples = []example{
 // TestExamples runs each example on a local Azure, evicts the worker that runs it,
 // and wants the right result from another.
 func TestExamples(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds and runs real workers")
-	}
-	if runtime.GOOS == "windows" {
-		t.Skip("needs a POSIX shell")
-	}
+	need.NotOn(t, "windows", "needs a POSIX shell")
 	for _, ex := range examples {
 		t.Run(ex.name, func(t *testing.T) {
-			if _, err := exec.LookPath(ex.needs); err != nil {
-				t.Skipf("%s is not installed", ex.needs)
-			}
+			need.Command(t, ex.needs)
 			ex.run(t)
 		})
 	}

@@ -14,9 +14,6 @@ import (
 // abandoned, and its saved state is handed over. The time is logged; it is measured in
 // real time and depends on the machine.
 func TestProgramThatIgnoresSIGTERM(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds and runs real workers")
-	}
 	folder := t.TempDir()
 	pids := filepath.Join(folder, "pids")
 	script := `trap '' TERM

@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/lab"
 	"github.com/spotworker/spotworker/internal/lab/labtest"
+	"github.com/spotworker/spotworker/internal/test/need"
 )
 
 func TestMain(m *testing.M) { labtest.Main(m) }
@@ -162,14 +162,9 @@ func committed(log string) map[string]bool {
 // TestRun pastes what lab up prints into shells, with a key and with a managed
 // identity, and evicts a worker.
 func TestRun(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds and runs real workers")
-	}
 	for _, identity := range []bool{false, true} {
 		t.Run(fmt.Sprintf("identity=%t", identity), func(t *testing.T) {
-			if runtime.GOOS != "linux" {
-				t.Skip("needs a POSIX shell, and for an identity a Go that reads SSL_CERT_FILE")
-			}
+			need.On(t, "needs a POSIX shell, and for an identity a Go that reads SSL_CERT_FILE", "linux")
 			c := upOnAnyPorts()
 			const mib = 1 << 20
 			root := t.TempDir()
@@ -360,9 +355,7 @@ func TestRunChecksItsConfiguration(t *testing.T) {
 }
 
 func TestQuotedForAShell(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("needs a POSIX shell")
-	}
+	need.NotOn(t, "windows", "needs a POSIX shell")
 	for _, value := range []string{"plain", "a=b;c", "it's", "$HOME `id` \"x\"", "", "*", "~/x"} {
 		got, err := exec.CommandContext(t.Context(), "/bin/sh", "-c", "printf %s "+quote(value)).Output()
 		if err != nil || string(got) != value {

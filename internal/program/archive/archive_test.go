@@ -10,11 +10,12 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/spotworker/spotworker/internal/test/need"
 )
 
 // maxIndex is a limit on the index that no test reaches by chance.
@@ -136,8 +137,8 @@ func TestRoundTrip(t *testing.T) {
 		"odd names":     {"with space": "1", "quote\"d": "2", "new\nline": "3", "ünï": "4"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if runtime.GOOS == "windows" && name == "odd names" {
-				t.Skip("Windows has no such names")
+			if name == "odd names" {
+				need.NotOn(t, "windows", "it has no such names")
 			}
 			back := t.TempDir()
 			if err := Extract(bytes.NewReader(streamOf(t, folderOf(t, content))), back, os.TempDir(), roomy); err != nil {
@@ -174,9 +175,7 @@ func TestRoundTripOfAnything(t *testing.T) {
 
 // Bytes that are no text in any encoding are names on Linux.
 func TestNameThatIsNoText(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("only Linux has such names")
-	}
+	need.On(t, "others have no such names", "linux")
 	content := files{"a\xffb": "1"}
 	back := t.TempDir()
 	if err := Extract(bytes.NewReader(streamOf(t, folderOf(t, content))), back, os.TempDir(), roomy); err != nil {
@@ -189,9 +188,7 @@ func TestNameThatIsNoText(t *testing.T) {
 
 // Whether a file may be executed is kept, everything else about modes is not.
 func TestModes(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("Windows has no such modes")
-	}
+	need.NotOn(t, "windows", "it has no such modes")
 	dir := folderOf(t, files{"tool": "#!", "data": "x", "sub/": ""})
 	for name, mode := range map[string]os.FileMode{"tool": 0o4755, "data": 0o666, "sub": 0o777} {
 		if err := os.Chmod(filepath.Join(dir, name), mode); err != nil {

@@ -35,6 +35,11 @@ func OpenGroups() (*Groups, error) {
 	if err != nil {
 		return nil, err
 	}
+	return openGroups(dir)
+}
+
+// openGroups prepares the control group in a folder.
+func openGroups(dir string) (*Groups, error) {
 	own := filepath.Join(dir, resource.WorkerGroup)
 	if err := os.Mkdir(own, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("the control group of this process is not delegated to it (Delegate= in its unit): %w", err)

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/spotworker/spotworker/internal/host/resource"
+	"github.com/spotworker/spotworker/internal/test/need"
 )
 
 const (
@@ -203,11 +204,11 @@ func delegated(t *testing.T) string {
 	t.Helper()
 	own, err := resource.ControlGroup()
 	if err != nil {
-		t.Skip(err)
+		need.Absent(t, need.Controllers, err.Error())
 	}
 	dir, err := os.MkdirTemp(own, "spotworker-test-") //nolint:usetesting // a control group
 	if err != nil {
-		t.Skipf("this process may make no control groups: %v", err)
+		need.Missing(t, fmt.Sprintf("the right to make control groups (%v)", err))
 	}
 	t.Cleanup(func() {
 		_ = write(filepath.Join(dir, "cgroup.kill"), "1")
@@ -254,7 +255,7 @@ func (b *rig) start() {
 	err = b.cmd.Start()
 	_ = errors.Join(theirs.Close(), theirOut.Close())
 	if err != nil {
-		b.t.Skipf("this system starts no process in a control group: %v", err)
+		need.Missing(b.t, fmt.Sprintf("a system that starts processes in a control group (%v)", err))
 	}
 	worker := b.cmd
 	b.t.Cleanup(func() { _ = errors.Join(in.Close(), out.Close()); _ = worker.Process.Kill(); _ = worker.Wait() })
@@ -353,7 +354,7 @@ func TestNothingIsLeftOfAKilledWorker(t *testing.T) {
 func TestTotalMemory(t *testing.T) {
 	b := setup(t, byGroup)
 	if b.groups != "groups true true" {
-		t.Skipf("%s: the kernel limits neither memory nor processors here", b.groups)
+		need.Absent(t, need.Controllers, "no memory, no processors ("+b.groups+")")
 	}
 	if got, want := b.order("fills memory once"), "exited with code 0"; got != want {
 		t.Errorf("a program with one process of 40 of 64 MiB %s, want %s", got, want)
@@ -370,7 +371,7 @@ func TestTotalMemory(t *testing.T) {
 func TestCPUs(t *testing.T) {
 	b := setup(t, byGroup)
 	if b.groups != "groups true true" {
-		t.Skipf("%s: the kernel limits neither memory nor processors here", b.groups)
+		need.Absent(t, need.Controllers, "no memory, no processors ("+b.groups+")")
 	}
 	used, err := time.ParseDuration(b.order("burns"))
 	if want := time.Duration(float64(burnt) * cpus); err != nil || used < want/2 || used > want+want/4 {
