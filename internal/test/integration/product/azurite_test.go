@@ -29,9 +29,9 @@ import (
 // patience bounds every wait: Azurite on a busy machine is slow, not stuck.
 const patience = 2 * time.Minute
 
-// TestOnAzurite takes jobs of every sort through Azurite: short ones, one that is
-// evicted and resumed, one with a large state, a duplicate, a failing one, a
-// poison message and a foreign one.
+// TestOnAzurite takes jobs of every sort through Azurite: short ones, an evicted and
+// resumed job, a job with a large state, a duplicate, a failing one, a poison message and
+// a foreign one.
 func TestOnAzurite(t *testing.T) {
 	s := open(t, azurite.Start(t))
 	metadata := imds.New(imds.Options{})

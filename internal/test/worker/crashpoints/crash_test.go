@@ -158,8 +158,8 @@ func (r *scenarioRun) checkDrain(t *testing.T, cf callFault) (took time.Duration
 	return took
 }
 
-// maxRepeated is how many steps may be done twice: after a kill or a long fault those
-// of one checkpoint interval and one save, otherwise only the one that was running.
+// maxRepeated is how many steps may be done twice: after a kill or a long fault the steps
+// of one checkpoint interval and one save, otherwise only the running step.
 func (cf callFault) maxRepeated(step time.Duration) int {
 	if cf.fault.Crash == 0 && cf.duration == 0 {
 		return 1

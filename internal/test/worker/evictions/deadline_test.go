@@ -79,8 +79,8 @@ func TestDeadlineMoves(t *testing.T) {
 }
 
 // TestDeadlineAtClaim: a VM that dies without notice releases nothing, so the next worker
-// that claims the job judges it, before its handler is called. A first claim starts the job
-// whatever its deadline is.
+// that claims the job judges it, before its handler is called. A first claim starts the
+// job with any deadline.
 func TestDeadlineAtClaim(t *testing.T) {
 	for _, row := range proof.Some(t, 1, []struct {
 		name  string
@@ -147,8 +147,8 @@ func TestDeadlineWithoutOnDemandQueue(t *testing.T) {
 	})
 }
 
-// TestDeadlineByTheServicesClock: a worker whose clock is wrong judges as one whose clock is
-// right.
+// TestDeadlineByTheServicesClock: a worker whose clock is wrong judges like a worker
+// whose clock is right.
 func TestDeadlineByTheServicesClock(t *testing.T) {
 	for _, skew := range []time.Duration{-24 * time.Hour, 0, 24 * time.Hour} {
 		t.Run(skew.String(), func(t *testing.T) {

@@ -34,9 +34,9 @@ func onQueue(b *rig.Bed) map[string]int64 {
 	return counts
 }
 
-// TestWaitingJobsMove: while no Spot VM is alive, a worker of regular priority finds the jobs
-// whose deadlines near, those that were interrupted and those that never began, and does them.
-// It leaves the others where they are.
+// TestWaitingJobsMove: while no Spot VM is alive, a worker of regular priority finds the
+// jobs whose deadlines near, interrupted or never begun, and does them. It leaves the
+// others where they are.
 func TestWaitingJobsMove(t *testing.T) {
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		rec := b.AddRecorder()
@@ -56,7 +56,7 @@ func TestWaitingJobsMove(t *testing.T) {
 		b.WaitDone("interrupted", 45*time.Minute)
 		b.WaitDone("new", 30*time.Minute)
 		time.Sleep(time.Hour)
-		for id, claims := range map[string]int{"interrupted": 3, "new": 2} { // those of the search included
+		for id, claims := range map[string]int{"interrupted": 3, "new": 2} { // calls of the search included
 			if r := b.Record(id); !r.EndedAt.Before(r.Deadline) || !strings.Contains(r.MoveReason, "no worker claims it") || r.Failures != 0 ||
 				r.Generation != claims {
 				t.Errorf("record of %s = ended %s, moved because %q, %d failures, generation %d, want before %s, because no worker claims it, none, %d",
@@ -186,8 +186,8 @@ func TestWaitingJobsOfALivingFleet(t *testing.T) {
 	}
 }
 
-// TestWaitingJobsEverywhere: jobs are found on all queues of jobs of all accounts, also where
-// only the queues say how many there are, and whatever they are.
+// TestWaitingJobsEverywhere: jobs of every kind are found on all queues of jobs of all
+// accounts, also where only the queues say how many there are.
 func TestWaitingJobsEverywhere(t *testing.T) {
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		b.AddRecorder()
@@ -304,7 +304,7 @@ func TestWaitingJobCannotMove(t *testing.T) {
 	})
 }
 
-// TestSearchCalls: what a search costs does not grow with the number of workers. A queue
+// TestSearchCalls: the cost of a search does not grow with the number of workers. A queue
 // without messages that may move costs one call for each search, and no claim.
 func TestSearchCalls(t *testing.T) {
 	for _, row := range proof.Some(t, 1, []struct {

@@ -28,8 +28,8 @@ func TestUnknownKindOfTheFuture(t *testing.T) {
 	})
 }
 
-// TestForgedFields: false values in the envelope fields that only workers write, or in
-// those that set a job's limits, affect no other job.
+// TestForgedFields: false values in the envelope fields that only workers write, or that
+// set a job's limits, affect no other job.
 func TestForgedFields(t *testing.T) {
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		b.PutText(put64(`{"v":1,"id":"resumed","kind":"echo","payload":1,"resume":true}`))
