@@ -45,7 +45,7 @@ func TestGigabyteFolder(t *testing.T) {
 	}
 	const files, each = 64, 16 << 20
 	service := &cost.Sink{Latency: 5 * time.Millisecond}
-	account, err := azure.Connect(azure.Config{ConnectionString: storage.New(storage.Options{}).ConnectionString(), Transport: service})
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: storage.New(storage.Options{}).ConnectionString(), Transport: service})
 	if err != nil {
 		t.Fatal(err)
 	}
