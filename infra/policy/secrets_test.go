@@ -137,6 +137,9 @@ var passwordLines = []*regexp.Regexp{
 	regexp.MustCompile(`^param adminPassword = readEnvironmentVariable\('ADMIN_PASSWORD', ''\)$`),
 }
 
+// withPassword are the parameters that contain that password besides other values.
+var withPassword = []string{"modules/spot-plus.bicep model"}
+
 // isPassword reports whether a line has that password where it may stand.
 func isPassword(line string) bool {
 	return slices.ContainsFunc(passwordLines, func(form *regexp.Regexp) bool { return form.MatchString(line) })
@@ -154,7 +157,7 @@ func checkSecrets(d deployment, tell report) {
 		for _, p := range f.Params {
 			secure := slices.ContainsFunc(p.Decorators, func(d string) bool { return strings.HasPrefix(d, "@secure") })
 			switch password := p.Name == "adminPassword"; {
-			case secure && !password:
+			case secure && !password && !slices.Contains(withPassword, path+" "+p.Name):
 				tell(path, p.Line, "parameter %s is a secret; there is none to be handed in", p.Name)
 			case password && !secure && !strings.HasSuffix(path, ".bicepparam"):
 				tell(path, p.Line, "parameter %s has no @secure(): Azure would keep it in the deployment's history", p.Name)

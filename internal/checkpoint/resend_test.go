@@ -128,8 +128,8 @@ func (h history) sent(t *testing.T, cutter func() *chunks.Cutter) (last cost.Mea
 	return last
 }
 
-// TestSentForAChange holds what a change of a state sends to the size of the change,
-// where the rest only moved.
+// TestSentForAChange holds the bytes sent for a change of a state to the size of the
+// change, where the rest only moved.
 func TestSentForAChange(t *testing.T) {
 	for _, h := range histories(32 << 20) {
 		m := h.sent(t, chunks.New)

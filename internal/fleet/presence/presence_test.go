@@ -181,7 +181,7 @@ func TestIdleWorker(t *testing.T) {
 	})
 }
 
-// TestHasKind: a list that was cut, and one that is missing, leave a kind open.
+// TestHasKind: a list that was cut, and a missing list, leave a kind open.
 func TestHasKind(t *testing.T) {
 	var many []string
 	for i := range 400 {
@@ -214,7 +214,7 @@ func TestHasKind(t *testing.T) {
 	}
 }
 
-// Whatever the service says of an event, what is written of it is ASCII and short.
+// For any event of the service, the written text about it is ASCII and short.
 func TestLongEvent(t *testing.T) {
 	long := strings.Repeat("é\xff\x00 \u202e", 400)
 	e := Event{

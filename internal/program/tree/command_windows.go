@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// NewCommand returns a command that starts suspended, see [newGroup], in a process
-// group of its own. The worker needs a console to send that Ctrl-Break: a service has
-// none, and gets one that no one sees.
+// NewCommand returns a command that starts suspended, see [newGroup], in a process group
+// of its own. The worker needs a console to send that Ctrl-Break: a service has none, and
+// gets an invisible console.
 func NewCommand(argv []string, _ Limits) *exec.Cmd {
 	_, _, _ = windows.NewLazySystemDLL("kernel32.dll").NewProc("AllocConsole").Call() // fails where there is one
 	cmd := exec.Command(argv[0], argv[1:]...)                                         //nolint:gosec,noctx // from the kinds file; supervise ends it

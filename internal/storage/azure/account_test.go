@@ -77,7 +77,7 @@ func TestEndpoint(t *testing.T) {
 	}
 }
 
-// Connect sends nothing, whichever way to the account it prepares.
+// Connect sends nothing, for every way to the account.
 func TestConnectSendsNothing(t *testing.T) {
 	refuse := answer(func(r *http.Request) (*http.Response, error) {
 		t.Errorf("Connect sent a request to %s", r.URL)
@@ -139,8 +139,8 @@ func TestTelemetryID(t *testing.T) {
 	}
 }
 
-// The metadata service refuses what a proxy forwards, and a token must not go
-// through one.
+// The metadata service refuses requests that a proxy forwards, and a token must not go
+// through a proxy.
 func TestIdentityUsesNoProxy(t *testing.T) {
 	if newIdentityTransport().Proxy != nil {
 		t.Error("the transport for tokens has a proxy, want none")

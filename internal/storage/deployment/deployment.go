@@ -1,5 +1,5 @@
-// Package deployment joins the queues and containers of one deployment: those that a
-// worker, the commands and package client use.
+// Package deployment joins the queues and containers of one deployment, for the worker,
+// the commands and package client.
 package deployment
 
 import (
@@ -25,7 +25,7 @@ type Stores struct {
 	Account *azure.Account
 	Names   azure.Names
 
-	// Jobs are the queues of jobs, of which Queue is the first.
+	// Jobs are the queues of jobs. Queue is the first.
 	Jobs *queue.Shards
 
 	Queue, OnDemand, Poison *queue.Queue
@@ -37,8 +37,8 @@ type Stores struct {
 	Outputs                 *outputs.Store
 
 	// More are the further accounts of the deployment, each with queues and containers of
-	// the same names for its jobs. Workers and Control are those of the first. Only the
-	// first has them, and Accounts, which says in which account a job is.
+	// the same names for its jobs. Only the first account has Workers, Control, and
+	// Accounts, which decides the account of a job.
 	More     []*Stores
 	Accounts *queue.Accounts
 }

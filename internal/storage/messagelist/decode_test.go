@@ -150,8 +150,7 @@ type body struct{ *strings.Reader }
 
 func (body) Close() error { return nil }
 
-// FuzzDecode: whatever the document, a list that is decoded here is what the SDK would
-// have decoded.
+// FuzzDecode: for any document, a list that is decoded here equals the SDK's decoding.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{
 		head + message + tail, head + message + message + tail, head + tail, "<QueueMessagesList/>",

@@ -116,7 +116,7 @@ func newQueues() *queues {
 	}
 }
 
-// QueueRead sets what was read of a queue.
+// QueueRead sets the readings of a queue.
 func (q *queues) QueueRead(queue string, messages int, oldest time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -144,7 +144,7 @@ func (q *queues) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// slots shows what the worker's slots did.
+// slots shows the use of the worker's slots.
 type slots struct {
 	*activity.Slots
 	desc *prometheus.Desc

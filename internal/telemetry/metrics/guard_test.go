@@ -101,7 +101,7 @@ spotworker_handler_seconds_total{kind="k",outcome="redone"} 1
 	}
 }
 
-// TestScrapeWithAnInvalidMetric: what is wrong with one metric leaves the others readable.
+// TestScrapeWithAnInvalidMetric: the fault of one metric leaves the others readable.
 func TestScrapeWithAnInvalidMetric(t *testing.T) {
 	m := New(Config{Words: testWords})
 	desc := prometheus.NewDesc("spotworker_wrong", "Wrong.", []string{"label"}, nil)

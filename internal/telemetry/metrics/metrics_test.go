@@ -198,7 +198,7 @@ func TestHandler(t *testing.T) {
 	}
 }
 
-// TestCountingCostsNoMemory holds what every short job does to no allocation.
+// TestCountingCostsNoMemory holds the counts of every short job to no allocation.
 func TestCountingCostsNoMemory(t *testing.T) {
 	m := New(Config{Words: testWords})
 	m.Called("blob", "PutBlob", "2xx", time.Millisecond, true, "Sun, 22 Nov 2026 17:00:00 GMT")
@@ -243,7 +243,7 @@ spotworker_job_failures_total{class="error",kind="digest"} 1
 	}
 }
 
-// TestSlotSeconds: the times of all slots add up, whatever they do.
+// TestSlotSeconds: the times of all slots add up, in all their uses.
 func TestSlotSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := New(Config{Slots: 4, Words: testWords})
@@ -361,7 +361,7 @@ func TestAccountMetrics(t *testing.T) {
 			m.Accounts(names)
 			m.CalledAccount("", "blob", "2xx", time.Second, true)
 			m.CalledAccount("jobs2", "queue", "unanswered", 2*time.Second, false)
-			m.CalledAccount("jobs9", "queue", "2xx", time.Second, true) // one that was not given makes no series
+			m.CalledAccount("jobs9", "queue", "2xx", time.Second, true) // an absent name makes no series
 			time.Sleep(3 * time.Second)
 			calls, unreachable := count(m)
 			wantCalls, wantSeconds := map[string]float64{}, map[string]float64{}

@@ -197,7 +197,7 @@ func TestIdleConnections(t *testing.T) {
 	}
 }
 
-// holdConnections opens connections, of which each sends a text, and asks for the health.
+// holdConnections opens connections, sends a text on each, and asks for the health.
 func holdConnections(t *testing.T, sent string) {
 	b := newBench(t)
 	var held []net.Conn
@@ -232,7 +232,7 @@ func holdConnections(t *testing.T, sent string) {
 	}
 }
 
-// TestConnectionLimit: the oldest connection without a request goes first, one
+// TestConnectionLimit: the oldest connection without a request goes first, a connection
 // that is being answered stays, and where all others are being answered the oldest goes.
 func TestConnectionLimit(t *testing.T) {
 	conns := make([]net.Conn, 5)

@@ -3,12 +3,14 @@
 package vmapp
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/spotworker/spotworker/internal/host/resource"
+	"github.com/spotworker/spotworker/internal/test/need"
 )
 
 // leaverKind is a kind of the test's package whose program leaves a process in a session
@@ -32,7 +34,7 @@ func (m *machine) controlGroups(t *testing.T) {
 		if line := "programs have no control groups"; !strings.Contains(logged(workerLog), line) {
 			t.Errorf("the worker is in the control group %q, and its log has no line %q", unit, line)
 		}
-		t.Skipf("not tried here: control groups of jobs. systemd delegates none of version 2 to the worker, which is in %q", unit)
+		need.Absent(t, need.Controllers, fmt.Sprintf("systemd delegates no control group to the worker, which is in %q", unit))
 	}
 	jobs := map[string]int{}
 	for _, pid := range append(sleepers(t, "3217"), sleepers(t, "3218")...) {

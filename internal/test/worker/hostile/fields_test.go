@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/job"
 )
@@ -14,6 +15,7 @@ import (
 // TestUnknownKindOfTheFuture: a message of an unknown kind is dead-lettered even if its
 // put_back_since is a time that no worker can have written, far in the past or future.
 func TestUnknownKindOfTheFuture(t *testing.T) {
+	proof.Only(t, "hours of virtual time, or thousands of jobs")
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		b.PutText(put64(`{"v":1,"id":"late","kind":"unheard-of","put_back_since":"9998-01-01T00:00:00Z"}`))
 		b.PutText(put64(`{"v":1,"id":"early","kind":"unheard-of","put_back_since":"0001-01-02T00:00:00Z"}`))

@@ -22,11 +22,11 @@ func with(steps ...string) string {
 // reboot announces r1 at 1 s, which starts at 11 s.
 const reboot = `{"at":"1s","announce":{"event":"r1","type":"Reboot","vms":["a"],"notice":"10s"}}`
 
-// TestParseRefuses: each with its place and a text that says what is wrong.
+// TestParseRefuses: each with its place and a text that names the fault.
 func TestParseRefuses(t *testing.T) {
 	long := strings.Repeat("[", 40) + strings.Repeat("]", 40)
 	for _, tt := range []struct{ text, want string }{
-		// What is no scenario at all.
+		// Texts that are no scenario at all.
 		{``, "f:1:1: not JSON: it ends too early"},
 		{"{\n  \"about\": \"x\",\n}", "f:3:1: not JSON: invalid character"},
 		{`[]`, "f:1:1: a scenario is to be an object"},
@@ -153,7 +153,7 @@ func TestParseReadsEveryField(t *testing.T) {
 	}
 }
 
-// TestVMsKeepTheirIDs: what is not given is the same in every run.
+// TestVMsKeepTheirIDs: fields that are not given are the same in every run.
 func TestVMsKeepTheirIDs(t *testing.T) {
 	text := []byte(`{"about":"x","vms":[{"name":"a","identities":[{}]},{"name":"b"}]}`)
 	first, err := Parse("f", text)
