@@ -104,7 +104,7 @@ func newWorld() (w *world, connectionString string, err error) {
 	if err != nil {
 		return nil, "", err
 	}
-	account, err := azure.Connect(azure.Config{ConnectionString: w.server.ConnectionString(), Transport: w.server.Transport()})
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: w.server.ConnectionString(), Transport: w.server.Transport()})
 	if err != nil {
 		return nil, "", err
 	}
@@ -344,7 +344,7 @@ func putIn(ts *testscript.TestScript, _ bool, args []string) {
 	n, err := strconv.Atoi(args[0])
 	ts.Check(err)
 	server := worldOf(ts).further[n-1]
-	account, err := azure.Connect(azure.Config{ConnectionString: server.ConnectionString(), Transport: server.Transport()})
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: server.ConnectionString(), Transport: server.Transport()})
 	ts.Check(err)
 	names, err := azure.NamesFor("spotworker", "")
 	ts.Check(err)

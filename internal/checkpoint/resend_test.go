@@ -117,7 +117,7 @@ func (f *tree) tar() []byte {
 func (h history) sent(t *testing.T, cutter func() *chunks.Cutter) (last cost.Measured) {
 	t.Helper()
 	service := &cost.Sink{}
-	account, err := azure.Connect(azure.Config{ConnectionString: storage.New(storage.Options{}).ConnectionString(), Transport: service})
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: storage.New(storage.Options{}).ConnectionString(), Transport: service})
 	must(t, err)
 	store := NewStore(account.Container(recordsName))
 	store.cutter = cutter

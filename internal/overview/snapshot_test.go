@@ -43,7 +43,7 @@ func setup(tb testing.TB) *rig {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	account, err := azure.Connect(azure.Config{ConnectionString: r.server.ConnectionString(), Transport: r.server.Transport()})
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: r.server.ConnectionString(), Transport: r.server.Transport()})
 	if err != nil {
 		tb.Fatal(err)
 	}

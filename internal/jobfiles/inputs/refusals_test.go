@@ -80,7 +80,7 @@ func (f transport) Do(r *http.Request) (*http.Response, error) { return f(r) }
 // over returns the account over another connection.
 func (b *bench) over(t testing.TB, do transport) Containers {
 	t.Helper()
-	account, err := azure.Connect(azure.Config{ConnectionString: b.server.ConnectionString(), Transport: do})
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: b.server.ConnectionString(), Transport: do})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ import (
 // TestInputs: the names, ETags and hashes in Azurite's listings lead to the same files as
 // single blobs', ranges are read under them, and a replaced blob is refused.
 func TestInputs(t *testing.T) {
-	account, err := azure.Connect(azure.Config{ConnectionString: azurite.Start(t)})
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: azurite.Start(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 // TestOutputs: files of two deliveries, some in blocks and some with a name that must be
 // encoded, are listed, downloaded and removed at Azurite as at the emulator.
 func TestOutputs(t *testing.T) {
-	account, err := azure.Connect(azure.Config{ConnectionString: azurite.Start(t)})
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: azurite.Start(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

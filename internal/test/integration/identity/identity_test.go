@@ -166,7 +166,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // and one blob in it.
 func fill(t *testing.T, client string) {
 	t.Helper()
-	account, err := azure.Connect(azure.Config{Account: azurite.Account, ClientID: client})
+	account, err := azure.Connect(azure.AccountConfig{Account: azurite.Account, ClientID: client})
 	if err != nil {
 		t.Fatal(err)
 	}

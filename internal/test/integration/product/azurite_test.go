@@ -150,7 +150,7 @@ func (l *largeState) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 
 func open(t *testing.T, connection string) *deployment.Stores {
 	t.Helper()
-	account, err := azure.Connect(azure.Config{ConnectionString: connection, Concurrency: 32})
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: connection, Concurrency: 32})
 	if err != nil {
 		t.Fatal(err)
 	}

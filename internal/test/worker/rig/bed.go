@@ -110,7 +110,7 @@ func (b *Bed) WatchedAccount(transport policy.Transporter, pressure *intake.Pres
 func (b *Bed) WatchedAccountAt(i int, transport policy.Transporter, pressure *intake.Pressure, onEnd func(outage.Call)) *azure.Account {
 	b.T.Helper()
 	name := AccountName(i)
-	account, err := azure.Connect(azure.Config{
+	account, err := azure.Connect(azure.AccountConfig{
 		ConnectionString: b.Servers()[i].ConnectionString(), Transport: transport, Retry: b.Retry,
 		OnEnd: func(c outage.Call) {
 			if c.Account = name; onEnd != nil {
