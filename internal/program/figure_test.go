@@ -42,7 +42,7 @@ func TestGigabyteFolder(t *testing.T) {
 	proof.Only(t, "it writes 1 GiB to disk, and hashes 2")
 	const files, each = 64, 16 << 20
 	service := &cost.Sink{Latency: 5 * time.Millisecond}
-	account, err := azure.Connect(azure.Config{ConnectionString: storage.New(storage.Options{}).ConnectionString(), Transport: service})
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: storage.New(storage.Options{}).ConnectionString(), Transport: service})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,7 +268,7 @@ func TestHugeCheckpoint(t *testing.T) {
 	w := b.begin(k, "", nil)
 	b.until("the checkpoint", func() bool { _, err := os.Lstat(huge); return err != nil })
 	stopped := time.Now()
-	w.stop(job.Evicted, 10*time.Second)
+	w.stop(job.Evicted, patience)
 	w.wait(t)
 	refused := time.Since(stopped)
 	runtime.ReadMemStats(&after)

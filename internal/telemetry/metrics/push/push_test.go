@@ -183,7 +183,7 @@ func (e *endpoint) count() int {
 
 func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for range 1000 {
+	for range 12_000 { // 2 minutes: a busy machine is slow, not stuck
 		if done() {
 			return
 		}

@@ -223,7 +223,7 @@ var mutations = []mutation{
 		run: "^TestPreemptHandsOver$", pkg: evictions, sign: `shutdown: not within`,
 	},
 	{
-		// A worker that lacks a kind poisons the jobs of those that have it.
+		// A worker that lacks a kind poisons the jobs of workers that have it.
 		name: "no other worker has a kind that this one lacks",
 		file: "internal/delivery/handlers.go",
 		old:  "best = max(best, has)", replacement: "_ = has",

@@ -20,7 +20,7 @@ func TestEviction(t *testing.T) {
 	program := filepath.Join(bin, "worker.exe")
 
 	c.put("short", "count", "3")
-	c.put("long", "count", "60 30")
+	c.put("long", "count", "[60,30]")
 	first := c.start(w, program, args...)
 	await(t, "the short job done", func() bool { return c.record("short").Status == checkpoint.Done })
 	await(t, "a checkpoint of the long job", func() bool { return c.record("long").HasState() })
@@ -45,8 +45,8 @@ func TestEviction(t *testing.T) {
 	}
 }
 
-// TestTwoWorkers has two workers on one machine, in a folder whose name is not plain.
-// A third one that takes the name of one of them is refused, and an eviction ends the
+// TestTwoWorkers has two workers on one machine, in a folder whose name is not plain. A
+// third worker that takes the name of one of them is refused, and an eviction ends the
 // jobs of both.
 func TestTwoWorkers(t *testing.T) {
 	w, c := New(t), newCloud(t)

@@ -1,5 +1,5 @@
 // Command program is the program of the jobs that tests run under Wine. Its first
-// argument names what it does.
+// argument names its action.
 package main
 
 import (
@@ -26,15 +26,18 @@ func main() {
 
 // count counts to the number in the payload, which takes 50 ms a step, and writes a
 // checkpoint for each. A stop ends it. The result is where it began and where it ended.
-// With a second number in the payload a first attempt waits there for its stop.
+// With a payload of two numbers, [TO,HALT], a first attempt waits at HALT for its stop.
 func count() error {
 	payload, err := os.ReadFile(os.Getenv("SPOTWORKER_PAYLOAD"))
 	if err != nil {
 		return err
 	}
 	begin, to, halt := 0, 0, -1
-	if n, err := fmt.Sscan(string(payload), &to, &halt); n == 0 {
-		return fmt.Errorf("payload %q: %w", payload, err)
+	if _, err := fmt.Sscanf(string(payload), "[%d,%d]", &to, &halt); err != nil {
+		halt = -1
+		if to, err = number("SPOTWORKER_PAYLOAD"); err != nil {
+			return err
+		}
 	}
 	if os.Getenv("SPOTWORKER_RESTORE") != "" {
 		if begin, err = number("SPOTWORKER_RESTORE"); err != nil {
