@@ -360,7 +360,8 @@ func TestReplayOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	poisoned(t, b.Client, "a")
-	p := queue.Poison{Reason: "no kind", PoisonedAt: time.Now().UTC(), Origin: b.stores.Queue.Name(), MessageID: "m", Body: "not a job of ours"}
+	p := queue.Poison{Reason: "no kind", PoisonedAt: time.Now().UTC(), Origin: b.stores.Queue.Name(),
+		MessageID: "m", Body: "not a job of ours"}
 	if err := b.stores.Poison.PutPoison(t.Context(), p, b.stores.Payloads); err != nil {
 		t.Fatal(err)
 	}
