@@ -11,6 +11,7 @@ import (
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/jobfiles/joblog"
 	"github.com/spotworker/spotworker/internal/worker"
+	"github.com/spotworker/spotworker/internal/worker/sources"
 )
 
 // flags are the worker's settings.
@@ -27,7 +28,7 @@ type flags struct {
 	InputContainer        []string         `help:"Container that jobs may take input files from. May be given several times. Default: every container that the identity may read, except those of the deployment itself." group:"Jobs" placeholder:"NAME"`
 	InputAccount          []string         `help:"Blob endpoint of another storage account that jobs may take input files from, with the worker's identity: https://ACCOUNT.blob.core.windows.net. May be given several times." group:"Jobs" placeholder:"URL"`
 	DefaultKind           string           `help:"Kind of the messages that are not envelopes, such as those of az storage message put. Without it they go to the poison queue." group:"Jobs" placeholder:"KIND"`
-	TakeFrom              []string         `help:"Queues to claim jobs from, in turn: spot, the queue of jobs; on-demand, that of the jobs which Spot VMs did not finish. On VMs of regular priority give on-demand, or both." enum:"spot,on-demand" default:"spot" group:"Jobs"`
+	TakeFrom              []sources.Choice `help:"Queues to claim jobs from, in turn: spot, the queue of jobs; on-demand, that of the jobs which Spot VMs did not finish. On VMs of regular priority give on-demand, or both." enum:"spot,on-demand" default:"spot" group:"Jobs"`
 	MoveAfter             int              `help:"Interruptions after which a job goes to the on-demand queue when it is handed over. 0 is never. It needs workers that take from there." default:"0" group:"Jobs"`
 	Changeover            time.Duration    `help:"How long a job waits for a worker after it moved to the on-demand queue, for a VM to start and its state to be read: 10m where that queue's VMs start from none. With it, a job that may miss its deadline moves there when it is handed over, when the next worker claims it, or while it waits and this worker finds it. 0s: none does. It needs workers that take from there." default:"0s" group:"Jobs"`
 	Concurrency           int              `help:"Jobs at once. 0 is one per processor." default:"0" group:"Jobs"`
