@@ -56,20 +56,25 @@ recording: ## record the demo as the README's picture, docs/demo.svg (RECORDING_
 chaos: ## kill real workers at random and verify what happened to every job (CHAOS_FLAGS="--kills 200")
 	go run ./cmd/lab chaos $(if $(CHAOS_FLAGS),$(CHAOS_FLAGS),--kills 200)
 
-# The package that takes longest goes first, here and in integration: the others
-# run beside it. Without the race detector run the tests of hours of virtual time and of
-# gigabytes, whose packages run twice, and packages that only read files of the repository.
+# Packages that take longest go first, here and in integration: the others run beside them.
+# Three at once, since many tests wait. Packages that only read files of the repository run
+# without the race detector.
+LONGEST := $(addprefix ./internal/test/worker/,crashpoints histories hostile evictions fleets outages jobs) ./internal/workercmd ./internal/lab/up
 WITHOUT_RACE := ./infra/policy ./internal/test/architecture
-TWICE := $(addprefix ./internal/test/worker/,histories crashpoints fleets hostile jobs outages) ./internal/worker ./internal/program ./internal/checkpoint
 .PHONY: test
-test: ## go vet and all tests, with the race detector where there is a C compiler (TESTFLAGS=...)
+test: ## go vet and tests, of long ones a sample, with the race detector where there is a C compiler (TESTFLAGS=...)
 	go vet ./...
 	@race=$$(tools/race.sh) && others=$$(go list ./... | grep -v $(patsubst .%,-e %$$,$(WITHOUT_RACE))) && \
 		echo "+ go test $$race on all packages but $(WITHOUT_RACE)" && \
-		go test $$race -vet=off -timeout 30m $(TESTFLAGS) $(TWICE) $$others && set -x && \
-		go test -vet=off -timeout 30m $(TESTFLAGS) $${race:+$(TWICE)} $(WITHOUT_RACE)
+		go test $$race -vet=off -p 3 -timeout 30m $(TESTFLAGS) $(LONGEST) $$others && set -x && \
+		go test -vet=off -timeout 30m $(TESTFLAGS) $(WITHOUT_RACE)
 	@race=$$(tools/race.sh 2>/dev/null) && for module in $(EXAMPLES); do \
 		(set -x && cd $$module && go vet ./... && go test $$race $(TESTFLAGS) ./...) || exit 1; done
+
+.PHONY: proof
+proof: ## long tests in full: all crash points, 200 histories, hours of virtual time, gigabytes (TESTFLAGS=...)
+	@packages=$$(tools/proof-packages.sh) && set -x && \
+		SPOTWORKER_PROOF=full go test -vet=off -timeout 30m $(TESTFLAGS) $(filter ./internal/test/worker/%,$(LONGEST)) $$packages
 
 .PHONY: integration
 integration: ## tests against real components; those without theirs are skipped (TESTFLAGS=...)
@@ -92,9 +97,9 @@ lint: ## gofmt, go vet and golangci-lint, which it installs into .tools/ if it i
 		echo golangci-lint run in $$module && (cd $$module && "$$linter" run --allow-serial-runners) || exit 1; done
 
 .PHONY: windows
-windows: ## build and vet for Windows, amd64 and arm64
+windows: ## build for Windows, amd64 and arm64, and vet (no file is for one processor alone)
 	GOOS=windows GOARCH=amd64 go build ./... && GOOS=windows GOARCH=amd64 go vet ./...
-	GOOS=windows GOARCH=arm64 go build ./... && GOOS=windows GOARCH=arm64 go vet ./...
+	GOOS=windows GOARCH=arm64 go build ./...
 
 .PHONY: bicep
 bicep: ## check infra/bicep: with the bicep compiler, or with the checker in BICEPCHECK

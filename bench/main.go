@@ -47,19 +47,28 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	command := kong.Parse(&f, kong.Name("bench"), kong.Description(description),
-		kong.BindTo(ctx, (*context.Context)(nil)))
+		kong.BindTo(ctx, (*context.Context)(nil)), variables)
 	command.FatalIfErrorf(command.Run())
+}
+
+// variables are texts that are too long for the tags of flags.
+var variables = kong.Vars{
+	"tables": "jobs,many,peers,states,handover,puts,order",
+	"about_run_window": "Time of one measurement of rate and CPU, at least: it is up to 3 s where fewer than 2,000 jobs fit " +
+		"into it.",
+	"about_run_priority": "Nice value of what is measured, on Linux. Below 0, which needs root, others on this machine disturb " +
+		"less, and are disturbed more.",
 }
 
 // runCommand are the settings of a run.
 type runCommand struct {
-	Only          []string        `help:"Tables to measure: ${enum}." enum:"jobs,many,peers,states,handover,puts,order" default:"jobs,many,peers,states,handover,puts,order"`
+	Only          []string        `help:"Tables to measure: ${enum}." enum:"${tables}" default:"${tables}"`
 	Rounds        int             `help:"Times that each side is measured." default:"3"`
-	Window        time.Duration   `help:"Time of one measurement of rate and CPU, at least: it is up to 3 s where fewer than 2,000 jobs fit into it." default:"800ms"`
+	Window        time.Duration   `help:"${about_run_window}" default:"800ms"`
 	Slots         []int           `help:"Jobs at once." default:"1,16,64,256"`
 	Latency       []time.Duration `help:"Latencies of the storage." default:"0s,10ms"`
 	Baseline      string          `help:"A revision of this repository whose worker is measured as one more side." placeholder:"REV"`
-	Priority      int             `help:"Nice value of what is measured, on Linux. Below 0, which needs root, others on this machine disturb less, and are disturbed more." default:"0"`
+	Priority      int             `help:"${about_run_priority}" default:"0"`
 	StateMiB      int             `name:"state-mib" help:"Size of the states that are saved and restored." default:"128"`
 	CheckpointMiB int             `name:"checkpoint-mib" help:"Size of the checkpoint that a program hands over." default:"1024"`
 	InFlight      []int           `help:"Jobs in flight at once, of one worker." default:"1000,10000"`

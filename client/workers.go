@@ -60,6 +60,34 @@ type Worker struct {
 	Activity *Activity
 }
 
+// Life is whether a worker runs.
+type Life int
+
+// The lives.
+const (
+	Alive  Life = iota // its heartbeat is fresh
+	Silent             // its heartbeats stopped less than an hour ago, without a clean end
+	Ended              // it ended, or its heartbeats stopped more than an hour ago
+)
+
+// String returns a word for people.
+func (l Life) String() string { return [...]string{"alive", "silent", "ended"}[l] }
+
+// forgotten is the age of a heartbeat after which its worker counts as ended.
+const forgotten = time.Hour
+
+// Life returns whether the worker runs, as its heartbeat shows. A worker whose VM is evicted
+// stays in the state shutdown until the VM is gone, so that is an end too.
+func (w Worker) Life() Life {
+	switch {
+	case w.State == "stopped" || w.Age > forgotten || w.State == "shutdown" && w.Age > presence.SilentAfter:
+		return Ended
+	case w.Age > presence.SilentAfter:
+		return Silent
+	}
+	return Alive
+}
+
 // Activity is what a worker did in the last ten minutes before its heartbeat, or since it
 // started if that is less.
 type Activity struct {

@@ -51,13 +51,43 @@ checkSubscription() {
     --query "['subscription ', name, ' (', id, ') of tenant ', tenantId, ', signed in as ', user.name] | join('', @)"
   groupThere=$(az group exists --name "$group") || fail "cannot find out whether there is a resource group $group, for the reason above"
   if [ "$groupThere" = true ]; then
-    echo "resource group $group is there, and keeps its tags"
+    checkLocation
+    echo "resource group $group is there, and keeps its tags; resources are in $location"
   else
+    location=${location:-westeurope}
     echo "resource group $group would be created in $location"
   fi
 }
 
+# checkLocation: sets location, unless it was given, to the last deployment's, or else
+# the group's. Azure moves no resource: another location would be refused halfway.
+checkLocation() {
+  [ -z "$location" ] || return 0
+  location=$(az deployment group list --resource-group "$group" --output tsv --query \
+    "[?name=='$prefix-deploy'].properties.parameters.location.value | [0]") ||
+    fail "cannot read where resource group $group was deployed to, for the reason above: set LOCATION"
+  [ -n "$location" ] && [ "$location" != None ] ||
+    location=$(az group show --name "$group" --query location --output tsv) ||
+    fail "cannot read where resource group $group is, for the reason above: set LOCATION"
+}
+
+# refusedAddress: why Azure would refuse the first of the addresses and ranges in the
+# standard input, one a line; nothing if it takes all.
+refusedAddress() {
+  awk -F '[./]' '
+    function refuse(why) { print $0 == "" ? why : $0 " " why; exit }
+    $0 == "" { refuse("an empty entry between commas, or a comma at the end") }
+    $0 !~ /^[0-9]+[.][0-9]+[.][0-9]+[.][0-9]+([/][0-9]+)?$/ { refuse("is not four numbers, with or without a range") }
+    $1 > 255 || $2 > 255 || $3 > 255 || $4 > 255 { refuse("has a number above 255") }
+    NF == 5 && ($5 == 31 || $5 == 32) { refuse("is a range of one or two addresses: give the single addresses, without /31 or /32") }
+    NF == 5 && ($5 < 1 || $5 > 32) { refuse("is no range: /1 to /30") }
+    $1 == 10 || $1 == 127 || $1 == 192 && $2 == 168 || $1 == 172 && $2 >= 16 && $2 <= 31 {
+      refuse("is a private address: give the public one that your network shows to the internet")
+    }'
+}
+
 checkOperator() {
+  local refused
   local key
   [ -n "${OPERATOR_ID:-}" ] || OPERATOR_ID=$(az ad signed-in-user show --query id --output tsv) ||
     fail "cannot read who is signed in, for the reason above: set OPERATOR_ID to your object id, and OPERATOR_KIND to ServicePrincipal if that is what you are"
@@ -69,8 +99,9 @@ checkOperator() {
     fail "the storage account lets in the VMs and the addresses in OPERATOR_ADDRESSES, which is empty: packages could not be uploaded. Set it to your public IPv4 address, which 'curl -s https://api.ipify.org' prints, or to those of your network, with commas between them"
   case $OPERATOR_ADDRESSES in
     *[!0-9./,]*) fail "OPERATOR_ADDRESSES is '$OPERATOR_ADDRESSES': give IPv4 addresses or ranges with commas between them, as in 203.0.113.7,198.51.100.0/28" ;;
-    10.* | 192.168.* | 127.* | *,10.* | *,192.168.*) fail "OPERATOR_ADDRESSES has a private address: give the public one that your network shows to the internet" ;;
   esac
+  refused=$(tr ',' '\n' <<<"$OPERATOR_ADDRESSES" | refusedAddress)
+  [ -z "$refused" ] || fail "OPERATOR_ADDRESSES is '$OPERATOR_ADDRESSES', which Azure refuses: $refused"
   export OPERATOR_ID SSH_PUBLIC_KEY OPERATOR_ADDRESSES
 }
 
@@ -95,7 +126,8 @@ checkAccounts() {
   local -r unread="cannot read over which accounts jobs are spread, for the reason above: without it this deployment could put an id in another account than before, and its job would run twice. Nothing was deployed; run this again"
   recorded=()
   [ "$groupThere" = true ] || return 0
-  ids=$(az storage account list --resource-group "$group" --query '[].id' --output tsv) ||
+  # An account of another kind has no queues, and refuses to list them.
+  ids=$(az storage account list --resource-group "$group" --query '[?primaryEndpoints.queue].id' --output tsv) ||
     fail "cannot find out which storage accounts resource group $group has, for the reason above"
   for id in $ids; do
     queues=$(az rest --method get --url "$id/queueServices/default/queues?api-version=2025-01-01" \

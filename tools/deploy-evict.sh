@@ -1,14 +1,18 @@
 #!/usr/bin/env bash
 # Evicts one Spot VM of a deployment, as Azure would: the VM gets its notice,
 # and is gone within half an hour. The name of a VM as the argument; without
-# one, the first that runs. DRY_RUN=1 only prints the command.
+# one, the first that runs. DRY_RUN=1 only prints the command. RESOURCE_GROUP, PREFIX
+# and PARAMETERS are those of tools/deploy.sh.
 #
 # The VMs of a Flexible scale set are VMs like any other, so it is az vm; for a
 # Uniform one it would be az vmss simulate-eviction --instance-id.
 set -euo pipefail
+cd "$(dirname "$0")/.."
 
 group=${RESOURCE_GROUP:-spotworker}
-prefix=${PREFIX:-spotworker}
+parameters=${PARAMETERS:-infra/bicep/cheapest.bicepparam}
+prefix=${PREFIX:-$(sed -n "s/^param prefix = '\([a-z0-9-]*\)'.*/\1/p" "$parameters")}
+prefix=${prefix:-spotworker}
 vm=${1:-}
 
 if [ -z "$vm" ] && [ -n "${DRY_RUN:-}" ]; then

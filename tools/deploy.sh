@@ -8,8 +8,10 @@
 #   tools/deploy.sh --what-if   shown, nothing changed
 #   tools/deploy.sh --dry-run   only the commands; needs neither az nor a subscription
 #
-# From the environment, with the defaults below: RESOURCE_GROUP, LOCATION,
-# PREFIX, PARAMETERS, APPLICATION_VERSION, PACKAGE, OPERATOR_ID (default: who is
+# From the environment, with the defaults below: RESOURCE_GROUP, PARAMETERS, PREFIX
+# (default: the parameter file's), LOCATION (default: the parameter file's, else the
+# last deployment's, else the resource group's, else westeurope),
+# APPLICATION_VERSION, PACKAGE, OPERATOR_ID (default: who is
 # signed in to az), OPERATOR_KIND (User, Group or ServicePrincipal),
 # OPERATOR_ADDRESSES (public IPv4 addresses that may reach the storage account,
 # with commas between them), SSH_PUBLIC_KEY (default: the first key in ~/.ssh),
@@ -23,15 +25,12 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 group=${RESOURCE_GROUP:-spotworker}
-location=${LOCATION:-westeurope}
-prefix=${PREFIX:-spotworker}
 parameters=${PARAMETERS:-infra/bicep/cheapest.bicepparam}
 package=${PACKAGE:-dist/spotworker-linux-amd64.tar.gz}
 suffix=.tar.gz
 case $package in *.zip) suffix=.zip ;; esac
 place=${CONFIGURATION_IN:-Blob}
 export APPLICATION_VERSION=${APPLICATION_VERSION:-1.0.0}
-blobs=(--auth-mode login --container-name "$prefix-packages")
 
 mode=ask
 recorded=()
@@ -42,6 +41,24 @@ case "${1:-}" in
 esac
 
 fail() { echo "deploy: $*" >&2; exit 1; }
+
+# written NAME: the text that the parameter file gives a parameter; nothing if it does
+# not set it. A text that is computed cannot be read here.
+written() {
+  local line
+  [ -f "$parameters" ] || fail "PARAMETERS is $parameters, and there is no such file"
+  line=$(sed -n "s|[[:space:]]*//.*||; s/^param $1 *= *//p" "$parameters" | tr -d '\r')
+  case $line in
+    '') ;;
+    *[!a-zA-Z0-9\'-]*) fail "$parameters computes its $1: set $2 to the result" ;;
+    *) tr -d "'" <<<"$line" ;;
+  esac
+}
+
+prefix=${PREFIX:-$(written prefix PREFIX)}
+prefix=${prefix:-spotworker}
+location=${LOCATION:-$(written location LOCATION)}
+blobs=(--auth-mode login --container-name "$prefix-packages")
 
 # show COMMAND...: print it as it can be pasted into a shell.
 show() {
@@ -140,7 +157,7 @@ uploaded() {
   until az storage blob list "${blobs[@]}" --account-name "$account" --prefix "$folder/$1" \
     --include m --query '[].metadata.sha256' --output tsv; do
     tries=$((tries + 1))
-    [ "$tries" -lt 40 ] || fail "storage account $account does not let you list packages, 10 minutes after the roles were assigned. Does OPERATOR_ID name you (AuthorizationPermissionMismatch)? Is your public address in OPERATOR_ADDRESSES (AuthorizationFailure)?"
+    [ "$tries" -lt 40 ] || fail "storage account $account does not let you list packages, 10 minutes after the roles were assigned. Does OPERATOR_ID name you (AuthorizationPermissionMismatch)? AuthorizationFailure: is your public address in OPERATOR_ADDRESSES? If it is, and you are in Azure in $location (Cloud Shell, a VM, a hosted build agent), addresses have no effect there: give your subnet in otherSubnets, or deploy from elsewhere, or upload with storageFirewall: false"
     echo "not allowed yet; trying again in 15 s" >&2
     sleep "${DEPLOY_RETRY:-15}"
   done
@@ -231,6 +248,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 if [ "$mode" = dry-run ]; then
+  location=${location:-westeurope}
   echo "\$ export APPLICATION_VERSION=$APPLICATION_VERSION"
   echo "\$ export OPERATOR_ID=\$(az ad signed-in-user show --query id --output tsv)"
   echo "\$ export OPERATOR_ADDRESSES=\$(curl -s https://api.ipify.org)"

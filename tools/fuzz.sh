@@ -6,6 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 time=$1
+export SPOTWORKER_PROOF=full # all seeds
 
 targets=$(grep -rEo --include='*_test.go' --exclude-dir='.tools' --exclude-dir=testdata \
   '^func Fuzz[A-Z0-9_][A-Za-z0-9_]*' . | sort || true)

@@ -18,11 +18,11 @@ type chaosCommand struct {
 	JobsAtOnce         int           `help:"Jobs that each of them runs at a time." default:"2"`
 	PerSecond          float64       `help:"Incidents a second, at most; a slow machine has fewer." default:"4"`
 	JobTime            time.Duration `help:"How long a job takes without an incident." default:"1.5s"`
-	Visibility         time.Duration `help:"The workers' flag of that name: after that time the jobs of a dead worker are resumed." default:"4s"`
+	Visibility         time.Duration `help:"${about_chaos_visibility}" default:"4s"`
 	CheckpointInterval time.Duration `help:"The workers' flag of that name." default:"200ms"`
 	FreezeEvery        int           `help:"Incidents for each freeze, on average. 0 is none." default:"20"`
 	EvictEvery         int           `help:"Incidents for each eviction with notice, on average. 0 is none." default:"10"`
-	CutEvery           int           `help:"Incidents for each worker that is cut off from storage, or whose calls are reset, swallowed or delayed, on average. 0 is none." default:"6"`
+	CutEvery           int           `help:"${about_chaos_cut_every}" default:"6"`
 	ProgramEvery       int           `help:"Jobs for each one that is a program, on average. 0 is none." default:"4"`
 	LackEvery          int           `help:"Workers for each one that lacks the kind of programs. 0 is none." default:"3"`
 	DuplicateEvery     int           `help:"Jobs for each one that is put twice, on average. 0 is none." default:"50"`
@@ -38,11 +38,17 @@ const chaosStorage = "SPOTWORKER_CHAOS_STORAGE"
 
 // Help is shown by chaos --help.
 func (*chaosCommand) Help() string {
-	return `The workers are real processes. They are killed (SIGKILL) in the middle of their work, at any moment or just before or after one of their storage calls takes effect, and replaced. Others are frozen (SIGSTOP) until other workers have taken over their jobs, and then resumed; or evicted with notice; or lose single requests, replies, or the connection to storage for seconds.
+	return `The workers are real processes. They are killed (SIGKILL) in the middle of their work, at
+any moment or just before or after one of their storage calls takes effect, and replaced. Others are
+frozen (SIGSTOP) until other workers have taken over their jobs, and then resumed; or evicted with
+notice; or lose single requests, replies, or the connection to storage for seconds.
 
-At the end comes a table of what happened and what was promised, judged by what storage did; exit code 1 if a promise was broken. The seed decides what is drawn, but not where the processes are at that moment.
+At the end comes a table of what happened and what was promised, judged by what storage did; exit
+code 1 if a promise was broken. The seed decides what is drawn, but not where the processes are at
+that moment.
 
-` + chaosStorage + ` in the environment is the connection string of another storage emulator, such as Azurite, on a loopback address; its queues must be empty.`
+` + chaosStorage + ` in the environment is the connection string of another storage emulator, such
+as Azurite, on a loopback address; its queues must be empty.`
 }
 
 func (c *chaosCommand) run(ctx context.Context, stdout io.Writer) error {

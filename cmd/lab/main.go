@@ -24,15 +24,15 @@ manager in this process, on loopback addresses. Nothing is contacted beyond this
 
 // flags are the command line.
 type flags struct {
-	Demo     demoCommand      `cmd:"" help:"Evict, kill and freeze workers in the middle of real work, and check what was promised. Takes about a minute; exit code 1 if a promise was broken."`
-	Chaos    chaosCommand     `cmd:"" help:"Kill, freeze, evict and cut off workers at random for as long as wanted, and judge every job. Exit code 1 if a promise was broken."`
-	Try      tryCommand       `cmd:"" help:"Run a program of yours as a job, evict it again and again, and say whether it is interruptible. Exit code 1 if it is not."`
+	Demo     demoCommand      `cmd:"" help:"${about_demo}"`
+	Chaos    chaosCommand     `cmd:"" help:"${about_chaos}"`
+	Try      tryCommand       `cmd:"" help:"${about_try}"`
 	Up       upCommand        `cmd:"" help:"Run a local Azure until Ctrl-C, for workers and producers that you start."`
 	Evict    evictCommand     `cmd:"" help:"Announce the eviction of a VM of lab up, with 30 s of notice."`
 	Withdraw withdrawCommand  `cmd:"" help:"Withdraw the eviction of a VM of lab up."`
 	Stop     stopCommand      `cmd:"" help:"Let a storage account of lab up answer no call, as in an outage."`
 	Start    startCommand     `cmd:"" help:"Let a storage account of lab up that was stopped answer again."`
-	IMDS     imdsCommand      `cmd:"" name:"imds" help:"Run a metadata service alone that plays a scenario of scheduled events, to test any software against."`
+	IMDS     imdsCommand      `cmd:"" name:"imds" help:"${about_imds}"`
 	Version  kong.VersionFlag `help:"Print the version and exit."`
 
 	command command

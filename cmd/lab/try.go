@@ -15,33 +15,36 @@ import (
 
 // tryCommand are the flags of lab try.
 type tryCommand struct {
-	Command []string `arg:"" optional:"" passthrough:"" help:"Program and its arguments. Relative paths of existing files become absolute ones."`
+	Command []string `arg:"" optional:"" passthrough:"" help:"${about_try_command}"`
 
-	KindsFile   string            `env:"-" help:"Try a kind of this kinds file, as a worker would run it, in place of a program." placeholder:"FILE"`
+	KindsFile   string            `env:"-" help:"${about_try_kinds_file}" placeholder:"FILE"`
 	Kind        string            `env:"-" help:"The kind of the kinds file, where it has several." placeholder:"NAME"`
 	Payload     string            `env:"-" help:"Payload of the job." placeholder:"TEXT"`
 	PayloadFile string            `env:"-" help:"File with the payload." placeholder:"FILE"`
 	Env         map[string]string `env:"-" help:"Variables for the program." placeholder:"NAME=TEXT" mapsep:"none"`
-	Every       time.Duration     `help:"Time from a start of the program to its next eviction. 0s chooses one by how long the program takes." default:"0s"`
+	Every       time.Duration     `help:"${about_try_every}" default:"0s"`
 	Evictions   int               `help:"Evictions at most; then the program is left alone until it has ended." default:"6"`
 	Timeout     time.Duration     `help:"The trial fails if it takes longer." default:"10m"`
-	Grace       time.Duration     `help:"Time in which the program has to end after SIGTERM. An eviction leaves it at most 4.375s, which is the default." default:"4375ms"`
-	Compare     string            `help:"What has to be the same with and without evictions: ${enum}. outputs is the result and the files in SPOTWORKER_OUTPUT." enum:"result,outputs,none" default:"result"`
+	Grace       time.Duration     `help:"${about_try_grace}" default:"4375ms"`
+	Compare     string            `help:"${about_try_compare}" enum:"result,outputs,none" default:"result"`
 	JSON        bool              `name:"json" help:"Print the report as JSON on standard output, and the story on standard error."`
-	Bin         string            `help:"Folder with worker and producer. Default: the one of this program, else they are built from this source." placeholder:"DIR"`
+	Bin         string            `help:"${about_try_bin}" placeholder:"DIR"`
 	Keep        bool              `help:"Keep the workers' logs and the kinds file."`
 	Plain       bool              `help:"Print lines only, even on a terminal."`
 }
 
 // Help is shown by try --help.
 func (*tryCommand) Help() string {
-	return `The program runs as a job, twice undisturbed, and then evicted every few seconds: with notice, without one, in the middle of writing a checkpoint, and cut off just after SIGTERM. docs/process.md has what a program does to be interruptible.
+	return `The program runs as a job, twice undisturbed, and then evicted every few seconds: with
+notice, without one, in the middle of writing a checkpoint, and cut off just after SIGTERM.
+docs/process.md has what a program does to be interruptible.
 
     lab try ./train.py --epochs 3
     lab try --payload '{"file": "a.log"}' python3 stats.py
     lab try --kinds-file kinds.json --payload-file list
 
-Flags of lab try come before the program. Exit codes: 0 the program is interruptible; 1 it is not, with the reason; 78 wrong usage.`
+Flags of lab try come before the program. Exit codes: 0 the program is interruptible; 1 it is not,
+with the reason; 78 wrong usage.`
 }
 
 func (c *tryCommand) run(ctx context.Context, stdout io.Writer) error {

@@ -14,7 +14,7 @@ import (
 // upCommand are the flags of lab up.
 type upCommand struct {
 	VMs           int           `name:"vms" help:"VMs at first." default:"2"`
-	Flexible      bool          `help:"A scale set of Flexible orchestration, as in infra/bicep: each VM is a resource of its own, for az vm instead of az vmss."`
+	Flexible      bool          `help:"${about_up_flexible}"`
 	Accounts      int           `help:"Storage accounts that jobs are spread over, 1 to 16." default:"1"`
 	Identity      bool          `help:"Storage over TLS that accepts tokens of the VMs' managed identity, instead of a key."`
 	BlobPort      int           `help:"Port of the blob service; 0 is a free one." default:"10000"`
@@ -23,7 +23,7 @@ type upCommand struct {
 	ARMPort       int           `name:"arm-port" help:"Port of the resource manager, for the Azure CLI; 0 is a free one." default:"8443"`
 	EvictionDelay time.Duration `help:"Time from az's simulate-eviction to the notice. On Azure it is 30s to 2m30s." default:"3s"`
 	Latency       time.Duration `help:"Added to every call of a storage account; Azure takes about 10ms within a region." default:"0s"`
-	Throttle      int           `help:"Messages a second that each queue takes before it refuses calls with 503, as Azure does at 2000; each account then takes Azure's 20000 requests a second. 0 is no limit." default:"0"`
+	Throttle      int           `help:"${about_up_throttle}" default:"0"`
 	Files         int           `help:"Blobs of about 32 MiB to work on, made of files of this machine; 0 for none." default:"8"`
 	JobTime       time.Duration `help:"About how long a download of one takes; 0s is no limit." default:"12s"`
 }

@@ -16,7 +16,7 @@ import (
 // linesCommand puts the jobs of a file.
 type linesCommand struct {
 	File   string `arg:"" optional:"" default:"-" help:"File of JSON lines; - or nothing is standard input." placeholder:"FILE"`
-	Check  bool   `help:"First read the records of jobs whose lines have an id, and put none that have ended. On by default." default:"true" negatable:"" env:"-"`
+	Check  bool   `help:"${about_lines_check}" default:"true" negatable:"" env:"-"`
 	Strict bool   `help:"Check all lines first, and put nothing when one is bad." env:"-"`
 }
 
@@ -27,9 +27,13 @@ func (*linesCommand) Help() string {
   {"kind":"digest","payload":{"container":"data","blob":"a"}}
   {"id":"frame-7","kind":"render","payload_base64":"AAEC","deadline":"2026-01-31T09:30:00Z","estimate":"5h","delay":"90s"}
 
-A delay here overrides --delay, and so do max_run, max_silence and estimate. A bad line is reported with its number and does not affect the others: they are put, and the exit code is 1. Ids are printed as they are confirmed, not in the order of the lines.
+A delay here overrides --delay, and so do max_run, max_silence and estimate. A bad line is reported
+with its number and does not affect the others: they are put, and the exit code is 1. Ids are
+printed as they are confirmed, not in the order of the lines.
 
-Lines without an id get a new one each time. Give them ids of your own if the same input may be put again: a second run skips the jobs that have ended. Reading their records costs one call a line, --parallel at once; lines without an id cost none.`
+Lines without an id get a new one each time. Give them ids of your own if the same input may be put
+again: a second run skips the jobs that have ended. Reading their records costs one call a line,
+--parallel at once; lines without an id cost none.`
 }
 
 func (c *linesCommand) run(ctx context.Context, s *session) error {

@@ -115,12 +115,12 @@ type flags struct {
 	Version kong.VersionFlag `help:"Print the version and exit." env:"-"`
 
 	Delay      time.Duration `help:"Time before a worker may start a job, up to 168h." default:"0s" group:"Jobs" env:"-"`
-	MaxRun     time.Duration `help:"Limit of the run time of a job, over all attempts and workers; beyond it the job goes to the poison queue. 0s: only the limit of its kind." default:"0s" group:"Jobs" env:"-"`
-	MaxSilence time.Duration `help:"Limit of the time that a job may run without a report of its handler; beyond it the attempt fails. 0s: only the limit of its kind." default:"0s" group:"Jobs" env:"-"`
-	Estimate   time.Duration `help:"Work of a job on a VM that nothing interrupts: with a deadline, workers find out by it whether the job is at risk. 0s: not known." default:"0s" group:"Jobs" env:"-"`
-	OnDemand   bool          `help:"Put the jobs on the on-demand queue, for VMs of regular priority: they start no sooner, but are not evicted." group:"Jobs" env:"-"`
-	TakeOver   bool          `help:"Let jobs that are recorded as running start again at once: their worker is known to be dead." group:"Jobs" env:"-"`
-	KnownKinds bool          `help:"Enqueue no job of a kind that no live worker has, by the workers' heartbeats. Without it there is a warning for each such kind, since a worker may come later." group:"Jobs" env:"-"`
+	MaxRun     time.Duration `help:"${about_max_run}" default:"0s" group:"Jobs" env:"-"`
+	MaxSilence time.Duration `help:"${about_max_silence}" default:"0s" group:"Jobs" env:"-"`
+	Estimate   time.Duration `help:"${about_estimate}" default:"0s" group:"Jobs" env:"-"`
+	OnDemand   bool          `help:"${about_on_demand}" group:"Jobs" env:"-"`
+	TakeOver   bool          `help:"${about_take_over}" group:"Jobs" env:"-"`
+	KnownKinds bool          `help:"${about_known_kinds}" group:"Jobs" env:"-"`
 	DryRun     bool          `help:"Read and check everything, print what would be enqueued, and write nothing." group:"Jobs" env:"-"`
 
 	Wait        bool          `help:"Wait for the jobs to end, and print their results." group:"Results" env:"-"`
@@ -131,7 +131,7 @@ type flags struct {
 	cli.Storage
 
 	Parallel    int `help:"Jobs put at once, 1 to ${max_parallel}." default:"16" group:"Storage"`
-	QueueShards int `help:"Over how many queues jobs are put, where the identity may not read that from the queue. 0: as many as the deployment says, or one where that may not be read." default:"0" group:"Storage" placeholder:"N"`
+	QueueShards int `help:"${about_queue_shards}" default:"0" group:"Storage" placeholder:"N"`
 
 	Put     putCommand     `cmd:"" help:"Put one job, described by flags."`
 	Lines   linesCommand   `cmd:"" help:"Put the jobs of a file or of standard input, one JSON object per line."`

@@ -19,13 +19,13 @@ import (
 // putCommand puts one job.
 type putCommand struct {
 	Kind        string  `help:"Kind of the job: the name of its handler." required:"" placeholder:"KIND" env:"-"`
-	ID          string  `name:"id" help:"Id of the job and its idempotency key: one outcome for each id, see producer --help. Default: a new UUIDv7." placeholder:"ID" env:"-"`
+	ID          string  `name:"id" help:"${about_put_id}" placeholder:"ID" env:"-"`
 	Payload     *string `help:"Payload: a JSON value." xor:"payload" placeholder:"JSON" env:"-"`
 	PayloadText *string `help:"Payload: a text, unchanged." xor:"payload" placeholder:"TEXT" env:"-"`
-	PayloadFile string  `help:"Payload: the bytes of a file, - for standard input. A payload that does not fit into a message is stored in a blob." xor:"payload" placeholder:"FILE" env:"-"`
-	Inputs      string  `help:"What the job needs as files, as a JSON list of blobs, prefixes, manifests and containers, which docs/FORMATS.md describes." placeholder:"JSON" env:"-"`
-	Check       bool    `help:"With --id, first read the record of the job, and put nothing if the job has ended. On by default." default:"true" negatable:"" env:"-"`
-	Deadline    string  `help:"When the job should be done: a time such as 2026-01-31T09:30:00Z, or a time from now such as 90m. It is passed to the handler; a job that may miss it moves to VMs of regular priority when it is interrupted, if the workers have --changeover." placeholder:"TIME" env:"-"`
+	PayloadFile string  `help:"${about_put_payload_file}" xor:"payload" placeholder:"FILE" env:"-"`
+	Inputs      string  `help:"${about_put_inputs}" placeholder:"JSON" env:"-"`
+	Check       bool    `help:"${about_put_check}" default:"true" negatable:"" env:"-"`
+	Deadline    string  `help:"${about_put_deadline}" placeholder:"TIME" env:"-"`
 }
 
 // Help is shown by put --help.

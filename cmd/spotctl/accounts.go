@@ -13,19 +13,31 @@ import (
 
 // accountsCommand shows or sets over which storage accounts the jobs are spread.
 type accountsCommand struct {
-	Number    int  `arg:"" optional:"" help:"Spread jobs over so many of the given accounts from now on, the first included, 1 to ${most_accounts}. Without it nothing is changed."`
-	ChosenIDs bool `name:"chosen-ids" help:"Spread jobs with chosen ids too, although the deployment has or had jobs. An id that was put before and is put again then may run a second time." env:"-"`
+	Number    int  `arg:"" optional:"" help:"${about_accounts_number}"`
+	ChosenIDs bool `name:"chosen-ids" help:"${about_accounts_chosen_ids}" env:"-"`
 }
 
 // Help is shown by accounts --help.
 func (*accountsCommand) Help() string {
-	return `One storage account lets about 20,000 calls a second through, which some 6,000 short jobs a second use up. More take more accounts. All programs are given the same list: --account is the first, which also has heartbeats and what operators ask, and --more-account each further one, in the same order. Over how many of them jobs are spread is in the metadata of the first queue of the first account. Producers read it each minute. Workers take jobs from all accounts that they were given.
+	return `One storage account lets about 20,000 calls a second through, which some 6,000 short jobs a
+second use up. More take more accounts. All programs are given the same list: --account is the
+first, which also has heartbeats and what operators ask, and --more-account each further one, in the
+same order. Over how many of them jobs are spread is in the metadata of the first queue of the first
+account. Producers read it each minute. Workers take jobs from all accounts that they were given.
 
-First run this command with 1, then set the list on all workers, run this command with the number, and set the list on producers. It creates the queues and containers that are missing. Accounts can be added and not reordered. From a deployment without jobs, messages and records they can be removed. Programs that were given several accounts refuse chosen ids while none is recorded.
+First run this command with 1, then set the list on all workers, run this command with the number,
+and set the list on producers. It creates the queues and containers that are missing. Accounts can
+be added and not reordered. From a deployment without jobs, messages and records they can be
+removed. Programs that were given several accounts refuse chosen ids while none is recorded.
 
-All of a job is in one account, which a hash of its id chooses. A new random id may go to any account. A chosen id must meet its record when it is put again, and so stays on the accounts that there were when the first jobs were put: adding an account spreads it too only if the deployment has no job, no message and no record, or with --chosen-ids. Let no producer put chosen ids while you do that and for 75 s after it, since one that has not read the change puts them where they were.
+All of a job is in one account, which a hash of its id chooses. A new random id may go to any
+account. A chosen id must meet its record when it is put again, and so stays on the accounts that
+there were when the first jobs were put: adding an account spreads it too only if the deployment has
+no job, no message and no record, or with --chosen-ids. Let no producer put chosen ids while you do
+that and for 75 s after it, since one that has not read the change puts them where they were.
 
-To change it takes Storage Queue Data Contributor and Storage Blob Data Contributor on all accounts. Exit codes: 0 done, 1 not done, 78 wrong flags.`
+To change it takes Storage Queue Data Contributor and Storage Blob Data Contributor on all accounts.
+Exit codes: 0 done, 1 not done, 78 wrong flags.`
 }
 
 // accountLine is a storage account, in the JSON output.
@@ -105,7 +117,8 @@ func (c *accountsCommand) spread(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	s.printer.note("jobs with new ids are put in %d of the accounts, and jobs with chosen ids in %d: %s; producers that run follow within 75 s", done.Accounts(), done.IDs, strings.Join(done.Names, ", "))
+	s.printer.note("jobs with new ids are put in %d of the accounts, and jobs with chosen ids in %d: %s; producers that run follow "+
+		"within 75 s", done.Accounts(), done.IDs, strings.Join(done.Names, ", "))
 	if done.IDs < done.Accounts() {
 		s.printer.note("chosen ids stay where they are, since the deployment has jobs or their records; --chosen-ids spreads them too, and an " +
 			"id that was put before may then run a second time if it is put again")

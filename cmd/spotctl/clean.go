@@ -14,7 +14,7 @@ import (
 
 // cleanCommand removes what is left of jobs that have ended.
 type cleanCommand struct {
-	Days   int      `name:"older-than" help:"Only jobs whose record was not written for so many days, at least ${least_days}." required:"" placeholder:"DAYS" env:"-"`
+	Days   int      `name:"older-than" help:"${about_clean_days}" required:"" placeholder:"DAYS" env:"-"`
 	Status []string `help:"Only jobs with this status: ${enum}. Both without it." enum:"done,cancelled" placeholder:"STATUS" env:"-"`
 	Kind   string   `help:"Only jobs of this kind." placeholder:"KIND" env:"-"`
 	IDs    string   `name:"prefix-id" help:"Only jobs whose id starts with this." placeholder:"TEXT" env:"-"`
@@ -26,13 +26,22 @@ const leastDays = int(client.MinCleanAge / (24 * time.Hour))
 
 // Help is shown by clean --help.
 func (*cleanCommand) Help() string {
-	return `Removes the records of jobs that are done or cancelled, with the results, their logs and their outputs, and outputs that no record names. Without --yes it says how many and how large, and removes nothing. Jobs that wait, run or were given up are left alone ("spotctl poison purge" cancels the latter), and so are those that somebody writes during the run, or of which the poison queue has a message.
+	return `Removes the records of jobs that are done or cancelled, with the results, their logs and
+their outputs, and outputs that no record names. Without --yes it says how many and how large, and
+removes nothing. Jobs that wait, run or were given up are left alone ("spotctl poison purge" cancels
+the latter), and so are those that somebody writes during the run, or of which the poison queue has
+a message.
 
-Removed is forgotten: a job that is put again with the same id runs again. A record younger than 8 days is not removed, since a message of its job may be hidden for 7 days and would start it again; and none is while a queue has a message that was put longer ago than --older-than. Queues that this deployment's names do not include are not looked at.
+Removed is forgotten: a job that is put again with the same id runs again. A record younger than 8
+days is not removed, since a message of its job may be hidden for 7 days and would start it again;
+and none is while a queue has a message that was put longer ago than --older-than. Queues that this
+deployment's names do not include are not looked at.
 
-A deployment from infra/bicep also removes records, logs and outputs, by age (its parameter retention). The command is for less, or without it.
+A deployment from infra/bicep also removes records, logs and outputs, by age (its parameter
+retention). The command is for less, or without it.
 
-After an interruption the command can be repeated. Exit codes: 0 done, 1 some could not be removed, or nothing was, 78 wrong flags.`
+After an interruption the command can be repeated. Exit codes: 0 done, 1 some could not be removed,
+or nothing was, 78 wrong flags.`
 }
 
 func (c *cleanCommand) run(ctx context.Context, s *session) error {

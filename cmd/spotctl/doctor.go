@@ -18,9 +18,13 @@ type doctorCommand struct {
 
 // Help is shown by doctor --help.
 func (*doctorCommand) Help() string {
-	return `Examines queues, containers and your roles on them, the clocks, and by their heartbeats the workers: whether any is alive, their versions, whether they know their VM and follow the control document. Each finding that is not in order comes with what to do. It changes nothing: whether you may change a queue or container is found out by deleting what does not exist.
+	return `Examines queues, containers and your roles on them, the clocks, and by their heartbeats the
+workers: whether any is alive, their versions, whether they know their VM and follow the control
+document. Each finding that is not in order comes with what to do. It changes nothing: whether you
+may change a queue or container is found out by deleting what does not exist.
 
-Exit codes: 0 no failure, perhaps warnings; 1 a failure: jobs cannot be done or not be seen; 78 wrong flags.`
+Exit codes: 0 no failure, perhaps warnings; 1 a failure: jobs cannot be done or not be seen; 78
+wrong flags.`
 }
 
 // findingLine is a finding, in the JSON output.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/cli"
-	"github.com/spotworker/spotworker/internal/delivery/deadline"
 	"github.com/spotworker/spotworker/internal/overview"
 	"github.com/spotworker/spotworker/internal/plaintext"
 )
@@ -22,7 +21,7 @@ var statuses = []client.Status{client.StatusOpen, client.StatusRunning, client.S
 
 // selection are the flags that select jobs by their records.
 type selection struct {
-	Status []string      `help:"Only jobs with one of these statuses: ${enum}." enum:"open,running,done,poison,cancelled,unknown" placeholder:"STATUS" env:"-"`
+	Status []string      `help:"${about_selection_status}" enum:"open,running,done,poison,cancelled,unknown" placeholder:"STATUS" env:"-"`
 	Kind   string        `help:"Only jobs of this kind." placeholder:"KIND" env:"-"`
 	IDs    string        `name:"prefix-id" help:"Only jobs whose id starts with this." placeholder:"TEXT" env:"-"`
 	Newer  time.Duration `help:"Only jobs whose record was written within this time, as in 1h30m." placeholder:"TIME" env:"-"`
@@ -47,7 +46,7 @@ func (f *selection) filter() (client.Filter, func(client.Job) bool, error) {
 // jobsCommand lists jobs.
 type jobsCommand struct {
 	selection
-	Sort    string        `help:"Order: ${enum}. written is that of the last write, the latest first." enum:"id,kind,status,written,created,fraction,runtime,interruptions,failures" default:"written" env:"-"`
+	Sort    string        `help:"${about_jobs_sort}" enum:"${job_orders}" default:"written" env:"-"`
 	Reverse bool          `help:"Reverse the order." env:"-"`
 	Limit   int           `help:"Most jobs to print; 0 is no limit." default:"0" env:"-"`
 	AtRisk  bool          `help:"Only jobs that may miss their deadline, or cannot meet it any more." env:"-"`
@@ -56,7 +55,8 @@ type jobsCommand struct {
 
 // Help is shown by jobs --help.
 func (*jobsCommand) Help() string {
-	return `Lists the jobs that have a record: all that a worker has claimed once, as long as records are kept. A job that waits for its first worker is on the queue alone, which cannot be searched.
+	return `Lists the jobs that have a record: all that a worker has claimed once, as long as records
+are kept. A job that waits for its first worker is on the queue alone, which cannot be searched.
 
 It costs one call for each 5,000 records of the deployment, whatever is selected.`
 }
@@ -81,8 +81,8 @@ func (c *jobsCommand) run(ctx context.Context, s *session) error {
 	}
 	if c.AtRisk {
 		jobs = slices.DeleteFunc(jobs, func(j client.Job) bool {
-			risk := overview.Outlook(j).Risk
-			return !risk.AtRisk() && risk != deadline.Late
+			risk, _ := j.Risk()
+			return !risk.AtRisk() && risk != client.RiskLate
 		})
 	}
 	slices.SortFunc(jobs, orders[c.Sort])
@@ -104,6 +104,9 @@ func (c *jobsCommand) run(ctx context.Context, s *session) error {
 	}
 	return unread
 }
+
+// jobOrders are the values of jobs --sort.
+const jobOrders = "id,kind,status,written,created,fraction,runtime,interruptions,failures"
 
 // orders compare two jobs, for jobs --sort.
 var orders = map[string]func(a, b client.Job) int{
@@ -164,7 +167,7 @@ func someUnread(err error) (unread, other error) {
 func (p *printer) jobs(jobs []client.Job) error {
 	if p.json {
 		for _, j := range jobs {
-			if err := p.line(jobLineOf(j)); err != nil {
+			if err := p.line(j); err != nil {
 				return err
 			}
 		}
@@ -185,7 +188,9 @@ type jobCommand struct {
 
 // Help is shown by job --help.
 func (*jobCommand) Help() string {
-	return `Shows what the job's record says: how often and by whom it was claimed, how often it was interrupted or failed and why, how far it is, what it has stored, and the last lines of its log. It costs one call.`
+	return `Shows what the job's record says: how often and by whom it was claimed, how often it was
+interrupted or failed and why, how far it is, what it has stored, and the last lines of its log. It
+costs one call.`
 }
 
 func (c *jobCommand) run(ctx context.Context, s *session) error {
@@ -199,23 +204,25 @@ func (c *jobCommand) run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	if s.printer.json {
-		l := struct {
-			jobLine
-			LogEnd []logLine `json:"log_end,omitempty"`
-		}{jobLine: jobLineOf(log.Job)}
-		for _, line := range log.Lines {
-			l.LogEnd = append(l.LogEnd, logLineOf(line))
+	return s.printer.job(log)
+}
+
+// job prints a job with the end of its log.
+func (p *printer) job(log client.Log) error {
+	if p.json {
+		var more struct {
+			LogEnd []client.LogLine `json:"log_end,omitempty"`
 		}
-		return s.printer.line(l)
+		more.LogEnd = log.Lines
+		return p.line(log.Job, more)
 	}
-	return s.printer.pairs(append(rowsOfJob(log.Job, time.Now()), rowsOfLog(log)...))
+	return p.pairs(append(rowsOfJob(log.Job, time.Now()), rowsOfLog(log)...))
 }
 
 // rowsOfJob are the rows of a job for people. A row without a value is not printed.
 func rowsOfJob(j client.Job, now time.Time) [][2]string {
 	progress := overview.Percent(j)
-	if left, ok := overview.TimeLeft(j); ok {
+	if left, ok := j.TimeLeft(); ok {
 		progress += fmt.Sprintf(", about %s left", overview.Span(left))
 	}
 	if j.Text != "" {
@@ -293,7 +300,7 @@ func estimateInWords(j client.Job) string {
 
 // expectedEnd says when a running job should end if nothing interrupts it.
 func expectedEnd(j client.Job) string {
-	end, ok := overview.ExpectedEnd(j)
+	end, ok := j.ExpectedEnd()
 	if !ok {
 		return ""
 	}
@@ -302,16 +309,16 @@ func expectedEnd(j client.Job) string {
 
 // riskInWords says whether the job may miss its deadline, and why.
 func riskInWords(j client.Job) string {
-	v := overview.Outlook(j)
+	risk, why := j.Risk()
 	switch {
-	case v.Risk == deadline.None:
+	case risk == client.RiskNone:
 		return ""
-	case v.Risk.AtRisk():
-		return fmt.Sprintf("yes, %s: %s", v.Risk, v.Why)
-	case v.Risk == deadline.Late:
-		return "it is late: " + v.Why
+	case risk.AtRisk():
+		return fmt.Sprintf("yes, %s: %s", risk, why)
+	case risk == client.RiskLate:
+		return "it is late: " + why
 	}
-	return "no: " + v.Why
+	return "no: " + why
 }
 
 // due is a time for people that may be to come.
@@ -345,79 +352,4 @@ func hashed(sha256 string) string {
 		return ""
 	}
 	return "SHA-256 " + sha256
-}
-
-// jobLine is a job, in the JSON output.
-type jobLine struct {
-	ID            string        `json:"id"`
-	Kind          string        `json:"kind,omitempty"`
-	Status        client.Status `json:"status"`
-	Fraction      float64       `json:"fraction"`
-	Text          string        `json:"text,omitempty"`
-	Reason        string        `json:"reason,omitempty"`
-	Owner         string        `json:"owner,omitempty"`
-	Deliveries    int           `json:"deliveries"`
-	Interruptions int           `json:"interruptions"`
-	Failures      int           `json:"failures"`
-	TotalFailures int           `json:"total_failures"`
-	UncleanExits  int           `json:"unclean_exits"`
-	RunSeconds    float64       `json:"run_seconds"`
-	Cost          *costLine     `json:"cost,omitempty"`         // left out where it is not known
-	SecondsLeft   *float64      `json:"seconds_left,omitempty"` // estimated
-	StateBytes    int64         `json:"state_bytes"`
-	PreviousBytes *int64        `json:"previous_state_bytes,omitempty"` // of the state before that one, if it is kept
-	StepsBack     int           `json:"steps_back,omitempty"`           // how often the job resumed from it
-	ResultBytes   int64         `json:"result_bytes"`
-	OutputFiles   int           `json:"output_files,omitempty"`
-	OutputBytes   int64         `json:"output_bytes,omitempty"`
-	SinceWrite    float64       `json:"seconds_since_write"`
-	CreatedAt     time.Time     `json:"created_at,omitzero"`
-	ClaimedAt     time.Time     `json:"claimed_at,omitzero"`
-	EndedAt       time.Time     `json:"ended_at,omitzero"`
-	UpdatedAt     time.Time     `json:"updated_at,omitzero"`
-	Deadline      time.Time     `json:"deadline,omitzero"`
-	Estimate      float64       `json:"estimate_seconds,omitempty"`
-	ExpectedEnd   time.Time     `json:"expected_end,omitzero"` // estimated, if nothing interrupts it
-	Risk          deadline.Risk `json:"risk,omitempty"`        // of missing the deadline
-	RiskReason    string        `json:"risk_reason,omitempty"`
-	MoveReason    string        `json:"move_reason,omitempty"`
-	WorkSHA256    string        `json:"work_sha256,omitempty"` // of payload and inputs
-}
-
-// costLine is what a job has cost, in the JSON output.
-type costLine struct {
-	Useful       float64 `json:"useful_seconds"`
-	Redone       float64 `json:"redone_seconds"`
-	Overhead     float64 `json:"overhead_seconds"`
-	Evictions    int     `json:"evictions"`
-	UncleanExits int     `json:"unclean_exits"`
-	Missing      int     `json:"missing_deliveries,omitempty"`
-}
-
-func jobLineOf(j client.Job) jobLine {
-	l := jobLine{
-		ID: j.ID, Kind: j.Kind, Status: j.Status, Fraction: j.Fraction, Text: j.Text, Reason: j.Reason, Owner: j.Owner,
-		Deliveries: j.Deliveries, Interruptions: j.Interruptions, Failures: j.Failures, TotalFailures: j.TotalFailures,
-		UncleanExits: j.UncleanExits, RunSeconds: j.RunTime.Seconds(), StateBytes: j.StateSize, ResultBytes: j.ResultSize,
-		OutputFiles: j.OutputFiles, OutputBytes: j.OutputBytes,
-		SinceWrite: j.Age().Seconds(), CreatedAt: j.CreatedAt.UTC(), ClaimedAt: j.ClaimedAt.UTC(), EndedAt: j.EndedAt.UTC(),
-		UpdatedAt: j.UpdatedAt.UTC(), WorkSHA256: j.WorkSHA256,
-	}
-	if l.StepsBack = j.StepsBack; j.HasPreviousState {
-		l.PreviousBytes = &j.PreviousStateSize
-	}
-	if c := j.Cost; c.Known {
-		l.Cost = &costLine{c.Useful.Seconds(), c.Redone.Seconds(), c.Overhead.Seconds(), c.Evictions, c.UncleanExits, c.MissingDeliveries}
-	}
-	l.Deadline, l.Estimate, l.MoveReason = j.Deadline.UTC(), j.Estimate.Seconds(), j.MoveReason
-	if end, ok := overview.ExpectedEnd(j); ok {
-		l.ExpectedEnd = end.UTC()
-	}
-	outlook := overview.Outlook(j)
-	l.Risk, l.RiskReason = outlook.Risk, outlook.Why
-	if left, ok := overview.TimeLeft(j); ok {
-		seconds := left.Seconds()
-		l.SecondsLeft = &seconds
-	}
-	return l
 }

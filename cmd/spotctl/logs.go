@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/cli"
@@ -26,11 +25,16 @@ type logsCommand struct {
 
 // Help is shown by logs --help.
 func (*logsCommand) Help() string {
-	return `Prints what the job printed and logged itself: its program's output, and the lines of its handler's logger. Of a long log the end is kept (the worker's --job-log-size), and what is missing is said. It has the lines up to the last checkpoint, also of a VM that is gone, and says which worker and delivery they are from.
+	return `Prints what the job printed and logged itself: its program's output, and the lines of its
+handler's logger. Of a long log the end is kept (the worker's --job-log-size), and what is missing
+is said. It has the lines up to the last checkpoint, also of a VM that is gone, and says which
+worker and delivery they are from.
 
-Times are those of the worker's clock, in UTC. What a terminal could take for a command is replaced; -o json has each line as it was, as text or else in base64.
+Times are those of the worker's clock, in UTC. What a terminal could take for a command is replaced;
+-o json has each line as it was, as text or else in base64.
 
-It costs a call, or two for a log of more than a KiB. --follow costs a call every 2 s; lines come with checkpoints, which may be minutes apart. A job without a record is waited for.
+It costs a call, or two for a log of more than a KiB. --follow costs a call every 2 s; lines come
+with checkpoints, which may be minutes apart. A job without a record is waited for.
 
 Exit codes: 0 printed, also if there is nothing; 1 no such job or no access; 78 wrong flags.`
 }
@@ -154,7 +158,7 @@ func (p *logPrinter) print(lines []client.LogLine) error {
 // one prints a line. begins says that it is the first one of its delivery.
 func (p *logPrinter) one(l client.LogLine, begins bool) error {
 	if p.printer.json {
-		return p.printer.line(logLineOf(l))
+		return p.printer.line(l)
 	}
 	if begins && l.Delivery > 0 {
 		heading := fmt.Sprintf("delivery %d on %s", l.Delivery, plaintext.Line(l.Worker))
@@ -183,32 +187,6 @@ func grouped(n int) string {
 		digits = digits[:i] + "," + digits[i:]
 	}
 	return digits
-}
-
-// logLine is a line of a job's log, in the JSON output.
-type logLine struct {
-	Delivery int       `json:"delivery"`
-	Worker   string    `json:"worker,omitempty"`
-	Number   int       `json:"number"`
-	LeftOut  int       `json:"left_out,omitempty"` // lines that are missing here
-	At       time.Time `json:"at,omitzero"`
-	Source   string    `json:"source,omitempty"`
-
-	// Text is the line if it is UTF-8, and Base64 otherwise.
-	Text   *string `json:"text,omitempty"`
-	Base64 []byte  `json:"base64,omitempty"`
-}
-
-func logLineOf(l client.LogLine) logLine {
-	out := logLine{Delivery: l.Delivery, Worker: l.Worker, Number: l.Number, LeftOut: l.LeftOut, At: l.At.UTC(), Source: l.Source}
-	switch {
-	case l.LeftOut > 0:
-	case utf8.ValidString(l.Text):
-		out.Text = &l.Text
-	default:
-		out.Base64 = []byte(l.Text)
-	}
-	return out
 }
 
 // endLines is how many lines of its log job shows.

@@ -45,7 +45,7 @@ configuration, 1 anything else.`
 // flags are the command line.
 type flags struct {
 	Version kong.VersionFlag `help:"Print the version and exit." env:"-"`
-	Output  string           `short:"o" help:"Form of the output: ${enum}. json is one object per line, for scripts." enum:"text,json" default:"text" env:"-"`
+	Output  string           `short:"o" help:"${about_output}" enum:"text,json" default:"text" env:"-"`
 
 	cli.Storage
 
@@ -100,7 +100,9 @@ type completionCommand struct {
 
 // Help is shown by completion --help.
 func (*completionCommand) Help() string {
-	return `For this session of bash or zsh: source <(spotctl completion bash). Of fish: spotctl completion fish | source. A line with that in the shell's start file (~/.bashrc, ~/.zshrc, ~/.config/fish/config.fish) makes it permanent.`
+	return `For this session of bash or zsh: source <(spotctl completion bash). Of fish: spotctl
+completion fish | source. A line with that in the shell's start file (~/.bashrc, ~/.zshrc,
+~/.config/fish/config.fish) makes it permanent.`
 }
 
 // complete answers a shell that asks how a command line continues.
@@ -138,7 +140,10 @@ func (c *sizeCommand) run(ctx context.Context, s *session) error { return c.Run(
 func (s *session) costs() costs.Session {
 	p := s.printer
 	return costs.Session{
-		Output:   costs.Output{JSON: p.json, Width: p.width, Lines: p.lines, Line: p.line, Note: p.note},
+		Output: costs.Output{
+			JSON: p.json, Width: p.width, Lines: p.lines, Note: p.note,
+			Line: func(object any) error { return p.line(object) },
+		},
 		ClientID: s.flags.ClientID, Version: version,
 	}
 }
@@ -170,6 +175,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	vars := costs.Vars()
 	vars["most_shards"], vars["most_accounts"] = strconv.Itoa(queue.MaxShards), strconv.Itoa(queue.MaxAccounts)
 	vars["unasked"], vars["least_days"] = strconv.Itoa(cancelUnasked), strconv.Itoa(leastDays)
+	vars["job_orders"] = jobOrders
 	program := cli.Program{Name: "spotctl", Description: description, Version: version, Prepare: complete, Vars: vars}
 	if done, err := program.Parse(&f, args, stdout); done || err != nil {
 		return err
@@ -265,9 +271,10 @@ func (p *printer) note(format string, args ...any) {
 	fmt.Fprintln(p.err, plaintext.Message(fmt.Sprintf(format, args...)))
 }
 
-// line prints an object as a line of JSON, without HTML escaping.
-func (p *printer) line(v any) error {
-	text, err := cli.JSONLine(v)
+// line prints an object as a line of JSON, without HTML escaping. The fields of more, other
+// objects, follow its own.
+func (p *printer) line(v any, more ...any) error {
+	text, err := cli.JSONLine(v, more...)
 	if err != nil {
 		return err
 	}

@@ -538,7 +538,9 @@ func TestCleanedIsSaid(t *testing.T) {
 	if err := p.cleaned(r, true, failed); !errors.Is(err, failed) {
 		t.Errorf("error = %v, want that of the run", err)
 	}
-	if want := `{"removed":true,"records":7,"done":2,"cancelled":1,"result_bytes":10,"logs":2,"log_bytes":1572864,"outputs":3,"output_bytes":1048576,"changed":1,"poison":4,"failed":0,"skipped":0,"error":"1 jobs could not be removed"}` + "\n"; out.String() != want {
+	want = `{"removed":true,"records":7,"done":2,"cancelled":1,"result_bytes":10,"logs":2,"log_bytes":1572864,"outputs":3,` +
+		`"output_bytes":1048576,"changed":1,"poison":4,"failed":0,"skipped":0,"error":"1 jobs could not be removed"}` + "\n"
+	if out.String() != want {
 		t.Errorf("JSON = %s, want %s", out.String(), want)
 	}
 }

@@ -22,19 +22,25 @@ import (
 
 // orphansCommands are the commands on jobs whose messages may be lost.
 type orphansCommands struct {
-	List    orphansListCommand    `cmd:"" help:"List jobs that have not ended, whose record was not written for a while, and of which no message was seen."`
-	Requeue orphansRequeueCommand `cmd:"" help:"Put a new message for such jobs, so that they continue from their recorded state. Without --yes it only prints what it would do."`
+	List    orphansListCommand    `cmd:"" help:"${about_orphans_list}"`
+	Requeue orphansRequeueCommand `cmd:"" help:"${about_orphans_requeue}"`
 }
 
 // idleFlag sets how long a record must not have been written.
 type idleFlag struct {
-	Idle    time.Duration `help:"Least time since the job's record was written. A worker writes that of a running job every 10 minutes at least; a message put for a running job takes effect when its record is 1 h old." default:"1h" env:"-"`
+	Idle    time.Duration `help:"${about_orphans_idle}" default:"1h" env:"-"`
 	Timeout time.Duration `help:"Longest time to look for them." default:"5m" env:"-"`
 }
 
-const orphansHelp = `A message can be lost: somebody cleared the queue, or a tool put it with a time to live. A worker that runs the job detects this and puts a new message; a job that only waited stays open, without a message on any queue.
+const orphansHelp = `A message can be lost: somebody cleared the queue, or a tool put it with a time
+to live. A worker that runs the job detects this and puts a new message; a job that only waited
+stays open, without a message on any queue.
 
-Queues cannot be searched. The service shows the 32 messages at the front of a queue, and no hidden ones, such as those of running jobs, of failed jobs that wait for a retry and of jobs put back. If the queues hold more messages than were seen, a listed job may have a message nevertheless. A second message does no harm: the job's record admits one, and the other is put back until the job has ended.`
+Queues cannot be searched. The service shows the 32 messages at the front of a queue, and no hidden
+ones, such as those of running jobs, of failed jobs that wait for a retry and of jobs put back. If
+the queues hold more messages than were seen, a listed job may have a message nevertheless. A second
+message does no harm: the job's record admits one, and the other is put back until the job has
+ended.`
 
 // orphansListCommand lists orphans.
 type orphansListCommand struct{ idleFlag }
@@ -58,8 +64,8 @@ type orphansRequeueCommand struct {
 	All      bool     `help:"All jobs that list shows." env:"-"`
 	Yes      bool     `help:"Do it. Without this flag nothing is changed." env:"-"`
 	OnDemand bool     `help:"Put the messages on the on-demand queue. A record does not contain the queue that its job was on." env:"-"`
-	Payload  string   `help:"File with the payload of the one given job, - for standard input. Required if the payload was in the lost message. It must have the recorded SHA-256." placeholder:"FILE" env:"-"`
-	Inputs   string   `help:"File with the JSON list of inputs of the one given job, as its message had it. Required if the record does not have it." placeholder:"FILE" env:"-"`
+	Payload  string   `help:"${about_orphans_requeue_payload}" placeholder:"FILE" env:"-"`
+	Inputs   string   `help:"${about_orphans_requeue_inputs}" placeholder:"FILE" env:"-"`
 }
 
 // Help is shown by orphans requeue --help.
@@ -310,7 +316,8 @@ func (p *printer) requeued(sum *requeueSummary, report *client.Orphans, err erro
 		err = fmt.Errorf("%w; not found elsewhere: %s", err, strings.Join(sum.NotFound, ", "))
 	case err != nil:
 	case len(sum.NotFound) > 0:
-		err = fmt.Errorf("not among the jobs that orphans list shows (ended, written more recently than --idle, or with a message on a queue): %s", strings.Join(sum.NotFound, ", "))
+		err = fmt.Errorf("not among the jobs that orphans list shows (ended, written more recently than --idle, or with a "+
+			"message on a queue): %s", strings.Join(sum.NotFound, ", "))
 	case sum.Refused+sum.Failed > 0:
 		err = fmt.Errorf("nothing was done for %d of the jobs; the lines above say why", sum.Refused+sum.Failed)
 	}

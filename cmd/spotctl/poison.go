@@ -100,14 +100,18 @@ func (t *tally) finish(ctx context.Context, err error) error {
 type replayCommand struct {
 	chosen
 	FromScratch bool   `help:"Start from the beginning, without the recorded state." env:"-"`
-	DefaultKind string `help:"Kind for messages that are not jobs, such as those of az storage message put; without it they stay where they are." placeholder:"KIND" env:"-"`
+	DefaultKind string `help:"${about_replay_default_kind}" placeholder:"KIND" env:"-"`
 }
 
 // Help is shown by poison replay --help.
 func (*replayCommand) Help() string {
-	return `A job that was given up goes back to the queue that it came from, and continues from its recorded state. Its failures, unclean exits and run time are reset. Filters such as --kind select the jobs that match all of them.
+	return `A job that was given up goes back to the queue that it came from, and continues from its
+recorded state. Its failures, unclean exits and run time are reset. Filters such as --kind select
+the jobs that match all of them.
 
-The record of the job decides. A job that is done or cancelled, or runs again, needs nothing: only its message is removed, as an old duplicate. An id that was used for other work is refused. After an interruption the command can be repeated.`
+The record of the job decides. A job that is done or cancelled, or runs again, needs nothing: only
+its message is removed, as an old duplicate. An id that was used for other work is refused. After an
+interruption the command can be repeated.`
 }
 
 func (c *replayCommand) run(ctx context.Context, s *session) error {
@@ -134,9 +138,13 @@ type purgeCommand struct {
 
 // Help is shown by poison purge --help.
 func (*purgeCommand) Help() string {
-	return `A job that was given up becomes cancelled; its state, its payload and its message are removed, which cannot be undone. Its record stays, so that no old message starts it again. Filters such as --kind select the jobs that match all of them; "spotctl poison list" with the same filters shows them first.
+	return `A job that was given up becomes cancelled; its state, its payload and its message are
+removed, which cannot be undone. Its record stays, so that no old message starts it again. Filters
+such as --kind select the jobs that match all of them; "spotctl poison list" with the same filters
+shows them first.
 
-The record of the job decides, as for replay. If the job's id was used for other work, only the message is removed, and only if the message's own id is given.`
+The record of the job decides, as for replay. If the job's id was used for other work, only the
+message is removed, and only if the message's own id is given.`
 }
 
 var errNotConfirmed = errors.New("nothing was purged")

@@ -27,7 +27,9 @@ type listCommand struct {
 
 // Help is shown by poison list --help.
 func (*listCommand) Help() string {
-	return `Without --all nothing is changed: the service shows the 32 messages at the front. Messages behind them can only be seen by claiming them, so with --all each message is hidden from other operators until the list is complete, for 2 minutes at most.
+	return `Without --all nothing is changed: the service shows the 32 messages at the front. Messages
+behind them can only be seen by claiming them, so with --all each message is hidden from other
+operators until the list is complete, for 2 minutes at most.
 
 --summary counts reasons as one that differ only in numbers, quoted text, paths and ids.`
 }
@@ -80,34 +82,6 @@ func (c *listCommand) read(ctx context.Context, deployment *client.Client) (mess
 	return messages, len(messages), nil
 }
 
-// itemLine is a message, in the JSON output.
-type itemLine struct {
-	ID         string     `json:"id,omitempty"` // of the job; empty if unknown
-	Kind       string     `json:"kind,omitempty"`
-	Reason     string     `json:"reason,omitempty"`
-	PoisonedAt *time.Time `json:"poisoned_at,omitempty"`
-	Worker     string     `json:"worker,omitempty"`
-	Origin     string     `json:"origin,omitempty"` // the queue that it was on
-	Message    string     `json:"message"`          // id on the poison queue
-	Original   string     `json:"original_message,omitempty"`
-	InsertedAt time.Time  `json:"inserted_at"`
-	Fault      string     `json:"fault,omitempty"` // why it is not a poison message
-}
-
-func lineOf(m client.PoisonMessage) itemLine {
-	l := itemLine{
-		ID: m.JobID, Kind: m.Kind, Reason: m.Reason, Worker: m.Worker, Origin: m.Queue,
-		Message: m.MessageID, Original: m.OriginalID, InsertedAt: m.InsertedAt.UTC(),
-	}
-	if m.Err != nil {
-		l.Fault = m.Err.Error()
-		return l
-	}
-	at := m.GivenUpAt.UTC()
-	l.PoisonedAt = &at
-	return l
-}
-
 // poisonList prints messages: a table, or a line of JSON for each.
 func (p *printer) poisonList(messages []client.PoisonMessage) error {
 	t := table.New(
@@ -116,7 +90,7 @@ func (p *printer) poisonList(messages []client.PoisonMessage) error {
 	)
 	for _, m := range messages {
 		if p.json {
-			if err := p.line(lineOf(m)); err != nil {
+			if err := p.line(m); err != nil {
 				return err
 			}
 			continue
@@ -144,7 +118,9 @@ type showCommand struct {
 
 // Help is shown by poison show --help.
 func (*showCommand) Help() string {
-	return `This changes nothing, unless the message is not among the 32 at the front: then all messages are claimed to find it, as by list --all. If the job has several messages, the first one is shown.`
+	return `This changes nothing, unless the message is not among the 32 at the front: then all
+messages are claimed to find it, as by list --all. If the job has several messages, the first one is
+shown.`
 }
 
 func (c *showCommand) run(ctx context.Context, s *session) error {
@@ -168,21 +144,14 @@ func (c *showCommand) run(ctx context.Context, s *session) error {
 	return s.printer.show(m, details)
 }
 
-// showLine is a message with all details, in the JSON output.
-type showLine struct {
-	itemLine
-	Record *jobLine `json:"record,omitempty"`
-	Body   string   `json:"body,omitempty"` // the original message's text
-}
-
 // show prints a message with all details.
 func (p *printer) show(m client.PoisonMessage, d client.PoisonDetails) error {
 	if p.json {
-		l := showLine{itemLine: lineOf(m), Body: d.Text}
-		if d.Job != nil {
-			l.Record = new(jobLineOf(*d.Job))
-		}
-		return p.line(l)
+		more := struct {
+			Record *client.Job `json:"record,omitempty"`
+			Body   string      `json:"body,omitempty"` // the original message's text
+		}{d.Job, d.Text}
+		return p.line(m, more)
 	}
 	return p.pairs(rowsOf(m, d))
 }

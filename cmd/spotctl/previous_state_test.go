@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"slices"
 	"testing"
 	"time"
@@ -24,9 +25,16 @@ func TestStatesInWords(t *testing.T) {
 		if !slices.Contains(rows, [2]string{"checkpoint", want}) {
 			t.Errorf("rows = %q, want the checkpoint %q", rows, want)
 		}
-		l := jobLineOf(j)
-		if l.StepsBack != j.StepsBack || (l.PreviousBytes != nil) != j.HasPreviousState {
-			t.Errorf("JSON of %+v = %+v", j, l)
+		var l struct {
+			PreviousBytes *int64 `json:"previous_state_bytes"`
+			StepsBack     int    `json:"steps_back"`
+		}
+		text, err := json.Marshal(j)
+		if err == nil {
+			err = json.Unmarshal(text, &l)
+		}
+		if err != nil || l.StepsBack != j.StepsBack || (l.PreviousBytes != nil) != j.HasPreviousState {
+			t.Errorf("JSON of %+v = %s, %v", j, text, err)
 		}
 	}
 }

@@ -29,7 +29,9 @@ type resultCommand struct {
 
 // Help is shown by result --help.
 func (*resultCommand) Help() string {
-	return `One job's result is printed byte for byte, and on a terminal without control characters. Of several jobs each gets a line: its id, a tab, and its result, JSON without line breaks and other text with line breaks as \n.
+	return `One job's result is printed byte for byte, and on a terminal without control characters. Of
+several jobs each gets a line: its id, a tab, and its result, JSON without line breaks and other
+text with line breaks as \n.
 
 The exit code is 1 if a job has no result; the others are printed nevertheless.`
 }
@@ -148,13 +150,15 @@ type resultsCommand struct {
 	Kind    string        `help:"Only jobs of this kind." placeholder:"KIND" env:"-"`
 	IDs     string        `name:"prefix-id" help:"Only jobs whose id starts with this." placeholder:"TEXT" env:"-"`
 	Newer   time.Duration `help:"Only jobs that were done within this time, as in 24h." placeholder:"TIME" env:"-"`
-	Dir     string        `help:"Write each result into a file of this folder, named as the job, instead of a line of JSON on standard output." placeholder:"FOLDER" type:"path" env:"-"`
+	Dir     string        `help:"${about_results_dir}" placeholder:"FOLDER" type:"path" env:"-"`
 	Timeout time.Duration `help:"Longest time to read them; 0s is no limit." default:"0s" env:"-"`
 }
 
 // Help is shown by results --help.
 func (*resultsCommand) Help() string {
-	return `Fetches the results of all jobs that are done, in no useful order: as lines of JSON, or with --dir as files, byte for byte. A file that exists is written again, whole or not at all, so the command may be repeated.
+	return `Fetches the results of all jobs that are done, in no useful order: as lines of JSON, or
+with --dir as files, byte for byte. A file that exists is written again, whole or not at all, so the
+command may be repeated.
 
 It costs one call for each 5,000 records of the deployment, and one for each result.`
 }
@@ -275,7 +279,7 @@ func writeFile(path string, content []byte) error {
 // outputsCommand lists and downloads the outputs of a job.
 type outputsCommand struct {
 	ID      string        `arg:"" help:"Id of the job."`
-	Paths   []string      `arg:"" optional:"" name:"path" help:"Only these outputs; one that ends with a slash stands for all below it. All without it."`
+	Paths   []string      `arg:"" optional:"" name:"path" help:"${about_outputs_paths}"`
 	To      string        `help:"Download them into this folder." placeholder:"FOLDER" type:"path" env:"-"`
 	Partial bool          `help:"Also of a job that is not done: those of its last checkpoint." env:"-"`
 	Timeout time.Duration `help:"Longest time to take; 0s is no limit." default:"0s" env:"-"`
@@ -283,11 +287,16 @@ type outputsCommand struct {
 
 // Help is shown by outputs --help.
 func (*outputsCommand) Help() string {
-	return `Lists the files that a job has stored for others, or downloads them with --to. A job that is not done has a part of them at best: with --partial these are the ones that belong to its last checkpoint.
+	return `Lists the files that a job has stored for others, or downloads them with --to. A job that
+is not done has a part of them at best: with --partial these are the ones that belong to its last
+checkpoint.
 
-A file is written whole or not at all, and checked by its hash. One that is there with the same content is left as it is, another one is replaced; so the command may be repeated, and continues inside of files that were begun. Nothing is written outside of the folder.
+A file is written whole or not at all, and checked by its hash. One that is there with the same
+content is left as it is, another one is replaced; so the command may be repeated, and continues
+inside of files that were begun. Nothing is written outside of the folder.
 
-Exit codes: 0 done, 1 the job is not done (without --partial), has no such output, or it could not be read, 78 wrong flags.`
+Exit codes: 0 done, 1 the job is not done (without --partial), has no such output, or it could not
+be read, 78 wrong flags.`
 }
 
 func (c *outputsCommand) run(ctx context.Context, s *session) error {

@@ -20,19 +20,27 @@ import (
 
 // shardsCommand shows or sets over how many queues the jobs are spread.
 type shardsCommand struct {
-	Number int           `arg:"" optional:"" help:"Spread jobs over so many queues from now on, 1 to ${most_shards}. Without it nothing is changed."`
+	Number int           `arg:"" optional:"" help:"${about_shards_number}"`
 	Wait   time.Duration `help:"Longest time to wait until the queues are empty that are to be left; 0s is no limit." default:"10m" env:"-"`
 }
 
 // Help is shown by shards --help.
 func (*shardsCommand) Help() string {
-	return `One queue lets about 2,000 messages a second through, which some 950 short jobs a second use up. More take more queues. The first is the queue of jobs itself, the others have -1, -2 … behind its name. The number is in the metadata of the first. Workers and producers read it each minute and spread jobs by their ids; one that does not know it, such as an older version, uses the first queue alone.
+	return `One queue lets about 2,000 messages a second through, which some 950 short jobs a second
+use up. More take more queues. The first is the queue of jobs itself, the others have -1, -2 …
+behind its name. The number is in the metadata of the first. Workers and producers read it each
+minute and spread jobs by their ids; one that does not know it, such as an older version, uses the
+first queue alone.
 
-To fewer queues, jobs are first put over fewer and still taken from all. When the others have been empty for 75 s, jobs are taken from fewer too: the command waits for that, and repeating it continues. The queues that are left then can be deleted.
+To fewer queues, jobs are first put over fewer and still taken from all. When the others have been
+empty for 75 s, jobs are taken from fewer too: the command waits for that, and repeating it
+continues. The queues that are left then can be deleted.
 
-Where infra/bicep makes the queues, set its parameters queueShards and queueShardsTaken instead: they give the identities their roles, and the next deployment would undo what this command sets.
+Where infra/bicep makes the queues, set its parameters queueShards and queueShardsTaken instead:
+they give the identities their roles, and the next deployment would undo what this command sets.
 
-To change it takes Storage Queue Data Contributor, on the account where queues are missing. Exit codes: 0 done, 1 not or not entirely, 78 wrong flags.`
+To change it takes Storage Queue Data Contributor, on the account where queues are missing. Exit
+codes: 0 done, 1 not or not entirely, 78 wrong flags.`
 }
 
 // shardLine is a queue of jobs, in the JSON output.
@@ -83,9 +91,9 @@ func (c *shardsCommand) run(ctx context.Context, s *session) error {
 }
 
 // takers counts the workers that are alive and take from a queue.
-func takers(workers []overview.Worker, name string) (n int) {
+func takers(workers []client.Worker, name string) (n int) {
 	for _, w := range workers {
-		if w.Life == overview.Alive && (len(w.Queues) == 0 || slices.Contains(w.Queues, name)) { // an old version names none
+		if w.Life() == client.Alive && (len(w.Queues) == 0 || slices.Contains(w.Queues, name)) { // an old version names none
 			n++
 		}
 	}
@@ -93,7 +101,7 @@ func takers(workers []overview.Worker, name string) (n int) {
 }
 
 // shards prints the queues of jobs.
-func (p *printer) shards(queues client.Queues, workers []overview.Worker, known bool) error {
+func (p *printer) shards(queues client.Queues, workers []client.Worker, known bool) error {
 	t := p.table()
 	fmt.Fprintf(t, "QUEUE\tMESSAGES\tJOBS ARE PUT\tWORKERS\n")
 	for i, q := range queues.Shards {

@@ -23,11 +23,22 @@ type statusCommand struct {
 
 // Help is shown by status --help.
 func (*statusCommand) Help() string {
-	return `Lines that begin with ! are what to look at first; they also say what operators ask of the workers, such as a pause. Waiting jobs are counted from the queues, about, since queues cannot be searched; all other jobs by their records. The time left is an estimate from the job's own fraction and its run time.
+	return `Lines that begin with ! are what to look at first; they also say what operators ask of the
+workers, such as a pause. Waiting jobs are counted from the queues, about, since queues cannot be
+searched; all other jobs by their records. The time left is an estimate from the job's own fraction
+and its run time.
 
-What slots, kinds and VMs did is that of the last 10 minutes before each worker's last heartbeat; a ? stands for a worker of an older version, which does not say. P50, P95 and P99 are run times of jobs in handlers, at most 19% too high. TO CLEAR is how long the messages that no worker runs yet take at the rate at which the workers that take from the queue ended jobs; a worker that takes from several queues counts for each. KEPT and goodput are the part of the time of handlers of which the result or the state is recorded.
+What slots, kinds and VMs did is that of the last 10 minutes before each worker's last heartbeat; a
+? stands for a worker of an older version, which does not say. P50, P95 and P99 are run times of
+jobs in handlers, at most 19% too high. TO CLEAR is how long the messages that no worker runs yet
+take at the rate at which the workers that take from the queue ended jobs; a worker that takes from
+several queues counts for each. KEPT and goodput are the part of the time of handlers of which the
+result or the state is recorded.
 
-A screen costs one call for each 5,000 jobs that have a record and for each 5,000 workers, one for each queue and one more for each with messages, and one for what operators ask; with more than 5,000 jobs that is read only if a heartbeat reports something or no worker is alive, and of two queues how long their oldest messages wait. What cannot be read is left out and named, and the exit code is 1.`
+A screen costs one call for each 5,000 jobs that have a record and for each 5,000 workers, one for
+each queue and one more for each with messages, and one for what operators ask; with more than 5,000
+jobs that is read only if a heartbeat reports something or no worker is alive, and of two queues how
+long their oldest messages wait. What cannot be read is left out and named, and the exit code is 1.`
 }
 
 func (c *statusCommand) run(ctx context.Context, s *session) error {
@@ -57,7 +68,8 @@ type topCommand struct {
 
 // Help is shown by top --help.
 func (*topCommand) Help() string {
-	return `Shows what status shows, again and again, until q is pressed. r reads at once. Each read costs what status costs.`
+	return `Shows what status shows, again and again, until q is pressed. r reads at once. Each read
+costs what status costs.`
 }
 
 func (c *topCommand) run(ctx context.Context, s *session) error {
@@ -124,8 +136,8 @@ type statusLine struct {
 	Kinds   []kindLine           `json:"kinds,omitzero"`
 	VMs     []vmLine             `json:"vms,omitzero"`
 	Shards  []queueLine          `json:"shards,omitempty"` // where jobs are spread over several queues
-	Workers []workerLine         `json:"workers,omitzero"`
-	Running []jobLine            `json:"running,omitzero"`
+	Workers []client.Worker      `json:"workers,omitzero"`
+	Running []client.Job         `json:"running,omitzero"`
 }
 
 // queueLine is a queue, in the JSON output.
@@ -144,13 +156,11 @@ func statusLineOf(s *overview.Snapshot) statusLine {
 		l.Problems = append(l.Problems, plaintext.Line(problem))
 	}
 	if s.Has(overview.PartJobs) {
-		l.Jobs, l.Done, l.Running = map[string]int{}, new(s.Jobs.DoneRecently), []jobLine{}
+		l.Jobs, l.Done, l.Running = map[string]int{}, new(s.Jobs.DoneRecently), []client.Job{}
 		for _, status := range statuses {
 			l.Jobs[string(status)] = s.Jobs.ByStatus[status]
 		}
-		for _, j := range s.Jobs.Running {
-			l.Running = append(l.Running, jobLineOf(j))
-		}
+		l.Running = append(l.Running, s.Jobs.Running...)
 	}
 	if s.Has(overview.PartQueues) {
 		l.Queues = map[string]queueLine{}
@@ -173,10 +183,8 @@ func statusLineOf(s *overview.Snapshot) statusLine {
 	if s.Has(overview.PartWorkers) {
 		did := s.Activity()
 		l.Slots, l.Kinds, l.VMs = slotsLineOf(&did), kindLinesOf(&did), vmLinesOf(&did)
-		l.Workers = []workerLine{}
-		for _, w := range s.Workers {
-			l.Workers = append(l.Workers, workerLineOf(w))
-		}
+		l.Workers = []client.Worker{}
+		l.Workers = append(l.Workers, s.Workers...)
 		if l.Queues != nil {
 			l.Waiting = new(s.Waiting())
 		}
@@ -192,7 +200,9 @@ type workersCommand struct {
 
 // Help is shown by workers --help.
 func (*workersCommand) Help() string {
-	return `A worker writes a heartbeat every 15 seconds. One that is silent wrote none for 45 seconds and did not end in good order: it died, or cannot reach the storage account. After an hour it counts as ended.
+	return `A worker writes a heartbeat every 15 seconds. One that is silent wrote none for 45 seconds
+and did not end in good order: it died, or cannot reach the storage account. After an hour it counts
+as ended.
 
 It costs one call for each 5,000 heartbeats.`
 }
@@ -210,11 +220,11 @@ func (c *workersCommand) run(ctx context.Context, s *session) error {
 	}
 	all := len(workers)
 	if !c.All {
-		workers = slices.DeleteFunc(workers, func(w overview.Worker) bool { return w.Life == overview.Ended })
+		workers = slices.DeleteFunc(workers, func(w client.Worker) bool { return w.Life() == client.Ended })
 	}
 	if s.printer.json {
 		for _, w := range workers {
-			if err := s.printer.line(workerLineOf(w)); err != nil {
+			if err := s.printer.line(w); err != nil {
 				return err
 			}
 		}
@@ -256,18 +266,18 @@ func (c *workerCommand) run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	w := overview.Worker{Worker: found, Life: overview.LifeOf(found)}
+	w := found
 	if s.printer.json {
-		return s.printer.line(workerLineOf(w))
+		return s.printer.line(w)
 	}
 	return s.printer.pairs(rowsOfWorker(w, time.Now()))
 }
 
 // rowsOfWorker are the rows of a worker for people.
-func rowsOfWorker(w overview.Worker, now time.Time) [][2]string {
+func rowsOfWorker(w client.Worker, now time.Time) [][2]string {
 	rows := [][2]string{
 		{"worker", plaintext.Line(w.Name)}, {"VM", plaintext.Line(w.VM)},
-		{"state", fmt.Sprintf("%s (%s)", plaintext.Line(w.State), w.Life)}, {"asked", plaintext.Line(w.Asked)},
+		{"state", fmt.Sprintf("%s (%s)", plaintext.Line(w.State), w.Life())}, {"asked", plaintext.Line(w.Asked)},
 		{"version", plaintext.Line(w.Version)},
 		{"started", moment(w.StartedAt, now)}, {"heartbeat", overview.Span(w.Age) + " ago"},
 		{"queues", plaintext.Line(strings.Join(w.Queues, ", "))}, {"kinds", plaintext.Line(strings.Join(w.Kinds, ", "))},
@@ -290,60 +300,4 @@ func rowsOfWorker(w overview.Worker, now time.Time) [][2]string {
 		rows = append(rows, [2]string{"", fmt.Sprintf("and %d more", hidden)})
 	}
 	return rows
-}
-
-// workerLine is a worker, in the JSON output.
-type workerLine struct {
-	Name         string     `json:"name"`
-	VM           string     `json:"vm,omitempty"`
-	State        string     `json:"state"`
-	Asked        string     `json:"asked,omitempty"` // by an operator: drain or pause
-	Life         string     `json:"life"`            // alive, silent or ended
-	Version      string     `json:"version,omitempty"`
-	StartedAt    time.Time  `json:"started_at,omitzero"`
-	HeartbeatAge float64    `json:"heartbeat_age_seconds"`
-	Queues       []string   `json:"queues,omitempty"`
-	Kinds        []string   `json:"kinds,omitempty"`
-	Jobs         int        `json:"jobs"`
-	JobIDs       []string   `json:"job_ids,omitempty"`
-	LastEvent    *eventLine `json:"last_event,omitempty"`
-	LastDrain    *drainLine `json:"last_drain,omitempty"`
-}
-
-// eventLine is a scheduled event, in the JSON output.
-type eventLine struct {
-	ID     string    `json:"id"`
-	Type   string    `json:"type"`
-	Status string    `json:"status,omitempty"`
-	Action string    `json:"action,omitempty"`
-	SeenAt time.Time `json:"seen_at,omitzero"`
-}
-
-// drainLine is the end of a worker's work, in the JSON output.
-type drainLine struct {
-	Reason   string    `json:"reason"`
-	EndedAt  time.Time `json:"ended_at,omitzero"`
-	Seconds  float64   `json:"seconds"`
-	Jobs     int       `json:"jobs"`
-	Done     int       `json:"done"`
-	Released int       `json:"released"`
-	LeftOut  int       `json:"left_out"`
-	Left     int       `json:"left"`
-}
-
-func workerLineOf(w overview.Worker) workerLine {
-	l := workerLine{
-		Name: w.Name, VM: w.VM, State: w.State, Asked: w.Asked, Life: w.Life.String(), Version: w.Version, StartedAt: w.StartedAt.UTC(),
-		HeartbeatAge: w.Age.Seconds(), Queues: w.Queues, Kinds: w.Kinds, Jobs: w.Jobs, JobIDs: w.JobIDs,
-	}
-	if e := w.LastEvent; e != nil {
-		l.LastEvent = &eventLine{ID: e.ID, Type: e.Type, Status: e.Status, Action: e.Action, SeenAt: e.SeenAt.UTC()}
-	}
-	if d := w.LastDrain; d != nil {
-		l.LastDrain = &drainLine{
-			Reason: d.Reason, EndedAt: d.EndedAt.UTC(), Seconds: d.Took.Seconds(),
-			Jobs: d.Jobs, Done: d.Done, Released: d.Released, LeftOut: d.LeftOut, Left: d.Left,
-		}
-	}
-	return l
 }

@@ -20,7 +20,7 @@ type asking struct {
 	Reason string        `help:"Why, for people; workers log it." env:"-"`
 	Wait   time.Duration `help:"Wait this long until the workers have done it, and fail if they have not." placeholder:"TIME" env:"-"`
 
-	Reset bool `help:"Replace a control document that is damaged. All pauses, drains and quarantines of before end; a copy of the damaged one is kept." env:"-"`
+	Reset bool `help:"${about_steering_reset}" env:"-"`
 
 	Timeout time.Duration `help:"Longest time to ask them; --wait comes after that." default:"1m" env:"-"`
 }
@@ -54,9 +54,12 @@ type drainCommand struct {
 
 // Help is shown by drain --help.
 func (*drainCommand) Help() string {
-	return `A drained worker does what it does on an eviction notice, without one: it stops claiming, saves its jobs and hands them over to other workers. It stays alive and idle, also after a restart, until "spotctl resume". It follows within 15 s, and has the drain budget of a SIGTERM (10 s).
+	return `A drained worker does what it does on an eviction notice, without one: it stops claiming,
+saves its jobs and hands them over to other workers. It stays alive and idle, also after a restart,
+until "spotctl resume". It follows within 15 s, and has the drain budget of a SIGTERM (10 s).
 
-With --all no job of the deployment runs. Workers of versions before this command do not follow; the output names them.`
+With --all no job of the deployment runs. Workers of versions before this command do not follow; the
+output names them.`
 }
 
 func (c *drainCommand) run(ctx context.Context, s *session) error {
@@ -80,7 +83,8 @@ type resumeCommand struct {
 
 // Help is shown by resume --help.
 func (*resumeCommand) Help() string {
-	return `Lets workers work again that "spotctl drain" drained. --all also ends the drain of single workers.`
+	return `Lets workers work again that "spotctl drain" drained. --all also ends the drain of single
+workers.`
 }
 
 func (c *resumeCommand) run(ctx context.Context, s *session) error {
@@ -100,9 +104,12 @@ type pauseCommand struct {
 
 // Help is shown by pause --help.
 func (*pauseCommand) Help() string {
-	return `No worker of the deployment claims messages until "spotctl unpause", also none that starts later. Jobs that run continue to their end.
+	return `No worker of the deployment claims messages until "spotctl unpause", also none that starts
+later. Jobs that run continue to their end.
 
-With --kind only jobs of that kind are not started. Their messages stay on the queue: workers that claim one hide it for about a minute, again and again, so a long backlog of a paused kind costs calls. Workers of versions before --kind do not follow it.`
+With --kind only jobs of that kind are not started. Their messages stay on the queue: workers that
+claim one hide it for about a minute, again and again, so a long backlog of a paused kind costs
+calls. Workers of versions before --kind do not follow it.`
 }
 
 func (c *pauseCommand) run(ctx context.Context, s *session) error {
@@ -146,7 +153,9 @@ type quarantineCommand struct {
 
 // Help is shown by quarantine --help.
 func (*quarantineCommand) Help() string {
-	return `For a VM that is sick: all workers on it are drained, also one that starts there later, until "spotctl free". "spotctl drain" with the VM's name drains only the workers that run there now. Workers of versions before this command do not follow; the output names them.`
+	return `For a VM that is sick: all workers on it are drained, also one that starts there later,
+until "spotctl free". "spotctl drain" with the VM's name drains only the workers that run there now.
+Workers of versions before this command do not follow; the output names them.`
 }
 
 func (c *quarantineCommand) run(ctx context.Context, s *session) error {
@@ -267,11 +276,22 @@ type cancelCommand struct {
 
 // Help is shown by cancel --help.
 func (*cancelCommand) Help() string {
-	return `A job that waits is not started any more. One that runs is stopped within 30 s, wherever it is; its handler sees the reason. Nothing of it is saved or committed from the moment at which this command reports it as cancelled; side effects that its handler has had stay. A cancelled job cannot be started again, and its id cannot be used for another job while its record is kept.
+	return `A job that waits is not started any more. One that runs is stopped within 30 s, wherever it
+is; its handler sees the reason. Nothing of it is saved or committed from the moment at which this
+command reports it as cancelled; side effects that its handler has had stay. A cancelled job cannot
+be started again, and its id cannot be used for another job while its record is kept.
 
-A job that no worker has claimed yet has no record: it is a message on the queue. The service shows the 32 messages at the front and the number of all. If the job's is among them, it is cancelled. If it is not, and these are all messages, there is no such job: nothing is written, and the exit code is 1. If there are more messages than the service shows, the id is barred, with several accounts in those of which that is true: it gets a record that is cancelled, so that no worker starts the job if it waits; if there is no such job, its id cannot be used while that record is kept. With --known an id without a record is left alone.
+A job that no worker has claimed yet has no record: it is a message on the queue. The service shows
+the 32 messages at the front and the number of all. If the job's is among them, it is cancelled. If
+it is not, and these are all messages, there is no such job: nothing is written, and the exit code
+is 1. If there are more messages than the service shows, the id is barred, with several accounts in
+those of which that is true: it gets a record that is cancelled, so that no worker starts the job if
+it waits; if there is no such job, its id cannot be used while that record is kept. With --known an
+id without a record is left alone.
 
-A job that is done stays done. One that was given up is for "spotctl poison". Workers of versions before this command stop a running job at its next checkpoint. After an interruption the command can be repeated.
+A job that is done stays done. One that was given up is for "spotctl poison". Workers of versions
+before this command stop a running job at its next checkpoint. After an interruption the command can
+be repeated.
 
 Exit codes: 0 all are cancelled or barred, 1 some are not, 78 wrong flags.`
 }

@@ -24,9 +24,11 @@ type waitCommand struct {
 
 // Help is shown by wait --help.
 func (*waitCommand) Help() string {
-	return `Waits until the jobs have ended, and prints each result as its job ends, as result does for several jobs. On a terminal a bar shows how far all of them are, by their own reports.
+	return `Waits until the jobs have ended, and prints each result as its job ends, as result does for
+several jobs. On a terminal a bar shows how far all of them are, by their own reports.
 
-A job without a record is waited for: it may be on the queue. The exit code is 1 if a job ended without a result or --timeout came first. An interruption affects no job.`
+A job without a record is waited for: it may be on the queue. The exit code is 1 if a job ended
+without a result or --timeout came first. An interruption affects no job.`
 }
 
 func (c *waitCommand) run(ctx context.Context, s *session) error {

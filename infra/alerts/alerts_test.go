@@ -14,9 +14,6 @@ var update = flag.Bool("update", false, "write the files that come from the tabl
 const (
 	tableBegin = "<!-- generated: begin (go test ./infra/alerts -update) -->\n"
 	tableEnd   = "<!-- generated: end alerts -->\n"
-
-	logBegin = "// Generated from infra/alerts by: go test ./infra/alerts -update\n"
-	logEnd   = "\nresource alerts "
 )
 
 var root = filepath.Join("..", "..")
@@ -28,13 +25,11 @@ func TestFilesAreOfTheTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	document := filepath.Join(root, "docs", "metrics.md")
-	logs := filepath.Join(root, "infra", "bicep", "modules", "alerts.bicep")
 	for path, want := range map[string]string{
 		filepath.Join(root, "infra", "prometheus", "alerts.yml"):                    Prometheus(),
 		filepath.Join(root, "infra", "bicep", "modules", "prometheus-alerts.bicep"): Bicep(),
 		filepath.Join(root, "infra", "grafana", "spotworker.json"):                  dashboard,
 		document: between(t, document, tableBegin, Markdown(), tableEnd),
-		logs:     between(t, logs, logBegin, BicepLogRules(), logEnd),
 	} {
 		if *update {
 			if err := os.WriteFile(path, []byte(want), 0o644); err != nil {

@@ -1,9 +1,9 @@
 // Package alerts has the alerts of a deployment, in one table. From it come the rules for
 // Prometheus (infra/prometheus/alerts.yml), the rule group of Azure Monitor managed
-// Prometheus (infra/bicep/modules/prometheus-alerts.bicep), the queries over the log for a
-// deployment without metrics (infra/bicep/modules/alerts.bicep) and the table in
-// docs/metrics.md. A test compares them; -update writes them. The dashboard
-// (infra/grafana/spotworker.json) is made here too.
+// Prometheus (infra/bicep/modules/prometheus-alerts.bicep) and the table in docs/metrics.md.
+// A test compares them; -update writes them. The dashboard (infra/grafana/spotworker.json)
+// is made here too. The one alert over the log, infra/bicep/modules/no-workers-alert.bicep,
+// is written by hand.
 //
 // Expressions are ratios over the fleet wherever a single VM must not page: a fleet of 500
 // in which one VM is slow is well, and one whose two VMs see no storage is not. None fires
@@ -24,7 +24,6 @@ type Alert struct {
 	For      time.Duration // how long Expr has to hold
 	Summary  string        // one line, with templates of Prometheus
 	Means    string        // what it means for jobs, and what to do
-	Log      *LogRule      // the same over the workers' log; nil where that cannot tell
 }
 
 // All returns the alerts, the most urgent ones first.
@@ -41,12 +40,6 @@ func All() []Alert { //nolint:funlen // a table
   )
 ) > 0
 unless on () (count(spotworker_state{state="process"} == 1))`,
-			Log: &LogRule{
-				Name: "no-workers", Title: "Jobs wait, and no worker takes any", Severity: 1, Threshold: "0", Window: "PT6H", Frequency: "PT5M",
-				Text: "Messages were on a queue when a worker read it last, and for 15 minutes no worker has read one, started a job or committed " +
-					"one. There is no capacity, or all workers fail at their start or are drained. Silent where the queue was empty then.",
-				Query: `let alive = toscalar(${tableName} | where TimeGenerated > ago(15m) and msg in ("queue read", "job started", "job committed") | summarize count()); ${tableName} | where msg == "queue read" and queue !endswith "-poison" | summarize arg_max(TimeGenerated, messages) by queue | where messages > 0 and alive == 0`,
-			},
 			Summary: "{{ $value }} messages wait on {{ $labels.queue }}, and no worker takes any",
 			Means: "There is no capacity, or all workers fail at their start or are drained. Jobs are safe and wait. Look at the scale set's " +
 				"instances, then at the log of one that started. Goes by the last reading of the queue, at most 6 h old; silent where the queue was " +
@@ -54,27 +47,15 @@ unless on () (count(spotworker_state{state="process"} == 1))`,
 		},
 		{
 			Name: "SpotworkerStorageUnreachable", Incident: "storage outage", Severity: "critical", For: time.Minute,
-			Expr: `max(sum(rate(spotworker_storage_unreachable_seconds_total[1m])) or sum by (account) (rate(spotworker_account_unreachable_seconds_total[1m]))) / count(spotworker_build_info) > 0.5`,
-			Log: &LogRule{
-				Name: "storage-unreachable", Title: "Workers do not reach storage", Severity: 1, Threshold: "0", Window: "PT5M", Frequency: "PT5M",
-				Text: "More than half of the VMs have had no answer of the storage account for the last minutes. Running jobs continue, nothing is " +
-					"saved, and an eviction now costs the work since the last checkpoint.",
-				Why:   "A worker logs that when it begins, and then every minute.",
-				Query: `let all = toscalar(Heartbeat | where TimeGenerated > ago(10m) | summarize dcount(Computer)); ${tableName} | where msg in ("storage unreachable; running jobs continue, what needs it waits", "storage still unreachable") | summarize down = dcount(Computer) | where down > 0.5 * all`,
-			},
+			Expr: `max(sum(rate(spotworker_storage_unreachable_seconds_total[1m])) or ` +
+				`sum by (account) (rate(spotworker_account_unreachable_seconds_total[1m]))) / count(spotworker_build_info) > 0.5`,
 			Summary: "storage answers {{ $value | humanizePercentage }} of the workers' time with nothing",
 			Means: "Running jobs continue, nothing is saved and nothing is claimed; an eviction now costs the work since the last checkpoint. " +
 				"Look at the account's availability, DNS and the network.",
 		},
 		{
 			Name: "SpotworkerStorageDenied", Incident: "a role was removed (401, 403)", Severity: "critical", For: time.Minute,
-			Expr: `sum(rate(spotworker_storage_calls_total{status="denied"}[2m])) / sum(rate(spotworker_storage_calls_total[2m])) > 0.05`,
-			Log: &LogRule{
-				Name: "storage-denied", Title: "Storage denies access", Severity: 1, Threshold: "0", Window: "PT5M", Frequency: "PT5M",
-				Text: "The storage account denies calls of more than one VM in twenty: a role assignment, the sign-in or the firewall. Jobs are " +
-					"safe and wait.",
-				Query: `let all = toscalar(Heartbeat | where TimeGenerated > ago(10m) | summarize dcount(Computer)); ${tableName} | where msg in ("storage denies access; running jobs continue, what is denied waits", "storage still denies access") | summarize down = dcount(Computer) | where down > 0.05 * all`,
-			},
+			Expr:    `sum(rate(spotworker_storage_calls_total{status="denied"}[2m])) / sum(rate(spotworker_storage_calls_total[2m])) > 0.05`,
 			Summary: "storage denies {{ $value | humanizePercentage }} of the calls",
 			Means: "A role assignment, the sign-in or the account's firewall. Jobs are safe and wait. The log names the operation; spotctl " +
 				"shows which role it needs.",
@@ -89,12 +70,8 @@ unless on () (count(spotworker_state{state="process"} == 1))`,
 			Name: "SpotworkerJobsDeadLettered", Incident: "a wave of jobs of one kind is dead-lettered", Severity: "critical", For: 0,
 			Expr: `sum(increase(spotworker_delivery_outcomes_total{outcome="poisoned"}[5m])) > 5
 and
-sum(rate(spotworker_delivery_outcomes_total{outcome="poisoned"}[5m])) / sum(rate(spotworker_delivery_outcomes_total{outcome=~"poisoned|committed"}[5m])) > 0.05`,
-			Log: &LogRule{
-				Name: "poison", Title: "Jobs are given up", Severity: 2, Threshold: "poisonPerHour", Window: "PT1H", Frequency: "PT5M",
-				Text:  "More than ${poisonPerHour} messages went to the poison queue within an hour. Each is there with its reason.",
-				Query: `${tableName} | where msg == "message moved to the poison queue"`,
-			},
+sum(rate(spotworker_delivery_outcomes_total{outcome="poisoned"}[5m])) / ` +
+				`sum(rate(spotworker_delivery_outcomes_total{outcome=~"poisoned|committed"}[5m])) > 0.05`,
 			Summary: "about {{ $value | humanize }} jobs were dead-lettered within 5 minutes, more than one in twenty",
 			Means:   "spotctl poison shows reasons and kinds. Nothing is dropped: replay what can be done again.",
 		},
@@ -115,26 +92,13 @@ and on (kind) avg by (kind) (spotworker_breaker_open) < 0.5`,
 		},
 		{
 			Name: "SpotworkerBlind", Incident: "the metadata service is silent", Severity: "warning", For: time.Minute,
-			Expr: `sum(rate(spotworker_metadata_blind_seconds_total[2m])) / count(spotworker_build_info) > 0.1`,
-			Log: &LogRule{
-				Name: "blind-watchers", Title: "Workers would not see an eviction", Severity: 2, Threshold: "0", Window: "P1D", Frequency: "PT5M",
-				Text: "The metadata service has given the workers of more than one VM in ten no answer for 5 minutes. Until it does, an eviction " +
-					"costs up to one checkpoint interval of work.",
-				Why:   "A worker says that once, and once that the service answers again; the agent\n    // tells whether its VM is still there.",
-				Query: `let all = toscalar(Heartbeat | where TimeGenerated > ago(10m) | summarize dcount(Computer)); ${tableName} | where msg in ("metadata service is unavailable; an eviction would come without notice", "metadata service answers again") | summarize arg_max(TimeGenerated, msg) by Computer, FilePath | where msg startswith "metadata service is unavailable" and TimeGenerated < ago(5m) | join kind=inner (Heartbeat | where TimeGenerated > ago(10m) | distinct Computer) on Computer | summarize blind = dcount(Computer) | where blind > 0.1 * all`,
-			},
+			Expr:    `sum(rate(spotworker_metadata_blind_seconds_total[2m])) / count(spotworker_build_info) > 0.1`,
 			Summary: "workers would not see an eviction {{ $value | humanizePercentage }} of their time",
 			Means:   "The metadata service does not answer. Work is safe, but a sudden eviction repeats up to one checkpoint interval.",
 		},
 		{
 			Name: "SpotworkerHostDegraded", Incident: "a host is expected to fail", Severity: "warning", For: 0,
-			Expr: `sum by (instance) (spotworker_scheduled_events_total{type="Redeploy", action="drain by"}) > 0`,
-			Log: &LogRule{
-				Name: "host-degraded", Title: "A host is expected to fail", Severity: 2, Threshold: "0", Window: "P1D", Frequency: "PT1H",
-				Text: "Azure has announced for more than a day ahead that it will move a VM to another host, as it does for hardware that it " +
-					"expects to fail. The hardware may fail sooner: redeploy the VM yourself, docs/evictions.md has the command.",
-				Query: `${tableName} | where msg == "scheduled event names this VM" and event_type == "Redeploy" and event_source == "Platform" and not_before > ago(-1d) | distinct Computer`,
-			},
+			Expr:    `sum by (instance) (spotworker_scheduled_events_total{type="Redeploy", action="drain by"}) > 0`,
 			Summary: "Azure will move {{ $labels.instance }} to another host",
 			Means: "Often for hardware that is expected to fail, days ahead. It may fail sooner, without a notice: redeploy the VM yourself, " +
 				"docs/evictions.md has the command. Fires until the worker's process has ended.",
@@ -168,21 +132,15 @@ and on (kind) avg by (kind) (spotworker_breaker_open) < 0.5`,
 			Name: "SpotworkerEvictionsUnseen", Incident: "evictions without notice", Severity: "warning", For: 0,
 			Expr: `sum(increase(spotworker_job_wait_seconds_count{after="exit"}[5m])) > 3
 and
-sum(rate(spotworker_job_wait_seconds_count{after="exit"}[5m])) / sum(rate(spotworker_job_wait_seconds_count{after=~"exit|release"}[5m])) > 0.5`,
+sum(rate(spotworker_job_wait_seconds_count{after="exit"}[5m])) / ` +
+				`sum(rate(spotworker_job_wait_seconds_count{after=~"exit|release"}[5m])) > 0.5`,
 			Summary: "about {{ $value | humanize }} jobs lost their worker without a notice within 5 minutes",
 			Means: "VMs die, or their workers crash: each loses up to one checkpoint interval. Look at the VMs' boot diagnostics and at the " +
 				"end of the workers' logs.",
 		},
 		{
 			Name: "SpotworkerJobsWait", Incident: "the oldest job waits for too long", Severity: "warning", For: time.Minute,
-			Expr: `max by (queue) (spotworker_queue_oldest_message_age_seconds{queue!~".+-poison"}) > ` + oldestWait,
-			Log: &LogRule{
-				Name: "oldest-job", Title: "A job waits or does not end", Severity: 3, Threshold: "0", Window: "P2D", Frequency: "PT1H",
-				Text: "A message has been at the front of a queue for more than ${oldestJobHours} h, or a job that was put so long ago and started " +
-					"within the last two days has neither ended nor been given up. There are too few workers or none that has its kind; or the job " +
-					"fails again and again, is interrupted too often or is large.",
-				Query: `let waits = ${tableName} | where msg == "queue read" and queue !endswith "-poison" | summarize arg_max(TimeGenerated, since) by queue | where since < ago(${oldestJobHours}h) | project name = queue; let open = ${tableName} | where isnotempty(job_id) | summarize put = min(enqueued_at), ended = countif(msg in ("job committed", "message moved to the poison queue", "message deleted: its job is over already")) by job_id | where ended == 0 and put < ago(${oldestJobHours}h) | project name = job_id; union waits, open`,
-			},
+			Expr:    `max by (queue) (spotworker_queue_oldest_message_age_seconds{queue!~".+-poison"}) > ` + oldestWait,
 			Summary: "the message at the front of {{ $labels.queue }} has waited for {{ $value | humanizeDuration }}",
 			Means:   "Too few workers, or none that has its kind. Change the threshold where jobs may wait longer.",
 		},

@@ -207,17 +207,8 @@ param logDailyQuotaGb int = 1
 @description('Resource ids of the action groups that alerts are sent to. Without one they are seen in the portal only.')
 param actionGroupIds string[] = []
 
-@description('Number of messages that arrive in the poison queue within an hour before an alert fires.')
-@minValue(1)
-param poisonPerHour int = 5
-
 @description('Resource id of an Azure Monitor workspace in this region that gets the workers\' metrics every 15 s, and alerts over them; empty for none. It needs a gateway.')
 param metricsWorkspaceId string = ''
-
-@description('Age in hours, since it was put, at which a started job that has not ended raises an alert.')
-@minValue(1)
-@maxValue(48)
-param oldestJobHours int = 12
 
 module foundation 'modules/foundation.bicep' = {
   name: '${prefix}-foundation'
@@ -256,8 +247,6 @@ module foundation 'modules/foundation.bicep' = {
     logRetentionDays: logRetentionDays
     logDailyQuotaGb: logDailyQuotaGb
     actionGroupIds: actionGroupIds
-    poisonPerHour: poisonPerHour
-    oldestJobHours: oldestJobHours
     metricsWorkspaceId: metricsWorkspaceId
   }
 }

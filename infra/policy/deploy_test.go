@@ -6,10 +6,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/spotworker/spotworker/internal/test/need"
 )
 
 // azStub stands for the Azure CLI: it notes what it is asked for, and answers
@@ -35,7 +36,9 @@ case "$*" in
   "provider list"*) cat providers ;;
   "vm list-skus"*) cat skus ;;
   "vm list-usage"*) cat usage ;;
+  "deployment group list"*parameters.location*) cat location ;;
   "deployment group list"*) cat made ;;
+  "group show"*) cat grouplocation ;;
   "deployment group show"*accountName*) echo someaccount ;;
   "deployment group show"*packagesFolder*) echo "$APPLICATION_VERSION" ;;
   "deployment group show"*workerConfiguration*) printf 'A=1\nB=2\n' ;;
@@ -44,7 +47,8 @@ case "$*" in
   "deployment group what-if"*stage=Workers*) if [ -f later ]; then mv later capacity; fi ;;
   "role assignment list"*) cat grants ;;
   "ad signed-in-user show"*) echo 00000000-0000-0000-0000-000000000001 ;;
-  "storage account list"*) cat accounts ;;
+  "storage account list"*"[?primaryEndpoints.queue].id"*) cat accounts ;;
+  "storage account list"*) cat accounts; echo /subscriptions/without-queues ;;
   "rest --method get --url /subscriptions/first/queueServices/default/queues/spotworker-jobs?"*) cat spread ;;
   "rest --method get --url /subscriptions/new/queueServices/default/queues?"*) ;;
   "rest --method get --url /subscriptions/more/queueServices/default/queues/spotworker-jobs?"*) echo / ;;
@@ -71,9 +75,7 @@ type subscription struct {
 
 func newSubscription(t *testing.T) *subscription {
 	t.Helper()
-	if runtime.GOOS == "windows" {
-		t.Skip("the script needs a POSIX shell")
-	}
+	need.NotOn(t, "windows", "the script needs a POSIX shell")
 	a := &subscription{t: t, folder: t.TempDir()}
 	a.pkg = filepath.Join(a.folder, "package.tar.gz")
 	a.write("az", azStub, 0o700)
@@ -81,7 +83,8 @@ func newSubscription(t *testing.T) *subscription {
 	a.pack("package.tar.gz", "RELEASE=1.2.3-0123456789ab\nARCHITECTURE=amd64\n")
 	for name, content := range map[string]string{
 		"capacity": "", "deployed": "", "grants": "", "version": "2.61.0", "bicep": "Bicep CLI version 0.36.1 (a727ed087a)",
-		"made": "", "group": "false", "accounts": "", "spread": "", "usage": "2\t12", "program": "1.2.3", "state": "process", "vm": "",
+		"made": "", "group": "false", "location": "", "grouplocation": "westeurope",
+		"accounts": "", "spread": "", "usage": "2\t12", "program": "1.2.3", "state": "process", "vm": "",
 		"skus": "Standard_D2as_v5\tTrue\tx64\t2\t0",
 		"providers": "Microsoft.Compute\nMicrosoft.Storage\nMicrosoft.Network\nMicrosoft.ManagedIdentity\n" +
 			"microsoft.insights\nMicrosoft.OperationalInsights\nMicrosoft.PolicyInsights\n",
@@ -208,10 +211,7 @@ func TestDeployRefusesAnotherPackageOfTheSameVersion(t *testing.T) {
 // TestDeployVerifiesTheSignature: with ALLOWED_SIGNERS a package without a good
 // signature of one of them is not uploaded.
 func TestDeployVerifiesTheSignature(t *testing.T) {
-	keygen, err := exec.LookPath("ssh-keygen")
-	if err != nil {
-		t.Skip("ssh-keygen is not in PATH, which verifies packages: install OpenSSH's client")
-	}
+	keygen := need.Command(t, "ssh-keygen")
 	run := func(t *testing.T, arguments ...string) {
 		t.Helper()
 		if out, err := exec.CommandContext(t.Context(), keygen, arguments...).CombinedOutput(); err != nil {
@@ -441,6 +441,13 @@ func TestDeployChecksFirst(t *testing.T) {
 		{"quota for many", "usage", "0\t10", "CAPACITY=30", "need a quota of 60 more Spot cores"},
 		{"no address", "capacity", "", "OPERATOR_ADDRESSES=", "OPERATOR_ADDRESSES, which is empty"},
 		{"private address", "capacity", "", "OPERATOR_ADDRESSES=192.168.1.2", "private address"},
+		{"private range behind another", "capacity", "", "OPERATOR_ADDRESSES=203.0.113.7,172.20.0.0/16", "172.20.0.0/16 is a private"},
+		{"one address as a range", "capacity", "", "OPERATOR_ADDRESSES=203.0.113.7/32", "without /31 or /32"},
+		{"two addresses as a range", "capacity", "", "OPERATOR_ADDRESSES=203.0.113.6/31", "without /31 or /32"},
+		{"range of all", "capacity", "", "OPERATOR_ADDRESSES=203.0.113.6/0", "is no range"},
+		{"number above 255", "capacity", "", "OPERATOR_ADDRESSES=999.1.1.1", "above 255"},
+		{"three numbers", "capacity", "", "OPERATOR_ADDRESSES=203.0.113", "four numbers"},
+		{"comma at the end", "capacity", "", "OPERATOR_ADDRESSES=203.0.113.7,", "a comma at the end"},
 		{"no address at all", "capacity", "", "OPERATOR_ADDRESSES=any", "give IPv4 addresses or ranges"},
 		{"place", "capacity", "", "CONFIGURATION_IN=Nowhere", "give Blob or Package"},
 		{"eviction rate", "capacity", "", "EVICTION_RATE=0.5", "EVICTION_RATE is '0.5': give whole percent an hour"},
@@ -465,6 +472,81 @@ func TestDeployChecksFirst(t *testing.T) {
 }
 
 // TestDeployImage: package, sizes and image are for one processor.
+// TestDeployTakesAddresses: Azure takes these, next to private ranges and up to their ends.
+func TestDeployTakesAddresses(t *testing.T) {
+	a := newSubscription(t)
+	a.env = []string{"OPERATOR_ADDRESSES=203.0.113.7,198.51.100.0/30,172.32.0.1,192.169.0.0/16,11.0.0.255"}
+	if said, _, err := a.deploy("--what-if"); !strings.Contains(said, "== 1 of 6") {
+		t.Errorf("deploy: %v\n%s", err, said)
+	}
+}
+
+// TestDeployKeepsPrefixAndLocation: without PREFIX and LOCATION a deployment has the prefix
+// of its parameter file, and stays where it is.
+func TestDeployKeepsPrefixAndLocation(t *testing.T) {
+	for _, c := range []struct {
+		name, file, group, location, grouplocation string
+		env                                        []string
+		want                                       []string
+		refused                                    string
+	}{
+		{name: "the file's prefix", file: "param prefix = 'spotworker-win' // for Windows\n", want: []string{"prefix=spotworker-win"}},
+		{name: "PREFIX before the file", file: "param prefix = 'other'\n", env: []string{"PREFIX=mine"}, want: []string{"prefix=mine"}},
+		{name: "no prefix", want: []string{"prefix=spotworker", "location=westeurope"}},
+		{
+			name: "a computed prefix", file: "param prefix = readEnvironmentVariable('P', 'x')\n",
+			refused: "computes its prefix: set PREFIX",
+		},
+		{name: "the file's location", file: "param location = 'northeurope'\n", group: "true", want: []string{"location=northeurope"}},
+		{name: "the group's location", group: "true", grouplocation: "eastus", want: []string{"location=eastus"}},
+		{
+			name: "the last deployment's location", group: "true", grouplocation: "eastus", location: "eastus2",
+			want: []string{"location=eastus2"},
+		},
+		{
+			name: "LOCATION before all", file: "param location = 'northeurope'\n", group: "true", grouplocation: "eastus",
+			env: []string{"LOCATION=uksouth"}, want: []string{"location=uksouth"},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			a := newSubscription(t)
+			a.write("own.bicepparam", "using 'main.bicep'\n"+c.file+"param vmSizes = ['Standard_D2as_v5']\n", 0o600)
+			for name, content := range map[string]string{"group": c.group, "location": c.location, "grouplocation": c.grouplocation} {
+				if content != "" {
+					a.write(name, content, 0o600)
+				}
+			}
+			a.env = append(c.env, "PARAMETERS="+filepath.Join(a.folder, "own.bicepparam"))
+			said, calls, err := a.deploy("--yes")
+			if c.refused != "" {
+				if err == nil || !strings.Contains(said, c.refused) || len(changing(calls)) > 0 {
+					t.Fatalf("deploy = %v, made %q, want none and %q:\n%s", err, changing(calls), c.refused, said)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatalf("deploy: %v\n%s", err, said)
+			}
+			stages := 0
+			for _, call := range calls {
+				if !strings.Contains(call, "deployment group create") {
+					continue
+				}
+				stages++
+				for _, want := range c.want {
+					if !slices.Contains(strings.Fields(call), want) {
+						t.Errorf("a stage has not %s: %s", want, call)
+					}
+				}
+			}
+			if stages == 0 {
+				t.Errorf("no stage in %q", calls)
+			}
+		})
+	}
+}
+
 func TestDeployImage(t *testing.T) {
 	a := newSubscription(t)
 	a.pack("package.tar.gz", "RELEASE=1.2.3-0123456789ab\nARCHITECTURE=arm64\n")
@@ -652,6 +734,17 @@ func TestDryRunIsTheDocumentation(t *testing.T) {
 	const fewest = 14
 	if commands < fewest {
 		t.Errorf("a dry run shows %d commands, want at least %d", commands, fewest)
+	}
+}
+
+// TestEvictKeepsThePrefix: it looks for VMs of the deployment of the parameter file.
+func TestEvictKeepsThePrefix(t *testing.T) {
+	a := newSubscription(t)
+	a.write("vm", "spotworker-win-spot_0a1b2c3d\n", 0o600)
+	a.env = []string{"PARAMETERS=infra/bicep/windows.bicepparam"}
+	said, calls, err := a.run("deploy-evict.sh")
+	if err != nil || !strings.Contains(calls[0], "starts_with(name, 'spotworker-win-')") {
+		t.Errorf("evict = %v after %q, want VMs of spotworker-win; it said:\n%s", err, calls, said)
 	}
 }
 

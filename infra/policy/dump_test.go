@@ -18,8 +18,9 @@
 //     uploaded files and the files need an account. Each stage may be repeated.
 //   - Orchestration is Flexible: it alone mixes sizes and priorities. Its VMs are resources of
 //     their own, so a policy assigns the collection rule to their agents.
-//   - Alerts query the worker's log, because the service's message count of an account is a
-//     day old. A test compares them with the worker's own lines.
+//   - Alerts come from the workers' metrics, because the service's message count of an account
+//     is a day old. One queries the workers' log: no worker reports. A test compares it with
+//     the worker's own lines.
 //   - A failed installation fails the first deployment of a version, and none after it. Azure
 //     repairs no VM whose provisioning failed, and reports success for a failed version that is
 //     deployed again. So the deployment asks the workers for heartbeats, and leaves later

@@ -45,7 +45,7 @@ func checkRetention(d deployment, tell report) {
 // checkAlerts: every alert is sent to the same action groups.
 func checkAlerts(d deployment, tell report) {
 	for path, want := range map[string]string{
-		"modules/alerts.bicep":            "actions: { actionGroups: actionGroupIds }",
+		"modules/no-workers-alert.bicep":  "actions: { actionGroups: actionGroupIds }",
 		"modules/prometheus-alerts.bicep": "actions: map(actionGroupIds, id => { actionGroupId: id })",
 		"modules/eviction-alert.bicep":    "actionGroups: [for id in actionGroupIds: { actionGroupId: id }]",
 	} {
@@ -54,7 +54,7 @@ func checkAlerts(d deployment, tell report) {
 	needWords(d, "modules/monitoring.bicep", tell, "destinations: ['workspace']")
 	needWords(d, "modules/eviction-alert.bicep", tell, "{ field: 'category', equals: 'Administrative' }",
 		"{ field: 'status', equals: 'Succeeded' }")
-	given := map[string]bool{"alerts": true, "evictionAlert": true, "prometheusAlerts": true, "foundation": true}
+	given := map[string]bool{"noWorkersAlert": true, "evictionAlert": true, "prometheusAlerts": true, "foundation": true}
 	for path, f := range d {
 		for _, m := range f.Modules {
 			if got := text(at(m.Body, "params", "actionGroupIds")); given[m.Symbol] && got != "actionGroupIds" {
@@ -62,15 +62,20 @@ func checkAlerts(d deployment, tell report) {
 			}
 		}
 	}
-	names := map[string]bool{}
-	rules, _ := named(d["modules/alerts.bicep"].Variables, "rules").([]any)
-	for _, rule := range rules {
-		name, _ := at(rule, "name").(string)
-		names[name] = true
+	if n := len(logAlerts(d)); n != 1 {
+		tell("modules/no-workers-alert.bicep", 0, "%d alerts over the log, want 1: all others come from metrics", n)
 	}
-	want := map[string]bool{"poison": true, "oldest-job": true, "no-workers": true, "storage-unreachable": true, "storage-denied": true,
-		"blind-watchers": true, "host-degraded": true}
-	if diff := cmp.Diff(want, names); diff != "" {
-		tell("modules/alerts.bicep", 0, "alerts (-want +got):\n%s", diff)
+}
+
+// logAlerts returns the queries of all alerts over the log.
+func logAlerts(d deployment) (queries []string) {
+	for _, f := range d {
+		for _, r := range f.Resources {
+			if r.Type == "Microsoft.Insights/scheduledQueryRules" && !r.Existing {
+				query, _ := named(f.Variables, "query").(map[string]any)
+				queries = append(queries, text(query))
+			}
+		}
 	}
+	return queries
 }

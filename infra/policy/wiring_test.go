@@ -56,8 +56,8 @@ var outputsFrom = map[string]map[string]string{
 	"modules/foundation.bicep": {
 		"workerConfiguration":   "concat(map(items(spotSettings), s => '${s.key}=${s.value}'), [lastLine])",
 		"onDemandConfiguration": "onDemand ? concat(map(items(onDemandSettings), s => '${s.key}=${s.value}'), [lastLine]) : []",
-		"packageId":             "stage == 'Foundation' ? '' : versions[0].outputs.versionId",
-		"onDemandPackageId":     "stage == 'Foundation' || !onDemand ? '' : versions[1].outputs.versionId",
+		"packageId":             "stage == 'Foundation' ? '' : version!.outputs.versionId",
+		"onDemandPackageId":     "stage != 'Foundation' && onDemand ? onDemandVersion!.outputs.versionId : ''",
 	},
 }
 
@@ -94,7 +94,7 @@ func checkSettings(d deployment, tell report) {
 	needWords(d, "modules/foundation.bicep", tell, "package: configurationIn == 'Package' ? 'spotworker-ondemand${packageSuffix}' : "+
 		"packageName",
 		"var packageSuffix = operatingSystem == 'Windows' ? '.zip' : '.tar.gz'")
-	needWords(d, "modules/alerts.bicep", tell, "query: rule.query", "operator: rule.operator", "threshold: rule.threshold")
+	needWords(d, "modules/no-workers-alert.bicep", tell, "query: query", "operator: 'GreaterThan'", "threshold: 0\n")
 	needWords(d, "main.bicep", tell, "union(onDemand ? { SPOTWORKER_CHANGEOVER: changeover, SPOTWORKER_MOVE_AFTER: string(moveAfter) } : "+
 		"{}, workerSettings)")
 	needWords(d, "modules/log-association.bicep", tell,
@@ -175,15 +175,23 @@ var otherwise = map[string]map[string]string{
 	},
 	"modules/foundation.bicep gallery": {"applicationNames": "map(applications, a => a.name)",
 		"identityId": "galleryRoles.outputs.identityId"},
-	"modules/foundation.bicep versions": {
-		"applicationName": "application.name", "version": "applicationVersion", "packageFileName": "packageName", "commands": "packageCommands",
-		"packageUrl":       "'${packagesUrl}${packagesFolder}/${application.package}'",
-		"configurationUrl": "configurationIn == 'Package' ? '' : '${packagesUrl}${packagesFolder}/${application.configuration}'",
+	"modules/foundation.bicep version": {
+		"applicationName": "spotApplication.name", "version": "applicationVersion", "packageFileName": "packageName",
+		"commands":         "packageCommands",
+		"packageUrl":       "'${packagesUrl}${packagesFolder}/${spotApplication.package}'",
+		"configurationUrl": "configurationIn == 'Package' ? '' : '${packagesUrl}${packagesFolder}/${spotApplication.configuration}'",
+		"regions":          "[location]",
+	},
+	"modules/foundation.bicep onDemandVersion": {
+		"applicationName": "onDemandApplication.name", "version": "applicationVersion", "packageFileName": "packageName",
+		"commands":         "packageCommands",
+		"packageUrl":       "'${packagesUrl}${packagesFolder}/${onDemandApplication.package}'",
+		"configurationUrl": "configurationIn == 'Package' ? '' : '${packagesUrl}${packagesFolder}/${onDemandApplication.configuration}'",
 		"regions":          "[location]",
 	},
 	"modules/foundation.bicep log":            {"retentionDays": "logRetentionDays", "dailyQuotaGb": "logDailyQuotaGb"},
 	"modules/foundation.bicep logAssociation": {"ruleId": "log!.outputs.ruleId"},
-	"modules/foundation.bicep alerts":         {"workspaceId": "log!.outputs.workspaceId", "tableName": "log!.outputs.tableName"},
+	"modules/foundation.bicep noWorkersAlert": {"workspaceId": "log!.outputs.workspaceId", "tableName": "log!.outputs.tableName"},
 	"modules/foundation.bicep metrics": {
 		"principalIds": "concat( [identities.outputs.worker.principalId], onDemand ? [identities.outputs.onDemandWorker!.principalId] : [] )",
 	},
@@ -202,7 +210,8 @@ var (
 		"main.bicep spotAutoscale": "[spot]", "main.bicep regularAutoscale": "[regular]",
 		"modules/foundation.bicep workerRoles": "[storage]", "modules/foundation.bicep onDemandWorkerRoles": "[storage]",
 		"modules/foundation.bicep operatorRoles": "[storage]", "modules/foundation.bicep galleryRoles": "[storage]",
-		"modules/foundation.bicep versions": "[gallery]", "modules/foundation.bicep storageLog": "[storage]",
+		"modules/foundation.bicep version": "[gallery]", "modules/foundation.bicep onDemandVersion": "[gallery]",
+		"modules/foundation.bicep storageLog":      "[storage]",
 		"modules/foundation.bicep moreWorkerRoles": "[moreStorage]", "modules/foundation.bicep moreOnDemandWorkerRoles": "[moreStorage]",
 		"modules/foundation.bicep moreOperatorRoles": "[moreStorage]", "modules/foundation.bicep moreStorageLogs": "[moreStorage]",
 	}
@@ -218,9 +227,11 @@ var (
 		"modules/foundation.bicep moreStorage": "ownsAccount", "modules/foundation.bicep moreOnDemandWorkerRoles": "onDemand",
 		"modules/foundation.bicep moreOperatorRoles": "!empty(operatorId) && ownsAccount",
 		"modules/foundation.bicep moreStorageLogs":   "collects && logStorage && ownsAccount",
-		"modules/foundation.bicep alerts":            "collects && stage == 'Workers'",
+		"modules/foundation.bicep noWorkersAlert":    "collects && stage == 'Workers'",
 		"modules/foundation.bicep evictionAlert":     "monitoring",
 		"modules/foundation.bicep metrics":           "pushesMetrics",
+		"modules/foundation.bicep version":           "stage != 'Foundation'",
+		"modules/foundation.bicep onDemandVersion":   "stage != 'Foundation' && onDemand",
 		"modules/foundation.bicep prometheusAlerts":  "pushesMetrics && stage == 'Workers'",
 	}
 )
@@ -314,7 +325,7 @@ func checkResources(d deployment, tell report) {
 		}
 	}
 	for _, list := range []struct{ file, variable, key string }{
-		{"modules/alerts.bicep", "rules", "name"}, {"modules/storage.bicep", "kept", "name"}, {"modules/storage.bicep", "kept", "container"},
+		{"modules/storage.bicep", "kept", "name"}, {"modules/storage.bicep", "kept", "container"},
 	} {
 		seen := map[string]bool{}
 		entries, _ := named(d[list.file].Variables, list.variable).([]any)
@@ -356,19 +367,16 @@ func repeated(loop string) string {
 	return ""
 }
 
-// checkAlertTimes: no rule looks less often than its window is long.
+// checkAlertTimes: the rule does not look less often than its window is long.
 func checkAlertTimes(d deployment, tell report) {
-	rules, _ := named(d["modules/alerts.bicep"].Variables, "rules").([]any)
-	for _, rule := range rules {
-		window, _ := at(rule, "window").(string)
-		frequency, _ := at(rule, "frequency").(string)
+	const name = "modules/no-workers-alert.bicep"
+	for _, r := range d[name].Resources {
+		window, _ := at(r.Body, "properties", "windowSize").(string)
+		frequency, _ := at(r.Body, "properties", "evaluationFrequency").(string)
 		w, ok := duration(window)
 		f, also := duration(frequency)
-		if query, _ := at(rule, "query").(map[string]any); query == nil && at(rule, "query") == nil {
-			tell("modules/alerts.bicep", 0, "%s asks nothing", text(at(rule, "name")))
-		}
 		if !ok || !also || f > w {
-			tell("modules/alerts.bicep", 0, "%s looks every %s at a window of %s (%s)", text(at(rule, "name")), frequency, window, logAlertPage)
+			tell(name, r.Line, "%s looks every %s at a window of %s (%s)", r.Symbol, frequency, window, logAlertPage)
 		}
 	}
 }
@@ -453,7 +461,6 @@ func checkNameLengths(d deployment, tell report) {
 			if r.Existing || !known || !found {
 				continue
 			}
-			rest = strings.ReplaceAll(rest, "${rule.name}", "blind-watchers")
 			if n := longestPrefix + len(rest); n > most {
 				tell(name, r.Line, "name of %s has up to %d characters, Azure takes %d (%s)", r.Symbol, n, most, namesPage)
 			}

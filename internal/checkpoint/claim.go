@@ -48,7 +48,7 @@ func (s *Store) Acquire(ctx context.Context, d Delivery, found Record, owner str
 	before := found
 	before.endLost(d.Takeover.Lost(found.NextWrite))
 	found.Ledger = before.Spent()
-	found.Ledger.Known = false // only of what readers are shown
+	found.Ledger.Known = false // only of the facts shown to readers
 	c := s.newClaim(d, owner, found)
 	c.owned.opening = func(r *Record) {
 		r.ChargedExits, r.EarlyExits = UncleanExits(found, d)
@@ -174,10 +174,10 @@ func (c *Claim) KeepPrevious(ctx context.Context) error {
 	return nil
 }
 
-// Restore returns the recorded state, or nil if there is none. A state that is kept
-// in blocks is returned as a stream that is read under ctx, see [Claim.OpenState].
-// The error wraps [ErrDamaged] if the state is not what was saved, and is a
-// [*ConflictError] if another delivery has acquired the record.
+// Restore returns the recorded state, or nil if there is none. A state that is kept in
+// blocks is returned as a stream that is read under ctx, see [Claim.OpenState]. The error
+// wraps [ErrDamaged] if the state differs from the saved state, and is a [*ConflictError]
+// if another delivery has acquired the record.
 func (c *Claim) Restore(ctx context.Context) (*Snapshot, error) { return c.restorer.restore(ctx) }
 
 // OpenState returns the recorded state as a stream, or nil if there is none. Until

@@ -362,8 +362,8 @@ func TestBreaks(t *testing.T) {
 	})
 }
 
-// TestRepeatedFailures: a failure that counts as one with the last leaves the count,
-// and any other raises it, whatever machine the record names.
+// TestRepeatedFailures: a failure that counts as one with the last leaves the count, and
+// any other raises it, for any machine in the record.
 func TestRepeatedFailures(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		claim := func(i int) *Claim {
@@ -396,9 +396,8 @@ func TestRepeatedFailures(t *testing.T) {
 	})
 }
 
-// Every write records the time that the job's handlers took, that of earlier
-// deliveries included. What a claim did after its last write is not known to its
-// successor.
+// Every write records the time of the job's handlers, also of earlier deliveries. The
+// successor does not know a claim's work after its last write.
 func TestRunTimeAddsUp(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		first := b.store.Fresh(ours, "worker-1")

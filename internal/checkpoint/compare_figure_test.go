@@ -21,6 +21,7 @@ import (
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/storage/azure"
 	"github.com/spotworker/spotworker/internal/test/cost"
+	"github.com/spotworker/spotworker/internal/test/need"
 )
 
 var figures = goflag.Bool("figures", false, "measure transfers of large states in real time, side by side with the SDK's own")
@@ -29,9 +30,7 @@ var figures = goflag.Bool("figures", false, "measure transfers of large states i
 // storage in this process: medians of interleaved rounds, and the processor time of both
 // sides together.
 func TestTransferFigures(t *testing.T) {
-	if !*figures {
-		t.Skip("it takes minutes; run it with -figures")
-	}
+	need.Flag(t, "figures", *figures) // it takes minutes
 	const size, rounds, block, parallel = 256 << 20, 5, 4 << 20, 8
 	state := make([]byte, size)
 	fillRandom(state, 1)
@@ -87,9 +86,7 @@ func TestTransferFigures(t *testing.T) {
 // TestSentFigures measures what changes of a state of 128 MiB send, cut by content and,
 // as before, in whole MiBs, and the processor time of each save.
 func TestSentFigures(t *testing.T) {
-	if !*figures {
-		t.Skip("it hashes 4 GiB; run it with -figures")
-	}
+	need.Flag(t, "figures", *figures) // it hashes 4 GiB
 	const size = 128 << 20
 	t.Log("| State | Change | MiB sent | Calls | In whole MiBs | Calls | CPU, s/GiB | In whole MiBs |")
 	t.Log("|---|---|---|---|---|---|---|---|")

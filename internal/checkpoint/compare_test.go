@@ -7,19 +7,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/test/race"
-
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
-// TestTransfersKeepUpWithTheSDK compares, in virtual time, what the order of calls
-// allows: restoring and saving a large state against the SDK's own transfers with eight
+// TestTransfersKeepUpWithTheSDK compares, in virtual time, the effect of the order of
+// calls: restoring and saving a large state against the SDK's own transfers with eight
 // calls of the same length in flight.
 func TestTransfersKeepUpWithTheSDK(t *testing.T) {
-	race.Skip(t)
+	proof.Only(t, "it transfers large states")
 	for _, latency := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond} {
 		inBubble(t, func(t *testing.T, b *rig) {
 			state := make([]byte, 200*oneRead+17)
@@ -43,11 +42,12 @@ func TestTransfersKeepUpWithTheSDK(t *testing.T) {
 	}
 }
 
-// TestSavesKeepUpWithTheSDK compares the same for a save of which everything is new, with
-// blocks of the real sizes, in a record without blocks and in one whose state is rewritten.
-// A save takes two round trips more, until it has found out that calls end soon.
+// TestSavesKeepUpWithTheSDK compares the same for a save with only new content, with
+// blocks of the real sizes, in a record without blocks and in a record whose state is
+// rewritten. A save takes two round trips more, until it has found out that calls end
+// soon.
 func TestSavesKeepUpWithTheSDK(t *testing.T) {
-	race.Skip(t)
+	proof.Only(t, "it transfers large states")
 	const latency = 10 * time.Millisecond
 	inBubble(t, func(t *testing.T, b *rig) {
 		state, next := make([]byte, 128<<20), make([]byte, 128<<20)

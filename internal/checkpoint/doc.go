@@ -31,9 +31,9 @@
 // whether the write took effect: the SDK repeats requests, and a request may
 // arrive late. Every write therefore carries the claim's token (a fencing token)
 // and a sequence number that never repeats within the claim, and one read decides
-// ([OnConflict]). A claim sends its writes strictly one after another, and settles
-// a write in doubt before the next one. [OnDelivery] decides what a delivery may
-// do with the record that it finds.
+// ([OnConflict]). A claim sends its writes strictly one after another, and settles a
+// write in doubt before the next one. [OnDelivery] decides the rights of a delivery by
+// the record that it finds.
 //
 // A record whose ETag is still the one in the condition was not written since. So an attempt
 // to acquire it may be repeated under the same condition, as the SDK would repeat it.

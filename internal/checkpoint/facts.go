@@ -14,7 +14,7 @@ type Facts struct {
 	// earlier claims.
 	RunTime time.Duration
 
-	// Spent is this claim's part of what the job has cost.
+	// Spent is this claim's part of the job's cost.
 	Spent ledger.Delivery
 
 	// NextWrite is the time within which this claim expects to write again. If the worker
@@ -54,7 +54,7 @@ type Failure struct {
 	Repeat bool
 }
 
-// accounting makes the values that every write records, whatever it changes: the facts of
+// accounting makes the values that every write records, for every change: the facts of
 // the delivery, the job's run time and its ledger.
 type accounting struct {
 	nextWrite     time.Duration // see [Delivery]

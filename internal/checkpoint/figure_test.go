@@ -13,15 +13,14 @@ import (
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/storage/azure"
 	"github.com/spotworker/spotworker/internal/test/cost"
+	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
-// TestGigabyte is promise 7 for large states, in figures: of a state of 1 GiB of
-// which 1 % has changed, about 1 % is sent; and neither saving nor restoring it
-// takes more memory than the blocks in flight.
+// TestGigabyte is promise 7 for large states, in figures: of a state of 1 GiB with 1 %
+// changed, about 1 % is sent; and neither saving nor restoring it takes more memory than
+// the blocks in flight.
 func TestGigabyte(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it hashes 3 GiB")
-	}
+	proof.Only(t, "it hashes 3 GiB")
 	const size = 1 << 30
 	service := &cost.Sink{Generate: generated{size: size}.reader, Latency: 5 * time.Millisecond}
 	account, err := azure.Connect(azure.Config{ConnectionString: storage.New(storage.Options{}).ConnectionString(), Transport: service})
@@ -95,8 +94,8 @@ type generator struct {
 	next, end int64
 }
 
-// Read implements [io.Reader]. The number of the page stands at its start, and
-// what has changed is inverted.
+// Read implements [io.Reader]. The number of the page stands at its start, and changed
+// pages are inverted.
 func (g *generator) Read(p []byte) (int, error) {
 	if g.next == g.end {
 		return 0, io.EOF

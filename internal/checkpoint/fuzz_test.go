@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// FuzzRecord gives a record whatever metadata the service can hold: it is either
-// left unchanged, or read, ruled on by the rules of docs/FORMATS.md, claimed and
+// FuzzRecord gives a record any metadata that the service can hold: it is either left
+// unchanged, or read, ruled on by the rules of docs/FORMATS.md, claimed and
 // written in a form that can be read again, with its unknown keys. The input has
 // a key and a value on each line, with a colon between them.
 func FuzzRecord(f *testing.F) {
@@ -120,8 +120,8 @@ func canonical(r Record) Record {
 	return r
 }
 
-// metadataOf reads the input of a fuzz target. It returns nil for what the service
-// does not hold: keys that are no identifiers, values that are empty or not
+// metadataOf reads the input of a fuzz target. It returns nil for metadata that the
+// service does not hold: keys that are no identifiers, values that are empty or not
 // printable ASCII, more than 8 KiB.
 func metadataOf(text string) map[string]string {
 	if len(text) > 8<<10 {

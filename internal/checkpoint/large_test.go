@@ -373,8 +373,8 @@ func TestForgottenBlocksAreSentAgain(t *testing.T) {
 	})
 }
 
-// Blocks staged without a record make a Put Blob that creates it fail. The claim
-// recovers, whatever it writes next.
+// Blocks staged without a record make a Put Blob that creates it fail. The claim recovers
+// with any next write.
 func TestStagedOnARemovedRecord(t *testing.T) {
 	writes := ownersWrites()
 	writes["Save of a stream"] = func(ctx context.Context, c *Claim) error { return c.Save(ctx, streamed(large("WXYZ"))) }
@@ -473,8 +473,8 @@ type overlong struct{}
 
 func (overlong) Read(p []byte) (int, error) { return len(p) + 1, nil }
 
-// A state that cannot be read completely is not recorded: a stream that broke off
-// must not count as one that ended.
+// A state that cannot be read completely is not recorded: a stream that broke off must
+// not count as a complete one.
 func TestUnreadableStream(t *testing.T) {
 	broken := errors.New("disk on fire")
 	for name, row := range map[string]struct {

@@ -9,8 +9,8 @@ import (
 	"github.com/spotworker/spotworker/internal/checkpoint/chunks"
 )
 
-// The blocks of a state have all of it, whatever its length is and however its stream
-// hands it out: with its end or before it, in whole units or in pieces.
+// The blocks of a state have all of it, for any length and any stream: with its end or
+// before it, in whole units or in pieces.
 func TestEveryLengthIsKept(t *testing.T) {
 	const scale = 1024
 	readers := map[string]func(io.Reader) io.Reader{
@@ -25,7 +25,7 @@ func TestEveryLengthIsKept(t *testing.T) {
 				b.store.unit, b.store.cutter = scale, func() *chunks.Cutter { return chunks.Scaled(scale) }
 				c := b.store.Fresh(ours, "worker-1")
 				for length := scale / 2; length <= len(state); length += scale / 4 {
-					for variant := range 3 { // the state before, one of other content, one that changed in one place
+					for variant := range 3 { // the state before, with other content, changed in one place
 						switch variant {
 						case 1:
 							fillRandom(state, uint64(length))

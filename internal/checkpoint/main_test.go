@@ -94,7 +94,7 @@ func (b *rig) read(t *testing.T) Record {
 	return r
 }
 
-// body returns what the record's blob holds.
+// body returns the content of the record's blob.
 func (b *rig) body(t *testing.T) string {
 	t.Helper()
 	for _, blob := range b.Blobs(recordsName) {

@@ -32,8 +32,8 @@ const MaxLog = 1 << 10
 // refused when read.
 const maxNumber = 1 << 53
 
-// maxRunTime is the longest run time in a record, in milliseconds, for the same
-// reason: half of what a duration holds, some 146 years.
+// maxRunTime is the longest run time in a record, in milliseconds, for the same reason:
+// half of the longest duration, some 146 years.
 const maxRunTime = math.MaxInt64 / 2 / int64(time.Millisecond)
 
 // field reads and writes one key of the metadata. A key whose value is "" is left
@@ -202,8 +202,8 @@ func freeText(key string, limit int, at func(*Record) *string) field {
 		func(r *Record, v string) (err error) { *at(r), err = unescape(v); return err }}
 }
 
-// logText is text of any bytes. One that cannot be decoded is not read, and does not
-// keep the record from being read: it decides nothing.
+// logText is text of any bytes. An undecodable text is not read, and does not keep the
+// record from being read: it decides nothing.
 func logText(key string, limit int, at func(*Record) *string) field {
 	return field{key,
 		func(r *Record) string {

@@ -38,8 +38,8 @@ func fullRecord() Record {
 	}
 }
 
-// goldenRecords are the files in testdata/record and what they mean. Files are
-// never edited, only added to: records like these are in people's accounts.
+// goldenRecords are the files in testdata/record and their meanings. Files are never
+// edited, only added to: records like these are in people's accounts.
 func goldenRecords() map[string]Record {
 	newer := Record{ID: "job-1", Version: Version, Status: Open, unknown: map[string]string{"priority": "7", "region": "west%20europe"}}
 	return map[string]Record{
@@ -213,8 +213,8 @@ func TestMetadataUndoesParse(t *testing.T) {
 	})
 }
 
-// checkHeaders demands what the service demands of metadata: values that are
-// printable ASCII and not empty.
+// checkHeaders demands the service's rules for metadata: values that are printable ASCII
+// and not empty.
 func checkHeaders(t rapid.TB, metadata map[string]*string) {
 	t.Helper()
 	for key, value := range metadata {
@@ -255,7 +255,7 @@ func TestFreeTextIsCut(t *testing.T) {
 	}
 }
 
-// A record stays under 7 KiB whatever a handler reports.
+// A record stays under 7 KiB for any report of a handler.
 func TestSizeAtWorst(t *testing.T) {
 	worst := strings.Repeat("\n", 100<<10)
 	latest := time.Date(9999, 12, 31, 23, 59, 59, 999e6, time.UTC)
@@ -361,8 +361,8 @@ func TestDeadlinesAreReadLeniently(t *testing.T) {
 	}
 }
 
-// TestPackedInputs: a list comes back as it was; what a record has no room for, and what is
-// damaged or swells, is none.
+// TestPackedInputs: a list comes back as it was; a list without room in the record, and a
+// damaged or swelling one, is none.
 func TestPackedInputs(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	unpackable := make([]byte, 2*maxInputList)

@@ -155,7 +155,7 @@ func (s *Store) Cancel(ctx context.Context, id, by, reason string, create bool) 
 	})
 }
 
-// cancel makes the record that of a cancelled job, and returns its body.
+// cancel changes the record to a cancelled job's, and returns its body.
 func (r *Record) cancel(reason string) content {
 	r.Status, r.Reason, r.EndedAt = Cancelled, reason, time.Now()
 	r.clearState()
@@ -205,8 +205,8 @@ func (s *Store) ResultOf(ctx context.Context, r Record) ([]byte, error) {
 // a fresh token: the owner's next write is then refused, its read finds a foreign
 // token, and it stops.
 //
-// apply turns the record that was found into the one to write, and returns the new
-// body; if there is no record, it gets one with nothing but an id. It returns
+// apply turns the found record into the record to write, and returns the new body;
+// without a record it makes one of nothing but an id. It returns
 // [errNoChange] when nothing needs to be written, and is called again for each
 // repeat. edit returns the record as it was before the write; the zero value means
 // that there was none.

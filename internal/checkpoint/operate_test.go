@@ -15,7 +15,7 @@ import (
 // tool is who opens records in these tests.
 const tool = "producer@desk"
 
-// asked is what a tool knows of the job: no message.
+// asked holds a tool's facts about the job: no message.
 var asked = Delivery{ID: ours.ID, Kind: ours.Kind, PayloadHash: ours.PayloadHash}
 
 func TestReopen(t *testing.T) {
@@ -90,7 +90,7 @@ func (b *rig) expectOpened(t *testing.T, before Record) {
 	}
 }
 
-// sameRecord compares two records by what is stored of them.
+// sameRecord compares two records by their stored content.
 func sameRecord(a, b Record) bool {
 	equal := func(x, y *string) bool { return *x == *y }
 	return a.ETag == b.ETag && a.Size == b.Size && maps.EqualFunc(a.metadata(), b.metadata(), equal)
@@ -136,8 +136,7 @@ func TestReopenHandsOver(t *testing.T) {
 	})
 }
 
-// before runs do before each of the next n writes. Those that do makes do not
-// count.
+// before runs do before each of the next n writes. Writes by do do not count.
 func (b *rig) before(n int, do func()) {
 	doing := false
 	b.link.mu.Lock()
@@ -252,8 +251,8 @@ func TestReopenRacesACommit(t *testing.T) {
 	}
 }
 
-// What is lost on the way changes nothing: an opening has its effect once, and
-// says what it found.
+// A lost reply changes nothing: an opening has its effect once, and reports the record
+// that it found.
 func TestReopenInTrouble(t *testing.T) {
 	for name, tr := range map[string]trouble{
 		"request lost":      {1, 0, storage.Fault{DropRequest: true}},

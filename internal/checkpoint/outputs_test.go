@@ -13,8 +13,9 @@ func list(letter string, files int) Outputs {
 	return Outputs{Hash: strings.Repeat(letter, 64), Files: files, Bytes: 1}
 }
 
-// A record needs version 2 as long as an older worker would leave a job with a part of its
-// outputs: while they, or those of the state before the last one, are part of its state.
+// A record needs version 2 as long as an older worker would leave a job with a part of
+// its outputs: while they, or the outputs of the state before the last one, are part of
+// its state.
 func TestOutputsNeedAVersion(t *testing.T) {
 	state := Record{Status: Running, StateHash: strings.Repeat("f", 64)}
 	with := func(status Status, outputs Outputs, previous string) Record {
@@ -66,8 +67,8 @@ func TestOutputsOfOlderVersions(t *testing.T) {
 	}
 }
 
-// Where two states are kept, new outputs are recorded with the next state, and the state that
-// it replaces keeps those that it was recorded with.
+// Where two states are kept, new outputs are recorded with the next state, and the
+// replaced state keeps its own outputs.
 func TestOutputsAreBoundToStates(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		now := list("a", 1)
@@ -112,8 +113,8 @@ func TestOutputsAreBoundToStates(t *testing.T) {
 	})
 }
 
-// A record that was removed is created again with the outputs of the handler that runs, and
-// without any for one that has not started.
+// A record that was removed is created again with the outputs of the handler that runs,
+// and without any for a handler that has not started.
 func TestOutputsOfARemovedRecord(t *testing.T) {
 	for _, runs := range []bool{true, false} {
 		inBubble(t, func(t *testing.T, b *rig) {

@@ -84,9 +84,9 @@ func TestStagingIsParallel(t *testing.T) {
 	})
 }
 
-// Where calls take long, more of them at once would only share what each needs to end
-// before its timeout: a save does not grow then. Nor does it where other saves have taken
-// the budget.
+// Where calls take long, more of them at once would only share the time that each needs
+// to end before its timeout: a save does not grow then. Nor does it where other saves
+// have taken the budget.
 func TestStagingStaysSmall(t *testing.T) {
 	for name, row := range map[string]struct {
 		each  time.Duration

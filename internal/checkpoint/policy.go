@@ -77,7 +77,7 @@ func (p Policy) Validate() error {
 	return nil
 }
 
-// Situation is what the policy needs to know about a running job.
+// Situation holds the policy's facts about a running job.
 type Situation struct {
 	Since     time.Time // when the claim began
 	Written   bool      // whether there is a record
@@ -86,23 +86,23 @@ type Situation struct {
 	Changed   bool      // whether a reported state is not recorded yet
 
 	Cost     time.Duration // how long a save takes; 0 if not known
-	Losses   Losses        // what was observed of VMs like this one
+	Losses   Losses        // the observations of VMs like this one
 	Unwarned bool          // whether notices may not arrive at present
 	Unproven bool          // whether earlier claims ended uncleanly, and nothing was stored since
 }
 
-// Due is what a record needs.
+// Due is the write that a record needs.
 type Due int
 
-// What a record needs.
+// Writes that a record may need.
 const (
 	Nothing Due = iota
 	DueTouch
 	DueSave
 )
 
-// Next returns what the record needs now and, if it needs nothing, how long to wait
-// at most before calling Next again.
+// Next returns the write that the record needs now and, if it needs none, how long to
+// wait at most before calling Next again.
 func (p Policy) Next(job Situation, now time.Time) (Due, time.Duration) {
 	p = p.orDefaults()
 	last := job.Since

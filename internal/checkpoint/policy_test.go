@@ -66,9 +66,9 @@ func TestPolicyNext(t *testing.T) {
 	}
 }
 
-// A worker that follows the policy writes never sooner
-// than an interval after the write before and never later than TouchEvery, and
-// records every state within an interval and what the write before takes.
+// A worker that follows the policy writes never sooner than an interval after the last
+// write and never later than TouchEvery, and records every state within an interval and
+// the time of the last write.
 func TestPolicyKeepsItsBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := Policy{
@@ -181,8 +181,8 @@ func anyDuration(t *rapid.T, name string) time.Duration {
 	return time.Duration(math.Pow(10, rapid.Float64Range(3, 16).Draw(t, name)))
 }
 
-// Longer saves never make saving more frequent, nor do rarer losses; and what
-// is chosen is within its bounds, and leaves at least half of the time to work.
+// Longer saves never make saving more frequent, nor do rarer losses; and the chosen
+// interval is within its bounds, and leaves at least half of the time to work.
 func TestIntervalProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := Policy{
@@ -274,7 +274,7 @@ func waste(cost, mean, interval time.Duration) float64 {
 	for range losses {
 		life := random.ExpFloat64() * float64(mean)
 		all += life
-		kept += math.Floor(life/period) * float64(interval) // what was saved in full before the loss
+		kept += math.Floor(life/period) * float64(interval) // states saved in full before the loss
 	}
 	return 1 - kept/all
 }
@@ -333,10 +333,10 @@ func TestLongSavesLeaveTimeToWork(t *testing.T) {
 	}
 }
 
-// callTime is what the table reckons for a call besides the sending of its body.
+// callTime is the table's time for a call without the sending of its body.
 const callTime = 25 * time.Millisecond
 
-// TestTableInTheDocs holds docs/jobs.md to what the policy chooses.
+// TestTableInTheDocs holds docs/jobs.md to the policy's choices.
 func TestTableInTheDocs(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "jobs.md"))
 	if err != nil {
@@ -376,8 +376,8 @@ func table() string {
 		fmt.Fprintf(&out, "| %s | %s | %s | %s |", row.state, row.link, rough(cost), rough(policy.IntervalFor(Situation{Cost: cost})))
 		var lost float64
 		for _, percent := range rates {
-			// All of them sudden: what a state that fits into a notice has to
-			// fear is only this part of all evictions.
+			// All of them sudden: the danger to a state that fits into a notice is only
+			// this part of all evictions.
 			job := Situation{Cost: cost, Losses: Losses{Watched: watched, Sudden: percent * int(watched/time.Hour) / 100}}
 			interval := policy.IntervalFor(job)
 			fmt.Fprintf(&out, " %s |", rough(interval))

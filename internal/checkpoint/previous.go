@@ -20,7 +20,7 @@ import (
 // 12.63. Storage holds both states, and the previous one is only fetched when needed. Two
 // states in one piece are one Put Blob, and Blocks is 0. A reader that does not know the
 // previous state reads StateSize bytes: StateBlocks is therefore never 0 here, and
-// StateHash that of a state in blocks, also where both states are in one piece.
+// StateHash is the hash of a state in blocks, also where both states are in one piece.
 type Previous struct {
 	Hash    string // like StateHash of a state in blocks
 	Size    int64  // bytes
@@ -34,7 +34,7 @@ type Previous struct {
 
 	// Of is the begin of the hash of the recorded state that it stands behind. A version
 	// that does not know the keys of a previous state leaves them when it records another
-	// state: then Of is that of no state.
+	// state: then Of matches no state.
 	Of string
 }
 
@@ -44,7 +44,7 @@ const NoOutputs = "none"
 // maxBlocks is how many blocks the service takes for one blob.
 const maxBlocks = 50_000
 
-// signature is what [Previous.Of] has of a hash.
+// signature is the part of a hash in [Previous.Of].
 func signature(hash string) string { return hash[:min(16, len(hash))] }
 
 // HasPrevious reports whether the state before the recorded one is kept too.
@@ -127,8 +127,8 @@ type older struct {
 	data    []byte   // in one piece
 }
 
-// withPrevious adds the state that a save replaces to the one that it records. It adds
-// none that the claim cannot name or does not hold, since a save must not fail for it.
+// withPrevious adds the state that a save replaces to the new state. It adds none that
+// the claim cannot name or does not hold, since a save must not fail for it.
 func (s *sender) withPrevious(ctx context.Context, r Record, p prepared) (prepared, error) {
 	if p.hash == "" || !s.keeps.Load() || p.is(r.StateHash) {
 		return p, nil

@@ -46,8 +46,8 @@ func contentOf(t *testing.T, s *Snapshot, err error) string {
 	return string(data)
 }
 
-// The two last states are there for every next owner, whatever their sizes are, and a body
-// has nothing else.
+// The two last states are there for every next owner, for all sizes, and a body has
+// nothing else.
 func TestPreviousIsKept(t *testing.T) {
 	big := func(letters string) string { return string(large(letters)) }
 	for name, states := range map[string][]string{
@@ -131,8 +131,8 @@ func TestStepBack(t *testing.T) {
 	}
 }
 
-// A save of a kind that keeps two states takes the calls of one that keeps one, and sends
-// the bytes of one in blocks.
+// A save of a kind that keeps two states takes the calls and, in blocks, the bytes of a
+// save with a single state.
 func TestPreviousCostsNoCalls(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		c := kept(t, b.store.Fresh(ours, "worker-1"))
@@ -160,8 +160,8 @@ func statesOf() map[string]func(letter string) string {
 	}
 }
 
-// Versions that do not know the keys of a previous state leave them alone. What they mean
-// then is nothing, unless the body is still the one that they were written with.
+// Versions that do not know the keys of a previous state leave them alone. Then they mean
+// nothing, unless the body is still the one of their write.
 func TestPreviousAndOlderVersions(t *testing.T) {
 	for name, of := range statesOf() {
 		t.Run(name, func(t *testing.T) {
@@ -225,7 +225,7 @@ func TestPreviousIsDropped(t *testing.T) {
 	})
 }
 
-// A previous state that is not what was saved is reported as damage, as the newest one is.
+// A previous state that differs from the saved state is reported as damage, as the newest state is.
 func TestPreviousDamaged(t *testing.T) {
 	for name, of := range statesOf() {
 		t.Run(name, func(t *testing.T) {

@@ -40,7 +40,7 @@ type stateReader struct {
 
 	stored stored
 	ranges *readahead.Reader[unitHashes]
-	rest   []byte // what is left of the range that was handed out last
+	rest   []byte // the rest of the range that was handed out last
 	sum    blocks.Hash
 	err    error // that ended the reading; every later read returns it
 }
@@ -51,7 +51,7 @@ type unitHashes [][sha256.Size]byte
 // stored is where the body has a state that is read in ranges.
 type stored struct {
 	of   string // the hash of the recorded state while the body is this one
-	hash string // that the whole of what is read must have
+	hash string // of the whole state
 	from int64  // where it begins in the body
 	size int64  // bytes
 }
@@ -142,7 +142,7 @@ func (r *stateReader) hashUnits(data []byte) (units unitHashes) {
 	return units
 }
 
-// Close ends the reading, and cancels what is in flight. Closing twice changes nothing.
+// Close ends the reading, and cancels reads in flight. Closing twice changes nothing.
 func (r *stateReader) Close() error {
 	r.close()
 	return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 )
 
-// slowReads makes every read of a body take that long, and counts those in flight.
+// slowReads makes every read of a body take that long, and counts reads in flight.
 func (b *rig) slowReads(d time.Duration) *gauge {
 	var reading gauge
 	b.OnCall(func(c storage.Call) storage.Fault {
@@ -106,7 +106,7 @@ func TestReadersShareABudget(t *testing.T) {
 	}
 }
 
-// Closing cancels what is in flight at once.
+// Closing cancels reads in flight at once.
 func TestCloseCancelsReads(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		r, reading := restore(t, b.claimedLarge(t, severalReads)), b.slowReads(30*time.Second)
@@ -131,8 +131,8 @@ func TestCloseCancelsReads(t *testing.T) {
 	})
 }
 
-// One look at the record decides, however many ranges were refused, and what the touch
-// changed is no reason to look again.
+// One look at the record decides, however many ranges were refused, and the touch's
+// changes are no reason to look again.
 func TestOneLookDecidesOnAllRanges(t *testing.T) {
 	for name, row := range map[string]struct {
 		happen func(t *testing.T, b *rig, c *Claim)
@@ -157,7 +157,7 @@ func TestOneLookDecidesOnAllRanges(t *testing.T) {
 				b.claimedLarge(t, severalReads)
 				c := b.acquire(t, ours, "worker-2")
 				r := restore(t, c)
-				b.slowReads(time.Second) // they reach storage after what happens
+				b.slowReads(time.Second) // they reach storage after the events
 				var rest []byte
 				ended := make(chan error)
 				go func() {

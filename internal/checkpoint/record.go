@@ -41,7 +41,7 @@ type Record struct {
 	// ID is the job's id.
 	ID string
 
-	// Version is [Version]; 0 for no record, and for one that this version cannot read.
+	// Version is [Version]; 0 for no record, and for a record that this version cannot read.
 	Version int
 
 	// Status is the job's state.
@@ -62,8 +62,8 @@ type Record struct {
 	// Generation counts the claims from 1.
 	Generation int
 
-	// Failures counts failures in a row without progress, where those on one machine
-	// may count as one ([Failure]). FailuresTotal counts all failures.
+	// Failures counts failures in a row without progress. Failures on one machine may
+	// count as one ([Failure]). FailuresTotal counts all failures.
 	Failures, FailuresTotal int
 
 	// Breaks counts the breaks in a row that the handler took without exceeding
@@ -93,9 +93,9 @@ type Record struct {
 	// its crash is not included.
 	RunTime time.Duration
 
-	// Ledger is what the job has cost up to the last write of a delivery that kept it,
-	// whose generation Ledgered is; 0 if none did. Known is not set in it, and Missing
-	// counts the deliveries before Ledgered alone: see [Record.Spent].
+	// Ledger is the job's cost up to the last write of a delivery that kept it, whose
+	// generation Ledgered is; 0 if none did. Known is not set in it, and Missing counts
+	// the deliveries before Ledgered alone: see [Record.Spent].
 	Ledger   ledger.Ledger
 	Ledgered int
 
@@ -174,8 +174,8 @@ type Record struct {
 	unknown map[string]string
 }
 
-// Outputs names the list of a job's output files (package outputs). The zero value is that
-// of none.
+// Outputs names the list of a job's output files (package outputs). The zero value stands
+// for no files.
 type Outputs struct {
 	Hash  string // of the list, in hex
 	Files int
@@ -191,7 +191,7 @@ func (r *Record) clearExits() { r.ChargedExits, r.EarlyExits = 0, 0 }
 // HasState reports whether the record's body holds a handler's state.
 func (r Record) HasState() bool { return r.StateHash != "" && r.Status != Done }
 
-// HasWork reports whether the next delivery continues from what an earlier one recorded: a
+// HasWork reports whether the next delivery continues from an earlier one's record: a
 // state, or outputs.
 func (r Record) HasWork() bool { return r.HasState() || r.Outputs.Hash != "" && r.Status != Done }
 
@@ -212,7 +212,7 @@ func (r Record) InProgress() bool {
 	return !r.Status.Final() && (r.HasState() || r.Fraction > 0 || r.RunTime > 0)
 }
 
-// Spent returns what the job has cost, as of its last write.
+// Spent returns the job's cost, as of its last write.
 func (r Record) Spent() ledger.Ledger {
 	if r.Ledgered == 0 {
 		return ledger.Ledger{Missing: r.Generation, Exits: r.Ledger.Exits}

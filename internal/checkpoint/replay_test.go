@@ -46,8 +46,8 @@ func eachOperated(t *testing.T, test func(t *testing.T, b *rig, before Record, a
 	}
 }
 
-// TestReplay: a replay opens what was given up, with its state and its history,
-// and touches nothing else.
+// TestReplay: a replay opens a job that was given up, with its state and its history, and
+// touches nothing else.
 func TestReplay(t *testing.T) {
 	eachOperated(t, func(t *testing.T, b *rig, before Record, acts bool, wantErr error) {
 		was, err := b.store.Replay(t.Context(), asked, tool, givenUpAt, false)
@@ -141,7 +141,7 @@ func TestReplayCreates(t *testing.T) {
 	}
 }
 
-// What is lost on the way changes nothing: a replay has its effect once.
+// A lost reply changes nothing: a replay has its effect once.
 func TestReplayInTrouble(t *testing.T) {
 	for name, tr := range map[string]trouble{
 		"request lost":      {1, 0, storage.Fault{DropRequest: true}},

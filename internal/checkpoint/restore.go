@@ -12,7 +12,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 )
 
-// ErrDamaged means that the state in a record is not the one that was saved.
+// ErrDamaged means that the state in a record is not the saved state.
 var ErrDamaged = errors.New("recorded state is damaged")
 
 // restorer reads and restores the states of a record.

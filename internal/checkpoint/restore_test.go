@@ -29,7 +29,7 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// A body that does not match its hash is reported, whatever made it so.
+// A body that does not match its hash is reported, for any cause.
 func TestRestoreDamaged(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		b.seed(t, Record{Status: Open, MessageID: ours.MessageID, StateHash: hashOf([]byte("state")), StateSize: 5}, "stale")

@@ -21,7 +21,7 @@ type Delivery struct {
 	MessageID   string // the service's id of the message
 
 	// Deadline and Estimate are the job's, as its message has them; zero for none. They
-	// are recorded for those who look at the job, and decide nothing about its record.
+	// are recorded for readers, and decide nothing about its record.
 	Deadline time.Time
 	Estimate time.Duration
 
@@ -34,13 +34,13 @@ type Delivery struct {
 	Steady bool
 
 	// NextWrite is the time within which the worker expects to write again after its
-	// first write. Takeover is what it knows of the owner before it. Both are for the
+	// first write. Takeover holds its facts about the owner before it. Both are for the
 	// ledger alone.
 	NextWrite time.Duration
 	Takeover  ledger.Takeover
 }
 
-// Ruling is what a delivery may do, given the record that it found.
+// Ruling is the right of a delivery, given the record that it found.
 type Ruling int
 
 // The rulings. OnDelivery returns those up to Unreadable, OnConflict all but Acquire.
@@ -52,7 +52,7 @@ const (
 	// Acquire: the delivery may acquire the record.
 	Acquire
 
-	// Finish: the job has ended. Do what is left to do and delete the message.
+	// Finish: the job has ended. Do the remaining cleanup and delete the message.
 	Finish
 
 	// PutBack: another message owns the job. Put this one back.

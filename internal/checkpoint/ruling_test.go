@@ -19,8 +19,8 @@ func found(change func(*Record)) *Record {
 	return r
 }
 
-// The rows are the sentences of docs/DESIGN.md on what a delivery may do with
-// the record that it finds, in their order.
+// The rows are the sentences of docs/DESIGN.md on the rights of a delivery by the record
+// that it finds, in their order.
 func TestOnDelivery(t *testing.T) {
 	const long = 1000 * time.Hour
 	otherKind := func(s Status) *Record { return found(func(r *Record) { r.Kind, r.Status = "other", s }) }

@@ -91,7 +91,7 @@ func (s *sender) asBlockList(ctx context.Context, body content, exists bool) (co
 	return content{blocks: m.Blocks}, err
 }
 
-// recorded updates what is known of the body after a write that took effect. The body
+// recorded updates the known facts of the body after a write that took effect. The body
 // begins with a state of that size.
 func (s *sender) recorded(size int64, body content) {
 	switch {
@@ -111,7 +111,7 @@ func (s *sender) recorded(size int64, body content) {
 // forget forgets the blocks of the record, which are then listed before they are needed.
 func (s *sender) forget() { s.blocks = blocks.Set{} }
 
-// removed updates what is known of the body after the record was removed.
+// removed updates the known facts of the body after the record was removed.
 func (s *sender) removed() { s.blocks, s.stepped = blocks.None(), false }
 
 // hashUnit is the unit in which a state of one piece is hashed too, since the record may

@@ -9,7 +9,7 @@ import (
 	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
 )
 
-// Snapshot is what a handler reported, to be recorded.
+// Snapshot is a handler's report, to be recorded.
 type Snapshot struct {
 	// State is the state in one piece; nil keeps the recorded one.
 	State []byte
@@ -36,7 +36,7 @@ func (s Snapshot) WithoutState() Snapshot {
 }
 
 // Held returns the snapshot with its stream opened, which its first reader gets: a report
-// that comes before the save may take away what a later opening would find. The caller
+// that comes before the save may take away the files of a later opening. The caller
 // calls release after the save. Where the stream cannot be opened, the save returns why.
 func (s Snapshot) Held() (held Snapshot, release func()) {
 	if s.Stream == nil {

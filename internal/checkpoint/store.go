@@ -32,8 +32,8 @@ const (
 	transferTimeout = time.Minute // for calls with a body
 )
 
-// maxBody is the largest body that is read into memory in one piece, in bytes: that
-// of a state which was reported in one piece.
+// maxBody is the largest body that is read into memory in one piece, in bytes: a state
+// which was reported in one piece.
 const maxBody = 8 << 20
 
 // ErrNotFound means that the job has no record.
@@ -76,8 +76,8 @@ func (s *Store) Check(ctx context.Context) error {
 	return nil
 }
 
-// Lookup reads the record of a delivery's job and returns what the delivery may do.
-// The record is the zero value if there is none.
+// Lookup reads the record of a delivery's job and returns the delivery's right. The
+// record is the zero value if there is none.
 func (s *Store) Lookup(ctx context.Context, d Delivery) (Record, Ruling, error) {
 	found, err := s.find(ctx, d.ID)
 	if err != nil {
@@ -120,8 +120,8 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[Record, error
 	return s.ListAnd(ctx, prefix, func(string) {})
 }
 
-// ListAnd is List, and calls skipped with the name of each blob whose name is not that of a
-// record.
+// ListAnd is List, and calls skipped with the name of each blob whose name is no
+// record's.
 func (s *Store) ListAnd(ctx context.Context, prefix string, skipped func(blob string)) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		for page, err := range listing.Pages(ctx, transferTimeout, s.container, container.ListBlobsFlatOptions{
@@ -146,8 +146,8 @@ func (s *Store) ListAnd(ctx context.Context, prefix string, skipped func(blob st
 	}
 }
 
-// recordOf returns the record of a listed blob. One that cannot be read has its id
-// and version 0. ok is false for a blob whose name is not that of a record.
+// recordOf returns the record of a listed blob. An unreadable record has its id and
+// version 0. ok is false for a blob whose name is no record's.
 func recordOf(item *container.BlobItem) (r Record, ok bool) {
 	_, id, _ := strings.Cut(*item.Name, "/")
 	if jobid.Validate(id) != nil || *item.Name != jobid.Path(id) {

@@ -12,8 +12,8 @@ import (
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 )
 
-// oneRead is what one call reads of a state, severalReads a state that takes more of
-// them than are read ahead.
+// oneRead is the part of a state that one call reads, severalReads a state that takes
+// more calls than are read ahead.
 const (
 	oneRead      = rangeUnits * chunk
 	severalReads = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQR"
@@ -48,8 +48,8 @@ func readAll(t *testing.T, s *Snapshot) []byte {
 	return state
 }
 
-// readRest demands that the rest of the stream is that of the letters, of which
-// so many bytes were read already.
+// readRest demands that the rest of the stream is the rest of the letters; so many bytes
+// were read already.
 func readRest(t *testing.T, r io.Reader, letters string, read int) {
 	t.Helper()
 	rest, err := io.ReadAll(r)
@@ -94,7 +94,7 @@ func TestSaveWaitsForTheReader(t *testing.T) {
 				c := b.acquire(t, ours, "worker-2")
 				r := restore(t, c)
 				readSome(t, r, 1)
-				synctest.Wait() // what is read ahead is here
+				synctest.Wait() // bytes read ahead are here
 				b.ResetCounts()
 				for what, err := range map[string]error{
 					"Save":             c.Save(t.Context(), streamed(large("XY"))),
@@ -130,8 +130,8 @@ func TestTwoReaders(t *testing.T) {
 	})
 }
 
-// A decoder stops at the end of what it decodes and never asks for more. All of
-// the state is here by then.
+// A decoder stops at the end of its value and never asks for more. All of the state is
+// here by then.
 func TestReaderThatNeverSeesTheEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		b.claimedLarge(t, severalReads)
@@ -165,7 +165,7 @@ func TestReaderStaysAtItsEnd(t *testing.T) {
 	})
 }
 
-// A stream that was closed does not look like one that ended.
+// A stream that was closed does not look like a stream that ended.
 func TestReadAfterClose(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		r := restore(t, b.claimedLarge(t, severalReads))
@@ -218,7 +218,7 @@ func TestReadDuringTouches(t *testing.T) {
 		r := restore(t, c)
 		b.ResetCounts()
 		readSome(t, r, oneRead)
-		synctest.Wait() // what is read ahead is here
+		synctest.Wait() // bytes read ahead are here
 		must(t, c.Touch(t.Context(), Snapshot{Fraction: 0.1}))
 		readSome(t, r, oneRead)
 		synctest.Wait()
@@ -305,8 +305,8 @@ func TestReadFenced(t *testing.T) {
 	}
 }
 
-// A body that is not what was saved is never taken for the state: not all of it
-// is handed out, and then comes ErrDamaged, every time.
+// A body that differs from the saved state is never taken for the state: not all of it is
+// handed out, and then comes ErrDamaged, every time.
 func TestReadDamaged(t *testing.T) {
 	flipped := large(severalReads)
 	flipped[0]++
@@ -375,7 +375,7 @@ func TestReadInTrouble(t *testing.T) {
 			t.Fatal(err)
 		}
 		readSome(t, r, oneRead)
-		synctest.Wait() // what is read ahead is here
+		synctest.Wait() // bytes read ahead are here
 		back := time.Now().Add(3 * time.Minute)
 		b.OnCall(func(storage.Call) storage.Fault { return storage.Fault{DropRequest: time.Now().Before(back)} })
 		readSome(t, r, readAhead*oneRead)

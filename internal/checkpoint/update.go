@@ -143,7 +143,7 @@ func (c *Claim) update(ctx context.Context, s Snapshot, apply func(*Record, Fact
 	err = c.updateOnce(ctx, s, apply)
 	if bloberror.HasCode(err, bloberror.InvalidBlockList) {
 		// The known blocks are wrong: the record was removed, or the service has
-		// discarded staged blocks. List them again, and send what is missing.
+		// discarded staged blocks. List them again, and send the missing ones.
 		c.sender.forget()
 		err = c.updateOnce(ctx, s, apply)
 	}

@@ -16,9 +16,9 @@ import (
 // wholeMiBs is the cut of versions before chunks were cut by content.
 func wholeMiBs() *chunks.Cutter { return chunks.Fixed(1 << 20) }
 
-// A version that cuts states otherwise reads what this one wrote, and the reverse: the
-// hash in the record is that of whole MiBs, however the state is cut into blocks. It is
-// computed here as every version reads it, without the package's own code.
+// A version that cuts states otherwise reads this version's states, and the reverse: the
+// hash in the record covers whole MiBs, for every cut into blocks. It is computed here as
+// every version reads it, without the package's own code.
 func TestAnyCutHasTheSameHash(t *testing.T) {
 	state := make([]byte, 5<<20+12345)
 	fillRandom(state, 1)
@@ -43,8 +43,8 @@ func TestAnyCutHasTheSameHash(t *testing.T) {
 	}
 }
 
-// During an update a job moves between workers that cut its state in different ways.
-// Each reads what the other saved, finds no progress in the same state, and replaces it.
+// During an update a job moves between workers that cut its state in different ways. Each
+// reads the other's state, finds no progress in the same state, and replaces it.
 func TestVersionsShareAState(t *testing.T) {
 	state := make([]byte, 5<<20+12345)
 	fillRandom(state, 1)

@@ -67,8 +67,8 @@ type ownership struct {
 	owner    string
 	token    string
 
-	// writing is a lock that can be waited for with a context: it holds one value
-	// while a write is in flight. It guards the fields up to mu, and those of sender.
+	// writing is a lock that can be waited for with a context: it holds one value while a
+	// write is in flight. It guards the fields up to mu, and sender's fields.
 	writing chan struct{}
 	number  int // of the last write attempted
 	doubt   *doubt
@@ -95,8 +95,8 @@ func (o *ownership) lock(ctx context.Context) (unlock func(), err error) {
 	}
 }
 
-// lockSettled waits like lock, and settles a write in doubt, so that the known record
-// is what storage has, as far as this claim wrote it.
+// lockSettled waits like lock, and settles a write in doubt, so that the known record is
+// the stored one, as far as this claim wrote it.
 func (o *ownership) lockSettled(ctx context.Context) (unlock func(), err error) {
 	if unlock, err = o.lock(ctx); err != nil {
 		return nil, err

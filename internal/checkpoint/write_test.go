@@ -15,7 +15,7 @@ type writeKind struct {
 	// when it returned an error, as the worker does.
 	prepare func(t *testing.T, b *rig) func() error
 
-	// want is what is recorded once it took effect, exactly once.
+	// want is the record once the write took effect, exactly once.
 	want func(r Record) bool
 
 	// ends says that the claim is over once it took effect.
@@ -122,7 +122,7 @@ func repeatable(t *testing.T, claim func() (*Claim, error)) func() error {
 	}
 }
 
-// Whatever happens to its requests and replies, a write has its effect once.
+// For any fate of its requests and replies, a write has its effect once.
 func TestWriteInTrouble(t *testing.T) {
 	reply, request := storage.Fault{DropReply: true}, storage.Fault{DropRequest: true}
 	busy := storage.Fault{Refuse: storage.ServerBusy(0)}
@@ -229,7 +229,7 @@ func TestWriteArrivesLate(t *testing.T) {
 	}
 }
 
-// Who is not the owner any more writes nothing, whatever happens on the way.
+// A former owner writes nothing, for any fault on the way.
 func TestStaleOwnerWritesNothing(t *testing.T) {
 	takeovers := map[string]struct {
 		happen func(t *testing.T, b *rig)

@@ -16,7 +16,7 @@ import (
 // Log are the flags for the log.
 type Log struct {
 	LogLevel  string `help:"Least important level to log: ${enum}." enum:"debug,info,warn,error" default:"info" group:"Log"`
-	LogFormat string `help:"Form of the log: ${enum}. auto is text on a terminal and JSON elsewhere." enum:"auto,text,json" default:"auto" group:"Log"`
+	LogFormat string `help:"${about_log_format}" enum:"auto,text,json" default:"auto" group:"Log"`
 }
 
 // OpenLog returns a logger that writes to out and never blocks for long: a program

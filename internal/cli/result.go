@@ -10,15 +10,33 @@ import (
 )
 
 // JSONLine returns v as a line of JSON, without HTML escaping and without characters that
-// control a terminal.
-func JSONLine(v any) ([]byte, error) {
-	var line bytes.Buffer
-	encoder := json.NewEncoder(&line)
+// control a terminal. If v is an object, the fields of further objects follow its own.
+func JSONLine(v any, more ...any) ([]byte, error) {
+	line, err := encode(v)
+	if err != nil {
+		return nil, err
+	}
+	for _, object := range more {
+		fields, err := encode(object)
+		if err != nil {
+			return nil, err
+		}
+		if string(fields) != "{}" {
+			line = append(append(line[:len(line)-1], ','), fields[1:]...)
+		}
+	}
+	return plaintext.JSON(append(line, '\n')), nil
+}
+
+// encode returns v as JSON without HTML escaping.
+func encode(v any) ([]byte, error) {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(v); err != nil {
 		return nil, fmt.Errorf("encode a line of output: %w", err)
 	}
-	return plaintext.JSON(line.Bytes()), nil
+	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), nil
 }
 
 // ResultField returns a job's result as the rest of a line: JSON compacted, and other

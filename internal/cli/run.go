@@ -78,7 +78,8 @@ func (p Program) parser(flags any, more ...kong.Option) (*kong.Kong, error) {
 	vars := kong.Vars{"version": p.Name + " " + p.Version}
 	maps.Copy(vars, p.Vars)
 	parser, err := kong.New(flags, append(more,
-		kong.Name(p.Name), kong.Description(p.Description), kong.DefaultEnvars(envPrefix), kong.PostBuild(ignoreVersionVariable), vars,
+		kong.Name(p.Name), kong.Description(p.Description), kong.DefaultEnvars(envPrefix), kong.PostBuild(ignoreVersionVariable),
+		kong.PostBuild(fillTexts(flags)), vars,
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
 	)...)
 	if err != nil {

@@ -17,12 +17,12 @@ import (
 // Storage are the flags for the storage account.
 type Storage struct {
 	Account       string   `help:"Storage account's name. Not needed with AZURE_STORAGE_CONNECTION_STRING." group:"Storage" placeholder:"NAME"`
-	ClientID      string   `help:"Client id of the managed identity to sign in with. Without it the developer's own sign-in is used." env:"AZURE_CLIENT_ID" group:"Storage" placeholder:"GUID"`
+	ClientID      string   `help:"${about_client_id}" env:"AZURE_CLIENT_ID" group:"Storage" placeholder:"GUID"`
 	BlobEndpoint  string   `help:"Blob endpoint, where it is not https://ACCOUNT.blob.core.windows.net." group:"Storage" placeholder:"URL"`
 	QueueEndpoint string   `help:"Queue endpoint, where it is not https://ACCOUNT.queue.core.windows.net." group:"Storage" placeholder:"URL"`
 	Prefix        string   `help:"Start of the names of queues and containers." default:"spotworker" group:"Storage"`
-	MoreAccount   []string `help:"Further storage account of a deployment that has several, reached with the same identity. May be given several times: all accounts of the deployment, in the order of spotctl accounts. With AZURE_STORAGE_CONNECTION_STRING further connection strings are in SPOTWORKER_MORE_CONNECTION_STRINGS instead, with spaces between them." group:"Storage" placeholder:"NAME"`
-	Queue         string   `help:"Queue of jobs, and with -ondemand and -poison behind it the two beside it. Default: PREFIX-jobs." group:"Storage" placeholder:"NAME"`
+	MoreAccount   []string `help:"${about_more_account}" group:"Storage" placeholder:"NAME"`
+	Queue         string   `help:"${about_queue}" group:"Storage" placeholder:"NAME"`
 
 	// Shards is over how many queues jobs are put; 0 reads it. For programs that put jobs.
 	Shards int `kong:"-"`

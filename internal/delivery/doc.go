@@ -59,10 +59,7 @@
 //
 // # Sick machines
 //
-// A job that failed on a machine (failedby in its record) and returns to it is left to others for
-// 10 minutes. If it fails there again, both failures count as one, unless a job of the kind that
-// began in between succeeded there, or no other machine has the kind. So one machine never poisons a
-// job, and a job that fails everywhere still reaches its limit.
+// Package breaker has the rules. breaker.go applies them to a job.
 //
 // # Memory
 //

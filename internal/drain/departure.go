@@ -130,9 +130,9 @@ type Estimate struct {
 }
 
 // remaining estimates how long the job will still take: as long for the rest as it
-// took for the part done in this run. A job that reports no fraction should take as
-// long as jobs do in the mean. One that has taken longer, or of which nothing is
-// known, may take any time.
+// took for the part done in this run. A job that reports no fraction should take as long
+// as jobs do in the mean. A job that has taken longer, or without any known time, may
+// take any time.
 func (e Estimate) remaining(now time.Time, meanJob time.Duration) (left time.Duration, known bool) {
 	spent := now.Sub(e.Begun)
 	done := e.To - e.From

@@ -13,9 +13,9 @@
 //	           ½ of the budget            ¾                                 1
 //
 // A more urgent notice shortens the schedule of a drain under way; nothing
-// extends it. A [Set] holds all active drains, so that an eviction also shortens
-// those of jobs that were stopped alone, for a limit that they exceeded or a
-// message that was lost.
+// extends it. A [Set] holds all active drains, so that an eviction also shortens the
+// drains of jobs that were stopped alone, for a limit that they exceeded or a message
+// that was lost.
 //
 // # Two contexts
 //

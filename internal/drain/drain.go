@@ -138,9 +138,8 @@ func StopOf(ctx context.Context) *job.Stop {
 	return &job.Stop{Reason: job.Shutdown, Deadline: time.Now(), Err: context.Cause(ctx)}
 }
 
-// Set holds all active drains: the worker's own, and those of single jobs. The
-// earliest deadlines of the worker's drains apply to all of them. The zero value
-// is empty.
+// Set holds all active drains: the worker's own, and drains of single jobs. The earliest
+// deadlines of the worker's drains apply to all of them. The zero value is empty.
 type Set struct {
 	mu     sync.Mutex
 	drains []*Drain

@@ -80,9 +80,9 @@ func UntilStates(cause error, stopped time.Time) time.Time {
 	return stopped.Add(OneJobStates)
 }
 
-// UntilMoves is the deadline for moving jobs to another queue: half-way between
-// that of the states and the end, so that there is time to release a job that
-// could not be moved. Without a drain it is far off.
+// UntilMoves is the deadline for moving jobs to another queue: half-way between the
+// deadline of states and the end, so that there is time to release a job that could not
+// be moved. Without a drain it is far off.
 func UntilMoves(cause error, stopped time.Time) time.Time {
 	if d, ok := errors.AsType[*Drain](cause); ok {
 		s, _ := d.Schedule()

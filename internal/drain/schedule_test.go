@@ -44,8 +44,8 @@ func TestDrainTimes(t *testing.T) {
 	}
 }
 
-// TestDrainsOfSingleJobs: whichever comes first, a job's own drain keeps to the
-// times of the worker's, and is forgotten when the job has ended.
+// TestDrainsOfSingleJobs: in either order, a job's own drain keeps to the times of the
+// worker's, and is forgotten when the job has ended.
 func TestDrainsOfSingleJobs(t *testing.T) {
 	now := time.Now()
 	for name, inOrder := range map[string]func(s *Set, worker, own *Drain){

@@ -29,7 +29,7 @@ const (
 	AcknowledgeNever Acknowledge = "never"
 )
 
-// Validate returns an error that says what is wrong, or nil.
+// Validate returns an error that names the fault, or nil.
 func (a Acknowledge) Validate() error {
 	switch a {
 	case AcknowledgeSelf, AcknowledgeLeader, AcknowledgeNever:
@@ -59,9 +59,9 @@ func namesAlone(e preempt.Event, vm string) bool {
 	return !slices.ContainsFunc(e.Resources, func(name string) bool { return !strings.EqualFold(name, vm) })
 }
 
-// isReady reports whether everything is done that must come before an
-// acknowledgement. Nothing is acknowledged while a drain is under way: what the
-// event does to the VM could keep a job from being handed over.
+// isReady reports whether everything is done that must come before an acknowledgement.
+// Nothing is acknowledged while a drain is under way: the event's effect on the VM could
+// keep a job from being handed over.
 func isReady(after preempt.Action, p lifecycle.Position, saved bool) bool {
 	drained := p.Facts.Has(lifecycle.WorkReleased)
 	switch {
@@ -94,7 +94,7 @@ func (r *Responder) Progressed() {
 	}
 }
 
-// sendAcknowledgements records what this worker is ready for, and acknowledges
+// sendAcknowledgements records the events that this worker is ready for, and acknowledges
 // events when all workers are, until ctx ends.
 func (r *Responder) sendAcknowledgements(ctx context.Context) {
 	for pending := false; ; {
@@ -112,7 +112,7 @@ func (r *Responder) sendAcknowledgements(ctx context.Context) {
 	}
 }
 
-// acknowledgeReady acknowledges what may be, and reports whether to try again soon.
+// acknowledgeReady acknowledges all events that it may, and reports whether to try again soon.
 func (r *Responder) acknowledgeReady(ctx context.Context) (pending bool) {
 	r.mu.Lock()
 	events := r.readyFor()
@@ -199,8 +199,8 @@ func (r *Responder) giveUp(ctx context.Context, e preempt.Event, err error) {
 	r.decide()
 }
 
-// logWaiting logs whom the acknowledgement of e waits for when that changes, or for
-// no event what keeps this worker from recording what it is ready for.
+// logWaiting logs whom the acknowledgement of e waits for when that changes, or for no
+// event what keeps this worker from recording its ready events.
 func (r *Responder) logWaiting(ctx context.Context, e preempt.Event, err error) {
 	why := ""
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/spotworker/spotworker/internal/preempt"
 )
 
-// TestReady: an acknowledgement never comes before what it has to come after,
-// and none comes during a drain.
+// TestReady: an acknowledgement never comes before its conditions hold, and none comes
+// during a drain.
 func TestReady(t *testing.T) {
 	working := lifecycle.Position{State: lifecycle.Process, Facts: lifecycle.WasWarm}
 	draining := lifecycle.Position{State: lifecycle.Shutdown, Facts: lifecycle.WasWarm | lifecycle.EventStands}

@@ -12,7 +12,7 @@ import (
 	"github.com/spotworker/spotworker/internal/preempt"
 )
 
-// blindWorker records what a Responder reports about the metadata service.
+// blindWorker records the reports of a Responder about the metadata service.
 type blindWorker struct {
 	Worker
 	since []time.Time

@@ -7,7 +7,7 @@ import (
 	"github.com/spotworker/spotworker/internal/preempt"
 )
 
-// carryOut does what was decided at now. The caller holds mu, here and below.
+// carryOut carries out the decision at now. The caller holds mu, here and below.
 func (r *Responder) carryOut(d preempt.Decision, now time.Time) {
 	r.departure.Set(d, now)
 	r.follow(d, now)
@@ -30,9 +30,9 @@ func (r *Responder) follow(d preempt.Decision, now time.Time) {
 	r.standing = stands
 }
 
-// stands reports whether an event calls for this worker to have no active job: one
-// to drain for, one that was left for already, or one that was acknowledged and so
-// may start at any moment.
+// stands reports whether an event calls for this worker to have no active job: an event
+// to drain for, an event that it has left for already, or an acknowledged event that may
+// start at any moment.
 func (r *Responder) stands(d preempt.Decision) bool {
 	if d.Action == preempt.Drain {
 		return true
@@ -63,8 +63,8 @@ func (r *Responder) Leave() {
 	r.worker.Evict(r.departure.Current().Notice(time.Now()))
 }
 
-// impact is what an event may do to this VM. A second impact of an event that has
-// started is one more reason to save.
+// impact is the possible effect of an event on this VM. A second impact of an event that
+// has started is one more reason to save.
 type impact struct {
 	id, status string
 	notBefore  time.Time
@@ -115,7 +115,7 @@ func (r *Responder) recordSaved(asked []*bool, saved bool) {
 	r.Progressed()
 }
 
-// forgetUnlisted drops what is known of events that are not listed any more.
+// forgetUnlisted drops the facts of events that are not listed any more.
 func (r *Responder) forgetUnlisted() {
 	listed := func(id string) bool { _, ok := r.document.Event(id); return ok }
 	maps.DeleteFunc(r.saved, func(i impact, _ *bool) bool { return !listed(i.id) })

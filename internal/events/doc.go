@@ -14,8 +14,7 @@
 //	  - acknowledge.go tells the platform that an event may start early; leader.go
 //	    asks the other workers of the VMs that the event names.
 //
-// What a Responder needs of the worker is the interface [Worker]. It knows neither
-// messages nor jobs.
+// [Worker] is the interface that a Responder needs. It knows neither messages nor jobs.
 //
 // # Acknowledging
 //
@@ -23,7 +22,7 @@
 // nothing can be lost by it: the jobs are released or saved, no drain is under way,
 // and every other worker that the event concerns is ready as well. Workers on the
 // same VM learn that from their runtime directory, workers on other VMs from
-// their heartbeats. What a worker is ready for is therefore recorded before it
-// acknowledges, and a worker that restarts takes no work under an event that it, or
+// their heartbeats. A worker therefore records its ready events before it acknowledges,
+// and a worker that restarts takes no work under an event that it, or
 // another worker of its VM, left for (see [Responder.WaitSettled]).
 package events

@@ -16,7 +16,7 @@ const (
 	// freshFor is how old a heartbeat may be to count.
 	freshFor = 3 * presence.Every
 
-	// retryAcknowledge is the wait before those that an acknowledgement waits for
+	// retryAcknowledge is the wait before the workers that an acknowledgement waits for
 	// are asked again.
 	retryAcknowledge = 2 * time.Second
 )
@@ -41,8 +41,8 @@ func (r *Responder) askOtherVMs(ctx context.Context, e preempt.Event) error {
 // heartbeats of all workers of the VMs that it names. It is empty if e may be
 // acknowledged.
 //
-// Every worker with a fresh heartbeat must list this event as one that it is ready
-// for, and every VM must have such a worker. A VM without one is not ours, or its
+// Every worker with a fresh heartbeat must list this event as ready, and every VM must
+// have such a worker. A VM without one is not ours, or its
 // workers are dead or too old to report: then the event starts at its own time. A
 // worker that has been silent for longer has no message whose visibility timeout
 // would not expire anyway.

@@ -15,8 +15,8 @@ import (
 // may take for its first answer.
 const settlePatience = 2*time.Minute + 5*time.Second
 
-// readyList holds events that something was done for. It covers an event only at
-// the time that it had then: one that was postponed since leaves time to work.
+// readyList holds events that something was done for. It covers an event only at the time
+// that it had then: an event that was postponed since leaves time to work.
 type readyList []presence.Ready
 
 func (l readyList) covers(e preempt.Event) bool {
@@ -47,8 +47,8 @@ func (l readyList) inFolder() (events []vmshare.Event) {
 	return events
 }
 
-// readyFor returns the events that may start early as far as this worker goes: it
-// has done what they call for. The caller holds mu.
+// readyFor returns the events that may start early as far as this worker goes: it has
+// done its part for them. The caller holds mu.
 func (r *Responder) readyFor() (events []preempt.Acknowledgement) {
 	position := r.worker.Position()
 	for _, a := range r.decision.Acknowledgements() {
@@ -59,8 +59,8 @@ func (r *Responder) readyFor() (events []preempt.Acknowledgement) {
 	return events
 }
 
-// Ready returns the events that this worker is ready for, as a heartbeat lists
-// them. Before the first decision they are those of its last run.
+// Ready returns the events that this worker is ready for, as a heartbeat lists them.
+// Before the first decision they are the events of its last run.
 func (r *Responder) Ready() []presence.Ready {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -70,8 +70,8 @@ func (r *Responder) Ready() []presence.Ready {
 	return slices.Clone(r.ready)
 }
 
-// AddLeft adds events that an earlier run of this worker, or another worker of this
-// VM, was ready for. The worker takes no work under one that still stands with time
+// AddLeft adds events that an earlier run of this worker, or another worker of this VM,
+// was ready for. The worker takes no work under an event that still stands with time
 // left: it may have been acknowledged.
 func (r *Responder) AddLeft(events []presence.Ready) {
 	r.mu.Lock()

@@ -18,9 +18,9 @@ import (
 	"github.com/spotworker/spotworker/internal/telemetry/health"
 )
 
-// Worker is what a [Responder] needs of the worker. Its methods are called while
-// the Responder's lock is held, except WriteHeartbeat: they must not block, and
-// must not call the Responder other than [Responder.Progressed].
+// Worker is the part of the worker that a [Responder] needs. Its methods are called while
+// the Responder's lock is held, except WriteHeartbeat: they must not block, and must not
+// call the Responder other than [Responder.Progressed].
 type Worker interface {
 	// Position returns the worker's lifecycle state and facts.
 	Position() lifecycle.Position
@@ -46,8 +46,8 @@ type Worker interface {
 	// RecordEvent keeps the most urgent event for the next heartbeat.
 	RecordEvent(e presence.Event)
 
-	// WriteHeartbeat writes a heartbeat, with what the worker is ready for, before
-	// it returns.
+	// WriteHeartbeat writes a heartbeat, with the worker's ready events, before it
+	// returns.
 	WriteHeartbeat(ctx context.Context) error
 }
 
@@ -77,15 +77,15 @@ const accepted, refusedByPlatform = "accepted", "refused"
 // AcknowledgeResults returns them.
 func AcknowledgeResults() []string { return []string{accepted, refusedByPlatform} }
 
-// Config is what a [Responder] is made of.
+// Config has the settings and parts of a [Responder].
 type Config struct {
 	Worker      Worker
 	Client      *preempt.Client // the VM's metadata service; nil runs without events
 	Departure   *drain.Departure
-	Runtime     *vmshare.Dir    // what the workers of this VM share; nil for the only one
+	Runtime     *vmshare.Dir    // shared by the workers of this VM; nil for the only one
 	Presences   *presence.Store // the heartbeats of the workers of other VMs
 	Acknowledge Acknowledge
-	VMName      string // the VM's name in place of what the metadata service says; may be empty
+	VMName      string // the VM's name in place of the metadata service's; may be empty
 	Observer    Observer
 	Loop        *health.Loop      // of the polls
 	OnVM        func(name string) // called when the metadata service has given the VM's name; optional
@@ -128,7 +128,7 @@ type Responder struct {
 	recorded     readyList         // ready, as last recorded where others see it
 	saved        map[impact]*bool  // whether all jobs were saved for an impact; nil before they were asked to
 	announced    map[string]preempt.Action
-	logged       map[string]string          // by event id: what was logged of it last
+	logged       map[string]string          // by event id: the last log line about it
 	acknowledged map[string]acknowledgement // by event id
 	again        *time.Timer                // decides again while the VM's name is not known
 }
@@ -179,7 +179,8 @@ func (r *Responder) discover(ctx context.Context) {
 	logged := false
 	identity, err := r.client.Discover(ctx, func(err error) {
 		if !logged {
-			r.log.WarnContext(ctx, "metadata service does not say what this VM is; trying again. Without --vm-name an eviction cannot be recognised", "error", err, "vm_name", r.vmName)
+			r.log.WarnContext(ctx, "metadata service does not say what this VM is; trying again. Without --vm-name an eviction "+
+				"cannot be recognised", "error", err, "vm_name", r.vmName)
 		}
 		logged = true
 		r.mu.Lock()
@@ -207,7 +208,7 @@ func (r *Responder) discover(ctx context.Context) {
 	r.decide()
 }
 
-// observe receives what the watcher saw. It must not block.
+// observe receives the watcher's observations. It must not block.
 func (r *Responder) observe(o preempt.Observation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -258,8 +259,7 @@ func (r *Responder) decide() {
 	}
 }
 
-// logEvents logs new events that name this VM, and those of which something changed.
-// The caller holds mu.
+// logEvents logs new events that name this VM, and changed ones. The caller holds mu.
 func (r *Responder) logEvents(verdicts []preempt.Verdict) {
 	before := r.logged
 	r.logged = make(map[string]string, len(verdicts))
@@ -304,8 +304,7 @@ func (r *Responder) decideAgain(after time.Duration) {
 	})
 }
 
-// reportAnnounced reports new events, and those on which the decision changed, to
-// the observer.
+// reportAnnounced reports new events, and events whose decision changed, to the observer.
 func (r *Responder) reportAnnounced(verdicts []preempt.Verdict) {
 	before := r.announced
 	r.announced = make(map[string]preempt.Action, len(verdicts))
@@ -317,7 +316,7 @@ func (r *Responder) reportAnnounced(verdicts []preempt.Verdict) {
 	}
 }
 
-// knownType returns the type of an event, or "other" for one that this version does
+// knownType returns the type of an event, or "other" for a type that this version does
 // not know.
 func knownType(kind string) string {
 	switch kind {
@@ -328,8 +327,8 @@ func knownType(kind string) string {
 	}
 }
 
-// recordEvent keeps the most urgent event for the heartbeat: where a VM is deleted
-// with its log, the heartbeat is what is left.
+// recordEvent keeps the most urgent event for the heartbeat: where a VM is deleted with
+// its log, only the heartbeat remains.
 func (r *Responder) recordEvent(d preempt.Decision, now time.Time) {
 	if len(d.Verdicts) == 0 {
 		return
@@ -377,8 +376,8 @@ func (r *Responder) WaitDecided(ctx context.Context, patience time.Duration) {
 	}
 }
 
-// WaitIdentity waits until this VM's name is known, at most for patience. It
-// returns what is known then.
+// WaitIdentity waits until this VM's name is known, at most for patience. It returns the
+// identity known then.
 func (r *Responder) WaitIdentity(ctx context.Context, patience time.Duration) preempt.Identity {
 	waitFor(ctx, r.known, patience)
 	r.mu.Lock()

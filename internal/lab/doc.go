@@ -1,5 +1,5 @@
-// Package lab is what the commands of `lab` share: an Azure on loopback, and real
-// worker processes on simulated VMs.
+// Package lab is shared by the commands of `lab`: an Azure on loopback, and real worker
+// processes on simulated VMs.
 //
 //   - [Local] is a storage account, a metadata service and a resource manager.
 //   - [Fleet] starts workers, each on a [VM] of its own, and ends them. It refuses
@@ -10,7 +10,7 @@
 // The commands are packages below this one, and none imports another:
 //
 //   - demo evicts, kills and freezes workers in the middle of real work and
-//     measures what was promised.
+//     measures the promises.
 //   - trial runs a person's program, evicts it again and again, and says whether it
 //     is interruptible.
 //   - up is a local Azure for a person, until Ctrl-C.

@@ -17,8 +17,8 @@ type FleetConfig struct {
 	// Worker is the path of the worker binary.
 	Worker string
 
-	// ConnectionString is that of the storage account. It must name loopback
-	// endpoints for blobs and queues.
+	// ConnectionString is of the storage account. It must name loopback endpoints for
+	// blobs and queues.
 	ConnectionString string
 
 	// StorageFor returns the connection string of one VM's worker, in place of
@@ -28,8 +28,8 @@ type FleetConfig struct {
 	// Endpoint returns the address of a VM's metadata service, on loopback.
 	Endpoint func(vm string) string
 
-	// Args are the worker's flags beside those that the fleet sets: the metadata
-	// endpoint, the log, and the port for health and metrics.
+	// Args are further flags of the worker. The fleet sets the metadata endpoint, the
+	// log, and the port for health and metrics.
 	Args []string
 
 	// ArgsFor returns further flags of one VM's worker. Optional.
@@ -50,8 +50,8 @@ type FleetConfig struct {
 	OnEnd func(vm *VM, err error)
 }
 
-// Fleet is a set of worker processes, each the only one on its simulated VM. It
-// ends no process but those that it started.
+// Fleet is a set of worker processes, each the only one on its simulated VM. It ends no
+// other process.
 type Fleet struct {
 	config FleetConfig
 
@@ -111,9 +111,9 @@ func (f *Fleet) All() []string {
 	return names
 }
 
-// Close sends SIGTERM to all workers, kills those that are still running when
-// ctx ends, and returns when all have ended and their logs are read. The error
-// names the workers that were killed or failed.
+// Close sends SIGTERM to all workers, kills the rest when ctx ends, and returns when all
+// have ended and their logs are read. The error names the workers that were killed or
+// failed.
 func (f *Fleet) Close(ctx context.Context) error {
 	running := f.Running()
 	for _, vm := range running {

@@ -220,9 +220,8 @@ const (
 	uploadParallel = 2       // inputs that are uploaded at a time
 )
 
-// Upload creates the container and copies the files into it. It sets SHA256 and
-// Size of each to those of the bytes that it read: what the jobs' results are
-// compared with.
+// Upload creates the container and copies the files into it. It sets SHA256 and Size of
+// each to the values of the bytes that it read: the jobs' results are compared with them.
 func Upload(ctx context.Context, to *container.Client, files []File) error {
 	if _, err := to.Create(ctx, nil); err != nil {
 		return fmt.Errorf("create the container of the input: %w", err)

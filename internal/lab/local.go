@@ -59,8 +59,8 @@ type Local struct {
 	Further  []*storage.Server // the accounts after the first
 	Metadata *imds.Server
 
-	// ConnectionString gives access to Storage with a key; empty with a managed
-	// identity. MoreConnectionStrings are those of the further accounts.
+	// ConnectionString gives access to Storage with a key; empty with a managed identity.
+	// MoreConnectionStrings give access to the further accounts.
 	ConnectionString      string
 	MoreConnectionStrings []string
 
@@ -123,7 +123,7 @@ func (c LocalConfig) limits() *storage.Limits {
 }
 
 // accountName returns the name of an account by its number, counted from 0. The first has
-// that of Azurite's.
+// the name of Azurite's.
 func accountName(i int) string {
 	if i == 0 {
 		return storage.DefaultAccount

@@ -80,8 +80,8 @@ func added(a, b client.KindActivity) client.KindActivity {
 // VM is a machine with its workers. A worker whose VM is not known counts as one.
 type VM struct {
 	Name    string
-	Workers []Worker
-	Life    Life // of the worker that is best off
+	Workers []client.Worker
+	Life    client.Life // of the worker that is best off
 
 	// Known says that a worker says what it did; then Done and Failed count jobs that were
 	// committed and runs that failed.
@@ -105,22 +105,22 @@ func (s *Snapshot) Activity() Activity {
 	for _, w := range s.Workers {
 		name := cmp.Or(w.VM, w.Name)
 		if vms[name] == nil {
-			vms[name] = &VM{Name: name, Life: w.Life}
+			vms[name] = &VM{Name: name, Life: w.Life()}
 		}
 		vm := vms[name]
-		vm.Workers, vm.Life = append(vm.Workers, w), min(vm.Life, w.Life)
+		vm.Workers, vm.Life = append(vm.Workers, w), min(vm.Life, w.Life())
 		switch {
 		case w.Age > Window:
 			continue
 		case w.Activity == nil:
-			if w.Life == Alive {
+			if w.Life() == client.Alive {
 				a.Unknown++
 			}
 			continue
 		}
 		did := w.Activity
 		a.Known++
-		if w.Life == Alive {
+		if w.Life() == client.Alive {
 			a.Slots += did.Slots
 		}
 		a.Handler, a.Around, a.Idle, a.Closed = a.Handler+did.Handler, a.Around+did.Around, a.Idle+did.Idle, a.Closed+did.Closed
@@ -160,11 +160,11 @@ func (s *Snapshot) Activity() Activity {
 // rank orders VMs: those that need a look first, those that ended last.
 func (v *VM) rank() int {
 	switch {
-	case v.Life == Ended:
+	case v.Life == client.Ended:
 		return 3
 	case len(v.Fails) > 0:
 		return 0
-	case v.Life == Silent:
+	case v.Life == client.Silent:
 		return 1
 	}
 	return 2
@@ -173,7 +173,7 @@ func (v *VM) rank() int {
 // failsAlone compares a VM with the others that ran jobs of its kinds. fleet is what
 // happened on all VMs together.
 func (v *VM) failsAlone(fleet map[string]client.KindActivity) (fails []client.KindActivity) {
-	if v.Life == Ended {
+	if v.Life == client.Ended {
 		return nil
 	}
 	for _, k := range v.kinds() {
@@ -227,7 +227,7 @@ func (s *Snapshot) ToClear(q client.Queue) (left time.Duration, ok bool) {
 		shards = float64(len(s.Queues.Shards))
 	}
 	for _, w := range s.Workers {
-		if w.Life != Alive || w.Activity == nil || !slices.Contains(w.Queues, q.Name) {
+		if w.Life() != client.Alive || w.Activity == nil || !slices.Contains(w.Queues, q.Name) {
 			continue
 		}
 		active += float64(w.Jobs) / shards

@@ -15,7 +15,7 @@ func fleet(workers ...client.Worker) Snapshot {
 	for i, w := range workers {
 		w.Name, w.State = fmt.Sprintf("vmss_%d-0123abcd-0", i), "process"
 		w.VM = fmt.Sprintf("vmss_%d", i)
-		s.Workers = append(s.Workers, Worker{Worker: w, Life: LifeOf(w)})
+		s.Workers = append(s.Workers, w)
 	}
 	return s
 }

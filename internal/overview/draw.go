@@ -154,7 +154,7 @@ func (s *Snapshot) jobs() string {
 func (s *Snapshot) fleet() string {
 	states, jobs := map[string]int{}, 0
 	for _, w := range s.Workers {
-		if w.Life == Alive {
+		if w.Life() == client.Alive {
 			states[w.State]++
 			jobs += w.Jobs
 		}
@@ -164,11 +164,11 @@ func (s *Snapshot) fleet() string {
 		parts = append(parts, fmt.Sprintf("%s %s", number(n), state))
 	}
 	slices.Sort(parts)
-	text := number(s.Count(Alive)) + " alive"
+	text := number(s.Count(client.Alive)) + " alive"
 	if len(parts) > 0 {
 		text += fmt.Sprintf(" (%s) with %s", strings.Join(parts, ", "), count(jobs, "job", "jobs"))
 	}
-	return fmt.Sprintf("%s, %s silent, %s ended", text, number(s.Count(Silent)), number(s.Count(Ended)))
+	return fmt.Sprintf("%s, %s silent, %s ended", text, number(s.Count(client.Silent)), number(s.Count(client.Ended)))
 }
 
 // events says which scheduled events came within the last hour, and how the drains went.
@@ -324,16 +324,16 @@ func (v *VM) row(now time.Time) []string {
 		if len(v.Fails) > 0 {
 			name, failed = "! "+name, failed+" ("+percent(share(v.Failed, v.Done))+")"
 		}
-	case v.Life != Ended:
+	case v.Life != client.Ended:
 		done, failed = "?", "?"
 	}
 	states, jobs := map[string]int{}, 0
 	first := v.Workers[0] // of those that are best off
 	for _, w := range v.Workers {
-		if w.Life != v.Life {
+		if w.Life() != v.Life {
 			continue
 		}
-		if first.Life != v.Life || w.Age < first.Age {
+		if first.Life() != v.Life || w.Age < first.Age {
 			first = w
 		}
 		states[stateOf(w)]++
@@ -346,17 +346,17 @@ func (v *VM) row(now time.Time) []string {
 	if n := len(v.Workers); n > 1 {
 		state += fmt.Sprintf(" (%d workers)", n)
 	}
-	if v.Life == Alive && !first.StartedAt.IsZero() {
+	if v.Life == client.Alive && !first.StartedAt.IsZero() {
 		up = Span(now.Sub(first.StartedAt))
 	}
 	return []string{name, state, number(jobs), done, failed, Span(first.Age) + " ago", up, first.Version, lastEvent(first, now)}
 }
 
 // stateOf returns a worker's state, with what operators ask of it.
-func stateOf(w Worker) string {
+func stateOf(w client.Worker) string {
 	switch {
-	case w.Life != Alive:
-		return w.Life.String()
+	case w.Life() != client.Alive:
+		return w.Life().String()
 	case w.Asked != "":
 		return w.State + " (" + w.Asked + ")"
 	}
@@ -364,7 +364,7 @@ func stateOf(w Worker) string {
 }
 
 // WorkerTable returns the workers as a table. now is this machine's clock.
-func WorkerTable(workers []Worker, now time.Time) *table.Table {
+func WorkerTable(workers []client.Worker, now time.Time) *table.Table {
 	t := table.New(
 		table.Column{Name: "WORKER", Least: 12}, table.Column{Name: "STATE", Drop: 1}, table.Column{Name: "JOBS", Right: true},
 		table.Column{Name: "HEARTBEAT", Right: true, Drop: 2}, table.Column{Name: "UP", Right: true, Drop: 5},
@@ -372,7 +372,7 @@ func WorkerTable(workers []Worker, now time.Time) *table.Table {
 	)
 	for _, w := range workers {
 		up := ""
-		if w.Life == Alive && !w.StartedAt.IsZero() {
+		if w.Life() == client.Alive && !w.StartedAt.IsZero() {
 			up = Span(now.Sub(w.StartedAt))
 		}
 		t.Add(w.Name, stateOf(w), number(w.Jobs), Span(w.Age)+" ago", up, w.Version, lastEvent(w, now))
@@ -381,7 +381,7 @@ func WorkerTable(workers []Worker, now time.Time) *table.Table {
 }
 
 // lastEvent describes the last scheduled event of a worker's VM, and the drain after it.
-func lastEvent(w Worker, now time.Time) string {
+func lastEvent(w client.Worker, now time.Time) string {
 	if w.LastEvent == nil {
 		return ""
 	}
@@ -402,7 +402,7 @@ func JobTable(jobs []client.Job) *table.Table {
 	)
 	for _, j := range jobs {
 		left := ""
-		if d, ok := TimeLeft(j); ok {
+		if d, ok := j.TimeLeft(); ok {
 			left = "~" + Span(d)
 		}
 		worker, report := "", j.Text

@@ -74,9 +74,7 @@ func busy() Snapshot {
 			},
 		},
 	}
-	for _, w := range workers {
-		s.Workers = append(s.Workers, Worker{Worker: w, Life: LifeOf(w)})
-	}
+	s.Workers = workers
 	return s
 }
 
@@ -123,42 +121,6 @@ func TestDraw(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestTimeLeft(t *testing.T) {
-	for name, row := range map[string]struct {
-		job  client.Job
-		left time.Duration
-		ok   bool
-	}{
-		"half": {client.Job{Status: client.StatusRunning, Fraction: 0.5, RunTime: time.Hour, ReadAt: noon,
-			UpdatedAt: noon.Add(-time.Minute)}, 59 * time.Minute, true},
-		"overdue": {client.Job{Status: client.StatusRunning, Fraction: 0.9, RunTime: 9 * time.Second, ReadAt: noon,
-			UpdatedAt: noon.Add(-time.Minute)}, 0, true},
-		"no fraction":    {client.Job{Status: client.StatusRunning, RunTime: time.Hour}, 0, false},
-		"no time":        {client.Job{Status: client.StatusRunning, Fraction: 0.5}, 0, false},
-		"does not run":   {client.Job{Status: client.StatusOpen, Fraction: 0.5, RunTime: time.Hour}, 0, false},
-		"says it is all": {client.Job{Status: client.StatusRunning, Fraction: 1, RunTime: time.Hour}, 0, false},
-	} {
-		if left, ok := TimeLeft(row.job); left != row.left || ok != row.ok {
-			t.Errorf("%s: TimeLeft = %s, %t, want %s, %t", name, left, ok, row.left, row.ok)
-		}
-	}
-}
-
-func TestLifeOf(t *testing.T) {
-	for _, row := range []struct {
-		state string
-		age   time.Duration
-		want  Life
-	}{
-		{"process", 30 * time.Second, Alive}, {"process", time.Minute, Silent}, {"process", 2 * time.Hour, Ended}, {"start", time.Minute, Silent},
-		{"shutdown", 30 * time.Second, Alive}, {"shutdown", time.Minute, Ended}, {"stopped", time.Second, Ended},
-	} {
-		if got := LifeOf(client.Worker{State: row.state, Age: row.age}); got != row.want {
-			t.Errorf("LifeOf(%s, %s) = %s, want %s", row.state, row.age, got, row.want)
-		}
 	}
 }
 

@@ -34,13 +34,13 @@ func (s *Snapshot) problems(did *Activity) []string {
 	if err := s.Queues.Problem; err != nil {
 		all = append(all, fmt.Sprintf("%v: spotctl accounts", err))
 	}
-	if s.Has(PartWorkers) && s.Count(Alive) == 0 {
+	if s.Has(PartWorkers) && s.Count(client.Alive) == 0 {
 		add(s.Waiting(), "%s, and no worker is alive", count(s.Waiting(), "job waits", "jobs wait"))
 	}
 	all = append(all, s.untaken()...)
 	all = append(all, did.failing()...)
-	add(s.Count(Silent), "%s, dead or unable to reach the account: other workers get the jobs when the visibility timeout of their "+
-		"messages expires", count(s.Count(Silent), "worker is silent", "workers are silent"))
+	add(s.Count(client.Silent), "%s, dead or unable to reach the account: other workers get the jobs when the visibility timeout of their "+
+		"messages expires", count(s.Count(client.Silent), "worker is silent", "workers are silent"))
 	all = append(all, s.steering()...)
 	add(s.Queues.Poison.Messages, "%s: spotctl poison list", count(s.Queues.Poison.Messages, "dead-lettered message",
 		"dead-lettered messages"))
@@ -60,12 +60,12 @@ func (s *Snapshot) problems(did *Activity) []string {
 
 // untaken names the queues that have jobs and that no worker takes from.
 func (s *Snapshot) untaken() (all []string) {
-	if !s.Has(PartWorkers) || !s.Has(PartQueues) || s.Count(Alive) == 0 {
+	if !s.Has(PartWorkers) || !s.Has(PartQueues) || s.Count(client.Alive) == 0 {
 		return nil
 	}
 	for _, q := range append(s.jobQueues(), s.Queues.OnDemand) {
-		taken := slices.ContainsFunc(s.Workers, func(w Worker) bool {
-			return w.Life == Alive && (len(w.Queues) == 0 || slices.Contains(w.Queues, q.Name))
+		taken := slices.ContainsFunc(s.Workers, func(w client.Worker) bool {
+			return w.Life() == client.Alive && (len(w.Queues) == 0 || slices.Contains(w.Queues, q.Name))
 		})
 		if q.Messages > 0 && !taken {
 			all = append(all, fmt.Sprintf("%s on queue %s, and no worker that is alive takes from it: spotctl doctor",
@@ -148,7 +148,7 @@ func (s *Snapshot) steering() (all []string) {
 		add(*m, "spotctl resume --all", "all workers are drained")
 	}
 	drained := slices.Clone(s.Steering.Drained)
-	drained = slices.DeleteFunc(drained, func(m client.Mark) bool { return s.Count(Alive) > 0 && !s.isAlive(m.Name) })
+	drained = slices.DeleteFunc(drained, func(m client.Mark) bool { return s.Count(client.Alive) > 0 && !s.isAlive(m.Name) })
 	each(drained, "worker %s is drained", "spotctl resume")
 	each(s.Steering.Quarantined, "VM %s is quarantined", "spotctl free")
 	return all
@@ -159,14 +159,14 @@ func (s *Snapshot) steering() (all []string) {
 const namedMarks = 3
 
 func (s *Snapshot) isAlive(worker string) bool {
-	return slices.ContainsFunc(s.Workers, func(w Worker) bool { return w.Name == worker && w.Life == Alive })
+	return slices.ContainsFunc(s.Workers, func(w client.Worker) bool { return w.Name == worker && w.Life() == client.Alive })
 }
 
 // asked counts the workers of which an operator asked that.
 func (s *Snapshot) asked(what string) int {
 	n := 0
 	for _, w := range s.Workers {
-		if w.Life == Alive && w.Asked == what {
+		if w.Life() == client.Alive && w.Asked == what {
 			n++
 		}
 	}
@@ -178,7 +178,7 @@ func (s *Snapshot) asked(what string) int {
 func (s *Snapshot) withoutWorker() int {
 	alive := map[string]bool{}
 	for _, w := range s.Workers {
-		alive[w.Name] = w.Life == Alive
+		alive[w.Name] = w.Life() == client.Alive
 	}
 	n := 0
 	for _, j := range s.Jobs.Running {
@@ -193,7 +193,7 @@ func (s *Snapshot) withoutWorker() int {
 func (s *Snapshot) versions() []string {
 	var versions []string
 	for _, w := range s.Workers {
-		if w.Life == Alive && !slices.Contains(versions, w.Version) {
+		if w.Life() == client.Alive && !slices.Contains(versions, w.Version) {
 			versions = append(versions, w.Version)
 		}
 	}

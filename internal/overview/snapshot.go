@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/spotworker/spotworker/client"
-	"github.com/spotworker/spotworker/internal/fleet/presence"
 )
 
 // Recently is how far back a snapshot looks for ends of jobs, scheduled events and
@@ -36,7 +35,7 @@ type Snapshot struct {
 	Waits map[string]time.Duration
 
 	// Workers are sorted: those that run, those that are silent, those that ended.
-	Workers []Worker
+	Workers []client.Worker
 
 	// Steering is what operators ask of the workers, as far as it was read.
 	Steering client.Steering
@@ -84,37 +83,6 @@ type Jobs struct {
 
 	// Running are the jobs with that status, the one longest without a report first.
 	Running []client.Job
-}
-
-// Worker is a worker with what its heartbeat says about its life.
-type Worker struct {
-	client.Worker
-	Life Life
-}
-
-// Life is whether a worker runs.
-type Life int
-
-// The lives.
-const (
-	Alive  Life = iota // its heartbeat is fresh
-	Silent             // it writes none since a moment, and did not end in good order
-	Ended              // it ended, or fell silent more than an hour ago
-)
-
-// String returns a word for people.
-func (l Life) String() string { return [...]string{"alive", "silent", "ended"}[l] }
-
-// LifeOf tells the life of a worker from its heartbeat. A worker whose VM is evicted
-// stays in the state shutdown until the VM is gone, so that is an end too.
-func LifeOf(w client.Worker) Life {
-	switch {
-	case w.State == "stopped" || w.Age > Recently || w.State == "shutdown" && w.Age > presence.SilentAfter:
-		return Ended
-	case w.Age > presence.SilentAfter:
-		return Silent
-	}
-	return Alive
 }
 
 // Read reads a snapshot. A part that cannot be read is a fault in it; the error is that
@@ -165,8 +133,8 @@ const listed = 5000
 // small deployment, and in one whose jobs need several calls only if a heartbeat says
 // that something is asked, which takes 15 s, or there is none to say it.
 func (s *Snapshot) mayBeSteered() bool {
-	return s.Records() <= listed || s.Count(Alive) == 0 || slices.ContainsFunc(s.Workers,
-		func(w Worker) bool { return w.Life == Alive && w.Asked != "" })
+	return s.Records() <= listed || s.Count(client.Alive) == 0 || slices.ContainsFunc(s.Workers,
+		func(w client.Worker) bool { return w.Life() == client.Alive && w.Asked != "" })
 }
 
 // AllQueues returns the queues in the order of the screen.
@@ -251,26 +219,22 @@ func readJobs(ctx context.Context, c *client.Client) (Jobs, error) {
 
 // Workers reads the workers: those that run first, then those that are silent, then
 // those that ended.
-func Workers(ctx context.Context, c *client.Client) ([]Worker, error) {
-	listed, err := c.Workers(ctx)
+func Workers(ctx context.Context, c *client.Client) ([]client.Worker, error) {
+	workers, err := c.Workers(ctx)
 	if err != nil {
 		return nil, err
 	}
-	workers := make([]Worker, len(listed))
-	for i, w := range listed {
-		workers[i] = Worker{Worker: w, Life: LifeOf(w)}
-	}
-	slices.SortFunc(workers, func(a, b Worker) int {
-		return cmp.Or(cmp.Compare(a.Life, b.Life), cmp.Compare(a.Name, b.Name))
+	slices.SortFunc(workers, func(a, b client.Worker) int {
+		return cmp.Or(cmp.Compare(a.Life(), b.Life()), cmp.Compare(a.Name, b.Name))
 	})
 	return workers, nil
 }
 
 // Count returns the number of workers with that life.
-func (s *Snapshot) Count(life Life) int {
+func (s *Snapshot) Count(life client.Life) int {
 	n := 0
 	for _, w := range s.Workers {
-		if w.Life == life {
+		if w.Life() == life {
 			n++
 		}
 	}
@@ -282,7 +246,7 @@ func (s *Snapshot) Count(life Life) int {
 func (s *Snapshot) Waiting() int {
 	waiting := s.Queues.Jobs.Messages + s.Queues.OnDemand.Messages
 	for _, w := range s.Workers {
-		if w.Life == Alive {
+		if w.Life() == client.Alive {
 			waiting -= w.Jobs
 		}
 	}
@@ -291,23 +255,13 @@ func (s *Snapshot) Waiting() int {
 
 // Evictions returns the workers whose VM got a scheduled event within the last hour,
 // the latest first.
-func (s *Snapshot) Evictions() []Worker {
-	var found []Worker
+func (s *Snapshot) Evictions() []client.Worker {
+	var found []client.Worker
 	for _, w := range s.Workers {
 		if w.LastEvent != nil && s.At.Sub(w.LastEvent.SeenAt) <= Recently {
 			found = append(found, w)
 		}
 	}
-	slices.SortFunc(found, func(a, b Worker) int { return b.LastEvent.SeenAt.Compare(a.LastEvent.SeenAt) })
+	slices.SortFunc(found, func(a, b client.Worker) int { return b.LastEvent.SeenAt.Compare(a.LastEvent.SeenAt) })
 	return found
-}
-
-// TimeLeft estimates how long a running job still takes, from its fraction and its run
-// time over all deliveries. It reports false where there is nothing to estimate from.
-func TimeLeft(j client.Job) (time.Duration, bool) {
-	if j.Status != client.StatusRunning || j.Fraction <= 0 || j.Fraction >= 1 || j.RunTime <= 0 {
-		return 0, false
-	}
-	left := time.Duration(float64(j.RunTime)*(1-j.Fraction)/j.Fraction) - j.Age()
-	return max(0, left), true
 }

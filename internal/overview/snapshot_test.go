@@ -117,8 +117,9 @@ func TestReadCost(t *testing.T) {
 		t.Errorf("waits read = %v, want those of the jobs and of the poison queue", s.Waits)
 	}
 	done, running := s.Jobs.ByStatus[client.StatusDone], s.Jobs.ByStatus[client.StatusRunning]
-	if done != 501 || running != 4500 || s.Jobs.DoneRecently != done || len(s.Jobs.Running) != running || s.Count(Alive) != 500 {
-		t.Errorf("Read = %d done, %d running (%d listed), %d workers, want 501, 4500 and 500", done, running, len(s.Jobs.Running), s.Count(Alive))
+	if done != 501 || running != 4500 || s.Jobs.DoneRecently != done || len(s.Jobs.Running) != running || s.Count(client.Alive) != 500 {
+		t.Errorf("Read = %d done, %d running (%d listed), %d workers, want 501, 4500 and 500", done, running, len(s.Jobs.Running),
+			s.Count(client.Alive))
 	}
 }
 
@@ -136,7 +137,7 @@ func TestReadWithoutRole(t *testing.T) {
 	}
 	refuse("GetQueueMetadata")
 	s, err := Read(t.Context(), r.client)
-	if err != nil || len(s.Faults) != 1 || s.Count(Alive) != 1 {
+	if err != nil || len(s.Faults) != 1 || s.Count(client.Alive) != 1 {
 		t.Fatalf("Read without the queues' role = %v, faults %v, want one fault and the worker", err, s.Faults)
 	}
 	if problem := strings.Join(s.Problems(), "\n"); !strings.Contains(problem, "Storage Queue Data") {

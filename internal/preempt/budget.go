@@ -112,8 +112,8 @@ type SlidingWindow struct {
 	Limit  int
 	Window time.Duration
 
-	// Sent are the times of the latest requests, at most Limit, oldest first. Those of
-	// polls that wait are in the future.
+	// Sent are the times of the latest requests, at most Limit, oldest first. Polls that
+	// wait have times in the future.
 	Sent []time.Duration
 }
 
@@ -135,8 +135,8 @@ func (s *SlidingWindow) Reserve(now time.Duration, u Urgency) (at time.Duration,
 	return at, true
 }
 
-// Release returns a slot that was not used. It ignores one that is no longer among
-// the latest, which limits no request.
+// Release returns a slot that was not used. It ignores a slot that is no longer among the
+// latest, which limits no request.
 func (s *SlidingWindow) Release(at time.Duration) {
 	if i := slices.Index(s.Sent, at); i >= 0 {
 		s.Sent = slices.Delete(slices.Clone(s.Sent), i, i+1)

@@ -91,7 +91,7 @@ func TestSlotsDoNotDelayWhatFits(t *testing.T) {
 	}
 }
 
-// Polls that wait have their slots; what can wait asks again and again, and is
+// Polls that wait have their slots; a request that can wait asks again and again, and is
 // sent when they leave one.
 func TestPollsGoFirst(t *testing.T) {
 	s := SlidingWindow{Limit: 2, Window: time.Second}

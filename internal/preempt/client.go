@@ -20,7 +20,7 @@ import (
 // metadata service. The address is not routed and never leaves the host.
 const DefaultEndpoint = "http://169.254.169.254"
 
-// instanceVersion is the api-version of instance metadata; version.go has those of
+// instanceVersion is the api-version of instance metadata; version.go has the versions of
 // scheduled events.
 const instanceVersion = "2021-02-01"
 
@@ -106,8 +106,8 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // Events reads the scheduled events of this VM's placement group. The first call of a
 // VM activates the service and may take two minutes.
 //
-// The error is a [StatusError], wraps [ErrMalformed] or [ErrTooLarge], or is
-// that of the connection or of ctx.
+// The error is a [StatusError], wraps [ErrMalformed] or [ErrTooLarge], or comes from the
+// connection or ctx.
 func (c *Client) Events(ctx context.Context) (Document, error) {
 	doc, _, err := c.events(ctx, c.version.get())
 	return doc, err
@@ -195,8 +195,8 @@ const (
 	// the event starts at its NotBefore.
 	acknowledgeTries = 4
 
-	// acknowledgeTimeout bounds one try. It is longer than that of a poll, since nothing
-	// urgent waits for the answer.
+	// acknowledgeTimeout bounds one try. It is longer than a poll's, since nothing urgent
+	// waits for the answer.
 	acknowledgeTimeout = 15 * time.Second
 )
 
@@ -243,8 +243,8 @@ type startRequest struct {
 	EventID string `json:"EventId"`
 }
 
-// isTransient reports whether a request that failed with err may succeed when
-// repeated. One that the service rejected as invalid does not.
+// isTransient reports whether a request that failed with err may succeed when repeated. A
+// request that the service rejected as invalid does not.
 func isTransient(err error) bool {
 	status, ok := errors.AsType[*StatusError](err)
 	if !ok {

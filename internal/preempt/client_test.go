@@ -281,8 +281,8 @@ func (s *sentBodies) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody, Request: r}, err
 }
 
-// The service compares names of fields with their case; encoding/json, which reads
-// what other tests send, does not.
+// The service compares names of fields with their case; encoding/json, which reads the
+// requests of other tests, does not.
 func TestAcknowledgementOnTheWire(t *testing.T) {
 	var sent sentBodies
 	c, err := NewClient("http://127.0.0.1:1", WithTransport(&sent))
@@ -298,8 +298,7 @@ func TestAcknowledgementOnTheWire(t *testing.T) {
 	}
 }
 
-// TestAcknowledgeTries: what may pass is tried again a few times, what is
-// refused is not.
+// TestAcknowledgeTries: a transient error is tried again a few times, a refusal is not.
 func TestAcknowledgeTries(t *testing.T) {
 	const forever = 100
 	for _, tt := range []struct {

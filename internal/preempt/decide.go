@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Action is what a worker has to do about an event. Actions are ordered by urgency: of
+// Action is the worker's reaction to an event. Actions are ordered by urgency: of
 // several, the greatest wins.
 type Action int
 
@@ -44,7 +44,7 @@ func (a Action) String() string {
 	}
 }
 
-// Verdict is what one event means for this VM.
+// Verdict is the meaning of one event for this VM.
 type Verdict struct {
 	Action Action
 
@@ -67,8 +67,8 @@ type Verdict struct {
 	Reason string
 }
 
-// Decision is what a document means for this VM: the embedded Verdict is the
-// most urgent one, with the least budget of all that call for the same action.
+// Decision is the meaning of a document for this VM: the embedded Verdict is the most
+// urgent one, with the least budget of all that call for the same action.
 type Decision struct {
 	Verdict
 
@@ -161,7 +161,7 @@ func (d Decision) Advised() bool {
 	return slices.ContainsFunc(d.Verdicts, func(v Verdict) bool { return v.Advisory })
 }
 
-// Departure returns the verdict on the event that will stop the VM first among those
+// Departure returns the verdict on the event that will stop the VM first, among events
 // that leave time, and whether there is one. It also does while a more urgent event is
 // handled.
 func (d Decision) Departure() (Verdict, bool) {

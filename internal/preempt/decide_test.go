@@ -109,8 +109,8 @@ func TestNothingForThisVM(t *testing.T) {
 	}
 }
 
-// TestNameNotKnown: what would make the VM that an event names save or drain within
-// DrainMargin makes every job save. A drain makes changes be saved soon, too. What leaves
+// TestNameNotKnown: an event that would make its VM save or drain within DrainMargin
+// makes every job save. A drain makes changes be saved soon, too. An event that leaves
 // more time is decided again then.
 func TestNameNotKnown(t *testing.T) {
 	event := func(kind, status, source string, in time.Duration) Event {

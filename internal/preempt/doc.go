@@ -1,5 +1,5 @@
-// Package preempt watches Azure's scheduled events, detects that this VM will be
-// evicted or interrupted, and decides what the worker has to do.
+// Package preempt watches Azure's scheduled events, detects that this VM will be evicted
+// or interrupted, and decides the worker's reaction.
 //
 // An Azure Spot VM is evicted with a notice of at most 30 seconds, given on a
 // best-effort basis in a JSON document that the VM must poll for. Four parts turn
@@ -51,8 +51,8 @@
 //
 // The newest api-version is a preview that not every region has. A Client tries it
 // first. If the service refuses it, the generally available one is asked within the same
-// poll. If the version in use gives no good answer for 2.5 s, whatever the error, both
-// take turns, and the one that answers is used. While the older one is in use, an
+// poll. If the version in use gives no good answer for 2.5 s, for any error, both take
+// turns, and the version that answers is used. While the older one is in use, an
 // additional poll tries the newest one every five minutes.
 //
 // # Limits

@@ -19,8 +19,8 @@ type Document struct {
 	// answer had none.
 	Incarnation string
 
-	// Events holds every event of the placement group, also those of other
-	// VMs, in the order of the answer.
+	// Events holds every event of the placement group, also of other VMs, in the order of
+	// the answer.
 	Events []Event
 
 	// Date is the service's clock when it answered, from the answer's Date
@@ -32,14 +32,14 @@ type Document struct {
 }
 
 // Event is one entry of a [Document].
-// The fields are those of api-version 2020-07-01; 2024-07-09 adds a type and a
-// status, no field.
+// It has the fields of api-version 2020-07-01; 2024-07-09 adds a type and a status, no
+// field.
 type Event struct {
 	// ID is the service's name for the event, a GUID.
 	ID string
 
-	// Type is what will happen; one of the Type constants in their spelling,
-	// or the service's own text for a type that is not among them.
+	// Type is the announced event; one of the Type constants in their spelling, or the
+	// service's own text for any other type.
 	Type string
 
 	// Status is one of the Status constants in their spelling, or the
@@ -96,9 +96,9 @@ const UnknownDuration time.Duration = -1
 const dateResolution = time.Second
 
 // Now converts local, a time of the local clock, to the service's clock: the answer's
-// Date plus the time since. Date is truncated to seconds, so Now assumes the latest
-// time that it can mean: a budget that is up to a second too short is harmless, one
-// that is too long is not. Without a Date it returns local.
+// Date plus the time since. Date is truncated to seconds, so Now assumes the latest time
+// that it can mean: a budget that is up to a second too short is harmless, a longer one
+// is not. Without a Date it returns local.
 func (d Document) Now(local time.Time) time.Time {
 	if d.Date.IsZero() || d.ReceivedAt.IsZero() {
 		return local
@@ -214,8 +214,8 @@ func canonical(text looseText, known ...string) string {
 	return string(text)
 }
 
-// timeLayouts are the formats of a NotBefore. The first is the documented one; its
-// "2" parses days of one and of two digits, both of which occur.
+// timeLayouts are the formats of a NotBefore. The first is the documented one; its "2"
+// parses days of one and of two digits; both occur.
 var timeLayouts = []string{
 	"Mon, 2 Jan 2006 15:04:05 GMT",
 	"Mon, 2 Jan 2006 15:04:05 UTC",
@@ -233,8 +233,8 @@ func parseTime(text string) time.Time {
 	return time.Time{}
 }
 
-// parseSeconds returns UnknownDuration for anything but a number of seconds
-// from 0 to what a Duration can hold. The service says −1 for "not known".
+// parseSeconds returns UnknownDuration for anything but a number of seconds from 0 to the
+// longest Duration. The service says −1 for "not known".
 func parseSeconds(text string) time.Duration {
 	const most = math.MaxInt64 / int64(time.Second)
 	seconds, err := strconv.ParseFloat(text, 64)

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The VM's clock may be anything: only what has passed on it counts.
+// The VM's clock may have any time: only differences on it count.
 func TestNowIsTheServicesClock(t *testing.T) {
 	local := time.Date(2019, 5, 5, 5, 5, 5, 0, time.UTC)
 	doc := Document{Date: noon, ReceivedAt: local}
@@ -122,7 +122,7 @@ func TestParseDocument(t *testing.T) {
 	}
 }
 
-// What is no document must be an error: as "no events" it would hide an
+// An answer that is no document must be an error: as "no events" it would hide an
 // eviction.
 func TestParseDocumentRefuses(t *testing.T) {
 	for _, body := range []string{

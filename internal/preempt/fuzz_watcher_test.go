@@ -23,7 +23,8 @@ var fuzzVM = Identity{Name: "qvmq_7"}
 const (
 	noEvents   = `{"DocumentIncarnation":%d,"Events":[]}`
 	ourPreempt = `{"DocumentIncarnation":%d,"Events":[{"EventId":"E","EventStatus":"Scheduled","EventType":"Preempt",` +
-		`"ResourceType":"VirtualMachine","Resources":["qvmq_7"],"NotBefore":"","Description":"","EventSource":"Platform","DurationInSeconds":-1}]}`
+		`"ResourceType":"VirtualMachine","Resources":["qvmq_7"],"NotBefore":"",` +
+		`"Description":"","EventSource":"Platform","DurationInSeconds":-1}]}`
 )
 
 // scripted is a metadata service that answers each poll with the next line of a
@@ -121,9 +122,9 @@ func (s *scripted) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// shows reports whether an answer was served from which such a drain may come:
-// a JSON object with a list of events, one of which has this VM's name and the
-// event's type in it. It reads JSON in another way than the parser does.
+// shows reports whether an answer was served that may cause such a drain: a JSON object
+// with a list of events, and in it this VM's name and the event's type. It reads
+// JSON in another way than the parser does.
 func (s *scripted) shows(d Decision) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,10 +152,9 @@ func maySay(event json.RawMessage, kind string) bool {
 		strings.Contains(text, fuzzVM.Name) && strings.Contains(text, strings.ToLower(kind))
 }
 
-// FuzzWatcher sends a watcher scripts of answers and looks at what is decided on
-// the way. Whatever the service says, nothing crashes, nothing drains without a
-// document that shows why, and the eviction that a valid document shows in the
-// end is seen at once.
+// FuzzWatcher sends a watcher scripts of answers and looks at its decisions on the way.
+// For any answers, nothing crashes, nothing drains without a document that shows why, and
+// the eviction that a valid document shows finally is seen at once.
 func FuzzWatcher(f *testing.F) {
 	for _, script := range []string{
 		"", "o-", "o-\n5\n9\nc\nh\n4\nr\no-",
@@ -208,7 +208,7 @@ func watchScript(t *testing.T, script []byte) {
 			}
 		})
 	}()
-	for range 5 * maxLines { // seconds: a poll is sent every two at least, whatever fails
+	for range 5 * maxLines { // seconds: a poll is sent every two at least, for any failure
 		time.Sleep(time.Second)
 		if s.overFor(seenWithin) {
 			break

@@ -120,9 +120,9 @@ const (
 )
 
 // Discover requests the identity of this VM until it succeeds or ctx ends, and then
-// returns an error that wraps the cause of ctx. It calls failed after each failed
-// attempt, if that is not nil, and repeats it within two seconds. If an attempt times out,
-// another one that waits for minutes is in flight beside the next ones.
+// returns an error that wraps the cause of ctx. It calls failed, if it is not nil, after
+// each failed attempt, and repeats the attempt within two seconds. If an attempt times
+// out, another attempt that waits for minutes is in flight beside the next ones.
 func (c *Client) Discover(ctx context.Context, failed func(error)) (Identity, error) {
 	var running sync.WaitGroup
 	defer running.Wait()

@@ -7,7 +7,7 @@ import (
 
 // Notice is the decision to drain this VM, with its reason and deadline.
 type Notice struct {
-	// EventID, Type and Status are those of the event that caused it.
+	// EventID, Type and Status are from the event that caused it.
 	EventID string
 	Type    string
 	Status  string

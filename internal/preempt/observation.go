@@ -23,8 +23,8 @@ type Observation struct {
 	// At is the local time of the observation.
 	At time.Time
 
-	// Changed reports that Document is the first one or differs from that of the
-	// previous observation. If not, the observation is about blindness alone.
+	// Changed reports that Document is the first or differs from the previous
+	// observation's. If not, the observation is about blindness alone.
 	Changed bool
 
 	// Document is the newest good answer; the zero Document before the first.
@@ -44,7 +44,7 @@ type Observation struct {
 // Blind reports whether no good answer came in time for a while.
 func (o Observation) Blind() bool { return !o.BlindSince.IsZero() }
 
-// state is what the watcher knows from the answers. It is pure: time is an argument.
+// state holds the watcher's facts from the answers. It is pure: time is an argument.
 type state struct {
 	newest     int // number of the newest poll with a good answer; 0 before one
 	document   Document

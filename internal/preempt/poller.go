@@ -47,7 +47,7 @@ type polled struct {
 }
 
 // isPrompt reports whether the poll has an answer that came in the time of an ordinary
-// poll. A later one shows what was announced, but not that the watcher sees in time.
+// poll. A later answer shows the announced events, but not that the watcher sees in time.
 func (a polled) isPrompt() bool { return a.err == nil && a.took < pollTimeout }
 
 // poller sends polls, each in a goroutine of its own. Only the loop's goroutine calls
@@ -144,8 +144,8 @@ type schedule struct {
 
 func (s *schedule) due(now time.Time) bool { return !now.Before(s.next) }
 
-// untilDue returns how long until a poll is due. One that is due and cannot be sent
-// yet is sent after the next answer, so nothing has to wake up for it.
+// untilDue returns how long until a poll is due. A due poll that cannot be sent yet is
+// sent after the next answer, so nothing has to wake up for it.
 func (s *schedule) untilDue(now time.Time) time.Duration {
 	if s.due(now) {
 		return pollTimeout

@@ -30,7 +30,7 @@ const (
 // scheduled-events).
 const shortFreeze = 9 * time.Second
 
-// verdictOn returns what one event means. It covers every type and status, also
+// verdictOn returns the meaning of one event. It covers every type and status, also
 // unknown ones.
 func verdictOn(e Event, now time.Time) Verdict {
 	switch e.Type {
@@ -73,8 +73,8 @@ func preemptBudget(e Event, now time.Time) (time.Duration, string) {
 // drainWithin returns the budget of a drain if the VM may stop after left.
 func drainWithin(left time.Duration) time.Duration { return min(max(left, MinBudget), DrainBudget) }
 
-// endVerdict is the verdict on an event other than an eviction that ends what runs on
-// the VM. One that a user requested starts a drain at once. One that the platform
+// endVerdict is the verdict on an event other than an eviction that ends all work on the
+// VM. An event that a user requested starts a drain at once. An event that the platform
 // announced leaves time, unless that is short or not known.
 func endVerdict(e Event, now time.Time) Verdict {
 	left := e.NotBefore.Sub(now)

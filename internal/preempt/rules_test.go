@@ -199,9 +199,9 @@ func TestALifeInDocuments(t *testing.T) {
 	}
 }
 
-// TestMaintenanceOfAScaleSetInTurns: serialized operations, as this VM sees them.
-// It has to do with its own turn alone, whatever the others' events say, and a
-// document that says the same again changes nothing.
+// TestMaintenanceOfAScaleSetInTurns: serialized operations, as this VM sees them. It
+// reacts to its own turn alone, for any events of the others, and a repeated document
+// changes nothing.
 func TestMaintenanceOfAScaleSetInTurns(t *testing.T) {
 	theirs, ours := naming("set_0"), naming("SET_1", "set_2")
 	reboot := func(of func(*Event), changes ...func(*Event)) []Event {
@@ -231,8 +231,8 @@ func TestMaintenanceOfAScaleSetInTurns(t *testing.T) {
 	}
 }
 
-// TestUnknownFields: an answer of a later version is decided by what it
-// has in common with this one.
+// TestUnknownFields: an answer of a later version is decided by the fields that it shares
+// with this one.
 func TestUnknownFields(t *testing.T) {
 	doc, err := parseDocument([]byte(`{"DocumentIncarnation":5,"Region":"x","Events":[
 		{"EventId":"A","EventType":"reboot","EventStatus":"scheduled","EventSource":"PLATFORM","ResourceType":"VirtualMachine",

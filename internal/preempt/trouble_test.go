@@ -15,8 +15,8 @@ import (
 // does not: doubtAfter, and the wait before the next poll.
 const fallbackWithin = doubtAfter + longestRetry
 
-// TestOneVersionInTrouble: whatever one version answers, the watcher reads the other one.
-// An eviction that comes with the trouble is seen within fallbackWithin, a later one
+// TestOneVersionInTrouble: for any answers of one version, the watcher reads the other
+// one. An eviction that comes with the trouble is seen within fallbackWithin, a later one
 // within a second.
 func TestOneVersionInTrouble(t *testing.T) {
 	for name, fault := range troubles {

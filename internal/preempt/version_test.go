@@ -98,8 +98,8 @@ func TestPassingRefusalChangesNothing(t *testing.T) {
 	})
 }
 
-// TestBadRequestIsARefusalToo: 400 is what instance metadata answers to a
-// version it does not know.
+// TestBadRequestIsARefusalToo: instance metadata answers 400 to a version it does not
+// know.
 func TestBadRequestIsARefusalToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _, c := auto(t, imds.Options{PreviewEvents: true})
@@ -136,8 +136,8 @@ func TestVersionThatIsTakenAway(t *testing.T) {
 	})
 }
 
-// TestTroubleWhileTheVersionIsNotKnown: the fallback stays within the budget and
-// does not keep an eviction from being seen, whatever fails.
+// TestTroubleWhileTheVersionIsNotKnown: for any failure, the fallback stays within the
+// budget and does not keep an eviction from being seen.
 func TestTroubleWhileTheVersionIsNotKnown(t *testing.T) {
 	for name, fault := range troubles {
 		synctest.Test(t, func(t *testing.T) {

@@ -40,14 +40,14 @@ func (t Trace) polled(a polled) {
 func NewWatcher(c *Client) *Watcher { return &Watcher{client: c} }
 
 // Run polls until ctx ends, and calls report from its own goroutine with every
-// observation: the first document, each one that differs from the last, and each begin
+// observation: the first document, each later document that differs, and each begin
 // and end of blindness. Report must not block, because polls wait for it. Run returns
 // when all its polls have ended.
 //
 // No poll waits for another: while an answer is missing the next polls are sent on
 // time, or as soon as the budget allows. Answers count in the order of the requests, so
 // that a late one does not bring back an older state. A failed poll is repeated within
-// two seconds, whatever the error. While no answer comes in time, the two versions take
+// two seconds, for any error. While no answer comes in time, the two versions take
 // turns, and each has one poll in flight that waits longer.
 func (w *Watcher) Run(ctx context.Context, report func(Observation)) {
 	polls := newPoller(w.client)

@@ -16,8 +16,8 @@ import (
 	"github.com/spotworker/spotworker/internal/lab/emulator/imds"
 )
 
-// watch runs a watcher of c until the returned function is called, which waits
-// for it and returns what it reported. For use inside a bubble.
+// watch runs a watcher of c until the returned function is called, which waits for it and
+// returns its observations. For use inside a bubble.
 func watch(t *testing.T, c *Client) (stop func() []Observation) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -156,7 +156,7 @@ func TestTroubleIsSurvived(t *testing.T) {
 	}
 }
 
-// TestAFailedPollIsRepeated: whatever the first two polls get, they are repeated
+// TestAFailedPollIsRepeated: for any failure of the first two polls, they are repeated
 // after 250 ms and 500 ms, or 2 s where there were too many requests.
 func TestAFailedPollIsRepeated(t *testing.T) {
 	const ms = time.Millisecond

@@ -38,13 +38,13 @@ type collector struct {
 	number int
 	last   *collected
 
-	// torn is a collected checkpoint that something wrote to while it was read, or of which
-	// a stop interrupted the reading; empty if there is none. It is read again at each look
+	// torn is a collected checkpoint that was written to while it was read, or whose
+	// reading a stop interrupted; empty if there is none. It is read again at each look
 	// until it is whole, or there is another.
 	torn   string
 	unread bool // torn is only unread: the reading was stopped, or another process has a file open
 	warned bool // of a torn checkpoint
-	many   bool // and of one with many files
+	many   bool // and a checkpoint with many files
 
 	ended     bool            // the program has, so that this is the last look
 	stop      context.Context // with ended: ends when the job is to stop
@@ -71,8 +71,8 @@ func (c *collector) collect(ctx context.Context) (*job.Progress, error) {
 	return c.take(ctx, name)
 }
 
-// again reads a torn checkpoint again. One that something still wrote to when its program
-// was killed is half a checkpoint, and is given up.
+// again reads a torn checkpoint again. If something still wrote to it when its program
+// was killed, it is half a checkpoint, and is given up.
 func (c *collector) again(ctx context.Context) (*job.Progress, error) {
 	if c.torn == "" && c.last.isTorn() {
 		c.warnTorn()
@@ -193,7 +193,7 @@ func (c *collector) state(ctx context.Context, name string) (state *job.Progress
 	return &job.Progress{State: data, Version: version}, nil, err
 }
 
-// source is what the state of a checkpoint is read from.
+// source is the place that the state of a checkpoint is read from.
 type source interface {
 	Size() int64 // of the state in bytes
 	Open() (io.ReadCloser, error)
@@ -279,7 +279,7 @@ func readAll(from source) ([]byte, error) {
 type collected struct {
 	user   *sandbox.User
 	name   string
-	source source // nil once it is closed, and for what is only to be removed
+	source source // nil once it is closed, and for a checkpoint that is only to be removed
 
 	mu         sync.Mutex
 	readers    int

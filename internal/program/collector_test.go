@@ -9,13 +9,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/iotest"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/program/archive"
+	"github.com/spotworker/spotworker/internal/test/need"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -102,7 +102,7 @@ func TestKeptWhileRead(t *testing.T) {
 	}
 }
 
-// TestTakeFolder: what is renamed into place is not reached by its old name.
+// TestTakeFolder: the old name of a renamed checkpoint does not reach it.
 func TestTakeFolder(t *testing.T) {
 	k := newKeeper(t)
 	large := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
@@ -159,8 +159,8 @@ func TestTakeFails(t *testing.T) {
 		}, true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			if onWindows && row.name == "a link" {
-				t.Skip("making a link takes a right there")
+			if row.name == "a link" {
+				need.NotOn(t, "windows", "making a link takes a right there")
 			}
 			k := newKeeper(t)
 			k.limits.Bytes = 200_000
@@ -242,9 +242,7 @@ func TestOpenFails(t *testing.T) {
 // TestTornInMemory: a small checkpoint, which is read at once, is read again as long as
 // something writes to it.
 func TestTornInMemory(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("a file that is open for writing cannot be collected there")
-	}
+	need.NotOn(t, "windows", "a file that is open for writing cannot be collected there")
 	for range 100 {
 		if k := newKeeper(t); k.tornInMemory(t) {
 			return
@@ -373,8 +371,8 @@ func TestTorn(t *testing.T) {
 	}
 }
 
-// TestStopInterruptsCollecting: a checkpoint whose files are being listed when a stop comes
-// is left to the next look, and is not taken for one that was still being written.
+// TestStopInterruptsCollecting: a checkpoint whose files are being listed when a stop
+// comes is left to the next look, and is not mistaken for an unfinished checkpoint.
 func TestStopInterruptsCollecting(t *testing.T) {
 	for _, killed := range []bool{false, true} {
 		k := newKeeper(t)
@@ -413,7 +411,9 @@ func TestManyFilesAreReportedEarly(t *testing.T) {
 		if _, err := k.collect(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if got := len(log.find("checkpoint has nearly as many files and folders as it may have: a job whose checkpoint has more fails permanently")); got != want {
+		const warning = "checkpoint has nearly as many files and folders as it may have: a job whose checkpoint has more fails " +
+			"permanently"
+		if got := len(log.find(warning)); got != want {
 			t.Errorf("%d files of 10 allowed: %d warnings, want %d", files, got, want)
 		}
 	}

@@ -74,7 +74,7 @@ func sameVariable(a, b string) bool { return a == b || onWindows && strings.Equa
 // variables is an environment, in which a name stands once.
 type variables map[string]string
 
-// set sets a variable, whatever the case of the name that it was set with before.
+// set sets a variable, in any case of its earlier name.
 func (v variables) set(name, text string) {
 	if onWindows {
 		maps.DeleteFunc(v, func(known, _ string) bool { return sameVariable(known, name) })
@@ -177,7 +177,7 @@ func noteOf(stop *job.Stop, left time.Duration) stopNote {
 	return note
 }
 
-// Bounds of what is read of a program's progress.
+// Bounds of the text that is read of a program's progress.
 const (
 	maxProgressLine = 4 << 10  // bytes of a line; longer lines are malformed
 	maxProgressRead = 64 << 10 // bytes in one poll; earlier ones are skipped

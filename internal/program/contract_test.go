@@ -73,9 +73,8 @@ func appendTo(t *testing.T, name, text string) {
 	}
 }
 
-// FuzzProgress gives a program's progress file whatever a program may write: what
-// is read of it is within its bounds, and it does not matter where one look ended
-// and the next began.
+// FuzzProgress gives a program's progress file any content: the text read of it is within
+// its bounds, and it does not matter where one look ended and the next began.
 func FuzzProgress(f *testing.F) {
 	for _, seed := range []string{
 		"", "\n", `{"fraction":0.5}`, `{"fraction":0.5}` + "\n", `{"fraction":0.5,"text":"row 7"}` + "\r\n" + `{"fraction":1}` + "\n",
@@ -87,7 +86,7 @@ func FuzzProgress(f *testing.F) {
 	name := filepath.Join(f.TempDir(), "progress")
 	f.Fuzz(func(t *testing.T, data []byte, split uint16) {
 		if len(data) > maxProgressLine {
-			return // what is long is passed over, which TestProgressFile has
+			return // long lines are passed over; TestProgressFile has them
 		}
 		at := min(int(split), len(data))
 		_ = os.Remove(name)

@@ -21,7 +21,7 @@
 //   - supervise.go is the loop around a running program and what stops it, collector.go collects
 //     its checkpoints. Package tree starts and ends the program with all its processes,
 //     package printed logs its output.
-//   - verdict.go decides what an exit means, exhaustion.go which errors do not
+//   - verdict.go decides the meaning of an exit, exhaustion.go which errors do not
 //     count as failures, with the help of package resource.
 //
 // # Polling, not notification
@@ -31,8 +31,8 @@
 // systems and get lost under load, so polling would be necessary anyway.
 //
 // A checkpoint that is written to while it is read is noticed by the size, time and
-// number of its files. A write that restores a file's time is not noticed. What a program
-// was still writing when it was killed is left out.
+// number of its files. A write that restores a file's time is not noticed. Unfinished
+// writes of a killed program are left out.
 //
 // # Limits
 //
@@ -58,8 +58,8 @@
 //
 // # Trust
 //
-// The author of the kinds file decides what runs on the worker. A message decides
-// only what the program reads: nothing of it becomes a command, an argument or a
+// The author of the kinds file decides the programs of the worker. A message decides
+// only the program's input: nothing of it becomes a command, an argument or a
 // variable's name, and only id, kind and trace, which are validated, become a
 // variable's value. The program has the rights of its user and no more: the worker's
 // credentials are not in its environment, and the worker follows no links in the

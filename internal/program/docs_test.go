@@ -4,7 +4,6 @@ package program
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/test/need"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -70,10 +70,7 @@ func TestManualsPrograms(t *testing.T) {
 		{"sh", "sh", strings.Repeat("abc\n", 150), strings.Repeat("ABC\n", 150)},
 	} {
 		t.Run(row.language, func(t *testing.T) {
-			program, err := exec.LookPath(row.program)
-			if err != nil {
-				t.Skipf("%s is not installed", row.program)
-			}
+			program := need.Command(t, row.program)
 			code := documentedCode(t, row.language)
 			script := filepath.Join(t.TempDir(), "program")
 			if err := os.WriteFile(script, []byte(code), 0o600); err != nil {

@@ -14,11 +14,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/test/need"
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/job"
 )
 
 // stops is how often each documented program is stopped in TestEarlyStops.
-var stops = flag.Int("stops", 6, "how often TestEarlyStops stops each documented program")
+var stops = flag.Int("stops", proof.Times(2, 6), "how often TestEarlyStops stops each documented program")
 
 // documented is a program of docs/process.md or of the folder examples.
 type documented struct {
@@ -85,9 +87,7 @@ func putData(t *testing.T, folder string, files map[string]string) {
 // kind is the program as a reader of its documentation runs it.
 func (d *documented) kind(t *testing.T) Kind {
 	t.Helper()
-	if _, err := exec.LookPath(d.needs); err != nil {
-		t.Skipf("%s is not installed", d.needs)
-	}
+	need.Command(t, d.needs)
 	folder := t.TempDir()
 	if d.prepare == nil {
 		code := documentedCode(t, d.name)
@@ -169,8 +169,8 @@ func recorded(t *testing.T, w *work, before *job.Progress) *job.Progress {
 	return &job.Progress{State: []byte(stateOf(t, last)), Version: last.Version}
 }
 
-// halfDone returns the state of a job in its middle: what the program saves when
-// it is stopped then.
+// halfDone returns the state of a job in its middle: the state that the program saves
+// when it is stopped then.
 func (d *documented) halfDone(b *rig, k Kind) *job.Progress {
 	b.t.Helper()
 	if d.saved != "" {
@@ -186,8 +186,8 @@ func (d *documented) halfDone(b *rig, k Kind) *job.Progress {
 	return recorded(b.t, w, nil)
 }
 
-// demandFinished wants the job's result from a run that was stopped, or else from
-// the next, which continues from what the first has saved.
+// demandFinished wants the job's result from a run that was stopped, or else from the
+// next run, which continues from the saved state.
 func (d *documented) demandFinished(b *rig, k Kind, w *work, saved *job.Progress, want string) {
 	b.t.Helper()
 	w.wait(b.t)
@@ -201,9 +201,8 @@ func (d *documented) demandFinished(b *rig, k Kind, w *work, saved *job.Progress
 	}
 }
 
-// TestEarlyStops sends each documented program SIGTERM in the first milliseconds
-// of a start that resumes, and wants the result of an undisturbed run. The figure
-// in docs/process.md is that of -stops=600.
+// TestEarlyStops sends each documented program SIGTERM in the first milliseconds of a
+// start that resumes, and wants the result of an undisturbed run.
 func TestEarlyStops(t *testing.T) {
 	for i := range allDocumented {
 		d := &allDocumented[i]

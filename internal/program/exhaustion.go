@@ -55,19 +55,18 @@ type fromStorage struct{ error }
 
 func (e *fromStorage) Unwrap() error { return e.error }
 
-// isMachines reports whether this machine is why a program was not started: the error says
-// so, or what the kind needs is missing. Another error may come with the job, and a job that
-// cannot be started anywhere would otherwise stop its kind on each worker.
+// isMachines reports whether this machine is why a program was not started: by the error,
+// or because a need of the kind is missing. Another error may come with the job, and a
+// job that cannot be started anywhere would otherwise stop its kind on each worker.
 func (h *Handler) isMachines(err error) bool {
 	_, fetched := errors.AsType[*fromStorage](err)
 	return fetched || resource.IsMachines(err) || h.kind.missing() != nil
 }
 
 // notStarted returns the error of a job whose program was not started. It is an
-// interruption if the machine is the reason, or a stop. A failure is what comes with the
-// job: a recorded checkpoint that cannot be read, more data than the file system holds, and
-// what the system refuses for no reason of its own. f is nil before anything of the job is
-// used.
+// interruption if the machine is the reason, or a stop. Reasons that come with the job
+// are failures: a recorded checkpoint that cannot be read, more data than the file system
+// holds, and values that the system refuses. f is nil before anything of the job is used.
 func (h *Handler) notStarted(ctx context.Context, log *slog.Logger, f *folder, err error) error {
 	_, state := errors.AsType[*stateError](err)
 	switch {
@@ -85,9 +84,9 @@ func (h *Handler) notStarted(ctx context.Context, log *slog.Logger, f *folder, e
 	return h.backOff(ctx, log, err)
 }
 
-// tooLargeForDisk returns the failure of a job that is too large for this disk: one
-// that takes more than half of the file system on its own. It returns nil for
-// another error, and where others fill the disk.
+// tooLargeForDisk returns the failure of a job that is too large for this disk: it takes
+// more than half of the file system on its own. It returns nil for another error, and if
+// others fill the disk.
 func tooLargeForDisk(f *folder, err error) error {
 	if resource.IsFileTooLarge(err) {
 		return fmt.Errorf("the job does not fit: %w", err)

@@ -24,9 +24,9 @@ import (
 // smallDisk is the size of the file system in bytes.
 const smallDisk = 1 << 20
 
-// TestShortOfDisk: what a full disk keeps from being begun is not the job's
-// failure, and leaves nothing behind; a job that is too large for the disk has
-// failed, and so has a program that fills it. It needs a file system of its own.
+// TestShortOfDisk: a job that a full disk prevents from starting has not failed, and
+// leaves nothing behind; a job that is too large for the disk has failed, and so has a
+// program that fills it. It needs a file system of its own.
 func TestShortOfDisk(t *testing.T) {
 	isolated.WithDisk(t, smallDisk, func(t *testing.T, disk string) {
 		b := shortOf(t, disk)
@@ -57,7 +57,8 @@ func TestDiskFillsDuringARestore(t *testing.T) {
 		for i := range 40 {
 			appendTo(t, filepath.Join(dir, fmt.Sprintf("%02d", i)), large[:len(large)/40])
 		}
-		size := withResult(script(`cat "${SPOTWORKER_RESTORE:-/none}"/* 2>/dev/null | wc -c; cat "$SPOTWORKER_RESTORE" 2>/dev/null | wc -c; cat "$SPOTWORKER_OUTPUT"/* | wc -c`))
+		size := withResult(script(`cat "${SPOTWORKER_RESTORE:-/none}"/* 2>/dev/null | wc -c; cat "$SPOTWORKER_RESTORE" 2>/dev/null | wc -c; ` +
+			`cat "$SPOTWORKER_OUTPUT"/* | wc -c`))
 		size.Outputs = &Outputs{}
 		folder := &job.Progress{State: []byte(archived(t, dir)), Version: stateFolder}
 		for name, row := range map[string]struct {
@@ -118,9 +119,9 @@ func TestDiskIsFullForTheList(t *testing.T) {
 	})
 }
 
-// TestShortOfDescriptors: a worker that can open no more files counts that against
-// no job, and does the same job once it can. What it could not remove before
-// goes with the next job's folder.
+// TestShortOfDescriptors: a worker that can open no more files counts that against no
+// job, and does the same job once it can. Files that it could not remove before go with
+// the next job's folder.
 func TestShortOfDescriptors(t *testing.T) {
 	isolated.Run(t, nil, func(t *testing.T) {
 		b := shortOf(t, t.TempDir())

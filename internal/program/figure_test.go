@@ -23,8 +23,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/spotworker/spotworker/internal/test/race"
-
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/host/sandbox"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
@@ -32,6 +30,8 @@ import (
 	"github.com/spotworker/spotworker/internal/program/scratch"
 	"github.com/spotworker/spotworker/internal/storage/azure"
 	"github.com/spotworker/spotworker/internal/test/cost"
+	"github.com/spotworker/spotworker/internal/test/need"
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -39,10 +39,7 @@ import (
 // folder of 1 GiB that has changed in ten places less than 2 % is sent, and neither taking
 // and saving nor restoring it takes 64 MiB of the worker's memory.
 func TestGigabyteFolder(t *testing.T) {
-	race.Skip(t)
-	if testing.Short() {
-		t.Skip("it writes 1 GiB to disk, and hashes 2")
-	}
+	proof.Only(t, "it writes 1 GiB to disk, and hashes 2")
 	const files, each = 64, 16 << 20
 	service := &cost.Sink{Latency: 5 * time.Millisecond}
 	account, err := azure.Connect(azure.Config{ConnectionString: storage.New(storage.Options{}).ConnectionString(), Transport: service})
@@ -124,9 +121,7 @@ var manyFiles = flag.Int("files", 200_000, "the number of files and folders of T
 // (collected and read, beside tar c) and restored (beside tar x). docs/performance.md has
 // the figures.
 func TestManyFilesFigure(t *testing.T) {
-	if !*full {
-		t.Skip("it makes a million files; -figures runs it")
-	}
+	need.Flag(t, "figures", *full) // it makes a million files
 	const each, rounds = 999, 3
 	k := newKeeper(t)
 	k.limits = (&Kind{}).checkpointLimits()
@@ -148,7 +143,7 @@ func TestManyFilesFigure(t *testing.T) {
 	type used struct{ wall, cpu []float64 } // seconds
 	took := map[string]*used{}
 	measure := func(name string, step func() error) {
-		if err := exec.CommandContext(t.Context(), "sync").Run(); err != nil { // what was removed and written before
+		if err := exec.CommandContext(t.Context(), "sync").Run(); err != nil { // files removed and written before
 			t.Fatal(err)
 		}
 		begun, cpu := time.Now(), cpuTime(t)
@@ -228,7 +223,7 @@ func TestManyFilesFigure(t *testing.T) {
 	}
 }
 
-// cpuTime is the processor time of this process and of those that it has waited for.
+// cpuTime is the processor time of this process and of the children it has waited for.
 func cpuTime(t *testing.T) (all time.Duration) {
 	for _, who := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
 		var u unix.Rusage
@@ -244,8 +239,8 @@ func cpuTime(t *testing.T) (all time.Duration) {
 // worker the look at the first of them, and neither its refusal nor the removal of
 // the folder holds up a stop that comes at the same time.
 func TestHugeCheckpoint(t *testing.T) {
-	limit := 50_000
-	b, parent, files := &rig{t: t, log: &logLines{}}, t.TempDir(), limit+5_000
+	limit := proof.Times(10_000, 50_000)
+	b, parent, files := &rig{t: t, log: &logLines{}}, t.TempDir(), limit+limit/10
 	if *full {
 		limit, files = maxEntries, 2_000_000
 	} else if dir, err := os.MkdirTemp("/dev/shm", "checkpoint-*"); err == nil { //nolint:usetesting // files take their time on a disk
@@ -334,8 +329,8 @@ func (w watched) Read(p []byte) (int, error) {
 
 var filler = bytes.Repeat([]byte("0123456789abcdef"), 64<<10/16)
 
-// writeChunks writes a file of which no two pages of 64 KiB are the same, nor the same
-// as those of a file with another number.
+// writeChunks writes a file. All pages of 64 KiB differ, also from the pages of a file
+// with another number.
 func writeChunks(t *testing.T, name string, number, size int) {
 	t.Helper()
 	file, err := os.Create(name)

@@ -25,7 +25,7 @@ const (
 	stateMany   = 5 // the same, with more than 200,000 files and folders, or longer names than 64 MiB
 )
 
-// stateVersions returns those that a program can be given.
+// stateVersions returns the versions that a program can be given.
 func stateVersions() []int {
 	return []int{stateFile, stateFolder, stateLinks, stateSparse, stateMany}
 }
@@ -85,8 +85,7 @@ func (f *folder) makeFolders() error {
 	return os.Mkdir(f.collected, 0o700)
 }
 
-// fill writes what the program reads: the payload, and the checkpoint to continue
-// from.
+// fill writes the program's input: the payload, and the checkpoint to continue from.
 func (f *folder) fill(ctx context.Context, j *job.Job) error {
 	for name, data := range map[string][]byte{f.payload: j.Payload, f.progress: nil} {
 		if err := copyTo(name, bytes.NewReader(data)); err != nil {

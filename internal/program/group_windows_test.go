@@ -15,10 +15,11 @@ import (
 
 	"github.com/spotworker/spotworker/internal/program/archive"
 	"github.com/spotworker/spotworker/internal/program/scratch"
+	"github.com/spotworker/spotworker/internal/test/need"
 	"github.com/spotworker/spotworker/job"
 )
 
-// seen is what a program in the role "environment" found.
+// seen holds the findings of a program in the role "environment".
 type seen struct {
 	Environment []string
 	Arguments   []string
@@ -41,7 +42,7 @@ var awkward = []string{
 	"plain", "", "two words", `a\`, `two words\`, `C:\Übung\Maß`, `a&b`, `a|b>c<d`, "^caret^", "(a)", "a,b;c=d", "日本", "!now!",
 }
 
-// TestArguments has a program tell what it got.
+// TestArguments has a program print its arguments.
 func TestArguments(t *testing.T) {
 	b := setup(t)
 	k := b.kind("environment")
@@ -120,7 +121,7 @@ func TestStopSaves(t *testing.T) {
 // TestCtrlBreakEnds stops a program that does not handle it.
 func TestCtrlBreakEnds(t *testing.T) {
 	if windows.NewLazySystemDLL("ntdll.dll").NewProc("wine_get_version").Find() == nil {
-		t.Skip("Wine sends no Ctrl-Break")
+		need.Absent(t, need.CtrlBreak, "this is Wine")
 	}
 	b := setup(t)
 	ready := filepath.Join(t.TempDir(), "ready")
@@ -265,7 +266,7 @@ func TestLongPaths(t *testing.T) {
 	}
 }
 
-// TestExits has exit codes and what they are called.
+// TestExits has exit codes and their names.
 func TestExits(t *testing.T) {
 	b := setup(t)
 	for _, row := range []struct{ code, want string }{

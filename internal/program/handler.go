@@ -128,8 +128,8 @@ func (h *Handler) runProgram(ctx context.Context, r *run) (end ended, err error)
 	return end, nil
 }
 
-// runFromPrevious runs the program again with the checkpoint before the one that it could not
-// use. If there is none it returns the run that there was, and its end.
+// runFromPrevious runs the program again with the checkpoint before the unusable one. If
+// there is none it returns the first run and its end.
 func (h *Handler) runFromPrevious(ctx context.Context, r *run, end ended) (*run, ended, error) {
 	f := r.folder
 	if r.outputs != nil {
@@ -168,8 +168,8 @@ func (h *Handler) command(j *job.Job, f *folder) *exec.Cmd {
 	return cmd
 }
 
-// limits returns what the operating system enforces for a program of a user. Without a
-// control group for its tasks the user bounds them.
+// limits returns the limits that the operating system enforces for a program of a user.
+// Without a control group for its tasks the user bounds them.
 func (h *Handler) limits(user *sandbox.User) tree.Limits {
 	l := h.kind.system()
 	switch {

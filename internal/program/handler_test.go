@@ -21,6 +21,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/program/printed"
 	"github.com/spotworker/spotworker/internal/program/tree"
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -37,7 +38,7 @@ func TestResult(t *testing.T) {
 }
 
 // TestEnvironment: a program gets the variables of the contract, and from the worker's
-// environment only those that its kind names.
+// environment only the variables that its kind names.
 func TestEnvironment(t *testing.T) {
 	t.Setenv("AZURE_STORAGE_CONNECTION_STRING", "AccountKey=secret")
 	t.Setenv("IDENTITY_HEADER", "secret")
@@ -163,7 +164,7 @@ func folderState(t *testing.T, dir string) *job.Progress {
 }
 
 // TestStopAndResume is the whole contract: a program that is stopped repeatedly has the
-// same result as one that is not.
+// same result as an undisturbed program.
 func TestStopAndResume(t *testing.T) {
 	b := setup(t)
 	k := b.kind("count", "N=40")
@@ -301,8 +302,8 @@ func TestWhatGoesWrong(t *testing.T) {
 	} {
 		t.Run(row.role+" "+row.says, func(t *testing.T) {
 			t.Parallel()
-			if row.role == "eats memory" && raceEnabled {
-				t.Skip("the race detector reserves more memory than any limit")
+			if row.role == "eats memory" {
+				proof.WithoutRace(t, "the race detector reserves more memory than any limit")
 			}
 			b := setup(t)
 			k := b.kind(row.role, row.variables...)
@@ -398,7 +399,7 @@ func TestMachineLacks(t *testing.T) {
 	}
 }
 
-// TestJobCannotBeStarted: what the system refuses for the job's sake, on each machine, is the
+// TestJobCannotBeStarted: a refusal of the system that every machine would repeat is the
 // job's failure: as an interruption it would circle for ever, and stop its kind.
 func TestJobCannotBeStarted(t *testing.T) {
 	b := setup(t)
@@ -429,7 +430,7 @@ func TestScratchCannotBeUsed(t *testing.T) {
 }
 
 // TestCleanedAwayWhileRunning: a program whose folder was removed has neither failed nor
-// finished, whatever its exit code.
+// finished, with any exit code.
 func TestCleanedAwayWhileRunning(t *testing.T) {
 	for _, code := range []string{"0", "1"} {
 		b := setup(t)
@@ -527,7 +528,7 @@ func TestChildrenEndWithTheirProgram(t *testing.T) {
 	}
 }
 
-// alive reports whether a process runs; one that has ended and is not reaped does not.
+// alive reports whether a process runs; a process that has ended and is not reaped does not.
 func alive(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false
@@ -544,7 +545,8 @@ func TestProgress(t *testing.T) {
 	if got := w.Latest(); got.Fraction != 0.5 || got.Text != "half" || got.HasState() {
 		t.Errorf("progress = %+v, want half, without a state", got)
 	}
-	if got := b.log.find(`progress not understood: a line is {"fraction": 0.5, "text": "half of it"}, with a fraction from 0 to 1`); len(got) != 1 || got[0]["lines"] != 2.0 {
+	const warning = `progress not understood: a line is {"fraction": 0.5, "text": "half of it"}, with a fraction from 0 to 1`
+	if got := b.log.find(warning); len(got) != 1 || got[0]["lines"] != 2.0 {
 		t.Errorf("log = %v, want one line about two that were not understood", got)
 	}
 }

@@ -88,8 +88,8 @@ func TestUnreadableAtTheEnd(t *testing.T) {
 	}
 }
 
-// TestUnreadableForTooLong: a program that keeps its checkpoint open fails. What is held after the
-// end of the program is held by the machine.
+// TestUnreadableForTooLong: a program that keeps its checkpoint open fails. After the end
+// of the program the machine holds it.
 func TestUnreadableForTooLong(t *testing.T) {
 	k := newKeeper(t)
 	k.save(t, "state")
@@ -129,8 +129,8 @@ func TestUnreadableResult(t *testing.T) {
 	}
 }
 
-// TestUnreadableFileOfAFolder: a file of a folder that another process has open is waited for, and
-// is not taken for one that was written to.
+// TestUnreadableFileOfAFolder: a file of a folder that another process has open is waited
+// for, and is not mistaken for a file that was written to.
 func TestUnreadableFileOfAFolder(t *testing.T) {
 	k := newKeeper(t)
 	if err := os.Mkdir(k.from, 0o700); err != nil {

@@ -21,7 +21,7 @@ var hostileNames = []string{
 	"stop", "stop.new", "progress", "result", "checkpoint", "payload", "restore", "kept", "output", "sent", "work", "tmp",
 }
 
-// hostileTypes are what a program can put there.
+// hostileTypes are the types of files that a program can put there.
 var hostileTypes = map[string]func(name string) error{
 	"pipe":   func(name string) error { return syscall.Mkfifo(name, 0o600) },
 	"device": func(name string) error { return exec.Command("mknod", name, "c", "1", "5").Run() }, // /dev/zero, if it may
@@ -109,8 +109,8 @@ func eachHostile(t *testing.T, begin func(b hostileRig, k Kind) *work, check fun
 	}
 }
 
-// TestHostileNamesAndStop: whatever a program puts in the place of a file of its folder, it
-// is killed at its deadline.
+// TestHostileNamesAndStop: a program that puts anything in the place of a file of its
+// folder is killed at its deadline.
 func TestHostileNamesAndStop(t *testing.T) {
 	eachHostile(t, func(b hostileRig, k Kind) *work {
 		k.Environment["READY"] = filepath.Join(b.ready, "of "+k.Environment["NAME"])
@@ -141,8 +141,8 @@ func TestHostileNamesAndStop(t *testing.T) {
 	})
 }
 
-// TestHostileNamesAndRestart: whatever a program puts in the place of a file of its folder
-// before it exits with 76, it is started again, or its job has failed.
+// TestHostileNamesAndRestart: a program that puts anything in the place of a file of its
+// folder before it exits with 76 is started again, or its job has failed.
 func TestHostileNamesAndRestart(t *testing.T) {
 	eachHostile(t, func(b hostileRig, k Kind) *work {
 		k.Environment["EXIT"] = "76"

@@ -15,8 +15,9 @@ import (
 // read and not change.
 //
 // A program with a user of its own gets hard links: the files are the worker's, so it can
-// neither write them nor make them writable. One that runs as the worker's user could do
-// both, so it gets copies, which share their blocks with the originals where the file
+// neither write them nor make them writable. A program that runs as the worker's user
+// could do both, so it gets copies, which share their blocks with the originals where the
+// file
 // system can do that (XFS, Btrfs, ReFS).
 func (f *folder) giveInputs(ctx context.Context, j *job.Job, s *scratch.Root) error {
 	if j.InputFolder() == "" {
@@ -56,7 +57,7 @@ func makeReadable(made map[string]bool, dir string) error {
 	if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // the folder above them all is closed
 		return err
 	}
-	return os.Chmod(dir, 0o755) //nolint:gosec // whatever the umask is
+	return os.Chmod(dir, 0o755) //nolint:gosec // for any umask
 }
 
 // closeFolders takes away the right to write to folders of the program's own user.

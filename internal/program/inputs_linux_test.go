@@ -9,7 +9,7 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// cached makes files as those of the cache of inputs, which is beside the scratch folder.
+// cached makes files like the files of the cache of inputs, which is beside the scratch folder.
 func cached(t *testing.T, b *rig, content map[string]string) (folder string, files []job.InputFile) {
 	t.Helper()
 	folder = filepath.Join(b.scratch.Parent(), "cache")
@@ -29,13 +29,13 @@ func cached(t *testing.T, b *rig, content map[string]string) (folder string, fil
 	return folder, files
 }
 
-// TestAttackOnInputs: a program finds its inputs, and whatever it does to them the cache
-// keeps what it had. A program with a user of its own cannot change them at all, and
-// nothing of them is left behind.
+// TestAttackOnInputs: a program finds its inputs, and cannot change the cache by any act.
+// A program with a user of its own cannot change its inputs at all, and nothing of them
+// is left behind.
 func TestAttackOnInputs(t *testing.T) {
 	b := setup(t)
 	folder, files := cached(t, b, map[string]string{"a.txt": "one", "deep/er/b.txt": "two", "empty": ""})
-	for range 2 { // the second would find what the first changed
+	for range 2 { // the second would find the changes of the first
 		k := script(`cd "$SPOTWORKER_INPUTS" && find . -type f | sort | tr '\n' ' ' && cat a.txt deep/er/b.txt && echo
 			(chmod -R u+w . && echo x >a.txt && echo x >new && rm -r deep) >/dev/null 2>&1 && echo changed
 			ln a.txt "$TMPDIR/mine" 2>/dev/null && echo x >"$TMPDIR/mine" 2>/dev/null && echo linked

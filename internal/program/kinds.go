@@ -18,9 +18,9 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// ReadKinds reads a kinds file, whose format docs/process.md describes. Relative
-// paths in it start at the file's folder. An error names the file, line and column,
-// what is wrong and what would be right.
+// ReadKinds reads a kinds file, whose format docs/process.md describes. Relative paths in
+// it start at the file's folder. An error names the file, line and column, the mistake
+// and its correction.
 func ReadKinds(file string) ([]Kind, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -144,7 +144,7 @@ func (k *parsedKind) locate(folder string) error {
 	return nil
 }
 
-// resolve returns a path relative to a folder as one that is not.
+// resolve makes a path absolute, relative to a folder.
 func resolve(folder, path string) string {
 	if filepath.IsAbs(path) {
 		return filepath.Clean(path)
@@ -186,8 +186,8 @@ type Kind struct {
 	// (RLIMIT_CPU; on Windows the time in user mode, by the job object).
 	CPUTime time.Duration
 
-	// TotalMemory is the memory of all processes of the job together, in bytes: theirs, and
-	// what the system holds for them. On Linux it takes control groups (package tree); the
+	// TotalMemory is the memory of all processes of the job together, in bytes, with the
+	// system's memory for them. On Linux it takes control groups (package tree); the
 	// kernel ends all of them when they exceed it.
 	TotalMemory int64
 
@@ -212,8 +212,7 @@ type Kind struct {
 	// KeepPrevious keeps the checkpoint before the last one too ([job.KeepPreviousState]).
 	KeepPrevious bool
 
-	// Outputs say what is done with the files in the program's output folder; nil gives
-	// it none.
+	// Outputs configures the program's output folder; nil gives it none.
 	Outputs *Outputs
 
 	// maxEntries bounds the files and folders of a checkpoint. 0 means [maxEntries].

@@ -15,6 +15,7 @@ import (
 	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/jsonpos"
 	"github.com/spotworker/spotworker/internal/program/tree"
+	"github.com/spotworker/spotworker/internal/test/need"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -42,7 +43,7 @@ func kindsFile(t testing.TB, text string) string {
 
 func TestReadKinds(t *testing.T) {
 	if !tree.HasLimits {
-		t.Skip("this system has no limits")
+		need.Missing(t, "limits of processes")
 	}
 	file := kindsFile(t, `{
   "kinds": {
@@ -52,7 +53,8 @@ func TestReadKinds(t *testing.T) {
       "environment": {"OMP_NUM_THREADS": "2", "EMPTY": ""},
       "pass_environment": ["AZURE_CLIENT_ID"],
       "concurrency": 2, "idempotent": true,
-      "memory": "512MiB", "total_memory": "2GiB", "cpus": 1.5, "processes": 500, "disk": "10GiB", "max_checkpoint": "4GiB", "keep_states": 2,
+      "memory": "512MiB", "total_memory": "2GiB", "cpus": 1.5, "processes": 500, "disk": "10GiB",
+ "max_checkpoint": "4GiB", "keep_states": 2,
       "cpu_time": "10m", "max_run": "1h30m", "max_silence": "90s",
       "max_failures": 3, "max_total_failures": 50, "max_breaks": 10000, "backoff": "1m", "max_backoff": "1h"
     },
@@ -85,7 +87,7 @@ func TestReadKinds(t *testing.T) {
 	}
 }
 
-// TestReadKindsRefuses: each error says where, what and what would be right.
+// TestReadKindsRefuses: each error names the place, the mistake and its correction.
 func TestReadKindsRefuses(t *testing.T) {
 	in := func(settings string) string { return `{"kinds": {"k": {` + settings + `}}}` }
 	with := func(setting string) string { return in(`"command": ["./program"], ` + setting) }
@@ -176,8 +178,8 @@ func TestReadKindsRefuses(t *testing.T) {
 	}
 }
 
-// FuzzKinds: whatever a kinds file holds, it is refused with a place in it, or
-// gives kinds that can be run.
+// FuzzKinds: any kinds file is refused with a place in it, or gives kinds that can be
+// run.
 func FuzzKinds(f *testing.F) {
 	f.Add([]byte(`{"kinds": {"k": {"command": ["sh", "-c", "x"], "memory": "5MiB", "max_run": "5m", "concurrency": 3}}}`))
 	f.Add([]byte(`{"kinds": {"k": {"command": ["sh"], "environment": {"A": "b"}, "pass_environment": ["B"], "directory": "/"}}}`))

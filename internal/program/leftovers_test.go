@@ -14,8 +14,8 @@ import (
 	"github.com/spotworker/spotworker/internal/program/scratch"
 )
 
-// TestWorkerKilled: with a worker that is killed ends its program, and the next
-// worker removes what is left, but not what a living one has.
+// TestWorkerKilled: a killed worker's program ends with it, and the next worker removes
+// the remains, but no files of a living worker.
 func TestWorkerKilled(t *testing.T) {
 	b := setup(t)
 	parent, pidFile := t.TempDir(), filepath.Join(t.TempDir(), "pid")

@@ -75,7 +75,7 @@ func (b *rig) home() string {
 func (b *rig) wantNoFolders() {
 	b.t.Helper()
 	var left []string
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if left, _ = filepath.Glob(filepath.Join(b.scratch.Parent(), "*", "job-*")); len(left) == 0 {
 			return
 		}
@@ -214,7 +214,7 @@ func stateOf(t *testing.T, p *job.Progress) string {
 	return string(data)
 }
 
-// logLines collects what was logged.
+// logLines collects log lines.
 type logLines struct {
 	mu    sync.Mutex
 	lines []logLine
@@ -267,7 +267,7 @@ func (l *logLines) printed(stream string) []string {
 // roomy limits nothing that a test does.
 var roomy = archive.Limits{Bytes: 1 << 30, Entries: 1000, Index: 1 << 20}
 
-// withoutForks writes programs while no other process is started: one that inherits
+// withoutForks writes programs while no other process is started: a process that inherits
 // the open file would make the start of the program fail with ETXTBSY.
 func withoutForks(write func() error) error {
 	syscall.ForkLock.RLock()

@@ -13,8 +13,8 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// FuzzMessageToExec: whatever somebody puts on the queue, a message that is decoded gives a
-// command that the operating system takes, with the variables of the contract alone.
+// FuzzMessageToExec: any message on the queue that is decoded gives a command that the
+// operating system takes, with the variables of the contract alone.
 func FuzzMessageToExec(f *testing.F) {
 	const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 	for _, fields := range []string{

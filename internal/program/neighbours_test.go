@@ -9,7 +9,7 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// TestBadNeighbours: whatever the programs beside it do, a good one comes to its
+// TestBadNeighbours: beside programs that do anything, a good program comes to its
 // result, and nothing of any is left.
 func TestBadNeighbours(t *testing.T) {
 	b := setup(t)
@@ -35,7 +35,7 @@ func TestBadNeighbours(t *testing.T) {
 	b.wantNoFolders()
 }
 
-// The worker keeps what the kinds file limits.
+// The worker enforces the limits of the kinds file.
 func TestHandlerHasItsLimits(t *testing.T) {
 	want := job.Limits{MaxRun: time.Hour, MaxSilence: time.Minute, Concurrency: 3}
 	if got := job.LimitsOf(NewHandler(Kind{Limits: want}, nil, nil, nil, nil)); got != want {

@@ -17,7 +17,7 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// Outputs say what is done with the files that a program writes into its output folder.
+// Outputs configures the folder into which a program writes its outputs.
 type Outputs struct {
 	Limits job.OutputLimits
 
@@ -76,7 +76,8 @@ func asRestore(v jsonpos.Value) (list bool, err error) {
 	case "list":
 		return true, nil
 	}
-	return false, v.Errorf(`give "files", so that a program that continues finds its output folder as it was, or "list", so that it finds the folder empty and a list of what was sent`)
+	return false, v.Errorf(`give "files", so that a program that continues finds its output folder as it was, or "list", ` +
+		`so that it finds the folder empty and a list of what was sent`)
 }
 
 // outputFolder sends the files in the output folder of a program. It is nil for a kind
@@ -97,9 +98,10 @@ type outputFolder struct {
 // it does not change between two of them.
 const lookEvery = 2 * time.Second
 
-// openOutputs makes the output folder, with what the job has sent before. It is a failure of
-// the job if its kind has no outputs here and the job has some: the worker that sent them has
-// another kinds file, and to end the job here would be to end it with a part of its outputs.
+// openOutputs makes the output folder, with the files that the job has sent before. It is
+// a failure of the job if its kind has no outputs here and the job has some: the worker
+// that sent them has another kinds file, and to end the job here would be to end it with
+// a part of its outputs.
 func (h *Handler) openOutputs(ctx context.Context, j *job.Job, f *folder) (*outputFolder, error) {
 	settings, sent := h.kind.Outputs, j.Outputs()
 	switch {
@@ -146,7 +148,7 @@ func openRecorded(ctx context.Context, j *job.Job, path string) (io.ReadCloser, 
 	}{&stoppable{ctx: ctx, state: content}, content}, nil
 }
 
-// begin makes every save of the running program's checkpoints send what is in the folder.
+// begin makes every save of the running program's checkpoints send the files in the folder.
 func (o *outputFolder) begin(j *job.Job) {
 	if o != nil {
 		j.BeforeSave(func(ctx context.Context) error { return o.folder.Send(ctx, outfolder.Everything) })
@@ -222,7 +224,7 @@ func (o *outputFolder) finish(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		return o.folder.Send(ctx, outfolder.Final) // which sends what it has not sent yet
+		return o.folder.Send(ctx, outfolder.Final) // which sends the files that it has not sent yet
 	})
 	switch {
 	case err == nil:

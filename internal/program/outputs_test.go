@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/spotworker/spotworker/internal/test/need"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -130,8 +131,8 @@ func (b *rig) beginWith(k Kind, s *stored, saved *job.Progress) *work {
 	return b.beginJob(k, j)
 }
 
-// TestOutputsOfAProgram: what is in the folder at the end is sent, with what a link in it
-// leads to.
+// TestOutputsOfAProgram: the files in the folder at the end are sent, also the targets of
+// links in it.
 func TestOutputsOfAProgram(t *testing.T) {
 	b := setup(t)
 	s := &stored{}
@@ -152,9 +153,7 @@ func TestOutputsOfAProgram(t *testing.T) {
 
 // TestOutputsThatCannotBeStored end the job permanently, with the path and the reason.
 func TestOutputsThatCannotBeStored(t *testing.T) {
-	if onWindows {
-		t.Skip("its file systems refuse most of these")
-	}
+	need.NotOn(t, "windows", "its file systems refuse most of these")
 	for name, row := range map[string]struct {
 		files []string
 		limit job.OutputLimits
@@ -181,8 +180,8 @@ func TestOutputsThatCannotBeStored(t *testing.T) {
 	}
 }
 
-// TestOutputsBeforeASave: a save sends what is in the folder, each file once, and what the
-// program has removed is no output any more.
+// TestOutputsBeforeASave: a save sends the files in the folder, each once, and a removed
+// file is no output any more.
 func TestOutputsBeforeASave(t *testing.T) {
 	b := setup(t)
 	s := &stored{}
@@ -220,7 +219,7 @@ func TestOutputsBeforeASave(t *testing.T) {
 }
 
 // TestOutputsAreRestored: the next run finds the folder as it was, or a list, and sends
-// only what it changes.
+// only its changes.
 func TestOutputsAreRestored(t *testing.T) {
 	for _, list := range []bool{false, true} {
 		b := setup(t)
@@ -251,7 +250,7 @@ func TestOutputsAreStreamed(t *testing.T) {
 	w.wait(t)
 }
 
-// lost are outputs of which one cannot be read.
+// lost are outputs with an unreadable file.
 type lost struct {
 	*stored
 	err error

@@ -82,7 +82,7 @@ func TestStepBack(t *testing.T) {
 	})
 }
 
-// TestKeepsPrevious: what the handler of a kind tells the worker.
+// TestKeepsPrevious: a kind's handler tells the worker whether to keep two states.
 func TestKeepsPrevious(t *testing.T) {
 	b := setup(t)
 	for _, keep := range []bool{false, true} {

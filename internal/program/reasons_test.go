@@ -13,8 +13,8 @@ import (
 	"github.com/spotworker/spotworker/internal/program/tree"
 )
 
-// TestKilledProgram: the error of a program that was killed says by whom, and what that
-// most often means.
+// TestKilledProgram: the error of a program that was killed names the killer, and the
+// most frequent cause.
 func TestKilledProgram(t *testing.T) {
 	const killed = "the command was killed (SIGKILL), not by the worker; most often out of memory"
 	for _, tt := range []struct {
@@ -40,7 +40,7 @@ func TestKilledProgram(t *testing.T) {
 }
 
 // TestFullDiskIsMeasured: the error of a full disk says where and how full, and is still
-// that of a full disk; other errors stay as they are.
+// the error of a full disk; other errors stay as they are.
 func TestFullDiskIsMeasured(t *testing.T) {
 	folder := t.TempDir()
 	full := fmt.Errorf("make the job's folder: %w", errDiskFull)

@@ -120,7 +120,7 @@ var roles = map[string]func() int{
 		code, _ := strconv.Atoi(os.Getenv("CODE"))
 		return max(worked(err, putFile(envCheckpoint, []byte(strconv.Itoa(child.Process.Pid)))), code)
 	},
-	"leaves the stop to its child": func() int { // and saves what that makes of it
+	"leaves the stop to its child": func() int { // and saves the result of that
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM)
 		child := exec.Command("/bin/sh", "-c", "trap 'exit 3' TERM; : >ready; while :; do sleep 0.02; done")
 		err := child.Run()

@@ -52,7 +52,7 @@ func newRun(j *job.Job, k *Kind, f *folder, output *outputFolder, log *slog.Logg
 // ended describes how a program ended.
 type ended struct {
 	exit   tree.Exit
-	full   error // what it means if the exit is [tree.Exit.Full]
+	full   error // the meaning of [tree.Exit.Full]
 	killed bool  // this handler sent SIGKILL
 	fault  error // why the job cannot continue, such as a checkpoint that is too large
 
@@ -98,8 +98,8 @@ func (r *run) poll(ctx context.Context) error {
 	return r.folder.User.Do(func() error { return r.collect(ctx) })
 }
 
-// untilStop returns a context that ends when a stop of which the program does not know yet
-// is due.
+// untilStop returns a context that ends when a stop that the program does not know yet is
+// due.
 func (r *run) untilStop(ctx context.Context) context.Context {
 	if r.stopper.announced.Load() == nil && !r.collector.ended {
 		return ctx

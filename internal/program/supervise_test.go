@@ -12,8 +12,8 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// shrinking is a stop whose deadline comes nearer, as that of a drain does when
-// a further notice leaves less time.
+// shrinking is a stop whose deadline comes nearer, like a drain's when a further notice
+// leaves less time.
 type shrinking struct{ deadline atomic.Pointer[time.Time] }
 
 func (s *shrinking) Error() string { return "stopped" }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/host/sandbox"
 	"github.com/spotworker/spotworker/internal/test/isolated"
+	"github.com/spotworker/spotworker/internal/test/need"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -90,7 +91,7 @@ func TestAttackOnANeighbour(t *testing.T) {
 		ls /tmp/spotworker-attack-* >/dev/null 2>&1 && echo "left"
 		mkdir /tmp/spotworker-attack-$$`)
 	attack.Environment = map[string]string{"VICTIM": payload}
-	for range 2 { // the second might find what the first left
+	for range 2 { // the second might find the remains of the first
 		w := b.run(withResult(attack), "", nil)
 		if got := string(w.result); w.err != nil || got != "list:\npayload:\n" {
 			t.Errorf("attack = %q, %v, want that it finds and changes nothing", got, w.err)
@@ -126,8 +127,9 @@ func TestAttackOnTheWorker(t *testing.T) {
 	}
 }
 
-// TestTooManyProcesses: a program that starts others without end has failed, and the reason
-// names the limit, whether it ends or sleeps on. A program beside it starts what it needs.
+// TestTooManyProcesses: a program that starts others without end has failed, and the
+// reason names the limit, whether it ends or sleeps on. A program beside it starts all
+// processes that it needs.
 func TestTooManyProcesses(t *testing.T) {
 	b := attacked(t)
 	const bomb = `i=0; while [ $i -lt 300 ]; do sleep 600 & i=$((i+1)); done` // bounded, should the limit fail
@@ -158,9 +160,7 @@ func TestTooManyProcesses(t *testing.T) {
 // attacked returns a bench whose programs are users of their own.
 func attacked(t *testing.T) *rig {
 	t.Helper()
-	if os.Getenv(usersVariable) == "" {
-		t.Skip("TestWithUsers runs it")
-	}
+	need.Caller(t, "TestWithUsers", os.Getenv(usersVariable) != "")
 	return setup(t)
 }
 
@@ -168,7 +168,7 @@ func script(text string) Kind {
 	return Kind{Name: "test", Command: []string{"/bin/sh", "-c", text}}
 }
 
-// withResult makes what a script prints the result.
+// withResult makes the output of a script the result.
 func withResult(k Kind) Kind {
 	text := "exec 3>&1 >\"$SPOTWORKER_RESULT.new\"\n" + k.Command[2] + "\nmv \"$SPOTWORKER_RESULT.new\" \"$SPOTWORKER_RESULT\""
 	return Kind{Name: k.Name, Command: []string{"/bin/sh", "-c", text}, Environment: k.Environment}

@@ -10,7 +10,7 @@ const exitTempFail = 75
 // given. Where the one before it is kept, the program is started again with that.
 const exitUnusable = 76
 
-// facts are what is known when a program has ended.
+// facts are the known facts about a program that has ended.
 type facts struct {
 	exit    tree.Exit
 	stopped bool // a stop was requested
@@ -19,7 +19,7 @@ type facts struct {
 	waited  bool // the handler waited for a notice that would explain a signal
 }
 
-// verdict is what the end of a program means for its job.
+// verdict is the meaning of a program's end for its job.
 type verdict int
 
 const (
@@ -33,7 +33,7 @@ var verdictNames = [...]string{"", "done", "interrupted", "failed", "unclear"}
 
 func (v verdict) String() string { return verdictNames[v] }
 
-// decide returns what the end of a program means. After a stop request a program is
+// decide returns the meaning of a program's end. After a stop request a program is
 // done only if its result is in place. A signal from elsewhere may be the start of
 // the VM's shutdown, which the program can see before the worker does: service
 // managers signal all processes at once.

@@ -6,7 +6,7 @@ import (
 	"github.com/spotworker/spotworker/internal/program/tree"
 )
 
-// TestJudge is the table of docs/process.md: what the end of a program means.
+// TestJudge is the table of docs/process.md: the meaning of a program's end.
 func TestJudge(t *testing.T) {
 	code := func(n int) tree.Exit { return tree.Exit{Code: n} }
 	signal := func(name string) tree.Exit { return tree.Exit{Code: -1, By: name} }
@@ -48,8 +48,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Whatever happens, a job is done only by exit code 0, a stop never makes a
-// failure, and waiting settles every doubt.
+// In all cases, a job is done only by exit code 0, a stop never makes a failure, and
+// waiting settles every doubt.
 func TestJudgeEverywhere(t *testing.T) {
 	for code := -1; code < 256; code++ {
 		for bits := range 16 {

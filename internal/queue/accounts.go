@@ -19,9 +19,9 @@ import (
 // MaxAccounts is the most storage accounts of one deployment.
 const MaxAccounts = 16
 
-// Keys of the metadata of the first queue in the first account: over which accounts jobs
-// are spread, and over how many of them those with chosen ids. Without them that is the
-// first account alone.
+// Keys of the metadata of the first queue in the first account: the accounts that jobs
+// are spread over, and how many of them jobs with chosen ids use. Without them that is
+// the first account alone.
 const (
 	accountsKey   = "accounts"
 	accountIDsKey = "accountids"
@@ -80,11 +80,10 @@ func AccountOf(id string, accounts int) int {
 	return int(binary.BigEndian.Uint64(sum[16:24]) % uint64(accounts))
 }
 
-// Accounts are the queues of jobs of a deployment in all its accounts, as far as this
-// program was given them. Which of them jobs are spread over is in the metadata of the
-// first queue of the first account. That can choose among the accounts, and not add one:
-// a program signs in to no account but those that it was given. Its methods may be called
-// from several goroutines.
+// Accounts are the queues of jobs of a deployment in all accounts given to this program.
+// The metadata of the first queue of the first account decides which of them jobs are
+// spread over. It can choose among the accounts, and not add one: a program signs in to
+// no other account. Its methods may be called from several goroutines.
 type Accounts struct {
 	names  []string
 	shards []*Shards
@@ -129,11 +128,11 @@ func (a *Accounts) Known() (Spread, error) {
 }
 
 // Place returns the queue for new messages of a job, in the account where it belongs. A
-// job with a new, random id may be in any account that this program knows. One whose id
-// was chosen is where each put of that id goes. The error is [ErrAccounts].
+// job with a new, random id may be in any account that this program knows. A chosen id
+// has one place for all its puts. The error is [ErrAccounts].
 //
-// While the first account does not answer, a program that starts cannot learn where chosen
-// ids belong, and refuses them. New ids go to the other accounts that it was given.
+// While the first account does not answer, a program that starts cannot learn where
+// chosen ids belong, and refuses them. New ids go to the other accounts.
 func (a *Accounts) Place(id string, chosen bool) (*Queue, error) {
 	if len(a.shards) == 1 && a.shards[0].spread.Load() == nil {
 		return a.shards[0].For(id), nil // it may not be allowed to read, as with one account

@@ -11,8 +11,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 )
 
-// placement returns accounts of those names, of which the first says over which jobs are
-// spread; nil for nothing that was read.
+// placement returns accounts of those names. The first says over which of them jobs are
+// spread; nil if nothing was read.
 func placement(s *Spread, names ...string) *Accounts {
 	var shards []*Shards
 	for i, name := range names {

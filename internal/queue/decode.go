@@ -13,8 +13,8 @@ import (
 	"github.com/spotworker/spotworker/internal/jobid"
 )
 
-// maxInvalid limits the reason of an InvalidError, in bytes: the errors of
-// encoding/json and time quote what they could not read.
+// maxInvalid limits the reason of an InvalidError, in bytes: the errors of encoding/json
+// and time quote the text that they could not read.
 const maxInvalid = 256
 
 // ErrForeign means that the text is not an envelope, but another program's message.
@@ -71,7 +71,7 @@ func Foreign(text, messageID, kind string, inserted time.Time) Envelope {
 	return Envelope{ID: messageID, Kind: kind, Payload: BytesPayload([]byte(text)), EnqueuedAt: inserted}
 }
 
-// rawEnvelope returns what a message's text stands for: the text itself unless it is
+// rawEnvelope returns the envelope in a message's text: the text itself unless it is
 // base64.
 func rawEnvelope(text string) []byte {
 	if decoded, err := base64.StdEncoding.DecodeString(text); err == nil {
@@ -144,8 +144,9 @@ func decodeFields(fields map[string]json.RawMessage) (Envelope, error) {
 	}, nil
 }
 
-// usableTrace returns a trace that is valid, and nothing for another: as W3C Trace Context
-// demands, the job is done without it. One that no message has room for is refused with it.
+// usableTrace returns a trace that is valid, and nothing for another: as W3C Trace
+// Context demands, the job is done without it. A trace that no message has room for is
+// refused with the message.
 func usableTrace(trace string) string {
 	if len(trace) <= maxBeside && checkTrace(trace) != nil {
 		return ""

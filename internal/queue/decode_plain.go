@@ -52,7 +52,7 @@ const (
 	hasAwaited
 )
 
-// setPlain sets a field, and returns its bit; 0 for one that plain envelopes lack.
+// setPlain sets a field, and returns its bit; 0 for a field that plain envelopes lack.
 func (e *Envelope) setPlain(name string, value []byte) (bit int, ok bool) {
 	switch name {
 	case "v":
@@ -83,8 +83,8 @@ func (e *Envelope) setPlain(name string, value []byte) (bit int, ok bool) {
 	}
 }
 
-// nextField returns the first field of a valid object's content, and what is behind it.
-// ok is false if there are spaces around anything, or the name has an escape.
+// nextField returns the first field of a valid object's content, and the rest. ok is
+// false if there are spaces around anything, or the name has an escape.
 func nextField(content []byte) (name, value, behind []byte, ok bool) {
 	end := bytes.IndexByte(content[1:], '"') + 1
 	name = content[1:max(end, 1)]
@@ -110,7 +110,7 @@ func compactValue(text []byte) (n int, ok bool) {
 	for n < len(text) {
 		switch c := text[n]; {
 		case inString && c == '\\':
-			n++ // skips what is escaped
+			n++ // skips the escaped character
 		case c == '"':
 			inString = !inString
 		case inString:

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// decodeRow is a text and what it is: an envelope, another program's message, or
-// an envelope that cannot be used.
+// decodeRow is a text and its type: an envelope, another program's message, or an
+// envelope that cannot be used.
 type decodeRow struct {
 	name, text string
 	id         string // of the envelope; of the InvalidError where it is one

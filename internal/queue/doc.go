@@ -10,8 +10,8 @@
 // blob ([Payloads], the claim-check pattern).
 //
 // A message is replaced when its job moves to another queue, and when the message
-// expires or was removed ([Lease.ExpiresAt], [Lease.Gone]). [Queue.PutMoved] puts a
-// new one that does not depend on the old one, which is then completed.
+// expires or was removed ([Lease.ExpiresAt], [Lease.Gone]). [Queue.PutMoved] puts a new,
+// independent message; the old one is then completed.
 //
 // A [Lease] is one claimed message. It alone owns the message's text and its
 // current pop receipt, because every renewal and every put-back changes the

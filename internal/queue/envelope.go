@@ -17,7 +17,7 @@ import (
 const (
 	Version = 1
 
-	// VersionFiles is that of a job with files. Versions of this program that only know
+	// VersionFiles is for a job with files. Versions of this program that only know
 	// version 1 would run it without them, and dead-letter it instead.
 	VersionFiles = 2
 )
@@ -27,7 +27,7 @@ const (
 	// MaxText is the service's limit on a message's text.
 	MaxText = 64 << 10
 
-	// maxJSON is what fits into MaxText as base64.
+	// maxJSON is the length that fits into MaxText as base64.
 	maxJSON = MaxText / 4 * 3
 
 	// putBackRoom is kept free by Encode, so that put_back_since and resume can be
@@ -72,8 +72,8 @@ type Envelope struct {
 	// Trace is a W3C traceparent, or empty. Decode leaves out an invalid one.
 	Trace string
 
-	// Inputs is the compact JSON array of what the job needs as files, which package
-	// inputs reads; nil for none.
+	// Inputs is the compact JSON array of the job's input files, which package inputs
+	// reads; nil for none.
 	Inputs json.RawMessage
 
 	// ChosenID says that the producer's caller chose the id, so that it may have
@@ -82,7 +82,7 @@ type Envelope struct {
 	ChosenID bool
 
 	// Awaited says that somebody waits for the job's result, so that it leaves a record
-	// whatever its kind.
+	// for any kind.
 	Awaited bool
 
 	// Resume says that the job may have a record already (it was moved or replayed),
@@ -190,9 +190,9 @@ func (e Envelope) Validate() error {
 	return err
 }
 
-// Work returns the hash of the work that the envelope stands for, in lower-case hex:
-// that of its payload, for a job with inputs together with them. The job's record
-// contains it, so that reuse of an id for other work is detected.
+// Work returns the hash of the work that the envelope stands for, in lower-case hex: the
+// payload's hash, for a job with inputs together with them. The job's record contains it,
+// so that reuse of an id for other work is detected.
 func (e Envelope) Work() string {
 	if len(e.Inputs) == 0 {
 		return e.Payload.Hash()
@@ -200,7 +200,7 @@ func (e Envelope) Work() string {
 	return hashOf(append([]byte(e.Payload.Hash()+"\n"), e.Inputs...))
 }
 
-// version returns the lowest version of which a reader can run the job.
+// version returns the lowest version whose readers can run the job.
 func (e Envelope) version() int {
 	if len(e.Inputs) > 0 {
 		return VersionFiles
@@ -266,7 +266,7 @@ func timeOrZero(t *time.Time) time.Time {
 // one is a typing error.
 const MaxLimit = 1_000_000_000 * time.Second
 
-// CheckLimit returns what is wrong with a job's MaxRun or MaxSilence, or nil.
+// CheckLimit returns the fault of a job's MaxRun or MaxSilence, or nil.
 func CheckLimit(limit time.Duration) error {
 	if limit < 0 || limit > MaxLimit || limit%time.Second != 0 {
 		return fmt.Errorf("%s is not a valid limit: give whole seconds, from 1s to %s, or 0 for none", limit, MaxLimit)
@@ -274,7 +274,7 @@ func CheckLimit(limit time.Duration) error {
 	return nil
 }
 
-// CheckEstimate returns what is wrong with a job's Estimate, or nil.
+// CheckEstimate returns the fault of a job's Estimate, or nil.
 func CheckEstimate(estimate time.Duration) error {
 	if estimate < 0 || estimate > MaxLimit || estimate%time.Second != 0 {
 		return fmt.Errorf("%s is not a valid estimate: give whole seconds of work, from 1s to %s, or 0 if it is not known", estimate, MaxLimit)
@@ -287,7 +287,7 @@ var traceForm = regexp.MustCompile(`^(00-` + traceIDs + `|(0[1-9a-f]|[1-9a-e][0-
 
 const traceIDs = `[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}`
 
-// checkTrace returns what is wrong with a traceparent, or nil. An empty one is none.
+// checkTrace returns the fault of a traceparent, or nil. An empty traceparent is none.
 func checkTrace(trace string) error {
 	if trace != "" && !traceForm.MatchString(trace) {
 		return fmt.Errorf("%.80q is no W3C traceparent", trace)

@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// goldenEnvelopes are the files in testdata/envelope and what they mean. Files
-// are never edited, only added to: messages like these lie on people's queues.
+// goldenEnvelopes are the files in testdata/envelope and their meanings. Files are never
+// edited, only added to: messages like these lie on people's queues.
 func goldenEnvelopes(t *testing.T) map[string]Envelope {
 	t.Helper()
 	zone := time.FixedZone("", 2*60*60)
@@ -36,7 +36,8 @@ func goldenEnvelopes(t *testing.T) map[string]Envelope {
 		"chosen":   {ID: "frame-7", Kind: "render", EnqueuedAt: noon, ChosenID: true},
 		"inputs": {
 			ID: "frame-7", Kind: "render", EnqueuedAt: noon,
-			Inputs: json.RawMessage(`[{"container":"data","blob":"scene.blend","etag":"\"0x8DC\"","to":"a<b>&c.blend"},{"container":"data","prefix":"textures/"}]`),
+			Inputs: json.RawMessage(`[{"container":"data","blob":"scene.blend","etag":"\"0x8DC\"","to":"a<b>&c.blend"},` +
+				`{"container":"data","prefix":"textures/"}]`),
 		},
 		"newer": {
 			ID: "from-a-newer-version", Kind: "k", EnqueuedAt: noon,
@@ -138,7 +139,7 @@ func TestRewriteKeepsUnknownFieldsOfTheReference(t *testing.T) {
 	}
 }
 
-// Encode keeps room, so that what was put can be put back in its place.
+// Encode keeps room, so that every put message can be put back in its place.
 func TestEncodeLimit(t *testing.T) {
 	fits := func(n int) Envelope {
 		return Envelope{ID: "a", Kind: "k", EnqueuedAt: noon, Payload: jsonPayload(t, `"`+strings.Repeat("x", n)+`"`)}
@@ -161,7 +162,7 @@ func TestEncodeLimit(t *testing.T) {
 	}
 }
 
-// What would be refused when it is read is not put.
+// An envelope that readers would refuse is not put.
 func TestEncodeRefusesWhatDecodeDoes(t *testing.T) {
 	for name, e := range map[string]Envelope{
 		"no id":          {Kind: "k"},

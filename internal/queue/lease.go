@@ -35,8 +35,8 @@ type Lease struct {
 	// InsertedAt is when the message was put, by the service's clock.
 	InsertedAt time.Time
 
-	// ExpiresAt is when the service removes the message, by its own clock; zero
-	// for one that never expires, as every message that is put here.
+	// ExpiresAt is when the service removes the message, by its own clock; zero for a
+	// message that never expires, as every message that is put here.
 	ExpiresAt time.Time
 
 	// AskedAt is the local time just before the claim was sent: the start of the
@@ -69,7 +69,7 @@ type Lease struct {
 	rewritten string
 }
 
-// decoded is what [Decode] returned.
+// decoded is the result of [Decode].
 type decoded struct {
 	envelope Envelope
 	err      error
@@ -267,9 +267,9 @@ func (l *Lease) update(ctx context.Context, rewrite *string, visibility time.Dur
 // was adopted during the call.
 var errAdopted = errors.New("this worker has claimed the message again in the meantime")
 
-// withReceipt makes one call with the current receipt, after those in flight, and
-// keeps the receipt that the call returns, if any. If the service refuses the
-// receipt, the error wraps [ErrLost].
+// withReceipt makes one call with the current receipt, after calls in flight, and keeps
+// the receipt that the call returns, if any. If the service refuses the receipt, the
+// error wraps [ErrLost].
 func (l *Lease) withReceipt(ctx context.Context, call func(context.Context, string) (string, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

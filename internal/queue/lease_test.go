@@ -172,8 +172,8 @@ func TestLeaseInTrouble(t *testing.T) {
 		operation string
 		tries     int
 		fault     storage.Fault
-		first     string // what the call returns: nil, lost, or other
-		second    string // what the same call returns once the trouble is over
+		first     string // the call's result: nil, lost, or other
+		second    string // the result of the same call once the trouble is over
 	}{
 		{"renew, reply lost", renew, update, 1, reply, "other", "lost"},
 		{"renew, all replies lost", renew, update, allTries, reply, "other", "lost"},
@@ -202,7 +202,7 @@ func TestLeaseInTrouble(t *testing.T) {
 				if row.operation == remove {
 					want = 0
 				}
-				time.Sleep(time.Minute) // whatever was believed, the message comes back, once
+				time.Sleep(time.Minute) // in each case the message comes back, once
 				leases, err := b.jobs.Claim(t.Context(), MaxClaim, time.Second)
 				if len(leases) != want || err != nil {
 					t.Fatalf("messages at the end = %d, %v, want %d", len(leases), err, want)
@@ -427,7 +427,7 @@ func TestAdopt(t *testing.T) {
 	})
 }
 
-// TestEnvelopeIsDecodedOnce: a message's envelope is what Decode returns, whether its kind
+// TestEnvelopeIsDecodedOnce: a message's envelope is Decode's result, whether its kind
 // was asked for before or not, and it is decoded once.
 func TestEnvelopeIsDecodedOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {

@@ -115,8 +115,8 @@ const MaxPayload = 64 << 20
 // transferTimeout bounds the transfer of one payload.
 const transferTimeout = 2 * time.Minute
 
-// ErrPayload means that a payload in a blob is missing, or is not the one that its
-// message states. A retry cannot help.
+// ErrPayload means that a payload in a blob is missing, or is not its message's payload.
+// A retry cannot help.
 var ErrPayload = errors.New("payload cannot be used")
 
 var errPayloadDiffers = fmt.Errorf("%w: its blob does not have the size and hash that the message states", ErrPayload)
@@ -149,7 +149,8 @@ func (p *Payloads) Offload(ctx context.Context, e Envelope) (Envelope, error) {
 		return Envelope{}, fmt.Errorf("message of job %s does not fit although its payload is in a blob", e.ID)
 	}
 	if len(data) > MaxPayload {
-		return Envelope{}, fmt.Errorf("payload of job %s has %d bytes; at most %d are allowed: put the data in a blob and name it in the payload", e.ID, len(data), MaxPayload)
+		return Envelope{}, fmt.Errorf("payload of job %s has %d bytes; at most %d are allowed: put the data in a blob and name it in the "+
+			"payload", e.ID, len(data), MaxPayload)
 	}
 	ref := &Ref{SHA256: e.Payload.Hash(), Size: int64(len(data))}
 	if err := p.put(ctx, blobName(e.ID, ref), data); err != nil {
@@ -172,9 +173,8 @@ func (p *Payloads) put(ctx context.Context, name string, data []byte) error {
 	return err
 }
 
-// Load returns the envelope's payload, from the message or from its blob. The
-// error wraps [ErrPayload] if the blob is missing or differs from what the message
-// states.
+// Load returns the envelope's payload, from the message or from its blob. The error wraps
+// [ErrPayload] if the blob is missing or differs from the message.
 func (p *Payloads) Load(ctx context.Context, e Envelope) ([]byte, error) {
 	data, inline := e.Payload.Inline()
 	if inline {

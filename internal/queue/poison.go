@@ -69,8 +69,8 @@ func (p Poison) encode() (string, error) {
 	return base64.StdEncoding.EncodeToString(raw), nil
 }
 
-// DecodePoison reads a poison message's text. The error wraps [ErrNotPoison] if it
-// is not one that this version can read.
+// DecodePoison reads a poison message's text. The error wraps [ErrNotPoison] if this
+// version cannot read it.
 func DecodePoison(text string) (Poison, error) {
 	raw, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
@@ -125,8 +125,8 @@ func cut(s string, limit int) string {
 // again: a worker of another version may be able to decode it.
 func (q *Queue) PutUnchanged(ctx context.Context, text string) error { return q.putText(ctx, text, 0) }
 
-// Original returns the text of the original message, from p or from its blob. The
-// error wraps [ErrPayload] if the blob is missing or is not one that p may name.
+// Original returns the text of the original message, from p or from its blob. The error
+// wraps [ErrPayload] if the blob is missing or p may not name it.
 func (p Poison) Original(ctx context.Context, payloads *Payloads) (string, error) {
 	if p.BodyBlob == "" {
 		return p.Body, nil

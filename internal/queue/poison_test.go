@@ -10,8 +10,8 @@ import (
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 )
 
-// goldenPoison are the files in testdata/poison and what they mean. Files are
-// never edited, only added to.
+// goldenPoison are the files in testdata/poison and their meanings. Files are never
+// edited, only added to.
 func goldenPoison() map[string]Poison {
 	return map[string]Poison{
 		"full": {

@@ -12,7 +12,7 @@ import (
 	"github.com/spotworker/spotworker/internal/jobid"
 )
 
-// anyEnvelope draws what a producer may put.
+// anyEnvelope draws an envelope that a producer may put.
 var anyEnvelope = rapid.Custom(func(t *rapid.T) Envelope {
 	e := Envelope{
 		ID:         rapid.StringMatching(`[A-Za-z0-9_~-]([A-Za-z0-9._~-]{0,30}[A-Za-z0-9_~-])?`).Draw(t, "id"),

@@ -46,8 +46,8 @@ func New(client *azqueue.QueueClient, name string) *Queue {
 }
 
 // NewIn returns a queue in an account of that name that is not the first of its
-// deployment. The name of the queue has that of the account before it, since the queues
-// of all accounts are called alike.
+// deployment. The account's name stands before the queue's own, since the queues of all
+// accounts are called alike.
 func NewIn(account string, client *azqueue.QueueClient, name string) *Queue {
 	q := New(client, name)
 	if account != "" {
@@ -144,9 +144,8 @@ func (q *Queue) Claim(ctx context.Context, n int, visibility time.Duration) ([]*
 }
 
 // ClaimOnce is Claim with one request, without the SDK's retries. A claim that took
-// effect has hidden its messages, and a retry would hide as many more; one that was
-// refused because calls come too fast would add to them. The caller decides when to
-// claim again.
+// effect has hidden its messages, and a retry would hide as many more; a retry of a
+// throttled claim would add to the load. The caller decides when to claim again.
 func (q *Queue) ClaimOnce(ctx context.Context, n int, visibility time.Duration) ([]*Lease, error) {
 	return q.claim(policy.WithRetryOptions(ctx, policy.RetryOptions{MaxRetries: -1}), n, visibility)
 }
@@ -181,7 +180,7 @@ func (q *Queue) claim(ctx context.Context, n int, visibility time.Duration) ([]*
 	return leases, nil
 }
 
-// errIncomplete is the error of a list that lacks parts of a message, as one that was cut off.
+// errIncomplete is the error of a list that lacks parts of a message, for example because it was cut off.
 var errIncomplete = fmt.Errorf("a message of the answer lacks its id, its receipt, its text or a time; a proxy or a gateway may have "+
 	"sent it: %w", io.ErrUnexpectedEOF)
 

@@ -45,8 +45,8 @@ func TestPutMoved(t *testing.T) {
 	}
 }
 
-// A foreign message is moved as an envelope whose id is fixed; one that fills its
-// message leaves its payload in a blob.
+// A foreign message is moved as an envelope whose id is fixed; a full message leaves its
+// payload in a blob.
 func TestPutMovedForeign(t *testing.T) {
 	for name, text := range map[string]string{"short": "not an envelope\n", "of 64 KiB": strings.Repeat("x", MaxText)} {
 		t.Run(name, func(t *testing.T) {

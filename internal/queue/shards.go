@@ -20,7 +20,7 @@ import (
 const MaxShards = 16
 
 // ShardName returns the name of a shard of a queue. The first is the queue itself, so
-// that programs that know of no shards share it with those that do.
+// that programs without shards share it with programs that have them.
 func ShardName(queue string, shard int) string {
 	if shard == 0 {
 		return queue
@@ -86,9 +86,9 @@ func (c ShardCounts) Validate() error {
 	return nil
 }
 
-// Shards are the queues over which the jobs of a deployment are spread, because one does
-// not let enough messages through. Their number is in the metadata of the first, whose
-// name is that of the logical queue: see [Shards.Read]. Until it was read there is
+// Shards are the queues over which the jobs of a deployment are spread, because a single
+// queue does not let enough messages through. Their number is in the metadata of the
+// first, whose name is the logical queue's: see [Shards.Read]. Until it was read there is
 // one. Its methods may be called from several goroutines.
 type Shards struct {
 	queues [MaxShards]*Queue
@@ -231,8 +231,8 @@ func (s *Shards) Write(ctx context.Context, c ShardCounts) error {
 	return nil
 }
 
-// setMetadata sets some values of the queue's metadata, and removes those that are empty.
-// The others stay. It costs two calls.
+// setMetadata sets some values of the queue's metadata, and removes empty ones. The
+// others stay. It costs two calls.
 func (q *Queue) setMetadata(ctx context.Context, values map[string]string) error {
 	properties, err := q.properties(ctx)
 	if err != nil {

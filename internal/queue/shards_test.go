@@ -25,9 +25,9 @@ func (b *rig) shards(t *testing.T) *Shards {
 	return NewShards(jobsName, account.Queue)
 }
 
-// TestShardOf: jobs are spread evenly over any number of queues, whatever their ids look
-// like, and a job's queue is always the same. The values are fixed: programs of several
-// versions put jobs.
+// TestShardOf: jobs are spread evenly over any number of queues, for ids of any form, and
+// a job's queue is always the same. The values are fixed: programs of several versions
+// put jobs.
 func TestShardOf(t *testing.T) {
 	for n := 1; n <= MaxShards; n++ {
 		counts := make([]int, n)
@@ -83,8 +83,8 @@ func TestShardCounts(t *testing.T) {
 	})
 }
 
-// TestShardsUnreadable: where the number makes no sense or cannot be read, the last one
-// that was known stays.
+// TestShardsUnreadable: if the number makes no sense or cannot be read, the last known
+// number stays.
 func TestShardsUnreadable(t *testing.T) {
 	for name, value := range map[string]string{"no number": "many", "too many": "17", "huge": "99999999999999999999"} {
 		t.Run(name, func(t *testing.T) {

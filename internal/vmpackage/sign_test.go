@@ -8,14 +8,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/spotworker/spotworker/internal/test/need"
 )
 
 // TestSign: each package gets a signature that OpenSSH verifies, for this purpose
 // alone, and a package that is made without a key keeps no old one.
 func TestSign(t *testing.T) {
-	if _, err := exec.LookPath("ssh-keygen"); err != nil {
-		t.Skip("ssh-keygen is not in PATH, which signs packages: install OpenSSH's client")
-	}
+	need.Command(t, "ssh-keygen")
 	c, keys := tiny(t), t.TempDir()
 	c.SigningKey = filepath.Join(keys, "key")
 	if out, err := exec.CommandContext(t.Context(), "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "release", "-f",

@@ -18,7 +18,7 @@ import (
 	"github.com/spotworker/spotworker/internal/preempt"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/storage/deployment"
-	"github.com/spotworker/spotworker/internal/test/race"
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/internal/worker"
 	"github.com/spotworker/spotworker/internal/worker/sources"
@@ -73,7 +73,7 @@ func TestNoticeBeforeTheFirstPhase(t *testing.T) {
 // TestLossEstimateLearns: a worker counts how its own last run ended, and soon after its
 // start and then every LossesEvery how those of all other workers did, with one call.
 func TestLossEstimateLearns(t *testing.T) {
-	race.Skip(t)
+	proof.Only(t, "hours of virtual time, or thousands of jobs")
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		first := b.Start("vm_0", job.Kinds{"echo": rig.Echo})
 		time.Sleep(time.Hour)

@@ -75,8 +75,8 @@ type serviceName struct {
 
 // serviceFiles are the files of a service.
 type serviceFiles struct {
-	EnvironmentFile []string `help:"File of NAME=VALUE lines with the worker's settings. May be given several times; later files win." placeholder:"FILE" env:"-"`
-	LogFile         string   `help:"File for the log, rotated at 100 MB. Default: NAME.log in %ProgramData%\\spotworker\\logs." placeholder:"FILE" env:"-"`
+	EnvironmentFile []string `help:"${about_environment_file}" placeholder:"FILE" env:"-"`
+	LogFile         string   `help:"${about_log_file}" placeholder:"FILE" env:"-"`
 }
 
 // read returns the settings of all files.
@@ -123,7 +123,7 @@ type serviceInstall struct {
 	serviceName
 	serviceFiles
 
-	Account string `help:"Account that the service runs as, such as LocalSystem. Default: NT SERVICE\\NAME, an account of the service's own without further rights." placeholder:"NAME" env:"-"`
+	Account string `help:"${about_service_install_account}" placeholder:"NAME" env:"-"`
 }
 
 func (c *serviceInstall) run(_ context.Context, _ Options, stdout io.Writer) error {

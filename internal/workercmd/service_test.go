@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/test/need"
 	"github.com/spotworker/spotworker/internal/windows/winservice"
 )
 
@@ -45,9 +45,7 @@ func TestServiceRefuses(t *testing.T) {
 }
 
 func TestServiceElsewhere(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("this is Windows")
-	}
+	need.NotOn(t, "windows", "it has services")
 	for _, command := range []string{"install", "uninstall", "start", "stop", "status", "run"} {
 		var out bytes.Buffer
 		err := runService(Options{Arguments: []string{"service", command}}, &out)

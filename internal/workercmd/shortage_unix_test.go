@@ -10,6 +10,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/test/guard"
+	"github.com/spotworker/spotworker/internal/test/need"
 )
 
 // startUnread starts a worker whose log goes to a file that the test does not read.
@@ -77,7 +78,7 @@ func TestLogReaderIsGone(t *testing.T) {
 func TestLogOnAFullDisk(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
-		t.Skip("there is no /dev/full here")
+		need.Missing(t, "/dev/full")
 	}
 	defer full.Close()
 	c := newCloud(t, true)

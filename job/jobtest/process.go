@@ -35,8 +35,8 @@ func (t *trial) unknownVersion(ctx context.Context) error {
 	s, strange := t.begin(), *t.final
 	strange.version, strange.fraction = strangeVersion, 0
 	r := t.call(ctx, s, &strange, nil, ranks{})
-	f := &fault{hint: "Begin with j.CheckVersion and the versions that the handler knows, 0 if it gives none, and return its error as it is. " +
-		"During an update workers of two versions run side by side: an old one must leave the states of a new one alone."}
+	f := &fault{hint: "Begin with j.CheckVersion and the versions that the handler knows, 0 if it gives none, and return its error " +
+		"as it is. During an update workers of two versions run side by side: an old one must leave the states of a new one alone."}
 	given := fmt.Sprintf("given a state of version %d, which it never reported, it ", strangeVersion)
 	switch {
 	case r.current != nil:

@@ -116,14 +116,8 @@ param logDailyQuotaGb int
 @description('Resource ids of the action groups that alerts are sent to.')
 param actionGroupIds string[]
 
-@description('Number of messages that arrive in the poison queue within an hour before an alert fires.')
-param poisonPerHour int
-
 @description('Resource id of the Azure Monitor workspace that gets the workers\' metrics; empty for none.')
 param metricsWorkspaceId string
-
-@description('Age in hours, since it was put, at which a started job that has not ended raises an alert.')
-param oldestJobHours int
 
 // As internal/storage/azure/names.go makes them.
 var names namesType = {
@@ -379,24 +373,41 @@ module gallery 'gallery.bicep' = {
   }
 }
 
-module versions 'application-version.bicep' = [
-  for (application, i) in (stage == 'Foundation' ? [] : applications): {
-    name: '${prefix}-application-${i}'
-    params: {
-      location: location
-      tags: tags
-      galleryName: galleryName
-      applicationName: application.name
-      version: applicationVersion
-      packageUrl: '${packagesUrl}${packagesFolder}/${application.package}'
-      configurationUrl: configurationIn == 'Package' ? '' : '${packagesUrl}${packagesFolder}/${application.configuration}'
-      packageFileName: packageName
-      commands: packageCommands
-      regions: [location]
-    }
-    dependsOn: [gallery]
+// Two modules and no loop: Azure may evaluate an output's branch that is not taken, and
+// an index into an empty list is an error there.
+module version 'application-version.bicep' = if (stage != 'Foundation') {
+  name: '${prefix}-application-0'
+  params: {
+    location: location
+    tags: tags
+    galleryName: galleryName
+    applicationName: spotApplication.name
+    version: applicationVersion
+    packageUrl: '${packagesUrl}${packagesFolder}/${spotApplication.package}'
+    configurationUrl: configurationIn == 'Package' ? '' : '${packagesUrl}${packagesFolder}/${spotApplication.configuration}'
+    packageFileName: packageName
+    commands: packageCommands
+    regions: [location]
   }
-]
+  dependsOn: [gallery]
+}
+
+module onDemandVersion 'application-version.bicep' = if (stage != 'Foundation' && onDemand) {
+  name: '${prefix}-application-1'
+  params: {
+    location: location
+    tags: tags
+    galleryName: galleryName
+    applicationName: onDemandApplication.name
+    version: applicationVersion
+    packageUrl: '${packagesUrl}${packagesFolder}/${onDemandApplication.package}'
+    configurationUrl: configurationIn == 'Package' ? '' : '${packagesUrl}${packagesFolder}/${onDemandApplication.configuration}'
+    packageFileName: packageName
+    commands: packageCommands
+    regions: [location]
+  }
+  dependsOn: [gallery]
+}
 
 module log 'monitoring.bicep' = if (collects) {
   name: '${prefix}-monitoring'
@@ -443,8 +454,8 @@ module moreStorageLogs 'storage-log.bicep' = [
 ]
 
 // Deployed with the VMs, so that no alert fires before there is a VM.
-module alerts 'alerts.bicep' = if (collects && stage == 'Workers') {
-  name: '${prefix}-alerts'
+module noWorkersAlert 'no-workers-alert.bicep' = if (collects && stage == 'Workers') {
+  name: '${prefix}-no-workers-alert'
   params: {
     location: location
     tags: tags
@@ -452,8 +463,6 @@ module alerts 'alerts.bicep' = if (collects && stage == 'Workers') {
     workspaceId: log!.outputs.workspaceId
     tableName: log!.outputs.tableName
     actionGroupIds: actionGroupIds
-    poisonPerHour: poisonPerHour
-    oldestJobHours: oldestJobHours
   }
 }
 
@@ -548,10 +557,10 @@ output workerIdentityId string = workerRoles.outputs.identityId
 output onDemandIdentityId string = onDemand ? onDemandWorkerRoles!.outputs.identityId : ''
 
 @description('Resource id of the workers\' application version; empty before there is one.')
-output packageId string = stage == 'Foundation' ? '' : versions[0].outputs.versionId
+output packageId string = stage == 'Foundation' ? '' : version!.outputs.versionId
 
 @description('Resource id of the on-demand workers\' application version; empty where there is none.')
-output onDemandPackageId string = stage == 'Foundation' || !onDemand ? '' : versions[1].outputs.versionId
+output onDemandPackageId string = stage != 'Foundation' && onDemand ? onDemandVersion!.outputs.versionId : ''
 
 @description('Whether logs are collected, from agents that the policy associates.')
 output collectsLogs bool = collects ? !empty(logAssociation!.outputs.assignmentId) : false

@@ -19,7 +19,8 @@ param identityId string
 @description('Size and number of the VMs.')
 param sku object
 
-@description('Properties of the scale set.')
+@description('Properties of the scale set. Secure as a whole, because the password of Windows is in it.')
+@secure()
 param model object
 
 resource plusScaleSet 'Microsoft.Compute/virtualMachineScaleSets@2026-04-01' = {

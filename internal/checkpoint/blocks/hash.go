@@ -17,7 +17,7 @@ const Unit = 1 << 20
 // reader of another version need not know.
 type Hash struct{ sum hash.Hash }
 
-// NewHash returns the hash of a state of which nothing was added.
+// NewHash returns the hash of an empty state.
 func NewHash() Hash { return Hash{sha256.New()} }
 
 // Add adds the hash of the next unit.

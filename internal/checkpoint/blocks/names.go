@@ -9,9 +9,9 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// Ids of blocks: the XXH3 of 128 bits of the content, its length, and what the content is.
-// All ids of a blob have the same length, as the service requires; these are as long as
-// the SHA-256 hashes that earlier versions use, and end otherwise.
+// Ids of blocks: the XXH3 of 128 bits of the content, its length, and its type. All ids
+// of a blob have the same length, as the service requires; these are as long as the
+// SHA-256 hashes that earlier versions use, and end otherwise.
 const (
 	idLength  = 32
 	chunkKind = "chunk-01"

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Ids of blocks are part of what is stored: with others, workers of two versions would
+// Ids of blocks are part of the stored data: with others, workers of two versions would
 // send each other's states again.
 func TestBlockIDs(t *testing.T) {
 	n, data := NewNamer("job-1"), make([]byte, 300_000)

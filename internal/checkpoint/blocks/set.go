@@ -9,7 +9,7 @@ import (
 )
 
 // Set tracks the blocks that the service has for a blob, so that only missing ones are
-// sent. The zero value is that of a blob whose blocks are unknown.
+// sent. The zero value is for a blob with unknown blocks.
 type Set struct {
 	known     bool            // whether committed is complete
 	order     []string        // blocks of the body, as they stand in it

@@ -8,7 +8,7 @@ import (
 	"github.com/spotworker/spotworker/internal/storage/readahead"
 )
 
-// Sizes of what one upload takes.
+// Sizes of one upload's resources.
 const (
 	// slabUnits is the length of a slab, in units of the hash: 4 MiB, which holds a
 	// group of chunks.
@@ -19,7 +19,7 @@ const (
 	maxSlabs, ownSlabs = 10, 2
 
 	// ownCalls is how many calls may be in flight for a slab that needs no place, and
-	// grownCalls for one that has it: 128 for an upload that has all.
+	// grownCalls for a slab that has one: 128 for an upload that has all.
 	ownCalls, grownCalls = 4, 15
 
 	// Connections is how many connections to keep for large states: as many as an upload
@@ -28,7 +28,7 @@ const (
 	Connections = 64
 
 	// quickCall is how long a call takes where more calls at once are no harm. On a slow
-	// network they would share what one of them needs to end before its timeout.
+	// network they would share the time that one of them needs to end before its timeout.
 	quickCall = 5 * time.Second
 )
 
@@ -58,7 +58,7 @@ func newSlabs(unit int, budget readahead.Budget) *slabs {
 	}
 }
 
-// get returns a slab with one use. It waits for one that is free, or that may be made.
+// get returns a slab with one use. It waits for a slab that is free, or may be made.
 func (s *slabs) get(ctx context.Context) (*slab, error) {
 	for {
 		select {

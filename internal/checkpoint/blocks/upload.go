@@ -1,5 +1,5 @@
 // Package blocks keeps a large state in a blob in blocks that are named after their
-// content, so that a later state sends only what it lacks.
+// content, so that a later state sends only new blocks.
 //
 //	     ┌──▶ hash of the state
 //	read ┤
@@ -27,7 +27,7 @@ import (
 	"github.com/spotworker/spotworker/internal/storage/readahead"
 )
 
-// splitRun is how many groups are kept in chunks at the begin of what is new.
+// splitRun is how many groups are kept in chunks at the begin of new content.
 const splitRun = 8
 
 // Target is where a state is sent to, and how. All fields are required.
@@ -50,7 +50,7 @@ type Target struct {
 	// of each.
 	Budget readahead.Budget
 
-	// Timeout is that of one call, including the SDK's retries.
+	// Timeout is the time of one call, including the SDK's retries.
 	Timeout time.Duration
 }
 
@@ -92,7 +92,7 @@ type upload struct {
 
 	mu   sync.Mutex      // guards what follows
 	seen map[string]bool // blocks that this upload sends
-	sent []string        // those that arrived
+	sent []string        // the arrived ones
 }
 
 // part is a part of a slab.
@@ -101,7 +101,7 @@ type part struct {
 	data []byte
 }
 
-// piece is what one read put into a slab.
+// piece is the part of the state that one read put into a slab.
 type piece struct {
 	slab     *slab
 	from, to int
@@ -111,7 +111,7 @@ type piece struct {
 // group is a run of chunks that may be one block.
 type group struct {
 	blocks  []string      // that it is kept in
-	run     int           // it and the groups directly before it of which the blob has nothing
+	run     int           // it and the groups directly before it, all missing in the blob
 	decided chan struct{} // closed once both are known
 }
 
@@ -131,7 +131,7 @@ func (u *upload) run(ctx context.Context, state io.Reader) (Manifest, error) {
 	close(u.parts)
 	close(u.pieces)
 	if sendErr := u.sending.Wait(); sendErr != nil {
-		return Manifest{}, sendErr // the cause of what stopped the reading
+		return Manifest{}, sendErr // the cause of the reading's end
 	}
 	if err != nil {
 		return Manifest{}, err
@@ -146,9 +146,9 @@ func (u *upload) run(ctx context.Context, state io.Reader) (Manifest, error) {
 	return m, nil
 }
 
-// read reads the state to its end; other goroutines hash and cut what it has read. It
-// waits for the cutter only where a slab is full, since the begin of a group that did not
-// end moves to the next.
+// read reads the state to its end; other goroutines hash and cut the read part. It waits
+// for the cutter only where a slab is full, since the begin of a group that did not end
+// moves to the next.
 func (u *upload) read(state io.Reader) (size int64, err error) {
 	into, err := u.slabs.get(u.ctx)
 	if err != nil {
@@ -243,8 +243,8 @@ func (u *upload) hash(sum Hash) {
 	}
 }
 
-// begin hashes the chunks of a group in the background and sends what is missing of it.
-// The last chunk ends with the group, whether the cutter ended it or the stream did.
+// begin hashes the chunks of a group in the background and sends the missing ones. The
+// last chunk ends with the group, whether the cutter ended it or the stream did.
 func (u *upload) begin(p part, ends []int) {
 	if n := len(ends); n == 0 || ends[n-1] < len(p.data) {
 		ends = append(ends, len(p.data))
@@ -273,9 +273,9 @@ func (u *upload) begin(p part, ends []int) {
 
 // decide determines the blocks of a group: one for each chunk, or one for all of it.
 //
-// In chunks a later change sends least, so a group is kept so where changes are to be
-// expected: where the blob has a part of it, and at the begin of what is new behind
-// something that did not change, so that places that change each time are in chunks after
+// In chunks a later change sends least, so a group is kept so where changes are likely:
+// where the blob has a part of it, and at the begin of new content behind unchanged
+// content, so that places that change each time are in chunks after
 // a few saves. A first save, and the rest of a run of new groups, are one block for each
 // group: a state that is rewritten each time would cost four times the calls.
 func (u *upload) decide(g, before *group, data []byte, ends []int) {

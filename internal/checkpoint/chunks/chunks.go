@@ -18,13 +18,13 @@
 //
 // One end in two, where the hash is below half of the mark, also ends a group, which has
 // at least 512 KiB then, some 930 KiB on average in the first GiB, and 2 MiB at most.
-// Behind that each chunk is a group. A group of chunks of which none is known can be sent
-// as one block, so that a stream that is new or rewritten costs a quarter of the calls.
+// Behind that each chunk is a group. A group of new chunks can be sent as one block, so
+// that a stream that is new or rewritten costs a quarter of the calls.
 //
 // # Versions
 //
-// Another version may cut differently, at the price of sending everything again:
-// what was saved is read without knowing where it was cut.
+// Another version may cut differently, at the price of sending everything again: a saved
+// state is read without knowing its cuts.
 package chunks
 
 import (
@@ -48,9 +48,8 @@ type size struct {
 	mark        uint64 // a hash below it ends a chunk
 }
 
-// sizes returns the sizes of a stream in ascending order: those of the table if scale is
-// 1 MiB. Behind its least size a chunk ends at each byte with a probability of 1 to that
-// size.
+// sizes returns the sizes of a stream in ascending order: the table's if scale is 1 MiB.
+// Behind its least size a chunk ends at each byte with a probability of 1 to that size.
 func sizes(scale int) []size {
 	bounded := func(times int64, least int) size {
 		return size{before: times * int64(scale), least: least, most: 4 * least, mark: 1 << 32 / uint64(least) << 32}
@@ -71,8 +70,8 @@ type Cutter struct {
 // New returns a cutter of a stream's content.
 func New() *Cutter { return Scaled(1 << 20) }
 
-// Scaled returns a cutter like [New] of which all sizes are in proportion to scale
-// instead of 1 MiB. Tests use it to get many chunks of little content.
+// Scaled returns a cutter like [New] with all sizes in proportion to scale instead of 1
+// MiB. Tests use it to get many chunks of little content.
 func Scaled(scale int) *Cutter {
 	return &Cutter{sizes: sizes(scale), maxGroup: maxGroup / (1 << 20) * scale}
 }
@@ -85,7 +84,7 @@ func Fixed(length int) *Cutter {
 // End says what ends at a place in the stream.
 type End int
 
-// The ends. The end of a group is that of a chunk too.
+// The ends. The end of a group also ends a chunk.
 const (
 	None End = iota
 	Chunk

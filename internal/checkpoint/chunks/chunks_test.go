@@ -51,7 +51,7 @@ func TestAnyPieces(t *testing.T) {
 	}
 }
 
-// Chunks and groups keep to their sizes, on average too, whatever the content is.
+// Chunks and groups keep to their sizes, on average too, for any content.
 func TestSizes(t *testing.T) {
 	for name, data := range map[string][]byte{"random": random(3, 64<<20), "zeros": make([]byte, 8<<20)} {
 		chunks, groups := ends(New(), data, 1<<20)
@@ -110,7 +110,7 @@ func TestLargestState(t *testing.T) {
 	}
 }
 
-// Behind an insertion the cuts are those of the old content again, within a few chunks.
+// Behind an insertion the cuts are again the old content's, within a few chunks.
 func TestInsertion(t *testing.T) {
 	data := random(4, 16<<20)
 	inserted := slices.Concat(data[:1<<20], random(5, 100), data[1<<20:])

@@ -6,8 +6,8 @@
 //	                    useful            redone
 //	          overhead                                          overhead
 //
-// Each write of the record states what would be true if it was the last one, so that no
-// call is made for the ledger, and a worker that dies leaves a ledger that is right up to
+// Each write of the record is correct as the last one, so that no call is made for the
+// ledger, and a worker that dies leaves a ledger that is right up to
 // then. Time for which the worker was frozen is overhead: the slot was paid for, and no
 // handler ran. What followed, up to the death, is estimated by the next owner ([Takeover.Lost]).
 //

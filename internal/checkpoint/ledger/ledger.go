@@ -2,7 +2,7 @@ package ledger
 
 import "time"
 
-// Ledger is what a job has cost so far.
+// Ledger is the cost of a job so far.
 type Ledger struct {
 	// Useful is the time of handlers whose progress survives: in the recorded state, or
 	// in the result.
@@ -36,8 +36,8 @@ func (l Ledger) WithoutProgress() Ledger {
 	return l
 }
 
-// Delivery is what one delivery has taken so far. The zero value is that of a delivery
-// that only begins.
+// Delivery is the cost of one delivery so far. The zero value is a delivery that only
+// begins.
 type Delivery struct {
 	Slot    time.Duration // since it got its slot
 	Handler time.Duration // in the handler, without the time in which it read its state
@@ -60,11 +60,11 @@ func After(before Ledger, d Delivery, saved time.Duration, last bool) Ledger {
 	return l
 }
 
-// Takeover is what a delivery knows of the owner that left a record running.
+// Takeover holds a delivery's facts about the owner that left a record running.
 type Takeover struct {
 	// Claimed is when this delivery claimed the message, counted from the last write of
-	// the record. Visibility and RenewEvery are those of the message under the earlier
-	// owner. All are zero where they are not known: the message was another one.
+	// the record. Visibility and RenewEvery are the message's under the earlier owner.
+	// All are zero where they are not known: the message was another one.
 	Claimed, Visibility, RenewEvery time.Duration
 }
 
@@ -75,8 +75,8 @@ type Takeover struct {
 // in which it can have died: from the write to the next one that did not come. The window
 // is narrower where the message came back soon: its visibility timeout, counted from the
 // last renewal, had expired when it was claimed, and the next renewal did not come. A
-// message that waited long, since no worker was free, says nothing. Neither does one whose
-// renewals are further apart than writes.
+// message that waited long, since no worker was free, proves nothing. Neither does a
+// message whose renewals are further apart than writes.
 //
 // The estimate is between 0 and next. Over many deaths it adds up, since it is as often too
 // high as too low.

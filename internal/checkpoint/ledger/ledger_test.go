@@ -62,7 +62,7 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestLostAddsUp: the estimates of many deaths add up to what was lost, for intervals short
+// TestLostAddsUp: the estimates of many deaths add up to the loss, for intervals short
 // and long, and however long messages wait.
 func TestLostAddsUp(t *testing.T) {
 	const visibility, renew, deaths = 30 * time.Second, 10 * time.Second, 20_000
@@ -70,7 +70,7 @@ func TestLostAddsUp(t *testing.T) {
 	upTo := func(d time.Duration) time.Duration { return time.Duration(random.Float64() * float64(d)) }
 	for _, row := range []struct {
 		next, wait time.Duration
-		within     float64 // of what was lost, on average
+		within     float64 // of the loss, on average
 	}{
 		{200 * time.Millisecond, 0, 0.01},
 		{5 * time.Second, time.Second, 0.01},

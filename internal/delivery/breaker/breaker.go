@@ -10,10 +10,19 @@
 // and returns it with its [Verdict]. A Breaker is a value with pure functions of the
 // time; the Set guards it. It knows nothing of jobs but their ids and kinds.
 //
+// # Sick machines
+//
+// Two rules keep a machine that fails every job from poisoning the queue's jobs.
+//
 // A breaker opens when five different jobs of the kind in a row, and more than still run, fail or
 // are interrupted by their handlers, and none commits or makes progress. Evictions, duplicates,
-// permanent errors and failures of jobs that failed on another machine last say nothing about this
-// machine.
+// permanent errors and failures of jobs that failed on another machine last prove nothing about
+// this machine. After the cool-down one job at a time is tried: a sick machine fails one a minute.
+//
+// A job that failed on a machine (failedby in its record) and returns to it is left to others for
+// 10 minutes. If it fails there again, both failures count as one, unless a job of the kind that
+// began in between succeeded there, or no other machine has the kind. So one machine never poisons a
+// job, and a job that fails everywhere still reaches its limit. Package delivery applies this rule.
 package breaker
 
 import (

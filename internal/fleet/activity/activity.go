@@ -1,7 +1,7 @@
-// Package activity counts what a worker did in the last ten minutes, for its heartbeat:
-// jobs done and failed by kind with the distribution of their durations, the time of
-// handlers by outcome, and what the slots did. The reader of the heartbeats adds them up
-// to figures of the fleet.
+// Package activity counts a worker's jobs and time in the last ten minutes, for its
+// heartbeat: jobs done and failed by kind with the distribution of their durations, the
+// time of handlers by outcome, and the use of the slots. The reader of the heartbeats
+// adds them up to figures of the fleet.
 package activity
 
 import (
@@ -14,7 +14,7 @@ import (
 // minutes is how far back the figures reach, up to a minute less.
 const minutes = 10
 
-// Effort is the outcome of a handler's time. The words are those of the observer of
+// Effort is the outcome of a handler's time. The words are the same as in the observer of
 // package delivery.
 const (
 	committed  = "committed"
@@ -23,21 +23,21 @@ const (
 	redone     = "redone"
 )
 
-// Report is what a worker did in the last ten minutes, or since it started. The zero value
-// is that of a worker that does not say.
+// Report is a worker's activity in the last ten minutes, or since it started. The zero
+// value stands for a worker that reports none.
 type Report struct {
 	// Slots is how many jobs the worker runs at once; 0 if it does not say.
 	Slots int
 
-	// Times is what the slots did.
+	// Times is the use of the slots.
 	Times Times
 
-	// Kinds are the kinds that something happened to, by name. The last one may be
-	// [MoreKinds], for those that did not fit into the heartbeat.
+	// Kinds are the kinds with activity, by name. The last one may be [MoreKinds], for
+	// kinds that did not fit into the heartbeat.
 	Kinds []Kind
 }
 
-// Kind is what happened to the jobs of a kind.
+// Kind has the counts and times of a kind's jobs.
 type Kind struct {
 	Name string
 
@@ -51,8 +51,8 @@ type Kind struct {
 	Durations Histogram
 }
 
-// Efforts is time of handlers by its outcome. That of Committed and HandedOver is kept:
-// its result or its state is recorded.
+// Efforts is time of handlers by its outcome. The time of Committed and HandedOver is
+// kept: its result or its state is recorded.
 type Efforts struct{ Committed, HandedOver, Failed, Redone time.Duration }
 
 func (e *Efforts) add(o Efforts) {
@@ -70,7 +70,7 @@ func (k *Kind) add(o Kind) {
 	k.Durations.Merge(o.Durations)
 }
 
-// Meter measures what a worker does. Its methods may be called from many goroutines.
+// Meter measures a worker's activity. Its methods may be called from many goroutines.
 type Meter struct {
 	slots *Slots
 

@@ -27,7 +27,7 @@ func (r Report) FormatSlots() string {
 	return strings.Join([]string{strconv.Itoa(r.Slots), seconds(t.Handler), seconds(t.Around), seconds(t.Idle), seconds(t.Closed)}, ",")
 }
 
-// FormatKinds returns the wire form of the kinds. Those with the fewest jobs are added up
+// FormatKinds returns the wire form of the kinds. Kinds with the fewest jobs are added up
 // under [MoreKinds] where the text would be too long.
 func (r Report) FormatKinds() string {
 	kinds := slices.Clone(r.Kinds)
@@ -67,8 +67,8 @@ func seconds(d time.Duration) string {
 	return strconv.FormatFloat(d.Seconds(), 'f', 1, 64)
 }
 
-// Parse returns the report whose parts have these forms. What it cannot read it leaves
-// out: another program may have written it.
+// Parse returns the report whose parts have these forms. It leaves out parts that it
+// cannot read: another program may have written them.
 func Parse(slots, kinds string) Report {
 	fields := strings.Split(slots, ",")
 	n, err := strconv.Atoi(fields[0])
@@ -104,8 +104,8 @@ func parseKind(fields []string) Kind {
 	return k
 }
 
-// maxCount is more than any worker does in ten minutes, and small enough to add up those
-// of a fleet.
+// maxCount is more than the counts of any worker in ten minutes, and small enough to add
+// up a fleet's.
 const maxCount = 1e9
 
 func parseCount(text string) int {

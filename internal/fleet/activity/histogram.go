@@ -11,15 +11,15 @@ import (
 // most 19 % too high. The zero value is empty.
 type Histogram []Bucket
 
-// Bucket counts durations that are longer than those of the bucket with the next lower
-// index and at most as long as Upper.
+// Bucket counts durations above the Upper of the bucket with the next lower index and at
+// most as long as its own Upper.
 type Bucket struct {
 	// Index is n for an upper end of 2^(n/4) milliseconds, 0 … [maxIndex].
 	Index int
 	Count int
 }
 
-// maxIndex is that of the last bucket: 41 days.
+// maxIndex is the index of the last bucket: 41 days.
 const maxIndex = 127
 
 // Upper returns the upper end of the bucket with that index.
@@ -38,7 +38,7 @@ func indexOf(d time.Duration) int {
 // Add counts a duration.
 func (h *Histogram) Add(d time.Duration) { h.put(indexOf(d), 1) }
 
-// Merge adds what the other one counted.
+// Merge adds the counts of the other.
 func (h *Histogram) Merge(o Histogram) {
 	for _, b := range o {
 		h.put(b.Index, b.Count)

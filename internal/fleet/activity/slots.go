@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Slots adds up what the slots of a worker do. The times of all states together are the
+// Slots adds up a worker's slot time by use. The times of all states together are the
 // number of slots times the time since [NewSlots].
 type Slots struct {
 	mu      sync.Mutex
@@ -13,11 +13,11 @@ type Slots struct {
 	since   time.Time // up to when the times are
 	working bool      // the worker is in the state that takes jobs
 	claimed int       // messages in slots
-	running int       // of them, those whose handlers run
+	running int       // slots with a running handler
 	times   Times
 }
 
-// Times is the time of slots by what they did.
+// Times is the time of slots by their use.
 type Times struct {
 	Handler time.Duration // a handler ran
 	Around  time.Duration // a message was claimed, no handler ran
@@ -66,7 +66,7 @@ func (s *Slots) Work(working bool) {
 	s.working = working
 }
 
-// Times returns what the slots did up to now.
+// Times returns the use of the slots up to now.
 func (s *Slots) Times() Times {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -36,16 +36,16 @@ const (
 	// may differ, with a wide margin.
 	clockMargin = time.Minute
 
-	// maxBody is the most bytes of a document that are read: several times what the
-	// bounds above allow.
+	// maxBody is how many bytes of a document are read at most: several times the bounds
+	// above.
 	maxBody = 1 << 20
 )
 
 // ErrNewer means that the document is of a version that this program does not know.
 var ErrNewer = errors.New("the control document was written by a newer version of spotworker")
 
-// Document is what operators ask of the workers of a deployment. The zero value asks
-// for nothing. docs/FORMATS.md has its wire form.
+// Document holds the requests of operators to the workers of a deployment. The zero value
+// has no request. docs/FORMATS.md has its wire form.
 type Document struct {
 	// Revision counts the changes, from 1.
 	Revision int
@@ -53,7 +53,7 @@ type Document struct {
 	// Pause is when and by whom claiming was paused for all workers; nil if it is not.
 	Pause *Mark
 
-	// PausedKinds are the kinds of which no job is started.
+	// PausedKinds are kinds whose jobs are not started.
 	PausedKinds map[string]Mark
 
 	// DrainAll asks every worker to drain, and Drains the workers of those names.
@@ -115,7 +115,7 @@ func (d *Document) Quarantined(worker string) (why Mark, ok bool) {
 	return Mark{}, false
 }
 
-// IsOn reports whether a name is that of a worker or of its VM. A worker is called
+// IsOn reports whether a name belongs to a worker or its VM. A worker is called
 // <vm>-<first 8 of vmId>-<instance>, or <host>-<instance> without a metadata service.
 func IsOn(worker, name string) bool {
 	return worker == name || strings.EqualFold(VMOf(worker), name)

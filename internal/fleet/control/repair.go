@@ -37,19 +37,19 @@ type DamagedError struct {
 	readAt time.Time // by the service's clock
 }
 
-// Error says what is wrong with the content.
+// Error names the fault of the content.
 func (e *DamagedError) Error() string {
 	return "the control document (blob " + blobName + ") is damaged: " + e.Err.Error()
 }
 
-// Unwrap returns what is wrong with the content.
+// Unwrap returns the fault of the content.
 func (e *DamagedError) Unwrap() error { return e.Err }
 
 // Repair is [Store.Edit], and replaces a damaged document. A copy of the damaged one is
 // kept under another name first. Without damage kept is empty, and Repair is Edit.
 //
-// What the damaged document asked for is unknown. The new one asks for nothing but what
-// apply adds, and says that every job may have been cancelled: workers that read it
+// The requests of the damaged document are unknown. The new one has only the requests
+// that apply adds, and says that every job may have been cancelled: workers that read it
 // check the records of all their jobs once, so no cancel is missed.
 func (s *Store) Repair(ctx context.Context, apply Change) (d Document, kept string, err error) {
 	d, err = s.edit(ctx, apply, func(damaged *DamagedError) (Document, error) {

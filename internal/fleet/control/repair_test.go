@@ -108,8 +108,8 @@ func TestRevisionAfterRepair(t *testing.T) {
 	})
 }
 
-// TestRepairInterrupted: whatever call fails, the damaged document is still there under
-// one name, and a repetition repairs it.
+// TestRepairInterrupted: if any call fails, the damaged document is still there under one
+// name, and a repetition repairs it.
 func TestRepairInterrupted(t *testing.T) {
 	for fails := range 4 {
 		inBubble(t, func(t *testing.T, server *storage.Server, store *Store) {

@@ -129,7 +129,7 @@ func cut(text string, most int) string {
 	return b.String()
 }
 
-// parseEvent and parseDrain leave out what they cannot read.
+// parseEvent and parseDrain leave out fields that they cannot read.
 func parseEvent(text string) Event {
 	values, _ := url.ParseQuery(text) // the fields that could be read
 	return Event{

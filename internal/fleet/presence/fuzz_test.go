@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// FuzzPresence reads whatever another worker, or somebody with its rights, may have
-// written: it never fails, and an event counts as one that a worker is ready for
-// only if it was listed with that id.
+// FuzzPresence reads any heartbeat that another worker, or somebody with its rights, may
+// have written: it never fails, and a worker counts as ready for an event only if the
+// event was listed with that id.
 func FuzzPresence(f *testing.F) {
 	for _, seed := range []string{
 		"", "e1@2026-03-09T13:15:00Z", "e1@", "@2026-03-09T13:15:00Z", "e1", "e1@,e2@", "%zz@", "a%40b@2026-03-09T13:15:00Z", ",,,",

@@ -16,8 +16,8 @@ const MoreKinds = "*"
 // Has says whether a worker has a handler for a kind, by its heartbeat.
 type Has int
 
-// The values of [Has]. MayHave is that of a list that was cut, and of a version that
-// does not list kinds.
+// The values of [Has]. MayHave is for a list that was cut, and for a version that does
+// not list kinds.
 const (
 	HasNot Has = iota
 	MayHave

@@ -34,9 +34,9 @@ func (s *Store) List(ctx context.Context) ([]Listed, error) {
 // without case. A heartbeat of an old version, which does not state its VM's name,
 // is not among them.
 //
-// Blobs are named after the VM, as it was spelled when they were written, so one
-// call with the name as a prefix finds them. If it finds none, ListVM searches all
-// heartbeats for one that was spelled otherwise.
+// Blobs are named after the VM, as it was spelled when they were written, so one call
+// with the name as a prefix finds them. If it finds none, ListVM searches all heartbeats
+// for another spelling.
 func (s *Store) ListVM(ctx context.Context, vm string) ([]Listed, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

@@ -55,7 +55,7 @@ func TestListVM(t *testing.T) {
 	})
 }
 
-// An event that was put off is not the one that was prepared for.
+// An event that was put off is not the event that was prepared for.
 func TestReadyCovers(t *testing.T) {
 	ready := Ready{ID: "e", NotBefore: noon}
 	for _, row := range []struct {

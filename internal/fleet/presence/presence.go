@@ -1,6 +1,6 @@
-// Package presence stores the workers' heartbeats: one small blob per worker that
-// says what the worker is doing. One List call shows the whole fleet, and a worker
-// that starts learns from its old heartbeat how its last run ended.
+// Package presence stores the workers' heartbeats: one small blob per worker with the
+// worker's state. One List call shows the whole fleet, and a worker that starts learns
+// from its old heartbeat how its last run ended.
 //
 // A worker continues to work if its heartbeat cannot be written. Two things depend
 // on heartbeats: acknowledging events that concern several VMs, and leaving a job
@@ -84,16 +84,16 @@ type Presence struct {
 	// maxKinds: a final [MoreKinds] then stands for the rest.
 	Kinds []string
 
-	// Steered says that the worker reads what operators ask, and Control which revision
-	// of the control document it follows; 0 if there is none. Asked is what keeps it
-	// from claiming: [AskedQuarantine], [AskedDrain], [AskedPause],
+	// Steered says that the worker reads the requests of operators, and Control which
+	// revision of the control document it follows; 0 if there is none. Asked is the
+	// request that keeps it from claiming: [AskedQuarantine], [AskedDrain], [AskedPause],
 	// [AskedKinds], or nothing.
 	Steered bool
 	Control int
 	Asked   string
 
-	// Activity is what the worker did in the last ten minutes; zero in heartbeats of older
-	// versions.
+	// Activity is the worker's activity in the last ten minutes; zero in heartbeats of
+	// older versions.
 	Activity activity.Report
 
 	// Jobs are the ids of the active jobs, at most 1,024. A listing has only their
@@ -202,7 +202,7 @@ func (p Presence) metadata() map[string]*string {
 	return out
 }
 
-// parse leaves out what it cannot read: a heartbeat of a newer version still has a
+// parse leaves out fields that it cannot read: a heartbeat of a newer version still has a
 // name and perhaps a state.
 func parse(worker string, metadata map[string]*string) Presence {
 	values := map[string]string{}

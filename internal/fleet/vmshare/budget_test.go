@@ -57,7 +57,7 @@ func TestWorkersShareOneBudget(t *testing.T) {
 		defer cancel()
 		for _, name := range []string{"0", "1", "2", "3"} {
 			budget := open(t, path, name).Budget()
-			for range 3 { // what can wait, as fast as it may
+			for range 3 { // requests that can wait, as fast as they may
 				running.Go(func() {
 					for budget.Wait(ctx, preempt.Later) == nil {
 						all.now()
@@ -86,7 +86,7 @@ func TestWorkersShareOneBudget(t *testing.T) {
 	})
 }
 
-// What the file holds decides how long the first request waits.
+// The file's content decides how long the first request waits.
 func TestFirstRequest(t *testing.T) {
 	full := `{"boot":"boot","sent":[3600000000000,3600000000000,3600000000000,3600000000000,3600000000000]}`
 	for name, row := range map[string]struct {

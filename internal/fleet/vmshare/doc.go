@@ -17,8 +17,9 @@
 //	events.json          the events for which workers of this VM are ready
 //	requests.json        the latest requests; locked while it is read and written
 //
-// The locks are those of flock, on Windows of LockFileEx: the kernel releases them when the
-// process ends, also after a crash. The content of the files is valid for the current boot only, and each file may
+// The locks are flock's, on Windows LockFileEx's: the kernel releases them when the
+// process ends, also after a crash. The content of the files is valid for the current
+// boot only, and each file may
 // be lost at any moment: a worker that finds one damaged assumes the worst. The folder
 // itself must exist while a worker runs (RuntimeDirectoryPreserve in a unit, if several
 // units share it).

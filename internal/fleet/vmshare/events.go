@@ -78,9 +78,9 @@ func (d *Dir) Ready(ctx context.Context, events []Event) error {
 
 // Acknowledge reserves the acknowledgement of an event for this worker, which must be ready
 // for it. It succeeds if no other worker of this VM has reserved it and all of them are
-// ready. With handedOver, for an event that ends what runs on the VM, they are ready when
+// ready. With handedOver, for an event that ends all work on the VM, they are ready when
 // none has a job any more; for any other event, when each that has jobs has called Ready.
-// The error is a [BusyError], [ErrTaken], or that of the folder. Without an error the event
+// The error is a [BusyError], [ErrTaken], or the folder's. Without an error the event
 // counts as acknowledged.
 func (d *Dir) Acknowledge(ctx context.Context, event Event, handedOver bool) error {
 	return d.exclusively(ctx, func() error {
@@ -109,8 +109,8 @@ func (d *Dir) Acknowledge(ctx context.Context, event Event, handedOver bool) err
 	})
 }
 
-// put adds an event, or updates the one with its id. If it was postponed, it replaces the
-// old one.
+// put adds an event, or updates the event with its id. If it was postponed, it replaces
+// the old one.
 func put(events []Event, e Event) []Event {
 	i := find(events, e.ID)
 	if i < 0 {

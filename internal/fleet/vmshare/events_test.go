@@ -93,8 +93,8 @@ func TestReadyWithJobs(t *testing.T) {
 	}
 }
 
-// However a worker that begins and one that acknowledges meet, either the first
-// learns of the event or the second waits for it.
+// However a worker that begins meets a worker that acknowledges, either the first learns
+// of the event or the second waits for it.
 func TestBeginAgainstAcknowledge(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run")
 	a, b := open(t, path, "a"), open(t, path, "b")

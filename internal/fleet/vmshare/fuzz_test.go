@@ -8,9 +8,8 @@ import (
 	"github.com/spotworker/spotworker/internal/preempt"
 )
 
-// FuzzRequests: whatever the file of requests holds, no more of them are let
-// through than the service answers, a worker waits for a bounded time, and what is
-// written is read again.
+// FuzzRequests: for any file of requests, no more of them are let through than the
+// service answers, a worker waits for a bounded time, and a written file is read again.
 func FuzzRequests(f *testing.F) {
 	for _, seed := range []string{
 		"", "{}", "null", `{"boot":"boot","sent":[1,2,3]}`, `{"boot":"boot","sent":[1,2,3,4,5]}`, `{"boot":"boot","sent":[1,2,3,4,5,6]}`,

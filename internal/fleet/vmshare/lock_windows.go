@@ -76,8 +76,8 @@ func openShared(path string, access, disposition uint32) (*os.File, error) {
 	return file, nil
 }
 
-// lockByte locks a byte far behind the content: Windows lets no other process read or write
-// what is locked.
+// lockByte locks a byte far behind the content: Windows lets no other process read or
+// write a locked byte.
 func lockByte(file *os.File, how uint32) error {
 	at := windows.Overlapped{OffsetHigh: math.MaxInt32}
 	err := windows.LockFileEx(windows.Handle(file.Fd()), how|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &at)

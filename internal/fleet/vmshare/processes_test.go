@@ -61,9 +61,6 @@ func watch(ctx context.Context, d *Dir, endpoint string) error {
 // The service, which counts, never gets more than five requests in a second, and
 // each worker that runs polls once a second.
 func TestFourProcesses(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes 9 s of real time")
-	}
 	server := imds.New(imds.Options{RequestsPerSecond: -1})
 	begun := time.Now()
 	guest := server.AddVM(imds.VM{Name: "vm"})

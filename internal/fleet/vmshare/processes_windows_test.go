@@ -69,7 +69,7 @@ func isInUse(err error) bool {
 	return ok
 }
 
-// TestSinceBoot compares the clock of all processes with that of this one.
+// TestSinceBoot compares the clock of all processes with this process's.
 func TestSinceBoot(t *testing.T) {
 	begun := time.Now()
 	before := sinceBoot()

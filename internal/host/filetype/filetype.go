@@ -1,5 +1,5 @@
-// Package filetype names types of files for errors that people read, and has what it takes
-// to open a file whose type is not known.
+// Package filetype names types of files for errors that people read, and opens files of
+// unknown types.
 package filetype
 
 import "io/fs"

@@ -22,7 +22,7 @@ var (
 	// machineErrors are the errors of files and programs that another machine may have.
 	machineErrors = []error{
 		unix.ENOEXEC, unix.ETXTBSY, unix.EBUSY, unix.ELOOP, unix.ENOTDIR, // a program
-		unix.ENODEV, unix.ENXIO, unix.ENOTSUP, unix.ENOSYS, unix.EINTR, // a system without what it takes
+		unix.ENODEV, unix.ENXIO, unix.ENOTSUP, unix.ENOSYS, unix.EINTR, // a system without the required feature
 		unix.ESTALE, unix.ETIMEDOUT, unix.EHOSTDOWN, unix.EHOSTUNREACH, unix.ECONNREFUSED, unix.ENOTCONN, // a network file system
 		unix.ESRCH, // a process that was ended from elsewhere while it was started
 	}

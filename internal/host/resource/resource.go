@@ -1,5 +1,5 @@
-// Package resource reports what a machine has run out of: disk, memory, processes, file
-// descriptors.
+// Package resource reports which resource of a machine is exhausted: disk, memory,
+// processes, file descriptors.
 package resource
 
 import (

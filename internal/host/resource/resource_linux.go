@@ -20,7 +20,7 @@ func Space(dir string) (free, size int64) {
 	return int64(s.Bavail) * s.Bsize, int64(s.Blocks) * s.Bsize
 }
 
-// WorkerGroup is the control group of a worker below the one that was delegated to it.
+// WorkerGroup is the control group of a worker below the delegated control group.
 const WorkerGroup = "spotworker"
 
 // ControlGroup returns the folder of the control group of this process, or of the one

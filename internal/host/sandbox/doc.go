@@ -1,8 +1,8 @@
 // Package sandbox runs each job's program as a separate system user, so that the
 // program can access neither its worker nor another job.
 //
-// [Open] reserves user ids for one worker, [Users.Take] gives one to a job, and a
-// [User] does with it what a job needs:
+// [Open] reserves user ids for one worker, [Users.Take] gives one to a job, and a [User]
+// acts for the job:
 //
 //   - [User.Apply] makes a command run as the user, with no group but its own and
 //     without the worker's capabilities.
@@ -10,7 +10,7 @@
 //     user's rights. The worker reads a checkpoint and removes a folder that way,
 //     so a symbolic link or a race in a job's folder cannot lead it to files that
 //     the program cannot reach itself.
-//   - [User.KillAll] kills every process of the user, including those that left
+//   - [User.KillAll] kills every process of the user, also outside
 //     their process group or session.
 //   - [User.Clean] removes the user's files in folders that all users may write,
 //     and its shared memory, semaphores and message queues.
@@ -20,8 +20,8 @@
 //
 // # How file accesses change user
 //
-// Linux keeps a file system user id for each thread (setfsuid(2)), which is what
-// NFS servers use for the same purpose. [User.Do] sets it on a locked thread and
+// Linux keeps a file system user id for each thread (setfsuid(2)), which NFS servers use
+// for the same purpose. [User.Do] sets it on a locked thread and
 // sets it back. Other goroutines do not notice. A function called by Do must not
 // leave file accesses to goroutines that it starts: these have the worker's
 // rights.

@@ -15,6 +15,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/spotworker/spotworker/internal/test/need"
+	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
 // full has TestRemovalIsBounded measure the rows of docs/SECURITY.md, on a disk,
@@ -24,7 +27,7 @@ var full = flag.Bool("figures", false, "remove 100,000 levels, 100,000 folders a
 // folderVariable names the folder that a process removes.
 const folderVariable = "SPOTWORKER_TEST_FOLDER"
 
-// removal is what the removal of a tree took.
+// removal holds the measurements of a tree's removal.
 type removal struct {
 	Live uint64 // bytes of the heap that were in use, at most
 	RSS  string // of the process, at most
@@ -98,7 +101,7 @@ func limitDescriptors(more int) error {
 // descriptors and a constant amount of memory. The largest trees are in
 // docs/SECURITY.md.
 func TestRemovalIsBounded(t *testing.T) {
-	few, many, depth := 10_000, 20_000, 2_500
+	few, many, depth := proof.Times(2_000, 10_000), proof.Times(5_000, 20_000), 2_500
 	parent := func() string { // folders take a millisecond each on a disk
 		dir, err := os.MkdirTemp("/dev/shm", "removal-*") //nolint:usetesting // see above
 		if err != nil {
@@ -141,8 +144,8 @@ func TestRemovalIsBounded(t *testing.T) {
 			row.fill(dir)
 			defer func() { _ = RemoveTree(dir) }()
 			cmd := exec.CommandContext(t.Context(), "/proc/self/exe")
-			// A collection that runs beside the removal would count what is allocated
-			// during it. With eight processors on two cores the kernel refused the second
+			// A collection that runs beside the removal would count allocations during
+			// it. With eight processors on two cores the kernel refused the second
 			// descriptor once in some thousand times, although nothing had it.
 			cmd.Env = append(os.Environ(), workerVariable+"=remove", folderVariable+"="+dir, "GORACE=atexit_sleep_ms=0",
 				"GOMAXPROCS=1", "GODEBUG=gcstoptheworld=1")
@@ -193,7 +196,7 @@ func rename(t *testing.T, from, to string) {
 func TestRemoveTreeOnAFullDisk(t *testing.T) {
 	disk := t.TempDir()
 	if err := unix.Mount("none", disk, "tmpfs", 0, "nr_inodes=40"); err != nil {
-		t.Skip("needs the right to mount:", err)
+		need.Missing(t, "the right to mount: "+err.Error())
 	}
 	t.Cleanup(func() { _ = unix.Unmount(disk, unix.MNT_DETACH) })
 	dir := filepath.Join(disk, "tree")

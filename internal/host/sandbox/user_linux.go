@@ -59,7 +59,7 @@ func ownerOf(name string) (id uint32, ok bool) {
 	return status.Uid, true
 }
 
-// capabilities returns those of this thread.
+// capabilities returns the capabilities of this thread.
 func capabilities() (header unix.CapUserHeader, data [2]unix.CapUserData, err error) {
 	header = unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	err = unix.Capget(&header, &data[0])
@@ -131,8 +131,7 @@ func (u *User) MkdirReadable(parent, pattern string) (dir string, err error) {
 	return dir, err
 }
 
-// RemoveContent is [RemoveContent] with the user's rights and those of the worker's
-// group.
+// RemoveContent is [RemoveContent] with the rights of the user and of the worker's group.
 func (u *User) RemoveContent(dir string) error {
 	if u == nil {
 		return RemoveContent(dir)
@@ -140,8 +139,8 @@ func (u *User) RemoveContent(dir string) error {
 	return u.as(false, func() error { return RemoveContent(dir) })
 }
 
-// as calls f while the thread's file accesses are those of the user, and with
-// group also those of its group.
+// as calls f while the thread accesses files as the user, and with group also as its
+// group.
 func (u *User) as(group bool, f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -166,8 +165,8 @@ func mustRestore(err error) {
 	}
 }
 
-// setFSUser sets the file system user id of this thread. The call does not fail;
-// asking for an invalid id returns the one that is set.
+// setFSUser sets the file system user id of this thread. The call does not fail; asking
+// for an invalid id returns the present id.
 func setFSUser(id int) error {
 	_, _ = unix.SetfsuidRetUid(id)
 	if now, err := unix.SetfsuidRetUid(-1); err != nil || now != id {
@@ -241,8 +240,8 @@ func threadsOf(process string) int {
 	return n
 }
 
-// sharedFolders are writable by every user. A later program with the same id would
-// own what a program leaves there. POSIX shared memory is files in /dev/shm, and
+// sharedFolders are writable by every user. A later program with the same id would own
+// the files that a program leaves there. POSIX shared memory is files in /dev/shm, and
 // POSIX message queues are files in /dev/mqueue.
 var sharedFolders = []string{"/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue"}
 

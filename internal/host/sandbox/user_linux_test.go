@@ -108,7 +108,7 @@ func twoUsers() (all *Users, user, other *User, err error) {
 	return all, user, other, err
 }
 
-// failure is what a check found. The error among its arguments may be nil, which
+// failure is the finding of a check. The error among its arguments may be nil, which
 // cannot be wrapped.
 func failure(format string, args ...any) error { return fmt.Errorf(format, args...) }
 
@@ -151,8 +151,8 @@ func checkIdentity() error {
 	return checkRights()
 }
 
-// checkFiles: what Do makes belongs to the user, another user cannot read it, the
-// worker itself cannot, and a link in it leads nowhere that the user may not go.
+// checkFiles: files that Do makes belong to the user, another user cannot read them, the
+// worker itself cannot, and a link among them leads nowhere that the user may not go.
 func checkFiles() error {
 	_, user, other, err := twoUsers()
 	if err != nil {
@@ -243,7 +243,7 @@ func checkProcesses() error {
 	if !alive(other) {
 		return errors.New("another user's process was ended too")
 	}
-	// The next worker with these ids ends what one that was killed has left.
+	// The next worker with these ids ends the processes of a killed one.
 	if _, err := Open(Config{Range: testRange, Slots: 2}); err != nil {
 		return err
 	}
@@ -255,8 +255,8 @@ func checkProcesses() error {
 	return nil
 }
 
-// checkShared: what a program left in /tmp does not wait for the next one with its
-// id, and other files stay.
+// checkShared: files that a program left in /tmp do not wait for the next program with
+// its id, and other files stay.
 func checkShared() error {
 	_, user, err := users()
 	if err != nil {
@@ -281,8 +281,8 @@ func checkShared() error {
 	return err
 }
 
-// ipcLeft are what a program left, as names of its objects: System V identifiers
-// and POSIX paths, on one line.
+// ipcLeft are the remaining objects of a program, by name: System V identifiers and POSIX
+// paths, on one line.
 const ipcLeft = "shm %d sem %d msg %d posix %s queue %s"
 
 // leaveIPC is a program that makes one object of each kind, readable for its own
@@ -317,8 +317,8 @@ func leaveIPC() error {
 	return nil
 }
 
-// checkIPC: System V and POSIX objects that a program left are removed with it,
-// and those of another user stay.
+// checkIPC: System V and POSIX objects that a program left are removed with it, and
+// objects of another user stay.
 func checkIPC() error {
 	all, user, other, err := twoUsers()
 	if err != nil {
@@ -393,7 +393,7 @@ func TestIPCOf(t *testing.T) {
 	}
 }
 
-// checkNetwork: CanReach tells an address that is served from one that is not.
+// checkNetwork: CanReach distinguishes an address that is served from an address that is not.
 func checkNetwork() error {
 	_, user, err := users()
 	if err != nil {

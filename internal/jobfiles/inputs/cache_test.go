@@ -45,8 +45,8 @@ func (b *bench) age(t testing.TB, by time.Duration) {
 	}
 }
 
-// TestEviction: when room is needed, entries that no job uses go, those used longest ago
-// first; one in use never goes, whichever worker uses it.
+// TestEviction: when room is needed, entries that no job uses go, the longest unused
+// first; an entry in use never goes, for any worker.
 func TestEviction(t *testing.T) {
 	b := setup(t)
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
@@ -96,7 +96,7 @@ func TestEviction(t *testing.T) {
 	release(used)
 }
 
-// TestDeadWorker: what a killed worker left is removed, and does not count as used.
+// TestDeadWorker: the files of a killed worker are removed, and do not count as used.
 func TestDeadWorker(t *testing.T) {
 	b := setup(t)
 	b.put(t, "a", bytes.Repeat([]byte("a"), 600))
@@ -154,7 +154,7 @@ func TestTornEntry(t *testing.T) {
 	}
 }
 
-// TestWrongMD5: content that is not what the service states never becomes an entry.
+// TestWrongMD5: content that differs from the service's hash never becomes an entry.
 func TestWrongMD5(t *testing.T) {
 	b := setup(t)
 	wrong := md5.Sum([]byte("other"))
@@ -179,8 +179,8 @@ func TestWrongMD5(t *testing.T) {
 	}
 }
 
-// TestTogether: jobs that need the same blobs at once fetch each of them once, and one
-// that is stopped does not take the others with it.
+// TestTogether: jobs that need the same blobs at once fetch each of them once, and a
+// stopped job does not take the others with it.
 func TestTogether(t *testing.T) {
 	b := setup(t)
 	const blobs, jobs = 20, 8

@@ -59,7 +59,7 @@ func TestDiskFillsDuringAFetch(t *testing.T) {
 }
 
 // TestFullDiskEvictsFirst: on a disk that others have filled, files that no job uses make
-// room for those of the next, before it is refused.
+// room for the next job's files, before it is refused.
 func TestFullDiskEvictsFirst(t *testing.T) {
 	isolated.WithDisk(t, spareSpace+32<<20, func(t *testing.T, disk string) {
 		b := setup(t)

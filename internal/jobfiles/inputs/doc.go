@@ -7,7 +7,7 @@
 //	                    paths
 //
 // [Fetcher.Resolve] finds out which blobs the inputs stand for, in which version, and
-// where their files go, and rejects what can never be fetched, before anything is
+// where their files go, and rejects inputs that can never be fetched, before anything is
 // downloaded. [Plan.Hash] identifies the result: a delivery that continues from a
 // checkpoint must find the same one. [Fetcher.Fetch] makes the files available in a
 // folder of the job.
@@ -23,21 +23,22 @@
 //	workers/ID.lock   held while a worker is alive
 //	workers/ID/       its downloads, and a folder with links to the entries of each job
 //
-// A download that breaks leaves what it has in the worker's folder, under the name of the
-// entry: the next try continues there, so the ranges are of one version. It goes when others
+// A download that breaks leaves its part in the worker's folder, under the name of the
+// entry: the next try continues there, so the ranges are of one version. It goes when
+// others
 // need the room, or with the worker.
 //
 // An ETag never stands for two contents, so an entry never changes. It appears by a
 // rename, when its length and, where the service has one, its MD5 have been verified.
 // Programs that run as the worker's user could change it all the same. With [Config.Verify]
-// each use therefore compares the content with the SHA-256 of what this worker downloaded,
+// each use therefore compares the content with the SHA-256 of this worker's download,
 // which it has in memory, or with the service's MD5, and downloads the blob again if they
 // differ or neither is known.
 //
 // The entries of a job are held by hard links in the worker's folder. So the file system
-// counts who uses an entry, across processes: one with a single link is unused, and only
-// such entries are evicted, those used longest ago first. When a worker dies, the next
-// one that opens the cache removes its folder and with it the links.
+// counts who uses an entry, across processes: an entry with a single link is unused. Only
+// such entries are evicted, the longest unused first. When a worker dies, the next worker
+// that opens the cache removes its folder and with it the links.
 //
 // After a reboot the cache begins empty: entries are not flushed to the disk, and a crash
 // of the machine may leave torn ones.

@@ -14,8 +14,8 @@ import (
 )
 
 // download downloads one blob under its name in the job's folder, verifies it and makes
-// it an entry. It continues what an earlier try downloaded of the same version. When it
-// fails nothing is left, but for a part that the next try continues.
+// it an entry. It continues an earlier try's download of the same version. When it fails
+// nothing is left, but for a part that the next try continues.
 func (t *task) download(ctx context.Context, file *planned, key, name string) error {
 	weight := min(max(file.size, smallest), rangeLength)
 	if err := t.fetcher.first.Acquire(ctx, weight); err != nil {
@@ -65,9 +65,9 @@ func (t *task) openPart(key string) (part *os.File, from int64, err error) {
 	return part, kept.size, nil
 }
 
-// fill writes a blob to a file that has the bytes up to from, in ranges of which several are
-// in flight. broke reports whether it failed because no more could be read: what is in the
-// file is right.
+// fill writes a blob to a file that has the bytes up to from, in ranges. Several are in
+// flight. broke reports whether it failed because no more could be read: the bytes in the
+// file are right.
 func (t *task) fill(ctx context.Context, file *planned, key string, to *os.File, from int64) (broke bool, err error) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -106,8 +106,8 @@ func (t *task) fill(ctx context.Context, file *planned, key string, to *os.File,
 	}
 }
 
-// hashPart hashes the part of a blob that an earlier try left in a file, and returns how much
-// of it to use: nothing if it is not what was downloaded.
+// hashPart hashes the part of a blob that an earlier try left in a file, and returns how
+// much of it to use: nothing if it differs from the download.
 func (t *task) hashPart(file *planned, key string, in *os.File, from int64) (contentHash, int64, error) {
 	h := t.newHash(file)
 	if from == 0 || !h.isNeeded() {
@@ -128,14 +128,14 @@ func (t *task) hashPart(file *planned, key string, in *os.File, from int64) (con
 // keptPrefix begins the names of parts that the next try continues.
 const keptPrefix = "kept-"
 
-// keptPart is what a try that broke has downloaded of a blob.
+// keptPart is the part of a blob that a broken try has downloaded.
 type keptPart struct {
 	name string
 	size int64
 }
 
-// keepPart keeps what was downloaded of a version of a blob, in whole ranges, for the next
-// try. It counts as used until then.
+// keepPart keeps the downloaded part of a version of a blob, in whole ranges, for the
+// next try. It counts as used until then.
 func (c *cache) keepPart(key, name string) error {
 	info, err := os.Stat(name)
 	if err != nil || info.Size() < rangeLength {
@@ -144,7 +144,7 @@ func (c *cache) keepPart(key, name string) error {
 	return c.locked(func(lock *os.File) error {
 		kept, before := filepath.Join(c.own, keptPrefix+key), int64(0)
 		if old, err := os.Lstat(kept); err == nil {
-			before = old.Size() // that of another job
+			before = old.Size() // another job's
 		}
 		used, err := readUsed(lock)
 		if err == nil {
@@ -182,7 +182,7 @@ func (c *cache) takePart(key, folder string) (part keptPart, ok bool, err error)
 	return part, ok, err
 }
 
-// removeParts removes what this worker keeps of blobs whose downloads broke, to make room.
+// removeParts removes this worker's parts of blobs whose downloads broke, to make room.
 func (c *cache) removeParts() {
 	kept, _ := filepath.Glob(filepath.Join(c.own, keptPrefix+"*")) // the pattern is well-formed
 	for _, name := range kept {

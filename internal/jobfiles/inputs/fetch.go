@@ -22,24 +22,24 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// Config is what a [Fetcher] is made of.
+// Config has the settings and parts of a [Fetcher].
 type Config struct {
-	// Folder is that of the cache, which is made when the first job with inputs comes.
+	// Folder is the cache's folder, which is made when the first job with inputs comes.
 	Folder string
 
 	// Limit is how many bytes the cache may have. Default: half of its file system.
 	Limit int64
 
-	// Verify compares the content of an entry with what was downloaded at each use of it:
-	// for a worker whose programs run as its own user and can change entries.
+	// Verify compares the content of an entry with the download at each use of it: for a
+	// worker whose programs run as its own user and can change entries.
 	Verify bool
 
 	// Boot tells one start of the machine from the next; empty if that is not known.
 	Boot string
 
 	// Account is the account of the jobs and Endpoint its blob endpoint. Private are its
-	// containers that no input may come from, Allowed the only ones that inputs may come
-	// from; empty for all others.
+	// containers that no input may come from, Allowed the only containers that inputs may
+	// come from; empty for all others.
 	Account          Containers
 	Endpoint         string
 	Private, Allowed []string
@@ -62,7 +62,7 @@ type Observer interface {
 	CountInputs(result string, files, bytes int64)
 }
 
-// What an [Observer] counts.
+// The counts of an [Observer].
 const (
 	wasFetched = "fetched"
 	wasCached  = "cached"
@@ -141,7 +141,7 @@ func (f *Fetcher) open() error {
 	return nil
 }
 
-// Close removes what only this worker needs.
+// Close removes the files that only this worker needs.
 func (f *Fetcher) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -172,12 +172,12 @@ type Held struct {
 	Took            time.Duration
 }
 
-// Close releases the files. What is in the folder must not be used any more.
+// Close releases the files. The folder must not be used any more.
 func (h *Held) Close() error { return sandbox.RemoveTree(h.Folder) }
 
 // Fetch makes the files of a plan available in a folder. When it fails, nothing of it is
-// left but whole cache entries. The error is permanent or [job.Unavailable] as that of
-// Resolve; [IsChanged] and [IsNoSpace] tell two cases.
+// left but whole cache entries. The error is permanent or [job.Unavailable] as Resolve's;
+// [IsChanged] and [IsNoSpace] distinguish two cases.
 func (f *Fetcher) Fetch(ctx context.Context, plan *Plan) (*Held, error) {
 	begun := time.Now()
 	if err := f.open(); err != nil {
@@ -237,7 +237,7 @@ func (t *task) run(ctx context.Context) error {
 		return err
 	}
 	have, err := t.takeParts(missing)
-	defer t.dropParts() // those that another job's download made needless
+	defer t.dropParts() // parts that another job's download made needless
 	if err != nil {
 		return onDisk("continue the download of an input", err)
 	}

@@ -56,8 +56,8 @@ func TestFetch(t *testing.T) {
 	}
 }
 
-// TestCalls: what is not in the cache costs a call for each 4 MiB, a prefix one for its
-// listing, and a blob with an ETag that is in the cache none at all.
+// TestCalls: a file that is not in the cache costs a call for each 4 MiB, a prefix one
+// for its listing, and a cached blob with an ETag none at all.
 func TestCalls(t *testing.T) {
 	b := setup(t)
 	etag := b.put(t, "one", content(100))

@@ -43,7 +43,7 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// TestBadPlans: what can never be fetched is refused before anything is.
+// TestBadPlans: a plan that can never be fetched is refused before any download.
 func TestBadPlans(t *testing.T) {
 	b := setup(t)
 	b.put(t, "a", []byte("a"))

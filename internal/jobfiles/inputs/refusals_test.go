@@ -13,9 +13,9 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// TestArchivedInput: a blob in the archive tier ends the job with what to do, whether the
-// service reports it in the blob's properties, in a listing, or when it is read. A retry would
-// not help: to rehydrate a blob takes hours.
+// TestArchivedInput: a blob in the archive tier ends the job with a remedy, whether the
+// service reports it in the blob's properties, in a listing, or when it is read. A retry
+// would not help: to rehydrate a blob takes hours.
 func TestArchivedInput(t *testing.T) {
 	for name, archive := range map[string]func(b *bench, r *http.Request, reply *http.Response) *http.Response{
 		"in its properties": func(_ *bench, r *http.Request, reply *http.Response) *http.Response {
@@ -103,7 +103,8 @@ func page(r *http.Request, blobs int) *http.Response {
 	var b bytes.Buffer
 	b.WriteString(`<?xml version="1.0" encoding="utf-8"?><EnumerationResults><Blobs>`)
 	for i := from; i < to; i++ {
-		fmt.Fprintf(&b, `<Blob><Name>many/%06d</Name><Properties><Last-Modified>Mon, 23 Nov 2026 12:00:00 GMT</Last-Modified><Etag>0x1</Etag><Content-Length>0</Content-Length></Properties></Blob>`, i)
+		fmt.Fprintf(&b, `<Blob><Name>many/%06d</Name><Properties><Last-Modified>Mon, 23 Nov 2026 12:00:00 GMT</Last-Modified>`+
+			`<Etag>0x1</Etag><Content-Length>0</Content-Length></Properties></Blob>`, i)
 	}
 	fmt.Fprintf(&b, `</Blobs><NextMarker>%s</NextMarker></EnumerationResults>`, next)
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/xml"}, "X-Ms-Request-Id": {"1"},
@@ -111,7 +112,7 @@ func page(r *http.Request, blobs int) *http.Response {
 }
 
 // TestMostFiles: a job may have 100,000 input files and not one more, by a prefix or by a
-// manifest, and one that has more is refused without reading all of them.
+// manifest, and a job with more is refused without reading all of them.
 func TestMostFiles(t *testing.T) {
 	for _, blobs := range []int{MaxFiles, 2 * MaxFiles} {
 		b, pages := setup(t), 0
@@ -150,9 +151,9 @@ func wantMost(t *testing.T, what string, files int, plan *Plan, err error) {
 	}
 }
 
-// TestOtherAccount: inputs of an account that --input-account lists are fetched from there,
-// also with an ETag and beside a blob of the same name in the account of the jobs, and a
-// pinned one that changed is refused.
+// TestOtherAccount: inputs of an account that --input-account lists are fetched from
+// there, also with an ETag and beside a blob of the same name in the account of the jobs.
+// A pinned input that changed is refused.
 func TestOtherAccount(t *testing.T) {
 	const address = "https://shared.blob.core.windows.net"
 	b, shared := setup(t), setup(t)

@@ -25,7 +25,7 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// Bounds of what a job may name.
+// Bounds of a job's inputs.
 const (
 	// MaxFiles is the largest number of input files of a job.
 	MaxFiles = 100_000
@@ -41,11 +41,11 @@ const (
 	// lookups is how many inputs of a job are looked up at once.
 	lookups = 32
 
-	// role is what the worker's identity needs to read inputs.
+	// role is the role that the worker's identity needs to read inputs.
 	role = "Storage Blob Data Reader"
 )
 
-// Plan is what the inputs of a job stand for: files in the order of their paths.
+// Plan has the files that the inputs of a job stand for, in the order of their paths.
 type Plan struct {
 	files []planned
 	bytes int64
@@ -109,8 +109,8 @@ func (p *Plan) Newest() string {
 	return fmt.Sprintf("%s, at %s", newest.source, newest.modified.UTC().Format(time.RFC3339))
 }
 
-// Resolve finds out what the inputs of a message stand for. An error that no retry can
-// fix is permanent, one of an unavailable service is [job.Unavailable].
+// Resolve finds out which files the inputs of a message stand for. An error that no retry
+// can fix is permanent, an error of an unavailable service is [job.Unavailable].
 func (f *Fetcher) Resolve(ctx context.Context, raw []byte) (*Plan, error) {
 	all, err := named.Parse(raw)
 	if err != nil {
@@ -141,7 +141,7 @@ type resolver struct {
 	ctx     context.Context
 }
 
-// resolveAll returns the files of inputs. Those of a manifest may be no manifests.
+// resolveAll returns the files of inputs. Inputs of a manifest may be no manifests.
 func (r *resolver) resolveAll(all []job.Input, manifests bool) ([]planned, error) {
 	found := make([][]planned, len(all))
 	work, ctx := errgroup.WithContext(r.ctx)
@@ -190,8 +190,8 @@ func (r *resolver) resolve(in job.Input, manifests bool) ([]planned, error) {
 	return r.list(client, in)
 }
 
-// lookUp finds the version and the size of one blob. One that is pinned and in the cache
-// needs no call.
+// lookUp finds the version and the size of one blob. A pinned blob in the cache needs no
+// call.
 func (r *resolver) lookUp(in job.Input) (planned, error) {
 	name := in.Blob + in.Manifest
 	file := planned{path: in.To, pinned: in.ETag != "", source: source{in.Account, in.Container, name, azcore.ETag(in.ETag)}}
@@ -283,8 +283,8 @@ func quoted(etag azcore.ETag) azcore.ETag {
 	return `"` + etag + `"`
 }
 
-// withoutFolders removes the empty blobs that stand for folders: those whose name ends
-// with a slash, and those that other files are below, as tools for Hadoop leave them.
+// withoutFolders removes the empty blobs that stand for folders: blobs whose name ends
+// with a slash, and blobs with other files below them, as tools for Hadoop leave them.
 func withoutFolders(files []planned) []planned {
 	above := map[string]bool{}
 	for i := range files {

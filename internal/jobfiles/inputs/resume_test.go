@@ -117,7 +117,7 @@ func TestDownloadContinues(t *testing.T) {
 	}
 }
 
-// TestPartsMakeRoom: what is kept of a download that broke counts in the cache, and goes
+// TestPartsMakeRoom: the kept part of a download that broke counts in the cache, and goes
 // where other inputs need the room.
 func TestPartsMakeRoom(t *testing.T) {
 	b := setup(t)

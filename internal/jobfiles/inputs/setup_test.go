@@ -29,7 +29,7 @@ type bench struct {
 	mu       sync.Mutex
 	calls    map[string]int // by operation
 	called   func(operation string)
-	observed map[string]int64 // files by what the observer was told
+	observed map[string]int64 // files by result, from the observer
 }
 
 func setup(t testing.TB) *bench {
@@ -62,7 +62,7 @@ func (b *bench) CountInputs(did string, files, _ int64) {
 	b.observed[did] += files
 }
 
-// fetcher returns that of a worker on the machine.
+// fetcher returns a worker's fetcher on the machine.
 func (b *bench) fetcher(t testing.TB, change func(*Config)) *Fetcher {
 	t.Helper()
 	c := Config{Folder: b.folder, Limit: 1 << 30, Boot: "boot-1", Account: b.account.Container, Private: []string{"spotworker-jobs"},

@@ -43,7 +43,7 @@ type reservation struct {
 	left  atomic.Int64
 }
 
-// evicted counts what was removed to make room.
+// evicted counts the entries that were removed to make room.
 type evicted struct{ files, bytes int64 }
 
 // reserve reserves space for downloads of a job that has all bytes in its inputs, and

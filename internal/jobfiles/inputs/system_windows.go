@@ -8,7 +8,7 @@ import (
 )
 
 // lockFile takes the lock of an open file, which ends with the file. The error may say
-// that another process has it. What is locked lies behind the content.
+// that another process has it. The locked byte lies behind the content.
 func lockFile(file *os.File) error {
 	const flags = windows.LOCKFILE_EXCLUSIVE_LOCK | windows.LOCKFILE_FAIL_IMMEDIATELY
 	return windows.LockFileEx(windows.Handle(file.Fd()), flags, 0, 1, 0, &windows.Overlapped{OffsetHigh: 1})

@@ -15,8 +15,8 @@ import (
 // sum is the first half of a SHA-256: no one finds another content with the same one.
 type sum [sha256.Size / 2]byte
 
-// sums are the sums of what this worker downloaded, in its memory: what is on the disk
-// could be changed together with the entries. It is nil where no program can change entries.
+// sums are the sums of this worker's downloads, in its memory: sums on the disk could be
+// changed together with the entries. It is nil where no program can change entries.
 type sums struct {
 	mu  sync.Mutex
 	all map[sum]sum // by the sum of the name
@@ -92,7 +92,7 @@ func (h contentHash) sum() (content sum) {
 	return content
 }
 
-// know records the sum of what has been hashed.
+// know records the sum of a hashed file.
 func (t *task) know(name string, h contentHash) {
 	if t.cache.sums != nil {
 		t.cache.sums.put(name, h.sum())
@@ -100,9 +100,8 @@ func (t *task) know(name string, h contentHash) {
 }
 
 // holdEntry holds an entry of the cache for a file of the job. Where programs can change
-// entries it compares the content with what this worker downloaded, or with the MD5 that
-// the service states. An entry of which neither is known, such as another worker's, is
-// left out.
+// entries it compares the content with this worker's download, or with the service's MD5.
+// An entry with neither, such as another worker's, is left out.
 func (t *task) holdEntry(ctx context.Context, file *planned, key, name string) (bool, error) {
 	held, err := t.cache.hold(key, file.size, name)
 	if !held || err != nil || t.cache.sums == nil {

@@ -117,7 +117,7 @@ func (b *bench) entryOf(t *testing.T, text string) string {
 	return ""
 }
 
-// TestChangedPart: what a download that broke has left is continued only if it was not changed.
+// TestChangedPart: the part of a download that broke is continued only if it was not changed.
 func TestChangedPart(t *testing.T) {
 	for name, changed := range map[string]bool{"changed": true, "as it was": false} {
 		t.Run(name, func(t *testing.T) {

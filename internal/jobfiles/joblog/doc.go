@@ -1,8 +1,8 @@
-// Package joblog keeps the end of what a job itself has to say: the output of its
-// program and the lines of its handler, over all of its deliveries.
+// Package joblog keeps the end of a job's own lines: the output of its program and the
+// lines of its handler, over all of its deliveries.
 //
-// A [Log] collects the lines of one delivery in memory, up to a size. What is stored
-// of it is text, in two places:
+// A [Log] collects the lines of one delivery in memory, up to a size. They are stored as
+// text, in two places:
 //
 //	handler, program ──▶ Log ──┬─▶ the job's record: the last lines, up to 1 KiB, with
 //	                           │   every write of the record; this costs no call
@@ -12,8 +12,10 @@
 // # Sections
 //
 // A [Document] has a section for each delivery, with the worker's name, and its lines
-// are numbered. So two documents of one job can be merged ([Merge]) whatever each has
-// left out, and nothing in it depends on the order of writes: a reader merges the blob
+// are numbered. So two documents of one job can be merged ([Merge]), also if each has
+// left out other lines, and nothing in it depends on the order of writes: a reader merges
+// the
+// blob
 // with the record, and the next worker continues from both.
 //
 // # Fencing

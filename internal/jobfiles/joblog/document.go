@@ -25,8 +25,8 @@ type Section struct {
 	Worker     string    // its name
 	Began      time.Time // by the worker's clock
 
-	// Count is how many lines the delivery has logged, and Lines those that are kept,
-	// by their numbers.
+	// Count is how many lines the delivery has logged, and Lines are the kept lines, by
+	// their numbers.
 	Count int
 	Lines []Line
 }
@@ -37,10 +37,10 @@ type Line struct {
 	text   string
 }
 
-// timeLayout is that of a section's beginning.
+// timeLayout is the layout of a section's beginning.
 const timeLayout = "2006-01-02T15:04:05.000Z"
 
-// Decode returns what a line says: its source, the time since the section began, and
+// Decode returns the content of a line: its source, the time since the section began, and
 // its text, which may have any bytes.
 func (l Line) Decode() (source string, after time.Duration, text string) {
 	source, rest, ok := strings.Cut(l.text, " ")
@@ -223,8 +223,8 @@ func (d Document) Whole() bool {
 	return d.Dropped == 0
 }
 
-// LacksBefore reports whether the document does not know of all lines before the first
-// one that end has of the last delivery.
+// LacksBefore reports whether the document does not know all lines before the first line
+// that end has of the last delivery.
 func (d Document) LacksBefore(end Document) bool {
 	last := end.last()
 	if last == nil {

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var exactly = cmp.Options{cmp.AllowUnexported(Line{}), cmpopts.EquateEmpty()}
 
-// documents draws a document with lines of any bytes, of which some are left out.
+// documents draws a document with lines of any bytes; some are left out.
 func documents(from, most int) *rapid.Generator[Document] {
 	return rapid.Custom(func(t *rapid.T) Document {
 		d := Document{Dropped: rapid.IntRange(0, 3).Draw(t, "dropped")}
@@ -106,7 +106,7 @@ func (d Document) lines() (kept, counted int) {
 	return kept, counted
 }
 
-// TestTrimAndTail: what is left out is counted, and the newest lines stay.
+// TestTrimAndTail: lines left out are counted, and the newest lines stay.
 func TestTrimAndTail(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := documents(0, 20).Draw(t, "document")

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Handler returns a handler that hands records to next, and adds those of level info and
-// above to the log.
+// Handler returns a handler that hands records to next, and adds records of level info
+// and above to the log.
 func (l *Log) Handler(next slog.Handler) slog.Handler {
 	if l == nil {
 		return next
@@ -22,13 +22,13 @@ func (l *Log) Handler(next slog.Handler) slog.Handler {
 type handler struct {
 	log  *Log
 	next slog.Handler
-	with []func(slog.Handler) slog.Handler // what the logger adds to each record
+	with []func(slog.Handler) slog.Handler // attributes that the logger adds to each record
 }
 
 // leastKept is the least level of the records that are kept.
 const leastKept = slog.LevelInfo
 
-// withoutHead leaves out what a line has in another place: its level and its message.
+// withoutHead leaves out the parts of a line that are elsewhere: its level and its message.
 func withoutHead(groups []string, a slog.Attr) slog.Attr {
 	if len(groups) > 0 {
 		return a

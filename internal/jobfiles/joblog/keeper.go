@@ -72,8 +72,8 @@ func (k *Keeper) WaitForOthers(ctx context.Context) {
 	}
 }
 
-// Open returns the log of a delivery that begins now: that of a job whose record was
-// created at that time, which claim it is, and what the record has of the log.
+// Open returns the log of a delivery that begins now, of a job whose record was created
+// at that time. It takes the number of the claim and the record's part of the log.
 func (k *Keeper) Open(id string, created time.Time, generation int, worker, recorded string) *Output {
 	if k == nil {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// The usual sources of lines. Those of a handler's logger are levels, in lower case.
+// The usual sources of lines. The sources of a handler's logger are levels, in lower case.
 const (
 	Stdout = "stdout"
 	Stderr = "stderr"
@@ -47,7 +47,7 @@ type Log struct {
 }
 
 // New returns the log of a delivery that begins now. It keeps so many bytes, and
-// continues from what the job's record has of the deliveries before.
+// continues from the lines of earlier deliveries in the job's record.
 func New(generation int, worker string, size int, recorded string) *Log {
 	l := &Log{
 		size: size, began: time.Now(), section: Section{Generation: generation, Worker: worker, Began: time.Now()},
@@ -94,7 +94,7 @@ func (l *Log) document() Document {
 	return Merge(l.earlier, Document{Sections: []Section{own}})
 }
 
-// merge adds what the blob has to what is known, and returns the document to write, or
+// merge adds the blob's lines to the known lines, and returns the document to write, or
 // false if a later delivery has written it.
 func (l *Log) merge(found Document) (d Document, ours bool) {
 	l.mu.Lock()
@@ -103,7 +103,7 @@ func (l *Log) merge(found Document) (d Document, ours bool) {
 		return Document{}, false
 	}
 	l.earlier = Merge(l.earlier, found).Trim(l.size)
-	l.lines = slices.Clone(l.lines) // the document keeps those that there were
+	l.lines = slices.Clone(l.lines) // the document keeps the earlier lines
 	return l.document().Trim(l.size), true
 }
 

@@ -37,7 +37,7 @@ const (
 	keyCreated = "createdat" // of the job's record, which tells two jobs of one id apart
 )
 
-// version is that of the format.
+// version is the version of the format.
 const version = "1"
 
 // ErrSuperseded means that a later delivery of the job has written its log, or that the
@@ -54,8 +54,8 @@ func (s *Store) blob(id string) *blockblob.Client {
 	return s.container.NewBlockBlobClient(Prefix + jobid.Path(id))
 }
 
-// Read returns what the blob has of the log of a job whose record was created at that
-// time; nothing if there is none, or if it is that of an earlier job of the same id.
+// Read returns the blob's lines of the log of a job whose record was created at that
+// time; nothing if there is no blob, or if it belongs to an earlier job of the same id.
 func (s *Store) Read(ctx context.Context, id string, created time.Time) (Document, error) {
 	found, err := s.read(ctx, id)
 	if err != nil || found.created != timeKey(created) || found.version != version {
@@ -109,7 +109,7 @@ type Writer struct {
 	created string
 	log     *Log
 
-	known  bool // whether etag is that of the blob, as far as this writer knows
+	known  bool // whether etag is the blob's, as far as this writer knows
 	etag   azcore.ETag
 	wrote  bool // whether a write took effect, so that a blob of another job is a later one
 	closed bool
@@ -127,7 +127,7 @@ func (s *Store) Writer(id string, created time.Time, log *Log, first bool) *Writ
 const maxTries = 4
 
 // Write writes the log as it is now. It changes nothing if that is not necessary. An
-// error other than [ErrSuperseded] is that of storage: a later write makes up for it.
+// error other than [ErrSuperseded] is storage's: a later write makes up for it.
 func (w *Writer) Write(ctx context.Context) error {
 	if w.closed {
 		return ErrSuperseded
@@ -163,9 +163,9 @@ func (w *Writer) Write(ctx context.Context) error {
 	return err
 }
 
-// check decides what a blob that was found means: one of another job of the same id is
-// replaced, unless this delivery wrote the log before, so that the other job is later, or
-// owns the record no more, so that it may be later.
+// check decides the meaning of a blob that was found. A blob of another job of the same
+// id is replaced, unless this delivery wrote the log before, so that the other job is
+// later, or owns the record no more, so that it may be later.
 func (w *Writer) check(found *stored) error {
 	switch {
 	case found.etag == "":
@@ -223,7 +223,7 @@ func (s *Store) List(ctx context.Context) iter.Seq2[Stored, error] {
 	}
 }
 
-// storedOf describes a listed blob. It reports false for one that is no log.
+// storedOf describes a listed blob. It reports false for a blob that is no log.
 func storedOf(item *container.BlobItem, read time.Time) (s Stored, ok bool) {
 	p := item.Properties
 	_, id, _ := strings.Cut(strings.TrimPrefix(*item.Name, Prefix), "/")

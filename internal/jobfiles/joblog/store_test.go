@@ -39,8 +39,8 @@ func sections(d Document) string {
 	return strings.Join(all, " ")
 }
 
-// TestWriterAgainstOthers: whatever the order of their writes, owners of one job lose no
-// line of each other, and one that has a successor writes nothing more.
+// TestWriterAgainstOthers: for every order of their writes, owners of one job lose no
+// line of each other, and an owner that has a successor writes nothing more.
 func TestWriterAgainstOthers(t *testing.T) {
 	inBubble(t, func(t *testing.T, server *storage.Server, store *Store) {
 		created := time.Now()
@@ -81,9 +81,9 @@ func TestWriterAgainstOthers(t *testing.T) {
 	})
 }
 
-// TestWriterMeetsAnotherJob: the log of an earlier job of the id is replaced, and a writer
-// that is older than the log that it finds leaves that alone. One that owns the record no
-// more leaves the log of any other job alone.
+// TestWriterMeetsAnotherJob: the log of an earlier job of the id is replaced, and a
+// writer that is older than the log that it finds leaves that alone. A writer that owns
+// the record no more leaves the log of any other job alone.
 func TestWriterMeetsAnotherJob(t *testing.T) {
 	inBubble(t, func(t *testing.T, _ *storage.Server, store *Store) {
 		write := func(w *Writer, log *Log) error {
@@ -109,8 +109,8 @@ func TestWriterMeetsAnotherJob(t *testing.T) {
 	})
 }
 
-// TestWriterWithFaults: a write of which the outcome is not known is repeated by the next
-// one and changes nothing twice, and a log that was removed is written again.
+// TestWriterWithFaults: a write with an unknown outcome is repeated by the next write and
+// changes nothing twice, and a log that was removed is written again.
 func TestWriterWithFaults(t *testing.T) {
 	inBubble(t, func(t *testing.T, server *storage.Server, store *Store) {
 		created, log := time.Now(), New(1, "w", MinSize, "")

@@ -27,10 +27,10 @@ const parallelDownloads = 16
 var ErrUnsafe = errors.New("it cannot be written here")
 
 // Download writes files of a job into a folder, which it makes. A file that is there
-// already, with the same content, is left as it is; another one is replaced. A file is
+// already, with the same content, is left as it is; any other is replaced. A file is
 // written under another name first, from which a later download continues, and checked by
-// its hash. Nothing is written outside of the folder, whatever links are in it. done is
-// called after each file, from many goroutines.
+// its hash. Nothing is written outside of the folder, by any links in it. done is called
+// after each file, from many goroutines.
 func (s *Store) Download(ctx context.Context, id string, files []File, dir string, done func(f File, fetched int64)) error {
 	if err := checkPaths(files, runtime.GOOS == "windows" || runtime.GOOS == "darwin"); err != nil {
 		return err
@@ -65,7 +65,7 @@ func (s *Store) Download(ctx context.Context, id string, files []File, dir strin
 
 // checkPaths refuses paths that this system cannot write, and two that it takes for one.
 func checkPaths(files []File, ignoresCase bool) error {
-	spelled := map[string]string{} // by what this system takes for the same
+	spelled := map[string]string{} // by paths that are the same for this system
 	for _, f := range files {
 		if !filepath.IsLocal(filepath.FromSlash(f.Path)) || runtime.GOOS == "windows" && strings.ContainsAny(f.Path, `<>:"|?*`) {
 			return fmt.Errorf("output %s: %w: this system does not allow such a name; download the others by naming them, or this one elsewhere",
@@ -104,7 +104,7 @@ func (s *Store) download(ctx context.Context, id string, f File, root *os.Root) 
 		n, err := s.fetch(ctx, id, f, root, part)
 		fetched += n
 		if errors.Is(err, errDiffers) && try == 1 {
-			continue // what an earlier download left may be damaged: it is removed now
+			continue // the rest of an earlier download may be damaged: it is removed now
 		}
 		if err != nil {
 			return fetched, err

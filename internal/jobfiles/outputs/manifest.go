@@ -18,8 +18,8 @@ import (
 // Version is the version of the manifest that this package writes and reads.
 const Version = 1
 
-// maxManifest is the largest manifest, in bytes: that of 100,000 files whose paths have
-// some 130 bytes. [Set.Send] refuses files that would exceed it.
+// maxManifest is the largest manifest, in bytes: 100,000 files whose paths have some 130
+// bytes. [Set.Send] refuses files that would exceed it.
 const maxManifest = 64 << 20
 
 // ErrManifest means that the manifest which a record names is missing, damaged, or of a
@@ -34,18 +34,18 @@ type File struct {
 	// SHA256 is the hash of the content, in lower-case hex.
 	SHA256 string `json:"sha256"`
 
-	// Folder is that of the claim that sent the file: its blob is
-	// <hhh>/<job id>/<Folder>/<Path>.
+	// Folder is the folder of the claim that sent the file: its blob is <hhh>/<job
+	// id>/<Folder>/<Path>.
 	Folder string `json:"folder"`
 
-	// ETag is that of the blob, quotes included. A blob with another one is not the file.
+	// ETag is the blob's, quotes included. A blob with another ETag is not the file.
 	ETag azcore.ETag `json:"etag"`
 
 	// Type is the content type of the blob.
 	Type string `json:"type"`
 }
 
-// Ref names a manifest, as a job's record does. The zero value is that of no files.
+// Ref names a manifest, as a job's record does. The zero value stands for no files.
 type Ref struct {
 	Hash  string // SHA-256 of the manifest, in lower-case hex
 	Files int

@@ -23,6 +23,7 @@ import (
 	"github.com/spotworker/spotworker/internal/jobfiles/outputs/paths"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/test/formats"
+	"github.com/spotworker/spotworker/internal/test/need"
 )
 
 const (
@@ -56,7 +57,7 @@ func send(t *testing.T, s *Set, path, content string) {
 	}
 }
 
-// contents returns what a reader finds of a manifest.
+// contents returns the files that a reader finds by a manifest.
 func contents(t *testing.T, s *Store, id string, ref Ref) map[string]string {
 	t.Helper()
 	files, err := s.Files(t.Context(), id, ref.Hash)
@@ -80,7 +81,7 @@ func contents(t *testing.T, s *Store, id string, ref Ref) map[string]string {
 }
 
 // TestNothingIsOverwritten: a stale owner that sends after its successor, and files that
-// are sent again, leave what a manifest names as it was.
+// are sent again, do not change the files of a manifest.
 func TestNothingIsOverwritten(t *testing.T) {
 	store, server, _ := testContainer(t)
 	a := store.NewSet("j", 1, tokenA, roomy, "", nil)
@@ -168,8 +169,8 @@ func TestForeignBlobIsNotOurs(t *testing.T) {
 	}
 }
 
-// TestLargeFileInBlocks: a file of unknown length is sent in blocks, and its hash is that
-// of what was stored.
+// TestLargeFileInBlocks: a file of unknown length is sent in blocks, and its hash is the
+// hash of the stored bytes.
 func TestLargeFileInBlocks(t *testing.T) {
 	store, server, _ := testContainer(t)
 	data := bytes.Repeat([]byte("0123456789abcdef"), (2*blockSize+100)/16)
@@ -326,8 +327,8 @@ func TestFormatIsDocumented(t *testing.T) {
 	}
 }
 
-// TestDownload: files are written whole, checked, and not fetched again; what is there and
-// differs is replaced, and a download that was interrupted continues.
+// TestDownload: files are written whole, checked, and not fetched again; different files
+// are replaced, and a download that was interrupted continues.
 func TestDownload(t *testing.T) {
 	store, _, _ := testContainer(t)
 	s := store.NewSet("j", 1, tokenA, roomy, "", nil)
@@ -393,7 +394,7 @@ func TestDownloadStaysInItsFolder(t *testing.T) {
 	send(t, s, "d/x", "content")
 	dir, outside := t.TempDir(), t.TempDir()
 	if err := os.Symlink(outside, filepath.Join(dir, "d")); err != nil {
-		t.Skip(err)
+		need.Missing(t, "symbolic links: "+err.Error())
 	}
 	if err := store.Download(t.Context(), "j", s.Files(), dir, nil); err == nil {
 		t.Error("download through a link that leads out = nil, want an error")
@@ -426,8 +427,8 @@ func TestCheckPaths(t *testing.T) {
 	}
 }
 
-// TestGoneOutputs: an output that was removed or replaced is not taken for the one that was
-// sent.
+// TestGoneOutputs: an output that was removed or replaced is not mistaken for the sent
+// output.
 func TestGoneOutputs(t *testing.T) {
 	store, _, c := testContainer(t)
 	s := store.NewSet("j", 1, tokenA, roomy, "", nil)

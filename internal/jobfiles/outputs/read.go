@@ -12,7 +12,7 @@ import (
 )
 
 // OpenChecked returns the content of a file. Its last Read fails if the content is not
-// what was sent.
+// the sent content.
 func (s *Store) OpenChecked(ctx context.Context, id string, f File) (io.ReadCloser, error) {
 	body, err := s.Open(ctx, id, f, 0)
 	if err != nil {

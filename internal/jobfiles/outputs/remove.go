@@ -19,7 +19,7 @@ import (
 // Stored is a blob in the container of outputs, as it was listed.
 type Stored struct {
 	Job  string // its job's id
-	Name string // behind the job's folder: <claim>/<path>, or that of a manifest
+	Name string // behind the job's folder: <claim>/<path>, or a manifest's name
 	Size int64
 
 	ModifiedAt, ReadAt time.Time // by the service's clock
@@ -30,9 +30,9 @@ type Stored struct {
 // Age is how long ago the blob was written, by the service's clock.
 func (b Stored) Age() time.Duration { return b.ReadAt.Sub(b.ModifiedAt) }
 
-// List yields all blobs whose names are those of outputs and manifests, in the order of
-// their names: those of a job follow each other. With an id it yields those of that job.
-// It costs one call for 5,000 blobs.
+// List yields all blobs with names of outputs and manifests, in the order of their names:
+// a job's blobs follow each other. With an id it yields only that job's. It costs one
+// call for 5,000 blobs.
 func (s *Store) List(ctx context.Context, id string) iter.Seq2[Stored, error] {
 	return func(yield func(Stored, error) bool) {
 		o := container.ListBlobsFlatOptions{}
@@ -60,8 +60,12 @@ func storedOf(item *container.BlobItem, read time.Time) (b Stored, ok bool) {
 		return Stored{}, false
 	}
 	p := item.Properties
+	etag := value(p.ETag)
+	if !strings.HasPrefix(string(etag), `"`) { // a listing has it without quotes
+		etag = `"` + etag + `"`
+	}
 	return Stored{
-		Job: id, Name: name, Size: value(p.ContentLength), ModifiedAt: value(p.LastModified), ReadAt: read, etag: value(p.ETag),
+		Job: id, Name: name, Size: value(p.ContentLength), ModifiedAt: value(p.LastModified), ReadAt: read, etag: etag,
 	}, true
 }
 

@@ -20,7 +20,7 @@ type Limits struct {
 	Bytes int64 // of all files
 }
 
-// Set holds the files that a job has sent, as one delivery knows them: those of the
+// Set holds the files that a job has sent, as one delivery knows them: the files of the
 // record that it acquired, and its own. Its methods may be called from many goroutines.
 type Set struct {
 	store      *Store
@@ -42,7 +42,7 @@ type Set struct {
 	sent     Sent
 }
 
-// Sent counts what a delivery has sent.
+// Sent counts the files that a delivery has sent.
 type Sent struct {
 	Files int
 	Bytes int64
@@ -56,7 +56,7 @@ func (s *Store) NewSet(id string, generation int, token string, limits Limits, h
 	return t
 }
 
-// Reset makes the files those of a list, whose hash is empty for none.
+// Reset sets the files to the files of a list, whose hash is empty for none.
 func (t *Set) Reset(hash string, files []File) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -68,17 +68,17 @@ func (t *Set) Reset(hash string, files []File) {
 	t.resets++
 }
 
-// Ref names the list of the files as of the last [Set.Record], or the one that the set began
-// with or was reset to.
+// Ref names the list of the files as of the last [Set.Record], or the list that the set
+// began with or was reset to.
 func (t *Set) Ref() Ref {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.ref
 }
 
-// Send sends a file, and replaces one with the same path. size is its length in bytes, or
-// -1 if that is not known. The error wraps [paths.ErrRefused] if the file cannot be sent,
-// and is a [*SourceError] if it cannot be read.
+// Send sends a file, and replaces a file with the same path. size is its length in bytes,
+// or -1 if that is not known. The error wraps [paths.ErrRefused] if the file cannot be
+// sent, and is a [*SourceError] if it cannot be read.
 func (t *Set) Send(ctx context.Context, path string, size int64, content io.Reader) (File, error) {
 	if err := paths.Validate(path); err != nil {
 		return File{}, err
@@ -133,12 +133,14 @@ func (t *Set) check(path string, size int64) error {
 	}
 	switch {
 	case files > t.limits.Files:
-		return fmt.Errorf("output %s: %w: the job would have more than %d output files, which its kind allows; store fewer, or an archive of them", paths.Quote(path), paths.ErrRefused, t.limits.Files)
+		return fmt.Errorf("output %s: %w: the job would have more than %d output files, which its kind allows; store fewer, or an "+
+			"archive of them", paths.Quote(path), paths.ErrRefused, t.limits.Files)
 	case t.bytes-old.Size+size > t.limits.Bytes:
 		return fmt.Errorf("output %s: %w: the job's outputs would have more than %d bytes, which its kind allows", paths.Quote(path),
 			paths.ErrRefused, t.limits.Bytes)
 	case t.listed+listedBytes(path) > maxManifest:
-		return fmt.Errorf("output %s: %w: the names of the job's outputs are too long for a list of %d bytes; store fewer, or an archive of them", paths.Quote(path), paths.ErrRefused, maxManifest)
+		return fmt.Errorf("output %s: %w: the names of the job's outputs are too long for a list of %d bytes; store fewer, or an "+
+			"archive of them", paths.Quote(path), paths.ErrRefused, maxManifest)
 	case t.prefixes[path] > 0:
 		return fmt.Errorf("output %s: %w: there are outputs in a folder of that name", paths.Quote(path), paths.ErrRefused)
 	}
@@ -150,7 +152,7 @@ func (t *Set) check(path string, size int64) error {
 	return nil
 }
 
-// listedBytes is about what a file adds to the manifest, and not less.
+// listedBytes is about the length of a file's entry in the manifest, and not less.
 func listedBytes(path string) int { return 2*len(path) + 400 }
 
 // folders yields the folders that a path is in, with their lengths.
@@ -228,7 +230,7 @@ func (t *Set) Open(ctx context.Context, path string) (io.ReadCloser, error) {
 
 var errNone = errors.New("the job has no such output")
 
-// Sent returns what this delivery has sent so far.
+// Sent returns the counts of the files that this delivery has sent.
 func (t *Set) Sent() Sent {
 	t.mu.Lock()
 	defer t.mu.Unlock()

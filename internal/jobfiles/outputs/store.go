@@ -31,8 +31,8 @@ import (
 const (
 	callTimeout = 20 * time.Second
 
-	// stallTimeout bounds the time in which an upload neither reads nor ends: that of one
-	// block, retries included.
+	// stallTimeout bounds the time in which an upload neither reads nor ends: the time of
+	// one block, retries included.
 	stallTimeout = time.Minute
 )
 
@@ -134,7 +134,7 @@ func (s *Store) send(ctx context.Context, u upload) (File, error) {
 // errStalled ends an upload that makes no progress.
 var errStalled = fmt.Errorf("no progress in %s", stallTimeout)
 
-// settle finds out whether a blob that exists is the one that this claim sent.
+// settle finds out whether this claim sent the existing blob.
 func (s *Store) settle(ctx context.Context, b *blockblob.Client, token string, size int64) (azcore.ETag, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -163,7 +163,7 @@ func (e *SourceError) Error() string {
 // Unwrap returns why.
 func (e *SourceError) Unwrap() error { return e.Err }
 
-// hashing hashes what is read of a file.
+// hashing hashes the bytes that are read of a file.
 type hashing struct {
 	from io.Reader
 	hash interface {
@@ -255,11 +255,11 @@ func (s *Store) Files(ctx context.Context, id, hash string) ([]File, error) {
 	return files, nil
 }
 
-// ErrGone means that a file's blob is missing, or is not the one that was sent.
+// ErrGone means that a file's blob is missing, or is not the sent blob.
 var ErrGone = errors.New("the blob of the output was removed or replaced")
 
-// Open returns the content of a file from an offset. Its blob must be the one that was
-// sent; the caller checks the hash.
+// Open returns the content of a file from an offset. Its blob must be the sent blob; the
+// caller checks the hash.
 func (s *Store) Open(ctx context.Context, id string, f File, offset int64) (io.ReadCloser, error) {
 	reply, err := s.container.NewBlobClient(f.Blob(id)).DownloadStream(ctx, &blob.DownloadStreamOptions{
 		Range:            blob.HTTPRange{Offset: offset},

@@ -64,9 +64,9 @@ type counts struct {
 	cuts [faults + 1]int // by fault; the last is VMs that were cut off
 }
 
-// Run lets incidents happen to workers as c describes, and prints a table of what
-// happened and what was promised. The error wraps [ErrBroken] if a promise was
-// broken. Run ends every process that it started before it returns.
+// Run lets incidents happen to workers as c describes, and prints a table of the events
+// and the promises. The error wraps [ErrBroken] if a promise was broken. Run ends every
+// process that it started before it returns.
 func Run(ctx context.Context, c Config, out io.Writer) (err error) {
 	if err := c.Validate(); err != nil {
 		return err
@@ -187,7 +187,7 @@ func (r *chaos) requireEmpty(ctx context.Context) error {
 	return nil
 }
 
-// closeFleet stops the workers. One that does not drain is a fault.
+// closeFleet stops the workers. A worker that does not drain is a fault.
 func (r *chaos) closeFleet(ctx context.Context) {
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), lab.HandOver)
 	defer cancel()

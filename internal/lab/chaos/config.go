@@ -41,18 +41,18 @@ type Config struct {
 	// AnyMoment makes all kills come at any moment, as VMs die, and none at a call.
 	AnyMoment bool
 
-	// ProgramEvery is how many jobs there are, on average, for one that is a
-	// program, and LackEvery how many workers for one that cannot run programs; 0
+	// ProgramEvery is how many jobs there are, on average, for each job that is a
+	// program, and LackEvery how many workers for each worker that cannot run programs; 0
 	// is none.
 	ProgramEvery, LackEvery int
 
-	// DuplicateEvery, LargeEvery and StreamEvery are how many jobs there are, on
-	// average, for one that is put twice, one with a payload in a blob, and one
-	// with a state of 3 MiB; 0 is none. A duplicate takes half a minute.
+	// DuplicateEvery, LargeEvery and StreamEvery are how many jobs there are, on average,
+	// for each job that is put twice, has a payload in a blob, or has a state of 3 MiB; 0
+	// is none. A duplicate takes half a minute.
 	DuplicateEvery, LargeEvery, StreamEvery int
 
-	// ConnectionString is that of the storage account, on loopback. Empty starts
-	// one in this process.
+	// ConnectionString is for the storage account, on loopback. Empty starts an account
+	// in this process.
 	ConnectionString string
 
 	// Worker is the program that is run with [WorkerCommand]. Default: this one.

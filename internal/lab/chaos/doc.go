@@ -17,6 +17,6 @@
 // The recorder keeps the history of each record and who held which message when.
 // Package oracle judges it, without a word from the workers.
 //
-// The seed of a run decides what is drawn: which incident, which victim, at which
-// call. It does not decide where the processes are at that moment.
+// The seed of a run decides the incidents, their victims and the calls at which they
+// happen. It does not decide where the processes are at that moment.
 package chaos

@@ -9,7 +9,7 @@ import (
 	"github.com/spotworker/spotworker/internal/retry"
 )
 
-// pollInterval is the time between two looks at what workers hold.
+// pollInterval is the time between two looks at the messages of workers.
 const pollInterval = 20 * time.Millisecond
 
 // patience is how long a run continues without an incident before it fails.

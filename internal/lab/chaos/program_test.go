@@ -7,10 +7,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/test/need"
 )
 
 // started is a running program of a job.
@@ -69,9 +70,7 @@ func (s *started) read(name string) []byte {
 // A program that is stopped resumes from its checkpoint, and has the result that
 // the lab expects.
 func TestProgramResumes(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("has no SIGTERM")
-	}
+	need.NotOn(t, "windows", "has no SIGTERM")
 	p := payload{Seed: "a", Steps: 400, Each: 5 * time.Millisecond}
 	first := startProgram(t, p, nil)
 	for len(first.read("checkpoint")) == 0 {

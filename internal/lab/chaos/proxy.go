@@ -33,7 +33,7 @@ type proxy struct {
 	recorder *recorder
 	storage  http.RoundTripper
 
-	// connectionString is that of the proxy.
+	// connectionString leads clients to the proxy.
 	connectionString string
 
 	over <-chan struct{} // closed when the run ends, and all delays with it
@@ -240,7 +240,7 @@ func upstream() *http.Transport {
 	}
 }
 
-// fault is what a proxy does to a call.
+// fault is the effect of a proxy on a call.
 type fault int
 
 const (

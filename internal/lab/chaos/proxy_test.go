@@ -58,8 +58,7 @@ func newRig(t *testing.T) *rig {
 	return h
 }
 
-// A VM holds what it claimed until that is released, deleted, or claimed by
-// another.
+// A VM holds a claimed message until it is released, deleted, or claimed by another.
 func TestHeldMessages(t *testing.T) {
 	h := newRig(t)
 	h.recorder.expect("a", payloadOf(false), false, 1)

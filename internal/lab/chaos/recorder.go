@@ -9,7 +9,7 @@ import (
 	"github.com/spotworker/spotworker/internal/lab/oracle"
 )
 
-// recorder records what the proxies see. It is safe for concurrent use.
+// recorder records the calls that the proxies see. It is safe for concurrent use.
 type recorder struct {
 	visibility time.Duration // of the messages that workers claim and renew
 
@@ -21,14 +21,14 @@ type recorder struct {
 	open    int                 // jobs without an outcome
 
 	programs, duplicates int // jobs
-	calls, unknown       int // calls: all, and those whose effect is not known
+	calls, unknown       int // calls: all, and calls with an unknown effect
 	refused              int // writes of records
-	refusedStale         int // those of workers that were away for long
+	refusedStale         int // calls of workers that were away for long
 	killsWithJobs        int
 	jobsAtKills          int // that the killed workers held
 }
 
-// vmState is what is known of one VM's worker.
+// vmState holds the known facts of one VM's worker.
 type vmState struct {
 	slots int
 	died  time.Time        // when it was killed; zero if it was not
@@ -249,7 +249,7 @@ func (r *recorder) vm(name string) *vmState {
 	return v
 }
 
-// stop records that a worker does not work any more on what it holds.
+// stop records that a worker does not work any more on its messages.
 func (r *recorder) stop(v *vmState, now time.Time) {
 	for message, h := range v.holds {
 		h.worked = true // or it was about to

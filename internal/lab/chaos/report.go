@@ -12,7 +12,7 @@ import (
 	"github.com/spotworker/spotworker/internal/lab/oracle"
 )
 
-// findings are what happened in a run.
+// findings are the events of a run.
 type findings struct {
 	verdict oracle.Verdict
 	counts  counts
@@ -103,7 +103,7 @@ func quantile(sorted []time.Duration, percent int) time.Duration {
 	return sorted[(len(sorted)-1)*percent/100]
 }
 
-// Parts of the bound on idle time. Each is what the worker promises.
+// Parts of the bound on idle time. Each is a promise of the worker.
 const (
 	// longestPause is between two claims of a worker whose queue is empty: 8 s,
 	// give or take a quarter.
@@ -118,10 +118,10 @@ const (
 	machineSlack = 5 * time.Second
 )
 
-// idleBound returns how long a job may wait while a worker that could take it has
-// a free slot. Its message may be hidden by a worker that is gone, frozen or cut
-// off, whose last renewal or claim may have been delayed, or by one that deferred
-// it; then the other worker finishes its pause.
+// idleBound returns how long a job may wait while a worker with a free slot could take
+// it. A worker that is gone, frozen or cut off may hide its message, after a delayed
+// renewal or claim, or a worker that deferred it; then the other worker finishes its
+// pause.
 func idleBound(c Config) time.Duration {
 	return max(c.Visibility+maxDelay(c.Visibility), deferral) + longestPause + machineSlack
 }
@@ -129,14 +129,13 @@ func idleBound(c Config) time.Duration {
 // tableWidth is the width of the table, in columns.
 const tableWidth = 78
 
-// table formats what happened and what was promised. broken is how many promises
-// were broken.
+// table formats the events and the promises. broken is how many promises were broken.
 func (f *findings) table(c Config, took time.Duration) (table string, broken int) {
 	promises, broken := f.promises(c)
 	return f.happened(c, took) + "\n" + promises, broken
 }
 
-// happened formats what is counted and not judged.
+// happened formats the events that are counted and not judged.
 func (f *findings) happened(c Config, took time.Duration) string {
 	var b strings.Builder
 	row := func(label string, format string, args ...any) {
@@ -169,7 +168,7 @@ func (f *findings) happened(c Config, took time.Duration) string {
 	return b.String()
 }
 
-// promises formats what was promised.
+// promises formats the promises.
 func (f *findings) promises(c Config) (table string, broken int) {
 	var b strings.Builder
 	rule := strings.Repeat("-", tableWidth) + "\n"

@@ -15,9 +15,6 @@ import (
 
 // TestRun is a short run with everything in it, on real processes.
 func TestRun(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts processes")
-	}
 	c := DefaultConfig()
 	c.Kills, c.Workers, c.PerSecond, c.Seed = 6, 3, 20, 1
 	c.FreezeEvery, c.EvictEvery, c.CutEvery = 4, 4, 3

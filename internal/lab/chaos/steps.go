@@ -87,7 +87,7 @@ func (p payload) after(steps int) position {
 // Steps is the handler of a chaos run. In each step it waits, hashes and reports.
 func Steps(ctx context.Context, j *job.Job) ([]byte, error) { return trace{}.steps(ctx, j) }
 
-// steps is the handler, with a trace of what it does.
+// steps is the handler, with a trace of its runs.
 func (t trace) steps(ctx context.Context, j *job.Job) (result []byte, err error) {
 	var p payload
 	if err := json.Unmarshal(j.Payload, &p); err != nil {
@@ -164,10 +164,9 @@ func (p payload) report(j *job.Job, at position) error {
 	return nil
 }
 
-// A streamed state is a header and some parts, each of the size of the blocks in
-// which workers store states, so that two of them change in each step: the header
-// and one part. The step determines the whole state, so one with blocks of two
-// saves is detected.
+// A streamed state is a header and some parts, each of the size of the blocks in which
+// workers store states, so that two of them change in each step: the header and one part.
+// The step determines the whole state, so a state with blocks of two saves is detected.
 const (
 	partSize = 1 << 20
 	parts    = 2

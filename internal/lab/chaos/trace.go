@@ -13,9 +13,9 @@ import (
 	"github.com/spotworker/spotworker/internal/lab/oracle"
 )
 
-// traceFlag is followed by the file to which the handler of a worker writes its own trace of
-// the work that it did: what the ledgers in the records are compared with. A line that was
-// written stays, however the process ends.
+// traceFlag is followed by the file to which the handler of a worker writes its own
+// trace. The ledgers in the records are compared with it. A written line stays, however
+// the process ends.
 const traceFlag = "--chaos-trace="
 
 // trace is the trace of one worker's handler; without a file it keeps nothing.

@@ -12,7 +12,7 @@ import (
 	"github.com/spotworker/spotworker/internal/lab/oracle"
 )
 
-// TestTrace: what a handler traces is read as its runs, of a worker that was killed up to
+// TestTrace: a handler's trace is read as its runs; the trace of a killed worker up to
 // its death.
 func TestTrace(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "vm.trace")

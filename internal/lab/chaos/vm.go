@@ -19,7 +19,7 @@ type vm struct {
 }
 
 // hasPrograms reports whether the nth of the first workers can run programs. A
-// replacement can what the worker could that it replaces.
+// replacement has the abilities of the worker that it replaces.
 func (c Config) hasPrograms(n int) bool {
 	return c.LackEvery == 0 || n%c.LackEvery != c.LackEvery-1
 }

@@ -24,9 +24,6 @@ func TestMain(m *testing.M) { labtest.Main(m) }
 // their messages take half a minute to return.
 func smallDemo(t *testing.T) Config {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("builds and runs real workers")
-	}
 	_, folder := labtest.Programs(t)
 	root := t.TempDir()
 	for name, size := range map[string]int{"a": 15 * mib, "b": 13*mib + 1, "c": 12*mib - 1} {

@@ -15,9 +15,9 @@ import (
 	"github.com/spotworker/spotworker/internal/storage/azure"
 )
 
-// The input comes in two batches, with the bad messages between them. A worker
-// that takes those has then run real jobs before: one whose first jobs take no
-// time expects more like them, and claims many messages at once.
+// The input comes in two batches, with the bad messages between them. A worker that takes
+// these has then run real jobs before: after a first job without run time a worker
+// expects more such jobs, and claims many messages at once.
 const (
 	firstBatch  = "batch-1/"
 	secondBatch = "batch-2/"
@@ -66,7 +66,7 @@ func (d *demo) enqueue(ctx context.Context, p *lab.Producer, account *azure.Acco
 	return nil
 }
 
-// narrateQueue says what is on the queue.
+// narrateQueue prints the messages on the queue.
 func (d *demo) narrateQueue(jobs int) {
 	d.narrator.Say("`producer digests` put %s on the queue. Downloads go %s.", text.Plural(jobs, "job"), d.pace)
 	if d.config.Duplicate {

@@ -14,7 +14,7 @@ import (
 	"github.com/spotworker/spotworker/internal/storage/azure"
 )
 
-// endState is what is in storage at the end.
+// endState is the content of storage at the end.
 type endState struct {
 	// Results are the bodies of the records that are done, by job id.
 	Results map[string][]byte
@@ -28,7 +28,7 @@ type endState struct {
 	Poison []poisonMessage
 }
 
-// findings are what happened, to be compared with the promises.
+// findings are the events, to be compared with the promises.
 type findings struct {
 	Jobs    int   // that must be committed
 	Bytes   int64 // of all input
@@ -48,7 +48,7 @@ type findings struct {
 	Poison      []poisonMessage
 
 	StaleWrites int // that took effect
-	Backwards   int // saved states behind the one that they replaced
+	Backwards   int // saved states behind the state that they replaced
 	Frozen      frozenWorkers
 
 	Evictions, Kills int
@@ -80,13 +80,13 @@ type findings struct {
 	Missing []string
 }
 
-// badMessageEnd is what happened to a message that no worker can process.
+// badMessageEnd is the fate of a message that no worker can process.
 type badMessageEnd struct {
 	Label string
 	Kept  bool // in the poison queue, with the right reason, and nowhere else
 }
 
-// frozenWorkers is what happened to workers that were suspended.
+// frozenWorkers is the fate of workers that were suspended.
 type frozenWorkers struct {
 	VMs     int
 	Held    int // jobs that they held and others took over
@@ -97,12 +97,11 @@ type frozenWorkers struct {
 	ThawedToFenced measuredTime
 }
 
-// redoneBytes is work that was done twice, in bytes, and how much may have been: what
-// was hashed and not saved.
+// redoneBytes is work that was done twice, in bytes, and the allowed amount: bytes that
+// were hashed and not saved.
 type redoneBytes struct{ Bytes, Limit int64 }
 
-// measuredTime is the longest of several times, of which some may not have been
-// observed.
+// measuredTime is the longest of several times. Some may not have been observed.
 type measuredTime struct {
 	time.Duration
 	Seen, Missed int

@@ -10,9 +10,8 @@ import (
 	"github.com/spotworker/spotworker/internal/lab/oracle"
 )
 
-// history is what happened in a run. All times are of this machine's clock.
-// Events are recorded in no particular order, so what is derived from them goes
-// by their times.
+// history holds the events of a run. All times are of this machine's clock. Events are
+// recorded in no particular order, so conclusions from them go by their times.
 type history struct {
 	oracle *oracle.History   // records and messages of jobs
 	blobs  map[string]string // blob names, by job id
@@ -31,9 +30,8 @@ type history struct {
 	foreign  int // messages that are neither a job nor expected
 }
 
-// refusal is a write of a job's record that storage refused, because the record
-// was not the one that it would have replaced. VM is the one that wrote the
-// latter; empty for a create.
+// refusal is a write of a job's record that storage refused, because another write had
+// replaced the record. VM is the writer of that other write; empty for a create.
 type refusal struct {
 	job, vm string
 	at      time.Time
@@ -93,7 +91,7 @@ type drain struct {
 	sinceNotice    string // at the end, as the worker measured it
 }
 
-// fate is what the script did to a VM.
+// fate is the script's action on a VM.
 type fate struct {
 	kind   fateKind
 	at     time.Time // when it was announced, killed or frozen
@@ -249,7 +247,7 @@ func (h *history) progress(s start) activeJob {
 	return a
 }
 
-// rangesOf returns what a delivery hashed.
+// rangesOf returns the ranges that a delivery hashed.
 func (h *history) rangesOf(s start) []hashedRange {
 	var ranges []hashedRange
 	for _, r := range h.ranges {
@@ -260,8 +258,8 @@ func (h *history) rangesOf(s start) []hashedRange {
 	return ranges
 }
 
-// unsaved returns what a delivery had hashed by a time and never saved: the work
-// that is lost with it.
+// unsaved returns the ranges that a delivery had hashed by a time and never saved: the
+// work that is lost with it.
 func (h *history) unsaved(s start, by time.Time) []hashedRange {
 	var saved int64
 	for _, w := range h.writes(s.job) {

@@ -15,9 +15,9 @@ import (
 	"github.com/spotworker/spotworker/internal/storage/azure"
 )
 
-// recorder records what happens to jobs: what the storage emulator does with
-// records and messages, and what workers log about starting, hashing, stopping
-// and releasing. It is safe for concurrent use.
+// recorder records the events of jobs: the storage emulator's changes of records and
+// messages, and the workers' log lines about starting, hashing, stopping and releasing.
+// It is safe for concurrent use.
 type recorder struct {
 	storage *storage.Server
 	names   azure.Names
@@ -52,7 +52,7 @@ func (r *recorder) expectBad(messages []badMessage) {
 	r.add(func(h *history) { h.bad = messages })
 }
 
-// fate records what the script did to a VM.
+// fate records the script's action on a VM.
 func (r *recorder) fate(vm string, change func(*fate)) {
 	r.add(func(h *history) {
 		f := h.fates[vm]
@@ -216,7 +216,7 @@ func (r *recorder) message(id string) (storage.Message, bool) {
 	return messages[i], true
 }
 
-// logLine is what the recorder reads of a line of a worker's log.
+// logLine holds the fields that the recorder reads of a line of a worker's log.
 type logLine struct {
 	Time        time.Time
 	Msg         string

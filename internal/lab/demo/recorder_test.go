@@ -86,7 +86,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// audit is what is found in the history now.
+// audit returns the present findings of the history.
 func (w *watched) audit() findings {
 	return audit(w.recorder.history, endOf(w.server, w.recorder.names, w.recorder.history))
 }
@@ -248,7 +248,7 @@ func TestRecorderSeesAStaleOwner(t *testing.T) {
 			t.Errorf("%d stale writes, %d committed, want 0 and 1", got.StaleWrites, got.Committed)
 		}
 
-		// What must never happen, done by hand: the old token on the record.
+		// Forbidden writes, done by hand: the old token on the record.
 		blob := w.Account.Container(w.Names.Records).NewBlockBlobClient(jobid.Path("j"))
 		_, err = blob.SetMetadata(t.Context(), map[string]*string{"status": new("open"), "token": new(h.writes("j")[0].Token)}, nil)
 		must(t, err)

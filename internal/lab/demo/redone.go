@@ -12,8 +12,8 @@ type redoneWork struct {
 	bytes         int64
 }
 
-// hashedAgain returns what was hashed more than once, each time compared with the
-// time before: bytes that were hashed three times come twice.
+// hashedAgain returns the ranges that were hashed more than once, each time compared with
+// the time before: bytes that were hashed three times come twice.
 func hashedAgain(ranges []hashedRange) []redoneWork {
 	ranges = slices.SortedStableFunc(slices.Values(ranges), func(a, b hashedRange) int { return a.at.Compare(b.at) })
 	var redone []redoneWork
@@ -35,7 +35,7 @@ func overlap(a, b hashedRange) int64 {
 	return max(min(a.end(), b.end())-max(a.offset, b.offset), 0)
 }
 
-// without returns what is in a and not in b.
+// without returns the ranges of a that are not in b.
 func without(a, b hashedRange) []hashedRange {
 	if overlap(a, b) == 0 {
 		return []hashedRange{a}
@@ -54,7 +54,7 @@ func without(a, b hashedRange) []hashedRange {
 	return rest
 }
 
-// redone attributes what was hashed twice to its cause.
+// redone attributes repeated work to its cause.
 func (f *findings) redone(h *history) {
 	for _, r := range hashedAgain(h.ranges) {
 		first, second := h.fates[r.first.vm].kind, h.fates[r.second.vm].kind
@@ -73,7 +73,7 @@ func (f *findings) redone(h *history) {
 	}
 }
 
-// kill adds what a killed VM's worker had not saved.
+// kill adds the unsaved work of a killed VM's worker.
 func (f *findings) kill(h *history, vm string) {
 	f.Kills++
 	at := h.fates[vm].at
@@ -86,7 +86,7 @@ func (f *findings) kill(h *history, vm string) {
 	f.KillToResumed.addResumed(h, vm)
 }
 
-// freeze adds what a frozen VM's worker did after it was thawed.
+// freeze adds the work of a frozen VM's worker after it was thawed.
 func (f *findings) freeze(h *history, vm string) {
 	fate, frozen := h.fates[vm], &f.Frozen
 	frozen.VMs++

@@ -14,7 +14,7 @@ import (
 // Limits on the times that are promised.
 const (
 	pollInterval = time.Second           // between two requests for events
-	atOnce       = 50 * time.Millisecond // what a process needs to act
+	atOnce       = 50 * time.Millisecond // time that a process needs to act
 	releaseTime  = 2 * time.Second       // for small states on a fast storage
 	noise        = time.Second           // on a machine that is busy with other things
 )
@@ -30,7 +30,7 @@ const (
 
 func (v verdict) String() string { return [...]string{"", "ok", "late", "BROKEN"}[v] }
 
-// row is one promise and what was measured. A row without a verdict is a heading.
+// row is one promise and its measurement. A row without a verdict is a heading.
 type row struct {
 	label, measured, promised string
 	verdict                   verdict
@@ -47,7 +47,7 @@ type report struct {
 type settings struct {
 	Workers, JobsAtOnce int
 	Interval            time.Duration // between two checkpoints of a job
-	Files               int           // real ones that the input is made of
+	Files               int           // real blobs that the input is made of
 	Bandwidth           string        // of each download
 }
 
@@ -141,8 +141,8 @@ func (f findings) timeRows() []row {
 	}
 }
 
-// resumedRows say when jobs were resumed. How long they wait depends on what else
-// is on the queue, so only that they are resumed is promised.
+// resumedRows report when jobs were resumed. The wait depends on the rest of the queue,
+// so only the resume is promised.
 func (f findings) resumedRows() []row {
 	var rows []row
 	add := func(times int, label string, got measuredTime, promised string) {

@@ -50,9 +50,9 @@ func WriteScenarios(out io.Writer) error {
 	return nil
 }
 
-// Run plays a scenario on a metadata service on 127.0.0.1 until ctx or the
-// scenario ends. It prints the addresses, what it serves and what clients do.
-// The error wraps a [*lab.PortTakenError] if the port is in use.
+// Run plays a scenario on a metadata service on 127.0.0.1 until ctx or the scenario ends.
+// It prints the addresses, the events and the actions of clients. The error wraps a
+// [*lab.PortTakenError] if the port is in use.
 func Run(ctx context.Context, s scenario.Scenario, port int, out io.Writer) error {
 	listener, err := lab.Listen(port)
 	if err != nil {
@@ -73,8 +73,8 @@ func Run(ctx context.Context, s scenario.Scenario, port int, out io.Writer) erro
 	return err
 }
 
-// withDefaultVM serves paths that name no VM as those of one VM, for clients that
-// are configured with a host and a port but no path.
+// withDefaultVM serves paths that name no VM as the paths of one VM, for clients that are
+// configured with a host and a port but no path.
 func withDefaultVM(vm string, service http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", service)

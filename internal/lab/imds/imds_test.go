@@ -19,8 +19,8 @@ import (
 	"github.com/spotworker/spotworker/internal/test/guard"
 )
 
-// TestRun plays a scenario for a real client over a socket, until the scenario
-// ends, and for one that was told no path.
+// TestRun plays a scenario for a real client over a socket, until the scenario ends, and
+// for a client without a path.
 func TestRun(t *testing.T) {
 	s, err := scenario.Parse("f", []byte(`{"about":"Two VMs.","clock":"start","then":"end","vms":[{"name":"a"},{"name":"b"}],
 		"steps":[{"at":"0s","simulate_eviction":{"event":"gone","vm":"b"}},{"at":"1s","note":"that was it"}]}`))
@@ -60,7 +60,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// pasted asks for what the printed curl command asks for.
+// pasted sends the request of the printed curl command.
 func pasted(t *testing.T, out string) string {
 	t.Helper()
 	_, rest, _ := strings.Cut(out, "curl -H Metadata:true '")

@@ -47,7 +47,7 @@ func Programs(t *testing.T) (lab.Binaries, string) {
 	return b, folder
 }
 
-// Output keeps what is written to it. It is safe for concurrent use.
+// Output keeps all that is written to it. It is safe for concurrent use.
 type Output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -60,7 +60,7 @@ func (o *Output) Write(p []byte) (int, error) {
 	return o.text.Write(p)
 }
 
-// String returns what was written so far.
+// String returns the text written so far.
 func (o *Output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -71,12 +71,13 @@ func (o *Output) String() string {
 func (o *Output) Until(t *testing.T, pattern string) string {
 	t.Helper()
 	wanted := regexp.MustCompile(pattern + `()`)
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	const patience = 2 * time.Minute // a busy machine is slow, not stuck
+	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		if found := wanted.FindStringSubmatch(o.String()); found != nil {
 			return found[1]
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("no %q within 20s in:\n%s", pattern, o.String())
+			t.Fatalf("no %q within %s in:\n%s", pattern, patience, o.String())
 		}
 	}
 }

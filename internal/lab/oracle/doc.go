@@ -1,14 +1,14 @@
-// Package oracle judges what happened to jobs, from what storage did and not from
-// what workers say.
+// Package oracle judges the fate of jobs by the calls to storage, and not by the reports
+// of workers.
 //
 //	demo:  hook of the storage emulator ──┐
 //	chaos: proxies before storage ────────┼──▶ History ──▶ Judge, WorstIdle
 //	worker's histories in virtual time ───┴──▶ Record.Add, write by write; Steering
 //
 // A [History] holds the writes of each job's record and the deletions of its
-// messages. The writes are put into the order in which they took effect by their
-// ETags: each names the one that it replaced. [Record.Add] holds one write to the
-// rules, and [Job.Judge] all of them and the outcome:
+// messages. The writes are put into the order in which they took effect by their ETags:
+// each names the ETag that it replaced. [Record.Add] applies the rules to one write, and
+// [Job.Judge] to all of them and the outcome:
 //
 //   - [Lost]: every job gets an outcome, before its message is deleted;
 //   - [Twice]: no job is committed more than once;

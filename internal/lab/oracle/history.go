@@ -36,7 +36,7 @@ type Write struct {
 	Before, After      string // ETags; Before is empty for a create
 	Unconditional      bool   // it would have replaced any record
 	Wrong              bool   // it has a result, which is not the expected one
-	Operator           bool   // it replays or purges a dead-lettered job, or cancels one that has not ended
+	Operator           bool   // it replays or purges a dead-lettered job, or cancels an unfinished one
 	At                 time.Time
 	Took               time.Duration // from its arrival at storage to At; 0 where that is unknown
 }
@@ -55,8 +55,8 @@ func ReadWrite(metadata func(key string) string) Write {
 	}
 }
 
-// Reopens reports whether the write is an operator's replay or purge of a
-// dead-lettered job, the only ones that may replace an outcome.
+// Reopens reports whether the write is an operator's replay or purge of a dead-lettered
+// job. No other write may replace an outcome.
 func (w Write) Reopens(before string) bool {
 	return w.Operator && before == Poison && (w.Status == Open || w.Status == Cancelled)
 }
@@ -69,7 +69,7 @@ func (w Write) String() string {
 // clock formats times in reports.
 const clock = "15:04:05.000"
 
-// Message is what an envelope on the queue says about its job.
+// Message holds the fields of an envelope on the queue that identify its job.
 type Message struct {
 	V       int
 	ID      string
@@ -102,8 +102,8 @@ type Job struct {
 	// Restricted says that only some workers have the job's kind.
 	Restricted bool
 
-	// Messages are the ids of its messages. Writes are those of its record in any
-	// order, and Deletions when messages of it were deleted.
+	// Messages are the ids of its messages. Writes are the writes of its record in any
+	// order, and Deletions the times at which messages of it were deleted.
 	Messages  []string
 	Writes    []Write
 	Deletions []time.Time
@@ -126,7 +126,7 @@ func (j *Job) Story() []string {
 	return lines
 }
 
-// History is what happened to all jobs of a run.
+// History holds the events of all jobs of a run.
 type History struct {
 	Jobs map[string]*Job // by id
 

@@ -173,7 +173,7 @@ func newFreeIndex(slots map[string]*Slots, now time.Time) freeIndex {
 	return index
 }
 
-// periods are those of the index that a span touches.
+// periods are the periods of the index that a span touches.
 func (s Span) periods() func(func(int64) bool) {
 	return func(yield func(int64) bool) {
 		for p := s.From.UnixNano() / int64(indexPeriod); p <= s.To.UnixNano()/int64(indexPeriod) && yield(p); p++ {

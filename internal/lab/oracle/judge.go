@@ -32,17 +32,17 @@ type Violation struct {
 // Record is the state of one record while its writes are judged in their order.
 // The zero value is a record that does not exist.
 type Record struct {
-	// Healthy is that of the job. Failed is how often its handler has failed.
+	// Healthy is the job's own Healthy. Failed is how often its handler has failed.
 	Healthy bool
 	Failed  int
 
-	// Outcomes is how many outcomes the record got, less those that an operator
+	// Outcomes is how many outcomes the record got, without outcomes that an operator
 	// replaced. Commits is how often it became done.
 	Outcomes, Commits int
 
 	writes   []Write
 	tokens   map[string]bool // of all writes
-	progress int64           // the furthest, less what a step back gave up
+	progress int64           // the furthest, less the loss of a step back
 	stepped  bool            // a claim continued from the state before the last, and nothing was saved since
 	counted  int             // failures, by the record
 }
@@ -89,9 +89,8 @@ func (r *Record) Add(w Write) (broken []Violation) {
 	return broken
 }
 
-// addProgress judges how far the state of a write is. It may be behind the last one only if
-// the job continued from the state before that, which is the oldest one that it may
-// continue from.
+// addProgress judges how far the state of a write is. It may be behind the last state
+// only if the job continued from the state before that, the oldest allowed start.
 func (r *Record) addProgress(w Write, breaks func(rule Rule, format string, args ...any)) {
 	before := r.last()
 	if w.StepsBack > before.StepsBack {

@@ -56,9 +56,9 @@ func deaths(n int) *testJob {
 	return j
 }
 
-// stepped is a job that continued from the state before its last one, of progress 5. It had
-// that of progress before, and then saved one of progress next, with that of progress kept
-// before it.
+// stepped is a job that continued from the state before its last one, of progress 5. It
+// had the state of progress before, and then saved a state of progress next, with the
+// state of progress kept before it.
 func stepped(before, next, kept int64) *testJob {
 	j := newJob().wrote("a", 1, 1, before, Running).wrote("a", 1, 2, 5, Running).wrote("a", 1, 3, 5, Running).wrote("a", 1, 4, next,
 		Running).wrote("a", 1, 5, -1, Done).deleted()
@@ -77,7 +77,7 @@ func with(w, other Write) Write {
 	return w
 }
 
-// but changes a write, and the state of those that follow.
+// but changes a write, and the state of the writes that follow.
 func (j *testJob) but(i int, change func(*Write)) *testJob {
 	change(&j.Writes[i])
 	for k := i + 1; k < len(j.Writes); k++ {
@@ -103,13 +103,13 @@ func TestMiscountedFailure(t *testing.T) {
 	}
 }
 
-// TestJudge has a history for each rule that can be broken, and those that break
+// TestJudge has a history for each rule that can be broken, and histories that break
 // none.
 func TestJudge(t *testing.T) {
 	stated := func(w *Write) { w.State = "s" }
 	for name, row := range map[string]struct {
 		job    *testJob
-		want   Verdict // without what is broken
+		want   Verdict // without the broken rules
 		breaks []Rule  // once each
 	}{
 		"done": {job: usual().wrote("a", 1, 3, -1, Done).deleted(), want: Verdict{Committed: 1}},
@@ -164,7 +164,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// The order is that of the ETags, and what they do not explain is a stale write.
+// The order is by ETags, and a write that they do not explain is a stale write.
 func TestOrderIsTheStorages(t *testing.T) {
 	j := usual().wrote("b", 2, 1, -1, Running).wrote("b", 2, 2, -1, Done).deleted()
 	j.Writes[1], j.Writes[2] = j.Writes[2], j.Writes[1]

@@ -15,17 +15,17 @@ const (
 	FollowWithin = 20 * time.Second
 
 	// StopWithin is how long the handler of a cancelled job may still run, and
-	// DrainWithin that of any job on a worker that is drained.
+	// DrainWithin the same for any job on a drained worker.
 	StopWithin  = 30 * time.Second
 	DrainWithin = 30 * time.Second
 )
 
-// Steering judges whether workers do what operators ask of them, from the control
-// document as it is stored and from what the workers do. Its methods are called in the
-// order of time. The zero value is a deployment without a document.
+// Steering judges whether workers follow the requests of operators, by the stored control
+// document and the calls of workers. Its methods are called in the order of time. The
+// zero value is a deployment without a document.
 type Steering struct {
-	// Stopped counts the handlers that ended after a cancel or a drain of which their
-	// worker could know.
+	// Stopped counts the handlers that ended after a cancel or a drain that their worker
+	// could know.
 	Stopped int
 
 	paused, drainAll time.Time            // since when; zero while not asked for
@@ -55,7 +55,7 @@ func (s *Steering) Follow(document []byte, now time.Time) (broken []Violation, e
 	if err := json.Unmarshal(document, &asked); err != nil {
 		return nil, fmt.Errorf("read the control document: %w", err)
 	}
-	broken = s.Check(now) // by what was asked until now
+	broken = s.Check(now) // by the requests until now
 	drained := map[string]time.Time{}
 	for worker := range asked.Drain {
 		drained[worker] = since(s.drained[worker], true, now)
@@ -74,8 +74,8 @@ func (s *Steering) Follow(document []byte, now time.Time) (broken []Violation, e
 	return broken, nil
 }
 
-// Cancelled records that a job's record became cancelled. The document may name jobs of
-// which that write never took effect: it decides nothing.
+// Cancelled records that a job's record became cancelled. The document may name jobs
+// whose write never took effect: it decides nothing.
 func (s *Steering) Cancelled(job string, now time.Time) {
 	if s.cancelled == nil {
 		s.cancelled = map[string]time.Time{}
@@ -108,7 +108,7 @@ func since(before time.Time, asked bool, now time.Time) time.Time {
 	return before
 }
 
-// Blind records that a worker may not learn before then what is asked.
+// Blind records that a worker may not learn of requests before then.
 func (s *Steering) Blind(worker string, until time.Time) {
 	if s.blind == nil {
 		s.blind = map[string]time.Time{}
@@ -135,8 +135,8 @@ func (s *Steering) heldSince(worker string) (at time.Time, why string) {
 	return at, why
 }
 
-// overdue returns for how long a worker has known what was asked, less the time that
-// it may take. It is negative if nothing was asked.
+// overdue returns for how long a worker has known the request, less the time that it may
+// take. It is negative without a request.
 func (s *Steering) overdue(worker string, asked time.Time, within time.Duration, now time.Time) time.Duration {
 	if asked.IsZero() {
 		return -1
@@ -204,7 +204,7 @@ func (s *Steering) mustEnd(h handler) (asked time.Time, within time.Duration) {
 	switch told := s.told(h.job); {
 	case r == nil:
 		return time.Time{}, 0
-	case told.After(r.since): // one that began later ends at its next write
+	case told.After(r.since): // a later handler ends at its next write
 		return told, StopWithin
 	}
 	return s.drainedSince(h.worker), DrainWithin

@@ -150,7 +150,7 @@ func TestSteering(t *testing.T) {
 // end is the end of the job's handler on worker a.
 func (s *steered) end(second int) { s.broken = append(s.broken, s.Ended("a", "j", at(second))...) }
 
-// TestWorks: a worker has to claim again a moment after what kept it from that ended.
+// TestWorks: a worker has to claim again a moment after the end of a pause or drain.
 func TestWorks(t *testing.T) {
 	s := &steered{t: t}
 	for _, step := range []struct {

@@ -20,13 +20,13 @@ type Run struct {
 	Finished bool
 }
 
-// Work is what the handlers of a job did: how long they ran, and how much of that was for
-// steps that the outcome rests on.
+// Work is the time of a job's handlers, and the share of it for steps that the outcome
+// rests on.
 type Work struct {
 	Ran, Useful time.Duration
 }
 
-// Lost is the time for what other runs did again, or that led nowhere.
+// Lost is the time for repeated work, and for work that led nowhere.
 func (w Work) Lost() time.Duration { return w.Ran - w.Useful }
 
 // Add adds the work of another job.

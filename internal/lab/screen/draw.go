@@ -72,8 +72,8 @@ func drawVM(vm VM, width int) []string {
 	return lines
 }
 
-// drawJob draws a job's name and bar: what is saved, what is hashed and not saved,
-// and the rest.
+// drawJob draws a job's name and bar: saved bytes, hashed and unsaved bytes, and the
+// rest.
 func drawJob(j Job, width int) string {
 	const percent = "100%"
 	name := max(min(jobWidth, (width-len(percent))/2), 2)

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// paper is a terminal that keeps what is written to it.
+// paper is a terminal that keeps all that is written to it.
 type paper struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -41,7 +41,7 @@ func (p *paper) until(t *testing.T, text string) {
 	}
 }
 
-// keyboard returns an input, and what is typed into it. It ends with the test.
+// keyboard returns an input, and a function that types into it. It ends with the test.
 func keyboard(t *testing.T) (io.Reader, io.Writer) {
 	t.Helper()
 	in, keys := io.Pipe()

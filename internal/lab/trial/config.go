@@ -8,10 +8,10 @@ import (
 	"github.com/spotworker/spotworker/internal/lab/screen"
 )
 
-// Compare says what has to be the same in every run.
+// Compare names the parts that have to be the same in every run.
 type Compare string
 
-// What can be compared.
+// Parts to compare.
 const (
 	CompareResult  Compare = "result"  // the result file
 	CompareOutputs Compare = "outputs" // the result file, and the files of SPOTWORKER_OUTPUT
@@ -63,8 +63,8 @@ type Config struct {
 
 // Limits of a trial.
 const (
-	// LongestGrace is what a program gets of the 10 s of a Preempt: half, less an eighth
-	// in which its last checkpoint is collected.
+	// LongestGrace is a program's share of the 10 s of a Preempt: half, less an eighth in
+	// which its last checkpoint is collected.
 	LongestGrace = 4375 * time.Millisecond
 
 	shortestEvery = 100 * time.Millisecond

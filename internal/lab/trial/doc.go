@@ -1,13 +1,13 @@
 // Package trial is `lab try`: it runs a person's program as a job on the local Azure,
-// undisturbed and then evicted again and again, and says whether the program is
-// interruptible and what an eviction costs it.
+// undisturbed and then evicted again and again, and reports whether the program is
+// interruptible and the cost of an eviction.
 //
 //	undisturbed ─▶ undisturbed ─▶ evicted ──▶ findings ──▶ verdict, advice, report
 //	 how long?      same result?   again and again
 //
 // Workers are real processes, each on a simulated VM with a scratch folder of its own.
-// The program runs as on a VM: nothing is put between it and the worker. What it does is
-// observed from outside, by three observers that a recorder brings together:
+// The program runs as on a VM: nothing is put between it and the worker. Three observers
+// watch it from outside, and a recorder brings their reports together:
 //
 //   - the worker's log: starts, ends, records, releases
 //   - changes of the files in the job's folder (inotify; Linux alone): when a checkpoint
@@ -15,6 +15,7 @@
 //   - the processes with the job's variables (/proc; Linux alone): which of them left the
 //     program's group, and which outlive it
 //
-// [judge] makes findings of that, and is a pure function. Every process that the trial
-// started, and every one that the program left behind, is ended before [Run] returns.
+// [judge] makes findings of the record, and is a pure function. Every process that the
+// trial started, and every process that the program left behind, is ended before [Run]
+// returns.
 package trial

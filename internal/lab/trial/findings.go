@@ -11,7 +11,7 @@ import (
 	"github.com/spotworker/spotworker/internal/lab/text"
 )
 
-// Severity is what a finding means for the verdict.
+// Severity is the meaning of a finding for the verdict.
 type Severity string
 
 // The severities.
@@ -97,9 +97,9 @@ func (f *findings) ofOutcome(c Config, seen observed) {
 }
 
 // ofRestore is about programs that start from the beginning although they got a
-// checkpoint. What the program reports proves that. Without reports the time of its last
-// run and how often it saved are signs of it, which a machine that is slow for a while
-// gives too: with them it has to have left the checkpoint unread.
+// checkpoint. The program's reports prove that. Without reports the time of its last run
+// and the number of its saves are signs. A machine that is slow for a while gives the
+// same signs: with them the program must also have left the checkpoint unread.
 func (f *findings) ofRestore(seen observed) {
 	job := seen.evicted
 	if !job.Done || len(job.Runs) < 2 || !lastRun(job).Resumed {
@@ -150,7 +150,7 @@ func (f *findings) ofFailure(job *course) {
 	}
 }
 
-// differ says how two jobs differ in what has to be the same; empty if they do not.
+// differ describes how two jobs differ in the compared parts; empty if they do not.
 func differ(c Config, one, other *course) string {
 	if c.Compare == CompareNothing {
 		return ""
@@ -207,8 +207,8 @@ func failureOf(c *course) string {
 
 func exitedWithZero(r *run) bool { return r.Exit == "exited with code 0" }
 
-// scratchState names what a program had in its own folders when it was struck, beside
-// what it was making into a checkpoint.
+// scratchState names the files that a program had in its own folders when it was struck,
+// without its unfinished checkpoint.
 func (f *findings) scratchState(job *course) {
 	gone := map[string]int64{}
 	for _, r := range job.Runs {
@@ -317,7 +317,7 @@ func killedText(r *run) string {
 	return ""
 }
 
-// ofSaving is about what is saved, and when.
+// ofSaving is about the content and time of saves.
 func (f *findings) ofSaving(seen observed) {
 	job, plain := seen.evicted, seen.plain[0]
 	if len(job.saves()) == 0 && strikes(job) > 0 && seen.usual() >= tooShort {
@@ -340,7 +340,7 @@ const (
 	growthTimes = 3
 )
 
-// ofSizes finds checkpoints that grow with every save, by what was recorded of them.
+// ofSizes finds checkpoints that grow with every save, by their recorded sizes.
 func (f *findings) ofSizes(seen observed) {
 	sizes := seen.plain[0].recordedSizes()
 	if len(sizes) < growthSaves {
@@ -437,7 +437,7 @@ func (f *findings) ofProcesses(seen observed) {
 	}
 }
 
-// ofTrial is about what the trial could not find out.
+// ofTrial is about questions that the trial could not answer.
 func (f *findings) ofTrial(c Config, seen observed) {
 	if seen.overdue != "" {
 		f.add("out-of-time", Problem, "Give the program less to do, or --timeout a longer time.", "%s", seen.overdue)
@@ -474,7 +474,7 @@ func (f *findings) ofCount(c Config, usual time.Duration, job *course) {
 	}
 }
 
-// ofObservation is about what could not be observed.
+// ofObservation is about events that could not be observed.
 func (f *findings) ofObservation(seen observed) {
 	if !observesFiles {
 		f.add("not-observed", Remark, "Try it on Linux, too.", "this system does not tell how files are written and which processes are "+

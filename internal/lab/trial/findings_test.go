@@ -179,8 +179,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestRedone: what an eviction loses is counted from the last checkpoint that was
-// recorded.
+// TestRedone: the loss of an eviction is counted from the last recorded checkpoint.
 func TestRedone(t *testing.T) {
 	r := &run{Started: at(0), Ended: at(5), Saves: []save{{Placed: at(1)}, {Placed: at(2)}, {Placed: at(3)}}}
 	if got := r.redone(); got != 5*time.Second {

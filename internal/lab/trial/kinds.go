@@ -124,8 +124,8 @@ func (c Config) fromKindsFile() (candidate, error) {
 	return p, nil
 }
 
-// environmentOf returns the variables that a kind sets and passes on, and those of the
-// flags.
+// environmentOf returns the variables that a kind sets and passes on, and the variables
+// of the flags.
 func (c Config) environmentOf(k program.Kind) map[string]string {
 	all := map[string]string{}
 	for _, name := range k.Pass {

@@ -53,7 +53,8 @@ func (n *notifier) add(dir string) error {
 		n.tell(change{op: lost})
 		return nil
 	}
-	const what = unix.IN_CREATE | unix.IN_MODIFY | unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_CLOSE_WRITE | unix.IN_CLOSE_NOWRITE | unix.IN_DELETE | unix.IN_ONLYDIR | unix.IN_DONT_FOLLOW
+	const what = unix.IN_CREATE | unix.IN_MODIFY | unix.IN_MOVED_FROM | unix.IN_MOVED_TO |
+		unix.IN_CLOSE_WRITE | unix.IN_CLOSE_NOWRITE | unix.IN_DELETE | unix.IN_ONLYDIR | unix.IN_DONT_FOLLOW
 	var watch int
 	raw, err := n.file.SyscallConn()
 	if err != nil {
@@ -72,7 +73,7 @@ func (n *notifier) add(dir string) error {
 	return nil
 }
 
-// addNew observes a new folder, and tells what was put into it before that.
+// addNew observes a new folder, and reports the files that it has already.
 func (n *notifier) addNew(dir string) {
 	if n.add(dir) != nil {
 		return // it is gone
@@ -150,7 +151,7 @@ func (n *notifier) event(watch int32, mask, cookie uint32, name string) {
 		}
 		n.tell(change{op: moved, name: name, from: from, isDir: isDir})
 		if isDir {
-			n.addNew(name) // what was moved before it could be observed
+			n.addNew(name) // files moved before they could be observed
 		}
 	}
 }

@@ -14,11 +14,11 @@ import (
 // observesProcesses reports whether this system tells which processes a program has.
 const observesProcesses = true
 
-// reaperName is what the worker calls the process between it and a program.
+// reaperName is the worker's name for the process between it and a program.
 const reaperName = "spotworker-reaper "
 
 // processesOf returns the processes whose environment has a path below a scratch folder:
-// those of the program of that VM, also where they left its process group. One that is
+// the processes of that VM's program, also outside its process group. A process that is
 // ending has no command line any more.
 func processesOf(scratch string) map[int]child {
 	found := map[int]child{}

@@ -106,8 +106,7 @@ func (r *run) kept() (at time.Time) {
 }
 
 // redone is how long the program had worked since that checkpoint, when it was struck:
-// work that the next run does again. With a notice, what it does after SIGTERM is not
-// work.
+// work that the next run repeats. With a notice, the time after SIGTERM is not work.
 func (r *run) redone() time.Duration {
 	until := r.Ended
 	if !r.Stop.IsZero() && r.Stop.Before(until) {
@@ -120,7 +119,7 @@ func (r *run) redone() time.Duration {
 	return max(0, until.Sub(from))
 }
 
-// recorder brings together what the observers see of one job at a time. It is safe for
+// recorder joins the reports of the observers about one job at a time. It is safe for
 // concurrent use.
 type recorder struct {
 	mu      sync.Mutex
@@ -191,7 +190,7 @@ func (r *recorder) last(vm string) *run {
 	return nil
 }
 
-// logLine is what is read of a line of a worker's log.
+// logLine holds the fields that are read of a line of a worker's log.
 type logLine struct {
 	Time      time.Time
 	Msg       string
@@ -234,7 +233,7 @@ func (r *recorder) logged(vm string, line logLine) {
 	}
 }
 
-// logged records what the worker has done for a run.
+// logged records an action of the worker for a run.
 func (r *run) logged(line logLine) {
 	switch line.Msg {
 	case "checkpoint saved":
@@ -250,7 +249,7 @@ func (r *run) logged(line logLine) {
 	}
 }
 
-// struck records what is done to a run.
+// struck records a strike against a run.
 func (r *recorder) struck(vm string, s strike, files map[string]int64) {
 	r.see(func() {
 		if now := r.last(vm); now != nil && now.Strike == nil {
@@ -277,7 +276,7 @@ func (r *recorder) whenSaving(act func(vm string)) {
 }
 
 // isSource reports whether checkpoints are made at a path. Names that are different each
-// time are those in a folder in which checkpoints were made before.
+// time are files in a folder in which checkpoints were made before.
 func (r *recorder) isSource(name string) bool {
 	if name == checkpointName || r.sources[name] > 0 {
 		return true

@@ -13,7 +13,7 @@ import (
 	"github.com/spotworker/spotworker/internal/plaintext"
 )
 
-// Report is what a trial has found out, for programs. Times are in seconds.
+// Report holds the findings of a trial, for programs. Times are in seconds.
 type Report struct {
 	Version       int        `json:"version"`
 	Command       string     `json:"command"`
@@ -46,7 +46,7 @@ type Eviction struct {
 	Exit    string  `json:"exit"`
 }
 
-// Cost is what an eviction costs the program, on Azure.
+// Cost is the cost of an eviction for the program, on Azure.
 type Cost struct {
 	Notice float64 `json:"notice"` // with notice
 	Sudden float64 `json:"sudden"` // without
@@ -60,7 +60,7 @@ func duration(seconds float64) string {
 	return text.Duration(time.Duration(seconds * float64(time.Second)))
 }
 
-// judge makes the report of what was observed.
+// judge makes the report of the observations.
 func judge(c Config, command string, seen observed) Report {
 	r := Report{Version: 1, Command: command, Evictions: []Eviction{}, Findings: append([]Finding{}, find(c, seen)...)}
 	r.Interruptible = !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Severity == Problem })
@@ -125,7 +125,7 @@ func evictionsOf(c *course) []Eviction {
 	return all
 }
 
-// costOf estimates what an eviction costs on Azure, from those that were observed.
+// costOf estimates the cost of an eviction on Azure, from the observed evictions.
 func costOf(all []Eviction, t Timing) *Cost {
 	var withNotice, redone, signs []float64
 	for _, e := range all {
@@ -209,7 +209,7 @@ func (r Report) write(out io.Writer, colours bool) {
 	_, _ = io.WriteString(out, b.String())
 }
 
-// writeTable prints what was measured.
+// writeTable prints the measurements.
 func (r Report) writeTable(b *strings.Builder) {
 	t := r.Undisturbed
 	if t.Seconds == 0 {

@@ -20,7 +20,7 @@ const (
 	checkpointInterval = 250 * time.Millisecond
 	visibility         = 3 * time.Second
 
-	// visibilityThere is that of a worker on Azure, by default.
+	// visibilityThere is the default visibility of a worker on Azure.
 	visibilityThere = 30 * time.Second
 )
 
@@ -155,8 +155,8 @@ func (m *machine) sweep() map[int]child {
 	return left
 }
 
-// remove kills a VM's worker and what the program has left, as the end of a VM does.
-// The job's files are gone.
+// remove kills a VM's worker and the program's remaining processes, as the end of a VM
+// does. The job's files are gone.
 func (r *rig) remove(m *machine) {
 	m.Kill()
 	r.recorder.gone(m.name, time.Now())
@@ -180,7 +180,7 @@ func (r *rig) close(drain bool) error {
 	if !drain {
 		cancel()
 	}
-	_ = r.fleet.Close(ctx) // what does not drain is killed; the trial is over
+	_ = r.fleet.Close(ctx) // a worker that does not drain is killed; the trial is over
 	for _, m := range r.vms {
 		m.sweep()
 		r.forget(m)

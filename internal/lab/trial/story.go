@@ -9,7 +9,7 @@ import (
 	"github.com/spotworker/spotworker/internal/lab/text"
 )
 
-// tell says what an eviction did to a run.
+// tell describes the effect of an eviction on a run.
 func (t *trial) tell(number int, vm string, r *run) string {
 	var b strings.Builder
 	t.recorder.look(func(*course) {

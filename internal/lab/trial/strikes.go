@@ -119,7 +119,7 @@ func (t *trial) survivors(ctx context.Context, m *machine, s strike) {
 	t.recorder.see(func() { now.Outlive = left })
 }
 
-// note records the strike with what the program had in its folders.
+// note records the strike with the files in the program's folders.
 func (t *trial) note(m *machine, s strike) {
 	files := map[string]int64{}
 	if jobs, _ := filepath.Glob(filepath.Join(m.scratch, "*", jobPrefix+"*")); len(jobs) > 0 {

@@ -46,8 +46,8 @@ type trial struct {
 	report   Report
 }
 
-// Run tries a program as c describes, and prints what happens, what was found and what to
-// do about it. The error wraps [ErrNotInterruptible] if the program is not interruptible.
+// Run tries a program as c describes, and prints the events, the findings and their
+// remedies. The error wraps [ErrNotInterruptible] if the program is not interruptible.
 // The report is complete in both cases.
 func Run(ctx context.Context, c Config, out io.Writer) (report Report, err error) {
 	if err := c.Validate(); err != nil {
@@ -155,7 +155,7 @@ func (t *trial) worker(ctx context.Context) (string, error) {
 	return programs.Worker, err
 }
 
-// observed is what a trial has seen.
+// observed holds the observations of a trial.
 type observed struct {
 	plain   []*course // undisturbed
 	evicted *course   // nil if it was not needed
@@ -220,7 +220,7 @@ func (t *trial) undisturbed(ctx context.Context, n int) (*course, error) {
 	return c, nil
 }
 
-// settle waits for what an ended program has left behind, and gets its result.
+// settle waits for the remains of an ended program, and gets its result.
 func (t *trial) settle(ctx context.Context, c *course) {
 	if c.Done {
 		c.Result, _ = t.rig.client.Result(ctx, t.jobID())
@@ -237,7 +237,7 @@ func (t *trial) settle(ctx context.Context, c *course) {
 	}
 }
 
-// outputs returns what the last job has stored.
+// outputs returns the stored outputs of the last job.
 func (t *trial) outputs(ctx context.Context) map[string]string {
 	files, err := t.rig.client.Outputs(ctx, t.jobID())
 	if err != nil {
@@ -332,10 +332,10 @@ func (t *trial) next(ctx context.Context, seen *observed, n int, s strike) (*mac
 	}
 	t.awaitRun(ctx, time.Until(began.Add(wait)), func(*run) bool { return false })
 	if first := firstSign(seen.plain[0]); first > 0 && (n == 0 || t.config.Every == 0) {
-		// A slow machine must not make a program that saves look like one that does not.
+		// A slow machine must not make a program that saves look like a program that does not.
 		var sign time.Time
 		t.awaitRun(ctx, time.Until(began.Add(2*wait+3*first)), func(now *run) bool { sign = now.FirstSign; return !sign.IsZero() })
-		if s.isSudden() || s == midSave { // only what was recorded is left of it
+		if s.isSudden() || s == midSave { // only the records are left of it
 			t.awaitRun(ctx, time.Until(sign.Add(2*checkpointInterval)), func(*run) bool { return false })
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/lab/labtest"
+	"github.com/spotworker/spotworker/internal/test/need"
 )
 
 func TestMain(m *testing.M) { labtest.Main(m) }
@@ -20,15 +21,8 @@ func TestMain(m *testing.M) { labtest.Main(m) }
 // TestRun tries a program that is interruptible, with one eviction. Programs that are not
 // are tried in internal/test/integration/tryout.
 func TestRun(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds and runs real workers")
-	}
-	if runtime.GOOS == "windows" {
-		t.Skip("its program is stopped by SIGTERM")
-	}
-	if _, err := exec.LookPath("python3"); err != nil {
-		t.Skip("python3 is not installed")
-	}
+	need.NotOn(t, "windows", "its program is stopped by SIGTERM")
+	need.Command(t, "python3")
 	_, folder := labtest.Programs(t)
 	t.Setenv("TMPDIR", t.TempDir())
 	c := DefaultConfig()
@@ -54,12 +48,7 @@ func TestRun(t *testing.T) {
 
 // TestRunOutOfTime tries a program that never ends.
 func TestRunOutOfTime(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds and runs real workers")
-	}
-	if _, err := exec.LookPath("sleep"); err != nil {
-		t.Skip("sleep is not installed")
-	}
+	need.Command(t, "sleep")
 	_, folder := labtest.Programs(t)
 	t.Setenv("TMPDIR", t.TempDir())
 	c := DefaultConfig()
@@ -158,13 +147,8 @@ func TestFindProgram(t *testing.T) {
 
 // TestHelper runs the tests of the helper for Python.
 func TestHelper(t *testing.T) {
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		t.Skip("python3 is not installed")
-	}
-	if runtime.GOOS == "windows" {
-		t.Skip("its tests send signals")
-	}
+	python := need.Command(t, "python3")
+	need.NotOn(t, "windows", "its tests send signals")
 	cmd := exec.CommandContext(t.Context(), python, "-B", "-W", "error", "-m", "unittest", "spotworker_test")
 	cmd.Dir = filepath.Join("..", "..", "..", "python")
 	if out, err := cmd.CombinedOutput(); err != nil {

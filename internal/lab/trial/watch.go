@@ -43,7 +43,7 @@ const (
 	lost // some changes were not told
 )
 
-// watcher makes sense of what happens in the scratch folder of one VM.
+// watcher interprets the events in the scratch folder of one VM.
 type watcher struct {
 	vm, root string
 	recorder *recorder
@@ -149,7 +149,7 @@ func (r *recorder) checkpointChanged(vm string, now *run, c fileChange) (act fun
 		switch {
 		case now.placed:
 			now.Changed = true
-		case c.op == modified || c.isDir: // a new file may be a link to one that is complete
+		case c.op == modified || c.isDir: // a new file may be a link to a complete file
 			now.InPlace[checkpointName] = true
 			return r.saving(vm, c)
 		}
@@ -163,7 +163,7 @@ func (r *recorder) checkpointChanged(vm string, now *run, c fileChange) (act fun
 	return nil
 }
 
-// keptChanged is about what the worker has collected.
+// keptChanged is about the files that the worker has collected.
 func (r *run) keptChanged(c fileChange) {
 	switch {
 	case c.from == checkpointName:
@@ -173,7 +173,7 @@ func (r *run) keptChanged(c fileChange) {
 	}
 }
 
-// ownChanged is about what the program has in its own folders.
+// ownChanged is about the files in the program's own folders.
 func (r *recorder) ownChanged(vm string, c fileChange) (act func(string)) {
 	switch c.op {
 	case created, modified:
@@ -218,8 +218,8 @@ func (r *recorder) saving(vm string, c fileChange) (act func(string)) {
 	return act
 }
 
-// collected records what the worker has taken. A checkpoint that was not renamed into
-// place counts from then on.
+// collected records the files that the worker has taken. A checkpoint that was not
+// renamed into place counts from then on.
 func (r *run) collected(c fileChange) {
 	r.placed = false
 	if n := len(r.Saves); n > 0 && r.Saves[n-1].Size < 0 {
@@ -295,7 +295,7 @@ func sizeOf(name string) (size int64, files int) {
 	return size, files
 }
 
-// ownFiles returns the sizes of what a program has in its own folders.
+// ownFiles returns the sizes of the files in a program's own folders.
 func ownFiles(job string) map[string]int64 {
 	found := map[string]int64{}
 	for _, dir := range []string{workName, tempName} {

@@ -7,24 +7,19 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/spotworker/spotworker/internal/lab/labtest"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/test/need"
 )
 
 // TestAccounts pastes what lab up --accounts 2 prints into shells, with a key and with a
 // managed identity. A worker is evicted, one account is stopped and back, and every job
 // is committed once.
 func TestAccounts(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds and runs real workers")
-	}
-	if runtime.GOOS != "linux" {
-		t.Skip("needs a POSIX shell, and for an identity a Go that reads SSL_CERT_FILE")
-	}
+	need.On(t, "needs a POSIX shell, and for an identity a Go that reads SSL_CERT_FILE", "linux")
 	for _, identity := range []bool{false, true} {
 		t.Run(fmt.Sprintf("identity=%t", identity), func(t *testing.T) {
 			c := upOnAnyPorts()

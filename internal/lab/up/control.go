@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// action is what an order asks for.
+// action is the action of an order.
 type action string
 
 const (
@@ -24,7 +24,7 @@ const (
 	actionStart    action = "start"
 )
 
-// concerns returns what an order with that action names; empty if there is no such action.
+// concerns returns the kind of thing that an order with that action names; empty if there is no such action.
 func (a action) concerns() string {
 	switch a {
 	case actionEvict, actionWithdraw:

@@ -122,8 +122,8 @@ func (u *up) withdraw(vm string, e eviction) answer {
 	return answer{said: said}
 }
 
-// observe reports the VMs that have seen their notice, and removes those whose
-// notice has ended.
+// observe reports the VMs that have seen their notice, and removes VMs whose notice has
+// ended.
 func (u *up) observe(now time.Time) {
 	for vm, e := range u.leaving {
 		if at, ok := u.local.Metadata.VM(vm).FirstServed(e.id); ok && !e.reported {

@@ -8,12 +8,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/lab/labtest"
+	"github.com/spotworker/spotworker/internal/test/need"
 )
 
 // example is a program of the folder examples, and a job for it.
@@ -105,17 +105,10 @@ var examples = []example{
 // TestExamples runs each example on a local Azure, evicts the worker that runs it,
 // and wants the right result from another.
 func TestExamples(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds and runs real workers")
-	}
-	if runtime.GOOS == "windows" {
-		t.Skip("needs a POSIX shell")
-	}
+	need.NotOn(t, "windows", "needs a POSIX shell")
 	for _, ex := range examples {
 		t.Run(ex.name, func(t *testing.T) {
-			if _, err := exec.LookPath(ex.needs); err != nil {
-				t.Skipf("%s is not installed", ex.needs)
-			}
+			need.Command(t, ex.needs)
 			ex.run(t)
 		})
 	}
@@ -239,8 +232,8 @@ func (r *running) await(t *testing.T, arguments []string) <-chan string {
 	return results
 }
 
-// matmul is what examples/matmul computes, without making the product: its trace,
-// and the sum of its elements.
+// matmul is the result of examples/matmul, without making the product: its trace, and the
+// sum of its elements.
 func matmul(order, seed uint64) (trace, sum float64) {
 	for k := range order {
 		var column, row float64
@@ -263,8 +256,8 @@ func matmulElement(seed, row, column uint64) float64 {
 	return float64(x>>11)/(1<<52) - 1
 }
 
-// cksum is what POSIX cksum computes: CRC-32 with the most significant bit
-// first, over the data and its length.
+// cksum is POSIX cksum: CRC-32 with the most significant bit first, over the data and its
+// length.
 func cksum(text string) uint32 {
 	var crc uint32
 	add := func(b byte) {

@@ -93,9 +93,8 @@ func (g guide) write(out io.Writer, vms []string) {
 	fmt.Fprint(out, b.String())
 }
 
-// writeAzureCLI prints what the Azure CLI can do here. It can use storage only
-// with a key: the profile of that cloud has no setting for storage that accepts
-// tokens.
+// writeAzureCLI prints the possible commands of the Azure CLI. It can use storage only
+// with a key: the profile of that cloud has no setting for storage that accepts tokens.
 func (g guide) writeAzureCLI(b *strings.Builder, vm string) {
 	fmt.Fprintf(b, "Or with the Azure CLI; as on Azure, the notice comes some seconds later:\n\n    %s %s\n\n", quote(g.az), g.evict(vm))
 	if g.identity || g.sample == "" {

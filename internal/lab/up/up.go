@@ -54,7 +54,7 @@ type Config struct {
 	Roots []string
 }
 
-// Default ports of `lab up`. Those of blobs and queues are Azurite's.
+// Default ports of `lab up`. The ports of blobs and queues are Azurite's.
 const (
 	DefaultBlobPort     = 10000
 	DefaultQueuePort    = 10001

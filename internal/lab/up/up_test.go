@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/lab"
 	"github.com/spotworker/spotworker/internal/lab/labtest"
+	"github.com/spotworker/spotworker/internal/test/need"
 )
 
 func TestMain(m *testing.M) { labtest.Main(m) }
@@ -32,7 +32,7 @@ func upOnAnyPorts() Config {
 	return c
 }
 
-// running is a `lab up` in this process, and what it printed.
+// running is a `lab up` in this process, and its output.
 type running struct {
 	out  *labtest.Output
 	port int // of the metadata service
@@ -58,9 +58,9 @@ func startUp(t *testing.T, c Config) *running {
 	return r
 }
 
-// paste returns the shell commands that people paste into every terminal and
-// into that of a program on a VM, with a program of ours. It refuses any that
-// could lead beyond this machine.
+// paste returns the shell commands that people paste into every terminal and into a
+// program's terminal on a VM, with a program of ours. It refuses commands that could lead
+// beyond this machine.
 func (r *running) paste(t *testing.T, section, vm, program string) string {
 	t.Helper()
 	text := r.out.String()
@@ -105,7 +105,7 @@ func (r *running) worker(t *testing.T, vm string) *labtest.Output {
 	return r.workerWith(t, vm, nil)
 }
 
-// workerWith is worker with other flags than those for digest jobs.
+// workerWith is worker with other flags than the flags for digest jobs.
 func (r *running) workerWith(t *testing.T, vm string, flags []string) *labtest.Output {
 	t.Helper()
 	log := &labtest.Output{}
@@ -162,14 +162,9 @@ func committed(log string) map[string]bool {
 // TestRun pastes what lab up prints into shells, with a key and with a managed
 // identity, and evicts a worker.
 func TestRun(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds and runs real workers")
-	}
 	for _, identity := range []bool{false, true} {
 		t.Run(fmt.Sprintf("identity=%t", identity), func(t *testing.T) {
-			if runtime.GOOS != "linux" {
-				t.Skip("needs a POSIX shell, and for an identity a Go that reads SSL_CERT_FILE")
-			}
+			need.On(t, "needs a POSIX shell, and for an identity a Go that reads SSL_CERT_FILE", "linux")
 			c := upOnAnyPorts()
 			const mib = 1 << 20
 			root := t.TempDir()
@@ -256,7 +251,7 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// TestOrdersAreNotForBrowsers sends what a web page of another origin could.
+// TestOrdersAreNotForBrowsers sends a request that a web page of another origin could send.
 func TestOrdersAreNotForBrowsers(t *testing.T) {
 	r := startUp(t, upOnAnyPorts())
 	for _, test := range []struct {
@@ -360,9 +355,7 @@ func TestRunChecksItsConfiguration(t *testing.T) {
 }
 
 func TestQuotedForAShell(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("needs a POSIX shell")
-	}
+	need.NotOn(t, "windows", "needs a POSIX shell")
 	for _, value := range []string{"plain", "a=b;c", "it's", "$HOME `id` \"x\"", "", "*", "~/x"} {
 		got, err := exec.CommandContext(t.Context(), "/bin/sh", "-c", "printf %s "+quote(value)).Output()
 		if err != nil || string(got) != value {

@@ -10,11 +10,12 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/spotworker/spotworker/internal/test/need"
 )
 
 // maxIndex is a limit on the index that no test reaches by chance.
@@ -32,7 +33,7 @@ var roomy = Limits{Bytes: 1 << 30, Entries: 10_000, Index: maxIndex}
 // files are contents by path; a path that ends with a slash is a folder.
 type files map[string]string
 
-// noise is what files consist of.
+// noise is the content of files.
 var noise = func() string {
 	data := make([]byte, 8*chunk)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(data) // it never fails
@@ -136,8 +137,8 @@ func TestRoundTrip(t *testing.T) {
 		"odd names":     {"with space": "1", "quote\"d": "2", "new\nline": "3", "ünï": "4"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if runtime.GOOS == "windows" && name == "odd names" {
-				t.Skip("Windows has no such names")
+			if name == "odd names" {
+				need.NotOn(t, "windows", "it has no such names")
 			}
 			back := t.TempDir()
 			if err := Extract(bytes.NewReader(streamOf(t, folderOf(t, content))), back, os.TempDir(), roomy); err != nil {
@@ -150,8 +151,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// Whatever the sizes are, the stream gives the folder back, and the same folder
-// gives the same stream.
+// For all sizes, the stream gives the folder back, and the same folder gives the same
+// stream.
 func TestRoundTripOfAnything(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		content := files{}
@@ -174,9 +175,7 @@ func TestRoundTripOfAnything(t *testing.T) {
 
 // Bytes that are no text in any encoding are names on Linux.
 func TestNameThatIsNoText(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("only Linux has such names")
-	}
+	need.On(t, "others have no such names", "linux")
 	content := files{"a\xffb": "1"}
 	back := t.TempDir()
 	if err := Extract(bytes.NewReader(streamOf(t, folderOf(t, content))), back, os.TempDir(), roomy); err != nil {
@@ -189,9 +188,7 @@ func TestNameThatIsNoText(t *testing.T) {
 
 // Whether a file may be executed is kept, everything else about modes is not.
 func TestModes(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("Windows has no such modes")
-	}
+	need.NotOn(t, "windows", "it has no such modes")
 	dir := folderOf(t, files{"tool": "#!", "data": "x", "sub/": ""})
 	for name, mode := range map[string]os.FileMode{"tool": 0o4755, "data": 0o666, "sub": 0o777} {
 		if err := os.Chmod(filepath.Join(dir, name), mode); err != nil {
@@ -275,8 +272,8 @@ func TestSmallChangesStaySmall(t *testing.T) {
 	}
 }
 
-// TestLittleIsAdded: bins are not full, but the stream is not much larger than
-// what it holds.
+// TestLittleIsAdded: bins are not full, but the stream is not much larger than its
+// content.
 func TestLittleIsAdded(t *testing.T) {
 	content, total := files{}, 0
 	for i := range 1000 {

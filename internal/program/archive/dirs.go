@@ -51,7 +51,7 @@ func (d *dirs) of(name string) (*os.Root, string, error) {
 // within reports whether a path is a folder or in it.
 func within(name, dir string) bool { return name == dir || strings.HasPrefix(name, dir+"/") }
 
-// below returns the path from a folder to what is in it.
+// below returns the path from a folder to an entry in it.
 func below(name, dir string) string {
 	if dir == "." {
 		return name

@@ -82,9 +82,9 @@ type entry struct {
 	kind   byte
 	path   string // with slashes, below the folder
 	target string // of a link; of a hard link the path of the file
-	size   int64  // of a file, bytes; of one with holes without them
+	size   int64  // of a file, bytes; without holes
 	body   int64  // where its whole chunks begin in the stream
-	rest   int64  // where what is left begins
+	rest   int64  // where the rest begins
 
 	holes *ranges // of a file with holes
 	stamp stamp   // when it was scanned
@@ -243,8 +243,8 @@ func isPath(name string) bool {
 // maxTarget is the longest target of a link that systems take, in bytes.
 const maxTarget = maxPath - 1
 
-// checkTarget returns an error for a link that may lead out of the folder, wherever the
-// folder is and whatever its other links are.
+// checkTarget returns an error for a link that may lead out of the folder, for any place
+// of the folder and any other links.
 //
 // The target must be relative. It may go up only at its start, and at most to the folder:
 // the start is the link's parent, which is a real folder in an archive. The rest goes down,

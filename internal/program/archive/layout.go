@@ -5,7 +5,7 @@ import "hash/fnv"
 // binEnd is how full a bin is before a name may end it, in bytes.
 const binEnd = chunk / 4 * 3
 
-// layout sets the offsets of files in a stream: first those of all rests, then those of
+// layout sets the offsets of files in a stream: first the offsets of all rests, then of
 // all whole chunks, each in the order of paths. So the same list of files always gets the
 // same offsets, and nothing has to be remembered of the files before.
 type layout struct {

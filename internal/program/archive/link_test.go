@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/spotworker/spotworker/internal/test/need"
 )
 
 // withLinks adds links, by path, to a folder.
@@ -18,7 +20,7 @@ func withLinks(t testing.TB, dir string, links map[string]string) string {
 	t.Helper()
 	for name, target := range links {
 		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
-			t.Skip(err) // not everywhere may everybody make one
+			need.Missing(t, "symbolic links: "+err.Error())
 		}
 	}
 	return dir
@@ -34,8 +36,8 @@ func steps(t testing.TB) string {
 	})
 }
 
-// TestLinks: links that stay in the folder come back as they were, those that
-// lead nowhere yet included.
+// TestLinks: links that stay in the folder come back as they were, also links that lead
+// nowhere yet.
 func TestLinks(t *testing.T) {
 	dir, back := steps(t), t.TempDir()
 	if err := Extract(bytes.NewReader(streamOf(t, dir)), back, os.TempDir(), roomy); err != nil {
@@ -49,8 +51,8 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestLinkFormat holds archives with links to what is in people's accounts, and
-// those without to what earlier versions read.
+// TestLinkFormat holds archives with links to archives in people's accounts, and archives
+// without to the format of earlier versions.
 func TestLinkFormat(t *testing.T) {
 	dir := withLinks(t, folderOf(t, files{"step-1/a": "one\n"}), map[string]string{"latest": "step-1"})
 	want, err := os.ReadFile("testdata/links.archive")
@@ -72,8 +74,8 @@ func TestLinkFormat(t *testing.T) {
 	}
 }
 
-// badTargets are those of a link in a/b that lead out of the folder, or could with
-// the help of another link.
+// badTargets are targets of a link in a/b that lead out of the folder, or could with the
+// help of another link.
 var badTargets = map[string]string{
 	"/etc/hostname": "its target is absolute", "/": "absolute", "../../x": "its target is outside", "../..": "outside",
 	"./../../x": "outside", "x/../y": "its target goes up behind a name", "../x/../../y": "behind a name", "x/./..": "behind a name",
@@ -139,11 +141,11 @@ func TestExtractRefusesLinks(t *testing.T) {
 	}
 }
 
-// version2 makes an archive one that may have links.
+// version2 sets an archive's version to 2, which may have links.
 func version2(data []byte) []byte { return bytes.Replace(data, []byte(magic1), []byte(magic2), 1) }
 
-// TestNoLinkLeadsOut tries every two links of two steps each, one of which may
-// lead over the other: what is accepted stays in the folder.
+// TestNoLinkLeadsOut tries every two links of two steps each, where the first may lead
+// over the second: accepted links stay in the folder.
 func TestNoLinkLeadsOut(t *testing.T) {
 	steps := []string{"..", "a", "b", "a/b/n"}
 	targets := slices.Clone(steps)
@@ -193,7 +195,7 @@ func leadsOut(dir string) string {
 		if err == nil && to != root && !strings.HasPrefix(to, root+string(filepath.Separator)) {
 			out = name + " leads to " + to
 		}
-		return nil // one that leads nowhere, or in circles, leads to nothing else
+		return nil // a link that leads nowhere, or in circles, leads to nothing else
 	})
 	return out
 }

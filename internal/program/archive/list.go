@@ -10,7 +10,7 @@ import (
 	"github.com/spotworker/spotworker/internal/program/archive/spill"
 )
 
-// list is a list of entries in the order of their paths, with what is known of their files.
+// list is a list of entries in the order of their paths, with the known facts of their files.
 // Offsets are not in it.
 type list struct {
 	*spill.Buffer
@@ -44,8 +44,8 @@ func (l *listReader) next() (e *entry, err error) {
 	return decodeDetails(path, details)
 }
 
-// details is what is known of an entry but for its path: type, size, time, inode, the
-// length of its target, the target, and its ranges.
+// details holds the known facts of an entry without its path: type, size, time, inode,
+// the length of its target, the target, and its ranges.
 func (e *entry) details() []byte {
 	to := append(make([]byte, 0, 32), e.kind)
 	to = binary.AppendUvarint(to, uint64(e.size))

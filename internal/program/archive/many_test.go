@@ -75,7 +75,7 @@ func TestOnDisk(t *testing.T) {
 }
 
 // TestNoTemporaryFile: a folder whose list does not fit into memory cannot be scanned or
-// restored without a place for it, and the error is that of the disk.
+// restored without a place for it, and the error is the disk's.
 func TestNoTemporaryFile(t *testing.T) {
 	dir := folderOf(t, files{"a/b": "one", "a/c": "two", "d": "three", "e": "four", "f": "five", "g": "six"})
 	gone := filepath.Join(t.TempDir(), "gone")
@@ -168,7 +168,7 @@ func TestMoreEntriesThanTheirVersionHas(t *testing.T) {
 	}
 }
 
-// TestVersion4: an archive with many entries is otherwise like one with few.
+// TestVersion4: an archive with many entries otherwise equals an archive with few.
 func TestVersion4(t *testing.T) {
 	dir := t.TempDir()
 	if err := Extract(manyFolders(4, 3), dir, t.TempDir(), roomy); err != nil {
@@ -237,7 +237,7 @@ func TestMemoryIsFlat(t *testing.T) {
 	}
 }
 
-// live watches how much of the heap is in use beyond what was at its start.
+// live watches the growth of the used heap since its start.
 type live struct{ before, most uint64 }
 
 func newLive() *live {

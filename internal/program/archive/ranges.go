@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// maxRanges is how many ranges of data a file with holes may have. Of one that has more,
-// the smallest holes are stored as zeros.
+// maxRanges is how many ranges of data a file with holes may have. If there are more, the
+// smallest holes are stored as zeros.
 const maxRanges = 1000
 
 // leastHole is the shortest hole that is left out, in bytes.
@@ -50,8 +50,8 @@ func merged(all []span) []span {
 	}
 }
 
-// String is what stands in the index behind a path: the size, and offset and length of each
-// range.
+// String returns the text behind a path in the index: the size, and offset and length of
+// each range.
 func (r *ranges) String() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, " %0*x", digits, r.size)

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"github.com/spotworker/spotworker/internal/test/need"
 )
 
 func TestScanRefuses(t *testing.T) {
@@ -55,7 +57,7 @@ func TestScanBoundsNames(t *testing.T) {
 		inner = filepath.Join(inner, name)
 	}
 	if err := os.MkdirAll(inner, 0o700); err != nil {
-		t.Skip("paths are limited here:", err)
+		need.Missing(t, "long paths: "+err.Error())
 	}
 	root, err := os.OpenRoot(inner) // short paths: the long one costs time for each file
 	if err != nil {
@@ -85,8 +87,8 @@ func TestScanBoundsNames(t *testing.T) {
 	}
 }
 
-// A folder that is still written is found out while it is read: what would be
-// saved is not what any program meant.
+// A folder that is still written is found out while it is read: no program meant the
+// state that would be saved.
 func TestChangedWhileRead(t *testing.T) {
 	for name, change := range map[string]func(file string) error{
 		"shorter":   func(file string) error { return os.Truncate(file, 5) },
@@ -117,8 +119,8 @@ func TestChangedWhileRead(t *testing.T) {
 	}
 }
 
-// TestFolderReplacedWhileRead: what a program puts in the place of a folder, between its scan
-// and its reading, neither blocks the reader nor leads it elsewhere.
+// TestFolderReplacedWhileRead: a program that replaces a folder, between its scan and its
+// reading, neither blocks the reader nor leads it elsewhere.
 func TestFolderReplacedWhileRead(t *testing.T) {
 	outside := folderOf(t, files{"x": "secret 89"})
 	for name, replace := range map[string]func(dir string) error{
@@ -180,8 +182,8 @@ func line(kind byte, size, body, rest int, quoted string) string {
 	return fmt.Sprintf("%c %012x %012x %012x %s", kind, size, body, rest, quoted)
 }
 
-// TestExtractRefuses hands Extract what an attacker, or a damaged disk, could
-// have made of an archive. Nothing may appear beside the folder.
+// TestExtractRefuses hands Extract archives that an attacker, or a damaged disk, could
+// have changed. Nothing may appear beside the folder.
 func TestExtractRefuses(t *testing.T) {
 	one := func(quoted string) []byte {
 		at := headerLen + len(line(plain, 1, 0, 0, quoted)) + 1
@@ -248,7 +250,7 @@ func TestExtractRefuses(t *testing.T) {
 func TestExtractThroughALink(t *testing.T) {
 	outside, dir := t.TempDir(), t.TempDir()
 	if err := os.Symlink(outside, filepath.Join(dir, "a")); err != nil {
-		t.Skip(err)
+		need.Missing(t, "symbolic links: "+err.Error())
 	}
 	whole := streamOf(t, folderOf(t, files{"a/b": "x"}))
 	if err := Extract(bytes.NewReader(whole), dir, os.TempDir(), roomy); err == nil {
@@ -259,7 +261,7 @@ func TestExtractThroughALink(t *testing.T) {
 	}
 }
 
-// A stream that is cut off anywhere is damaged; one that fails says why.
+// A stream that is cut off anywhere is damaged; a stream that fails says why.
 func TestCutOff(t *testing.T) {
 	whole := streamOf(t, folderOf(t, files{"a": "one", "b/c": "two"}))
 	for n := range whole {
@@ -276,7 +278,7 @@ func TestCutOff(t *testing.T) {
 	}
 }
 
-// TestFormat holds the format to what is in people's accounts.
+// TestFormat holds the format to archives in people's accounts.
 func TestFormat(t *testing.T) {
 	want, err := os.ReadFile("testdata/small.archive")
 	if err != nil {
@@ -295,8 +297,8 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-// FuzzExtract: whatever the bytes are, Extract stays within its folder and its
-// limits, and what it accepts is a folder that Scan and Extract agree about.
+// FuzzExtract: for all bytes, Extract stays within its folder and its limits, and Scan
+// and Extract agree about every accepted folder.
 func FuzzExtract(f *testing.F) {
 	f.Add(streamOf(f, folderOf(f, files{"a": "one", "b/c": "two", "d/": ""})))
 	f.Add(stream("x", line(plain, 1, 0, headerLen+45, `"../x"`)))

@@ -77,8 +77,8 @@ func scan(ctx context.Context, dir, temp string, l Limits) (*Index, time.Time, e
 	return index, s.newest, nil
 }
 
-// scanner is the state of a scan. What it knows of entries is in sorters, so that its memory
-// does not grow with their number.
+// scanner is the state of a scan. Its facts about entries are in sorters, so that its
+// memory does not grow with their number.
 type scanner struct {
 	ctx    context.Context
 	folder string

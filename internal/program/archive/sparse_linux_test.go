@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/test/need"
 )
 
 // withHoles makes a sparse file with a byte at each of the places.
@@ -38,7 +40,7 @@ func TestSparse(t *testing.T) {
 	withHoles(t, filepath.Join(dir, "weights.bin"), size, places...)
 	withHoles(t, filepath.Join(dir, "empty.bin"), size)
 	if info, err := os.Stat(filepath.Join(dir, "weights.bin")); err != nil || Allocated(info) > 1<<20 {
-		t.Skip("this file system has no holes")
+		need.Missing(t, "a file system with holes")
 	}
 	stream := streamOf(t, dir)
 	if !bytes.HasPrefix(stream, []byte(magic3)) || len(stream) > 1<<20 {
@@ -150,7 +152,7 @@ func TestExtractRefusesNewTypes(t *testing.T) {
 	}
 }
 
-// TestFormat3 holds archives of version 3 to what is in people's accounts.
+// TestFormat3 holds archives of version 3 to archives in people's accounts.
 func TestFormat3(t *testing.T) {
 	want, err := os.ReadFile("testdata/sparse.archive")
 	if err != nil {
@@ -165,7 +167,7 @@ func TestFormat3(t *testing.T) {
 	}
 }
 
-// TestWrittenToWhileRead: whatever is done to a folder after its scan makes the end of its
+// TestWrittenToWhileRead: any change of a folder after its scan makes the end of its
 // stream an error, also where no size changes.
 func TestWrittenToWhileRead(t *testing.T) {
 	for name, change := range map[string]func(dir string) error{

@@ -27,8 +27,8 @@ func stampOf(info fs.FileInfo) stamp {
 // later change may have the same time.
 const settle = 20 * time.Millisecond
 
-// unsettled reports whether a change at that time could be followed by one with the same
-// time.
+// unsettled reports whether a change at that time could be followed by another with the
+// same time.
 func unsettled(modified, now time.Time) bool {
 	age := now.Sub(modified)
 	return age >= 0 && age < settle
@@ -77,7 +77,7 @@ type File struct {
 	was  fs.FileInfo
 }
 
-// OpenFile returns an opened file as one that must not change since it was was.
+// OpenFile returns an opened file that must not change since it was was.
 func OpenFile(file *os.File, was fs.FileInfo) *File { return &File{file, was} }
 
 // Read implements [io.Reader].

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// heldErrors are those of Windows for a file that another process has open, such as a virus
-// scanner: ERROR_SHARING_VIOLATION and ERROR_LOCK_VIOLATION.
+// heldErrors are the errors of Windows for a file that another process has open, such as
+// a virus scanner: ERROR_SHARING_VIOLATION and ERROR_LOCK_VIOLATION.
 var heldErrors = []error{syscall.Errno(32), syscall.Errno(33)}
 
 // inodeOf returns 0 and 1: a FileInfo has no numbers here.

@@ -60,9 +60,10 @@ func (t *tree) add(e *entry) error {
 	return t.addPieces(e)
 }
 
-// hasFolder reports whether the folder that a path is in was added, and forgets those that
-// no later path can be in. In the order of paths these are all that do not begin the path:
-// a folder's content may come behind names such as "folder.txt", since '/' is behind '.'.
+// hasFolder reports whether the folder that a path is in was added, and forgets folders
+// that no later path can be in. In the order of paths these are all that do not begin the
+// path: a folder's content may come behind names such as "folder.txt", since '/' is
+// behind '.'.
 func (t *tree) hasFolder(name string) bool {
 	for n := len(t.folders); n > 0; n-- {
 		if dir := t.folders[n-1]; strings.HasPrefix(name, dir) && name[len(dir)] <= '/' {

@@ -28,15 +28,16 @@ const (
 	// program runs. What cannot be sent is left for a later pass.
 	Finished Pass = iota + 1
 
-	// Everything sends all files as they are, so that a checkpoint may rely on them. Of
-	// a file that grows it sends what was there, and what is no file is left out.
+	// Everything sends all files as they are, so that a checkpoint may rely on them. Of a
+	// growing file it sends the bytes up to its size at the start. It leaves out entries
+	// that are no files.
 	Everything
 
 	// Final is Everything after the program has ended: what cannot be sent is an error.
 	Final
 )
 
-// Folder sends what a program writes into its output folder, each file once unless it
+// Folder sends the files that a program writes into its output folder, each once unless it
 // changes. Its methods may be called from many goroutines; one pass runs at a time.
 //
 // The program owns the folder and may be hostile: it may replace files by links while
@@ -111,7 +112,7 @@ func (f *Folder) Send(ctx context.Context, pass Pass) error {
 	return err
 }
 
-// toSend returns the files that a pass sends, with what was sent of them before.
+// toSend returns the files that a pass sends, with the facts of their last sending.
 func (f *Folder) toSend(found map[string]fs.FileInfo, pass Pass) map[string]sentFile {
 	due := map[string]sentFile{}
 	for name, info := range found {
@@ -135,8 +136,7 @@ func (f *Folder) removeMissing(found map[string]fs.FileInfo) {
 	}
 }
 
-// matches reports whether a file is still the one that was sent, as far as its size and
-// time tell.
+// matches reports whether a file is still the sent file, by its size and time.
 func (s sentFile) matches(info fs.FileInfo) bool {
 	return s.info != nil && s.size == info.Size() && unchanged(s.info, info)
 }
@@ -162,7 +162,7 @@ func (f *Folder) scan(pass Pass) (found map[string]fs.FileInfo, root *os.Root, e
 	return found, root, err
 }
 
-// walk adds the files of a folder and of those in it.
+// walk adds the files of a folder and its subfolders.
 func (f *Folder) walk(root *os.Root, dir string, found map[string]fs.FileInfo, pass Pass) error {
 	folder, err := root.OpenFile(dir, os.O_RDONLY|filetype.NoWait, 0)
 	if errors.Is(err, fs.ErrNotExist) && dir != "." {
@@ -240,8 +240,8 @@ var errChanged = errors.New("it changes while it is read")
 // changedTries is how often a file is read that changes while it is read.
 const changedTries = 3
 
-// sendFile sends a file, unless it turns out to be the one that was sent before. The
-// result has no info if the file is gone, or not finished yet.
+// sendFile sends a file, unless it turns out to be sent already. The result has no info
+// if the file is gone, or not finished yet.
 func (f *Folder) sendFile(ctx context.Context, root *os.Root, name string, old sentFile, pass Pass) (sentFile, error) {
 	for try := 1; ; try++ {
 		now, err := f.trySend(ctx, root, name, old, pass)
@@ -283,8 +283,8 @@ func (f *Folder) trySend(ctx context.Context, root *os.Root, name string, old se
 // by the clocks of file systems.
 const freshFor = 2 * time.Second
 
-// Restore writes files into the folder, which is empty: those that the job has sent
-// before. open returns the content of one.
+// Restore writes the files that the job has sent before into the folder, which is empty.
+// open returns the content of one.
 func (f *Folder) Restore(ctx context.Context, names []string, open func(ctx context.Context, path string) (io.ReadCloser, error)) error {
 	f.turn <- struct{}{}
 	defer func() { <-f.turn }()

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -17,11 +16,12 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/spotworker/spotworker/internal/jobfiles/outputs/paths"
+	"github.com/spotworker/spotworker/internal/test/need"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// memory is a sink that keeps what it gets.
+// memory is a sink that keeps all files that it gets.
 type memory struct {
 	mu     sync.Mutex
 	files  map[string]string
@@ -130,7 +130,7 @@ func TestSentOnce(t *testing.T) {
 	r.want(map[string]string{"old": "changed", "new": "54321"}, map[string]int{"old": 2, "new": 2, "same": 1})
 }
 
-// TestFinishedFilesOnly: a streaming pass sends what did not change since the one before.
+// TestFinishedFilesOnly: a streaming pass sends files without changes since the last pass.
 func TestFinishedFilesOnly(t *testing.T) {
 	r := setup(t)
 	r.write("a", "one", time.Hour)
@@ -144,8 +144,8 @@ func TestFinishedFilesOnly(t *testing.T) {
 	r.want(map[string]string{"a": "one", "b": "two"}, map[string]int{"a": 1, "b": 1})
 }
 
-// TestChangesWhileRead: a file that grows is sent up to where it was, and again when it has
-// grown; one that changes in another way is read again, and never stored torn.
+// TestChangesWhileRead: a file that grows is sent up to its first size, and again when it
+// has grown; a file that changes in another way is read again, and never stored torn.
 func TestChangesWhileRead(t *testing.T) {
 	r := setup(t)
 	r.write("log", "0123456789", time.Hour)
@@ -185,9 +185,7 @@ func TestChangesWhileRead(t *testing.T) {
 // TestHostileFolder: a program replaces files while they are opened. Nothing outside of
 // its folder is sent, and nothing blocks.
 func TestHostileFolder(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("links need rights there")
-	}
+	need.NotOn(t, "windows", "links need rights there")
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil {
 		t.Fatal(err)
@@ -232,7 +230,7 @@ func TestHostileFolder(t *testing.T) {
 	}
 }
 
-// TestRestore: what is restored is not sent again, and what is changed after it is.
+// TestRestore: a restored file is not sent again, unless it is changed afterwards.
 func TestRestore(t *testing.T) {
 	r := setup(t)
 	saved := map[string]string{"a": "one", "d/e/b": "two"}

@@ -15,7 +15,7 @@ import (
 
 // source is a file of a program while it is sent. It notices when the file changes: its
 // last Read fails then, so that nothing is stored. Of a file that has only grown it
-// yields what was there when it was opened.
+// yields the bytes that were there when it was opened.
 type source struct {
 	file  *os.File
 	info  fs.FileInfo // when it was opened
@@ -64,7 +64,7 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// check returns io.EOF if what was read is what the file has.
+// check returns io.EOF if all of the file was read, unchanged.
 func (s *source) check() error {
 	now, err := s.file.Stat()
 	switch {

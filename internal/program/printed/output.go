@@ -1,4 +1,4 @@
-// Package printed logs what a program prints, up to a rate limit.
+// Package printed logs the output of programs, up to a rate limit.
 package printed
 
 import (
@@ -139,7 +139,7 @@ func (o *Output) handleLine(stream string, level slog.Level, line []byte, long, 
 	}
 }
 
-// withEllipsis returns a line, and marks one of which only the beginning was read.
+// withEllipsis returns a line, and marks it if only its beginning was read.
 func withEllipsis(line []byte, long bool) []byte {
 	if !long {
 		return line
@@ -165,7 +165,7 @@ func (o *Output) remember(line []byte) {
 type lineLimit struct {
 	used int       // of the burst
 	at   time.Time // up to when used was reduced
-	lost int       // lines dropped since the last one that was allowed
+	lost int       // lines dropped since the last allowed line
 }
 
 // allow reports whether one more line may be logged. If so, dropped is the number of

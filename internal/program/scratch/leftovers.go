@@ -36,9 +36,9 @@ func (c condemned) release() {
 	}
 }
 
-// condemnedHome is the mode of a folder that is being removed. The worker's group
-// may enter it, and programs may not: a job that begins during the removal may have the
-// user of one that left a folder in it.
+// condemnedHome is the mode of a folder that is being removed. The worker's group may
+// enter it, and programs may not: a job that begins during the removal may have the user
+// of an earlier job that left a folder in it.
 const condemnedHome = 0o730
 
 // remove removes the folder of a dead worker.
@@ -60,7 +60,7 @@ func condemn(dir string, lock *os.File) (condemned, error) {
 	return c, sandbox.WhileHeld(sandbox.HeldShort, func() error { return os.Rename(dir, c.dir) })
 }
 
-// condemnLeftovers returns the folders to remove: those of dead workers, and those
+// condemnLeftovers returns the folders to remove: folders of dead workers, and folders
 // whose removal was interrupted. It skips folders of other users and folders that a
 // worker is just making.
 func (s *Root) condemnLeftovers() []condemned {

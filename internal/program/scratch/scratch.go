@@ -83,8 +83,8 @@ func (s *Root) Parent() string { return s.parent }
 // have millions of files: a service manager gives a start a minute.
 const leftoversGrace = 5 * time.Second
 
-// await runs a removal, and reports whether it ended within the grace. One that
-// takes longer continues in the background.
+// await runs a removal, and reports whether it ended within the grace. A longer removal
+// continues in the background.
 func (s *Root) await(grace time.Duration, removal func()) bool {
 	ended := make(chan struct{})
 	s.removals.Go(func() {
@@ -168,7 +168,7 @@ func (h *home) release() {
 	}
 }
 
-// isThere reports whether the folder still exists and is the one that was made.
+// isThere reports whether the folder still exists and is the same folder.
 func (h *home) isThere() bool {
 	info, err := os.Lstat(h.dir)
 	return err == nil && os.SameFile(info, h.info)
@@ -207,8 +207,8 @@ func (s *Root) Contains(dir string) bool {
 	return filepath.Dir(dir) == s.home.dir && s.home.isThere()
 }
 
-// closeGrace is how long Close waits for the removal of jobs' folders. The next
-// worker removes what is left then.
+// closeGrace is how long Close waits for the removal of jobs' folders. The next worker
+// removes the rest.
 const closeGrace = 5 * time.Second
 
 // Close removes the folder and all that is in it.
@@ -270,8 +270,8 @@ func (s *Root) Discard(f *Folder, log *slog.Logger) {
 	}
 }
 
-// Remove removes the rest of a finished job: its processes, its folder, and what its
-// user has elsewhere. It first retries the folders of earlier jobs that could not be
+// Remove removes the rest of a finished job: its processes, its folder, and its user's
+// files elsewhere. It first retries the folders of earlier jobs that could not be
 // removed: a worker out of file descriptors cannot list a folder to empty it, and
 // the remains would fill the disk.
 func (s *Root) Remove(f *Folder) error {

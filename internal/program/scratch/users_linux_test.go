@@ -14,8 +14,8 @@ import (
 // usersVariable marks the process that acts as a deployed worker.
 const usersVariable = "SPOTWORKER_TEST_SCRATCH_USERS"
 
-// TestLeftoversOfUsers: what a dead worker's jobs left is removed with their users'
-// rights, and programs that run during that time cannot enter it. The test runs in a
+// TestLeftoversOfUsers: the remains of a dead worker's jobs are removed with their users'
+// rights, and programs that run during that time cannot enter them. The test runs in a
 // process like a deployed worker's: not root, with the capabilities of the unit alone.
 func TestLeftoversOfUsers(t *testing.T) {
 	if os.Getenv(usersVariable) != "" {

@@ -82,8 +82,8 @@ func (d *Watch) Stop() {
 	}
 }
 
-// Size returns the job's disk usage in bytes, or any number above limit if that is
-// more. A folder counts [folderCounts], anything else what it has on the disk, but at least
+// Size returns the job's disk usage in bytes, or any number above limit if that is more.
+// A folder counts [folderCounts], anything else its size on the disk, but at least
 // [entryCounts]. Files may come and go during the measurement. A folder that cannot
 // be read or whose path is too long makes the result [math.MaxInt64]. The result of
 // a stopped measurement is meaningless.

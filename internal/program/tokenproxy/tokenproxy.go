@@ -4,8 +4,8 @@
 // would get tokens for any resource and exhaust the rate limit that the worker
 // needs to detect evictions.
 //
-// The protocol is that of managed identities in Azure App Service, which the Azure
-// SDKs of all languages speak without configuration ("REST endpoint reference" of
+// It speaks the protocol of managed identities in Azure App Service, which the Azure SDKs
+// of all languages speak without configuration ("REST endpoint reference" of
 // "How to use managed identities for App Service", version 2019-08-01):
 //
 //	GET IDENTITY_ENDPOINT?api-version=2019-08-01&resource=https://storage.azure.com/
@@ -57,7 +57,7 @@ type Proxy struct {
 	grants map[string]*grant // by secret
 }
 
-// grant is what one job may ask for.
+// grant holds the resources that one job may ask for.
 type grant struct {
 	resources []string
 
@@ -68,6 +68,16 @@ type grant struct {
 
 // Listen starts a proxy on a free port of loopback.
 func Listen(source Source, log *slog.Logger) (*Proxy, error) {
+	p, err := listen(source, log)
+	if err != nil {
+		return nil, err
+	}
+	p.serve()
+	return p, nil
+}
+
+// listen returns a proxy with a free port that does not serve yet.
+func listen(source Source, log *slog.Logger) (*Proxy, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // listening on an IP address does not wait
 	if err != nil {
 		return nil, fmt.Errorf("listen for programs that need tokens: %w", err)
@@ -79,8 +89,11 @@ func Listen(source Source, log *slog.Logger) (*Proxy, error) {
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // broken connections of programs
 	}
 	monitor.LimitConnections(p.http, maxConnections)
-	p.serving.Go(func() { _ = p.http.Serve(listener) }) // returns when Close closes the listener
 	return p, nil
+}
+
+func (p *Proxy) serve() {
+	p.serving.Go(func() { _ = p.http.Serve(p.listener) }) // returns when Close closes the listener
 }
 
 // Close stops the proxy.

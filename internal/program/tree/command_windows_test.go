@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestBatchLine compares with what cmd's rules demand.
+// TestBatchLine compares with the lines that cmd's rules demand.
 func TestBatchLine(t *testing.T) {
 	for _, row := range []struct{ argument, want string }{
 		{"plain-1.2_3", "plain-1.2_3"},

@@ -1,9 +1,10 @@
 // Package tree starts a program and ends it with all processes that it has started, also
-// those that left its process group and session.
+// outside its process group and session.
 //
-// On Linux that is a control group where the service manager delegates one ([Groups]), the
-// processes of the program's user where it has one of its own, and otherwise what a
-// subreaper inherits (package reaper). On Windows it is a job object. Elsewhere it is the
+// On Linux that is a control group where the service manager delegates one ([Groups]),
+// the processes of the program's user where it has one of its own, and otherwise the
+// orphans that a subreaper inherits (package reaper). On Windows it is a job object.
+// Elsewhere it is the
 // process group alone, which a process can leave.
 //
 // [NewCommand] and [Start] start it with its [Limits], [Program.AskToStop] and

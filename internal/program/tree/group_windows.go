@@ -14,7 +14,7 @@ import (
 	"github.com/spotworker/spotworker/internal/host/sandbox"
 )
 
-// HasLimits says that the system limits what a process may use.
+// HasLimits says that the system limits a program's resources.
 const HasLimits = true
 
 // Check returns nil: a job object takes any limit.

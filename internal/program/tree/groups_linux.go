@@ -15,10 +15,10 @@ import (
 	"github.com/spotworker/spotworker/internal/host/resource"
 )
 
-// Groups makes a control group for each program, below the one that the service manager
-// has delegated to this worker (Delegate= in its unit). Nothing leaves a control group:
-// it ends as a whole, and its limits hold for all processes together. A nil *Groups
-// makes none.
+// Groups makes a control group for each program, below the control group that the service
+// manager has delegated to this worker (Delegate= in its unit). Nothing leaves a control
+// group: it ends as a whole, and its limits hold for all processes together. A nil
+// *Groups makes none.
 type Groups struct {
 	dir         string // of the delegated group
 	controllers []string
@@ -28,13 +28,18 @@ type Groups struct {
 const jobPrefix = "job-"
 
 // OpenGroups prepares the control group that this process is in. It moves the process
-// into a group below it, since only groups without processes of their own may limit what
-// is below them, and ends what it finds in groups of programs.
+// into a group below it, since only groups without processes of their own may limit their
+// children, and ends the processes that it finds in groups of programs.
 func OpenGroups() (*Groups, error) {
 	dir, err := resource.ControlGroup()
 	if err != nil {
 		return nil, err
 	}
+	return openGroups(dir)
+}
+
+// openGroups prepares the control group in a folder.
+func openGroups(dir string) (*Groups, error) {
 	own := filepath.Join(dir, resource.WorkerGroup)
 	if err := os.Mkdir(own, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("the control group of this process is not delegated to it (Delegate= in its unit): %w", err)
@@ -191,8 +196,8 @@ func (c *controlGroup) full() bool {
 	return refused > 0
 }
 
-// remove ends what is in the group, and removes it. One that cannot be removed is removed
-// by the next worker, or with the unit.
+// remove ends the processes in the group, and removes it. If that fails, the next worker
+// removes it, or the end of the unit.
 func (c *controlGroup) remove() {
 	for late := time.Now().Add(endGrace); ; time.Sleep(endPoll) {
 		if err := os.Remove(c.dir); err == nil || errors.Is(err, fs.ErrNotExist) || time.Now().After(late) {

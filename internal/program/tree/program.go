@@ -29,7 +29,7 @@ type group interface {
 	// kill ends them.
 	kill() error
 
-	// release waits until they have ended, once they were killed, and frees what they took.
+	// release waits until they have ended, once they were killed, and frees their resources.
 	release()
 
 	// full reports whether the processes have reached [Limits.Tasks], as far as that is known.
@@ -40,7 +40,7 @@ type group interface {
 	exit(state *os.ProcessState) Exit
 }
 
-// Limits are what the operating system enforces. A zero limit means none.
+// Limits are the limits that the operating system enforces. A zero limit means none.
 type Limits struct {
 	// For each process of a program.
 	Memory   int64         // private writable memory, in bytes
@@ -130,7 +130,7 @@ func (p *Program) wait() Exit {
 	return Exit{Code: -1, By: fmt.Sprintf("an unknown cause (%v)", err)}
 }
 
-// end kills what is left of the group, and gives it up.
+// end kills the rest of the group, and gives it up.
 func (p *Program) end() {
 	p.Kill()
 	p.mu.Lock()

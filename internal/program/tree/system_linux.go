@@ -14,9 +14,8 @@ import (
 	"github.com/spotworker/spotworker/internal/program/tree/reaper"
 )
 
-// memoryFlag is the flag of ulimit for private writable memory. On Linux it counts
-// mapped memory as well as the heap, but not reserved address space, of which Go and
-// Java use much.
+// memoryFlag is the flag of ulimit for private writable memory. On Linux it counts mapped
+// memory as well as the heap, but not reserved address space, which Go and Java use much.
 const memoryFlag = "-d"
 
 // NewCommand returns a command in a process group of its own, which ends with the
@@ -73,8 +72,8 @@ func (g *usersGroup) release() {
 // countFactor bounds the share of a processor that counting tasks takes.
 const countFactor = 50
 
-// full counts the tasks of the user, of which the kernel keeps no record. Processes that
-// /proc hides from the worker do not count.
+// full counts the tasks of the user, since the kernel keeps no record of them. Processes
+// that /proc hides from the worker do not count.
 func (g *usersGroup) full() bool {
 	began := time.Now()
 	if g.limit == 0 || g.wasFull || began.Before(g.next) {
@@ -139,7 +138,7 @@ func (r *reaped) release() {
 	r.reaper.Close()
 }
 
-// full returns false: the tasks of the worker's user are those of all programs.
+// full returns false: the worker's user has the tasks of all programs.
 func (*reaped) full() bool { return false }
 
 func (r *reaped) exit(state *os.ProcessState) Exit {

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HasLimits says that the system limits what a process may use.
+// HasLimits says that the system limits a program's resources.
 const HasLimits = true
 
 // fileBlock is the unit of `ulimit -f`, in bytes.
@@ -62,7 +62,8 @@ func (l Limits) Check() error {
 	if limits == "" {
 		return nil
 	}
-	if said, err := exec.Command(systemShell, "-c", limits).CombinedOutput(); err != nil { //nolint:gosec,noctx // numbers alone; it ends at once
+	said, err := exec.Command(systemShell, "-c", limits).CombinedOutput() //nolint:gosec,noctx // numbers alone; it ends at once
+	if err != nil {
 		return fmt.Errorf("%w: %s", err, bytes.TrimSpace(said))
 	}
 	return nil
@@ -70,7 +71,7 @@ func (l Limits) Check() error {
 
 func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
-// CheckCommand returns nil: the kernel says at the start what it cannot run.
+// CheckCommand returns nil: the kernel refuses at the start every command that it cannot run.
 func CheckCommand([]string) error { return nil }
 
 // CheckPath returns nil: the kernel takes any path that a kinds file can name.

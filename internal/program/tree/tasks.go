@@ -7,8 +7,8 @@ type Tasks struct {
 	Jobs int // of all programs together
 }
 
-// Bounds of what is kept for the worker, in tasks: it has some threads of its own, and one
-// or two for each program.
+// Bounds of the worker's own share, in tasks: it has some threads of its own, and one or
+// two for each program.
 const (
 	workerTasks  = 256
 	tasksForSlot = 4

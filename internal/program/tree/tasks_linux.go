@@ -12,8 +12,8 @@ import (
 	"github.com/spotworker/spotworker/internal/host/resource"
 )
 
-// DivideTasks divides what this machine allows the worker: TasksMax= of its unit, the limit
-// of its user, or what the kernel has for all.
+// DivideTasks divides the tasks that this machine allows the worker: TasksMax= of its
+// unit, the limit of its user, or the kernel's limit for all.
 func DivideTasks(slots int) Tasks {
 	limit := math.MaxInt
 	for _, file := range append(taskFiles(), "/proc/sys/kernel/threads-max", "/proc/sys/kernel/pid_max") {

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/spotworker/spotworker/internal/test/need"
 )
 
 // TestShare: programs that keep to their shares leave the worker its own tasks.
@@ -86,7 +88,7 @@ func TestGroupLimitsTasks(t *testing.T) {
 func TestTasks(t *testing.T) {
 	b := setup(t, byGroup)
 	if b.order("tells its limits") != "tasks true" {
-		t.Skip("the kernel limits no tasks of control groups here")
+		need.Absent(t, need.Controllers, "no tasks")
 	}
 	if got := b.order("starts others"); !strings.HasSuffix(got, ", full") {
 		t.Errorf("a program with %d tasks in a group of %d: %s, want that the group was full", 4*groupTasks, groupTasks, got)

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/spotworker/spotworker/internal/host/resource"
+	"github.com/spotworker/spotworker/internal/test/need"
 )
 
 const (
@@ -181,7 +182,7 @@ type rig struct {
 	way    string
 	mark   string
 	parent string // control group of the worker
-	groups string // what the worker says of its groups
+	groups string // the worker's text about its groups
 	cmd    *exec.Cmd
 	in     interface{ WriteString(string) (int, error) }
 	out    *os.File
@@ -203,11 +204,11 @@ func delegated(t *testing.T) string {
 	t.Helper()
 	own, err := resource.ControlGroup()
 	if err != nil {
-		t.Skip(err)
+		need.Absent(t, need.Controllers, err.Error())
 	}
 	dir, err := os.MkdirTemp(own, "spotworker-test-") //nolint:usetesting // a control group
 	if err != nil {
-		t.Skipf("this process may make no control groups: %v", err)
+		need.Missing(t, fmt.Sprintf("the right to make control groups (%v)", err))
 	}
 	t.Cleanup(func() {
 		_ = write(filepath.Join(dir, "cgroup.kill"), "1")
@@ -254,7 +255,7 @@ func (b *rig) start() {
 	err = b.cmd.Start()
 	_ = errors.Join(theirs.Close(), theirOut.Close())
 	if err != nil {
-		b.t.Skipf("this system starts no process in a control group: %v", err)
+		need.Missing(b.t, fmt.Sprintf("a system that starts processes in a control group (%v)", err))
 	}
 	worker := b.cmd
 	b.t.Cleanup(func() { _ = errors.Join(in.Close(), out.Close()); _ = worker.Process.Kill(); _ = worker.Wait() })
@@ -263,10 +264,10 @@ func (b *rig) start() {
 	}
 }
 
-// patience is how long to wait for what must come: a busy machine is slow, not stuck.
+// patience is how long to wait for required events: a busy machine is slow, not stuck.
 const patience = 2 * time.Minute
 
-// hear reads what the worker says.
+// hear reads the worker's output.
 func (b *rig) hear() string {
 	b.t.Helper()
 	_ = b.out.SetReadDeadline(time.Now().Add(patience))
@@ -326,8 +327,8 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeftOfAKilledWorker: when a worker is killed its programs end, and what they
-// left ends with them or when the next worker starts.
+// TestNothingIsLeftOfAKilledWorker: when a worker is killed its programs end, and their
+// remains end with them or when the next worker starts.
 func TestNothingIsLeftOfAKilledWorker(t *testing.T) {
 	for _, way := range []string{byReaper, byGroup} {
 		t.Run(way, func(t *testing.T) {
@@ -349,11 +350,11 @@ func TestNothingIsLeftOfAKilledWorker(t *testing.T) {
 }
 
 // TestTotalMemory: processes that each stay below total_memory and exceed it together are
-// ended, all of them, and one that stays below it alone is not.
+// all ended, and a single process below it is not.
 func TestTotalMemory(t *testing.T) {
 	b := setup(t, byGroup)
 	if b.groups != "groups true true" {
-		t.Skipf("%s: the kernel limits neither memory nor processors here", b.groups)
+		need.Absent(t, need.Controllers, "no memory, no processors ("+b.groups+")")
 	}
 	if got, want := b.order("fills memory once"), "exited with code 0"; got != want {
 		t.Errorf("a program with one process of 40 of 64 MiB %s, want %s", got, want)
@@ -370,7 +371,7 @@ func TestTotalMemory(t *testing.T) {
 func TestCPUs(t *testing.T) {
 	b := setup(t, byGroup)
 	if b.groups != "groups true true" {
-		t.Skipf("%s: the kernel limits neither memory nor processors here", b.groups)
+		need.Absent(t, need.Controllers, "no memory, no processors ("+b.groups+")")
 	}
 	used, err := time.ParseDuration(b.order("burns"))
 	if want := time.Duration(float64(burnt) * cpus); err != nil || used < want/2 || used > want+want/4 {

@@ -30,8 +30,11 @@ func TestConnectRefuses(t *testing.T) {
 		"connection string, key broken":  {Config{ConnectionString: "AccountName=acct;AccountKey=!" + secret}, "AccountKey"},
 		"connection string without key":  {Config{ConnectionString: "AccountName=acct;Other=" + secret}, "AccountKey"},
 		"connection string without name": {Config{ConnectionString: "AccountKey=" + secret}, "AccountName"},
-		"connection string over http":    {Config{ConnectionString: "BlobEndpoint=http://storage.example/acct;QueueEndpoint=http://storage.example/acct;AccountName=acct;AccountKey=" + secret}, "unencrypted"},
-		"queues over http":               {Config{ConnectionString: "BlobEndpoint=https://storage.example/acct;QueueEndpoint=http://10.0.0.4/acct;AccountName=acct;AccountKey=" + secret}, "http://10.0.0.4"},
+		"connection string over http": {Config{ConnectionString: "BlobEndpoint=http://storage.example/acct;" +
+			"QueueEndpoint=http://storage.example/acct;" +
+			"AccountName=acct;AccountKey=" + secret}, "unencrypted"},
+		"queues over http": {Config{ConnectionString: "BlobEndpoint=https://storage.example/acct;QueueEndpoint=http://10.0.0.4/acct;" +
+			"AccountName=acct;AccountKey=" + secret}, "http://10.0.0.4"},
 	} {
 		account, err := Connect(row.config)
 		if err == nil || account != nil || !strings.Contains(err.Error(), row.want) {
@@ -73,7 +76,7 @@ func TestEndpoint(t *testing.T) {
 	}
 }
 
-// Connect sends nothing, whichever way to the account it prepares.
+// Connect sends nothing, for every way to the account.
 func TestConnectSendsNothing(t *testing.T) {
 	refuse := answer(func(r *http.Request) (*http.Response, error) {
 		t.Errorf("Connect sent a request to %s", r.URL)
@@ -135,8 +138,8 @@ func TestTelemetryID(t *testing.T) {
 	}
 }
 
-// The metadata service refuses what a proxy forwards, and a token must not go
-// through one.
+// The metadata service refuses requests that a proxy forwards, and a token must not go
+// through a proxy.
 func TestIdentityUsesNoProxy(t *testing.T) {
 	if newIdentityTransport().Proxy != nil {
 		t.Error("the transport for tokens has a proxy, want none")

@@ -13,7 +13,7 @@ import (
 // More are the further accounts of a deployment that has several.
 type More struct {
 	// Accounts are their names. They are reached with the identity of the first, and at
-	// endpoints that differ from those of the first in the name alone.
+	// endpoints that differ from the first's in the name alone.
 	Accounts []string
 
 	// ConnectionStrings are their connection strings, where the first has one.
@@ -93,8 +93,8 @@ func (c Config) of(name string) (other Config, err error) {
 	return other, nil
 }
 
-// endpointOf returns the endpoint of another account, by that of the first: it has the
-// account's name at the start of the host, or in an emulator as the path.
+// endpointOf returns the endpoint of another account, by the first account's endpoint: it
+// has the account's name at the start of the host, or in an emulator as the path.
 func endpointOf(endpoint, kind, first, other string) (string, error) {
 	if endpoint == "" {
 		return "", nil
@@ -114,7 +114,7 @@ func endpointOf(endpoint, kind, first, other string) (string, error) {
 	return u.String(), nil
 }
 
-// named returns a configuration of which calls are reported with the account's name.
+// named returns a configuration that reports calls with the account's name.
 func (c Config) named() Config {
 	name := c.Account
 	if c.ConnectionString != "" {

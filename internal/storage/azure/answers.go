@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Limits of bodies, in bytes. A body is never longer than what was asked for; these bound
-// the memory that a faulty service or proxy can take.
+// Limits of bodies, in bytes. A body is never longer than requested; these bound the
+// memory that a faulty service or proxy can take.
 const (
 	// maxListed is for one blob of a list: its name and metadata of 8 KiB, as XML.
 	maxListed  = 16 << 10
@@ -23,8 +23,8 @@ const (
 	// maxBlockList is for 50,000 committed and 100,000 uncommitted blocks.
 	maxBlockList = 32 << 20
 
-	// maxOther is for any other answer, and maxRefusal for that of a refusal, which is cut
-	// off there.
+	// maxOther is for any other answer, and maxRefusal for a refusal, which is cut off
+	// there.
 	maxOther   = 1 << 20
 	maxRefusal = 256 << 10
 )
@@ -69,7 +69,7 @@ func refused(r *http.Request, resp *http.Response, why error) error {
 }
 
 // missingPart returns an error for a success that lacks a part which callers rely on. It
-// allocates nothing for one that is complete.
+// allocates nothing for a complete answer.
 func missingPart(service string, r *http.Request, resp *http.Response) error {
 	h := resp.Header
 	if h.Get("X-Ms-Request-Id") == "" && h.Get("X-Ms-Version") == "" {
@@ -149,8 +149,8 @@ func askedRange(r *http.Request) (offset string, count int64, ok bool) {
 	return first, to - from + 1, true
 }
 
-// longest returns how long the body of a success may be. That of a blob has the length
-// that its header says, which its reader compares.
+// longest returns how long the body of a success may be. A blob's body has the length of
+// its header, which its reader compares.
 func longest(service string, r *http.Request, resp *http.Response) int64 {
 	query := r.URL.RawQuery
 	switch comp := parameter(query, "comp"); {

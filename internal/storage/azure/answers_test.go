@@ -149,8 +149,8 @@ func spoiltAccount(t testing.TB) (*Account, *spoilt) {
 	return account, transport
 }
 
-// TestAnswersWithoutAPart: a success that lacks a header on which callers rely is an error of
-// the connection, whatever the operation; without any other header the call works.
+// TestAnswersWithoutAPart: a success that lacks a header on which callers rely is an
+// error of the connection, for every operation; without any other header the call works.
 func TestAnswersWithoutAPart(t *testing.T) {
 	for _, op := range operations {
 		account, transport := spoiltAccount(t)
@@ -196,7 +196,7 @@ func (e endless) Read(p []byte) (int, error) {
 }
 func (endless) Close() error { return nil }
 
-// TestEndlessAnswers: no answer takes more memory than what was asked for, and one without
+// TestEndlessAnswers: no answer takes more memory than requested, and an answer without
 // an end is an error.
 func TestEndlessAnswers(t *testing.T) {
 	limits := map[string]int64{"GetBlockList": maxBlockList, "ListBlobs": listedPage*maxListed + maxOther, "GetMessages": 2*maxMessage +
@@ -209,7 +209,7 @@ func TestEndlessAnswers(t *testing.T) {
 		account, transport := spoiltAccount(t)
 		for _, stated := range []int64{-1, 1 << 40} {
 			if stated > 0 && op.name == "GetBlob" {
-				continue // a blob may be as long as its header says; readers bound what they read
+				continue // a blob may be as long as its header says; readers bound their reads
 			}
 			var read int64
 			transport.spoil = func(r *http.Request, resp *http.Response) {

@@ -21,7 +21,7 @@ type Call struct {
 	Service string
 
 	// Operation is its name in the REST reference, without spaces, such as PutBlob;
-	// [Other] for one that this program does not use.
+	// [Other] for an operation that this program does not use.
 	Operation string
 
 	// Status is the class of the response, "2xx" to "5xx", "denied" for 401 and 403,
@@ -61,8 +61,8 @@ const (
 	queueService = "queue"
 )
 
-// watched returns the options of a service's client that reports its calls to OnCall
-// and OnEnd, and limits the time of each try. That of the queue service decodes lists of
+// watched returns the options of a service's client that reports its calls to OnCall and
+// OnEnd, and limits the time of each try. The queue service's client decodes lists of
 // messages.
 func (c Config) watched(options policy.ClientOptions, service string) policy.ClientOptions {
 	calls := []policy.Policy{outage.Policy{

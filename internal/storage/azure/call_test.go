@@ -20,7 +20,7 @@ import (
 // seen is one call, without its time.
 type seen struct{ Service, Operation, Status string }
 
-// recorder is what [Config].OnCall told.
+// recorder records the calls of [Config].OnCall.
 type recorder struct {
 	mu    sync.Mutex
 	calls []seen

@@ -102,7 +102,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// Every code that is explained is one that the service answers, as text.
+// Every explained code is a code that the service answers, as text.
 func TestMeaningsAreOneLine(t *testing.T) {
 	for code, meaning := range meanings {
 		got := Explain(fmt.Errorf("try: %w", &azcore.ResponseError{StatusCode: 403, ErrorCode: code}))
@@ -112,8 +112,8 @@ func TestMeaningsAreOneLine(t *testing.T) {
 	}
 }
 
-// TestServiceMessage: the service's message about an API version is shown, and that
-// of no other error, which may contain a secret.
+// TestServiceMessage: the service's message about an API version is shown, and no message
+// of another error, which may contain a secret.
 func TestServiceMessage(t *testing.T) {
 	old := "The API version 2026-02-06 is not supported by this emulator. Please upgrade."
 	for code, want := range map[string]string{
@@ -132,7 +132,9 @@ func TestServiceMessage(t *testing.T) {
 		}}
 	}
 	for body, want := range map[string]string{
-		"\ufeff<Error><Message>Not in the correct format.\nTime:2</Message><HeaderName>x-ms-version</HeaderName><HeaderValue>2030-01-01</HeaderValue></Error>": "400 InvalidHeaderValue: Not in the correct format. (x-ms-version: 2030-01-01)",
+		"\ufeff<Error><Message>Not in the correct format.\nTime:2</Message>" +
+			"<HeaderName>x-ms-version</HeaderName><HeaderValue>2030-01-01</HeaderValue></Error>": "400 InvalidHeaderValue: " +
+			"Not in the correct format. (x-ms-version: 2030-01-01)",
 		"<Error><Message>Bad.</Message><HeaderName>Authorization</HeaderName><HeaderValue>" + secret +
 			"</HeaderValue></Error>": "400 InvalidHeaderValue: Bad.",
 		"<html>a proxy": "400 InvalidHeaderValue",

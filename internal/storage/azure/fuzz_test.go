@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzConnect gives whatever an operator may set by mistake: it is refused in words
-// that do not repeat a secret, or leads where it says, and tokens go over TLS only.
+// FuzzConnect gives any setting that an operator may make by mistake: it is refused in
+// words that do not repeat a secret, or leads where it says, and tokens go over TLS only.
 func FuzzConnect(f *testing.F) {
 	key := "a2V5a2V5a2V5a2V5"
 	for _, seed := range [][3]string{

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -24,6 +23,7 @@ import (
 	"github.com/spotworker/spotworker/internal/lab/emulator/token"
 	"github.com/spotworker/spotworker/internal/storage/azure"
 	"github.com/spotworker/spotworker/internal/test/guard"
+	"github.com/spotworker/spotworker/internal/test/need"
 )
 
 // childVariable marks the process that runs a test with the environment and
@@ -173,16 +173,14 @@ func TestManagedIdentityOverTLS(t *testing.T) {
 	}
 }
 
-// The child has nothing but what a worker on a VM has: the environment, and
-// the default transport, which trusts what SSL_CERT_FILE names.
+// The child has only the means of a worker on a VM: the environment, and the default
+// transport, which trusts the certificates of SSL_CERT_FILE.
 func TestManagedIdentityWithTheDefaultTransport(t *testing.T) {
 	if os.Getenv(childVariable) != "" {
 		runChild(t)
 		return
 	}
-	if runtime.GOOS != "linux" {
-		t.Skip("SSL_CERT_FILE is not read here")
-	}
+	need.On(t, "Go reads SSL_CERT_FILE there", "linux")
 	c := newCloud(t)
 	at, environment, authority := c.listen(t)
 	file := filepath.Join(t.TempDir(), "ca.pem")

@@ -20,9 +20,9 @@ const signInTimeout = 19 * time.Second
 // of a drain's many writes would sign in again after the previous one failed.
 const signInRest = time.Second
 
-// identityCredential signs in with a managed identity. Its errors mention the
-// sign-in: otherwise a call that got no token in time would look like one that
-// storage did not answer.
+// identityCredential signs in with a managed identity. Its errors mention the sign-in:
+// otherwise a call that got no token in time would look like a call that storage did not
+// answer.
 //
 // It is also a policy, which runs before the SDK's own: that one lets a call wait for
 // another's sign-in regardless of the call's context, which in a drain may take too
@@ -54,7 +54,7 @@ func (c *identityCredential) GetToken(ctx context.Context, options policy.TokenR
 	return token, err
 }
 
-// begin starts a sign-in, or returns the error of one that has just failed.
+// begin starts a sign-in, or returns the error of a sign-in that has just failed.
 func (c *identityCredential) begin() (end func(azcore.AccessToken, error), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -77,8 +77,8 @@ func TestSignInFailsForAll(t *testing.T) {
 	})
 }
 
-// TestSignInIsNotWaitedForTooLong: a call with little time, as in a drain, does not
-// wait for the sign-in of one that has more.
+// TestSignInIsNotWaitedForTooLong: a call with little time, as in a drain, does not wait
+// for the sign-in of a call that has more.
 func TestSignInIsNotWaitedForTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call := signsIn(&silent{})

@@ -12,11 +12,12 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// Explain turns an error of the client, which can be a page long, into one line that says
-// what to do. doing is what was tried, and role what the worker's identity needs for it.
+// Explain turns an error of the client, which can be a page long, into one line with a
+// remedy. doing names the failed call, and role the role that the worker's identity needs
+// for it.
 //
 // An unavailable service is not a failure of the job, which continues later. A missing
-// role is one, since it may be missing for ever.
+// role is a failure, since it may be missing for ever.
 func Explain(ctx context.Context, doing, role string, err error) error {
 	var response *azcore.ResponseError
 	switch {

@@ -14,7 +14,7 @@ import (
 // MaxName is the service's limit on a blob's name, in characters.
 const MaxName = 1024
 
-// CheckContainer returns what is wrong with a container's name, to follow the name of the
+// CheckContainer returns the fault of a container's name, to follow the name of the
 // field, or nil.
 func CheckContainer(name string) error {
 	switch {
@@ -26,8 +26,8 @@ func CheckContainer(name string) error {
 	return nil
 }
 
-// CheckBlob returns what is wrong with a blob's name, to follow the name of the field, or
-// nil. It rejects URLs, and names that would reach the service changed: clients turn a
+// CheckBlob returns the fault of a blob's name, to follow the name of the field, or nil.
+// It rejects URLs, and names that would reach the service changed: clients turn a
 // backslash into a slash and resolve "../", so that the handler would read another blob,
 // possibly in another container.
 func CheckBlob(name string) error {

@@ -97,7 +97,7 @@ func (s *service) call(ctx context.Context, t *testing.T, size int) error {
 	return err
 }
 
-// TestTries: what one call costs.
+// TestTries: the cost of one call.
 func TestTries(t *testing.T) {
 	const quick = 10 * time.Millisecond
 	for _, row := range []struct {

@@ -86,8 +86,8 @@ func (p Policy) doLimited(req *policy.Request, t *Tries) (*http.Response, error)
 // setContext sets the context of a request, which is one try's own.
 func setContext(ctx context.Context, req *policy.Request) { *req.Raw() = *req.Raw().WithContext(ctx) }
 
-// endWithBody calls end when the body of a response has been read and closed. One that the
-// SDK has read already can seek.
+// endWithBody calls end when the body of a response has been read and closed. A body that
+// the SDK has read already can seek.
 func endWithBody(resp *http.Response, end func()) {
 	if _, read := resp.Body.(io.Seeker); read || resp.Body == http.NoBody {
 		end()

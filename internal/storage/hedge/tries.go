@@ -10,7 +10,7 @@ const (
 	// weight is the denominator of one response's weight in the moving average.
 	weight = 8
 
-	// leastWeight is that of a response which took longer than the shortest ones.
+	// leastWeight is the weight of a response that took longer than the shortest ones.
 	leastWeight = 256
 
 	// outlier limits how much one response counts, as a multiple of the average, so

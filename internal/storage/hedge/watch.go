@@ -33,7 +33,7 @@ type watch struct {
 	mu    sync.Mutex
 	tries ordered.Heap[*try] // the next to be cut off first
 	timer *time.Timer
-	armed time.Time // what the timer is set to; zero if it is not
+	armed time.Time // the timer's time; zero if it is not set
 }
 
 func newWatch(short context.Context) *watch {
@@ -54,8 +54,8 @@ func (w *watch) add(t *try, timeout time.Duration) {
 	w.arm()
 }
 
-// schedule adds a try to those that are cut off, given whether time is short. The caller
-// holds mu.
+// schedule adds a try to the tries that are cut off, given whether time is short. The
+// caller holds mu.
 func (w *watch) schedule(t *try, short bool, now time.Time) {
 	t.due, t.tooShort = t.timeout, 0
 	if short && !t.answer {

@@ -1,4 +1,4 @@
-// Package listing reads what the storage service lists page by page.
+// Package listing reads the storage service's lists page by page.
 package listing
 
 import (
@@ -54,7 +54,7 @@ func Pages(ctx context.Context, most time.Duration, client *container.Client, o 
 // lister is a listing between two pages.
 type lister struct {
 	client  *container.Client
-	options container.ListBlobsFlatOptions // Marker is that of the next page
+	options container.ListBlobsFlatOptions // Marker is the next page's
 	seen    map[string]bool                // markers
 	first   string                         // the name of the first blob of the last page that had one
 	empty   int                            // pages without a blob since then
@@ -88,15 +88,15 @@ func (l *lister) next(ctx context.Context, most time.Duration) (Page, error) {
 	return Page{}, &url.Error{Op: "Get", URL: address, Err: err}
 }
 
-// isAnswered reports whether an error is that of the service or of the connection, and not
-// of a list that cannot be decoded.
+// isAnswered reports whether an error comes from the service or the connection, and not
+// from a list that cannot be decoded.
 func isAnswered(err error) bool {
 	_, refused := errors.AsType[*azcore.ResponseError](err)
 	_, network := errors.AsType[net.Error](err)
 	return refused || network
 }
 
-// check returns what an answer lacks.
+// check returns the missing parts of an answer.
 func check(reply container.ListBlobsFlatResponse) error {
 	if reply.Segment == nil || reply.Date == nil {
 		return errors.New("the list has no blobs and no end; a proxy or a gateway may have sent it")

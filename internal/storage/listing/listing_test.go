@@ -18,7 +18,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 )
 
-// service answers each call for a page with what it returns for the marker.
+// service answers each call for a page with its result for the marker.
 type service func(ctx context.Context, marker string) (body string, err error)
 
 // Do implements policy.Transporter.
@@ -70,7 +70,7 @@ func (s service) read(t *testing.T, most time.Duration) (names []string, err err
 	return names, nil
 }
 
-// TestPages: all pages are read, and the limit is that of one page.
+// TestPages: all pages are read, and the limit is for one page.
 func TestPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := service(func(ctx context.Context, marker string) (string, error) {

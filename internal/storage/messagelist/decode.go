@@ -197,7 +197,7 @@ func (s *scanner) time(text string) time.Time {
 // space skips white space between elements.
 func (s *scanner) space() { s.rest = strings.TrimLeft(s.rest, " \t\r\n") }
 
-// skip skips what is next if it is that text.
+// skip skips the next bytes if they are that text.
 func (s *scanner) skip(text string) bool {
 	rest, ok := strings.CutPrefix(s.rest, text)
 	s.rest = rest

@@ -16,9 +16,11 @@ import (
 const (
 	head    = "\ufeff" + `<?xml version="1.0" encoding="utf-8"?><QueueMessagesList>`
 	tail    = `</QueueMessagesList>`
-	message = `<QueueMessage><MessageId>5974b586-0df3-4e2d-ad0c-18e3892bfca2</MessageId><InsertionTime>Fri, 09 Oct 2026 21:04:30 GMT</InsertionTime>` +
+	message = `<QueueMessage><MessageId>5974b586-0df3-4e2d-ad0c-18e3892bfca2</MessageId>` +
+		`<InsertionTime>Fri, 09 Oct 2026 21:04:30 GMT</InsertionTime>` +
 		`<ExpirationTime>Fri, 31 Dec 9999 23:59:59 GMT</ExpirationTime><PopReceipt>YzQ4Yzg1MDIt+/==</PopReceipt>` +
-		`<TimeNextVisible>Fri, 09 Oct 2026 23:29:20 GMT</TimeNextVisible><DequeueCount>1</DequeueCount><MessageText>eyJ2IjoxfQ==</MessageText></QueueMessage>`
+		`<TimeNextVisible>Fri, 09 Oct 2026 23:29:20 GMT</TimeNextVisible><DequeueCount>1</DequeueCount>` +
+		`<MessageText>eyJ2IjoxfQ==</MessageText></QueueMessage>`
 )
 
 // sdkMessages returns the messages of a response as the SDK decodes it.
@@ -150,8 +152,7 @@ type body struct{ *strings.Reader }
 
 func (body) Close() error { return nil }
 
-// FuzzDecode: whatever the document, a list that is decoded here is what the SDK would
-// have decoded.
+// FuzzDecode: for any document, a list that is decoded here equals the SDK's decoding.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{
 		head + message + tail, head + message + message + tail, head + tail, "<QueueMessagesList/>",

@@ -20,8 +20,8 @@ type Message struct {
 type List struct {
 	Messages []Message
 
-	// Decoded says that Messages are those of the response, and that the SDK returns
-	// none. Otherwise the SDK has decoded them.
+	// Decoded says that Messages are the response's, and that the SDK returns none.
+	// Otherwise the SDK has decoded them.
 	Decoded bool
 }
 

@@ -7,14 +7,14 @@ import (
 
 const (
 	// blobsFailFor is for how long calls for blobs have failed until an account counts as
-	// one without blobs, and blobsFailTimes how many of them at least.
+	// an account without blobs, and blobsFailTimes how many of them at least.
 	blobsFailFor   = time.Second
 	blobsFailTimes = 3
 )
 
-// Blobs knows of which storage accounts all calls for blobs fail, so that a worker begins
-// few jobs there: each would keep its slot until it can write its record. Its methods may
-// be called from several goroutines. A nil Blobs knows of none.
+// Blobs knows the storage accounts where all calls for blobs fail, so that a worker
+// begins few jobs there: each would keep its slot until it can write its record. Its
+// methods may be called from several goroutines. A nil Blobs knows of none.
 type Blobs struct {
 	mu       sync.Mutex
 	failures map[string]failing // by account; none where the last call was answered

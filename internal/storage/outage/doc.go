@@ -15,6 +15,6 @@
 //	        storage unreachable     storage still unreachable   storage reachable again
 //	        since, jobs             calls_failed                after
 //
-// What one job alone meets (a conflict, a blob that is leased, a damaged record) is no
+// A fault of one job alone (a conflict, a blob that is leased, a damaged record) is no
 // fault of the account: it is logged where it is decided.
 package outage

@@ -62,7 +62,7 @@ func ofStatus(status int, code string) Kind {
 		code == string(bloberror.ContainerBeingDeleted), code == string(queueerror.QueueBeingDeleted):
 		return Missing
 	case code == string(bloberror.BlobBeingRehydrated), code == string(bloberror.BlobImmutableDueToPolicy):
-		return None // of one blob, whatever the status
+		return None // of one blob, for any status
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
 		return Denied
 	case status == http.StatusTooManyRequests, code == string(bloberror.ServerBusy):
@@ -74,8 +74,8 @@ func ofStatus(status int, code string) Kind {
 	}
 }
 
-// Gist returns what was tried, and what kept it from success, without the parts of an
-// error's text that differ each time, such as request ids and ports.
+// Gist returns the call that failed and the reason, without the parts of an error's text
+// that differ each time, such as request ids and ports.
 func Gist(err error) string {
 	tried, _, _ := strings.Cut(err.Error(), ": ")
 	if response, ok := errors.AsType[*azcore.ResponseError](err); ok {

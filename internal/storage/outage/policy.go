@@ -30,8 +30,8 @@ type Call struct {
 
 type optional struct{}
 
-// Optional returns a context for calls that may be denied or find nothing: what they are
-// for works without them, and who makes them logs that. A [Watch] ignores that answer.
+// Optional returns a context for calls that may be denied or find nothing: their caller
+// works without them, and logs that. A [Watch] ignores that answer.
 func Optional(ctx context.Context) context.Context {
 	return context.WithValue(ctx, optional{}, true)
 }
@@ -71,8 +71,8 @@ func (p Policy) Do(req *policy.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// host returns which service of which account the call was made to. Accounts of an
-// emulator have one host, and differ in the path.
+// host returns the service and the account of a call. Accounts of an emulator have one
+// host, and differ in the path.
 func (c Call) host() string {
 	if c.address == nil {
 		return c.Service + " service"
@@ -83,7 +83,7 @@ func (c Call) host() string {
 	return c.address.Host
 }
 
-// target returns what the call was made to: "queue x", "container y", or the service.
+// target returns the target of a call: "queue x", "container y", or the service.
 func (c Call) target() string {
 	if c.address == nil {
 		return c.Service + " service"

@@ -11,7 +11,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 )
 
-// transport answers with what it returns.
+// transport answers with its own result.
 type transport func(*http.Request) (*http.Response, error)
 
 func (f transport) Do(r *http.Request) (*http.Response, error) { return f(r) }
@@ -23,7 +23,7 @@ func replies(status int, code string) transport {
 	}
 }
 
-// TestPolicyReportsEnds: a call is reported once, whatever retries it took, unless its
+// TestPolicyReportsEnds: a call is reported once, with any number of retries, unless its
 // caller cancelled it.
 func TestPolicyReportsEnds(t *testing.T) {
 	cut := errors.New("connection reset")

@@ -42,7 +42,7 @@ type Watch struct {
 // fault is one kind of fault. Its zero value is none.
 type fault struct {
 	since time.Time
-	met   map[string]met // by what was called; empty while there is none
+	met   map[string]met // by target; empty while there is none
 	calls int            // that failed
 	err   error          // of the last of them
 
@@ -87,7 +87,7 @@ func (w *Watch) Ended(c Call) {
 	}
 	switch {
 	case c.may && (c.Fault == Denied || c.Fault == Missing): // the caller can do without
-	case c.Fault == Missing && c.reads: // what is read may be optional; a write follows if it is not
+	case c.Fault == Missing && c.reads: // a read may be optional; a write follows if it is not
 	case c.Fault == None:
 		w.clear(Denied, c)
 		w.clear(Missing, c)
@@ -125,14 +125,14 @@ func (w *Watch) add(c Call) {
 	f.met[c.key(c.Fault)] = m
 }
 
-// clear removes what a call without that fault shows to be over.
+// clear removes faults that a call without them shows to be over.
 func (w *Watch) clear(k Kind, c Call) {
 	if f := w.faults[k]; !f.isOver() {
 		delete(f.met, c.key(k))
 	}
 }
 
-// key is what a fault of that kind concerns: a host, a queue or container, or one
+// key is the place of a fault of that kind: a host, a queue or container, or one
 // operation on it.
 func (c Call) key(k Kind) string {
 	switch k {
@@ -152,7 +152,7 @@ func (c Call) key(k Kind) string {
 // isOver reports whether no call is known that would meet the fault now.
 func (f *fault) isOver() bool { return f == nil || len(f.met) == 0 }
 
-// expire removes what no call has met for long.
+// expire removes faults that no call has met for long.
 func (f *fault) expire(k Kind, now time.Time) {
 	after, expires := map[Kind]time.Duration{Denied: deniedFor, Missing: deniedFor, Throttled: throttledFor}[k]
 	if !expires {

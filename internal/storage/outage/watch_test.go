@@ -40,7 +40,7 @@ func (w *watched) call(at time.Duration, service, operation, path string, err er
 	w.Ended(c)
 }
 
-// lines returns what was logged: level, message, and the attributes of those names.
+// lines returns the logged lines: level, message, and the attributes of those names.
 func (w *watched) lines(t *testing.T, names ...string) (lines []string) {
 	t.Helper()
 	for line := range bytes.Lines(w.log.Bytes()) {
@@ -172,7 +172,7 @@ func TestThrottlingEndsWhenQuiet(t *testing.T) {
 }
 
 // TestOptionalContainerMayBeMissing: a read from a container that does not exist is no
-// fault, since what is read may be optional; a write is one.
+// fault, since it may be optional; a write is a fault.
 func TestOptionalContainerMayBeMissing(t *testing.T) {
 	missing := &azcore.ResponseError{StatusCode: 404, ErrorCode: "ContainerNotFound"}
 	w := newWatched()
@@ -206,8 +206,8 @@ func TestOptionalCallsMayBeDenied(t *testing.T) {
 	}
 }
 
-// TestQuiet: a worker that warms up says itself what is wrong; a fault that lasts is
-// logged afterwards.
+// TestQuiet: a worker that warms up logs its own faults; a fault that lasts is logged
+// afterwards.
 func TestQuiet(t *testing.T) {
 	w := newWatched()
 	w.Quiet(true)
@@ -224,8 +224,8 @@ func TestQuiet(t *testing.T) {
 	}
 }
 
-// TestTargets: what a call is made to, with the account in the host and, in emulators,
-// in the path.
+// TestTargets: the target of a call, with the account in the host and, in emulators, in
+// the path.
 func TestTargets(t *testing.T) {
 	for address, want := range map[string]string{
 		"https://account.queue.core.windows.net/jobs/messages/1": "queue jobs",

@@ -15,12 +15,12 @@ import (
 
 // Config says what to read.
 type Config struct {
-	// Size is the object's length in bytes, and Length that of a range; the last one may
-	// be shorter.
+	// Size is the object's length in bytes, and Length the length of a range; the last
+	// one may be shorter.
 	Size, Length int64
 
-	// Ahead is how many ranges are in memory at most, the one that was handed out last
-	// not included.
+	// Ahead is how many ranges are in memory at most, without the range that was handed
+	// out last.
 	Ahead int
 
 	// Budget has a place for each of them but one.
@@ -31,7 +31,7 @@ type Config struct {
 type Range[T any] struct {
 	Offset int64
 	Data   []byte
-	Value  T     // what the try returned
+	Value  T     // the result of the try
 	Err    error // of the try
 
 	done chan struct{} // closed when the try has ended
@@ -55,8 +55,8 @@ type Reader[T any] struct {
 }
 
 // New returns a reader. fetch fills data with the object's bytes from offset on; it is
-// called from several goroutines. When ctx ends, what is in flight is cancelled, and the
-// places in the budget are given back once it has ended.
+// called from several goroutines. When ctx ends, fetches in flight are cancelled, and the
+// places in the budget are given back when they have ended.
 func New[T any](ctx context.Context, c Config, fetch func(ctx context.Context, data []byte, offset int64) (T, error)) *Reader[T] {
 	r := &Reader[T]{ctx: ctx, fetch: fetch, c: c}
 	context.AfterFunc(ctx, r.free)

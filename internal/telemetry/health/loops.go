@@ -15,7 +15,7 @@ import (
 type Loops struct {
 	mu    sync.Mutex
 	all   []*Loop
-	notes map[string]string // by what they are about
+	notes map[string]string // by their subject
 }
 
 // Loop is one of them. It belongs to the goroutine that turns it.

@@ -4,12 +4,12 @@
 //	azure   ──▶ Storage         ├─▶ registry ──▶ /metrics
 //	runtime ──▶ Go, process     ┘
 //
-// [Jobs] and [Platform] together are what package worker calls an Observer.
+// [Jobs] and [Platform] together are package worker's Observer.
 // Every label has few values, which are known when the program starts: none is
 // ever the name of a job, a blob or a VM. Series whose values are known in
 // advance are there from the start, at 0, so that a rate over them is right
 // from the first event on.
 //
-// docs/metrics.md lists every metric, and says what to alert on; a test of
-// package workercmd compares it with what is registered.
+// docs/metrics.md lists every metric and alert; a test of package workercmd compares it
+// with the registered metrics.
 package metrics

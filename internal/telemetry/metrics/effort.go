@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Effort are the metrics of what jobs took: time in handlers, waits, and failures.
+// Effort are the metrics of the cost of jobs: time in handlers, waits, and failures.
 type Effort struct {
 	handlers      *counters
 	sincePut      *histograms
@@ -19,7 +19,7 @@ type Effort struct {
 }
 
 var (
-	// jobBuckets reach from jobs of milliseconds to those of days.
+	// jobBuckets reach from jobs of milliseconds to jobs of days.
 	jobBuckets = []float64{.01, .05, .25, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600}
 
 	// countBuckets count what mostly does not happen to a job.

@@ -21,7 +21,7 @@ type guard struct {
 
 func newGuard(log *slog.Logger) *guard { return &guard{log: log, logged: map[string]bool{}} }
 
-// fault logs what is wrong with a value of a metric.
+// fault logs the fault of a metric's value.
 func (g *guard) fault(metric, what string) {
 	g.mu.Lock()
 	known := g.logged[metric]
@@ -65,8 +65,8 @@ func (g *guard) amount(metric string, v float64) (float64, bool) {
 	return 0, false
 }
 
-// maxAmount is more than any duration or size, and less than what would make a sum of them
-// infinite.
+// maxAmount is more than any duration or size, and so small that no sum of amounts
+// becomes infinite.
 const maxAmount = 1e20
 
 // validLabels returns the values of labels in the form that the library takes. It copies

@@ -92,7 +92,8 @@ func TestDifferenceOfReadings(t *testing.T) {
 	m.Spent("k", "redone", -140)
 	m.Spent("k", "redone", time.Second)
 	expect(t, m, `
-# HELP spotworker_handler_seconds_total Time of handlers, by its outcome. Goodput is committed and handed_over: work whose result or state is recorded.
+# HELP spotworker_handler_seconds_total Time of handlers, by its outcome. Goodput is committed `+
+		`and handed_over: work whose result or state is recorded.
 # TYPE spotworker_handler_seconds_total counter
 spotworker_handler_seconds_total{kind="k",outcome="redone"} 1
 `, "handler_seconds_total")
@@ -101,7 +102,7 @@ spotworker_handler_seconds_total{kind="k",outcome="redone"} 1
 	}
 }
 
-// TestScrapeWithAnInvalidMetric: what is wrong with one metric leaves the others readable.
+// TestScrapeWithAnInvalidMetric: the fault of one metric leaves the others readable.
 func TestScrapeWithAnInvalidMetric(t *testing.T) {
 	m := New(Config{Words: testWords})
 	desc := prometheus.NewDesc("spotworker_wrong", "Wrong.", []string{"label"}, nil)

@@ -14,9 +14,9 @@ import (
 // namespace starts the name of every metric that is not about Go or the process.
 const namespace = "spotworker"
 
-// Config says what a worker's metrics are about.
+// Config describes the worker that the metrics are about.
 type Config struct {
-	// Version is that of the program.
+	// Version is the program's.
 	Version string
 
 	// Slots is how many jobs the worker runs at once.
@@ -46,7 +46,7 @@ type Words struct {
 	Inputs []string
 }
 
-// Metrics are those of one worker.
+// Metrics are the metrics of one worker.
 type Metrics struct {
 	Jobs
 	Effort
@@ -60,7 +60,7 @@ type Metrics struct {
 	slots  *slots
 	words  Words
 	worker *prometheus.Registry // the worker's metrics alone
-	served *prometheus.Registry // with those of Go and the process
+	served *prometheus.Registry // with the metrics of Go and the process
 }
 
 // New returns metrics at zero.
@@ -87,9 +87,9 @@ func New(c Config) *Metrics {
 	return m
 }
 
-// Register adds the worker's metrics to a registry of the program, none for nil,
-// until unregister is called. Those of Go and the process are not among them: most
-// registries have them.
+// Register adds the worker's metrics to a registry of the program, none for nil, until
+// unregister is called. Metrics of Go and the process are not among them: most registries
+// have them.
 func (m *Metrics) Register(r prometheus.Registerer) (unregister func(), err error) {
 	if r == nil {
 		return func() {}, nil

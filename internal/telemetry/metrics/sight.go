@@ -39,7 +39,7 @@ func (s *sight) blind(since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if since.IsZero() {
-		s.blindness.end(time.Now()) // in the lock: not before what was collected last
+		s.blindness.end(time.Now()) // in the lock: not before the last collection
 	} else {
 		s.blindness.begin(since)
 	}

@@ -18,7 +18,7 @@ type Storage struct {
 	accounts *accounts
 }
 
-// callBuckets reach from a call within the region to one that is given up.
+// callBuckets reach from a call within the region to a call that is given up.
 var callBuckets = []float64{.002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 
 func newStorage(g *guard) Storage {
@@ -112,7 +112,7 @@ func (c *clock) observe(date string) {
 	if err != nil {
 		return
 	}
-	const half = time.Second / 2 // of what the service cuts off
+	const half = time.Second / 2 // of the account that the service cuts off
 	c.offset.Store(int64(time.Since(at.Add(half))))
 	c.known.Store(true)
 }

@@ -21,7 +21,7 @@ const (
 	MaxInstance = 99
 )
 
-// port returns the port of an instance, 0 for one that is no number.
+// port returns the port of an instance, 0 for an instance that is no number.
 func port(instance string) int {
 	n, err := strconv.ParseUint(instance, 10, 16)
 	if err != nil || n > MaxInstance {

@@ -103,7 +103,9 @@ func TestHealthz(t *testing.T) {
 	}
 	b.report.Store(&health.Report{Stuck: []health.Stuck{{Loop: "claim", Overdue: 35 * time.Second}}})
 	status, body = b.ask(t, http.MethodGet, "/healthz")
-	if want := `{"ApplicationHealthState":"Unhealthy","reason":"stuck: claim (should have turned 35s ago)","stuck":[{"loop":"claim","overdue_seconds":35}]}` + "\n"; body != want {
+	want := `{"ApplicationHealthState":"Unhealthy","reason":"stuck: claim (should have turned 35s ago)",` +
+		`"stuck":[{"loop":"claim","overdue_seconds":35}]}` + "\n"
+	if body != want {
 		t.Errorf("unhealthy worker answers %q, want %q", body, want)
 	}
 	if got := verdictOfExtension(t, status, body); got != "Unhealthy" {
@@ -197,7 +199,7 @@ func TestIdleConnections(t *testing.T) {
 	}
 }
 
-// holdConnections opens connections, of which each sends a text, and asks for the health.
+// holdConnections opens connections, sends a text on each, and asks for the health.
 func holdConnections(t *testing.T, sent string) {
 	b := newBench(t)
 	var held []net.Conn
@@ -232,7 +234,7 @@ func holdConnections(t *testing.T, sent string) {
 	}
 }
 
-// TestConnectionLimit: the oldest connection without a request goes first, one
+// TestConnectionLimit: the oldest connection without a request goes first, a connection
 // that is being answered stays, and where all others are being answered the oldest goes.
 func TestConnectionLimit(t *testing.T) {
 	conns := make([]net.Conn, 5)

@@ -24,9 +24,9 @@ const (
 	closeGrace = time.Second
 )
 
-// Config says what a server shows, and where.
+// Config has the content and the address of a server.
 type Config struct {
-	// Address is HOST:PORT; port 0 is one that is free.
+	// Address is HOST:PORT; port 0 is any free port.
 	Address string
 
 	// Health returns the health of this moment.

@@ -11,7 +11,7 @@
 // READY does not wait for warm-up. Role assignments of the worker's identity can
 // take minutes to apply. If READY waited for them, the unit would exceed
 // TimeoutStartSec= and be killed, and the install of a VM application, which starts
-// it, would hang. STATUS and the log say what the worker waits for.
+// it, would hang. STATUS and the log name the reason of the wait.
 //
 // Without NOTIFY_SOCKET in the environment nothing is sent.
 package systemd

@@ -16,17 +16,17 @@ const (
 	// statusEvery is how often the status is read, besides at changes.
 	statusEvery = 15 * time.Second
 
-	// stopMargin is what the end of the process may take after the drain.
+	// stopMargin is the time for the end of the process after the drain.
 	stopMargin = 10 * time.Second
 )
 
-// Config is what a notifier reports.
+// Config has the sources of a notifier's reports.
 type Config struct {
 	// DrainBudget is how long the worker may take to hand over when it is
 	// asked to end.
 	DrainBudget time.Duration
 
-	// Status returns what the worker does, in a few words.
+	// Status returns the worker's activity, in a few words.
 	Status func() string
 
 	// Healthy reports whether the worker's loops turn.
@@ -46,7 +46,7 @@ type Notifier struct {
 	mu       sync.Mutex
 	stopping bool
 
-	// What was told last; both belong to Run.
+	// The last messages; both belong to Run.
 	status      string
 	saidStop    bool
 	saidTrouble bool
@@ -115,7 +115,7 @@ func (n *Notifier) interval() time.Duration {
 	return statusEvery
 }
 
-// tell sends what has changed.
+// tell sends the changes.
 func (n *Notifier) tell(ctx context.Context) {
 	n.mu.Lock()
 	stopping := n.stopping

@@ -75,7 +75,23 @@ func run(t *testing.T, n *Notifier) (stop func()) {
 	return stop
 }
 
-const patience = 10 * time.Second
+// patience bounds every wait: a busy machine is slow, not stuck.
+const patience = 2 * time.Minute
+
+// until reads messages until one contains text, and returns them in lines.
+func (m *manager) until(t *testing.T, text string) string {
+	t.Helper()
+	var all []string
+	for {
+		message := m.next(t, patience)
+		if message == "" {
+			t.Fatalf("messages = %q, want %q in the last", all, text)
+		}
+		if all = append(all, message); strings.Contains(message, text) {
+			return strings.Join(all, "\n")
+		}
+	}
+}
 
 func TestLifeOfAService(t *testing.T) {
 	m := newManager(t)
@@ -92,8 +108,9 @@ func TestLifeOfAService(t *testing.T) {
 	}
 	m.status.Store("shutdown, 2 active jobs")
 	n.Stopping()
-	if got, want := m.next(t, patience), "STATUS=shutdown, 2 active jobs\nSTOPPING=1\nEXTEND_TIMEOUT_USEC=30000000"; got != want {
-		t.Errorf("message at the end = %q, want %q", got, want)
+	// The state and the stop are two messages if an earlier call of Changed is handled between them.
+	if got, want := m.until(t, "STOPPING"), "STATUS=shutdown, 2 active jobs\nSTOPPING=1\nEXTEND_TIMEOUT_USEC=30000000"; got != want {
+		t.Errorf("messages at the end = %q, want %q", got, want)
 	}
 	n.Stopping() // a second SIGTERM is no news
 	m.status.Store("stopped, 0 active jobs")
@@ -108,7 +125,19 @@ func TestLifeOfAService(t *testing.T) {
 func TestWatchdog(t *testing.T) {
 	m := newManager(t)
 	t.Setenv("WATCHDOG_USEC", strconv.FormatInt((200*time.Millisecond).Microseconds(), 10))
-	n := New(m.config())
+	c := m.config()
+	refused := make(chan struct{}, 1) // the notifier asked, and the worker was not healthy
+	c.Healthy = func() bool {
+		if m.healthy.Load() {
+			return true
+		}
+		select {
+		case refused <- struct{}{}:
+		default:
+		}
+		return false
+	}
+	n := New(c)
 	if got, want := n.interval(), 100*time.Millisecond; got != want {
 		t.Errorf("interval = %s, want %s: half of the watchdog's", got, want)
 	}
@@ -120,9 +149,17 @@ func TestWatchdog(t *testing.T) {
 		}
 	}
 	m.healthy.Store(false)
-	m.next(t, 150*time.Millisecond) // one may have been on its way
-	if got := m.next(t, 500*time.Millisecond); got != "" {
-		t.Errorf("message of a worker that hangs = %q, want none", got)
+	<-refused
+	m.status.Store("process, hangs")
+	n.Changed()
+	m.until(t, "STATUS=process, hangs") // after the messages that were sent before
+	for range 3 {
+		<-refused
+	}
+	m.status.Store("process, still hangs")
+	n.Changed()
+	if got, want := m.next(t, patience), "STATUS=process, still hangs"; got != want {
+		t.Errorf("message of a worker that hangs = %q, want %q alone", got, want)
 	}
 	m.healthy.Store(true)
 	if got := m.next(t, patience); got != "WATCHDOG=1" {

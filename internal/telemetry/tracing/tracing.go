@@ -1,6 +1,6 @@
 // Package tracing follows a job from its put through every worker that touches it, with
-// OpenTelemetry's API. Package otlp below it sends what is recorded; without that nothing
-// is, and a job's trace is only passed on.
+// OpenTelemetry's API. Package otlp below it sends the recorded spans; without it no span
+// is recorded, and a job's trace is only passed on.
 //
 //	put QUEUE                      producer
 //	├── process QUEUE              a worker, from the claim to its end
@@ -29,7 +29,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// scope names this module as what records the spans.
+// scope names this module as the recorder of the spans.
 const scope = "github.com/spotworker/spotworker"
 
 // Tracer begins spans. A nil Tracer records nothing.
@@ -113,7 +113,7 @@ func (s *Span) Step(name string) *Span {
 	return &Span{s.tracer, span}
 }
 
-// Settle is Step for what ends a delivery.
+// Settle is Step for the end of a delivery.
 func (s *Span) Settle(name string) *Span {
 	step := s.Step(name)
 	if step != nil {
@@ -136,7 +136,7 @@ func (s *Span) Count(key string, value int64) {
 	}
 }
 
-// End ends the span. An error makes it one that failed.
+// End ends the span. An error makes it a failed span.
 func (s *Span) End(err error) {
 	if s == nil {
 		return
@@ -160,8 +160,8 @@ func (s *Span) In(ctx context.Context, traceparent string) context.Context {
 	return Continue(ctx, traceparent)
 }
 
-// Parent returns the span as a W3C traceparent, for what continues its trace elsewhere;
-// without a span it returns otherwise.
+// Parent returns the span as a W3C traceparent, to continue its trace elsewhere; without
+// a span it returns otherwise.
 func (s *Span) Parent(otherwise string) string {
 	if s == nil {
 		return otherwise
@@ -183,8 +183,8 @@ func parentOf(c trace.SpanContext) string {
 	return carrier[traceparent]
 }
 
-// Continue returns ctx with the span that a W3C traceparent names as the parent of what
-// begins in it. One that is not valid changes nothing.
+// Continue returns ctx with the span that a W3C traceparent names as the parent of later
+// spans. An invalid one changes nothing.
 func Continue(ctx context.Context, parent string) context.Context {
 	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{traceparent: parent})
 }

@@ -48,9 +48,9 @@ func TestOffPassesOn(t *testing.T) {
 	}
 }
 
-// TestProcess: a delivery continues the message's trace, and that of a message without one,
-// or with one that is not valid, asks for the id that all deliveries of the job have. The
-// span in the worker's own context has no part in it.
+// TestProcess: a delivery continues the message's trace. The trace of a message without
+// one, or with an invalid one, gets the id that all deliveries of the job have. The span
+// in the worker's own context has no part in it.
 func TestProcess(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	provider := sdk.NewTracerProvider(sdk.WithSpanProcessor(spans))

@@ -32,6 +32,7 @@ func check(files []source) []violation {
 		}
 		found = append(found, checkName(f)...)
 		found = append(found, checkLiterals(f)...)
+		found = append(found, checkSkips(f)...)
 	}
 	return append(found, checkSizes(files)...)
 }
@@ -92,6 +93,21 @@ func checkLiterals(f source) []violation {
 			what := "has the literal " + literalRule.forbidden
 			found = append(found, violation{f.path, lit.line, what, literalRule.name, literalRule.reason})
 		}
+	}
+	return found
+}
+
+// checkSkips reports tests that skip themselves.
+func checkSkips(f source) []violation {
+	imports := func(path string) bool {
+		return slices.ContainsFunc(f.imports, func(m mention) bool { return m.text == path })
+	}
+	if matchesAny(skipRule.notIn, f.dir) || !imports("testing") || imports(skipRule.unless) {
+		return nil
+	}
+	var found []violation
+	for _, call := range f.skips {
+		found = append(found, violation{f.path, call.line, "calls " + call.text, skipRule.name, skipRule.reason})
 	}
 	return found
 }

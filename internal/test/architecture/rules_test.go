@@ -452,7 +452,7 @@ var importRules = []importRule{
 		forbids: []string{"./..."},
 		allows: []string{
 			"./internal/fleet/activity", "./internal/storage/azure", "./internal/checkpoint", "./internal/fleet/control",
-			"./internal/storage/deployment", "./internal/jobid", "./internal/jobfiles/joblog",
+			"./internal/storage/deployment", "./internal/jobid", "./internal/jobfiles/joblog", "./internal/delivery/deadline",
 			"./internal/operate", "./internal/jobfiles/outputs", "./internal/jobfiles/outputs/paths", "./internal/fleet/presence",
 			"./internal/producer", "./internal/queue", "./internal/telemetry/tracing", "./job",
 		},
@@ -611,4 +611,17 @@ var literalRule = struct {
 	reason:    "every other place takes preempt.DefaultEndpoint or a flag, so that a test can be sure to hand in a loopback address",
 	notIn:     []string{"./internal/preempt/...", "./internal/test/integration/namespace/..."}, // the latter puts it on a loopback interface
 	forbidden: "169.254.169.254",
+}
+
+// skipRule forbids tests that skip themselves. In tests with package rapid a skip ends one
+// step, not the test. Package jobtest ends a test in the middle, for its users.
+var skipRule = struct {
+	name, reason string
+	notIn        []string
+	unless       string // an import
+}{
+	name:   "only packages need and proof skip tests",
+	reason: "a skip names what the machine lacks, and fails in CI except for the few parts that CI's machine cannot have",
+	notIn:  []string{"./internal/test/need", "./internal/test/proof", "./job/jobtest"},
+	unless: "pgregory.net/rapid",
 }

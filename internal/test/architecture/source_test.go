@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"io/fs"
 	"path"
 	"slices"
@@ -20,6 +21,7 @@ type source struct {
 	test     bool
 	imports  []mention // module packages in the form of dir
 	literals []mention // values of all string literals but the imports
+	skips    []mention // calls that skip a test
 }
 
 // mention is a text and the line that has it.
@@ -127,9 +129,23 @@ func readSource(fsys fs.FS, module, name string) (source, error) {
 		if lit, isLiteral := n.(*ast.BasicLit); isLiteral && lit.Kind == token.STRING {
 			file.literals = append(file.literals, textOf(positions, lit))
 		}
+		if call, isCall := n.(*ast.CallExpr); isCall && skips(call) {
+			file.skips = append(file.skips, mention{types.ExprString(call.Fun), positions.Position(call.Pos()).Line})
+		}
 		return true
 	})
 	return file, nil
+}
+
+// skips reports whether a call skips a test or a benchmark.
+func skips(call *ast.CallExpr) bool {
+	method, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok || !slices.Contains([]string{"Skip", "Skipf", "SkipNow"}, method.Sel.Name) {
+		return false
+	}
+	receiver := types.ExprString(method.X)
+	receiver = receiver[strings.LastIndex(receiver, ".")+1:]
+	return slices.Contains([]string{"t", "tb", "b", "f"}, receiver)
 }
 
 // textOf returns the value of a string literal. The parser has checked that

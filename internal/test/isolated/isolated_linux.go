@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/spotworker/spotworker/internal/test/need"
 )
 
 // childVariable marks the process that plays a test, and exitNotAllowed is its exit code
@@ -34,7 +36,7 @@ func Run(t *testing.T, attributes *syscall.SysProcAttr, test func(t *testing.T))
 	output, err := cmd.CombinedOutput()
 	switch notAllowed := errors.Is(err, unix.EPERM) || cmd.ProcessState != nil && cmd.ProcessState.ExitCode() == exitNotAllowed; {
 	case notAllowed:
-		t.Skipf("this machine allows no mount namespace of one's own: %v", err)
+		need.Missing(t, fmt.Sprintf("the right to a mount namespace of its own (%v)", err))
 	case err != nil:
 		t.Errorf("%v:\n%s", err, output)
 	}
@@ -102,7 +104,7 @@ func WorkerCapabilities() []uintptr {
 func AsWorker(t *testing.T, capabilities []uintptr, environment []string, arguments ...string) (output []byte, err error) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("needs root, to make a process with the capabilities of a deployed worker")
+		need.Missing(t, "root, which makes a process with the capabilities of a deployed worker")
 	}
 	folder, err := os.MkdirTemp("", "worker-*") //nolint:usetesting // another user must be able to enter it
 	if err != nil {
@@ -112,7 +114,8 @@ func AsWorker(t *testing.T, capabilities []uintptr, environment []string, argume
 	program := filepath.Join(folder, "worker") // where that user may run it
 	self, err := os.ReadFile("/proc/self/exe")
 	if err == nil {
-		err = errors.Join(os.WriteFile(program, self, 0o755), os.Chown(folder, WorkerID, WorkerID), os.Chmod(folder, 0o755)) //nolint:gosec // as above
+		//nolint:gosec // as above
+		err = errors.Join(os.WriteFile(program, self, 0o755), os.Chown(folder, WorkerID, WorkerID), os.Chmod(folder, 0o755))
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/spotworker/spotworker/internal/test/need"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -222,9 +223,7 @@ func TestConfig(t *testing.T) {
 
 // Elsewhere each step says what to use instead.
 func TestNotWindows(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("this is Windows")
-	}
+	need.NotOn(t, "windows", "it has services")
 	m, err := OpenToInstall()
 	var text bytes.Buffer
 	for _, err := range []error{err, m.Install(Config{}), Run(RunConfig{}), Protect("", Access{})} {

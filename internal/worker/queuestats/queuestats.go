@@ -144,7 +144,7 @@ func (s Survey) read(ctx context.Context, q *queue.Queue, log bool) bool {
 	return true
 }
 
-// log logs a reading. Alerts over the log go by these lines: an empty queue is logged too,
+// log logs a reading. The alert over the log goes by these lines: an empty queue is logged too,
 // or the last line before it was empty would hold.
 func (s Survey) log(ctx context.Context, name string, messages int, waited time.Duration) {
 	attributes := []any{"queue", name, "messages", messages}

@@ -20,24 +20,33 @@ import (
 // Cost is the command cost.
 type Cost struct {
 	Kind    string        `help:"Only jobs of this kind." placeholder:"KIND" env:"-"`
-	Since   string        `help:"Only jobs whose record was written last at or after this time: a date as in 2026-11-01 (UTC), a time in RFC 3339, or how long ago, as in 36h or 7d." placeholder:"TIME" env:"-"`
+	Since   string        `help:"${about_cost_since}" placeholder:"TIME" env:"-"`
 	By      []string      `help:"What a row is of: ${enum}, or both." enum:"day,kind" default:"day,kind" env:"-"`
-	Slots   int           `help:"Jobs that a VM does at a time, all of its workers together. Without it, what the heartbeats of live workers say." placeholder:"N" env:"-"`
+	Slots   int           `help:"${about_cost_slots}" placeholder:"N" env:"-"`
 	Timeout time.Duration `help:"Longest time to read the records; 0s is no limit." default:"10m" env:"-"`
 	Rates
 }
 
 // Help is shown by cost --help.
 func (*Cost) Help() string {
-	return `Sums what jobs have cost, from the ledgers in their records, by kind and by day (UTC) of the record's last write: for a job that has ended, the day it ended on.
+	return `Sums what jobs have cost, from the ledgers in their records, by kind and by day (UTC) of
+the record's last write: for a job that has ended, the day it ended on.
 
-Time is that of workers' slots. useful is that of handlers whose progress is in the state or the result, redone that of handlers whose progress was lost, overhead all other: waiting, restoring, the last save, the commit.
+Time is that of workers' slots. useful is that of handlers whose progress is in the state or the
+result, redone that of handlers whose progress was lost, overhead all other: waiting, restoring, the
+last save, the commit.
 
-With prices it is money. An hour of a VM is --slots hours of slots, as if all of them were always busy: boots, idle slots and idle VMs are on the bill and in no job's ledger. Beside it stands what regular VMs of the same size would have cost: the useful time, and the overhead of one delivery for each job.
+With prices it is money. An hour of a VM is --slots hours of slots, as if all of them were always
+busy: boots, idle slots and idle VMs are on the bill and in no job's ledger. Beside it stands what
+regular VMs of the same size would have cost: the useful time, and the overhead of one delivery for
+each job.
 
-Prices are those of a VM-hour: --spot-price and --regular-price, or --prices with what spotctl prices or plan printed with -o json.
+Prices are those of a VM-hour: --spot-price and --regular-price, or --prices with what spotctl
+prices or plan printed with -o json.
 
-It costs one call for each 5,000 records of the deployment, whatever is selected. Jobs whose records are from before the ledger are counted and named apart; jobs that left no record, or whose record was removed, are not in it.`
+It costs one call for each 5,000 records of the deployment, whatever is selected. Jobs whose records
+are from before the ledger are counted and named apart; jobs that left no record, or whose record
+was removed, are not in it.`
 }
 
 // Deployment is where the records are.

@@ -35,11 +35,11 @@ type Session struct {
 // Source are the flags that say what to ask the services, and where they are.
 type Source struct {
 	Region       []string      `help:"Regions, with commas between them." required:"" placeholder:"REGION" env:"-"`
-	OS           string        `name:"os" help:"Operating system whose prices are shown: ${enum}." enum:"linux,windows" default:"linux" env:"-"`
-	Currency     string        `help:"Currency of the retail prices, a code of three letters. Price history and maximum prices are always in USD." default:"USD" env:"-"`
-	Subscription string        `help:"Subscription whose sizes, quota and placement scores are asked for. Without it they are left out." env:"AZURE_SUBSCRIPTION_ID" placeholder:"ID"`
+	OS           string        `name:"os" help:"${about_os}" enum:"linux,windows" default:"linux" env:"-"`
+	Currency     string        `help:"${about_currency}" default:"USD" env:"-"`
+	Subscription string        `help:"${about_subscription}" env:"AZURE_SUBSCRIPTION_ID" placeholder:"ID"`
 	Count        int           `help:"Number of VMs that placement scores are for." default:"1" env:"-"`
-	SignIn       bool          `help:"Sign in to Azure. With --no-sign-in only retail prices are asked for." default:"true" negatable:"" env:"-"`
+	SignIn       bool          `help:"${about_sign_in}" default:"true" negatable:"" env:"-"`
 	Timeout      time.Duration `help:"Longest time to ask." default:"2m" env:"-"`
 
 	PricesEndpoint     string `help:"Address of the Retail Prices API." default:"${prices_endpoint}" env:"-" placeholder:"URL"`

@@ -17,25 +17,32 @@ import (
 
 // Plan is the command plan.
 type Plan struct {
-	Sizes    []string      `arg:"" optional:"" name:"size" help:"VM sizes to choose from. With --watch and --deployed they are compared with those deployed."`
+	Sizes    []string      `arg:"" optional:"" name:"size" help:"${about_plan_sizes}"`
 	MaxPrice float64       `help:"Maximum price of a VM in USD an hour. -1 is none." default:"-1" env:"-"`
 	Boot     time.Duration `help:"Time from when a VM is paid for until its worker takes work." default:"3m" env:"-"`
 	SaveTime time.Duration `help:"Time that saving a job's state takes." default:"35ms" env:"-"`
 	By       string        `help:"What sizes are ranked by: the cost of a useful hour of a ${enum}." enum:"core,vm" default:"core" env:"-"`
 	Write    string        `help:"Write a parameter file for make deploy, such as infra/bicep/plan.bicepparam." placeholder:"FILE" env:"-"`
 
-	Watch    bool   `help:"Compare what is deployed with now. Ends with 2 if something should be changed, 0 if not, 1 if that cannot be found out." env:"-"`
-	Deployed string `help:"Parameter file of the deployment, for --watch. Without it the sizes, --max-price and the first --region are what is deployed." placeholder:"FILE" env:"-"`
+	Watch    bool   `help:"${about_plan_watch}" env:"-"`
+	Deployed string `help:"${about_plan_deployed}" placeholder:"FILE" env:"-"`
 	Source
 }
 
 // Help is shown by plan --help.
 func (*Plan) Help() string {
-	return `Ranks sizes and regions by what a useful hour is expected to cost: the Spot price, divided by the share of the time that evictions, boots and saves leave. It uses the upper end of the eviction rate that Azure publishes, and the formula by which workers choose when to save. --count is how many VMs the quota must have room for.
+	return `Ranks sizes and regions by what a useful hour is expected to cost: the Spot price, divided
+by the share of the time that evictions, boots and saves leave. It uses the upper end of the
+eviction rate that Azure publishes, and the formula by which workers choose when to save. --count is
+how many VMs the quota must have room for.
 
---max-price excludes what costs more now, and shows how often that price would have evicted in the last 90 days.
+--max-price excludes what costs more now, and shows how often that price would have evicted in the
+last 90 days.
 
-On a schedule: spotctl plan --watch --deployed infra/bicep/production.bicepparam --region westeurope --subscription ID ends with 2 when a size is no longer available, the price comes within 10 % of the maximum or above it, the eviction rate rose beyond what workers start from, or another choice is at least 20 % cheaper.
+On a schedule: spotctl plan --watch --deployed infra/bicep/production.bicepparam --region westeurope
+--subscription ID ends with 2 when a size is no longer available, the price comes within 10 % of the
+maximum or above it, the eviction rate rose beyond what workers start from, or another choice is at
+least 20 % cheaper.
 
 With -o json each choice, each excluded offer ("excluded"), each finding of --watch ("finding") and each gap ("gap") is a line.`
 }

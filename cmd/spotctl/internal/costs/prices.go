@@ -15,19 +15,24 @@ type Prices struct {
 	Sizes []string `arg:"" name:"size" help:"VM sizes, such as Standard_D2as_v5 or D2as_v5. Names are case-sensitive."`
 	Zones bool     `help:"Ask for the placement scores of each zone." env:"-"`
 
-	EvictionRate bool `help:"Print only the evictions that workers are to expect, in whole percent an hour: the upper end of the highest class that Azure publishes for the sizes and regions. Only Resource Graph is asked." env:"-"`
+	EvictionRate bool `help:"${about_prices_eviction_rate}" env:"-"`
 	Source
 }
 
 // Help is shown by prices --help.
 func (*Prices) Help() string {
-	return `Shows what VMs of some sizes cost now in some regions, as Spot and as regular VMs, what they cost in the last 90 days, how often they are evicted, and how likely it is to get some now.
+	return `Shows what VMs of some sizes cost now in some regions, as Spot and as regular VMs, what
+they cost in the last 90 days, how often they are evicted, and how likely it is to get some now.
 
-Retail prices need no sign-in. Price history and eviction rates need one with the role Reader on a subscription; sizes and quota need Reader on --subscription, placement scores the Compute Recommendations Role. What cannot be asked is left out, and said.
+Retail prices need no sign-in. Price history and eviction rates need one with the role Reader on a
+subscription; sizes and quota need Reader on --subscription, placement scores the Compute
+Recommendations Role. What cannot be asked is left out, and said.
 
---eviction-rate is for SPOTWORKER_EVICTION_RATE, and for make deploy, which asks for it. It ends with 1 if Azure publishes no rate, or shows none to this identity.
+--eviction-rate is for SPOTWORKER_EVICTION_RATE, and for make deploy, which asks for it. It ends
+with 1 if Azure publishes no rate, or shows none to this identity.
 
-With -o json each size in each region is a line, and each thing that could not be found out a line with "gap". It ends with 1 if no price was found at all.`
+With -o json each size in each region is a line, and each thing that could not be found out a line
+with "gap". It ends with 1 if no price was found at all.`
 }
 
 // Run asks for the prices and prints them.

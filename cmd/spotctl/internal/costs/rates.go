@@ -19,8 +19,8 @@ import (
 type Rates struct {
 	SpotPrice    float64 `help:"Price of an hour of a Spot VM." placeholder:"PRICE" env:"-"`
 	RegularPrice float64 `help:"Price of an hour of a regular VM of the same size." placeholder:"PRICE" env:"-"`
-	Currency     string  `help:"Currency of the prices, a code of three letters. Without it that of --prices, or USD." placeholder:"CODE" env:"-"`
-	Prices       string  `help:"File with what spotctl prices, or spotctl plan, printed with -o json. Plan knows no regular prices." placeholder:"FILE" env:"-"`
+	Currency     string  `help:"${about_rates_currency}" placeholder:"CODE" env:"-"`
+	Prices       string  `help:"${about_rates_prices}" placeholder:"FILE" env:"-"`
 	Size         string  `help:"Size of the VMs, where --prices has several." placeholder:"SIZE" env:"-"`
 	Region       string  `help:"Region of the VMs, where --prices has several." placeholder:"REGION" env:"-"`
 }

@@ -15,17 +15,20 @@ import (
 type Size struct {
 	JobsPerSecond float64       `help:"Jobs that arrive each second." required:"" placeholder:"N" env:"-"`
 	Seconds       float64       `help:"Seconds of work in one job." required:"" placeholder:"N" env:"-"`
-	StateMib      float64       `name:"state-mib" help:"Size of a job's checkpoint in MiB, all of it new at each save. 0 is none." default:"0" env:"-"`
+	StateMib      float64       `name:"state-mib" help:"${about_size_state_mib}" default:"0" env:"-"`
 	Slots         int           `help:"Jobs at once on a VM: the workers' --concurrency." default:"8" env:"-"`
 	EvictionRate  float64       `help:"Evictions of a VM in percent per hour, as spotctl prices shows." default:"5" env:"-"`
 	Boot          time.Duration `help:"Time from when a VM is paid for until its worker takes work." default:"3m" env:"-"`
-	VMPrice       float64       `name:"vm-price" help:"Price of a VM for an hour, as spotctl prices shows. 0 leaves it out." default:"0" env:"-"`
+	VMPrice       float64       `name:"vm-price" help:"${about_size_vm_price}" default:"0" env:"-"`
 	CallPrice     float64       `help:"Price of 10,000 storage calls. 0 leaves it out." default:"0" env:"-"`
 }
 
 // Help is shown by size --help.
 func (*Size) Help() string {
-	return `Calculates how many VMs, queues and storage accounts a steady stream of jobs needs, how many calls and bytes it makes a month, and which limit is reached first. It asks no service: the limits are the documented ones of storage, 2,000 messages a second for a queue, 20,000 calls and 25 Gbit a second for an account. Prices are those that you give.`
+	return `Calculates how many VMs, queues and storage accounts a steady stream of jobs needs, how
+many calls and bytes it makes a month, and which limit is reached first. It asks no service: the
+limits are the documented ones of storage, 2,000 messages a second for a queue, 20,000 calls and 25
+Gbit a second for an account. Prices are those that you give.`
 }
 
 // Run prints the size.

@@ -1,5 +1,5 @@
-// Package named reads and checks what a job names as its inputs, without a call and
-// without a file.
+// Package named reads and checks the inputs that a job names, without a call and without
+// a file.
 package named
 
 import (
@@ -16,8 +16,7 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// Parse reads the inputs of a message. An error names the input and what is wrong with
-// it.
+// Parse reads the inputs of a message. An error names the input and its fault.
 func Parse(raw []byte) ([]job.Input, error) {
 	var parts []json.RawMessage
 	if err := json.Unmarshal(raw, &parts); err != nil {
@@ -89,8 +88,7 @@ var containerName = regexp.MustCompile(`^(\$root|\$web|[a-z0-9](-?[a-z0-9]){2,62
 // etagForm is the form of an ETag in an HTTP header.
 var etagForm = regexp.MustCompile(`^"[\x21-\x7e]{1,126}"$`)
 
-// Check returns what is wrong with an input, as far as that shows without reading
-// anything.
+// Check returns the fault of an input, as far as that shows without reading anything.
 func Check(in job.Input) error {
 	if err := blobref.CheckContainer(in.Container); err != nil {
 		return fmt.Errorf("field container %w", err)
@@ -112,7 +110,7 @@ func Check(in job.Input) error {
 	return checkTo(in)
 }
 
-// checkNames checks the names of blobs, of which there is at most one.
+// checkNames checks the names of blobs; an input has at most one.
 func checkNames(in job.Input) error {
 	given := 0
 	for _, field := range []struct{ name, text string }{

@@ -86,8 +86,8 @@ func TestCheckWindowsPath(t *testing.T) {
 	}
 }
 
-// FuzzParse: whatever a message has, what is accepted names a container and a path that
-// stays in the folder, and is the same when it is written again.
+// FuzzParse: for any message, an accepted input names a container and a path that stays
+// in the folder, and is the same when it is written again.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`[{"container":"data","blob":"a","to":"b/c","etag":"\"x\""},{"container":"data","prefix":"a/"}]`))
 	f.Add([]byte(`[{"account":"https://a.blob.core.windows.net","container":"data","manifest":"m"}]`))

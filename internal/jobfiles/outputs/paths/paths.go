@@ -1,5 +1,5 @@
-// Package paths says which paths can name the outputs of a job: those that can be part of
-// the name of a blob, and lead nowhere else on the machine of a reader.
+// Package paths decides which paths can name the outputs of a job: paths that can be part
+// of a blob's name, and lead nowhere else on the machine of a reader.
 package paths
 
 import (
@@ -12,8 +12,8 @@ import (
 	"unicode/utf8"
 )
 
-// ErrRefused means that a file cannot be an output, whatever is tried again: because of
-// its name, its kind, or a limit of the job.
+// ErrRefused means that a file cannot be an output, also in any retry: because of its
+// name, its kind, or a limit of the job.
 var ErrRefused = errors.New("refused")
 
 // Limits on paths. The service allows 1,024 characters and 254 segments for the name of a
@@ -33,7 +33,7 @@ func Validate(name string) error {
 	return nil
 }
 
-// problemOf returns what is wrong with a path, or "".
+// problemOf returns the fault of a path, or "".
 func problemOf(name string) string {
 	switch {
 	case name == "":

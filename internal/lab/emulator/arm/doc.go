@@ -10,8 +10,8 @@
 //	az vm simulate-eviction, az vmss simulate-eviction
 //	                   POST /subscriptions/…/simulateEviction
 //
-// The VMs are those of an [imds.Server], each under the resource id that its
-// metadata shows: instances of a Uniform scale set as its children, all others
+// Each VM of an [imds.Server] is here under the resource id that its metadata shows:
+// instances of a Uniform scale set as its children, all others
 // as VMs of their own, so that only one of the two commands finds a VM, as on
 // Azure. The reply is 204; the Preempt follows after [Options.EvictionDelay].
 //
@@ -32,7 +32,7 @@
 // The codes of ARM's own errors (authentication, api-version, subscription,
 // resource group, resource) are documented; their texts here are ours. That a VM
 // of regular priority is refused is tested by the Azure CLI's own tests; with
-// which code is not documented, and here it is 409 OperationNotAllowed. What a
-// second eviction of a VM is answered while the first is under way is not
-// documented either: here 204, and no second Preempt.
+// which code is not documented, and here it is 409 OperationNotAllowed. The answer to a
+// second eviction of a VM, while the first is under way, is not documented either: here
+// 204, and no second Preempt.
 package arm

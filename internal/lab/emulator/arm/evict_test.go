@@ -53,7 +53,7 @@ func TestEvictsWithoutDelay(t *testing.T) {
 	})
 }
 
-// TestDefaultDelay: there is one without options, since the real service has one.
+// TestDefaultDelay: without options there is a delay too, as in the real service.
 func TestDefaultDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		evicted := make(chan time.Time, 1)

@@ -37,7 +37,7 @@ func (s *Server) manage(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// subscriptions lists those of the VMs.
+// subscriptions lists the VMs' subscriptions.
 func (s *Server) subscriptions(w http.ResponseWriter) {
 	list := []map[string]any{}
 	var listed []string

@@ -30,9 +30,9 @@ type Options struct {
 	// [DefaultEvictionDelay]. Negative: none.
 	EvictionDelay time.Duration
 
-	// Tokens signs the tokens given at sign-in and checks those of calls.
-	// Default: one of its own. With that of the metadata service, the VMs'
-	// managed identities are let in too.
+	// Tokens signs the tokens given at sign-in and checks the tokens of calls. Default:
+	// an issuer of its own. With the metadata service's issuer, the VMs' managed
+	// identities are let in too.
 	Tokens *token.Issuer
 }
 
@@ -76,7 +76,7 @@ func (s *Server) Handler() http.Handler {
 	})
 }
 
-// maxBody bounds what a client may send, in bytes: far more than any sign-in.
+// maxBody bounds the body of a request, in bytes: far more than any sign-in.
 const maxBody = 64 << 10
 
 // Close drops the Preempts that are not due yet, and returns when no call to

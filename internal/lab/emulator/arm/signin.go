@@ -11,12 +11,12 @@ import (
 	"github.com/spotworker/spotworker/internal/lab/emulator/token"
 )
 
-// audience is what tokens for this resource manager are for. Names below
-// localhost lead to this machine (RFC 6761), should a client ever follow one.
+// audience is the audience of tokens for this resource manager. Names below localhost
+// lead to this machine (RFC 6761), should a client ever follow one.
 const audience = "https://management.localhost/"
 
-// audiences are those that a token may have: ours, and those of Azure, which a
-// managed identity's token is asked for.
+// audiences are the allowed audiences of a token: ours, and Azure's, which a managed
+// identity's token is asked for.
 var audiences = []string{audience, "https://management.azure.com/", "https://management.core.windows.net/"}
 
 // How long a token is good, and how far back its beginning lies for a service
@@ -29,7 +29,7 @@ const (
 // base is this server as the client of a request sees it.
 func base(r *http.Request) string { return "https://" + r.Host }
 
-// endpoints tells a client what it needs to know of this cloud, in the form of
+// endpoints gives a client the facts that it needs about this cloud, in the form of
 // api-version 2015-01-01.
 func (*Server) endpoints(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]any{

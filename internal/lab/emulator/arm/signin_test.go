@@ -37,9 +37,9 @@ func (p inProcess) Do(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// signedIn is the credential of someone who has a token. Those of azidentity are
-// for internal/storage/azure alone; signing in as clients do is for the Azure CLI, in
-// the integration tests.
+// signedIn is the credential of a user who has a token. azidentity's credentials are for
+// internal/storage/azure alone; signing in as clients do is for the Azure CLI, in the
+// integration tests.
 type signedIn struct{ token string }
 
 // GetToken implements [azcore.TokenCredential].
@@ -50,8 +50,8 @@ func (s signedIn) GetToken(_ context.Context, o policy.TokenRequestOptions) (azc
 	return azcore.AccessToken{Token: s.token, ExpiresOn: time.Now().Add(time.Hour)}, nil
 }
 
-// TestSDK calls through azcore's pipeline for ARM, with its own ideas of what a
-// resource manager must answer.
+// TestSDK calls through azcore's pipeline for ARM, with its own ideas of a resource
+// manager's answers.
 func TestSDK(t *testing.T) {
 	b := setup(t)
 	options := policy.ClientOptions{
@@ -113,7 +113,7 @@ func TestSignInRefuses(t *testing.T) {
 	}
 }
 
-// TestAudiences: a token is for what it was asked for, in either form.
+// TestAudiences: a token is for the requested audience, in either form.
 func TestAudiences(t *testing.T) {
 	b := setup(t)
 	for _, change := range []map[string]string{

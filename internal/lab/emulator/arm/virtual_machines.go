@@ -60,7 +60,7 @@ func isResource(vm imds.VM) bool {
 	return !strings.Contains(vm.ResourceID(), "/virtualMachineScaleSets/")
 }
 
-// model is what the resource manager shows of a VM. It has no network interfaces.
+// model is a VM as the resource manager shows it. It has no network interfaces.
 func model(vm imds.VM, instanceView bool) map[string]any {
 	properties := map[string]any{
 		"vmId": vm.VMID, "provisioningState": "Succeeded", "priority": vm.Priority,

@@ -33,8 +33,8 @@ func TestListsVMs(t *testing.T) {
 	}
 }
 
-// TestShowsVM: a VM is shown with what scripts choose by, and with its power state if that
-// is asked for.
+// TestShowsVM: a VM is shown with the fields that scripts choose by, and with its power
+// state on request.
 func TestShowsVM(t *testing.T) {
 	b := setup(t)
 	for path, want := range map[string]map[string]any{

@@ -120,7 +120,7 @@ func must[T any](v T, err error) func(t *testing.T, doing string) T {
 	}
 }
 
-// httpReply is what the SDK's types do not show of a reply.
+// httpReply has the parts of a reply that the SDK's types do not show.
 type httpReply struct {
 	status int
 	header http.Header
@@ -202,28 +202,28 @@ func Run(t *testing.T, tg Target) {
 
 // testCase is one fact and how to check it.
 type testCase struct {
-	fact  string // what the case is named after
+	fact  string // the names that cases are named after
 	waits bool   // needs time to pass
 	check func(t *testing.T, e *env)
 }
 
-// Where Azurite 3.37.0 accepts more than Azure, each with what is known.
+// Places where Azurite 3.37.0 accepts more than Azure, each with the known facts.
 const (
 	// MetadataEmptyValues: Azure refuses a metadata value that is empty;
 	// Azurite takes it.
 	MetadataEmptyValues Laxity = "empty metadata values are taken"
-	// MetadataSize: Azure refuses more than 8 KiB in all; Azurite has no
-	// limit but that of its HTTP server.
+	// MetadataSize: Azure refuses more than 8 KiB in all; Azurite has no limit but its
+	// HTTP server's.
 	MetadataSize Laxity = "the size of metadata is not limited"
 	// NamesAsWritten: a backslash or a dot segment does not reach Azure as
 	// written; our emulator refuses such a name where Azurite, like Azure,
 	// silently takes it for another one.
 	NamesAsWritten Laxity = "names that do not survive the trip are taken for others"
-	// BlobNameLength: Azure's blob names have at most 1,024 characters;
-	// Azurite has no limit but that of its HTTP server.
+	// BlobNameLength: Azure's blob names have at most 1,024 characters; Azurite has no
+	// limit but its HTTP server's.
 	BlobNameLength Laxity = "the length of blob names is not limited"
-	// PutBlobKeepsStaged: Put Blob discards what was staged before
-	// ("Put Block", remarks); Azurite keeps it.
+	// PutBlobKeepsStaged: Put Blob discards staged blocks ("Put Block", remarks); Azurite
+	// keeps them.
 	PutBlobKeepsStaged Laxity = "Put Blob keeps staged blocks"
 	// CommittedBlockIDLength: all block ids of a blob have one length ("Put
 	// Block", URI parameters); Azurite compares with staged blocks only.
@@ -241,8 +241,8 @@ func (e *env) lax(l Laxity) bool {
 	return slices.Contains(e.target.Lax, l)
 }
 
-// wantStrict demands the refusal of a strict target and a success of one that
-// is known to be lax.
+// wantStrict demands the refusal of a strict target and a success of a target that is
+// known to be lax.
 func (e *env) wantStrict(t *testing.T, l Laxity, err error, status int, code, doing string) {
 	t.Helper()
 	if !e.lax(l) {

@@ -2,7 +2,7 @@ package conformance
 
 import (
 	"bytes"
-	"crypto/md5" //nolint:gosec // what the protocol uses
+	"crypto/md5" //nolint:gosec // the reads that the protocol uses
 	"fmt"
 	"io"
 	"testing"

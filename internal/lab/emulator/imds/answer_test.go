@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestOnAnswerGetsTheOutcome: what was shown, approved and refused,
-// and what was a fault.
+// TestOnAnswerGetsTheOutcome: the events shown, the requests approved and refused, and
+// the faults.
 func TestOnAnswerGetsTheOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(Options{})

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Fault is what goes wrong with a request. The zero value is nothing. Fields
-// can be combined; they take effect in the order given.
+// Fault is the fault of a request. The zero value is none. Fields can be combined; they
+// take effect in the order given.
 type Fault struct {
 	// Hang leaves the request without an answer until the client gives up.
 	Hang bool
@@ -48,7 +48,7 @@ func (f Fault) strike(ctx context.Context) {
 	}
 }
 
-// apply returns the answer of the fault, or else that of the service.
+// apply returns the fault's answer, or else the service's.
 func (f Fault) apply(answer func() reply) reply {
 	switch {
 	case f.Body != nil:

@@ -188,7 +188,7 @@ func TestFaults(t *testing.T) {
 	})
 }
 
-// Delay and Hold differ in what the late answer shows.
+// Delay and Hold differ in the content of the late answer.
 func TestDelayedAnswerIsFreshAndHeldAnswerIsStale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, tt := range []struct {

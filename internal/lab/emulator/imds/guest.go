@@ -53,8 +53,8 @@ type Request struct {
 	// Version is the api-version asked for, empty if there was none.
 	Version string
 
-	// N counts the VM's requests from 1, those for tokens apart. At is when
-	// this one arrived.
+	// N counts the VM's requests from 1, requests for tokens apart. At is when this one
+	// arrived.
 	N  int
 	At time.Time
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// maxBody bounds what a client may send: far more than any StartRequests.
+// maxBody bounds the body of a request: far more than any StartRequests.
 const maxBody = 64 << 10
 
 // call is a request with its parsed parts.
@@ -37,8 +37,8 @@ func (s *Server) Handler() http.Handler {
 	})
 }
 
-// serve answers one request. A client that has gone gets no answer, and neither does
-// one whose fault is Hang or Cut.
+// serve answers one request. A client that has gone gets no answer, and neither does a
+// request with the fault Hang or Cut.
 func (g *Guest) serve(w http.ResponseWriter, r *http.Request, path string) {
 	ctx := r.Context()
 	// Reading the body first lets net/http notice when the client goes away.
@@ -228,7 +228,7 @@ type Answer struct {
 	Approved []string
 }
 
-// report records what is shown to the VM, and calls the observer.
+// report records the events shown to the VM, and calls the observer.
 func (g *Guest) report(r Request, answer reply) {
 	now := time.Now()
 	g.server.mu.Lock()
@@ -244,8 +244,8 @@ func (g *Guest) report(r Request, answer reply) {
 	})
 }
 
-// checkOrigin refuses requests that may have been redirected to the service:
-// one without Metadata: true, or one that a proxy forwarded.
+// checkOrigin refuses requests that may have been redirected to the service: requests
+// without Metadata: true, or forwarded by a proxy.
 func (c call) checkOrigin() *reply {
 	switch {
 	case !c.hasMetadataHeader():
@@ -263,9 +263,9 @@ func (c call) checkOrigin() *reply {
 
 func (c call) hasMetadataHeader() bool { return strings.EqualFold(c.header.Get("Metadata"), "true") }
 
-// checkVersion wants one of the supported api-versions. A missing or malformed
-// one is a bad request whose answer lists the newest; one that merely is not
-// served is not found, which clients take as a reason to ask for an older one.
+// checkVersion wants one of the supported api-versions. A missing or malformed version is
+// a bad request, and the answer lists the newest. An unknown version is not found, which
+// clients take as a reason to ask for an older one.
 func (c call) checkVersion(supported []string) *reply {
 	if slices.Contains(supported, c.Version) {
 		return nil
@@ -296,7 +296,7 @@ func (c call) versions() reply {
 	return jsonReply(http.StatusOK, map[string][]string{"apiVersions": allVersions()})
 }
 
-// allVersions returns those of all endpoints, oldest first, each once.
+// allVersions returns the versions of all endpoints, oldest first, each once.
 func allVersions() []string {
 	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(eventsVersions, instanceVersions, tokenVersions))))
 }

@@ -16,13 +16,12 @@ import (
 
 // Identity is a managed identity of a VM.
 type Identity struct {
-	// ClientID is the GUID that a request chooses the identity by, and
-	// ObjectID the one that roles are given to. Default: new ones.
+	// ClientID is the GUID that a request chooses the identity by, and ObjectID the GUID
+	// that roles are given to. Default: new ones.
 	ClientID, ObjectID string
 
-	// ResourceID is that of a user-assigned identity. Empty means that the
-	// identity is the VM's own: the system-assigned one, of which a VM has one
-	// at most.
+	// ResourceID belongs to a user-assigned identity. Empty means that the identity is
+	// the VM's own: the system-assigned identity. A VM has at most one.
 	ResourceID string
 }
 
@@ -43,9 +42,9 @@ var (
 	errManySelectors  = errors.New("name an identity in one way only")
 )
 
-// selectors are the parameters that choose an identity, with what they are
-// compared to. Both endpoints have them; MSAL writes a resource id as msi_res_id
-// to the metadata service and as mi_res_id to App Service.
+// selectors are the parameters that choose an identity, with the values that they are
+// compared to. Both endpoints have them; MSAL writes a resource id as msi_res_id to the
+// metadata service and as mi_res_id to App Service.
 var selectors = map[string]func(Identity) string{
 	"client_id":    func(i Identity) string { return i.ClientID },
 	"object_id":    func(i Identity) string { return i.ObjectID },
@@ -122,8 +121,8 @@ func isResource(text string) bool {
 	return err == nil && u.Scheme != "" && (u.Host != "" || u.Opaque != "")
 }
 
-// tokenPath is that of the metadata service's identity endpoint ("How to use
-// managed identities on an Azure VM to acquire an access token").
+// tokenPath belongs to the metadata service's identity endpoint ("How to use managed
+// identities on an Azure VM to acquire an access token").
 const tokenPath = "/metadata/identity/oauth2/token"
 
 var tokenVersions = []string{"2018-02-01"}
@@ -199,8 +198,8 @@ func (g *Guest) identities() []Identity {
 
 func seconds(n int64) string { return strconv.FormatInt(n, 10) }
 
-// appServicePath is that of the App Service form of the identity endpoint,
-// below the VM's base path ("How to use managed identities for App Service").
+// appServicePath belongs to the App Service form of the identity endpoint, below the VM's
+// base path ("How to use managed identities for App Service").
 const appServicePath = "/msi/token"
 
 const appServiceVersion = "2019-08-01"

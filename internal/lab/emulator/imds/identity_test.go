@@ -299,7 +299,7 @@ func TestTokensAtOnceAreLimited(t *testing.T) {
 	})
 }
 
-// What a VM may do ends with it.
+// A VM's permissions end with it.
 func TestRemovedVMGetsNoTokens(t *testing.T) {
 	s := unlimited()
 	g := s.AddVM(VM{Name: "a", Identities: []Identity{own}})

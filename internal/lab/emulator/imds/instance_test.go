@@ -150,7 +150,7 @@ func TestRemovedVMGetsNoService(t *testing.T) {
 	}
 }
 
-// TestVMs lists those that there are, with what they were not told.
+// TestVMs lists the existing VMs, with defaults for the fields not given.
 func TestVMs(t *testing.T) {
 	s := unlimited()
 	for _, name := range []string{"b", "A", "gone"} {

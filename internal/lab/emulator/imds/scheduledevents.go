@@ -34,9 +34,9 @@ func (g *Guest) scheduledEvents(ctx context.Context, c call) reply {
 
 // startRequests carries out {"StartRequests":[{"EventId":"…"}]}: each event becomes
 // Started for all its Resources, not just for the VM that asked. An event that
-// has started already is fine, and an advice stays as it is. If an id is not that of
-// an event that this VM sees, or the body is malformed, the answer is 400 and nothing
-// starts. Field names are case-sensitive.
+// has started already is fine, and an advice stays as it is. If an id is not of an event
+// that this VM sees, or the body is malformed, the answer is 400 and nothing starts.
+// Field names are case-sensitive.
 func (g *Guest) startRequests(body []byte) reply {
 	ids, ok := readStartRequests(body)
 	if !ok {
@@ -184,8 +184,8 @@ func (e Event) startsBy(now time.Time) bool {
 	return e.Status == statusScheduled && !now.Before(e.NotBefore)
 }
 
-// documentJSON and eventJSON have the fields in the order in which the real
-// service writes them. Those that an older version does not have are nil.
+// documentJSON and eventJSON have the fields in the order in which the real service
+// writes them. Fields that an older version does not have are nil.
 type documentJSON struct {
 	DocumentIncarnation int
 	Events              []eventJSON
@@ -203,8 +203,8 @@ type eventJSON struct {
 	DurationInSeconds *int    `json:",omitempty"`
 }
 
-// eventsVersions are the generally available versions and, in the comments,
-// what each added. Being dates, they compare as text.
+// eventsVersions are the generally available versions and, in the comments, their
+// additions. Being dates, they compare as text.
 var eventsVersions = []string{
 	"2017-08-01",
 	"2017-11-01", // Preempt

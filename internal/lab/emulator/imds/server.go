@@ -93,9 +93,9 @@ func New(options Options) *Server {
 	}
 }
 
-// AddVM adds a VM, or replaces the description of the one with that name, and
-// returns its side of the service. Events that name it already are shown to it.
-// It panics if the name is empty or has a slash, which no VM's name has.
+// AddVM adds a VM, or replaces the description of the VM with that name, and returns its
+// side of the service. It shows events that name the VM already. It panics if the name is
+// empty or has a slash, which no VM's name has.
 func (s *Server) AddVM(vm VM) *Guest {
 	if vm.Name == "" || strings.Contains(vm.Name, "/") {
 		panic("imds: AddVM wants a name without slashes, not " + vm.Name)

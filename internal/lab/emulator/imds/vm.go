@@ -90,9 +90,9 @@ func groupOf(vm VM) string {
 	return "vm:" + key(vm.Name)
 }
 
-// ResourceID is that of a Uniform instance if the name ends in a number, as
-// only those are children of their scale set. Subscription and ResourceGroup
-// must be set, as they are in what [Server.VMs] returns.
+// ResourceID names a Uniform instance if the name ends in a number, as only those are
+// children of their scale set. Subscription and ResourceGroup must be set, as they are in
+// the VMs that [Server.VMs] returns.
 func (vm VM) ResourceID() string {
 	base := fmt.Sprintf("/subscriptions/%s/resourceGroups/%s/providers/Microsoft.Compute",
 		vm.Subscription, vm.ResourceGroup)
@@ -113,9 +113,8 @@ func (vm VM) uniformNumber() (string, bool) {
 	return number, len(number) < 8 && strings.Trim(number, "0123456789") == ""
 }
 
-// compute is the document of /metadata/instance/compute: every primitive is a
-// string, and what does not apply is an empty one. The fields are those that
-// say something about an emulated VM.
+// compute is the document of /metadata/instance/compute: every primitive is a string,
+// empty if it does not apply. It has only fields with a meaning for an emulated VM.
 func (vm VM) compute() map[string]any {
 	tags := make([]any, 0, len(vm.Tags))
 	var flat []string
@@ -148,17 +147,17 @@ func (vm VM) compute() map[string]any {
 	}
 }
 
-// instanceVersions are the documented versions that have every field which is
-// emulated; user data came with 2021-01-01. They are not those of events.
+// instanceVersions are the documented versions that have every emulated field; user data
+// came with 2021-01-01. Events have other versions.
 var instanceVersions = []string{
 	"2021-01-01", "2021-02-01", "2021-03-01", "2021-05-01", "2021-08-01",
 	"2021-10-01", "2021-11-01", "2021-11-15", "2021-12-13", "2023-07-01",
 	"2023-11-15", "2024-03-15", "2024-07-17", "2025-04-07",
 }
 
-// instance answers /metadata/instance and the paths below it, each of whose
-// segments is a key, or an index, of the document. A branch is JSON; a leaf is
-// plain text and must be asked for with format=text. There is no network part.
+// instance answers /metadata/instance and the paths below it. Each segment of a path is a
+// key, or an index, of the document. A branch is JSON; a leaf is plain text and must be
+// asked for with format=text. There is no network part.
 func (g *Guest) instance(c call, below []string) reply {
 	if c.Method != http.MethodGet {
 		return *methodNotAllowed(http.MethodGet)

@@ -18,7 +18,7 @@ import (
 	"sync"
 )
 
-// Offer is what the services know about one size in one region. Prices of 0 are not
+// Offer holds the services' data about one size in one region. Prices of 0 are not
 // listed.
 type Offer struct {
 	Size, Region  string
@@ -42,7 +42,7 @@ type Point struct {
 type Server struct {
 	Offers   []Offer
 	PageSize int    // of every list; 0 for one page
-	Currency string // that is answered in, whatever was asked for; empty for that
+	Currency string // of the answers, for any request; empty for the requested currency
 	Quota    int    // limit of Spot cores in each region; default 100
 
 	// Fail, if set, answers a request itself and reports whether it did. n counts the
@@ -180,7 +180,7 @@ func (s *Server) retail(w http.ResponseWriter, r *http.Request, _ map[string]any
 	})
 }
 
-// items are the prices of an offer, with those that must be left out: another operating
+// items are the prices of an offer, with items that must be left out: another operating
 // system, Low Priority, reservations, Cloud Services, prices to come, and a duplicate.
 func (o Offer) items(currency string) []map[string]any {
 	meter := strings.ReplaceAll(strings.TrimPrefix(o.Size, "Standard_"), "_", " ")

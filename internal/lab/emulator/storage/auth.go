@@ -248,8 +248,8 @@ func (b bearer) accepts(audience string, service protocol.Service) bool {
 	return audience == storageResource || audience == fmt.Sprintf("https://%s.%s.core.windows.net", b.account, service)
 }
 
-// challenge adds the header that tells a client where to get a token and for
-// what. Azure writes the values without quotes.
+// challenge adds the header that tells a client where to get a token and its audience.
+// Azure writes the values without quotes.
 func (b bearer) challenge(e *protocol.Error) *protocol.Error {
 	return e.WithHeader("WWW-Authenticate", fmt.Sprintf("Bearer authorization_uri=https://login.microsoftonline.com/%s/oauth2/authorize "+
 		"resource_id=%s",

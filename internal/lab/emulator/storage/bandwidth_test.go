@@ -92,7 +92,7 @@ func TestBodyTrickles(t *testing.T) {
 	})
 }
 
-// countingBody counts what is read of it.
+// countingBody counts the bytes read of it.
 type countingBody struct {
 	io.ReadSeekCloser
 	mu sync.Mutex
@@ -260,7 +260,7 @@ func TestBandwidthCanBeChangedUnderWay(t *testing.T) {
 	})
 }
 
-// A link does not save up what a slow reader leaves unused.
+// A link does not save up the unused bandwidth of a slow reader.
 func TestReaderThatSleptGetsNoMoreThanTheLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := setup(t, Options{Bandwidth: Bandwidth{Down: 100}})

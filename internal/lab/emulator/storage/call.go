@@ -33,9 +33,9 @@ type Call struct {
 	Size int64
 }
 
-// Fault is what a hook injects into one call. The zero value is none. When the
-// call's context ends during a delay or a slow body, the call ends at once: without
-// an effect if that was before it, else with its effect and no reply.
+// Fault is injected into one call by a hook. The zero value is none. When the call's
+// context ends during a delay or a slow body, the call ends at once: before its effect
+// without one, otherwise with its effect and no reply.
 type Fault struct {
 	// Before delays the effect; After delays the reply once the effect took
 	// place.
@@ -125,10 +125,10 @@ func resultOf(c Call, rep *protocol.Reply) Result {
 	return res
 }
 
-// OnCall sets the hook that decides on the fault of every call, also of those that
-// will be refused, before its body is read; nil removes it. It may be changed at any
-// time. The hook runs on the call's own goroutine and may use the server. A hook that
-// blocks delays its call, and is not interrupted when the caller gives up.
+// OnCall sets the hook that decides on the fault of every call, also of calls that will
+// be refused, before its body is read; nil removes it. It may be changed at any time. The
+// hook runs on the call's own goroutine and may use the server. A hook that blocks delays
+// its call, and is not interrupted when the caller gives up.
 func (s *Server) OnCall(hook func(Call) Fault) {
 	s.calls.mu.Lock()
 	defer s.calls.mu.Unlock()
@@ -152,8 +152,7 @@ func (s *Server) Counts() map[string]int64 {
 	return maps.Clone(s.calls.counts)
 }
 
-// ResetCounts sets all counts to 0, that of Throttled too. Call.N keeps
-// counting.
+// ResetCounts sets all counts to 0, also Throttled. Call.N keeps counting.
 func (s *Server) ResetCounts() {
 	s.limits.resetCount()
 	s.calls.mu.Lock()

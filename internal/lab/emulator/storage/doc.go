@@ -42,9 +42,8 @@
 //
 // Page and append blobs, leases of containers and writes under a lease, snapshots,
 // versions, tags, copies, access policies, shared access signatures, and service
-// properties. A request for
-// one of them is answered with 501 NotImplemented or 400
-// UnsupportedQueryParameter and names what it asked for.
+// properties. A request for one of them is answered with 501 NotImplemented or 400
+// UnsupportedQueryParameter and names the missing feature.
 //
 // Metadata names are kept in lower case: HTTP libraries change their case, and
 // Azure compares them without it.

@@ -16,16 +16,16 @@ func (s *Server) Queues() []string { return s.queues.Queues() }
 // Containers returns the names of all containers, in order.
 func (s *Server) Containers() []string { return s.blobs.Containers() }
 
-// AgeMessages makes the messages of a queue look as if they had been put that much earlier,
-// as those of a queue that was left alone.
+// AgeMessages makes the messages of a queue look as if they had been put that much
+// earlier, as in a queue that was left alone.
 func (s *Server) AgeMessages(queueName string, by time.Duration) { s.queues.Age(queueName, by) }
 
 // Messages returns all messages of a queue, in the order in which they become
 // visible; none where there is no such queue.
 func (s *Server) Messages(queueName string) []queues.Message { return s.queues.Messages(queueName) }
 
-// Blobs returns all blobs of a container by name, those with staged blocks
-// only included; none where there is no such container.
+// Blobs returns all blobs of a container by name, also blobs with staged blocks only;
+// none where there is no such container.
 func (s *Server) Blobs(containerName string) []blobs.State { return s.blobs.Blobs(containerName) }
 
 // ReadBlob returns one blob and a copy of its bytes. It reports false where

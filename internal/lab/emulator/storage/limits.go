@@ -19,8 +19,8 @@ type Limits struct {
 	// QueueMessages is how many messages a second one queue puts, hands out,
 	// shows, updates and deletes. Default: 2,000.
 	//
-	// Azure does not state what a call for 32 messages counts; here it counts
-	// what it hands out, and one that finds none counts 1.
+	// Azure does not state the weight of a call for 32 messages; here it counts the
+	// messages that it hands out, and 1 if it finds none.
 	QueueMessages int
 	// AccountRequests is how many requests a second the account takes.
 	// Default: 20,000.
@@ -147,7 +147,7 @@ func (m *meter) over(now time.Time) bool {
 // Bandwidth limits how fast bodies flow, in bytes per second. Zero is no
 // limit. Headers do not count: the limit slows down large bodies, not small calls.
 type Bandwidth struct {
-	// Up limits the bodies of requests, Down those of replies.
+	// Up limits the bodies of requests, Down the bodies of replies.
 	Up, Down int64
 }
 

@@ -134,8 +134,8 @@ func (s *Server) endpoints(scheme, blob, queue string) Endpoints {
 	}
 }
 
-// ConnectionStringAt returns the connection string of the account at other
-// addresses, such as those of ListenTLS.
+// ConnectionStringAt returns the connection string of the account at other addresses,
+// such as the addresses of ListenTLS.
 func (s *Server) ConnectionStringAt(e Endpoints) string {
 	scheme, _, _ := strings.Cut(e.Blob, ":")
 	return fmt.Sprintf("DefaultEndpointsProtocol=%s;AccountName=%s;AccountKey=%s;BlobEndpoint=%s;QueueEndpoint=%s;",

@@ -18,9 +18,9 @@ import (
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage/protocol"
 )
 
-// transport is the in-process transport. It does to a request and a reply what
-// net/http's client and server would: header keys become canonical, values are
-// trimmed, and those that cannot travel are refused.
+// transport is the in-process transport. It treats a request and a reply as net/http's
+// client and server would: header keys become canonical, values are trimmed, and values
+// that cannot travel are refused.
 type transport struct {
 	server *Server
 }

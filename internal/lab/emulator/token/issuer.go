@@ -14,7 +14,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// What is wrong with a token.
+// Faults of a token.
 var (
 	ErrMalformed   = errors.New("token is malformed")
 	ErrSignature   = errors.New("token is not signed by this issuer")
@@ -84,8 +84,8 @@ func (i *Issuer) Issue(c Claims) string {
 	return signed + "." + encode(i.sign(signed))
 }
 
-// Verify returns what a token says. Its error wraps one of the Err values
-// above; whether the audience is right is for the caller to judge.
+// Verify returns the claims of a token. Its error wraps one of the Err values above; the
+// caller judges the audience.
 func (i *Issuer) Verify(token string, now time.Time) (Claims, error) {
 	signed, signature, found := cutLast(token, ".")
 	head, body, two := strings.Cut(signed, ".")

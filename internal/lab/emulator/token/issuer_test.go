@@ -34,7 +34,7 @@ func TestVerifyReturnsWhatWasIssued(t *testing.T) {
 	}
 }
 
-// The names are those that clients and other emulators read.
+// The names are read by clients and other emulators.
 func TestClaimsAreNamedAsEntraNamesThem(t *testing.T) {
 	i := NewIssuer()
 	parts := strings.Split(i.Issue(claims()), ".")

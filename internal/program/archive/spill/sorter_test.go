@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestSorter: whatever the records are and wherever they are, they come in the order of
-// their keys, and none is lost.
+// TestSorter: all records, in memory and on disk, come in the order of their keys, and
+// none is lost.
 func TestSorter(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		memory := rapid.SampledFrom([]int{1, 10, 100, 1 << 20}).Draw(r, "memory")
@@ -46,7 +46,7 @@ func TestSorter(t *testing.T) {
 	})
 }
 
-// TestBuffer: what was written is read, wherever it is and in whatever parts.
+// TestBuffer: all that was written is read, wherever it is and in parts of any size.
 func TestBuffer(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		dir := t.TempDir()

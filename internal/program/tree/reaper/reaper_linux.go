@@ -1,6 +1,6 @@
-// Package reaper is a small process between a worker and the program of a job, which ends
-// every process that the program leaves: those that left its process group or session
-// too. It is the worker's own executable, started again with another name.
+// Package reaper is a small process between a worker and the program of a job. It ends
+// every process that the program leaves, also outside its process group or session. It is
+// the worker's own executable, started again with another name.
 //
 // The kernel gives the orphans among a subreaper's descendants to the subreaper
 // (PR_SET_CHILD_SUBREAPER). A worker that were the subreaper itself could not tell of
@@ -54,8 +54,8 @@ func init() { //nolint:gochecknoinits // see above
 	}
 }
 
-// Command makes a command that is not started yet one that a reaper starts. Call Started
-// after its start, also if that failed.
+// Command changes a command that is not started yet, so that a reaper starts it. Call
+// Started after its start, also if that failed.
 func Command(cmd *exec.Cmd) (*Reaper, error) {
 	theirOrders, orders, err := os.Pipe()
 	if err != nil {
@@ -182,7 +182,7 @@ func reap(arguments []string) int {
 	return 0
 }
 
-// obey does what the worker orders. The end of the orders is the end of the worker.
+// obey follows the worker's orders. The end of the orders is the end of the worker.
 func obey(orders io.Reader, program int) {
 	for {
 		var order [1]byte
@@ -212,8 +212,8 @@ func wait(program int) (status syscall.WaitStatus, known bool) {
 	}
 }
 
-// end ends all descendants. Those whose parent has ended are children of this process, and
-// so on: there are none when it has no child.
+// end ends all descendants. Orphans become children of this process: when it has no
+// child, there are no descendants.
 func end() {
 	for late := time.Now().Add(endGrace); ; time.Sleep(time.Millisecond) {
 		pid, err := 1, error(nil)

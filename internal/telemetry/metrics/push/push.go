@@ -27,7 +27,7 @@ const (
 	maxReply = 512
 )
 
-// Config says what is pushed, and where.
+// Config names the pushed metrics, and where they go.
 type Config struct {
 	// URL is the endpoint.
 	URL string
@@ -53,7 +53,7 @@ type Pusher struct {
 	failed bool          // the last push failed
 }
 
-// New returns a pusher. The error says what is wrong with the URL.
+// New returns a pusher. The error names the fault of the URL.
 func New(c Config) (*Pusher, error) {
 	u, err := url.Parse(c.URL)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
@@ -97,7 +97,7 @@ func (p *Pusher) pushLast(ctx context.Context) {
 	p.push(ctx, true)
 }
 
-// push pushes what the metrics are now. It logs the first failure of several.
+// push pushes the present metrics. It logs the first failure of several.
 func (p *Pusher) push(ctx context.Context, last bool) {
 	err := p.send(ctx, last)
 	switch {

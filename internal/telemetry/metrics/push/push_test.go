@@ -192,7 +192,7 @@ func until(t *testing.T, what string, done func() bool) {
 	t.Fatal("waited in vain for " + what)
 }
 
-// TestNewRefuses what is no address.
+// TestNewRefuses texts that are no address.
 func TestNewRefuses(t *testing.T) {
 	for _, url := range []string{"metrics", "ftp://host/x", "https://", "http://[::1"} {
 		if _, err := New(Config{URL: url}); err == nil {

@@ -24,7 +24,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Variables of the environment. Of those for all signals there is a form for traces too,
+// Variables of the environment. A variable for all signals has a form for traces too,
 // which takes precedence.
 const (
 	varEndpoint       = "OTEL_EXPORTER_OTLP_ENDPOINT"
@@ -32,7 +32,7 @@ const (
 )
 
 const (
-	// defaultEndpoint is that of a collector on the same machine.
+	// defaultEndpoint is a collector on the same machine.
 	defaultEndpoint = "http://localhost:4318"
 
 	// defaultTimeout bounds a request.
@@ -134,7 +134,7 @@ func parseHeaders(text string) (map[string]string, error) {
 	return headers, nil
 }
 
-// tlsConfig returns what the variables for certificates ask for; nil for the defaults.
+// tlsConfig returns the configuration of the variables for certificates; nil for the defaults.
 func tlsConfig(get func(string) (value, variable string)) (*tls.Config, error) {
 	authority, variable := get("CERTIFICATE")
 	cert, _ := get("CLIENT_CERTIFICATE")
@@ -172,8 +172,8 @@ func (c *client) Stop(context.Context) error {
 	return nil
 }
 
-// UploadTraces sends a batch of spans, once. It never returns an error: one that could not
-// be sent is dropped and the outage logged.
+// UploadTraces sends a batch of spans, once. It never returns an error: a batch that
+// could not be sent is dropped and the outage logged.
 func (c *client) UploadTraces(ctx context.Context, spans []*pb.ResourceSpans) error {
 	if !c.mayTry(time.Now()) {
 		return nil

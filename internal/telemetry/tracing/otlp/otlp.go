@@ -1,10 +1,10 @@
 // Package otlp sends traces to a collector, by OpenTelemetry's standard environment
 // variables and protocol (OTLP over HTTP with protobuf).
 //
-// It has a client of its own for the SDK's exporter instead of otlptracehttp: that one
+// It has a client of its own for the SDK's exporter instead of otlptracehttp, which
 // brings gRPC into every program, 5 MB of it, and repeats a batch for a minute. Here a
-// batch is tried once. Spans wait in a queue of 2,048 (OTEL_BSP_MAX_QUEUE_SIZE); those for
-// which there is no room are dropped, so a collector that is away costs a line of the log
+// batch is tried once. Spans wait in a queue of 2,048 (OTEL_BSP_MAX_QUEUE_SIZE); spans
+// without room are dropped, so a collector that is away costs a line of the log
 // when that begins, one when it is over, and nothing else.
 package otlp
 
@@ -34,7 +34,7 @@ type Config struct {
 	// Service is the name of the program, unless OTEL_SERVICE_NAME gives one.
 	Service, Version string
 
-	// Attributes are those of the process, as in "host.name"; empty ones are left out.
+	// Attributes are the process's, as in "host.name"; empty ones are left out.
 	Attributes map[string]string
 
 	// Env returns the value of a variable of the environment.
@@ -61,7 +61,7 @@ func Start(c Config) (*Sender, error) {
 	endpoint := c.Env(varEndpoint) + c.Env(varTracesEndpoint)
 	switch {
 	case strings.EqualFold(strings.TrimSpace(c.Env("OTEL_SDK_DISABLED")), "true"), exporter == "none", exporter == "" && endpoint == "":
-		return nil, nil //nolint:nilnil // a nil Sender is one that sends nothing
+		return nil, nil //nolint:nilnil // a nil Sender sends nothing
 	case exporter != "" && exporter != "otlp":
 		return nil, fmt.Errorf("OTEL_TRACES_EXPORTER is %q: give otlp or none", exporter)
 	}
@@ -120,7 +120,7 @@ func (s *Sender) Flush(within time.Duration) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
-	_ = s.provider.ForceFlush(ctx) // the client logs what it could not send
+	_ = s.provider.ForceFlush(ctx) // the client logs every batch that it could not send
 }
 
 // Close sends the spans that have ended, within a time, and sends no more.

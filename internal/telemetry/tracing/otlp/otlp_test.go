@@ -66,7 +66,7 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// TestRequest: path, headers and compression are those that the variables ask for.
+// TestRequest: path, headers and compression follow the variables.
 func TestRequest(t *testing.T) {
 	var path, key, service string
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -17,7 +17,7 @@ import (
 	"github.com/spotworker/spotworker/internal/storage/azure"
 	"github.com/spotworker/spotworker/internal/storage/deployment"
 	"github.com/spotworker/spotworker/internal/test/integration/namespace"
-	"github.com/spotworker/spotworker/internal/test/integration/parts"
+	"github.com/spotworker/spotworker/internal/test/need"
 	"github.com/spotworker/spotworker/internal/test/repository"
 )
 
@@ -40,7 +40,7 @@ func TestAzureCLI(t *testing.T) {
 }
 
 func prepare(t *testing.T) []string {
-	parts.Command(t, "az")
+	need.Command(t, "az")
 	folder := t.TempDir()
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(folder, "bin")+"/", "./cmd/worker", "./cmd/producer",
 		"./cmd/lab")
@@ -54,7 +54,7 @@ func prepare(t *testing.T) []string {
 // uniform: az puts a message of its own, a worker takes it for a digest job, az
 // vmss evicts the worker, and the other VM's worker resumes the job.
 func uniform(t *testing.T) {
-	up := startUp(t, "--files", "1", "--job-time", "15s")
+	up := startUp(t, "--files", "1", "--job-time", "1m") // longer than az takes to evict the worker
 	first := up.start(t, "/vms/spot_1\n")
 	first.until(t, `"msg":"state changed".*"to":"process"`)
 

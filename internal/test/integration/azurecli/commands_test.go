@@ -89,7 +89,8 @@ func (c documentedCommand) runs() (run string, reason string) {
 var (
 	// commandStart finds az and make where a command begins: at the beginning, in $( ),
 	// behind variables, after a keyword or separator, and az in a folder.
-	commandStart = regexp.MustCompile(`(?:^|\$\(|[;|&(]|\bdo)\s*((?:[A-Z_]+=\S* +)*)(?:/\S+/)?(az|make)((?: +[a-z][a-z-]*)*)((?: +[A-Z_]+=\S+)*)`)
+	commandStart = regexp.MustCompile(`(?:^|\$\(|[;|&(]|\bdo)\s*((?:[A-Z_]+=\S* +)*)(?:/\S+/)?(az|make)` +
+		`((?: +[a-z][a-z-]*)*)((?: +[A-Z_]+=\S+)*)`)
 
 	inline = regexp.MustCompile("`([^`]+)`")
 )

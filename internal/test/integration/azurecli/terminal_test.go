@@ -17,9 +17,9 @@ import (
 	"time"
 )
 
-// patience bounds every wait: az takes some seconds to start, more on a busy
+// patience bounds every wait: az takes some seconds to start, and a minute on a busy
 // machine.
-const patience = time.Minute
+const patience = 5 * time.Minute
 
 // terminal is a shell with a bare environment, in the folder that has bin, and
 // what it shows.

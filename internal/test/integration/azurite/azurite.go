@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/test/integration/parts"
+	"github.com/spotworker/spotworker/internal/test/need"
 	"github.com/spotworker/spotworker/internal/test/repository"
 )
 
@@ -68,10 +68,10 @@ func StartCloud(t testing.TB, c Cloud) {
 // run starts Azurite and returns the addresses that it says it listens at.
 func run(t testing.TB, arguments ...string) (blob, queue string) {
 	t.Helper()
-	node := parts.Command(t, "node")
+	node := need.Command(t, "node")
 	azurite := filepath.Join(repository.Root(t), script)
 	if _, err := os.Stat(azurite); err != nil {
-		parts.Missing(t, "Azurite is not installed in .tools/azurite")
+		need.Missing(t, "Azurite in .tools/azurite")
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	arguments = append([]string{azurite, "--silent", "--inMemoryPersistence", "--disableTelemetry"}, arguments...)

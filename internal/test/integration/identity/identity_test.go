@@ -42,7 +42,7 @@ const (
 	jobs      = 12
 
 	// patience bounds every wait.
-	patience = time.Minute
+	patience = 5 * time.Minute
 )
 
 // TestProductionDefaults runs producer and worker with the account's name and

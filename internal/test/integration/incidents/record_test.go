@@ -32,6 +32,7 @@ import (
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/storage/azure"
 	"github.com/spotworker/spotworker/internal/storage/deployment"
+	"github.com/spotworker/spotworker/internal/test/need"
 )
 
 var (
@@ -47,9 +48,7 @@ const (
 
 // TestRecord records the incidents, all at the same time.
 func TestRecord(t *testing.T) {
-	if !*record {
-		t.Skip("records only with -record")
-	}
+	need.Flag(t, "record", *record)
 	programs, err := lab.Build(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -64,9 +63,6 @@ func TestRecord(t *testing.T) {
 			s := newScene(t, programs.Worker, i)
 			s.run(ticks)
 			s.recording.write(t, name, ticks, asked)
-			s.mu.Lock()
-			writeLog(t, name, s.begun, s.logged)
-			s.mu.Unlock()
 			if name == "calm" {
 				s.recording.write(t, "sample", min(ticks, sampleTicks), func(string) bool { return true })
 			}
@@ -106,15 +102,14 @@ type scene struct {
 	vms       map[string]*lab.VM
 	started   int
 	put       int
-	logged    []string  // lines of all workers, each behind the VM's name and a tab
-	begun     time.Time // when the recording began
 }
 
 // kinds are the kinds of jobs in a scene. A VM whose flag file is there fails what it
 // runs; a job of kind stuck stops reporting when the scene's flag file is there.
 const kinds = `{"kinds": {
 	"work":  {"command": ["sh", "-c", "[ ! -e %[1]s ] || exit 1; sleep 2"], "backoff": "1s"},
-	"long":  {"command": ["sh", "-c", "for i in $(seq 300); do echo $i >$TMPDIR/c; mv $TMPDIR/c $SPOTWORKER_CHECKPOINT; sleep 1; [ ! -e $SPOTWORKER_STOP ] || exit 75; done"]},
+	"long":  {"command": ["sh", "-c", "for i in $(seq 300); do echo $i >$TMPDIR/c; mv $TMPDIR/c $SPOTWORKER_CHECKPOINT; ` +
+	`sleep 1; [ ! -e $SPOTWORKER_STOP ] || exit 75; done"]},
 	"stuck": {"command": ["sh", "-c", "while [ ! -e %[2]s ]; do echo '{}' >>$SPOTWORKER_PROGRESS; sleep 1; done; sleep 3600"]},
 	"bad":   {"command": ["false"], "max_failures": 1}
 }}`
@@ -200,11 +195,6 @@ func (s *scene) line(vm string, line []byte) {
 	if json.Unmarshal(line, &l) != nil {
 		return
 	}
-	if l.Level != "DEBUG" {
-		s.mu.Lock()
-		s.logged = append(s.logged, vm+"\t"+strings.TrimSpace(string(line)))
-		s.mu.Unlock()
-	}
 	if l.Level != "DEBUG" && l.Msg != "job started" && l.Msg != "job committed" {
 		s.lines.Add(1)
 	}
@@ -262,7 +252,6 @@ func (s *scene) run(ticks int) {
 	if s.incident.atFirst != nil {
 		s.incident.atFirst(ctx, s)
 	}
-	s.begun = time.Now()
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for tick := range ticks {

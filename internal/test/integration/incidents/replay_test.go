@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/test/integration/parts"
+	"github.com/spotworker/spotworker/internal/test/need"
 	"github.com/spotworker/spotworker/internal/test/repository"
 )
 
@@ -136,7 +136,7 @@ func test(t *testing.T, text string) string {
 
 func promtool(t *testing.T, args ...string) (out string, err error) {
 	t.Helper()
-	command := parts.Command(t, "promtool")
+	command := need.Command(t, "promtool")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	text, err := exec.CommandContext(ctx, command, args...).CombinedOutput()

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spotworker/spotworker/internal/test/integration/parts"
+	"github.com/spotworker/spotworker/internal/test/need"
 )
 
 // maxMemory of one search, in MiB. A search that needs more fails.
@@ -119,7 +119,7 @@ func (s search) run(t *testing.T) {
 // search makes spin's program for the model and runs it.
 func (s search) search(t *testing.T) string {
 	t.Helper()
-	spin, cc := parts.Command(t, "spin"), parts.Command(t, "gcc")
+	spin, cc := need.Command(t, "spin"), need.Command(t, "gcc")
 	model, err := filepath.Abs("record.pml")
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/internal/test/repository"
 )
 
@@ -37,6 +38,7 @@ func (m mutation) mustBeNoticed(t *testing.T) {
 		cmp.Or(m.pkg, "./internal/worker")}, m.args...)
 	cmd := exec.CommandContext(t.Context(), "go", args...)
 	cmd.Dir = root
+	cmd.Env = append(os.Environ(), proof.Variable+"=full")
 	out, err := cmd.CombinedOutput()
 	switch found := regexp.MustCompile(m.sign).Find(out); {
 	case err == nil:

@@ -14,7 +14,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/lab/labtest"
 	"github.com/spotworker/spotworker/internal/lab/trial"
-	"github.com/spotworker/spotworker/internal/test/integration/parts"
+	"github.com/spotworker/spotworker/internal/test/need"
 	"github.com/spotworker/spotworker/internal/test/repository"
 )
 
@@ -45,7 +45,7 @@ func TestExamples(t *testing.T) {
 	_, binaries := labtest.Programs(t)
 	for _, ex := range examples {
 		t.Run(ex.kind, func(t *testing.T) {
-			parts.Command(t, ex.needs)
+			need.Command(t, ex.needs)
 			t.Parallel()
 			folder := t.TempDir()
 			copyExample(t, ex.folder, folder)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/lab/labtest"
 	"github.com/spotworker/spotworker/internal/lab/trial"
-	"github.com/spotworker/spotworker/internal/test/integration/parts"
+	"github.com/spotworker/spotworker/internal/test/need"
 )
 
 func TestMain(m *testing.M) { labtest.Main(m) }
@@ -56,7 +56,7 @@ func TestFindings(t *testing.T) {
 	for _, one := range all {
 		t.Run(one.command, func(t *testing.T) {
 			words := strings.Fields(one.command)
-			parts.Command(t, words[0])
+			need.Command(t, words[0])
 			t.Parallel()
 			words[1] = filepath.Join(programs, words[1])
 			c := trial.DefaultConfig()

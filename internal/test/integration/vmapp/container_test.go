@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/test/integration/parts"
+	"github.com/spotworker/spotworker/internal/test/need"
 	"github.com/spotworker/spotworker/internal/test/repository"
 )
 
@@ -52,7 +52,7 @@ func inContainer(t *testing.T, prepare func(t *testing.T, folder string), test f
 		test(t)
 		return
 	}
-	nspawn := parts.Command(t, "systemd-nspawn")
+	nspawn := need.Command(t, "systemd-nspawn")
 	root := debian(t)
 	folder := t.TempDir()
 	prepare(t, folder)
@@ -81,7 +81,7 @@ func inContainer(t *testing.T, prepare func(t *testing.T, folder string), test f
 	switch {
 	case err != nil:
 		t.Logf("console of the container:\n%s", console.String())
-		parts.Missing(t, fmt.Sprintf("this system boots no container (%v, %v)", ended, err))
+		need.Missing(t, fmt.Sprintf("a system that boots containers (%v, %v)", ended, err))
 	case !strings.Contains(string(output), "--- PASS: "+t.Name()+" "):
 		t.Fatalf("the test failed in the container (%v)", ended)
 	}
@@ -91,11 +91,11 @@ func inContainer(t *testing.T, prepare func(t *testing.T, folder string), test f
 func debian(t *testing.T) string {
 	t.Helper()
 	if os.Getuid() != 0 {
-		parts.Missing(t, "a container that boots takes root")
+		need.Missing(t, "root, which boots a container")
 	}
 	root := filepath.Join(repository.Root(t), ".tools", "debian")
 	if _, err := os.Stat(root + ".mark"); err != nil {
-		parts.Missing(t, "there is no Debian in .tools")
+		need.Missing(t, "Debian in .tools")
 	}
 	root, err := filepath.EvalSymlinks(root)
 	if err != nil {

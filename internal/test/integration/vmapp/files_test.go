@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spotworker/spotworker/internal/test/integration/parts"
+	"github.com/spotworker/spotworker/internal/test/need"
 	"github.com/spotworker/spotworker/internal/test/repository"
 	commands "github.com/spotworker/spotworker/vmapp"
 )
@@ -17,7 +17,7 @@ import (
 // TestScripts runs shellcheck over the scripts, and those that make the package's
 // surroundings.
 func TestScripts(t *testing.T) {
-	shellcheck := parts.Command(t, "shellcheck")
+	shellcheck := need.Command(t, "shellcheck")
 	repository := repository.Root(t)
 	for folder, scripts := range map[string][]string{
 		"vmapp/scripts": {"install.sh", "update.sh", "remove.sh"},
@@ -34,7 +34,7 @@ func TestScripts(t *testing.T) {
 
 // TestCloudInitScript runs shellcheck over the script in cloud-init.yaml.
 func TestCloudInitScript(t *testing.T) {
-	shellcheck := parts.Command(t, "shellcheck")
+	shellcheck := need.Command(t, "shellcheck")
 	path := filepath.Join(t.TempDir(), "script")
 	put(t, path, cloudInitScript(t))
 	if out, err := exec.CommandContext(t.Context(), shellcheck, path).CombinedOutput(); err != nil {
@@ -60,7 +60,7 @@ func cloudInitScript(t *testing.T) string {
 
 // TestUnits has systemd read the units. The user and the worker are not there.
 func TestUnits(t *testing.T) {
-	analyze := parts.Command(t, "systemd-analyze")
+	analyze := need.Command(t, "systemd-analyze")
 	source := filepath.Join(repository.Root(t), "vmapp", "units")
 	folder := t.TempDir()
 	put(t, filepath.Join(folder, "spotworker-logs.service"), read(t, filepath.Join(source, "spotworker-logs.service")))

@@ -3,17 +3,20 @@
 package vmapp
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/spotworker/spotworker/internal/host/resource"
+	"github.com/spotworker/spotworker/internal/test/need"
 )
 
 // leaverKind is a kind of the test's package whose program leaves a process in a session
 // of its own, outside its process group, and then waits until it is stopped.
-const leaverKind = `"leaver": {"command": ["sh", "-c", "(setsid sleep 3217 </dev/null >/dev/null 2>&1 &); sleep 3218"], "max_silence": "5m"},
+const leaverKind = `"leaver": {"command": ["sh", "-c", 
+"(setsid sleep 3217 </dev/null >/dev/null 2>&1 &); sleep 3218"], "max_silence": "5m"},
     `
 
 // controlGroups: each program is in a control group of its own, below the one that systemd
@@ -32,7 +35,7 @@ func (m *machine) controlGroups(t *testing.T) {
 		if line := "programs have no control groups"; !strings.Contains(logged(workerLog), line) {
 			t.Errorf("the worker is in the control group %q, and its log has no line %q", unit, line)
 		}
-		t.Skipf("not tried here: control groups of jobs. systemd delegates none of version 2 to the worker, which is in %q", unit)
+		need.Absent(t, need.Controllers, fmt.Sprintf("systemd delegates no control group to the worker, which is in %q", unit))
 	}
 	jobs := map[string]int{}
 	for _, pid := range append(sleepers(t, "3217"), sleepers(t, "3218")...) {

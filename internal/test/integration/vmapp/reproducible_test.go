@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spotworker/spotworker/internal/test/integration/parts"
+	"github.com/spotworker/spotworker/internal/test/need"
 	"github.com/spotworker/spotworker/internal/test/repository"
 )
 
@@ -19,7 +19,7 @@ import (
 // not know is left behind.
 func TestSameBytes(t *testing.T) {
 	t.Parallel()
-	maker, git := parts.Command(t, "make"), parts.Command(t, "git")
+	maker, git := need.Command(t, "make"), need.Command(t, "git")
 	repository := repository.Root(t)
 	list := exec.CommandContext(t.Context(), git, "ls-files", "-z")
 	list.Dir = repository
@@ -59,7 +59,7 @@ func TestSameBytes(t *testing.T) {
 // says: here for this machine alone, to save time.
 func TestOtherWorker(t *testing.T) {
 	t.Parallel()
-	pack := exec.CommandContext(t.Context(), parts.Command(t, "make"), "package",
+	pack := exec.CommandContext(t.Context(), need.Command(t, "make"), "package",
 		"WORKER=./examples/worker", "VERSION=2.3.0", "ARCHITECTURES="+runtime.GOARCH, "PACKAGES="+t.TempDir())
 	pack.Dir = repository.Root(t)
 	out, err := pack.CombinedOutput()

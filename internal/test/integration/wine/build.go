@@ -9,7 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/spotworker/spotworker/internal/test/repository"
@@ -40,7 +40,11 @@ func BuildTest(t testing.TB, pkg string) string {
 func oldRemoval(t testing.TB) string {
 	t.Helper()
 	const newer, older = "if TestDeleteatFallback {", "if true {"
-	source := filepath.Join(runtime.GOROOT(), "src", "internal", "syscall", "windows", "at_windows.go") //nolint:staticcheck // tests run where they were built
+	root, err := exec.CommandContext(t.Context(), "go", "env", "GOROOT").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := filepath.Join(strings.TrimSpace(string(root)), "src", "internal", "syscall", "windows", "at_windows.go")
 	code, err := os.ReadFile(source)
 	if err != nil || bytes.Count(code, []byte(newer)) != 1 {
 		t.Fatalf("%s is not as expected: %v", source, err)

@@ -106,7 +106,7 @@ func TestPackage(t *testing.T) {
 	c.put("short", "count", "3")
 	await(t, "the short job done", func() bool { return c.record("short").Status == checkpoint.Done })
 
-	c.put("long", "count", "100")
+	c.put("long", "count", "100 50")
 	await(t, "a checkpoint of the long job", func() bool { return c.record("long").HasState() })
 	second := v.fetch("1.0.1", packs[1])
 	v.run(second, vmapp.WindowsUpdate, 0, " in the place of 1.0.0-")

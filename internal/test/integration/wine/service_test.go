@@ -84,7 +84,7 @@ func TestService(t *testing.T) {
 	w.want(0, "RUNNING", worker, "service", "status")
 	w.want(0, "service spotworker runs", worker, "service", "start") // of one that runs
 
-	c.put("long", "count", "100")
+	c.put("long", "count", "100 50")
 	await(t, "a checkpoint of the job", func() bool { return c.record("long").HasState() })
 	w.want(0, "its jobs are handed over", worker, "service", "stop")
 	if r := c.record("long"); r.Status != checkpoint.Open || r.Interruptions != 1 || r.Failures != 0 {

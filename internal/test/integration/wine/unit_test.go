@@ -21,14 +21,14 @@ func TestUnits(t *testing.T) {
 		{"internal/program/printed", ".", ""},
 		{"internal/program/scratch", "^TestDiskWatch$", ""},
 		{"internal/program/tree", ".", ""},
-		{"internal/fleet/vmshare", ".", "^(TestHeldFile|TestBeginAgainstAcknowledge)$"},
+		{"internal/fleet/vmshare", ".", "^(TestHeldFile|TestBeginAgainstAcknowledge|TestFourProcesses)$"},
 		{"internal/host/sandbox", "^TestRemovalWaitsForAScanner$", ""},
 		{"internal/program/archive", "^TestRoundTrip$", ""},
 		{"internal/preempt", ".", ""},
 		{"internal/cli", ".", ""},
 	} {
 		t.Run(row.pkg, func(t *testing.T) {
-			cmd := w.Command(BuildTest(t, "./"+row.pkg), "-test.v", "-test.short", "-test.run", row.run, "-test.skip", row.skip)
+			cmd := w.Command(BuildTest(t, "./"+row.pkg), "-test.v", "-test.run", row.run, "-test.skip", row.skip)
 			cmd.Dir = filepath.Join(repository.Root(t), row.pkg) // where its test data is
 			said, err := cmd.CombinedOutput()
 			if err != nil {

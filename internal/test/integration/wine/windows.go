@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/test/integration/parts"
+	"github.com/spotworker/spotworker/internal/test/need"
 	"github.com/spotworker/spotworker/internal/test/repository"
 )
 
@@ -38,11 +38,11 @@ type Windows struct {
 func New(t testing.TB) *Windows {
 	t.Helper()
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
-		t.Skipf("Wine runs our programs on Linux on amd64 only, not on %s on %s", runtime.GOOS, runtime.GOARCH)
+		need.Missing(t, "Linux on amd64, where Wine runs our programs")
 	}
 	base := filepath.Join(repository.Root(t), prepared)
 	if _, err := os.Stat(filepath.Join(base, "mark")); err != nil {
-		parts.Missing(t, "Wine is not prepared in "+prepared)
+		need.Missing(t, "Wine in "+prepared)
 	}
 	w := &Windows{t: t, wine: command(t, "wine64"), prefix: filepath.Join(t.TempDir(), "windows")}
 	server := command(t, "wineserver")
@@ -56,14 +56,14 @@ func New(t testing.TB) *Windows {
 	return w
 }
 
-// command returns the path of a command of Wine, or ends the test as parts.Missing
+// command returns the path of a command of Wine, or ends the test as need.Missing
 // does. Debian has them in a folder outside of PATH.
 func command(t testing.TB, name string) string {
 	t.Helper()
 	if path := filepath.Join(debianWine, name); isFile(path) {
 		return path
 	}
-	return parts.Command(t, name)
+	return need.Command(t, name)
 }
 
 func isFile(path string) bool {

@@ -20,7 +20,7 @@ func TestEviction(t *testing.T) {
 	program := filepath.Join(bin, "worker.exe")
 
 	c.put("short", "count", "3")
-	c.put("long", "count", "60")
+	c.put("long", "count", "60 30")
 	first := c.start(w, program, args...)
 	await(t, "the short job done", func() bool { return c.record("short").Status == checkpoint.Done })
 	await(t, "a checkpoint of the long job", func() bool { return c.record("long").HasState() })

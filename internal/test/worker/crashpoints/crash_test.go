@@ -2,6 +2,7 @@ package crashpoints
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync"
@@ -10,19 +11,13 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
-	"github.com/spotworker/spotworker/internal/test/race"
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/job"
 )
 
-// callStep is the step from one crash point to the next: larger under the race detector.
-// make test runs the crash points again, all of them, without it.
-var callStep = func() int {
-	if race.Enabled {
-		return 7
-	}
-	return 1
-}()
+// callStep is the step from one crash point to the next. make proof runs all crash points.
+var callStep = proof.Times(41, 1)
 
 // callFault is a fault that is injected at one of a worker's storage calls.
 type callFault struct {
@@ -53,28 +48,31 @@ var callFaults = []callFault{
 // exactly once, no message is left, and no write breaks a rule of the recorder.
 func TestEveryCall(t *testing.T) {
 	table := &coverage{points: map[string]map[string]int{}}
+	seed := proof.Seed(t)
 	t.Cleanup(func() { table.log(t) })
-	for _, s := range scenarios {
+	for i, s := range scenarios {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			calls := s.referenceRun(t)
 			if len(calls) < s.minCalls {
 				t.Errorf("storage calls of a worker without faults = %d, want at least %d:\n%s", len(calls), s.minCalls, strings.Join(calls, "\n"))
 			}
+			sample := rand.New(rand.NewPCG(seed, uint64(i)))
 			for _, cf := range callFaults {
-				t.Run(cf.name, func(t *testing.T) { table.add(s.name, cf.name, s.everyCall(t, cf, len(calls))) })
+				first := 1 + sample.IntN(min(callStep, len(calls)))
+				t.Run(cf.name, func(t *testing.T) { table.add(s.name, cf.name, s.everyCall(t, cf, first, len(calls))) })
 			}
 		})
 	}
 }
 
-// everyCall injects the fault at one call after another, each in a run of its own, and
-// returns the number of runs. Some runs have fewer calls than the reference run: a
-// poll that is put off can make one less.
-func (s scenario) everyCall(t *testing.T, cf callFault, reference int) (points int) {
+// everyCall injects the fault at one call after another, from the first on, each in a run of
+// its own, and returns the number of runs. Some runs have fewer calls than the reference
+// run: a poll that is put off can make one less.
+func (s scenario) everyCall(t *testing.T, cf callFault, first, reference int) (points int) {
 	t.Helper()
 	longest := map[string]time.Duration{} // drain, by the call with the fault
-	for at := 1; !t.Failed(); at += callStep {
+	for at := first; !t.Failed(); at += callStep {
 		reached := false
 		rig.Run(t, func(t *testing.T, b *rig.Bed) {
 			r := s.run(t, b, cf, at)
@@ -88,7 +86,7 @@ func (s scenario) everyCall(t *testing.T, cf callFault, reference int) (points i
 	if cf.fault.Hangs {
 		t.Logf("longest drain with one call %s, by the call: %v", cf.name, longest)
 	}
-	if points*callStep < reference*2/3 {
+	if points*callStep < reference*2/3-(callStep-1) {
 		t.Errorf("calls with the fault = %d, want about the %d of a run without faults", points, reference)
 	}
 	return points

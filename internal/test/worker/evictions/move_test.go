@@ -14,6 +14,7 @@ import (
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/internal/worker"
 	"github.com/spotworker/spotworker/job"
@@ -390,6 +391,7 @@ func drainMany(b *rig.Bed, jobs int, fault func(storage.Call) storage.Fault) (p 
 // none. A drain that cannot move jobs takes at most moveTimeout more and releases all
 // of them. No state is left out of a record.
 func TestDrainMoves(t *testing.T) {
+	many := proof.Times(100, 1000)
 	gone := storage.Fault{Refuse: &storage.Error{Status: 404, Code: "QueueNotFound", Message: "no"}}
 	for _, row := range []struct {
 		name        string
@@ -397,9 +399,9 @@ func TestDrainMoves(t *testing.T) {
 		jobs, moved int
 		limit       time.Duration
 	}{
-		{"all are moved", storage.Fault{Before: 5 * time.Millisecond, After: 5 * time.Millisecond}, 1000, 1000, 2 * time.Second},
-		{"the queue is gone", gone, 200, 0, 2 * time.Second},
-		{"the queue does not answer", storage.Fault{Before: time.Hour}, 1000, 0, 2*time.Second + rig.MoveTimeout},
+		{"all are moved", storage.Fault{Before: 5 * time.Millisecond, After: 5 * time.Millisecond}, many, many, 2 * time.Second},
+		{"the queue is gone", gone, min(many, 200), 0, 2 * time.Second},
+		{"the queue does not answer", storage.Fault{Before: time.Hour}, many, 0, 2*time.Second + rig.MoveTimeout},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			rig.Run(t, func(t *testing.T, b *rig.Bed) {
@@ -421,7 +423,8 @@ func TestDrainMoves(t *testing.T) {
 				if moved != row.moved || spot != row.jobs-row.moved {
 					t.Errorf("visible messages = %d and %d on demand, want %d and %d", spot, moved, row.jobs-row.moved, row.moved)
 				}
-				if complaints := len(p.Log.Find("job not moved to the on-demand queue; it stays on its own until it is interrupted again")); (row.moved == 0) != (complaints > 0) {
+				const complaint = "job not moved to the on-demand queue; it stays on its own until it is interrupted again"
+				if complaints := len(p.Log.Find(complaint)); (row.moved == 0) != (complaints > 0) {
 					t.Errorf("log lines about moves that failed = %d for %d moved", complaints, moved)
 				}
 			})

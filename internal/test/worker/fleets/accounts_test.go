@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
-	"github.com/spotworker/spotworker/internal/test/race"
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/internal/worker"
 	"github.com/spotworker/spotworker/job"
@@ -26,7 +26,7 @@ var accountFaults = map[string]storage.Fault{
 // the jobs of the other nor a worker that starts. Its own jobs are done when it works
 // again.
 func TestAccountFails(t *testing.T) {
-	race.Skip(t)
+	proof.Only(t, "hours of virtual time, or thousands of jobs")
 	const jobs = 200
 	for name, fault := range accountFaults {
 		for _, c := range []struct {
@@ -89,7 +89,7 @@ func TestAccountFails(t *testing.T) {
 // limit of one account allows. The accounts have equal shares, few calls are refused, and
 // a job costs what it costs in one account, 2 + 1/32 calls.
 func TestAccountsMultiplyTheLimit(t *testing.T) {
-	race.Skip(t)
+	proof.Only(t, "hours of virtual time, or thousands of jobs")
 	tests := []struct{ Accounts, limit int }{{2, 400}}
 	if *full {
 		tests = []struct{ Accounts, limit int }{{1, 2000}, {2, 2000}, {4, 2000}}
@@ -166,7 +166,7 @@ func TestAccountsMultiplyTheLimit(t *testing.T) {
 // second, and a fleet no more often than five workers. It claims a job of any account
 // within about a second. Heartbeats do not grow with the number of accounts.
 func TestIdlePollsOfAccounts(t *testing.T) {
-	race.Skip(t)
+	proof.Only(t, "hours of virtual time, or thousands of jobs")
 	for _, row := range []struct{ accounts, workers int }{{1, 1}, {2, 1}, {4, 1}, {2, 16}, {4, 16}} {
 		if !*full && row.accounts == 2 && row.workers > 1 {
 			continue // in full only

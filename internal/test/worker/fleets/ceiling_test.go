@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/test/race"
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/internal/worker"
 
@@ -27,7 +27,7 @@ func latency(b *rig.Bed, each time.Duration) {
 // follow one another, so that no worker can do more than slots/(2 × latency) jobs a
 // second. Claims must not make it much less, and must be full.
 func TestCeilingBySlots(t *testing.T) {
-	race.Skip(t)
+	proof.Only(t, "hours of virtual time, or thousands of jobs")
 	for _, tt := range []struct {
 		slots   int
 		latency time.Duration

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/internal/test/race"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/internal/worker"
@@ -20,8 +21,8 @@ import (
 // evenly, their calls do not need a connection each, and their stacks are small.
 func TestManyJobs(t *testing.T) {
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
+		jobs := proof.Times(200, 1000)
 		const (
-			jobs    = 1000
 			latency = 10 * time.Millisecond
 			minute  = time.Minute
 		)
@@ -50,14 +51,14 @@ func TestManyJobs(t *testing.T) {
 		b.Start("vm_0", job.Kinds{"crowd": work}, func(c *worker.Config) {
 			c.Concurrency, c.Log = jobs, slog.New(slog.DiscardHandler)
 		})
-		b.WaitFor("all jobs running", minute, func() bool { return work.Running.Load() == jobs })
+		b.WaitFor("all jobs running", minute, func() bool { return work.Running.Load() == int64(jobs) })
 		mu.Lock()
 		began, most = time.Now(), 0
 		mu.Unlock()
 		time.Sleep(minute)
 		// The goroutines of a job that waits need so little that the runtime gives them
 		// 4 KiB each.
-		if got := usedStacks() / jobs; got > 2500 && !race.Enabled {
+		if got := usedStacks() / uint64(jobs); got > 2500 && proof.Full() && !race.Enabled {
 			t.Errorf("stacks of a job that waits use %d bytes, want at most 2500", got)
 		} else {
 			t.Logf("stacks of a job that waits use %d bytes", got)
@@ -74,8 +75,8 @@ func TestManyJobs(t *testing.T) {
 		if most > 64 {
 			t.Errorf("calls at once = %d, want at most 64", most)
 		}
-		if mean < 90 || float64(busiest) > 2*mean {
-			t.Errorf("renewals in a second = %.0f in the mean, %d at most, want 100 and at most twice the mean", mean, busiest)
+		if want := float64(jobs) / 10; mean < 0.9*want || proof.Full() && float64(busiest) > 2*mean { // few jobs are not even
+			t.Errorf("renewals in a second = %.0f in the mean, %d at most, want %.0f and at most twice the mean", mean, busiest, want)
 		}
 	})
 }

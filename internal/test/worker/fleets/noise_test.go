@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/test/race"
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/internal/worker"
 
@@ -93,7 +93,7 @@ var measureNoise = flag.Bool("noise", false, "measure the log of 64 jobs, for te
 // fault does not depend on how many jobs the fault concerns, and nothing is a warning
 // where nothing is wrong.
 func TestLogIsQuiet(t *testing.T) {
-	race.Skip(t)
+	proof.Only(t, "hours of virtual time, or thousands of jobs")
 	jobs, long, calm := 16, 3*time.Minute, 500
 	if *measureNoise {
 		jobs, long, calm = 64, 10*time.Minute, 10_000

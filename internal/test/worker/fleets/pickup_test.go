@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/test/race"
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/internal/worker"
 
@@ -70,7 +70,7 @@ func mean(all []time.Duration) time.Duration {
 // TestIdlePickUp: a fleet without work claims a job within a second of its put, however
 // many workers it has, and its polls cost no more than those of eight workers.
 func TestIdlePickUp(t *testing.T) {
-	race.Skip(t)
+	proof.Only(t, "hours of virtual time, or thousands of jobs")
 	for _, workers := range []int{1, 4, 64} {
 		t.Run(fmt.Sprintf("%d workers", workers), func(t *testing.T) {
 			rig.Run(t, func(t *testing.T, b *rig.Bed) {
@@ -103,7 +103,7 @@ func TestIdlePickUp(t *testing.T) {
 // its workers cannot list the heartbeats, and, from the second job on, when most of its
 // workers are gone.
 func TestIdlePickUpInTrouble(t *testing.T) {
-	race.Skip(t)
+	proof.Only(t, "hours of virtual time, or thousands of jobs")
 	const workers = 64
 	for name, prepare := range map[string]func(b *rig.Bed, p *pickUps){
 		"just started": func(*rig.Bed, *pickUps) { time.Sleep(time.Second) },

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
-	"github.com/spotworker/spotworker/internal/test/race"
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/internal/worker"
 	"github.com/spotworker/spotworker/internal/worker/intake"
@@ -37,7 +37,7 @@ func claimsOf(b *rig.Bed) func(name string) int {
 
 // TestIdlePolls: a worker without work asks each of two queues as often as a single one.
 func TestIdlePolls(t *testing.T) {
-	race.Skip(t)
+	proof.Only(t, "hours of virtual time, or thousands of jobs")
 	const idle = time.Hour
 	polls := map[string]int{}
 	for name, change := range map[string]func(*worker.Config){"one": func(*worker.Config) {}, "two": rig.TakeFromBoth} {

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/test/race"
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/internal/worker"
 
@@ -21,7 +21,7 @@ import (
 // of one queue allows. The queues and the workers have equal shares, and few calls are
 // refused. In full, with the limit of Azure.
 func TestShardsMultiplyTheLimit(t *testing.T) {
-	race.Skip(t)
+	proof.Only(t, "hours of virtual time, or thousands of jobs")
 	tests := []struct{ shards, workers, limit int }{{2, 2, 300}}
 	if *full {
 		tests = []struct{ shards, workers, limit int }{{1, 4, 2000}, {2, 4, 2000}, {4, 4, 2000}}
@@ -71,7 +71,7 @@ var shardFaults = map[string]shardFault{
 // TestShardFails: a queue that fails holds up neither the jobs of the others nor a worker
 // that starts. Its own jobs are done when it works again.
 func TestShardFails(t *testing.T) {
-	race.Skip(t)
+	proof.Only(t, "hours of virtual time, or thousands of jobs")
 	const shards, jobs = 4, 400
 	for name, f := range shardFaults {
 		for _, when := range []string{"at the start", "later"} {
@@ -148,7 +148,7 @@ func failQueue(b *rig.Bed, name string, f shardFault) {
 // TestIdlePickUpOfShards: however many queues there are, a job is claimed as soon as from
 // one. Each costs a poll a second of a worker without work, and some five of a fleet.
 func TestIdlePickUpOfShards(t *testing.T) {
-	race.Skip(t)
+	proof.Only(t, "hours of virtual time, or thousands of jobs")
 	for _, row := range []struct{ shards, workers int }{{2, 1}, {4, 1}, {4, 4}, {4, 16}} {
 		t.Run(fmt.Sprintf("%d queues, %d workers", row.shards, row.workers), func(t *testing.T) {
 			rig.Run(t, func(t *testing.T, b *rig.Bed) {

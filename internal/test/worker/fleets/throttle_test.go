@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/test/race"
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/internal/worker"
 
@@ -110,7 +110,7 @@ func runAtLimit(b *rig.Bed, workers, limit int, after, window time.Duration) (r 
 // TestAtTheQueuesLimit: workers with a backlog use a queue's limit, share it, and have few
 // calls refused. In full, with the limit of Azure; package intake shows longer runs.
 func TestAtTheQueuesLimit(t *testing.T) {
-	race.Skip(t)
+	proof.Only(t, "hours of virtual time, or thousands of jobs")
 	tests := []struct{ workers, limit, percent int }{{2, 500, 2}}
 	if *full {
 		tests = append(tests, []struct{ workers, limit, percent int }{{1, 2000, 1}, {2, 2000, 1}, {4, 2000, 1}, {8, 2000, 1}}...)

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/test/race"
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
@@ -20,18 +20,13 @@ import (
 
 var (
 	histories = flag.Int("histories", defaultHistories, "the number of random histories that TestHistories runs")
-	repeated  = flag.Int("repeated", 10, "how many of them TestHistoriesRepeat runs twice")
+	repeated  = flag.Int("repeated", proof.Times(1, 10), "how many of them TestHistoriesRepeat runs twice")
 	firstSeed = flag.Uint64("seed", 1, "the seed of the first of them; the others follow it")
 )
 
-// defaultHistories is how many random histories one run of the tests executes: fewer under
-// the race detector. make test runs them again, in full, without it.
-var defaultHistories = func() int {
-	if race.Enabled {
-		return 20
-	}
-	return 200
-}()
+// defaultHistories is how many random histories one run of the tests executes. make proof
+// runs 200.
+var defaultHistories = proof.Times(8, 200)
 
 // maxCatchUp is how long jobs may take after the last fault. After a take-over by an
 // operator, and where workers' clocks are off, a message may have been requeued many
@@ -61,7 +56,6 @@ func TestHistories(t *testing.T) {
 // TestHistoriesRepeat: the same seed gives the same history, with the same calls at the
 // same nanoseconds.
 func TestHistoriesRepeat(t *testing.T) {
-	race.Skip(t)
 	for seed := *firstSeed; seed < *firstSeed+uint64(*repeated); seed++ {
 		first, second := orderedEntries(runHistory(t, seed)), orderedEntries(runHistory(t, seed))
 		for i := range max(len(first), len(second)) {

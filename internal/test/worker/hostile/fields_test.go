@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/job"
 )
@@ -14,6 +15,7 @@ import (
 // TestUnknownKindOfTheFuture: a message of an unknown kind is dead-lettered even if its
 // put_back_since is a time that no worker can have written, far in the past or future.
 func TestUnknownKindOfTheFuture(t *testing.T) {
+	proof.Only(t, "hours of virtual time, or thousands of jobs")
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		b.PutText(put64(`{"v":1,"id":"late","kind":"unheard-of","put_back_since":"9998-01-01T00:00:00Z"}`))
 		b.PutText(put64(`{"v":1,"id":"early","kind":"unheard-of","put_back_since":"0001-01-02T00:00:00Z"}`))
@@ -33,7 +35,8 @@ func TestForgedFields(t *testing.T) {
 		b.PutText(put64(`{"v":1,"id":"resumed","kind":"echo","payload":1,"resume":true}`))
 		b.PutText(put64(`{"v":1,"id":"put-back","kind":"echo","payload":1,"put_back_since":"0001-01-02T00:00:00Z"}`))
 		b.PutText(put64(`{"v":1,"id":"to-come","kind":"echo","payload":1,"put_back_since":"9998-01-01T00:00:00Z"}`))
-		b.PutText(put64(`{"v":1,"id":"overdue","kind":"echo","payload":1,"deadline":"0001-01-02T00:00:00Z","enqueued_at":"9999-01-01T00:00:00Z"}`))
+		b.PutText(put64(`{"v":1,"id":"overdue","kind":"echo","payload":1,"deadline":"0001-01-02T00:00:00Z",` +
+			`"enqueued_at":"9999-01-01T00:00:00Z"}`))
 		b.PutText(put64(`{"v":1,"id":"unbounded","kind":"bounded","payload":1,"max_run":1000000000,"max_silence":1000000000}`))
 		b.Start("vm_0", job.Kinds{"echo": rig.Echo, "bounded": job.WithLimits(newForever(), job.Limits{MaxRun: 20 * time.Second})})
 		for _, id := range []string{"resumed", "put-back", "to-come", "overdue"} {

@@ -41,9 +41,6 @@ func TestFrozenProcess(t *testing.T) {
 		rig.RunInRealTime(t, runWhileFrozen)
 		return
 	}
-	if testing.Short() {
-		t.Skip("it takes 10 s of real time")
-	}
 	t.Parallel()
 	c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFrozenProcess$", "-test.v")
 	c.Env = append(os.Environ(), frozenVariable+"=1")

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/retry"
-	"github.com/spotworker/spotworker/internal/test/race"
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/internal/worker"
 
@@ -26,7 +26,6 @@ import (
 // TestUnknownKindWaitsAnHour: a job of a kind that no worker has is dead-lettered
 // only after an hour, in which a worker that has the kind may start.
 func TestUnknownKindWaitsAnHour(t *testing.T) {
-	race.Skip(t)
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		b.Put("a", "render", "")
 		b.Put("b", "render", "")
@@ -48,7 +47,7 @@ func TestUnknownKindWaitsAnHour(t *testing.T) {
 // to hours. The jobs of that kind wait, are never dead-lettered, and start soon
 // after a slot is free.
 func TestKindOfABusyWorker(t *testing.T) {
-	race.Skip(t)
+	proof.Only(t, "hours of virtual time, or thousands of jobs")
 	for _, row := range []struct {
 		lacking int
 		long    time.Duration
@@ -103,7 +102,7 @@ func TestKindOfABusyWorker(t *testing.T) {
 // TestManyOfABusyWorker: 1,000 messages of a kind that only a busy worker has do not
 // make another one spin, and that one does its own jobs at the same time.
 func TestManyOfABusyWorker(t *testing.T) {
-	race.Skip(t)
+	proof.Only(t, "hours of virtual time, or thousands of jobs")
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		const jobs, minutes = 1000, 10
 		b.Put("long", "render", "")
@@ -139,7 +138,7 @@ func TestManyOfABusyWorker(t *testing.T) {
 // TestKindInProgress: a job in progress is never dead-lettered for lack of a worker
 // with its kind. It resumes when such a worker starts.
 func TestKindInProgress(t *testing.T) {
-	race.Skip(t)
+	proof.Only(t, "hours of virtual time, or thousands of jobs")
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		work := &rig.Steps{N: 3 * 3600, Each: time.Second}
 		b.PutText(put64(`{"v":1,"id":"a","kind":"render","put_back_since":"%s"}`, time.Now().UTC().Format(time.RFC3339)))
@@ -168,7 +167,7 @@ func TestKindInProgress(t *testing.T) {
 // there is a heartbeat that lists no kinds, as older versions write it. The hour
 // begins when the last such heartbeat is outdated.
 func TestKindOfAnOlderVersion(t *testing.T) {
-	race.Skip(t)
+	proof.Only(t, "hours of virtual time, or thousands of jobs")
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		ctx, older := context.WithCancel(t.Context())
 		var beats sync.WaitGroup

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/test/race"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
@@ -126,7 +125,6 @@ func TestLimitsThatAreKept(t *testing.T) {
 // with that reason. The record keeps the state through the retries and after the job
 // is dead-lettered, for a worker that can read it.
 func TestStateOfAnUnknownVersion(t *testing.T) {
-	race.Skip(t)
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		newer := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
 			j.Report(job.Progress{State: []byte("of version 2"), Version: 2})

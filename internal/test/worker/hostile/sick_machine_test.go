@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/test/race"
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/internal/worker"
 
@@ -39,7 +39,7 @@ var machineFaults = map[string]job.HandlerFunc{
 // 1,000 jobs is dead-lettered, and the healthy worker does them in little more time
 // than alone. Every write is checked against the rules of the histories.
 func TestSickWorker(t *testing.T) {
-	race.Skip(t)
+	proof.Only(t, "hours of virtual time, or thousands of jobs")
 	for name, sick := range machineFaults {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -102,7 +102,7 @@ var failing = job.HandlerFunc(func(context.Context, *job.Job) ([]byte, error) { 
 // is retried all that time by the two workers of a machine on which it always fails.
 // It is not dead-lettered, and the healthy worker does it when it is free.
 func TestSickMachineAlone(t *testing.T) {
-	race.Skip(t)
+	proof.Only(t, "hours of virtual time, or thousands of jobs")
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		b.Put("long", "long", "")
 		long, fails := &rig.Steps{N: 120, Each: time.Minute}, &atomic.Int64{}

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/test/race"
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/internal/worker"
 
@@ -23,7 +23,7 @@ import (
 // dead-lettered, and every healthy job that was claimed with them is done, with one
 // worker and with ten. No worker runs two quarantined jobs at once.
 func TestKillersAmongHealthyJobs(t *testing.T) {
-	race.Skip(t)
+	proof.Only(t, "hours of virtual time, or thousands of jobs")
 	for _, workers := range []int{1, 10} {
 		t.Run(fmt.Sprintf("workers=%d", workers), func(t *testing.T) {
 			rig.Run(t, func(t *testing.T, b *rig.Bed) { killersAmongHealthyJobs(t, b, workers) })
@@ -100,7 +100,7 @@ func restartAlways(t *testing.T, b *rig.Bed, vm string, work *rig.Steps, over <-
 // then its VM dies without one 500 times, each time after some progress. It is done
 // finally, and no failure was counted.
 func TestEvictedAThousandTimes(t *testing.T) {
-	race.Skip(t)
+	proof.Only(t, "hours of virtual time, or thousands of jobs")
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		const each = 500
 		var finish atomic.Bool
@@ -220,7 +220,7 @@ func killed(b *rig.Bed, kinds job.Kinds, restart time.Duration, run func(ctx con
 // TestKillers: a job that kills its worker is dead-lettered after a bounded number of
 // deaths, however early or late it does that, and however soon the worker restarts.
 func TestKillers(t *testing.T) {
-	race.Skip(t)
+	proof.Only(t, "hours of virtual time, or thousands of jobs")
 	for name, row := range map[string]struct {
 		after, restart time.Duration
 		most           int // deaths
@@ -250,7 +250,7 @@ func TestKillers(t *testing.T) {
 // TestKillerAmong31HealthyJobs: 31 healthy jobs share a worker with a job that kills it
 // within milliseconds of every start. Each of them is done, whether or not it reports.
 func TestKillerAmong31HealthyJobs(t *testing.T) {
-	race.Skip(t)
+	proof.Only(t, "hours of virtual time, or thousands of jobs")
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		b.AddRecorder()
 		const healthy = 31

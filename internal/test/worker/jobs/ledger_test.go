@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/test/race"
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/internal/worker"
 
@@ -80,7 +80,7 @@ func (s *tracedSteps) kill(p *rig.Process) {
 // TestLedgerAddsUp: in a history of evictions and kills the ledgers of all jobs add up to
 // what their handlers did, by the handlers' own traces, within 1 %.
 func TestLedgerAddsUp(t *testing.T) {
-	race.Skip(t)
+	proof.Only(t, "hours of virtual time, or thousands of jobs")
 	var spent ledger.Ledger
 	var did oracle.Work
 	for seed := range uint64(2) {

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/test/race"
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/internal/worker"
 
@@ -180,7 +180,7 @@ func TestObserverOfPolls(t *testing.T) {
 // TestQueuesAreReadByFewWorkers: what a fleet reads of its queues does not grow with its
 // size. The poison queue is among them.
 func TestQueuesAreReadByFewWorkers(t *testing.T) {
-	race.Skip(t)
+	proof.Only(t, "hours of virtual time, or thousands of jobs")
 	for _, fleet := range []int{1, 30} {
 		t.Run(fmt.Sprint(fleet), func(t *testing.T) {
 			rig.Run(t, func(t *testing.T, b *rig.Bed) {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
 
-	"github.com/spotworker/spotworker/internal/test/race"
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/internal/test/worker/recorder"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/internal/worker"
@@ -66,7 +66,7 @@ func (w *waiting) stopOf(id string) (*job.Stop, time.Time) {
 // TestCancelRunning: a job that is cancelled at any moment is stopped within 30 s, is
 // told why, and commits nothing, although its handler returns a result.
 func TestCancelRunning(t *testing.T) {
-	race.Skip(t)
+	proof.Only(t, "hours of virtual time, or thousands of jobs")
 	const workers, jobs = 5, 100
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		handler := newWaiting()
@@ -387,7 +387,7 @@ func TestPause(t *testing.T) {
 // TestPausedKind: of a paused kind no job is started, by workers that have it or lack it;
 // other kinds continue, and a worker that has no other kind claims nothing.
 func TestPausedKind(t *testing.T) {
-	race.Skip(t)
+	proof.Only(t, "hours of virtual time, or thousands of jobs")
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		b.AddRecorder()
 		work := &rig.Steps{N: 40, Each: time.Second}

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/storage/deployment"
-	"github.com/spotworker/spotworker/internal/test/race"
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/internal/worker"
 
@@ -130,7 +130,7 @@ var outages = map[string]struct {
 // failure is counted, a job that ends during the outage is committed later, and the
 // log names the cause in a bounded number of lines.
 func TestOutages(t *testing.T) {
-	race.Skip(t)
+	proof.Only(t, "hours of virtual time, or thousands of jobs")
 	for name, tt := range outages {
 		t.Run(name, func(t *testing.T) {
 			rig.Run(t, func(t *testing.T, b *rig.Bed) {

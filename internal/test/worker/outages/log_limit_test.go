@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/test/race"
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 
 	"github.com/spotworker/spotworker/job"
@@ -15,7 +15,7 @@ import (
 // that no worker has, however many there are. Their jobs are dead-lettered after the
 // hour as usual.
 func TestUnknownKindsAreQuiet(t *testing.T) {
-	race.Skip(t)
+	proof.Only(t, "hours of virtual time, or thousands of jobs")
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		const n = 60
 		for i := range n {

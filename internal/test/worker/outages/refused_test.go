@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/test/race"
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/internal/worker"
 
@@ -56,7 +56,7 @@ func putOpen(b *rig.Bed, id, kind string) {
 // times an hour, nothing of them is lost or counted, and they are done once storage
 // accepts them.
 func TestPermanentlyRefused(t *testing.T) {
-	race.Skip(t)
+	proof.Only(t, "hours of virtual time, or thousands of jobs")
 	const refused, healthy = 8, 40
 	big := bytes.Repeat([]byte("x"), 100<<10)
 	cases := map[string]struct {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/internal/worker"
 	"github.com/spotworker/spotworker/internal/worker/intake"
@@ -124,7 +125,8 @@ func (s *steady) longestSilence(now time.Time) (longest time.Duration) {
 // TestDeathsInStorms: one call in eight fails, storage refuses all calls for 5 s now and
 // then, and workers die. No job waits longer beside free slots than where storage is well.
 func TestDeathsInStorms(t *testing.T) {
-	const jobs, workers, deaths = 12, 3, 12
+	const jobs, workers = 12, 3
+	deaths := proof.Times(3, 12)
 	for _, visibility := range []time.Duration{4 * time.Second, rig.DefaultVisibility} {
 		t.Run("visibility "+visibility.String(), func(t *testing.T) {
 			rig.Run(t, func(t *testing.T, b *rig.Bed) {

@@ -12,8 +12,8 @@ import (
 
 // action is the effect of a step.
 type action interface {
-	// validate says what is wrong with the action at that time, and does to the
-	// model what it would do to the service.
+	// validate reports the fault of the action at that time, and applies the action to
+	// the model as to the service.
 	validate(m *model, at int, now time.Duration) error
 
 	// apply does it and returns a line for people.
@@ -72,7 +72,7 @@ type announce struct {
 	event  imds.Event    // without Resources and NotBefore
 }
 
-// eventTypes are those that Azure has.
+// eventTypes are Azure's types.
 var eventTypes = []string{"Preempt", "Terminate", "Reboot", "Redeploy", "Freeze", "SpotRebalanceRecommendation"}
 
 const maxNotice = 365 * 24 * time.Hour
@@ -98,7 +98,7 @@ func readAnnounce(n jsonpos.Value) (action, error) {
 	return a, f.done()
 }
 
-// readType reads the type of an event: one that Azure has, or any other.
+// readType reads the type of an event: a type of Azure, or any other.
 func readType(f *fields) string {
 	known, other := f.get("type"), f.get("other_type")
 	switch {

@@ -1,15 +1,15 @@
-// Package scenario plays scripted events on the metadata emulator, so that people can
-// try what their software does when a VM is evicted, rebooted
-// or frozen, or when the metadata service fails.
+// Package scenario plays scripted events on the metadata emulator, so that people can try
+// the behaviour of their software when a VM is evicted, rebooted or frozen, or when the
+// metadata service fails.
 //
 //	file ──▶ Parse ──▶ Scenario ──▶ Player ──▶ imds.Server ◀── clients
 //	           │                      │             │
 //	           └─ refuses what        └──── lines ◀─┘ what was asked, shown
 //	              cannot happen                       and acknowledged
 //
-// [Parse] is strict: an unknown field, and a step that is not possible on Azure,
-// are refused with file, line, column and what is wrong. For the latter it validates the steps on a
-// model of the VMs and events (validate.go).
+// [Parse] is strict: an unknown field, and a step that is not possible on Azure, are
+// refused with file, line, column and reason. It validates the steps on a model of the
+// VMs and events (validate.go).
 // docs/lab.md describes the format; [Ready] holds scenarios that can be used as
 // they are.
 //

@@ -22,7 +22,7 @@ type fault struct {
 	versions []string
 }
 
-// endpoints are what a fault can be on, and the paths they begin with.
+// endpoints are the possible places of a fault, and the paths they begin with.
 var endpoints = map[string][]string{
 	"all":      {"/"},
 	"events":   {"/metadata/scheduledevents"},
@@ -198,8 +198,8 @@ func (a impact) apply(p *Player) string {
 	return fmt.Sprintf("%s has an impact of %s: requests of %s wait for its end", a.event.text, a.lasts, strings.Join(e.Resources, ", "))
 }
 
-// onRequest is what goes wrong with a request now. Of several faults that of
-// the earliest step strikes.
+// onRequest returns the present fault of a request. Of several faults the earliest step's
+// strikes.
 func (p *Player) onRequest(r imds.Request) imds.Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/spotworker/spotworker/internal/lab/emulator/imds"
 )
 
-// narrator prints what clients do, once for each thing: their first request of each
-// kind, what they are shown, what they acknowledge and what they get wrong.
+// narrator prints the actions of clients, once for each: their first request of each
+// kind, the events shown to them, their acknowledgements and mistakes.
 type narrator struct {
 	player *Player
 
@@ -39,7 +39,7 @@ func (n *narrator) newRound() {
 	n.seen, n.shown = map[string]bool{}, map[string]time.Time{}
 }
 
-// observe prints what is new in an answer.
+// observe prints the news in an answer.
 func (n *narrator) observe(a imds.Answer) {
 	for _, line := range n.lines(a) {
 		n.player.report(line)

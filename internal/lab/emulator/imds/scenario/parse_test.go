@@ -22,11 +22,11 @@ func with(steps ...string) string {
 // reboot announces r1 at 1 s, which starts at 11 s.
 const reboot = `{"at":"1s","announce":{"event":"r1","type":"Reboot","vms":["a"],"notice":"10s"}}`
 
-// TestParseRefuses: each with its place and a text that says what is wrong.
+// TestParseRefuses: each with its place and a text that names the fault.
 func TestParseRefuses(t *testing.T) {
 	long := strings.Repeat("[", 40) + strings.Repeat("]", 40)
 	for _, tt := range []struct{ text, want string }{
-		// What is no scenario at all.
+		// Texts that are no scenario at all.
 		{``, "f:1:1: not JSON: it ends too early"},
 		{"{\n  \"about\": \"x\",\n}", "f:3:1: not JSON: invalid character"},
 		{`[]`, "f:1:1: a scenario is to be an object"},
@@ -124,7 +124,8 @@ func TestParseReadsEveryField(t *testing.T) {
 		"user_data":"aGk=","identities":[{"client_id":"`+guid1+`","object_id":"`+guid2+`","resource_id":"/r"}]}],
 		"steps":[{"at":"1s","announce":{"event":"e","id":"`+guid1+`","other_type":"X","vms":["SET_1"],"notice":"1m","status":"Scheduled",
 		"source":"User","description":"d","duration":"9s","completes_after":"3s"}},
-		{"at":"2s","fault":{"delay":"1s","hold":"2s","status":302,"location":"l","body":"b","body_size":3,"for":"4s","on":"tokens","every":2,"vms":["set_1"],"versions":["v"]}}]}`))
+		{"at":"2s","fault":{"delay":"1s","hold":"2s","status":302,"location":"l","body":"b","body_size":3,
+"for":"4s","on":"tokens","every":2,"vms":["set_1"],"versions":["v"]}}]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +154,7 @@ func TestParseReadsEveryField(t *testing.T) {
 	}
 }
 
-// TestVMsKeepTheirIDs: what is not given is the same in every run.
+// TestVMsKeepTheirIDs: fields that are not given are the same in every run.
 func TestVMsKeepTheirIDs(t *testing.T) {
 	text := []byte(`{"about":"x","vms":[{"name":"a","identities":[{}]},{"name":"b"}]}`)
 	first, err := Parse("f", text)

@@ -142,8 +142,8 @@ func (p *Player) next(now, end time.Time) time.Time {
 	return next
 }
 
-// followEvents prints which events have reached their NotBefore, and ends those
-// whose time is over.
+// followEvents prints which events have reached their NotBefore, and ends events whose
+// time is over.
 func (p *Player) followEvents(now time.Time) {
 	for _, played := range p.events {
 		e, listed := p.server.Event(played.id)

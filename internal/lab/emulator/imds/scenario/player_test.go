@@ -16,8 +16,8 @@ import (
 
 const eventsPath = "/metadata/scheduledevents"
 
-// playing starts a scenario in a bubble and returns its player, what it tells,
-// and a function that ends it.
+// playing starts a scenario in a bubble and returns its player, its output, and a
+// function that ends it.
 func playing(t *testing.T, text string) (p *Player, told func() []string, stop func()) {
 	t.Helper()
 	s, err := Parse("f", []byte(text))
@@ -93,12 +93,13 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// TestAcknowledgementMovesTheTimeline: it starts the event for all its VMs, and
-// what the steps wanted to do before its start is not possible any more.
+// TestAcknowledgementMovesTheTimeline: it starts the event for all its VMs, and steps
+// before its start are not possible any more.
 func TestAcknowledgementMovesTheTimeline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, told, stop := playing(t, `{"about":"x","clock":"start","vms":[{"name":"s_0","scale_set":"s"},{"name":"s_1","scale_set":"s"}],"steps":[
-			{"at":"1s","announce":{"event":"e","id":"11111111-1111-1111-1111-111111111111","type":"Reboot","vms":["s_0","s_1"],"completes_after":"20s"}},
+			{"at":"1s","announce":{"event":"e","id":"11111111-1111-1111-1111-111111111111","type":"Reboot","vms":["s_0","s_1"],
+"completes_after":"20s"}},
 			{"at":"10s","move":{"event":"e","notice":"1m"}},
 			{"at":"11s","withdraw":"e"}]}`)
 		time.Sleep(2 * time.Second)
@@ -142,8 +143,8 @@ func TestAcknowledgementMovesTheTimeline(t *testing.T) {
 	})
 }
 
-// TestRepeat: every round has the same VMs and new events, and what a fault of
-// the last one did is undone.
+// TestRepeat: every round has the same VMs and new events, and the effects of the last
+// round's faults are undone.
 func TestRepeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, told, stop := playing(t, `{"about":"x","clock":"start","length":"10s","then":"repeat","vms":[{"name":"a","identities":[{}]}],"steps":[
@@ -184,7 +185,8 @@ func TestRepeat(t *testing.T) {
 
 // TestFaults: each is for the requests that it names, for its time.
 func TestFaults(t *testing.T) {
-	const scenario = `{"about":"x","clock":"start","service":{"requests_per_second":-1},"vms":[{"name":"a"},{"name":"b"}],"steps":[{"at":"1s","fault":`
+	const scenario = `{"about":"x","clock":"start","service":{"requests_per_second":-1},"vms":[{"name":"a"},{"name":"b"}],` +
+		`"steps":[{"at":"1s","fault":`
 	for _, tt := range []struct {
 		name, fault string
 		want        map[string]int // status by VM and path
@@ -229,8 +231,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestImpact: requests of the VMs that are suspended wait, those of others do
-// not, and it may come twice.
+// TestImpact: requests of the suspended VMs wait, requests of others do not, and it may
+// come twice.
 func TestImpact(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _, stop := playing(t, `{"about":"x","clock":"start","vms":[{"name":"s_0","scale_set":"s"},{"name":"s_1","scale_set":"s"}],"steps":[
@@ -258,8 +260,7 @@ func TestImpact(t *testing.T) {
 	})
 }
 
-// TestMistakesArePrinted: what a client gets wrong is printed once, and again after a
-// minute.
+// TestMistakesArePrinted: a client's mistake is printed once, and again after a minute.
 func TestMistakesArePrinted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, told, stop := playing(t, `{"about":"x","vms":[{"name":"a"}]}`)

@@ -19,8 +19,8 @@ type turn struct {
 	what string        // action, type and status, as in "drain Preempt Scheduled"
 }
 
-// client is a VM's software: it polls, learns its name, decides, and acknowledges
-// at once what it may.
+// client is a VM's software: it polls, learns its name, decides, and acknowledges at once
+// every event that it may.
 type client struct {
 	*preempt.Client
 	acknowledges bool

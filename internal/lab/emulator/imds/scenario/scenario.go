@@ -25,23 +25,23 @@ type Scenario struct {
 	// Length is how long a round takes: at least until its last step.
 	Length time.Duration
 
-	// Then is what comes after a round.
+	// Then is the sequel to a round.
 	Then Then
 
 	steps []step
 }
 
-// Then is what comes after the last step of a scenario.
+// Then is the sequel to the last step of a scenario.
 type Then string
 
 const (
-	// Stay serves what is announced until the player is ended.
+	// Stay serves the announced events until the player is ended.
 	Stay Then = "stay"
 
 	// End ends the player.
 	End Then = "end"
 
-	// Repeat removes what is announced, restores the VMs and starts again.
+	// Repeat removes the announced events, restores the VMs and starts again.
 	Repeat Then = "repeat"
 )
 

@@ -12,7 +12,7 @@ import (
 	"github.com/spotworker/spotworker/internal/lab/emulator/imds"
 )
 
-// nameLetters are what a name may be made of: whatever a URL takes as it stands.
+// nameLetters are the letters of a name: every letter that a URL takes as it stands.
 const nameLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 
 func parseVMs(list []jsonpos.Value, at int) ([]imds.VM, error) {

@@ -10,7 +10,7 @@ import (
 
 // conditions are a request's condition headers ("Specifying conditional
 // headers for Blob service operations" in the REST documentation). Entity tags
-// are kept without quotes, since listings show them so and clients send both.
+// are kept without quotes.
 type conditions struct {
 	match, noneMatch       string
 	modified, notModified  time.Time // If-Modified-Since, If-Unmodified-Since
@@ -33,12 +33,23 @@ func parseConditions(h http.Header) (conditions, error) {
 	return c, err
 }
 
+// parseETag refuses an entity tag without quotes, as a listing shows it. The service accepts
+// that form too ("the ETag can be specified in quotes"); HTTP does not, and a proxy between
+// need not. So the emulator is stricter than the service.
 func parseETag(h http.Header, key string) (tag string, set bool, err error) {
 	value := h.Get(key)
 	if strings.Contains(value, ",") {
 		return "", true, protocol.ErrMultipleConditions.Because("%s has more than one entity tag", key)
 	}
-	return strings.Trim(value, `"`), value != "", nil
+	if value == "" || value == "*" {
+		return value, value != "", nil
+	}
+	inner, opens := strings.CutPrefix(value, `"`)
+	inner, closes := strings.CutSuffix(inner, `"`)
+	if !opens || !closes || strings.Contains(inner, `"`) {
+		return "", true, protocol.ErrInvalidHeader.Because("%s %s is not an entity tag in quotes", key, value)
+	}
+	return inner, true, nil
 }
 
 func parseSince(h http.Header, key string) (time.Time, error) {

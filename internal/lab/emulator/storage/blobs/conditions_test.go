@@ -25,7 +25,6 @@ func TestConditions(t *testing.T) {
 		{"none", nil, existing, nil, nil},
 		{"none, no blob", nil, nil, errBlobNotFound, nil},
 		{"match", []string{"If-Match", `"0x1"`}, existing, nil, nil},
-		{"match without quotes", []string{"If-Match", `0x1`}, existing, nil, nil},
 		{"match of another", []string{"If-Match", `"0x2"`}, existing, protocol.ErrConditionNotMet, protocol.ErrConditionNotMet},
 		{"match, no blob", []string{"If-Match", `"0x1"`}, nil, protocol.ErrConditionNotMet, protocol.ErrConditionNotMet},
 		{"match any", []string{"If-Match", `*`}, existing, nil, nil},
@@ -76,4 +75,10 @@ func TestMalformedConditionsAreRefused(t *testing.T) {
 	wantRefusal(t, "parseConditions of a bad date", err, protocol.ErrInvalidHeader)
 	_, err = parseConditions(http.Header{"If-Match": {`"0x1", "0x2"`}})
 	wantRefusal(t, "parseConditions of two tags", err, protocol.ErrMultipleConditions)
+	for _, key := range []string{"If-Match", "If-None-Match"} {
+		for _, tag := range []string{`0x1`, `"0x1`, `0x1"`, `"`, `W/"0x1"`, `"0"x1"`} {
+			_, err = parseConditions(http.Header{key: {tag}})
+			wantRefusal(t, "parseConditions of "+key+" "+tag, err, protocol.ErrInvalidHeader)
+		}
+	}
 }

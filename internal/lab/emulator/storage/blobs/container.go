@@ -96,8 +96,8 @@ func (c *container) change(name string) *blob {
 	return b
 }
 
-// remove deletes the blob and whatever is staged for it. The container must be
-// locked for writing.
+// remove deletes the blob and its staged blocks. The container must be locked for
+// writing.
 func (c *container) remove(name string) {
 	delete(c.blobs, name)
 	c.names.Remove(name)

@@ -32,7 +32,7 @@ func (l lease) renewed(now time.Time) lease {
 	return l
 }
 
-// shown is what replies and listings tell of the lease.
+// shown is the lease as replies and listings show it.
 func (l lease) shown(now time.Time) (status, state string) {
 	switch {
 	case l.held(now):

@@ -116,8 +116,8 @@ func (v *version) describe(p *protocol.Reply) {
 	p.SetMetadata(v.metadata)
 }
 
-// resolveRange cuts a range to a blob's size; nil is the whole blob. One that
-// begins at or past the end is refused.
+// resolveRange cuts a range to a blob's size; nil is the whole blob. A range that begins
+// at or past the end is refused.
 func resolveRange(asked *protocol.Range, size int64) (protocol.Range, error) {
 	if asked == nil {
 		return protocol.Range{Count: size}, nil

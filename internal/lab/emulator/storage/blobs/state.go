@@ -35,8 +35,8 @@ func (s *Service) Containers() []string {
 	return slices.Collect(s.names.From(""))
 }
 
-// Blobs returns all blobs of a container by name, those with staged blocks only
-// included; none where there is no such container.
+// Blobs returns all blobs of a container by name, also blobs with staged blocks only;
+// none where there is no such container.
 func (s *Service) Blobs(containerName string) []State {
 	c := s.containerNamed(containerName)
 	if c == nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage/protocol"
 )
 
-// putBlob replaces a blob by the request's body. The blob's committed block
-// list is empty afterwards, and what was staged for it is gone.
+// putBlob replaces a blob by the request's body. The blob's committed block list is empty
+// afterwards, and its staged blocks are gone.
 func (s *Service) putBlob(r *protocol.Request) (*protocol.Reply, error) {
 	switch kind := r.Header.Get("x-ms-blob-type"); kind {
 	case "BlockBlob":
@@ -111,8 +111,8 @@ func (c *container) existing(r *protocol.Request, conds conditions) (*version, e
 	return v, nil
 }
 
-// deleteBlob removes a committed blob and whatever is staged for it. Blocks
-// staged for a blob that was never committed cannot be deleted.
+// deleteBlob removes a committed blob and its staged blocks. Blocks staged for a blob
+// that was never committed cannot be deleted.
 func (s *Service) deleteBlob(r *protocol.Request) (*protocol.Reply, error) {
 	c, conds, err := s.target(r)
 	if err != nil {

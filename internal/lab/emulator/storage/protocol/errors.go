@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// Error is a refusal by the service. Status and Code are those of the REST
-// documentation's "Status and error codes" pages; Message is this package's
-// own.
+// Error is a refusal by the service. Status and Code are from the REST documentation's
+// "Status and error codes" pages; Message is this package's own.
 type Error struct {
 	Status  int
 	Code    string

@@ -19,8 +19,7 @@ func (r *Request) ListPage() (start string, most int, err error) {
 	return start, most, err
 }
 
-// listStart is the least name that a listing may show: that of the marker, or
-// the prefix.
+// listStart is the least name that a listing may show: the marker's, or the prefix.
 func (r *Request) listStart() (string, error) {
 	start, err := base64.URLEncoding.DecodeString(r.Query.Get("marker"))
 	if err != nil {

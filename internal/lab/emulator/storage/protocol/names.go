@@ -34,11 +34,10 @@ func CheckResourceName(name string) error {
 	return nil
 }
 
-// CheckBlobName refuses names that are too long, and those that would not
-// reach the service as they were written: HTTP libraries and the service turn
-// a backslash into a slash, resolve "." and "..", and drop a dot or a slash at
-// the end. Names with characters that XML cannot hold are refused too: a listing
-// could not show them.
+// CheckBlobName refuses names that are too long, and names that would not reach the
+// service as they were written: HTTP libraries and the service turn a backslash into a
+// slash, resolve "." and "..", and drop a dot or a slash at the end. Names with
+// characters that XML cannot hold are refused too: a listing could not show them.
 func CheckBlobName(name string) error {
 	if n := utf8.RuneCountInString(name); n > maxBlobName {
 		return errNameLength.Because("a blob's name has at most %d characters, not %d", maxBlobName, n)

@@ -18,7 +18,7 @@ import (
 // LatestVersion is the protocol version in replies to requests that name none.
 const LatestVersion = "2025-01-05"
 
-// Reply is what the service sends back.
+// Reply is the service's reply.
 type Reply struct {
 	Status int
 	Header http.Header
@@ -135,7 +135,7 @@ func (p *Reply) Send(w http.ResponseWriter, raw *http.Request) error {
 		return nil
 	}
 	for data := p.Body.next(); data != nil; data = p.Body.next() {
-		if p.Flow.Limited() { // what was written so far is to arrive
+		if p.Flow.Limited() { // the bytes written so far must arrive
 			if err := http.NewResponseController(w).Flush(); err != nil {
 				return err
 			}

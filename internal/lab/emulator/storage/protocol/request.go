@@ -108,7 +108,7 @@ func (r *Request) ReadBody(limit int64, f *link.Flow) error {
 	return nil
 }
 
-// overSocket tells requests that net/http serves from those in process.
+// overSocket distinguishes requests that net/http serves from requests in process.
 func (r *Request) overSocket() bool { return r.Context().Value(http.ServerContextKey) != nil }
 
 // Secure reports whether a request came over TLS or, in process, would have.
@@ -194,7 +194,7 @@ type Operation struct {
 // OpUnknown names the operation of a request that asks for none there is.
 const OpUnknown = "Unknown"
 
-// UnknownOperation refuses what the emulator does not have, and names it.
+// UnknownOperation refuses an operation that the emulator lacks, and names it.
 func UnknownOperation(r *Request) error {
 	return ErrNotImplemented.Because("%s %s?%s on the %s service", r.Method, r.URL.Path, r.URL.RawQuery, r.Service)
 }

@@ -31,8 +31,8 @@ func newBacklog(n int, ttl time.Duration) *backlog {
 	return b
 }
 
-// job is what the queue does for one job: put, get, renew, delete. The depth
-// is the same afterwards.
+// job is the queue's work for one job: put, get, renew, delete. The depth is the same
+// afterwards.
 func (b *backlog) job(t testing.TB, ttl time.Duration) {
 	b.now = b.now.Add(time.Millisecond)
 	b.put(b.now, "text", 0, ttl)
@@ -54,8 +54,8 @@ func (b *backlog) work(t testing.TB, ttl time.Duration) (comparisons, allocation
 	return float64(b.comparisons) / jobs, allocations
 }
 
-// Work is counted, not timed: a busy machine would blur times, and a large
-// memory has slower caches whatever the program does.
+// Work is counted, not timed: a busy machine would blur times, and a large memory has
+// slower caches with any program.
 func TestAJobCostsTheSameAtAnyDepth(t *testing.T) {
 	few, fewAllocations := newBacklog(shallow, 0).work(t, 0)
 	before := inUse()
@@ -106,9 +106,9 @@ func TestPeekAndCountLookAtNoMoreThanTheyShow(t *testing.T) {
 	}
 }
 
-// BenchmarkDepth prints how long a job takes at each depth and, as "deep/shallow",
-// how many times as long at the greater. What is left there of a difference is
-// the memory's, since the counted work is the same.
+// BenchmarkDepth prints how long a job takes at each depth and, as "deep/shallow", how
+// many times as long at the greater. The rest of a difference is the memory's, since the
+// counted work is the same.
 func BenchmarkDepth(b *testing.B) {
 	queues := []*backlog{newBacklog(shallow, 0), newBacklog(deep, 0)}
 	var took [2]time.Duration

@@ -17,7 +17,7 @@ type queue struct {
 	messages map[string]*message // by id
 	ready    messageList         // the visible ones, in the order of becoming so
 	hidden   messageHeap         // the others, by when they become visible
-	expiries messageHeap         // those that expire, by when
+	expiries messageHeap         // expiring messages, by their time
 	tickets  uint64
 }
 

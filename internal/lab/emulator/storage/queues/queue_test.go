@@ -117,7 +117,7 @@ func (p *queuePair) peek(t *rapid.T) {
 	}
 }
 
-// wantError is what an update or delete with a receipt must give.
+// wantError is the required error of an update or delete with a receipt.
 func (p *queuePair) wantError(id, receipt string) error {
 	p.model.expire(p.now)
 	m := p.model.find(id)
@@ -162,7 +162,7 @@ func (p *queuePair) remove(t *rapid.T) {
 
 func (p *queuePair) pass(t *rapid.T) { p.now = p.now.Add(seconds(t, 0, 12, "pass")) }
 
-// check compares what every step must keep.
+// check compares the invariants of every step.
 func (p *queuePair) check(t *rapid.T) {
 	p.model.expire(p.now)
 	if got, want := p.real.count(p.now), len(p.model.messages); got != want {

@@ -26,22 +26,29 @@ func main() {
 
 // count counts to the number in the payload, which takes 50 ms a step, and writes a
 // checkpoint for each. A stop ends it. The result is where it began and where it ended.
+// With a second number in the payload a first attempt waits there for its stop.
 func count() error {
-	to, err := number("SPOTWORKER_PAYLOAD")
+	payload, err := os.ReadFile(os.Getenv("SPOTWORKER_PAYLOAD"))
 	if err != nil {
 		return err
 	}
-	begin := 0
+	begin, to, halt := 0, 0, -1
+	if n, err := fmt.Sscan(string(payload), &to, &halt); n == 0 {
+		return fmt.Errorf("payload %q: %w", payload, err)
+	}
 	if os.Getenv("SPOTWORKER_RESTORE") != "" {
 		if begin, err = number("SPOTWORKER_RESTORE"); err != nil {
 			return err
 		}
+		halt = -1
 	}
 	for n := begin; n < to; n++ {
-		if _, err := os.Stat(os.Getenv("SPOTWORKER_STOP")); err == nil {
-			os.Exit(3) // interrupted: the job continues elsewhere
+		for waits := true; waits; waits = n == halt {
+			if _, err := os.Stat(os.Getenv("SPOTWORKER_STOP")); err == nil {
+				os.Exit(3) // interrupted: the job continues elsewhere
+			}
+			time.Sleep(50 * time.Millisecond)
 		}
-		time.Sleep(50 * time.Millisecond)
 		if err := checkpoint(strconv.Itoa(n + 1)); err != nil {
 			return err
 		}

@@ -1,0 +1,75 @@
+package client
+
+import (
+	"time"
+
+	"github.com/spotworker/spotworker/internal/delivery/deadline"
+)
+
+// Risk is whether a job that has not ended will meet its deadline.
+type Risk string
+
+// The risks.
+const (
+	RiskNone   Risk = Risk(deadline.None)   // the job has no deadline, or has ended
+	RiskOnTime Risk = Risk(deadline.OnTime) // it can afford at least one more interruption
+	RiskTight  Risk = Risk(deadline.Tight)  // it cannot
+	RiskBehind Risk = Risk(deadline.Behind) // it can, but has done too little of its work so far
+	RiskLate   Risk = Risk(deadline.Late)   // it cannot meet the deadline on any VM
+)
+
+// AtRisk reports whether the job may miss its deadline, and still can meet it.
+func (r Risk) AtRisk() bool { return deadline.Risk(r).AtRisk() }
+
+// Risk judges whether a job that has not ended will meet its deadline, as a worker would if
+// the job lost its VM at [Job.ReadAt]. why is the reason for people, and empty for
+// [RiskNone].
+func (j Job) Risk() (risk Risk, why string) {
+	v := j.outlook()
+	return Risk(v.Risk), v.Why
+}
+
+// TimeLeft estimates how much longer a running job takes, from its fraction and its run
+// time over all deliveries. It returns false if the record has no basis for an estimate.
+func (j Job) TimeLeft() (time.Duration, bool) {
+	if j.Status != StatusRunning || j.Fraction <= 0 || j.Fraction >= 1 || j.RunTime <= 0 {
+		return 0, false
+	}
+	left := time.Duration(float64(j.RunTime)*(1-j.Fraction)/j.Fraction) - j.Age()
+	return max(0, left), true
+}
+
+// ExpectedEnd returns when a running job should end if nothing interrupts it, and false if
+// nothing is known about the work that is left.
+func (j Job) ExpectedEnd() (time.Time, bool) {
+	if j.Status != StatusRunning {
+		return time.Time{}, false
+	}
+	if v := j.outlook(); v.Known {
+		return j.ReadAt.Add(v.Left), true
+	}
+	left, ok := j.TimeLeft()
+	return j.ReadAt.Add(left), ok
+}
+
+// outlook judges a job that has not ended. The time is the storage service's. A job that
+// moved to VMs of regular priority is no longer interrupted.
+func (j Job) outlook() deadline.Verdict {
+	known := deadline.Job{
+		Now: j.ReadAt, Deadline: j.Deadline, Began: j.CreatedAt, Estimate: j.Estimate, RunTime: j.RunTime, Fraction: j.Fraction,
+		HasState: j.StateSize > 0, Losses: max(j.Deliveries-j.TotalFailures, 0),
+	}
+	changeover := deadline.DefaultChangeover
+	switch j.Status {
+	case StatusRunning:
+		known.RunTime += max(j.Age(), 0) // since the last write
+	case StatusOpen:
+		known.Losses = max(known.Losses-1, 0) // the next one comes after the next claim
+	default:
+		return deadline.Verdict{}
+	}
+	if j.MoveReason != "" {
+		known.Losses, changeover = 0, 0
+	}
+	return deadline.Judge(known, changeover)
+}

@@ -1,0 +1,37 @@
+package main
+
+import "github.com/spotworker/spotworker/internal/cli"
+
+// HelpTexts implements [cli.WithTexts].
+func (*flags) HelpTexts() cli.Texts { return texts }
+
+// texts are the help texts that are too long for the tags of flags and commands.
+var texts = cli.Texts{
+	"about_chaos_visibility": "The workers' flag of that name: after that time the jobs of a dead worker are resumed.",
+	"about_chaos_cut_every": "Incidents for each worker that is cut off from storage, or whose calls are reset, swallowed or " +
+		"delayed, on average. 0 is none.",
+
+	"about_demo": "Evict, kill and freeze workers in the middle of real work, and check what was promised. Takes about " +
+		"a minute; exit code 1 if a promise was broken.",
+	"about_chaos": "Kill, freeze, evict and cut off workers at random for as long as wanted, and judge every job. Exit " +
+		"code 1 if a promise was broken.",
+	"about_try": "Run a program of yours as a job, evict it again and again, and say whether it is interruptible. Exit " +
+		"code 1 if it is not.",
+	"about_imds": "Run a metadata service alone that plays a scenario of scheduled events, to test any software " +
+		"against.",
+
+	"about_try_command":    "Program and its arguments. Relative paths of existing files become absolute ones.",
+	"about_try_kinds_file": "Try a kind of this kinds file, as a worker would run it, in place of a program.",
+	"about_try_every":      "Time from a start of the program to its next eviction. 0s chooses one by how long the program takes.",
+	"about_try_grace": "Time in which the program has to end after SIGTERM. An eviction leaves it at most 4.375s, which is " +
+		"the default.",
+	"about_try_compare": "What has to be the same with and without evictions: ${enum}. outputs is the result and the files in " +
+		"SPOTWORKER_OUTPUT.",
+	"about_try_bin": "Folder with worker and producer. Default: the one of this program, else they are built from this " +
+		"source.",
+
+	"about_up_flexible": "A scale set of Flexible orchestration, as in infra/bicep: each VM is a resource of its own, for az " +
+		"vm instead of az vmss.",
+	"about_up_throttle": "Messages a second that each queue takes before it refuses calls with 503, as Azure does at 2000; " +
+		"each account then takes Azure's 20000 requests a second. 0 is no limit.",
+}

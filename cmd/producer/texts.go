@@ -1,0 +1,38 @@
+package main
+
+import "github.com/spotworker/spotworker/internal/cli"
+
+// HelpTexts implements [cli.WithTexts].
+func (*flags) HelpTexts() cli.Texts { return texts }
+
+// texts are the help texts that are too long for the tags of flags.
+var texts = cli.Texts{
+	"about_digests_container": "Container of the blobs to hash. Workers must be allowed to read it: their --data-container.",
+
+	"about_lines_check": "First read the records of jobs whose lines have an id, and put none that have ended. On by default.",
+
+	"about_max_run": "Limit of the run time of a job, over all attempts and workers; beyond it the job goes to the poison " +
+		"queue. 0s: only the limit of its kind.",
+	"about_max_silence": "Limit of the time that a job may run without a report of its handler; beyond it the attempt fails. " +
+		"0s: only the limit of its kind.",
+	"about_estimate": "Work of a job on a VM that nothing interrupts: with a deadline, workers find out by it whether the " +
+		"job is at risk. 0s: not known.",
+	"about_on_demand": "Put the jobs on the on-demand queue, for VMs of regular priority: they start no sooner, but are not " +
+		"evicted.",
+	"about_take_over": "Let jobs that are recorded as running start again at once: their worker is known to be dead.",
+	"about_known_kinds": "Enqueue no job of a kind that no live worker has, by the workers' heartbeats. Without it there is a " +
+		"warning for each such kind, since a worker may come later.",
+	"about_queue_shards": "Over how many queues jobs are put, where the identity may not read that from the queue. 0: as many " +
+		"as the deployment says, or one where that may not be read.",
+
+	"about_put_id": "Id of the job and its idempotency key: one outcome for each id, see producer --help. Default: a new " +
+		"UUIDv7.",
+	"about_put_payload_file": "Payload: the bytes of a file, - for standard input. A payload that does not fit into a message is " +
+		"stored in a blob.",
+	"about_put_inputs": "What the job needs as files, as a JSON list of blobs, prefixes, manifests and containers, which " +
+		"docs/FORMATS.md describes.",
+	"about_put_check": "With --id, first read the record of the job, and put nothing if the job has ended. On by default.",
+	"about_put_deadline": "When the job should be done: a time such as 2026-01-31T09:30:00Z, or a time from now such as 90m. It " +
+		"is passed to the handler; a job that may miss it moves to VMs of regular priority when it is " +
+		"interrupted, if the workers have --changeover.",
+}

@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"maps"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+// Texts are help texts that are too long for a tag. A tag refers to a text by its name, as
+// in help:"${name}".
+type Texts map[string]string
+
+// WithTexts is a struct of flags whose tags refer to texts of its own.
+type WithTexts interface{ HelpTexts() Texts }
+
+// texts are the help texts of [Storage] and [Log].
+var texts = Texts{
+	"about_log_format": "Form of the log: ${enum}. auto is text on a terminal and JSON elsewhere.",
+	"about_client_id":  "Client id of the managed identity to sign in with. Without it the developer's own sign-in is used.",
+	"about_more_account": "Further storage account of a deployment that has several, reached with the same identity. May be " +
+		"given several times: all accounts of the deployment, in the order of spotctl accounts. With " +
+		"AZURE_STORAGE_CONNECTION_STRING further connection strings are in SPOTWORKER_MORE_CONNECTION_STRINGS " +
+		"instead, with spaces between them.",
+	"about_queue": "Queue of jobs, and with -ondemand and -poison behind it the two beside it. Default: PREFIX-jobs.",
+}
+
+// fillTexts puts the texts into the help of commands, arguments and flags. It runs before
+// kong replaces variables, so a text may have some.
+func fillTexts(flags any) func(*kong.Kong) error {
+	all := maps.Clone(texts)
+	if f, ok := flags.(WithTexts); ok {
+		maps.Copy(all, f.HelpTexts())
+	}
+	return func(k *kong.Kong) error {
+		all.fill(k.Model.Node)
+		return nil
+	}
+}
+
+// fill puts the texts into the help of a command and of the commands below it.
+func (t Texts) fill(n *kong.Node) {
+	n.Help = t.text(n.Help)
+	for _, a := range n.Positional {
+		a.Help, a.OrigHelp = t.text(a.Help), t.text(a.OrigHelp)
+	}
+	for _, f := range n.Flags {
+		f.Help, f.OrigHelp = t.text(f.Help), t.text(f.OrigHelp)
+	}
+	for _, child := range n.Children {
+		t.fill(child)
+	}
+}
+
+// text returns the text that the help of a tag refers to, or the help itself.
+func (t Texts) text(help string) string {
+	name, isReference := strings.CutPrefix(help, "${")
+	if text, ok := t[strings.TrimSuffix(name, "}")]; ok && isReference {
+		return text
+	}
+	return help
+}
