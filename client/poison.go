@@ -75,6 +75,19 @@ func (c *Client) PeekPoison(ctx context.Context) (messages []PoisonMessage, abou
 // for two minutes at most. An error comes last: with an [*AccountsError] the sequence has
 // those of the accounts that can be read.
 func (c *Client) ListPoison(ctx context.Context) iter.Seq2[PoisonMessage, error] {
+	if len(c.accounts) == 1 { // merged reads ahead, and so claims messages that nobody wants
+		return func(yield func(PoisonMessage, error) bool) {
+			err := c.accounts[0].poison().All(ctx, func(it operate.Item) error {
+				if !yield(c.accounts[0].poisonMessageOf(it), nil) {
+					return errStopped
+				}
+				return nil
+			})
+			if err != nil && !errors.Is(err, errStopped) {
+				yield(PoisonMessage{}, c.readable(err, toWrite))
+			}
+		}
+	}
 	return merged(ctx, c, toWrite, func(part *account, answers *answers, found func(PoisonMessage) bool) error {
 		return part.poison().All(answers.ctx, func(it operate.Item) error {
 			if !found(part.poisonMessageOf(it)) {
