@@ -47,7 +47,7 @@ func prepare(server *storage.Server) error {
 	if err != nil {
 		return err
 	}
-	account, err := azure.Connect(azure.Config{ConnectionString: connection})
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: connection})
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ type keeper interface {
 
 // Run prints the times and returns.
 func (c *stateCommand) Run(ctx context.Context) error {
-	account, err := azure.Connect(azure.Config{ConnectionString: c.Storage, Concurrency: checkpoint.Connections, Version: "bench"})
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: c.Storage, Concurrency: checkpoint.Connections, Version: "bench"})
 	if err != nil {
 		return err
 	}

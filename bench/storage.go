@@ -99,7 +99,9 @@ func (c *storageCommand) listen(server *storage.Server) (string, error) {
 
 // fill creates queues and containers, and puts the messages.
 func (c *storageCommand) fill(ctx context.Context, server *storage.Server) error {
-	account, err := azure.Connect(azure.Config{ConnectionString: server.ConnectionString(), Transport: server.Transport(), Version: "bench"})
+	account, err := azure.Connect(azure.AccountConfig{
+		ConnectionString: server.ConnectionString(), Transport: server.Transport(), Version: "bench",
+	})
 	if err != nil {
 		return err
 	}

@@ -132,7 +132,7 @@ func Open(o Options) (*Client, error) {
 		return nil, errors.New("the number of queues cannot be set for several accounts: leave Options.Shards 0, and let the identity read " +
 			"the queues (Storage Queue Data Reader)")
 	}
-	accounts, err := azure.ConnectAll(azure.Config{
+	accounts, err := azure.ConnectAll(azure.AccountConfig{
 		ConnectionString: o.ConnectionString, Account: o.Account, Credential: o.Credential, ClientID: o.ClientID,
 		BlobEndpoint: o.BlobEndpoint, QueueEndpoint: o.QueueEndpoint,
 		Concurrency: o.Parallel, Version: o.Version, Transport: o.Transport,

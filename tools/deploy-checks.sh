@@ -223,20 +223,35 @@ askRate() {
   "${program[@]}" prices "$@" --region "$location" --eviction-rate
 }
 
-# checkSizes: is each size there as Spot, for the package's processor, and is
-# there quota for the VMs of a first deployment?
+# zonesOf FILE: the availability zones that a parameter file asks for, one a line.
+zonesOf() {
+  sed -n "s|//.*||; s/^param zones = \[\(.*\)\].*/\1/p" "$1" | tr -c '0-9\n' '\n' | sed '/^$/d'
+}
+
+# cores NAME: how many cores of a quota are left.
+cores() {
+  az vm list-usage --location "$location" --output tsv --query "[?name.value=='$1'].[currentValue, limit]" |
+    awk '{ print $2 - $1; exit }'
+}
+
+# checkSizes: is each size there as Spot, for the package's processor and in the zones,
+# and is there quota for the VMs of a first deployment?
 checkSizes() {
-  local architecture sizes list size found spot processor cores restrictions most=0 left want have
+  local architecture sizes list size found spot processor cores restrictions offered refused zone most=0 left want have
   sizes=$(deployedSizes)
   architecture=$(packageProcessor)
-  list=$(az vm list-skus --location "$location" --resource-type virtualMachines --output tsv --query \
-    "[?contains('$(tr '\n' ' ' <<<"$sizes")', name)].[name, capabilities[?name=='LowPriorityCapable'].value | [0], capabilities[?name=='CpuArchitectureType'].value | [0], capabilities[?name=='vCPUs'].value | [0], length(restrictions[?type=='Location'])]")
+  list=$(az vm list-skus --location "$location" --resource-type virtualMachines --all --output tsv --query \
+    "[?contains('$(tr '\n' ' ' <<<"$sizes")', name)].[name, capabilities[?name=='LowPriorityCapable'].value | [0], capabilities[?name=='CpuArchitectureType'].value | [0], capabilities[?name=='vCPUs'].value | [0], length(restrictions[?type=='Location']), join(',', ['zones', locationInfo[].zones[] | join(',', @)]), join(',', ['without', restrictions[?type=='Zone'].restrictionInfo.zones[] | join(',', @)])]")
   for size in $sizes; do
     found=$(awk -v size="$size" '$1 == size { print; exit }' <<<"$list")
     [ -n "$found" ] || fail "$location has no VMs of size $size: choose another size (vmSizes in $parameters) or another LOCATION"
-    read -r _ spot processor cores restrictions <<<"$found"
+    read -r _ spot processor cores restrictions offered refused <<<"$found"
     [ "$restrictions" = 0 ] || fail "your subscription may not have $size in $location (NotAvailableForSubscription): choose another size or LOCATION, or ask Azure's support"
     [ "$spot" = True ] || fail "$size is not offered as Spot: choose another size (vmSizes in $parameters)"
+    for zone in $(zonesOf "$parameters"); do
+      [[ "$offered," == *",$zone,"* && "$refused," != *",$zone,"* ]] ||
+        fail "$size is not in zone $zone of $location, or not for your subscription: take the zone out of zones in $parameters (empty leaves the choice to Azure), or choose another size or LOCATION"
+    done
     case $architecture/$processor in
       amd64/x64 | arm64/Arm64 | unknown/*) ;;
       *) fail "$size has an $processor processor and $package is for $architecture: set PACKAGE to dist/spotworker-linux-$([ "$processor" = x64 ] && echo amd64 || echo arm64).tar.gz, or choose another size. All of PACKAGE, vmSizes and image must be for one processor" ;;
@@ -244,8 +259,7 @@ checkSizes() {
     [ "$cores" -le "$most" ] || most=$cores
   done
   checkImage "$architecture"
-  left=$(az vm list-usage --location "$location" --output tsv --query "[?name.value=='lowPriorityCores'].[currentValue, limit]" |
-    awk '{ print $2 - $1; exit }')
+  left=$(cores lowPriorityCores)
   [ -n "$left" ] || fail "the quota of Spot cores in $location cannot be read"
   have=0
   if [ "$groupThere" = true ]; then
@@ -257,6 +271,13 @@ checkSizes() {
   [ $(((want - have) * most)) -le "$left" ] ||
     fail "$want VMs of $most cores need a quota of $(((want - have) * most)) more Spot cores in $location, and $left are left: ask for more in the portal under Quotas (Total Regional Spot vCPUs), or set CAPACITY lower"
   echo "sizes $(tr '\n' ' ' <<<"$sizes")are offered as Spot in $location; $left cores of quota are left, $(((want - have) * most)) are needed now"
+  want=$(settingOf baseRegularCount regularCapacity)
+  if [ "$have" = 0 ] && [ "${want:-0}" -gt 0 ]; then
+    found=$(cores cores)
+    [ -n "$found" ] || fail "the quota of regular cores in $location cannot be read"
+    [ $((want * most)) -le "$found" ] ||
+      fail "$want regular VMs of $most cores need a quota of $((want * most)) regular cores in $location, and $found are left: ask for more in the portal under Quotas (Total Regional vCPUs), or set baseRegularCount in $parameters lower (regularCapacity of a fleet)"
+  fi
   want=$(settingOf maxInstances)
   if [ -n "$want" ] && [ $(((want - have) * most)) -gt "$left" ]; then
     echo "note: maxInstances $want would need $(((want - have) * most)) cores; autoscale stops at the quota"

@@ -64,7 +64,7 @@ func Options(t testing.TB, kinds job.Kinds) client.Options {
 
 // work runs a worker until the test ends.
 func work(t testing.TB, server *storage.Server, kinds job.Kinds) error {
-	account, err := azure.Connect(azure.Config{ConnectionString: server.ConnectionString(), Transport: server.Transport()})
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: server.ConnectionString(), Transport: server.Transport()})
 	if err != nil {
 		return err
 	}

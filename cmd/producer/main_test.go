@@ -172,7 +172,7 @@ func further(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	var accounts []*azure.Account
 	for _, server := range []*storage.Server{w.server, more} {
-		account, err := azure.Connect(azure.Config{ConnectionString: server.ConnectionString(), Transport: server.Transport()})
+		account, err := azure.Connect(azure.AccountConfig{ConnectionString: server.ConnectionString(), Transport: server.Transport()})
 		ts.Check(err)
 		accounts = append(accounts, account)
 	}
@@ -194,7 +194,7 @@ func away(ts *testscript.TestScript, neg bool, args []string) {
 // commit ID RESULT claims the message of a job, and commits the job as a worker does.
 func commit(ts *testscript.TestScript, _ bool, args []string) {
 	w, ctx := worldOf(ts), context.Background()
-	account, err := azure.Connect(azure.Config{ConnectionString: w.server.ConnectionString(), Transport: w.server.Transport()})
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: w.server.ConnectionString(), Transport: w.server.Transport()})
 	ts.Check(err)
 	names, err := azure.NamesFor(azure.DefaultPrefix, "")
 	ts.Check(err)
@@ -233,7 +233,7 @@ func readonly(ts *testscript.TestScript, _ bool, _ []string) {
 
 func put(ts *testscript.TestScript, container, name, text string, metadata map[string]*string) {
 	w := worldOf(ts)
-	account, err := azure.Connect(azure.Config{ConnectionString: w.server.ConnectionString(), Transport: w.server.Transport()})
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: w.server.ConnectionString(), Transport: w.server.Transport()})
 	ts.Check(err)
 	client := account.Container(container)
 	defer w.server.ResetCounts()

@@ -117,7 +117,8 @@ func (c *accountsCommand) spread(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	s.printer.note("jobs with new ids are put in %d of the accounts, and jobs with chosen ids in %d: %s; producers that run follow within 75 s", done.Accounts(), done.IDs, strings.Join(done.Names, ", "))
+	s.printer.note("jobs with new ids are put in %d of the accounts, and jobs with chosen ids in %d: %s; producers that run follow "+
+		"within 75 s", done.Accounts(), done.IDs, strings.Join(done.Names, ", "))
 	if done.IDs < done.Accounts() {
 		s.printer.note("chosen ids stay where they are, since the deployment has jobs or their records; --chosen-ids spreads them too, and an " +
 			"id that was put before may then run a second time if it is put again")

@@ -99,8 +99,8 @@ func TestPoisonJSON(t *testing.T) {
 
 // The JSON form of workers.
 func TestWorkerJSON(t *testing.T) {
-	full := client.Worker{Name: "vm-0", VM: "vm", State: "process", Version: "v1", StartedAt: noon, Age: 1500 * time.Millisecond, Asked: "kinds",
-		Queues: []string{"q"}, Kinds: []string{"k", "<l>"}, Jobs: 2, JobIDs: []string{"a", "b"},
+	full := client.Worker{Name: "vm-0", VM: "vm", State: "process", Version: "v1", StartedAt: noon, Age: 1500 * time.Millisecond,
+		Asked: "kinds", Queues: []string{"q"}, Kinds: []string{"k", "<l>"}, Jobs: 2, JobIDs: []string{"a", "b"},
 		LastEvent: &client.Event{ID: "e", Type: "Preempt", Status: "Started", NotBefore: noon, Description: "d", Action: "drain", SeenAt: noon},
 		LastDrain: &client.Drain{Reason: "evicted", EndedAt: noon, Took: 12500 * time.Millisecond, Budget: time.Minute, Jobs: 4, Done: 1,
 			Released: 2, LeftOut: 3, Left: 5},

@@ -140,7 +140,10 @@ func (c *sizeCommand) run(ctx context.Context, s *session) error { return c.Run(
 func (s *session) costs() costs.Session {
 	p := s.printer
 	return costs.Session{
-		Output:   costs.Output{JSON: p.json, Width: p.width, Lines: p.lines, Line: func(object any) error { return p.line(object) }, Note: p.note},
+		Output: costs.Output{
+			JSON: p.json, Width: p.width, Lines: p.lines, Note: p.note,
+			Line: func(object any) error { return p.line(object) },
+		},
 		ClientID: s.flags.ClientID, Version: version,
 	}
 }

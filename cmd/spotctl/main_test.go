@@ -107,7 +107,7 @@ func newWorld() (w *world, connectionString string, err error) {
 	if err != nil {
 		return nil, "", err
 	}
-	account, err := azure.Connect(azure.Config{ConnectionString: w.server.ConnectionString(), Transport: w.server.Transport()})
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: w.server.ConnectionString(), Transport: w.server.Transport()})
 	if err != nil {
 		return nil, "", err
 	}
@@ -348,7 +348,7 @@ func putIn(ts *testscript.TestScript, _ bool, args []string) {
 	n, err := strconv.Atoi(args[0])
 	ts.Check(err)
 	server := worldOf(ts).further[n-1]
-	account, err := azure.Connect(azure.Config{ConnectionString: server.ConnectionString(), Transport: server.Transport()})
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: server.ConnectionString(), Transport: server.Transport()})
 	ts.Check(err)
 	names, err := azure.NamesFor("spotworker", "")
 	ts.Check(err)
@@ -542,7 +542,9 @@ func TestCleanedIsSaid(t *testing.T) {
 	if err := p.cleaned(r, true, failed); !errors.Is(err, failed) {
 		t.Errorf("error = %v, want that of the run", err)
 	}
-	if want := `{"removed":true,"records":7,"done":2,"cancelled":1,"result_bytes":10,"logs":2,"log_bytes":1572864,"outputs":3,"output_bytes":1048576,"changed":1,"poison":4,"failed":0,"skipped":0,"error":"1 jobs could not be removed"}` + "\n"; out.String() != want {
+	want = `{"removed":true,"records":7,"done":2,"cancelled":1,"result_bytes":10,"logs":2,"log_bytes":1572864,"outputs":3,` +
+		`"output_bytes":1048576,"changed":1,"poison":4,"failed":0,"skipped":0,"error":"1 jobs could not be removed"}` + "\n"
+	if out.String() != want {
 		t.Errorf("JSON = %s, want %s", out.String(), want)
 	}
 }

@@ -316,7 +316,8 @@ func (p *printer) requeued(sum *requeueSummary, report *client.Orphans, err erro
 		err = fmt.Errorf("%w; not found elsewhere: %s", err, strings.Join(sum.NotFound, ", "))
 	case err != nil:
 	case len(sum.NotFound) > 0:
-		err = fmt.Errorf("not among the jobs that orphans list shows (ended, written more recently than --idle, or with a message on a queue): %s", strings.Join(sum.NotFound, ", "))
+		err = fmt.Errorf("not among the jobs that orphans list shows (ended, written more recently than --idle, or with a "+
+			"message on a queue): %s", strings.Join(sum.NotFound, ", "))
 	case sum.Refused+sum.Failed > 0:
 		err = fmt.Errorf("nothing was done for %d of the jobs; the lines above say why", sum.Refused+sum.Failed)
 	}

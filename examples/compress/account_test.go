@@ -190,7 +190,7 @@ func compressJob(id, blob string, saved *job.Progress) *job.Job {
 }
 
 // run runs the job "job-1", which must succeed.
-func (a *account) run(t *testing.T, saved *job.Progress) (result, *job.Job) {
+func (a *account) run(t *testing.T, saved *job.Progress) (compressResult, *job.Job) {
 	t.Helper()
 	j := compressJob("job-1", "blob", saved)
 	raw, err := a.compressor.handler().Run(t.Context(), j)
@@ -200,7 +200,7 @@ func (a *account) run(t *testing.T, saved *job.Progress) (result, *job.Job) {
 	return decode(t, raw), j
 }
 
-func decode(t *testing.T, raw []byte) (r result) {
+func decode(t *testing.T, raw []byte) (r compressResult) {
 	t.Helper()
 	if err := json.Unmarshal(raw, &r); err != nil {
 		t.Fatalf("result %q: %v", raw, err)
@@ -232,7 +232,7 @@ func (a *account) evicted(t *testing.T, n int) *job.Progress {
 }
 
 // wantTarget fails the test unless the target holds data, and the result describes it.
-func (a *account) wantTarget(t *testing.T, r result, data []byte) {
+func (a *account) wantTarget(t *testing.T, r compressResult, data []byte) {
 	t.Helper()
 	reply, err := a.blob("out", r.TargetBlob).DownloadStream(context.WithoutCancel(t.Context()), nil)
 	if err != nil {

@@ -55,10 +55,10 @@ func (c *compressor) compress(ctx context.Context, j *job.TypedJob[payload, stat
 		return nil, err
 	}
 	defer func() { _ = encoder.Close() }()
-	r := &run{TypedJob: j, source: newSource(c.container(p.Container), p), target: to, encoder: encoder, chunk: c.chunk}
+	r := &compression{TypedJob: j, source: newSource(c.container(p.Container), p), target: to, encoder: encoder, chunk: c.chunk}
 	err = r.resume(ctx)
 	for err == nil {
-		var made *result
+		var made *compressResult
 		made, err = r.finish(ctx)
 		if err == nil {
 			return made, nil
@@ -82,8 +82,8 @@ func (c *compressor) allow(p payload) error {
 	return nil
 }
 
-// run is one run of a job.
-type run struct {
+// compression is one run of a job.
+type compression struct {
 	*job.TypedJob[payload, state]
 
 	source  source
@@ -93,7 +93,7 @@ type run struct {
 }
 
 // resume continues from the saved state, or starts at the beginning of the source.
-func (r *run) resume(ctx context.Context) error {
+func (r *compression) resume(ctx context.Context) error {
 	if !r.Resumed {
 		return r.start(ctx)
 	}
@@ -109,7 +109,7 @@ func (r *run) resume(ctx context.Context) error {
 }
 
 // start reads the source's ETag, which identifies the bytes to compress from here on.
-func (r *run) start(ctx context.Context) error {
+func (r *compression) start(ctx context.Context) error {
 	etag, size, err := r.source.properties(ctx)
 	if err != nil {
 		return err
@@ -123,7 +123,7 @@ func (r *run) start(ctx context.Context) error {
 }
 
 // startOver is start for a job whose source has changed or whose blocks are gone.
-func (r *run) startOver(ctx context.Context, cause error) error {
+func (r *compression) startOver(ctx context.Context, cause error) error {
 	restarts := r.State.Restarts
 	if restarts >= maxRestarts {
 		return job.Permanent(fmt.Errorf("the job started over %d times, and again: %w", restarts, cause))
@@ -137,7 +137,7 @@ func (r *run) startOver(ctx context.Context, cause error) error {
 }
 
 // finish compresses the rest of the source and commits the target.
-func (r *run) finish(ctx context.Context) (*result, error) {
+func (r *compression) finish(ctx context.Context) (*compressResult, error) {
 	var data, frame []byte
 	for s := &r.State; !s.complete(); {
 		data = slices.Grow(data[:0], s.next())[:s.next()]

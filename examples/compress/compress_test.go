@@ -56,7 +56,7 @@ func TestWithWorker(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := client.Decode[result](jobs.Wait(t.Context(), id))
+		r, err := client.Decode[compressResult](jobs.Wait(t.Context(), id))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +82,7 @@ func TestSurvivesEvictions(t *testing.T) {
 			}
 		},
 		Check: func(raw []byte) error {
-			var r result
+			var r compressResult
 			if err := json.Unmarshal(raw, &r); err != nil {
 				return err
 			}
@@ -136,7 +136,7 @@ func TestTwoOwners(t *testing.T) {
 func TestCommitAfterAnother(t *testing.T) {
 	a := setup(t)
 	a.put(t, "data", "blob", content(testChunk+1))
-	var first result
+	var first compressResult
 	a.once(commit, func() { first, _ = a.run(t, nil) })
 	if second, _ := a.run(t, nil); second != first {
 		t.Errorf("the second to commit = %+v, want the first one's result %+v", second, first)

@@ -53,7 +53,7 @@ func newTarget(c *container.Client, p payload, j *job.Job) (*target, error) {
 
 // made returns the result if this job has already committed the target, and nil if there
 // is no target. Another job's target is a permanent error.
-func (t *target) made(ctx context.Context) (*result, error) {
+func (t *target) made(ctx context.Context) (*compressResult, error) {
 	callCtx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	reply, err := t.client.GetProperties(callCtx, nil)
@@ -112,7 +112,7 @@ func (t *target) stage(ctx context.Context, n int, frame []byte) error {
 
 // commit commits the staged frames as the target, unless it exists. If it exists, this
 // job made it if the reply to its commit was lost or another worker committed it.
-func (t *target) commit(ctx context.Context, s *state) (*result, error) {
+func (t *target) commit(ctx context.Context, s *state) (*compressResult, error) {
 	callCtx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	made := label{key: t.key, etag: s.ETag, bytes: s.Size, sourceSHA256: s.SourceHash.hex(), sha256: s.TargetHash.hex()}
@@ -153,8 +153,8 @@ func (t *target) id(n int, f frameHash) string {
 	return base64.StdEncoding.EncodeToString(append(raw, f[:]...))
 }
 
-// result is the result of a job.
-type result struct {
+// compressResult is the result of a job.
+type compressResult struct {
 	Algorithm string `json:"algorithm"` // "zstd"
 
 	// Size, hash and version of the source.
@@ -215,8 +215,8 @@ func labelOf(metadata map[string]*string) label {
 	}
 }
 
-func (l label) result(p payload, written int64) *result {
-	return &result{
+func (l label) result(p payload, written int64) *compressResult {
+	return &compressResult{
 		Algorithm: "zstd", Container: p.Container, Blob: p.Blob, ETag: l.etag, Bytes: l.bytes, SHA256: l.sourceSHA256,
 		TargetContainer: p.TargetContainer, TargetBlob: p.TargetBlob, TargetBytes: written, TargetSHA256: l.sha256,
 		Ratio: math.Round(1000*float64(l.bytes)/float64(written)) / 1000,

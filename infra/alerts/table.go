@@ -47,7 +47,8 @@ unless on () (count(spotworker_state{state="process"} == 1))`,
 		},
 		{
 			Name: "SpotworkerStorageUnreachable", Incident: "storage outage", Severity: "critical", For: time.Minute,
-			Expr:    `max(sum(rate(spotworker_storage_unreachable_seconds_total[1m])) or sum by (account) (rate(spotworker_account_unreachable_seconds_total[1m]))) / count(spotworker_build_info) > 0.5`,
+			Expr: `max(sum(rate(spotworker_storage_unreachable_seconds_total[1m])) or ` +
+				`sum by (account) (rate(spotworker_account_unreachable_seconds_total[1m]))) / count(spotworker_build_info) > 0.5`,
 			Summary: "storage answers {{ $value | humanizePercentage }} of the workers' time with nothing",
 			Means: "Running jobs continue, nothing is saved and nothing is claimed; an eviction now costs the work since the last checkpoint. " +
 				"Look at the account's availability, DNS and the network.",
@@ -69,7 +70,8 @@ unless on () (count(spotworker_state{state="process"} == 1))`,
 			Name: "SpotworkerJobsDeadLettered", Incident: "a wave of jobs of one kind is dead-lettered", Severity: "critical", For: 0,
 			Expr: `sum(increase(spotworker_delivery_outcomes_total{outcome="poisoned"}[5m])) > 5
 and
-sum(rate(spotworker_delivery_outcomes_total{outcome="poisoned"}[5m])) / sum(rate(spotworker_delivery_outcomes_total{outcome=~"poisoned|committed"}[5m])) > 0.05`,
+sum(rate(spotworker_delivery_outcomes_total{outcome="poisoned"}[5m])) / ` +
+				`sum(rate(spotworker_delivery_outcomes_total{outcome=~"poisoned|committed"}[5m])) > 0.05`,
 			Summary: "about {{ $value | humanize }} jobs were dead-lettered within 5 minutes, more than one in twenty",
 			Means:   "spotctl poison shows reasons and kinds. Nothing is dropped: replay what can be done again.",
 		},
@@ -130,7 +132,8 @@ and on (kind) avg by (kind) (spotworker_breaker_open) < 0.5`,
 			Name: "SpotworkerEvictionsUnseen", Incident: "evictions without notice", Severity: "warning", For: 0,
 			Expr: `sum(increase(spotworker_job_wait_seconds_count{after="exit"}[5m])) > 3
 and
-sum(rate(spotworker_job_wait_seconds_count{after="exit"}[5m])) / sum(rate(spotworker_job_wait_seconds_count{after=~"exit|release"}[5m])) > 0.5`,
+sum(rate(spotworker_job_wait_seconds_count{after="exit"}[5m])) / ` +
+				`sum(rate(spotworker_job_wait_seconds_count{after=~"exit|release"}[5m])) > 0.5`,
 			Summary: "about {{ $value | humanize }} jobs lost their worker without a notice within 5 minutes",
 			Means: "VMs die, or their workers crash: each loses up to one checkpoint interval. Look at the VMs' boot diagnostics and at the " +
 				"end of the workers' logs.",

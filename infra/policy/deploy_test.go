@@ -34,7 +34,8 @@ case "$*" in
   "bicep version"*) cat bicep ;;
   "group exists"*) cat group ;;
   "provider list"*) cat providers ;;
-  "vm list-skus"*) cat skus ;;
+  "vm list-skus"*--all*) cat skus ;;
+  "vm list-usage"*"'cores'"*) cat regular ;;
   "vm list-usage"*) cat usage ;;
   "deployment group list"*parameters.location*) cat location ;;
   "deployment group list"*) cat made ;;
@@ -85,7 +86,7 @@ func newSubscription(t *testing.T) *subscription {
 		"capacity": "", "deployed": "", "grants": "", "version": "2.61.0", "bicep": "Bicep CLI version 0.36.1 (a727ed087a)",
 		"made": "", "group": "false", "location": "", "grouplocation": "westeurope",
 		"accounts": "", "spread": "", "usage": "2\t12", "program": "1.2.3", "state": "process", "vm": "",
-		"skus": "Standard_D2as_v5\tTrue\tx64\t2\t0",
+		"skus": "Standard_D2as_v5\tTrue\tx64\t2\t0\tzones,1,2,3\twithout,", "regular": "0\t10",
 		"providers": "Microsoft.Compute\nMicrosoft.Storage\nMicrosoft.Network\nMicrosoft.ManagedIdentity\n" +
 			"microsoft.insights\nMicrosoft.OperationalInsights\nMicrosoft.PolicyInsights\n",
 	} {
@@ -542,6 +543,42 @@ func TestDeployKeepsPrefixAndLocation(t *testing.T) {
 			}
 			if stages == 0 {
 				t.Errorf("no stage in %q", calls)
+			}
+		})
+	}
+}
+
+// TestDeployChecksZonesAndRegularVMs: what a subscription has not in every zone, or no quota
+// for, fails before anything is made.
+func TestDeployChecksZonesAndRegularVMs(t *testing.T) {
+	const size = "Standard_D2as_v5\tTrue\tx64\t2\t0\t"
+	for _, c := range []struct{ name, sku, parameters, regular, want string }{
+		{"all zones", "zones,3,1,2\twithout,", "param zones = ['1', '2', '3'] // all\n", "0\t10", ""},
+		{"a region without zones", "zones,\twithout,", "param zones = ['1']\n", "0\t10", "is not in zone 1 of westeurope"},
+		{"a zone that it has not", "zones,1,2\twithout,", "param zones = ['1', '2', '3']\n", "0\t10", "is not in zone 3"},
+		{"a zone refused", "zones,1,2,3\twithout,2", "param zones = ['1', '2', '3']\n", "0\t10", "is not in zone 2"},
+		{"another zone refused", "zones,1,2,3\twithout,2", "param zones = ['1', '3']\n", "0\t10", ""},
+		{"no zones asked for", "zones,\twithout,1", "param zones = []\n", "0\t10", ""},
+		{"quota of regular VMs", "zones,\twithout,", "param baseRegularCount = 6\n", "0\t10", "quota of 12 regular cores in westeurope, and 10 are"},
+		{"enough for regular VMs", "zones,\twithout,", "param baseRegularCount = 5\n", "0\t10", ""},
+		{"quota of a fleet", "zones,\twithout,", "param regularCapacity = 2\n", "8\t10", "quota of 4 regular cores"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			a := newSubscription(t)
+			a.write("skus", size+c.sku, 0o600)
+			a.write("regular", c.regular, 0o600)
+			a.write("own.bicepparam", "using 'main.bicep'\nparam vmSizes = ['Standard_D2as_v5']\n"+c.parameters, 0o600)
+			a.env = []string{"PARAMETERS=" + filepath.Join(a.folder, "own.bicepparam")}
+			said, calls, err := a.deploy("--yes")
+			if c.want == "" {
+				if err != nil {
+					t.Errorf("deploy: %v\n%s", err, said)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(said, c.want) || len(changing(calls)) > 0 {
+				t.Errorf("deploy = %v, made %q, want none and a failure with %q; it said:\n%s", err, changing(calls), c.want, said)
 			}
 		})
 	}

@@ -82,3 +82,33 @@ func TestDocumentHasEveryState(t *testing.T) {
 		t.Errorf("%d rows of Spot VM states, want %d", got, rows)
 	}
 }
+
+// TestDocumentCountsAlerts: the pages count the alerts that need no metrics.
+func TestDocumentCountsAlerts(t *testing.T) {
+	n := 0
+	for _, f := range committed(t) {
+		for _, r := range f.Resources {
+			if r.Type == "Microsoft.Insights/scheduledQueryRules" || r.Type == "Microsoft.Insights/activityLogAlerts" {
+				n++
+			}
+		}
+	}
+	if n != 2 {
+		t.Errorf("infra/bicep has %d alerts that need no metrics, the pages count 2", n)
+	}
+	for page, want := range map[string]string{
+		"deploy.md": "Two alerts need no metrics", "operating.md": "that collects no metrics has two alerts",
+	} {
+		if !strings.Contains(document(t, page), want) {
+			t.Errorf("docs/%s does not say %q", page, want)
+		}
+	}
+}
+
+// TestDocumentNamesTheGallery: the gallery's name ends in a hash, so no command has it
+// written out.
+func TestDocumentNamesTheGallery(t *testing.T) {
+	if strings.Contains(document(t, "deploy.md"), "--gallery-name spotworker") {
+		t.Error("docs/deploy.md names the gallery spotworker, which has a hash behind its name")
+	}
+}

@@ -24,7 +24,8 @@ var wantGrants = []string{
 	"worker-roles: container dataContainers: c.access == 'ReadWrite' ? roles.blobDataContributor : roles.blobDataReader for dataContainers",
 
 	"worker-roles: container names.control: roles.blobDataReader if first",
-	"operator-roles: queue concat(names.jobs, [names.onDemand, names.poison]): roles.queueDataContributor for range(0, 2 + length(names.jobs))",
+	"operator-roles: queue concat(names.jobs, [names.onDemand, names.poison]): " +
+		"roles.queueDataContributor for range(0, 2 + length(names.jobs))",
 	"operator-roles: container concat([names.records, names.payloads, names.outputs], first ? [names.control, names.packages] : [], " +
 		"map(dataContainers, c => c.name)): roles.blobDataContributor for range(0, (first ? 5 : 3) + length(dataContainers))",
 	"operator-roles: container names.workers: roles.blobDataReader if first",

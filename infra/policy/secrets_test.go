@@ -124,14 +124,16 @@ func checkStorage(d deployment, tell report) {
 }
 
 // secretWords are functions that return secrets and properties that hold them.
-var secretWords = regexp.MustCompile(`(?i)\b(list\w*(keys|sas|secrets?)|sharedkeys|regeneratekey|getsecret|protectedsettings\w*|adminpassword|customdata|connectionstring|accountkey|sastoken)\b`)
+var secretWords = regexp.MustCompile(`(?i)\b(list\w*(keys|sas|secrets?)|sharedkeys|regeneratekey|getsecret|protectedsettings\w*|` +
+	`adminpassword|customdata|connectionstring|accountkey|sastoken)\b`)
 
 // passwordLines are where the one secret may stand that Azure insists on: the
 // password of VMs that run Windows. It is handed down and checked for its length.
 var passwordLines = []*regexp.Regexp{
 	regexp.MustCompile(`^param adminPassword string( = '')?$`),
 	regexp.MustCompile(`^ +adminPassword: adminPassword$`),
-	regexp.MustCompile(`^ +osProfile: operatingSystem == 'Windows' \? union\(vm\.windowsProfile\('[a-z]+', adminUsername\), \{ adminPassword: adminPassword \}\) : vm\.osProfile\(`),
+	regexp.MustCompile(`^ +osProfile: operatingSystem == 'Windows' \? union\(vm\.windowsProfile\('[a-z]+', adminUsername\), ` +
+		`\{ adminPassword: adminPassword \}\) : vm\.osProfile\(`),
 	regexp.MustCompile(`^var windows = operatingSystem == 'Windows' && length\(adminPassword\) < 12$`),
 	regexp.MustCompile(`^  \? fail\('Windows needs adminPassword, [^$]*'\)$`),
 	regexp.MustCompile(`^param adminPassword = readEnvironmentVariable\('ADMIN_PASSWORD', ''\)$`),

@@ -1,7 +1,10 @@
 package policy
 
 import (
+	"maps"
 	"path"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spotworker/spotworker/internal/storage/azure"
@@ -186,4 +189,42 @@ func described(decorators []string) bool {
 		}
 	}
 	return false
+}
+
+// capacities are the parameters that set the number of VMs of a scale set, each with the
+// environment variable that tools/deploy.sh sets to the number that there are.
+var capacities = map[string]string{"capacity": "CAPACITY", "onDemandCapacity": "ONDEMAND_CAPACITY"}
+
+var takesTemplate = regexp.MustCompile(`(?m)^using '([^']+)'`)
+
+// checkCapacity: each parameter file takes the numbers of VMs from what runs. With a fixed
+// number, or without one, the next deployment would delete the VMs that autoscale added.
+// The number of a fleet is a target that nothing else changes.
+func checkCapacity(d deployment, tell report) {
+	for _, source := range slices.Sorted(maps.Keys(d)) {
+		f := d[source]
+		template := takesTemplate.FindStringSubmatch(f.source)
+		if template == nil {
+			continue
+		}
+		given := map[string]param{}
+		for _, p := range f.Params {
+			given[p.Name] = p
+		}
+		for name, variable := range capacities {
+			if !d[template[1]].takes(name) || name == "onDemandCapacity" && given["onDemand"].Name == "" {
+				continue
+			}
+			form := regexp.MustCompile(`(?m)^param ` + name + ` = int\(readEnvironmentVariable\('` + variable + `', '\d+'\)\)$`)
+			if !form.MatchString(f.source) {
+				tell(source, given[name].Line, "%s is not read from %s, in which make deploy hands down the number of running VMs: the next "+
+					"deployment would delete some", name, variable)
+			}
+		}
+	}
+}
+
+// takes reports whether a template has a parameter.
+func (f *file) takes(name string) bool {
+	return f != nil && slices.ContainsFunc(f.Params, func(p param) bool { return p.Name == name })
 }

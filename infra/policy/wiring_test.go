@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -516,6 +517,18 @@ func checkMixes(d deployment, tell report) {
 			if !slices.Equal(kind, first) {
 				tell(name, 0, "%s has another processor or number of cores than the sizes before it (%s)", m[0], mixPage)
 			}
+		}
+	}
+}
+
+var moduleIndex = regexp.MustCompile(`\b([A-Za-z_]\w*)\[[^\]]*\]!?\.outputs\b`)
+
+// checkIndexes: nothing takes an output of one module of a loop. Azure may evaluate the
+// branch of a condition that is not taken, and a loop is empty or shorter there.
+func checkIndexes(d deployment, tell report) {
+	for _, path := range slices.Sorted(maps.Keys(d)) {
+		for _, m := range moduleIndex.FindAllStringSubmatch(d[path].source, -1) {
+			tell(path, 0, "%s is an output of a loop, which may be empty: make it a module of its own, with a condition", m[0])
 		}
 	}
 }

@@ -150,7 +150,7 @@ func listen(t *testing.T, o storage.Options) *azure.Account {
 	if err != nil {
 		t.Fatal(err)
 	}
-	account, err := azure.Connect(azure.Config{ConnectionString: connection, Concurrency: 128})
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: connection, Concurrency: 128})
 	if err != nil {
 		t.Fatal(err)
 	}

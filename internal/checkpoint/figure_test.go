@@ -23,7 +23,7 @@ func TestGigabyte(t *testing.T) {
 	proof.Only(t, "it hashes 3 GiB")
 	const size = 1 << 30
 	service := &cost.Sink{Generate: generated{size: size}.reader, Latency: 5 * time.Millisecond}
-	account, err := azure.Connect(azure.Config{ConnectionString: storage.New(storage.Options{}).ConnectionString(), Transport: service})
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: storage.New(storage.Options{}).ConnectionString(), Transport: service})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,7 +44,7 @@ func inBubble(t *testing.T, test func(t *testing.T, b *rig)) {
 	synctest.Test(t, func(t *testing.T) {
 		server := storage.New(storage.Options{})
 		way := &link{next: server.Transport()}
-		account, err := azure.Connect(azure.Config{ConnectionString: server.ConnectionString(), Transport: way})
+		account, err := azure.Connect(azure.AccountConfig{ConnectionString: server.ConnectionString(), Transport: way})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -175,7 +175,7 @@ func (s *Store) Remove(ctx context.Context, r Record) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	_, err := s.blob(r.ID).Delete(ctx, &blob.DeleteOptions{AccessConditions: under(quoted(r.ETag))})
+	_, err := s.blob(r.ID).Delete(ctx, &blob.DeleteOptions{AccessConditions: under(r.ETag)})
 	if bloberror.HasCode(err, bloberror.ConditionNotMet, bloberror.BlobNotFound) {
 		err = ErrChanged
 	}

@@ -72,7 +72,7 @@ func (rs *restorer) open(ctx context.Context, s stored) (io.ReadCloser, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &stateReader{from: rs, ctx: ctx, end: cancel, stored: s, sum: blocks.NewHash()}
 	store := rs.owned.store
-	r.ranges = readahead.New(ctx, readahead.Config{
+	r.ranges = readahead.New(ctx, readahead.Plan{
 		Size: s.size, Length: int64(rangeUnits * store.unit), Ahead: readAhead, Budget: store.budget,
 	}, r.fetch)
 	rs.readers.add(r)

@@ -56,8 +56,8 @@ func (s *Storage) Names() azure.Names {
 }
 
 // Connection returns how to reach the deployment's accounts. Its error is a [ConfigError].
-func (s *Storage) Connection() (azure.Config, azure.More, error) {
-	c := azure.Config{
+func (s *Storage) Connection() (azure.AccountConfig, azure.More, error) {
+	c := azure.AccountConfig{
 		ConnectionString: os.Getenv(connectionStringVariable), Account: s.Account, ClientID: s.ClientID,
 		BlobEndpoint: s.BlobEndpoint, QueueEndpoint: s.QueueEndpoint,
 	}

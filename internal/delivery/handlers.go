@@ -158,10 +158,10 @@ const (
 	// maxDefer bounds the delay where thousands of them are spaced out.
 	maxDefer = 5 * time.Minute
 
-	// minPutBack and mostPutBack bound the wait where no worker is known to have
+	// minKindDelay and maxKindDelay bound the wait where no worker is known to have
 	// the kind, give or take a quarter.
-	minPutBack = 30 * time.Second
-	maxPutBack = time.Minute
+	minKindDelay = 30 * time.Second
+	maxKindDelay = time.Minute
 )
 
 // spacing spaces out messages of kinds that this worker lacks: each becomes visible
@@ -220,7 +220,7 @@ func (a *admission) findHandler(ctx context.Context) (job.Handler, *outcome) {
 func (a *admission) deferKind(has presence.Has) *outcome {
 	delay, reason := cmp.Or(a.deferFor, a.msg.runner.jitter.Vary(minDefer)), "another worker has a handler for kind %q"
 	if has == presence.MayHave {
-		delay, reason = max(delay, a.msg.runner.jitter.Vary(minPutBack)), "another worker may have a handler for kind %q"
+		delay, reason = max(delay, a.msg.runner.jitter.Vary(minKindDelay)), "another worker may have a handler for kind %q"
 	}
 	a.msg.envelope = a.msg.lease.ClearPutBack(a.msg.envelope)
 	return &outcome{action: requeue, reason: fmt.Sprintf(reason, a.msg.envelope.Kind), delay: delay}
@@ -237,7 +237,7 @@ func (q *acquisition) poisonKind(ctx context.Context, reason string) *outcome {
 	if ruling == checkpoint.Acquire && record.InProgress() {
 		q.msg.log.WarnContext(ctx, "job in progress waits for a worker with its kind: start one, or purge the job's message", "fraction",
 			record.Fraction)
-		return &outcome{action: putBack, reason: reason + "; the job is in progress", delay: q.msg.runner.jitter.Vary(maxPutBack)}
+		return &outcome{action: putBack, reason: reason + "; the job is in progress", delay: q.msg.runner.jitter.Vary(maxKindDelay)}
 	}
 	if out := q.applyRuling(ctx, record, ruling); out != nil {
 		return out
@@ -256,5 +256,5 @@ func putBackDelay(since, now time.Time) time.Duration {
 	if since.IsZero() {
 		since = now
 	}
-	return min(max(now.Sub(since)/4, minPutBack), maxPutBack)
+	return min(max(now.Sub(since)/4, minKindDelay), maxKindDelay)
 }

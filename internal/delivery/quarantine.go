@@ -37,7 +37,7 @@ const (
 	chargeAfter = 10 * time.Second
 
 	// maxChargedExits charged exits in a row end a job in the poison queue, and so do
-	// maxEarlyEnds early ones: of a job whose state takes longer to save than any
+	// maxEarlyExits early ones: of a job whose state takes longer to save than any
 	// of its VMs lived.
 	maxChargedExits = 10
 	maxEarlyExits   = 50

@@ -35,8 +35,8 @@ import (
 // long as they are answered soon: see [drain.Gate].
 const parallelWrites = 32
 
-// Config is what a [Runner] is made of.
-type Config struct {
+// RunnerConfig is what a [Runner] is made of.
+type RunnerConfig struct {
 	// Place returns the queue for a follow-up job of a handler.
 	Place func(id string) (*queue.Queue, error)
 
@@ -140,7 +140,7 @@ type counters struct {
 }
 
 // NewRunner returns a Runner without a name, see [Runner.SetOwner].
-func NewRunner(c Config) *Runner {
+func NewRunner(c RunnerConfig) *Runner {
 	r := &Runner{
 		place: c.Place, accounts: map[string]*account{}, fleet: c.Fleet, inputs: c.Inputs,
 		kinds: c.Kinds, defaultKind: c.DefaultKind, moveAfter: c.MoveAfter, changeover: c.Changeover, policy: c.Policy,
@@ -341,7 +341,7 @@ type account struct {
 	moveRest moveRest
 }
 
-func newAccount(s Stores, c Config) *account {
+func newAccount(s Stores, c RunnerConfig) *account {
 	return &account{
 		poison: s.Poison, onDemand: s.OnDemand, payloads: s.Payloads, records: s.Records, outputs: s.Outputs,
 		logs: joblog.NewKeeper(s.Logs, c.LogSize), renewals: renewal.NewSet(c.Visibility),

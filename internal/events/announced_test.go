@@ -21,7 +21,7 @@ func (announcements) Polled(time.Time, string)        {}
 // follows from it. Events that are not listed any more are forgotten.
 func TestReportAnnounced(t *testing.T) {
 	got := announcements{}
-	r := New(Config{Observer: got})
+	r := New(ResponderConfig{Observer: got})
 	event := func(id string, a preempt.Action) preempt.Verdict {
 		return preempt.Verdict{Action: a, Event: preempt.Event{ID: id, Type: preempt.TypeReboot}}
 	}

@@ -44,7 +44,7 @@ func TestBlindnessIsLogged(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var log bytes.Buffer
-			r := New(Config{Worker: &blindWorker{}, Observer: announcements{}, Log: slog.New(slog.NewJSONHandler(&log, nil))})
+			r := New(ResponderConfig{Worker: &blindWorker{}, Observer: announcements{}, Log: slog.New(slog.NewJSONHandler(&log, nil))})
 			for _, o := range tt.observed {
 				r.observe(o)
 			}

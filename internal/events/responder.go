@@ -77,8 +77,8 @@ const accepted, refusedByPlatform = "accepted", "refused"
 // AcknowledgeResults returns them.
 func AcknowledgeResults() []string { return []string{accepted, refusedByPlatform} }
 
-// Config has the settings and parts of a [Responder].
-type Config struct {
+// ResponderConfig has the settings and parts of a [Responder].
+type ResponderConfig struct {
 	Worker      Worker
 	Client      *preempt.Client // the VM's metadata service; nil runs without events
 	Departure   *drain.Departure
@@ -134,7 +134,7 @@ type Responder struct {
 }
 
 // New returns a Responder, which does nothing before [Responder.Run].
-func New(c Config) *Responder {
+func New(c ResponderConfig) *Responder {
 	return &Responder{
 		worker: c.Worker, client: c.Client, departure: c.Departure, runtime: c.Runtime, presences: c.Presences,
 		acknowledge: c.Acknowledge, vmName: c.VMName, observer: c.Observer, loop: c.Loop, onVM: c.OnVM, log: c.Log,
@@ -179,7 +179,8 @@ func (r *Responder) discover(ctx context.Context) {
 	logged := false
 	identity, err := r.client.Discover(ctx, func(err error) {
 		if !logged {
-			r.log.WarnContext(ctx, "metadata service does not say what this VM is; trying again. Without --vm-name an eviction cannot be recognised", "error", err, "vm_name", r.vmName)
+			r.log.WarnContext(ctx, "metadata service does not say what this VM is; trying again. Without --vm-name an eviction "+
+				"cannot be recognised", "error", err, "vm_name", r.vmName)
 		}
 		logged = true
 		r.mu.Lock()

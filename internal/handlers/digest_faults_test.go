@@ -39,10 +39,12 @@ func TestDigestPayloads(t *testing.T) {
 		`{"container":"data","blob":"b","version":"a&comp=list"}`: "field version is not a version's id such as " +
 			"2026-01-31T09:30:00.1234567Z",
 		`{"container":"data","blob":"` + strings.Repeat("é", 1025) + `"}`: "field blob has 1025 characters; a blob's name has at most 1024",
-		`{"container":"secret","blob":"blob"}`:                            `container "secret" is not one that this worker may read; --data-container allows it`,
+		`{"container":"secret","blob":"blob"}`: `container "secret" is not one that this worker may read; ` +
+			`--data-container allows it`,
 		`{"container":"` + strings.Repeat("x", 200) + `","blob":"blob"}`: `container "` + strings.Repeat("x", 80) +
 			`" is not one that this worker may read; --data-container allows it`,
-		`{"container":"data","blob":"blob"}{"container":"data","blob":"other"}`: `it must be a JSON object such as {"container":"data","blob":"2026/a.tar"}`,
+		`{"container":"data","blob":"blob"}{"container":"data","blob":"other"}`: `it must be a JSON object such as ` +
+			`{"container":"data","blob":"2026/a.tar"}`,
 	} {
 		_, err := b.digest.Run(t.Context(), job.New(job.Spec{ID: "job", Payload: []byte(payload)}, nil))
 		if err == nil || err.Error() != "payload of a digest job: "+want || !job.IsPermanent(err) {
@@ -154,7 +156,9 @@ func TestDigestRefusals(t *testing.T) {
 		permanent bool
 	}{
 		{storage.Error{Status: http.StatusForbidden, Code: "AuthorizationPermissionMismatch"},
-			`read blob "blob" in container data: access denied (403 AuthorizationPermissionMismatch): the identity that the worker signs in with needs the role Storage Blob Data Reader on that container`, false},
+			`read blob "blob" in container data: access denied (403 AuthorizationPermissionMismatch): ` +
+				`the identity that the worker signs in with needs ` +
+				`the role Storage Blob Data Reader on that container`, false},
 		{storage.Error{Status: http.StatusConflict, Code: "BlobArchived"},
 			`blob "blob" in container data is in the archive tier (409 BlobArchived): rehydrate it and replay the job`, true},
 		{storage.Error{Status: http.StatusServiceUnavailable, Code: "ServerBusy"},

@@ -37,7 +37,7 @@ type bench struct {
 func setup(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{server: storage.New(storage.Options{})}
-	account, err := azure.Connect(azure.Config{ConnectionString: b.server.ConnectionString(), Transport: b.server.Transport()})
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: b.server.ConnectionString(), Transport: b.server.Transport()})
 	if err != nil {
 		t.Fatal(err)
 	}

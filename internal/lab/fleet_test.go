@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-const localStorage = "DefaultEndpointsProtocol=http;AccountName=a;AccountKey=aw==;BlobEndpoint=http://127.0.0.1:1/a;QueueEndpoint=http://127.0.0.1:2/a;"
+const localStorage = "DefaultEndpointsProtocol=http;AccountName=a;AccountKey=aw==;" +
+	"BlobEndpoint=http://127.0.0.1:1/a;QueueEndpoint=http://127.0.0.1:2/a;"
 
 // testFleet is a fleet whose workers are this test binary in a role.
 type testFleet struct {

@@ -237,7 +237,7 @@ func (l *Local) Accounts() (all []*azure.Account, err error) {
 
 // connect returns clients of an account that open no sockets.
 func connect(server *storage.Server) (*azure.Account, error) {
-	return azure.Connect(azure.Config{ConnectionString: server.ConnectionString(), Transport: server.Transport(), Version: "lab"})
+	return azure.Connect(azure.AccountConfig{ConnectionString: server.ConnectionString(), Transport: server.Transport(), Version: "lab"})
 }
 
 // StorageEnvironment returns the environment variables with which a process

@@ -32,7 +32,9 @@ func BinariesIn(folder string) (Binaries, error) {
 // Build builds the programs from this module's source into a folder. The working
 // directory must be within the module.
 func Build(ctx context.Context, folder string) (Binaries, error) {
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", folder+string(filepath.Separator), module+"/cmd/worker", module+"/cmd/producer") //nolint:gosec // constants, and a folder of ours
+	folder += string(filepath.Separator)
+	//nolint:gosec // constants, and a folder of ours
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", folder, module+"/cmd/worker", module+"/cmd/producer")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return Binaries{}, fmt.Errorf("build worker and producer: %w: %s", err, bytes.TrimSpace(out))
 	}

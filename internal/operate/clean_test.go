@@ -17,6 +17,7 @@ import (
 	"github.com/spotworker/spotworker/internal/jobfiles/outputs"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
 // ended leaves a job that has ended, with a log of so many lines of 100 bytes in its blob.
@@ -244,8 +245,10 @@ func TestCleanAgainstOthers(t *testing.T) {
 // TestCleanIsRepeated: a fault at any call leaves nothing that a repeat does not remove,
 // and removes nothing else.
 func TestCleanIsRepeated(t *testing.T) {
+	step := proof.Times(5, 1)
+	first := 1 + int(proof.Seed(t)%uint64(step))
 	for _, effect := range []bool{false, true} {
-		for at, reached := 1, true; reached; at++ {
+		for at, reached := first, true; reached; at += step {
 			inBubble(t, func(t *testing.T, b *rig) {
 				b.old(t)
 				b.link.dieAt, b.link.effect = at, effect

@@ -60,7 +60,7 @@ func inBubble(t *testing.T, test func(t *testing.T, b *rig)) {
 
 func (b *rig) connect(t *testing.T, transport policy.Transporter) *deployment.Stores {
 	t.Helper()
-	account, err := azure.Connect(azure.Config{ConnectionString: b.server.ConnectionString(), Transport: transport})
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: b.server.ConnectionString(), Transport: transport})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,8 +37,8 @@ func (o Outcome) gone() bool {
 // errReport marks an error of the caller's report function.
 var errReport = errors.New("cannot report the outcome")
 
-// run is one replay or purge of many messages.
-type run struct {
+// bulkRun is one replay or purge of many messages.
+type bulkRun struct {
 	poison    *PoisonQueue
 	selection Selection
 	report    func(Outcome) error
@@ -49,14 +49,14 @@ type run struct {
 }
 
 // all scans the poison queue and acts on the selected messages.
-func (r *run) all(ctx context.Context) error {
+func (r *bulkRun) all(ctx context.Context) error {
 	r.done = map[checkpoint.Delivery]Action{}
 	return r.poison.scan(ctx, r.selection, r.one, nil)
 }
 
 // one acts on one message and reports the outcome. A failed action does not end the
 // run; a failed report does.
-func (r *run) one(ctx context.Context, c *claimed) (gone bool, err error) {
+func (r *bulkRun) one(ctx context.Context, c *claimed) (gone bool, err error) {
 	out := Outcome{Item: c.Item}
 	var w work
 	if out.Fault == nil {
@@ -84,7 +84,7 @@ func (r *run) one(ctx context.Context, c *claimed) (gone bool, err error) {
 }
 
 // before returns what this run did to the same job before.
-func (r *run) before(w *work) Action {
+func (r *bulkRun) before(w *work) Action {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.done[w.delivery()]

@@ -99,14 +99,14 @@ func (p *PoisonQueue) Lookup(ctx context.Context, it Item) (text string, record 
 // If the job's id was used for other work, or its record is of another version, only
 // the message is deleted, and only if it is selected by a message's id.
 func (p *PoisonQueue) Purge(ctx context.Context, s Selection, report func(Outcome) error) error {
-	r := &run{poison: p, selection: s, report: report}
+	r := &bulkRun{poison: p, selection: s, report: report}
 	r.act = r.purge
 	return r.all(ctx)
 }
 
 // purge cancels the record, deletes the payload, and deletes the poison message, in
 // that order.
-func (r *run) purge(ctx context.Context, c *claimed, w *work) (Action, string, error) {
+func (r *bulkRun) purge(ctx context.Context, c *claimed, w *work) (Action, string, error) {
 	switch {
 	case c.Fault != nil:
 		return Purged, c.Fault.Error(), c.lease.Complete(ctx)
@@ -134,7 +134,7 @@ func (r *run) purge(ctx context.Context, c *claimed, w *work) (Action, string, e
 
 // purgeAlone deletes a message whose id stands for other work, without changing the
 // record, if it was selected by the message's id.
-func (r *run) purgeAlone(ctx context.Context, c *claimed, w *work, why error) (Action, string, error) {
+func (r *bulkRun) purgeAlone(ctx context.Context, c *claimed, w *work, why error) (Action, string, error) {
 	if _, byMessage := r.selection.Has(c.Item); !byMessage {
 		return Refused, fmt.Sprintf("%v; the id of the message removes the message alone", why), nil
 	}
@@ -143,7 +143,7 @@ func (r *run) purgeAlone(ctx context.Context, c *claimed, w *work, why error) (A
 
 // purgeWithoutText purges a message whose text is gone, and with it the name of the
 // payload's blob, which the lifecycle rule of the account deletes.
-func (r *run) purgeWithoutText(ctx context.Context, c *claimed, w *work) (Action, string, error) {
+func (r *bulkRun) purgeWithoutText(ctx context.Context, c *claimed, w *work) (Action, string, error) {
 	record, err := r.poison.recordOf(ctx, w)
 	if err != nil {
 		return "", "", err

@@ -14,7 +14,7 @@ import (
 // message, one at a time. An error of report ends the run, and so do an error of the
 // poison queue itself and the end of ctx.
 func (p *PoisonQueue) Replay(ctx context.Context, s Selection, fromScratch bool, report func(Outcome) error) error {
-	r := &run{poison: p, selection: s, report: report}
+	r := &bulkRun{poison: p, selection: s, report: report}
 	r.act = func(ctx context.Context, c *claimed, w *work) (Action, string, error) {
 		return r.replay(ctx, c, w, fromScratch)
 	}
@@ -23,7 +23,7 @@ func (p *PoisonQueue) Replay(ctx context.Context, s Selection, fromScratch bool,
 
 // replay opens the record, puts the message, and deletes the poison message, in that
 // order.
-func (r *run) replay(ctx context.Context, c *claimed, w *work, fromScratch bool) (Action, string, error) {
+func (r *bulkRun) replay(ctx context.Context, c *claimed, w *work, fromScratch bool) (Action, string, error) {
 	switch {
 	case c.Fault != nil:
 		return Refused, fmt.Sprintf("%v; purge can remove it", c.Fault), nil //nolint:nilerr // a fault of the message is no error of the run
@@ -49,7 +49,7 @@ func (r *run) replay(ctx context.Context, c *claimed, w *work, fromScratch bool)
 
 // replayUnread puts the text of a message that could not be decoded on the queue
 // again, unchanged: a worker of another version may be able to decode it.
-func (r *run) replayUnread(ctx context.Context, c *claimed, w *work) (Action, string, error) {
+func (r *bulkRun) replayUnread(ctx context.Context, c *claimed, w *work) (Action, string, error) {
 	if errors.Is(w.unreadable, errNoKind) {
 		return Refused, w.unreadable.Error(), nil
 	}
@@ -62,7 +62,7 @@ func (r *run) replayUnread(ctx context.Context, c *claimed, w *work) (Action, st
 // replayWithoutText handles a message whose text is gone. The text is deleted last,
 // so this is a duplicate of a message that was handled before, unless the record
 // says otherwise.
-func (r *run) replayWithoutText(ctx context.Context, c *claimed, w *work) (Action, string, error) {
+func (r *bulkRun) replayWithoutText(ctx context.Context, c *claimed, w *work) (Action, string, error) {
 	record, err := r.poison.recordOf(ctx, w)
 	switch {
 	case err != nil:

@@ -36,7 +36,7 @@ func severalAccounts(t *testing.T, n int) (*client.Client, []*storage.Server) {
 		name := fmt.Sprintf("account%d", i)
 		server := storage.New(storage.Options{Account: name})
 		transport[name], servers = server, append(servers, server)
-		account, err := azure.Connect(azure.Config{ConnectionString: server.ConnectionString(), Transport: transport})
+		account, err := azure.Connect(azure.AccountConfig{ConnectionString: server.ConnectionString(), Transport: transport})
 		if err != nil {
 			t.Fatal(err)
 		}

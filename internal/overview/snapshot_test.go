@@ -43,7 +43,7 @@ func setup(tb testing.TB) *rig {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	account, err := azure.Connect(azure.Config{ConnectionString: r.server.ConnectionString(), Transport: r.server.Transport()})
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: r.server.ConnectionString(), Transport: r.server.Transport()})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -118,7 +118,8 @@ func TestReadCost(t *testing.T) {
 	}
 	done, running := s.Jobs.ByStatus[client.StatusDone], s.Jobs.ByStatus[client.StatusRunning]
 	if done != 501 || running != 4500 || s.Jobs.DoneRecently != done || len(s.Jobs.Running) != running || s.Count(client.Alive) != 500 {
-		t.Errorf("Read = %d done, %d running (%d listed), %d workers, want 501, 4500 and 500", done, running, len(s.Jobs.Running), s.Count(client.Alive))
+		t.Errorf("Read = %d done, %d running (%d listed), %d workers, want 501, 4500 and 500", done, running, len(s.Jobs.Running),
+			s.Count(client.Alive))
 	}
 }
 

@@ -23,7 +23,8 @@ var fuzzVM = Identity{Name: "qvmq_7"}
 const (
 	noEvents   = `{"DocumentIncarnation":%d,"Events":[]}`
 	ourPreempt = `{"DocumentIncarnation":%d,"Events":[{"EventId":"E","EventStatus":"Scheduled","EventType":"Preempt",` +
-		`"ResourceType":"VirtualMachine","Resources":["qvmq_7"],"NotBefore":"","Description":"","EventSource":"Platform","DurationInSeconds":-1}]}`
+		`"ResourceType":"VirtualMachine","Resources":["qvmq_7"],"NotBefore":"",` +
+		`"Description":"","EventSource":"Platform","DurationInSeconds":-1}]}`
 )
 
 // scripted is a metadata service that answers each poll with the next line of a

@@ -21,7 +21,8 @@ func TestParseInstance(t *testing.T) {
 		body string
 		want Instance
 	}{
-		{`{"name":"a","vmId":"1","vmScaleSetName":"","resourceId":"/r","location":"westus","zone":"","priority":"","evictionPolicy":"","tagsList":[],"userData":""}`,
+		{`{"name":"a","vmId":"1","vmScaleSetName":"","resourceId":"/r","location":"westus","zone":"","priority":"",` +
+			`"evictionPolicy":"","tagsList":[],"userData":""}`,
 			Instance{Identity: Identity{Name: "a", VMID: "1", ResourceID: "/r", Location: "westus"}, Tags: map[string]string{}}},
 		{`{"NAME":"a","unknown":[{}]}`, Instance{Identity: Identity{Name: "a"}}},
 		{`{"name":"a","tagsList":"odd","zone":2,"location":null}`, Instance{Identity: Identity{Name: "a", Zone: "2"}}},

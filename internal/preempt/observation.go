@@ -44,8 +44,8 @@ type Observation struct {
 // Blind reports whether no good answer came in time for a while.
 func (o Observation) Blind() bool { return !o.BlindSince.IsZero() }
 
-// state holds the watcher's facts from the answers. It is pure: time is an argument.
-type state struct {
+// watchState holds the watcher's facts from the answers. It is pure: time is an argument.
+type watchState struct {
 	newest     int // number of the newest poll with a good answer; 0 before one
 	document   Document
 	answeredAt time.Time // of the last prompt answer, or the start
@@ -55,16 +55,16 @@ type state struct {
 	blind   bool // as last reported
 }
 
-func (s *state) hasDocument() bool { return s.newest > 0 }
+func (s *watchState) hasDocument() bool { return s.newest > 0 }
 
 // isBlind reports whether no answer came in time for blindAfter.
-func (s *state) isBlind(now time.Time) bool { return now.Sub(s.answeredAt) >= blindAfter }
+func (s *watchState) isBlind(now time.Time) bool { return now.Sub(s.answeredAt) >= blindAfter }
 
 // inDoubt reports whether the version in use may be the reason that no answer comes.
-func (s *state) inDoubt(now time.Time) bool { return now.Sub(s.answeredAt) >= doubtAfter }
+func (s *watchState) inDoubt(now time.Time) bool { return now.Sub(s.answeredAt) >= doubtAfter }
 
 // add records an answer, and reports whether it is a document that counts.
-func (s *state) add(a polled) bool {
+func (s *watchState) add(a polled) bool {
 	if a.err != nil {
 		if a.number > s.newest {
 			s.err = a.err
@@ -89,7 +89,7 @@ func (s *state) add(a polled) bool {
 // It does if the service sent it after the newest answer, by its own clock, and it
 // has an eviction that the newest lacks: then the polls that should have shown the
 // eviction hang or failed, and waiting for them could waste the notice.
-func (s *state) revealsPreempt(doc Document) bool {
+func (s *watchState) revealsPreempt(doc Document) bool {
 	if !doc.Date.After(s.document.Date) || s.document.Date.IsZero() {
 		return false
 	}
@@ -103,7 +103,7 @@ func (s *state) revealsPreempt(doc Document) bool {
 
 // observe returns the observation to report at now, if there is one. It counts as
 // reported then.
-func (s *state) observe(now time.Time) (Observation, bool) {
+func (s *watchState) observe(now time.Time) (Observation, bool) {
 	blind := s.isBlind(now)
 	if !s.changed && blind == s.blind {
 		return Observation{}, false
@@ -118,7 +118,7 @@ func (s *state) observe(now time.Time) (Observation, bool) {
 
 // untilNews returns how long until the watcher is blind unless it gets an answer. A
 // blind watcher has nothing to report until then.
-func (s *state) untilNews(now time.Time) time.Duration {
+func (s *watchState) untilNews(now time.Time) time.Duration {
 	if s.blind {
 		return blindAfter
 	}

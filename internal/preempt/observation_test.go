@@ -56,7 +56,7 @@ func TestAnswersCountInTheOrderOfAsking(t *testing.T) {
 		{"the same after one without a date", []polled{before, good(1, 4, "x")}, false, false, 0},
 		{"which a newer answer may take back", []polled{good(2, 1), good(1, 4, "x"), good(3, 5)}, true, true, 0},
 	} {
-		s := state{answeredAt: noon}
+		s := watchState{answeredAt: noon}
 		for i, a := range tt.answers {
 			counts := s.add(a)
 			o, news := s.observe(a.at)
@@ -73,7 +73,7 @@ func TestAnswersCountInTheOrderOfAsking(t *testing.T) {
 // After an old answer counted, the answers that should have come before still
 // count only if they are newer than the newest.
 func TestALateEvictionDoesNotReorderWhatFollows(t *testing.T) {
-	s := state{answeredAt: noon}
+	s := watchState{answeredAt: noon}
 	s.add(good(3, 3))
 	s.add(good(1, 4, "x"))
 	if s.add(good(2, 4)) {
@@ -87,7 +87,7 @@ func TestALateEvictionDoesNotReorderWhatFollows(t *testing.T) {
 func TestBlindnessIsReportedOnce(t *testing.T) {
 	at := func(ms int) time.Time { return noon.Add(time.Duration(ms) * time.Millisecond) }
 	oops := errors.New("oops")
-	s := state{answeredAt: noon}
+	s := watchState{answeredAt: noon}
 	expect := func(ms int, news, blind bool, since time.Time, err error) {
 		t.Helper()
 		o, told := s.observe(at(ms))
@@ -124,7 +124,7 @@ func TestBlindnessIsReportedOnce(t *testing.T) {
 }
 
 func TestFailureOfAnOlderPollIsNoReason(t *testing.T) {
-	s := state{answeredAt: noon}
+	s := watchState{answeredAt: noon}
 	s.add(good(2, 1))
 	s.add(polled{number: 1, err: errors.New("oops")})
 	if s.err != nil {

@@ -56,7 +56,7 @@ func (w *Watcher) Run(ctx context.Context, report func(Observation)) {
 	defer cancel()
 
 	start := time.Now()
-	seen := state{answeredAt: start}
+	seen := watchState{answeredAt: start}
 	next := schedule{next: start}
 	for ctx.Err() == nil {
 		now := time.Now()

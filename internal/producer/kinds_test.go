@@ -41,7 +41,8 @@ func TestUnknownKinds(t *testing.T) {
 	if err != nil || sum.Enqueued != 4 {
 		t.Fatalf("Run = %+v, %v, want 4 jobs", sum, err)
 	}
-	const want = `no live worker on queue test-jobs has kind "digset" (did you mean "digest"?); the kinds of 2 workers are: compress, digest. ` +
+	const want = `no live worker on queue test-jobs has kind "digset" (did you mean "digest"?); ` +
+		`the kinds of 2 workers are: compress, digest. ` +
 		"A job goes to the poison queue if no worker has had its kind for an hour"
 	if len(unknown) != 1 || unknown[0].Error() != want || unknown[0].Workers != 2 ||
 		!slices.Equal(unknown[0].Kinds, []string{"compress", "digest"}) {

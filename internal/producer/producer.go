@@ -137,7 +137,7 @@ type Summary struct {
 //
 // Confirmed, Skipped and Failed are called one at a time.
 func (p *Producer) Run(ctx context.Context, jobs iter.Seq2[Spec, error]) (Summary, error) {
-	r := &run{
+	r := &producerRun{
 		producer: p,
 		slots:    semaphore.NewWeighted(int64(parallel(p.Parallel))),
 		room:     semaphore.NewWeighted(maxInFlight),

@@ -18,8 +18,8 @@ import (
 	"github.com/spotworker/spotworker/internal/telemetry/tracing"
 )
 
-// run is the state of one [Producer.Run].
-type run struct {
+// producerRun is the state of one [Producer.Run].
+type producerRun struct {
 	producer *Producer
 	slots    *semaphore.Weighted // one for each put in flight
 	room     *semaphore.Weighted // bytes of payload
@@ -53,7 +53,7 @@ func (f *failures) add(in *queue.Queue) {
 }
 
 // acquireSlot waits for a free slot. It returns false if the run takes no more jobs.
-func (r *run) acquireSlot(ctx context.Context) bool {
+func (r *producerRun) acquireSlot(ctx context.Context) bool {
 	err := r.slots.Acquire(ctx, 1)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -64,7 +64,7 @@ func (r *run) acquireSlot(ctx context.Context) bool {
 }
 
 // accept records what the source yielded, and returns the job if it is to be put.
-func (r *run) accept(ctx context.Context, spec Spec, err error) (j Job, ok bool) {
+func (r *producerRun) accept(ctx context.Context, spec Spec, err error) (j Job, ok bool) {
 	if err == nil {
 		j, err = newJob(spec)
 	}
@@ -96,7 +96,7 @@ func (r *run) accept(ctx context.Context, spec Spec, err error) (j Job, ok bool)
 
 // checkKind reports a kind that no live worker has. It returns an error if that is why the
 // job is not put.
-func (r *run) checkKind(ctx context.Context, j Job) error {
+func (r *producerRun) checkKind(ctx context.Context, j Job) error {
 	p := r.producer
 	if p.UnknownKind == nil && !p.KnownKinds {
 		return nil
@@ -116,7 +116,7 @@ func (r *run) checkKind(ctx context.Context, j Job) error {
 
 // start puts a job when there is room for it in memory. A job that was taken is put
 // even if ctx ends: every call has its own timeout.
-func (r *run) start(ctx context.Context, j Job) {
+func (r *producerRun) start(ctx context.Context, j Job) {
 	ctx = context.WithoutCancel(ctx)
 	_ = r.room.Acquire(ctx, j.Size()) // never fails: the context does not end
 	put := func() {
@@ -133,7 +133,7 @@ func (r *run) start(ctx context.Context, j Job) {
 }
 
 // record records the result of a put.
-func (r *run) record(j Job, found checkpoint.Status, in *queue.Queue, err error) {
+func (r *producerRun) record(j Job, found checkpoint.Status, in *queue.Queue, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -156,7 +156,7 @@ func (r *run) record(j Job, found checkpoint.Status, in *queue.Queue, err error)
 }
 
 // confirm counts a job that was put. The caller holds mu.
-func (r *run) confirm(j Job, found checkpoint.Status) {
+func (r *producerRun) confirm(j Job, found checkpoint.Status) {
 	r.summary.Enqueued++
 	if r.producer.Confirmed == nil {
 		return
@@ -167,7 +167,7 @@ func (r *run) confirm(j Job, found checkpoint.Status) {
 }
 
 // skip counts a job that is not put. The caller holds mu.
-func (r *run) skip(j Job, found checkpoint.Status) {
+func (r *producerRun) skip(j Job, found checkpoint.Status) {
 	r.summary.Skipped++
 	if r.producer.Skipped == nil {
 		return
@@ -178,7 +178,7 @@ func (r *run) skip(j Job, found checkpoint.Status) {
 }
 
 // fail counts a job that was not put. The caller holds mu.
-func (r *run) fail(bad *JobError) {
+func (r *producerRun) fail(bad *JobError) {
 	r.summary.Failed++
 	if r.producer.Failed == nil {
 		return
@@ -190,7 +190,7 @@ func (r *run) fail(bad *JobError) {
 
 // put puts one job, and returns the status of the record that it found, and the job's
 // queue if that is known. If the status is final, nothing was put.
-func (r *run) put(ctx context.Context, j Job) (found checkpoint.Status, to *queue.Queue, err error) {
+func (r *producerRun) put(ctx context.Context, j Job) (found checkpoint.Status, to *queue.Queue, err error) {
 	e := j.envelope
 	e.EnqueuedAt, e.ChosenID, e.Awaited = time.Now().UTC(), j.OwnID, r.producer.Awaited
 	if r.producer.DryRun && !r.producer.readsRecord(j) {
@@ -218,7 +218,7 @@ func (p *Producer) readsRecord(j Job) bool { return j.OwnID && (p.TakeOver || p.
 
 // find returns the status of a job's record, which it reopens if TakeOver is set. The
 // status is empty if there is no record, or if it may not be read.
-func (r *run) find(ctx context.Context, j Job, records *checkpoint.Store) (checkpoint.Status, error) {
+func (r *producerRun) find(ctx context.Context, j Job, records *checkpoint.Store) (checkpoint.Status, error) {
 	if r.producer.TakeOver {
 		return r.producer.reopen(ctx, j, records)
 	}
@@ -310,7 +310,7 @@ func isJobError(err error) bool {
 
 // isFatal reports whether an error would affect every other job too: a missing
 // permission, a missing queue, or a storage outage, in all accounts.
-func (r *run) isFatal(err error) bool {
+func (r *producerRun) isFatal(err error) bool {
 	accounts := 1
 	if r.producer.Accounts != nil {
 		accounts = r.producer.Accounts()

@@ -50,7 +50,7 @@ func setup(t *testing.T) *rig {
 func setupBare(t *testing.T) *rig {
 	t.Helper()
 	b := &rig{server: storage.New(storage.Options{})}
-	account, err := azure.Connect(azure.Config{ConnectionString: b.server.ConnectionString(), Transport: b.server.Transport()})
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: b.server.ConnectionString(), Transport: b.server.Transport()})
 	if err != nil {
 		t.Fatal(err)
 	}

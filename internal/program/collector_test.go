@@ -411,7 +411,9 @@ func TestManyFilesAreReportedEarly(t *testing.T) {
 		if _, err := k.collect(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if got := len(log.find("checkpoint has nearly as many files and folders as it may have: a job whose checkpoint has more fails permanently")); got != want {
+		const warning = "checkpoint has nearly as many files and folders as it may have: a job whose checkpoint has more fails " +
+			"permanently"
+		if got := len(log.find(warning)); got != want {
 			t.Errorf("%d files of 10 allowed: %d warnings, want %d", files, got, want)
 		}
 	}

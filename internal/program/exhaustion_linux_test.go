@@ -57,7 +57,8 @@ func TestDiskFillsDuringARestore(t *testing.T) {
 		for i := range 40 {
 			appendTo(t, filepath.Join(dir, fmt.Sprintf("%02d", i)), large[:len(large)/40])
 		}
-		size := withResult(script(`cat "${SPOTWORKER_RESTORE:-/none}"/* 2>/dev/null | wc -c; cat "$SPOTWORKER_RESTORE" 2>/dev/null | wc -c; cat "$SPOTWORKER_OUTPUT"/* | wc -c`))
+		size := withResult(script(`cat "${SPOTWORKER_RESTORE:-/none}"/* 2>/dev/null | wc -c; cat "$SPOTWORKER_RESTORE" 2>/dev/null | wc -c; ` +
+			`cat "$SPOTWORKER_OUTPUT"/* | wc -c`))
 		size.Outputs = &Outputs{}
 		folder := &job.Progress{State: []byte(archived(t, dir)), Version: stateFolder}
 		for name, row := range map[string]struct {

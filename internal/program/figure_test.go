@@ -42,7 +42,7 @@ func TestGigabyteFolder(t *testing.T) {
 	proof.Only(t, "it writes 1 GiB to disk, and hashes 2")
 	const files, each = 64, 16 << 20
 	service := &cost.Sink{Latency: 5 * time.Millisecond}
-	account, err := azure.Connect(azure.Config{ConnectionString: storage.New(storage.Options{}).ConnectionString(), Transport: service})
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: storage.New(storage.Options{}).ConnectionString(), Transport: service})
 	if err != nil {
 		t.Fatal(err)
 	}

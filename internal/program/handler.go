@@ -111,7 +111,7 @@ func (h *Handler) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 }
 
 // runProgram runs a program to its end.
-func (h *Handler) runProgram(ctx context.Context, r *run) (end ended, err error) {
+func (h *Handler) runProgram(ctx context.Context, r *programRun) (end ended, err error) {
 	r.job.Cleanup(r.collector.close)
 	out := printed.New(ctx, r.log)
 	if r.program, err = tree.Start(h.command(r.job, r.folder), h.limits(r.folder.User), h.groups, r.folder.User, out); err != nil {
@@ -130,7 +130,7 @@ func (h *Handler) runProgram(ctx context.Context, r *run) (end ended, err error)
 
 // runFromPrevious runs the program again with the checkpoint before the unusable one. If
 // there is none it returns the first run and its end.
-func (h *Handler) runFromPrevious(ctx context.Context, r *run, end ended) (*run, ended, error) {
+func (h *Handler) runFromPrevious(ctx context.Context, r *programRun, end ended) (*programRun, ended, error) {
 	f := r.folder
 	if r.outputs != nil {
 		r.outputs.close() // nothing of that run is sent any more
@@ -153,7 +153,7 @@ func (h *Handler) runFromPrevious(ctx context.Context, r *run, end ended) (*run,
 
 // cannotResume reports whether the program said that it cannot use its checkpoint: before
 // it wrote one itself.
-func (r *run) cannotResume(ctx context.Context, end ended) bool {
+func (r *programRun) cannotResume(ctx context.Context, end ended) bool {
 	return end.exit.Code == exitUnusable && !end.killed && ctx.Err() == nil && r.folder.restored && r.keepsPrevious &&
 		!r.job.Latest().HasState()
 }
@@ -193,7 +193,7 @@ func explainFill(err error) error {
 
 // conclude returns the job's result, or the error that the end of the program means. Where
 // a notice may explain that, it waits for one as long as grace.
-func (r *run) conclude(ctx context.Context, end ended, grace time.Duration) ([]byte, error) {
+func (r *programRun) conclude(ctx context.Context, end ended, grace time.Duration) ([]byte, error) {
 	f := facts{exit: end.exit, killed: end.killed, stopped: ctx.Err() != nil, result: r.hasResult()}
 	verdict := decide(f)
 	if verdict == unclear {
@@ -234,7 +234,7 @@ func oomText(kills int64) string {
 
 // unusable says which checkpoints a program could not use that exited for that; empty if it
 // did not.
-func (r *run) unusable(ctx context.Context, end ended) string {
+func (r *programRun) unusable(ctx context.Context, end ended) string {
 	switch {
 	case !r.cannotResume(ctx, end):
 		return ""
@@ -266,7 +266,7 @@ func endError(end ended, unusable string) error {
 }
 
 // result reads the program's result file. Without one the result is nil.
-func (r *run) result(ctx context.Context) (data []byte, err error) {
+func (r *programRun) result(ctx context.Context) (data []byte, err error) {
 	err = r.folder.User.Do(func() error {
 		return sandbox.AwaitHeld(ctx, sandbox.HeldLong, func() error {
 			data, err = readSmall(r.folder.result, job.MaxResult)

@@ -545,7 +545,8 @@ func TestProgress(t *testing.T) {
 	if got := w.Latest(); got.Fraction != 0.5 || got.Text != "half" || got.HasState() {
 		t.Errorf("progress = %+v, want half, without a state", got)
 	}
-	if got := b.log.find(`progress not understood: a line is {"fraction": 0.5, "text": "half of it"}, with a fraction from 0 to 1`); len(got) != 1 || got[0]["lines"] != 2.0 {
+	const warning = `progress not understood: a line is {"fraction": 0.5, "text": "half of it"}, with a fraction from 0 to 1`
+	if got := b.log.find(warning); len(got) != 1 || got[0]["lines"] != 2.0 {
 		t.Errorf("log = %v, want one line about two that were not understood", got)
 	}
 }

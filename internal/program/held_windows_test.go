@@ -116,7 +116,7 @@ func TestUnreadableResult(t *testing.T) {
 	if err := os.WriteFile(name, []byte("42"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := &run{folder: &folder{Folder: &scratch.Folder{}, result: name}}
+	r := &programRun{folder: &folder{Folder: &scratch.Folder{}, result: name}}
 	time.AfterFunc(3*time.Second, hold(t, name))
 	if got, err := r.result(t.Context()); err != nil || string(got) != "42" {
 		t.Errorf("result that was held for 3s = %q, %v", got, err)

@@ -53,7 +53,8 @@ func TestReadKinds(t *testing.T) {
       "environment": {"OMP_NUM_THREADS": "2", "EMPTY": ""},
       "pass_environment": ["AZURE_CLIENT_ID"],
       "concurrency": 2, "idempotent": true,
-      "memory": "512MiB", "total_memory": "2GiB", "cpus": 1.5, "processes": 500, "disk": "10GiB", "max_checkpoint": "4GiB", "keep_states": 2,
+      "memory": "512MiB", "total_memory": "2GiB", "cpus": 1.5, "processes": 500, "disk": "10GiB",
+ "max_checkpoint": "4GiB", "keep_states": 2,
       "cpu_time": "10m", "max_run": "1h30m", "max_silence": "90s",
       "max_failures": 3, "max_total_failures": 50, "max_breaks": 10000, "backoff": "1m", "max_backoff": "1h"
     },

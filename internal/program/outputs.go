@@ -76,7 +76,8 @@ func asRestore(v jsonpos.Value) (list bool, err error) {
 	case "list":
 		return true, nil
 	}
-	return false, v.Errorf(`give "files", so that a program that continues finds its output folder as it was, or "list", so that it finds the folder empty and a list of what was sent`)
+	return false, v.Errorf(`give "files", so that a program that continues finds its output folder as it was, or "list", ` +
+		`so that it finds the folder empty and a list of what was sent`)
 }
 
 // outputFolder sends the files in the output folder of a program. It is nil for a kind

@@ -20,8 +20,8 @@ import (
 // "Polling, not notification" in the package documentation.
 const pollInterval = 250 * time.Millisecond
 
-// run is one program that works on one job.
-type run struct {
+// programRun is one program that works on one job.
+type programRun struct {
 	job       *job.Job
 	folder    *folder
 	program   *tree.Program
@@ -40,8 +40,8 @@ type run struct {
 	stopper *stopper // while the program runs
 }
 
-func newRun(j *job.Job, k *Kind, f *folder, output *outputFolder, log *slog.Logger) *run {
-	return &run{
+func newRun(j *job.Job, k *Kind, f *folder, output *outputFolder, log *slog.Logger) *programRun {
+	return &programRun{
 		job: j, folder: f, outputs: output, full: k.errFull(), keepsPrevious: k.KeepPrevious, log: log,
 		collector: collector{user: f.User, from: f.checkpoint, dir: f.collected, log: log, limits: k.checkpointLimits()},
 		progress:  progressFile{name: f.progress},
@@ -62,7 +62,7 @@ type ended struct {
 
 // supervise polls a running program until it has ended. When ctx is cancelled a stopper
 // asks the program to stop, and kills it shortly before the deadline.
-func (r *run) supervise(ctx context.Context) ended {
+func (r *programRun) supervise(ctx context.Context) ended {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	end := ended{full: r.full}
@@ -94,20 +94,20 @@ func (r *run) supervise(ctx context.Context) ended {
 
 // poll collects a new checkpoint and the latest progress, and checks the disk
 // usage. An error means that the job cannot continue.
-func (r *run) poll(ctx context.Context) error {
+func (r *programRun) poll(ctx context.Context) error {
 	return r.folder.User.Do(func() error { return r.collect(ctx) })
 }
 
 // untilStop returns a context that ends when a stop that the program does not know yet is
 // due.
-func (r *run) untilStop(ctx context.Context) context.Context {
+func (r *programRun) untilStop(ctx context.Context) context.Context {
 	if r.stopper.announced.Load() == nil && !r.collector.ended {
 		return ctx
 	}
 	return context.WithoutCancel(ctx)
 }
 
-func (r *run) collect(ctx context.Context) error {
+func (r *programRun) collect(ctx context.Context) error {
 	state, err := r.collector.collect(r.untilStop(ctx))
 	if err != nil {
 		return err
@@ -135,7 +135,7 @@ func (r *run) collect(ctx context.Context) error {
 }
 
 // hasResult reports whether the program has written a result.
-func (r *run) hasResult() bool {
+func (r *programRun) hasResult() bool {
 	return r.folder.User.Do(func() error {
 		_, err := os.Lstat(r.folder.result)
 		return err
@@ -150,7 +150,7 @@ const stopFileWait = 500 * time.Millisecond
 // around the program, and neither signal waits for a file: a file system that hangs, or a
 // program that replaces its files, delays none of them for more than [stopFileWait].
 type stopper struct {
-	run    *run
+	run    *programRun
 	killer *time.Timer
 	ended  chan struct{}
 	done   sync.WaitGroup
@@ -161,7 +161,7 @@ type stopper struct {
 }
 
 // newStopper begins to wait for the end of ctx. Its owner calls close.
-func newStopper(ctx context.Context, r *run) *stopper {
+func newStopper(ctx context.Context, r *programRun) *stopper {
 	s := &stopper{run: r, ended: make(chan struct{}), writing: make(chan struct{}, 1)}
 	s.killer = time.AfterFunc(time.Hour, s.kill)
 	s.killer.Stop()

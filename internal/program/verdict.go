@@ -19,25 +19,25 @@ type facts struct {
 	waited  bool // the handler waited for a notice that would explain a signal
 }
 
-// verdict is the meaning of a program's end for its job.
-type verdict int
+// exitVerdict is the meaning of a program's end for its job.
+type exitVerdict int
 
 const (
-	done        verdict = iota + 1 // the job is finished
-	interrupted                    // continue later; not a failure
-	failed                         // a failure
-	unclear                        // a signal of unknown origin: wait for a notice
+	done        exitVerdict = iota + 1 // the job is finished
+	interrupted                        // continue later; not a failure
+	failed                             // a failure
+	unclear                            // a signal of unknown origin: wait for a notice
 )
 
 var verdictNames = [...]string{"", "done", "interrupted", "failed", "unclear"}
 
-func (v verdict) String() string { return verdictNames[v] }
+func (v exitVerdict) String() string { return verdictNames[v] }
 
 // decide returns the meaning of a program's end. After a stop request a program is
 // done only if its result is in place. A signal from elsewhere may be the start of
 // the VM's shutdown, which the program can see before the worker does: service
 // managers signal all processes at once.
-func decide(f facts) verdict {
+func decide(f facts) exitVerdict {
 	switch {
 	case f.exit.Code == 0 && (!f.stopped || f.result):
 		return done

@@ -13,7 +13,7 @@ func TestJudge(t *testing.T) {
 	for _, row := range []struct {
 		name string
 		facts
-		want verdict
+		want exitVerdict
 	}{
 		{"done without a result", facts{exit: code(0)}, done},
 		{"done with a result", facts{exit: code(0), result: true}, done},

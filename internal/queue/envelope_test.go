@@ -36,7 +36,8 @@ func goldenEnvelopes(t *testing.T) map[string]Envelope {
 		"chosen":   {ID: "frame-7", Kind: "render", EnqueuedAt: noon, ChosenID: true},
 		"inputs": {
 			ID: "frame-7", Kind: "render", EnqueuedAt: noon,
-			Inputs: json.RawMessage(`[{"container":"data","blob":"scene.blend","etag":"\"0x8DC\"","to":"a<b>&c.blend"},{"container":"data","prefix":"textures/"}]`),
+			Inputs: json.RawMessage(`[{"container":"data","blob":"scene.blend","etag":"\"0x8DC\"","to":"a<b>&c.blend"},` +
+				`{"container":"data","prefix":"textures/"}]`),
 		},
 		"newer": {
 			ID: "from-a-newer-version", Kind: "k", EnqueuedAt: noon,

@@ -34,7 +34,7 @@ func inBubble(t *testing.T, test func(t *testing.T, b *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		server := storage.New(storage.Options{})
-		account, err := azure.Connect(azure.Config{ConnectionString: server.ConnectionString(), Transport: server.Transport()})
+		account, err := azure.Connect(azure.AccountConfig{ConnectionString: server.ConnectionString(), Transport: server.Transport()})
 		if err != nil {
 			t.Fatal(err)
 		}

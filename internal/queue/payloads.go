@@ -149,7 +149,8 @@ func (p *Payloads) Offload(ctx context.Context, e Envelope) (Envelope, error) {
 		return Envelope{}, fmt.Errorf("message of job %s does not fit although its payload is in a blob", e.ID)
 	}
 	if len(data) > MaxPayload {
-		return Envelope{}, fmt.Errorf("payload of job %s has %d bytes; at most %d are allowed: put the data in a blob and name it in the payload", e.ID, len(data), MaxPayload)
+		return Envelope{}, fmt.Errorf("payload of job %s has %d bytes; at most %d are allowed: put the data in a blob and name it in the "+
+			"payload", e.ID, len(data), MaxPayload)
 	}
 	ref := &Ref{SHA256: e.Payload.Hash(), Size: int64(len(data))}
 	if err := p.put(ctx, blobName(e.ID, ref), data); err != nil {

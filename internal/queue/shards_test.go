@@ -18,7 +18,7 @@ import (
 // shards connects to the queues of jobs of a rig.
 func (b *rig) shards(t *testing.T) *Shards {
 	t.Helper()
-	account, err := azure.Connect(azure.Config{ConnectionString: b.ConnectionString(), Transport: b.Transport()})
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: b.ConnectionString(), Transport: b.Transport()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,11 +66,11 @@ func New(c Config) (*Worker, error) {
 		Log: c.Log})
 	w.machine = lifecycle.NewMachine(w.transition)
 	w.heartbeat = newHeartbeat(w)
-	w.events = events.New(events.Config{
+	w.events = events.New(events.ResponderConfig{
 		Worker: eventTarget{w}, Client: c.Metadata, Departure: w.departure, Runtime: c.Runtime, Presences: c.Workers,
 		Acknowledge: c.Acknowledge, VMName: c.VMName, Observer: c.Observer, Loop: w.loops.watch, OnVM: c.OnVM, Log: c.Log,
 	})
-	w.runner = delivery.NewRunner(delivery.Config{
+	w.runner = delivery.NewRunner(delivery.RunnerConfig{
 		Place: w.sources.Place, Poison: c.Poison, OnDemand: c.OnDemand, Payloads: c.Payloads, Records: c.Records, Fleet: w.fleet,
 		Inputs: c.Inputs,
 		Logs:   c.Logs, LogSize: c.LogSize, Outputs: c.Outputs, More: c.moreStores(),

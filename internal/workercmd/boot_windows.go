@@ -16,7 +16,8 @@ func bootID() string {
 		bootBias, asleep int64 // how far the clock was set since the start
 	}
 	size := uint32(unsafe.Sizeof(times))
-	if windows.NtQuerySystemInformation(windows.SystemTimeOfDayInformation, unsafe.Pointer(&times), size, nil) != nil || times.boot == 0 { //nolint:gosec // as the system call wants it
+	into := unsafe.Pointer(&times) //nolint:gosec // as the system call wants it
+	if windows.NtQuerySystemInformation(windows.SystemTimeOfDayInformation, into, size, nil) != nil || times.boot == 0 {
 		return ""
 	}
 	return strconv.FormatInt(times.boot-times.bootBias, 10)

@@ -155,7 +155,8 @@ func limitProcesses(kinds []program.Kind, tasks tree.Tasks, slots int, enforced 
 		}
 		switch {
 		case !enforced && asked > 0:
-			log.Warn("processes of a kind is not enforced on this machine: that takes --control-groups and a unit with Delegate=, or --program-users", "kind", k.Name)
+			log.Warn("processes of a kind is not enforced on this machine: that takes --control-groups and a unit with "+
+				"Delegate=, or --program-users", "kind", k.Name)
 		case !enforced || tasks.Job == 0:
 		case asked == 0 && k.Processes < fewProcesses:
 			log.Warn("jobs may have few processes and threads here: raise TasksMax= of the unit, set processes of the kind, or lower --concurrency",

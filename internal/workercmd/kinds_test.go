@@ -11,7 +11,8 @@ import (
 
 // TestBuiltin: a built-in kind is there when its containers are named.
 func TestBuiltin(t *testing.T) {
-	account, err := azure.Connect(azure.Config{ConnectionString: "AccountName=x;AccountKey=bm90IGEga2V5;BlobEndpoint=http://127.0.0.1:1/x;QueueEndpoint=http://127.0.0.1:1/x"})
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: "AccountName=x;AccountKey=bm90IGEga2V5;" +
+		"BlobEndpoint=http://127.0.0.1:1/x;QueueEndpoint=http://127.0.0.1:1/x"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -88,7 +88,7 @@ func newCloud(t *testing.T, withStores bool) *cloud {
 	if c.names, err = azure.NamesFor(azure.DefaultPrefix, ""); err != nil {
 		t.Fatal(err)
 	}
-	account, err := azure.Connect(azure.Config{ConnectionString: c.storage.ConnectionString(), Transport: c.storage.Transport()})
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: c.storage.ConnectionString(), Transport: c.storage.Transport()})
 	if err != nil {
 		t.Fatal(err)
 	}

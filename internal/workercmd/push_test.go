@@ -4,8 +4,10 @@ import "testing"
 
 // TestTokensAreForAzureMonitor: no other endpoint gets a token of the worker's identity.
 func TestTokensAreForAzureMonitor(t *testing.T) {
+	const endpoint = "https://dce-a1b2.westeurope-1.metrics.ingest.monitor.azure.com"
 	for url, want := range map[string]string{
-		"https://dce-a1b2.westeurope-1.metrics.ingest.monitor.azure.com/dataCollectionRules/dcr-1/streams/Microsoft-PrometheusMetrics/api/v1/write": "https://monitor.azure.com",
+		endpoint + "/dataCollectionRules/dcr-1/streams/Microsoft-PrometheusMetrics/api/v1/write": "https://monitor.azure.com",
+
 		"https://x.INGEST.monitor.azure.us/w":                  "https://monitor.azure.us",
 		"http://x.ingest.monitor.azure.com/w":                  "",
 		"https://ingest.monitor.azure.com.example.org/w":       "",

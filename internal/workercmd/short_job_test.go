@@ -61,7 +61,7 @@ func newShortJobs(tb testing.TB, jobs int) *shortJobs {
 	if s.names, err = azure.NamesFor(azure.DefaultPrefix, ""); err != nil {
 		tb.Fatal(err)
 	}
-	account, err := azure.Connect(azure.Config{ConnectionString: s.server.ConnectionString(), Transport: s.server.Transport()})
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: s.server.ConnectionString(), Transport: s.server.Transport()})
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -127,7 +127,7 @@ func (e *Effects) ledger() ledger {
 func (got ledger) any() bool { return len(got.happened) > 0 || len(got.outputs) > 0 }
 
 // differs returns a fault if got differs from want, or nil.
-func (got ledger) differs(want ledger) *fault {
+func (got ledger) differs(want ledger) *defect {
 	if f := got.conflict(); f != nil {
 		return f
 	}
@@ -137,17 +137,17 @@ func (got ledger) differs(want ledger) *fault {
 	for _, effect := range slices.Sorted(maps.Keys(want.happened)) {
 		switch n := got.happened[effect]; {
 		case n == 0:
-			return &fault{what: "an effect did not happen", detail: fmt.Sprintf("effect %q never happened; an uninterrupted job has it", effect),
+			return &defect{what: "an effect did not happen", detail: fmt.Sprintf("effect %q never happened; an uninterrupted job has it", effect),
 				hint: "Report a state only once what it stands for has happened."}
 		case n != want.happened[effect]:
-			return &fault{what: "an effect happened twice", detail: fmt.Sprintf("effect %q happened %d times, want %d", effect, n,
+			return &defect{what: "an effect happened twice", detail: fmt.Sprintf("effect %q happened %d times, want %d", effect, n,
 				want.happened[effect]), hint: "What was done since the recorded state is done again: pass j.Key(name) to the service as the " +
 				"idempotency key."}
 		}
 	}
 	for _, effect := range slices.Sorted(maps.Keys(got.happened)) {
 		if want.happened[effect] == 0 {
-			return &fault{what: "an effect happened that an uninterrupted job does not have", detail: fmt.Sprintf("effect %q", effect),
+			return &defect{what: "an effect happened that an uninterrupted job does not have", detail: fmt.Sprintf("effect %q", effect),
 				hint: "The state does not hold everything that the effect depends on."}
 		}
 	}
@@ -155,20 +155,20 @@ func (got ledger) differs(want ledger) *fault {
 }
 
 // outputsDiffer returns a fault if the outputs of got are not those of want, or nil.
-func (got ledger) outputsDiffer(want ledger) *fault {
+func (got ledger) outputsDiffer(want ledger) *defect {
 	for _, path := range slices.Sorted(maps.Keys(want.outputs)) {
 		switch content, sent := got.outputs[path]; {
 		case !sent:
-			return &fault{what: "an output is missing", detail: fmt.Sprintf("output %q was never sent; an uninterrupted job has it", path),
+			return &defect{what: "an output is missing", detail: fmt.Sprintf("output %q was never sent; an uninterrupted job has it", path),
 				hint: "Send an output before the report of the state that relies on it."}
 		case !bytes.Equal(content, want.outputs[path]):
-			return &fault{what: "an output differs", detail: fmt.Sprintf("output %q has %d bytes, and others than in an uninterrupted job, "+
+			return &defect{what: "an output differs", detail: fmt.Sprintf("output %q has %d bytes, and others than in an uninterrupted job, "+
 				"where it has %d", path, len(content), len(want.outputs[path])), hint: "The state does not hold everything that the output depends on."}
 		}
 	}
 	for _, path := range slices.Sorted(maps.Keys(got.outputs)) {
 		if _, sent := want.outputs[path]; !sent {
-			return &fault{what: "there is an output that an uninterrupted job does not have", detail: fmt.Sprintf("output %q", path),
+			return &defect{what: "there is an output that an uninterrupted job does not have", detail: fmt.Sprintf("output %q", path),
 				hint: "Name outputs after what is in them, and remove those of work that is done again in another way: j.RemoveOutput."}
 		}
 	}
@@ -176,19 +176,19 @@ func (got ledger) outputsDiffer(want ledger) *fault {
 }
 
 // conflict returns a fault if one key was used for two effects of a job.
-func (got ledger) conflict() *fault {
+func (got ledger) conflict() *defect {
 	if len(got.conflicts) == 0 {
 		return nil
 	}
-	return &fault{what: "one idempotency key stands for two effects", detail: got.conflicts[0],
+	return &defect{what: "one idempotency key stands for two effects", detail: got.conflicts[0],
 		hint: "Give each effect of a job a name of its own: j.Key(\"mail 7\")."}
 }
 
 // sharesKey returns a fault if two different jobs used one key.
-func (got ledger) sharesKey(other ledger) *fault {
+func (got ledger) sharesKey(other ledger) *defect {
 	for _, key := range slices.Sorted(maps.Keys(got.byKey)) {
 		if _, shared := other.byKey[key]; shared {
-			return &fault{what: "two jobs use one idempotency key", detail: fmt.Sprintf("key %q stands for %q of every job", key, got.byKey[key]),
+			return &defect{what: "two jobs use one idempotency key", detail: fmt.Sprintf("key %q stands for %q of every job", key, got.byKey[key]),
 				hint: "Only one of all jobs would have its effect: use j.Key(name), which differs from job to job."}
 		}
 	}

@@ -76,7 +76,7 @@ func (t *trial) otherProcess(ctx context.Context) error {
 	if got.Resumed.Fault == "" {
 		detail = fmt.Sprintf("resumed in a new process it returned %s, want %s", show(got.Resumed.Result), show(t.result))
 	}
-	return s.failWanting(&fault{
+	return s.failWanting(&defect{
 		what: "a run needs what another one left in the process", detail: detail,
 		hint: "In this process the job finishes from the same state: look for a package-level variable or cache. A worker that has just " +
 			"started does not have its content: put what is needed into the state.",
@@ -135,7 +135,7 @@ func serve(ctx context.Context, test, file string, newHandler func() job.Handler
 		return false, nil
 	}
 	t := &trial{Case: c, newHandler: newHandler}
-	from := &state{bytes: q.State, streamed: q.Streamed, version: q.Version, fraction: q.Fraction, source: "another process"}
+	from := &savedState{bytes: q.State, streamed: q.Streamed, version: q.Version, fraction: q.Fraction, source: "another process"}
 	r := reply{Resumed: t.endFrom(ctx, from)} // first, in the untouched process
 	r.Fresh = t.endFrom(ctx, nil)
 	if data, err = json.Marshal(r); err != nil {
@@ -145,7 +145,7 @@ func serve(ctx context.Context, test, file string, newHandler func() job.Handler
 }
 
 // endFrom does a job from a state, nil for a fresh start, to its end.
-func (t *trial) endFrom(ctx context.Context, from *state) ending {
+func (t *trial) endFrom(ctx context.Context, from *savedState) ending {
 	s := t.begin()
 	if f := t.completeFrom(ctx, s, from, nil, ranks{}); f != nil {
 		return ending{Fault: f.what + ": " + f.detail}

@@ -35,8 +35,8 @@ func (t *trial) unknownVersion(ctx context.Context) error {
 	s, strange := t.begin(), *t.final
 	strange.version, strange.fraction = strangeVersion, 0
 	r := t.call(ctx, s, &strange, nil, ranks{})
-	f := &fault{hint: "Begin with j.CheckVersion and the versions that the handler knows, 0 if it gives none, and return its error as it is. " +
-		"During an update workers of two versions run side by side: an old one must leave the states of a new one alone."}
+	f := &defect{hint: "Begin with j.CheckVersion and the versions that the handler knows, 0 if it gives none, and return its error " +
+		"as it is. During an update workers of two versions run side by side: an old one must leave the states of a new one alone."}
 	given := fmt.Sprintf("given a state of version %d, which it never reported, it ", strangeVersion)
 	switch {
 	case r.current != nil:
@@ -98,7 +98,7 @@ func (t *trial) oneHandler(ctx context.Context) error {
 				return s.fail(f)
 			}
 			if m == nil && r.err == nil && !t.Same(t.result, r.result) {
-				return s.failWanting(&fault{
+				return s.failWanting(&defect{
 					what: "a handler's second job differs", detail: fmt.Sprintf("got %s, want %s", show(r.result), show(t.result)),
 					hint: "A worker makes one handler and calls it for all jobs, many at once: keep nothing of a job in its fields.",
 				}, t.result)
@@ -111,7 +111,7 @@ func (t *trial) oneHandler(ctx context.Context) error {
 				continue
 			}
 			if leaks++; leaks == leakRuns {
-				return s.fail(&fault{
+				return s.fail(&defect{
 					what: "goroutines are left over", detail: fmt.Sprintf("each of %d jobs left one that was still there %s after the handler had "+
 						"returned and its context had ended, the last in %s", leakRuns, leakTimeout, left),
 					hint: "A worker runs for days: wait for the goroutines of a run before it returns, and give each a way to end, such as a select " +
@@ -127,10 +127,10 @@ func (t *trial) oneHandler(ctx context.Context) error {
 // start inherit.
 const runLabel = "jobtest_run"
 
-func (r *run) label() string { return fmt.Sprintf("%p", r) }
+func (r *handlerCall) label() string { return fmt.Sprintf("%p", r) }
 
 // leftBehind returns the function of a goroutine of the run that does not end, or "".
-func (r *run) leftBehind() string {
+func (r *handlerCall) leftBehind() string {
 	where := r.goroutine()
 	for wait := time.Millisecond; where != "" && wait < leakTimeout; wait *= 2 {
 		time.Sleep(wait)
@@ -141,7 +141,7 @@ func (r *run) leftBehind() string {
 
 // goroutine returns the function of one of the run's goroutines, or "" if there is
 // none. The profile has a paragraph for each stack, with its labels.
-func (r *run) goroutine() string {
+func (r *handlerCall) goroutine() string {
 	var profile bytes.Buffer
 	if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {
 		return ""

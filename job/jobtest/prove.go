@@ -15,9 +15,9 @@ type trial struct {
 	Case
 	newHandler func() job.Handler
 
-	result              []byte // of the uninterrupted run
-	final               *state // what it ended with, nil for none
-	sameEnd             bool   // a second one ended with the same state, after as many reports
+	result              []byte      // of the uninterrupted run
+	final               *savedState // what it ended with, nil for none
+	sameEnd             bool        // a second one ended with the same state, after as many reports
 	reports             int
 	checks              int
 	effects             ledger
@@ -94,7 +94,7 @@ func (t *trial) untouched(ctx context.Context, s *story, places ranks) error {
 		return s.fail(f)
 	}
 	if err := t.Check(s.last().result); err != nil {
-		return s.fail(&fault{what: "Case.Check fails without any interruption", detail: err.Error()})
+		return s.fail(&defect{what: "Case.Check fails without any interruption", detail: err.Error()})
 	}
 	return nil
 }
@@ -135,12 +135,12 @@ func (t *trial) try(ctx context.Context, all interruptions) error {
 
 // complete calls the handler until the job has its result. It interrupts the runs at the
 // given moments; breaks of the handler end them too.
-func (t *trial) complete(ctx context.Context, s *story, all interruptions, places ranks) *fault {
+func (t *trial) complete(ctx context.Context, s *story, all interruptions, places ranks) *defect {
 	return t.completeFrom(ctx, s, nil, all, places)
 }
 
 // completeFrom is complete for a job that has a recorded state.
-func (t *trial) completeFrom(ctx context.Context, s *story, from *state, all interruptions, places ranks) *fault {
+func (t *trial) completeFrom(ctx context.Context, s *story, from *savedState, all interruptions, places ranks) *defect {
 	for i := range len(all) + maxBreaks {
 		var m *moment
 		if i < len(all) {
@@ -163,11 +163,11 @@ func (t *trial) completeFrom(ctx context.Context, s *story, from *state, all int
 		}
 		from = r.recorded()
 	}
-	return &fault{what: "the job never ends", detail: fmt.Sprintf("the handler took %d breaks (job.Interrupted)", maxBreaks)}
+	return &defect{what: "the job never ends", detail: fmt.Sprintf("the handler took %d breaks (job.Interrupted)", maxBreaks)}
 }
 
 // outcome returns a fault of one run, whatever the result of the job.
-func outcome(r *run) *fault {
+func outcome(r *handlerCall) *defect {
 	if f := r.firstFault(); f != nil {
 		return f // the handler may still be running
 	}
@@ -175,16 +175,16 @@ func outcome(r *run) *fault {
 	case r.err == nil || r.stopped || job.IsInterrupted(r.err):
 		return nil
 	case r.from == nil:
-		return &fault{what: "the handler fails without any interruption", detail: r.err.Error()}
+		return &defect{what: "the handler fails without any interruption", detail: r.err.Error()}
 	}
-	return &fault{what: "the handler cannot continue from its own state", detail: r.err.Error(),
+	return &defect{what: "the handler cannot continue from its own state", detail: r.err.Error(),
 		hint: "Only the bytes and the version are saved: all that the next run needs must be in them."}
 }
 
 // endedEarly returns a fault if a stopped run returned no error although an uninterrupted
 // one continues from there. For a resumed run that is known only if its last state is one
 // of an uninterrupted run.
-func (t *trial) endedEarly(r *run) *fault {
+func (t *trial) endedEarly(r *handlerCall) *defect {
 	if !r.stopped {
 		return nil
 	}
@@ -200,7 +200,7 @@ func (t *trial) endedEarly(r *run) *fault {
 	default:
 		return nil
 	}
-	return &fault{
+	return &defect{
 		what: "a run that was stopped returned no error before the job was done", detail: detail,
 		hint: "Return an error after ctx is cancelled, for instance context.Cause(ctx). No error means that the job is done: its result is " +
 			"committed, and the rest is never done.",
@@ -231,9 +231,9 @@ func (t *trial) cause(ctx context.Context, s *story, all interruptions) string {
 }
 
 // compare returns a fault if the end of a job differs from that of an uninterrupted one.
-func (t *trial) compare(result []byte) *fault {
+func (t *trial) compare(result []byte) *defect {
 	if !t.Same(t.result, result) {
-		return &fault{
+		return &defect{
 			what: resultDiffers, detail: fmt.Sprintf("got %s, want %s", show(result), show(t.result)),
 		}
 	}
@@ -241,15 +241,15 @@ func (t *trial) compare(result []byte) *fault {
 		return f
 	}
 	if err := t.Check(result); err != nil {
-		return &fault{what: "Case.Check fails", detail: err.Error()}
+		return &defect{what: "Case.Check fails", detail: err.Error()}
 	}
 	return nil
 }
 
 // call is one run of the handler.
-func (t *trial) call(ctx context.Context, s *story, from *state, m *moment, places ranks) *run {
+func (t *trial) call(ctx context.Context, s *story, from *savedState, m *moment, places ranks) *handlerCall {
 	t.runs++
-	r := &run{c: &t.Case, number: len(s.runs) + 1, from: from, moment: m, places: places}
+	r := &handlerCall{c: &t.Case, number: len(s.runs) + 1, from: from, moment: m, places: places}
 	s.runs = append(s.runs, r)
 	r.call(ctx, t.newHandler())
 	return r

@@ -18,13 +18,13 @@ import (
 // errEviction is the cause of the stops by jobtest.
 var errEviction = errors.New("jobtest evicts this VM")
 
-// run is one call of a handler.
-type run struct {
+// handlerCall is one call of a handler.
+type handlerCall struct {
 	c      *Case
-	number int     // in its job, from 1
-	from   *state  // what it is resumed from, nil on a fresh start
-	moment *moment // when it ends early, nil for never
-	places ranks   // of the states of an uninterrupted run; nil while that is unknown
+	number int         // in its job, from 1
+	from   *savedState // what it is resumed from, nil on a fresh start
+	moment *moment     // when it ends early, nil for never
+	places ranks       // of the states of an uninterrupted run; nil while that is unknown
 
 	job  *job.Job
 	stop context.CancelCauseFunc
@@ -33,10 +33,10 @@ type run struct {
 
 	// For the goroutine that reports, and for others after done is closed.
 	held    *job.Progress // the last report with a state
-	current *state        // a copy of its state
+	current *savedState   // a copy of its state
 	learned ranks         // of the states so far, where places is nil
 	repeats bool          // a state was reported again after another
-	marked  *state        // the state as of report moment.recorded
+	marked  *savedState   // the state as of report moment.recorded
 	highest progress
 
 	mu      sync.Mutex // guards what follows
@@ -46,7 +46,7 @@ type run struct {
 	killed  bool // no report counts any more
 	over    bool // the handler has returned or was abandoned: what its goroutines do does not count
 	late    int  // states that were reported after the stop
-	fault   *fault
+	fault   *defect
 
 	// Set before done is closed.
 	result   []byte
@@ -61,7 +61,7 @@ type progress struct {
 }
 
 // call calls the handler and waits until it returns, is killed or exceeds its grace.
-func (r *run) call(ctx context.Context, h job.Handler) {
+func (r *handlerCall) call(ctx context.Context, h job.Handler) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer r.endCounting()
@@ -99,7 +99,7 @@ func (r *run) call(ctx context.Context, h job.Handler) {
 
 // onPut counts a follow-up job as an effect: it must be put by every job, and its name
 // must stand for the same work each time.
-func (r *run) onPut(ctx context.Context, id string, f job.FollowUp) error {
+func (r *handlerCall) onPut(ctx context.Context, id string, f job.FollowUp) error {
 	if err := ctx.Err(); err != nil {
 		return err // as a call to storage
 	}
@@ -108,21 +108,21 @@ func (r *run) onPut(ctx context.Context, id string, f job.FollowUp) error {
 }
 
 // endCounting ends the counting of what the run does.
-func (r *run) endCounting() {
+func (r *handlerCall) endCounting() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.over = true
 }
 
 // handle runs the handler in a goroutine of its own.
-func (r *run) handle(ctx context.Context, h job.Handler) {
+func (r *handlerCall) handle(ctx context.Context, h job.Handler) {
 	defer close(r.done)
 	defer func() {
 		switch p := recover(); {
 		case p != nil:
-			r.fail(&fault{what: "the handler panicked", detail: fmt.Sprintf("%v\n%s", p, debug.Stack())})
+			r.fail(&defect{what: "the handler panicked", detail: fmt.Sprintf("%v\n%s", p, debug.Stack())})
 		case !r.returned && !r.wasKilled():
-			r.fail(&fault{what: "the handler ended its goroutine", detail: "it called runtime.Goexit, or FailNow of a test, instead of returning"})
+			r.fail(&defect{what: "the handler ended its goroutine", detail: "it called runtime.Goexit, or FailNow of a test, instead of returning"})
 		}
 	}()
 	r.result, r.err = h.Run(ctx, r.job)
@@ -130,18 +130,18 @@ func (r *run) handle(ctx context.Context, h job.Handler) {
 }
 
 // close is what a worker does after the handler has returned.
-func (r *run) close() {
+func (r *handlerCall) close() {
 	defer r.job.Close()
 	if r.wasKilled() || !r.returned {
 		return
 	}
 	r.checkUnchanged()
 	if n := r.open.Load(); n > 0 {
-		r.fail(&fault{what: "the recorded state was not closed", detail: count(int(n), "stream") +
+		r.fail(&defect{what: "the recorded state was not closed", detail: count(int(n), "stream") +
 			" from OpenSaved still open after the handler returned", hint: "A worker saves no new state until they are closed."})
 	}
 	if r.err == nil && len(r.result) > job.MaxResult {
-		r.fail(&fault{what: "the result is too large", detail: fmt.Sprintf("%d bytes; at most %d are kept", len(r.result), job.MaxResult),
+		r.fail(&defect{what: "the result is too large", detail: fmt.Sprintf("%d bytes; at most %d are kept", len(r.result), job.MaxResult),
 			hint: "Write it to a blob, and return its name."})
 	}
 	if m := r.moment; m != nil && m.place == atEnd && r.err == nil {
@@ -161,7 +161,7 @@ func (w *watched) Done() <-chan struct{} { w.onCheck(); return w.Context.Done() 
 // Err counts as a check.
 func (w *watched) Err() error { w.onCheck(); return w.Context.Err() }
 
-func (r *run) onCheck() {
+func (r *handlerCall) onCheck() {
 	r.mu.Lock()
 	if !r.stopped && !r.over {
 		r.checks++
@@ -174,12 +174,12 @@ func (r *run) onCheck() {
 }
 
 // isDue reports whether the run has to be interrupted here.
-func (r *run) isDue(at place, n int) bool {
+func (r *handlerCall) isDue(at place, n int) bool {
 	return !r.stopped && r.moment != nil && r.moment.place == at && r.moment.n == n
 }
 
 // interrupt cancels the run's context, with notice.
-func (r *run) interrupt() {
+func (r *handlerCall) interrupt() {
 	r.mu.Lock()
 	r.stopped = true
 	r.mu.Unlock()
@@ -187,21 +187,21 @@ func (r *run) interrupt() {
 }
 
 // kill ends the run without notice: nothing that it does later counts.
-func (r *run) kill() {
+func (r *handlerCall) kill() {
 	r.mu.Lock()
 	r.killed = true
 	r.mu.Unlock()
 	r.interrupt()
 }
 
-func (r *run) wasKilled() bool {
+func (r *handlerCall) wasKilled() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.killed
 }
 
 // onReport is called within each report of the handler.
-func (r *run) onReport(p *job.Progress) {
+func (r *handlerCall) onReport(p *job.Progress) {
 	if r.wasKilled() {
 		runtime.Goexit()
 	}
@@ -226,7 +226,7 @@ func (r *run) onReport(p *job.Progress) {
 }
 
 // fail keeps the first fault of the run.
-func (r *run) fail(f *fault) {
+func (r *handlerCall) fail(f *defect) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.fault == nil {
@@ -235,7 +235,7 @@ func (r *run) fail(f *fault) {
 }
 
 // firstFault returns the first fault of the run, or nil.
-func (r *run) firstFault() *fault {
+func (r *handlerCall) firstFault() *defect {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.fault
@@ -243,13 +243,13 @@ func (r *run) firstFault() *fault {
 
 // provesItsEnd reports whether a run that was stopped and returned no error showed
 // that the job is done; package job has the rule. Otherwise a worker resumes it.
-func (r *run) provesItsEnd() bool {
+func (r *handlerCall) provesItsEnd() bool {
 	latest := r.job.Latest()
 	return r.result != nil || latest != nil && latest.Fraction >= 1
 }
 
 // recorded returns the state that a worker would have saved at the end of the run.
-func (r *run) recorded() *state {
+func (r *handlerCall) recorded() *savedState {
 	switch {
 	case r.killed:
 		return r.marked
@@ -261,7 +261,7 @@ func (r *run) recorded() *state {
 
 // onReportedState checks report number n and keeps a copy of its state. late means that
 // the context was cancelled before.
-func (r *run) onReportedState(p *job.Progress, n int, late bool) {
+func (r *handlerCall) onReportedState(p *job.Progress, n int, late bool) {
 	r.checkUnchanged()
 	r.checkFraction(p, n)
 	if p.HasState() && (r.held == nil || !p.SameState(r.held)) {
@@ -276,14 +276,14 @@ func (r *run) onReportedState(p *job.Progress, n int, late bool) {
 }
 
 // saveCopy keeps a copy of a state that was not reported before.
-func (r *run) saveCopy(p *job.Progress, n int) {
+func (r *handlerCall) saveCopy(p *job.Progress, n int) {
 	s, err := capture(p)
 	switch {
 	case err != nil:
-		r.fail(&fault{what: "a state cannot be recorded", detail: fmt.Sprintf("report %d: %v", n, err)})
+		r.fail(&defect{what: "a state cannot be recorded", detail: fmt.Sprintf("report %d: %v", n, err)})
 		return
 	case !s.streamed && len(s.bytes) > job.MaxState:
-		r.fail(&fault{what: "a state is too large", detail: fmt.Sprintf("report %d has a state of %d bytes; at most %d are allowed in one piece",
+		r.fail(&defect{what: "a state is too large", detail: fmt.Sprintf("report %d has a state of %d bytes; at most %d are allowed in one piece",
 			n, len(s.bytes), job.MaxState), hint: "Report it as a stream."})
 	}
 	s.source = fmt.Sprintf("report %d of run %d", n, r.number)
@@ -296,30 +296,30 @@ func (r *run) saveCopy(p *job.Progress, n int) {
 
 // checkUnchanged checks that the last state has not changed since it was reported: the
 // worker may read it until there is a later one.
-func (r *run) checkUnchanged() {
+func (r *handlerCall) checkUnchanged() {
 	if r.held == nil {
 		return
 	}
 	now, err := capture(r.held)
 	switch {
 	case err != nil:
-		r.fail(&fault{what: "a state was changed after it was reported",
+		r.fail(&defect{what: "a state was changed after it was reported",
 			detail: fmt.Sprintf("the stream of %s does not open or read any more: %v", r.current.source, err),
 			hint:   "Keep what a stream reads until a later state was reported; remove it in a Cleanup."})
 	case !bytes.Equal(now.bytes, r.current.bytes):
-		r.fail(&fault{what: "a state was changed after it was reported", detail: fmt.Sprintf("the state of %s was %s and became %s",
+		r.fail(&defect{what: "a state was changed after it was reported", detail: fmt.Sprintf("the state of %s was %s and became %s",
 			r.current.source, show(r.current.bytes), show(now.bytes)), hint: "The worker may read it until there is a later one: report new " +
 			"memory each time, or a file that is not written any more."})
 	}
 }
 
-func (r *run) checkFraction(p *job.Progress, n int) {
+func (r *handlerCall) checkFraction(p *job.Progress, n int) {
 	switch {
 	case !(p.Fraction >= 0 && p.Fraction <= 1): // also NaN
-		r.fail(&fault{what: "a fraction is out of range", detail: fmt.Sprintf("report %d has fraction %v; it is a part of 1", n, p.Fraction)})
+		r.fail(&defect{what: "a fraction is out of range", detail: fmt.Sprintf("report %d has fraction %v; it is a part of 1", n, p.Fraction)})
 	case p.Fraction == 0: // not given
 	case p.Fraction < r.highest.fraction:
-		r.fail(&fault{what: "progress goes backwards", detail: fmt.Sprintf("report %d has fraction %.3g after %.3g", n, p.Fraction,
+		r.fail(&defect{what: "progress goes backwards", detail: fmt.Sprintf("report %d has fraction %.3g after %.3g", n, p.Fraction,
 			r.highest.fraction), hint: "Continue from the recorded state: j.Saved()."})
 	default:
 		r.highest.fraction = p.Fraction
@@ -327,12 +327,12 @@ func (r *run) checkFraction(p *job.Progress, n int) {
 }
 
 // checkOrder fails on a state that is earlier than one the job has already reached.
-func (r *run) checkOrder(s *state, n int) {
+func (r *handlerCall) checkOrder(s *savedState, n int) {
 	s.rank = r.places[s.sum()]
 	switch {
 	case s.rank == 0: // unknown
 	case s.rank < r.highest.rank:
-		r.fail(&fault{what: "progress goes backwards", detail: fmt.Sprintf("report %d has the state %s, which is state %d of an uninterrupted "+
+		r.fail(&defect{what: "progress goes backwards", detail: fmt.Sprintf("report %d has the state %s, which is state %d of an uninterrupted "+
 			"run; the job had come to state %d", n, show(s.bytes), s.rank, r.highest.rank), hint: "Continue from the recorded state: j.Saved()."})
 	default:
 		r.highest.rank = s.rank
@@ -340,7 +340,7 @@ func (r *run) checkOrder(s *state, n int) {
 }
 
 // countLate counts a state that was reported after the stop.
-func (r *run) countLate() {
+func (r *handlerCall) countLate() {
 	r.mu.Lock()
 	r.late++
 	late := r.late
@@ -351,7 +351,7 @@ func (r *run) countLate() {
 	}
 }
 
-func ignoresContext(detail string) *fault {
-	return &fault{what: "the handler ignores its context", detail: detail,
+func ignoresContext(detail string) *defect {
+	return &defect{what: "the handler ignores its context", detail: detail,
 		hint: "Check ctx.Err() between two steps, and pass ctx to whatever waits."}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// state is a copy of a reported state, as a worker would have saved it.
-type state struct {
+// savedState is a copy of a reported state, as a worker would have saved it.
+type savedState struct {
 	bytes    []byte
 	streamed bool
 	version  int
@@ -21,7 +21,7 @@ type state struct {
 }
 
 // is reports whether two states are the same to a handler; nil is none.
-func (s *state) is(other *state) bool {
+func (s *savedState) is(other *savedState) bool {
 	if s == nil || other == nil {
 		return s == other
 	}
@@ -29,7 +29,7 @@ func (s *state) is(other *state) bool {
 }
 
 // rankIn returns the rank of a state among others, 0 if it is not one of them.
-func (s *state) rankIn(places ranks) int {
+func (s *savedState) rankIn(places ranks) int {
 	if s == nil {
 		return 0
 	}
@@ -37,8 +37,8 @@ func (s *state) rankIn(places ranks) int {
 }
 
 // capture copies a reported state. It reads a stream to its end.
-func capture(p *job.Progress) (*state, error) {
-	s := &state{streamed: p.Stream != nil, version: p.Version, fraction: p.Fraction}
+func capture(p *job.Progress) (*savedState, error) {
+	s := &savedState{streamed: p.Stream != nil, version: p.Version, fraction: p.Fraction}
 	if !s.streamed {
 		s.bytes = bytes.Clone(p.State)
 		return s, nil
@@ -55,7 +55,7 @@ func capture(p *job.Progress) (*state, error) {
 }
 
 // sum returns a hash of the state and its version.
-func (s *state) sum() [sha256.Size]byte {
+func (s *savedState) sum() [sha256.Size]byte {
 	h := sha256.New()
 	_, _ = fmt.Fprintf(h, "%d %t ", s.version, s.streamed) // a hash never returns an error
 	_, _ = h.Write(s.bytes)
@@ -64,7 +64,7 @@ func (s *state) sum() [sha256.Size]byte {
 
 // saved returns the checkpoint for the next run, a copy as from storage. open counts the
 // streams that the run has opened and not closed.
-func (s *state) saved(open *atomic.Int64) *job.Progress {
+func (s *savedState) saved(open *atomic.Int64) *job.Progress {
 	if s == nil {
 		return nil
 	}
@@ -106,7 +106,7 @@ func show(b []byte) string {
 	return fmt.Sprintf("%q", b)
 }
 
-func (s *state) String() string {
+func (s *savedState) String() string {
 	if s == nil {
 		return "nothing"
 	}
@@ -122,7 +122,7 @@ func (s *state) String() string {
 type ranks map[[sha256.Size]byte]int
 
 // add gives s its place.
-func (r ranks) add(s *state) (again bool) {
+func (r ranks) add(s *savedState) (again bool) {
 	sum := s.sum()
 	if place, known := r[sum]; known {
 		return place != len(r)

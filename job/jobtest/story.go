@@ -6,26 +6,26 @@ import (
 	"strings"
 )
 
-// fault is what is wrong with a handler.
-type fault struct {
+// defect is what is wrong with a handler.
+type defect struct {
 	what   string // the rule that it breaks
 	detail string
 	hint   string // the usual fix
 }
 
 // story is the runs of one job.
-type story struct{ runs []*run }
+type story struct{ runs []*handlerCall }
 
-func (s *story) last() *run { return s.runs[len(s.runs)-1] }
+func (s *story) last() *handlerCall { return s.runs[len(s.runs)-1] }
 
 // shownRuns is how many runs a story shows at its beginning and at its end.
 const shownRuns = 3
 
 // fail returns an error with the fault and the runs of the job.
-func (s *story) fail(f *fault) error { return s.failWanting(f, nil) }
+func (s *story) fail(f *defect) error { return s.failWanting(f, nil) }
 
 // failWanting is fail for a job whose uninterrupted result is known.
-func (s *story) failWanting(f *fault, want []byte) error {
+func (s *story) failWanting(f *defect, want []byte) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "jobtest: %s\n  %s\n", f.what, strings.ReplaceAll(strings.TrimSpace(f.detail), "\n", "\n  "))
 	for i, r := range s.runs {
@@ -46,7 +46,7 @@ func (s *story) failWanting(f *fault, want []byte) error {
 }
 
 // describe returns one line on the run: its start, its end and the saved state.
-func (r *run) describe() string {
+func (r *handlerCall) describe() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	parts := []string{"fresh start"}
@@ -80,7 +80,7 @@ func count(n int, thing string) string {
 }
 
 // end describes what the handler returned.
-func (r *run) end() string {
+func (r *handlerCall) end() string {
 	if r.err != nil {
 		return fmt.Sprintf("returned the error %q", r.err)
 	}

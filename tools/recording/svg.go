@@ -24,7 +24,8 @@ const (
 const style = `svg{color-scheme:light dark;--paper:#f6f8fa;--ink:#1f2328;--quiet:#818b98;--green:#1a7f37;--yellow:#bf8700;--red:#d1242f}
 @media(prefers-color-scheme:dark){svg{--paper:#0d1117;--ink:#e6edf3;--quiet:#6e7681;--green:#3fb950;--yellow:#d29922;--red:#f85149}}
 text{font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;white-space:pre;fill:var(--ink)}
-.paper{fill:var(--paper)}.q{fill:var(--quiet)}.g{fill:var(--green)}.y{fill:var(--yellow)}.r{fill:var(--red)}.b{font-weight:bold}rect.q{opacity:.35}
+.paper{fill:var(--paper)}.q{fill:var(--quiet)}.g{fill:var(--green)}.y{fill:var(--yellow)}.r{fill:var(--red)}` +
+	`.b{font-weight:bold}rect.q{opacity:.35}
 .f{visibility:hidden}
 @media(prefers-reduced-motion:reduce){.f,.s{animation:none!important}}
 `

@@ -234,8 +234,8 @@ func (r *Renewal) renew(ctx context.Context) (next time.Time, punctual bool, los
 		if !time.Now().Before(until) {
 			return time.Time{}, false, err
 		}
-		r.log.WarnContext(ctx, "renewal refused after one without an answer; the job is handed over shortly before its message may become visible",
-			"until", until, "error", err)
+		r.log.WarnContext(ctx, "renewal refused after one without an answer; the job is handed over shortly before its message "+
+			"may become visible", "until", until, "error", err)
 		return until, true, nil
 	case err != nil && (r.isStopped() || r.cleanup.Err() != nil):
 		return time.Time{}, false, nil //nolint:nilerr // cut off: it is not needed any more

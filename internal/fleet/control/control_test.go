@@ -23,9 +23,12 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // golden is a document as another program may have written it: two fields are unknown.
-const golden = `{"v":1,"revision":7,"pause":{"at":"2026-03-09T12:00:00Z","by":"spotctl@desk","reason":"bad batch","until":"2026-03-10T12:00:00Z"},"paused_kinds":{"render":{"at":"2026-03-09T12:00:30Z","by":"me"}},` +
-	`"drain_all":{"at":"2026-03-09T12:01:00Z","by":"spotctl@desk"},"drain":{"vm-1-0":{"at":"2026-03-09T12:02:00Z"}},"quarantine":{"vm-2":{"at":"2026-03-09T12:02:30Z"}},` +
-	`"cancels":[{"id":"report-7","at":"2026-03-09T12:03:00Z"}],"check_all":"2026-03-09T12:04:00Z","check_before":"2026-03-09T12:05:00Z","kinds":{"digest":"paused"}}`
+const golden = `{"v":1,"revision":7,"pause":{"at":"2026-03-09T12:00:00Z","by":"spotctl@desk","reason":"bad batch",` +
+	`"until":"2026-03-10T12:00:00Z"},"paused_kinds":{"render":{"at":"2026-03-09T12:00:30Z","by":"me"}},` +
+	`"drain_all":{"at":"2026-03-09T12:01:00Z","by":"spotctl@desk"},"drain":{"vm-1-0":{"at":"2026-03-09T12:02:00Z"}},` +
+	`"quarantine":{"vm-2":{"at":"2026-03-09T12:02:30Z"}},` +
+	`"cancels":[{"id":"report-7","at":"2026-03-09T12:03:00Z"}],"check_all":"2026-03-09T12:04:00Z",` +
+	`"check_before":"2026-03-09T12:05:00Z","kinds":{"digest":"paused"}}`
 
 func TestDocument(t *testing.T) {
 	var d Document
@@ -116,7 +119,7 @@ func inBubble(t *testing.T, test func(t *testing.T, server *storage.Server, stor
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		server := storage.New(storage.Options{})
-		account, err := azure.Connect(azure.Config{ConnectionString: server.ConnectionString(), Transport: server.Transport()})
+		account, err := azure.Connect(azure.AccountConfig{ConnectionString: server.ConnectionString(), Transport: server.Transport()})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -28,7 +28,7 @@ func inBubble(t *testing.T, test func(t *testing.T, server *storage.Server, stor
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		server := storage.New(storage.Options{})
-		account, err := azure.Connect(azure.Config{ConnectionString: server.ConnectionString(), Transport: server.Transport()})
+		account, err := azure.Connect(azure.AccountConfig{ConnectionString: server.ConnectionString(), Transport: server.Transport()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -104,9 +104,10 @@ func TestMetadata(t *testing.T) {
 			"v": "1", "state": "process", "bootid": "6c1f2f6e-0c8f-4d7f-9a51-6b7a3d1f0f10",
 			"startedat": "2026-03-09T12:00:00Z", "at": "2026-03-09T13:00:00Z", "program": "1.2.3%20%28caf%C3%A9%29",
 			"takesfrom": "test-jobs,test-jobs-ondemand", "kinds": "digest,render", "jobs": "2", "vm": "vmss_000001",
-			"ready":     "602d9444-d2cd-49c7-8624-8643e7171297@2026-03-09T12:00:00Z,odd%2C+%40+100%25@",
-			"lastevent": "action=drain&description=Wartung+%26+%C3%9Cmzug+%3D+100%25%3B%0A%2Bx&duration=unknown&id=602d9444&notbefore=2026-03-09T12%3A00%3A00Z&seenat=2026-03-09T11%3A59%3A00Z&source=User&status=Scheduled&type=Terminate",
-			"control":   "7", "asked": "drain", "slots": "4,1200.0,60.0,1140.0,0.0", "recent": "render,12,1,1140.0,30.0,10.0,20.0,64.12",
+			"ready": "602d9444-d2cd-49c7-8624-8643e7171297@2026-03-09T12:00:00Z,odd%2C+%40+100%25@",
+			"lastevent": "action=drain&description=Wartung+%26+%C3%9Cmzug+%3D+100%25%3B%0A%2Bx&duration=unknown&id=602d9444" +
+				"&notbefore=2026-03-09T12%3A00%3A00Z&seenat=2026-03-09T11%3A59%3A00Z&source=User&status=Scheduled&type=Terminate",
+			"control": "7", "asked": "drain", "slots": "4,1200.0,60.0,1140.0,0.0", "recent": "render,12,1,1140.0,30.0,10.0,20.0,64.12",
 			"lastdrain": "budget=10s&done=1&endedat=2026-03-09T12%3A00%3A00Z&jobs=5&left=1&leftout=2&reason=evicted&released=3&took=412ms",
 		}
 		if diff := cmp.Diff(want, state.Metadata); diff != "" {

@@ -78,7 +78,7 @@ func (t *task) fill(ctx context.Context, file *planned, key string, to *os.File,
 	if _, err := to.Seek(from, io.SeekStart); err != nil {
 		return false, onDisk("continue "+file.source.String(), err)
 	}
-	ranges := readahead.New(ctx, readahead.Config{Size: file.size - from, Length: rangeLength, Ahead: readAhead, Budget: t.fetcher.ahead},
+	ranges := readahead.New(ctx, readahead.Plan{Size: file.size - from, Length: rangeLength, Ahead: readAhead, Budget: t.fetcher.ahead},
 		func(ctx context.Context, data []byte, offset int64) (struct{}, error) {
 			return struct{}{}, t.fetcher.sources.read(ctx, file, data, from+offset)
 		})

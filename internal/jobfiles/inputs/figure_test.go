@@ -51,7 +51,7 @@ func BenchmarkThousandInputs(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = local.server.Close() })
-	account, err := azure.Connect(azure.Config{ConnectionString: address, Concurrency: Connections})
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: address, Concurrency: Connections})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -80,7 +80,7 @@ func (f transport) Do(r *http.Request) (*http.Response, error) { return f(r) }
 // over returns the account over another connection.
 func (b *bench) over(t testing.TB, do transport) Containers {
 	t.Helper()
-	account, err := azure.Connect(azure.Config{ConnectionString: b.server.ConnectionString(), Transport: do})
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: b.server.ConnectionString(), Transport: do})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,8 @@ func page(r *http.Request, blobs int) *http.Response {
 	var b bytes.Buffer
 	b.WriteString(`<?xml version="1.0" encoding="utf-8"?><EnumerationResults><Blobs>`)
 	for i := from; i < to; i++ {
-		fmt.Fprintf(&b, `<Blob><Name>many/%06d</Name><Properties><Last-Modified>Mon, 23 Nov 2026 12:00:00 GMT</Last-Modified><Etag>0x1</Etag><Content-Length>0</Content-Length></Properties></Blob>`, i)
+		fmt.Fprintf(&b, `<Blob><Name>many/%06d</Name><Properties><Last-Modified>Mon, 23 Nov 2026 12:00:00 GMT</Last-Modified>`+
+			`<Etag>0x1</Etag><Content-Length>0</Content-Length></Properties></Blob>`, i)
 	}
 	fmt.Fprintf(&b, `</Blobs><NextMarker>%s</NextMarker></EnumerationResults>`, next)
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/xml"}, "X-Ms-Request-Id": {"1"},

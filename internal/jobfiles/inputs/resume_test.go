@@ -51,7 +51,7 @@ func (l *breaking) breakAt(at int64) (asked []int64) {
 // fetcher is a worker's on that connection, without repeats by the SDK.
 func (l *breaking) fetcher(t *testing.T, change func(*Config)) *Fetcher {
 	t.Helper()
-	account, err := azure.Connect(azure.Config{ConnectionString: l.b.server.ConnectionString(), Transport: l,
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: l.b.server.ConnectionString(), Transport: l,
 		Retry: &policy.RetryOptions{MaxRetries: -1}})
 	if err != nil {
 		t.Fatal(err)

@@ -36,7 +36,7 @@ func setup(t testing.TB) *bench {
 	t.Helper()
 	b := &bench{server: storage.New(storage.Options{}), folder: filepath.Join(t.TempDir(), "inputs"), calls: map[string]int{},
 		observed: map[string]int64{}}
-	account, err := azure.Connect(azure.Config{ConnectionString: b.server.ConnectionString(), Transport: b.server.Transport()})
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: b.server.ConnectionString(), Transport: b.server.Transport()})
 	if err != nil {
 		t.Fatal(err)
 	}

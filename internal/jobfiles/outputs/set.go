@@ -133,12 +133,14 @@ func (t *Set) check(path string, size int64) error {
 	}
 	switch {
 	case files > t.limits.Files:
-		return fmt.Errorf("output %s: %w: the job would have more than %d output files, which its kind allows; store fewer, or an archive of them", paths.Quote(path), paths.ErrRefused, t.limits.Files)
+		return fmt.Errorf("output %s: %w: the job would have more than %d output files, which its kind allows; store fewer, or an "+
+			"archive of them", paths.Quote(path), paths.ErrRefused, t.limits.Files)
 	case t.bytes-old.Size+size > t.limits.Bytes:
 		return fmt.Errorf("output %s: %w: the job's outputs would have more than %d bytes, which its kind allows", paths.Quote(path),
 			paths.ErrRefused, t.limits.Bytes)
 	case t.listed+listedBytes(path) > maxManifest:
-		return fmt.Errorf("output %s: %w: the names of the job's outputs are too long for a list of %d bytes; store fewer, or an archive of them", paths.Quote(path), paths.ErrRefused, maxManifest)
+		return fmt.Errorf("output %s: %w: the names of the job's outputs are too long for a list of %d bytes; store fewer, or an "+
+			"archive of them", paths.Quote(path), paths.ErrRefused, maxManifest)
 	case t.prefixes[path] > 0:
 		return fmt.Errorf("output %s: %w: there are outputs in a folder of that name", paths.Quote(path), paths.ErrRefused)
 	}

@@ -132,7 +132,7 @@ func (r *chaos) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	account, err := azure.Connect(azure.Config{ConnectionString: r.config.ConnectionString, Version: "lab"})
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: r.config.ConnectionString, Version: "lab"})
 	if err != nil {
 		return err
 	}

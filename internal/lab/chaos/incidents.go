@@ -122,7 +122,7 @@ func maxDelay(visibility time.Duration) time.Duration { return visibility * 3 / 
 // cutOff injects a fault into some calls of a VM, or cuts it off from storage for a
 // while.
 func (r *chaos) cutOff(random *rand.Rand) func(context.Context, *vm) {
-	how, matches, calls := fault(random.IntN(int(faults)+1)), drawCalls(random), random.IntN(4)+1
+	how, matches, calls := proxyFault(random.IntN(int(faults)+1)), drawCalls(random), random.IntN(4)+1
 	length := time.Duration((0.1 + 1.9*random.Float64()) * float64(r.config.Visibility))
 	delay := time.Duration(random.Int64N(int64(maxDelay(r.config.Visibility))))
 	r.counts.cuts[how]++

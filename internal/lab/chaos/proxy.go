@@ -240,31 +240,31 @@ func upstream() *http.Transport {
 	}
 }
 
-// fault is the effect of a proxy on a call.
-type fault int
+// proxyFault is the effect of a proxy on a call.
+type proxyFault int
 
 const (
-	resetRequest   fault = iota // no effect, and its connection is reset
-	resetReply                  // takes effect, and its connection is reset
-	swallowRequest              // no effect, and no answer: the connection stays open
-	swallowReply                // takes effect, and no answer
-	delayRequest                // takes effect late, perhaps when its caller has given up
-	delayReply                  // takes effect at once, and is answered late
-	faults                      // how many there are
+	resetRequest   proxyFault = iota // no effect, and its connection is reset
+	resetReply                       // takes effect, and its connection is reset
+	swallowRequest                   // no effect, and no answer: the connection stays open
+	swallowReply                     // takes effect, and no answer
+	delayRequest                     // takes effect late, perhaps when its caller has given up
+	delayReply                       // takes effect at once, and is answered late
+	faults                           // how many there are
 )
 
-func (f fault) String() string {
+func (f proxyFault) String() string {
 	return [...]string{"reset request", "reset reply", "swallow request", "swallow reply", "delay request", "delay reply"}[f]
 }
 
 // hasEffect reports whether the call reaches storage.
-func (f fault) hasEffect() bool { return f != resetRequest && f != swallowRequest }
+func (f proxyFault) hasEffect() bool { return f != resetRequest && f != swallowRequest }
 
 // injection is a fault for the next calls that match.
 type injection struct {
 	calls    int // that it still applies to
 	matches  func(call) bool
-	fault    fault
+	fault    proxyFault
 	delay    time.Duration // of the delaying faults
 	injected func()        // runs after the effect, or in its place. Optional.
 }

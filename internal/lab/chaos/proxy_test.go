@@ -40,7 +40,7 @@ func newRig(t *testing.T) *rig {
 	if h.proxy, err = startProxy("vm", connectionString, names, h.recorder, to, nil); err != nil {
 		t.Fatal(err)
 	}
-	account, err := azure.Connect(azure.Config{ConnectionString: h.proxy.connectionString})
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: h.proxy.connectionString})
 	if err != nil {
 		t.Fatal(err)
 	}

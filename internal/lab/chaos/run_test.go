@@ -57,7 +57,7 @@ func TestUsedAccount(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	account, err := azure.Connect(azure.Config{ConnectionString: h.server.ConnectionString(), Transport: h.server.Transport()})
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: h.server.ConnectionString(), Transport: h.server.Transport()})
 	if err != nil {
 		t.Fatal(err)
 	}

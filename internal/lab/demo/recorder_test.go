@@ -39,7 +39,7 @@ func watch(t *testing.T) *watched {
 	w.recorder = newRecorder(w.server, names)
 	w.server.OnCall(func(c storage.Call) storage.Fault { w.recorder.onCall(c); return storage.Fault{} })
 	w.server.OnResult(w.recorder.onResult)
-	account, err := azure.Connect(azure.Config{ConnectionString: w.server.ConnectionString(), Transport: w.server.Transport()})
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: w.server.ConnectionString(), Transport: w.server.Transport()})
 	if err != nil {
 		t.Fatal(err)
 	}

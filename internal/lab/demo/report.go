@@ -19,21 +19,21 @@ const (
 	noise        = time.Second           // on a machine that is busy with other things
 )
 
-// verdict says whether a promise was kept.
-type verdict int
+// promiseVerdict says whether a promise was kept.
+type promiseVerdict int
 
 const (
-	kept   verdict = iota + 1
-	late           // a time exceeded by less than noise: shown, no failure
-	broken         // the demo fails
+	kept   promiseVerdict = iota + 1
+	late                  // a time exceeded by less than noise: shown, no failure
+	broken                // the demo fails
 )
 
-func (v verdict) String() string { return [...]string{"", "ok", "late", "BROKEN"}[v] }
+func (v promiseVerdict) String() string { return [...]string{"", "ok", "late", "BROKEN"}[v] }
 
 // row is one promise and its measurement. A row without a verdict is a heading.
 type row struct {
 	label, measured, promised string
-	verdict                   verdict
+	verdict                   promiseVerdict
 }
 
 // report is the findings as a table.
@@ -197,7 +197,7 @@ func within(label string, got measuredTime, limit time.Duration) row {
 	return r
 }
 
-func verdictOf(ok bool) verdict {
+func verdictOf(ok bool) promiseVerdict {
 	if ok {
 		return kept
 	}

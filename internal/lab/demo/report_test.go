@@ -61,7 +61,7 @@ func TestReport(t *testing.T) {
 func TestOnlyTimesHaveAMargin(t *testing.T) {
 	for _, test := range []struct {
 		row  row
-		want verdict
+		want promiseVerdict
 	}{
 		{within("", measuredTime{2 * second, 1, 0}, 2*second), kept},
 		{within("", measuredTime{2*second + 1, 1, 0}, 2*second), late},

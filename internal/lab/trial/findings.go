@@ -128,7 +128,7 @@ func (f *findings) ofRestore(seen observed) {
 		"it got its checkpoint and started from the beginning all the same: %s", how)
 }
 
-func lastRun(c *course) *run { return c.Runs[len(c.Runs)-1] }
+func lastRun(c *course) *programRun { return c.Runs[len(c.Runs)-1] }
 
 // ofFailure explains a failure after an eviction.
 func (f *findings) ofFailure(job *course) {
@@ -205,7 +205,7 @@ func failureOf(c *course) string {
 	return reason
 }
 
-func exitedWithZero(r *run) bool { return r.Exit == "exited with code 0" }
+func exitedWithZero(r *programRun) bool { return r.Exit == "exited with code 0" }
 
 // scratchState names the files that a program had in its own folders when it was struck,
 // without its unfinished checkpoint.
@@ -297,7 +297,7 @@ func (f *findings) once(name string, s Severity, advice, what string, args ...an
 // savesAtStop reports whether a run was writing its checkpoint after SIGTERM and had none
 // in place within the grace. A program that continues to save as usual ignores
 // SIGTERM.
-func savesAtStop(r *run, grace time.Duration) bool {
+func savesAtStop(r *programRun, grace time.Duration) bool {
 	writing := !r.Saving.IsZero()
 	for _, s := range r.Saves {
 		if s.Placed.After(r.Stop) {
@@ -310,7 +310,7 @@ func savesAtStop(r *run, grace time.Duration) bool {
 	return writing
 }
 
-func killedText(r *run) string {
+func killedText(r *programRun) string {
 	if r.Killed {
 		return ", and was killed (SIGKILL)"
 	}
@@ -394,7 +394,7 @@ func (o observed) courses() []*course {
 }
 
 func (f *findings) wroteInPlace(c *course, name string) bool {
-	return slices.ContainsFunc(c.Runs, func(r *run) bool { return r.InPlace[name] })
+	return slices.ContainsFunc(c.Runs, func(r *programRun) bool { return r.InPlace[name] })
 }
 
 // ofFiles is about how checkpoints and results get to their places.
@@ -409,7 +409,7 @@ func (f *findings) ofFiles(seen observed) {
 			f.once("result-in-place", Problem, rename,
 				"it writes its result in place: if it is stopped before it is complete, half a result counts as the result")
 		}
-		if slices.ContainsFunc(c.Runs, func(r *run) bool { return r.Changed && !r.InPlace[checkpointName] }) {
+		if slices.ContainsFunc(c.Runs, func(r *programRun) bool { return r.Changed && !r.InPlace[checkpointName] }) {
 			f.once("checkpoint-changed", Problem, "Never write to a checkpoint after the rename: close all its files before.",
 				"it continued to write to a checkpoint after it was put in place")
 		}

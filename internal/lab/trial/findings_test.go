@@ -18,28 +18,28 @@ func at(seconds float64) time.Time { return began.Add(time.Duration(seconds * fl
 
 // undisturbed is a program that takes 10 s and saves every second.
 func undisturbed() *course {
-	r := &run{VM: "spot_1", Started: at(0), Ended: at(10), Exit: "exited with code 0", InPlace: map[string]bool{}, Reports: 10,
+	r := &programRun{VM: "spot_1", Started: at(0), Ended: at(10), Exit: "exited with code 0", InPlace: map[string]bool{}, Reports: 10,
 		FirstSign: at(1)}
 	for i := range 9 {
 		s := float64(i + 1)
 		r.Saves = append(r.Saves, save{Began: at(s - 0.1), Placed: at(s), Size: 100})
 		r.Recorded = append(r.Recorded, recorded{At: at(s + 0.2), Bytes: 100, Fraction: s / 10})
 	}
-	return &course{Runs: []*run{r}, Ended: at(10), Done: true, Result: []byte("42")}
+	return &course{Runs: []*programRun{r}, Ended: at(10), Done: true, Result: []byte("42")}
 }
 
 // evictedOnce is the same with an eviction after 4.5 s, at which it saved.
 func evictedOnce() *course {
-	first := &run{
+	first := &programRun{
 		VM: "spot_1", Started: at(0), Stop: at(4.5), Ended: at(4.6), Handed: at(4.7), Exit: "exited with code 75", InPlace: map[string]bool{},
 		Reports: 5, FirstSign: at(1), Strike: new(notice), Files: map[string]int64{},
 		Saves: []save{{Placed: at(1), Size: 100}, {Placed: at(4), Size: 100}, {Placed: at(4.55), Size: 100}},
 	}
-	second := &run{
+	second := &programRun{
 		VM: "spot_2", Started: at(5), Ended: at(10.6), Exit: "exited with code 0", InPlace: map[string]bool{}, Resumed: true, ResumedAt: 0.45,
 		Reports: 6, First: 0.5, FirstSign: at(5.5), Saves: []save{{Placed: at(6), Size: 100}},
 	}
-	return &course{Runs: []*run{first, second}, Ended: at(10.6), Done: true, Result: []byte("42")}
+	return &course{Runs: []*programRun{first, second}, Ended: at(10.6), Done: true, Result: []byte("42")}
 }
 
 // savesSeldom has the program report nothing, save once, at six of ten seconds,
@@ -181,7 +181,7 @@ func TestReport(t *testing.T) {
 
 // TestRedone: the loss of an eviction is counted from the last recorded checkpoint.
 func TestRedone(t *testing.T) {
-	r := &run{Started: at(0), Ended: at(5), Saves: []save{{Placed: at(1)}, {Placed: at(2)}, {Placed: at(3)}}}
+	r := &programRun{Started: at(0), Ended: at(5), Saves: []save{{Placed: at(1)}, {Placed: at(2)}, {Placed: at(3)}}}
 	if got := r.redone(); got != 5*time.Second {
 		t.Errorf("nothing was recorded: redone = %s, want all 5 s", got)
 	}

@@ -53,7 +53,8 @@ func (n *notifier) add(dir string) error {
 		n.tell(change{op: lost})
 		return nil
 	}
-	const what = unix.IN_CREATE | unix.IN_MODIFY | unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_CLOSE_WRITE | unix.IN_CLOSE_NOWRITE | unix.IN_DELETE | unix.IN_ONLYDIR | unix.IN_DONT_FOLLOW
+	const what = unix.IN_CREATE | unix.IN_MODIFY | unix.IN_MOVED_FROM | unix.IN_MOVED_TO |
+		unix.IN_CLOSE_WRITE | unix.IN_CLOSE_NOWRITE | unix.IN_DELETE | unix.IN_ONLYDIR | unix.IN_DONT_FOLLOW
 	var watch int
 	raw, err := n.file.SyscallConn()
 	if err != nil {

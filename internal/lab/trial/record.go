@@ -11,7 +11,7 @@ import (
 
 // course is one job, from its first start to its outcome.
 type course struct {
-	Runs    []*run
+	Runs    []*programRun
 	Ended   time.Time // zero while it is not over
 	Done    bool      // or it failed permanently
 	Reason  string    // why it failed
@@ -37,8 +37,8 @@ func (c *course) saves() []save {
 	return all
 }
 
-// run is one start of the program, on one VM.
-type run struct {
+// programRun is one start of the program, on one VM.
+type programRun struct {
 	VM        string
 	Started   time.Time
 	Resumed   bool    // it got a checkpoint
@@ -69,7 +69,7 @@ type run struct {
 	Outlive map[int]child    // running after the job had left the worker
 }
 
-func (r *run) took() time.Duration {
+func (r *programRun) took() time.Duration {
 	if r.Ended.IsZero() || r.Started.IsZero() {
 		return 0
 	}
@@ -92,7 +92,7 @@ type recorded struct {
 
 // kept returns when the checkpoint was put in place from which the next run resumes;
 // zero if there is none of this run.
-func (r *run) kept() (at time.Time) {
+func (r *programRun) kept() (at time.Time) {
 	limit := r.Handed // a release records the last one
 	if limit.IsZero() && len(r.Recorded) > 0 {
 		limit = r.Recorded[len(r.Recorded)-1].At
@@ -107,7 +107,7 @@ func (r *run) kept() (at time.Time) {
 
 // redone is how long the program had worked since that checkpoint, when it was struck:
 // work that the next run repeats. With a notice, the time after SIGTERM is not work.
-func (r *run) redone() time.Duration {
+func (r *programRun) redone() time.Duration {
 	until := r.Ended
 	if !r.Stop.IsZero() && r.Stop.Before(until) {
 		until = r.Stop
@@ -165,7 +165,7 @@ func (r *recorder) look(see func(c *course)) (changed <-chan struct{}) {
 
 // running returns the run on a VM that has not ended, and makes one if make is set. The
 // caller holds the lock.
-func (r *recorder) running(vm string, start bool) *run {
+func (r *recorder) running(vm string, start bool) *programRun {
 	for _, known := range slices.Backward(r.course.Runs) {
 		if known.VM == vm && known.Ended.IsZero() {
 			return known
@@ -174,14 +174,14 @@ func (r *recorder) running(vm string, start bool) *run {
 	if !start {
 		return nil
 	}
-	next := &run{VM: vm, InPlace: map[string]bool{}, Strays: map[int]child{}, Outlive: map[int]child{}}
+	next := &programRun{VM: vm, InPlace: map[string]bool{}, Strays: map[int]child{}, Outlive: map[int]child{}}
 	r.course.Runs = append(r.course.Runs, next)
 	r.writing[vm] = map[string]time.Time{}
 	return next
 }
 
 // last returns the last run on a VM, ended or not.
-func (r *recorder) last(vm string) *run {
+func (r *recorder) last(vm string) *programRun {
 	for _, known := range slices.Backward(r.course.Runs) {
 		if known.VM == vm {
 			return known
@@ -234,7 +234,7 @@ func (r *recorder) logged(vm string, line logLine) {
 }
 
 // logged records an action of the worker for a run.
-func (r *run) logged(line logLine) {
+func (r *programRun) logged(line logLine) {
 	switch line.Msg {
 	case "checkpoint saved":
 		r.Recorded = append(r.Recorded, recorded{line.Time, line.Bytes, line.Fraction})

@@ -117,7 +117,7 @@ func (r *rig) watchProcesses(ctx context.Context, m *machine) {
 	}
 	ticker := time.NewTicker(processEvery)
 	defer ticker.Stop()
-	programs := map[*run]int{}
+	programs := map[*programRun]int{}
 	var before map[int]child // strays of the last look: a process that is just ending is none
 	for {
 		select {
@@ -125,7 +125,7 @@ func (r *rig) watchProcesses(ctx context.Context, m *machine) {
 		case <-ctx.Done():
 			return
 		}
-		var now *run
+		var now *programRun
 		r.recorder.look(func(*course) { now = r.recorder.running(m.name, false) })
 		if now == nil {
 			continue

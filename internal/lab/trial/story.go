@@ -10,7 +10,7 @@ import (
 )
 
 // tell describes the effect of an eviction on a run.
-func (t *trial) tell(number int, vm string, r *run) string {
+func (t *trial) tell(number int, vm string, r *programRun) string {
 	var b strings.Builder
 	t.recorder.look(func(*course) {
 		if r == nil || r.Strike == nil {
@@ -63,7 +63,7 @@ func (t *trial) scene(now time.Time) screen.Scene {
 }
 
 // show describes the VM of a run.
-func (r *run) show(now time.Time) screen.VM {
+func (r *programRun) show(now time.Time) screen.VM {
 	vm := screen.VM{Name: r.VM, State: "process"}
 	switch {
 	case !r.Ended.IsZero() && r.Strike != nil:

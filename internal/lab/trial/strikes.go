@@ -109,7 +109,7 @@ func (t *trial) survivors(ctx context.Context, m *machine, s strike) {
 	if s.isSudden() {
 		return
 	}
-	var now *run
+	var now *programRun
 	t.recorder.look(func(*course) { now = t.recorder.last(m.name) })
 	if now == nil || len(now.Strays) == 0 {
 		return

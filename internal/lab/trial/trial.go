@@ -285,7 +285,7 @@ func (t *trial) evicted(ctx context.Context, seen *observed) error {
 		if err := t.strike(ctx, m, s); err != nil {
 			return context.Cause(ctx)
 		}
-		var struck *run
+		var struck *programRun
 		t.recorder.look(func(*course) { struck = t.recorder.last(m.name) })
 		t.narrator.Say("%s", t.tell(n+1, m.name, struck))
 		if seen.savedNothing() && c.Ended.IsZero() && (n > 0 || evictions == 1 || !strings.Contains(struck.Exit, "signal")) {
@@ -330,13 +330,13 @@ func (t *trial) next(ctx context.Context, seen *observed, n int, s strike) (*mac
 		wait = max(wait, seen.usual()*time.Duration(5+2*n)/10)
 	default:
 	}
-	t.awaitRun(ctx, time.Until(began.Add(wait)), func(*run) bool { return false })
+	t.awaitRun(ctx, time.Until(began.Add(wait)), func(*programRun) bool { return false })
 	if first := firstSign(seen.plain[0]); first > 0 && (n == 0 || t.config.Every == 0) {
 		// A slow machine must not make a program that saves look like a program that does not.
 		var sign time.Time
-		t.awaitRun(ctx, time.Until(began.Add(2*wait+3*first)), func(now *run) bool { sign = now.FirstSign; return !sign.IsZero() })
+		t.awaitRun(ctx, time.Until(began.Add(2*wait+3*first)), func(now *programRun) bool { sign = now.FirstSign; return !sign.IsZero() })
 		if s.isSudden() || s == midSave { // only the records are left of it
-			t.awaitRun(ctx, time.Until(sign.Add(2*checkpointInterval)), func(*run) bool { return false })
+			t.awaitRun(ctx, time.Until(sign.Add(2*checkpointInterval)), func(*programRun) bool { return false })
 		}
 	}
 	over := false
@@ -373,7 +373,7 @@ func firstSign(c *course) time.Duration {
 }
 
 // awaitRun waits for at most that long until the last run has ended or is as wanted.
-func (t *trial) awaitRun(ctx context.Context, limit time.Duration, wanted func(now *run) bool) {
+func (t *trial) awaitRun(ctx context.Context, limit time.Duration, wanted func(now *programRun) bool) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	t.await(ctx, func(c *course) bool {

@@ -135,7 +135,7 @@ func (r *recorder) fileChanged(vm string, c fileChange) (act func(string)) {
 }
 
 // checkpointChanged is about the place of checkpoints.
-func (r *recorder) checkpointChanged(vm string, now *run, c fileChange) (act func(string)) {
+func (r *recorder) checkpointChanged(vm string, now *programRun, c fileChange) (act func(string)) {
 	switch c.op {
 	case moved:
 		began := r.writing[vm][c.from]
@@ -164,7 +164,7 @@ func (r *recorder) checkpointChanged(vm string, now *run, c fileChange) (act fun
 }
 
 // keptChanged is about the files that the worker has collected.
-func (r *run) keptChanged(c fileChange) {
+func (r *programRun) keptChanged(c fileChange) {
 	switch {
 	case c.from == checkpointName:
 		r.collected(c)
@@ -188,7 +188,7 @@ func (r *recorder) ownChanged(vm string, c fileChange) (act func(string)) {
 }
 
 // told is about what worker and program tell each other.
-func (r *run) told(c fileChange) {
+func (r *programRun) told(c fileChange) {
 	switch {
 	case c.name == restoreName || strings.HasPrefix(c.name, restoreName+"/"):
 		r.Resumed = true
@@ -220,7 +220,7 @@ func (r *recorder) saving(vm string, c fileChange) (act func(string)) {
 
 // collected records the files that the worker has taken. A checkpoint that was not
 // renamed into place counts from then on.
-func (r *run) collected(c fileChange) {
+func (r *programRun) collected(c fileChange) {
 	r.placed = false
 	if n := len(r.Saves); n > 0 && r.Saves[n-1].Size < 0 {
 		r.Saves[n-1].Size, r.Saves[n-1].Files = c.size, c.files
@@ -230,7 +230,7 @@ func (r *run) collected(c fileChange) {
 	r.sign(c.at)
 }
 
-func (r *run) sign(at time.Time) {
+func (r *programRun) sign(at time.Time) {
 	if r.FirstSign.IsZero() {
 		r.FirstSign = at
 	}

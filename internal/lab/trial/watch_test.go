@@ -83,12 +83,12 @@ func (o *observing) rename(from, to string) {
 	}
 }
 
-func (o *observing) run() *run {
+func (o *observing) run() *programRun {
 	o.settle()
 	return o.last()
 }
 
-func (o *observing) last() *run {
+func (o *observing) last() *programRun {
 	o.recorder.mu.Lock()
 	defer o.recorder.mu.Unlock()
 	return o.recorder.last("spot_1")

@@ -17,7 +17,8 @@ import (
 // gets an invisible console.
 func NewCommand(argv []string, _ Limits) *exec.Cmd {
 	_, _, _ = windows.NewLazySystemDLL("kernel32.dll").NewProc("AllocConsole").Call() // fails where there is one
-	cmd := exec.Command(argv[0], argv[1:]...)                                         //nolint:gosec,noctx // from the kinds file; supervise ends it
+
+	cmd := exec.Command(argv[0], argv[1:]...) //nolint:gosec,noctx // from the kinds file; supervise ends it
 	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: windows.CREATE_NEW_PROCESS_GROUP | windows.CREATE_SUSPENDED}
 	if isBatch(argv[0]) {
 		// Not left to CreateProcess, which finds cmd.exe by COMSPEC and quotes nothing
@@ -44,7 +45,9 @@ func CheckCommand(argv []string) error {
 			return errors.New("the path of a batch file must not have % in it: cmd takes that for a variable")
 		}
 	default:
-		return fmt.Errorf("Windows does not start %q files; give their interpreter first, such as [\"python\", %q]", extension, filepath.Base(argv[0])) //nolint:staticcheck // a name
+		//nolint:staticcheck // Windows is a name
+		return fmt.Errorf("Windows does not start %q files; give their interpreter first, such as [\"python\", %q]",
+			extension, filepath.Base(argv[0]))
 	}
 	return CheckPath(argv[0])
 }

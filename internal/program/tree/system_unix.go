@@ -62,7 +62,8 @@ func (l Limits) Check() error {
 	if limits == "" {
 		return nil
 	}
-	if said, err := exec.Command(systemShell, "-c", limits).CombinedOutput(); err != nil { //nolint:gosec,noctx // numbers alone; it ends at once
+	said, err := exec.Command(systemShell, "-c", limits).CombinedOutput() //nolint:gosec,noctx // numbers alone; it ends at once
+	if err != nil {
 		return fmt.Errorf("%w: %s", err, bytes.TrimSpace(said))
 	}
 	return nil

@@ -21,8 +21,8 @@ import (
 	"github.com/spotworker/spotworker/internal/storage/outage"
 )
 
-// Config says which storage account to use, and how.
-type Config struct {
+// AccountConfig says which storage account to use, and how.
+type AccountConfig struct {
 	// ConnectionString, if set, contains endpoints and key, and takes precedence.
 	ConnectionString string
 
@@ -75,7 +75,7 @@ type Account struct {
 
 // Connect creates the clients of an account. It makes no call: the first call shows
 // whether the account can be reached.
-func Connect(c Config) (*Account, error) {
+func Connect(c AccountConfig) (*Account, error) {
 	if c.ConnectionString != "" {
 		return connectByString(c)
 	}
@@ -112,7 +112,7 @@ func Connect(c Config) (*Account, error) {
 
 // connectByString connects with a connection string. Its errors never quote the
 // string, which contains a key.
-func connectByString(c Config) (*Account, error) {
+func connectByString(c AccountConfig) (*Account, error) {
 	options := c.clientOptions(!strings.Contains(strings.ToLower(c.ConnectionString), "http://"))
 	blobs, err := azblob.NewClientFromConnectionString(c.ConnectionString,
 		&azblob.ClientOptions{ClientOptions: c.watched(options, blobService)})
@@ -207,7 +207,7 @@ func (a *Account) Host() string {
 	return u.Host
 }
 
-func (c Config) credential() (azcore.TokenCredential, error) {
+func (c AccountConfig) credential() (azcore.TokenCredential, error) {
 	if c.Credential != nil {
 		return c.Credential, nil
 	}
@@ -227,7 +227,7 @@ func (c Config) credential() (azcore.TokenCredential, error) {
 // SignIn returns the credential of a managed identity or, if clientID is empty, of the
 // developer's own sign-in. It sends nothing. For services other than storage.
 func SignIn(clientID string) (azcore.TokenCredential, error) {
-	return Config{ClientID: clientID}.credential()
+	return AccountConfig{ClientID: clientID}.credential()
 }
 
 // developerCredential uses the sign-ins of a developer's tools. It never contacts the

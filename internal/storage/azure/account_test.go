@@ -13,25 +13,28 @@ const secret = "c2VjcmV0c2VjcmV0c2VjcmV0"
 
 func TestConnectRefuses(t *testing.T) {
 	for name, row := range map[string]struct {
-		config Config
+		config AccountConfig
 		want   string
 	}{
-		"nothing":                        {Config{}, "no storage account"},
-		"account with an address":        {Config{Account: "acct.blob.core.windows.net"}, "3 to 24"},
-		"account that is another host":   {Config{Account: "example.com/"}, "3 to 24"},
-		"account in capitals":            {Config{Account: "Acct"}, "3 to 24"},
-		"endpoint without a scheme":      {Config{Account: "acct", BlobEndpoint: "acct.example"}, "--blob-endpoint"},
-		"endpoint without a host":        {Config{Account: "acct", QueueEndpoint: "https:///x"}, "--queue-endpoint"},
-		"endpoint of another kind":       {Config{Account: "acct", BlobEndpoint: "ftp://acct.example"}, "--blob-endpoint"},
-		"token over http":                {Config{Account: "acct", BlobEndpoint: "http://127.0.0.1:1"}, "https only"},
-		"endpoint with a signature":      {Config{Account: "acct", BlobEndpoint: "https://acct.example/?sig=" + secret}, "--blob-endpoint"},
-		"endpoint with a password":       {Config{Account: "acct", QueueEndpoint: "http://u:" + secret + "@acct.example"}, "--queue-endpoint"},
-		"connection string of nothing":   {Config{ConnectionString: secret}, "AccountKey"},
-		"connection string, key broken":  {Config{ConnectionString: "AccountName=acct;AccountKey=!" + secret}, "AccountKey"},
-		"connection string without key":  {Config{ConnectionString: "AccountName=acct;Other=" + secret}, "AccountKey"},
-		"connection string without name": {Config{ConnectionString: "AccountKey=" + secret}, "AccountName"},
-		"connection string over http":    {Config{ConnectionString: "BlobEndpoint=http://storage.example/acct;QueueEndpoint=http://storage.example/acct;AccountName=acct;AccountKey=" + secret}, "unencrypted"},
-		"queues over http":               {Config{ConnectionString: "BlobEndpoint=https://storage.example/acct;QueueEndpoint=http://10.0.0.4/acct;AccountName=acct;AccountKey=" + secret}, "http://10.0.0.4"},
+		"nothing":                        {AccountConfig{}, "no storage account"},
+		"account with an address":        {AccountConfig{Account: "acct.blob.core.windows.net"}, "3 to 24"},
+		"account that is another host":   {AccountConfig{Account: "example.com/"}, "3 to 24"},
+		"account in capitals":            {AccountConfig{Account: "Acct"}, "3 to 24"},
+		"endpoint without a scheme":      {AccountConfig{Account: "acct", BlobEndpoint: "acct.example"}, "--blob-endpoint"},
+		"endpoint without a host":        {AccountConfig{Account: "acct", QueueEndpoint: "https:///x"}, "--queue-endpoint"},
+		"endpoint of another kind":       {AccountConfig{Account: "acct", BlobEndpoint: "ftp://acct.example"}, "--blob-endpoint"},
+		"token over http":                {AccountConfig{Account: "acct", BlobEndpoint: "http://127.0.0.1:1"}, "https only"},
+		"endpoint with a signature":      {AccountConfig{Account: "acct", BlobEndpoint: "https://acct.example/?sig=" + secret}, "--blob-endpoint"},
+		"endpoint with a password":       {AccountConfig{Account: "acct", QueueEndpoint: "http://u:" + secret + "@acct.example"}, "--queue-endpoint"},
+		"connection string of nothing":   {AccountConfig{ConnectionString: secret}, "AccountKey"},
+		"connection string, key broken":  {AccountConfig{ConnectionString: "AccountName=acct;AccountKey=!" + secret}, "AccountKey"},
+		"connection string without key":  {AccountConfig{ConnectionString: "AccountName=acct;Other=" + secret}, "AccountKey"},
+		"connection string without name": {AccountConfig{ConnectionString: "AccountKey=" + secret}, "AccountName"},
+		"connection string over http": {AccountConfig{ConnectionString: "BlobEndpoint=http://storage.example/acct;" +
+			"QueueEndpoint=http://storage.example/acct;" +
+			"AccountName=acct;AccountKey=" + secret}, "unencrypted"},
+		"queues over http": {AccountConfig{ConnectionString: "BlobEndpoint=https://storage.example/acct;QueueEndpoint=http://10.0.0.4/acct;" +
+			"AccountName=acct;AccountKey=" + secret}, "http://10.0.0.4"},
 	} {
 		account, err := Connect(row.config)
 		if err == nil || account != nil || !strings.Contains(err.Error(), row.want) {
@@ -52,7 +55,7 @@ func TestPlainHTTP(t *testing.T) {
 		{"azurite:10000", emulatorAccount},
 	} {
 		at := "http://" + row.host + "/" + row.account
-		_, err := Connect(Config{ConnectionString: "BlobEndpoint=" + at + ";QueueEndpoint=" + at + ";AccountName=" + row.account +
+		_, err := Connect(AccountConfig{ConnectionString: "BlobEndpoint=" + at + ";QueueEndpoint=" + at + ";AccountName=" + row.account +
 			";AccountKey=" + secret})
 		if err != nil {
 			t.Errorf("Connect to %s as %s = %v, want no error", row.host, row.account, err)
@@ -80,13 +83,13 @@ func TestConnectSendsNothing(t *testing.T) {
 		return nil, http.ErrAbortHandler
 	})
 	for name, row := range map[string]struct {
-		config Config
+		config AccountConfig
 		host   string
 	}{
-		"connection string": {Config{ConnectionString: storage.New(storage.Options{}).ConnectionString()}, "blob.emulator"},
-		"managed identity":  {Config{Account: "acct", ClientID: "00000000-0000-0000-0000-000000000001"}, "acct.blob.core.windows.net"},
-		"own sign-in":       {Config{Account: "acct"}, "acct.blob.core.windows.net"},
-		"other cloud":       {Config{Account: "acct", BlobEndpoint: "https://acct.blob.example"}, "acct.blob.example"},
+		"connection string": {AccountConfig{ConnectionString: storage.New(storage.Options{}).ConnectionString()}, "blob.emulator"},
+		"managed identity":  {AccountConfig{Account: "acct", ClientID: "00000000-0000-0000-0000-000000000001"}, "acct.blob.core.windows.net"},
+		"own sign-in":       {AccountConfig{Account: "acct"}, "acct.blob.core.windows.net"},
+		"other cloud":       {AccountConfig{Account: "acct", BlobEndpoint: "https://acct.blob.example"}, "acct.blob.example"},
 	} {
 		row.config.Transport = refuse
 		account, err := Connect(row.config)
@@ -98,7 +101,7 @@ func TestConnectSendsNothing(t *testing.T) {
 
 func TestQueueAndContainerWork(t *testing.T) {
 	server := storage.New(storage.Options{})
-	account, err := Connect(Config{ConnectionString: server.ConnectionString(), Transport: server.Transport(),
+	account, err := Connect(AccountConfig{ConnectionString: server.ConnectionString(), Transport: server.Transport(),
 		Version: strings.Repeat("long", 20)})
 	if err != nil {
 		t.Fatal(err)

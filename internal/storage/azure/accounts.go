@@ -22,7 +22,7 @@ type More struct {
 
 // ConnectAll creates the clients of all accounts of a deployment, the first of them as c
 // says. It makes no call.
-func ConnectAll(c Config, more More) ([]*Account, error) {
+func ConnectAll(c AccountConfig, more More) ([]*Account, error) {
 	first, err := Connect(c)
 	if err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func ConnectAll(c Config, more More) ([]*Account, error) {
 }
 
 // configs returns how to connect to the further accounts.
-func (m More) configs(first Config) ([]Config, error) {
+func (m More) configs(first AccountConfig) ([]AccountConfig, error) {
 	switch {
 	case len(m.Accounts) == 0 && len(m.ConnectionStrings) == 0:
 		return nil, nil
@@ -59,7 +59,7 @@ func (m More) configs(first Config) ([]Config, error) {
 	case first.ConnectionString == "" && !validAccount(first.Account), first.ConnectionString != "" && accountIn(first.ConnectionString) == "":
 		return nil, errors.New("with several storage accounts the first needs its name too, since jobs are spread over accounts by their names")
 	}
-	var configs []Config
+	var configs []AccountConfig
 	for _, s := range m.ConnectionStrings {
 		c := first
 		if c.ConnectionString = s; !validAccount(accountIn(s)) {
@@ -78,17 +78,17 @@ func (m More) configs(first Config) ([]Config, error) {
 }
 
 // of returns how to connect to another account in the same way.
-func (c Config) of(name string) (other Config, err error) {
+func (c AccountConfig) of(name string) (other AccountConfig, err error) {
 	if !validAccount(name) {
-		return Config{}, fmt.Errorf("storage account %q: a name has 3 to 24 of a-z and 0-9, without the address behind it", name)
+		return AccountConfig{}, fmt.Errorf("storage account %q: a name has 3 to 24 of a-z and 0-9, without the address behind it", name)
 	}
 	other = c
 	other.Account = name
 	if other.BlobEndpoint, err = endpointOf(c.BlobEndpoint, "blob", c.Account, name); err != nil {
-		return Config{}, err
+		return AccountConfig{}, err
 	}
 	if other.QueueEndpoint, err = endpointOf(c.QueueEndpoint, "queue", c.Account, name); err != nil {
-		return Config{}, err
+		return AccountConfig{}, err
 	}
 	return other, nil
 }
@@ -115,7 +115,7 @@ func endpointOf(endpoint, kind, first, other string) (string, error) {
 }
 
 // named returns a configuration that reports calls with the account's name.
-func (c Config) named() Config {
+func (c AccountConfig) named() AccountConfig {
 	name := c.Account
 	if c.ConnectionString != "" {
 		name = accountIn(c.ConnectionString)

@@ -134,7 +134,7 @@ func spoiltAccount(t testing.TB) (*Account, *spoilt) {
 	t.Helper()
 	server := storage.New(storage.Options{})
 	transport := &spoilt{Transporter: server.Transport()}
-	account, err := Connect(Config{ConnectionString: server.ConnectionString(), Transport: transport,
+	account, err := Connect(AccountConfig{ConnectionString: server.ConnectionString(), Transport: transport,
 		Retry: &policy.RetryOptions{MaxRetries: -1}})
 	if err != nil {
 		t.Fatal(err)

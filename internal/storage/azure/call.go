@@ -14,7 +14,7 @@ import (
 	"github.com/spotworker/spotworker/internal/storage/outage"
 )
 
-// Call describes one call to the storage account, for [Config].OnCall. Its fields
+// Call describes one call to the storage account, for [AccountConfig].OnCall. Its fields
 // have few different values, so that they can be labels of metrics.
 type Call struct {
 	// Service is "blob" or "queue".
@@ -64,7 +64,7 @@ const (
 // watched returns the options of a service's client that reports its calls to OnCall and
 // OnEnd, and limits the time of each try. The queue service's client decodes lists of
 // messages.
-func (c Config) watched(options policy.ClientOptions, service string) policy.ClientOptions {
+func (c AccountConfig) watched(options policy.ClientOptions, service string) policy.ClientOptions {
 	calls := []policy.Policy{outage.Policy{
 		Service: service, Operation: func(r *http.Request) string { return operationOf(service, r) }, Report: c.OnEnd,
 	}}

@@ -20,7 +20,7 @@ import (
 // seen is one call, without its time.
 type seen struct{ Service, Operation, Status string }
 
-// recorder records the calls of [Config].OnCall.
+// recorder records the calls of [AccountConfig].OnCall.
 type recorder struct {
 	mu    sync.Mutex
 	calls []seen
@@ -41,7 +41,7 @@ func TestCallsAreNamed(t *testing.T) {
 		want = append(want, seen{string(r.Service), r.Operation, statusOf(&http.Response{StatusCode: r.Status})})
 	})
 	told := &recorder{}
-	account, err := Connect(Config{ConnectionString: server.ConnectionString(), Transport: server.Transport(), OnCall: told.called})
+	account, err := Connect(AccountConfig{ConnectionString: server.ConnectionString(), Transport: server.Transport(), OnCall: told.called})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestRetriesCount(t *testing.T) {
 	n := 0
 	server.OnCall(func(storage.Call) storage.Fault { n++; return faults[n-1] })
 	told := &recorder{}
-	account, err := Connect(Config{ConnectionString: server.ConnectionString(), Transport: server.Transport(), OnCall: told.called})
+	account, err := Connect(AccountConfig{ConnectionString: server.ConnectionString(), Transport: server.Transport(), OnCall: told.called})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestThrottledCalls(t *testing.T) {
 		server := storage.New(storage.Options{})
 		server.OnCall(func(storage.Call) storage.Fault { return storage.Fault{Refuse: &row.refusal} })
 		var calls []Call
-		account, err := Connect(Config{
+		account, err := Connect(AccountConfig{
 			ConnectionString: server.ConnectionString(), Transport: server.Transport(), OnCall: func(c Call) { calls = append(calls, c) },
 			Retry: &policy.RetryOptions{MaxRetries: 1, RetryDelay: 1, MaxRetryDelay: 1},
 		})

@@ -25,7 +25,7 @@ func refusal(t *testing.T, e *storage.Error) (err error) {
 	synctest.Test(t, func(t *testing.T) { // the client's retries take no time
 		server := storage.New(storage.Options{})
 		server.OnCall(func(storage.Call) storage.Fault { return storage.Fault{Refuse: e} })
-		account, connectErr := Connect(Config{ConnectionString: server.ConnectionString(), Transport: server.Transport()})
+		account, connectErr := Connect(AccountConfig{ConnectionString: server.ConnectionString(), Transport: server.Transport()})
 		if connectErr != nil {
 			t.Fatal(connectErr)
 		}
@@ -42,7 +42,7 @@ func noToken(t *testing.T) error {
 	t.Helper()
 	t.Setenv("IDENTITY_ENDPOINT", "http://127.0.0.1:1/token") // the App Service way, which does not probe
 	t.Setenv("IDENTITY_HEADER", secret)
-	account, err := Connect(Config{Account: "acct", ClientID: "00000000-0000-0000-0000-000000000001",
+	account, err := Connect(AccountConfig{Account: "acct", ClientID: "00000000-0000-0000-0000-000000000001",
 		Transport: answer(func(r *http.Request) (*http.Response, error) {
 			return &http.Response{
 				StatusCode: http.StatusBadRequest, Status: "400 Bad Request", Request: r, Header: http.Header{"Content-Type": {"application/json"}},
@@ -132,7 +132,9 @@ func TestServiceMessage(t *testing.T) {
 		}}
 	}
 	for body, want := range map[string]string{
-		"\ufeff<Error><Message>Not in the correct format.\nTime:2</Message><HeaderName>x-ms-version</HeaderName><HeaderValue>2030-01-01</HeaderValue></Error>": "400 InvalidHeaderValue: Not in the correct format. (x-ms-version: 2030-01-01)",
+		"\ufeff<Error><Message>Not in the correct format.\nTime:2</Message>" +
+			"<HeaderName>x-ms-version</HeaderName><HeaderValue>2030-01-01</HeaderValue></Error>": "400 InvalidHeaderValue: " +
+			"Not in the correct format. (x-ms-version: 2030-01-01)",
 		"<Error><Message>Bad.</Message><HeaderName>Authorization</HeaderName><HeaderValue>" + secret +
 			"</HeaderValue></Error>": "400 InvalidHeaderValue: Bad.",
 		"<html>a proxy": "400 InvalidHeaderValue",

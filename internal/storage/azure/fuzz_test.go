@@ -26,7 +26,7 @@ func FuzzConnect(f *testing.F) {
 		f.Add(seed[0], seed[1], seed[2])
 	}
 	f.Fuzz(func(t *testing.T, connection, account, endpoint string) {
-		c := Config{ConnectionString: connection, Account: account, ClientID: "id", BlobEndpoint: endpoint}
+		c := AccountConfig{ConnectionString: connection, Account: account, ClientID: "id", BlobEndpoint: endpoint}
 		a, err := Connect(c)
 		if err != nil {
 			for _, secret := range secretsOf(c) {
@@ -47,7 +47,7 @@ func FuzzConnect(f *testing.F) {
 
 // secretsOf are the parts of a configuration that may be secret, if they are long
 // enough to be told from words.
-func secretsOf(c Config) (secrets []string) {
+func secretsOf(c AccountConfig) (secrets []string) {
 	parts := strings.Split(c.ConnectionString, ";")
 	if u, err := url.Parse(c.BlobEndpoint); err == nil {
 		password, _ := u.User.Password()

@@ -115,7 +115,7 @@ func (c *cloud) connect(t *testing.T, client string) *azure.Account {
 	transport := guard.Transport()
 	transport.TLSClientConfig = authority.ClientConfig()
 	t.Cleanup(transport.CloseIdleConnections)
-	account, err := azure.Connect(azure.Config{
+	account, err := azure.Connect(azure.AccountConfig{
 		Account: "account", ClientID: client, BlobEndpoint: at.Blob, QueueEndpoint: at.Queue,
 		Transport: &http.Client{Transport: transport},
 	})
@@ -203,7 +203,7 @@ func runChild(t *testing.T) {
 	if os.Getenv("IDENTITY_HEADER") == "" {
 		t.Fatal("IDENTITY_HEADER is not set")
 	}
-	account, err := azure.Connect(azure.Config{
+	account, err := azure.Connect(azure.AccountConfig{
 		Account: "account", ClientID: os.Getenv("AZURE_CLIENT_ID"),
 		BlobEndpoint: guard.Loopback(t, os.Getenv("BLOB")), QueueEndpoint: guard.Loopback(t, os.Getenv("QUEUE")),
 	})
@@ -264,7 +264,7 @@ func (n inProcess) Do(r *http.Request) (*http.Response, error) {
 func (c *cloud) onAVM(t *testing.T) *azure.Account {
 	t.Helper()
 	at := c.storage.Endpoints()
-	account, err := azure.Connect(azure.Config{
+	account, err := azure.Connect(azure.AccountConfig{
 		Account: "account", ClientID: c.client, BlobEndpoint: at.Blob, QueueEndpoint: at.Queue, Transport: inProcess{c},
 	})
 	if err != nil {

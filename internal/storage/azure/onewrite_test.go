@@ -50,7 +50,7 @@ func TestOneWrite(t *testing.T) {
 	}
 	defer transport.CloseIdleConnections()
 	at := server.URL + "/acct"
-	account, err := Connect(Config{
+	account, err := Connect(AccountConfig{
 		ConnectionString: "BlobEndpoint=" + at + ";QueueEndpoint=" + at + ";AccountName=acct;AccountKey=" + secret,
 		Transport:        oneWrite{&http.Client{Transport: transport}},
 		Retry:            &policy.RetryOptions{RetryDelay: time.Millisecond},
@@ -98,7 +98,9 @@ func TestCompressedBlob(t *testing.T) {
 	}))
 	defer server.Close()
 	at := server.URL + "/acct"
-	account, err := Connect(Config{ConnectionString: "BlobEndpoint=" + at + ";QueueEndpoint=" + at + ";AccountName=acct;AccountKey=" + secret})
+	account, err := Connect(AccountConfig{
+		ConnectionString: "BlobEndpoint=" + at + ";QueueEndpoint=" + at + ";AccountName=acct;AccountKey=" + secret,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

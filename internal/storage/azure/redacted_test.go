@@ -14,7 +14,7 @@ import (
 func TestErrorsHaveNoQuery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const at = "http://127.0.0.1:1/acct"
-		account, err := Connect(Config{
+		account, err := Connect(AccountConfig{
 			ConnectionString: "BlobEndpoint=" + at + ";QueueEndpoint=" + at + ";SharedAccessSignature=sv=2026&sig=" + secret,
 			Transport: answer(func(r *http.Request) (*http.Response, error) {
 				if !strings.Contains(r.URL.RawQuery, secret) {

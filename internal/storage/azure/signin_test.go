@@ -101,7 +101,7 @@ func TestSignInIsNotWaitedForTooLong(t *testing.T) {
 // in one line.
 func TestNotSignedIn(t *testing.T) {
 	t.Setenv("PATH", t.TempDir()) // no az, no azd
-	account, err := Connect(Config{Account: "acct", Transport: answer(func(r *http.Request) (*http.Response, error) {
+	account, err := Connect(AccountConfig{Account: "acct", Transport: answer(func(r *http.Request) (*http.Response, error) {
 		t.Errorf("call to %s, want none without a token", r.URL)
 		return nil, errors.New("no network")
 	})})

@@ -28,10 +28,10 @@ const (
 	keptIdleLocal = 4 * time.Second // Azurite closes idle connections after 5 s
 )
 
-// defaultConcurrency is the default of Config.Concurrency.
+// defaultConcurrency is the default of AccountConfig.Concurrency.
 const defaultConcurrency = 16
 
-func (c Config) clientOptions(tls bool) policy.ClientOptions {
+func (c AccountConfig) clientOptions(tls bool) policy.ClientOptions {
 	transport := c.Transport
 	if transport == nil {
 		transport = oneWrite{&http.Client{Transport: newTransport(c.Concurrency, tls), CheckRedirect: refuseRedirects}}

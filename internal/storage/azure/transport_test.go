@@ -31,7 +31,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	defer server.Close()
 
 	at := server.URL + "/acct"
-	account, err := Connect(Config{
+	account, err := Connect(AccountConfig{
 		ConnectionString: "BlobEndpoint=" + at + ";QueueEndpoint=" + at + ";AccountName=acct;AccountKey=" + secret,
 		Retry:            &policy.RetryOptions{MaxRetries: -1},
 	})
@@ -47,7 +47,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 
 	t.Setenv("IDENTITY_ENDPOINT", server.URL) // the flow in which the secret is a header
 	t.Setenv("IDENTITY_HEADER", secret)
-	credential, err := Config{ClientID: "00000000-0000-0000-0000-0000000000aa"}.credential()
+	credential, err := AccountConfig{ClientID: "00000000-0000-0000-0000-0000000000aa"}.credential()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,9 @@ func TestRetryLeavesDeadConnections(t *testing.T) {
 	const pooled = 4
 	s := newDeadly(t, pooled)
 	at := s.URL + "/acct"
-	account, err := Connect(Config{ConnectionString: "BlobEndpoint=" + at + ";QueueEndpoint=" + at + ";AccountName=acct;AccountKey=" + secret})
+	account, err := Connect(AccountConfig{
+		ConnectionString: "BlobEndpoint=" + at + ";QueueEndpoint=" + at + ";AccountName=acct;AccountKey=" + secret,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +178,7 @@ func TestForeignAnswers(t *testing.T) {
 		"a refusal of a gateway":   {http.StatusBadRequest, "", "400"},
 		"an answer without a body": {http.StatusNoContent, "", "answered 204, but not by the storage service"},
 	} {
-		account, err := Connect(Config{
+		account, err := Connect(AccountConfig{
 			ConnectionString: "BlobEndpoint=http://127.0.0.1:1/acct;QueueEndpoint=http://127.0.0.1:1/acct;SharedAccessSignature=sv=2026&sig=" +
 				secret,
 			Retry: &policy.RetryOptions{MaxRetries: -1},

@@ -16,9 +16,11 @@ import (
 const (
 	head    = "\ufeff" + `<?xml version="1.0" encoding="utf-8"?><QueueMessagesList>`
 	tail    = `</QueueMessagesList>`
-	message = `<QueueMessage><MessageId>5974b586-0df3-4e2d-ad0c-18e3892bfca2</MessageId><InsertionTime>Fri, 09 Oct 2026 21:04:30 GMT</InsertionTime>` +
+	message = `<QueueMessage><MessageId>5974b586-0df3-4e2d-ad0c-18e3892bfca2</MessageId>` +
+		`<InsertionTime>Fri, 09 Oct 2026 21:04:30 GMT</InsertionTime>` +
 		`<ExpirationTime>Fri, 31 Dec 9999 23:59:59 GMT</ExpirationTime><PopReceipt>YzQ4Yzg1MDIt+/==</PopReceipt>` +
-		`<TimeNextVisible>Fri, 09 Oct 2026 23:29:20 GMT</TimeNextVisible><DequeueCount>1</DequeueCount><MessageText>eyJ2IjoxfQ==</MessageText></QueueMessage>`
+		`<TimeNextVisible>Fri, 09 Oct 2026 23:29:20 GMT</TimeNextVisible><DequeueCount>1</DequeueCount>` +
+		`<MessageText>eyJ2IjoxfQ==</MessageText></QueueMessage>`
 )
 
 // sdkMessages returns the messages of a response as the SDK decodes it.

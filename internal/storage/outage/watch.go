@@ -34,13 +34,13 @@ type Watch struct {
 
 	mu       sync.Mutex
 	quiet    bool
-	faults   map[Kind]*fault
+	faults   map[Kind]*callFault
 	answered map[string]time.Time // when the last answer came, by host
 	failed   failures             // of calls, while the account has no fault
 }
 
-// fault is one kind of fault. Its zero value is none.
-type fault struct {
+// callFault is one kind of fault. Its zero value is none.
+type callFault struct {
 	since time.Time
 	met   map[string]met // by target; empty while there is none
 	calls int            // that failed
@@ -66,7 +66,7 @@ type failures struct {
 
 // New returns a Watch. jobs returns how many jobs the worker has.
 func New(log *slog.Logger, jobs func() int) *Watch {
-	return &Watch{log: log, jobs: jobs, faults: map[Kind]*fault{}, answered: map[string]time.Time{}}
+	return &Watch{log: log, jobs: jobs, faults: map[Kind]*callFault{}, answered: map[string]time.Time{}}
 }
 
 // Quiet switches lines off while quiet is true: at its start a worker says itself what
@@ -106,11 +106,11 @@ func (w *Watch) Ended(c Call) {
 func (w *Watch) add(c Call) {
 	f := w.faults[c.Fault]
 	if f == nil {
-		f = &fault{}
+		f = &callFault{}
 		w.faults[c.Fault] = f
 	}
 	if f.isOver() {
-		*f = fault{since: c.Begun, met: map[string]met{}, toldAt: f.toldAt}
+		*f = callFault{since: c.Begun, met: map[string]met{}, toldAt: f.toldAt}
 	}
 	f.calls++
 	f.err = c.Err
@@ -150,10 +150,10 @@ func (c Call) key(k Kind) string {
 }
 
 // isOver reports whether no call is known that would meet the fault now.
-func (f *fault) isOver() bool { return f == nil || len(f.met) == 0 }
+func (f *callFault) isOver() bool { return f == nil || len(f.met) == 0 }
 
 // expire removes faults that no call has met for long.
-func (f *fault) expire(k Kind, now time.Time) {
+func (f *callFault) expire(k Kind, now time.Time) {
 	after, expires := map[Kind]time.Duration{Denied: deniedFor, Missing: deniedFor, Throttled: throttledFor}[k]
 	if !expires {
 		return
@@ -185,7 +185,7 @@ func (w *Watch) report(k Kind, now time.Time) {
 }
 
 // about are the attributes of a line about a fault.
-func (f *fault) about(jobs int) []any {
+func (f *callFault) about(jobs int) []any {
 	var what, roles []string
 	for _, m := range f.met {
 		what = append(what, m.what)
@@ -204,7 +204,7 @@ func (f *fault) about(jobs int) []any {
 	}
 }
 
-func (w *Watch) logBegun(k Kind, f *fault) {
+func (w *Watch) logBegun(k Kind, f *callFault) {
 	ctx, about := context.Background(), f.about(w.jobs())
 	switch k {
 	case Denied:
@@ -218,7 +218,7 @@ func (w *Watch) logBegun(k Kind, f *fault) {
 	}
 }
 
-func (w *Watch) logLasting(k Kind, f *fault) {
+func (w *Watch) logLasting(k Kind, f *callFault) {
 	ctx, about := context.Background(), f.about(w.jobs())
 	switch k {
 	case Denied:
@@ -232,7 +232,7 @@ func (w *Watch) logLasting(k Kind, f *fault) {
 	}
 }
 
-func (w *Watch) logOver(k Kind, f *fault, now time.Time) {
+func (w *Watch) logOver(k Kind, f *callFault, now time.Time) {
 	ctx, about := context.Background(), []any{"after", now.Sub(f.since), "jobs", w.jobs(), "calls_failed", f.calls}
 	switch k {
 	case Denied:

@@ -13,8 +13,8 @@ import (
 	"sync"
 )
 
-// Config says what to read.
-type Config struct {
+// Plan says what to read.
+type Plan struct {
 	// Size is the object's length in bytes, and Length the length of a range; the last
 	// one may be shorter.
 	Size, Length int64
@@ -41,7 +41,7 @@ type Range[T any] struct {
 type Reader[T any] struct {
 	ctx   context.Context
 	fetch func(ctx context.Context, data []byte, offset int64) (T, error)
-	c     Config
+	c     Plan
 
 	offset  int64       // of the next range that is handed out
 	asked   int64       // of the next range that is read ahead
@@ -57,7 +57,7 @@ type Reader[T any] struct {
 // New returns a reader. fetch fills data with the object's bytes from offset on; it is
 // called from several goroutines. When ctx ends, fetches in flight are cancelled, and the
 // places in the budget are given back when they have ended.
-func New[T any](ctx context.Context, c Config, fetch func(ctx context.Context, data []byte, offset int64) (T, error)) *Reader[T] {
+func New[T any](ctx context.Context, c Plan, fetch func(ctx context.Context, data []byte, offset int64) (T, error)) *Reader[T] {
 	r := &Reader[T]{ctx: ctx, fetch: fetch, c: c}
 	context.AfterFunc(ctx, r.free)
 	return r

@@ -20,7 +20,7 @@ func TestReadsInOrder(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			flight, most := make(chan struct{}, 100), 0
 			budget := NewBudget(row.places)
-			r := New(ctx, Config{Size: int64(len(object)), Length: 5, Ahead: 4, Budget: budget},
+			r := New(ctx, Plan{Size: int64(len(object)), Length: 5, Ahead: 4, Budget: budget},
 				func(_ context.Context, data []byte, offset int64) (int64, error) {
 					flight <- struct{}{}
 					time.Sleep(time.Duration(100-offset) * time.Millisecond) // later ones are faster
@@ -59,7 +59,7 @@ func TestReadsInOrder(t *testing.T) {
 // TestFailedRange: an error is handed out with its range, when its turn comes.
 func TestFailedRange(t *testing.T) {
 	failure := errors.New("no answer")
-	r := New(t.Context(), Config{Size: 10, Length: 5, Ahead: 2, Budget: NewBudget(1)},
+	r := New(t.Context(), Plan{Size: 10, Length: 5, Ahead: 2, Budget: NewBudget(1)},
 		func(_ context.Context, _ []byte, offset int64) (struct{}, error) {
 			if offset == 5 {
 				return struct{}{}, failure
@@ -81,7 +81,7 @@ func TestEnd(t *testing.T) {
 		cause := errors.New("evicted")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		budget := NewBudget(3)
-		r := New(ctx, Config{Size: 100, Length: 5, Ahead: 4, Budget: budget}, func(ctx context.Context, _ []byte, _ int64) (struct{}, error) {
+		r := New(ctx, Plan{Size: 100, Length: 5, Ahead: 4, Budget: budget}, func(ctx context.Context, _ []byte, _ int64) (struct{}, error) {
 			<-ctx.Done()
 			time.Sleep(time.Second) // the call takes a while to end
 			return struct{}{}, ctx.Err()

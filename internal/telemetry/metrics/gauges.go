@@ -107,7 +107,8 @@ func newQueues() *queues {
 	return &queues{
 		readings: map[string]reading{},
 		messages: prometheus.NewDesc(namespace+"_queue_messages",
-			"About how many messages a queue has, hidden ones included. A few workers of a fleet read it every 30 s; each reading is shown for 90 s.", labels, nil),
+			"About how many messages a queue has, hidden ones included. A few workers of a fleet read it every 30 s; each "+
+				"reading is shown for 90 s.", labels, nil),
 		oldest: prometheus.NewDesc(namespace+"_queue_oldest_message_age_seconds",
 			"For how long the message at the front of a queue has been on it; 0 if none is visible. Read as spotworker_queue_messages is.", labels,
 			nil),

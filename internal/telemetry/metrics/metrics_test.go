@@ -46,7 +46,9 @@ func TestJobsAreCounted(t *testing.T) {
 	m.Moved("deadline")
 	m.Circles("breaks")
 	expect(t, m, `
-# HELP spotworker_checkpoint_saved_bytes_total Size of the states recorded. Of a large state only what changed is sent, so this may be more than what went over the network.
+# HELP spotworker_checkpoint_saved_bytes_total Size of the states recorded. `+
+		`Of a large state only what changed is sent, so this may be more `+
+		`than what went over the network.
 # TYPE spotworker_checkpoint_saved_bytes_total counter
 spotworker_checkpoint_saved_bytes_total 1000
 # HELP spotworker_checkpoint_saves_total Attempts to record a job's state. Fenced means that another worker has the job by now.
@@ -66,7 +68,8 @@ spotworker_job_slots 4
 # HELP spotworker_jobs_in_hand Messages that the worker has claimed and not released yet.
 # TYPE spotworker_jobs_in_hand gauge
 spotworker_jobs_in_hand 1
-# HELP spotworker_jobs_circling_total Jobs that do not end: counted at the 10th, 20th, 40th ... of their failures in all, or of their breaks in a row without progress of the fraction.
+# HELP spotworker_jobs_circling_total Jobs that do not end: counted at the 10th, 20th, 40th ... of their failures in all, `+
+		`or of their breaks in a row without progress of the fraction.
 # TYPE spotworker_jobs_circling_total counter
 spotworker_jobs_circling_total{cause="breaks"} 1
 spotworker_jobs_circling_total{cause="failures"} 0
@@ -117,7 +120,9 @@ func TestBlindness(t *testing.T) {
 		m.Polled(time.Unix(1000, 5e8), "answered")
 		m.Polled(time.Unix(2000, 0), "timeout")
 		expect(t, m, `
-# HELP spotworker_metadata_last_answer_timestamp_seconds When the metadata service last answered with a document, by this machine's clock. Absent before the first answer.
+# HELP spotworker_metadata_last_answer_timestamp_seconds When the metadata service last answered `+
+			`with a document, by this machine's clock. `+
+			`Absent before the first answer.
 # TYPE spotworker_metadata_last_answer_timestamp_seconds gauge
 spotworker_metadata_last_answer_timestamp_seconds 1000.5
 `, "metadata_last_answer_timestamp_seconds")
@@ -230,7 +235,8 @@ func TestEffort(t *testing.T) {
 	expect(t, m, "", "last_commit_timestamp_seconds")
 	m.Committed("digest", time.Minute, 5*time.Second, 2, 1)
 	expect(t, m, `
-# HELP spotworker_handler_seconds_total Time of handlers, by its outcome. Goodput is committed and handed_over: work whose result or state is recorded.
+# HELP spotworker_handler_seconds_total Time of handlers, by its outcome. Goodput is committed `+
+		`and handed_over: work whose result or state is recorded.
 # TYPE spotworker_handler_seconds_total counter
 spotworker_handler_seconds_total{kind="digest",outcome="committed"} 5
 spotworker_handler_seconds_total{kind="digest",outcome="redone"} 0
@@ -282,7 +288,9 @@ func TestStorageOutage(t *testing.T) {
 		unreachable := func(want string) {
 			t.Helper()
 			expect(t, m, `
-# HELP spotworker_storage_unreachable_seconds_total Time in which every call to storage failed (5xx or no answer), from the start of the first such call to the next answer. Jobs continue, nothing is saved.
+# HELP spotworker_storage_unreachable_seconds_total Time in which every call to storage failed (5xx or no answer), `+
+				`from the start of the first such call `+
+				`to the next answer. Jobs continue, nothing is saved.
 # TYPE spotworker_storage_unreachable_seconds_total counter
 spotworker_storage_unreachable_seconds_total `+want+"\n", "storage_unreachable_seconds_total")
 		}
@@ -325,7 +333,8 @@ func TestQueueReadingsEnd(t *testing.T) {
 		m.QueueRead("jobs", 12, time.Minute)
 		time.Sleep(readingFor)
 		expect(t, m, `
-# HELP spotworker_queue_oldest_message_age_seconds For how long the message at the front of a queue has been on it; 0 if none is visible. Read as spotworker_queue_messages is.
+# HELP spotworker_queue_oldest_message_age_seconds For how long the message at the front of a queue has been on it; 0 if none is visible. `+
+			`Read as spotworker_queue_messages is.
 # TYPE spotworker_queue_oldest_message_age_seconds gauge
 spotworker_queue_oldest_message_age_seconds{queue="jobs"} 60
 `, "queue_oldest_message_age_seconds")

@@ -16,8 +16,8 @@ const (
 	stateUnhealthy = "Unhealthy"
 )
 
-// verdict is the answer to a probe.
-type verdict struct {
+// probeAnswer is the answer to a probe.
+type probeAnswer struct {
 	ApplicationHealthState string
 
 	// Reason and Stuck are for people; absent while all is well.
@@ -33,11 +33,11 @@ type stuckLoop struct {
 	OverdueSeconds float64 `json:"overdue_seconds"`
 }
 
-func verdictOf(r health.Report) verdict {
+func verdictOf(r health.Report) probeAnswer {
 	if r.Healthy() {
-		return verdict{ApplicationHealthState: stateHealthy, Notes: r.Notes}
+		return probeAnswer{ApplicationHealthState: stateHealthy, Notes: r.Notes}
 	}
-	v := verdict{ApplicationHealthState: stateUnhealthy, Reason: r.String(), Notes: r.Notes}
+	v := probeAnswer{ApplicationHealthState: stateUnhealthy, Reason: r.String(), Notes: r.Notes}
 	for _, s := range r.Stuck {
 		v.Stuck = append(v.Stuck, stuckLoop{s.Loop, s.Overdue.Round(time.Millisecond).Seconds()})
 	}

@@ -103,7 +103,9 @@ func TestHealthz(t *testing.T) {
 	}
 	b.report.Store(&health.Report{Stuck: []health.Stuck{{Loop: "claim", Overdue: 35 * time.Second}}})
 	status, body = b.ask(t, http.MethodGet, "/healthz")
-	if want := `{"ApplicationHealthState":"Unhealthy","reason":"stuck: claim (should have turned 35s ago)","stuck":[{"loop":"claim","overdue_seconds":35}]}` + "\n"; body != want {
+	want := `{"ApplicationHealthState":"Unhealthy","reason":"stuck: claim (should have turned 35s ago)",` +
+		`"stuck":[{"loop":"claim","overdue_seconds":35}]}` + "\n"
+	if body != want {
 		t.Errorf("unhealthy worker answers %q, want %q", body, want)
 	}
 	if got := verdictOfExtension(t, status, body); got != "Unhealthy" {

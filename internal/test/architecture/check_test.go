@@ -17,8 +17,8 @@ type violation struct {
 	reason string
 }
 
-// String returns what the author of the file needs: where, what, which rule
-// and why there is one.
+// String returns the facts that the author of the file needs: the place, the fault, the
+// rule and its reason.
 func (v violation) String() string {
 	return fmt.Sprintf("%s:%d: %s\n\trule: %s\n\twhy:  %s", v.path, v.line, v.what, v.rule, v.reason)
 }

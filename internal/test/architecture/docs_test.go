@@ -17,8 +17,8 @@ var (
 	declaredTest = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)[A-Z]\w*)\(`)
 )
 
-// TestDocsNameRealTests: a promise that names the test which holds it names one
-// that is there, and the package that it is in.
+// TestDocsNameRealTests: a promise names only tests that exist, with the package that has
+// them.
 func TestDocsNameRealTests(t *testing.T) {
 	root := os.DirFS("../../..")
 	declared := map[string][]string{} // directories by test

@@ -6,9 +6,9 @@
 // change its row and its reason; a test cannot opt out.
 package architecture
 
-// importRule forbids imports. Patterns are those of the go command: "./x" is
-// the module's package x, "./x/..." that and what is below it, "." the root
-// package; a pattern without the dot names a package of another module.
+// importRule forbids imports. Patterns are the go command's: "./x" is the module's
+// package x, "./x/..." the same and all packages below it, "." the root package; a
+// pattern without the dot names a package of another module.
 type importRule struct {
 	name string
 	// in and notIn say which packages are bound.
@@ -16,7 +16,7 @@ type importRule struct {
 	// tests says that test files are bound too. Most rules leave them free:
 	// a test may look at a package from above.
 	tests bool
-	// forbids and allows say what they may not import.
+	// forbids and allows name the imports that they may not and may have.
 	forbids, allows []string
 	// reason is printed for the author of a violation.
 	reason string
@@ -411,7 +411,7 @@ var importRules = []importRule{
 		reason:  "packages are made of files; what the worker in them does is nothing that making them could depend on",
 	},
 
-	// What only the outermost layer may touch.
+	// Packages that only the outermost layer may touch.
 	{
 		name: "the engine is used from outside",
 		in:   []string{"./..."},

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// source is what the rules need to know of one Go file.
+// source holds the rules' facts about one Go file.
 type source struct {
 	path     string // in the module, with slashes
 	dir      string // of the package, as a pattern: "./internal/queue", or "."
@@ -30,10 +30,9 @@ type mention struct {
 	line int
 }
 
-// readModule returns all Go files of the module at the root of fsys, whatever
-// their build constraints: an import that only one platform or one build tag
-// sees counts like any other. It leaves out nested modules and the directories
-// that the go command leaves out.
+// readModule returns all Go files of the module at the root of fsys, with all build
+// constraints: an import that only one platform or one build tag sees counts like any
+// other. It leaves out nested modules and the directories that the go command leaves out.
 func readModule(fsys fs.FS) ([]source, error) {
 	module, err := modulePath(fsys)
 	if err != nil {
@@ -56,7 +55,7 @@ func readModule(fsys fs.FS) ([]source, error) {
 	return files, err
 }
 
-// walkFiles visits all files of fsys, except those in hidden folders.
+// walkFiles visits all files of fsys outside hidden folders.
 func walkFiles(fsys fs.FS, visit func(name string) error) error {
 	return fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
 		switch {

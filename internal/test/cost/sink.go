@@ -13,9 +13,8 @@ import (
 	"time"
 )
 
-// Sink is a storage service that keeps no content, so that the measured memory is the
-// client's: it counts what it receives, remembers the ids of blocks, and serves a
-// generated state.
+// Sink is a storage service without content, so that the measured memory is the client's:
+// it counts received bytes, remembers the ids of blocks, and serves a generated state.
 type Sink struct {
 	// Generate reads the state that is served: count bytes from offset on.
 	Generate func(offset, count int64) io.Reader

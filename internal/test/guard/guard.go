@@ -7,7 +7,7 @@
 //
 //   - [Loopback] checks an endpoint before it is used;
 //   - [Transport] and [DialContext] refuse, at the moment of dialling, every
-//     address that is not loopback, whatever the configuration said.
+//     address that is not loopback, for any configuration.
 //
 // Both accept IP literals only. A name, localhost too, would first be sent to
 // a resolver, and the resolver is itself an address outside the test.

@@ -13,8 +13,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fatalRecorder is a testing.TB that notes Fatalf and stops the goroutine, as
-// the real one does. The embedded interface supplies what is never called.
+// fatalRecorder is a testing.TB that notes Fatalf and stops the goroutine, as the real
+// one does. The embedded interface supplies methods that are never called.
 type fatalRecorder struct {
 	testing.TB
 	message string

@@ -22,8 +22,7 @@ const (
 )
 
 // Run runs a test in a process of its own, whose limits concern no other test. Attributes
-// are those of the process, or nil. It skips the test where the machine does not allow
-// them.
+// are the process's, or nil. It skips the test where the machine does not allow them.
 func Run(t *testing.T, attributes *syscall.SysProcAttr, test func(t *testing.T)) {
 	t.Helper()
 	if os.Getenv(childVariable) != "" {
@@ -93,7 +92,7 @@ func FillDisk(t *testing.T, disk string, left int64) (free func()) {
 // WorkerID is the user and the group of [AsWorker].
 const WorkerID = 60500
 
-// WorkerCapabilities are those that the unit of the VM package grants.
+// WorkerCapabilities are the capabilities of the VM package's unit.
 func WorkerCapabilities() []uintptr {
 	return []uintptr{unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_KILL}
 }
@@ -114,7 +113,8 @@ func AsWorker(t *testing.T, capabilities []uintptr, environment []string, argume
 	program := filepath.Join(folder, "worker") // where that user may run it
 	self, err := os.ReadFile("/proc/self/exe")
 	if err == nil {
-		err = errors.Join(os.WriteFile(program, self, 0o755), os.Chown(folder, WorkerID, WorkerID), os.Chmod(folder, 0o755)) //nolint:gosec // as above
+		//nolint:gosec // as above
+		err = errors.Join(os.WriteFile(program, self, 0o755), os.Chown(folder, WorkerID, WorkerID), os.Chmod(folder, 0o755))
 	}
 	if err != nil {
 		t.Fatal(err)

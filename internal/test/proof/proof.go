@@ -9,6 +9,7 @@ package proof
 import (
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -31,6 +32,21 @@ func Times(quick, full int) int {
 		return full
 	}
 	return quick
+}
+
+// Some returns all rows of a table or, for a quick run, a sample in the same order.
+func Some[T any](t testing.TB, quick int, rows []T) []T {
+	t.Helper()
+	if Full() || quick >= len(rows) {
+		return rows
+	}
+	chosen := rand.New(rand.NewPCG(Seed(t), 0)).Perm(len(rows))[:quick]
+	slices.Sort(chosen)
+	sample := make([]T, quick)
+	for i, n := range chosen {
+		sample[i] = rows[n]
+	}
+	return sample
 }
 
 // Only skips a test that has no quick part. The reason says what takes so long, or which
@@ -61,5 +77,5 @@ var seed = func() uint64 {
 	if given, err := strconv.ParseUint(os.Getenv(SeedVariable), 10, 64); err == nil {
 		return given
 	}
-	return rand.Uint64() //nolint:gosec // chooses samples
+	return rand.Uint64()
 }()

@@ -16,7 +16,7 @@ import (
 //	terminal FILE program args...
 //
 // which runs a program with a terminal of its own as input and error output, in which the
-// content of FILE and an end of input are typed. It prints what the terminal shows to its
+// content of FILE and an end of input are typed. It prints the terminal's output to its
 // own error output, and exits as the program did. Unlike the command ttyin of
 // testscripts it reads the terminal to its end.
 func Terminal() {
@@ -34,7 +34,7 @@ func terminal(typed, program string, args ...string) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(context.Background(), program, args...) //nolint:gosec // what the script names
+	cmd := exec.CommandContext(context.Background(), program, args...) //nolint:gosec // the program that the script names
 	cmd.Stdout = os.Stdout
 	screen, err := pty.Start(cmd)
 	if err != nil {

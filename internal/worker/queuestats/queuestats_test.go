@@ -34,7 +34,7 @@ func inBubble(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := &rig{server: storage.New(storage.Options{})}
-		account, err := azure.Connect(azure.Config{ConnectionString: r.server.ConnectionString(), Transport: r.server.Transport()})
+		account, err := azure.Connect(azure.AccountConfig{ConnectionString: r.server.ConnectionString(), Transport: r.server.Transport()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -178,7 +178,7 @@ func TestAccountDoesNotAnswer(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		silent := storage.New(storage.Options{})
 		silent.OnCall(func(storage.Call) storage.Fault { return storage.Fault{Before: time.Hour} })
-		account, err := azure.Connect(azure.Config{ConnectionString: silent.ConnectionString(), Transport: silent.Transport()})
+		account, err := azure.Connect(azure.AccountConfig{ConnectionString: silent.ConnectionString(), Transport: silent.Transport()})
 		if err != nil {
 			t.Fatal(err)
 		}

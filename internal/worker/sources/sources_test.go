@@ -19,7 +19,7 @@ func TestOnlyChangesAreLogged(t *testing.T) {
 	c := Config{Log: slog.New(slog.NewTextHandler(&log, nil))}
 	for _, name := range []string{"", "second", "third"} {
 		server := storage.New(storage.Options{})
-		account, err := azure.Connect(azure.Config{ConnectionString: server.ConnectionString(), Transport: server.Transport()})
+		account, err := azure.Connect(azure.AccountConfig{ConnectionString: server.ConnectionString(), Transport: server.Transport()})
 		if err != nil {
 			t.Fatal(err)
 		}

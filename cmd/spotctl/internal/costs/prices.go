@@ -31,7 +31,8 @@ Recommendations Role. What cannot be asked is left out, and said.
 --eviction-rate is for SPOTWORKER_EVICTION_RATE, and for make deploy, which asks for it. It ends
 with 1 if Azure publishes no rate, or shows none to this identity.
 
-With -o json each size in each region is a line, and each thing that could not be found out a line with "gap". It ends with 1 if no price was found at all.`
+With -o json each size in each region is a line, and each thing that could not be found out a line
+with "gap". It ends with 1 if no price was found at all.`
 }
 
 // Run asks for the prices and prints them.

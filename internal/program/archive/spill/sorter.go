@@ -92,7 +92,7 @@ func (s *Sorter) Sorted() (*Merger, error) {
 	const readAhead = 16 << 10
 	m := &Merger{}
 	for _, part := range s.runs {
-		r := &run{of: s.buffer.Reader(part.from, part.size, readAhead)}
+		r := &runReader{of: s.buffer.Reader(part.from, part.size, readAhead)}
 		if err := r.next(); err == nil {
 			m.runs = append(m.runs, r)
 		} else if !errors.Is(err, io.EOF) {
@@ -143,7 +143,7 @@ func (m *Merger) Next() (key, value []byte, err error) {
 }
 
 // runs is a heap: the run with the lowest key is the first.
-type runs []*run
+type runs []*runReader
 
 func (r runs) Len() int           { return len(r) }
 func (r runs) Less(a, b int) bool { return bytes.Compare(r[a].key, r[b].key) < 0 }
@@ -159,14 +159,14 @@ func (r *runs) Pop() any {
 // span is a part of the buffer.
 type span struct{ from, size int64 }
 
-// run reads the records of one run.
-type run struct {
+// runReader reads the records of one run.
+type runReader struct {
 	of         *bufio.Reader
 	record     []byte
 	key, value []byte
 }
 
-func (r *run) next() (err error) {
+func (r *runReader) next() (err error) {
 	r.record, r.key, r.value, err = ReadRecord(r.of, r.record)
 	return err
 }

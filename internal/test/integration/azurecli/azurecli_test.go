@@ -101,7 +101,7 @@ func (u *up) wantDigest(t *testing.T, id, content string) {
 	if err := json.Unmarshal([]byte(content), &named); err != nil || named.Blob == "" {
 		t.Fatalf("content of the message = %q (%v), want what az was told", content, err)
 	}
-	account, err := azure.Connect(azure.Config{ConnectionString: u.connectionString(t)})
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: u.connectionString(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

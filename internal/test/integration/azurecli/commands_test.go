@@ -33,7 +33,7 @@ const (
 	onlyNamed    = "the document only names it, without its options"
 )
 
-// reasons says why the commands with a name, and those that begin with it, do not run here.
+// reasons says why commands whose names begin so do not run here.
 var reasons = map[string]string{
 	"az ad": needsAzure, "az bicep": elsewhere, "az deployment": keepsNothing, "az group": keepsNothing, "az login": ownSignIn,
 	"az monitor": needsAzure, "az provider": needsAzure, "az resource": keepsNothing, "az rest": keepsNothing,
@@ -76,8 +76,8 @@ func (c documentedCommand) fits(names iter.Seq[string]) (longest string) {
 	return longest
 }
 
-// runs reports whether the command is run, or returns why not. Both are empty for one that
-// is neither.
+// runs reports whether the command is run, or returns why not. Both are empty for a
+// command that is neither.
 func (c documentedCommand) runs() (run string, reason string) {
 	run, why := c.fits(maps.Keys(runnable)), c.fits(maps.Keys(reasons))
 	if len(why) >= len(run) {
@@ -89,12 +89,13 @@ func (c documentedCommand) runs() (run string, reason string) {
 var (
 	// commandStart finds az and make where a command begins: at the beginning, in $( ),
 	// behind variables, after a keyword or separator, and az in a folder.
-	commandStart = regexp.MustCompile(`(?:^|\$\(|[;|&(]|\bdo)\s*((?:[A-Z_]+=\S* +)*)(?:/\S+/)?(az|make)((?: +[a-z][a-z-]*)*)((?: +[A-Z_]+=\S+)*)`)
+	commandStart = regexp.MustCompile(`(?:^|\$\(|[;|&(]|\bdo)\s*((?:[A-Z_]+=\S* +)*)(?:/\S+/)?(az|make)` +
+		`((?: +[a-z][a-z-]*)*)((?: +[A-Z_]+=\S+)*)`)
 
 	inline = regexp.MustCompile("`([^`]+)`")
 )
 
-// documentedCommands returns those of README and docs.
+// documentedCommands returns the commands of README and docs.
 func documentedCommands(t *testing.T) (found []documentedCommand) {
 	t.Helper()
 	root := repository.Root(t)

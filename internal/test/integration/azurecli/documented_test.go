@@ -43,10 +43,11 @@ func TestDocumentedCommandsRun(t *testing.T) {
 			t.Fatalf("containers: %v: %s", err, said)
 		}
 
-		// What the columns show is what a reader looks for. It comes first: az vm
-		// list --show-details fails if a VM goes while it asks for one after the other.
+		// The columns show the facts that a reader looks for. It comes first: az vm list
+		// --show-details fails if a VM goes while it asks for one after the other.
 		for command, want := range map[string]string{
-			"az vm list --resource-group spotworker --show-details --output tsv --query '[].[name, priority, powerState]'":  `spotworker-spot_0000000\d\tSpot\tVM running`,
+			"az vm list --resource-group spotworker --show-details --output tsv " +
+				"--query '[].[name, priority, powerState]'": `spotworker-spot_0000000\d\tSpot\tVM running`,
 			"az storage blob list --container-name spotworker-workers --include m --output tsv --query '[].metadata.state'": `process`,
 		} {
 			if said, err := up.run(t, environment+command); err != nil || !regexp.MustCompile(want).MatchString(said) {

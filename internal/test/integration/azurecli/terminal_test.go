@@ -21,8 +21,8 @@ import (
 // machine.
 const patience = 5 * time.Minute
 
-// terminal is a shell with a bare environment, in the folder that has bin, and
-// what it shows.
+// terminal is a shell with a bare environment, in the folder that has bin, and its
+// output.
 type terminal struct {
 	cmd *exec.Cmd
 
@@ -43,8 +43,7 @@ func (s *terminal) String() string {
 	return s.text.String()
 }
 
-// until waits until a line that matches a pattern is shown, and returns what its
-// first group matched.
+// until waits until a line that matches a pattern is shown, and returns its first group.
 func (s *terminal) until(t *testing.T, pattern string) string {
 	t.Helper()
 	wanted := regexp.MustCompile(pattern + `()`)
@@ -85,7 +84,7 @@ func shell(ctx context.Context, t *testing.T, script string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-eu", "-c", script)
 	cmd.Dir = os.Getenv(folderVariable)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "TMPDIR=" + t.TempDir()}
-	cmd.WaitDelay = time.Second // for what its own children still hold open
+	cmd.WaitDelay = time.Second // for files that its own children still hold open
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return cmd
 }
@@ -145,7 +144,7 @@ func (u *up) run(t *testing.T, commands string) (string, error) {
 	return string(said), err
 }
 
-// connectionString is the one that lab up printed.
+// connectionString is the connection string that lab up printed.
 func (u *up) connectionString(t *testing.T) string {
 	t.Helper()
 	return u.until(t, `AZURE_STORAGE_CONNECTION_STRING='([^']+)'`)

@@ -78,7 +78,7 @@ func run(t testing.TB, arguments ...string) (blob, queue string) {
 	cmd := exec.CommandContext(ctx, node, arguments...) //nolint:gosec // node and the script are found above
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = stopTimeout
-	cmd.Dir = t.TempDir() // whatever it may write
+	cmd.Dir = t.TempDir() // any name that it may write
 	output := newListener()
 	cmd.Stdout, cmd.Stderr = output, output
 	if err := cmd.Start(); err != nil {

@@ -19,9 +19,9 @@ import (
 )
 
 // TestInputs: the names, ETags and hashes in Azurite's listings lead to the same files as
-// those of single blobs, ranges are read under them, and a replaced blob is refused.
+// single blobs', ranges are read under them, and a replaced blob is refused.
 func TestInputs(t *testing.T) {
-	account, err := azure.Connect(azure.Config{ConnectionString: azurite.Start(t)})
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: azurite.Start(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

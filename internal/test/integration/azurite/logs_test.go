@@ -17,7 +17,7 @@ import (
 // record's metadata, and a record and a log are removed only as they were listed.
 func TestLogsAndRemoval(t *testing.T) {
 	ctx := t.Context()
-	account, err := azure.Connect(azure.Config{ConnectionString: azurite.Start(t)})
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: azurite.Start(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,10 +14,10 @@ import (
 	"github.com/spotworker/spotworker/internal/test/integration/azurite"
 )
 
-// TestOutputs: files of two deliveries, one of them in blocks and one with a name that must
-// be encoded, are listed, downloaded and removed at Azurite as at the emulator.
+// TestOutputs: files of two deliveries, some in blocks and some with a name that must be
+// encoded, are listed, downloaded and removed at Azurite as at the emulator.
 func TestOutputs(t *testing.T) {
-	account, err := azure.Connect(azure.Config{ConnectionString: azurite.Start(t)})
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: azurite.Start(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestOutputs(t *testing.T) {
 		}
 	}
 
-	// What the record does not name can be removed: the file and the list of before.
+	// Blobs that the record does not name can be removed: the file and the list of before.
 	named, err := store.Named(t.Context(), id, ref.Hash)
 	if err != nil {
 		t.Fatal(err)

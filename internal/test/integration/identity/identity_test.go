@@ -34,7 +34,7 @@ const (
 	blobName, queueName = azurite.Account + ".blob.core.windows.net", azurite.Account + ".queue.core.windows.net"
 	blobHost, queueHost = "127.0.0.2", "127.0.0.3"
 
-	// binVariable holds the path of what the outer test prepared for the inner one.
+	// binVariable holds the path of the files that the outer test prepared for the inner test.
 	binVariable = "SPOTWORKER_TEST_BIN"
 
 	container = "archive"
@@ -162,11 +162,11 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	guest.ServeHTTP(w, r)
 }
 
-// fill creates what a deployment would, through the identity: the container for
-// data, and one blob in it.
+// fill creates the storage of a deployment, through the identity: the container for data,
+// and one blob in it.
 func fill(t *testing.T, client string) {
 	t.Helper()
-	account, err := azure.Connect(azure.Config{Account: azurite.Account, ClientID: client})
+	account, err := azure.Connect(azure.AccountConfig{Account: azurite.Account, ClientID: client})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,8 +182,8 @@ func fill(t *testing.T, client string) {
 // program starts the real programs as they are started on a VM.
 type program struct{ folder, client string }
 
-// command is given what a VM's unit gives it. No server listens at the
-// proxy: requests for events and tokens must not use it.
+// command has the environment of a VM's unit. No server listens at the proxy: requests
+// for events and tokens must not use it.
 func (p program) command(name string, arguments ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(p.folder, name), append(arguments, "--account", azurite.Account)...)
 	cmd.Env = []string{
@@ -209,7 +209,7 @@ func (p program) produce(t *testing.T, jobs int) {
 	}
 }
 
-// running is a worker process and what it has logged.
+// running is a worker process and its log.
 type running struct {
 	cmd   *exec.Cmd
 	ended chan struct{}

@@ -25,9 +25,9 @@ const (
 	outageJobs = 40
 )
 
-// TestOutages: a worker starts while the name of its storage account does not
-// resolve, and later gets no tokens, until the last one has expired and a sign-in
-// has failed. It logs each time what is missing, stays alive, and does all jobs.
+// TestOutages: a worker starts while the name of its storage account does not resolve,
+// and later gets no tokens, until the last one has expired and a sign-in has failed. It
+// logs each fault, stays alive, and does all jobs.
 func TestOutages(t *testing.T) {
 	namespace.Run(t, prepare, outages)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/spotworker/spotworker/infra/alerts"
 )
 
-// unseen are queries that find nothing in the recording: what they show did not happen.
+// unseen are queries that find nothing in the recording: their events did not happen.
 var unseen = []string{
 	"Alerts", "Failures by class", "Calls that fail",
 	"Calls that fail, by account", "Share of time without an account", // the deployment has one
@@ -28,7 +28,7 @@ func TestDashboard(t *testing.T) {
 		fmt.Fprintf(&b, "      - {series: %s, values: %q}\n", inYAML(s[0]), s[1])
 	}
 	b.WriteString("    promql_expr_test:\n")
-	asked := map[string]string{} // what a query is for
+	asked := map[string]string{} // the purpose of a query
 	for _, row := range alerts.Dashboard() {
 		for _, p := range row.Panels {
 			for _, q := range p.Queries {

@@ -104,11 +104,12 @@ type scene struct {
 	put       int
 }
 
-// kinds are the kinds of jobs in a scene. A VM whose flag file is there fails what it
-// runs; a job of kind stuck stops reporting when the scene's flag file is there.
+// kinds are the kinds of jobs in a scene. A VM whose flag file is there fails its jobs; a
+// job of kind stuck stops reporting when the scene's flag file is there.
 const kinds = `{"kinds": {
 	"work":  {"command": ["sh", "-c", "[ ! -e %[1]s ] || exit 1; sleep 2"], "backoff": "1s"},
-	"long":  {"command": ["sh", "-c", "for i in $(seq 300); do echo $i >$TMPDIR/c; mv $TMPDIR/c $SPOTWORKER_CHECKPOINT; sleep 1; [ ! -e $SPOTWORKER_STOP ] || exit 75; done"]},
+	"long":  {"command": ["sh", "-c", "for i in $(seq 300); do echo $i >$TMPDIR/c; mv $TMPDIR/c $SPOTWORKER_CHECKPOINT; ` +
+	`sleep 1; [ ! -e $SPOTWORKER_STOP ] || exit 75; done"]},
 	"stuck": {"command": ["sh", "-c", "while [ ! -e %[2]s ]; do echo '{}' >>$SPOTWORKER_PROGRESS; sleep 1; done; sleep 3600"]},
 	"bad":   {"command": ["false"], "max_failures": 1}
 }}`
@@ -187,7 +188,7 @@ func (s *scene) storageFor(vm string) string {
 	return s.incident.storageFor(s, vm)
 }
 
-// line takes the address of /metrics from a worker's log, and counts what is logged by
+// line takes the address of /metrics from a worker's log, and counts the lines logged by
 // default, beside the two lines of every job.
 func (s *scene) line(vm string, line []byte) {
 	var l struct{ Level, Msg, Address string }

@@ -18,13 +18,13 @@ import (
 // every is the time between two scrapes.
 const every = 15 * time.Second
 
-// recording is what a Prometheus server would have scraped during an incident.
+// recording has the scrapes of a Prometheus server during an incident.
 type recording struct {
 	onset  int                 // the scrape before which the incident begins; 0 for none
 	series map[string][]string // by name and labels: a value for each scrape, empty for none
 }
 
-// add adds the answer of an instance to a scrape; "" for one that did not answer.
+// add adds the answer of an instance to a scrape; "" for an instance that did not answer.
 func (r *recording) add(tick int, instance, answer string) {
 	for line := range strings.Lines(answer) {
 		line = strings.TrimSpace(line)

@@ -57,8 +57,8 @@ func TestIncidents(t *testing.T) {
 	}
 }
 
-// TestDerivedIncidents replays what this machine cannot do to itself: the recording of the
-// calm time with one series changed by hand.
+// TestDerivedIncidents replays incidents that this machine cannot do to itself: the
+// recording of the calm time with one series changed by hand.
 func TestDerivedIncidents(t *testing.T) {
 	const onset = 3 * time.Minute
 	t.Run("out-of-memory", func(t *testing.T) {
@@ -86,7 +86,7 @@ func rules(t *testing.T) string {
 var firing = regexp.MustCompile(`alertname="(\w+)"`)
 
 // replay returns the alerts that fire during a recording, and when each does first.
-// promtool compares results with what is expected; expecting none, it prints the others.
+// promtool compares results with expected ones; expecting none, it prints the others.
 func replay(t *testing.T, r recorded, rules string) map[string]time.Duration {
 	t.Helper()
 	var b strings.Builder
@@ -119,8 +119,8 @@ func replay(t *testing.T, r recorded, rules string) map[string]time.Duration {
 // inYAML returns a text as a string of YAML.
 func inYAML(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
-// test runs a test of promtool and returns what it prints. A file that it does not
-// understand fails t.
+// test runs a test of promtool and returns its output. A file that it does not understand
+// fails t.
 func test(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "test.yml")

@@ -15,7 +15,7 @@ import (
 	"github.com/spotworker/spotworker/internal/retry"
 )
 
-// incident is what happens in a scene. Its alert is the one that has to fire.
+// incident holds the events of a scene. Its alert has to fire.
 type incident struct {
 	alert string
 	vms   int // 2 unless it says more
@@ -105,7 +105,7 @@ func incidents() map[string]incident {
 	}
 }
 
-// ordinaryLife is what is no incident: evictions with a notice, and restarts.
+// ordinaryLife is a scene without an incident: evictions with a notice, and restarts.
 func ordinaryLife(s *scene, tick int) {
 	running := s.fleet.Running()
 	switch tick % 24 {

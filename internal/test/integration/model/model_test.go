@@ -20,13 +20,13 @@ const maxMemory = 6144
 // search is one run of spin: a model, its bounds, and the expected result.
 type search struct {
 	name string
-	// defines are the bounds, and what is broken on purpose.
+	// defines are the bounds, and the broken rule.
 	defines []string
-	// liveness looks for a run in which the job never ends, among those in which
-	// every process that can continue does. Otherwise spin looks for a write or a
-	// deletion that breaks a promise.
+	// liveness looks for a run in which the job never ends, among runs in which every
+	// process that can continue does. Otherwise spin looks for a write or a deletion that
+	// breaks a promise.
 	liveness bool
-	// finds is what the search must find, a pattern in spin's words. Empty: it
+	// finds is the required finding of the search, a pattern in spin's words. Empty: it
 	// must find nothing, and must have seen everything.
 	finds string
 }

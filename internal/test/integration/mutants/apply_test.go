@@ -22,11 +22,11 @@ type mutation struct {
 	// file is the changed file, from the repository's root. old must occur in it
 	// exactly once, and becomes replacement.
 	file, old, replacement string
-	// run are the tests that must fail, in package pkg, by default
-	// ./internal/worker, and args what they are given.
+	// run are the tests that must fail, in package pkg, by default ./internal/worker, and
+	// args their arguments.
 	run, pkg string
 	args     []string
-	// sign is a pattern of what they must print: the promise that is no longer kept.
+	// sign is a pattern of their required output: the promise that is no longer kept.
 	sign string
 }
 

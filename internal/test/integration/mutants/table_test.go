@@ -16,6 +16,7 @@ const (
 	hostile     = "./internal/test/worker/hostile"
 	jobs        = "./internal/test/worker/jobs"
 	outages     = "./internal/test/worker/outages"
+	outputs     = "./internal/jobfiles/outputs"
 )
 
 // mutations are the rules to break. A comment gives the consequence where the name
@@ -222,7 +223,7 @@ var mutations = []mutation{
 		run: "^TestPreemptHandsOver$", pkg: evictions, sign: `shutdown: not within`,
 	},
 	{
-		// A worker that lacks a kind poisons the jobs of those that have it.
+		// A worker that lacks a kind poisons the jobs of workers that have it.
 		name: "no other worker has a kind that this one lacks",
 		file: "internal/delivery/handlers.go",
 		old:  "best = max(best, has)", replacement: "_ = has",
@@ -329,5 +330,44 @@ var mutations = []mutation{
 		file: "internal/worker/steering.go",
 		old:  "case !held && s.held:", replacement: "case !held && held:",
 		run: "^TestDrainAndResume$", pkg: jobs, sign: `job long done: not within`,
+	},
+	{
+		// The file would never be listed.
+		name: "a file sent while the list is written counts as listed",
+		file: "internal/jobfiles/outputs/set.go",
+		old:  "t.ref, t.recorded = ref, changes\n", replacement: "t.ref, t.recorded = ref, t.changes\n",
+		run: "^TestFileSentWhileTheListIsWritten$", pkg: outputs, sign: `want one file, and the other unrecorded`,
+	},
+	{
+		// The SDK repeats the write, and every commit of the job fails.
+		name: "a list of outputs that exists is an error",
+		file: "internal/jobfiles/outputs/store.go",
+		old:  "if err != nil && !bloberror.HasCode(err, bloberror.BlobAlreadyExists) {", replacement: "if err != nil {",
+		run: "^TestLostAnswerToTheListIsSuccess$", pkg: outputs, sign: `want it recorded`,
+	},
+	{
+		name: "an output is removed without its ETag",
+		file: "internal/jobfiles/outputs/remove.go",
+		old:  "blob.ModifiedAccessConditions{IfMatch: &b.etag}", replacement: "blob.ModifiedAccessConditions{}",
+		run: "^TestRemoveOnlyWhatWasListed$", pkg: outputs, sign: `= true, <nil>, want false`,
+	},
+	{
+		name:        "a follow-up job that cannot be put is forgotten",
+		file:        "internal/delivery/load.go",
+		old:         "accounts[to.Account()].payloads); err != nil {\n\t\treturn job.Unavailable(err)\n",
+		replacement: "accounts[to.Account()].payloads); err != nil {\n\t\treturn nil\n",
+		run:         "^TestFollowUpJobThatCannotBePut$", pkg: jobs, sign: `want it to wait`,
+	},
+	{
+		name: "a replay puts onto the first queue alone",
+		file: "client/poison.go",
+		old:  "\t\tpart.stores.Jobs.ReadToPut(ctx)\n", replacement: "",
+		run: "^TestReplayAndRequeueOverAllQueues$", pkg: "./client", sign: `job job-\d+ is on spotworker-jobs`,
+	},
+	{
+		name: "a clean drops the error of an account",
+		file: "client/operate.go",
+		old:  "\t\teach[i] = report\n\t\treturn err\n", replacement: "\t\teach[i] = report\n\t\t_ = err\n\t\treturn nil\n",
+		run: "^TestCleanOfAccounts$", pkg: "./client", sign: `want an error that names account second`,
 	},
 }

@@ -29,11 +29,10 @@ const insideVariable = "SPOTWORKER_TEST_INSIDE"
 // timeout bounds the test inside, the start of its process included.
 const timeout = 15 * time.Minute
 
-// Run runs test in a process of its own inside a network of its own. What it
-// needs from outside (binaries, files) is made by prepare, which runs outside
-// and returns variables for the environment inside. Where the system does not
-// allow such a network, or ip (Debian package iproute2) is missing, the test is
-// skipped, or fails where CI=true.
+// Run runs test in a process of its own inside a network of its own. prepare runs
+// outside, makes the binaries and files that the test needs, and returns variables for
+// the environment inside. Where the system does not allow such a network, or ip (Debian
+// package iproute2) is missing, the test is skipped, or fails where CI=true.
 func Run(t *testing.T, prepare func(t *testing.T) []string, test func(t *testing.T)) {
 	t.Helper()
 	if os.Getenv(insideVariable) == t.Name() {

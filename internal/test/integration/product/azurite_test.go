@@ -29,9 +29,9 @@ import (
 // patience bounds every wait: Azurite on a busy machine is slow, not stuck.
 const patience = 2 * time.Minute
 
-// TestOnAzurite takes jobs of every sort through Azurite: short ones, one that is
-// evicted and resumed, one with a large state, a duplicate, a failing one, a
-// poison message and a foreign one.
+// TestOnAzurite takes jobs of every sort through Azurite: short ones, an evicted and
+// resumed job, a job with a large state, a duplicate, a failing one, a poison message and
+// a foreign one.
 func TestOnAzurite(t *testing.T) {
 	s := open(t, azurite.Start(t))
 	metadata := imds.New(imds.Options{})
@@ -150,7 +150,7 @@ func (l *largeState) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 
 func open(t *testing.T, connection string) *deployment.Stores {
 	t.Helper()
-	account, err := azure.Connect(azure.Config{ConnectionString: connection, Concurrency: 32})
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: connection, Concurrency: 32})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { labtest.Main(m) }
 
-// programs are those of the folder testdata of package trial.
+// programs are the programs of the folder testdata of package trial.
 var programs = filepath.Join("..", "..", "..", "lab", "trial", "testdata")
 
 // tried is a program, and what `lab try` must find out about it.

@@ -50,7 +50,7 @@ func startAzure(t *testing.T, vms int) *localAzure {
 	if a.connection == "" || len(a.endpoints) != vms {
 		t.Fatalf("lab up says nothing that can be used:\n%s", out.String())
 	}
-	account, err := azure.Connect(azure.Config{ConnectionString: a.connection})
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: a.connection})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,8 +44,8 @@ StandardError=inherit
 `
 
 // inContainer runs test in a container that systemd has booted: the Debian in .tools,
-// without lasting changes, in a network without a route out. prepare fills a folder
-// with what the test needs.
+// without lasting changes, in a network without a route out. prepare fills a folder with
+// the files that the test needs.
 func inContainer(t *testing.T, prepare func(t *testing.T, folder string), test func(t *testing.T)) {
 	t.Helper()
 	if os.Getenv(insideVariable) == t.Name() {

@@ -48,10 +48,10 @@ func published(version, archive, configuration string) application {
 //     into NAME/VERSION (folders and files 0700) under the file names of the
 //     version, and the install command runs there. It also runs where one of them
 //     could not be fetched within 75 to 80 seconds, and then finds an empty file.
-//   - One that is there in another version, older or newer: the same in the new
+//   - An application with another version there, older or newer: the same in the new
 //     version's folder, with its update command; without one the old version's
 //     remove command, and if that succeeds the new one's install command.
-//   - One that is there in this version: nothing, and success, even if it failed or
+//   - An application that is there in this version: nothing, and success, even if it failed or
 //     a reboot ended it.
 //
 // A command runs under /bin/sh -c with its output in the files stdout and stderr
@@ -105,8 +105,8 @@ func (e *extension) bring(t *testing.T, a *application) error {
 	return errors.Join(run(t, a, command), lost)
 }
 
-// fetch stores package and configuration where the commands find them. The error is
-// the status of one that could not be fetched.
+// fetch stores package and configuration where the commands find them. The error is the
+// status of a file that could not be fetched.
 func (e *extension) fetch(t *testing.T, a *application) error {
 	t.Helper()
 	folder := folderOf(a)

@@ -14,7 +14,7 @@ import (
 	commands "github.com/spotworker/spotworker/vmapp"
 )
 
-// TestScripts runs shellcheck over the scripts, and those that make the package's
+// TestScripts runs shellcheck over the scripts, and the scripts that make the package's
 // surroundings.
 func TestScripts(t *testing.T) {
 	shellcheck := need.Command(t, "shellcheck")

@@ -15,11 +15,12 @@ import (
 
 // leaverKind is a kind of the test's package whose program leaves a process in a session
 // of its own, outside its process group, and then waits until it is stopped.
-const leaverKind = `"leaver": {"command": ["sh", "-c", "(setsid sleep 3217 </dev/null >/dev/null 2>&1 &); sleep 3218"], "max_silence": "5m"},
+const leaverKind = `"leaver": {"command": ["sh", "-c", 
+"(setsid sleep 3217 </dev/null >/dev/null 2>&1 &); sleep 3218"], "max_silence": "5m"},
     `
 
-// controlGroups: each program is in a control group of its own, below the one that systemd
-// delegated to the worker; the group ends as a whole with the job.
+// controlGroups: each program is in a control group of its own, below the worker's group
+// from systemd; the group ends as a whole with the job.
 func (m *machine) controlGroups(t *testing.T) {
 	m.deploy(t, published("1.3.0", archiveOf(newVersion), m.azure.settings("spot_2", "SPOTWORKER_CONCURRENCY=2")))
 	for _, id := range []string{"leaver-1", "leaver-2"} {

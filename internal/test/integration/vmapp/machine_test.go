@@ -30,7 +30,7 @@ func await(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// command runs one that must succeed.
+// command runs a command that must succeed.
 func command(t *testing.T, name string, arguments ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), name, arguments...).CombinedOutput()

@@ -26,8 +26,7 @@ const (
 	slowly = "PAUSE=2"
 )
 
-// versions are the packages that there are, for this machine; and one that is for
-// another.
+// versions are the packages for this machine, and one package for another architecture.
 const (
 	oldVersion, newVersion = "1.0.0", "1.1.0"
 	foreignArchive         = "foreign.tar.gz"
@@ -94,7 +93,7 @@ func example(t *testing.T, repository string) string {
 	return folder
 }
 
-// replaceOnce replaces what must be there once.
+// replaceOnce replaces a text that must be there once.
 func replaceOnce(t *testing.T, text, old, by string) string {
 	t.Helper()
 	if n := strings.Count(text, old); n != 1 {

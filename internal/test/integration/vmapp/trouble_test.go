@@ -301,7 +301,7 @@ func halfFinished(t *testing.T, m *machine) {
 	wantRunning(t, newVersion)
 
 	pid := number(t, "spotworker.service", "MainPID")
-	m.extension = newExtension() // one that has lost its memory
+	m.extension = newExtension() // an agent without memory
 	m.deploy(t, published("1.1.1", archiveOf(newVersion), m.azure.settings("spot_2")))
 	if got := number(t, "spotworker.service", "MainPID"); got != pid {
 		t.Errorf("the same version again made process %d of %d, want the worker left alone", got, pid)

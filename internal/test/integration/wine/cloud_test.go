@@ -59,7 +59,7 @@ func newCloud(t *testing.T) *cloud {
 
 func (c *cloud) makeStores() {
 	c.t.Helper()
-	account, err := azure.Connect(azure.Config{ConnectionString: c.connection})
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: c.connection})
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 // anyFailure stands for any exit code but 0.
 const anyFailure = -1
 
-// downloads is where the extension puts what it fetched.
+// downloads is where the extension puts fetched files.
 const downloads = `Packages\Plugins\Microsoft.CPlat.Core.VMApplicationManagerWindows\1.0.16\Downloads\spotworker`
 
 // vm is a Windows with the VM application extension.
@@ -59,7 +59,7 @@ func (v *vm) fetch(version, pack string, lines ...string) string {
 	return folder
 }
 
-// run runs a command of a version and checks its exit code and what it printed.
+// run runs a command of a version and checks its exit code and its output.
 func (v *vm) run(folder, command string, code int, text string) {
 	v.t.Helper()
 	command = strings.Replace(command, `%SystemRoot%\System32\tar.exe`, v.Path(v.tar), 1)

@@ -15,7 +15,7 @@ import (
 	"github.com/spotworker/spotworker/internal/checkpoint"
 )
 
-// outcome runs a command to its end and returns what it printed and its exit code.
+// outcome runs a command to its end and returns its output and its exit code.
 func (w *Windows) outcome(program string, args ...string) (said string, code int) {
 	w.t.Helper()
 	cmd := w.Command(program, args...)
@@ -32,7 +32,7 @@ func (w *Windows) outcome(program string, args ...string) (said string, code int
 	return out.String(), 0
 }
 
-// want runs a command and checks its exit code and a part of what it prints.
+// want runs a command and checks its exit code and a part of its output.
 func (w *Windows) want(code int, text, program string, args ...string) {
 	w.t.Helper()
 	if said, got := w.outcome(program, args...); got != code || !strings.Contains(said, text) {
@@ -82,7 +82,7 @@ func TestService(t *testing.T) {
 	}
 	w.want(0, "service spotworker runs", worker, "service", "start")
 	w.want(0, "RUNNING", worker, "service", "status")
-	w.want(0, "service spotworker runs", worker, "service", "start") // of one that runs
+	w.want(0, "service spotworker runs", worker, "service", "start") // of a running service
 
 	c.put("long", "count", "[100,50]")
 	await(t, "a checkpoint of the job", func() bool { return c.record("long").HasState() })

@@ -10,10 +10,9 @@ import (
 	"github.com/spotworker/spotworker/internal/test/repository"
 )
 
-// TestUnits runs tests of the packages that differ on Windows, or whose behaviour
-// depends on files and sockets. Those that Wine cannot run, that take long there or that
-// measure time are left out, such as removals and archives of very many or very deep
-// folders.
+// TestUnits runs tests of the packages that differ on Windows, or whose behaviour depends
+// on files and sockets. It leaves out tests that Wine cannot run, that take long there or
+// that measure time, such as removals and archives of very many or very deep folders.
 func TestUnits(t *testing.T) {
 	w := New(t)
 	for _, row := range []struct{ pkg, run, skip string }{

@@ -17,7 +17,7 @@ import (
 	"github.com/spotworker/spotworker/internal/test/repository"
 )
 
-// Where tools/wine.sh leaves what it prepares, and where Debian has Wine.
+// Where tools/wine.sh leaves its files, and where Debian has Wine.
 const (
 	prepared   = ".tools/wine"
 	debianWine = "/usr/lib/wine"
@@ -108,8 +108,8 @@ func (w *Windows) server(path, flag string) {
 	}
 }
 
-// environ is what a program sees of this system's environment: nothing that leads out
-// of the test.
+// environ is the part of this system's environment that a program sees: nothing that
+// leads out of the test.
 func (w *Windows) environ() []string {
 	return []string{
 		"WINEPREFIX=" + w.prefix, "WINEDEBUG=-all", "WINEDLLOVERRIDES=bcryptprimitives=n;mscoree,mshtml,winemenubuilder.exe=",

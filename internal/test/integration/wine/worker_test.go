@@ -45,8 +45,8 @@ func TestEviction(t *testing.T) {
 	}
 }
 
-// TestTwoWorkers has two workers on one machine, in a folder whose name is not plain.
-// A third one that takes the name of one of them is refused, and an eviction ends the
+// TestTwoWorkers has two workers on one machine, in a folder whose name is not plain. A
+// third worker that takes the name of one of them is refused, and an eviction ends the
 // jobs of both.
 func TestTwoWorkers(t *testing.T) {
 	w, c := New(t), newCloud(t)

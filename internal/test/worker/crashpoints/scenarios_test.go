@@ -21,14 +21,14 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// scenario is a worker's run, at each of whose storage calls faults are injected.
+// scenario is a worker's run. Faults are injected at each of its storage calls.
 type scenario struct {
 	name     string
 	minCalls int    // of a run without faults
 	wantLog  string // a line in the log of that run, which shows that the scenario took place
 
 	prepare       func(*testing.T, *rig.Bed, *scenarioRun) // prepares storage
-	first, second func(*worker.Config)                     // configure the worker with the faults, and the one that takes over
+	first, second func(*worker.Config)                     // configure the worker with the faults, and its successor
 	act           func(*testing.T, *rig.Bed, *scenarioRun) // lets the worker run until it is to stop
 	want          map[string]checkpoint.Status             // of each job
 
@@ -249,7 +249,7 @@ func enqueueLarge(id, kind string) func(*testing.T, *rig.Bed, *scenarioRun) {
 	}
 }
 
-// enqueueDueBehind enqueues a job with a deadline behind one without.
+// enqueueDueBehind enqueues a job with a deadline behind a job without.
 func enqueueDueBehind(due time.Duration) func(*testing.T, *rig.Bed, *scenarioRun) {
 	return func(t *testing.T, b *rig.Bed, r *scenarioRun) {
 		enqueueJobs("a", "echo")(t, b, r)
@@ -332,7 +332,7 @@ func copies(ctx context.Context, j *job.Job) ([]byte, error) {
 	return []byte("copied"), nil
 }
 
-// reading is storing for a job that fails if its inputs are not those of the scenario.
+// reading is storing for a job that fails if its inputs are not the scenario's.
 type reading struct {
 	*rig.Storing
 	scenario *scenarioRun
@@ -408,8 +408,7 @@ func wantDone(ids ...string) map[string]checkpoint.Status {
 // detector copying whole MiBs would take most of the time.
 const smallChunk = 4 << 10
 
-// streamSteps is steps with a streamed state of four blocks, of which the first
-// changes.
+// streamSteps is steps with a streamed state of four blocks; the first changes.
 type streamSteps struct{ *rig.Steps }
 
 func (s *streamSteps) Run(ctx context.Context, j *job.Job) ([]byte, error) {

@@ -14,10 +14,10 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// TestAbandonedReporters: handlers that ignore their stop and keep reporting are abandoned.
-// Their jobs and those of their neighbours are released with their states, and the metrics
-// of the worker stay in order. In virtual time all readings of the clock in a drain are
-// equal, so the clock is the real one.
+// TestAbandonedReporters: handlers that ignore their stop and keep reporting are
+// abandoned. Their jobs and their neighbours' are released with their states, and the
+// metrics of the worker stay in order. In virtual time all readings of the clock in a
+// drain are equal, so the clock is the real one.
 func TestAbandonedReporters(t *testing.T) {
 	for name, stop := range map[string]func(*rig.Bed, *rig.Process){
 		"terminated": func(_ *rig.Bed, p *rig.Process) { p.Term() },
@@ -62,7 +62,7 @@ func abandonReporters(t *testing.T, b *rig.Bed, stop func(*rig.Bed, *rig.Process
 	p.Stop()
 }
 
-// checkSpent checks the time of handlers: that of states that were saved is not lost.
+// checkSpent checks the time of handlers: the time of saved states is not lost.
 func checkSpent(t *testing.T, m *metrics.Metrics) {
 	t.Helper()
 	families, err := m.Gatherer().Gather()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/internal/worker"
 	"github.com/spotworker/spotworker/job"
@@ -21,7 +22,7 @@ func tenMinutes() *rig.Steps { return &rig.Steps{N: 120, Each: 5 * time.Second} 
 // TestDeadlineMoves: a job that loses its VM after a minute moves to the on-demand queue if
 // it may miss its deadline, with its state, and the record says why. It never moves again.
 func TestDeadlineMoves(t *testing.T) {
-	for _, row := range []struct {
+	for _, row := range proof.Some(t, 3, []struct {
 		name          string
 		due, estimate time.Duration
 		changeover    time.Duration
@@ -36,7 +37,7 @@ func TestDeadlineMoves(t *testing.T) {
 		{"the deadline has passed", -time.Minute, 10 * time.Minute, time.Minute, false},
 		{"there is no deadline", 0, 10 * time.Minute, time.Minute, false},
 		{"no job moves for its deadline", 11*time.Minute + 30*time.Second, 10 * time.Minute, 0, false},
-	} {
+	}) {
 		t.Run(row.name, func(t *testing.T) {
 			rig.Run(t, func(t *testing.T, b *rig.Bed) {
 				work := tenMinutes()
@@ -78,10 +79,10 @@ func TestDeadlineMoves(t *testing.T) {
 }
 
 // TestDeadlineAtClaim: a VM that dies without notice releases nothing, so the next worker
-// that claims the job judges it, before its handler is called. A first claim starts the job
-// whatever its deadline is.
+// that claims the job judges it, before its handler is called. A first claim starts the
+// job with any deadline.
 func TestDeadlineAtClaim(t *testing.T) {
-	for _, row := range []struct {
+	for _, row := range proof.Some(t, 1, []struct {
 		name  string
 		due   time.Duration
 		moves bool
@@ -89,7 +90,7 @@ func TestDeadlineAtClaim(t *testing.T) {
 		{"at risk", 12 * time.Minute, true},
 		{"no time for a move", 10 * time.Minute, false},
 		{"time enough", time.Hour, false},
-	} {
+	}) {
 		t.Run(row.name, func(t *testing.T) {
 			rig.Run(t, func(t *testing.T, b *rig.Bed) {
 				rec := b.AddRecorder()
@@ -146,8 +147,8 @@ func TestDeadlineWithoutOnDemandQueue(t *testing.T) {
 	})
 }
 
-// TestDeadlineByTheServicesClock: a worker whose clock is wrong judges as one whose clock is
-// right.
+// TestDeadlineByTheServicesClock: a worker whose clock is wrong judges like a worker
+// whose clock is right.
 func TestDeadlineByTheServicesClock(t *testing.T) {
 	for _, skew := range []time.Duration{-24 * time.Hour, 0, 24 * time.Hour} {
 		t.Run(skew.String(), func(t *testing.T) {

@@ -143,9 +143,9 @@ func TestFreezeThatCannotBeSavedFor(t *testing.T) {
 	})
 }
 
-// TestUnknownEventAndAdvice: for an event of an unknown type, and for one that says an
-// eviction is likely, jobs are saved and continue. In the latter case the worker buffers
-// no messages.
+// TestUnknownEventAndAdvice: for an event of an unknown type, and for a prediction of an
+// eviction, jobs are saved and continue. In the latter case the worker buffers no
+// messages.
 func TestUnknownEventAndAdvice(t *testing.T) {
 	const slots = 2
 	for kind, advice := range map[string]bool{"Hibernate": false, "SpotRebalanceRecommendation": true} {

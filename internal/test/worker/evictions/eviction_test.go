@@ -417,9 +417,9 @@ func TestEvictionWithoutName(t *testing.T) {
 	}
 }
 
-// TestRebootWithoutName: a worker that does not know its VM's name saves for whatever may
-// stop its VM soon: at once if it is due in seconds, 30 s before if there is time, and
-// again whatever changes until the event is over.
+// TestRebootWithoutName: a worker that does not know its VM's name saves for every event
+// that may stop its VM soon: at once if it is due in seconds, 30 s before if there is
+// time, and again after any change until the event is over.
 func TestRebootWithoutName(t *testing.T) {
 	for notice, savedAfter := range map[time.Duration]time.Duration{
 		8 * time.Second: 0, 2 * time.Minute: 90 * time.Second,

@@ -317,8 +317,8 @@ func TestClearedMessagesOfOthersAreNotReplaced(t *testing.T) {
 	})
 }
 
-// TestExpiringMessageIsReplaced: a foreign message with a time to live is replaced by
-// one that never expires when its job fails or is interrupted, and when it expires
+// TestExpiringMessageIsReplaced: a foreign message with a time to live is replaced by a
+// message that never expires when its job fails or is interrupted, and when it expires
 // while the job runs.
 func TestExpiringMessageIsReplaced(t *testing.T) {
 	for name, row := range map[string]struct {
@@ -387,9 +387,9 @@ func drainMany(b *rig.Bed, jobs int, fault func(storage.Call) storage.Fault) (p 
 	return p, p.Log.Find("drained")[0]
 }
 
-// TestDrainMoves: a drain that moves every job may take as long as one that moves
-// none. A drain that cannot move jobs takes at most moveTimeout more and releases all
-// of them. No state is left out of a record.
+// TestDrainMoves: a drain that moves every job may take as long as a drain that moves
+// none. A drain that cannot move jobs takes at most moveTimeout more and releases all of
+// them. No state is left out of a record.
 func TestDrainMoves(t *testing.T) {
 	many := proof.Times(100, 1000)
 	gone := storage.Fault{Refuse: &storage.Error{Status: 404, Code: "QueueNotFound", Message: "no"}}
@@ -423,7 +423,8 @@ func TestDrainMoves(t *testing.T) {
 				if moved != row.moved || spot != row.jobs-row.moved {
 					t.Errorf("visible messages = %d and %d on demand, want %d and %d", spot, moved, row.jobs-row.moved, row.moved)
 				}
-				if complaints := len(p.Log.Find("job not moved to the on-demand queue; it stays on its own until it is interrupted again")); (row.moved == 0) != (complaints > 0) {
+				const complaint = "job not moved to the on-demand queue; it stays on its own until it is interrupted again"
+				if complaints := len(p.Log.Find(complaint)); (row.moved == 0) != (complaints > 0) {
 					t.Errorf("log lines about moves that failed = %d for %d moved", complaints, moved)
 				}
 			})

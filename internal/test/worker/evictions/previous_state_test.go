@@ -16,8 +16,8 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// spoilt is a handler whose states are good up to a number, and of which later ones make
-// every run that resumes from them fail. It is for one job.
+// spoilt is a handler whose states are good up to a number. Every run that resumes from a
+// later state fails. It is for one job.
 type spoilt struct {
 	good    int  // the highest number of a good state
 	all     int  // the number with which the job is done

@@ -193,7 +193,7 @@ func TestRestartAfterAcknowledging(t *testing.T) {
 			if got := b.Record("a").Status; got != "" || !second.Drained() {
 				t.Errorf("slow service %t: job under an acknowledged event = %q, drained %t, want it untouched", slowService, got, second.Drained())
 			}
-			second.Kill() // its heartbeat still has what the run before wrote
+			second.Kill() // its heartbeat still has the content of the run before
 			third := b.Start("vm_0", job.Kinds{"echo": rig.Echo})
 			time.Sleep(time.Minute)
 			if got := b.Record("a").Status; got != "" || !third.Drained() {

@@ -13,7 +13,7 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// accountFaults are what happens to one of several accounts.
+// accountFaults are the faults of one of several accounts.
 var accountFaults = map[string]storage.Fault{
 	"denies":          {Refuse: &storage.Error{Status: 403, Code: "AuthorizationPermissionMismatch"}},
 	"is busy":         {Refuse: storage.ServerBusy(0)},
@@ -22,9 +22,8 @@ var accountFaults = map[string]storage.Fault{
 	"does not answer": {Before: 10 * time.Minute},
 }
 
-// TestAccountFails: an account that fails, or of which only the blobs do, holds up neither
-// the jobs of the other nor a worker that starts. Its own jobs are done when it works
-// again.
+// TestAccountFails: an account that fails, or only its blobs, holds up neither the jobs
+// of the other nor a worker that starts. Its own jobs are done when it works again.
 func TestAccountFails(t *testing.T) {
 	proof.Only(t, "hours of virtual time, or thousands of jobs")
 	const jobs = 200
@@ -87,7 +86,7 @@ func TestAccountFails(t *testing.T) {
 
 // TestAccountsMultiplyTheLimit: with N accounts a fleet does N times the jobs that the
 // limit of one account allows. The accounts have equal shares, few calls are refused, and
-// a job costs what it costs in one account, 2 + 1/32 calls.
+// a job has the same cost as in one account, 2 + 1/32 calls.
 func TestAccountsMultiplyTheLimit(t *testing.T) {
 	proof.Only(t, "hours of virtual time, or thousands of jobs")
 	tests := []struct{ Accounts, limit int }{{2, 400}}

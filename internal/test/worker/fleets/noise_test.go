@@ -28,7 +28,7 @@ type noise struct {
 	texts              map[string]int // lines by level and message
 }
 
-// noiseOf counts what the worker logged since begun, without lines of these levels and
+// noiseOf counts the worker's log lines since begun, without lines of these levels and
 // messages.
 func noiseOf(p *rig.Process, t *testing.T, begun time.Time, without []string) noise {
 	t.Helper()
@@ -89,9 +89,9 @@ func refuseAll(b *rig.Bed, status int, code string, lasts time.Duration) {
 // measureNoise makes TestLogIsQuiet run for ten minutes of each fault, and for a calm hour.
 var measureNoise = flag.Bool("noise", false, "measure the log of 64 jobs, for ten minutes of each fault and a calm hour")
 
-// TestLogIsQuiet: how much a worker logs in trouble and without. What it logs about a
-// fault does not depend on how many jobs the fault concerns, and nothing is a warning
-// where nothing is wrong.
+// TestLogIsQuiet: how much a worker logs in trouble and without. The lines about a fault
+// do not depend on the number of jobs that it concerns, and nothing is a warning where
+// nothing is wrong.
 func TestLogIsQuiet(t *testing.T) {
 	proof.Only(t, "hours of virtual time, or thousands of jobs")
 	jobs, long, calm := 16, 3*time.Minute, 500
@@ -105,7 +105,7 @@ func TestLogIsQuiet(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name     string
-		most     int // lines in one minute, without those of single jobs
+		most     int // lines in one minute, without lines of single jobs
 		warnings int // in one minute, of these
 		run      func(b *rig.Bed) (p *rig.Process, begun time.Time)
 	}{

@@ -68,7 +68,7 @@ func mean(all []time.Duration) time.Duration {
 }
 
 // TestIdlePickUp: a fleet without work claims a job within a second of its put, however
-// many workers it has, and its polls cost no more than those of eight workers.
+// many workers it has, and its polls cost no more than with eight workers.
 func TestIdlePickUp(t *testing.T) {
 	proof.Only(t, "hours of virtual time, or thousands of jobs")
 	for _, workers := range []int{1, 4, 64} {

@@ -86,7 +86,7 @@ func TestShortJobCostOfTwoQueues(t *testing.T) {
 }
 
 // TestNoQueueStarves: a worker does the jobs of two queues with a backlog at the same
-// rate, whatever their lengths.
+// rate, for any lengths.
 func TestNoQueueStarves(t *testing.T) {
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		for i := range 200 {

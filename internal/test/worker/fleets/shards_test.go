@@ -54,7 +54,7 @@ func TestShardsMultiplyTheLimit(t *testing.T) {
 	}
 }
 
-// shardFault is what happens to one of several queues.
+// shardFault is the fault of one of several queues.
 type shardFault struct {
 	fault  storage.Fault
 	remove bool // the queue is deleted
@@ -253,7 +253,7 @@ func TestDuplicatesOnShards(t *testing.T) {
 }
 
 // TestShardNames: the first queue has the plain name, so that programs without shards
-// share it, and no other name of a deployment is that of a shard.
+// share it, and no other name of a deployment is a shard's.
 func TestShardNames(t *testing.T) {
 	n, err := azure.NamesFor("p", "")
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// atLimit is what a fleet of workers did in a window of time, with a long backlog on
-// queues that are at their limit.
+// atLimit holds the work of a fleet in a window of time, with a long backlog on queues
+// that are at their limit.
 type atLimit struct {
 	calls, refused int            // for the queues' messages
 	done           int            // jobs

@@ -45,8 +45,8 @@ func (p *plan) mixAccounts() {
 	}
 }
 
-// takenFrom returns from when on workers that were given all accounts take jobs from them:
-// one that is not ready is checked every 15 s, give or take a quarter.
+// takenFrom returns from when on workers that were given all accounts take jobs from
+// them: an account that is not ready is checked every 15 s, give or take a quarter.
 func (m accountMix) takenFrom() time.Duration {
 	if m.addedAt == 0 {
 		return 0
@@ -70,8 +70,9 @@ func (h *history) useAccounts() {
 	if _, err := operate.SpreadOver(h.t.Context(), a.All, n, false); err != nil {
 		h.t.Fatal(err)
 	}
-	// An operator must not spread chosen ids of an empty deployment while producers run: one
-	// that has not read that yet puts them where they were. So it is never empty.
+	// An operator must not spread chosen ids of an empty deployment while producers run:
+	// a producer that has not read that yet puts them where they were. So it is never
+	// empty.
 	if _, err := h.b.Records.Cancel(h.t.Context(), "earlier", recorder.Operator, "", true); err != nil {
 		h.t.Fatal(err)
 	}

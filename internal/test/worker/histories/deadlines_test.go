@@ -17,9 +17,9 @@ type plannedDeadline struct {
 	estimate time.Duration // 0 for none
 }
 
-// planDeadlines gives some jobs a deadline, some of them an estimate that may be wrong, and
-// lets some workers move jobs that may miss it. It draws last, so that plans without
-// deadlines stay what they were.
+// planDeadlines gives some jobs a deadline, some of them an estimate that may be wrong,
+// and lets some workers move jobs that may miss it. It draws last, so that plans without
+// deadlines stay the same.
 func (p *plan) planDeadlines() {
 	r := &random{rand.New(rand.NewPCG(p.seed, 0xdead))}
 	for _, j := range p.jobs {
@@ -105,7 +105,7 @@ func (h *history) checkDeadline(r checkpoint.Record) {
 	}
 }
 
-// deadlinesText is what a history that fails says about its deadlines.
+// deadlinesText describes the deadlines of a history that fails.
 func (p *plan) deadlinesText() (text string) {
 	for _, j := range p.jobs {
 		if due, ok := p.deadlines[j.id]; ok {

@@ -24,7 +24,7 @@ type storageFaults struct {
 type faultPeriod struct {
 	from, to time.Duration
 	vm       string // empty for all of them
-	account  string // whose requests; empty for those of all accounts
+	account  string // whose requests; empty for all accounts
 	what     faultKind
 	share    float64 // of the requests
 }

@@ -154,8 +154,8 @@ func (c *chain) resume(j *job.Job, p *plannedJob) (next int, number uint64, err 
 	return int(binary.BigEndian.Uint32(state)), binary.BigEndian.Uint64(state[4:]), nil
 }
 
-// padding follows the number in a large state, which is then stored in two blocks, of
-// which the first changes.
+// padding follows the number in a large state, which is then stored in two blocks; the
+// first changes.
 var padding = make([]byte, 1<<20)
 
 // readStream returns a streamed state, nil on a fresh start.

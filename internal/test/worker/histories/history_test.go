@@ -68,8 +68,9 @@ func TestHistoriesRepeat(t *testing.T) {
 	}
 }
 
-// orderedEntries returns the entries of a history, with those of the same nanosecond in the
-// order of their texts: which goroutine is first at one moment is not part of a history.
+// orderedEntries returns the entries of a history. Entries of the same nanosecond are in
+// the order of their texts: which goroutine is first at one moment is not part of a
+// history.
 func orderedEntries(c historyStats) []string {
 	at := func(entry string) string {
 		time, _, _ := strings.Cut(strings.TrimSpace(entry), " ")

@@ -48,8 +48,7 @@ func (p *plan) mixKinds() {
 	}
 }
 
-// mixIdempotent makes some jobs those of an idempotent kind, with a random source of its
-// own.
+// mixIdempotent gives some jobs an idempotent kind, with a random source of its own.
 func (p *plan) mixIdempotent() {
 	r := &random{rand.New(rand.NewPCG(p.seed, 0x1de3))}
 	for _, j := range p.jobs {

@@ -10,7 +10,7 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// TestWorkerOnVM: the names of a history's workers are those that its operators use.
+// TestWorkerOnVM: a history's workers have the names that its operators use.
 func TestWorkerOnVM(t *testing.T) {
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		p := b.Start("vm-1-2", job.Kinds{"echo": rig.Echo})

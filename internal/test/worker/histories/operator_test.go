@@ -44,8 +44,8 @@ func (p *plan) planOperators() {
 	}
 }
 
-// want returns the status in which a job must end. One that always fails succeeds once
-// an operator has fixed its cause and replayed it. One that an operator was told is
+// want returns the status in which a job must end. A job that always fails succeeds once
+// an operator has fixed its cause and replayed it. A job that an operator was told is
 // cancelled stays so.
 func (h *history) want(j *plannedJob) checkpoint.Status {
 	switch action := h.actionFor(j.id); {

@@ -11,8 +11,8 @@ import (
 // spoiltFor is for how long the states of a job are spoilt: mostly for one save.
 const spoiltFor = 15 * time.Second
 
-// mixPrevious makes some jobs those of a kind that keeps the state before the last one, and
-// makes most of them report states for a while that cannot be used. It has a random source of
+// mixPrevious gives some jobs a kind that keeps the state before the last one, and makes
+// most of them report states for a while that cannot be used. It has a random source of
 // its own.
 func (p *plan) mixPrevious() {
 	r := &random{rand.New(rand.NewPCG(p.seed, 0xbac2))}
@@ -46,9 +46,9 @@ func (c *chain) spoil(p *plannedJob, step int, number uint64) uint64 {
 	return number
 }
 
-// resumeGood is resume from the last state, or if that is spoilt from the one before it. If
-// there is none, as after the first save, or it is spoilt too, the handler repairs the one
-// that it has.
+// resumeGood is resume from the last state, or if that is spoilt from the state before
+// it. If there is none, as after the first save, or it is spoilt too, the handler repairs
+// its state.
 func (c *chain) resumeGood(j *job.Job, p *plannedJob) (next int, number uint64, err error) {
 	next, number, err = c.resume(j, p)
 	if err != nil || next == 0 || number == p.numberAfter(next-1) {

@@ -30,7 +30,7 @@ type history struct {
 	mu    sync.Mutex // guards what follows
 	began time.Time
 	fixed map[string]bool // jobs whose cause of failure an operator has fixed
-	told  map[string]bool // jobs of which an operator was told that they are cancelled
+	told  map[string]bool // jobs that an operator was told are cancelled
 	homes map[string]int  // the accounts of jobs with random ids, by number
 	historyStats
 }

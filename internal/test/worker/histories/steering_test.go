@@ -19,7 +19,7 @@ type plannedCancel struct {
 	crash     rig.CrashPoint // of that call
 }
 
-// plannedHold is what an operator asks of workers for a while.
+// plannedHold is an operator's request to workers for a while.
 type plannedHold struct {
 	at, lasts time.Duration
 	pause     bool   // rather than a drain
@@ -59,8 +59,8 @@ func (h *history) cancel(c plannedCancel) {
 	h.cancelWith(h.canceller(h.operatorLink(c.crashCall, c.crash), false), c.job)
 }
 
-// finishCancel repeats without faults a cancel of which no operator was told that it
-// took effect. A job that has ended stays as it is.
+// finishCancel repeats without faults a cancel whose effect no operator was told. A job
+// that has ended stays as it is.
 func (h *history) finishCancel(id string) {
 	if h.isCancelled(id) {
 		return

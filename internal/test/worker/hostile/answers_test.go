@@ -126,8 +126,9 @@ func partialRun(t *testing.T, drop part, times int) (seen map[part]bool) {
 	return seen
 }
 
-// FuzzAnswers: whatever part an answer of storage lacks, once or for a minute, nothing panics
-// or hangs, no job is lost or counted as failed, and all are done once the answers are whole.
+// FuzzAnswers: if any part of storage's answers is missing, once or for a minute, nothing
+// panics or hangs, no job is lost or counted as failed, and all are done once the answers
+// are whole.
 func FuzzAnswers(f *testing.F) {
 	var parts []part
 	step := proof.Times(10, 1)

@@ -28,14 +28,15 @@ func TestUnknownKindOfTheFuture(t *testing.T) {
 	})
 }
 
-// TestForgedFields: false values in the envelope fields that only workers write, or in
-// those that set a job's limits, affect no other job.
+// TestForgedFields: false values in the envelope fields that only workers write, or that
+// set a job's limits, affect no other job.
 func TestForgedFields(t *testing.T) {
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		b.PutText(put64(`{"v":1,"id":"resumed","kind":"echo","payload":1,"resume":true}`))
 		b.PutText(put64(`{"v":1,"id":"put-back","kind":"echo","payload":1,"put_back_since":"0001-01-02T00:00:00Z"}`))
 		b.PutText(put64(`{"v":1,"id":"to-come","kind":"echo","payload":1,"put_back_since":"9998-01-01T00:00:00Z"}`))
-		b.PutText(put64(`{"v":1,"id":"overdue","kind":"echo","payload":1,"deadline":"0001-01-02T00:00:00Z","enqueued_at":"9999-01-01T00:00:00Z"}`))
+		b.PutText(put64(`{"v":1,"id":"overdue","kind":"echo","payload":1,"deadline":"0001-01-02T00:00:00Z",` +
+			`"enqueued_at":"9999-01-01T00:00:00Z"}`))
 		b.PutText(put64(`{"v":1,"id":"unbounded","kind":"bounded","payload":1,"max_run":1000000000,"max_silence":1000000000}`))
 		b.Start("vm_0", job.Kinds{"echo": rig.Echo, "bounded": job.WithLimits(newForever(), job.Limits{MaxRun: 20 * time.Second})})
 		for _, id := range []string{"resumed", "put-back", "to-come", "overdue"} {

@@ -23,7 +23,8 @@ func put64(format string, args ...any) string {
 
 // plainNames matches the names of blobs that a worker may write: records, payloads,
 // bodies of poison messages.
-var plainNames = regexp.MustCompile(`^[0-9a-f]{3}/[A-Za-z0-9_~-]([A-Za-z0-9._~-]{0,126}[A-Za-z0-9_~-])?(/[0-9a-f]{64})?$|^poison/[0-9a-f-]{36}$`)
+var plainNames = regexp.MustCompile(`^[0-9a-f]{3}/[A-Za-z0-9_~-]([A-Za-z0-9._~-]{0,126}[A-Za-z0-9_~-])?(/[0-9a-f]{64})?$|` +
+	`^poison/[0-9a-f-]{36}$`)
 
 // checkNames checks that no container has a blob under another name.
 func checkNames(b *rig.Bed) {

@@ -69,8 +69,8 @@ func TestUnusableMessages(t *testing.T) {
 	})
 }
 
-// TestForeignMessageWithDefaultKind: text that is no envelope is the payload of a job
-// of the default kind, whose id is that of the message.
+// TestForeignMessageWithDefaultKind: text that is no envelope is the payload of a job of
+// the default kind, with the message's id.
 func TestForeignMessageWithDefaultKind(t *testing.T) {
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		b.PutText("hello")

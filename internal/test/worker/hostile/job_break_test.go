@@ -99,8 +99,8 @@ func TestFailuresWithoutEnd(t *testing.T) {
 	})
 }
 
-// TestBreaksWithoutEnd: a job that only takes breaks is dead-lettered after
-// MaxBreaks in a row; one whose fraction grows between its breaks is not.
+// TestBreaksWithoutEnd: a job that only takes breaks is dead-lettered after MaxBreaks in
+// a row; a job whose fraction grows between its breaks is not.
 func TestBreaksWithoutEnd(t *testing.T) {
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		seen := &rig.Counter{}

@@ -14,8 +14,8 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// TestCleanup: cleanup functions run after the job's outcome is recorded, whatever
-// it is, the last one first. A panic in one does not keep the others from running.
+// TestCleanup: cleanup functions run after any outcome of the job is recorded, the last
+// one first. A panic in one does not keep the others from running.
 func TestCleanup(t *testing.T) {
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		var mu sync.Mutex

@@ -11,8 +11,8 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// TestHeartbeatTellsActivity: a heartbeat says what its worker did in the last ten minutes:
-// jobs done and failed with their times, and what the slots did.
+// TestHeartbeatTellsActivity: a heartbeat has its worker's activity in the last ten
+// minutes: jobs done and failed with their times, and the use of the slots.
 func TestHeartbeatTellsActivity(t *testing.T) {
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		failed := false

@@ -1,3 +1,3 @@
-// Package jobs proves what a job and its operator get from a worker: results, checkpoints,
-// inputs, outputs, logs, follow-up jobs, cancels and pauses, and what is counted of it.
+// Package jobs proves the results of a worker for a job and its operator: checkpoints,
+// inputs, outputs, logs, follow-up jobs, cancels and pauses, and their counts.
 package jobs

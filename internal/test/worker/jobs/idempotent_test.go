@@ -111,7 +111,7 @@ func TestIdempotentJobsWithRecords(t *testing.T) {
 	}
 }
 
-// TestIdempotentJobIsHandedOver: a stop loses no job of an idempotent kind, and one
+// TestIdempotentJobIsHandedOver: a stop loses no job of an idempotent kind, and a job
 // without a state is released without a record.
 func TestIdempotentJobIsHandedOver(t *testing.T) {
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {

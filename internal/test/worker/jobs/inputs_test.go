@@ -112,7 +112,7 @@ func TestInputs(t *testing.T) {
 
 // TestInputsOfAResumedJob: a job continues from its checkpoint with the inputs that it
 // began with. If one has changed, the job is dead-lettered, since its state belongs to
-// others; without a state it takes what is there.
+// others; without a state it takes the present inputs.
 func TestInputsOfAResumedJob(t *testing.T) {
 	for _, row := range []struct {
 		name    string
@@ -166,8 +166,8 @@ func TestInputsOfAResumedJob(t *testing.T) {
 	}
 }
 
-// TestInputsThatCannotBe: what no retry can fix ends the job at once, and a role that is
-// missing after the usual failures; the reason names the input.
+// TestInputsThatCannotBe: an error that no retry can fix ends the job at once, and a role
+// that is missing after the usual failures; the reason names the input.
 func TestInputsThatCannotBe(t *testing.T) {
 	for _, row := range []struct {
 		name     string
@@ -295,8 +295,7 @@ func TestCancelWhileFetching(t *testing.T) {
 }
 
 // TestNoRoomForInputs: a job that does not fit now is released, uncounted, and runs on a
-// machine with room; one that never fits on this machine fails before anything is
-// fetched.
+// machine with room; a job that never fits on this machine fails before any download.
 func TestNoRoomForInputs(t *testing.T) {
 	small, large := filepath.Join(t.TempDir(), "small"), filepath.Join(t.TempDir(), "large")
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {

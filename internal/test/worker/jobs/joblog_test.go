@@ -52,7 +52,7 @@ func TestShortLogCostsNothing(t *testing.T) {
 }
 
 // TestLogSurvivesTheVM: after a VM has died the log has the lines up to its last
-// checkpoint, and then those of the next delivery; and what a write left out is counted.
+// checkpoint, and then the next delivery's; and lines left out by a write are counted.
 func TestLogSurvivesTheVM(t *testing.T) {
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		b.AddRecorder()
@@ -101,9 +101,9 @@ func TestLogSurvivesTheVM(t *testing.T) {
 	})
 }
 
-// TestLogOfACancelledJob: what a job printed after its last checkpoint, and when it was
-// stopped, is kept although an operator wrote its record last. A job that printed nothing
-// costs no call for that.
+// TestLogOfACancelledJob: the lines that a job printed after its last checkpoint, and
+// when it was stopped, are kept although an operator wrote its record last. A job that
+// printed nothing costs no call for that.
 func TestLogOfACancelledJob(t *testing.T) {
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		b.Start("vm_0", job.Kinds{"prints": job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {

@@ -54,7 +54,7 @@ func (s *tracedSteps) handler(vm string) job.Handler {
 	})
 }
 
-// keep keeps the trace of a run that has returned. What a process does after it was killed
+// keep keeps the trace of a run that has returned. Acts of a process after it was killed
 // did not happen.
 func (s *tracedSteps) keep(id, vm string, run oracle.Run) {
 	s.mu.Lock()
@@ -78,7 +78,7 @@ func (s *tracedSteps) kill(p *rig.Process) {
 }
 
 // TestLedgerAddsUp: in a history of evictions and kills the ledgers of all jobs add up to
-// what their handlers did, by the handlers' own traces, within 1 %.
+// the time of their handlers, by the handlers' own traces, within 1 %.
 func TestLedgerAddsUp(t *testing.T) {
 	proof.Only(t, "hours of virtual time, or thousands of jobs")
 	var spent ledger.Ledger
@@ -113,7 +113,7 @@ func TestLedgerAddsUp(t *testing.T) {
 }
 
 // ledgerOfHistory lets VMs come and go while jobs are done, and returns the sum of their
-// ledgers and what their handlers did.
+// ledgers and of their handlers' traces.
 func ledgerOfHistory(t *testing.T, seed uint64, slots int) (spent ledger.Ledger, did oracle.Work) {
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		const jobs, vms = 24, 3

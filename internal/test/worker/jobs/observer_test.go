@@ -177,8 +177,8 @@ func TestObserverOfPolls(t *testing.T) {
 	})
 }
 
-// TestQueuesAreReadByFewWorkers: what a fleet reads of its queues does not grow with its
-// size. The poison queue is among them.
+// TestQueuesAreReadByFewWorkers: a fleet's reads of its queues do not grow with its size.
+// The poison queue is among them.
 func TestQueuesAreReadByFewWorkers(t *testing.T) {
 	proof.Only(t, "hours of virtual time, or thousands of jobs")
 	for _, fleet := range []int{1, 30} {

@@ -16,8 +16,8 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// copier stores a copy of each of its input files, half a minute apart, and skips those that
-// are there already, as a program without checkpoints does.
+// copier stores a copy of each of its input files, half a minute apart, and skips
+// existing copies, as a program without checkpoints does.
 type copier struct {
 	mu    sync.Mutex
 	found []string // the outputs that each run began with
@@ -301,8 +301,9 @@ func TestOutputsNeedAVersion(t *testing.T) {
 	})
 }
 
-// TestOutputBlobIsGone: a job of which an output was removed from storage ends as poison after
-// the usual number of attempts, with the name of the blob; so does one whose list is gone.
+// TestOutputBlobIsGone: a job with an output that was removed from storage ends as poison
+// after the usual number of attempts, with the name of the blob; so does a job whose list
+// is gone.
 func TestOutputBlobIsGone(t *testing.T) {
 	for name, want := range map[string]string{"file": "/a/1-", "list": "list of the job's outputs cannot be read"} {
 		t.Run(name, func(t *testing.T) {

@@ -32,7 +32,7 @@ func writes(n int) job.Handler {
 }
 
 // TestCallsForOutputs: a short job with n small outputs costs a call for each and one for
-// their list, beside those of every job; one without outputs costs none more.
+// their list, beside the calls of every job; a job without outputs costs none more.
 func TestCallsForOutputs(t *testing.T) {
 	for _, n := range []int{0, 1, 10} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {

@@ -107,8 +107,8 @@ func TestCancelRunning(t *testing.T) {
 	})
 }
 
-// TestCancelWaiting: jobs that were cancelled before their first claim are never
-// started, and those that were put later cost no call more.
+// TestCancelWaiting: jobs that were cancelled before their first claim are never started,
+// and later jobs cost no call more.
 func TestCancelWaiting(t *testing.T) {
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		handler := newWaiting()
@@ -164,14 +164,14 @@ func TestCancelWithoutTheDocument(t *testing.T) {
 	})
 }
 
-// TestCancelAtEveryCall cancels a job at each storage call of its worker, before the
-// call arrives. Whatever it meets, the job ends once: cancelled, or committed if that
-// came first, and nothing replaces the outcome.
+// TestCancelAtEveryCall cancels a job at each storage call of its worker, before the call
+// arrives. At every call, the job ends once: cancelled, or committed if that came first,
+// and nothing replaces the outcome.
 func TestCancelAtEveryCall(t *testing.T) {
 	outcomes := map[checkpoint.Status]int{}
 	for at := 1; cancelAt(t, outcomes, func(n int, _ *http.Request) bool { return n == at }) && !t.Failed(); at++ {
 	}
-	// The number of calls differs a little between runs, so the last one is found by what it is.
+	// The number of calls differs a little between runs, so the last one is found by its type.
 	cancelAt(t, outcomes, func(_ int, r *http.Request) bool {
 		return r.Method == http.MethodDelete && strings.Contains(r.URL.Path, "/messages/")
 	})
@@ -430,8 +430,8 @@ func TestPausedKind(t *testing.T) {
 	})
 }
 
-// TestQuarantine: the workers on a VM hand their jobs over and idle, also one that starts
-// there later, and work again when the VM is freed. Another VM has the jobs.
+// TestQuarantine: the workers on a VM hand their jobs over and idle, also a worker that
+// starts there later, and work again when the VM is freed. Another VM has the jobs.
 func TestQuarantine(t *testing.T) {
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		b.AddRecorder()
@@ -465,8 +465,9 @@ func TestQuarantine(t *testing.T) {
 	})
 }
 
-// TestControlNotRead: a worker that cannot read the control document keeps to what it
-// read last, logs that once, and follows it again later. One that starts so takes work.
+// TestControlNotRead: a worker that cannot read the control document keeps to its last
+// version, logs that once, and follows it again later. A worker that starts so takes
+// work.
 func TestControlNotRead(t *testing.T) {
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		ask(b, func(d *control.Document, now time.Time) { d.Pause = &control.Mark{At: now} })
@@ -500,8 +501,8 @@ func TestControlNotRead(t *testing.T) {
 	})
 }
 
-// TestDamagedDocument: a worker that finds the control document damaged keeps to the last
-// one that it read, and logs that once, also during an outage. It follows the repaired one,
+// TestDamagedDocument: a worker that finds the control document damaged keeps to its last
+// version, and logs that once, also during an outage. It follows the repaired document,
 // and stops a job that was cancelled in between.
 func TestDamagedDocument(t *testing.T) {
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {

@@ -207,8 +207,8 @@ func TestOutageDuringDrain(t *testing.T) {
 	})
 }
 
-// TestDrainEndsOnTime: the end of a drain's budget cancels the call in flight,
-// whichever it is, renewals included.
+// TestDrainEndsOnTime: the end of a drain's budget cancels any call in flight, renewals
+// included.
 func TestDrainEndsOnTime(t *testing.T) {
 	for phase := range 12 { // a renewal is in flight for 8 s of every 10 s
 		rig.Run(t, func(t *testing.T, b *rig.Bed) {

@@ -60,7 +60,7 @@ func TestTokenEndpointDown(t *testing.T) {
 			}
 		}
 		at := b.Server.Endpoints()
-		account, err := azure.Connect(azure.Config{
+		account, err := azure.Connect(azure.AccountConfig{
 			Account: "devstoreaccount1", ClientID: client, BlobEndpoint: at.Blob, QueueEndpoint: at.Queue,
 			Transport: onVM{vm, &faultyTransport{next: b.Server.Transport()}},
 		})

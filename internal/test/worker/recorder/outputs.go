@@ -11,8 +11,8 @@ import (
 	"github.com/spotworker/spotworker/internal/storage/azure"
 )
 
-// ExpectedOutputs are the outputs that a job sends: one with each of its steps, before it
-// reports the step, and never a change to one.
+// ExpectedOutputs are the outputs that a job sends: an output with each of its steps,
+// before it reports the step, and never a change to one.
 type ExpectedOutputs struct {
 	Steps   int
 	Content func(step int) string
@@ -24,18 +24,19 @@ type listedOutput struct {
 	Size                       int64
 }
 
-// ExpectOutputs makes the recorder judge what the records of a job name.
+// ExpectOutputs makes the recorder judge the outputs that the records of a job name.
 func (rec *Recorder) ExpectOutputs(id string, want ExpectedOutputs) {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
 	rec.job(id).expected = &want
 }
 
-// checkNamedOutputs checks which outputs a record names that was just written, and that had
-// these keys before. The state relies on all outputs of the steps before it. The list has what
-// the record named before, unchanged, and beside that only what the claim sent that wrote the
-// record: never a file of another one, and so of none that was superseded. Outputs go with the
-// state: where that is removed, and to those of the state before it after a step back.
+// checkNamedOutputs checks which outputs a record names that was just written, and that
+// had these keys before. The state relies on all outputs of the steps before it. The list
+// has the record's earlier files, unchanged, and beside them only files of the claim that
+// wrote the record: never a file of another claim, and so of no superseded one. Outputs
+// go with the state: where that is removed, and to the outputs of the state before it
+// after a step back.
 func (rec *Recorder) checkNamedOutputs(j *JobHistory, was map[string]string, r storage.Result, progress int) {
 	if j.expected == nil {
 		return
@@ -69,8 +70,9 @@ func (j *JobHistory) losesState(was map[string]string) bool {
 	return was["statehash"] != "" && j.meta["statehash"] == ""
 }
 
-// followState follows which outputs the state has that was just recorded, if the record that
-// had these keys had another one: those so far, or after a step back those of the state before.
+// followState follows the outputs of the state that was just recorded, if the record that
+// had these keys had another state: the outputs so far, or after a step back the outputs
+// of the state before.
 func (j *JobHistory) followState(was map[string]string) {
 	if j.meta["generation"] != was["generation"] {
 		j.stepsBack = false
@@ -114,7 +116,7 @@ func (rec *Recorder) checkOutputList(j *JobHistory, hash string) {
 	j.outputs = now
 }
 
-// readOutputList returns the files of a list that a record names, or what is wrong with it.
+// readOutputList returns the files of a list that a record names, or the list's fault.
 func (rec *Recorder) readOutputList(id, hash string) (files []listedOutput, problem string) {
 	if hash == "" {
 		return nil, ""

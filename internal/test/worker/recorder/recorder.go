@@ -19,8 +19,8 @@ import (
 )
 
 // Recorder records the storage calls of a test and checks them against the rules. The
-// storage emulator calls it after the effect of every call, and it reads what is
-// stored then. It uses nothing that a worker reports, except how often a handler
+// storage emulator calls it after the effect of every call, and it reads the stored data
+// then. It uses nothing that a worker reports, except how often a handler
 // failed.
 //
 // [oracle.Record] checks every write of a record at that moment: nothing replaces
@@ -79,7 +79,7 @@ func (rec *Recorder) Perform(sender string, refused *storage.Error, do func() (*
 	return do()
 }
 
-// JobHistory is what the recorder knows of one job.
+// JobHistory holds the recorder's facts about one job.
 type JobHistory struct {
 	id         string
 	meta       map[string]string // of the current record; nil if there is none
@@ -89,10 +89,10 @@ type JobHistory struct {
 	logCreated string            // the record that the log belongs to
 	finished   int               // how often the handler of an idempotent kind finished
 
-	expected   *ExpectedOutputs        // what it sends; nil for nothing that is judged
+	expected   *ExpectedOutputs        // the expected outputs; nil if none are judged
 	outputs    map[string]listedOutput // that its record names, by path
 	outputList string                  // the hash of their list
-	before     map[string]listedOutput // those of the state before the last one
+	before     map[string]listedOutput // outputs of the state before the last one
 	stepsBack  bool                    // the claim continues from that state, and has saved none yet
 	lastPut    time.Time               // when its newest message was put
 
@@ -251,8 +251,8 @@ func (rec *Recorder) RequestSent(who string, r *http.Request) string {
 	return name
 }
 
-// nameOf describes what a request asks for, with the same text in each run of a seed.
-// A message is named by the order in which it was put, since its id is random.
+// nameOf describes a request, with the same text in each run of a seed. A message is
+// named by the order in which it was put, since its id is random.
 func (rec *Recorder) nameOf(r *http.Request) string {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
@@ -273,8 +273,8 @@ func (rec *Recorder) nameOf(r *http.Request) string {
 		q.Get("numofmessages"), r.Header.Get("X-Ms-Range")}, " ")
 }
 
-// randomNames match what is random in the name of an output or of their list: the token of
-// the claim, and the hash of a list that has tokens.
+// randomNames match the random parts in the name of an output or of their list: the token
+// of the claim, and the hash of a list that has tokens.
 var randomNames = regexp.MustCompile(`/(manifest|[0-9]+)-[0-9a-f]+`)
 
 // job returns the history of a job. The caller holds mu, here and below.

@@ -169,8 +169,8 @@ func (rec *Recorder) checkDelete(r storage.Result) {
 	}
 }
 
-// isReplaced reports whether another message of the job says resume, and so continues
-// the job. The id of a foreign message's job is that of the message.
+// isReplaced reports whether another message of the job says resume, and so continues the
+// job. The id of a foreign message's job is the message's.
 func (rec *Recorder) isReplaced(message, id string) bool {
 	if id == "" {
 		id = message
@@ -249,10 +249,10 @@ func (j *JobHistory) recordClaim(sender, from string) {
 	}
 }
 
-// checkMovesOnce checks a message that a worker put on the on-demand queue: the worker must
-// have had one of the job's messages from another queue, since what is on the on-demand queue
-// stays there. A message that is gone, as the worker was told, may be replaced: another worker
-// may have ended the job, or an operator removed it.
+// checkMovesOnce checks a message that a worker put on the on-demand queue: the worker
+// must have had one of the job's messages from another queue, since messages on the
+// on-demand queue stay there. A message that is gone, as the worker was told, may be
+// replaced: another worker may have ended the job, or an operator removed it.
 func (rec *Recorder) checkMovesOnce(j *JobHistory, r storage.Result) {
 	if r.Queue != rec.names.OnDemand || rec.cleared {
 		return
@@ -270,7 +270,7 @@ func (rec *Recorder) qualified(name string) string {
 	return rec.account + "/" + name
 }
 
-// isElsewhere reports whether the current call is in another account than that of a job.
+// isElsewhere reports whether the current call is in another account than a job's.
 func (rec *Recorder) isElsewhere(id string) bool {
 	return rec.HomeOf != nil && id != "" && rec.HomeOf(id) != rec.account
 }

@@ -75,8 +75,8 @@ func (rec *Recorder) disobeyed(broken []oracle.Violation) {
 	}
 }
 
-// SteeredRequest checks a request that a worker sends. One with a fault may keep it
-// from learning what is asked.
+// SteeredRequest checks a request that a worker sends. A request with a fault may keep it
+// from learning of the operators' requests.
 func (rec *Recorder) SteeredRequest(vm string, r *http.Request, faulty bool) {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()

@@ -18,8 +18,8 @@ import (
 	"github.com/spotworker/spotworker/internal/worker/intake"
 )
 
-// Accounts are the storage accounts of a deployment that has several: that of the testbed
-// and further ones.
+// Accounts are the storage accounts of a deployment that has several: the testbed's and
+// further ones.
 type Accounts struct {
 	b       *Bed
 	Servers []*storage.Server
@@ -168,8 +168,8 @@ func (b *Bed) Servers() []*storage.Server {
 	return b.Accounts.Servers
 }
 
-// storesFor returns the stores of the account that has the record of a job, those of the
-// first account if none has.
+// storesFor returns the stores of the account that has the record of a job, the first
+// account's if none has.
 func (b *Bed) storesFor(id string) Stores {
 	for i, server := range b.Servers()[1:] {
 		for _, blob := range server.Blobs(b.Names.Records) {

@@ -61,8 +61,8 @@ func Run(t *testing.T, test func(t *testing.T, b *Bed)) {
 	synctest.Test(t, func(t *testing.T) { test(t, newBed(t)) })
 }
 
-// RunInRealTime is Run with the real clock, for what virtual time cannot show: there two
-// readings of the clock are equal, and code takes no time.
+// RunInRealTime is Run with the real clock, for tests that virtual time cannot serve:
+// there two readings of the clock are equal, and code takes no time.
 func RunInRealTime(t *testing.T, test func(t *testing.T, b *Bed)) {
 	t.Helper()
 	b := newBed(t)
@@ -99,8 +99,8 @@ func (b *Bed) Account(transport policy.Transporter) *azure.Account {
 	return b.WatchedAccount(transport, nil, nil)
 }
 
-// WatchedAccount is account, reports how calls end, and counts in pressure those that
-// come too fast.
+// WatchedAccount is account, reports how calls end, and counts throttled calls in
+// pressure.
 func (b *Bed) WatchedAccount(transport policy.Transporter, pressure *intake.Pressure, onEnd func(outage.Call)) *azure.Account {
 	b.T.Helper()
 	return b.WatchedAccountAt(0, transport, pressure, onEnd)
@@ -110,7 +110,7 @@ func (b *Bed) WatchedAccount(transport policy.Transporter, pressure *intake.Pres
 func (b *Bed) WatchedAccountAt(i int, transport policy.Transporter, pressure *intake.Pressure, onEnd func(outage.Call)) *azure.Account {
 	b.T.Helper()
 	name := AccountName(i)
-	account, err := azure.Connect(azure.Config{
+	account, err := azure.Connect(azure.AccountConfig{
 		ConnectionString: b.Servers()[i].ConnectionString(), Transport: transport, Retry: b.Retry,
 		OnEnd: func(c outage.Call) {
 			if c.Account = name; onEnd != nil {

@@ -25,7 +25,7 @@ func In(d time.Duration) func(*imds.Event) {
 // Lasting gives an event a duration.
 func Lasting(d time.Duration) func(*imds.Event) { return func(e *imds.Event) { e.Duration = d } }
 
-// ByUser makes an event one that a person asked for.
+// ByUser changes an event to a person's request.
 func ByUser(e *imds.Event) { e.Source = "User" }
 
 // Hidden returns how many messages are claimed.

@@ -173,8 +173,8 @@ func (c *SteadyReporter) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 	}
 }
 
-// Printing is steps with a line of 300 bytes for each step, of which four do not fit into
-// a record.
+// Printing is steps with a line of 300 bytes for each step; four do not fit into a
+// record.
 type Printing struct{ *Steps }
 
 // Run implements job.Handler.

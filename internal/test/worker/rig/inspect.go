@@ -13,7 +13,7 @@ import (
 	"github.com/spotworker/spotworker/internal/test/worker/recorder"
 )
 
-// Record returns a job's record, or one without a status if there is none.
+// Record returns a job's record, or a record without a status if there is none.
 func (b *Bed) Record(id string) checkpoint.Record {
 	b.T.Helper()
 	r, err := b.storesFor(id).Records.Read(b.T.Context(), id)
@@ -71,8 +71,8 @@ func (b *Bed) MessagesLeft() (n int) {
 	return n
 }
 
-// CheckOutcome checks that a job ended exactly once and with that status, and what it
-// left in storage.
+// CheckOutcome checks that a job ended exactly once and with that status, and its remains
+// in storage.
 func (b *Bed) CheckOutcome(t *testing.T, id string, want checkpoint.Status) {
 	t.Helper()
 	r := b.Record(id)
@@ -108,8 +108,8 @@ func (b *Bed) CheckOutcome(t *testing.T, id string, want checkpoint.Status) {
 }
 
 // CheckLog checks that a job's log has lines of no other job, and that it ends with the
-// last line of a job that printed and is done: the record has that, whatever happened to
-// the blob.
+// last line of a job that printed and is done: the record has that, for any fate of the
+// blob.
 func (b *Bed) CheckLog(t *testing.T, r checkpoint.Record) {
 	t.Helper()
 	d := b.LogOf(r)
@@ -133,7 +133,7 @@ func (b *Bed) CheckLog(t *testing.T, r checkpoint.Record) {
 func (b *Bed) BlobOf(id string) string { return recorder.BlobOf(b.Servers(), b.Names, id) }
 
 // FilesOf returns the outputs of a job as a reader of its record finds them, by path, and
-// fails unless each is what its list says.
+// fails unless each agrees with its list.
 func (b *Bed) FilesOf(id string) map[string]string {
 	b.T.Helper()
 	r := b.Record(id)
@@ -158,7 +158,7 @@ func (b *Bed) FilesOf(id string) map[string]string {
 	return contents
 }
 
-// LogOf returns what is kept of a job's log, in record and blob together.
+// LogOf returns the kept lines of a job's log, in record and blob together.
 func (b *Bed) LogOf(r checkpoint.Record) joblog.Document {
 	b.T.Helper()
 	stored, err := b.logs.Read(b.T.Context(), r.ID, r.CreatedAt)

@@ -34,10 +34,10 @@ type Link struct {
 	FaultFor func(n int, r *http.Request) RequestFault
 }
 
-// RequestFault is what happens to one request. With the zero value it arrives and is
-// answered at once.
+// RequestFault is the fate of one request. With the zero value it arrives and is answered
+// at once.
 type RequestFault struct {
-	Before, After time.Duration  // the delay of the request, and that of its reply
+	Before, After time.Duration  // the delays of the request and of its reply
 	Lost          bool           // the request never arrives; its sender sees a connection reset
 	ReplyLost     bool           // the request takes effect; its sender sees a connection reset
 	Hangs         bool           // with lost or replyLost: the connection stays open without a reply instead

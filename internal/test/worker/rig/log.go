@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// Log collects what a worker logged.
+// Log collects a worker's log.
 type Log struct {
 	mu    sync.Mutex
 	lines []Line

@@ -11,8 +11,8 @@ import (
 	"github.com/spotworker/spotworker/internal/lab/emulator/imds"
 )
 
-// fault makes requests fail for a while.
-type fault struct {
+// requestFault makes requests fail for a while.
+type requestFault struct {
 	imds.Fault
 	lasts    time.Duration
 	limit    int     // requests per second, in place of a failure; 0 for none
@@ -32,7 +32,7 @@ var endpoints = map[string][]string{
 
 func readFault(n jsonpos.Value) (action, error) {
 	f := object(n, "fault")
-	a := fault{
+	a := requestFault{
 		Fault: imds.Fault{
 			Status: f.number("status", 300, 599, 0), Location: f.text("location"), Hang: f.flag("hang"), Cut: f.flag("close"),
 			Delay: f.duration("delay", 0, time.Hour, 0), Hold: f.duration("hold", 0, time.Hour, 0),
@@ -57,7 +57,7 @@ func readFault(n jsonpos.Value) (action, error) {
 }
 
 // check says which fields do not go together.
-func (a fault) check(at int) error {
+func (a requestFault) check(at int) error {
 	failures := a.failures()
 	switch {
 	case a.lasts < 0:
@@ -75,7 +75,7 @@ func (a fault) check(at int) error {
 }
 
 // failures is how many kinds of failure the fault asks for.
-func (a fault) failures() (n int) {
+func (a requestFault) failures() (n int) {
 	for _, is := range []bool{a.Hang, a.Cut, a.Status != 0 || a.Body != nil, a.limit > 0} {
 		if is {
 			n++
@@ -84,13 +84,13 @@ func (a fault) failures() (n int) {
 	return n
 }
 
-func (a fault) apply(p *Player) string {
-	p.beginFault(&activeFault{fault: a})
+func (a requestFault) apply(p *Player) string {
+	p.beginFault(&activeFault{requestFault: a})
 	return fmt.Sprintf("for %s %s", a.lasts, a)
 }
 
 // String says what happens to requests.
-func (a fault) String() string {
+func (a requestFault) String() string {
 	what := "requests"
 	if a.on != "all" {
 		what = "requests for " + a.on
@@ -120,7 +120,7 @@ func (a fault) String() string {
 	}
 }
 
-func (a fault) late() string {
+func (a requestFault) late() string {
 	if d := a.Delay + a.Hold; d > 0 {
 		return fmt.Sprintf(" %s late", d)
 	}
@@ -137,7 +137,7 @@ func join(places []place) string {
 
 // activeFault is a fault that has started. It is guarded by Player.mu.
 type activeFault struct {
-	fault
+	requestFault
 	suspends bool // requests wait for the end
 	ends     time.Time
 	matched  map[string]int // requests by VM
@@ -190,11 +190,11 @@ func (a impact) apply(p *Player) string {
 	if !listed {
 		return a.event.text + " has no impact: it is not listed any more"
 	}
-	suspended := fault{on: "all", every: 1, lasts: a.lasts}
+	suspended := requestFault{on: "all", every: 1, lasts: a.lasts}
 	for _, vm := range e.Resources {
 		suspended.vms = append(suspended.vms, place{text: vm})
 	}
-	p.beginFault(&activeFault{fault: suspended, suspends: true})
+	p.beginFault(&activeFault{requestFault: suspended, suspends: true})
 	return fmt.Sprintf("%s has an impact of %s: requests of %s wait for its end", a.event.text, a.lasts, strings.Join(e.Resources, ", "))
 }
 

@@ -124,7 +124,8 @@ func TestParseReadsEveryField(t *testing.T) {
 		"user_data":"aGk=","identities":[{"client_id":"`+guid1+`","object_id":"`+guid2+`","resource_id":"/r"}]}],
 		"steps":[{"at":"1s","announce":{"event":"e","id":"`+guid1+`","other_type":"X","vms":["SET_1"],"notice":"1m","status":"Scheduled",
 		"source":"User","description":"d","duration":"9s","completes_after":"3s"}},
-		{"at":"2s","fault":{"delay":"1s","hold":"2s","status":302,"location":"l","body":"b","body_size":3,"for":"4s","on":"tokens","every":2,"vms":["set_1"],"versions":["v"]}}]}`))
+		{"at":"2s","fault":{"delay":"1s","hold":"2s","status":302,"location":"l","body":"b","body_size":3,
+"for":"4s","on":"tokens","every":2,"vms":["set_1"],"versions":["v"]}}]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,13 +142,13 @@ func TestParseReadsEveryField(t *testing.T) {
 				name: place{text: "e"}, vms: []place{{text: "SET_1"}}, notice: time.Minute, lasts: 3 * time.Second,
 				event: imds.Event{ID: guid1, Type: "X", Status: "Scheduled", Source: "User", Description: "d", Duration: 9 * time.Second},
 			}},
-			{in: 2 * time.Second, action: fault{
+			{in: 2 * time.Second, action: requestFault{
 				Fault: imds.Fault{Delay: time.Second, Hold: 2 * time.Second, Status: 302, Location: "l", Body: []byte("b  ")},
 				lasts: 4 * time.Second, on: "tokens", every: 2, vms: []place{{text: "set_1"}}, versions: []string{"v"},
 			}},
 		},
 	}
-	if diff := cmp.Diff(want, s, cmp.AllowUnexported(Scenario{}, step{}, announce{}, fault{}, place{}),
+	if diff := cmp.Diff(want, s, cmp.AllowUnexported(Scenario{}, step{}, announce{}, requestFault{}, place{}),
 		cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".at" }, cmp.Ignore())); diff != "" {
 		t.Errorf("scenario (-want +got):\n%s", diff)
 	}

@@ -98,7 +98,8 @@ func TestClock(t *testing.T) {
 func TestAcknowledgementMovesTheTimeline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, told, stop := playing(t, `{"about":"x","clock":"start","vms":[{"name":"s_0","scale_set":"s"},{"name":"s_1","scale_set":"s"}],"steps":[
-			{"at":"1s","announce":{"event":"e","id":"11111111-1111-1111-1111-111111111111","type":"Reboot","vms":["s_0","s_1"],"completes_after":"20s"}},
+			{"at":"1s","announce":{"event":"e","id":"11111111-1111-1111-1111-111111111111","type":"Reboot","vms":["s_0","s_1"],
+"completes_after":"20s"}},
 			{"at":"10s","move":{"event":"e","notice":"1m"}},
 			{"at":"11s","withdraw":"e"}]}`)
 		time.Sleep(2 * time.Second)
@@ -184,7 +185,8 @@ func TestRepeat(t *testing.T) {
 
 // TestFaults: each is for the requests that it names, for its time.
 func TestFaults(t *testing.T) {
-	const scenario = `{"about":"x","clock":"start","service":{"requests_per_second":-1},"vms":[{"name":"a"},{"name":"b"}],"steps":[{"at":"1s","fault":`
+	const scenario = `{"about":"x","clock":"start","service":{"requests_per_second":-1},"vms":[{"name":"a"},{"name":"b"}],` +
+		`"steps":[{"at":"1s","fault":`
 	for _, tt := range []struct {
 		name, fault string
 		want        map[string]int // status by VM and path

@@ -201,7 +201,7 @@ func (a impact) validate(m *model, _ int, now time.Duration) error {
 	return nil
 }
 
-func (a fault) validate(m *model, _ int, _ time.Duration) error {
+func (a requestFault) validate(m *model, _ int, _ time.Duration) error {
 	for _, name := range a.vms {
 		if _, err := m.vm(name); err != nil {
 			return err

@@ -54,7 +54,7 @@ func run() (code int, err error) {
 	return 0, nil
 }
 
-// unpack unpacks an archive into the current folder, over what is there.
+// unpack unpacks an archive into the current folder, over existing files.
 func unpack(name string) (code int, err error) {
 	archive, err := zip.OpenReader(name)
 	if err != nil {

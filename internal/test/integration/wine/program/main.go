@@ -1,5 +1,5 @@
 // Command program is the program of the jobs that tests run under Wine. Its first
-// argument names what it does.
+// argument names its action.
 package main
 
 import (
