@@ -39,6 +39,7 @@ type world struct {
 	server  *storage.Server
 	stores  *deployment.Stores
 	further []*storage.Server
+	beats   *heartbeats
 }
 
 // TestScripts runs the command line against a storage account of each script's
@@ -52,7 +53,9 @@ func TestScripts(t *testing.T) {
 			if err != nil {
 				return err
 			}
+			stop := w.beats.keep()
 			env.Defer(func() {
+				stop()
 				for _, server := range append(w.further, w.server) {
 					if err := server.Close(); err != nil {
 						t.Errorf("close the storage account: %v", err)
@@ -109,6 +112,7 @@ func newWorld() (w *world, connectionString string, err error) {
 		return nil, "", err
 	}
 	w.stores = deployment.StoresOf(account, names)
+	w.beats = &heartbeats{store: w.stores.Workers, last: map[string]presence.Presence{}}
 	for _, q := range []*queue.Queue{w.stores.Queue, w.stores.OnDemand, w.stores.Poison} {
 		if err := q.Create(context.Background()); err != nil {
 			return nil, "", err
@@ -275,7 +279,7 @@ func heartbeat(ts *testscript.TestScript, _ bool, args []string) {
 			Efforts: activity.Efforts{Committed: 18 * time.Minute, HandedOver: time.Minute, Failed: 30 * time.Second, Redone: 30 * time.Second},
 		}}}
 	}
-	ts.Check(worldOf(ts).stores.Workers.Write(context.Background(), presence.Presence{
+	ts.Check(worldOf(ts).beats.write(presence.Presence{
 		Activity: did,
 		Worker:   args[0], VM: vm, State: args[1], Program: "1.2.3", Jobs: args[2:], StartedAt: time.Now().Add(-2 * time.Hour), At: time.Now(),
 	}))
@@ -305,7 +309,7 @@ func claim(ts *testscript.TestScript, _ bool, _ []string) {
 
 // takes WORKER QUEUE... writes the heartbeat of a worker that takes from these queues.
 func takes(ts *testscript.TestScript, _ bool, args []string) {
-	ts.Check(worldOf(ts).stores.Workers.Write(context.Background(), presence.Presence{
+	ts.Check(worldOf(ts).beats.write(presence.Presence{
 		Worker: args[0], VM: "vm", State: "process", Program: "1.2.3", StartedAt: time.Now(), At: time.Now(), Steered: true, TakesFrom: args[1:],
 	}))
 }
@@ -388,7 +392,7 @@ func record(ts *testscript.TestScript, _ bool, args []string) {
 // control document, or old for a worker that does not read it.
 func steered(ts *testscript.TestScript, _ bool, args []string) {
 	revision, err := strconv.Atoi(args[3])
-	ts.Check(worldOf(ts).stores.Workers.Write(context.Background(), presence.Presence{
+	ts.Check(worldOf(ts).beats.write(presence.Presence{
 		Worker: args[0], VM: args[1], State: args[2], At: time.Now(), StartedAt: time.Now(), Steered: err == nil, Control: revision,
 	}))
 }
