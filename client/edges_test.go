@@ -17,6 +17,7 @@ import (
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/operate"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/storage/deployment"
 )
 
 // opPeekMessages is the operation that shows the messages at the front of a queue.
@@ -63,7 +64,7 @@ func idsOf(account, n int) (ids []string) {
 // seedIn writes the record of a job in the account with that number, as a worker leaves it.
 func seedIn(t *testing.T, c *Client, account int, id string, status Status) *checkpoint.Claim {
 	t.Helper()
-	return (&rig{Client: c.accounts[account]}).seed(t, id, status)
+	return seedRecord(t, c.accounts[account].stores.Records, id, status)
 }
 
 // isPartial demands an error that names one account.
@@ -82,13 +83,13 @@ func TestLongListIsNotCutOff(t *testing.T) {
 		for name, hangs := range map[string]bool{"all answer": false, "the second stops": true} {
 			began, n := time.Now(), 0
 			var last error
-			for _, err := range merged(t.Context(), c, toRead, func(part *Client, a *answers, found func(int) bool) error {
+			for _, err := range merged(t.Context(), c, toRead, func(part *account, a *answers, found func(int) bool) error {
 				for i := range 5 {
 					if !found(i) {
 						return context.Cause(a.ctx)
 					}
 				}
-				if hangs && part != c {
+				if hangs && part != c.accounts[0] {
 					select {
 					case <-a.ctx.Done():
 						return a.ctx.Err()
@@ -261,14 +262,14 @@ func TestErrorsAreReturned(t *testing.T) {
 
 // poisoned puts a message on the poison queue of an account, of a job whose queue is not used any
 // more.
-func poisoned(t *testing.T, c *Client, id string) {
+func poisoned(t *testing.T, s *deployment.Stores, id string) {
 	t.Helper()
 	text, err := queue.Envelope{ID: id, Kind: "k"}.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := queue.Poison{ID: id, Kind: "k", Reason: "no", PoisonedAt: time.Now().UTC(), Origin: "gone", MessageID: "m-" + id, Body: text}
-	if err := c.stores.Poison.PutPoison(t.Context(), p, c.stores.Payloads); err != nil {
+	if err := s.Poison.PutPoison(t.Context(), p, s.Payloads); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -289,7 +290,7 @@ func TestReplayAndRequeueOverAllQueues(t *testing.T) {
 	for name, act := range map[string]func(t *testing.T, b *rig, ids []string) error{
 		"replay": func(t *testing.T, b *rig, ids []string) error {
 			for _, id := range ids {
-				poisoned(t, b.Client, id)
+				poisoned(t, b.stores.Stores, id)
 			}
 			return b.again(t).Replay(t.Context(), Selection{All: true}, ReplayOptions{}, func(r ActionResult) error { return r.Err })
 		},
@@ -359,7 +360,7 @@ func TestReplayOptions(t *testing.T) {
 	if err := claim.Poison(t.Context(), checkpoint.Snapshot{State: []byte("half"), Fraction: 0.5}, "no"); err != nil {
 		t.Fatal(err)
 	}
-	poisoned(t, b.Client, "a")
+	poisoned(t, b.stores.Stores, "a")
 	p := queue.Poison{Reason: "no kind", PoisonedAt: time.Now().UTC(), Origin: b.stores.Queue.Name(),
 		MessageID: "m", Body: "not a job of ours"}
 	if err := b.stores.Poison.PutPoison(t.Context(), p, b.stores.Payloads); err != nil {
@@ -382,7 +383,7 @@ func TestReplayOptions(t *testing.T) {
 // does not answer it may be there.
 func TestNamesOfAReplay(t *testing.T) {
 	c, servers := setupTwo(t)
-	poisoned(t, c.accounts[0], "in-home")
+	poisoned(t, c.accounts[0].stores, "in-home")
 	run := func() (got map[string]Action, err error) {
 		got = map[string]Action{}
 		err = c.Purge(t.Context(), Selection{IDs: []string{"in-home", "x", "y"}}, func(r ActionResult) error {
@@ -401,7 +402,7 @@ func TestNamesOfAReplay(t *testing.T) {
 	if got, err = run(); err != nil || len(got) != 3 || got["x"] != NotPoison || got["in-home"] != NotPoison {
 		t.Errorf("purge again = %v, %v, want none found", got, err)
 	}
-	poisoned(t, c.accounts[0], "again")
+	poisoned(t, c.accounts[0].stores, "again")
 	stop := errors.New("stop")
 	if err := c.Purge(t.Context(), Selection{All: true}, func(ActionResult) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("purge whose report fails = %v, want that error", err)
@@ -413,7 +414,7 @@ func TestNamesOfAReplay(t *testing.T) {
 func TestFindPoisonBehindTheFront(t *testing.T) {
 	b := setup(t)
 	for i := range 40 {
-		poisoned(t, b.Client, fmt.Sprintf("job-%d", i))
+		poisoned(t, b.stores.Stores, fmt.Sprintf("job-%d", i))
 	}
 	if m, err := b.FindPoison(t.Context(), "job-39"); err != nil || m.JobID != "job-39" {
 		t.Errorf("FindPoison = %+v, %v", m, err)

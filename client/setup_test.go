@@ -44,9 +44,15 @@ func setupBare(t *testing.T, o Options) *rig {
 // seed writes the record of a job of the kind "k" as a worker leaves it.
 func (b *rig) seed(t *testing.T, id string, status Status) *checkpoint.Claim {
 	t.Helper()
+	return seedRecord(t, b.stores.Records, id, status)
+}
+
+// seedRecord writes the record of a job, as a worker leaves it.
+func seedRecord(t *testing.T, records *checkpoint.Store, id string, status Status) *checkpoint.Claim {
+	t.Helper()
 	ctx := t.Context()
 	d := checkpoint.Delivery{ID: id, Kind: "k", PayloadHash: queue.Payload{}.Hash(), MessageID: "message of " + id}
-	claim, err := b.stores.Records.Create(ctx, d, "worker-1")
+	claim, err := records.Create(ctx, d, "worker-1")
 	switch {
 	case err != nil:
 	case status == StatusOpen:
@@ -57,7 +63,7 @@ func (b *rig) seed(t *testing.T, id string, status Status) *checkpoint.Claim {
 		err = claim.Poison(ctx, checkpoint.Snapshot{}, "no such frame")
 	case status == StatusCancelled:
 		if err = claim.Poison(ctx, checkpoint.Snapshot{}, "no such frame"); err == nil {
-			_, err = b.stores.Records.Purge(ctx, d, "operator", "not wanted")
+			_, err = records.Purge(ctx, d, "operator", "not wanted")
 		}
 	}
 	if err != nil {
