@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,81 +14,74 @@ import (
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/operate"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/storage/deployment"
 )
 
-// divide makes a client of each account of the deployment. The first is c itself, which
-// alone has the others.
-func (c *Client) divide() {
-	c.accounts = []*Client{c}
-	for _, s := range c.stores.More {
-		part := &Client{stores: s, tracer: c.tracer, parallel: c.parallel, name: c.name}
-		part.accounts = []*Client{part}
-		c.accounts = append(c.accounts, part)
-	}
+// account is one storage account of the deployment.
+type account struct {
+	stores *deployment.Stores
+	writer string // the name of the client, as records show it
 }
 
-// account returns the client of the account of that name.
-func (c *Client) account(name string) *Client {
-	i := slices.IndexFunc(c.accounts, func(part *Client) bool { return part.stores.In == name })
+// account returns the account of that name; empty is the first.
+func (c *Client) account(name string) *account {
+	i := slices.IndexFunc(c.accounts, func(a *account) bool { return a.stores.In == name })
 	return c.accounts[max(i, 0)]
 }
 
-// likely returns the clients of all accounts, those first where a job is by its id if
-// the accounts are the same as when it was put.
-func (c *Client) likely(id string) []*Client {
+// likely returns all accounts, beginning with those that the job of an id belongs in if the
+// accounts are the same as when it was put.
+func (c *Client) likely(id string) []*account {
 	n := len(c.accounts)
-	if n == 1 {
-		return c.accounts
-	}
-	order := []*Client{c.accounts[queue.AccountOf(id, n)]}
-	if known, err := c.stores.Accounts.Known(); err == nil {
+	order := []*account{c.accounts[queue.AccountOf(id, n)]}
+	if known, err := c.stores.Spread.Known(); err == nil {
 		for _, accounts := range []int{known.IDs, known.Accounts()} {
 			if at := queue.AccountOf(id, accounts); at < n {
-				order = append([]*Client{c.accounts[at]}, order...)
+				order = append([]*account{c.accounts[at]}, order...)
 			}
 		}
 	}
-	var all []*Client
-	for _, part := range append(order, c.accounts...) {
-		if !slices.Contains(all, part) {
-			all = append(all, part)
+	var all []*account
+	for _, a := range append(order, c.accounts...) {
+		if !slices.Contains(all, a) {
+			all = append(all, a)
 		}
 	}
 	return all
 }
 
-// find reads the record of a job, and returns the client of its account. Where it is not
-// in the likely one, that is one call for each account. If one of them does not answer
-// and no other has the record, the error is that.
-func (c *Client) find(ctx context.Context, id string) (*Client, checkpoint.Record, error) {
+// find reads the record of a job, and returns its account. If the record is not in the
+// likely account, that costs one call for each account. If one of them does not answer and
+// no other has the record, the error is that of the account.
+func (c *Client) find(ctx context.Context, id string) (*account, checkpoint.Record, error) {
 	var failed error
-	for _, part := range c.likely(id) {
-		r, err := part.stores.Records.Read(ctx, id)
+	for _, a := range c.likely(id) {
+		r, err := a.stores.Records.Read(ctx, id)
 		switch {
 		case err == nil:
-			return part, r, nil
+			return a, r, nil
 		case !errors.Is(err, checkpoint.ErrNotFound) && failed == nil:
-			failed = c.inAccountOf(part, err)
+			failed = c.inAccountOf(a, err)
 		}
 	}
 	if failed == nil {
 		failed = checkpoint.ErrNotFound
 	}
-	return c, checkpoint.Record{}, failed
+	return c.accounts[0], checkpoint.Record{}, failed
 }
 
-// inAccountOf adds the account of part to an error where there are several.
-func (c *Client) inAccountOf(part *Client, err error) error {
+// inAccountOf adds the name of an account to an error if there are several accounts.
+func (c *Client) inAccountOf(a *account, err error) error {
 	if err == nil || len(c.accounts) == 1 {
 		return err
 	}
-	return fmt.Errorf("storage account %s: %w", part.stores.Account.Name(), err)
+	return fmt.Errorf("storage account %s: %w", a.stores.Account.Name(), err)
 }
 
 // recordsOf returns the records of accounts.
-func recordsOf(clients []*Client) (all []operate.AccountRecords) {
-	for _, part := range clients {
-		all = append(all, operate.AccountRecords{Store: part.stores.Records, Account: part.stores.Account.Name()})
+func recordsOf(accounts []*account) (all []operate.AccountRecords) {
+	for _, a := range accounts {
+		all = append(all, operate.AccountRecords{Store: a.stores.Records, Account: a.stores.Account.Name()})
 	}
 	return all
 }
@@ -95,7 +89,7 @@ func recordsOf(clients []*Client) (all []operate.AccountRecords) {
 // allRecords are the records in all accounts. It implements [producer.Records].
 type allRecords struct {
 	client *Client
-	found  sync.Map // the client of a job's account by id, for those that are done
+	found  sync.Map // the accounts of jobs that are done, by id
 }
 
 // Read reads the record of a job.
@@ -122,14 +116,14 @@ func (a *allRecords) list(ctx context.Context, prefix string, skipped func(blob 
 		}
 		mu.Unlock()
 	}
-	if len(a.client.accounts) == 1 {
+	if len(a.client.accounts) == 1 { // merged reads ahead, and so makes a call for a page that nobody wants
 		return a.client.stores.Records.ListAnd(ctx, prefix, skip)
 	}
 	type listed struct {
 		checkpoint.Record
-		in *Client
+		in *account
 	}
-	all := merged(ctx, a.client, toRead, func(part *Client, answers *answers, found func(listed) bool) error {
+	all := merged(ctx, a.client, toRead, func(part *account, answers *answers, found func(listed) bool) error {
 		for r, err := range part.stores.Records.ListAnd(answers.ctx, prefix, skip) {
 			if err != nil {
 				return err
@@ -156,7 +150,7 @@ func (a *allRecords) list(ctx context.Context, prefix string, skipped func(blob 
 func (a *allRecords) ResultOf(ctx context.Context, r checkpoint.Record) ([]byte, error) {
 	part := a.client.likely(r.ID)[0]
 	if found, ok := a.found.LoadAndDelete(r.ID); ok {
-		part, _ = found.(*Client)
+		part, _ = found.(*account)
 	}
 	return part.stores.Records.ResultOf(ctx, r)
 }
@@ -182,7 +176,7 @@ func (c *Client) Accounts(ctx context.Context) (Accounts, error) {
 	}
 	known, problem := c.known()
 	a := Accounts{Spread: known.Names, ForIDs: known.IDs, Problem: problem}
-	for _, s := range c.stores.All() {
+	for _, s := range c.stores.Accounts {
 		a.Names = append(a.Names, s.Account.Name())
 	}
 	return a, nil
@@ -191,7 +185,7 @@ func (c *Client) Accounts(ctx context.Context) (Accounts, error) {
 // known returns over which accounts the jobs of the deployment were spread when that was
 // read last, and why that does not go together with the accounts of this client.
 func (c *Client) known() (spread queue.Spread, problem error) {
-	spread, problem = c.stores.Accounts.Known()
+	spread, problem = c.stores.Spread.Known()
 	if given := len(c.accounts); problem == nil && spread.Accounts() > given {
 		problem = fmt.Errorf("jobs are put in %d accounts, and this program was given %d: what is in the others is not seen", spread.Accounts(),
 			given)
@@ -254,18 +248,18 @@ func (a *answers) awaited() {
 	}
 }
 
-// fromEach calls read for the client of each account, all at once. If some accounts could
-// be read and others could not, the error is [*AccountsError].
-func (c *Client) fromEach(ctx context.Context, n need, read func(part *Client, answers *answers) error) error {
-	if len(c.accounts) == 1 {
-		return c.readable(read(c, &answers{ctx: ctx}), n)
-	}
-	return c.inEach(ctx, n, func(_ int, part *Client) error {
+// fromEach calls read for each account, all at once. If some accounts could be read and
+// others could not, the error is [*AccountsError].
+func (c *Client) fromEach(ctx context.Context, n need, read func(part *account, answers *answers) error) error {
+	return c.inEach(ctx, n, func(_ int, part *account) error {
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
-		timer := time.AfterFunc(accountWait, func() { cancel(errSilent) })
-		defer timer.Stop()
-		err := read(part, &answers{ctx, timer})
+		answers := &answers{ctx: ctx}
+		if len(c.accounts) > 1 {
+			answers.timer = time.AfterFunc(accountWait, func() { cancel(errSilent) })
+			defer answers.timer.Stop()
+		}
+		err := read(part, answers)
 		if err != nil && errors.Is(context.Cause(ctx), errSilent) {
 			return errSilent
 		}
@@ -273,24 +267,24 @@ func (c *Client) fromEach(ctx context.Context, n need, read func(part *Client, a
 	})
 }
 
-// inEach calls do for the client of each account with its number, all at once, and leaves
-// it to each call how long it may take. If some accounts failed and others did not, the
-// error is [*AccountsError].
-func (c *Client) inEach(ctx context.Context, n need, do func(i int, part *Client) error) error {
+// inEach calls do for each account with its number, all at once, and leaves it to each call
+// how long it may take. If some accounts failed and others did not, the error is
+// [*AccountsError].
+func (c *Client) inEach(ctx context.Context, n need, do func(i int, part *account) error) error {
 	errs := make([]error, len(c.accounts))
 	var group sync.WaitGroup
 	for i, part := range c.accounts {
 		group.Go(func() { errs[i] = do(i, part) })
 	}
 	group.Wait()
-	if ctx.Err() != nil && len(c.accounts) > 1 {
+	if ctx.Err() != nil && cmp.Or(errs...) != nil {
 		return context.Cause(ctx)
 	}
 	return c.unread(errs, n)
 }
 
 // changeEach is inEach for what changes something.
-func (c *Client) changeEach(ctx context.Context, n need, do func(i int, part *Client) error) error {
+func (c *Client) changeEach(ctx context.Context, n need, do func(i int, part *account) error) error {
 	err := c.inEach(ctx, n, do)
 	if some, ok := errors.AsType[*AccountsError](err); ok {
 		some.NotDone = true
@@ -301,14 +295,14 @@ func (c *Client) changeEach(ctx context.Context, n need, do func(i int, part *Cl
 // merged yields what read finds in each account, all accounts at once. read calls found,
 // and ends when that returns false. An error comes last: that of the accounts that could
 // not be read.
-func merged[T any](ctx context.Context, c *Client, n need, read func(part *Client, answers *answers,
+func merged[T any](ctx context.Context, c *Client, n need, read func(part *account, answers *answers,
 	found func(T) bool) error) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		values, ended := make(chan T, len(c.accounts)), make(chan error, 1)
 		go func() {
-			err := c.fromEach(ctx, n, func(part *Client, answers *answers) error {
+			err := c.fromEach(ctx, n, func(part *account, answers *answers) error {
 				return read(part, answers, func(v T) bool {
 					answers.came()
 					defer answers.awaited()

@@ -110,7 +110,7 @@ func TestAccounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	barred := 0
-	for _, s := range both.stores.All() {
+	for _, s := range both.stores.Accounts {
 		if r, err := s.Records.Read(ctx, "unheard-of"); err == nil && r.Status == checkpoint.Cancelled {
 			barred++
 		}
@@ -154,7 +154,7 @@ func TestAccountDoesNotAnswer(t *testing.T) {
 					if _, err := operate.SpreadOver(t.Context(), both.stores, 2, false); err != nil {
 						t.Fatal(err)
 					}
-					for _, s := range both.stores.All() {
+					for _, s := range both.stores.Accounts {
 						if err := s.Queue.Put(t.Context(), queue.Envelope{ID: "waits", Kind: "k"}, 0); err != nil {
 							t.Fatal(err)
 						}
@@ -268,7 +268,7 @@ func TestChangesWhileAnAccountDoesNotAnswer(t *testing.T) {
 		}
 		const jobs = 60 // in each account
 		var ids []string
-		for _, s := range both.stores.All() {
+		for _, s := range both.stores.Accounts {
 			for i := range jobs {
 				id := fmt.Sprintf("%s-%d", s.Account.Name(), i)
 				claim, err := s.Records.Create(t.Context(), checkpoint.Delivery{ID: id, Kind: "k", PayloadHash: queue.Payload{}.Hash(), MessageID: id},
@@ -375,7 +375,7 @@ func TestCancelWhileAnAccountDoesNotAnswer(t *testing.T) {
 					servers[row.away].OnCall(nil)
 				}
 				var writes []string
-				for _, s := range both.stores.All() {
+				for _, s := range both.stores.Accounts {
 					r, err := s.Records.Read(t.Context(), "job")
 					if err == nil && r.Status == checkpoint.Cancelled {
 						writes = append(writes, s.Account.Name())

@@ -92,8 +92,8 @@ type Options struct {
 
 // Client is one deployment. Its methods may be called from many goroutines at once.
 type Client struct {
-	stores   *deployment.Stores
-	accounts []*Client       // of each account; the first is this one
+	stores   *deployment.Deployment
+	accounts []*account      // the first of the deployment first
 	tracer   *tracing.Tracer // nil records nothing
 	parallel int
 	name     string
@@ -148,7 +148,9 @@ func Open(o Options) (*Client, error) {
 	if o.TracerProvider != nil {
 		c.tracer = tracing.New(o.TracerProvider, o.Version)
 	}
-	c.divide()
+	for _, s := range c.stores.Accounts {
+		c.accounts = append(c.accounts, &account{stores: s, writer: c.name})
+	}
 	return c, nil
 }
 
@@ -167,7 +169,7 @@ func programName() string {
 // first use fails with [ErrNoDeployment]. Where some of several accounts do not answer
 // the error is an [*AccountsError]: jobs that belong in the others can be put.
 func (c *Client) Create(ctx context.Context) error {
-	return c.fromEach(ctx, toWrite, func(part *Client, answers *answers) error {
+	return c.fromEach(ctx, toWrite, func(part *account, answers *answers) error {
 		s, containers := part.stores, map[string]*container.Client{}
 		for _, name := range s.ContainerNames() {
 			containers[name] = s.Account.Container(name)

@@ -179,11 +179,11 @@ func (c *Client) Get(ctx context.Context, id string) (Job, error) {
 	return jobOf(r), err
 }
 
-// read returns the record of a job, and the client of its account. With
+// read returns the record of a job, and its account. With
 // [ErrNewerVersion] it returns what could be read.
-func (c *Client) read(ctx context.Context, id string) (in *Client, r checkpoint.Record, err error) {
+func (c *Client) read(ctx context.Context, id string) (in *account, r checkpoint.Record, err error) {
 	if err := jobid.Validate(id); err != nil {
-		return c, checkpoint.Record{}, err
+		return c.accounts[0], checkpoint.Record{}, err
 	}
 	in, r, err = c.find(ctx, id)
 	switch {

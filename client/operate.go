@@ -79,8 +79,8 @@ type CancelOptions struct {
 // [Barred]. With several accounts it is barred only in those whose queues leave that open,
 // and [Failed] if it was not seen and one of the accounts does not answer.
 func (c *Client) Cancel(ctx context.Context, ids []string, o CancelOptions, report func(ActionResult) error) error {
-	queues := func(ctx context.Context, account string) ([]*queue.Queue, error) {
-		i := slices.IndexFunc(c.accounts, func(part *Client) bool { return part.stores.Account.Name() == account })
+	queues := func(ctx context.Context, name string) ([]*queue.Queue, error) {
+		i := slices.IndexFunc(c.accounts, func(part *account) bool { return part.stores.Account.Name() == name })
 		part := c.accounts[max(i, 0)]
 		err := part.readShards(ctx)
 		return append(slices.Clip(part.stores.Jobs.All()), part.stores.OnDemand), err
@@ -214,7 +214,7 @@ func (c *Client) Clean(ctx context.Context, o CleanOptions) (CleanReport, error)
 		return all
 	}
 	var mu sync.Mutex // guards each, and calls of Progress and Failed
-	err := inAll(ctx, n, func(i int, part *Client) error {
+	err := inAll(ctx, n, func(i int, part *account) error {
 		if err := part.readShards(ctx); err != nil { // which queues there are to look at
 			return err
 		}
@@ -240,11 +240,11 @@ func (c *Client) Clean(ctx context.Context, o CleanOptions) (CleanReport, error)
 	return CleanReport(sum()), err
 }
 
-// cleaner removes old jobs of one account.
-func (c *Client) cleaner(o CleanOptions) *operate.Cleaner {
+// cleaner removes old jobs of the account.
+func (a *account) cleaner(o CleanOptions) *operate.Cleaner {
 	return &operate.Cleaner{
-		Records: c.stores.Records, Logs: c.stores.Logs, Outputs: c.stores.Outputs, Queue: c.stores.Jobs, OnDemand: c.stores.OnDemand,
-		Poison:    c.stores.Poison,
+		Records: a.stores.Records, Logs: a.stores.Logs, Outputs: a.stores.Outputs, Queue: a.stores.Jobs, OnDemand: a.stores.OnDemand,
+		Poison:    a.stores.Poison,
 		OlderThan: o.OlderThan, DryRun: o.DryRun, SkipOrphanedLogs: len(o.Status) > 0 || o.Kind != "" || o.Prefix != "",
 		Select: func(r checkpoint.Record) bool {
 			return (len(o.Status) == 0 || slices.Contains(o.Status, Status(r.Status))) &&

@@ -25,7 +25,7 @@ type Output struct {
 	Container, Blob, ETag string
 
 	job  string
-	in   *Client // of its account
+	in   *account
 	file outputs.File
 }
 
@@ -55,7 +55,7 @@ func (c *Client) Outputs(ctx context.Context, id string) ([]Output, error) {
 	all := make([]Output, 0, len(files))
 	for _, f := range files {
 		account := ""
-		if in != c {
+		if in != c.accounts[0] {
 			account = in.stores.Account.Endpoint()
 		}
 		all = append(all, Output{

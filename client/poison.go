@@ -43,10 +43,10 @@ type PoisonMessage struct {
 	account string // whose poison queue it is on
 }
 
-func (c *Client) poisonMessageOf(it operate.Item) PoisonMessage {
+func (a *account) poisonMessageOf(it operate.Item) PoisonMessage {
 	p := it.Poison
 	return PoisonMessage{
-		account:   c.stores.In,
+		account:   a.stores.In,
 		MessageID: it.MessageID, OriginalID: p.MessageID, JobID: p.ID, Kind: p.Kind, Reason: p.Reason, Worker: p.Worker, Queue: p.Origin,
 		GivenUpAt: p.PoisonedAt, InsertedAt: it.InsertedAt, Err: it.Fault, item: it,
 	}
@@ -58,7 +58,7 @@ func (c *Client) poisonMessageOf(it operate.Item) PoisonMessage {
 func (c *Client) PeekPoison(ctx context.Context) (messages []PoisonMessage, about int, err error) {
 	parts := make([][]PoisonMessage, len(c.accounts))
 	var all atomic.Int64
-	err = c.fromEach(ctx, toRead, func(part *Client, answers *answers) error {
+	err = c.fromEach(ctx, toRead, func(part *account, answers *answers) error {
 		items, some, err := part.poison().Peek(answers.ctx)
 		at := slices.Index(c.accounts, part)
 		for _, it := range items {
@@ -75,10 +75,10 @@ func (c *Client) PeekPoison(ctx context.Context) (messages []PoisonMessage, abou
 // for two minutes at most. An error comes last: with an [*AccountsError] the sequence has
 // those of the accounts that can be read.
 func (c *Client) ListPoison(ctx context.Context) iter.Seq2[PoisonMessage, error] {
-	if len(c.accounts) == 1 {
+	if len(c.accounts) == 1 { // merged reads ahead, and so claims messages that nobody wants
 		return func(yield func(PoisonMessage, error) bool) {
-			err := c.poison().All(ctx, func(it operate.Item) error {
-				if !yield(c.poisonMessageOf(it), nil) {
+			err := c.accounts[0].poison().All(ctx, func(it operate.Item) error {
+				if !yield(c.accounts[0].poisonMessageOf(it), nil) {
 					return errStopped
 				}
 				return nil
@@ -88,7 +88,7 @@ func (c *Client) ListPoison(ctx context.Context) iter.Seq2[PoisonMessage, error]
 			}
 		}
 	}
-	return merged(ctx, c, toWrite, func(part *Client, answers *answers, found func(PoisonMessage) bool) error {
+	return merged(ctx, c, toWrite, func(part *account, answers *answers, found func(PoisonMessage) bool) error {
 		return part.poison().All(answers.ctx, func(it operate.Item) error {
 			if !found(part.poisonMessageOf(it)) {
 				return errStopped
@@ -198,7 +198,7 @@ type ReplayOptions struct {
 // It reads the poison queue to its end, and so hides the messages from other operators
 // until it returns.
 func (c *Client) Replay(ctx context.Context, s Selection, o ReplayOptions, report func(ActionResult) error) error {
-	return c.operate(ctx, s, report, func(ctx context.Context, part *Client, s operate.Selection, report func(operate.Outcome) error) error {
+	return c.operate(ctx, s, report, func(ctx context.Context, part *account, s operate.Selection, report func(operate.Outcome) error) error {
 		p := part.poison()
 		p.DefaultKind = o.DefaultKind
 		part.stores.Jobs.ReadToPut(ctx)
@@ -213,29 +213,29 @@ func (c *Client) Replay(ctx context.Context, s Selection, o ReplayOptions, repor
 // Where a job's id was used for other work, only the message is removed, and only if it
 // is selected by the message's own id.
 func (c *Client) Purge(ctx context.Context, s Selection, report func(ActionResult) error) error {
-	return c.operate(ctx, s, report, func(ctx context.Context, part *Client, s operate.Selection, report func(operate.Outcome) error) error {
+	return c.operate(ctx, s, report, func(ctx context.Context, part *account, s operate.Selection, report func(operate.Outcome) error) error {
 		return part.poison().Purge(ctx, s, report)
 	})
 }
 
 // poison is the access to the poison queue.
-func (c *Client) poison() *operate.PoisonQueue {
+func (a *account) poison() *operate.PoisonQueue {
 	return &operate.PoisonQueue{
-		Poison: c.stores.Poison, Queue: c.stores.Jobs, OnDemand: c.stores.OnDemand,
-		Payloads: c.stores.Payloads, Records: c.stores.Records, Name: c.name,
+		Poison: a.stores.Poison, Queue: a.stores.Jobs, OnDemand: a.stores.OnDemand,
+		Payloads: a.stores.Payloads, Records: a.stores.Records, Name: a.writer,
 	}
 }
 
 // operate runs an operation on the poison queues of all accounts, side by side. Where some
 // do not answer it is done in the others, and the error is an [*AccountsError].
 func (c *Client) operate(ctx context.Context, s Selection, report func(ActionResult) error,
-	do func(context.Context, *Client, operate.Selection, func(operate.Outcome) error) error) error {
+	do func(context.Context, *account, operate.Selection, func(operate.Outcome) error) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var mu sync.Mutex // guards what follows, and calls of report
 	found := map[string]bool{}
 	var reportErr error
-	err := c.changeEach(ctx, toWrite, func(_ int, part *Client) error {
+	err := c.changeEach(ctx, toWrite, func(_ int, part *account) error {
 		return do(ctx, part, operate.Selection{All: s.All, Names: s.IDs, Filter: operate.Filter(s.Filter)}, func(o operate.Outcome) error {
 			mu.Lock()
 			defer mu.Unlock()
@@ -327,7 +327,7 @@ type Orphan struct {
 // accounts that can be read.
 func (c *Client) Orphans(ctx context.Context, idle time.Duration) (*Orphans, error) {
 	parts := make([]*operate.OrphanReport, len(c.accounts))
-	err := c.inEach(ctx, toRead, func(i int, part *Client) (err error) {
+	err := c.inEach(ctx, toRead, func(i int, part *account) (err error) {
 		if err = part.readShards(ctx); err == nil {
 			parts[i], err = part.poison().Orphans(ctx, idle)
 		}

@@ -223,10 +223,10 @@ func (c *Client) Put(ctx context.Context, spec Spec) (id string, err error) {
 
 // inAccount returns the stores of the account where a job belongs.
 func (c *Client) inAccount(ctx context.Context, j producer.Job) (producer.Stores, error) {
-	if !j.OnDemand() || len(c.stores.More) > 0 { // one account has one on-demand queue
-		c.stores.Accounts.ReadToPut(ctx)
+	if !j.OnDemand() || len(c.accounts) > 1 { // one account has one on-demand queue
+		c.stores.Spread.ReadToPut(ctx)
 	}
-	q, err := c.stores.Accounts.Place(j.ID(), j.OwnID)
+	q, err := c.stores.Spread.Place(j.ID(), j.OwnID)
 	if err != nil {
 		return producer.Stores{}, err
 	}
@@ -237,7 +237,7 @@ func (c *Client) inAccount(ctx context.Context, j producer.Job) (producer.Stores
 // spreadOver returns over how many of the accounts of this client jobs are spread. While
 // that is unknown, none is put in the first.
 func (c *Client) spreadOver() int {
-	if known, err := c.stores.Accounts.Known(); err == nil {
+	if known, err := c.stores.Spread.Known(); err == nil {
 		return min(known.Accounts(), len(c.accounts))
 	}
 	return max(len(c.accounts)-1, 1)

@@ -161,7 +161,7 @@ func (c *Client) steerError(err error, n need) error {
 		return err
 	}
 	if errors.As(err, new(*azcore.ResponseError)) || errors.As(err, new(net.Error)) {
-		return c.inAccountOf(c, c.readable(err, n)) // the first, which has what operators ask
+		return c.inAccountOf(c.accounts[0], c.readable(err, n)) // the first, which has what operators ask
 	}
 	return c.readable(err, n)
 }

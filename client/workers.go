@@ -282,8 +282,8 @@ type Queue struct {
 }
 
 // readShards reads how many queues of jobs the account has.
-func (c *Client) readShards(ctx context.Context) error {
-	_, err := c.stores.Jobs.Read(ctx)
+func (a *account) readShards(ctx context.Context) error {
+	_, err := a.stores.Jobs.Read(ctx)
 	if queueerror.HasCode(err, queueerror.QueueNotFound) {
 		return nil
 	}
@@ -294,7 +294,7 @@ func (c *Client) readShards(ctx context.Context) error {
 // [*AccountsError] it returns those of the accounts that can be read.
 func (c *Client) Queues(ctx context.Context) (Queues, error) {
 	parts := make([]Queues, len(c.accounts))
-	err := c.fromEach(ctx, toRead, func(part *Client, answers *answers) (err error) {
+	err := c.fromEach(ctx, toRead, func(part *account, answers *answers) (err error) {
 		parts[slices.Index(c.accounts, part)], err = part.queues(answers.ctx)
 		return err
 	})
@@ -303,10 +303,6 @@ func (c *Client) Queues(ctx context.Context) (Queues, error) {
 	}
 	known, problem := c.known()
 	all := parts[0]
-	if len(parts) == 1 {
-		all.Problem = problem
-		return all, nil
-	}
 	if all.Jobs.Name == "" { // the first account cannot be read
 		all.Jobs.Name, all.OnDemand.Name, all.Poison.Name = c.stores.Queue.Name(), c.stores.OnDemand.Name(), c.stores.Poison.Name()
 		all.OnDemand.Exists, all.Poison.Exists = true, true
@@ -335,9 +331,9 @@ func (c *Client) Queues(ctx context.Context) (Queues, error) {
 	return all, err
 }
 
-// queues counts the messages on the queues of one account.
-func (c *Client) queues(ctx context.Context) (Queues, error) {
-	s := c.stores
+// queues counts the messages on the queues of the account.
+func (a *account) queues(ctx context.Context) (Queues, error) {
+	s := a.stores
 	var all Queues
 	var main Queue
 	err := count(ctx, []counted{

@@ -20,6 +20,7 @@ import (
 	"testing"
 
 	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/delivery"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/storage/azure"
 	"github.com/spotworker/spotworker/internal/storage/deployment"
@@ -73,11 +74,12 @@ func work(t testing.TB, server *storage.Server, kinds job.Kinds) error {
 		return err
 	}
 	s := deployment.StoresOf(account, names)
+	s.Control = nil // no operator is emulated
 	w, err := worker.New(worker.Config{
-		Queue: s.Queue, OnDemand: s.OnDemand, Poison: s.Poison, Payloads: s.Payloads, Records: s.Records, Workers: s.Workers, Logs: s.Logs,
-		Outputs: s.Outputs,
-		Kinds:   kinds, Concurrency: concurrency, Host: "clienttest", Program: "clienttest",
-		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Settings: delivery.Settings{
+			Accounts: []*deployment.Stores{s}, Kinds: kinds, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		},
+		Concurrency: concurrency, Host: "clienttest", Program: "clienttest",
 	})
 	if err != nil {
 		return err

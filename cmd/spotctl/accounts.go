@@ -109,9 +109,9 @@ func (c *accountsCommand) spread(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	if c.Number > len(stores.All()) {
+	if c.Number > len(stores.Accounts) {
 		return &cli.ConfigError{Err: fmt.Errorf("jobs cannot be spread over %d accounts: %d were given; give the first with --account and "+
-			"each further one with --more-account", c.Number, len(stores.All()))}
+			"each further one with --more-account", c.Number, len(stores.Accounts))}
 	}
 	done, err := operate.SpreadOver(ctx, stores, c.Number, c.ChosenIDs)
 	if err != nil {

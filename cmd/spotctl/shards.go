@@ -127,8 +127,8 @@ func (c *shardsCommand) resize(ctx context.Context, s *session) error {
 		return err
 	}
 	var failed []error
-	for _, in := range stores.All() { // as many in each account
-		if err := c.resizeIn(ctx, s, in, len(stores.All()) > 1); err != nil {
+	for _, in := range stores.Accounts { // as many in each account
+		if err := c.resizeIn(ctx, s, in, len(stores.Accounts) > 1); err != nil {
 			failed = append(failed, err)
 		}
 	}
@@ -137,7 +137,7 @@ func (c *shardsCommand) resize(ctx context.Context, s *session) error {
 		for _, other := range failed[1:] {
 			err = fmt.Errorf("%w; %w", err, other)
 		}
-		if len(failed) < len(stores.All()) {
+		if len(failed) < len(stores.Accounts) {
 			err = fmt.Errorf("%w; the other accounts have %d, and no job is lost: repeat the command to finish", err, c.Number)
 		}
 		return err

@@ -70,7 +70,7 @@ func (s *Storage) Connection() (azure.AccountConfig, azure.More, error) {
 
 // Open returns clients of the deployment's queues and containers, for that many
 // concurrent calls. It sends nothing. Its error is a [ConfigError].
-func (s *Storage) Open(concurrency int, version string) (*deployment.Stores, error) {
+func (s *Storage) Open(concurrency int, version string) (*deployment.Deployment, error) {
 	names, err := azure.NamesFor(s.Prefix, s.Queue)
 	if err != nil {
 		return nil, &ConfigError{err}

@@ -37,7 +37,7 @@ func (q *acquisition) acquire(ctx context.Context) *outcome {
 		if out := q.msg.confirmLease(ctx); out != nil {
 			return out
 		}
-		q.rec.claim = q.msg.account.records.Fresh(q.msg.ref(), q.msg.runner.owner)
+		q.rec.claim = q.msg.account.Records.Fresh(q.msg.ref(), q.msg.runner.owner)
 		q.rec.setFacts(ctx)
 		return nil
 	}
@@ -55,7 +55,7 @@ func (q *acquisition) lookup(ctx context.Context) *outcome {
 // readRecord reads the record, and how the rules rule on it.
 func (q *acquisition) readRecord(ctx context.Context) (record checkpoint.Record, ruling checkpoint.Ruling, err error) {
 	err = q.msg.retry(ctx, "read the job's record", func() (err error) {
-		record, ruling, err = q.msg.account.records.Lookup(ctx, q.msg.ref())
+		record, ruling, err = q.msg.account.Records.Lookup(ctx, q.msg.ref())
 		return err
 	})
 	q.rec.found.written = time.Now().Add(record.ModifiedAt.Sub(record.ReadAt)) // both are the service's
@@ -76,14 +76,14 @@ func (q *acquisition) applyRuling(ctx context.Context, record checkpoint.Record,
 	switch ruling {
 	case checkpoint.Create:
 		return q.acquireRecord(ctx, func() (*checkpoint.Claim, error) {
-			return q.msg.account.records.Create(ctx, q.takeover(checkpoint.Record{}), q.msg.runner.owner)
+			return q.msg.account.Records.Create(ctx, q.takeover(checkpoint.Record{}), q.msg.runner.owner)
 		})
 	case checkpoint.Acquire:
 		if out := q.mayStart(record); out != nil {
 			return out
 		}
 		return q.acquireRecord(ctx, func() (*checkpoint.Claim, error) {
-			return q.msg.account.records.Acquire(ctx, q.takeover(record), record, q.msg.runner.owner)
+			return q.msg.account.Records.Acquire(ctx, q.takeover(record), record, q.msg.runner.owner)
 		})
 	default:
 		return ruled(ruling, record)
@@ -130,8 +130,8 @@ func (q *acquisition) acquireRecord(ctx context.Context, claim func() (*checkpoi
 // record of the owner before, and when it will write again.
 func (q *acquisition) takeover(found checkpoint.Record) checkpoint.Delivery {
 	ref := q.msg.ref()
-	ref.NextWrite = q.msg.runner.policy.Expected(checkpoint.Situation{
-		Written: true, Losses: q.msg.runner.losses.Losses(), Unproven: found.UncleanExits() > 0 || found.Status == checkpoint.Running &&
+	ref.NextWrite = q.msg.runner.Policy.Expected(checkpoint.Situation{
+		Written: true, Losses: q.msg.runner.Losses.Losses(), Unproven: found.UncleanExits() > 0 || found.Status == checkpoint.Running &&
 			!found.Progressed,
 	}, 0)
 	if found.MessageID == ref.MessageID {

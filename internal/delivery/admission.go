@@ -134,7 +134,7 @@ func (a *admission) acquireAndLoad(ctx context.Context) (*attempt, *outcome) {
 
 // reportStart reports that the handler is about to be called.
 func (l *loader) reportStart(record checkpoint.Record, resumed bool) {
-	observer := l.msg.runner.observer
+	observer := l.msg.runner.Observer
 	switch {
 	case resumed:
 		observer.Started(startedResumed)

@@ -128,10 +128,10 @@ func (a *attempt) attend(ctx context.Context) (wait time.Duration, end *runEnd) 
 		if conflict := a.cancels.check(ctx); conflict != nil {
 			return 0, &runEnd{conflict: conflict}
 		}
-		if a.msg.runner.departure.Closed() && a.leavesForDeparture(a.since) {
+		if a.msg.runner.Departure.Closed() && a.leavesForDeparture(a.since) {
 			return 0, &runEnd{}
 		}
-		due, wait := a.msg.runner.policy.Next(a.rec.situation(a.since, a.tried), time.Now())
+		due, wait := a.msg.runner.Policy.Next(a.rec.situation(a.since, a.tried), time.Now())
 		requests := a.running.TakeRequests()
 		if due == checkpoint.Nothing && (len(requests) == 0 || !a.rec.changed()) {
 			running.Answer(requests, true)
@@ -159,7 +159,7 @@ func (a *attempt) conclude(ctx context.Context, end *runEnd) *outcome {
 		a.rec.saveStream(ctx, end)
 	}
 	a.rec.recordMachine(end)
-	a.msg.runner.observer.Returned()
+	a.msg.runner.Observer.Returned()
 	out := decide(end, a.rec.after(a.rec.snapshot()), a.rules.limits)
 	out.failure = end.failureClass()
 	return out
@@ -236,7 +236,7 @@ func (a *attempt) writeDue(ctx context.Context, due checkpoint.Due) *runEnd {
 		a.rec.watch.Saved()
 		took := time.Since(begun)
 		a.rec.cost.Add(took)
-		next := a.msg.runner.policy.IntervalFor(a.rec.situation(begun, begun))
+		next := a.msg.runner.Policy.IntervalFor(a.rec.situation(begun, begun))
 		a.msg.log.DebugContext(ctx, "checkpoint saved", "bytes", a.rec.claim.Record().StateSize, "fraction", fractionOf(latest, 0), "took", took,
 			"interval", next)
 	}
@@ -308,7 +308,7 @@ func fractionOf(p *job.Progress, fallback float64) float64 {
 
 // leavesForDeparture stops this job alone if it would not be done before the VM goes.
 func (a *attempt) leavesForDeparture(begun time.Time) bool {
-	p, now := a.msg.runner.departure.Current(), time.Now()
+	p, now := a.msg.runner.Departure.Current(), time.Now()
 	if p.MayContinue(a.estimate(begun), now) {
 		return false
 	}

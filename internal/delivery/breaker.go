@@ -57,12 +57,12 @@ func (b *breakerPass) leave(ctx context.Context, verdict breaker.Verdict) {
 
 func (b *breakerPass) opened(ctx context.Context, after breaker.Breaker, now time.Time) {
 	kind := b.msg.envelope.Kind
-	b.msg.runner.observer.Broke(kind)
-	b.msg.runner.loops.Note("breaker "+kind, fmt.Sprintf(
+	b.msg.runner.Observer.Broke(kind)
+	b.msg.runner.Loops.Note("breaker "+kind, fmt.Sprintf(
 		"kind %q rests until %s, then one job at a time is tried: jobs of it fail in a row on this worker", kind,
 		after.Until.UTC().Format(time.RFC3339)))
 	level := slog.LevelDebug
-	due, suppressed := b.msg.runner.breakerLines.Allow(kind, now)
+	due, suppressed := b.msg.runner.lines.breakers.Allow(kind, now)
 	if due {
 		level = slog.LevelError
 	}
@@ -72,8 +72,8 @@ func (b *breakerPass) opened(ctx context.Context, after breaker.Breaker, now tim
 
 func (b *breakerPass) closed(ctx context.Context, why string) {
 	kind := b.msg.envelope.Kind
-	b.msg.runner.observer.Recovered(kind)
-	b.msg.runner.loops.Note("breaker "+kind, "")
+	b.msg.runner.Observer.Recovered(kind)
+	b.msg.runner.Loops.Note("breaker "+kind, "")
 	b.msg.log.InfoContext(ctx, "circuit breaker closed", "reason", why)
 }
 
@@ -106,7 +106,7 @@ func (r *recorder) wouldRepeat(found checkpoint.Record) bool {
 func (m *message) onlyMachine() bool {
 	ctx, cancel := context.WithTimeout(m.cleanup, listTimeout) // the job itself may have been stopped
 	defer cancel()
-	seen, err := m.runner.fleet.Sample(ctx, sampleEvery)
+	seen, err := m.runner.Fleet.Sample(ctx, sampleEvery)
 	if err != nil {
 		m.log.DebugContext(ctx, "heartbeats not listed; other machines may run this kind of job", "error", err)
 		return false

@@ -46,14 +46,14 @@ func (r *Runner) Open(lease *queue.Lease) *Delivery {
 		finished: make(chan struct{}),
 	}
 	d.join()
-	r.observer.Delivered()
+	r.Observer.Delivered()
 	d.unusable = d.decode()
 	if d.unusable == nil {
 		d.msg.subject.JobID, d.msg.subject.Kind = d.msg.envelope.ID, d.msg.envelope.Kind
 		d.msg.idLock = r.active.LockFor(d.msg.envelope.ID)
 		d.admission.deferFor = r.deferFor(d.msg.envelope.Kind, lease.Queue().Name())
 	}
-	d.msg.log = slog.New(d.msg.subject.Handler(r.log.Handler()))
+	d.msg.log = slog.New(d.msg.subject.Handler(r.Log.Handler()))
 	r.active.AddLease(lease)
 	return d
 }
@@ -76,8 +76,8 @@ func (d *Delivery) decode() (unusable *outcome) {
 	envelope, err := d.msg.lease.TakeEnvelope()
 	var invalid *queue.InvalidError
 	switch {
-	case errors.Is(err, queue.ErrForeign) && d.msg.runner.defaultKind != "":
-		envelope = queue.Foreign(d.msg.lease.Text(), d.msg.lease.ID, d.msg.runner.defaultKind, d.msg.lease.InsertedAt)
+	case errors.Is(err, queue.ErrForeign) && d.msg.runner.DefaultKind != "":
+		envelope = queue.Foreign(d.msg.lease.Text(), d.msg.lease.ID, d.msg.runner.DefaultKind, d.msg.lease.InsertedAt)
 	case errors.Is(err, queue.ErrForeign):
 		return &outcome{action: reject, reason: "message is neither an envelope nor plain work for a default kind (--default-kind is not set)"}
 	case errors.As(err, &invalid):
@@ -113,7 +113,7 @@ func (d *Delivery) Run(ctx, cleanup context.Context, calls *pool.Pool) Result {
 	out := d.runJob(ctx)
 	d.settleAside(ctx, out)
 	close(d.finished)
-	d.msg.account.logs.Finish()
+	d.msg.account.logKeeper.Finish()
 	d.rec.writeLastLog(ctx)
 	d.awaitClosed()
 	return out.action.result()

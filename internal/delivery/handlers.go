@@ -188,13 +188,13 @@ func (a *admission) findHandler(ctx context.Context) (job.Handler, *outcome) {
 	if a.msg.runner.isPaused(a.msg.envelope.Kind) {
 		a.msg.envelope = a.msg.lease.ClearPutBack(a.msg.envelope)
 		return nil, &outcome{action: skip, reason: fmt.Sprintf("kind %q is paused", a.msg.envelope.Kind),
-			delay: a.msg.runner.jitter.Vary(pausedHidden)}
+			delay: a.msg.runner.Jitter.Vary(pausedHidden)}
 	}
-	if handler := a.msg.runner.kinds[a.msg.envelope.Kind]; handler != nil {
+	if handler := a.msg.runner.Kinds[a.msg.envelope.Kind]; handler != nil {
 		return handler, nil
 	}
 	kind := a.msg.envelope.Kind
-	seen, err := a.msg.runner.fleet.Sample(ctx, sampleEvery)
+	seen, err := a.msg.runner.Fleet.Sample(ctx, sampleEvery)
 	if err != nil {
 		a.msg.log.Log(ctx, outage.Level(err, slog.LevelWarn), "heartbeats not listed; another worker may run this kind of job", "error", err)
 		return nil, a.deferKind(presence.MayHave)
@@ -204,7 +204,7 @@ func (a *admission) findHandler(ctx context.Context) (job.Handler, *outcome) {
 	}
 	reason := fmt.Sprintf("no worker has a handler for kind %q", kind)
 	if !unknownForLong(a.msg.envelope.PutBackSince, a.msg.lease.ClaimedAt) {
-		return nil, &outcome{action: putBack, reason: reason, delay: a.msg.runner.jitter.Vary(putBackDelay(a.msg.envelope.PutBackSince,
+		return nil, &outcome{action: putBack, reason: reason, delay: a.msg.runner.Jitter.Vary(putBackDelay(a.msg.envelope.PutBackSince,
 			a.msg.lease.ClaimedAt))}
 	}
 	return nil, a.acq.poisonKind(ctx, reason)
@@ -218,9 +218,9 @@ func (a *admission) findHandler(ctx context.Context) (job.Handler, *outcome) {
 // free slot had its next job at once (50 of 50 times); with a worker of nine after 2 s on
 // average and 97 s at worst (300 times).
 func (a *admission) deferKind(has presence.Has) *outcome {
-	delay, reason := cmp.Or(a.deferFor, a.msg.runner.jitter.Vary(minDefer)), "another worker has a handler for kind %q"
+	delay, reason := cmp.Or(a.deferFor, a.msg.runner.Jitter.Vary(minDefer)), "another worker has a handler for kind %q"
 	if has == presence.MayHave {
-		delay, reason = max(delay, a.msg.runner.jitter.Vary(minKindDelay)), "another worker may have a handler for kind %q"
+		delay, reason = max(delay, a.msg.runner.Jitter.Vary(minKindDelay)), "another worker may have a handler for kind %q"
 	}
 	a.msg.envelope = a.msg.lease.ClearPutBack(a.msg.envelope)
 	return &outcome{action: requeue, reason: fmt.Sprintf(reason, a.msg.envelope.Kind), delay: delay}
@@ -237,7 +237,7 @@ func (q *acquisition) poisonKind(ctx context.Context, reason string) *outcome {
 	if ruling == checkpoint.Acquire && record.InProgress() {
 		q.msg.log.WarnContext(ctx, "job in progress waits for a worker with its kind: start one, or purge the job's message", "fraction",
 			record.Fraction)
-		return &outcome{action: putBack, reason: reason + "; the job is in progress", delay: q.msg.runner.jitter.Vary(maxKindDelay)}
+		return &outcome{action: putBack, reason: reason + "; the job is in progress", delay: q.msg.runner.Jitter.Vary(maxKindDelay)}
 	}
 	if out := q.applyRuling(ctx, record, ruling); out != nil {
 		return out

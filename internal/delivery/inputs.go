@@ -52,7 +52,7 @@ func (l *loader) fetchInputs(ctx context.Context) *outcome {
 				}
 				return outcomeOf(conflict)
 			}
-			if leaving := l.msg.runner.departure.Current(); !leaving.MayContinue(drain.Estimate{Begun: begun}, now) {
+			if leaving := l.msg.runner.Departure.Current(); !leaving.MayContinue(drain.Estimate{Begun: begun}, now) {
 				l.msg.cancel(drain.ForNotice(leaving.Notice(now)))
 			}
 		}
@@ -112,10 +112,10 @@ func (l *loader) tryInputs(ctx context.Context) error {
 // fetchOnce resolves the inputs, compares them with those of the recorded state, and
 // fetches them.
 func (l *loader) fetchOnce(ctx context.Context) error {
-	if l.msg.runner.inputs == nil {
+	if l.msg.runner.Inputs == nil {
 		return job.Unavailable(errors.New("this worker has no cache for inputs"))
 	}
-	plan, err := l.msg.runner.inputs.Resolve(ctx, l.msg.envelope.Inputs)
+	plan, err := l.msg.runner.Inputs.Resolve(ctx, l.msg.envelope.Inputs)
 	if err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func (l *loader) fetchOnce(ctx context.Context) error {
 			"restore them and replay the job, or start over with spotctl poison replay --from-scratch", workOf(r), plan.Newest()))
 	}
 	l.rec.known.inputs = plan.Hash()
-	held, err := l.msg.runner.inputs.Fetch(ctx, plan)
+	held, err := l.msg.runner.Inputs.Fetch(ctx, plan)
 	if err != nil {
 		return err
 	}

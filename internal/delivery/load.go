@@ -117,7 +117,7 @@ func (l *loader) reservePayload(ctx context.Context) (free func(), out *outcome)
 func (l *loader) fetchPayload(ctx context.Context) ([]byte, *outcome) {
 	var payload []byte
 	err := l.msg.retry(ctx, "load the job's payload", func() (err error) {
-		payload, err = l.msg.account.payloads.Load(ctx, l.msg.envelope)
+		payload, err = l.msg.account.Payloads.Load(ctx, l.msg.envelope)
 		return err
 	})
 	switch {
@@ -196,7 +196,7 @@ func (l *loader) stepBack(ctx context.Context, why string) (*job.Progress, error
 	if err != nil || snapshot == nil {
 		return nil, err
 	}
-	l.msg.runner.observer.SteppedBack()
+	l.msg.runner.Observer.SteppedBack()
 	l.msg.log.WarnContext(ctx, "job resumes from the state before the last", "reason", why, "bytes", l.rec.claim.Record().Previous.Size)
 	return progressOf(snapshot), nil
 }
@@ -229,10 +229,10 @@ func (l *loader) openOutputs(ctx context.Context, steppedBack bool) *outcome {
 	if steppedBack {
 		hash = outputsBefore(record)
 	}
-	if l.msg.account.outputs == nil && hash == "" {
+	if l.msg.account.Outputs == nil && hash == "" {
 		return nil
 	}
-	if l.msg.account.outputs == nil { // to commit it would be to commit a part
+	if l.msg.account.Outputs == nil { // to commit it would be to commit a part
 		return decide(&runEnd{err: job.Unavailable(errors.New("the job has outputs, and this worker has no container for them"))},
 			checkpoint.Attempts{}, l.rules.limits)
 	}
@@ -244,7 +244,7 @@ func (l *loader) openOutputs(ctx context.Context, steppedBack bool) *outcome {
 	case err != nil:
 		return stopped(ctx, err)
 	}
-	l.rec.outputs = l.msg.account.outputs.NewSet(record.ID, record.Generation, l.rec.claim.Token(),
+	l.rec.outputs = l.msg.account.Outputs.NewSet(record.ID, record.Generation, l.rec.claim.Token(),
 		outputs.Limits(l.rules.outputs), hash, files)
 	l.rec.job.OnOutputs(&outbox.Outbox{Set: l.rec.outputs, Caller: outputCaller{l.msg}})
 	return nil
@@ -266,7 +266,7 @@ func outputsBefore(r checkpoint.Record) string {
 // listOutputs reads a list of the job's outputs.
 func (r *recorder) listOutputs(ctx context.Context, hash string) (files []outputs.File, err error) {
 	err = r.msg.retry(ctx, "read the list of the job's outputs", func() (err error) {
-		files, err = r.msg.account.outputs.Files(ctx, r.msg.envelope.ID, hash)
+		files, err = r.msg.account.Outputs.Files(ctx, r.msg.envelope.ID, hash)
 		return err
 	})
 	return files, err
@@ -277,8 +277,8 @@ func (r *recorder) listOutputs(ctx context.Context, hash string) (files []output
 func (l *loader) openLog(record checkpoint.Record) *slog.Logger {
 	subject := l.msg.subject
 	subject.Generation = record.Generation
-	handler := subject.Handler(l.msg.runner.log.Handler())
-	l.rec.output = l.msg.account.logs.Open(record.ID, record.CreatedAt, record.Generation, l.msg.runner.owner, record.Log)
+	handler := subject.Handler(l.msg.runner.Log.Handler())
+	l.rec.output = l.msg.account.logKeeper.Open(record.ID, record.CreatedAt, record.Generation, l.msg.runner.owner, record.Log)
 	if l.rec.output == nil {
 		return slog.New(handler)
 	}
@@ -311,11 +311,11 @@ func (l *loader) putFollowUp(ctx context.Context, id string, f job.FollowUp) err
 	if err != nil {
 		return job.Permanent(err)
 	}
-	to, err := l.msg.runner.place(e.ID)
+	to, err := l.msg.runner.Place(e.ID)
 	if err != nil {
 		return job.Unavailable(err)
 	}
-	if err := to.PutAny(ctx, e, f.Delay, l.msg.runner.accounts[to.Account()].payloads); err != nil {
+	if err := to.PutAny(ctx, e, f.Delay, l.msg.runner.accounts[to.Account()].Payloads); err != nil {
 		return job.Unavailable(err)
 	}
 	l.msg.log.InfoContext(ctx, "follow-up job put", "follow_up_id", id, "follow_up_kind", f.Kind, "name", f.Name)

@@ -62,15 +62,15 @@ func (m *message) begin(ctx, cleanup context.Context, calls *pool.Pool) {
 	m.cleanup = m.tries.In(cleanup)
 	m.stoppable, m.stop = context.WithCancelCause(ctx)
 	m.renewal = m.account.renewals.Start(m.stoppable, m.cleanup, m.lease, m.log, m.messageLost)
-	m.account.logs.Begin()
+	m.account.logKeeper.Begin()
 }
 
 // beginTrace begins the span of the delivery.
 func (m *message) beginTrace(ctx context.Context) {
-	if m.runner.tracer == nil {
+	if m.runner.Tracer == nil {
 		return
 	}
-	m.span = m.runner.tracer.Process(ctx, tracing.Message{
+	m.span = m.runner.Tracer.Process(ctx, tracing.Message{
 		Trace: m.envelope.Trace, Queue: m.lease.Queue().Name(), MessageID: m.lease.ID, JobID: m.envelope.ID, Kind: m.envelope.Kind,
 		Attempt: int(m.lease.Deliveries), Since: m.begun,
 	})
@@ -88,7 +88,7 @@ func (m *message) ref() checkpoint.Delivery {
 }
 
 // isOnDemand reports whether the job is on the on-demand queue already. There must be one.
-func (m *message) isOnDemand() bool { return m.lease.Queue().Name() == m.account.onDemand.Name() }
+func (m *message) isOnDemand() bool { return m.lease.Queue().Name() == m.account.OnDemand.Name() }
 
 // sincePut is for how long the job has been there, by the service's clock except where
 // the message says when the job was put.
@@ -139,9 +139,9 @@ func (m *message) messageLost(err error) {
 // cancel stops this job alone; it does nothing if the job is stopped already. The job's own
 // drain is added to the worker's, so that an eviction shortens it.
 func (m *message) cancel(own *drain.Drain) {
-	m.runner.drains.Add(own)
+	m.runner.Drains.Add(own)
 	if m.stop(own); drain.Of(m.stoppable) != own {
-		m.runner.drains.Remove(own) // it came too late
+		m.runner.Drains.Remove(own) // it came too late
 	}
 }
 
@@ -154,7 +154,7 @@ func (m *message) stopJob(reason job.Reason, err error) {
 func (m *message) free() {
 	m.stop(nil)
 	if own := drain.Of(m.stoppable); own != nil && own != drain.Of(m.work) {
-		m.runner.drains.Remove(own)
+		m.runner.Drains.Remove(own)
 	}
 }
 

@@ -56,7 +56,7 @@ type movePlan struct {
 // onRelease judges the job before its record is released, so that the record says why it
 // moves.
 func (p *movePlan) onRelease(ctx context.Context) {
-	if p.msg.account.onDemand == nil || p.rec.claim == nil || p.msg.isOnDemand() {
+	if p.msg.account.OnDemand == nil || p.rec.claim == nil || p.msg.isOnDemand() {
 		return
 	}
 	if !p.atClaim {
@@ -72,7 +72,7 @@ func (p *movePlan) onRelease(ctx context.Context) {
 // last release was to move it, so that a queue that cannot be reached costs one attempt
 // and no claims without work.
 func (p *movePlan) onClaim() *outcome {
-	if p.msg.account.onDemand == nil || p.msg.isOnDemand() || !p.rec.claim.Exists() || !p.msg.account.moveRest.mayTry(time.Now()) {
+	if p.msg.account.OnDemand == nil || p.msg.isOnDemand() || !p.rec.claim.Exists() || !p.msg.account.moveRest.mayTry(time.Now()) {
 		return nil
 	}
 	if r := p.rec.claim.Record(); r.Generation <= 1 || r.MoveReason != "" {
@@ -90,7 +90,7 @@ func (p *movePlan) onClaim() *outcome {
 // The time is the storage service's: the clock of a VM may be wrong. So may that of the VM
 // which made the record, but a job did not begin before its message was put.
 func (p *movePlan) judge(losing int) deadline.Verdict {
-	if p.msg.runner.changeover <= 0 {
+	if p.msg.runner.Changeover <= 0 {
 		return deadline.Verdict{}
 	}
 	r, s := p.rec.claim.Record(), p.rec.snapshot()
@@ -109,7 +109,7 @@ func (p *movePlan) judge(losing int) deadline.Verdict {
 		Now: p.msg.lease.ClaimedAt.Add(time.Since(p.msg.lease.AskedAt)), Deadline: p.msg.envelope.Deadline, Began: began,
 		Estimate: p.msg.envelope.Estimate, RunTime: p.rec.runTime(), Fraction: fraction, HasState: r.HasState() || s.HasState(),
 		Waited: p.waited(), Losses: max(r.Generation-1-r.FailuresTotal, 0) + losing,
-	}, p.msg.runner.changeover)
+	}, p.msg.runner.Changeover)
 }
 
 // waited is how long the job waited for this slot, since it was released or its last owner
@@ -132,7 +132,7 @@ func (r *Runner) OpenWaiting(lease *queue.Lease) *Delivery {
 // mayMoveWaiting reports whether the job of a message may have to move while it waits: it
 // has a deadline ahead, and this worker would run its kind.
 func (r *Runner) mayMoveWaiting(e queue.Envelope, now time.Time) bool {
-	return e.Deadline.After(now) && r.kinds[e.Kind] != nil && !r.isPaused(e.Kind)
+	return e.Deadline.After(now) && r.Kinds[e.Kind] != nil && !r.isPaused(e.Kind)
 }
 
 // MayWait reports whether some messages, as seen on a queue, are of jobs that may have to move
@@ -148,7 +148,7 @@ func (r *Runner) MayWait(seen []queue.Peeked) bool {
 // no worker claims. It reads the record of each job that may have one.
 func (r *Runner) AtRisk(ctx context.Context, q *queue.Queue, waiting []queue.Peeked) (found []queue.Peeked, err error) {
 	a := r.accounts[q.Account()]
-	if a.onDemand == nil || !a.moveRest.mayTry(time.Now()) {
+	if a.OnDemand == nil || !a.moveRest.mayTry(time.Now()) {
 		return nil, nil
 	}
 	atRisk := make([]bool, len(waiting))
@@ -182,7 +182,7 @@ func (r *Runner) isAtRisk(ctx context.Context, a *account, m queue.Peeked, e que
 	if m.Deliveries > 0 || e.Resume || e.ChosenID {
 		var ruling checkpoint.Ruling
 		var err error
-		found, ruling, err = a.records.Lookup(ctx, checkpoint.Delivery{ID: e.ID, Kind: e.Kind, PayloadHash: e.Work(), MessageID: m.ID})
+		found, ruling, err = a.Records.Lookup(ctx, checkpoint.Delivery{ID: e.ID, Kind: e.Kind, PayloadHash: e.Work(), MessageID: m.ID})
 		if err != nil || ruling != checkpoint.Create && ruling != checkpoint.Acquire {
 			return false, err
 		}
@@ -195,7 +195,7 @@ func (r *Runner) isAtRisk(ctx context.Context, a *account, m queue.Peeked, e que
 // A job whose last release was to move it stays for a changeover, since the on-demand queue may
 // have it.
 func (r *Runner) judgeWaiting(e queue.Envelope, found checkpoint.Record, inserted, now time.Time) (deadline.Verdict, bool) {
-	if found.MoveReason != "" && now.Sub(found.ModifiedAt) < r.changeover {
+	if found.MoveReason != "" && now.Sub(found.ModifiedAt) < r.Changeover {
 		return deadline.Verdict{}, false
 	}
 	began, waited := now, time.Duration(0)
@@ -208,7 +208,7 @@ func (r *Runner) judgeWaiting(e queue.Envelope, found checkpoint.Record, inserte
 	v := deadline.Judge(deadline.Job{
 		Now: now, Deadline: e.Deadline, Began: began, Estimate: e.Estimate, RunTime: found.RunTime, Fraction: found.Fraction,
 		HasState: found.HasState(), Waited: waited, Losses: max(found.Generation-found.FailuresTotal, 0),
-	}, r.changeover)
+	}, r.Changeover)
 	v.Why = "no worker claims it; " + v.Why
 	return v, v.MovesWaiting()
 }
@@ -221,7 +221,7 @@ func (p *movePlan) staysWaiting(found checkpoint.Record) *outcome {
 	}
 	verdict, moves := p.msg.runner.judgeWaiting(p.msg.envelope, found, p.msg.lease.InsertedAt,
 		p.msg.lease.ClaimedAt.Add(time.Since(p.msg.lease.AskedAt)))
-	if !moves || p.msg.account.onDemand == nil || p.msg.isOnDemand() {
+	if !moves || p.msg.account.OnDemand == nil || p.msg.isOnDemand() {
 		return &outcome{action: requeue, reason: "it was to move, and need not"}
 	}
 	p.verdict, p.atClaim = verdict, true
@@ -245,13 +245,13 @@ func (a *admission) moveWaiting(ctx context.Context) *outcome {
 // included, as far as that is recorded.
 func (p *movePlan) reason(ctx context.Context, interruptions int) (word, why string) {
 	switch {
-	case p.msg.account.onDemand == nil || p.rec.claim == nil:
+	case p.msg.account.OnDemand == nil || p.rec.claim == nil:
 		return "", ""
 	case !p.atClaim && !mayMove(job.StopOf(ctx), p.msg.isOnDemand()):
 		return "", ""
 	case p.verdict.MovesOnRelease():
 		return movedForDeadline, p.verdict.Why
-	case moves(p.msg.runner.moveAfter, interruptions):
+	case moves(p.msg.runner.MoveAfter, interruptions):
 		return movedForInterruptions, fmt.Sprintf("it was interrupted %d times", interruptions)
 	}
 	return "", ""
@@ -283,14 +283,14 @@ func (p *movePlan) move(ctx context.Context) bool {
 	defer cancelMoves()
 	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
 	defer cancel()
-	if err := p.msg.account.onDemand.PutMoved(ctx, p.msg.envelope, 0, p.msg.account.payloads); err != nil {
+	if err := p.msg.account.OnDemand.PutMoved(ctx, p.msg.envelope, 0, p.msg.account.Payloads); err != nil {
 		p.msg.account.moveRest.failed(time.Now())
 		p.msg.log.WarnContext(ctx, "job not moved to the on-demand queue; it stays on its own until it is interrupted again", "error", err)
 		return false
 	}
 	p.moved = true
-	p.msg.runner.observer.Moved(word)
-	p.msg.log.InfoContext(ctx, "job put on the on-demand queue", "queue", p.msg.account.onDemand.Name(), "interruptions", interruptions,
+	p.msg.runner.Observer.Moved(word)
+	p.msg.log.InfoContext(ctx, "job put on the on-demand queue", "queue", p.msg.account.OnDemand.Name(), "interruptions", interruptions,
 		"reason", why)
 	return true
 }

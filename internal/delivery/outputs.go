@@ -69,7 +69,7 @@ type outputCaller struct{ msg *message }
 
 // Sent counts and logs a file that the job has stored.
 func (c outputCaller) Sent(ctx context.Context, f outputs.File, took time.Duration) {
-	c.msg.runner.observer.OutputSent(f.Size)
+	c.msg.runner.Observer.OutputSent(f.Size)
 	c.msg.log.DebugContext(ctx, "output sent", "name", f.Path, "bytes", f.Size, "took", took)
 }
 
@@ -103,7 +103,7 @@ func (r *recorder) writeLastLog(ctx context.Context) {
 		return
 	}
 	if stop := drain.Of(ctx); stop != nil && !stop.OneJob {
-		r.msg.account.logs.WaitForOthers(r.msg.cleanup)
+		r.msg.account.logKeeper.WaitForOthers(r.msg.cleanup)
 	}
 	outlives, cancel := drain.Outlive(r.msg.tries.In(ctx), drain.UntilAfter(logGrace))
 	defer cancel()
@@ -117,7 +117,7 @@ func (r *recorder) reportLog(ctx context.Context, err error) {
 		return
 	}
 	level := slog.LevelDebug
-	due, leftOut := r.msg.runner.logFaults.Allow(r.msg.envelope.Kind, time.Now())
+	due, leftOut := r.msg.runner.lines.logFaults.Allow(r.msg.envelope.Kind, time.Now())
 	if due && ctx.Err() == nil {
 		level = outage.Level(err, slog.LevelWarn)
 	}

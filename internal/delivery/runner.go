@@ -21,9 +21,9 @@ import (
 	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/jobfiles/inputs"
 	"github.com/spotworker/spotworker/internal/jobfiles/joblog"
-	"github.com/spotworker/spotworker/internal/jobfiles/outputs"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/retry"
+	"github.com/spotworker/spotworker/internal/storage/deployment"
 	"github.com/spotworker/spotworker/internal/storage/hedge"
 	"github.com/spotworker/spotworker/internal/storage/outage"
 	"github.com/spotworker/spotworker/internal/telemetry/health"
@@ -35,46 +35,80 @@ import (
 // long as they are answered soon: see [drain.Gate].
 const parallelWrites = 32
 
-// RunnerConfig is what a [Runner] is made of.
+// Settings are the settings of deliveries. The configuration of a worker embeds them, so that
+// its caller sets them directly.
+type Settings struct {
+	// Accounts are the storage accounts of the deployment, the first of it first. Without a
+	// queue OnDemand in an account its jobs are not moved, and without Outputs or Logs they
+	// store no files or keep no logs.
+	Accounts []*deployment.Stores
+
+	// Kinds are the handlers.
+	Kinds job.Kinds
+
+	// DefaultKind is the kind of messages that are not envelopes. Empty sends them to the
+	// poison queue.
+	DefaultKind string
+
+	// Inputs fetches the input files of jobs. Without it jobs that name any are left to
+	// other workers.
+	Inputs *inputs.Fetcher
+
+	// LogSize is the size up to which each job's log is kept, in bytes: [joblog.MinSize] …
+	// [joblog.MaxSize]. Default: [joblog.DefaultSize].
+	LogSize int
+
+	// MoveAfter is how many interruptions move a job that is released to the on-demand
+	// queue, this one included; 0, the default, is never.
+	MoveAfter int
+
+	// Changeover is how long a job that moves waits there for a worker: for its VM to
+	// start, and its state to be read. With it, a job that may miss its deadline moves to
+	// the on-demand queue when it is released, when it is claimed again, or when a search
+	// finds that it waits; 0, the default, is never. Up to 24 h.
+	Changeover time.Duration
+
+	// Visibility is the visibility timeout of active messages, and so the time after
+	// which the jobs of a dead worker resume elsewhere. Messages are renewed every
+	// third of it. Throttling makes it longer for a while. 3 s … 5 min, default 30 s.
+	Visibility time.Duration
+
+	// PayloadMemory bounds the bytes of payloads that all jobs hold at once, except
+	// payloads of up to 48 KiB in messages. A job waits in its slot until there is room. At
+	// least [queue.MaxPayload], default 1 GiB.
+	PayloadMemory int64
+
+	// Policy says when a running job's record is written.
+	// Default: [checkpoint.DefaultPolicy].
+	Policy checkpoint.Policy
+
+	// Loops get the loops whose health is the health of the process. Default: loops that
+	// are not checked.
+	Loops *health.Loops
+
+	// Jitter varies delays at random. Tests that must repeat exactly replace it.
+	Jitter retry.Jitter
+
+	// Tracer records traces of the jobs. Default: none.
+	Tracer *tracing.Tracer
+
+	// Log gets one line for each event. Default: none.
+	Log *slog.Logger
+}
+
+// RunnerConfig is what a [Runner] is made of: the settings, and what the worker provides.
 type RunnerConfig struct {
+	Settings
+
 	// Place returns the queue for a follow-up job of a handler.
 	Place func(id string) (*queue.Queue, error)
 
-	Poison   *queue.Queue    // receives messages whose jobs are dead-lettered
-	OnDemand *queue.Queue    // receives jobs that are moved; nil if none are
-	Payloads *queue.Payloads // the container of large payloads
-	Records  *checkpoint.Store
-	Fleet    *Fleet          // the heartbeats of all workers
-	Inputs   *inputs.Fetcher // of jobs' input files; nil fetches none
-
-	Outputs *outputs.Store // of files that jobs store for others; nil stores none
-
-	Logs    *joblog.Store // of jobs' own logs; nil keeps none
-	LogSize int           // bytes that are kept of each
-
-	More []Stores // of further accounts; the fields above have those of the first
-
-	Kinds       job.Kinds
-	DefaultKind string // of messages that are not envelopes; empty rejects them
-	MoveAfter   int    // interruptions after which a job is moved to OnDemand; 0 is never
-
-	// Changeover is how long a job that moves waits on OnDemand. With it a job that may miss
-	// its deadline is moved when it is released; 0 is never.
-	Changeover time.Duration
-
-	Visibility    time.Duration // the visibility timeout while nothing is throttled
-	PayloadMemory int64         // bytes of all payloads from blobs together
-	Policy        checkpoint.Policy
-
+	Fleet     *Fleet // the heartbeats of all workers
 	Departure *drain.Departure
 	Drains    *drain.Set
 	Losses    Losses
 	Observer  Observer
-	Loops     *health.Loops // for notes on open circuit breakers
-	Jitter    retry.Jitter
-	Started   time.Time       // when the process began to work
-	Tracer    *tracing.Tracer // nil records no traces
-	Log       *slog.Logger
+	Started   time.Time // when the process began to work
 }
 
 // Losses says how VMs like this one are lost, for the checkpoint policy.
@@ -90,29 +124,10 @@ type Losses interface {
 // process: its visibility estimate, circuit breakers and counters survive a drain
 // that was cancelled.
 type Runner struct {
-	owner   string // the worker's name, as records show it
-	machine string // the part of the name that all workers of this machine share
-
-	place    func(id string) (*queue.Queue, error)
+	RunnerConfig
+	owner    string              // the worker's name, as records show it
+	machine  string              // the part of the name that all workers of this machine share
 	accounts map[string]*account // by name
-	fleet    *Fleet
-	inputs   *inputs.Fetcher
-
-	kinds       job.Kinds
-	defaultKind string
-	moveAfter   int
-	changeover  time.Duration
-	policy      checkpoint.Policy
-
-	departure *drain.Departure
-	drains    *drain.Set
-	losses    Losses
-	observer  Observer
-	loops     *health.Loops
-	jitter    retry.Jitter
-	started   time.Time
-	tracer    *tracing.Tracer
-	log       *slog.Logger
 
 	active        *active.Set
 	running       running.Set
@@ -125,13 +140,18 @@ type Runner struct {
 	quarantine    chan struct{} // holds one: the quarantined job that is running
 	deferred      spacing
 	counters      counters
-	ends          average   // of the time that the ends of deliveries take, from the last write on
-	putBackLines  lineLimit // of messages that were put back
-	lateLines     lineLimit // of jobs that were not handed over in time
-	breakerLines  lineLimit // of circuit breakers that open
-	logFaults     lineLimit // of jobs' logs that could not be stored
+	ends          average // of the time that the ends of deliveries take, from the last write on
+	lines         lineLimits
 
 	asked atomic.Pointer[control.Document] // what operators ask of all workers; nil if it is not known
+}
+
+// lineLimits bound the lines of the log that are alike.
+type lineLimits struct {
+	putBack   lineLimit // messages that were put back
+	late      lineLimit // jobs that were not handed over in time
+	breakers  lineLimit // circuit breakers that open
+	logFaults lineLimit // jobs' logs that could not be stored
 }
 
 // counters count how deliveries ended.
@@ -142,16 +162,12 @@ type counters struct {
 // NewRunner returns a Runner without a name, see [Runner.SetOwner].
 func NewRunner(c RunnerConfig) *Runner {
 	r := &Runner{
-		place: c.Place, accounts: map[string]*account{}, fleet: c.Fleet, inputs: c.Inputs,
-		kinds: c.Kinds, defaultKind: c.DefaultKind, moveAfter: c.MoveAfter, changeover: c.Changeover, policy: c.Policy,
-		departure: c.Departure, drains: c.Drains, losses: c.Losses, observer: c.Observer, loops: c.Loops,
-		jitter: c.Jitter, started: c.Started, tracer: c.Tracer, log: c.Log,
+		RunnerConfig: c, accounts: map[string]*account{},
 		active:        active.NewSet(),
 		payloadMemory: semaphore.NewWeighted(c.PayloadMemory), kindLimits: newKindLimits(c.Kinds, c.Jitter),
 		quarantine: make(chan struct{}, 1),
 	}
-	first := Stores{Poison: c.Poison, OnDemand: c.OnDemand, Payloads: c.Payloads, Records: c.Records, Outputs: c.Outputs, Logs: c.Logs}
-	for _, s := range append([]Stores{first}, c.More...) {
+	for _, s := range c.Accounts {
 		r.accounts[s.In] = newAccount(s, c)
 	}
 	r.smallWrites = drain.NewGate(func() int { return parallelWrites })
@@ -173,7 +189,7 @@ func machineOf(worker string) string {
 	return worker
 }
 
-func (r *Runner) uptime() time.Duration { return time.Since(r.started) }
+func (r *Runner) uptime() time.Duration { return time.Since(r.Started) }
 
 // Follow sets what operators ask of all workers. Running jobs that may have been
 // cancelled check their records at once, and deliveries that begin later know.
@@ -210,7 +226,7 @@ func (r *Runner) isPaused(kind string) bool {
 
 // allPaused reports whether an operator paused every kind of this worker.
 func (r *Runner) allPaused() bool {
-	for kind := range r.kinds {
+	for kind := range r.Kinds {
 		if !r.isPaused(kind) {
 			return false
 		}
@@ -218,9 +234,9 @@ func (r *Runner) allPaused() bool {
 	return true
 }
 
-// Visibility returns the visibility timeout to claim messages of a queue with, and how
+// ClaimVisibility returns the visibility timeout to claim messages of a queue with, and how
 // long after a claim they must be renewed.
-func (r *Runner) Visibility(q *queue.Queue) (visibility, renewAfter time.Duration) {
+func (r *Runner) ClaimVisibility(q *queue.Queue) (visibility, renewAfter time.Duration) {
 	return r.accounts[q.Account()].renewals.Visibility()
 }
 
@@ -238,7 +254,7 @@ func (r *Runner) ReleaseUnstarted(ctx context.Context, leases []*queue.Lease) {
 	for _, lease := range leases {
 		group.Go(func() error {
 			if err := lease.Release(ctx, 0); err != nil {
-				r.log.Log(ctx, outage.Level(err, slog.LevelWarn), "message not released; it becomes visible when its visibility timeout expires",
+				r.Log.Log(ctx, outage.Level(err, slog.LevelWarn), "message not released; it becomes visible when its visibility timeout expires",
 					"message_id", lease.ID, "error", err)
 			}
 			return nil
@@ -250,7 +266,7 @@ func (r *Runner) ReleaseUnstarted(ctx context.Context, leases []*queue.Lease) {
 // Has reports whether a message is work for this worker, as far as its kind goes.
 func (r *Runner) Has(lease *queue.Lease) bool {
 	kind, ok := lease.Kind()
-	return !ok || r.kinds[kind] != nil
+	return !ok || r.Kinds[kind] != nil
 }
 
 // Claimable returns how many messages the circuit breakers let the worker claim at
@@ -305,45 +321,26 @@ func (r *Runner) RecheckAll() { r.running.WakeAll() }
 // The claim loop calls it through Open, so that messages are spaced out in the
 // order in which they were claimed.
 func (r *Runner) deferFor(kind, queue string) time.Duration {
-	if r.kinds[kind] != nil {
+	if r.Kinds[kind] != nil {
 		return 0
 	}
 	now := time.Now()
-	has, lacking := r.fleet.last().whoHas(kind, queue, now)
+	has, lacking := r.Fleet.last().whoHas(kind, queue, now)
 	if has == presence.HasNot {
 		return 0
 	}
-	return r.jitter.Vary(r.deferred.next(now, lacking))
+	return r.Jitter.Vary(r.deferred.next(now, lacking))
 }
 
-// Stores are the queues and containers of one storage account of a deployment. All of a
-// job is in the account of its message.
-type Stores struct {
-	In       string // the account's name; empty for the first
-	Poison   *queue.Queue
-	OnDemand *queue.Queue // nil if no job is moved
-	Payloads *queue.Payloads
-	Records  *checkpoint.Store
-	Outputs  *outputs.Store // nil stores none
-	Logs     *joblog.Store  // nil keeps none
-}
-
-// account is the state that the deliveries from one storage account share. Its renewals and
+// account is a storage account with the state that its deliveries share. Its renewals and
 // the writes of its logs wait for no other account.
 type account struct {
-	poison   *queue.Queue
-	onDemand *queue.Queue
-	payloads *queue.Payloads
-	records  *checkpoint.Store
-	outputs  *outputs.Store
-	logs     *joblog.Keeper
-	renewals *renewal.Set
-	moveRest moveRest
+	*deployment.Stores
+	logKeeper *joblog.Keeper
+	renewals  *renewal.Set
+	moveRest  moveRest
 }
 
-func newAccount(s Stores, c RunnerConfig) *account {
-	return &account{
-		poison: s.Poison, onDemand: s.OnDemand, payloads: s.Payloads, records: s.Records, outputs: s.Outputs,
-		logs: joblog.NewKeeper(s.Logs, c.LogSize), renewals: renewal.NewSet(c.Visibility),
-	}
+func newAccount(s *deployment.Stores, c RunnerConfig) *account {
+	return &account{Stores: s, logKeeper: joblog.NewKeeper(s.Logs, c.LogSize), renewals: renewal.NewSet(c.Visibility)}
 }

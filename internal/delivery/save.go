@@ -169,7 +169,7 @@ func (r *recorder) measureSave(write func() error) error {
 	case err != nil:
 		result = savedFailed
 	}
-	r.msg.runner.observer.Saved(result, r.recordedSize(), time.Since(begun))
+	r.msg.runner.Observer.Saved(result, r.recordedSize(), time.Since(begun))
 	return err
 }
 
@@ -177,8 +177,8 @@ func (r *recorder) measureSave(write func() error) error {
 func (r *recorder) situation(since, tried time.Time) checkpoint.Situation {
 	return checkpoint.Situation{
 		Since: since, Written: r.claim.Exists(), WrittenAt: tried, Failed: r.writeFailed, Changed: r.changed(),
-		Cost: r.cost.Mean(), Losses: r.msg.runner.losses.Losses(), Unwarned: r.msg.runner.losses.Unwarned(time.Now()) ||
-			r.msg.runner.departure.Advised(),
+		Cost: r.cost.Mean(), Losses: r.msg.runner.Losses.Losses(), Unwarned: r.msg.runner.Losses.Unwarned(time.Now()) ||
+			r.msg.runner.Departure.Advised(),
 		Unproven: r.claim.UncleanExits() > 0,
 	}
 }
@@ -195,7 +195,7 @@ func (r *recorder) nextWrite() time.Duration {
 	if !r.latest().HasState() && !r.restored.HasState() {
 		silent = r.watch.Elapsed()
 	}
-	return max(r.msg.runner.policy.Expected(now, silent), r.watch.LongestSilence())
+	return max(r.msg.runner.Policy.Expected(now, silent), r.watch.LongestSilence())
 }
 
 // changed reports whether the last reported state, or an output that was sent, is not

@@ -168,7 +168,7 @@ func (s *settlement) commitWithoutRecord() error {
 
 // deleteMessage deletes the payload and the message of a job that is over.
 func (s *settlement) deleteMessage() error {
-	if err := s.msg.account.payloads.Discard(s.msg.cleanup, s.msg.envelope); err != nil {
+	if err := s.msg.account.Payloads.Discard(s.msg.cleanup, s.msg.envelope); err != nil {
 		return err
 	}
 	s.msg.stopRenewing()
@@ -263,7 +263,7 @@ func (s *settlement) reject(out *outcome) error {
 		ID: s.msg.envelope.ID, Kind: s.msg.envelope.Kind, Reason: out.reason, PoisonedAt: time.Now().UTC(),
 		Worker: s.msg.runner.owner, Origin: s.msg.lease.Queue().Name(), MessageID: s.msg.lease.ID, Body: s.msg.lease.Text(),
 	}
-	if err := s.msg.account.poison.PutPoison(s.msg.cleanup, p, s.msg.account.payloads); err != nil {
+	if err := s.msg.account.Poison.PutPoison(s.msg.cleanup, p, s.msg.account.Payloads); err != nil {
 		return err
 	}
 	s.msg.stopRenewing()
@@ -295,7 +295,7 @@ func (s *settlement) putBack(out *outcome) error {
 			return s.msg.lease.PutBackFor(ctx, e, p, out.delay)
 		}
 	}
-	if err := back(s.msg.cleanup, s.msg.envelope, s.msg.account.payloads); err != nil {
+	if err := back(s.msg.cleanup, s.msg.envelope, s.msg.account.Payloads); err != nil {
 		return err
 	}
 	since := s.msg.envelope.PutBackSince
@@ -303,7 +303,7 @@ func (s *settlement) putBack(out *outcome) error {
 		since = s.msg.lease.ClaimedAt // now is the first time
 	}
 	level := slog.LevelDebug
-	due, leftOut := s.msg.runner.putBackLines.Allow(s.msg.envelope.Kind, time.Now())
+	due, leftOut := s.msg.runner.lines.putBack.Allow(s.msg.envelope.Kind, time.Now())
 	if due {
 		level = slog.LevelInfo
 	}
@@ -351,7 +351,7 @@ func (s *settlement) releaseMessage(ctx context.Context, moved bool, delay time.
 			return err
 		}
 	}
-	if err := s.msg.lease.Queue().PutMoved(s.msg.cleanup, s.msg.envelope, delay, s.msg.account.payloads); err != nil {
+	if err := s.msg.lease.Queue().PutMoved(s.msg.cleanup, s.msg.envelope, delay, s.msg.account.Payloads); err != nil {
 		return err
 	}
 	s.replaced = true
@@ -377,9 +377,9 @@ func (s *settlement) reportLate(ctx context.Context, out *outcome, err error) {
 	s.reportRun(interrupted)
 	s.msg.runner.counters.late.Add(1)
 	s.word = outcomeLeft
-	s.msg.runner.observer.Ended(outcomeLeft)
+	s.msg.runner.Observer.Ended(outcomeLeft)
 	level := slog.LevelDebug
-	due, suppressed := s.msg.runner.lateLines.Allow(s.msg.envelope.Kind, time.Now())
+	due, suppressed := s.msg.runner.lines.late.Allow(s.msg.envelope.Kind, time.Now())
 	if due {
 		level = slog.LevelError
 	}
@@ -397,11 +397,11 @@ func (s *settlement) reportOutcome(out *outcome) {
 	default: // the log of a drain needs no other
 	}
 	if out.action == storageRefused {
-		s.msg.runner.observer.Refused(out.refusal)
+		s.msg.runner.Observer.Refused(out.refusal)
 	}
 	if s.leftOut {
 		s.msg.runner.counters.leftOut.Add(1)
-		s.msg.runner.observer.LeftOut()
+		s.msg.runner.Observer.LeftOut()
 	}
 	word := outcomeWords[out.action]
 	if s.plan.moved && out.action == interrupted {
@@ -409,15 +409,15 @@ func (s *settlement) reportOutcome(out *outcome) {
 	}
 	s.reportRun(out.action)
 	s.word = word
-	s.msg.runner.observer.Ended(word)
+	s.msg.runner.Observer.Ended(word)
 }
 
 // reportRun reports the outcome of the handler's time, the job if it is done, and its
 // failure if it failed.
 func (s *settlement) reportRun(did action) {
-	observer := s.msg.runner.observer
+	observer := s.msg.runner.Observer
 	kind := s.msg.envelope.Kind
-	if s.msg.runner.kinds[kind] == nil {
+	if s.msg.runner.Kinds[kind] == nil {
 		kind = otherKind
 	}
 	switch did {
@@ -456,7 +456,7 @@ var failureWithoutRun = map[action]string{retryLater: failedByError, poison: fai
 // reportFailures reports a job that failed so often in all that it may never end.
 func (s *settlement) reportFailures() {
 	if n := s.rec.claim.Record().FailuresTotal; circles(n) {
-		s.msg.runner.observer.Circles(circlesByFailures)
+		s.msg.runner.Observer.Circles(circlesByFailures)
 		s.msg.log.Warn("job circles: it keeps failing although it makes progress",
 			"failures_total", n, "poison_at", s.rules.limits.WithDefaults().MaxTotalFailures, "fraction", s.rec.claim.Record().Fraction)
 	}
@@ -466,7 +466,7 @@ func (s *settlement) reportFailures() {
 // end.
 func (s *settlement) reportBreaks(out *outcome) {
 	if n := s.rec.claim.Record().Breaks; out.tookBreak && circles(n) {
-		s.msg.runner.observer.Circles(circlesByBreaks)
+		s.msg.runner.Observer.Circles(circlesByBreaks)
 		s.msg.log.Warn("job circles: it keeps taking breaks and its fraction does not grow",
 			"breaks", n, "poison_at", s.rules.limits.WithDefaults().MaxBreaks, "fraction", s.rec.claim.Record().Fraction)
 	}

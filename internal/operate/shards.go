@@ -98,41 +98,41 @@ var ErrFewerAccounts = errors.New("accounts can only be removed while the deploy
 // that they were spread over, unless there is no job, message or record, or chosenIDs is
 // set. Over fewer accounts they are spread only if there is none of these: otherwise the
 // error is [ErrFewerAccounts].
-func SpreadOver(ctx context.Context, d *deployment.Stores, accounts int, chosenIDs bool) (queue.Spread, error) {
+func SpreadOver(ctx context.Context, d *deployment.Deployment, accounts int, chosenIDs bool) (queue.Spread, error) {
 	if _, err := d.Jobs.Read(ctx); err != nil && !queueerror.HasCode(err, queueerror.QueueNotFound) {
 		return queue.Spread{}, err
 	}
-	now, err := d.Accounts.Known()
+	now, err := d.Spread.Known()
 	if err != nil && now.Accounts() > 1 {
 		return now, err
 	}
 	if accounts < now.Accounts() {
-		if err := checkEmpty(ctx, d.All(), now.Accounts()); err != nil {
+		if err := checkEmpty(ctx, d.Accounts, now.Accounts()); err != nil {
 			return now, err
 		}
 		chosenIDs = true // none was put
 	}
 	next := queue.Spread{IDs: max(now.IDs, 1)}
-	for _, s := range d.All()[:accounts] {
+	for _, s := range d.Accounts[:accounts] {
 		if s.Account.Name() == "" {
 			return now, errors.New("the first storage account was given without its name; jobs are spread over accounts by their names")
 		}
 		next.Names = append(next.Names, s.Account.Name())
 	}
 	if !chosenIDs && next.IDs < accounts {
-		if chosenIDs, err = isEmpty(ctx, d.All()[:accounts]); err != nil {
+		if chosenIDs, err = isEmpty(ctx, d.Accounts[:accounts]); err != nil {
 			return now, err
 		}
 	}
 	if chosenIDs {
 		next.IDs = accounts
 	}
-	for _, s := range d.All()[:accounts] {
+	for _, s := range d.Accounts[:accounts] {
 		if err := s.Create(ctx); err != nil {
 			return now, fmt.Errorf("storage account %s, of which nothing was recorded: %w", s.Account.Name(), err)
 		}
 	}
-	return next, d.Accounts.Write(ctx, next)
+	return next, d.Spread.Write(ctx, next)
 }
 
 // checkEmpty returns why a deployment over so many accounts cannot have fewer of them, or nil.

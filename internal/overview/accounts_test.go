@@ -52,7 +52,7 @@ func severalAccounts(t *testing.T, n int) (*client.Client, []*storage.Server) {
 	if _, err := operate.SpreadOver(t.Context(), stores, n, false); err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range stores.All() {
+	for _, s := range stores.Accounts {
 		for _, q := range []*queue.Queue{s.Queue, s.OnDemand, s.Poison} {
 			if err := q.Put(t.Context(), queue.Envelope{ID: "waits", Kind: "k"}, 0); err != nil {
 				t.Fatal(err)

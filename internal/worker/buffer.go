@@ -34,28 +34,10 @@ func (c *claimer) takeStartable(now time.Time) *queue.Lease {
 	return nil
 }
 
-// releaseOld releases messages that waited for a slot for too long, so that another
-// worker can have them.
+// releaseOld releases messages that waited for a slot for too long, so that another worker
+// can have them, and the messages of an account whose calls for blobs fail. It does not wait
+// for the calls: one account may time out while the claims of another are due.
 func (c *claimer) releaseOld(ctx context.Context) {
-	if c.rotation.accounts > 1 {
-		c.releaseByAccount(ctx)
-		return
-	}
-	old, most := 0, c.maxBuffered()
-	for old < len(c.buffer) && time.Since(c.buffer[old].AskedAt) >= most {
-		old++
-	}
-	if old > 0 {
-		c.log.DebugContext(ctx, "messages released: no slot got free for them in time", "messages", old)
-		c.releaseAll(c.buffer[:old])
-		c.buffer = c.buffer[old:]
-	}
-}
-
-// releaseByAccount is releaseOld with several accounts: it also releases the messages of
-// an account of which calls for blobs fail, and waits for none of the calls, since one
-// account may not answer while the claims of another are due.
-func (c *claimer) releaseByAccount(ctx context.Context) {
 	most := c.maxBuffered()
 	var old, kept []*queue.Lease
 	for _, lease := range c.buffer {
@@ -77,7 +59,7 @@ func (c *claimer) releaseByAccount(ctx context.Context) {
 func (c *claimer) maxBuffered() time.Duration {
 	most := bufferedFor
 	for _, s := range c.rotation.queues {
-		_, renewAfter := c.runner.Visibility(s.queue)
+		_, renewAfter := c.runner.ClaimVisibility(s.queue)
 		most = min(most, renewAfter)
 	}
 	return most

@@ -189,7 +189,7 @@ func (c *claimer) next(state drain.DepartureState, most int, now time.Time) (*cl
 	if source == nil {
 		return nil, false
 	}
-	visibility, _ := c.runner.Visibility(source.queue)
+	visibility, _ := c.runner.ClaimVisibility(source.queue)
 	return &claim{source: source, wanted: source.atMost(wanted, now), visibility: visibility, begun: now}, true
 }
 

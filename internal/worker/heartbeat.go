@@ -130,7 +130,7 @@ func (b *heartbeat) write(ctx context.Context) error {
 	if follows != nil {
 		steered = *follows
 	}
-	return w.Workers.Write(ctx, presence.Presence{
+	return w.home().Workers.Write(ctx, presence.Presence{
 		Worker: w.name, State: w.machine.State().String(), BootID: w.BootID,
 		StartedAt: w.started, At: time.Now(), Program: w.Program,
 		TakesFrom: queue.Names(w.sources.Taken()), Kinds: slices.Collect(maps.Keys(w.Kinds)), Jobs: w.runner.Jobs(),
@@ -178,7 +178,7 @@ func (w *Worker) recallLastRun(ctx, background context.Context) string {
 	if w.heartbeat.ready.Load() {
 		return "what kept it from work is over"
 	}
-	last, ok, err := w.Workers.Read(ctx, w.name)
+	last, ok, err := w.home().Workers.Read(ctx, w.name)
 	if err == nil && ok {
 		w.losses.addLastRun(last.Presence, time.Now())
 		w.heartbeat.carryOver(last.Presence)

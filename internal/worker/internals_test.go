@@ -12,13 +12,16 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/delivery"
 	"github.com/spotworker/spotworker/internal/lab/emulator/imds"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/preempt"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/storage/deployment"
 	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/internal/worker"
+	"github.com/spotworker/spotworker/internal/worker/sources"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -196,13 +199,13 @@ func TestAccounts(t *testing.T) {
 				a.Put(id, "next", "1")
 			}
 			if i == 2 {
-				if _, err := a.All.More[1].Account.Queue(b.Names.Queue).EnqueueMessage(t.Context(), "unusable", nil); err != nil {
+				if _, err := a.All.Accounts[1:][1].Account.Queue(b.Names.Queue).EnqueueMessage(t.Context(), "unusable", nil); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
 		records := func() (n int) {
-			for i, s := range a.All.All() {
+			for i, s := range a.All.Accounts {
 				for r, err := range s.Records.List(t.Context(), "") {
 					if err != nil {
 						t.Fatal(err)
@@ -231,8 +234,10 @@ func TestAccounts(t *testing.T) {
 func TestValidate(t *testing.T) {
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		good := func() worker.Config {
-			return worker.Config{Queue: b.Queue, OnDemand: b.OnDemand, Poison: b.Poison, Payloads: b.Payloads, Records: b.Records,
-				Workers: b.Workers, Kinds: job.Kinds{"echo": rig.Echo}}
+			home := *b.Stores
+			return worker.Config{Settings: delivery.Settings{
+				Accounts: []*deployment.Stores{&home}, Kinds: job.Kinds{"echo": rig.Echo},
+			}}
 		}
 		tests := []struct {
 			name   string
@@ -240,7 +245,7 @@ func TestValidate(t *testing.T) {
 			want   string // part of the error; empty for none
 		}{
 			{"good", func(*worker.Config) {}, ""},
-			{"no stores", func(c *worker.Config) { c.Records = nil }, "queues and containers"},
+			{"no stores", func(c *worker.Config) { c.Accounts[0].Records = nil }, "queues and containers"},
 			{"no kinds", func(c *worker.Config) { c.Kinds = nil }, "no kind"},
 			{"bad kind", func(c *worker.Config) { c.Kinds = job.Kinds{"a b": rig.Echo} }, `"a b"`},
 			{"bad limits", func(c *worker.Config) { c.Kinds = job.Kinds{"k": job.WithLimits(rig.Echo, job.Limits{MaxRun: -1})} },
@@ -250,11 +255,12 @@ func TestValidate(t *testing.T) {
 			{"negative concurrency", func(c *worker.Config) { c.Concurrency = -1 }, "1 to 10000"},
 			{"interval too short", func(c *worker.Config) { c.Policy = checkpoint.Policy{Interval: 1} }, "100ms to 10m0s"},
 			{"eviction rate too high", func(c *worker.Config) { c.Policy = checkpoint.Policy{EvictionRate: 5} }, "up to 1 an hour"},
-			{"two queues", func(c *worker.Config) { c.TakeFrom = []*queue.Queue{b.OnDemand, b.Queue} }, ""},
-			{"one queue twice", func(c *worker.Config) { c.TakeFrom = []*queue.Queue{b.Queue, b.Queue} }, "twice"},
-			{"nil as a queue to take from", func(c *worker.Config) { c.TakeFrom = []*queue.Queue{nil} }, "queues and containers"},
+			{"two queues", func(c *worker.Config) { c.TakeFrom = []sources.Choice{sources.OnDemand, sources.Spot} }, ""},
+			{"one queue twice", func(c *worker.Config) { c.TakeFrom = []sources.Choice{sources.Spot, sources.Spot} }, "twice"},
+			{"unknown queue to take from", func(c *worker.Config) { c.TakeFrom = []sources.Choice{"poison"} }, "queues and containers"},
+			{"no accounts", func(c *worker.Config) { c.Accounts = nil }, "queues and containers"},
 			{"moves jobs", func(c *worker.Config) { c.MoveAfter = 1 }, ""},
-			{"moves jobs without an on-demand queue", func(c *worker.Config) { c.MoveAfter, c.OnDemand = 1, nil }, "no on-demand queue"},
+			{"moves jobs without an on-demand queue", func(c *worker.Config) { c.MoveAfter, c.Accounts[0].OnDemand = 1, nil }, "no on-demand queue"},
 			{"moves jobs after -1 interruptions", func(c *worker.Config) { c.MoveAfter = -1 }, "-1 interruptions"},
 			{"unknown acknowledger", func(c *worker.Config) { c.Acknowledge = "all" }, `"all"`},
 			{"visibility too short", func(c *worker.Config) { c.Visibility = time.Second }, "give 3s to 5m0s"},

@@ -104,15 +104,16 @@ func (t *queueRotation) setBacklog(s *queueState, backlog bool) {
 	s.backlog = backlog
 }
 
-// observeAccounts records which queues are in an account of which calls for blobs fail, or
+// observeAccounts records which queues are in an account whose calls for blobs fail, or
 // which has as many of the slots as it may. active are the jobs in slots by account.
 func (t *queueRotation) observeAccounts(failing func(account string) bool, active map[string]int, slots int) {
-	if t.accounts < 2 {
-		return
+	kept := 0
+	if t.accounts > 1 && slots > 1 {
+		kept = max(slots/slotsKept, 1)
 	}
 	for _, s := range t.queues {
 		account := s.queue.Account()
-		s.failing, s.full = failing(account), slots > 1 && active[account] >= slots-max(slots/slotsKept, 1)
+		s.failing, s.full = failing(account), kept > 0 && active[account] >= slots-kept
 	}
 }
 
@@ -125,9 +126,6 @@ func (s *queueState) waits() bool { return s.failing || s.full }
 
 // startable returns how many buffered messages may be started when slots are free.
 func (t *queueRotation) startable(buffer []*queue.Lease) int {
-	if t.accounts < 2 {
-		return len(buffer)
-	}
 	n := 0
 	for _, lease := range buffer {
 		if !t.of(lease.Queue()).waits() {

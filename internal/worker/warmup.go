@@ -10,6 +10,7 @@ import (
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/retry"
+	"github.com/spotworker/spotworker/internal/storage/deployment"
 	"github.com/spotworker/spotworker/internal/storage/outage"
 	"github.com/spotworker/spotworker/internal/worker/sources"
 	"github.com/spotworker/spotworker/job"
@@ -103,9 +104,9 @@ func (n *notice) due(gist string, now time.Time) bool {
 
 // checkStorage makes one call to everything that jobs of an account will need besides the
 // queues that they are taken from.
-func (w *Worker) checkStorage(ctx context.Context, a Account) error {
+func (w *Worker) checkStorage(ctx context.Context, a *deployment.Stores) error {
 	checks := []func(context.Context) error{a.Records.Check, a.Payloads.Check}
-	if w.moves() && !slices.Contains(a.TakeFrom, a.OnDemand) {
+	if w.moves() && !slices.Contains(w.TakeFrom, sources.OnDemand) {
 		onDemand := func(ctx context.Context) error { _, err := a.OnDemand.Depth(ctx); return err }
 		checks = append([]func(context.Context) error{onDemand}, checks...)
 	}
@@ -122,12 +123,12 @@ func (w *Worker) checkStorage(ctx context.Context, a Account) error {
 // those for poison.
 func (w *Worker) surveyed() []*queue.Queue {
 	queues := slices.Clone(w.sources.Taken())
-	for _, a := range w.accounts() {
+	for _, a := range w.Accounts {
 		if w.moves() && !slices.Contains(queues, a.OnDemand) {
 			queues = append(queues, a.OnDemand)
 		}
 	}
-	for _, a := range w.accounts() {
+	for _, a := range w.Accounts {
 		queues = append(queues, a.Poison)
 	}
 	return queues

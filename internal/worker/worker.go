@@ -59,27 +59,24 @@ func New(c Config) (*Worker, error) {
 	c.Observer = metered{c.Observer, meter}
 	w := &Worker{
 		Config: c, meter: meter, started: now, loops: newLoops(c.Loops, now), departure: drain.NewDeparture(),
-		fleet: delivery.NewFleet(c.Workers), losses: &lossEstimate{},
+		fleet: delivery.NewFleet(c.home().Workers), losses: &lossEstimate{},
 		stop: func(error) {}, // a notice may come before the first phase
 	}
-	w.sources = sources.New(sources.Config{Accounts: w.sourcesOfAccounts(), Spread: c.Spread, Failing: w.blobsFail, Jitter: c.Jitter,
-		Log: c.Log})
+	w.sources = sources.New(sources.Config{
+		Accounts: c.Accounts, TakeFrom: c.TakeFrom, Check: w.checkStorage, Spread: c.Spread, Failing: w.blobsFail, Jitter: c.Jitter,
+		Log: c.Log,
+	})
 	w.machine = lifecycle.NewMachine(w.transition)
 	w.heartbeat = newHeartbeat(w)
 	w.events = events.New(events.ResponderConfig{
-		Worker: eventTarget{w}, Client: c.Metadata, Departure: w.departure, Runtime: c.Runtime, Presences: c.Workers,
+		Worker: eventTarget{w}, Client: c.Metadata, Departure: w.departure, Runtime: c.Runtime, Presences: c.home().Workers,
 		Acknowledge: c.Acknowledge, VMName: c.VMName, Observer: c.Observer, Loop: w.loops.watch, OnVM: c.OnVM, Log: c.Log,
 	})
 	w.runner = delivery.NewRunner(delivery.RunnerConfig{
-		Place: w.sources.Place, Poison: c.Poison, OnDemand: c.OnDemand, Payloads: c.Payloads, Records: c.Records, Fleet: w.fleet,
-		Inputs: c.Inputs,
-		Logs:   c.Logs, LogSize: c.LogSize, Outputs: c.Outputs, More: c.moreStores(),
-		Kinds: c.Kinds, DefaultKind: c.DefaultKind, MoveAfter: c.MoveAfter, Changeover: c.Changeover,
-		Visibility: c.Visibility, PayloadMemory: c.PayloadMemory, Policy: c.Policy,
-		Departure: w.departure, Drains: &w.drains, Losses: w.losses, Observer: c.Observer, Loops: c.Loops,
-		Jitter: c.Jitter, Started: now, Tracer: c.Tracer, Log: c.Log,
+		Settings: c.Settings, Place: w.sources.Place, Fleet: w.fleet, Departure: w.departure, Drains: &w.drains, Losses: w.losses,
+		Observer: c.Observer, Started: now,
 	})
-	w.steering = &steering{worker: w, store: c.Control, runner: w.runner}
+	w.steering = &steering{worker: w, store: c.home().Control, runner: w.runner}
 	c.Observer.Watch(w.runner.Silence)
 	return w, nil
 }
@@ -258,17 +255,12 @@ func (w *Worker) runJobs(p phase) {
 // searchConfig is what the search for jobs that wait needs. It claims messages when the claim
 // loop may: claiming is not paused, and the VM will not go soon.
 func (w *Worker) searchConfig() waiting.Config {
-	c := waiting.Config{
-		TakesOnDemand: slices.Contains(w.TakeFrom, w.OnDemand), Changeover: w.Changeover, Failing: w.blobsFail,
+	return waiting.Config{
+		Accounts: w.Accounts, TakesSpot: slices.Contains(w.TakeFrom, sources.Spot),
+		TakesOnDemand: slices.Contains(w.TakeFrom, sources.OnDemand), Changeover: w.Changeover, Failing: w.blobsFail,
 		MayClaim: func() bool { paused, _ := w.steering.pause.current(); return !paused && !w.departure.Closed() },
 		Runner:   w.runner, Fleet: w.fleet, Jitter: w.Jitter, Log: w.Log,
 	}
-	for _, a := range w.accounts() {
-		c.Accounts = append(c.Accounts, waiting.Account{
-			Name: a.Name, Queue: a.Queue, Shards: a.Shards, Followed: slices.Contains(a.TakeFrom, a.Queue), OnDemand: a.OnDemand,
-		})
-	}
-	return c
 }
 
 func (w *Worker) logStop(ctx context.Context, jobs int) {

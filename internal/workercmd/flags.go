@@ -11,6 +11,7 @@ import (
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/jobfiles/joblog"
 	"github.com/spotworker/spotworker/internal/worker"
+	"github.com/spotworker/spotworker/internal/worker/sources"
 )
 
 // flags are the worker's settings.
@@ -18,22 +19,22 @@ type flags struct {
 	cli.Storage
 	cli.Log
 
-	DataContainer  []string      `help:"${about_data_container}" group:"Jobs" placeholder:"NAME"`
-	KindsFile      string        `help:"${about_kinds_file}" group:"Jobs" placeholder:"FILE"`
-	ProgramUsers   string        `help:"${about_program_users}" default:"none" group:"Jobs" placeholder:"FIRST-LAST"`
-	ControlGroups  bool          `help:"${about_control_groups}" group:"Jobs"`
-	Scratch        string        `help:"${about_scratch}" group:"Jobs" placeholder:"FOLDER"`
-	InputCache     int64         `help:"${about_input_cache}" default:"0" group:"Jobs" placeholder:"GIB"`
-	InputContainer []string      `help:"${about_input_container}" group:"Jobs" placeholder:"NAME"`
-	InputAccount   []string      `help:"${about_input_account}" group:"Jobs" placeholder:"URL"`
-	DefaultKind    string        `help:"${about_default_kind}" group:"Jobs" placeholder:"KIND"`
-	TakeFrom       []string      `help:"${about_take_from}" enum:"spot,on-demand" default:"spot" group:"Jobs"`
-	MoveAfter      int           `help:"${about_move_after}" default:"0" group:"Jobs"`
-	Changeover     time.Duration `help:"${about_changeover}" default:"0s" group:"Jobs"`
-	Concurrency    int           `help:"Jobs at once. 0 is one per processor." default:"0" group:"Jobs"`
-	PayloadMemory  int64         `help:"${about_payload_memory}" default:"1024" group:"Jobs" placeholder:"MIB"`
-	JobLogSize     int           `help:"${about_job_log_size}" default:"64" group:"Jobs" placeholder:"KIB"`
-	Visibility     time.Duration `help:"${about_visibility}" default:"30s" group:"Jobs"`
+	DataContainer  []string         `help:"${about_data_container}" group:"Jobs" placeholder:"NAME"`
+	KindsFile      string           `help:"${about_kinds_file}" group:"Jobs" placeholder:"FILE"`
+	ProgramUsers   string           `help:"${about_program_users}" default:"none" group:"Jobs" placeholder:"FIRST-LAST"`
+	ControlGroups  bool             `help:"${about_control_groups}" group:"Jobs"`
+	Scratch        string           `help:"${about_scratch}" group:"Jobs" placeholder:"FOLDER"`
+	InputCache     int64            `help:"${about_input_cache}" default:"0" group:"Jobs" placeholder:"GIB"`
+	InputContainer []string         `help:"${about_input_container}" group:"Jobs" placeholder:"NAME"`
+	InputAccount   []string         `help:"${about_input_account}" group:"Jobs" placeholder:"URL"`
+	DefaultKind    string           `help:"${about_default_kind}" group:"Jobs" placeholder:"KIND"`
+	TakeFrom       []sources.Choice `help:"${about_take_from}" enum:"spot,on-demand" default:"spot" group:"Jobs"`
+	MoveAfter      int              `help:"${about_move_after}" default:"0" group:"Jobs"`
+	Changeover     time.Duration    `help:"${about_changeover}" default:"0s" group:"Jobs"`
+	Concurrency    int              `help:"Jobs at once. 0 is one per processor." default:"0" group:"Jobs"`
+	PayloadMemory  int64            `help:"${about_payload_memory}" default:"1024" group:"Jobs" placeholder:"MIB"`
+	JobLogSize     int              `help:"${about_job_log_size}" default:"64" group:"Jobs" placeholder:"KIB"`
+	Visibility     time.Duration    `help:"${about_visibility}" default:"30s" group:"Jobs"`
 
 	CheckpointInterval    string        `help:"${about_checkpoint_interval}" default:"auto" group:"Checkpoints"`
 	MinCheckpointInterval time.Duration `help:"${about_min_checkpoint_interval}" default:"5s" group:"Checkpoints"`

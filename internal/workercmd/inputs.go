@@ -16,7 +16,7 @@ import (
 
 // inputs returns the fetcher of jobs' input files, and a function that frees what it
 // needs.
-func (f *flags) inputs(stores *deployment.Stores, observer inputs.Observer, log *slog.Logger) (*inputs.Fetcher, func(), error) {
+func (f *flags) inputs(stores *deployment.Deployment, observer inputs.Observer, log *slog.Logger) (*inputs.Fetcher, func(), error) {
 	if f.InputCache < 0 {
 		return nil, nil, &cli.ConfigError{Err: fmt.Errorf("--input-cache is %d; it must be a number of GiB, or 0 for half of the file system",
 			f.InputCache)}
@@ -32,7 +32,7 @@ func (f *flags) inputs(stores *deployment.Stores, observer inputs.Observer, log 
 		}
 	}
 	further := map[string]inputs.Containers{}
-	for _, s := range stores.More {
+	for _, s := range stores.Accounts[1:] {
 		if address, err := named.AccountURL(s.Account.Endpoint()); err == nil { // one with a connection string may have another form
 			further[address] = s.Account.Container
 		}

@@ -17,11 +17,11 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/delivery"
 	"github.com/spotworker/spotworker/internal/events"
 	"github.com/spotworker/spotworker/internal/host/sandbox"
 	"github.com/spotworker/spotworker/internal/jobfiles/inputs"
 	"github.com/spotworker/spotworker/internal/preempt"
-	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/storage/deployment"
 	"github.com/spotworker/spotworker/internal/telemetry/monitor"
 	"github.com/spotworker/spotworker/internal/worker"
@@ -170,17 +170,7 @@ func (f *flags) worker(kinds job.Kinds, log *slog.Logger, t *telemetry, id *iden
 	if t.pusher, err = f.pusher(t, stores.Account, log); err != nil {
 		return nil, nil, err
 	}
-	config.Queue, config.OnDemand, config.Poison = stores.Queue, stores.OnDemand, stores.Poison
-	config.Shards, config.TakeFrom = stores.Jobs, f.takeFrom(stores)
-	config.Payloads, config.Records, config.Workers, config.Control = stores.Payloads, stores.Records, stores.Workers, stores.Control
-	config.Outputs = stores.Outputs
-	config.Spread, config.Blobs = stores.Accounts, &t.blobs
-	if f.JobLogSize > 0 {
-		config.Logs = stores.Logs
-	}
-	for _, s := range stores.More {
-		config.More = append(config.More, f.account(s))
-	}
+	config.Accounts, config.Spread, config.Blobs = f.withLogs(stores.Accounts), stores.Spread, &t.blobs
 	config.Log, config.Observer, config.Loops, config.Pressure = log, t, &t.loops, &t.pressure
 	config.Tracer = t.traces.Spans()
 	config.OnName, config.OnVM = id.setWorker, id.setVM
@@ -202,23 +192,21 @@ func (f *flags) worker(kinds job.Kinds, log *slog.Logger, t *telemetry, id *iden
 }
 
 // accountNames returns the names of all accounts, the first of the deployment first.
-func accountNames(s *deployment.Stores) (names []string) {
-	for _, in := range s.All() {
-		names = append(names, in.Account.Name())
+func accountNames(d *deployment.Deployment) (names []string) {
+	for _, s := range d.Accounts {
+		names = append(names, s.Account.Name())
 	}
 	return names
 }
 
-// account returns the queues and containers of a further account.
-func (f *flags) account(s *deployment.Stores) worker.Account {
-	a := worker.Account{
-		Name: s.In, Queue: s.Queue, Poison: s.Poison, OnDemand: s.OnDemand, Shards: s.Jobs, TakeFrom: f.takeFrom(s),
-		Payloads: s.Payloads, Records: s.Records, Outputs: s.Outputs,
+// withLogs removes the stores of logs if --job-log-size is 0.
+func (f *flags) withLogs(accounts []*deployment.Stores) []*deployment.Stores {
+	for _, s := range accounts {
+		if f.JobLogSize <= 0 {
+			s.Logs = nil
+		}
 	}
-	if f.JobLogSize > 0 {
-		a.Logs = s.Logs
-	}
-	return a
+	return accounts
 }
 
 // hostName returns the machine's own name.
@@ -230,22 +218,14 @@ func hostName() string {
 	return host
 }
 
-// takeFrom returns the queues that --take-from names.
-func (f *flags) takeFrom(stores *deployment.Stores) []*queue.Queue {
-	byName := map[string]*queue.Queue{"spot": stores.Queue, "on-demand": stores.OnDemand}
-	var queues []*queue.Queue
-	for _, name := range f.TakeFrom {
-		queues = append(queues, byName[name])
-	}
-	return queues
-}
-
 // config returns the part of the worker's configuration that needs no storage.
 func (f *flags) config(log *slog.Logger) (worker.Config, error) {
 	c := worker.Config{
-		DefaultKind: f.DefaultKind, MoveAfter: f.MoveAfter, Changeover: f.Changeover, Concurrency: f.slots(), Visibility: f.Visibility,
-		DrainBudget:   f.DrainBudget,
-		PayloadMemory: f.payloadMemory(), LogSize: f.jobLogSize(),
+		Settings: delivery.Settings{
+			DefaultKind: f.DefaultKind, MoveAfter: f.MoveAfter, Changeover: f.Changeover, Visibility: f.Visibility,
+			PayloadMemory: f.payloadMemory(), LogSize: f.jobLogSize(),
+		},
+		TakeFrom: f.TakeFrom, Concurrency: f.slots(), DrainBudget: f.DrainBudget,
 		Instance: f.Instance, VMName: f.VMName, Program: f.version, BootID: bootID(), Acknowledge: events.Acknowledge(f.Acknowledge),
 	}
 	policy, err := f.policy()

@@ -10,8 +10,6 @@ import (
 
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
-	"github.com/spotworker/spotworker/internal/queue"
-	"github.com/spotworker/spotworker/internal/storage/deployment"
 	"github.com/spotworker/spotworker/internal/test/guard"
 )
 
@@ -63,16 +61,6 @@ func TestConnections(t *testing.T) {
 	}
 	if got := connections((&flags{}).slots()); got <= spareConnections {
 		t.Errorf("connections of a worker without --concurrency = %d, want some for the jobs of each processor", got)
-	}
-}
-
-// The order is the operator's, and the two names stand for the right queues.
-func TestTakeFrom(t *testing.T) {
-	spot, onDemand := queue.New(nil, "q"), queue.New(nil, "q-ondemand")
-	f := flags{TakeFrom: []string{"on-demand", "spot"}}
-	got := f.takeFrom(&deployment.Stores{Queue: spot, OnDemand: onDemand})
-	if len(got) != 2 || got[0] != onDemand || got[1] != spot {
-		t.Errorf("takeFrom = %v, want the on-demand queue and the queue of jobs", got)
 	}
 }
 

@@ -9,15 +9,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
-
 	"github.com/spotworker/spotworker/internal/host/sandbox"
 	"github.com/spotworker/spotworker/internal/lab"
 	"github.com/spotworker/spotworker/internal/lab/emulator/arm"
 	"github.com/spotworker/spotworker/internal/lab/emulator/imds"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/lab/text"
-	"github.com/spotworker/spotworker/internal/producer"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/storage/azure"
 	"github.com/spotworker/spotworker/internal/storage/deployment"
@@ -188,14 +185,11 @@ func (u *up) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	stores, account := deployment.Join(accounts, u.names), accounts[0]
-	containers := map[string]*container.Client{}
-	for _, name := range []string{u.names.Records, u.names.Payloads, u.names.Workers, u.names.Control, u.names.Outputs} {
-		containers[name] = account.Container(name)
-	}
-	if err := producer.Create(ctx, []*queue.Queue{stores.Queue, stores.OnDemand, stores.Poison}, containers); err != nil {
+	if err := stores.Create(ctx); err != nil {
 		return err
 	}
-	if err := u.spread(ctx, stores); err != nil {
+	names := u.local.AccountNames()
+	if err := stores.Spread.Write(ctx, queue.Spread{Names: names, IDs: len(names)}); err != nil {
 		return err
 	}
 	if u.config.Files > 0 {
@@ -223,20 +217,6 @@ func (u *up) prepare(ctx context.Context) (err error) {
 	}
 	u.commands, err = u.newGuide()
 	return err
-}
-
-// spread creates queues and containers in the further accounts, and spreads jobs over all.
-func (u *up) spread(ctx context.Context, stores *deployment.Stores) error {
-	if len(stores.More) == 0 {
-		return nil
-	}
-	for _, s := range stores.More {
-		if err := s.Create(ctx); err != nil {
-			return err
-		}
-	}
-	names := u.local.AccountNames()
-	return stores.Accounts.Write(ctx, queue.Spread{Names: names, IDs: len(names)})
 }
 
 // upload uploads the blobs to work on, and limits the bandwidth of their downloads.

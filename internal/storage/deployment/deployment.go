@@ -1,10 +1,12 @@
-// Package deployment joins the queues and containers of one deployment, for the worker,
-// the commands and package client.
+// Package deployment has the queues and containers of a deployment: the type [Stores] for
+// those of one storage account, and [Deployment] for the list of all accounts. Workers, the
+// commands and package client hold the same type, and one account is a list of one.
 package deployment
 
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 
@@ -17,34 +19,81 @@ import (
 	"github.com/spotworker/spotworker/internal/storage/azure"
 )
 
-// Stores are a deployment's queues and containers.
+// Stores are the queues and containers of one storage account of a deployment. A job has its
+// message, its record and its files in one account.
 type Stores struct {
-	// In is the account's name; empty for the first account of the deployment, which
-	// alone has heartbeats and the control document of all.
+	// In is the account's name; empty for the first account of the deployment.
 	In      string
 	Account *azure.Account
 	Names   azure.Names
 
-	// Jobs are the queues of jobs. Queue is the first.
+	// Jobs are the queues of jobs; Queue is the first of them. A worker without Jobs takes
+	// jobs from Queue alone.
 	Jobs *queue.Shards
 
 	Queue, OnDemand, Poison *queue.Queue
 	Payloads                *queue.Payloads
-	Logs                    *joblog.Store
+	Logs                    *joblog.Store // nil in a worker that keeps no logs
 	Records                 *checkpoint.Store
-	Workers                 *presence.Store
-	Control                 *control.Store
 	Outputs                 *outputs.Store
 
-	// More are the further accounts of the deployment, each with queues and containers of
-	// the same names for its jobs. Only the first account has Workers, Control, and
-	// Accounts, which decides the account of a job.
-	More     []*Stores
-	Accounts *queue.Accounts
+	// Workers has the heartbeats of all workers, and Control the requests of operators. All
+	// accounts share those of the first.
+	Workers *presence.Store
+	Control *control.Store
 }
 
-// All returns the stores of all accounts, the first of the deployment first.
-func (s *Stores) All() []*Stores { return append([]*Stores{s}, s.More...) }
+// Deployment is the list of the accounts of a deployment. The embedded Stores are those of
+// the first account.
+type Deployment struct {
+	*Stores
+	Accounts []*Stores // all accounts, the first of the deployment first
+
+	// Spread says over which accounts jobs are spread, and so in which account a job is.
+	Spread *queue.Accounts
+}
+
+// Join returns the deployment with the queues and containers of those names in each account.
+func Join(accounts []*azure.Account, names azure.Names) *Deployment {
+	d := &Deployment{Stores: StoresOf(accounts[0], names)}
+	d.Accounts = []*Stores{d.Stores}
+	for _, account := range accounts[1:] {
+		s := StoresIn(account.Name(), account, names)
+		s.Workers, s.Control = d.Workers, d.Control
+		d.Accounts = append(d.Accounts, s)
+	}
+	d.Spread = SpreadOver(d.Accounts)
+	return d
+}
+
+// SpreadOver returns the queues of jobs in some accounts. It returns nil if the number of
+// queues is not known in one of them.
+func SpreadOver(accounts []*Stores) *queue.Accounts {
+	names, jobs := make([]string, len(accounts)), make([]*queue.Shards, len(accounts))
+	for i, s := range accounts {
+		if s.Jobs == nil {
+			return nil
+		}
+		names[i], jobs[i] = s.Account.Name(), s.Jobs
+	}
+	return queue.NewAccounts(names, jobs)
+}
+
+// Of returns the stores of the account of that name; empty is the first.
+func (d *Deployment) Of(account string) *Stores {
+	i := slices.IndexFunc(d.Accounts, func(s *Stores) bool { return s.In == account })
+	return d.Accounts[max(i, 0)]
+}
+
+// Create creates the queues and containers of all accounts that do not exist.
+func (d *Deployment) Create(ctx context.Context) error {
+	for _, s := range d.Accounts {
+		if err := s.Create(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // ContainerNames returns the names of the containers of the account.
 func (s *Stores) ContainerNames() []string {
@@ -70,40 +119,12 @@ func (s *Stores) Create(ctx context.Context) error {
 	return nil
 }
 
-// Of returns the stores of the account of that name; empty is the first.
-func (s *Stores) Of(account string) *Stores {
-	for _, other := range s.More {
-		if other.In == account {
-			return other
-		}
-	}
-	return s
-}
+// StoresOf returns the queues and containers of those names in the first account.
+func StoresOf(account *azure.Account, names azure.Names) *Stores { return StoresIn("", account, names) }
 
-// Join returns the stores of a deployment with several accounts: the first, and further
-// ones.
-func Join(accounts []*azure.Account, names azure.Names) *Stores {
-	home := StoresOf(accounts[0], names)
-	list, jobs := []string{accounts[0].Name()}, []*queue.Shards{home.Jobs}
-	for _, account := range accounts[1:] {
-		s := storesIn(account.Name(), account, names)
-		s.Workers, s.Control = home.Workers, home.Control
-		home.More = append(home.More, s)
-		list, jobs = append(list, account.Name()), append(jobs, s.Jobs)
-	}
-	home.Accounts = queue.NewAccounts(list, jobs)
-	return home
-}
-
-// StoresOf returns the queues and containers of those names.
-func StoresOf(account *azure.Account, names azure.Names) *Stores {
-	s := storesIn("", account, names)
-	s.Accounts = queue.NewAccounts([]string{account.Name()}, []*queue.Shards{s.Jobs})
-	return s
-}
-
-// storesIn returns the queues and containers of those names in an account.
-func storesIn(in string, account *azure.Account, names azure.Names) *Stores {
+// StoresIn returns the queues and containers of those names in the account of that name; empty
+// is the first.
+func StoresIn(in string, account *azure.Account, names azure.Names) *Stores {
 	jobs := queue.NewShardsIn(in, names.Queue, account.Queue)
 	return &Stores{
 		In: in, Account: account, Names: names, Jobs: jobs,

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/retry"
+	"github.com/spotworker/spotworker/internal/storage/deployment"
 	"github.com/spotworker/spotworker/internal/storage/outage"
 )
 
@@ -47,38 +48,55 @@ type Sources struct {
 // Config is what [Sources] are made of.
 type Config struct {
 	// Accounts are those of the deployment, the first of it first.
-	Accounts []Account
+	Accounts []*deployment.Stores
 
-	// Spread says over which accounts jobs are spread.
+	// TakeFrom are the queues of each account that jobs are taken from. For [Spot] that are
+	// all shards of the queue of jobs, if the account has any.
+	TakeFrom []Choice
+
+	// Check makes one call to everything that the jobs of an account need except its
+	// queues in TakeFrom.
+	Check func(context.Context, *deployment.Stores) error
+
+	// Spread says over which accounts jobs are spread. Optional.
 	Spread *queue.Accounts
 
-	// Failing, if set, reports whether calls to an account fail, so that it is checked
-	// until they do not.
+	// Failing reports whether calls to an account fail, so that it is checked until they do
+	// not.
 	Failing func(account string) bool
 
 	Jitter retry.Jitter
 	Log    *slog.Logger
 }
 
-// Account are the queues of one storage account.
-type Account struct {
-	// Name is the account's, for people; empty for the first.
-	Name string
+// Choice is a queue that each account has and that jobs may be taken from.
+type Choice string
 
-	// TakeFrom are the queues that jobs are taken from. Where Main, the first queue of
-	// jobs, is among them, jobs are taken from all Shards of it; nil if there is one queue.
-	TakeFrom []*queue.Queue
-	Main     *queue.Queue
-	Shards   *queue.Shards
+// The choices.
+const (
+	Spot     Choice = "spot"      // the queue of jobs, with its shards
+	OnDemand Choice = "on-demand" // the queue of jobs for VMs of regular priority
+)
 
-	// Check makes one call to everything that jobs need besides TakeFrom.
-	Check func(context.Context) error
+// Chosen returns the queues of an account by choices, without the further shards. A queue
+// that the account does not have is nil.
+func Chosen(a *deployment.Stores, choices []Choice) []*queue.Queue {
+	queues := make([]*queue.Queue, len(choices))
+	for i, choice := range choices {
+		switch choice {
+		case Spot:
+			queues[i] = a.Queue
+		case OnDemand:
+			queues[i] = a.OnDemand
+		}
+	}
+	return queues
 }
 
 // New returns sources before anything was read.
 func New(c Config) *Sources {
 	s := &Sources{Config: c, ready: make([]bool, len(c.Accounts))}
-	s.taken.Store(&s.Accounts[0].TakeFrom)
+	s.taken.Store(new(Chosen(c.Accounts[0], c.TakeFrom)))
 	return s
 }
 
@@ -89,14 +107,16 @@ func (s *Sources) Taken() []*queue.Queue { return *s.taken.Load() }
 // Place returns the queue for new messages of a job whose id may be put again.
 func (s *Sources) Place(id string) (*queue.Queue, error) {
 	if s.Spread == nil {
-		return s.Accounts[0].Main, nil
+		return s.Accounts[0].Queue, nil
 	}
 	return s.Spread.Place(id, true)
 }
 
-// isSharded reports whether q stands for several queues of which the number is known
-// from q alone.
-func (a Account) isSharded(q *queue.Queue) bool { return a.Shards != nil && q == a.Main }
+// readsShards reports whether jobs are taken from all shards of the queue of jobs in an
+// account, so that their number must be read.
+func (s *Sources) readsShards(a *deployment.Stores) bool {
+	return a.Jobs != nil && slices.Contains(s.TakeFrom, Spot)
+}
 
 // Check makes one call to everything that the jobs of an account need, in all accounts at
 // once. It returns an error if no account is ready: the first in the order of the calls,
@@ -139,8 +159,9 @@ func (s *Sources) checked(ctx context.Context, errs []error, answered bool) erro
 	if !answered {
 		return cmp.Or(errs...)
 	}
-	for i, ready := range s.readiness() {
-		if !ready && ctx.Err() == nil {
+	ready, _ := s.readiness()
+	for i := range ready {
+		if !ready[i] && ctx.Err() == nil {
 			s.Log.ErrorContext(ctx, "storage account is not ready; its jobs wait, and those of the other accounts do not", "resource", s.nameOf(i),
 				"error", errs[i], "retry_in", checkEvery)
 		}
@@ -157,7 +178,7 @@ func (s *Sources) start(ctx context.Context) {
 		return
 	}
 	s.started = true
-	if taken := s.Taken(); !slices.Equal(taken, s.Accounts[0].TakeFrom) {
+	if taken := s.Taken(); !slices.Equal(taken, Chosen(s.Accounts[0], s.TakeFrom)) {
 		s.logTaken(ctx, taken)
 	}
 }
@@ -171,31 +192,31 @@ func (s *Sources) nameOf(account int) string {
 	if s.Spread != nil && s.Spread.Name(account) != "" {
 		return s.Spread.Name(account)
 	}
-	return cmp.Or(s.Accounts[account].Name, "the first one")
+	return cmp.Or(s.Accounts[account].In, "the first one")
 }
 
-// readiness returns which accounts are ready.
-func (s *Sources) readiness() []bool {
+// readiness returns which accounts are ready, and whether the first check has ended.
+func (s *Sources) readiness() (ready []bool, started bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.ready)
+	return slices.Clone(s.ready), s.started
 }
 
 // checkAccount checks one account. From then on jobs are taken from it.
 func (s *Sources) checkAccount(ctx context.Context, i int) error {
 	a := s.Accounts[i]
 	var checks []func(context.Context) error
-	for _, q := range a.TakeFrom {
+	for _, q := range Chosen(a, s.TakeFrom) {
 		checks = append(checks, func(ctx context.Context) error {
-			if a.isSharded(q) {
-				_, err := a.Shards.Read(ctx)
+			if q == a.Queue && a.Jobs != nil {
+				_, err := a.Jobs.Read(ctx)
 				return err
 			}
 			_, err := q.Depth(ctx)
 			return err
 		})
 	}
-	if err := All(ctx, append(checks, a.Check)); err != nil {
+	if err := All(ctx, append(checks, func(ctx context.Context) error { return s.Config.Check(ctx, a) })); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -216,37 +237,31 @@ func All(ctx context.Context, checks []func(context.Context) error) error {
 	return cmp.Or(errs...)
 }
 
-// Follow reads the number of queues from time to time until ctx ends, and checks accounts
-// that were not ready.
+// Follow reads the number of queues from time to time until ctx ends. From the end of the
+// first check on, it checks the accounts that were not ready.
 func (s *Sources) Follow(ctx context.Context) {
-	if !slices.ContainsFunc(s.Accounts, func(a Account) bool { return slices.ContainsFunc(a.TakeFrom, a.isSharded) }) {
+	if !slices.ContainsFunc(s.Accounts, s.readsShards) {
 		return
 	}
-	read := time.Now()
-	for {
-		wait := shardsEvery
-		if len(s.Accounts) > 1 {
-			wait = checkEvery
-		}
-		if retry.Sleep(ctx, s.Jitter.Vary(wait)) != nil {
-			return
-		}
+	due := time.Now().Add(s.Jitter.Vary(shardsEvery))
+	for retry.Sleep(ctx, min(s.Jitter.Vary(checkEvery), time.Until(due))) == nil {
 		now := time.Now()
-		isDue := now.Sub(read) >= shardsEvery*3/4
+		isDue := !now.Before(due)
 		var group sync.WaitGroup
-		for i, ready := range s.readiness() {
+		ready, started := s.readiness()
+		for i, a := range s.Accounts {
 			switch {
-			case ready && isDue:
-				group.Go(func() { s.read(ctx, s.Accounts[i]) })
-			case !ready && len(s.Accounts) > 1:
+			case ready[i] && isDue:
+				group.Go(func() { s.read(ctx, a) })
+			case !ready[i] && started:
 				group.Go(func() { s.checkAgain(ctx, i) })
-			case ready && s.Failing != nil && s.Failing(s.Accounts[i].Name):
-				group.Go(func() { _ = s.Accounts[i].Check(ctx) }) // who counts failures counts this one
+			case ready[i] && s.Failing(a.In):
+				group.Go(func() { _ = s.Config.Check(ctx, a) }) // who counts failures counts this one
 			}
 		}
 		group.Wait()
 		if isDue {
-			read = now
+			due = now.Add(s.Jitter.Vary(shardsEvery))
 		}
 		s.update(ctx)
 	}
@@ -262,11 +277,11 @@ func (s *Sources) checkAgain(ctx context.Context, i int) {
 }
 
 // read reads the number of queues in an account.
-func (s *Sources) read(ctx context.Context, a Account) {
-	if !slices.ContainsFunc(a.TakeFrom, a.isSharded) {
+func (s *Sources) read(ctx context.Context, a *deployment.Stores) {
+	if !s.readsShards(a) {
 		return
 	}
-	if _, err := a.Shards.Read(ctx); err != nil && ctx.Err() == nil {
+	if _, err := a.Jobs.Read(ctx); err != nil && ctx.Err() == nil {
 		s.Log.Log(ctx, outage.Level(err, slog.LevelWarn), "number of queues not read; jobs are taken from those known", "error", err,
 			"take_from", queue.Names(s.Taken()))
 	}
@@ -307,9 +322,9 @@ func (s *Sources) known() (all []*queue.Queue) {
 		if !s.ready[i] {
 			continue
 		}
-		for _, q := range a.TakeFrom {
-			if a.isSharded(q) {
-				all = append(all, a.Shards.All()...)
+		for _, q := range Chosen(a, s.TakeFrom) {
+			if q == a.Queue && a.Jobs != nil {
+				all = append(all, a.Jobs.All()...)
 			} else {
 				all = append(all, q)
 			}

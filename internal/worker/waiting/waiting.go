@@ -27,6 +27,7 @@ import (
 	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/retry"
+	"github.com/spotworker/spotworker/internal/storage/deployment"
 	"github.com/spotworker/spotworker/internal/storage/outage"
 	"github.com/spotworker/spotworker/internal/worker/queuestats"
 )
@@ -61,10 +62,11 @@ const (
 // Config is what a search is made of.
 type Config struct {
 	// Accounts are those of the deployment, the first of it first.
-	Accounts []Account
+	Accounts []*deployment.Stores
 
-	// TakesOnDemand says that this worker takes jobs from the on-demand queue.
-	TakesOnDemand bool
+	// TakesSpot says that this worker takes jobs from the queue of jobs, and so reads the
+	// number of its shards anyway. TakesOnDemand says that this worker takes jobs from the on-demand queue.
+	TakesSpot, TakesOnDemand bool
 
 	// Changeover is how long a job that moves waits for a worker. With 0 there is no search.
 	Changeover time.Duration
@@ -78,19 +80,6 @@ type Config struct {
 	Fleet  *delivery.Fleet
 	Jitter retry.Jitter
 	Log    *slog.Logger
-}
-
-// Account are the queues of one storage account.
-type Account struct {
-	Name  string // empty for the first
-	Queue *queue.Queue
-
-	// Shards are the queues of jobs, of which Queue is the first; nil for Queue alone. Followed
-	// says that the worker reads their number anyway.
-	Shards   *queue.Shards
-	Followed bool
-
-	OnDemand *queue.Queue // nil if no job can move
 }
 
 // search is a search while the worker works.
@@ -131,7 +120,7 @@ func (s *search) run(ctx context.Context) {
 		}
 		var accounts sync.WaitGroup
 		for _, a := range s.Accounts {
-			if a.OnDemand != nil && !s.Failing(a.Name) {
+			if a.OnDemand != nil && !s.Failing(a.In) {
 				accounts.Go(func() { s.searchAccount(ctx, a) })
 			}
 		}
@@ -140,14 +129,14 @@ func (s *search) run(ctx context.Context) {
 }
 
 // searchAccount searches the queues of jobs of an account.
-func (s *search) searchAccount(ctx context.Context, a Account) {
+func (s *search) searchAccount(ctx context.Context, a *deployment.Stores) {
 	jobs := []*queue.Queue{a.Queue}
-	if a.Shards != nil {
-		if !a.Followed {
-			_, err := a.Shards.Read(outage.Optional(ctx))
+	if a.Jobs != nil {
+		if !s.TakesSpot {
+			_, err := a.Jobs.Read(outage.Optional(ctx))
 			s.check(ctx, a.Queue, err)
 		}
-		jobs = a.Shards.All()
+		jobs = a.Jobs.All()
 	}
 	var queues sync.WaitGroup
 	for _, q := range jobs {
@@ -206,7 +195,7 @@ func unclaimed(before, now []queue.Peeked) []queue.Peeked {
 func (s *search) move(ctx context.Context, q *queue.Queue, seen, atRisk []queue.Peeked) (claimed int) {
 	last := atRisk[len(atRisk)-1].ID
 	wanted := 1 + slices.IndexFunc(seen, func(m queue.Peeked) bool { return m.ID == last })
-	visibility, _ := s.Runner.Visibility(q)
+	visibility, _ := s.Runner.ClaimVisibility(q)
 	grace, cancel := drain.Outlive(ctx, drain.UntilAfter(claimGrace))
 	leases, err := q.ClaimOnce(outage.Optional(grace), wanted, visibility)
 	cancel()

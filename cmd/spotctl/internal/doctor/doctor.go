@@ -34,7 +34,7 @@ type Finding struct {
 
 // Examination is one run of all checks.
 type Examination struct {
-	stores *deployment.Stores
+	stores *deployment.Deployment
 
 	mu      sync.Mutex
 	offsets []time.Duration // of the service's clock, from each answer that shows it
@@ -57,9 +57,9 @@ func (e *Examination) allWaiting() (n int) {
 }
 
 // Examine runs all checks and returns their findings, in an order that does not change.
-func Examine(ctx context.Context, stores *deployment.Stores) []Finding {
+func Examine(ctx context.Context, stores *deployment.Deployment) []Finding {
 	e := &Examination{stores: stores}
-	accounts := stores.All()
+	accounts := stores.Accounts
 	parts := make([][]Finding, 2*len(accounts)+1)
 	var group sync.WaitGroup
 	for i, s := range accounts {

@@ -29,8 +29,8 @@ const clockLimit = 30 * time.Second
 // queues were read before.
 func (e *Examination) accounts() []Finding {
 	const check = "storage accounts"
-	known, err := e.stores.Accounts.Known()
-	given := len(e.stores.All())
+	known, err := e.stores.Spread.Known()
+	given := len(e.stores.Accounts)
 	f := Finding{Level: OK, Check: check, Text: fmt.Sprintf("jobs are spread over %d", known.Accounts())}
 	switch {
 	case known.Accounts() == 1 && given == 1:

@@ -94,7 +94,7 @@ var mutations = []mutation{
 	{
 		name:        "a poison job's message is deleted and not kept",
 		file:        "internal/delivery/settle.go",
-		old:         "\tif err := s.msg.account.poison.PutPoison(s.msg.cleanup, p, s.msg.account.payloads); err != nil {\n\t\treturn err\n\t}\n",
+		old:         "\tif err := s.msg.account.Poison.PutPoison(s.msg.cleanup, p, s.msg.account.Payloads); err != nil {\n\t\treturn err\n\t}\n",
 		replacement: "\t_ = p\n",
 		run:         "^TestEveryCall$/^poison$", pkg: crashpoints, sign: `there is no poison message`,
 	},
@@ -113,7 +113,7 @@ var mutations = []mutation{
 	{
 		name:        "a moved job's message is deleted and not put",
 		file:        "internal/delivery/move.go",
-		old:         "if err := p.msg.account.onDemand.PutMoved(ctx, p.msg.envelope, 0, p.msg.account.payloads); err != nil {",
+		old:         "if err := p.msg.account.OnDemand.PutMoved(ctx, p.msg.envelope, 0, p.msg.account.Payloads); err != nil {",
 		replacement: "if err := ctx.Err(); err != nil {",
 		run:         "^TestEveryCall$/^priority_move$", pkg: crashpoints, sign: `no other carries it on`,
 	},

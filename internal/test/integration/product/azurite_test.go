@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/delivery"
 	"github.com/spotworker/spotworker/internal/lab/emulator/imds"
 	"github.com/spotworker/spotworker/internal/preempt"
 	"github.com/spotworker/spotworker/internal/queue"
@@ -182,10 +183,13 @@ func start(t *testing.T, s *deployment.Stores, metadata *imds.Server, url, vm st
 	}
 	policy := checkpoint.DefaultPolicy()
 	policy.Interval = time.Second
+	own := *s
+	own.Jobs, own.OnDemand, own.Control, own.Logs, own.Outputs = nil, nil, nil, nil, nil // the test creates none of these
 	w, err := worker.New(worker.Config{
-		Queue: s.Queue, Poison: s.Poison, Payloads: s.Payloads, Records: s.Records, Workers: s.Workers,
-		Kinds: kinds, Concurrency: 8, Policy: policy, Metadata: client, Host: vm,
-		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Settings: delivery.Settings{
+			Accounts: []*deployment.Stores{&own}, Kinds: kinds, Policy: policy, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		},
+		Concurrency: 8, Metadata: client, Host: vm,
 	})
 	if err != nil {
 		t.Fatal(err)

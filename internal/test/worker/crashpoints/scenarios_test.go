@@ -188,7 +188,7 @@ func enqueueJobs(jobs ...string) func(*testing.T, *rig.Bed, *scenarioRun) {
 // enqueueOnShards enqueues jobs on two queues of jobs, one of them on both.
 func enqueueOnShards(_ *testing.T, b *rig.Bed, _ *scenarioRun) {
 	b.UseShards(queue.ShardCounts{Put: 2, Taken: 2})
-	first, second := b.Shards.All()[0], b.Shards.All()[1]
+	first, second := b.Jobs.All()[0], b.Jobs.All()[1]
 	b.PutOn(first, "a", "echo", "1")
 	b.PutOn(second, "long", "steps", "1")
 	b.PutOn(second, "a", "echo", "1")
@@ -208,7 +208,7 @@ func enqueueInAccounts(t *testing.T, b *rig.Bed, _ *scenarioRun) {
 	b.PutOn(second.Queue, "c", "hopeless", "1")
 	b.PutOn(second.Queue, "long", "steps", "1")
 	e := queue.Envelope{ID: "a", Kind: "echo", EnqueuedAt: time.Now(), Payload: queue.BytesPayload(make([]byte, 50<<10))}
-	e, err := a.All.More[0].Payloads.Offload(t.Context(), e)
+	e, err := a.All.Accounts[1:][0].Payloads.Offload(t.Context(), e)
 	if err != nil {
 		t.Fatal(err)
 	}

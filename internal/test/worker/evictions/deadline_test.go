@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/delivery"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/storage/deployment"
 	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/internal/worker"
@@ -178,12 +180,12 @@ func TestChangeoverIsChecked(t *testing.T) {
 		for name, change := range map[string]func(*worker.Config){
 			"changeover of -1s is out of range":   rig.Changeover(-time.Second),
 			"changeover of 48h0m0s is out of":     rig.Changeover(48 * time.Hour),
-			"there is no on-demand queue to move": func(c *worker.Config) { c.Changeover, c.OnDemand = time.Minute, nil },
+			"there is no on-demand queue to move": func(c *worker.Config) { c.Changeover, c.Accounts[0].OnDemand = time.Minute, nil },
 		} {
-			c := worker.Config{
-				Queue: b.Queue, OnDemand: b.OnDemand, Poison: b.Queue, Payloads: b.Payloads, Records: b.Records, Workers: b.Workers,
-				Kinds: job.Kinds{"echo": rig.Echo},
-			}
+			home := *b.Stores
+			c := worker.Config{Settings: delivery.Settings{
+				Accounts: []*deployment.Stores{&home}, Kinds: job.Kinds{"echo": rig.Echo},
+			}}
 			change(&c)
 			if _, err := worker.New(c); err == nil || !strings.Contains(err.Error(), name) {
 				t.Errorf("New = %v, want an error with %q", errors.Unwrap(err), name)

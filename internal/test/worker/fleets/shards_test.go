@@ -91,14 +91,14 @@ func TestShardFails(t *testing.T) {
 					}
 					began, left := time.Now(), jobs
 					for i := range jobs {
-						if id := fmt.Sprintf("job-%d", i); b.Shards.For(id).Name() != sick {
+						if id := fmt.Sprintf("job-%d", i); b.Jobs.For(id).Name() != sick {
 							b.Put(id, "echo", "1")
 						} else {
 							left--
 						}
 					}
 					others := func() (n int) {
-						for _, q := range b.Shards.All() {
+						for _, q := range b.Jobs.All() {
 							if q.Name() != sick {
 								n += len(b.Server.Messages(q.Name()))
 							}
@@ -116,12 +116,12 @@ func TestShardFails(t *testing.T) {
 					}
 					b.Server.OnCall(nil)
 					if f.remove {
-						if err := b.Shards.All()[2].Create(t.Context()); err != nil {
+						if err := b.Jobs.All()[2].Create(t.Context()); err != nil {
 							t.Fatal(err)
 						}
 						time.Sleep(time.Minute) // Azure takes half a minute to delete a queue
 					}
-					b.PutOn(b.Shards.All()[2], "recovered", "echo", "1")
+					b.PutOn(b.Jobs.All()[2], "recovered", "echo", "1")
 					b.WaitDone("recovered", 2*time.Minute)
 				})
 			})
@@ -190,29 +190,29 @@ func TestNumberOfShardsChanges(t *testing.T) {
 		b.WaitDone("before", 10*time.Second)
 
 		b.UseShards(queue.ShardCounts{Put: 3, Taken: 3})
-		for i, q := range b.Shards.All() {
+		for i, q := range b.Jobs.All() {
 			b.PutOn(q, fmt.Sprintf("of-%d", i), "echo", "1")
 		}
 		b.WaitDone("of-1", 90*time.Second)
 		b.WaitDone("of-2", 10*time.Second)
 		time.Sleep(20 * time.Second)
 		if p, _, err := b.Workers.Read(t.Context(), "vm_0-11112222-0"); err != nil ||
-			strings.Join(p.TakesFrom, ",") != strings.Join(queue.Names(b.Shards.All()), ",") {
+			strings.Join(p.TakesFrom, ",") != strings.Join(queue.Names(b.Jobs.All()), ",") {
 			t.Errorf("the heartbeat names the queues %v, %v, want all", p.TakesFrom, err)
 		}
 
-		if err := b.Shards.Write(t.Context(), queue.ShardCounts{Put: 1, Taken: 3}); err != nil {
+		if err := b.Jobs.Write(t.Context(), queue.ShardCounts{Put: 1, Taken: 3}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Minute)
-		last := b.Shards.All()[2]
+		last := b.Jobs.All()[2]
 		b.PutOn(last, "late", "echo", "1")
 		b.WaitDone("late", 20*time.Second)
-		if name := b.Shards.For("of-2").Name(); name != b.Names.Queue {
+		if name := b.Jobs.For("of-2").Name(); name != b.Names.Queue {
 			t.Errorf("a job is put on %s, want the first queue", name)
 		}
 
-		if err := b.Shards.Write(t.Context(), queue.ShardCounts{Put: 1, Taken: 1}); err != nil {
+		if err := b.Jobs.Write(t.Context(), queue.ShardCounts{Put: 1, Taken: 1}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Minute)
@@ -235,12 +235,12 @@ func TestDuplicatesOnShards(t *testing.T) {
 		for _, vm := range []string{"vm_0", "vm_1", "vm_2"} {
 			b.Start(vm, job.Kinds{"steps": work}, func(c *worker.Config) {
 				if vm == "vm_1" {
-					c.Shards = nil // of an older version
+					c.Accounts[0].Jobs = nil // of an older version
 				}
 			})
 		}
 		for i := range 8 {
-			for _, q := range b.Shards.All() {
+			for _, q := range b.Jobs.All() {
 				b.PutOn(q, fmt.Sprintf("job-%d", i), "steps", "1")
 			}
 		}

@@ -56,7 +56,7 @@ func fairness(shares []float64) float64 {
 // its queue two messages, its claim and its deletion; it is of an idempotent kind, whose
 // calls are all calls for messages.
 func runAtLimit(b *rig.Bed, workers, limit int, after, window time.Duration) (r atLimit) {
-	queues := queue.Names(b.Shards.All())
+	queues := queue.Names(b.Jobs.All())
 	for i := range int((after+window)/time.Second)*limit*len(queues)/2 + workers*300*len(queues) {
 		b.Put(fmt.Sprintf("job-%d", i), "nothing", "1")
 	}

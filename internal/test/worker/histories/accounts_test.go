@@ -7,6 +7,7 @@ import (
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/operate"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/storage/deployment"
 	"github.com/spotworker/spotworker/internal/test/worker/recorder"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 )
@@ -102,7 +103,7 @@ func (h *history) homeOf(id string) int {
 	if at, ok := h.homes[id]; ok && !h.mix.chosenIDs[id] {
 		return at
 	}
-	q, err := h.b.Accounts.All.Accounts.Place(id, h.mix.chosenIDs[id])
+	q, err := h.b.Accounts.All.Spread.Place(id, h.mix.chosenIDs[id])
 	if err != nil {
 		h.t.Errorf("account of job %s: %v", id, err)
 		return 0
@@ -119,7 +120,7 @@ func (h *history) homeOf(id string) int {
 }
 
 // storesFor returns the stores of the account of a job.
-func (h *history) storesFor(id string) rig.Stores {
+func (h *history) storesFor(id string) *deployment.Stores {
 	if at := h.homeOf(id); at > 0 {
 		return h.b.ConnectAt(at, h.b.Transport("test"))
 	}
@@ -132,7 +133,7 @@ func (h *history) recordsOver(k *rig.Link) func(id string) []operate.AccountReco
 	if h.accounts.count == 0 {
 		return nil
 	}
-	if known, err := h.b.Accounts.All.Accounts.Known(); err != nil || known.Accounts() < h.accounts.count {
+	if known, err := h.b.Accounts.All.Spread.Known(); err != nil || known.Accounts() < h.accounts.count {
 		return nil
 	}
 	return func(id string) []operate.AccountRecords {

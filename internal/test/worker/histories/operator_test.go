@@ -8,6 +8,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/operate"
+	"github.com/spotworker/spotworker/internal/storage/deployment"
 	"github.com/spotworker/spotworker/internal/test/worker/recorder"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 )
@@ -71,7 +72,7 @@ func (p *plan) actionFor(id string) *operatorAction {
 
 // operatorStores connects an operator's program. Its requests have the faults of the
 // history, and it is killed at one of them, unless crashCall is 0.
-func (h *history) operatorStores(crashCall int, crash rig.CrashPoint) rig.Stores {
+func (h *history) operatorStores(crashCall int, crash rig.CrashPoint) *deployment.Stores {
 	return h.b.Connect(h.operatorLink(crashCall, crash))
 }
 

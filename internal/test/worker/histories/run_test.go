@@ -122,7 +122,7 @@ func (h *history) count(n *int) {
 
 func (h *history) put(j *plannedJob) {
 	if h.accounts.count > 0 {
-		h.b.Accounts.All.Accounts.ReadToPut(h.t.Context())
+		h.b.Accounts.All.Spread.ReadToPut(h.t.Context())
 	}
 	q := h.queueFor(j)
 	e := queue.Envelope{ID: j.id, Kind: j.kind, EnqueuedAt: time.Now()}
@@ -213,7 +213,7 @@ func (h *history) start(w workerRun, change ...func(*worker.Config)) *rig.Proces
 	queues := h.takenBy(w)
 	change = append(change, func(c *worker.Config) {
 		if h.shards.unaware[w.vm] {
-			c.Shards = nil
+			c.Accounts[0].Jobs = nil
 		}
 		c.Observer = h.recorder.WatchSlots(w.vm, h.slotsOfAccount(w), queues...)
 		c.Concurrency, c.MoveAfter, c.Changeover, c.Log = w.concurrency, w.moveAfter, w.changeover, slog.New(slog.DiscardHandler)

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/storage/deployment"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 )
 
@@ -50,7 +51,7 @@ func (h *history) queueFor(j *plannedJob) *queue.Queue {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.b.Shards.All()[h.shards.random.IntN(h.shards.count)]
+	return h.b.Jobs.All()[h.shards.random.IntN(h.shards.count)]
 }
 
 // takenBy returns the names of the queues that a worker takes from.
@@ -75,9 +76,9 @@ func (h *history) takenBy(w workerRun) []string {
 }
 
 // jobsOf returns the queues of jobs as an operator's program knows them.
-func (h *history) jobsOf(s rig.Stores) queue.Jobs {
+func (h *history) jobsOf(s *deployment.Stores) queue.Jobs {
 	if h.shards.count > 0 && s.Queue.Account() == "" {
-		s.Shards.Fix(h.shards.count)
+		s.Jobs.Fix(h.shards.count)
 	}
-	return s.Shards
+	return s.Jobs
 }

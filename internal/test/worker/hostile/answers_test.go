@@ -95,7 +95,7 @@ func partialRun(t *testing.T, drop part, times int) (seen map[part]bool) {
 			_, _, _ = s.Workers.Read(t.Context(), "vm_0")
 			_, _ = s.Records.Read(t.Context(), "long")
 			_, _ = s.Records.Result(t.Context(), "short")
-			_, _ = s.Shards.Depth(t.Context())
+			_, _ = s.Jobs.Depth(t.Context())
 			_, _ = s.Queue.Peek(t.Context(), 32)
 			_, _ = s.Queue.FrontWaited(t.Context())
 			_, _, _ = s.Control.Read(t.Context(), "")

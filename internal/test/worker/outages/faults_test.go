@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/storage/deployment"
 	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/internal/worker"
@@ -23,8 +24,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
-	"github.com/spotworker/spotworker/internal/fleet/presence"
-	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/storage/azure"
 	"github.com/spotworker/spotworker/internal/storage/outage"
 	"github.com/spotworker/spotworker/job"
@@ -75,9 +74,9 @@ func explainingLog(log io.Writer) *slog.Logger {
 // useAccount is useTransport for an account that is connected already.
 func useAccount(b *rig.Bed, account *azure.Account, log io.Writer) func(*worker.Config) {
 	return func(c *worker.Config) {
-		c.Queue, c.OnDemand = queue.New(account.Queue(b.Names.Queue), b.Names.Queue), queue.New(account.Queue(b.Names.OnDemand), b.Names.OnDemand)
-		c.Poison, c.Payloads = queue.New(account.Queue(b.Names.Poison), b.Names.Poison), queue.NewPayloads(account.Container(b.Names.Payloads))
-		c.Records, c.Workers = checkpoint.NewStore(account.Container(b.Names.Records)), presence.NewStore(account.Container(b.Names.Workers))
+		s, own := deployment.StoresOf(account, b.Names), c.Accounts[0]
+		s.Jobs, s.Control, s.Logs, s.Outputs = own.Jobs, own.Control, own.Logs, own.Outputs
+		c.Accounts = []*deployment.Stores{s}
 		c.Metadata = nil
 		c.Log = explainingLog(log)
 	}

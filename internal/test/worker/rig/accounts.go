@@ -23,7 +23,7 @@ import (
 type Accounts struct {
 	b       *Bed
 	Servers []*storage.Server
-	All     *deployment.Stores
+	All     *deployment.Deployment
 	Lack    map[string]bool // workers that were given the first account alone, by VM
 }
 
@@ -58,14 +58,14 @@ func (a *Accounts) transport() policy.Transporter {
 }
 
 // Connect returns the stores of so many of the accounts.
-func (a *Accounts) Connect(n int, transport policy.Transporter, pressure *intake.Pressure, onEnd func(outage.Call)) *deployment.Stores {
+func (a *Accounts) Connect(n int, transport policy.Transporter, pressure *intake.Pressure, onEnd func(outage.Call)) *deployment.Deployment {
 	a.b.T.Helper()
 	var all []*azure.Account
 	for i := range n {
 		all = append(all, a.b.WatchedAccountAt(i, transport, pressure, onEnd))
 	}
 	s := deployment.Join(all, a.b.Names)
-	for _, in := range s.All() {
+	for _, in := range s.Accounts {
 		if a.b.Chunk > 0 {
 			in.Records = in.Records.WithChunks(a.b.Chunk)
 		}
@@ -81,21 +81,13 @@ func (a *Accounts) join(k *Link, c *worker.Config) {
 	}
 	blobs := &outage.Blobs{}
 	s := a.Connect(n, k, c.Pressure, blobs.Ended)
-	c.Queue, c.OnDemand, c.Poison, c.Shards = s.Queue, s.OnDemand, s.Poison, s.Jobs
-	c.Payloads, c.Records, c.Workers, c.Control, c.Outputs, c.Logs = s.Payloads, s.Records, s.Workers, s.Control, s.Outputs, s.Logs
-	c.Spread, c.Blobs = s.Accounts, blobs
-	for _, m := range s.More {
-		c.More = append(c.More, worker.Account{
-			Name: m.In, Queue: m.Queue, Poison: m.Poison, OnDemand: m.OnDemand, Shards: m.Jobs, TakeFrom: []*queue.Queue{m.Queue},
-			Payloads: m.Payloads, Records: m.Records, Outputs: m.Outputs, Logs: m.Logs,
-		})
-	}
+	c.Accounts, c.Spread, c.Blobs = s.Accounts, s.Spread, blobs
 }
 
 // Put puts a job in the account where its id belongs.
 func (a *Accounts) Put(id, kind, payload string) {
 	a.b.T.Helper()
-	q, err := a.All.Accounts.Place(id, true)
+	q, err := a.All.Spread.Place(id, true)
 	if err != nil {
 		a.b.T.Fatal(err)
 	}
@@ -107,7 +99,7 @@ func (a *Accounts) Of(id string) int { return queue.AccountOf(id, len(a.Servers)
 
 // IsDone reports whether a job is done, by the record in its account.
 func (a *Accounts) IsDone(id string) bool {
-	r, err := a.All.All()[a.Of(id)].Records.Read(a.b.T.Context(), id)
+	r, err := a.All.Accounts[a.Of(id)].Records.Read(a.b.T.Context(), id)
 	return err == nil && r.Status == checkpoint.Done
 }
 
@@ -129,13 +121,13 @@ func (b *Bed) AddAccounts(n int) *Accounts {
 	b.T.Helper()
 	a := b.MakeAccounts(n)
 	spread := queue.Spread{IDs: n}
-	for _, s := range a.All.All() {
+	for _, s := range a.All.Accounts {
 		if err := s.Create(b.T.Context()); err != nil {
 			b.T.Fatal(err)
 		}
 		spread.Names = append(spread.Names, s.Account.Name())
 	}
-	if err := a.All.Accounts.Write(b.T.Context(), spread); err != nil {
+	if err := a.All.Spread.Write(b.T.Context(), spread); err != nil {
 		b.T.Fatal(err)
 	}
 	return a
@@ -170,7 +162,7 @@ func (b *Bed) Servers() []*storage.Server {
 
 // storesFor returns the stores of the account that has the record of a job, the first
 // account's if none has.
-func (b *Bed) storesFor(id string) Stores {
+func (b *Bed) storesFor(id string) *deployment.Stores {
 	for i, server := range b.Servers()[1:] {
 		for _, blob := range server.Blobs(b.Names.Records) {
 			if recorder.JobOfBlob(blob.Name) == id && blob.Metadata["status"] != "" {

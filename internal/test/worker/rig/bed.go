@@ -6,16 +6,12 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
-	"github.com/spotworker/spotworker/internal/checkpoint"
-	"github.com/spotworker/spotworker/internal/fleet/control"
-	"github.com/spotworker/spotworker/internal/fleet/presence"
-	"github.com/spotworker/spotworker/internal/jobfiles/joblog"
-	"github.com/spotworker/spotworker/internal/jobfiles/outputs"
 	"github.com/spotworker/spotworker/internal/lab/emulator/imds"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/retry"
 	"github.com/spotworker/spotworker/internal/storage/azure"
+	"github.com/spotworker/spotworker/internal/storage/deployment"
 	"github.com/spotworker/spotworker/internal/storage/outage"
 	"github.com/spotworker/spotworker/internal/test/worker/recorder"
 	"github.com/spotworker/spotworker/internal/worker/intake"
@@ -39,19 +35,7 @@ type Bed struct {
 
 	realTime bool // outside a synctest bubble
 
-	Stores
-}
-
-// Stores are clients for the queues and containers over one transport.
-type Stores struct {
-	Queue, OnDemand, Poison *queue.Queue
-	Shards                  *queue.Shards
-	Payloads                *queue.Payloads
-	logs                    *joblog.Store
-	Records                 *checkpoint.Store
-	Workers                 *presence.Store
-	Control                 *control.Store
-	outputs                 *outputs.Store
+	*deployment.Stores
 }
 
 // Run runs a test in a synctest bubble, that is in virtual time, with a testbed
@@ -133,38 +117,26 @@ func (b *Bed) WatchedAccountAt(i int, transport policy.Transporter, pressure *in
 }
 
 // Connect returns clients for the queues and containers over a transport.
-func (b *Bed) Connect(transport policy.Transporter) Stores { return b.ConnectAt(0, transport) }
+func (b *Bed) Connect(transport policy.Transporter) *deployment.Stores {
+	return b.ConnectAt(0, transport)
+}
 
 // ConnectAt returns the stores of the account of that number.
-func (b *Bed) ConnectAt(i int, transport policy.Transporter) Stores {
+func (b *Bed) ConnectAt(i int, transport policy.Transporter) *deployment.Stores {
 	return b.storesIn(AccountName(i), b.WatchedAccountAt(i, transport, nil, nil))
 }
 
-func (b *Bed) storesOf(account *azure.Account) Stores { return b.storesIn("", account) }
-
-// storesIn is storesOf for an account of that name, empty for the first.
-func (b *Bed) storesIn(in string, account *azure.Account) Stores {
-	records := checkpoint.NewStore(account.Container(b.Names.Records))
+// storesIn returns the stores of the account of that name, empty for the first.
+func (b *Bed) storesIn(in string, account *azure.Account) *deployment.Stores {
+	s := deployment.StoresIn(in, account, b.Names)
 	if b.Chunk > 0 {
-		records = records.WithChunks(b.Chunk)
+		s.Records = s.Records.WithChunks(b.Chunk)
 	}
-	shards := queue.NewShardsIn(in, b.Names.Queue, account.Queue)
-	return Stores{
-		Shards:   shards,
-		Queue:    shards.Main(),
-		OnDemand: queue.NewIn(in, account.Queue(b.Names.OnDemand), b.Names.OnDemand),
-		Poison:   queue.NewIn(in, account.Queue(b.Names.Poison), b.Names.Poison),
-		Payloads: queue.NewPayloads(account.Container(b.Names.Payloads)),
-		logs:     joblog.NewStore(account.Container(b.Names.Payloads)),
-		Records:  records,
-		Workers:  presence.NewStore(account.Container(b.Names.Workers)),
-		Control:  control.NewStore(account.Container(b.Names.Control)),
-		outputs:  outputs.NewStore(account.Container(b.Names.Outputs)),
-	}
+	return s
 }
 
 // JobQueues returns the names of the queues of jobs.
-func (b *Bed) JobQueues() []string { return append(queue.Names(b.Shards.All()), b.Names.OnDemand) }
+func (b *Bed) JobQueues() []string { return append(queue.Names(b.Jobs.All()), b.Names.OnDemand) }
 
 // UseShards makes so many queues of jobs.
 func (b *Bed) UseShards(counts queue.ShardCounts) {
@@ -176,7 +148,7 @@ func (b *Bed) UseShards(counts queue.ShardCounts) {
 			b.T.Fatal(err)
 		}
 	}
-	if err := b.Shards.Write(b.T.Context(), counts); err != nil {
+	if err := b.Jobs.Write(b.T.Context(), counts); err != nil {
 		b.T.Fatal(err)
 	}
 }

@@ -137,13 +137,13 @@ func (b *Bed) BlobOf(id string) string { return recorder.BlobOf(b.Servers(), b.N
 func (b *Bed) FilesOf(id string) map[string]string {
 	b.T.Helper()
 	r := b.Record(id)
-	files, err := b.storesFor(id).outputs.Files(b.T.Context(), id, r.Outputs.Hash)
+	files, err := b.storesFor(id).Outputs.Files(b.T.Context(), id, r.Outputs.Hash)
 	if err != nil {
 		b.T.Errorf("outputs of %s: %v", id, err)
 	}
 	contents := map[string]string{}
 	for _, f := range files {
-		body, err := b.storesFor(id).outputs.OpenChecked(b.T.Context(), id, f)
+		body, err := b.storesFor(id).Outputs.OpenChecked(b.T.Context(), id, f)
 		if err != nil {
 			b.T.Error(err)
 			continue
@@ -161,7 +161,7 @@ func (b *Bed) FilesOf(id string) map[string]string {
 // LogOf returns the kept lines of a job's log, in record and blob together.
 func (b *Bed) LogOf(r checkpoint.Record) joblog.Document {
 	b.T.Helper()
-	stored, err := b.logs.Read(b.T.Context(), r.ID, r.CreatedAt)
+	stored, err := b.Logs.Read(b.T.Context(), r.ID, r.CreatedAt)
 	if err != nil {
 		b.T.Fatal(err)
 	}

@@ -4,9 +4,11 @@ import (
 	"context"
 	"log/slog"
 
+	"github.com/spotworker/spotworker/internal/delivery"
 	"github.com/spotworker/spotworker/internal/lab/emulator/imds"
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/preempt"
+	"github.com/spotworker/spotworker/internal/storage/deployment"
 	"github.com/spotworker/spotworker/internal/storage/outage"
 	"github.com/spotworker/spotworker/internal/test/worker/recorder"
 	"github.com/spotworker/spotworker/internal/worker"
@@ -47,15 +49,12 @@ func (b *Bed) StartWithLink(name string, kinds job.Kinds, setUp func(*Link), cha
 	outages := outage.New(log, func() int { return p.ActiveJobs() })
 	pressure := &intake.Pressure{}
 	account := b.WatchedAccount(p.Link, pressure, outages.Ended)
-	s := b.storesOf(account)
 	c := worker.Config{
-		Queue: s.Queue, OnDemand: s.OnDemand, Poison: s.Poison, Payloads: s.Payloads, Records: s.Records, Workers: s.Workers, Control: s.Control,
-		Logs: s.logs, Outputs: s.outputs,
-		Kinds: kinds, Concurrency: 4, Metadata: client, Host: name, BootID: "boot", Program: "test", Jitter: b.Jitter, Pressure: pressure,
-		Log: log,
+		Settings:    delivery.Settings{Accounts: []*deployment.Stores{b.storesIn("", account)}, Kinds: kinds, Jitter: b.Jitter, Log: log},
+		Concurrency: 4, Metadata: client, Host: name, BootID: "boot", Program: "test", Pressure: pressure,
 	}
-	if b.Sharded {
-		c.Shards = s.Shards
+	if !b.Sharded {
+		c.Accounts[0].Jobs = nil
 	}
 	if b.CacheInputs != "" {
 		c.Inputs = b.Fetcher(b.CacheInputs, 1<<30, account)

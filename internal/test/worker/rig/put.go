@@ -16,13 +16,14 @@ import (
 	"github.com/spotworker/spotworker/internal/storage/azure"
 	"github.com/spotworker/spotworker/internal/test/worker/recorder"
 	"github.com/spotworker/spotworker/internal/worker"
+	"github.com/spotworker/spotworker/internal/worker/sources"
 	"github.com/spotworker/spotworker/job"
 )
 
 // Put enqueues a job with a JSON payload.
 func (b *Bed) Put(id, kind, payload string) {
 	b.T.Helper()
-	b.PutOn(b.Shards.For(id), id, kind, payload)
+	b.PutOn(b.Jobs.For(id), id, kind, payload)
 }
 
 // PutOn enqueues a job with a JSON payload on a queue.
@@ -181,20 +182,10 @@ func MoveAfter(n int) func(*worker.Config) { return func(c *worker.Config) { c.M
 
 // TakeOnDemand makes a worker take only from the on-demand queue, as on a VM of
 // regular priority.
-func TakeOnDemand(c *worker.Config) {
-	c.TakeFrom = []*queue.Queue{c.OnDemand}
-	for i, a := range c.More {
-		c.More[i].TakeFrom = []*queue.Queue{a.OnDemand}
-	}
-}
+func TakeOnDemand(c *worker.Config) { c.TakeFrom = []sources.Choice{sources.OnDemand} }
 
 // TakeFromBoth makes a worker take from the main and from the on-demand queue.
-func TakeFromBoth(c *worker.Config) {
-	c.TakeFrom = []*queue.Queue{c.Queue, c.OnDemand}
-	for i, a := range c.More {
-		c.More[i].TakeFrom = []*queue.Queue{a.Queue, a.OnDemand}
-	}
-}
+func TakeFromBoth(c *worker.Config) { c.TakeFrom = []sources.Choice{sources.Spot, sources.OnDemand} }
 
 // DiscardLog leaves out the log of a worker that does thousands of jobs.
 func DiscardLog(c *worker.Config) { c.Log = slog.New(slog.DiscardHandler) }
