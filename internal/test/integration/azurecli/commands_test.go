@@ -47,8 +47,8 @@ var reasons = map[string]string{
 
 	"make bench": onItsOwn, "make bicep": onItsOwn, "make build": onItsOwn, "make chaos": onItsOwn,
 	"make demo": onItsOwn, "make figures": onItsOwn, "make fuzz": onItsOwn, "make integration": onItsOwn, "make integration-tools": onItsOwn,
-	"make lint": onItsOwn, "make mutants": onItsOwn, "make package": onItsOwn, "make recording": onItsOwn, "make soak": onItsOwn,
-	"make test": onItsOwn, "make windows": onItsOwn, "make deploy": "without --dry-run " + keepsNothing,
+	"make lint": onItsOwn, "make mutants": onItsOwn, "make package": onItsOwn, "make proof": onItsOwn, "make recording": onItsOwn,
+	"make soak": onItsOwn, "make test": onItsOwn, "make windows": onItsOwn, "make deploy": "without --dry-run " + keepsNothing,
 }
 
 // runnable are the names of the commands that TestDocumentedCommandsRun runs, unless a

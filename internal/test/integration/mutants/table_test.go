@@ -354,8 +354,8 @@ var mutations = []mutation{
 	{
 		name:        "a follow-up job that cannot be put is forgotten",
 		file:        "internal/delivery/load.go",
-		old:         "accounts[to.Account()].payloads); err != nil {\n\t\treturn job.Unavailable(err)\n",
-		replacement: "accounts[to.Account()].payloads); err != nil {\n\t\treturn nil\n",
+		old:         "accounts[to.Account()].Payloads); err != nil {\n\t\treturn job.Unavailable(err)\n",
+		replacement: "accounts[to.Account()].Payloads); err != nil {\n\t\treturn nil\n",
 		run:         "^TestFollowUpJobThatCannotBePut$", pkg: jobs, sign: `want it to wait`,
 	},
 	{
