@@ -559,7 +559,8 @@ func TestDeployChecksZonesAndRegularVMs(t *testing.T) {
 		{"a zone refused", "zones,1,2,3\twithout,2", "param zones = ['1', '2', '3']\n", "0\t10", "is not in zone 2"},
 		{"another zone refused", "zones,1,2,3\twithout,2", "param zones = ['1', '3']\n", "0\t10", ""},
 		{"no zones asked for", "zones,\twithout,1", "param zones = []\n", "0\t10", ""},
-		{"quota of regular VMs", "zones,\twithout,", "param baseRegularCount = 6\n", "0\t10", "quota of 12 regular cores in westeurope, and 10 are"},
+		{"quota of regular VMs", "zones,\twithout,", "param baseRegularCount = 6\n", "0\t10",
+			"quota of 12 regular cores in westeurope, and 10 are"},
 		{"enough for regular VMs", "zones,\twithout,", "param baseRegularCount = 5\n", "0\t10", ""},
 		{"quota of a fleet", "zones,\twithout,", "param regularCapacity = 2\n", "8\t10", "quota of 4 regular cores"},
 	} {
