@@ -35,9 +35,9 @@ const (
 	// Over means that the job had ended before; it is left alone.
 	Over Action = "over"
 
-	// Barred means that the job had no record and got one that is cancelled. If it waits
-	// for its first worker, none starts it; if there is no such job, its id cannot be
-	// used while the record is kept.
+	// Barred means that the job had no record and now has a cancelled record. If it
+	// waits for its first worker, none starts it; if there is no such job, its id cannot
+	// be used while the record is kept.
 	Barred Action = "barred"
 
 	// Unknown means that the job has no record, and none was made.
@@ -78,15 +78,15 @@ type AccountRecords struct {
 // accountWait is how long one of several accounts may take to cancel a job.
 const accountWait = 15 * time.Second
 
-// CancelOutcome is what was done about one job.
+// CancelOutcome is the result of a cancel for one job.
 type CancelOutcome struct {
 	ID     string
 	Action Action // Cancelled, Barred, Over, Unknown, Refused or Failed
 	Detail string // for people
 	Err    error  // of Refused and Failed
 
-	// BarredIn are the accounts in which the id is barred although the job may be in one
-	// that failed.
+	// BarredIn are the accounts in which the id is barred although the job may be in an
+	// account that failed.
 	BarredIn []string
 
 	// Was is the job's record as it was; the zero value if there was none.
@@ -99,9 +99,9 @@ type CancelOutcome struct {
 // ctx. The error says that workers could not be told: the jobs that were reported as
 // cancelled are, and their workers find out at their next write.
 //
-// A job costs two calls, and a thousand jobs two more. One without a record costs one
-// call more, and all of them a look at the queues, of two calls each. Cancelling again
-// is harmless.
+// A job costs two calls, and a thousand jobs two more. A job without a record costs one
+// call more. All jobs without a record share one look at the queues, at two calls for
+// each queue. Cancelling again is harmless.
 func (c *Canceller) Cancel(ctx context.Context, ids iter.Seq[string], report func(CancelOutcome) error) error {
 	batch := make([]string, 0, cancelBatch)
 	for id := range ids {
@@ -116,8 +116,8 @@ func (c *Canceller) Cancel(ctx context.Context, ids iter.Seq[string], report fun
 	return c.batch(ctx, batch, report)
 }
 
-// batch cancels some jobs and names those that are cancelled in the control document,
-// also after an error: what is begun is finished.
+// batch cancels some jobs and names the cancelled jobs in the control document, also
+// after an error: an operation that has begun is finished.
 func (c *Canceller) batch(ctx context.Context, ids []string, report func(CancelOutcome) error) error {
 	var mu sync.Mutex
 	var cancelled []string
@@ -173,7 +173,7 @@ func (c *Canceller) accounts(id string) []AccountRecords {
 	return []AccountRecords{{Store: c.Records}}
 }
 
-// one cancels one job. seen is what the queues show, for all jobs.
+// one cancels one job. seen holds the queues' fronts, for all jobs.
 func (c *Canceller) one(ctx context.Context, id string, seen *looks) CancelOutcome {
 	if err := jobid.Validate(id); err != nil {
 		return CancelOutcome{ID: id, Action: Refused, Detail: err.Error(), Err: err}
@@ -301,21 +301,21 @@ func (c *Canceller) bar(ctx context.Context, all []AccountRecords, id string, fr
 	return o
 }
 
-// looks is what the queues of all accounts show. They are looked at once.
+// looks holds the fronts of the queues of all accounts. The queues are looked at once.
 type looks struct {
 	once   sync.Once
 	fronts []look // by account, in the order of their names
 	names  []string
 }
 
-// look is what the queues of one account show.
+// look is the front of the queues of one account.
 type look struct {
 	front
 
 	err error // why they could not be searched
 }
 
-// at returns what the queues of each of the accounts show.
+// at returns the fronts of the queues of each of the accounts.
 func (l *looks) at(ctx context.Context, c *Canceller, all []AccountRecords) []look {
 	l.once.Do(func() {
 		l.fronts, l.names = make([]look, len(all)), make([]string, len(all))
@@ -333,7 +333,8 @@ func (l *looks) at(ctx context.Context, c *Canceller, all []AccountRecords) []lo
 	return found
 }
 
-// look looks at the front of the queues of an account, of which there may be several.
+// look looks at the front of the queues of an account. several says that there is more
+// than one account.
 func (c *Canceller) look(ctx context.Context, account string, several bool) look {
 	if c.Queues == nil {
 		return look{err: errNoQueues}
@@ -357,7 +358,7 @@ func (c *Canceller) look(ctx context.Context, account string, several bool) look
 // errNoQueues means that a canceller was given no queues.
 var errNoQueues = errors.New("no queues were given")
 
-// outcomeOf describes what a cancel did to a record.
+// outcomeOf describes the effect of a cancel on a record.
 func outcomeOf(id string, was checkpoint.Record, err error) CancelOutcome {
 	o := CancelOutcome{ID: id, Action: Cancelled, Was: was, Err: err}
 	switch {

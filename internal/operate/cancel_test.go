@@ -138,7 +138,7 @@ func TestCancelKnownOnly(t *testing.T) {
 // unknown if the queues show that there is none, and barred where they cannot tell.
 func TestCancelWithoutRecord(t *testing.T) {
 	for name, row := range map[string]struct {
-		messages int // on the queue, that of the job last
+		messages int // on the queue, the job's message last
 		hidden   bool
 		refused  bool // the queues cannot be read
 		cancel   string

@@ -38,9 +38,9 @@ var (
 	ErrBacklog = errors.New("messages wait for longer than that")
 )
 
-// Cleaner removes what is left of jobs that have ended: their records, with the results,
-// their logs and their outputs. Jobs that are poison, waiting or running are left alone. Payloads need
-// no cleaning: a worker deletes that of a job with its message.
+// Cleaner removes the remains of jobs that have ended: their records, with the results, their
+// logs and their outputs. Jobs that are poison, waiting or running are left alone. Payloads
+// need no cleaning: a worker deletes a job's payload with its message.
 //
 // It goes through records and logs in the order of their names, side by side, so it holds
 // none of them in memory. A record is removed first, on condition that it is as it was
@@ -59,17 +59,18 @@ type Cleaner struct {
 	DryRun           bool // counts only
 }
 
-// CleanReport counts what was removed, or with [Cleaner.DryRun] would be.
+// CleanReport counts the items that were removed, or with [Cleaner.DryRun] would be
+// removed.
 type CleanReport struct {
 	Read      int // records
 	Done      int // records of jobs that were done
 	Cancelled int
 	Bytes     int64 // of these records' bodies: the results
 
-	Logs     int // also those without a record
+	Logs     int // also logs without a record
 	LogBytes int64
 
-	Outputs     int // files and their lists; also those that no list or record names
+	Outputs     int // files and their lists; also files that no list or record names
 	OutputBytes int64
 
 	Changed int // left alone: written or removed since they were listed
@@ -91,9 +92,9 @@ func (r CleanReport) Plus(o CleanReport) CleanReport {
 	}
 }
 
-// Clean removes what is selected, and calls progress now and then, one call at a time. A
-// job that cannot be removed is reported by failed, and the others are removed
-// nevertheless. What was begun when ctx ends is finished.
+// Clean removes the selected items, and calls progress now and then, one call at a time.
+// A job that cannot be removed is reported by failed, and the others are removed
+// nevertheless. A removal that has begun when ctx ends is finished.
 func (c *Cleaner) Clean(ctx context.Context, progress func(CleanReport), failed func(id string, err error)) (CleanReport, error) {
 	r := &cleaning{Cleaner: c, progress: progress, failed: failed}
 	if err := c.check(ctx); err != nil {
@@ -151,15 +152,15 @@ type cleaning struct {
 	*Cleaner
 	progress func(CleanReport)
 	failed   func(string, error)
-	poison   map[string]bool // jobs of which the poison queue has a message
+	poison   map[string]bool // jobs with a message on the poison queue
 
 	mu     sync.Mutex // guards calls of progress and failed, and what follows
 	report CleanReport
 }
 
-// findPoison finds the jobs of which the poison queue has a message: replaying that would
-// start the job again if it had no record. A dry run looks at the front alone, since
-// looking further hides the messages for a while.
+// findPoison finds the jobs with a message on the poison queue: replaying that message
+// would start the job again if the job had no record. A dry run looks at the front alone,
+// since looking further hides the messages for a while.
 func (r *cleaning) findPoison(ctx context.Context) error {
 	r.poison = map[string]bool{}
 	add := func(it Item) error {
@@ -189,7 +190,7 @@ func (r *cleaning) findPoison(ctx context.Context) error {
 // progressEvery is how many records are read between two calls of progress.
 const progressEvery = 1000
 
-// all goes through records and logs, and removes those that are to go.
+// all goes through records and logs, and removes the selected entries.
 func (r *cleaning) all(ctx context.Context) error {
 	var group errgroup.Group
 	group.SetLimit(cleanParallel)
@@ -257,7 +258,7 @@ func (r *cleaning) one(ctx context.Context, record *checkpoint.Record, log *jobl
 		return
 	}
 	removed, err := true, error(nil)
-	if record == nil { // or it is one that this version cannot read
+	if record == nil { // or this version cannot read it
 		_, err := r.Records.Read(ctx, log.ID)
 		removed = errors.Is(err, checkpoint.ErrNotFound)
 		if !removed && err != nil {
@@ -349,7 +350,7 @@ func readable(listing iter.Seq2[checkpoint.Record, error]) iter.Seq2[checkpoint.
 
 func comparePaths(a, b string) int { return strings.Compare(jobid.Path(a), jobid.Path(b)) }
 
-// ordered yields what a listing yields, and ends with an error if that is not in the
+// ordered yields the items of a listing, and ends with an error if they are not in the
 // order of names.
 func ordered[T any](listing iter.Seq2[T, error], id func(T) string) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {

@@ -11,11 +11,11 @@ import (
 )
 
 // outputsOf removes the outputs of a job whose record was removed, or counts them. The record
-// of a cancelled job names none, whatever the job had stored before.
+// of a cancelled job names no outputs, even if the job had stored some before.
 func (r *cleaning) outputsOf(ctx context.Context, record checkpoint.Record) {
 	mayHave := record.Status == checkpoint.Cancelled && record.Generation > 0 && !r.DryRun
 	if record.Outputs.Files == 0 && !mayHave {
-		return // what it has is garbage, if anything: see garbage
+		return // any outputs of the job are garbage: see garbage
 	}
 	if r.DryRun { // without a listing
 		r.count(func(report *CleanReport) {
@@ -50,9 +50,9 @@ func (r *cleaning) removeOutput(ctx context.Context, b outputs.Stored) {
 	}
 }
 
-// garbage removes outputs that nothing names: those of jobs without a record, and those
-// that a job which is done did not commit, as of workers that were killed or lost the job.
-// It goes through all outputs, and holds the names of one job's in memory.
+// garbage removes outputs that nothing names: outputs of jobs without a record, and
+// outputs that a done job did not commit, for example from workers that were killed or
+// lost the job. It goes through all outputs, and holds the names of one job's in memory.
 func (r *cleaning) garbage(ctx context.Context) error {
 	var group errgroup.Group
 	group.SetLimit(cleanParallel)

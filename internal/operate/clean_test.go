@@ -57,7 +57,7 @@ func (b *rig) cleaner(t *testing.T) *Cleaner {
 	}
 }
 
-// left returns the ids of the records, and those of the logs, in order of their names.
+// left returns the ids of the records and the ids of the logs, in order of their names.
 func (b *rig) left(t *testing.T) string {
 	t.Helper()
 	var ids []string
@@ -71,8 +71,8 @@ func (b *rig) left(t *testing.T) string {
 	return strings.Join(ids, " ")
 }
 
-// old leaves jobs of every status, of which "a" and "b" are done, "c" is cancelled, and all
-// are old enough, except "young".
+// old leaves jobs of every status: "a" and "b" are done, "c" is cancelled. All are old
+// enough, except "young".
 func (b *rig) old(t *testing.T) {
 	t.Helper()
 	b.ended(t, "a", "k", checkpoint.Done, 40)
@@ -329,8 +329,8 @@ func pathOf(b *rig, id string) string {
 	return ""
 }
 
-// TestCleanOutputs: outputs go with their job, and those that nothing names go at that age;
-// those of jobs that stay, and young ones, are left alone.
+// TestCleanOutputs: outputs go with their job, and outputs that nothing names go at the
+// same age. Outputs of jobs that stay, and young outputs, are left alone.
 func TestCleanOutputs(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		store := func(id, status string) {

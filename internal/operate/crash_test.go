@@ -11,7 +11,7 @@ import (
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
-// fault is what happens to one of an operator's storage calls.
+// fault is a failure of one of an operator's storage calls.
 type fault struct {
 	name   string
 	death  bool // nothing that is sent after that call arrives
@@ -25,9 +25,9 @@ var faults = []fault{
 	{"death after the effect", true, true},
 }
 
-// TestEveryCall makes each fault happen at each storage call of a replay and of
-// a purge; then the same action is repeated. Whatever happens, a replayed job is
-// committed once, a purged one never, and no message and no payload is left.
+// TestEveryCall makes each fault happen at each storage call of a replay and of a
+// purge; then the same action is repeated. In every case, a replayed job is committed
+// once, a purged one never, and no message and no payload is left.
 func TestEveryCall(t *testing.T) {
 	for name, act := range map[string]func(context.Context, *rig) error{
 		"replay":              func(ctx context.Context, b *rig) error { return b.Replay(ctx, all, false, b.report) },
@@ -103,8 +103,8 @@ func (b *rig) expectEnded(t *testing.T, name string, at int) {
 				commits, state)
 		}
 	}
-	// What may be left is a text whose poison message is gone: its deletion comes
-	// last. Its age rule takes it away.
+	// Only a text whose poison message is gone may be left: the text is deleted last.
+	// Its age rule takes it away.
 	for _, blob := range b.server.Blobs(b.names.Payloads) {
 		if len(blob.Name) < 7 || blob.Name[:7] != "poison/" {
 			t.Errorf("call %d: payload %s is left", at, blob.Name)
@@ -130,8 +130,8 @@ func TestInterrupted(t *testing.T) {
 	})
 }
 
-// A reader that has seen enough leaves no message hidden, also not those that were
-// claimed with the last one it saw.
+// A reader that has seen enough leaves no message hidden, not even the messages that
+// were claimed with the last message it saw.
 func TestReaderStops(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		for i := range 40 {
@@ -251,7 +251,7 @@ func TestPurgeByMessage(t *testing.T) {
 	})
 }
 
-// TestLookup: an operator sees the original text and what the record says.
+// TestLookup: an operator sees the original text and the record's fields.
 func TestLookup(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		e := b.put(t, given{id: "a", payload: wide, state: "half"})

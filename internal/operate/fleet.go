@@ -21,7 +21,7 @@ const (
 	fleetPoll = 3 * time.Second
 )
 
-// ErrNotFollowed means that workers did not do in time what was asked of them.
+// ErrNotFollowed means that workers did not follow a request in time.
 var ErrNotFollowed = errors.New("not all workers did it in time")
 
 // Fleet asks the workers of a deployment to stop claiming, to drain, or to work again,
@@ -33,13 +33,13 @@ type Fleet struct {
 	// Name and Reason are shown in the workers' logs. Reason is optional.
 	Name, Reason string
 
-	// Reset replaces a damaged control document, of which a copy is kept.
+	// Reset replaces a damaged control document. A copy of it is kept.
 	Reset bool
 }
 
-// Asked is what was asked of which workers.
+// Asked is a request to workers: its revision, and the workers that it concerns.
 type Asked struct {
-	// Revision is that of the control document.
+	// Revision is the control document's revision.
 	Revision int
 
 	// Damaged is the name of the blob that keeps the damaged control document that was
@@ -51,7 +51,7 @@ type Asked struct {
 	// are of an older version, or could not read it.
 	Workers, Older []string
 
-	done func(presence.Listed) bool // whether a worker has done what was asked
+	done func(presence.Listed) bool // whether a worker has followed the request
 }
 
 // Pause makes all workers stop claiming messages, or claim again, or with kinds stop
@@ -141,8 +141,8 @@ func with(marks map[string]control.Mark, name string, m control.Mark) map[string
 func isIdle(p presence.Listed) bool { return p.State == lifecycle.Shutdown.String() && p.Count == 0 }
 
 // Drain makes workers release their jobs and idle until they are resumed. They are
-// named by their own names, or by that of their VM; none means all, also those that
-// start later.
+// named by their own names, or by their VM's name. No names means all workers, also
+// workers that start later.
 func (f *Fleet) Drain(ctx context.Context, names []string) (Asked, error) {
 	workers, err := f.named(ctx, names)
 	if err != nil {
@@ -229,8 +229,8 @@ func (f *Fleet) named(ctx context.Context, names []string) (workers []string, er
 	return slices.Compact(workers), nil
 }
 
-// ask changes the control document, and returns which workers it concerns: those of
-// names, or all.
+// ask changes the control document, and returns which workers it concerns: the workers
+// of names, or all.
 func (f *Fleet) ask(ctx context.Context, names []string, change func(*control.Document, time.Time) (bool, error),
 	done func(presence.Listed) bool) (Asked, error) {
 	var d control.Document

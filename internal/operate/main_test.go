@@ -248,7 +248,7 @@ func (b *rig) record(t *testing.T, id string) checkpoint.Record {
 // payloads returns how many blobs there are of payloads and of messages' texts.
 func (b *rig) payloads() (n int) { return len(b.server.Blobs(b.names.Payloads)) }
 
-// onQueue decodes what is on a queue of jobs.
+// onQueue decodes the messages on a queue of jobs.
 func (b *rig) onQueue(t *testing.T, name string) (all []queue.Envelope) {
 	t.Helper()
 	for _, m := range b.server.Messages(name) {

@@ -26,7 +26,7 @@ var (
 )
 
 // Orphan is a job that has not ended, whose record was not written for a while, and
-// of which no message was seen.
+// whose message was not seen.
 type Orphan struct {
 	Record checkpoint.Record
 
@@ -69,10 +69,10 @@ type OrphanReport struct {
 // front of its queue.
 func (s *OrphanReport) Complete() bool { return s.Seen >= s.Queued }
 
-// Orphans finds jobs that are open or running, whose record was not written for idle
-// or longer, and that have no message among those that the service shows. It changes
-// nothing. Queues cannot be searched, so an orphan may have a message nevertheless:
-// [OrphanReport.Complete] reports whether that is possible.
+// Orphans finds jobs that are open or running, whose record was not written for idle or
+// longer, and that have no message among the messages that the service shows. It
+// changes nothing. Queues cannot be searched, so an orphan may have a message
+// nevertheless: [OrphanReport.Complete] reports whether that is possible.
 func (p *PoisonQueue) Orphans(ctx context.Context, idle time.Duration) (*OrphanReport, error) {
 	s := &OrphanReport{}
 	for r, err := range p.Records.List(ctx, "") {
@@ -95,7 +95,7 @@ func (p *PoisonQueue) Orphans(ctx context.Context, idle time.Duration) (*OrphanR
 	return s, p.findPayloads(ctx, s.Orphans)
 }
 
-// front is what the service shows of the queues of jobs.
+// front is the part of the queues of jobs that the service shows.
 type front struct {
 	ids map[string]bool // of the jobs whose messages are visible at the front
 
@@ -164,8 +164,8 @@ func (p *PoisonQueue) findPayloads(ctx context.Context, orphans []Orphan) error 
 	return group.Wait()
 }
 
-// Supply sets what the lost message had: the payload, and the JSON list of inputs; nil for
-// what is not given. It returns an error if they do not have the recorded hash together.
+// Supply sets the contents of the lost message: the payload, and the JSON list of inputs;
+// nil if not given. It returns an error if they do not have the recorded hash together.
 // JSON may be formatted in any way.
 func (p *PoisonQueue) Supply(ctx context.Context, o *Orphan, payload, inputs []byte) error {
 	lists := [][]byte{o.Inputs}
@@ -205,8 +205,8 @@ func (p *PoisonQueue) Supply(ctx context.Context, o *Orphan, payload, inputs []b
 	return fmt.Errorf("this is not the payload of job %s: its SHA-256 is %s, the record has %s", id, queue.BytesPayload(payload).Hash(), hash)
 }
 
-// payloadFor returns the payload of a job with those inputs: the one that is given, or, with
-// nil, the one in storage. ok is false if that is not it.
+// payloadFor returns the payload of a job with those inputs: the given payload, or, if given
+// is nil, the payload in storage. ok is false if that is not the job's payload.
 func (p *PoisonQueue) payloadFor(ctx context.Context, r checkpoint.Record, given, inputs []byte) (found queue.Payload, ok bool, err error) {
 	if given == nil {
 		return p.Payloads.Find(ctx, r.ID, inputs, r.PayloadHash)

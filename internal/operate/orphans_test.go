@@ -29,7 +29,7 @@ func (b *rig) orphans(t *testing.T) *OrphanReport {
 	return s
 }
 
-// ids are those of the orphans, in a line.
+// ids returns the orphans' ids, in a line.
 func (s *OrphanReport) ids() string {
 	var ids []string
 	for _, o := range s.Orphans {
@@ -70,9 +70,9 @@ func TestOrphans(t *testing.T) {
 	})
 }
 
-// TestRequeue: an orphan continues from its state, wherever its payload was and
-// whichever status its record has; and one that has a message all the same, and
-// gets a second one because a reply is lost, is done once.
+// TestRequeue: an orphan continues from its state, for each place of its payload and
+// each status of its record. A job that has a message all the same, and gets a second
+// message because a reply is lost, is done once.
 func TestRequeue(t *testing.T) {
 	for name, g := range map[string]given{
 		"open, no payload":         {status: checkpoint.Open},

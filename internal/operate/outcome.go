@@ -8,7 +8,7 @@ import (
 	"github.com/spotworker/spotworker/internal/checkpoint"
 )
 
-// Action is what was done about a poison message or an orphan.
+// Action is the result of an operation on a poison message or an orphan.
 type Action string
 
 // The actions. The first three took the message off the poison queue.
@@ -83,7 +83,7 @@ func (r *bulkRun) one(ctx context.Context, c *claimed) (gone bool, err error) {
 	return out.gone(), nil
 }
 
-// before returns what this run did to the same job before.
+// before returns the earlier action of this run on the same job.
 func (r *bulkRun) before(w *work) Action {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -30,7 +30,7 @@ type PoisonQueue struct {
 
 // Item is a message on the poison queue.
 type Item struct {
-	// MessageID is its own id; Poison.MessageID is that of the original message.
+	// MessageID is its own id; Poison.MessageID is the original message's id.
 	MessageID string
 
 	// InsertedAt is when it was put, by the service's clock.

@@ -87,8 +87,8 @@ func (p *PoisonQueue) origin(w *work) *queue.Queue {
 	return p.Queue.For(w.envelope.ID)
 }
 
-// leave deletes the poison message of a job that needs nothing, and the payload of
-// one that has ended.
+// leave deletes the poison message of a job that needs nothing. If the job has ended,
+// it deletes the payload too.
 func (p *PoisonQueue) leave(ctx context.Context, lease *queue.Lease, w *work, record checkpoint.Record) error {
 	if record.Status == checkpoint.Done || record.Status == checkpoint.Cancelled {
 		if err := p.Payloads.Discard(ctx, w.envelope); err != nil {

@@ -228,7 +228,7 @@ func TestPurge(t *testing.T) {
 	}
 }
 
-// Only what is named is touched, by the job's id or by a message's.
+// Only messages that are named, by the job's id or by a message's id, are touched.
 func TestSelection(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		for i := range 70 {

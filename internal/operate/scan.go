@@ -37,7 +37,7 @@ type Selection struct {
 	Filter Filter
 }
 
-// Filter narrows a selection by what the messages say. The zero value leaves it as it
+// Filter narrows a selection by the messages' contents. The zero value leaves it as it
 // is. A message that is not a valid poison message matches no other filter.
 type Filter struct {
 	// Kind is the kind of the jobs.
@@ -156,7 +156,7 @@ func doAll(ctx context.Context, items []*claimed, do func(context.Context, *clai
 				if ctx.Err() != nil {
 					return context.Cause(ctx)
 				}
-				is, err := do(context.WithoutCancel(ctx), c) // what is begun is finished
+				is, err := do(context.WithoutCancel(ctx), c) // a message in progress is finished
 				if is {
 					gone <- c.lease
 				}

@@ -26,8 +26,8 @@ const (
 // ErrShardsInUse means that queues that are to be left still have messages.
 var ErrShardsInUse = errors.New("they still have messages")
 
-// Resize spreads the jobs of a deployment over so many queues. It creates those that are
-// missing, and records the number in the metadata of the first, which workers and
+// Resize spreads the jobs of a deployment over so many queues. It creates missing
+// queues, and records the number in the metadata of the first, which workers and
 // producers read each minute.
 //
 // To fewer queues it takes two steps, so that no job is left behind: first jobs are put

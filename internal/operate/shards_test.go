@@ -123,8 +123,8 @@ func TestOperatorsSeeAllShards(t *testing.T) {
 	})
 }
 
-// TestReplayToShard: a replayed job goes to the queue that it came from, and one of a
-// queue that is not used any more to that of its id.
+// TestReplayToShard: a replayed job goes to the queue that it came from. If that queue
+// is no longer used, the job goes to the queue of its id.
 func TestReplayToShard(t *testing.T) {
 	onShards(t, func(t *testing.T, b *rig) {
 		jobs := b.stores.Jobs

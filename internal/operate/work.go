@@ -103,8 +103,8 @@ func foreign(w *work, id, kind string) (queue.Envelope, error) {
 	return queue.Foreign(w.text, id, kind, w.poison.PoisonedAt), nil
 }
 
-// recordOf reads the record of a job of which only the id and the kind are known;
-// the zero value means that there is none.
+// recordOf reads the record of a job if only the job's id and kind are known; the zero
+// value means that there is none.
 func (p *PoisonQueue) recordOf(ctx context.Context, w *work) (checkpoint.Record, error) {
 	if w.id == "" {
 		return checkpoint.Record{}, nil

@@ -66,8 +66,8 @@ func severalAccounts(t *testing.T, n int) (*client.Client, []*storage.Server) {
 	return c, servers
 }
 
-// TestAccountsAreReadSideBySide: a snapshot of many accounts takes as long as one of one
-// account, and one that does not answer costs its timeout once.
+// TestAccountsAreReadSideBySide: a snapshot of many accounts takes as long as a snapshot
+// of one account. An account that does not answer costs its timeout once.
 func TestAccountsAreReadSideBySide(t *testing.T) {
 	const latency = 100 * time.Millisecond
 	synctest.Test(t, func(t *testing.T) {

@@ -14,25 +14,25 @@ import (
 // minutes before their last heartbeats.
 const Window = 10 * time.Minute
 
-// Activity is what the workers of a fleet did in the last ten minutes.
+// Activity is the work of a fleet's workers in the last ten minutes.
 type Activity struct {
-	// Known is how many workers say what they did, and Unknown how many do not: those of
-	// older versions.
+	// Known is how many workers report their activity, and Unknown how many do not:
+	// workers of older versions.
 	Known, Unknown int
 
 	// Slots is how many jobs the workers that are alive run at once, and Handler, Around,
-	// Idle and Closed what all slots did.
+	// Idle and Closed how all slots spent their time.
 	Slots                         int
 	Handler, Around, Idle, Closed time.Duration
 
-	// Kinds are the kinds of which jobs ran, those with the most runs first.
+	// Kinds are the kinds whose jobs ran, the kinds with most runs first.
 	Kinds []Kind
 
-	// VMs are the machines, those that need a look first.
+	// VMs are the machines. VMs that need a look come first.
 	VMs []VM
 }
 
-// Kind is what happened to the jobs of a kind.
+// Kind is the activity of the jobs of a kind.
 type Kind struct {
 	client.KindActivity
 	P50, P95, P99 time.Duration // of the run times of the jobs done; 0 for none
@@ -83,12 +83,12 @@ type VM struct {
 	Workers []client.Worker
 	Life    client.Life // of the worker that is best off
 
-	// Known says that a worker says what it did; then Done and Failed count jobs that were
-	// committed and runs that failed.
+	// Known says that a worker reports its activity; then Done and Failed count jobs that
+	// were committed and runs that failed.
 	Known        bool
 	Done, Failed int
 
-	// Fails are the kinds of which nearly all runs on it fail, and not on other VMs.
+	// Fails are the kinds whose runs nearly all fail on this VM, and not on other VMs.
 	Fails []client.KindActivity
 }
 
@@ -96,8 +96,8 @@ type VM struct {
 // them; then all but a fifth fail, and elsewhere at most half.
 const failsFrom = 3
 
-// Activity adds up what the workers did. Those that ended or fell silent count while their
-// last heartbeat is of the last ten minutes.
+// Activity adds up the workers' activity. Workers that ended or fell silent count while
+// their last heartbeat is of the last ten minutes.
 func (s *Snapshot) Activity() Activity {
 	a := Activity{}
 	kinds, times := map[string]client.KindActivity{}, map[string]map[time.Duration]int{}
@@ -157,7 +157,7 @@ func (s *Snapshot) Activity() Activity {
 	return a
 }
 
-// rank orders VMs: those that need a look first, those that ended last.
+// rank orders VMs: VMs that need a look come first, ended VMs last.
 func (v *VM) rank() int {
 	switch {
 	case v.Life == client.Ended:
@@ -170,8 +170,8 @@ func (v *VM) rank() int {
 	return 2
 }
 
-// failsAlone compares a VM with the others that ran jobs of its kinds. fleet is what
-// happened on all VMs together.
+// failsAlone compares a VM with the others that ran jobs of its kinds. fleet is the
+// activity of all VMs together.
 func (v *VM) failsAlone(fleet map[string]client.KindActivity) (fails []client.KindActivity) {
 	if v.Life == client.Ended {
 		return nil
@@ -218,8 +218,9 @@ func quantile(counts []client.DurationCount, q float64) time.Duration {
 
 // ToClear estimates how long a queue takes until it is empty if nothing is added: its
 // messages that no worker runs yet, at the rate at which the workers that take from it
-// have ended jobs. Of several queues of jobs each counts for an equal part of what a
-// worker does. ok is false if there is nothing to clear, or no such job ended.
+// have ended jobs. If a worker takes from several queues of jobs, each counts for an
+// equal part of its work. ok is false if there is nothing to clear, or no such job
+// ended.
 func (s *Snapshot) ToClear(q client.Queue) (left time.Duration, ok bool) {
 	active, perSecond := 0.0, 0.0
 	shards := 1.0

@@ -24,8 +24,9 @@ func runs(kind string, done, failed int) client.Worker {
 	return client.Worker{Activity: activity(2, client.KindActivity{Kind: kind, Done: done, Failed: failed})}
 }
 
-// TestSickVM: a VM is named that fails nearly everything of what others do; not one whose
-// kind fails everywhere, nor one that failed once.
+// TestSickVM: a VM is named if nearly all its runs of a kind fail, and other VMs' runs of
+// that kind do not. A VM is not named if the kind fails everywhere, or after a few
+// failures.
 func TestSickVM(t *testing.T) {
 	both := runs("a", 0, 8)
 	both.Activity.Kinds = append(both.Activity.Kinds, client.KindActivity{Kind: "b", Done: 90})
@@ -71,7 +72,7 @@ func TestSickVM(t *testing.T) {
 	}
 }
 
-// TestActivityOfFleet: figures of workers are added up; percentiles are those of all jobs.
+// TestActivityOfFleet: figures of workers are added up; percentiles are over all jobs.
 func TestActivityOfFleet(t *testing.T) {
 	quick, slow := runs("a", 90, 0), runs("a", 10, 1)
 	quick.Activity.Kinds[0].Durations = []client.DurationCount{{UpTo: time.Second, Count: 90}}
@@ -93,7 +94,8 @@ func TestActivityOfFleet(t *testing.T) {
 	}
 }
 
-// TestToClear: what no worker runs yet, at the rate of the workers that take from the queue.
+// TestToClear: the messages that no worker runs yet, at the rate of the workers that take
+// from the queue.
 func TestToClear(t *testing.T) {
 	takes := func(queue string, jobs, done int) client.Worker {
 		w := runs("a", done, 0)

@@ -82,7 +82,7 @@ func shareRows(height, used int, blank bool, parts []part) []int {
 		case rows == 0:
 			return 0
 		case rows < p.Len():
-			return around + rows + 1 // which says what is left out
+			return around + rows + 1 // for the count of omitted rows
 		}
 		return around + rows
 	}
@@ -200,7 +200,7 @@ func (s *Snapshot) events() string {
 	return text
 }
 
-// slots says what the slots did.
+// slots describes how the slots spent their time.
 func (a *Activity) slots() string {
 	all := a.Handler + a.Around + a.Idle + a.Closed
 	text := number(a.Slots)
@@ -230,7 +230,7 @@ func part100(part, whole time.Duration) string {
 	return percent(float64(part) / float64(whole))
 }
 
-// percent writes a share without a fraction; one that is not nothing is at least "<1%".
+// percent writes a share without a fraction. A share above 0 is at least "<1%".
 func percent(share float64) string {
 	if share > 0 && share < 0.01 {
 		return "<1%"
@@ -238,8 +238,8 @@ func percent(share float64) string {
 	return fmt.Sprintf("%.0f%%", 100*share)
 }
 
-// queueTable returns the queues, without one that is not there. A narrow terminal has no
-// room for the start that their names share.
+// queueTable returns the queues, without missing queues. A narrow terminal has no room
+// for the start that their names share.
 func (s *Snapshot) queueTable(width int) *table.Table {
 	t := table.New(
 		table.Column{Name: "QUEUE", Least: 8}, table.Column{Name: "MESSAGES", Right: true},
@@ -328,7 +328,7 @@ func (v *VM) row(now time.Time) []string {
 		done, failed = "?", "?"
 	}
 	states, jobs := map[string]int{}, 0
-	first := v.Workers[0] // of those that are best off
+	first := v.Workers[0] // the best-off worker with the latest heartbeat
 	for _, w := range v.Workers {
 		if w.Life() != v.Life {
 			continue
@@ -352,7 +352,7 @@ func (v *VM) row(now time.Time) []string {
 	return []string{name, state, number(jobs), done, failed, Span(first.Age) + " ago", up, first.Version, lastEvent(first, now)}
 }
 
-// stateOf returns a worker's state, with what operators ask of it.
+// stateOf returns a worker's state, with the operators' requests to it.
 func stateOf(w client.Worker) string {
 	switch {
 	case w.Life() != client.Alive:

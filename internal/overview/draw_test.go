@@ -78,7 +78,7 @@ func busy() Snapshot {
 	return s
 }
 
-// activity is what a worker with that many slots did in ten minutes.
+// activity returns ten minutes of activity of a worker with that many slots.
 func activity(slots int, kinds ...client.KindActivity) *client.Activity {
 	all := time.Duration(slots) * Window
 	return &client.Activity{Slots: slots, Handler: all / 2, Around: all / 10, Idle: all * 4 / 10, Kinds: kinds}
@@ -116,7 +116,7 @@ func TestDraw(t *testing.T) {
 				t.Errorf("%d lines for a terminal of %d", len(lines), row.height)
 			}
 			for _, line := range lines {
-				if n := utf8.RuneCountInString(line); n > max(row.width, 26) { // what the columns that stay need
+				if n := utf8.RuneCountInString(line); n > max(row.width, 26) { // the width that the remaining columns need
 					t.Errorf("line has %d columns, want at most %d: %s", n, row.width, line)
 				}
 			}
@@ -141,7 +141,7 @@ func TestShareRows(t *testing.T) {
 		want         []int
 	}{
 		{0, 5, tables(3, 50, 0, 7), []int{3, Rows, 0, 7}},
-		{40, 10, tables(3, 2, 50, 50), []int{3, 2, 8, 7}}, // and one line each that says what is left out
+		{40, 10, tables(3, 2, 50, 50), []int{3, 2, 8, 7}}, // and one line each for the count of omitted rows
 		{24, 10, tables(3, 2, 3, 2), []int{3, 2, 3, 2}},
 		{24, 10, tables(3, 9, 9, 9), []int{3, 2, 1, 1}},
 		{24, 21, tables(3, 9, 9, 9), []int{1, 0, 0, 0}},

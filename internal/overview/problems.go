@@ -10,8 +10,8 @@ import (
 	"github.com/spotworker/spotworker/internal/fleet/presence"
 )
 
-// Problems returns what an operator should look at first, a sentence each; none if all
-// is well.
+// Problems returns the problems that an operator should look at first, a sentence each;
+// none if all is well.
 func (s *Snapshot) Problems() []string {
 	did := s.Activity()
 	return s.problems(&did)
@@ -154,15 +154,15 @@ func (s *Snapshot) steering() (all []string) {
 	return all
 }
 
-// namedMarks is how many kinds, workers and VMs each are named of which operators asked
-// something.
+// namedMarks is how many kinds, how many workers and how many VMs with an operator's
+// request are named.
 const namedMarks = 3
 
 func (s *Snapshot) isAlive(worker string) bool {
 	return slices.ContainsFunc(s.Workers, func(w client.Worker) bool { return w.Name == worker && w.Life() == client.Alive })
 }
 
-// asked counts the workers of which an operator asked that.
+// asked counts the live workers with that request of an operator.
 func (s *Snapshot) asked(what string) int {
 	n := 0
 	for _, w := range s.Workers {

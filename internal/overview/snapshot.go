@@ -1,9 +1,9 @@
-// Package overview reads what a deployment looks like at one moment, and draws it: once
+// Package overview reads the state of a deployment at one moment, and draws it: once
 // for "spotctl status", and again and again for "spotctl top".
 //
 // It makes list calls only: one for each 5,000 records of jobs and each 5,000 heartbeats,
-// two for each queue with messages and one for each other, and one for what operators ask.
-// Nothing is asked of a worker.
+// two for each queue with messages and one for each other, and one for the control
+// document. Workers are not called.
 package overview
 
 import (
@@ -31,13 +31,13 @@ type Snapshot struct {
 	Jobs   Jobs
 
 	// Waits is for how long the message at the front of a queue has been there, by the
-	// queue's name; without those that were not read.
+	// queue's name, without queues that were not read.
 	Waits map[string]time.Duration
 
-	// Workers are sorted: those that run, those that are silent, those that ended.
+	// Workers are sorted: running workers, silent workers, ended workers.
 	Workers []client.Worker
 
-	// Steering is what operators ask of the workers, as far as it was read.
+	// Steering holds the operators' requests to the workers, as far as they were read.
 	Steering client.Steering
 
 	// Faults are why parts of the snapshot are missing.
@@ -53,7 +53,7 @@ const (
 	PartWorkers Part = "workers"
 	PartQueues  Part = "queues"
 
-	// PartSteering is what operators ask.
+	// PartSteering is the operators' requests.
 	PartSteering Part = "control document"
 )
 
@@ -85,8 +85,8 @@ type Jobs struct {
 	Running []client.Job
 }
 
-// Read reads a snapshot. A part that cannot be read is a fault in it; the error is that
-// of ctx, or the fault if no part could be read.
+// Read reads a snapshot. A part that cannot be read is a fault in it; the error is the
+// error of ctx, or the fault if no part could be read.
 func Read(ctx context.Context, c *client.Client) (Snapshot, error) {
 	began := time.Now()
 	s := Snapshot{At: began}
@@ -129,9 +129,9 @@ func Read(ctx context.Context, c *client.Client) (Snapshot, error) {
 // listed is how many records or heartbeats one call lists.
 const listed = 5000
 
-// mayBeSteered reports whether to read what operators ask of the workers: always in a
-// small deployment, and in one whose jobs need several calls only if a heartbeat says
-// that something is asked, which takes 15 s, or there is none to say it.
+// mayBeSteered reports whether to read the operators' requests to the workers. They are
+// always read in a small deployment. If listing the jobs needs several calls, they are
+// read only if a heartbeat shows a request, which takes 15 s, or if no worker is alive.
 func (s *Snapshot) mayBeSteered() bool {
 	return s.Records() <= listed || s.Count(client.Alive) == 0 || slices.ContainsFunc(s.Workers,
 		func(w client.Worker) bool { return w.Life() == client.Alive && w.Asked != "" })
@@ -151,8 +151,8 @@ func (s *Snapshot) jobQueues() []client.Queue {
 }
 
 // readWaits reads for how long the oldest messages of the queues have waited: of two in
-// a deployment whose jobs need several calls. One that cannot be read is left out: the
-// count of its messages came from the same role. The queues are read side by side.
+// a deployment whose jobs need several calls. A queue that cannot be read is left out:
+// the count of its messages came from the same role. The queues are read side by side.
 func (s *Snapshot) readWaits(ctx context.Context, c *client.Client) {
 	s.Waits = map[string]time.Duration{}
 	most := len(s.AllQueues())
@@ -168,7 +168,7 @@ func (s *Snapshot) readWaits(ctx context.Context, c *client.Client) {
 		}
 		most--
 		group.Go(func() error {
-			// With an error it is what the accounts that answered say.
+			// With an error, waited is from the accounts that answered.
 			if waited, err := c.Waited(ctx, q.Name); err == nil || waited > 0 {
 				mu.Lock()
 				defer mu.Unlock()
@@ -217,8 +217,8 @@ func readJobs(ctx context.Context, c *client.Client) (Jobs, error) {
 	return jobs, unread
 }
 
-// Workers reads the workers: those that run first, then those that are silent, then
-// those that ended.
+// Workers reads the workers: running workers first, then silent workers, then ended
+// workers.
 func Workers(ctx context.Context, c *client.Client) ([]client.Worker, error) {
 	workers, err := c.Workers(ctx)
 	if err != nil {

@@ -123,7 +123,8 @@ func TestReadCost(t *testing.T) {
 	}
 }
 
-// TestReadWithoutRole: what can be read is shown, and what cannot is named.
+// TestReadWithoutRole: parts that can be read are shown, and unreadable parts are
+// named.
 func TestReadWithoutRole(t *testing.T) {
 	r := setup(t)
 	r.fill(t, 1, 1)

@@ -18,8 +18,8 @@ import (
 type Source func(context.Context) (Snapshot, error)
 
 // Watch shows snapshots on a terminal until q or Ctrl-C is pressed or ctx ends: one at
-// once, and another one each interval after the last was read. What a read failed with
-// is shown above the snapshot before it.
+// once, and another one each interval after the last was read. If a read fails, its
+// error is shown above the previous snapshot.
 func Watch(ctx context.Context, in io.Reader, out io.Writer, title string, interval time.Duration, read Source) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -68,8 +68,8 @@ func TestStoppedAndRunAgain(t *testing.T) {
 	})
 }
 
-// TestDigestsStoppedAndRunAgain is the same for a container's blobs, whose ids
-// follow from them: what has a record is not even put again.
+// TestDigestsStoppedAndRunAgain is the same for a container's blobs, whose ids follow
+// from them: a job with a record is not even put again.
 func TestDigestsStoppedAndRunAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 300
@@ -107,8 +107,8 @@ func TestDigestsStoppedAndRunAgain(t *testing.T) {
 	})
 }
 
-// TestCheckIDs: lines with ids of their own cost one read more, many at once, and
-// those whose jobs are over are not put. Jobs with a new id cost nothing.
+// TestCheckIDs: lines with ids of their own cost one read more, many at once, and lines
+// whose jobs are over are not put. Jobs with a new id cost nothing.
 func TestCheckIDs(t *testing.T) {
 	for _, row := range []struct {
 		name  string
@@ -154,7 +154,7 @@ func TestCheckIDs(t *testing.T) {
 	}
 }
 
-// TestCheckIDsAgain: what the record of an id says decides whether it is put.
+// TestCheckIDsAgain: the status in an id's record decides whether the job is put.
 func TestCheckIDsAgain(t *testing.T) {
 	for status, put := range map[checkpoint.Status]bool{
 		"": true, checkpoint.Open: true, checkpoint.Running: true, checkpoint.Done: false, checkpoint.Poison: false,

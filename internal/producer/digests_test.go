@@ -45,7 +45,7 @@ func TestDigests(t *testing.T) {
 	if want := (Summary{Enqueued: 2, Last: `blob "in/b.txt"`}); sum != want || err != nil {
 		t.Fatalf("run = %+v, %v; want %+v", sum, err, want)
 	}
-	// The handler takes what was put, under the id that follows from the blob.
+	// The handler takes the job that was put, under the id that follows from the blob.
 	digest := handlers.NewDigest(b.stores.Account.Container, []string{"data"}, slog.New(slog.DiscardHandler))
 	all := b.envelopes(t)
 	for _, blob := range b.server.Blobs("data")[:2] {

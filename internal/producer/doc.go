@@ -5,14 +5,14 @@
 //	                         │           │
 //	                         └─ *JobError┴─▶ Failed     Confirmed ◀─ id
 //
-// A source yields jobs, and a [*JobError] for each invalid one, which does not
-// affect the others. [Producer.Run] takes jobs in order and puts several at a time.
-// When it is stopped it takes no more jobs and finishes those in flight, so that
-// every job up to one place in the input is handled and none after it.
+// A source yields jobs, and a [*JobError] for each invalid one, which does not affect
+// the others. [Producer.Run] takes jobs in order and puts several at a time. When it is
+// stopped it takes no more jobs and finishes jobs in flight, so that every job up to
+// one place in the input is handled and none after it.
 //
 // [Producer.TakeOver] is for jobs whose worker is known to be dead, and
-// [Producer.DryRun] reports what would be put. A [Waiter] waits for jobs to end by
-// polling their records, at low cost.
+// [Producer.DryRun] reports the jobs that would be put. A [Waiter] waits for jobs to
+// end by polling their records, at low cost.
 //
 // A job's id is its idempotency key: each id has one outcome. Its handler may run
 // more than once. Work since the last checkpoint is repeated after a crash or a

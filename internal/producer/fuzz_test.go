@@ -9,8 +9,8 @@ import (
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
-// FuzzLines gives the producer whatever a file of jobs may hold: every line is a
-// job that a worker reads as it was meant, or an error that names the line.
+// FuzzLines gives the producer arbitrary files of jobs: every line is a job that a
+// worker reads as it was meant, or an error that names the line.
 func FuzzLines(f *testing.F) {
 	for _, seed := range []string{
 		"", "\n\n", `{"kind":"k"}`, `{"id":"a","kind":"k","payload":{"n":1}}` + "\n" + `{"kind":"k","payload_base64":"AAEC"}`,
@@ -40,7 +40,7 @@ func FuzzLines(f *testing.F) {
 	})
 }
 
-// checkJob demands that a worker reads what was put.
+// checkJob demands that a worker reads the job that was put.
 func checkJob(t *testing.T, j Job) {
 	t.Helper()
 	e := j.envelope

@@ -31,7 +31,7 @@ type Spec struct {
 	// Deadline is when the job should be done. Default: none.
 	Deadline time.Time
 
-	// Inputs are what the job needs as files. Default: none.
+	// Inputs are the files that the job needs. Default: none.
 	Inputs []job.Input
 
 	// OnDemand puts the job on the on-demand queue, for VMs of regular priority.
@@ -75,7 +75,7 @@ func (t Terms) Check() error {
 
 // Job is a job that can be put on a queue.
 type Job struct {
-	// Where is that of its [Spec].
+	// Where is the job's [Spec.Where].
 	Where string
 
 	// OwnID says that the caller chose the id; otherwise it was generated.
@@ -184,7 +184,7 @@ func newJob(s Spec) (Job, error) {
 
 // JobError says which job was not put, and why. It does not affect other jobs.
 type JobError struct {
-	// Where is that of [Job], and ID the job's id, or empty if unknown.
+	// Where is the job's [Job.Where], and ID the job's id, or empty if unknown.
 	Where, ID string
 	Err       error
 }

@@ -22,7 +22,7 @@ const aliveFor = 3 * presence.Every
 type UnknownKindError struct {
 	Kind, Queue string
 
-	// Workers is how many live workers take from the queue, and Kinds what they have.
+	// Workers is how many live workers take from the queue, and Kinds their kinds.
 	Workers int
 	Kinds   []string
 }
@@ -30,7 +30,7 @@ type UnknownKindError struct {
 // Nearest returns the kind that was probably meant, empty if none is similar.
 func (e *UnknownKindError) Nearest() string { return spelling.Nearest(e.Kind, e.Kinds) }
 
-// Error says what is known, and what was probably meant.
+// Error says which kinds are known, and which kind was probably meant.
 func (e *UnknownKindError) Error() string {
 	if e.Workers == 0 {
 		return fmt.Sprintf("no worker is alive that takes from queue %s, so nothing tells whether a worker has kind %q; its jobs wait for one",
@@ -54,7 +54,7 @@ type kinds struct {
 	listed  bool
 	workers []presence.Listed
 	err     error
-	known   map[string]*UnknownKindError // by queue and kind; nil for one that a worker has
+	known   map[string]*UnknownKindError // by queue and kind; nil for a kind that a worker has
 }
 
 // check returns a [*UnknownKindError] if the workers of a queue do not have a kind, and

@@ -33,9 +33,10 @@ var byteOrderMark = []byte("\uFEFF")
 //	{"kind":"digest","payload":{"container":"data","blob":"a"}}
 //	{"id":"frame-7","kind":"render","payload_base64":"AAEC","deadline":"2026-01-31T09:30:00Z","delay":"90s"}
 //
-// Only kind is required; max_run, max_silence and estimate are durations like delay, and
-// inputs is a list as in a message. A line that does not set a term gets those of defaults. Empty lines are skipped. A line that
-// cannot be read yields a [*JobError]; an error of r itself ends the sequence.
+// Only kind is required; max_run, max_silence and estimate are durations like delay, and inputs
+// is a list as in a message. A term that a line does not set is taken from defaults. Empty
+// lines are skipped. A line that cannot be read yields a [*JobError]; an error of r itself ends
+// the sequence.
 func Lines(r io.Reader, defaults Spec) iter.Seq2[Spec, error] {
 	return func(yield func(Spec, error) bool) {
 		lines := lineReader{in: bufio.NewReaderSize(r, 64<<10), limit: maxLine}
@@ -126,9 +127,9 @@ type lineJSON struct {
 	Estimate      *string         `json:"estimate"`
 }
 
-// parseSpec reads a line. An unknown field is an error: it is probably a typing
-// error, and the job would run without the intended setting. With an error it
-// returns what could be read.
+// parseSpec reads a line. An unknown field is an error: it is probably a typing error,
+// and the job would run without the intended setting. With an error it returns the
+// fields that could be read.
 func parseSpec(line []byte, defaults Spec) (Spec, error) {
 	var l lineJSON
 	decoder := json.NewDecoder(bytes.NewReader(line))
@@ -232,9 +233,9 @@ func readable(err error) error {
 	return fmt.Errorf("it is not JSON: %s", text)
 }
 
-// Interruptible returns a reader of in whose reads end with ctx, unlike those of a
-// terminal or pipe. Its goroutine ends when in ends, or with the first byte after
-// ctx has ended; if that never comes, with the process.
+// Interruptible returns a reader of in whose reads end with ctx, unlike reads of a
+// terminal or pipe. Its goroutine ends when in ends, or with the first byte after ctx
+// has ended; if that never comes, with the process.
 func Interruptible(ctx context.Context, in io.Reader) io.Reader {
 	reader, writer := io.Pipe()
 	context.AfterFunc(ctx, func() { _ = writer.CloseWithError(context.Cause(ctx)) })

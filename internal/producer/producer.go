@@ -31,14 +31,14 @@ var ErrInterrupted = errors.New("interrupted")
 
 // Producer puts jobs on a queue.
 type Producer struct {
-	// Queue receives the messages, and OnDemand those of jobs for VMs of regular
-	// priority. Payloads receives the payloads that do not fit into one.
+	// Queue receives the messages, and OnDemand the messages of jobs for VMs of regular
+	// priority. Payloads receives the payloads that do not fit into a message.
 	Queue    queue.Jobs
 	OnDemand *queue.Queue
 	Payloads *queue.Payloads
 
 	// InAccount, if set, returns the stores of the account of a job, in place of Queue,
-	// OnDemand, Payloads and Records, which are then those of the first account. It is
+	// OnDemand, Payloads and Records, which are then the first account's stores. It is
 	// called before each put, from many goroutines, and may read how many accounts and
 	// queues there are. An error concerns this job.
 	InAccount func(context.Context, Job) (Stores, error)
@@ -56,18 +56,18 @@ type Producer struct {
 	// TakeOver reopens the record of a job that is recorded as running, before its
 	// message is put. The message can then claim the job at once, instead of an hour
 	// after the last write of the record. It is for jobs whose owner is known to be
-	// dead ([checkpoint.Store.Reopen]). A job whose record is final is skipped; one
+	// dead ([checkpoint.Store.Reopen]). A job whose record is final is skipped; a job
 	// whose id stands for other work fails.
 	TakeOver bool
 
 	// CheckIDs reads the record of each job whose id the caller chose, before its
 	// message is put: one call per job, Parallel at once. A job whose record is final
-	// is skipped, one that is open or running is put with resume, and one whose id
-	// stands for other work fails. Jobs with a generated id cost nothing.
+	// is skipped, an open or running job is put with resume, and a job whose id stands
+	// for other work fails. Jobs with a generated id cost nothing.
 	CheckIDs bool
 
-	// Awaited marks the jobs as ones that somebody waits for, so that those of an
-	// idempotent kind ([job.Idempotent]) leave a record too.
+	// Awaited says that somebody waits for the jobs, so that jobs of an idempotent kind
+	// ([job.Idempotent]) leave a record too.
 	Awaited bool
 
 	// Unchecked, if set, is called once with the reason if records cannot be read. The
@@ -130,10 +130,10 @@ type Summary struct {
 	Last string
 }
 
-// Run puts the jobs of a source. A [*JobError] of the source, or an invalid job, counts
-// as failed and is passed to Failed; any other error ends the run, and so does a refusal that would
-// affect every job. When ctx ends, Run takes no more jobs, waits for those in
-// flight, and returns [ErrInterrupted].
+// Run puts the jobs of a source. A [*JobError] of the source, or an invalid job, counts as
+// failed and is passed to Failed; any other error ends the run, and so does a refusal that
+// would affect every job. When ctx ends, Run takes no more jobs, waits for jobs in flight, and
+// returns [ErrInterrupted].
 //
 // Confirmed, Skipped and Failed are called one at a time.
 func (p *Producer) Run(ctx context.Context, jobs iter.Seq2[Spec, error]) (Summary, error) {

@@ -80,8 +80,8 @@ func TestRunPutsAllFields(t *testing.T) {
 	}
 }
 
-// TestRunChecksLargePayloadsIn puts what does not fit into a message: first the
-// blob, then the message that names it.
+// TestRunChecksLargePayloadsIn puts a payload that does not fit into a message: first
+// the blob, then the message that names it.
 func TestRunChecksLargePayloadsIn(t *testing.T) {
 	b := setup(t)
 	data := bytes.Repeat([]byte("x"), 100<<10)
@@ -229,7 +229,7 @@ func TestRunContinuesAfterABriefOutage(t *testing.T) {
 	})
 }
 
-// TestRunInterrupted stops a run in the middle. What was taken is finished, and
+// TestRunInterrupted stops a run in the middle. Jobs that were taken are finished, and
 // the summary says up to where that is.
 func TestRunInterrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

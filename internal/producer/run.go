@@ -35,7 +35,7 @@ type producerRun struct {
 	stop    error // why the run takes no more jobs
 }
 
-// failures are the puts that failed since the last one that did not.
+// failures are the puts that failed since the last successful put.
 type failures struct {
 	n  int
 	in map[string]bool // by the account of the queue; none for jobs without a place
@@ -63,7 +63,8 @@ func (r *producerRun) acquireSlot(ctx context.Context) bool {
 	return r.stop == nil
 }
 
-// accept records what the source yielded, and returns the job if it is to be put.
+// accept records the job or error that the source yielded, and returns the job if it is
+// to be put.
 func (r *producerRun) accept(ctx context.Context, spec Spec, err error) (j Job, ok bool) {
 	if err == nil {
 		j, err = newJob(spec)

@@ -146,7 +146,7 @@ func TestTakeOverRefused(t *testing.T) {
 	}
 }
 
-// TestDryRun counts what would be put, and nothing is.
+// TestDryRun counts the jobs that would be put, and puts nothing.
 func TestDryRun(t *testing.T) {
 	b := setup(t)
 	b.DryRun = true

@@ -47,7 +47,7 @@ type Waiter struct {
 // Add adds a job to wait for.
 func (w *Waiter) Add(j Job) { w.add(j.delivery()) }
 
-// AddID adds the job with that id to wait for, whatever its kind and payload are.
+// AddID adds the job with that id to wait for, with any kind and payload.
 func (w *Waiter) AddID(id string) { w.add(checkpoint.Delivery{ID: id}) }
 
 func (w *Waiter) add(d checkpoint.Delivery) {
@@ -96,13 +96,13 @@ func (w *Waiter) Wait(ctx context.Context) error {
 	}
 }
 
-// poll reads the records of all jobs once, and reports those that have ended.
+// poll reads the records of all jobs once, and reports the jobs that have ended.
 func (w *Waiter) poll(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel(w.Parallel))
 	err := w.pollEach(ctx, group)
 	if groupErr := group.Wait(); groupErr != nil {
-		return groupErr // the cause of what ended the loop
+		return groupErr // the cause of the loop's end
 	}
 	return err
 }

@@ -70,8 +70,8 @@ func (b *rig) do(t *testing.T, lease *queue.Lease) string {
 	return ""
 }
 
-// seed writes the record of a job as it is when its only delivery is in a state,
-// and returns what a producer says of the job.
+// seed writes the record of a job as it is when its only delivery is in a state, and
+// returns the producer's spec of the job.
 func (b *rig) seed(t *testing.T, id string, status checkpoint.Status) Spec {
 	t.Helper()
 	spec := Spec{ID: id, Kind: "k"}

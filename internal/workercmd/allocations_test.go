@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// mostAllocations bounds the allocations of a short job by those of the SDK alone, which
-// makes the same calls.
+// mostAllocations bounds the allocations of a short job, as a multiple of the
+// allocations of the SDK alone, which makes the same calls.
 const mostAllocations = 1.0
 
 // TestShortJobAllocations: a worker allocates no more for a short job than the SDK's
@@ -21,7 +21,7 @@ func TestShortJobAllocations(t *testing.T) {
 		runtime.ReadMemStats(&after)
 		return float64(after.Mallocs-before.Mallocs) / jobs
 	}
-	// The loop of the SDK writes as many keys as a worker does on average: those in
+	// The loop of the SDK writes as many keys as a worker does on average: keys in
 	// milliseconds are left out where they are 0.
 	sameKeys := func(s *shortJobs) {
 		keys := 0

@@ -18,8 +18,8 @@ const (
 	leastGarbage = 2 << 20
 	mostGarbage  = 16 << 20
 
-	// largeShare is the share of a large heap that is allocated between two collections:
-	// that of a worker with thousands of jobs, most of which is live.
+	// largeShare is the share of a large heap that is allocated between two collections.
+	// A worker with thousands of jobs has a large heap, and most of that heap is live.
 	largeShare = 0.25
 
 	// busyGarbage takes the place of mostGarbage once busyRate bytes a second have been
@@ -30,7 +30,7 @@ const (
 	busyAfter   = 2 * time.Second
 
 	// hurriedGarbage is how many bytes are allocated between two collections while time
-	// is short: what a drain of 1,000 jobs allocates.
+	// is short: as many as a drain of 1,000 jobs allocates.
 	hurriedGarbage = 64 << 20
 
 	// scannedPerSecond is how many bytes collections scan each second, as long as
@@ -38,8 +38,8 @@ const (
 	// processor.
 	scannedPerSecond = 16 << 20
 
-	// maxGCPercent bounds what a small heap gets: it grows to 4 MiB times the percentage
-	// in any case. busyGCPercent does where busyGarbage may be allocated.
+	// maxGCPercent bounds the percentage of a small heap: the heap grows to 4 MiB times
+	// the percentage in any case. busyGCPercent does where busyGarbage may be allocated.
 	maxGCPercent  = 400
 	busyGCPercent = 1200
 
@@ -51,10 +51,10 @@ const (
 	reconsiderEvery = 3 * time.Second
 )
 
-// collector adapts Go's garbage collector to what is allocated: a worker of short jobs
-// collects rarely, and one of long jobs, which allocates little, keeps its heap small. At
-// most mostGarbage or busyGarbage, or largeShare of the heap, is allocated between two
-// collections. A nil collector does nothing.
+// collector adapts Go's garbage collector to the rate of allocation: a worker of short
+// jobs collects rarely, and one of long jobs, which allocates little, keeps its heap
+// small. At most mostGarbage or busyGarbage, or largeShare of the heap, is allocated
+// between two collections. A nil collector does nothing.
 type collector struct {
 	mu        sync.Mutex
 	timer     *time.Timer // for reconsider
@@ -162,12 +162,12 @@ func gcPercent(scanned, allocated uint64, took time.Duration, busy bool) int {
 	return min(int(max(garbage*100/float64(scanned), 1)), percent)
 }
 
-// memoryUse is what the last collection found, in bytes.
+// memoryUse holds the figures of the last collection, in bytes.
 type memoryUse struct{ scanned, allocated uint64 }
 
-// heapUse returns what the collector scanned last, which is the live heap, stacks and
-// global variables, and what was allocated since the start. Before the first collection
-// all of that counts as live.
+// heapUse returns the bytes that the collector scanned last (the live heap, stacks and
+// global variables), and the bytes allocated since the start. Before the first
+// collection all allocated bytes count as live.
 func heapUse() memoryUse {
 	samples := []metrics.Sample{
 		{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}, {Name: "/gc/heap/allocs:bytes"},

@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 )
 
-// identity is who logs: the worker, and the VM that it runs on. Both are known only
-// some time after the start, when the metadata service has answered; until then they are
-// what they would be without it.
+// identity is who logs: the worker, and the VM that it runs on. Both are known only some
+// time after the start, when the metadata service has answered; until then they have the
+// values for a machine without the service.
 type identity struct{ worker, vm atomic.Pointer[string] }
 
 func newIdentity(host, instance, vmName string) *identity {

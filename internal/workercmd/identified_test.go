@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestLinesNameTheWorker: each line has the worker and its VM, also those of loggers that
+// TestLinesNameTheWorker: each line has the worker and its VM, also lines of loggers that
 // were made before either was known.
 func TestLinesNameTheWorker(t *testing.T) {
 	for _, tt := range []struct {

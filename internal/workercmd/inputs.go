@@ -14,8 +14,8 @@ import (
 	"github.com/spotworker/spotworker/internal/storage/deployment"
 )
 
-// inputs returns the fetcher of jobs' input files, and a function that frees what it
-// needs.
+// inputs returns the fetcher of jobs' input files, and a function that frees its
+// resources.
 func (f *flags) inputs(stores *deployment.Deployment, observer inputs.Observer, log *slog.Logger) (*inputs.Fetcher, func(), error) {
 	if f.InputCache < 0 {
 		return nil, nil, &cli.ConfigError{Err: fmt.Errorf("--input-cache is %d; it must be a number of GiB, or 0 for half of the file system",
@@ -33,7 +33,7 @@ func (f *flags) inputs(stores *deployment.Deployment, observer inputs.Observer, 
 	}
 	further := map[string]inputs.Containers{}
 	for _, s := range stores.Accounts[1:] {
-		if address, err := named.AccountURL(s.Account.Endpoint()); err == nil { // one with a connection string may have another form
+		if address, err := named.AccountURL(s.Account.Endpoint()); err == nil { // with a connection string it may have another form
 			further[address] = s.Account.Container
 		}
 	}

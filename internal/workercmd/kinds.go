@@ -24,8 +24,8 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// kinds returns the handlers that the flags describe and the given ones, which
-// replace built-in ones of the same name. closeKinds frees what they need.
+// kinds returns the handlers that the flags describe and the given ones, which replace
+// built-in ones of the same name. closeKinds frees their resources.
 func (f *flags) kinds(given job.Kinds, account *azure.Account, shared *vmshare.Dir, log *slog.Logger) (all job.Kinds, closeKinds func(),
 	err error) {
 	all = f.builtin(account, log)
@@ -143,9 +143,9 @@ func (f *flags) programsShareUser() bool {
 // processor may exceed.
 const fewProcesses = 64
 
-// limitProcesses bounds the processes and threads of each job, so that one that starts others
-// without end takes none from its neighbours and from the worker. enforced is whether the
-// machine can do that for each job.
+// limitProcesses bounds the processes and threads of each job, so that a job that starts
+// processes without end takes none from its neighbours and from the worker. enforced is
+// whether the machine can do that for each job.
 func limitProcesses(kinds []program.Kind, tasks tree.Tasks, slots int, enforced bool, log *slog.Logger) {
 	for i := range kinds {
 		k := &kinds[i]

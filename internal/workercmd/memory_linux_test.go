@@ -73,7 +73,7 @@ func TestPayloadMemoryOfProcess(t *testing.T) {
 	if !*full {
 		return
 	}
-	c, w := run("holds") // payloads that follow one another: what is free again counts until the collector runs
+	c, w := run("holds") // payloads that follow one another: freed memory counts until the collector runs
 	for i := range jobs {
 		c.untilRecord(t, fmt.Sprintf("job-%d", i), "done", func(r checkpoint.Record) bool { return r.Status == checkpoint.Done })
 	}

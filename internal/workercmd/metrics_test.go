@@ -25,8 +25,8 @@ const (
 	tableEnd        = "<!-- generated: end -->\n"
 )
 
-// TestMetricsAreDocumented holds the table of docs/metrics.md to what a worker
-// registers: names, kinds, labels and help texts.
+// TestMetricsAreDocumented holds the table of docs/metrics.md to the metrics that a
+// worker registers: names, kinds, labels and help texts.
 func TestMetricsAreDocumented(t *testing.T) {
 	f := &flags{Concurrency: 1}
 	r := f.telemetry(slog.New(slog.DiscardHandler), systemdManager)
@@ -95,8 +95,8 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 }
 
-// registered returns the names of the metrics of ours that are registered, those
-// without a series included.
+// registered returns the names of our registered metrics, including metrics without a
+// series.
 func registered(r *telemetry) (names []string) {
 	descriptions := make(chan *prometheus.Desc)
 	go func() {
@@ -113,8 +113,8 @@ func registered(r *telemetry) (names []string) {
 	return names
 }
 
-// documentedNames returns the metrics that a text names, without what a query
-// puts behind the name of a histogram.
+// documentedNames returns the metrics that a text names, without the suffixes that a
+// query puts behind the name of a histogram.
 func documentedNames(text string) (names []string) {
 	isName := func(c rune) bool { return c == '_' || 'a' <= c && c <= 'z' }
 	for _, word := range strings.FieldsFunc(text, func(c rune) bool { return !isName(c) }) {
@@ -128,7 +128,7 @@ func documentedNames(text string) (names []string) {
 	return names
 }
 
-// TestOutcomesAreDocumented: operators find what each outcome means.
+// TestOutcomesAreDocumented: operators find the meaning of each outcome.
 func TestOutcomesAreDocumented(t *testing.T) {
 	text, err := os.ReadFile(metricsDocument)
 	if err != nil {

@@ -29,10 +29,11 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// patience is how long a test waits for what must come: a busy machine is slow, not stuck.
+// patience is how long a test waits for an event that must come: a busy machine is slow,
+// not stuck.
 const patience = 2 * time.Minute
 
-// testKinds are what the program testworker does.
+// testKinds are the kinds of the program testworker.
 var testKinds = job.Kinds{
 	"polite": job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
 		j.Report(job.Progress{State: []byte("here")})
@@ -55,13 +56,13 @@ var testKinds = job.Kinds{
 	}),
 	"short": job.HandlerFunc(func(context.Context, *job.Job) ([]byte, error) { return nil, nil }),
 	"stubborn": job.HandlerFunc(func(context.Context, *job.Job) ([]byte, error) {
-		for { // whatever the context says
+		for { // even after the context has ended
 			time.Sleep(time.Hour)
 		}
 	}),
 }
 
-// cloud is a local Azure with one VM, and what a deployment makes in it.
+// cloud is a local Azure with one VM and the resources of a deployment.
 type cloud struct {
 	storage    *storage.Server
 	metadata   *imds.Server
@@ -69,7 +70,7 @@ type cloud struct {
 	endpoint   string // of the VM's metadata
 	names      azure.Names
 	stores     *deployment.Stores
-	coverage   string // folder for what covered workers count, which print a warning without one
+	coverage   string // folder for the counts of covered workers, which print a warning without a folder
 }
 
 const testVM = "vm_0"
@@ -259,7 +260,7 @@ func (w *workerProcess) end(t *testing.T) *os.ProcessState {
 	}
 }
 
-// ask asks the worker's server, and returns what it answers.
+// ask asks the worker's server, and returns its answer.
 func (w *workerProcess) ask(t *testing.T, path string) string {
 	t.Helper()
 	address := w.until(t, "health and metrics are served")["address"].(string)

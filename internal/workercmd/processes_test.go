@@ -11,8 +11,8 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// TestLimitProcesses: each kind gets its share or what it asks for, never more than leaves
-// the worker its own, and the log says what cannot be kept.
+// TestLimitProcesses: each kind gets its share or the number it asks for, never more than
+// leaves the worker its own processes. The log warns about limits that cannot be kept.
 func TestLimitProcesses(t *testing.T) {
 	all := tree.Tasks{Job: 500, Jobs: 2000}
 	for name, row := range map[string]struct {

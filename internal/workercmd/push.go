@@ -45,7 +45,7 @@ func (f *flags) pusher(t *telemetry, account *azure.Account, log *slog.Logger) (
 }
 
 // monitorOf returns the resource that an endpoint of Azure Monitor wants a token for.
-// Another endpoint, or one without TLS, gets none.
+// Another endpoint, or an endpoint without TLS, gets none.
 func monitorOf(endpoint string) (resource string) {
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Scheme != "https" {

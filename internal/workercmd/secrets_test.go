@@ -82,8 +82,8 @@ func TestLogHoldsNoSecrets(t *testing.T) {
 	}
 }
 
-// runWorker runs a worker until it has complained about storage, or until it ends
-// over its configuration, and returns what it printed.
+// runWorker runs a worker until it has complained about storage, or until it ends over
+// its configuration, and returns its output.
 func runWorker(t *testing.T, variables, args []string, fails bool) string {
 	t.Helper()
 	var said output
@@ -138,7 +138,7 @@ func deadAddress(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// output collects what a process prints.
+// output collects the output of a process.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer

@@ -243,7 +243,7 @@ func (l *sdkLoop) do(m *azqueue.DequeuedMessage) error {
 	return err
 }
 
-// BenchmarkShortJob measures what a job costs whose handler does nothing, with the
+// BenchmarkShortJob measures the cost of a job whose handler does nothing, with the
 // emulator in the same process: through the worker, and through the SDK alone. Run it
 // with -cpu 1 to read ns/op as CPU time.
 func BenchmarkShortJob(b *testing.B) {

@@ -14,13 +14,13 @@ import (
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 )
 
-// TestShortOfDescriptors: a worker that can open no connection for some seconds
-// keeps its job, logs what it lacks, stays healthy, and resumes once it can.
+// TestShortOfDescriptors: a worker that can open no connection for some seconds keeps
+// its job, logs the shortage, stays healthy, and resumes once it can.
 func TestShortOfDescriptors(t *testing.T) {
 	c := newCloud(t, true)
 	w := c.working(t, "counts", "--checkpoint-interval=200ms")
 	c.untilRecord(t, "a", "saved", hasState)
-	before := w.limitFiles(t, 3) // those that are open stay open
+	before := w.limitFiles(t, 3) // open descriptors stay open
 	var lastCall atomic.Int64
 	lastCall.Store(time.Now().UnixNano())
 	c.storage.OnCall(func(storage.Call) storage.Fault {
@@ -57,8 +57,8 @@ func (w *workerProcess) text() string {
 	return fmt.Sprint(w.lines)
 }
 
-// limitFiles sets how many descriptors a process may have open from now on, and
-// returns what it was.
+// limitFiles sets how many descriptors a process may have open from now on, and returns
+// the previous limit.
 func (w *workerProcess) limitFiles(t *testing.T, n uint64) (before uint64) {
 	t.Helper()
 	var was unix.Rlimit

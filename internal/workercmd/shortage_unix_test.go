@@ -37,8 +37,8 @@ func (c *cloud) startUnread(t *testing.T, log *os.File) *workerProcess {
 	return w
 }
 
-// demandHandedOver terminates a worker that runs job a, and demands what it demands
-// of every worker: exit code 0, the job released with its state, and no failure.
+// demandHandedOver terminates a worker that runs job a, and demands exit code 0, the
+// job released with its state, and no failure, as of every worker.
 func (c *cloud) demandHandedOver(t *testing.T, w *workerProcess) {
 	t.Helper()
 	w.terminate(t)
@@ -89,7 +89,7 @@ func TestLogOnAFullDisk(t *testing.T) {
 }
 
 // TestProgramsGetSIGPIPE: the worker ignores SIGPIPE, but its programs do not inherit
-// that: one that writes into a closed pipe ends, as its author expects.
+// that: a program that writes into a closed pipe ends, as its author expects.
 func TestProgramsGetSIGPIPE(t *testing.T) {
 	defer ignoreSIGPIPE()()
 	cmd := exec.Command("sh", "-c", "kill -PIPE $$; exit 0")

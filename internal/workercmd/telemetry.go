@@ -35,9 +35,9 @@ type telemetry struct {
 	*metrics.Metrics
 	loops     health.Loops
 	manager   manager
-	pressure  intake.Pressure // what the claims go by
+	pressure  intake.Pressure // paces the claims
 	outages   *outage.Watch
-	blobs     outage.Blobs // the accounts of which calls for blobs fail
+	blobs     outage.Blobs // the accounts whose calls for blobs fail
 	pusher    *push.Pusher // nil where metrics are only served
 	traces    *otlp.Sender // nil where the environment asks for none
 	collector *collector   // nil if the garbage collector is the program's

@@ -31,7 +31,7 @@ import (
 // version is set by the linker, never by code.
 var version string
 
-// Options are those of package spotworker, which documents them.
+// Options are the options of package spotworker, which documents them.
 type Options struct {
 	Kinds     job.Kinds
 	Logger    *slog.Logger
@@ -120,7 +120,7 @@ func runUnder(ctx context.Context, o Options, stdout, stderr io.Writer, under ne
 	return w.Run(ctx)
 }
 
-// commands are what the program does besides running a worker, by the first argument.
+// commands are the program's functions besides running a worker, by the first argument.
 func commands() map[string]func(Options) error {
 	return map[string]func(Options) error{"service": serviceCommand, "package": packageCommand}
 }
@@ -154,8 +154,8 @@ func warnOfUnread(program cli.Program, log *slog.Logger) {
 	}
 }
 
-// worker returns the worker that the flags describe. closeKinds frees what its
-// handlers need; call it when the worker has ended.
+// worker returns the worker that the flags describe. closeKinds frees the resources of
+// its handlers; call it when the worker has ended.
 func (f *flags) worker(kinds job.Kinds, log *slog.Logger, t *telemetry, id *identity) (w *worker.Worker, closeKinds func(), err error) {
 	config, err := f.config(log)
 	if err != nil {

@@ -21,8 +21,8 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// TestCommandLine runs the scripts in testdata/script: what a person sees who
-// gets the worker's configuration wrong, or right.
+// TestCommandLine runs the scripts in testdata/script: the output for a wrong or right
+// configuration of the worker.
 func TestCommandLine(t *testing.T) {
 	server := storage.New(storage.Options{})
 	connection, err := server.Listen(storage.Addresses{})
@@ -45,7 +45,7 @@ func TestCommandLine(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("CONNECTION", connection)
 			env.Setenv("TAKEN", taken.Addr().String())
-			// Whatever a script forgets, no worker asks Azure's own address.
+			// Even if a script sets no endpoint, no worker asks Azure's own address.
 			env.Setenv("SPOTWORKER_METADATA_ENDPOINT", guard.None)
 			return nil
 		},

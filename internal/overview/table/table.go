@@ -17,8 +17,8 @@ type Column struct {
 	// Name is its heading.
 	Name string
 
-	// Drop says when the column is left out of a narrow terminal: of two, the one with the
-	// higher number first. One with 0 is never left out.
+	// Drop says when the column is left out of a narrow terminal: columns with higher
+	// numbers first. A column with 0 is never left out.
 	Drop int
 
 	// Least is the width to which its cells may be cut; 0 for cells that are never cut.

@@ -52,7 +52,7 @@ b�[31m`},
 	}
 }
 
-// No line is wider than the terminal, down to what the first column needs.
+// No line is wider than the terminal, down to the width of the first column.
 func TestLinesFit(t *testing.T) {
 	for width := 6; width < 80; width++ {
 		for _, line := range example().Lines(width) {
