@@ -18,7 +18,7 @@ const (
 
 var root = filepath.Join("..", "..")
 
-// TestFilesAreOfTheTable: rules, module and documentation say what the table says.
+// TestFilesAreOfTheTable: rules, module and documentation agree with the table.
 func TestFilesAreOfTheTable(t *testing.T) {
 	dashboard, err := Grafana()
 	if err != nil {
@@ -47,7 +47,7 @@ func TestFilesAreOfTheTable(t *testing.T) {
 	}
 }
 
-// between returns a document with what is between begin and end replaced.
+// between returns a document with the text between begin and end replaced.
 func between(t *testing.T, path, begin, content, end string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)

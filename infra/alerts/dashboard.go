@@ -23,7 +23,7 @@ type Row struct {
 // window is the time over which rates are: four scrapes at least.
 const window = "[2m]"
 
-// Dashboard returns the rows, from what to look at first to single VMs.
+// Dashboard returns the rows in reading order, from problems to single VMs.
 func Dashboard() []Row { //nolint:funlen // a table
 	quantile := func(q, metric, by string) string {
 		return "histogram_quantile(" + q + ", sum by (le" + by + ") (rate(" + metric + "_bucket" + window + ")))"

@@ -6,8 +6,8 @@
 // is written by hand.
 //
 // Expressions are ratios over the fleet wherever a single VM must not page: a fleet of 500
-// in which one VM is slow is well, and one whose two VMs see no storage is not. None fires
-// because no worker is there and none has to be.
+// in which one VM is slow is well, and a fleet whose two VMs see no storage is not. No alert
+// fires because no worker is there and none has to be.
 //
 // Each alert is tested by replaying its incident, recorded from real workers:
 // internal/test/integration/incidents.
@@ -23,7 +23,7 @@ type Alert struct {
 	Expr     string        // in PromQL
 	For      time.Duration // how long Expr has to hold
 	Summary  string        // one line, with templates of Prometheus
-	Means    string        // what it means for jobs, and what to do
+	Means    string        // the meaning for jobs, and the action to take
 }
 
 // All returns the alerts, the most urgent ones first.

@@ -13,9 +13,9 @@ import (
 
 // breaks are mistakes of the kind that somebody makes: each is one edit of one
 // file, after which Azure refuses the deployment, or takes it and does something
-// else. The checker or a rule has to notice it, whichever. They were written down
-// before the rules in limits_test.go; the rules were written against every break
-// whose number is not a multiple of 3, and the others measured afterwards.
+// else. The checker or a rule has to notice each edit. The breaks were written down before
+// the rules in limits_test.go; the rules were written against every break whose
+// number is not a multiple of 3, and the others measured afterwards.
 var breaks = []struct{ name, file, old, new string }{
 	// The log's way from its file to its table.
 	{"a function that transformations do not know", "modules/monitoring.bicep", "iif(isnotnull([\\'time\\']), [\\'time\\'], TimeGenerated)",
@@ -190,7 +190,7 @@ var breaks = []struct{ name, file, old, new string }{
 		"  empty(moreNames) ? {} : { SPOTWORKER_MORE_ACCOUNT: join(moreNames, ',') },\n", ""},
 	{"a single VM that forgets the accounts", "single.bicep", "    recordedAccounts: recordedAccounts\n", "    recordedAccounts: ''\n"},
 
-	// Settings, each of which comes from one property.
+	// Settings. Each setting comes from one property.
 	{"an object id for a client id", "modules/foundation.bicep", "{ AZURE_CLIENT_ID: identities.outputs.worker.clientId }",
 		"{ AZURE_CLIENT_ID: identities.outputs.worker.principalId }"},
 	{"a resource id for a client id", "modules/foundation.bicep", "AZURE_CLIENT_ID: identities.outputs.onDemandWorker!.clientId",

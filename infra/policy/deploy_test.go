@@ -13,7 +13,7 @@ import (
 	"github.com/spotworker/spotworker/internal/test/need"
 )
 
-// azStub stands for the Azure CLI: it notes what it is asked for, and answers
+// azStub stands for the Azure CLI: it notes each call, and answers
 // from files in its folder. Uploaded blobs leave their digest there.
 const azStub = `#!/bin/sh
 cd "$(dirname "$0")" || exit
@@ -115,7 +115,7 @@ func (a *subscription) write(name, content string, mode os.FileMode) {
 	}
 }
 
-// deploy runs tools/deploy.sh and returns what it said and what az was asked for.
+// deploy runs tools/deploy.sh and returns its output and the calls of az.
 func (a *subscription) deploy(arguments ...string) (said string, calls []string, err error) {
 	a.t.Helper()
 	return a.run("deploy.sh", arguments...)
@@ -226,7 +226,7 @@ func TestDeployVerifiesTheSignature(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		prepare func(t *testing.T, a *subscription)
-		want    string // in what it says; empty where it deploys
+		want    string // in the output; empty where it deploys
 	}{
 		{"signed", func(t *testing.T, a *subscription) { signed(t, a, "release", "spotworker-package") }, ""},
 		{"without a signature", func(*testing.T, *subscription) {}, "has no signature"},
@@ -334,13 +334,14 @@ func TestDeployPassesTheRecordedAccounts(t *testing.T) {
 	})
 }
 
-// TestDeployEvictionRate: workers start from what Azure publishes, a version keeps what it
-// was made with, and where no rate is known the deployment continues with the default.
+// TestDeployEvictionRate: workers start from the rate that Azure publishes, a version keeps
+// the rate that it was made with, and without a known rate the deployment continues with the
+// default.
 func TestDeployEvictionRate(t *testing.T) {
 	for _, c := range []struct {
-		name, answer, made string // what spotctl says, and az of the last deployment
+		name, answer, made string // spotctl's answer, and az's about the last deployment
 		env                []string
-		rate, want         string // what is passed, if it is, and what is said
+		rate, want         string // the rate that is passed, if any, and a part of the output
 		asked              string // of spotctl; empty if it is not asked
 	}{
 		{
@@ -427,7 +428,7 @@ func TestDeployWhileScaling(t *testing.T) {
 	}
 }
 
-// TestDeployChecksFirst: what would fail later is found before anything is made.
+// TestDeployChecksFirst: a condition that would fail later is found before anything is made.
 func TestDeployChecksFirst(t *testing.T) {
 	for _, c := range []struct{ name, file, content, env, want string }{
 		{"old az", "version", "2.45.0", "", "az is version 2.45.0, and 2.60 is the oldest"},
@@ -548,8 +549,8 @@ func TestDeployKeepsPrefixAndLocation(t *testing.T) {
 	}
 }
 
-// TestDeployChecksZonesAndRegularVMs: what a subscription has not in every zone, or no quota
-// for, fails before anything is made.
+// TestDeployChecksZonesAndRegularVMs: a size that the subscription lacks in a zone, and
+// regular VMs beyond its quota, fail before anything is made.
 func TestDeployChecksZonesAndRegularVMs(t *testing.T) {
 	const size = "Standard_D2as_v5\tTrue\tx64\t2\t0\t"
 	for _, c := range []struct{ name, sku, parameters, regular, want string }{
@@ -627,7 +628,7 @@ func TestDeployAsksTheWorkers(t *testing.T) {
 	}
 }
 
-// TestDeployTheSameVersion: one that the set has is deployed once, for life.
+// TestDeployTheSameVersion: a version that the scale set has is deployed once, for life.
 func TestDeployTheSameVersion(t *testing.T) {
 	a := newSubscription(t)
 	a.write("deployed", "/subscriptions/1234/galleries/g/applications/a/versions/1.0.0\n", 0o600)
@@ -739,8 +740,8 @@ func TestWhatIfChangesNothing(t *testing.T) {
 	}
 }
 
-// TestDryRunIsTheDocumentation: the commands of a dry run are those of
-// docs/deploy.md, one by one and in the same order.
+// TestDryRunIsTheDocumentation: a dry run shows the commands of docs/deploy.md,
+// one by one and in the same order.
 func TestDryRunIsTheDocumentation(t *testing.T) {
 	a := newSubscription(t)
 	a.pkg = ""

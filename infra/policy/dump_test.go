@@ -27,7 +27,7 @@
 //     failures to the health probe.
 //   - An installation is done when the worker has read its configuration and holds its port.
 //     The platform never retries a failed version, and storage, roles and network may come
-//     later. A script waits for what cannot recover, the unit retries the rest.
+//     later. A script waits for the steps that cannot recover, the unit retries the rest.
 //   - A release is unpacked next to the one in use and switched by a link, so a partial unpack
 //     is never used.
 //   - Soft delete stays off: a record is written at every save, and each would leave a copy.
@@ -157,7 +157,7 @@ func committed(t *testing.T) deployment {
 	return d
 }
 
-// at returns what is at a path of keys in an object, or nil.
+// at returns the value at a path of keys in an object, or nil.
 func at(v value, path ...string) value {
 	for _, key := range path {
 		object, ok := v.(map[string]any)

@@ -4,7 +4,7 @@ import "fmt"
 
 // checkEviction: every VM that may be evicted has an eviction policy and a
 // price, and every scale set is Flexible, which alone mixes sizes and
-// priorities. A fleet replaces what was evicted.
+// priorities. A fleet replaces evicted VMs.
 func checkEviction(d deployment, tell report) {
 	for path, f := range d {
 		for _, r := range f.Resources {
@@ -94,8 +94,8 @@ func typeOf(d deployment, path, name string) string {
 	return ""
 }
 
-// checkHealth: whatever makes VMs asks the worker for its health and installs
-// its package, and a package that fails fails the deployment.
+// checkHealth: every resource that makes VMs asks the worker for its health and
+// installs its package, and a package that fails fails the deployment.
 func checkHealth(d deployment, tell report) {
 	for path, f := range d {
 		for _, r := range f.Resources {

@@ -39,7 +39,7 @@ var (
 	comparison    = regexp.MustCompile(`[!=<>~]{1,2}|\bhasprefix(?:_cs)?\b|\bhassuffix(?:_cs)?\b|\bhas_(?:any|all)\b|\bin~|\bbetween\b`)
 )
 
-// unsupported returns what a transformation uses and Azure does not know there.
+// unsupported returns the parts of a transformation that Azure does not know there.
 func unsupported(query string) []string {
 	query = textInQuery.ReplaceAllString(strings.ReplaceAll(query, `\'`, `'`), `""`)
 	query = quotedName.ReplaceAllString(query, "column")
@@ -74,8 +74,8 @@ func unsupported(query string) []string {
 	return wrong
 }
 
-// checkTransformations: every transformation is one that Azure takes, and gives
-// the table what it has columns for.
+// checkTransformations: Azure takes every transformation, and the table has a
+// column for each of its results.
 func checkTransformations(d deployment, tell report) {
 	const name = "modules/monitoring.bicep"
 	found := transformLine.FindAllStringSubmatch(d[name].source, -1)
@@ -92,8 +92,9 @@ func checkTransformations(d deployment, tell report) {
 
 var columnEntry = regexp.MustCompile(`\{ name: '(\w+)', type: '(\w+)' \}`)
 
-// checkColumns: each list has a column once, a table its time, and what the
-// transformation adds or takes away is what the table has more or fewer of.
+// checkColumns: each list has a column once, a table its time. The table has the
+// stream's columns, with the columns that the transformation adds and without the
+// columns that it takes away.
 func checkColumns(f *file, query string, tell report) {
 	_, table, _ := strings.Cut(f.source, "resource table ")
 	table, rest, _ := strings.Cut(table, "resource endpoint ")

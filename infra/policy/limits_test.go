@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// limit is one that the types of resources do not have, or a value that the worker
+// limit is a bound that the types of resources do not have, or a value that the worker
 // or another file relies on. It is about every line "setting: value" of its file.
 // Where a value is an expression, each number or text in it counts.
 type limit struct {
@@ -20,11 +20,11 @@ type limit struct {
 	source        string
 }
 
-// matcher says what is wrong with a value as Bicep writes it, or nothing.
+// matcher returns the fault of a value as Bicep writes it, or an empty text.
 type matcher func(value string) string
 
-// Where the limits come from. Pages are those of learn.microsoft.com/azure, tables
-// those of Azure's REST interface.
+// Where the limits come from. Pages are on learn.microsoft.com/azure, tables in the
+// reference of Azure's REST interface.
 const (
 	healthPage      = "virtual-machine-scale-sets/virtual-machine-scale-sets-health-extension#settings"
 	repairsPage     = "virtual-machine-scale-sets/virtual-machine-scale-sets-automatic-instance-repairs#grace-period"

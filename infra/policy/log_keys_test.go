@@ -142,7 +142,7 @@ func (k *keyTypes) attributes(list []ast.Expr) {
 }
 
 // columnType returns the type of the column for values of a type, as the log's handler
-// writes them; empty for one that it cannot write.
+// writes them; empty for a type that the handler cannot write.
 func columnType(t types.Type) string {
 	switch t.String() {
 	case "time.Time":
@@ -172,8 +172,9 @@ func columnType(t types.Type) string {
 	}
 }
 
-// TestColumnsHoldEachKey: what the worker logs has a column of the right type, in the
-// stream and in the table. A line loses what has none, and a value of another type.
+// TestColumnsHoldEachKey: each key that the worker logs has a column of the right type, in
+// the stream and in the table. A line loses a key without a column, and a value of another
+// type.
 func TestColumnsHoldEachKey(t *testing.T) {
 	keys := loggedKeys(t)
 	keys["level"], keys["msg"], keys["worker"], keys["vm"] = "string", "string", "string", "string"

@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// logged is what the worker's code can log: the level of each message, and the
-// keys of all attributes.
+// logged describes the lines that the worker's code can log: the level of each
+// message, and the keys of all attributes.
 type logged struct {
 	levels map[string]string
 	keys   map[string]bool
@@ -137,8 +137,8 @@ func columnsOf(t *testing.T, d deployment) []string {
 	return names
 }
 
-// TestColumnsAreLogged: what the table keeps of a line is something that lines
-// have.
+// TestColumnsAreLogged: each column that the table keeps of a line is a key that
+// lines have.
 func TestColumnsAreLogged(t *testing.T) {
 	l := logOf(t)
 	columns := columnsOf(t, committed(t))
@@ -168,8 +168,8 @@ func queries(t *testing.T, d deployment) []string {
 	return list
 }
 
-// TestQueriesAskForLines: what is asked for is logged, by default too, where
-// debug lines are not; and every name in a query is a column.
+// TestQueriesAskForLines: every message that a query asks for is logged, by default
+// too, where debug lines are not; and every name in a query is a column.
 func TestQueriesAskForLines(t *testing.T) {
 	l, d := logOf(t), committed(t)
 	columns := slices.Concat(columnsOf(t, d), ownColumns)

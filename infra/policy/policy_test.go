@@ -19,7 +19,7 @@ func TestDeployment(t *testing.T) {
 	}
 }
 
-// brokenCopies are what the checks are for. Each is one edit of one file, and
+// brokenCopies are mistakes that the checks must find. Each is one edit of one file, and
 // the check that must fail for it: a rule, or the checker itself.
 var brokenCopies = []struct {
 	name           string
@@ -177,7 +177,7 @@ func TestBrokenCopies(t *testing.T) {
 	}
 }
 
-// TestEveryRuleIsBroken: a rule that no copy breaks may be one that finds nothing.
+// TestEveryRuleIsBroken: a rule that no copy breaks may find nothing at all.
 func TestEveryRuleIsBroken(t *testing.T) {
 	for _, rule := range rules {
 		broken := false
@@ -217,8 +217,7 @@ func checkerCommand(t *testing.T) []string {
 	return command
 }
 
-// runChecker returns what the checker printed to its standard output, and
-// whether it found anything.
+// runChecker returns the checker's standard output, and whether it found anything.
 func runChecker(t *testing.T, command []string, folder string, arguments ...string) (out []byte, failed bool) {
 	t.Helper()
 	all := slices.Concat(command[1:], arguments)

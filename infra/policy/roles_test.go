@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// wantGrants is who may do what: file, queue or container, role, condition or
-// loop. A queue's message processor may not renew messages, so those who take
+// wantGrants lists the role assignments: file, queue or container, role, condition
+// or loop. A queue's message processor may not renew messages, so workers that take
 // jobs are its contributors.
 var wantGrants = []string{
 	// Microsoft asks for Contributor, and describes no writing.
@@ -77,7 +77,7 @@ func checkRoles(d deployment, tell report) {
 	needWords(d, "modules/log-association.bicep", tell, "roleIds: [roles.monitoringContributor, roles.logAnalyticsContributor]")
 }
 
-// grant says in a line what a role assignment gives.
+// grant describes a role assignment in a line.
 func grant(path string, f *file, r resource) string {
 	role := text(at(r.Body, "properties", "roleDefinitionId"))
 	if m := roleID.FindStringSubmatch(role); m != nil {
@@ -94,7 +94,7 @@ func grant(path string, f *file, r resource) string {
 	return said
 }
 
-// scopeOf says what a scope is: the queue or container, by its name.
+// scopeOf describes a scope: the queue or container, by its name.
 func scopeOf(f *file, scope string) string {
 	if scope == "" {
 		return "resource group"
@@ -153,8 +153,8 @@ func checkRolesFirst(d deployment, tell report) {
 	needWords(d, "modules/log-association.bicep", tell, "dependsOn: [policyRoles]")
 }
 
-// checkAssignmentNames: deterministic, so that a second deployment finds what
-// the first one made.
+// checkAssignmentNames: names are deterministic, so that a second deployment finds
+// the assignments that the first deployment made.
 func checkAssignmentNames(d deployment, tell report) {
 	for path, f := range d {
 		for _, r := range f.Resources {

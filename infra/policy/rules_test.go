@@ -19,7 +19,7 @@ func (f finding) String() string {
 // report receives what breaks a rule.
 type report func(path string, line int, format string, arguments ...any)
 
-// rules are the policy. The name of a rule is what a finding of it is called.
+// rules are the policy. A finding has the name of its rule.
 var rules = []struct {
 	name  string
 	check func(deployment, report)

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// wantStorage is what the storage account must say.
+// wantStorage has the required properties of the storage account.
 var wantStorage = map[string]value{
 	"allowSharedKeyAccess":         false,
 	"allowBlobPublicAccess":        false,
@@ -84,7 +84,7 @@ func checkStorageAccess(d deployment, tell report) {
 	}
 }
 
-// checkStorage: no keys, nothing public, and no second copy of what is written
+// checkStorage: no keys, nothing public, and no second copy of data that is written
 // over and over.
 func checkStorage(d deployment, tell report) {
 	for path, f := range d {

@@ -13,7 +13,7 @@ import (
 // entries are the files that a person deploys.
 var entries = []string{"main.bicep", "fleet.bicep", "single.bicep"}
 
-// checkNames: queues and containers are called what the code calls them.
+// checkNames: queues and containers have the names that the code uses.
 func checkNames(d deployment, tell report) {
 	const prefix = "some-prefix"
 	names, err := azure.NamesFor(prefix, "")
@@ -45,8 +45,8 @@ func checkNames(d deployment, tell report) {
 	checkSpread(d, tell)
 }
 
-// checkSpread: what a deployment records about the accounts over which jobs are spread
-// lets no id that is put again run twice, and takes no account away.
+// checkSpread: the deployment's record of the accounts over which jobs are spread lets no
+// id that is put again run twice, and takes no account away.
 func checkSpread(d deployment, tell report) {
 	const foundation = "modules/foundation.bicep"
 	for name, want := range map[string]string{
@@ -197,7 +197,7 @@ var capacities = map[string]string{"capacity": "CAPACITY", "onDemandCapacity": "
 
 var takesTemplate = regexp.MustCompile(`(?m)^using '([^']+)'`)
 
-// checkCapacity: each parameter file takes the numbers of VMs from what runs. With a fixed
+// checkCapacity: each parameter file takes over the numbers of running VMs. With a fixed
 // number, or without one, the next deployment would delete the VMs that autoscale added.
 // The number of a fleet is a target that nothing else changes.
 func checkCapacity(d deployment, tell report) {

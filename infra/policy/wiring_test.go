@@ -65,7 +65,7 @@ var outputsFrom = map[string]map[string]string{
 // identitiesFrom is whose ids an identity has, by the symbol of its resource.
 var identitiesFrom = map[string]string{"worker": "spot", "onDemandWorker": "regular!", "gallery": "gallery"}
 
-// checkSettings: each setting of a worker, and each id, is what it is called.
+// checkSettings: each setting of a worker, and each id, comes from its own property.
 func checkSettings(d deployment, tell report) {
 	const foundation = "modules/foundation.bicep"
 	for name, want := range settingsFrom {
@@ -103,8 +103,8 @@ func checkSettings(d deployment, tell report) {
 		"'Microsoft.Insights/dataCollectionRules'")
 }
 
-// otherwise is what modules are given that is not called like it where it comes
-// from: by file and module, and by parameter.
+// otherwise has the values whose name differs from the name of their module's
+// parameter: by file and module, and by parameter.
 var otherwise = map[string]map[string]string{
 	"main.bicep foundation": {
 		"workerSettings": "union(onDemand ? { SPOTWORKER_CHANGEOVER: changeover, SPOTWORKER_MOVE_AFTER: string(moveAfter) } : {}, " +
@@ -204,8 +204,8 @@ var otherwise = map[string]map[string]string{
 	"main.bicep spot restore": {"restore": "restoreEvicted && !autoscale"},
 }
 
-// waits is what a module waits for that it takes no output of, and madeIf when it
-// is made, where that is not always.
+// waits lists the dependencies of a module from which it takes no output, and madeIf
+// the condition of a module that is not always made.
 var (
 	waits = map[string]string{
 		"main.bicep spotAutoscale": "[spot]", "main.bicep regularAutoscale": "[regular]",
@@ -237,9 +237,9 @@ var (
 	}
 )
 
-// checkHandedDown: a module is given what its parameter is called, or what is
-// listed; it is made and waits as listed; and nothing is named by an output, which
-// what-if could not look into.
+// checkHandedDown: a module's parameter gets the value of the same name, or the
+// listed value; the module is made and waits as listed; and nothing is named by an
+// output, which what-if could not look into.
 func checkHandedDown(d deployment, tell report) {
 	for name, f := range d {
 		for _, m := range f.Modules {
@@ -292,7 +292,7 @@ var signsIn = []string{
 	"Microsoft.Compute/galleries", "Microsoft.Authorization/policyAssignments",
 }
 
-// singletons are types of which there is one, called default.
+// singletons are types with a single resource, called default.
 var singletons = []string{
 	"Microsoft.Storage/storageAccounts/queueServices", "Microsoft.Storage/storageAccounts/blobServices",
 	"Microsoft.Storage/storageAccounts/managementPolicies",
@@ -382,7 +382,7 @@ func checkAlertTimes(d deployment, tell report) {
 	}
 }
 
-// wantScaling is what autoscale does in either direction.
+// wantScaling is the trigger of autoscale in either direction.
 var wantScaling = map[string]map[string]string{
 	"Increase": {"operator": "'GreaterThan'", "threshold": "fromNone ? 0 : jobsPerInstance"},
 	"Decrease": {"operator": "fromNone ? 'LessThanOrEqual' : 'LessThan'", "threshold": "fromNone ? 0 : jobsPerInstance / 2"},
@@ -413,8 +413,9 @@ func checkDirections(d deployment, tell report) {
 }
 
 // checkTimes: there is a profile for the usual time, which has no recurrence, and each time
-// of the week has one that begins it and one that ends it. That bears the name by which
-// Azure knows it as the usual one. Times that would have no effect are refused.
+// of the week has a profile that begins it and a profile that ends it. The ending profile
+// bears the name by which Azure knows it as the usual profile. Times that would have no
+// effect are refused.
 func checkTimes(d deployment, tell report) {
 	const name = "modules/autoscale.bicep"
 	for _, r := range d[name].Resources {

@@ -14,8 +14,8 @@ import (
 
 var setting = regexp.MustCompile(`\bSPOTWORKER_[A-Z_]+\b`)
 
-// TestSettingsExist compares what the deployment writes into the worker's
-// configuration with the flags that the worker has.
+// TestSettingsExist compares the settings that the deployment writes into the
+// worker's configuration with the worker's flags.
 func TestSettingsExist(t *testing.T) {
 	help := exec.CommandContext(t.Context(), "go", "run", "./cmd/worker", "--help")
 	help.Dir = filepath.Join("..", "..")
@@ -38,7 +38,7 @@ func TestSettingsExist(t *testing.T) {
 
 var literalSetting = regexp.MustCompile(`\b(SPOTWORKER_[A-Z_]+): '([^'$]*)'`)
 
-// computedSettings stand for those that a deployment works out.
+// computedSettings stand for the settings that a deployment computes.
 var computedSettings = map[string]string{
 	"SPOTWORKER_ACCOUNT": "account", "SPOTWORKER_MORE_ACCOUNT": "other1,other2", "SPOTWORKER_PREFIX": "spotworker",
 	"SPOTWORKER_MOVE_AFTER": "3", "SPOTWORKER_CHANGEOVER": "10m", "SPOTWORKER_EVICTION_RATE": "15",

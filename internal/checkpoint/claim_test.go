@@ -362,8 +362,8 @@ func TestBreaks(t *testing.T) {
 	})
 }
 
-// TestRepeatedFailures: a failure that counts as one with the last leaves the count, and
-// any other raises it, for any machine in the record.
+// TestRepeatedFailures: a repeat of the last failure leaves the count, and any other failure
+// raises it, for any machine in the record.
 func TestRepeatedFailures(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		claim := func(i int) *Claim {

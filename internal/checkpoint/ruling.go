@@ -114,9 +114,9 @@ type Attempt struct {
 // an unknown outcome. found is nil if there is none.
 //
 // The same token alone proves nothing: a commit that never arrived would look
-// like one that did. Hence the sequence number. After an older write of the same
-// claim that left the job running, the claim still owns the record; after one
-// that ended the claim, it does not.
+// like a commit that did. Hence the sequence number. After an older write of the
+// same claim that left the job running, the claim still owns the record; after a
+// write that ended the claim, it does not.
 func OnConflict(found *Record, d Delivery, a Attempt) Ruling {
 	switch {
 	case found == nil:

@@ -245,7 +245,7 @@ func (s *Store) blob(id string) *blockblob.Client {
 // under returns the condition that the blob has that ETag, or with an empty ETag that
 // there is no blob.
 func under(etag azcore.ETag) *blob.AccessConditions {
-	etag = quoted(etag) // that of a listing has no quotes
+	etag = quoted(etag) // an ETag of a listing has no quotes
 	conditions := blob.ModifiedAccessConditions{IfMatch: &etag}
 	if etag == "" {
 		conditions = blob.ModifiedAccessConditions{IfNoneMatch: to.Ptr(azcore.ETagAny)}

@@ -29,7 +29,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestErrorsNameThePosition: columns count characters, also those of several bytes.
+// TestErrorsNameThePosition: columns count characters, also characters of several bytes.
 func TestErrorsNameThePosition(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
 		{"", "f:1:1: not JSON: it ends too early"},
@@ -52,7 +52,7 @@ func TestErrorsNameThePosition(t *testing.T) {
 	}
 }
 
-// FuzzParse: what is valid JSON is parsed unless a name is given twice or it is
+// FuzzParse: valid JSON is parsed unless a name is given twice or it is
 // nested too deep; every error has a position in the text.
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{``, `{"a": [1, {"b": null}], "c": "d"}`, `{"a":1,"a":2}`, "[1,\n2,]", `{} x`, `{1: 2}`,

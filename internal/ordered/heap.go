@@ -1,5 +1,5 @@
-// Package ordered holds values of which the first one is needed next, such as the timers
-// of many jobs, and from which any other one may be removed.
+// Package ordered holds values in order, such as the timers of many jobs. The first value
+// is needed next, and any other value may be removed.
 package ordered
 
 import "container/heap"

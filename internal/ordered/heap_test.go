@@ -12,7 +12,7 @@ type number struct {
 	n int
 }
 
-// TestHeap: a heap gives its values in order, whatever is added and removed,
+// TestHeap: a heap gives its values in order after any additions and removals,
 // and each value knows whether it is in the heap.
 func TestHeap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -1,7 +1,7 @@
 // Package plaintext makes text of untrusted origin safe to print and to log: a
 // job's reason, a program's output, a result. Such text could otherwise clear a
-// terminal, recolour it, reorder what is shown, or add a line that reads like one
-// of another job.
+// terminal, recolour it, reorder the text, or add a line that reads like a line of
+// another job.
 //
 // Unprintable characters become U+FFFD: C0 and C1 control characters (a terminal
 // takes U+009B for the start of a command), line and paragraph separators, the

@@ -64,7 +64,7 @@ func FuzzJSON(f *testing.F) {
 	})
 }
 
-// FuzzLine: whatever comes in, one line of printable text comes out.
+// FuzzLine: any text comes out as one line of printable text.
 func FuzzLine(f *testing.F) {
 	for _, seed := range []string{"", "a\nb", "\x1b]0;title\a", "\u202e", "\xff\xfe", strings.Repeat("\t", 100)} {
 		f.Add(seed)

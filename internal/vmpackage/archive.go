@@ -53,7 +53,7 @@ func writeFile(archive *tar.Writer, f file, at time.Time) error {
 	return err
 }
 
-// folders returns those that files are in, each after the one that it is in.
+// folders returns the folders of files, each after its parent folder.
 func folders(files []file) []string {
 	seen := map[string]bool{}
 	for _, f := range files {

@@ -56,7 +56,8 @@ func contents(c Config, target target, binary, bill []byte, handlers []file) (re
 	), nil
 }
 
-// fixed returns what is the same in every package for Linux. Scripts stand at the top.
+// fixed returns the files that are the same in every package for Linux. Scripts stand at the
+// top.
 func fixed() ([]file, error) {
 	var files []file
 	err := fs.WalkDir(vmapp.Files, ".", func(name string, entry fs.DirEntry, err error) error {

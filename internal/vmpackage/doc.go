@@ -10,8 +10,8 @@
 //
 // The same source, Go version and settings give the same bytes, on any machine and
 // in any folder: the binary has neither paths nor times of the build in it, and
-// files in the archive have one time, that of the commit, no owners, two modes and
-// an order. With the source, anyone can verify what a package was made of.
+// files in the archive have one time (the commit's time), no owners, two modes and
+// an order. With the source, anyone can verify the content of a package.
 //
 // A release is named after the version and the digest of the package's content. Two
 // packages of one name are therefore the same, and a VM can hold a version and its

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// Architectures are the ones that there are packages for: as Go calls them for
-// Linux, with the system before them for others.
+// Architectures are the architectures with packages: as Go calls them for Linux,
+// with the system before them for others.
 var Architectures = []string{"amd64", "arm64", "windows-amd64"}
 
 // Config says what goes into packages.
@@ -31,7 +31,7 @@ type Config struct {
 	// Version is the version of worker and package.
 	Version string
 
-	// Time is that of all files, such as the commit's. Seconds count.
+	// Time is the time of all files, such as the commit's time. Seconds count.
 	Time time.Time
 
 	// Architectures to make packages for; empty for all.
@@ -45,7 +45,7 @@ type Config struct {
 	SigningKey string
 }
 
-// versionForm is what can be a folder's name and stand in a shell script.
+// versionForm matches versions that can be a folder's name and stand in a shell script.
 var versionForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+~-]{0,99}$`)
 
 // Validate returns an error that says what to change, or nil.
@@ -66,11 +66,11 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Package is one that was made.
+// Package is a package that was made.
 type Package struct {
 	Architecture string
 	Path         string // of the archive
-	Release      string // what it calls itself: version and digest
+	Release      string // the release's name: version and digest
 	Size         int64  // of the archive, in bytes
 }
 

@@ -32,7 +32,7 @@ var workerMain = map[string]string{
 	"main.go": "package main\n\nvar version = \"devel\"\n\nfunc main() { println(version) }\n",
 }
 
-// folder makes a folder with these files; those that end in .sh are executable.
+// folder makes a folder with these files; files that end in .sh are executable.
 func folder(t *testing.T, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()

@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// billOfMaterials lists what a package is made of: the modules that the binary
+// billOfMaterials lists the parts of a package: the modules that the binary
 // says are in it, the Go that built it, and the handlers' files. It has the form of
 // CycloneDX 1.6 (https://cyclonedx.org/docs/1.6/json/).
 func billOfMaterials(c Config, target target, binary []byte, info *debug.BuildInfo, handlers []file) ([]byte, error) {

@@ -11,11 +11,11 @@ import (
 	"strings"
 )
 
-// SignatureNamespace is what signatures of packages are for. A signature of the
-// same key for something else, such as a commit, does not pass as one.
+// SignatureNamespace is the purpose of packages' signatures. A signature of the same
+// key for another purpose, such as a commit, does not pass as a package's signature.
 const SignatureNamespace = "spotworker-package"
 
-// SignatureSuffix follows a package's name in that of its signature.
+// SignatureSuffix follows a package's name in the name of its signature.
 const SignatureSuffix = ".sig"
 
 // sign writes a detached signature beside a file, with OpenSSH: any key that git

@@ -11,7 +11,7 @@ const (
 	windows = "windows"
 )
 
-// target is what a package is for, as Go calls it.
+// target is the system and architecture of a package, as Go calls them.
 type target struct{ system, architecture string }
 
 // targetFor returns the target that one of [Architectures] names.
@@ -30,7 +30,7 @@ func (t target) magic() string {
 	return "\x7fELF"
 }
 
-// payload is the folder of a package with what belongs to a release.
+// payload is the folder of a package with the files of a release.
 func (t target) payload() string {
 	if t.system == windows {
 		return "." // the worker installs itself, so there is nothing else

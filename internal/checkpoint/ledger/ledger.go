@@ -72,7 +72,7 @@ type Takeover struct {
 // within which it would have written again, which that write states.
 //
 // Every moment in between is equally likely, so the estimate is the middle of the window
-// in which it can have died: from the write to the next one that did not come. The window
+// in which it can have died: from the write to the next write, which did not come. The window
 // is narrower where the message came back soon: its visibility timeout, counted from the
 // last renewal, had expired when it was claimed, and the next renewal did not come. A
 // message that waited long, since no worker was free, proves nothing. Neither does a

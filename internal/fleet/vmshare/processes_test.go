@@ -67,8 +67,8 @@ type allowed struct {
 	shared bool // by the file, not by the worker's own share
 }
 
-// printingBudget is the budget of a folder. It prints what it allows, with the time by
-// which the budget decided.
+// printingBudget is the budget of a folder. It prints each allowed request, with the time
+// by which the budget decided.
 type printingBudget struct{ dir *Dir }
 
 func (p printingBudget) Wait(ctx context.Context, u preempt.Urgency) error {
@@ -150,7 +150,7 @@ type process struct {
 	allowed []allowed
 }
 
-// read reads what the process prints until it ends.
+// read reads the process's output until it ends.
 func (c *process) read(out io.Reader) {
 	defer close(c.printed)
 	for lines := bufio.NewScanner(out); lines.Scan(); {

@@ -64,8 +64,8 @@ func TestFileSentWhileTheListIsWritten(t *testing.T) {
 	}
 }
 
-// TestResetWhileTheListIsWritten: a list of the files before a reset does not become that of
-// the files after it.
+// TestResetWhileTheListIsWritten: a list of the files before a reset does not become the list
+// of the files after it.
 func TestResetWhileTheListIsWritten(t *testing.T) {
 	store, server, _ := testContainer(t)
 	s := store.NewSet("j", 1, tokenA, roomy, "", nil)

@@ -100,7 +100,7 @@ func TestGroupTellsOOMKills(t *testing.T) {
 }
 
 // TestOpenGroupsInAFolder: a worker has the controllers that its group accepts, and removes
-// what another worker left.
+// the groups that another worker left.
 func TestOpenGroupsInAFolder(t *testing.T) {
 	for name, row := range map[string]struct {
 		files map[string]string

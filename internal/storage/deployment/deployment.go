@@ -1,6 +1,7 @@
-// Package deployment has the queues and containers of a deployment: the type [Stores] for
-// those of one storage account, and [Deployment] for the list of all accounts. Workers, the
-// commands and package client hold the same type, and one account is a list of one.
+// Package deployment has the queues and containers of a deployment. [Stores] has the queues
+// and containers of one storage account, and [Deployment] is the list of all accounts.
+// Workers, the commands and package client hold the same type, and one account is a list of
+// one.
 package deployment
 
 import (
@@ -38,13 +39,13 @@ type Stores struct {
 	Outputs                 *outputs.Store
 
 	// Workers has the heartbeats of all workers, and Control the requests of operators. All
-	// accounts share those of the first.
+	// accounts share the containers of the first account.
 	Workers *presence.Store
 	Control *control.Store
 }
 
-// Deployment is the list of the accounts of a deployment. The embedded Stores are those of
-// the first account.
+// Deployment is the list of the accounts of a deployment. The embedded Stores belong to the
+// first account.
 type Deployment struct {
 	*Stores
 	Accounts []*Stores // all accounts, the first of the deployment first

@@ -57,8 +57,8 @@ func Command(t testing.TB, name string) string {
 	return path
 }
 
-// On skips the test on all operating systems except these. The reason says what only they
-// have.
+// On skips the test on all operating systems except these. The reason names the feature that
+// only these systems have.
 func On(t testing.TB, reason string, systems ...string) {
 	t.Helper()
 	if !slices.Contains(systems, runtime.GOOS) {
@@ -66,7 +66,8 @@ func On(t testing.TB, reason string, systems ...string) {
 	}
 }
 
-// NotOn skips the test on one operating system. The reason says what the system lacks.
+// NotOn skips the test on one operating system. The reason names the feature that the system
+// lacks.
 func NotOn(t testing.TB, system, reason string) {
 	t.Helper()
 	if runtime.GOOS == system {

@@ -1,5 +1,5 @@
 // Command pack makes the packages for VMs; make package calls it. With -package it
-// adds a configuration to one that there is, into the file that -out names.
+// adds a configuration to an existing package and writes the file that -out names.
 package main
 
 import (

@@ -15,8 +15,8 @@ type Access struct {
 	Change   bool     // they may also write and delete
 }
 
-// sddl returns the access list as Windows writes it, inherited by what is in the
-// folder and inherited from nothing above it.
+// sddl returns the access list as Windows writes it, inherited by the folder's
+// contents and inherited from nothing above it.
 func (a Access) sddl() string {
 	rights := "0x1200a9" // read and execute
 	if a.Change {

@@ -14,7 +14,7 @@ var ErrNotWindows = errors.New("services of this kind are for Windows; on Linux 
 var ErrNotInstalled = errors.New("there is no such service: install it first, with worker service install")
 
 const (
-	// stopMargin is what the end of the process may take after the drain.
+	// stopMargin is the time that the end of the process may take after the drain.
 	stopMargin = 20 * time.Second
 
 	// unhealthyLimit is how long loops may stand still before the process ends
@@ -39,18 +39,18 @@ type Config struct {
 
 	// Account that the service runs as, such as LocalSystem. Empty is the
 	// service's virtual account, which exists as long as the service and has no
-	// rights beyond those of every user.
+	// rights beyond the rights of every user.
 	Account string
 
 	// DrainBudget is how long the worker may take to hand over.
 	DrainBudget time.Duration
 }
 
-// nameForm is what Windows accepts as a service's name, without what would need
-// quotes in a command.
+// nameForm matches names of services that Windows accepts and that need no quotes
+// in a command.
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$`)
 
-// ValidateName returns an error that says what a service may be called, or nil.
+// ValidateName returns an error that describes the valid names of a service, or nil.
 func ValidateName(name string) error {
 	if !nameForm.MatchString(name) {
 		return fmt.Errorf("%.40q cannot be a service's name: give up to 80 letters, digits and ._-, beginning with a letter or digit", name)
@@ -58,7 +58,7 @@ func ValidateName(name string) error {
 	return nil
 }
 
-// account returns what the service signs in as.
+// account returns the account that the service signs in with.
 func (c Config) account() string {
 	if c.Account == "" {
 		return `NT SERVICE\` + c.Name
@@ -70,7 +70,7 @@ func (c Config) account() string {
 // down: longer than the drain.
 func (c Config) preShutdown() time.Duration { return c.DrainBudget + stopMargin }
 
-// Status is what the service manager knows about a service.
+// Status is the service manager's information about a service.
 type Status struct {
 	State       string // as sc query has it, such as RUNNING
 	ProcessID   uint32 // 0 if there is no process

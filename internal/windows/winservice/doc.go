@@ -14,8 +14,8 @@
 //	StandardError=append:      a log file, which the process rotates itself
 //	User=                      a virtual account of the service's own, NT SERVICE\NAME
 //
-// The event log gets what an operator looks for there: start, stop, and errors that
-// end the process. All else is in the log file.
+// The event log gets the events that an operator looks for there: start, stop, and
+// errors that end the process. All else is in the log file.
 //
 // On other systems every function returns [ErrNotWindows].
 package winservice

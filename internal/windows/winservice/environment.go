@@ -16,7 +16,7 @@ type Variable struct{ Name, Value string }
 var environmentLine = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*)=(.*)$`)
 
 // ReadEnvironment reads a file of NAME=VALUE lines, as worker.env is on Linux too:
-// empty lines and those that begin with # or ; are comments, and quotes around a
+// empty lines and lines that begin with # or ; are comments, and quotes around a
 // value are removed. A backslash is a backslash, since values are often paths.
 func ReadEnvironment(path string) ([]Variable, error) {
 	data, err := os.ReadFile(path)

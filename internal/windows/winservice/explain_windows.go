@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// explain adds to an error of Windows what it means here and what to do.
+// explain adds to an error of Windows its meaning here and its remedy.
 func explain(what string, err error) error {
 	switch {
 	case errors.Is(err, windows.ERROR_ACCESS_DENIED):

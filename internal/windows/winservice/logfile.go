@@ -81,8 +81,8 @@ func (l *LogFile) Write(line []byte) (int, error) {
 	return n, err
 }
 
-// rotate renames the files, the present one first: it is the one that another
-// program may hold open. Where that fails it stays the present one.
+// rotate renames the files, the present file first, since another program may hold
+// this file open. If that fails, it stays the present file.
 func (l *LogFile) rotate() {
 	_ = l.file.Close() // its lines are written
 	l.file = nil
@@ -92,7 +92,7 @@ func (l *LogFile) rotate() {
 		return
 	}
 	for n := logFiles; n > 1; n-- {
-		_ = os.Rename(l.name(n-1), l.name(n)) // one that cannot be renamed is replaced
+		_ = os.Rename(l.name(n-1), l.name(n)) // a file that cannot be renamed is replaced
 	}
 	_ = os.Rename(full, l.name(1))
 	l.rotateAt = l.size

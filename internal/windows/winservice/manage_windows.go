@@ -59,8 +59,8 @@ func (m *Manager) service(name string, access uint32) (*mgr.Service, error) {
 	return &mgr.Service{Name: name, Handle: handle}, nil
 }
 
-// Install creates the service and its source in the event log, or changes those
-// that exist. A running service continues as it is until it is started again.
+// Install creates the service and its source in the event log, or changes them if
+// they exist. A running service continues as it is until it is started again.
 func (m *Manager) Install(c Config) error {
 	settings := mgr.Config{
 		ServiceType: windows.SERVICE_WIN32_OWN_PROCESS, StartType: mgr.StartAutomatic, ErrorControl: mgr.ErrorNormal,
@@ -85,8 +85,8 @@ func (m *Manager) Install(c Config) error {
 	return installEvents(c.Name)
 }
 
-// change changes an existing service. UpdateConfig of package mgr also changes what
-// the worker does not use and not every Windows knows.
+// change changes an existing service. UpdateConfig of package mgr also changes
+// settings that the worker does not use and not every Windows knows.
 func change(s *mgr.Service, c mgr.Config) error {
 	var texts [3]*uint16
 	for i, text := range []string{c.BinaryPathName, c.ServiceStartName, c.DisplayName} {
@@ -98,7 +98,7 @@ func change(s *mgr.Service, c mgr.Config) error {
 	return windows.ChangeServiceConfig(s.Handle, c.ServiceType, c.StartType, c.ErrorControl, texts[0], nil, nil, nil, texts[1], nil, texts[2])
 }
 
-// configure sets what a service's creation does not.
+// configure sets the settings that a service's creation does not set.
 func configure(s *mgr.Service, c Config) error {
 	var actions []mgr.RecoveryAction
 	for _, delay := range recoveryDelays() {
@@ -212,7 +212,7 @@ func await(ctx context.Context, s *mgr.Service, wanted func(Status) bool) (Statu
 	}
 }
 
-// Status returns what the service manager knows about the service.
+// Status returns the service manager's information about the service.
 func (m *Manager) Status(name string) (Status, error) {
 	s, err := m.service(name, windows.SERVICE_QUERY_STATUS|windows.SERVICE_QUERY_CONFIG)
 	if err != nil {

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// RunConfig is what a process needs to be a service.
+// RunConfig describes a process that runs as a service.
 type RunConfig struct {
 	// Name of the service and of its source in the event log.
 	Name string
 
-	// Describe is what the event log calls the program, with its version, and Log
-	// is where its log is.
+	// Describe is the program's name in the event log, with its version, and Log is
+	// where its log is.
 	Describe, Log string
 
 	// Work runs the worker until ctx is cancelled. It calls Attach of the service.
@@ -29,7 +29,7 @@ type RunConfig struct {
 	StayStopped int
 }
 
-// Service is one that runs.
+// Service is a running service.
 type Service struct{ ready chan *Notifier }
 
 func newService() *Service { return &Service{ready: make(chan *Notifier)} }

@@ -101,7 +101,7 @@ func TestLogFileRotates(t *testing.T) {
 	}
 }
 
-// A file that cannot be renamed, as one that a virus scanner holds open, costs no line.
+// A file that cannot be renamed, such as a file that a virus scanner holds open, costs no line.
 func TestLogFileWithoutRotation(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "worker.log")
 	obstacle := filepath.Join(path+".full", "in the way")
@@ -148,7 +148,7 @@ func TestLastLine(t *testing.T) {
 	}
 }
 
-// The id is the one that sc showsid prints for a service that every Windows has.
+// The id equals the output of sc showsid for a service that every Windows has.
 func TestServiceSID(t *testing.T) {
 	const want = "S-1-5-80-956008885-3418522649-1831038044-1853292631-2271478464"
 	if got := serviceSID("TrustedInstaller"); got != want {

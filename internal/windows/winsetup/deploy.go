@@ -87,8 +87,8 @@ func (s *Setup) repeatAfterReboot() error {
 	})
 }
 
-// dropResume removes that service. It may be the one that runs this: it is then
-// gone when it ends.
+// dropResume removes the service of repeatAfterReboot. This process may be that
+// service: it is then gone when it ends.
 func (s *Setup) dropResume() error {
 	if err := s.Services.Uninstall(ResumeService); err != nil && !errors.Is(err, winservice.ErrNotInstalled) {
 		return err
@@ -117,7 +117,7 @@ func (d *deployment) isSame() bool {
 	return err == nil && bytes.Equal(there, d.config.text)
 }
 
-// run makes the services those of a release with a configuration, and starts them.
+// run makes the services match a release with a configuration, and starts them.
 func (d *deployment) run(ctx context.Context, release string, c configuration) error {
 	budget, err := d.DrainBudget(c.settings)
 	if err != nil {
@@ -243,8 +243,8 @@ func (d *deployment) restorable() (*configuration, error) {
 	return &c, err
 }
 
-// why adds the last log line of a worker that does not start, which is not what a
-// job's program printed: it goes into the extension's status.
+// why adds the last log line of a worker that does not start. It skips output of
+// jobs' programs, since the line goes into the extension's status.
 func (d *deployment) why(err error) string {
 	ended, ok := errors.AsType[*winservice.StartError](err)
 	if !ok {

@@ -1,18 +1,18 @@
 // Package winsetup installs, updates and removes the worker on a VM that runs
-// Windows. It is for Windows what the scripts of package vmapp are for Linux, and
-// keeps their rules:
+// Windows. It corresponds to the scripts of package vmapp for Linux, and keeps
+// their rules:
 //
 //   - A release is a folder named after its content. It is copied beside the others
 //     and appears by one rename, so a running worker keeps its programs to its end.
 //     The service's command line names the release; there is no link to switch.
 //   - An update that does not start is undone, since a VM without a worker does no
 //     work.
-//   - A worker that has read its configuration is started, whatever services it
-//     reaches: roles, networks and storage can take long.
+//   - A worker that has read its configuration counts as started, even if it reaches
+//     no other service yet: roles, networks and storage can take long.
 //   - Until an installation has ended, a service repeats it at the next boot, since
 //     the VM application extension does not always.
-//   - What Windows holds open for a moment, as virus scanners do, is tried again for
-//     a while.
+//   - A step that fails because Windows holds a file open for a moment, as virus
+//     scanners do, is tried again for a while.
 //
 // On the VM:
 //

@@ -48,8 +48,8 @@ func (d *deployment) packageSettings() map[string]string {
 	return files
 }
 
-// place copies this release completely or not at all. It removes what an
-// interrupted installation left.
+// place copies this release completely or not at all. It removes the folders that
+// an interrupted installation left.
 func (d *deployment) place(ctx context.Context) error {
 	old, err := filepath.Glob(filepath.Join(d.Programs, unfinishedPrefix+"*"))
 	if err != nil {

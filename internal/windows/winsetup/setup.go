@@ -52,7 +52,7 @@ type Setup struct {
 	// DrainBudget returns the drain budget among settings.
 	DrainBudget func(settings []winservice.Variable) (time.Duration, error)
 
-	// Out receives a line on what was done.
+	// Out receives a line on each outcome.
 	Out io.Writer
 
 	// Patience is how long a worker may take to start, for instance while its port
@@ -60,7 +60,7 @@ type Setup struct {
 	Patience time.Duration
 }
 
-// ConfigurationError is one that only a change of worker.env can fix.
+// ConfigurationError is an error that only a change of worker.env can fix.
 type ConfigurationError struct{ Err error }
 
 func (e *ConfigurationError) Error() string { return e.Err.Error() }
@@ -74,14 +74,14 @@ func (s *Setup) say(format string, args ...any) {
 	fmt.Fprintf(s.Out, "spotworker: "+format+"\n", args...)
 }
 
-// installed is what was on the VM before.
+// installed describes the earlier installation on the VM.
 type installed struct {
 	release  string   // empty for none
 	services []string // of its workers
 	ran      bool     // all of these were up
 }
 
-// before looks at what is installed.
+// before returns the present installation.
 func (s *Setup) before() (b installed, err error) {
 	b.ran = true
 	for _, name := range allServices() {

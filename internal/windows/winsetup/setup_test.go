@@ -320,7 +320,7 @@ func TestUpdateIsUndone(t *testing.T) {
 	}
 }
 
-// What is wrong with a package or a configuration is found before anything changes.
+// A fault of a package or a configuration is found before anything changes.
 func TestRefused(t *testing.T) {
 	for name, row := range map[string]struct {
 		settings string
@@ -395,7 +395,7 @@ func TestPowerCuts(t *testing.T) {
 				_ = s.Update(t.Context())
 			}()
 			m.services.cut = ""
-			clear(m.services.running) // and the boot starts what is installed
+			clear(m.services.running) // and the boot starts the installed services
 			for name := range m.services.installed {
 				if name != ResumeService {
 					m.must(m.services.Start(t.Context(), name))
@@ -408,7 +408,7 @@ func TestPowerCuts(t *testing.T) {
 	}
 }
 
-// What another program holds open for a moment is waited for.
+// A step is tried again while another program holds a file open.
 func TestInsist(t *testing.T) {
 	s, tries := &Setup{Patience: time.Second}, 0
 	err := s.insist(t.Context(), func() error {

@@ -18,7 +18,7 @@
 // # What it is not
 //
 // It keeps no resources and checks no roles. A VM that it shows has no network
-// interfaces, and runs: one that is gone is not listed. Another operation on a known VM gets
+// interfaces, and runs: a VM that is gone is not listed. Another operation on a known VM gets
 // 501, since a client takes 404 to mean that the VM is gone; any other path gets 404.
 // Every application may sign in with any secret: a program that reaches a loopback
 // port is on this machine already. A call without a token of this server is refused,

@@ -3,8 +3,8 @@
 // the worker's own executable, started again with another name.
 //
 // The kernel gives the orphans among a subreaper's descendants to the subreaper
-// (PR_SET_CHILD_SUBREAPER). A worker that were the subreaper itself could not tell of
-// which of its jobs an orphan is; a reaper has one program.
+// (PR_SET_CHILD_SUBREAPER). A worker that were the subreaper itself could not find the job
+// of an orphan; a reaper has one program.
 //
 // It ends everything when the program has ended, when the worker orders it, and when the
 // worker dies: the kernel then closes the pipe with the orders.

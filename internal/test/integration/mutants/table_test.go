@@ -57,7 +57,7 @@ var mutations = []mutation{
 		run: "^TestHistories$", pkg: histories, args: some, sign: `although it had been superseded`,
 	},
 	{
-		// A commit that never arrived looks like one that did.
+		// A commit that never arrived looks like a commit that did.
 		name: "an unknown outcome is a success by the token alone",
 		file: "internal/checkpoint/ruling.go",
 		old:  "found.Token == a.Token && found.Write == a.Write", replacement: "found.Token == a.Token",
