@@ -23,7 +23,7 @@ type admission struct {
 	loader    loader
 	deferFor  time.Duration // how long to hide a message if others have its kind
 	pass      *breakerPass  // nil before the circuit breaker of the kind gave it
-	leaveKind func()        // gives back the job's place among those of its kind; nil before it has one
+	leaveKind func()        // gives back the job's place among the jobs of its kind; nil before it has a place
 }
 
 // admit prepares the attempt to run the job, or returns the outcome of a job that is not

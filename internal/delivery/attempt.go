@@ -278,7 +278,7 @@ func (a *attempt) close(ctx context.Context) {
 }
 
 // await waits for a handler that was stopped, up to its deadline, and completes end. What end
-// already holds takes precedence over what the handler returns.
+// already holds takes precedence over the handler's return values.
 func (a *attempt) await(ctx context.Context, end *runEnd) {
 	patience, cancel := drain.Outlive(ctx, drain.UntilHandlers)
 	defer cancel()

@@ -84,8 +84,8 @@ func (r *recorder) failedElsewhere() bool {
 	return last.Failures > 0 && last.FailedBy != "" && last.FailedBy != r.msg.runner.machine
 }
 
-// recordMachine records on which machine a failure happened, and whether it counts as one
-// with the last.
+// recordMachine records on which machine a failure happened, and whether it and the last
+// failure count as one.
 func (r *recorder) recordMachine(end *runEnd) {
 	if end.failed() && !job.IsInterrupted(end.err) {
 		r.known.failure = checkpoint.Failure{Machine: r.msg.runner.machine, Repeat: r.wouldRepeat(r.claim.Record())}

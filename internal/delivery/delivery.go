@@ -39,7 +39,7 @@ type kindRules struct {
 }
 
 // Open makes the delivery of a message that was claimed. The claim loop calls it, so
-// that of two messages with one id the first one claimed gets to run.
+// that if two messages have one id, the first one claimed gets to run.
 func (r *Runner) Open(lease *queue.Lease) *Delivery {
 	d := &Delivery{
 		msg:      message{runner: r, account: r.accounts[lease.Queue().Account()], lease: lease, subject: lineSubject{MessageID: lease.ID}},

@@ -41,9 +41,9 @@
 //
 // A message is claimed, and hidden from others until its visibility timeout expires.
 // A record is acquired, and written by its owner alone. The record decides: a
-// delivery whose message went to another worker may still write, and one whose
-// record went to another must not. So a lost message stops the job, and a write that
-// the record refuses ends the delivery.
+// delivery whose message went to another worker may still write, and a delivery
+// whose record went to another must not. So a lost message stops the job, and a
+// write that the record refuses ends the delivery.
 //
 // # Contexts
 //
@@ -63,8 +63,8 @@
 //
 // # Memory
 //
-// A job that waits has two goroutines with stacks of 4 KiB: its handler's, and one that waits in
-// small frames. Calls to storage need deeper stacks and run on goroutines of package pool. Rare
-// needs take no memory in between: attributes of log lines are added when a line is written, and a
-// renewal that waits for its turn has no goroutine.
+// A job that waits has two goroutines with stacks of 4 KiB: its handler's goroutine, and a
+// goroutine that waits in small frames. Calls to storage need deeper stacks and run on
+// goroutines of package pool. Rare needs take no memory in between: attributes of log lines are
+// added when a line is written, and a renewal that waits for its turn has no goroutine.
 package delivery

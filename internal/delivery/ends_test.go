@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestEndsAddUp: what is added for later jobs adds up to what the ends took.
+// TestEndsAddUp: the time added for later jobs adds up to the time that the ends took.
 func TestEndsAddUp(t *testing.T) {
 	var ends average
 	var took, used time.Duration

@@ -117,10 +117,10 @@ func (s Sample) Peers(queue string, takes bool) (workers int) {
 	return workers
 }
 
-// whoHas returns whether a worker that takes from the queue has a handler for the
-// kind, by the best answer of all, and how many of those workers lack it. A worker that stopped, or
-// was silent for [hasKindFor], has nothing; one
-// that leaves its VM, or was silent for [lacksKindFor], is not counted as lacking it.
+// whoHas returns whether a worker that takes from the queue has a handler for the kind, by the
+// best answer of all, and how many of those workers lack it. A worker that stopped, or was
+// silent for [hasKindFor], has nothing; a worker that leaves its VM, or was silent for
+// [lacksKindFor], is not counted as lacking it.
 func (s Sample) whoHas(kind, queue string, now time.Time) (best presence.Has, lacking int) {
 	for _, p := range s.Workers {
 		age := p.Age + now.Sub(s.at)
@@ -165,7 +165,7 @@ const (
 )
 
 // spacing spaces out messages of kinds that this worker lacks: each becomes visible
-// after minDefer, and not before those that were deferred earlier.
+// after minDefer, and not before the messages that were deferred earlier.
 type spacing struct {
 	mu   sync.Mutex
 	free time.Time // the next time that is not taken

@@ -109,8 +109,8 @@ func (l *loader) tryInputs(ctx context.Context) error {
 	}
 }
 
-// fetchOnce resolves the inputs, compares them with those of the recorded state, and
-// fetches them.
+// fetchOnce resolves the inputs, compares them with the inputs of the recorded
+// state, and fetches them.
 func (l *loader) fetchOnce(ctx context.Context) error {
 	if l.msg.runner.Inputs == nil {
 		return job.Unavailable(errors.New("this worker has no cache for inputs"))

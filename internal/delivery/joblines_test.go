@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestLineSubject: lines have the same form as those of a logger that was given the attributes
-// by With.
+// TestLineSubject: lines have the same form as the lines of a logger that was given the
+// attributes by With.
 func TestLineSubject(t *testing.T) {
 	for _, row := range []struct {
 		name    string

@@ -20,7 +20,7 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// loader loads what the handler of an acquired job needs.
+// loader loads the payload, inputs, state and outputs for the handler of an acquired job.
 type loader struct {
 	msg     *message
 	rec     *recorder
@@ -201,8 +201,8 @@ func (l *loader) stepBack(ctx context.Context, why string) (*job.Progress, error
 	return progressOf(snapshot), nil
 }
 
-// stepBackWithOutputs is stepBack for a handler that runs already: its outputs become those
-// of the state before the last one too.
+// stepBackWithOutputs is stepBack for a handler that runs already: its outputs also become
+// the outputs of the state before the last.
 func (l *loader) stepBackWithOutputs(ctx context.Context) (*job.Progress, error) {
 	r := l.rec.claim.Record()
 	hash := outputsBefore(r)
@@ -221,8 +221,8 @@ func (l *loader) stepBackWithOutputs(ctx context.Context) (*job.Progress, error)
 	return previous, err
 }
 
-// openOutputs makes the set of the job's outputs, with those of the state from which it
-// continues. For a job without outputs it makes no call.
+// openOutputs makes the set of the job's outputs, with the outputs of the state from
+// which it continues. For a job without outputs it makes no call.
 func (l *loader) openOutputs(ctx context.Context, steppedBack bool) *outcome {
 	record := l.rec.claim.Record()
 	hash := record.Outputs.Hash

@@ -42,7 +42,8 @@ type message struct {
 	calls     *pool.Pool    // for functions that make calls of storage: see aside
 	span      *tracing.Span // of this delivery; nil where no traces are recorded
 
-	// cleanup outlives a stop up to the end of the drain. It is made from that of all jobs.
+	// cleanup outlives a stop up to the end of the drain. It is made from the cleanup
+	// context of all jobs.
 	cleanup context.Context
 
 	// tries bounds the tries of single calls once all work is stopped. cleanup
@@ -103,8 +104,8 @@ func (m *message) sincePut() time.Duration {
 // worker may run the job by now, and only the service knows.
 //
 // It comes between the read of a record and the write that acquires it. A record that
-// was read while the message was hidden does not belong to a later delivery, and one
-// that changed after that has another ETag.
+// was read while the message was hidden does not belong to a later delivery, and a
+// record that changed after that has another ETag.
 func (m *message) confirmLease(ctx context.Context) *outcome {
 	var lost error
 	err := m.retry(ctx, "renew a message whose visibility may have expired", func() error {

@@ -35,10 +35,10 @@ const (
 // [RunnerConfig.MoveAfter].
 func moves(after, interruptions int) bool { return after > 0 && interruptions >= after }
 
-// mayMove reports whether a job that is released may be moved at all: one that is on the
+// mayMove reports whether a job that is released may be moved at all: a job on the
 // on-demand queue stays there. A job whose message is another worker's is not moved, since
-// that worker has it, nor one that was not stopped but took a break. stop is what stopped
-// the job, or nil.
+// that worker has it, nor is a job that was not stopped but took a break. stop is the stop
+// of the job, or nil.
 func mayMove(stop *job.Stop, isOnDemand bool) bool {
 	return !isOnDemand && stop != nil && stop.Reason != job.Lost
 }
@@ -67,10 +67,10 @@ func (p *movePlan) onRelease(ctx context.Context) {
 }
 
 // onClaim returns an outcome if the job moves instead of being started: it lost a VM before,
-// and its time does not suffice for losing another one. One that was never started is
-// started: here is a slot, and few VMs are evicted while a short job runs. So is one whose
-// last release was to move it, so that a queue that cannot be reached costs one attempt
-// and no claims without work.
+// and its time does not suffice for losing another one. A job that was never started is
+// started: here is a slot, and few VMs are evicted while a short job runs. So is a job whose
+// last release was to move it, so that a queue that cannot be reached costs one attempt and
+// no claims without work.
 func (p *movePlan) onClaim() *outcome {
 	if p.msg.account.OnDemand == nil || p.msg.isOnDemand() || !p.rec.claim.Exists() || !p.msg.account.moveRest.mayTry(time.Now()) {
 		return nil
@@ -87,8 +87,8 @@ func (p *movePlan) onClaim() *outcome {
 }
 
 // judge judges whether the job will meet its deadline. losing is 1 if it loses its VM now.
-// The time is the storage service's: the clock of a VM may be wrong. So may that of the VM
-// which made the record, but a job did not begin before its message was put.
+// The time is the storage service's: the clock of a VM may be wrong. So may the clock of
+// the VM that made the record, but a job did not begin before its message was put.
 func (p *movePlan) judge(losing int) deadline.Verdict {
 	if p.msg.runner.Changeover <= 0 {
 		return deadline.Verdict{}

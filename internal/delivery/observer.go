@@ -82,7 +82,7 @@ const (
 // Why a job was moved to the on-demand queue, as [Observer.Moved] reports it.
 const movedForInterruptions, movedForDeadline = "interruptions", "deadline"
 
-// What a job had waited for, as [Observer.Waited] reports it.
+// The event that began a job's wait, as [Observer.Waited] reports it.
 const (
 	afterPut, afterRelease, afterFailure, afterExit = "put", "release", "failure", "exit"
 )

@@ -28,8 +28,8 @@ const (
 	// that waits for something checks less often.
 	breaksPerStep = 10
 
-	// After circlesFrom failures in all, or breaks in a row, a job is reported as one
-	// that may never end, and again each time that number doubles.
+	// After circlesFrom failures in all, or breaks in a row, a job is reported as a
+	// job that may never end, and again each time that number doubles.
 	circlesFrom = 10
 
 	// repeatAfter is how long a job that failed on this machine last is left to
@@ -37,7 +37,7 @@ const (
 	repeatAfter = 10 * time.Minute
 )
 
-// action is what a delivery does with its message.
+// action says how a delivery settles its message.
 type action int
 
 const (
@@ -59,7 +59,7 @@ var actionNames = [...]string{"", "commit", "interrupted", "retry", "poison", "r
 
 func (a action) String() string { return actionNames[a] }
 
-// settleNames are the names of spans, by what they do with the message.
+// settleNames are the names of spans, by action.
 var settleNames = map[action]string{
 	commit: "commit", interrupted: "release", retryLater: "fail", poison: "dead-letter", reject: "dead-letter", alreadyOver: "finish",
 	putBack: "requeue", storageRefused: "requeue", requeue: "requeue", skip: "requeue", drop: "leave",
@@ -77,7 +77,7 @@ func (a action) result() Result {
 	}
 }
 
-// outcome is the outcome of a delivery: what it does with its message, and why.
+// outcome is the outcome of a delivery: the action for its message, and the reason.
 type outcome struct {
 	action    action
 	reason    string
@@ -98,14 +98,14 @@ type runEnd struct {
 	abandoned bool                      // it did not return in time; err is errAbandoned
 	proven    bool                      // it showed that it finished, see provesDone
 	stop      *job.Stop                 // why it was stopped; nil if it was not
-	fault     error                     // what is wrong with its state
+	fault     error                     // the fault in its state
 	conflict  *checkpoint.ConflictError // a write of the record was refused
 }
 
 // provesDone reports whether a handler that returned no error showed that the job
 // is done. Before a stop the nil error is enough. After it, the handler may have
-// left its loop only because its context was cancelled: then a result, even an
-// empty one that is not nil, or a report of Fraction 1 in this run is required.
+// left its loop only because its context was cancelled: then a result that is not
+// nil, even if empty, or a report of Fraction 1 in this run is required.
 // internal/program asks the same of a program. A fraction that was restored does
 // not count: records keep four digits.
 func provesDone(stopped bool, result []byte, latest *job.Progress) bool {
@@ -120,13 +120,13 @@ func (e *runEnd) exceeded() bool {
 // failed reports whether the end is, or may be, a failure.
 func (e *runEnd) failed() bool { return e.exceeded() || e.err != nil && e.stop == nil }
 
-// decide decides what to do after the end of a run. n is what the counts would be if this
-// was a failure or a break, and limits bound them.
+// decide decides what to do after the end of a run. n has the counts that the record
+// would have if this was a failure or a break, and limits bound them.
 //
 // Once a stop was requested nothing but a proven result counts: an error, permanent
 // or not, is then an interruption, and so is a nil error alone. A job that exceeded
-// a limit has failed, whatever its handler returned. A conflict over the record
-// comes before everything.
+// a limit has failed, regardless of its handler's return values. A conflict over
+// the record comes before everything.
 func decide(e *runEnd, n checkpoint.Attempts, limits job.Limits) *outcome {
 	switch {
 	case e.conflict != nil:
@@ -253,8 +253,8 @@ func (e *runEnd) failureClass() string {
 	return ""
 }
 
-// breakerVerdict returns what the end of a run means for its kind's circuit breaker. progressed
-// is whether the run made progress, knownElsewhere whether the job failed on another
+// breakerVerdict returns the verdict of the end of a run for its kind's circuit breaker.
+// progressed is whether the run made progress, knownElsewhere whether the job failed on another
 // machine last: then the job is more likely to blame.
 func (e *runEnd) breakerVerdict(progressed, knownElsewhere bool) breaker.Verdict {
 	switch {
@@ -283,13 +283,13 @@ const (
 	// ([checkpoint.PermanentRefusal]), where giving up loses nothing.
 	refusedTries = 3
 
-	// resultPatience is how long a commit is tried then, since giving up loses what
-	// was done since the last save. It is longer than a blob lease of a minute, the
+	// resultPatience is how long a commit is tried then, since giving up loses the
+	// work since the last save. It is longer than a blob lease of a minute, the
 	// longest that ends without being released.
 	resultPatience = 75 * time.Second
 )
 
-// refusedOutcome is the outcome of a delivery of which storage permanently refuses a
+// refusedOutcome is the outcome of a delivery when storage permanently refuses its
 // call: it frees the slot, and its message becomes visible again later and later.
 func refusedOutcome(err error) *outcome {
 	code := checkpoint.PermanentRefusal(err)

@@ -15,7 +15,7 @@ import (
 )
 
 // errNotSent means that the outputs which a state relies on could not be sent, or not in
-// time. What could be repeated was: the state cannot be recorded.
+// time. Calls were repeated where possible: the state cannot be recorded.
 var errNotSent = errors.New("not all outputs of the job could be sent")
 
 // outputsChanged reports whether the job has sent or removed outputs that its record does
@@ -26,9 +26,9 @@ func (r *recorder) outputsChanged() bool {
 }
 
 // prepareOutputs makes the outputs ready that the next state relies on: the handler sends
-// those that it has not sent, and the next write of the record names all of them. Of the
-// time that ctx has left, the handler gets the most, and the list the rest: what was sent
-// is recorded even if not all could be.
+// the outputs that it has not sent, and the next write of the record names all of them.
+// Of the time that ctx has left, the handler gets the most, and the list the rest: the
+// outputs that were sent are recorded even if others could not be sent.
 func (r *recorder) prepareOutputs(ctx context.Context) error {
 	if r.outputs == nil || r.job == nil {
 		return nil

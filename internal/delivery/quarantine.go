@@ -28,7 +28,7 @@ const (
 	quarantineAfter = 3
 
 	// After steadyAfter early exits in a row a job is started only by a steady worker,
-	// one that has run for steadyFor.
+	// which has run for steadyFor.
 	steadyAfter = 5
 	steadyFor   = time.Minute
 
@@ -45,7 +45,7 @@ const (
 
 // chargeable reports whether an unclean exit is the job's own, as of a write by a
 // worker that was steady at the claim, or not, and whose handler has run for so
-// long. A job that reported a state which is not saved yet did what it could.
+// long. A job that reported a state which is not saved yet is not to blame.
 func chargeable(steady bool, ran time.Duration, unsaved bool) bool {
 	return !unsaved && (steady || ran >= chargeAfter)
 }

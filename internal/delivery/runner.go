@@ -96,7 +96,8 @@ type Settings struct {
 	Log *slog.Logger
 }
 
-// RunnerConfig is what a [Runner] is made of: the settings, and what the worker provides.
+// RunnerConfig holds the parts of a [Runner]: the settings, and the parts that the worker
+// provides.
 type RunnerConfig struct {
 	Settings
 
@@ -120,9 +121,9 @@ type Losses interface {
 	Unwarned(now time.Time) bool
 }
 
-// Runner runs deliveries, and holds what they share. It lives as long as the
-// process: its visibility estimate, circuit breakers and counters survive a drain
-// that was cancelled.
+// Runner runs deliveries, and holds the state that they share. It lives as long
+// as the process: its visibility estimate, circuit breakers and counters survive
+// a drain that was cancelled.
 type Runner struct {
 	RunnerConfig
 	owner    string              // the worker's name, as records show it
@@ -269,9 +270,9 @@ func (r *Runner) Has(lease *queue.Lease) bool {
 	return !ok || r.Kinds[kind] != nil
 }
 
-// Claimable returns how many messages the circuit breakers let the worker claim at
-// now, limit at most, and if none, after what time that changes. While all of its kinds
-// are paused that is none.
+// Claimable returns how many messages the circuit breakers let the worker claim at now,
+// limit at most, and if none, how long to wait until that changes. While all of its
+// kinds are paused it may claim none.
 func (r *Runner) Claimable(limit int, now time.Time) (most int, wait time.Duration) {
 	if r.allPaused() {
 		return 0, pausedLook

@@ -25,14 +25,14 @@ import (
 const smallState = 64 << 10
 
 // recorder writes the record of a job: with its state, its outputs and its log. It knows
-// what is recorded.
+// the recorded state, outputs and log.
 type recorder struct {
 	msg     *message
 	claim   *checkpoint.Claim  // nil before the record is acquired
 	job     *job.Job           // nil before it is loaded
 	watch   *running.Stopwatch // of the handler; nil before it is called
 	outputs *outputs.Set       // that the job has sent; nil without a container for them
-	output  *joblog.Output     // what the job prints and logs; nil if that is not kept
+	output  *joblog.Output     // the output and log lines of the job; nil if they are not kept
 	found   foundRecord
 
 	restored      *job.Progress   // the state that the handler began with
@@ -47,9 +47,9 @@ type recorder struct {
 // knownFacts are facts of the next writes of the record that this delivery has found out.
 type knownFacts struct {
 	inputs     string             // the hash of the resolved inputs; empty before, and for a new claim
-	failure    checkpoint.Failure // what the record of a failure says about it
+	failure    checkpoint.Failure // the machine of a failure, and whether it repeats the last one
 	moveReason *string            // why the release moves the job, empty if it does not; nil before that is known
-	charged    bool               // what the record said about an unclean exit when the handler was called
+	charged    bool               // the record's Charge when the handler was called
 }
 
 // foundRecord is the record as this delivery found it.
@@ -320,7 +320,7 @@ func (r *recorder) facts(ctx context.Context, f checkpoint.Facts) checkpoint.Fac
 	return f
 }
 
-// after returns what the record's counts would be after a failure or a break.
+// after returns the counts that the record would have after a failure or a break.
 func (r *recorder) after(s checkpoint.Snapshot) checkpoint.Attempts {
 	return r.claim.After(s, r.known.failure.Repeat)
 }
@@ -337,7 +337,7 @@ func (r *recorder) runTime() time.Duration {
 	return r.claim.EarlierRunTime() + r.watch.Elapsed()
 }
 
-// spent is what this delivery has cost so far, for the ledger in the record.
+// spent returns the cost of this delivery so far, for the ledger in the record.
 func (r *recorder) spent(ctx context.Context) ledger.Delivery {
 	slot := time.Since(r.msg.begun)
 	r.accountedAt.Store(int64(slot))
@@ -350,8 +350,8 @@ func (r *recorder) spent(ctx context.Context) ledger.Delivery {
 	return s
 }
 
-// accountEnd adds what the end of the delivery took, from the last write on, for the
-// ledgers of later jobs: a record cannot say how long its own last write took.
+// accountEnd adds the time that the end of the delivery took, from the last write on,
+// for the ledgers of later jobs: a record cannot say how long its own last write took.
 func (r *recorder) accountEnd() {
 	if at := r.accountedAt.Load(); at > 0 && r.claim != nil && r.claim.Record().Status != checkpoint.Running {
 		r.msg.runner.ends.add(time.Since(r.msg.begun) - time.Duration(at))
@@ -366,7 +366,7 @@ type average struct {
 }
 
 // add adds a duration. None is left out, however long it was: the averages that are used
-// then add up to what was added.
+// then add up to the durations that were added.
 func (a *average) add(took time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

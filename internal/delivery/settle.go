@@ -363,15 +363,15 @@ func (s *settlement) releaseMessage(ctx context.Context, moved bool, delay time.
 	return s.msg.lease.Complete(s.msg.cleanup)
 }
 
-// mustReplace reports whether the message is known to be gone, or expires. One
-// that another worker has by now is that worker's to replace.
+// mustReplace reports whether the message is known to be gone, or expires. If
+// another worker has the message by now, that worker replaces it.
 func (s *settlement) mustReplace(ctx context.Context) bool {
 	stop := job.StopOf(ctx)
 	return s.msg.lease.Gone() || !s.msg.lease.ExpiresAt.IsZero() && (stop == nil || stop.Reason != job.Lost)
 }
 
 // reportLate reports a delivery that could not be handed over in time: its record has
-// what was saved before.
+// the last state that was saved.
 func (s *settlement) reportLate(ctx context.Context, out *outcome, err error) {
 	s.leftOut = true
 	s.reportRun(interrupted)

@@ -14,7 +14,7 @@
 //
 // A VM can be evicted right after its creation, and a process can be ended
 // while it warms up, so Notice and Terminate lead to Shutdown from every state
-// before it. What follows a drain depends on what began it:
+// before it. The step after a drain depends on the event that began the drain:
 //
 //   - after a notice the worker waits in Shutdown, without any jobs, for the end
 //     of the VM. If the platform withdraws the event, the worker continues with
@@ -22,17 +22,17 @@
 //   - after a Hold, an operator's drain, it idles in Shutdown in the same way until
 //     the Unhold. Where an event stands as well, it waits until both are over;
 //   - once the process was asked to end, it stops as soon as the drain is over,
-//     whatever else happens.
+//     regardless of other events.
 //
 // A drain is never cut short: a withdrawal that arrives during a drain takes effect
 // when the drain is over.
 //
 // The rules are data (see table.go), and [Next] is a pure function over them
-// that refuses every event they do not name. What the rules need to know about
-// the past, for instance whether the worker was ever warm, is part of the
-// [Position], as [Facts].
-// [Machine] holds one position for the goroutines of a worker. The drawing and
-// the table in docs/evictions.md are generated from the same rules.
+// that refuses every event they do not name. The facts of the past that the
+// rules need, for instance whether the worker was ever warm, are part of the
+// [Position], as [Facts]. [Machine] holds one position for the goroutines of a
+// worker. The drawing and the table in docs/evictions.md are generated from the
+// same rules.
 //
 // This package decides nothing about events of the platform. Its Notice means
 // that the worker has to release its jobs now; an announcement that leaves

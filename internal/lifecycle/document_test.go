@@ -115,8 +115,8 @@ func diagram() string {
 	return b.String()
 }
 
-// arrow returns what is written on the arrow between two states: one line for
-// each rule, the event and its condition. It is empty where there is no rule.
+// arrow returns the text on the arrow between two states: one line for each
+// rule, the event and its condition. It is empty where there is no rule.
 func arrow(from, to State) string {
 	var lines []string
 	for _, r := range rules {
@@ -145,7 +145,7 @@ func (r rule) condition() string {
 	return describe(r.has, r.lacks)
 }
 
-// others lists the events that s refuses whatever happened before.
+// others lists the events that s refuses regardless of earlier events.
 func others(s State) string {
 	var names []string
 	for _, e := range Events() {

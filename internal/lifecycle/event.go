@@ -8,7 +8,7 @@ type Event uint8
 const (
 	// Warm says that warm-up is complete.
 	Warm Event = iota
-	// Known says that it is known how the last run ended and what is
+	// Known says that it is known how the last run ended and which events are
 	// announced.
 	Known
 	// Ready says that the worker can take work and reports itself healthy.
@@ -45,7 +45,7 @@ var eventNames = [...]string{
 	Unhold:    "unhold",
 }
 
-// Events returns all events, those of a start first.
+// Events returns all events, beginning with the events of a start.
 func Events() []Event {
 	return []Event{Warm, Known, Ready, Notice, Terminate, Drained, Withdrawn, Hold, Unhold}
 }

@@ -13,7 +13,7 @@ import (
 var ErrStopped = errors.New("worker stopped")
 
 // Transition is one step that was taken. From and To are the same where an
-// event only changed what may follow, such as SIGTERM during a drain.
+// event only changed the possible next steps, such as SIGTERM during a drain.
 type Transition struct {
 	From, To State
 	Event    Event
@@ -24,7 +24,7 @@ type Transition struct {
 }
 
 // Machine holds the position of one worker. Its methods may be called by
-// several goroutines at once. Create one with [NewMachine].
+// several goroutines at once. Create a Machine with [NewMachine].
 type Machine struct {
 	observe func(Transition)
 
@@ -67,7 +67,7 @@ func (m *Machine) Apply(e Event, why string) (Transition, error) {
 	return step, nil
 }
 
-// take makes the step and wakes those who wait for it.
+// take makes the step and wakes the goroutines that wait for it.
 func (m *Machine) take(e Event, why string) (Transition, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -71,7 +71,7 @@ func TestMachineObserverMayRead(t *testing.T) {
 }
 
 // TestMachineIsOrdered applies events from many goroutines: the observer sees
-// one unbroken chain of steps, the one that the machine remembers.
+// one unbroken chain of steps, up to the machine's state.
 func TestMachineIsOrdered(t *testing.T) {
 	const each = 16
 	var seen []Transition
@@ -100,7 +100,7 @@ func TestMachineIsOrdered(t *testing.T) {
 	}
 }
 
-// waited is what a call of Wait came back with.
+// waited holds the return values of a call of Wait.
 type waited struct {
 	state State
 	err   error

@@ -2,8 +2,8 @@ package lifecycle
 
 import "strings"
 
-// Position is a state together with the facts that decide what may follow it.
-// The zero value is where every worker begins: in [Start], with no past.
+// Position is a state together with the facts that decide the possible next
+// steps. The zero value is where every worker begins: in [Start], with no past.
 // Positions are comparable.
 type Position struct {
 	State State
@@ -74,7 +74,7 @@ func (f Facts) after(e Event) Facts {
 	}
 }
 
-// describe names the facts that hold and those that do not, as in "drained,
+// describe names the facts that hold and the facts that do not, as in "drained,
 // never warm".
 func describe(has, lacks Facts) string {
 	var words []string

@@ -6,14 +6,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-// past is what the promises of the package are stated in. It is kept apart
-// from Facts, from the accepted events alone.
+// past holds the facts in which the promises of the package are stated. It is
+// kept apart from Facts, from the accepted events alone.
 type past struct {
 	warm, ending, stands, held, drained bool
 }
 
-// TestAnySequence checks after every step of any sequence of events what must
-// hold of a worker, whatever the table says.
+// TestAnySequence checks the promises for a worker after every step of any
+// sequence of events, independently of the table.
 func TestAnySequence(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var p Position
@@ -69,7 +69,7 @@ func checkRefusal(t *rapid.T, p, next Position, e Event) {
 	}
 }
 
-// checkStep: what must be true of any step that is taken; was includes the
+// checkStep checks the promises for any step that is taken; was includes the
 // event that caused it.
 func checkStep(t *rapid.T, from State, e Event, to State, was past) {
 	told := e == Notice || e == Hold || e == Terminate

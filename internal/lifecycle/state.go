@@ -2,7 +2,7 @@ package lifecycle
 
 import "fmt"
 
-// State is what a worker is doing. The zero value is [Start].
+// State is the current phase of a worker. The zero value is [Start].
 type State uint8
 
 const (
@@ -10,8 +10,8 @@ const (
 	// reachable, own name known, the metadata endpoint polled since before all
 	// that.
 	Start State = iota
-	// Recover finds out how the last run of this VM ended, what was in its
-	// hands, and whether an event is already announced.
+	// Recover finds out how the last run of this VM ended, which jobs it held, and
+	// whether an event is already announced.
 	Recover
 	// Resume makes the worker ready to take work: it checks the storage again,
 	// unless warm-up has just done that. It reports readiness on the health endpoint.

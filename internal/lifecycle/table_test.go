@@ -27,8 +27,8 @@ func down(facts Facts) Position {
 	return Position{Shutdown, facts}
 }
 
-// walked lists every step there is, for a worker that was never warm and for
-// one that was.
+// walked lists every step there is, for a worker that was never warm and for a
+// worker that was.
 func walked() []step {
 	steps := []step{
 		{cold, Warm, rewarming},
@@ -152,8 +152,8 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// TestReachable compares the positions that the table reaches from Start with
-// those that TestNext lists, so that neither has one the other does not know.
+// TestReachable compares the positions that the table reaches from Start with the
+// positions that TestNext lists, so that neither has one the other does not know.
 func TestReachable(t *testing.T) {
 	listed := map[Position]bool{}
 	for _, s := range walked() {
@@ -172,8 +172,8 @@ func TestReachable(t *testing.T) {
 	}
 }
 
-// TestRulesAreExact checks that no position and event fit two rules, whatever
-// the facts, and that every rule is used somewhere a worker can be.
+// TestRulesAreExact checks that no position and event fit two rules, regardless
+// of the facts, and that every rule is used somewhere a worker can be.
 func TestRulesAreExact(t *testing.T) {
 	for i, r := range rules {
 		used := false

@@ -69,8 +69,8 @@ func (c *claimer) maxBuffered() time.Duration {
 // short.
 func (c *claimer) releaseAll(leases []*queue.Lease) { c.runner.ReleaseUnstarted(c.cleanup, leases) }
 
-// releaseRest releases what is in the buffer after a stop, and what the claims in flight
-// bring.
+// releaseRest releases the messages in the buffer after a stop, and the messages that
+// the claims in flight bring.
 func (c *claimer) releaseRest(ctx context.Context) {
 	var releases sync.WaitGroup
 	for {

@@ -30,7 +30,7 @@ type claimer struct {
 	pause      *pause
 	leave      func() // starts the drain for the departure
 	deliveries *pool.Pool
-	calls      *pool.Pool // for what deliveries do that needs a deep stack
+	calls      *pool.Pool // for the calls of deliveries that need a deep stack
 	loop       *health.Loop
 	pressure   *intake.Pressure
 	failing    func(account string) bool // whether calls for blobs of an account fail
@@ -83,9 +83,9 @@ type claimed struct {
 	err    error
 }
 
-// claimLoop claims messages and starts a delivery for each, in deliveries, until
-// ctx ends; cleanup outlives that. Deliveries make the calls of long jobs in calls. It
-// releases what it claimed and did not start.
+// claimLoop claims messages and starts a delivery for each, in deliveries, until ctx
+// ends; cleanup outlives that. Deliveries make the calls of long jobs in calls. It
+// releases the messages that it claimed and did not start.
 func (w *Worker) claimLoop(ctx, cleanup context.Context, deliveries, calls *pool.Pool) {
 	c := &claimer{
 		runner: w.runner, departure: w.departure, pause: &w.steering.pause, leave: w.events.Leave, deliveries: deliveries, calls: calls,
@@ -254,8 +254,8 @@ func (c *claimer) logFailure(ctx context.Context, r claimed, gave claimResult, s
 		"asked_for", r.wanted, "next_claims_ask_for", r.source.atMost(queue.MaxClaim, now))
 }
 
-// resultOf returns what a claim brought. Messages of kinds that this worker lacks are no
-// work for it.
+// resultOf returns the result of a claim. Messages of kinds that this worker lacks are
+// no work for it.
 func (c *claimer) resultOf(r claimed) claimResult {
 	switch {
 	case queue.TooFast(r.err):
@@ -351,7 +351,7 @@ func (c *claimer) turn(wait time.Duration) {
 }
 
 // learn learns from the end of a delivery how long jobs take, and how many in a row
-// were skipped. While nothing else comes, claims get as rare as those of an empty
+// were skipped. While nothing else comes, claims get as rare as claims of an empty
 // queue: they only hide messages from others.
 func (c *claimer) learn(e ended, now time.Time) {
 	c.free++

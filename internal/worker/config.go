@@ -34,7 +34,7 @@ const MaxChangeover = 24 * time.Hour
 
 const defaultPayloadMemory = 1 << 30
 
-// Config is what a worker is made of.
+// Config holds the settings of a worker, and the parts that it is given.
 type Config struct {
 	// Settings are the settings of deliveries: accounts, handlers, limits, log.
 	delivery.Settings
@@ -66,21 +66,21 @@ type Config struct {
 	// or released. Default: [events.AcknowledgeSelf].
 	Acknowledge events.Acknowledge
 
-	// Runtime is this worker's place among those of its VM; nil for the only one.
+	// Runtime is this worker's place among the workers of its VM; nil for the only worker.
 	Runtime *vmshare.Dir
 
 	// Instance tells several workers on one VM apart. Default "0".
 	Instance string
 
-	// VMName is the VM's name as scheduled events have it, in place of what the
-	// metadata service says. Empty asks the service.
+	// VMName is the VM's name as scheduled events have it, in place of the metadata
+	// service's answer. Empty asks the service.
 	VMName string
 
 	// Host is the worker's name where the metadata service does not give one.
 	Host string
 
 	// OnName is called when the worker has chosen its name, and OnVM when the metadata
-	// service has given that of the VM. They must be quick. Optional.
+	// service has given the VM's name. They must be quick. Optional.
 	OnName, OnVM func(string)
 
 	// Program is the worker's version, for people.
@@ -254,11 +254,11 @@ func (c *Config) hasStores() bool {
 // home returns the first account, which has the heartbeats and the control document.
 func (c *Config) home() *deployment.Stores { return c.Accounts[0] }
 
-// maxVMName is the longest name of a VM, in bytes; that of a scale set's VM has a
-// number or an id behind the set's.
+// maxVMName is the longest name of a VM, in bytes; the name of a scale set's VM
+// has a number or an id behind the set's.
 const maxVMName = 80
 
-// isVMName reports whether a name is one that Azure gives, or empty.
+// isVMName reports whether a name has the form of Azure's names of VMs, or is empty.
 func isVMName(name string) bool {
 	return len(name) <= maxVMName && !strings.ContainsFunc(name, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-", r)

@@ -16,21 +16,21 @@
 //     last run of this worker ended.
 //   - claim.go: the loop that keeps the slots busy; rotation.go says which queue it
 //     asks, and how often, package intake for how many messages; buffer.go takes the
-//     next message that may be started, and releases those that get no slot.
+//     next message that may be started, and releases messages that get no slot.
 //   - loss_estimate.go: how VMs like this one end, for the checkpoint policy.
 //   - loops.go: whether the worker's loops still turn.
-//   - config.go and observer.go: what a worker is made of, and what it reports.
+//   - config.go and observer.go: the configuration of a worker, and its reports.
 //
-// One message is the business of package delivery, scheduled events that of package
-// events, and deadlines that of package drain. None of the three knows this package.
+// Package delivery handles one message, package events handles scheduled events, and
+// package drain handles deadlines. None of the three knows this package.
 //
 // # Three contexts
 //
 // To stop taking and to stop doing are one thing after a notice, but the last writes
 // must outlive both. So there is one context that a stop ends (claiming and
-// handlers), one that ends with the drain's budget (saving and releasing), and one
-// that ends with the process (watching for events, heartbeats). The cause of the
-// first tells handlers why, as a [job.Stop].
+// handlers), a context that ends with the drain's budget (saving and releasing), and
+// a context that ends with the process (watching for events, heartbeats). The cause
+// of the first tells handlers why, as a [job.Stop].
 //
 // # Decisions
 //

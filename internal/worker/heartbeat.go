@@ -159,7 +159,8 @@ func (b *heartbeat) keepDrain(d presence.Drain) {
 	b.lastDrain = d
 }
 
-// carryOver keeps what the last run wrote, as long as there is nothing newer.
+// carryOver keeps the last event and drain that the last run wrote, as long as
+// there are no newer ones.
 func (b *heartbeat) carryOver(p presence.Presence) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -172,7 +173,7 @@ func (b *heartbeat) carryOver(p presence.Presence) {
 }
 
 // recallLastRun is Recover: it reads from the worker's own presence how its last run
-// ended, and starts the heartbeat. It returns what it read, for the log.
+// ended, and starts the heartbeat. It returns its finding, for the log.
 func (w *Worker) recallLastRun(ctx, background context.Context) string {
 	w.events.WaitDecided(ctx, announcedPatience)
 	if w.heartbeat.ready.Load() {

@@ -71,7 +71,7 @@ func TestNoticeBeforeTheFirstPhase(t *testing.T) {
 }
 
 // TestLossEstimateLearns: a worker counts how its own last run ended, and soon after its
-// start and then every LossesEvery how those of all other workers did, with one call.
+// start and then every LossesEvery how the runs of all other workers ended, with one call.
 func TestLossEstimateLearns(t *testing.T) {
 	proof.Only(t, "hours of virtual time, or thousands of jobs")
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
@@ -230,7 +230,7 @@ func TestAccounts(t *testing.T) {
 	})
 }
 
-// TestValidate: New names what is wrong with a configuration.
+// TestValidate: New names the fault of a configuration.
 func TestValidate(t *testing.T) {
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		good := func() worker.Config {

@@ -8,8 +8,8 @@ import (
 	"github.com/spotworker/spotworker/internal/telemetry/health"
 )
 
-// By when each loop turns again at the latest, beside what it waits for. A turn
-// is made of calls that end within 20 s each, their retries included.
+// By when each loop turns again at the latest, besides the time that it waits.
+// A turn is made of calls that end within 20 s each, their retries included.
 const (
 	// claimTurn is for claims and the release of messages that got no slot.
 	claimTurn = 2 * time.Minute
@@ -18,11 +18,11 @@ const (
 	// for everything else that comes before work.
 	phaseTurn = 4 * time.Minute
 
-	// briefTurn is for what should take seconds.
+	// briefTurn is for work that should take seconds.
 	briefTurn = 30 * time.Second
 )
 
-// loops are those of a worker, whose health shows whether it still works.
+// loops are the loops of a worker. Their health shows whether it still works.
 type loops struct {
 	phase     *health.Loop // the way through the states, and the drain
 	claim     *health.Loop

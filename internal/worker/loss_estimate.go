@@ -31,8 +31,8 @@ const (
 	blindFor = 30 * time.Second
 )
 
-// lossEstimate is what this worker knows about how VMs like its own end: what the
-// checkpoint policy goes by.
+// lossEstimate is this worker's knowledge about how VMs like its own end: the
+// input of the checkpoint policy.
 //
 // The heartbeats do not show all losses. A worker that restarts under the same name
 // overwrites its heartbeat, so only that worker knows of the loss, and only of the last
@@ -97,7 +97,7 @@ func (f *lossEstimate) run(ctx context.Context, w *Worker) {
 	}
 }
 
-// lossesOf sums up what a listing of presences says at now.
+// lossesOf sums up the losses in a listing of presences at now.
 func lossesOf(all []presence.Listed, now time.Time) checkpoint.Losses {
 	var sum checkpoint.Losses
 	for _, p := range all {
@@ -108,9 +108,9 @@ func lossesOf(all []presence.Listed, now time.Time) checkpoint.Losses {
 	return sum
 }
 
-// lossOf is what one presence says: how long its worker ran and, if that is over,
-// how it ended. One that ended in Shutdown had drained for a notice, and its VM
-// was taken; one that ended in Stopped was asked to end; any other died.
+// lossOf returns the losses of one presence: how long its worker ran and, if that is
+// over, how it ended. A worker that ended in Shutdown had drained for a notice, and
+// its VM was taken; a worker that ended in Stopped was asked to end; any other died.
 func lossOf(p presence.Presence, over bool) checkpoint.Losses {
 	l := checkpoint.Losses{Watched: max(p.At.Sub(p.StartedAt), 0)}
 	switch {

@@ -41,8 +41,8 @@ type Observer interface {
 	Blind(since time.Time)
 }
 
-// Unobserved returns an Observer that counts nothing: that of a worker which is given none,
-// and for others to embed.
+// Unobserved returns an Observer that counts nothing, for workers without an Observer and
+// for other Observers to embed.
 func Unobserved() Observer { return unobserved{} }
 
 type unobserved struct{}
@@ -135,8 +135,8 @@ func (c metered) Committed(kind string, sincePut, ran time.Duration, interruptio
 	c.Observer.Committed(kind, sincePut, ran, interruptions, exits)
 }
 
-// Failed counts what a handler did on this worker: not a message that none can read, nor
-// workers that died before.
+// Failed counts failures of handlers on this worker: not a message that none can read,
+// nor workers that died before.
 func (c metered) Failed(kind, class string) {
 	if delivery.FailedHere(class) {
 		c.meter.Failed(kind)

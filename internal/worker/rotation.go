@@ -14,19 +14,19 @@ import (
 )
 
 // queueRotation goes round the queues that a worker takes jobs from: each that has jobs
-// is asked as often as the others, and one that has none does not hold them up.
-// It belongs to one goroutine.
+// is asked as often as the others, and a queue without jobs does not hold them up. It
+// belongs to one goroutine.
 type queueRotation struct {
 	jitter retry.Jitter
 	fleet  fleetSize
 	queues []*queueState
-	listed []*queue.Queue // those that are asked; the others had been before
+	listed []*queue.Queue // the queues that are asked; the others had been before
 	next   int            // of queues: where the search for one to ask begins
 
 	accounts int // of the queues that are asked
 }
 
-// claimResult is what a claim brought.
+// claimResult is the result of a claim.
 type claimResult int
 
 const (
@@ -44,7 +44,7 @@ type queueState struct {
 	queue       *queue.Queue
 	empty       int       // claims in a row that found no messages
 	failures    int       // claims in a row that failed
-	fruitless   int       // claims that brought work for others alone, less those that did not
+	fruitless   int       // claims that brought work for others alone, less the claims that did not
 	due         time.Time // not to be asked before
 	singleUntil time.Time // until then one message is asked for at a time
 	inFlight    int       // claims that were sent and have not ended
@@ -68,8 +68,8 @@ func newQueueRotation(queues []*queue.Queue, fleet fleetSize, jitter retry.Jitte
 	return t
 }
 
-// setQueues sets the queues that are asked from now on. Messages of one that is not
-// asked any more may still be in the buffer, so that its state stays.
+// setQueues sets the queues that are asked from now on. Messages of a queue that is
+// not asked any more may still be in the buffer, so that its state stays.
 func (t *queueRotation) setQueues(queues []*queue.Queue) {
 	if slices.Equal(t.listed, queues) {
 		return
@@ -92,7 +92,7 @@ func (t *queueRotation) setQueues(queues []*queue.Queue) {
 
 // setBacklog records whether the last claim from s brought as many messages as it asked
 // for. When it does for the first time there are probably more on the other queues,
-// since jobs are spread over them: those that were empty are asked at once.
+// since jobs are spread over them: queues that were empty are asked at once.
 func (t *queueRotation) setBacklog(s *queueState, backlog bool) {
 	if backlog && !s.backlog && !t.hasBacklog() {
 		for _, other := range t.queues {
@@ -135,8 +135,8 @@ func (t *queueRotation) startable(buffer []*queue.Lease) int {
 	return n
 }
 
-// stuckAfter is how long a claim may take until other queues are asked in its place:
-// many times what it takes where storage is well. Until it ends its own queue is left
+// stuckAfter is how long a claim may take until other queues are asked in its place: many
+// times the duration of a claim where storage is well. Until it ends its own queue is left
 // alone, so that one queue that does not answer leaves room for claims of the others.
 const stuckAfter = time.Second
 
@@ -175,10 +175,10 @@ func (t *queueRotation) turn(now time.Time) *queueState {
 }
 
 // record records a claim from s that ended at now. An empty queue is polled at an
-// interval that depends on the fleet; one of which claims fail, or bring work for others
-// alone, less and less often, and the more seldom the more queues there are: such claims
-// are in vain, however many are made. Where there may be work behind messages of others,
-// s is asked again at once, and the pause after that is no shorter.
+// interval that depends on the fleet; a queue whose claims fail, or bring work for
+// others alone, less and less often, and the more seldom the more queues there are: such
+// claims are in vain, however many are made. Where there may be work behind messages of
+// others, s is asked again at once, and the pause after that is no shorter.
 func (t *queueRotation) record(s *queueState, gave claimResult, now time.Time) {
 	if gave == failed || gave == failedAlone || gave == refused {
 		s.failures++
@@ -235,7 +235,7 @@ func (s *queueState) observeWait(waited time.Duration, now time.Time) {
 
 // observe takes the outcome of a claim that ended at now and hid its messages for
 // visibility, and reports whether messages are asked for one at a time from now on. The
-// service may have handed out messages that did not arrive: one that makes the reply
+// service may have handed out messages that did not arrive: a message that makes the reply
 // unreadable, too long for the connection, or an error of the service takes its neighbours
 // along. Asked for alone it costs only itself. It comes round after its visibility, so one
 // at a time lasts for two of them. A connection that breaks once before a reply begins is
@@ -261,7 +261,7 @@ func hidesNone(err error) bool {
 	return queue.TooFast(err) || fault == outage.Denied || fault == outage.Missing
 }
 
-// singleAfter is how many claims in a row have failed, for whatever reason, until one
+// singleAfter is how many claims in a row have failed, for any reason, until one
 // message is asked for at a time. The first claim that succeeds ends that.
 const singleAfter = 3
 
@@ -273,8 +273,8 @@ func (s *queueState) atMost(wanted int, now time.Time) int {
 	return wanted
 }
 
-// mayAsk reports whether the queue may be asked at now. One that may have no more
-// messages is asked by one claim at a time.
+// mayAsk reports whether the queue may be asked at now. A queue that may have no
+// more messages is asked by one claim at a time.
 func (s *queueState) mayAsk(now time.Time) bool {
 	return !s.dropped && !s.stuck && !s.waits() && !now.Before(s.dueAt()) && (s.inFlight == 0 || s.backlog)
 }

@@ -21,9 +21,9 @@ import (
 // steering follows the control document: what operators ask of all workers. It is
 // read before the first claim and with each heartbeat, by one goroutine at a time.
 //
-// A worker that cannot read the document keeps to what it read last. One that starts
-// and cannot read it takes work: an account whose containers are not in order yet must
-// not stop a fleet that no one asked to stop.
+// A worker that cannot read the document keeps to the version that it read last. A
+// worker that starts and cannot read it takes work: an account whose containers are
+// not in order yet must not stop a fleet that no one asked to stop.
 type steering struct {
 	worker  *Worker
 	store   *control.Store // nil for a worker without a control document
@@ -40,7 +40,7 @@ type steering struct {
 	followed atomic.Pointer[followed] // for heartbeats
 }
 
-// followed is what a heartbeat shows of the control document.
+// followed holds the facts of the control document that a heartbeat shows.
 type followed struct {
 	revision int
 	asked    string
@@ -77,7 +77,7 @@ func (s *steering) read(ctx context.Context) {
 	}
 }
 
-// follow does what the document asks.
+// follow carries out the requests of the document.
 func (s *steering) follow(ctx context.Context, d *control.Document) {
 	s.worker.Log.DebugContext(ctx, "control document changed", "revision", d.Revision, "cancels", len(d.Cancels))
 	now := &followed{revision: d.Revision}

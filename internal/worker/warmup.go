@@ -56,9 +56,9 @@ func (w *Worker) resume(ctx context.Context) bool {
 	return time.Since(w.checkedAt) < checkHolds || w.awaitStorage(ctx, resumeDelays)
 }
 
-// awaitStorage waits until the storage answers. It logs what an operator must fix, and
-// tries again: a role assignment or a queue may be on its way. It returns false if ctx
-// ended first.
+// awaitStorage waits until the storage answers. It logs faults that an operator must
+// fix, and tries again: a role assignment or a queue may be on its way. It returns
+// false if ctx ended first.
 func (w *Worker) awaitStorage(ctx context.Context, delays retry.Backoff) bool {
 	var last notice
 	for failures := 1; ; failures++ {
@@ -92,7 +92,7 @@ type notice struct {
 	at   time.Time
 }
 
-// due reports whether the line is to be logged at now: at first, when what it says
+// due reports whether the line is to be logged at now: at first, when its gist
 // changed, and once per noticeEvery.
 func (n *notice) due(gist string, now time.Time) bool {
 	if n.gist == gist && now.Sub(n.at) < noticeEvery {
@@ -119,8 +119,8 @@ func (w *Worker) checkStorage(ctx context.Context, a *deployment.Stores) error {
 	return sources.All(ctx, checks)
 }
 
-// surveyed returns the queues that jobs are taken from, those that they are moved to, and
-// those for poison.
+// surveyed returns the queues that jobs are taken from, the queues that jobs are moved
+// to, and the poison queues.
 func (w *Worker) surveyed() []*queue.Queue {
 	queues := slices.Clone(w.sources.Taken())
 	for _, a := range w.Accounts {

@@ -117,7 +117,7 @@ func (w *Worker) Run(ctx context.Context) error {
 }
 
 // queueSurvey reads the queues for metrics: not in a drain, nor while the worker starts.
-// One that operators keep from work reads.
+// A worker that operators keep from work also reads.
 func (w *Worker) queueSurvey() queuestats.Survey {
 	return queuestats.Survey{
 		Queues: w.surveyed, Working: w.fleet.Working, Report: w.Observer.QueueRead, Jitter: w.Jitter, Log: w.Log,
@@ -252,8 +252,8 @@ func (w *Worker) runJobs(p phase) {
 	w.reportDrained(p, *p.stopped)
 }
 
-// searchConfig is what the search for jobs that wait needs. It claims messages when the claim
-// loop may: claiming is not paused, and the VM will not go soon.
+// searchConfig returns the configuration of the search for jobs that wait. The search claims
+// messages when the claim loop may: claiming is not paused, and the VM will not go soon.
 func (w *Worker) searchConfig() waiting.Config {
 	return waiting.Config{
 		Accounts: w.Accounts, TakesSpot: slices.Contains(w.TakeFrom, sources.Spot),

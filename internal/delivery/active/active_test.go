@@ -9,7 +9,7 @@ import (
 )
 
 // TestLock: deliveries of one id get its lock in the order in which they came, only the
-// first of those that wait waits at all, and one that leaves the queue is passed over.
+// first waiting delivery waits at all, and a delivery that leaves the queue is passed over.
 func TestLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewSet()

@@ -39,7 +39,7 @@ const (
 
 	// firstCooldown is how long a breaker stays open the first time. Each probe that
 	// fails doubles it, up to longestCooldown: in that time a worker that stays sick
-	// costs one job a failed attempt, and one that is well resumes.
+	// costs one job a failed attempt, and a worker that is well resumes.
 	firstCooldown   = 10 * time.Second
 	longestCooldown = time.Minute
 
@@ -67,7 +67,7 @@ type Breaker struct {
 	lastGood time.Time     // when the last run that succeeded began
 }
 
-// Verdict is what the end of a run shows about the worker.
+// Verdict is the evidence that the end of a run gives about the worker.
 type Verdict int
 
 // The verdicts.

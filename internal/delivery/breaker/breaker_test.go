@@ -47,7 +47,7 @@ func TestBreakerOpens(t *testing.T) {
 	}
 }
 
-// TestBreakerRests: each probe that fails doubles the rest, one that succeeds or
+// TestBreakerRests: each probe that fails doubles the rest, a probe that succeeds or
 // outlasts the failures ends it, and an end that says nothing lets the next begin.
 func TestBreakerRests(t *testing.T) {
 	now := time.Now()

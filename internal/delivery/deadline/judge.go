@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// DefaultChangeover is an assumption for those who do not know a deployment's: some
+// DefaultChangeover is the assumption if a deployment's changeover is unknown: some
 // minutes for a scale set to notice the message, and for a VM to start.
 const DefaultChangeover = 10 * time.Minute
 
-// Job is what is known of a job at the moment of the judgement.
+// Job holds the known facts of a job at the moment of the judgement.
 type Job struct {
 	// Now and Deadline should be by one clock, or by clocks that agree. Without a
 	// deadline there is nothing to judge.
@@ -34,7 +34,7 @@ type Job struct {
 	Fraction float64
 
 	// HasState says that the job resumes from a state. Otherwise it begins again, and
-	// what it has done so far is lost.
+	// its work so far is lost.
 	HasState bool
 
 	// Waited is how long the job waited for the slot that it had last: the next one may take
@@ -75,7 +75,7 @@ type Verdict struct {
 	Why string
 
 	spare time.Duration // time until the deadline beyond Left
-	move  time.Duration // what a move takes
+	move  time.Duration // the time that a move takes
 }
 
 // MovesOnRelease reports whether a job that loses its VM now moves to the on-demand
@@ -107,7 +107,7 @@ func Judge(j Job, changeover time.Duration) Verdict {
 	v := Verdict{Left: w.left, Total: w.total(), Known: w.known, spare: until - w.left, move: changeover}
 	elapsed := max(j.Now.Sub(j.Began), 0)
 	reserve := changeover + max(changeover, within(j.Waited), perLoss(elapsed-w.done, j.Losses))
-	due := share(w.total(), elapsed, elapsed+until) // what should be done by now
+	due := share(w.total(), elapsed, elapsed+until) // the work that should be done by now
 	switch {
 	case until <= 0:
 		v.Risk, v.Why = Late, fmt.Sprintf("the deadline passed %s ago", short(-until))
@@ -125,8 +125,8 @@ func Judge(j Job, changeover time.Duration) Verdict {
 	return v
 }
 
-// perLoss is what each loss of a VM has cost so far: the time in which the job was not
-// worked on, or did what was lost.
+// perLoss returns the time that each loss of a VM has cost so far, on average: the
+// time in which the job was not worked on, or did work that was lost.
 func perLoss(lost time.Duration, losses int) time.Duration {
 	if lost <= 0 || losses <= 0 {
 		return 0

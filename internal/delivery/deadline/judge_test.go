@@ -86,8 +86,8 @@ func TestWork(t *testing.T) {
 	}
 }
 
-// TestJudgeProperties: whatever the numbers are, a verdict is consistent, and less time
-// never makes a job safer.
+// TestJudgeProperties: with any numbers a verdict is consistent, and less time never
+// makes a job safer.
 func TestJudgeProperties(t *testing.T) {
 	durations := rapid.Int64Range(math.MinInt64, math.MaxInt64)
 	sane := rapid.Int64Range(0, int64(1000*time.Hour))

@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// What the simulations assume.
+// The assumptions of the simulations.
 const (
 	spotPrice   = 0.25 // of a Spot VM, where a regular one costs 1
 	restoreTime = 30 * time.Second
-	saveEvery   = 10 * time.Minute // what a VM that dies without notice loses at most
+	saveEvery   = 10 * time.Minute // the most that a VM loses when it dies without notice
 	suddenShare = 0.2              // of the losses: they come without notice
 	redelivery  = 30 * time.Second // until the message of such a VM is visible again
 	searchEvery = 2 * time.Minute  // from one look at the jobs that wait to the next
@@ -144,7 +144,7 @@ func (j *simulated) move() {
 // tally sums up jobs.
 type tally struct {
 	jobs, met, moved int
-	cost             float64 // in what they would have cost on regular VMs
+	cost             float64 // in units of the jobs' cost on regular VMs
 }
 
 func (t *tally) add(j *simulated) {
@@ -184,8 +184,8 @@ type change struct {
 }
 
 // onFleet runs jobs on a recorded fleet, one on each instance: as many as it has instances
-// on average. Losses and scarcity are as recorded. The rounds start at different times, of
-// which the last leaves room for twice the work. Where jobs need more time than the
+// on average. Losses and scarcity are as recorded. The rounds start at different times;
+// the last start leaves room for twice the work. Where jobs need more time than the
 // recording has, it repeats.
 func onFleet(fleet []change, w workload, p policy, rounds int) (sum tally) {
 	random := rand.New(rand.NewPCG(3, 4))

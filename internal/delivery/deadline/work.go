@@ -12,10 +12,10 @@ const (
 // left at least of a job that reports no fraction.
 const overrunShare = 10
 
-// longest is longer than any work, and far from what a duration holds.
+// longest is longer than any work, and far below the largest time.Duration.
 const longest = 100 * 365 * 24 * time.Hour
 
-// work is what is done and left of a job, in time on a VM that nothing interrupts.
+// work is the work of a job, done and left, as time on a VM that nothing interrupts.
 type work struct {
 	done, left time.Duration
 	known      bool
@@ -23,10 +23,10 @@ type work struct {
 
 func (w work) total() time.Duration { return w.done + w.left }
 
-// workOf tells what is done and left of a job, from the soundest source there is:
+// workOf returns the work done and left of a job, from the soundest source there is:
 //
-//   - the handler's fraction, once it is sound: what it took to come so far, and so for
-//     the rest. An estimate that is wrong does not count any more.
+//   - the handler's fraction, once it is sound: the run time up to it, and the rest at
+//     the same speed. An estimate that is wrong does not count any more.
 //   - the estimate, for the part that is not done by the fraction, or less the run time
 //     where no fraction was reported. A job that has run for longer has at least a tenth
 //     of that before it.
@@ -34,7 +34,7 @@ func (w work) total() time.Duration { return w.done + w.left }
 //   - nothing: then as much is left as it has run so far.
 //
 // A job without a state begins again: all of its work is left. Without an estimate that is
-// what it has run so far.
+// its run time so far.
 func workOf(j Job) work {
 	estimate, ran, fraction := within(j.Estimate), within(j.RunTime), clamp(j.Fraction)
 	byFraction := func() work {

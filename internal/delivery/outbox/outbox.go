@@ -1,5 +1,5 @@
 // Package outbox stores the outputs of a job for its handler: it repeats calls to storage,
-// and says with its errors what the handler may return as it is.
+// and classifies its errors, so that the handler may return them unchanged.
 package outbox
 
 import (
@@ -23,8 +23,8 @@ type Outbox struct {
 
 // Caller is the delivery that stores the outputs.
 type Caller interface {
-	// Retry repeats a call to storage until it succeeds, ctx ends, or its error is one
-	// that IsLasting reports: no further try can change it.
+	// Retry repeats a call to storage until it succeeds, ctx ends, or IsLasting
+	// reports its error as lasting: no further try can change it.
 	Retry(ctx context.Context, what string, try func() error) error
 	IsLasting(err error) bool
 

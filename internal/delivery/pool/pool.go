@@ -7,7 +7,7 @@ import "sync"
 const maxKept = 64
 
 // Pool runs functions in goroutines, and keeps goroutines for the functions that come
-// later: a delivery needs a deep stack, and growing that of a new goroutine costs
+// later: a delivery needs a deep stack, and growing the stack of a new goroutine costs
 // several microseconds for each job. Go may be called by several goroutines; all calls
 // have returned before Wait is called.
 type Pool struct {
@@ -30,7 +30,7 @@ func (p *Pool) Go(f func()) {
 	}
 }
 
-// run runs a function and those that come after it, until the pool keeps enough other
+// run runs a function and the functions after it, until the pool keeps enough other
 // goroutines or is closed.
 func (p *Pool) run(f func()) {
 	for ok := true; ok; {

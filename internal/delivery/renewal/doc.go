@@ -1,8 +1,8 @@
 // Package renewal keeps the messages of active jobs hidden from other workers.
 //
 // One timer serves all messages. A message takes a goroutine only while a call for it is
-// in flight, and few calls are in flight at once. A renewal that fails is repeated; one
-// that is refused says that another worker has the message. Which of them may write is
+// in flight, and few calls are in flight at once. A renewal that fails is repeated; a
+// refused renewal says that another worker has the message. Which of them may write is
 // decided by the job's record, not here.
 //
 // A renewal is one request without the SDK's retries. Without an answer it is repeated after 2 s,

@@ -22,8 +22,8 @@ const (
 	renewRetry = 2 * time.Second
 
 	// renewGrace is how long a renewal under way may finish once it is not needed
-	// any more, within the drain's time. One that is cut off leaves it in doubt
-	// whether the pop receipt is valid.
+	// any more, within the drain's time. A renewal that is cut off leaves it in
+	// doubt whether the pop receipt is valid.
 	renewGrace = time.Second
 
 	// lostShare is the share of the visibility timeout, drain.OneJobGrace at most,
@@ -38,8 +38,8 @@ const (
 	parallelRenewals = 16
 
 	// spreadFrom is the number of messages from which on the first renewals are spread
-	// out: those of messages that were claimed together would otherwise come together,
-	// every time.
+	// out: the renewals of messages that were claimed together would otherwise come
+	// together, every time.
 	spreadFrom = 64
 
 	// mostOfMean bounds the renewals that begin in a second, as a multiple of the mean:
@@ -66,9 +66,9 @@ type Set struct {
 	gate *drain.Gate
 
 	mu     sync.Mutex
-	due    ordered.Heap[*Renewal] // those that wait; the next one first
+	due    ordered.Heap[*Renewal] // the renewals that wait; the next one first
 	timer  *time.Timer            // for the next one
-	active int                    // messages, those with a call in flight included
+	active int                    // messages, including messages with a call in flight
 	added  int                    // messages ever
 	ahead  time.Time              // when the renewals that have begun would all have, one after the other at the bound
 }
@@ -118,9 +118,9 @@ func (s *Set) Start(work, cleanup context.Context, lease *queue.Lease, log *slog
 }
 
 // firstRenewal returns when the n-th message is renewed first that was claimed at asked,
-// while so many are active. Those of many messages are spread out, as long as that makes
-// none overdue: by the fractions of multiples of the golden ratio, which fill a period
-// evenly however many there are.
+// while so many are active. The first renewals of many messages are spread out, as long
+// as that makes none overdue: by the fractions of multiples of the golden ratio, which
+// fill a period evenly however many there are.
 func firstRenewal(asked, now time.Time, after time.Duration, active, n int) time.Time {
 	due := asked.Add(after)
 	if active < spreadFrom {
@@ -170,7 +170,7 @@ func (s *Set) mayBegin(r *Renewal, now time.Time) bool {
 	return true
 }
 
-// fire begins the renewals that are due, as many as the gate admits. Those that it does not
+// fire begins the renewals that are due, as many as the gate admits. The other renewals
 // wait without a goroutine, until a call has ended or leastPause is over.
 func (s *Set) fire() {
 	s.mu.Lock()
@@ -216,7 +216,7 @@ func (r *Renewal) run(ctx context.Context, leave func()) {
 		r.due, r.punctual = next, punctual
 		s.due.Add(r)
 	}
-	s.arm() // also for one that waits for the gate
+	s.arm() // also for a renewal that waits for the gate
 }
 
 // renew makes one call, and returns when the next is due, and whether that must not be

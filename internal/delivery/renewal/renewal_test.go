@@ -101,8 +101,8 @@ func TestRefusedRenewal(t *testing.T) {
 }
 
 // TestRenewalsAfterAStall: renewals of many messages that are due at once, as after an
-// outage, begin one after the other, and none late enough to lose its message. Those of
-// few messages do not wait.
+// outage, begin one after the other, and none late enough to lose its message. Renewals
+// of few messages do not wait.
 func TestRenewalsAfterAStall(t *testing.T) {
 	for _, row := range []struct {
 		name                 string

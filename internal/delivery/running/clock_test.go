@@ -123,8 +123,8 @@ func TestClockNeverDecreases(t *testing.T) {
 }
 
 // TestSplitOfAnAbandonedRun: the two parts of the time of a handler that still runs and
-// reports add up to what it took, and none is negative. Two readings of the real clock
-// differ.
+// reports add up to its elapsed time, and none is negative. Two readings of the real
+// clock differ.
 func TestSplitOfAnAbandonedRun(t *testing.T) {
 	watch := new(Clock).start(nil)
 	defer watch.Stop()

@@ -31,7 +31,7 @@ type Job struct {
 	requests []*SaveRequest // not answered yet; guarded by set.mu
 }
 
-// SaveRequest is a request to all running jobs to save what is not recorded yet.
+// SaveRequest is a request to all running jobs to save their unrecorded progress.
 type SaveRequest struct {
 	answers sync.WaitGroup
 	jobs    int          // how many were running
@@ -90,8 +90,8 @@ func (s *Set) SaveAll() *SaveRequest {
 	return r
 }
 
-// WakeAll makes every running job check what is asked of it: by a save request, by the
-// time left, or by an operator.
+// WakeAll makes every running job check for a save request or an operator's request,
+// and check the time left.
 func (s *Set) WakeAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -32,8 +32,8 @@ func TestSaveAllOfAJobThatEnds(t *testing.T) {
 	})
 }
 
-// TestSilence: a job counts as silent after a pause that is long beside those between its
-// reports, and one that never reports after an hour.
+// TestSilence: a job counts as silent after a pause that is long compared with the pauses
+// between its reports, and a job that never reports after an hour.
 func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		jobs := &Set{}
@@ -97,8 +97,8 @@ func TestRecordedTime(t *testing.T) {
 	})
 }
 
-// TestReportedAt: the time of a state is that of its first report. It is exact for a handler
-// that reports less often than the loop turns.
+// TestReportedAt: the time of a state is the time of its first report. It is exact for a
+// handler that reports less often than the loop turns.
 func TestReportedAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		watch := new(Clock).start(nil)

@@ -56,8 +56,8 @@ func (s *Stopwatch) Elapsed() time.Duration {
 func (s *Stopwatch) sinceBegun() time.Duration { return s.clock.Now() - s.begun }
 
 // Stamp records when a report came, of the first one after each turn of the loop: so every
-// report of a handler that reports seldom has its time, and those of one that reports often
-// stay cheap.
+// report of a handler that reports seldom has its time, and the reports of a handler that
+// reports often stay cheap.
 func (s *Stopwatch) Stamp(p *job.Progress) {
 	if s.first.Load() == nil {
 		s.first.Store(&timedReport{p, s.Elapsed()})
@@ -143,8 +143,8 @@ func (s *Stopwatch) Split(latest *job.Progress, leftOut bool) (recorded, lost ti
 	return recorded, took - recorded
 }
 
-// Stop records that the handler has returned, or was abandoned: what it does afterwards is
-// not the job's. The first call counts.
+// Stop records that the handler has returned, or was abandoned: its time afterwards does
+// not count for the job. The first call counts.
 func (s *Stopwatch) Stop() {
 	if s.took.CompareAndSwap(0, int64(max(s.sinceBegun(), 1))) {
 		s.clock.leave()

@@ -17,7 +17,8 @@ const (
 	MaxClaims = 16
 )
 
-// Demand is what a worker has and needs when it decides whether to claim.
+// Demand holds a worker's slots and messages, and the times of its jobs and
+// claims, when it decides whether to claim.
 type Demand struct {
 	Slots int // jobs that run at once
 	Free  int // slots without a job
@@ -30,7 +31,7 @@ type Demand struct {
 	Mean, Claim time.Duration
 
 	// Quiet is how long ago the last job ended. When none has for longer than the jobs
-	// before took, those that run now are others.
+	// before took, the jobs that run now are others.
 	Quiet time.Duration
 
 	// Backlog says that more messages wait: the last claim of a queue brought as many
@@ -50,7 +51,7 @@ func (d Demand) Wanted() int {
 	return min(room, batch)
 }
 
-// Claims returns how many claims may be in flight: those that bring as many messages
+// Claims returns how many claims may be in flight: enough to bring as many messages
 // as the slots start in the time that one claim takes, and one more.
 func (d Demand) Claims() int {
 	if !d.Backlog || d.Mean == 0 {
@@ -59,10 +60,10 @@ func (d Demand) Claims() int {
 	return min(1+int(math.Ceil(d.started(d.Claim)/batch)), MaxClaims)
 }
 
-// stock returns how many messages should be in the buffer or on their way to it, beside
-// those for free slots: a batch, and those that the slots will start while two claims
-// follow one another. They are never more than the slots will start within [soon], and
-// there are none when no job has ended for that long.
+// stock returns how many messages should be in the buffer or on their way to it,
+// besides the messages for free slots: a batch, and the messages that the slots will
+// start while two claims follow one another. They are never more than the slots will
+// start within [soon], and there are none when no job has ended for that long.
 func (d Demand) stock() int {
 	if !d.Backlog || d.Mean == 0 || d.Quiet >= soon {
 		return 0

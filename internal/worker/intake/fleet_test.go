@@ -32,7 +32,7 @@ type limiter interface {
 }
 
 // bySecond counts by the second and refuses what comes after the limit, as the emulator
-// does. What a claim brings beyond it is carried over.
+// does. Messages of a claim beyond the limit are carried over.
 type bySecond struct {
 	limit, used int
 	began       time.Time
@@ -197,8 +197,8 @@ func newFleetRun(workers int, limit limiter, seed uint64) *fleetRun {
 	return f
 }
 
-// fairness returns Jain's index of what the workers did: 1 if all did the same, 1/n if
-// one did everything.
+// fairness returns Jain's index of the work that the workers did: 1 if all did the
+// same, 1/n if one did everything.
 func (f *fleetRun) fairness() float64 {
 	var sum, squares float64
 	for _, w := range f.workers {
@@ -218,8 +218,8 @@ func (f *fleetRun) reset() {
 // TestFleetAtTheLimit: workers with a backlog that start together settle at a queue's
 // limit of 2,000 messages a second within 15 s. From then on they use it, have few calls
 // refused and share it, whether storage counts by the second or as a token bucket, which
-// Azure does not state. A bucket favours those that came first, which takes minutes to
-// pass.
+// Azure does not state. A bucket favours the workers that came first, which takes
+// minutes to pass.
 func TestFleetAtTheLimit(t *testing.T) {
 	const limit, settled, window = 2000, 15 * time.Second, time.Minute
 	for _, kind := range []struct {

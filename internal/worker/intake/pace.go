@@ -16,8 +16,8 @@ type Pressure struct {
 }
 
 // Refused counts a call to an account for a queue that was refused. The name is empty for
-// a call that is not about a queue: then the limit is that of the account, and concerns
-// all of its queues.
+// a call that is not about a queue: then the limit is the account's, and concerns all of
+// its queues.
 func (p *Pressure) Refused(account, queue string) {
 	if p == nil {
 		return
@@ -49,8 +49,8 @@ func (p *Pressure) Count(account, queue string) uint64 {
 
 // Bounds of a [Pace].
 const (
-	// reaction is how long a lower rate takes to show: refusals within it are those
-	// of the rate before. Storage counts by the second.
+	// reaction is how long a lower rate takes to show: refusals within it are due
+	// to the rate before. Storage counts by the second.
 	reaction = time.Second
 
 	// Refusals cut the rate by the share of its messages that they are, which is never
@@ -61,7 +61,7 @@ const (
 	mostCut  = 0.5
 	echo     = 5 * reaction / 2
 
-	// settling is the share of a cut by which the rate settles below what was refused.
+	// settling is the share of a cut by which the rate settles below the refused rate.
 	settling = 0.43
 
 	// growth is how fast the rate comes back to there, as the coefficient of a cubic: in
@@ -70,10 +70,10 @@ const (
 	growth = 0.02
 
 	// Where no limit is known, or was not met for forgetting, the first refusals do not
-	// tell what it is. The rate after them is searchFrom messages a second at most, so that
-	// no worker keeps what it was the first to get. It grows as a square with the
-	// coefficient search, to 1,000 in 8 s, until calls are refused that are no repeats of
-	// the first ones.
+	// tell the limit. The rate after them is searchFrom messages a second at most, so that
+	// no worker keeps a rate that it was the first to get. The rate grows as a square with
+	// the coefficient search, to 1,000 in 8 s, until calls are refused that are no repeats
+	// of the first ones.
 	forgetting = time.Minute
 	searchFrom = 100
 	search     = 16
@@ -92,7 +92,7 @@ const (
 
 // Pace limits how fast messages are claimed from a queue, by additive increase and
 // multiplicative decrease: a refusal lowers the rate, which then grows again, fast up
-// to what was refused and slowly beyond (as in TCP CUBIC, RFC 9438). All workers of a
+// to the refused rate and slowly beyond (as in TCP CUBIC, RFC 9438). All workers of a
 // queue meet the same refusals, so that their rates come near to each other. The zero
 // value has no limit; the first refusal sets one.
 type Pace struct {
@@ -180,7 +180,7 @@ func (p *Pace) Started(now time.Time) {
 	}
 }
 
-// Got records that a claim for n messages brought some of them. What it did not bring
+// Got records that a claim for n messages brought some of them. The other messages
 // may be claimed again; the call itself counts as one message.
 func (p *Pace) Got(now time.Time, n, got int) {
 	p.count(now, got)

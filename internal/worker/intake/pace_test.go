@@ -91,7 +91,8 @@ func TestPaceSpacesClaims(t *testing.T) {
 	}
 }
 
-// TestPressure: refusals of a queue concern that queue, those of the account all.
+// TestPressure: refusals of a queue concern that queue; refusals of the account
+// concern all of its queues.
 func TestPressure(t *testing.T) {
 	var p Pressure
 	p.Refused("", "a")

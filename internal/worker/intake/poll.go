@@ -25,7 +25,7 @@ const (
 	firstPoll = 250 * time.Millisecond
 )
 
-// Polling is what decides how often a worker without work polls one queue.
+// Polling holds the facts that decide how often a worker without work polls one queue.
 type Polling struct {
 	Queues int // that it takes from
 	Fleet  int // workers without a job that poll the queue, this one included; 0 if unknown

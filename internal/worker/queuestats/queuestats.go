@@ -83,8 +83,8 @@ func (s Survey) Run(ctx context.Context) {
 // atOnce is how many queues of an account are read at once.
 const atOnce = 4
 
-// readAll reads the queues that are due, and returns those that this worker may not read.
-// Queues of one account do not wait for those of another, which may not answer.
+// readAll reads the queues that are due, and returns the queues that this worker may not
+// read. Queues of one account do not wait for the queues of another, which may not answer.
 func (s Survey) readAll(ctx context.Context, log bool, isDue func(*queue.Queue) bool) (denied []*queue.Queue) {
 	accounts := map[string][]*queue.Queue{}
 	for _, q := range s.Queues() {
@@ -115,7 +115,7 @@ func (s Survey) readAll(ctx context.Context, log bool, isDue func(*queue.Queue) 
 	return denied
 }
 
-// IsChosen reports whether this worker, one of so many, is among those that chance chooses.
+// IsChosen reports whether this worker, one of so many, is among the workers chosen at random.
 func IsChosen(jitter retry.Jitter, choose, workers int) bool {
 	return jitter.Spread(time.Duration(workers)*time.Second) < time.Duration(choose)*time.Second
 }

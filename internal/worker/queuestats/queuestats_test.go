@@ -27,7 +27,7 @@ type rig struct {
 	queue  *queue.Queue
 	server *storage.Server
 	log    bytes.Buffer
-	read   []string // what was reported
+	read   []string // the readings that were reported
 }
 
 func inBubble(t *testing.T, test func(t *testing.T, r *rig)) {
@@ -80,7 +80,7 @@ func (r *rig) logged(t *testing.T) (lines []map[string]any) {
 }
 
 // TestReadings: a queue with messages costs two calls and an empty one one; a reading is
-// logged every five minutes, that of an empty queue too, without a time that means nothing.
+// logged every five minutes, for an empty queue too, without a time that means nothing.
 func TestReadings(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		if err := r.queue.Put(t.Context(), queue.Envelope{ID: "a", Kind: "echo", EnqueuedAt: time.Now()}, 0); err != nil {
@@ -113,7 +113,7 @@ func TestReadings(t *testing.T) {
 }
 
 // TestWhoReads: nothing is read before the fleet's size is known, or while the worker has no
-// time; one that takes no messages reads and logs nothing.
+// time; a worker that takes no messages reads and logs nothing.
 func TestWhoReads(t *testing.T) {
 	for name, row := range map[string]struct {
 		change       func(*rig)

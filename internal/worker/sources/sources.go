@@ -40,14 +40,14 @@ type Sources struct {
 	taken atomic.Pointer[[]*queue.Queue]
 
 	mu      sync.Mutex
-	ready   []bool // the accounts of which everything answered once
-	started bool   // the first check has ended: what is read from now on is a change
-	told    string // what was logged about accounts that this worker was not given
+	ready   []bool // the accounts that have answered every call of a check once
+	started bool   // the first check has ended: later readings are changes
+	told    string // the text logged about accounts that this worker was not given
 }
 
-// Config is what [Sources] are made of.
+// Config holds the settings of [Sources].
 type Config struct {
-	// Accounts are those of the deployment, the first of it first.
+	// Accounts are the accounts of the deployment; the deployment's first account comes first.
 	Accounts []*deployment.Stores
 
 	// TakeFrom are the queues of each account that jobs are taken from. For [Spot] that are
@@ -169,8 +169,8 @@ func (s *Sources) checked(ctx context.Context, errs []error, answered bool) erro
 	return nil
 }
 
-// start ends the start once an account is ready. What is taken from then, where that is
-// more than the configuration says, is one line of the log and not one for each account.
+// start ends the start once an account is ready. If the worker then takes from other queues
+// than configured, one line of the log names them all, in place of one line for each account.
 func (s *Sources) start(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -298,8 +298,8 @@ func (s *Sources) update(ctx context.Context) {
 	}
 }
 
-// take takes jobs from the queues that are known now, and returns those that are new. It
-// makes no call: accounts that answer do not wait for one that does not.
+// take takes jobs from the queues that are known now, and returns the new queues. It
+// makes no call: accounts that answer do not wait for an account that does not.
 func (s *Sources) take(ctx context.Context) (added []*queue.Queue) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -39,8 +39,8 @@ const (
 	maxSearch = 2 * time.Minute
 
 	// searchers is how many workers of a fleet search each time, on average: so many of
-	// those that take from the on-demand queue, and so many of the others, since Spot
-	// VMs may all be gone before the fleet is counted again.
+	// the workers that take from the on-demand queue, and so many of the others, since
+	// Spot VMs may all be gone before the fleet is counted again.
 	searchers = 2
 
 	// minUnclaimed is the shortest time for which a message is unclaimed before no worker
@@ -59,9 +59,9 @@ const (
 	deniedPause = time.Hour
 )
 
-// Config is what a search is made of.
+// Config holds the settings of a search, and the parts of the worker that it uses.
 type Config struct {
-	// Accounts are those of the deployment, the first of it first.
+	// Accounts are the accounts of the deployment; the deployment's first account comes first.
 	Accounts []*deployment.Stores
 
 	// TakesSpot says that this worker takes jobs from the queue of jobs, and so reads the
@@ -189,9 +189,9 @@ func unclaimed(before, now []queue.Peeked) []queue.Peeked {
 	})
 }
 
-// move claims the messages at the front of a queue up to the last one whose job is at risk,
-// moves these jobs, and releases the other messages. It returns how many messages it claimed
-// of jobs at risk, when they are done.
+// move claims the messages at the front of a queue up to the last message with a job at
+// risk, moves these jobs, and releases the other messages. It returns how many messages it
+// claimed of jobs at risk, when they are done.
 func (s *search) move(ctx context.Context, q *queue.Queue, seen, atRisk []queue.Peeked) (claimed int) {
 	last := atRisk[len(atRisk)-1].ID
 	wanted := 1 + slices.IndexFunc(seen, func(m queue.Peeked) bool { return m.ID == last })
