@@ -13,8 +13,8 @@
 //	}
 //
 // It has every flag of the worker command, and its built-in kinds beside yours.
-// Package job says what a handler is. A program that does other things beside
-// the jobs calls [Run], which leaves signals and exit codes to it.
+// Package job defines handlers. A program that does other things beside the jobs calls
+// [Run], which leaves signals and exit codes to it.
 package spotworker
 
 import (
@@ -28,7 +28,7 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// Options are what a worker takes from its program. The zero value is a worker
+// Options are the settings that a program gives its worker. The zero value is a worker
 // with the built-in kinds whose settings are all in the environment.
 type Options struct {
 	// Kinds are the kinds of jobs beside the built-in ones. One of the same name
@@ -39,9 +39,9 @@ type Options struct {
 	// and --log-format say, which have no effect on a logger of yours.
 	Logger *slog.Logger
 
-	// Registry receives the worker's metrics until Run returns, so that they are
-	// served with those of the program. Each worker of a process needs a registry
-	// of its own. Default: none; /metrics of --listen has the metrics either way.
+	// Registry receives the worker's metrics until Run returns, so that they are served
+	// with the program's own metrics. Each worker of a process needs a registry of its
+	// own. Default: none; /metrics of --listen has the metrics either way.
 	Registry prometheus.Registerer
 
 	// Arguments are the command line without the program's name. Default: none. A
@@ -49,8 +49,8 @@ type Options struct {
 	// example, is --account.
 	Arguments []string
 
-	// Version is what --version, metrics and the worker's requests name as the
-	// version of the program. Default: that of the build.
+	// Version is the program's version in --version, in metrics and in the worker's
+	// requests. Default: the version of the build.
 	Version string
 }
 

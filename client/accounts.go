@@ -29,8 +29,8 @@ func (c *Client) account(name string) *account {
 	return c.accounts[max(i, 0)]
 }
 
-// likely returns all accounts, beginning with those that the job of an id belongs in if the
-// accounts are the same as when it was put.
+// likely returns all accounts, beginning with the accounts that the job of an id belongs in
+// if the accounts are the same as when it was put.
 func (c *Client) likely(id string) []*account {
 	n := len(c.accounts)
 	order := []*account{c.accounts[queue.AccountOf(id, n)]}
@@ -52,7 +52,7 @@ func (c *Client) likely(id string) []*account {
 
 // find reads the record of a job, and returns its account. If the record is not in the
 // likely account, that costs one call for each account. If one of them does not answer and
-// no other has the record, the error is that of the account.
+// no other has the record, the error is from that account.
 func (c *Client) find(ctx context.Context, id string) (*account, checkpoint.Record, error) {
 	var failed error
 	for _, a := range c.likely(id) {
@@ -101,8 +101,8 @@ func (a *allRecords) Read(ctx context.Context, id string) (checkpoint.Record, er
 	return r, err
 }
 
-// List lists the records of all accounts, all accounts at once. An error comes last: that
-// of the accounts that could not be listed.
+// List lists the records of all accounts, all accounts at once. An error comes last, for
+// the accounts that could not be listed.
 func (a *allRecords) List(ctx context.Context, prefix string) iter.Seq2[checkpoint.Record, error] {
 	return a.list(ctx, prefix, nil)
 }
@@ -157,8 +157,9 @@ func (a *allRecords) ResultOf(ctx context.Context, r checkpoint.Record) ([]byte,
 
 // Accounts are the storage accounts of a deployment.
 type Accounts struct {
-	// Names are the accounts that this client was given, in order, and Spread those that
-	// the jobs of the deployment are spread over; Spread is empty for the first alone.
+	// Names are the accounts that this client was given, in order, and Spread the
+	// accounts that the deployment's jobs are spread over; Spread is empty if all jobs
+	// are in the first account.
 	Names, Spread []string
 
 	// ForIDs is over how many of Spread, from the first on, jobs are spread whose id was
@@ -194,7 +195,8 @@ func (c *Client) known() (spread queue.Spread, problem error) {
 }
 
 // AccountsError means that some storage accounts of a deployment with several could not
-// be read, or written to. What the others have was returned, or done.
+// be read, or written to. The other accounts' data was returned, or their part was
+// done.
 type AccountsError struct {
 	// Names are those accounts.
 	Names []string
@@ -223,7 +225,7 @@ func (e *AccountsError) Error() string {
 func (e *AccountsError) Unwrap() error { return e.Err }
 
 // accountWait is how long one of several accounts may take for an answer. A view of all
-// does not wait longer for one that does not answer.
+// does not wait longer for an account that does not answer.
 const accountWait = 15 * time.Second
 
 // errSilent means that an account did not answer in time.
@@ -283,7 +285,7 @@ func (c *Client) inEach(ctx context.Context, n need, do func(i int, part *accoun
 	return c.unread(errs, n)
 }
 
-// changeEach is inEach for what changes something.
+// changeEach is inEach for operations that change something.
 func (c *Client) changeEach(ctx context.Context, n need, do func(i int, part *account) error) error {
 	err := c.inEach(ctx, n, do)
 	if some, ok := errors.AsType[*AccountsError](err); ok {
@@ -293,8 +295,8 @@ func (c *Client) changeEach(ctx context.Context, n need, do func(i int, part *ac
 }
 
 // merged yields what read finds in each account, all accounts at once. read calls found,
-// and ends when that returns false. An error comes last: that of the accounts that could
-// not be read.
+// and ends when that returns false. An error comes last, for the accounts that could not
+// be read.
 func merged[T any](ctx context.Context, c *Client, n need, read func(part *account, answers *answers,
 	found func(T) bool) error) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
@@ -320,7 +322,7 @@ func merged[T any](ctx context.Context, c *Client, n need, read func(part *accou
 		for v := range values {
 			if !yield(v, nil) {
 				cancel()
-				for range values { // until those that read have ended
+				for range values { // until the goroutines that read have ended
 				}
 				return
 			}

@@ -120,7 +120,7 @@ func TestAccounts(t *testing.T) {
 	}
 
 	// Chosen ids follow where an operator asks for that; then a client of one account refuses
-	// those that belong elsewhere.
+	// ids that belong elsewhere.
 	if s, err := operate.SpreadOver(ctx, both.stores, 2, true); err != nil || s.IDs != 2 {
 		t.Fatalf("SpreadOver with chosen ids = %+v, %v", s, err)
 	}
@@ -135,8 +135,8 @@ func TestAccounts(t *testing.T) {
 	}
 }
 
-// TestAccountDoesNotAnswer: while one of two accounts refuses calls or hangs, views show what
-// the other has and name the account, in bounded time.
+// TestAccountDoesNotAnswer: while one of two accounts refuses calls or hangs, views show the
+// other account's data and name the account, in bounded time.
 func TestAccountDoesNotAnswer(t *testing.T) {
 	for _, sick := range []string{"home", "second"} {
 		for what, fault := range map[string]storage.Fault{

@@ -46,8 +46,8 @@ type Options struct {
 	// MoreAccounts are the names of the further storage accounts of a deployment that has
 	// several, in their order (spotctl accounts), which are reached with the credential of
 	// the first. Programs that list or look up jobs ask all of them. With ConnectionString
-	// it is MoreConnectionStrings. Other accounts are never signed in to, whatever the
-	// deployment says.
+	// it is MoreConnectionStrings. The client never signs in to other accounts, even if
+	// the deployment names them.
 	MoreAccounts, MoreConnectionStrings []string
 
 	// Prefix is the start of the names of the deployment's queues and containers.
@@ -77,7 +77,7 @@ type Options struct {
 	// Default: the program's name, @ and the host's name.
 	Name string
 
-	// Version is that of the program, for the User-Agent header. Optional.
+	// Version is the program's version, for the User-Agent header. Optional.
 	Version string
 
 	// TracerProvider records a span of OpenTelemetry for each job that is put, which its

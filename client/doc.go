@@ -4,9 +4,9 @@
 //	...
 //	result, err := c.Wait(ctx, "frame-7")
 //
-// The zero values of [Options] are those of the commands producer and spotctl: the
-// names of queues and containers start with "spotworker", and without a credential the
-// developer's own sign-in is used.
+// The zero values of [Options] mean the defaults of the commands producer and spotctl:
+// the names of queues and containers start with "spotworker", and without a credential
+// the developer's own sign-in is used.
 //
 // # Jobs and records
 //

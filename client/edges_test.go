@@ -119,7 +119,7 @@ func TestLongListIsNotCutOff(t *testing.T) {
 }
 
 // TestJobInAnotherAccount: the result, the log and the outputs of a job are found in an account
-// where its id does not lead to, whichever way they are read.
+// where its id does not lead to, by every way to read them.
 func TestJobInAnotherAccount(t *testing.T) {
 	c, _ := setupTwo(t)
 	ids := idsOf(0, 70) // they are in the second account
@@ -193,8 +193,8 @@ func TestJobInAnotherAccount(t *testing.T) {
 	}
 }
 
-// TestOutputsErrors: an output that cannot be read is an error, and the account is that of the
-// deployment alone where it is not the first.
+// TestOutputsErrors: an output that cannot be read is an error, and an output names its
+// account only if that is not the first account of the deployment.
 func TestOutputsErrors(t *testing.T) {
 	b := setup(t)
 	claim := b.seed(t, "a", StatusRunning)
@@ -437,7 +437,7 @@ func TestOrphansOfTheOtherAccount(t *testing.T) {
 	}
 }
 
-// TestCleanOfAccounts: the counts are those of all accounts, an account that cannot be cleaned is
+// TestCleanOfAccounts: the counts include all accounts, an account that cannot be cleaned is
 // named, and a dry run removes nothing.
 func TestCleanOfAccounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -557,7 +557,7 @@ func TestFewerAccountsThanSpread(t *testing.T) {
 	}
 }
 
-// TestEndOfContext: its cause is the error, whatever was read.
+// TestEndOfContext: its cause is the error, even if some data was read.
 func TestEndOfContext(t *testing.T) {
 	c, servers := setupTwo(t)
 	enough := errors.New("enough")

@@ -17,11 +17,11 @@ import (
 	"github.com/spotworker/spotworker/internal/storage/azure"
 )
 
-// The errors that a program may want to tell apart, with [errors.Is]. All others are
-// those of the network and the storage service.
+// The errors that a program may want to tell apart, with [errors.Is]. All others come
+// from the network and the storage service.
 var (
-	// ErrNotFound means that the job has no record: no worker has claimed it yet, the id
-	// is not that of a job of this deployment, or the job is of an idempotent kind
+	// ErrNotFound means that the job has no record: no worker has claimed it yet, this
+	// deployment has no job with the id, or the job is of an idempotent kind
 	// (job.Idempotent) and ended without one.
 	ErrNotFound = errors.New("there is no record of this job: no worker has claimed it yet, there is no such job in this deployment, or it " +
 		"ended without one, as short jobs of idempotent kinds do")
@@ -60,7 +60,7 @@ var (
 	// ErrNoWorker means that no worker of that name has written a heartbeat.
 	ErrNoWorker = errors.New("there is no heartbeat of this worker")
 
-	// ErrNotFollowed means that workers did not do in time what was asked of them.
+	// ErrNotFollowed means that workers did not follow a request in time.
 	ErrNotFollowed = operate.ErrNotFollowed
 
 	// ErrNotPoison means that the poison queue has no message of that job, and none of
@@ -92,7 +92,7 @@ func (e *EndedError) Is(target error) bool {
 type UnknownKindError struct {
 	Kind, Queue string
 
-	// Workers is how many live workers take from the queue, and Kinds what they have.
+	// Workers is how many live workers take from the queue, and Kinds are their kinds.
 	Workers int
 	Kinds   []string
 
@@ -120,7 +120,7 @@ type DeniedError struct {
 	Err error
 }
 
-// Error says what was refused, and why.
+// Error names the refused operation and the reason.
 func (e *DeniedError) Error() string { return azure.ExplainRole(e.Err, e.Role) }
 
 // Is reports whether target is [ErrDenied].
@@ -145,7 +145,7 @@ func (e *serviceError) Unwrap() error { return e.err }
 // need are the roles that an operation needs, the least one for each service.
 type need struct{ blobs, queues string }
 
-// What the operations need.
+// The roles that the operations need.
 var (
 	toRead  = need{"Storage Blob Data Reader", "Storage Queue Data Reader"}
 	toPut   = need{"Storage Blob Data Contributor", "Storage Queue Data Message Sender"}

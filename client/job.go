@@ -26,14 +26,14 @@ const (
 	StatusPoison    Status = "poison"    // it was given up; Replay starts it again
 	StatusCancelled Status = "cancelled" // an operator cancelled it
 
-	// StatusUnknown is that of a record which this version cannot read.
+	// StatusUnknown is the status of a record that this version cannot read.
 	StatusUnknown Status = "unknown"
 )
 
 // Ended reports whether the job has ended: it is done, poison or cancelled.
 func (s Status) Ended() bool { return checkpoint.Status(s).Final() }
 
-// Job is what the record of a job says.
+// Job has the data of a job's record.
 type Job struct {
 	ID     string
 	Kind   string
@@ -73,7 +73,7 @@ type Job struct {
 	// RunTime is how long handlers have run for the job, as of UpdatedAt.
 	RunTime time.Duration
 
-	// Cost is what the job has cost, as of UpdatedAt.
+	// Cost is the cost of the job, as of UpdatedAt.
 	Cost Cost
 
 	// Deadline is when the job should be done, and Estimate how long its work takes on a
@@ -100,8 +100,8 @@ type Job struct {
 	// ResultSize is the size in bytes of the result of a job that is done.
 	ResultSize int64
 
-	// OutputFiles and OutputBytes count the outputs of a job that is done, or those that
-	// the last checkpoint of another one has: see [Client.Outputs].
+	// OutputFiles and OutputBytes count the outputs of a job that is done, or the
+	// outputs in the last checkpoint of another job: see [Client.Outputs].
 	OutputFiles int
 	OutputBytes int64
 
@@ -111,7 +111,7 @@ type Job struct {
 	WorkSHA256 string
 }
 
-// Cost is what a job has cost: time in workers' slots, over all its deliveries.
+// Cost is the cost of a job: time in workers' slots, over all its deliveries.
 type Cost struct {
 	// Known is false if workers from before the ledger made all deliveries: then nothing
 	// else is known but MissingDeliveries. Those are the deliveries that they made.
@@ -119,8 +119,8 @@ type Cost struct {
 	MissingDeliveries int
 
 	// Useful is the time of handlers whose progress is in the recorded state or in the
-	// result, Redone that of handlers whose progress was lost, and Overhead all other
-	// time in slots: waiting, restoring, saving at the end, committing.
+	// result, Redone the time of handlers whose progress was lost, and Overhead all
+	// other time in slots: waiting, restoring, saving at the end, committing.
 	Useful, Redone, Overhead time.Duration
 
 	// Evictions counts the times that the job was handed over because the platform
@@ -131,7 +131,7 @@ type Cost struct {
 // Total returns the time in slots.
 func (c Cost) Total() time.Duration { return c.Useful + c.Redone + c.Overhead }
 
-// costOf returns what a record says about costs.
+// costOf returns the costs in a record.
 func costOf(r checkpoint.Record) Cost {
 	l := r.Spent()
 	return Cost{
@@ -143,7 +143,7 @@ func costOf(r checkpoint.Record) Cost {
 // Age returns how long ago the record was written, by the clock of the storage service.
 func (j Job) Age() time.Duration { return j.ReadAt.Sub(j.UpdatedAt) }
 
-// jobOf returns what a record says.
+// jobOf returns the data of a record.
 func jobOf(r checkpoint.Record) Job {
 	j := Job{
 		ID: r.ID, Kind: r.Kind, Status: Status(r.Status), Fraction: r.Fraction, Text: r.Text, Reason: r.Reason, Owner: r.Owner,
@@ -179,8 +179,8 @@ func (c *Client) Get(ctx context.Context, id string) (Job, error) {
 	return jobOf(r), err
 }
 
-// read returns the record of a job, and its account. With
-// [ErrNewerVersion] it returns what could be read.
+// read returns the record of a job, and its account. With [ErrNewerVersion] it returns
+// the fields that it could read.
 func (c *Client) read(ctx context.Context, id string) (in *account, r checkpoint.Record, err error) {
 	if err := jobid.Validate(id); err != nil {
 		return c.accounts[0], checkpoint.Record{}, err
@@ -202,7 +202,7 @@ type Filter struct {
 	// Status selects the jobs with one of these statuses; all if it is empty.
 	Status []Status
 
-	// Kind selects the jobs of a kind, and Prefix those whose id starts with it.
+	// Kind selects the jobs of a kind, and Prefix the jobs whose id starts with it.
 	Kind, Prefix string
 
 	// CreatedAfter and CreatedBefore select by [Job.CreatedAt], UpdatedAfter and
@@ -210,8 +210,8 @@ type Filter struct {
 	CreatedAfter, CreatedBefore time.Time
 	UpdatedAfter, UpdatedBefore time.Time
 
-	// Skipped is called for each blob in the container of records whose name is not that of
-	// a record, with that name. Such blobs are not listed. Optional.
+	// Skipped is called for each blob in the container of records whose name is no record's
+	// name, with the blob's name. Such blobs are not listed. Optional.
 	Skipped func(blob string)
 }
 
@@ -222,17 +222,17 @@ func (f Filter) has(j Job) bool {
 		within(j.CreatedAt, f.CreatedAfter, f.CreatedBefore) && within(j.UpdatedAt, f.UpdatedAfter, f.UpdatedBefore)
 }
 
-// within reports whether a time is after one and before another, of which each may be
+// within reports whether a time is after one and before another. Each of the two may be
 // zero.
 func within(t, after, before time.Time) bool {
 	return (after.IsZero() || t.After(after)) && (before.IsZero() || t.Before(before))
 }
 
-// List yields the selected jobs, in no useful order. Every call shows 5,000 records of
-// the deployment, whatever the filter: it selects after the call. A record that this
+// List yields the selected jobs, in unspecified order. Every call shows 5,000 records of
+// the deployment with every filter, which selects after the call. A record that this
 // version cannot read is listed with [StatusUnknown]. An error ends the sequence; a loop
-// that ends early makes no further call. With several accounts the jobs of those that can
-// be read come first, and then an [*AccountsError] for the others.
+// that ends early makes no further call. With several accounts the jobs of the readable
+// accounts come first, and then an [*AccountsError] for the others.
 //
 // Jobs that no worker has claimed yet are not listed: they are on the queue alone, which
 // can be counted ([Client.Queues]) but not searched.
@@ -250,9 +250,9 @@ func (c *Client) List(ctx context.Context, f Filter) iter.Seq2[Job, error] {
 	}
 }
 
-// Log is what is kept of what a job printed and logged itself: the output of its program
-// (docs/process.md), and what its handler logged with job.Logger. It has the lines up to
-// the job's last checkpoint, also if its VM is gone.
+// Log is the kept output and log of a job: the output of its program (docs/process.md),
+// and the lines that its handler logged with job.Logger. It has the lines up to the
+// job's last checkpoint, also if its VM is gone.
 type Log struct {
 	// Job is the job's record.
 	Job Job
@@ -264,7 +264,7 @@ type Log struct {
 // LogLine is a line of a job's log, or says that lines are missing.
 type LogLine struct {
 	// Delivery is the job's delivery that logged the line, from 1, and Worker the worker
-	// that had it. Delivery is 0 for deliveries of which nothing is kept.
+	// that had it. Delivery is 0 for deliveries without kept lines.
 	Delivery int
 	Worker   string
 
@@ -272,7 +272,7 @@ type LogLine struct {
 	Number int
 
 	// LeftOut is how many lines are missing here; then the fields below are zero, and
-	// Number is that of the first missing one. It is 0 for a line.
+	// Number is the number of the first missing line. LeftOut is 0 for a line.
 	LeftOut int
 
 	// At is when the line was logged, by the worker's clock.

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// The JSON forms below are what spotctl prints with --output json. They are for output:
-// Go values cannot be read back from them. Times are in UTC and durations in seconds.
+// spotctl prints the JSON forms below with --output json. They are for output: Go
+// values cannot be read back from them. Times are in UTC and durations in seconds.
 
 // MarshalJSON returns the job as spotctl prints it. Beside the fields of the record it has
 // the estimates of [Job.TimeLeft], [Job.ExpectedEnd] and [Job.Risk].

@@ -13,7 +13,7 @@ import (
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
-// Action is what an operation did about a job.
+// Action is an operation's outcome for a job.
 type Action string
 
 // The actions.
@@ -31,7 +31,7 @@ const (
 	Cancelled Action = "cancelled"
 	Over      Action = "over"
 
-	// Barred means that the id had no record and got one that is cancelled, because the
+	// Barred means that the id had no record and got a cancelled record, because the
 	// job may wait for its first worker. If there is no such job, the id cannot be used
 	// while that record is kept.
 	Barred Action = "barred"
@@ -43,7 +43,7 @@ const (
 
 // ActionResult is the outcome of an operation on one job.
 type ActionResult struct {
-	// ID is the job's id, or that of a message that is not a job's.
+	// ID is the job's id, or the id of a message that is not a job's.
 	ID string
 
 	// MessageID is the id of the message on the poison queue that was selected; empty for
@@ -69,15 +69,15 @@ type CancelOptions struct {
 // Cancel cancels jobs that wait or run. First it writes their records: from then on
 // nothing of a job is committed, and no message starts it. Then it tells the workers,
 // which stop its handlers. It calls report with each outcome, one at a time; an error of
-// report ends it. A job that has ended is left alone, and one that was given up too: see
+// report ends it. A job that has ended is left alone, and so is a dead-lettered job: see
 // [Client.Purge]. Cancelling again is harmless.
 //
-// An id without a record is that of a job that waits for its first worker, or of none.
-// Cancel looks at the queues, of which the service shows the 32 messages at the front and
+// If an id has no record, the job waits for its first worker, or there is no such job.
+// Cancel looks at the queues: the service shows the 32 messages at the front of each and
 // the number of all. If the job is among them, it is [Cancelled]. If these are all
 // messages and it is not, the result is [Unknown] and nothing is written. Otherwise it is
-// [Barred]. With several accounts it is barred only in those whose queues leave that open,
-// and [Failed] if it was not seen and one of the accounts does not answer.
+// [Barred]. With several accounts it is barred only in accounts whose queues leave that
+// open, and [Failed] if it was not seen and one of the accounts does not answer.
 func (c *Client) Cancel(ctx context.Context, ids []string, o CancelOptions, report func(ActionResult) error) error {
 	queues := func(ctx context.Context, name string) ([]*queue.Queue, error) {
 		i := slices.IndexFunc(c.accounts, func(part *account) bool { return part.stores.Account.Name() == name })
@@ -112,8 +112,8 @@ func (c *Client) cancelResult(o operate.CancelOutcome) ActionResult {
 }
 
 // MinCleanAge is the least [CleanOptions.OlderThan], 8 days. The record of a job that has
-// ended is what keeps a message of it that is left, or that was put twice, from starting
-// it again; and a message can be hidden for 7 days.
+// ended keeps a message of it that is left, or that was put twice, from starting it
+// again; and a message can be hidden for 7 days.
 const MinCleanAge = operate.MinCleanAge
 
 // Why [Client.Clean] removes nothing.
@@ -128,7 +128,7 @@ var (
 
 // CleanOptions say what [Client.Clean] removes.
 type CleanOptions struct {
-	// OlderThan is the age of what is removed: the time since the job's record was
+	// OlderThan is the least age of removed jobs: the time since the job's record was
 	// written, by the clock of the storage service. Required, at least [MinCleanAge].
 	OlderThan time.Duration
 
@@ -136,7 +136,7 @@ type CleanOptions struct {
 	// given up are for [Client.Purge], which makes them cancelled.
 	Status []Status
 
-	// Kind selects the jobs of a kind, and Prefix those whose id starts with it.
+	// Kind selects the jobs of a kind, and Prefix the jobs whose id starts with it.
 	Kind, Prefix string
 
 	// DryRun counts and removes nothing.
@@ -148,30 +148,30 @@ type CleanOptions struct {
 	Failed   func(id string, err error)
 }
 
-// CleanReport counts what was removed, or would be.
+// CleanReport counts the removed items, or in a dry run the items to remove.
 type CleanReport struct {
 	// Read is how many records were read.
 	Read int
 
-	// Done and Cancelled count the records that were removed, and Bytes those of their
-	// results.
+	// Done and Cancelled count the records that were removed, and Bytes the bytes of
+	// their results.
 	Done, Cancelled int
 	Bytes           int64
 
-	// Logs counts the logs that were removed and LogBytes their bytes, beside those in
-	// records. A log whose record is gone counts too.
+	// Logs counts the logs that were removed and LogBytes their bytes, in addition to
+	// the logs in records. A log whose record is gone counts too.
 	Logs     int
 	LogBytes int64
 
 	// Outputs counts the files that were removed which jobs had stored, and the lists of
-	// them, and OutputBytes their bytes. What a job sent and did not commit counts too,
-	// once it is as old.
+	// them, and OutputBytes their bytes. Outputs that a job sent and did not commit
+	// count too, once they are as old.
 	Outputs     int
 	OutputBytes int64
 
 	// Changed counts jobs that were left alone because somebody wrote or removed their
-	// record during the run, Poison those of which the poison queue has a message, and Failed
-	// those that could not be removed.
+	// record during the run, Poison jobs with a message on the poison queue, and Failed jobs
+	// that could not be removed.
 	Changed, Poison, Failed int
 
 	// Skipped is how many blobs in the container of records have names that no record has.
@@ -184,12 +184,13 @@ type CleanReport struct {
 
 // Clean removes jobs that have ended: their records with the results, their logs and their
 // outputs; and outputs that no record names. A job that waits, runs or was given up is left
-// alone, and so is one whose record is
-// written during the run. Repeating it removes what an interruption left.
+// alone, and so is a job whose record is written during the run. Repeating it removes the
+// rest after an interruption.
 //
-// A job whose record is gone is forgotten: one that is put with the same id is another
-// job and runs. So is a message of it that is left on a queue that the client does not
-// know. The error is [ErrTooYoung] or [ErrBacklog] if that cannot be ruled out.
+// A job whose record is gone is forgotten: a job that is put with the same id is
+// another job and runs. So is a message of it that is left on a queue that the client
+// does not know. The error is [ErrTooYoung] or [ErrBacklog] if that cannot be ruled
+// out.
 //
 // It costs a call for each 5,000 records, logs and outputs, one or two for each job, one
 // for each output that is removed, and up to two for each job that keeps old ones. Several

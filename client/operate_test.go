@@ -67,7 +67,8 @@ func TestReplayAndPurge(t *testing.T) {
 	}
 }
 
-// TestCancel: what waits or runs is cancelled, and what has ended stays as it is.
+// TestCancel: a job that waits or runs is cancelled, and a job that has ended stays as
+// it is.
 func TestCancel(t *testing.T) {
 	b := setup(t)
 	b.seed(t, "running", StatusRunning)

@@ -41,8 +41,8 @@ var (
 )
 
 // Outputs returns the outputs of a job in the order of their paths: all of them if the job
-// is done, and otherwise those that belong to its last checkpoint. It costs two calls, and
-// one for a job without outputs. The error is [ErrNotFound] if the job has no record.
+// is done, and otherwise the outputs of its last checkpoint. It costs two calls, and one
+// for a job without outputs. The error is [ErrNotFound] if the job has no record.
 func (c *Client) Outputs(ctx context.Context, id string) ([]Output, error) {
 	in, r, err := c.read(ctx, id)
 	if err != nil {
@@ -67,8 +67,8 @@ func (c *Client) Outputs(ctx context.Context, id string) ([]Output, error) {
 	return all, nil
 }
 
-// OpenOutput returns the content of an output. Its last Read fails if that is not what the
-// job stored. The caller must close it.
+// OpenOutput returns the content of an output. Its last Read fails if the content differs
+// from the stored output. The caller must close it.
 func (c *Client) OpenOutput(ctx context.Context, o Output) (io.ReadCloser, error) {
 	body, err := o.in.stores.Outputs.OpenChecked(ctx, o.job, o.file)
 	return body, c.outputError(err)
@@ -86,10 +86,10 @@ type DownloadOptions struct {
 
 // Download writes the outputs of a job into a folder, under their paths, and makes the
 // folder. It checks each by its hash, and replaces files that differ. After an
-// interruption it may be repeated, and continues inside of files. Whatever the paths and
-// whatever links are in the folder, nothing is written elsewhere; a path that this system
-// does not allow, or two that it takes for one, are [ErrUnsafeOutput] before anything is
-// written. It returns how many outputs were selected.
+// interruption it may be repeated, and continues inside of files. Nothing is written
+// outside the folder, even if a path or a link in the folder leads there; a path that
+// this system does not allow, or two that it takes for one, are [ErrUnsafeOutput] before
+// anything is written. It returns how many outputs were selected.
 func (c *Client) Download(ctx context.Context, id, folder string, o DownloadOptions) (selected int, err error) {
 	all, err := c.Outputs(ctx, id)
 	if err != nil {

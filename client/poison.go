@@ -19,8 +19,8 @@ import (
 // PoisonMessage is a message on the poison queue: a job that was given up, or a message
 // that no worker could read.
 type PoisonMessage struct {
-	// MessageID is the message's id on the poison queue, and OriginalID that of the
-	// message that the job had.
+	// MessageID is the message's id on the poison queue, and OriginalID the id of the
+	// job's original message.
 	MessageID, OriginalID string
 
 	// JobID is the job's id; empty if it is not known.
@@ -52,9 +52,9 @@ func (a *account) poisonMessageOf(it operate.Item) PoisonMessage {
 	}
 }
 
-// PeekPoison returns the messages at the front of the poison queue, at most 32 for each account, and about
-// how many there are in all. It changes nothing. With an [*AccountsError] it returns those
-// of the accounts that can be read.
+// PeekPoison returns the messages at the front of the poison queue, at most 32 for each
+// account, and about how many there are in all. It changes nothing. With an
+// [*AccountsError] it returns the messages of the accounts that can be read.
 func (c *Client) PeekPoison(ctx context.Context) (messages []PoisonMessage, about int, err error) {
 	parts := make([][]PoisonMessage, len(c.accounts))
 	var all atomic.Int64
@@ -73,7 +73,7 @@ func (c *Client) PeekPoison(ctx context.Context) (messages []PoisonMessage, abou
 // ListPoison yields all messages on the poison queue. Those behind the front can only be
 // read by claiming them, so each is hidden from other operators until the sequence ends,
 // for two minutes at most. An error comes last: with an [*AccountsError] the sequence has
-// those of the accounts that can be read.
+// the messages of the accounts that can be read.
 func (c *Client) ListPoison(ctx context.Context) iter.Seq2[PoisonMessage, error] {
 	if len(c.accounts) == 1 { // merged reads ahead, and so claims messages that nobody wants
 		return func(yield func(PoisonMessage, error) bool) {
@@ -129,7 +129,7 @@ func (m PoisonMessage) is(id string) bool {
 	return selected
 }
 
-// PoisonDetails are what is kept of a job that was given up.
+// PoisonDetails are the kept data of a dead-lettered job.
 type PoisonDetails struct {
 	// Text is the text of the job's message, empty if it is gone.
 	Text string
@@ -138,7 +138,7 @@ type PoisonDetails struct {
 	Job *Job
 }
 
-// PoisonDetails reads what is kept of the job of a message.
+// PoisonDetails reads the kept data of a message's job.
 func (c *Client) PoisonDetails(ctx context.Context, m PoisonMessage) (PoisonDetails, error) {
 	text, record, err := c.account(m.account).poison().Lookup(ctx, m.item)
 	d := PoisonDetails{Text: text}
@@ -150,7 +150,7 @@ func (c *Client) PoisonDetails(ctx context.Context, m PoisonMessage) (PoisonDeta
 
 // Selection selects jobs that were given up. The zero value selects none.
 type Selection struct {
-	// All selects every job on the poison queue, and IDs those with these ids.
+	// All selects every job on the poison queue, and IDs the jobs with these ids.
 	All bool
 	IDs []string
 
@@ -158,7 +158,7 @@ type Selection struct {
 	Filter PoisonFilter
 }
 
-// PoisonFilter selects messages on the poison queue by what they say. The zero value
+// PoisonFilter selects messages on the poison queue by their contents. The zero value
 // selects all.
 type PoisonFilter struct {
 	// Kind is the kind of the jobs.
@@ -193,7 +193,7 @@ type ReplayOptions struct {
 // Replay starts jobs again that were given up, from their recorded state. It calls
 // report with the outcome for each message on the poison queue that is selected, and
 // for each id that has none there, one at a time; an error of report ends it. Replaying
-// again is harmless: the record of a job decides what it needs.
+// again is harmless: the record of a job decides the action.
 //
 // It reads the poison queue to its end, and so hides the messages from other operators
 // until it returns.
@@ -300,7 +300,7 @@ type Orphans struct {
 // one may have a message that is hidden, or behind the 32 at the front of its queue.
 func (o *Orphans) Complete() bool { return o.Seen >= o.Queued }
 
-// Orphan is a job that has not ended, of which no message was seen.
+// Orphan is a job that has not ended. No message of it was seen.
 type Orphan struct {
 	Job Job
 
@@ -322,9 +322,9 @@ type Orphan struct {
 }
 
 // Orphans returns the jobs that have not ended, whose record was not written for that
-// time or longer, and of which no message is seen. It changes nothing. Queues cannot be
-// searched: see [Orphans.Complete]. With an [*AccountsError] it returns those in the
-// accounts that can be read.
+// time or longer, and whose message is not seen. It changes nothing. Queues cannot be
+// searched: see [Orphans.Complete]. With an [*AccountsError] it returns the orphans in
+// the accounts that can be read.
 func (c *Client) Orphans(ctx context.Context, idle time.Duration) (*Orphans, error) {
 	parts := make([]*operate.OrphanReport, len(c.accounts))
 	err := c.inEach(ctx, toRead, func(i int, part *account) (err error) {
@@ -367,13 +367,13 @@ type RequeueOptions struct {
 }
 
 // CheckRequeue returns why [Client.Requeue] would refuse the job: its payload or its inputs
-// are missing, or are not those that are given.
+// are missing, or differ from the given payload or inputs.
 func (c *Client) CheckRequeue(ctx context.Context, o Orphan, options RequeueOptions) error {
 	_, err := c.supplied(ctx, o, options)
 	return err
 }
 
-// supplied returns the orphan with what is given.
+// supplied returns the orphan with the given payload and inputs.
 func (c *Client) supplied(ctx context.Context, o Orphan, options RequeueOptions) (operate.Orphan, error) {
 	orphan := o.orphan
 	if options.Payload == nil && options.Inputs == nil {

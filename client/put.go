@@ -45,8 +45,9 @@ type Spec struct {
 	// seconds; 0 is no limit.
 	MaxRun, MaxSilence time.Duration
 
-	// Inputs are what the job needs as files: its worker fetches them before it calls the
-	// handler. They take at most 24 KiB as JSON; for more name a prefix or a manifest.
+	// Inputs are the files that the job needs: its worker fetches them before it calls
+	// the handler. They take at most 24 KiB as JSON; for more name a prefix or a
+	// manifest.
 	Inputs []job.Input
 
 	// OnDemand puts the job on the queue for VMs of regular priority, which are not
@@ -105,7 +106,7 @@ func Specs(specs ...Spec) iter.Seq2[Spec, error] {
 
 // JobError is why one job was not put. It says nothing about other jobs.
 type JobError struct {
-	// Where is that of the [Spec], and ID the job's id; each may be empty.
+	// Where is the job's place from its [Spec], and ID the job's id; each may be empty.
 	Where, ID string
 	Err       error
 }
@@ -184,7 +185,7 @@ type PutOptions struct {
 	Skip func(id string) (found Status, skip bool)
 
 	// TakeOver lets jobs that are recorded as running start again at once: their worker
-	// is known to be dead. A worker that is alive loses what it has not saved.
+	// is known to be dead. A worker that is alive loses its unsaved progress.
 	TakeOver bool
 
 	// DryRun does everything but write.
@@ -203,8 +204,9 @@ type PutSummary struct {
 // Put puts one job and returns its id. When it returns without an error the job cannot
 // be lost. It costs one call, one a minute that reads how many queues there are, and one
 // more for an id of your own, whose record is read first: a job that has ended is not put
-// again, and that is no error ([Client.Get] has its status). The job can be waited for, whatever its kind. The error is
-// [ErrOtherWork] if the id was used for another kind or payload.
+// again, and that is no error ([Client.Get] has its status). The job can be waited for, also if
+// its kind is idempotent. The error is [ErrOtherWork] if the id was used for another kind or
+// payload.
 //
 // After any other error the job may be on the queue. Putting it again with the same id
 // is safe.
@@ -264,7 +266,7 @@ func (c *Client) kindIsDue(kind string, now time.Time) bool {
 // A [*JobError] of the sequence, or a job that cannot be put, counts as failed and is
 // reported. Any other error ends the run: one of the sequence or of Report, a refusal
 // that concerns every job, or an outage. When ctx ends, PutMany takes no more jobs,
-// waits for those that it has begun, and returns the cause.
+// waits for the jobs that it has begun, and returns the cause.
 func (c *Client) PutMany(ctx context.Context, jobs iter.Seq2[Spec, error], o PutOptions) (PutSummary, error) {
 	p := &producer.Producer{
 		InAccount: c.inAccount, Accounts: c.spreadOver,

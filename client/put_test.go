@@ -57,8 +57,8 @@ func TestPut(t *testing.T) {
 	}
 }
 
-// TestPutAwaited: a single job can be waited for whatever its kind, and those of PutMany
-// if that is asked for.
+// TestPutAwaited: a single job of every kind can be waited for, and jobs of PutMany if
+// that is asked for.
 func TestPutAwaited(t *testing.T) {
 	b := setup(t)
 	if _, err := b.Put(t.Context(), Spec{Kind: "k"}); err != nil {
@@ -104,8 +104,8 @@ func TestPutAgain(t *testing.T) {
 	}
 }
 
-// TestPayloads: bytes stay as they are, JSON is compact, and what does not fit into a
-// message goes into a blob.
+// TestPayloads: bytes stay as they are, JSON is compact, and a payload that does not
+// fit into a message goes into a blob.
 func TestPayloads(t *testing.T) {
 	b := setup(t)
 	for want, payload := range map[string]any{
@@ -162,8 +162,9 @@ func numbered(n int, prefix string) iter.Seq2[Spec, error] {
 	}
 }
 
-// TestPutManyCalls counts what a job costs: a call, and one to read the record of an id
-// that may have been used before. How many queues there are is read once.
+// TestPutManyCalls counts the calls for a job: one to put it, and one to read the
+// record of an id that may have been used before. How many queues there are is read
+// once.
 func TestPutManyCalls(t *testing.T) {
 	for name, row := range map[string]struct {
 		prefix  string

@@ -14,14 +14,14 @@ import (
 	"github.com/spotworker/spotworker/internal/operate"
 )
 
-// Steering is what operators ask of the workers of a deployment. The zero value asks for
-// nothing.
+// Steering has the requests of operators to the workers of a deployment. The zero value
+// asks for nothing.
 type Steering struct {
 	// Revision counts the changes.
 	Revision int
 
 	// Paused says that no worker claims messages; nil if they do. PausedKinds are the
-	// kinds of which no job is started.
+	// kinds whose jobs are not started.
 	Paused      *Mark
 	PausedKinds []Mark
 
@@ -82,17 +82,18 @@ type SteerOptions struct {
 	Reset bool
 }
 
-// Steered is what was asked of which workers.
+// Steered is a request to workers, with the names of the workers.
 type Steered struct {
-	// Revision is that of what operators ask then.
+	// Revision is the revision of [Steering] after the request.
 	Revision int
 
 	// Damaged is the name of the blob with the control document that was replaced, in the
 	// container of control; empty if none was.
 	Damaged string
 
-	// Workers are the names of those concerned that are alive, and Older those among
-	// them that do not follow: they are of an older version, or cannot read what is asked.
+	// Workers are the names of the live workers that the request concerns, and Older the
+	// workers among them that do not follow: they are of an older version, or cannot read
+	// the request.
 	Workers, Older []string
 
 	fleet *operate.Fleet
@@ -111,7 +112,7 @@ func (c *Client) Unpause(ctx context.Context, kinds []string, o SteerOptions) (S
 }
 
 // Drain makes workers hand over their jobs and idle, as an eviction does, until Resume.
-// Names are those of workers or of their VMs; none means all workers, also those that
+// Names are names of workers or of their VMs; none means all workers, also workers that
 // start later.
 func (c *Client) Drain(ctx context.Context, names []string, o SteerOptions) (Steered, error) {
 	return c.steer(o, func(f *operate.Fleet) (operate.Asked, error) { return f.Drain(ctx, names) })
@@ -122,7 +123,8 @@ func (c *Client) Resume(ctx context.Context, names []string, o SteerOptions) (St
 	return c.steer(o, func(f *operate.Fleet) (operate.Asked, error) { return f.Resume(ctx, names) })
 }
 
-// Quarantine drains all workers on VMs, also those that start there later, until Free.
+// Quarantine drains all workers on VMs, also workers that start there later, until
+// Free.
 func (c *Client) Quarantine(ctx context.Context, vms []string, o SteerOptions) (Steered, error) {
 	return c.steer(o, func(f *operate.Fleet) (operate.Asked, error) { return f.Quarantine(ctx, vms) })
 }
@@ -145,14 +147,14 @@ func (c *Client) steer(o SteerOptions, do func(*operate.Fleet) (operate.Asked, e
 	}, c.steerError(err, toWrite)
 }
 
-// WaitFollowed waits until the workers have done what was asked, or are gone, and calls
-// report with the names of those that have not at each look. The error is
+// WaitFollowed waits until the workers have followed the request, or are gone, and at
+// each look calls report with the names of the workers that are left. The error is
 // [ErrNotFollowed] if ctx ends before.
 func (c *Client) WaitFollowed(ctx context.Context, s Steered, report func(left []string)) error {
 	return c.steerError(s.fleet.Wait(ctx, s.asked, report), toRead)
 }
 
-// steerError is readable for what reads or changes what operators ask.
+// steerError is readable for operations that read or change the requests of operators.
 func (c *Client) steerError(err error, n need) error {
 	switch {
 	case errors.Is(err, control.ErrNewer):
@@ -161,7 +163,7 @@ func (c *Client) steerError(err error, n need) error {
 		return err
 	}
 	if errors.As(err, new(*azcore.ResponseError)) || errors.As(err, new(net.Error)) {
-		return c.inAccountOf(c.accounts[0], c.readable(err, n)) // the first, which has what operators ask
+		return c.inAccountOf(c.accounts[0], c.readable(err, n)) // the first, which has the requests of operators
 	}
 	return c.readable(err, n)
 }

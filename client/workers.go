@@ -17,17 +17,17 @@ import (
 )
 
 // Worker is the last heartbeat of a worker. A worker that runs writes one every 15
-// seconds, and one that ended cleanly has left one with its last state.
+// seconds, and a worker that ended cleanly has left a heartbeat with its last state.
 type Worker struct {
 	Name string
 
 	// VM is the name of its VM; empty if it is not known.
 	VM string
 
-	// State is what the worker does: "process" while it claims and runs jobs.
+	// State is the worker's state: "process" while it claims and runs jobs.
 	State string
 
-	// Version is that of its program.
+	// Version is the version of the worker's program.
 	Version string
 
 	// StartedAt is when its process started, by the worker's clock.
@@ -36,7 +36,7 @@ type Worker struct {
 	// Age is how old the heartbeat is, by the clock of the storage service.
 	Age time.Duration
 
-	// Asked is what an operator asked of it and keeps it from claiming: "quarantine",
+	// Asked is an operator's request that keeps the worker from claiming: "quarantine",
 	// "drain", "pause", "kinds" for jobs of some kinds, or nothing.
 	Asked string
 
@@ -55,8 +55,8 @@ type Worker struct {
 	LastEvent *Event
 	LastDrain *Drain
 
-	// Activity is what the worker did in the last ten minutes; nil if its version does
-	// not say.
+	// Activity is the worker's activity in the last ten minutes; nil if its version
+	// does not say.
 	Activity *Activity
 }
 
@@ -88,8 +88,8 @@ func (w Worker) Life() Life {
 	return Alive
 }
 
-// Activity is what a worker did in the last ten minutes before its heartbeat, or since it
-// started if that is less.
+// Activity is a worker's activity in the last ten minutes before its heartbeat, or since
+// it started if that is less.
 type Activity struct {
 	// Slots is how many jobs it runs at once.
 	Slots int
@@ -99,12 +99,12 @@ type Activity struct {
 	// worker took no jobs.
 	Handler, Around, Idle, Closed time.Duration
 
-	// Kinds are the kinds of which jobs ran, by name. The last one may be "*", for those
+	// Kinds are the kinds whose jobs ran, by name. The last one may be "*", for kinds
 	// that a heartbeat has no room for.
 	Kinds []KindActivity
 }
 
-// KindActivity is what happened to the jobs of a kind.
+// KindActivity is the activity for the jobs of a kind.
 type KindActivity struct {
 	Kind string
 
@@ -112,8 +112,8 @@ type KindActivity struct {
 	Done, Failed int
 
 	// Committed, HandedOver, FailedTime and Redone are the time of handlers that ended, by
-	// its outcome. That of Committed and HandedOver is kept: its result or its state is
-	// recorded.
+	// its outcome. The time of Committed and HandedOver is kept: its result or its state
+	// is recorded.
 	Committed, HandedOver, FailedTime, Redone time.Duration
 
 	// Durations are the run times of the jobs done, over all their deliveries, the
@@ -152,8 +152,8 @@ type Drain struct {
 	Left     int           // not handed over in time
 }
 
-// Workers returns the heartbeats of all workers, also of those that have ended, in one
-// call for each 5,000 of them.
+// Workers returns the heartbeats of all workers, also of workers that have ended, in
+// one call for each 5,000 of them.
 func (c *Client) Workers(ctx context.Context) ([]Worker, error) {
 	listed, err := c.stores.Workers.List(ctx)
 	if err != nil {
@@ -217,14 +217,14 @@ func activityOf(r activity.Report) *Activity {
 
 // Waited returns for how long the message at the front of one of the deployment's queues
 // has been there, in one call, or for the on-demand and the poison queue one for each
-// account; 0 if none is visible. name is that of a [Queue]. With an error it is that of the
-// accounts that answered.
+// account; 0 if none is visible. name is the name of a [Queue]. With an error the time is
+// from the accounts that answered.
 func (c *Client) Waited(ctx context.Context, name string) (time.Duration, error) {
 	var same []*queue.Queue
 	for _, part := range c.accounts {
 		s := part.stores
 		switch name {
-		case c.stores.OnDemand.Name(): // which is that of all accounts together
+		case c.stores.OnDemand.Name(): // the queues of all accounts together
 			same = append(same, s.OnDemand)
 		case c.stores.Poison.Name():
 			same = append(same, s.Poison)
@@ -263,8 +263,8 @@ type Queues struct {
 	Shards  []Queue
 	PutOver int
 
-	// Problem is why these may not be all queues: the accounts of the deployment are not
-	// those that this client was given. Nil if they are.
+	// Problem is why these may not be all queues: the accounts of the deployment differ
+	// from the accounts that this client was given. Nil if they are.
 	Problem error
 }
 
@@ -276,8 +276,8 @@ type Queue struct {
 	Exists bool
 
 	// Messages is the number of its messages as the service counts them: approximately,
-	// and including those that are hidden, because a worker has the job or because it was
-	// put with a delay.
+	// and including hidden messages, because a worker has the job or because it was put
+	// with a delay.
 	Messages int
 }
 
@@ -291,7 +291,7 @@ func (a *account) readShards(ctx context.Context) error {
 }
 
 // Queues counts the messages on the deployment's queues, in one call for each. With an
-// [*AccountsError] it returns those of the accounts that can be read.
+// [*AccountsError] it returns the queues of the accounts that can be read.
 func (c *Client) Queues(ctx context.Context) (Queues, error) {
 	parts := make([]Queues, len(c.accounts))
 	err := c.fromEach(ctx, toRead, func(part *account, answers *answers) (err error) {

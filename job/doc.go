@@ -49,18 +49,17 @@
 //   - A nil error commits only together with proof that the job is finished: a
 //     result that is not nil (it may be empty), or a report of Fraction 1 in this
 //     run. Without proof it is an interruption, because a loop that ends with its
-//     context looks like one that has finished, and repeating work is safe while
-//     committing a part of it is not. A handler without result and fractions that
-//     finishes after the stop therefore runs again. To avoid any doubt, return
-//     [context.Cause] when stopped.
+//     context looks like a finished loop, and repeating work is safe while committing a
+//     part of it is not. A handler without result and fractions that finishes after the
+//     stop therefore runs again. To avoid any doubt, return [context.Cause] when
+//     stopped.
 //
 // # Delivery guarantees
 //
 // The handler runs at least once; its result is committed exactly once. Each id has
 // one outcome. The handler may repeat work:
 //
-//   - After a crash or a lost message, it repeats what it did since the last
-//     checkpoint.
+//   - After a crash or a lost message, it repeats the work since the last checkpoint.
 //   - A worker without a connection to storage runs the job until it learns that
 //     another worker has taken over.
 //   - A job with a generated id may get two messages, if a put is repeated because
@@ -73,10 +72,10 @@
 //
 // # States
 //
-// A state holds what another worker needs to continue, and cannot get elsewhere: a
-// cursor, an unfinished hash, intermediate results. Up to [MaxState] it is bytes; a
-// larger one is a stream, read with [Job.OpenSaved]. Take it after the work that it
-// stands for, in memory that does not change any more. When its format changes,
+// A state holds the data that another worker needs to continue, and cannot get
+// elsewhere: a cursor, an unfinished hash, intermediate results. Up to [MaxState] it is
+// bytes; a larger one is a stream, read with [Job.OpenSaved]. Take it after the work
+// that it stands for, in memory that does not change any more. When its format changes,
 // increase [Progress.Version]; [Job.CheckVersion] rejects versions that the handler
 // does not know.
 //

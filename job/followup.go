@@ -20,7 +20,7 @@ type FollowUp struct {
 	// Payload is its input: bytes ([]byte) as they are, and any other value as JSON.
 	Payload any
 
-	// Inputs are what it needs as files.
+	// Inputs are the files that the follow-up job needs.
 	Inputs []Input
 
 	// Delay is how long it waits at least before it can start, up to 7 days.
@@ -35,13 +35,13 @@ type FollowUp struct {
 
 // Put puts a follow-up job, and returns its id. It costs one call.
 //
-// A handler that is interrupted and runs again puts its follow-up jobs again: under the
-// same ids, each of which has one outcome. So the same name must always stand for the
+// A handler that is interrupted and runs again puts its follow-up jobs again, under the
+// same ids, and each id has one outcome. So the same name must always stand for the
 // same kind and payload. The new job may start at once, before this one has ended, and
 // runs even if this one fails.
 //
-// The error is one that the handler may return as it is: without an answer of the
-// storage service the job is retried, and an invalid kind or payload is permanent.
+// The handler may return the error unchanged: without an answer of the storage service
+// the job is retried, and an invalid kind or payload is permanent.
 func (j *Job) Put(ctx context.Context, f FollowUp) (id string, err error) {
 	if j.onPut == nil {
 		return "", errors.New("nothing takes the follow-up jobs of this job: a test sets Job.OnPut")

@@ -11,15 +11,15 @@ package job
 // would.
 //
 // A record is written all the same for a job that returns a result, saves a state, runs
-// for 10 s, fails or is dead-lettered; for one whose id was chosen by the producer or
-// whose payload is in a blob; and for every delivery after the first.
+// for 10 s, fails or is dead-lettered; for a job with an id that the producer chose or
+// a payload in a blob; and for every delivery after the first.
 func Idempotent(h Handler) Handler { return idempotent{h} }
 
 type idempotent struct{ Handler }
 
 func (idempotent) Idempotent() bool { return true }
 
-// Limits returns those of the handler within.
+// Limits returns the limits of the handler within.
 func (h idempotent) Limits() Limits { return LimitsOf(h.Handler) }
 
 // IsIdempotent reports whether a handler is marked by [Idempotent], or by its own

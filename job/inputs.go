@@ -1,8 +1,8 @@
 package job
 
-// Input names what a job needs as files: one blob, all blobs with a prefix, those that a
-// manifest lists, or a whole container. The worker fetches them before it calls the handler, into a folder of the
-// job ([Job.Inputs], [Job.InputFolder]).
+// Input names files that a job needs: one blob, all blobs with a prefix, all blobs that a
+// manifest lists, or a whole container. The worker fetches them before it calls the handler, into
+// a folder of the job ([Job.Inputs], [Job.InputFolder]).
 type Input struct {
 	// Account is the blob endpoint of another storage account, such as
 	// https://shared.blob.core.windows.net, which the workers must allow
@@ -12,7 +12,7 @@ type Input struct {
 	// Container is the container's name.
 	Container string `json:"container"`
 
-	// Blob is the name of one blob, Prefix what the names of several blobs start with, and
+	// Blob is the name of one blob, Prefix the common start of several blobs' names, and
 	// Manifest the name of a blob with an Input as JSON on each line. Give at most one;
 	// none means all blobs of the container.
 	Blob     string `json:"blob,omitempty"`
@@ -21,8 +21,8 @@ type Input struct {
 
 	// ETag is the version of Blob or Manifest that the job needs, quotes included. If the
 	// blob has another one, the job is dead-lettered. Default: the version that the first
-	// delivery finds; when a later one that has a checkpoint finds another, the job is
-	// dead-lettered too.
+	// delivery finds; when a later delivery that has a checkpoint finds another version,
+	// the job is dead-lettered too.
 	ETag string `json:"etag,omitempty"`
 
 	// To is the path in the folder of inputs, relative and with slashes: of the file, or

@@ -24,10 +24,10 @@ const MaxStream = 32 << 30
 // Handler does the work of one kind of job.
 //
 // Run returns the job's result (at most [MaxResult] bytes, nil for none) or an error;
-// the package documentation describes what each error means. When ctx is cancelled,
+// the package documentation describes the meaning of each error. When ctx is cancelled,
 // Run must return within half of the drain budget, 5 seconds by default, with an error
-// unless the job is finished. A handler that does not is abandoned, and its last
-// report is saved. Run is called from many goroutines at once, one per job.
+// unless the job is finished. A handler that does not is abandoned, and its last report
+// is saved. Run is called from many goroutines at once, one per job.
 type Handler interface {
 	Run(ctx context.Context, j *Job) (result []byte, err error)
 }
@@ -61,10 +61,10 @@ type Spec struct {
 	// The worker does not enforce it.
 	Deadline time.Time
 
-	// Trace is the W3C traceparent of this run, for calls that continue the job's trace:
-	// that of the worker's span, or the producer's where the worker records no traces;
-	// empty if there is neither. The context of [Handler] has the same span for code that
-	// uses OpenTelemetry.
+	// Trace is the W3C traceparent of this run, for calls that continue the job's trace.
+	// It names the worker's span, or the producer's span if the worker records no traces;
+	// it is empty if there is neither. The context of [Handler] has the same span for
+	// code that uses OpenTelemetry.
 	Trace string
 }
 

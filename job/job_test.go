@@ -15,8 +15,8 @@ func streamOf(text string) func() (io.ReadCloser, error) {
 	return func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader([]byte(text))), nil }
 }
 
-// A report without a state means "as reported before", whatever that was; what
-// it says for humans is its own.
+// A report without a state means "as reported before", even if nothing was reported;
+// its text for humans is its own.
 func TestReport(t *testing.T) {
 	j := New(Spec{ID: "a"}, nil)
 	if got := j.Latest(); got != nil {
@@ -42,8 +42,8 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// OnReport sees each report as Latest shows it, what it takes over from the one
-// before included.
+// OnReport sees each report as Latest shows it, including the fields that it takes over
+// from the report before.
 func TestOnReport(t *testing.T) {
 	j := New(Spec{ID: "a"}, nil)
 	j.Report(Progress{State: []byte("before")})

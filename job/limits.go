@@ -57,10 +57,10 @@ type Limits struct {
 }
 
 // WithLimits returns h with limits. A job that exceeds MaxRun or MaxSilence is stopped
-// with the reason [Overrun] or [Silent], which is a failure whatever its handler
-// returns. After [Silent] the job is retried as after any failure; after [Overrun] it
-// is dead-lettered, because a retry could only run longer. If h has limits already, or
-// the job's message has some, the stricter one of each applies.
+// with the reason [Overrun] or [Silent], which is a failure regardless of the handler's
+// return value. After [Silent] the job is retried as after any failure; after [Overrun]
+// it is dead-lettered, because a retry could only run longer. If h has limits already,
+// or the job's message has some, the stricter one of each applies.
 func WithLimits(h Handler, l Limits) Handler {
 	return limited{Handler: h, limits: LimitsOf(h).Stricter(l)}
 }
@@ -72,7 +72,7 @@ type limited struct {
 
 func (h limited) Limits() Limits { return h.limits }
 
-// Idempotent returns that of the handler within.
+// Idempotent reports whether the handler within is idempotent.
 func (h limited) Idempotent() bool { return IsIdempotent(h.Handler) }
 
 // LimitsOf returns the limits of a handler: those given to [WithLimits], or the result
@@ -109,7 +109,7 @@ func (l Limits) WithDefaults() Limits {
 	return l
 }
 
-// stricter returns the smaller of two limits, of which 0 is none.
+// stricter returns the smaller of two limits; 0 means no limit.
 func stricter[T int | time.Duration](a, b T) T {
 	switch {
 	case a == 0:

@@ -12,7 +12,7 @@ type sized struct{ HandlerFunc }
 
 func (sized) Limits() Limits { return Limits{MaxRun: time.Hour, Concurrency: 2} }
 
-// A handler has the limits it was given, those of its own, or the stricter of both.
+// A handler has the limits it was given, its own limits, or the stricter of both.
 func TestLimitsOf(t *testing.T) {
 	plain := HandlerFunc(func(context.Context, *Job) ([]byte, error) { return []byte("done"), nil })
 	for _, row := range []struct {

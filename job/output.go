@@ -21,7 +21,7 @@ type OutputLimits struct {
 	Bytes int64 // of all files, default [DefaultOutputBytes]
 }
 
-// WithDefaults returns l with the defaults for what is 0.
+// WithDefaults returns l with the defaults for fields that are 0.
 func (l OutputLimits) WithDefaults() OutputLimits {
 	l.Files = cmp.Or(l.Files, DefaultOutputFiles)
 	l.Bytes = cmp.Or(l.Bytes, DefaultOutputBytes)
@@ -51,10 +51,10 @@ type withOutputs struct {
 
 func (h withOutputs) OutputLimits() OutputLimits { return h.outputs }
 
-// Limits returns those of the handler within.
+// Limits returns the limits of the handler within.
 func (h withOutputs) Limits() Limits { return LimitsOf(h.Handler) }
 
-// Idempotent returns that of the handler within.
+// Idempotent reports whether the handler within is idempotent.
 func (h withOutputs) Idempotent() bool { return IsIdempotent(h.Handler) }
 
 // OutputLimitsOf returns the limits of a handler's outputs, defaults included. ok is
@@ -79,7 +79,7 @@ type Output struct {
 // Outputs stores the outputs of one job. The worker implements it, and so do tests of a
 // handler.
 type Outputs interface {
-	// Send stores a file, and replaces one with the same path. size is its length in
+	// Send stores a file, and replaces a file with the same path. size is its length in
 	// bytes, -1 if it is not known.
 	Send(ctx context.Context, path string, size int64, content io.Reader) (Output, error)
 
@@ -103,14 +103,14 @@ var errNoOutputs = errors.New("nothing takes the outputs of this job: a test cal
 // content that is an [io.Seeker] is read again where a call has to be repeated.
 //
 // Outputs belong to the job's outcome: they become visible when the job is committed, all
-// at once, and those of a worker that lost the job never do. What was sent before a
-// report is part of its checkpoint, so a handler that continues from there need not send
-// it again, and finds it in [Job.Outputs]. It costs a call for each file, and one for each
-// save of the job's state, and the commit, that has new outputs.
+// at once. The outputs of a worker that lost the job never become visible. Files that were
+// sent before a report are part of its checkpoint, so a handler that continues from there
+// need not send them again, and finds them in [Job.Outputs]. It costs a call for each
+// file, and one for each save of the job's state, and the commit, that has new outputs.
 //
-// The error is one that the handler may return as it is: a path or a size that can never
-// be stored is permanent, and without an answer of the storage service the job is retried.
-// Calls from several goroutines may run at once.
+// The handler may return the error unchanged: a path or a size that can never be stored is
+// permanent, and without an answer of the storage service the job is retried. Calls from
+// several goroutines may run at once.
 func (j *Job) SendOutput(ctx context.Context, path string, content io.Reader) error {
 	_, err := j.sendOutput(ctx, path, sizeOf(content), content)
 	return err
@@ -124,7 +124,7 @@ func (j *Job) sendOutput(ctx context.Context, path string, size int64, content i
 }
 
 // SendOutputOfSize is [Job.SendOutput] for a content whose length is known, and returns
-// what was stored.
+// the stored output.
 func (j *Job) SendOutputOfSize(ctx context.Context, path string, size int64, content io.Reader) (Output, error) {
 	return j.sendOutput(ctx, path, size, content)
 }
@@ -149,8 +149,8 @@ func sizeOf(content io.Reader) int64 {
 }
 
 // CreateOutput returns a writer of an output. The file is stored when Close returns nil;
-// one that is not closed is not stored. When the job is interrupted before, the handler
-// writes it again.
+// a file that is not closed is not stored. When the job is interrupted before, the
+// handler writes it again.
 func (j *Job) CreateOutput(ctx context.Context, path string) io.WriteCloser {
 	reader, writer := io.Pipe()
 	w := &outputWriter{pipe: writer, sent: make(chan error, 1)}
@@ -178,8 +178,8 @@ func (w *outputWriter) Close() error {
 	return err
 }
 
-// Outputs returns the outputs that the job has stored so far, those of earlier deliveries
-// included, in the order of their paths.
+// Outputs returns the outputs that the job has stored so far, including the outputs of
+// earlier deliveries, in the order of their paths.
 func (j *Job) Outputs() []Output {
 	if j.outputs == nil {
 		return nil
@@ -195,7 +195,7 @@ func (j *Job) OpenOutput(ctx context.Context, path string) (io.ReadCloser, error
 	return j.outputs.Open(ctx, path)
 }
 
-// RemoveOutput removes an output from those of the job, if there is one of that path.
+// RemoveOutput removes the job's output of that path, if there is one.
 func (j *Job) RemoveOutput(path string) {
 	if j.outputs != nil {
 		j.outputs.Remove(path)

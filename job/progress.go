@@ -11,9 +11,9 @@ import (
 // handler has continued and may have changed the value. If encoding is expensive,
 // report less often.
 type Progress struct {
-	// State is what the handler needs to continue from here, at most [MaxState] bytes.
-	// Nil means the same state as in the previous report. Report keeps the slice: pass
-	// a new one each time, or one that never changes.
+	// State is the data that the handler needs to continue from here, at most
+	// [MaxState] bytes. Nil means the same state as in the previous report. Report
+	// keeps the slice: pass a new slice each time, or a slice that never changes.
 	State []byte
 
 	// Stream opens a state that is too large for memory, in place of State. It may be
@@ -56,7 +56,7 @@ func (p *Progress) SameState(other *Progress) bool {
 // KeepPreviousState returns h marked as a handler whose jobs keep the state before the last
 // one too, so that a bad state does not end a job: see [Job.StepBack]. A save takes no
 // further call for it. A state that is reported in one piece, or is shorter than a MiB, is
-// sent again with the one that replaces it.
+// sent again with the next state.
 //
 // Workers of earlier versions get such a short state as a stream, which [Job.Saved] does not
 // take: update the workers before a handler that uses it is marked.
@@ -66,10 +66,10 @@ type keepsPrevious struct{ Handler }
 
 func (keepsPrevious) KeepsPreviousState() bool { return true }
 
-// Limits returns those of the handler within.
+// Limits returns the limits of the handler within.
 func (h keepsPrevious) Limits() Limits { return LimitsOf(h.Handler) }
 
-// Idempotent returns that of the handler within.
+// Idempotent reports whether the handler within is idempotent.
 func (h keepsPrevious) Idempotent() bool { return IsIdempotent(h.Handler) }
 
 // KeepsPreviousState reports whether a handler is marked by [KeepPreviousState], or by its
@@ -99,12 +99,11 @@ func within(h Handler) Handler {
 	return nil
 }
 
-// StepBack makes the state before the last one that from which the job continues: from then
-// on [Job.Saved] and [Job.OpenSaved] return it, [Job.Outputs] has the outputs that were stored
-// with it, and the next state that is saved replaces the last one. It is for a handler that finds
-// the last state unusable, before it reports
-// one. ok is false if there is no other state: the handler is not marked by
-// [KeepPreviousState], only one state was saved, or the job stepped back already.
+// StepBack makes the job continue from the state before the last one: from then on [Job.Saved]
+// and [Job.OpenSaved] return that state, [Job.Outputs] has the outputs that were stored with it,
+// and the next state that is saved replaces the last one. It is for a handler that finds the last
+// state unusable, before it reports one. ok is false if there is no other state: the handler is
+// not marked by [KeepPreviousState], only one state was saved, or the job stepped back already.
 //
 // The worker steps back on its own before the last attempt of a job whose failed attempts
 // made no progress, and where the last state is damaged in storage.
@@ -125,8 +124,8 @@ func (j *Job) StepBack() (ok bool, err error) {
 // SteppedBack reports whether the job continues from the state before the last one.
 func (j *Job) SteppedBack() bool { return j.steppedBack }
 
-// SetSteppedBack makes the state before the last one that from which the job continues. It
-// is for the worker.
+// SetSteppedBack makes the job continue from saved, the state before the last one. It is
+// for the worker.
 func (j *Job) SetSteppedBack(saved *Progress) { j.saved, j.steppedBack = saved, true }
 
 // OnStepBack sets what returns the state before the last one, nil if there is none. It is

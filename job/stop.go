@@ -21,7 +21,8 @@ const (
 	Silent   Reason = "no report"      // for longer than Limits.MaxSilence
 
 	// Cancelled means that an operator cancelled the job. Nothing of it is saved or
-	// committed any more, whatever the handler returns: clean up and return.
+	// committed from then on, even if the handler returns a result: clean up and
+	// return.
 	Cancelled Reason = "cancelled"
 
 	// Drained means that an operator drains this worker. The job is saved, and
@@ -38,8 +39,8 @@ type Stop struct {
 	Deadline time.Time
 
 	// NotBefore is when the platform may stop the VM at the earliest, by its own
-	// clock; zero if that is not known, or not the reason. It is for people: Deadline
-	// is earlier and is the one that counts.
+	// clock; zero if that is not known, or not the reason. It is for people: the
+	// handler keeps to Deadline, which is earlier.
 	NotBefore time.Time
 
 	// Err is the cause of the stop, for instance the notice of an eviction.
@@ -65,8 +66,8 @@ func StopOf(ctx context.Context) *Stop {
 	return nil
 }
 
-// Permanent marks err as one that no retry can fix. The job is dead-lettered with err as
-// its reason. Permanent(nil) is nil.
+// Permanent marks err as an error that no retry can fix. The job is dead-lettered with
+// err as its reason. Permanent(nil) is nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil

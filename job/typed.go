@@ -13,12 +13,12 @@ type TypedJob[Payload, State any] struct {
 	// Payload is the producer's input, decoded from JSON.
 	Payload Payload
 
-	// State is what the handler continues from, decoded from JSON: the state of the last
-	// checkpoint, or the zero value on a fresh start. The handler may change it, and
-	// calls ReportState when it is complete.
+	// State is the state of the last checkpoint, decoded from JSON, or the zero value on
+	// a fresh start. The handler may change it, and calls ReportState when it is
+	// complete.
 	State State
 
-	// Resumed says that State is that of a checkpoint.
+	// Resumed says that State is from a checkpoint.
 	Resumed bool
 
 	version int
@@ -27,10 +27,10 @@ type TypedJob[Payload, State any] struct {
 // Typed returns a handler whose payload, state and result are values, encoded as JSON.
 //
 // Before it calls run, it decodes the payload and the state. A payload that cannot be
-// decoded dead-letters the job; so does one whose method Validate() error, if it has
-// one, returns an error. version is the version of the state's format, as for
-// [Progress.Version]: a state of another version is refused like by
-// [Job.CheckVersion]. If *State has the method
+// decoded dead-letters the job; so does a payload that has a method Validate() error
+// and returns an error from it. version is the version of the state's format, as for
+// [Progress.Version]: a state of another version is refused like by [Job.CheckVersion].
+// If *State has the method
 //
 //	Upgrade(version int, state []byte) error
 //

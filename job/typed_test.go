@@ -63,7 +63,8 @@ func TestTyped(t *testing.T) {
 	}
 }
 
-// TestTypedRefuses: what no retry can fix is permanent, and an unknown version is not.
+// TestTypedRefuses: an error that no retry can fix is permanent, and an unknown version
+// is not.
 func TestTypedRefuses(t *testing.T) {
 	good := `{"From":1,"To":5}`
 	for name, row := range map[string]struct {

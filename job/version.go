@@ -32,9 +32,9 @@ func (e *VersionError) Error() string {
 //	}
 //
 // The error is an ordinary failure and leaves the state unchanged: while workers of two
-// versions run side by side, the next attempt may reach one that knows the state. If
-// none does, the job is dead-lettered with that reason, and its state stays in its
-// record.
+// versions run side by side, the next attempt may reach a worker that knows the state.
+// If no attempt does, the job is dead-lettered with that reason, and its state stays in
+// its record.
 func (j *Job) CheckVersion(known ...int) error {
 	if !j.saved.HasState() || slices.Contains(known, j.saved.Version) {
 		return nil

@@ -32,8 +32,8 @@ import (
 const concurrency = 8
 
 // New returns the client of a deployment in memory, in which a worker runs these kinds
-// until the test ends. With nil no worker runs, and jobs stay on the queue. What the
-// worker and its handlers log goes to the test's output.
+// until the test ends. With nil no worker runs, and jobs stay on the queue. The logs of
+// the worker and its handlers go to the test's output.
 func New(t testing.TB, kinds job.Kinds) *client.Client {
 	t.Helper()
 	c, err := client.Open(Options(t, kinds))
@@ -43,9 +43,9 @@ func New(t testing.TB, kinds job.Kinds) *client.Client {
 	return c
 }
 
-// Options returns the options with which [client.Open] reaches a deployment like that of
-// [New], for a program that opens its client itself. All clients with them share the
-// deployment.
+// Options returns the options with which [client.Open] reaches a deployment like the
+// deployment of [New], for a program that opens its client itself. All clients with them
+// share the deployment.
 func Options(t testing.TB, kinds job.Kinds) client.Options {
 	t.Helper()
 	server := storage.New(storage.Options{})

@@ -105,8 +105,8 @@ func (a *account) Do(r *http.Request) (*http.Response, error) {
 	return reply, err
 }
 
-// onCall has f called before each call of a job. A reply of f replaces that of the
-// service; if lost, the call has its effect and its reply is lost.
+// onCall has f called before each call of a job. A reply of f replaces the service's
+// reply; if lost, the call has its effect and its reply is lost.
 func (a *account) onCall(f func(operation string) (reply *http.Response, lost bool)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -93,7 +93,7 @@ func TestSurvivesEvictions(t *testing.T) {
 	})
 }
 
-// TestResumes: what was staged is not read again.
+// TestResumes: a resumed job does not read the source of staged blocks again.
 func TestResumes(t *testing.T) {
 	a := setup(t)
 	data := content(3*testChunk + 5)
@@ -238,7 +238,7 @@ func TestSourceKeepsChanging(t *testing.T) {
 	}
 }
 
-// TestAfterWeek: the service has dropped what was staged.
+// TestAfterWeek: the service has dropped the staged blocks.
 func TestAfterWeek(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := setup(t)
@@ -255,7 +255,7 @@ func TestAfterWeek(t *testing.T) {
 }
 
 // TestBlocksVanish: somebody made and removed a blob of the target's name, which drops
-// what was staged.
+// the staged blocks.
 func TestBlocksVanish(t *testing.T) {
 	a := setup(t)
 	data := content(testChunk + 9)

@@ -79,7 +79,7 @@ func (s source) read(ctx context.Context, data []byte, offset int64, etag string
 }
 
 // explain shortens an error of the SDK, which can be a page long, and tells the worker
-// what the error means for the job. An error that no retry can fix is permanent. An
+// the consequence for the job. An error that no retry can fix is permanent. An
 // unavailable service does not count against the job, which resumes later. A missing role
 // counts, since it may stay missing.
 func explain(ctx context.Context, doing string, err error) error {

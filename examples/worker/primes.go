@@ -16,7 +16,7 @@ const stateVersion = 1
 // step is how many numbers are looked at between two reports: about a millisecond.
 const step = 1 << 18
 
-// payload is what the producer sends: count the primes p with From ≤ p < To.
+// payload is the request of the producer: count the primes p with From ≤ p < To.
 type payload struct {
 	From uint64 `json:"from"`
 	To   uint64 `json:"to"`

@@ -18,8 +18,8 @@
 //     or Done, also of a derived context), or before it calls the handler. The last
 //     state that the handler reported before it returned is saved, as a worker does.
 //   - Without notice, as in a crash: the handler gets no further than one of its
-//     reports, or returns but its result is not committed. The saved state is that
-//     of some earlier report, or none, since a worker saves at intervals.
+//     reports, or returns but its result is not committed. The saved state is from some
+//     earlier report, or there is none, since a worker saves at intervals.
 //
 // A handler from a new call of newHandler then resumes from a copy of the saved
 // state, until one returns the result. Some jobs are interrupted once, one at each
@@ -33,10 +33,10 @@
 //
 //   - The result differs, or a resumed run returns an error.
 //   - A stopped run returns no error before the job is done: its last state, or the
-//     number of its reports, is not that of an uninterrupted run. If neither a result
-//     nor a fraction of 1 shows that it finished, it is resumed, as by a worker.
-//   - Progress goes backwards: a run reports a smaller fraction, or a state from
-//     before the one that it was resumed from.
+//     number of its reports, differs from an uninterrupted run. If neither a result nor
+//     a fraction of 1 shows that it finished, it is resumed, as by a worker.
+//   - Progress goes backwards: a run reports a smaller fraction, or a state from before
+//     its starting state.
 //   - The handler ignores its context: it takes longer than [Case.Grace] to return,
 //     or continues to report.
 //   - A state does not survive: its slice was changed after the report, a stream
@@ -50,14 +50,14 @@
 //     A follow-up job ([job.Job.Put]) is an effect. Outputs ([job.Job.SendOutput]) are
 //     compared by their paths and contents.
 //
-// The failure names the likely cause and lists each run: what it resumed from, what
-// was saved, what it returned, and what was expected.
+// The failure names the likely cause and lists each run: its starting state, the saved
+// state, its result or error, and the expected result.
 //
 // # What the test supplies
 //
 // A handler without external effects needs only a payload. If it changes something
 // outside, [Case.Reset] undoes that before each job, [Case.Check] verifies it
-// afterwards, and [Effects] counts what may happen only once.
+// afterwards, and [Effects] counts effects that may happen only once.
 //
 // A test cannot kill its own process. Instead, the goroutine that calls Report ends
 // there, as by [runtime.Goexit], and the context is cancelled so that others end too.
@@ -65,8 +65,8 @@
 //
 // A handler with many reports is interrupted at a sample of them: the first, the last,
 // and some of each part between. [Case.Runs] limits the number of runs, [Case.Seed]
-// selects the sample, and the log reports what was done. The same seed selects the
-// same sample.
+// selects the sample, and the log reports the runs. The same seed selects the same
+// sample.
 //
 // Run uses the clock of its test: inside testing/synctest that is virtual, so that a
 // handler that sleeps for hours is tested in milliseconds.

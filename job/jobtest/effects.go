@@ -17,7 +17,8 @@ import (
 
 // Effects records side effects that must not happen twice, such as payments, mails or
 // database rows. A test's fake of such a service calls [Effects.Apply], and Run compares
-// the [Case.Effects] with those of an uninterrupted job. The zero value is ready to use.
+// the [Case.Effects] with the effects of an uninterrupted job. The zero value is ready
+// to use.
 type Effects struct {
 	mu        sync.Mutex
 	byKey     map[string]string
@@ -27,7 +28,7 @@ type Effects struct {
 }
 
 // Apply records an effect as a service with idempotency keys does: once for each key,
-// whatever the number of calls. It reports whether this was the first call. With an empty
+// however many calls there are. It reports whether this was the first call. With an empty
 // key the effect happens in every call. A handler gets its keys from [job.Job.Key].
 func (e *Effects) Apply(key, effect string) (first bool) {
 	e.mu.Lock()
@@ -154,7 +155,7 @@ func (got ledger) differs(want ledger) *defect {
 	return nil
 }
 
-// outputsDiffer returns a fault if the outputs of got are not those of want, or nil.
+// outputsDiffer returns a fault if got and want have different outputs, or nil.
 func (got ledger) outputsDiffer(want ledger) *defect {
 	for _, path := range slices.Sorted(maps.Keys(want.outputs)) {
 		switch content, sent := got.outputs[path]; {

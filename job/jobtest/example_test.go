@@ -91,8 +91,8 @@ type fakeMails struct{ effects *jobtest.Effects }
 
 func (f fakeMails) send(key, mail string) { f.effects.Apply(key, mail) }
 
-// TestInvoicer is the test of a handler with effects outside: each takes place
-// once, whatever happens to the worker.
+// TestInvoicer is the test of a handler with effects outside: each takes place once,
+// even if the worker is interrupted.
 func TestInvoicer(t *testing.T) {
 	effects := &jobtest.Effects{}
 	newHandler := func() job.Handler { return &invoicer{mails: fakeMails{effects}} }

@@ -33,15 +33,15 @@ type Case struct {
 	Reset func()
 
 	// Check verifies everything outside the handler once the job has its result, and
-	// returns an error that describes what is wrong.
+	// returns an error that describes the fault.
 	Check func(result []byte) error
 
-	// Effects, if not nil, are compared with those of an uninterrupted job, and cleared
-	// before the job starts again from the beginning.
+	// Effects, if not nil, are compared with the effects of an uninterrupted job, and
+	// cleared before the job starts again from the beginning.
 	Effects *Effects
 
-	// Same reports whether a result is equivalent to that of an uninterrupted run.
-	// Default: [bytes.Equal].
+	// Same reports whether a result is equivalent to the result of an uninterrupted
+	// run. Default: [bytes.Equal].
 	Same func(want, got []byte) bool
 
 	// Grace is how long the handler may take to return after its context is cancelled.

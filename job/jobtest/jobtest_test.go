@@ -127,7 +127,7 @@ func toggling(ctx context.Context, j *job.Job) ([]byte, error) {
 	return nil, nil
 }
 
-// lastWords reports nothing but what it has come to when it is stopped.
+// lastWords reports its state only when it is stopped.
 func lastWords(ctx context.Context, j *job.Job) ([]byte, error) {
 	c, err := restore(j)
 	if err != nil {
@@ -251,7 +251,7 @@ func TestManyReports(t *testing.T) {
 	}
 }
 
-// TestRunFailsTheTest: the story is what people see.
+// TestRunFailsTheTest: people see the story.
 func TestRunFailsTheTest(t *testing.T) {
 	failed := &recorder{TB: t}
 	Run(failed, always(func(context.Context, *job.Job) ([]byte, error) { return nil, errors.New("no such image") }), Case{})
@@ -263,7 +263,7 @@ func TestRunFailsTheTest(t *testing.T) {
 	}
 }
 
-// recorder keeps what a test that fails would say.
+// recorder keeps the output of a test that fails.
 type recorder struct {
 	testing.TB
 	fatal, log string
@@ -308,8 +308,8 @@ func TestLongStory(t *testing.T) {
 	t.Log(told)
 }
 
-// TestEveryRunHasItsOwn: what the handler gets is a copy, and what it does to the
-// payload or to the state it was given reaches no other run.
+// TestEveryRunHasItsOwn: the handler gets copies. If it changes the payload or the
+// state, no other run sees the change.
 func TestEveryRunHasItsOwn(t *testing.T) {
 	Run(t, always(func(ctx context.Context, j *job.Job) ([]byte, error) {
 		if string(j.Payload) != "payload" || j.ID != "a" || j.Kind != "b" || j.Attempt != 1 {
@@ -324,12 +324,12 @@ func TestEveryRunHasItsOwn(t *testing.T) {
 	}), Case{ID: "a", Kind: "b", Payload: []byte("payload")})
 }
 
-// found is a variable of the package, such as a cache: what the handlers of this
-// process know of the sums before each item.
+// found is a variable of the package, such as a cache: the sums before each item that
+// the handlers of this process know.
 var found = map[int]int{}
 
-// TestPackageVariable: a state that is only half of what is needed, with the other
-// half where every run of this process finds it, does not get past a new process.
+// TestPackageVariable: a state with only half of the data, and the other half in a
+// variable of this process, does not get past a new process.
 func TestPackageVariable(t *testing.T) {
 	cached := always(func(ctx context.Context, j *job.Job) ([]byte, error) {
 		c, err := restore(j)

@@ -10,7 +10,7 @@ import (
 )
 
 // stores returns handlers that send an output for each of six pages. An early one reports
-// a page before it has sent it; name makes a path, content what is in it.
+// a page before it has sent it; name makes a path, content its content.
 func stores(early bool, name, content func(run, page int) string) func() job.Handler {
 	runs := 0
 	return func() job.Handler {

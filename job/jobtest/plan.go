@@ -21,8 +21,8 @@ type moment struct {
 	place place
 	n     int // number of the report or check in the run, from 1
 
-	// kill ends the run without notice. The saved state is then that of report number
-	// recorded of the run; 0 is the state that the run began with.
+	// kill ends the run without notice. The saved state is then the state of the run's
+	// report number recorded; 0 is the state that the run began with.
 	kill     bool
 	recorded int
 }

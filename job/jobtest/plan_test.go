@@ -7,7 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestPlan holds for every handler and budget what its users rely on.
+// TestPlan: for every handler and budget, a plan has the properties that its users rely
+// on.
 func TestPlan(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		reports, checks := rapid.IntRange(0, 5000).Draw(t, "reports"), rapid.IntRange(0, 5000).Draw(t, "checks")
@@ -32,7 +33,7 @@ func TestPlan(t *testing.T) {
 	})
 }
 
-// checkMoment: a moment is one that a run gets to.
+// checkMoment checks that a run reaches the moment.
 func checkMoment(t *rapid.T, m moment, reports, checks int) {
 	switch {
 	case m.place == atReport && (m.n < 1 || m.n > reports),

@@ -21,7 +21,7 @@ const (
 	leakTimeout = time.Second
 
 	// leakRuns is how many runs in a row must each leave a goroutine. The first run alone
-	// may leave one that serves all runs, such as an idle connection's.
+	// may leave a goroutine that serves all runs, such as an idle connection's.
 	leakRuns = 3
 )
 
@@ -123,8 +123,8 @@ func (t *trial) oneHandler(ctx context.Context) error {
 	return nil
 }
 
-// runLabel is the profiler label of a run's goroutines, which those that they
-// start inherit.
+// runLabel is the profiler label of a run's goroutines. Goroutines that they start
+// inherit it.
 const runLabel = "jobtest_run"
 
 func (r *handlerCall) label() string { return fmt.Sprintf("%p", r) }

@@ -10,13 +10,13 @@ import (
 // maxBreaks is how many breaks a job may take in all (job.Interrupted).
 const maxBreaks = 1000
 
-// trial is a job under test and what an uninterrupted run of it has shown.
+// trial is a job under test and the findings of its uninterrupted run.
 type trial struct {
 	Case
 	newHandler func() job.Handler
 
 	result              []byte      // of the uninterrupted run
-	final               *savedState // what it ended with, nil for none
+	final               *savedState // its last state, nil for none
 	sameEnd             bool        // a second one ended with the same state, after as many reports
 	reports             int
 	checks              int
@@ -166,7 +166,7 @@ func (t *trial) completeFrom(ctx context.Context, s *story, from *savedState, al
 	return &defect{what: "the job never ends", detail: fmt.Sprintf("the handler took %d breaks (job.Interrupted)", maxBreaks)}
 }
 
-// outcome returns a fault of one run, whatever the result of the job.
+// outcome returns a fault of one run, independent of the job's result.
 func outcome(r *handlerCall) *defect {
 	if f := r.firstFault(); f != nil {
 		return f // the handler may still be running
@@ -230,7 +230,7 @@ func (t *trial) cause(ctx context.Context, s *story, all interruptions) string {
 		"stands for was done: report after the work."
 }
 
-// compare returns a fault if the end of a job differs from that of an uninterrupted one.
+// compare returns a fault if a job ends differently from an uninterrupted job.
 func (t *trial) compare(result []byte) *defect {
 	if !t.Same(t.result, result) {
 		return &defect{

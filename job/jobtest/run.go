@@ -22,7 +22,7 @@ var errEviction = errors.New("jobtest evicts this VM")
 type handlerCall struct {
 	c      *Case
 	number int         // in its job, from 1
-	from   *savedState // what it is resumed from, nil on a fresh start
+	from   *savedState // its starting state, nil on a fresh start
 	moment *moment     // when it ends early, nil for never
 	places ranks       // of the states of an uninterrupted run; nil while that is unknown
 
@@ -44,7 +44,7 @@ type handlerCall struct {
 	checks  int
 	stopped bool // the context was cancelled
 	killed  bool // no report counts any more
-	over    bool // the handler has returned or was abandoned: what its goroutines do does not count
+	over    bool // the handler has returned or was abandoned: later acts of its goroutines do not count
 	late    int  // states that were reported after the stop
 	fault   *defect
 
@@ -107,7 +107,7 @@ func (r *handlerCall) onPut(ctx context.Context, id string, f job.FollowUp) erro
 	return nil
 }
 
-// endCounting ends the counting of what the run does.
+// endCounting ends the counting of the run's calls.
 func (r *handlerCall) endCounting() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -129,7 +129,7 @@ func (r *handlerCall) handle(ctx context.Context, h job.Handler) {
 	r.returned = true
 }
 
-// close is what a worker does after the handler has returned.
+// close does the steps of a worker after the handler has returned.
 func (r *handlerCall) close() {
 	defer r.job.Close()
 	if r.wasKilled() || !r.returned {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// defect is what is wrong with a handler.
+// defect is a fault of a handler.
 type defect struct {
 	what   string // the rule that it breaks
 	detail string
@@ -79,7 +79,7 @@ func count(n int, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// end describes what the handler returned.
+// end describes the handler's result or error.
 func (r *handlerCall) end() string {
 	if r.err != nil {
 		return fmt.Sprintf("returned the error %q", r.err)
