@@ -18,7 +18,7 @@ import (
 // when the text gets better.
 const (
 	docsBudget     = 6
-	commentsBudget = 43
+	commentsBudget = 10
 )
 
 // constructions are forms of a clause that has a pronoun in the place of a noun,
