@@ -35,7 +35,7 @@ type bench struct {
 	baseline      string // the worker of that revision; empty without one
 }
 
-// newBench builds what is measured.
+// newBench builds the programs to measure.
 func newBench(ctx context.Context, c *runCommand) (*bench, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -100,7 +100,7 @@ func (b *bench) buildBaseline(ctx context.Context) (err error) {
 	return nil
 }
 
-// close removes what was built.
+// close removes the programs that newBench built.
 func (b *bench) close() error { return os.RemoveAll(b.folder) }
 
 // introduce says what runs where.
@@ -125,7 +125,7 @@ func (b *bench) report(format string, args ...any) {
 	fmt.Fprintf(b.progress, "%s "+format+"\n", append([]any{time.Now().Format(time.TimeOnly)}, args...)...)
 }
 
-// output runs a program and returns what it printed. The error has its last words.
+// output runs a program and returns its output. The error has its last words.
 func output(ctx context.Context, folder, program string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // programs that bench names
 	cmd.Dir = folder

@@ -35,7 +35,7 @@ type programCommand struct {
 	Resumed string `help:"File for the time at which it was started with a checkpoint."`
 }
 
-// resumed is what the program writes when it is started with a checkpoint.
+// resumed is the report of the program when it is started with a checkpoint.
 type resumed struct {
 	At    time.Time
 	Bytes int64 // of the checkpoint
@@ -95,7 +95,7 @@ func writeRandom(name string, at, size int64, seed byte) (err error) {
 
 // handover is how long a program with a large checkpoint takes to another worker.
 type handover struct {
-	release time.Duration // from the notice until the job is released, with what changed saved
+	release time.Duration // from the notice until the job is released, with all changes saved
 	resume  time.Duration // from there until the program runs on another worker, with its checkpoint
 }
 

@@ -239,7 +239,7 @@ func awaitFirst(storage *storageProcess) error {
 	}
 }
 
-// moment is what storage and side have done up to a time.
+// moment is the work that storage and side have done up to a time.
 type moment struct {
 	at                   time.Time
 	storageWait, ownWait time.Duration

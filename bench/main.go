@@ -1,4 +1,4 @@
-// Command bench measures what the worker costs beside programs that do the same with
+// Command bench measures the costs of the worker beside programs that do the same with
 // less: a loop over the Azure SDK, one over net/http, and the queue consumers of Dapr
 // and Benthos. docs/performance.md explains the method and shows the tables.
 //
@@ -7,7 +7,7 @@
 //	  └── starts, fills, counts ──▶ storage: the emulator, a process on another core
 //
 // Each measurement has a storage of its own, filled before the side starts. Sides are
-// interleaved, round after round, so that whatever else the machine does meets all of
+// interleaved, round after round, so that other load of the machine meets all of
 // them alike: ratios are to be trusted, and rates only together with the load.
 package main
 
@@ -75,7 +75,7 @@ type runCommand struct {
 	Messages      int             `help:"Messages that the producer puts." default:"5000"`
 }
 
-// Run measures what was asked for.
+// Run measures the chosen tables.
 func (c *runCommand) Run(ctx context.Context) error {
 	if err := c.check(); err != nil {
 		return err

@@ -30,7 +30,8 @@ const (
 	manyPatience = 3 * time.Minute
 )
 
-// inFlight is what one worker with many jobs needs that have saved a state and wait.
+// inFlight is the use of resources by one worker with many jobs that have saved a state
+// and wait.
 type inFlight struct {
 	rss, files          float64 // MiB, after the first saves; files are pages of the program's file
 	heap, stacks        float64 // MiB, then
@@ -174,7 +175,7 @@ func (b *bench) drain(m *inFlight, s *storageProcess, p *process, jobs int) erro
 	}
 }
 
-// watch counts what a worker with many jobs does.
+// watch counts the calls and connections of a worker with many jobs.
 type watch struct {
 	storage     *storageProcess
 	worker      *process

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// inVirtualTime are tests that log what the order of calls allows: no processor, network
-// or load has a part in it, so each run gives the same. CI holds their bounds.
+// inVirtualTime are tests that log times set by the order of calls alone: no processor,
+// network or load has a part in them, so each run gives the same. CI holds their bounds.
 func inVirtualTime() []struct{ folder, tests string } {
 	return []struct{ folder, tests string }{
 		{"./internal/test/worker/fleets", "^(TestCeilingBySlots|TestIdlePickUp|TestIdlePickUpOfShards|TestNoticeToAllReleased)$"},
@@ -19,7 +19,7 @@ func inVirtualTime() []struct{ folder, tests string } {
 	}
 }
 
-// measureOrder prints what those tests log.
+// measureOrder prints the log of these tests.
 func (b *bench) measureOrder(ctx context.Context) error {
 	var table grid
 	table.add("Test", "In virtual time")

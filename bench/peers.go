@@ -31,7 +31,7 @@ func peers() []peer {
 	}
 }
 
-// measurePeers prints the table of peers. One that cannot be built, as without a
+// measurePeers prints the table of peers. A peer that cannot be built, as without a
 // network for its modules, is skipped by name.
 func (b *bench) measurePeers(ctx context.Context) error {
 	sides := []side{b.ours("worker", b.worker, false), b.ours("worker, idempotent kind", b.worker, true)}

@@ -28,7 +28,7 @@ type process struct {
 }
 
 // startProcess starts a program on a core, with GOMAXPROCS=1. Its log goes to a file,
-// as that of a service does.
+// as a service's log does.
 func (b *bench) startProcess(ctx context.Context, core int, env []string, program string, args ...string) (*process, error) {
 	log, err := os.CreateTemp(b.folder, "log-")
 	if err != nil {

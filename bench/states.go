@@ -37,7 +37,7 @@ type stateTimes struct {
 	Save, SaveCPU, Restore, RestoreCPU time.Duration
 }
 
-// The settings of the SDK's transfers: what its documents suggest for large blobs.
+// The settings of the SDK's transfers, as its documents suggest for large blobs.
 const (
 	sdkBlock    = 4 << 20
 	sdkParallel = 8
@@ -149,9 +149,9 @@ func (k *sdkKeeper) restore(ctx context.Context) error {
 	return err
 }
 
-// hashingKeeper uses the transfers of the SDK and computes what the worker computes too,
-// with its functions, one after the other: the least that a program can do for a state
-// that is verified when it is restored, and of which later saves send only what changed.
+// hashingKeeper uses the transfers of the SDK and computes the worker's hashes, with its
+// functions, one after the other: the least that a program can do for a state that is
+// verified when it is restored, and whose later saves send only the changes.
 type hashingKeeper struct{ sdkKeeper }
 
 func (k *hashingKeeper) save(ctx context.Context) error {
@@ -174,7 +174,7 @@ func (k *hashingKeeper) restore(ctx context.Context) error {
 // hashUnit is how many bytes of a state are hashed at a time.
 const hashUnit = 1 << 20
 
-// hashingReader cuts and hashes what is read.
+// hashingReader cuts and hashes the state while it is read.
 type hashingReader struct {
 	state  io.Reader
 	cutter *chunks.Cutter

@@ -75,7 +75,7 @@ func (c *httpCaller) remove(ctx context.Context, m message) error {
 	return err
 }
 
-// do makes a call without a body and returns that of the reply.
+// do makes a call without a body and returns the reply's body.
 func (c *httpCaller) do(ctx context.Context, method, address string, header map[string]string, want int) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, method, address, nil)
 	if err != nil {

@@ -24,8 +24,8 @@ func wait(ctx context.Context, j *job.Job) ([]byte, error) {
 	return nil, ctx.Err()
 }
 
-// noop is the handler. Its methods, not functions of package job, say what it is, so
-// that it compiles with older versions of that package too.
+// noop is the handler. Its methods, not functions of package job, declare its properties,
+// so that it compiles with older versions of that package too.
 type noop struct{ idempotent bool }
 
 // Run implements [job.Handler].

@@ -1,4 +1,4 @@
-// Package probe lets a program that is measured say what it has used.
+// Package probe lets a program that is measured report its use of resources.
 package probe
 
 import (
@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Sample is what a process has used since its start, and the memory that it has now.
+// Sample is a process's use of resources since its start, and the memory that it has now.
 type Sample struct {
 	CPU         time.Duration `json:"cpu"`         // user and system time
 	Allocations uint64        `json:"allocations"` // objects on the heap
@@ -29,7 +29,7 @@ func Serve(in io.Reader, out io.Writer) {
 	}
 }
 
-// Take returns what this process has used.
+// Take returns this process's use of resources.
 func Take() Sample {
 	read := []metrics.Sample{
 		{Name: "/gc/heap/allocs:objects"}, {Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"},

@@ -14,8 +14,8 @@ import (
 	"github.com/spotworker/spotworker/bench/peers/probe"
 )
 
-// config is a stream of as many copies of the input as BENCH_COPIES says, each of
-// which takes 32 messages at a time, the most that the service gives.
+// config is a stream of as many copies of the input as BENCH_COPIES says. Each copy
+// takes 32 messages at a time, the most that the service gives.
 const config = `
 input:
   broker:

@@ -1,4 +1,4 @@
-// Package probe lets a program that is measured say what it has used.
+// Package probe lets a program that is measured report its use of resources.
 package probe
 
 import (
@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Sample is what a process has used since its start.
+// Sample is a process's use of resources since its start.
 type Sample struct {
 	CPU         time.Duration `json:"cpu"`         // user and system time
 	Allocations uint64        `json:"allocations"` // objects on the heap
@@ -26,7 +26,7 @@ func Serve(in io.Reader, out io.Writer) {
 	}
 }
 
-// Take returns what this process has used.
+// Take returns this process's use of resources.
 func Take() Sample {
 	objects := []metrics.Sample{{Name: "/gc/heap/allocs:objects"}}
 	metrics.Read(objects)
