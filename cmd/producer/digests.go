@@ -56,8 +56,7 @@ func (d *digestsCommand) run(ctx context.Context, s *session) error {
 }
 
 // knownDigests returns the status of all jobs of [producer.Digests] that have a record.
-// One that is open or running needs no second message; one that has ended would not
-// run.
+// An open or running job needs no second message; a job that has ended would not run.
 func knownDigests(ctx context.Context, c *client.Client) (map[string]client.Status, error) {
 	known := map[string]client.Status{}
 	for job, err := range c.List(ctx, client.Filter{Prefix: producer.DigestPrefix}) {

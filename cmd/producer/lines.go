@@ -80,7 +80,7 @@ func (c *linesCommand) lookAhead(ctx context.Context, s *session, in io.Reader) 
 	return total, nil
 }
 
-// countLines returns the number of lines, except a last one without a line end.
+// countLines returns the number of lines, except a last line without a line end.
 func countLines(in io.Reader) (n int64, err error) {
 	buffer := make([]byte, 64<<10)
 	for {

@@ -154,7 +154,7 @@ func (f *flags) AfterApply(ctx *kong.Context) (err error) {
 	return err
 }
 
-// defaults returns what the flags say of every job.
+// defaults returns the settings of the flags for every job.
 func (f *flags) defaults() producer.Spec {
 	return producer.Spec{OnDemand: f.OnDemand, Terms: producer.Terms{Delay: f.Delay, MaxRun: f.MaxRun, MaxSilence: f.MaxSilence,
 		Estimate: f.Estimate}}

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"producer": main, "terminal": script.Terminal})
 }
 
-// world is what one script has beside its files: a storage account on loopback.
+// world is the surroundings of one script beside its files: a storage account on loopback.
 type world struct {
 	server           *storage.Server
 	connectionString string
@@ -89,7 +89,7 @@ func worldOf(ts *testscript.TestScript) *world {
 	return w
 }
 
-// messages QUEUE N demands that a queue holds N messages, none of which expires.
+// messages QUEUE N demands that a queue holds N messages that never expire.
 func messages(ts *testscript.TestScript, _ bool, args []string) {
 	all := worldOf(ts).server.Messages(args[0])
 	if strconv.Itoa(len(all)) != args[1] {
@@ -142,7 +142,7 @@ func finish(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 // record ID STATUS [BODY] [KEY=VALUE...] writes the record of a job. A body @FILE
-// is that of a file.
+// is read from a file.
 func record(ts *testscript.TestScript, _ bool, args []string) {
 	metadata := map[string]*string{"v": new("1"), "status": &args[1]}
 	body := ""

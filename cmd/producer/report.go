@@ -87,7 +87,7 @@ func (r *report) warn(j client.PutResult) {
 	}
 }
 
-// lateText is what the summary says of jobs that cannot meet their deadlines.
+// lateText is the summary's text on jobs that cannot meet their deadlines.
 func (r *report) lateText() string {
 	if r.late == 0 {
 		return ""
@@ -95,7 +95,7 @@ func (r *report) lateText() string {
 	return fmt.Sprintf(" (%d with a deadline out of reach)", r.late)
 }
 
-// plan returns the line of a dry run: what would be enqueued, in columns.
+// plan returns the line of a dry run: the job that would be enqueued, in columns.
 func (r *report) plan(j client.PutResult) string {
 	found := j.Found
 	id := "(a new id)"

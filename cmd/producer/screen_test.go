@@ -10,7 +10,7 @@ import (
 
 const clearLine = "\x1b[2K\r"
 
-// terminal is what a person sees and a file beside it.
+// terminal is the screen that a person sees, and a file beside it.
 type terminal struct{ out, err bytes.Buffer }
 
 // screenOn is a screen on a terminal, with out on it as well or on a file.
@@ -55,7 +55,7 @@ func TestScreenShowsABar(t *testing.T) {
 	}
 }
 
-// What is short, what has nothing to do and what is no terminal shows no bar.
+// Short work, no work and an output that is no terminal show no bar.
 func TestScreenShowsNoBar(t *testing.T) {
 	for name, row := range map[string]struct {
 		bars  bool

@@ -183,7 +183,7 @@ func (s *session) countText(n int) string {
 	return fmt.Sprintf("%d enqueued on", n)
 }
 
-// failureText returns what the failure of a job means.
+// failureText returns the meaning of a job's failure.
 func (s *session) failureText() string {
 	if s.flags.DryRun {
 		return "cannot be enqueued"

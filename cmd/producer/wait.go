@@ -20,10 +20,10 @@ type waiting struct {
 	session *session
 	client  *client.Client
 	jobs    map[string]work // by id
-	over    map[string]bool // those that have ended
+	over    map[string]bool // jobs that have ended
 }
 
-// work is what a job's id stands for.
+// work identifies the work behind a job's id.
 type work struct{ kind, hash string }
 
 // add returns a report that also adds each job that has, or had, a message.
@@ -112,6 +112,6 @@ func (w *waiting) checked(o client.Outcome) client.Outcome {
 		j.Status)}
 }
 
-// matches reports whether a recorded property is that of the job. One that was not
+// matches reports whether a recorded property is the job's. A property that was not
 // recorded, as after a cancellation before any claim, matches everything.
 func matches(recorded, put string) bool { return recorded == "" || recorded == put }

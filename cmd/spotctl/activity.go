@@ -6,9 +6,9 @@ import (
 	"github.com/spotworker/spotworker/internal/overview"
 )
 
-// What the workers did in the last ten minutes, in the JSON output of status.
+// The activity of the workers in the last ten minutes, in the JSON output of status.
 
-// slotsLine is what the slots did, and how runs ended.
+// slotsLine is the use of the slots, and how runs ended.
 type slotsLine struct {
 	Slots   int     `json:"slots"`
 	Handler float64 `json:"handler_seconds"`
@@ -19,7 +19,7 @@ type slotsLine struct {
 	Failed  int     `json:"failed"`
 	effortLine
 
-	// Unknown is how many workers do not say what they did.
+	// Unknown is how many workers do not report their activity.
 	Unknown int `json:"unknown_workers"`
 }
 
@@ -32,9 +32,9 @@ type effortLine struct {
 	Goodput    *float64 `json:"goodput,omitempty"` // left out where no handler ended
 }
 
-// kindLine is a kind of which jobs ran.
+// kindLine is a kind with jobs that ran.
 type kindLine struct {
-	Kind        string  `json:"kind"` // "*" stands for those that a heartbeat had no room for
+	Kind        string  `json:"kind"` // "*" stands for kinds that a heartbeat had no room for
 	Done        int     `json:"done"`
 	Failed      int     `json:"failed"`
 	FailedShare float64 `json:"failed_share"`
@@ -53,7 +53,7 @@ type vmLine struct {
 	Life    string   `json:"life"`
 	Done    *int     `json:"done,omitempty"` // left out where they are not known
 	Failed  *int     `json:"failed,omitempty"`
-	Fails   []string `json:"fails,omitempty"` // kinds, nearly all of whose runs, and not on other VMs
+	Fails   []string `json:"fails,omitempty"` // kinds with nearly all runs failed here, and not on other VMs
 }
 
 func effortLineOf(k overview.Kind) effortLine {
@@ -65,7 +65,7 @@ func effortLineOf(k overview.Kind) effortLine {
 	return l
 }
 
-// slotsLineOf returns nil if no worker says what it did.
+// slotsLineOf returns nil if no worker reports its activity.
 func slotsLineOf(did *overview.Activity) *slotsLine {
 	if did.Known == 0 {
 		return nil

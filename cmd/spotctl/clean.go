@@ -12,7 +12,7 @@ import (
 	"github.com/spotworker/spotworker/internal/storage/azure"
 )
 
-// cleanCommand removes what is left of jobs that have ended.
+// cleanCommand removes the remains of jobs that have ended.
 type cleanCommand struct {
 	Days   int      `name:"older-than" help:"${about_clean_days}" required:"" placeholder:"DAYS" env:"-"`
 	Status []string `help:"Only jobs with this status: ${enum}. Both without it." enum:"done,cancelled" placeholder:"STATUS" env:"-"`
@@ -80,7 +80,7 @@ func (c *cleanCommand) run(ctx context.Context, s *session) error {
 	return s.printer.cleaned(report, c.Yes, err)
 }
 
-// cleanLine is what was removed, or would be, in the JSON output.
+// cleanLine counts the remains that were removed, or would be, in the JSON output.
 type cleanLine struct {
 	Removed   bool   `json:"removed"` // false without --yes
 	Records   int    `json:"records"` // read
@@ -98,7 +98,8 @@ type cleanLine struct {
 	Error     string `json:"error,omitempty"` // why the exit code is not 0
 }
 
-// cleaned prints what was removed, or would be. It returns err, or the error of printing.
+// cleaned prints the counts of a removal, or of a dry run. It returns err, or the error of
+// printing.
 func (p *printer) cleaned(r client.CleanReport, removed bool, err error) error {
 	if p.json {
 		l := cleanLine{

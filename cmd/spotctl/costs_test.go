@@ -51,7 +51,7 @@ func giveToken(w http.ResponseWriter, r *http.Request) {
 		time.Now().Add(time.Hour).Unix())
 }
 
-// market is what the services know.
+// market is the data of the services.
 func market() *pricing.Server {
 	return &pricing.Server{Offers: []pricing.Offer{
 		{

@@ -15,7 +15,7 @@ import (
 	"github.com/spotworker/spotworker/internal/plaintext"
 )
 
-// statuses are those of records, in the order of a job's life.
+// statuses are the statuses of records, in the order of a job's life.
 var statuses = []client.Status{client.StatusOpen, client.StatusRunning, client.StatusDone, client.StatusPoison, client.StatusCancelled,
 	client.StatusUnknown}
 
@@ -28,7 +28,8 @@ type selection struct {
 	Older  time.Duration `help:"Only jobs whose record was not written for this time." placeholder:"TIME" env:"-"`
 }
 
-// filter returns the selection for the client, and what it cannot select itself.
+// filter returns the selection for the client, and a function for the conditions that the
+// client cannot select by.
 func (f *selection) filter() (client.Filter, func(client.Job) bool, error) {
 	if f.Newer < 0 || f.Older < 0 {
 		return client.Filter{}, nil, &cli.ConfigError{Err: errors.New("--newer and --older must not be negative")}
@@ -155,7 +156,7 @@ func (p *printer) skipped(blobs int) {
 }
 
 // someUnread returns an error that means that some storage accounts could not be read
-// apart from others: what the other accounts have is shown, and the command ends with it.
+// apart from others: the jobs of the other accounts are shown, and the command ends with it.
 func someUnread(err error) (unread, other error) {
 	if some, ok := errors.AsType[*client.AccountsError](err); ok {
 		return fmt.Errorf("%w; what is shown is without it", some), nil
@@ -329,7 +330,7 @@ func due(t, now time.Time) string {
 	return fmt.Sprintf("%s (%s ago)", t.UTC().Format(time.RFC3339), overview.Span(now.Sub(t)))
 }
 
-// costInWords says what a job has cost so far.
+// costInWords returns a job's cost so far.
 func costInWords(j client.Job) string {
 	c := j.Cost
 	switch {

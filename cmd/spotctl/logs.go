@@ -136,7 +136,7 @@ type logPrinter struct {
 	began            bool
 }
 
-// print prints those lines that come after the ones that were printed.
+// print prints the lines that come after the printed lines.
 func (p *logPrinter) print(lines []client.LogLine) error {
 	for _, l := range lines {
 		end := l.Number + max(l.LeftOut, 1) - 1

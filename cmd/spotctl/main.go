@@ -126,12 +126,12 @@ func (c *costCommand) run(ctx context.Context, s *session) error {
 	return c.Run(ctx, s.costs(), func() (costs.Deployment, error) { return s.client() })
 }
 
-// planCommand ranks what can be deployed.
+// planCommand ranks the VM sizes and regions that can be deployed.
 type planCommand struct{ costs.Plan }
 
 func (c *planCommand) run(ctx context.Context, s *session) error { return c.Run(ctx, s.costs()) }
 
-// sizeCommand calculates what a stream of jobs needs.
+// sizeCommand calculates the needs of a stream of jobs.
 type sizeCommand struct{ costs.Size }
 
 func (c *sizeCommand) run(ctx context.Context, s *session) error { return c.Run(ctx, s.costs()) }
@@ -246,7 +246,7 @@ func (p *printer) raw(content []byte) error {
 	return err
 }
 
-// pairs prints names and values in two columns, without those that have no value.
+// pairs prints names and values in two columns, without names that have no value.
 func (p *printer) pairs(rows [][2]string) error {
 	t := p.table()
 	for _, row := range rows {
@@ -261,7 +261,7 @@ func (p *printer) pairs(rows [][2]string) error {
 // a no.
 func (p *printer) ask(question string, args ...any) bool {
 	fmt.Fprint(p.err, plaintext.Message(fmt.Sprintf(question, args...)))
-	answer, _ := p.in.ReadString('\n') // what was typed before the end counts
+	answer, _ := p.in.ReadString('\n') // text that was typed before the end counts
 	answer = strings.ToLower(strings.TrimSpace(answer))
 	return answer == "y" || answer == "yes"
 }

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"spotctl": main, "terminal": script.Terminal})
 }
 
-// world is what one script has beside its files: a storage account on loopback.
+// world is the surroundings of one script beside its files: a storage account on loopback.
 type world struct {
 	server  *storage.Server
 	stores  *deployment.Stores
@@ -143,7 +143,7 @@ func stranger(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 // giveUp ID [STATUS] [KIND] leaves a job of 50 % as a worker that gave it up did.
-// STATUS is what its record says: poison, done, running or twice, which is poison
+// STATUS is the record's status: poison, done, running or twice, which is poison
 // with two messages.
 func giveUp(ts *testscript.TestScript, _ bool, args []string) {
 	w, ctx := worldOf(ts), context.Background()
@@ -376,7 +376,7 @@ func text(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(worldOf(ts).stores.Poison.PutUnchanged(context.Background(), args[0]))
 }
 
-// record ID prints what a job's record says.
+// record ID prints a job's record.
 func record(ts *testscript.TestScript, _ bool, args []string) {
 	r, err := worldOf(ts).stores.Records.Read(context.Background(), args[0])
 	if errors.Is(err, checkpoint.ErrNotFound) {
@@ -388,8 +388,8 @@ func record(ts *testscript.TestScript, _ bool, args []string) {
 	fmt.Fprintf(ts.Stdout(), "%s state=%t by=%s\n", r.Status, r.HasState(), owner)
 }
 
-// steered WORKER VM STATE REVISION writes a worker's heartbeat. REVISION is that of the
-// control document, or old for a worker that does not read it.
+// steered WORKER VM STATE REVISION writes a worker's heartbeat. REVISION is the control
+// document's revision, or old for a worker that does not read it.
 func steered(ts *testscript.TestScript, _ bool, args []string) {
 	revision, err := strconv.Atoi(args[3])
 	ts.Check(worldOf(ts).beats.write(presence.Presence{
@@ -469,8 +469,8 @@ func refuse(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 // printed ID LINES|bytes [again] leaves a job that is done and has printed so many lines,
-// or one with bytes that are no text. With again a second worker had it too, and logged a
-// line.
+// or a line with bytes that are no text. With again a second worker had it too, and logged
+// a line.
 func printed(ts *testscript.TestScript, _ bool, args []string) {
 	w, ctx := worldOf(ts), context.Background()
 	keeper := joblog.NewKeeper(w.stores.Logs, joblog.DefaultSize)
@@ -503,7 +503,7 @@ func printed(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 // ends ID STATUS TEXT leaves a job that is done with a result, or poison for a reason. TEXT is
-// that of a Go string, with escapes.
+// the text of a Go string, with escapes.
 func ends(ts *testscript.TestScript, _ bool, args []string) {
 	w, ctx := worldOf(ts), context.Background()
 	text, err := strconv.Unquote(`"` + strings.ReplaceAll(args[2], `"`, `\"`) + `"`)
@@ -549,8 +549,8 @@ func TestCleanedIsSaid(t *testing.T) {
 	}
 }
 
-// TestLogPrinterPrintsEachLineOnce: of what a repeated reading brings only the new lines
-// are printed, and of lines that are missing only those that were not printed.
+// TestLogPrinterPrintsEachLineOnce: a repeated reading prints only its new lines, and
+// counts as left out only lines that were not printed.
 func TestLogPrinterPrintsEachLineOnce(t *testing.T) {
 	var out strings.Builder
 	p := &logPrinter{printer: &printer{out: &out}}

@@ -75,7 +75,7 @@ func (*orphansRequeueCommand) Help() string {
 Settings that only the old message had are lost: limits (max_run, max_silence) and trace.`
 }
 
-// validate returns what is wrong with the flags.
+// validate returns the error in the flags.
 func (c *orphansRequeueCommand) validate() error {
 	switch {
 	case len(c.IDs) == 0 && !c.All:
@@ -138,7 +138,7 @@ func (c *orphansRequeueCommand) choose(all []client.Orphan) (chosen []client.Orp
 	return chosen, missing
 }
 
-// options are those of the requeue, with the files that flags name.
+// options returns the options of the requeue, with the files that flags name.
 func (c *orphansRequeueCommand) options(in io.Reader) (o client.RequeueOptions, err error) {
 	o.OnDemand = c.OnDemand
 	if o.Payload, err = readFile(c.Payload, in); err != nil {
@@ -150,7 +150,7 @@ func (c *orphansRequeueCommand) options(in io.Reader) (o client.RequeueOptions, 
 	return o, nil
 }
 
-// readFile reads what a flag gives: a file, or standard input; nothing if it is not given.
+// readFile reads a flag's file, or standard input; nothing if the flag is not given.
 func readFile(name string, in io.Reader) ([]byte, error) {
 	if name == "" {
 		return nil, nil
@@ -252,7 +252,7 @@ func (p *printer) coverage(s *client.Orphans) {
 	}
 }
 
-// requeueSummary counts what was done for the orphans.
+// requeueSummary counts the actions for the orphans.
 type requeueSummary struct {
 	Requeued int      `json:"requeued"`
 	Dropped  int      `json:"dropped"`
@@ -296,7 +296,7 @@ func (s *session) requeue(ctx context.Context, deployment *client.Client, o clie
 	return s.printer.lines([]string{line})
 }
 
-// wouldRequeue is what a requeue of a job would do.
+// wouldRequeue returns the action that a requeue of a job would take.
 func (s *session) wouldRequeue(ctx context.Context, deployment *client.Client, o client.Orphan,
 	options client.RequeueOptions) client.ActionResult {
 	if err := deployment.CheckRequeue(ctx, o, options); err != nil {

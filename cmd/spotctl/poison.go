@@ -80,8 +80,8 @@ func (t *tally) add(r client.ActionResult) error {
 	return t.printer.outcome(r)
 }
 
-// finish prints the summary, and returns the error to exit with: that of the run, or
-// that some messages were not found or not handled.
+// finish prints the summary, and returns the error to exit with: the run's error, or
+// an error about messages that were not found or not handled.
 func (t *tally) finish(ctx context.Context, err error) error {
 	undone := t.sum.Refused + t.sum.Failed
 	switch {

@@ -213,7 +213,7 @@ func moment(t, now time.Time) string {
 // poisonGroup counts the dead-lettered jobs of one kind with one reason.
 type poisonGroup struct {
 	Kind     string    `json:"kind,omitempty"`
-	Reason   string    `json:"reason"` // with placeholders for what differs
+	Reason   string    `json:"reason"` // with placeholders for the differences
 	Messages int       `json:"messages"`
 	Workers  int       `json:"workers"` // that gave them up
 	Example  string    `json:"example"` // id of the job, or of the message, that was given up last

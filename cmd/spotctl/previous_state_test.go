@@ -9,7 +9,7 @@ import (
 	"github.com/spotworker/spotworker/client"
 )
 
-// What a job shows of the states that are kept of it.
+// A job shows in words which of its states are kept.
 func TestStatesInWords(t *testing.T) {
 	for want, j := range map[string]client.Job{
 		"":                   {},

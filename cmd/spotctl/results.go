@@ -99,7 +99,7 @@ type resultLine struct {
 	Error  string        `json:"error,omitempty"`
 }
 
-// add prints a job's result, or why there is none. Its error is that of printing.
+// add prints a job's result, or why there is none. Its error is about the printing.
 func (r *endReport) add(id string, result []byte, err error) error {
 	if err != nil {
 		r.without++
@@ -225,8 +225,8 @@ type result struct {
 	content []byte
 }
 
-// fetch sends the results of the selected jobs. The error is that of listing or of
-// reading a result.
+// fetch sends the results of the selected jobs. The error is about the listing or the
+// reading of a result.
 func fetch(ctx context.Context, deployment *client.Client, filter client.Filter, has func(client.Job) bool, to chan<- result) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallelCalls)

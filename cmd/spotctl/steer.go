@@ -191,7 +191,7 @@ func (s *session) confirm(yes bool, what, question string) error {
 	return nil
 }
 
-// askedLine is what was asked of which workers, in the JSON output.
+// askedLine is the request and the workers that it went to, in the JSON output.
 type askedLine struct {
 	Action   string   `json:"action"`
 	Revision int      `json:"revision"` // of the control document
@@ -246,7 +246,7 @@ func (s *session) ask(ctx context.Context, action string, flags asking, do func(
 	return errors.Join(err, s.printer.line(line))
 }
 
-// waitFollowed waits until the workers have done what was asked, and says how many have.
+// waitFollowed waits until the workers have followed the request, and reports how many have.
 func (s *session) waitFollowed(ctx context.Context, deployment *client.Client, asked client.Steered, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

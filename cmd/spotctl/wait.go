@@ -77,7 +77,7 @@ func (c *waitCommand) run(ctx context.Context, s *session) error {
 	return report.end()
 }
 
-// ids returns the given ids, or those on standard input.
+// ids returns the given ids, or the ids on standard input.
 func (c *waitCommand) ids(in *bufio.Reader) ([]string, error) {
 	if len(c.IDs) != 1 || c.IDs[0] != "-" {
 		return c.IDs, nil

@@ -156,13 +156,13 @@ func (c *Cost) slots(ctx context.Context, s Session, deployment Deployment) (flo
 	return mean, nil
 }
 
-// row is what jobs cost together.
+// row is the cost of jobs together.
 type row struct {
-	jobs, partial, unknown   int // with a ledger, of which not of all deliveries; from before it
+	jobs, partial, unknown   int // with a ledger; of these, with missing deliveries; from before the ledger
 	useful, redone, overhead float64
 	once                     float64 // overhead of one delivery of each job
 	evictions, exits         int
-	unknownRun               float64 // run time of those from before the ledger
+	unknownRun               float64 // run time of jobs from before the ledger
 }
 
 // add adds a job.
@@ -194,17 +194,17 @@ func (r *row) merge(o row) {
 	r.evictions, r.exits, r.unknownRun = r.evictions+o.evictions, r.exits+o.exits, r.unknownRun+o.unknownRun
 }
 
-// group is what a row is of; a part that rows are not split by is empty.
+// group is the day and kind of a row; a part that rows are not split by is empty.
 type group struct{ day, kind string }
 
 // mostKinds bounds the kinds that have rows of their own, so that the memory stays flat
-// whatever kinds messages named. Further ones share [otherKinds].
+// for any number of kinds in messages. Further kinds share [otherKinds].
 const (
 	mostKinds  = 1000
 	otherKinds = "(other kinds)"
 )
 
-// sums are the rows, and what is in none.
+// sums are the rows, and the records and accounts that are in no row.
 type sums struct {
 	rows       map[group]*row
 	unreadable int // records of newer versions
@@ -333,7 +333,7 @@ func (s *sums) table(groups []group, all row, rate rate, by []string) *table.Tab
 	return t
 }
 
-// remarks say what the table cannot.
+// remarks are facts that the table cannot show.
 func (s *sums) remarks(all row, rate rate) (remarks []string) {
 	if all.unknown > 0 {
 		remarks = append(remarks, fmt.Sprintf("from before the ledger: %d jobs; what they cost is not known and not in the sums; their "+

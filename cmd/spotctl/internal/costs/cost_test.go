@@ -24,7 +24,7 @@ func (d fakeDeployment) List(context.Context, client.Filter) iter.Seq2[client.Jo
 }
 func (d fakeDeployment) Workers(context.Context) ([]client.Worker, error) { return d.workers, nil }
 
-// run runs the command over a deployment, and returns what it printed.
+// run runs the command over a deployment, and returns its output.
 func run(t *testing.T, c Cost, d fakeDeployment) (lines, notes []string) {
 	t.Helper()
 	if c.By == nil {

@@ -63,7 +63,7 @@ func (f *Source) gather(ctx context.Context, s Session, sizes []string, zones bo
 	return query, report, err
 }
 
-// source returns what the flags ask for, and the client to ask. The error is about them.
+// source returns the query of the flags, and the client to ask. The error is about the flags.
 func (f *Source) source(s Session, sizes []string, zones bool) (prices.Query, *prices.Client, error) {
 	query, err := prices.Query{
 		Sizes: sizes, Regions: f.Region, Windows: f.OS == "windows", Currency: f.Currency,
@@ -88,7 +88,7 @@ func (f *Source) source(s Session, sizes []string, zones bool) (prices.Query, *p
 	return query, client, nil
 }
 
-// gaps prints what could not be found out: lines of JSON, or remarks for people.
+// gaps prints the gaps of a report: lines of JSON, or remarks for people.
 func gaps(s Session, found []prices.Gap) error {
 	for _, g := range found {
 		if !s.JSON {

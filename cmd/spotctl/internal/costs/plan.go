@@ -47,7 +47,7 @@ least 20 % cheaper.
 With -o json each choice, each excluded offer ("excluded"), each finding of --watch ("finding") and each gap ("gap") is a line.`
 }
 
-// Run asks for prices, ranks them, and prints the ranking or what should be changed.
+// Run asks for prices, ranks them, and prints the ranking or the changes to make.
 func (c *Plan) Run(ctx context.Context, s Session) error {
 	deployed, err := c.deployed()
 	if err != nil {
@@ -61,7 +61,7 @@ func (c *Plan) Run(ctx context.Context, s Session) error {
 	o := plan.Options{Work: plan.Work{Boot: c.Boot, Save: c.SaveTime}, MaxPrice: c.MaxPrice, VMs: query.Count, PerVM: c.By == "vm"}
 	if c.Watch {
 		o.MaxPrice = deployed.MaxPrice
-		o.VMs = 0 // what is deployed has taken its part of the quota
+		o.VMs = 0 // the deployment has taken its part of the quota
 		return c.watch(s, deployed, report.Gaps, plan.Rank(report, o, time.Now()))
 	}
 	ranking := plan.Rank(report, o, time.Now())
@@ -85,7 +85,7 @@ func (c *Plan) check() error {
 	return nil
 }
 
-// deployed checks the flags and returns what is deployed; nothing without --watch.
+// deployed checks the flags and returns the deployment; nothing without --watch.
 func (c *Plan) deployed() (plan.Deployed, error) {
 	if err := c.check(); err != nil {
 		return plan.Deployed{}, err

@@ -15,7 +15,7 @@ import (
 	"github.com/spotworker/spotworker/internal/plaintext"
 )
 
-// Rates are the flags that say what a VM-hour costs.
+// Rates are the flags for the price of a VM-hour.
 type Rates struct {
 	SpotPrice    float64 `help:"Price of an hour of a Spot VM." placeholder:"PRICE" env:"-"`
 	RegularPrice float64 `help:"Price of an hour of a regular VM of the same size." placeholder:"PRICE" env:"-"`
@@ -25,7 +25,7 @@ type Rates struct {
 	Region       string  `help:"Region of the VMs, where --prices has several." placeholder:"REGION" env:"-"`
 }
 
-// rate is what a VM-hour costs. A price of 0 is not known.
+// rate is the price of a VM-hour. A price of 0 is not known.
 type rate struct {
 	Currency    string
 	spot, regVM float64
@@ -38,7 +38,7 @@ func (r rate) isSet() bool { return r.spot > 0 || r.regVM > 0 }
 // hours converts seconds of slots into hours of VMs.
 func (r rate) hours(slotSeconds float64) float64 { return slotSeconds / 3600 / r.slots }
 
-// cost is what the jobs of a row cost on Spot VMs; nil if that is not known.
+// cost is the cost of a row's jobs on Spot VMs; nil if that is not known.
 func (r rate) cost(sum row) *float64 {
 	if r.spot <= 0 {
 		return nil
@@ -46,8 +46,8 @@ func (r rate) cost(sum row) *float64 {
 	return new(r.hours(sum.total()) * r.spot)
 }
 
-// regular is what they would have cost on regular VMs, where no work is lost and each job
-// needs one delivery; nil if that is not known.
+// regular is the cost that the jobs would have had on regular VMs, where no work is lost and
+// each job needs one delivery; nil if that is not known.
 func (r rate) regular(sum row) *float64 {
 	if r.regVM <= 0 {
 		return nil
@@ -107,8 +107,8 @@ type pricedLine struct {
 
 func (l pricedLine) String() string { return plaintext.Line(l.Size + " in " + l.Region) }
 
-// fromFile completes the prices with those of a file. What the flags give must not
-// contradict it.
+// fromFile completes the prices with the prices of a file. The flags must not contradict
+// the file.
 func (f *Rates) fromFile(r rate) (rate, error) {
 	lines, err := readPrices(f.Prices)
 	if err != nil {

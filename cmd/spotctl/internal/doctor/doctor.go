@@ -27,8 +27,8 @@ const (
 // Finding is the result of one check.
 type Finding struct {
 	Level Level
-	Check string // what was examined
-	Text  string // what was found
+	Check string // the subject that was examined
+	Text  string // the result
 	Fix   string // what to do; empty for OK
 }
 

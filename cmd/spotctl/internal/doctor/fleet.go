@@ -92,7 +92,7 @@ func versions(alive []presence.Listed) Finding {
 	return f
 }
 
-// about is the finding about the workers of which something is wrong.
+// about returns the finding about the workers that have something wrong.
 func about(alive []presence.Listed, check, well string, wrong func(presence.Listed) bool, text, fix string) Finding {
 	var names []string
 	for _, p := range alive {

@@ -25,8 +25,8 @@ import (
 // a token is refused from 15 min on.
 const clockLimit = 30 * time.Second
 
-// accounts examines whether the accounts of the deployment are those that were given. The
-// queues were read before.
+// accounts examines whether the accounts of the deployment are the accounts that were
+// given. The queues were read before.
 func (e *Examination) accounts() []Finding {
 	const check = "storage accounts"
 	known, err := e.stores.Spread.Known()

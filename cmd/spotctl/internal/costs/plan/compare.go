@@ -22,7 +22,7 @@ type Finding struct {
 	Text string `json:"text"`
 }
 
-// Compare compares what is deployed with a ranking in which the deployed sizes are among
+// Compare compares a deployment with a ranking in which the deployed sizes are among
 // the offers. No finding means that nothing should be changed, apart from the sizes in
 // unknown, whose prices could not be found out.
 func Compare(d Deployed, r Ranking) (found []Finding, unknown []string) {

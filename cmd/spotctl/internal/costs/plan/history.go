@@ -9,7 +9,7 @@ import (
 // window is how far back Azure keeps prices.
 const window = 90 * 24 * time.Hour
 
-// Past is what a maximum price would have done over the price history.
+// Past is the effect that a maximum price would have had over the price history.
 type Past struct {
 	Watched   time.Duration // how long a history there is; 0 if its prices have no dates
 	Evictions int           // times that the price rose above the maximum
@@ -35,8 +35,8 @@ func (p Past) Available() float64 {
 	return 1 - float64(p.Away)/float64(p.Watched)
 }
 
-// PastOf returns what a maximum price would have done until now; a maximum that is not
-// positive never evicts. A price is in force until the next one.
+// PastOf returns the effect of a maximum price until now; a maximum that is not positive
+// never evicts. A price is in force until the next one.
 func PastOf(history []prices.Point, maximum float64, now time.Time) Past {
 	var p Past
 	var paid float64 // USD, over all of the time below
@@ -64,7 +64,7 @@ func PastOf(history []prices.Point, maximum float64, now time.Time) Past {
 		} else {
 			paid += point.USD * took.Hours()
 		}
-		if isAbove && !above && p.Watched > 0 { // one that begins above never started a VM
+		if isAbove && !above && p.Watched > 0 { // a history that begins above never started a VM
 			p.Evictions++
 		}
 		above = isAbove

@@ -13,7 +13,7 @@ const notice = 30 * time.Second
 // Work says what evictions cost a job.
 type Work struct {
 	Boot time.Duration // from when a VM is paid for until its worker takes work
-	Save time.Duration // what a save takes
+	Save time.Duration // the time of a save
 }
 
 // Model is how an hour that is paid for is spent, as shares of it.
@@ -29,7 +29,7 @@ type Model struct {
 func (m Model) Useful() float64 { return 1 - m.Saving - m.Redone - m.Idle }
 
 // ModelFor returns the model at a number of evictions per hour of a VM. Each eviction
-// is taken as one that loses work: how many come without a usable notice is not
+// is assumed to lose work: how many come without a usable notice is not
 // published, and the workers' policy starts in the same way.
 func ModelFor(w Work, rate float64) Model {
 	policy := checkpoint.DefaultPolicy()

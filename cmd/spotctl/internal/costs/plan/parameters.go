@@ -14,9 +14,9 @@ import (
 // mostMixed is how many sizes a scale set mixes.
 const mostMixed = 5
 
-// Mix returns the best choice and those that a scale set can mix with it: in its region,
-// with its cores, architecture, disk interface and kind of local disk. Sizes of which
-// that is not known are not mixed.
+// Mix returns the best choice and the choices that a scale set can mix with it: in its
+// region, with its cores, architecture, disk interface and kind of local disk. Sizes with
+// unknown properties are not mixed.
 func (r Ranking) Mix() []Choice {
 	if len(r.Choices) == 0 {
 		return nil
@@ -85,7 +85,7 @@ param maxInstances = %d
 param capacity = int(readEnvironmentVariable('CAPACITY', '1'))
 `
 
-// Deployed is what a parameter file deploys.
+// Deployed is the deployment that a parameter file describes.
 type Deployed struct {
 	Sizes    []string
 	Region   string  // empty if not known

@@ -212,7 +212,7 @@ func TestParameters(t *testing.T) {
 	}
 }
 
-// TestRealParameterFiles: those of this project can be read.
+// TestRealParameterFiles: the parameter files of this project can be read.
 func TestRealParameterFiles(t *testing.T) {
 	for name, sizes := range map[string]int{"cheapest": 1, "production": 5, "region": 3, "single": 1, "windows": 2} {
 		text, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "..", "infra", "bicep", name+".bicepparam"))

@@ -43,7 +43,7 @@ type Excluded struct {
 // priceUnknown is the reason of an offer whose price could not be found out.
 const priceUnknown = "its Spot price is not known"
 
-// Ranking is the choices, the cheapest first, and what was excluded.
+// Ranking is the choices, the cheapest first, and the excluded offers.
 type Ranking struct {
 	Currency string
 	PerVM    bool
@@ -63,7 +63,7 @@ func Rank(report prices.Report, o Options, now time.Time) Ranking {
 		r.Choices = append(r.Choices, choice)
 	}
 	if !o.PerVM && slices.ContainsFunc(r.Choices, func(c Choice) bool { return c.Cores == 0 }) {
-		r.PerVM = true // what has no cores cannot be compared by them
+		r.PerVM = true // a choice without cores cannot be compared by cores
 	}
 	slices.SortStableFunc(r.Choices, func(a, b Choice) int {
 		return cmp.Or(cmp.Compare(r.Key(a), r.Key(b)), cmp.Compare(a.Rate, b.Rate), strings.Compare(a.Size+a.Region, b.Size+b.Region))

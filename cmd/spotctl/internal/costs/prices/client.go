@@ -178,7 +178,7 @@ func send(p runtime.Pipeline, req *policy.Request, into any) error {
 	return nil
 }
 
-// unreadableError is an answer that is not what the service documents.
+// unreadableError is an answer that differs from the service's documentation.
 type unreadableError struct{ err error }
 
 func (e *unreadableError) Error() string { return "the answer cannot be read: " + e.err.Error() }

@@ -85,7 +85,7 @@ func (c *Client) machines(ctx context.Context, q Query, region string) ([]sku, e
 	return slices.DeleteFunc(all, func(s sku) bool { return !strings.EqualFold(s.ResourceType, "virtualMachines") }), err
 }
 
-// machine returns what is known about the size.
+// machine returns the known properties of the size.
 func (s sku) machine() *Machine {
 	m := &Machine{}
 	var disks string
@@ -142,7 +142,7 @@ func (c *Client) quota(ctx context.Context, q Query, region string) (*Quota, err
 	return nil, err
 }
 
-// placementRequest and placementAnswer are what "Spot Placement Score" documents.
+// placementRequest and placementAnswer follow the documentation of "Spot Placement Score".
 type placementRequest struct {
 	Locations []string        `json:"desiredLocations"`
 	Sizes     []placementSize `json:"desiredSizes"`

@@ -8,9 +8,9 @@
 //	quota                cores of Spot VMs: used, limit     Reader on the subscription
 //	placement scores     chance to get VMs now              Compute Recommendations Role
 //
-// [Gather] asks all of them at once. A source that fails leaves a [Gap], which says what is
-// missing, why, and what to do; the others are still shown. Nothing is changed in the
-// subscription.
+// [Gather] asks all of them at once. A source that fails leaves a [Gap], which names the
+// missing data, the reason, and the remedy; the other sources are still shown. Nothing is
+// changed in the subscription.
 //
 // The number of requests is small and known: sizes and regions are asked for in batches,
 // as large as the service takes, and [Requests] counts them.

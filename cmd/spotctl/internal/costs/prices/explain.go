@@ -19,8 +19,8 @@ import (
 // longestQuote limits how much of a service's own message is quoted, in bytes.
 const longestQuote = 200
 
-// explain returns why a source failed and what to do, in words. role is what the source
-// needs.
+// explain returns why a source failed and what to do, in words. role is the role that the
+// source needs.
 func explain(err error, role string) string {
 	var before string
 	if page, ok := errors.AsType[*pageError](err); ok {

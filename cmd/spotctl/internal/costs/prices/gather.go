@@ -46,8 +46,8 @@ type gathering struct {
 	known     sources
 }
 
-// Gather asks all sources at once and returns what they say. The query must be
-// normalized. Sources that fail leave gaps; the error is for a context that has ended.
+// Gather asks all sources at once and returns their answers as a report. The query must
+// be normalized. Sources that fail leave gaps; the error is for a context that has ended.
 func Gather(ctx context.Context, c *Client, q Query, now time.Time) (Report, error) {
 	before := c.Requests()
 	g := &gathering{
@@ -108,7 +108,7 @@ func (g *gathering) askSubscription(ctx context.Context, group *errgroup.Group) 
 	}
 }
 
-// gap records what is missing.
+// gap records missing data and the reason.
 func (g *gathering) gap(source, missing, reason string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -126,9 +126,9 @@ func (g *gathering) askRetail(ctx context.Context, sizes, regions []string) {
 	}
 }
 
-// askGraph keeps what Resource Graph gives for a query in to, and records what it does
-// not give. It has no error for an identity that may read no subscription: its answer is
-// empty.
+// askGraph keeps Resource Graph's rows for a query in to, and records missing rows as a
+// gap. Resource Graph returns no error for an identity that may read no subscription: its
+// answer is empty.
 func askGraph[R any](ctx context.Context, g *gathering, missing, query string, to *[]R) {
 	all, err := rows[R](ctx, g.client, g.query, query)
 	g.mu.Lock()

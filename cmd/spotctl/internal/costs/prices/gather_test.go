@@ -154,7 +154,7 @@ func TestEndlessPages(t *testing.T) {
 	}
 }
 
-// TestThrottled: a wait that the service asks for is kept; one that is too long is
+// TestThrottled: a wait that the service asks for is kept; a wait that is too long is
 // reported.
 func TestThrottled(t *testing.T) {
 	for _, c := range []struct {

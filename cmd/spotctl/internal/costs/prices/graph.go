@@ -86,7 +86,7 @@ func evictionsOf(q Query) string {
 // quoted lists names for a query. Normalize has made sure that they contain no quote.
 func quoted(names []string) string { return "'" + strings.Join(names, "', '") + "'" }
 
-// rows returns all rows of a query; after an error in the middle, those of the pages
+// rows returns all rows of a query; after an error in the middle, the rows of the pages
 // before. Without a subscription it asks for all that the identity may read; the rows
 // are the same for each.
 func rows[R any](ctx context.Context, c *Client, q Query, query string) ([]R, error) {
@@ -123,7 +123,7 @@ func rows[R any](ctx context.Context, c *Client, q Query, query string) ([]R, er
 	}
 }
 
-// decode turns what the SDK has read into rows.
+// decode turns the SDK's data into rows.
 func decode[R any](data any) ([]R, error) {
 	text, err := json.Marshal(data)
 	if err != nil {

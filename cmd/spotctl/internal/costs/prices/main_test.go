@@ -54,7 +54,7 @@ type broken struct{ err error }
 // Do implements policy.Transporter.
 func (b broken) Do(*http.Request) (*http.Response, error) { return nil, b.err }
 
-// market has two sizes in two regions, and one that is not offered as Spot.
+// market has two sizes in two regions, and a size that is not offered as Spot.
 func market() *pricing.Server {
 	history := []pricing.Point{{Date: "2026-11-01T00:00:00Z", USD: 0.02}, {Date: "2026-10-01T00:00:00Z", USD: 0.03}}
 	return &pricing.Server{Offers: []pricing.Offer{

@@ -80,7 +80,7 @@ func (q Query) Normalize() (Query, error) {
 	return q, nil
 }
 
-// sizeName adds the prefix that all sizes but those for basic VMs have.
+// sizeName adds the prefix that all sizes except sizes of basic VMs have.
 func sizeName(given string) string {
 	given = strings.TrimSpace(given)
 	head, rest, found := strings.Cut(given, "_")

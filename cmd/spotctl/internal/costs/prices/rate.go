@@ -10,8 +10,8 @@ import (
 
 // EvictionRate returns the evictions to expect of VMs of any of the sizes in any of the
 // regions, in whole percent an hour: the upper end of the highest class that Azure
-// publishes for them. It is 0 if none is known. Only Resource Graph is asked. The gaps say
-// what is missing; the error is for a context that was cancelled.
+// publishes for them. It is 0 if none is known. Only Resource Graph is asked. The gaps name
+// the missing data; the error is for a context that was cancelled.
 func EvictionRate(ctx context.Context, c *Client, q Query) (percent int, missing []Gap, err error) {
 	g := &gathering{client: c, query: q}
 	if g.signedIn(ctx) {

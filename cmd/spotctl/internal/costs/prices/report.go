@@ -38,7 +38,7 @@ type Offer struct {
 	Machine *Machine // nil if not known
 	Quota   *Quota   // of all Spot VMs of the region; nil if not known
 
-	// Problems says why the offer cannot be used, or what is doubtful about it.
+	// Problems are reasons why the offer cannot be used, or doubts about it.
 	Problems []Problem
 }
 
@@ -88,7 +88,7 @@ type Placement struct {
 	NoQuota bool
 }
 
-// Machine is what Azure says about a size in a region and this subscription.
+// Machine is Azure's description of a size in a region and this subscription.
 type Machine struct {
 	Cores        int
 	MemoryGB     float64
@@ -120,7 +120,7 @@ func (o Offer) Usable() bool {
 // Gap is something that could not be found out.
 type Gap struct {
 	Source  string `json:"source"`
-	Missing string `json:"missing"` // what is not shown
+	Missing string `json:"missing"` // the data that is not shown
 	Reason  string `json:"reason"`  // and what to do about it
 }
 
@@ -131,7 +131,7 @@ func (g Gap) String() string { return g.Missing + " not shown: " + g.Reason }
 // Retail prices are rounded to six digits.
 const disagreement = 0.01
 
-// judge adds what is wrong with the offer, once everything is known.
+// judge adds the problems of the offer, once everything is known.
 func (o *Offer) judge(q Query, known sources) {
 	add := func(fatal bool, text string) { o.Problems = append(o.Problems, Problem{fatal, text}) }
 	if text := o.refusal(known); text != "" {

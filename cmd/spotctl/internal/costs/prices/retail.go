@@ -47,7 +47,7 @@ type retailItem struct {
 }
 
 // retailPrices returns the items of one batch. After an error in the middle it returns
-// those of the pages before.
+// the items of the pages before.
 func (c *Client) retailPrices(ctx context.Context, q Query, sizes, regions []string) ([]retailItem, error) {
 	query := url.Values{"api-version": {retailVersion}, "$filter": {fmt.Sprintf(
 		"serviceName eq 'Virtual Machines' and priceType eq 'Consumption' and (%s) and (%s)",

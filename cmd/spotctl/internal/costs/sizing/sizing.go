@@ -31,7 +31,7 @@ const (
 	month      = 730 * time.Hour
 )
 
-// Load is what is to be done.
+// Load is the work to be done.
 type Load struct {
 	JobsPerSecond float64
 	Seconds       float64 // of work in one job
@@ -41,7 +41,7 @@ type Load struct {
 	Boot          time.Duration
 }
 
-// Size is what it needs.
+// Size is the resources that a load needs.
 type Size struct {
 	VMs      int
 	Useful   float64 // share of the VMs' time
@@ -73,7 +73,7 @@ func For(l Load) Size {
 		saves = math.Floor(float64(length) / float64(model.Interval+save))
 	}
 	if saves == 0 {
-		model.Saving = 0 // what is lost and done again is bounded by the job's own length
+		model.Saving = 0 // the work that is lost and done again is bounded by the job's own length
 		model.Redone = l.Rate * min(l.Seconds/2/3600, model.Interval.Hours()/2)
 	}
 	s.Useful = model.Useful()
@@ -104,7 +104,7 @@ func For(l Load) Size {
 
 func needed(share float64) int { return max(int(math.Ceil(share)), 1) }
 
-// Cost returns what a month costs: VMs at a price for an hour, and storage calls at a
+// Cost returns the cost of a month: VMs at a price for an hour, and storage calls at a
 // price for 10,000.
 func (s Size) Cost(vmHour, calls float64) (vms, storage float64) {
 	return float64(s.VMs) * month.Hours() * vmHour, s.PerMonth.Calls / 10000 * calls
