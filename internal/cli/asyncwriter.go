@@ -13,7 +13,7 @@ const (
 	writePatience = 50 * time.Millisecond
 
 	// bufferSize is how many bytes are kept for a reader that has fallen behind.
-	// What does not fit is dropped.
+	// Lines that do not fit are dropped.
 	bufferSize = 1 << 20
 
 	// writeSize is the most that is written at once, in bytes.
@@ -113,7 +113,7 @@ func (w *asyncWriter) wake() {
 	}
 }
 
-// run writes what is pending until the end.
+// run writes the pending lines until the end.
 func (w *asyncWriter) run() {
 	var lines []byte
 	for range w.wakeup {
@@ -139,7 +139,7 @@ func (w *asyncWriter) run() {
 	}
 }
 
-// begin returns the pending lines, and keeps spare for those that come next.
+// begin returns the pending lines, and keeps spare for the lines that come next.
 func (w *asyncWriter) begin(spare []byte) []byte {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -162,7 +162,7 @@ func (w *asyncWriter) wrote(n int) {
 	w.size -= n
 }
 
-// end releases those that wait for the lines just written.
+// end releases the callers that wait for the lines just written.
 func (w *asyncWriter) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

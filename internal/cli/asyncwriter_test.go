@@ -35,7 +35,7 @@ func TestAsyncWriterWritesAtOnce(t *testing.T) {
 }
 
 // A reader that hangs delays the first line for a moment and the others not at
-// all; when it resumes it gets what was buffered, and how many lines are missing.
+// all; when it resumes it gets the buffered lines, and how many lines are missing.
 func TestAsyncWriterBuffersForASlowReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reader, writer := io.Pipe() // whose writes wait until they are read
@@ -95,7 +95,7 @@ func TestAsyncWriterCatchesUp(t *testing.T) {
 	})
 }
 
-// countingWriter counts writes, each of which takes a moment.
+// countingWriter counts writes. Each write takes a moment.
 type countingWriter struct {
 	took time.Duration
 

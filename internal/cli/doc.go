@@ -1,4 +1,4 @@
-// Package cli holds what the commands share: the flags for storage and logs, exit
+// Package cli holds the common parts of the commands: the flags for storage and logs, exit
 // codes, and how errors are printed.
 //
 // A setting is a flag, else the environment variable SPOTWORKER_ and the flag's

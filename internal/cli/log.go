@@ -68,7 +68,7 @@ func (l *Log) handler(out io.Writer, terminal bool) slog.Handler {
 	return slog.NewTextHandler(out, options)
 }
 
-// plainJSON escapes what a terminal could take for a command in the values that
+// plainJSON escapes text that a terminal could take for a command in the values that
 // formatValue leaves to encoding/json.
 type plainJSON struct{ out io.Writer }
 
@@ -82,8 +82,8 @@ func (w plainJSON) Write(line []byte) (int, error) {
 
 // formatValue makes values fit for people and queries: an error becomes one line
 // with its explanation, a duration text with its unit, and text of untrusted origin
-// cannot control a terminal. What has no value is left out: empty texts, the zero time,
-// no error.
+// cannot control a terminal. Attributes without a value are left out: empty texts, the
+// zero time, no error.
 func formatValue(_ []string, a slog.Attr) slog.Attr {
 	switch a.Value.Kind() {
 	case slog.KindTime:
@@ -100,7 +100,7 @@ func formatValue(_ []string, a slog.Attr) slog.Attr {
 	case slog.KindAny:
 		switch v := a.Value.Any().(type) {
 		case slog.Level:
-			a.Value = slog.StringValue(v.String()) // what the JSON handler writes, without encoding/json
+			a.Value = slog.StringValue(v.String()) // the JSON handler's text, without encoding/json
 		case error:
 			a.Value = slog.StringValue(plaintext.Block(azure.Explain(v)))
 		case nil:

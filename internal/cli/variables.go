@@ -16,8 +16,8 @@ type Unread struct {
 }
 
 // Unread returns the variables in an environment, as from [os.Environ], that have
-// the prefix of flags and that no flag reads, without those in others. It does not
-// look at values: one may be a secret.
+// the prefix of flags and that no flag reads, without the variables in others. It does
+// not look at values: one may be a secret.
 func (p Program) Unread(flags any, environ, others []string) ([]Unread, error) {
 	parser, err := p.parser(flags)
 	if err != nil {

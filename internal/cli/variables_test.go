@@ -6,7 +6,7 @@ import (
 )
 
 // TestUnread: a variable that no flag reads is found, with the name that may be
-// meant, of flags for all commands and of those of one.
+// meant, both of flags for all commands and of flags of one command.
 func TestUnread(t *testing.T) {
 	type put struct {
 		TakeOver bool `help:"A flag of a command."`

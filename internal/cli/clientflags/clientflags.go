@@ -10,7 +10,7 @@ import (
 )
 
 // Open returns a client of the deployment with that many concurrent calls, which records
-// name as the last writer of what it changes. It sends nothing. Its error is a
+// name as the last writer of its changes. It sends nothing. Its error is a
 // [cli.ConfigError].
 func Open(s *cli.Storage, parallel int, version, name string) (*client.Client, error) {
 	config, more, err := s.Connection()
