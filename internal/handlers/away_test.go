@@ -56,7 +56,7 @@ func TestServiceAway(t *testing.T) {
 	}
 }
 
-// A stop is what it is, also while the service is away.
+// A stop stays a stop, also while the service is away.
 func TestStopWhileAway(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stop := &job.Stop{Reason: job.Evicted}

@@ -140,7 +140,7 @@ func (d *Digest) hash(ctx context.Context, j *job.Job, b *source, c *cursor) err
 
 // DigestPayload names the blob to hash. Unknown fields are ignored.
 type DigestPayload struct {
-	// Container must be one that the worker was allowed to read.
+	// Container must be a container that the worker was allowed to read.
 	Container string `json:"container"`
 
 	// Blob is the blob's name as a listing shows it: not a URL, not escaped.

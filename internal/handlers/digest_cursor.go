@@ -33,7 +33,7 @@ type digestState struct {
 	Size     int64  `json:"size"`
 	Restarts int    `json:"restarts,omitempty"`
 
-	// Hash is what saveHash returns.
+	// Hash is the result of saveHash.
 	Hash []byte `json:"hash"`
 }
 

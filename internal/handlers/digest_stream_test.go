@@ -75,7 +75,7 @@ func (z *zeros) digest(t *testing.T) *Digest {
 	return NewDigest(clientOf(t, z), []string{"data"}, discard())
 }
 
-// TestDigestMemoryIsFlat hashes 3 GiB. The expected digest is that of
+// TestDigestMemoryIsFlat hashes 3 GiB. The expected digest is the output of
 // head -c 3221225472 /dev/zero | sha256sum.
 func TestDigestMemoryIsFlat(t *testing.T) {
 	const size, limit = 3 << 30, 16 << 20

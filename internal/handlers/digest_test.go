@@ -50,8 +50,8 @@ func TestDigestResultReadsWell(t *testing.T) {
 	}
 }
 
-// TestDigestSurvivesEvictions is the proof that one interrupted anywhere gives the
-// same digest as one that is not.
+// TestDigestSurvivesEvictions is the proof that a job interrupted anywhere gives the
+// same digest as a job without interruptions.
 func TestDigestSurvivesEvictions(t *testing.T) {
 	b := setup(t)
 	b.put(t, "blob", content(2*rangeSize+1000))
@@ -59,8 +59,8 @@ func TestDigestSurvivesEvictions(t *testing.T) {
 		jobtest.Case{Payload: digestJob("blob", nil).Payload, Runs: 60})
 }
 
-// TestDigestResumesAnywhere stops the handler before every range in turn. What
-// was reported is never read again, and the digest is the same.
+// TestDigestResumesAnywhere stops the handler before every range in turn. Ranges
+// that were reported are never read again, and the digest is the same.
 func TestDigestResumesAnywhere(t *testing.T) {
 	b := setup(t)
 	data := content(4*rangeSize + 99)
@@ -213,7 +213,7 @@ func TestDigestGivesUpOnABlobThatKeepsChanging(t *testing.T) {
 	}
 }
 
-// TestDigestLogsEveryRange is the ledger that says what was done twice.
+// TestDigestLogsEveryRange checks the log that shows which ranges were hashed twice.
 func TestDigestLogsEveryRange(t *testing.T) {
 	b := setup(t)
 	b.put(t, "blob", content(rangeSize+5))

@@ -67,7 +67,7 @@ func (b *bench) put(t *testing.T, name string, data []byte) {
 	}
 }
 
-// served returns what was read since the last call.
+// served returns the ranges that were read since the last call.
 func (b *bench) served() []storage.Range {
 	b.mu.Lock()
 	defer b.mu.Unlock()
