@@ -1,7 +1,7 @@
-// Command recording runs the demo and writes what its terminal shows as an
+// Command recording runs the demo and writes its terminal's content as an
 // animated SVG: the picture of the README. Run it with make recording.
 //
-// The picture holds what the demo printed and drew, and nothing else. Only time
+// The picture holds the output of the demo, and nothing else. Only time
 // and paths are changed: it plays faster, long pauses are shortened, and of an
 // absolute path the last element remains.
 package main

@@ -17,12 +17,12 @@ const (
 	rows    = 48
 )
 
-// recording is what a terminal showed.
+// recording is the content of a terminal over time.
 type recording struct {
 	Events []event
 }
 
-// event is a change of what the terminal shows, at a time since the beginning:
+// event is a change of the terminal's content, at a time since the beginning:
 // a text that is printed, or the picture below it, which is drawn again.
 type event struct {
 	At      time.Duration

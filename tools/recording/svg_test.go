@@ -68,7 +68,7 @@ func textOf(t *testing.T, picture string) string {
 }
 
 // TestPictureHasAllLines: every line that was printed is there, escaped, and
-// what the terminal drew below them.
+// the picture that the terminal drew below the lines.
 func TestPictureHasAllLines(t *testing.T) {
 	picture := draw(t, sample())
 	text := textOf(t, picture)
@@ -117,7 +117,7 @@ func TestRuns(t *testing.T) {
 	}
 }
 
-// TestRecorder: what is printed passes through, and is recorded in whole lines
+// TestRecorder: printed text passes through, and is recorded in whole lines
 // without the folders of this machine.
 func TestRecorder(t *testing.T) {
 	var out bytes.Buffer
@@ -133,7 +133,7 @@ func TestRecorder(t *testing.T) {
 	}
 }
 
-// TestPictureOfTheReadme holds the picture in docs/ to what the README shows:
+// TestPictureOfTheReadme checks that the picture in docs/ is fit for the README:
 // well-formed, small, of a demo in which every promise was kept, and without
 // absolute paths.
 func TestPictureOfTheReadme(t *testing.T) {

@@ -15,7 +15,7 @@ const (
 	hold     = 8 * time.Second        // how long the end stays before the picture repeats
 )
 
-// frame is what the terminal shows during one step.
+// frame is the terminal's content during one step.
 type frame struct {
 	printed int      // so many of the printed lines
 	picture []string // lines below them; nil when there are none
@@ -52,7 +52,7 @@ func newTimeline(r recording) timeline {
 	return t
 }
 
-// height is that of the highest picture, which all of them get, so that the
+// height is the height of the highest picture, which all of them get, so that the
 // lines above it do not jump.
 func (t timeline) height() int {
 	highest := slices.MaxFunc(t.frames, func(a, b frame) int { return cmp.Compare(len(a.picture), len(b.picture)) })
