@@ -2,7 +2,7 @@
 // the VM application extension runs, and the systemd units. docs/vmapp.md tells an
 // operator what runs when.
 //
-// What the scripts know about the platform, and how they handle it:
+// The facts about the platform that the scripts rely on, and how they handle them:
 //
 //   - The extension runs a command under /bin/sh as root, in a folder of the
 //     version, and asks for its exit code once. A version that failed is not tried
@@ -14,7 +14,7 @@
 //   - A reboot or an eviction may interrupt it at any moment. So a release is unpacked
 //     beside the others and appears by one rename. Until the script has ended, a unit
 //     repeats it at the next boot, since the extension does not always.
-//   - A worker that has read its configuration is ready, whatever services it reaches.
+//   - A worker that has read its configuration is ready, even if it reaches no service.
 //     A script waits only for that: roles, networks and storage can take long.
 //   - If an update does not start, the script restores the previous version, since a
 //     VM without a worker does no work.

@@ -17,8 +17,8 @@ const WindowsPackageFile = "spotworker.zip"
 // arrived in. tar.exe, which unpacks zip archives too, is part of Windows since
 // Windows Server 2019. The worker installs itself: package winsetup.
 //
-// Remove does with the worker of the version that runs where that of this one could
-// not be unpacked, and has nothing to do where there is none.
+// If this version's worker could not be unpacked, Remove uses the worker of the version
+// that runs. If none runs, there is nothing to do.
 const (
 	WindowsInstall = `%SystemRoot%\System32\tar.exe -xf ` + WindowsPackageFile + ` && .\worker.exe package install`
 	WindowsUpdate  = `%SystemRoot%\System32\tar.exe -xf ` + WindowsPackageFile + ` && .\worker.exe package update`
@@ -41,8 +41,8 @@ const ConfigurationFile = "worker.env"
 // The commands of the VM application's version. The extension runs each of them
 // under /bin/sh as root, in the folder that package and configuration arrived in.
 //
-// Remove does with the scripts of the version that runs where those of this one
-// could not be unpacked, and has nothing to do where there is none.
+// If this version's scripts could not be unpacked, Remove uses the scripts of the version
+// that runs. If none runs, there is nothing to do.
 const (
 	Install = "tar -xzf " + PackageFile + " && sh ./install.sh"
 	Update  = "tar -xzf " + PackageFile + " && sh ./update.sh"

@@ -45,7 +45,7 @@ func settings(unit string) []string {
 	return lines
 }
 
-// TestUnitsAgree: the template is the unit, but for what tells instances apart.
+// TestUnitsAgree: the template is the unit, except for the settings that tell instances apart.
 func TestUnitsAgree(t *testing.T) {
 	single, template := settings(file(t, "units/spotworker.service")), settings(file(t, "units/spotworker@.service"))
 	if len(single) != len(template) {
@@ -68,7 +68,7 @@ func TestUnitsAgree(t *testing.T) {
 	}
 }
 
-// TestUnitKeepsItsWord holds the unit to what the worker and its documents say.
+// TestUnitKeepsItsWord compares the unit with the worker and its documents.
 func TestUnitKeepsItsWord(t *testing.T) {
 	unit := file(t, "units/spotworker.service")
 	for name, want := range map[string]string{
@@ -145,7 +145,7 @@ func TestConfigurationEndsAlike(t *testing.T) {
 	}
 }
 
-// TestDeploymentAgrees compares infra/bicep with what is in a package.
+// TestDeploymentAgrees compares infra/bicep with the content of a package.
 func TestDeploymentAgrees(t *testing.T) {
 	bicep := func(name string) string {
 		data, err := os.ReadFile(filepath.Join("..", "infra", "bicep", name))
@@ -196,7 +196,7 @@ func TestCommandsFit(t *testing.T) {
 	}
 }
 
-// TestDocumentationAgrees: the commands for publishing by hand are those of the package.
+// TestDocumentationAgrees: the documented commands for publishing by hand are the package's.
 func TestDocumentationAgrees(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join("..", "docs", "vmapp.md"))
 	if err != nil {
