@@ -149,9 +149,9 @@ func (k *sdkKeeper) restore(ctx context.Context) error {
 	return err
 }
 
-// hashingKeeper uses the transfers of the SDK and computes the worker's hashes, with its
-// functions, one after the other: the least that a program can do for a state that is
-// verified when it is restored, and whose later saves send only the changes.
+// hashingKeeper uses the transfers of the SDK and computes the worker's chunks and hashes,
+// with its functions, one after the other: the least that a program can do for a state that
+// is verified when it is restored, and whose later saves send only the changes.
 type hashingKeeper struct{ sdkKeeper }
 
 func (k *hashingKeeper) save(ctx context.Context) error {

@@ -53,7 +53,7 @@ type vmLine struct {
 	Life    string   `json:"life"`
 	Done    *int     `json:"done,omitempty"` // left out where they are not known
 	Failed  *int     `json:"failed,omitempty"`
-	Fails   []string `json:"fails,omitempty"` // kinds with nearly all runs failed here, and not on other VMs
+	Fails   []string `json:"fails,omitempty"` // kinds that nearly always fail on this VM, and not on other VMs
 }
 
 func effortLineOf(k overview.Kind) effortLine {

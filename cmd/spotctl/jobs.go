@@ -156,7 +156,7 @@ func (p *printer) skipped(blobs int) {
 }
 
 // someUnread returns an error that means that some storage accounts could not be read
-// apart from others: the jobs of the other accounts are shown, and the command ends with it.
+// apart from others: the data of the other accounts is shown, and the command ends with it.
 func someUnread(err error) (unread, other error) {
 	if some, ok := errors.AsType[*client.AccountsError](err); ok {
 		return fmt.Errorf("%w; what is shown is without it", some), nil

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"spotctl": main, "terminal": script.Terminal})
 }
 
-// world is the surroundings of one script beside its files: a storage account on loopback.
+// world is the environment of one script beside its files: a storage account on loopback.
 type world struct {
 	server  *storage.Server
 	stores  *deployment.Stores

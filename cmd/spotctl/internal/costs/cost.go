@@ -156,7 +156,7 @@ func (c *Cost) slots(ctx context.Context, s Session, deployment Deployment) (flo
 	return mean, nil
 }
 
-// row is the cost of jobs together.
+// row is the total cost of a group of jobs.
 type row struct {
 	jobs, partial, unknown   int // with a ledger; of these, with missing deliveries; from before the ledger
 	useful, redone, overhead float64

@@ -92,7 +92,7 @@ func versions(alive []presence.Listed) Finding {
 	return f
 }
 
-// about returns the finding about the workers that have something wrong.
+// about returns the finding about the workers with a problem.
 func about(alive []presence.Listed, check, well string, wrong func(presence.Listed) bool, text, fix string) Finding {
 	var names []string
 	for _, p := range alive {
