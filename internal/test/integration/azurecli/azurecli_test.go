@@ -6,12 +6,15 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/storage/azure"
@@ -63,7 +66,7 @@ func uniform(t *testing.T) {
 	if err := json.Unmarshal([]byte(said), &put); err != nil || put.ID == "" {
 		t.Fatalf("az storage message put says %q (%v), want a message with its id", said, err)
 	}
-	first.until(t, `"msg":"job started".*"job_id":"`+put.ID+`"`)
+	first.until(t, `"msg":"checkpoint saved".*"job_id":"`+put.ID+`"`) // there is progress to hand over
 	up.paste(t, "vmss simulate-eviction")
 	up.until(t, `Eviction notice: Preempt of spot_1`)
 	first.until(t, `"msg":"job released".*"job_id":"`+put.ID+`"`)
@@ -121,17 +124,31 @@ func (u *up) wantDigest(t *testing.T, id, content string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reply, err := account.Container(named.Container).NewBlobClient(named.Blob).DownloadStream(t.Context(), nil)
+	sum := sha256.New()
+	download(t, account.Container(named.Container).NewBlobClient(named.Blob), sum)
+	if want := hex.EncodeToString(sum.Sum(nil)); !strings.Contains(string(text), want) {
+		t.Errorf("result = %s, want the digest %s", text, want)
+	}
+}
+
+// download copies a blob in ranges: the whole takes as long as the job, which is longer than
+// one call may take.
+func download(t *testing.T, source *blob.Client, to io.Writer) {
+	t.Helper()
+	const step = 4 << 20
+	properties, err := source.GetProperties(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer reply.Body.Close()
-	sum := sha256.New()
-	if _, err := io.Copy(sum, reply.Body); err != nil {
-		t.Fatal(err)
-	}
-	if want := hex.EncodeToString(sum.Sum(nil)); !strings.Contains(string(text), want) {
-		t.Errorf("result = %s, want the digest %s", text, want)
+	for offset := int64(0); offset < *properties.ContentLength; offset += step {
+		reply, err := source.DownloadStream(t.Context(), &blob.DownloadStreamOptions{Range: blob.HTTPRange{Offset: offset, Count: step}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = io.Copy(to, reply.Body)
+		if err := errors.Join(err, reply.Body.Close()); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -116,7 +116,7 @@ func (u *up) block(t *testing.T, text string) string {
 // start starts a worker in a terminal of its own.
 func (u *up) start(t *testing.T, vm string) *terminal {
 	t.Helper()
-	commands := strings.Replace(u.block(t, vm), "    bin/worker ", "    exec bin/worker ", 1)
+	commands := strings.Replace(u.block(t, vm), "    bin/worker ", "    exec bin/worker --log-level debug --checkpoint-interval 1s ", 1)
 	return open(t, u.everywhere(t)+"\n"+commands)
 }
 
