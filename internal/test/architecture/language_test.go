@@ -18,7 +18,7 @@ import (
 // when the text gets better.
 const (
 	docsBudget     = 6
-	commentsBudget = 10
+	commentsBudget = 3
 )
 
 // constructions are forms of a clause that has a pronoun in the place of a noun,
