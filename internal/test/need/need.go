@@ -14,14 +14,16 @@ type Part string
 
 // Parts that CI's machine cannot have.
 const (
-	Controllers Part = "cgroup v2 controllers"
-	CtrlBreak   Part = "Ctrl-Break on Windows"
+	Controllers  Part = "cgroup v2 controllers"
+	CtrlBreak    Part = "Ctrl-Break on Windows"
+	BicepChecker Part = "checker for Bicep files"
 )
 
 // absentInCI says why CI's machine cannot have a part.
 var absentInCI = map[Part]string{
-	Controllers: "its kernel has the controllers in hierarchies of version 1",
-	CtrlBreak:   "its Windows is Wine, which sends no Ctrl-Break",
+	Controllers:  "its kernel has the controllers in hierarchies of version 1",
+	CtrlBreak:    "its Windows is Wine, which sends no Ctrl-Break",
+	BicepChecker: "it has no checker unless one stands beside the repository",
 }
 
 // CI reports whether a missing part fails a test. Programs for Windows run in CI too, under
