@@ -17,6 +17,17 @@ func isList(c storage.Call) bool {
 	return c.Operation == storage.OpPutBlob && strings.Contains(c.Blob, "/manifest-")
 }
 
+// whileListed calls do once while a list of files is written.
+func whileListed(server *storage.Server, do func()) {
+	var once sync.Once
+	server.OnCall(func(c storage.Call) storage.Fault {
+		if isList(c) {
+			once.Do(do)
+		}
+		return storage.Fault{}
+	})
+}
+
 // TestLostAnswerToTheListIsSuccess: the SDK repeats the write of a list whose answer was lost,
 // and meets its own blob.
 func TestLostAnswerToTheListIsSuccess(t *testing.T) {
@@ -44,13 +55,7 @@ func TestFileSentWhileTheListIsWritten(t *testing.T) {
 	store, server, _ := testContainer(t)
 	s := store.NewSet("j", 1, tokenA, roomy, "", nil)
 	send(t, s, "before", "1")
-	var once sync.Once
-	server.OnCall(func(c storage.Call) storage.Fault {
-		if isList(c) {
-			once.Do(func() { send(t, s, "meanwhile", "2") })
-		}
-		return storage.Fault{}
-	})
+	whileListed(server, func() { send(t, s, "meanwhile", "2") })
 	first, err := s.Record(t.Context())
 	if err != nil || first.Files != 1 || !s.Unrecorded() {
 		t.Fatalf("Record = %+v, %v; unrecorded %t, want one file, and the other unrecorded", first, err, s.Unrecorded())
@@ -70,13 +75,7 @@ func TestResetWhileTheListIsWritten(t *testing.T) {
 	store, server, _ := testContainer(t)
 	s := store.NewSet("j", 1, tokenA, roomy, "", nil)
 	send(t, s, "before", "1")
-	var once sync.Once
-	server.OnCall(func(c storage.Call) storage.Fault {
-		if isList(c) {
-			once.Do(func() { s.Reset("", nil) })
-		}
-		return storage.Fault{}
-	})
+	whileListed(server, func() { s.Reset("", nil) })
 	if ref, err := s.Record(t.Context()); err != nil || ref != (Ref{}) || !s.IsEmpty() || s.Unrecorded() {
 		t.Errorf("Record during a reset = %+v, %v; want no list", ref, err)
 	}
