@@ -134,7 +134,7 @@ type PutResult struct {
 	Skipped bool
 
 	// Err is why the job was not put, or may not have been; nil if the service has
-	// confirmed it. Then the job cannot be lost any more.
+	// confirmed it. Then the job can no longer be lost.
 	Err error
 
 	// NewID says that the id was generated.

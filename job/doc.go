@@ -75,7 +75,7 @@
 // A state holds the data that another worker needs to continue, and cannot get
 // elsewhere: a cursor, an unfinished hash, intermediate results. Up to [MaxState] it is
 // bytes; a larger one is a stream, read with [Job.OpenSaved]. Take it after the work
-// that it stands for, in memory that does not change any more. When its format changes,
+// that it stands for, in memory that no longer changes. When its format changes,
 // increase [Progress.Version]; [Job.CheckVersion] rejects versions that the handler
 // does not know.
 //

@@ -65,7 +65,7 @@ func ExampleJob_Report() {
 	// 10, <nil>
 }
 
-// A state that is too large for memory is a file that is not written any more. A
+// A state that is too large for memory is a file that is no longer written. A
 // cleanup removes it at the end of the run.
 func ExampleJob_OpenSaved() {
 	work, err := os.MkdirTemp("", "example")

@@ -94,7 +94,7 @@ func (rs *restorer) refreshForRead(ctx context.Context) error {
 // closed.
 var ErrReading = errors.New("the recorded state is still being read")
 
-// ErrReplaced means that a state cannot be read any more. The run that it was
+// ErrReplaced means that a state can no longer be read. The run that it was
 // restored for has saved a later one, or the record was removed and created again.
 var ErrReplaced = errors.New("the recorded state was replaced")
 

@@ -18,7 +18,7 @@ func (announcements) Acknowledged(string)             {}
 func (announcements) Polled(time.Time, string)        {}
 
 // TestReportAnnounced: an event is reported once, and again when another action
-// follows from it. Events that are not listed any more are forgotten.
+// follows from it. Events that are no longer listed are forgotten.
 func TestReportAnnounced(t *testing.T) {
 	got := announcements{}
 	r := New(ResponderConfig{Observer: got})

@@ -115,7 +115,7 @@ func (r *Responder) recordSaved(asked []*bool, saved bool) {
 	r.Progressed()
 }
 
-// forgetUnlisted drops the facts of events that are not listed any more.
+// forgetUnlisted drops the facts of events that are no longer listed.
 func (r *Responder) forgetUnlisted() {
 	listed := func(id string) bool { _, ok := r.document.Event(id); return ok }
 	maps.DeleteFunc(r.saved, func(i impact, _ *bool) bool { return !listed(i.id) })

@@ -32,7 +32,7 @@ type Worker interface {
 	// time, never more.
 	Hasten(n preempt.Notice)
 
-	// Withdraw reports that no event calls for a drain any more.
+	// Withdraw reports that no event calls for a drain now.
 	Withdraw()
 
 	// SaveAll asks every running job to save. It calls done, from another

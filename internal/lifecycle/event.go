@@ -20,7 +20,7 @@ const (
 	// request, or by a fault that it cannot outlive. It may repeat and is
 	// never taken back.
 	Terminate
-	// Drained says that nothing is in the worker's hands any more. It may
+	// Drained says that the worker holds nothing. It may
 	// repeat.
 	Drained
 	// Withdrawn says that no event that called for a Notice stands any more.

@@ -9,7 +9,7 @@ import (
 )
 
 // ErrStopped is returned by [Machine.Wait] when the worker has stopped and
-// none of the awaited states can come any more.
+// none of the awaited states can come.
 var ErrStopped = errors.New("worker stopped")
 
 // Transition is one step that was taken. From and To are the same where an

@@ -10,7 +10,7 @@ import (
 // deadlines.
 type Punctuality struct {
 	AtRisk int // they may miss it
-	Late   int // they cannot meet it any more
+	Late   int // they can no longer meet it
 }
 
 // Add counts a job.

@@ -68,7 +68,7 @@ func (b *processBudget) reserve(u Urgency) (delay time.Duration, ok bool) {
 // queuedPolls counts the polls that wait for the budget.
 type queuedPolls struct {
 	n    *atomic.Int64
-	left chan struct{} // holds one value: none waits any more
+	left chan struct{} // holds one value: no caller waits now
 }
 
 func newQueued() queuedPolls { return queuedPolls{n: &atomic.Int64{}, left: make(chan struct{}, 1)} }

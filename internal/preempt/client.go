@@ -205,7 +205,7 @@ const (
 // accepts it when the event was acknowledged before.
 //
 // Transient errors are retried, four attempts in all, in both versions in turn. The error is a [StatusError] of
-// status 400 when the event is not listed any more, otherwise as for [Client.Events].
+// status 400 when the event is no longer listed, otherwise as for [Client.Events].
 func (c *Client) Acknowledge(ctx context.Context, id string) error {
 	body, err := json.Marshal(startRequests{[]startRequest{{id}}})
 	if err != nil {

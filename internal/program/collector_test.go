@@ -42,7 +42,7 @@ func (c *collector) left(t *testing.T) int {
 }
 
 // TestTake: small checkpoints come as bytes, so that a drain can send them
-// first; large ones as files that are not written any more.
+// first; large ones as files that are no longer written.
 func TestTake(t *testing.T) {
 	k := newKeeper(t)
 	if p, err := k.collect(t.Context()); p != nil || err != nil {

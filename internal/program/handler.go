@@ -133,7 +133,7 @@ func (h *Handler) runProgram(ctx context.Context, r *programRun) (end ended, err
 func (h *Handler) runFromPrevious(ctx context.Context, r *programRun, end ended) (*programRun, ended, error) {
 	f := r.folder
 	if r.outputs != nil {
-		r.outputs.close() // nothing of that run is sent any more
+		r.outputs.close() // nothing more of that run is sent
 	}
 	if ok, err := r.job.StepBack(); !ok {
 		return r, end, err

@@ -21,7 +21,7 @@ import (
 type Outputs struct {
 	Limits job.OutputLimits
 
-	// Stream sends files while the program runs, as soon as they do not change any more.
+	// Stream sends files while the program runs, as soon as they no longer change.
 	Stream bool
 
 	// List gives the program a list of the files that were sent before, in place of the

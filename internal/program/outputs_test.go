@@ -181,7 +181,7 @@ func TestOutputsThatCannotBeStored(t *testing.T) {
 }
 
 // TestOutputsBeforeASave: a save sends the files in the folder, each once, and a removed
-// file is no output any more.
+// file is no longer an output.
 func TestOutputsBeforeASave(t *testing.T) {
 	b := setup(t)
 	s := &stored{}

@@ -16,7 +16,7 @@ import (
 	"github.com/spotworker/spotworker/internal/storage/messagelist"
 )
 
-// ErrLost means that the lease does not hold the message any more. Another worker
+// ErrLost means that the lease no longer holds the message. Another worker
 // dequeued it, or it was deleted.
 var ErrLost = errors.New("message is no longer held by this worker")
 
@@ -203,7 +203,7 @@ func (l *Lease) Expired(now time.Time) bool {
 }
 
 // Release makes the message visible to all after delay (0 at once). A message that
-// this lease does not hold any more counts as released; after an unanswered renewal
+// this lease no longer holds counts as released; after an unanswered renewal
 // it may stay hidden for the time that the renewal asked for.
 func (l *Lease) Release(ctx context.Context, delay time.Duration) error {
 	if err := l.update(ctx, nil, delay); err != nil && !errors.Is(err, ErrLost) {
@@ -229,7 +229,7 @@ func (l *Lease) Complete(ctx context.Context) error {
 // process made after the visibility timeout had expired, as in a storage outage.
 // It does not wait for a call in flight, whose outcome no longer counts. Of two claims
 // whose replies came in the other order, the older one changes nothing: its receipt is
-// void. The caller must not use later any more.
+// void. The caller must no longer use later.
 func (l *Lease) Adopt(later *Lease) {
 	later.mu.Lock()
 	text, receipt, claim, hidden := later.text, later.receipt, later.claim, later.hidden

@@ -52,7 +52,7 @@ type queueState struct {
 	polling     intake.Polling
 	pace        intake.Pace
 	thinSince   time.Time // when fewer workers polled than had been counted
-	dropped     bool      // not asked any more
+	dropped     bool      // no longer asked
 	stuck       bool      // a claim takes so long that other queues are asked before it ends
 	failing     bool      // calls for blobs of its account fail, so that none of its jobs is begun
 	full        bool      // its account has as many slots as it may
@@ -69,7 +69,7 @@ func newQueueRotation(queues []*queue.Queue, fleet fleetSize, jitter retry.Jitte
 }
 
 // setQueues sets the queues that are asked from now on. Messages of a queue that is
-// not asked any more may still be in the buffer, so that its state stays.
+// no longer asked may still be in the buffer, so that its state stays.
 func (t *queueRotation) setQueues(queues []*queue.Queue) {
 	if slices.Equal(t.listed, queues) {
 		return

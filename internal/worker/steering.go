@@ -112,7 +112,7 @@ func (s *steering) follow(ctx context.Context, d *control.Document) {
 	s.held = held
 }
 
-// logKinds logs which kinds of this worker are paused now, and which are not any more.
+// logKinds logs which kinds of this worker are paused now, and which are not.
 func (s *steering) logKinds(ctx context.Context, paused map[string]control.Mark) {
 	for kind := range s.worker.Kinds {
 		mark, now := paused[kind]

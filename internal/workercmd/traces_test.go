@@ -184,7 +184,7 @@ func TestTraceOfAJob(t *testing.T) {
 // the end of the worker wait for it.
 func TestDeadCollector(t *testing.T) {
 	listening := httptest.NewServer(http.NotFoundHandler())
-	listening.Close() // no process listens there any more
+	listening.Close() // no process listens there now
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", listening.URL)
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
 	c := newCloud(t, true)

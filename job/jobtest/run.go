@@ -43,7 +43,7 @@ type handlerCall struct {
 	reports int
 	checks  int
 	stopped bool // the context was cancelled
-	killed  bool // no report counts any more
+	killed  bool // no further report counts
 	over    bool // the handler has returned or was abandoned: later acts of its goroutines do not count
 	late    int  // states that were reported after the stop
 	fault   *defect

@@ -60,7 +60,7 @@ func (t timeline) height() int {
 }
 
 // span is a line of the picture that does not change from one frame to another,
-// which does not have it any more.
+// which no longer has it.
 type span struct {
 	row, from, to int
 	line          string

@@ -26,7 +26,7 @@ func (w work) total() time.Duration { return w.done + w.left }
 // workOf returns the work done and left of a job, from the soundest source there is:
 //
 //   - the handler's fraction, once it is sound: the run time up to it, and the rest at
-//     the same speed. An estimate that is wrong does not count any more.
+//     the same speed. An estimate that is wrong no longer counts.
 //   - the estimate, for the part that is not done by the fraction, or less the run time
 //     where no fraction was reported. A job that has run for longer has at least a tenth
 //     of that before it.

@@ -223,7 +223,7 @@ func (r *Renewal) run(ctx context.Context, leave func()) {
 // late. The error says that another worker has the message.
 func (r *Renewal) renew(ctx context.Context) (next time.Time, punctual bool, lost error) {
 	if r.isStopped() {
-		return time.Time{}, false, nil // it is not needed any more
+		return time.Time{}, false, nil // it is no longer needed
 	}
 	pace := r.set.pace
 	asked := time.Now()
@@ -238,7 +238,7 @@ func (r *Renewal) renew(ctx context.Context) (next time.Time, punctual bool, los
 			"may become visible", "until", until, "error", err)
 		return until, true, nil
 	case err != nil && (r.isStopped() || r.cleanup.Err() != nil):
-		return time.Time{}, false, nil //nolint:nilerr // cut off: it is not needed any more
+		return time.Time{}, false, nil //nolint:nilerr // cut off: it is no longer needed
 	case err != nil:
 		if queue.TooFast(err) {
 			pace.observe(time.Now(), true)

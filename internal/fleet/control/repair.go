@@ -102,7 +102,7 @@ func (s *Store) keep(ctx context.Context, etag azcore.ETag) (name string, revisi
 	return name, revisionIn(body), nil
 }
 
-// revisionField finds the revision in a document that is not JSON any more.
+// revisionField finds the revision in a document that is no longer JSON.
 var revisionField = regexp.MustCompile(`"revision"\s*:\s*(\d{1,15})\b`)
 
 // revisionIn returns the revision that a damaged document seems to have, 0 if none.

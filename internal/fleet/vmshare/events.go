@@ -79,7 +79,7 @@ func (d *Dir) Ready(ctx context.Context, events []Event) error {
 // Acknowledge reserves the acknowledgement of an event for this worker, which must be ready
 // for it. It succeeds if no other worker of this VM has reserved it and all of them are
 // ready. With handedOver, for an event that ends all work on the VM, they are ready when
-// none has a job any more; for any other event, when each that has jobs has called Ready.
+// none has a job; for any other event, when each that has jobs has called Ready.
 // The error is a [BusyError], [ErrTaken], or the folder's. Without an error the event
 // counts as acknowledged.
 func (d *Dir) Acknowledge(ctx context.Context, event Event, handedOver bool) error {

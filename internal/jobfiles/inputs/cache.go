@@ -192,7 +192,7 @@ func (c *cache) hold(key string, size int64, name string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	info, err := os.Lstat(name) // it cannot be evicted any more
+	info, err := os.Lstat(name) // it can no longer be evicted
 	if err != nil {
 		return false, err
 	}

@@ -172,7 +172,7 @@ type Held struct {
 	Took            time.Duration
 }
 
-// Close releases the files. The folder must not be used any more.
+// Close releases the files. The folder must no longer be used.
 func (h *Held) Close() error { return sandbox.RemoveTree(h.Folder) }
 
 // Fetch makes the files of a plan available in a folder. When it fails, nothing of it is

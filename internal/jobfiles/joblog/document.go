@@ -12,7 +12,7 @@ import (
 
 // Document is the log of a job, as far as it is kept.
 type Document struct {
-	// Dropped counts lines of deliveries that have no section any more.
+	// Dropped counts lines of deliveries that no longer have a section.
 	Dropped int
 
 	// Sections are ordered by their generation.

@@ -102,7 +102,7 @@ func (o *Output) Add(source string, text []byte) {
 	}
 }
 
-// LeaveRecord says that the record is not written any more: see [Log.LeaveRecord].
+// LeaveRecord says that the record is no longer written: see [Log.LeaveRecord].
 func (o *Output) LeaveRecord() {
 	if o != nil {
 		o.Log.LeaveRecord()

@@ -42,7 +42,7 @@ type Log struct {
 	bytes   int    // of them
 	count   int
 	earlier Document // of earlier deliveries, as far as this one knows
-	alone   bool     // no write of the record takes the log along any more
+	alone   bool     // writes of the record no longer include the log
 	stored  int      // lines that are in the blob, or were when it was written last
 }
 

@@ -249,7 +249,7 @@ func (r *recorder) vm(name string) *vmState {
 	return v
 }
 
-// stop records that a worker does not work any more on its messages.
+// stop records that a worker no longer works on its messages.
 func (r *recorder) stop(v *vmState, now time.Time) {
 	for message, h := range v.holds {
 		h.worked = true // or it was about to
@@ -292,7 +292,7 @@ func (r *recorder) track(v *vmState, message string, now time.Time) {
 	h.until = now.Add(r.visibility)
 }
 
-// untrack records that a worker does not hold a message any more.
+// untrack records that a worker no longer holds a message.
 func (r *recorder) untrack(v *vmState, message string, at time.Time) {
 	h := v.holds[message]
 	if h == nil {

@@ -53,7 +53,7 @@ func Play(ctx context.Context, in io.Reader, out io.Writer, run func(context.Con
 	_, failed := program.Run()
 	close(display.ended)
 	if failed != nil {
-		cancel() // nothing can be shown any more
+		cancel() // nothing can be shown from now on
 	}
 	return errors.Join(<-done, failed)
 }

@@ -19,7 +19,7 @@ const reaperName = "spotworker-reaper "
 
 // processesOf returns the processes whose environment has a path below a scratch folder:
 // the processes of that VM's program, also outside its process group. A process that is
-// ending has no command line any more.
+// ending no longer has a command line.
 func processesOf(scratch string) map[int]child {
 	found := map[int]child{}
 	entries, _ := filepath.Glob("/proc/[0-9]*/environ")

@@ -146,7 +146,7 @@ func TestAzureCLIInPath(t *testing.T) {
 	}
 }
 
-// TestAzureCLIWithoutOldProfiles: an az that does not have the profile any more
+// TestAzureCLIWithoutOldProfiles: an az that no longer has the profile
 // is registered without one.
 func TestAzureCLIWithoutOldProfiles(t *testing.T) {
 	s := script(t)

@@ -35,7 +35,7 @@ type Index struct {
 	OpenWith func(open func() error) error
 }
 
-// Scan reads the index of a folder, which must not change any more. A list of many files
+// Scan reads the index of a folder, which must no longer change. A list of many files
 // goes to temporary files in temp. The error wraps [ErrTooLarge] or [ErrUnfit] if the
 // folder cannot be stored, and [ErrChanged] if it changes all the time. When ctx is
 // cancelled, the scan ends with its error.

@@ -113,7 +113,7 @@ func TestFlappingIsRare(t *testing.T) {
 }
 
 // TestDeniedNamesTheRole: a refusal names the operations and the role that is missing,
-// and is over when all of them succeed or are not made any more.
+// and is over when all of them succeed or are no longer made.
 func TestDeniedNamesTheRole(t *testing.T) {
 	denied := &azcore.ResponseError{StatusCode: 403, ErrorCode: "AuthorizationPermissionMismatch"}
 	w := newWatched()

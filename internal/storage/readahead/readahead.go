@@ -134,7 +134,7 @@ func (r *Reader[T]) buffer(length int64) []byte {
 func (r *Reader[T]) free() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.fetching.Wait() // no fetch begins any more
+	r.fetching.Wait() // no further fetch begins
 	for ; r.reserved > 0; r.reserved-- {
 		r.c.Budget.Free()
 	}

@@ -119,7 +119,7 @@ func TestHealthIsLoggedWhenItChanges(t *testing.T) {
 		b.report.Store(&health.Report{Stuck: stuck})
 		b.ask(t, http.MethodGet, "/healthz")
 	}
-	b.Close() // after it nothing is logged any more
+	b.Close() // after it nothing more is logged
 	log := b.log.String()
 	if n := strings.Count(log, "\n"); n != 2 || !strings.Contains(log, "worker is not healthy") || !strings.Contains(log, "claim") ||
 		!strings.Contains(log, "healthy again") {

@@ -41,7 +41,7 @@ func published(version, archive, configuration string) application {
 // and its command handler (azure-extension-platform, pkg/commandhandler) do, in
 // their order:
 //
-//   - Applications that are not wanted any more come first: the remove command
+//   - Applications that are no longer wanted come first: the remove command
 //     that came with the version there is runs in that version's folder, which is
 //     then deleted, whether or not the command succeeded.
 //   - A wanted application that is not there: package and configuration are put

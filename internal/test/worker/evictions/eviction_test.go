@@ -120,7 +120,7 @@ func TestTerminateHandsOver(t *testing.T) {
 }
 
 // TestFrozenWorkerWritesNothing tests promise 3: a worker that was frozen until another
-// one acquired its job cannot write the job's record any more.
+// one acquired its job can no longer write the job's record.
 func TestFrozenWorkerWritesNothing(t *testing.T) {
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		work := &rig.Steps{N: 300, Each: 300 * time.Millisecond}

@@ -16,7 +16,7 @@ import (
 
 // TestPayloadMemory: jobs whose payloads from blobs do not fit into --payload-memory
 // together run one after another. A drain releases a waiting job at once, and a
-// payload that its handler has dropped uses no memory any more.
+// payload that its handler has dropped no longer uses memory.
 func TestPayloadMemory(t *testing.T) {
 	const size, jobs = queue.MaxPayload/2 + 1, 3 // two do not fit into the smallest memory
 	for _, row := range []struct {

@@ -58,7 +58,7 @@ func (rec *Recorder) checkNamedOutputs(j *JobHistory, was map[string]string, r s
 	}
 }
 
-// losesState reports whether the record that had these keys has no state any more, and no
+// losesState reports whether the record that had these keys no longer has a state, and no
 // result either.
 func (j *JobHistory) losesState(was map[string]string) bool {
 	switch status := j.meta["status"]; status {

@@ -94,7 +94,7 @@ func TestClock(t *testing.T) {
 }
 
 // TestAcknowledgementMovesTheTimeline: it starts the event for all its VMs, and steps
-// before its start are not possible any more.
+// before its start are no longer possible.
 func TestAcknowledgementMovesTheTimeline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, told, stop := playing(t, `{"about":"x","clock":"start","vms":[{"name":"s_0","scale_set":"s"},{"name":"s_1","scale_set":"s"}],"steps":[

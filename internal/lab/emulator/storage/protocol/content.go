@@ -16,7 +16,7 @@ type Content struct {
 	ends   []int64 // ends[i] is the offset just past pieces[i]
 }
 
-// NewContent joins pieces, which must not change any more.
+// NewContent joins pieces, which must no longer change.
 func NewContent(pieces ...[]byte) Content {
 	c := Content{pieces: pieces, ends: make([]int64, len(pieces))}
 	var end int64
