@@ -29,14 +29,40 @@ func (j Job) Risk() (risk Risk, why string) {
 	return Risk(v.Risk), v.Why
 }
 
-// TimeLeft estimates how much longer a running job takes, from its fraction and its run
-// time over all deliveries. It returns false if the record has no basis for an estimate.
+// TimeLeft estimates how much longer a running job takes: from [Job.Live] if that has the
+// handler's progress in this delivery, else from the record. It returns false if there is no
+// basis for an estimate.
 func (j Job) TimeLeft() (time.Duration, bool) {
-	if j.Status != StatusRunning || j.Fraction <= 0 || j.Fraction >= 1 || j.RunTime <= 0 {
+	if j.Status != StatusRunning {
 		return 0, false
 	}
-	left := time.Duration(float64(j.RunTime)*(1-j.Fraction)/j.Fraction) - j.Age()
-	return max(0, left), true
+	if j.Live != nil {
+		if left, ok := j.Live.timeLeft(); ok {
+			return left, true
+		}
+	}
+	ran := j.ranFor()
+	if j.Fraction <= 0 || j.Fraction >= 1 || ran <= 0 {
+		return 0, false
+	}
+	return max(0, atSpeed(ran, j.Fraction, 1-j.Fraction)-j.Age()), true
+}
+
+// longestLeft is longer than any job runs, and far below the largest time.Duration.
+const longestLeft = 100 * 365 * 24 * time.Hour
+
+// atSpeed returns how long a part of the work takes if another part took so long.
+func atSpeed(took time.Duration, part, rest float64) time.Duration {
+	return time.Duration(min(took.Seconds()*rest/part, longestLeft.Seconds()) * float64(time.Second))
+}
+
+// ranFor returns how long handlers took for the recorded fraction. A job without a state began
+// again with its last claim: the run times of its earlier deliveries do not count.
+func (j Job) ranFor() time.Duration {
+	if j.StateSize > 0 || j.Deliveries <= 1 || j.ClaimedAt.IsZero() {
+		return j.RunTime
+	}
+	return min(j.RunTime, max(j.UpdatedAt.Sub(j.ClaimedAt), 0))
 }
 
 // ExpectedEnd returns when a running job should end if nothing interrupts it, and false if

@@ -36,9 +36,11 @@ several queues counts for each. KEPT and goodput are the part of the time of han
 result or the state is recorded.
 
 A screen costs one call for each 5,000 jobs that have a record and for each 5,000 workers, one for
-each queue and one more for each with messages, and one for what operators ask; with more than 5,000
-jobs that is read only if a heartbeat reports something or no worker is alive, and of two queues how
-long their oldest messages wait. What cannot be read is left out and named, and the exit code is 1.`
+the heartbeat of each worker with running jobs (at most 16: of the jobs that have not saved for the
+longest), one for each queue and one more for each with messages, and one for what operators ask;
+with more than 5,000 jobs that is read only if a heartbeat reports something or no worker is alive,
+and of two queues how long their oldest messages wait. What cannot be read is left out and named,
+and the exit code is 1.`
 }
 
 func (c *statusCommand) run(ctx context.Context, s *session) error {

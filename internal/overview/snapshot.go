@@ -111,6 +111,7 @@ func Read(ctx context.Context, c *client.Client) (Snapshot, error) {
 		}
 		s.readWaits(ctx, c)
 	})
+	parts.Go(func() { c.ReadLive(ctx, s.Jobs.Running, liveWorkers) })
 	parts.Wait()
 	if ctx.Err() != nil {
 		return s, context.Cause(ctx)
@@ -125,6 +126,10 @@ func Read(ctx context.Context, c *client.Client) (Snapshot, error) {
 	s.Took = time.Since(began)
 	return s, nil
 }
+
+// liveWorkers is of how many workers the heartbeats are read whole, for the progress of the
+// jobs whose records are oldest.
+const liveWorkers = 16
 
 // listed is how many records or heartbeats one call lists.
 const listed = 5000
