@@ -78,6 +78,11 @@ func (j Job) ExpectedEnd() (time.Time, bool) {
 	return j.ReadAt.Add(left), ok
 }
 
+// shortTerm is the part of the time from the first claim to the deadline that a changeover
+// takes at most in a judgement: one tenth. With a changeover of ten minutes each job with a
+// deadline of less than 22 minutes would be at risk.
+const shortTerm = 10
+
 // outlook judges a job that has not ended. The time is the storage service's. A job that
 // moved to VMs of regular priority is no longer interrupted.
 func (j Job) outlook() deadline.Verdict {
@@ -85,7 +90,7 @@ func (j Job) outlook() deadline.Verdict {
 		Now: j.ReadAt, Deadline: j.Deadline, Began: j.CreatedAt, Estimate: j.Estimate, RunTime: j.RunTime, Fraction: j.Fraction,
 		HasState: j.StateSize > 0, Losses: max(j.Deliveries-j.TotalFailures, 0),
 	}
-	changeover := deadline.DefaultChangeover
+	changeover := min(deadline.DefaultChangeover, j.Deadline.Sub(j.CreatedAt)/shortTerm)
 	switch j.Status {
 	case StatusRunning:
 		known.RunTime += max(j.Age(), 0) // since the last write

@@ -259,6 +259,9 @@ func (s *Snapshot) queueTable(width int) *table.Table {
 		if left, ok := s.ToClear(q); ok {
 			toClear = "~" + Span(left)
 		}
+		if growth, ok := s.Growing[q.Name]; ok {
+			toClear = "grows, " + growth.String()
+		}
 		name := q.Name
 		if width > 0 && width < narrow {
 			name = strings.TrimPrefix(name, strings.TrimSuffix(s.Queues.Jobs.Name, "jobs"))
