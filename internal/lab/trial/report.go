@@ -160,17 +160,16 @@ func (r Report) reason() string {
 // the question.
 func (r Report) isUntried() bool {
 	open := []string{"no-result", "not-evicted", "out-of-time", "daemon"}
-	found := false
+	var problems []string
 	for _, f := range r.Findings {
-		if f.Severity != Problem || f.Name == "left-behind" && slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Name == "daemon" }) {
-			continue
+		if f.Severity == Problem {
+			problems = append(problems, f.Name)
 		}
-		if !slices.Contains(open, f.Name) {
-			return false
-		}
-		found = true
 	}
-	return found
+	if slices.Contains(problems, "daemon") {
+		open = append(open, "left-behind") // its own processes
+	}
+	return len(problems) > 0 && !slices.ContainsFunc(problems, func(name string) bool { return !slices.Contains(open, name) })
 }
 
 // count returns how many findings there are of a severity.
