@@ -238,6 +238,8 @@ takeBack() {
 
 # shellcheck source=tools/deploy-checks.sh
 . tools/deploy-checks.sh
+# shellcheck source=tools/deploy-sizes.sh
+. tools/deploy-sizes.sh
 # shellcheck source=tools/deploy-workers.sh
 . tools/deploy-workers.sh
 
