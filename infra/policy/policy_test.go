@@ -89,6 +89,7 @@ var brokenCopies = []struct {
 	{"a version of this month", "modules/gallery.bicep", "'Microsoft.Compute/galleries@2025-03-03' =",
 		"'Microsoft.Compute/galleries@2025-12-03' =", "versions"},
 	{"a name for an account", "modules/foundation.bicep", "SPOTWORKER_ACCOUNT: accountName", "SPOTWORKER_ACCOUNT: prefix", "settings"},
+	{"a further region with other accounts", "modules/foundation.bicep", "    prefix: checkedPrefix\n", "    prefix: prefix\n", "handed down"},
 	{"another one's package", "main.bicep", "packageId: foundation.outputs.onDemandPackageId", "packageId: foundation.outputs.packageId",
 		"handed down"},
 	{"a queue twice", "modules/storage.bicep", "concat(names.jobs, [names.onDemand, names.poison])",

@@ -150,6 +150,8 @@ var otherwise = map[string]map[string]string{
 		"accountName": "name", "dataContainers": "[]", "spread": "map[]",
 	},
 	"modules/foundation.bicep network": {"remoteStorage": "!ownsAccount"},
+	// Where the accounts are others, also in a further region, nothing is made.
+	"modules/foundation.bicep identities": {"prefix": "checkedPrefix"},
 	"modules/foundation.bicep workerRoles": {
 		"principalId": "identities.outputs.worker.principalId", "identityId": "identities.outputs.worker.id", "takesOnDemand": "false",
 		"first": "true",
