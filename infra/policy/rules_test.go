@@ -61,6 +61,10 @@ var rules = []struct {
 	{"products", checkProducts},
 	{"numbers", checkNumbers},
 	{"metrics push", checkMetricsPush},
+	{"properties", checkProperties},
+	{"variables", checkVariables},
+	{"handed all", checkHandedAll},
+	{"parameters", checkParameters},
 }
 
 // judge returns what breaks the rules, in an order of its own.

@@ -71,7 +71,8 @@ func TestDeployKeepsTheAccounts(t *testing.T) {
 		{"none", "jobs1,jobs2/1", "", "makes that jobs1:"},
 		{"another one", "jobs1,jobs3/1", twoAccounts(1), "the storage accounts jobs1,jobs3, and moreAccounts in"},
 		{"another one of the same beginning", "jobs1,jobs22/1", twoAccounts(1), "makes that jobs1,jobs2:"},
-		{"fewer that take jobs", "jobs1,jobs2/1", "param moreAccounts = { names: ['jobs2'], putOn: 1, chosenIdsOn: 1 }\n", "makes that jobs1:"},
+		{"fewer that take jobs", "jobs1,jobs2/1",
+			"param moreAccounts = { names: ['jobs2'], putOn: 1, chosenIdsOn: 1 }\n", "makes that jobs1:"},
 		{"chosen ids elsewhere", "jobs1,jobs2/2", twoAccounts(1), "Set chosenIdsOn of moreAccounts to 2"},
 		{"names that the template computes", "jobs1,jobs2/1", "param moreAccounts = { names: names, putOn: 2, chosenIdsOn: 1 }\n", ""},
 	} {
@@ -101,7 +102,8 @@ func TestDeployKeepsTheAccounts(t *testing.T) {
 func TestDeployOfAFurtherRegion(t *testing.T) {
 	for _, c := range []struct{ name, accounts, account, want string }{
 		{"recorded", "/subscriptions/secret\n/subscriptions/first\n", "first", ""},
-		{"no such account", "/subscriptions/first\n", "other", "no storage account other with a queue spotworker-jobs in resource group firstregion"},
+		{"no such account", "/subscriptions/first\n", "other",
+			"no storage account other with a queue spotworker-jobs in resource group firstregion"},
 		{"an account without the queue", "/subscriptions/new\n", "new", "no storage account new with a queue"},
 		{"an account that cannot be read", "/subscriptions/secret\n", "secret", "cannot read over which accounts jobs are spread"},
 	} {

@@ -56,3 +56,20 @@ func TestDeployWhileScaling(t *testing.T) {
 		t.Errorf("VMs were deployed with an old number: %s", got)
 	}
 }
+
+// TestDeployWhileWorkersStart: VMs that autoscale adds while the workers are awaited stay,
+// though one more deployment follows.
+func TestDeployWhileWorkersStart(t *testing.T) {
+	t.Parallel()
+	a := newSubscription(t)
+	a.write("group", "true", 0o600)
+	a.write("capacity", "1\n", 0o600)
+	a.write("grown", "4\n", 0o600)
+	said, calls, err := a.deploy("--yes")
+	if err != nil {
+		t.Fatalf("deploy: %v\n%s", err, said)
+	}
+	if last := calls[len(calls)-1]; !strings.HasPrefix(last, "CAPACITY=4 deployment group create") {
+		t.Errorf("the last deployment is %q, want it with 4 VMs", last)
+	}
+}

@@ -68,6 +68,10 @@ func TestDeployVerifiesTheSignature(t *testing.T) {
 			signed(t, a, "release", "spotworker-package")
 			a.pack("package.tar.gz", "RELEASE=1.2.3-0123456789ab\nARCHITECTURE=amd64\nCHANGED=yes\n")
 		}, "by release@example.com does not match"},
+		{"exchanged later", func(t *testing.T, a *subscription) {
+			signed(t, a, "release", "spotworker-package")
+			a.pack("exchanged.tar.gz", "RELEASE=1.2.3-0123456789ab\nARCHITECTURE=amd64\nCHANGED=yes\n")
+		}, "by release@example.com does not match"},
 		{"signed for something else", func(t *testing.T, a *subscription) { signed(t, a, "release", "git") }, "does not match"},
 		{"signed by somebody else", func(t *testing.T, a *subscription) { signed(t, a, "other", "spotworker-package") }, "is of no signer in"},
 		{"damaged signature", func(_ *testing.T, a *subscription) { a.write("package.tar.gz.sig", "garbage", 0o600) }, "cannot be read"},
@@ -90,6 +94,12 @@ func TestDeployVerifiesTheSignature(t *testing.T) {
 			if c.want == "" {
 				if err != nil || !strings.Contains(said, "is signed by release@example.com") || !slices.Equal(changing(calls), everyStep) {
 					t.Errorf("deploy = %v after %q, want every step; it said:\n%s", err, changing(calls), said)
+				}
+				return
+			}
+			if uploads := strings.Contains(strings.Join(changing(calls), ","), "storage blob upload"); c.name == "exchanged later" {
+				if err == nil || !strings.Contains(said, c.want) || uploads {
+					t.Errorf("deploy = %v after %q, want a failure with %q before the upload; it said:\n%s", err, changing(calls), c.want, said)
 				}
 				return
 			}
