@@ -57,10 +57,10 @@ chaos: ## kill real workers at random and verify what happened to every job (CHA
 	go run ./cmd/lab chaos $(if $(CHAOS_FLAGS),$(CHAOS_FLAGS),--kills 200)
 
 # Packages that take longest go first, here and in integration: the others run beside them.
-# Three at once, since many tests wait. Packages that only read files of the repository run
-# without the race detector.
+# Three at once, since many tests wait. Packages that only read files of the repository, or run
+# its scripts, run without the race detector.
 LONGEST := $(addprefix ./internal/test/worker/,crashpoints histories hostile evictions fleets outages jobs) ./internal/workercmd ./internal/lab/up
-WITHOUT_RACE := ./infra/policy ./internal/test/architecture
+WITHOUT_RACE := ./infra/policy ./infra/scripts ./internal/test/architecture
 .PHONY: test
 test: ## go vet and tests, of long ones a sample, with the race detector where there is a C compiler (TESTFLAGS=...)
 	go vet ./...
