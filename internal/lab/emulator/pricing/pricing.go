@@ -221,6 +221,8 @@ func (o Offer) items(currency string) []map[string]any {
 	return items
 }
 
+// graph answers a query of SpotResources. Its rows belong to the tenant: a request with
+// subscriptions or management groups gets none (issues 77378 and 103702 of grafana/grafana).
 func (s *Server) graph(w http.ResponseWriter, _ *http.Request, body map[string]any) {
 	query, _ := body["query"].(string)
 	lists := nameList.FindAllStringSubmatch(query, -1)
@@ -231,9 +233,12 @@ func (s *Server) graph(w http.ResponseWriter, _ *http.Request, body map[string]a
 	listed := func(list int, name string) bool {
 		return strings.Contains(strings.ToLower(lists[list][1]), "'"+strings.ToLower(name)+"'")
 	}
+	subscriptions, _ := body["subscriptions"].([]any)
+	groups, _ := body["managementGroups"].([]any)
+	scoped := len(subscriptions)+len(groups) > 0
 	rows := []map[string]any{}
 	for _, o := range s.Offers {
-		if !listed(0, o.Size) || !listed(1, o.Region) {
+		if scoped || !listed(0, o.Size) || !listed(1, o.Region) {
 			continue
 		}
 		row := map[string]any{"skuName": strings.ToLower(o.Size), "location": o.Region}

@@ -44,6 +44,9 @@ type gathering struct {
 	quotas    map[string]*Quota
 	scores    []placementScore
 	known     sources
+
+	empty  []string // data for which Resource Graph has no rows
+	reader bool     // whether a source has answered that needs a role on the subscription
 }
 
 // Gather asks all sources at once and returns their answers as a report. The query must
@@ -74,6 +77,7 @@ func Gather(ctx context.Context, c *Client, q Query, now time.Time) (Report, err
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return Report{}, ctx.Err()
 	}
+	g.explainEmpty()
 	return g.report(now, c.Requests()-before), nil
 }
 
@@ -126,20 +130,31 @@ func (g *gathering) askRetail(ctx context.Context, sizes, regions []string) {
 	}
 }
 
-// askGraph keeps Resource Graph's rows for a query in to, and records missing rows as a
-// gap. Resource Graph returns no error for an identity that may read no subscription: its
+// askGraph keeps Resource Graph's rows for a query in to, and records a failure as a gap.
+// Resource Graph returns no error for an identity that may read no subscription: its
 // answer is empty.
 func askGraph[R any](ctx context.Context, g *gathering, missing, query string, to *[]R) {
-	all, err := rows[R](ctx, g.client, g.query, query)
+	all, err := rows[R](ctx, g.client, query)
 	g.mu.Lock()
 	*to = all
+	if err == nil && len(all) == 0 {
+		g.empty = append(g.empty, missing)
+	}
 	g.mu.Unlock()
-	switch {
-	case err != nil:
+	if err != nil {
 		g.gap("Resource Graph", missing, explain(err, readerOnAny))
-	case len(all) == 0:
-		g.gap("Resource Graph", missing, "Resource Graph has none for these sizes and regions, or the signed-in identity lacks the role "+
-			readerOnAny)
+	}
+}
+
+// explainEmpty records what Resource Graph has no rows for as gaps, once all sources have
+// answered: only then is it known whether a missing role can be the reason.
+func (g *gathering) explainEmpty() {
+	reason := "Azure publishes none for these sizes and regions: check their names"
+	if !g.reader {
+		reason += ", and that the signed-in identity may read a subscription of this tenant (az account list shows them)"
+	}
+	for _, missing := range g.empty {
+		g.gap("Resource Graph", missing, reason)
 	}
 }
 
@@ -147,6 +162,7 @@ func (g *gathering) askMachines(ctx context.Context, region string) {
 	all, err := g.client.machines(ctx, g.query, region)
 	g.mu.Lock()
 	g.machines[region] = all
+	g.reader = g.reader || err == nil
 	g.known.machines[region] = err == nil && len(all) > 0
 	g.mu.Unlock()
 	switch {
@@ -162,6 +178,7 @@ func (g *gathering) askQuota(ctx context.Context, region string) {
 	q, err := g.client.quota(ctx, g.query, region)
 	g.mu.Lock()
 	g.quotas[region] = q
+	g.reader = g.reader || err == nil
 	g.mu.Unlock()
 	switch {
 	case err != nil:

@@ -37,7 +37,14 @@ func TestUnusableOffers(t *testing.T) {
 func TestUnknownRegion(t *testing.T) {
 	r := ask(t, market(), func(q *Query, _ *Options) { q.Regions = []string{"moon"} })
 	wantGap(t, r, "VM sizes", "what moon offers", "az account list-locations")
-	wantGap(t, r, "Resource Graph", "eviction rates", "has none for these sizes and regions, or the signed-in identity lacks the role Reader")
+	wantGap(t, r, "Resource Graph", "eviction rates", "none for these sizes and regions: check their names")
+	for _, g := range r.Gaps {
+		if g.Source == "Resource Graph" && strings.Contains(g.Reason, "identity") {
+			t.Errorf("a role is blamed although the sizes could be listed: %s", g)
+		}
+	}
+	r = ask(t, market(), func(q *Query, _ *Options) { q.Regions, q.Subscription = []string{"moon"}, "" })
+	wantGap(t, r, "Resource Graph", "price history", "check their names, and that the signed-in identity may read a subscription")
 }
 
 func TestSourcesDisagree(t *testing.T) {
