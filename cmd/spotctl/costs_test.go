@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -33,6 +34,7 @@ func TestCosts(t *testing.T) {
 			env.Setenv("AZURE_CLIENT_ID", "00000000-0000-0000-0000-000000000001")
 			env.Setenv("IDENTITY_ENDPOINT", server.URL+"/token")
 			env.Setenv("IDENTITY_HEADER", "header")
+			env.Setenv("XDG_CACHE_HOME", filepath.Join(env.WorkDir, "cache"))
 			env.Setenv("GORACE", "atexit_sleep_ms=0")
 			return nil
 		},
