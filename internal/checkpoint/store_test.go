@@ -63,6 +63,7 @@ func TestList(t *testing.T) {
 	t.Parallel() // it takes seconds with the race detector
 	const records = 5003
 	inBubble(t, func(t *testing.T, b *rig) {
+		b.SetFullPages()
 		for i := range records {
 			r := Record{ID: fmt.Sprintf("a-%04d", i), Status: Done, Kind: "k", Fraction: 1}
 			if i == 7 {
