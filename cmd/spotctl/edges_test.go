@@ -37,7 +37,8 @@ func atDesk(t *testing.T, test func(t *testing.T, d *desk)) {
 			t.Fatal(err)
 		}
 		d := &desk{world: w}
-		d.session = &session{opened: c, flags: &flags{}, printer: &printer{in: bufio.NewReader(strings.NewReader("")), out: &d.out, err: &d.notes}}
+		p := &printer{in: bufio.NewReader(strings.NewReader("")), out: &d.out, err: &d.notes}
+		d.session = &session{opened: c, flags: &flags{}, printer: p}
 		test(t, d)
 	})
 }

@@ -39,7 +39,7 @@ func TestWaitForDrain(t *testing.T) {
 		late func(t *testing.T, b *rig, revision int) // the worker's next heartbeats
 		want bool
 	}{
-		"it hands over":            {func(t *testing.T, b *rig, r int) { b.beat(t, "w", true, r, lifecycle.Shutdown, presence.AskedDrain) }, true},
+		"it hands over":            {func(t *testing.T, b *rig, r int) { b.beat(t, "w", true, r, lifecycle.Shutdown, "drain") }, true},
 		"it follows a later one":   {func(t *testing.T, b *rig, r int) { b.beat(t, "w", true, r+1, lifecycle.Shutdown, "") }, true},
 		"it is silent":             {func(*testing.T, *rig, int) {}, true},
 		"it has stopped":           {func(t *testing.T, b *rig, _ int) { b.beat(t, "w", true, 0, lifecycle.Stopped, "") }, true},
