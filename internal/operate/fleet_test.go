@@ -3,12 +3,15 @@ package operate
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/fleet/control"
 	"github.com/spotworker/spotworker/internal/fleet/presence"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/lifecycle"
 )
 
@@ -105,6 +108,99 @@ func TestWaitForPause(t *testing.T) {
 		if took := time.Since(began); err != nil || took < 20*time.Second || took > 20*time.Second+2*fleetPoll ||
 			looks[0] != "b" || looks[len(looks)-1] != "" {
 			t.Errorf("Wait = %v after %s, left at each look: %q; want b to be waited for", err, took, looks)
+		}
+	})
+}
+
+// TestRequestsEnd: the end of a request without names ends all of them, and the errors name
+// the worker, the VM or the kind that was not asked.
+func TestRequestsEnd(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		f := b.fleet(t)
+		b.beat(t, "w", true, 0, lifecycle.Process, "")
+		ask := func(name string, do func() (Asked, error)) {
+			t.Helper()
+			if _, err := do(); err != nil {
+				t.Fatalf("%s = %v", name, err)
+			}
+		}
+		ctx := t.Context()
+		ask("Pause", func() (Asked, error) { return f.Pause(ctx, nil, true) })
+		ask("Pause of a kind", func() (Asked, error) { return f.Pause(ctx, []string{"k", "l"}, true) })
+		ask("Drain of one", func() (Asked, error) { return f.Drain(ctx, []string{"w"}) })
+		ask("Drain", func() (Asked, error) { return f.Drain(ctx, nil) })
+		ask("Quarantine", func() (Asked, error) { return f.Quarantine(ctx, []string{"vm-0", "vm-1"}) })
+		if _, err := f.Resume(ctx, []string{"w"}); err == nil || !strings.Contains(err.Error(), "resume all of them") {
+			t.Errorf("Resume of one while all are drained = %v, want an error", err)
+		}
+		ask("Unpause of a kind", func() (Asked, error) { return f.Pause(ctx, []string{"l"}, false) })
+		ask("Free", func() (Asked, error) { return f.Free(ctx, []string{"VM-1"}) })
+		found, _, err := b.stores.Control.Read(ctx, "")
+		d := found.Document
+		if err != nil || d.Pause == nil || len(d.PausedKinds) != 1 || len(d.Drains) != 1 || d.DrainAll == nil || len(d.Quarantine) != 1 {
+			t.Fatalf("document = %+v, %v", d, err)
+		}
+		ask("Unpause", func() (Asked, error) { return f.Pause(ctx, nil, false) })
+		ask("Resume", func() (Asked, error) { return f.Resume(ctx, nil) })
+		ask("Free of the rest", func() (Asked, error) { return f.Free(ctx, []string{"vm-0"}) })
+		if found, _, err = b.stores.Control.Read(ctx, ""); err != nil {
+			t.Fatal(err)
+		}
+		if d := found.Document; d.Pause != nil || len(d.PausedKinds) != 0 || len(d.Drains) != 0 || d.DrainAll != nil || len(d.Quarantine) != 0 {
+			t.Errorf("document = %+v, want no request", d)
+		}
+		for want, do := range map[string]func() (Asked, error){
+			`kind "k" is not paused`:          func() (Asked, error) { return f.Pause(ctx, []string{"k"}, false) },
+			`VM "vm-0" is not quarantined`:    func() (Asked, error) { return f.Free(ctx, []string{"vm-0"}) },
+			`worker "w" is not drained`:       func() (Asked, error) { return f.Resume(ctx, []string{"w"}) },
+			`there is no worker or VM "nope"`: func() (Asked, error) { return f.Drain(ctx, []string{"w", "nope"}) },
+		} {
+			if _, err := do(); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("error = %v, want %q", err, want)
+			}
+		}
+	})
+}
+
+// TestLimitsOfRequests: the control document has no more names than it may have, and a
+// request that would exceed them changes nothing.
+func TestLimitsOfRequests(t *testing.T) {
+	many := func(n int) (names []string) {
+		for i := range n {
+			names = append(names, fmt.Sprint("name-", i))
+		}
+		return names
+	}
+	inBubble(t, func(t *testing.T, b *rig) {
+		f := b.fleet(t)
+		for name, c := range map[string]struct {
+			most int
+			ask  func(names []string) (Asked, error)
+		}{
+			"Quarantine": {control.MaxQuarantines, func(names []string) (Asked, error) { return f.Quarantine(t.Context(), names) }},
+			"Pause":      {control.MaxPausedKinds, func(names []string) (Asked, error) { return f.Pause(t.Context(), names, true) }},
+		} {
+			if _, err := c.ask(many(c.most + 1)); err == nil {
+				t.Errorf("%s of %d = nil, want an error", name, c.most+1)
+			}
+			if _, err := c.ask(many(c.most)); err != nil {
+				t.Errorf("%s of %d = %v", name, c.most, err)
+			}
+		}
+	})
+}
+
+// TestWorkersCannotBeListed: it is an error, and the request stands.
+func TestWorkersCannotBeListed(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		f := b.fleet(t)
+		b.refuse(b.names.Workers, storage.OpListBlobs)
+		asked, err := f.Pause(t.Context(), nil, true)
+		if err == nil || !strings.Contains(err.Error(), "the workers were asked, but not listed") || asked.Revision == 0 {
+			t.Errorf("Pause = %+v, %v, want an error and the revision", asked, err)
+		}
+		if err := f.Wait(t.Context(), asked, func([]string) {}); err == nil || errors.Is(err, ErrNotFollowed) {
+			t.Errorf("Wait = %v, want the error of the listing", err)
 		}
 	})
 }
