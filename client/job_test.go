@@ -143,6 +143,7 @@ func TestList(t *testing.T) {
 // TestListPages: a listing makes a call for 5,000 records, and none that is not needed.
 func TestListPages(t *testing.T) {
 	b := setup(t)
+	b.server.SetFullPages()
 	b.server.LimitBlobPages(50)
 	for i := range 51 {
 		b.seed(t, fmt.Sprintf("job-%d", i), StatusRunning)

@@ -62,6 +62,7 @@ func TestReadAndResult(t *testing.T) {
 func TestList(t *testing.T) {
 	const records, page = 53, 50
 	inBubble(t, func(t *testing.T, b *rig) {
+		b.SetFullPages()
 		for i := range records {
 			r := Record{ID: fmt.Sprintf("a-%04d", i), Status: Done, Kind: "k", Fraction: 1}
 			if i == 7 {

@@ -99,6 +99,7 @@ func (r *rig) calls() (n int64) {
 // calls with messages on all queues and 16 for heartbeats, and so does one of 10,000 jobs.
 func TestReadCost(t *testing.T) {
 	r := setup(t)
+	r.server.SetFullPages()
 	r.fill(t, 5001, 500)
 	for _, q := range []*queue.Queue{r.stores.Queue, r.stores.OnDemand, r.stores.Poison} {
 		if err := q.Put(t.Context(), queue.Envelope{ID: "waits", Kind: "render", EnqueuedAt: time.Now()}, 0); err != nil {

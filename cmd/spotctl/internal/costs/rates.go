@@ -140,7 +140,7 @@ func (f *Rates) fromFile(r rate) (rate, error) {
 // choose returns the only line of the size and region.
 func (f *Rates) choose(lines []pricedLine) (pricedLine, error) {
 	lines = slices.DeleteFunc(lines, func(l pricedLine) bool {
-		return f.Size != "" && !strings.EqualFold(strings.TrimPrefix(l.Size, "Standard_"), strings.TrimPrefix(f.Size, "Standard_")) ||
+		return f.Size != "" && !strings.EqualFold(l.Size, prices.SizeName(f.Size)) ||
 			f.Region != "" && !strings.EqualFold(l.Region, f.Region)
 	})
 	if len(lines) == 0 {
