@@ -23,8 +23,8 @@ type plan struct {
 	inputs    map[string]plannedInput    // by job that needs files
 	followUps []plannedFollowUp
 	silences  map[string]plannedSilence // by job with a limit of its silence
-	storing   map[string]bool            // jobs that store an output with each step
-	spoils    map[string]int             // steps from which on the states of a job are spoilt for a while
+	storing   map[string]bool           // jobs that store an output with each step
+	spoils    map[string]int            // steps from which on the states of a job are spoilt for a while
 
 	clearedAt time.Duration // when an operator clears the queues of jobs; 0 for never
 	cleans    bool          // at the end an operator removes what is left of jobs
