@@ -11,6 +11,7 @@ import (
 	"github.com/spotworker/spotworker/internal/fleet/control"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
 // canceller cancels through the operator's link.
@@ -96,7 +97,8 @@ func TestCancelEveryCall(t *testing.T) {
 
 // TestCancelMany: two calls a job, two more for a thousand, and a bounded document.
 func TestCancelMany(t *testing.T) {
-	const jobs = 2500
+	jobs := proof.Times(1100, 2500)
+	thousands := int64(jobs+999) / 1000
 	inBubble(t, func(t *testing.T, b *rig) {
 		ids := make([]string, jobs)
 		for i := range ids {
@@ -109,8 +111,8 @@ func TestCancelMany(t *testing.T) {
 		}
 		calls := b.server.Counts()
 		t.Logf("calls for %d jobs: %v", jobs, calls)
-		if calls[storage.OpGetBlobProperties] != jobs || calls[storage.OpPutBlockList] != jobs || calls[storage.OpGetBlob] != 3 ||
-			calls[storage.OpPutBlob] != 3 {
+		if calls[storage.OpGetBlobProperties] != int64(jobs) || calls[storage.OpPutBlockList] != int64(jobs) ||
+			calls[storage.OpGetBlob] != thousands || calls[storage.OpPutBlob] != thousands {
 			t.Errorf("calls = %v, want two for each job, and two for each thousand", calls)
 		}
 		found, _, err := b.stores.Control.Read(t.Context(), "")

@@ -95,6 +95,10 @@ func New(o Options) *Server {
 	return s
 }
 
+// LimitBlobPages gives lists of blobs pages of at most n entries, so that a few blobs fill
+// several; 0 stands for the 5,000 of the protocol.
+func (s *Server) LimitBlobPages(n int) { s.blobs.LimitPages(n) }
+
 // Blob returns the handler of the blob service, path style:
 // /<account>/<container>/<blob>.
 func (s *Server) Blob() http.Handler { return s.handler(s.blobs) }

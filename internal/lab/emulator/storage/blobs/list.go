@@ -24,6 +24,9 @@ func (s *Service) listBlobs(r *protocol.Request) (*protocol.Reply, error) {
 	if err != nil {
 		return nil, err
 	}
+	if page := int(s.page.Load()); page > 0 {
+		most = min(most, page)
+	}
 	entries, next := c.list(blobFilter{
 		prefix:      r.Query.Get("prefix"),
 		delimiter:   r.Query.Get("delimiter"),
