@@ -131,8 +131,12 @@ soak: ## check 10,000 random histories of a fleet: minutes (SOAK=number, SEED=fi
 	@tools/soak.sh $(SOAK) $(SEED)
 
 .PHONY: mutants
-mutants: ## mutation tests: break one rule of the worker at a time; the tests must fail: minutes
+mutants: ## mutation tests: break rules of the worker; or generated mistakes, by package (PACKAGE=./internal/queue) or at random (RANDOM=100)
+ifneq ($(PACKAGE)$(RANDOM),)
+	go run ./internal/test/mutation/mutate $(if $(RANDOM),-random $(RANDOM)) $(MUTANTFLAGS) $(PACKAGE)
+else
 	go test -tags integration -count=1 -v -timeout 30m ./internal/test/integration/mutants -all
+endif
 
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZTIME (10s)
