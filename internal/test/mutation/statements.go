@@ -35,11 +35,25 @@ func (g *generator) swaps(run []ast.Stmt) {
 		texts[i] = g.text(s)
 	}
 	for i := range run[1:] {
+		if g.named(run[i]) && g.named(run[i+1]) {
+			continue
+		}
 		swapped := append([]string{}, texts...)
 		swapped[i], swapped[i+1] = swapped[i+1], swapped[i]
 		m := g.mutant(run[i].Pos(), Order, texts[i]+"; "+texts[i+1], texts[i+1]+"; "+texts[i])
 		g.replace(m, statement, run[0], run[len(run)-1], strings.Join(swapped, "; "))
 	}
+}
+
+// named reports whether a statement is a call for something that a text names, such as a field of
+// an object: calls for other names commute.
+func (g *generator) named(s ast.Stmt) bool {
+	expression, ok := s.(*ast.ExprStmt)
+	if !ok {
+		return false
+	}
+	call, ok := expression.X.(*ast.CallExpr)
+	return ok && len(call.Args) > 1 && g.info.Types[call.Args[0]].Value != nil
 }
 
 // droppable reports whether a statement can be left out: a call, a defer, or a change of a
