@@ -131,7 +131,7 @@ soak: ## check 10,000 random histories of a fleet: minutes (SOAK=number, SEED=fi
 	@tools/soak.sh $(SOAK) $(SEED)
 
 .PHONY: mutants
-mutants: ## mutation tests: break rules of the worker; or generated mistakes, by package (PACKAGE=./internal/queue) or at random (RANDOM=100)
+mutants: ## break rules of the worker, the tests must fail; or generated mistakes (PACKAGE=./internal/queue, or RANDOM=100 in all)
 ifneq ($(PACKAGE)$(RANDOM),)
 	go run ./internal/test/mutation/mutate $(if $(RANDOM),-random $(RANDOM)) $(MUTANTFLAGS) $(PACKAGE)
 else

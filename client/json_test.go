@@ -18,7 +18,8 @@ func TestJSON(t *testing.T) {
 	job := Job{ID: "j", Kind: "<k>", Status: StatusRunning, Fraction: 0.5, Text: "half", Reason: "why", Owner: "w",
 		CreatedAt: at(1), ClaimedAt: at(2), EndedAt: at(3), UpdatedAt: at(4), ReadAt: at(14), Deliveries: 2, Failures: 3, TotalFailures: 4,
 		Interruptions: 5, UncleanExits: 6, RunTime: 90 * time.Second, Deadline: at(50), Estimate: 200 * time.Second, MoveReason: "late",
-		StateSize: 7, PreviousStateSize: 0, HasPreviousState: true, StepsBack: 8, ResultSize: 9, OutputFiles: 10, OutputBytes: 11, WorkSHA256: "ab",
+		StateSize: 7, PreviousStateSize: 0, HasPreviousState: true, StepsBack: 8, ResultSize: 9, OutputFiles: 10, OutputBytes: 11,
+		WorkSHA256: "ab",
 		Cost: Cost{Known: true, MissingDeliveries: 1, Useful: 2 * time.Second, Redone: 3 * time.Second, Overhead: 1500 * time.Millisecond,
 			Evictions: 4, UncleanExits: 5}}
 	for _, row := range []struct {
@@ -34,8 +35,8 @@ func TestJSON(t *testing.T) {
 			`"ended_at":"2026-03-09T12:00:03Z","updated_at":"2026-03-09T12:00:04Z","deadline":"2026-03-09T12:00:50Z",` +
 			`"estimate_seconds":200,"expected_end":"2026-03-09T12:01:54Z","risk":"late","risk_reason":"the deadline is in 36s and cannot be met: ` +
 			`about 1m40s of work are left","move_reason":"late","work_sha256":"ab"}`},
-		{"a job of an older worker", Job{ID: "j", Status: StatusOpen}, `{"id":"j","status":"open","fraction":0,"deliveries":0,"interruptions":0,` +
-			`"failures":0,"total_failures":0,"unclean_exits":0,"run_seconds":0,"state_bytes":0,"result_bytes":0,"seconds_since_write":0}`},
+		{"a job of an older worker", Job{ID: "j", Status: StatusOpen}, `{"id":"j","status":"open","fraction":0,"deliveries":0,` +
+			`"interruptions":0,"failures":0,"total_failures":0,"unclean_exits":0,"run_seconds":0,"state_bytes":0,"result_bytes":0,"seconds_since_write":0}`},
 		{"a line", LogLine{Delivery: 1, Worker: "w", Number: 2, At: at(1), Source: "stdout", Text: "a<b"},
 			`{"delivery":1,"worker":"w","number":2,"at":"2026-03-09T12:00:01Z","source":"stdout","text":"a<b"}`},
 		{"a line of bytes", LogLine{Text: "\xff"}, `{"delivery":0,"number":0,"base64":"/w=="}`},

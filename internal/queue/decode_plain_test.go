@@ -54,7 +54,8 @@ func long(n int) string { return strings.Repeat("x", n) }
 
 // TestDecodePlainFields: a plain envelope has all its fields.
 func TestDecodePlainFields(t *testing.T) {
-	const raw = `{"v":1,"id":"a","kind":"k","enqueued_at":"2026-03-09T12:00:00Z","chosen_id":true,"resume":true,"awaited":true,"payload":"{\\\""}`
+	const raw = `{"v":1,"id":"a","kind":"k","enqueued_at":"2026-03-09T12:00:00Z","chosen_id":true,"resume":true,"awaited":true` +
+		`,"payload":"{\\\""}`
 	got, ok := decodePlain([]byte(raw))
 	want := Envelope{ID: "a", Kind: "k", EnqueuedAt: noon, ChosenID: true, Resume: true, Awaited: true,
 		Payload: Payload{data: []byte(`"{\\\""`), isJSON: true}}

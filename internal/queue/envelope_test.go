@@ -199,7 +199,8 @@ func TestLimitsOfAJob(t *testing.T) {
 			if !row.valid {
 				continue
 			}
-			if got, err := Decode(encode(t, e)); err != nil || got.MaxRun != e.MaxRun || got.MaxSilence != e.MaxSilence || got.Estimate != e.Estimate {
+			got, err := Decode(encode(t, e))
+			if err != nil || got.MaxRun != e.MaxRun || got.MaxSilence != e.MaxSilence || got.Estimate != e.Estimate {
 				t.Errorf("%s of %s on the wire = %s, %s, %s, %v", field, row.value, got.MaxRun, got.MaxSilence, got.Estimate, err)
 			}
 		}
