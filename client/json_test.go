@@ -36,7 +36,8 @@ func TestJSON(t *testing.T) {
 			`"estimate_seconds":200,"expected_end":"2026-03-09T12:01:54Z","risk":"late","risk_reason":"the deadline is in 36s and cannot be met: ` +
 			`about 1m40s of work are left","move_reason":"late","work_sha256":"ab"}`},
 		{"a job of an older worker", Job{ID: "j", Status: StatusOpen}, `{"id":"j","status":"open","fraction":0,"deliveries":0,` +
-			`"interruptions":0,"failures":0,"total_failures":0,"unclean_exits":0,"run_seconds":0,"state_bytes":0,"result_bytes":0,"seconds_since_write":0}`},
+			`"interruptions":0,"failures":0,"total_failures":0,"unclean_exits":0,"run_seconds":0,"state_bytes":0,` +
+			`"result_bytes":0,"seconds_since_write":0}`},
 		{"a line", LogLine{Delivery: 1, Worker: "w", Number: 2, At: at(1), Source: "stdout", Text: "a<b"},
 			`{"delivery":1,"worker":"w","number":2,"at":"2026-03-09T12:00:01Z","source":"stdout","text":"a<b"}`},
 		{"a line of bytes", LogLine{Text: "\xff"}, `{"delivery":0,"number":0,"base64":"/w=="}`},
