@@ -1,6 +1,7 @@
 package mutation
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -133,7 +134,7 @@ func (t *test) survey(ctx context.Context, log string) error {
 	if err != nil {
 		return err
 	}
-	t.took = time.Since(began)
+	t.took = cmp.Or(ended.took, time.Since(began))
 	if ended.failed {
 		t.broken = ended.said
 	}
