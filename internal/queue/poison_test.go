@@ -229,3 +229,27 @@ func TestCut(t *testing.T) {
 		}
 	}
 }
+
+// TestPutPoisonInTrouble: a message whose text or message could not be stored is not put.
+func TestPutPoisonInTrouble(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		large := strings.Repeat("x", MaxText)
+		b.faultOn(storage.OpPutBlob, allTries, storage.Fault{DropRequest: true})
+		if err := b.poison.PutPoison(t.Context(), poisonOf(large), b.payloads); err == nil {
+			t.Error("PutPoison without its blob = <nil>, want an error")
+		}
+		endless := poisonOf(large)
+		endless.Origin = large
+		b.OnCall(nil)
+		if err := b.poison.PutPoison(t.Context(), endless, b.payloads); err == nil {
+			t.Error("PutPoison of a message that does not fit without its text = <nil>, want an error")
+		}
+		b.faultOn(storage.OpPutMessage, allTries, storage.Fault{DropRequest: true})
+		if err := b.poison.PutUnchanged(t.Context(), "text"); err == nil {
+			t.Error("PutUnchanged without a network = <nil>, want an error")
+		}
+		if n := len(b.Messages(poisonName)); n != 0 {
+			t.Errorf("%d messages on the poison queue, want none", n)
+		}
+	})
+}
