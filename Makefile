@@ -141,8 +141,19 @@ soak: ## check 10,000 random histories of a fleet: minutes (SOAK=number, SEED=fi
 	@tools/soak.sh $(SOAK) $(SEED)
 
 .PHONY: mutants
-mutants: ## mutation tests: break one rule of the worker at a time; the tests must fail: minutes
+mutants: ## break one rule of the worker at a time, the tests must fail; or make all generated mistakes in PACKAGE=./internal/queue
+ifdef PACKAGE
+	go run ./internal/test/mutation/mutate $(MUTANTFLAGS) $(PACKAGE)
+else
 	go test -tags integration -count=1 -v -timeout 30m ./internal/test/integration/mutants -all
+endif
+
+# How many random mistakes mutants-sample makes, and the percentage that the tests must notice.
+SAMPLE ?= 100
+SAMPLE_FLOOR ?= 55
+.PHONY: mutants-sample
+mutants-sample: ## make random mistakes in the packages of internal/test/mutation/baseline.json: 3 minutes (SAMPLE=100)
+	go run ./internal/test/mutation/mutate -random $(SAMPLE) -each 2s -limit 3m -floor $(SAMPLE_FLOOR) $(MUTANTFLAGS)
 
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZTIME (10s)

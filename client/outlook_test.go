@@ -39,6 +39,44 @@ func TestTimeLeft(t *testing.T) {
 	}
 }
 
+// TestOutlook: the end and the risk of a job count the time since the last write, the known
+// losses, the state, and a move.
+func TestOutlook(t *testing.T) {
+	noon := time.Date(2026, 3, 9, 12, 0, 0, 0, time.UTC)
+	running := Job{Status: StatusRunning, Fraction: 0.5, RunTime: time.Hour, CreatedAt: noon.Add(-2 * time.Hour),
+		UpdatedAt: noon.Add(-time.Minute),
+		ReadAt:    noon, Deadline: noon.Add(2 * time.Hour), StateSize: 1, Deliveries: 2, TotalFailures: 1}
+	end := noon.Add(61 * time.Minute)
+	for _, row := range []struct {
+		name   string
+		change func(*Job)
+		end    time.Time
+		why    string
+	}{
+		{"running", func(*Job) {}, end, "the deadline is in 2h, about 1h1m of work are left, and a move after one more interruption takes 1h9m"},
+		{"ten losses", func(j *Job) { j.Deliveries = 11 }, end, "the deadline is in 2h, and about 1h1m of work are left"},
+		{"no state", func(j *Job) { j.StateSize = 0 }, noon.Add(59 * time.Minute),
+			"the deadline is in 2h, about 1h1m of work are left, and a move after one more interruption takes 2h10m"},
+		{"written in the future", func(j *Job) { j.UpdatedAt = noon.Add(time.Minute) }, noon.Add(time.Hour),
+			"the deadline is in 2h, about 1h of work are left, and a move after one more interruption takes 1h10m"},
+		{"waits", func(j *Job) { j.Status, j.Deliveries = StatusOpen, 3 }, time.Time{},
+			"the deadline is in 2h, about 1h of work are left, and a move after one more interruption takes 1h10m"},
+		{"waits for the first time", func(j *Job) { j.Status, j.Deliveries = StatusOpen, 1 }, time.Time{},
+			"the deadline is in 2h, and about 1h of work are left"},
+		{"moved", func(j *Job) { j.MoveReason = "late" }, end, "the deadline is in 2h, and about 1h1m of work are left"},
+		{"no deadline", func(j *Job) { j.Deadline = time.Time{} }, noon.Add(59 * time.Minute), ""},
+		{"done", func(j *Job) { j.Status = StatusDone }, time.Time{}, ""},
+	} {
+		j := running
+		row.change(&j)
+		end, known := j.ExpectedEnd()
+		_, why := j.Risk()
+		if !end.Equal(row.end) || known == row.end.IsZero() || why != row.why {
+			t.Errorf("%s: the end is at %s (%t), %q, want %s, %q", row.name, end, known, why, row.end, row.why)
+		}
+	}
+}
+
 // TestRiskOfShortJobs: a job with a near deadline is at risk only if its own work takes most
 // of the time.
 func TestRiskOfShortJobs(t *testing.T) {

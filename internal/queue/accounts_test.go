@@ -4,11 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 )
 
 // placement returns accounts of those names. The first says over which of them jobs are
@@ -135,4 +141,66 @@ func TestParseSpread(t *testing.T) {
 			t.Errorf("parseSpread(%q, %q) = %s, %v; want %q", tt.accounts, tt.ids, got, err, tt.want)
 		}
 	}
+}
+
+// TestSpreadLimits: a spread has at most [MaxAccounts] accounts, and chosen ids one at least.
+func TestSpreadLimits(t *testing.T) {
+	names := strings.Split(strings.Repeat("a,", MaxAccounts-1)+"a", ",")
+	for _, tt := range []struct {
+		names []string
+		ids   string
+		valid bool
+	}{
+		{names, "1", true}, {names, "16", true}, {names, "17", false}, {names, "0", true}, {append(names, "a"), "1", false},
+	} {
+		s, err := parseSpread(map[string]*string{accountsKey: new(strings.Join(tt.names, ",")), accountIDsKey: &tt.ids})
+		if (err == nil) != tt.valid {
+			t.Errorf("%d accounts, %s of them for chosen ids: %+v, %v, want valid %t", len(tt.names), tt.ids, s, err, tt.valid)
+		}
+	}
+	if AccountOf("b", 2) == AccountOf("a", 2) && AccountOf("c", 2) == AccountOf("a", 2) && AccountOf("d", 2) == AccountOf("a", 2) {
+		t.Error("four jobs are all in one of two accounts")
+	}
+}
+
+// TestWriteSpread: the spread is written to the first queue and read from there; ids are
+// written only if they are fewer than the accounts.
+func TestWriteSpread(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		a := NewAccounts([]string{"a", "b"}, []*Shards{b.shards(t), b.shards(t)})
+		if a.Name(1) != "b" || a.Name(2) != "" {
+			t.Errorf("names %q and %q, want b and none", a.Name(1), a.Name(2))
+		}
+		for _, want := range []Spread{{Names: []string{"a", "b"}, IDs: 1}, {Names: []string{"a", "b"}, IDs: 2}} {
+			if err := a.Write(t.Context(), want); err != nil {
+				t.Fatal(err)
+			}
+			other := NewAccounts([]string{"a", "b"}, []*Shards{b.shards(t), b.shards(t)})
+			other.ReadToPut(t.Context())
+			for _, from := range []*Accounts{a, other} {
+				if got, err := from.Known(); err != nil || !cmp.Equal(got, want) {
+					t.Errorf("the spread = %+v, %v, want %+v", got, err, want)
+				}
+			}
+			metadata, err := b.jobs.properties(t.Context())
+			if _, written := metadata.Metadata["Accountids"]; err != nil || written != (want.IDs == 1) {
+				t.Errorf("ids are written: %t, %v in %v", written, err, slices.Collect(maps.Keys(metadata.Metadata)))
+			}
+			if other.shards[1].readAt.Load() == nil {
+				t.Error("the second account was not read")
+			}
+		}
+		b.OnCall(func(c storage.Call) storage.Fault {
+			return storage.Fault{DropRequest: c.Operation != storage.OpGetQueueMetadata}
+		})
+		if err := a.Write(t.Context(), Spread{Names: []string{"a", "b", "c"}, IDs: 1}); err == nil {
+			t.Error("Write without a network = <nil>, want an error")
+		}
+		if got, err := a.Known(); err != nil || got.Accounts() != 2 {
+			t.Errorf("after a failed write the spread = %+v, %v, want the last one", got, err)
+		}
+		if err := a.shards[0].Write(t.Context(), ShardCounts{4, 4}); err == nil || a.shards[0].Counts().Put != 1 {
+			t.Errorf("Write of shards without a network = %v, %+v, want an error and one queue", err, a.shards[0].Counts())
+		}
+	})
 }

@@ -18,7 +18,7 @@ const maxPlainBeside = maxBeside / 2
 // any other form, valid or not, it returns false, and decodeFields reads the message.
 func decodePlain(raw []byte) (Envelope, bool) {
 	var e Envelope
-	if len(raw) < 2 || raw[0] != '{' || raw[len(raw)-1] != '}' || !json.Valid(raw) {
+	if !json.Valid(raw) || raw[0] != '{' || raw[len(raw)-1] != '}' {
 		return e, false
 	}
 	seen, beside := 0, len(raw)
@@ -86,9 +86,12 @@ func (e *Envelope) setPlain(name string, value []byte) (bit int, ok bool) {
 // nextField returns the first field of a valid object's content, and the rest. ok is
 // false if there are spaces around anything, or the name has an escape.
 func nextField(content []byte) (name, value, behind []byte, ok bool) {
-	end := bytes.IndexByte(content[1:], '"') + 1
-	name = content[1:max(end, 1)]
-	if content[0] != '"' || end < 1 || bytes.IndexByte(name, '\\') >= 0 || end+2 > len(content) || content[end+1] != ':' {
+	if content[0] != '"' {
+		return nil, nil, nil, false
+	}
+	end := bytes.IndexByte(content[1:], '"') + 1 // of the name, or at an escaped quote in it
+	name = content[1:end]
+	if bytes.IndexByte(name, '\\') >= 0 || content[end+1] != ':' {
 		return nil, nil, nil, false
 	}
 	rest := content[end+2:]
@@ -128,14 +131,14 @@ func compactValue(text []byte) (n int, ok bool) {
 	return n, true
 }
 
-// plainString returns the content of a string without escapes.
+// plainString returns the content of a value that is a string of ASCII without escapes.
 func plainString(value []byte) (string, bool) {
-	if len(value) < 2 || value[0] != '"' {
+	if value[0] != '"' {
 		return "", false
 	}
 	content := value[1 : len(value)-1]
 	for _, c := range content {
-		if c < ' ' || c > '~' || c == '\\' {
+		if c > '~' || c == '\\' {
 			return "", false
 		}
 	}

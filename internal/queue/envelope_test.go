@@ -178,6 +178,52 @@ func TestEncodeRefusesWhatDecodeDoes(t *testing.T) {
 	}
 }
 
+// TestLimitsOfAJob: limits and estimates are whole seconds up to thirty years, in an envelope and
+// on the wire.
+func TestLimitsOfAJob(t *testing.T) {
+	for _, row := range []struct {
+		value time.Duration
+		valid bool
+	}{
+		{0, true}, {time.Second, true}, {MaxLimit, true}, {90 * time.Minute, true},
+		{-1, false}, {-time.Second, false}, {1, false}, {1500 * time.Millisecond, false}, {MaxLimit + time.Second, false},
+	} {
+		for field, e := range map[string]Envelope{
+			"max_run": {MaxRun: row.value}, "max_silence": {MaxSilence: row.value}, "estimate": {Estimate: row.value},
+		} {
+			e.ID, e.Kind = "a", "k"
+			err := e.Validate()
+			if row.valid && err != nil || !row.valid && (err == nil || !strings.Contains(err.Error(), "field "+field)) {
+				t.Errorf("%s of %s: %v, want valid %t or an error that names the field", field, row.value, err, row.valid)
+			}
+			if !row.valid {
+				continue
+			}
+			got, err := Decode(encode(t, e))
+			if err != nil || got.MaxRun != e.MaxRun || got.MaxSilence != e.MaxSilence || got.Estimate != e.Estimate {
+				t.Errorf("%s of %s on the wire = %s, %s, %s, %v", field, row.value, got.MaxRun, got.MaxSilence, got.Estimate, err)
+			}
+		}
+	}
+	for _, n := range []string{"-1", "1000000001", "1.5", `"1"`} {
+		if _, err := Decode(`{"v":1,"id":"a","kind":"k","max_run":` + n + `}`); err == nil {
+			t.Errorf("Decode with max_run %s, want an error", n)
+		}
+	}
+}
+
+// TestLargestInputs: inputs of the largest size are valid, and of one byte more are not.
+func TestLargestInputs(t *testing.T) {
+	e := Envelope{ID: "a", Kind: "k", Inputs: json.RawMessage(`["` + strings.Repeat("x", MaxInputs-4) + `"]`)}
+	if err := e.Validate(); err != nil {
+		t.Errorf("%d bytes of inputs: %v", len(e.Inputs), err)
+	}
+	e.Inputs = json.RawMessage(`["` + strings.Repeat("x", MaxInputs-3) + `"]`)
+	if err := e.Validate(); err == nil || !strings.Contains(err.Error(), "field inputs") {
+		t.Errorf("%d bytes of inputs: %v, want an error", len(e.Inputs), err)
+	}
+}
+
 // TestTrace: a job whose trace is no W3C traceparent is done without it, and nothing that an
 // operating system or a log could stumble over gets through.
 func TestTrace(t *testing.T) {

@@ -1,12 +1,16 @@
 package queue
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 )
@@ -457,4 +461,26 @@ func TestEnvelopeIsDecodedOnce(t *testing.T) {
 			t.Errorf("TakeEnvelope of a foreign message = %v, want %v", err, ErrForeign)
 		}
 	})
+}
+
+// TestDenied: only an answer that denies access is one.
+func TestDenied(t *testing.T) {
+	for status, want := range map[int]bool{401: true, 403: true, 404: false, 500: false} {
+		if got := Denied(fmt.Errorf("claim: %w", &azcore.ResponseError{StatusCode: status})); got != want {
+			t.Errorf("Denied of status %d = %t, want %t", status, got, want)
+		}
+	}
+	if Denied(context.DeadlineExceeded) {
+		t.Error("Denied without an answer")
+	}
+}
+
+// TestOver: a message is hidden until the end of its visibility timeout, and not at the end.
+func TestOver(t *testing.T) {
+	h := hiding{asked: noon, visibility: time.Minute}
+	for after, want := range map[time.Duration]bool{0: false, time.Minute - 1: false, time.Minute: true, time.Hour: true} {
+		if got := h.over(noon.Add(after)); got != want {
+			t.Errorf("over after %s = %t, want %t", after, got, want)
+		}
+	}
 }

@@ -222,3 +222,63 @@ func TestPayloadsCheck(t *testing.T) {
 		}
 	})
 }
+
+// TestOffloadReplacesNothing: a blob that is there stays as it is. Its name is the hash of its
+// content, so that another content is damage that somebody else must see.
+func TestOffloadReplacesNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		e := large(t)
+		name := blobName(e.ID, &Ref{SHA256: e.Payload.Hash()})
+		b.plant(t, name, "other")
+		if _, err := b.payloads.Offload(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+		if _, kept, _ := b.ReadBlob(payloadsName, name); string(kept) != "other" {
+			t.Errorf("the blob has %d bytes of another writer, want it unchanged", len(kept))
+		}
+	})
+}
+
+// TestFind: the payload of a job is found by the hash in its record, with inputs and without.
+func TestFind(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		e, _ := offloaded(t, b)
+		inputs := []byte("1")
+		b.plant(t, blobName(e.ID, &Ref{SHA256: strings.Repeat("0", 64)}), "another one of the job")
+		for _, row := range []struct {
+			name   string
+			inputs []byte
+			work   string
+			found  bool
+			size   int64 // of the payload in a blob
+		}{
+			{"empty", nil, Envelope{}.Work(), true, 0},
+			{"empty with inputs", inputs, Envelope{Inputs: inputs}.Work(), true, 0},
+			{"in a blob", nil, e.Work(), true, e.Payload.Ref().Size},
+			{"in a blob, with inputs", inputs, Envelope{Payload: e.Payload, Inputs: inputs}.Work(), true, e.Payload.Ref().Size},
+			{"gone", nil, strings.Repeat("1", 64), false, 0},
+			{"gone, with inputs", inputs, strings.Repeat("1", 64), false, 0},
+		} {
+			got, ok, err := b.payloads.Find(t.Context(), e.ID, row.inputs, row.work)
+			if err != nil || ok != row.found {
+				t.Errorf("%s: found %t, %v, want %t", row.name, ok, err, row.found)
+				continue
+			}
+			ref := got.Ref()
+			if inBlob := row.size > 0; inBlob != (ref != nil) || inBlob && (ref.Size != row.size || ref.SHA256 != e.Payload.Hash()) {
+				t.Errorf("%s: %+v, want a blob of %d bytes", row.name, ref, row.size)
+			}
+			b.OnCall(func(storage.Call) storage.Fault {
+				return storage.Fault{Refuse: &storage.Error{Status: 403, Code: "AuthorizationPermissionMismatch"}}
+			})
+			if _, _, err := b.payloads.Find(t.Context(), e.ID, row.inputs, row.work); (err == nil) != (row.found && row.size == 0) {
+				t.Errorf("%s, without access: %v", row.name, err)
+			}
+			b.OnCall(nil)
+		}
+		b.faultOn(storage.OpDeleteBlob, allTries, storage.Fault{DropRequest: true})
+		if err := b.payloads.Discard(t.Context(), e); err == nil {
+			t.Error("Discard without a network = <nil>, want an error")
+		}
+	})
+}

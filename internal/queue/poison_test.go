@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -130,6 +131,70 @@ func TestPoisonReasonIsCut(t *testing.T) {
 	})
 }
 
+// TestOriginal: the text of a poisoned message comes from the message or from its own blob. A
+// forged message cannot read or delete another blob.
+func TestOriginal(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		large := strings.Repeat("x", MaxText)
+		longest := strings.Repeat("m", maxMessageID)
+		for _, row := range []struct {
+			id, blob string
+			valid    bool
+		}{
+			{"azAZ09-", "poison/azAZ09-", true}, {longest, "poison/" + longest, true},
+			{longest + "m", "poison/" + longest + "m", false}, {"", "poison/x", false}, {"m-1", "payloads/m-1", false}, {"m-1", "poison/m-2", false},
+			{"a`", "poison/a`", false}, {"a{", "poison/a{", false}, {"a@", "poison/a@", false}, {"a[", "poison/a[", false},
+			{"a/b", "poison/a/b", false}, {"a:b", "poison/a:b", false}, {"a.b", "poison/a.b", false},
+		} {
+			p := Poison{MessageID: row.id, Body: "body", BodyBlob: row.blob}
+			b.plant(t, row.blob, large)
+			text, err := p.Original(t.Context(), b.payloads)
+			if row.valid && (err != nil || text != large) || !row.valid && !errors.Is(err, ErrPayload) {
+				t.Errorf("Original of message %q in %s = %d bytes, %v, want valid %t", row.id, row.blob, len(text), err, row.valid)
+			}
+			if err := p.DiscardOriginal(t.Context(), b.payloads); err != nil {
+				t.Errorf("DiscardOriginal of message %q: %v", row.id, err)
+			}
+			if _, _, kept := b.ReadBlob(payloadsName, row.blob); kept == row.valid {
+				t.Errorf("the blob %s of message %q is kept: %t", row.blob, row.id, kept)
+			}
+			if !row.valid {
+				continue
+			}
+			if _, err := p.Original(t.Context(), b.payloads); !errors.Is(err, ErrPayload) {
+				t.Errorf("Original without its blob = %v, want %v", err, ErrPayload)
+			}
+			if err := p.DiscardOriginal(t.Context(), b.payloads); err != nil {
+				t.Errorf("a second DiscardOriginal: %v", err)
+			}
+			b.plant(t, row.blob, large+"x")
+			if _, err := p.Original(t.Context(), b.payloads); !errors.Is(err, ErrPayload) {
+				t.Errorf("Original of more than a message = %v, want %v", err, ErrPayload)
+			}
+		}
+		if text, err := (Poison{Body: "body"}).Original(t.Context(), b.payloads); text != "body" || err != nil {
+			t.Errorf("Original in the message = %q, %v", text, err)
+		}
+		p := Poison{MessageID: "m-1", BodyBlob: "poison/m-1"}
+		b.faultOn(storage.OpGetBlob, allTries, storage.Fault{DropReply: true})
+		if _, err := p.Original(t.Context(), b.payloads); err == nil || errors.Is(err, ErrPayload) {
+			t.Errorf("Original without a network = %v, want an error that is not final", err)
+		}
+		b.faultOn(storage.OpDeleteBlob, allTries, storage.Fault{DropRequest: true})
+		if err := p.DiscardOriginal(t.Context(), b.payloads); err == nil {
+			t.Error("DiscardOriginal without a network = <nil>, want an error")
+		}
+	})
+}
+
+// plant stores a blob in the container of payloads.
+func (b *rig) plant(t *testing.T, name, text string) {
+	t.Helper()
+	if err := b.payloads.put(t.Context(), name, []byte(text)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestDecodePoisonRefuses(t *testing.T) {
 	for name, text := range map[string]string{
 		"not base64":    "{}",
@@ -163,4 +228,28 @@ func TestCut(t *testing.T) {
 			t.Errorf("cut(%q, %d) = %q, want %q", row.given, row.limit, got, row.want)
 		}
 	}
+}
+
+// TestPutPoisonInTrouble: a message whose text or message could not be stored is not put.
+func TestPutPoisonInTrouble(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		large := strings.Repeat("x", MaxText)
+		b.faultOn(storage.OpPutBlob, allTries, storage.Fault{DropRequest: true})
+		if err := b.poison.PutPoison(t.Context(), poisonOf(large), b.payloads); err == nil {
+			t.Error("PutPoison without its blob = <nil>, want an error")
+		}
+		endless := poisonOf(large)
+		endless.Origin = large
+		b.OnCall(nil)
+		if err := b.poison.PutPoison(t.Context(), endless, b.payloads); err == nil {
+			t.Error("PutPoison of a message that does not fit without its text = <nil>, want an error")
+		}
+		b.faultOn(storage.OpPutMessage, allTries, storage.Fault{DropRequest: true})
+		if err := b.poison.PutUnchanged(t.Context(), "text"); err == nil {
+			t.Error("PutUnchanged without a network = <nil>, want an error")
+		}
+		if n := len(b.Messages(poisonName)); n != 0 {
+			t.Errorf("%d messages on the poison queue, want none", n)
+		}
+	})
 }

@@ -2,10 +2,13 @@ package queue
 
 import (
 	"encoding/json"
+	"errors"
+	"io"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
@@ -98,4 +101,59 @@ func TestPutMovedInTrouble(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestIncompleteAnswers: a list that lacks a part of a message is an error, and no message is
+// lost in it silently.
+func TestIncompleteAnswers(t *testing.T) {
+	complete := func() *azqueue.DequeuedMessage {
+		return &azqueue.DequeuedMessage{MessageID: new("m"), PopReceipt: new("p"), DequeueCount: new(int64(1)), InsertionTime: new(noon),
+			ExpirationTime: new(noon), MessageText: new("text")}
+	}
+	reply := azqueue.DequeueMessagesResponse{}
+	for name, damage := range map[string]func(m *azqueue.DequeuedMessage) *azqueue.DequeuedMessage{
+		"no message": func(*azqueue.DequeuedMessage) *azqueue.DequeuedMessage { return nil },
+		"no id":      func(m *azqueue.DequeuedMessage) *azqueue.DequeuedMessage { m.MessageID = nil; return m },
+		"no receipt": func(m *azqueue.DequeuedMessage) *azqueue.DequeuedMessage { m.PopReceipt = new(""); return m },
+		"no count":   func(m *azqueue.DequeuedMessage) *azqueue.DequeuedMessage { m.DequeueCount = nil; return m },
+		"no time":    func(m *azqueue.DequeuedMessage) *azqueue.DequeuedMessage { m.InsertionTime = nil; return m },
+		"no end":     func(m *azqueue.DequeuedMessage) *azqueue.DequeuedMessage { m.ExpirationTime = nil; return m },
+		"no text":    func(m *azqueue.DequeuedMessage) *azqueue.DequeuedMessage { m.MessageText = nil; return m },
+	} {
+		reply.Messages = []*azqueue.DequeuedMessage{complete(), damage(complete())}
+		if got, err := messagesOf(reply); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("%s: %d messages, %v, want an error", name, len(got), err)
+		}
+	}
+	reply.Messages = []*azqueue.DequeuedMessage{complete()}
+	if got, err := messagesOf(reply); err != nil || len(got) != 1 || got[0].ID != "m" || got[0].Receipt != "p" {
+		t.Errorf("a complete message = %+v, %v", got, err)
+	}
+}
+
+// TestPeek: a peek shows messages and how long the front has waited, and fails without an answer.
+func TestPeek(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		if waited, err := b.jobs.FrontWaited(t.Context()); waited != 0 || err != nil {
+			t.Errorf("FrontWaited of an empty queue = %s, %v", waited, err)
+		}
+		if err := b.jobs.putText(t.Context(), "text", 0); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(90 * time.Second)
+		if waited, err := b.jobs.FrontWaited(t.Context()); waited != 90*time.Second || err != nil {
+			t.Errorf("FrontWaited = %s, %v, want 90 s", waited, err)
+		}
+		peeked, err := b.jobs.Peek(t.Context(), 1000)
+		if err != nil || len(peeked) != 1 || peeked[0].Text != "text" || peeked[0].SeenAt.Sub(peeked[0].InsertedAt) != 90*time.Second {
+			t.Errorf("Peek = %+v, %v, want one message that waited for 90 s", peeked, err)
+		}
+		b.OnCall(func(storage.Call) storage.Fault { return storage.Fault{DropReply: true} })
+		if _, err := b.jobs.Peek(t.Context(), 1); err == nil {
+			t.Error("Peek without a network = <nil>, want an error")
+		}
+		if _, err := b.jobs.FrontWaited(t.Context()); err == nil {
+			t.Error("FrontWaited without a network = <nil>, want an error")
+		}
+	})
 }

@@ -24,8 +24,8 @@ func (s *Service) listBlobs(r *protocol.Request) (*protocol.Reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	if page := int(s.page.Load()); page > 0 {
-		most = min(most, page)
+	if limit := int(s.page.Load()); limit > 0 {
+		page.Most = min(page.Most, limit)
 	}
 	entries, next := c.list(blobFilter{
 		prefix:      r.Query.Get("prefix"),

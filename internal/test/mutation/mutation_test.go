@@ -1,0 +1,97 @@
+package mutation
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const sample = "./internal/test/mutation/testdata/sample"
+
+// TestSample judges the mutants of a package that has, for each operator, mutants that are
+// noticed and mutants that survive. One loops, one does not compile.
+func TestSample(t *testing.T) {
+	packages, err := Load(t.Context(), "../../..", sample)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var notes strings.Builder
+	results, err := Judge(t.Context(), packages, Options{
+		Judges: []string{sample}, Each: time.Minute, Total: time.Hour, Grace: 5 * time.Second, Parallel: 2,
+		Note: func(format string, args ...any) { fmt.Fprintf(&notes, format+"\n", args...) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left := "left out, since it fails without a mutant: " + sample + " TestBroken (TestBroken)"; !strings.Contains(notes.String(), left) {
+		t.Errorf("the notes do not say %q:\n%s", left, &notes)
+	}
+	verdicts := map[Verdict]string{Noticed: "noticed", Survived: "survived", Unreached: "not reached", Undecided: "undecided"}
+	var got strings.Builder
+	for _, r := range results {
+		fmt.Fprintf(&got, "%s: %s: %s → %s\n", verdicts[r.Verdict], r.Operator, r.Old, r.New)
+		if strings.Contains(r.Old, "c.Left--") && r.By != "timed out" {
+			t.Errorf("the loop ended with %q, want timed out", r.By)
+		}
+	}
+	compare(t, "verdicts.txt", got.String())
+}
+
+// compare compares a text with a file in testdata.
+func compare(t *testing.T, name, got string) {
+	t.Helper()
+	want, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s: (-want +got):\n%s\n%s", name, diff, got)
+	}
+}
+
+// TestTimeIsUp: a run ends at its limit, and leaves mutants undecided.
+func TestTimeIsUp(t *testing.T) {
+	j := judging{tests: []*test{{name: "TestX", reaches: map[int]bool{1: true}}}, end: time.Now()}
+	r, err := j.one(t.Context(), &Mutant{ID: 1})
+	if err != nil || r.Verdict != Undecided {
+		t.Errorf("verdict %d, %v, want %d", r.Verdict, err, Undecided)
+	}
+}
+
+// TestUnknownPackage: the error names the package.
+func TestUnknownPackage(t *testing.T) {
+	if _, err := Load(t.Context(), ".", "./none"); err == nil || !strings.Contains(err.Error(), "none") {
+		t.Errorf("Load of a missing package = %v, want an error that names it", err)
+	}
+}
+
+// TestBaseline: shares of noticed mutants may rise and must not fall.
+func TestBaseline(t *testing.T) {
+	b := Baseline{{Package: "./a", Judges: []string{"./c"}, Noticed: 90}, {Package: "./b", Noticed: 50}}
+	counts := map[string]Count{"./a": {Generated: 1000, Noticed: 899, Survived: 101}}
+	if err := b.Compare(counts); err == nil || !strings.Contains(err.Error(), "./a: 89.9 %") {
+		t.Errorf("a lower share: %v, want an error", err)
+	}
+	counts["./a"] = Count{Generated: 1000, Noticed: 900, Undecided: 0}
+	if err := b.Compare(counts); err != nil {
+		t.Errorf("an equal share: %v", err)
+	}
+	counts["./new"] = Count{Generated: 4, Noticed: 3, Undecided: 0}
+	name := filepath.Join(t.TempDir(), "baseline.json")
+	if err := b.Raise(counts).Write(name); err != nil {
+		t.Fatal(err)
+	}
+	got, err := ReadBaseline(name)
+	want := Baseline{b[0], b[1], {Package: "./new", Noticed: 75}}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("the new baseline (-want +got):\n%s%v", diff, err)
+	}
+	if diff := cmp.Diff([]string{"./a", "./c"}, b.Judges("./a")); diff != "" {
+		t.Errorf("judges (-want +got):\n%s", diff)
+	}
+}
