@@ -133,6 +133,7 @@ var wordsIn = map[string][]string{
 		"where msg == \"queue read\" and queue !endswith \"-poison\" | summarize arg_max(TimeGenerated, messages) by queue | " +
 			"where messages > 0 and alive == 0'", "autoMitigate: true",
 	},
+	"modules/gallery.bicep": {"    parent: gallery\n    name: name\n"},
 	"modules/storage.bicep": {"[names.workers, names.control, names.packages] : [],\n    map(dataContainers, c => c.name)\n"},
 	"modules/network.bicep": {
 		"      {\n        name: 'workers'\n", "existing = { name: 'workers' }", "name: 'DenyAllInbound'", "destinationAddressPrefix: '*'\n",
