@@ -13,6 +13,9 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 # Time of all files in a package: the commit's.
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 
+# The commands of make build.
+BINARIES := ./cmd/worker ./cmd/producer ./cmd/spotctl ./cmd/lab
+
 # Where packages go, and for which processors they are; empty for all.
 PACKAGES ?= dist
 ARCHITECTURES ?=
@@ -38,7 +41,7 @@ help: ## list the targets
 
 .PHONY: build
 build: ## build bin/worker, bin/producer, bin/spotctl and bin/lab
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION) -X github.com/spotworker/spotworker/internal/workercmd.version=$(VERSION)' -o bin/ ./cmd/worker ./cmd/producer ./cmd/spotctl ./cmd/lab
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION) -X github.com/spotworker/spotworker/internal/workercmd.version=$(VERSION)' -o bin/ $(BINARIES)
 
 .PHONY: package
 package: ## make packages for VMs, in dist/ (WORKER=folder of a main, HANDLERS=folder with kinds.json, SIGNING_KEY=SSH key)
@@ -57,24 +60,32 @@ chaos: ## kill real workers at random and verify what happened to every job (CHA
 	go run ./cmd/lab chaos $(if $(CHAOS_FLAGS),$(CHAOS_FLAGS),--kills 200)
 
 # Packages that take longest go first, here and in integration: the others run beside them.
-# Three at once, since many tests wait. Packages that only read files of the repository, or run
-# its scripts, run without the race detector.
-LONGEST := $(addprefix ./internal/test/worker/,crashpoints histories hostile evictions fleets outages jobs) ./internal/workercmd ./internal/lab/up
-WITHOUT_RACE := ./infra/policy ./infra/scripts ./internal/test/architecture
+# Four at once, since many tests wait. Packages that only read files of the repository, or run
+# its scripts, run without the race detector. So do the command lines, which are hundreds of short processes:
+# make proof runs them with it.
+LONGEST := $(addprefix ./internal/test/worker/,evictions crashpoints hostile jobs fleets histories outages) ./internal/workercmd ./internal/program ./internal/lab/up
+COMMANDS := ./cmd/spotctl ./cmd/producer
+WITHOUT_RACE := ./infra/policy ./infra/scripts ./internal/test/architecture $(COMMANDS)
+
+# The race detector waits a second at the end of each process, also without a race.
+GORACE ?= atexit_sleep_ms=0
+export GORACE
+
 .PHONY: test
 test: ## go vet and tests, of long ones a sample, with the race detector where there is a C compiler (TESTFLAGS=...)
 	go vet ./...
 	@race=$$(tools/race.sh) && others=$$(go list ./... | grep -v $(patsubst .%,-e %$$,$(WITHOUT_RACE))) && \
 		echo "+ go test $$race on all packages but $(WITHOUT_RACE)" && \
-		go test $$race -vet=off -p 3 -timeout 30m $(TESTFLAGS) $(LONGEST) $$others && set -x && \
+		go test $$race -vet=off -p 4 -timeout 30m $(TESTFLAGS) $(LONGEST) $$others && set -x && \
 		go test -vet=off -timeout 30m $(TESTFLAGS) $(WITHOUT_RACE)
 	@race=$$(tools/race.sh 2>/dev/null) && for module in $(EXAMPLES); do \
 		(set -x && cd $$module && go vet ./... && go test $$race $(TESTFLAGS) ./...) || exit 1; done
 
 .PHONY: proof
 proof: ## long tests in full: all crash points, 200 histories, hours of virtual time, gigabytes (TESTFLAGS=...)
-	@packages=$$(tools/proof-packages.sh) && set -x && \
-		SPOTWORKER_PROOF=full go test -vet=off -timeout 30m $(TESTFLAGS) $(filter ./internal/test/worker/%,$(LONGEST)) $$packages
+	@packages=$$(tools/proof-packages.sh) && race=$$(tools/race.sh) && set -x && \
+		SPOTWORKER_PROOF=full go test -vet=off -p 3 -timeout 30m $(TESTFLAGS) $(filter ./internal/test/worker/%,$(LONGEST)) $$packages && \
+		go test $$race -vet=off -timeout 30m $(TESTFLAGS) $(COMMANDS)
 
 .PHONY: integration
 integration: ## tests against real components; those without theirs are skipped (TESTFLAGS=...)
@@ -89,17 +100,16 @@ integration-tools: ## install into .tools/ what integration tests and lint need
 	@tools/golangci-lint.sh >/dev/null
 
 .PHONY: lint
-lint: ## gofmt, go vet and golangci-lint, which it installs into .tools/ if it is missing
+lint: ## gofmt and golangci-lint with go vet's checks, which it installs into .tools/ if it is missing
 	@unformatted=$$(find . -path './.*' -prune -o -name '*.go' -print | xargs gofmt -l) || exit 1; \
 		[ -z "$$unformatted" ] || { echo "not as gofmt writes it:"; echo "$$unformatted"; exit 1; }
-	go vet -tags integration ./...
 	@linter=$$(tools/golangci-lint.sh) && for module in . $(EXAMPLES); do \
 		echo golangci-lint run in $$module && (cd $$module && "$$linter" run --allow-serial-runners) || exit 1; done
 
 .PHONY: windows
-windows: ## build for Windows, amd64 and arm64, and vet (no file is for one processor alone)
-	GOOS=windows GOARCH=amd64 go build ./... && GOOS=windows GOARCH=amd64 go vet ./...
-	GOOS=windows GOARCH=arm64 go build ./...
+windows: ## build the commands for Windows, amd64 and arm64, and vet all with tests (no file is for one processor alone)
+	GOOS=windows GOARCH=amd64 go vet ./...
+	for arch in amd64 arm64; do GOOS=windows GOARCH=$$arch go build -o /dev/null $(BINARIES) || exit 1; done
 
 .PHONY: bicep
 bicep: ## check infra/bicep: with the bicep compiler, or with the checker in BICEPCHECK

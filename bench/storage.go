@@ -52,6 +52,7 @@ func names() azure.Names {
 // Run serves until standard input ends.
 func (c *storageCommand) Run(ctx context.Context) error {
 	server := storage.New(storage.Options{})
+	server.SetFullPages() // calls are counted
 	if err := c.fill(ctx, server); err != nil {
 		return fmt.Errorf("fill the storage: %w", err)
 	}

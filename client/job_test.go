@@ -143,10 +143,12 @@ func TestList(t *testing.T) {
 // TestListPages: a listing makes a call for 5,000 records, and none that is not needed.
 func TestListPages(t *testing.T) {
 	b := setup(t)
-	for i := range 5001 {
+	b.server.SetFullPages()
+	b.server.LimitBlobPages(50)
+	for i := range 51 {
 		b.seed(t, fmt.Sprintf("job-%d", i), StatusRunning)
 	}
-	for most, want := range map[int]int64{1: 1, 5000: 1, 6000: 2} {
+	for most, want := range map[int]int64{1: 1, 50: 1, 60: 2} {
 		b.server.ResetCounts()
 		n := 0
 		for _, err := range b.List(t.Context(), Filter{}) {
@@ -157,8 +159,8 @@ func TestListPages(t *testing.T) {
 				break
 			}
 		}
-		if got := b.server.Counts()[storage.OpListBlobs]; got != want || n != min(most, 5001) {
-			t.Errorf("%d jobs in %d calls, want %d in %d", n, got, min(most, 5001), want)
+		if got := b.server.Counts()[storage.OpListBlobs]; got != want || n != min(most, 51) {
+			t.Errorf("%d jobs in %d calls, want %d in %d", n, got, min(most, 51), want)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -33,6 +34,7 @@ func TestCosts(t *testing.T) {
 			env.Setenv("AZURE_CLIENT_ID", "00000000-0000-0000-0000-000000000001")
 			env.Setenv("IDENTITY_ENDPOINT", server.URL+"/token")
 			env.Setenv("IDENTITY_HEADER", "header")
+			env.Setenv("XDG_CACHE_HOME", filepath.Join(env.WorkDir, "cache"))
 			env.Setenv("GORACE", "atexit_sleep_ms=0")
 			return nil
 		},
@@ -53,7 +55,7 @@ func giveToken(w http.ResponseWriter, r *http.Request) {
 
 // market is the data of the services.
 func market() *pricing.Server {
-	return &pricing.Server{Offers: []pricing.Offer{
+	return &pricing.Server{PageSeed: 1, Offers: []pricing.Offer{
 		{
 			Size: "Standard_D2as_v5", Region: "westeurope", Spot: 0.02, Regular: 0.1, Eviction: "5-10", Cores: 2,
 			History: []pricing.Point{{Date: "2026-11-01T00:00:00Z", USD: 0.02}, {Date: "2026-10-01T00:00:00Z", USD: 0.03}},

@@ -164,6 +164,7 @@ func (f *flags) AfterApply(ctx *kong.Context) (err error) {
 type session struct {
 	printer *printer
 	flags   *flags
+	opened  *client.Client // nil opens the deployment of the flags
 }
 
 func main() {
@@ -188,6 +189,9 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 
 // client opens the deployment. It makes no call.
 func (s *session) client() (*client.Client, error) {
+	if s.opened != nil {
+		return s.opened, nil
+	}
 	return clientflags.Open(&s.flags.Storage, parallelCalls, version, name())
 }
 

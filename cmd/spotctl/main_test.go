@@ -89,6 +89,7 @@ func TestScripts(t *testing.T) {
 			"visible":   visible,
 			"refuse":    refuse,
 			"printed":   printed,
+			"runs":      runs,
 			"ends":      ends,
 			"damage":    damage,
 			"blobs":     blobs,
@@ -99,31 +100,38 @@ func TestScripts(t *testing.T) {
 }
 
 func newWorld() (w *world, connectionString string, err error) {
-	w = &world{server: storage.New(storage.Options{})}
-	if connectionString, err = w.server.Listen(storage.Addresses{}); err != nil {
+	server := storage.New(storage.Options{})
+	if connectionString, err = server.Listen(storage.Addresses{}); err != nil {
 		return nil, "", err
 	}
+	w, err = emptyWorld(server)
+	return w, connectionString, err
+}
+
+// emptyWorld is a deployment without jobs in an account.
+func emptyWorld(server *storage.Server) (*world, error) {
+	w := &world{server: server}
 	names, err := azure.NamesFor("spotworker", "")
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	account, err := azure.Connect(azure.AccountConfig{ConnectionString: w.server.ConnectionString(), Transport: w.server.Transport()})
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	w.stores = deployment.StoresOf(account, names)
 	w.beats = &heartbeats{store: w.stores.Workers, last: map[string]presence.Presence{}}
 	for _, q := range []*queue.Queue{w.stores.Queue, w.stores.OnDemand, w.stores.Poison} {
 		if err := q.Create(context.Background()); err != nil {
-			return nil, "", err
+			return nil, err
 		}
 	}
 	for _, name := range []string{names.Records, names.Payloads, names.Workers, names.Control, names.Outputs} {
 		if _, err := account.Container(name).Create(context.Background(), nil); err != nil {
-			return nil, "", err
+			return nil, err
 		}
 	}
-	return w, connectionString, nil
+	return w, nil
 }
 
 func worldOf(ts *testscript.TestScript) *world {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/spotworker/spotworker/internal/fleet/control"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
 // canceller cancels through the operator's link.
@@ -96,7 +98,8 @@ func TestCancelEveryCall(t *testing.T) {
 
 // TestCancelMany: two calls a job, two more for a thousand, and a bounded document.
 func TestCancelMany(t *testing.T) {
-	const jobs = 2500
+	jobs := proof.Times(1100, 2500)
+	thousands := int64(jobs+999) / 1000
 	inBubble(t, func(t *testing.T, b *rig) {
 		ids := make([]string, jobs)
 		for i := range ids {
@@ -109,8 +112,8 @@ func TestCancelMany(t *testing.T) {
 		}
 		calls := b.server.Counts()
 		t.Logf("calls for %d jobs: %v", jobs, calls)
-		if calls[storage.OpGetBlobProperties] != jobs || calls[storage.OpPutBlockList] != jobs || calls[storage.OpGetBlob] != 3 ||
-			calls[storage.OpPutBlob] != 3 {
+		if calls[storage.OpGetBlobProperties] != int64(jobs) || calls[storage.OpPutBlockList] != int64(jobs) ||
+			calls[storage.OpGetBlob] != thousands || calls[storage.OpPutBlob] != thousands {
 			t.Errorf("calls = %v, want two for each job, and two for each thousand", calls)
 		}
 		found, _, err := b.stores.Control.Read(t.Context(), "")
@@ -183,4 +186,59 @@ func TestCancelWithoutRecord(t *testing.T) {
 			})
 		})
 	}
+}
+
+// refuse refuses some operations in a container.
+func (b *rig) refuse(container string, operations ...string) {
+	b.server.OnCall(func(c storage.Call) storage.Fault {
+		if c.Container == container && slices.Contains(operations, c.Operation) {
+			return storage.Fault{Refuse: &storage.Error{Status: 403, Code: "AuthorizationFailure"}}
+		}
+		return storage.Fault{}
+	})
+}
+
+// TestCancelTellsWorkers: workers are told of each job whose record may have been written,
+// also when the run ends early; it is an error if they cannot be told.
+func TestCancelTellsWorkers(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		for _, id := range []string{"a", "b", "c"} {
+			b.put(t, given{id: id, status: checkpoint.Running})
+		}
+		b.refuse(b.names.Records, storage.OpPutBlob, storage.OpPutBlockList)
+		outcomes, err := b.cancel(t.Context(), t, "a")
+		if err != nil || outcomes["a"].Action != Failed || !slices.Equal(b.named(t), []string{"a"}) {
+			t.Errorf("a write that fails = %+v, %v, named %q, want it Failed and named", outcomes, err, b.named(t))
+		}
+		b.server.OnCall(nil)
+
+		ctx, stop := context.WithCancel(t.Context())
+		err = b.canceller(t).Cancel(ctx, slices.Values([]string{"b"}), func(CancelOutcome) error { stop(); return nil })
+		if named := b.named(t); !slices.Equal(named, []string{"a", "b"}) {
+			t.Errorf("an interruption after the cancel = %v, named %q, want a and b", err, named)
+		}
+
+		b.refuse(b.names.Control, storage.OpPutBlob)
+		outcomes, err = b.cancel(t.Context(), t, "c")
+		if err == nil || !strings.Contains(err.Error(), "tell the workers of 1 cancelled jobs") || outcomes["c"].Action != Cancelled {
+			t.Errorf("a control document that cannot be written = %+v, %v, want the job cancelled and an error", outcomes, err)
+		}
+	})
+}
+
+// TestCancelManyAfterMany: each job is cancelled once, also behind the first thousand.
+func TestCancelManyAfterMany(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		c := b.canceller(t)
+		c.KnownOnly = true
+		seen := map[string]int{}
+		ids := make([]string, cancelBatch+1)
+		for i := range ids {
+			ids[i] = fmt.Sprint("job-", i)
+		}
+		err := c.Cancel(t.Context(), slices.Values(ids), func(o CancelOutcome) error { seen[o.ID]++; return nil })
+		if err != nil || len(seen) != len(ids) || seen["job-0"] != 1 || seen[ids[cancelBatch]] != 1 {
+			t.Errorf("Cancel = %d jobs, job-0 %d times, %v, want each once", len(seen), seen["job-0"], err)
+		}
+	})
 }

@@ -270,18 +270,19 @@ func isAlive(p presence.Listed) bool {
 // report with those left whenever it looks. The error wraps [ErrNotFollowed] if ctx
 // ends before.
 func (f *Fleet) Wait(ctx context.Context, a Asked, report func(left []string)) error {
+	left := a.Workers
 	for {
 		all, err := f.Workers.List(ctx)
 		if err != nil && ctx.Err() == nil {
 			return err
 		}
-		var left []string
-		for _, p := range all {
-			if slices.Contains(a.Workers, p.Worker) && isAlive(p) && (!p.Steered || p.Control < a.Revision || !a.done(p)) {
-				left = append(left, p.Worker)
-			}
-		}
 		if err == nil {
+			left = nil
+			for _, p := range all {
+				if slices.Contains(a.Workers, p.Worker) && isAlive(p) && (!p.Steered || p.Control < a.Revision || !a.done(p)) {
+					left = append(left, p.Worker)
+				}
+			}
 			report(left)
 			if len(left) == 0 {
 				return nil

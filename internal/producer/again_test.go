@@ -110,25 +110,25 @@ func TestDigestsStoppedAndRunAgain(t *testing.T) {
 // TestCheckIDs: lines with ids of their own cost one read more, many at once, and lines
 // whose jobs are over are not put. Jobs with a new id cost nothing.
 func TestCheckIDs(t *testing.T) {
+	const n = 20 * DefaultParallel
 	for _, row := range []struct {
 		name  string
 		in    func(n int) io.Reader
 		reads int64
 		took  time.Duration
 	}{
-		{"own ids", numbered, 2000, 2 * 2000 / DefaultParallel * time.Millisecond},
+		{"own ids", numbered, n, 2 * n / DefaultParallel * time.Millisecond},
 		{"new ids", func(n int) io.Reader { return strings.NewReader(strings.Repeat(`{"kind":"k"}`+"\n", n)) }, 0,
-			2000 / DefaultParallel * time.Millisecond},
+			n / DefaultParallel * time.Millisecond},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				const n = 2000
 				b := setup(t)
 				b.CheckIDs = true
 				b.server.OnCall(func(storage.Call) storage.Fault { return storage.Fault{Before: time.Millisecond} })
 				began := time.Now()
 				sum, err := b.Run(t.Context(), Lines(row.in(n), Spec{}))
-				if want := (Summary{Enqueued: n, Last: "line 2000"}); sum != want || err != nil {
+				if want := (Summary{Enqueued: n, Last: fmt.Sprintf("line %d", n)}); sum != want || err != nil {
 					t.Errorf("run = %+v, %v, want %+v", sum, err, want)
 				}
 				if got := b.server.Counts()[storage.OpGetBlobProperties]; got != row.reads {

@@ -29,6 +29,7 @@ func TestUnknownKinds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	b.server.SetFullPages()
 	b.server.ResetCounts()
 	var unknown []*UnknownKindError
 	b.UnknownKind = func(err *UnknownKindError) { unknown = append(unknown, err) }

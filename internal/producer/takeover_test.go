@@ -149,6 +149,7 @@ func TestTakeOverRefused(t *testing.T) {
 // TestDryRun counts the jobs that would be put, and puts nothing.
 func TestDryRun(t *testing.T) {
 	b := setup(t)
+	b.server.SetFullPages()
 	b.DryRun = true
 	for _, name := range []string{"a", "b"} {
 		b.putBlob(t, "data", name, nil, nil)

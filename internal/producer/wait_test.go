@@ -133,6 +133,7 @@ func TestWaitIsCheap(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			b := setup(t)
+			b.server.SetFullPages()
 			w := b.waiter()
 			w.add(t, row.jobs)
 			go func() {

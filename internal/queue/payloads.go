@@ -209,11 +209,11 @@ func (p *Payloads) Find(ctx context.Context, id string, inputs []byte, work stri
 	if found.isOf(inputs, work) {
 		return found, true, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
 	if len(inputs) > 0 {
 		return p.search(ctx, id, inputs, work)
 	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
 	ref := &Ref{SHA256: work}
 	reply, err := p.container.NewBlobClient(blobName(id, ref)).GetProperties(ctx, nil)
 	if bloberror.HasCode(err, bloberror.BlobNotFound) {

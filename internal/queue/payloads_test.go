@@ -63,6 +63,30 @@ func TestOffloadAndLoad(t *testing.T) {
 	})
 }
 
+// TestFind: the payload is found among the job's blobs, whatever pages their list has.
+func TestFind(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		inputs := []byte(`[{"container":"c","blob":"b"}]`)
+		var works []string
+		for n := range 5 {
+			e := Envelope{ID: "job-1", Kind: "k", Payload: jsonPayload(t, `"`+strings.Repeat("x", n+1)+`"`), Inputs: inputs, EnqueuedAt: noon}
+			if _, err := b.payloads.Offload(t.Context(), e); err != nil {
+				t.Fatal(err)
+			}
+			works = append(works, e.Work())
+		}
+		for n, work := range works {
+			found, ok, err := b.payloads.Find(t.Context(), "job-1", inputs, work)
+			if err != nil || !ok || found.Ref() == nil || found.Ref().Size != int64(n+3) {
+				t.Errorf("Find payload %d = %+v, %t, %v, want one of %d bytes", n, found, ok, err, n+3)
+			}
+		}
+		if found, ok, err := b.payloads.Find(t.Context(), "job-1", inputs, works[0]+"0"); ok || err != nil {
+			t.Errorf("Find of another payload = %+v, %t, %v, want none", found, ok, err)
+		}
+	})
+}
+
 func TestLoadInlineMakesNoCall(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		e := Envelope{ID: "a", Kind: "k", Payload: BytesPayload([]byte("x"))}

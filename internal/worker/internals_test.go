@@ -87,6 +87,7 @@ func TestLossEstimateLearns(t *testing.T) {
 		if got := again.Losses(); got.Sudden != 1 || got.Watched < 59*time.Minute || got.Watched > time.Hour {
 			t.Errorf("losses half a minute after the start = %+v, want the last run of an hour, and its sudden end", got)
 		}
+		b.Server.SetFullPages()
 		b.Server.ResetCounts()
 		const window = (worker.LossesFirst + worker.LossesEvery) * 5 / 4
 		time.Sleep(window)

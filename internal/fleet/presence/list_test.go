@@ -25,34 +25,42 @@ func TestListVM(t *testing.T) {
 		write("web-0123abcd-old", "") // of a version that does not say
 		write("Set_000001-0123abcd-0", "Set_000001")
 		time.Sleep(5 * time.Second)
-		for _, row := range []struct {
-			vm    string
-			want  []string
-			ages  []time.Duration
-			calls int64
-		}{
-			{"web", []string{"web-0123abcd-0", "web-0123abcd-blue"}, []time.Duration{15 * time.Second, 5 * time.Second}, 1},
-			{"web-1", []string{"web-1-0123abcd-0"}, []time.Duration{5 * time.Second}, 1},
-			{"web_1", []string{"web_1-0123abcd-0"}, []time.Duration{5 * time.Second}, 1},
-			{"SET_000001", []string{"Set_000001-0123abcd-0"}, []time.Duration{5 * time.Second}, 2},
-			{"we", nil, nil, 2},
-		} {
-			server.ResetCounts()
-			found, err := store.ListVM(t.Context(), row.vm)
-			if err != nil || len(found) != len(row.want) {
-				t.Errorf("ListVM %s = %+v, %v, want %v", row.vm, found, err, row.want)
-				continue
-			}
-			for i, p := range found {
-				if p.Worker != row.want[i] || p.Age != row.ages[i] {
-					t.Errorf("ListVM %s, %d = %s, %s old, want %s, %s", row.vm, i, p.Worker, p.Age, row.want[i], row.ages[i])
-				}
-			}
-			if calls := server.Counts()[storage.OpListBlobs]; calls != row.calls {
-				t.Errorf("ListVM %s took %d calls, want %d", row.vm, calls, row.calls)
+		checkListVM(t, server, store, false)
+		server.SetFullPages()
+		checkListVM(t, server, store, true)
+	})
+}
+
+// checkListVM checks the workers of each VM and, if counted, the number of calls.
+func checkListVM(t *testing.T, server *storage.Server, store *Store, counted bool) {
+	t.Helper()
+	for _, row := range []struct {
+		vm    string
+		want  []string
+		ages  []time.Duration
+		calls int64
+	}{
+		{"web", []string{"web-0123abcd-0", "web-0123abcd-blue"}, []time.Duration{15 * time.Second, 5 * time.Second}, 1},
+		{"web-1", []string{"web-1-0123abcd-0"}, []time.Duration{5 * time.Second}, 1},
+		{"web_1", []string{"web_1-0123abcd-0"}, []time.Duration{5 * time.Second}, 1},
+		{"SET_000001", []string{"Set_000001-0123abcd-0"}, []time.Duration{5 * time.Second}, 2},
+		{"we", nil, nil, 2},
+	} {
+		server.ResetCounts()
+		found, err := store.ListVM(t.Context(), row.vm)
+		if err != nil || len(found) != len(row.want) {
+			t.Errorf("ListVM %s = %+v, %v, want %v", row.vm, found, err, row.want)
+			continue
+		}
+		for i, p := range found {
+			if p.Worker != row.want[i] || p.Age != row.ages[i] {
+				t.Errorf("ListVM %s, %d = %s, %s old, want %s, %s", row.vm, i, p.Worker, p.Age, row.want[i], row.ages[i])
 			}
 		}
-	})
+		if calls := server.Counts()[storage.OpListBlobs]; counted && calls != row.calls {
+			t.Errorf("ListVM %s took %d calls, want %d", row.vm, calls, row.calls)
+		}
+	}
 }
 
 // An event that was put off is not the event that was prepared for.

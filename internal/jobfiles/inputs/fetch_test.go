@@ -60,6 +60,7 @@ func TestFetch(t *testing.T) {
 // for its listing, and a cached blob with an ETag none at all.
 func TestCalls(t *testing.T) {
 	b := setup(t)
+	b.server.SetFullPages()
 	etag := b.put(t, "one", content(100))
 	b.put(t, "many/1", content(rangeLength))
 	b.put(t, "many/2", content(rangeLength+1))

@@ -22,6 +22,7 @@ import (
 // listing alone when they are in the cache.
 func TestThousandInputs(t *testing.T) {
 	b := setup(t)
+	b.server.SetFullPages()
 	const blobs = 1000
 	for i := range blobs {
 		b.put(t, fmt.Sprintf("in/%04d", i), content(1<<10))

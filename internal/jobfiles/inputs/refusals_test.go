@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/spotworker/spotworker/internal/storage/azure"
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -112,9 +113,11 @@ func page(r *http.Request, blobs int) *http.Response {
 }
 
 // TestMostFiles: a job may have 100,000 input files and not one more, by a prefix or by a
-// manifest, and a job with more is refused without reading all of them.
+// manifest, and a job with more is refused without reading all of them. A quick run lists
+// more blobs alone.
 func TestMostFiles(t *testing.T) {
-	for _, blobs := range []int{MaxFiles, 2 * MaxFiles} {
+	sizes := []int{2 * MaxFiles, MaxFiles}
+	for _, blobs := range sizes[:proof.Times(1, 2)] {
 		b, pages := setup(t), 0
 		f := b.fetcher(t, func(c *Config) {
 			c.Account = b.over(t, func(r *http.Request) (*http.Response, error) { pages++; return page(r, blobs), nil })
@@ -124,6 +127,9 @@ func TestMostFiles(t *testing.T) {
 		if pages > MaxFiles/5000+1 {
 			t.Errorf("listing %d blobs took %d pages, want the last one just above the bound", blobs, pages)
 		}
+	}
+	if !proof.Full() {
+		return
 	}
 	b := setup(t)
 	etag := b.put(t, "one", []byte("1"))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -146,6 +147,35 @@ func TestWriterWithFaults(t *testing.T) {
 		}
 		if d, err := store.Read(t.Context(), "a", created); err != nil || sections(d) != "1:5/5" {
 			t.Errorf("log = %q, %v, want five lines", sections(d), err)
+		}
+	})
+}
+
+// TestList: all logs are listed, whatever pages their list has.
+func TestList(t *testing.T) {
+	inBubble(t, func(t *testing.T, _ *storage.Server, store *Store) {
+		var want []string
+		for i := range 6 {
+			id := fmt.Sprint("job-", i)
+			log := New(1, "w", MinSize, "")
+			log.Add(Stdout, []byte("line\n"))
+			if err := store.Writer(id, time.Now(), log, true).Write(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			want = append(want, id)
+		}
+		for range 5 {
+			var got []string
+			for s, err := range store.List(t.Context()) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				got = append(got, s.ID)
+			}
+			slices.Sort(got) // the order is the order of the blobs' names
+			if !slices.Equal(got, want) {
+				t.Fatalf("listed %q, want %q", got, want)
+			}
 		}
 	})
 }

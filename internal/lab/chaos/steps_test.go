@@ -6,6 +6,7 @@ import (
 	"io"
 	"testing"
 
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/job"
 	"github.com/spotworker/spotworker/job/jobtest"
 )
@@ -28,7 +29,7 @@ func TestStepsSurviveEvictions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			jobtest.Run(t, func() job.Handler { return job.HandlerFunc(Steps) }, jobtest.Case{Payload: raw})
+			jobtest.Run(t, func() job.Handler { return job.HandlerFunc(Steps) }, jobtest.Case{Payload: raw, Runs: proof.Times(40, 300)})
 			got, err := Steps(t.Context(), job.New(job.Spec{Payload: raw}, nil))
 			if err != nil || string(got) != string(p.result()) {
 				t.Errorf("Steps = %s, %v, want %s", got, err, p.result())

@@ -14,6 +14,7 @@ import (
 	"testing/iotest"
 
 	"github.com/spotworker/spotworker/internal/test/need"
+	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
 func TestScanRefuses(t *testing.T) {
@@ -64,7 +65,8 @@ func TestScanBoundsNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	const enough = maxIndex / 3700
+	index := int64(proof.Times(32, 64)) << 20
+	enough := int(index / 3700)
 	file, err := root.Create("0")
 	if err != nil {
 		t.Fatal(err)
@@ -78,10 +80,10 @@ func TestScanBoundsNames(t *testing.T) {
 	const each = 16 << 10 // of a path of 4 KiB: found, kept, and as the system takes it
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	_, err = Scan(t.Context(), dir, os.TempDir(), Limits{Bytes: 1 << 40, Entries: 100 * enough, Index: maxIndex})
+	_, err = Scan(t.Context(), dir, os.TempDir(), Limits{Bytes: 1 << 40, Entries: 100 * enough, Index: index})
 	runtime.ReadMemStats(&after)
 	t.Logf("%d names of %d bytes: %d MiB allocated", 2*enough, len(inner)-len(dir), (after.TotalAlloc-before.TotalAlloc)>>20)
-	if got := after.TotalAlloc - before.TotalAlloc; !errors.Is(err, ErrTooLarge) || got > enough*each*4/3 {
+	if got := after.TotalAlloc - before.TotalAlloc; !errors.Is(err, ErrTooLarge) || got > uint64(enough)*each*4/3 {
 		t.Errorf("Scan of %d long names = %v, and allocates %d bytes, want ErrTooLarge after half of them (%d bytes)", 2*enough, err, got,
 			enough*each)
 	}

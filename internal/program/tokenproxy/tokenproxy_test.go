@@ -66,6 +66,16 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
+// TestExpiry: the time at which a token expires is in seconds since 1970, as a text.
+func TestExpiry(t *testing.T) {
+	at := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	p := start(t, func(context.Context, string) (string, time.Time, error) { return "token", at, nil })
+	endpoint, secret, _ := p.Grant([]string{storageResource})
+	if _, body := ask(t, endpoint+"?resource="+storageResource, secret); !strings.Contains(body, `"expires_on":"1795435200"`) {
+		t.Errorf("answer = %s, want expires_on 1795435200", body)
+	}
+}
+
 // TestConnections: a job that holds connections, idle ones or such with a body that never
 // comes, gets no more of them than the proxy allows, and another job gets its token.
 func TestConnections(t *testing.T) {

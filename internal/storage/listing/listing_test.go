@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,6 +17,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 )
 
 // service answers each call for a page with its result for the marker.
@@ -163,4 +166,39 @@ func checkOdd(t *testing.T, name string, serve service, want, most int, counted 
 			}
 		})
 	})
+}
+
+// TestPagesOfTheEmulator: whatever pages a listing has, all of its blobs are read.
+func TestPagesOfTheEmulator(t *testing.T) {
+	for seed := range uint64(100) {
+		server := storage.New(storage.Options{PageSeed: seed})
+		client, err := container.NewClientFromConnectionString(server.ConnectionString(), "data", &container.ClientOptions{
+			ClientOptions: azcore.ClientOptions{Transport: server.Transport()},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.Create(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		var want []string
+		for i := range 9 {
+			want = append(want, fmt.Sprint("jobs/", i))
+			if _, err := client.NewBlockBlobClient(want[i]).UploadBuffer(t.Context(), nil, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var got []string
+		for p, err := range Pages(t.Context(), time.Minute, client, container.ListBlobsFlatOptions{Prefix: new("jobs/")}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, b := range p.Blobs {
+				got = append(got, *b.Name)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("seed %d: %q, want %q", seed, got, want)
+		}
+	}
 }

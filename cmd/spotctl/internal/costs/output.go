@@ -6,6 +6,8 @@ package costs
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -60,7 +62,34 @@ func (f *Source) gather(ctx context.Context, s Session, sizes []string, zones bo
 	ctx, cancel := context.WithTimeout(ctx, f.Timeout)
 	defer cancel()
 	report, err := prices.Gather(ctx, client, query, time.Now())
-	return query, report, err
+	if err != nil {
+		return query, report, err
+	}
+	return query, report, scoreAge(s, report.ScoreAge)
+}
+
+// scoreAge prints how old the placement scores are, unless they were asked for now.
+func scoreAge(s Session, age time.Duration) error {
+	switch {
+	case age <= 0:
+		return nil
+	case s.JSON:
+		return s.Line(struct {
+			Seconds float64 `json:"placement_scores_age_seconds"`
+		}{age.Round(time.Second).Seconds()})
+	}
+	s.Note("placement scores are %s old: Microsoft asks not to request them more often", age.Round(time.Second))
+	return nil
+}
+
+// scoreCache returns the file in which placement scores are kept; empty if this user has no
+// folder for caches.
+func scoreCache() string {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "spotworker", "placement-scores.json")
 }
 
 // source returns the query of the flags, and the client to ask. The error is about the flags.
@@ -75,7 +104,8 @@ func (f *Source) source(s Session, sizes []string, zones bool) (prices.Query, *p
 	if f.Timeout <= 0 {
 		return query, nil, &cli.ConfigError{Err: fmt.Errorf("--timeout %s: give a positive time", f.Timeout)}
 	}
-	options := prices.Options{RetailEndpoint: f.PricesEndpoint, ManagementEndpoint: f.ManagementEndpoint, Version: s.Version}
+	options := prices.Options{RetailEndpoint: f.PricesEndpoint, ManagementEndpoint: f.ManagementEndpoint, Version: s.Version,
+		ScoreCache: scoreCache()}
 	if f.SignIn {
 		if options.Credential, err = azure.SignIn(s.ClientID); err != nil {
 			return query, nil, &cli.ConfigError{Err: err}

@@ -12,7 +12,7 @@ import (
 
 // Prices is the command prices.
 type Prices struct {
-	Sizes []string `arg:"" name:"size" help:"VM sizes, such as Standard_D2as_v5 or D2as_v5. Names are case-sensitive."`
+	Sizes []string `arg:"" name:"size" help:"VM sizes, such as Standard_D2as_v5 or d2as_v5."`
 	Zones bool     `help:"Ask for the placement scores of each zone." env:"-"`
 
 	EvictionRate bool `help:"${about_prices_eviction_rate}" env:"-"`
@@ -30,6 +30,8 @@ Recommendations Role. What cannot be asked is left out, and said.
 
 --eviction-rate is for SPOTWORKER_EVICTION_RATE, and for make deploy, which asks for it. It ends
 with 1 if Azure publishes no rate, or shows none to this identity.
+
+Placement scores are kept for 20 minutes in the user's cache folder, and their age is printed.
 
 With -o json each size in each region is a line, and each thing that could not be found out a line
 with "gap". It ends with 1 if no price was found at all.`

@@ -10,6 +10,7 @@ package pricing
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"regexp"
 	"slices"
@@ -41,17 +42,23 @@ type Point struct {
 // Server answers requests. Its fields must not be changed once it is in use.
 type Server struct {
 	Offers   []Offer
-	PageSize int    // of every list; 0 for one page
+	PageSize int    // of every list; 0 for one page, or pages drawn from PageSeed
 	Currency string // of the answers, for any request; empty for the requested currency
 	Quota    int    // limit of Spot cores in each region; default 100
+
+	// PageSeed, if not 0, makes some pages of lists shorter or empty, with a link to the next
+	// one. Retail prices have no empty pages.
+	PageSeed uint64
 
 	// Fail, if set, answers a request itself and reports whether it did. n counts the
 	// requests to the same service from 1 on: retail, history, evictions, skus, usages
 	// or placement.
 	Fail func(service string, n int, w http.ResponseWriter, r *http.Request) bool
 
-	mu    sync.Mutex
-	calls map[string]int
+	mu     sync.Mutex
+	calls  map[string]int
+	random *rand.Rand
+	pages  int // that have a link to the next one
 }
 
 // Calls returns how many requests a service had.
@@ -127,12 +134,30 @@ func write(w http.ResponseWriter, status int, v any) {
 	_ = json.NewEncoder(w).Encode(v) // the client may be gone
 }
 
-// page returns a part of a list and where the next one starts; 0 for the last.
-func page[T any](s *Server, all []T, skip int) (part []T, next int) {
-	if s.PageSize <= 0 || skip+s.PageSize >= len(all) {
-		return all[min(skip, len(all)):], 0
+// page returns the part of a list that a token names, at least some items of it, and the
+// token of the next part; empty for the last.
+func page[T any](s *Server, all []T, token string, least int) (part []T, next string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text, _, _ := strings.Cut(token, "-")
+	start, _ := strconv.Atoi(text)
+	start = min(start, len(all))
+	size := s.PageSize
+	if size <= 0 {
+		size = len(all)
 	}
-	return all[skip : skip+s.PageSize], skip + s.PageSize
+	if s.PageSeed != 0 {
+		if s.random == nil {
+			s.random = rand.New(rand.NewPCG(s.PageSeed, 0))
+		}
+		size = max(s.random.IntN(3), least)
+	}
+	end := start + size
+	if end >= len(all) {
+		return all[start:], ""
+	}
+	s.pages++ // tokens differ, also of two pages that begin at the same item
+	return all[start:end], fmt.Sprintf("%d-%d", end, s.pages)
 }
 
 var (
@@ -167,11 +192,11 @@ func (s *Server) retail(w http.ResponseWriter, r *http.Request, _ map[string]any
 			items = append(items, o.items(currency)...)
 		}
 	}
-	skip, _ := strconv.Atoi(query.Get("$skip"))
-	part, next := page(s, items, skip)
+	part, next := page(s, items, query.Get("$skip"), 1)
 	link := ""
-	if next > 0 {
-		query.Set("$skip", strconv.Itoa(next))
+	if next != "" {
+		skip, _, _ := strings.Cut(next, "-")
+		query.Set("$skip", skip)
 		link = "https://prices.azure.com:443/api/retail/prices?" + query.Encode()
 	}
 	write(w, http.StatusOK, map[string]any{
@@ -221,6 +246,8 @@ func (o Offer) items(currency string) []map[string]any {
 	return items
 }
 
+// graph answers a query of SpotResources. Its rows belong to the tenant: a request with
+// subscriptions or management groups gets none (issues 77378 and 103702 of grafana/grafana).
 func (s *Server) graph(w http.ResponseWriter, _ *http.Request, body map[string]any) {
 	query, _ := body["query"].(string)
 	lists := nameList.FindAllStringSubmatch(query, -1)
@@ -231,9 +258,12 @@ func (s *Server) graph(w http.ResponseWriter, _ *http.Request, body map[string]a
 	listed := func(list int, name string) bool {
 		return strings.Contains(strings.ToLower(lists[list][1]), "'"+strings.ToLower(name)+"'")
 	}
+	subscriptions, _ := body["subscriptions"].([]any)
+	groups, _ := body["managementGroups"].([]any)
+	scoped := len(subscriptions)+len(groups) > 0
 	rows := []map[string]any{}
 	for _, o := range s.Offers {
-		if !listed(0, o.Size) || !listed(1, o.Region) {
+		if scoped || !listed(0, o.Size) || !listed(1, o.Region) {
 			continue
 		}
 		row := map[string]any{"skuName": strings.ToLower(o.Size), "location": o.Region}
@@ -257,11 +287,10 @@ func (s *Server) graph(w http.ResponseWriter, _ *http.Request, body map[string]a
 	}
 	options, _ := body["options"].(map[string]any)
 	token, _ := options["$skipToken"].(string)
-	skip, _ := strconv.Atoi(token)
-	part, next := page(s, rows, skip)
+	part, next := page(s, rows, token, 0)
 	answer := map[string]any{"totalRecords": len(rows), "count": len(part), "data": part, "facets": []any{}, "resultTruncated": "false"}
-	if next > 0 {
-		answer["$skipToken"] = strconv.Itoa(next)
+	if next != "" {
+		answer["$skipToken"] = next
 	}
 	write(w, http.StatusOK, answer)
 }
@@ -269,11 +298,10 @@ func (s *Server) graph(w http.ResponseWriter, _ *http.Request, body map[string]a
 // list answers with a page of a list of the resource manager.
 func list[T any](s *Server, w http.ResponseWriter, r *http.Request, all []T) {
 	query := r.URL.Query()
-	skip, _ := strconv.Atoi(query.Get("$skiptoken"))
-	part, next := page(s, all, skip)
+	part, next := page(s, all, query.Get("$skiptoken"), 0)
 	answer := map[string]any{"value": part}
-	if next > 0 {
-		query.Set("$skiptoken", strconv.Itoa(next))
+	if next != "" {
+		query.Set("$skiptoken", next)
 		answer["nextLink"] = "https://management.azure.com" + r.URL.Path + "?" + query.Encode()
 	}
 	write(w, http.StatusOK, answer)

@@ -9,6 +9,7 @@ import (
 
 func TestConformanceInProcess(t *testing.T) {
 	s := storage.New(storage.Options{})
+	s.SetFullPages() // pages are counted
 	conformance.Run(t, conformance.Target{
 		ConnectionString: s.ConnectionString(),
 		Transport:        s.Transport(),
@@ -18,6 +19,7 @@ func TestConformanceInProcess(t *testing.T) {
 
 func TestConformanceOverLoopback(t *testing.T) {
 	s := storage.New(storage.Options{})
+	s.SetFullPages() // pages are counted
 	connectionString, err := s.Listen(storage.Addresses{})
 	if err != nil {
 		t.Fatalf("Listen: %v", err)

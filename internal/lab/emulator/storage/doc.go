@@ -21,6 +21,10 @@
 // There are no roles: every identity may do everything. A hook can refuse a call
 // by its caller, Call.Principal.
 //
+// The first page of a listing has one item at most, and others may be short or empty, as
+// the service may send them: a reader of the first page alone fails its tests.
+// SetFullPages is for tests that count calls.
+//
 // Only the standard clock is used, and the in-process transport starts no
 // goroutine, so that the whole account works inside a testing/synctest bubble.
 //

@@ -33,3 +33,9 @@ func (s *Server) Blobs(containerName string) []blobs.State { return s.blobs.Blob
 func (s *Server) ReadBlob(containerName, name string) (blobs.State, []byte, bool) {
 	return s.blobs.Read(containerName, name)
 }
+
+// BlobETag returns the ETag of a blob, or "" if the blob does not exist or was never
+// committed.
+func (s *Server) BlobETag(containerName, name string) string {
+	return s.blobs.ETag(containerName, name)
+}

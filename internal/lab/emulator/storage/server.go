@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
@@ -51,6 +52,9 @@ type Options struct {
 	// Tokens is the issuer whose bearer tokens are accepted beside the
 	// account's key, over TLS. Default: nil, none are.
 	Tokens *token.Issuer
+	// PageSeed is the seed of the pages of listings: some are shorter than asked for or
+	// empty, as the service's may be. SetFullPages ends that. Default: 0.
+	PageSeed uint64
 }
 
 // Server is one storage account. It is safe for concurrent use.
@@ -59,6 +63,7 @@ type Server struct {
 	key       string
 	latency   time.Duration
 	auth      authenticator
+	pages     atomic.Pointer[protocol.Pages] // nil for full pages
 	blobs     *blobs.Service
 	queues    *queues.Service
 	up        link.Pipe // bodies of requests
@@ -90,10 +95,19 @@ func New(o Options) *Server {
 		queues:  queues.New(),
 		calls:   callLog{counts: make(map[string]int64)},
 	}
+	s.pages.Store(protocol.NewPages(o.PageSeed))
 	s.SetBandwidth(o.Bandwidth)
 	s.SetLimits(o.Limits)
 	return s
 }
+
+// LimitBlobPages gives lists of blobs pages of at most n entries, so that a few blobs fill
+// several; 0 stands for the 5,000 of the protocol.
+func (s *Server) LimitBlobPages(n int) { s.blobs.LimitPages(n) }
+
+// SetFullPages makes every page of a listing as long as asked for, from now on: for callers
+// that count calls.
+func (s *Server) SetFullPages() { s.pages.Store(nil) }
 
 // Blob returns the handler of the blob service, path style:
 // /<account>/<container>/<blob>.
@@ -207,6 +221,7 @@ func (s *Server) admit(svc service, raw *http.Request) (*protocol.Request, proto
 	if err != nil {
 		return r, unknown, err
 	}
+	r.Pages = s.pages.Load()
 	op, routeErr := svc.Route(r)
 	if err := s.auth.authenticate(r); err != nil {
 		return r, op, err

@@ -28,6 +28,7 @@ type endpoint struct {
 	mu     sync.Mutex
 	status int
 	pushes []map[string][]float64 // values by series
+	times  []int64                // of all values
 	tokens []string
 }
 
@@ -47,6 +48,7 @@ func newEndpoint(t *testing.T) *endpoint {
 		e.tokens = append(e.tokens, r.Header.Get("Authorization"))
 		if e.status == http.StatusNoContent {
 			e.pushes = append(e.pushes, decode(t, request))
+			e.times = append(e.times, timesOf(t, request)...)
 		}
 		http.Error(w, "no", e.status)
 	}))
@@ -114,6 +116,23 @@ func decode(t *testing.T, request []byte) map[string][]float64 {
 	return all
 }
 
+// timesOf returns the times of all values, as the message has them.
+func timesOf(t *testing.T, request []byte) (all []int64) {
+	fields(t, request, func(_ protowire.Number, series []byte, _ uint64) {
+		fields(t, series, func(number protowire.Number, content []byte, _ uint64) {
+			if number != 2 {
+				return
+			}
+			_, _, n := protowire.ConsumeTag(content)
+			content = content[n+8:] // behind the value, which has 8 bytes
+			_, _, n = protowire.ConsumeTag(content)
+			at, _ := protowire.ConsumeVarint(content[n:])
+			all = append(all, int64(at))
+		})
+	})
+	return all
+}
+
 // TestPush: all kinds of metrics arrive, the series end with the process, and only a
 // failure that begins is logged.
 func TestPush(t *testing.T) {
@@ -169,6 +188,11 @@ func TestPush(t *testing.T) {
 	n, got := e.last()
 	if values := got["__name__=seconds_sum,"+all]; n != 2 || len(values) != 2 || math.Float64bits(values[1]) != stale {
 		t.Errorf("pushes = %d, last values = %v, want 2, and an end of the series", n, values)
+	}
+	for _, at := range e.times {
+		if age := time.Since(time.UnixMilli(at)); age < -time.Second || age > time.Hour {
+			t.Fatalf("a value is of %s, want now", time.UnixMilli(at))
+		}
 	}
 	if warned := strings.Count(lines.String(), "metrics not pushed"); warned != 1 || strings.Contains(lines.String(), "secret") {
 		t.Errorf("log:\n%s\nwant one warning", &lines)

@@ -96,6 +96,24 @@ func TestRequest(t *testing.T) {
 	}
 }
 
+// TestTimeout: the time limit is in milliseconds, and the variable of traces comes first.
+func TestTimeout(t *testing.T) {
+	const endpoint = "EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318"
+	for _, row := range []struct {
+		env  []string
+		want time.Duration
+	}{
+		{nil, 10 * time.Second},
+		{[]string{"EXPORTER_OTLP_TIMEOUT=2500"}, 2500 * time.Millisecond},
+		{[]string{"EXPORTER_OTLP_TIMEOUT=2500", "EXPORTER_OTLP_TRACES_TIMEOUT=300"}, 300 * time.Millisecond},
+	} {
+		c, err := newClient(environment(append(row.env, endpoint)...), slog.New(slog.DiscardHandler))
+		if err != nil || c.timeout != row.want {
+			t.Errorf("%v: a limit of %s, %v, want %s", row.env, c.timeout, err, row.want)
+		}
+	}
+}
+
 // TestOutage: a collector that refuses is asked again after a pause; the log says when that
 // began and when it is over.
 func TestOutage(t *testing.T) {

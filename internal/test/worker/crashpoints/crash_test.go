@@ -17,7 +17,7 @@ import (
 )
 
 // callStep is the step from one crash point to the next. make proof runs all crash points.
-var callStep = proof.Times(41, 1)
+var callStep = proof.Times(59, 1)
 
 // callFault is a fault that is injected at one of a worker's storage calls.
 type callFault struct {

@@ -19,12 +19,14 @@ import (
 // before, and the last is the result. A job that resumes from a state that it never
 // reported, or from another job's, ends with a different result.
 type chain struct {
-	plan     *plan
-	recorder *recorder.Recorder
-	isFixed  func(id string) bool // a job that always fails succeeds once this is true
+	plan      *plan
+	recorder  *recorder.Recorder
+	isFixed   func(id string) bool // a job that always fails succeeds once this is true
+	startedAt func() time.Time     // when the history began
 
 	mu     sync.Mutex
 	failed map[failedStep]time.Time // when that step failed
+	hung   map[failedStep]bool      // the steps at which the handler was silent
 	spoilt map[string]time.Time     // from when on the states of that job are spoilt
 }
 
@@ -51,9 +53,9 @@ func nextNumber(id string, step int, before uint64) uint64 {
 	return (before ^ uint64(step)) * 1099511628211
 }
 
-// result returns the expected result of the job.
-func (j *plannedJob) result() []byte {
-	return []byte(numberText(j.numberAfter(j.steps - 1)))
+// result returns the expected result of the job, with a version of its inputs.
+func (j *plannedJob) result(version int) []byte {
+	return []byte(numberText(j.numberAfter(version, j.steps-1)))
 }
 
 func (c *chain) Run(ctx context.Context, j *job.Job) ([]byte, error) {
@@ -61,13 +63,22 @@ func (c *chain) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 	if p == nil || p.payload != nil && !bytes.Equal(j.Payload, p.payload) {
 		return nil, job.Permanent(errors.New("this is not the payload that was put"))
 	}
-	next, number, err := c.resumeGood(j, p)
+	defer c.countSilence(ctx, p)
+	version, err := c.readInputs(j)
+	if err != nil {
+		return nil, err
+	}
+	next, number, err := c.resumeGood(j, p, version)
 	if err != nil {
 		return nil, err
 	}
 	for ; next < p.steps; next++ {
 		if err := p.runStep(ctx); err != nil {
 			return nil, err
+		}
+		if c.hangs(p, next) {
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
 		}
 		if c.fails(p, next) {
 			return nil, errors.New("this step fails once")
@@ -76,7 +87,10 @@ func (c *chain) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 		if err := c.send(ctx, j, next, number); err != nil {
 			return nil, err
 		}
-		if p.steps%2 == 1 {
+		if err := c.putFollowUps(ctx, j, next); err != nil {
+			return nil, err
+		}
+		if p.prints() {
 			job.Print(ctx, "stdout", rig.LogLineOf(p.id, next))
 		}
 		if !p.noReports {
@@ -88,6 +102,9 @@ func (c *chain) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 	}
 	return []byte(numberText(number)), nil
 }
+
+// prints reports whether the handler prints a line at each step.
+func (j *plannedJob) prints() bool { return j.steps%2 == 1 }
 
 // runStep runs one step. When the job is stopped, it returns the error that the plan
 // asks for.

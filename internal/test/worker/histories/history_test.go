@@ -101,6 +101,7 @@ type historyStats struct {
 	unrecorded                                  int // of those done
 	inSecondAccount                             int
 	replays, purges, requeues                   int
+	startedOver, followUpsPut, cleanings        int
 	cancelsTold, holdsAsked, stops              int // stops are of handlers, in time, because of these
 	workers, kills, notices, freezes, takeovers int
 	interruptions, failures, movedForDeadline   int
@@ -115,6 +116,7 @@ func (c *historyStats) add(d historyStats) {
 	c.unrecorded += d.unrecorded
 	c.inSecondAccount += d.inSecondAccount
 	c.jobs, c.done, c.poison, c.cancelled = c.jobs+d.jobs, c.done+d.done, c.poison+d.poison, c.cancelled+d.cancelled
+	c.startedOver, c.followUpsPut, c.cleanings = c.startedOver+d.startedOver, c.followUpsPut+d.followUpsPut, c.cleanings+d.cleanings
 	c.replays, c.purges, c.requeues = c.replays+d.replays, c.purges+d.purges, c.requeues+d.requeues
 	c.cancelsTold, c.holdsAsked, c.stops = c.cancelsTold+d.cancelsTold, c.holdsAsked+d.holdsAsked, c.stops+d.stops
 	c.workers, c.kills, c.notices, c.freezes, c.takeovers = c.workers+d.workers, c.kills+d.kills, c.notices+d.notices, c.freezes+d.freezes,
@@ -131,10 +133,10 @@ func (c historyStats) String() string {
 	return fmt.Sprintf("%d jobs (%d done, %d of them without a record, %d poison, %d cancelled; %d in a second account), %d workers (%d "+
 		"killed, %d notices, %d frozen), operators: %d take-overs, %d replays, %d purges, %d messages requeued, %d cancels, %d pauses and "+
 		"drains (%d handlers stopped in time); %d interruptions, %d jobs moved for their deadline (%d while they waited), %d failures of "+
-		"handlers, %d steps back, %d storage calls, %s of virtual time, worst wait beside a free slot %s",
+		"handlers, %d steps back, %d jobs started over with changed inputs, %d follow-up jobs, %d cleanings, %d storage calls, %s of virtual time, worst wait beside a free slot %s",
 		c.jobs, c.done, c.unrecorded, c.poison, c.cancelled, c.inSecondAccount, c.workers, c.kills, c.notices, c.freezes, c.takeovers, c.replays,
 		c.purges, c.requeues, c.cancelsTold, c.holdsAsked, c.stops, c.interruptions, c.movedForDeadline, c.movedWaiting, c.failures, c.stepsBack,
-		c.calls, c.virtual.Round(time.Hour), c.worstWait.Round(time.Millisecond))
+		c.startedOver, c.followUpsPut, c.cleanings, c.calls, c.virtual.Round(time.Hour), c.worstWait.Round(time.Millisecond))
 }
 
 // runHistory runs the history of a seed and checks its outcome.
@@ -142,20 +144,24 @@ func runHistory(t *testing.T, seed uint64) (c historyStats) {
 	t.Helper()
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		h := &history{plan: planFor(seed), t: t, b: b, began: time.Now(), fixed: map[string]bool{}, told: map[string]bool{},
-			homes: map[string]int{}}
+			homes: map[string]int{}, versions: map[string]int{}}
 		b.Retry, b.Jitter = &fixedRetries, repeatableWaits
 		h.recorder = b.AddRecorder()
 		h.expectOutputs()
 		h.useShards()
 		h.useAccounts()
+		h.storeInputs()
 		h.recorder.CheckIdle(h.faultFreeFrom())
 		h.kinds = job.Kinds{"chain": &chain{plan: h.plan, recorder: h.recorder, isFixed: h.isFixed, failed: map[failedStep]time.Time{},
-			spoilt: map[string]time.Time{}}}
+			hung: map[failedStep]bool{}, spoilt: map[string]time.Time{}, startedAt: h.startedAt}}
 		h.kinds["large"], h.kinds["other"] = h.kinds["chain"], h.kinds["chain"]
 		h.kinds["again"] = h.again(h.kinds["chain"])
 		h.kinds["keeps"] = job.KeepPreviousState(h.kinds["chain"])
+		h.kinds["again-keeps"] = job.Idempotent(job.KeepPreviousState(h.kinds["again"]))
 		h.run()
 		h.check()
+		h.clean()
+		h.conclude()
 		if t.Failed() {
 			h.logHistory()
 		}

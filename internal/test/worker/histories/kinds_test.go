@@ -52,7 +52,7 @@ func (p *plan) mixKinds() {
 func (p *plan) mixIdempotent() {
 	r := &random{rand.New(rand.NewPCG(p.seed, 0x1de3))}
 	for _, j := range p.jobs {
-		if j.kind == "chain" && r.oneIn(3) {
+		if (j.kind == "chain" || j.kind == "large") && r.oneIn(3) {
 			j.kind = "again"
 		}
 	}
@@ -69,6 +69,12 @@ func (h *history) again(chain job.Handler) job.Handler {
 	}))
 }
 
+// isIdempotent reports whether the job is of an idempotent kind.
+func (j *plannedJob) isIdempotent() bool { return strings.HasPrefix(j.kind, "again") }
+
+// keeps reports whether the job is of a kind that keeps two states.
+func (j *plannedJob) keeps() bool { return strings.HasSuffix(j.kind, "keeps") }
+
 // mark sets the fields of an envelope that the plan asks for.
 func (m kindMix) mark(e *queue.Envelope) {
 	e.ChosenID = m.chosenIDs[e.ID]
@@ -83,7 +89,7 @@ func (h *history) startLastingWorker() {
 	if !h.mix.kinds {
 		return
 	}
-	h.start(workerRun{vm: lastingVM, concurrency: 1, onDemand: true})
+	h.lastingWorker = h.start(workerRun{vm: lastingVM, concurrency: 1, onDemand: true})
 	time.Sleep(3 * time.Second)
 	h.begin()
 }
@@ -120,14 +126,14 @@ func (o *oneAtATime) wrap(handler job.Handler) job.Handler {
 		defer o.recorder.HandlerEnded(o.vm, j.ID)
 		return handler.Run(ctx, j)
 	})
-	switch {
-	case job.IsIdempotent(handler):
-		return job.Idempotent(one)
-	case job.KeepsPreviousState(handler):
-		return job.KeepPreviousState(one)
-	default:
-		return one
+	var wrapped job.Handler = one
+	if job.KeepsPreviousState(handler) {
+		wrapped = job.KeepPreviousState(wrapped)
 	}
+	if job.IsIdempotent(handler) {
+		wrapped = job.Idempotent(wrapped)
+	}
+	return wrapped
 }
 
 func (o *oneAtATime) enter(id string) (alone bool) {

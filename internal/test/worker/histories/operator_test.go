@@ -135,11 +135,12 @@ func (h *history) finishOperators() (more bool) {
 	}
 	for _, a := range h.operatorActions {
 		if h.recorder.IsDeadLettered(a.job) {
-			a.crashCall = 0
+			a.crashCall, a.fromStart = 0, a.fromStart || h.hasChangedInputs(a.job)
 			h.replayOrPurge(a)
 			more = more || !a.purge
 		}
 	}
+	more = h.startOverWithInputs() || more
 	for _, c := range h.cancels {
 		h.finishCancel(c.job)
 	}
@@ -162,8 +163,8 @@ func (h *history) requeueAll() (more bool) {
 	}
 	for _, j := range h.plan.jobs {
 		status := h.b.Record(j.id).Status
-		if status == "" && h.recorder.HasFinished(j.id) {
-			continue // of an idempotent kind, and done
+		if status == "" && (h.recorder.HasFinished(j.id) || h.isFollowUp(j.id) && !h.recorder.WasPut(j.id)) {
+			continue // of an idempotent kind, and done; or its parent never put it
 		}
 		if status == "" || status == checkpoint.Poison && !h.recorder.IsDeadLettered(j.id) {
 			h.put(j)

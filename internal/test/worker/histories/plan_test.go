@@ -20,10 +20,14 @@ type plan struct {
 	holds           []plannedHold
 
 	deadlines map[string]plannedDeadline // by job
-	storing   map[string]bool            // jobs that store an output with each step
-	spoils    map[string]int             // steps from which on the states of a job are spoilt for a while
+	inputs    map[string]plannedInput    // by job that needs files
+	followUps []plannedFollowUp
+	silences  map[string]plannedSilence // by job with a limit of its silence
+	storing   map[string]bool           // jobs that store an output with each step
+	spoils    map[string]int            // steps from which on the states of a job are spoilt for a while
 
 	clearedAt time.Duration // when an operator clears the queues of jobs; 0 for never
+	cleans    bool          // at the end an operator removes what is left of jobs
 
 	mix      kindMix
 	shards   shardMix
@@ -115,6 +119,7 @@ func planFor(seed uint64) *plan {
 		p.reopenings = append(p.reopenings, reopening{at: r.between(10*time.Second, p.ends), job: p.jobs[r.IntN(len(p.jobs))].id})
 	}
 	p.faults = r.storageFaults(seed, p)
+	p.mixFailures()
 	p.planOperators()
 	p.mixKinds()
 	p.mixIdempotent()
@@ -124,6 +129,10 @@ func planFor(seed uint64) *plan {
 	p.mixShards()
 	p.mixAccounts()
 	p.planDeadlines()
+	p.mixInputs()
+	p.mixSilences()
+	p.planFollowUps()
+	p.planCleaning()
 	for _, l := range p.runs {
 		p.ends = max(p.ends, l.to+l.notice+shutdownTime)
 	}

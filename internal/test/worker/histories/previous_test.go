@@ -18,10 +18,14 @@ func (p *plan) mixPrevious() {
 	r := &random{rand.New(rand.NewPCG(p.seed, 0xbac2))}
 	p.spoils = map[string]int{}
 	for _, j := range p.jobs {
-		if (j.kind != "chain" && j.kind != "large") || j.noReports || !r.oneIn(2) {
+		if (j.kind != "chain" && j.kind != "large" && j.kind != "again") || j.noReports || !r.oneIn(2) {
 			continue
 		}
-		j.kind = "keeps"
+		if j.kind == "again" {
+			j.kind = "again-keeps"
+		} else {
+			j.kind = "keeps"
+		}
 		if !r.oneIn(4) {
 			p.spoils[j.id] = r.IntN(j.steps)
 		}
@@ -49,10 +53,13 @@ func (c *chain) spoil(p *plannedJob, step int, number uint64) uint64 {
 // resumeGood is resume from the last state, or if that is spoilt from the state before
 // it. If there is none, as after the first save, or it is spoilt too, the handler repairs
 // its state.
-func (c *chain) resumeGood(j *job.Job, p *plannedJob) (next int, number uint64, err error) {
+func (c *chain) resumeGood(j *job.Job, p *plannedJob, version int) (next int, number uint64, err error) {
 	next, number, err = c.resume(j, p)
-	if err != nil || next == 0 || number == p.numberAfter(next-1) {
-		return next, number, err
+	if err != nil || next == 0 {
+		return 0, uint64(version), err
+	}
+	if number == p.numberAfter(version, next-1) {
+		return next, number, nil
 	}
 	if _, spoils := c.plan.spoils[p.id]; !spoils {
 		return 0, 0, fmt.Errorf("the state of step %d is not the one that was reported", next)
@@ -61,5 +68,5 @@ func (c *chain) resumeGood(j *job.Job, p *plannedJob) (next int, number uint64, 
 		return 0, 0, err
 	}
 	next, _, err = c.resume(j, p)
-	return next, p.numberAfter(next - 1), err
+	return next, p.numberAfter(version, next-1), err
 }

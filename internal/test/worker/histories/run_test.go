@@ -25,7 +25,10 @@ type history struct {
 	recorder *recorder.Recorder
 	kinds    job.Kinds
 
-	finalWorkers []*rig.Process // workers without faults that finish the jobs left
+	finalWorkers  []*rig.Process // workers without faults that finish the jobs left
+	lastingWorker *rig.Process   // nil if the workers do not differ in kinds
+	folder        string         // of the caches of inputs; "" if no job has inputs
+	versions      map[string]int // of the inputs, by job that has ended
 
 	mu    sync.Mutex // guards what follows
 	began time.Time
@@ -64,6 +67,11 @@ func (h *history) run() {
 	}
 	if h.accounts.addedAt > 0 {
 		all.Go(func() { h.waitUntil(h.accounts.addedAt); h.spreadOverAccounts() })
+	}
+	for id, in := range h.plan.inputs {
+		if in.changesAt > 0 {
+			all.Go(func() { h.waitUntil(in.changesAt); h.b.PutData(id, "2") })
+		}
 	}
 	for _, w := range h.plan.runs {
 		all.Go(func() { h.waitUntil(w.from); h.runWorker(w) })
@@ -125,11 +133,8 @@ func (h *history) put(j *plannedJob) {
 		h.b.Accounts.All.Spread.ReadToPut(h.t.Context())
 	}
 	q := h.queueFor(j)
-	e := queue.Envelope{ID: j.id, Kind: j.kind, EnqueuedAt: time.Now()}
-	h.mix.mark(&e)
-	h.setDeadline(&e)
+	e := h.envelope(j)
 	if j.payload != nil {
-		e.Payload = queue.BytesPayload(j.payload)
 		var err error
 		if e, err = h.storesFor(j.id).Payloads.Offload(h.t.Context(), e); err != nil {
 			h.t.Error(err)
@@ -141,10 +146,23 @@ func (h *history) put(j *plannedJob) {
 	}
 }
 
+// envelope returns the message of a job.
+func (h *history) envelope(j *plannedJob) queue.Envelope {
+	e := queue.Envelope{ID: j.id, Kind: j.kind, EnqueuedAt: time.Now()}
+	if j.payload != nil {
+		e.Payload = queue.BytesPayload(j.payload)
+	}
+	h.mix.mark(&e)
+	h.setDeadline(&e)
+	h.addInputs(&e)
+	h.setLimits(&e)
+	return e
+}
+
 // reopen releases a job from its owner, as an operator does.
 func (h *history) reopen(id string) {
 	j := h.job(id)
-	d := checkpoint.Delivery{ID: id, Kind: j.kind, PayloadHash: queue.BytesPayload(j.payload).Hash()}
+	d := checkpoint.Delivery{ID: id, Kind: j.kind, PayloadHash: h.envelope(j).Work()}
 	if was, err := h.storesFor(id).Records.Reopen(h.t.Context(), d, "operator"); err == nil && was.Status == checkpoint.Running {
 		h.count(&h.takeovers)
 	}
@@ -211,7 +229,9 @@ func (h *history) runWorker(w workerRun) {
 // start starts a worker whose requests have the faults of the history.
 func (h *history) start(w workerRun, change ...func(*worker.Config)) *rig.Process {
 	queues := h.takenBy(w)
+	var link *rig.Link
 	change = append(change, func(c *worker.Config) {
+		h.cacheInputs(c, w.vm, link)
 		if h.shards.unaware[w.vm] {
 			c.Accounts[0].Jobs = nil
 		}
@@ -225,28 +245,28 @@ func (h *history) start(w workerRun, change ...func(*worker.Config)) *rig.Proces
 		}
 	})
 	return h.b.StartWithLink(w.vm, h.kindsOf(w.vm), func(k *rig.Link) {
-		k.Skew = w.skew
+		link, k.Skew = k, w.skew
 		k.FaultFor = func(_ int, r *http.Request) rig.RequestFault {
 			return h.faultFor(w.vm, r)
 		}
 	}, change...)
 }
 
-// check checks the outcome of every job, and that the recorder found no broken rule.
+// check checks the outcome of every job.
 func (h *history) check() {
 	for _, j := range h.plan.jobs {
-		want := h.want(j)
-		h.b.CheckOutcome(h.t, j.id, want)
-		if want == checkpoint.Done && j.kind != "again" {
-			if got, err := h.storesFor(j.id).Records.Result(h.t.Context(), j.id); err != nil || string(got) != string(j.result()) {
-				h.t.Errorf("result of job %s = %q, %v, want %q", j.id, got, err, j.result())
-			}
+		if h.isFollowUp(j.id) && !h.wasPut(j) {
+			continue
 		}
+		want := h.want(j)
+		h.versions[j.id] = h.versionOf(j)
+		h.b.CheckOutcome(h.t, j.id, want)
+		h.checkResult(j, want)
 		h.countJob(h.b.Record(j.id))
 		h.stepsBack += h.b.Record(j.id).StepsBack
 		h.inSecondAccount += h.homeOf(j.id)
 		h.checkDeadline(h.b.Record(j.id))
-		if j.kind == "again" && h.b.Record(j.id).Status == "" {
+		if j.isIdempotent() && h.b.Record(j.id).Status == "" {
 			h.done++ // checkOutcome has seen that it finished
 			h.unrecorded++
 		}
@@ -257,6 +277,11 @@ func (h *history) check() {
 		}
 	}
 	h.checkKinds()
+}
+
+// conclude checks that the recorder found no broken rule, and completes the statistics.
+func (h *history) conclude() {
+	h.recorder.LateRequests.Wait()
 	h.recorder.Check(h.t)
 	h.entries, h.worstWait = h.recorder.AllEntries()
 	h.stops = h.recorder.Stopped()
@@ -265,6 +290,30 @@ func (h *history) check() {
 			h.calls += n
 		}
 	}
+}
+
+// checkResult checks the result of a job that is to be done.
+func (h *history) checkResult(j *plannedJob, want checkpoint.Status) {
+	if want != checkpoint.Done {
+		return
+	}
+	if j.isIdempotent() {
+		if h.storing[j.id] && h.b.Record(j.id).Status == "" {
+			h.t.Errorf("job %s of an idempotent kind has stored outputs, and no record names them", j.id)
+		}
+		return
+	}
+	if got := h.resultOf(j); got != string(j.result(h.versions[j.id])) {
+		h.t.Errorf("result of job %s = %q, want %q", j.id, got, j.result(h.versions[j.id]))
+	}
+}
+
+func (h *history) resultOf(j *plannedJob) string {
+	got, err := h.storesFor(j.id).Records.Result(h.t.Context(), j.id)
+	if err != nil {
+		return err.Error()
+	}
+	return string(got)
 }
 
 // countJob adds a job's record to the statistics.
@@ -299,7 +348,8 @@ func (h *history) logHistory() {
 	for _, p := range h.holds {
 		fmt.Fprintf(&s, "%10.3fs to %.3fs: a hold %+v\n", p.at.Seconds(), (p.at + p.lasts).Seconds(), p)
 	}
-	fmt.Fprintf(&s, "queues: %+v; accounts: %+v\n", h.shards, h.accounts)
+	fmt.Fprintf(&s, "queues: %+v; accounts: %+v; inputs: %+v; follow-up jobs: %+v; silences: %+v\n", h.shards, h.accounts, h.inputs,
+		h.followUps, h.silences)
 	if h.clearedAt > 0 {
 		fmt.Fprintf(&s, "%10.3fs: the queues are cleared\n", h.clearedAt.Seconds())
 	}

@@ -113,6 +113,7 @@ func TestManyOfABusyWorker(t *testing.T) {
 		}
 		b.Start("vm_0", job.Kinds{"echo": rig.Echo})
 		time.Sleep(time.Minute)
+		b.Server.SetFullPages()
 		b.Server.ResetCounts()
 		time.Sleep(minutes * time.Minute)
 		counts := b.Server.Counts()

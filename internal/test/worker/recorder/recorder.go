@@ -166,6 +166,13 @@ func (rec *Recorder) HandlerFailed(id, who string) {
 	rec.add(rec.job(id), who, "handler fails")
 }
 
+// WasPut reports whether a message of the job was put.
+func (rec *Recorder) WasPut(id string) bool {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	return !rec.job(id).lastPut.IsZero()
+}
+
 // HistoryOf returns the history of a job, one entry a line.
 func (rec *Recorder) HistoryOf(id string) string {
 	rec.mu.Lock()

@@ -19,6 +19,8 @@ import (
 // onResult records and checks every call of the storage emulator after its effect.
 func (rec *Recorder) onResult(r storage.Result) {
 	switch {
+	case rec.isRemoval(r):
+		rec.checkRemoval(r)
 	case r.Service == storage.BlobService && r.Container == rec.names.Records && r.Blob != "":
 		rec.checkRecordCall(r)
 	case r.Service == storage.QueueService && r.Operation != storage.OpGetQueueMetadata:

@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -33,7 +34,8 @@ type Bed struct {
 
 	CacheInputs string // the folder of the cache of inputs that workers fetch over their links; "" for none
 
-	realTime bool // outside a synctest bubble
+	realTime bool     // outside a synctest bubble
+	reads    sync.Map // the record that was read last, by job
 
 	*deployment.Stores
 }

@@ -257,13 +257,20 @@ func LargeProgress(n int) job.Progress {
 // LargeState returns a state of largeSize bytes that begins with n. The rest is
 // always the same.
 func LargeState(n int) []byte {
-	state := make([]byte, LargeSize)
-	for i := range state {
-		state[i] = byte(i >> 12)
-	}
+	state := slices.Clone(largeStates())
 	binary.BigEndian.PutUint32(state, uint32(n))
 	return state
 }
+
+// largeStates returns the bytes that all large states have in common, each page of 4 KiB
+// its own.
+var largeStates = sync.OnceValue(func() []byte {
+	var state []byte
+	for n := 0; len(state) < LargeSize; n++ {
+		state = append(state, bytes.Repeat([]byte{byte(n)}, 4<<10)...)
+	}
+	return state[:LargeSize]
+})
 
 // LargeSize is the length of the states in this file, in bytes: several blocks,
 // and more than one call to read.

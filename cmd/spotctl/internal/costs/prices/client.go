@@ -43,6 +43,10 @@ type Options struct {
 	// Credential signs in. Without it only retail prices are asked for.
 	Credential azcore.TokenCredential
 
+	// ScoreCache is the file in which placement scores are kept for 20 minutes. Default:
+	// none, they are asked for each time.
+	ScoreCache string
+
 	// Version names the program in the User-Agent header.
 	Version string
 
@@ -60,6 +64,7 @@ type Client struct {
 	audience   string
 	graph      *armresourcegraph.Client
 	requests   *requestCounter
+	scores     scoreCache
 }
 
 // requestCounter counts requests, repeats included. It is a policy.
@@ -94,6 +99,7 @@ func New(o Options) (*Client, error) {
 	}
 	c := &Client{
 		credential: o.Credential, retailURL: retailURL, armURL: armURL, requests: counter, audience: ManagementEndpoint,
+		scores: scoreCache{o.ScoreCache},
 		retail: runtime.NewPipeline("spotworker", o.Version, runtime.PipelineOptions{}, &options),
 	}
 	if o.Credential == nil {

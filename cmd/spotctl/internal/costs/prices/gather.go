@@ -34,6 +34,9 @@ type sources struct {
 type gathering struct {
 	client *Client
 	query  Query
+	now    time.Time
+
+	oldScores map[string]cachedScores // of the cache
 
 	mu        sync.Mutex
 	gaps      []Gap
@@ -43,7 +46,12 @@ type gathering struct {
 	machines  map[string][]sku // by region
 	quotas    map[string]*Quota
 	scores    []placementScore
+	newScores map[string]cachedScores // for the cache
+	scoreAge  time.Duration           // of the oldest of scores
 	known     sources
+
+	empty  []string // data for which Resource Graph has no rows
+	reader bool     // whether a source has answered that needs a role on the subscription
 }
 
 // Gather asks all sources at once and returns their answers as a report. The query must
@@ -51,7 +59,8 @@ type gathering struct {
 func Gather(ctx context.Context, c *Client, q Query, now time.Time) (Report, error) {
 	before := c.Requests()
 	g := &gathering{
-		client: c, query: q, machines: map[string][]sku{}, quotas: map[string]*Quota{},
+		client: c, query: q, now: now, machines: map[string][]sku{}, quotas: map[string]*Quota{},
+		oldScores: c.scores.read(now), newScores: map[string]cachedScores{},
 		known: sources{retail: true, machines: map[string]bool{}},
 	}
 	var group errgroup.Group
@@ -74,6 +83,8 @@ func Gather(ctx context.Context, c *Client, q Query, now time.Time) (Report, err
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return Report{}, ctx.Err()
 	}
+	c.scores.add(g.newScores, now)
+	g.explainEmpty()
 	return g.report(now, c.Requests()-before), nil
 }
 
@@ -126,20 +137,31 @@ func (g *gathering) askRetail(ctx context.Context, sizes, regions []string) {
 	}
 }
 
-// askGraph keeps Resource Graph's rows for a query in to, and records missing rows as a
-// gap. Resource Graph returns no error for an identity that may read no subscription: its
+// askGraph keeps Resource Graph's rows for a query in to, and records a failure as a gap.
+// Resource Graph returns no error for an identity that may read no subscription: its
 // answer is empty.
 func askGraph[R any](ctx context.Context, g *gathering, missing, query string, to *[]R) {
-	all, err := rows[R](ctx, g.client, g.query, query)
+	all, err := rows[R](ctx, g.client, query)
 	g.mu.Lock()
 	*to = all
+	if err == nil && len(all) == 0 {
+		g.empty = append(g.empty, missing)
+	}
 	g.mu.Unlock()
-	switch {
-	case err != nil:
+	if err != nil {
 		g.gap("Resource Graph", missing, explain(err, readerOnAny))
-	case len(all) == 0:
-		g.gap("Resource Graph", missing, "Resource Graph has none for these sizes and regions, or the signed-in identity lacks the role "+
-			readerOnAny)
+	}
+}
+
+// explainEmpty records what Resource Graph has no rows for as gaps, once all sources have
+// answered: only then is it known whether a missing role can be the reason.
+func (g *gathering) explainEmpty() {
+	reason := "Azure publishes none for these sizes and regions: check their names"
+	if !g.reader {
+		reason += ", and that the signed-in identity may read a subscription of this tenant (az account list shows them)"
+	}
+	for _, missing := range g.empty {
+		g.gap("Resource Graph", missing, reason)
 	}
 }
 
@@ -147,6 +169,7 @@ func (g *gathering) askMachines(ctx context.Context, region string) {
 	all, err := g.client.machines(ctx, g.query, region)
 	g.mu.Lock()
 	g.machines[region] = all
+	g.reader = g.reader || err == nil
 	g.known.machines[region] = err == nil && len(all) > 0
 	g.mu.Unlock()
 	switch {
@@ -162,22 +185,13 @@ func (g *gathering) askQuota(ctx context.Context, region string) {
 	q, err := g.client.quota(ctx, g.query, region)
 	g.mu.Lock()
 	g.quotas[region] = q
+	g.reader = g.reader || err == nil
 	g.mu.Unlock()
 	switch {
 	case err != nil:
 		g.gap("quota", "the Spot quota in "+region, explain(err, reader))
 	case q == nil:
 		g.gap("quota", "the Spot quota in "+region, "the region lists none")
-	}
-}
-
-func (g *gathering) askPlacement(ctx context.Context, sizes, regions []string) {
-	scores, err := g.client.placement(ctx, g.query, sizes, regions)
-	g.mu.Lock()
-	g.scores = append(g.scores, scores...)
-	g.mu.Unlock()
-	if err != nil {
-		g.gap("placement scores", "placement scores of "+names(sizes)+" in "+names(regions), explain(err, placementRole))
 	}
 }
 
@@ -192,7 +206,7 @@ func names(all []string) string {
 // report puts the answers together: an offer for each size and region, in the order of
 // the query.
 func (g *gathering) report(now time.Time, requests int) Report {
-	r := Report{Currency: g.query.Currency, Requests: requests}
+	r := Report{Currency: g.query.Currency, Requests: requests, ScoreAge: g.scoreAge}
 	g.checkCurrency()
 	for _, size := range g.query.Sizes {
 		for _, region := range g.query.Regions {

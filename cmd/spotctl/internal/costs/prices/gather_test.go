@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -100,6 +101,19 @@ func TestPages(t *testing.T) {
 	}
 	if server.Calls("retail") < 10 || server.Calls("history") != 3 {
 		t.Errorf("%d and %d pages, want one for each item", server.Calls("retail"), server.Calls("history"))
+	}
+}
+
+// TestShortAndEmptyPages: whatever pages the lists have, all of their items are read.
+func TestShortAndEmptyPages(t *testing.T) {
+	want := ask(t, market(), nil)
+	for seed := range uint64(50) {
+		server := market()
+		server.PageSeed = seed + 1
+		r := ask(t, server, nil)
+		if !reflect.DeepEqual(r.Offers, want.Offers) || len(r.Gaps) > 0 {
+			t.Fatalf("with seed %d: offers %+v and gaps %v, want %+v and none", seed, r.Offers, r.Gaps, want.Offers)
+		}
 	}
 }
 

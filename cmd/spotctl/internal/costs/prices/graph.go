@@ -14,7 +14,8 @@ import (
 
 // The table SpotResources of Azure Resource Graph, as in the queries of "Use Azure Spot
 // Virtual Machines", Pricing and eviction history: prices of the last 90 days and
-// eviction rates of the last 28.
+// eviction rates of the last 28. Its rows belong to the tenant: a request that names
+// subscriptions or management groups gets none.
 const (
 	historyQuery = `SpotResources
 | where type =~ 'microsoft.compute/skuspotpricehistory/ostype/location'
@@ -87,17 +88,13 @@ func evictionsOf(q Query) string {
 func quoted(names []string) string { return "'" + strings.Join(names, "', '") + "'" }
 
 // rows returns all rows of a query; after an error in the middle, the rows of the pages
-// before. Without a subscription it asks for all that the identity may read; the rows
-// are the same for each.
-func rows[R any](ctx context.Context, c *Client, q Query, query string) ([]R, error) {
+// before. It sends no scope, see the queries.
+func rows[R any](ctx context.Context, c *Client, query string) ([]R, error) {
 	request := armresourcegraph.QueryRequest{
 		Query: &query,
 		Options: &armresourcegraph.QueryRequestOptions{
 			ResultFormat: to.Ptr(armresourcegraph.ResultFormatObjectArray), Top: to.Ptr[int32](graphPage),
 		},
-	}
-	if q.Subscription != "" {
-		request.Subscriptions = []*string{&q.Subscription}
 	}
 	var all []R
 	for page := 1; ; page++ {

@@ -43,14 +43,14 @@ var (
 )
 
 // Normalize returns the query with defaults, without duplicates and in the services'
-// spelling: D2as_v5 becomes Standard_D2as_v5, "West Europe" westeurope, eur EUR. Its
+// spelling: d2AS_v5 becomes Standard_D2as_v5, "West Europe" westeurope, eur EUR. Its
 // error names what cannot be asked for.
 func (q Query) Normalize() (Query, error) {
 	if q.Currency = strings.ToUpper(strings.TrimSpace(q.Currency)); q.Currency == "" {
 		q.Currency = USD
 	}
 	q.Count = max(q.Count, 1)
-	q.Sizes = distinct(q.Sizes, sizeName)
+	q.Sizes = distinct(q.Sizes, SizeName)
 	q.Regions = distinct(q.Regions, regionName)
 	switch {
 	case len(q.Sizes) == 0:
@@ -78,21 +78,6 @@ func (q Query) Normalize() (Query, error) {
 		}
 	}
 	return q, nil
-}
-
-// sizeName adds the prefix that all sizes except sizes of basic VMs have.
-func sizeName(given string) string {
-	given = strings.TrimSpace(given)
-	head, rest, found := strings.Cut(given, "_")
-	switch {
-	case given == "":
-		return ""
-	case found && strings.EqualFold(head, "Standard"):
-		return "Standard_" + rest
-	case found && strings.EqualFold(head, "Basic"):
-		return "Basic_" + rest
-	}
-	return "Standard_" + given
 }
 
 // regionName turns a region's display name into its name.

@@ -20,6 +20,7 @@ func EvictionRate(ctx context.Context, c *Client, q Query) (percent int, missing
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return 0, nil, ctx.Err()
 	}
+	g.explainEmpty()
 	known := map[string]bool{}
 	for _, row := range g.evictions {
 		rate, ok := ParseEviction(row.Rate)

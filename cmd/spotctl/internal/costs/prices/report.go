@@ -17,6 +17,9 @@ type Report struct {
 	Offers   []Offer
 	Gaps     []Gap
 	Requests int // made, repeats included
+
+	// ScoreAge is the age of the oldest placement score; 0 if all were asked for now.
+	ScoreAge time.Duration
 }
 
 // Offer is one size in one region.
@@ -158,8 +161,8 @@ func (o *Offer) refusal(known sources) string {
 	case !known.retail || spot:
 		return ""
 	case o.Regular == 0:
-		return "no price in " + o.Region + ": the size does not exist, is not offered there, or is spelt differently (names are " +
-			"case-sensitive: Standard_D2as_v5)"
+		return "no price in " + o.Region + ": the size does not exist, is not offered there, or is spelt differently (as in " +
+			"Standard_D2as_v5)"
 	}
 	return "no Spot price in " + o.Region + ": not offered as Spot there"
 }

@@ -20,24 +20,27 @@ func (s *Service) listBlobs(r *protocol.Request) (*protocol.Reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	start, most, err := r.ListPage()
+	page, err := r.ListPage()
 	if err != nil {
 		return nil, err
+	}
+	if page := int(s.page.Load()); page > 0 {
+		most = min(most, page)
 	}
 	entries, next := c.list(blobFilter{
 		prefix:      r.Query.Get("prefix"),
 		delimiter:   r.Query.Get("delimiter"),
 		uncommitted: r.Includes("uncommittedblobs"),
 		now:         r.Now,
-	}, start, most)
+	}, page.Start, page.Most)
 	doc := protocol.NewXML("EnumerationResults", "ServiceEndpoint", r.Endpoint(), "ContainerName", r.Resource)
-	protocol.WriteListHead(doc, r, most)
+	page.WriteHead(doc)
 	doc.Open("Blobs")
 	for _, e := range entries {
 		e.write(doc, r.Includes("metadata"))
 	}
 	doc.Close("Blobs")
-	protocol.WriteListEnd(doc, next)
+	page.WriteEnd(doc, next)
 	return protocol.NewXMLReply(doc), nil
 }
 

@@ -18,12 +18,17 @@ type Service struct {
 	containers map[string]*container
 	names      protocol.NameIndex
 	etags      atomic.Uint64
+	page       atomic.Int64 // the most entries in a page of a list of blobs; 0 for the protocol's
 }
 
 // New returns a service without containers.
 func New() *Service {
 	return &Service{containers: make(map[string]*container)}
 }
+
+// LimitPages gives lists of blobs pages of at most n entries; 0 stands for the 5,000 of
+// the protocol. A service may send fewer entries than a client asks for.
+func (s *Service) LimitPages(n int) { s.page.Store(int64(n)) }
 
 // Kind names the service.
 func (s *Service) Kind() protocol.Service { return protocol.BlobService }

@@ -73,6 +73,20 @@ func (s *Service) Read(containerName, name string) (State, []byte, bool) {
 	return b.state(name, now), body.Bytes(), true
 }
 
+// ETag returns the ETag of a blob, or "" if the blob does not exist or was never committed.
+func (s *Service) ETag(containerName, name string) string {
+	c := s.containerNamed(containerName)
+	if c == nil {
+		return ""
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if v := c.committed(name, time.Now()); v != nil {
+		return v.etag
+	}
+	return ""
+}
+
 func (s *Service) containerNamed(name string) *container {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

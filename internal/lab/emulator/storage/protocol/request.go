@@ -37,6 +37,8 @@ type Request struct {
 	// now is the instant of the effect: reply's Date, Last-Modified, and the
 	// start of every timeout.
 	Now time.Time
+	// Pages draws the pages of a listing; nil draws full pages.
+	Pages *Pages
 }
 
 // NewRequest parses raw. With an error the request can still be replied to and

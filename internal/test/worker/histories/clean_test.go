@@ -1,0 +1,106 @@
+package histories
+
+import (
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/jobfiles/joblog"
+	"github.com/spotworker/spotworker/internal/operate"
+	"github.com/spotworker/spotworker/internal/test/worker/rig"
+)
+
+// planCleaning lets an operator clean after some histories. It has a random source of its
+// own.
+func (p *plan) planCleaning() {
+	r := &random{rand.New(rand.NewPCG(p.seed, 0xc1ea))}
+	p.cleans = r.oneIn(4)
+}
+
+// clean removes what is left of jobs that have ended, more than a week after the last of
+// them, as an operator does: one who is killed, and another who repeats the command. Then a
+// job is put again.
+func (h *history) clean() {
+	if !h.cleans {
+		return
+	}
+	h.stopFinalWorkers() // a week of empty claims would take most of the test's time
+	if h.lastingWorker != nil {
+		h.recorder.Exclude(lastingVM)
+		h.lastingWorker.Stop()
+	}
+	left := map[string]bool{}
+	var again *plannedJob
+	for _, j := range h.plan.jobs {
+		status := h.b.Record(j.id).Status
+		left[j.id] = status == checkpoint.Poison
+		if status == checkpoint.Done && j.kind != "other" && again == nil {
+			again = j
+		}
+	}
+	time.Sleep(operate.MinCleanAge + time.Hour)
+	r := &random{rand.New(rand.NewPCG(h.seed, 0xc1ea2))}
+	for i := range h.b.Servers() {
+		h.cleanAccount(i, 1+r.IntN(40), rig.CrashPoint(1+r.IntN(3)))
+		h.cleanAccount(i, 0, 0)
+	}
+	h.checkCleaned(left)
+	if again != nil {
+		h.runAgain(again)
+	}
+}
+
+// cleanAccount cleans one account. The operator's program is killed at a call, unless that
+// is 0.
+func (h *history) cleanAccount(i, crashCall int, crash rig.CrashPoint) {
+	s := h.b.ConnectAt(i, h.operatorLink(crashCall, crash))
+	c := &operate.Cleaner{Records: s.Records, Logs: s.Logs, Outputs: s.Outputs, Queue: h.jobsOf(s), OnDemand: s.OnDemand, Poison: s.Poison,
+		OlderThan: operate.MinCleanAge}
+	report, err := c.Clean(h.t.Context(), nil, nil)
+	if crashCall == 0 && (err != nil || report.Failed > 0) {
+		h.t.Errorf("Clean of account %d = %+v, %v, want no failures", i, report, err)
+	}
+	h.count(&h.cleanings)
+}
+
+// checkCleaned checks that records, logs and outputs are left of dead-lettered jobs alone.
+func (h *history) checkCleaned(left map[string]bool) {
+	for _, server := range h.b.Servers() {
+		for container, prefix := range map[string]string{h.b.Names.Records: "", h.b.Names.Outputs: "", h.b.Names.Payloads: joblog.Prefix} {
+			for _, blob := range server.Blobs(container) {
+				name, matches := strings.CutPrefix(blob.Name, prefix)
+				if !matches || strings.Count(name, "/") == 0 {
+					continue
+				}
+				if id := strings.Split(name, "/")[1]; !left[id] {
+					h.t.Errorf("%s/%s is left after clean", container, blob.Name)
+				}
+			}
+		}
+	}
+}
+
+// runAgain puts a job whose record is gone. It runs as if for the first time.
+func (h *history) runAgain(j *plannedJob) {
+	h.startFinalWorkers()
+	h.put(j)
+	time.Sleep(time.Second)
+	h.b.WaitFor("no message left", maxCatchUp, func() bool { return h.b.MessagesLeft() == 0 })
+	version := 0
+	if in, ok := h.inputs[j.id]; ok {
+		version = 1
+		if in.changesAt > 0 {
+			version = 2
+		}
+	}
+	if j.isIdempotent() && !h.storing[j.id] {
+		return
+	}
+	if got := h.resultOf(j); !j.isIdempotent() && got != string(j.result(version)) {
+		h.t.Errorf("result of job %s, which was put again after clean, = %q, want %q", j.id, got, j.result(version))
+	}
+	if h.versions[j.id] = version; h.storing[j.id] {
+		h.b.CheckOutputs(h.t, h.b.Record(j.id), *h.recorder.ExpectedOf(j.id))
+	}
+}

@@ -1,0 +1,35 @@
+package recorder
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/spotworker/spotworker/internal/jobfiles/joblog"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/lab/oracle"
+)
+
+// isRemoval reports whether a call removed the record or the log of a job.
+func (rec *Recorder) isRemoval(r storage.Result) bool {
+	return r.Operation == storage.OpDeleteBlob && r.Status == http.StatusAccepted &&
+		(r.Container == rec.names.Records || r.Container == rec.names.Payloads && strings.HasPrefix(r.Blob, joblog.Prefix))
+}
+
+// checkRemoval checks that only an operator removes the record and the log of a job, and
+// only of a job that is done or cancelled. From then on the id stands for a new job.
+func (rec *Recorder) checkRemoval(r storage.Result) {
+	id := JobOfBlob(strings.TrimPrefix(r.Blob, joblog.Prefix))
+	if rec.isElsewhere(id) {
+		return // a cancel that had no record to find made one in each account
+	}
+	j := rec.job(id)
+	rec.add(j, rec.Sender, "removes "+r.Container)
+	if r.Container != rec.names.Records {
+		return
+	}
+	if status := j.record.Status(); rec.Sender != Operator || status != oracle.Done && status != oracle.Cancelled {
+		rec.addViolation(j, "the record of a job was removed that is %q", status)
+	}
+	rec.jobs[id] = &JobHistory{id: id, record: oracle.Record{Healthy: j.record.Healthy, Failed: j.record.Failed}, log: j.log,
+		logCreated: j.logCreated, expected: j.expected, lastPut: j.lastPut, entries: j.entries}
+}
