@@ -85,6 +85,7 @@ type module struct {
 	Path      string
 	Line      int
 	Condition string
+	Loop      string
 	Body      map[string]value
 }
 

@@ -65,6 +65,8 @@ var rules = []struct {
 	{"variables", checkVariables},
 	{"handed all", checkHandedAll},
 	{"parameters", checkParameters},
+	{"defaults", checkDefaults},
+	{"made", checkMade},
 }
 
 // judge returns what breaks the rules, in an order of its own.

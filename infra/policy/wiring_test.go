@@ -62,6 +62,12 @@ var outputsFrom = map[string]map[string]string{
 		"packageId":             "stage == 'Foundation' ? '' : version!.outputs.versionId",
 		"onDemandPackageId":     "stage != 'Foundation' && onDemand ? onDemandVersion!.outputs.versionId : ''",
 	},
+	"modules/application-version.bicep": {"versionId": "applicationVersion.id"},
+	"modules/gallery-roles.bicep":       {"identityId": "identityId"},
+	"modules/worker-roles.bicep":        {"identityId": "identityId"},
+	"modules/log-association.bicep":     {"assignmentId": "assignment.id"},
+	"modules/monitoring.bicep":          {"workspaceId": "workspace.id", "tableName": "table.name", "ruleId": "rule.id"},
+	"modules/network.bicep":             {"subnetId": "network::workers.id"},
 }
 
 // identitiesFrom is whose ids an identity has, by the symbol of its resource.
