@@ -109,6 +109,11 @@ type Job struct {
 	// payload in hex. If the job has inputs, their list is hashed too, so it is not the
 	// hash of the payload alone.
 	WorkSHA256 string
+
+	// Live is how far the job is by its worker's last heartbeat, which is written every 15
+	// seconds. Only [Client.Live] and [Client.ReadLive] set it; nil if the job is not running,
+	// or its record is newer than the heartbeat.
+	Live *Live
 }
 
 // Cost is the cost of a job: time in workers' slots, over all its deliveries.

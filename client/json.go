@@ -49,14 +49,30 @@ func (j Job) MarshalJSON() ([]byte, error) {
 	o.some("updated_at", j.UpdatedAt)
 	o.some("deadline", j.Deadline)
 	o.some("estimate_seconds", j.Estimate.Seconds())
+	j.setOutlook(&o)
+	o.some("move_reason", j.MoveReason)
+	o.some("work_sha256", j.WorkSHA256)
+	o.some("live", j.Live)
+	return o.bytes()
+}
+
+// setOutlook adds whether the job will meet its deadline.
+func (j Job) setOutlook(o *object) {
 	if end, ok := j.ExpectedEnd(); ok {
 		o.some("expected_end", end)
 	}
 	risk, why := j.Risk()
 	o.some("risk", string(risk))
 	o.some("risk_reason", why)
-	o.some("move_reason", j.MoveReason)
-	o.some("work_sha256", j.WorkSHA256)
+}
+
+// MarshalJSON returns the progress by the heartbeat as spotctl prints it.
+func (l Live) MarshalJSON() ([]byte, error) {
+	var o object
+	o.set("heartbeat_age_seconds", l.Age.Seconds())
+	o.set("fraction", l.Fraction)
+	o.some("text", l.Text)
+	o.set("run_seconds", l.RunTime.Seconds())
 	return o.bytes()
 }
 

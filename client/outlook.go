@@ -29,14 +29,40 @@ func (j Job) Risk() (risk Risk, why string) {
 	return Risk(v.Risk), v.Why
 }
 
-// TimeLeft estimates how much longer a running job takes, from its fraction and its run
-// time over all deliveries. It returns false if the record has no basis for an estimate.
+// TimeLeft estimates how much longer a running job takes: from [Job.Live] if that has the
+// handler's progress in this delivery, else from the record. It returns false if there is no
+// basis for an estimate.
 func (j Job) TimeLeft() (time.Duration, bool) {
-	if j.Status != StatusRunning || j.Fraction <= 0 || j.Fraction >= 1 || j.RunTime <= 0 {
+	if j.Status != StatusRunning {
 		return 0, false
 	}
-	left := time.Duration(float64(j.RunTime)*(1-j.Fraction)/j.Fraction) - j.Age()
-	return max(0, left), true
+	if j.Live != nil {
+		if left, ok := j.Live.timeLeft(); ok {
+			return left, true
+		}
+	}
+	ran := j.ranFor()
+	if j.Fraction <= 0 || j.Fraction >= 1 || ran <= 0 {
+		return 0, false
+	}
+	return max(0, atSpeed(ran, j.Fraction, 1-j.Fraction)-j.Age()), true
+}
+
+// longestLeft is longer than any job runs, and far below the largest time.Duration.
+const longestLeft = 100 * 365 * 24 * time.Hour
+
+// atSpeed returns how long a part of the work takes if another part took so long.
+func atSpeed(took time.Duration, part, rest float64) time.Duration {
+	return time.Duration(min(took.Seconds()*rest/part, longestLeft.Seconds()) * float64(time.Second))
+}
+
+// ranFor returns how long handlers took for the recorded fraction. A job without a state began
+// again with its last claim: the run times of its earlier deliveries do not count.
+func (j Job) ranFor() time.Duration {
+	if j.StateSize > 0 || j.Deliveries <= 1 || j.ClaimedAt.IsZero() {
+		return j.RunTime
+	}
+	return min(j.RunTime, max(j.UpdatedAt.Sub(j.ClaimedAt), 0))
 }
 
 // ExpectedEnd returns when a running job should end if nothing interrupts it, and false if
@@ -52,6 +78,11 @@ func (j Job) ExpectedEnd() (time.Time, bool) {
 	return j.ReadAt.Add(left), ok
 }
 
+// shortTerm is the part of the time from the first claim to the deadline that a changeover
+// takes at most in a judgement: one tenth. With a changeover of ten minutes each job with a
+// deadline of less than 22 minutes would be at risk.
+const shortTerm = 10
+
 // outlook judges a job that has not ended. The time is the storage service's. A job that
 // moved to VMs of regular priority is no longer interrupted.
 func (j Job) outlook() deadline.Verdict {
@@ -59,7 +90,7 @@ func (j Job) outlook() deadline.Verdict {
 		Now: j.ReadAt, Deadline: j.Deadline, Began: j.CreatedAt, Estimate: j.Estimate, RunTime: j.RunTime, Fraction: j.Fraction,
 		HasState: j.StateSize > 0, Losses: max(j.Deliveries-j.TotalFailures, 0),
 	}
-	changeover := deadline.DefaultChangeover
+	changeover := min(deadline.DefaultChangeover, j.Deadline.Sub(j.CreatedAt)/shortTerm)
 	switch j.Status {
 	case StatusRunning:
 		known.RunTime += max(j.Age(), 0) // since the last write

@@ -118,54 +118,68 @@ checkProviders() {
 
 # checkAccounts: sets recorded to over which storage accounts the jobs are spread by now,
 # which is in the metadata of the queue of jobs in the first of them. The deployment
-# writes that again, and is refused where it would take an account away. A list of queues
-# may leave metadata out, so it only tells whether there is the queue. Names of metadata
-# come back in the case of the last write; without a number chosen ids are on all accounts.
+# writes that again, and is refused where it would take an account away; a further region
+# only reads it, since its workers must serve the same accounts.
 checkAccounts() {
-  local ids id queues found names number
-  local -r unread="cannot read over which accounts jobs are spread, for the reason above: without it this deployment could put an id in another account than before, and its job would run twice. Nothing was deployed; run this again"
+  local from account ids id found names number there=false
   recorded=()
-  [ "$groupThere" = true ] || return 0
+  from=$(written accountGroup ACCOUNT_GROUP) || exit
+  if [ "${from:-$group}" = "$group" ]; then
+    [ "$groupThere" = true ] || return 0
+    from=$group
+  else
+    account=$(written accountName ACCOUNT_NAME) || exit
+  fi
   # An account of another kind has no queues, and refuses to list them.
-  ids=$(az storage account list --resource-group "$group" --query '[?primaryEndpoints.queue].id' --output tsv) ||
-    fail "cannot find out which storage accounts resource group $group has, for the reason above"
+  ids=$(az storage account list --resource-group "$from" --query '[?primaryEndpoints.queue].id' --output tsv) ||
+    fail "cannot find out which storage accounts resource group $from has, for the reason above"
   for id in $ids; do
-    queues=$(az rest --method get --url "$id/queueServices/default/queues?api-version=2025-01-01" \
-      --query "value[].name" --output tsv) || fail "$unread"
-    grep -qx "$prefix-jobs" <<<"$queues" || continue
-    found=$(az rest --method get --url "$id/queueServices/default/queues/$prefix-jobs?api-version=2025-01-01" --output tsv \
-      --query "join('/', [properties.metadata.accounts || properties.metadata.Accounts || '', properties.metadata.accountids || properties.metadata.Accountids || ''])") ||
-      fail "$unread"
+    [ -z "${account:-}" ] || [ "${id##*/}" = "$account" ] || continue
+    found=$(spreadOf "$id") || exit
+    [ "$found" != none ] || continue
+    there=true
     names=${found%/*} number=${found##*/}
     [ -n "$names" ] || continue
     [ -n "$number" ] || number=$(tr ',' '\n' <<<"$names" | grep -c .)
+    checkMoreAccounts "$names" "$number"
     # shellcheck disable=SC2034 # tools/deploy.sh passes it
     recorded=("recordedAccounts=$names" "recordedChosenIdsOn=$number")
     echo "jobs are spread over the storage accounts $names, those with chosen ids over the first $number"
   done
+  [ "$from" = "$group" ] || [ "$there" = true ] ||
+    fail "there is no storage account $account with a queue $prefix-jobs in resource group $from, on which this region would work: deploy the first region before, and take ACCOUNT_NAME, ACCOUNT_GROUP and PREFIX from it"
 }
 
-# settingOf NAME...: the first number in the parameter file's line of one of
-# these parameters, which may read it from the environment.
-settingOf() {
-  local name found
-  for name in "$@"; do
-    found=$(sed -n "s/^param $name = [^0-9]*\([0-9][0-9]*\).*/\1/p" "$parameters")
-    [ -z "$found" ] || { echo "$found"; return; }
-  done
+# spreadOf ACCOUNT: "accounts/number" as the account's queue of jobs has it, "/" if it has
+# nothing of it, none if there is no such queue. A list of queues may leave metadata out,
+# so it only tells whether there is the queue. Names of metadata come back in the case of
+# the last write; without a number chosen ids are on all accounts.
+spreadOf() {
+  local queues
+  local -r unread="cannot read over which accounts jobs are spread, for the reason above: without it this deployment could put an id in another account than before, and its job would run twice. Nothing was deployed; run this again"
+  queues=$(az rest --method get --url "$1/queueServices/default/queues?api-version=2025-01-01" \
+    --query "value[].name" --output tsv) || fail "$unread"
+  grep -qx "$prefix-jobs" <<<"$queues" || { echo none; return; }
+  az rest --method get --url "$1/queueServices/default/queues/$prefix-jobs?api-version=2025-01-01" --output tsv \
+    --query "join('/', [properties.metadata.accounts || properties.metadata.Accounts || '', properties.metadata.accountids || properties.metadata.Accountids || ''])" ||
+    fail "$unread"
 }
 
-# sizesOf FILE: the sizes of Spot VMs that a file names outside of comments.
-sizesOf() {
-  sed 's|//.*||;/onDemandVmSize/d' "$1" | grep -oE "'Standard_[A-Z][A-Za-z0-9-]*(_[A-Za-z0-9]+)?_v[0-9]+'|'Standard_[A-Z]+[0-9]+[a-z]*'" | tr -d "'" | sort -u
-}
-
-# deployedSizes: the sizes of Spot VMs that would be deployed.
-deployedSizes() {
-  local sizes
-  sizes=$(sizesOf "$parameters") || true
-  [ -n "$sizes" ] || sizes=$(sizesOf "infra/bicep/$(sed -n "s/^using '\(.*\)'/\1/p" "$parameters")")
-  echo "$sizes"
+# checkMoreAccounts NAMES NUMBER: fails if moreAccounts in the parameter file would take one
+# of these accounts away, or move chosen ids. The template refuses that too, and what it
+# computes cannot be read here.
+checkMoreAccounts() {
+  local text more putOn chosen spread
+  text=$(sed 's|//.*||' "$parameters" | tr -d '\r' | awk '/^param moreAccounts *=/ { given = 1 } given { all = all " " $0 } given && /}/ { exit } END { print all }')
+  more=$(sed -n "s/.*names: *\[\([a-z0-9', ]*\)\].*/\1/p" <<<"$text" | tr -cs 'a-z0-9\n' ',' | sed 's/^,*//; s/,*$//')
+  putOn=$(sed -n 's/.*putOn: *\([0-9]*\).*/\1/p' <<<"$text")
+  chosen=$(sed -n 's/.*chosenIdsOn: *\([0-9]*\).*/\1/p' <<<"$text")
+  [ -z "$text" ] || { [ -n "$more" ] && [ -n "$putOn" ] && [ -n "$chosen" ]; } || return 0
+  spread=$(cut -d, -f "1-${putOn:-1}" <<<"${1%%,*}${more:+,$more}")
+  [[ "$spread," == "$1,"* ]] ||
+    fail "jobs are spread over the storage accounts $1, and moreAccounts in $parameters makes that $spread: workers of this deployment would leave jobs of the others alone. Accounts can be added behind these, and neither removed nor reordered: give the same names and putOn. Nothing was deployed"
+  [ "${chosen:-1}" = "$2" ] ||
+    fail "jobs with chosen ids are put on the first $2 of the storage accounts $1, and chosenIdsOn in $parameters is ${chosen:-1}: an id that is put again could run twice. Set chosenIdsOn of moreAccounts to $2. Nothing was deployed"
 }
 
 # checkRate: sets rate to the evictions that workers are to expect, in percent an
@@ -190,7 +204,7 @@ checkRate() {
   esac
   if [ "$groupThere" = true ]; then
     made=$(az deployment group list --resource-group "$group" --output tsv --query \
-      "[?name=='$prefix-deploy'].join(' ', [properties.parameters.applicationVersion.value, to_string(properties.parameters.evictionRate.value)])") ||
+      "[?name=='$prefix-deploy'].join(' ', [to_string(properties.parameters.applicationVersion.value), to_string(properties.parameters.evictionRate.value)])") ||
       fail "cannot read which version was deployed last, for the reason above"
     case $made in
       "$APPLICATION_VERSION null") echo "version $APPLICATION_VERSION was made without an eviction rate, and keeps the workers' default"; return ;;
@@ -221,87 +235,4 @@ askRate() {
     fi
   fi
   "${program[@]}" prices "$@" --region "$location" --eviction-rate
-}
-
-# zonesOf FILE: the availability zones that a parameter file asks for, one a line.
-zonesOf() {
-  sed -n "s|//.*||; s/^param zones = \[\(.*\)\].*/\1/p" "$1" | tr -c '0-9\n' '\n' | sed '/^$/d'
-}
-
-# cores NAME: how many cores of a quota are left.
-cores() {
-  az vm list-usage --location "$location" --output tsv --query "[?name.value=='$1'].[currentValue, limit]" |
-    awk '{ print $2 - $1; exit }'
-}
-
-# checkSizes: is each size there as Spot, for the package's processor and in the zones,
-# and is there quota for the VMs of a first deployment?
-checkSizes() {
-  local architecture sizes list size found spot processor cores restrictions offered refused zone most=0 left want have
-  sizes=$(deployedSizes)
-  architecture=$(packageProcessor)
-  list=$(az vm list-skus --location "$location" --resource-type virtualMachines --all --output tsv --query \
-    "[?contains('$(tr '\n' ' ' <<<"$sizes")', name)].[name, capabilities[?name=='LowPriorityCapable'].value | [0], capabilities[?name=='CpuArchitectureType'].value | [0], capabilities[?name=='vCPUs'].value | [0], length(restrictions[?type=='Location']), join(',', ['zones', locationInfo[].zones[] | join(',', @)]), join(',', ['without', restrictions[?type=='Zone'].restrictionInfo.zones[] | join(',', @)])]")
-  for size in $sizes; do
-    found=$(awk -v size="$size" '$1 == size { print; exit }' <<<"$list")
-    [ -n "$found" ] || fail "$location has no VMs of size $size: choose another size (vmSizes in $parameters) or another LOCATION"
-    read -r _ spot processor cores restrictions offered refused <<<"$found"
-    [ "$restrictions" = 0 ] || fail "your subscription may not have $size in $location (NotAvailableForSubscription): choose another size or LOCATION, or ask Azure's support"
-    [ "$spot" = True ] || fail "$size is not offered as Spot: choose another size (vmSizes in $parameters)"
-    for zone in $(zonesOf "$parameters"); do
-      [[ "$offered," == *",$zone,"* && "$refused," != *",$zone,"* ]] ||
-        fail "$size is not in zone $zone of $location, or not for your subscription: take the zone out of zones in $parameters (empty leaves the choice to Azure), or choose another size or LOCATION"
-    done
-    case $architecture/$processor in
-      amd64/x64 | arm64/Arm64 | unknown/*) ;;
-      *) fail "$size has an $processor processor and $package is for $architecture: set PACKAGE to dist/spotworker-linux-$([ "$processor" = x64 ] && echo amd64 || echo arm64).tar.gz, or choose another size. All of PACKAGE, vmSizes and image must be for one processor" ;;
-    esac
-    [ "$cores" -le "$most" ] || most=$cores
-  done
-  checkImage "$architecture"
-  left=$(cores lowPriorityCores)
-  [ -n "$left" ] || fail "the quota of Spot cores in $location cannot be read"
-  have=0
-  if [ "$groupThere" = true ]; then
-    have=$(instances "$prefix-spot") || exit
-    have=${have:-0}
-  fi
-  want=${CAPACITY:-$(settingOf capacity spotCapacity minInstances)}
-  want=${want:-1}
-  [ $(((want - have) * most)) -le "$left" ] ||
-    fail "$want VMs of $most cores need a quota of $(((want - have) * most)) more Spot cores in $location, and $left are left: ask for more in the portal under Quotas (Total Regional Spot vCPUs), or set CAPACITY lower"
-  echo "sizes $(tr '\n' ' ' <<<"$sizes")are offered as Spot in $location; $left cores of quota are left, $(((want - have) * most)) are needed now"
-  want=$(settingOf baseRegularCount regularCapacity)
-  if [ "$have" = 0 ] && [ "${want:-0}" -gt 0 ]; then
-    found=$(cores cores)
-    [ -n "$found" ] || fail "the quota of regular cores in $location cannot be read"
-    [ $((want * most)) -le "$found" ] ||
-      fail "$want regular VMs of $most cores need a quota of $((want * most)) regular cores in $location, and $found are left: ask for more in the portal under Quotas (Total Regional vCPUs), or set baseRegularCount in $parameters lower (regularCapacity of a fleet)"
-  fi
-  want=$(settingOf maxInstances)
-  if [ -n "$want" ] && [ $(((want - have) * most)) -gt "$left" ]; then
-    echo "note: maxInstances $want would need $(((want - have) * most)) cores; autoscale stops at the quota"
-  fi
-}
-
-# packageProcessor: what the package was made for, as it says itself, or as its
-# name says before it is made.
-packageProcessor() {
-  local said=
-  [ ! -f "$package" ] || said=$(tar -xzOf "$package" release 2>/dev/null | sed -n 's/^ARCHITECTURE=//p') || true
-  case ${said:-$package} in
-    *arm64*) echo arm64 ;;
-    *amd64*) echo amd64 ;;
-    *) echo unknown ;;
-  esac
-}
-
-# checkImage PROCESSOR: images for Arm processors are called so.
-checkImage() {
-  local arm=no
-  ! sed 's|//.*||' "$parameters" | grep -qiE "sku: '[^']*arm64" || arm=yes
-  case $1/$arm in
-    arm64/no) fail "$package is for arm64, and the image is not: give image in $parameters the sku server-arm64" ;;
-    amd64/yes) fail "$package is for amd64, and the image in $parameters is for arm64: set PACKAGE to dist/spotworker-linux-arm64.tar.gz, or take another image" ;;
-  esac
 }

@@ -20,7 +20,8 @@
 # packages; default: signatures are not verified), CONFIGURATION_IN (Blob or
 # Package), WORKERS_WITHIN (minutes to wait for the workers), EVICTION_RATE
 # (percent an hour from which workers start; default: what Azure publishes for the
-# sizes and LOCATION). ACCOUNT_NAME and ACCOUNT_GROUP are for a further region.
+# sizes and LOCATION). ACCOUNT_NAME and ACCOUNT_GROUP are for a further region: the
+# first region's storage account, and its resource group.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -42,16 +43,26 @@ esac
 
 fail() { echo "deploy: $*" >&2; exit 1; }
 
-# written NAME: the text that the parameter file gives a parameter; nothing if it does
-# not set it. A text that is computed cannot be read here.
+# written NAME VARIABLE: the text that the parameter file gives a parameter, itself or from
+# that environment variable; nothing if it does not set it. Other text cannot be read here.
 written() {
-  local line
+  local line text
   [ -f "$parameters" ] || fail "PARAMETERS is $parameters, and there is no such file"
   line=$(sed -n "s|[[:space:]]*//.*||; s/^param $1 *= *//p" "$parameters" | tr -d '\r')
+  text=${line#\'}
+  text=${text%\'}
   case $line in
-    '') ;;
-    *[!a-zA-Z0-9\'-]*) fail "$parameters computes its $1: set $2 to the result" ;;
-    *) tr -d "'" <<<"$line" ;;
+    '') return ;;
+    "readEnvironmentVariable('$2', '"*"')")
+      text=${line#*, \'}
+      text=${!2:-${text%\')}}
+      ;;
+    \'*\') ;;
+    *) text=\' ;;
+  esac
+  case $text in
+    *\'* | *\$*) fail "$parameters computes its $1: set $2 to the result" ;;
+    *) echo "$text" ;;
   esac
 }
 
@@ -238,6 +249,8 @@ takeBack() {
 
 # shellcheck source=tools/deploy-checks.sh
 . tools/deploy-checks.sh
+# shellcheck source=tools/deploy-sizes.sh
+. tools/deploy-sizes.sh
 # shellcheck source=tools/deploy-workers.sh
 . tools/deploy-workers.sh
 

@@ -26,7 +26,7 @@ type tryCommand struct {
 	Evictions   int               `help:"Evictions at most; then the program is left alone until it has ended." default:"6"`
 	Timeout     time.Duration     `help:"The trial fails if it takes longer." default:"10m"`
 	Grace       time.Duration     `help:"${about_try_grace}" default:"4375ms"`
-	Compare     string            `help:"${about_try_compare}" enum:"result,outputs,none" default:"result"`
+	Compare     string            `help:"${about_try_compare}" enum:"result,outputs,none" default:"outputs"`
 	JSON        bool              `name:"json" help:"Print the report as JSON on standard output, and the story on standard error."`
 	Bin         string            `help:"${about_try_bin}" placeholder:"DIR"`
 	Keep        bool              `help:"Keep the workers' logs and the kinds file."`

@@ -2,10 +2,16 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/fleet/presence"
+	"github.com/spotworker/spotworker/internal/jobfiles/joblog"
 	"github.com/spotworker/spotworker/internal/retry"
 )
 
@@ -16,6 +22,36 @@ type heartbeats struct {
 
 	mu   sync.Mutex
 	last map[string]presence.Presence // by the name of the worker
+}
+
+// runs ID RECORDED TOLD leaves a running job: its record has so many lines of its log, and the
+// heartbeat of its worker so many, with a fraction.
+func runs(ts *testscript.TestScript, _ bool, args []string) {
+	w, ctx := worldOf(ts), context.Background()
+	const worker = "vmss_7-0123abcd-0"
+	recorded, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	told, err := strconv.Atoi(args[2])
+	ts.Check(err)
+	log := joblog.New(1, worker, joblog.DefaultSize, "")
+	claim, err := w.stores.Records.Create(ctx, checkpoint.Delivery{ID: args[0], Kind: "resize", MessageID: "m"}, worker)
+	ts.Check(err)
+	for n := range told {
+		if n == recorded {
+			end := log.Tail()
+			claim.SetFacts(func(f checkpoint.Facts) checkpoint.Facts { f.Log = end; return f })
+			ts.Check(claim.Touch(ctx, checkpoint.Snapshot{}))
+		}
+		log.Add(joblog.Stdout, fmt.Appendf(nil, "line %d", n+1))
+	}
+	time.Sleep(time.Second) // the record is older than the heartbeat, in whole seconds
+	ts.Check(w.beats.write(presence.Presence{
+		Worker: worker, VM: "vmss_7", State: "process", Jobs: args[:1], StartedAt: time.Now(), At: time.Now(),
+		Running: []presence.Running{{
+			ID: args[0], Generation: 1, RunTime: 10 * time.Minute, Ran: 10 * time.Minute, Fraction: 0.25, Text: "frame 3",
+			Log: []byte(log.Tail()),
+		}},
+	}))
 }
 
 // write writes a heartbeat, and repeats it from now on.

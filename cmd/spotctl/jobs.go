@@ -190,8 +190,9 @@ type jobCommand struct {
 // Help is shown by job --help.
 func (*jobCommand) Help() string {
 	return `Shows what the job's record says: how often and by whom it was claimed, how often it was
-interrupted or failed and why, how far it is, what it has stored, and the last lines of its log. It
-costs one call.`
+interrupted or failed and why, how far it is, what it has stored, and the last lines of its log. For
+a running job it also shows the progress in its worker's last heartbeat, which is written every 15 s
+and may be newer. It costs one call, and one more for a running job.`
 }
 
 func (c *jobCommand) run(ctx context.Context, s *session) error {
@@ -201,7 +202,7 @@ func (c *jobCommand) run(ctx context.Context, s *session) error {
 	}
 	ctx, cancel := withTimeout(ctx, c.Timeout)
 	defer cancel()
-	log, err := deployment.LogEnd(ctx, c.ID)
+	log, err := deployment.Live(ctx, c.ID)
 	if err != nil {
 		return err
 	}
@@ -226,8 +227,11 @@ func rowsOfJob(j client.Job, now time.Time) [][2]string {
 	if left, ok := j.TimeLeft(); ok {
 		progress += fmt.Sprintf(", about %s left", overview.Span(left))
 	}
-	if j.Text != "" {
-		progress = strings.TrimPrefix(progress+": "+plaintext.Line(j.Text), ": ")
+	if report := overview.Report(j); report != "" {
+		progress = strings.TrimPrefix(progress+": "+plaintext.Line(report), ": ")
+	}
+	if j.Live != nil && progress != "" {
+		progress += fmt.Sprintf(" (%s ago)", overview.Span(j.Live.Age))
 	}
 	state := ""
 	if j.StateSize > 0 {
@@ -263,7 +267,7 @@ func rowsOfJob(j client.Job, now time.Time) [][2]string {
 		{"progress", progress}, {"written", fmt.Sprintf("%s ago by %s", overview.Span(j.Age()), plaintext.Line(j.Owner))},
 		{"claims", fmt.Sprintf("%d, the last %s", j.Deliveries, moment(j.ClaimedAt, now))},
 		{"interruptions", fmt.Sprint(j.Interruptions)}, {"failures", failures}, {"unclean exits", exits},
-		{"run time", j.RunTime.Round(time.Millisecond).String()}, {"cost", costInWords(j)}, {"checkpoint", state}, {"result", result},
+		{"run time", overview.RunTime(j).Round(time.Millisecond).String()}, {"cost", costInWords(j)}, {"checkpoint", state}, {"result", result},
 		{"outputs", stored},
 		{"deadline", deadlineInWords(j)}, {"estimate", estimateInWords(j)}, {"expected end", expectedEnd(j)}, {"at risk", riskInWords(j)},
 		{"moved", plaintext.Line(j.MoveReason)},

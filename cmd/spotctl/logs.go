@@ -12,8 +12,12 @@ import (
 	"github.com/spotworker/spotworker/internal/plaintext"
 )
 
-// followPoll is how often logs --follow reads the job's record.
-const followPoll = 2 * time.Second
+// followPoll is how often logs --follow reads the job's record, and followHeartbeats at which
+// of these times it also reads the worker's heartbeat: at every second.
+const (
+	followPoll       = 2 * time.Second
+	followHeartbeats = 2
+)
 
 // logsCommand prints a job's log.
 type logsCommand struct {
@@ -28,13 +32,15 @@ func (*logsCommand) Help() string {
 	return `Prints what the job printed and logged itself: its program's output, and the lines of its
 handler's logger. Of a long log the end is kept (the worker's --job-log-size), and what is missing
 is said. It has the lines up to the last checkpoint, also of a VM that is gone, and says which
-worker and delivery they are from.
+worker and delivery they are from. The last lines of a running job, up to a KiB, come with its
+worker's heartbeat and are at most 20 s old; lines before them that wait for the next checkpoint are
+shown as left out. -o json has no lines of heartbeats.
 
 Times are those of the worker's clock, in UTC. What a terminal could take for a command is replaced;
 -o json has each line as it was, as text or else in base64.
 
-It costs a call, or two for a log of more than a KiB. --follow costs a call every 2 s; lines come
-with checkpoints, which may be minutes apart. A job without a record is waited for.
+It costs a call, or two for a log of more than a KiB, and two more for a running job. --follow costs
+three calls every 4 s. A job without a record is waited for.
 
 Exit codes: 0 printed, also if there is nothing; 1 no such job or no access; 78 wrong flags.`
 }
@@ -61,17 +67,39 @@ func (c *logsCommand) run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
+	if log.Job.Status == client.StatusRunning && !s.printer.json {
+		live, err := deployment.Live(ctx, c.ID)
+		if err != nil {
+			return err
+		}
+		log.Lines = append(log.Lines, after(log.Lines, live.Lines)...)
+	}
 	if len(log.Lines) == 0 {
 		s.printer.note("%s", noLog(log.Job))
 	}
 	return p.print(c.last(log.Lines))
 }
 
+// after returns the lines of an end of a log that come after the known lines.
+func after(known, end []client.LogLine) []client.LogLine {
+	p := logPrinter{}
+	for _, l := range known {
+		p.pass(l)
+	}
+	var more []client.LogLine
+	for _, l := range end {
+		if l, _, isNew := p.pass(l); isNew {
+			more = append(more, l)
+		}
+	}
+	return more
+}
+
 // noLog says why a job has no lines.
 func noLog(j client.Job) string {
 	text := "nothing is kept of this job's log: it has printed and logged nothing, or its workers keep no logs (--job-log-size 0)"
 	if j.Status == client.StatusRunning {
-		text += "; it is running, and its next checkpoint may have some"
+		text += "; it is running, and the next heartbeat of its worker may have some"
 	}
 	return text
 }
@@ -92,34 +120,15 @@ func (c *logsCommand) last(lines []client.LogLine) []client.LogLine {
 
 // follow prints the lines that come until the job has ended.
 func (c *logsCommand) follow(ctx context.Context, deployment *client.Client, p *logPrinter) error {
-	var written time.Time // the record that was printed
-	waits := false
-	for first := true; ; first = false {
-		end, err := deployment.LogEnd(ctx, c.ID)
-		switch {
-		case errors.Is(err, client.ErrNotFound) && written.IsZero():
-			if !waits {
-				p.printer.note("the job has no record yet: waiting for its first worker")
-			}
-			waits = true
-		case err != nil:
+	f := &follower{logsCommand: c, deployment: deployment, to: p}
+	for n := 0; ; n++ {
+		read := deployment.LogEnd
+		if n%followHeartbeats == followHeartbeats-1 && !p.printer.json {
+			read = deployment.Live
+		}
+		end, err := read(ctx, c.ID)
+		if ended, err := f.show(ctx, end, err); ended || err != nil {
 			return err
-		case !end.Job.UpdatedAt.Equal(written) || end.Job.Status.Ended():
-			log, err := deployment.Log(ctx, c.ID)
-			if err != nil {
-				return err
-			}
-			lines := log.Lines
-			if first {
-				lines = c.last(lines)
-			}
-			if err := p.print(lines); err != nil {
-				return err
-			}
-			if written = log.Job.UpdatedAt; log.Job.Status.Ended() {
-				p.printer.note("the job is %s", log.Job.Status)
-				return nil
-			}
 		}
 		select {
 		case <-time.After(followPoll):
@@ -127,6 +136,56 @@ func (c *logsCommand) follow(ctx context.Context, deployment *client.Client, p *
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// follower prints the log of a job that runs.
+type follower struct {
+	*logsCommand
+	deployment *client.Client
+	to         *logPrinter
+	written    time.Time // the record that was printed; zero for none
+	waits      bool      // it has said that it waits for a record
+}
+
+// show prints the lines that came with an end of the log, or with the record that it has.
+func (f *follower) show(ctx context.Context, end client.Log, err error) (ended bool, _ error) {
+	p := f.to
+	switch {
+	case errors.Is(err, client.ErrNotFound) && f.written.IsZero():
+		if !f.waits {
+			p.printer.note("the job has no record yet: waiting for its first worker")
+		}
+		f.waits = true
+		return false, nil
+	case err != nil:
+		return false, err
+	case !end.Job.UpdatedAt.Equal(f.written) || end.Job.Status.Ended():
+		return f.showStored(ctx)
+	case end.Job.Live != nil:
+		return false, p.print(end.Lines)
+	}
+	return false, nil
+}
+
+// showStored prints the lines that came with the job's record.
+func (f *follower) showStored(ctx context.Context) (ended bool, _ error) {
+	p := f.to
+	log, err := f.deployment.Log(ctx, f.ID)
+	if err != nil {
+		return false, err
+	}
+	lines := log.Lines
+	if f.written.IsZero() {
+		lines = f.last(lines)
+	}
+	if err := p.print(lines); err != nil {
+		return false, err
+	}
+	f.written = log.Job.UpdatedAt
+	if ended = log.Job.Status.Ended(); ended {
+		p.printer.note("the job is %s", log.Job.Status)
+	}
+	return ended, nil
 }
 
 // logPrinter prints the lines of one log, each once.
@@ -139,20 +198,30 @@ type logPrinter struct {
 // print prints the lines that come after the printed lines.
 func (p *logPrinter) print(lines []client.LogLine) error {
 	for _, l := range lines {
-		end := l.Number + max(l.LeftOut, 1) - 1
-		if p.began && (l.Delivery < p.delivery || l.Delivery == p.delivery && end <= p.number) {
+		l, begins, isNew := p.pass(l)
+		if !isNew {
 			continue
 		}
-		if missing := p.number + 1 - l.Number; p.began && l.Delivery == p.delivery && missing > 0 && l.LeftOut > 0 {
-			l.Number, l.LeftOut = l.Number+missing, l.LeftOut-missing
-		}
-		begins := !p.began || l.Delivery != p.delivery
-		p.began, p.delivery, p.number = true, l.Delivery, end
 		if err := p.one(l, begins); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// pass records a line as printed. isNew is false if it was printed before; begins says that it
+// is the first line of its delivery. Of lines left out it returns those that are new.
+func (p *logPrinter) pass(l client.LogLine) (line client.LogLine, begins, isNew bool) {
+	end := l.Number + max(l.LeftOut, 1) - 1
+	if p.began && (l.Delivery < p.delivery || l.Delivery == p.delivery && end <= p.number) {
+		return l, false, false
+	}
+	if missing := p.number + 1 - l.Number; p.began && l.Delivery == p.delivery && missing > 0 && l.LeftOut > 0 {
+		l.Number, l.LeftOut = l.Number+missing, l.LeftOut-missing
+	}
+	begins = !p.began || l.Delivery != p.delivery
+	p.began, p.delivery, p.number = true, l.Delivery, end
+	return l, begins, true
 }
 
 // one prints a line. begins says that it is the first one of its delivery.

@@ -89,6 +89,7 @@ func TestScripts(t *testing.T) {
 			"visible":   visible,
 			"refuse":    refuse,
 			"printed":   printed,
+			"runs":      runs,
 			"ends":      ends,
 			"damage":    damage,
 			"blobs":     blobs,

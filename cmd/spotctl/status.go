@@ -31,14 +31,17 @@ and its run time.
 What slots, kinds and VMs did is that of the last 10 minutes before each worker's last heartbeat; a
 ? stands for a worker of an older version, which does not say. P50, P95 and P99 are run times of
 jobs in handlers, at most 19% too high. TO CLEAR is how long the messages that no worker runs yet
-take at the rate at which the workers that take from the queue ended jobs; a worker that takes from
-several queues counts for each. KEPT and goodput are the part of the time of handlers of which the
+take if no more are put, at the rate at which the workers that take from the queue ended jobs; a
+worker that takes from several queues counts for each. top, which reads again, says instead if a
+queue grew in the last minutes. KEPT and goodput are the part of the time of handlers of which the
 result or the state is recorded.
 
 A screen costs one call for each 5,000 jobs that have a record and for each 5,000 workers, one for
-each queue and one more for each with messages, and one for what operators ask; with more than 5,000
-jobs that is read only if a heartbeat reports something or no worker is alive, and of two queues how
-long their oldest messages wait. What cannot be read is left out and named, and the exit code is 1.`
+the heartbeat of each worker with running jobs (at most 16: of the jobs that have not saved for the
+longest), one for each queue and one more for each with messages, and one for what operators ask;
+with more than 5,000 jobs that is read only if a heartbeat reports something or no worker is alive,
+and of two queues how long their oldest messages wait. What cannot be read is left out and named,
+and the exit code is 1.`
 }
 
 func (c *statusCommand) run(ctx context.Context, s *session) error {
@@ -246,13 +249,14 @@ func (c *workersCommand) run(ctx context.Context, s *session) error {
 
 // workerCommand shows one worker.
 type workerCommand struct {
-	Name    string        `arg:"" help:"The worker's name, as shown by workers."`
+	Name    string        `arg:"" help:"The worker's name, as shown by workers, or its VM's name."`
 	Timeout time.Duration `help:"Longest time to read it." default:"1m" env:"-"`
 }
 
 // Help is shown by worker --help.
 func (*workerCommand) Help() string {
-	return `Shows the worker's last heartbeat with the ids of its jobs. It costs one call.`
+	return `Shows the worker's last heartbeat with the ids of its jobs. It costs one call, or three with
+the name of a VM.`
 }
 
 func (c *workerCommand) run(ctx context.Context, s *session) error {
@@ -263,6 +267,9 @@ func (c *workerCommand) run(ctx context.Context, s *session) error {
 	ctx, cancel := withTimeout(ctx, c.Timeout)
 	defer cancel()
 	found, err := deployment.Worker(ctx, c.Name)
+	if errors.Is(err, client.ErrNoWorker) {
+		found, err = c.ofVM(ctx, deployment, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -271,6 +278,28 @@ func (c *workerCommand) run(ctx context.Context, s *session) error {
 		return s.printer.line(w)
 	}
 	return s.printer.pairs(rowsOfWorker(w, time.Now()))
+}
+
+// ofVM returns the worker of the VM with the name that was given, or unknown if there is none.
+// A VM can have several workers, and workers that ended.
+func (c *workerCommand) ofVM(ctx context.Context, deployment *client.Client, unknown error) (client.Worker, error) {
+	all, err := overview.Workers(ctx, deployment) // workers that are alive first
+	if err != nil {
+		return client.Worker{}, err
+	}
+	all = slices.DeleteFunc(all, func(w client.Worker) bool { return !strings.EqualFold(w.VM, c.Name) })
+	if len(all) == 0 {
+		return client.Worker{}, unknown
+	}
+	same := slices.DeleteFunc(slices.Clone(all), func(w client.Worker) bool { return w.Life() != all[0].Life() })
+	if len(same) > 1 {
+		var names []string
+		for _, w := range same {
+			names = append(names, w.Name)
+		}
+		return client.Worker{}, fmt.Errorf("VM %s has %d workers: %s", c.Name, len(same), strings.Join(names, ", "))
+	}
+	return deployment.Worker(ctx, all[0].Name)
 }
 
 // rowsOfWorker are the rows of a worker for people.

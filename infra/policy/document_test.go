@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -110,5 +111,102 @@ func TestDocumentCountsAlerts(t *testing.T) {
 func TestDocumentNamesTheGallery(t *testing.T) {
 	if strings.Contains(document(t, "deploy.md"), "--gallery-name spotworker") {
 		t.Error("docs/deploy.md names the gallery spotworker, which has a hash behind its name")
+	}
+}
+
+var (
+	firstRunRow  = regexp.MustCompile(`(?m)^\| (\d+) \| (.*)$`)
+	rowReference = regexp.MustCompile(`\b[Rr]ows? (\d+)(?: and (\d+))?\b`)
+)
+
+// rowsNamed are what the rows are about to which other pages and the product refer.
+var rowsNamed = map[string]string{
+	"deploy.md 31": "VMs reach an account in another region", "deploy.md 32": "the second region's gallery reads packages",
+}
+
+// TestFirstRunRows: the rows are numbered from 1, each has every cell, and references to
+// rows name rows that are about it.
+func TestFirstRunRows(t *testing.T) {
+	page := document(t, "first-run.md")
+	rows := map[string]string{}
+	for i, m := range firstRunRow.FindAllStringSubmatch(page, -1) {
+		if m[1] != strconv.Itoa(i+1) {
+			t.Errorf("row %s comes as number %d", m[1], i+1)
+		}
+		rows[m[1]] = m[2]
+		for cell := range strings.SplitSeq(strings.TrimSuffix(strings.ReplaceAll(m[2], `\|`, ""), "|"), "|") {
+			if strings.TrimSpace(cell) == "" {
+				t.Errorf("row %s has an empty cell", m[1])
+			}
+		}
+		if n := strings.Count(strings.ReplaceAll(m[2], `\|`, ""), "|"); n != 4 {
+			t.Errorf("row %s has %d cells behind its number, want 4", m[1], n)
+		}
+	}
+	const fewest = 33
+	if len(rows) < fewest {
+		t.Errorf("%d rows, want at least %d", len(rows), fewest)
+	}
+	for _, name := range []string{"first-run.md", "deploy.md"} {
+		for _, m := range rowReference.FindAllStringSubmatch(document(t, name), -1) {
+			for _, number := range m[1:] {
+				about, named := rowsNamed[name+" "+number]
+				if number != "" && rows[number] == "" || named && !strings.Contains(rows[number], about) {
+					t.Errorf("docs/%s refers to row %s, which is %q, want %q", name, number, rows[number], about)
+				}
+			}
+		}
+	}
+}
+
+// TestDocumentCountsSizes: the pages count the sizes and zones of production.bicepparam, and
+// the queues of a deployment.
+func TestDocumentCountsSizes(t *testing.T) {
+	d := committed(t)
+	counts := map[string]int{}
+	for _, p := range d["production.bicepparam"].Params {
+		list, _ := p.Value.([]any)
+		counts[p.Name] = len(list)
+	}
+	if counts["vmSizes"] != 5 || counts["zones"] != 3 {
+		t.Errorf("production.bicepparam has %d sizes and %d zones, the pages count 5 and 3", counts["vmSizes"], counts["zones"])
+	}
+	for page, want := range map[string]string{
+		"deploy.md": "five sizes, three zones", "first-run.md": "five sizes, a floor of regular VMs and three zones",
+		"SECURITY.md": "the three queues",
+	} {
+		if !strings.Contains(document(t, page), want) {
+			t.Errorf("docs/%s does not say %q", page, want)
+		}
+	}
+	const queues = "for name in concat(names.jobs, [names.onDemand, names.poison]): {"
+	if !strings.Contains(d["modules/storage.bicep"].source, queues) {
+		t.Error("a deployment has other queues than the three that SECURITY.md counts")
+	}
+}
+
+// TestVersionsOutsideOfTemplates: scripts and pages ask Azure by the version that the
+// templates have for the same type.
+func TestVersionsOutsideOfTemplates(t *testing.T) {
+	version := ""
+	for _, r := range committed(t)["modules/storage.bicep"].Resources {
+		if strings.HasSuffix(r.Type, "/queueServices") {
+			version = r.APIVersion
+		}
+	}
+	script, err := os.ReadFile("../../tools/deploy-checks.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, source := range map[string]string{"deploy-checks.sh": string(script), "first-run.md": document(t, "first-run.md")} {
+		asked := regexp.MustCompile(`/queueServices/[^ ]*\?api-version=([0-9-]+)`).FindAllStringSubmatch(source, -1)
+		if len(asked) == 0 {
+			t.Errorf("%s asks for no queues", name)
+		}
+		for _, m := range asked {
+			if m[1] != version {
+				t.Errorf("%s asks by version %s, the templates by %s", name, m[1], version)
+			}
+		}
 	}
 }

@@ -55,6 +55,16 @@ var rules = []struct {
 	{"times", checkTimes},
 	{"name lengths", checkNameLengths},
 	{"mixes", checkMixes},
+	{"images", checkImages},
+	{"identities", checkIdentities},
+	{"guids", checkGuids},
+	{"products", checkProducts},
+	{"numbers", checkNumbers},
+	{"metrics push", checkMetricsPush},
+	{"properties", checkProperties},
+	{"variables", checkVariables},
+	{"handed all", checkHandedAll},
+	{"parameters", checkParameters},
 }
 
 // judge returns what breaks the rules, in an order of its own.

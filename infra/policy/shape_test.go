@@ -53,6 +53,7 @@ func checkSpread(d deployment, tell report) {
 		"moreNames": "moreAccounts.?names ?? []", "putOn": "moreAccounts.?putOn ?? 1", "chosenIdsOn": "moreAccounts.?chosenIdsOn ?? 1",
 		"spreadOver":    "join(take(concat([accountName], moreNames), putOn), ',')",
 		"spreadChecked": "empty(spreadRefusal) ? spreadOver : fail(spreadRefusal)",
+		"checkedPrefix": "empty(spreadRefusal) ? prefix : fail(spreadRefusal)",
 		"spread":        "moreAccounts == null && empty(recordedAccounts) ? {} : { accounts: spreadChecked, accountids: string(chosenIdsOn) }",
 	} {
 		if got := text(named(d[foundation].Variables, name)); got != want {

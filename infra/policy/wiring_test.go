@@ -5,10 +5,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // newestVersion is how new a version of Azure's interface may be: a year old when
@@ -17,6 +14,8 @@ const (
 	newestVersion  = "2025-11-22"
 	oldestVersion  = "2020-10-01"
 	spotPlusSymbol = "plusScaleSet"
+	// spotPlusVersion is the first that knows the priority SpotPlus.
+	spotPlusVersion = "2026-04-01"
 )
 
 // checkVersions: each interface is in every region.
@@ -25,6 +24,9 @@ func checkVersions(d deployment, tell report) {
 		for _, r := range f.Resources {
 			if v := r.APIVersion; r.Symbol != spotPlusSymbol && (v > newestVersion || v < oldestVersion) {
 				tell(name, r.Line, "%s is of version %s, want %s to %s", r.Symbol, v, oldestVersion, newestVersion)
+			}
+			if r.Symbol == spotPlusSymbol && r.APIVersion < spotPlusVersion {
+				tell(name, r.Line, "%s is of version %s, and SpotPlus is known from %s on", r.Symbol, r.APIVersion, spotPlusVersion)
 			}
 		}
 	}
@@ -150,6 +152,8 @@ var otherwise = map[string]map[string]string{
 		"accountName": "name", "dataContainers": "[]", "spread": "map[]",
 	},
 	"modules/foundation.bicep network": {"remoteStorage": "!ownsAccount"},
+	// Where the accounts are others, also in a further region, nothing is made.
+	"modules/foundation.bicep identities": {"prefix": "checkedPrefix"},
 	"modules/foundation.bicep workerRoles": {
 		"principalId": "identities.outputs.worker.principalId", "identityId": "identities.outputs.worker.id", "takesOnDemand": "false",
 		"first": "true",
@@ -298,8 +302,8 @@ var singletons = []string{
 	"Microsoft.Storage/storageAccounts/managementPolicies",
 }
 
-// checkResources: every VM has its identity, every child its parent, and no list
-// that resources are made from has an entry twice.
+// checkResources: every child has its parent, and no list that resources are made from has
+// an entry twice.
 func checkResources(d deployment, tell report) {
 	for name, f := range d {
 		types := map[string]string{}
@@ -312,9 +316,6 @@ func checkResources(d deployment, tell report) {
 			}
 			if r.Existing {
 				continue
-			}
-			if slices.Contains(signsIn, r.Type) {
-				checkIdentity(name, r, tell)
 			}
 			if last := strings.LastIndex(r.Type, "/"); strings.Count(r.Type, "/") > 1 && types[r.Parent] != r.Type[:last] &&
 				!strings.HasSuffix(types[lastPart(r.Parent)], r.Type[:last]) {
@@ -342,16 +343,6 @@ func checkResources(d deployment, tell report) {
 
 func lastPart(symbol string) string {
 	return symbol[strings.LastIndex(symbol, ":")+1:]
-}
-
-func checkIdentity(name string, r resource, tell report) {
-	want := map[string]any{"type": "UserAssigned", "userAssignedIdentities": map[string]any{"${identityId}": map[string]any{}}}
-	if r.Type == "Microsoft.Authorization/policyAssignments" {
-		want["userAssignedIdentities"] = map[string]any{"${identity.id}": map[string]any{}}
-	}
-	if at(r.Body, "identity", "type") != "UserAssigned" || at(r.Body, "identity", "userAssignedIdentities") == nil {
-		tell(name, r.Line, "%s has not the identity that it is given (-want +got):\n%s", r.Symbol, cmp.Diff(any(want), at(r.Body, "identity")))
-	}
 }
 
 // repeated returns an entry that a list in a loop has twice.
@@ -492,31 +483,6 @@ func checkNameLengths(d deployment, tell report) {
 				if wrong := lasts(15*60e9, 2*3600e9)(text(p.Default)); wrong != "" {
 					tell(entry, p.Line, "restoreTimeout: %s (rest/api/compute, SpotRestorePolicy)", wrong)
 				}
-			}
-		}
-	}
-}
-
-var sizeForm = regexp.MustCompile(`'Standard_([A-Z]+)(\d+)([a-z]*)(_v\d+)?'`)
-
-// checkMixes: sizes that are mixed have one kind of processor and of local disk,
-// as many cores, and are offered as Spot.
-func checkMixes(d deployment, tell report) {
-	for name, f := range d {
-		if strings.HasPrefix(name, "modules/") {
-			continue
-		}
-		var first []string
-		for _, m := range sizeForm.FindAllStringSubmatch(f.source, -1) {
-			if m[1] == "B" {
-				tell(name, 0, "%s is of the B series, which is not offered as Spot", m[0])
-			}
-			kind := []string{strconv.FormatBool(strings.Contains(m[3], "p")), m[2]}
-			if first == nil {
-				first = kind
-			}
-			if !slices.Equal(kind, first) {
-				tell(name, 0, "%s has another processor or number of cores than the sizes before it (%s)", m[0], mixPage)
 			}
 		}
 	}

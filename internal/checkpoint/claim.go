@@ -57,6 +57,7 @@ func (s *Store) Acquire(ctx context.Context, d Delivery, found Record, owner str
 		r.ClaimedAt, r.EndedAt = time.Now(), time.Time{}
 		r.Deadline, r.Estimate = d.Deadline, d.Estimate
 		r.InputList = d.InputList
+		r.startOver()
 	}
 	unlock, err := c.owned.lock(ctx)
 	if err != nil {
@@ -64,6 +65,19 @@ func (s *Store) Acquire(ctx context.Context, d Delivery, found Record, owner str
 	}
 	defer unlock()
 	return c, c.owned.write(ctx, unchanged)
+}
+
+// StartsOver is the text of the progress of a job that a worker claimed again and that has
+// no state.
+const StartsOver = "starts over: no state was kept"
+
+// startOver removes the progress report of an earlier delivery if that delivery left no
+// state: the next handler begins again.
+func (r *Record) startOver() {
+	if r.HasState() || r.Fraction == 0 && r.Text == "" {
+		return
+	}
+	r.Fraction, r.Text = 0, StartsOver
 }
 
 func (s *Store) newClaim(d Delivery, owner string, r Record) *Claim {

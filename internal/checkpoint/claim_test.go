@@ -438,6 +438,50 @@ func TestRunTimeAddsUp(t *testing.T) {
 	})
 }
 
+// TestAcquireWithoutState: a job whose last delivery left no state starts over, so its record
+// does not show the progress of that delivery. A job with a state keeps its progress.
+func TestAcquireWithoutState(t *testing.T) {
+	for name, row := range map[string]struct {
+		last     Snapshot
+		fraction float64
+		text     string
+	}{
+		"no state, fraction":   {Snapshot{Fraction: 0.82, Text: "epoch 82"}, 0, StartsOver},
+		"no state, text alone": {Snapshot{Text: "epoch 82"}, 0, StartsOver},
+		"no state, no report":  {Snapshot{}, 0, ""},
+		"a state":              {Snapshot{State: []byte("82"), Fraction: 0.82, Text: "epoch 82"}, 0.82, "epoch 82"},
+		"an empty state":       {Snapshot{State: []byte{}, Fraction: 0.82}, 0.82, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *rig) {
+				first := b.store.Fresh(ours, "worker-1")
+				if err := first.Touch(t.Context(), Snapshot{}); err != nil {
+					t.Fatal(err)
+				}
+				if err := first.Release(t.Context(), row.last); err != nil {
+					t.Fatal(err)
+				}
+				if r := b.read(t); r.Fraction != row.last.Fraction || r.Text != row.last.Text {
+					t.Errorf("released at %g %q, want the last report", r.Fraction, r.Text)
+				}
+				second, err := b.store.Acquire(t.Context(), ours, b.read(t), "worker-2")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if r := b.read(t); r.Fraction != row.fraction || r.Text != row.text {
+					t.Errorf("claimed again: %g %q, want %g %q", r.Fraction, r.Text, row.fraction, row.text)
+				}
+				if err := second.Touch(t.Context(), Snapshot{Fraction: 0.1, Text: "epoch 10"}); err != nil {
+					t.Fatal(err)
+				}
+				if r := b.read(t); r.Fraction != 0.1 || r.Text != "epoch 10" {
+					t.Errorf("after a report: %g %q, want it", r.Fraction, r.Text)
+				}
+			})
+		})
+	}
+}
+
 func stopwatch() func() time.Duration {
 	begun := time.Now()
 	return func() time.Duration { return time.Since(begun) }

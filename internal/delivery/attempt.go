@@ -11,6 +11,7 @@ import (
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/delivery/running"
 	"github.com/spotworker/spotworker/internal/drain"
+	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/retry"
 	"github.com/spotworker/spotworker/internal/storage/outage"
 	"github.com/spotworker/spotworker/internal/telemetry/tracing"
@@ -98,7 +99,26 @@ func (a *attempt) start(ctx context.Context) {
 	})
 	a.over, a.stopLimits = make(chan struct{}), a.enforceLimits(ctx, a.rules.limits, watch)
 	go a.callAndClose(ctx)
-	a.running, a.since = a.msg.runner.running.Add(watch), time.Now()
+	a.running, a.since = a.msg.runner.running.Add(watch, a.show), time.Now()
+}
+
+// show says how far the job is, for the worker's heartbeat. The heartbeat has the end of the
+// job's log only if the record does not have it yet.
+func (a *attempt) show() presence.Running {
+	record, latest := a.rec.claim.Record(), a.rec.job.Latest()
+	shown := presence.Running{
+		ID: a.msg.envelope.ID, Generation: record.Generation, RunTime: a.rec.runTime(), Ran: a.rec.watch.Elapsed(),
+		From: a.rec.startFraction, Fraction: fractionOf(latest, a.rec.startFraction),
+	}
+	if latest != nil {
+		shown.Text = latest.Text
+	}
+	if a.rec.output != nil {
+		if end := a.rec.output.Tail(); end != record.Log {
+			shown.Log = []byte(end)
+		}
+	}
+	return shown
 }
 
 // callAndClose calls the handler, and its cleanups when the job has been dealt with.

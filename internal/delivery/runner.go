@@ -283,6 +283,9 @@ func (r *Runner) Claimable(limit int, now time.Time) (most int, wait time.Durati
 // Jobs returns the ids of the active jobs in order.
 func (r *Runner) Jobs() []string { return r.active.Jobs() }
 
+// Running returns how far the jobs are whose handlers run, in the order of their ids.
+func (r *Runner) Running() []presence.Running { return r.running.Show() }
+
 // Counts are a Runner's counters at one moment.
 type Counts struct {
 	Active    int   // deliveries now, duplicates of a job counted once

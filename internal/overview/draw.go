@@ -259,6 +259,9 @@ func (s *Snapshot) queueTable(width int) *table.Table {
 		if left, ok := s.ToClear(q); ok {
 			toClear = "~" + Span(left)
 		}
+		if growth, ok := s.Growing[q.Name]; ok {
+			toClear = "grows, " + growth.String()
+		}
 		name := q.Name
 		if width > 0 && width < narrow {
 			name = strings.TrimPrefix(name, strings.TrimSuffix(s.Queues.Jobs.Name, "jobs"))
@@ -405,24 +408,46 @@ func JobTable(jobs []client.Job) *table.Table {
 		if d, ok := j.TimeLeft(); ok {
 			left = "~" + Span(d)
 		}
-		worker, report := "", j.Text
+		worker, report := "", Report(j)
 		if j.Status == client.StatusRunning {
 			worker = j.Owner
 		}
 		if j.Status != client.StatusRunning && j.Reason != "" {
 			report = j.Reason
 		}
-		t.Add(j.ID, j.Kind, string(j.Status), Percent(j), left, Span(j.Age())+" ago", Span(j.RunTime), worker, report)
+		t.Add(j.ID, j.Kind, string(j.Status), Percent(j), left, Span(j.Age())+" ago", Span(RunTime(j)), worker, report)
 	}
 	return t
 }
 
-// Percent returns a job's fraction in per cent, empty if it has reported none.
+// Percent returns a job's fraction in per cent, empty if it has reported none. It is the
+// fraction of the worker's last heartbeat, if that is known.
 func Percent(j client.Job) string {
-	if j.Fraction == 0 && j.Text == "" {
+	fraction := j.Fraction
+	if j.Live != nil {
+		fraction = j.Live.Fraction
+	}
+	if fraction == 0 && Report(j) == "" {
 		return ""
 	}
-	return fmt.Sprintf("%d%%", int(j.Fraction*100))
+	return fmt.Sprintf("%d%%", int(fraction*100))
+}
+
+// Report returns the text of a job's last report. Until the handler has reported, it is the
+// record's.
+func Report(j client.Job) string {
+	if j.Live != nil && (j.Live.Text != "" || j.Live.Fraction > j.Live.From) {
+		return j.Live.Text
+	}
+	return j.Text
+}
+
+// RunTime returns how long handlers have run for a job.
+func RunTime(j client.Job) time.Duration {
+	if j.Live != nil {
+		return j.Live.RunTime
+	}
+	return j.RunTime
 }
 
 // Span returns a duration in its largest unit.

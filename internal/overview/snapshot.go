@@ -40,6 +40,9 @@ type Snapshot struct {
 	// Steering holds the operators' requests to the workers, as far as they were read.
 	Steering client.Steering
 
+	// Growing are the queues that grow, by name. Only a view that reads again and again knows.
+	Growing map[string]Growth
+
 	// Faults are why parts of the snapshot are missing.
 	Faults []Fault
 }
@@ -111,6 +114,7 @@ func Read(ctx context.Context, c *client.Client) (Snapshot, error) {
 		}
 		s.readWaits(ctx, c)
 	})
+	parts.Go(func() { c.ReadLive(ctx, s.Jobs.Running, liveWorkers) })
 	parts.Wait()
 	if ctx.Err() != nil {
 		return s, context.Cause(ctx)
@@ -125,6 +129,10 @@ func Read(ctx context.Context, c *client.Client) (Snapshot, error) {
 	s.Took = time.Since(began)
 	return s, nil
 }
+
+// liveWorkers is of how many workers the heartbeats are read whole, for the progress of the
+// jobs whose records are oldest.
+const liveWorkers = 16
 
 // listed is how many records or heartbeats one call lists.
 const listed = 5000
@@ -241,16 +249,17 @@ func (s *Snapshot) Count(life client.Life) int {
 	return n
 }
 
-// Waiting returns about how many jobs wait for a worker: the messages that no worker
-// says it has.
+// Waiting returns about how many jobs wait for a worker: the messages that no worker has.
+// Heartbeats and records lag behind in different ways: a record shows a job that a heartbeat
+// does not have yet, and short jobs run without a record. The higher number counts.
 func (s *Snapshot) Waiting() int {
-	waiting := s.Queues.Jobs.Messages + s.Queues.OnDemand.Messages
+	held := 0
 	for _, w := range s.Workers {
 		if w.Life() == client.Alive {
-			waiting -= w.Jobs
+			held += w.Jobs
 		}
 	}
-	return max(0, waiting)
+	return max(0, s.Queues.Jobs.Messages+s.Queues.OnDemand.Messages-max(held, s.Jobs.ByStatus[client.StatusRunning]))
 }
 
 // Evictions returns the workers whose VM got a scheduled event within the last hour,

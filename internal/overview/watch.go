@@ -40,6 +40,7 @@ type watch struct {
 
 	width, height int
 	last          *Snapshot
+	growths       growths
 	err           error // of the last read
 	reading       bool
 	reads         int // that have ended
@@ -90,6 +91,7 @@ func (m *watch) Update(message tea.Msg) (tea.Model, tea.Cmd) {
 		m.reads++
 		if message.err == nil {
 			m.last = &message.snapshot
+			m.last.Growing = m.growths.add(m.last)
 		}
 		after := m.reads
 		return m, tea.Tick(m.interval, func(time.Time) tea.Msg { return readNow{after} })

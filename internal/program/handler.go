@@ -203,7 +203,8 @@ func (r *programRun) conclude(ctx context.Context, end ended, grace time.Duratio
 	if end.fault != nil && (end.killed || verdict != done) { // a finished job needs no checkpoint
 		return nil, asInterruption(end.fault)
 	}
-	r.log.DebugContext(ctx, "program ended", "exit", end.exit.String(), "stopped", f.stopped, "killed", f.killed, "verdict", verdict.String())
+	r.log.DebugContext(ctx, "program ended", "exit", end.exit.String(), "stopped", f.stopped, "killed", f.killed,
+		"left_processes", end.exit.Left, "verdict", verdict.String())
 	switch err := endError(end, r.unusable(ctx, end)); verdict {
 	case done:
 		if err := r.outputs.finish(ctx); err != nil {

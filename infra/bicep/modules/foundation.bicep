@@ -154,6 +154,9 @@ var spreadRefusal = putOn > 1 + length(moreNames)
                       ? 'jobs with chosen ids are put on ${recordedChosenIdsOn} accounts now, and this deployment would make that ${chosenIdsOn}: an id that is put again could then run twice. Set moreAccounts.chosenIdsOn to ${recordedChosenIdsOn}; spotctl accounts --chosen-ids is there for those who want that'
                       : ''
 var spreadChecked = empty(spreadRefusal) ? spreadOver : fail(spreadRefusal)
+// A further region writes no record, and its workers must serve the recorded accounts. So
+// the first thing that every deployment makes is not made where they are others.
+var checkedPrefix = empty(spreadRefusal) ? prefix : fail(spreadRefusal)
 var spread = moreAccounts == null && empty(recordedAccounts)
   ? {}
   : { accounts: spreadChecked, accountids: string(chosenIdsOn) }
@@ -240,7 +243,7 @@ module identities 'identities.bicep' = {
   params: {
     location: location
     tags: tags
-    prefix: prefix
+    prefix: checkedPrefix
     onDemand: onDemand
   }
 }

@@ -91,6 +91,7 @@ var columns = [
   { name: 'jobs', type: 'long' }
   { name: 'killed', type: 'boolean' }
   { name: 'left', type: 'string' }
+  { name: 'left_processes', type: 'long' }
   { name: 'limit', type: 'long' }
   { name: 'lines', type: 'long' }
   { name: 'messages', type: 'long' }

@@ -8,10 +8,14 @@
 package running
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -26,7 +30,8 @@ type Set struct {
 // Job is a running job.
 type Job struct {
 	set      *Set
-	watch    *Stopwatch     // of its handler
+	watch    *Stopwatch // of its handler
+	show     func() presence.Running
 	woken    chan struct{}  // holds one: there is something to check
 	requests []*SaveRequest // not answered yet; guarded by set.mu
 }
@@ -42,11 +47,12 @@ type SaveRequest struct {
 // report that the handler begins with, or nil.
 func (s *Set) Start(restored *job.Progress) *Stopwatch { return s.clock.start(restored) }
 
-// Add adds a job. The caller must call Remove.
-func (s *Set) Add(watch *Stopwatch) *Job {
+// Add adds a job. show says for the worker's heartbeat how far the job is; other goroutines
+// may call it, also soon after Remove. The caller must call Remove.
+func (s *Set) Add(watch *Stopwatch, show func() presence.Running) *Job {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	j := &Job{set: s, watch: watch, woken: make(chan struct{}, 1)}
+	j := &Job{set: s, watch: watch, show: show, woken: make(chan struct{}, 1)}
 	if s.jobs == nil {
 		s.jobs = map[*Job]struct{}{}
 	}
@@ -61,6 +67,19 @@ func (j *Job) Remove() {
 	delete(j.set.jobs, j)
 	j.set.mu.Unlock()
 	Answer(j.TakeRequests(), true)
+}
+
+// Show returns how far each job is, in the order of their ids.
+func (s *Set) Show() []presence.Running {
+	s.mu.Lock()
+	jobs := slices.Collect(maps.Keys(s.jobs))
+	s.mu.Unlock() // show takes other locks
+	shown := make([]presence.Running, len(jobs))
+	for i, j := range jobs {
+		shown[i] = j.show()
+	}
+	slices.SortFunc(shown, func(a, b presence.Running) int { return cmp.Compare(a.ID, b.ID) })
+	return shown
 }
 
 // Silence returns the age of the oldest last report and of the oldest checkpoint of all

@@ -13,7 +13,7 @@ import (
 func TestSaveAllOfAJobThatEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		room := &Set{}
-		seat, other := room.Add(room.Start(nil)), room.Add(room.Start(nil))
+		seat, other := room.Add(room.Start(nil), nil), room.Add(room.Start(nil), nil)
 		r := room.SaveAll()
 		Answer(other.TakeRequests(), true)
 		seat.Remove()
@@ -39,7 +39,7 @@ func TestSilence(t *testing.T) {
 		jobs := &Set{}
 		often, seldom, never := jobs.Start(nil), jobs.Start(nil), jobs.Start(nil)
 		for _, watch := range []*Stopwatch{often, seldom, never} {
-			defer jobs.Add(watch).Remove()
+			defer jobs.Add(watch, nil).Remove()
 		}
 		for range 6 {
 			for range 10 {

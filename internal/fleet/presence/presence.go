@@ -10,7 +10,6 @@ package presence
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/url"
@@ -38,13 +37,6 @@ const SilentAfter = 3 * Every
 
 // callTimeout is the timeout of one call, including the SDK's retries.
 const callTimeout = 5 * time.Second
-
-// maxJobs limits the list of active jobs, so that the blob stays small.
-const maxJobs = 1024
-
-// maxBody limits how much of a list of jobs is read, in bytes: several times the
-// longest list that is written.
-const maxBody = 1 << 20
 
 // Presence is the heartbeat of one worker. docs/FORMATS.md has its wire form.
 type Presence struct {
@@ -100,6 +92,9 @@ type Presence struct {
 	// number, Count.
 	Jobs  []string
 	Count int
+
+	// Running are the active jobs whose handlers run. A listing has none.
+	Running []Running
 }
 
 // What operators can ask of a worker, as [Presence.Asked] has it.
@@ -127,7 +122,7 @@ func (s *Store) Write(ctx context.Context, p Presence) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	p.Count = len(p.Jobs)
-	body, err := json.Marshal(p.Jobs[:min(len(p.Jobs), maxJobs)])
+	body, err := p.body()
 	if err != nil {
 		return fmt.Errorf("encode presence of %s: %w", p.Worker, err)
 	}
@@ -163,7 +158,7 @@ func (s *Store) Read(ctx context.Context, worker string) (p Listed, ok bool, err
 	if reply.Date != nil && reply.LastModified != nil {
 		p.Age = reply.Date.Sub(*reply.LastModified)
 	}
-	if err := json.Unmarshal(body, &p.Jobs); err != nil {
+	if p.Jobs, p.Running, err = parseBody(body); err != nil {
 		return Listed{}, false, fmt.Errorf("read presence of %s: %w", worker, err)
 	}
 	return p, true, nil

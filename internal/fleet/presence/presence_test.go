@@ -65,6 +65,11 @@ func full() Presence {
 			Reason: "evicted", EndedAt: noon, Took: 412 * time.Millisecond, Budget: 10 * time.Second,
 			Jobs: 5, Released: 3, Done: 1, LeftOut: 2, Left: 1,
 		},
+		Running: []Running{
+			{ID: "a", Generation: 3, RunTime: 90 * time.Second, Ran: 30500 * time.Millisecond, From: 0.25, Fraction: 0.5, Text: "époque 3\n",
+				Log: []byte("# 3 2026-03-09T12:00:00.000Z w\no 0 \xff\n")},
+			{ID: "b", Generation: 1},
+		},
 	}
 }
 
@@ -113,8 +118,11 @@ func TestMetadata(t *testing.T) {
 		if diff := cmp.Diff(want, state.Metadata); diff != "" {
 			t.Errorf("metadata (-want +got)\n%s", diff)
 		}
-		if string(body) != `["a","b"]` {
-			t.Errorf("body = %s, want the ids of the jobs", body)
+		const wantBody = `{"jobs":["a","b"],"running":[{"id":"a","generation":3,"run_time":90,"ran":30.5,"from":0.25,"fraction":0.5,` +
+			`"text":"époque 3\n","log":"IyAzIDIwMjYtMDMtMDlUMTI6MDA6MDAuMDAwWiB3Cm8gMCD/Cg=="},` +
+			`{"id":"b","generation":1,"run_time":0,"ran":0}]}`
+		if string(body) != wantBody {
+			t.Errorf("body = %s, want %s", body, wantBody)
 		}
 	})
 }

@@ -73,7 +73,7 @@ const (
 
 // DefaultConfig is `lab try` without flags.
 func DefaultConfig() Config {
-	return Config{Evictions: 6, Timeout: 10 * time.Minute, Grace: LongestGrace, Compare: CompareResult}
+	return Config{Evictions: 6, Timeout: 10 * time.Minute, Grace: LongestGrace, Compare: CompareOutputs}
 }
 
 // Validate returns an error that says what to change, or nil.

@@ -73,7 +73,7 @@ func (f *findings) ofUndisturbed(c Config, seen observed) {
 	if what := differ(c, seen.plain[0], seen.plain[1]); what != "" {
 		f.add("not-deterministic", Problem,
 			"Take out what differs: seed the random numbers from the payload, leave times and names of machines out of the result. If both "+
-				"results are right, try it with --compare none.",
+				"results are right, try it with --compare none; if only the outputs differ, with --compare result.",
 			"two undisturbed runs differ: %s", what)
 	}
 }
@@ -91,7 +91,7 @@ func (f *findings) ofOutcome(c Config, seen observed) {
 	case !job.Done:
 		f.ofFailure(job)
 	default:
-		f.ofResult(differ(c, job, seen.plain[0]), job)
+		f.ofResult(differ(c, job, seen.plain[0]), job, seen.usual())
 	}
 	f.ofRestore(seen)
 }
@@ -169,13 +169,13 @@ func differ(c Config, one, other *course) string {
 	return fmt.Sprintf("the outputs are %q and %q", slices.Sorted(maps.Keys(one.Outputs)), slices.Sorted(maps.Keys(other.Outputs)))
 }
 
-// ofResult explains a result that differs.
-func (f *findings) ofResult(what string, job *course) {
+// ofResult explains a result that differs. usual is the time of an undisturbed run.
+func (f *findings) ofResult(what string, job *course, usual time.Duration) {
 	if what == "" {
 		return
 	}
 	last := lastRun(job)
-	if last.Strike != nil && exitedWithZero(last) {
+	if last.Strike != nil && exitedWithZero(last) && job.worked() < usual*9/10 {
 		f.add("half-done", Problem, "Exit with 75 when SIGTERM comes before the end, and write no result. Exit code 0 with a result says that "+
 			"the job is done.",
 			"it exited with 0 and a result when it was stopped, although it was not done; evicted and undisturbed, %s", what)
@@ -185,6 +185,17 @@ func (f *findings) ofResult(what string, job *course) {
 		"stands for is done. Save only what is complete, and all of it: counters, random state, files.",
 		"evicted and undisturbed runs differ: %s", what)
 	f.scratchState(job)
+}
+
+// worked is the time of the runs up to their last checkpoints, and of the last run: a program
+// that was stopped and has worked as long as undisturbed had come to its end.
+func (c *course) worked() (all time.Duration) {
+	for _, r := range c.Runs[:len(c.Runs)-1] {
+		if at := r.kept(); !at.IsZero() {
+			all += at.Sub(r.Started)
+		}
+	}
+	return all + lastRun(c).took()
 }
 
 // failureOf is why a job failed: the reason in its record without the worker's count of
@@ -270,7 +281,7 @@ func (f *findings) ofStops(c Config, job *course) {
 			continue
 		}
 		took := r.Ended.Sub(r.Stop)
-		late := took > c.Grace
+		late := took > c.Grace || r.Killed // a kill after the grace may be some milliseconds early
 		switch {
 		case late && savesAtStop(r, c.Grace):
 			f.once("late-save", Problem, "Save in less time: save during the run, so that little is left for the end, or a smaller state. What "+
@@ -423,6 +434,10 @@ func (f *findings) ofProcesses(seen observed) {
 	strayed := map[string]bool{}
 	for _, c := range seen.courses() {
 		for _, r := range c.Runs {
+			if c.Done && c.took() < tooShort && (r.Left > 0 || len(r.Outlive) > 0) {
+				f.once("daemon", Problem, wait, "it ended after %s and left its work to other processes, so the job was done before the work",
+					text.Duration(c.took()))
+			}
 			for _, p := range r.Outlive {
 				f.once("left-behind", Problem, wait, "a process that it started lives on after the job: %s", p.Command)
 			}
@@ -448,8 +463,9 @@ func (f *findings) ofTrial(c Config, seen observed) {
 	plain, job := seen.plain[0], seen.evicted
 	f.ofCount(c, seen.usual(), job)
 	if c.Compare != CompareNothing && len(plain.Result) == 0 && len(plain.Outputs) == 0 {
-		f.add("no-result", Remark, "Write what the job has found, or a hash of its output, to SPOTWORKER_RESULT: then it can be compared.",
-			"it has no result, so that nothing was compared")
+		f.add("no-result", Problem, "Write what the job has found, or a hash of its output, to SPOTWORKER_RESULT, or files to "+
+			"SPOTWORKER_OUTPUT: then an evicted run can be compared. If its effects are elsewhere, check them, and try it with --compare none.",
+			"it has neither a result nor outputs, so that nothing was compared")
 	}
 	if job != nil && observesFiles && seen.usual() >= tooShort && plain.Runs[0].Reports == 0 {
 		f.add("no-progress", Remark,

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -136,11 +137,42 @@ func TestFind(t *testing.T) {
 			o.evicted.Runs[0].Strays = map[int]child{7: {Command: "sleep 9"}}
 			o.evicted.Runs[0].Outlive = o.evicted.Runs[0].Strays
 		}, []string{"left-behind"}, false},
+		{func(o *observed) { // killed some milliseconds before the grace was over
+			o.evicted.Runs[0].Ended, o.evicted.Runs[0].Killed = at(4.5+LongestGrace.Seconds()-0.003), true
+		}, []string{"ignores-stop"}, true},
+		{func(o *observed) { // nothing to compare
+			for _, c := range o.courses() {
+				c.Result = nil
+			}
+		}, []string{"no-result"}, false},
+		{func(o *observed) { // outputs are compared too
+			for i, c := range o.courses() {
+				c.Result, c.Outputs = nil, map[string]string{"a": strconv.Itoa(i / 2)}
+			}
+		}, []string{"result-differs"}, false},
+		{func(o *observed) { // it had come to its end when it was stopped again
+			second := o.evicted.Runs[1]
+			second.Strike, second.Stop, second.Started, second.Ended = new(notice), at(10.5), at(5), at(10.6)
+			o.evicted.Result = []byte("41")
+		}, []string{"result-differs"}, false},
+		{func(o *observed) { // a daemon
+			o.evicted = nil
+			for _, c := range o.plain {
+				c.Ended, c.Runs[0].Ended, c.Runs[0].Outlive = at(0.2), at(0.2), map[int]child{7: {Command: "work"}}
+			}
+		}, []string{"daemon", "left-behind"}, false},
+		{func(o *observed) { // its processes were ended with it
+			o.evicted = nil
+			for _, c := range o.plain {
+				c.Ended, c.Runs[0].Ended, c.Runs[0].Left = at(0.2), at(0.2), 1
+			}
+		}, []string{"daemon"}, false},
+		{func(o *observed) { o.plain[0].Runs[0].Left = 2 }, nil, true}, // helpers of a long program
 	} {
 		o := observed{plain: []*course{undisturbed(), undisturbed()}, evicted: evictedOnce()}
 		tt.change(&o)
 		c := DefaultConfig()
-		c.Evictions, c.Compare = 1, CompareOutputs
+		c.Evictions = 1
 		r := judge(c, "program", o)
 		found := slices.DeleteFunc(slices.Clone(r.Findings), func(f Finding) bool { return f.Severity == Remark })
 		if !slices.Equal(names(found), tt.want) || r.Interruptible != tt.good {
@@ -176,6 +208,30 @@ func TestReport(t *testing.T) {
 	}
 	if raw, err := json.Marshal(r); err != nil || !bytes.Contains(raw, []byte(`"interruptible":true`)) {
 		t.Errorf("JSON = %s, %v", raw, err)
+	}
+}
+
+// TestUntried: a trial that could not answer the question says so, unless it found a problem.
+func TestUntried(t *testing.T) {
+	problems := func(names ...string) (r Report) {
+		for _, name := range names {
+			r.Findings = append(r.Findings, Finding{Name: name, Severity: Problem}, Finding{Name: "warned", Severity: Warning})
+		}
+		return r
+	}
+	for verdict, reports := range map[string][]Report{
+		"NOT TRIED": {problems("no-result"), problems("out-of-time", "not-evicted"), problems("daemon", "left-behind")},
+		"NOT INTERRUPTIBLE": {problems("left-behind"), problems("no-result", "saves-nothing"), problems("daemon", "left-behind",
+			"torn-checkpoint")},
+		"INTERRUPTIBLE": {{Interruptible: true}},
+	} {
+		for _, r := range reports {
+			var out bytes.Buffer
+			r.write(&out, false)
+			if lines := strings.Split(out.String(), "\n"); !strings.HasPrefix(lines[len(lines)-2], verdict+"  ") {
+				t.Errorf("%q: %q, want %s", names(r.Findings), lines[len(lines)-2], verdict)
+			}
+		}
 	}
 }
 

@@ -61,6 +61,7 @@ type programRun struct {
 	Ended  time.Time // when the program ended, or its VM was killed
 	Exit   string    // as the worker's log has it; empty if the VM was killed
 	Killed bool      // by the worker, since it had not ended in time
+	Left   int       // processes that it left, and the worker ended
 	Handed time.Time // when the job was released
 
 	Files   map[string]int64 // in the program's own folders at the strike: sizes
@@ -197,6 +198,7 @@ type logLine struct {
 	ResumedAt float64 `json:"resumed_at"`
 	Exit      string
 	Killed    bool
+	Left      int `json:"left_processes"`
 	Bytes     int64
 	Fraction  float64
 	Reason    string
@@ -218,7 +220,7 @@ func (r *recorder) logged(vm string, line logLine) {
 		now.Started, now.ResumedAt = line.Time, line.ResumedAt
 	case "program ended":
 		if now := r.running(vm, false); now != nil {
-			now.Ended, now.Exit, now.Killed = line.Time, line.Exit, line.Killed
+			now.Ended, now.Exit, now.Killed, now.Left = line.Time, line.Exit, line.Killed, line.Left
 			now.Saving = r.unfinished(vm)
 		}
 	case "job committed":

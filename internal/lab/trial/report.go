@@ -156,6 +156,22 @@ func (r Report) reason() string {
 	return strings.Join(names, ", ")
 }
 
+// isUntried reports whether the trial found nothing against the program, but could not answer
+// the question.
+func (r Report) isUntried() bool {
+	open := []string{"no-result", "not-evicted", "out-of-time", "daemon"}
+	var problems []string
+	for _, f := range r.Findings {
+		if f.Severity == Problem {
+			problems = append(problems, f.Name)
+		}
+	}
+	if slices.Contains(problems, "daemon") {
+		open = append(open, "left-behind") // its own processes
+	}
+	return len(problems) > 0 && !slices.ContainsFunc(problems, func(name string) bool { return !slices.Contains(open, name) })
+}
+
 // count returns how many findings there are of a severity.
 func (r Report) count(s Severity) (n int) {
 	for _, f := range r.Findings {
@@ -200,7 +216,10 @@ func (r Report) write(out io.Writer, colours bool) {
 		fmt.Fprintln(&b)
 	}
 	verdict, style := "INTERRUPTIBLE", goodStyle
-	if !r.Interruptible {
+	switch {
+	case r.isUntried():
+		verdict, style = "NOT TRIED", badStyle
+	case !r.Interruptible:
 		verdict, style = "NOT INTERRUPTIBLE", badStyle
 	}
 	fmt.Fprint(&b, paint(style, verdict))

@@ -111,7 +111,7 @@ func (t *trial) survivors(ctx context.Context, m *machine, s strike) {
 	}
 	var now *programRun
 	t.recorder.look(func(*course) { now = t.recorder.last(m.name) })
-	if now == nil || len(now.Strays) == 0 {
+	if now == nil || len(processesOf(m.scratch)) == 0 {
 		return
 	}
 	sleep(ctx, survivorsAfter)

@@ -23,6 +23,10 @@ var (
 	// at all.
 	ErrNotInterruptible = errors.New("the program is not interruptible")
 
+	// ErrNotTried reports that the trial could not tell whether the program is
+	// interruptible. The report says why.
+	ErrNotTried = errors.New("whether the program is interruptible is not known")
+
 	errTimeLimit   = errors.New("--timeout is over")
 	errInterrupted = errors.New("interrupted; nothing was decided")
 )
@@ -47,7 +51,8 @@ type trial struct {
 }
 
 // Run tries a program as c describes, and prints the events, the findings and their
-// remedies. The error wraps [ErrNotInterruptible] if the program is not interruptible.
+// remedies. The error wraps [ErrNotInterruptible] if the program is not interruptible, and
+// [ErrNotTried] if that is not known.
 // The report is complete in both cases.
 func Run(ctx context.Context, c Config, out io.Writer) (report Report, err error) {
 	if err := c.Validate(); err != nil {
@@ -120,7 +125,10 @@ func (t *trial) run(ctx context.Context) (err error) {
 	t.report.Seconds = seconds(t.narrator.Elapsed())
 	fmt.Fprintln(t.narrator)
 	t.report.write(t.narrator, t.config.Display != nil && os.Getenv("NO_COLOR") == "")
-	if !t.report.Interruptible {
+	switch {
+	case t.report.isUntried():
+		return errors.Join(fmt.Errorf("%w: %s", ErrNotTried, t.report.reason()), closed)
+	case !t.report.Interruptible:
 		return errors.Join(fmt.Errorf("%w: %s", ErrNotInterruptible, t.report.reason()), closed)
 	}
 	return closed
@@ -226,9 +234,12 @@ func (t *trial) settle(ctx context.Context, c *course) {
 		c.Result, _ = t.rig.client.Result(ctx, t.jobID())
 		c.Outputs = t.outputs(ctx)
 	}
+	if ctx.Err() != nil {
+		return // its program may run
+	}
 	for _, r := range c.Runs {
 		m := t.rig.vms[r.VM]
-		if m == nil || len(r.Strays) == 0 {
+		if m == nil || len(processesOf(m.scratch)) == 0 { // of a program that ended at once no stray was seen
 			continue
 		}
 		sleep(ctx, survivorsAfter)

@@ -55,7 +55,7 @@ func TestRunOutOfTime(t *testing.T) {
 	c.Command, c.Binaries, c.Timeout = []string{"sleep", "1000"}, folder, 2*time.Second
 	var out bytes.Buffer
 	report, err := Run(t.Context(), c, &out)
-	if !errors.Is(err, ErrNotInterruptible) || !slices.Equal(names(report.Findings), []string{"out-of-time"}) {
+	if !errors.Is(err, ErrNotTried) || !slices.Equal(names(report.Findings), []string{"out-of-time"}) {
 		t.Errorf("Run = %v with findings %q, want out-of-time\n%s", err, names(report.Findings), out.String())
 	}
 	if left, _ := filepath.Glob(filepath.Join(os.Getenv("TMPDIR"), "*")); len(left) > 0 {

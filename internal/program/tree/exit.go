@@ -17,6 +17,10 @@ type Exit struct {
 	// together had exceeded [Limits.TotalMemory].
 	OOMKills int64
 
+	// Left is how many processes the program left, which were ended then; 0 where that is not
+	// known.
+	Left int
+
 	// Full says that the processes of the program had reached [Limits.Tasks].
 	Full bool
 }

@@ -95,7 +95,7 @@ type reaped struct {
 	reaper  *reaper.Reaper
 	process *os.Process // the reaper
 	late    *time.Timer // runs out when the reaper has not obeyed
-	ended   func() (syscall.WaitStatus, bool)
+	ended   func() (status syscall.WaitStatus, left int, ok bool)
 }
 
 // beginReaped starts a command below a reaper.
@@ -133,8 +133,8 @@ func (r *reaped) release() {
 	if r.late != nil {
 		r.late.Stop()
 	}
-	status, ok := r.reaper.Status()
-	r.ended = func() (syscall.WaitStatus, bool) { return status, ok }
+	status, left, ok := r.reaper.Status()
+	r.ended = func() (syscall.WaitStatus, int, bool) { return status, left, ok }
 	r.reaper.Close()
 }
 
@@ -142,8 +142,10 @@ func (r *reaped) release() {
 func (*reaped) full() bool { return false }
 
 func (r *reaped) exit(state *os.ProcessState) Exit {
-	if status, ok := r.ended(); ok {
-		return exitOf(status)
+	if status, left, ok := r.ended(); ok {
+		e := exitOf(status)
+		e.Left = left
+		return e
 	}
 	return processGroup{}.exit(state) // the reaper was killed
 }

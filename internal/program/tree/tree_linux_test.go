@@ -92,6 +92,8 @@ func work(way string) error {
 			fmt.Println(used, took)
 		case e.Full:
 			fmt.Printf("%s, full\n", e)
+		case order == "ends" && (e.Left > 0) != (way == byReaper): // only a reaper counts them
+			fmt.Printf("%s, and %d processes that it left are known\n", e, e.Left)
 		case e.OOMKills > 0:
 			fmt.Printf("%s, out of memory\n", e)
 		default:

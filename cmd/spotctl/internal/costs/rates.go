@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spotworker/spotworker/cmd/spotctl/internal/costs/prices"
 	"github.com/spotworker/spotworker/internal/plaintext"
@@ -58,11 +59,15 @@ func (r rate) regular(sum row) *float64 {
 // saved is the share of the regular cost that Spot VMs saved. It may be negative.
 func (r rate) saved(sum row) string {
 	cost, regular := r.cost(sum), r.regular(sum)
-	if cost == nil || regular == nil || *regular == 0 {
+	if cost == nil || regular == nil || *regular == 0 || sum.total() < leastForSaved.Seconds() {
 		return ""
 	}
 	return fmt.Sprintf("%.1f %%", 100*(1 - *cost / *regular))
 }
+
+// leastForSaved is the time in slots from which on a saved share is shown: of jobs of a few
+// milliseconds nearly all time is overhead, which VMs of regular priority have too.
+const leastForSaved = time.Minute
 
 // money writes an amount; empty if it is not known.
 func money(amount *float64) string {

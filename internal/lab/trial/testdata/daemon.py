@@ -12,3 +12,6 @@ while n < 30:
     new = os.path.join(os.environ["TMPDIR"], "n")
     open(new, "w").write(str(n))
     os.replace(new, os.environ["SPOTWORKER_CHECKPOINT"])
+result = os.path.join(os.environ["TMPDIR"], "result")
+open(result, "w").write(str(n))
+os.replace(result, os.environ["SPOTWORKER_RESULT"])

@@ -133,13 +133,18 @@ func (r *Reaper) order(order byte) error {
 	return err
 }
 
-// Status returns how the program ended, once the reaper has. ok is false if the reaper
-// was killed before.
-func (r *Reaper) Status() (status syscall.WaitStatus, ok bool) {
+// Status returns how the program ended, once the reaper has, and how many processes the
+// program left. ok is false if the reaper was killed before.
+func (r *Reaper) Status() (status syscall.WaitStatus, left int, ok bool) {
 	word, err := r.word(statusLimit)
-	number, ended := strings.CutPrefix(strings.TrimSpace(word), "ended ")
-	n, bad := strconv.Atoi(number)
-	return syscall.WaitStatus(n), err == nil && ended && bad == nil
+	if err != nil {
+		return 0, 0, false
+	}
+	n := 0
+	if found, _ := fmt.Sscanf(word, "ended %d %d\n", &n, &left); found != 2 {
+		return 0, 0, false
+	}
+	return syscall.WaitStatus(n), left, true
 }
 
 // Close closes the pipes, at which a reaper ends everything.
@@ -175,9 +180,9 @@ func reap(arguments []string) int {
 	}
 	go obey(os.NewFile(ordersFD, "orders"), program)
 	status, known := wait(program)
-	end()
+	left := end()
 	if known {
-		fmt.Fprintf(words, "ended %d\n", status)
+		fmt.Fprintf(words, "ended %d %d\n", status, left)
 	}
 	return 0
 }
@@ -212,18 +217,20 @@ func wait(program int) (status syscall.WaitStatus, known bool) {
 	}
 }
 
-// end ends all descendants. Orphans become children of this process: when it has no
-// child, there are no descendants.
-func end() {
+// end ends all descendants, and returns how many there were. Orphans become children of this
+// process: when it has no child, there are no descendants.
+func end() (ended int) {
+	killed := map[int]bool{}
 	for late := time.Now().Add(endGrace); ; time.Sleep(time.Millisecond) {
 		pid, err := 1, error(nil)
 		for pid > 0 {
 			pid, err = syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
 		}
 		if errors.Is(err, syscall.ECHILD) || time.Now().After(late) {
-			return
+			return len(killed)
 		}
 		for _, child := range children(os.Getpid()) {
+			killed[child] = true
 			_ = syscall.Kill(child, syscall.SIGKILL)
 		}
 	}

@@ -43,6 +43,7 @@ var reasons = map[string]string{
 	"az vm list-skus": needsAzure, "az vm list-usage": needsAzure, "az vm delete": keepsNothing, "az vm redeploy": keepsNothing,
 	"az vm run-command": needsGuest,
 	"az vm start":       onlyNamed, "az vmss application": keepsNothing, "az vmss delete": keepsNothing, "az vmss show": keepsNothing,
+	"az vmss get-instance-view": keepsNothing, "az vmss set-orchestration-service-state": keepsNothing,
 	"az vmss simulate-eviction": printed,
 
 	"make bench": onItsOwn, "make bicep": onItsOwn, "make build": onItsOwn, "make chaos": onItsOwn,

@@ -48,6 +48,8 @@ var all = []tried{
 	{command: "python3 changes.py", finds: []string{"checkpoint-changed"}},
 	{command: "sh fails.sh", finds: []string{"program-fails"}},
 	{command: "sh short.sh", finds: []string{"too-short"}, good: true},
+	{command: "sh leaves.sh", finds: []string{"daemon"}},
+	{command: "sh silent.sh", finds: []string{"no-result"}},
 	{command: "python3 at_stop.py", finds: []string{"saves-at-stop-only"}, good: true},
 }
 
@@ -70,7 +72,8 @@ func TestFindings(t *testing.T) {
 			c.Every = one.every
 			var out labtest.Output
 			report, err := trial.Run(t.Context(), c, &out)
-			if one.good && err != nil || !one.good && !errors.Is(err, trial.ErrNotInterruptible) || report.Interruptible != one.good {
+			verdict := errors.Is(err, trial.ErrNotInterruptible) || errors.Is(err, trial.ErrNotTried)
+			if one.good && err != nil || !one.good && !verdict || report.Interruptible != one.good {
 				t.Errorf("Run = %v, want interruptible: %t\n%s", err, one.good, out.String())
 			}
 			var found []string

@@ -1,0 +1,214 @@
+package scripts
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestDeployEvictionRate: workers start from the rate that Azure publishes, a version keeps
+// the rate that it was made with, and without a known rate the deployment continues with the
+// default.
+func TestDeployEvictionRate(t *testing.T) {
+	for _, c := range []struct {
+		name, answer, made string // spotctl's answer, and az's about the last deployment
+		env                []string
+		rate, want         string // the rate that is passed, if any, and a part of the output
+		asked              string // of spotctl; empty if it is not asked
+	}{
+		{
+			name: "known", answer: "echo 15", rate: "evictionRate=15",
+			want:  "workers start from 15 % evictions an hour, the most that Azure publishes for these sizes in westeurope",
+			asked: "prices Standard_D2as_v5 --region westeurope --eviction-rate",
+		},
+		{
+			name: "no right", answer: "echo 'eviction rates not shown: role' >&2; exit 1",
+			want: "role\nnote: the eviction rate of these sizes in westeurope is not known, for the reason above; workers start from their " +
+				"own default",
+			asked: "prices Standard_D2as_v5 --region westeurope --eviction-rate",
+		},
+		{name: "no number", answer: "echo many", want: "is not known", asked: "prices Standard_D2as_v5 --region westeurope --eviction-rate"},
+		{name: "given", env: []string{"EVICTION_RATE=7"}, rate: "evictionRate=7", want: "workers start from EVICTION_RATE, 7 % an hour"},
+		{name: "the default", env: []string{"EVICTION_RATE=0"}, want: "workers start from EVICTION_RATE, 0 % an hour"},
+		{name: "the same version", answer: "echo 25", made: "1.0.0 15", rate: "evictionRate=15",
+			want: "version 1.0.0 keeps the eviction rate that it was made with, 15 %"},
+		{name: "the same version, from before", answer: "echo 25", made: "1.0.0 null", want: "was made without an eviction rate"},
+		{
+			name: "another version", answer: "echo 25", made: "0.9.0 15", rate: "evictionRate=25", want: "workers start from 25 %",
+			asked: "prices Standard_D2as_v5 --region westeurope --eviction-rate",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			a := newSubscription(t)
+			a.env = c.env
+			a.write("spotctl", "#!/bin/sh\necho \"$*\" >>\"$(dirname \"$0\")/asked\"\n"+c.answer+"\n", 0o700)
+			a.write("made", c.made, 0o600)
+			if c.made != "" {
+				a.write("group", "true", 0o600)
+			}
+			said, calls, err := a.deploy("--yes")
+			if err != nil || !strings.Contains(said, c.want) {
+				t.Errorf("deploy = %v, want that it says %q; it said:\n%s", err, c.want, said)
+			}
+			for _, call := range calls {
+				if strings.Contains(call, "deployment group create") && (c.rate == "") == strings.Contains(call, "evictionRate=") {
+					t.Errorf("%q, want the rate to be %q", call, c.rate)
+				}
+				if c.rate != "" && strings.Contains(call, "deployment group create") && !strings.Contains(call, c.rate+" ") &&
+					!strings.HasSuffix(call, c.rate) {
+					t.Errorf("%q, want %s", call, c.rate)
+				}
+			}
+			asked, err := os.ReadFile(filepath.Join(a.folder, "asked"))
+			if err != nil && !errors.Is(err, os.ErrNotExist) {
+				t.Fatal(err)
+			}
+			if got := strings.TrimSpace(string(asked)); got != c.asked {
+				t.Errorf("spotctl was asked for %q, want %q", got, c.asked)
+			}
+		})
+	}
+}
+
+// TestDeployChecksFirst: a condition that would fail later is found before anything is made.
+func TestDeployChecksFirst(t *testing.T) {
+	for _, c := range []struct{ name, file, content, env, want string }{
+		{"old az", "version", "2.45.0", "", "az is version 2.45.0, and 2.60 is the oldest"},
+		{"no Bicep", "bicep", "", "", "run az bicep install"},
+		{"old Bicep", "bicep", "Bicep CLI version 0.9.1 (x)", "", "run az bicep upgrade"},
+		{"provider", "providers", "Microsoft.Compute", "", "for p in Microsoft.Storage Microsoft.Network"},
+		{"no address", "capacity", "", "OPERATOR_ADDRESSES=", "OPERATOR_ADDRESSES, which is empty"},
+		{"private address", "capacity", "", "OPERATOR_ADDRESSES=192.168.1.2", "private address"},
+		{"private range behind another", "capacity", "", "OPERATOR_ADDRESSES=203.0.113.7,172.20.0.0/16", "172.20.0.0/16 is a private"},
+		{"one address as a range", "capacity", "", "OPERATOR_ADDRESSES=203.0.113.7/32", "without /31 or /32"},
+		{"two addresses as a range", "capacity", "", "OPERATOR_ADDRESSES=203.0.113.6/31", "without /31 or /32"},
+		{"range of all", "capacity", "", "OPERATOR_ADDRESSES=203.0.113.6/0", "is no range"},
+		{"number above 255", "capacity", "", "OPERATOR_ADDRESSES=999.1.1.1", "above 255"},
+		{"three numbers", "capacity", "", "OPERATOR_ADDRESSES=203.0.113", "four numbers"},
+		{"comma at the end", "capacity", "", "OPERATOR_ADDRESSES=203.0.113.7,", "a comma at the end"},
+		{"no address at all", "capacity", "", "OPERATOR_ADDRESSES=any", "give IPv4 addresses or ranges"},
+		{"place", "capacity", "", "CONFIGURATION_IN=Nowhere", "give Blob or Package"},
+		{"eviction rate", "capacity", "", "EVICTION_RATE=0.5", "EVICTION_RATE is '0.5': give whole percent an hour"},
+		{"high eviction rate", "capacity", "", "EVICTION_RATE=101", "give whole percent an hour"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			a := newSubscription(t)
+			a.write(c.file, c.content, 0o600)
+			if c.env != "" {
+				a.env = []string{c.env}
+			}
+			said, calls, err := a.deploy("--yes")
+			if err == nil || !strings.Contains(said, c.want) {
+				t.Errorf("deploy = %v, want a failure with %q; it said:\n%s", err, c.want, said)
+			}
+			if got := changing(calls); len(got) > 0 {
+				t.Errorf("it made %q before it failed", got)
+			}
+		})
+	}
+}
+
+// TestDeployOfAFleetChecksItsProvider: no other deployment needs the provider of fleets.
+func TestDeployOfAFleetChecksItsProvider(t *testing.T) {
+	t.Parallel()
+	a := newSubscription(t)
+	a.write("own.bicepparam", "using 'fleet.bicep'\n"+twoSizes, 0o600)
+	// A fleet, unlike a scale set, takes sizes with and without a local disk.
+	a.sizes(usualSize(first), sized(second, func(s *vmSize) { s.Temporary = "76800" }))
+	a.env = []string{"PARAMETERS=" + filepath.Join(a.folder, "own.bicepparam")}
+	a.deploysOr("for p in Microsoft.AzureFleet;")
+	a.write("providers", a.read("providers")+"\nMicrosoft.AzureFleet\n", 0o600)
+	a.deploysOr("")
+}
+
+// TestDeployTakesAddresses: Azure takes these, next to private ranges and up to their ends.
+func TestDeployTakesAddresses(t *testing.T) {
+	t.Parallel()
+	a := newSubscription(t)
+	a.env = []string{"OPERATOR_ADDRESSES=203.0.113.7,198.51.100.0/30,172.32.0.1,192.169.0.0/16,11.0.0.255"}
+	if said, _, err := a.deploy("--what-if"); !strings.Contains(said, "== 1 of 6") {
+		t.Errorf("deploy: %v\n%s", err, said)
+	}
+}
+
+// TestDeployKeepsPrefixAndLocation: without PREFIX and LOCATION a deployment has the prefix
+// of its parameter file, and stays where it is.
+func TestDeployKeepsPrefixAndLocation(t *testing.T) {
+	for _, c := range []struct {
+		name, file, group, location, grouplocation string
+		env                                        []string
+		want                                       []string
+		refused                                    string
+	}{
+		{name: "the file's prefix", file: "param prefix = 'spotworker-win' // for Windows\n", want: []string{"prefix=spotworker-win"}},
+		{name: "PREFIX before the file", file: "param prefix = 'other'\n", env: []string{"PREFIX=mine"}, want: []string{"prefix=mine"}},
+		{name: "no prefix", want: []string{"prefix=spotworker", "location=westeurope"}},
+		{
+			name: "a computed prefix", file: "param prefix = readEnvironmentVariable('P', 'x')\n",
+			refused: "computes its prefix: set PREFIX",
+		},
+		{name: "the file's location", file: "param location = 'northeurope'\n", group: "true", want: []string{"location=northeurope"}},
+		{name: "the group's location", group: "true", grouplocation: "eastus", want: []string{"location=eastus"}},
+		{
+			name: "the last deployment's location", group: "true", grouplocation: "eastus", location: "eastus2",
+			want: []string{"location=eastus2"},
+		},
+		{
+			name: "LOCATION before all", file: "param location = 'northeurope'\n", group: "true", grouplocation: "eastus",
+			env: []string{"LOCATION=uksouth"}, want: []string{"location=uksouth"},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			a := newSubscription(t)
+			a.write("own.bicepparam", "using 'main.bicep'\n"+c.file+"param vmSizes = ['Standard_D2as_v5']\n", 0o600)
+			for name, content := range map[string]string{"group": c.group, "location": c.location, "grouplocation": c.grouplocation} {
+				if content != "" {
+					a.write(name, content, 0o600)
+				}
+			}
+			a.env = append(c.env, "PARAMETERS="+filepath.Join(a.folder, "own.bicepparam"))
+			said, calls, err := a.deploy("--yes")
+			if c.refused != "" {
+				if err == nil || !strings.Contains(said, c.refused) || len(changing(calls)) > 0 {
+					t.Fatalf("deploy = %v, made %q, want none and %q:\n%s", err, changing(calls), c.refused, said)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatalf("deploy: %v\n%s", err, said)
+			}
+			stages := 0
+			for _, call := range calls {
+				if !strings.Contains(call, "deployment group create") {
+					continue
+				}
+				stages++
+				for _, want := range c.want {
+					if !slices.Contains(strings.Fields(call), want) {
+						t.Errorf("a stage has not %s: %s", want, call)
+					}
+				}
+			}
+			if stages == 0 {
+				t.Errorf("no stage in %q", calls)
+			}
+		})
+	}
+}
+
+// TestDeploySaysWhere: a person is asked for the subscription before anything is
+// made, and told which it is.
+func TestDeploySaysWhere(t *testing.T) {
+	t.Parallel()
+	a := newSubscription(t)
+	said, calls, err := a.deploy() // no terminal to answer from
+	if err == nil || !strings.Contains(said, "subscription Some (1234) of tenant 5678") || len(changing(calls)) > 0 {
+		t.Errorf("deploy = %v after %q, want a question with the subscription first; it said:\n%s", err, changing(calls), said)
+	}
+}

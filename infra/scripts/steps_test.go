@@ -1,0 +1,138 @@
+package scripts
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+var everyStep = []string{
+	"group create", "deployment group create Foundation",
+	"storage blob upload", "storage blob upload",
+	"deployment group create Application",
+	"deployment group create Workers true", "deployment group create Workers false",
+}
+
+func TestDeploySteps(t *testing.T) {
+	t.Parallel()
+	a := newSubscription(t)
+	said, calls, err := a.deploy("--yes")
+	if err != nil {
+		t.Fatalf("deploy: %v\n%s", err, said)
+	}
+	if got := changing(calls); !slices.Equal(got, everyStep) {
+		t.Errorf("first run made %q, want %q", got, everyStep)
+	}
+	shown := slices.IndexFunc(calls, func(c string) bool { return strings.Contains(c, "deployment group what-if") })
+	made := slices.IndexFunc(calls, func(c string) bool { return strings.Contains(c, "deployment group create") })
+	if shown < 0 || shown > made {
+		t.Errorf("the first deployment was made before it was shown: %q", calls)
+	}
+
+	said, calls, err = a.deploy("--yes")
+	if err != nil {
+		t.Fatalf("deploy again: %v\n%s", err, said)
+	}
+	if got := changing(calls); slices.Contains(got, "storage blob upload") {
+		t.Errorf("second run uploaded again what was there: %q", got)
+	}
+}
+
+// TestDeployAsksTheWorkers: Azure's success is not believed.
+func TestDeployAsksTheWorkers(t *testing.T) {
+	for _, c := range []struct{ name, file, content string }{
+		{"silent", "silent", ""},
+		{"another version", "program", "1.2.2"},
+		{"not ready", "state", "start"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			a := newSubscription(t)
+			a.write(c.file, c.content, 0o600)
+			said, calls, err := a.deploy("--yes")
+			if err == nil || !strings.Contains(said, "0 of 1 workers run version 1.2.3") {
+				t.Errorf("deploy = %v, want a failure; it said:\n%s", err, said)
+			}
+			if got := changing(calls); slices.Contains(got, "deployment group create Workers false") {
+				t.Errorf("it continued: %q", got)
+			}
+		})
+	}
+}
+
+// TestDeployTheSameVersion: a version that the scale set has is deployed once, for life.
+func TestDeployTheSameVersion(t *testing.T) {
+	t.Parallel()
+	a := newSubscription(t)
+	a.write("deployed", "/subscriptions/1234/galleries/g/applications/a/versions/1.0.0\n", 0o600)
+	said, calls, err := a.deploy("--yes")
+	if err != nil {
+		t.Fatalf("deploy: %v\n%s", err, said)
+	}
+	got := changing(calls)
+	if slices.Contains(got, "deployment group create Workers true") || !slices.Contains(got, "deployment group create Workers false") {
+		t.Errorf("it made %q, want VMs that fail no deployment", got)
+	}
+}
+
+// TestDeployTakesBack: a role to write is taken from workers that may only read. Their role
+// to read stays, and the roles of others.
+func TestDeployTakesBack(t *testing.T) {
+	t.Parallel()
+	a := newSubscription(t)
+	a.write("grants", "writes", 0o600)
+	said, calls, err := a.deploy("--yes")
+	if err != nil {
+		t.Fatalf("deploy: %v\n%s", err, said)
+	}
+	var deleted []string
+	for _, call := range calls {
+		if _, ids, found := strings.Cut(call, "role assignment delete --ids "); found {
+			deleted = append(deleted, ids)
+		}
+	}
+	if want := []string{"/scope/archive/roleAssignments/writes"}; !slices.Equal(deleted, want) {
+		t.Errorf("it deleted %q, want %q", deleted, want)
+	}
+}
+
+func TestDeployAsksFirst(t *testing.T) {
+	t.Parallel()
+	a := newSubscription(t)
+	said, calls, err := a.deploy() // no terminal to answer from
+	if err == nil || !strings.Contains(said, "stopped") {
+		t.Errorf("deploy without an answer = %v, want a stop; it said:\n%s", err, said)
+	}
+	if got := changing(calls); len(got) > 0 {
+		t.Errorf("without an answer it made %q, want nothing", got)
+	}
+}
+
+func TestDeployWithoutASubscription(t *testing.T) {
+	t.Parallel()
+	a := newSubscription(t)
+	a.write("signed-out", "", 0o600)
+	said, calls, err := a.deploy("--yes")
+	if err == nil || !strings.Contains(said, "nothing was deployed") {
+		t.Errorf("deploy without a subscription = %v, want a failure that names it; it printed:\n%s", err, said)
+	}
+	if !strings.Contains(said, "$ az deployment group create") {
+		t.Errorf("the commands were not shown:\n%s", said)
+	}
+	if len(calls) != 1 {
+		t.Errorf("az was called %d times, want once, to see who is signed in: %q", len(calls), calls)
+	}
+}
+
+func TestWhatIfChangesNothing(t *testing.T) {
+	t.Parallel()
+	a := newSubscription(t)
+	a.write("group", "true", 0o600)
+	said, calls, err := a.deploy("--what-if")
+	if err != nil {
+		t.Fatalf("deploy --what-if: %v\n%s", err, said)
+	}
+	if got := changing(calls); len(got) != 0 {
+		t.Errorf("--what-if made %q", got)
+	}
+}
