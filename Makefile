@@ -61,8 +61,8 @@ chaos: ## kill real workers at random and verify what happened to every job (CHA
 
 # Packages that take longest go first, here and in integration: the others run beside them.
 # Four at once, since many tests wait. Packages that only read files of the repository, or run
-# its scripts, run without the race detector. So do the command lines, which are hundreds of short processes:
-# make proof runs them with it.
+# its scripts, run without the race detector. So do the command lines, which are hundreds of
+# short processes: make proof runs them with it.
 LONGEST := $(addprefix ./internal/test/worker/,evictions crashpoints hostile jobs fleets histories outages) ./internal/workercmd ./internal/program ./internal/lab/up
 COMMANDS := ./cmd/spotctl ./cmd/producer
 WITHOUT_RACE := ./infra/policy ./infra/scripts ./internal/test/architecture $(COMMANDS)

@@ -239,8 +239,8 @@ func TestOffloadReplacesNothing(t *testing.T) {
 	})
 }
 
-// TestFind: the payload of a job is found by the hash in its record, with inputs and without.
-func TestFind(t *testing.T) {
+// TestFindByHash: the payload of a job is found by the hash in its record, with inputs and without.
+func TestFindByHash(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		e, _ := offloaded(t, b)
 		inputs := []byte("1")

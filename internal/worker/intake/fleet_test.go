@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
 // fleetRun simulates workers that take jobs from one queue with a limit, as the claim
@@ -230,9 +232,9 @@ func TestFleetAtTheLimit(t *testing.T) {
 		{"by the second", func() limiter { return &bySecond{limit: limit} }, 0.9},
 		{"token bucket", func() limiter { return &bucket{limit: limit} }, 0.5},
 	} {
-		for _, workers := range []int{1, 2, 4, 8} {
-			for seed := range uint64(2) {
-				f := newFleetRun(workers, kind.make(), seed)
+		for _, workers := range proof.Some(t, 2, []int{1, 2, 4, 8}) {
+			for seed := range proof.Times(1, 2) {
+				f := newFleetRun(workers, kind.make(), uint64(seed))
 				f.run(settled)
 				f.reset()
 				f.run(window)

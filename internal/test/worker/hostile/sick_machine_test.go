@@ -124,7 +124,7 @@ func TestSickMachineAlone(t *testing.T) {
 // TestBadJobs: jobs that fail on every machine are dead-lettered in bounded time, and
 // do not delay jobs of other kinds.
 func TestBadJobs(t *testing.T) {
-	for _, tt := range []struct {
+	for _, tt := range proof.Some(t, 2, []struct {
 		workers, bad int
 		within       time.Duration
 	}{
@@ -132,7 +132,7 @@ func TestBadJobs(t *testing.T) {
 		{workers: 1, bad: 30, within: 20 * time.Minute},
 		{workers: 2, bad: 1, within: 20 * time.Minute},
 		{workers: 2, bad: 30, within: time.Hour},
-	} {
+	}) {
 		t.Run(fmt.Sprintf("%d of them, %d workers", tt.bad, tt.workers), func(t *testing.T) {
 			t.Parallel()
 			rig.Run(t, func(t *testing.T, b *rig.Bed) {

@@ -9,6 +9,7 @@ import (
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/telemetry/health"
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/internal/worker"
 	"github.com/spotworker/spotworker/internal/worker/intake"
@@ -43,6 +44,7 @@ func stuck(all *health.Loops) (names []string) {
 // or does not answer and the metadata service hangs, in every state and however long
 // that lasts.
 func TestHealthyDuringOutages(t *testing.T) {
+	lasts := time.Duration(proof.Times(8, 20)) * time.Minute
 	for name, fault := range map[string]storage.Fault{
 		"refused":   {Refuse: &storage.Error{Status: 403, Code: "AuthorizationPermissionMismatch", Message: "no"}},
 		"cut":       {DropRequest: true},
@@ -58,7 +60,7 @@ func TestHealthyDuringOutages(t *testing.T) {
 				outage()
 				work := &rig.Steps{N: 10_000, Each: time.Second}
 				p := b.Start("vm_0", job.Kinds{"steps": work}, withLoops(&all))
-				healthyFor(b, 20*time.Minute, &all, "warm-up in an outage")
+				healthyFor(b, lasts, &all, "warm-up in an outage")
 				if s := p.Position().State; s != lifecycle.Start {
 					t.Fatalf("state = %s, want start", s)
 				}
@@ -68,7 +70,7 @@ func TestHealthyDuringOutages(t *testing.T) {
 				b.Put("long", "steps", "")
 				b.WaitFor("work", 2*time.Minute, func() bool { return work.Done("long") > 0 })
 				outage()
-				healthyFor(b, 20*time.Minute, &all, "work in an outage")
+				healthyFor(b, lasts, &all, "work in an outage")
 				p.Term()
 				healthyFor(b, time.Minute, &all, "drain in an outage")
 				<-p.Ended
