@@ -232,7 +232,9 @@ func fetch(ctx context.Context, deployment *client.Client, filter client.Filter,
 	group.SetLimit(parallelCalls)
 	for j, err := range deployment.List(ctx, filter) {
 		if err != nil {
-			_ = group.Wait() // their error is the consequence, or as good
+			if failed := group.Wait(); failed != nil {
+				return failed // it ended the listing
+			}
 			return err
 		}
 		if !has(j) {

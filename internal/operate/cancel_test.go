@@ -242,3 +242,32 @@ func TestCancelManyAfterMany(t *testing.T) {
 		}
 	})
 }
+
+// TestCancelOfAJobClaimedMeanwhile: a job whose first worker claims it during the cancel is
+// cancelled, and not barred.
+func TestCancelOfAJobClaimedMeanwhile(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		if err := b.stores.Queue.Put(t.Context(), queue.Envelope{ID: "hidden", Kind: "k"}, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		b.server.OnCall(func(c storage.Call) storage.Fault {
+			if c.Operation == "PeekMessages" {
+				d := checkpoint.Delivery{ID: "hidden", Kind: "k", PayloadHash: queue.Payload{}.Hash(), MessageID: "m"}
+				if _, err := b.stores.Records.Create(context.Background(), d, "vm_0"); err != nil {
+					t.Error(err)
+				}
+			}
+			return storage.Fault{}
+		})
+		c := b.canceller(t)
+		c.Queues = func(context.Context, string) ([]*queue.Queue, error) { return []*queue.Queue{b.stores.Queue}, nil }
+		var got CancelOutcome
+		err := c.Cancel(t.Context(), slices.Values([]string{"hidden"}), func(o CancelOutcome) error { got = o; return nil })
+		if err != nil || got.Action != Cancelled || got.Was.Owner != "vm_0" {
+			t.Errorf("Cancel = %s (was of %q), %v, want it cancelled on vm_0", got.Action, got.Was.Owner, err)
+		}
+		if r := b.record(t, "hidden"); r.Status != checkpoint.Cancelled {
+			t.Errorf("the record is %s, want cancelled", r.Status)
+		}
+	})
+}

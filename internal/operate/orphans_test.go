@@ -224,6 +224,8 @@ func TestRequeueReadsAgain(t *testing.T) {
 		for _, o := range s.Orphans {
 			if action, detail, err := b.Requeue(t.Context(), o, b.Queue); action != want[o.Record.ID] || (action == Failed) != (err != nil) {
 				t.Errorf("Requeue of %s = %s %s, %v, want %s", o.Record.ID, action, detail, err, want[o.Record.ID])
+			} else if o.Record.ID == "b" && detail != "its job is done already" {
+				t.Errorf("Requeue of b says %q", detail)
 			}
 		}
 		if n := len(b.onQueue(t, b.names.Queue)); n != 0 {
