@@ -86,7 +86,7 @@ func (b *Bed) PutLarge(id, kind string, payload []byte) {
 // PutData stores a blob in the container "data".
 func (b *Bed) PutData(name, text string) {
 	b.T.Helper()
-	container := b.Account(b.Server.Transport()).Container("data")
+	container := b.Account(b.Transport("test")).Container("data")
 	_, _ = container.Create(b.T.Context(), nil)
 	if _, err := container.NewBlockBlobClient(name).Upload(b.T.Context(), streaming.NopCloser(strings.NewReader(text)), nil); err != nil {
 		b.T.Fatal(err)
