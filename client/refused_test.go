@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -162,8 +163,11 @@ func TestEveryRefusalIsReported(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					b := setup(t)
 					b.varied(t)
+					var mu sync.Mutex // guards calls and what
 					calls, what := 0, ""
 					b.server.OnCall(func(c storage.Call) storage.Fault {
+						mu.Lock()
+						defer mu.Unlock()
 						if calls++; calls != at {
 							return storage.Fault{}
 						}
@@ -171,6 +175,8 @@ func TestEveryRefusalIsReported(t *testing.T) {
 						return storage.Fault{Refuse: &storage.Error{Status: 403, Code: "AuthorizationPermissionMismatch"}}
 					})
 					err := b.changes(t)[name](t.Context())
+					mu.Lock()
+					defer mu.Unlock()
 					reached = calls >= at
 					switch {
 					case at == 1 && !reached:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -67,8 +68,11 @@ func TestEveryRefusalIsReported(t *testing.T) {
 				reached := false
 				inBubble(t, func(t *testing.T, b *rig) {
 					b.varied(t)
+					var mu sync.Mutex // guards calls and what
 					calls, what := 0, ""
 					b.server.OnCall(func(c storage.Call) storage.Fault {
+						mu.Lock()
+						defer mu.Unlock()
 						if calls++; calls != at {
 							return storage.Fault{}
 						}
@@ -76,6 +80,8 @@ func TestEveryRefusalIsReported(t *testing.T) {
 						return storage.Fault{Refuse: &storage.Error{Status: 403, Code: "AuthorizationPermissionMismatch"}}
 					})
 					err := row.act(t, b)
+					mu.Lock()
+					defer mu.Unlock()
 					reached = calls >= at
 					switch {
 					case at == 1 && !reached:

@@ -33,7 +33,8 @@ func TestTokenProxyServesTheSDK(t *testing.T) {
 		t.Fatal(err)
 	}
 	token, err := credential.GetToken(t.Context(), policy.TokenRequestOptions{Scopes: []string{resource + ".default"}})
-	if err != nil || !strings.HasPrefix(token.Token, "token for https://storage.azure.com") || (time.Until(token.ExpiresOn)-time.Hour).Abs() > 10*time.Minute {
+	if err != nil || !strings.HasPrefix(token.Token, "token for https://storage.azure.com") ||
+		(time.Until(token.ExpiresOn)-time.Hour).Abs() > 10*time.Minute {
 		t.Errorf("GetToken = %q until %s, %v, want the proxy's token for an hour", token.Token, token.ExpiresOn, err)
 	}
 }

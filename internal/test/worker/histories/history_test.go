@@ -133,7 +133,8 @@ func (c historyStats) String() string {
 	return fmt.Sprintf("%d jobs (%d done, %d of them without a record, %d poison, %d cancelled; %d in a second account), %d workers (%d "+
 		"killed, %d notices, %d frozen), operators: %d take-overs, %d replays, %d purges, %d messages requeued, %d cancels, %d pauses and "+
 		"drains (%d handlers stopped in time); %d interruptions, %d jobs moved for their deadline (%d while they waited), %d failures of "+
-		"handlers, %d steps back, %d jobs started over with changed inputs, %d follow-up jobs, %d cleanings, %d storage calls, %s of virtual time, worst wait beside a free slot %s",
+		"handlers, %d steps back, %d jobs started over with changed inputs, %d follow-up jobs, %d cleanings, "+
+		"%d storage calls, %s of virtual time, worst wait beside a free slot %s",
 		c.jobs, c.done, c.unrecorded, c.poison, c.cancelled, c.inSecondAccount, c.workers, c.kills, c.notices, c.freezes, c.takeovers, c.replays,
 		c.purges, c.requeues, c.cancelsTold, c.holdsAsked, c.stops, c.interruptions, c.movedForDeadline, c.movedWaiting, c.failures, c.stepsBack,
 		c.startedOver, c.followUpsPut, c.cleanings, c.calls, c.virtual.Round(time.Hour), c.worstWait.Round(time.Millisecond))

@@ -31,9 +31,13 @@ func (rec *Recorder) onResult(r storage.Result) {
 		rec.checkLogWrite(r)
 	case r.Service == storage.BlobService && r.Container == rec.names.Control:
 		rec.checkControl(r)
-	case r.Operation == storage.OpDeleteBlob && r.Container == rec.names.Payloads && r.Status == http.StatusAccepted:
+	case rec.isPayloadDelete(r):
 		rec.checkPayloadDelete(r)
 	}
+}
+
+func (rec *Recorder) isPayloadDelete(r storage.Result) bool {
+	return r.Operation == storage.OpDeleteBlob && r.Container == rec.names.Payloads && r.Status == http.StatusAccepted
 }
 
 // checkRecordCall checks a call for a record against the rules.
