@@ -147,14 +147,14 @@ func (s *sender) withPrevious(ctx context.Context, r Record, p prepared) (prepar
 	}
 	alone := p
 	if p.content.data != nil {
-		m, err := s.upload(ctx, bytes.NewReader(p.content.data))
+		m, err := s.upload(ctx, bytes.NewReader(p.content.data), blocks.Base{}, 0)
 		if err != nil {
 			return prepared{}, err
 		}
 		p.hash, p.content = m.Hash, content{blocks: m.Blocks}
 	}
 	if before.blocks == nil {
-		m, err := s.upload(ctx, bytes.NewReader(before.data))
+		m, err := s.upload(ctx, bytes.NewReader(before.data), blocks.Base{}, 0)
 		if err != nil {
 			return prepared{}, err
 		}

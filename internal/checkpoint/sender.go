@@ -17,8 +17,9 @@ type sender struct {
 	id    string // of the job
 
 	blocks       blocks.Set
-	uncommitted  bool // the service refused a create: the blob has staged blocks but no record
-	beganInUnits bool // the record had a state in blocks when the claim began
+	base         *base // the recorded state, if later ones can be compared with it; or nil
+	uncommitted  bool  // the service refused a create: the blob has staged blocks but no record
+	beganInUnits bool  // the record had a state in blocks when the claim began
 
 	keeps     atomic.Bool // see [Claim.KeepPrevious]
 	held      []byte      // a state of one piece that the next save keeps as the one before it
@@ -26,42 +27,50 @@ type sender struct {
 	stepsBack int         // of the job
 }
 
-// prepare makes a state ready to be recorded, without the state that it replaces. It
-// uploads the blocks of a large state that the record lacks. For that it first creates the
-// record if there is none.
-func (s *sender) prepare(ctx context.Context, state Snapshot, create func(context.Context) error) (prepared, error) {
+// prepare makes a state ready to be recorded, without the state that it replaces, which has
+// the hash recorded. It uploads the blocks of a large state that the record lacks. For that it
+// first creates the record if there is none. If last, the save ends the claim.
+func (s *sender) prepare(ctx context.Context, state Snapshot, recorded string, last bool,
+	create func(context.Context) error) (p prepared, err error) {
 	if state.Stream == nil {
 		return inOnePiece(state.State, s.hashUnit()), nil
 	}
+	p, wrong, err := s.prepareStream(ctx, state, recorded, last, create)
+	if err == nil && wrong && last { // what was skipped may have changed too
+		p, _, err = s.prepareStream(ctx, state, recorded, false, create)
+	}
+	return p, err
+}
+
+// prepareStream is prepare for a stream. wrong reports that the stream has changed where it said
+// that it had not.
+func (s *sender) prepareStream(ctx context.Context, state Snapshot, recorded string, skip bool,
+	create func(context.Context) error) (p prepared, wrong bool, err error) {
 	stream, err := open(state.Stream, s.store.maxStream)
 	if err != nil {
-		return prepared{}, err
+		return prepared{}, false, err
 	}
 	defer stream.close()
 	head := make([]byte, s.store.unit)
 	switch n, err := io.ReadFull(stream, head); {
 	case err == io.EOF || err == io.ErrUnexpectedEOF: // the stream's own is in another error
-		return inOnePiece(head[:n], s.hashUnit()), nil
+		return inOnePiece(head[:n], s.hashUnit()), false, nil
 	case err != nil:
-		return prepared{}, err
+		return prepared{}, false, err
 	}
 	if err := create(ctx); err != nil {
-		return prepared{}, err
+		return prepared{}, false, err
 	}
-	m, err := s.upload(ctx, io.MultiReader(bytes.NewReader(head), stream))
-	if err != nil {
-		return prepared{}, err
-	}
-	return prepared{hash: m.Hash, inUnits: m.Hash, size: m.Size, blocks: len(m.Blocks), content: content{blocks: m.Blocks}}, nil
+	return s.send(ctx, head, stream, recorded, skip)
 }
 
 // upload uploads the blocks of a state that the record lacks. First it lists the blocks
-// of the record if they are unknown.
-func (s *sender) upload(ctx context.Context, state io.Reader) (blocks.Manifest, error) {
+// of the record if they are unknown. What the base has from an offset on is not read.
+func (s *sender) upload(ctx context.Context, state io.Reader, known blocks.Base, from int64) (blocks.Manifest, error) {
 	if err := s.listBlocks(ctx); err != nil {
 		return blocks.Manifest{}, err
 	}
-	return s.store.upload(ctx, s.id, state, &s.blocks)
+	return s.store.upload(ctx, s.id, state, &s.blocks, known, from)
 }
 
 // listBlocks lists the blocks of the record if they are unknown.
@@ -87,7 +96,7 @@ func (s *sender) asBlockList(ctx context.Context, body content, exists bool) (co
 	if len(body.data) == 0 {
 		return content{blocks: []string{}}, nil
 	}
-	m, err := s.store.upload(ctx, s.id, bytes.NewReader(body.data), &s.blocks)
+	m, err := s.store.upload(ctx, s.id, bytes.NewReader(body.data), &s.blocks, blocks.Base{}, 0)
 	return content{blocks: m.Blocks}, err
 }
 
@@ -96,13 +105,16 @@ func (s *sender) asBlockList(ctx context.Context, body content, exists bool) (co
 func (s *sender) recorded(size int64, body content) {
 	switch {
 	case body.keeps():
+		if body.base != nil { // the same state, compared again
+			s.base = body.base
+		}
 		return
 	case body.blocks != nil:
 		s.blocks = blocks.Committed(body.blocks)
 	default:
 		s.blocks = blocks.None()
 	}
-	s.held, s.stepped = nil, false
+	s.held, s.stepped, s.base = nil, false, body.base
 	if body.data != nil && int64(len(body.data)) >= size {
 		s.hold(body.data[:size])
 	}
@@ -112,7 +124,7 @@ func (s *sender) recorded(size int64, body content) {
 func (s *sender) forget() { s.blocks = blocks.Set{} }
 
 // removed updates the known facts of the body after the record was removed.
-func (s *sender) removed() { s.blocks, s.stepped = blocks.None(), false }
+func (s *sender) removed() { s.blocks, s.base, s.stepped = blocks.None(), nil, false }
 
 // hashUnit is the unit in which a state of one piece is hashed too, since the record may
 // have its hash in that form; 0 if it has not.

@@ -225,13 +225,14 @@ func (s *Store) put(ctx context.Context, r *Record, etag azcore.ETag, body conte
 	return value(reply.ETag), err
 }
 
-// upload sends the blocks of a state that the record of the job lacks. The record must
-// exist.
-func (s *Store) upload(ctx context.Context, id string, state io.Reader, known *blocks.Set) (blocks.Manifest, error) {
+// upload sends the blocks of a state that the record of the job lacks. It does not read what
+// base has from an offset on. The record must exist.
+func (s *Store) upload(ctx context.Context, id string, state io.Reader, known *blocks.Set, base blocks.Base,
+	from int64) (blocks.Manifest, error) {
 	to := blocks.Target{
 		Blob: s.blob(id), Namer: blocks.NewNamer(id), Unit: s.unit, Cutter: s.cutter(), Budget: s.budget, Timeout: transferTimeout,
 	}
-	m, err := blocks.Upload(ctx, to, known, state)
+	m, err := blocks.Upload(ctx, to, known, state, base, from)
 	if err != nil {
 		return blocks.Manifest{}, fmt.Errorf("send state of job %s: %w", id, err)
 	}

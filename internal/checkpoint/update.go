@@ -15,13 +15,13 @@ import (
 
 // Save records the snapshot: state, fraction and text, in one write.
 func (c *Claim) Save(ctx context.Context, s Snapshot) error {
-	return c.update(ctx, s, func(r *Record, _ Facts) { r.Status = Running })
+	return c.update(ctx, s, false, func(r *Record, _ Facts) { r.Status = Running })
 }
 
 // Touch records that the job is running, with fraction and text but without the
 // state.
 func (c *Claim) Touch(ctx context.Context, s Snapshot) error {
-	return c.update(ctx, s.WithoutState(), func(r *Record, _ Facts) { r.Status = Running })
+	return c.update(ctx, s.WithoutState(), false, func(r *Record, _ Facts) { r.Status = Running })
 }
 
 // Commit ends the job with its result. From then on no other outcome is possible;
@@ -55,7 +55,7 @@ func (c *Claim) Release(ctx context.Context, s Snapshot) error {
 	if !s.HasState() && !c.bringsOutputs() && !c.MayExist(ctx) {
 		return nil
 	}
-	return c.update(ctx, s, func(r *Record, f Facts) {
+	return c.update(ctx, s, true, func(r *Record, f Facts) {
 		r.Status, r.MoveReason = Open, f.MoveReason
 		r.Interruptions++
 		if f.Spent.Evicted {
@@ -75,7 +75,7 @@ func (c *Claim) bringsOutputs() bool {
 // with its last snapshot. Unlike Release it always writes a record, so that breaks
 // are counted.
 func (c *Claim) Break(ctx context.Context, s Snapshot) error {
-	return c.update(ctx, s, func(r *Record, _ Facts) {
+	return c.update(ctx, s, true, func(r *Record, _ Facts) {
 		r.Status = Open
 		r.Interruptions++
 		r.Breaks, r.Peak = breaksAfter(*r, s.Fraction)
@@ -96,7 +96,7 @@ func breaksAfter(r Record, fraction float64) (breaks int, peak float64) {
 // Fail makes the job available for another attempt after a failure, with its last
 // snapshot.
 func (c *Claim) Fail(ctx context.Context, s Snapshot, reason string) error {
-	return c.update(ctx, s, func(r *Record, f Facts) {
+	return c.update(ctx, s, true, func(r *Record, f Facts) {
 		r.Status, r.Reason = Open, plaintext.Block(reason)
 		r.addFailure(f.Failure)
 		r.clearExits()
@@ -119,7 +119,7 @@ func countFailure(before int, repeat bool) int {
 
 // Poison ends the job as [Poison], with a reason and its last snapshot.
 func (c *Claim) Poison(ctx context.Context, s Snapshot, reason string) error {
-	return c.update(ctx, s, func(r *Record, _ Facts) {
+	return c.update(ctx, s, true, func(r *Record, _ Facts) {
 		r.Status, r.Reason, r.EndedAt = Poison, plaintext.Block(reason), time.Now()
 	})
 }
@@ -127,37 +127,38 @@ func (c *Claim) Poison(ctx context.Context, s Snapshot, reason string) error {
 // FailLast ends the job as [Poison] because it failed once too often. It counts that
 // failure, as [Claim.Fail] does.
 func (c *Claim) FailLast(ctx context.Context, s Snapshot, reason string) error {
-	return c.update(ctx, s, func(r *Record, f Facts) {
+	return c.update(ctx, s, true, func(r *Record, f Facts) {
 		r.Status, r.Reason, r.EndedAt = Poison, plaintext.Block(reason), time.Now()
 		r.addFailure(f.Failure)
 	})
 }
 
-// update writes a snapshot and the changes that apply makes to the record.
-func (c *Claim) update(ctx context.Context, s Snapshot, apply func(*Record, Facts)) error {
+// update writes a snapshot and the changes that apply makes to the record. If last, the write
+// ends the claim.
+func (c *Claim) update(ctx context.Context, s Snapshot, last bool, apply func(*Record, Facts)) error {
 	unlock, err := c.owned.lock(ctx)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	err = c.updateOnce(ctx, s, apply)
+	err = c.updateOnce(ctx, s, last, apply)
 	if bloberror.HasCode(err, bloberror.InvalidBlockList) {
 		// The known blocks are wrong: the record was removed, or the service has
 		// discarded staged blocks. List them again, and send the missing ones.
 		c.sender.forget()
-		err = c.updateOnce(ctx, s, apply)
+		err = c.updateOnce(ctx, s, last, apply)
 	}
 	return err
 }
 
-func (c *Claim) updateOnce(ctx context.Context, s Snapshot, apply func(*Record, Facts)) error {
+func (c *Claim) updateOnce(ctx context.Context, s Snapshot, last bool, apply func(*Record, Facts)) error {
 	if _, err := c.owned.settle(ctx); err != nil {
 		return err
 	}
 	if over, err := c.owned.hasEnded(func(r *Record, f Facts) content { apply(r, f); return content{} }); over {
 		return err // before the state is uploaded in vain
 	}
-	state, err := c.prepare(ctx, s)
+	state, err := c.prepare(ctx, s, last)
 	if err != nil {
 		return err
 	}
@@ -165,6 +166,7 @@ func (c *Claim) updateOnce(ctx context.Context, s Snapshot, apply func(*Record, 
 		if state.hash != "" {
 			r.StateVersion, r.Outputs = s.Version, f.Outputs
 		}
+		body.base = state.content.base
 		if state.hash != "" && !state.is(r.StateHash) {
 			body = state.content
 			r.StateHash, r.StateSize, r.StateBlocks, r.Previous = state.hash, state.size, state.blocks, state.previous
@@ -188,14 +190,14 @@ func (c *Claim) updateOnce(ctx context.Context, s Snapshot, apply func(*Record, 
 
 // prepare makes a snapshot's state ready to be recorded, with the state that it replaces if
 // that is kept.
-func (c *Claim) prepare(ctx context.Context, s Snapshot) (prepared, error) {
+func (c *Claim) prepare(ctx context.Context, s Snapshot, last bool) (prepared, error) {
 	if !s.HasState() {
 		return prepared{}, nil
 	}
 	if c.restorer.readers.isReading() {
 		return prepared{}, ErrReading
 	}
-	p, err := c.sender.prepare(ctx, s, c.owned.create)
+	p, err := c.sender.prepare(ctx, s, c.owned.record.StateHash, last, c.owned.create)
 	if err != nil {
 		return prepared{}, err
 	}

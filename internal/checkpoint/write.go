@@ -39,6 +39,7 @@ func (e *ConflictError) Error() string {
 type content struct {
 	data   []byte   // if not nil, the body in one piece
 	blocks []string // if not nil, the body as these blocks, which must be there
+	base   *base    // the state that the body begins with, if later ones can be compared with it; or nil
 }
 
 // keeps reports whether the body stays as it is.

@@ -29,11 +29,12 @@ var errSuperseded = errors.New("a later checkpoint has taken its place")
 // collector moves a program's checkpoints out of its reach, so that no checkpoint
 // changes while it is read, and keeps the last one as long as it may be read.
 type collector struct {
-	user   *sandbox.User // whose files they are
-	from   string        // where the program writes a checkpoint
-	dir    string        // where collected checkpoints are
-	limits archive.Limits
-	log    *slog.Logger
+	user    *sandbox.User // whose files they are
+	from    string        // where the program writes a checkpoint
+	dir     string        // where collected checkpoints are
+	limits  archive.Limits
+	log     *slog.Logger
+	honesty honesty
 
 	number int
 	last   *collected
@@ -180,7 +181,7 @@ func (c *collector) state(ctx context.Context, name string) (state *job.Progress
 	if err != nil {
 		return nil, nil, err
 	}
-	next = &collected{user: c.user, name: name, source: source}
+	next = &collected{user: c.user, name: name, source: source, honesty: &c.honesty, log: c.log}
 	if source.Size() > smallState {
 		return &job.Progress{Stream: next.Open, Version: version}, next, nil
 	}
@@ -277,9 +278,11 @@ func readAll(from source) ([]byte, error) {
 // collected is a checkpoint that was collected. It is removed when a later one has
 // superseded it and its last reader has closed it.
 type collected struct {
-	user   *sandbox.User
-	name   string
-	source source // nil once it is closed, and for a checkpoint that is only to be removed
+	user    *sandbox.User
+	name    string
+	source  source   // nil once it is closed, and for a checkpoint that is only to be removed
+	honesty *honesty // of the program
+	log     *slog.Logger
 
 	mu         sync.Mutex
 	readers    int
@@ -373,16 +376,22 @@ type collectedReader struct {
 }
 
 func (r *collectedReader) Read(p []byte) (n int, err error) {
-	err = r.of.user.Do(func() (err error) {
+	err = r.watch(func() (err error) {
 		n, err = r.stream.Read(p)
 		return err
 	})
+	return n, err
+}
+
+// watch calls a function that reads the checkpoint, and records if it has changed.
+func (r *collectedReader) watch(read func() error) error {
+	err := r.of.user.Do(read)
 	if errors.Is(err, archive.ErrChanged) {
 		r.of.mu.Lock()
 		r.of.torn = true
 		r.of.mu.Unlock()
 	}
-	return n, err
+	return err
 }
 
 func (r *collectedReader) Close() error {

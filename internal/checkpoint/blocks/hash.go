@@ -26,6 +26,84 @@ func (h Hash) Add(unit [sha256.Size]byte) { _, _ = h.sum.Write(unit[:]) } // a h
 // String returns the hash in hex.
 func (h Hash) String() string { return hex.EncodeToString(h.sum.Sum(nil)) }
 
+// unitHasher hashes the units of a state one after another. It compares the units in spans of
+// a base with the base, and takes the hashes of units that are skipped from there.
+type unitHasher struct {
+	unit int64 // bytes
+	base Base
+	same map[int64]int64 // units of the base with the same content, by unit
+
+	at      int64     // bytes written and skipped
+	current hash.Hash // of the written part of the current unit
+	skipped bool      // a part of the current unit was skipped
+
+	units []UnitHash
+	wrong []int64
+}
+
+func newUnitHasher(unit int64, base Base) unitHasher {
+	return unitHasher{unit: unit, base: base, same: base.same(unit), current: sha256.New()}
+}
+
+// write continues the state with data.
+func (h *unitHasher) write(data []byte) {
+	for len(data) > 0 {
+		n := min(int64(len(data)), h.unit-h.at%h.unit)
+		_, _ = h.current.Write(data[:n]) // a hash never returns an error
+		data = data[n:]
+		if h.at += n; h.at%h.unit == 0 {
+			h.end()
+		}
+	}
+}
+
+// skip continues the state with bytes that are not read.
+func (h *unitHasher) skip(bytes int64) {
+	for bytes > 0 {
+		n := min(bytes, h.unit-h.at%h.unit)
+		bytes -= n
+		h.skipped = true
+		if h.at += n; h.at%h.unit == 0 {
+			h.end()
+		}
+	}
+}
+
+// close ends the last unit, which may be shorter.
+func (h *unitHasher) close() {
+	if h.at%h.unit > 0 {
+		h.end()
+	}
+}
+
+// end ends the current unit.
+func (h *unitHasher) end() {
+	is, number := UnitHash{}, int64(len(h.units))
+	was, compared := h.same[number]
+	switch {
+	case h.skipped:
+		is = h.base.Units[was]
+	default:
+		h.current.Sum(is.Sum[:0])
+		is.Confirmed = compared && is.Sum == h.base.Units[was].Sum
+		if compared && !is.Confirmed {
+			h.wrong = append(h.wrong, number*h.unit)
+		}
+	}
+	h.units = append(h.units, is)
+	h.current.Reset()
+	h.skipped = false
+}
+
+// sum returns the hash of the state in hex.
+func (h *unitHasher) sum() string {
+	sum := NewHash()
+	for i := range h.units {
+		sum.Add(h.units[i].Sum)
+	}
+	return sum.String()
+}
+
 // HashOf returns the hash of a state that is in memory, in units of that many bytes.
 func HashOf(state []byte, unit int) string {
 	sum := NewHash()

@@ -5,15 +5,14 @@
 //	read ┤
 //	     └──▶ cut ─▶ group: hash its chunks ─▶ which blocks? ─▶ send what is missing
 //
-// [Upload] runs each step beside the others. The bytes stay in the slab that they were
+// [Upload] runs all steps concurrently. The bytes stay in the slab that they were
 // read into until nothing needs them. The blocks take effect when the caller commits
-// their list; package chunks cuts.
+// their list; package chunks cuts. Ranges that a [Base] has are not read.
 package blocks
 
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"io"
 	"sync"
@@ -54,20 +53,26 @@ type Target struct {
 	Timeout time.Duration
 }
 
-// Manifest describes a state: its blocks in order, its hash and size.
+// Manifest describes a state: its blocks and units in order, its hash and size.
 type Manifest struct {
 	Blocks []string
+	Units  []UnitHash
 	Hash   string // see Hash
 	Size   int64  // bytes
+
+	// Wrong are the offsets of units in spans of the base that have another hash there.
+	Wrong []int64
 }
 
 // Upload sends the blocks of a state that are not in known, and adds to it what arrived,
-// also before an error: that need not be sent again. The errors of state are wrapped;
-// only io.EOF itself ends it.
-func Upload(ctx context.Context, to Target, known *Set, state io.Reader) (Manifest, error) {
+// also before an error: that need not be sent again. It does not read the gaps of the base,
+// which begin at from or later. The errors of state are wrapped; only io.EOF itself ends it.
+func Upload(ctx context.Context, to Target, known *Set, state io.Reader, base Base, from int64) (Manifest, error) {
+	unit := int64(to.Unit)
 	u := &upload{
 		to: to, known: known, slabs: newSlabs(to.Unit, to.Budget), parts: make(chan part, slabUnits),
 		pieces: make(chan piece, slabUnits), rests: make(chan int, 1), seen: map[string]bool{},
+		base: base, gaps: base.gaps(unit, from, known.has), hashes: newUnitHasher(unit, base),
 	}
 	m, err := u.run(ctx, state)
 	for _, id := range u.sent {
@@ -81,6 +86,8 @@ type upload struct {
 	to    Target
 	known *Set // not changed while sending
 	slabs *slabs
+	base  Base
+	gaps  []gap // not read
 
 	ctx     context.Context
 	sending *errgroup.Group
@@ -89,23 +96,26 @@ type upload struct {
 	pieces chan piece // to cut, in order
 	rests  chan int   // where the group begins that did not end with the slab, for each slab
 	groups []*group
+	hashes unitHasher
 
 	mu   sync.Mutex      // guards what follows
 	seen map[string]bool // blocks that this upload sends
 	sent []string        // the arrived ones
 }
 
-// part is a part of a slab.
+// part is a part of a slab, or a gap.
 type part struct {
 	slab *slab
 	data []byte
+	gap  int64 // its length; 0 for a part of a slab
 }
 
 // piece is the part of the state that one read put into a slab.
 type piece struct {
 	slab     *slab
 	from, to int
-	last     bool // the state ends behind it
+	last     bool // the state, or the range before a gap, ends behind it
+	gap      *gap // behind it, or nil
 }
 
 // group is a run of chunks that may be one block.
@@ -118,9 +128,8 @@ type group struct {
 func (u *upload) run(ctx context.Context, state io.Reader) (Manifest, error) {
 	defer u.slabs.close()
 	u.sending, u.ctx = errgroup.WithContext(ctx)
-	sum := NewHash()
 	u.sending.Go(func() error {
-		u.hash(sum)
+		u.hash()
 		return nil
 	})
 	u.sending.Go(func() error {
@@ -136,7 +145,7 @@ func (u *upload) run(ctx context.Context, state io.Reader) (Manifest, error) {
 	if err != nil {
 		return Manifest{}, err
 	}
-	m := Manifest{Blocks: []string{}, Hash: sum.String(), Size: size}
+	m := Manifest{Blocks: []string{}, Units: u.hashes.units, Wrong: u.hashes.wrong, Hash: u.hashes.sum(), Size: size}
 	for _, g := range u.groups {
 		m.Blocks = append(m.Blocks, g.blocks...)
 	}
@@ -147,38 +156,64 @@ func (u *upload) run(ctx context.Context, state io.Reader) (Manifest, error) {
 }
 
 // read reads the state to its end; other goroutines hash and cut the read part. It waits
-// for the cutter only where a slab is full, since the begin of a group that did not end
-// moves to the next.
+// for the cutter only where a slab is full or a gap begins, since the begin of a group that
+// did not end moves to the next slab.
 func (u *upload) read(state io.Reader) (size int64, err error) {
 	into, err := u.slabs.get(u.ctx)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { u.slabs.release(into) }()
-	for filled := 0; ; {
-		n, ended, err := fill(into.data[filled:min(filled+u.to.Unit, len(into.data))], state)
+	for filled, gaps := 0, u.gaps; ; {
+		room, next := min(u.to.Unit, len(into.data)-filled), (*gap)(nil)
+		if len(gaps) > 0 && size+int64(room) >= gaps[0].at {
+			next, gaps = &gaps[0], gaps[1:]
+			room = int(next.at - size)
+		}
+		n, ended, err := fill(into.data[filled:filled+room], state)
 		if err != nil {
 			return 0, err
 		}
+		if ended && next != nil {
+			return 0, fmt.Errorf("it ends after %d bytes, before a range that is the same as in the state before", size+int64(n))
+		}
 		size += int64(n)
 		into.uses.Add(1)
-		u.parts <- part{into, into.data[filled : filled+n]}
-		u.pieces <- piece{into, filled, filled + n, ended}
+		u.parts <- part{slab: into, data: into.data[filled : filled+n]}
+		u.pieces <- piece{into, filled, filled + n, ended || next != nil, next}
 		filled += n
 		switch {
 		case ended:
 			<-u.rests // until then the cutter uses the slab
 			return size, nil
-		case filled == len(into.data):
-			next, err := u.slabs.get(u.ctx)
-			if err != nil {
+		case next != nil:
+			<-u.rests
+			if err := u.base.Skip(next.length); err != nil {
 				return 0, err
 			}
-			filled = copy(next.data, into.data[<-u.rests:])
-			u.slabs.release(into)
-			into = next
+			size += next.length
+			u.parts <- part{gap: next.length}
+			if into, filled, err = u.nextSlab(into, len(into.data)); err != nil {
+				return 0, err
+			}
+		case filled == len(into.data):
+			if into, filled, err = u.nextSlab(into, <-u.rests); err != nil {
+				return 0, err
+			}
 		}
 	}
+}
+
+// nextSlab returns a slab that begins with the rest of the one before, whose use by the caller
+// ends, and the length of that rest.
+func (u *upload) nextSlab(before *slab, rest int) (next *slab, filled int, err error) {
+	next, err = u.slabs.get(u.ctx)
+	if err != nil {
+		return before, 0, err
+	}
+	filled = copy(next.data, before.data[rest:])
+	u.slabs.release(before)
+	return next, filled, nil
 }
 
 // fill fills the buffer, unless the state ends first. io.ReadFull could not tell its end
@@ -208,12 +243,17 @@ func (u *upload) cut() {
 			}
 			ends = append(ends, at-start)
 			if end == chunks.Group {
-				u.begin(part{p.slab, p.slab.data[start:at]}, ends)
+				u.begin(part{slab: p.slab, data: p.slab.data[start:at]}, ends)
 				start, ends = at, nil
 			}
 		}
 		if p.last && start < p.to {
-			u.begin(part{p.slab, p.slab.data[start:p.to]}, ends)
+			u.begin(part{slab: p.slab, data: p.slab.data[start:p.to]}, ends)
+			ends = nil
+		}
+		if p.gap != nil {
+			u.to.Cutter.Skip(p.gap.length)
+			u.groups = append(u.groups, p.gap.group())
 		}
 		if p.last || p.to == len(p.slab.data) {
 			u.rests <- start
@@ -223,24 +263,16 @@ func (u *upload) cut() {
 }
 
 // hash hashes the state in its units, wherever it is cut.
-func (u *upload) hash(sum Hash) {
-	unit, filled := sha256.New(), 0
+func (u *upload) hash() {
 	for p := range u.parts {
-		for data := p.data; len(data) > 0; {
-			n := min(len(data), u.to.Unit-filled)
-			_, _ = unit.Write(data[:n]) // a hash never returns an error
-			data = data[n:]
-			if filled += n; filled == u.to.Unit {
-				sum.Add([sha256.Size]byte(unit.Sum(nil)))
-				unit.Reset()
-				filled = 0
-			}
+		if p.gap > 0 {
+			u.hashes.skip(p.gap)
+			continue
 		}
+		u.hashes.write(p.data)
 		u.slabs.release(p.slab)
 	}
-	if filled > 0 {
-		sum.Add([sha256.Size]byte(unit.Sum(nil)))
-	}
+	u.hashes.close()
 }
 
 // begin hashes the chunks of a group in the background and sends the missing ones. The
@@ -264,7 +296,7 @@ func (u *upload) begin(p part, ends []int) {
 			if len(g.blocks) > 1 {
 				end = ends[i]
 			}
-			u.send(id, part{p.slab, p.data[at:end]})
+			u.send(id, part{slab: p.slab, data: p.data[at:end]})
 			at = end
 		}
 		return nil

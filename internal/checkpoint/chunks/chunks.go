@@ -112,6 +112,13 @@ func (c *Cutter) Next(data []byte) (n int, end End) {
 	return n, c.endChunk(found && hash < s.mark/2 && c.group+c.chunk >= c.maxGroup/4)
 }
 
+// Skip ends the current chunk and group, and continues the stream behind that many bytes.
+func (c *Cutter) Skip(bytes int64) {
+	c.offset += bytes
+	c.chunk, c.hash, c.group = 0, 0, 0
+	c.resize()
+}
+
 // scan hashes data up to the byte behind which the hash is below the mark, if there is
 // one. It goes by two bytes, which is faster since neither sum waits for the other. The
 // race detector skips the loop, since a check of each byte takes most of the time of tests
@@ -142,14 +149,19 @@ func scan(data []byte, hash, mark uint64) (n int, after uint64, found bool) {
 func (c *Cutter) endChunk(endsGroup bool) End {
 	c.group += c.chunk
 	c.chunk, c.hash = 0, 0
-	for len(c.sizes) > 1 && c.offset >= c.sizes[0].before {
-		c.sizes = c.sizes[1:]
-	}
+	c.resize()
 	if !endsGroup && c.group+c.sizes[0].most <= c.maxGroup {
 		return Chunk
 	}
 	c.group = 0
 	return Group
+}
+
+// resize chooses the sizes of chunks that begin at the current offset.
+func (c *Cutter) resize() {
+	for len(c.sizes) > 1 && c.offset >= c.sizes[0].before {
+		c.sizes = c.sizes[1:]
+	}
 }
 
 // gear has a random number for each byte, the same in every process.

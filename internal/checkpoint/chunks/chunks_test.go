@@ -146,3 +146,27 @@ func BenchmarkCut(b *testing.B) {
 		ends(New(), data, 1<<20)
 	}
 }
+
+// Behind skipped bytes a stream is cut as from the start of a chunk and a group there.
+func TestSkip(t *testing.T) {
+	const scale = 1024
+	data := make([]byte, 40*scale)
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(data) // it never returns an error
+	for _, at := range []int{0, 100, 3000} {
+		skipped := Scaled(scale)
+		for before := data[:at]; len(before) > 0; {
+			n, _ := skipped.Next(before)
+			before = before[n:]
+		}
+		skipped.Skip(20 * scale)
+		fresh := Scaled(scale)
+		fresh.Skip(int64(at) + 20*scale)
+		for rest := data; len(rest) > 0; {
+			n, end := skipped.Next(rest)
+			if m, want := fresh.Next(rest); n != m || end != want {
+				t.Fatalf("skipped at %d, %d bytes from the end: %d bytes and %v, want %d and %v", at, len(rest), n, end, m, want)
+			}
+			rest = rest[n:]
+		}
+	}
+}

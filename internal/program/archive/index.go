@@ -88,6 +88,7 @@ type entry struct {
 
 	holes *ranges // of a file with holes
 	stamp stamp   // when it was scanned
+	born  int64   // when the file was created, in nanoseconds; 0 if that is not known
 }
 
 // isFile reports whether the entry has bytes of its own.

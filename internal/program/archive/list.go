@@ -44,13 +44,14 @@ func (l *listReader) next() (e *entry, err error) {
 	return decodeDetails(path, details)
 }
 
-// details holds the known facts of an entry without its path: type, size, time, inode,
+// details holds the known facts of an entry without its path: type, size, times, inode,
 // the length of its target, the target, and its ranges.
 func (e *entry) details() []byte {
 	to := append(make([]byte, 0, 32), e.kind)
 	to = binary.AppendUvarint(to, uint64(e.size))
 	to = binary.AppendVarint(to, e.stamp.modified)
 	to = binary.AppendUvarint(to, e.stamp.inode)
+	to = binary.AppendVarint(to, e.born)
 	to = binary.AppendUvarint(to, uint64(len(e.target)))
 	to = append(to, e.target...)
 	if e.holes != nil {
@@ -73,6 +74,7 @@ func decodeDetails(path, details []byte) (*entry, error) {
 	e.size = int64(d.uvarint())
 	e.stamp.modified = d.varint()
 	e.stamp.inode = d.uvarint()
+	e.born = d.varint()
 	target := d.uvarint()
 	if !d.ok || e.size < 0 || target > uint64(len(d.left)) {
 		return nil, errList

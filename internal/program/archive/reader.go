@@ -85,10 +85,11 @@ type reader struct {
 	gap *piece // the piece behind the zeros
 	at  int64  // of the next byte
 
-	part io.Reader // the current part
-	left int64     // bytes that are left of it
-	file *os.File  // its open file, or nil
-	err  error     // of the last Read; it is final
+	part  io.Reader // the current part; nil if it is a piece that is not open
+	piece *piece    // the current part, if it is a piece
+	left  int64     // bytes that are left of it
+	file  *os.File  // its open file, or nil
+	err   error     // of the last Read; it is final
 }
 
 // begin begins with the rests or the whole chunks.
@@ -124,6 +125,11 @@ func (r *reader) read(p []byte) (int, error) {
 			return 0, err
 		}
 	}
+	if r.part == nil {
+		if err := r.openPart(); err != nil {
+			return 0, err
+		}
+	}
 	n, err := r.part.Read(p[:min(int64(len(p)), r.left)])
 	r.left -= int64(n)
 	r.at += int64(n)
@@ -148,15 +154,22 @@ func (r *reader) next() error {
 			return err
 		}
 		if gap := next.at - r.at; gap > 0 {
-			r.gap, r.part, r.left = next, zeros{}, gap
+			r.gap, r.part, r.piece, r.left = next, zeros{}, nil, gap
 			return nil
 		}
 	}
-	file, err := r.open(next.entry)
+	r.part, r.piece, r.left = nil, next, next.size
+	return nil
+}
+
+// openPart opens the file of the current piece, of which some bytes may be skipped already.
+func (r *reader) openPart() error {
+	file, err := r.open(r.piece.entry)
 	if err != nil {
 		return err
 	}
-	r.file, r.part, r.left = file, io.NewSectionReader(packed{file, next.entry.holes}, next.from, next.size), next.size
+	from := r.piece.from + r.piece.size - r.left
+	r.file, r.part = file, io.NewSectionReader(packed{file, r.piece.entry.holes}, from, r.left)
 	return nil
 }
 

@@ -251,6 +251,9 @@ func entryOf(dir, name string, info fs.FileInfo) (entry, error) {
 			filetype.Name(info.Mode()))
 	}
 	e.kind, e.size = plain, info.Size()
+	if e.size >= leastCompared {
+		e.born = bornAt(name, e.stamp)
+	}
 	if info.Mode()&0o100 != 0 {
 		e.kind = executable
 	}
