@@ -18,6 +18,13 @@ import (
 )
 
 const (
+	// checkpointFiles is the number of files in a checkpoint, of equal sizes.
+	checkpointFiles = 16
+
+	// savesBefore is how many checkpoints are saved before the stop: files that two saves
+	// found unchanged need not be read by a stop.
+	savesBefore = 3
+
 	// changedMiB is how much of its checkpoint the program changes when it is stopped.
 	changedMiB = 10
 
@@ -28,8 +35,9 @@ const (
 	interrupted = 75
 )
 
-// programCommand is the program of a kind whose checkpoint is large. It writes one, waits
-// until it is stopped, changes a part of the checkpoint, and ends when it is started with it.
+// programCommand is the program of a kind whose checkpoint is large: a folder of hard links
+// to its files. It makes checkpoints until it is stopped, changes a part of one file then, and
+// ends when it is started with a checkpoint.
 type programCommand struct {
 	MiB     int    `name:"mib" help:"Size of the checkpoint."`
 	Resumed string `help:"File for the time at which it was started with a checkpoint."`
@@ -44,30 +52,93 @@ type resumed struct {
 // Run ends with the exit code of the contract in docs/process.md.
 func (c *programCommand) Run(ctx context.Context) error {
 	if restored := os.Getenv("SPOTWORKER_RESTORE"); restored != "" {
-		found, err := os.Stat(restored)
+		at := time.Now()
+		size, err := folderSize(restored)
 		if err != nil {
 			return err
 		}
-		return writeResumed(c.Resumed, resumed{time.Now(), found.Size()})
+		return writeResumed(c.Resumed, resumed{at, size})
 	}
-	checkpoint, work := os.Getenv("SPOTWORKER_CHECKPOINT"), filepath.Join(os.Getenv("TMPDIR"), "work")
-	for _, name := range []string{work, checkpoint + ".new"} {
-		if err := writeRandom(name, 0, int64(c.MiB)<<20, 1); err != nil {
+	work := filepath.Join(os.Getenv("TMPDIR"), "work")
+	if err := os.Mkdir(work, 0o700); err != nil {
+		return err
+	}
+	each := int64(c.MiB) << 20 / checkpointFiles
+	for i := range checkpointFiles {
+		if err := writeRandom(fileOf(work, i), 0, each, byte(i)); err != nil {
 			return err
 		}
 	}
-	if err := os.Rename(checkpoint+".new", checkpoint); err != nil {
+	for step := 0; ctx.Err() == nil; step++ {
+		if err := putCheckpoint(work, step); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+	if err := changeFile(work, each); err != nil {
 		return err
 	}
-	<-ctx.Done()
-	if err := writeRandom(work, int64(c.MiB)<<19, changedMiB<<20, 2); err != nil {
-		return err
-	}
-	if err := os.Rename(work, checkpoint); err != nil {
+	if err := putCheckpoint(work, -1); err != nil {
 		return err
 	}
 	os.Exit(interrupted)
 	return nil
+}
+
+// fileOf returns the name of one of the program's files.
+func fileOf(folder string, number int) string { return filepath.Join(folder, strconv.Itoa(number)) }
+
+// changeFile replaces the first file by a copy with a part changed. No checkpoint changes, since
+// they have links to the file before.
+func changeFile(work string, size int64) error {
+	next := filepath.Join(work, "next")
+	if err := writeRandom(next, 0, size, 0); err != nil {
+		return err
+	}
+	if err := writeRandom(next, size/4, changedMiB<<20, checkpointFiles); err != nil {
+		return err
+	}
+	return os.Rename(next, fileOf(work, 0))
+}
+
+// putCheckpoint puts a folder of hard links to all files in place, once the worker has taken
+// the checkpoint before. A file with the step makes each checkpoint another one.
+func putCheckpoint(work string, step int) error {
+	checkpoint := os.Getenv("SPOTWORKER_CHECKPOINT")
+	if err := within(handoverPatience, "the checkpoint before was not taken", func() (bool, error) {
+		_, err := os.Lstat(checkpoint)
+		return errors.Is(err, os.ErrNotExist), nil
+	}); err != nil {
+		return err
+	}
+	next := checkpoint + ".new"
+	if err := os.Mkdir(next, 0o700); err != nil {
+		return err
+	}
+	for i := range checkpointFiles {
+		if err := os.Link(fileOf(work, i), fileOf(next, i)); err != nil {
+			return err
+		}
+	}
+	if err := os.WriteFile(filepath.Join(next, "step"), []byte(strconv.Itoa(step)), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(next, checkpoint)
+}
+
+// folderSize returns how many bytes the program's files in a folder have.
+func folderSize(folder string) (size int64, err error) {
+	for i := range checkpointFiles {
+		info, err := os.Stat(fileOf(folder, i))
+		if err != nil {
+			return 0, err
+		}
+		size += info.Size()
+	}
+	return size, nil
 }
 
 // writeResumed writes the file in one step, so that no reader finds a part of it.
@@ -117,14 +188,14 @@ func (b *bench) measureHandovers(ctx context.Context) error {
 	}
 	var table grid
 	table.add("Checkpoint", "Notice to released, s", "Released to running elsewhere, s")
-	table.add(fmt.Sprintf("%d MiB, %d changed", b.CheckpointMiB, changedMiB), release.show("%.2f"), resume.show("%.2f"))
+	table.add(fmt.Sprintf("%d MiB in %d files, %d changed in one of them", b.CheckpointMiB, checkpointFiles, changedMiB), release.show("%.2f"), resume.show("%.2f"))
 	b.say("## A hand-over of a large checkpoint\n\nA program that changes a part of its checkpoint when SIGTERM comes, both workers and "+
 		"their programs on one core, storage at 0 ms on the other. "+
 		"The other worker is idle until then.\n\n%s", &table)
 	return nil
 }
 
-// measureHandover lets one worker run the program and save its checkpoint, starts another
+// measureHandover lets one worker run the program and save checkpoints, starts another
 // one, and stops the first.
 func (b *bench) measureHandover(ctx context.Context) (m handover, err error) {
 	s, err := b.startStorage(ctx, 0, 1, "--kind", "large")
@@ -142,9 +213,9 @@ func (b *bench) measureHandover(ctx context.Context) (m handover, err error) {
 		return m, err
 	}
 	defer first.kill()
-	if err := within(handoverPatience, "the first checkpoint was not saved", func() (bool, error) {
+	if err := within(handoverPatience, "no checkpoints were saved", func() (bool, error) {
 		c, err := s.counts()
-		return c.Calls[storage.OpPutBlockList] > 0, err
+		return c.Calls[storage.OpPutBlockList] >= savesBefore, err
 	}); err != nil {
 		return m, err
 	}
@@ -190,7 +261,7 @@ func (b *bench) newHandoverFolder() (f handoverFolder, err error) {
 // startLarge starts a worker that runs the program.
 func (b *bench) startLarge(ctx context.Context, s *storageProcess, f handoverFolder, name string) (*process, error) {
 	return b.startProcess(ctx, sideCore, []string{"AZURE_STORAGE_CONNECTION_STRING=" + s.connectionString}, b.worker,
-		"--concurrency", "1", "--kinds-file", f.kinds(), "--scratch", filepath.Join(f.path, name), "--instance", name,
+		"--concurrency", "1", "--checkpoint-interval", "1s", "--kinds-file", f.kinds(), "--scratch", filepath.Join(f.path, name), "--instance", name,
 		"--metadata-endpoint", "none", "--listen", "none", "--log-format", "json")
 }
 

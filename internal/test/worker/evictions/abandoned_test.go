@@ -21,7 +21,7 @@ import (
 func TestAbandonedReporters(t *testing.T) {
 	for name, stop := range map[string]func(*rig.Bed, *rig.Process){
 		"terminated": func(_ *rig.Bed, p *rig.Process) { p.Term() },
-		"evicted":    func(b *rig.Bed, _ *rig.Process) { b.Announce("Preempt", rig.In(3*time.Second)) },
+		"evicted":    func(b *rig.Bed, _ *rig.Process) { b.Announce("Preempt", rig.In(6*time.Second)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -43,7 +43,7 @@ func abandonReporters(t *testing.T, b *rig.Bed, stop func(*rig.Bed, *rig.Process
 	}
 	m := metrics.New(metrics.Config{Slots: len(ids), Words: metrics.Words(worker.ObserverWords())})
 	p := b.Start("vm_0", job.Kinds{"restless": restless, "good": good}, func(c *worker.Config) {
-		c.Observer, c.Concurrency, c.DrainBudget = m, len(ids), time.Second
+		c.Observer, c.Concurrency, c.DrainBudget = m, len(ids), 4*time.Second
 	})
 	b.WaitFor("all jobs running", 20*time.Second, func() bool {
 		return restless.Running.Load() == each && good.Running.Load() == each
