@@ -48,6 +48,12 @@
 // call for each save, and would have to be fenced and collected. A step back counts neither as
 // failure nor as progress: otherwise a job that repeats a bad state would never end.
 //
+// # Saving what has changed
+//
+// A stream may say which ranges an earlier stream has too (incremental.go). Saves compare these
+// ranges with the recorded hashes of units. The write that ends the claim does not read them,
+// as far as the save before has confirmed them.
+//
 // # Reading a large state
 //
 // The hash in the record covers the whole MiBs of the state, however it is cut into blocks. So

@@ -31,7 +31,8 @@
 // systems and get lost under load, so polling would be necessary anyway.
 //
 // A checkpoint that is written to while it is read is noticed by the size, time and
-// number of its files. A write that restores a file's time is not noticed. Unfinished
+// number of its files. A write that restores a file's time is noticed by the next save, which
+// compares the bytes (incremental.go), but not by the save of a stop. Unfinished
 // writes of a killed program are left out.
 //
 // # Limits
