@@ -10,6 +10,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
 	"github.com/spotworker/spotworker/internal/checkpoint/chunks"
+	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
 // part is a range of a state that passes for unchanged as long as its number is the same.
@@ -189,7 +190,7 @@ func TestWrongDuringARelease(t *testing.T) {
 // Whatever happens to the parts between saves, the record has the state of the last one. Every
 // other history keeps the state before the last.
 func TestSkippingKeepsTheState(t *testing.T) {
-	for seed := range uint64(60) {
+	for seed := range uint64(proof.Times(15, 300)) {
 		inBubble(t, func(t *testing.T, b *rig) {
 			random := rand.New(rand.NewPCG(seed, 1))
 			p := b.newParted(512<<random.IntN(2), 2+random.IntN(6), 1+random.IntN(12))

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/test/need"
+	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
 // opened is a folder that was scanned and opened.
@@ -93,10 +94,10 @@ func needBirthTimes(t *testing.T) {
 func TestUnchanged(t *testing.T) {
 	needBirthTimes(t)
 	sizes := []int{0, 100, leastCompared, chunk / 2, chunk - 1, chunk, chunk + 1, 2*chunk + 100, 3 * chunk}
-	for seed := range uint64(25) {
+	for seed := range uint64(proof.Times(6, 100)) {
 		random := rand.New(rand.NewPCG(seed, 7))
 		content := files{}
-		for i := range 3 + random.IntN(12) {
+		for i := range 3 + random.IntN(8) {
 			content[fmt.Sprintf("d%d/f%02d", random.IntN(3), i)] = text(i, sizes[random.IntN(len(sizes))])
 		}
 		before := folderOf(t, content)
