@@ -105,6 +105,32 @@ func TestTypedResults(t *testing.T) {
 	}
 }
 
+// TestTypedResultOfAType: a result has a type. A zero value that is returned after a stop is no
+// proof that the job is finished, unless everything was reported as done.
+func TestTypedResultOfAType(t *testing.T) {
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	for name, row := range map[string]struct {
+		ctx      context.Context
+		fraction float64
+		result   int
+		want     string
+	}{
+		"zero":                     {t.Context(), 0.5, 0, "0"},
+		"stopped":                  {stopped, 0.5, 0, ""},
+		"stopped with a result":    {stopped, 0.5, 7, "7"},
+		"stopped when it was done": {stopped, 1, 0, "0"},
+	} {
+		h := Typed(1, func(_ context.Context, j *TypedJob[int, struct{}]) (int, error) {
+			return row.result, j.ReportState(row.fraction, "")
+		})
+		got, err := h.Run(row.ctx, New(Spec{Payload: []byte("1")}, nil))
+		if string(got) != row.want || (got == nil) != (row.want == "") || err != nil {
+			t.Errorf("%s: result = %q, %v, want %q", name, got, err, row.want)
+		}
+	}
+}
+
 // TestPutFollowUp: a repeated run puts the same ids.
 func TestPutFollowUp(t *testing.T) {
 	put := map[string]string{}
