@@ -45,8 +45,8 @@ type UploadOptions struct {
 // in the first account of the deployment, and must not be one of the deployment's own.
 //
 // The error is [ErrNoContainer], [ErrExists], or [ErrDenied] if the identity lacks the role
-// Storage Blob Data Contributor there: all of them before anything is sent. An error of
-// content is returned as it is.
+// Storage Blob Data Contributor there. The first call looks at the blob, so that a long
+// content is not sent in vain. An error of content is returned as it is.
 func (c *Client) Upload(ctx context.Context, to job.Input, content io.Reader, o UploadOptions) (job.Input, error) {
 	switch err := named.Check(to); {
 	case err != nil:

@@ -65,7 +65,7 @@ func Typed[Payload, State, Result any](version int,
 
 // reportedEnd reports whether this run has reported that everything is done.
 func (j *Job) reportedEnd() bool {
-	last := j.Latest()
+	last := j.latest.Load()
 	return last != nil && last.Fraction >= 1
 }
 

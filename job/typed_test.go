@@ -53,11 +53,11 @@ func sum(stop bool) Handler {
 func TestTyped(t *testing.T) {
 	spec := Spec{ID: "a", Kind: "sum", Payload: []byte(`{"From":1,"To":5}`)}
 	first := New(spec, nil)
-	if _, err := sum(true).Run(t.Context(), first); err == nil || string(first.Latest().State) != `{"Next":3,"Sum":3}` ||
-		first.Latest().Text != "summing" {
-		t.Fatalf("first run = %v, reported %+v", err, first.Latest())
+	if _, err := sum(true).Run(t.Context(), first); err == nil || string(ControlOf(first).Latest().State) != `{"Next":3,"Sum":3}` ||
+		ControlOf(first).Latest().Text != "summing" {
+		t.Fatalf("first run = %v, reported %+v", err, ControlOf(first).Latest())
 	}
-	result, err := sum(false).Run(t.Context(), New(spec, first.Latest()))
+	result, err := sum(false).Run(t.Context(), New(spec, ControlOf(first).Latest()))
 	if err != nil || string(result) != `{"sum":10}` {
 		t.Errorf("second run = %s, %v, want the rest only", result, err)
 	}
@@ -136,7 +136,7 @@ func TestPutFollowUp(t *testing.T) {
 	put := map[string]string{}
 	run := func(name string, payload any) (string, error) {
 		j := New(Spec{ID: "parent"}, nil)
-		j.OnPut(func(_ context.Context, id string, f FollowUp) error {
+		ControlOf(j).OnPut(func(_ context.Context, id string, f FollowUp) error {
 			switch data := f.Payload.(type) {
 			case []byte:
 				put[id] = "bytes " + string(data)
