@@ -2,8 +2,8 @@ package job
 
 import "context"
 
-// Control is a [Job] as those see it who call its handler: the worker, package jobtest, and
-// tests of a handler that do without it. A handler has no use for it.
+// Control is a [Job] with the methods for the caller of its handler: the worker, package
+// jobtest, and tests of a handler without jobtest. A handler does not need them.
 type Control struct{ *Job }
 
 // ControlOf returns the control of a job, which is the same for each call.
