@@ -35,8 +35,8 @@ a job with a file of this machine:
 
   producer put --kind render --inputs "$(spotctl upload house.blend --to scenes)"
 
-With --output json it prints the same without the brackets: a line of a manifest. A file of any
-size takes 16 MiB of memory. The identity needs the role Storage Blob Data Contributor on the
+With --output json it prints the same without the brackets: a line of a manifest. A file of up to
+195 GiB takes 16 MiB of memory. The identity needs the role Storage Blob Data Contributor on the
 container, and the workers' identity needs Storage Blob Data Reader (dataContainers of the
 deployment).
 
