@@ -73,7 +73,8 @@ func testResultsCalls(t *testing.T) {
 	if n := b.server.Counts(); n[storage.OpGetBlob] != 2*some || n[storage.OpGetBlobProperties] != 2*some {
 		t.Errorf("calls one by one = %v, want two for each job", n)
 	}
-	if got := b.collect(t, Filter{Prefix: "full-1", Select: func(j Job) bool { return j.ID == "full-12" }}); len(got) != 1 || got["full-12"] == "" {
+	twelve := func(j Job) bool { return j.ID == "full-12" }
+	if got := b.collect(t, Filter{Prefix: "full-1", Select: twelve}); len(got) != 1 || got["full-12"] == "" {
 		t.Errorf("selected results = %v, want that of full-12", got)
 	}
 	for _, err := range b.Results(t.Context(), Filter{}) {

@@ -59,7 +59,8 @@ func TestUpload(t *testing.T) {
 			if row.known {
 				o.Size = int64(row.length)
 			}
-			in, err := b.Upload(t.Context(), job.Input{Container: "scenes", Blob: "a/b.json", To: "b"}, io.MultiReader(strings.NewReader(content)), o)
+			to := job.Input{Container: "scenes", Blob: "a/b.json", To: "b"}
+			in, err := b.Upload(t.Context(), to, io.MultiReader(strings.NewReader(content)), o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -113,7 +114,8 @@ func TestUploadIsRefused(t *testing.T) {
 			t.Errorf("Upload to %+v = %v after calls %v, want an error before any", in, err, b.server.Counts())
 		}
 	}
-	if _, err := b.Upload(t.Context(), job.Input{Container: "scenes", Blob: "b"}, iotest.ErrReader(broken), UploadOptions{}); err != broken { //nolint:errorlint // returned as it is
+	_, err = b.Upload(t.Context(), job.Input{Container: "scenes", Blob: "b"}, iotest.ErrReader(broken), UploadOptions{})
+	if !errors.Is(err, broken) {
 		t.Errorf("Upload of an unreadable content = %v, want its error", err)
 	}
 	b.server.OnCall(func(c storage.Call) (f storage.Fault) {

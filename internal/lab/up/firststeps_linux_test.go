@@ -148,7 +148,7 @@ func (o terminal) typed(block string) {
 		cmd.Env = append(cmd.Env, name+"="+strings.TrimSpace(string(value)))
 	}
 	cmd.Env = append(cmd.Env, "GOPROXY=off", "GOTOOLCHAIN=local",
-		"SPOTWORKER_LISTEN="+anyPort) // other tests of this machine run workers too
+		"SPOTWORKER_LISTEN="+anyPort, "SPOTWORKER_SCRATCH="+o.t.TempDir()) // other tests of this machine run workers too
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 	cmd.WaitDelay = 15 * time.Second
 	said := &labtest.Output{}
