@@ -164,10 +164,11 @@ func programName() string {
 	return program + "@" + host
 }
 
-// Create creates the deployment's queues and containers that do not exist. It is not an
-// error if the identity may not create them: usually they exist, and otherwise the
-// first use fails with [ErrNoDeployment]. Where some of several accounts do not answer
-// the error is an [*AccountsError]: jobs that belong in the others can be put.
+// Create creates the deployment's queues and containers that do not exist. Call it before
+// the first Put, except on a deployment of infra/bicep, which has them. It is not an error
+// if the identity may not create them: usually they exist, and otherwise the first use fails
+// with [ErrNoDeployment]. Where some of several accounts do not answer the error is an
+// [*AccountsError]: jobs that belong in the others can be put.
 func (c *Client) Create(ctx context.Context) error {
 	return c.fromEach(ctx, toWrite, func(part *account, answers *answers) error {
 		s, containers := part.stores, map[string]*container.Client{}

@@ -1,8 +1,24 @@
-// Package client puts jobs on a deployment of spotworker, and follows and steers them.
+// Package client puts jobs on a deployment of spotworker, waits for them and reads their
+// results. It also lists and steers them.
 //
 //	c, err := client.Open(client.Options{Account: "contoso", Credential: credential})
 //	...
-//	result, err := c.Wait(ctx, "frame-7")
+//	err = c.Create(ctx) // once, for queues and containers that do not exist
+//	...
+//	id, err := c.Put(ctx, client.Spec{ID: "alps-frame-7", Kind: "render", Payload: frame{"alps", 7}})
+//	...
+//	result, err := c.Wait(ctx, id)
+//
+// A program that uses it puts jobs, waits for them, and reads the rest:
+//
+//   - Put: [Client.Create] makes the queues and containers of the deployment, which
+//     infra/bicep has made already on Azure. [Client.Put] puts one job and [Client.PutMany]
+//     any number. [Client.Upload] stores a file for the inputs of jobs.
+//   - Wait: [Client.Wait] returns a job's result when it has ended, [Client.WaitMany] the
+//     outcomes of many in the order of their ends.
+//   - Read: [Client.Result] is the result of a job that is done, [Client.Get] its record,
+//     [Client.List] many records, [Client.Log] its log, [Client.Outputs] its files.
+//   - [Kind] does this with the types of a kind's payload and result.
 //
 // The zero values of [Options] mean the defaults of the commands producer and spotctl:
 // the names of queues and containers start with "spotworker", and without a credential

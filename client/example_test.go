@@ -9,6 +9,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 
 	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/client/clienttest"
+	"github.com/spotworker/spotworker/job"
 )
 
 type frame struct {
@@ -42,6 +44,37 @@ func ExampleDecode() {
 		return client.Decode[image](c.Wait(ctx, id))
 	}
 	_ = render
+}
+
+// A kind names the types of its payload and its result, which its handler has too.
+func ExampleKind() {
+	type order struct{ Width, Height int }
+	area := client.Kind[order, int]{Name: "area"}
+	handler := job.Typed(1, func(_ context.Context, j *job.TypedJob[order, struct{}]) (int, error) {
+		if j.Payload.Width < 0 {
+			return 0, job.Permanent(errors.New("the width is negative"))
+		}
+		return j.Payload.Width * j.Payload.Height, nil
+	})
+
+	c, stop, err := clienttest.Start(job.Kinds{area.Name: handler}, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = stop() }()
+	ctx := context.Background()
+	for _, o := range []order{{6, 7}, {-1, 1}} {
+		id, err := area.Put(ctx, c, fmt.Sprintf("area-%dx%d", o.Width, o.Height), o)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(area.Wait(ctx, c, id))
+	}
+	// Output:
+	// 42 <nil>
+	// 0 job area--1x1 is poison: the width is negative
 }
 
 // Many jobs are put as cheaply as by the producer command: a call for each, 16 at once.

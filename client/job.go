@@ -215,6 +215,9 @@ type Filter struct {
 	CreatedAfter, CreatedBefore time.Time
 	UpdatedAfter, UpdatedBefore time.Time
 
+	// Select selects among the jobs that the fields above select; nil selects all.
+	Select func(Job) bool
+
 	// Skipped is called for each blob in the container of records whose name is no record's
 	// name, with the blob's name. Such blobs are not listed. Optional.
 	Skipped func(blob string)
@@ -224,7 +227,8 @@ type Filter struct {
 func (f Filter) has(j Job) bool {
 	return (len(f.Status) == 0 || slices.Contains(f.Status, j.Status)) &&
 		(f.Kind == "" || j.Kind == f.Kind) && strings.HasPrefix(j.ID, f.Prefix) &&
-		within(j.CreatedAt, f.CreatedAfter, f.CreatedBefore) && within(j.UpdatedAt, f.UpdatedAfter, f.UpdatedBefore)
+		within(j.CreatedAt, f.CreatedAfter, f.CreatedBefore) && within(j.UpdatedAt, f.UpdatedAfter, f.UpdatedBefore) &&
+		(f.Select == nil || f.Select(j))
 }
 
 // within reports whether a time is after one and before another. Each of the two may be

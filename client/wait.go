@@ -20,6 +20,11 @@ func (c *Client) Result(ctx context.Context, id string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return c.resultOf(ctx, in, r)
+}
+
+// resultOf returns the result of the job of a record.
+func (c *Client) resultOf(ctx context.Context, in *account, r checkpoint.Record) ([]byte, error) {
 	switch {
 	case r.Status == checkpoint.Done:
 		result, err := in.stores.Records.ResultOf(ctx, r)
@@ -27,7 +32,7 @@ func (c *Client) Result(ctx context.Context, id string) ([]byte, error) {
 	case r.Status.Final():
 		return nil, &EndedError{Job: jobOf(r)}
 	}
-	return nil, fmt.Errorf("job %s is %s: %w", id, r.Status, ErrNotFinished)
+	return nil, fmt.Errorf("job %s is %s: %w", r.ID, r.Status, ErrNotFinished)
 }
 
 // Wait waits until a job has ended, and returns what [Client.Result] does. It polls the
@@ -37,13 +42,19 @@ func (c *Client) Result(ctx context.Context, id string) ([]byte, error) {
 // and then Wait does not see its end. When ctx ends, Wait returns the
 // cause; the job continues.
 func (c *Client) Wait(ctx context.Context, id string) ([]byte, error) {
-	for outcome, err := range c.WaitMany(ctx, []string{id}, WaitOptions{}) {
-		if err != nil {
-			return nil, err
-		}
-		return outcome.Result, outcome.Err
+	outcome, err := c.outcome(ctx, id)
+	if err != nil {
+		return nil, err
 	}
-	return nil, fmt.Errorf("job %s: %w", id, ErrNotFinished) // not reached: there is one outcome, or an error
+	return outcome.Result, outcome.Err
+}
+
+// outcome waits for the outcome of a job.
+func (c *Client) outcome(ctx context.Context, id string) (Outcome, error) {
+	for outcome, err := range c.WaitMany(ctx, []string{id}, WaitOptions{}) {
+		return outcome, err
+	}
+	return Outcome{}, fmt.Errorf("job %s: %w", id, ErrNotFinished) // not reached: there is one outcome, or an error
 }
 
 // WaitOptions are settings of [Client.WaitMany].

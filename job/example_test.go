@@ -50,9 +50,9 @@ func ExampleJob_Report() {
 
 	first := job.New(job.Spec{ID: "sum-1", Attempt: 1}, nil)
 	_, err := sum(context.Background(), first)
-	fmt.Printf("%v, at %.0f %%\n", err, first.Latest().Fraction*100)
+	fmt.Printf("%v, at %.0f %%\n", err, job.ControlOf(first).Latest().Fraction*100)
 
-	second := job.New(job.Spec{ID: "sum-1", Attempt: 2}, first.Latest())
+	second := job.New(job.Spec{ID: "sum-1", Attempt: 2}, job.ControlOf(first).Latest())
 	result, err := sum(context.Background(), second)
 	fmt.Printf("%s, %v\n", result, err)
 	// Output:
@@ -106,8 +106,8 @@ func ExampleJob_OpenSaved() {
 			fmt.Println(err)
 			return
 		}
-		saved = record(j.Latest()) // as the worker does, in storage
-		j.Close()
+		saved = record(job.ControlOf(j).Latest()) // as the worker does, in storage
+		job.ControlOf(j).Close()
 	}
 	state, _, err := job.New(job.Spec{ID: "log-1"}, saved).OpenSaved()
 	if err != nil {

@@ -44,7 +44,7 @@ type FollowUp struct {
 // the job is retried, and an invalid kind or payload is permanent.
 func (j *Job) Put(ctx context.Context, f FollowUp) (id string, err error) {
 	if j.onPut == nil {
-		return "", errors.New("nothing takes the follow-up jobs of this job: a test sets Job.OnPut")
+		return "", errors.New("nothing takes the follow-up jobs of this job: a test calls Control.OnPut")
 	}
 	id = j.Key(f.Name)
 	if f.Payload, err = encodePayload(f.Payload); err != nil {
@@ -67,7 +67,3 @@ func encodePayload(v any) (any, error) {
 	raw, err := json.Marshal(v)
 	return json.RawMessage(raw), err
 }
-
-// OnPut makes [Job.Put] call f, with the payload as []byte or [json.RawMessage]. It is
-// for the worker, and for tests of a handler.
-func (j *Job) OnPut(f func(ctx context.Context, id string, f FollowUp) error) { j.onPut = f }

@@ -55,7 +55,3 @@ func (j *Job) Inputs() []InputFile { return j.inputs }
 // InputFolder returns the path of the folder with the input files, for [os.DirFS] or a
 // program; empty for a job without inputs. Nothing in it may be changed.
 func (j *Job) InputFolder() string { return j.inputFolder }
-
-// SetInputs sets what [Job.Inputs] and [Job.InputFolder] return. It is for the worker,
-// and for tests of a handler.
-func (j *Job) SetInputs(folder string, files []InputFile) { j.inputFolder, j.inputs = folder, files }

@@ -127,7 +127,7 @@ func (j *Job) OpenSaved() (state io.ReadCloser, version int, err error) {
 // call it whenever there is progress. The worker decides when to save a report; after
 // a notice it always saves the last one. Only one goroutine at a time may call Report.
 func (j *Job) Report(p Progress) {
-	last := j.Latest()
+	last := j.latest.Load()
 	switch {
 	case p.HasState():
 		j.reported++
@@ -141,11 +141,6 @@ func (j *Job) Report(p Progress) {
 	}
 }
 
-// OnReport makes every later [Job.Report] call f with the report, in the same
-// goroutine. It is for callers of a handler that need every report: a worker that
-// enforces [Limits.MaxSilence], and package jobtest.
-func (j *Job) OnReport(f func(*Progress)) { j.onReport = f }
-
 // DropPayload releases the payload's memory for the payloads of other jobs, since the
 // worker limits the memory of all large payloads. Payload is nil afterwards. Like
 // Report, it is for the goroutine that runs the handler.
@@ -156,26 +151,10 @@ func (j *Job) DropPayload() {
 	}
 }
 
-// OnDropPayload makes [Job.DropPayload] call f. It is for the worker.
-func (j *Job) OnDropPayload(f func()) { j.onDrop = f }
-
 // Cleanup registers a function to call at the end of this run of the job: after Run has
 // returned, and the last state was saved or discarded. The function that was registered
 // last is called first. Like Report, it is for the goroutine that runs the handler.
 func (j *Job) Cleanup(f func()) { j.cleanups = append(j.cleanups, f) }
-
-// Close calls the functions that were registered with [Job.Cleanup], even if one of
-// them panics. The worker calls it, and so do tests of a handler.
-func (j *Job) Close() {
-	cleanups := j.cleanups
-	j.cleanups = nil
-	for _, f := range cleanups {
-		defer f() //nolint:gocritic // deferred calls run in reverse order and continue after a panic, as wanted
-	}
-}
-
-// Latest returns the last report of this run, or nil.
-func (j *Job) Latest() *Progress { return j.latest.Load() }
 
 // Key returns an idempotency key for a named side effect of this job: the same
 // on every attempt and every worker, different for every job and effect.

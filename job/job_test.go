@@ -19,25 +19,25 @@ func streamOf(text string) func() (io.ReadCloser, error) {
 // its text for humans is its own.
 func TestReport(t *testing.T) {
 	j := New(Spec{ID: "a"}, nil)
-	if got := j.Latest(); got != nil {
+	if got := ControlOf(j).Latest(); got != nil {
 		t.Errorf("Latest before any report = %+v, want nil", got)
 	}
 	j.Report(Progress{Fraction: 0.1, Text: "warming up"})
-	if got := j.Latest(); got.HasState() || got.Fraction != 0.1 {
+	if got := ControlOf(j).Latest(); got.HasState() || got.Fraction != 0.1 {
 		t.Errorf("Latest = %+v, want no state, at 0.1", got)
 	}
 	j.Report(Progress{State: []byte("one"), Version: 2})
 	j.Report(Progress{Fraction: 0.5, Text: "half"})
-	if got := j.Latest(); string(got.State) != "one" || got.Version != 2 || got.Fraction != 0.5 || got.Text != "half" {
+	if got := ControlOf(j).Latest(); string(got.State) != "one" || got.Version != 2 || got.Fraction != 0.5 || got.Text != "half" {
 		t.Errorf("Latest = %+v, want the state before under the new fraction and text", got)
 	}
 	j.Report(Progress{Stream: streamOf("two"), Version: 3})
 	j.Report(Progress{Fraction: 0.9})
-	if got := j.Latest(); got.State != nil || got.Stream == nil || got.Version != 3 || got.Fraction != 0.9 {
+	if got := ControlOf(j).Latest(); got.State != nil || got.Stream == nil || got.Version != 3 || got.Fraction != 0.9 {
 		t.Errorf("Latest = %+v, want the stream before", got)
 	}
 	j.Report(Progress{State: []byte{}})
-	if got := j.Latest(); got.State == nil || got.Stream != nil || !got.HasState() {
+	if got := ControlOf(j).Latest(); got.State == nil || got.Stream != nil || !got.HasState() {
 		t.Errorf("Latest = %+v, want the empty state: it is one", got)
 	}
 }
@@ -48,9 +48,9 @@ func TestOnReport(t *testing.T) {
 	j := New(Spec{ID: "a"}, nil)
 	j.Report(Progress{State: []byte("before")})
 	var seen []string
-	j.OnReport(func(p *Progress) {
-		if p != j.Latest() {
-			t.Errorf("OnReport got %+v, want what Latest returns: %+v", p, j.Latest())
+	ControlOf(j).OnReport(func(p *Progress) {
+		if p != ControlOf(j).Latest() {
+			t.Errorf("OnReport got %+v, want what Latest returns: %+v", p, ControlOf(j).Latest())
 		}
 		seen = append(seen, fmt.Sprint(string(p.State), " at ", p.Fraction))
 	})
@@ -73,7 +73,7 @@ func TestReportWhileTheWorkerReads(t *testing.T) {
 		}
 	}()
 	for last := -1.0; last < 999; {
-		p := j.Latest()
+		p := ControlOf(j).Latest()
 		if p == nil {
 			continue
 		}
@@ -92,15 +92,15 @@ func TestSameState(t *testing.T) {
 		for _, p := range all {
 			j.Report(p)
 		}
-		return j.Latest()
+		return ControlOf(j).Latest()
 	}
 	small, stream := Progress{State: []byte("s")}, Progress{Stream: streamOf("s")}
 	restored := &Progress{Stream: streamOf("s")}
 	again := New(Spec{}, nil)
 	again.Report(stream)
-	first := again.Latest()
+	first := ControlOf(again).Latest()
 	again.Report(Progress{Fraction: 0.5})
-	touched := again.Latest()
+	touched := ControlOf(again).Latest()
 	again.Report(stream)
 	for _, row := range []struct {
 		name string
@@ -115,7 +115,7 @@ func TestSameState(t *testing.T) {
 		{"other bytes", reported(small), reported(Progress{State: []byte("t")}), false},
 		{"another version", reported(small), reported(Progress{State: []byte("s"), Version: 1}), false},
 		{"the same stream under another fraction", first, touched, true},
-		{"a stream reported again", first, again.Latest(), false},
+		{"a stream reported again", first, ControlOf(again).Latest(), false},
 		{"a stream and what was restored", reported(stream), restored, false},
 		{"what was restored, twice", restored, restored, true},
 		{"a stream and then a state", first, reported(stream, small), false},
@@ -214,9 +214,9 @@ func TestCleanup(t *testing.T) {
 				t.Errorf("Close panicked with %v, want what the cleanup panicked with", p)
 			}
 		}()
-		j.Close()
+		ControlOf(j).Close()
 	}()
-	j.Close()
+	ControlOf(j).Close()
 	if want := []string{"last", "first"}; !slices.Equal(ran, want) {
 		t.Errorf("cleanups that ran = %q, want %q", ran, want)
 	}

@@ -93,8 +93,8 @@ type Outputs interface {
 	List() []Output
 }
 
-// errNoOutputs is the error of a job without [Job.OnOutputs].
-var errNoOutputs = errors.New("nothing takes the outputs of this job: a test calls Job.OnOutputs, and a worker needs the " +
+// errNoOutputs is the error of a job without [Control.OnOutputs].
+var errNoOutputs = errors.New("nothing takes the outputs of this job: a test calls Control.OnOutputs, and a worker needs the " +
 	"container of outputs")
 
 // SendOutput stores a file as an output of this job, under a relative path with slashes
@@ -202,22 +202,7 @@ func (j *Job) RemoveOutput(path string) {
 	}
 }
 
-// OnOutputs sets what stores the outputs of this job. It is for the worker, and for tests
-// of a handler.
-func (j *Job) OnOutputs(o Outputs) { j.outputs = o }
-
 // BeforeSave makes the worker call f, from another goroutine, before it saves a state of
 // the job and before it hands the job over: to send the outputs that the state relies on.
 // The state is saved only if f returns nil.
 func (j *Job) BeforeSave(f func(context.Context) error) { j.beforeSave.Store(&f) }
-
-// HasBeforeSave reports whether [Job.BeforeSave] was called. It is for the worker.
-func (j *Job) HasBeforeSave() bool { return j.beforeSave.Load() != nil }
-
-// PrepareSave calls what [Job.BeforeSave] set. It is for the worker.
-func (j *Job) PrepareSave(ctx context.Context) error {
-	if f := j.beforeSave.Load(); f != nil {
-		return (*f)(ctx)
-	}
-	return nil
-}

@@ -117,17 +117,9 @@ func (j *Job) StepBack() (ok bool, err error) {
 	if err != nil || saved == nil {
 		return false, err
 	}
-	j.SetSteppedBack(saved)
+	ControlOf(j).SetSteppedBack(saved)
 	return true, nil
 }
 
 // SteppedBack reports whether the job continues from the state before the last one.
 func (j *Job) SteppedBack() bool { return j.steppedBack }
-
-// SetSteppedBack makes the job continue from saved, the state before the last one. It is
-// for the worker.
-func (j *Job) SetSteppedBack(saved *Progress) { j.saved, j.steppedBack = saved, true }
-
-// OnStepBack sets what returns the state before the last one, nil if there is none. It is
-// for the worker, and for tests of a handler.
-func (j *Job) OnStepBack(f func() (*Progress, error)) { j.onStepBack = f }

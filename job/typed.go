@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 )
 
 // TypedJob is one run of a job, as a handler of [Typed] sees it.
@@ -36,8 +37,13 @@ type TypedJob[Payload, State any] struct {
 //
 // it gets the states of earlier versions, as they were recorded.
 //
-// The result of run is encoded as JSON, unless it is nil, which is no result, or []byte.
-func Typed[Payload, State any](version int, run func(ctx context.Context, j *TypedJob[Payload, State]) (result any, err error)) Handler {
+// The result of run is encoded as JSON, unless it is a nil interface, which is no result, or
+// []byte. After the context is cancelled, a zero value is no proof that the job is finished,
+// like no result: a loop that ends with its context returns one. A program that puts jobs
+// names the types of payload and result in a Kind of package client.
+func Typed[Payload, State, Result any](version int,
+	run func(ctx context.Context, j *TypedJob[Payload, State]) (result Result, err error),
+) Handler {
 	return HandlerFunc(func(ctx context.Context, j *Job) ([]byte, error) {
 		t := &TypedJob[Payload, State]{Job: j, version: version}
 		if err := t.decodePayload(); err != nil {
@@ -50,8 +56,17 @@ func Typed[Payload, State any](version int, run func(ctx context.Context, j *Typ
 		if err != nil {
 			return nil, err
 		}
+		if ctx.Err() != nil && !j.reportedEnd() && reflect.ValueOf(&result).Elem().IsZero() {
+			return nil, nil
+		}
 		return encodeResult(result)
 	})
+}
+
+// reportedEnd reports whether this run has reported that everything is done.
+func (j *Job) reportedEnd() bool {
+	last := j.latest.Load()
+	return last != nil && last.Fraction >= 1
 }
 
 // ReportState reports the state as it is now, with the part that is done (0 to 1) and a

@@ -53,11 +53,11 @@ func sum(stop bool) Handler {
 func TestTyped(t *testing.T) {
 	spec := Spec{ID: "a", Kind: "sum", Payload: []byte(`{"From":1,"To":5}`)}
 	first := New(spec, nil)
-	if _, err := sum(true).Run(t.Context(), first); err == nil || string(first.Latest().State) != `{"Next":3,"Sum":3}` ||
-		first.Latest().Text != "summing" {
-		t.Fatalf("first run = %v, reported %+v", err, first.Latest())
+	if _, err := sum(true).Run(t.Context(), first); err == nil || string(ControlOf(first).Latest().State) != `{"Next":3,"Sum":3}` ||
+		ControlOf(first).Latest().Text != "summing" {
+		t.Fatalf("first run = %v, reported %+v", err, ControlOf(first).Latest())
 	}
-	result, err := sum(false).Run(t.Context(), New(spec, first.Latest()))
+	result, err := sum(false).Run(t.Context(), New(spec, ControlOf(first).Latest()))
 	if err != nil || string(result) != `{"sum":10}` {
 		t.Errorf("second run = %s, %v, want the rest only", result, err)
 	}
@@ -105,12 +105,38 @@ func TestTypedResults(t *testing.T) {
 	}
 }
 
+// TestTypedResultOfAType: a result has a type. A zero value that is returned after a stop is no
+// proof that the job is finished, unless everything was reported as done.
+func TestTypedResultOfAType(t *testing.T) {
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	for name, row := range map[string]struct {
+		ctx      context.Context
+		fraction float64
+		result   int
+		want     string
+	}{
+		"zero":                     {t.Context(), 0.5, 0, "0"},
+		"stopped":                  {stopped, 0.5, 0, ""},
+		"stopped with a result":    {stopped, 0.5, 7, "7"},
+		"stopped when it was done": {stopped, 1, 0, "0"},
+	} {
+		h := Typed(1, func(_ context.Context, j *TypedJob[int, struct{}]) (int, error) {
+			return row.result, j.ReportState(row.fraction, "")
+		})
+		got, err := h.Run(row.ctx, New(Spec{Payload: []byte("1")}, nil))
+		if string(got) != row.want || (got == nil) != (row.want == "") || err != nil {
+			t.Errorf("%s: result = %q, %v, want %q", name, got, err, row.want)
+		}
+	}
+}
+
 // TestPutFollowUp: a repeated run puts the same ids.
 func TestPutFollowUp(t *testing.T) {
 	put := map[string]string{}
 	run := func(name string, payload any) (string, error) {
 		j := New(Spec{ID: "parent"}, nil)
-		j.OnPut(func(_ context.Context, id string, f FollowUp) error {
+		ControlOf(j).OnPut(func(_ context.Context, id string, f FollowUp) error {
 			switch data := f.Payload.(type) {
 			case []byte:
 				put[id] = "bytes " + string(data)

@@ -16,6 +16,8 @@ package clienttest
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"testing"
 
@@ -48,50 +50,78 @@ func New(t testing.TB, kinds job.Kinds) *client.Client {
 // share the deployment.
 func Options(t testing.TB, kinds job.Kinds) client.Options {
 	t.Helper()
+	o, stop, err := start(t.Name(), kinds, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	if err != nil {
+		t.Fatalf("clienttest: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := stop(); err != nil {
+			t.Errorf("clienttest: %v", err)
+		}
+	})
+	return o
+}
+
+// Start is [New] for code without a [testing.TB], such as an example. stop ends the worker,
+// and returns its error. log gets the logs of the worker and its handlers; nil discards them.
+func Start(kinds job.Kinds, log *slog.Logger) (c *client.Client, stop func() error, err error) {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	o, stop, err := start("clienttest", kinds, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	if c, err = client.Open(o); err != nil {
+		return nil, nil, errors.Join(err, stop())
+	}
+	return c, stop, nil
+}
+
+// start starts a deployment and its worker.
+func start(name string, kinds job.Kinds, log *slog.Logger) (o client.Options, stop func() error, err error) {
 	server := storage.New(storage.Options{})
-	o := client.Options{ConnectionString: server.ConnectionString(), Transport: server.Transport(), Name: t.Name()}
+	o = client.Options{ConnectionString: server.ConnectionString(), Transport: server.Transport(), Name: name}
 	c, err := client.Open(o)
 	if err == nil {
 		err = c.Create(context.Background())
 	}
+	stop = func() error { return nil }
 	if err == nil && len(kinds) > 0 {
-		err = work(t, server, kinds)
+		stop, err = work(server, kinds, log)
 	}
-	if err != nil {
-		t.Fatalf("clienttest: %v", err)
-	}
-	return o
+	return o, stop, err
 }
 
-// work runs a worker until the test ends.
-func work(t testing.TB, server *storage.Server, kinds job.Kinds) error {
+// work runs a worker until stop is called.
+func work(server *storage.Server, kinds job.Kinds, log *slog.Logger) (stop func() error, err error) {
 	account, err := azure.Connect(azure.AccountConfig{ConnectionString: server.ConnectionString(), Transport: server.Transport()})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	names, err := azure.NamesFor(azure.DefaultPrefix, "")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	s := deployment.StoresOf(account, names)
 	s.Control = nil // no operator is emulated
 	w, err := worker.New(worker.Config{
 		Settings: delivery.Settings{
-			Accounts: []*deployment.Stores{s}, Kinds: kinds, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+			Accounts: []*deployment.Stores{s}, Kinds: kinds, Log: log,
 		},
 		Concurrency: concurrency, Host: "clienttest", Program: "clienttest",
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
-	t.Cleanup(func() {
+	return func() error {
 		cancel()
 		if err := <-ended; err != nil {
-			t.Errorf("clienttest: the worker ended: %v", err)
+			return fmt.Errorf("the worker ended: %w", err)
 		}
-	})
-	return nil
+		return nil
+	}, nil
 }

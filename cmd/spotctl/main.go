@@ -58,6 +58,7 @@ type flags struct {
 	Result  resultCommand  `cmd:"" help:"Print the results of jobs."`
 	Results resultsCommand `cmd:"" help:"Fetch the results of all jobs that are done, as lines of JSON or as files."`
 	Outputs outputsCommand `cmd:"" help:"List or download the files that a job has stored for others."`
+	Upload  uploadCommand  `cmd:"" help:"Store a file as a blob, for the inputs of jobs."`
 	Wait    waitCommand    `cmd:"" help:"Wait until jobs have ended, and print their results."`
 	Workers workersCommand `cmd:"" help:"List workers."`
 	Worker  workerCommand  `cmd:"" help:"Show one worker."`

@@ -13,8 +13,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/plaintext"
@@ -182,81 +180,32 @@ func (c *resultsCommand) run(ctx context.Context, s *session) error {
 	defer cancel()
 	n, skipped := 0, 0
 	filter.Skipped = func(string) { skipped++ }
-	fetched, failed := make(chan result), make(chan error, 1)
-	go func() {
-		failed <- fetch(ctx, deployment, filter, has, fetched)
-		close(fetched)
-	}()
-	var printErr error
-	for r := range fetched {
-		if printErr != nil {
-			continue // until fetch has ended
+	filter.Select = has
+	for r, err := range deployment.Results(ctx, filter) {
+		if err != nil {
+			return err
 		}
-		if printErr = c.store(s.printer, r); printErr != nil {
-			cancel()
+		if err := c.store(s.printer, r); err != nil {
+			return err
 		}
 		n++
 	}
-	if err := <-failed; err != nil && printErr == nil {
-		return err
-	}
 	s.printer.skipped(skipped)
 	switch {
-	case printErr != nil:
 	case n == 0:
 		s.printer.note("no job with a result is selected")
 	case c.Dir != "":
 		s.printer.note("results written: %d, in %s", n, c.Dir)
 	}
-	return printErr
+	return nil
 }
 
 // store prints a result, or writes its file.
-func (c *resultsCommand) store(p *printer, r result) error {
+func (c *resultsCommand) store(p *printer, o client.Outcome) error {
 	if c.Dir == "" {
-		return p.line(resultLineOf(r.id, r.content, nil))
+		return p.line(resultLineOf(o.Job.ID, o.Result, nil))
 	}
-	return writeFile(filepath.Join(c.Dir, r.id), r.content)
-}
-
-// result is the result of a job.
-type result struct {
-	id      string
-	content []byte
-}
-
-// fetch sends the results of the selected jobs. The error is about the listing or the
-// reading of a result.
-func fetch(ctx context.Context, deployment *client.Client, filter client.Filter, has func(client.Job) bool, to chan<- result) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(parallelCalls)
-	for j, err := range deployment.List(ctx, filter) {
-		if err != nil {
-			if failed := group.Wait(); failed != nil {
-				return failed // it ended the listing
-			}
-			return err
-		}
-		if !has(j) {
-			continue
-		}
-		group.Go(func() error {
-			content, err := deployment.Result(ctx, j.ID)
-			if errors.Is(err, client.ErrNotFound) || errors.Is(err, client.ErrNotFinished) {
-				return nil // it was removed or replaced since the listing
-			}
-			if err != nil {
-				return fmt.Errorf("result of %s: %w", j.ID, err)
-			}
-			select {
-			case to <- result{id: j.ID, content: content}:
-				return nil
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
-		})
-	}
-	return group.Wait()
+	return writeFile(filepath.Join(c.Dir, o.Job.ID), o.Result)
 }
 
 // writeFile writes a file whole or not at all.

@@ -228,7 +228,7 @@ func (a *account) evicted(t *testing.T, n int) *job.Progress {
 	}
 	a.onCall(nil)
 	a.served()
-	return j.Latest()
+	return job.ControlOf(j).Latest()
 }
 
 // wantTarget fails the test unless the target holds data, and the result describes it.

@@ -37,7 +37,7 @@ type compressor struct {
 // handler returns the handler of the kind.
 func (c *compressor) handler() job.Handler { return job.Typed(stateVersion, c.compress) }
 
-func (c *compressor) compress(ctx context.Context, j *job.TypedJob[payload, state]) (any, error) {
+func (c *compressor) compress(ctx context.Context, j *job.TypedJob[payload, state]) (*compressResult, error) {
 	p := j.Payload.withDefaults()
 	if err := c.allow(p); err != nil {
 		return nil, job.Permanent(err)

@@ -30,7 +30,7 @@ func TestSizes(t *testing.T) {
 		if got, staged := a.blocks(t, "blob.zst"); got != max(1, (size+testChunk-1)/testChunk) || staged != 0 {
 			t.Errorf("%d bytes became %d frames, and %d are left over", size, got, staged)
 		}
-		if latest := j.Latest(); latest == nil || latest.Fraction != 1 || latest.Version != stateVersion {
+		if latest := job.ControlOf(j).Latest(); latest == nil || latest.Fraction != 1 || latest.Version != stateVersion {
 			t.Errorf("last report of %d bytes = %+v, want fraction 1", size, latest)
 		}
 	}
@@ -207,8 +207,8 @@ func TestSourceChanges(t *testing.T) {
 	a.put(t, "data", "blob", changed)
 	r, j := a.run(t, saved)
 	a.wantTarget(t, r, changed)
-	if !strings.Contains(string(j.Latest().State), `"restarts":1`) {
-		t.Errorf("state after a restart = %s, want that it is counted", j.Latest().State)
+	if !strings.Contains(string(job.ControlOf(j).Latest().State), `"restarts":1`) {
+		t.Errorf("state after a restart = %s, want that it is counted", job.ControlOf(j).Latest().State)
 	}
 
 	a.deleteTarget(t)

@@ -36,28 +36,33 @@ type state struct {
 	Primes uint64 `json:"primes"`
 }
 
+// total is the result.
+type total struct {
+	Primes uint64 `json:"primes"`
+}
+
 // primes is the handler of the kind "primes".
 var primes = job.Typed(stateVersion, countPrimes)
 
 // countPrimes continues from the last step that was reported, wherever it was stopped.
-func countPrimes(ctx context.Context, j *job.TypedJob[payload, state]) (any, error) {
+func countPrimes(ctx context.Context, j *job.TypedJob[payload, state]) (total, error) {
 	p, s := j.Payload, &j.State
 	if !j.Resumed {
 		s.Next = p.From
 	}
 	for s.Next < p.To {
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx) // everything reported is kept
+			return total{}, context.Cause(ctx) // everything reported is kept
 		}
 		end := min(s.Next+step, p.To)
 		s.Primes += sieve(s.Next, end)
 		s.Next = end
 		done := float64(s.Next-p.From) / float64(p.To-p.From)
 		if err := j.ReportState(done, fmt.Sprintf("%d primes below %d", s.Primes, s.Next)); err != nil {
-			return nil, err
+			return total{}, err
 		}
 	}
-	return map[string]uint64{"primes": s.Primes}, nil
+	return total{s.Primes}, nil
 }
 
 // sieve returns how many primes p there are with from ≤ p < to.

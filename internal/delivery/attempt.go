@@ -277,7 +277,7 @@ func (a *attempt) call(ctx context.Context) {
 		a.span.End(end.err)
 	}()
 	ctx = a.handlerContext(ctx)
-	end.result, end.err = a.handler.Run(ctx, a.rec.job)
+	end.result, end.err = a.handler.Run(ctx, a.rec.job.Job)
 	end.proven = end.err == nil && provesDone(ctx.Err() != nil, end.result, a.rec.job.Latest())
 }
 

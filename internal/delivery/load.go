@@ -66,10 +66,10 @@ func (l *loader) loadInto(ctx context.Context, free func()) (*attempt, *outcome)
 	start = l.lastAttempt(ctx, record, start)
 	l.rec.saved, l.rec.restored = start.progress, start.progress
 	l.span = l.msg.span.Step("handler")
-	l.rec.job = job.New(job.Spec{
+	l.rec.job = job.ControlOf(job.New(job.Spec{
 		ID: l.msg.envelope.ID, Kind: l.msg.envelope.Kind, Payload: payload, Trace: l.span.Parent(l.msg.envelope.Trace),
 		Attempt: record.Failures + 1, Deadline: l.msg.envelope.Deadline,
-	}, start.progress)
+	}, start.progress))
 	if l.inputs != nil {
 		l.rec.job.SetInputs(l.inputs.Folder, l.inputs.Files)
 		l.rec.job.Cleanup(l.releaseInputs)

@@ -29,7 +29,7 @@ const smallState = 64 << 10
 type recorder struct {
 	msg     *message
 	claim   *checkpoint.Claim  // nil before the record is acquired
-	job     *job.Job           // nil before it is loaded
+	job     job.Control        // of nothing before it is loaded
 	watch   *running.Stopwatch // of the handler; nil before it is called
 	outputs *outputs.Set       // that the job has sent; nil without a container for them
 	output  *joblog.Output     // the output and log lines of the job; nil if they are not kept
@@ -217,7 +217,7 @@ func (r *recorder) progressed() bool {
 
 // snapshot is the last report as the record takes it.
 func (r *recorder) snapshot() checkpoint.Snapshot {
-	if r.job == nil {
+	if r.job.Job == nil {
 		return checkpoint.Snapshot{}
 	}
 	return r.snapshotOf(r.job.Latest())
@@ -237,7 +237,7 @@ func (r *recorder) snapshotOf(p *job.Progress) checkpoint.Snapshot {
 // unsaved is the last report, with its state only if that is not recorded yet.
 func (r *recorder) unsaved() checkpoint.Snapshot {
 	s := r.snapshot()
-	if r.job == nil || !r.stateChanged() {
+	if r.job.Job == nil || !r.stateChanged() {
 		return s.WithoutState()
 	}
 	return s
@@ -255,7 +255,7 @@ func (r *recorder) unsavedSize() int {
 
 // latest is the last report, or nil.
 func (r *recorder) latest() *job.Progress {
-	if r.job == nil {
+	if r.job.Job == nil {
 		return nil
 	}
 	return r.job.Latest()

@@ -75,7 +75,7 @@ func (s *settlement) enterGate(ctx context.Context, out *outcome) (leave func())
 		return func() {}
 	}
 	size := s.rec.unsavedSize()
-	if out.action == interrupted && s.rec.job != nil && s.rec.job.HasBeforeSave() {
+	if out.action == interrupted && s.rec.job.Job != nil && s.rec.job.HasBeforeSave() {
 		size = math.MaxInt // outputs, whose size is not known in advance
 	}
 	leave, err := s.msg.runner.gate.Enter(s.msg.cleanup, size)

@@ -46,7 +46,7 @@ func TestServiceAway(t *testing.T) {
 					t.Errorf("digest = %v (interrupted %t), want an error (interrupted %t)", err, job.IsInterrupted(err), row.interrupted)
 				}
 				b.server.OnCall(nil)
-				result, err := b.digest.Run(t.Context(), digestJob("blob", j.Latest()))
+				result, err := b.digest.Run(t.Context(), digestJob("blob", job.ControlOf(j).Latest()))
 				if err != nil {
 					t.Fatalf("digest afterwards = %v", err)
 				}

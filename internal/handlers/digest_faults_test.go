@@ -81,7 +81,7 @@ func TestDigestStates(t *testing.T) {
 	if _, err := b.digest.Run(b.stopAfter(t, 1), j); err == nil {
 		t.Fatal("stopped run = nil, want an error")
 	}
-	good := string(j.Latest().State)
+	good := string(job.ControlOf(j).Latest().State)
 	b.server.OnCall(nil)
 	for _, c := range []struct {
 		state string

@@ -120,7 +120,7 @@ func TestDigestReportsARangeThatWasReadWhole(t *testing.T) {
 	if _, err := z.digest(t).Run(ctx, j); job.StopOf(ctx) == nil || err == nil {
 		t.Fatalf("run = %v, want it stopped", err)
 	}
-	if got := j.Latest().Text; got != "8.0 of 12.0 MiB" {
+	if got := job.ControlOf(j).Latest().Text; got != "8.0 of 12.0 MiB" {
 		t.Errorf("last report = %q, want both ranges that were read", got)
 	}
 }

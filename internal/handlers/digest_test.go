@@ -29,7 +29,7 @@ func TestDigestOfSizes(t *testing.T) {
 		if got, want := len(b.served()), (size+rangeSize-1)/rangeSize; got != want {
 			t.Errorf("%d bytes were read in %d ranges, want %d", size, got, want)
 		}
-		if latest := j.Latest(); size > 0 && (latest == nil || latest.Fraction != 1) {
+		if latest := job.ControlOf(j).Latest(); size > 0 && (latest == nil || latest.Fraction != 1) {
 			t.Errorf("last report of %d bytes = %+v, want fraction 1", size, latest)
 		}
 	}
@@ -73,13 +73,13 @@ func TestDigestResumesAnywhere(t *testing.T) {
 		if !errors.As(err, &stop) || stop.Reason != job.Evicted {
 			t.Fatalf("run that was stopped in range %d = %v, want the stop", n+1, err)
 		}
-		if n == 0 && first.Latest() != nil {
-			t.Fatalf("report before the first range = %+v, want none", first.Latest())
+		if n == 0 && job.ControlOf(first).Latest() != nil {
+			t.Fatalf("report before the first range = %+v, want none", job.ControlOf(first).Latest())
 		}
 		b.server.OnCall(nil)
 		b.served()
 
-		result, err := b.digest.Run(t.Context(), digestJob("blob", first.Latest()))
+		result, err := b.digest.Run(t.Context(), digestJob("blob", job.ControlOf(first).Latest()))
 		if err != nil {
 			t.Fatalf("resume after %d ranges: %v", n, err)
 		}
@@ -103,7 +103,7 @@ func TestDigestThatWasReadToItsEndReadsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.server.ResetCounts()
-	result, err := b.digest.Run(t.Context(), digestJob("blob", done.Latest()))
+	result, err := b.digest.Run(t.Context(), digestJob("blob", job.ControlOf(done).Latest()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func TestDigestProgressForHumans(t *testing.T) {
 	if _, err := b.digest.Run(b.stopAfter(t, 1), j); err == nil {
 		t.Fatal("stopped run = nil, want an error")
 	}
-	latest := j.Latest()
+	latest := job.ControlOf(j).Latest()
 	if latest.Text != "4.0 of 12.0 MiB" || latest.Fraction < 0.33 || latest.Fraction > 0.34 || latest.Version != 1 {
 		t.Errorf("report = %q, fraction %v, version %d; want 4.0 of 12.0 MiB, a third, 1", latest.Text, latest.Fraction, latest.Version)
 	}
@@ -171,7 +171,7 @@ func TestDigestStartsOverWhenTheBlobChanges(t *testing.T) {
 		t.Fatalf("digest of a blob that changed once: %v", err)
 	}
 	wantDigest(t, result, changed)
-	if latest := j.Latest(); latest.Text != "8.0 of 8.0 MiB" {
+	if latest := job.ControlOf(j).Latest(); latest.Text != "8.0 of 8.0 MiB" {
 		t.Errorf("last report = %q, want that of the changed blob", latest.Text)
 	}
 }
@@ -201,10 +201,10 @@ func TestDigestGivesUpOnABlobThatKeepsChanging(t *testing.T) {
 		b.changeAt(t, "blob", grow, reads...)
 		j := digestJob("blob", saved)
 		_, err := b.digest.Run(t.Context(), j)
-		if !errors.Is(err, errChanged) || job.IsPermanent(err) || j.Latest() == nil {
-			t.Fatalf("run %d = %v with report %+v, want progress and an ordinary failure", run, err, j.Latest())
+		if !errors.Is(err, errChanged) || job.IsPermanent(err) || job.ControlOf(j).Latest() == nil {
+			t.Fatalf("run %d = %v with report %+v, want progress and an ordinary failure", run, err, job.ControlOf(j).Latest())
 		}
-		saved, reads = j.Latest(), []int{3} // from now on: stale state, one range, changed
+		saved, reads = job.ControlOf(j).Latest(), []int{3} // from now on: stale state, one range, changed
 	}
 	_, err := b.digest.Run(t.Context(), digestJob("blob", saved))
 	want := `blob "blob" in container data keeps changing while it is read; the job started over 5 times`

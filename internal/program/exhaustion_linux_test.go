@@ -76,8 +76,8 @@ func TestDiskFillsDuringARestore(t *testing.T) {
 				if row.outputs != "" {
 					sent.files = map[string]string{"result.bin": row.outputs}
 				}
-				j.OnOutputs(sent)
-				defer j.Close()
+				job.ControlOf(j).OnOutputs(sent)
+				defer job.ControlOf(j).Close()
 				return b.brief(size).Run(context.Background(), j)
 			}
 			free := isolated.FillDisk(t, disk, smallDisk/6)
@@ -236,7 +236,7 @@ func shortOf(t *testing.T, parent string) *shortBench {
 func (b *shortBench) do(role string, payload int) ([]byte, error) {
 	b.t.Helper()
 	j := job.New(job.Spec{ID: "a", Kind: "test", Payload: make([]byte, payload)}, nil)
-	defer j.Close()
+	defer job.ControlOf(j).Close()
 	return b.brief(b.kind(role)).Run(context.Background(), j)
 }
 

@@ -155,7 +155,7 @@ func (h *Handler) runFromPrevious(ctx context.Context, r *programRun, end ended)
 // it wrote one itself.
 func (r *programRun) cannotResume(ctx context.Context, end ended) bool {
 	return end.exit.Code == exitUnusable && !end.killed && ctx.Err() == nil && r.folder.restored && r.keepsPrevious &&
-		!r.job.Latest().HasState()
+		!job.ControlOf(r.job).Latest().HasState()
 }
 
 // command returns the command for a job.

@@ -343,7 +343,7 @@ func (b *rig) demandNotCounted(k Kind, says string) {
 	if got := b.log.find("job not started: this machine cannot run it now; it is tried again, here or elsewhere"); len(got) != 1 {
 		b.t.Errorf("%d log lines about it, want 1", len(got))
 	}
-	j.Close()
+	job.ControlOf(j).Close()
 	b.wantNoFolders()
 }
 
@@ -406,7 +406,7 @@ func TestJobCannotBeStarted(t *testing.T) {
 	for _, memory := range []int64{0, 1 << 30} {
 		k := b.kind("echo")
 		k.Memory = memory
-		w := b.prepared(k, func(j *job.Job) { j.Trace = "\x00" })
+		w := b.prepared(k, func(j job.Control) { j.Trace = "\x00" })
 		if w.err == nil || job.IsInterrupted(w.err) || !strings.Contains(w.err.Error(), "NUL") {
 			t.Errorf("Run with a NUL in a variable = %v, want a failure that names it", w.err)
 		}
@@ -618,7 +618,7 @@ func TestTokens(t *testing.T) {
 			`echo "$IDENTITY_ENDPOINT $IDENTITY_HEADER" >"$SPOTWORKER_RESULT"`}}
 		j := job.New(job.Spec{ID: "job-1", Kind: "test", Attempt: 1}, nil)
 		result, err := NewHandler(k, b.scratch, nil, g, b.logger()).Run(t.Context(), j)
-		j.Close()
+		job.ControlOf(j).Close()
 		want := " \n"
 		if tokens != nil {
 			want = "http://127.0.0.1:1/https://storage.azure.com/ s3cret\n"

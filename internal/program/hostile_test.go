@@ -115,7 +115,7 @@ func TestHostileNamesAndStop(t *testing.T) {
 	eachHostile(t, func(b hostileRig, k Kind) *work {
 		k.Environment["READY"] = filepath.Join(b.ready, "of "+k.Environment["NAME"])
 		j := job.New(job.Spec{ID: "job-1", Kind: "test", Attempt: 1}, nil)
-		j.OnOutputs(&stored{})
+		job.ControlOf(j).OnOutputs(&stored{})
 		return b.beginJob(k, j)
 	}, func(t *testing.T, b hostileRig, all []hostileJob) {
 		b.until("the programs have replaced their files", func() bool {
@@ -147,8 +147,8 @@ func TestHostileNamesAndRestart(t *testing.T) {
 	eachHostile(t, func(b hostileRig, k Kind) *work {
 		k.Environment["EXIT"] = "76"
 		j := job.New(job.Spec{ID: "job-1", Kind: "test", Attempt: 1}, &job.Progress{State: []byte("bad"), Version: stateFile})
-		j.OnOutputs(&stored{})
-		j.OnStepBack(func() (*job.Progress, error) { return &job.Progress{State: []byte("older"), Version: stateFile}, nil })
+		job.ControlOf(j).OnOutputs(&stored{})
+		job.ControlOf(j).OnStepBack(func() (*job.Progress, error) { return &job.Progress{State: []byte("older"), Version: stateFile}, nil })
 		return b.beginJob(k, j)
 	}, func(t *testing.T, _ hostileRig, all []hostileJob) {
 		for _, w := range all {

@@ -41,7 +41,7 @@ func TestAttackOnInputs(t *testing.T) {
 			ln a.txt "$TMPDIR/mine" 2>/dev/null && echo x >"$TMPDIR/mine" 2>/dev/null && echo linked
 			ls "` + folder + `" >/dev/null 2>&1 && echo "sees the cache"
 			true`)
-		w := b.prepared(withResult(k), func(j *job.Job) { j.SetInputs(folder, files) })
+		w := b.prepared(withResult(k), func(j job.Control) { j.SetInputs(folder, files) })
 		first, rest, _ := strings.Cut(string(w.result), "\n")
 		if w.err != nil || first != "./a.txt ./deep/er/b.txt ./empty onetwo" {
 			t.Errorf("program saw %q, %v", w.result, w.err)

@@ -3,14 +3,17 @@ package program
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spotworker/spotworker/internal/jsonpos"
 	"github.com/spotworker/spotworker/internal/program/archive"
@@ -313,6 +316,21 @@ func (k *Kind) filesOf(arguments []string) []string {
 		}
 	}
 	return files
+}
+
+// Absent returns the arguments of the command that are absolute paths of nothing on this
+// machine. Texts with white space are no paths: they may be commands of a shell.
+func (k *Kind) Absent() []string {
+	var paths []string
+	for _, argument := range k.Command[1:] {
+		if !filepath.IsAbs(argument) || strings.ContainsFunc(argument, unicode.IsSpace) {
+			continue
+		}
+		if _, err := os.Stat(argument); errors.Is(err, fs.ErrNotExist) {
+			paths = append(paths, argument)
+		}
+	}
+	return paths
 }
 
 // CheckKinds validates a kinds file as [ReadKinds] does, but does not access the

@@ -107,7 +107,7 @@ func (b *rig) kind(role string, variables ...string) Kind {
 
 // work is a job in the hands of a handler.
 type work struct {
-	*job.Job
+	job.Control
 	result []byte
 	err    error
 	done   chan struct{}
@@ -123,10 +123,10 @@ func (b *rig) begin(k Kind, payload string, saved *job.Progress) *work {
 
 // prepared calls the handler for a job that was prepared, and waits until it has
 // returned.
-func (b *rig) prepared(k Kind, prepare func(*job.Job)) *work {
+func (b *rig) prepared(k Kind, prepare func(job.Control)) *work {
 	b.t.Helper()
 	j := job.New(job.Spec{ID: "job-1", Kind: "test", Attempt: 1}, nil)
-	prepare(j)
+	prepare(job.ControlOf(j))
 	w := b.beginJob(k, j)
 	w.wait(b.t)
 	return w
@@ -142,8 +142,8 @@ func (b *rig) beginHandler(h job.Handler, j *job.Job) *work {
 	b.t.Helper()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	w := &work{
-		Job:  j,
-		done: make(chan struct{}), began: time.Now(), cancel: cancel,
+		Control: job.ControlOf(j),
+		done:    make(chan struct{}), began: time.Now(), cancel: cancel,
 	}
 	go func() {
 		defer close(w.done)

@@ -127,7 +127,7 @@ func (b *rig) outputsKind(o Outputs, files ...string) Kind {
 func (b *rig) beginWith(k Kind, s *stored, saved *job.Progress) *work {
 	b.t.Helper()
 	j := job.New(job.Spec{ID: "job-1", Kind: "test", Attempt: 1}, saved)
-	j.OnOutputs(s)
+	job.ControlOf(j).OnOutputs(s)
 	return b.beginJob(k, j)
 }
 
@@ -277,7 +277,7 @@ func TestOutputIsGone(t *testing.T) {
 			b := setup(t)
 			k := b.outputsKind(Outputs{}, "new=1")
 			j := job.New(job.Spec{ID: "job-1", Kind: "test", Attempt: 1}, nil)
-			j.OnOutputs(&lost{&stored{files: map[string]string{"gone": "1", "there": "2"}}, row.err})
+			job.ControlOf(j).OnOutputs(&lost{&stored{files: map[string]string{"gone": "1", "there": "2"}}, row.err})
 			w := b.beginJob(k, j)
 			w.wait(t)
 			if !errors.Is(w.err, row.err) || job.IsUnavailable(w.err) != row.unavailable || job.IsPermanent(w.err) ||

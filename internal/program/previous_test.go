@@ -51,7 +51,7 @@ func TestStepBack(t *testing.T) {
 			k := b.kind("picky")
 			k.KeepPrevious = !row.one
 			j := job.New(job.Spec{ID: "job-1", Kind: "test", Attempt: 1}, row.last)
-			j.OnStepBack(func() (*job.Progress, error) {
+			job.ControlOf(j).OnStepBack(func() (*job.Progress, error) {
 				steps++
 				return row.previous, nil
 			})
@@ -74,7 +74,7 @@ func TestStepBack(t *testing.T) {
 		k := b.kind("picky")
 		k.KeepPrevious = true
 		j := job.New(job.Spec{ID: "job-1", Kind: "test"}, file("bad"))
-		j.OnStepBack(func() (*job.Progress, error) { return nil, unreadable })
+		job.ControlOf(j).OnStepBack(func() (*job.Progress, error) { return nil, unreadable })
 		w := b.beginJob(k, j)
 		if w.wait(t); !errors.Is(w.err, unreadable) || job.IsInterrupted(w.err) {
 			t.Errorf("Run = %v, want a failure with %v", w.err, unreadable)
@@ -108,8 +108,8 @@ echo 4 > "$SPOTWORKER_OUTPUT/made-again"
 mv "$SPOTWORKER_RESULT.new" "$SPOTWORKER_RESULT"`}
 		k.KeepPrevious, k.Outputs = true, &Outputs{List: list, Stream: true}
 		j := job.New(job.Spec{ID: "job-1", Kind: "test", Attempt: 1}, &job.Progress{State: []byte("bad"), Version: stateFile})
-		j.OnOutputs(s)
-		j.OnStepBack(func() (*job.Progress, error) {
+		job.ControlOf(j).OnOutputs(s)
+		job.ControlOf(j).OnStepBack(func() (*job.Progress, error) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			delete(s.files, "made-of-the-bad-one")

@@ -86,6 +86,10 @@ func (f *flags) commands(others job.Kinds, account *azure.Account, shared *vmsha
 		return nil, nil, &cli.ConfigError{Err: fmt.Errorf("--scratch: the folder for jobs cannot be made: %w", err)}
 	}
 	for i := range kinds {
+		for _, path := range kinds[i].Absent() {
+			log.Warn("the command of a kind names a path that does not exist; if its program needs it, jobs fail until it is there",
+				"kind", kinds[i].Name, "path", path)
+		}
 		all[kinds[i].Name] = program.NewHandler(kinds[i], folders, groups, tokens, log)
 	}
 	return all, func() {

@@ -1,9 +1,14 @@
 package workercmd
 
 import (
+	"bytes"
+	"encoding/json"
 	"log/slog"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/spotworker/spotworker/internal/storage/azure"
@@ -37,5 +42,53 @@ func TestProgramsShareUser(t *testing.T) {
 		if got := f.programsShareUser(); got != want {
 			t.Errorf("--program-users %q: programs share the worker's user: %t, want %t", given, got, want)
 		}
+	}
+}
+
+// TestAbsentPathOfACommand: a path in a command that does not exist is logged with its kind
+// when the worker starts, and refuses no kind: it may come later.
+func TestAbsentPathOfACommand(t *testing.T) {
+	folder := t.TempDir()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	absent, there := filepath.Join(folder, "absent.py"), filepath.Join(folder, "there.py")
+	if err := os.WriteFile(there, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(map[string]any{"kinds": map[string]any{
+		"late":  map[string]any{"command": []string{self, absent, "relative.py"}},
+		"shell": map[string]any{"command": []string{self, "-c", filepath.Join(folder, "other") + " --all"}},
+		"whole": map[string]any{"command": []string{self, there, folder}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := flags{KindsFile: filepath.Join(folder, "kinds.json"), Scratch: t.TempDir(), ProgramUsers: "none"}
+	if err := os.WriteFile(f.KindsFile, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	kinds, closeKinds, err := f.commands(nil, nil, nil, slog.New(slog.NewJSONHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeKinds()
+	if len(kinds) != 3 {
+		t.Errorf("kinds = %v, want all three", slices.Sorted(maps.Keys(kinds)))
+	}
+	var warned []string
+	for text := range strings.Lines(log.String()) {
+		var line struct{ Level, Kind, Path string }
+		if err := json.Unmarshal([]byte(text), &line); err != nil {
+			t.Fatal(err)
+		}
+		if line.Path != "" {
+			warned = append(warned, line.Level+" "+line.Kind+" "+line.Path)
+		}
+	}
+	if want := []string{"WARN late " + absent}; !slices.Equal(warned, want) {
+		t.Errorf("warnings about paths = %q, want %q", warned, want)
 	}
 }

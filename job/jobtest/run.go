@@ -26,7 +26,7 @@ type handlerCall struct {
 	moment *moment     // when it ends early, nil for never
 	places ranks       // of the states of an uninterrupted run; nil while that is unknown
 
-	job  *job.Job
+	job  job.Control
 	stop context.CancelCauseFunc
 	open atomic.Int64 // streams of the recorded state that are open
 	done chan struct{}
@@ -66,8 +66,8 @@ func (r *handlerCall) call(ctx context.Context, h job.Handler) {
 	defer cancel(nil)
 	defer r.endCounting()
 	r.stop, r.done = cancel, make(chan struct{})
-	r.job = job.New(job.Spec{ID: r.c.ID, Kind: r.c.Kind, Payload: bytes.Clone(r.c.Payload), Attempt: 1, Deadline: r.c.Deadline},
-		r.from.saved(&r.open))
+	r.job = job.ControlOf(job.New(job.Spec{ID: r.c.ID, Kind: r.c.Kind, Payload: bytes.Clone(r.c.Payload), Attempt: 1, Deadline: r.c.Deadline},
+		r.from.saved(&r.open)))
 	r.job.OnReport(r.onReport)
 	r.job.OnPut(r.onPut)
 	r.job.OnOutputs(r.c.Effects)
@@ -125,7 +125,7 @@ func (r *handlerCall) handle(ctx context.Context, h job.Handler) {
 			r.fail(&defect{what: "the handler ended its goroutine", detail: "it called runtime.Goexit, or FailNow of a test, instead of returning"})
 		}
 	}()
-	r.result, r.err = h.Run(ctx, r.job)
+	r.result, r.err = h.Run(ctx, r.job.Job)
 	r.returned = true
 }
 

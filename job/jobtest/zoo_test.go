@@ -426,14 +426,14 @@ func versioned(j *job.Job, version int) *job.Job {
 		saved = &job.Progress{State: state, Version: version}
 	}
 	again := job.New(j.Spec, saved)
-	again.OnReport(func(p *job.Progress) { j.Report(*p) })
+	job.ControlOf(again).OnReport(func(p *job.Progress) { j.Report(*p) })
 	return again
 }
 
 // fresh is the job without its state.
 func fresh(j *job.Job) *job.Job {
 	again := job.New(j.Spec, nil)
-	again.OnReport(func(p *job.Progress) { j.Report(*p) })
+	job.ControlOf(again).OnReport(func(p *job.Progress) { j.Report(*p) })
 	return again
 }
 

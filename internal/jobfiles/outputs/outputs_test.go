@@ -22,6 +22,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/jobfiles/outputs/paths"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/storage/upload"
 	"github.com/spotworker/spotworker/internal/test/formats"
 	"github.com/spotworker/spotworker/internal/test/need"
 )
@@ -123,7 +124,7 @@ func TestNothingIsOverwritten(t *testing.T) {
 // TestLostAnswerIsSuccess: the SDK repeats an upload whose answer was lost, and meets its
 // own blob.
 func TestLostAnswerIsSuccess(t *testing.T) {
-	for _, size := range []int{5, blockSize + 3} {
+	for _, size := range []int{5, upload.BlockSize + 3} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			store, server, _ := testContainer(t)
 			var once sync.Once
@@ -156,8 +157,8 @@ func TestForeignBlobIsNotOurs(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := store.NewSet("j", 1, tokenA, roomy, "", nil)
-	if _, err := s.Send(t.Context(), "x", 5, strings.NewReader("world")); !errors.Is(err, errTaken) {
-		t.Errorf("Send over a foreign blob = %v, want errTaken", err)
+	if _, err := s.Send(t.Context(), "x", 5, strings.NewReader("world")); !errors.Is(err, upload.ErrTaken) {
+		t.Errorf("Send over a foreign blob = %v, want ErrTaken", err)
 	}
 	send(t, s, "x", "world") // the next try has another name
 	ref, err := s.Record(t.Context())
@@ -173,7 +174,7 @@ func TestForeignBlobIsNotOurs(t *testing.T) {
 // hash of the stored bytes.
 func TestLargeFileInBlocks(t *testing.T) {
 	store, server, _ := testContainer(t)
-	data := bytes.Repeat([]byte("0123456789abcdef"), (2*blockSize+100)/16)
+	data := bytes.Repeat([]byte("0123456789abcdef"), (2*upload.BlockSize+100)/16)
 	s := store.NewSet("j", 1, tokenA, roomy, "", nil)
 	f, err := s.Send(t.Context(), "big.bin", -1, io.MultiReader(bytes.NewReader(data))) // hides its length
 	if err != nil {
@@ -205,7 +206,7 @@ func (f *failing) Read(p []byte) (int, error) {
 
 // TestUnreadableContentIsNotStored: nothing is stored of a content whose Read fails.
 func TestUnreadableContentIsNotStored(t *testing.T) {
-	for _, size := range []int{10, blockSize + 10} {
+	for _, size := range []int{10, upload.BlockSize + 10} {
 		store, server, _ := testContainer(t)
 		s := store.NewSet("j", 1, tokenA, roomy, "", nil)
 		_, err := s.Send(t.Context(), "x", -1, &failing{size})

@@ -39,7 +39,7 @@ func (s *Store) List(ctx context.Context, id string) iter.Seq2[Stored, error] {
 		if id != "" {
 			o.Prefix = new(jobid.Path(id) + "/")
 		}
-		for page, err := range listing.Pages(ctx, stallTimeout, s.container, o) {
+		for page, err := range listing.Pages(ctx, listTimeout, s.container, o) {
 			if err != nil {
 				yield(Stored{}, fmt.Errorf("list outputs: %w", err))
 				return

@@ -87,7 +87,7 @@ func (t *Set) Send(ctx context.Context, path string, size int64, content io.Read
 	if err != nil {
 		return File{}, err
 	}
-	f, err := t.store.send(ctx, upload{id: t.id, folder: folder, path: path, token: t.token, size: size, content: content})
+	f, err := t.store.send(ctx, sending{id: t.id, folder: folder, path: path, token: t.token, size: size, content: content})
 	if err != nil {
 		return File{}, err
 	}

@@ -8,10 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
-	"path"
-	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -25,29 +22,19 @@ import (
 
 	"github.com/spotworker/spotworker/internal/jobfiles/outputs/paths"
 	"github.com/spotworker/spotworker/internal/jobid"
+	"github.com/spotworker/spotworker/internal/storage/upload"
 )
 
 // Timeouts.
 const (
 	callTimeout = 20 * time.Second
 
-	// stallTimeout bounds the time in which an upload neither reads nor ends: the time of
-	// one block, retries included.
-	stallTimeout = time.Minute
+	// listTimeout bounds a call that lists or stores many names.
+	listTimeout = time.Minute
 )
 
-// Bounds of transfers.
-const (
-	blockSize      = 4 << 20  // bytes of a block
-	parallelBlocks = 4        // of one file
-	transferMemory = 64 << 20 // bytes of the blocks of all files
-
-	// MaxFile is the largest file, in bytes: 50,000 blocks.
-	MaxFile = 50_000 * blockSize
-)
-
-// tokenKey is the metadata of a blob that tells by which claim it was sent.
-const tokenKey = "spotworkertoken"
+// transferMemory bounds the blocks of all files, in bytes.
+const transferMemory = 64 << 20
 
 // maxFolder is the longest folder of a claim.
 const maxFolder = 40
@@ -73,81 +60,41 @@ func (s *Store) Check(ctx context.Context) error {
 	return nil
 }
 
-// upload is one try to send a file.
-type upload struct {
+// sending is one try to send a file.
+type sending struct {
 	id, folder, path string
 	token            string // of the claim
 	size             int64  // expected; -1 if it is not known
 	content          io.Reader
 }
 
-// errTaken means that another claim wrote the blob.
-var errTaken = errors.New("the blob exists already, and is another delivery's")
-
 // send writes a file's blob, which must not exist. A blob that this claim wrote before,
 // under the same name, is the same upload whose answer was lost.
-func (s *Store) send(ctx context.Context, u upload) (File, error) {
-	memory := int64(parallelBlocks * blockSize)
-	concurrency := parallelBlocks
-	if u.size >= 0 && u.size < blockSize {
-		memory, concurrency = max(u.size, 64<<10), 1
+func (s *Store) send(ctx context.Context, u sending) (File, error) {
+	memory := int64(upload.Parallel * upload.BlockSize)
+	if upload.InOnePiece(u.size) {
+		memory = max(u.size, 64<<10)
 	}
 	if err := s.memory.Acquire(ctx, memory); err != nil {
 		return File{}, context.Cause(ctx)
 	}
 	defer s.memory.Release(memory)
 
-	f := File{Path: u.path, Folder: u.folder, Type: typeOf(u.path)}
-	b := s.container.NewBlockBlobClient(f.Blob(u.id))
-	body := &hashing{from: u.content, hash: sha256.New()}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	body.progress = time.AfterFunc(stallTimeout, func() { cancel(errStalled) })
-	defer body.progress.Stop()
-	size := int64(blockSize)
-	if concurrency == 1 {
-		size = u.size + 1 // in one piece, and a reader that has more is noticed
-	}
-	reply, err := b.UploadStream(ctx, body, &blockblob.UploadStreamOptions{
-		BlockSize: size, Concurrency: concurrency,
-		HTTPHeaders:      &blob.HTTPHeaders{BlobContentType: &f.Type},
-		Metadata:         map[string]*string{tokenKey: &u.token},
-		AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: to.Ptr(azcore.ETagAny)}},
+	f := File{Path: u.path, Folder: u.folder, Type: upload.TypeOf(u.path)}
+	sent, err := upload.Send(ctx, s.container.NewBlockBlobClient(f.Blob(u.id)), u.content, upload.Options{
+		Size: u.size, Type: f.Type, Token: u.token,
 	})
-	f.Size, f.SHA256 = body.size, hex.EncodeToString(body.hash.Sum(nil))
-	switch {
-	case body.err != nil:
-		return File{}, &SourceError{Path: u.path, Err: body.err}
-	case bloberror.HasCode(err, bloberror.BlobAlreadyExists):
-		f.ETag, err = s.settle(ctx, b, u.token, f.Size)
-	case err == nil:
-		f.ETag = value(reply.ETag)
-	case errors.Is(context.Cause(ctx), errStalled):
-		err = errStalled
+	if unreadable, ok := errors.AsType[*upload.ReadError](err); ok {
+		if errors.As(err, new(*upload.TooLargeError)) {
+			return File{}, &SourceError{Path: u.path, Err: fmt.Errorf("%w: %w", paths.ErrRefused, unreadable.Err)}
+		}
+		return File{}, &SourceError{Path: u.path, Err: unreadable.Err}
 	}
 	if err != nil {
 		return File{}, fmt.Errorf("send output %s of job %s: %w", paths.Quote(u.path), u.id, err)
 	}
+	f.Size, f.SHA256, f.ETag = sent.Size, sent.SHA256, sent.ETag
 	return f, nil
-}
-
-// errStalled ends an upload that makes no progress.
-var errStalled = fmt.Errorf("no progress in %s", stallTimeout)
-
-// settle finds out whether this claim sent the existing blob.
-func (s *Store) settle(ctx context.Context, b *blockblob.Client, token string, size int64) (azcore.ETag, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	reply, err := b.GetProperties(ctx, nil)
-	if err != nil {
-		return "", err
-	}
-	for key, found := range reply.Metadata {
-		if strings.EqualFold(key, tokenKey) && value(found) == token && value(reply.ContentLength) == size {
-			return value(reply.ETag), nil
-		}
-	}
-	return "", errTaken
 }
 
 // SourceError is the error of a file that cannot be read while it is sent.
@@ -163,41 +110,8 @@ func (e *SourceError) Error() string {
 // Unwrap returns why.
 func (e *SourceError) Unwrap() error { return e.Err }
 
-// hashing hashes the bytes that are read of a file.
-type hashing struct {
-	from io.Reader
-	hash interface {
-		io.Writer
-		Sum([]byte) []byte
-	}
-	size     int64
-	err      error // of reading, other than its end
-	progress *time.Timer
-}
-
-func (h *hashing) Read(p []byte) (int, error) {
-	h.progress.Reset(stallTimeout)
-	n, err := h.from.Read(p)
-	_, _ = h.hash.Write(p[:n]) // never fails
-	if h.size += int64(n); h.size > MaxFile && err == nil {
-		err = fmt.Errorf("%w: it has more than %d GiB", paths.ErrRefused, int64(MaxFile)>>30)
-	}
-	if err != nil && !errors.Is(err, io.EOF) {
-		h.err = err
-	}
-	return n, err
-}
-
 // Blob returns the name of the blob of a job's file.
 func (f File) Blob(id string) string { return jobid.Path(id) + "/" + f.Folder + "/" + f.Path }
-
-// typeOf returns the content type of a file, by its extension.
-func typeOf(name string) string {
-	if known := mime.TypeByExtension(strings.ToLower(path.Ext(name))); known != "" {
-		return known
-	}
-	return "application/octet-stream"
-}
 
 func manifestName(id, hash string) string { return jobid.Path(id) + "/" + "manifest-" + hash + ".json" }
 
@@ -211,7 +125,7 @@ func (s *Store) writeManifest(ctx context.Context, id string, files []File) (Ref
 	if err != nil {
 		return Ref{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, stallTimeout)
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	_, err = s.container.NewBlockBlobClient(manifestName(id, ref.Hash)).Upload(ctx, streaming.NopCloser(bytes.NewReader(data)),
 		&blockblob.UploadOptions{
@@ -233,7 +147,7 @@ func (s *Store) Files(ctx context.Context, id, hash string) ([]File, error) {
 	if _, err := hex.DecodeString(hash); err != nil || len(hash) != 2*sha256.Size {
 		return nil, fmt.Errorf("outputs of job %s: %w: its record names %s, which is no hash", id, ErrManifest, paths.Quote(hash))
 	}
-	ctx, cancel := context.WithTimeout(ctx, stallTimeout)
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	reply, err := s.container.NewBlockBlobClient(manifestName(id, hash)).DownloadStream(ctx, nil)
 	if bloberror.HasCode(err, bloberror.BlobNotFound) {

@@ -75,6 +75,12 @@ func (g guide) write(out io.Writer, vms []string) {
 	} else {
 		b.WriteString("    " + g.program("producer") + " put --kind KIND --payload JSON\n")
 	}
+	create := ""
+	if g.sample == "" {
+		create = " --create"
+	}
+	fmt.Fprintf(&b, "\nThere too, to give jobs a file of yours as an input:\n\n    %s upload FILE --to %s%s\n",
+		g.program("spotctl"), lab.InputContainer, create)
 	b.WriteString("\nIn one for each worker; each stands for a VM:\n")
 	for _, vm := range vms {
 		g.writeWorker(&b, vm)

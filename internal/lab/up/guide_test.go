@@ -33,6 +33,21 @@ func TestGuideGivesEachWorkerAnAddress(t *testing.T) {
 	}
 }
 
+// TestGuideUploads: the guide has the command that stores a file, which creates the container
+// if lab up has not.
+func TestGuideUploads(t *testing.T) {
+	for sample, want := range map[string]string{
+		"a": "\n    bin/spotctl upload FILE --to lab-files\n", "": "\n    bin/spotctl upload FILE --to lab-files --create\n",
+	} {
+		g := guide{tokens: func(string) []string { return nil }, base: func(string) string { return "" }, listen: listenAddress, sample: sample}
+		var out strings.Builder
+		g.write(&out, []string{lab.VMName(1)})
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("guide has no %q:\n%s", want, out.String())
+		}
+	}
+}
+
 // On Windows the commands are for cmd.
 func TestGuideForWindows(t *testing.T) {
 	g := guide{

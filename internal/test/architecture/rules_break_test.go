@@ -77,7 +77,7 @@ var breaches = []struct {
 	{"sources knows queues alone", "internal/worker/sources/sources.go", importing(testModule + "/internal/checkpoint"), 3},
 	{"renewal knows messages alone", "internal/delivery/renewal/pace.go", importing(testModule + "/internal/checkpoint"), 3},
 	{"ordered, pool and readahead stand alone", "internal/delivery/pool/pool.go", importing(testModule + "/internal/drain"), 3},
-	{"listing stands alone", "internal/storage/listing/listing.go", importing(testModule + "/job"), 3},
+	{"listing and upload stand alone", "internal/storage/listing/listing.go", importing(testModule + "/job"), 3},
 	{"breaker stands alone", "internal/delivery/breaker/breaker.go", importing(testModule + "/job"), 3},
 	{"inputs knows jobs alone", "internal/jobfiles/inputs/fetch.go", importing(testModule + "/internal/queue"), 3},
 	{"delivery imports only what it joins", "internal/delivery/settle.go", importing(testModule + "/internal/events"), 3},

@@ -1,0 +1,113 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+	"github.com/google/uuid"
+
+	"github.com/spotworker/spotworker/internal/jobfiles/inputs/named"
+	"github.com/spotworker/spotworker/internal/storage/upload"
+	"github.com/spotworker/spotworker/job"
+)
+
+// Errors of uploads.
+var (
+	// ErrNoContainer means that the account has no container of that name.
+	ErrNoContainer = errors.New("there is no such container")
+
+	// ErrExists means that the container has a blob of that name.
+	ErrExists = errors.New("the blob exists")
+)
+
+// UploadOptions are settings of [Client.Upload].
+type UploadOptions struct {
+	// Size is the length of the content in bytes. Default: unknown, and then the content
+	// has at most 195 GiB.
+	Size int64
+
+	// Replace replaces a blob that exists. A job that names the version before, by its
+	// ETag, or that has begun with it, is then given up.
+	Replace bool
+
+	// Create creates the container if it does not exist.
+	Create bool
+}
+
+// Upload stores a content as the blob of to.Container and to.Blob, and returns to with the
+// ETag of the stored version, for [Spec].Inputs. It sends blocks of bounded memory: a call
+// for each 4 MiB, and two more. The blob appears when all of it is stored. The container is
+// in the first account of the deployment, and must not be one of the deployment's own.
+//
+// The error is [ErrNoContainer], [ErrExists], or [ErrDenied] if the identity lacks the role
+// Storage Blob Data Contributor there. The first call looks at the blob, so that a long
+// content is not sent in vain. An error of content is returned as it is.
+func (c *Client) Upload(ctx context.Context, to job.Input, content io.Reader, o UploadOptions) (job.Input, error) {
+	switch err := named.Check(to); {
+	case err != nil:
+		return job.Input{}, err
+	case to.Blob == "" || to.Account != "":
+		return job.Input{}, errors.New("an upload needs a container and a blob, in the account of the deployment")
+	case slices.Contains(c.stores.ContainerNames(), to.Container):
+		return job.Input{}, fmt.Errorf("container %s is one of the deployment's own: inputs cannot come from there", to.Container)
+	}
+	in := c.stores.Account.Container(to.Container)
+	if err := c.uploadable(ctx, in, to, o); err != nil {
+		return job.Input{}, err
+	}
+	if o.Size <= 0 {
+		o.Size = -1
+	}
+	sent, err := upload.Send(ctx, in.NewBlockBlobClient(to.Blob), content, upload.Options{
+		Size: o.Size, Type: upload.TypeOf(to.Blob), Token: uuid.NewString(), Replace: o.Replace,
+	})
+	switch unreadable, ok := errors.AsType[*upload.ReadError](err); {
+	case ctx.Err() != nil:
+		return job.Input{}, context.Cause(ctx)
+	case ok:
+		return job.Input{}, unreadable.Err
+	case errors.Is(err, upload.ErrTaken):
+		return job.Input{}, exists(to)
+	case err != nil:
+		return job.Input{}, c.uploadError(to, err)
+	}
+	to.ETag = string(sent.ETag)
+	return to, nil
+}
+
+// uploadable returns why a blob cannot be uploaded. It creates the container if o.Create is
+// set.
+func (c *Client) uploadable(ctx context.Context, in *container.Client, to job.Input, o UploadOptions) error {
+	_, err := in.NewBlobClient(to.Blob).GetProperties(ctx, nil)
+	switch {
+	case err == nil && !o.Replace:
+		return exists(to)
+	case err == nil, bloberror.HasCode(err, bloberror.BlobNotFound):
+		return nil
+	case bloberror.HasCode(err, bloberror.ContainerNotFound) && o.Create:
+		if _, err = in.Create(ctx, nil); bloberror.HasCode(err, bloberror.ContainerAlreadyExists) {
+			return nil
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	return c.uploadError(to, err)
+}
+
+func exists(to job.Input) error {
+	return fmt.Errorf("blob %s of container %s: %w", to.Blob, to.Container, ErrExists)
+}
+
+// uploadError translates an error of the storage service about a blob.
+func (c *Client) uploadError(to job.Input, err error) error {
+	if bloberror.HasCode(err, bloberror.ContainerNotFound) {
+		return fmt.Errorf("container %s of %s: %w", to.Container, c.stores.Account.Host(), ErrNoContainer)
+	}
+	return c.readable(fmt.Errorf("upload blob %s to container %s: %w", to.Blob, to.Container, err), toWrite)
+}
