@@ -17,6 +17,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/producer"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/telemetry/tracing/otlp"
@@ -118,6 +119,7 @@ type flags struct {
 	MaxRun     time.Duration `help:"${about_max_run}" default:"0s" group:"Jobs" env:"-"`
 	MaxSilence time.Duration `help:"${about_max_silence}" default:"0s" group:"Jobs" env:"-"`
 	Estimate   time.Duration `help:"${about_estimate}" default:"0s" group:"Jobs" env:"-"`
+	Group      string        `help:"${about_group}" group:"Jobs" placeholder:"NAME" env:"-"`
 	OnDemand   bool          `help:"${about_on_demand}" group:"Jobs" env:"-"`
 	TakeOver   bool          `help:"${about_take_over}" group:"Jobs" env:"-"`
 	KnownKinds bool          `help:"${about_known_kinds}" group:"Jobs" env:"-"`
@@ -156,7 +158,7 @@ func (f *flags) AfterApply(ctx *kong.Context) (err error) {
 
 // defaults returns the settings of the flags for every job.
 func (f *flags) defaults() producer.Spec {
-	return producer.Spec{OnDemand: f.OnDemand, Terms: producer.Terms{Delay: f.Delay, MaxRun: f.MaxRun, MaxSilence: f.MaxSilence,
+	return producer.Spec{OnDemand: f.OnDemand, Group: f.Group, Terms: producer.Terms{Delay: f.Delay, MaxRun: f.MaxRun, MaxSilence: f.MaxSilence,
 		Estimate: f.Estimate}}
 }
 
@@ -179,6 +181,8 @@ func (f *flags) check() error {
 		err = fmt.Errorf("--estimate: %w", queue.CheckEstimate(f.Estimate))
 	case queue.CheckLimit(f.MaxSilence) != nil:
 		err = fmt.Errorf("--max-silence: %w", queue.CheckLimit(f.MaxSilence))
+	case f.Group != "" && jobid.ValidateGroup(f.Group) != nil:
+		err = fmt.Errorf("--%w", jobid.ValidateGroup(f.Group))
 	case f.DryRun && f.Wait:
 		err = errors.New("--dry-run enqueues nothing that --wait could wait for: leave one of them out")
 	case f.WaitTimeout < 0:

@@ -98,8 +98,9 @@ func (c *resumeCommand) run(ctx context.Context, s *session) error {
 
 type pauseCommand struct {
 	asking
-	Kinds []string `name:"kind" help:"Only jobs of this kind; may be repeated." placeholder:"KIND" sep:"none" env:"-"`
-	Yes   bool     `help:"Do not ask." env:"-"`
+	Kinds   []string `name:"kind" help:"Only jobs of this kind; may be repeated." placeholder:"KIND" sep:"none" env:"-"`
+	Unknown bool     `help:"Also kinds that no worker has, for workers that start later." env:"-"`
+	Yes     bool     `help:"Do not ask." env:"-"`
 }
 
 // Help is shown by pause --help.
@@ -109,7 +110,10 @@ later. Jobs that run continue to their end.
 
 With --kind only jobs of that kind are not started. Their messages stay on the queue: workers that
 claim one hide it for about a minute, again and again, so a long backlog of a paused kind costs
-calls. Workers of versions before --kind do not follow it.`
+calls. Workers of versions before --kind do not follow it.
+
+A kind that no heartbeat lists is probably misspelt: nothing is paused, and the exit code is 1. With
+--unknown it is paused all the same.`
 }
 
 func (c *pauseCommand) run(ctx context.Context, s *session) error {
@@ -121,7 +125,10 @@ func (c *pauseCommand) run(ctx context.Context, s *session) error {
 		return err
 	}
 	return s.ask(ctx, "pause", c.asking, func(ctx context.Context, d *client.Client) (client.Steered, error) {
-		return d.Pause(ctx, c.Kinds, c.options())
+		o := c.options()
+		o.KnownOnly = !c.Unknown
+		asked, err := d.Pause(ctx, c.Kinds, o)
+		return asked, withUnknownFlag(err, "it is paused", "nothing was paused")
 	})
 }
 
@@ -149,19 +156,34 @@ type vms struct {
 type quarantineCommand struct {
 	vms
 	asking
+	Unknown bool `help:"Also VMs on which no worker has started, for workers that start there later." env:"-"`
 }
 
 // Help is shown by quarantine --help.
 func (*quarantineCommand) Help() string {
 	return `For a VM that is sick: all workers on it are drained, also one that starts there later,
 until "spotctl free". "spotctl drain" with the VM's name drains only the workers that run there now.
-Workers of versions before this command do not follow; the output names them.`
+Workers of versions before this command do not follow; the output names them.
+
+A VM without a heartbeat is probably misspelt: no VM is quarantined, and the exit code is 1. With
+--unknown it is quarantined all the same, before its first worker starts.`
 }
 
 func (c *quarantineCommand) run(ctx context.Context, s *session) error {
 	return s.ask(ctx, "quarantine", c.asking, func(ctx context.Context, d *client.Client) (client.Steered, error) {
-		return d.Quarantine(ctx, c.VMs, c.options())
+		o := c.options()
+		o.KnownOnly = !c.Unknown
+		asked, err := d.Quarantine(ctx, c.VMs, o)
+		return asked, withUnknownFlag(err, "it is quarantined", "nothing was quarantined")
 	})
+}
+
+// withUnknownFlag adds to the error of a name that no heartbeat has what follows from it.
+func withUnknownFlag(err error, then, now string) error {
+	if errors.Is(err, client.ErrUnknownName) {
+		return fmt.Errorf("%w; %s. With --unknown %s all the same, for workers that start later", err, now, then)
+	}
+	return err
 }
 
 type freeCommand struct {

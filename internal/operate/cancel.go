@@ -66,6 +66,10 @@ type Canceller struct {
 	// first worker.
 	KnownOnly bool
 
+	// SeenOnly bars no id: it leaves a job without a record alone, unless its message is
+	// among those that the service shows.
+	SeenOnly bool
+
 	silent sync.Map // errors of accounts that did not answer, by name
 }
 
@@ -268,9 +272,14 @@ func (c *Canceller) withoutRecord(ctx context.Context, all []AccountRecords, id 
 func (c *Canceller) bar(ctx context.Context, all []AccountRecords, id string, fronts []look) CancelOutcome {
 	var barred []string
 	var failed, unseen error
+	shown, queued, open := 0, 0, false
 	for i, f := range fronts {
-		create := f.err != nil || !f.complete()
-		was, err := c.cancelIn(ctx, all, i, id, create)
+		mayWait := f.err != nil || !f.complete()
+		shown, queued, open = shown+f.seen, queued+f.queued, open || mayWait
+		if c.SeenOnly && unseen == nil {
+			unseen = f.err
+		}
+		was, err := c.cancelIn(ctx, all, i, id, mayWait && !c.SeenOnly)
 		switch {
 		case errors.Is(err, checkpoint.ErrUnknownFormat), err == nil && was.Version != 0: // it was claimed in between
 			return outcomeOf(id, was, err)
@@ -288,6 +297,8 @@ func (c *Canceller) bar(ctx context.Context, all []AccountRecords, id string, fr
 		o := outcomeOf(id, checkpoint.Record{}, failed)
 		o.BarredIn = barred
 		return o
+	case len(barred) == 0 && open:
+		return unseenOf(id, shown, queued, unseen)
 	case len(barred) == 0:
 		return CancelOutcome{
 			ID: id, Action: Unknown,
@@ -298,6 +309,19 @@ func (c *Canceller) bar(ctx context.Context, all []AccountRecords, id string, fr
 	if unseen != nil {
 		o.Detail += fmt.Sprintf("; the queues could not be searched: %v", unseen)
 	}
+	return o
+}
+
+// unseenOf is the outcome for a job without a record that may wait behind the messages that
+// the service shows, if no id is barred.
+func unseenOf(id string, shown, queued int, unseen error) CancelOutcome {
+	o := CancelOutcome{ID: id, Action: Unknown}
+	if unseen != nil {
+		o.Detail = fmt.Sprintf("it has no record, and the queues could not be searched: %v", unseen)
+	} else {
+		o.Detail = fmt.Sprintf("it has no record, and it is not among the %d of %d messages that the service shows", shown, queued)
+	}
+	o.Detail += ". There is no such job, or it waits behind them: --bar keeps every worker from starting it"
 	return o
 }
 

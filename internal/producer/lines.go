@@ -33,7 +33,7 @@ var byteOrderMark = []byte("\uFEFF")
 //	{"kind":"digest","payload":{"container":"data","blob":"a"}}
 //	{"id":"frame-7","kind":"render","payload_base64":"AAEC","deadline":"2026-01-31T09:30:00Z","delay":"90s"}
 //
-// Only kind is required; max_run, max_silence and estimate are durations like delay, and inputs
+// Only kind is required; group is the name of a group of jobs; max_run, max_silence and estimate are durations like delay, and inputs
 // is a list as in a message. A term that a line does not set is taken from defaults. Empty
 // lines are skipped. A line that cannot be read yields a [*JobError]; an error of r itself ends
 // the sequence.
@@ -125,6 +125,7 @@ type lineJSON struct {
 	MaxSilence    *string         `json:"max_silence"`
 	Inputs        json.RawMessage `json:"inputs"`
 	Estimate      *string         `json:"estimate"`
+	Group         *string         `json:"group"`
 }
 
 // parseSpec reads a line. An unknown field is an error: it is probably a typing error,
@@ -158,6 +159,11 @@ func parseSpec(line []byte, defaults Spec) (Spec, error) {
 				"2026-01-31T10:30:00+01:00", *l.Deadline)
 		}
 		spec.Deadline = deadline
+	}
+	if l.Group != nil {
+		if spec.Group = *l.Group; spec.Group == "" {
+			return spec, errors.New("field group is empty; leave it out for the group of the flags, or none")
+		}
 	}
 	if err := l.terms(&spec.Terms); err != nil {
 		return spec, err
@@ -228,7 +234,7 @@ func readable(err error) error {
 	}
 	text := strings.TrimPrefix(err.Error(), "json: ")
 	if strings.HasPrefix(text, "unknown field") {
-		return fmt.Errorf("%s; known are id, kind, payload, payload_base64, deadline, delay, max_run, max_silence, estimate and inputs", text)
+		return fmt.Errorf("%s; known are id, kind, payload, payload_base64, deadline, delay, max_run, max_silence, estimate, inputs and group", text)
 	}
 	return fmt.Errorf("it is not JSON: %s", text)
 }
