@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
+	"slices"
 
 	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/spelling"
@@ -57,11 +59,7 @@ func (c *Client) Group(ctx context.Context, group string) ([]Job, error) {
 	if len(jobs) > 0 {
 		return jobs, nil
 	}
-	names := make([]string, 0, len(known))
-	for name := range known {
-		names = append(names, name)
-	}
-	return nil, &NoGroupError{Group: group, Nearest: spelling.Nearest(group, names)}
+	return nil, &NoGroupError{Group: group, Nearest: spelling.Nearest(group, slices.Sorted(maps.Keys(known)))}
 }
 
 // WaitGroup is [Client.WaitMany] for the jobs of a group. It also waits for jobs that are put

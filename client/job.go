@@ -224,8 +224,8 @@ type Filter struct {
 	Skipped func(blob string)
 }
 
-// has reports whether a job is selected.
-func (f Filter) has(j Job) bool {
+// Has reports whether a job is selected.
+func (f Filter) Has(j Job) bool {
 	return (len(f.Status) == 0 || slices.Contains(f.Status, j.Status)) &&
 		(f.Kind == "" || j.Kind == f.Kind) && (f.Group == "" || j.Group == f.Group) && strings.HasPrefix(j.ID, f.Prefix) &&
 		within(j.CreatedAt, f.CreatedAfter, f.CreatedBefore) && within(j.UpdatedAt, f.UpdatedAfter, f.UpdatedBefore)
@@ -252,7 +252,7 @@ func (c *Client) List(ctx context.Context, f Filter) iter.Seq2[Job, error] {
 				yield(Job{}, c.readable(err, toRead))
 				return
 			}
-			if j := jobOf(r); f.has(j) && !yield(j, nil) {
+			if j := jobOf(r); f.Has(j) && !yield(j, nil) {
 				return
 			}
 		}

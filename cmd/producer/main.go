@@ -17,6 +17,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/cli/completion"
 	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/producer"
 	"github.com/spotworker/spotworker/internal/queue"
@@ -85,7 +86,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	var f flags
 	program := cli.Program{
 		Name: "producer", Description: description, Version: version,
-		Vars: map[string]string{"max_parallel": strconv.Itoa(maxParallel)},
+		Vars: map[string]string{"max_parallel": strconv.Itoa(maxParallel)}, Prepare: completion.Answer,
 	}
 	done, err := program.Parse(&f, args, stdout)
 	if done || err != nil {
@@ -127,9 +128,9 @@ type flags struct {
 
 	Wait        bool          `help:"Wait for the jobs to end, and print their results." group:"Results" env:"-"`
 	WaitTimeout time.Duration `help:"Longest time to wait; 0s is no limit." default:"0s" group:"Results" env:"-"`
-	JSON        bool          `name:"json" help:"Print one JSON object per line, for scripts." group:"Results" env:"-"`
 	Quiet       bool          `short:"q" help:"No progress, no summary; only errors." group:"Results" env:"-"`
 
+	cli.Format
 	cli.Storage
 
 	Parallel    int `help:"Jobs put at once, 1 to ${max_parallel}." default:"16" group:"Storage"`
@@ -139,8 +140,15 @@ type flags struct {
 	Lines   linesCommand   `cmd:"" help:"Put the jobs of a file or of standard input, one JSON object per line."`
 	Digests digestsCommand `cmd:"" help:"Put a digest job for each blob of a container."`
 
+	Completion completionCommand `cmd:"" help:"Print what makes a shell complete the commands and flags of producer."`
+
 	command command
 }
+
+// completionCommand prints the code for a shell.
+type completionCommand struct{ completion.Command }
+
+func (c *completionCommand) run(context.Context, *session) error { return c.Print() }
 
 // command is one of the producer's commands.
 type command interface {

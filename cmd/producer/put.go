@@ -11,6 +11,7 @@ import (
 
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/durations"
 	"github.com/spotworker/spotworker/internal/jobfiles/inputs/named"
 	"github.com/spotworker/spotworker/internal/producer"
 	"github.com/spotworker/spotworker/internal/queue"
@@ -143,7 +144,7 @@ func parseDeadline(s string, now time.Time) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
 	}
-	if from, err := time.ParseDuration(s); err == nil && from > 0 {
+	if from, err := durations.Parse(s); err == nil && from > 0 {
 		return now.Add(from), nil
 	}
 	if at, err := time.Parse(time.RFC3339, s); err == nil {

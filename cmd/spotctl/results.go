@@ -148,6 +148,7 @@ func resultLineOf(id string, result []byte, err error) resultLine {
 // resultsCommand fetches the results of many jobs.
 type resultsCommand struct {
 	Kind    string        `help:"Only jobs of this kind." placeholder:"KIND" env:"-"`
+	Group   string        `help:"Only jobs of this group." placeholder:"NAME" env:"-"`
 	IDs     string        `name:"prefix-id" help:"Only jobs whose id starts with this." placeholder:"TEXT" env:"-"`
 	Newer   time.Duration `help:"Only jobs that were done within this time, as in 24h." placeholder:"TIME" env:"-"`
 	Dir     string        `help:"${about_results_dir}" placeholder:"FOLDER" type:"path" env:"-"`
@@ -164,7 +165,7 @@ It costs one call for each 5,000 records of the deployment, and one for each res
 }
 
 func (c *resultsCommand) run(ctx context.Context, s *session) error {
-	selected := selection{Status: []string{string(client.StatusDone)}, Kind: c.Kind, IDs: c.IDs, Newer: c.Newer}
+	selected := selection{Status: []string{string(client.StatusDone)}, Kind: c.Kind, Group: c.Group, IDs: c.IDs, Newer: c.Newer}
 	filter, has, err := selected.filter()
 	if err != nil {
 		return err
@@ -201,6 +202,11 @@ func (c *resultsCommand) run(ctx context.Context, s *session) error {
 		return err
 	}
 	s.printer.skipped(skipped)
+	if c.Group != "" && n == 0 && printErr == nil {
+		if _, err := deployment.Group(ctx, c.Group); err != nil {
+			return err
+		}
+	}
 	switch {
 	case printErr != nil:
 	case n == 0:

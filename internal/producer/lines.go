@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/durations"
 	"github.com/spotworker/spotworker/internal/jobfiles/inputs/named"
 	"github.com/spotworker/spotworker/internal/queue"
 )
@@ -185,7 +186,7 @@ func (l *lineJSON) terms(t *Terms) error {
 		text          *string
 		to            *time.Duration
 	}{
-		{"delay", "90s or 24h, up to 168h", l.Delay, &t.Delay},
+		{"delay", "90s or 24h, up to 7d", l.Delay, &t.Delay},
 		{"max_run", "90s or 24h", l.MaxRun, &t.MaxRun},
 		{"max_silence", "90s or 10m", l.MaxSilence, &t.MaxSilence},
 		{"estimate", "90s or 6h", l.Estimate, &t.Estimate},
@@ -193,7 +194,7 @@ func (l *lineJSON) terms(t *Terms) error {
 		if field.text == nil {
 			continue
 		}
-		d, err := time.ParseDuration(*field.text)
+		d, err := durations.Parse(*field.text)
 		if err != nil {
 			return fmt.Errorf("field %s is %.40q; it must be a time such as %s", field.name, *field.text, field.example)
 		}
