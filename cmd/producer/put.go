@@ -69,6 +69,8 @@ func (c *putCommand) run(ctx context.Context, s *session) error {
 		return fmt.Errorf("job %s cannot be enqueued: %w", failed.ID, failed.Err)
 	case isUnknownKind(failed.Err):
 		return fmt.Errorf("job %s was not enqueued: %w", failed.ID, failed.Err)
+	case errors.Is(failed.Err, client.ErrOtherGroup):
+		return fmt.Errorf("job %s was not enqueued: %w", failed.ID, failed.Err)
 	case errors.Is(failed.Err, client.ErrOtherWork):
 		return fmt.Errorf("job %s was not enqueued; give it another id: %w", failed.ID, failed.Err)
 	default:

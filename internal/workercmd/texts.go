@@ -6,9 +6,6 @@ import "github.com/spotworker/spotworker/internal/cli"
 func (*flags) HelpTexts() cli.Texts { return texts }
 
 // HelpTexts implements [cli.WithTexts].
-func (*completionFlags) HelpTexts() cli.Texts { return texts }
-
-// HelpTexts implements [cli.WithTexts].
 func (*serviceFlags) HelpTexts() cli.Texts { return texts }
 
 // HelpTexts implements [cli.WithTexts].

@@ -133,29 +133,6 @@ func workerProgram(version string) cli.Program {
 	}
 }
 
-// completionFlags are all flags and commands of the program, for shells that complete them.
-type completionFlags struct {
-	flags
-
-	Service    serviceFlags       `cmd:"" help:"Install and control the service of Windows."`
-	Package    packageFlags       `cmd:"" help:"Install, update or remove the worker on a VM that runs Windows."`
-	Completion completion.Command `cmd:"" help:"Print what makes a shell complete the commands and flags of worker."`
-}
-
-// completionCommand prints the code for a shell, and answers a shell that asks how a command
-// line continues.
-func completionCommand(o Options) error { return runCompletion(o, os.Stdout) }
-
-func runCompletion(o Options, stdout io.Writer) error {
-	var f completionFlags
-	program := workerProgram(cmp.Or(o.Version, version, buildVersion()))
-	program.Prepare = completion.Answer
-	if done, err := program.Parse(&f, o.Arguments, stdout); done || err != nil {
-		return err
-	}
-	return f.Completion.Print()
-}
-
 // commands are the program's functions besides running a worker, by the first argument.
 func commands() map[string]func(Options) error {
 	return map[string]func(Options) error{"service": serviceCommand, "package": packageCommand, "completion": completionCommand}
