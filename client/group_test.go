@@ -36,7 +36,8 @@ func TestGroup(t *testing.T) {
 	b := setup(t)
 	b.server.SetFullPages()
 	for _, id := range []string{"a", "b"} {
-		if _, err := b.Put(t.Context(), Spec{ID: id, Kind: "k", Group: "night"}); err != nil {
+		due := time.Now().Add(time.Minute)
+		if _, err := b.Put(t.Context(), Spec{ID: id, Kind: "k", Group: "night", Deadline: due, Estimate: time.Hour}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -51,6 +52,9 @@ func TestGroup(t *testing.T) {
 		ids = append(ids, j.ID)
 		if j.Group != "night" || j.Status != StatusOpen || j.Deliveries != 0 {
 			t.Errorf("job = %+v, want it open and not claimed", j)
+		}
+		if risk, why := j.Risk(); risk != RiskNone {
+			t.Errorf("risk of a job that was never claimed = %s: %s, want none", risk, why)
 		}
 	}
 	slices.Sort(ids)

@@ -131,8 +131,11 @@ func (c *cancelCommand) match(ctx context.Context, s *session, deployment *clien
 	}
 	skipped := 0
 	for j, err := range deployment.List(ctx, client.Filter{Skipped: func(string) { skipped++ }}) {
-		if unread, err = someUnread(err); err != nil || unread != nil {
-			return m, unread, err
+		if some, ok := errors.AsType[*client.AccountsError](err); ok {
+			return m, fmt.Errorf("%w; jobs in it are not cancelled: repeat the command", some), nil
+		}
+		if err != nil {
+			return m, nil, err
 		}
 		m.kinds[j.Kind], m.groups[j.Group] = true, true
 		switch {

@@ -119,3 +119,30 @@ func TestGroupDryRun(t *testing.T) {
 		t.Errorf("dry run took the calls %v, want %v", got, want)
 	}
 }
+
+// TestGroupTakeOver: a job of a group whose worker is known to be dead is reopened, and stays
+// in its group.
+func TestGroupTakeOver(t *testing.T) {
+	b := setup(t)
+	spec := Spec{ID: "a", Kind: "k", Group: "night"}
+	d := checkpoint.Delivery{ID: "a", Kind: "k", PayloadHash: spec.Payload.Hash(), Group: "night"}
+	if _, err := b.stores.Records.Enlist(t.Context(), d, "p"); err != nil {
+		t.Fatal(err)
+	}
+	found, err := b.stores.Records.Read(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.MessageID = "dead"
+	if _, err := b.stores.Records.Acquire(t.Context(), d, found, "worker-1"); err != nil {
+		t.Fatal(err)
+	}
+	b.TakeOver = true
+	if sum, err := b.Run(t.Context(), Lines(strings.NewReader(`{"kind":"k","id":"a","group":"night"}`), Spec{})); err != nil || sum.Enqueued != 1 {
+		t.Fatalf("Run = %+v, %v", sum, err)
+	}
+	if r, err := b.stores.Records.Read(t.Context(), "a"); err != nil || r.Status != checkpoint.Open || r.Group != "night" {
+		t.Errorf("record = %+v, %v, want it open in its group", r, err)
+	}
+	once(t, b.deliver(t, 2), 1)
+}
