@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"strings"
+	"testing"
 
 	"github.com/google/uuid"
 	"github.com/rogpeppe/go-internal/testscript"
@@ -46,4 +47,52 @@ func work(ctx context.Context, w *world, id, status string) error {
 		return claim.Poison(ctx, checkpoint.Snapshot{}, "no such file")
 	}
 	return nil
+}
+
+// putsOnWrite is an output that puts a job in a group at its first line, as a producer does
+// that runs at the same time.
+type putsOnWrite struct {
+	to  *strings.Builder
+	put func()
+}
+
+func (w *putsOnWrite) Write(text []byte) (int, error) {
+	if w.put != nil {
+		put := w.put
+		w.put = nil
+		put()
+	}
+	return w.to.Write(text)
+}
+
+// TestCancelGroupSeesLatePuts: a job that is put in the group while it is cancelled is not
+// missed in silence, and a repeat cancels it.
+func TestCancelGroupSeesLatePuts(t *testing.T) {
+	atDesk(t, func(t *testing.T, d *desk) {
+		put := func(id string) {
+			if _, err := d.opened.Put(t.Context(), client.Spec{ID: id, Kind: "k", Group: "night"}); err != nil {
+				t.Error(err)
+			}
+		}
+		put("first")
+		d.printer.out = &putsOnWrite{&d.out, func() { put("late") }}
+		c := cancelCommand{selection: selection{Group: "night"}, Yes: true}
+		err := c.run(t.Context(), d.session)
+		const want = "1 jobs of group night were put or replayed meanwhile and are not cancelled: repeat the command"
+		if err == nil || err.Error() != want {
+			t.Errorf("cancel = %v, want %s\n%s%s", err, want, &d.out, &d.notes)
+		}
+		if err := c.run(t.Context(), d.session); err != nil {
+			t.Errorf("cancel again = %v", err)
+		}
+		jobs, err := d.opened.Group(t.Context(), "night")
+		for _, j := range jobs {
+			if j.Status != client.StatusCancelled {
+				t.Errorf("job %s is %s, want cancelled", j.ID, j.Status)
+			}
+		}
+		if len(jobs) != 2 || err != nil {
+			t.Errorf("%d jobs, %v, want 2", len(jobs), err)
+		}
+	})
 }
