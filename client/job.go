@@ -53,7 +53,8 @@ type Job struct {
 	Owner string
 
 	// CreatedAt is when a worker claimed the job for the first time; until then, for a job of
-	// a group, when it was put. ClaimedAt is when the last worker claimed it, and EndedAt when the job ended, by the clocks of the writers. A time
+	// a group, when it was put. ClaimedAt is when the last worker claimed it,
+	// and EndedAt when the job ended, by the clocks of the writers. A time
 	// is zero if it is not known.
 	CreatedAt, ClaimedAt, EndedAt time.Time
 

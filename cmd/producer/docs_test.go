@@ -41,8 +41,8 @@ func TestExamplesOfWhatIsNotThere(t *testing.T) {
 	place := strings.NewReplacer("$(date +%F)", today, "frames.jsonl", frames)
 	for range 2 { // a second run puts the same ids
 		commands := 0
-		for _, line := range strings.Split(code, "\n") {
-			for _, command := range strings.Split(line, "&&") {
+		for line := range strings.SplitSeq(code, "\n") {
+			for command := range strings.SplitSeq(line, "&&") {
 				args := strings.Fields(strings.TrimSpace(place.Replace(command)))
 				if len(args) == 0 || args[0] != "producer" {
 					continue

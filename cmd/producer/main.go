@@ -166,13 +166,33 @@ func (f *flags) AfterApply(ctx *kong.Context) (err error) {
 
 // defaults returns the settings of the flags for every job.
 func (f *flags) defaults() producer.Spec {
-	return producer.Spec{OnDemand: f.OnDemand, Group: f.Group, Terms: producer.Terms{Delay: f.Delay, MaxRun: f.MaxRun, MaxSilence: f.MaxSilence,
-		Estimate: f.Estimate}}
+	return producer.Spec{OnDemand: f.OnDemand, Group: f.Group,
+		Terms: producer.Terms{Delay: f.Delay, MaxRun: f.MaxRun, MaxSilence: f.MaxSilence, Estimate: f.Estimate}}
 }
 
 // isShards reports whether there can be so many queues of jobs; 0 means as many as there
 // are.
 func isShards(n int) bool { return n >= 0 && n <= queue.MaxShards }
+
+// checkJobs checks the settings of jobs.
+func (f *flags) checkJobs() error {
+	if err := queue.CheckLimit(f.MaxRun); err != nil {
+		return fmt.Errorf("--max-run: %w", err)
+	}
+	if err := queue.CheckEstimate(f.Estimate); err != nil {
+		return fmt.Errorf("--estimate: %w", err)
+	}
+	if err := queue.CheckLimit(f.MaxSilence); err != nil {
+		return fmt.Errorf("--max-silence: %w", err)
+	}
+	if f.Group == "" {
+		return nil
+	}
+	if err := jobid.ValidateGroup(f.Group); err != nil {
+		return fmt.Errorf("--%w", err)
+	}
+	return nil
+}
 
 func (f *flags) check() error {
 	var err error
@@ -183,14 +203,8 @@ func (f *flags) check() error {
 		err = fmt.Errorf("--queue-shards is %d; it must be 1 to %d, or 0 for as many as the deployment says", f.QueueShards, queue.MaxShards)
 	case f.Delay < 0 || f.Delay > queue.MaxDelay:
 		err = fmt.Errorf("--delay is %s; it must be 0s to %s", f.Delay, queue.MaxDelay)
-	case queue.CheckLimit(f.MaxRun) != nil:
-		err = fmt.Errorf("--max-run: %w", queue.CheckLimit(f.MaxRun))
-	case queue.CheckEstimate(f.Estimate) != nil:
-		err = fmt.Errorf("--estimate: %w", queue.CheckEstimate(f.Estimate))
-	case queue.CheckLimit(f.MaxSilence) != nil:
-		err = fmt.Errorf("--max-silence: %w", queue.CheckLimit(f.MaxSilence))
-	case f.Group != "" && jobid.ValidateGroup(f.Group) != nil:
-		err = fmt.Errorf("--%w", jobid.ValidateGroup(f.Group))
+	case f.checkJobs() != nil:
+		err = f.checkJobs()
 	case f.DryRun && f.Wait:
 		err = errors.New("--dry-run enqueues nothing that --wait could wait for: leave one of them out")
 	case f.WaitTimeout < 0:

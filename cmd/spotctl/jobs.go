@@ -21,7 +21,7 @@ var statuses = []client.Status{client.StatusOpen, client.StatusRunning, client.S
 
 // selection are the flags that select jobs by their records.
 type selection struct {
-	Status []string      `help:"${about_selection_status}" enum:"open,running,done,poison,cancelled,unknown" aliases:"state" placeholder:"STATUS" env:"-"`
+	Status []string      `help:"${about_selection_status}" enum:"${job_statuses}" aliases:"state" placeholder:"STATUS" env:"-"`
 	Kind   string        `help:"Only jobs of this kind." placeholder:"KIND" env:"-"`
 	Group  string        `help:"Only jobs of this group." placeholder:"NAME" env:"-"`
 	IDs    string        `name:"prefix-id" help:"Only jobs whose id starts with this." placeholder:"TEXT" env:"-"`
@@ -84,6 +84,16 @@ func (c *jobsCommand) run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
+	if c.Group != "" && len(jobs) == 0 && unread == nil {
+		if _, err := deployment.Group(ctx, c.Group); err != nil {
+			return err
+		}
+	}
+	return cmp.Or(c.print(s.printer, jobs), unread)
+}
+
+// print prints the selected jobs, or how many there are.
+func (c *jobsCommand) print(p *printer, jobs []client.Job) error {
 	var punctuality overview.Punctuality
 	for _, j := range jobs {
 		punctuality.Add(j)
@@ -94,35 +104,30 @@ func (c *jobsCommand) run(ctx context.Context, s *session) error {
 			return !risk.AtRisk() && risk != client.RiskLate
 		})
 	}
-	if c.Group != "" && len(jobs) == 0 && unread == nil {
-		if _, err := deployment.Group(ctx, c.Group); err != nil {
-			return err
-		}
-	}
 	if c.Count {
-		return cmp.Or(s.printer.jobCounts(jobs), unread)
+		return p.jobCounts(jobs)
 	}
 	slices.SortFunc(jobs, orders[c.Sort])
 	if c.Reverse {
 		slices.Reverse(jobs)
 	}
-	all, selected := len(jobs), jobs
+	shown := jobs
 	if c.Limit > 0 {
-		jobs = jobs[:min(all, c.Limit)]
+		shown = jobs[:min(len(jobs), c.Limit)]
 	}
-	if err := s.printer.jobs(jobs); err != nil {
+	if err := p.jobs(shown); err != nil || p.json {
 		return err
 	}
-	if len(jobs) < all && !s.printer.json {
-		s.printer.note("these are %d of %d jobs; a higher --limit prints more", len(jobs), all)
+	if len(shown) < len(jobs) {
+		p.note("these are %d of %d jobs; a higher --limit prints more", len(shown), len(jobs))
 	}
-	if c.Group != "" && !s.printer.json {
-		s.printer.note("group %s: %d jobs: %s", c.Group, all, countsInWords(countJobs(selected)))
+	if c.Group != "" {
+		p.note("group %s: %d jobs: %s", c.Group, len(jobs), countsInWords(countJobs(jobs)))
 	}
-	if text := punctuality.String(); text != "" && !s.printer.json {
-		s.printer.note("%s; spotctl job ID says why", text)
+	if text := punctuality.String(); text != "" {
+		p.note("%s; spotctl job ID says why", text)
 	}
-	return unread
+	return nil
 }
 
 // countJobs counts jobs by status.
@@ -160,6 +165,9 @@ func (p *printer) jobCounts(jobs []client.Job) error {
 	fmt.Fprintf(t, "all\t%d\n", len(jobs))
 	return t.Flush()
 }
+
+// jobStatuses are the values of --status.
+const jobStatuses = "open,running,done,poison,cancelled,unknown"
 
 // jobOrders are the values of jobs --sort.
 const jobOrders = "id,kind,status,written,created,fraction,runtime,interruptions,failures"
@@ -318,7 +326,8 @@ func rowsOfJob(j client.Job, now time.Time) [][2]string {
 		exits = fmt.Sprintf("%d workers in a row died with it", j.UncleanExits)
 	}
 	return [][2]string{
-		{"job", j.ID}, {"kind", plaintext.Line(j.Kind)}, {"group", plaintext.Line(j.Group)}, {"status", string(j.Status)}, {"reason", plaintext.Line(j.Reason)},
+		{"job", j.ID}, {"kind", plaintext.Line(j.Kind)}, {"group", plaintext.Line(j.Group)},
+		{"status", string(j.Status)}, {"reason", plaintext.Line(j.Reason)},
 		{"progress", progress}, {"written", fmt.Sprintf("%s ago by %s", overview.Span(j.Age()), plaintext.Line(j.Owner))},
 		{"claims", claimsInWords(j, now)},
 		{"interruptions", fmt.Sprint(j.Interruptions)}, {"failures", failures}, {"unclean exits", exits},

@@ -158,7 +158,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	vars := costs.Vars()
 	vars["most_shards"], vars["most_accounts"] = strconv.Itoa(queue.MaxShards), strconv.Itoa(queue.MaxAccounts)
 	vars["unasked"], vars["least_days"] = strconv.Itoa(cancelUnasked), strconv.Itoa(leastDays)
-	vars["job_orders"] = jobOrders
+	vars["job_orders"], vars["job_statuses"] = jobOrders, jobStatuses
 	program := cli.Program{Name: "spotctl", Description: description, Version: version, Prepare: completion.Answer, Vars: vars}
 	if done, err := program.Parse(&f, args, stdout); done || err != nil {
 		return err

@@ -202,19 +202,25 @@ func (c *resultsCommand) run(ctx context.Context, s *session) error {
 		return err
 	}
 	s.printer.skipped(skipped)
-	if c.Group != "" && n == 0 && printErr == nil {
-		if _, err := deployment.Group(ctx, c.Group); err != nil {
-			return err
-		}
-	}
 	switch {
 	case printErr != nil:
 	case n == 0:
-		s.printer.note("no job with a result is selected")
+		return c.none(ctx, s.printer, deployment)
 	case c.Dir != "":
 		s.printer.note("results written: %d, in %s", n, c.Dir)
 	}
 	return printErr
+}
+
+// none is the end of a command that found no result.
+func (c *resultsCommand) none(ctx context.Context, p *printer, deployment *client.Client) error {
+	if c.Group != "" {
+		if _, err := deployment.Group(ctx, c.Group); err != nil {
+			return err
+		}
+	}
+	p.note("no job with a result is selected")
+	return nil
 }
 
 // store prints a result, or writes its file.

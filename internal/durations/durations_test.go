@@ -18,7 +18,8 @@ func TestParse(t *testing.T) {
 }
 
 func TestParseRefuses(t *testing.T) {
-	for _, text := range []string{"", "7", "d", "7 d", "7days", "1h2d", "1d-2h", "1d+2h", "1d2d", "1w", "9999999999d", "1e3d", "NaNd", "--1d", "1d "} {
+	for _, text := range []string{"", "7", "d", "7 d", "7days", "1h2d", "1d-2h", "1d+2h", "1d2d",
+		"1w", "9999999999d", "1e3d", "NaNd", "--1d", "1d "} {
 		if got, err := Parse(text); err == nil {
 			t.Errorf("Parse(%q) = %s, want an error", text, got)
 		}

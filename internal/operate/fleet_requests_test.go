@@ -282,7 +282,8 @@ func TestKnownOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, p := range []presence.Presence{
-			{Worker: "a-1", VM: "A", Steered: true, State: "process", Kinds: []string{"render"}}, {Worker: "a-2", VM: "A", Kinds: []string{"resize"}},
+			{Worker: "a-1", VM: "A", Steered: true, State: "process", Kinds: []string{"render"}},
+			{Worker: "a-2", VM: "A", Kinds: []string{"resize"}},
 			{Worker: "b-1", VM: "b", Kinds: []string{"render"}}, {Worker: "old-1", Kinds: []string{"x"}}, {Worker: "gone-1", Kinds: []string{"x"}},
 		} {
 			b.heartbeat(t, f, p)

@@ -138,7 +138,8 @@ func TestGroupTakeOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.TakeOver = true
-	if sum, err := b.Run(t.Context(), Lines(strings.NewReader(`{"kind":"k","id":"a","group":"night"}`), Spec{})); err != nil || sum.Enqueued != 1 {
+	const line = `{"kind":"k","id":"a","group":"night"}`
+	if sum, err := b.Run(t.Context(), Lines(strings.NewReader(line), Spec{})); err != nil || sum.Enqueued != 1 {
 		t.Fatalf("Run = %+v, %v", sum, err)
 	}
 	if r, err := b.stores.Records.Read(t.Context(), "a"); err != nil || r.Status != checkpoint.Open || r.Group != "night" {

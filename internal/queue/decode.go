@@ -138,7 +138,8 @@ func decodeFields(fields map[string]json.RawMessage) (Envelope, error) {
 	}
 	return Envelope{
 		ID: w.ID, Kind: w.Kind, Payload: payload, Trace: usableTrace(w.Trace), ChosenID: w.ChosenID, Awaited: w.Awaited,
-		Group: w.Group, Resume: w.Resume, EnqueuedAt: timeOrZero(w.EnqueuedAt), Deadline: timeOrZero(w.Deadline), Estimate: time.Duration(w.Estimate),
+		Group: w.Group, Resume: w.Resume,
+		EnqueuedAt: timeOrZero(w.EnqueuedAt), Deadline: timeOrZero(w.Deadline), Estimate: time.Duration(w.Estimate),
 		MaxRun: time.Duration(w.MaxRun), MaxSilence: time.Duration(w.MaxSilence),
 		PutBackSince: timeOrZero(w.PutBackSince), Inputs: inputs, unknown: unknown,
 	}, nil
