@@ -41,6 +41,9 @@ var (
 	// inputs.
 	ErrOtherWork = checkpoint.ErrOtherWork
 
+	// ErrOtherGroup means that the job's id was put before, in another group or in none.
+	ErrOtherGroup = checkpoint.ErrOtherGroup
+
 	// ErrNewerVersion means that the record was written by a newer version of
 	// spotworker, or by another program: this version neither reads nor changes it.
 	ErrNewerVersion = errors.New("its record is of a newer version: use a newer version of this program")

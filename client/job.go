@@ -20,7 +20,7 @@ type Status string
 // The statuses. A job that waits for its first worker has no record, and so no status:
 // see [ErrNotFound].
 const (
-	StatusOpen      Status = "open"      // it ran before, and waits for a worker
+	StatusOpen      Status = "open"      // it waits for a worker: it ran before, or is in a group
 	StatusRunning   Status = "running"   // a worker has it, or had it when it died
 	StatusDone      Status = "done"      // it has its result
 	StatusPoison    Status = "poison"    // it was given up; Replay starts it again
@@ -39,6 +39,9 @@ type Job struct {
 	Kind   string
 	Status Status
 
+	// Group is the group of jobs that the job was put in; empty for none.
+	Group string
+
 	// Fraction (0 to 1) and Text are the last recorded progress.
 	Fraction float64
 	Text     string
@@ -49,8 +52,9 @@ type Job struct {
 	// Owner is the worker, or the operator, that wrote the record last.
 	Owner string
 
-	// CreatedAt is when a worker claimed the job for the first time, ClaimedAt when the
-	// last one did, and EndedAt when the job ended, by the clocks of the writers. A time
+	// CreatedAt is when a worker claimed the job for the first time; until then, for a job of
+	// a group, when it was put. ClaimedAt is when the last worker claimed it,
+	// and EndedAt when the job ended, by the clocks of the writers. A time
 	// is zero if it is not known.
 	CreatedAt, ClaimedAt, EndedAt time.Time
 
@@ -151,7 +155,7 @@ func (j Job) Age() time.Duration { return j.ReadAt.Sub(j.UpdatedAt) }
 // jobOf returns the data of a record.
 func jobOf(r checkpoint.Record) Job {
 	j := Job{
-		ID: r.ID, Kind: r.Kind, Status: Status(r.Status), Fraction: r.Fraction, Text: r.Text, Reason: r.Reason, Owner: r.Owner,
+		ID: r.ID, Kind: r.Kind, Group: r.Group, Status: Status(r.Status), Fraction: r.Fraction, Text: r.Text, Reason: r.Reason, Owner: r.Owner,
 		CreatedAt: r.CreatedAt, ClaimedAt: r.ClaimedAt, EndedAt: r.EndedAt, UpdatedAt: r.ModifiedAt, ReadAt: r.ReadAt,
 		Deliveries: r.Generation, Failures: r.Failures, TotalFailures: r.FailuresTotal,
 		Interruptions: r.Interruptions, UncleanExits: r.UncleanExits(), RunTime: r.RunTime, Deadline: r.Deadline, Estimate: r.Estimate,
@@ -207,8 +211,9 @@ type Filter struct {
 	// Status selects the jobs with one of these statuses; all if it is empty.
 	Status []Status
 
-	// Kind selects the jobs of a kind, and Prefix the jobs whose id starts with it.
-	Kind, Prefix string
+	// Kind selects the jobs of a kind, Group the jobs of a group, and Prefix the jobs whose
+	// id starts with it.
+	Kind, Group, Prefix string
 
 	// CreatedAfter and CreatedBefore select by [Job.CreatedAt], UpdatedAfter and
 	// UpdatedBefore by [Job.UpdatedAt]. Zero is no limit.
@@ -223,10 +228,10 @@ type Filter struct {
 	Skipped func(blob string)
 }
 
-// has reports whether a job is selected.
-func (f Filter) has(j Job) bool {
+// Has reports whether a job is selected.
+func (f Filter) Has(j Job) bool {
 	return (len(f.Status) == 0 || slices.Contains(f.Status, j.Status)) &&
-		(f.Kind == "" || j.Kind == f.Kind) && strings.HasPrefix(j.ID, f.Prefix) &&
+		(f.Kind == "" || j.Kind == f.Kind) && (f.Group == "" || j.Group == f.Group) && strings.HasPrefix(j.ID, f.Prefix) &&
 		within(j.CreatedAt, f.CreatedAfter, f.CreatedBefore) && within(j.UpdatedAt, f.UpdatedAfter, f.UpdatedBefore) &&
 		(f.Select == nil || f.Select(j))
 }
@@ -243,8 +248,8 @@ func within(t, after, before time.Time) bool {
 // that ends early makes no further call. With several accounts the jobs of the readable
 // accounts come first, and then an [*AccountsError] for the others.
 //
-// Jobs that no worker has claimed yet are not listed: they are on the queue alone, which
-// can be counted ([Client.Queues]) but not searched.
+// Jobs that no worker has claimed yet are not listed, unless they are in a group: they are
+// on the queue alone, which can be counted ([Client.Queues]) but not searched.
 func (c *Client) List(ctx context.Context, f Filter) iter.Seq2[Job, error] {
 	return func(yield func(Job, error) bool) {
 		for r, err := range (&allRecords{client: c}).list(ctx, f.Prefix, f.Skipped) {
@@ -252,7 +257,7 @@ func (c *Client) List(ctx context.Context, f Filter) iter.Seq2[Job, error] {
 				yield(Job{}, c.readable(err, toRead))
 				return
 			}
-			if j := jobOf(r); f.has(j) && !yield(j, nil) {
+			if j := jobOf(r); f.Has(j) && !yield(j, nil) {
 				return
 			}
 		}

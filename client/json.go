@@ -18,6 +18,7 @@ func (j Job) MarshalJSON() ([]byte, error) {
 	o.set("id", j.ID)
 	o.some("kind", j.Kind)
 	o.set("status", j.Status)
+	o.some("group", j.Group)
 	o.set("fraction", j.Fraction)
 	o.some("text", j.Text)
 	o.some("reason", j.Reason)

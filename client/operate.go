@@ -64,6 +64,10 @@ type CancelOptions struct {
 	// KnownOnly leaves jobs without a record alone, also where they may wait for their
 	// first worker.
 	KnownOnly bool
+
+	// SeenOnly bars no id: a job without a record is [Unknown] unless the service shows its
+	// message.
+	SeenOnly bool
 }
 
 // Cancel cancels jobs that wait or run. First it writes their records: from then on
@@ -88,7 +92,7 @@ func (c *Client) Cancel(ctx context.Context, ids []string, o CancelOptions, repo
 	canceller := &operate.Canceller{
 		Records: c.stores.Records, Accounts: func(id string) []operate.AccountRecords { return recordsOf(c.likely(id)) },
 		Control: c.stores.Control, Queues: queues,
-		Name: c.name, Reason: o.Reason, KnownOnly: o.KnownOnly,
+		Name: c.name, Reason: o.Reason, KnownOnly: o.KnownOnly, SeenOnly: o.SeenOnly,
 	}
 	err := canceller.Cancel(ctx, slices.Values(ids), func(o operate.CancelOutcome) error {
 		return report(c.cancelResult(o))

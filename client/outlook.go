@@ -86,6 +86,9 @@ const shortTerm = 10
 // outlook judges a job that has not ended. The time is the storage service's. A job that
 // moved to VMs of regular priority is no longer interrupted.
 func (j Job) outlook() deadline.Verdict {
+	if j.Status == StatusOpen && j.Deliveries == 0 && j.Group != "" {
+		return deadline.Verdict{} // no worker has claimed it: like a job that has no record yet
+	}
 	known := deadline.Job{
 		Now: j.ReadAt, Deadline: j.Deadline, Began: j.CreatedAt, Estimate: j.Estimate, RunTime: j.RunTime, Fraction: j.Fraction,
 		HasState: j.StateSize > 0, Losses: max(j.Deliveries-j.TotalFailures, 0),

@@ -50,6 +50,13 @@ type Spec struct {
 	// manifest.
 	Inputs []job.Input
 
+	// Group puts the job into a group of jobs, which [Filter] and [Client.WaitGroup]
+	// select: 1 to 64 of A-Z a-z 0-9 . _ - . A put then creates the job's record, for one
+	// call more; an id of your own needs none, since its record is not read before. A job
+	// stays in its group: the error is [ErrOtherGroup] if the id was put in another, or in
+	// none. Follow-up jobs (job.Job.Put) are in no group.
+	Group string
+
 	// OnDemand puts the job on the queue for VMs of regular priority, which are not
 	// evicted.
 	OnDemand bool
@@ -72,7 +79,7 @@ func (s Spec) Validate() error {
 func (s Spec) producerSpec() (producer.Spec, error) {
 	payload, err := payloadOf(s.Payload)
 	return producer.Spec{
-		Where: s.Where, ID: s.ID, Kind: s.Kind, Payload: payload, Inputs: s.Inputs, Deadline: s.Deadline, OnDemand: s.OnDemand,
+		Where: s.Where, ID: s.ID, Kind: s.Kind, Payload: payload, Inputs: s.Inputs, Deadline: s.Deadline, OnDemand: s.OnDemand, Group: s.Group,
 		Terms: producer.Terms{Delay: s.Delay, MaxRun: s.MaxRun, MaxSilence: s.MaxSilence, Estimate: s.Estimate},
 	}, err
 }

@@ -55,7 +55,7 @@ func (c *Client) sendResults(ctx context.Context, f Filter, to chan<- Outcome) e
 			}
 			return c.readable(err, toRead)
 		}
-		if j := jobOf(r); f.has(j) {
+		if j := jobOf(r); f.Has(j) {
 			group.Go(func() error { return c.sendResult(ctx, records, r, Outcome{Job: j, Result: []byte{}}, to) })
 		}
 	}

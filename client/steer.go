@@ -80,7 +80,14 @@ type SteerOptions struct {
 	// copy. All that it asked for ends: pauses, drains and quarantines. No cancel is lost.
 	// A document that can be read is not replaced.
 	Reset bool
+
+	// KnownOnly refuses to pause a kind, or to quarantine a VM, that no heartbeat names: the
+	// error is [ErrUnknownName]. A worker that knows the name may start later.
+	KnownOnly bool
 }
+
+// ErrUnknownName means that no heartbeat names a VM or a kind ([SteerOptions].KnownOnly).
+var ErrUnknownName = operate.ErrUnknownName
 
 // Steered is a request to workers, with the names of the workers.
 type Steered struct {
@@ -138,7 +145,7 @@ func (c *Client) Free(ctx context.Context, vms []string, o SteerOptions) (Steere
 func (c *Client) steer(o SteerOptions, do func(*operate.Fleet) (operate.Asked, error)) (Steered, error) {
 	f := &operate.Fleet{
 		Control: c.stores.Control, Workers: c.stores.Workers,
-		Name: c.name, Reason: o.Reason, Reset: o.Reset,
+		Name: c.name, Reason: o.Reason, Reset: o.Reset, KnownOnly: o.KnownOnly,
 	}
 	asked, err := do(f)
 	return Steered{

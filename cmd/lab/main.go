@@ -13,6 +13,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/cli/completion"
 	"github.com/spotworker/spotworker/internal/lab/chaos"
 )
 
@@ -35,8 +36,20 @@ type flags struct {
 	IMDS     imdsCommand      `cmd:"" name:"imds" help:"${about_imds}"`
 	Version  kong.VersionFlag `help:"Print the version and exit."`
 
+	Completion completionCommand `cmd:"" help:"Print what makes a shell complete the commands and flags of lab."`
+
+	cli.Format
+
 	command command
 }
+
+// completionCommand prints the code for a shell.
+type completionCommand struct{ completion.Command }
+
+func (c *completionCommand) run(context.Context, io.Writer) error { return c.Print() }
+
+// inJSON is a subcommand whose output has a form in JSON.
+type inJSON interface{ useJSON() }
 
 // command is one of the subcommands.
 type command interface {
@@ -56,9 +69,16 @@ func main() {
 
 func run(args []string, stdout io.Writer) error {
 	var f flags
-	program := cli.Program{Name: "lab", Description: description, Version: version}
+	program := cli.Program{Name: "lab", Description: description, Version: version, Prepare: completion.Answer}
 	if done, err := program.Parse(&f, args, stdout); done || err != nil {
 		return err
+	}
+	if f.WantsJSON() {
+		c, ok := f.command.(inJSON)
+		if !ok {
+			return configError(errors.New("this command prints a story for people and has no JSON; try, evict, withdraw, stop and start have"))
+		}
+		c.useJSON()
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()

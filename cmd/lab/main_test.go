@@ -119,7 +119,7 @@ func TestFlagsReachTry(t *testing.T) {
 	}
 	f := parsed(t, "try", "--kinds-file=k", "--kind=a", "--env=A=b,c;d", "--payload-file=p", "--every=1s", "--evictions=3",
 		"--timeout=1m", "--grace=2s", "--compare=none", "--bin=b", "--keep", "--json", "--plain")
-	if diff := cmp.Diff(want, f.Try.config()); diff != "" || !f.Try.JSON || !f.Try.Plain {
+	if diff := cmp.Diff(want, f.Try.config()); diff != "" || !f.WantsJSON() || !f.Try.Plain {
 		t.Errorf("configuration (-want +got):\n%s", diff)
 	}
 }
@@ -183,5 +183,33 @@ func TestEvictWithoutLabUp(t *testing.T) {
 	err = run([]string{"evict", "spot_1", "--metadata-port=" + port}, &bytes.Buffer{})
 	if err == nil || !strings.Contains(err.Error(), "start lab up") {
 		t.Errorf("lab evict without lab up = %v, want an error that says what to start", err)
+	}
+}
+
+// TestFormat: -o json and --json mean the same, and a command without a form in JSON refuses
+// both before it starts anything.
+func TestFormat(t *testing.T) {
+	for _, flag := range []string{"--json", "--output=json", "-ojson"} {
+		if f := parsed(t, "try", flag, "./train.py"); !f.WantsJSON() {
+			t.Errorf("lab try %s prints text, want JSON", flag)
+		}
+		for _, command := range []string{"up", "demo", "chaos"} {
+			if err := run([]string{command, flag}, &bytes.Buffer{}); cli.Code(err) != cli.ExitConfig {
+				t.Errorf("lab %s %s = %v, want a refusal with exit code %d", command, flag, err, cli.ExitConfig)
+			}
+		}
+	}
+	if f := parsed(t, "try", "./train.py", "--json"); f.WantsJSON() {
+		t.Error("a flag of the program counts as one of lab try")
+	}
+}
+
+// TestCompletion: each shell gets code that names the program.
+func TestCompletion(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		var out bytes.Buffer
+		if err := run([]string{"completion", shell}, &out); err != nil || !strings.Contains(out.String(), "lab") {
+			t.Errorf("lab completion %s = %q, %v", shell, out.String(), err)
+		}
 	}
 }

@@ -27,11 +27,15 @@ type tryCommand struct {
 	Timeout     time.Duration     `help:"The trial fails if it takes longer." default:"10m"`
 	Grace       time.Duration     `help:"${about_try_grace}" default:"4375ms"`
 	Compare     string            `help:"${about_try_compare}" enum:"result,outputs,none" default:"outputs"`
-	JSON        bool              `name:"json" help:"Print the report as JSON on standard output, and the story on standard error."`
 	Bin         string            `help:"${about_try_bin}" placeholder:"DIR"`
 	Keep        bool              `help:"Keep the workers' logs and the kinds file."`
 	Plain       bool              `help:"Print lines only, even on a terminal."`
+
+	json bool
 }
+
+// useJSON implements [inJSON].
+func (c *tryCommand) useJSON() { c.json = true }
 
 // Help is shown by try --help.
 func (*tryCommand) Help() string {
@@ -43,14 +47,15 @@ docs/process.md has what a program does to be interruptible.
     lab try --payload '{"file": "a.log"}' python3 stats.py
     lab try --kinds-file kinds.json --payload-file list
 
-Flags of lab try come before the program. Exit codes: 0 the program is interruptible; 1 it is not,
+With --json the report is on standard output, and the story on standard error. Flags of lab try come
+before the program. Exit codes: 0 the program is interruptible; 1 it is not,
 with the reason; 78 wrong usage.`
 }
 
 func (c *tryCommand) run(ctx context.Context, stdout io.Writer) error {
 	config := c.config()
 	story := stdout
-	if c.JSON {
+	if c.json {
 		story = os.Stderr
 	}
 	var report trial.Report
@@ -67,7 +72,7 @@ func (c *tryCommand) run(ctx context.Context, stdout io.Writer) error {
 	if wrong, ok := errors.AsType[*trial.ConfigError](err); ok {
 		return configError(wrong.Err)
 	}
-	if c.JSON && report.Version > 0 {
+	if c.json && report.Version > 0 {
 		text, encodeErr := json.MarshalIndent(report, "", "  ")
 		if encodeErr == nil {
 			_, encodeErr = stdout.Write(append(plaintext.JSON(text), '\n'))

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/lab"
 	"github.com/spotworker/spotworker/internal/lab/up"
 )
@@ -66,7 +68,12 @@ func (u *upCommand) config() up.Config {
 // order is how lab up gets an order.
 type order struct {
 	MetadataPort int `help:"Port of the metadata service of lab up." default:"10254"`
+
+	json bool
 }
+
+// useJSON implements [inJSON].
+func (o *order) useJSON() { o.json = true }
 
 // send sends an order for a VM or an account to lab up, and prints the answer.
 func (o *order) send(ctx context.Context, stdout io.Writer, do func(context.Context, int, string) (string, error), name string) error {
@@ -76,6 +83,13 @@ func (o *order) send(ctx context.Context, stdout io.Writer, do func(context.Cont
 	said, err := do(ctx, o.MetadataPort, name)
 	if err != nil {
 		return err
+	}
+	if o.json {
+		line, err := cli.JSONLine(map[string]string{"name": name, "text": said})
+		if err != nil {
+			return err
+		}
+		said = strings.TrimSuffix(string(line), "\n")
 	}
 	_, err = fmt.Fprintln(stdout, said)
 	return err

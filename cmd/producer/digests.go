@@ -48,17 +48,20 @@ func (d *digestsCommand) run(ctx context.Context, s *session) error {
 		}
 		options.Skip = func(id string) (client.Status, bool) {
 			found := known[id]
-			return found, found.Ended() || found != "" && !s.flags.TakeOver
+			if found.Group != s.flags.Group && s.flags.Group != "" {
+				return "", false // the put says that the job is in another group
+			}
+			return found.Status, found.Status.Ended() || found.Status != "" && !s.flags.TakeOver
 		}
 	}
 	jobs := producer.Digests(ctx, stores.Account.Container(d.Container), d.Container, d.NamePrefix, s.flags.defaults())
 	return s.put(ctx, c, source{jobs: specs(jobs), total: -1, resumeHint: "running it again continues with the rest"}, options)
 }
 
-// knownDigests returns the status of all jobs of [producer.Digests] that have a record.
+// knownDigests returns all jobs of [producer.Digests] that have a record.
 // An open or running job needs no second message; a job that has ended would not run.
-func knownDigests(ctx context.Context, c *client.Client) (map[string]client.Status, error) {
-	known := map[string]client.Status{}
+func knownDigests(ctx context.Context, c *client.Client) (map[string]client.Job, error) {
+	known := map[string]client.Job{}
 	for job, err := range c.List(ctx, client.Filter{Prefix: producer.DigestPrefix}) {
 		if errors.Is(err, client.ErrNoDeployment) {
 			break
@@ -66,7 +69,7 @@ func knownDigests(ctx context.Context, c *client.Client) (map[string]client.Stat
 		if err != nil {
 			return nil, err
 		}
-		known[job.ID] = job.Status
+		known[job.ID] = client.Job{Status: job.Status, Group: job.Group}
 	}
 	return known, nil
 }

@@ -27,7 +27,7 @@ func (*linesCommand) Help() string {
   {"kind":"digest","payload":{"container":"data","blob":"a"}}
   {"id":"frame-7","kind":"render","payload_base64":"AAEC","deadline":"2026-01-31T09:30:00Z","estimate":"5h","delay":"90s"}
 
-A delay here overrides --delay, and so do max_run, max_silence and estimate. A bad line is reported
+A delay here overrides --delay, and so do group, max_run, max_silence and estimate. A bad line is reported
 with its number and does not affect the others: they are put, and the exit code is 1. Ids are
 printed as they are confirmed, not in the order of the lines.
 

@@ -17,6 +17,8 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/cli/completion"
+	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/producer"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/telemetry/tracing/otlp"
@@ -84,7 +86,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	var f flags
 	program := cli.Program{
 		Name: "producer", Description: description, Version: version,
-		Vars: map[string]string{"max_parallel": strconv.Itoa(maxParallel)},
+		Vars: map[string]string{"max_parallel": strconv.Itoa(maxParallel)}, Prepare: completion.Answer,
 	}
 	done, err := program.Parse(&f, args, stdout)
 	if done || err != nil {
@@ -118,6 +120,7 @@ type flags struct {
 	MaxRun     time.Duration `help:"${about_max_run}" default:"0s" group:"Jobs" env:"-"`
 	MaxSilence time.Duration `help:"${about_max_silence}" default:"0s" group:"Jobs" env:"-"`
 	Estimate   time.Duration `help:"${about_estimate}" default:"0s" group:"Jobs" env:"-"`
+	Group      string        `help:"${about_group}" group:"Jobs" placeholder:"NAME" env:"-"`
 	OnDemand   bool          `help:"${about_on_demand}" group:"Jobs" env:"-"`
 	TakeOver   bool          `help:"${about_take_over}" group:"Jobs" env:"-"`
 	KnownKinds bool          `help:"${about_known_kinds}" group:"Jobs" env:"-"`
@@ -125,9 +128,9 @@ type flags struct {
 
 	Wait        bool          `help:"Wait for the jobs to end, and print their results." group:"Results" env:"-"`
 	WaitTimeout time.Duration `help:"Longest time to wait; 0s is no limit." default:"0s" group:"Results" env:"-"`
-	JSON        bool          `name:"json" help:"Print one JSON object per line, for scripts." group:"Results" env:"-"`
 	Quiet       bool          `short:"q" help:"No progress, no summary; only errors." group:"Results" env:"-"`
 
+	cli.Format
 	cli.Storage
 
 	Parallel    int `help:"Jobs put at once, 1 to ${max_parallel}." default:"16" group:"Storage"`
@@ -137,8 +140,15 @@ type flags struct {
 	Lines   linesCommand   `cmd:"" help:"Put the jobs of a file or of standard input, one JSON object per line."`
 	Digests digestsCommand `cmd:"" help:"Put a digest job for each blob of a container."`
 
+	Completion completionCommand `cmd:"" help:"Print what makes a shell complete the commands and flags of producer."`
+
 	command command
 }
+
+// completionCommand prints the code for a shell.
+type completionCommand struct{ completion.Command }
+
+func (c *completionCommand) run(context.Context, *session) error { return c.Print() }
 
 // command is one of the producer's commands.
 type command interface {
@@ -156,13 +166,33 @@ func (f *flags) AfterApply(ctx *kong.Context) (err error) {
 
 // defaults returns the settings of the flags for every job.
 func (f *flags) defaults() producer.Spec {
-	return producer.Spec{OnDemand: f.OnDemand, Terms: producer.Terms{Delay: f.Delay, MaxRun: f.MaxRun, MaxSilence: f.MaxSilence,
-		Estimate: f.Estimate}}
+	return producer.Spec{OnDemand: f.OnDemand, Group: f.Group,
+		Terms: producer.Terms{Delay: f.Delay, MaxRun: f.MaxRun, MaxSilence: f.MaxSilence, Estimate: f.Estimate}}
 }
 
 // isShards reports whether there can be so many queues of jobs; 0 means as many as there
 // are.
 func isShards(n int) bool { return n >= 0 && n <= queue.MaxShards }
+
+// checkJobs checks the settings of jobs.
+func (f *flags) checkJobs() error {
+	if err := queue.CheckLimit(f.MaxRun); err != nil {
+		return fmt.Errorf("--max-run: %w", err)
+	}
+	if err := queue.CheckEstimate(f.Estimate); err != nil {
+		return fmt.Errorf("--estimate: %w", err)
+	}
+	if err := queue.CheckLimit(f.MaxSilence); err != nil {
+		return fmt.Errorf("--max-silence: %w", err)
+	}
+	if f.Group == "" {
+		return nil
+	}
+	if err := jobid.ValidateGroup(f.Group); err != nil {
+		return fmt.Errorf("--%w", err)
+	}
+	return nil
+}
 
 func (f *flags) check() error {
 	var err error
@@ -173,12 +203,8 @@ func (f *flags) check() error {
 		err = fmt.Errorf("--queue-shards is %d; it must be 1 to %d, or 0 for as many as the deployment says", f.QueueShards, queue.MaxShards)
 	case f.Delay < 0 || f.Delay > queue.MaxDelay:
 		err = fmt.Errorf("--delay is %s; it must be 0s to %s", f.Delay, queue.MaxDelay)
-	case queue.CheckLimit(f.MaxRun) != nil:
-		err = fmt.Errorf("--max-run: %w", queue.CheckLimit(f.MaxRun))
-	case queue.CheckEstimate(f.Estimate) != nil:
-		err = fmt.Errorf("--estimate: %w", queue.CheckEstimate(f.Estimate))
-	case queue.CheckLimit(f.MaxSilence) != nil:
-		err = fmt.Errorf("--max-silence: %w", queue.CheckLimit(f.MaxSilence))
+	case f.checkJobs() != nil:
+		err = f.checkJobs()
 	case f.DryRun && f.Wait:
 		err = errors.New("--dry-run enqueues nothing that --wait could wait for: leave one of them out")
 	case f.WaitTimeout < 0:

@@ -116,6 +116,9 @@ func message(ts *testscript.TestScript, _ bool, args []string) {
 		if !e.Deadline.IsZero() {
 			fmt.Fprintf(ts.Stdout(), " deadline=%s", e.Deadline.Format(time.RFC3339))
 		}
+		if e.Group != "" {
+			fmt.Fprintf(ts.Stdout(), " group=%s resume=%t", e.Group, e.Resume)
+		}
 		fmt.Fprintln(ts.Stdout())
 		return
 	}

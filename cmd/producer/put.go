@@ -11,6 +11,7 @@ import (
 
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/durations"
 	"github.com/spotworker/spotworker/internal/jobfiles/inputs/named"
 	"github.com/spotworker/spotworker/internal/producer"
 	"github.com/spotworker/spotworker/internal/queue"
@@ -67,6 +68,8 @@ func (c *putCommand) run(ctx context.Context, s *session) error {
 	case s.flags.DryRun:
 		return fmt.Errorf("job %s cannot be enqueued: %w", failed.ID, failed.Err)
 	case isUnknownKind(failed.Err):
+		return fmt.Errorf("job %s was not enqueued: %w", failed.ID, failed.Err)
+	case errors.Is(failed.Err, client.ErrOtherGroup):
 		return fmt.Errorf("job %s was not enqueued: %w", failed.ID, failed.Err)
 	case errors.Is(failed.Err, client.ErrOtherWork):
 		return fmt.Errorf("job %s was not enqueued; give it another id: %w", failed.ID, failed.Err)
@@ -143,7 +146,7 @@ func parseDeadline(s string, now time.Time) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
 	}
-	if from, err := time.ParseDuration(s); err == nil && from > 0 {
+	if from, err := durations.Parse(s); err == nil && from > 0 {
 		return now.Add(from), nil
 	}
 	if at, err := time.Parse(time.RFC3339, s); err == nil {

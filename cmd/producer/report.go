@@ -30,7 +30,7 @@ type report struct {
 // newReport returns the report of a run with those flags.
 func newReport(f *flags, s *screen) *report {
 	return &report{
-		screen: s, json: f.JSON, quiet: f.Quiet, dryRun: f.DryRun, reportSkipped: f.TakeOver, takeOver: f.TakeOver,
+		screen: s, json: f.WantsJSON(), quiet: f.Quiet, dryRun: f.DryRun, reportSkipped: f.TakeOver, takeOver: f.TakeOver,
 		began: time.Now(), sum: summary{DryRun: f.DryRun},
 	}
 }

@@ -17,6 +17,8 @@ var texts = cli.Texts{
 		"0s: only the limit of its kind.",
 	"about_estimate": "Work of a job on a VM that nothing interrupts: with a deadline, workers find out by it whether the " +
 		"job is at risk. 0s: not known.",
+	"about_group": "Group of the jobs: spotctl lists, waits for and cancels them together. It creates their records at the " +
+		"put, for one call more each, and none for ids of your own.",
 	"about_on_demand": "Put the jobs on the on-demand queue, for VMs of regular priority: they start no sooner, but are not " +
 		"evicted.",
 	"about_take_over": "Let jobs that are recorded as running start again at once: their worker is known to be dead.",

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/plaintext"
 )
 
 // errWaitTimeout ends the waiting after --wait-timeout.
@@ -49,7 +51,18 @@ func (w *waiting) run(ctx context.Context) error {
 		defer cancel()
 	}
 	s.report.screen.begin("waiting", int64(all))
+	if !s.report.screen.bars && !s.report.json && all > 0 {
+		s.report.note("waiting for %d jobs", all)
+	}
+	watching, stop := context.WithCancel(within)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		noteWorkers(watching, w.client.Workers, s.report.note)
+	}()
 	err := w.reportAll(within)
+	stop()
+	<-watched
 	s.report.screen.end()
 	n := s.report.sum.Waited
 	s.report.note("%d done, %d poison, %d cancelled, %d pending, in %v",
@@ -66,6 +79,49 @@ func (w *waiting) run(ctx context.Context) error {
 		return fmt.Errorf("%d of %d jobs ended without a result; the lines above say why", n.bad(), all)
 	}
 	return nil
+}
+
+// How often a wait looks whether any worker is alive, and how often it says that none is.
+const (
+	lookEvery = time.Minute
+	sayEvery  = 10 * time.Minute
+)
+
+// noteWorkers says when no worker is alive: at the start, when that changes, and every ten
+// minutes. It costs one call a minute. It ends with ctx, or if heartbeats may not be read.
+func noteWorkers(ctx context.Context, list func(context.Context) ([]client.Worker, error), note func(format string, args ...any)) {
+	said := time.Time{} // when it was said last that none is alive; zero if one is
+	for {
+		workers, err := list(ctx)
+		switch {
+		case ctx.Err() != nil || errors.Is(err, client.ErrDenied):
+			return
+		case err != nil && !errors.Is(err, client.ErrNoDeployment):
+			// The wait itself reports an outage.
+		case slices.ContainsFunc(workers, func(w client.Worker) bool { return w.Life() == client.Alive }):
+			if !said.IsZero() {
+				note("a worker is alive again")
+			}
+			said = time.Time{}
+		case said.IsZero() || time.Since(said) >= sayEvery:
+			said = time.Now()
+			note("no worker is alive%s: the jobs wait until one starts", lastHeartbeat(workers))
+		}
+		select {
+		case <-time.After(lookEvery):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// lastHeartbeat says how long ago the last heartbeat was written; empty if there is none.
+func lastHeartbeat(workers []client.Worker) string {
+	if len(workers) == 0 {
+		return ", and no heartbeat was ever written"
+	}
+	last := slices.MinFunc(workers, func(a, b client.Worker) int { return cmp.Compare(a.Age, b.Age) })
+	return fmt.Sprintf(", the last heartbeat was written %s ago by %s", last.Age.Round(time.Second), plaintext.Line(last.Name))
 }
 
 // open names the first of the jobs that have not ended, for the end of a sentence.

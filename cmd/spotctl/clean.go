@@ -4,25 +4,46 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/durations"
 	"github.com/spotworker/spotworker/internal/plaintext"
 	"github.com/spotworker/spotworker/internal/storage/azure"
 )
 
 // cleanCommand removes the remains of jobs that have ended.
 type cleanCommand struct {
-	Days   int      `name:"older-than" help:"${about_clean_days}" required:"" placeholder:"DAYS" env:"-"`
+	Older  cleanAge `name:"older-than" help:"${about_clean_days}" required:"" placeholder:"TIME" env:"-"`
 	Status []string `help:"Only jobs with this status: ${enum}. Both without it." enum:"done,cancelled" placeholder:"STATUS" env:"-"`
 	Kind   string   `help:"Only jobs of this kind." placeholder:"KIND" env:"-"`
 	IDs    string   `name:"prefix-id" help:"Only jobs whose id starts with this." placeholder:"TEXT" env:"-"`
 	Yes    bool     `help:"Remove them. Without it the command counts, and changes nothing." env:"-"`
 }
 
-// leastDays is the least --older-than.
-const leastDays = int(client.MinCleanAge / (24 * time.Hour))
+const day = 24 * time.Hour
+
+// leastDays is the least --older-than, and mostDays the largest, a hundred years.
+const (
+	leastDays = int(client.MinCleanAge / day)
+	mostDays  = 36500
+)
+
+// cleanAge is a duration such as 14d, or a number of days.
+type cleanAge time.Duration
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (a *cleanAge) UnmarshalText(text []byte) error {
+	if days, err := strconv.Atoi(string(text)); err == nil {
+		*a = cleanAge(time.Duration(max(min(days, mostDays+1), -1)) * day)
+		return nil
+	}
+	d, err := durations.Parse(string(text))
+	*a = cleanAge(d)
+	return err
+}
 
 // Help is shown by clean --help.
 func (*cleanCommand) Help() string {
@@ -45,17 +66,16 @@ or nothing was, 78 wrong flags.`
 }
 
 func (c *cleanCommand) run(ctx context.Context, s *session) error {
-	const most = 36500
-	if c.Days < leastDays || c.Days > most {
-		return &cli.ConfigError{Err: fmt.Errorf("--older-than is %d days; it must be %d to %d: a message of a job that has ended can be "+
-			"hidden for 7 days, and only the job's record keeps it from starting the job again", c.Days, leastDays, most)}
+	if age := time.Duration(c.Older); age < client.MinCleanAge || age > mostDays*day {
+		return &cli.ConfigError{Err: fmt.Errorf("--older-than is %g days; it must be %d to %d: a message of a job that has ended can be "+
+			"hidden for 7 days, and only the job's record keeps it from starting the job again", age.Hours()/24, leastDays, mostDays)}
 	}
 	deployment, err := s.client()
 	if err != nil {
 		return err
 	}
 	o := client.CleanOptions{
-		OlderThan: time.Duration(c.Days) * 24 * time.Hour, Kind: c.Kind, Prefix: c.IDs, DryRun: !c.Yes,
+		OlderThan: time.Duration(c.Older), Kind: c.Kind, Prefix: c.IDs, DryRun: !c.Yes,
 		Failed: func(id string, err error) {
 			s.printer.note("%s: %s", plaintext.Line(id), plaintext.Line(azure.Explain(err)))
 		},

@@ -82,7 +82,7 @@ func TestCleanFails(t *testing.T) {
 			d.done(t, "bad", "fine")
 			time.Sleep(10 * 24 * time.Hour)
 			d.refuseCalls(storage.OpDeleteBlob, 1, "/bad")
-			err := (&cleanCommand{Days: 9, Yes: true}).run(t.Context(), d.session)
+			err := (&cleanCommand{Older: cleanAge(9 * day), Yes: true}).run(t.Context(), d.session)
 			if err == nil || !strings.HasPrefix(err.Error(), "1 jobs could not be removed") || !strings.Contains(d.notes.String(), "bad: ") {
 				t.Errorf("clean = %v\n%s%s\nwant an error about one job, and its name", err, &d.out, &d.notes)
 			}
@@ -90,7 +90,7 @@ func TestCleanFails(t *testing.T) {
 				t.Errorf("%d records are left, want one", left)
 			}
 			d.server.OnCall(nil)
-			if err := (&cleanCommand{Days: 9, Yes: true}).run(t.Context(), d.session); err != nil {
+			if err := (&cleanCommand{Older: cleanAge(9 * day), Yes: true}).run(t.Context(), d.session); err != nil {
 				t.Errorf("clean again = %v", err)
 			}
 		})

@@ -21,11 +21,12 @@ var statuses = []client.Status{client.StatusOpen, client.StatusRunning, client.S
 
 // selection are the flags that select jobs by their records.
 type selection struct {
-	Status []string      `help:"${about_selection_status}" enum:"open,running,done,poison,cancelled,unknown" placeholder:"STATUS" env:"-"`
+	Status []string      `help:"${about_selection_status}" enum:"${job_statuses}" aliases:"state" placeholder:"STATUS" env:"-"`
 	Kind   string        `help:"Only jobs of this kind." placeholder:"KIND" env:"-"`
+	Group  string        `help:"Only jobs of this group." placeholder:"NAME" env:"-"`
 	IDs    string        `name:"prefix-id" help:"Only jobs whose id starts with this." placeholder:"TEXT" env:"-"`
 	Newer  time.Duration `help:"Only jobs whose record was written within this time, as in 1h30m." placeholder:"TIME" env:"-"`
-	Older  time.Duration `help:"Only jobs whose record was not written for this time." placeholder:"TIME" env:"-"`
+	Older  time.Duration `help:"Only jobs whose record was not written for this time." aliases:"older-than" placeholder:"TIME" env:"-"`
 }
 
 // filter returns the selection for the client, and a function for the conditions that the
@@ -34,7 +35,7 @@ func (f *selection) filter() (client.Filter, func(client.Job) bool, error) {
 	if f.Newer < 0 || f.Older < 0 {
 		return client.Filter{}, nil, &cli.ConfigError{Err: errors.New("--newer and --older must not be negative")}
 	}
-	filter := client.Filter{Kind: f.Kind, Prefix: f.IDs}
+	filter := client.Filter{Kind: f.Kind, Group: f.Group, Prefix: f.IDs}
 	for _, status := range f.Status {
 		filter.Status = append(filter.Status, client.Status(status))
 	}
@@ -44,20 +45,27 @@ func (f *selection) filter() (client.Filter, func(client.Job) bool, error) {
 	}, nil
 }
 
+// selectsAll reports whether no flag narrows the selection.
+func (f *selection) selectsAll() bool {
+	return len(f.Status) == 0 && f.Kind == "" && f.Group == "" && f.IDs == "" && f.Newer == 0 && f.Older == 0
+}
+
 // jobsCommand lists jobs.
 type jobsCommand struct {
 	selection
 	Sort    string        `help:"${about_jobs_sort}" enum:"${job_orders}" default:"written" env:"-"`
 	Reverse bool          `help:"Reverse the order." env:"-"`
 	Limit   int           `help:"Most jobs to print; 0 is no limit." default:"0" env:"-"`
+	Count   bool          `help:"Print how many jobs there are of each status, and no job." env:"-"`
 	AtRisk  bool          `help:"Only jobs that may miss their deadline, or cannot meet it any more." env:"-"`
 	Timeout time.Duration `help:"Longest time to read them; 0s is no limit." default:"10m" env:"-"`
 }
 
 // Help is shown by jobs --help.
 func (*jobsCommand) Help() string {
-	return `Lists the jobs that have a record: all that a worker has claimed once, as long as records
-are kept. A job that waits for its first worker is on the queue alone, which cannot be searched.
+	return `Lists the jobs that have a record: all that a worker has claimed once, and all jobs of groups,
+as long as records are kept. Another job that waits for its first worker is on the queue alone, which
+cannot be searched.
 
 It costs one call for each 5,000 records of the deployment, whatever is selected.`
 }
@@ -76,6 +84,16 @@ func (c *jobsCommand) run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
+	if c.Group != "" && len(jobs) == 0 && unread == nil {
+		if _, err := deployment.Group(ctx, c.Group); err != nil {
+			return err
+		}
+	}
+	return cmp.Or(c.print(s.printer, jobs), unread)
+}
+
+// print prints the selected jobs, or how many there are.
+func (c *jobsCommand) print(p *printer, jobs []client.Job) error {
 	var punctuality overview.Punctuality
 	for _, j := range jobs {
 		punctuality.Add(j)
@@ -86,25 +104,70 @@ func (c *jobsCommand) run(ctx context.Context, s *session) error {
 			return !risk.AtRisk() && risk != client.RiskLate
 		})
 	}
+	if c.Count {
+		return p.jobCounts(jobs)
+	}
 	slices.SortFunc(jobs, orders[c.Sort])
 	if c.Reverse {
 		slices.Reverse(jobs)
 	}
-	all := len(jobs)
+	shown := jobs
 	if c.Limit > 0 {
-		jobs = jobs[:min(all, c.Limit)]
+		shown = jobs[:min(len(jobs), c.Limit)]
 	}
-	if err := s.printer.jobs(jobs); err != nil {
+	if err := p.jobs(shown); err != nil || p.json {
 		return err
 	}
-	if len(jobs) < all && !s.printer.json {
-		s.printer.note("these are %d of %d jobs; a higher --limit prints more", len(jobs), all)
+	if len(shown) < len(jobs) {
+		p.note("these are %d of %d jobs; a higher --limit prints more", len(shown), len(jobs))
 	}
-	if text := punctuality.String(); text != "" && !s.printer.json {
-		s.printer.note("%s; spotctl job ID says why", text)
+	if c.Group != "" {
+		p.note("group %s: %d jobs: %s", c.Group, len(jobs), countsInWords(countJobs(jobs)))
 	}
-	return unread
+	if text := punctuality.String(); text != "" {
+		p.note("%s; spotctl job ID says why", text)
+	}
+	return nil
 }
+
+// countJobs counts jobs by status.
+func countJobs(jobs []client.Job) map[client.Status]int {
+	counts := map[client.Status]int{}
+	for _, j := range jobs {
+		counts[j.Status]++
+	}
+	return counts
+}
+
+// countsInWords are the counts that are not 0, in the order of a job's life.
+func countsInWords(counts map[client.Status]int) string {
+	var parts []string
+	for _, status := range statuses {
+		if n := counts[status]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, status))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// jobCounts prints how many jobs there are of each status, and of all.
+func (p *printer) jobCounts(jobs []client.Job) error {
+	counts := countJobs(jobs)
+	if p.json {
+		return p.line(map[string]any{"jobs": len(jobs), "by_status": counts})
+	}
+	t := p.table()
+	for _, status := range statuses {
+		if n := counts[status]; n > 0 {
+			fmt.Fprintf(t, "%s\t%d\n", status, n)
+		}
+	}
+	fmt.Fprintf(t, "all\t%d\n", len(jobs))
+	return t.Flush()
+}
+
+// jobStatuses are the values of --status.
+const jobStatuses = "open,running,done,poison,cancelled,unknown"
 
 // jobOrders are the values of jobs --sort.
 const jobOrders = "id,kind,status,written,created,fraction,runtime,interruptions,failures"
@@ -263,9 +326,10 @@ func rowsOfJob(j client.Job, now time.Time) [][2]string {
 		exits = fmt.Sprintf("%d workers in a row died with it", j.UncleanExits)
 	}
 	return [][2]string{
-		{"job", j.ID}, {"kind", plaintext.Line(j.Kind)}, {"status", string(j.Status)}, {"reason", plaintext.Line(j.Reason)},
+		{"job", j.ID}, {"kind", plaintext.Line(j.Kind)}, {"group", plaintext.Line(j.Group)},
+		{"status", string(j.Status)}, {"reason", plaintext.Line(j.Reason)},
 		{"progress", progress}, {"written", fmt.Sprintf("%s ago by %s", overview.Span(j.Age()), plaintext.Line(j.Owner))},
-		{"claims", fmt.Sprintf("%d, the last %s", j.Deliveries, moment(j.ClaimedAt, now))},
+		{"claims", claimsInWords(j, now)},
 		{"interruptions", fmt.Sprint(j.Interruptions)}, {"failures", failures}, {"unclean exits", exits},
 		{"run time", overview.RunTime(j).Round(time.Millisecond).String()}, {"cost", costInWords(j)}, {"checkpoint", state}, {"result", result},
 		{"outputs", stored},
@@ -273,6 +337,14 @@ func rowsOfJob(j client.Job, now time.Time) [][2]string {
 		{"moved", plaintext.Line(j.MoveReason)},
 		{"created", moment(j.CreatedAt, now)}, {"ended", moment(j.EndedAt, now)}, {"work", hashed(j.WorkSHA256)},
 	}
+}
+
+// claimsInWords says how often the job was claimed.
+func claimsInWords(j client.Job, now time.Time) string {
+	if j.Deliveries == 0 {
+		return "none yet"
+	}
+	return fmt.Sprintf("%d, the last %s", j.Deliveries, moment(j.ClaimedAt, now))
 }
 
 // times is a count of events.

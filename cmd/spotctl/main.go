@@ -18,13 +18,13 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
-	kongcompletion "github.com/jotaen/kong-completion"
 	"golang.org/x/term"
 
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/cmd/spotctl/internal/costs"
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/cli/clientflags"
+	"github.com/spotworker/spotworker/internal/cli/completion"
 	"github.com/spotworker/spotworker/internal/overview"
 	"github.com/spotworker/spotworker/internal/plaintext"
 	"github.com/spotworker/spotworker/internal/queue"
@@ -45,8 +45,8 @@ configuration, 1 anything else.`
 // flags are the command line.
 type flags struct {
 	Version kong.VersionFlag `help:"Print the version and exit." env:"-"`
-	Output  string           `short:"o" help:"${about_output}" enum:"text,json" default:"text" env:"-"`
 
+	cli.Format
 	cli.Storage
 
 	Status  statusCommand  `cmd:"" help:"Show the deployment at one moment: queues, jobs, workers, evictions."`
@@ -91,29 +91,12 @@ type flags struct {
 	Completion completionCommand `cmd:"" help:"Print what makes a shell complete the commands and flags of spotctl."`
 
 	command command
-	parsed  *kong.Context
 }
 
 // completionCommand prints the code for a shell.
-type completionCommand struct {
-	Shell string `arg:"" enum:"bash,zsh,fish" help:"The shell: ${enum}."`
-}
+type completionCommand struct{ completion.Command }
 
-// Help is shown by completion --help.
-func (*completionCommand) Help() string {
-	return `For this session of bash or zsh: source <(spotctl completion bash). Of fish: spotctl
-completion fish | source. A line with that in the shell's start file (~/.bashrc, ~/.zshrc,
-~/.config/fish/config.fish) makes it permanent.`
-}
-
-// complete answers a shell that asks how a command line continues.
-func complete(parser *kong.Kong, exit func(code int)) {
-	kongcompletion.Register(parser, kongcompletion.WithExitFunc(exit))
-}
-
-func (c *completionCommand) run(_ context.Context, s *session) error {
-	return (&kongcompletion.Completion{Shell: c.Shell, Code: true}).Run(s.flags.parsed)
-}
+func (c *completionCommand) run(context.Context, *session) error { return c.Print() }
 
 // pricesCommand shows what VMs cost.
 type pricesCommand struct{ costs.Prices }
@@ -156,7 +139,6 @@ type command interface {
 
 // AfterApply records the chosen command. It is called by kong when all flags are set.
 func (f *flags) AfterApply(ctx *kong.Context) (err error) {
-	f.parsed = ctx
 	f.command, err = cli.Chosen[command](ctx)
 	return err
 }
@@ -177,8 +159,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	vars := costs.Vars()
 	vars["most_shards"], vars["most_accounts"] = strconv.Itoa(queue.MaxShards), strconv.Itoa(queue.MaxAccounts)
 	vars["unasked"], vars["least_days"] = strconv.Itoa(cancelUnasked), strconv.Itoa(leastDays)
-	vars["job_orders"] = jobOrders
-	program := cli.Program{Name: "spotctl", Description: description, Version: version, Prepare: complete, Vars: vars}
+	vars["job_orders"], vars["job_statuses"] = jobOrders, jobStatuses
+	program := cli.Program{Name: "spotctl", Description: description, Version: version, Prepare: completion.Answer, Vars: vars}
 	if done, err := program.Parse(&f, args, stdout); done || err != nil {
 		return err
 	}
@@ -218,7 +200,7 @@ type printer struct {
 }
 
 func newPrinter(f *flags, in io.Reader, out, err io.Writer) *printer {
-	p := &printer{in: bufio.NewReader(in), out: out, err: err, json: f.Output == "json"}
+	p := &printer{in: bufio.NewReader(in), out: out, err: err, json: f.WantsJSON()}
 	p.terminal = cli.IsTerminal(out)
 	if file, ok := out.(*os.File); ok && p.terminal {
 		if width, _, err := term.GetSize(int(file.Fd())); err == nil {

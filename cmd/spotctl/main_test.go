@@ -95,6 +95,7 @@ func TestScripts(t *testing.T) {
 			"blobs":     blobs,
 			"stored":    stored,
 			"stranger":  stranger,
+			"grouped":   groupPut,
 		},
 	})
 }

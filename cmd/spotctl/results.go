@@ -146,6 +146,7 @@ func resultLineOf(id string, result []byte, err error) resultLine {
 // resultsCommand fetches the results of many jobs.
 type resultsCommand struct {
 	Kind    string        `help:"Only jobs of this kind." placeholder:"KIND" env:"-"`
+	Group   string        `help:"Only jobs of this group." placeholder:"NAME" env:"-"`
 	IDs     string        `name:"prefix-id" help:"Only jobs whose id starts with this." placeholder:"TEXT" env:"-"`
 	Newer   time.Duration `help:"Only jobs that were done within this time, as in 24h." placeholder:"TIME" env:"-"`
 	Dir     string        `help:"${about_results_dir}" placeholder:"FOLDER" type:"path" env:"-"`
@@ -162,7 +163,7 @@ It costs one call for each 5,000 records of the deployment, and one for each res
 }
 
 func (c *resultsCommand) run(ctx context.Context, s *session) error {
-	selected := selection{Status: []string{string(client.StatusDone)}, Kind: c.Kind, IDs: c.IDs, Newer: c.Newer}
+	selected := selection{Status: []string{string(client.StatusDone)}, Kind: c.Kind, Group: c.Group, IDs: c.IDs, Newer: c.Newer}
 	filter, has, err := selected.filter()
 	if err != nil {
 		return err
@@ -193,10 +194,21 @@ func (c *resultsCommand) run(ctx context.Context, s *session) error {
 	s.printer.skipped(skipped)
 	switch {
 	case n == 0:
-		s.printer.note("no job with a result is selected")
+		return c.none(ctx, s.printer, deployment)
 	case c.Dir != "":
 		s.printer.note("results written: %d, in %s", n, c.Dir)
 	}
+	return nil
+}
+
+// none is the end of a command that found no result.
+func (c *resultsCommand) none(ctx context.Context, p *printer, deployment *client.Client) error {
+	if c.Group != "" {
+		if _, err := deployment.Group(ctx, c.Group); err != nil {
+			return err
+		}
+	}
+	p.note("no job with a result is selected")
 	return nil
 }
 

@@ -20,10 +20,12 @@ var texts = cli.Texts{
 		"${most_accounts}. Without it nothing is changed.",
 	"about_accounts_chosen_ids": "Spread jobs with chosen ids too, although the deployment has or had jobs. An id that was put before " +
 		"and is put again then may run a second time.",
-	"about_clean_days":       "Only jobs whose record was not written for so many days, at least ${least_days}.",
+	"about_cancel_bar": "Give an id a cancelled record also if the job was not seen, so that no worker starts it if it waits. " +
+		"Without such a job, the id cannot be used while that record is kept.",
+	"about_clean_days": "Only jobs whose record was not written for this time, at least ${least_days}d. A number " +
+		"alone is days.",
 	"about_selection_status": "Only jobs with one of these statuses: ${enum}.",
 	"about_jobs_sort":        "Order: ${enum}. written is that of the last write, the latest first.",
-	"about_output":           "Form of the output: ${enum}. json is one object per line, for scripts.",
 	"about_orphans_list": "List jobs that have not ended, whose record was not written for a while, and of which no message was " +
 		"seen.",
 	"about_orphans_requeue": "Put a new message for such jobs, so that they continue from their recorded state. Without --yes it " +

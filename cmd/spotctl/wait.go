@@ -17,7 +17,8 @@ import (
 
 // waitCommand waits for jobs.
 type waitCommand struct {
-	IDs     []string      `arg:"" name:"id" help:"Ids of jobs; - reads them from standard input, one on a line."`
+	IDs     []string      `arg:"" optional:"" name:"id" help:"Ids of jobs; - reads them from standard input, one on a line."`
+	Group   string        `help:"All jobs of this group, also jobs that are put in it meanwhile." placeholder:"NAME" env:"-"`
 	Timeout time.Duration `help:"Longest time to wait; 0s is no limit." default:"0s" env:"-"`
 	Quiet   bool          `short:"q" help:"Print no results." env:"-"`
 }
@@ -32,9 +33,8 @@ without a result or --timeout came first. An interruption affects no job.`
 }
 
 func (c *waitCommand) run(ctx context.Context, s *session) error {
-	ids, err := c.ids(s.printer.in)
-	if err != nil {
-		return err
+	if (c.Group == "") == (len(c.IDs) == 0) {
+		return &cli.ConfigError{Err: errors.New("give ids of jobs, or --group")}
 	}
 	deployment, err := s.client()
 	if err != nil {
@@ -42,6 +42,10 @@ func (c *waitCommand) run(ctx context.Context, s *session) error {
 	}
 	within, cancel := withTimeout(ctx, c.Timeout)
 	defer cancel()
+	ids, err := c.ids(within, s.printer.in, deployment)
+	if err != nil {
+		return err
+	}
 	bar := newJobBar(s.printer, ids)
 	report := endReport{printer: s.printer}
 	pending := map[string]bool{}
@@ -50,7 +54,11 @@ func (c *waitCommand) run(ctx context.Context, s *session) error {
 	}
 	err = func() error {
 		defer bar.close()
-		for outcome, err := range deployment.WaitMany(within, ids, client.WaitOptions{Progress: bar.progress}) {
+		outcomes := deployment.WaitMany(within, ids, client.WaitOptions{Progress: bar.progress})
+		if c.Group != "" {
+			outcomes = deployment.WaitGroup(within, c.Group, client.WaitOptions{Progress: bar.progress})
+		}
+		for outcome, err := range outcomes {
 			if err != nil {
 				return err
 			}
@@ -77,8 +85,16 @@ func (c *waitCommand) run(ctx context.Context, s *session) error {
 	return report.end()
 }
 
-// ids returns the given ids, or the ids on standard input.
-func (c *waitCommand) ids(in *bufio.Reader) ([]string, error) {
+// ids returns the given ids, the ids on standard input, or the ids of the group.
+func (c *waitCommand) ids(ctx context.Context, in *bufio.Reader, deployment *client.Client) ([]string, error) {
+	if c.Group != "" {
+		jobs, err := deployment.Group(ctx, c.Group)
+		ids := make([]string, len(jobs))
+		for i, j := range jobs {
+			ids[i] = j.ID
+		}
+		return ids, err
+	}
 	if len(c.IDs) != 1 || c.IDs[0] != "-" {
 		return c.IDs, nil
 	}

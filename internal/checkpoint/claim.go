@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"io"
 	"time"
@@ -30,7 +31,7 @@ func (s *Store) Fresh(d Delivery, owner string) *Claim {
 	return s.newClaim(d, owner, Record{
 		ID: d.ID, Kind: d.Kind, PayloadHash: d.PayloadHash, MessageID: d.MessageID,
 		Status: Running, Generation: 1, CreatedAt: now, ClaimedAt: now, Deadline: d.Deadline, Estimate: d.Estimate,
-		InputList: d.InputList,
+		InputList: d.InputList, Group: d.Group,
 	})
 }
 
@@ -55,8 +56,11 @@ func (s *Store) Acquire(ctx context.Context, d Delivery, found Record, owner str
 		r.Kind, r.PayloadHash, r.MessageID = d.Kind, d.PayloadHash, d.MessageID
 		r.Status, r.Generation, r.Progressed = Running, found.Generation+1, false
 		r.ClaimedAt, r.EndedAt = time.Now(), time.Time{}
+		if found.Generation == 0 {
+			r.CreatedAt = r.ClaimedAt // the job began now: deadlines are judged from here
+		}
 		r.Deadline, r.Estimate = d.Deadline, d.Estimate
-		r.InputList = d.InputList
+		r.InputList, r.Group = d.InputList, cmp.Or(r.Group, d.Group)
 		r.startOver()
 	}
 	unlock, err := c.owned.lock(ctx)

@@ -50,6 +50,7 @@ var fields = []field{
 	text("status", func(r *Record) *string { return (*string)(&r.Status) }),
 	text("kind", func(r *Record) *string { return &r.Kind }),
 	text("payloadhash", func(r *Record) *string { return &r.PayloadHash }),
+	text("group", func(r *Record) *string { return &r.Group }),
 	text("messageid", func(r *Record) *string { return &r.MessageID }),
 	text("token", func(r *Record) *string { return &r.Token }),
 	number("write", func(r *Record) *int { return &r.Write }),

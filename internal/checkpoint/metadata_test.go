@@ -66,6 +66,8 @@ func goldenRecords() map[string]Record {
 			EndedAt: noon, Owner: "w",
 			Log: "# 1 2026-03-09T12:00:00.000Z w\no 20 read 100%\xff\n",
 		},
+		"group": {ID: "job-1", Version: Version, Status: Open, Kind: "k", Group: "night-7", Token: "t", Write: 1, CreatedAt: noon,
+			Owner: "producer@host"},
 		"inputs": {ID: "job-1", Version: Version, Status: Open, Token: "t", Write: 2, Generation: 1, Inputs: hashOf(nil), CreatedAt: noon,
 			ClaimedAt: noon, Owner: "w"},
 		"inputlist": {

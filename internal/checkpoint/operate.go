@@ -93,7 +93,7 @@ func (s *Store) Replay(ctx context.Context, d Delivery, by string, endedAt time.
 		}
 		switch {
 		case r.Version == 0:
-			r.Kind, r.PayloadHash, r.CreatedAt, r.EndedAt = d.Kind, d.PayloadHash, time.Now(), endedAt
+			r.Kind, r.PayloadHash, r.Group, r.CreatedAt, r.EndedAt = d.Kind, d.PayloadHash, d.Group, time.Now(), endedAt
 		case !r.GivenUp(), r.Status == Open && !scratch:
 			return content{}, errNoChange
 		case r.EndedAt.IsZero():
@@ -119,7 +119,7 @@ func (s *Store) Purge(ctx context.Context, d Delivery, by, reason string) (Recor
 	return s.edit(ctx, d, by, func(r *Record) (content, error) {
 		switch {
 		case r.Version == 0:
-			r.Kind, r.PayloadHash, r.CreatedAt = d.Kind, d.PayloadHash, time.Now()
+			r.Kind, r.PayloadHash, r.Group, r.CreatedAt = d.Kind, d.PayloadHash, d.Group, time.Now()
 		case !r.GivenUp():
 			return content{}, errNoChange
 		}

@@ -51,6 +51,9 @@ type Record struct {
 	// as after a cancellation before any claim, match everything.
 	Kind, PayloadHash string
 
+	// Group is the group of jobs that the job belongs to; empty for none.
+	Group string
+
 	// MessageID is the message that owns the record.
 	MessageID string
 

@@ -20,6 +20,10 @@ type Delivery struct {
 	PayloadHash string // hash of payload and inputs: Envelope.Work of package queue
 	MessageID   string // the service's id of the message
 
+	// Group is the group of jobs that the message names; empty for none. It decides nothing
+	// about the record, which keeps the group that it has.
+	Group string
+
 	// Deadline and Estimate are the job's, as its message has them; zero for none. They
 	// are recorded for readers, and decide nothing about its record.
 	Deadline time.Time

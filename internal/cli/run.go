@@ -7,9 +7,11 @@ import (
 	"maps"
 	"os"
 	"reflect"
+	"time"
 
 	"github.com/alecthomas/kong"
 
+	"github.com/spotworker/spotworker/internal/durations"
 	"github.com/spotworker/spotworker/internal/plaintext"
 	"github.com/spotworker/spotworker/internal/storage/azure"
 )
@@ -79,13 +81,26 @@ func (p Program) parser(flags any, more ...kong.Option) (*kong.Kong, error) {
 	maps.Copy(vars, p.Vars)
 	parser, err := kong.New(flags, append(more,
 		kong.Name(p.Name), kong.Description(p.Description), kong.DefaultEnvars(envPrefix), kong.PostBuild(ignoreVersionVariable),
-		kong.PostBuild(fillTexts(flags)), vars,
+		kong.PostBuild(fillTexts(flags)), vars, kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(decodeDuration)),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
 	)...)
 	if err != nil {
 		return nil, fmt.Errorf("build the command line: %w", err)
 	}
 	return parser, nil
+}
+
+// decodeDuration reads a flag that is a duration, with days too.
+func decodeDuration(ctx *kong.DecodeContext, target reflect.Value) error {
+	var text string
+	if err := ctx.Scan.PopValueInto("duration", &text); err != nil {
+		return err
+	}
+	d, err := durations.Parse(text)
+	if err == nil {
+		target.SetInt(int64(d))
+	}
+	return err
 }
 
 // Chosen returns the selected subcommand as a C. Call it in AfterApply of the flags.

@@ -14,8 +14,9 @@ type Texts map[string]string
 // WithTexts is a struct of flags whose tags refer to texts of its own.
 type WithTexts interface{ HelpTexts() Texts }
 
-// texts are the help texts of [Storage] and [Log].
+// texts are the help texts of [Storage], [Format] and [Log].
 var texts = Texts{
+	"about_output":     "Form of the output: ${enum}. json is one object per line, for scripts.",
 	"about_log_format": "Form of the log: ${enum}. auto is text on a terminal and JSON elsewhere.",
 	"about_client_id":  "Client id of the managed identity to sign in with. Without it the developer's own sign-in is used.",
 	"about_more_account": "Further storage account of a deployment that has several, reached with the same identity. May be " +

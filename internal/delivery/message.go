@@ -82,7 +82,7 @@ func (m *message) beginTrace(ctx context.Context) {
 func (m *message) ref() checkpoint.Delivery {
 	return checkpoint.Delivery{
 		ID: m.envelope.ID, Kind: m.envelope.Kind,
-		PayloadHash: m.envelope.Work(), MessageID: m.lease.ID,
+		PayloadHash: m.envelope.Work(), MessageID: m.lease.ID, Group: m.envelope.Group,
 		Deadline: m.envelope.Deadline, Estimate: m.envelope.Estimate,
 		Steady: m.runner.uptime() >= steadyFor, InputList: m.inputList,
 	}

@@ -12,8 +12,9 @@ import (
 
 // Limits on names, in bytes.
 const (
-	MaxID   = 128
-	MaxKind = 64
+	MaxID    = 128
+	MaxKind  = 64
+	MaxGroup = 64
 )
 
 // Validate reports why id cannot be a job id, or nil. An id is 1–128 of
@@ -31,6 +32,15 @@ func Validate(id string) error {
 func ValidateKind(kind string) error {
 	if err := validate(kind, MaxKind, "._-"); err != nil {
 		return fmt.Errorf("kind %s: %w", quote(kind), err)
+	}
+	return nil
+}
+
+// ValidateGroup reports why group cannot name a group of jobs, or nil. A group has the form
+// of a kind.
+func ValidateGroup(group string) error {
+	if err := validate(group, MaxGroup, "._-"); err != nil {
+		return fmt.Errorf("group %s: %w", quote(group), err)
 	}
 	return nil
 }

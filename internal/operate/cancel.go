@@ -66,6 +66,10 @@ type Canceller struct {
 	// first worker.
 	KnownOnly bool
 
+	// SeenOnly bars no id: it leaves a job without a record alone, unless its message is
+	// among those that the service shows.
+	SeenOnly bool
+
 	silent sync.Map // errors of accounts that did not answer, by name
 }
 
@@ -267,18 +271,14 @@ func (c *Canceller) withoutRecord(ctx context.Context, all []AccountRecords, id 
 // do not show that it does not wait there.
 func (c *Canceller) bar(ctx context.Context, all []AccountRecords, id string, fronts []look) CancelOutcome {
 	var barred []string
-	var failed, unseen error
+	var failed error
 	for i, f := range fronts {
-		create := f.err != nil || !f.complete()
-		was, err := c.cancelIn(ctx, all, i, id, create)
+		was, err := c.cancelIn(ctx, all, i, id, f.mayHide() && !c.SeenOnly)
 		switch {
 		case errors.Is(err, checkpoint.ErrUnknownFormat), err == nil && was.Version != 0: // it was claimed in between
 			return outcomeOf(id, was, err)
 		case err == nil:
 			barred = append(barred, all[i].Account)
-			if unseen == nil && !errors.Is(f.err, errNoQueues) {
-				unseen = f.err
-			}
 		case !errors.Is(err, checkpoint.ErrNotFound) && failed == nil:
 			failed = err
 		}
@@ -289,15 +289,40 @@ func (c *Canceller) bar(ctx context.Context, all []AccountRecords, id string, fr
 		o.BarredIn = barred
 		return o
 	case len(barred) == 0:
-		return CancelOutcome{
-			ID: id, Action: Unknown,
-			Detail: "there is no such job: it has no record, and no message of it waits on the queues",
-		}
+		return unseenOf(id, fronts)
 	}
 	o := outcomeOf(id, checkpoint.Record{}, nil)
-	if unseen != nil {
-		o.Detail += fmt.Sprintf("; the queues could not be searched: %v", unseen)
+	for _, f := range fronts {
+		if f.err != nil && !errors.Is(f.err, errNoQueues) {
+			o.Detail += fmt.Sprintf("; the queues could not be searched: %v", f.err)
+			break
+		}
 	}
+	return o
+}
+
+// mayHide reports whether the queues may have a message that was not seen.
+func (l look) mayHide() bool { return l.err != nil || !l.complete() }
+
+// unseenOf is the outcome for a job without a record that was seen on no queue, if its id is
+// not barred.
+func unseenOf(id string, fronts []look) CancelOutcome {
+	o := CancelOutcome{ID: id, Action: Unknown, Detail: "there is no such job: it has no record, and no message of it waits on the queues"}
+	if !slices.ContainsFunc(fronts, look.mayHide) {
+		return o
+	}
+	shown, queued := 0, 0
+	for _, f := range fronts {
+		shown, queued = shown+f.seen, queued+f.queued
+	}
+	o.Detail = fmt.Sprintf("it has no record, and it is not among the %d of %d messages that the service shows", shown, queued)
+	for _, f := range fronts {
+		if f.err != nil {
+			o.Detail = fmt.Sprintf("it has no record, and the queues could not be searched: %v", f.err)
+			break
+		}
+	}
+	o.Detail += ". There is no such job, or it waits behind them: --bar keeps every worker from starting it"
 	return o
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/retry"
+	"github.com/spotworker/spotworker/internal/spelling"
 )
 
 const (
@@ -35,6 +37,73 @@ type Fleet struct {
 
 	// Reset replaces a damaged control document. A copy of it is kept.
 	Reset bool
+
+	// KnownOnly refuses to pause a kind, or to quarantine a VM, that no heartbeat names. It
+	// costs one more listing of the heartbeats.
+	KnownOnly bool
+}
+
+// ErrUnknownName means that no heartbeat names a VM or a kind.
+var ErrUnknownName = errors.New("no heartbeat names it")
+
+// checkKinds returns an error that wraps [ErrUnknownName] if no worker has a kind. A worker
+// of an older version, which does not list its kinds, may have any.
+func (f *Fleet) checkKinds(ctx context.Context, kinds []string) error {
+	all, err := f.Workers.List(ctx)
+	if err != nil {
+		return err
+	}
+	var known []string
+	for _, p := range all {
+		known = append(known, p.Kinds...)
+	}
+	for _, kind := range kinds {
+		if !slices.ContainsFunc(all, func(p presence.Listed) bool { return p.HasKind(kind) != presence.HasNot }) {
+			return unknownName("no worker has kind", kind, known)
+		}
+	}
+	return nil
+}
+
+// checkVMs returns an error that wraps [ErrUnknownName] if no worker has written a heartbeat
+// on a VM.
+func (f *Fleet) checkVMs(ctx context.Context, vms []string) error {
+	all, err := f.Workers.List(ctx)
+	if err != nil {
+		return err
+	}
+	var known []string
+	for _, p := range all {
+		if p.VM != "" {
+			known = append(known, p.VM)
+		}
+	}
+	for _, vm := range vms {
+		if !slices.ContainsFunc(all, func(p presence.Listed) bool { return strings.EqualFold(p.VM, vm) || control.IsOn(p.Worker, vm) }) {
+			return unknownName("no worker has a heartbeat of VM", vm, known)
+		}
+	}
+	return nil
+}
+
+func unknownName(what, name string, known []string) error {
+	return &unknownNameError{text: what + " " + strconv.Quote(name) + didYouMean(name, known)}
+}
+
+// unknownNameError is an [ErrUnknownName] with a text that is complete.
+type unknownNameError struct{ text string }
+
+func (e *unknownNameError) Error() string { return e.text }
+
+func (e *unknownNameError) Is(target error) bool { return target == ErrUnknownName }
+
+// didYouMean names the most similar known name, in parentheses; empty if none is similar.
+func didYouMean(name string, known []string) string {
+	nearest := spelling.Nearest(name, known)
+	if nearest == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (did you mean %q?)", nearest)
 }
 
 // Asked is a request to workers: its revision, and the workers that it concerns.
@@ -75,14 +144,21 @@ func (f *Fleet) Pause(ctx context.Context, kinds []string, paused bool) (Asked, 
 }
 
 func (f *Fleet) pauseKinds(ctx context.Context, kinds []string, paused bool) (Asked, error) {
+	for _, kind := range kinds {
+		if err := jobid.ValidateKind(kind); err != nil {
+			return Asked{}, err
+		}
+	}
+	if f.KnownOnly && paused {
+		if err := f.checkKinds(ctx, kinds); err != nil {
+			return Asked{}, err
+		}
+	}
 	return f.ask(ctx, nil, func(d *control.Document, now time.Time) (changed bool, err error) {
 		for _, kind := range kinds {
-			if err := jobid.ValidateKind(kind); err != nil {
-				return false, err
-			}
 			switch _, is := d.PausedKinds[kind]; {
 			case !is && !paused:
-				return false, fmt.Errorf("kind %q is not paused", kind)
+				return false, fmt.Errorf("kind %q is not paused%s", kind, didYouMean(kind, slices.Collect(maps.Keys(d.PausedKinds))))
 			case !paused:
 				delete(d.PausedKinds, kind)
 				changed = true
@@ -102,6 +178,11 @@ func (f *Fleet) pauseKinds(ctx context.Context, kinds []string, paused bool) (As
 // start there later, until [Fleet.Free]. A VM without a heartbeat can be quarantined
 // before its first worker starts.
 func (f *Fleet) Quarantine(ctx context.Context, vms []string) (Asked, error) {
+	if f.KnownOnly {
+		if err := f.checkVMs(ctx, vms); err != nil {
+			return Asked{}, err
+		}
+	}
 	return f.ask(ctx, vms, func(d *control.Document, now time.Time) (changed bool, err error) {
 		for _, vm := range vms {
 			if _, is := d.Quarantine[vm]; !is {
@@ -122,7 +203,7 @@ func (f *Fleet) Free(ctx context.Context, vms []string) (Asked, error) {
 			before := len(d.Quarantine)
 			maps.DeleteFunc(d.Quarantine, func(name string, _ control.Mark) bool { return strings.EqualFold(name, vm) })
 			if len(d.Quarantine) == before {
-				return false, fmt.Errorf("VM %q is not quarantined", vm)
+				return false, fmt.Errorf("VM %q is not quarantined%s", vm, didYouMean(vm, slices.Collect(maps.Keys(d.Quarantine))))
 			}
 		}
 		return true, nil
@@ -191,7 +272,7 @@ func (f *Fleet) Resume(ctx context.Context, names []string) (Asked, error) {
 				}
 			}
 			if len(workers) == before {
-				return false, fmt.Errorf("worker %q is not drained", name)
+				return false, fmt.Errorf("worker %q is not drained%s", name, didYouMean(name, slices.Collect(maps.Keys(d.Drains))))
 			}
 		}
 		for _, worker := range workers {
@@ -222,7 +303,11 @@ func (f *Fleet) named(ctx context.Context, names []string) (workers []string, er
 			}
 		}
 		if len(workers) == before {
-			return nil, fmt.Errorf("there is no worker or VM %q; names are those of the heartbeats in the container of workers", name)
+			var known []string
+			for _, p := range all {
+				known = append(known, p.Worker, p.VM)
+			}
+			return nil, fmt.Errorf("there is no worker or VM %q%s; spotctl workers lists them", name, didYouMean(name, known))
 		}
 	}
 	slices.Sort(workers)

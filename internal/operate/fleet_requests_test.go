@@ -268,3 +268,55 @@ func TestFleetInTrouble(t *testing.T) {
 		}
 	})
 }
+
+// TestKnownOnly: a kind that no worker has and a VM without a heartbeat are refused with the
+// nearest name, and nothing is changed. A worker that lists no kinds may have any.
+func TestKnownOnly(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		f := b.twoVMs(t)
+		f.KnownOnly = true
+		if _, err := f.Pause(t.Context(), []string{"rendre"}, true); err != nil {
+			t.Errorf("Pause with workers that list no kinds = %v, want nil", err)
+		}
+		if _, err := f.Pause(t.Context(), nil, false); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range []presence.Presence{
+			{Worker: "a-1", VM: "A", Steered: true, State: "process", Kinds: []string{"render"}},
+			{Worker: "a-2", VM: "A", Kinds: []string{"resize"}},
+			{Worker: "b-1", VM: "b", Kinds: []string{"render"}}, {Worker: "old-1", Kinds: []string{"x"}}, {Worker: "gone-1", Kinds: []string{"x"}},
+		} {
+			b.heartbeat(t, f, p)
+		}
+		for _, c := range []struct {
+			name string
+			ask  func() error
+			want string
+		}{
+			{"a misspelt kind", func() error { _, err := f.Pause(t.Context(), []string{"render", "rendre"}, true); return err },
+				`no worker has kind "rendre" (did you mean "render"?)`},
+			{"a kind that resembles none", func() error { _, err := f.Pause(t.Context(), []string{"completely-other"}, true); return err },
+				`no worker has kind "completely-other"`},
+			{"an unknown VM", func() error { _, err := f.Quarantine(t.Context(), []string{"a", "no-such-vm"}); return err },
+				`no worker has a heartbeat of VM "no-such-vm"`},
+		} {
+			err := c.ask()
+			if !errors.Is(err, ErrUnknownName) || err.Error() != c.want {
+				t.Errorf("%s: %v, want %s", c.name, err, c.want)
+			}
+			if got := document(t, f); got != "" {
+				t.Errorf("%s: the document has %q, want nothing", c.name, got)
+			}
+		}
+		if _, err := f.Pause(t.Context(), []string{"render"}, true); err != nil {
+			t.Errorf("Pause of a kind that workers have = %v", err)
+		}
+		if _, err := f.Quarantine(t.Context(), []string{"a", "old-1"}); err != nil {
+			t.Errorf("Quarantine of a VM that has workers = %v", err)
+		}
+		f.KnownOnly = false
+		if _, err := f.Pause(t.Context(), []string{"rendre"}, true); err != nil {
+			t.Errorf("Pause of any kind without KnownOnly = %v", err)
+		}
+	})
+}

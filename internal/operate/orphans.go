@@ -249,7 +249,10 @@ func (p *PoisonQueue) Requeue(ctx context.Context, o Orphan, to queue.Jobs) (Act
 		return Refused, fmt.Sprintf("no message can be made from its record: %v", err), nil
 	}
 	e := queue.Envelope{ID: r.ID, Kind: r.Kind, Payload: o.Payload, Inputs: o.Inputs, EnqueuedAt: r.CreatedAt, Deadline: r.Deadline,
-		Estimate: r.Estimate.Truncate(time.Second)}
+		Estimate: r.Estimate.Truncate(time.Second), Group: r.Group}
+	if jobid.ValidateGroup(e.Group) != nil {
+		e.Group = "" // the record keeps it
+	}
 	if queue.CheckEstimate(e.Estimate) != nil {
 		e.Estimate = 0
 	}

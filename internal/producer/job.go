@@ -34,6 +34,9 @@ type Spec struct {
 	// Inputs are the files that the job needs. Default: none.
 	Inputs []job.Input
 
+	// Group is the group of jobs that the job belongs to. Default: none.
+	Group string
+
 	// OnDemand puts the job on the on-demand queue, for VMs of regular priority.
 	OnDemand bool
 
@@ -92,6 +95,9 @@ func (j Job) ID() string { return j.envelope.ID }
 // Kind returns the name of the job's handler.
 func (j Job) Kind() string { return j.envelope.Kind }
 
+// Group returns the job's group, empty for none.
+func (j Job) Group() string { return j.envelope.Group }
+
 // OnDemand reports whether the job is for VMs of regular priority.
 func (j Job) OnDemand() bool { return j.onDemand }
 
@@ -128,7 +134,7 @@ func (j Job) Work() string { return j.envelope.Work() }
 
 // delivery returns the job's description for the rules of its record.
 func (j Job) delivery() checkpoint.Delivery {
-	return checkpoint.Delivery{ID: j.ID(), Kind: j.Kind(), PayloadHash: j.Work()}
+	return checkpoint.Delivery{ID: j.ID(), Kind: j.Kind(), PayloadHash: j.Work(), Group: j.Group()}
 }
 
 // NewJob validates a job and generates an id if it has none.
@@ -157,6 +163,11 @@ func NewJob(s Spec) (Job, error) {
 	if err := s.Check(); err != nil {
 		return Job{}, err
 	}
+	if s.Group != "" {
+		if err := jobid.ValidateGroup(s.Group); err != nil {
+			return Job{}, err
+		}
+	}
 	inputs, err := named.Encode(s.Inputs)
 	if err != nil {
 		return Job{}, err
@@ -168,7 +179,7 @@ func NewJob(s Spec) (Job, error) {
 	return Job{
 		Where: s.Where, OwnID: own, onDemand: s.OnDemand,
 		envelope: queue.Envelope{ID: s.ID, Kind: s.Kind, Payload: s.Payload, Deadline: s.Deadline, Estimate: s.Estimate, MaxRun: s.MaxRun,
-			MaxSilence: s.MaxSilence, Inputs: inputs},
+			MaxSilence: s.MaxSilence, Inputs: inputs, Group: s.Group},
 		delay: s.Delay,
 	}, nil
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/durations"
 	"github.com/spotworker/spotworker/internal/jobfiles/inputs/named"
 	"github.com/spotworker/spotworker/internal/queue"
 )
@@ -33,7 +34,7 @@ var byteOrderMark = []byte("\uFEFF")
 //	{"kind":"digest","payload":{"container":"data","blob":"a"}}
 //	{"id":"frame-7","kind":"render","payload_base64":"AAEC","deadline":"2026-01-31T09:30:00Z","delay":"90s"}
 //
-// Only kind is required; max_run, max_silence and estimate are durations like delay, and inputs
+// Only kind is required; group is the name of a group of jobs; max_run, max_silence and estimate are durations like delay, and inputs
 // is a list as in a message. A term that a line does not set is taken from defaults. Empty
 // lines are skipped. A line that cannot be read yields a [*JobError]; an error of r itself ends
 // the sequence.
@@ -125,6 +126,7 @@ type lineJSON struct {
 	MaxSilence    *string         `json:"max_silence"`
 	Inputs        json.RawMessage `json:"inputs"`
 	Estimate      *string         `json:"estimate"`
+	Group         *string         `json:"group"`
 }
 
 // parseSpec reads a line. An unknown field is an error: it is probably a typing error,
@@ -159,6 +161,11 @@ func parseSpec(line []byte, defaults Spec) (Spec, error) {
 		}
 		spec.Deadline = deadline
 	}
+	if l.Group != nil {
+		if spec.Group = *l.Group; spec.Group == "" {
+			return spec, errors.New("field group is empty; leave it out for the group of the flags, or none")
+		}
+	}
 	if err := l.terms(&spec.Terms); err != nil {
 		return spec, err
 	}
@@ -179,7 +186,7 @@ func (l *lineJSON) terms(t *Terms) error {
 		text          *string
 		to            *time.Duration
 	}{
-		{"delay", "90s or 24h, up to 168h", l.Delay, &t.Delay},
+		{"delay", "90s or 24h, up to 7d", l.Delay, &t.Delay},
 		{"max_run", "90s or 24h", l.MaxRun, &t.MaxRun},
 		{"max_silence", "90s or 10m", l.MaxSilence, &t.MaxSilence},
 		{"estimate", "90s or 6h", l.Estimate, &t.Estimate},
@@ -187,7 +194,7 @@ func (l *lineJSON) terms(t *Terms) error {
 		if field.text == nil {
 			continue
 		}
-		d, err := time.ParseDuration(*field.text)
+		d, err := durations.Parse(*field.text)
 		if err != nil {
 			return fmt.Errorf("field %s is %.40q; it must be a time such as %s", field.name, *field.text, field.example)
 		}
@@ -228,7 +235,8 @@ func readable(err error) error {
 	}
 	text := strings.TrimPrefix(err.Error(), "json: ")
 	if strings.HasPrefix(text, "unknown field") {
-		return fmt.Errorf("%s; known are id, kind, payload, payload_base64, deadline, delay, max_run, max_silence, estimate and inputs", text)
+		return fmt.Errorf("%s; known are id, kind, payload, payload_base64, deadline, delay, max_run, max_silence, estimate, inputs and "+
+			"group", text)
 	}
 	return fmt.Errorf("it is not JSON: %s", text)
 }

@@ -163,13 +163,13 @@ func TestParseSpecRefuses(t *testing.T) {
 		`{"kind":"k","id":7}`:       "field id is a JSON number; it must be a string",
 		`{"kind":"k","id":""}`:      "field id is empty; leave it out for a new id",
 		`{"kind":"k","paylod":1}`: `unknown field "paylod"; known are id, kind, payload, payload_base64, deadline, delay, max_run, ` +
-			`max_silence, estimate and inputs`,
+			`max_silence, estimate, inputs and group`,
 		`{"kind":"k","deadline":"8h"}`: `field deadline is "8h"; it must be a time with its zone, such as 2026-01-31T09:30:00Z or ` +
 			`2026-01-31T10:30:00+01:00`,
 		`{"kind":"k","estimate":"0s"}`:                     `field estimate is "0s"; work takes at least 1s: leave it out if it is not known`,
 		`{"kind":"k","estimate":"-5m"}`:                    `field estimate is "-5m"; work takes at least 1s: leave it out if it is not known`,
 		`{"kind":"k","estimate":"5"}`:                      `field estimate is "5"; it must be a time such as 90s or 6h`,
-		`{"kind":"k","delay":"soon"}`:                      `field delay is "soon"; it must be a time such as 90s or 24h, up to 168h`,
+		`{"kind":"k","delay":"soon"}`:                      `field delay is "soon"; it must be a time such as 90s or 24h, up to 7d`,
 		`{"kind":"k","delay":90}`:                          "field delay is a JSON number; it must be a string",
 		`{"kind":"k","payload_base64":"A"}`:                "field payload_base64: illegal base64 data at input byte 0",
 		`{"kind":"k","payload":1,"payload_base64":"AAAA"}`: "both payload and payload_base64 are given",

@@ -193,7 +193,7 @@ func (r *producerRun) fail(bad *JobError) {
 // queue if that is known. If the status is final, nothing was put.
 func (r *producerRun) put(ctx context.Context, j Job) (found checkpoint.Status, to *queue.Queue, err error) {
 	e := j.envelope
-	e.EnqueuedAt, e.ChosenID, e.Awaited = time.Now().UTC(), j.OwnID, r.producer.Awaited
+	e.EnqueuedAt, e.ChosenID, e.Awaited = time.Now().UTC(), j.OwnID, r.producer.Awaited || j.Group() != ""
 	if r.producer.DryRun && !r.producer.readsRecord(j) {
 		return "", nil, checkSize(e)
 	}
@@ -201,7 +201,13 @@ func (r *producerRun) put(ctx context.Context, j Job) (found checkpoint.Status, 
 	if err != nil {
 		return "", nil, err
 	}
-	if r.producer.readsRecord(j) {
+	switch {
+	case j.Group() != "":
+		if found, err = r.enlist(ctx, j, in.Records); err != nil || found.Final() {
+			return found, in.Queue, err
+		}
+		e.Resume = true // so that even a worker of an older version reads the record
+	case r.producer.readsRecord(j):
 		if found, err = r.find(ctx, j, in.Records); err != nil || found.Final() {
 			return found, in.Queue, err
 		}
@@ -211,6 +217,25 @@ func (r *producerRun) put(ctx context.Context, j Job) (found checkpoint.Status, 
 		return found, in.Queue, checkSize(e)
 	}
 	return found, in.Queue, r.producer.send(ctx, e, j, in)
+}
+
+// enlist creates the record of a job of a group, so that the group has the job before any
+// worker does. It returns the status of the record that there was; empty if there was none.
+func (r *producerRun) enlist(ctx context.Context, j Job, records *checkpoint.Store) (checkpoint.Status, error) {
+	find := func(d checkpoint.Delivery) (checkpoint.Record, error) { return records.Enlist(ctx, d, r.producer.Name) }
+	if r.producer.DryRun {
+		find = func(d checkpoint.Delivery) (checkpoint.Record, error) { return records.CheckGroup(ctx, d) }
+	}
+	d := j.delivery()
+	d.Deadline, d.Estimate, d.InputList = j.envelope.Deadline, j.envelope.Estimate, checkpoint.PackInputs(j.envelope.Inputs)
+	found, err := find(d)
+	switch {
+	case r.producer.DryRun && bloberror.HasCode(err, bloberror.ContainerNotFound):
+		return "", nil
+	case err == nil && found.Status == checkpoint.Running && r.producer.TakeOver:
+		return r.producer.reopen(ctx, j, records)
+	}
+	return found.Status, err
 }
 
 // readsRecord reports whether to read a job's record before its message is put. A
@@ -305,7 +330,7 @@ const minInARow = 10
 
 // isJobError reports whether an error concerns a single job and not the storage.
 func isJobError(err error) bool {
-	return errors.Is(err, checkpoint.ErrOtherWork) || errors.Is(err, checkpoint.ErrReclaimed) ||
+	return errors.Is(err, checkpoint.ErrOtherWork) || errors.Is(err, checkpoint.ErrOtherGroup) || errors.Is(err, checkpoint.ErrReclaimed) ||
 		errors.Is(err, checkpoint.ErrUnknownFormat)
 }
 

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/durations"
 	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/jsonpos"
 	"github.com/spotworker/spotworker/internal/program/tree"
@@ -279,9 +280,9 @@ func asDuration(v jsonpos.Value) (time.Duration, error) {
 	if !ok {
 		return 0, v.Errorf(`give a duration in quotes, such as "10m"`)
 	}
-	d, err := time.ParseDuration(text)
+	d, err := durations.Parse(text)
 	if err != nil || d <= 0 {
-		return 0, v.Errorf("%q is no duration: give a number above 0 with s, m or h, such as \"10m\" or \"1h30m\"", text)
+		return 0, v.Errorf("%q is no duration: give a number above 0 with s, m, h or d, such as \"10m\" or \"1h30m\"", text)
 	}
 	return d, nil
 }

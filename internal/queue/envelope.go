@@ -85,6 +85,10 @@ type Envelope struct {
 	// for any kind.
 	Awaited bool
 
+	// Group is the group of jobs that the job belongs to; empty for none. The record of
+	// such a job exists before its message, so Resume is set too.
+	Group string
+
 	// Resume says that the job may have a record already (it was moved or replayed),
 	// so that even the first delivery reads it.
 	Resume bool
@@ -113,6 +117,7 @@ type envelopeJSON struct {
 	Trace         string          `json:"trace,omitempty"`
 	ChosenID      bool            `json:"chosen_id,omitempty"`
 	Awaited       bool            `json:"awaited,omitempty"`
+	Group         string          `json:"group,omitempty"`
 	Resume        bool            `json:"resume,omitempty"`
 	PutBackSince  *time.Time      `json:"put_back_since,omitempty"`
 	Inputs        json.RawMessage `json:"inputs,omitempty"`
@@ -163,6 +168,11 @@ func (e Envelope) Validate() error {
 	if err := jobid.ValidateKind(e.Kind); err != nil {
 		return err
 	}
+	if e.Group != "" {
+		if err := jobid.ValidateGroup(e.Group); err != nil {
+			return fmt.Errorf("field group: %w", err)
+		}
+	}
 	if err := CheckLimit(e.MaxRun); err != nil {
 		return fmt.Errorf("field max_run: %w", err)
 	}
@@ -210,8 +220,8 @@ func (e Envelope) version() int {
 
 func (e Envelope) wire() envelopeJSON {
 	w := envelopeJSON{
-		V: e.version(), ID: e.ID, Kind: e.Kind, Trace: e.Trace, ChosenID: e.ChosenID, Awaited: e.Awaited, Resume: e.Resume,
-		EnqueuedAt: timeOrNil(e.EnqueuedAt), Deadline: timeOrNil(e.Deadline),
+		V: e.version(), ID: e.ID, Kind: e.Kind, Trace: e.Trace, ChosenID: e.ChosenID, Awaited: e.Awaited, Group: e.Group,
+		Resume: e.Resume, EnqueuedAt: timeOrNil(e.EnqueuedAt), Deadline: timeOrNil(e.Deadline),
 		PutBackSince: timeOrNil(e.PutBackSince),
 		MaxRun:       wireSeconds(e.MaxRun), MaxSilence: wireSeconds(e.MaxSilence), Estimate: wireSeconds(e.Estimate), Inputs: e.Inputs,
 	}

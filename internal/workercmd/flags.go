@@ -9,6 +9,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/durations"
 	"github.com/spotworker/spotworker/internal/jobfiles/joblog"
 	"github.com/spotworker/spotworker/internal/worker"
 	"github.com/spotworker/spotworker/internal/worker/sources"
@@ -18,6 +19,7 @@ import (
 type flags struct {
 	cli.Storage
 	cli.Log
+	cli.Format
 
 	DataContainer  []string         `help:"${about_data_container}" group:"Jobs" placeholder:"NAME"`
 	KindsFile      string           `help:"${about_kinds_file}" group:"Jobs" placeholder:"FILE"`
@@ -74,7 +76,7 @@ func (f *flags) policy() (checkpoint.Policy, error) {
 		return p, p.Validate()
 	}
 	var err error
-	if p.Interval, err = time.ParseDuration(f.CheckpointInterval); err != nil || p.Interval <= 0 {
+	if p.Interval, err = durations.Parse(f.CheckpointInterval); err != nil || p.Interval <= 0 {
 		return p, fmt.Errorf("--checkpoint-interval is %.40q; it must be auto, or a time such as 30s", f.CheckpointInterval)
 	}
 	return p, p.Validate()

@@ -228,13 +228,19 @@ func (c *serviceStop) run(ctx context.Context, _ Options, stdout io.Writer) erro
 	return err
 }
 
-type serviceStatus struct{ serviceName }
+type serviceStatus struct {
+	serviceName
+	cli.Format
+}
 
 func (c *serviceStatus) run(_ context.Context, _ Options, stdout io.Writer) error {
 	return withManager(winservice.Open, func(m *winservice.Manager) error {
 		status, err := m.Status(c.Name)
 		if err != nil {
 			return err
+		}
+		if c.WantsJSON() {
+			return printStatus(stdout, c.Name, status)
 		}
 		fmt.Fprintf(stdout, "state:     %s\n", status.State)
 		if status.ProcessID != 0 {
@@ -244,11 +250,36 @@ func (c *serviceStatus) run(_ context.Context, _ Options, stdout io.Writer) erro
 			fmt.Fprintf(stdout, "exit code: %d (of the worker: %d)\n", status.ExitCode, status.ServiceExit)
 		}
 		fmt.Fprintf(stdout, "account:   %s\ncommand:   %s\n", status.Account, status.CommandLine)
-		if !status.Running() {
-			return fmt.Errorf("service %s is not running", c.Name)
-		}
-		return nil
+		return notRunning(c.Name, status)
 	})
+}
+
+func notRunning(name string, status winservice.Status) error {
+	if !status.Running() {
+		return fmt.Errorf("service %s is not running", name)
+	}
+	return nil
+}
+
+// statusLine is the state of a service, in the JSON output.
+type statusLine struct {
+	Name           string `json:"name"`
+	State          string `json:"state"`
+	Process        uint32 `json:"process,omitempty"`
+	ExitCode       uint32 `json:"exit_code"`
+	WorkerExitCode uint32 `json:"worker_exit_code"`
+	Account        string `json:"account"`
+	Command        string `json:"command"`
+}
+
+// printStatus prints the state of a service as a line of JSON.
+func printStatus(stdout io.Writer, name string, s winservice.Status) error {
+	line, err := cli.JSONLine(statusLine{Name: name, State: s.State, Process: s.ProcessID, ExitCode: s.ExitCode, WorkerExitCode: s.ServiceExit,
+		Account: s.Account, Command: s.CommandLine})
+	if err == nil {
+		_, err = stdout.Write(line)
+	}
+	return cmp.Or(err, notRunning(name, s))
 }
 
 type serviceRun struct {

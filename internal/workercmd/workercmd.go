@@ -17,6 +17,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/cli/completion"
 	"github.com/spotworker/spotworker/internal/delivery"
 	"github.com/spotworker/spotworker/internal/events"
 	"github.com/spotworker/spotworker/internal/host/sandbox"
@@ -52,11 +53,15 @@ SIGTERM hands everything over and ends the worker; on Windows Ctrl-C, Ctrl-Break
 and the closing of the console do. Exit codes: 0 handed over, 78 wrong
 configuration, 1 anything else.
 
-"worker service --help" is about the service of Windows.`
+"worker service --help" is about the service of Windows, and "worker completion bash"
+prints what makes a shell complete the flags.`
 
 // Main runs a worker until SIGTERM or an interrupt, and exits the process.
 func Main(o Options) {
 	ignoreSIGPIPE()
+	if os.Getenv(completion.Variable) != "" {
+		cli.Exit("worker", completionCommand(o))
+	}
 	if len(o.Arguments) > 0 {
 		if command, ok := commands()[o.Arguments[0]]; ok {
 			cli.Exit("worker", command(o))
@@ -78,13 +83,13 @@ func run(ctx context.Context, o Options, stdout, stderr io.Writer) error {
 func runUnder(ctx context.Context, o Options, stdout, stderr io.Writer, under newManager, gc *collector) error {
 	var f flags
 	f.version = cmp.Or(o.Version, version, buildVersion())
-	program := cli.Program{
-		Name: "worker", Description: description, Version: f.version,
-		Vars: map[string]string{"metadata_endpoint": preempt.DefaultEndpoint, "listen_port": strconv.Itoa(monitor.BasePort)},
-	}
+	program := workerProgram(f.version)
 	done, err := program.Parse(&f, o.Arguments, stdout)
 	if done || err != nil {
 		return err
+	}
+	if f.WantsJSON() {
+		f.LogFormat = "json" // a worker prints its log alone
 	}
 	log := o.Logger
 	if log == nil {
@@ -120,9 +125,17 @@ func runUnder(ctx context.Context, o Options, stdout, stderr io.Writer, under ne
 	return w.Run(ctx)
 }
 
+// workerProgram describes the command line of the worker itself.
+func workerProgram(version string) cli.Program {
+	return cli.Program{
+		Name: "worker", Description: description, Version: version,
+		Vars: map[string]string{"metadata_endpoint": preempt.DefaultEndpoint, "listen_port": strconv.Itoa(monitor.BasePort)},
+	}
+}
+
 // commands are the program's functions besides running a worker, by the first argument.
 func commands() map[string]func(Options) error {
-	return map[string]func(Options) error{"service": serviceCommand, "package": packageCommand}
+	return map[string]func(Options) error{"service": serviceCommand, "package": packageCommand, "completion": completionCommand}
 }
 
 // buildVersion returns the version of the program's module, as the go command

@@ -38,6 +38,7 @@ var breaches = []struct {
 	{"retry stands alone", "internal/retry/retry.go", importing(testModule + "/internal/queue"), 3},
 	{"deadline stands alone", "internal/delivery/deadline/judge.go", importing(testModule + "/internal/checkpoint"), 3},
 	{"plaintext stands alone", "internal/plaintext/plaintext.go", importing(testModule + "/internal/cli"), 3},
+	{"durations stands alone", "internal/durations/durations.go", importing(testModule + "/internal/cli"), 3},
 	{"jsonpos stands alone", "internal/jsonpos/jsonpos.go", importing(testModule + "/internal/program"), 3},
 	{"tokenproxy knows the monitor's limit alone", "internal/program/tokenproxy/tokenproxy.go",
 		importing(testModule + "/internal/storage/azure"), 3},

@@ -65,6 +65,13 @@ var importRules = []importRule{
 		reason:  "every package that prints or records untrusted text needs it, so it may depend on none of them",
 	},
 	{
+		name:    "durations stands alone",
+		in:      []string{"./internal/durations/..."},
+		forbids: []string{"./...", sdk},
+		allows:  []string{"./internal/durations/..."},
+		reason:  "flags, lines of jobs and files of settings read durations in one way, and know nothing else of each other",
+	},
+	{
 		name:    "jsonpos stands alone",
 		in:      []string{"./internal/jsonpos/..."},
 		forbids: []string{"./...", sdk},
@@ -191,7 +198,7 @@ var importRules = []importRule{
 		notIn:   []string{"./internal/program/tokenproxy"}, // it has a rule of its own
 		forbids: []string{"./...", sdk},
 		allows: []string{"./internal/program/...", "./internal/jobid", "./internal/jsonpos", "./internal/jobfiles/outputs/paths",
-			"./internal/plaintext", "./internal/retry", "./internal/host/...", "./job"},
+			"./internal/plaintext", "./internal/retry", "./internal/durations", "./internal/host/...", "./job"},
 		reason: "it is a handler like a stranger's; what it needs beyond package job, strangers would need too",
 	},
 	{
@@ -400,7 +407,7 @@ var importRules = []importRule{
 		allows: []string{
 			"./internal/producer/...", "./internal/checkpoint", "./internal/handlers", "./internal/jobfiles/inputs/named",
 			"./internal/jobid", "./internal/lifecycle", "./internal/fleet/presence", "./internal/queue", "./internal/retry", "./internal/spelling",
-			"./internal/telemetry/tracing", "./job", "./internal/storage/listing",
+			"./internal/telemetry/tracing", "./job", "./internal/storage/listing", "./internal/durations",
 		},
 		reason: "it is handed its clients, and knows no engine and no emulator",
 	},
@@ -455,7 +462,7 @@ var importRules = []importRule{
 			"./internal/fleet/activity", "./internal/storage/azure", "./internal/checkpoint", "./internal/fleet/control",
 			"./internal/storage/deployment", "./internal/jobid", "./internal/jobfiles/joblog", "./internal/delivery/deadline",
 			"./internal/operate", "./internal/jobfiles/outputs", "./internal/jobfiles/outputs/paths", "./internal/fleet/presence",
-			"./internal/producer", "./internal/queue", "./internal/telemetry/tracing", "./internal/jobfiles/inputs/named",
+			"./internal/producer", "./internal/queue", "./internal/spelling", "./internal/telemetry/tracing", "./internal/jobfiles/inputs/named",
 			"./internal/storage/upload", "./job",
 		},
 		reason: "other programs import it: it is a thin layer over what producer and spotctl do, and brings no worker with it",

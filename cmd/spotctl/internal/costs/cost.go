@@ -13,6 +13,7 @@ import (
 
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/durations"
 	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/overview/table"
 )
@@ -112,11 +113,7 @@ func moment(text string, now time.Time) (time.Time, error) {
 			return at, nil
 		}
 	}
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		if n, err := strconv.Atoi(days); err == nil && n > 0 && n < 100_000 {
-			return now.Add(-time.Duration(n) * 24 * time.Hour), nil
-		}
-	} else if ago, err := time.ParseDuration(text); err == nil && ago > 0 {
+	if ago, err := durations.Parse(text); err == nil && ago > 0 {
 		return now.Add(-ago), nil
 	}
 	return time.Time{}, fmt.Errorf("--since %s: give a date as in 2026-11-01, a time as in 2026-11-01T08:00:00Z, or how long ago, as "+

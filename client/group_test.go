@@ -1,0 +1,175 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/queue"
+)
+
+// begin acquires the record of a job that was put in a group, as its worker does.
+func (b *rig) begin(t *testing.T, id string) *checkpoint.Claim {
+	t.Helper()
+	found, err := b.stores.Records.Read(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := checkpoint.Delivery{ID: id, Kind: "k", PayloadHash: queue.Payload{}.Hash(), MessageID: "message of " + id}
+	claim, err := b.stores.Records.Acquire(t.Context(), d, found, "worker-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return claim
+}
+
+// TestGroup: a group has its jobs from the put on, and a name that no job has is an error
+// with the nearest one.
+func TestGroup(t *testing.T) {
+	b := setup(t)
+	b.server.SetFullPages()
+	for _, id := range []string{"a", "b"} {
+		due := time.Now().Add(time.Minute)
+		if _, err := b.Put(t.Context(), Spec{ID: id, Kind: "k", Group: "night", Deadline: due, Estimate: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := b.Put(t.Context(), Spec{Kind: "k", Group: "day"}); err != nil {
+		t.Fatal(err)
+	}
+	b.seed(t, "alone", StatusRunning)
+	b.server.ResetCounts()
+	jobs, err := b.Group(t.Context(), "night")
+	ids := []string{}
+	for _, j := range jobs {
+		ids = append(ids, j.ID)
+		if j.Group != "night" || j.Status != StatusOpen || j.Deliveries != 0 {
+			t.Errorf("job = %+v, want it open and not claimed", j)
+		}
+		if risk, why := j.Risk(); risk != RiskNone {
+			t.Errorf("risk of a job that was never claimed = %s: %s, want none", risk, why)
+		}
+	}
+	slices.Sort(ids)
+	if err != nil || !slices.Equal(ids, []string{"a", "b"}) {
+		t.Errorf("Group = %v, %v, want a and b", ids, err)
+	}
+	if got, want := b.server.Counts(), map[string]int64{storage.OpListBlobs: 1}; !cmp.Equal(got, want) {
+		t.Errorf("Group took the calls %v, want %v", got, want)
+	}
+	_, err = b.Group(t.Context(), "nigth")
+	if none, ok := errors.AsType[*NoGroupError](err); !ok || none.Nearest != "night" || !errors.Is(err, ErrNoGroup) {
+		t.Errorf("Group of a misspelt name = %v, want a NoGroupError with the nearest name", err)
+	}
+	if _, err := b.Put(t.Context(), Spec{ID: "a", Kind: "k", Group: "day"}); !errors.Is(err, ErrOtherGroup) {
+		t.Errorf("Put in another group = %v, want ErrOtherGroup", err)
+	}
+	if _, err := b.Put(t.Context(), Spec{ID: "alone", Kind: "k", Group: "day"}); !errors.Is(err, ErrOtherGroup) {
+		t.Errorf("Put of a job that is in no group = %v, want ErrOtherGroup", err)
+	}
+}
+
+// TestWaitGroup: the wait has jobs that no worker had claimed, and jobs that are put in the
+// group meanwhile.
+func TestWaitGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t)
+		for _, id := range []string{"a", "b"} {
+			if _, err := b.Put(t.Context(), Spec{ID: id, Kind: "k", Group: "night"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := b.Put(t.Context(), Spec{ID: "other", Kind: "k", Group: "day"}); err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			ctx := context.Background()
+			time.Sleep(time.Minute)
+			err := b.begin(t, "a").Commit(ctx, []byte("1"))
+			time.Sleep(time.Minute)
+			if _, putErr := b.Put(ctx, Spec{ID: "late", Kind: "k", Group: "night"}); putErr != nil {
+				t.Error(putErr)
+			}
+			err = errors.Join(err, b.begin(t, "b").Poison(ctx, checkpoint.Snapshot{}, "no"))
+			time.Sleep(time.Minute)
+			if err = errors.Join(err, b.begin(t, "late").Commit(ctx, []byte("3"))); err != nil {
+				t.Error(err)
+			}
+		}()
+		began := time.Now()
+		var got []string
+		for outcome, err := range b.WaitGroup(t.Context(), "night", WaitOptions{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, outcome.Job.ID+" "+string(outcome.Job.Status))
+		}
+		if want := []string{"a done", "b poison", "late done"}; !slices.Equal(got, want) {
+			t.Errorf("outcomes = %q, want %q", got, want)
+		}
+		if took := time.Since(began); took < 3*time.Minute || took > 3*time.Minute+15*time.Second {
+			t.Errorf("the wait took %s, want about 3m", took)
+		}
+		for _, err := range b.WaitGroup(t.Context(), "nobody", WaitOptions{}) {
+			if !errors.Is(err, ErrNoGroup) {
+				t.Errorf("WaitGroup of nobody = %v, want ErrNoGroup", err)
+			}
+		}
+	})
+}
+
+// TestCancelGroup: a job that waits for its first worker is cancelled by its record, and no
+// worker starts it.
+func TestCancelGroup(t *testing.T) {
+	b := setup(t)
+	if _, err := b.Put(t.Context(), Spec{ID: "a", Kind: "k", Group: "night"}); err != nil {
+		t.Fatal(err)
+	}
+	err := b.Cancel(t.Context(), []string{"a"}, CancelOptions{KnownOnly: true}, func(r ActionResult) error {
+		if r.Action != Cancelled || r.Was != StatusOpen {
+			t.Errorf("Cancel = %+v, want it cancelled, open before", r)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := checkpoint.Delivery{ID: "a", Kind: "k", PayloadHash: queue.Payload{}.Hash(), MessageID: "m"}
+	if r, ruling, err := b.stores.Records.Lookup(t.Context(), d); err != nil || ruling != checkpoint.Finish || r.Group != "night" {
+		t.Errorf("the next delivery = %s on %+v, %v, want finish, and its group kept", ruling, r, err)
+	}
+}
+
+// TestSeenOnly: an id without a record is barred only on demand, if messages are hidden.
+func TestSeenOnly(t *testing.T) {
+	b := setup(t)
+	if _, err := b.PutMany(t.Context(), Specs(Spec{ID: "seen", Kind: "k"}, Spec{ID: "delayed", Kind: "k", Delay: time.Hour}),
+		PutOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		id   string
+		only bool
+		want Action
+	}{{"nope", true, Unknown}, {"delayed", true, Unknown}, {"seen", true, Cancelled}, {"delayed", false, Barred}} {
+		err := b.Cancel(t.Context(), []string{c.id}, CancelOptions{SeenOnly: c.only}, func(r ActionResult) error {
+			if r.Action != c.want || c.want == Unknown && !errors.Is(r.Err, ErrNotFound) {
+				t.Errorf("Cancel of %s with SeenOnly %t = %s: %s, want %s", c.id, c.only, r.Action, r.Detail, c.want)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Get(t.Context(), c.id); errors.Is(err, ErrNotFound) != (c.want == Unknown) {
+			t.Errorf("record of %s after %s: %v", c.id, c.want, err)
+		}
+	}
+}

@@ -1,0 +1,301 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/plaintext"
+	"github.com/spotworker/spotworker/internal/spelling"
+	"github.com/spotworker/spotworker/internal/storage/azure"
+)
+
+// cancelUnasked is how many jobs are cancelled without a question.
+const cancelUnasked = 20
+
+// cancelCommand cancels jobs that wait or run.
+type cancelCommand struct {
+	IDs []string `arg:"" optional:"" name:"id" help:"Ids of jobs; - reads them from standard input, one a line."`
+	selection
+	Reason  string        `help:"Why, for people; it is kept in the jobs' records." env:"-"`
+	Known   bool          `help:"Leave jobs without a record alone, also those that may wait for their first worker." env:"-"`
+	Bar     bool          `help:"${about_cancel_bar}" env:"-"`
+	Timeout time.Duration `help:"Longest time to take; 0s is no limit." default:"1h" env:"-"`
+	Yes     bool          `help:"Do not ask before more than ${unasked} jobs, or jobs of standard input or of filters." env:"-"`
+}
+
+// Help is shown by cancel --help.
+func (*cancelCommand) Help() string {
+	return `A job that waits is not started any more. One that runs is stopped within 30 s, wherever it
+is; its handler sees the reason. Nothing of it is saved or committed from the moment at which this
+command reports it as cancelled; side effects that its handler has had stay. A cancelled job cannot
+be started again, and its id cannot be used for another job while its record is kept.
+
+A job that no worker has claimed yet has no record, unless it is in a group: it is a message on the
+queue. The service shows the 32 messages at the front and the number of all. If the job's is among
+them, it is cancelled. Otherwise there is no such job, or it waits behind them: nothing is written,
+and the exit code is 1. With --bar such an id gets a cancelled record, with several accounts in
+those whose queues leave the question open: no worker starts the job if it waits. If there is no
+such job, the id cannot be used while that record is kept. With --known an id without a record is
+left alone.
+
+With filters in place of ids all jobs that match and have not ended are cancelled, after a question
+that counts them: they are found in one listing of the records. Only a group has all its jobs there:
+other jobs that wait for their first worker are not selected. If a job is put in the group meanwhile,
+the exit code is 1, and the command can be repeated. If an account does not answer, the jobs in the
+others are cancelled, the account is named, and the exit code is 1.
+
+A job that is done stays done. One that was given up is for "spotctl poison". Workers of versions
+before this command stop a running job at its next checkpoint. After an interruption the command can
+be repeated.
+
+Exit codes: 0 all are cancelled, or with --bar barred, 1 some are not, 78 wrong flags.`
+}
+
+func (c *cancelCommand) run(ctx context.Context, s *session) error {
+	switch filtered := !c.selectsAll(); {
+	case len(c.IDs) == 0 && !filtered:
+		return &cli.ConfigError{Err: errors.New("nothing is chosen: give ids of jobs, or filters such as --group or --kind")}
+	case len(c.IDs) > 0 && filtered:
+		return &cli.ConfigError{Err: errors.New("give ids of jobs or filters, not both")}
+	case filtered:
+		return c.runFiltered(ctx, s)
+	}
+	ids, err := c.ids(s)
+	if err != nil {
+		return err
+	}
+	if c.mustAsk() && !c.Yes {
+		if !s.printer.interactive || slices.Contains(c.IDs, "-") {
+			return &cli.ConfigError{Err: fmt.Errorf("more than %d jobs, or those of standard input, are only cancelled with --yes", cancelUnasked)}
+		}
+		if !s.printer.ask("Cancel %d jobs? This cannot be undone. [y/N] ", len(ids)) {
+			return errors.New("nothing was cancelled")
+		}
+	}
+	deployment, err := s.client()
+	if err != nil {
+		return err
+	}
+	within, cancel := withTimeout(ctx, c.Timeout)
+	defer cancel()
+	sum, err := c.cancel(within, s, deployment, ids)
+	return s.printer.cancelSummary(&sum, c.outcome(ctx, &sum, err))
+}
+
+// cancel cancels jobs and prints each outcome.
+func (c *cancelCommand) cancel(ctx context.Context, s *session, deployment *client.Client, ids []string) (sum cancelSummary, err error) {
+	o := client.CancelOptions{Reason: c.Reason, KnownOnly: c.Known || len(c.IDs) == 0, SeenOnly: !c.Bar}
+	err = deployment.Cancel(ctx, ids, o, func(r client.ActionResult) error {
+		sum.count(r.Action)
+		return s.printer.cancelled(r)
+	})
+	return sum, err
+}
+
+// outcome returns the error of a run that cancelled with err.
+func (c *cancelCommand) outcome(ctx context.Context, sum *cancelSummary, err error) error {
+	switch notDone := sum.Over + sum.Unknown + sum.Refused + sum.Failed; {
+	case ctx.Err() != nil:
+		return errors.New("interrupted; the jobs that were reported as cancelled are, the others are unchanged or cancelled")
+	case err != nil:
+		return err
+	case notDone > 0:
+		return fmt.Errorf("%d of %d jobs were not cancelled; the lines above say why", notDone, notDone+sum.Cancelled+sum.Barred)
+	}
+	return nil
+}
+
+// matched are the jobs that the filters of a cancel match.
+type matched struct {
+	ids           []string // of the jobs that have not ended
+	open, running int
+	ended         int
+
+	kinds, groups map[string]bool // of all records
+}
+
+// match lists the records. unread is not nil if the records of some accounts are missing.
+func (c *cancelCommand) match(ctx context.Context, s *session, deployment *client.Client) (m matched, unread, err error) {
+	m.kinds, m.groups = map[string]bool{}, map[string]bool{}
+	filter, has, err := c.filter()
+	if err != nil {
+		return m, nil, err
+	}
+	skipped := 0
+	for j, err := range deployment.List(ctx, client.Filter{Skipped: func(string) { skipped++ }}) {
+		if some, ok := errors.AsType[*client.AccountsError](err); ok {
+			return m, fmt.Errorf("%w; jobs in it are not cancelled: repeat the command", some), nil
+		}
+		if err != nil {
+			return m, nil, err
+		}
+		m.kinds[j.Kind], m.groups[j.Group] = true, true
+		switch {
+		case !filter.Has(j) || !has(j):
+		case j.Status == client.StatusOpen:
+			m.ids, m.open = append(m.ids, j.ID), m.open+1
+		case j.Status == client.StatusRunning:
+			m.ids, m.running = append(m.ids, j.ID), m.running+1
+		default:
+			m.ended++
+		}
+	}
+	s.printer.skipped(skipped)
+	return m, nil, nil
+}
+
+// runFiltered cancels the jobs that the filters match.
+func (c *cancelCommand) runFiltered(ctx context.Context, s *session) error {
+	for _, status := range c.Status {
+		if status := client.Status(status); status != client.StatusOpen && status != client.StatusRunning {
+			return &cli.ConfigError{Err: fmt.Errorf("--status %s: only jobs that are open or running can be cancelled; spotctl poison purge "+
+				"cancels jobs that were given up", status)}
+		}
+	}
+	if c.Bar || c.Known {
+		return &cli.ConfigError{Err: errors.New("--bar and --known are about ids without a record, and filters match records alone")}
+	}
+	deployment, err := s.client()
+	if err != nil {
+		return err
+	}
+	within, cancel := withTimeout(ctx, c.Timeout)
+	defer cancel()
+	m, unread, err := c.match(within, s, deployment)
+	if err != nil {
+		return err
+	}
+	if c.Group == "" && !s.printer.json {
+		s.printer.note("jobs that wait for their first worker have no record and are not selected, except jobs of groups")
+	}
+	if len(m.ids) == 0 {
+		return errors.Join(unread, c.nothing(s.printer, m))
+	}
+	what := fmt.Sprintf("%d jobs: %d open, %d running", len(m.ids), m.open, m.running)
+	if err := s.confirm(c.Yes, "cancel would hit "+what, "Cancel "+what+"? This cannot be undone."); err != nil {
+		return err
+	}
+	sum, err := c.cancel(within, s, deployment, m.ids)
+	if err = c.outcome(ctx, &sum, err); err == nil && c.Group != "" && unread == nil {
+		err = c.checkAgain(within, s, deployment)
+	}
+	return s.printer.cancelSummary(&sum, errors.Join(err, unread))
+}
+
+// nothing is the end of a run whose filters match no job that has not ended.
+func (c *cancelCommand) nothing(p *printer, m matched) error {
+	for _, name := range []struct {
+		what, given string
+		known       map[string]bool
+	}{{"group", c.Group, m.groups}, {"kind", c.Kind, m.kinds}} {
+		if name.given == "" || name.known[name.given] {
+			continue
+		}
+		text := fmt.Sprintf("no record has %s %q", name.what, name.given)
+		if nearest := spelling.Nearest(name.given, slices.Sorted(maps.Keys(name.known))); nearest != "" {
+			text += fmt.Sprintf(" (did you mean %q?)", nearest)
+		}
+		return errors.New(text + "; nothing was cancelled")
+	}
+	if !p.json {
+		p.note("no job is selected that has not ended; %d that match have", m.ended)
+	}
+	return p.cancelSummary(&cancelSummary{}, nil)
+}
+
+// checkAgain lists the records again, for jobs that were put in the group meanwhile.
+func (c *cancelCommand) checkAgain(ctx context.Context, s *session, deployment *client.Client) error {
+	m, unread, err := c.match(ctx, s, deployment)
+	if err == nil && unread == nil && len(m.ids) > 0 {
+		err = fmt.Errorf("%d jobs of group %s were put or replayed meanwhile and are not cancelled: repeat the command", len(m.ids), c.Group)
+	}
+	return errors.Join(err, unread)
+}
+
+func (c *cancelCommand) mustAsk() bool {
+	return len(c.IDs) > cancelUnasked || slices.Contains(c.IDs, "-")
+}
+
+// ids returns the ids of the arguments, each once, and of standard input in the place
+// of a dash.
+func (c *cancelCommand) ids(s *session) (ids []string, err error) {
+	seen := map[string]bool{}
+	add := func(id string) {
+		if id != "" && !seen[id] {
+			seen[id] = true
+			ids = append(ids, id)
+		}
+	}
+	for _, id := range c.IDs {
+		if id != "-" {
+			add(id)
+			continue
+		}
+		lines := bufio.NewScanner(s.printer.in)
+		for lines.Scan() {
+			add(strings.TrimSpace(lines.Text()))
+		}
+		if err := lines.Err(); err != nil {
+			return nil, fmt.Errorf("read ids from standard input: %w", err)
+		}
+	}
+	return ids, nil
+}
+
+// cancelLine is the outcome for a job, in the JSON output.
+type cancelLine struct {
+	ID     string        `json:"id"`
+	Action client.Action `json:"action"`
+	Was    client.Status `json:"was,omitempty"` // the job's status before; empty without a record
+	Detail string        `json:"detail,omitempty"`
+}
+
+// cancelled prints the outcome for a job.
+func (p *printer) cancelled(r client.ActionResult) error {
+	if p.json {
+		return p.line(cancelLine{ID: r.ID, Action: r.Action, Was: r.Was, Detail: r.Detail})
+	}
+	return p.lines([]string{fmt.Sprintf("%-9s  %s  %s", r.Action, plaintext.Line(r.ID), plaintext.Line(r.Detail))})
+}
+
+// cancelSummary counts the outcomes of a cancel.
+type cancelSummary struct {
+	Cancelled int    `json:"cancelled"`
+	Barred    int    `json:"barred"`
+	Over      int    `json:"over"`
+	Unknown   int    `json:"unknown"`
+	Refused   int    `json:"refused"`
+	Failed    int    `json:"failed"`
+	Error     string `json:"error,omitempty"` // why the exit code is not 0
+}
+
+func (s *cancelSummary) count(a client.Action) {
+	*map[client.Action]*int{
+		client.Cancelled: &s.Cancelled, client.Barred: &s.Barred, client.Over: &s.Over, client.Unknown: &s.Unknown,
+		client.Refused: &s.Refused, client.Failed: &s.Failed,
+	}[a]++
+}
+
+// cancelSummary prints the summary. It returns err, or the error of printing.
+func (p *printer) cancelSummary(s *cancelSummary, err error) error {
+	if !p.json {
+		p.note("%d cancelled, %d barred, %d over already, %d unknown, %d refused, %d failed", s.Cancelled, s.Barred, s.Over, s.Unknown,
+			s.Refused, s.Failed)
+		return err
+	}
+	if err != nil {
+		s.Error = azure.Explain(err)
+	}
+	if printErr := p.line(map[string]*cancelSummary{"summary": s}); err == nil {
+		return printErr
+	}
+	return err
+}

@@ -1,0 +1,64 @@
+package workercmd
+
+import (
+	"cmp"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/cli/completion"
+)
+
+// The command lines of the program, for shells that complete them. They are three, since
+// commands have flags of the same names as the worker itself.
+type (
+	workerLine struct {
+		flags
+
+		Service    struct{}           `cmd:"" help:"Install and control the service of Windows."`
+		Package    struct{}           `cmd:"" help:"Install, update or remove the worker on a VM that runs Windows."`
+		Completion completion.Command `cmd:"" help:"Print what makes a shell complete the commands and flags of worker."`
+	}
+	serviceLine struct {
+		Service serviceFlags `cmd:""`
+	}
+	packageLine struct {
+		Package packageFlags `cmd:""`
+	}
+)
+
+// HelpTexts implements [cli.WithTexts].
+func (*workerLine) HelpTexts() cli.Texts { return texts }
+
+// HelpTexts implements [cli.WithTexts].
+func (*serviceLine) HelpTexts() cli.Texts { return texts }
+
+// HelpTexts implements [cli.WithTexts].
+func (*packageLine) HelpTexts() cli.Texts { return texts }
+
+// completionCommand prints the code for a shell, or answers a shell that asks how a command
+// line continues.
+func completionCommand(o Options) error {
+	return runCompletion(o, os.Getenv(completion.Variable), os.Stdout)
+}
+
+// runCompletion answers for a line, or without one prints the code for a shell.
+func runCompletion(o Options, line string, stdout io.Writer) error {
+	program := workerProgram(cmp.Or(o.Version, version, buildVersion()))
+	program.Prepare = completion.Answer
+	var worker workerLine
+	flags := any(&worker)
+	if words := strings.Fields(line + "_"); len(words) > 2 { // "_" stands for the word that is completed
+		switch words[1] {
+		case "service":
+			flags = &serviceLine{}
+		case "package":
+			flags = &packageLine{}
+		}
+	}
+	if done, err := program.Parse(flags, o.Arguments, stdout); done || err != nil {
+		return err
+	}
+	return worker.Completion.Print()
+}
