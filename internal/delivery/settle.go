@@ -424,6 +424,7 @@ func (s *settlement) reportRun(did action) {
 	case commit:
 		r := s.rec.claim.Record()
 		exits := max(r.Generation-1-r.Interruptions-r.FailuresTotal, 0)
+		s.msg.runner.running.Done(kind, s.rec.runTime())
 		observer.Committed(kind, s.msg.sincePut(), s.rec.runTime(), r.Interruptions, exits)
 	case retryLater, poison, reject:
 		observer.Failed(kind, cmp.Or(s.failure, failureWithoutRun[did]))
