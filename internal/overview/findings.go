@@ -11,12 +11,14 @@ import (
 	"github.com/spotworker/spotworker/internal/spelling"
 )
 
-// found says what the live workers found and report in their heartbeats.
-func (s *Snapshot) found() (all []string) {
-	for _, lack := range WithoutWorker(s.Workers) {
+// Found says what the live workers found and report in their heartbeats, a sentence each:
+// slow calls to storage, jobs of kinds that no worker has, and jobs that may hang.
+func Found(workers []client.Worker) []string {
+	all := slowCalls(workers)
+	for _, lack := range WithoutWorker(workers) {
 		all = append(all, lack.String())
 	}
-	return append(all, s.silentJobs()...)
+	return append(all, silentJobs(workers)...)
 }
 
 // Lack is a kind of jobs that wait because no live worker has a handler for it.
@@ -97,9 +99,9 @@ func mayRun(workers []client.Worker, kind string, queues []string) bool {
 }
 
 // silentJobs says how many jobs are silent for unusually long, and names one.
-func (s *Snapshot) silentJobs() []string {
+func silentJobs(workers []client.Worker) []string {
 	jobs, named := 0, ""
-	for _, w := range s.Workers {
+	for _, w := range workers {
 		if w.Life() == client.Alive && w.Findings != nil && w.Findings.SilentJobs > 0 {
 			jobs += w.Findings.SilentJobs
 			named = cmp.Or(named, w.Findings.SilentJob)
@@ -117,9 +119,9 @@ func (s *Snapshot) silentJobs() []string {
 }
 
 // slowCalls says how many workers have slow calls to storage.
-func (s *Snapshot) slowCalls() []string {
+func slowCalls(workers []client.Worker) []string {
 	slow, known, slowest := 0, 0, time.Duration(0)
-	for _, w := range s.Workers {
+	for _, w := range workers {
 		if w.Life() != client.Alive || w.Findings == nil || w.Findings.Calls < slowFrom {
 			continue
 		}
@@ -142,3 +144,33 @@ func (s *Snapshot) slowCalls() []string {
 
 // slowFrom is how many calls a worker must have made before its calls can count as slow.
 const slowFrom = 5
+
+// WaitsFor says what a job waits for, by the heartbeats of the workers; empty if it runs, or
+// if its worker may only have been unable to write.
+func WaitsFor(j client.Job, workers []client.Worker) string {
+	alive, kinds := 0, []string(nil)
+	for _, w := range workers {
+		if w.Life() == client.Alive {
+			alive++
+			kinds = append(kinds, w.Kinds...)
+			if j.Status == client.StatusRunning && w.Name == j.Owner {
+				return ""
+			}
+		}
+	}
+	switch {
+	case alive == 0:
+		return "a worker: none is alive"
+	case !mayRun(workers, j.Kind, nil):
+		text := fmt.Sprintf("a worker with kind %q: no live worker has it", j.Kind)
+		if meant := spelling.Nearest(j.Kind, kinds); meant != "" {
+			text += fmt.Sprintf("; did you mean %q?", meant)
+		}
+		return text
+	case j.Status == client.StatusRunning:
+		return "another worker: its own is not alive, and its message becomes visible when the visibility timeout expires"
+	case j.Failures > 0:
+		return "the end of the pause after its failure, and then for a free worker behind the messages that are on the queue"
+	}
+	return "a free worker, behind the messages that are on the queue: a job that was released is not preferred"
+}

@@ -40,8 +40,7 @@ func (s *Snapshot) problems(did *Activity) []string {
 	all = append(all, s.untaken()...)
 	all = append(all, s.growing()...)
 	all = append(all, s.capacity()...)
-	all = append(all, s.slowCalls()...)
-	all = append(all, s.found()...)
+	all = append(all, Found(s.Workers)...)
 	all = append(all, did.failing()...)
 	add(s.Count(client.Silent), "%s, dead or unable to reach the account: other workers get the jobs when the visibility timeout of their "+
 		"messages expires", count(s.Count(client.Silent), "worker is silent", "workers are silent"))
