@@ -81,7 +81,7 @@ func reported(ctx context.Context, s *session) (all []doctor.Finding) {
 	}
 	for _, text := range overview.Found(workers) {
 		all = append(all, doctor.Finding{Level: doctor.Warning, Check: "reports of the workers", Text: plaintext.Line(text),
-			Fix: "look at spotctl status, and at docs/operating.md#incidents"})
+			Fix: "spotctl status shows it with the rest of the fleet"})
 	}
 	return all
 }

@@ -220,7 +220,7 @@ func quantile(counts []client.DurationCount, q float64) time.Duration {
 }
 
 // ToClear estimates how long a queue takes until it is empty if nothing is added: its
-// messages that no worker runs yet, at the rate at which the workers that take from it
+// messages that no worker runs yet, without jobs of kinds that no worker has, at the rate at which the workers that take from it
 // have ended jobs. If a worker takes from several queues of jobs, each counts for an
 // equal part of its work. ok is false if there is nothing to clear, or no such job
 // ended.
@@ -242,6 +242,9 @@ func (s *Snapshot) ToClear(q client.Queue) (left time.Duration, ok bool) {
 		if seconds := (did.Handler + did.Around + did.Idle + did.Closed).Seconds() / float64(did.Slots); seconds > 0 {
 			perSecond += float64(done) / seconds / shards
 		}
+	}
+	for _, lack := range WithoutWorker(s.Workers) {
+		active += float64(lack.Jobs) / shards
 	}
 	waiting := float64(q.Messages) - active
 	if waiting <= 0 || perSecond <= 0 {

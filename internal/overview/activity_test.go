@@ -105,13 +105,15 @@ func TestToClear(t *testing.T) {
 		return w
 	}
 	s := fleet(takes("jobs", 10, 600), takes("jobs", 10, 600), takes("other", 5, 6000), client.Worker{Queues: []string{"jobs"}})
+	s.Workers[0].Kinds, s.Workers[1].Kinds, s.Workers[2].Kinds, s.Workers[3].Kinds = otherKinds, otherKinds, otherKinds, otherKinds
+	s.Workers[0].Findings = &client.Findings{WithoutWorker: []client.KindCount{{Kind: "b", Jobs: 5}}}
 	for _, row := range []struct {
 		queue    string
 		messages int
 		left     time.Duration
 		ok       bool
 	}{
-		{"jobs", 140, time.Minute, true}, {"jobs", 20, 0, false}, {"jobs", 0, 0, false}, {"poison", 100, 0, false},
+		{"jobs", 145, time.Minute, true}, {"jobs", 25, 0, false}, {"jobs", 0, 0, false}, {"poison", 100, 0, false},
 	} {
 		left, ok := s.ToClear(client.Queue{Name: row.queue, Messages: row.messages})
 		if left != row.left || ok != row.ok {

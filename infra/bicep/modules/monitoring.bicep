@@ -34,6 +34,7 @@ var columns = [
   { name: 'level', type: 'string' }
   { name: 'msg', type: 'string' }
   { name: 'worker', type: 'string' }
+  { name: 'visible_in', type: 'string' }
   { name: 'vm', type: 'string' }
   { name: 'queue', type: 'string' }
   { name: 'version', type: 'string' }

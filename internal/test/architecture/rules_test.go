@@ -342,7 +342,7 @@ var importRules = []importRule{
 		name:    "breaker stands alone",
 		in:      []string{"./internal/delivery/breaker/..."},
 		forbids: []string{"./...", sdk},
-		allows:  []string{"./internal/delivery/breaker/..."},
+		allows:  []string{"./internal/fleet/activity", "./internal/delivery/breaker/..."},
 		reason:  "when to try again is a matter of verdicts and times; what was tried is not its concern",
 	},
 	{
