@@ -70,7 +70,7 @@ func (b *breakerPass) opened(ctx context.Context, after breaker.Breaker, now tim
 	if due {
 		level = slog.LevelError
 	}
-	b.msg.log.Log(ctx, level, "circuit breaker open: "+how+"; leaving them to others",
+	b.msg.log.Log(ctx, level, "circuit breaker open: leaving jobs of this kind to others", "reason", how,
 		"trips", after.Trips, "retry_in", after.Until.Sub(now), "suppressed", suppressed)
 }
 
