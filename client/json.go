@@ -130,7 +130,7 @@ func (m PoisonMessage) MarshalJSON() ([]byte, error) {
 }
 
 // MarshalJSON returns the worker as spotctl prints it. Beside the heartbeat it has
-// [Worker.Life]; it has no activity.
+// [Worker.Life]; it has neither activity nor findings.
 func (w Worker) MarshalJSON() ([]byte, error) {
 	var o object
 	o.set("name", w.Name)

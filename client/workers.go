@@ -58,6 +58,44 @@ type Worker struct {
 	// Activity is the worker's activity in the last ten minutes; nil if its version
 	// does not say.
 	Activity *Activity
+
+	// Findings are facts that the worker found and an operator should know; nil if it found
+	// none, or its version does not say.
+	Findings *Findings
+}
+
+// Findings are facts that a worker found and an operator should know.
+type Findings struct {
+	// WithoutWorker are the jobs that wait because no live worker has a handler for their
+	// kind, by kind, as far as this worker hides their messages at the moment. A last kind
+	// "*" stands for more kinds.
+	WithoutWorker []KindCount
+
+	// SilentJobs is how many of its running jobs are silent for unusually long, and
+	// SilentJob the id of the longest silent one.
+	SilentJobs int
+	SilentJob  string
+
+	// Calls is how many small calls to storage the worker made in the last five minutes,
+	// SlowCalls how many of them took more than a second, and CallTime their median.
+	Calls, SlowCalls int
+	CallTime         time.Duration
+
+	// Earlier are earlier lengths of queues that the worker read.
+	Earlier []QueueReading
+}
+
+// KindCount is a number of jobs of a kind.
+type KindCount struct {
+	Kind string
+	Jobs int
+}
+
+// QueueReading is about how many messages a queue had at an earlier time.
+type QueueReading struct {
+	Queue    string
+	Messages int
+	Age      time.Duration // when the heartbeat was written
 }
 
 // Life is whether a worker runs.
@@ -197,7 +235,25 @@ func workerOf(p presence.Listed) Worker {
 	if a := p.Activity; a.Slots > 0 {
 		w.Activity = activityOf(a)
 	}
+	w.Findings = findingsOf(p.Findings)
 	return w
+}
+
+// findingsOf returns nil for no findings.
+func findingsOf(p presence.Findings) *Findings {
+	f := Findings{
+		SilentJobs: p.Silent, SilentJob: p.SilentJob, Calls: p.Calls.Count, SlowCalls: p.Calls.Slow, CallTime: p.Calls.Typical,
+	}
+	for _, k := range p.Lacks {
+		f.WithoutWorker = append(f.WithoutWorker, KindCount(k))
+	}
+	for _, r := range p.Readings {
+		f.Earlier = append(f.Earlier, QueueReading(r))
+	}
+	if len(f.WithoutWorker) == 0 && len(f.Earlier) == 0 && f.SilentJobs == 0 && f.Calls == 0 {
+		return nil
+	}
+	return &f
 }
 
 func activityOf(r activity.Report) *Activity {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spotworker/spotworker/cmd/spotctl/internal/doctor"
 	"github.com/spotworker/spotworker/internal/overview"
+	"github.com/spotworker/spotworker/internal/plaintext"
 )
 
 // doctorCommand examines the deployment.
@@ -20,7 +21,8 @@ type doctorCommand struct {
 func (*doctorCommand) Help() string {
 	return `Examines queues, containers and your roles on them, the clocks, and by their heartbeats the
 workers: whether any is alive, their versions, whether they know their VM and follow the control
-document. Each finding that is not in order comes with what to do. It changes nothing: whether you
+document, and what they report: slow calls to storage, jobs of kinds that no worker has, jobs that
+may hang. It measures its own calls. Each finding that is not in order comes with what to do. It changes nothing: whether you
 may change a queue or container is found out by deleting what does not exist.
 
 Exit codes: 0 no failure, perhaps warnings; 1 a failure: jobs cannot be done or not be seen; 78
@@ -42,7 +44,7 @@ func (c *doctorCommand) run(ctx context.Context, s *session) error {
 	}
 	within, cancel := withTimeout(ctx, c.Timeout)
 	defer cancel()
-	findings := doctor.Examine(within, stores)
+	findings := append(doctor.Examine(within, stores), reported(within, s)...)
 	if ctx.Err() != nil {
 		return errors.New("interrupted")
 	}
@@ -64,6 +66,24 @@ func (c *doctorCommand) run(ctx context.Context, s *session) error {
 		return errors.New("jobs cannot be done, or not be seen; the lines above say why, and what to do")
 	}
 	return nil
+}
+
+// reported are the findings that the workers report in their heartbeats. Without the
+// heartbeats there are none: the examination says why.
+func reported(ctx context.Context, s *session) (all []doctor.Finding) {
+	deployment, err := s.client()
+	if err != nil {
+		return nil
+	}
+	workers, err := overview.Workers(ctx, deployment)
+	if err != nil {
+		return nil
+	}
+	for _, text := range overview.Found(workers) {
+		all = append(all, doctor.Finding{Level: doctor.Warning, Check: "reports of the workers", Text: plaintext.Line(text),
+			Fix: "spotctl status shows it with the rest of the fleet"})
+	}
+	return all
 }
 
 // finding prints a finding: a paragraph, or a line of JSON.

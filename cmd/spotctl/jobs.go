@@ -255,7 +255,8 @@ func (*jobCommand) Help() string {
 	return `Shows what the job's record says: how often and by whom it was claimed, how often it was
 interrupted or failed and why, how far it is, what it has stored, and the last lines of its log. For
 a running job it also shows the progress in its worker's last heartbeat, which is written every 15 s
-and may be newer. It costs one call, and one more for a running job.`
+and may be newer. For a job that waits it shows what it waits for, by the heartbeats of all workers.
+It costs one call, and one more for a job that runs or waits.`
 }
 
 func (c *jobCommand) run(ctx context.Context, s *session) error {
@@ -266,22 +267,46 @@ func (c *jobCommand) run(ctx context.Context, s *session) error {
 	ctx, cancel := withTimeout(ctx, c.Timeout)
 	defer cancel()
 	log, err := deployment.Live(ctx, c.ID)
+	if errors.Is(err, client.ErrNotFound) {
+		return mayLackWorker(ctx, deployment, err)
+	}
 	if err != nil {
 		return err
 	}
-	return s.printer.job(log)
+	waits := ""
+	if log.Job.Status == client.StatusOpen || log.Job.Status == client.StatusRunning && log.Job.Live == nil {
+		if workers, err := overview.Workers(ctx, deployment); err == nil {
+			waits = overview.WaitsFor(log.Job, workers)
+		}
+	}
+	return s.printer.job(log, waits)
+}
+
+// mayLackWorker returns the error that a job has no record, with the kinds of jobs that no
+// live worker has: the job may be one of these.
+func mayLackWorker(ctx context.Context, deployment *client.Client, notFound error) error {
+	workers, err := overview.Workers(ctx, deployment)
+	if err != nil {
+		return notFound
+	}
+	for _, lack := range overview.WithoutWorker(workers) {
+		notFound = fmt.Errorf("%w; it may be one of these: %s", notFound, plaintext.Line(lack.String()))
+	}
+	return notFound
 }
 
 // job prints a job with the end of its log.
-func (p *printer) job(log client.Log) error {
+func (p *printer) job(log client.Log, waitsFor string) error {
 	if p.json {
 		var more struct {
-			LogEnd []client.LogLine `json:"log_end,omitempty"`
+			WaitsFor string           `json:"waits_for,omitempty"`
+			LogEnd   []client.LogLine `json:"log_end,omitempty"`
 		}
-		more.LogEnd = log.Lines
+		more.WaitsFor, more.LogEnd = waitsFor, log.Lines
 		return p.line(log.Job, more)
 	}
-	return p.pairs(append(rowsOfJob(log.Job, time.Now()), rowsOfLog(log)...))
+	rows := append(rowsOfJob(log.Job, time.Now()), rowsOfLog(log)...)
+	return p.pairs(slices.Insert(rows, 3, [2]string{"waits for", plaintext.Line(waitsFor)}))
 }
 
 // rowsOfJob are the rows of a job for people. A row without a value is not printed.

@@ -81,8 +81,8 @@ func TestLogJSON(t *testing.T) {
 		log := &logPrinter{printer: p}
 		return log.print(lines)
 	})
-	checkJSON(t, "job.jsonl", func(p *printer) error { return p.job(client.Log{Job: fullJob(), Lines: lines}) })
-	checkJSON(t, "job-without-log.jsonl", func(p *printer) error { return p.job(client.Log{Job: client.Job{ID: "a"}}) })
+	checkJSON(t, "job.jsonl", func(p *printer) error { return p.job(client.Log{Job: fullJob(), Lines: lines}, "a worker") })
+	checkJSON(t, "job-without-log.jsonl", func(p *printer) error { return p.job(client.Log{Job: client.Job{ID: "a"}}, "") })
 }
 
 // The JSON form of messages on the poison queue.

@@ -77,6 +77,7 @@ func TestScripts(t *testing.T) {
 			"heartbeat": heartbeat,
 			"spent":     spent,
 			"takes":     takes,
+			"lacks":     lacks,
 			"putOn":     putOn,
 			"putIn":     putIn,
 			"further":   further,
@@ -323,6 +324,17 @@ func takes(ts *testscript.TestScript, _ bool, args []string) {
 	}))
 }
 
+// lacks WORKER OWN KIND JOBS writes the heartbeat of a worker with a kind of its own that hides
+// so many jobs of a kind that no worker has.
+func lacks(ts *testscript.TestScript, _ bool, args []string) {
+	jobs, err := strconv.Atoi(args[3])
+	ts.Check(err)
+	ts.Check(worldOf(ts).beats.write(presence.Presence{
+		Worker: args[0], VM: "vm", State: "process", Program: "1.2.3", StartedAt: time.Now(), At: time.Now(), Steered: true,
+		Kinds: []string{args[1]}, Findings: presence.Findings{Lacks: []presence.KindCount{{Kind: args[2], Jobs: jobs}}},
+	}))
+}
+
 // metadata QUEUE KEY VALUE replaces the metadata of a queue.
 func metadata(ts *testscript.TestScript, _ bool, args []string) {
 	_, err := worldOf(ts).stores.Account.Queue(args[0]).SetMetadata(context.Background(),
@@ -467,11 +479,15 @@ func visible(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// refuse OPERATION refuses an operation from now on; none refuses no more.
+// refuse OPERATION [CODE] refuses an operation, or all, from now on; none refuses no more.
 func refuse(ts *testscript.TestScript, _ bool, args []string) {
+	code := "AuthorizationPermissionMismatch"
+	if len(args) > 1 {
+		code = args[1]
+	}
 	worldOf(ts).server.OnCall(func(c storage.Call) storage.Fault {
-		if c.Operation == args[0] {
-			return storage.Fault{Refuse: &storage.Error{Status: 403, Code: "AuthorizationPermissionMismatch"}}
+		if c.Operation == args[0] || args[0] == "all" {
+			return storage.Fault{Refuse: &storage.Error{Status: 403, Code: code}}
 		}
 		return storage.Fault{}
 	})

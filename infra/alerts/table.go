@@ -67,6 +67,14 @@ unless on () (count(spotworker_state{state="process"} == 1))`,
 			Means:   "Too many workers or too short jobs for the account or a queue. Jobs take longer, none is lost.",
 		},
 		{
+			Name: "SpotworkerStorageSlow", Incident: "storage answers slowly", Severity: "warning", For: 2 * time.Minute,
+			Expr: `sum by (service) (rate(spotworker_storage_call_duration_seconds_bucket{operation!~"` + largeCalls + `", le=~"1|1.0"}[2m]))
+/ (sum by (service) (rate(spotworker_storage_call_duration_seconds_count{operation!~"` + largeCalls + `"}[2m])) > 0) < 0.5`,
+			Summary: "only {{ $value | humanizePercentage }} of the small calls to the {{ $labels.service }} service take less than a second",
+			Means: "Some 10 ms are usual. Jobs start and end later, none is lost; states may not be saved within an eviction notice. Compare " +
+				"SuccessServerLatency and SuccessE2ELatency of the account: the first is the service, the difference the network.",
+		},
+		{
 			Name: "SpotworkerJobsDeadLettered", Incident: "a wave of jobs of one kind is dead-lettered", Severity: "critical", For: 0,
 			Expr: `sum(increase(spotworker_delivery_outcomes_total{outcome="poisoned"}[5m])) > 5
 and
@@ -79,16 +87,25 @@ sum(rate(spotworker_delivery_outcomes_total{outcome="poisoned"}[5m])) / ` +
 			Name: "SpotworkerKindFails", Incident: "a kind fails everywhere", Severity: "warning", For: time.Minute,
 			Expr: `sum by (kind) (rate(spotworker_job_failures_total[5m]))
 / (sum by (kind) (rate(spotworker_job_failures_total[5m])) + sum by (kind) (rate(spotworker_job_duration_seconds_count[5m]))) > 0.2
-and sum by (kind) (increase(spotworker_job_failures_total[5m])) > 5`,
+and sum by (kind) (increase(spotworker_job_failures_total[5m])) > 5
+unless on (kind) min by (kind) (
+  (sum by (kind) (rate(spotworker_job_failures_total[5m]))
+    - on (kind) group_right () sum by (instance, kind) (rate(spotworker_job_failures_total[5m])))
+  / (sum by (kind) (rate(spotworker_job_failures_total[5m])) + sum by (kind) (rate(spotworker_job_duration_seconds_count[5m]))
+    - on (kind) group_right () (sum by (instance, kind) (rate(spotworker_job_failures_total[5m]))
+      + sum by (instance, kind) (rate(spotworker_job_duration_seconds_count[5m]))) > 0.001)
+) < 0.1`,
 			Summary: "{{ $value | humanizePercentage }} of the runs of kind {{ $labels.kind }} fail",
-			Means:   "The jobs, their input, or what they call. Metric spotworker_job_failures_total has the class, the log the errors.",
+			Means: "The jobs, their input, or what they call, since it is not one VM alone. Metric spotworker_job_failures_total has the class, " +
+				"the log the errors.",
 		},
 		{
-			Name: "SpotworkerMachineFails", Incident: "one VM fails everything", Severity: "warning", For: time.Minute,
+			Name: "SpotworkerMachineFails", Incident: "one VM fails all or many jobs", Severity: "warning", For: time.Minute,
 			Expr: `max by (instance, kind) (spotworker_breaker_open) == 1
 and on (kind) avg by (kind) (spotworker_breaker_open) < 0.5`,
-			Summary: "jobs of kind {{ $labels.kind }} fail in a row on {{ $labels.instance }}, and not on most others",
-			Means:   "The machine lacks something. Its worker leaves the kind's jobs to others. Delete the VM; the log has the errors.",
+			Summary: "jobs of kind {{ $labels.kind }} fail on {{ $labels.instance }}, and not on most others",
+			Means: "The machine lacks something or is broken. Its worker leaves most of the kind's jobs to others. spotctl quarantine, then " +
+				"delete the VM; the log has the errors.",
 		},
 		{
 			Name: "SpotworkerBlind", Incident: "the metadata service is silent", Severity: "warning", For: time.Minute,
@@ -125,8 +142,8 @@ and on (kind) avg by (kind) (spotworker_breaker_open) < 0.5`,
 			Name: "SpotworkerJobSilent", Incident: "a job is stuck", Severity: "warning", For: time.Minute,
 			Expr:    `sum(spotworker_jobs_silent) > 0`,
 			Summary: "{{ $value }} running jobs have stopped reporting",
-			Means: "A job reports nothing for 2 min and 10 times as long as ever before, or for an hour from its start. spotctl top shows " +
-				"which; give the kind max_silence.",
+			Means: "A job reports nothing for 2 min and 10 times as long as ever before, or from its start for 5 min and 10 times as long as " +
+				"jobs of its kind run (an hour if that is not known). spotctl status names it; give the kind max_silence.",
 		},
 		{
 			Name: "SpotworkerEvictionsUnseen", Incident: "evictions without notice", Severity: "warning", For: 0,
@@ -139,6 +156,34 @@ sum(rate(spotworker_job_wait_seconds_count{after="exit"}[5m])) / ` +
 				"end of the workers' logs.",
 		},
 		{
+			Name: "SpotworkerKindUnknown", Incident: "jobs of a kind that no worker has", Severity: "warning", For: 2 * time.Minute,
+			Expr:    `sum(spotworker_jobs_without_worker) > 0`,
+			Summary: "about {{ $value }} jobs wait, and no worker has a handler for their kinds",
+			Means: "A misspelt kind, or the workers with the kind are gone. spotctl status names the kinds. After an hour such jobs are " +
+				"dead-lettered; jobs that have begun wait on.",
+		},
+		{
+			Name: "SpotworkerQueueGrows", Incident: "more jobs are put than end", Severity: "warning", For: 2 * time.Minute,
+			Expr: `max by (queue) (spotworker_queue_messages{queue!~".+-poison"})
+- max by (queue) (spotworker_queue_messages{queue!~".+-poison"} offset 5m) > 20
+and max by (queue) (spotworker_queue_messages{queue!~".+-poison"})
+> 1.05 * max by (queue) (spotworker_queue_messages{queue!~".+-poison"} offset 5m)
+and max by (queue) (spotworker_queue_messages{queue!~".+-poison"} offset 5m)
+> 1.05 * max by (queue) (spotworker_queue_messages{queue!~".+-poison"} offset 10m)`,
+			Summary: "{{ $labels.queue }} has {{ $value }} more messages than 5 minutes ago, and grew before that too",
+			Means: "Jobs wait longer and longer. Start more VMs, or look at why jobs take longer: spotctl status has run times and failures by " +
+				"kind.",
+		},
+		{
+			Name: "SpotworkerCapacityGone", Incident: "many VMs were evicted and not replaced", Severity: "warning", For: 5 * time.Minute,
+			Expr: `count(spotworker_state{state="process"} == 1)
+/ max_over_time(count(spotworker_state{state="process"} == 1)[1h:1m]) < 0.6
+and on () max(spotworker_queue_oldest_message_age_seconds{queue!~".+-poison"}) > 120`,
+			Summary: "{{ $value | humanizePercentage }} of the last hour's workers are left, and jobs wait",
+			Means: "Evicted VMs are not replaced: no spare capacity of this size and region, or a scale-in while jobs wait. spotctl prices shows " +
+				"other sizes.",
+		},
+		{
 			Name: "SpotworkerJobsWait", Incident: "the oldest job waits for too long", Severity: "warning", For: time.Minute,
 			Expr:    `max by (queue) (spotworker_queue_oldest_message_age_seconds{queue!~".+-poison"}) > ` + oldestWait,
 			Summary: "the message at the front of {{ $labels.queue }} has waited for {{ $value | humanizeDuration }}",
@@ -146,6 +191,9 @@ sum(rate(spotworker_job_wait_seconds_count{after="exit"}[5m])) / ` +
 		},
 	}
 }
+
+// largeCalls are the operations that may send or list much: package azure has the same list.
+const largeCalls = "PutBlob|PutBlock|PutBlockList|GetBlob|ListBlobs"
 
 // oldestWait is the age at which the oldest waiting job raises an alert, in seconds.
 const oldestWait = "3600"

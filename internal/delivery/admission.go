@@ -57,11 +57,12 @@ func (a *admission) leave(ctx context.Context, end *runEnd) {
 	if a.pass == nil {
 		return
 	}
-	verdict := breaker.Inconclusive
+	verdict, failed := breaker.Inconclusive, false
 	if end != nil {
+		failed = end.failed() && !job.IsInterrupted(end.err)
 		verdict = end.breakerVerdict(a.rec.progressed(), a.rec.failedElsewhere())
 	}
-	a.pass.leave(ctx, verdict)
+	a.pass.leave(ctx, verdict, failed)
 }
 
 // setRules sets the rules of the job's kind.

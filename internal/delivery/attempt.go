@@ -99,7 +99,7 @@ func (a *attempt) start(ctx context.Context) {
 	})
 	a.over, a.stopLimits = make(chan struct{}), a.enforceLimits(ctx, a.rules.limits, watch)
 	go a.callAndClose(ctx)
-	a.running, a.since = a.msg.runner.running.Add(watch, a.show), time.Now()
+	a.running, a.since = a.msg.runner.running.Add(a.msg.envelope.Kind, watch, a.show), time.Now()
 }
 
 // show says how far the job is, for the worker's heartbeat. The heartbeat has the end of the

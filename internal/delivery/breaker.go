@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/delivery/breaker"
+	"github.com/spotworker/spotworker/internal/fleet/activity"
 	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/job"
@@ -41,10 +41,11 @@ func enterBreaker(ctx context.Context, m *message) (*breakerPass, *outcome) {
 }
 
 // leave reports the end of the run to the breaker.
-func (b *breakerPass) leave(ctx context.Context, verdict breaker.Verdict) {
-	kind, r := b.msg.envelope.Kind, breaker.Run{Job: b.msg.envelope.ID, Verdict: verdict}
+func (b *breakerPass) leave(ctx context.Context, verdict breaker.Verdict, failed bool) {
+	kind, r := b.msg.envelope.Kind, breaker.Run{Job: b.msg.envelope.ID, Verdict: verdict, Failed: failed}
 	if r.Verdict == breaker.Fails {
-		r.OnlyMachine = b.msg.onlyMachine()
+		seen := b.msg.seeOthers()
+		r.OnlyMachine, r.Elsewhere = seen.none(), seen.runs(kind)
 	}
 	now := time.Now()
 	switch before, after := b.msg.runner.breakers.Leave(kind, b.pass, r, now); {
@@ -58,15 +59,18 @@ func (b *breakerPass) leave(ctx context.Context, verdict breaker.Verdict) {
 func (b *breakerPass) opened(ctx context.Context, after breaker.Breaker, now time.Time) {
 	kind := b.msg.envelope.Kind
 	b.msg.runner.Observer.Broke(kind)
-	b.msg.runner.Loops.Note("breaker "+kind, fmt.Sprintf(
-		"kind %q rests until %s, then one job at a time is tried: jobs of it fail in a row on this worker", kind,
-		after.Until.UTC().Format(time.RFC3339)))
+	how := "jobs of this kind fail in a row on this worker"
+	if after.StandsOut {
+		how = "far more jobs of this kind fail on this worker than on other machines"
+	}
+	b.msg.runner.Loops.Note("breaker "+kind, fmt.Sprintf("kind %q rests until %s, then one job at a time is tried: %s", kind,
+		after.Until.UTC().Format(time.RFC3339), how))
 	level := slog.LevelDebug
 	due, suppressed := b.msg.runner.lines.breakers.Allow(kind, now)
 	if due {
 		level = slog.LevelError
 	}
-	b.msg.log.Log(ctx, level, "circuit breaker open: jobs of this kind fail in a row on this worker; leaving them to others",
+	b.msg.log.Log(ctx, level, "circuit breaker open: leaving jobs of this kind to others", "reason", how,
 		"trips", after.Trips, "retry_in", after.Until.Sub(now), "suppressed", suppressed)
 }
 
@@ -101,22 +105,50 @@ func (r *recorder) wouldRepeat(found checkpoint.Record) bool {
 		!r.msg.runner.breakers.HasWorkedSince(r.msg.envelope.Kind, r.found.written.Add(precision)) && !r.msg.onlyMachine()
 }
 
-// onlyMachine reports whether no other machine runs jobs of this kind from this queue, as
-// far as the heartbeats show. If they cannot be listed, others may.
-func (m *message) onlyMachine() bool {
+// others are the heartbeats of the other machines that run jobs of a kind from a queue, and
+// whether they are known.
+type others struct {
+	heartbeats []presence.Listed
+	known      bool
+}
+
+// none reports whether no other machine runs such jobs, as far as the heartbeats show. If
+// they cannot be listed, others may.
+func (o others) none() bool { return o.known && len(o.heartbeats) == 0 }
+
+// runs returns how the runs of the kind ended there in the last ten minutes.
+func (o others) runs(kind string) (all activity.Runs) {
+	for _, p := range o.heartbeats {
+		for _, k := range p.Activity.Kinds {
+			if k.Name == kind {
+				all.Done, all.Failed = all.Done+k.Done, all.Failed+k.Failed
+			}
+		}
+	}
+	return all
+}
+
+// seeOthers returns the other machines that run jobs of this kind from this queue.
+func (m *message) seeOthers() others {
 	ctx, cancel := context.WithTimeout(m.cleanup, listTimeout) // the job itself may have been stopped
 	defer cancel()
 	seen, err := m.runner.Fleet.Sample(ctx, sampleEvery)
 	if err != nil {
 		m.log.DebugContext(ctx, "heartbeats not listed; other machines may run this kind of job", "error", err)
-		return false
+		return others{}
 	}
-	since := time.Since(seen.at)
-	return !slices.ContainsFunc(seen.Workers, func(p presence.Listed) bool {
-		return p.Age+since <= hasKindFor && p.State != lifecycle.Stopped.String() && p.Takes(m.lease.Queue().Name()) &&
-			p.HasKind(m.envelope.Kind) != presence.HasNot && machineOf(p.Worker) != m.runner.machine
-	})
+	o, since := others{known: true}, time.Since(seen.at)
+	for _, p := range seen.Workers {
+		if p.Age+since <= hasKindFor && p.State != lifecycle.Stopped.String() && p.Takes(m.lease.Queue().Name()) &&
+			p.HasKind(m.envelope.Kind) != presence.HasNot && machineOf(p.Worker) != m.runner.machine {
+			o.heartbeats = append(o.heartbeats, p)
+		}
+	}
+	return o
 }
+
+// onlyMachine reports whether no other machine runs jobs of this kind from this queue.
+func (m *message) onlyMachine() bool { return m.seeOthers().none() }
 
 // leaveToOthers returns an outcome if other machines should try the job first, by the record
 // that was found.

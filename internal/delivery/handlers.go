@@ -5,12 +5,15 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/lifecycle"
+	"github.com/spotworker/spotworker/internal/spelling"
 	"github.com/spotworker/spotworker/internal/storage/outage"
 	"github.com/spotworker/spotworker/job"
 )
@@ -136,6 +139,18 @@ func (s Sample) whoHas(kind, queue string, now time.Time) (best presence.Has, la
 	return best, lacking
 }
 
+// kinds returns the kinds of the workers that may take jobs, by the sample, and own.
+func (s Sample) kinds(own job.Kinds) []string {
+	all := slices.Collect(maps.Keys(own))
+	for _, p := range s.Workers {
+		if p.Age <= hasKindFor && p.State != lifecycle.Stopped.String() {
+			all = append(all, p.Kinds...)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
 const (
 	// pausedHidden is how long the message of a paused kind is hidden each time that it
 	// is claimed: a long backlog costs calls, and an end of the pause takes that long.
@@ -203,11 +218,19 @@ func (a *admission) findHandler(ctx context.Context) (job.Handler, *outcome) {
 		return nil, a.deferKind(has)
 	}
 	reason := fmt.Sprintf("no worker has a handler for kind %q", kind)
-	if !unknownForLong(a.msg.envelope.PutBackSince, a.msg.lease.ClaimedAt) {
-		return nil, &outcome{action: putBack, reason: reason, delay: a.msg.runner.Jitter.Vary(putBackDelay(a.msg.envelope.PutBackSince,
-			a.msg.lease.ClaimedAt))}
+	if meant := spelling.Nearest(kind, seen.kinds(a.msg.runner.Kinds)); meant != "" {
+		reason += fmt.Sprintf(" (did you mean %q?)", meant)
 	}
-	return nil, a.acq.poisonKind(ctx, reason)
+	if unknownForLong(a.msg.envelope.PutBackSince, a.msg.lease.ClaimedAt) {
+		return nil, a.acq.poisonKind(ctx, reason)
+	}
+	return nil, a.msg.lackKind(reason, a.msg.runner.Jitter.Vary(putBackDelay(a.msg.envelope.PutBackSince, a.msg.lease.ClaimedAt)))
+}
+
+// lackKind puts a message back whose kind no worker has, and counts it for the heartbeat.
+func (m *message) lackKind(reason string, delay time.Duration) *outcome {
+	m.runner.lacking.Hide(m.envelope.Kind, m.envelope.ID, time.Now(), delay)
+	return &outcome{action: putBack, reason: reason, delay: delay}
 }
 
 // deferKind leaves a message to a worker that has, or may have, its kind. The hour
@@ -223,6 +246,7 @@ func (a *admission) deferKind(has presence.Has) *outcome {
 		delay, reason = max(delay, a.msg.runner.Jitter.Vary(minKindDelay)), "another worker may have a handler for kind %q"
 	}
 	a.msg.envelope = a.msg.lease.ClearPutBack(a.msg.envelope)
+	a.msg.runner.lacking.Found(a.msg.envelope.Kind, a.msg.envelope.ID)
 	return &outcome{action: requeue, reason: fmt.Sprintf(reason, a.msg.envelope.Kind), delay: delay}
 }
 
@@ -237,8 +261,9 @@ func (q *acquisition) poisonKind(ctx context.Context, reason string) *outcome {
 	if ruling == checkpoint.Acquire && record.InProgress() {
 		q.msg.log.WarnContext(ctx, "job in progress waits for a worker with its kind: start one, or purge the job's message", "fraction",
 			record.Fraction)
-		return &outcome{action: putBack, reason: reason + "; the job is in progress", delay: q.msg.runner.Jitter.Vary(maxKindDelay)}
+		return q.msg.lackKind(reason+"; the job is in progress", q.msg.runner.Jitter.Vary(maxKindDelay))
 	}
+	q.msg.runner.lacking.Found(q.msg.envelope.Kind, q.msg.envelope.ID)
 	if out := q.applyRuling(ctx, record, ruling); out != nil {
 		return out
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/delivery/active"
 	"github.com/spotworker/spotworker/internal/delivery/breaker"
+	"github.com/spotworker/spotworker/internal/delivery/lacking"
 	"github.com/spotworker/spotworker/internal/delivery/renewal"
 	"github.com/spotworker/spotworker/internal/delivery/running"
 	"github.com/spotworker/spotworker/internal/drain"
@@ -140,6 +141,7 @@ type Runner struct {
 	breakers      breaker.Set
 	quarantine    chan struct{} // holds one: the quarantined job that is running
 	deferred      spacing
+	lacking       lacking.Set // messages of kinds that no worker has
 	counters      counters
 	ends          average // of the time that the ends of deliveries take, from the last write on
 	lines         lineLimits
@@ -304,10 +306,28 @@ func (r *Runner) Counts() Counts {
 	}
 }
 
-// Silence says how the running jobs report: the age of the oldest last report and of the
-// oldest checkpoint, and how many jobs are silent for much longer than they were before.
-func (r *Runner) Silence() (report, checkpoint time.Duration, silent int) {
-	return r.running.Silence()
+// Sight is what an observer sees of the jobs at one moment.
+type Sight struct {
+	// Report is the age of the oldest last report of the running jobs, and Checkpoint of
+	// their oldest checkpoint.
+	Report, Checkpoint time.Duration
+
+	// Silent is how many of them are silent for unusually long, and SilentJob one of them.
+	Silent    int
+	SilentJob string
+
+	// Lacking is how many jobs of each kind wait because no live worker has the kind.
+	Lacking map[string]int
+}
+
+// Sight looks at the jobs.
+func (r *Runner) Sight() Sight {
+	s := Sight{Lacking: r.lacking.Count(time.Now())}
+	var longest *running.Job
+	if s.Report, s.Checkpoint, s.Silent, longest = r.running.Silence(); longest != nil {
+		s.SilentJob = longest.Show().ID
+	}
+	return s
 }
 
 // SaveAll asks every running job to save. The returned function waits for their

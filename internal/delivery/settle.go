@@ -238,8 +238,9 @@ func (s *settlement) recordFailure(ctx context.Context, out *outcome) error {
 		return err
 	}
 	r := s.rec.claim.Record()
+	// It is the earliest time: then the message is behind the others that are visible.
 	s.msg.log.WarnContext(ctx, "job failed; it will be tried again", "error", out.reason,
-		"failures", r.Failures, "failures_total", r.FailuresTotal, "retry_in", out.delay)
+		"failures", r.Failures, "failures_total", r.FailuresTotal, "visible_in", out.delay)
 	return nil
 }
 
@@ -334,7 +335,7 @@ func (s *settlement) requeue(ctx context.Context, out *outcome) error {
 	if err := s.msg.lease.Release(s.msg.cleanup, out.delay); err != nil {
 		return err
 	}
-	s.msg.log.DebugContext(ctx, "job left to another worker", "reason", out.reason, "retry_in", out.delay)
+	s.msg.log.DebugContext(ctx, "job left to another worker", "reason", out.reason, "visible_in", out.delay)
 	return nil
 }
 
@@ -424,6 +425,7 @@ func (s *settlement) reportRun(did action) {
 	case commit:
 		r := s.rec.claim.Record()
 		exits := max(r.Generation-1-r.Interruptions-r.FailuresTotal, 0)
+		s.msg.runner.running.Done(kind, s.rec.runTime())
 		observer.Committed(kind, s.msg.sincePut(), s.rec.runTime(), r.Interruptions, exits)
 	case retryLater, poison, reject:
 		observer.Failed(kind, cmp.Or(s.failure, failureWithoutRun[did]))

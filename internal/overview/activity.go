@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/fleet/activity"
 )
 
 // Window is how far back the figures of heartbeats reach: what workers did in the last ten
@@ -88,12 +89,13 @@ type VM struct {
 	Known        bool
 	Done, Failed int
 
-	// Fails are the kinds whose runs nearly all fail on this VM, and not on other VMs.
+	// Fails are the kinds of which nearly all runs fail on this VM, or far more than on
+	// other VMs.
 	Fails []client.KindActivity
 }
 
-// failsFrom is how many runs of a kind have to fail on a VM before it is said to fail
-// them; then all but a fifth fail, and elsewhere at most half.
+// failsFrom is how many runs of a kind have to fail on a VM before it is said to fail nearly
+// all: then all but a fifth fail, and elsewhere at most half.
 const failsFrom = 3
 
 // Activity adds up the workers' activity. Workers that ended or fell silent count while
@@ -178,7 +180,8 @@ func (v *VM) failsAlone(fleet map[string]client.KindActivity) (fails []client.Ki
 	}
 	for _, k := range v.kinds() {
 		done, failed := fleet[k.Kind].Done-k.Done, fleet[k.Kind].Failed-k.Failed // elsewhere
-		if k.Failed >= failsFrom && k.Failed >= 4*k.Done && done > 0 && share(failed, done) <= 0.5 {
+		nearlyAll := k.Failed >= failsFrom && k.Failed >= 4*k.Done && done > 0 && share(failed, done) <= 0.5
+		if nearlyAll || activity.StandsOut(activity.Runs{Done: k.Done, Failed: k.Failed}, activity.Runs{Done: done, Failed: failed}) {
 			fails = append(fails, k)
 		}
 	}
@@ -217,7 +220,7 @@ func quantile(counts []client.DurationCount, q float64) time.Duration {
 }
 
 // ToClear estimates how long a queue takes until it is empty if nothing is added: its
-// messages that no worker runs yet, at the rate at which the workers that take from it
+// messages that no worker runs yet, without jobs of kinds that no worker has, at the rate at which the workers that take from it
 // have ended jobs. If a worker takes from several queues of jobs, each counts for an
 // equal part of its work. ok is false if there is nothing to clear, or no such job
 // ended.
@@ -239,6 +242,9 @@ func (s *Snapshot) ToClear(q client.Queue) (left time.Duration, ok bool) {
 		if seconds := (did.Handler + did.Around + did.Idle + did.Closed).Seconds() / float64(did.Slots); seconds > 0 {
 			perSecond += float64(done) / seconds / shards
 		}
+	}
+	for _, lack := range WithoutWorker(s.Workers) {
+		active += float64(lack.Jobs) / shards
 	}
 	waiting := float64(q.Messages) - active
 	if waiting <= 0 || perSecond <= 0 {

@@ -21,7 +21,7 @@ func fleet(workers ...client.Worker) Snapshot {
 }
 
 func runs(kind string, done, failed int) client.Worker {
-	return client.Worker{Activity: activity(2, client.KindActivity{Kind: kind, Done: done, Failed: failed})}
+	return client.Worker{Activity: activityOf(2, client.KindActivity{Kind: kind, Done: done, Failed: failed})}
 }
 
 // TestSickVM: a VM is named if nearly all its runs of a kind fail, and other VMs' runs of
@@ -40,9 +40,11 @@ func TestSickVM(t *testing.T) {
 		"the kind fails everywhere":   {[]client.Worker{runs("a", 1, 20), runs("a", 0, 12)}, "", "a"},
 		"the kind runs there alone":   {[]client.Worker{runs("a", 30, 0), runs("b", 0, 12)}, "", "b"},
 		"too few to tell":             {[]client.Worker{runs("a", 30, 0), runs("a", 0, 2)}, "", ""},
-		"half of it":                  {[]client.Worker{runs("a", 30, 0), runs("a", 5, 5)}, "", ""},
+		"half of few runs":            {[]client.Worker{runs("a", 30, 0), runs("a", 4, 4)}, "", ""},
 		"its heartbeat is too old":    {[]client.Worker{runs("a", 30, 0), {Age: 11 * time.Minute, Activity: runs("a", 0, 9).Activity}}, "", ""},
 		"others do not say":           {[]client.Worker{{}, runs("a", 0, 12)}, "", "a"},
+		"every second run":            {[]client.Worker{runs("a", 40, 1), runs("a", 12, 12), runs("a", 45, 0)}, "vmss_1", ""},
+		"every second run everywhere": {[]client.Worker{runs("a", 20, 20), runs("a", 12, 12)}, "", "a"},
 		"one kind of two":             {[]client.Worker{runs("a", 30, 1), both}, "vmss_1", ""},
 		"a sick VM makes no bad kind": {[]client.Worker{runs("a", 10, 0), runs("a", 0, 90)}, "vmss_1", ""},
 	} {
@@ -103,13 +105,15 @@ func TestToClear(t *testing.T) {
 		return w
 	}
 	s := fleet(takes("jobs", 10, 600), takes("jobs", 10, 600), takes("other", 5, 6000), client.Worker{Queues: []string{"jobs"}})
+	s.Workers[0].Kinds, s.Workers[1].Kinds, s.Workers[2].Kinds, s.Workers[3].Kinds = otherKinds, otherKinds, otherKinds, otherKinds
+	s.Workers[0].Findings = &client.Findings{WithoutWorker: []client.KindCount{{Kind: "b", Jobs: 5}}}
 	for _, row := range []struct {
 		queue    string
 		messages int
 		left     time.Duration
 		ok       bool
 	}{
-		{"jobs", 140, time.Minute, true}, {"jobs", 20, 0, false}, {"jobs", 0, 0, false}, {"poison", 100, 0, false},
+		{"jobs", 145, time.Minute, true}, {"jobs", 25, 0, false}, {"jobs", 0, 0, false}, {"poison", 100, 0, false},
 	} {
 		left, ok := s.ToClear(client.Queue{Name: row.queue, Messages: row.messages})
 		if left != row.left || ok != row.ok {

@@ -248,6 +248,10 @@ func (s *Snapshot) queueTable(width int) *table.Table {
 	if !s.Has(PartQueues) {
 		return t
 	}
+	grown := s.Growing
+	if grown == nil { // a view that reads once
+		grown = s.Sustained()
+	}
 	for _, q := range s.AllQueues() {
 		if !q.Exists {
 			continue
@@ -259,7 +263,7 @@ func (s *Snapshot) queueTable(width int) *table.Table {
 		if left, ok := s.ToClear(q); ok {
 			toClear = "~" + Span(left)
 		}
-		if growth, ok := s.Growing[q.Name]; ok {
+		if growth, ok := grown[q.Name]; ok {
 			toClear = "grows, " + growth.String()
 		}
 		name := q.Name

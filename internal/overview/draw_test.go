@@ -36,13 +36,13 @@ func busy() Snapshot {
 		{Name: "vmss_5-0123abcd-0", State: "process", Asked: "pause", Version: "1.2.3", Age: time.Second},
 		{Name: "vmss_4-0123abcd-0", State: "stopped", Version: "1.2.2", Age: 26 * time.Hour},
 	}
-	workers[0].Activity = activity(4, client.KindActivity{
+	workers[0].Activity = activityOf(4, client.KindActivity{
 		Kind: "render", Done: 400, Failed: 2, Committed: 30 * time.Minute, FailedTime: time.Minute,
 		Durations: []client.DurationCount{{UpTo: 500 * time.Millisecond, Count: 300}, {UpTo: 4 * time.Second, Count: 90},
 			{UpTo: 3 * time.Minute, Count: 10}},
 	}, client.KindActivity{Kind: "digest", Done: 1, Redone: time.Second, Durations: []client.DurationCount{{UpTo: 2 * time.Hour, Count: 1}}})
-	workers[1].Activity = activity(4, client.KindActivity{Kind: "render", HandedOver: 4 * time.Minute})
-	workers[2].Activity = activity(4, client.KindActivity{Kind: "render", Failed: 37, FailedTime: 37 * time.Second})
+	workers[1].Activity = activityOf(4, client.KindActivity{Kind: "render", HandedOver: 4 * time.Minute})
+	workers[2].Activity = activityOf(4, client.KindActivity{Kind: "render", Failed: 37, FailedTime: 37 * time.Second})
 	workers[2].VM = "vmss_3"
 	workers[0].Queues = []string{"spotworker-jobs", "spotworker-jobs-ondemand"}
 	s := Snapshot{
@@ -79,7 +79,7 @@ func busy() Snapshot {
 }
 
 // activity returns ten minutes of activity of a worker with that many slots.
-func activity(slots int, kinds ...client.KindActivity) *client.Activity {
+func activityOf(slots int, kinds ...client.KindActivity) *client.Activity {
 	all := time.Duration(slots) * Window
 	return &client.Activity{Slots: slots, Handler: all / 2, Around: all / 10, Idle: all * 4 / 10, Kinds: kinds}
 }

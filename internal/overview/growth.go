@@ -3,6 +3,8 @@ package overview
 import (
 	"fmt"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/fleet/activity"
 )
 
 const (
@@ -25,6 +27,60 @@ type Growth struct {
 
 // String returns the growth for people.
 func (g Growth) String() string { return fmt.Sprintf("+%s in %s", number(g.More), Span(g.Over)) }
+
+// grew reports whether a queue has clearly more messages than before.
+func grew(before, now int) bool {
+	more := now - before
+	return more >= growthLeast && float64(more) > growthShare*float64(before)
+}
+
+// Sustained returns the growth of the queues of jobs that grew in both halves of the last ten
+// minutes, as readings in the heartbeats show. A queue that got many jobs at once and then
+// becomes shorter is not among them.
+func (s *Snapshot) Sustained() map[string]Growth {
+	if !s.Has(PartQueues) {
+		return nil
+	}
+	found := map[string]Growth{}
+	for _, q := range s.jobQueues() {
+		earlier, _, ok := s.reading(q.Name, activity.Earlier)
+		much, age, also := s.reading(q.Name, activity.MuchEarlier)
+		if ok && also && grew(much, earlier) && grew(earlier, q.Messages) {
+			found[q.Name] = Growth{More: q.Messages - much, Over: age}
+		}
+	}
+	return found
+}
+
+// reading returns the reading of a queue whose age is nearest to the wanted one, by the
+// heartbeats of all workers.
+func (s *Snapshot) reading(queue string, wanted time.Duration) (messages int, age time.Duration, ok bool) {
+	for _, w := range s.Workers {
+		if w.Findings == nil {
+			continue
+		}
+		for _, r := range w.Findings.Earlier {
+			old := r.Age + w.Age
+			if r.Queue != queue || !activity.IsEarlier(old, wanted) || ok && (old-wanted).Abs() >= (age-wanted).Abs() {
+				continue
+			}
+			messages, age, ok = r.Messages, old, true
+		}
+	}
+	return messages, age, ok
+}
+
+// growing says which queues of jobs grow.
+func (s *Snapshot) growing() (all []string) {
+	grown := s.Sustained()
+	for _, q := range s.jobQueues() {
+		if g, ok := grown[q.Name]; ok {
+			all = append(all, fmt.Sprintf("queue %s grows, %s, and still does: more jobs are put than the workers end; start more VMs, or look "+
+				"at why jobs take longer", q.Name, g))
+		}
+	}
+	return all
+}
 
 // queueCounts are the messages of the queues at one moment.
 type queueCounts struct {
@@ -57,8 +113,8 @@ func (g *growths) add(s *Snapshot) map[string]Growth {
 	found := map[string]Growth{}
 	for name, messages := range now.messages {
 		had, known := before.messages[name]
-		if more := messages - had; known && more >= growthLeast && float64(more) > growthShare*float64(had) {
-			found[name] = Growth{More: more, Over: over}
+		if known && grew(had, messages) {
+			found[name] = Growth{More: messages - had, Over: over}
 		}
 	}
 	return found

@@ -35,9 +35,12 @@ func (s *Snapshot) problems(did *Activity) []string {
 		all = append(all, fmt.Sprintf("%v: spotctl accounts", err))
 	}
 	if s.Has(PartWorkers) && s.Count(client.Alive) == 0 {
-		add(s.Waiting(), "%s, and no worker is alive", count(s.Waiting(), "job waits", "jobs wait"))
+		add(s.Waiting(), "%s, and %s", count(s.Waiting(), "job waits", "jobs wait"), s.nobody())
 	}
 	all = append(all, s.untaken()...)
+	all = append(all, s.growing()...)
+	all = append(all, s.capacity()...)
+	all = append(all, Found(s.Workers)...)
 	all = append(all, did.failing()...)
 	add(s.Count(client.Silent), "%s, dead or unable to reach the account: other workers get the jobs when the visibility timeout of their "+
 		"messages expires", count(s.Count(client.Silent), "worker is silent", "workers are silent"))

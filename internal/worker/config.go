@@ -13,6 +13,7 @@ import (
 	"github.com/spotworker/spotworker/internal/delivery"
 	"github.com/spotworker/spotworker/internal/delivery/renewal"
 	"github.com/spotworker/spotworker/internal/events"
+	"github.com/spotworker/spotworker/internal/fleet/activity"
 	"github.com/spotworker/spotworker/internal/fleet/vmshare"
 	"github.com/spotworker/spotworker/internal/jobfiles/joblog"
 	"github.com/spotworker/spotworker/internal/jobid"
@@ -91,6 +92,9 @@ type Config struct {
 
 	// Observer counts what happens, for metrics. Default: none.
 	Observer Observer
+
+	// Calls has the durations of the calls to storage, for the heartbeat. Optional.
+	Calls *activity.Calls
 
 	// Pressure counts the calls that storage refused because they came too fast, which
 	// slow claims down. Optional: claims that are refused count in any case.

@@ -136,8 +136,20 @@ func (b *heartbeat) write(ctx context.Context) error {
 		TakesFrom: queue.Names(w.sources.Taken()), Kinds: slices.Collect(maps.Keys(w.Kinds)), Jobs: w.runner.Jobs(), Running: w.runner.Running(),
 		VM: w.events.VM(), Ready: w.events.Ready(), LastEvent: event, LastDrain: drain,
 		Steered: follows != nil, Control: steered.revision, Asked: steered.asked,
-		Activity: w.meter.Report(),
+		Activity: w.meter.Report(), Findings: w.findings(),
 	})
+}
+
+// findings are facts that the worker found and an operator should know.
+func (w *Worker) findings() presence.Findings {
+	s := w.runner.Sight()
+	f := presence.Findings{Lacks: presence.CountLacks(s.Lacking), Silent: s.Silent, SilentJob: s.SilentJob}
+	f.Calls.Count, f.Calls.Slow, f.Calls.Typical = w.Calls.Report()
+	now := time.Now()
+	for _, r := range w.depths.Report(now) {
+		f.Readings = append(f.Readings, presence.Reading{Queue: r.Queue, Messages: r.Messages, Age: now.Sub(r.At)})
+	}
+	return f
 }
 
 // last returns the last event and how the last drain ended.

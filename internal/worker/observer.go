@@ -32,9 +32,10 @@ type Observer interface {
 	QueueRead(queue string, messages int, oldest time.Duration)
 
 	// Watch gives the function that returns, at any time, the age of the oldest last
-	// report and of the oldest checkpoint of the running jobs, and how many of them are
-	// silent for much longer than they were before. It is called once, at first.
-	Watch(silence func() (report, checkpoint time.Duration, silent int))
+	// report and of the oldest checkpoint of the running jobs, how many of them are silent
+	// for unusually long, and how many jobs wait because no live worker has their kind. It
+	// is called once, at first.
+	Watch(sight func() (report, checkpoint time.Duration, silent, lacking int))
 
 	// Blind reports since when no poll of the metadata service was answered, and with
 	// the zero time that polls are answered again.
@@ -47,32 +48,32 @@ func Unobserved() Observer { return unobserved{} }
 
 type unobserved struct{}
 
-func (unobserved) Entered(string, bool)                                        {}
-func (unobserved) Delivered()                                                  {}
-func (unobserved) Ended(string)                                                {}
-func (unobserved) Started(string)                                              {}
-func (unobserved) Waited(string, time.Duration)                                {}
-func (unobserved) Returned()                                                   {}
-func (unobserved) Spent(string, string, time.Duration)                         {}
-func (unobserved) Committed(string, time.Duration, time.Duration, int, int)    {}
-func (unobserved) Failed(string, string)                                       {}
-func (unobserved) QueueRead(string, int, time.Duration)                        {}
-func (unobserved) Watch(func() (report, checkpoint time.Duration, silent int)) {}
-func (unobserved) Saved(string, int64, time.Duration)                          {}
-func (unobserved) Broke(string)                                                {}
-func (unobserved) Recovered(string)                                            {}
-func (unobserved) Refused(string)                                              {}
-func (unobserved) OutputSent(int64)                                            {}
-func (unobserved) LeftOut()                                                    {}
-func (unobserved) SteppedBack()                                                {}
-func (unobserved) Moved(string)                                                {}
-func (unobserved) Circles(string)                                              {}
-func (unobserved) Announced(string, string)                                    {}
-func (unobserved) Unrecognised()                                               {}
-func (unobserved) Acknowledged(string)                                         {}
-func (unobserved) Drained(string, time.Duration)                               {}
-func (unobserved) Polled(time.Time, string)                                    {}
-func (unobserved) Blind(time.Time)                                             {}
+func (unobserved) Entered(string, bool)                                                 {}
+func (unobserved) Delivered()                                                           {}
+func (unobserved) Ended(string)                                                         {}
+func (unobserved) Started(string)                                                       {}
+func (unobserved) Waited(string, time.Duration)                                         {}
+func (unobserved) Returned()                                                            {}
+func (unobserved) Spent(string, string, time.Duration)                                  {}
+func (unobserved) Committed(string, time.Duration, time.Duration, int, int)             {}
+func (unobserved) Failed(string, string)                                                {}
+func (unobserved) QueueRead(string, int, time.Duration)                                 {}
+func (unobserved) Watch(func() (report, checkpoint time.Duration, silent, lacking int)) {}
+func (unobserved) Saved(string, int64, time.Duration)                                   {}
+func (unobserved) Broke(string)                                                         {}
+func (unobserved) Recovered(string)                                                     {}
+func (unobserved) Refused(string)                                                       {}
+func (unobserved) OutputSent(int64)                                                     {}
+func (unobserved) LeftOut()                                                             {}
+func (unobserved) SteppedBack()                                                         {}
+func (unobserved) Moved(string)                                                         {}
+func (unobserved) Circles(string)                                                       {}
+func (unobserved) Announced(string, string)                                             {}
+func (unobserved) Unrecognised()                                                        {}
+func (unobserved) Acknowledged(string)                                                  {}
+func (unobserved) Drained(string, time.Duration)                                        {}
+func (unobserved) Polled(time.Time, string)                                             {}
+func (unobserved) Blind(time.Time)                                                      {}
 
 // Words are all words that an [Observer] may get, a list for each parameter.
 type Words struct {

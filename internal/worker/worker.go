@@ -35,6 +35,7 @@ type Worker struct {
 	steering  *steering
 	meter     *activity.Meter
 	losses    *lossEstimate
+	depths    activity.QueueHistory
 	fleet     *delivery.Fleet
 	loops     loops
 	sources   *sources.Sources
@@ -77,8 +78,17 @@ func New(c Config) (*Worker, error) {
 		Observer: c.Observer, Started: now,
 	})
 	w.steering = &steering{worker: w, store: c.home().Control, runner: w.runner}
-	c.Observer.Watch(w.runner.Silence)
+	c.Observer.Watch(w.look)
 	return w, nil
+}
+
+// look is what the observer asks for at any time.
+func (w *Worker) look() (report, checkpoint time.Duration, silent, lacking int) {
+	s := w.runner.Sight()
+	for _, n := range s.Lacking {
+		lacking += n
+	}
+	return s.Report, s.Checkpoint, s.Silent, lacking
 }
 
 // Position returns the state that the worker is in, and the facts beside it.
@@ -120,7 +130,7 @@ func (w *Worker) Run(ctx context.Context) error {
 // A worker that operators keep from work also reads.
 func (w *Worker) queueSurvey() queuestats.Survey {
 	return queuestats.Survey{
-		Queues: w.surveyed, Working: w.fleet.Working, Report: w.Observer.QueueRead, Jitter: w.Jitter, Log: w.Log,
+		Queues: w.surveyed, Working: w.fleet.Working, Report: w.queueRead, Jitter: w.Jitter, Log: w.Log,
 		Logs: func() bool { return w.machine.State() == lifecycle.Process },
 		MayRead: func() bool {
 			state := w.machine.State()
@@ -128,6 +138,12 @@ func (w *Worker) queueSurvey() queuestats.Survey {
 			return state == lifecycle.Process || state == lifecycle.Shutdown && followed != nil && followed.asked != ""
 		},
 	}
+}
+
+// queueRead reports the length of a queue, and keeps it for the heartbeat.
+func (w *Worker) queueRead(queue string, messages int, oldest time.Duration) {
+	w.depths.Add(activity.QueueReading{Queue: queue, Messages: messages, At: time.Now()})
+	w.Observer.QueueRead(queue, messages, oldest)
 }
 
 // phase is the work of one state, until the state is left.

@@ -36,7 +36,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	r.Recovered("digest")
 	r.Accounts([]string{"jobs1", "jobs2"})
 	r.called(azure.Call{Service: "blob", Operation: "PutBlob", Status: "2xx", Date: "Sun, 22 Nov 2026 17:00:00 GMT"})
-	r.Watch(func() (report, checkpoint time.Duration, silent int) { return 0, 0, 0 })
+	r.Watch(func() (report, checkpoint time.Duration, silent, lacking int) { return 0, 0, 0, 0 })
 	r.QueueRead("jobs", 1, time.Second)
 	r.Committed("digest", 0, 0, 0, 0)
 

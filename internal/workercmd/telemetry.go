@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/fleet/activity"
 	"github.com/spotworker/spotworker/internal/host/resource"
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/storage/azure"
@@ -36,6 +37,7 @@ type telemetry struct {
 	loops     health.Loops
 	manager   manager
 	pressure  intake.Pressure // paces the claims
+	calls     activity.Calls  // durations of small calls
 	outages   *outage.Watch
 	blobs     outage.Blobs // the accounts whose calls for blobs fail
 	pusher    *push.Pusher // nil where metrics are only served
@@ -87,6 +89,9 @@ func (t *telemetry) status() string {
 func (t *telemetry) called(c azure.Call) {
 	t.Called(c.Service, c.Operation, c.Status, c.Took, c.Answered, c.Date)
 	t.CalledAccount(c.Account, c.Service, c.Status, c.Took, c.Answered)
+	if c.IsSmall() {
+		t.calls.Add(c.Took)
+	}
 	if c.Throttled {
 		t.pressure.Refused(c.Account, c.Queue)
 	}

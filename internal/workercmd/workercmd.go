@@ -184,7 +184,7 @@ func (f *flags) worker(kinds job.Kinds, log *slog.Logger, t *telemetry, id *iden
 		return nil, nil, err
 	}
 	config.Accounts, config.Spread, config.Blobs = f.withLogs(stores.Accounts), stores.Spread, &t.blobs
-	config.Log, config.Observer, config.Loops, config.Pressure = log, t, &t.loops, &t.pressure
+	config.Log, config.Observer, config.Loops, config.Pressure, config.Calls = log, t, &t.loops, &t.pressure, &t.calls
 	config.Tracer = t.traces.Spans()
 	config.OnName, config.OnVM = id.setWorker, id.setVM
 	fetcher, closeInputs, err := f.inputs(stores, t, log)

@@ -146,6 +146,7 @@ var columns = [
   { name: 'usual_job', type: 'string' }
   { name: 'variable', type: 'string' }
   { name: 'verdict', type: 'string' }
+  { name: 'visible_in', type: 'string' }
   { name: 'vm_name', type: 'string' }
   { name: 'warned', type: 'long' }
   { name: 'watched', type: 'string' }

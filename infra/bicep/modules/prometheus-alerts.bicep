@@ -66,6 +66,17 @@ sum(rate(spotworker_storage_calls_total{status="throttled"}[2m])) / sum(rate(spo
 '''
   }
   {
+    name: 'SpotworkerStorageSlow'
+    severity: 2
+    hold: 'PT2M'
+    summary: 'only {{ $value | humanizePercentage }} of the small calls to the {{ $labels.service }} service take less than a second'
+    text: 'Some 10 ms are usual. Jobs start and end later, none is lost; states may not be saved within an eviction notice. Compare SuccessServerLatency and SuccessE2ELatency of the account: the first is the service, the difference the network.'
+    expression: '''
+sum by (service) (rate(spotworker_storage_call_duration_seconds_bucket{operation!~"PutBlob|PutBlock|PutBlockList|GetBlob|ListBlobs", le=~"1|1.0"}[2m]))
+/ (sum by (service) (rate(spotworker_storage_call_duration_seconds_count{operation!~"PutBlob|PutBlock|PutBlockList|GetBlob|ListBlobs"}[2m])) > 0) < 0.5
+'''
+  }
+  {
     name: 'SpotworkerJobsDeadLettered'
     severity: 1
     hold: 'PT0M'
@@ -82,19 +93,26 @@ sum(rate(spotworker_delivery_outcomes_total{outcome="poisoned"}[5m])) / sum(rate
     severity: 2
     hold: 'PT1M'
     summary: '{{ $value | humanizePercentage }} of the runs of kind {{ $labels.kind }} fail'
-    text: 'The jobs, their input, or what they call. Metric spotworker_job_failures_total has the class, the log the errors.'
+    text: 'The jobs, their input, or what they call, since it is not one VM alone. Metric spotworker_job_failures_total has the class, the log the errors.'
     expression: '''
 sum by (kind) (rate(spotworker_job_failures_total[5m]))
 / (sum by (kind) (rate(spotworker_job_failures_total[5m])) + sum by (kind) (rate(spotworker_job_duration_seconds_count[5m]))) > 0.2
 and sum by (kind) (increase(spotworker_job_failures_total[5m])) > 5
+unless on (kind) min by (kind) (
+  (sum by (kind) (rate(spotworker_job_failures_total[5m]))
+    - on (kind) group_right () sum by (instance, kind) (rate(spotworker_job_failures_total[5m])))
+  / (sum by (kind) (rate(spotworker_job_failures_total[5m])) + sum by (kind) (rate(spotworker_job_duration_seconds_count[5m]))
+    - on (kind) group_right () (sum by (instance, kind) (rate(spotworker_job_failures_total[5m]))
+      + sum by (instance, kind) (rate(spotworker_job_duration_seconds_count[5m]))) > 0.001)
+) < 0.1
 '''
   }
   {
     name: 'SpotworkerMachineFails'
     severity: 2
     hold: 'PT1M'
-    summary: 'jobs of kind {{ $labels.kind }} fail in a row on {{ $labels.instance }}, and not on most others'
-    text: 'The machine lacks something. Its worker leaves the kind\'s jobs to others. Delete the VM; the log has the errors.'
+    summary: 'jobs of kind {{ $labels.kind }} fail on {{ $labels.instance }}, and not on most others'
+    text: 'The machine lacks something or is broken. Its worker leaves most of the kind\'s jobs to others. spotctl quarantine, then delete the VM; the log has the errors.'
     expression: '''
 max by (instance, kind) (spotworker_breaker_open) == 1
 and on (kind) avg by (kind) (spotworker_breaker_open) < 0.5
@@ -155,7 +173,7 @@ sum by (instance) (increase(spotworker_oom_kills_total[5m])) > 0
     severity: 2
     hold: 'PT1M'
     summary: '{{ $value }} running jobs have stopped reporting'
-    text: 'A job reports nothing for 2 min and 10 times as long as ever before, or for an hour from its start. spotctl top shows which; give the kind max_silence.'
+    text: 'A job reports nothing for 2 min and 10 times as long as ever before, or from its start for 5 min and 10 times as long as jobs of its kind run (an hour if that is not known). spotctl status names it; give the kind max_silence.'
     expression: '''
 sum(spotworker_jobs_silent) > 0
 '''
@@ -170,6 +188,43 @@ sum(spotworker_jobs_silent) > 0
 sum(increase(spotworker_job_wait_seconds_count{after="exit"}[5m])) > 3
 and
 sum(rate(spotworker_job_wait_seconds_count{after="exit"}[5m])) / sum(rate(spotworker_job_wait_seconds_count{after=~"exit|release"}[5m])) > 0.5
+'''
+  }
+  {
+    name: 'SpotworkerKindUnknown'
+    severity: 2
+    hold: 'PT2M'
+    summary: 'about {{ $value }} jobs wait, and no worker has a handler for their kinds'
+    text: 'A misspelt kind, or the workers with the kind are gone. spotctl status names the kinds. After an hour such jobs are dead-lettered; jobs that have begun wait on.'
+    expression: '''
+sum(spotworker_jobs_without_worker) > 0
+'''
+  }
+  {
+    name: 'SpotworkerQueueGrows'
+    severity: 2
+    hold: 'PT2M'
+    summary: '{{ $labels.queue }} has {{ $value }} more messages than 5 minutes ago, and grew before that too'
+    text: 'Jobs wait longer and longer. Start more VMs, or look at why jobs take longer: spotctl status has run times and failures by kind.'
+    expression: '''
+max by (queue) (spotworker_queue_messages{queue!~".+-poison"})
+- max by (queue) (spotworker_queue_messages{queue!~".+-poison"} offset 5m) > 20
+and max by (queue) (spotworker_queue_messages{queue!~".+-poison"})
+> 1.05 * max by (queue) (spotworker_queue_messages{queue!~".+-poison"} offset 5m)
+and max by (queue) (spotworker_queue_messages{queue!~".+-poison"} offset 5m)
+> 1.05 * max by (queue) (spotworker_queue_messages{queue!~".+-poison"} offset 10m)
+'''
+  }
+  {
+    name: 'SpotworkerCapacityGone'
+    severity: 2
+    hold: 'PT5M'
+    summary: '{{ $value | humanizePercentage }} of the last hour\'s workers are left, and jobs wait'
+    text: 'Evicted VMs are not replaced: no spare capacity of this size and region, or a scale-in while jobs wait. spotctl prices shows other sizes.'
+    expression: '''
+count(spotworker_state{state="process"} == 1)
+/ max_over_time(count(spotworker_state{state="process"} == 1)[1h:1m]) < 0.6
+and on () max(spotworker_queue_oldest_message_age_seconds{queue!~".+-poison"}) > 120
 '''
   }
   {

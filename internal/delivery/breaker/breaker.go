@@ -19,6 +19,12 @@
 // permanent errors and failures of jobs that failed on another machine last prove nothing about
 // this machine. After the cool-down one job at a time is tried: a sick machine fails one a minute.
 //
+// A machine may also fail only some jobs. So a breaker opens as well when far more of its last 32
+// runs failed than runs of the kind did on other machines in the last ten minutes, by their
+// heartbeats: the rule, with its numbers, is [activity.StandsOut]. Then it closes after five probes
+// in a row that passed, each of which may begin at once. A kind that fails everywhere opens no
+// breaker in this way, and neither does the only machine that has it.
+//
 // A job that failed on a machine (failedby in its record) and returns to it is left to others for
 // 10 minutes. If it fails there again, both failures count as one, unless a job of the kind that
 // began in between succeeded there, or no other machine has the kind. So one machine never poisons a
@@ -27,9 +33,12 @@ package breaker
 
 import (
 	"maps"
+	"math/bits"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/fleet/activity"
 )
 
 const (
@@ -42,6 +51,10 @@ const (
 	// costs one job a failed attempt, and a worker that is well resumes.
 	firstCooldown   = 10 * time.Second
 	longestCooldown = time.Minute
+
+	// provenAfter is how many probes in a row must pass until a breaker closes that opened
+	// because the machine stands out.
+	provenAfter = 5
 
 	// A probe passes when it runs for twice as long as the longest of the runs
 	// that failed, within these bounds. It need not end for that.
@@ -65,6 +78,32 @@ type Breaker struct {
 	brake    bool          // any number of jobs run after the cool-down, not one probe
 	probe    time.Time     // when the probe under way began; zero for none
 	lastGood time.Time     // when the last run that succeeded began
+	recent   recent        // the last runs since it closed
+
+	// StandsOut says that it opened because far more runs fail here than elsewhere, and
+	// passed is how many probes in a row have passed since.
+	StandsOut bool
+	passed    int
+}
+
+// recent has the outcome of the last 32 runs, a bit for each: 1 for a failure.
+type recent struct {
+	bits uint32
+	runs int
+}
+
+func (r recent) add(failed bool) recent {
+	r.bits <<= 1
+	if failed {
+		r.bits |= 1
+	}
+	r.runs = min(r.runs+1, 32)
+	return r
+}
+
+func (r recent) counts() activity.Runs {
+	failed := bits.OnesCount32(r.bits)
+	return activity.Runs{Done: r.runs - failed, Failed: failed}
 }
 
 // Verdict is the evidence that the end of a run gives about the worker.
@@ -106,9 +145,22 @@ func (b Breaker) begin(now time.Time) Breaker {
 	case probe:
 		b.probe = now
 	case !b.IsClosed() && !b.brake: // the probe has outlasted the failures
-		return Breaker{lastGood: b.lastGood}
+		if b = b.pass(now); !b.IsClosed() {
+			b.probe = now
+		}
 	}
 	return b
+}
+
+// pass returns the breaker after a run that succeeded, or a probe that outlasted the
+// failures, while it is open: closed, unless more probes have to pass.
+func (b Breaker) pass(now time.Time) Breaker {
+	b.passed++
+	if b.StandsOut && !b.brake && b.passed < provenAfter {
+		b.Until, b.probe = now, time.Time{}
+		return b
+	}
+	return Breaker{lastGood: b.lastGood, recent: b.recent}
 }
 
 // Run is the end of one job's run.
@@ -119,6 +171,11 @@ type Run struct {
 	probe       bool
 	others      int  // other jobs of the kind that still run
 	OnlyMachine bool // no other machine would run the job
+
+	// Failed says that a run with the verdict Fails is a failure and no interruption, and
+	// Elsewhere are the runs of the kind on other machines in the last ten minutes.
+	Failed    bool
+	Elsewhere activity.Runs
 }
 
 // end returns the breaker after the end of a run at now.
@@ -129,8 +186,10 @@ func (b Breaker) end(r Run, now time.Time) Breaker {
 	switch {
 	case b.isBefore(r):
 		return b
+	case r.Verdict == Works && b.IsClosed():
+		return Breaker{lastGood: b.lastGood, recent: b.recent.add(false)}
 	case r.Verdict == Works:
-		return Breaker{lastGood: b.lastGood}
+		return b.pass(now)
 	case r.Verdict == Inconclusive:
 		b.probe = time.Time{}
 		return b
@@ -139,8 +198,17 @@ func (b Breaker) end(r Run, now time.Time) Breaker {
 		b.failed = append(slices.Clip(b.failed), r.Job)
 	}
 	b.longest = max(b.longest, now.Sub(r.begun))
-	if isProbe := !b.IsClosed() && !b.brake; isProbe || len(b.failed) >= max(breakerAfter, r.others+1) {
+	isProbe := !b.IsClosed() && !b.brake
+	if r.Failed && !isProbe {
+		b.recent = b.recent.add(true)
+	}
+	standsOut := !isProbe && !r.OnlyMachine && activity.StandsOut(b.recent.counts(), r.Elsewhere)
+	if isProbe || standsOut || len(b.failed) >= max(breakerAfter, r.others+1) {
 		b.Trips++
+		if standsOut { // measured again once it is closed
+			b.StandsOut, b.recent = true, recent{}
+		}
+		b.passed = 0
 		b.brake, b.probe = r.OnlyMachine, time.Time{}
 		b.Until = now.Add(cooldownFor(b.Trips, b.brake))
 		b.failed = nil
@@ -202,14 +270,13 @@ func (s *Set) Enter(kind string, now time.Time) (p Pass, closed, ok bool) {
 		s.kinds[kind] = &kindBreaker{}
 	}
 	k := s.kinds[kind]
-	wait, probe := k.wait(now)
-	if wait > 0 {
+	if wait, _ := k.wait(now); wait > 0 {
 		return Pass{}, false, false
 	}
 	wasClosed := k.IsClosed()
 	k.Breaker = k.begin(now)
 	k.running++
-	return Pass{begun: now, Probe: probe}, !wasClosed && k.IsClosed(), true
+	return Pass{begun: now, Probe: !k.IsClosed() && !k.brake}, !wasClosed && k.IsClosed(), true
 }
 
 // Leave takes a pass back, and returns the breaker before and after.

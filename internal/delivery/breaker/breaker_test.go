@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/fleet/activity"
 )
 
 // ends lets jobs of one kind begin and end at once, and returns the breaker.
@@ -77,6 +79,101 @@ func TestBreakerRests(t *testing.T) {
 	}
 	if wait, _ := probing.wait(now.Add(minProbe)); wait != 0 || !probing.begin(now.Add(minProbe)).IsClosed() {
 		t.Errorf("wait beside a probe that outlasted the failures = %s, want 0, and a closed breaker", wait)
+	}
+}
+
+// TestStandsOut: a breaker opens if failures and successes alternate here and runs elsewhere
+// succeed. It does not open if the kind fails elsewhere too, nothing is known of elsewhere, or
+// runs are interrupted and do not fail.
+func TestStandsOut(t *testing.T) {
+	well, ill := activity.Runs{Done: 200, Failed: 2}, activity.Runs{Done: 100, Failed: 100}
+	for name, row := range map[string]struct {
+		elsewhere activity.Runs
+		failed    bool
+		want      int // runs until it opens; 0 for never
+	}{
+		"runs elsewhere succeed":    {well, true, 10},
+		"the kind fails everywhere": {ill, true, 0},
+		"no other machine":          {activity.Runs{}, true, 0},
+		"interruptions":             {well, false, 0},
+	} {
+		now, b, opened := time.Now(), Breaker{}, 0
+		for i := range 100 {
+			r := Run{Job: fmt.Sprint(i), Verdict: Works}
+			if i%2 == 1 {
+				r = Run{Job: fmt.Sprint(i), Verdict: Fails, Failed: row.failed, Elsewhere: row.elsewhere}
+			}
+			if b = ends(b, now, r); !b.IsClosed() {
+				opened = i + 1
+				break
+			}
+		}
+		if opened != row.want || b.StandsOut != (row.want > 0) {
+			t.Errorf("%s: opened after %d runs, stands out: %t; want after %d", name, opened, b.StandsOut, row.want)
+		}
+	}
+}
+
+// TestStandsOutUntilProven: a breaker that opened because the machine stands out closes after
+// five probes in a row that passed. A failure between them starts the count again. Probes
+// after the first one begin at once.
+func TestStandsOutUntilProven(t *testing.T) {
+	now, s := time.Now(), &Set{}
+	run := func(v Verdict) (before, after Breaker) {
+		t.Helper()
+		p, _, ok := s.Enter("a", now)
+		if !ok {
+			t.Fatal("no job may begin")
+		}
+		return s.Leave("a", p, Run{Job: fmt.Sprint(now), Verdict: v, Failed: v == Fails, Elsewhere: activity.Runs{Done: 200}}, now)
+	}
+	var b Breaker
+	for i := range 10 {
+		_, b = run([]Verdict{Works, Fails}[i%2])
+	}
+	for _, passes := range []int{4, 0, 5} {
+		if b.IsClosed() || !b.StandsOut {
+			t.Fatalf("before %d passes the breaker is %+v, want open", passes, b)
+		}
+		if _, _, ok := s.Enter("a", b.Until.Add(-time.Second)); ok {
+			t.Fatal("a job may begin in the cool-down")
+		}
+		now = b.Until
+		for range passes {
+			_, b = run(Works)
+		}
+		if passes < provenAfter {
+			_, b = run(Fails)
+		}
+	}
+	if !b.IsClosed() || b.StandsOut || b.Trips != 0 {
+		t.Errorf("after five passes the breaker is %+v, want closed", b)
+	}
+	if _, b = run(Fails); !b.IsClosed() {
+		t.Error("one failure opens it again, want the old failures forgotten")
+	}
+}
+
+// TestLongProbesProve: probes that outlast the failures pass while they run.
+func TestLongProbesProve(t *testing.T) {
+	now, s := time.Now(), &Set{}
+	for i := range 10 {
+		p, _, _ := s.Enter("a", now)
+		v := []Verdict{Works, Fails}[i%2]
+		s.Leave("a", p, Run{Job: fmt.Sprint(i), Verdict: v, Failed: v == Fails, Elsewhere: activity.Runs{Done: 200}}, now)
+	}
+	now = now.Add(firstCooldown)
+	for i := range provenAfter + 1 {
+		p, closed, ok := s.Enter("a", now)
+		if !ok || closed != (i == provenAfter) || p.Probe == closed {
+			t.Fatalf("probe %d: probe %t, closed %t, may begin %t", i, p.Probe, closed, ok)
+		}
+		if i < provenAfter {
+			if _, _, ok := s.Enter("a", now); ok {
+				t.Fatal("two probes at once")
+			}
+		}
+		now = now.Add(minProbe)
 	}
 }
 

@@ -23,13 +23,21 @@ import (
 type Set struct {
 	clock Clock
 
-	mu   sync.Mutex
-	jobs map[*Job]struct{}
+	mu    sync.Mutex
+	jobs  map[*Job]struct{}
+	kinds map[string]*runTimes
+}
+
+// runTimes are the run times of the jobs of a kind that this worker has done.
+type runTimes struct {
+	jobs    int
+	longest time.Duration
 }
 
 // Job is a running job.
 type Job struct {
 	set      *Set
+	kind     string
 	watch    *Stopwatch // of its handler
 	show     func() presence.Running
 	woken    chan struct{}  // holds one: there is something to check
@@ -47,12 +55,35 @@ type SaveRequest struct {
 // report that the handler begins with, or nil.
 func (s *Set) Start(restored *job.Progress) *Stopwatch { return s.clock.start(restored) }
 
-// Add adds a job. show says for the worker's heartbeat how far the job is; other goroutines
-// may call it, also soon after Remove. The caller must call Remove.
-func (s *Set) Add(watch *Stopwatch, show func() presence.Running) *Job {
+// Done counts a job of a kind that is done after that time in handlers.
+func (s *Set) Done(kind string, ran time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	j := &Job{set: s, watch: watch, show: show, woken: make(chan struct{}, 1)}
+	if s.kinds == nil {
+		s.kinds = map[string]*runTimes{}
+	}
+	if s.kinds[kind] == nil {
+		s.kinds[kind] = &runTimes{}
+	}
+	s.kinds[kind].jobs++
+	s.kinds[kind].longest = max(s.kinds[kind].longest, ran)
+}
+
+// patience returns for how long a job of the kind may run without a report until it counts as
+// silent, if it has never reported in this run. The caller holds mu.
+func (s *Set) patience(kind string) time.Duration {
+	if known := s.kinds[kind]; known != nil && known.jobs >= usualFrom {
+		return min(max(silentFactor*known.longest, silentSoonest), silentAtFirst)
+	}
+	return silentAtFirst
+}
+
+// Add adds a job of a kind. show says for the worker's heartbeat how far the job is; other goroutines
+// may call it, also soon after Remove. The caller must call Remove.
+func (s *Set) Add(kind string, watch *Stopwatch, show func() presence.Running) *Job {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j := &Job{set: s, kind: kind, watch: watch, show: show, woken: make(chan struct{}, 1)}
 	if s.jobs == nil {
 		s.jobs = map[*Job]struct{}{}
 	}
@@ -83,18 +114,25 @@ func (s *Set) Show() []presence.Running {
 }
 
 // Silence returns the age of the oldest last report and of the oldest checkpoint of all
-// jobs, and how many are silent for unusually long.
-func (s *Set) Silence() (report, checkpoint time.Duration, silent int) {
+// jobs, how many are silent for unusually long, and the longest silent one of them, or nil.
+func (s *Set) Silence() (report, checkpoint time.Duration, silent int, longest *Job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for j := range s.jobs {
 		report, checkpoint = max(report, j.watch.Silence()), max(checkpoint, j.watch.unsaved())
-		if j.watch.isSilent() {
-			silent++
+		if !j.watch.isSilent(s.patience(j.kind)) {
+			continue
+		}
+		silent++
+		if longest == nil || j.watch.Silence() > longest.watch.Silence() {
+			longest = j
 		}
 	}
-	return report, checkpoint, silent
+	return report, checkpoint, silent, longest
 }
+
+// Show returns how far the job is.
+func (j *Job) Show() presence.Running { return j.show() }
 
 // SaveAll asks every running job to save. It does not wait: see Wait.
 func (s *Set) SaveAll() *SaveRequest {

@@ -13,7 +13,7 @@ import (
 func TestSaveAllOfAJobThatEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		room := &Set{}
-		seat, other := room.Add(room.Start(nil), nil), room.Add(room.Start(nil), nil)
+		seat, other := room.Add("a", room.Start(nil), nil), room.Add("a", room.Start(nil), nil)
 		r := room.SaveAll()
 		Answer(other.TakeRequests(), true)
 		seat.Remove()
@@ -39,7 +39,7 @@ func TestSilence(t *testing.T) {
 		jobs := &Set{}
 		often, seldom, never := jobs.Start(nil), jobs.Start(nil), jobs.Start(nil)
 		for _, watch := range []*Stopwatch{often, seldom, never} {
-			defer jobs.Add(watch, nil).Remove()
+			defer jobs.Add("a", watch, nil).Remove()
 		}
 		for range 6 {
 			for range 10 {
@@ -55,16 +55,54 @@ func TestSilence(t *testing.T) {
 		}{{silentFor, 0}, {time.Second, 1}, {500*time.Second - silentFor - time.Second, 1}, {time.Second, 2},
 			{silentAtFirst - 801*time.Second, 2}, {time.Second, 3}} {
 			time.Sleep(step.wait)
-			if _, _, silent := jobs.Silence(); silent != step.silent {
+			if _, _, silent, _ := jobs.Silence(); silent != step.silent {
 				t.Errorf("silent jobs after %s more = %d, want %d", step.wait, silent, step.silent)
 			}
 		}
-		report, checkpoint, _ := jobs.Silence()
+		report, checkpoint, _, _ := jobs.Silence()
 		if report <= silentAtFirst {
 			t.Errorf("age of the oldest report = %s, want that of the job that never reported", report)
 		}
 		if checkpoint < silentAtFirst {
 			t.Errorf("age of the oldest checkpoint = %s, want the age of a job without one", checkpoint)
+		}
+	})
+}
+
+// TestSilenceOfAKind: a job that never reports counts as silent after ten times the longest
+// run time of its kind, if the worker has done enough jobs of the kind to know.
+func TestSilenceOfAKind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, row := range map[string]struct {
+			done int
+			ran  time.Duration
+			want time.Duration
+		}{
+			"short jobs":         {usualFrom, time.Second, silentSoonest},
+			"jobs of a minute":   {usualFrom, time.Minute, 10 * time.Minute},
+			"long jobs":          {usualFrom, time.Hour, silentAtFirst},
+			"too few to tell":    {usualFrom - 1, time.Second, silentAtFirst},
+			"no job of the kind": {0, 0, silentAtFirst},
+		} {
+			jobs := &Set{}
+			for range row.done {
+				jobs.Done("a", row.ran)
+			}
+			for range usualFrom {
+				jobs.Done("b", time.Second)
+			}
+			watch := jobs.Start(nil)
+			hangs := jobs.Add("a", watch, nil)
+			time.Sleep(row.want)
+			if _, _, silent, longest := jobs.Silence(); silent != 0 || longest != nil {
+				t.Errorf("%s: %d jobs are silent after %s, want none", name, silent, row.want)
+			}
+			time.Sleep(time.Second)
+			if _, _, silent, longest := jobs.Silence(); silent != 1 || longest != hangs {
+				t.Errorf("%s: %d jobs are silent after more than %s, want the one", name, silent, row.want)
+			}
+			watch.Stop()
+			hangs.Remove()
 		}
 	})
 }

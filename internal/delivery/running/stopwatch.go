@@ -13,8 +13,12 @@ const (
 	silentFor    = 2 * time.Minute
 	silentFactor = 10
 
-	// silentAtFirst is when a job counts as silent that has not reported in this run.
+	// A job that has not reported in this run counts as silent after silentAtFirst. If this
+	// worker has done usualFrom jobs of its kind, that is silentFactor times the longest run
+	// time of these, between silentSoonest and silentAtFirst.
 	silentAtFirst = time.Hour
+	silentSoonest = 5 * time.Minute
+	usualFrom     = 20
 )
 
 // Stopwatch measures one run of a handler, by the time for which the worker ran. It may be
@@ -112,10 +116,11 @@ func (s *Stopwatch) Silence() time.Duration {
 	return s.sinceBegun() - heard
 }
 
-// isSilent reports whether that is much longer than ever before in this run.
-func (s *Stopwatch) isSilent() bool {
+// isSilent reports whether that is much longer than ever before in this run, or than
+// atFirst if the handler has not reported in this run.
+func (s *Stopwatch) isSilent(atFirst time.Duration) bool {
 	if s.lastReport.Load() == 0 {
-		return s.Silence() > silentAtFirst
+		return s.Silence() > atFirst
 	}
 	return s.Silence() > max(silentFor, silentFactor*time.Duration(s.longest.Load()))
 }

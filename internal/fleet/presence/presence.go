@@ -88,6 +88,9 @@ type Presence struct {
 	// older versions.
 	Activity activity.Report
 
+	// Findings are facts that an operator should know.
+	Findings Findings
+
 	// Jobs are the ids of the active jobs, at most 1,024. A listing has only their
 	// number, Count.
 	Jobs  []string
@@ -184,6 +187,10 @@ func (p Presence) metadata() map[string]*string {
 		"asked":     p.Asked,
 		"slots":     p.Activity.FormatSlots(),
 		"recent":    p.Activity.FormatKinds(),
+		"lacks":     formatLacks(p.Findings.Lacks),
+		"silent":    p.Findings.formatSilent(),
+		"calls":     p.Findings.Calls.format(),
+		"queues":    formatReadings(p.Findings.Readings),
 	}
 	if p.Steered {
 		values["control"] = strconv.Itoa(p.Control)
@@ -230,5 +237,7 @@ func parse(worker string, metadata map[string]*string) Presence {
 	p.VM, p.Ready = values["vm"], parseReady(ready)
 	p.LastEvent, p.LastDrain = parseEvent(event), parseDrain(drain)
 	p.Activity = activity.Parse(values["slots"], values["recent"])
+	p.Findings = Findings{Lacks: parseLacks(values["lacks"]), Calls: parseCalls(values["calls"]), Readings: parseReadings(values["queues"])}
+	p.Findings.parseSilent(values["silent"])
 	return p
 }

@@ -52,6 +52,13 @@ type Call struct {
 	Took time.Duration
 }
 
+// IsSmall reports whether the request and the response are small in any case, so that the
+// time of the call shows how soon the service answers.
+func (c Call) IsSmall() bool { return !slices.Contains(Large, c.Operation) }
+
+// Large are the operations that may send or list much.
+var Large = []string{"PutBlob", "PutBlock", "PutBlockList", "GetBlob", "ListBlobs"}
+
 // Other is the operation of a call without a name of its own.
 const Other = "Other"
 

@@ -37,9 +37,9 @@ type silence struct {
 	guard *guard
 
 	mu  sync.Mutex
-	ask func() (report, checkpoint time.Duration, silent int) // nil before there is a worker
+	ask func() (report, checkpoint time.Duration, silent, lacking int) // nil before there is a worker
 
-	report, checkpoint, silent *prometheus.Desc
+	report, checkpoint, silent, lacking *prometheus.Desc
 }
 
 func newSilence(g *guard) *silence {
@@ -51,12 +51,16 @@ func newSilence(g *guard) *silence {
 			"Age of the oldest checkpoint of all running jobs, or since when their handlers run: the work that a sudden death repeats.", nil, nil),
 		silent: prometheus.NewDesc(namespace+"_jobs_silent",
 			"Running jobs whose last report is older than 2 min and 10 times as old as two of their reports were ever apart, or that have not "+
-				"reported for an hour since they started.", nil, nil),
+				"reported since they started for an hour, or for 5 min and 10 times as long as the longest of at least 20 jobs of their kind ran here.",
+			nil, nil),
+		lacking: prometheus.NewDesc(namespace+"_jobs_without_worker",
+			"Jobs that this worker hides because no live worker has their kind. Their sum over all workers is about how many such jobs there are.",
+			nil, nil),
 	}
 }
 
 // Watch sets the function to ask.
-func (s *silence) Watch(ask func() (report, checkpoint time.Duration, silent int)) {
+func (s *silence) Watch(ask func() (report, checkpoint time.Duration, silent, lacking int)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ask = ask
@@ -67,6 +71,7 @@ func (s *silence) Describe(out chan<- *prometheus.Desc) {
 	out <- s.report
 	out <- s.checkpoint
 	out <- s.silent
+	out <- s.lacking
 }
 
 // Collect implements [prometheus.Collector].
@@ -78,10 +83,11 @@ func (s *silence) Collect(out chan<- prometheus.Metric) {
 		return
 	}
 	defer s.guard.recovered("jobs_silent")
-	report, checkpoint, silent := ask()
+	report, checkpoint, silent, lacking := ask()
 	out <- constant(s.report, prometheus.GaugeValue, report.Seconds())
 	out <- constant(s.checkpoint, prometheus.GaugeValue, checkpoint.Seconds())
 	out <- constant(s.silent, prometheus.GaugeValue, float64(silent))
+	out <- constant(s.lacking, prometheus.GaugeValue, float64(lacking))
 }
 
 // readingFor is how long the reading of a queue is shown: few workers of a fleet read,

@@ -26,7 +26,7 @@ func TestWrongValues(t *testing.T) {
 		Space:    func() (int64, int64) { panic("space") },
 		OOMKills: func() (int64, bool) { panic("kills") },
 	})
-	m.Watch(func() (report, checkpoint time.Duration, silent int) { panic("silence") })
+	m.Watch(func() (report, checkpoint time.Duration, silent, lacking int) { panic("silence") })
 	for range 3 {
 		for _, took := range []time.Duration{-140, -time.Hour, math.MinInt64, time.Second, math.MaxInt64} {
 			m.Spent("k", "redone", took)

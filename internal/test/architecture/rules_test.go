@@ -350,7 +350,7 @@ var importRules = []importRule{
 		name:    "breaker stands alone",
 		in:      []string{"./internal/delivery/breaker/..."},
 		forbids: []string{"./...", sdk},
-		allows:  []string{"./internal/delivery/breaker/..."},
+		allows:  []string{"./internal/fleet/activity", "./internal/delivery/breaker/..."},
 		reason:  "when to try again is a matter of verdicts and times; what was tried is not its concern",
 	},
 	{
@@ -372,7 +372,7 @@ var importRules = []importRule{
 			"./internal/telemetry/health", "./internal/jobfiles/inputs/...",
 			"./internal/jobfiles/joblog", "./internal/checkpoint/ledger", "./internal/lifecycle", "./internal/ordered", "./internal/storage/outage",
 			"./internal/jobfiles/outputs", "./internal/jobfiles/outputs/paths", "./internal/fleet/presence", "./internal/queue", "./internal/retry",
-			"./internal/storage/deployment", "./internal/telemetry/tracing",
+			"./internal/storage/deployment", "./internal/telemetry/tracing", "./internal/fleet/activity", "./internal/spelling",
 		},
 		reason: "one message is dealt with by what it is handed; why work stops it reads from its context",
 	},

@@ -8,8 +8,12 @@ package doctor
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/fleet/activity"
 
 	"github.com/spotworker/spotworker/internal/storage/deployment"
 )
@@ -40,6 +44,8 @@ type Examination struct {
 	offsets []time.Duration // of the service's clock, from each answer that shows it
 
 	waiting []waiting // on the queues of jobs; guarded by mu until all are examined
+
+	took []time.Duration // of calls that are small; guarded by mu until all are examined
 }
 
 // waiting is how many messages a queue of jobs has.
@@ -73,8 +79,62 @@ func Examine(ctx context.Context, stores *deployment.Deployment) []Finding {
 		all = append(all, part...)
 	}
 	all = append(all, e.accounts()...)
-	all = append(all, e.clock())
-	return append(all, e.fleet(ctx)...)
+	all = append(all, e.clock(), e.speed())
+	return signInOnce(append(all, e.fleet(ctx)...))
+}
+
+// measured makes a small call and keeps how long it takes.
+func (e *Examination) measured(call func() error) error {
+	began := time.Now()
+	err := call()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.took = append(e.took, time.Since(began))
+	return err
+}
+
+// speed says how long calls take from here.
+func (e *Examination) speed() Finding {
+	slices.Sort(e.took)
+	typical, slowest := e.took[len(e.took)/2], e.took[len(e.took)-1]
+	f := Finding{Level: OK, Check: "speed of storage", Text: fmt.Sprintf("a small call from this machine takes %s in the middle, %s at most",
+		brief(typical), brief(slowest))}
+	if typical >= activity.SlowCall {
+		f.Level, f.Fix = Warning, "if workers have that too, jobs start and end later: spotctl status shows it; compare SuccessServerLatency and "+
+			"SuccessE2ELatency of the account: the first is the service, the difference the network"
+	}
+	return f
+}
+
+func brief(d time.Duration) time.Duration {
+	if d >= time.Second {
+		return d.Round(100 * time.Millisecond)
+	}
+	return d.Round(time.Millisecond)
+}
+
+// signIn is the check whose failure is behind many others: the service does not accept the
+// key or the token.
+const signIn = "sign-in"
+
+// signInOnce replaces all findings about the sign-in with the first, and counts them.
+func signInOnce(findings []Finding) []Finding {
+	first, others := -1, 0
+	kept := findings[:0]
+	for _, f := range findings {
+		switch {
+		case f.Check == signIn && first >= 0:
+			others++
+			continue
+		case f.Check == signIn:
+			first = len(kept)
+		}
+		kept = append(kept, f)
+	}
+	if others > 0 {
+		kept[first].Text += fmt.Sprintf(" (and %d more checks failed so)", others)
+	}
+	return kept
 }
 
 // Worst returns the most serious level among findings.

@@ -58,9 +58,10 @@ func (e *Examination) queues(ctx context.Context, s *deployment.Stores) (all []F
 	}
 	for _, q := range append(slices.Clip(s.Jobs.All()), s.OnDemand, s.Poison) {
 		check := "queue " + q.Name()
-		n, err := q.Depth(ctx)
+		n := 0
+		err := e.measured(func() (err error) { n, err = q.Depth(ctx); return err })
 		if err == nil {
-			_, err = q.Peek(ctx, 1)
+			err = e.measured(func() error { _, err := q.Peek(ctx, 1); return err })
 		}
 		if err != nil {
 			f := failed(check, err, "Storage Queue Data Reader")
@@ -128,7 +129,7 @@ func (e *Examination) containers(ctx context.Context, s *deployment.Stores) (all
 		if s.In != "" {
 			check = "container " + s.In + "/" + name
 		}
-		if err := list(ctx, c); err != nil {
+		if err := e.measured(func() error { return list(ctx, c) }); err != nil {
 			f := failed(check, err, "Storage Blob Data Reader")
 			if bloberror.HasCode(err, bloberror.ContainerNotFound) && name == s.Names.Control {
 				f.Level, f.Text = Warning, "it does not exist: workers cannot be told of cancels, drains and pauses"
@@ -221,6 +222,11 @@ func failed(check string, err error, role string) Finding {
 	f := Finding{Level: Failure, Check: check, Text: azure.ExplainRole(err, role),
 		Fix: "check that the account exists, and that this machine can reach it"}
 	switch {
+	case bloberror.HasCode(err, bloberror.AuthenticationFailed):
+		return Finding{
+			Level: Failure, Check: signIn, Text: fmt.Sprintf("%s: %s", check, azure.ExplainRole(err, role)),
+			Fix: "check the key in the connection string, or sign in again with the account's tenant (az login); then this machine's clock",
+		}
 	case bloberror.HasCode(err, bloberror.ContainerNotFound) || queueerror.HasCode(err, queueerror.QueueNotFound):
 		f.Text, f.Fix = "it does not exist", "check the accounts and --prefix; deploy the foundation, or put a job with an identity that may "+
 			"create it; for a further account: spotctl accounts N"

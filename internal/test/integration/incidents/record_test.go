@@ -75,7 +75,10 @@ const sampleTicks = 16
 
 // asked reports whether alerts ask for the metric of a series.
 func asked(series string) bool {
-	name, _, _ := strings.Cut(series, "{")
+	name, labels, _ := strings.Cut(series, "{")
+	if strings.Contains(labels, `le="`) && !strings.Contains(labels, `le="1"`) {
+		return false // no alert asks for another bucket
+	}
 	for _, a := range alerts.All() {
 		if slices.Contains(regexp.MustCompile(`spotworker_[a-z_]+`).FindAllString(a.Expr, -1), name) {
 			return true
@@ -104,10 +107,11 @@ type scene struct {
 	put       int
 }
 
-// kinds are the kinds of jobs in a scene. A VM whose flag file is there fails its jobs; a
-// job of kind stuck stops reporting when the scene's flag file is there.
+// kinds are the kinds of jobs in a scene. A VM whose flag file is there fails its jobs, or
+// about half of them; a job of kind stuck stops reporting when the scene's flag file is there.
 const kinds = `{"kinds": {
-	"work":  {"command": ["sh", "-c", "[ ! -e %[1]s ] || exit 1; sleep 2"], "backoff": "1s"},
+	"work":  {"command": ["sh", "-c", "[ ! -e %[1]s ] || exit 1; [ ! -e %[1]s.half ] || [ $(($$ %% 2)) = 0 ] || exit 1; sleep 2"], ` +
+	`"backoff": "1s"},
 	"long":  {"command": ["sh", "-c", "for i in $(seq 300); do echo $i >$TMPDIR/c; mv $TMPDIR/c $SPOTWORKER_CHECKPOINT; ` +
 	`sleep 1; [ ! -e $SPOTWORKER_STOP ] || exit 75; done"]},
 	"stuck": {"command": ["sh", "-c", "while [ ! -e %[2]s ]; do echo '{}' >>$SPOTWORKER_PROGRESS; sleep 1; done; sleep 3600"]},

@@ -45,6 +45,9 @@ func TestIncidents(t *testing.T) {
 					t.Logf("%s fires %s after the onset", alert, after)
 				}
 			}
+			if at, ok := fired[all[name].not]; ok {
+				t.Errorf("%s fires after %s, want it silent", all[name].not, at)
+			}
 			switch at, ok := fired[want]; {
 			case want == "":
 				t.Logf("nothing fires in %s", time.Duration(r.ticks)*every)

@@ -18,7 +18,8 @@ import (
 // incident holds the events of a scene. Its alert has to fire.
 type incident struct {
 	alert string
-	vms   int // 2 unless it says more
+	not   string // an alert that accuses somebody else and must not fire
+	vms   int    // 2 unless it says more
 
 	prepare    func(s *scene, vm string)        // before a worker starts
 	storageFor func(s *scene, vm string) string // how a worker reaches storage
@@ -44,6 +45,17 @@ func incidents() map[string]incident {
 		}},
 		"poison-wave": {alert: "SpotworkerJobsDeadLettered", begin: func(_ context.Context, s *scene) { s.kind.Store("bad") }},
 		"sick-vm":     {alert: "SpotworkerMachineFails", vms: 3, begin: func(_ context.Context, s *scene) { s.setFlag("spot_1") }},
+		"half-sick-vm": {alert: "SpotworkerMachineFails", not: "SpotworkerKindFails", vms: 3, begin: func(_ context.Context, s *scene) {
+			_ = os.WriteFile(s.flagFile("spot_1")+".half", nil, 0o600)
+		}},
+		"slow-storage": {alert: "SpotworkerStorageSlow", begin: func(_ context.Context, s *scene) {
+			s.refuse(func(storage.Call) bool { return true }, storage.Fault{Before: 2 * time.Second})
+		}},
+		"unknown-kind": {alert: "SpotworkerKindUnknown", begin: func(ctx context.Context, s *scene) {
+			s.kind.Store("wrok")
+			s.putJobs(ctx, 3)
+			s.kind.Store("work")
+		}},
 		"no-workers": {
 			alert:   "SpotworkerNoWorkers",
 			atFirst: func(ctx context.Context, s *scene) { s.putJobs(ctx, 400) },

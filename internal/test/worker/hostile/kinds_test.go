@@ -343,3 +343,56 @@ func TestChosenID(t *testing.T) {
 var waitsByTime = retry.Jitter{Random: func(d time.Duration) time.Duration {
 	return time.Duration(rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), uint64(d))).Int64N(int64(d) + 1))
 }}
+
+// TestUnknownKindIsReported: the heartbeats say at once which kinds no worker has and how many
+// jobs of them wait, over all workers about the right number, and no longer when a worker has
+// the kind. The reason of a dead-lettered job names the kind that was probably meant.
+func TestUnknownKindIsReported(t *testing.T) {
+	rig.Run(t, func(t *testing.T, b *rig.Bed) {
+		const jobs = 6
+		for i := range jobs {
+			b.Put(fmt.Sprintf("job-%d", i), "logstat", "")
+		}
+		for i := range 2 {
+			b.Start(fmt.Sprintf("vm_%d", i), job.Kinds{"logstats": rig.Echo})
+		}
+		lacking := func() (n int) {
+			listed, err := b.Workers.List(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range listed {
+				for _, k := range p.Findings.Lacks {
+					if k.Kind != "logstat" {
+						t.Errorf("kind %q is reported, want logstat alone", k.Kind)
+					}
+					n += k.Jobs
+				}
+			}
+			return n
+		}
+		time.Sleep(45 * time.Second)
+		least, most := jobs, 0
+		for range 100 {
+			time.Sleep(10 * time.Second)
+			least, most = min(least, lacking()), max(most, lacking())
+		}
+		t.Logf("%d jobs were reported as %d to %d", jobs, least, most)
+		if least < jobs/2 || most > 2*jobs {
+			t.Errorf("%d jobs were reported as %d to %d", jobs, least, most)
+		}
+		b.WaitFor("all poisoned", time.Hour, func() bool { return len(b.PoisonMessages()) == jobs })
+		if reason := b.PoisonMessages()[0].Reason; reason != `no worker has a handler for kind "logstat" (did you mean "logstats"?), for 1h0m0s` {
+			t.Errorf("reason = %q, want the kind that was meant", reason)
+		}
+		time.Sleep(2 * time.Minute)
+		if n := lacking(); n != 0 {
+			t.Errorf("%d jobs are reported although all are poison", n)
+		}
+		b.Put("late", "logstat", "")
+		b.WaitFor("it is reported", 2*time.Minute, func() bool { return lacking() == 1 })
+		b.Start("vm_2", job.Kinds{"logstat": rig.Echo})
+		b.WaitDone("late", 2*time.Minute)
+		b.WaitFor("it is reported no longer", 2*time.Minute, func() bool { return lacking() == 0 })
+	})
+}

@@ -77,7 +77,7 @@ func TestSickWorker(t *testing.T) {
 				if n := attempts.Load(); n > 30 {
 					t.Errorf("%d jobs were tried on the sick machine, want at most 30", n)
 				}
-				if len(ill.Log.Find("circuit breaker open: jobs of this kind fail in a row on this worker; leaving them to others")) == 0 {
+				if len(ill.Log.Find("circuit breaker open: leaving jobs of this kind to others")) == 0 {
 					t.Error("the log does not report that the breaker opened")
 				}
 				t.Logf("0 of %d jobs poisoned in %s; %d tried on the sick machine, no job begun more than %d times", jobs, took.Round(time.Second),
@@ -197,6 +197,61 @@ func TestSickForAWhile(t *testing.T) {
 		}
 		if n := len(p.Log.Find("circuit breaker closed")); n != 1 {
 			t.Errorf("log lines about the closed breaker = %d, want 1", n)
+		}
+	})
+}
+
+// TestHalfSickMachine: on one machine of four, runs fail and succeed in turn. Its worker takes
+// a quarter of the starts at first, and few once its circuit breaker has compared it with the
+// others. No job is dead-lettered, and no breaker opens on a healthy machine.
+func TestHalfSickMachine(t *testing.T) {
+	rig.Run(t, func(t *testing.T, b *rig.Bed) {
+		const jobs, slots = 3000, 2
+		var sick, all, turn atomic.Int64
+		started := func() { all.Add(1) }
+		for i := range jobs {
+			b.Put(fmt.Sprintf("job-%d", i), "work", "")
+		}
+		c := &rig.Counter{}
+		concurrency := func(c *worker.Config) { c.Concurrency = slots }
+		ill := b.Start("vm_sick", job.Kinds{"work": job.HandlerFunc(func(ctx context.Context, _ *job.Job) ([]byte, error) {
+			started()
+			sick.Add(1)
+			rig.SleepFor(ctx, 2*time.Second)
+			if turn.Add(1)%2 == 0 {
+				return nil, errors.New("input/output error")
+			}
+			return nil, context.Cause(ctx)
+		})}, concurrency, rig.WithObserver(c))
+		others := &rig.Counter{}
+		for i := range 3 {
+			b.Start(fmt.Sprintf("vm_well_%d", i), job.Kinds{"work": job.HandlerFunc(func(ctx context.Context, _ *job.Job) ([]byte, error) {
+				started()
+				rig.SleepFor(ctx, 2*time.Second)
+				return nil, context.Cause(ctx)
+			})}, concurrency, rig.WithObserver(others))
+		}
+		begun := time.Now()
+		b.WaitFor("the breaker opens", 3*time.Minute, func() bool { return c.Of("broke work")["broke work"] > 0 })
+		after := time.Since(begun)
+		sickBefore, allBefore := sick.Load(), all.Load()
+		time.Sleep(10 * time.Minute)
+		before := float64(sickBefore) / float64(allBefore)
+		share := float64(sick.Load()-sickBefore) / float64(all.Load()-allBefore)
+		t.Logf("the sick machine had %d of %d starts (%.0f%%) in the first %s, and %d of %d (%.1f%%) in the 10 min after that", sickBefore,
+			allBefore, 100*before, after.Round(time.Second), sick.Load()-sickBefore, all.Load()-allBefore, 100*share)
+		if before < 0.15 || share > 0.06 {
+			t.Errorf("share of the starts on the sick machine = %.2f before and %.2f after, want about 0.25 and at most 0.06", before, share)
+		}
+		if n := others.Of("broke work")["broke work"]; n > 0 {
+			t.Errorf("breakers on healthy machines opened %d times, want never", n)
+		}
+		lines := ill.Log.Find("circuit breaker open: leaving jobs of this kind to others")
+		if len(lines) == 0 || lines[0]["reason"] != "far more jobs of this kind fail on this worker than on other machines" {
+			t.Error("the log does not report why the breaker opened")
+		}
+		if n := len(b.PoisonMessages()); n > 0 {
+			t.Errorf("%d jobs are poison, want none", n)
 		}
 	})
 }

@@ -87,7 +87,7 @@ func (c *Counter) QueueRead(queue string, messages int, oldest time.Duration) {
 }
 
 // Watch implements worker.Observer.
-func (c *Counter) Watch(func() (report, checkpoint time.Duration, silent int)) {}
+func (c *Counter) Watch(func() (report, checkpoint time.Duration, silent, lacking int)) {}
 
 // Broke implements worker.Observer.
 func (c *Counter) Broke(kind string) { c.count("broke " + kind) }

@@ -1,0 +1,62 @@
+package overview
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spotworker/spotworker/client"
+)
+
+const (
+	// returning is how old the latest heartbeat of silent workers may be while they may
+	// only have been unable to write: after an outage of storage they write again within
+	// seconds.
+	returning = 5 * time.Minute
+
+	// lostShare is the part of the workers whose loss an operator should know.
+	lostShare = 0.25
+)
+
+// nobody says why no worker is alive: none is there, or none has written a heartbeat for a
+// while. After an outage of storage the heartbeats are old, and the workers are well.
+func (s *Snapshot) nobody() string {
+	latest := time.Duration(-1)
+	for _, w := range s.Workers {
+		if w.Life() == client.Silent && (latest < 0 || w.Age < latest) {
+			latest = w.Age
+		}
+	}
+	if latest < 0 || latest > returning {
+		return "no worker is alive"
+	}
+	return fmt.Sprintf("no worker has written a heartbeat for %s: all died, or could not reach storage and write again soon", Span(latest))
+}
+
+// capacity says how many workers were lost in the last hour and not replaced, if they are a
+// large part. A worker that an operator or a scale-in stopped is not lost.
+func (s *Snapshot) capacity() []string {
+	alive, started, evicted, died := 0, 0, 0, 0
+	for _, w := range s.Workers {
+		switch w.Life() {
+		case client.Alive:
+			alive++
+			if s.At.Sub(w.StartedAt) <= Recently {
+				started++
+			}
+		case client.Silent:
+			died++
+		case client.Ended:
+			if w.Age <= Recently && w.State == "shutdown" && w.LastEvent != nil && w.LastEvent.Type == "Preempt" {
+				evicted++
+			}
+		}
+	}
+	lost := evicted + died
+	missing := lost - started
+	if alive == 0 || missing <= 0 || float64(missing) < lostShare*float64(alive+missing) {
+		return nil
+	}
+	text := fmt.Sprintf("%s than an hour ago, %d are alive: %d evicted, %d silent, %d started since", count(missing, "worker fewer",
+		"workers fewer"), alive, evicted, died, started)
+	return []string{text + "; jobs wait longer until VMs are available again: spotctl prices shows other sizes and regions"}
+}

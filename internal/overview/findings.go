@@ -1,0 +1,176 @@
+package overview
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/spelling"
+)
+
+// Found says what the live workers found and report in their heartbeats, a sentence each:
+// slow calls to storage, jobs of kinds that no worker has, and jobs that may hang.
+func Found(workers []client.Worker) []string {
+	all := slowCalls(workers)
+	for _, lack := range WithoutWorker(workers) {
+		all = append(all, lack.String())
+	}
+	return append(all, silentJobs(workers)...)
+}
+
+// Lack is a kind of jobs that wait because no live worker has a handler for it.
+type Lack struct {
+	client.KindCount
+
+	// Meant is the most similar kind that a live worker has, empty if none is similar.
+	Meant string
+}
+
+// String returns a sentence for people.
+func (l Lack) String() string {
+	jobs := count(l.Jobs, "job", "jobs")
+	if l.Jobs > 1 {
+		jobs = "about " + jobs
+	}
+	if l.Kind == moreKinds {
+		return jobs + " of more kinds: no live worker has a handler for them"
+	}
+	text := fmt.Sprintf("%s of kind %q: no live worker has a handler for it", jobs, l.Kind)
+	if l.Meant != "" {
+		text += fmt.Sprintf("; did you mean %q?", l.Meant)
+	}
+	return text + "; jobs that have not begun are dead-lettered after an hour"
+}
+
+// moreKinds stands for kinds that a heartbeat has no room for.
+const moreKinds = "*"
+
+// WithoutWorker returns the kinds of jobs that no live worker has, as the workers report,
+// the kinds with most jobs first. A kind is left out if a live worker has it by now, or may
+// have it: a worker of an older version does not say.
+func WithoutWorker(workers []client.Worker) (lacks []Lack) {
+	jobs, known := map[string]int{}, []string(nil)
+	for _, w := range workers {
+		if w.Life() != client.Alive {
+			continue
+		}
+		known = append(known, w.Kinds...)
+		if w.Findings == nil {
+			continue
+		}
+		for _, k := range w.Findings.WithoutWorker {
+			if !mayRun(workers, k.Kind, w.Queues) {
+				jobs[k.Kind] += k.Jobs
+			}
+		}
+	}
+	for kind, n := range jobs {
+		lacks = append(lacks, Lack{client.KindCount{Kind: kind, Jobs: n}, spelling.Nearest(kind, known)})
+	}
+	slices.SortFunc(lacks, func(a, b Lack) int {
+		return cmp.Or(compareBool(a.Kind == moreKinds, b.Kind == moreKinds), cmp.Compare(b.Jobs, a.Jobs), strings.Compare(a.Kind, b.Kind))
+	})
+	return lacks
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
+
+// mayRun reports whether a live worker that takes from all of the queues has a handler for
+// the kind, or may have one.
+func mayRun(workers []client.Worker, kind string, queues []string) bool {
+	return slices.ContainsFunc(workers, func(w client.Worker) bool {
+		if w.Life() != client.Alive {
+			return false
+		}
+		has := len(w.Kinds) == 0 || slices.Contains(w.Kinds, kind) || kind != moreKinds && slices.Contains(w.Kinds, moreKinds)
+		return has && (len(w.Queues) == 0 || !slices.ContainsFunc(queues, func(q string) bool { return !slices.Contains(w.Queues, q) }))
+	})
+}
+
+// silentJobs says how many jobs are silent for unusually long, and names one.
+func silentJobs(workers []client.Worker) []string {
+	jobs, named := 0, ""
+	for _, w := range workers {
+		if w.Life() == client.Alive && w.Findings != nil && w.Findings.SilentJobs > 0 {
+			jobs += w.Findings.SilentJobs
+			named = cmp.Or(named, w.Findings.SilentJob)
+		}
+	}
+	switch {
+	case jobs == 0:
+		return nil
+	case jobs == 1 && named != "":
+		return []string{fmt.Sprintf("job %s has been silent for unusually long and may hang: spotctl job %s; limit the kind with max_silence",
+			named, named)}
+	}
+	return []string{fmt.Sprintf("%s have been silent for unusually long and may hang, such as %s; limit their kinds with max_silence",
+		count(jobs, "running job", "running jobs"), cmp.Or(named, "one"))}
+}
+
+// slowCalls says how many workers have slow calls to storage.
+func slowCalls(workers []client.Worker) []string {
+	slow, known, slowest := 0, 0, time.Duration(0)
+	for _, w := range workers {
+		if w.Life() != client.Alive || w.Findings == nil || w.Findings.Calls < slowFrom {
+			continue
+		}
+		known++
+		if f := w.Findings; 2*f.SlowCalls > f.Calls {
+			slow++
+			slowest = max(slowest, f.CallTime)
+		}
+	}
+	if slow == 0 {
+		return nil
+	}
+	where := "the account is slow: look at its metrics SuccessServerLatency and SuccessE2ELatency, and at the network"
+	if 2*slow <= known {
+		where = "other workers are not: look at the network of their VMs"
+	}
+	return []string{fmt.Sprintf("storage is slow for %d of %s: their calls take up to %s in the middle, where some 10 ms are usual. Jobs start "+
+		"and end later, none is lost; %s", slow, count(known, "worker", "workers"), slowest.Round(100*time.Millisecond), where)}
+}
+
+// slowFrom is how many calls a worker must have made before its calls can count as slow.
+const slowFrom = 5
+
+// WaitsFor says what a job waits for, by the heartbeats of the workers; empty if it runs, or
+// if its worker may only have been unable to write.
+func WaitsFor(j client.Job, workers []client.Worker) string {
+	alive, kinds := 0, []string(nil)
+	for _, w := range workers {
+		if w.Life() == client.Alive {
+			alive++
+			kinds = append(kinds, w.Kinds...)
+			if j.Status == client.StatusRunning && w.Name == j.Owner {
+				return ""
+			}
+		}
+	}
+	switch {
+	case alive == 0:
+		return "a worker: none is alive"
+	case !mayRun(workers, j.Kind, nil):
+		text := fmt.Sprintf("a worker with kind %q: no live worker has it", j.Kind)
+		if meant := spelling.Nearest(j.Kind, kinds); meant != "" {
+			text += fmt.Sprintf("; did you mean %q?", meant)
+		}
+		return text
+	case j.Status == client.StatusRunning:
+		return "another worker: its own is not alive, and its message becomes visible when the visibility timeout expires"
+	case j.Failures > 0:
+		return "the end of the pause after its failure, and then for a free worker behind the messages that are on the queue"
+	}
+	return "a free worker, behind the messages that are on the queue: a job that was released is not preferred"
+}
