@@ -2,6 +2,7 @@ package trial
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -73,7 +74,7 @@ func (f *findings) ofUndisturbed(c Config, seen observed) {
 	if what := differ(c, seen.plain[0], seen.plain[1]); what != "" {
 		f.add("not-deterministic", Problem,
 			"Take out what differs: seed the random numbers from the payload, leave times and names of machines out of the result. If both "+
-				"results are right, try it with --compare none; if only the outputs differ, with --compare result.",
+				"results are right, give --compare-with a command that knows what may differ; if only the outputs differ, --compare result.",
 			"two undisturbed runs differ: %s", what)
 	}
 }
@@ -152,8 +153,11 @@ func (f *findings) ofFailure(job *course) {
 
 // differ describes how two jobs differ in the compared parts; empty if they do not.
 func differ(c Config, one, other *course) string {
-	if c.Compare == CompareNothing {
+	switch {
+	case c.Compare == CompareNothing:
 		return ""
+	case c.CompareWith != "":
+		return cmp.Or(one.Differs, other.Differs)
 	}
 	if !bytes.Equal(one.Result, other.Result) {
 		return fmt.Sprintf("the results are %s and %s", show(one.Result), show(other.Result))

@@ -17,6 +17,7 @@ type course struct {
 	Reason  string    // why it failed
 	Result  []byte
 	Outputs map[string]string // hashes of the files that it has stored, by path
+	Differs string            // how --compare-with found it to differ from the first job; empty if it is equal
 	Unusual string            // why the observation of files is incomplete; empty if it is not
 }
 

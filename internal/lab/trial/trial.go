@@ -48,6 +48,8 @@ type trial struct {
 	rig      *rig
 	jobs     int
 	report   Report
+
+	firstCompared string // the folder of the first job's results, for --compare-with
 }
 
 // Run tries a program as c describes, and prints the events, the findings and their
@@ -214,9 +216,12 @@ func (t *trial) undisturbed(ctx context.Context, n int) (*course, error) {
 		return c, err
 	}
 	t.await(ctx, func(c *course) bool { return !c.Ended.IsZero() })
-	t.settle(ctx, c)
+	err = t.settle(ctx, c)
 	if ctx.Err() != nil {
 		return c, context.Cause(ctx)
+	}
+	if err != nil {
+		return c, err
 	}
 	which := [...]string{"Undisturbed", "Undisturbed again"}[n]
 	if !c.Done {
@@ -229,13 +234,13 @@ func (t *trial) undisturbed(ctx context.Context, n int) (*course, error) {
 }
 
 // settle waits for the remains of an ended program, and gets its result.
-func (t *trial) settle(ctx context.Context, c *course) {
+func (t *trial) settle(ctx context.Context, c *course) error {
 	if c.Done {
 		c.Result, _ = t.rig.client.Result(ctx, t.jobID())
 		c.Outputs = t.outputs(ctx)
 	}
 	if ctx.Err() != nil {
-		return // its program may run
+		return nil // its program may run
 	}
 	for _, r := range c.Runs {
 		m := t.rig.vms[r.VM]
@@ -246,6 +251,7 @@ func (t *trial) settle(ctx context.Context, c *course) {
 		left := m.sweep()
 		t.recorder.see(func() { r.Outlive = left })
 	}
+	return t.compareWith(ctx, c)
 }
 
 // outputs returns the stored outputs of the last job.
@@ -411,7 +417,9 @@ func (t *trial) last(ctx context.Context, seen *observed, err error) error {
 		t.narrator.Say("It is left alone, and does not end within %s.", text.Duration(limit))
 		return nil
 	}
-	t.settle(ctx, c)
+	if err := t.settle(ctx, c); err != nil {
+		return err
+	}
 	if !c.Done {
 		t.narrator.Say("It failed when it was started again.")
 		return nil
