@@ -19,6 +19,7 @@ const (
 	stopName       = "stop"
 	restoreName    = "restore"
 	keptName       = "kept"
+	outputName     = "output"
 	workName       = "work"
 	tempName       = "tmp"
 	jobPrefix      = "job-"
@@ -123,15 +124,33 @@ func (r *recorder) fileChanged(vm string, c fileChange) (act func(string)) {
 	case c.name == checkpointName:
 		return r.checkpointChanged(vm, now, c)
 	case c.name == resultName:
+		now.use(c.from)
 		if c.op == modified {
 			now.InPlace[resultName] = true
 		}
+	case strings.HasPrefix(c.name, outputName+"/"):
+		now.use(c.from)
+		if !c.isDir && (c.op == closed || c.op == moved) {
+			now.Outputs[c.name]++
+		}
 	case strings.HasPrefix(c.name, workName+"/") || strings.HasPrefix(c.name, tempName+"/"):
+		if c.op == read {
+			now.use(c.name)
+		} else if now.Used[c.from] { // under another name
+			now.use(c.name)
+		}
 		return r.ownChanged(vm, c)
 	default:
 		now.told(c)
 	}
 	return nil
+}
+
+// use records that the program uses a file of its own folders.
+func (r *programRun) use(name string) {
+	if strings.HasPrefix(name, workName+"/") || strings.HasPrefix(name, tempName+"/") {
+		r.Used[name] = true
+	}
 }
 
 // checkpointChanged is about the place of checkpoints.
