@@ -143,8 +143,8 @@ func (f *findings) ofFailure(seen observed) {
 		f.add("torn-checkpoint", Problem, "Write each checkpoint to a file in TMPDIR and rename it to SPOTWORKER_CHECKPOINT when it is complete.",
 			"it could not resume from a checkpoint that was collected while it was being written: %s", failureOf(job))
 	case last.Resumed:
-		f.add("cannot-resume", Problem, "All that the next run needs must be in the checkpoint. Try a run by hand with SPOTWORKER_RESTORE "+
-			"set to one.",
+		f.add("cannot-resume", Problem, "All that the next run needs must be in the checkpoint. Its folder has another path on each VM: "+
+			"an absolute path in its files leads nowhere. Try a run by hand with SPOTWORKER_RESTORE set to a checkpoint.",
 			"it could not resume from its own checkpoint: %s", failureOf(job))
 		f.scratchState(seen)
 	default:
