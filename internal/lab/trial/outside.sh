@@ -11,12 +11,15 @@ shift 3
 mkdir -p "$trial/stage/$$"
 mount --rbind "$trial" /mnt
 stage=/mnt/stage/$$
-mount -t tmpfs -o size=1g,mode=0700 outside "$stage"
+mount -t tmpfs -o size=50%,mode=0700 outside "$stage"
 i=0
 while [ "$i" -lt "$n" ]; do
 	mkdir "$stage/u$i" "$stage/w$i"
 	chmod --reference="$1" "$stage/u$i"
-	mount -t overlay -o "lowerdir=$1,upperdir=$stage/u$i,workdir=$stage/w$i" overlay "$1"
+	case $1 in
+	/dev/shm) mount --bind "$stage/u$i" "$1" ;; # memory: no VM has anything there at first
+	*) mount -t overlay -o "lowerdir=$1,upperdir=$stage/u$i,workdir=$stage/w$i" overlay "$1" ;;
+	esac
 	shift
 	i=$((i + 1))
 done

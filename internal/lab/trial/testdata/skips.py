@@ -3,7 +3,7 @@ import os, signal, sys, time
 
 stopping = []
 signal.signal(signal.SIGTERM, lambda *_: stopping.append(True))
-for i in range(20):
+for i in range(30):
     name = os.path.join(os.environ["SPOTWORKER_OUTPUT"], f"part-{i}")
     if os.path.exists(name):
         continue
