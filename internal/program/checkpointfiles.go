@@ -147,7 +147,7 @@ func openOwnFiles(k *Kind, r *programRun) (*ownFiles, error) {
 	}
 	f, o := r.folder, &ownFiles{warned: map[string]bool{}, to: filepath.Join(r.folder.Dir, "copy")}
 	if f.restored && !f.resumes {
-		r.log.Warn("the recorded checkpoint has no file that checkpoint_files of this worker's kinds file names: the program starts over")
+		r.log.Warn("the recorded checkpoint has no file of this worker's checkpoint_files: the program starts over")
 	}
 	return o, f.User.Do(func() (err error) {
 		if err = f.link(); err == nil {
@@ -206,18 +206,18 @@ func (r *programRun) takeOwnFiles(ctx context.Context) error {
 		}
 		done.err = err
 		if o.taker.NeverStill(now) {
-			r.warnOwnFiles("checkpoint_files: the files of the first pattern change all the time, so that none can be copied before the "+
-				"stop. Give the file that makes a checkpoint a pattern of its own, as the first", nil)
+			r.warnOwnFiles("the files of the first pattern change all the time, so that none can be copied before the stop: give the file that makes "+
+				"a checkpoint a pattern of its own, as the first", nil)
 		}
 	}
 	switch {
 	case errors.Is(done.err, archive.ErrTooLarge):
 		return explainCheckpoint(done.err)
 	case done.err != nil:
-		r.warnOwnFiles("checkpoint_files: not copied; the checkpoint before stands", done.err)
+		r.warnOwnFiles("the files were not copied", done.err)
 	case done.ok:
 		if err := os.Rename(o.to, r.folder.checkpoint); err != nil { // the one before is held by another process
-			r.warnOwnFiles("checkpoint_files: a copy was not put in place; the checkpoint before stands", err)
+			r.warnOwnFiles("the copy was not put in place", err)
 		}
 	}
 	return nil
@@ -244,7 +244,7 @@ func (o *ownFiles) begin(ctx context.Context, r *programRun) {
 func (r *programRun) warnOwnFiles(text string, err error) {
 	if !r.own.warned[text] {
 		r.own.warned[text] = true
-		r.log.Warn(text, "error", err)
+		r.log.Warn("checkpoint_files: no new checkpoint; the one before stands", "reason", text, "error", err)
 	}
 }
 

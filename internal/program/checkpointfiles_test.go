@@ -117,7 +117,7 @@ func TestResumeCommandNeedsFiles(t *testing.T) {
 	if w := b.run(k, "", savedBy(t, made)); string(w.result) != "from the start\n" || w.err != nil {
 		t.Errorf("Run with a checkpoint of other files = %q, %v, want the result of command", w.result, w.err)
 	}
-	if len(b.log.find("the recorded checkpoint has no file that checkpoint_files of this worker's kinds file names: the program starts over")) != 1 {
+	if len(b.log.find("the recorded checkpoint has no file of this worker's checkpoint_files: the program starts over")) != 1 {
 		t.Errorf("the log does not say why it starts over:\n%s", b.log)
 	}
 	w := b.run(k, "", &job.Progress{State: []byte("a file"), Version: stateFile})

@@ -142,7 +142,7 @@ func (f *folder) restoreOnce(ctx context.Context, j *job.Job) error {
 	}
 	defer func() { _ = state.Close() }()
 	if len(f.ownFiles) > 0 && version == stateFile {
-		return &stateError{errors.New("the recorded checkpoint is a single file, made without the checkpoint_files of this worker's kinds file: " +
+		return &stateError{errors.New("the recorded checkpoint is a single file, made without checkpoint_files: " +
 			"give all workers the same kinds file, or start the job over with spotctl poison replay --from-scratch")}
 	}
 	f.restored = true

@@ -381,8 +381,8 @@ func (f *findings) ofSaving(seen observed) {
 	switch {
 	case len(job.saves()) > 0 || strikes(job) == 0 || seen.usual() < tooShort:
 	case seen.skipsOutputs():
-		f.add("outputs-only", Warning, `Save a checkpoint too, or give the kind "outputs": {"stream": true}: without either a VM that dies without `+
-			"a notice costs everything since the last stop.",
+		f.add("outputs-only", Warning, `Save a checkpoint too, or give the kind "outputs": {"stream": true}: without either a VM that dies `+
+			"without a notice costs everything since the last stop.",
 			"it saves no checkpoint; after a stop it skips the outputs that are there")
 		return
 	default:

@@ -37,9 +37,9 @@ const probeLimit = 10 * time.Second
 func newOutside(ctx context.Context, folder string) (*outside, string) {
 	o := &outside{folder: folder, script: filepath.Join(folder, "outside.sh")}
 	for _, dir := range append([]string{"/tmp", "/var/tmp", "/dev/shm", os.Getenv("HOME")}, homes()...) {
-		real, err := filepath.EvalSymlinks(dir)
-		if err == nil && real != "/" && !slices.Contains(o.folders, real) {
-			o.folders = append(o.folders, real)
+		place, err := filepath.EvalSymlinks(dir)
+		if err == nil && place != "/" && !slices.Contains(o.folders, place) {
+			o.folders = append(o.folders, place)
 		}
 	}
 	if err := os.WriteFile(o.script, []byte(outsideScript), 0o600); err != nil {

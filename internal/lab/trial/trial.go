@@ -243,7 +243,7 @@ func (t *trial) settle(ctx context.Context, c *course) error {
 		c.Outputs = t.outputs(ctx)
 	}
 	if ctx.Err() != nil {
-		return nil // its program may run
+		return nil //nolint:nilerr // its program may run
 	}
 	for _, r := range c.Runs {
 		m := t.rig.vms[r.VM]

@@ -51,8 +51,9 @@ func TestCompareWith(t *testing.T) {
 	need.NotOn(t, "windows", "its program is a script of sh")
 	_, folder := labtest.Programs(t)
 	compare := filepath.Join(t.TempDir(), "compare.sh")
-	if err := os.WriteFile(compare, []byte(`test "$(cut -c1-3 "$2/result")" = "$(cut -c1-3 "$3/result")" && cmp "$2/outputs/d/same" "$3/outputs/d/same" ||
-{ echo "not as near as $1"; exit 3; }`), 0o600); err != nil {
+	if err := os.WriteFile(compare, []byte(`
+test "$(cut -c1-3 "$2/result")" = "$(cut -c1-3 "$3/result")" && cmp "$2/outputs/d/same" "$3/outputs/d/same" || {
+echo "not as near as $1"; exit 3; }`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for name, row := range map[string]struct{ first, want string }{"near": {"3.1", ""}, "far": {"$$.", "not as near as this"}} {

@@ -55,7 +55,8 @@ func (b *bench) write(name, text string, age time.Duration) {
 	b.Helper()
 	file := filepath.Join(b.dir, name)
 	at := time.Now().Add(-age)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), 0o600), os.Chtimes(file, at, at)); err != nil {
+	err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), 0o600), os.Chtimes(file, at, at))
+	if err != nil {
 		b.Fatal(err)
 	}
 }

@@ -25,9 +25,9 @@ func CheckPattern(pattern string, reserved ...string) error {
 	case path.IsAbs(pattern) || filepath.IsAbs(pattern) || filepath.VolumeName(pattern) != "":
 		return fmt.Errorf("%q is an absolute path: give a pattern that starts in the job's working folder", pattern)
 	case slices.Contains(parts, ".."):
-		return fmt.Errorf("%q leaves the job's working folder: take out the ..", pattern)
+		return fmt.Errorf("%q leaves the job's working folder: take out its parts \"..\"", pattern)
 	case slices.Contains(parts, ".") || slices.Contains(parts, ""):
-		return fmt.Errorf("%q matches nothing: take out empty parts and the part .", pattern)
+		return fmt.Errorf("%q matches nothing: take out empty parts and parts \".\"", pattern)
 	case bad != nil:
 		return fmt.Errorf(`%q is not a pattern: * and ? stand for characters, [a-z] for one of a range`, pattern)
 	case slices.Contains(reserved, parts[0]):

@@ -160,7 +160,7 @@ func (t *Taker) make(ctx context.Context, to string, add func(c *copying, name s
 	for name, info := range all {
 		if err := add(c, name, info); err != nil {
 			if errors.Is(err, errChanged) || ctx.Err() != nil {
-				return false, nil //nolint:nilerr // another look finds it again
+				return false, nil // another look finds it again
 			}
 			return false, err
 		}
