@@ -186,31 +186,7 @@ func (r *programRun) takeOwnFiles(ctx context.Context) error {
 	if o == nil {
 		return nil
 	}
-	now, done := time.Now(), copied{}
-	switch {
-	case o.copied != nil:
-		select {
-		case done = <-o.copied:
-			o.copied = nil
-		default:
-			return nil
-		}
-	case o.ended:
-		if done.err = removeAny(o.to); done.err == nil {
-			done.ok, done.err = o.taker.Last(now, o.to, o.unsure)
-		}
-	default:
-		due, err := o.taker.Look(now)
-		if due && err == nil && ctx.Err() == nil && r.stopper.announced.Load() == nil {
-			o.begin(ctx, r)
-		}
-		done.err = err
-		if o.taker.NeverStill(now) {
-			r.warnOwnFiles("the files of the first pattern change all the time, so that none can be copied before the stop: give the file that makes "+
-				"a checkpoint a pattern of its own, as the first", nil)
-		}
-	}
-	switch {
+	switch done := o.next(ctx, r, time.Now()); {
 	case errors.Is(done.err, archive.ErrTooLarge):
 		return explainCheckpoint(done.err)
 	case done.err != nil:
@@ -221,6 +197,33 @@ func (r *programRun) takeOwnFiles(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// next returns the end of a copy, if one has ended now, and begins one if it is due.
+func (o *ownFiles) next(ctx context.Context, r *programRun, now time.Time) (done copied) {
+	switch {
+	case o.copied != nil:
+		select {
+		case done = <-o.copied:
+			o.copied = nil
+		default:
+		}
+	case o.ended:
+		if done.err = removeAny(o.to); done.err == nil {
+			done.ok, done.err = o.taker.Last(now, o.to, o.unsure)
+		}
+	default:
+		var due bool
+		due, done.err = o.taker.Look(now)
+		if due && ctx.Err() == nil && r.stopper.announced.Load() == nil {
+			o.begin(ctx, r)
+		}
+		if o.taker.NeverStill(now) {
+			r.warnOwnFiles("the files of the first pattern change all the time, so that none can be copied before the stop: give the file that "+
+				"makes a checkpoint a pattern of its own, as the first", nil)
+		}
+	}
+	return done
 }
 
 // begin begins a copy beside the program, whose loop must notice a stop.

@@ -129,17 +129,9 @@ func (r *recorder) fileChanged(vm string, c fileChange) (act func(string)) {
 			now.InPlace[resultName] = true
 		}
 	case strings.HasPrefix(c.name, outputName+"/"):
-		now.use(c.from)
-		if !c.isDir && (c.op == closed || c.op == moved) {
-			now.Outputs[c.name]++
-		}
+		now.outputChanged(c)
 	case strings.HasPrefix(c.name, workName+"/") || strings.HasPrefix(c.name, tempName+"/"):
-		if c.op == read {
-			now.use(c.name)
-		} else if now.Used[c.from] { // under another name
-			now.use(c.name)
-		}
-		return r.ownChanged(vm, c)
+		return r.ownChanged(vm, now, c)
 	default:
 		now.told(c)
 	}
@@ -150,6 +142,14 @@ func (r *recorder) fileChanged(vm string, c fileChange) (act func(string)) {
 func (r *programRun) use(name string) {
 	if strings.HasPrefix(name, workName+"/") || strings.HasPrefix(name, tempName+"/") {
 		r.Used[name] = true
+	}
+}
+
+// outputChanged is about the output folder.
+func (r *programRun) outputChanged(c fileChange) {
+	r.use(c.from)
+	if !c.isDir && (c.op == closed || c.op == moved) {
+		r.Outputs[c.name]++
 	}
 }
 
@@ -193,7 +193,10 @@ func (r *programRun) keptChanged(c fileChange) {
 }
 
 // ownChanged is about the files in the program's own folders.
-func (r *recorder) ownChanged(vm string, c fileChange) (act func(string)) {
+func (r *recorder) ownChanged(vm string, now *programRun, c fileChange) (act func(string)) {
+	if c.op == read || now.Used[c.from] { // also under another name
+		now.use(c.name)
+	}
 	switch c.op {
 	case created, modified:
 		return r.saving(vm, c)
