@@ -175,7 +175,9 @@ func (o *ownFiles) stop() {
 		return
 	}
 	o.cancel()
-	<-o.copied
+	if c := <-o.copied; c.ok {
+		o.taker.Discard()
+	}
 	o.copied = nil
 }
 

@@ -247,6 +247,15 @@ func TestChangedMeanwhile(t *testing.T) {
 	}
 }
 
+// TestDiscard: the end of the program finds the files again whose copy was not used.
+func TestDiscard(t *testing.T) {
+	b := setup(t, "s.*")
+	b.write("s.1", "a", time.Hour)
+	b.copy("")
+	b.taker.Discard()
+	b.wantFiles(b.last(false), "s.1=a")
+}
+
 func TestCopyStops(t *testing.T) {
 	b := setup(t, "s.*")
 	b.write("s.1", "a", time.Hour)

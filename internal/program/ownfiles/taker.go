@@ -34,6 +34,7 @@ type Taker struct {
 	looks int       // since then, with that one
 
 	taken              found // of the first pattern: in the last checkpoint, or at the start
+	before             found // of the first pattern: in the checkpoint before that
 	copied             found // all files of the last copy that were old enough to be told from later versions
 	nextLook, nextCopy time.Time
 	restless           time.Time // since when a new checkpoint is not still; zero for none
@@ -111,6 +112,9 @@ func (t *Taker) Copy(ctx context.Context, to, before string) (bool, error) {
 	return ok, err
 }
 
+// Discard takes back the last copy, which its owner does not use.
+func (t *Taker) Discard() { t.taken, t.copied = t.before, nil }
+
 // Last makes a folder with links to all files of a program that has ended. It returns false
 // if there is no new checkpoint. unsure is whether the program may have been writing when it
 // ended.
@@ -172,7 +176,7 @@ func (t *Taker) make(ctx context.Context, to string, add func(c *copying, name s
 	if err != nil || !after.equal(marks) {
 		return false, err
 	}
-	t.taken, t.copied = marks, copied
+	t.before, t.taken, t.copied = t.taken, marks, copied
 	return true, nil
 }
 
