@@ -30,7 +30,7 @@ EXAMPLES := $(patsubst %/,%,$(dir $(wildcard examples/*/go.mod)))
 # own, spin for the model, prometheus for promtool, azure-cli to evict workers, wine and mingw to run Windows
 # programs, the others for a machine that systemd boots and for what is installed
 # there.
-DEBIAN_PACKAGES := iproute2 spin prometheus azure-cli wine wine64 gcc-mingw-w64-x86-64-posix debootstrap systemd-container dbus shellcheck
+DEBIAN_PACKAGES := iproute2 gromacs john lammps qemu-user spin prometheus azure-cli wine wine64 gcc-mingw-w64-x86-64-posix debootstrap systemd-container dbus shellcheck
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:

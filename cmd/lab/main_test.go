@@ -50,6 +50,7 @@ func TestWrongConfiguration(t *testing.T) {
 		{"try", "no-such-program-anywhere"},
 		{"try", "--every=1ms", "go"},
 		{"try", "--compare=all", "go"},
+		{"try", "--compare-with=no-such-program-anywhere", "go"},
 		{"try", "--payload-file=missing", "go"},
 		{"try", "--kinds-file=missing.json"},
 		{"demo", "--time-limit=0s"},
@@ -119,6 +120,9 @@ func TestFlagsReachTry(t *testing.T) {
 	}
 	f := parsed(t, "try", "--kinds-file=k", "--kind=a", "--env=A=b,c;d", "--payload-file=p", "--every=1s", "--evictions=3",
 		"--timeout=1m", "--grace=2s", "--compare=none", "--bin=b", "--keep", "--json", "--plain")
+	if got := parsed(t, "try", "--compare-with=diff -r", "go").Try.config().CompareWith; got != "diff -r" {
+		t.Errorf("--compare-with = %q", got)
+	}
 	if diff := cmp.Diff(want, f.Try.config()); diff != "" || !f.WantsJSON() || !f.Try.Plain {
 		t.Errorf("configuration (-want +got):\n%s", diff)
 	}

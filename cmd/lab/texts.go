@@ -27,6 +27,8 @@ var texts = cli.Texts{
 		"the default.",
 	"about_try_compare": "What has to be the same with and without evictions: ${enum}. outputs is the result and the files in " +
 		"SPOTWORKER_OUTPUT.",
+	"about_try_compare_with": "Command that compares two runs, for results that may differ in the last digits. It gets two folders, each " +
+		"with the file result and the folder outputs, and exits with 0 if they are equal.",
 	"about_try_bin": "Folder with worker and producer. Default: the one of this program, else they are built from this " +
 		"source.",
 

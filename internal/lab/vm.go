@@ -74,6 +74,9 @@ func (vm *VM) Kill() {
 	<-vm.ended
 }
 
+// PID returns the id of the worker's process.
+func (vm *VM) PID() int { return vm.process.Pid }
+
 // Freeze suspends the worker (SIGSTOP), as when a host pauses its VM. It returns
 // [errors.ErrUnsupported] on systems that cannot do this.
 func (vm *VM) Freeze() error { return suspend(vm.process) }

@@ -118,10 +118,13 @@ func environ(k *Kind, j *job.Job, f *folder, own func(string) (string, bool)) []
 	vars.setAll(k.Environment)
 	vars.setAll(map[string]string{
 		envJobID: j.ID, envKind: j.Kind, envAttempt: strconv.Itoa(j.Attempt),
-		envPayload: f.payload, envCheckpoint: f.checkpoint, envResult: f.result, envProgress: f.progress, envStop: f.stop,
+		envPayload: f.payload, envResult: f.result, envProgress: f.progress, envStop: f.stop,
 	})
+	if len(f.ownFiles) == 0 {
+		vars[envCheckpoint] = f.checkpoint
+	}
 	if f.restored {
-		vars[envRestore], vars[envRestored] = f.restore, restoredNewest
+		vars[envRestore], vars[envRestored] = f.restoredAt(), restoredNewest
 		if j.SteppedBack() {
 			vars[envRestored] = restoredPrevious
 		}

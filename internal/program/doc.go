@@ -21,6 +21,8 @@
 //   - supervise.go is the loop around a running program and what stops it, collector.go collects
 //     its checkpoints. Package tree starts and ends the program with all its processes,
 //     package printed logs its output.
+//   - checkpointfiles.go makes checkpoints of the files of a program that knows nothing of the
+//     contract, with package ownfiles.
 //   - verdict.go decides the meaning of an exit, exhaustion.go which errors do not
 //     count as failures, with the help of package resource.
 //

@@ -49,6 +49,12 @@ type folder struct {
 	output, sentList             string
 	restored, hasSentList        bool
 
+	// ownFiles are the patterns of the program's own checkpoint files, which are restored to
+	// its working folder; empty for a program that keeps to the contract. resumes is whether
+	// there is a state for the kind's resume_command.
+	ownFiles []string
+	resumes  bool
+
 	// inputs has the job's input files; empty for a job without inputs.
 	inputs string
 
@@ -99,6 +105,13 @@ func (f *folder) fill(ctx context.Context, j *job.Job) error {
 // restoreState writes the checkpoint to continue from. If it is damaged, it writes the one
 // before it, where that is kept.
 func (f *folder) restoreState(ctx context.Context, j *job.Job) error {
+	if err := f.restoreAny(ctx, j); err != nil {
+		return err
+	}
+	return f.adopt()
+}
+
+func (f *folder) restoreAny(ctx context.Context, j *job.Job) error {
 	err := f.restoreOnce(ctx, j)
 	if _, unreadable := errors.AsType[*stateError](err); err == nil || ctx.Err() != nil || !unreadable && !isDamaged(err) {
 		return err
@@ -128,6 +141,10 @@ func (f *folder) restoreOnce(ctx context.Context, j *job.Job) error {
 		return nil
 	}
 	defer func() { _ = state.Close() }()
+	if len(f.ownFiles) > 0 && version == stateFile {
+		return &stateError{errors.New("the recorded checkpoint is a single file, made without checkpoint_files: " +
+			"give all workers the same kinds file, or start the job over with spotctl poison replay --from-scratch")}
+	}
 	f.restored = true
 	readable := &stoppable{ctx: ctx, state: state}
 	if version == stateFile {

@@ -77,6 +77,7 @@ func (h *Handler) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 	if err != nil {
 		return nil, h.notStarted(ctx, log, nil, fmt.Errorf("make the job's folder: %w", err))
 	}
+	f.ownFiles = h.kind.CheckpointFiles
 	j.Cleanup(func() { h.scratch.Discard(f.Folder, log) })
 	if err := f.User.Do(func() error { return f.fill(ctx, j) }); err != nil {
 		return nil, h.notStarted(ctx, log, f, explainFill(err))
@@ -113,6 +114,9 @@ func (h *Handler) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 // runProgram runs a program to its end.
 func (h *Handler) runProgram(ctx context.Context, r *programRun) (end ended, err error) {
 	r.job.Cleanup(r.collector.close)
+	if r.own, err = openOwnFiles(&h.kind, r); err != nil {
+		return end, h.notStarted(ctx, r.log, r.folder, fmt.Errorf("look for the program's checkpoint files: %w", err))
+	}
 	out := printed.New(ctx, r.log)
 	if r.program, err = tree.Start(h.command(r.job, r.folder), h.limits(r.folder.User), h.groups, r.folder.User, out); err != nil {
 		return end, h.notStarted(ctx, r.log, r.folder, fmt.Errorf("the command cannot be started: %w", err))
@@ -160,7 +164,11 @@ func (r *programRun) cannotResume(ctx context.Context, end ended) bool {
 
 // command returns the command for a job.
 func (h *Handler) command(j *job.Job, f *folder) *exec.Cmd {
-	cmd := tree.NewCommand(h.kind.Command, h.limits(f.User))
+	argv := h.kind.Command
+	if f.resumes && len(h.kind.ResumeCommand) > 0 {
+		argv = h.kind.ResumeCommand
+	}
+	cmd := tree.NewCommand(argv, h.limits(f.User))
 	cmd.Env = environ(&h.kind, j, f, os.LookupEnv)
 	if cmd.Dir = h.kind.Directory; cmd.Dir == "" {
 		cmd.Dir = f.work
@@ -207,6 +215,9 @@ func (r *programRun) conclude(ctx context.Context, end ended, grace time.Duratio
 		"left_processes", end.exit.Left, "verdict", verdict.String())
 	switch err := endError(end, r.unusable(ctx, end)); verdict {
 	case done:
+		if err := r.moveOutputs(); err != nil {
+			return nil, heldElsewhere(asInterruption(err))
+		}
 		if err := r.outputs.finish(ctx); err != nil {
 			return nil, heldElsewhere(asInterruption(err))
 		}

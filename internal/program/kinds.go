@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 	"unicode"
 
@@ -51,7 +52,7 @@ func withoutPositions(kinds []parsedKind) []Kind {
 // parsedKind is a kind with the positions of the values that locate checks.
 type parsedKind struct {
 	Kind
-	command, directory jsonpos.Value
+	command, resume, directory jsonpos.Value
 }
 
 // parseKinds parses a kinds file without accessing the programs that it names.
@@ -116,7 +117,7 @@ func parseKind(m jsonpos.Member) (parsedKind, error) {
 	if len(k.Command) == 0 {
 		return k, m.Value.Errorf(`it has no command: give "command": ["PROGRAM", "ARGUMENT"]`)
 	}
-	return k, nil
+	return k, k.checkFolder()
 }
 
 // unknown returns the error for a name that is not one of the known ones.
@@ -125,7 +126,7 @@ func unknown(m jsonpos.Member, known []string) error {
 }
 
 // locate finds the command and the working directory, starting at the file's folder.
-func (k *parsedKind) locate(folder string) error {
+func (k *parsedKind) locate(folder string) (err error) {
 	if k.Directory != "" {
 		k.Directory = resolve(folder, k.Directory)
 		if info, err := os.Stat(k.Directory); err != nil || !info.IsDir() {
@@ -135,16 +136,30 @@ func (k *parsedKind) locate(folder string) error {
 			return k.directory.Errorf("%v", err)
 		}
 	}
-	program, err := findProgram(folder, k.Command[0])
-	if err != nil {
-		return k.command.Errorf("%v", err)
-	}
-	k.Command = slices.Concat([]string{program}, k.Command[1:])
-	if err := tree.CheckCommand(k.Command); err != nil {
-		return k.command.Errorf("%v", err)
+	if k.Command, err = locateCommand(folder, k.Command, k.command); err != nil {
+		return err
 	}
 	k.Files = k.filesOf(k.Command[1:])
+	if len(k.ResumeCommand) > 0 {
+		if k.ResumeCommand, err = locateCommand(folder, k.ResumeCommand, k.resume); err != nil {
+			return err
+		}
+		k.Files = append(k.Files, k.filesOf(k.ResumeCommand[1:])...)
+	}
 	return nil
+}
+
+// locateCommand returns a command with the absolute path of its program.
+func locateCommand(folder string, command []string, v jsonpos.Value) ([]string, error) {
+	program, err := findProgram(folder, command[0])
+	if err != nil {
+		return nil, v.Errorf("%v", err)
+	}
+	command = slices.Concat([]string{program}, command[1:])
+	if err := tree.CheckCommand(command); err != nil {
+		return nil, v.Errorf("%v", err)
+	}
+	return command, nil
 }
 
 // resolve makes a path absolute, relative to a folder.
@@ -162,6 +177,17 @@ type Kind struct {
 
 	// Command is the program's absolute path and its arguments. No message changes it.
 	Command []string
+
+	// ResumeCommand replaces Command where the job has a checkpoint. Empty for a program that
+	// looks for one itself.
+	ResumeCommand []string
+
+	// CheckpointFiles are patterns for files in the working folder: the checkpoint of a program
+	// that knows nothing of the contract ([ownfiles]).
+	CheckpointFiles []string
+
+	// StopSignal asks the program to stop. 0 means SIGTERM.
+	StopSignal syscall.Signal
 
 	// Directory is the program's working directory. Default: a folder of the job's
 	// own, which is removed at the job's end.
@@ -258,7 +284,11 @@ func (k *Kind) checkpointLimits() archive.Limits {
 // missing returns an error if this machine lacks a program or file that the kind
 // needs. A failure of the command does not count as a failure of the job then.
 func (k *Kind) missing() error {
-	for _, program := range append([]string{k.Command[0]}, k.interpreter()...) {
+	programs := append([]string{k.Command[0]}, k.interpreter()...)
+	if len(k.ResumeCommand) > 0 {
+		programs = append(programs, k.ResumeCommand[0])
+	}
+	for _, program := range programs {
 		if _, err := exec.LookPath(program); err != nil {
 			return fmt.Errorf("the program of kind %s is missing: %w", k.Name, err)
 		}

@@ -106,7 +106,7 @@ func TestReadKindsRefuses(t *testing.T) {
 		{"a kind's name", `{"kinds": {"a b": {}}}`, `1:12: kind "a b": has ' '`},
 		{"a kind is a list", `{"kinds": {"k": ["sh"]}}`, "1:17: kinds.k: give an object"},
 		{"no command", in(`"memory": "1MiB"`), `kinds.k: it has no command`},
-		{"unknown", with("\n\"comand\": []"), "2:1: kinds.k.comand: this name is not known here; allowed: backoff, command, " +
+		{"unknown", with("\n\"comand\": []"), "2:1: kinds.k.comand: this name is not known here; allowed: backoff, checkpoint_files, command, " +
 			"concurrency, cpu_time, "},
 		{"an empty command", in(`"command": []`), "kinds.k.command: the program is missing"},
 		{"a command line", in(`"command": "ls -l"`), `1:29: kinds.k.command: give a list of texts`},

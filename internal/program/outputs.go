@@ -24,6 +24,10 @@ type Outputs struct {
 	// Stream sends files while the program runs, as soon as they no longer change.
 	Stream bool
 
+	// From are patterns for files in the working folder that become outputs when the program
+	// is done.
+	From []string
+
 	// List gives the program a list of the files that were sent before, in place of the
 	// files.
 	List bool
@@ -40,10 +44,12 @@ func (k *parsedKind) setOutputs(v jsonpos.Value) (err error) {
 	}
 	members, ok := v.Data.(jsonpos.Object)
 	if !ok {
-		return v.Errorf(`give true, or an object: {"stream": true, "files": 1000, "bytes": "10GiB", "restore": "list"}`)
+		return v.Errorf(`give true, or an object: {"from": ["*.png"], "stream": true, "files": 1000, "bytes": "10GiB", "restore": "list"}`)
 	}
 	for _, m := range members {
 		switch m.Name {
+		case "from":
+			o.From, err = asPatterns(m.Value)
 		case "stream":
 			o.Stream, err = asBool(m.Value)
 		case "files":
@@ -53,7 +59,7 @@ func (k *parsedKind) setOutputs(v jsonpos.Value) (err error) {
 		case "restore":
 			o.List, err = asRestore(m.Value)
 		default:
-			return unknown(m, []string{"bytes", "files", "restore", "stream"})
+			return unknown(m, []string{"bytes", "files", "from", "restore", "stream"})
 		}
 		if err == nil {
 			if bad := o.Limits.Validate(); bad != nil {

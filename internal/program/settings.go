@@ -26,6 +26,9 @@ import (
 // settings are the settings of a kind in a kinds file.
 var settings = map[string]func(*parsedKind, jsonpos.Value) error{
 	"command":          (*parsedKind).setCommand,
+	"resume_command":   (*parsedKind).setResumeCommand,
+	"checkpoint_files": (*parsedKind).setCheckpointFiles,
+	"stop_signal":      (*parsedKind).setStopSignal,
 	"directory":        (*parsedKind).setDirectory,
 	"environment":      (*parsedKind).setEnvironment,
 	"pass_environment": (*parsedKind).setPass,
@@ -57,13 +60,23 @@ func settingNames() []string { return slices.Sorted(maps.Keys(settings)) }
 
 func (k *parsedKind) setCommand(v jsonpos.Value) (err error) {
 	k.command = v
-	if k.Command, err = asTexts(v); err != nil {
-		return err
+	k.Command, err = asCommand(v)
+	return err
+}
+
+func (k *parsedKind) setResumeCommand(v jsonpos.Value) (err error) {
+	k.resume = v
+	k.ResumeCommand, err = asCommand(v)
+	return err
+}
+
+// asCommand reads a program and its arguments.
+func asCommand(v jsonpos.Value) ([]string, error) {
+	command, err := asTexts(v)
+	if err == nil && (len(command) == 0 || command[0] == "") {
+		err = v.Errorf("the program is missing: its name or path comes first")
 	}
-	if len(k.Command) == 0 || k.Command[0] == "" {
-		return v.Errorf("the program is missing: its name or path comes first")
-	}
-	return nil
+	return command, err
 }
 
 func (k *parsedKind) setDirectory(v jsonpos.Value) (err error) {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/host/sandbox"
@@ -38,6 +39,9 @@ type programRun struct {
 	warned   bool   // the warning about malformed progress was logged
 
 	stopper *stopper // while the program runs
+
+	stopSignal syscall.Signal // 0 for SIGTERM
+	own        *ownFiles      // the program's own checkpoint files; nil for a kind without
 }
 
 func newRun(j *job.Job, k *Kind, f *folder, output *outputFolder, log *slog.Logger) *programRun {
@@ -46,6 +50,8 @@ func newRun(j *job.Job, k *Kind, f *folder, output *outputFolder, log *slog.Logg
 		collector: collector{user: f.User, from: f.checkpoint, dir: f.collected, log: log, limits: k.checkpointLimits()},
 		progress:  progressFile{name: f.progress},
 		disk:      scratch.Watch{Folder: f.Folder, Limit: k.Disk},
+
+		stopSignal: k.StopSignal,
 	}
 }
 
@@ -68,12 +74,14 @@ func (r *programRun) supervise(ctx context.Context) ended {
 	end := ended{full: r.full}
 	r.stopper = newStopper(ctx, r)
 	defer r.disk.Stop()
+	defer r.own.stop()
 	for {
 		select {
 		case end.exit = <-r.program.Exited():
 			r.stopper.close()
 			end.killed = r.stopper.killed.Load()
 			r.collector.ended, r.collector.stop, r.collector.killed = true, ctx, end.killed
+			r.own.programEnded(end, ctx.Err() != nil)
 			if fault := r.poll(ctx); end.fault == nil { // the last poll
 				end.fault = fault
 			}
@@ -108,6 +116,9 @@ func (r *programRun) untilStop(ctx context.Context) context.Context {
 }
 
 func (r *programRun) collect(ctx context.Context) error {
+	if err := r.takeOwnFiles(ctx); err != nil {
+		return err
+	}
 	state, err := r.collector.collect(r.untilStop(ctx))
 	if err != nil {
 		return err
@@ -191,7 +202,7 @@ func (s *stopper) watch(ctx context.Context) {
 	case <-ctx.Done():
 	}
 	s.announce(ctx)
-	s.run.program.AskToStop()
+	s.run.program.AskToStop(s.run.stopSignal)
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for {

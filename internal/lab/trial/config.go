@@ -50,6 +50,11 @@ type Config struct {
 
 	Compare Compare
 
+	// CompareWith is a command, with arguments at blanks, that compares two runs in place of
+	// the trial: it gets two folders, each with the file "result" and the folder "outputs",
+	// and exits with 0 if they are equal. Empty for none.
+	CompareWith string
+
 	// Keep keeps the workers' logs and kinds file.
 	Keep bool
 
@@ -89,6 +94,14 @@ func (c Config) Validate() error {
 		return errors.New("give --payload or --payload-file, not both")
 	case c.Compare != CompareResult && c.Compare != CompareOutputs && c.Compare != CompareNothing:
 		return fmt.Errorf("--compare %q is not known: give %s, %s or %s", c.Compare, CompareResult, CompareOutputs, CompareNothing)
+	}
+	if c.CompareWith != "" {
+		if c.Compare == CompareNothing {
+			return errors.New("give --compare none or --compare-with, not both")
+		}
+		if _, err := c.comparison(); err != nil {
+			return err
+		}
 	}
 	return c.validateNumbers()
 }

@@ -2,6 +2,7 @@ package trial
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -64,6 +65,9 @@ func (f *findings) ofUndisturbed(c Config, seen observed) {
 		if !one.Ended.IsZero() && !one.Done {
 			f.add("program-fails", Problem, "Make it work as a job first: its folder, variables and exit codes are in docs/process.md.",
 				"it fails without any eviction: %s", failureOf(one))
+			if one != seen.plain[0] {
+				f.outsideState(seen.plain[0])
+			}
 			return
 		}
 	}
@@ -73,8 +77,9 @@ func (f *findings) ofUndisturbed(c Config, seen observed) {
 	if what := differ(c, seen.plain[0], seen.plain[1]); what != "" {
 		f.add("not-deterministic", Problem,
 			"Take out what differs: seed the random numbers from the payload, leave times and names of machines out of the result. If both "+
-				"results are right, try it with --compare none; if only the outputs differ, with --compare result.",
+				"results are right, give --compare-with a command that knows what may differ; if only the outputs differ, --compare result.",
 			"two undisturbed runs differ: %s", what)
+		f.outsideState(seen.plain[0])
 	}
 }
 
@@ -89,9 +94,9 @@ func (f *findings) ofOutcome(c Config, seen observed) {
 				"%s", seen.gaveUp)
 		}
 	case !job.Done:
-		f.ofFailure(job)
+		f.ofFailure(seen)
 	default:
-		f.ofResult(differ(c, job, seen.plain[0]), job, seen.usual())
+		f.ofResult(differ(c, job, seen.plain[0]), seen)
 	}
 	f.ofRestore(seen)
 }
@@ -131,29 +136,32 @@ func (f *findings) ofRestore(seen observed) {
 func lastRun(c *course) *programRun { return c.Runs[len(c.Runs)-1] }
 
 // ofFailure explains a failure after an eviction.
-func (f *findings) ofFailure(job *course) {
-	last := lastRun(job)
+func (f *findings) ofFailure(seen observed) {
+	job, last := seen.evicted, lastRun(seen.evicted)
 	switch {
 	case last.Resumed && f.wroteInPlace(job, checkpointName):
 		f.add("torn-checkpoint", Problem, "Write each checkpoint to a file in TMPDIR and rename it to SPOTWORKER_CHECKPOINT when it is complete.",
 			"it could not resume from a checkpoint that was collected while it was being written: %s", failureOf(job))
 	case last.Resumed:
-		f.add("cannot-resume", Problem, "All that the next run needs must be in the checkpoint. Try a run by hand with SPOTWORKER_RESTORE "+
-			"set to one.",
+		f.add("cannot-resume", Problem, "All that the next run needs must be in the checkpoint. Its folder has another path on each VM: "+
+			"an absolute path in its files leads nowhere. Try a run by hand with SPOTWORKER_RESTORE set to a checkpoint.",
 			"it could not resume from its own checkpoint: %s", failureOf(job))
-		f.scratchState(job)
+		f.scratchState(seen)
 	default:
 		f.add("cannot-restart", Problem, "After an eviction without a checkpoint the program starts again, on another VM: what it did before, "+
 			"outside, must not be in its way.",
 			"it failed when it was started again: %s", failureOf(job))
-		f.scratchState(job)
+		f.scratchState(seen)
 	}
 }
 
 // differ describes how two jobs differ in the compared parts; empty if they do not.
 func differ(c Config, one, other *course) string {
-	if c.Compare == CompareNothing {
+	switch {
+	case c.Compare == CompareNothing:
 		return ""
+	case c.CompareWith != "":
+		return cmp.Or(one.Differs, other.Differs)
 	}
 	if !bytes.Equal(one.Result, other.Result) {
 		return fmt.Sprintf("the results are %s and %s", show(one.Result), show(other.Result))
@@ -169,13 +177,12 @@ func differ(c Config, one, other *course) string {
 	return fmt.Sprintf("the outputs are %q and %q", slices.Sorted(maps.Keys(one.Outputs)), slices.Sorted(maps.Keys(other.Outputs)))
 }
 
-// ofResult explains a result that differs. usual is the time of an undisturbed run.
-func (f *findings) ofResult(what string, job *course, usual time.Duration) {
+// ofResult explains a result that differs.
+func (f *findings) ofResult(what string, seen observed) {
 	if what == "" {
 		return
 	}
-	last := lastRun(job)
-	if last.Strike != nil && exitedWithZero(last) && job.worked() < usual*9/10 {
+	if endedHalfDone(seen) {
 		f.add("half-done", Problem, "Exit with 75 when SIGTERM comes before the end, and write no result. Exit code 0 with a result says that "+
 			"the job is done.",
 			"it exited with 0 and a result when it was stopped, although it was not done; evicted and undisturbed, %s", what)
@@ -184,7 +191,24 @@ func (f *findings) ofResult(what string, job *course, usual time.Duration) {
 	f.add("result-differs", Problem, "The checkpoint lacks something that the result depends on, or it is made before the work that it "+
 		"stands for is done. Save only what is complete, and all of it: counters, random state, files.",
 		"evicted and undisturbed runs differ: %s", what)
-	f.scratchState(job)
+	f.scratchState(seen)
+}
+
+// endedHalfDone reports whether the program took a stop for its end. A program that was
+// stopped before and went on, that reported nearly all of its work as done, or that had
+// worked nearly as long as undisturbed, has not: its result differs for another reason.
+func endedHalfDone(seen observed) bool {
+	const nearly = 0.9
+	job, last := seen.evicted, lastRun(seen.evicted)
+	if last.Strike == nil || !exitedWithZero(last) || last.Reports > 0 && last.Fraction >= nearly {
+		return false
+	}
+	for _, r := range job.Runs[:len(job.Runs)-1] {
+		if !r.Stop.IsZero() && r.Exit != "" && !r.Killed && !exitedWithZero(r) && !strings.Contains(r.Exit, "signal") {
+			return false
+		}
+	}
+	return job.worked() < time.Duration(nearly*float64(seen.usual()))
 }
 
 // worked is the time of the runs up to their last checkpoints, and of the last run: a program
@@ -220,12 +244,21 @@ func exitedWithZero(r *programRun) bool { return r.Exit == "exited with code 0" 
 
 // scratchState names the files that a program had in its own folders when it was struck,
 // without its unfinished checkpoint.
-func (f *findings) scratchState(job *course) {
-	gone := map[string]int64{}
-	for _, r := range job.Runs {
+func (f *findings) scratchState(seen observed) {
+	f.outsideState(seen.evicted)
+	gone, used := map[string]int64{}, map[string]bool{}
+	for _, c := range seen.courses() {
+		for _, r := range c.Runs {
+			maps.Copy(used, r.Used)
+		}
+	}
+	for _, r := range seen.evicted.Runs {
 		if r.Strike != nil {
 			maps.Copy(gone, r.Files)
 		}
+	}
+	if observesFiles { // a log is not the reason
+		maps.DeleteFunc(gone, func(name string, _ int64) bool { return !used[name] })
 	}
 	if len(gone) == 0 || f.has("scratch-state") {
 		return
@@ -233,6 +266,20 @@ func (f *findings) scratchState(job *course) {
 	f.add("scratch-state", Problem, "The job's folder is gone after an eviction, on Azure with its VM. What the next run needs goes into "+
 		"the checkpoint: a folder may be one.",
 		"it kept files in its own folder, which the next run did not have: %s", listFiles(gone))
+}
+
+// outsideState names the files of a job outside of its folder, which later runs did not have
+// on another VM, and had on the same.
+func (f *findings) outsideState(job *course) {
+	files := map[string]int64{}
+	for _, r := range job.Runs {
+		maps.Copy(files, r.Outside)
+	}
+	if len(files) > 0 {
+		f.once("outside-state", Problem, "Another VM has none of these files, and the next job on the same VM finds them. Keep what a job needs "+
+			"in its folder (HOME, TMPDIR) and its checkpoint.",
+			"it wrote files outside of the job's folder: %s", listFiles(files))
+	}
 }
 
 // listFiles names the largest files.
@@ -331,11 +378,18 @@ func killedText(r *programRun) string {
 // ofSaving is about the content and time of saves.
 func (f *findings) ofSaving(seen observed) {
 	job, plain := seen.evicted, seen.plain[0]
-	if len(job.saves()) == 0 && strikes(job) > 0 && seen.usual() >= tooShort {
+	switch {
+	case len(job.saves()) > 0 || strikes(job) == 0 || seen.usual() < tooShort:
+	case seen.skipsOutputs():
+		f.add("outputs-only", Warning, `Save a checkpoint too, or give the kind "outputs": {"stream": true}: without either a VM that dies `+
+			"without a notice costs everything since the last stop.",
+			"it saves no checkpoint; after a stop it skips the outputs that are there")
+		return
+	default:
 		f.add("saves-nothing", Problem, "From time to time write the state to a file in TMPDIR and rename it to SPOTWORKER_CHECKPOINT; at the "+
 			"start load SPOTWORKER_RESTORE if it is set. In Python python/spotworker.py does both.",
 			"it never put a checkpoint in place: after every eviction it starts from the beginning, and what it has done until then is lost")
-		f.scratchState(job)
+		f.scratchState(seen)
 		return
 	}
 	if len(plain.saves()) == 0 && len(job.saves()) > 0 {
@@ -343,6 +397,22 @@ func (f *findings) ofSaving(seen observed) {
 			"it saves only when it is stopped")
 	}
 	f.ofSizes(seen)
+}
+
+// skipsOutputs reports whether the program continued from the outputs of an earlier run: it
+// had some, and made none of them again.
+func (o observed) skipsOutputs() bool {
+	job := o.evicted
+	had := false // an earlier run had outputs
+	for i, r := range job.Runs {
+		had = had || len(r.Outputs) > 0 && i < len(job.Runs)-1
+		for _, times := range r.Outputs {
+			if times > 1 {
+				return false
+			}
+		}
+	}
+	return job.Done && had && len(lastRun(job).Outputs) > 0
 }
 
 const (
@@ -473,6 +543,10 @@ func (f *findings) ofTrial(c Config, seen observed) {
 			"it reports no progress")
 	}
 	f.ofObservation(seen)
+	if seen.outsideUnknown != "" {
+		f.add("outside-not-checked", Remark, "Try it as root on Linux, too.",
+			"whether it keeps state outside of the job's folder was not checked: %s", seen.outsideUnknown)
+	}
 }
 
 // ofCount is about how often the program could be evicted.

@@ -43,6 +43,19 @@ func evictedOnce() *course {
 	return &course{Runs: []*programRun{first, second}, Ended: at(10.6), Done: true, Result: []byte("42")}
 }
 
+// skipsOutputs has the program save nothing but outputs, the first of which is made so many
+// times in the second run: by the worker, and perhaps by the program again.
+func skipsOutputs(o *observed, times int) {
+	for _, c := range o.courses() {
+		c.Outputs = map[string]string{"a": "1", "b": "2"}
+		for _, r := range c.Runs {
+			r.Saves, r.Recorded, r.Resumed = nil, nil, false
+		}
+	}
+	o.evicted.Runs[0].Outputs = map[string]int{"output/a": 1}
+	o.evicted.Runs[1].Outputs = map[string]int{"output/a": times, "output/b": 1}
+}
+
 // savesSeldom has the program report nothing, save once, at six of ten seconds,
 // and take so many seconds from its checkpoint to its end.
 func savesSeldom(o *observed, last float64) {
@@ -81,8 +94,34 @@ func TestFind(t *testing.T) {
 				c.Outputs = map[string]string{"a": []string{"1", "1", "2"}[i]}
 			}
 		}, []string{"result-differs"}, false},
-		{func(o *observed) { o.evicted.Result, o.evicted.Runs[0].Files["work/lines"] = nil, 7 }, []string{"result-differs", "scratch-state"},
-			false},
+		{func(o *observed) {
+			o.evicted.Result, o.evicted.Runs[0].Files["work/lines"] = nil, 7
+			o.plain[0].Runs[0].Used = map[string]bool{"work/lines": true}
+		}, []string{"result-differs", "scratch-state"}, false},
+		{func(o *observed) { // a log that nothing reads
+			o.evicted.Result, o.evicted.Runs[0].Files["work/log"] = nil, 7
+		}, []string{"result-differs"}, false},
+		{func(o *observed) { // it was stopped before, and went on
+			o.evicted.Result = []byte("7")
+			last := o.evicted.Runs[1]
+			last.Strike, last.Stop, last.Ended, last.Reports = new(notice), at(6), at(6.1), 0
+		}, []string{"result-differs"}, false},
+		{func(o *observed) { // it had reported its end
+			o.evicted.Result, o.evicted.Runs, o.evicted.Runs[0].Exit = []byte("7"), o.evicted.Runs[:1], "exited with code 0"
+			o.evicted.Runs[0].Fraction = 0.97
+		}, []string{"result-differs"}, false},
+		{func(o *observed) { // state in /tmp
+			o.evicted.Result, o.evicted.Runs[0].Outside = nil, map[string]int64{"/tmp/state": 7}
+		}, []string{"result-differs", "outside-state"}, false},
+		{func(o *observed) { // files outside that do no harm
+			o.evicted.Runs[0].Outside = map[string]int64{"/tmp/cache": 7}
+		}, nil, true},
+		{func(o *observed) { // the first run left something for the second
+			o.plain[1].Result, o.evicted = []byte("43"), nil
+			o.plain[0].Runs[0].Outside = map[string]int64{"/tmp/state": 7}
+		}, []string{"not-deterministic", "outside-state"}, false},
+		{func(o *observed) { skipsOutputs(o, 1) }, []string{"outputs-only"}, true},
+		{func(o *observed) { skipsOutputs(o, 2) }, []string{"saves-nothing"}, false},
 		{func(o *observed) {
 			o.evicted.Result, o.evicted.Runs, o.evicted.Runs[0].Exit = []byte("7"), o.evicted.Runs[:1], "exited with code 0"
 		}, []string{"half-done"}, false},

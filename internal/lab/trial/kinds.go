@@ -111,6 +111,9 @@ func (c Config) fromKindsFile() (candidate, error) {
 		return p, fmt.Errorf("%s has changed while it was read", c.KindsFile)
 	}
 	p.settings["command"] = k.Command
+	if len(k.ResumeCommand) > 0 {
+		p.settings["resume_command"] = k.ResumeCommand
+	}
 	if k.Directory != "" {
 		p.settings["directory"] = k.Directory
 	}

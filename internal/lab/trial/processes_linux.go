@@ -25,7 +25,7 @@ func processesOf(scratch string) map[int]child {
 	entries, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, name := range entries {
 		environ, err := os.ReadFile(name)
-		if err != nil || !bytes.Contains(environ, []byte("SPOTWORKER_CHECKPOINT="+scratch+"/")) {
+		if err != nil || !bytes.Contains(environ, []byte("SPOTWORKER_PAYLOAD="+scratch+"/")) {
 			continue // another user's, gone, or not ours
 		}
 		dir := filepath.Dir(name)

@@ -2,6 +2,7 @@ package trial
 
 import (
 	"encoding/json"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ type course struct {
 	Reason  string    // why it failed
 	Result  []byte
 	Outputs map[string]string // hashes of the files that it has stored, by path
+	Differs string            // how --compare-with found it to differ from the first job; empty if it is equal
 	Unusual string            // why the observation of files is incomplete; empty if it is not
 }
 
@@ -65,6 +67,9 @@ type programRun struct {
 	Handed time.Time // when the job was released
 
 	Files   map[string]int64 // in the program's own folders at the strike: sizes
+	Outside map[string]int64 // outside of the job's folder, at the strike or the end: sizes
+	Used    map[string]bool  // files there that the program read, or made its result of
+	Outputs map[string]int   // how often each was made: by the worker from an earlier run, and by the program
 	Saving  time.Time        // when the checkpoint was begun that was not finished at the end
 	Strays  map[int]child    // outside of the program's process group
 	Outlive map[int]child    // running after the job had left the worker
@@ -175,7 +180,8 @@ func (r *recorder) running(vm string, start bool) *programRun {
 	if !start {
 		return nil
 	}
-	next := &programRun{VM: vm, InPlace: map[string]bool{}, Strays: map[int]child{}, Outlive: map[int]child{}}
+	next := &programRun{VM: vm, InPlace: map[string]bool{}, Used: map[string]bool{}, Outputs: map[string]int{}, Strays: map[int]child{},
+		Outlive: map[int]child{}}
 	r.course.Runs = append(r.course.Runs, next)
 	r.writing[vm] = map[string]time.Time{}
 	return next
@@ -251,11 +257,13 @@ func (r *programRun) logged(line logLine) {
 	}
 }
 
-// struck records a strike against a run.
-func (r *recorder) struck(vm string, s strike, files map[string]int64) {
+// struck records a strike against a run. A checkpoint that is being made is not kept for the
+// next run.
+func (r *recorder) struck(vm string, s strike, files, apart map[string]int64) {
 	r.see(func() {
+		maps.DeleteFunc(files, func(name string, _ int64) bool { return r.isSource(name) })
 		if now := r.last(vm); now != nil && now.Strike == nil {
-			now.Strike, now.Files = &s, files
+			now.Strike, now.Files, now.Outside = &s, files, apart
 		}
 	})
 }

@@ -33,6 +33,7 @@ type rig struct {
 	recorder *recorder
 	number   int // of the last VM
 	vms      map[string]*machine
+	outside  *outside // nil where no namespace can be had
 }
 
 // machine is a simulated VM with a scratch folder of its own.
@@ -47,8 +48,12 @@ type machine struct {
 
 // openRig starts the local Azure, without a VM. A worker that ends unexpectedly fails the
 // trial.
-func openRig(ctx context.Context, folder, worker, kindsFile string, rec *recorder, fail func(error)) (r *rig, err error) {
-	r = &rig{folder: folder, recorder: rec, vms: map[string]*machine{}}
+func openRig(ctx context.Context, folder, worker, kindsFile string, rec *recorder, apart *outside, fail func(error)) (r *rig, err error) {
+	r = &rig{folder: folder, recorder: rec, vms: map[string]*machine{}, outside: apart}
+	command := []string{worker}
+	if apart != nil {
+		command = apart.command(worker)
+	}
 	if r.local, err = lab.StartLocal(lab.LocalConfig{}); err != nil {
 		return nil, err
 	}
@@ -61,11 +66,11 @@ func openRig(ctx context.Context, folder, worker, kindsFile string, rec *recorde
 		return nil, errors.Join(err, r.local.Close())
 	}
 	r.fleet = lab.NewFleet(lab.FleetConfig{
-		Worker: worker, ConnectionString: r.local.ConnectionString, Endpoint: r.local.Endpoint, Logs: folder,
-		Args: []string{
-			"--kinds-file=" + kindsFile, "--concurrency=1", "--visibility=" + visibility.String(),
-			"--checkpoint-interval=" + checkpointInterval.String(),
-		},
+		Worker: command[0], ConnectionString: r.local.ConnectionString, Endpoint: r.local.Endpoint, Logs: folder,
+		Args: append(command[1:],
+			"--kinds-file="+kindsFile, "--concurrency=1", "--visibility="+visibility.String(),
+			"--checkpoint-interval="+checkpointInterval.String(),
+		),
 		ArgsFor: func(vm string) []string { return []string{"--scratch=" + r.scratch(vm)} },
 		OnLine:  rec.onLine,
 		OnEnd: func(vm *lab.VM, err error) {

@@ -125,7 +125,7 @@ func (t *trial) note(m *machine, s strike) {
 	if jobs, _ := filepath.Glob(filepath.Join(m.scratch, "*", jobPrefix+"*")); len(jobs) > 0 {
 		files = ownFiles(jobs[len(jobs)-1])
 	}
-	t.recorder.struck(m.name, s, files)
+	t.recorder.struck(m.name, s, files, t.rig.outside.files(m.PID()))
 }
 
 // awaitSave waits until the program begins to write a checkpoint. Without one it returns

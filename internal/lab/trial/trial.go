@@ -48,6 +48,8 @@ type trial struct {
 	rig      *rig
 	jobs     int
 	report   Report
+
+	firstCompared string // the folder of the first job's results, for --compare-with
 }
 
 // Run tries a program as c describes, and prints the events, the findings and their
@@ -102,7 +104,8 @@ func (t *trial) run(ctx context.Context) (err error) {
 	defer cancel()
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	if t.rig, err = openRig(ctx, t.folder, worker, kindsFile, t.recorder, fail); err != nil {
+	apart, unknown := newOutside(ctx, t.folder)
+	if t.rig, err = openRig(ctx, t.folder, worker, kindsFile, t.recorder, apart, fail); err != nil {
 		return err
 	}
 	stopDisplay := screen.Animate(ctx, t.config.Display, t.scene)
@@ -113,6 +116,7 @@ func (t *trial) run(ctx context.Context) (err error) {
 	seen, played := t.play(ctx)
 	closed := t.rig.close(played == nil && ctx.Err() == nil)
 	stopDisplay()
+	seen.outsideUnknown = unknown
 	switch {
 	case errors.Is(played, context.Canceled):
 		return played
@@ -165,11 +169,12 @@ func (t *trial) worker(ctx context.Context) (string, error) {
 
 // observed holds the observations of a trial.
 type observed struct {
-	plain   []*course // undisturbed
-	evicted *course   // nil if it was not needed
-	every   time.Duration
-	gaveUp  string // why the evicted job was not brought to its end; empty if it was
-	overdue string // why there was not enough time; empty if there was
+	plain          []*course // undisturbed
+	evicted        *course   // nil if it was not needed
+	every          time.Duration
+	outsideUnknown string // why files outside of the job's folder were not observed; empty if they were
+	gaveUp         string // why the evicted job was not brought to its end; empty if it was
+	overdue        string // why there was not enough time; empty if there was
 }
 
 const (
@@ -214,9 +219,12 @@ func (t *trial) undisturbed(ctx context.Context, n int) (*course, error) {
 		return c, err
 	}
 	t.await(ctx, func(c *course) bool { return !c.Ended.IsZero() })
-	t.settle(ctx, c)
+	err = t.settle(ctx, c)
 	if ctx.Err() != nil {
 		return c, context.Cause(ctx)
+	}
+	if err != nil {
+		return c, err
 	}
 	which := [...]string{"Undisturbed", "Undisturbed again"}[n]
 	if !c.Done {
@@ -229,16 +237,20 @@ func (t *trial) undisturbed(ctx context.Context, n int) (*course, error) {
 }
 
 // settle waits for the remains of an ended program, and gets its result.
-func (t *trial) settle(ctx context.Context, c *course) {
+func (t *trial) settle(ctx context.Context, c *course) error {
 	if c.Done {
 		c.Result, _ = t.rig.client.Result(ctx, t.jobID())
 		c.Outputs = t.outputs(ctx)
 	}
 	if ctx.Err() != nil {
-		return // its program may run
+		return nil //nolint:nilerr // its program may run
 	}
 	for _, r := range c.Runs {
 		m := t.rig.vms[r.VM]
+		if m != nil && r.Strike == nil {
+			files := t.rig.outside.files(m.PID())
+			t.recorder.see(func() { r.Outside = files })
+		}
 		if m == nil || len(processesOf(m.scratch)) == 0 { // of a program that ended at once no stray was seen
 			continue
 		}
@@ -246,6 +258,7 @@ func (t *trial) settle(ctx context.Context, c *course) {
 		left := m.sweep()
 		t.recorder.see(func() { r.Outlive = left })
 	}
+	return t.compareWith(ctx, c)
 }
 
 // outputs returns the stored outputs of the last job.
@@ -299,7 +312,7 @@ func (t *trial) evicted(ctx context.Context, seen *observed) error {
 		var struck *programRun
 		t.recorder.look(func(*course) { struck = t.recorder.last(m.name) })
 		t.narrator.Say("%s", t.tell(n+1, m.name, struck))
-		if seen.savedNothing() && c.Ended.IsZero() && (n > 0 || evictions == 1 || !strings.Contains(struck.Exit, "signal")) {
+		if seen.onlyRepeats() && c.Ended.IsZero() && (n > 0 || evictions == 1 || !strings.Contains(struck.Exit, "signal")) {
 			return nil // it starts from the beginning each time
 		}
 	}
@@ -316,6 +329,10 @@ func (o *observed) usual() time.Duration {
 func (o *observed) savedNothing() bool {
 	return len(o.plain[0].saves()) == 0 && len(o.evicted.saves()) == 0
 }
+
+// onlyRepeats reports whether a program that saves nothing starts from the beginning each
+// time: it has no outputs either that it could skip.
+func (o *observed) onlyRepeats() bool { return o.savedNothing() && len(o.plain[0].Outputs) == 0 }
 
 // everyFor returns the time between two evictions for a program that takes so long.
 func everyFor(usual time.Duration, evictions int) time.Duration {
@@ -411,7 +428,9 @@ func (t *trial) last(ctx context.Context, seen *observed, err error) error {
 		t.narrator.Say("It is left alone, and does not end within %s.", text.Duration(limit))
 		return nil
 	}
-	t.settle(ctx, c)
+	if err := t.settle(ctx, c); err != nil {
+		return err
+	}
 	if !c.Done {
 		t.narrator.Say("It failed when it was started again.")
 		return nil

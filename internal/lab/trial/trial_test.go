@@ -46,6 +46,35 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// TestCompareWith leaves the comparison to a command, which gets results and outputs.
+func TestCompareWith(t *testing.T) {
+	need.NotOn(t, "windows", "its program is a script of sh")
+	_, folder := labtest.Programs(t)
+	compare := filepath.Join(t.TempDir(), "compare.sh")
+	if err := os.WriteFile(compare, []byte(`
+test "$(cut -c1-3 "$2/result")" = "$(cut -c1-3 "$3/result")" && cmp "$2/outputs/d/same" "$3/outputs/d/same" || {
+echo "not as near as $1"; exit 3; }`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, row := range map[string]struct{ first, want string }{"near": {"3.1", ""}, "far": {"$$.", "not as near as this"}} {
+		t.Run(name, func(t *testing.T) {
+			program := `mkdir $SPOTWORKER_OUTPUT/d; echo x >$SPOTWORKER_OUTPUT/d/same; echo ` + row.first +
+				`$$$(date +%N) >$TMPDIR/r; mv $TMPDIR/r $SPOTWORKER_RESULT`
+			c := DefaultConfig()
+			c.Command, c.Binaries, c.Evictions, c.CompareWith = []string{"sh", "-c", program}, folder, 1, "sh "+compare+" this"
+			var out bytes.Buffer
+			report, err := Run(t.Context(), c, &out)
+			found := slices.Contains(names(report.Findings), "not-deterministic")
+			if found != (row.want != "") { // a slow machine finds more
+				t.Errorf("Run = %v, with not-deterministic: %t\n%s", err, found, out.String())
+			}
+			if row.want != "" && !strings.Contains(strings.Join(strings.Fields(out.String()), " "), row.want) {
+				t.Errorf("the story does not show what the command said, %q:\n%s", row.want, out.String())
+			}
+		})
+	}
+}
+
 // TestRunOutOfTime tries a program that never ends.
 func TestRunOutOfTime(t *testing.T) {
 	need.Command(t, "sleep")
@@ -74,6 +103,8 @@ func TestConfigIsValidated(t *testing.T) {
 		"not both":          func(c *Config) { c.KindsFile = "kinds.json" },
 		"--kind names":      func(c *Config) { c.Kind = "x" },
 		"--payload-file, n": func(c *Config) { c.Payload, c.PayloadFile = "x", "y" },
+		"--compare-with":    func(c *Config) { c.CompareWith = "no-such-program-anywhere -x" },
+		"none or --compare": func(c *Config) { c.Compare, c.CompareWith = CompareNothing, "diff" },
 		"--every":           func(c *Config) { c.Every = 1 },
 		"--evictions":       func(c *Config) { c.Evictions = 0 },
 		"--timeout":         func(c *Config) { c.Timeout = 0 },

@@ -19,6 +19,7 @@ const (
 	stopName       = "stop"
 	restoreName    = "restore"
 	keptName       = "kept"
+	outputName     = "output"
 	workName       = "work"
 	tempName       = "tmp"
 	jobPrefix      = "job-"
@@ -123,15 +124,33 @@ func (r *recorder) fileChanged(vm string, c fileChange) (act func(string)) {
 	case c.name == checkpointName:
 		return r.checkpointChanged(vm, now, c)
 	case c.name == resultName:
+		now.use(c.from)
 		if c.op == modified {
 			now.InPlace[resultName] = true
 		}
+	case strings.HasPrefix(c.name, outputName+"/"):
+		now.outputChanged(c)
 	case strings.HasPrefix(c.name, workName+"/") || strings.HasPrefix(c.name, tempName+"/"):
-		return r.ownChanged(vm, c)
+		return r.ownChanged(vm, now, c)
 	default:
 		now.told(c)
 	}
 	return nil
+}
+
+// use records that the program uses a file of its own folders.
+func (r *programRun) use(name string) {
+	if strings.HasPrefix(name, workName+"/") || strings.HasPrefix(name, tempName+"/") {
+		r.Used[name] = true
+	}
+}
+
+// outputChanged is about the output folder.
+func (r *programRun) outputChanged(c fileChange) {
+	r.use(c.from)
+	if !c.isDir && (c.op == closed || c.op == moved) {
+		r.Outputs[c.name]++
+	}
 }
 
 // checkpointChanged is about the place of checkpoints.
@@ -174,7 +193,10 @@ func (r *programRun) keptChanged(c fileChange) {
 }
 
 // ownChanged is about the files in the program's own folders.
-func (r *recorder) ownChanged(vm string, c fileChange) (act func(string)) {
+func (r *recorder) ownChanged(vm string, now *programRun, c fileChange) (act func(string)) {
+	if c.op == read || now.Used[c.from] { // also under another name
+		now.use(c.name)
+	}
 	switch c.op {
 	case created, modified:
 		return r.saving(vm, c)

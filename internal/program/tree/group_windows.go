@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"syscall"
 	"time"
 	"unsafe"
 
@@ -145,7 +146,7 @@ func resume(pid uint32) error {
 
 // terminate sends Ctrl-Break to the program and to the processes that it started in
 // its group. It fails for a program without a console, which has the stop file.
-func (g *jobObject) terminate() error {
+func (g *jobObject) terminate(syscall.Signal) error {
 	return windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, g.id)
 }
 

@@ -1,12 +1,14 @@
 package tree
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/host/sandbox"
@@ -23,8 +25,8 @@ type Program struct {
 
 // group is all processes of a program.
 type group interface {
-	// terminate asks them to stop.
-	terminate() error
+	// terminate asks them to stop with a signal, where the system has signals.
+	terminate(with syscall.Signal) error
 
 	// kill ends them.
 	kill() error
@@ -155,8 +157,11 @@ func (p *Program) IsFull() bool {
 	return p.group != nil && p.group.full()
 }
 
-// AskToStop sends SIGTERM, or on Windows Ctrl-Break, to the program and its group.
-func (p *Program) AskToStop() { p.signal(group.terminate) }
+// AskToStop sends a signal of [ParseSignal], or on Windows Ctrl-Break, to the program and its
+// group. No signal means SIGTERM.
+func (p *Program) AskToStop(with syscall.Signal) {
+	p.signal(func(g group) error { return g.terminate(cmp.Or(with, syscall.SIGTERM)) })
+}
 
 func (p *Program) signal(send func(group) error) {
 	p.mu.Lock()

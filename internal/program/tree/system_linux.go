@@ -114,7 +114,7 @@ func beginReaped(cmd *exec.Cmd) (group, error) {
 	return &reaped{reaper: r, process: cmd.Process}, nil
 }
 
-func (r *reaped) terminate() error { return r.reaper.Terminate() }
+func (r *reaped) terminate(with syscall.Signal) error { return r.reaper.Terminate(with) }
 
 // killGrace is how long a reaper may take to obey. A program may have stopped it, if both
 // have the same user.

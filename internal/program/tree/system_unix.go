@@ -5,8 +5,10 @@ package tree
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -71,6 +73,25 @@ func (l Limits) Check() error {
 
 func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
+// stopSignals are the signals that a program may be asked to stop with: it can handle each of
+// them, and none means something else to a program with an ordinary terminal.
+var stopSignals = map[string]syscall.Signal{
+	"SIGTERM": syscall.SIGTERM, "SIGINT": syscall.SIGINT, "SIGHUP": syscall.SIGHUP, "SIGQUIT": syscall.SIGQUIT,
+	"SIGUSR1": syscall.SIGUSR1, "SIGUSR2": syscall.SIGUSR2,
+}
+
+// ParseSignal returns the signal of a name that a program may be asked to stop with.
+func ParseSignal(name string) (syscall.Signal, error) {
+	if known, ok := stopSignals[name]; ok {
+		return known, nil
+	}
+	names := strings.Join(slices.Sorted(maps.Keys(stopSignals)), ", ")
+	if name == "SIGKILL" || name == "SIGSTOP" {
+		return 0, fmt.Errorf("no program can handle %s, so it could not save: give one of %s", name, names)
+	}
+	return 0, fmt.Errorf("%q is no signal that a program can be stopped with: give one of %s", name, names)
+}
+
 // CheckCommand returns nil: the kernel refuses at the start every command that it cannot run.
 func CheckCommand([]string) error { return nil }
 
@@ -80,8 +101,8 @@ func CheckPath(string) error { return nil }
 // processGroup is the process group of a program, whose id is the program's.
 type processGroup struct{ id int }
 
-// terminate sends SIGTERM to all processes of the group.
-func (g processGroup) terminate() error { return syscall.Kill(-g.id, syscall.SIGTERM) }
+// terminate sends a signal to all processes of the group.
+func (g processGroup) terminate(with syscall.Signal) error { return syscall.Kill(-g.id, with) }
 
 // kill sends SIGKILL to all processes of the group.
 func (g processGroup) kill() error { return syscall.Kill(-g.id, syscall.SIGKILL) }

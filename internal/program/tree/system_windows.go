@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"syscall"
@@ -11,6 +12,11 @@ import (
 func waitUnreaped(int) bool { return false }
 
 func tune(int) {}
+
+// ParseSignal returns an error: Windows has no signals.
+func ParseSignal(string) (syscall.Signal, error) {
+	return 0, errors.New("there are no signals on Windows: a program is asked to stop with the stop file and Ctrl-Break; leave it out")
+}
 
 // firstException is the lowest exit code of a program that an exception ended.
 const firstException = 0xC0000000

@@ -81,7 +81,7 @@ func work(way string) error {
 			p.Kill()
 		case "is asked":
 			time.Sleep(100 * time.Millisecond)
-			p.AskToStop()
+			p.AskToStop(0)
 		}
 		var used, took time.Duration
 		if order == "burns" {

@@ -33,8 +33,8 @@ const name = "spotworker-reaper"
 
 // Orders of the worker, a byte each.
 const (
-	orderTerminate = 'T' // SIGTERM to the program's process group
-	orderKill      = 'K' // end everything
+	orderSignal = 0x80 // and the number of a signal: send that to the program's process group
+	orderKill   = 'K'  // end everything
 )
 
 // Descriptors of a reaper.
@@ -122,8 +122,8 @@ func (r *Reaper) word(limit time.Duration) (string, error) {
 	return r.words.ReadString('\n')
 }
 
-// Terminate sends SIGTERM to the program's process group.
-func (r *Reaper) Terminate() error { return r.order(orderTerminate) }
+// Terminate sends a signal to the program's process group.
+func (r *Reaper) Terminate(with syscall.Signal) error { return r.order(orderSignal | byte(with)) }
 
 // Kill ends the program and everything that it started.
 func (r *Reaper) Kill() error { return r.order(orderKill) }
@@ -192,8 +192,8 @@ func obey(orders io.Reader, program int) {
 	for {
 		var order [1]byte
 		_, err := io.ReadFull(orders, order[:])
-		if err == nil && order[0] == orderTerminate {
-			_ = syscall.Kill(-program, syscall.SIGTERM) // fails if it has ended
+		if err == nil && order[0]&orderSignal != 0 {
+			_ = syscall.Kill(-program, syscall.Signal(order[0]&^orderSignal)) // fails if it has ended
 			continue
 		}
 		_ = syscall.Kill(-program, syscall.SIGKILL) // with its end everything else ends

@@ -24,6 +24,7 @@ var programs = filepath.Join("..", "..", "..", "lab", "trial", "testdata")
 type tried struct {
 	command   string // interpreter, file and arguments
 	finds     []string
+	never     []string // causes that it does not have
 	grace     time.Duration
 	every     time.Duration
 	evictions int  // 2 unless it is given
@@ -50,6 +51,11 @@ var all = []tried{
 	{command: "sh short.sh", finds: []string{"too-short"}, good: true},
 	{command: "sh leaves.sh", finds: []string{"daemon"}},
 	{command: "sh silent.sh", finds: []string{"no-result"}},
+	{command: "python3 rng_lost.py", finds: []string{"result-differs"}, never: []string{"scratch-state", "half-done"}},
+	{command: "sh too_early.sh", finds: []string{"result-differs"}, never: []string{"half-done"}},
+	{command: "python3 twice.py", finds: []string{"result-differs"}, never: []string{"scratch-state", "half-done"}},
+	{command: "python3 outside.py", finds: []string{"result-differs", "outside-state"}, never: []string{"scratch-state", "half-done"}},
+	{command: "python3 skips.py", evictions: 3, finds: []string{"outputs-only"}, good: true},
 	{command: "python3 at_stop.py", finds: []string{"saves-at-stop-only"}, good: true},
 }
 
@@ -81,6 +87,14 @@ func TestFindings(t *testing.T) {
 				found = append(found, f.Name)
 				if one.good && f.Severity == trial.Problem {
 					t.Errorf("a problem that there is not: %s", f.Name)
+				}
+			}
+			if slices.Contains(one.finds, "outside-state") && slices.Contains(found, "outside-not-checked") {
+				need.Missing(t, "a mount namespace, as root has it")
+			}
+			for _, wrong := range one.never {
+				if slices.Contains(found, wrong) {
+					t.Errorf("findings are %q, want no %s\n%s", found, wrong, out.String())
 				}
 			}
 			for _, want := range one.finds {

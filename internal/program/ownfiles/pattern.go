@@ -1,0 +1,145 @@
+package ownfiles
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spotworker/spotworker/internal/host/filetype"
+)
+
+// CheckPattern returns an error if a pattern is none of [path.Match], or names files outside
+// of the working folder. Patterns have slashes on every system. reserved lists names in the
+// folder that are not the program's.
+func CheckPattern(pattern string, reserved ...string) error {
+	parts := strings.Split(pattern, "/")
+	_, bad := path.Match(pattern, "")
+	switch {
+	case pattern == "":
+		return errors.New(`a pattern must not be empty: give names of files in the job's working folder, such as "md.*"`)
+	case path.IsAbs(pattern) || filepath.IsAbs(pattern) || filepath.VolumeName(pattern) != "":
+		return fmt.Errorf("%q is an absolute path: give a pattern that starts in the job's working folder", pattern)
+	case slices.Contains(parts, ".."):
+		return fmt.Errorf("%q leaves the job's working folder: take out its parts \"..\"", pattern)
+	case slices.Contains(parts, ".") || slices.Contains(parts, ""):
+		return fmt.Errorf("%q matches nothing: take out empty parts and parts \".\"", pattern)
+	case bad != nil:
+		return fmt.Errorf(`%q is not a pattern: * and ? stand for characters, [a-z] for one of a range`, pattern)
+	case slices.Contains(reserved, parts[0]):
+		return fmt.Errorf("%q names the worker's link to what is the job's, not files of the program", pattern)
+	}
+	return nil
+}
+
+// found are files by path with slashes, each as it was when it was looked at.
+type found map[string]fs.FileInfo
+
+// same reports whether a file was not written to between two looks, as far as its size and
+// time tell.
+func same(a, b fs.FileInfo) bool {
+	return a != nil && b != nil && os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+}
+
+// equal reports whether both looks found the same unchanged files.
+func (f found) equal(other found) bool {
+	if len(f) != len(other) {
+		return false
+	}
+	for name, info := range f {
+		if !same(info, other[name]) {
+			return false
+		}
+	}
+	return true
+}
+
+// size is the sum of all sizes.
+func (f found) size() (sum int64) {
+	for _, info := range f {
+		sum += info.Size()
+	}
+	return sum
+}
+
+// Find returns the paths of the files that patterns match below a folder, with slashes and
+// sorted. Of a folder that matches it returns all files.
+func Find(dir string, patterns, reserved []string) ([]string, error) {
+	root, err := filetype.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = root.Close() }()
+	all, err := find(root, patterns, reserved)
+	var names []string
+	for name := range all {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names, err
+}
+
+// find looks for files. A file that is gone meanwhile is left out, and so is everything but
+// files and the links that stay in the folder.
+func find(root *os.Root, patterns, reserved []string) (found, error) {
+	all, files := found{}, root.FS()
+	add := func(name string, info fs.FileInfo) {
+		if info.Mode().IsRegular() || info.Mode()&fs.ModeSymlink != 0 && staysInside(root, name) {
+			all[name] = info
+		}
+	}
+	visit := func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return skipGone(err)
+		}
+		info, err := entry.Info()
+		if err == nil {
+			add(name, info)
+		}
+		return skipGone(err)
+	}
+	for _, pattern := range patterns {
+		matches, err := fs.Glob(files, pattern)
+		if err != nil {
+			return nil, err
+		}
+		for _, match := range matches {
+			if top, _, _ := strings.Cut(match, "/"); slices.Contains(reserved, top) {
+				continue
+			}
+			info, err := root.Lstat(filepath.FromSlash(match))
+			switch {
+			case err != nil:
+				err = skipGone(err)
+			case info.IsDir():
+				err = fs.WalkDir(files, match, visit)
+			default:
+				add(match, info)
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+	}
+	return all, nil
+}
+
+func skipGone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// staysInside reports whether a symbolic link leads to a place in the folder.
+func staysInside(root *os.Root, name string) bool {
+	target, err := root.Readlink(filepath.FromSlash(name))
+	if err != nil || filepath.IsAbs(target) {
+		return false
+	}
+	return filepath.IsLocal(filepath.Join(filepath.FromSlash(path.Dir(name)), target))
+}

@@ -1,0 +1,4 @@
+// Package programs runs programs of others that save by themselves, unchanged: GROMACS, John
+// the Ripper and LAMMPS, from Debian's packages. Each is a kind of a few settings, is evicted
+// again and again, and must have the result of an undisturbed run.
+package programs
