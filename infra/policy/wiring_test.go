@@ -104,6 +104,7 @@ func checkSettings(d deployment, tell report) {
 		"packageName",
 		"var packageSuffix = operatingSystem == 'Windows' ? '.zip' : '.tar.gz'")
 	needWords(d, "modules/no-workers-alert.bicep", tell, "query: query", "operator: 'GreaterThan'", "threshold: 0\n")
+	needWords(d, "modules/monitoring.bicep", tell, "{ name: 'Computer', type: 'string' }", "{ name: 'FilePath', type: 'string' }")
 	needWords(d, "main.bicep", tell, "union(onDemand ? { SPOTWORKER_CHANGEOVER: changeover, SPOTWORKER_MOVE_AFTER: string(moveAfter) } : "+
 		"{}, workerSettings)")
 	needWords(d, "modules/log-association.bicep", tell,
