@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"regexp"
+	"strings"
 	"testing"
 )
 
@@ -11,6 +12,8 @@ import (
 var free = map[string]string{
 	"description": "for people",
 	"displayName": "for people",
+	"parent":      "the dump has it beside the body",
+	"scope":       "the dump has it beside the body",
 
 	"modules/metrics.bicep rule name":         "for people",
 	"modules/monitoring.bicep columns":        "TestColumnsHoldEachKey compares them with the worker's log",
@@ -27,8 +30,8 @@ const functions = "modules/vm.bicep"
 
 var ofFunctions = regexp.MustCompile(`(?m)^ *(\w+): ('[^'$]*'|\d+|true|false)$`)
 
-// constant is a property with a constant value in a resource or variable of one file. It
-// stands for all such properties there of the same name and value.
+// constant is a property with a constant or an expression in a resource or variable of one
+// file. It stands for all such properties there of the same name and value.
 type constant struct{ file, owner, key, text string }
 
 func (c constant) String() string {
@@ -57,30 +60,46 @@ func TestConstantsAreJudged(t *testing.T) {
 	for _, m := range ofFunctions.FindAllStringSubmatch(d[functions].source, -1) {
 		owners[constant{functions, "a function", m[1], m[2]}] = nil
 	}
+	// What the properties of one name in one file are: each may stand in another's place.
+	values := map[[2]string][]value{}
+	for c, objects := range owners {
+		if len(objects) > 0 {
+			name := [2]string{c.file, c.key}
+			values[name] = append(values[name], objects[0][c.key])
+		}
+	}
 	judged := 0
 	for c, objects := range owners {
 		if c.free() {
 			continue
 		}
 		judged++
-		source, changed := d[c.file].source, "'wrong'"
 		var right value
 		if len(objects) > 0 {
 			right = objects[0][c.key]
-			changed = text(wrong(right))
 		}
-		for _, object := range objects {
-			object[c.key] = wrong(right)
+		source := d[c.file].source
+		line := regexp.MustCompile(`(?m)(\b` + regexp.QuoteMeta(c.key) + `: *)` + inSource(c.text) + `(\s|,|$)`)
+		others := []value{wrong(right)}
+		if c.key != "name" {
+			others = append(others, values[[2]string{c.file, c.key}]...)
 		}
-		line := regexp.MustCompile(`(?m)(\b` + c.key + `: *)` + regexp.QuoteMeta(c.text) + `( |,|$)`)
-		d[c.file].source = line.ReplaceAllString(source, "${1}"+changed+"$2")
-		if !breaksRule(d) {
-			t.Errorf("no rule knows the constant of %s", c)
+		for _, other := range others {
+			if text(other) == c.text {
+				continue
+			}
+			for _, object := range objects {
+				object[c.key] = other
+			}
+			d[c.file].source = line.ReplaceAllString(source, "${1}"+strings.ReplaceAll(text(other), "$", "$$")+"$2")
+			if !breaksRule(d) {
+				t.Errorf("no rule finds %s wrong where it is %s", text(other), c)
+			}
+			for _, object := range objects {
+				object[c.key] = right
+			}
+			d[c.file].source = source
 		}
-		for _, object := range objects {
-			object[c.key] = right
-		}
-		d[c.file].source = source
 	}
 	if fewest := 100; judged < fewest {
 		t.Errorf("%d constants, want %d at least", judged, fewest)
@@ -88,6 +107,15 @@ func TestConstantsAreJudged(t *testing.T) {
 	if breaksRule(d) {
 		t.Errorf("the deployment was not restored: %v", judge(d))
 	}
+}
+
+// inSource is a pattern of a value in its file, over any number of lines.
+func inSource(text string) string {
+	words := strings.Fields(text)
+	for i, word := range words {
+		words[i] = regexp.QuoteMeta(word)
+	}
+	return strings.Join(words, `\s+`)
 }
 
 // breaksRule is judge for those who need no reasons.
@@ -101,8 +129,12 @@ func breaksRule(d deployment) (broken bool) {
 	return false
 }
 
-// constants visits the properties with constants in a value, and the objects that have them.
+// constants visits the properties with constants and expressions in a value, and the objects
+// that have them.
 func constants(file, owner string, v value, visit func(c constant, owner map[string]any)) {
+	if at(v, "$expr") != nil {
+		return // a rule about its words has to know it
+	}
 	switch v := v.(type) {
 	case []any:
 		for _, element := range v {
@@ -112,11 +144,13 @@ func constants(file, owner string, v value, visit func(c constant, owner map[str
 		for key, property := range v {
 			switch property.(type) {
 			case string, bool, float64:
-				if key != "$expr" {
-					visit(constant{file, owner, key, text(property)}, v)
-				}
+				visit(constant{file, owner, key, text(property)}, v)
 			default:
-				constants(file, owner, property, visit)
+				if at(property, "$expr") != nil {
+					visit(constant{file, owner, key, text(property)}, v)
+				} else {
+					constants(file, owner, property, visit)
+				}
 			}
 		}
 	}
@@ -129,6 +163,8 @@ func wrong(v value) value {
 		return !v
 	case float64:
 		return v + 1e5
+	case map[string]any:
+		return map[string]any{"$expr": "wrong"}
 	default:
 		return "wrong"
 	}
