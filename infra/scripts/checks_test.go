@@ -173,6 +173,8 @@ func TestDeployKeepsPrefixAndLocation(t *testing.T) {
 		{name: "the file's prefix", file: "param prefix = 'spotworker-win' // for Windows\n", want: []string{"prefix=spotworker-win"}},
 		{name: "PREFIX before the file", file: "param prefix = 'other'\n", env: []string{"PREFIX=mine"}, want: []string{"prefix=mine"}},
 		{name: "no prefix", want: []string{"prefix=spotworker", "location=westeurope"}},
+		{name: "a person by default", want: []string{"operatorKind=User"}},
+		{name: "a group of operators", env: []string{"OPERATOR_KIND=Group"}, want: []string{"operatorKind=Group"}},
 		{
 			name: "a computed prefix", file: "param prefix = readEnvironmentVariable('P', 'x')\n",
 			refused: "computes its prefix: set PREFIX",
