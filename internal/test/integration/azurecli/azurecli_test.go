@@ -29,30 +29,21 @@ const folderVariable = "SPOTWORKER_TEST_FOLDER"
 
 // TestAzureCLI starts lab up and evicts a worker with the commands that it prints,
 // once for each kind of scale set. No packet may leave the machine.
-func TestAzureCLI(t *testing.T) { namespace.Run(t, prepare, evictions) }
-
-// TestNewerAzureCLI does so with a newer Azure CLI.
-func TestNewerAzureCLI(t *testing.T) {
-	namespace.Run(t, prepareNewer, func(t *testing.T) { mountNewer(t); evictions(t) })
-}
-
-func evictions(t *testing.T) {
-	if before := unroutable(t); before != 0 {
-		t.Fatalf("%d packets had no route before anything was started, want 0", before)
-	}
-	t.Run("uniform", uniform)
-	t.Run("flexible", flexible)
-	if got := unroutable(t); got != 0 {
-		t.Errorf("%d packets had no route: something tried to leave this machine", got)
-	}
+func TestAzureCLI(t *testing.T) {
+	namespace.Run(t, prepare, func(t *testing.T) {
+		if before := unroutable(t); before != 0 {
+			t.Fatalf("%d packets had no route before anything was started, want 0", before)
+		}
+		t.Run("uniform", uniform)
+		t.Run("flexible", flexible)
+		if got := unroutable(t); got != 0 {
+			t.Errorf("%d packets had no route: something tried to leave this machine", got)
+		}
+	})
 }
 
 func prepare(t *testing.T) []string {
 	need.Command(t, "az")
-	return programs(t)
-}
-
-func programs(t *testing.T) []string {
 	folder := t.TempDir()
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(folder, "bin")+"/", "./cmd/worker", "./cmd/producer",
 		"./cmd/lab")
