@@ -108,8 +108,14 @@ func checkSettings(d deployment, tell report) {
 		"windowsEventLogs: operatingSystem == 'Windows'\n")
 	needWords(d, "modules/eviction-alert.bicep", tell, "equals: 'Microsoft.Compute/virtualMachineScaleSets/evictSpotVM/action'",
 		"equals: 'Microsoft.Compute/virtualMachines/evictSpotVM/action'")
-	needWords(d, "modules/fleet.bicep", tell, "allocationStrategy: allocationStrategy\n", "allocationStrategy: 'LowestPrice'\n")
-	needWords(d, "modules/spot-plus.bicep", tell, "  sku: sku\n")
+	needWords(d, "modules/fleet.bicep", tell, "allocationStrategy: allocationStrategy\n", "allocationStrategy: 'LowestPrice'\n",
+		"  capacity: spotCapacity\n", "  capacity: regularCapacity\n", "  zones: empty(zones) ? null : zones\n")
+	needWords(d, "modules/single-vm.bicep", tell, "managedDisk: { storageAccountType: diskType }\n")
+	needWords(d, "modules/monitoring.bicep", tell, "retentionInDays: retentionDays < 30 ? 30 : retentionDays\n",
+		"retentionInDays: retentionDays\n")
+	needWords(d, "modules/spot-plus.bicep", tell, "  sku: sku\n", "  zones: empty(zones) ? null : zones\n")
+	needWords(d, "modules/regular-scale-set.bicep", tell, "    name: vmSize\n")
+	needWords(d, "modules/storage.bicep", tell, "  sku: { name: redundancy }\n")
 	needWords(d, "modules/spot-scale-set.bicep", tell, "scheduledEventsPolicy: publishEvents\n", "priorityMixPolicy: mixed\n")
 	needWords(d, "main.bicep", tell, "union(onDemand ? { SPOTWORKER_CHANGEOVER: changeover, SPOTWORKER_MOVE_AFTER: string(moveAfter) } : "+
 		"{}, workerSettings)")
