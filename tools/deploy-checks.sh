@@ -152,14 +152,19 @@ checkAccounts() {
 
 # spreadOf ACCOUNT: "accounts/number" as the account's queue of jobs has it, "/" if it has
 # nothing of it, none if there is no such queue. A list of queues may leave metadata out,
-# so it only tells whether there is the queue. Names of metadata come back in the case of
-# the last write; without a number chosen ids are on all accounts.
+# so it only tells whether there is the queue; any of its pages may be short or empty.
+# Names of metadata come back in the case of the last write; without a number chosen ids
+# are on all accounts.
 spreadOf() {
-  local queues
+  local page next="$1/queueServices/default/queues?api-version=2025-01-01" there=false
   local -r unread="cannot read over which accounts jobs are spread, for the reason above: without it this deployment could put an id in another account than before, and its job would run twice. Nothing was deployed; run this again"
-  queues=$(az rest --method get --url "$1/queueServices/default/queues?api-version=2025-01-01" \
-    --query "value[].name" --output tsv) || fail "$unread"
-  grep -qx "$prefix-jobs" <<<"$queues" || { echo none; return; }
+  while [ "$there" = false ] && [ -n "$next" ]; do
+    # The first line is the address of the next page, empty on the last.
+    page=$(az rest --method get --url "$next" --query "[nextLink || '', value[].name] | []" --output tsv) || fail "$unread"
+    next=${page%%$'\n'*}
+    ! grep -qx "$prefix-jobs" <<<"$page" || there=true
+  done
+  [ "$there" = true ] || { echo none; return; }
   az rest --method get --url "$1/queueServices/default/queues/$prefix-jobs?api-version=2025-01-01" --output tsv \
     --query "join('/', [properties.metadata.accounts || properties.metadata.Accounts || '', properties.metadata.accountids || properties.metadata.Accountids || ''])" ||
     fail "$unread"

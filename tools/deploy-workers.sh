@@ -10,10 +10,11 @@ packageVersion() {
   tar -xzOf "$package" release 2>/dev/null | sed -n 's/^RELEASE=\(.*\)-[0-9a-f]*$/\1/p'
 }
 
-# heartbeats: name, version, state and time of each worker's last heartbeat.
+# heartbeats: name, version, state and time of each worker's last heartbeat. Without
+# --num-results az lists 5,000.
 heartbeats() {
   az storage blob list --auth-mode login --account-name "$account" --container-name "$prefix-workers" \
-    --include m --output tsv --query '[].[name, metadata.program, metadata.state, metadata.at]'
+    --num-results '*' --include m --output tsv --query '[].[name, metadata.program, metadata.state, metadata.at]'
 }
 
 # awaitWorkers: wait until as many workers as there are VMs send heartbeats in

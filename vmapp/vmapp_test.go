@@ -211,3 +211,28 @@ func TestDocumentationAgrees(t *testing.T) {
 		}
 	}
 }
+
+// TestConfigurationFailures: each fault of worker.env ends with 78, which neither systemd nor
+// the platform tries again.
+func TestConfigurationFailures(t *testing.T) {
+	_, function, found := strings.Cut(file(t, "scripts/check.sh"), "\ncheck_configuration() {")
+	if !found {
+		t.Fatal("check.sh has no check_configuration")
+	}
+	failures := regexp.MustCompile(`(?m)fail "[^"]*"(.*)$`).FindAllStringSubmatch(function, -1)
+	for _, m := range failures {
+		if !strings.HasPrefix(m[1], " 78") {
+			t.Errorf("%s, want exit code 78", m[0])
+		}
+	}
+	if fewest := 5; len(failures) < fewest {
+		t.Errorf("%d failures, want %d at least", len(failures), fewest)
+	}
+}
+
+// TestFirewallBlocksThePlatform: both addresses that give a VM's secrets away.
+func TestFirewallBlocksThePlatform(t *testing.T) {
+	if want := "\nplatform=\"169.254.169.254 168.63.129.16\"\n"; !strings.Contains(file(t, "scripts/firewall.sh"), want) {
+		t.Errorf("firewall.sh does not have %q", want)
+	}
+}

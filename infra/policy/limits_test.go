@@ -229,6 +229,13 @@ var limits = []limit{
 	{"modules/log-association.bicep", "userAssignedIdentities", exactly("{ '${identity.id}': {} }"), policyPage},
 	{"modules/log-association.bicep", "location", exactly("location"), policyPage + ": an assignment with an identity has a place"},
 
+	{"modules/application-version.bicep", "replicaCount", between(1, 100), galleryPage},
+	{"modules/no-workers-alert.bicep", "kind", exactly("'LogAlert'"), logAlertPage},
+	{"modules/vm.bicep", "createOption", exactly("'FromImage'"), ours},
+	{"modules/single-vm.bicep", "createOption", exactly("'FromImage'"), ours},
+	{"modules/single-vm.bicep", "caching", exactly("'ReadWrite'"), ours},
+	{"modules/single-vm.bicep", "privateIPAllocationMethod", exactly("'Dynamic'"), networkTable + ": a static one needs an address"},
+	{"modules/monitoring.bicep", "sku", exactly("{ name: 'PerGB2018' }"), workspacePage},
 	{"modules/monitoring.bicep", "kind", exactly("operatingSystem"), collectionPage},
 	{"modules/monitoring.bicep", "xPathQueries", exactly(`['Application!*[System[Provider[@Name=\'spotworker\']]]']`), collectionPage},
 	{"modules/monitoring.bicep", "streams", oneOf("[stream]", "['Microsoft-Event']"), collectionPage},
@@ -245,6 +252,7 @@ var limits = []limit{
 		": 30 to 730 for a workspace"},
 
 	{"modules/worker-roles.bicep", "principalType", exactly("'ServicePrincipal'"), rolesPage},
+	{"modules/metrics.bicep", "principalType", exactly("'ServicePrincipal'"), rolesPage},
 	{"modules/gallery-roles.bicep", "principalType", exactly("'ServicePrincipal'"), rolesPage},
 	{"modules/policy-roles.bicep", "principalType", exactly("'ServicePrincipal'"), rolesPage},
 	{"modules/operator-roles.bicep", "principalType", exactly("principalType"), rolesPage},

@@ -36,6 +36,7 @@ var rules = []struct {
 	{"roles first", checkRolesFirst},
 	{"names", checkNames},
 	{"assignment names", checkAssignmentNames},
+	{"resource names", checkResourceNames},
 	{"locations", checkLocations},
 	{"wired", checkWired},
 	{"described", checkDescribed},

@@ -104,6 +104,19 @@ func checkSettings(d deployment, tell report) {
 		"packageName",
 		"var packageSuffix = operatingSystem == 'Windows' ? '.zip' : '.tar.gz'")
 	needWords(d, "modules/no-workers-alert.bicep", tell, "query: query", "operator: 'GreaterThan'", "threshold: 0\n")
+	needWords(d, "modules/monitoring.bicep", tell, "{ name: 'Computer', type: 'string' }", "{ name: 'FilePath', type: 'string' }",
+		"windowsEventLogs: operatingSystem == 'Windows'\n")
+	needWords(d, "modules/eviction-alert.bicep", tell, "equals: 'Microsoft.Compute/virtualMachineScaleSets/evictSpotVM/action'",
+		"equals: 'Microsoft.Compute/virtualMachines/evictSpotVM/action'")
+	needWords(d, "modules/fleet.bicep", tell, "allocationStrategy: allocationStrategy\n", "allocationStrategy: 'LowestPrice'\n",
+		"  capacity: spotCapacity\n", "  capacity: regularCapacity\n", "  zones: empty(zones) ? null : zones\n")
+	needWords(d, "modules/single-vm.bicep", tell, "managedDisk: { storageAccountType: diskType }\n")
+	needWords(d, "modules/monitoring.bicep", tell, "retentionInDays: retentionDays < 30 ? 30 : retentionDays\n",
+		"retentionInDays: retentionDays\n")
+	needWords(d, "modules/spot-plus.bicep", tell, "  sku: sku\n", "  zones: empty(zones) ? null : zones\n")
+	needWords(d, "modules/regular-scale-set.bicep", tell, "    name: vmSize\n")
+	needWords(d, "modules/storage.bicep", tell, "  sku: { name: redundancy }\n")
+	needWords(d, "modules/spot-scale-set.bicep", tell, "scheduledEventsPolicy: publishEvents\n", "priorityMixPolicy: mixed\n")
 	needWords(d, "main.bicep", tell, "union(onDemand ? { SPOTWORKER_CHANGEOVER: changeover, SPOTWORKER_MOVE_AFTER: string(moveAfter) } : "+
 		"{}, workerSettings)")
 	needWords(d, "modules/log-association.bicep", tell,
@@ -379,10 +392,19 @@ func checkAlertTimes(d deployment, tell report) {
 	}
 }
 
-// wantScaling is the trigger of autoscale in either direction.
+// wantScaling is the rule of autoscale in either direction. It adds fast and removes one VM
+// at a time, whose jobs the others take over.
 var wantScaling = map[string]map[string]string{
-	"Increase": {"operator": "'GreaterThan'", "threshold": "fromNone ? 0 : jobsPerInstance"},
-	"Decrease": {"operator": "fromNone ? 'LessThanOrEqual' : 'LessThan'", "threshold": "fromNone ? 0 : jobsPerInstance / 2"},
+	"Increase": {
+		"metricTrigger operator": "'GreaterThan'", "metricTrigger threshold": "fromNone ? 0 : jobsPerInstance",
+		"scaleAction value":    "fromNone ? '1' : string(max(1, maxInstances / 10))",
+		"scaleAction cooldown": "fromNone ? 'PT15M' : 'PT5M'", "metricTrigger timeWindow": "'PT5M'",
+	},
+	"Decrease": {
+		"metricTrigger operator":  "fromNone ? 'LessThanOrEqual' : 'LessThan'",
+		"metricTrigger threshold": "fromNone ? 0 : jobsPerInstance / 2", "scaleAction value": "'1'", "scaleAction cooldown": "'PT10M'",
+		"metricTrigger timeWindow": "'PT15M'",
+	},
 }
 
 // checkDirections: one rule for each direction, with a margin between them.
@@ -398,7 +420,7 @@ func checkDirections(d deployment, tell report) {
 			direction, _ := at(rule, "scaleAction", "direction").(string)
 			delete(left, direction)
 			for key, want := range wantScaling[direction] {
-				if got := text(at(rule, "metricTrigger", key)); got != want {
+				if got := text(at(rule, strings.Fields(key)...)); got != want {
 					tell(name, r.Line, "%s of the rule to %s is %s, want %s (%s)", key, direction, got, want, autoscaleDesign)
 				}
 			}

@@ -24,28 +24,37 @@ func listAccounts(c azCall) (any, error) {
 	return list, nil
 }
 
+// resourceManager begins the addresses that Azure gives for next pages.
+const resourceManager = "https://management.azure.com"
+
 // getResource answers az rest: the queues of an account, and one queue with its metadata.
-// A list of queues has no metadata. The note "spread" is "accounts/number".
+// A list of queues has no metadata, and pages of one queue; the first page is empty. The
+// note "spread" is "accounts/number".
 func getResource(c azCall) (any, error) {
-	url, _, _ := strings.Cut(c.options["--url"], "?")
+	url, query, _ := strings.Cut(strings.TrimPrefix(c.options["--url"], resourceManager), "?")
 	account, queue, _ := strings.Cut(strings.TrimPrefix(url, "/subscriptions/"), "/queueServices/default/queues")
-	if c.options["--method"] != "get" || !strings.Contains(c.options["--url"], "?api-version=") {
+	if c.options["--method"] != "get" || !strings.HasPrefix(query, "api-version=") {
 		return nil, errors.New("(BadRequest)")
 	}
-	queues := []string{"spotworker-jobs", "spotworker-jobs-ondemand"}
+	queues := []string{"other-jobs", "spotworker-jobs-ondemand", "spotworker-jobs", "spotworker-jobs-poison"}
 	switch account {
 	case "new":
-		queues = nil
+		queues = queues[:2]
 	case "first", "more":
 	default:
 		return nil, errors.New("(Forbidden)")
 	}
 	if queue == "" {
+		version, token, _ := strings.Cut(query, "&$skiptoken=")
+		at, _ := strconv.Atoi(token)
 		list := []any{}
-		for _, name := range queues {
-			list = append(list, object{"name": name, "properties": object{}})
+		if at > 0 {
+			list = append(list, object{"name": queues[at-1], "properties": object{}})
 		}
-		return object{"value": list}, nil
+		if at == len(queues) {
+			return object{"value": list}, nil
+		}
+		return object{"value": list, "nextLink": fmt.Sprintf("%s%s?%s&$skiptoken=%d", resourceManager, url, version, at+1)}, nil
 	}
 	if !slices.Contains(queues, strings.TrimPrefix(queue, "/")) {
 		return nil, errors.New("(QueueNotFound)")
@@ -68,8 +77,11 @@ func getResource(c azCall) (any, error) {
 // blobNote is the note of a blob's digest.
 func blobNote(name string) string { return "blob_" + strings.ReplaceAll(name, "/", "_") }
 
+// listedBlobs is how many blobs az lists without --num-results.
+const listedBlobs = 5000
+
 // listBlobs has heartbeats in the workers' container, and packages elsewhere. Metadata is
-// there only if it is asked for.
+// there only if it is asked for. The note "gone" is how many workers are gone.
 func listBlobs(c azCall) (any, error) {
 	with := func(name string, metadata object) object {
 		if !strings.Contains(c.options["--include"], "m") {
@@ -83,10 +95,17 @@ func listBlobs(c azCall) (any, error) {
 				return nil, err
 			}
 		}
-		list := []any{with("vm-gone", object{"program": "1.2.3", "state": "process", "at": "1"})}
+		gone, _ := strconv.Atoi(cmpOr(c.read("gone"), "1"))
+		var list []any
+		for i := range gone {
+			list = append(list, with("a-gone-"+strconv.Itoa(i), object{"program": "1.2.3", "state": "process", "at": "1"}))
+		}
 		workers, _ := strconv.Atoi(cmpOr(c.read("heartbeats"), "1"))
 		for i := 0; i < workers && !c.has("silent"); i++ {
 			list = append(list, with("vm-"+strconv.Itoa(i), object{"program": c.read("program"), "state": c.read("state"), "at": now()}))
+		}
+		if c.options["--num-results"] != "*" {
+			list = list[:min(len(list), listedBlobs)]
 		}
 		return list, nil
 	}

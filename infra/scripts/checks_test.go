@@ -3,10 +3,13 @@ package scripts
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/spotworker/spotworker/internal/test/need"
 )
 
 // TestDeployEvictionRate: workers start from the rate that Azure publishes, a version keeps
@@ -126,6 +129,28 @@ func TestDeployOfAFleetChecksItsProvider(t *testing.T) {
 	a.deploysOr("")
 }
 
+// TestRefusedAddresses: private ranges end where the standards end them, and Azure takes the
+// addresses next to them.
+func TestRefusedAddresses(t *testing.T) {
+	need.NotOn(t, "windows", "the script needs a POSIX shell")
+	for _, c := range []struct{ want, addresses string }{
+		{"is a private address", "10.0.0.0 10.255.255.255 127.0.0.1 172.16.0.0 172.31.255.255 192.168.0.0 192.168.255.255 172.31.0.0/16"},
+		{"", "9.255.255.255 11.0.0.0 126.0.0.1 128.0.0.1 172.15.255.255 172.32.0.0 192.167.255.255 192.169.0.0 203.0.113.0/30 0.0.0.0/1"},
+		{"is a range of one or two addresses", "203.0.113.7/32 203.0.113.6/31"},
+		{"is no range", "203.0.113.7/0 203.0.113.7/33"},
+		{"has a number above 255", "256.0.0.1 1.256.0.1 1.1.256.1 1.1.1.256"},
+	} {
+		for address := range strings.FieldsSeq(c.addresses) {
+			command := exec.CommandContext(t.Context(), "bash", "-c", ". ../../tools/deploy-checks.sh && refusedAddress")
+			command.Stdin = strings.NewReader(address + "\n")
+			said, err := command.CombinedOutput()
+			if err != nil || !strings.Contains(string(said), c.want) || c.want == "" && len(said) > 0 {
+				t.Errorf("refusedAddress of %s = %q (%v), want %q", address, said, err, c.want)
+			}
+		}
+	}
+}
+
 // TestDeployTakesAddresses: Azure takes these, next to private ranges and up to their ends.
 func TestDeployTakesAddresses(t *testing.T) {
 	t.Parallel()
@@ -148,6 +173,8 @@ func TestDeployKeepsPrefixAndLocation(t *testing.T) {
 		{name: "the file's prefix", file: "param prefix = 'spotworker-win' // for Windows\n", want: []string{"prefix=spotworker-win"}},
 		{name: "PREFIX before the file", file: "param prefix = 'other'\n", env: []string{"PREFIX=mine"}, want: []string{"prefix=mine"}},
 		{name: "no prefix", want: []string{"prefix=spotworker", "location=westeurope"}},
+		{name: "a person by default", want: []string{"operatorKind=User"}},
+		{name: "a group of operators", env: []string{"OPERATOR_KIND=Group"}, want: []string{"operatorKind=Group"}},
 		{
 			name: "a computed prefix", file: "param prefix = readEnvironmentVariable('P', 'x')\n",
 			refused: "computes its prefix: set PREFIX",

@@ -94,6 +94,9 @@ func TestDeployChecksQuota(t *testing.T) {
 	}{
 		{"Spot", oneSize, "9 10", "0 0", "", nil, "need a quota of 2 more Spot cores in westeurope, and 1 are left"},
 		{"many Spot VMs", oneSize, "0 10", "0 0", "", []string{"CAPACITY=30"}, "need a quota of 60 more Spot cores"},
+		{"Spot VMs of a fleet", oneSize + "param spotCapacity = 6\n", "0 10", "0 0", "", nil, "6 VMs of 2 cores need a quota of 12 more Spot"},
+		{"the least number of VMs", oneSize + "param minInstances = 6\n", "0 10", "0 0", "", nil, "6 VMs of 2 cores need"},
+		{"another number than the least", oneSize + "param capacity = 5\nparam minInstances = 6\n", "0 10", "0 0", "", nil, ""},
 		{"enough for Spot VMs", oneSize, "8 10", "0 0", "", nil, ""},
 		{"VMs that are there", oneSize, "8 10", "0 0", "3", []string{"CAPACITY=4"}, ""},
 		{"regular VMs", oneSize + "param baseRegularCount = 6\n", "0 10", "0 10", "", nil,

@@ -53,10 +53,23 @@ func TestDeployAsksTheWorkers(t *testing.T) {
 			if err == nil || !strings.Contains(said, "0 of 1 workers run version 1.2.3") {
 				t.Errorf("deploy = %v, want a failure; it said:\n%s", err, said)
 			}
+			if vm := `{"provisioning":"Succeeded","vm":"spotworker-ondemand_00000000"}`; !strings.Contains(said, vm) {
+				t.Errorf("it does not list the VMs, such as %s:\n%s", vm, said)
+			}
 			if got := changing(calls); slices.Contains(got, "deployment group create Workers false") {
 				t.Errorf("it continued: %q", got)
 			}
 		})
+	}
+}
+
+// TestDeploySeesAllWorkers: it finds the workers behind thousands that are gone.
+func TestDeploySeesAllWorkers(t *testing.T) {
+	t.Parallel()
+	a := newSubscription(t)
+	a.write("gone", "5000", 0o600)
+	if said, _, err := a.deploy("--yes"); err != nil || !strings.Contains(said, "1 worker(s) of version 1.2.3 take jobs") {
+		t.Errorf("deploy = %v, want a worker found; it said:\n%.2000s", err, said)
 	}
 }
 
