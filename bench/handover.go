@@ -108,7 +108,7 @@ func changeFile(work string, size int64) error {
 // the checkpoint before. A file with the step makes each checkpoint another one.
 func putCheckpoint(work string, step int) error {
 	checkpoint := os.Getenv("SPOTWORKER_CHECKPOINT")
-	if err := within(handoverPatience, "the checkpoint before was not taken", func() (bool, error) {
+	if err := within("the checkpoint before was not taken", func() (bool, error) {
 		_, err := os.Lstat(checkpoint)
 		return errors.Is(err, os.ErrNotExist), nil
 	}); err != nil {
@@ -188,7 +188,8 @@ func (b *bench) measureHandovers(ctx context.Context) error {
 	}
 	var table grid
 	table.add("Checkpoint", "Notice to released, s", "Released to running elsewhere, s")
-	table.add(fmt.Sprintf("%d MiB in %d files, %d changed in one of them", b.CheckpointMiB, checkpointFiles, changedMiB), release.show("%.2f"), resume.show("%.2f"))
+	what := fmt.Sprintf("%d MiB in %d files, %d changed in one of them", b.CheckpointMiB, checkpointFiles, changedMiB)
+	table.add(what, release.show("%.2f"), resume.show("%.2f"))
 	b.say("## A hand-over of a large checkpoint\n\nA program that changes a part of its checkpoint when SIGTERM comes, both workers and "+
 		"their programs on one core, storage at 0 ms on the other. "+
 		"The other worker is idle until then.\n\n%s", &table)
@@ -213,7 +214,7 @@ func (b *bench) measureHandover(ctx context.Context) (m handover, err error) {
 		return m, err
 	}
 	defer first.kill()
-	if err := within(handoverPatience, "no checkpoints were saved", func() (bool, error) {
+	if err := within("no checkpoints were saved", func() (bool, error) {
 		c, err := s.counts()
 		return c.Calls[storage.OpPutBlockList] >= savesBefore, err
 	}); err != nil {
@@ -261,14 +262,14 @@ func (b *bench) newHandoverFolder() (f handoverFolder, err error) {
 // startLarge starts a worker that runs the program.
 func (b *bench) startLarge(ctx context.Context, s *storageProcess, f handoverFolder, name string) (*process, error) {
 	return b.startProcess(ctx, sideCore, []string{"AZURE_STORAGE_CONNECTION_STRING=" + s.connectionString}, b.worker,
-		"--concurrency", "1", "--checkpoint-interval", "1s", "--kinds-file", f.kinds(), "--scratch", filepath.Join(f.path, name), "--instance", name,
-		"--metadata-endpoint", "none", "--listen", "none", "--log-format", "json")
+		"--concurrency", "1", "--checkpoint-interval", "1s", "--kinds-file", f.kinds(),
+		"--scratch", filepath.Join(f.path, name), "--instance", name, "--metadata-endpoint", "none", "--listen", "none", "--log-format", "json")
 }
 
 // awaitRelease waits until the worker has released its job, and returns how long after the
 // notice that was.
 func (p *process) awaitRelease() (after time.Duration, err error) {
-	err = within(handoverPatience, "the job was not released", func() (bool, error) {
+	err = within("the job was not released", func() (bool, error) {
 		line, err := p.findLogged("drained")
 		if line == nil || err != nil {
 			return false, err
@@ -284,7 +285,7 @@ func (p *process) awaitRelease() (after time.Duration, err error) {
 
 // awaitResumed waits until the program was started with a checkpoint of that size.
 func (f handoverFolder) awaitResumed(size int64) (r resumed, err error) {
-	err = within(handoverPatience, "the program was not started elsewhere", func() (bool, error) {
+	err = within("the program was not started elsewhere", func() (bool, error) {
 		text, err := os.ReadFile(f.resumed())
 		if errors.Is(err, os.ErrNotExist) {
 			return false, nil
@@ -298,15 +299,15 @@ func (f handoverFolder) awaitResumed(size int64) (r resumed, err error) {
 }
 
 // within asks until done reports true.
-func within(limit time.Duration, otherwise string, done func() (bool, error)) error {
-	for late := time.Now().Add(limit); ; time.Sleep(10 * time.Millisecond) {
+func within(otherwise string, done func() (bool, error)) error {
+	for late := time.Now().Add(handoverPatience); ; time.Sleep(10 * time.Millisecond) {
 		switch ok, err := done(); {
 		case err != nil:
 			return err
 		case ok:
 			return nil
 		case time.Now().After(late):
-			return fmt.Errorf("%s within %s", otherwise, limit)
+			return fmt.Errorf("%s within %s", otherwise, handoverPatience)
 		}
 	}
 }

@@ -138,8 +138,8 @@ func slowCalls(workers []client.Worker) []string {
 	if 2*slow <= known {
 		where = "other workers are not: look at the network of their VMs"
 	}
-	return []string{fmt.Sprintf("storage is slow for %d of %s: their calls take up to %s in the middle, where some 10 ms are usual. Jobs start "+
-		"and end later, none is lost; %s", slow, count(known, "worker", "workers"), slowest.Round(100*time.Millisecond), where)}
+	return []string{fmt.Sprintf("storage is slow for %d of %s: the median of their calls is up to %s, where some 10 ms are usual. "+
+		"Jobs start and end later, none is lost; %s", slow, count(known, "worker", "workers"), slowest.Round(100*time.Millisecond), where)}
 }
 
 // slowFrom is how many calls a worker must have made before its calls can count as slow.

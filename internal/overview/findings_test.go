@@ -78,7 +78,7 @@ func TestSlowCalls(t *testing.T) {
 		workers []client.Worker
 		want    string
 	}{
-		"all":           {[]client.Worker{calls(100, 90), calls(100, 51)}, "storage is slow for 2 of 2 workers: their calls take up to 2s"},
+		"all":           {[]client.Worker{calls(100, 90), calls(100, 51)}, "storage is slow for 2 of 2 workers: the median of their calls is up to 2s"},
 		"one of three":  {[]client.Worker{calls(100, 90), calls(100, 0), calls(100, 0)}, "other workers are not"},
 		"a few calls":   {[]client.Worker{calls(100, 10)}, ""},
 		"hardly any":    {[]client.Worker{calls(slowFrom-1, slowFrom-1)}, ""},
@@ -137,7 +137,8 @@ func TestCapacity(t *testing.T) {
 		workers []client.Worker
 		want    string
 	}{
-		"half is gone":       {[]client.Worker{alive, alive, evicted, died}, "2 workers fewer than an hour ago, 2 are alive: 1 evicted, 1 silent, 0 started since"},
+		"half is gone": {[]client.Worker{alive, alive, evicted, died},
+			"2 workers fewer than an hour ago, 2 are alive: 1 evicted, 1 silent, 0 started since"},
 		"they were replaced": {[]client.Worker{alive, alive, evicted, evicted, fresh, fresh}, ""},
 		"one of many":        {[]client.Worker{alive, alive, alive, alive, evicted}, ""},
 		"scaled in":          {[]client.Worker{alive, stopped, stopped}, ""},
@@ -185,8 +186,9 @@ func TestWaitsFor(t *testing.T) {
 		workers []client.Worker
 		want    string
 	}{
-		"no worker":           {open, []client.Worker{worker("a", time.Hour, "render")}, "a worker: none is alive"},
-		"no kind":             {open, []client.Worker{worker("a", 0, "renders")}, `a worker with kind "render": no live worker has it; did you mean "renders"?`},
+		"no worker": {open, []client.Worker{worker("a", time.Hour, "render")}, "a worker: none is alive"},
+		"no kind": {open, []client.Worker{worker("a", 0, "renders")},
+			`a worker with kind "render": no live worker has it; did you mean "renders"?`},
 		"an old worker":       {open, []client.Worker{worker("a", 0)}, "a free worker, behind"},
 		"a released job":      {open, []client.Worker{worker("a", 0, "render")}, "a free worker, behind"},
 		"a failed job":        {failed, []client.Worker{worker("a", 0, "render")}, "the end of the pause"},

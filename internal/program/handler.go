@@ -29,6 +29,7 @@ type Handler struct {
 	scratch *scratch.Root
 	groups  *tree.Groups // nil for none
 	tokens  Granter
+	kills   *resource.MemoryKills // nil for none
 	log     *slog.Logger
 
 	// backOffDelay is how long a job that this machine cannot run keeps its slot.
@@ -48,12 +49,13 @@ type Granter interface {
 }
 
 // NewHandler returns the handler of a kind, with its limits. Its jobs have their
-// folders in the scratch folder, each program has a control group if there are groups, and the
-// output of their programs goes to log. Only a kind
-// with [Kind.Tokens] needs tokens.
-func NewHandler(k Kind, folders *scratch.Root, groups *tree.Groups, tokens Granter, log *slog.Logger) job.Handler {
-	h := job.WithLimits(&Handler{kind: k, scratch: folders, groups: groups, tokens: tokens, log: log, backOffDelay: backOffDelay,
-		noticeGrace: noticeGrace}, k.Limits)
+// folders in the scratch folder, each program has a control group if there are groups, the
+// output of their programs goes to log, and kills counts programs that are killed because memory
+// ran out. Only a kind with [Kind.Tokens] needs tokens.
+func NewHandler(k Kind, folders *scratch.Root, groups *tree.Groups, tokens Granter, kills *resource.MemoryKills,
+	log *slog.Logger) job.Handler {
+	h := job.WithLimits(&Handler{kind: k, scratch: folders, groups: groups, tokens: tokens, kills: kills, log: log,
+		backOffDelay: backOffDelay, noticeGrace: noticeGrace}, k.Limits)
 	if k.Outputs != nil {
 		h = job.WithOutputs(h, k.Outputs.Limits)
 	}
@@ -124,7 +126,9 @@ func (h *Handler) runProgram(ctx context.Context, r *programRun) (end ended, err
 	r.outputs.begin(r.job)
 	kills, _ := resource.OOMKills()
 	end = r.supervise(ctx)
-	end.oomKills = oomKillsSince(kills)
+	if end.oomKills = oomKillsSince(kills); end.isMemoryKill() {
+		h.kills.Add()
+	}
 	end.stderrTail = out.Finish()
 	if !h.scratch.Contains(r.folder.Dir) {
 		return end, unavailable(errors.New("the job's folder was removed from outside while its program ran"))
@@ -234,6 +238,12 @@ func (r *programRun) conclude(ctx context.Context, end ended, grace time.Duratio
 func oomKillsSince(before int64) int64 {
 	now, _ := resource.OOMKills()
 	return max(now-before, 0)
+}
+
+// isMemoryKill reports whether the kernel killed the program because memory ran out, as far as
+// the counts of its control group or of the machine tell.
+func (e ended) isMemoryKill() bool {
+	return e.exit.OOMKills > 0 || e.exit.IsKill() && !e.killed && e.oomKills > 0
 }
 
 // oomText says how many processes the kernel killed while a program ran.

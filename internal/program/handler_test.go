@@ -617,7 +617,7 @@ func TestTokens(t *testing.T) {
 		k := Kind{Name: "test", Tokens: tokens, Command: []string{"/bin/sh", "-c",
 			`echo "$IDENTITY_ENDPOINT $IDENTITY_HEADER" >"$SPOTWORKER_RESULT"`}}
 		j := job.New(job.Spec{ID: "job-1", Kind: "test", Attempt: 1}, nil)
-		result, err := NewHandler(k, b.scratch, nil, g, b.logger()).Run(t.Context(), j)
+		result, err := NewHandler(k, b.scratch, nil, g, nil, b.logger()).Run(t.Context(), j)
 		job.ControlOf(j).Close()
 		want := " \n"
 		if tokens != nil {

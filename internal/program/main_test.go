@@ -134,7 +134,7 @@ func (b *rig) prepared(k Kind, prepare func(job.Control)) *work {
 
 func (b *rig) beginJob(k Kind, j *job.Job) *work {
 	b.t.Helper()
-	return b.beginHandler(NewHandler(k, b.scratch, nil, nil, b.logger()), j)
+	return b.beginHandler(NewHandler(k, b.scratch, nil, nil, nil, b.logger()), j)
 }
 
 // beginHandler calls a handler for a job.

@@ -38,7 +38,7 @@ func TestBadNeighbours(t *testing.T) {
 // The worker enforces the limits of the kinds file.
 func TestHandlerHasItsLimits(t *testing.T) {
 	want := job.Limits{MaxRun: time.Hour, MaxSilence: time.Minute, Concurrency: 3}
-	if got := job.LimitsOf(NewHandler(Kind{Limits: want}, nil, nil, nil, nil)); got != want {
+	if got := job.LimitsOf(NewHandler(Kind{Limits: want}, nil, nil, nil, nil, nil)); got != want {
 		t.Errorf("limits = %+v, want %+v", got, want)
 	}
 }

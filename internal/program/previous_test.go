@@ -88,7 +88,7 @@ func TestKeepsPrevious(t *testing.T) {
 	for _, keep := range []bool{false, true} {
 		k := b.kind("picky")
 		k.KeepPrevious, k.Idempotent, k.Outputs = keep, true, &Outputs{}
-		if got := job.KeepsPreviousState(NewHandler(k, b.scratch, nil, nil, b.logger())); got != keep {
+		if got := job.KeepsPreviousState(NewHandler(k, b.scratch, nil, nil, nil, b.logger())); got != keep {
 			t.Errorf("KeepsPreviousState = %t, want %t", got, keep)
 		}
 	}

@@ -31,10 +31,15 @@ func TestKilledProgram(t *testing.T) {
 		{"killed by the worker", ended{exit: tree.Exit{Code: -1, By: "signal SIGKILL"}, killed: true},
 			"the command did not stop in time and was killed"},
 		{"another signal", ended{exit: tree.Exit{Code: -1, By: "signal SIGSEGV"}}, "the command was ended by signal SIGSEGV"},
+		{"killed by the worker while another one was out of memory",
+			ended{exit: tree.Exit{Code: -1, By: "signal SIGKILL"}, killed: true, oomKills: 1}, "the command did not stop in time and was killed"},
 		{"a failure", ended{exit: tree.Exit{Code: 1}, oomKills: 1}, "the command exited with code 1"},
 	} {
 		if got := endError(tt.end, "").Error(); got != tt.want {
 			t.Errorf("%s: error = %q, want %q", tt.name, got, tt.want)
+		}
+		if got, want := tt.end.isMemoryKill(), strings.HasPrefix(tt.name, "out of"); got != want {
+			t.Errorf("%s: counts as killed for lack of memory: %t, want %t", tt.name, got, want)
 		}
 	}
 }

@@ -82,7 +82,7 @@ var roles = map[string]func() int{
 		}
 		program, _ := os.Executable()
 		k := Kind{Command: []string{program}, Environment: map[string]string{roleVariable: "tells its id", "PID_FILE": os.Getenv("PID_FILE")}}
-		_, err = NewHandler(k, scratch, nil, nil, log).Run(context.Background(), job.New(job.Spec{ID: "a"}, nil))
+		_, err = NewHandler(k, scratch, nil, nil, nil, log).Run(context.Background(), job.New(job.Spec{ID: "a"}, nil))
 		return worked(err)
 	},
 	"tells its id": func() int {

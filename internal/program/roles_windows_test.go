@@ -72,7 +72,7 @@ var roles = map[string]func() int{
 		}
 		program, _ := os.Executable()
 		k := Kind{Command: []string{program}, Environment: map[string]string{roleVariable: "stubborn", "IDS": os.Getenv("IDS")}}
-		_, err = NewHandler(k, scratch, nil, nil, log).Run(context.Background(), job.New(job.Spec{ID: "a"}, nil))
+		_, err = NewHandler(k, scratch, nil, nil, nil, log).Run(context.Background(), job.New(job.Spec{ID: "a"}, nil))
 		return worked(err)
 	},
 	"long paths": func() int { // a checkpoint whose files have paths of more than 260 characters

@@ -15,6 +15,7 @@ import (
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/fleet/vmshare"
 	"github.com/spotworker/spotworker/internal/handlers"
+	"github.com/spotworker/spotworker/internal/host/resource"
 	"github.com/spotworker/spotworker/internal/host/sandbox"
 	"github.com/spotworker/spotworker/internal/program"
 	"github.com/spotworker/spotworker/internal/program/scratch"
@@ -26,11 +27,11 @@ import (
 
 // kinds returns the handlers that the flags describe and the given ones, which replace
 // built-in ones of the same name. closeKinds frees their resources.
-func (f *flags) kinds(given job.Kinds, account *azure.Account, shared *vmshare.Dir, log *slog.Logger) (all job.Kinds, closeKinds func(),
-	err error) {
+func (f *flags) kinds(given job.Kinds, account *azure.Account, shared *vmshare.Dir, kills *resource.MemoryKills,
+	log *slog.Logger) (all job.Kinds, closeKinds func(), err error) {
 	all = f.builtin(account, log)
 	maps.Copy(all, given)
-	commands, closeKinds, err := f.commands(all, account, shared, log)
+	commands, closeKinds, err := f.commands(all, account, shared, kills, log)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -53,8 +54,8 @@ func (f *flags) builtin(account *azure.Account, log *slog.Logger) job.Kinds {
 
 // commands returns the handlers of the kinds file, none without one. A kind of its
 // must not be among the others: one name would mean two things.
-func (f *flags) commands(others job.Kinds, account *azure.Account, shared *vmshare.Dir, log *slog.Logger) (all job.Kinds,
-	closeKinds func(), err error) {
+func (f *flags) commands(others job.Kinds, account *azure.Account, shared *vmshare.Dir, kills *resource.MemoryKills,
+	log *slog.Logger) (all job.Kinds, closeKinds func(), err error) {
 	all = job.Kinds{}
 	if f.KindsFile == "" {
 		return all, func() {}, nil
@@ -90,7 +91,7 @@ func (f *flags) commands(others job.Kinds, account *azure.Account, shared *vmsha
 			log.Warn("the command of a kind names a path that does not exist; if its program needs it, jobs fail until it is there",
 				"kind", kinds[i].Name, "path", path)
 		}
-		all[kinds[i].Name] = program.NewHandler(kinds[i], folders, groups, tokens, log)
+		all[kinds[i].Name] = program.NewHandler(kinds[i], folders, groups, tokens, kills, log)
 	}
 	return all, func() {
 		closeTokens()

@@ -38,6 +38,7 @@ type telemetry struct {
 	manager   manager
 	pressure  intake.Pressure // paces the claims
 	calls     activity.Calls  // durations of small calls
+	kills     resource.MemoryKills
 	outages   *outage.Watch
 	blobs     outage.Blobs // the accounts whose calls for blobs fail
 	pusher    *push.Pusher // nil where metrics are only served
@@ -65,7 +66,7 @@ func (f *flags) telemetry(log *slog.Logger, under newManager) *telemetry {
 	t.state.Store(lifecycle.Start.String())
 	t.Metrics = metrics.New(metrics.Config{
 		Version: f.version, Slots: f.slots(), Healthy: t.healthy, Words: metrics.Words(worker.ObserverWords()),
-		Space: f.space, OOMKills: resource.OOMKills, Log: log,
+		Space: f.space, OOMKills: t.kills.Total, Log: log,
 	})
 	t.outages = outage.New(log, func() int { return int(t.jobs.Load()) })
 	t.outages.Quiet(true)

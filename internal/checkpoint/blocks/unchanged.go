@@ -75,10 +75,13 @@ func (b *Base) gaps(unit, from int64, has func(id string) bool) (all []gap) {
 	for _, span := range b.Spans {
 		first, was, number := b.inUnits(span, unit)
 		shift := (first - was) * unit
-		for begin, end := was, was; begin < was+number; begin = end + 1 {
-			for end = begin; end < was+number && b.confirmed(end); end++ {
+		for begin := was; begin < was+number; begin++ {
+			end := begin
+			for end < was+number && b.confirmed(end) {
+				end++
 			}
 			all = b.appendGap(all, starts, max(begin*unit, from-shift), end*unit, shift, has)
+			begin = end
 		}
 	}
 	return all

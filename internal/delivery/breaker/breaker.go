@@ -194,6 +194,11 @@ func (b Breaker) end(r Run, now time.Time) Breaker {
 		b.probe = time.Time{}
 		return b
 	}
+	return b.fail(r, now)
+}
+
+// fail returns the breaker after a run that failed.
+func (b Breaker) fail(r Run, now time.Time) Breaker {
 	if !slices.Contains(b.failed, r.Job) {
 		b.failed = append(slices.Clip(b.failed), r.Job)
 	}

@@ -27,7 +27,8 @@ func TestQueueHistory(t *testing.T) {
 	if n := len(h.readings["jobs"]); n > 28 {
 		t.Errorf("%d readings are kept, want those of less than 14 min", n)
 	}
-	if got := h.Report(begun.Add(every + Earlier)); len(got) != 1 || got[0] != (QueueReading{Queue: "few", Messages: 7, At: begun.Add(every)}) {
+	want := QueueReading{Queue: "few", Messages: 7, At: begun.Add(every)}
+	if got := h.Report(begun.Add(every + Earlier)); len(got) != 1 || got[0] != want {
 		t.Errorf("Report = %v, want the one reading of the other queue", got)
 	}
 	if got := h.Report(now.Add(time.Hour)); len(got) != 0 {

@@ -66,7 +66,8 @@ func full() Presence {
 			Jobs: 5, Released: 3, Done: 1, LeftOut: 2, Left: 1,
 		},
 		Findings: Findings{
-			Lacks: []KindCount{{"logstat", 3}, {"x", 1}}, Silent: 2, SilentJob: "a", Calls: Calls{Count: 120, Slow: 90, Typical: 2031 * time.Millisecond},
+			Lacks: []KindCount{{"logstat", 3}, {"x", 1}}, Silent: 2, SilentJob: "a",
+			Calls:    Calls{Count: 120, Slow: 90, Typical: 2031 * time.Millisecond},
 			Readings: []Reading{{"test-jobs", 1200, 10 * time.Minute}, {"test-jobs", 3400, 5 * time.Minute}},
 		},
 		Running: []Running{

@@ -59,12 +59,19 @@ func controlGroups(mounts string) (dir string, ok bool) {
 // the control group of the worker and its programs, or on the whole machine where groups
 // are not counted. ok is false if that is unknown.
 func OOMKills() (kills int64, ok bool) {
-	if dir, err := ControlGroup(); err == nil {
-		if kills, ok = CounterIn(filepath.Join(dir, "memory.events"), "oom_kill"); ok {
-			return kills, true
-		}
+	if kills, ok = groupKills(); ok {
+		return kills, true
 	}
 	return CounterIn("/proc/vmstat", "oom_kill")
+}
+
+// groupKills returns the count of the control group of the worker and its programs.
+func groupKills() (kills int64, ok bool) {
+	dir, err := ControlGroup()
+	if err != nil {
+		return 0, false
+	}
+	return CounterIn(filepath.Join(dir, "memory.events"), "oom_kill")
 }
 
 // CounterIn returns the number behind a name in a file with a name and a number a line.

@@ -42,3 +42,6 @@ func Space(dir string) (free, size int64) {
 
 // OOMKills is unknown here: Windows kills no process when memory runs out.
 func OOMKills() (kills int64, ok bool) { return 0, false }
+
+// groupKills is unknown here.
+func groupKills() (kills int64, ok bool) { return 0, false }

@@ -70,7 +70,7 @@ func (c *copying) copy(ctx context.Context, name string, was fs.FileInfo) (err e
 		}
 		return c.to.Symlink(target, local)
 	}
-	in, err := c.from.OpenFile(local, os.O_RDONLY|noWait, 0)
+	in, err := c.from.OpenFile(local, os.O_RDONLY|filetype.NoWait, 0)
 	if err != nil {
 		return changedIfGone(err)
 	}

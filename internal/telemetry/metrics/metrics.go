@@ -152,8 +152,8 @@ func machine(g *guard, c Config) (all []prometheus.Collector) {
 	if c.OOMKills != nil {
 		all = append(all, prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Namespace: namespace, Name: "oom_kills_total",
-			Help: "Processes that the kernel killed because memory ran out: of the worker's control group, or of the machine where groups are " +
-				"not counted.",
+			Help: "Processes that the kernel killed because memory ran out: of the worker's control group, or where groups are " +
+				"not counted the programs of this worker.",
 		}, g.measured("oom_kills_total", func() float64 { kills, _ := c.OOMKills(); return float64(kills) })))
 	}
 	return all

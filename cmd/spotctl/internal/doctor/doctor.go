@@ -97,11 +97,11 @@ func (e *Examination) measured(call func() error) error {
 func (e *Examination) speed() Finding {
 	slices.Sort(e.took)
 	typical, slowest := e.took[len(e.took)/2], e.took[len(e.took)-1]
-	f := Finding{Level: OK, Check: "speed of storage", Text: fmt.Sprintf("a small call from this machine takes %s in the middle, %s at most",
+	f := Finding{Level: OK, Check: "speed of storage", Text: fmt.Sprintf("small calls from this machine take %s (median), %s at most",
 		brief(typical), brief(slowest))}
 	if typical >= activity.SlowCall {
-		f.Level, f.Fix = Warning, "if workers have that too, jobs start and end later: spotctl status shows it; compare SuccessServerLatency and "+
-			"SuccessE2ELatency of the account: the first is the service, the difference the network"
+		f.Level, f.Fix = Warning, "if workers have that too, jobs start and end later: spotctl status shows it; compare "+
+			"SuccessServerLatency and SuccessE2ELatency of the account: the first is the service, the difference the network"
 	}
 	return f
 }

@@ -13,8 +13,8 @@ func TestSpeed(t *testing.T) {
 		want Level
 		text string
 	}{
-		{[]time.Duration{12 * time.Millisecond, 3 * time.Second, 8 * time.Millisecond}, OK, "takes 12ms in the middle, 3s at most"},
-		{[]time.Duration{2*time.Second + time.Millisecond, 2 * time.Second, 8 * time.Millisecond}, Warning, "takes 2s in the middle, 2s at most"},
+		{[]time.Duration{12 * time.Millisecond, 3 * time.Second, 8 * time.Millisecond}, OK, "take 12ms (median), 3s at most"},
+		{[]time.Duration{2*time.Second + time.Millisecond, 2 * time.Second, 8 * time.Millisecond}, Warning, "take 2s (median), 2s at most"},
 	} {
 		e := Examination{took: row.took}
 		if f := e.speed(); f.Level != row.want || !strings.Contains(f.Text, row.text) || (f.Fix != "") != (row.want == Warning) {

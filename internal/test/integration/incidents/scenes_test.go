@@ -52,7 +52,7 @@ func incidents() map[string]incident {
 			s.refuse(func(storage.Call) bool { return true }, storage.Fault{Before: 2 * time.Second})
 		}},
 		"unknown-kind": {alert: "SpotworkerKindUnknown", begin: func(ctx context.Context, s *scene) {
-			s.kind.Store("wrok")
+			s.kind.Store("works")
 			s.putJobs(ctx, 3)
 			s.kind.Store("work")
 		}},

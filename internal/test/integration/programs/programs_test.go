@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -163,7 +164,7 @@ ld-seed = 7
 	command := append(gmx, "mdrun", "-s", filepath.Join(folder, "md.tpr"), "-deffnm", "md", "-cpt", "0.03",
 		"-ntmpi", "1", "-ntomp", "1", "-reprod")
 	try(t, kind{
-		"command": command, "resume_command": append(command[:len(command):len(command)], "-cpi", "md.cpt"),
+		"command": command, "resume_command": append(slices.Clip(command), "-cpi", "md.cpt"),
 		"checkpoint_files": []string{"md.cpt", "md.*"}, "outputs": map[string]any{"from": []string{"md.gro", "md.xtc"}},
 	}, "", 2)
 }
