@@ -78,7 +78,8 @@ func TestSlowCalls(t *testing.T) {
 		workers []client.Worker
 		want    string
 	}{
-		"all":           {[]client.Worker{calls(100, 90), calls(100, 51)}, "storage is slow for 2 of 2 workers: the median of their calls is up to 2s"},
+		"all": {[]client.Worker{calls(100, 90), calls(100, 51)},
+			"storage is slow for 2 of 2 workers: the median of their calls is up to 2s"},
 		"one of three":  {[]client.Worker{calls(100, 90), calls(100, 0), calls(100, 0)}, "other workers are not"},
 		"a few calls":   {[]client.Worker{calls(100, 10)}, ""},
 		"hardly any":    {[]client.Worker{calls(slowFrom-1, slowFrom-1)}, ""},
