@@ -39,7 +39,7 @@ func (e *NoGroupError) Is(target error) bool { return target == ErrNoGroup }
 // Group returns all jobs of a group, in unspecified order: also the jobs that no worker has
 // claimed, since a put in a group creates the record first. It costs a listing of all
 // records, one call for each 5,000. The error is a [*NoGroupError] if there is none. With an
-// [*AccountsError] the jobs are those of the accounts that could be read.
+// [*AccountsError] the jobs of the accounts that could be read are returned.
 func (c *Client) Group(ctx context.Context, group string) ([]Job, error) {
 	if err := jobid.ValidateGroup(group); err != nil {
 		return nil, err

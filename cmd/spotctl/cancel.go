@@ -33,7 +33,7 @@ type cancelCommand struct {
 
 // Help is shown by cancel --help.
 func (*cancelCommand) Help() string {
-	return `A job that waits is not started any more. One that runs is stopped within 30 s, wherever it
+	return `A waiting job is no longer started. A running job is stopped within 30 s, wherever it
 is; its handler sees the reason. Nothing of it is saved or committed from the moment at which this
 command reports it as cancelled; side effects that its handler has had stay. A cancelled job cannot
 be started again, and its id cannot be used for another job while its record is kept.

@@ -12,7 +12,7 @@ import (
 )
 
 // TestGroupCalls: a put in a group costs one call more than another put of a generated id,
-// and none more for a chosen id. The record exists before the message, which says so to
+// and none more for a chosen id. The record exists before the message, and the message tells that to
 // workers of older versions.
 func TestGroupCalls(t *testing.T) {
 	for name, c := range map[string]struct {

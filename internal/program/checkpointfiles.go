@@ -127,7 +127,7 @@ type ownFiles struct {
 	to     string // the folder in which a copy is made
 	warned map[string]bool
 
-	copied chan copied        // of the copy that runs beside the program; nil for none
+	copied chan copied        // of the copy that runs now; nil for none
 	cancel context.CancelFunc // ends that
 
 	ended  bool // the program has
@@ -169,7 +169,7 @@ func (o *ownFiles) programEnded(end ended, stopped bool) {
 	o.unsure = end.killed || end.exit.BySignal() || !regular
 }
 
-// stop ends a copy that runs beside the program.
+// stop ends a copy that runs at the same time as the program.
 func (o *ownFiles) stop() {
 	if o == nil || o.copied == nil {
 		return
@@ -228,7 +228,7 @@ func (o *ownFiles) next(ctx context.Context, r *programRun, now time.Time) (done
 	return done
 }
 
-// begin begins a copy beside the program, whose loop must notice a stop.
+// begin begins a copy while the program runs, since the loop around the program must notice a stop.
 func (o *ownFiles) begin(ctx context.Context, r *programRun) {
 	ctx, o.cancel = context.WithCancel(ctx)
 	before := r.collector.newest()

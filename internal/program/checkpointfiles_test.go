@@ -62,7 +62,7 @@ while :; do sleep 0.05; done`, `test "$SPOTWORKER_RESTORE" = "$PWD" -a -z "$SPOT
 	}
 }
 
-// TestOwnFilesWhileItRuns: a checkpoint is copied beside the program, before any stop.
+// TestOwnFilesWhileItRuns: a checkpoint is copied while the program runs, before any stop.
 func TestOwnFilesWhileItRuns(t *testing.T) {
 	b := setup(t)
 	k := ownFilesKind(`set -- one; `+savesState+`; while :; do echo log >>s.log; sleep 0.05; done`, "")

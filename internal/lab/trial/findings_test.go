@@ -43,7 +43,7 @@ func evictedOnce() *course {
 	return &course{Runs: []*programRun{first, second}, Ended: at(10.6), Done: true, Result: []byte("42")}
 }
 
-// skipsOutputs has the program save nothing but outputs, the first of which is made so many
+// skipsOutputs has the program save nothing but outputs. The first one is made so many
 // times in the second run: by the worker, and perhaps by the program again.
 func skipsOutputs(o *observed, times int) {
 	for _, c := range o.courses() {

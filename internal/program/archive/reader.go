@@ -162,7 +162,7 @@ func (r *reader) next() error {
 	return nil
 }
 
-// openPart opens the file of the current piece, of which some bytes may be skipped already.
+// openPart opens the file of the current piece. Some of its bytes may be skipped already.
 func (r *reader) openPart() error {
 	file, err := r.open(r.piece.entry)
 	if err != nil {
