@@ -89,7 +89,7 @@ func (f *flags) commands(others job.Kinds, account *azure.Account, shared *vmsha
 	for i := range kinds {
 		for _, path := range kinds[i].Absent() {
 			log.Warn("the command of a kind names a path that does not exist; if its program needs it, jobs fail until it is there",
-				"kind", kinds[i].Name, "path", path)
+				"kind", kinds[i].Name, "file", path)
 		}
 		all[kinds[i].Name] = program.NewHandler(kinds[i], folders, groups, tokens, kills, log)
 	}

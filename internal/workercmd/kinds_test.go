@@ -80,12 +80,12 @@ func TestAbsentPathOfACommand(t *testing.T) {
 	}
 	var warned []string
 	for text := range strings.Lines(log.String()) {
-		var line struct{ Level, Kind, Path string }
+		var line struct{ Level, Kind, File string }
 		if err := json.Unmarshal([]byte(text), &line); err != nil {
 			t.Fatal(err)
 		}
-		if line.Path != "" {
-			warned = append(warned, line.Level+" "+line.Kind+" "+line.Path)
+		if line.File != "" {
+			warned = append(warned, line.Level+" "+line.Kind+" "+line.File)
 		}
 	}
 	if want := []string{"WARN late " + absent}; !slices.Equal(warned, want) {
