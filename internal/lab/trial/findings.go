@@ -379,7 +379,7 @@ func killedText(r *programRun) string {
 func (f *findings) ofSaving(seen observed) {
 	job, plain := seen.evicted, seen.plain[0]
 	switch {
-	case len(job.saves()) > 0 || strikes(job) == 0 || seen.usual() < tooShort:
+	case len(job.saves()) > 0 || strikes(job) == 0 || seen.cameTooLate() || seen.usual() < tooShort:
 	case seen.skipsOutputs():
 		f.add("outputs-only", Warning, `Save a checkpoint too, or give the kind "outputs": {"stream": true}: without either a VM that dies `+
 			"without a notice costs everything since the last stop.",
@@ -531,7 +531,7 @@ func (f *findings) ofTrial(c Config, seen observed) {
 		return
 	}
 	plain, job := seen.plain[0], seen.evicted
-	f.ofCount(c, seen.usual(), job)
+	f.ofCount(c, seen)
 	if c.Compare != CompareNothing && len(plain.Result) == 0 && len(plain.Outputs) == 0 {
 		f.add("no-result", Problem, "Write what the job has found, or a hash of its output, to SPOTWORKER_RESULT, or files to "+
 			"SPOTWORKER_OUTPUT: then an evicted run can be compared. If its effects are elsewhere, check them, and try it with --compare none.",
@@ -550,12 +550,12 @@ func (f *findings) ofTrial(c Config, seen observed) {
 }
 
 // ofCount is about how often the program could be evicted.
-func (f *findings) ofCount(c Config, usual time.Duration, job *course) {
-	switch {
+func (f *findings) ofCount(c Config, seen observed) {
+	switch usual, job := seen.usual(), seen.evicted; {
 	case usual < tooShort:
 		f.add("too-short", Remark, "Give it more to do to see more. A job this short need not save anything: that it may run twice is enough.",
 			"it takes %s, which is too short to be evicted in the middle again and again", text.Duration(usual))
-	case job != nil && strikes(job) == 0:
+	case job != nil && (strikes(job) == 0 || seen.cameTooLate()):
 		f.add("not-evicted", Problem, "Give it more to do, or --every a shorter time.",
 			"it was done before its first eviction, so that nothing is known")
 	case job != nil && job.Done && strikes(job) < c.Evictions:
@@ -585,6 +585,13 @@ func strikes(c *course) (n int) {
 		}
 	}
 	return n
+}
+
+// cameTooLate reports whether the only eviction came when the program had come to its end: it
+// exited with 0, and with the result of an undisturbed run.
+func (o observed) cameTooLate() bool {
+	job := o.evicted
+	return len(job.Runs) == 1 && job.Done && exitedWithZero(job.Runs[0]) && bytes.Equal(job.Result, o.plain[0].Result)
 }
 
 // show is the beginning of a result.

@@ -120,6 +120,10 @@ func TestFind(t *testing.T) {
 			o.plain[1].Result, o.evicted = []byte("43"), nil
 			o.plain[0].Runs[0].Outside = map[string]int64{"/tmp/state": 7}
 		}, []string{"not-deterministic", "outside-state"}, false},
+		{func(o *observed) { // it was at its end when the eviction came
+			o.evicted.Runs = o.evicted.Runs[:1]
+			o.evicted.Runs[0].Saves, o.evicted.Runs[0].Exit = nil, "exited with code 0"
+		}, []string{"not-evicted"}, false},
 		{func(o *observed) { skipsOutputs(o, 1) }, []string{"outputs-only"}, true},
 		{func(o *observed) { skipsOutputs(o, 2) }, []string{"saves-nothing"}, false},
 		{func(o *observed) {
