@@ -557,7 +557,7 @@ func (f *findings) ofCount(c Config, seen observed) {
 			"it takes %s, which is too short to be evicted in the middle again and again", text.Duration(usual))
 	case job != nil && (strikes(job) == 0 || seen.cameTooLate()):
 		f.add("not-evicted", Problem, "Give it more to do, or --every a shorter time.",
-			"it was done before its first eviction, so that nothing is known")
+			"it was done before its first eviction took effect, so that nothing is known")
 	case job != nil && job.Done && strikes(job) < c.Evictions:
 		f.add("few-evictions", Remark, "Give it more to do, or --every a shorter time.",
 			"it was done after %s of %d", text.Plural(strikes(job), "eviction"), c.Evictions)
