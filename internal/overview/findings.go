@@ -42,7 +42,7 @@ func (l Lack) String() string {
 	if l.Meant != "" {
 		text += fmt.Sprintf("; did you mean %q?", l.Meant)
 	}
-	return text + "; jobs that have not begun are dead-lettered after an hour"
+	return text + " (jobs that have not begun are dead-lettered after an hour)"
 }
 
 // moreKinds stands for kinds that a heartbeat has no room for.

@@ -32,7 +32,7 @@ func TestWithoutWorker(t *testing.T) {
 		"over several workers": {[]client.Worker{lacks([]string{"logstats"}, "logstat", 2), lacks(otherKinds, "logstat", 1)},
 			`about 3 jobs of kind "logstat": no live worker has a handler for it; did you mean "logstats"?`},
 		"no similar kind": {[]client.Worker{lacks([]string{"render"}, "logstat", 1)},
-			`1 job of kind "logstat": no live worker has a handler for it; jobs that have not begun`},
+			`1 job of kind "logstat": no live worker has a handler for it (jobs that have not begun`},
 		"more kinds":         {[]client.Worker{lacks([]string{"render"}, "*", 7)}, `about 7 jobs of more kinds`},
 		"a worker has it":    {[]client.Worker{lacks([]string{"a"}, "logstat", 1), lacks([]string{"logstat"}, "", 0)}, ""},
 		"an old worker may":  {[]client.Worker{lacks([]string{"a"}, "logstat", 1), {Queues: []string{"jobs", "more"}}}, ""},
