@@ -89,7 +89,7 @@ proof: ## long tests in full: all crash points, 200 histories, hours of virtual 
 
 .PHONY: integration
 integration: ## tests against real components; those without theirs are skipped (TESTFLAGS=...)
-	go test -tags integration -count=1 -v -p 3 -timeout 25m $(TESTFLAGS) ./internal/test/integration/vmapp ./internal/test/integration/model ./internal/test/integration/tryout ./internal/test/integration/chaos ./internal/test/integration/...
+	go test -tags integration -count=1 -v -p 3 -timeout 45m $(TESTFLAGS) ./internal/test/integration/vmapp ./internal/test/integration/model ./internal/test/integration/tryout ./internal/test/integration/chaos ./internal/test/integration/...
 
 .PHONY: integration-tools
 integration-tools: ## install into .tools/ what integration tests and lint need

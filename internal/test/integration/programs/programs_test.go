@@ -111,7 +111,7 @@ func TestJohn(t *testing.T) {
 	john := need.Command(t, "john")
 	unshare, perl := need.Command(t, "unshare"), need.Command(t, "perl")
 	t.Parallel()
-	const words = 25_000
+	const words = 100_000
 	hash := func(word int) string {
 		return strings.TrimSpace(output(t, "", perl, "-e", fmt.Sprintf(`print crypt("%08d", '$1$spot')`, word)))
 	}

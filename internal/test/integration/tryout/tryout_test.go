@@ -59,6 +59,20 @@ var all = []tried{
 	{command: "python3 at_stop.py", finds: []string{"saves-at-stop-only"}, good: true},
 }
 
+// slow is the time of an undisturbed program, in seconds, from which on the machine is too busy
+// to be judged by one trial: the programs take about two seconds, and are observed by polling.
+const slow = 6
+
+// hasAll reports whether findings have all of these names.
+func hasAll(findings []trial.Finding, names []string) bool {
+	for _, name := range names {
+		if !slices.ContainsFunc(findings, func(f trial.Finding) bool { return f.Name == name }) {
+			return false
+		}
+	}
+	return true
+}
+
 func TestFindings(t *testing.T) {
 	_, binaries := labtest.Programs(t)
 	for _, one := range all {
@@ -78,6 +92,13 @@ func TestFindings(t *testing.T) {
 			c.Every = one.every
 			var out labtest.Output
 			report, err := trial.Run(t.Context(), c, &out)
+			for range 2 {
+				if report.Undisturbed.Seconds < slow || hasAll(report.Findings, one.finds) {
+					break
+				}
+				out = labtest.Output{}
+				report, err = trial.Run(t.Context(), c, &out)
+			}
 			verdict := errors.Is(err, trial.ErrNotInterruptible) || errors.Is(err, trial.ErrNotTried)
 			if one.good && err != nil || !one.good && !verdict || report.Interruptible != one.good {
 				t.Errorf("Run = %v, want interruptible: %t\n%s", err, one.good, out.String())
