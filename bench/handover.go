@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// checkpointFiles is the number of files in a checkpoint, of equal sizes.
-	checkpointFiles = 16
+	// checkpointFileMiB is the size of each file in a checkpoint.
+	checkpointFileMiB = 64
 
 	// savesBefore is how many checkpoints are saved before the stop: files that two saves
 	// found unchanged need not be read by a stop.
@@ -53,7 +53,7 @@ type resumed struct {
 func (c *programCommand) Run(ctx context.Context) error {
 	if restored := os.Getenv("SPOTWORKER_RESTORE"); restored != "" {
 		at := time.Now()
-		size, err := folderSize(restored)
+		size, err := c.folderSize(restored)
 		if err != nil {
 			return err
 		}
@@ -63,14 +63,13 @@ func (c *programCommand) Run(ctx context.Context) error {
 	if err := os.Mkdir(work, 0o700); err != nil {
 		return err
 	}
-	each := int64(c.MiB) << 20 / checkpointFiles
-	for i := range checkpointFiles {
-		if err := writeRandom(fileOf(work, i), 0, each, byte(i)); err != nil {
+	for i := range c.files() {
+		if err := writeRandom(fileOf(work, i), 0, checkpointFileMiB<<20, byte(i+1)); err != nil {
 			return err
 		}
 	}
 	for step := 0; ctx.Err() == nil; step++ {
-		if err := putCheckpoint(work, step); err != nil {
+		if err := c.putCheckpoint(work, step); err != nil {
 			return err
 		}
 		select {
@@ -78,27 +77,30 @@ func (c *programCommand) Run(ctx context.Context) error {
 		case <-time.After(500 * time.Millisecond):
 		}
 	}
-	if err := changeFile(work, each); err != nil {
+	if err := changeFile(work); err != nil {
 		return err
 	}
-	if err := putCheckpoint(work, -1); err != nil {
+	if err := c.putCheckpoint(work, -1); err != nil {
 		return err
 	}
 	os.Exit(interrupted)
 	return nil
 }
 
+// files is the number of files in a checkpoint.
+func (c *programCommand) files() int { return c.MiB / checkpointFileMiB }
+
 // fileOf returns the name of one of the program's files.
 func fileOf(folder string, number int) string { return filepath.Join(folder, strconv.Itoa(number)) }
 
 // changeFile replaces the first file by a copy with a part changed. No checkpoint changes, since
 // they have links to the file before.
-func changeFile(work string, size int64) error {
+func changeFile(work string) error {
 	next := filepath.Join(work, "next")
-	if err := writeRandom(next, 0, size, 0); err != nil {
+	if err := writeRandom(next, 0, checkpointFileMiB<<20, 1); err != nil {
 		return err
 	}
-	if err := writeRandom(next, size/4, changedMiB<<20, checkpointFiles); err != nil {
+	if err := writeRandom(next, checkpointFileMiB<<18, changedMiB<<20, 0); err != nil {
 		return err
 	}
 	return os.Rename(next, fileOf(work, 0))
@@ -106,7 +108,7 @@ func changeFile(work string, size int64) error {
 
 // putCheckpoint puts a folder of hard links to all files in place, once the worker has taken
 // the checkpoint before. A file with the step makes each checkpoint another one.
-func putCheckpoint(work string, step int) error {
+func (c *programCommand) putCheckpoint(work string, step int) error {
 	checkpoint := os.Getenv("SPOTWORKER_CHECKPOINT")
 	if err := within("the checkpoint before was not taken", func() (bool, error) {
 		_, err := os.Lstat(checkpoint)
@@ -118,7 +120,7 @@ func putCheckpoint(work string, step int) error {
 	if err := os.Mkdir(next, 0o700); err != nil {
 		return err
 	}
-	for i := range checkpointFiles {
+	for i := range c.files() {
 		if err := os.Link(fileOf(work, i), fileOf(next, i)); err != nil {
 			return err
 		}
@@ -130,8 +132,8 @@ func putCheckpoint(work string, step int) error {
 }
 
 // folderSize returns how many bytes the program's files in a folder have.
-func folderSize(folder string) (size int64, err error) {
-	for i := range checkpointFiles {
+func (c *programCommand) folderSize(folder string) (size int64, err error) {
+	for i := range c.files() {
 		info, err := os.Stat(fileOf(folder, i))
 		if err != nil {
 			return 0, err
@@ -188,7 +190,7 @@ func (b *bench) measureHandovers(ctx context.Context) error {
 	}
 	var table grid
 	table.add("Checkpoint", "Notice to released, s", "Released to running elsewhere, s")
-	what := fmt.Sprintf("%d MiB in %d files, %d changed in one of them", b.CheckpointMiB, checkpointFiles, changedMiB)
+	what := fmt.Sprintf("%d MiB in files of %d, %d changed in one of them", b.CheckpointMiB, checkpointFileMiB, changedMiB)
 	table.add(what, release.show("%.2f"), resume.show("%.2f"))
 	b.say("## A hand-over of a large checkpoint\n\nA program that changes a part of its checkpoint when SIGTERM comes, both workers and "+
 		"their programs on one core, storage at 0 ms on the other. "+
