@@ -87,6 +87,15 @@ func (c *programCommand) Run(ctx context.Context) error {
 	return nil
 }
 
+// checkCheckpoint returns an error for a size of a checkpoint, in MiB, that is not possible.
+func checkCheckpoint(size int) error {
+	const most = 16 << 10
+	if size < checkpointFileMiB || size > most || size%checkpointFileMiB != 0 {
+		return fmt.Errorf("--checkpoint-mib must be a multiple of %d, up to %d", checkpointFileMiB, most)
+	}
+	return nil
+}
+
 // files is the number of files in a checkpoint.
 func (c *programCommand) files() int { return c.MiB / checkpointFileMiB }
 
