@@ -113,6 +113,4 @@ func (g *gap) group() *group {
 	return &group{blocks: g.blocks, decided: decided}
 }
 
-func (b *Base) confirmed(unit int64) bool {
-	return unit < int64(len(b.Units)) && b.Units[unit].Confirmed
-}
+func (b *Base) confirmed(unit int64) bool { return b.Units[unit].Confirmed }

@@ -22,7 +22,7 @@
 // A machine may also fail only some jobs. So a breaker opens as well when far more of its last 32
 // runs failed than runs of the kind did on other machines in the last ten minutes, by their
 // heartbeats: the rule, with its numbers, is [activity.StandsOut]. Then it closes after five probes
-// in a row that passed, each of which may begin at once. A kind that fails everywhere opens no
+// in a row that passed. Each of them may begin at once. A kind that fails everywhere opens no
 // breaker in this way, and neither does the only machine that has it.
 //
 // A job that failed on a machine (failedby in its record) and returns to it is left to others for

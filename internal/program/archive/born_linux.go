@@ -9,7 +9,7 @@ import (
 
 // bornAt returns when the file with that name and stamp was created, in nanoseconds; 0 if the
 // file system does not record it. Unlike all other times of a file, no program can set it, so it
-// tells a file from a later one that got the same inode.
+// tells a file from a later file with the same inode.
 func bornAt(name string, is stamp) int64 {
 	var found unix.Statx_t
 	const flags = unix.AT_SYMLINK_NOFOLLOW | unix.AT_STATX_DONT_SYNC
