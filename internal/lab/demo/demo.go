@@ -106,6 +106,9 @@ func (d *demo) run(ctx context.Context) (err error) {
 	d.recorder = newRecorder(d.local.Storage, d.names)
 	d.fleet = lab.NewFleet(d.fleetConfig(programs.Worker))
 	if err := d.prepare(ctx, &lab.Producer{Path: programs.Producer, ConnectionString: d.local.ConnectionString}); err != nil {
+		if errors.Is(context.Cause(ctx), errTimeLimit) {
+			return fmt.Errorf("%w: %w before all jobs were on the queue", ErrBroken, errTimeLimit)
+		}
 		return err
 	}
 	stopDisplay := screen.Animate(ctx, d.config.Display, d.scene)

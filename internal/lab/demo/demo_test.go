@@ -81,9 +81,18 @@ func TestRun(t *testing.T) {
 
 func TestRunOverItsTimeLimit(t *testing.T) {
 	c := smallDemo(t)
-	c.JobTime, c.TimeLimit = time.Hour, 3*time.Second
+	c.JobTime, c.TimeLimit = time.Hour, time.Millisecond
 	var out bytes.Buffer
 	err := Run(t.Context(), c, &out)
+	if !errors.Is(err, ErrBroken) || !strings.Contains(err.Error(), "time limit was exceeded before all jobs were on the queue") {
+		t.Errorf("Run within a millisecond = %v, want ErrBroken for the time limit", err)
+	}
+	for c.TimeLimit = 3 * time.Second; ; c.TimeLimit *= 4 { // for a slow machine
+		out.Reset()
+		if err = Run(t.Context(), c, &out); c.TimeLimit > time.Minute || err == nil || !strings.Contains(err.Error(), "before all jobs") {
+			break
+		}
+	}
 	if !errors.Is(err, ErrBroken) || !strings.Contains(err.Error(), "time limit") {
 		t.Errorf("Run = %v, want ErrBroken for the time limit", err)
 	}
