@@ -87,6 +87,11 @@ func TestManualsPrograms(t *testing.T) {
 			}
 			saved = &job.Progress{State: []byte(stateOf(t, first.Latest())), Version: first.Latest().Version}
 			second := b.run(k, row.payload, saved)
+			for range 2 { // mv of coreutils 9.1 fails if its target is moved away between two of its calls
+				if second.err != nil && strings.Contains(second.err.Error(), "mv: cannot overwrite directory") {
+					second = b.run(k, row.payload, saved)
+				}
+			}
 			if string(second.result) != row.want || second.err != nil {
 				t.Errorf("second run = %.80q, %v, want %.80q", second.result, second.err, row.want)
 			}
