@@ -210,3 +210,49 @@ func TestVersionsOutsideOfTemplates(t *testing.T) {
 		}
 	}
 }
+
+// rowTopics are what rows must be about, with a word of the row.
+var rowTopics = map[string]string{
+	"run-command on Windows": "RunPowerShellScript", "pushes of metrics": "https://monitor.azure.com", "alerts": "humanizePercentage",
+	"prices": "spotctl prices", "plan": "spotctl plan", "repairs": "AutomaticRepairs", "notices of on-demand VMs": "`Terminate`",
+	"a deallocated VM": "`az vm start`", "events elsewhere": "`publishEvents`", "cloud-init": "cloud-init status", "advice": "2024-07-09",
+	"storage versions": "`InvalidHeaderValue`", "a second account": "`putOn: 2`", "Put Blob": "`If-None-Match: *`",
+	"expiry": "beyond its expiry", "cost of a Get": "a Get of 32",
+}
+
+// TestFirstRunRowsNameTheirPart: from the first row about Windows on, each names a part of
+// the repository that depends on its claim, and something to do. No topic is missing.
+func TestFirstRunRowsNameTheirPart(t *testing.T) {
+	const first = 33
+	page := document(t, "first-run.md")
+	path := regexp.MustCompile("`([a-z-]+[./][a-z./-]+)`")
+	toDo := regexp.MustCompile("`|\\b[Rr]ow|\\bstep|\\bdeploy")
+	for _, m := range firstRunRow.FindAllStringSubmatch(page, -1) {
+		if number, _ := strconv.Atoi(m[1]); number < first {
+			continue
+		}
+		cells := strings.Split(strings.ReplaceAll(m[2], `\|`, ""), "|")
+		there := false
+		for _, name := range path.FindAllStringSubmatch(cells[0], -1) {
+			for _, folder := range []string{"../..", "../bicep"} {
+				_, err := os.Stat(filepath.Join(folder, name[1]))
+				there = there || err == nil
+			}
+		}
+		if !there {
+			t.Errorf("row %s names no file or folder of the repository in its claim: %s", m[1], cells[0])
+		}
+		if !toDo.MatchString(cells[1]) {
+			t.Errorf("row %s has no command: %s", m[1], cells[1])
+		}
+	}
+	for topic, word := range rowTopics {
+		found := false
+		for _, m := range firstRunRow.FindAllStringSubmatch(page, -1) {
+			found = found || strings.Contains(m[2], word)
+		}
+		if !found {
+			t.Errorf("no row about %s has %s", topic, word)
+		}
+	}
+}

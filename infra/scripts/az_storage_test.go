@@ -109,6 +109,9 @@ func listBlobs(c azCall) (any, error) {
 		}
 		return list, nil
 	}
+	if c.has("refused") {
+		return nil, errors.New("AuthorizationFailure")
+	}
 	if c.take("refuse") {
 		return nil, errors.New("AuthorizationPermissionMismatch")
 	}
