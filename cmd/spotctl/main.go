@@ -50,6 +50,7 @@ type flags struct {
 
 	Status  statusCommand  `cmd:"" help:"Show the deployment at one moment: queues, jobs, workers, evictions."`
 	Top     topCommand     `cmd:"" help:"Show the same live, in the terminal."`
+	Web     webCommand     `cmd:"" help:"Show the same and more live, as a page in the browser."`
 	Doctor  doctorCommand  `cmd:"" help:"Examine the deployment, and say what to do."`
 	Jobs    jobsCommand    `cmd:"" help:"List jobs."`
 	Job     jobCommand     `cmd:"" help:"Show one job."`

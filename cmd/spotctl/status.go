@@ -99,9 +99,7 @@ func snapshot(ctx context.Context, deployment *client.Client, timeout time.Durat
 	ctx, cancel := withTimeout(ctx, timeout)
 	defer cancel()
 	found, err := overview.Read(ctx, deployment)
-	for i, fault := range found.Faults {
-		found.Faults[i].Err = errors.New(azure.Explain(fault.Err))
-	}
+	found.Explain(azure.Explain)
 	if err != nil {
 		err = errors.New(azure.Explain(err))
 	}

@@ -74,6 +74,13 @@ func (s *Snapshot) Has(p Part) bool {
 	return !slices.ContainsFunc(s.Faults, func(f Fault) bool { return f.Part == p && !f.Partly })
 }
 
+// Explain replaces the errors of the faults by what explain makes of them, for people.
+func (s *Snapshot) Explain(explain func(error) string) {
+	for i, fault := range s.Faults {
+		s.Faults[i].Err = errors.New(explain(fault.Err))
+	}
+}
+
 // Jobs are the records of a deployment.
 type Jobs struct {
 	ByStatus map[client.Status]int

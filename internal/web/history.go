@@ -9,11 +9,11 @@ import (
 
 // sample are the figures of one read.
 type sample struct {
-	at                       time.Time
-	waiting, running, open   int
-	done, poison, alive      int
-	goodput                  float64 // -1 if it is not known
-	hasQueues, hasJobs bool
+	at                     time.Time
+	waiting, running, open int
+	done, poison, alive    int
+	goodput                float64 // -1 if it is not known
+	hasQueues, hasJobs     bool
 }
 
 // mostSamples is how many samples are kept. If there are more, every second one goes.
