@@ -55,6 +55,10 @@ demo: ## evict workers on a local Azure and check that no job is lost (DEMO_FLAG
 recording: ## record the demo as the README's picture, docs/demo.svg (RECORDING_FLAGS=...)
 	go run ./tools/recording $(RECORDING_FLAGS)
 
+.PHONY: picture
+picture: ## make the picture of spotctl web in the README, docs/web.png
+	go test -tags integration -count=1 -run '^TestPicture$$' ./internal/test/integration/web -picture '$(CURDIR)/docs/web.png'
+
 .PHONY: chaos
 chaos: ## kill real workers at random and verify what happened to every job (CHAOS_FLAGS="--kills 200")
 	go run ./cmd/lab chaos $(if $(CHAOS_FLAGS),$(CHAOS_FLAGS),--kills 200)

@@ -25,7 +25,7 @@ func (*webCommand) Help() string {
 and opens it in the browser. The page stays current until Ctrl-C. It changes nothing.
 
 The page is for the user who started it: it is served on a loopback address, and the printed address
-works once, in one browser. To see it on another machine, forward the port: ssh -L.
+works once, in one browser. To see it on another machine, forward the same port with ssh -L.
 
 While a page is open, each read costs what status costs, once for all tabs; nothing is read while none
 is. A job's page costs two calls more at each read while it is open, and up to five when its record

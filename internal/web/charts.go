@@ -120,7 +120,8 @@ func (v view) load() chart {
 	}
 	top, span := ceiling(most), max(last.Sub(first), time.Second)
 	latest := v.history[len(v.history)-1]
-	c.Label = fmt.Sprintf("Jobs that wait and run, over %s: now %s wait and %s run", brief(span), number(latest.waiting), number(latest.running))
+	c.Label = fmt.Sprintf("Jobs that wait and run, over %s: now %s wait and %s run", brief(span), number(latest.waiting),
+		number(latest.running))
 	c.Top, c.From = number(top), brief(span)+" ago"
 	draw := newCanvas(c.Label)
 	at := func(t time.Time) float64 { return chartWidth * float64(t.Sub(first)) / float64(span) }
@@ -154,7 +155,8 @@ func stack(label string, pieces ...piece) template.HTML {
 		all += p.n
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg class="stack" viewBox="0 0 100 8" preserveAspectRatio="none" role="img" aria-label="%s">`, template.HTMLEscapeString(label))
+	fmt.Fprintf(&b, `<svg class="stack" viewBox="0 0 100 8" preserveAspectRatio="none" role="img" aria-label="%s">`,
+		template.HTMLEscapeString(label))
 	x := 0.0
 	for _, p := range pieces {
 		if all > 0 && p.n > 0 {

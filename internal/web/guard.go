@@ -93,7 +93,9 @@ func (g *guard) use(token string) bool {
 // signIn sets the cookie and leads to the page. A redirect would not do: after a click in
 // another site a browser sends no strict cookie with it.
 func (g *guard) signIn(w http.ResponseWriter) {
-	http.SetCookie(w, &http.Cookie{Name: g.cookie, Value: g.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
+	http.SetCookie(w, &http.Cookie{ //nolint:gosec // not Secure: it is for http on loopback
+		Name: g.cookie, Value: g.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
+	})
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	_, _ = w.Write([]byte(`<!doctype html><meta http-equiv="refresh" content="0;url=/"><title>spotworker</title>`))
 }

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"slices"
 	"time"
 
 	"github.com/spotworker/spotworker/client"
@@ -24,7 +25,8 @@ type history struct{ samples []sample }
 
 // add appends the figures of a read. Slices that were handed out stay as they are.
 func (h *history) add(s *state) {
-	one := sample{at: s.At, goodput: -1, hasQueues: s.Has(overview.PartQueues) && s.Has(overview.PartWorkers), hasJobs: s.Has(overview.PartJobs)}
+	one := sample{at: s.At, goodput: -1, hasJobs: s.Has(overview.PartJobs)}
+	one.hasQueues = s.Has(overview.PartQueues) && s.Has(overview.PartWorkers)
 	n := s.Jobs.ByStatus
 	one.waiting, one.running, one.open = s.Waiting(), n[client.StatusRunning], n[client.StatusOpen]
 	one.done, one.poison, one.alive = n[client.StatusDone], n[client.StatusPoison], s.Count(client.Alive)
@@ -38,7 +40,7 @@ func (h *history) add(s *state) {
 			kept = append(kept, h.samples[i])
 		}
 	}
-	h.samples = append(kept[:len(kept):len(kept)], one)
+	h.samples = slices.Concat(kept, []sample{one})
 }
 
 // minutes is how far back the chart of ends reaches.
@@ -55,7 +57,7 @@ func (e *ends) add(j client.Job) {
 	if ago < 0 || ago >= minutes {
 		return
 	}
-	switch j.Status {
+	switch j.Status { //nolint:exhaustive // others have not ended
 	case client.StatusDone:
 		e.done[ago]++
 	case client.StatusPoison:

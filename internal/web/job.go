@@ -158,8 +158,8 @@ func (s *Server) job(ctx context.Context, p *page, id string) {
 	switch {
 	case isNoJob(read.err):
 		p.Status, p.Name, p.Title = http.StatusNotFound, "missing", "Job "+line(clip(id, 140))
-		p.Body = "This job has no record: no worker has claimed it yet, it is in another deployment, or the id is wrong. The page shows it when a " +
-			"worker has claimed it."
+		p.Body = "This job has no record: no worker has claimed it yet, it is in another deployment, or the id is wrong. " +
+			"The page shows it when a worker has claimed it."
 		return
 	case read.err != nil:
 		p.Status, p.Name, p.Title, p.Body = http.StatusBadGateway, "missing", "Job "+line(clip(id, 140)), line(s.config.Explain(read.err))
@@ -183,7 +183,8 @@ func (s *Server) job(ctx context.Context, p *page, id string) {
 		}
 	}
 	for _, o := range read.outputs {
-		b.Outputs = append(b.Outputs, outputRow{line(o.Path), detail.Size(o.Size), "/job/" + j.ID + "/output?path=" + template.URLQueryEscaper(o.Path)})
+		b.Outputs = append(b.Outputs, outputRow{line(o.Path), detail.Size(o.Size),
+			"/job/" + j.ID + "/output?path=" + template.URLQueryEscaper(o.Path)})
 	}
 	b.Ledger = costsOfJob(j)
 	b.Known = j.Cost.Known && j.Cost.Total() > 0
@@ -267,7 +268,8 @@ func (b *oneJob) draw(j client.Job, runs []run, skew time.Duration) {
 		return min(max(1000*float64(t.Sub(b.From))/float64(b.To.Sub(b.From)), 0), 1000)
 	}
 	var s strings.Builder
-	s.WriteString(`<svg class="track" viewBox="0 0 1000 24" preserveAspectRatio="none" role="img" aria-label="Waits and runs of the job; the list has the same in words">` +
+	s.WriteString(`<svg class="track" viewBox="0 0 1000 24" preserveAspectRatio="none" role="img" ` +
+		`aria-label="Waits and runs of the job; the list has the same in words">` +
 		`<rect class="room" x="0" width="1000" y="0" height="24"/>`)
 	bar := func(class string, from, to time.Time, title string) {
 		x := min(at(from), 996)
@@ -333,7 +335,7 @@ func (s *Server) result(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	asFile(w, r.PathValue("id")+".result")
-	_, _ = w.Write(result)
+	_, _ = w.Write(result) //nolint:gosec // a file, see asFile
 }
 
 // log sends all kept lines of a job's log as a file.

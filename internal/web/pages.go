@@ -19,8 +19,8 @@ import (
 
 // page makes the page of an address. An unknown address is a page that says so.
 func (s *Server) page(ctx context.Context, at *url.URL) *page {
-	p := &page{view: s.feed.fresh(ctx), Status: http.StatusOK, Address: at.RequestURI(), Deployment: line(s.config.Title), Version: s.config.Version,
-		Every: s.config.Every}
+	p := &page{view: s.feed.fresh(ctx), Status: http.StatusOK, Address: at.RequestURI(), Deployment: line(s.config.Title),
+		Version: s.config.Version, Every: s.config.Every}
 	id, isJob := strings.CutPrefix(at.Path, "/job/")
 	switch {
 	case isJob:
@@ -71,7 +71,7 @@ func (p *page) Problems() (all []template.HTML) {
 	return all
 }
 
-// Messages returns the number of messages on the poison queue.
+// Messages returns the number of on the poison queue.
 func (p *page) Messages() int {
 	if p.state == nil {
 		return 0
@@ -150,12 +150,12 @@ func tilesOf(v view) []tile {
 		{Label: "Done, last hour", Value: number(v.Jobs.DoneRecently), Note: number(counts[client.StatusDone]) + " in all",
 			Address: "/jobs?status=done", Class: "done",
 			Course: course(func(s sample) (float64, bool) { return float64(s.done), s.hasJobs })},
-		{Label: "Given up", Value: number(v.Queues.Poison.Messages), Note: "messages on the poison queue", Address: "/poison", Class: "plain",
+		{Label: "Given up", Value: number(v.Queues.Poison.Messages), Note: "on the poison queue", Address: "/poison", Class: "plain",
 			Course: course(func(s sample) (float64, bool) { return float64(s.poison), s.hasJobs })},
 		{Label: "Workers alive", Value: number(v.Count(client.Alive)), Address: "/workers", Class: "plain",
 			Note:   fmt.Sprintf("%s silent, %s ended", number(v.Count(client.Silent)), number(v.Count(client.Ended))),
 			Course: course(func(s sample) (float64, bool) { return float64(s.alive), s.hasQueues })},
-		{Label: "Goodput, 10 min", Value: "–", Note: "of handlers' time is kept", Address: "/costs", Class: "plain",
+		{Label: "Goodput, 10 min", Value: "–", Note: "of handlers' time kept", Address: "/costs", Class: "plain",
 			Course: course(func(s sample) (float64, bool) { return s.goodput, s.goodput >= 0 })},
 	}
 	if v.Has(overview.PartQueues) && v.Has(overview.PartWorkers) {
@@ -252,7 +252,8 @@ type jobRow struct {
 
 func (s *state) rowOf(j client.Job, index int) jobRow {
 	r := jobRow{
-		Index: index, ID: j.ID, Kind: line(j.Kind), Status: j.Status, Worker: line(j.Owner), Report: line(overview.Report(j)), Percent: overview.Percent(j),
+		Index: index, ID: j.ID, Kind: line(j.Kind), Status: j.Status, Worker: line(j.Owner), Report: line(overview.Report(j)),
+		Percent:  overview.Percent(j),
 		Fraction: j.Fraction, RunTime: brief(overview.RunTime(j)), Written: j.UpdatedAt.Add(s.skew), Failures: j.TotalFailures,
 		Interruptions: j.Interruptions,
 	}
@@ -330,8 +331,9 @@ func (s *Server) window(v view, chosen selection, q url.Values) window {
 	if to < w.Total {
 		w.Later = at(to)
 	}
-	for _, c := range [][3]string{{"Job", "id", "id"}, {"Kind", "kind", "kind"}, {"Status", "status", "status"}, {"Progress", "progress", "fraction"},
-		{"Run time", "num time", "runtime"}, {"Interrupted", "num interrupted", "interruptions"}, {"Failed", "num failed", "failures"},
+	for _, c := range [][3]string{{"Job", "id", "id"}, {"Kind", "kind", "kind"}, {"Status", "status", "status"},
+		{"Progress", "progress", "fraction"}, {"Run time", "num time", "runtime"}, {"Interrupted", "num interrupted", "interruptions"},
+		{"Failed", "num failed", "failures"},
 		{"Worker", "worker", ""}, {"Written", "num written", "written"}} {
 		col := column{Name: c[0], Class: c[1], Sorted: "none"}
 		if c[2] != "" {
@@ -365,7 +367,7 @@ func (s *Server) rows(w http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Rows-From", strconv.Itoa(found.From))
 	h.Set("Rows-Total", strconv.Itoa(found.Total))
-	_, _ = w.Write([]byte(html))
+	_, _ = w.Write([]byte(html)) //nolint:gosec // made by html/template
 }
 
 // vmRow is a VM with its workers.

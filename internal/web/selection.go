@@ -98,11 +98,14 @@ func (s selection) IsNarrow() bool {
 // of returns the selected jobs in their order. The status does not narrow counts.
 func (s selection) of(jobs []client.Job) (selected []client.Job, counts map[client.Status]int) {
 	counts = map[client.Status]int{}
-	newer, _ := time.ParseDuration(s.Newer)
+	newer, _ := time.ParseDuration(s.Newer) // 0 for none
 	older, _ := time.ParseDuration(s.Older)
+	is := func(wanted, value string) bool { return wanted == "" || wanted == value }
 	for _, j := range jobs {
-		if s.Kind != "" && j.Kind != s.Kind || s.Group != "" && j.Group != s.Group || s.Worker != "" && j.Owner != s.Worker ||
-			s.Text != "" && !strings.Contains(j.ID, s.Text) || newer > 0 && j.Age() > newer || older > 0 && j.Age() < older {
+		if !is(s.Kind, j.Kind) || !is(s.Group, j.Group) || !is(s.Worker, j.Owner) || !strings.Contains(j.ID, s.Text) {
+			continue
+		}
+		if newer > 0 && j.Age() > newer || j.Age() < older {
 			continue
 		}
 		counts[j.Status]++

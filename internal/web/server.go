@@ -80,7 +80,7 @@ func Listen(c Config) (*Server, error) {
 	if !at.IP.IsLoopback() {
 		return nil, fmt.Errorf("%s is not a loopback address: the page is for this machine alone; ssh -L forwards it", c.Listen)
 	}
-	listener, err := net.Listen("tcp", c.Listen)
+	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", c.Listen)
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +171,7 @@ func (s *Server) show(w http.ResponseWriter, p *page) {
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(p.Status)
-	_, _ = w.Write([]byte(html))
+	_, _ = w.Write([]byte(html)) //nolint:gosec // made by html/template
 }
 
 func (s *Server) render(name string, data any) (template.HTML, error) {
@@ -183,7 +183,7 @@ func (s *Server) render(name string, data any) (template.HTML, error) {
 // region renders a part of a page that changes while the page is open.
 func (s *Server) region(name string, p *page) (template.HTML, error) {
 	html, err := s.render(name, p)
-	return template.HTML(`<div id="`+name+`" class="region">`+string(html)+`</div>`), err //nolint:gosec // made by html/template
+	return template.HTML(`<div id="` + name + `" class="region">` + string(html) + `</div>`), err //nolint:gosec // made by html/template
 }
 
 // regions are the parts of the pages that change, by the page's name.
@@ -216,26 +216,11 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	sent := map[string][sha256.Size]byte{}
 	for {
 		_, next := s.feed.now()
-		p := s.page(ctx, at)
-		changed := map[string]template.HTML{}
-		for _, name := range regions[p.Name] {
-			html, err := s.region(name, p)
-			if err != nil {
-				return
-			}
-			if sum := sha256.Sum256(ages.ReplaceAll([]byte(html), []byte("$1"))); sent[name] != sum {
-				sent[name], changed[name] = sum, html
-			}
-		}
-		number := 0
-		if p.state != nil {
-			number = p.number
-		}
-		data, err := json.Marshal(map[string]any{"read": number, "regions": changed})
+		data, err := s.changes(s.page(ctx, at), sent)
 		if err != nil {
 			return
 		}
-		if _, err := fmt.Fprintf(w, "data: %s\n\n", data); err != nil || out.Flush() != nil {
+		if _, err := fmt.Fprintf(w, "data: %s\n\n", data); err != nil || out.Flush() != nil { //nolint:gosec // JSON, which escapes HTML
 			return
 		}
 		for waiting := true; waiting; {
@@ -251,4 +236,19 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 	}
+}
+
+// changes returns the regions of a page that differ from the sent ones, as JSON.
+func (s *Server) changes(p *page, sent map[string][sha256.Size]byte) ([]byte, error) {
+	changed := map[string]template.HTML{}
+	for _, name := range regions[p.Name] {
+		html, err := s.region(name, p)
+		if err != nil {
+			return nil, err
+		}
+		if sum := sha256.Sum256(ages.ReplaceAll([]byte(html), []byte("$1"))); sent[name] != sum {
+			sent[name], changed[name] = sum, html
+		}
+	}
+	return json.Marshal(map[string]any{"regions": changed})
 }

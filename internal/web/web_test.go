@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"net/http"
 	"net/http/httptest"
@@ -22,6 +23,9 @@ import (
 
 // hostile is a text that a page must neither run nor show as it is.
 const hostile = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\u202egpj.exe\x00"
+
+// long is a text of a MiB.
+var long = strings.Repeat("x", 1<<20)
 
 // rig is a server of a deployment that a test describes.
 type rig struct {
@@ -56,7 +60,7 @@ func setup(t *testing.T, every time.Duration, jobs ...client.Job) *rig {
 
 func echo(ctx context.Context, j *job.Job) ([]byte, error) {
 	job.Logger(ctx).ErrorContext(ctx, hostile)
-	job.Logger(ctx).InfoContext(ctx, strings.Repeat("x", 1<<20))
+	job.Logger(ctx).InfoContext(ctx, "long", slog.String("text", long))
 	j.Report(job.Progress{Fraction: 0.5, Text: hostile})
 	return []byte(hostile), nil
 }
@@ -187,8 +191,8 @@ func TestHostileTexts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{"/", "/jobs", "/jobs?kind=%3Cscript%3E&id=%22%3E%3Cimg+src=x%3E", "/rows?from=0", "/workers", "/poison", "/costs",
-		"/job/real", "/job/%3Cscript%3E", "/%3Cscript%3E", "/stream-of-nothing"} {
+	for _, path := range []string{"/", "/jobs", "/jobs?kind=%3Cscript%3E&id=%22%3E%3Cimg+src=x%3E", "/rows?from=0", "/workers",
+		"/poison", "/costs", "/job/real", "/job/%3Cscript%3E", "/%3Cscript%3E", "/stream-of-nothing"} {
 		body := r.get(t, path).Body.String()
 		for _, bad := range []string{"<script>", "<img", "\u202e", "\x00", "onerror=alert(1)>"} {
 			if strings.Contains(body, bad) {
@@ -295,7 +299,8 @@ func TestOutage(t *testing.T) {
 func TestWindows(t *testing.T) {
 	var jobs []client.Job
 	for i := range 100_000 {
-		jobs = append(jobs, client.Job{ID: fmt.Sprintf("job-%06d", i), Kind: []string{"a", "b"}[i%2], Status: client.StatusDone, ReadAt: time.Now()})
+		jobs = append(jobs, client.Job{ID: fmt.Sprintf("job-%06d", i), Kind: []string{"a", "b"}[i%2], Status: client.StatusDone,
+			ReadAt: time.Now()})
 	}
 	r := setup(t, time.Hour, jobs...)
 	w := r.get(t, "/rows?kind=b&sort=id&from=49990&count=1000")

@@ -81,8 +81,9 @@ func ago(t time.Time) template.HTML {
 		return "–"
 	}
 	t = t.Round(time.Second).UTC()
-	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s">%s ago</time>`, t.Format(time.RFC3339), //nolint:gosec // formatted times
-		t.Format("2006-01-02 15:04:05 UTC"), overview.Span(time.Since(t))))
+	element := `<time datetime="` + t.Format(time.RFC3339) + `" title="` + t.Format("2006-01-02 15:04:05 UTC") + `">` +
+		overview.Span(time.Since(t)) + ` ago</time>`
+	return template.HTML(element) //nolint:gosec // formatted times
 }
 
 // sentence is a problem with its commands set apart from its words.

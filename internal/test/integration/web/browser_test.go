@@ -18,7 +18,10 @@ import (
 	"github.com/spotworker/spotworker/internal/test/need"
 )
 
-var shots = flag.String("shots", "", "folder for a screenshot of each screen")
+var (
+	shots   = flag.String("shots", "", "folder for a screenshot of each screen")
+	picture = flag.String("picture", "", "file for the picture of the README")
+)
 
 // browser is a Chromium with one tab, and the messages of its console.
 type browser struct {

@@ -5,12 +5,14 @@ package web_test
 import (
 	"context"
 	"log/slog"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/spotworker/spotworker/internal/test/need"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -62,5 +64,62 @@ func TestScreens(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestLive: an open page gets the next state without a reload, keeps the focus, and says since
+// when storage does not answer. 100,000 jobs can be scrolled to their end with few rows in the
+// browser.
+func TestLive(t *testing.T) {
+	w, b := newWorld(100_000), open(t)
+	address := serve(t, w, time.Second)
+	base := address[:strings.Index(address, "/?")]
+	b.look(screens[0])
+	b.do(chromedp.Navigate(address), chromedp.WaitReady(chromedp.CSS(".tiles")))
+	script[bool](b, `window.same = true; document.querySelector(".tiles a").focus(); window.before = document.querySelector("#running").textContent; true`)
+	b.eventually(`document.querySelector("#running").textContent !== window.before`)
+	if !script[bool](b, `window.same && document.activeElement.matches(".tiles a")`) {
+		t.Error("the update lost the page or the focus")
+	}
+	w.down.Store(true)
+	b.eventually(`document.querySelector("#read").textContent.includes("Storage has not answered since")`)
+	if !script[bool](b, `document.querySelectorAll("#running tbody tr").length > 3`) {
+		t.Error("during an outage the last state is gone")
+	}
+	w.down.Store(false)
+	b.eventually(`document.querySelector("#read").textContent.includes("Live")`)
+
+	b.do(chromedp.Navigate(base+"/jobs?sort=id"), chromedp.WaitReady(chromedp.CSS("#rows")))
+	b.eventually(`document.documentElement.scrollHeight > 3e6`)
+	script[bool](b, `scrollTo(0, document.documentElement.scrollHeight); true`)
+	b.eventually(`[...document.querySelectorAll("#rows tr")].some((row) => row.id === "j-genome-099999")`)
+	if n := script[int](b, `document.querySelectorAll("#rows tr").length`); n > 200 {
+		t.Errorf("the browser holds %d rows, want at most 200", n)
+	}
+	for range 12 {
+		b.do(chromedp.KeyEvent("\t"))
+	}
+	if !script[bool](b, `document.activeElement !== document.body && getComputedStyle(document.activeElement).outlineStyle !== "none"`) {
+		t.Error("the keyboard reaches nothing that shows its focus")
+	}
+	if said := b.said(); said != "" {
+		t.Errorf("the console has %s", said)
+	}
+}
+
+// TestPicture makes the picture of the README (make picture).
+func TestPicture(t *testing.T) {
+	need.Flag(t, "picture", *picture != "")
+	b := open(t)
+	address := serve(t, newWorld(5000), time.Second)
+	b.look(screen{"picture", 1280, 800, false})
+	b.do(chromedp.Navigate(address), chromedp.WaitReady(chromedp.CSS(".tiles")))
+	time.Sleep(15 * time.Second) // for the curves
+	shot, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
+	if err == nil {
+		err = os.WriteFile(*picture, shot, 0o644) //nolint:gosec // a picture for all
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }
