@@ -27,10 +27,10 @@ SIGNING_KEY ?=
 EXAMPLES := $(patsubst %/,%,$(dir $(wildcard examples/*/go.mod)))
 
 # Debian packages that integration tests need: iproute2 for a network of their
-# own, spin for the model, prometheus for promtool, azure-cli to evict workers, wine and mingw to run Windows
+# own, chromium for the page of spotctl web, spin for the model, prometheus for promtool, azure-cli to evict workers, wine and mingw to run Windows
 # programs, gromacs, john and lammps as jobs (qemu-user where the processor is too old for them), the others for a machine that systemd boots and for what is installed
 # there.
-DEBIAN_PACKAGES := iproute2 gromacs john lammps qemu-user spin prometheus azure-cli wine wine64 gcc-mingw-w64-x86-64-posix debootstrap systemd-container dbus shellcheck
+DEBIAN_PACKAGES := iproute2 gromacs john lammps qemu-user spin prometheus azure-cli wine wine64 gcc-mingw-w64-x86-64-posix debootstrap systemd-container dbus shellcheck chromium
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -54,6 +54,10 @@ demo: ## evict workers on a local Azure and check that no job is lost (DEMO_FLAG
 .PHONY: recording
 recording: ## record the demo as the README's picture, docs/demo.svg (RECORDING_FLAGS=...)
 	go run ./tools/recording $(RECORDING_FLAGS)
+
+.PHONY: picture
+picture: ## make the picture of spotctl web in the README, docs/web.png
+	go test -tags integration -count=1 -run '^TestPicture$$' ./internal/test/integration/web -picture '$(CURDIR)/docs/web.png'
 
 .PHONY: chaos
 chaos: ## kill real workers at random and verify what happened to every job (CHAOS_FLAGS="--kills 200")

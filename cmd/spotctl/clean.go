@@ -10,6 +10,7 @@ import (
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/durations"
+	"github.com/spotworker/spotworker/internal/overview/detail"
 	"github.com/spotworker/spotworker/internal/plaintext"
 	"github.com/spotworker/spotworker/internal/storage/azure"
 )
@@ -138,11 +139,11 @@ func (p *printer) cleaned(r client.CleanReport, removed bool, err error) error {
 	}
 	lines := []string{
 		fmt.Sprintf("%s: %d jobs of %d records: %d done, %d cancelled, with %s of results", what, r.Done+r.Cancelled, r.Read, r.Done,
-			r.Cancelled, size(r.Bytes)),
-		fmt.Sprintf("%s: %d logs, %s", what, r.Logs, size(r.LogBytes)),
+			r.Cancelled, detail.Size(r.Bytes)),
+		fmt.Sprintf("%s: %d logs, %s", what, r.Logs, detail.Size(r.LogBytes)),
 	}
 	if r.Outputs > 0 {
-		lines = append(lines, fmt.Sprintf("%s: %d outputs and lists of them, %s", what, r.Outputs, size(r.OutputBytes)))
+		lines = append(lines, fmt.Sprintf("%s: %d outputs and lists of them, %s", what, r.Outputs, detail.Size(r.OutputBytes)))
 	}
 	for _, left := range []struct {
 		n   int
@@ -169,17 +170,4 @@ func (p *printer) cleaned(r client.CleanReport, removed bool, err error) error {
 		p.note("nothing was removed: give --yes to remove them, which cannot be undone")
 	}
 	return err
-}
-
-// size is a number of bytes for people.
-func size(bytes int64) string {
-	units := []string{"bytes", "KiB", "MiB", "GiB", "TiB"}
-	n, i := float64(bytes), 0
-	for ; n >= 1024 && i < len(units)-1; i++ {
-		n /= 1024
-	}
-	if i == 0 {
-		return fmt.Sprintf("%d bytes", bytes)
-	}
-	return fmt.Sprintf("%.1f %s", n, units[i])
 }

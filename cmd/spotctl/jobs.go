@@ -12,12 +12,9 @@ import (
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/overview"
+	"github.com/spotworker/spotworker/internal/overview/detail"
 	"github.com/spotworker/spotworker/internal/plaintext"
 )
-
-// statuses are the statuses of records, in the order of a job's life.
-var statuses = []client.Status{client.StatusOpen, client.StatusRunning, client.StatusDone, client.StatusPoison, client.StatusCancelled,
-	client.StatusUnknown}
 
 // selection are the flags that select jobs by their records.
 type selection struct {
@@ -107,7 +104,7 @@ func (c *jobsCommand) print(p *printer, jobs []client.Job) error {
 	if c.Count {
 		return p.jobCounts(jobs)
 	}
-	slices.SortFunc(jobs, orders[c.Sort])
+	slices.SortFunc(jobs, overview.Orders[c.Sort])
 	if c.Reverse {
 		slices.Reverse(jobs)
 	}
@@ -142,7 +139,7 @@ func countJobs(jobs []client.Job) map[client.Status]int {
 // countsInWords are the counts that are not 0, in the order of a job's life.
 func countsInWords(counts map[client.Status]int) string {
 	var parts []string
-	for _, status := range statuses {
+	for _, status := range overview.Statuses {
 		if n := counts[status]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, status))
 		}
@@ -157,7 +154,7 @@ func (p *printer) jobCounts(jobs []client.Job) error {
 		return p.line(map[string]any{"jobs": len(jobs), "by_status": counts})
 	}
 	t := p.table()
-	for _, status := range statuses {
+	for _, status := range overview.Statuses {
 		if n := counts[status]; n > 0 {
 			fmt.Fprintf(t, "%s\t%d\n", status, n)
 		}
@@ -168,27 +165,6 @@ func (p *printer) jobCounts(jobs []client.Job) error {
 
 // jobStatuses are the values of --status.
 const jobStatuses = "open,running,done,poison,cancelled,unknown"
-
-// jobOrders are the values of jobs --sort.
-const jobOrders = "id,kind,status,written,created,fraction,runtime,interruptions,failures"
-
-// orders compare two jobs, for jobs --sort.
-var orders = map[string]func(a, b client.Job) int{
-	"id":            compareBy(func(client.Job) string { return "" }),
-	"kind":          compareBy(func(j client.Job) string { return j.Kind }),
-	"status":        compareBy(func(j client.Job) int { return slices.Index(statuses, j.Status) }),
-	"written":       compareBy(func(j client.Job) int64 { return -j.UpdatedAt.UnixNano() }),
-	"created":       compareBy(func(j client.Job) int64 { return -j.CreatedAt.UnixNano() }),
-	"fraction":      compareBy(func(j client.Job) float64 { return -j.Fraction }),
-	"runtime":       compareBy(func(j client.Job) time.Duration { return -j.RunTime }),
-	"interruptions": compareBy(func(j client.Job) int { return -j.Interruptions }),
-	"failures":      compareBy(func(j client.Job) int { return -j.TotalFailures }),
-}
-
-// compareBy compares by a key, and by the id where it is equal.
-func compareBy[K cmp.Ordered](key func(client.Job) K) func(a, b client.Job) int {
-	return func(a, b client.Job) int { return cmp.Or(cmp.Compare(key(a), key(b)), cmp.Compare(a.ID, b.ID)) }
-}
 
 // find returns the selected jobs. unread is not nil if the jobs of some accounts are
 // missing.
@@ -305,153 +281,6 @@ func (p *printer) job(log client.Log, waitsFor string) error {
 		more.WaitsFor, more.LogEnd = waitsFor, log.Lines
 		return p.line(log.Job, more)
 	}
-	rows := append(rowsOfJob(log.Job, time.Now()), rowsOfLog(log)...)
+	rows := append(detail.JobRows(log.Job, time.Now()), rowsOfLog(log)...)
 	return p.pairs(slices.Insert(rows, 3, [2]string{"waits for", plaintext.Line(waitsFor)}))
-}
-
-// rowsOfJob are the rows of a job for people. A row without a value is not printed.
-func rowsOfJob(j client.Job, now time.Time) [][2]string {
-	progress := overview.Percent(j)
-	if left, ok := j.TimeLeft(); ok {
-		progress += fmt.Sprintf(", about %s left", overview.Span(left))
-	}
-	if report := overview.Report(j); report != "" {
-		progress = strings.TrimPrefix(progress+": "+plaintext.Line(report), ": ")
-	}
-	if j.Live != nil && progress != "" {
-		progress += fmt.Sprintf(" (%s ago)", overview.Span(j.Live.Age))
-	}
-	state := ""
-	if j.StateSize > 0 {
-		state = fmt.Sprintf("%d bytes, version %d", j.StateSize, j.StateVersion)
-	}
-	if j.HasPreviousState {
-		state = strings.TrimPrefix(fmt.Sprintf("%s; the one before is kept too, %d bytes", state, j.PreviousStateSize), "; ")
-	}
-	if j.StepsBack > 0 {
-		state = strings.TrimPrefix(fmt.Sprintf("%s; the job resumed from the one before the last %s", state, times(j.StepsBack)), "; ")
-	}
-	result := ""
-	if j.Status == client.StatusDone {
-		result = fmt.Sprintf("%d bytes: spotctl result %s", j.ResultSize, j.ID)
-	}
-	stored := ""
-	if j.OutputFiles > 0 {
-		stored = fmt.Sprintf("%d files, %s: spotctl outputs %s", j.OutputFiles, size(j.OutputBytes), j.ID)
-		if j.Status != client.StatusDone {
-			stored = fmt.Sprintf("%d files, %s, of its last checkpoint: spotctl outputs %s --partial", j.OutputFiles, size(j.OutputBytes), j.ID)
-		}
-	}
-	failures := ""
-	if j.TotalFailures > 0 {
-		failures = fmt.Sprintf("%d, of which %d in a row without progress", j.TotalFailures, j.Failures)
-	}
-	exits := ""
-	if j.UncleanExits > 0 {
-		exits = fmt.Sprintf("%d workers in a row died with it", j.UncleanExits)
-	}
-	return [][2]string{
-		{"job", j.ID}, {"kind", plaintext.Line(j.Kind)}, {"group", plaintext.Line(j.Group)},
-		{"status", string(j.Status)}, {"reason", plaintext.Line(j.Reason)},
-		{"progress", progress}, {"written", fmt.Sprintf("%s ago by %s", overview.Span(j.Age()), plaintext.Line(j.Owner))},
-		{"claims", claimsInWords(j, now)},
-		{"interruptions", fmt.Sprint(j.Interruptions)}, {"failures", failures}, {"unclean exits", exits},
-		{"run time", overview.RunTime(j).Round(time.Millisecond).String()}, {"cost", costInWords(j)}, {"checkpoint", state}, {"result", result},
-		{"outputs", stored},
-		{"deadline", deadlineInWords(j)}, {"estimate", estimateInWords(j)}, {"expected end", expectedEnd(j)}, {"at risk", riskInWords(j)},
-		{"moved", plaintext.Line(j.MoveReason)},
-		{"created", moment(j.CreatedAt, now)}, {"ended", moment(j.EndedAt, now)}, {"work", hashed(j.WorkSHA256)},
-	}
-}
-
-// claimsInWords says how often the job was claimed.
-func claimsInWords(j client.Job, now time.Time) string {
-	if j.Deliveries == 0 {
-		return "none yet"
-	}
-	return fmt.Sprintf("%d, the last %s", j.Deliveries, moment(j.ClaimedAt, now))
-}
-
-// times is a count of events.
-func times(n int) string {
-	if n == 1 {
-		return "once"
-	}
-	return fmt.Sprintf("%d times", n)
-}
-
-// deadlineInWords says when the deadline is, and of a job that is done whether it met it.
-func deadlineInWords(j client.Job) string {
-	switch {
-	case j.Deadline.IsZero():
-		return ""
-	case j.Status == client.StatusDone && j.EndedAt.After(j.Deadline):
-		return fmt.Sprintf("%s, missed by %s", j.Deadline.UTC().Format(time.RFC3339), overview.Span(j.EndedAt.Sub(j.Deadline)))
-	case j.Status == client.StatusDone:
-		return fmt.Sprintf("%s, met with %s to spare", j.Deadline.UTC().Format(time.RFC3339), overview.Span(j.Deadline.Sub(j.EndedAt)))
-	}
-	return due(j.Deadline, j.ReadAt)
-}
-
-func estimateInWords(j client.Job) string {
-	if j.Estimate == 0 {
-		return ""
-	}
-	return j.Estimate.String() + " of work"
-}
-
-// expectedEnd says when a running job should end if nothing interrupts it.
-func expectedEnd(j client.Job) string {
-	end, ok := j.ExpectedEnd()
-	if !ok {
-		return ""
-	}
-	return due(end, j.ReadAt) + ", if nothing interrupts it"
-}
-
-// riskInWords says whether the job may miss its deadline, and why.
-func riskInWords(j client.Job) string {
-	risk, why := j.Risk()
-	switch {
-	case risk == client.RiskNone:
-		return ""
-	case risk.AtRisk():
-		return fmt.Sprintf("yes, %s: %s", risk, why)
-	case risk == client.RiskLate:
-		return "it is late: " + why
-	}
-	return "no: " + why
-}
-
-// due is a time for people that may be to come.
-func due(t, now time.Time) string {
-	if t.After(now) {
-		return fmt.Sprintf("%s (in %s)", t.UTC().Format(time.RFC3339), overview.Span(t.Sub(now)))
-	}
-	return fmt.Sprintf("%s (%s ago)", t.UTC().Format(time.RFC3339), overview.Span(now.Sub(t)))
-}
-
-// costInWords returns a job's cost so far.
-func costInWords(j client.Job) string {
-	c := j.Cost
-	switch {
-	case j.Deliveries == 0:
-		return ""
-	case !c.Known:
-		return "not known: all deliveries were by workers from before the ledger"
-	}
-	round := func(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
-	text := fmt.Sprintf("%s in slots: %s useful, %s redone, %s overhead; %d evictions, %d unclean exits",
-		round(c.Total()), round(c.Useful), round(c.Redone), round(c.Overhead), c.Evictions, c.UncleanExits)
-	if c.MissingDeliveries > 0 {
-		text += fmt.Sprintf("; without %d of %d deliveries, by workers from before the ledger", c.MissingDeliveries, j.Deliveries)
-	}
-	return text
-}
-
-func hashed(sha256 string) string {
-	if sha256 == "" {
-		return ""
-	}
-	return "SHA-256 " + sha256
 }

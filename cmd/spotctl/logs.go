@@ -9,6 +9,7 @@ import (
 
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/overview/detail"
 	"github.com/spotworker/spotworker/internal/plaintext"
 )
 
@@ -72,27 +73,12 @@ func (c *logsCommand) run(ctx context.Context, s *session) error {
 		if err != nil {
 			return err
 		}
-		log.Lines = append(log.Lines, after(log.Lines, live.Lines)...)
+		log.Lines = append(log.Lines, detail.NewLines(log.Lines, live.Lines)...)
 	}
 	if len(log.Lines) == 0 {
 		s.printer.note("%s", noLog(log.Job))
 	}
 	return p.print(c.last(log.Lines))
-}
-
-// after returns the lines of an end of a log that come after the known lines.
-func after(known, end []client.LogLine) []client.LogLine {
-	p := logPrinter{}
-	for _, l := range known {
-		p.pass(l)
-	}
-	var more []client.LogLine
-	for _, l := range end {
-		if l, _, isNew := p.pass(l); isNew {
-			more = append(more, l)
-		}
-	}
-	return more
 }
 
 // noLog says why a job has no lines.
@@ -190,15 +176,14 @@ func (f *follower) showStored(ctx context.Context) (ended bool, _ error) {
 
 // logPrinter prints the lines of one log, each once.
 type logPrinter struct {
-	printer          *printer
-	delivery, number int // of the last line
-	began            bool
+	printer *printer
+	printed detail.LogEnd
 }
 
 // print prints the lines that come after the printed lines.
 func (p *logPrinter) print(lines []client.LogLine) error {
 	for _, l := range lines {
-		l, begins, isNew := p.pass(l)
+		l, begins, isNew := p.printed.Pass(l)
 		if !isNew {
 			continue
 		}
@@ -207,21 +192,6 @@ func (p *logPrinter) print(lines []client.LogLine) error {
 		}
 	}
 	return nil
-}
-
-// pass records a line as printed. isNew is false if it was printed before; begins says that it
-// is the first line of its delivery. Of lines left out it returns those that are new.
-func (p *logPrinter) pass(l client.LogLine) (line client.LogLine, begins, isNew bool) {
-	end := l.Number + max(l.LeftOut, 1) - 1
-	if p.began && (l.Delivery < p.delivery || l.Delivery == p.delivery && end <= p.number) {
-		return l, false, false
-	}
-	if missing := p.number + 1 - l.Number; p.began && l.Delivery == p.delivery && missing > 0 && l.LeftOut > 0 {
-		l.Number, l.LeftOut = l.Number+missing, l.LeftOut-missing
-	}
-	begins = !p.began || l.Delivery != p.delivery
-	p.began, p.delivery, p.number = true, l.Delivery, end
-	return l, begins, true
 }
 
 // one prints a line. begins says that it is the first one of its delivery.

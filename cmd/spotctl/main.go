@@ -15,7 +15,6 @@ import (
 	"strings"
 	"syscall"
 	"text/tabwriter"
-	"time"
 
 	"github.com/alecthomas/kong"
 	"golang.org/x/term"
@@ -51,6 +50,7 @@ type flags struct {
 
 	Status  statusCommand  `cmd:"" help:"Show the deployment at one moment: queues, jobs, workers, evictions."`
 	Top     topCommand     `cmd:"" help:"Show the same live, in the terminal."`
+	Web     webCommand     `cmd:"" help:"Show the same and more live, as a page in the browser."`
 	Doctor  doctorCommand  `cmd:"" help:"Examine the deployment, and say what to do."`
 	Jobs    jobsCommand    `cmd:"" help:"List jobs."`
 	Job     jobCommand     `cmd:"" help:"Show one job."`
@@ -159,7 +159,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	vars := costs.Vars()
 	vars["most_shards"], vars["most_accounts"] = strconv.Itoa(queue.MaxShards), strconv.Itoa(queue.MaxAccounts)
 	vars["unasked"], vars["least_days"] = strconv.Itoa(cancelUnasked), strconv.Itoa(leastDays)
-	vars["job_orders"], vars["job_statuses"] = jobOrders, jobStatuses
+	vars["job_orders"], vars["job_statuses"] = overview.OrderNames, jobStatuses
 	program := cli.Program{Name: "spotctl", Description: description, Version: version, Prepare: completion.Answer, Vars: vars}
 	if done, err := program.Parse(&f, args, stdout); done || err != nil {
 		return err
@@ -270,11 +270,3 @@ func (p *printer) line(v any, more ...any) error {
 
 // table returns a writer of tab-separated columns. The caller flushes it.
 func (p *printer) table() *tabwriter.Writer { return tabwriter.NewWriter(p, 0, 0, 2, ' ', 0) }
-
-// ago returns how long ago a time was, for people.
-func ago(t, now time.Time) string {
-	if t.IsZero() {
-		return "?"
-	}
-	return overview.Span(now.Sub(t))
-}

@@ -5,13 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/overview"
+	"github.com/spotworker/spotworker/internal/overview/detail"
+	"github.com/spotworker/spotworker/internal/overview/givenup"
 	"github.com/spotworker/spotworker/internal/overview/table"
 	"github.com/spotworker/spotworker/internal/plaintext"
 	"github.com/spotworker/spotworker/internal/queue"
@@ -49,7 +50,7 @@ func (c *listCommand) run(ctx context.Context, s *session) error {
 	seen, filter := len(messages), c.filter(time.Now())
 	messages = slices.DeleteFunc(messages, func(m client.PoisonMessage) bool { return !filter.Has(m) })
 	if c.Summary {
-		err = s.printer.poisonSummary(summarize(messages))
+		err = s.printer.poisonSummary(givenup.Summarize(messages))
 	} else {
 		err = s.printer.poisonList(messages)
 	}
@@ -95,12 +96,12 @@ func (p *printer) poisonList(messages []client.PoisonMessage) error {
 			}
 			continue
 		}
-		row := []string{m.JobID, m.Kind, ago(m.GivenUpAt, time.Now()) + " ago", m.Worker, m.Reason}
+		row := []string{m.JobID, m.Kind, detail.Ago(m.GivenUpAt, time.Now()) + " ago", m.Worker, m.Reason}
 		if m.JobID == "" {
 			row[0] = "message " + m.MessageID
 		}
 		if m.Err != nil {
-			row[2], row[4] = ago(m.InsertedAt, time.Now())+" ago", m.Err.Error()
+			row[2], row[4] = detail.Ago(m.InsertedAt, time.Now())+" ago", m.Err.Error()
 		}
 		t.Add(row...)
 	}
@@ -157,13 +158,13 @@ func (p *printer) show(m client.PoisonMessage, d client.PoisonDetails) error {
 }
 
 func rowsOf(m client.PoisonMessage, d client.PoisonDetails) [][2]string {
-	rows := [][2]string{{"message", m.MessageID}, {"since", moment(m.InsertedAt, time.Now())}}
+	rows := [][2]string{{"message", m.MessageID}, {"since", detail.Moment(m.InsertedAt, time.Now())}}
 	if m.Err != nil {
 		return append(rows, [2]string{"fault", plaintext.Line(m.Err.Error())}, [2]string{"text", shown(d.Text)})
 	}
 	rows = append(rows, [][2]string{
 		{"job", plaintext.Line(m.JobID)}, {"kind", plaintext.Line(m.Kind)}, {"reason", plaintext.Line(m.Reason)},
-		{"given up", moment(m.GivenUpAt, time.Now())},
+		{"given up", detail.Moment(m.GivenUpAt, time.Now())},
 		{"by", plaintext.Line(m.Worker)}, {"from queue", plaintext.Line(m.Queue)}, {"original message", plaintext.Line(m.OriginalID)},
 	}...)
 	rows = append(rows, rowsOfRecord(d.Job)...)
@@ -203,86 +204,8 @@ const maxShown = 2000
 
 func shown(text string) string { return table.Cut(plaintext.Line(text), maxShown) }
 
-func moment(t, now time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return fmt.Sprintf("%s (%s ago)", t.UTC().Format(time.RFC3339), ago(t, now))
-}
-
-// poisonGroup counts the dead-lettered jobs of one kind with one reason.
-type poisonGroup struct {
-	Kind     string    `json:"kind,omitempty"`
-	Reason   string    `json:"reason"` // with placeholders for the differences
-	Messages int       `json:"messages"`
-	Workers  int       `json:"workers"` // that gave them up
-	Example  string    `json:"example"` // id of the job, or of the message, that was given up last
-	First    time.Time `json:"first"`   // when a job of the group was given up
-	Last     time.Time `json:"last"`
-}
-
-// varying matches what differs between two occurrences of one reason, and unchanging
-// what takes its place.
-var varying = []struct {
-	pattern    *regexp.Regexp
-	unchanging string
-}{
-	{regexp.MustCompile(`"[^"]*"`), `"…"`},
-	{regexp.MustCompile(`'[^']*'`), `'…'`},
-	{regexp.MustCompile(`https?://\S+`), "URL"},
-	{regexp.MustCompile(`\b[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b`), "ID"},
-	{regexp.MustCompile(`(/[^\s:,;)]+){2,}`), "PATH"},
-	{regexp.MustCompile(`[^\s/:;,"']+\.[A-Za-z][A-Za-z0-9]{1,4}\b`), "FILE"},
-	{regexp.MustCompile(`\b[0-9a-fA-F]{16,}\b`), "ID"},
-	{regexp.MustCompile(`\d+(\.\d+)?`), "N"},
-}
-
-// common returns a reason without what differs from job to job.
-func common(reason string) string {
-	for _, v := range varying {
-		reason = v.pattern.ReplaceAllString(reason, v.unchanging)
-	}
-	return reason
-}
-
-// summarize counts messages by kind and reason, the most frequent first.
-func summarize(messages []client.PoisonMessage) []poisonGroup {
-	type key struct{ kind, reason string }
-	groups := map[key]*poisonGroup{}
-	workers := map[key]map[string]bool{}
-	for _, m := range messages {
-		reason, at, example := m.Reason, m.GivenUpAt, cmp.Or(m.JobID, m.MessageID)
-		if m.Err != nil {
-			reason, at = m.Err.Error(), m.InsertedAt
-		}
-		k := key{m.Kind, common(reason)}
-		g := groups[k]
-		if g == nil {
-			g = &poisonGroup{Kind: m.Kind, Reason: k.reason, First: at.UTC(), Last: at.UTC(), Example: example}
-			groups[k], workers[k] = g, map[string]bool{}
-		}
-		g.Messages++
-		workers[k][m.Worker] = true
-		g.Workers = len(workers[k])
-		if at.Before(g.First) {
-			g.First = at.UTC()
-		}
-		if at.After(g.Last) {
-			g.Last, g.Example = at.UTC(), example
-		}
-	}
-	var all []poisonGroup
-	for _, g := range groups {
-		all = append(all, *g)
-	}
-	slices.SortFunc(all, func(a, b poisonGroup) int {
-		return cmp.Or(cmp.Compare(b.Messages, a.Messages), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Reason, b.Reason))
-	})
-	return all
-}
-
 // poisonSummary prints the groups: a table, or a line of JSON for each.
-func (p *printer) poisonSummary(groups []poisonGroup) error {
+func (p *printer) poisonSummary(groups []givenup.Group) error {
 	t := table.New(
 		table.Column{Name: "JOBS", Right: true}, table.Column{Name: "KIND"}, table.Column{Name: "WORKERS", Right: true, Drop: 3},
 		table.Column{Name: "LAST", Right: true, Drop: 1}, table.Column{Name: "EXAMPLE", Drop: 2, Least: 8},
@@ -295,7 +218,7 @@ func (p *printer) poisonSummary(groups []poisonGroup) error {
 			}
 			continue
 		}
-		t.Add(strconv.Itoa(g.Messages), g.Kind, strconv.Itoa(g.Workers), ago(g.Last, time.Now())+" ago", g.Example, g.Reason)
+		t.Add(strconv.Itoa(g.Messages), g.Kind, strconv.Itoa(g.Workers), detail.Ago(g.Last, time.Now())+" ago", g.Example, g.Reason)
 	}
 	if t.Len() == 0 {
 		return nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/overview/detail"
 )
 
 // A job shows in words which of its states are kept.
@@ -21,7 +22,7 @@ func TestStatesInWords(t *testing.T) {
 			StateSize: 4, StateVersion: 3, HasPreviousState: true, StepsBack: 2},
 		"the job resumed from the one before the last 2 times": {StepsBack: 2},
 	} {
-		rows := rowsOfJob(j, time.Now())
+		rows := detail.JobRows(j, time.Now())
 		if !slices.Contains(rows, [2]string{"checkpoint", want}) {
 			t.Errorf("rows = %q, want the checkpoint %q", rows, want)
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/overview/detail"
 	"github.com/spotworker/spotworker/internal/plaintext"
 	"github.com/spotworker/spotworker/internal/storage/azure"
 )
@@ -333,7 +334,7 @@ func (c *outputsCommand) download(ctx context.Context, p *printer, deployment *c
 	if selected == 0 {
 		return c.none(p)
 	}
-	p.note("outputs written: %d, in %s; %s fetched", selected, c.To, size(fetched.Load()))
+	p.note("outputs written: %d, in %s; %s fetched", selected, c.To, detail.Size(fetched.Load()))
 	return nil
 }
 
@@ -367,6 +368,6 @@ func (p *printer) outputs(all []client.Output) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	p.note("%d outputs, %s; --to FOLDER downloads them", len(all), size(total))
+	p.note("%d outputs, %s; --to FOLDER downloads them", len(all), detail.Size(total))
 	return nil
 }

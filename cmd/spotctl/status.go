@@ -12,6 +12,7 @@ import (
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/overview"
+	"github.com/spotworker/spotworker/internal/overview/detail"
 	"github.com/spotworker/spotworker/internal/plaintext"
 	"github.com/spotworker/spotworker/internal/storage/azure"
 )
@@ -98,9 +99,7 @@ func snapshot(ctx context.Context, deployment *client.Client, timeout time.Durat
 	ctx, cancel := withTimeout(ctx, timeout)
 	defer cancel()
 	found, err := overview.Read(ctx, deployment)
-	for i, fault := range found.Faults {
-		found.Faults[i].Err = errors.New(azure.Explain(fault.Err))
-	}
+	found.Explain(azure.Explain)
 	if err != nil {
 		err = errors.New(azure.Explain(err))
 	}
@@ -160,7 +159,7 @@ func statusLineOf(s *overview.Snapshot) statusLine {
 	}
 	if s.Has(overview.PartJobs) {
 		l.Jobs, l.Done, l.Running = map[string]int{}, new(s.Jobs.DoneRecently), []client.Job{}
-		for _, status := range statuses {
+		for _, status := range overview.Statuses {
 			l.Jobs[string(status)] = s.Jobs.ByStatus[status]
 		}
 		l.Running = append(l.Running, s.Jobs.Running...)
@@ -277,7 +276,7 @@ func (c *workerCommand) run(ctx context.Context, s *session) error {
 	if s.printer.json {
 		return s.printer.line(w)
 	}
-	return s.printer.pairs(rowsOfWorker(w, time.Now()))
+	return s.printer.pairs(detail.WorkerRows(w, time.Now()))
 }
 
 // ofVM returns the worker of the VM with the name that was given, or unknown if there is none.
@@ -300,33 +299,4 @@ func (c *workerCommand) ofVM(ctx context.Context, deployment *client.Client, unk
 		return client.Worker{}, fmt.Errorf("VM %s has %d workers: %s", c.Name, len(same), strings.Join(names, ", "))
 	}
 	return deployment.Worker(ctx, all[0].Name)
-}
-
-// rowsOfWorker are the rows of a worker for people.
-func rowsOfWorker(w client.Worker, now time.Time) [][2]string {
-	rows := [][2]string{
-		{"worker", plaintext.Line(w.Name)}, {"VM", plaintext.Line(w.VM)},
-		{"state", fmt.Sprintf("%s (%s)", plaintext.Line(w.State), w.Life())}, {"asked", plaintext.Line(w.Asked)},
-		{"version", plaintext.Line(w.Version)},
-		{"started", moment(w.StartedAt, now)}, {"heartbeat", overview.Span(w.Age) + " ago"},
-		{"queues", plaintext.Line(strings.Join(w.Queues, ", "))}, {"kinds", plaintext.Line(strings.Join(w.Kinds, ", "))},
-	}
-	if e := w.LastEvent; e != nil {
-		rows = append(rows, [2]string{"last event", fmt.Sprintf("%s %s, seen %s, response: %s", plaintext.Line(e.Type), plaintext.Line(e.Status),
-			moment(e.SeenAt, now), plaintext.Line(e.Action))})
-	}
-	if d := w.LastDrain; d != nil {
-		rows = append(rows, [2]string{"last drain", fmt.Sprintf("%s, ended %s: of %d jobs %d were done and %d handed over (%d without their "+
-			"last progress), %d left, in %s of %s",
-			plaintext.Line(d.Reason), moment(d.EndedAt, now), d.Jobs, d.Done, d.Released, d.LeftOut, d.Left, d.Took.Round(time.Millisecond),
-			d.Budget)})
-	}
-	rows = append(rows, [2]string{"jobs", fmt.Sprint(w.Jobs)})
-	for _, id := range w.JobIDs {
-		rows = append(rows, [2]string{"", plaintext.Line(id)})
-	}
-	if hidden := w.Jobs - len(w.JobIDs); hidden > 0 {
-		rows = append(rows, [2]string{"", fmt.Sprintf("and %d more", hidden)})
-	}
-	return rows
 }

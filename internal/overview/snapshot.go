@@ -74,6 +74,13 @@ func (s *Snapshot) Has(p Part) bool {
 	return !slices.ContainsFunc(s.Faults, func(f Fault) bool { return f.Part == p && !f.Partly })
 }
 
+// Explain replaces the errors of the faults by what explain makes of them, for people.
+func (s *Snapshot) Explain(explain func(error) string) {
+	for i, fault := range s.Faults {
+		s.Faults[i].Err = errors.New(explain(fault.Err))
+	}
+}
+
 // Jobs are the records of a deployment.
 type Jobs struct {
 	ByStatus map[client.Status]int
@@ -91,11 +98,16 @@ type Jobs struct {
 // Read reads a snapshot. A part that cannot be read is a fault in it; the error is the
 // error of ctx, or the fault if no part could be read.
 func Read(ctx context.Context, c *client.Client) (Snapshot, error) {
+	return ReadEach(ctx, c, func(client.Job) {})
+}
+
+// ReadEach is [Read], and calls each with every job that has a record, from one goroutine.
+func ReadEach(ctx context.Context, c *client.Client, each func(client.Job)) (Snapshot, error) {
 	began := time.Now()
 	s := Snapshot{At: began}
 	faults := []Fault{{Part: PartJobs}, {Part: PartWorkers}, {Part: PartQueues}, {Part: PartSteering}}
 	var parts sync.WaitGroup
-	parts.Go(func() { s.Jobs, faults[0].Err = readJobs(ctx, c) })
+	parts.Go(func() { s.Jobs, faults[0].Err = readJobs(ctx, c, each) })
 	parts.Go(func() { s.Workers, faults[1].Err = Workers(ctx, c) })
 	parts.Go(func() { s.Queues, faults[2].Err = c.Queues(ctx) })
 	parts.Wait()
@@ -203,13 +215,14 @@ func (s *Snapshot) Records() (n int) {
 	return n
 }
 
-func readJobs(ctx context.Context, c *client.Client) (Jobs, error) {
+func readJobs(ctx context.Context, c *client.Client, each func(client.Job)) (Jobs, error) {
 	jobs, unread := Jobs{ByStatus: map[client.Status]int{}}, error(nil)
 	for j, err := range c.List(ctx, client.Filter{}) {
 		if err != nil {
 			unread = err
 			continue // the last
 		}
+		each(j)
 		jobs.ByStatus[j.Status]++
 		jobs.Punctuality.Add(j)
 		switch {

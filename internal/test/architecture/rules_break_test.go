@@ -89,6 +89,7 @@ var breaches = []struct {
 	{"worker imports only what it joins", "internal/worker/run.go", "//go:build integration\n\n" + importing(testModule+"/internal/fleet"), 5},
 	{"producer imports only what it puts", "internal/producer/wait.go", importing(testModule + "/internal/worker"), 3},
 	{"vmpackage knows what goes onto a VM", "internal/vmpackage/build.go", importing(testModule + "/internal/lab"), 3},
+	{"web shows what others read", "internal/web/page.go", importing(testModule + "/internal/storage/azure"), 3},
 	{"the engine is used from outside", "internal/handlers/hash.go", importing(testModule + "/internal/worker"), 3},
 	{"the engine is used from outside", "examples/render/main.go", importing(testModule + "/internal/worker"), 3},
 	{"only the outer layer connects", "internal/fleet/list.go", importing(testModule + "/internal/storage/azure"), 3},

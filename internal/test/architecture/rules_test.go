@@ -411,6 +411,13 @@ var importRules = []importRule{
 		},
 		reason: "it is handed its clients, and knows no engine and no emulator",
 	},
+	{
+		name:    "web shows what others read",
+		in:      []string{"./internal/web"},
+		forbids: []string{"./...", sdk},
+		allows:  []string{"./client", "./internal/overview/...", "./internal/plaintext"},
+		reason:  "it is handed a client and shows what the read model says; what a page computed itself, the commands would not say",
+	},
 
 	{
 		name:    "vmpackage knows what goes onto a VM",

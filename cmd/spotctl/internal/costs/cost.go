@@ -15,6 +15,7 @@ import (
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/durations"
 	"github.com/spotworker/spotworker/internal/fleet/presence"
+	"github.com/spotworker/spotworker/internal/overview/spent"
 	"github.com/spotworker/spotworker/internal/overview/table"
 )
 
@@ -153,113 +154,32 @@ func (c *Cost) slots(ctx context.Context, s Session, deployment Deployment) (flo
 	return mean, nil
 }
 
-// row is the total cost of a group of jobs.
-type row struct {
-	jobs, partial, unknown   int // with a ledger; of these, with missing deliveries; from before the ledger
-	useful, redone, overhead float64
-	once                     float64 // overhead of one delivery of each job
-	evictions, exits         int
-	unknownRun               float64 // run time of jobs from before the ledger
-}
-
-// add adds a job.
-func (r *row) add(j client.Job) {
-	k := j.Cost
-	if !k.Known {
-		r.unknown++
-		r.unknownRun += j.RunTime.Seconds()
-		return
-	}
-	r.jobs++
-	if k.MissingDeliveries > 0 {
-		r.partial++
-	}
-	r.useful += k.Useful.Seconds()
-	r.redone += k.Redone.Seconds()
-	r.overhead += k.Overhead.Seconds()
-	r.once += k.Overhead.Seconds() / float64(max(j.Deliveries-k.MissingDeliveries, 1))
-	r.evictions += k.Evictions
-	r.exits += k.UncleanExits
-}
-
-// total is the time in slots, in seconds.
-func (r row) total() float64 { return r.useful + r.redone + r.overhead }
-
-func (r *row) merge(o row) {
-	r.jobs, r.partial, r.unknown = r.jobs+o.jobs, r.partial+o.partial, r.unknown+o.unknown
-	r.useful, r.redone, r.overhead, r.once = r.useful+o.useful, r.redone+o.redone, r.overhead+o.overhead, r.once+o.once
-	r.evictions, r.exits, r.unknownRun = r.evictions+o.evictions, r.exits+o.exits, r.unknownRun+o.unknownRun
-}
-
-// group is the day and kind of a row; a part that rows are not split by is empty.
-type group struct{ day, kind string }
-
-// mostKinds bounds the kinds that have rows of their own, so that the memory stays flat
-// for any number of kinds in messages. Further kinds share [otherKinds].
-const (
-	mostKinds  = 1000
-	otherKinds = "(other kinds)"
-)
-
-// sums are the rows, and the records and accounts that are in no row.
+// sums are the sums of the records that were read.
 type sums struct {
-	rows       map[group]*row
-	unreadable int // records of newer versions
+	*spent.Sums
 
 	unread []string // accounts that could not be read
 }
 
 // sum reads the records.
 func (c *Cost) sum(ctx context.Context, deployment Deployment, since time.Time) (*sums, error) {
-	s := &sums{rows: map[group]*row{}}
-	kinds := map[string]bool{}
-	byDay, byKind := slices.Contains(c.By, "day"), slices.Contains(c.By, "kind")
+	s := &sums{Sums: spent.New(slices.Contains(c.By, "day"), slices.Contains(c.By, "kind"))}
 	for j, err := range deployment.List(ctx, client.Filter{Kind: c.Kind}) {
-		switch {
-		case err != nil:
+		if err != nil {
 			return s, err // the last
-		case j.UpdatedAt.Before(since):
-			continue
-		case j.Status == client.StatusUnknown:
-			s.unreadable++
-			continue
-		case j.Deliveries == 0:
-			continue // cancelled before any worker had it
 		}
-		var g group
-		if byDay {
-			g.day = j.UpdatedAt.UTC().Format(time.DateOnly)
+		if !j.UpdatedAt.Before(since) {
+			s.Add(j)
 		}
-		if byKind {
-			if g.kind = j.Kind; !kinds[j.Kind] && len(kinds) >= mostKinds {
-				g.kind = otherKinds
-			} else {
-				kinds[j.Kind] = true
-			}
-		}
-		if s.rows[g] == nil {
-			s.rows[g] = &row{}
-		}
-		s.rows[g].add(j)
 	}
 	return s, nil
 }
 
-// sorted returns the groups by day and kind, and the sum of all.
-func (s *sums) sorted() (groups []group, all row) {
-	for g, r := range s.rows {
-		groups = append(groups, g)
-		all.merge(*r)
-	}
-	slices.SortFunc(groups, func(a, b group) int { return cmp.Or(cmp.Compare(a.day, b.day), cmp.Compare(a.kind, b.kind)) })
-	return groups, all
-}
-
 func (s *sums) print(session Session, rate rate, by []string) error {
-	groups, all := s.sorted()
+	groups, all := s.Sorted()
 	if session.JSON {
 		for _, g := range groups {
-			if err := session.Line(costLineOf(g, *s.rows[g], rate)); err != nil {
+			if err := session.Line(costLineOf(g, *s.Rows[g], rate)); err != nil {
 				return err
 			}
 		}
@@ -267,7 +187,7 @@ func (s *sums) print(session Session, rate rate, by []string) error {
 			Total      costLine `json:"total"`
 			Unreadable int      `json:"unreadable_records,omitempty"`
 			Unread     []string `json:"unread_accounts,omitempty"`
-		}{costLineOf(group{}, all, rate), s.unreadable, s.unread})
+		}{costLineOf(spent.Group{}, all, rate), s.Unreadable, s.unread})
 	}
 	if len(groups) == 0 && len(s.unread) == 0 {
 		session.Note("no job with a record is selected")
@@ -282,7 +202,7 @@ func (s *sums) print(session Session, rate rate, by []string) error {
 	return nil
 }
 
-func (s *sums) table(groups []group, all row, rate rate, by []string) *table.Table {
+func (s *sums) table(groups []spent.Group, all spent.Sum, rate rate, by []string) *table.Table {
 	var columns []table.Column
 	for _, name := range []string{"day", "kind"} {
 		if slices.Contains(by, name) {
@@ -300,47 +220,47 @@ func (s *sums) table(groups []group, all row, rate rate, by []string) *table.Tab
 			table.Column{Name: "SAVED", Right: true})
 	}
 	t := table.New(columns...)
-	add := func(g group, r row) {
+	add := func(g spent.Group, r spent.Sum) {
 		share := func(part float64) string {
-			if r.total() == 0 {
+			if r.Total() == 0 {
 				return ""
 			}
-			return fmt.Sprintf("%.1f %%", 100*part/r.total())
+			return fmt.Sprintf("%.1f %%", 100*part/r.Total())
 		}
 		unknown := ""
-		if r.unknown > 0 {
-			unknown = strconv.Itoa(r.unknown)
+		if r.Unknown > 0 {
+			unknown = strconv.Itoa(r.Unknown)
 		}
 		var cells []string
 		if slices.Contains(by, "day") {
-			cells = append(cells, g.day)
+			cells = append(cells, g.Day)
 		}
 		if slices.Contains(by, "kind") {
-			cells = append(cells, g.kind)
+			cells = append(cells, g.Kind)
 		}
-		t.Add(append(cells, strconv.Itoa(r.jobs), fmt.Sprintf("%.2f", r.total()/3600), share(r.useful), share(r.redone), share(r.overhead),
-			strconv.Itoa(r.evictions), strconv.Itoa(r.exits), unknown, money(rate.cost(r)), money(rate.regular(r)), rate.saved(r))...)
+		t.Add(append(cells, strconv.Itoa(r.Jobs), fmt.Sprintf("%.2f", r.Total()/3600), share(r.Useful), share(r.Redone), share(r.Overhead),
+			strconv.Itoa(r.Evictions), strconv.Itoa(r.UncleanExits), unknown, money(rate.cost(r)), money(rate.regular(r)), rate.saved(r))...)
 	}
 	for _, g := range groups {
-		add(g, *s.rows[g])
+		add(g, *s.Rows[g])
 	}
 	if len(groups) > 1 {
-		add(group{day: "all", kind: "all"}, all)
+		add(spent.Group{Day: "all", Kind: "all"}, all)
 	}
 	return t
 }
 
 // remarks are facts that the table cannot show.
-func (s *sums) remarks(all row, rate rate) (remarks []string) {
-	if all.unknown > 0 {
+func (s *sums) remarks(all spent.Sum, rate rate) (remarks []string) {
+	if all.Unknown > 0 {
 		remarks = append(remarks, fmt.Sprintf("from before the ledger: %d jobs; what they cost is not known and not in the sums; their "+
-			"handlers ran for %.2f h", all.unknown, all.unknownRun/3600))
+			"handlers ran for %.2f h", all.Unknown, all.UnknownRun/3600))
 	}
-	if all.partial > 0 {
-		remarks = append(remarks, fmt.Sprintf("with deliveries by workers from before the ledger, whose time is missing: %d jobs", all.partial))
+	if all.Partial > 0 {
+		remarks = append(remarks, fmt.Sprintf("with deliveries by workers from before the ledger, whose time is missing: %d jobs", all.Partial))
 	}
-	if s.unreadable > 0 {
-		remarks = append(remarks, fmt.Sprintf("not readable by this version, and not in the sums: %d records", s.unreadable))
+	if s.Unreadable > 0 {
+		remarks = append(remarks, fmt.Sprintf("not readable by this version, and not in the sums: %d records", s.Unreadable))
 	}
 	if rate.remark != "" {
 		remarks = append(remarks, rate.remark)
@@ -371,14 +291,14 @@ type costLine struct {
 	Regular      *float64 `json:"regular_cost,omitempty"`
 }
 
-func costLineOf(g group, r row, rate rate) costLine {
+func costLineOf(g spent.Group, r spent.Sum, rate rate) costLine {
 	l := costLine{
-		Day: g.day, Kind: g.kind, Jobs: r.jobs, Useful: r.useful, Redone: r.redone, Overhead: r.overhead,
-		Evictions: r.evictions, UncleanExits: r.exits, Partial: r.partial, Unknown: r.unknown, UnknownRun: r.unknownRun,
+		Day: g.Day, Kind: g.Kind, Jobs: r.Jobs, Useful: r.Useful, Redone: r.Redone, Overhead: r.Overhead,
+		Evictions: r.Evictions, UncleanExits: r.UncleanExits, Partial: r.Partial, Unknown: r.Unknown, UnknownRun: r.UnknownRun,
 		Cost: rate.cost(r), Regular: rate.regular(r),
 	}
 	if rate.isSet() {
-		l.Currency, l.Slots, l.VMHours = rate.Currency, rate.slots, rate.hours(r.total())
+		l.Currency, l.Slots, l.VMHours = rate.Currency, rate.slots, rate.hours(r.Total())
 	}
 	return l
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/overview/spent"
 )
 
 // fakeDeployment has the jobs that it yields.
@@ -125,8 +126,8 @@ func TestMemoryIsFlat(t *testing.T) {
 	}
 	runtime.GC()
 	runtime.ReadMemStats(&after)
-	if len(s.rows) != mostKinds+1 || s.rows[group{kind: otherKinds}].jobs != 200_000-mostKinds {
-		t.Errorf("%d rows, want %d and one for the rest", len(s.rows), mostKinds)
+	if len(s.Rows) != spent.MostKinds+1 || s.Rows[spent.Group{Kind: spent.OtherKinds}].Jobs != 200_000-spent.MostKinds {
+		t.Errorf("%d rows, want %d and one for the rest", len(s.Rows), spent.MostKinds)
 	}
 	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 1<<20 {
 		t.Errorf("the sums of 200,000 jobs take %d bytes, want less than a MiB", grown)

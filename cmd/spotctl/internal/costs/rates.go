@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/cmd/spotctl/internal/costs/prices"
+	"github.com/spotworker/spotworker/internal/overview/spent"
 	"github.com/spotworker/spotworker/internal/plaintext"
 )
 
@@ -40,26 +41,26 @@ func (r rate) isSet() bool { return r.spot > 0 || r.regVM > 0 }
 func (r rate) hours(slotSeconds float64) float64 { return slotSeconds / 3600 / r.slots }
 
 // cost is the cost of a row's jobs on Spot VMs; nil if that is not known.
-func (r rate) cost(sum row) *float64 {
+func (r rate) cost(sum spent.Sum) *float64 {
 	if r.spot <= 0 {
 		return nil
 	}
-	return new(r.hours(sum.total()) * r.spot)
+	return new(r.hours(sum.Total()) * r.spot)
 }
 
 // regular is the cost that the jobs would have had on regular VMs, where no work is lost and
 // each job needs one delivery; nil if that is not known.
-func (r rate) regular(sum row) *float64 {
+func (r rate) regular(sum spent.Sum) *float64 {
 	if r.regVM <= 0 {
 		return nil
 	}
-	return new(r.hours(sum.useful+sum.once) * r.regVM)
+	return new(r.hours(sum.Useful+sum.Once) * r.regVM)
 }
 
 // saved is the share of the regular cost that Spot VMs saved. It may be negative.
-func (r rate) saved(sum row) string {
+func (r rate) saved(sum spent.Sum) string {
 	cost, regular := r.cost(sum), r.regular(sum)
-	if cost == nil || regular == nil || *regular == 0 || sum.total() < leastForSaved.Seconds() {
+	if cost == nil || regular == nil || *regular == 0 || sum.Total() < leastForSaved.Seconds() {
 		return ""
 	}
 	return fmt.Sprintf("%.1f %%", 100*(1 - *cost / *regular))

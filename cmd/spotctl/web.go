@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"runtime"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/storage/azure"
+	"github.com/spotworker/spotworker/internal/web"
+)
+
+// webCommand serves the deployment as a page.
+type webCommand struct {
+	Listen    string        `help:"Loopback address to serve at; port 0 is a free one." default:"127.0.0.1:0" env:"-"`
+	Every     time.Duration `help:"Time between two reads while a page is open, at least 1s." default:"5s" env:"-"`
+	NoBrowser bool          `help:"Print the address, and open no browser." env:"-"`
+}
+
+// Help is shown by web --help.
+func (*webCommand) Help() string {
+	return `Serves a page with the state of the deployment, its jobs, workers, reasons of failures and costs,
+and opens it in the browser. The page stays current until Ctrl-C. It changes nothing.
+
+The page is for the user who started it: it is served on a loopback address, and the printed address
+works once, in one browser. To see it on another machine, forward the same port with ssh -L.
+
+While a page is open, each read costs what status costs, once for all tabs; nothing is read while none
+is. A job's page costs two calls more at each read while it is open, and up to five when its record
+was written. If storage does not answer, the page says since when, and keeps what it had.`
+}
+
+func (c *webCommand) run(ctx context.Context, s *session) error {
+	if c.Every < time.Second {
+		return &cli.ConfigError{Err: fmt.Errorf("--every is %s; it must be at least 1s", c.Every)}
+	}
+	deployment, err := s.client()
+	if err != nil {
+		return err
+	}
+	server, err := web.Listen(web.Config{
+		Title: s.title(), Version: version, Client: deployment, Explain: azure.Explain, Listen: c.Listen, Every: c.Every,
+	})
+	if err != nil {
+		return &cli.ConfigError{Err: fmt.Errorf("--listen: %w", err)}
+	}
+	if s.printer.json {
+		err = s.printer.line(map[string]string{"address": server.Address()})
+	} else {
+		s.printer.note("the page is at this address, which works once, until Ctrl-C:")
+		err = s.printer.lines([]string{server.Address()})
+	}
+	if err != nil {
+		return err
+	}
+	if !c.NoBrowser {
+		if err := browse(ctx, server.Address()); err != nil {
+			s.printer.note("no browser was opened (%v): open the address yourself", err)
+		}
+	}
+	return server.Serve(ctx)
+}
+
+// browse opens an address in the user's browser. It does not wait for it.
+func browse(ctx context.Context, address string) error {
+	command := []string{"xdg-open", address}
+	switch runtime.GOOS {
+	case "darwin":
+		command = []string{"open", address}
+	case "windows":
+		command = []string{"rundll32", "url.dll,FileProtocolHandler", address}
+	}
+	started := exec.CommandContext(context.WithoutCancel(ctx), command[0], command[1:]...) //nolint:gosec // one of three commands
+	if err := started.Start(); err != nil {
+		return err
+	}
+	go func() { _ = started.Wait() }()
+	return nil
+}

@@ -1,0 +1,158 @@
+package detail
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/overview"
+	"github.com/spotworker/spotworker/internal/plaintext"
+)
+
+// JobRows returns the names and values of a job for people. A row without a value is to be left out.
+func JobRows(j client.Job, now time.Time) [][2]string {
+	progress := overview.Percent(j)
+	if left, ok := j.TimeLeft(); ok {
+		progress += fmt.Sprintf(", about %s left", overview.Span(left))
+	}
+	if report := overview.Report(j); report != "" {
+		progress = strings.TrimPrefix(progress+": "+plaintext.Line(report), ": ")
+	}
+	if j.Live != nil && progress != "" {
+		progress += fmt.Sprintf(" (%s ago)", overview.Span(j.Live.Age))
+	}
+	state := ""
+	if j.StateSize > 0 {
+		state = fmt.Sprintf("%d bytes, version %d", j.StateSize, j.StateVersion)
+	}
+	if j.HasPreviousState {
+		state = strings.TrimPrefix(fmt.Sprintf("%s; the one before is kept too, %d bytes", state, j.PreviousStateSize), "; ")
+	}
+	if j.StepsBack > 0 {
+		state = strings.TrimPrefix(fmt.Sprintf("%s; the job resumed from the one before the last %s", state, times(j.StepsBack)), "; ")
+	}
+	result := ""
+	if j.Status == client.StatusDone {
+		result = fmt.Sprintf("%d bytes: spotctl result %s", j.ResultSize, j.ID)
+	}
+	stored := ""
+	if j.OutputFiles > 0 {
+		stored = fmt.Sprintf("%d files, %s: spotctl outputs %s", j.OutputFiles, Size(j.OutputBytes), j.ID)
+		if j.Status != client.StatusDone {
+			stored = fmt.Sprintf("%d files, %s, of its last checkpoint: spotctl outputs %s --partial", j.OutputFiles, Size(j.OutputBytes), j.ID)
+		}
+	}
+	failures := ""
+	if j.TotalFailures > 0 {
+		failures = fmt.Sprintf("%d, of which %d in a row without progress", j.TotalFailures, j.Failures)
+	}
+	exits := ""
+	if j.UncleanExits > 0 {
+		exits = fmt.Sprintf("%d workers in a row died with it", j.UncleanExits)
+	}
+	return [][2]string{
+		{"job", j.ID}, {"kind", plaintext.Line(j.Kind)}, {"group", plaintext.Line(j.Group)},
+		{"status", string(j.Status)}, {"reason", plaintext.Line(j.Reason)},
+		{"progress", progress}, {"written", fmt.Sprintf("%s ago by %s", overview.Span(j.Age()), plaintext.Line(j.Owner))},
+		{"claims", claimsInWords(j, now)},
+		{"interruptions", fmt.Sprint(j.Interruptions)}, {"failures", failures}, {"unclean exits", exits},
+		{"run time", overview.RunTime(j).Round(time.Millisecond).String()}, {"cost", costInWords(j)}, {"checkpoint", state}, {"result", result},
+		{"outputs", stored},
+		{"deadline", deadlineInWords(j)}, {"estimate", estimateInWords(j)}, {"expected end", expectedEnd(j)}, {"at risk", riskInWords(j)},
+		{"moved", plaintext.Line(j.MoveReason)},
+		{"created", Moment(j.CreatedAt, now)}, {"ended", Moment(j.EndedAt, now)}, {"work", hashed(j.WorkSHA256)},
+	}
+}
+
+// claimsInWords says how often the job was claimed.
+func claimsInWords(j client.Job, now time.Time) string {
+	if j.Deliveries == 0 {
+		return "none yet"
+	}
+	return fmt.Sprintf("%d, the last %s", j.Deliveries, Moment(j.ClaimedAt, now))
+}
+
+// times is a count of events.
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+// deadlineInWords says when the deadline is, and of a job that is done whether it met it.
+func deadlineInWords(j client.Job) string {
+	switch {
+	case j.Deadline.IsZero():
+		return ""
+	case j.Status == client.StatusDone && j.EndedAt.After(j.Deadline):
+		return fmt.Sprintf("%s, missed by %s", j.Deadline.UTC().Format(time.RFC3339), overview.Span(j.EndedAt.Sub(j.Deadline)))
+	case j.Status == client.StatusDone:
+		return fmt.Sprintf("%s, met with %s to spare", j.Deadline.UTC().Format(time.RFC3339), overview.Span(j.Deadline.Sub(j.EndedAt)))
+	}
+	return due(j.Deadline, j.ReadAt)
+}
+
+func estimateInWords(j client.Job) string {
+	if j.Estimate == 0 {
+		return ""
+	}
+	return j.Estimate.String() + " of work"
+}
+
+// expectedEnd says when a running job should end if nothing interrupts it.
+func expectedEnd(j client.Job) string {
+	end, ok := j.ExpectedEnd()
+	if !ok {
+		return ""
+	}
+	return due(end, j.ReadAt) + ", if nothing interrupts it"
+}
+
+// riskInWords says whether the job may miss its deadline, and why.
+func riskInWords(j client.Job) string {
+	risk, why := j.Risk()
+	switch {
+	case risk == client.RiskNone:
+		return ""
+	case risk.AtRisk():
+		return fmt.Sprintf("yes, %s: %s", risk, why)
+	case risk == client.RiskLate:
+		return "it is late: " + why
+	}
+	return "no: " + why
+}
+
+// due is a time for people that may be to come.
+func due(t, now time.Time) string {
+	if t.After(now) {
+		return fmt.Sprintf("%s (in %s)", t.UTC().Format(time.RFC3339), overview.Span(t.Sub(now)))
+	}
+	return fmt.Sprintf("%s (%s ago)", t.UTC().Format(time.RFC3339), overview.Span(now.Sub(t)))
+}
+
+// costInWords returns a job's cost so far.
+func costInWords(j client.Job) string {
+	c := j.Cost
+	switch {
+	case j.Deliveries == 0:
+		return ""
+	case !c.Known:
+		return "not known: all deliveries were by workers from before the ledger"
+	}
+	round := func(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
+	text := fmt.Sprintf("%s in slots: %s useful, %s redone, %s overhead; %d evictions, %d unclean exits",
+		round(c.Total()), round(c.Useful), round(c.Redone), round(c.Overhead), c.Evictions, c.UncleanExits)
+	if c.MissingDeliveries > 0 {
+		text += fmt.Sprintf("; without %d of %d deliveries, by workers from before the ledger", c.MissingDeliveries, j.Deliveries)
+	}
+	return text
+}
+
+func hashed(sha256 string) string {
+	if sha256 == "" {
+		return ""
+	}
+	return "SHA-256 " + sha256
+}

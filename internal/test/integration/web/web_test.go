@@ -1,0 +1,125 @@
+//go:build integration
+
+package web_test
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/spotworker/spotworker/internal/test/need"
+	"github.com/spotworker/spotworker/job"
+)
+
+// storyID is the id of the job that has a page.
+const storyID = "epoch-run-000007"
+
+// echo logs and returns a hostile text.
+func echo(ctx context.Context, j *job.Job) ([]byte, error) {
+	log := job.Logger(ctx)
+	log.InfoContext(ctx, "began", slog.String("job", j.ID))
+	log.ErrorContext(ctx, hostile)
+	log.InfoContext(ctx, strings.Repeat("long ", 2000))
+	j.Report(job.Progress{Fraction: 1, Text: hostile})
+	return []byte(`{"loss": 0.0312, "note": "` + hostile + `"}`), nil
+}
+
+// pages are the pages, by name.
+var pages = [][2]string{{"now", "/"}, {"jobs", "/jobs"}, {"narrow", "/jobs?status=running&kind=train&sort=fraction"},
+	{"job", "/job/" + storyID}, {"workers", "/workers"}, {"poison", "/poison"}, {"costs", "/costs"}, {"unknown", "/job/no-such-job"}}
+
+// TestScreens: each page, on a phone and on desktops, light and dark, with no job and with many,
+// has a heading, fits the window, and leaves nothing in the console. No hostile text runs.
+func TestScreens(t *testing.T) {
+	for name, jobs := range map[string]int{"none": 0, "ten": 10, "5000": 5000, "100000": 100_000} {
+		t.Run(name, func(t *testing.T) {
+			b := open(t)
+			address := serve(t, newWorld(jobs), time.Hour)
+			b.do(chromedp.Navigate(address), chromedp.WaitReady(chromedp.CSS("main")))
+			base := address[:strings.Index(address, "/?")]
+			b.said()
+			for _, s := range screens {
+				b.look(s)
+				for _, p := range pages {
+					b.do(chromedp.Navigate(base+p[1]), chromedp.WaitReady(chromedp.CSS("main")))
+					b.eventually(`document.readyState === "complete"`)
+					if over := script[int](b, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
+						t.Errorf("%s on %s scrolls %d px to the side", p[0], s.name, over)
+					}
+					if n := script[int](b, `document.querySelectorAll("h1").length`); n != 1 {
+						t.Errorf("%s has %d h1, want 1", p[0], n)
+					}
+					b.shoot(name + "-" + p[0] + "-" + s.name)
+					if said := b.said(); said != "" && !(p[0] == "unknown" && strings.Contains(said, "404")) {
+						t.Errorf("%s on %s: the console has %s", p[0], s.name, said)
+					}
+					if script[bool](b, `document.title.includes("owned")`) {
+						t.Fatalf("%s ran a script from storage", p[0])
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestLive: an open page gets the next state without a reload, keeps the focus, and says since
+// when storage does not answer. 100,000 jobs can be scrolled to their end with few rows in the
+// browser.
+func TestLive(t *testing.T) {
+	w, b := newWorld(100_000), open(t)
+	address := serve(t, w, time.Second)
+	base := address[:strings.Index(address, "/?")]
+	b.look(screens[0])
+	b.do(chromedp.Navigate(address), chromedp.WaitReady(chromedp.CSS(".tiles")))
+	script[bool](b, `window.same = true; document.querySelector(".tiles a").focus(); window.before = document.querySelector("#running").textContent; true`)
+	b.eventually(`document.querySelector("#running").textContent !== window.before`)
+	if !script[bool](b, `window.same && document.activeElement.matches(".tiles a")`) {
+		t.Error("the update lost the page or the focus")
+	}
+	w.down.Store(true)
+	b.eventually(`document.querySelector("#read").textContent.includes("Storage has not answered since")`)
+	if !script[bool](b, `document.querySelectorAll("#running tbody tr").length > 3`) {
+		t.Error("during an outage the last state is gone")
+	}
+	w.down.Store(false)
+	b.eventually(`document.querySelector("#read").textContent.includes("Live")`)
+
+	b.do(chromedp.Navigate(base+"/jobs?sort=id"), chromedp.WaitReady(chromedp.CSS("#rows")))
+	b.eventually(`document.documentElement.scrollHeight > 3e6`)
+	script[bool](b, `scrollTo(0, document.documentElement.scrollHeight); true`)
+	b.eventually(`[...document.querySelectorAll("#rows tr")].some((row) => row.id === "j-genome-099999")`)
+	if n := script[int](b, `document.querySelectorAll("#rows tr").length`); n > 200 {
+		t.Errorf("the browser holds %d rows, want at most 200", n)
+	}
+	for range 12 {
+		b.do(chromedp.KeyEvent("\t"))
+	}
+	if !script[bool](b, `document.activeElement !== document.body && getComputedStyle(document.activeElement).outlineStyle !== "none"`) {
+		t.Error("the keyboard reaches nothing that shows its focus")
+	}
+	if said := b.said(); said != "" {
+		t.Errorf("the console has %s", said)
+	}
+}
+
+// TestPicture makes the picture of the README (make picture).
+func TestPicture(t *testing.T) {
+	need.Flag(t, "picture", *picture != "")
+	b := open(t)
+	address := serve(t, newWorld(5000), time.Second)
+	b.look(screen{"picture", 1280, 800, false})
+	b.do(chromedp.Navigate(address), chromedp.WaitReady(chromedp.CSS(".tiles")))
+	time.Sleep(15 * time.Second) // for the curves
+	shot, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
+	if err == nil {
+		err = os.WriteFile(*picture, shot, 0o644) //nolint:gosec // a picture for all
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}

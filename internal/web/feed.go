@@ -1,0 +1,184 @@
+package web
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/overview"
+	"github.com/spotworker/spotworker/internal/overview/givenup"
+	"github.com/spotworker/spotworker/internal/overview/spent"
+)
+
+// idleAfter is for how long the feed reads without a page that is open.
+const idleAfter = 20 * time.Second
+
+// patience is how long a page waits for a read when there is an older state.
+const patience = 2 * time.Second
+
+// readLimit is how long a read may take.
+const readLimit = time.Minute
+
+// state is a deployment at one moment, with what pages derive from it. It does not change.
+type state struct {
+	overview.Snapshot
+	activity overview.Activity
+	problems []string
+	jobs     []client.Job // all with a record
+	costs    *spent.Sums
+	givenUp  []givenup.Group
+	ends     ends
+	growing  map[string]overview.Growth
+	number   int // of the read
+
+	// skew is this machine's clock minus the clock of storage.
+	skew time.Duration
+}
+
+// outage is since when storage cannot be read, and why.
+type outage struct {
+	since time.Time
+	why   string
+}
+
+// feed reads the deployment while a page is open, once for all pages.
+type feed struct {
+	read  func(context.Context, func(client.Job)) (overview.Snapshot, error)
+	every time.Duration
+	wake  chan struct{}
+
+	mu      sync.Mutex
+	last    *state // nil before the first read
+	outage  *outage
+	history history
+	next    chan struct{} // closed after the next read
+	used    time.Time     // when a page last asked
+	open    int           // streams
+}
+
+func newFeed(every time.Duration, read func(context.Context, func(client.Job)) (overview.Snapshot, error)) *feed {
+	return &feed{read: read, every: every, wake: make(chan struct{}, 1), next: make(chan struct{})}
+}
+
+// run reads until ctx ends.
+func (f *feed) run(ctx context.Context) {
+	tick := time.NewTicker(f.every)
+	defer tick.Stop()
+	for {
+		f.once(ctx)
+		for waiting := true; waiting; {
+			select {
+			case <-tick.C:
+				waiting = !f.isUsed()
+			case <-f.wake:
+				waiting = false
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+func (f *feed) isUsed() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.open > 0 || time.Since(f.used) < idleAfter
+}
+
+// once reads once and wakes everybody who waits.
+func (f *feed) once(ctx context.Context) {
+	within, cancel := context.WithTimeout(ctx, readLimit)
+	defer cancel()
+	s := &state{costs: spent.New(true, true)}
+	var poisoned []client.PoisonMessage
+	snapshot, err := f.read(within, func(j client.Job) {
+		s.costs.Add(j)
+		if j.Status == client.StatusPoison {
+			poisoned = append(poisoned, client.PoisonMessage{JobID: j.ID, Kind: j.Kind, Reason: j.Reason, Worker: j.Owner, GivenUpAt: j.EndedAt})
+		}
+		s.skew = time.Since(j.ReadAt)
+		s.ends.add(j)
+		j.WorkSHA256, j.Reason, j.Text = "", clip(j.Reason, listed), clip(j.Text, listed) // a page of jobs shows no more
+		s.jobs = append(s.jobs, j)
+	})
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	defer func() { close(f.next); f.next = make(chan struct{}) }()
+	if err != nil {
+		if f.outage == nil {
+			f.outage = &outage{since: time.Now()}
+		}
+		f.outage.why = err.Error()
+		return
+	}
+	f.outage = nil
+	s.Snapshot, s.activity, s.problems = snapshot, snapshot.Activity(), snapshot.Problems()
+	s.givenUp = givenup.Summarize(poisoned)
+	s.growing = snapshot.Sustained()
+	if f.last != nil {
+		s.number = f.last.number + 1
+		if (s.skew - f.last.skew).Abs() < 2*time.Second {
+			s.skew = f.last.skew // times that a page shows stay the same
+		}
+	}
+	f.last = s
+	f.history.add(s)
+}
+
+// view is what a page shows: a state, and since when there is no newer one.
+type view struct {
+	*state
+	outage  *outage
+	history []sample
+}
+
+// now returns the view, and a channel that is closed after the next read.
+func (f *feed) now() (view, <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.used = time.Now()
+	return view{f.last, f.outage, f.history.samples}, f.next
+}
+
+// fresh returns a view. It waits for the first read, and a moment for another one if the last
+// is old because no page was open.
+func (f *feed) fresh(ctx context.Context) view {
+	v, next := f.now()
+	wait := patience
+	switch {
+	case v.state == nil && v.outage == nil:
+		wait = readLimit
+	case v.state == nil || time.Since(v.At) < 2*f.every+v.Took:
+		return v
+	default:
+		f.again()
+	}
+	select {
+	case <-next:
+	case <-time.After(wait):
+	case <-ctx.Done():
+	}
+	v, _ = f.now()
+	return v
+}
+
+// again makes the feed read at once.
+func (f *feed) again() {
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+// join counts a stream; the caller calls leave at its end.
+func (f *feed) join() (leave func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.open++
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.open--
+	}
+}

@@ -1,0 +1,377 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"html/template"
+	"io"
+	"mime"
+	"net/http"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/overview"
+	"github.com/spotworker/spotworker/internal/overview/detail"
+	"github.com/spotworker/spotworker/internal/plaintext"
+)
+
+// jobRead is what was read of one job.
+type jobRead struct {
+	at      time.Time
+	log     client.Log
+	outputs []client.Output
+	result  []byte
+	err     error
+
+	done chan struct{} // closed when it is complete
+}
+
+// jobReader reads single jobs, each once for all tabs that show it.
+type jobReader struct {
+	client  *client.Client
+	explain func(error) string
+	keep    time.Duration // for how long what was read is shown
+
+	mu   sync.Mutex
+	last map[string]*jobRead
+}
+
+// mostJobs is how many jobs are kept.
+const mostJobs = 16
+
+// read returns a job that was read a moment ago, or reads it.
+func (r *jobReader) read(ctx context.Context, id string) *jobRead {
+	r.mu.Lock()
+	found, before := r.last[id], (*jobRead)(nil)
+	if found != nil && found.isDone() && time.Since(found.at) > r.keep {
+		found, before = nil, found
+	}
+	if found == nil {
+		found = &jobRead{at: time.Now(), done: make(chan struct{})}
+		if len(r.last) >= mostJobs || r.last == nil {
+			r.last = map[string]*jobRead{}
+		}
+		r.last[id] = found
+		go func() {
+			within, cancel := context.WithTimeout(context.WithoutCancel(ctx), readLimit)
+			defer cancel()
+			r.load(within, id, found, before)
+			close(found.done)
+		}()
+	}
+	r.mu.Unlock()
+	select {
+	case <-found.done:
+		return found
+	case <-ctx.Done():
+		return &jobRead{err: context.Cause(ctx)}
+	}
+}
+
+func (r *jobRead) isDone() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// load reads a job: its record and the end of its log; the log, the outputs and the result only
+// if the record was written since before.
+func (r *jobReader) load(ctx context.Context, id string, to, before *jobRead) {
+	live, err := r.client.Live(ctx, id)
+	if err != nil {
+		to.err = err
+		return
+	}
+	to.log = live
+	if before != nil && before.err == nil && before.log.Job.UpdatedAt.Equal(live.Job.UpdatedAt) {
+		to.log.Lines = joined(before.log.Lines, live.Lines)
+		to.outputs, to.result = before.outputs, before.result
+	} else {
+		if log, err := r.client.Log(ctx, id); err == nil {
+			to.log.Lines = joined(log.Lines, live.Lines)
+		}
+		if live.Job.OutputFiles > 0 {
+			to.outputs, _ = r.client.Outputs(ctx, id)
+		}
+		if live.Job.Status == client.StatusDone && live.Job.ResultSize <= shown {
+			to.result, _ = r.client.Result(ctx, id)
+		}
+	}
+	to.log.Lines = to.log.Lines[max(0, len(to.log.Lines)-mostLines):]
+}
+
+// joined returns the lines of a log and the lines of its end that come after them.
+func joined(known, end []client.LogLine) []client.LogLine {
+	return append(slices.Clone(known), detail.NewLines(known, end)...)
+}
+
+// mostLines is how many lines of a log the page shows. Its file has all of them.
+const mostLines = 400
+
+// oneJob is the body of a job's page.
+type oneJob struct {
+	Row      jobRow
+	Group    string
+	WaitsFor string
+	Reason   string
+	Story    []moment
+	Track    template.HTML // the story as a picture
+	From, To time.Time
+	Ended    bool
+	Ledger   costRow
+	Known    bool // the ledger
+	Facts    [][2]string
+	Outputs  []outputRow
+	Result   string
+	HasMore  bool // of the result
+	Log      []logRow
+	Wakes    bool // whether the log may grow
+}
+
+// moment is an event in a job's story.
+type moment struct {
+	At          time.Time
+	What, Class string
+}
+
+// outputRow is a file of a job.
+type outputRow struct{ Path, Size, Address string }
+
+// logRow is a line of a log.
+type logRow struct {
+	Key, Time, Source, Text string
+	Heading                 string // of a delivery that begins with the line
+}
+
+// job fills the page of a job.
+func (s *Server) job(ctx context.Context, p *page, id string) {
+	read := s.jobs.read(ctx, id)
+	switch {
+	case isNoJob(read.err):
+		p.Status, p.Name, p.Title = http.StatusNotFound, "missing", "Job "+line(clip(id, 140))
+		p.Body = "This job has no record: no worker has claimed it yet, it is in another deployment, or the id is wrong. " +
+			"The page shows it when a worker has claimed it."
+		return
+	case read.err != nil:
+		p.Status, p.Name, p.Title, p.Body = http.StatusBadGateway, "missing", "Job "+line(clip(id, 140)), line(s.config.Explain(read.err))
+		return
+	}
+	j := read.log.Job
+	p.Name, p.Title = "job", "Job "+j.ID
+	v := p.view
+	if v.state == nil {
+		v.state = &state{skew: time.Since(j.ReadAt)}
+	}
+	b := oneJob{Row: v.rowOf(j, 0), Group: line(j.Group), Reason: line(j.Reason), Ended: j.Status.Ended(), Log: logOf(read.log.Lines),
+		Wakes: j.Status == client.StatusRunning, Result: plaintext.Block(clip(string(read.result), shown)), HasMore: j.ResultSize > shown}
+	if j.Status == client.StatusOpen || j.Status == client.StatusRunning && j.Live == nil {
+		b.WaitsFor = line(overview.WaitsFor(j, v.Workers))
+	}
+	skip := []string{"job", "kind", "group", "status", "reason", "progress", "cost", "result", "outputs"}
+	for _, row := range detail.JobRows(j, v.skewed(j.ReadAt)) {
+		if row[1] != "" && !slices.Contains(skip, row[0]) {
+			b.Facts = append(b.Facts, [2]string{row[0], line(row[1])})
+		}
+	}
+	for _, o := range read.outputs {
+		b.Outputs = append(b.Outputs, outputRow{line(o.Path), detail.Size(o.Size),
+			"/job/" + j.ID + "/output?path=" + template.URLQueryEscaper(o.Path)})
+	}
+	b.Ledger = costsOfJob(j)
+	b.Known = j.Cost.Known && j.Cost.Total() > 0
+	b.tell(j, read.log.Lines, v.skew)
+	p.Body = b
+}
+
+// skewed returns a time of storage by this machine's clock.
+func (s *state) skewed(t time.Time) time.Time { return t.Add(s.skew) }
+
+func costsOfJob(j client.Job) costRow {
+	c := j.Cost
+	r := costRow{Time: slotTime(c.Total().Seconds()), Evictions: c.Evictions, Exits: c.UncleanExits}
+	if c.Total() > 0 {
+		part := func(d time.Duration) string { return percent(float64(d) / float64(c.Total())) }
+		r.Useful, r.Redone, r.Overhead = part(c.Useful), part(c.Redone), part(c.Overhead)
+	}
+	r.Bar = stack(fmt.Sprintf("useful %s, redone %s, overhead %s", r.Useful, r.Redone, r.Overhead),
+		piece{"done", c.Useful.Seconds()}, piece{"bad", c.Redone.Seconds()}, piece{"off", c.Overhead.Seconds()})
+	return r
+}
+
+// run is the time in which a delivery logged.
+type run struct {
+	delivery    int
+	worker      string
+	first, last time.Time
+}
+
+// tell makes the story: from the times of the record, and from those of the lines that each
+// delivery logged.
+func (b *oneJob) tell(j client.Job, lines []client.LogLine, skew time.Duration) {
+	var runs []run
+	for _, l := range lines {
+		if l.LeftOut > 0 || l.At.IsZero() {
+			continue
+		}
+		if n := len(runs); n > 0 && runs[n-1].delivery == l.Delivery {
+			runs[n-1].last = l.At
+			continue
+		}
+		runs = append(runs, run{l.Delivery, l.Worker, l.At, l.At})
+	}
+	add := func(at time.Time, class, format string, args ...any) {
+		if !at.IsZero() {
+			b.Story = append(b.Story, moment{at, fmt.Sprintf(format, args...), class})
+		}
+	}
+	first := "put in group " + b.Group
+	if b.Group == "" || j.CreatedAt.Equal(j.ClaimedAt) {
+		first = "claimed for the first time"
+	}
+	add(j.CreatedAt, "open", "%s", first)
+	for _, r := range runs {
+		if r.delivery < j.Deliveries {
+			add(r.first, "run", "delivery %d on %s logs", r.delivery, line(r.worker))
+			add(r.last, "stop", "last line of delivery %d that is kept", r.delivery)
+		}
+	}
+	if j.Deliveries > 0 && !j.ClaimedAt.Equal(j.CreatedAt) {
+		add(j.ClaimedAt, "run", "claimed, delivery %d", j.Deliveries)
+	}
+	if !b.Ended {
+		add(j.UpdatedAt.Add(skew), "save", "record written by %s: the next worker continues from here", line(j.Owner))
+	}
+	add(j.EndedAt, string(j.Status), "%s", j.Status)
+	slices.SortStableFunc(b.Story, func(a, c moment) int { return a.At.Compare(c.At) })
+	b.draw(j, runs, skew)
+}
+
+// draw draws the story: waits pale, runs strong, the record's last write as a line.
+func (b *oneJob) draw(j client.Job, runs []run, skew time.Duration) {
+	b.From, b.To = j.CreatedAt, j.EndedAt
+	if b.To.IsZero() {
+		b.To = j.ReadAt.Add(skew)
+	}
+	if b.From.IsZero() || !b.To.After(b.From) {
+		return
+	}
+	at := func(t time.Time) float64 {
+		return min(max(1000*float64(t.Sub(b.From))/float64(b.To.Sub(b.From)), 0), 1000)
+	}
+	var s strings.Builder
+	s.WriteString(`<svg class="track" viewBox="0 0 1000 24" preserveAspectRatio="none" role="img" ` +
+		`aria-label="Waits and runs of the job; the list has the same in words">` +
+		`<rect class="room" x="0" width="1000" y="0" height="24"/>`)
+	bar := func(class string, from, to time.Time, title string) {
+		x := min(at(from), 996)
+		fmt.Fprintf(&s, `<rect class="%s" x="%.1f" width="%.1f" y="0" height="24"><title>%s</title></rect>`, class, x, max(at(to)-x, 4),
+			template.HTMLEscapeString(title))
+	}
+	for _, r := range runs {
+		if r.delivery < j.Deliveries {
+			bar("run", r.first, r.last, fmt.Sprintf("delivery %d on %s", r.delivery, line(r.worker)))
+		}
+	}
+	if !j.ClaimedAt.IsZero() && (b.Ended || j.Status == client.StatusRunning) {
+		bar("run", j.ClaimedAt, b.To, fmt.Sprintf("delivery %d", j.Deliveries))
+	}
+	if !b.Ended {
+		x := at(j.UpdatedAt.Add(skew))
+		fmt.Fprintf(&s, `<line class="save" x1="%.1f" x2="%.1f" y1="0" y2="24"/>`, x, x)
+	}
+	s.WriteString("</svg>")
+	b.Track = template.HTML(s.String()) //nolint:gosec // numbers and escaped names
+}
+
+func logOf(lines []client.LogLine) (rows []logRow) {
+	last := -1
+	for _, l := range lines {
+		r := logRow{Key: fmt.Sprintf("l%d-%d", l.Delivery, l.Number), Source: line(l.Source), Text: line(l.Text)}
+		if l.Delivery != last && l.Delivery > 0 {
+			r.Heading = fmt.Sprintf("delivery %d on %s", l.Delivery, line(l.Worker))
+		}
+		last = l.Delivery
+		if l.LeftOut > 0 {
+			r.Text = fmt.Sprintf("… %s lines left out", number(l.LeftOut))
+		} else {
+			r.Time = l.At.UTC().Format("15:04:05.000")
+		}
+		rows = append(rows, r)
+	}
+	return rows
+}
+
+// asFile makes the browser store a response instead of showing it: its content is the job's.
+func asFile(w http.ResponseWriter, name string) {
+	h := w.Header()
+	h.Set("Content-Type", "application/octet-stream")
+	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
+	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": plaintext.Line(name)}))
+}
+
+// fail answers a request for a file that cannot be had.
+func (s *Server) fail(w http.ResponseWriter, err error) {
+	status := http.StatusBadGateway
+	if isNoJob(err) || errors.Is(err, client.ErrNotFinished) || errors.Is(err, client.ErrOutputGone) {
+		status = http.StatusNotFound
+	}
+	http.Error(w, plaintext.Line(s.config.Explain(err)), status)
+}
+
+// result sends a job's result as a file.
+func (s *Server) result(w http.ResponseWriter, r *http.Request) {
+	result, err := s.config.Client.Result(r.Context(), r.PathValue("id"))
+	if err != nil {
+		s.fail(w, err)
+		return
+	}
+	asFile(w, r.PathValue("id")+".result")
+	_, _ = w.Write(result) //nolint:gosec // a file, see asFile
+}
+
+// log sends all kept lines of a job's log as a file.
+func (s *Server) log(w http.ResponseWriter, r *http.Request) {
+	log, err := s.config.Client.Log(r.Context(), r.PathValue("id"))
+	if err != nil {
+		s.fail(w, err)
+		return
+	}
+	asFile(w, r.PathValue("id")+".log")
+	for _, l := range log.Lines {
+		if _, err := fmt.Fprintf(w, "%s %d %s %s\n", l.At.UTC().Format(time.RFC3339Nano), l.Delivery, l.Source, l.Text); err != nil {
+			return
+		}
+	}
+}
+
+// output sends a file that a job has stored.
+func (s *Server) output(w http.ResponseWriter, r *http.Request) {
+	outputs, err := s.config.Client.Outputs(r.Context(), r.PathValue("id"))
+	if err != nil {
+		s.fail(w, err)
+		return
+	}
+	i := slices.IndexFunc(outputs, func(o client.Output) bool { return o.Path == r.URL.Query().Get("path") })
+	if i < 0 {
+		http.Error(w, "the job has no such output", http.StatusNotFound)
+		return
+	}
+	content, err := s.config.Client.OpenOutput(r.Context(), outputs[i])
+	if err != nil {
+		s.fail(w, err)
+		return
+	}
+	defer func() { _ = content.Close() }()
+	asFile(w, path.Base(outputs[i].Path))
+	w.Header().Set("Content-Length", strconv.FormatInt(outputs[i].Size, 10))
+	_, _ = io.Copy(w, content) // a content that differs ends short of its length
+}

@@ -1,0 +1,254 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html/template"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"regexp"
+	"time"
+
+	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/overview"
+)
+
+// Config says which deployment is shown, and how.
+type Config struct {
+	// Title names the deployment, and Version this program.
+	Title, Version string
+
+	// Client reads single jobs.
+	Client *client.Client
+
+	// Read reads the deployment, and calls a function with each job. Default: what Client
+	// reaches.
+	Read func(context.Context, func(client.Job)) (overview.Snapshot, error)
+
+	// Explain returns an error of storage for people. Required.
+	Explain func(error) string
+
+	// Listen is the address to serve at, which must be a loopback address. Default:
+	// 127.0.0.1 with a free port.
+	Listen string
+
+	// Every is the time between two reads while a page is open. Default 5 s.
+	Every time.Duration
+}
+
+// Server serves the page.
+type Server struct {
+	config     Config
+	listener   net.Listener
+	guard      *guard
+	feed       *feed
+	jobs       *jobReader
+	selections selections
+	pages      *template.Template
+}
+
+//go:embed static
+var static embed.FS
+
+//go:embed templates
+var templates embed.FS
+
+// Listen opens the listener. It calls no storage.
+func Listen(c Config) (*Server, error) {
+	if c.Listen == "" {
+		c.Listen = "127.0.0.1:0"
+	}
+	if c.Every <= 0 {
+		c.Every = 5 * time.Second
+	}
+	if c.Read == nil {
+		c.Read = func(ctx context.Context, each func(client.Job)) (overview.Snapshot, error) {
+			return overview.ReadEach(ctx, c.Client, each)
+		}
+	}
+	at, err := net.ResolveTCPAddr("tcp", c.Listen)
+	if err != nil {
+		return nil, err
+	}
+	if !at.IP.IsLoopback() {
+		return nil, fmt.Errorf("%s is not a loopback address: the page is for this machine alone; ssh -L forwards it", c.Listen)
+	}
+	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", c.Listen)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{config: c, listener: listener, guard: newGuard(listener.Addr().(*net.TCPAddr))}
+	s.feed = newFeed(c.Every, s.read)
+	s.jobs = &jobReader{client: c.Client, explain: c.Explain, keep: c.Every * 9 / 10}
+	s.pages = template.Must(template.New("").Funcs(s.functions()).ParseFS(templates, "templates/*.html"))
+	return s, nil
+}
+
+// read reads the deployment, with errors in words.
+func (s *Server) read(ctx context.Context, each func(client.Job)) (overview.Snapshot, error) {
+	found, err := s.config.Read(ctx, each)
+	found.Explain(s.config.Explain)
+	if err != nil {
+		err = errors.New(s.config.Explain(err))
+	}
+	return found, err
+}
+
+// Address returns the address to open, with the token, which works once.
+func (s *Server) Address() string {
+	return "http://" + s.guard.hosts[0] + "/?token=" + url.QueryEscape(s.guard.token)
+}
+
+// Serve serves until ctx ends.
+func (s *Server) Serve(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	server := &http.Server{
+		Handler: s.handler(), ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10,
+		BaseContext: func(net.Listener) context.Context { return ctx }, // streams end with it
+	}
+	read := make(chan struct{})
+	go func() { defer close(read); s.feed.run(ctx) }()
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	err := server.Serve(s.listener)
+	stop()
+	cancel()
+	<-read
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// handler routes requests behind the guard.
+func (s *Server) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /static/", http.FileServerFS(static))
+	mux.HandleFunc("GET /stream", s.stream)
+	mux.HandleFunc("GET /rows", s.rows)
+	mux.HandleFunc("GET /job/{id}/result", s.result)
+	mux.HandleFunc("GET /job/{id}/log", s.log)
+	mux.HandleFunc("GET /job/{id}/output", s.output)
+	mux.HandleFunc("GET /", func(w http.ResponseWriter, r *http.Request) {
+		s.show(w, s.page(r.Context(), r.URL))
+	})
+	return s.guard.wrap(mux, s.refuse)
+}
+
+// refuse says why a request is refused.
+func (s *Server) refuse(w http.ResponseWriter, why string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(http.StatusForbidden)
+	_, _ = io.WriteString(w, why+"\n")
+}
+
+// page is what the templates show.
+type page struct {
+	view
+	Status  int // of HTTP
+	Name    string
+	Title   string
+	Tab     string
+	Address string
+	Body    any
+
+	Deployment, Version string
+	Every               time.Duration
+}
+
+// show writes a page.
+func (s *Server) show(w http.ResponseWriter, p *page) {
+	html, err := s.render("layout", p)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(p.Status)
+	_, _ = w.Write([]byte(html)) //nolint:gosec // made by html/template
+}
+
+func (s *Server) render(name string, data any) (template.HTML, error) {
+	var b bytes.Buffer
+	err := s.pages.ExecuteTemplate(&b, name, data)
+	return template.HTML(b.String()), err //nolint:gosec // made by html/template
+}
+
+// region renders a part of a page that changes while the page is open.
+func (s *Server) region(name string, p *page) (template.HTML, error) {
+	html, err := s.render(name, p)
+	return template.HTML(`<div id="` + name + `" class="region">` + string(html) + `</div>`), err //nolint:gosec // made by html/template
+}
+
+// regions are the parts of the pages that change, by the page's name.
+var regions = map[string][]string{
+	"now":     {"read", "problems", "tiles", "charts", "queues", "kinds", "running", "evictions"},
+	"jobs":    {"read", "counts"},
+	"job":     {"read", "job-head", "job-story", "job-facts", "job-log"},
+	"workers": {"read", "vms"},
+	"poison":  {"read", "groups"},
+	"costs":   {"read", "costs-all"},
+	"missing": {"read"},
+}
+
+// ages are the texts of times, which the script keeps right.
+var ages = regexp.MustCompile(`(<time [^>]*>)[^<]*`)
+
+// heartbeatEvery is how often a stream without news says that it is there.
+const heartbeatEvery = 15 * time.Second
+
+// stream sends the regions of a page that changed, after each read.
+func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
+	at, err := url.Parse(r.URL.Query().Get("page"))
+	if err != nil || at.IsAbs() || at.Host != "" {
+		s.refuse(w, "This is no page.")
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	out, ctx := http.NewResponseController(w), r.Context()
+	defer s.feed.join()()
+	sent := map[string][sha256.Size]byte{}
+	for {
+		_, next := s.feed.now()
+		data, err := s.changes(s.page(ctx, at), sent)
+		if err != nil {
+			return
+		}
+		if _, err := fmt.Fprintf(w, "data: %s\n\n", data); err != nil || out.Flush() != nil { //nolint:gosec // JSON, which escapes HTML
+			return
+		}
+		for waiting := true; waiting; {
+			select {
+			case <-next:
+				waiting = false
+			case <-time.After(heartbeatEvery):
+				if _, err := io.WriteString(w, ": here\n\n"); err != nil || out.Flush() != nil {
+					return
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// changes returns the regions of a page that differ from the sent ones, as JSON.
+func (s *Server) changes(p *page, sent map[string][sha256.Size]byte) ([]byte, error) {
+	changed := map[string]template.HTML{}
+	for _, name := range regions[p.Name] {
+		html, err := s.region(name, p)
+		if err != nil {
+			return nil, err
+		}
+		if sum := sha256.Sum256(ages.ReplaceAll([]byte(html), []byte("$1"))); sent[name] != sum {
+			sent[name], changed[name] = sum, html
+		}
+	}
+	return json.Marshal(map[string]any{"regions": changed})
+}

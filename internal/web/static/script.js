@@ -1,0 +1,202 @@
+// Keeps the page live: merges the regions that the stream sends, keeps ages right, and shows
+// windows of long lists. It uses nothing but what browsers have.
+"use strict";
+
+const parse = (html, tag) => {
+  const document = new DOMParser().parseFromString(tag === "tbody" ? `<table><tbody>${html}</tbody></table>` : html, "text/html");
+  return tag === "tbody" ? document.querySelector("tbody") : document.body.firstElementChild;
+};
+
+// ---- Merge: change nodes in place, so that focus, selection and scroll positions stay.
+
+const keyOf = (node) => (node.nodeType === 1 ? node.id : "");
+
+function merge(from, to) {
+  if (from.nodeType !== to.nodeType || from.nodeName !== to.nodeName) {
+    from.replaceWith(document.importNode(to, true));
+    return;
+  }
+  if (from.nodeType !== 1) {
+    if (from.nodeValue !== to.nodeValue) from.nodeValue = to.nodeValue;
+    return;
+  }
+  for (const { name } of [...from.attributes]) if (!to.hasAttribute(name)) from.removeAttribute(name);
+  for (const { name, value } of to.attributes) if (from.getAttribute(name) !== value) from.setAttribute(name, value);
+  if (from.nodeName !== "INPUT" && from.nodeName !== "TIME") mergeChildren(from, to);
+}
+
+function mergeChildren(from, to) {
+  const keyed = new Map();
+  for (const child of from.children) if (keyOf(child)) keyed.set(child.id, child);
+  let at = from.firstChild;
+  for (const wanted of [...to.childNodes]) {
+    const key = keyOf(wanted);
+    const known = key ? keyed.get(key) : undefined;
+    if (known) {
+      if (known !== at) from.insertBefore(known, at);
+      else at = at.nextSibling;
+      merge(known, wanted);
+    } else if (key || !at || keyOf(at) || at.nodeName !== wanted.nodeName) {
+      from.insertBefore(document.importNode(wanted, true), at);
+    } else {
+      const here = at;
+      at = at.nextSibling;
+      merge(here, wanted);
+    }
+  }
+  while (at) {
+    const next = at.nextSibling;
+    at.remove();
+    at = next;
+  }
+}
+
+// ---- Ages: each <time> says how long ago it was, in its largest unit.
+
+function span(seconds) {
+  const s = Math.max(0, Math.floor(seconds));
+  if (s < 60) return `${s}s`;
+  if (s < 3600) return `${Math.floor(s / 60)}m`;
+  if (s < 48 * 3600) return `${Math.floor(s / 3600)}h`;
+  return `${Math.floor(s / 86400)}d`;
+}
+
+function tell() {
+  const now = Date.now();
+  for (const time of document.querySelectorAll("time")) {
+    const text = `${span((now - Date.parse(time.dateTime)) / 1000)} ago`;
+    if (time.textContent !== text) time.textContent = text;
+  }
+}
+setInterval(tell, 1000);
+
+// ---- Logs: the end stays in view unless the reader scrolled away.
+
+const atEnd = (box) => box.scrollHeight - box.scrollTop - box.clientHeight < 24;
+const toEnd = (box) => { box.scrollTop = box.scrollHeight; };
+document.querySelectorAll("[data-end]").forEach(toEnd);
+
+// ---- The stream of the page's regions. A hidden tab has none: browsers open few per server.
+
+let source = null;
+
+function show(regions) {
+  for (const [name, html] of Object.entries(regions)) {
+    const region = document.getElementById(name);
+    if (!region) { location.reload(); return; }
+    const logs = [...region.querySelectorAll("[data-end]")].filter(atEnd);
+    merge(region, parse(html));
+    logs.forEach(toEnd);
+  }
+  tell();
+}
+
+function connect() {
+  if (source || document.hidden) return;
+  source = new EventSource(`/stream?page=${encodeURIComponent(document.body.dataset.page)}`);
+  source.onopen = () => document.body.classList.remove("lost");
+  source.onerror = () => document.body.classList.add("lost");
+  source.onmessage = (event) => {
+    const { regions } = JSON.parse(event.data);
+    show(regions);
+    rows?.refresh();
+  };
+}
+
+function disconnect() {
+  source?.close();
+  source = null;
+}
+document.addEventListener("visibilitychange", () => (document.hidden ? disconnect() : connect()));
+addEventListener("pagehide", disconnect);
+addEventListener("pageshow", connect);
+
+// ---- Windows of a long list: the table has the height of all rows and the rows in view.
+
+class Rows {
+  constructor(table) {
+    this.table = table;
+    this.body = table.querySelector("#rows");
+    this.from = Number(table.dataset.from);
+    this.total = Number(table.dataset.total);
+    this.asked = 0;
+    this.place();
+    addEventListener("scroll", () => this.look(), { passive: true });
+    addEventListener("resize", () => { this.place(); this.look(); });
+  }
+
+  height() { return this.body.rows[0]?.getBoundingClientRect().height || 36; }
+
+  place() {
+    const height = this.height();
+    const shown = this.total ? this.body.rows.length : 0;
+    this.space("above", this.from * height);
+    this.space("below", Math.max(0, this.total - this.from - shown) * height);
+  }
+
+  space(id, height) {
+    const body = document.getElementById(id);
+    if (!height) { body.replaceChildren(); return; }
+    const cell = body.rows[0]?.cells[0] ?? body.insertRow().insertCell();
+    cell.colSpan = 9;
+    cell.style.height = `${height}px`;
+  }
+
+  wanted() {
+    const height = this.height();
+    const top = document.getElementById("above").getBoundingClientRect().top;
+    const first = Math.floor(-top / height), seen = Math.ceil(innerHeight / height);
+    const from = Math.max(0, Math.min(first - seen, this.total - 1));
+    return { from, count: Math.min(200, 3 * seen), first, last: first + seen };
+  }
+
+  look() {
+    const { first, last } = this.wanted();
+    const end = this.from + this.body.rows.length;
+    if ((first < this.from && this.from > 0) || (last > end && end < this.total)) this.refresh();
+  }
+
+  async refresh() {
+    const mine = ++this.asked;
+    const { from, count } = this.wanted();
+    const answer = await fetch(`${this.table.dataset.rows}&from=${from}&count=${count}`).catch(() => null);
+    if (!answer?.ok || mine !== this.asked) return;
+    const body = parse(await answer.text(), "tbody");
+    if (mine !== this.asked) return;
+    this.from = Number(answer.headers.get("Rows-From"));
+    this.total = Number(answer.headers.get("Rows-Total"));
+    this.table.setAttribute("aria-rowcount", this.total);
+    mergeChildren(this.body, body);
+    this.place();
+    tell();
+    this.look();
+  }
+}
+
+let rows = null;
+const list = document.getElementById("jobs");
+if (list) rows = new Rows(list);
+
+// ---- Filters apply at once; their address leaves out what is empty.
+
+document.addEventListener("change", (event) => {
+  if (event.target.form?.id === "filters") event.target.form.requestSubmit();
+});
+document.addEventListener("submit", (event) => {
+  if (event.target.id !== "filters") return;
+  event.preventDefault();
+  const chosen = new URLSearchParams();
+  for (const [name, value] of new FormData(event.target)) if (value) chosen.append(name, value);
+  location.assign(chosen.size ? `/jobs?${chosen}` : "/jobs");
+});
+
+// ---- A slash goes to the search field.
+
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "/" || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.nodeName)) return;
+  event.preventDefault();
+  document.querySelector(".find input").focus();
+});
+
+tell();
+connect();
