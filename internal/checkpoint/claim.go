@@ -90,7 +90,10 @@ func (s *Store) newClaim(d Delivery, owner string, r Record) *Claim {
 	c.accounting = accounting{
 		nextWrite: d.NextWrite, steady: d.Steady, runTimeBefore: r.RunTime, ledgerBefore: r.Ledger, readers: &c.restorer.readers,
 	}
-	c.sender = sender{store: s, id: d.ID, stepsBack: r.StepsBack, beganInUnits: r.StateBlocks > 0}
+	c.sender = sender{
+		store: s, id: d.ID, stepsBack: r.StepsBack, beganInUnits: r.StateBlocks > 0, began: r.StateKey, key: r.StateKey,
+		keyed: r.StateKey != "" || r.StateBlocks > 0 && !r.isJoined(),
+	}
 	if r.StateBlocks == 0 {
 		c.sender.blocks = blocks.None()
 	}
@@ -168,6 +171,11 @@ func (c *Claim) EarlierRunTime() time.Duration { return c.accounting.runTimeBefo
 // [Delivery]. source returns found with the values that it knows better. It must not write
 // the record, since a write may be in flight.
 func (c *Claim) SetFacts(source func(found Facts) Facts) { c.accounting.set(source) }
+
+// SetMixed makes the first state in blocks of a job ask whether a worker may be alive that
+// cannot read records of version 3. Then the job keeps to the hash that all workers know.
+// Without it there is no such worker.
+func (c *Claim) SetMixed(mixed func(context.Context) bool) { c.sender.mixed = mixed }
 
 // Check reads the record and returns a [*ConflictError] if this claim does not own it
 // now, because somebody else wrote it. It writes nothing. Any other error says

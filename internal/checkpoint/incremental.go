@@ -58,7 +58,7 @@ func (s *sender) send(ctx context.Context, head []byte, from *stream, recorded s
 	for _, at := range m.Wrong {
 		from.wrong(at)
 	}
-	p = prepared{hash: m.Hash, inUnits: m.Hash, size: m.Size, blocks: len(m.Blocks), content: content{blocks: m.Blocks}}
+	p = prepared{hash: m.Hash, inUnits: m.Hash, key: s.key, size: m.Size, blocks: len(m.Blocks), content: content{blocks: m.Blocks}}
 	if origin := from.origin(); origin != nil {
 		p.content.base = &base{origin, m}
 	}

@@ -323,7 +323,7 @@ func TestFailedSaveIsResumed(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		c := b.claimedLarge(t, "abcd")
 		before := b.read(t)
-		b.refuseBlock("Z")
+		b.refuseBlock(t, "Z")
 		err := c.Save(t.Context(), streamed(large("WXYZ")))
 		if err == nil || conflictIn(err) != nil || !strings.Contains(err.Error(), "AuthorizationFailure") ||
 			!strings.Contains(err.Error(), ours.ID) {
@@ -342,9 +342,15 @@ func TestFailedSaveIsResumed(t *testing.T) {
 	})
 }
 
+// namer returns the namer of the blocks that the record has.
+func (b *rig) namer(t *testing.T) blocks.Namer {
+	t.Helper()
+	return blocks.NewNamer(ours.ID, b.read(t).StateKey)
+}
+
 // refuseBlock refuses the block of one letter, when all others have arrived.
-func (b *rig) refuseBlock(letter string) {
-	id := blocks.NewNamer(ours.ID).Chunk(large(letter))
+func (b *rig) refuseBlock(t *testing.T, letter string) {
+	id := b.namer(t).Chunk(large(letter))
 	b.OnCall(func(c storage.Call) storage.Fault {
 		if c.BlockID == id {
 			return storage.Fault{Before: time.Second, Refuse: &storage.Error{Status: 403, Code: "AuthorizationFailure"}}
@@ -358,7 +364,7 @@ func (b *rig) refuseBlock(letter string) {
 func TestForgottenBlocksAreSentAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		c := b.claimedLarge(t, "abcd")
-		b.refuseBlock("Z")
+		b.refuseBlock(t, "Z")
 		if err := c.Save(t.Context(), streamed(large("abYZ"))); err == nil {
 			t.Fatal("Save with a block refused = <nil>, want an error")
 		}
@@ -383,12 +389,13 @@ func TestStagedOnARemovedRecord(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *rig) {
 				c := b.claimedLarge(t, "abcd")
+				b.refuseBlock(t, "X")
+				namer := b.namer(t)
 				b.remove(t)
-				b.refuseBlock("X")
 				if err := c.Save(t.Context(), streamed(large("abcX"))); err == nil {
 					t.Fatal("Save with a block refused = <nil>, want an error")
 				}
-				if _, err := b.store.blob(ours.ID).StageBlock(t.Context(), blocks.NewNamer(ours.ID).Chunk(large("W")), readSeekCloser("W"),
+				if _, err := b.store.blob(ours.ID).StageBlock(t.Context(), namer.Chunk(large("W")), readSeekCloser("W"),
 					nil); err != nil {
 					t.Fatal(err)
 				}

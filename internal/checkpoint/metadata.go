@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
 )
 
 // Limits on free text in a record, in bytes of its percent-encoded form. They
@@ -78,6 +80,7 @@ var fields = []field{
 	freeText("movereason", maxMove, func(r *Record) *string { return &r.MoveReason }).lenient(),
 	flag("progressed", func(r *Record) *bool { return &r.Progressed }),
 	text("statehash", func(r *Record) *string { return &r.StateHash }),
+	stateKey("statekey"),
 	number("statesize", func(r *Record) *int64 { return &r.StateSize }),
 	number("stateblocks", func(r *Record) *int { return &r.StateBlocks }),
 	number("stateversion", func(r *Record) *int { return &r.StateVersion }),
@@ -148,6 +151,9 @@ func parse(id string, metadata map[string]*string) (Record, error) {
 	if version == 1 {
 		delete(values, "previousoutputs") // not written by this version
 	}
+	if version < 3 {
+		delete(values, "statekey") // an older worker has recorded another state since
+	}
 	for _, f := range fields {
 		value, ok := values[f.key]
 		if !ok {
@@ -195,6 +201,25 @@ func previousOutputs(key string) field {
 			return r.Previous.Outputs
 		},
 		func(r *Record, v string) error { r.Previous.Outputs = v; return nil }}
+}
+
+// stateKey is the key of the hashes of states in blocks. A worker that reads older versions
+// alone would keep it as an unknown key when it records a state without one, so it counts in
+// records of version 3 alone.
+func stateKey(key string) field {
+	return field{key,
+		func(r *Record) string {
+			if r.wireVersion() < 3 {
+				return ""
+			}
+			return string(r.StateKey)
+		},
+		func(r *Record, v string) error {
+			if r.StateKey = blocks.Key(v); !r.StateKey.Valid() {
+				return errors.New("it is damaged")
+			}
+			return nil
+		}}
 }
 
 func freeText(key string, limit int, at func(*Record) *string) field {

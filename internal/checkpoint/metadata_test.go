@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
+	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
 	"github.com/spotworker/spotworker/internal/checkpoint/ledger"
 )
 
@@ -103,6 +104,10 @@ func goldenRecords() map[string]Record {
 			},
 			Outputs:   Outputs{Hash: strings.Repeat("0123456789abcdef", 4), Files: 12, Bytes: 3 << 30},
 			CreatedAt: noon, ClaimedAt: noon, Owner: "w",
+		},
+		"statekey": {
+			ID: "job-1", Version: Version, Status: Open, Token: "t", Write: 2, Generation: 1, StateKey: "0123456789abcdeffedcba9876543210",
+			StateHash: strings.Repeat("fedcba9876543210", 4), StateSize: 4096, StateBlocks: 3, CreatedAt: noon, ClaimedAt: noon, Owner: "w",
 		},
 		"paid": {ID: "job-1", Version: Version, Status: Open, Token: "t", Write: 3, Generation: 2, Interruptions: 1, RunTime: 90*time.Minute +
 			250*time.Millisecond, CreatedAt: noon, ClaimedAt: noon, Owner: "w"},
@@ -205,6 +210,9 @@ func TestMetadataUndoesParse(t *testing.T) {
 			Log:       string(rapid.SliceOfN(rapid.Byte(), 0, MaxLog/3).Draw(t, "log")),
 			CreatedAt: moment.Draw(t, "created"), ClaimedAt: moment.Draw(t, "claimed"), EndedAt: moment.Draw(t, "ended"),
 			unknown: rapid.MapOf(rapid.StringMatching(`x[a-z]{1,8}`), rapid.StringMatching(`[ -~]{1,20}`)).Draw(t, "unknown"),
+		}
+		if r.HasState() && r.Status != Cancelled {
+			r.StateKey = blocks.Key(rapid.StringMatching(`([0-9a-f]{32})?`).Draw(t, "key"))
 		}
 		metadata := r.metadata()
 		checkHeaders(t, metadata)
@@ -313,7 +321,9 @@ func TestUnreadable(t *testing.T) {
 	good := plain(full.metadata())
 	for name, change := range map[string]func(m map[string]string){
 		"no version":     func(m map[string]string) { delete(m, "v") },
-		"newer version":  func(m map[string]string) { m["v"] = "3" },
+		"newer version":  func(m map[string]string) { m["v"] = "4" },
+		"cut key":        func(m map[string]string) { m["v"], m["statekey"] = "3", "0123456789abcdef" },
+		"no hex in key":  func(m map[string]string) { m["v"], m["statekey"] = "3", strings.Repeat("x", 32) },
 		"version text":   func(m map[string]string) { m["v"] = "one" },
 		"negative count": func(m map[string]string) { m["failures"] = "-1" },
 		"count text":     func(m map[string]string) { m["write"] = "many" },

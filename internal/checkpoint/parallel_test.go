@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 )
 
@@ -117,12 +116,16 @@ func TestFailedBlockEndsTheSave(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		c, sending := b.claimedLarge(t, "abcd"), gauge{}
 		sending.watch(b.link)
-		refused := blocks.NewNamer(ours.ID).Chunk(large("K"))
+		namer, slow := b.namer(t), map[string]bool{}
+		refused := namer.Chunk(large("K"))
+		for _, letter := range "LMNOPQRSTUVWX" {
+			slow[namer.Chunk(large(string(letter)))] = true
+		}
 		b.OnCall(func(call storage.Call) storage.Fault {
 			switch {
 			case call.BlockID == refused:
 				return storage.Fault{Refuse: &storage.Error{Status: 403, Code: "AuthorizationFailure"}}
-			case call.Operation == storage.OpPutBlock && call.BlockID > refused:
+			case slow[call.BlockID]:
 				return storage.Fault{Before: 20 * time.Second}
 			}
 			return storage.Fault{}

@@ -72,7 +72,7 @@ func (rs *restorer) stepBack(ctx context.Context) (*Snapshot, error) {
 	rs.sender.stepBack()
 	rs.baseline.stepTo(r.Previous.Hash)
 	unlock()
-	part := stored{of: r.StateHash, hash: r.Previous.Hash, from: r.StateSize, size: r.Previous.Size}
+	part := stored{of: r.StateHash, hash: r.Previous.Hash, key: r.StateKey, from: r.StateSize, size: r.Previous.Size}
 	s := &Snapshot{Version: r.Previous.Version, Stream: func() (io.ReadCloser, error) { return rs.open(ctx, part) }}
 	if !r.isJoined() {
 		return s, nil
@@ -119,7 +119,7 @@ func (s *sender) hold(data []byte) {
 
 // older is a state that the next save keeps behind the new one.
 type older struct {
-	hash    string // as of a state in blocks
+	hash    string // as of a state in blocks; empty for one in one piece
 	size    int64
 	version int
 	outputs string   // as [Previous] has them
@@ -139,7 +139,8 @@ func (s *sender) withPrevious(ctx context.Context, r Record, p prepared) (prepar
 		return p, err
 	case p.content.data != nil && before.blocks == nil:
 		p.content.data = slices.Concat(p.content.data, before.data)
-		p.hash, p.blocks = p.inUnits, 1
+		p.hash, p.blocks, p.key = p.inUnits, 1, s.began
+		before.hash = blocks.HashOf(before.data, s.store.unit, s.began)
 		p.previous = before.as(p.hash, 0)
 		return p, nil
 	case p.size == 0 || before.size == 0:
@@ -151,14 +152,14 @@ func (s *sender) withPrevious(ctx context.Context, r Record, p prepared) (prepar
 		if err != nil {
 			return prepared{}, err
 		}
-		p.hash, p.content = m.Hash, content{blocks: m.Blocks}
+		p.hash, p.key, p.content = m.Hash, s.key, content{blocks: m.Blocks}
 	}
 	if before.blocks == nil {
 		m, err := s.upload(ctx, bytes.NewReader(before.data), blocks.Base{}, 0)
 		if err != nil {
 			return prepared{}, err
 		}
-		before.blocks = m.Blocks
+		before.hash, before.blocks = m.Hash, m.Blocks
 	}
 	p.blocks = len(p.content.blocks)
 	if p.blocks+len(before.blocks) > maxBlocks {
@@ -186,9 +187,9 @@ func (s *sender) replaced(ctx context.Context, r Record, p prepared) (before old
 		return older{}, false, nil
 	}
 	if !inBlocks {
-		units := blocks.HashOf(s.held, s.store.unit)
-		ok := s.held != nil && int64(len(s.held)) == size && (hash == units || hash == hashOf(s.held))
-		return older{hash: units, size: size, version: version, outputs: outputs, data: s.held}, ok, nil
+		ok := s.held != nil && int64(len(s.held)) == size &&
+			(hash == hashOf(s.held) || hash == blocks.HashOf(s.held, s.store.unit, r.StateKey))
+		return older{size: size, version: version, outputs: outputs, data: s.held}, ok, nil
 	}
 	if err := s.listBlocks(ctx); err != nil {
 		return older{}, false, err

@@ -2,7 +2,6 @@ package checkpoint
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -46,14 +45,15 @@ type stateReader struct {
 }
 
 // unitHashes are the hashes of the units of a range.
-type unitHashes [][sha256.Size]byte
+type unitHashes []blocks.Sum
 
 // stored is where the body has a state that is read in ranges.
 type stored struct {
 	of   string // the hash of the recorded state while the body is this one
 	hash string // of the whole state
-	from int64  // where it begins in the body
-	size int64  // bytes
+	key  blocks.Key
+	from int64 // where it begins in the body
+	size int64 // bytes
 }
 
 // open returns a state in the body.
@@ -70,7 +70,7 @@ func (rs *restorer) open(ctx context.Context, s stored) (io.ReadCloser, error) {
 		return nil, ErrReplaced
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	r := &stateReader{from: rs, ctx: ctx, end: cancel, stored: s, sum: blocks.NewHash()}
+	r := &stateReader{from: rs, ctx: ctx, end: cancel, stored: s, sum: blocks.NewHash(s.key)}
 	store := rs.owned.store
 	r.ranges = readahead.New(ctx, readahead.Plan{
 		Size: s.size, Length: int64(rangeUnits * store.unit), Ahead: readAhead, Budget: store.budget,
@@ -137,7 +137,7 @@ func (r *stateReader) fetch(ctx context.Context, data []byte, offset int64) (uni
 // hashUnits hashes the units of a range, which begins with one.
 func (r *stateReader) hashUnits(data []byte) (units unitHashes) {
 	for unit := range slices.Chunk(data, r.from.owned.store.unit) {
-		units = append(units, sha256.Sum256(unit))
+		units = append(units, r.stored.key.Sum(unit))
 	}
 	return units
 }

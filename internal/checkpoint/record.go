@@ -10,13 +10,14 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 
+	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
 	"github.com/spotworker/spotworker/internal/checkpoint/ledger"
 )
 
 // Version is the newest version of the record format that this package reads, and so the
-// one of every [Record] that it could read. It writes version 2 where an older worker would
-// leave a job with a part of its outputs ([Record.wireVersion]), and version 1 otherwise.
-const Version = 2
+// one of every [Record] that it could read. It writes the lowest version whose readers do
+// no harm to the job ([Record.wireVersion]).
+const Version = 3
 
 // Status is the state of a job in its record.
 type Status string
@@ -120,11 +121,12 @@ type Record struct {
 	Progressed bool
 
 	// StateHash is the hash of the state in the body, in hex; empty if the body holds
-	// none. It is the SHA-256 of the state, or, for a state in blocks, of the SHA-256
-	// hashes of its MiBs. StateSize is the state's length in bytes, StateBlocks the number
-	// of its blocks (0 if it is in one piece), StateVersion the handler's own number
-	// for its format.
+	// none. It is the SHA-256 of the state, or, for a state in blocks, of the hashes of its
+	// MiBs: XXH3 with StateKey, which hides the seeds from authors of content, or SHA-256
+	// without. StateSize is the state's length in bytes, StateBlocks the number of its blocks
+	// (0 if it is in one piece), StateVersion the handler's own number for its format.
 	StateHash    string
+	StateKey     blocks.Key // also of Previous
 	StateSize    int64
 	StateBlocks  int
 	StateVersion int
@@ -199,12 +201,18 @@ func (r Record) HasState() bool { return r.StateHash != "" && r.Status != Done }
 func (r Record) HasWork() bool { return r.HasState() || r.Outputs.Hash != "" && r.Status != Done }
 
 // wireVersion is the version of the format that a record is written as. Versions that read 1
-// alone know nothing of outputs that are a part of a state: they leave a record of version 2
-// to others. Nothing changes the outcome of a job that is done or cancelled, so all may read
-// those.
+// alone know nothing of outputs that are a part of a state, and versions that read up to 2
+// nothing of [Record.StateKey], so that each state would be damaged for them. They leave a
+// record of a later version to others. Nothing changes the outcome of a job that is done or
+// cancelled, so all may read those.
 func (r Record) wireVersion() int {
 	known := r.HasPrevious() && r.Previous.Outputs != "" && r.Previous.Outputs != NoOutputs
-	if (r.Outputs.Hash != "" || known) && r.Status != Done && r.Status != Cancelled {
+	switch {
+	case r.Status == Done || r.Status == Cancelled:
+		return 1
+	case r.HasState() && r.StateKey != "":
+		return 3
+	case r.Outputs.Hash != "" || known:
 		return 2
 	}
 	return 1
@@ -244,7 +252,7 @@ func (r *Record) endLost(after time.Duration) {
 
 // clearState records that the job has neither a state nor outputs.
 func (r *Record) clearState() {
-	r.StateHash, r.StateSize, r.StateBlocks, r.StateVersion, r.Previous = "", 0, 0, 0, Previous{}
+	r.StateHash, r.StateKey, r.StateSize, r.StateBlocks, r.StateVersion, r.Previous = "", "", 0, 0, 0, Previous{}
 	r.Outputs = Outputs{}
 }
 

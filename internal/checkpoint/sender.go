@@ -17,9 +17,17 @@ type sender struct {
 	id    string // of the job
 
 	blocks       blocks.Set
-	base         *base // the recorded state, if later ones can be compared with it; or nil
-	uncommitted  bool  // the service refused a create: the blob has staged blocks but no record
-	beganInUnits bool  // the record had a state in blocks when the claim began
+	base         *base      // the recorded state, if later ones can be compared with it; or nil
+	uncommitted  bool       // the service refused a create: the blob has staged blocks but no record
+	beganInUnits bool       // the record had a state in blocks when the claim began
+	began        blocks.Key // of the record then
+
+	// key is the one of all states that this claim stores in blocks, once keyed says that
+	// it is chosen. A job keeps its key, and stays without one: with another hash a repeated
+	// state would count as progress.
+	key   blocks.Key
+	keyed bool
+	mixed func(context.Context) bool // see [Claim.SetMixed]
 
 	keeps     atomic.Bool // see [Claim.KeepPrevious]
 	held      []byte      // a state of one piece that the next save keeps as the one before it
@@ -33,7 +41,7 @@ type sender struct {
 func (s *sender) prepare(ctx context.Context, state Snapshot, recorded string, last bool,
 	create func(context.Context) error) (p prepared, err error) {
 	if state.Stream == nil {
-		return inOnePiece(state.State, s.hashUnit()), nil
+		return inOnePiece(state.State, s.hashUnit(), s.began), nil
 	}
 	p, wrong, err := s.prepareStream(ctx, state, recorded, last, create)
 	if err == nil && wrong && last { // what was skipped may have changed too
@@ -54,7 +62,7 @@ func (s *sender) prepareStream(ctx context.Context, state Snapshot, recorded str
 	head := make([]byte, s.store.unit)
 	switch n, err := io.ReadFull(stream, head); {
 	case err == io.EOF || err == io.ErrUnexpectedEOF: // the stream's own is in another error
-		return inOnePiece(head[:n], s.hashUnit()), false, nil
+		return inOnePiece(head[:n], s.hashUnit(), s.began), false, nil
 	case err != nil:
 		return prepared{}, false, err
 	}
@@ -70,7 +78,17 @@ func (s *sender) upload(ctx context.Context, state io.Reader, known blocks.Base,
 	if err := s.listBlocks(ctx); err != nil {
 		return blocks.Manifest{}, err
 	}
-	return s.store.upload(ctx, s.id, state, &s.blocks, known, from)
+	s.chooseKey(ctx)
+	return s.store.upload(ctx, s.id, s.key, state, &s.blocks, known, from)
+}
+
+// chooseKey makes the key of the job before its first state in blocks. While a worker lives
+// that would leave such a record alone, the job gets no key.
+func (s *sender) chooseKey(ctx context.Context) {
+	if !s.keyed && (s.mixed == nil || !s.mixed(ctx)) {
+		s.key = blocks.NewKey()
+	}
+	s.keyed = true
 }
 
 // listBlocks lists the blocks of the record if they are unknown.
@@ -96,7 +114,7 @@ func (s *sender) asBlockList(ctx context.Context, body content, exists bool) (co
 	if len(body.data) == 0 {
 		return content{blocks: []string{}}, nil
 	}
-	m, err := s.store.upload(ctx, s.id, bytes.NewReader(body.data), &s.blocks, blocks.Base{}, 0)
+	m, err := s.store.upload(ctx, s.id, s.key, bytes.NewReader(body.data), &s.blocks, blocks.Base{}, 0)
 	return content{blocks: m.Blocks}, err
 }
 

@@ -66,6 +66,7 @@ func (s Snapshot) Held() (held Snapshot, release func()) {
 type prepared struct {
 	hash     string // empty for no state
 	inUnits  string // the hash that it has, or would have, in blocks; empty if it is not needed
+	key      blocks.Key
 	size     int64
 	blocks   int // as the record has them
 	content  content
@@ -75,11 +76,11 @@ type prepared struct {
 // is reports whether a state that has this hash in a record is the same.
 func (p prepared) is(hash string) bool { return hash != "" && (hash == p.hash || hash == p.inUnits) }
 
-// inOnePiece is a state that is hashed in units too, unless unit is 0.
-func inOnePiece(state []byte, unit int) prepared {
+// inOnePiece is a state that is hashed in units too, with the key, unless unit is 0.
+func inOnePiece(state []byte, unit int, key blocks.Key) prepared {
 	p := prepared{hash: hashOf(state), size: int64(len(state)), content: content{data: state}}
 	if unit > 0 {
-		p.inUnits = blocks.HashOf(state, unit)
+		p.inUnits = blocks.HashOf(state, unit, key)
 	}
 	return p
 }

@@ -227,10 +227,11 @@ func (s *Store) put(ctx context.Context, r *Record, etag azcore.ETag, body conte
 
 // upload sends the blocks of a state that the record of the job lacks. It does not read what
 // base has from an offset on. The record must exist.
-func (s *Store) upload(ctx context.Context, id string, state io.Reader, known *blocks.Set, base blocks.Base,
+func (s *Store) upload(ctx context.Context, id string, key blocks.Key, state io.Reader, known *blocks.Set, base blocks.Base,
 	from int64) (blocks.Manifest, error) {
 	to := blocks.Target{
-		Blob: s.blob(id), Namer: blocks.NewNamer(id), Unit: s.unit, Cutter: s.cutter(), Budget: s.budget, Timeout: transferTimeout,
+		Blob: s.blob(id), Namer: blocks.NewNamer(id, key), Key: key, Unit: s.unit, Cutter: s.cutter(), Budget: s.budget,
+		Timeout: transferTimeout,
 	}
 	m, err := blocks.Upload(ctx, to, known, state, base, from)
 	if err != nil {

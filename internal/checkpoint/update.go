@@ -169,7 +169,8 @@ func (c *Claim) updateOnce(ctx context.Context, s Snapshot, last bool, apply fun
 		body.base = state.content.base
 		if state.hash != "" && !state.is(r.StateHash) {
 			body = state.content
-			r.StateHash, r.StateSize, r.StateBlocks, r.Previous = state.hash, state.size, state.blocks, state.previous
+			r.StateHash, r.StateKey, r.Previous = state.hash, state.key, state.previous
+			r.StateSize, r.StateBlocks = state.size, state.blocks
 			r.Ledger.Useful = c.accounting.useful(s.At)
 		}
 		if state.hash != "" && !c.baseline.has(state) {
@@ -208,7 +209,7 @@ func (c *Claim) prepare(ctx context.Context, s Snapshot, last bool) (prepared, e
 // snapshot. A streamed state counts as progress only once it is saved. repeat is
 // [Failure.Repeat].
 func (c *Claim) FailuresAfter(s Snapshot, repeat bool) int {
-	if s.State != nil && !c.baseline.has(inOnePiece(s.State, c.sender.hashUnit())) {
+	if s.State != nil && !c.baseline.has(inOnePiece(s.State, c.sender.hashUnit(), c.sender.began)) {
 		return 1
 	}
 	return countFailure(c.Record().Failures, repeat)

@@ -2,11 +2,16 @@ package checkpoint
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
+
+	"github.com/zeebo/xxh3"
 
 	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
 	"github.com/spotworker/spotworker/internal/checkpoint/chunks"
@@ -17,30 +22,50 @@ import (
 // wholeMiBs is the cut of versions before chunks were cut by content.
 func wholeMiBs() *chunks.Cutter { return chunks.Fixed(1 << 20) }
 
+// hashAsDocumented is the hash of a state in blocks as docs/FORMATS.md describes it, without
+// the package's own code.
+func hashAsDocumented(t *testing.T, state []byte, key string) string {
+	t.Helper()
+	var hashes []byte
+	for unit := range slices.Chunk(state, 1<<20) {
+		if key == "" {
+			sum := sha256.Sum256(unit)
+			hashes = append(hashes, sum[:]...)
+			continue
+		}
+		seed, err := strconv.ParseUint(key[:16], 16, 64)
+		must(t, err)
+		sum := xxh3.Hash128Seed(unit, seed)
+		hashes = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(hashes, sum.Hi), sum.Lo)
+	}
+	sum := sha256.Sum256(hashes)
+	return hex.EncodeToString(sum[:])
+}
+
 // A version that cuts states otherwise reads this version's states, and the reverse: the
-// hash in the record covers whole MiBs, for every cut into blocks. It is computed here as
-// every version reads it, without the package's own code.
+// hash in the record covers whole MiBs, for every cut into blocks.
 func TestAnyCutHasTheSameHash(t *testing.T) {
 	state := make([]byte, 5<<20+12345)
 	fillRandom(state, 1)
-	var hashes []byte
-	for unit := range slices.Chunk(state, 1<<20) {
-		sum := sha256.Sum256(unit)
-		hashes = append(hashes, sum[:]...)
-	}
-	want := sha256.Sum256(hashes)
 	for name, cutter := range map[string]func() *chunks.Cutter{"by content": chunks.New, "in whole MiBs": wholeMiBs} {
-		inBubble(t, func(t *testing.T, b *rig) {
-			b.store.unit, b.store.cutter = blocks.Unit, cutter
-			must(t, b.store.Fresh(ours, "worker-1").Save(t.Context(), streamed(state)))
-			r := b.read(t)
-			if r.StateHash != hex.EncodeToString(want[:]) || r.StateBlocks < 6 || r.StateSize != int64(len(state)) {
-				t.Errorf("%s: record = hash %s, %d blocks, %d bytes, want %x of whole MiBs", name, r.StateHash, r.StateBlocks, r.StateSize, want)
-			}
-			if b.body(t) != string(state) {
-				t.Errorf("%s: the body is not the state", name)
-			}
-		})
+		for _, mixed := range []func(context.Context) bool{nil, isMixed} {
+			inBubble(t, func(t *testing.T, b *rig) {
+				b.store.unit, b.store.cutter = blocks.Unit, cutter
+				c := b.store.Fresh(ours, "worker-1")
+				c.SetMixed(mixed)
+				must(t, c.Save(t.Context(), streamed(state)))
+				r := b.read(t)
+				if want := hashAsDocumented(t, state, string(r.StateKey)); r.StateHash != want || r.StateBlocks < 6 || r.StateSize != int64(len(state)) {
+					t.Errorf("%s: record = hash %s, %d blocks, %d bytes, want %s of whole MiBs", name, r.StateHash, r.StateBlocks, r.StateSize, want)
+				}
+				if (mixed == nil) != (r.StateKey != "") {
+					t.Errorf("%s: the record has the key %q", name, r.StateKey)
+				}
+				if b.body(t) != string(state) {
+					t.Errorf("%s: the body is not the state", name)
+				}
+			})
+		}
 	}
 }
 

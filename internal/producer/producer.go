@@ -61,7 +61,8 @@ type Producer struct {
 	TakeOver bool
 
 	// CheckIDs reads the record of each job whose id the caller chose, before its
-	// message is put: one call per job, Parallel at once. A job whose record is final
+	// message is put: one call per job, Parallel at once. A run of more than
+	// [readsForPage] jobs lists the records where that saves calls. A job whose record is final
 	// is skipped, an open or running job is put with resume, and a job whose id stands
 	// for other work fails. Jobs with a generated id cost nothing.
 	CheckIDs bool
@@ -154,6 +155,7 @@ func (p *Producer) Run(ctx context.Context, jobs iter.Seq2[Spec, error]) (Summar
 		r.start(ctx, j)
 	}
 	r.puts.Wait()
+	r.surveys.end()
 	return r.summary, r.stop
 }
 

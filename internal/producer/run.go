@@ -28,6 +28,7 @@ type producerRun struct {
 	kinds kinds // of live workers; one goroutine accepts jobs
 
 	unreadable atomic.Bool // the records, so that they are no longer checked
+	surveys    surveys
 
 	mu      sync.Mutex
 	summary Summary
@@ -251,7 +252,7 @@ func (r *producerRun) find(ctx context.Context, j Job, records *checkpoint.Store
 	if r.unreadable.Load() {
 		return "", nil
 	}
-	record, ruling, err := records.Lookup(ctx, j.delivery())
+	record, ruling, err := r.surveys.in(records).lookup(ctx, j.delivery())
 	switch {
 	case bloberror.HasCode(err, bloberror.ContainerNotFound):
 		return "", nil

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/queue"
@@ -132,7 +133,7 @@ func (b *heartbeat) write(ctx context.Context) error {
 	}
 	return w.home().Workers.Write(ctx, presence.Presence{
 		Worker: w.name, State: w.machine.State().String(), BootID: w.BootID,
-		StartedAt: w.started, At: time.Now(), Program: w.Program,
+		StartedAt: w.started, At: time.Now(), Program: w.Program, Reads: checkpoint.Version,
 		TakesFrom: queue.Names(w.sources.Taken()), Kinds: slices.Collect(maps.Keys(w.Kinds)), Jobs: w.runner.Jobs(), Running: w.runner.Running(),
 		VM: w.events.VM(), Ready: w.events.Ready(), LastEvent: event, LastDrain: drain,
 		Steered: follows != nil, Control: steered.revision, Asked: steered.asked,

@@ -18,14 +18,17 @@ const (
 	groupKind = "group-01"
 )
 
-// Namer makes the ids of the blocks of one job. XXH3 is not a cryptographic hash. It tells
-// apart what differs by chance, at a tenth of the time. Content that somebody made to have
-// the id of other content, for which they need the job's id, would not pass for it: the
-// record has the SHA-256 of the whole, which every reader checks.
+// Namer makes the ids of the blocks of one job. A block whose id the blob has is not sent, so
+// contents with the same id would damage the state that has both. With a [Key] nobody can
+// make such contents. Without one they need only the job's id; the hash of the state, which
+// every reader checks, then shows the damage.
 type Namer struct{ seed uint64 }
 
-// NewNamer returns the namer of a job.
-func NewNamer(job string) Namer {
+// NewNamer returns the namer of a job with that key.
+func NewNamer(job string, key Key) Namer {
+	if key != "" {
+		return Namer{key.names()}
+	}
 	sum := sha256.Sum256([]byte(job))
 	return Namer{binary.BigEndian.Uint64(sum[:])}
 }

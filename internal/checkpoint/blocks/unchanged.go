@@ -1,9 +1,6 @@
 package blocks
 
-import (
-	"crypto/sha256"
-	"slices"
-)
+import "slices"
 
 // Base is an earlier state that the blob has, and from which an upload takes what is unchanged.
 // The zero value has nothing.
@@ -22,9 +19,9 @@ type Base struct {
 // Span is a range of a state with the same bytes as a range of an earlier one.
 type Span struct{ At, Was, Length int64 }
 
-// UnitHash is the SHA-256 of one unit of a state.
+// UnitHash is the hash of one unit of a state.
 type UnitHash struct {
-	Sum [sha256.Size]byte
+	Sum Sum
 
 	// Confirmed means that the unit was in the span of a base, was read, and had the hash that
 	// the base has. Only such units are skipped in later uploads.

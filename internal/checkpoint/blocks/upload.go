@@ -35,8 +35,9 @@ type Target struct {
 	// blob's creation fail.
 	Blob *blockblob.Client
 
-	// Namer makes the ids of the blocks.
+	// Namer makes the ids of the blocks, and Key the hashes of the units.
 	Namer Namer
+	Key   Key
 
 	// Unit is the length of the units in which the state is hashed, in bytes: [Unit],
 	// but for tests. A slab has four of them.
@@ -72,7 +73,7 @@ func Upload(ctx context.Context, to Target, known *Set, state io.Reader, base Ba
 	u := &upload{
 		to: to, known: known, slabs: newSlabs(to.Unit, to.Budget), parts: make(chan part, slabUnits),
 		pieces: make(chan piece, slabUnits), rests: make(chan int, 1), seen: map[string]bool{},
-		base: base, gaps: base.gaps(unit, from, known.has), hashes: newUnitHasher(unit, base),
+		base: base, gaps: base.gaps(unit, from, known.has), hashes: newUnitHasher(unit, to.Key, base),
 	}
 	m, err := u.run(ctx, state)
 	for _, id := range u.sent {

@@ -62,6 +62,10 @@ type Presence struct {
 	// Program is the worker's version.
 	Program string
 
+	// Reads is the newest version of a record that the worker reads; 0 in heartbeats of
+	// older versions, which read up to 2.
+	Reads int
+
 	// LastEvent is the scheduled event that the worker handled last, and LastDrain
 	// how the last drain ended; zero if there was none. They remain after a VM was
 	// deleted together with its log.
@@ -177,6 +181,7 @@ func (p Presence) metadata() map[string]*string {
 		"startedat": p.StartedAt.UTC().Format(time.RFC3339),
 		"at":        p.At.UTC().Format(time.RFC3339),
 		"program":   url.PathEscape(p.Program),
+		"reads":     formatReads(p.Reads),
 		"takesfrom": strings.Join(p.TakesFrom, ","),
 		"kinds":     formatKinds(p.Kinds),
 		"jobs":      strconv.Itoa(p.Count),
@@ -232,6 +237,7 @@ func parse(worker string, metadata map[string]*string) Presence {
 	p.StartedAt, _ = time.Parse(time.RFC3339, values["startedat"])
 	p.At, _ = time.Parse(time.RFC3339, values["at"])
 	p.Count, _ = strconv.Atoi(values["jobs"])
+	p.Reads, _ = strconv.Atoi(values["reads"])
 	control, err := strconv.Atoi(values["control"])
 	p.Steered, p.Control, p.Asked = err == nil, control, values["asked"]
 	p.VM, p.Ready = values["vm"], parseReady(ready)
@@ -240,4 +246,11 @@ func parse(worker string, metadata map[string]*string) Presence {
 	p.Findings = Findings{Lacks: parseLacks(values["lacks"]), Calls: parseCalls(values["calls"]), Readings: parseReadings(values["queues"])}
 	p.Findings.parseSilent(values["silent"])
 	return p
+}
+
+func formatReads(version int) string {
+	if version == 0 {
+		return ""
+	}
+	return strconv.Itoa(version)
 }
