@@ -137,8 +137,8 @@ func (o terminal) typed(block string) {
 	if !proof.Full() { // trials take half a minute each; make test runs the tests of the examples too
 		block = regexp.MustCompile(`(?m)^(bin/lab try|go -C \S+ test) .*$`).ReplaceAllString(block, "")
 	}
-	// top needs a terminal, and ends with a key.
-	block = regexp.MustCompile(`(?m)^bin/spotctl top( .*)?$`).ReplaceAllString(block, "bin/spotctl top --help >/dev/null")
+	// top needs a terminal and ends with a key, and web serves until Ctrl-C.
+	block = regexp.MustCompile(`(?m)^bin/spotctl (top|web)( .*)?$`).ReplaceAllString(block, "bin/spotctl $1 --help >/dev/null")
 	cmd := shell(o.t, o.exports+"\n"+block)
 	cmd.Dir = o.folder
 	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPATH"} {
@@ -179,6 +179,8 @@ func (o terminal) typed(block string) {
 		}
 		return
 	}
+	limit := time.AfterFunc(8*time.Minute, func() { _ = cmd.Cancel() })
+	defer limit.Stop()
 	if err := cmd.Wait(); err != nil {
 		o.t.Errorf("%v of\n%s\n%s", err, block, said)
 	}
