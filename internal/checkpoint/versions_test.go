@@ -55,7 +55,8 @@ func TestAnyCutHasTheSameHash(t *testing.T) {
 				c.SetMixed(mixed)
 				must(t, c.Save(t.Context(), streamed(state)))
 				r := b.read(t)
-				if want := hashAsDocumented(t, state, string(r.StateKey)); r.StateHash != want || r.StateBlocks < 6 || r.StateSize != int64(len(state)) {
+				want := hashAsDocumented(t, state, string(r.StateKey))
+				if r.StateHash != want || r.StateBlocks < 6 || r.StateSize != int64(len(state)) {
 					t.Errorf("%s: record = hash %s, %d blocks, %d bytes, want %s of whole MiBs", name, r.StateHash, r.StateBlocks, r.StateSize, want)
 				}
 				if (mixed == nil) != (r.StateKey != "") {

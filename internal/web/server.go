@@ -130,6 +130,9 @@ func (s *Server) Serve(ctx context.Context) error {
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /static/", http.FileServerFS(static))
+	mux.HandleFunc("GET /favicon.ico", func(w http.ResponseWriter, r *http.Request) { // asked for by a page without the layout
+		http.ServeFileFS(w, r, static, "static/icon.svg")
+	})
 	mux.HandleFunc("GET /stream", s.stream)
 	mux.HandleFunc("GET /rows", s.rows)
 	mux.HandleFunc("GET /job/{id}/result", s.result)

@@ -147,4 +147,6 @@ type screen struct {
 	dark          bool
 }
 
-var screens = []screen{{"desktop", 1440, 900, false}, {"phone-dark", 390, 844, true}, {"wide-dark", 2560, 1300, true}, {"phone", 390, 844, false}}
+var screens = []screen{
+	{"desktop", 1440, 900, false}, {"phone-dark", 390, 844, true}, {"wide-dark", 2560, 1300, true}, {"phone", 390, 844, false},
+}

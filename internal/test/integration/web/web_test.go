@@ -24,7 +24,7 @@ func echo(ctx context.Context, j *job.Job) ([]byte, error) {
 	log := job.Logger(ctx)
 	log.InfoContext(ctx, "began", slog.String("job", j.ID))
 	log.ErrorContext(ctx, hostile)
-	log.InfoContext(ctx, strings.Repeat("long ", 2000))
+	log.InfoContext(ctx, "long", slog.String("text", strings.Repeat("long ", 2000)))
 	j.Report(job.Progress{Fraction: 1, Text: hostile})
 	return []byte(`{"loss": 0.0312, "note": "` + hostile + `"}`), nil
 }
@@ -76,7 +76,8 @@ func TestLive(t *testing.T) {
 	base := address[:strings.Index(address, "/?")]
 	b.look(screens[0])
 	b.do(chromedp.Navigate(address), chromedp.WaitReady(chromedp.CSS(".tiles")))
-	script[bool](b, `window.same = true; document.querySelector(".tiles a").focus(); window.before = document.querySelector("#running").textContent; true`)
+	script[bool](b, `window.same = true; document.querySelector(".tiles a").focus();
+		window.before = document.querySelector("#running").textContent; true`)
 	b.eventually(`document.querySelector("#running").textContent !== window.before`)
 	if !script[bool](b, `window.same && document.activeElement.matches(".tiles a")`) {
 		t.Error("the update lost the page or the focus")
@@ -117,7 +118,7 @@ func TestPicture(t *testing.T) {
 	time.Sleep(15 * time.Second) // for the curves
 	shot, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
 	if err == nil {
-		err = os.WriteFile(*picture, shot, 0o644) //nolint:gosec // a picture for all
+		err = os.WriteFile(*picture, shot, 0o644)
 	}
 	if err != nil {
 		t.Fatal(err)

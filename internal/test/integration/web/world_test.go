@@ -52,7 +52,8 @@ func newWorld(jobs int) *world {
 		}
 		switch {
 		case i%97 == 3:
-			j.Status, j.Reason, j.TotalFailures = client.StatusPoison, fmt.Sprintf("exit status 1: open /data/frames/%d.exr: no such file or directory", i), 5
+			j.Status, j.TotalFailures = client.StatusPoison, 5
+			j.Reason = fmt.Sprintf("exit status 1: open /data/frames/%d.exr: no such file or directory", i)
 		case i%211 == 5:
 			j.Status, j.Reason = client.StatusCancelled, "superseded by a later batch"
 		case i < 40 || i%60 == 9:
@@ -96,7 +97,8 @@ func workersAt(now time.Time) (all []client.Worker) {
 		case 9:
 			w.State, w.Age, w.Jobs = "shutdown", 42*time.Minute, 0
 			w.LastEvent = &client.Event{Type: "Preempt", Status: "Scheduled", SeenAt: now.Add(-42 * time.Minute)}
-			w.LastDrain = &client.Drain{EndedAt: now.Add(-42 * time.Minute).Add(time.Second), Jobs: 4, Released: 3, Done: 1, Took: 340 * time.Millisecond}
+			w.LastDrain = &client.Drain{EndedAt: now.Add(time.Second - 42*time.Minute), Jobs: 4, Released: 3, Done: 1,
+				Took: 340 * time.Millisecond}
 		}
 		all = append(all, w)
 	}
