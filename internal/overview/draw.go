@@ -134,20 +134,20 @@ func (s *Snapshot) summary(did *Activity) [][2]string {
 func (s *Snapshot) jobs() string {
 	var parts []string
 	if s.Has(PartQueues) && s.Has(PartWorkers) {
-		parts = append(parts, "about "+number(s.Waiting())+" waiting")
+		parts = append(parts, "about "+Number(s.Waiting())+" waiting")
 	}
 	if !s.Has(PartJobs) {
 		return strings.Join(append(parts, "the others are not known"), ", ")
 	}
 	n := s.Jobs.ByStatus
-	parts = append(parts, number(n[client.StatusRunning])+" running")
+	parts = append(parts, Number(n[client.StatusRunning])+" running")
 	for _, status := range []client.Status{client.StatusOpen, client.StatusPoison, client.StatusCancelled} {
 		if n[status] > 0 {
-			parts = append(parts, number(n[status])+" "+string(status))
+			parts = append(parts, Number(n[status])+" "+string(status))
 		}
 	}
-	return strings.Join(append(parts, fmt.Sprintf("%s done (%s in the last hour)", number(n[client.StatusDone]),
-		number(s.Jobs.DoneRecently))), ", ")
+	return strings.Join(append(parts, fmt.Sprintf("%s done (%s in the last hour)", Number(n[client.StatusDone]),
+		Number(s.Jobs.DoneRecently))), ", ")
 }
 
 // fleet counts the workers by life and state.
@@ -161,14 +161,14 @@ func (s *Snapshot) fleet() string {
 	}
 	var parts []string
 	for state, n := range states {
-		parts = append(parts, fmt.Sprintf("%s %s", number(n), state))
+		parts = append(parts, fmt.Sprintf("%s %s", Number(n), state))
 	}
 	slices.Sort(parts)
-	text := number(s.Count(client.Alive)) + " alive"
+	text := Number(s.Count(client.Alive)) + " alive"
 	if len(parts) > 0 {
 		text += fmt.Sprintf(" (%s) with %s", strings.Join(parts, ", "), count(jobs, "job", "jobs"))
 	}
-	return fmt.Sprintf("%s, %s silent, %s ended", text, number(s.Count(client.Silent)), number(s.Count(client.Ended)))
+	return fmt.Sprintf("%s, %s silent, %s ended", text, Number(s.Count(client.Silent)), Number(s.Count(client.Ended)))
 }
 
 // events says which scheduled events came within the last hour, and how the drains went.
@@ -187,7 +187,7 @@ func (s *Snapshot) events() string {
 	}
 	var parts []string
 	for kind, n := range types {
-		parts = append(parts, fmt.Sprintf("%s %s", number(n), kind))
+		parts = append(parts, fmt.Sprintf("%s %s", Number(n), kind))
 	}
 	slices.Sort(parts)
 	text := strings.Join(parts, ", ") + " in the last hour"
@@ -203,7 +203,7 @@ func (s *Snapshot) events() string {
 // slots describes how the slots spent their time.
 func (a *Activity) slots() string {
 	all := a.Handler + a.Around + a.Idle + a.Closed
-	text := number(a.Slots)
+	text := Number(a.Slots)
 	if all > 0 {
 		text += fmt.Sprintf(": %s in handlers, %s around, %s idle, %s closed", part100(a.Handler, all), part100(a.Around, all),
 			part100(a.Idle, all), part100(a.Closed, all))
@@ -217,21 +217,21 @@ func (a *Activity) slots() string {
 // results says how the runs of the last ten minutes ended.
 func (a *Activity) results() string {
 	all := a.All()
-	text := number(all.Done) + " done, " + number(all.Failed) + " failed"
+	text := Number(all.Done) + " done, " + Number(all.Failed) + " failed"
 	if kept, ok := Kept(all); ok {
 		ended := all.Committed + all.HandedOver + all.FailedTime + all.Redone
-		text += fmt.Sprintf("; goodput %s (%s handed over), %s redone", percent(kept), part100(all.HandedOver, ended), part100(all.Redone, ended))
+		text += fmt.Sprintf("; goodput %s (%s handed over), %s redone", Share(kept), part100(all.HandedOver, ended), part100(all.Redone, ended))
 	}
 	return text
 }
 
 // part100 returns a part of a whole in per cent.
 func part100(part, whole time.Duration) string {
-	return percent(float64(part) / float64(whole))
+	return Share(float64(part) / float64(whole))
 }
 
-// percent writes a share without a fraction. A share above 0 is at least "<1%".
-func percent(share float64) string {
+// Share writes a share without a fraction. A share above 0 is at least "<1%".
+func Share(share float64) string {
 	if share > 0 && share < 0.01 {
 		return "<1%"
 	}
@@ -270,7 +270,7 @@ func (s *Snapshot) queueTable(width int) *table.Table {
 		if width > 0 && width < narrow {
 			name = strings.TrimPrefix(name, strings.TrimSuffix(s.Queues.Jobs.Name, "jobs"))
 		}
-		t.Add(name, number(q.Messages), oldest, toClear)
+		t.Add(name, Number(q.Messages), oldest, toClear)
 	}
 	return t
 }
@@ -284,20 +284,20 @@ func kindTable(kinds []Kind) *table.Table {
 		table.Column{Name: "KEPT", Right: true, Drop: 4},
 	)
 	for _, k := range kinds {
-		failed, kept := number(k.Failed), ""
+		failed, kept := Number(k.Failed), ""
 		if k.Failed > 0 {
-			failed += " (" + percent(FailedShare(k.KindActivity)) + ")"
+			failed += " (" + Share(FailedShare(k.KindActivity)) + ")"
 		}
 		if part, ok := Kept(k.KindActivity); ok {
-			kept = percent(part)
+			kept = Share(part)
 		}
-		t.Add(k.Kind, number(k.Done), failed, brief(k.P50), brief(k.P95), brief(k.P99), kept)
+		t.Add(k.Kind, Number(k.Done), failed, Brief(k.P50), Brief(k.P95), Brief(k.P99), kept)
 	}
 	return t
 }
 
-// brief returns a duration in two digits or its largest unit, empty for none.
-func brief(d time.Duration) string {
+// Brief returns a duration in two digits or its largest unit, empty for none.
+func Brief(d time.Duration) string {
 	switch {
 	case d <= 0:
 		return ""
@@ -327,9 +327,9 @@ func (v *VM) row(now time.Time) []string {
 	name, done, failed := v.Name, "", ""
 	switch {
 	case v.Known:
-		done, failed = number(v.Done), number(v.Failed)
+		done, failed = Number(v.Done), Number(v.Failed)
 		if len(v.Fails) > 0 {
-			name, failed = "! "+name, failed+" ("+percent(share(v.Failed, v.Done))+")"
+			name, failed = "! "+name, failed+" ("+Share(share(v.Failed, v.Done))+")"
 		}
 	case v.Life != client.Ended:
 		done, failed = "?", "?"
@@ -356,7 +356,7 @@ func (v *VM) row(now time.Time) []string {
 	if v.Life == client.Alive && !first.StartedAt.IsZero() {
 		up = Span(now.Sub(first.StartedAt))
 	}
-	return []string{name, state, number(jobs), done, failed, Span(first.Age) + " ago", up, first.Version, lastEvent(first, now)}
+	return []string{name, state, Number(jobs), done, failed, Span(first.Age) + " ago", up, first.Version, lastEvent(first, now)}
 }
 
 // stateOf returns a worker's state, with the operators' requests to it.
@@ -382,7 +382,7 @@ func WorkerTable(workers []client.Worker, now time.Time) *table.Table {
 		if w.Life() == client.Alive && !w.StartedAt.IsZero() {
 			up = Span(now.Sub(w.StartedAt))
 		}
-		t.Add(w.Name, stateOf(w), number(w.Jobs), Span(w.Age)+" ago", up, w.Version, lastEvent(w, now))
+		t.Add(w.Name, stateOf(w), Number(w.Jobs), Span(w.Age)+" ago", up, w.Version, lastEvent(w, now))
 	}
 	return t
 }

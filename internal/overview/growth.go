@@ -26,7 +26,7 @@ type Growth struct {
 }
 
 // String returns the growth for people.
-func (g Growth) String() string { return fmt.Sprintf("+%s in %s", number(g.More), Span(g.Over)) }
+func (g Growth) String() string { return fmt.Sprintf("+%s in %s", Number(g.More), Span(g.Over)) }
 
 // grew reports whether a queue has clearly more messages than before.
 func grew(before, now int) bool {

@@ -89,7 +89,7 @@ func (a *Activity) failing() (all []string) {
 		for _, k := range vm.Fails {
 			if sick <= namedMarks {
 				all = append(all, fmt.Sprintf("VM %s fails jobs of kind %s: %s of %s in 10 min, and other VMs do not; spotctl quarantine %s",
-					vm.Name, k.Kind, number(k.Failed), count(k.Failed+k.Done, "run", "runs"), vm.Name))
+					vm.Name, k.Kind, Number(k.Failed), count(k.Failed+k.Done, "run", "runs"), vm.Name))
 			}
 		}
 		for _, k := range vm.kinds() {
@@ -104,7 +104,7 @@ func (a *Activity) failing() (all []string) {
 	for _, k := range a.Kinds {
 		if well := kinds[k.Kind]; well.Failed >= failingFrom && FailedShare(well) > failingShare {
 			all = append(all, fmt.Sprintf("kind %s fails: %s of %s in 10 min; the errors are in the jobs' logs and records", k.Kind,
-				number(well.Failed), count(well.Failed+well.Done, "run", "runs")))
+				Number(well.Failed), count(well.Failed+well.Done, "run", "runs")))
 		}
 	}
 	return all
@@ -140,7 +140,7 @@ func (s *Snapshot) steering() (all []string) {
 	each := func(marks []client.Mark, what, command string) {
 		for i, m := range marks {
 			if i == namedMarks {
-				all = append(all, fmt.Sprintf("%s more like that: spotctl status -o json lists them", number(len(marks)-i)))
+				all = append(all, fmt.Sprintf("%s more like that: spotctl status -o json lists them", Number(len(marks)-i)))
 				return
 			}
 			add(m, command+" "+m.Name, what, m.Name)
@@ -209,11 +209,11 @@ func count(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}
-	return number(n) + " " + many
+	return Number(n) + " " + many
 }
 
-// number writes a number with commas between its thousands.
-func number(n int) string {
+// Number writes a number with commas between its thousands.
+func Number(n int) string {
 	text := fmt.Sprint(n)
 	for i := len(text) - 3; i > 0; i -= 3 {
 		text = text[:i] + "," + text[i:]

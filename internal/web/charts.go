@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/overview"
 )
 
 // Charts have a coordinate system of their own, which the style stretches to the room that
@@ -89,8 +90,8 @@ func (v view) ended() chart {
 		n := v.ends.done[i] + v.ends.poison[i] + v.ends.cancelled[i]
 		most, sum = max(most, n), sum+n
 	}
-	c := chart{From: "1 h ago", To: "now", Top: number(ceiling(most)) + " / min", Empty: sum == 0,
-		Label: fmt.Sprintf("Jobs that ended in each minute of the last hour: %s in all, at most %s in a minute", number(sum), number(most))}
+	c := chart{From: "1 h ago", To: "now", Top: overview.Number(ceiling(most)) + " / min", Empty: sum == 0,
+		Label: fmt.Sprintf("Jobs that ended in each minute of the last hour: %s in all, at most %s in a minute", overview.Number(sum), overview.Number(most))}
 	draw, width := newCanvas(c.Label), float64(chartWidth)/minutes
 	for i := range minutes {
 		x := float64(minutes-1-i) * width
@@ -120,9 +121,9 @@ func (v view) load() chart {
 	}
 	top, span := ceiling(most), max(last.Sub(first), time.Second)
 	latest := v.history[len(v.history)-1]
-	c.Label = fmt.Sprintf("Jobs that wait and run, over %s: now %s wait and %s run", brief(span), number(latest.waiting),
-		number(latest.running))
-	c.Top, c.From = number(top), brief(span)+" ago"
+	c.Label = fmt.Sprintf("Jobs that wait and run, over %s: now %s wait and %s run", overview.Brief(span), overview.Number(latest.waiting),
+		overview.Number(latest.running))
+	c.Top, c.From = overview.Number(top), overview.Brief(span)+" ago"
 	draw := newCanvas(c.Label)
 	at := func(t time.Time) float64 { return chartWidth * float64(t.Sub(first)) / float64(span) }
 	paths := map[string]func(sample) (int, bool){
@@ -148,7 +149,7 @@ type piece struct {
 	n     float64
 }
 
-// stack draws parts of a whole beside each other.
+// stack draws the parts of a whole side by side.
 func stack(label string, pieces ...piece) template.HTML {
 	all := 0.0
 	for _, p := range pieces {

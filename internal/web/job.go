@@ -186,7 +186,7 @@ func (s *Server) job(ctx context.Context, p *page, id string) {
 		b.Outputs = append(b.Outputs, outputRow{line(o.Path), detail.Size(o.Size),
 			"/job/" + j.ID + "/output?path=" + template.URLQueryEscaper(o.Path)})
 	}
-	b.Ledger = costsOfJob(j)
+	b.Ledger = costsOfJob(j.Cost)
 	b.Known = j.Cost.Known && j.Cost.Total() > 0
 	b.tell(j, read.log.Lines, v.skew)
 	p.Body = b
@@ -195,15 +195,9 @@ func (s *Server) job(ctx context.Context, p *page, id string) {
 // skewed returns a time of storage by this machine's clock.
 func (s *state) skewed(t time.Time) time.Time { return t.Add(s.skew) }
 
-func costsOfJob(j client.Job) costRow {
-	c := j.Cost
-	r := costRow{Time: slotTime(c.Total().Seconds()), Evictions: c.Evictions, Exits: c.UncleanExits}
-	if c.Total() > 0 {
-		part := func(d time.Duration) string { return percent(float64(d) / float64(c.Total())) }
-		r.Useful, r.Redone, r.Overhead = part(c.Useful), part(c.Redone), part(c.Overhead)
-	}
-	r.Bar = stack(fmt.Sprintf("useful %s, redone %s, overhead %s", r.Useful, r.Redone, r.Overhead),
-		piece{"done", c.Useful.Seconds()}, piece{"bad", c.Redone.Seconds()}, piece{"off", c.Overhead.Seconds()})
+func costsOfJob(c client.Cost) costRow {
+	r := costRowOf(c.Useful.Seconds(), c.Redone.Seconds(), c.Overhead.Seconds())
+	r.Evictions, r.Exits = c.Evictions, c.UncleanExits
 	return r
 }
 
@@ -301,7 +295,7 @@ func logOf(lines []client.LogLine) (rows []logRow) {
 		}
 		last = l.Delivery
 		if l.LeftOut > 0 {
-			r.Text = fmt.Sprintf("… %s lines left out", number(l.LeftOut))
+			r.Text = fmt.Sprintf("… %s lines left out", overview.Number(l.LeftOut))
 		} else {
 			r.Time = l.At.UTC().Format("15:04:05.000")
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/spotworker/spotworker/internal/overview/detail"
 )
 
-// page makes the page of an address. An unknown address is a page that says so.
+// page makes the page of an address. An unknown address has a page too, with status 404.
 func (s *Server) page(ctx context.Context, at *url.URL) *page {
 	p := &page{view: s.feed.fresh(ctx), Status: http.StatusOK, Address: at.RequestURI(), Deployment: line(s.config.Title),
 		Version: s.config.Version, Every: s.config.Every}
@@ -55,7 +55,7 @@ func (p *page) Read() (r struct {
 }) {
 	r.Ok, r.HasNothing = p.outage == nil, p.state == nil
 	if p.state != nil {
-		r.At, r.Took = p.At, brief(p.Took)
+		r.At, r.Took = p.At, overview.Brief(p.Took)
 	}
 	if p.outage != nil {
 		r.Since, r.Why = p.outage.since, line(p.outage.why)
@@ -71,7 +71,7 @@ func (p *page) Problems() (all []template.HTML) {
 	return all
 }
 
-// Messages returns the number of on the poison queue.
+// Messages returns the number of messages on the poison queue.
 func (p *page) Messages() int {
 	if p.state == nil {
 		return 0
@@ -87,7 +87,7 @@ func (p *page) IsNew() bool {
 // Groups are the reasons of jobs that were given up.
 func (p *page) Groups() (groups []groupRow) {
 	for _, g := range p.givenUp {
-		groups = append(groups, groupRow{Kind: line(g.Kind), Reason: line(clip(g.Reason, listed)), Jobs: number(g.Messages), Workers: g.Workers,
+		groups = append(groups, groupRow{Kind: line(g.Kind), Reason: line(clip(g.Reason, listed)), Jobs: overview.Number(g.Messages), Workers: g.Workers,
 			First: g.First, Last: g.Last, Example: g.Example,
 			All: selection{Kind: g.Kind, Status: []string{string(client.StatusPoison)}, Sort: "written"}.Address()})
 	}
@@ -145,21 +145,21 @@ func tilesOf(v view) []tile {
 	tiles := []tile{
 		{Label: "Waiting", Value: "–", Note: "about, on the queues", Address: "/jobs?status=open", Class: "wait",
 			Course: course(func(s sample) (float64, bool) { return float64(s.waiting), s.hasQueues })},
-		{Label: "Running", Value: number(counts[client.StatusRunning]), Note: "by the records", Address: "/jobs?status=running", Class: "run",
+		{Label: "Running", Value: overview.Number(counts[client.StatusRunning]), Note: "by the records", Address: "/jobs?status=running", Class: "run",
 			Course: course(func(s sample) (float64, bool) { return float64(s.running), s.hasJobs })},
-		{Label: "Done, last hour", Value: number(v.Jobs.DoneRecently), Note: number(counts[client.StatusDone]) + " in all",
+		{Label: "Done, last hour", Value: overview.Number(v.Jobs.DoneRecently), Note: overview.Number(counts[client.StatusDone]) + " in all",
 			Address: "/jobs?status=done", Class: "done",
 			Course: course(func(s sample) (float64, bool) { return float64(s.done), s.hasJobs })},
-		{Label: "Given up", Value: number(v.Queues.Poison.Messages), Note: "on the poison queue", Address: "/poison", Class: "plain",
+		{Label: "Given up", Value: overview.Number(v.Queues.Poison.Messages), Note: "on the poison queue", Address: "/poison", Class: "plain",
 			Course: course(func(s sample) (float64, bool) { return float64(s.poison), s.hasJobs })},
-		{Label: "Workers alive", Value: number(v.Count(client.Alive)), Address: "/workers", Class: "plain",
-			Note:   fmt.Sprintf("%s silent, %s ended", number(v.Count(client.Silent)), number(v.Count(client.Ended))),
+		{Label: "Workers alive", Value: overview.Number(v.Count(client.Alive)), Address: "/workers", Class: "plain",
+			Note:   fmt.Sprintf("%s silent, %s ended", overview.Number(v.Count(client.Silent)), overview.Number(v.Count(client.Ended))),
 			Course: course(func(s sample) (float64, bool) { return float64(s.alive), s.hasQueues })},
 		{Label: "Goodput, 10 min", Value: "–", Note: "of handlers' time kept", Address: "/costs", Class: "plain",
 			Course: course(func(s sample) (float64, bool) { return s.goodput, s.goodput >= 0 })},
 	}
 	if v.Has(overview.PartQueues) && v.Has(overview.PartWorkers) {
-		tiles[0].Value = number(v.Waiting())
+		tiles[0].Value = overview.Number(v.Waiting())
 	}
 	if !v.Has(overview.PartJobs) {
 		tiles[1].Value, tiles[2].Value = "–", "–"
@@ -173,7 +173,7 @@ func tilesOf(v view) []tile {
 		tiles[4].Value = "–"
 	}
 	if part, ok := overview.Kept(v.activity.All()); ok {
-		tiles[5].Value = percent(part)
+		tiles[5].Value = overview.Share(part)
 	}
 	return tiles
 }
@@ -182,13 +182,13 @@ func tilesOf(v view) []tile {
 type kindRow struct{ Name, Done, Failed, P50, P95, P99, Kept, Address string }
 
 func kindRowOf(k overview.Kind) kindRow {
-	r := kindRow{Name: line(k.Kind), Done: number(k.Done), Failed: number(k.Failed), P50: brief(k.P50), P95: brief(k.P95), P99: brief(k.P99),
+	r := kindRow{Name: line(k.Kind), Done: overview.Number(k.Done), Failed: overview.Number(k.Failed), P50: overview.Brief(k.P50), P95: overview.Brief(k.P95), P99: overview.Brief(k.P99),
 		Address: selection{Kind: k.Kind, Sort: "written"}.Address()}
 	if k.Failed > 0 {
-		r.Failed += " (" + percent(overview.FailedShare(k.KindActivity)) + ")"
+		r.Failed += " (" + overview.Share(overview.FailedShare(k.KindActivity)) + ")"
 	}
 	if part, ok := overview.Kept(k.KindActivity); ok {
-		r.Kept = percent(part)
+		r.Kept = overview.Share(part)
 	}
 	return r
 }
@@ -207,7 +207,7 @@ func queuesOf(v view) (rows []queueRow) {
 		if !q.Exists {
 			continue
 		}
-		r := queueRow{Name: q.Name, Messages: number(q.Messages)}
+		r := queueRow{Name: q.Name, Messages: overview.Number(q.Messages)}
 		if waited := v.Waits[q.Name]; waited > 0 {
 			r.Oldest = overview.Span(waited)
 		}
@@ -254,7 +254,7 @@ func (s *state) rowOf(j client.Job, index int) jobRow {
 	r := jobRow{
 		Index: index, ID: j.ID, Kind: line(j.Kind), Status: j.Status, Worker: line(j.Owner), Report: line(overview.Report(j)),
 		Percent:  overview.Percent(j),
-		Fraction: j.Fraction, RunTime: brief(overview.RunTime(j)), Written: j.UpdatedAt.Add(s.skew), Failures: j.TotalFailures,
+		Fraction: j.Fraction, RunTime: overview.Brief(overview.RunTime(j)), Written: j.UpdatedAt.Add(s.skew), Failures: j.TotalFailures,
 		Interruptions: j.Interruptions,
 	}
 	if j.Live != nil {
@@ -317,7 +317,7 @@ func (s *Server) window(v view, chosen selection, q url.Values) window {
 	}
 	for _, status := range overview.Statuses {
 		if n := found.counts[status]; n > 0 || status != client.StatusUnknown || chosen.Has(status) {
-			w.Counts = append(w.Counts, statusCount{status, number(n), chosen.Has(status)})
+			w.Counts = append(w.Counts, statusCount{status, overview.Number(n), chosen.Has(status)})
 		}
 	}
 	at := func(from int) string {
@@ -390,7 +390,7 @@ func vmsOf(v view) (rows []vmRow) {
 	for _, vm := range v.activity.VMs {
 		r := vmRow{Name: line(vm.Name), Life: vm.Life.String(), Done: "–", Failed: "–", Sick: len(vm.Fails) > 0}
 		if vm.Known {
-			r.Done, r.Failed = number(vm.Done), number(vm.Failed)
+			r.Done, r.Failed = overview.Number(vm.Done), overview.Number(vm.Failed)
 		}
 		var fails []string
 		for _, k := range vm.Fails {
@@ -404,7 +404,7 @@ func vmsOf(v view) (rows []vmRow) {
 			}
 			r.Workers = append(r.Workers, workerRowOf(v, w))
 		}
-		r.Jobs = number(jobs)
+		r.Jobs = overview.Number(jobs)
 		rows = append(rows, r)
 	}
 	return rows
@@ -412,7 +412,7 @@ func vmsOf(v view) (rows []vmRow) {
 
 func workerRowOf(v view, w client.Worker) workerRow {
 	r := workerRow{Name: line(w.Name), State: line(w.State), Life: w.Life().String(), Version: line(w.Version),
-		Kinds: line(strings.Join(w.Kinds, ", ")), Jobs: number(w.Jobs), Heartbeat: v.At.Add(-w.Age), Started: w.StartedAt}
+		Kinds: line(strings.Join(w.Kinds, ", ")), Jobs: overview.Number(w.Jobs), Heartbeat: v.At.Add(-w.Age), Started: w.StartedAt}
 	if w.Asked != "" {
 		r.State += ", " + line(w.Asked)
 	}
@@ -443,33 +443,35 @@ type costRow struct {
 	Address                                         string
 }
 
+// costRowOf returns the row of times of slots, in seconds.
+func costRowOf(useful, redone, overhead float64) costRow {
+	sum := useful + redone + overhead
+	r := costRow{Time: slotTime(sum), Useful: "–", Redone: "–", Overhead: "–"}
+	if sum > 0 {
+		r.Useful, r.Redone, r.Overhead = overview.Share(useful/sum), overview.Share(redone/sum), overview.Share(overhead/sum)
+	}
+	r.Bar = stack(fmt.Sprintf("useful %s, redone %s, overhead %s", r.Useful, r.Redone, r.Overhead),
+		piece{"done", useful}, piece{"bad", redone}, piece{"off", overhead})
+	return r
+}
+
 func costsOf(v view) (c costs) {
 	groups, all := v.costs.Sorted()
 	slices.Reverse(groups)
-	row := func(useful, redone, overhead float64) costRow {
-		sum := useful + redone + overhead
-		r := costRow{Time: slotTime(sum), Useful: "–", Redone: "–", Overhead: "–"}
-		if sum > 0 {
-			r.Useful, r.Redone, r.Overhead = percent(useful/sum), percent(redone/sum), percent(overhead/sum)
-		}
-		r.Bar = stack(fmt.Sprintf("useful %s, redone %s, overhead %s", r.Useful, r.Redone, r.Overhead),
-			piece{"done", useful}, piece{"bad", redone}, piece{"off", overhead})
-		return r
-	}
-	c.Total = row(all.Useful, all.Redone, all.Overhead)
-	c.Total.Jobs, c.Total.Evictions, c.Total.Exits = number(all.Jobs), all.Evictions, all.UncleanExits
+	c.Total = costRowOf(all.Useful, all.Redone, all.Overhead)
+	c.Total.Jobs, c.Total.Evictions, c.Total.Exits = overview.Number(all.Jobs), all.Evictions, all.UncleanExits
 	for _, g := range groups {
 		sum := v.costs.Rows[g]
-		r := row(sum.Useful, sum.Redone, sum.Overhead)
-		r.Day, r.Kind, r.Jobs, r.Evictions, r.Exits = g.Day, line(g.Kind), number(sum.Jobs), sum.Evictions, sum.UncleanExits
+		r := costRowOf(sum.Useful, sum.Redone, sum.Overhead)
+		r.Day, r.Kind, r.Jobs, r.Evictions, r.Exits = g.Day, line(g.Kind), overview.Number(sum.Jobs), sum.Evictions, sum.UncleanExits
 		r.Address = selection{Kind: g.Kind, Sort: "written"}.Address()
 		c.Rows = append(c.Rows, r)
 	}
 	if all.Unknown > 0 {
-		c.Notes = append(c.Notes, fmt.Sprintf("%s jobs are from before the ledger; what they cost is not known.", number(all.Unknown)))
+		c.Notes = append(c.Notes, fmt.Sprintf("%s jobs are from before the ledger; what they cost is not known.", overview.Number(all.Unknown)))
 	}
 	if v.costs.Unreadable > 0 {
-		c.Notes = append(c.Notes, fmt.Sprintf("%s records are of a newer version and not in the sums.", number(v.costs.Unreadable)))
+		c.Notes = append(c.Notes, fmt.Sprintf("%s records are of a newer version and not in the sums.", overview.Number(v.costs.Unreadable)))
 	}
 	return c
 }
@@ -477,12 +479,12 @@ func costsOf(v view) (c costs) {
 // functions are the functions of the templates.
 func (s *Server) functions() template.FuncMap {
 	return template.FuncMap{
-		"ago": ago, "line": line, "number": number, "size": detail.Size,
+		"ago": ago, "line": line, "number": overview.Number, "size": detail.Size,
 		"ages":   func() []string { return []string{"5m", "15m", "1h", "6h", "24h", "168h"} },
 		"region": func(name string, p *page) (template.HTML, error) { return s.region(name, p) },
 		"main":   func(p *page) (template.HTML, error) { return s.render("page-"+p.Name, p) },
 		"bar": func(fraction float64) template.HTML {
-			return stack(percent(fraction), piece{"run", min(max(fraction, 0), 1)}, piece{"room", 1 - min(max(fraction, 0), 1)})
+			return stack(overview.Share(fraction), piece{"run", min(max(fraction, 0), 1)}, piece{"room", 1 - min(max(fraction, 0), 1)})
 		},
 	}
 }

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"cmp"
 	"net/url"
 	"slices"
 	"strings"
@@ -162,7 +161,7 @@ func (s *state) kinds() []string {
 			seen[j.Kind], kinds = true, append(kinds, j.Kind)
 		}
 	}
-	slices.SortFunc(kinds, cmp.Compare)
+	slices.Sort(kinds)
 	return kinds
 }
 

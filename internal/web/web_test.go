@@ -274,7 +274,7 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// TestOutage: while storage does not answer, a page says so and shows what it had.
+// TestOutage: while storage does not answer, a page says since when and shows what it had.
 func TestOutage(t *testing.T) {
 	r := setup(t, time.Hour, poisoned("b", client.StatusRunning))
 	next := r.follow(t, "/")

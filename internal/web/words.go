@@ -32,36 +32,6 @@ func clip(text string, most int) string {
 // line is a text from storage on one line, for a page.
 func line(text string) string { return plaintext.Line(clip(text, lineShown)) }
 
-// number writes a number with commas between its thousands.
-func number(n int) string {
-	text := fmt.Sprint(n)
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return text
-}
-
-// percent writes a share without a fraction.
-func percent(share float64) string {
-	if share > 0 && share < 0.01 {
-		return "<1%"
-	}
-	return fmt.Sprintf("%.0f%%", 100*share)
-}
-
-// brief is a duration in its largest unit; empty for none.
-func brief(d time.Duration) string {
-	switch {
-	case d <= 0:
-		return ""
-	case d < time.Second:
-		return fmt.Sprintf("%dms", max(1, d.Milliseconds()))
-	case d < 10*time.Second:
-		return fmt.Sprintf("%.1fs", d.Seconds())
-	}
-	return overview.Span(d)
-}
-
 // slotTime is a time of slots, in seconds, for people.
 func slotTime(seconds float64) string {
 	switch {

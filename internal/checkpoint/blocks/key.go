@@ -12,7 +12,7 @@ import (
 // names by the job's id.
 //
 // XXH3 finds what differs by chance at a sixteenth of the time of SHA-256. It is no
-// cryptographic hash: whoever knows the seed can make contents that collide. A state often
+// cryptographic hash: an author who knows the seed can make contents that collide. A state often
 // has data of third parties, so the seed is a secret that was drawn after they chose it. A
 // reader of the record knows it, but may also write the record, or reads a state that is
 // not his to choose. The two seeds differ, so that contents with the same block name by
