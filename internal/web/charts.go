@@ -91,7 +91,8 @@ func (v view) ended() chart {
 		most, sum = max(most, n), sum+n
 	}
 	c := chart{From: "1 h ago", To: "now", Top: overview.Number(ceiling(most)) + " / min", Empty: sum == 0,
-		Label: fmt.Sprintf("Jobs that ended in each minute of the last hour: %s in all, at most %s in a minute", overview.Number(sum), overview.Number(most))}
+		Label: fmt.Sprintf("Jobs that ended in each minute of the last hour: %s in all, at most %s in a minute", overview.Number(sum),
+			overview.Number(most))}
 	draw, width := newCanvas(c.Label), float64(chartWidth)/minutes
 	for i := range minutes {
 		x := float64(minutes-1-i) * width

@@ -87,8 +87,9 @@ func (p *page) IsNew() bool {
 // Groups are the reasons of jobs that were given up.
 func (p *page) Groups() (groups []groupRow) {
 	for _, g := range p.givenUp {
-		groups = append(groups, groupRow{Kind: line(g.Kind), Reason: line(clip(g.Reason, listed)), Jobs: overview.Number(g.Messages), Workers: g.Workers,
-			First: g.First, Last: g.Last, Example: g.Example,
+		groups = append(groups, groupRow{Kind: line(g.Kind), Reason: line(clip(g.Reason, listed)), Jobs: overview.Number(g.Messages),
+			Workers: g.Workers,
+			First:   g.First, Last: g.Last, Example: g.Example,
 			All: selection{Kind: g.Kind, Status: []string{string(client.StatusPoison)}, Sort: "written"}.Address()})
 	}
 	return groups
@@ -145,7 +146,8 @@ func tilesOf(v view) []tile {
 	tiles := []tile{
 		{Label: "Waiting", Value: "–", Note: "about, on the queues", Address: "/jobs?status=open", Class: "wait",
 			Course: course(func(s sample) (float64, bool) { return float64(s.waiting), s.hasQueues })},
-		{Label: "Running", Value: overview.Number(counts[client.StatusRunning]), Note: "by the records", Address: "/jobs?status=running", Class: "run",
+		{Label: "Running", Value: overview.Number(counts[client.StatusRunning]), Note: "by the records",
+			Address: "/jobs?status=running", Class: "run",
 			Course: course(func(s sample) (float64, bool) { return float64(s.running), s.hasJobs })},
 		{Label: "Done, last hour", Value: overview.Number(v.Jobs.DoneRecently), Note: overview.Number(counts[client.StatusDone]) + " in all",
 			Address: "/jobs?status=done", Class: "done",
@@ -182,7 +184,8 @@ func tilesOf(v view) []tile {
 type kindRow struct{ Name, Done, Failed, P50, P95, P99, Kept, Address string }
 
 func kindRowOf(k overview.Kind) kindRow {
-	r := kindRow{Name: line(k.Kind), Done: overview.Number(k.Done), Failed: overview.Number(k.Failed), P50: overview.Brief(k.P50), P95: overview.Brief(k.P95), P99: overview.Brief(k.P99),
+	r := kindRow{Name: line(k.Kind), Done: overview.Number(k.Done), Failed: overview.Number(k.Failed),
+		P50: overview.Brief(k.P50), P95: overview.Brief(k.P95), P99: overview.Brief(k.P99),
 		Address: selection{Kind: k.Kind, Sort: "written"}.Address()}
 	if k.Failed > 0 {
 		r.Failed += " (" + overview.Share(overview.FailedShare(k.KindActivity)) + ")"
