@@ -11,7 +11,7 @@ import math
 import spotworker
 
 
-def simulate(rate, damping, steps=240_000):
+def simulate(rate, damping, steps=720_000):
     """How far an oscillator that is pushed at a rate swings at most."""
     place, speed, most = 0.0, 0.0, 0.0
     for step in range(steps):

@@ -24,15 +24,17 @@ var order = [...]strike{notice, kill, midSave, torn, cutOff, notice}
 
 // strikeFor returns how the nth eviction of a job is done. A program that has saved nothing
 // yet is stopped twice, with time to save: a slow machine may have stopped it the first
-// time before it could handle SIGTERM.
+// time before it could handle SIGTERM. A short program is stopped where a notice would
+// come: it could be done before the worker's next poll.
 func (o *observed) strikeFor(n int) strike {
+	s := order[n%len(order)]
 	switch {
 	case o.usual() < tooShort:
 		return kill
-	case n < 2 && o.savedNothing():
+	case n < 2 && o.savedNothing(), o.usual() < shortForNotice && (s == notice || s == cutOff):
 		return stop
 	}
-	return order[n%len(order)]
+	return s
 }
 
 // describe says what happens, for people.
@@ -51,6 +53,10 @@ func (s strike) describe() string {
 func (s strike) isSudden() bool { return s == kill || s == torn || s == cutOff }
 
 const (
+	// shortForNotice is the time of a program that a notice, which a worker reads within a
+	// second, may miss.
+	shortForNotice = 4 * time.Second
+
 	// noticeLag is how long a notice waits for the worker's next poll, on average.
 	noticeLag = 500 * time.Millisecond
 

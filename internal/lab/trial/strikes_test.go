@@ -1,0 +1,37 @@
+package trial
+
+import (
+	"testing"
+	"time"
+)
+
+// TestStrikeFor chooses an eviction that takes effect before the program is done.
+func TestStrikeFor(t *testing.T) {
+	took := func(d time.Duration, saves int) *course {
+		began := time.Now()
+		run := &programRun{Started: began, Ended: began.Add(d), Saves: make([]save, saves)}
+		return &course{Runs: []*programRun{run}, Ended: run.Ended, Done: true}
+	}
+	for _, test := range []struct {
+		name  string
+		usual time.Duration
+		saves int
+		n     int
+		want  strike
+	}{
+		{"shorter than a poll", 900 * time.Millisecond, 1, 0, kill},
+		{"short: a notice may miss it", 1700 * time.Millisecond, 1, 0, stop},
+		{"short: not cut off either", 3900 * time.Millisecond, 3, 4, stop},
+		{"short: without notice", 1700 * time.Millisecond, 1, 1, kill},
+		{"long", 4 * time.Second, 3, 0, notice},
+		{"long: cut off", 4 * time.Second, 3, 4, cutOff},
+		{"saves nothing", time.Minute, 0, 1, stop},
+		{"saves nothing, third time", time.Minute, 0, 2, midSave},
+	} {
+		plain := took(test.usual, test.saves)
+		seen := observed{plain: []*course{plain, plain}, evicted: took(0, 0)}
+		if got := seen.strikeFor(test.n); got != test.want {
+			t.Errorf("%s: eviction %d of a program that takes %s = %s, want %s", test.name, test.n, test.usual, got, test.want)
+		}
+	}
+}
