@@ -25,13 +25,13 @@ var order = [...]strike{notice, kill, midSave, torn, cutOff, notice}
 // strikeFor returns how the nth eviction of a job is done. A program that has saved nothing
 // yet is stopped twice, with time to save: a slow machine may have stopped it the first
 // time before it could handle SIGTERM. A short program is stopped where a notice would
-// come: it could be done before the worker's next poll.
+// come: it could be done before the worker's next poll after its first sign.
 func (o *observed) strikeFor(n int) strike {
 	s := order[n%len(order)]
 	switch {
 	case o.usual() < tooShort:
 		return kill
-	case n < 2 && o.savedNothing(), o.usual() < shortForNotice && (s == notice || s == cutOff):
+	case n < 2 && o.savedNothing(), (s == notice || s == cutOff) && o.usual() < firstSign(o.plain[0])+noticeReach:
 		return stop
 	}
 	return s
@@ -53,9 +53,9 @@ func (s strike) describe() string {
 func (s strike) isSudden() bool { return s == kill || s == torn || s == cutOff }
 
 const (
-	// shortForNotice is the time of a program that a notice, which a worker reads within a
-	// second, may miss.
-	shortForNotice = 4 * time.Second
+	// noticeReach is how long a notice takes at most to stop a program: a worker polls each
+	// second.
+	noticeReach = 1500 * time.Millisecond
 
 	// noticeLag is how long a notice waits for the worker's next poll, on average.
 	noticeLag = 500 * time.Millisecond

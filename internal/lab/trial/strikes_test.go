@@ -10,6 +10,9 @@ func TestStrikeFor(t *testing.T) {
 	took := func(d time.Duration, saves int) *course {
 		began := time.Now()
 		run := &programRun{Started: began, Ended: began.Add(d), Saves: make([]save, saves)}
+		if saves > 0 {
+			run.FirstSign = began.Add(d / time.Duration(saves))
+		}
 		return &course{Runs: []*programRun{run}, Ended: run.Ended, Done: true}
 	}
 	for _, test := range []struct {
@@ -20,11 +23,12 @@ func TestStrikeFor(t *testing.T) {
 		want  strike
 	}{
 		{"shorter than a poll", 900 * time.Millisecond, 1, 0, kill},
-		{"short: a notice may miss it", 1700 * time.Millisecond, 1, 0, stop},
-		{"short: not cut off either", 3900 * time.Millisecond, 3, 4, stop},
-		{"short: without notice", 1700 * time.Millisecond, 1, 1, kill},
+		{"a notice may miss it", 1700 * time.Millisecond, 2, 0, stop},
+		{"nor is it cut off", 2900 * time.Millisecond, 2, 4, stop},
+		{"short, without notice", 1700 * time.Millisecond, 2, 1, kill},
+		{"short, and saves often", 2 * time.Second, 30, 0, notice},
 		{"long", 4 * time.Second, 3, 0, notice},
-		{"long: cut off", 4 * time.Second, 3, 4, cutOff},
+		{"long, cut off", 4 * time.Second, 3, 4, cutOff},
 		{"saves nothing", time.Minute, 0, 1, stop},
 		{"saves nothing, third time", time.Minute, 0, 2, midSave},
 	} {
