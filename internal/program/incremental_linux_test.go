@@ -135,7 +135,9 @@ func (l *linker) expectFiles() {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	if err := archive.Extract(stream, restored, l.t.TempDir(), l.collector.limits); err != nil {
+	err = archive.Extract(stream, restored, l.t.TempDir(), l.collector.limits)
+	_, atEnd := io.Copy(io.Discard, stream) // checks its hash
+	if err := errors.Join(err, atEnd, stream.Close()); err != nil {
 		l.t.Fatal(err)
 	}
 	for i := range linkedFiles {
@@ -149,19 +151,13 @@ func (l *linker) expectFiles() {
 	}
 }
 
-// stateOf returns the recorded state. Reading it to its end checks its hash.
-func (l *linker) stateOf() (io.Reader, error) {
+// stateOf returns the recorded state.
+func (l *linker) stateOf() (io.ReadCloser, error) {
 	s, err := l.claim.Restore(l.t.Context())
 	if err != nil {
 		return nil, err
 	}
-	stream, err := s.Stream()
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = stream.Close() }()
-	data, err := io.ReadAll(stream)
-	return bytes.NewReader(data), err
+	return s.Stream()
 }
 
 func (l *linker) saveRunning(s checkpoint.Snapshot) error { return l.claim.Save(l.t.Context(), s) }
