@@ -244,26 +244,34 @@ PATH=$REAL_PATH exec %s "$@"
 // TestStopMeetsEachCommand stops the documented shell programs while each of the
 // commands that they start is running: SIGTERM goes to the commands, too.
 func TestStopMeetsEachCommand(t *testing.T) {
+	type meeting struct {
+		d       *documented
+		command string
+	}
+	var all []meeting
 	for i := range allDocumented {
-		d := &allDocumented[i]
-		for _, command := range d.commands {
-			t.Run(d.name+" "+command, func(t *testing.T) {
-				t.Parallel()
-				b, k := setup(t), d.kind(t)
-				saved := d.halfDone(b, k)
-				undisturbed := b.run(k, d.payload, saved)
-				shims, stopped := t.TempDir(), filepath.Join(t.TempDir(), "stopped")
-				shim := fmt.Sprintf(waitsForStop, command)
-				if err := withoutForks(func() error { return os.WriteFile(filepath.Join(shims, command), []byte(shim), 0o700) }); err != nil {
-					t.Fatal(err)
-				}
-				w := b.begin(k.with(map[string]string{
-					"PATH": shims + ":" + os.Getenv("PATH"), "REAL_PATH": os.Getenv("PATH"), "STOPPED": stopped,
-				}), d.payload, saved)
-				b.until("the command", func() bool { _, err := os.Stat(stopped); return err == nil })
-				w.stop(job.Evicted, 10*time.Second)
-				d.demandFinished(b, k, w, saved, string(undisturbed.result))
-			})
+		for _, command := range allDocumented[i].commands {
+			all = append(all, meeting{&allDocumented[i], command})
 		}
+	}
+	for _, m := range proof.Some(t, 4, all) {
+		d, command := m.d, m.command
+		t.Run(d.name+" "+command, func(t *testing.T) {
+			t.Parallel()
+			b, k := setup(t), d.kind(t)
+			saved := d.halfDone(b, k)
+			undisturbed := b.run(k, d.payload, saved)
+			shims, stopped := t.TempDir(), filepath.Join(t.TempDir(), "stopped")
+			shim := fmt.Sprintf(waitsForStop, command)
+			if err := withoutForks(func() error { return os.WriteFile(filepath.Join(shims, command), []byte(shim), 0o700) }); err != nil {
+				t.Fatal(err)
+			}
+			w := b.begin(k.with(map[string]string{
+				"PATH": shims + ":" + os.Getenv("PATH"), "REAL_PATH": os.Getenv("PATH"), "STOPPED": stopped,
+			}), d.payload, saved)
+			b.until("the command", func() bool { _, err := os.Stat(stopped); return err == nil })
+			w.stop(job.Evicted, 10*time.Second)
+			d.demandFinished(b, k, w, saved, string(undisturbed.result))
+		})
 	}
 }
