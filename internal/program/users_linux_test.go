@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -68,12 +69,27 @@ func TestWithUsers(t *testing.T) {
 		"TestCheckpointThatCannotBeKept", "TestWhatGoesWrong", "TestFlood", "TestProgress", "TestKeptWhileRead", "TestHostileNames.*",
 		"TestTooManyProcesses",
 	})
-	out, err := isolated.AsWorker(t, isolated.WorkerCapabilities(), []string{usersVariable + "=60590-60689"}, "-test.count=1", "-test.v",
+	defer lockTestUsers(t)()
+	out, err := isolated.AsWorker(t, isolated.WorkerCapabilities(), []string{usersVariable + "=60590-60989"}, "-test.count=1", "-test.v",
 		"-test.run", "^(TestAttack.*|"+strings.Join(others, "|")+")$")
 	if err != nil {
 		t.Errorf("%v:\n%s", err, out)
 	}
 	t.Log(strings.Count(string(out), "--- PASS"), "tests passed")
+}
+
+// lockTestUsers waits until no other test run of this machine uses the same user ids, whose
+// processes each would kill. It returns the unlock.
+func lockTestUsers(t *testing.T) (unlock func()) {
+	t.Helper()
+	folder, err := os.Open("/tmp") // a lock on the folder itself leaves nothing behind
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Flock(int(folder.Fd()), syscall.LOCK_EX); err != nil { //nolint:gosec // a descriptor
+		t.Fatal(err)
+	}
+	return func() { _ = folder.Close() }
 }
 
 // TestAttackOnANeighbour: a program that knows where another job's folder is can

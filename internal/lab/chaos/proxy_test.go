@@ -61,7 +61,7 @@ func newRig(t *testing.T) *rig {
 // A VM holds a claimed message until it is released, deleted, or claimed by another.
 func TestHeldMessages(t *testing.T) {
 	h := newRig(t)
-	h.recorder.expect("a", payloadOf(false), false, 1)
+	h.recorder.expect("a", payload{Seed: "a", Steps: 6, Each: 1}, false, 1)
 	for range 3 {
 		if err := h.queue.Put(t.Context(), queue.Envelope{ID: "a", Kind: stepsKind}, 0); err != nil {
 			t.Fatal(err)

@@ -89,7 +89,7 @@ func TestRuns(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := newRecorder(4 * time.Second)
-			v.expect("j", payloadOf(false), false, 1)
+			v.expect("j", payload{Seed: "a", Steps: 6, Each: 1}, false, 1)
 			v.seen(claim, claimed)
 			if v.held("a") != 1 {
 				t.Fatal("a claimed message is not held")

@@ -5,31 +5,30 @@ import (
 	"fmt"
 	"io"
 	"testing"
+	"time"
 
 	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/job"
 	"github.com/spotworker/spotworker/job/jobtest"
 )
 
-func payloadOf(stream bool) payload {
-	p := payload{Seed: "a", Steps: 6, Each: 1, Stream: stream}
-	if stream {
-		p.Steps = 2
-	}
-	return p
-}
-
 // TestStepsSurviveEvictions: the kind can be interrupted anywhere and has the
 // result that the lab expects.
 func TestStepsSurviveEvictions(t *testing.T) {
-	for _, stream := range []bool{false, true} {
-		t.Run(fmt.Sprintf("stream %t", stream), func(t *testing.T) {
-			p := payloadOf(stream)
+	for _, test := range []struct {
+		p    payload
+		runs int
+	}{
+		{payload{Seed: "a", Steps: 6, Each: 1}, proof.Times(40, 300)},
+		{payload{Seed: "a", Steps: 2, Each: 1, Stream: true}, proof.Times(8, 300)},
+	} {
+		t.Run(fmt.Sprintf("stream %t", test.p.Stream), func(t *testing.T) {
+			p := test.p
 			raw, err := json.Marshal(p)
 			if err != nil {
 				t.Fatal(err)
 			}
-			jobtest.Run(t, func() job.Handler { return job.HandlerFunc(Steps) }, jobtest.Case{Payload: raw, Runs: proof.Times(40, 300)})
+			jobtest.Run(t, func() job.Handler { return job.HandlerFunc(Steps) }, jobtest.Case{Payload: raw, Runs: test.runs, Grace: time.Minute})
 			got, err := Steps(t.Context(), job.New(job.Spec{Payload: raw}, nil))
 			if err != nil || string(got) != string(p.result()) {
 				t.Errorf("Steps = %s, %v, want %s", got, err, p.result())
