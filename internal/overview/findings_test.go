@@ -214,8 +214,10 @@ func TestUnreadRecords(t *testing.T) {
 		workers []client.Worker
 		want    string
 	}{
-		"one job":            {map[int]int{1: 5, 3: 1}, []client.Worker{older, dead}, "1 open job has a record that no live worker can read"},
-		"more jobs":          {map[int]int{2: 5, 3: 2, 4: 1}, []client.Worker{older, older}, "3 open jobs have records that no live worker can read"},
+		"one job": {map[int]int{1: 5, 3: 1}, []client.Worker{older, dead},
+			"1 open job has a record that no live worker can read"},
+		"more jobs": {map[int]int{2: 5, 3: 2, 4: 1}, []client.Worker{older, older},
+			"3 open jobs have records that no live worker can read"},
 		"a newer worker":     {map[int]int{1: 5, 3: 1}, []client.Worker{older, newer}, ""},
 		"older records":      {map[int]int{1: 5, 2: 1}, []client.Worker{older}, ""},
 		"no worker is alive": {map[int]int{3: 1}, []client.Worker{dead}, ""},
