@@ -89,6 +89,10 @@ type Job struct {
 	// if it was not.
 	MoveReason string
 
+	// RecordVersion is the version of the record's format, 0 with [StatusUnknown]. A worker
+	// that reads less ([Worker.ReadsVersion]) leaves the job to newer workers.
+	RecordVersion int
+
 	// StateSize is the size in bytes of the state from which the next worker continues;
 	// StateVersion is the handler's own number for its format.
 	StateSize    int64
@@ -160,7 +164,7 @@ func jobOf(r checkpoint.Record) Job {
 		Deliveries: r.Generation, Failures: r.Failures, TotalFailures: r.FailuresTotal,
 		Interruptions: r.Interruptions, UncleanExits: r.UncleanExits(), RunTime: r.RunTime, Deadline: r.Deadline, Estimate: r.Estimate,
 		MoveReason: r.MoveReason, Cost: costOf(r), WorkSHA256: r.PayloadHash,
-		StepsBack:   r.StepsBack,
+		StepsBack: r.StepsBack, RecordVersion: r.WireVersion(),
 		OutputFiles: r.Outputs.Files, OutputBytes: r.Outputs.Bytes,
 	}
 	switch {

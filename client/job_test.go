@@ -42,7 +42,7 @@ func TestGet(t *testing.T) {
 	}
 	want := Job{
 		ID: "a", Kind: "k", Status: StatusRunning, Fraction: 0.5, Text: "page 5", Owner: "worker-1", Deliveries: 1, Cost: Cost{Known: true},
-		StateSize: 4, StateVersion: 3, HasPreviousState: true, PreviousStateSize: 6, WorkSHA256: j.WorkSHA256,
+		StateSize: 4, StateVersion: 3, RecordVersion: 1, HasPreviousState: true, PreviousStateSize: 6, WorkSHA256: j.WorkSHA256,
 		CreatedAt: j.CreatedAt, ClaimedAt: j.ClaimedAt, UpdatedAt: j.UpdatedAt, ReadAt: j.ReadAt,
 	}
 	if diff := cmp.Diff(want, j); diff != "" {

@@ -30,6 +30,9 @@ type Worker struct {
 	// Version is the version of the worker's program.
 	Version string
 
+	// ReadsVersion is the newest version of a record that the worker reads.
+	ReadsVersion int
+
 	// StartedAt is when its process started, by the worker's clock.
 	StartedAt time.Time
 
@@ -219,7 +222,7 @@ func (c *Client) Worker(ctx context.Context, name string) (Worker, error) {
 
 func workerOf(p presence.Listed) Worker {
 	w := Worker{
-		Name: p.Worker, VM: p.VM, State: p.State, Version: p.Program, StartedAt: p.StartedAt, Age: p.Age,
+		Name: p.Worker, VM: p.VM, State: p.State, Version: p.Program, ReadsVersion: cmp.Or(p.Reads, 2), StartedAt: p.StartedAt, Age: p.Age,
 		Asked: p.Asked, Queues: p.TakesFrom, Kinds: p.Kinds, Jobs: p.Count, JobIDs: p.Jobs,
 	}
 	if e := p.LastEvent; e.ID != "" || e.Type != "" {

@@ -28,7 +28,7 @@ func TestWorkers(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		want := Worker{
-			Name: "vm_0-1-0", VM: "vm_0", State: "process", Version: "1.2.3", StartedAt: noon, Age: time.Minute,
+			Name: "vm_0-1-0", VM: "vm_0", State: "process", Version: "1.2.3", ReadsVersion: 2, StartedAt: noon, Age: time.Minute,
 			Queues: []string{"spotworker-jobs"}, Kinds: []string{"digest"}, Asked: "pause", Jobs: 2,
 			LastEvent: &Event{ID: "E-1", Type: "Preempt", Status: "Scheduled", Action: "hand over", SeenAt: noon},
 			LastDrain: &Drain{Reason: "evicted", EndedAt: noon, Took: time.Second, Budget: 10 * time.Second, Jobs: 2, Released: 2},

@@ -110,7 +110,7 @@ var fields = []field{
 // this version does not know.
 func (r *Record) metadata() map[string]*string {
 	values, used := make([]string, 1+len(fields)), 1 // in one piece, since every save makes them
-	values[0] = strconv.Itoa(r.wireVersion())
+	values[0] = strconv.Itoa(r.WireVersion())
 	for i, f := range fields {
 		if values[1+i] = f.write(r); values[1+i] != "" {
 			used++
@@ -195,7 +195,7 @@ func text(key string, at func(*Record) *string) field {
 func previousOutputs(key string) field {
 	return field{key,
 		func(r *Record) string {
-			if r.wireVersion() == 1 || !r.HasPrevious() {
+			if r.WireVersion() == 1 || !r.HasPrevious() {
 				return ""
 			}
 			return r.Previous.Outputs
@@ -209,7 +209,7 @@ func previousOutputs(key string) field {
 func stateKey(key string) field {
 	return field{key,
 		func(r *Record) string {
-			if r.wireVersion() < 3 {
+			if r.WireVersion() < 3 {
 				return ""
 			}
 			return string(r.StateKey)

@@ -16,7 +16,7 @@ import (
 
 // Version is the newest version of the record format that this package reads, and so the
 // one of every [Record] that it could read. It writes the lowest version whose readers do
-// no harm to the job ([Record.wireVersion]).
+// no harm to the job ([Record.WireVersion]).
 const Version = 3
 
 // Status is the state of a job in its record.
@@ -200,12 +200,12 @@ func (r Record) HasState() bool { return r.StateHash != "" && r.Status != Done }
 // state, or outputs.
 func (r Record) HasWork() bool { return r.HasState() || r.Outputs.Hash != "" && r.Status != Done }
 
-// wireVersion is the version of the format that a record is written as. Versions that read 1
+// WireVersion is the version of the format that a record is written as. Versions that read 1
 // alone know nothing of outputs that are a part of a state, and versions that read up to 2
 // nothing of [Record.StateKey], so that each state would be damaged for them. They leave a
 // record of a later version to others. Nothing changes the outcome of a job that is done or
 // cancelled, so all may read those.
-func (r Record) wireVersion() int {
+func (r Record) WireVersion() int {
 	known := r.HasPrevious() && r.Previous.Outputs != "" && r.Previous.Outputs != NoOutputs
 	switch {
 	case r.Status == Done || r.Status == Cancelled:

@@ -6,11 +6,16 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 	"github.com/zeebo/xxh3"
 
 	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
@@ -140,4 +145,89 @@ func TestBlocksStayBounded(t *testing.T) {
 			t.Errorf("blocks after %d changes = %d, want about the %d chunks of the first save, or less", 12/step, r.StateBlocks, count)
 		}
 	})
+}
+
+// keylessRecord is a record as the last version without keys wrote it, with the names of its blocks.
+type keylessRecord struct {
+	Metadata map[string]*string `json:"metadata"`
+	Blocks   []string           `json:"blocks"`
+}
+
+// seedOlder writes a record of testdata/older with the body that it stands for.
+func (b *rig) seedOlder(t *testing.T, name string, body []byte) {
+	t.Helper()
+	text, err := os.ReadFile("testdata/older/" + name + ".json")
+	must(t, err)
+	var r keylessRecord
+	must(t, json.Unmarshal(text, &r))
+	blob := b.store.blob(ours.ID)
+	if r.Blocks == nil {
+		_, err = blob.Upload(t.Context(), streaming.NopCloser(bytes.NewReader(body)), &blockblob.UploadOptions{Metadata: r.Metadata})
+		must(t, err)
+		return
+	}
+	for i, id := range r.Blocks {
+		_, err = blob.StageBlock(t.Context(), id, streaming.NopCloser(bytes.NewReader(body[i*chunk:(i+1)*chunk])), nil)
+		must(t, err)
+	}
+	_, err = blob.CommitBlockList(t.Context(), r.Blocks, &blockblob.CommitBlockListOptions{Metadata: r.Metadata})
+	must(t, err)
+}
+
+// TestOlderVersionsRecords: this version resumes a job of the last version without keys, finds
+// no progress in the same state, sends only changed blocks, and leaves a record that the older
+// version reads: version 1, with the SHA-256 of the state.
+func TestOlderVersionsRecords(t *testing.T) {
+	for name, row := range map[string]struct {
+		state, previous, changed []byte
+		sent                     int64
+	}{
+		"piece":    {[]byte("abc"), nil, []byte("abd"), 0},
+		"blocks":   {large("abc"), nil, large("abd"), 1},
+		"previous": {large("abc"), large("ab"), large("abd"), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *rig) {
+				b.seedOlder(t, name, slices.Concat(row.state, row.previous))
+				reads := func(state []byte) {
+					t.Helper()
+					r := b.read(t)
+					want := hashOf(state)
+					if r.StateBlocks > 0 {
+						want = blocks.HashOf(state, chunk, "")
+					}
+					if v := b.version(t); v != "1" || r.StateKey != "" || r.StateHash != want || !strings.HasPrefix(b.body(t), string(state)) {
+						t.Fatalf("record = version %s, key %q, hash %s, want 1, none, %s and the state first", v, r.StateKey, r.StateHash, want)
+					}
+				}
+				reads(row.state)
+				b.ResetCounts()
+				c := b.acquire(t, ours, "worker-2")
+				if row.previous != nil {
+					kept(t, c)
+				}
+				s, err := c.Restore(t.Context())
+				if got := contentOf(t, s, err); got != string(row.state) {
+					t.Fatal("the restored state is another one")
+				}
+				must(t, c.Fail(t.Context(), asReported(string(row.state)), "no"))
+				reads(row.state)
+				if r := b.read(t); r.Progressed || b.Counts()[storage.OpPutBlock] > 0 {
+					t.Errorf("the same state: progressed %t, %d blocks sent, want none", r.Progressed, b.Counts()[storage.OpPutBlock])
+				}
+				c = b.acquire(t, ours, "worker-3")
+				if row.previous != nil {
+					s, err := kept(t, c).StepBack(t.Context())
+					if got := contentOf(t, s, err); got != string(row.previous) {
+						t.Fatal("the state before the last is another one")
+					}
+				}
+				must(t, c.Release(t.Context(), asReported(string(row.changed))))
+				reads(row.changed)
+				if r, sent := b.read(t), b.Counts()[storage.OpPutBlock]; !r.Progressed || sent != row.sent {
+					t.Errorf("a changed state: progressed %t, %d blocks sent, want progress with %d", r.Progressed, sent, row.sent)
+				}
+			})
+		})
+	}
 }

@@ -223,7 +223,8 @@ func ruled(ruling checkpoint.Ruling, record checkpoint.Record) *outcome {
 	case checkpoint.PutBack:
 		return &outcome{action: putBack, reason: "another message has the job: a duplicate"}
 	case checkpoint.Unreadable:
-		return &outcome{action: putBack, reason: "the job's record is not one that this version can read"}
+		return &outcome{action: putBack,
+			reason: "the job's record is of a newer version of the worker, or damaged: only a newer worker can run the job"}
 	case checkpoint.Mismatch:
 		return &outcome{action: reject, reason: fmt.Sprintf(
 			"job id %s was used for other work: its record has kind %q and another kind or payload than this message", record.ID, record.Kind)}

@@ -91,6 +91,9 @@ type Jobs struct {
 	// Punctuality counts the jobs that may miss their deadlines.
 	Punctuality Punctuality
 
+	// ByVersion counts the open and running jobs by the version of their record.
+	ByVersion map[int]int
+
 	// Running are the jobs with that status, the one longest without a report first.
 	Running []client.Job
 }
@@ -216,7 +219,7 @@ func (s *Snapshot) Records() (n int) {
 }
 
 func readJobs(ctx context.Context, c *client.Client, each func(client.Job)) (Jobs, error) {
-	jobs, unread := Jobs{ByStatus: map[client.Status]int{}}, error(nil)
+	jobs, unread := Jobs{ByStatus: map[client.Status]int{}, ByVersion: map[int]int{}}, error(nil)
 	for j, err := range c.List(ctx, client.Filter{}) {
 		if err != nil {
 			unread = err
@@ -225,6 +228,9 @@ func readJobs(ctx context.Context, c *client.Client, each func(client.Job)) (Job
 		each(j)
 		jobs.ByStatus[j.Status]++
 		jobs.Punctuality.Add(j)
+		if j.Status == client.StatusOpen || j.Status == client.StatusRunning {
+			jobs.ByVersion[j.RecordVersion]++
+		}
 		switch {
 		case j.Status == client.StatusRunning:
 			jobs.Running = append(jobs.Running, j)

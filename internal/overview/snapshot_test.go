@@ -118,7 +118,8 @@ func TestReadCost(t *testing.T) {
 		t.Errorf("waits read = %v, want those of the jobs and of the poison queue", s.Waits)
 	}
 	done, running := s.Jobs.ByStatus[client.StatusDone], s.Jobs.ByStatus[client.StatusRunning]
-	if done != 501 || running != 4500 || s.Jobs.DoneRecently != done || len(s.Jobs.Running) != running || s.Count(client.Alive) != 500 {
+	if done != 501 || running != 4500 || s.Jobs.ByVersion[1] != running ||
+		s.Jobs.DoneRecently != done || len(s.Jobs.Running) != running || s.Count(client.Alive) != 500 {
 		t.Errorf("Read = %d done, %d running (%d listed), %d workers, want 501, 4500 and 500", done, running, len(s.Jobs.Running),
 			s.Count(client.Alive))
 	}

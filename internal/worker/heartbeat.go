@@ -192,13 +192,17 @@ func (w *Worker) recallLastRun(ctx, background context.Context) string {
 	if w.heartbeat.ready.Load() {
 		return "what kept it from work is over"
 	}
+	var requests reading
+	var group sync.WaitGroup
+	group.Go(func() { requests = w.steering.fetch(ctx) })
 	last, ok, err := w.home().Workers.Read(ctx, w.name)
+	group.Wait()
 	if err == nil && ok {
 		w.losses.addLastRun(last.Presence, time.Now())
 		w.heartbeat.carryOver(last.Presence)
 	}
 	w.events.AddLeft(last.Ready)
-	w.steering.read(ctx)
+	w.steering.take(ctx, requests)
 	w.heartbeat.ready.Store(true)
 	defer w.tasks.Go(func() { w.heartbeat.run(background) })
 	switch {

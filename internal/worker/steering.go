@@ -46,14 +46,28 @@ type followed struct {
 	asked    string
 }
 
+// reading is the result of one read of the document.
+type reading struct {
+	found   control.Snapshot
+	changed bool
+	err     error
+}
+
 // read reads the document and follows it if it changed.
-func (s *steering) read(ctx context.Context) {
-	if s.store == nil {
-		return
+func (s *steering) read(ctx context.Context) { s.take(ctx, s.fetch(ctx)) }
+
+// fetch reads the document, and changes nothing.
+func (s *steering) fetch(ctx context.Context) (r reading) {
+	if s.store != nil {
+		r.found, r.changed, r.err = s.store.Read(ctx, s.etag)
 	}
-	found, changed, err := s.store.Read(ctx, s.etag)
-	switch {
-	case ctx.Err() != nil:
+	return r
+}
+
+// take follows the document that was read.
+func (s *steering) take(ctx context.Context, r reading) {
+	switch err := r.err; {
+	case s.store == nil, ctx.Err() != nil:
 		return
 	case err != nil:
 		damaged := errors.As(err, new(*control.DamagedError))
@@ -71,9 +85,9 @@ func (s *steering) read(ctx context.Context) {
 	if s.followed.Load() == nil {
 		s.followed.Store(&followed{})
 	}
-	if changed {
-		s.etag = found.ETag
-		s.follow(ctx, &found.Document)
+	if r.changed {
+		s.etag = r.found.ETag
+		s.follow(ctx, &r.found.Document)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/lifecycle"
 )
@@ -46,6 +47,10 @@ func (e *Examination) fleet(ctx context.Context) []Finding {
 		about(alive, "control document on the workers", "all workers follow it", func(p presence.Listed) bool { return !p.Steered },
 			"do not read it: cancels stop their jobs late, and drains and pauses not at all",
 			"update them, and assign their identity Storage Blob Data Reader on the container "+e.stores.Names.Control),
+		about(alive, "records on the workers", "all workers read the records of all jobs",
+			func(p presence.Listed) bool { return p.Reads < checkpoint.Version },
+			"are too old to read some records: they leave those jobs to newer workers, and log message deferred",
+			"update them; as long as no newer worker runs, such jobs wait with their checkpoints (spotctl status counts them)"),
 	}...)
 }
 

@@ -94,17 +94,21 @@ func TestWarmUpWaits(t *testing.T) {
 	})
 }
 
-// TestWarmUpChecksAtOnce: the checks of the storage take one round trip together. The
-// one before them reads the heartbeat of the last run.
+// TestWarmUpChecksAtOnce: a worker claims after two round trips. The checks of the storage are
+// the first, the heartbeat of the last run and the control document the second.
 func TestWarmUpChecksAtOnce(t *testing.T) {
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		const latency = 10 * time.Millisecond
-		b.Server.OnCall(func(storage.Call) storage.Fault { return storage.Fault{Before: latency} })
-		begun := time.Now()
-		p := b.Start("vm_0", job.Kinds{"echo": rig.Echo}, rig.TakeOnDemand)
-		b.WaitFor("process", time.Minute, func() bool { return p.Position().State == lifecycle.Process })
-		if took := time.Since(begun); took > 4*latency {
-			t.Errorf("start with calls of %s took %s, want at most four calls in sequence", latency, took)
+		begun, claimed := time.Now(), make(chan time.Duration, 100)
+		b.Server.OnCall(func(c storage.Call) storage.Fault {
+			if c.Operation == storage.OpGetMessages {
+				claimed <- time.Since(begun)
+			}
+			return storage.Fault{Before: latency}
+		})
+		b.Start("vm_0", job.Kinds{"echo": rig.Echo}, rig.TakeOnDemand)
+		if took := <-claimed; took < latency || took >= 3*latency {
+			t.Errorf("start to first claim with calls of %s took %s, want two calls in sequence", latency, took)
 		}
 	})
 }
