@@ -16,13 +16,15 @@ import (
 type webCommand struct {
 	Listen    string        `help:"Loopback address to serve at; port 0 is a free one." default:"127.0.0.1:0" env:"-"`
 	Every     time.Duration `help:"Time between two reads while a page is open, at least 1s." default:"5s" env:"-"`
+	Changes   bool          `name:"allow-changes" help:"Let the page put, cancel, replay, purge and requeue jobs, and steer workers." env:"-"`
 	NoBrowser bool          `help:"Print the address, and open no browser." env:"-"`
 }
 
 // Help is shown by web --help.
 func (*webCommand) Help() string {
 	return `Serves a page with the state of the deployment, its jobs, workers, reasons of failures and costs,
-and opens it in the browser. The page stays current until Ctrl-C. It changes nothing.
+and opens it in the browser. The page stays current until Ctrl-C. It changes nothing,
+unless --allow-changes is given: then it has buttons, which ask before each change.
 
 The page is for the user who started it: it is served on a loopback address, and the printed address
 works once, in one browser. To see it on another machine, forward the same port with ssh -L.
@@ -42,6 +44,7 @@ func (c *webCommand) run(ctx context.Context, s *session) error {
 	}
 	server, err := web.Listen(web.Config{
 		Title: s.title(), Version: version, Client: deployment, Explain: azure.Explain, Listen: c.Listen, Every: c.Every,
+		AllowChanges: c.Changes, Control: s.flags.Names().Control,
 	})
 	if err != nil {
 		return &cli.ConfigError{Err: fmt.Errorf("--listen: %w", err)}

@@ -41,8 +41,22 @@ func setup(t *testing.T, every time.Duration, jobs ...client.Job) *rig {
 	t.Helper()
 	r := &rig{}
 	r.jobs.Store(&jobs)
-	s, err := Listen(Config{Title: hostile, Client: clienttest.New(t, job.Kinds{"echo": job.HandlerFunc(echo)}), Explain: error.Error,
+	r.start(t, Config{Title: hostile, Client: clienttest.New(t, job.Kinds{"echo": job.HandlerFunc(echo)}), Explain: error.Error,
 		Every: every, Read: r.read})
+	return r
+}
+
+// setupOf starts a server.
+func setupOf(t *testing.T, c Config) *rig {
+	t.Helper()
+	r := &rig{}
+	r.start(t, c)
+	return r
+}
+
+func (r *rig) start(t *testing.T, c Config) {
+	t.Helper()
+	s, err := Listen(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,9 +67,9 @@ func setup(t *testing.T, every time.Duration, jobs ...client.Job) *rig {
 	t.Cleanup(func() {
 		cancel()
 		<-ended
+		s.changes.end()
 		_ = s.listener.Close()
 	})
-	return r
 }
 
 func echo(ctx context.Context, j *job.Job) ([]byte, error) {
