@@ -1,5 +1,5 @@
-// Package actions has what operators are asked before a change of a deployment, and what they
-// are told after it, for the commands of spotctl and producer and for the page of spotctl web.
+// Package actions has the questions before changes of a deployment and their outcomes in words,
+// for the commands of spotctl and producer and for the page of spotctl web.
 //
 // The changes themselves are methods of package client. A command and the page differ in how
 // they show a question and an outcome, and not in the words.

@@ -30,7 +30,7 @@ func CheckReason(reason string) error {
 	return nil
 }
 
-// AskedNotes are what a person is told of a request to workers. control is the container of
+// AskedNotes says for people how many workers a request reaches, and which do not follow. control is the container of
 // the control document.
 func AskedNotes(action, control string, asked client.Steered) []string {
 	notes := []string{fmt.Sprintf("%s: running workers asked: %d; each follows within 15 s", action, len(asked.Workers))}

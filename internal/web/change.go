@@ -20,7 +20,7 @@ type change struct {
 	Key      string // which the confirmation names; it works once
 	Title    string
 	Question string
-	About    []string // what else the user should know
+	About    []string // the consequences
 	Button   string
 	Danger   bool   // it cannot be undone
 	Back     string // address of the page that it is about
@@ -31,7 +31,7 @@ type change struct {
 	do func(ctx context.Context, o changeOptions, done *outcome) error
 }
 
-// changeOptions are what the user chose in the question.
+// changeOptions are the fields of a question that the user filled in.
 type changeOptions struct {
 	reason                string
 	fromScratch, onDemand bool
@@ -73,7 +73,7 @@ func (o *outcome) note(texts ...string) {
 	o.notes = append(o.notes, texts...)
 }
 
-// How many changes are kept: those that the user has not confirmed, and those that were made.
+// How many changes are kept: questions without an answer, and outcomes.
 const (
 	mostPending = 8
 	mostMade    = 32
@@ -245,8 +245,7 @@ func (s *Server) blank(at *url.URL) *page {
 		Every: s.config.Every, Form: s.formToken()}
 }
 
-// formToken is what forms prove with that they are of this session; empty if the page changes
-// nothing.
+// formToken returns the token of the session for forms; empty if the page changes nothing.
 func (s *Server) formToken() string {
 	if !s.config.AllowChanges {
 		return ""

@@ -19,8 +19,8 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// setupChanges is a server that may change a deployment in memory, with a kind that runs until
-// it is stopped, one that succeeds, and one whose jobs are given up at once.
+// setupChanges is a server that may change a deployment in memory. Jobs of the kind stay run until
+// they are stopped, jobs of echo succeed, and jobs of bad are given up at once.
 func setupChanges(t *testing.T) *rig {
 	t.Helper()
 	c := clienttest.New(t, job.Kinds{
@@ -326,7 +326,7 @@ func TestSteer(t *testing.T) {
 	wantText(t, "an end of nothing", r.confirm(t, "/change?do=free&vm=nowhere"), "is not quarantined")
 }
 
-// TestPut: a job of the page runs. What is not valid is said, and kept in the form.
+// TestPut: a job of the page runs. The form of an invalid job is shown again, with the reason.
 func TestPut(t *testing.T) {
 	r := setupChanges(t)
 	_, fields := r.ask(t, "/put")

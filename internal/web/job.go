@@ -21,7 +21,7 @@ import (
 	"github.com/spotworker/spotworker/internal/plaintext"
 )
 
-// jobRead is what was read of one job.
+// jobRead is one job with its log, as of one moment.
 type jobRead struct {
 	at      time.Time
 	log     client.Log
@@ -36,7 +36,7 @@ type jobRead struct {
 type jobReader struct {
 	client  *client.Client
 	explain func(error) string
-	keep    time.Duration // for how long what was read is shown
+	keep    time.Duration // for how long a read is shown
 
 	mu   sync.Mutex
 	last map[string]*jobRead

@@ -43,7 +43,7 @@ func (s *Server) page(ctx context.Context, at *url.URL) *page {
 	case at.Path == "/poison":
 		p.Name, p.Title, p.Tab = "poison", "Poison", "poison"
 	case at.Path == "/costs":
-		p.Name, p.Title, p.Tab, p.Body = "costs", "Costs", "costs", costsOf(p.view)
+		p.Name, p.Title, p.Tab, p.Body = "costs", "Costs", "costs", s.costsOf(p.view)
 	default:
 		p.Status, p.Name, p.Title, p.Body = http.StatusNotFound, "missing", "No such page", "There is no page with this address."
 	}
@@ -451,54 +451,6 @@ func workerRowOf(v view, w client.Worker) workerRow {
 		r.Event = new(evictionOf(w))
 	}
 	return r
-}
-
-// costs is the body of the page with the costs.
-type costs struct {
-	Total costRow
-	Rows  []costRow // the latest day first
-	Notes []string
-}
-
-// costRow is what the jobs of a kind cost on a day.
-type costRow struct {
-	Day, Kind, Jobs, Time, Useful, Redone, Overhead string
-	Evictions, Exits                                int
-	Bar                                             template.HTML
-	Address                                         string
-}
-
-// costRowOf returns the row of times of slots, in seconds.
-func costRowOf(useful, redone, overhead float64) costRow {
-	sum := useful + redone + overhead
-	r := costRow{Time: slotTime(sum), Useful: "–", Redone: "–", Overhead: "–"}
-	if sum > 0 {
-		r.Useful, r.Redone, r.Overhead = overview.Share(useful/sum), overview.Share(redone/sum), overview.Share(overhead/sum)
-	}
-	r.Bar = stack(fmt.Sprintf("useful %s, redone %s, overhead %s", r.Useful, r.Redone, r.Overhead),
-		piece{"done", useful}, piece{"bad", redone}, piece{"off", overhead})
-	return r
-}
-
-func costsOf(v view) (c costs) {
-	groups, all := v.costs.Sorted()
-	slices.Reverse(groups)
-	c.Total = costRowOf(all.Useful, all.Redone, all.Overhead)
-	c.Total.Jobs, c.Total.Evictions, c.Total.Exits = overview.Number(all.Jobs), all.Evictions, all.UncleanExits
-	for _, g := range groups {
-		sum := v.costs.Rows[g]
-		r := costRowOf(sum.Useful, sum.Redone, sum.Overhead)
-		r.Day, r.Kind, r.Jobs, r.Evictions, r.Exits = g.Day, line(g.Kind), overview.Number(sum.Jobs), sum.Evictions, sum.UncleanExits
-		r.Address = addressOfJobs(g.Kind)
-		c.Rows = append(c.Rows, r)
-	}
-	if all.Unknown > 0 {
-		c.Notes = append(c.Notes, fmt.Sprintf("%s jobs are from before the ledger; what they cost is not known.", overview.Number(all.Unknown)))
-	}
-	if v.costs.Unreadable > 0 {
-		c.Notes = append(c.Notes, fmt.Sprintf("%s records are of a newer version and not in the sums.", overview.Number(v.costs.Unreadable)))
-	}
-	return c
 }
 
 // functions are the functions of the templates.

@@ -11,8 +11,8 @@ import (
 	"github.com/spotworker/spotworker/internal/actions"
 )
 
-// newJob is the body of the page that puts a job: what the user has filled in, and why it was
-// not taken.
+// newJob is the body of the page that puts a job: the fields of the form, and why the job is
+// invalid.
 type newJob struct {
 	ID, Kind, Group, Payload string
 	IsText, OnDemand         bool
@@ -60,7 +60,7 @@ func (s *Server) put(w http.ResponseWriter, r *http.Request) {
 	s.run(w, r, &change{Title: "Put a job of kind " + line(j.Kind), Back: "/put", do: do}, changeOptions{})
 }
 
-// putJob puts a job as the producer does: it creates what is missing, and warns of a kind that no
+// putJob puts a job as the producer does: it creates missing queues, and warns of a kind that no
 // worker has.
 func (s *Server) putJob(ctx context.Context, spec client.Spec, done *outcome) error {
 	c := s.config.Client

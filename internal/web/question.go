@@ -18,7 +18,7 @@ import (
 )
 
 // changeOf makes the change of an address, with its question. Reads that the question needs are
-// made now: the change concerns what the user was asked about.
+// made now: the change concerns the jobs of the question.
 func (s *Server) changeOf(ctx context.Context, q url.Values) (*change, error) {
 	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()

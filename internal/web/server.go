@@ -18,9 +18,10 @@ import (
 
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/overview"
+	"github.com/spotworker/spotworker/internal/overview/spent"
 )
 
-// Config says which deployment is shown, and how.
+// Config says the deployment and how to show it.
 type Config struct {
 	// Title names the deployment, and Version this program.
 	Title, Version string
@@ -28,8 +29,8 @@ type Config struct {
 	// Client reads single jobs.
 	Client *client.Client
 
-	// Read reads the deployment, and calls a function with each job. Default: what Client
-	// reaches.
+	// Read reads the deployment, and calls a function with each job. Default: the
+	// deployment of Client.
 	Read func(context.Context, func(client.Job)) (overview.Snapshot, error)
 
 	// Explain returns an error of storage for people. Required.
@@ -43,6 +44,12 @@ type Config struct {
 	// with the requests to workers, for people.
 	AllowChanges bool
 	Control      string
+
+	// Price prices the time of jobs, in Currency, on VMs with so many slots; nil without prices.
+	// Slots is how many a VM has; 0 takes the number from the heartbeats.
+	Price    func(sum spent.Sum, slots float64) spent.Money
+	Currency string
+	Slots    int
 
 	// Every is the time between two reads while a page is open. Default 5 s.
 	Every time.Duration
@@ -163,7 +170,7 @@ func (s *Server) refuse(w http.ResponseWriter, why string) {
 	_, _ = io.WriteString(w, why+"\n")
 }
 
-// page is what the templates show.
+// page is the data of the templates.
 type page struct {
 	view
 	Status  int // of HTTP

@@ -9,14 +9,14 @@ import (
 	"github.com/spotworker/spotworker/internal/overview"
 )
 
-// request is what operators ask of the workers at the moment.
+// request is a request of operators to the workers.
 type request struct {
 	What, Who, End string // End is the address of the change that ends it
 	Label          string
 	At             time.Time
 }
 
-// Requests are what operators ask of the workers.
+// Requests returns the requests of operators to the workers.
 func (p *page) Requests() (all []request) {
 	if p.state == nil || !p.Has(overview.PartSteering) {
 		return nil

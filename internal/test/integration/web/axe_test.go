@@ -41,7 +41,7 @@ func (b *browser) sound(where string) {
 	}
 }
 
-// TestAxeFinds: axe-core is there, runs in the page, and finds what is wrong.
+// TestAxeFinds: axe-core is there, runs in the page, and finds an error.
 func TestAxeFinds(t *testing.T) {
 	text, ok := axe(t)
 	if !ok {

@@ -139,8 +139,8 @@ func (w *world) read(_ context.Context, each func(client.Job)) (overview.Snapsho
 	return s, nil
 }
 
-// serve serves the page of a world until the test ends. Single jobs are those of a deployment in
-// memory with one job that is done and has hostile texts.
+// serve serves the page of a world until the test ends. Single jobs come from a deployment in
+// memory with a job that is done and has hostile texts.
 func serve(t *testing.T, w *world, every time.Duration) (address string) {
 	t.Helper()
 	c := clienttest.New(t, job.Kinds{"echo": job.HandlerFunc(echo)})
