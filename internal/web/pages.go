@@ -332,7 +332,7 @@ func (s *Server) window(v view, chosen selection, q url.Values) window {
 	w.From = min(max(from, 0), max(w.Total-1, 0))
 	to := min(w.From+min(max(count, 1), mostRows), w.Total)
 	for i, j := range found.jobs[w.From:to] {
-		w.Rows = append(w.Rows, v.rowOf(j, w.From+i+1))
+		w.Rows = append(w.Rows, v.rowOf(*j, w.From+i+1))
 	}
 	for _, status := range overview.Statuses {
 		if n := found.counts[status]; n > 0 || status != client.StatusUnknown || chosen.Has(status) {

@@ -110,11 +110,11 @@ func (s selection) IsNarrow() bool {
 }
 
 // narrow returns a function that reports whether a job is selected, whatever its status is.
-func (s selection) narrow() func(client.Job) bool {
+func (s selection) narrow() func(*client.Job) bool {
 	newer, _ := time.ParseDuration(s.Newer) // 0 for none
 	older, _ := time.ParseDuration(s.Older)
 	is := func(wanted, value string) bool { return wanted == "" || wanted == value }
-	return func(j client.Job) bool {
+	return func(j *client.Job) bool {
 		return is(s.Kind, j.Kind) && is(s.Group, j.Group) && is(s.Worker, j.Owner) && strings.Contains(j.ID, s.Text) &&
 			(newer == 0 || j.Age() <= newer) && j.Age() >= older
 	}
@@ -123,14 +123,15 @@ func (s selection) narrow() func(client.Job) bool {
 // has returns a function that reports whether a job is selected.
 func (s selection) has() func(client.Job) bool {
 	narrow := s.narrow()
-	return func(j client.Job) bool { return (len(s.Status) == 0 || s.Has(j.Status)) && narrow(j) }
+	return func(j client.Job) bool { return (len(s.Status) == 0 || s.Has(j.Status)) && narrow(&j) }
 }
 
 // of returns the selected jobs in their order. The status does not narrow counts.
-func (s selection) of(jobs []client.Job) (selected []client.Job, counts map[client.Status]int) {
+func (s selection) of(jobs []client.Job) (selected []*client.Job, counts map[client.Status]int) {
 	counts = map[client.Status]int{}
 	has := s.narrow()
-	for _, j := range jobs {
+	for i := range jobs {
+		j := &jobs[i]
 		if !has(j) {
 			continue
 		}
@@ -150,7 +151,7 @@ func (s selection) of(jobs []client.Job) (selected []client.Job, counts map[clie
 type selected struct {
 	key    string
 	state  *state
-	jobs   []client.Job
+	jobs   []*client.Job
 	counts map[client.Status]int
 }
 
