@@ -90,7 +90,8 @@ func (c *cancelCommand) run(ctx context.Context, s *session) error {
 }
 
 // cancel cancels jobs and prints each outcome.
-func (c *cancelCommand) cancel(ctx context.Context, s *session, deployment *client.Client, ids []string) (sum actions.CancelSum, err error) {
+func (c *cancelCommand) cancel(ctx context.Context, s *session, deployment *client.Client,
+	ids []string) (sum actions.CancelSum, err error) {
 	o := client.CancelOptions{Reason: c.Reason, KnownOnly: c.Known || len(c.IDs) == 0, SeenOnly: !c.Bar}
 	err = deployment.Cancel(ctx, ids, o, func(r client.ActionResult) error {
 		sum.Count(r.Action)

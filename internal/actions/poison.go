@@ -75,7 +75,7 @@ const WouldRequeue client.Action = "requeue"
 
 // Count counts an outcome.
 func (s *RequeueSum) Count(a client.Action) {
-	switch a { //nolint:exhaustive // others are failures
+	switch a {
 	case client.Requeued, WouldRequeue:
 		s.Requeued++
 	case client.Dropped:

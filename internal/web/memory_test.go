@@ -70,8 +70,8 @@ func TestMemoryIsFlat(t *testing.T) {
 		after[part] = heap()
 	}
 	v, _ := r.feed.now()
-	t.Logf("heap after 60, 75 and 90 minutes: %d, %d, %d KiB; %d samples; %d selections", after[0]>>10, after[1]>>10, after[2]>>10, len(v.history),
-		len(r.selections.last))
+	t.Logf("heap after 60, 75 and 90 minutes: %d, %d, %d KiB; %d samples; %d selections", after[0]>>10, after[1]>>10, after[2]>>10,
+		len(v.history), len(r.selections.last))
 	if grown := max(after[1], after[2]) - after[0]; grown > 2<<20 {
 		t.Errorf("the heap grew by %d KiB after the first hour", grown>>10)
 	}

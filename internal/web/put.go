@@ -75,7 +75,7 @@ func (s *Server) putJob(ctx context.Context, spec client.Spec, done *outcome) er
 		Report: func(r client.PutResult) error {
 			if r.Err != nil {
 				refused = actions.NotPut(r)
-				return nil
+				return nil //nolint:nilerr // an error would end the run
 			}
 			if r.Warning != "" {
 				done.note("warning: " + r.Warning)

@@ -80,7 +80,7 @@ func (f *Rates) Priced() (currency string, price func(sum spent.Sum, slots float
 	return r.Currency, func(sum spent.Sum, slots float64) spent.Money {
 		r := r
 		r.slots = slots
-		return spent.Money{money(r.cost(sum)), money(r.regular(sum)), r.saved(sum)}
+		return spent.Money{Cost: money(r.cost(sum)), Regular: money(r.regular(sum)), Saved: r.saved(sum)}
 	}, nil
 }
 
