@@ -99,7 +99,8 @@ integration: ## tests against real components; those without theirs are skipped 
 integration-tools: ## install into .tools/ what integration tests and lint need
 	@tools/debian-packages.sh $(DEBIAN_PACKAGES)
 	@tools/debian-root.sh
-	@tools/azurite.sh
+	@tools/npm.sh azurite azurite/dist/src/azurite.js
+	@tools/npm.sh axe axe-core/axe.min.js
 	@tools/wine.sh
 	@tools/golangci-lint.sh >/dev/null
 

@@ -27,6 +27,7 @@ type upCommand struct {
 	Latency       time.Duration `help:"Added to every call of a storage account; Azure takes about 10ms within a region." default:"0s"`
 	Throttle      int           `help:"${about_up_throttle}" default:"0"`
 	Files         int           `help:"Blobs of about 32 MiB to work on, made of files of this machine; 0 for none." default:"8"`
+	Web           bool          `help:"Serve the page of spotctl web too; the guide ends with its address."`
 	JobTime       time.Duration `help:"About how long a download of one takes; 0s is no limit." default:"12s"`
 }
 
@@ -61,7 +62,7 @@ func (u *upCommand) config() up.Config {
 	c.VMs, c.Local.Identity, c.Files, c.JobTime = u.VMs, u.Identity, u.Files, u.JobTime
 	c.Local.BlobPort, c.Local.QueuePort, c.Local.MetadataPort, c.Local.ManagerPort = u.BlobPort, u.QueuePort, u.MetadataPort, u.ARMPort
 	c.Local.Accounts, c.Local.Latency, c.Local.Throttle = u.Accounts, u.Latency, u.Throttle
-	c.Flexible, c.EvictionDelay = u.Flexible, u.EvictionDelay
+	c.Flexible, c.EvictionDelay, c.Web = u.Flexible, u.EvictionDelay, u.Web
 	return c
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/actions"
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/durations"
 	"github.com/spotworker/spotworker/internal/jobfiles/inputs/named"
@@ -67,20 +68,8 @@ func (c *putCommand) run(ctx context.Context, s *session) error {
 		return err
 	case s.flags.DryRun:
 		return fmt.Errorf("job %s cannot be enqueued: %w", failed.ID, failed.Err)
-	case isUnknownKind(failed.Err):
-		return fmt.Errorf("job %s was not enqueued: %w", failed.ID, failed.Err)
-	case errors.Is(failed.Err, client.ErrOtherGroup):
-		return fmt.Errorf("job %s was not enqueued: %w", failed.ID, failed.Err)
-	case errors.Is(failed.Err, client.ErrOtherWork):
-		return fmt.Errorf("job %s was not enqueued; give it another id: %w", failed.ID, failed.Err)
-	default:
-		return fmt.Errorf("job %s may not be enqueued; it can be put again with --id: %w", failed.ID, failed.Err)
 	}
-}
-
-func isUnknownKind(err error) bool {
-	_, ok := errors.AsType[*client.UnknownKindError](err)
-	return ok
+	return actions.NotPut(*failed)
 }
 
 // job returns the job that the flags describe.

@@ -5,15 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/actions"
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/plaintext"
-	"github.com/spotworker/spotworker/internal/spelling"
 	"github.com/spotworker/spotworker/internal/storage/azure"
 )
 
@@ -76,7 +75,7 @@ func (c *cancelCommand) run(ctx context.Context, s *session) error {
 		if !s.printer.interactive || slices.Contains(c.IDs, "-") {
 			return &cli.ConfigError{Err: fmt.Errorf("more than %d jobs, or those of standard input, are only cancelled with --yes", cancelUnasked)}
 		}
-		if !s.printer.ask("Cancel %d jobs? This cannot be undone. [y/N] ", len(ids)) {
+		if !s.printer.ask("%s [y/N] ", actions.CancelQuestion(fmt.Sprintf("%d jobs", len(ids)))) {
 			return errors.New("nothing was cancelled")
 		}
 	}
@@ -87,78 +86,35 @@ func (c *cancelCommand) run(ctx context.Context, s *session) error {
 	within, cancel := withTimeout(ctx, c.Timeout)
 	defer cancel()
 	sum, err := c.cancel(within, s, deployment, ids)
-	return s.printer.cancelSummary(&sum, c.outcome(ctx, &sum, err))
+	return s.printer.cancelSummary(&sum, sum.Outcome(ctx, err))
 }
 
 // cancel cancels jobs and prints each outcome.
-func (c *cancelCommand) cancel(ctx context.Context, s *session, deployment *client.Client, ids []string) (sum cancelSummary, err error) {
+func (c *cancelCommand) cancel(ctx context.Context, s *session, deployment *client.Client,
+	ids []string) (sum actions.CancelSum, err error) {
 	o := client.CancelOptions{Reason: c.Reason, KnownOnly: c.Known || len(c.IDs) == 0, SeenOnly: !c.Bar}
 	err = deployment.Cancel(ctx, ids, o, func(r client.ActionResult) error {
-		sum.count(r.Action)
+		sum.Count(r.Action)
 		return s.printer.cancelled(r)
 	})
 	return sum, err
 }
 
-// outcome returns the error of a run that cancelled with err.
-func (c *cancelCommand) outcome(ctx context.Context, sum *cancelSummary, err error) error {
-	switch notDone := sum.Over + sum.Unknown + sum.Refused + sum.Failed; {
-	case ctx.Err() != nil:
-		return errors.New("interrupted; the jobs that were reported as cancelled are, the others are unchanged or cancelled")
-	case err != nil:
-		return err
-	case notDone > 0:
-		return fmt.Errorf("%d of %d jobs were not cancelled; the lines above say why", notDone, notDone+sum.Cancelled+sum.Barred)
-	}
-	return nil
-}
-
-// matched are the jobs that the filters of a cancel match.
-type matched struct {
-	ids           []string // of the jobs that have not ended
-	open, running int
-	ended         int
-
-	kinds, groups map[string]bool // of all records
-}
-
-// match lists the records. unread is not nil if the records of some accounts are missing.
-func (c *cancelCommand) match(ctx context.Context, s *session, deployment *client.Client) (m matched, unread, err error) {
-	m.kinds, m.groups = map[string]bool{}, map[string]bool{}
+// match lists the records.
+func (c *cancelCommand) match(ctx context.Context, s *session, deployment *client.Client) (m actions.Matched, err error) {
 	filter, has, err := c.filter()
 	if err != nil {
-		return m, nil, err
+		return m, err
 	}
-	skipped := 0
-	for j, err := range deployment.List(ctx, client.Filter{Skipped: func(string) { skipped++ }}) {
-		if some, ok := errors.AsType[*client.AccountsError](err); ok {
-			return m, fmt.Errorf("%w; jobs in it are not cancelled: repeat the command", some), nil
-		}
-		if err != nil {
-			return m, nil, err
-		}
-		m.kinds[j.Kind], m.groups[j.Group] = true, true
-		switch {
-		case !filter.Has(j) || !has(j):
-		case j.Status == client.StatusOpen:
-			m.ids, m.open = append(m.ids, j.ID), m.open+1
-		case j.Status == client.StatusRunning:
-			m.ids, m.running = append(m.ids, j.ID), m.running+1
-		default:
-			m.ended++
-		}
-	}
-	s.printer.skipped(skipped)
-	return m, nil, nil
+	m, err = actions.Match(ctx, deployment, filter, has)
+	s.printer.skipped(m.Skipped)
+	return m, err
 }
 
 // runFiltered cancels the jobs that the filters match.
 func (c *cancelCommand) runFiltered(ctx context.Context, s *session) error {
-	for _, status := range c.Status {
-		if status := client.Status(status); status != client.StatusOpen && status != client.StatusRunning {
-			return &cli.ConfigError{Err: fmt.Errorf("--status %s: only jobs that are open or running can be cancelled; spotctl poison purge "+
-				"cancels jobs that were given up", status)}
-		}
+	if err := actions.CheckCancelStatus(c.Status); err != nil {
+		return &cli.ConfigError{Err: err}
 	}
 	if c.Bar || c.Known {
 		return &cli.ConfigError{Err: errors.New("--bar and --known are about ids without a record, and filters match records alone")}
@@ -169,55 +125,45 @@ func (c *cancelCommand) runFiltered(ctx context.Context, s *session) error {
 	}
 	within, cancel := withTimeout(ctx, c.Timeout)
 	defer cancel()
-	m, unread, err := c.match(within, s, deployment)
+	m, err := c.match(within, s, deployment)
 	if err != nil {
 		return err
 	}
 	if c.Group == "" && !s.printer.json {
-		s.printer.note("jobs that wait for their first worker have no record and are not selected, except jobs of groups")
+		s.printer.note(actions.WithoutRecord)
 	}
-	if len(m.ids) == 0 {
-		return errors.Join(unread, c.nothing(s.printer, m))
+	if len(m.IDs) == 0 {
+		return errors.Join(m.Unread, c.nothing(s.printer, &m))
 	}
-	what := fmt.Sprintf("%d jobs: %d open, %d running", len(m.ids), m.open, m.running)
-	if err := s.confirm(c.Yes, "cancel would hit "+what, "Cancel "+what+"? This cannot be undone."); err != nil {
+	if err := s.confirm(c.Yes, "cancel would hit "+m.String(), actions.CancelQuestion(m.String())); err != nil {
 		return err
 	}
-	sum, err := c.cancel(within, s, deployment, m.ids)
-	if err = c.outcome(ctx, &sum, err); err == nil && c.Group != "" && unread == nil {
+	sum, err := c.cancel(within, s, deployment, m.IDs)
+	if err = sum.Outcome(ctx, err); err == nil && c.Group != "" && m.Unread == nil {
 		err = c.checkAgain(within, s, deployment)
 	}
-	return s.printer.cancelSummary(&sum, errors.Join(err, unread))
+	return s.printer.cancelSummary(&sum, errors.Join(err, m.Unread))
 }
 
 // nothing is the end of a run whose filters match no job that has not ended.
-func (c *cancelCommand) nothing(p *printer, m matched) error {
-	for _, name := range []struct {
-		what, given string
-		known       map[string]bool
-	}{{"group", c.Group, m.groups}, {"kind", c.Kind, m.kinds}} {
-		if name.given == "" || name.known[name.given] {
-			continue
-		}
-		text := fmt.Sprintf("no record has %s %q", name.what, name.given)
-		if nearest := spelling.Nearest(name.given, slices.Sorted(maps.Keys(name.known))); nearest != "" {
-			text += fmt.Sprintf(" (did you mean %q?)", nearest)
-		}
-		return errors.New(text + "; nothing was cancelled")
+func (c *cancelCommand) nothing(p *printer, m *actions.Matched) error {
+	remark, err := m.Nothing(c.Kind, c.Group)
+	if err != nil {
+		return err
 	}
 	if !p.json {
-		p.note("no job is selected that has not ended; %d that match have", m.ended)
+		p.note("%s", remark)
 	}
-	return p.cancelSummary(&cancelSummary{}, nil)
+	return p.cancelSummary(&actions.CancelSum{}, nil)
 }
 
 // checkAgain lists the records again, for jobs that were put in the group meanwhile.
 func (c *cancelCommand) checkAgain(ctx context.Context, s *session, deployment *client.Client) error {
-	m, unread, err := c.match(ctx, s, deployment)
-	if err == nil && unread == nil && len(m.ids) > 0 {
-		err = fmt.Errorf("%d jobs of group %s were put or replayed meanwhile and are not cancelled: repeat the command", len(m.ids), c.Group)
+	m, err := c.match(ctx, s, deployment)
+	if err != nil {
+		return err
 	}
-	return errors.Join(err, unread)
+	return m.Meanwhile(c.Group)
 }
 
 func (c *cancelCommand) mustAsk() bool {
@@ -266,35 +212,16 @@ func (p *printer) cancelled(r client.ActionResult) error {
 	return p.lines([]string{fmt.Sprintf("%-9s  %s  %s", r.Action, plaintext.Line(r.ID), plaintext.Line(r.Detail))})
 }
 
-// cancelSummary counts the outcomes of a cancel.
-type cancelSummary struct {
-	Cancelled int    `json:"cancelled"`
-	Barred    int    `json:"barred"`
-	Over      int    `json:"over"`
-	Unknown   int    `json:"unknown"`
-	Refused   int    `json:"refused"`
-	Failed    int    `json:"failed"`
-	Error     string `json:"error,omitempty"` // why the exit code is not 0
-}
-
-func (s *cancelSummary) count(a client.Action) {
-	*map[client.Action]*int{
-		client.Cancelled: &s.Cancelled, client.Barred: &s.Barred, client.Over: &s.Over, client.Unknown: &s.Unknown,
-		client.Refused: &s.Refused, client.Failed: &s.Failed,
-	}[a]++
-}
-
 // cancelSummary prints the summary. It returns err, or the error of printing.
-func (p *printer) cancelSummary(s *cancelSummary, err error) error {
+func (p *printer) cancelSummary(s *actions.CancelSum, err error) error {
 	if !p.json {
-		p.note("%d cancelled, %d barred, %d over already, %d unknown, %d refused, %d failed", s.Cancelled, s.Barred, s.Over, s.Unknown,
-			s.Refused, s.Failed)
+		p.note("%s", s)
 		return err
 	}
 	if err != nil {
 		s.Error = azure.Explain(err)
 	}
-	if printErr := p.line(map[string]*cancelSummary{"summary": s}); err == nil {
+	if printErr := p.line(map[string]*actions.CancelSum{"summary": s}); err == nil {
 		return printErr
 	}
 	return err

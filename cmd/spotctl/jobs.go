@@ -104,7 +104,7 @@ func (c *jobsCommand) print(p *printer, jobs []client.Job) error {
 	if c.Count {
 		return p.jobCounts(jobs)
 	}
-	slices.SortFunc(jobs, overview.Orders[c.Sort])
+	overview.Sort(jobs, c.Sort)
 	if c.Reverse {
 		slices.Reverse(jobs)
 	}

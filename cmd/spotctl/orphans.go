@@ -8,10 +8,10 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/actions"
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/overview"
 	"github.com/spotworker/spotworker/internal/overview/table"
@@ -109,7 +109,7 @@ func (c *orphansRequeueCommand) run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	sum := requeueSummary{NotFound: missing, DryRun: !c.Yes}
+	sum := actions.RequeueSum{NotFound: missing, DryRun: !c.Yes}
 	for _, o := range chosen {
 		if ctx.Err() != nil {
 			err = errors.New("interrupted; what was begun is finished, the rest is unchanged")
@@ -246,45 +246,21 @@ func (p *printer) printOrphans(s *client.Orphans) error {
 
 // coverage prints how much of the queues was seen.
 func (p *printer) coverage(s *client.Orphans) {
-	if len(s.Jobs) > 0 && !s.Complete() {
-		p.note("the queues hold about %d messages, of which %d were seen: listed jobs may have one that is hidden or further back", s.Queued,
-			s.Seen)
+	if text := actions.Coverage(s); text != "" {
+		p.note("%s", text)
 	}
 }
 
-// requeueSummary counts the actions for the orphans.
-type requeueSummary struct {
-	Requeued int      `json:"requeued"`
-	Dropped  int      `json:"dropped"`
-	Refused  int      `json:"refused"`
-	Failed   int      `json:"failed"`
-	NotFound []string `json:"not_found,omitempty"`
-	DryRun   bool     `json:"dry_run"`
-	Error    string   `json:"error,omitempty"` // why the exit code is not 0
-}
-
-// wouldRequeue is the action of a dry run for a job that would be requeued.
-const wouldRequeue client.Action = "requeue"
-
 // requeue requeues one job and prints the action; without --yes it only prints it.
 func (s *session) requeue(ctx context.Context, deployment *client.Client, o client.Orphan, options client.RequeueOptions,
-	sum *requeueSummary) error {
+	sum *actions.RequeueSum) error {
 	var r client.ActionResult
 	if sum.DryRun {
 		r = s.wouldRequeue(ctx, deployment, o, options)
 	} else {
 		r = deployment.Requeue(ctx, o, options)
 	}
-	switch r.Action {
-	case client.Requeued, wouldRequeue:
-		sum.Requeued++
-	case client.Dropped:
-		sum.Dropped++
-	case client.Refused:
-		sum.Refused++
-	default:
-		sum.Failed++
-	}
+	sum.Count(r.Action)
 	if s.printer.json {
 		return s.printer.line(struct {
 			ID     string        `json:"id"`
@@ -306,26 +282,17 @@ func (s *session) wouldRequeue(ctx context.Context, deployment *client.Client, o
 	if options.OnDemand {
 		to = s.flags.Names().OnDemand
 	}
-	return client.ActionResult{Action: wouldRequeue, Detail: "a new message on " + to}
+	return client.ActionResult{Action: actions.WouldRequeue, Detail: "a new message on " + to}
 }
 
 // requeued prints the summary, and returns the error to exit with.
-func (p *printer) requeued(sum *requeueSummary, report *client.Orphans, err error) error {
-	switch {
-	case err != nil && len(sum.NotFound) > 0:
-		err = fmt.Errorf("%w; not found elsewhere: %s", err, strings.Join(sum.NotFound, ", "))
-	case err != nil:
-	case len(sum.NotFound) > 0:
-		err = fmt.Errorf("not among the jobs that orphans list shows (ended, written more recently than --idle, or with a "+
-			"message on a queue): %s", strings.Join(sum.NotFound, ", "))
-	case sum.Refused+sum.Failed > 0:
-		err = fmt.Errorf("nothing was done for %d of the jobs; the lines above say why", sum.Refused+sum.Failed)
-	}
+func (p *printer) requeued(sum *actions.RequeueSum, report *client.Orphans, err error) error {
+	err = sum.Outcome(err)
 	if p.json {
 		if err != nil {
 			sum.Error = azure.Explain(err)
 		}
-		if printErr := p.line(map[string]*requeueSummary{"summary": sum}); err == nil {
+		if printErr := p.line(map[string]*actions.RequeueSum{"summary": sum}); err == nil {
 			return printErr
 		}
 		return err
@@ -335,6 +302,6 @@ func (p *printer) requeued(sum *requeueSummary, report *client.Orphans, err erro
 		p.note("dry run: %d would be requeued, %d refused; nothing was changed, give --yes to do it", sum.Requeued, sum.Refused)
 		return err
 	}
-	p.note("%d requeued, %d dropped, %d refused, %d failed", sum.Requeued, sum.Dropped, sum.Refused, sum.Failed)
+	p.note("%s", sum)
 	return err
 }

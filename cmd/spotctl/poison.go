@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/actions"
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/plaintext"
 	"github.com/spotworker/spotworker/internal/storage/azure"
@@ -67,33 +67,20 @@ func (c *chosen) selection() (client.Selection, error) {
 // tally prints and counts the outcomes of a replay or purge.
 type tally struct {
 	printer *printer
-	sum     summary
+	sum     actions.PoisonSum
 }
 
 // add prints and counts the outcome for one message.
 func (t *tally) add(r client.ActionResult) error {
-	if r.Action == client.NotPoison {
-		t.sum.NotFound = append(t.sum.NotFound, r.ID)
+	if !t.sum.Count(r) {
 		return nil
 	}
-	t.sum.count(r.Action)
 	return t.printer.outcome(r)
 }
 
-// finish prints the summary, and returns the error to exit with: the run's error, or
-// an error about messages that were not found or not handled.
+// finish prints the summary, and returns the error to exit with.
 func (t *tally) finish(ctx context.Context, err error) error {
-	undone := t.sum.Refused + t.sum.Failed
-	switch {
-	case ctx.Err() != nil:
-		err = errors.New("interrupted; what was begun is finished, the rest is unchanged")
-	case err != nil:
-	case len(t.sum.NotFound) > 0:
-		err = fmt.Errorf("the poison queue has no message of %s", strings.Join(t.sum.NotFound, ", "))
-	case undone > 0:
-		err = fmt.Errorf("nothing was done for %d of the messages; the lines above say why", undone)
-	}
-	return t.printer.summary(&t.sum, err)
+	return t.printer.summary(&t.sum, t.sum.Outcome(ctx, err))
 }
 
 // replayCommand starts jobs again.
@@ -177,7 +164,7 @@ func (c *purgeCommand) run(ctx context.Context, s *session) error {
 		if selection.Filter != (client.PoisonFilter{}) {
 			which = "those that match, of"
 		}
-		if !s.printer.ask("Purge %s about %d messages? This cannot be undone. [y/N] ", which, about) {
+		if !s.printer.ask("%s [y/N] ", actions.PurgeQuestion(which, about)) {
 			return errNotConfirmed
 		}
 	}
@@ -208,34 +195,16 @@ func (p *printer) outcome(r client.ActionResult) error {
 	return p.lines([]string{fmt.Sprintf("%-8s  %s  %s", r.Action, plaintext.Line(job), plaintext.Line(r.Detail))})
 }
 
-// summary counts the outcomes of a replay or purge.
-type summary struct {
-	Replayed int      `json:"replayed"`
-	Purged   int      `json:"purged"`
-	Dropped  int      `json:"dropped"`
-	Refused  int      `json:"refused"`
-	Failed   int      `json:"failed"`
-	NotFound []string `json:"not_found,omitempty"`
-	Error    string   `json:"error,omitempty"` // why the exit code is not 0
-}
-
-func (s *summary) count(a client.Action) {
-	*map[client.Action]*int{
-		client.Replayed: &s.Replayed, client.Purged: &s.Purged, client.Dropped: &s.Dropped,
-		client.Refused: &s.Refused, client.Failed: &s.Failed,
-	}[a]++
-}
-
 // summary prints the summary. It returns err, or the error of printing.
-func (p *printer) summary(s *summary, err error) error {
+func (p *printer) summary(s *actions.PoisonSum, err error) error {
 	if !p.json {
-		p.note("%d replayed, %d purged, %d dropped, %d refused, %d failed", s.Replayed, s.Purged, s.Dropped, s.Refused, s.Failed)
+		p.note("%s", s)
 		return err
 	}
 	if err != nil {
 		s.Error = azure.Explain(err)
 	}
-	if printErr := p.line(map[string]*summary{"summary": s}); err == nil {
+	if printErr := p.line(map[string]*actions.PoisonSum{"summary": s}); err == nil {
 		return printErr
 	}
 	return err

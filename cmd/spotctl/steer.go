@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/actions"
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/storage/azure"
 )
@@ -64,7 +64,7 @@ func (c *drainCommand) run(ctx context.Context, s *session) error {
 		return err
 	}
 	if c.All {
-		if err := s.confirm(c.Yes, "--all stops all work of the deployment", "Drain all workers?"); err != nil {
+		if err := s.confirm(c.Yes, "--all stops all work of the deployment", actions.DrainAllQuestion); err != nil {
 			return err
 		}
 	}
@@ -114,9 +114,9 @@ A kind that no heartbeat lists is probably misspelt: nothing is paused, and the 
 }
 
 func (c *pauseCommand) run(ctx context.Context, s *session) error {
-	what, question := "pause stops all claiming", "Stop claiming on all workers?"
+	what, question := "pause stops all claiming", actions.PauseQuestion
 	if len(c.Kinds) > 0 {
-		what, question = "pause stops all jobs of a kind", "Start no job of "+strings.Join(c.Kinds, ", ")+"?"
+		what, question = "pause stops all jobs of a kind", actions.PauseKindsQuestion(c.Kinds)
 	}
 	if err := s.confirm(c.Yes, what, question); err != nil {
 		return err
@@ -177,10 +177,7 @@ func (c *quarantineCommand) run(ctx context.Context, s *session) error {
 
 // withUnknownFlag adds to the error of a name that no heartbeat has what follows from it.
 func withUnknownFlag(err error, then, now string) error {
-	if errors.Is(err, client.ErrUnknownName) {
-		return fmt.Errorf("%w; %s. With --unknown %s all the same, for workers that start later", err, now, then)
-	}
-	return err
+	return actions.NotDone(err, now, fmt.Sprintf(". With --unknown %s all the same, for workers that start later", then))
 }
 
 type freeCommand struct {
@@ -224,8 +221,8 @@ type askedLine struct {
 // ask asks something of workers, and waits for them if that is wanted.
 func (s *session) ask(ctx context.Context, action string, flags asking, do func(context.Context, *client.Client) (client.Steered,
 	error)) error {
-	if len(flags.Reason) > maxReason {
-		return &cli.ConfigError{Err: fmt.Errorf("the reason has %d bytes; at most %d are allowed", len(flags.Reason), maxReason)}
+	if err := actions.CheckReason(flags.Reason); err != nil {
+		return &cli.ConfigError{Err: err}
 	}
 	deployment, err := s.client()
 	if err != nil {
@@ -246,10 +243,8 @@ func (s *session) ask(ctx context.Context, action string, flags asking, do func(
 		Workers: asked.Workers, Older: asked.Older, Damaged: asked.Damaged,
 	}
 	if !s.printer.json {
-		s.printer.note("%s: running workers asked: %d; each follows within 15 s", action, len(asked.Workers))
-		if len(asked.Older) > 0 {
-			s.printer.note("these do not read what is asked, because they are of an older version or lack Reader on the container %s: %s",
-				s.flags.Names().Control, strings.Join(asked.Older, ", "))
+		for _, note := range actions.AskedNotes(action, s.flags.Names().Control, asked) {
+			s.printer.note("%s", note)
 		}
 	}
 	if flags.Wait > 0 {
@@ -277,6 +272,3 @@ func (s *session) waitFollowed(ctx context.Context, deployment *client.Client, a
 		last = len(left)
 	})
 }
-
-// maxReason is the longest reason in the control document, in bytes.
-const maxReason = 256

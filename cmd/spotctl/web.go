@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/spotworker/spotworker/cmd/spotctl/internal/costs"
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/storage/azure"
 	"github.com/spotworker/spotworker/internal/web"
@@ -14,18 +15,24 @@ import (
 
 // webCommand serves the deployment as a page.
 type webCommand struct {
-	Listen    string        `help:"Loopback address to serve at; port 0 is a free one." default:"127.0.0.1:0" env:"-"`
-	Every     time.Duration `help:"Time between two reads while a page is open, at least 1s." default:"5s" env:"-"`
-	NoBrowser bool          `help:"Print the address, and open no browser." env:"-"`
+	Listen  string        `help:"Loopback address to serve at; port 0 is a free one." default:"127.0.0.1:0" env:"-"`
+	Every   time.Duration `help:"Time between two reads while a page is open, at least 1s." default:"5s" env:"-"`
+	Changes bool          `name:"allow-changes" help:"Let the page put, cancel, replay, purge and requeue jobs, and steer workers." env:"-"`
+	costs.Rates
+	Slots     int  `help:"Jobs that a VM does at a time, for prices. Default: by the heartbeats." placeholder:"N" env:"-"`
+	NoBrowser bool `help:"Print the address, and open no browser." env:"-"`
 }
 
 // Help is shown by web --help.
 func (*webCommand) Help() string {
 	return `Serves a page with the state of the deployment, its jobs, workers, reasons of failures and costs,
-and opens it in the browser. The page stays current until Ctrl-C. It changes nothing.
+and opens it in the browser. The page stays current until Ctrl-C. It changes nothing,
+unless --allow-changes is given: then it has buttons, which ask before each change.
 
 The page is for the user who started it: it is served on a loopback address, and the printed address
 works once, in one browser. To see it on another machine, forward the same port with ssh -L.
+
+With prices, as for cost, the page of costs shows money.
 
 While a page is open, each read costs what status costs, once for all tabs; nothing is read while none
 is. A job's page costs two calls more at each read while it is open, and up to five when its record
@@ -36,12 +43,20 @@ func (c *webCommand) run(ctx context.Context, s *session) error {
 	if c.Every < time.Second {
 		return &cli.ConfigError{Err: fmt.Errorf("--every is %s; it must be at least 1s", c.Every)}
 	}
+	if c.Slots < 0 {
+		return &cli.ConfigError{Err: fmt.Errorf("--slots is %d; it must be positive", c.Slots)}
+	}
+	currency, price, err := c.Priced()
+	if err != nil {
+		return &cli.ConfigError{Err: err}
+	}
 	deployment, err := s.client()
 	if err != nil {
 		return err
 	}
 	server, err := web.Listen(web.Config{
 		Title: s.title(), Version: version, Client: deployment, Explain: azure.Explain, Listen: c.Listen, Every: c.Every,
+		AllowChanges: c.Changes, Control: s.flags.Names().Control, Price: price, Currency: currency, Slots: c.Slots,
 	})
 	if err != nil {
 		return &cli.ConfigError{Err: fmt.Errorf("--listen: %w", err)}

@@ -15,4 +15,13 @@
 // another Host, from another Origin, or without the cookie. Values from storage pass through
 // package plaintext and the escaping of html/template, and the content security policy allows
 // neither scripts nor styles within the HTML.
+//
+// With [Config].AllowChanges pages have buttons:
+//
+//	button ──GET /change──▶ question, with a key ──POST /change──▶ change ──▶ /changed/N
+//
+// The question reads what the change concerns, and the change concerns nothing else: a job that
+// appears meanwhile is left alone. A key works once. The form also has a token of the session.
+// The words are those of the commands (package actions). Without the flag the routes do not
+// exist.
 package web

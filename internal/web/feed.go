@@ -2,6 +2,8 @@ package web
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,6 +15,9 @@ import (
 
 // idleAfter is for how long the feed reads without a page that is open.
 const idleAfter = 20 * time.Second
+
+// mostKinds is how many kinds can be chosen from; the address takes any.
+const mostKinds = 200
 
 // patience is how long a page waits for a read when there is an older state.
 const patience = 2 * time.Second
@@ -26,6 +31,7 @@ type state struct {
 	activity overview.Activity
 	problems []string
 	jobs     []client.Job // all with a record
+	kinds    []string     // of the jobs, by name
 	costs    *spent.Sums
 	givenUp  []givenup.Group
 	ends     ends
@@ -92,6 +98,7 @@ func (f *feed) once(ctx context.Context) {
 	defer cancel()
 	s := &state{costs: spent.New(true, true)}
 	var poisoned []client.PoisonMessage
+	kinds := map[string]bool{}
 	snapshot, err := f.read(within, func(j client.Job) {
 		s.costs.Add(j)
 		if j.Status == client.StatusPoison {
@@ -99,6 +106,9 @@ func (f *feed) once(ctx context.Context) {
 		}
 		s.skew = time.Since(j.ReadAt)
 		s.ends.add(j)
+		if !kinds[j.Kind] && len(kinds) < mostKinds {
+			kinds[j.Kind] = true
+		}
 		j.WorkSHA256, j.Reason, j.Text = "", clip(j.Reason, listed), clip(j.Text, listed) // a page of jobs shows no more
 		s.jobs = append(s.jobs, j)
 	})
@@ -116,6 +126,7 @@ func (f *feed) once(ctx context.Context) {
 	s.Snapshot, s.activity, s.problems = snapshot, snapshot.Activity(), snapshot.Problems()
 	s.givenUp = givenup.Summarize(poisoned)
 	s.growing = snapshot.Sustained()
+	s.kinds = slices.Sorted(maps.Keys(kinds))
 	if f.last != nil {
 		s.number = f.last.number + 1
 		if (s.skew - f.last.skew).Abs() < 2*time.Second {

@@ -20,6 +20,7 @@ type guard struct {
 	hosts   []string // values of Host that are this server's
 	cookie  string   // its name; cookies of one host are shared by all ports
 	session string   // its value
+	form    string   // a token in forms, which pages of other sites cannot read
 
 	mu    sync.Mutex
 	token string // empty once it was used
@@ -31,7 +32,7 @@ func newGuard(at *net.TCPAddr) *guard {
 	return &guard{
 		hosts:   []string{at.String(), net.JoinHostPort("localhost", port)},
 		cookie:  "spotworker_" + port,
-		session: rand.Text(), token: rand.Text(),
+		session: rand.Text(), form: rand.Text(), token: rand.Text(),
 	}
 }
 
@@ -42,7 +43,7 @@ func (g *guard) wrap(next http.Handler, refuse func(http.ResponseWriter, string)
 		h.Set("Content-Security-Policy", policy)
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("X-Frame-Options", "DENY")
-		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Referrer-Policy", "same-origin") // with no-referrer a form of the page itself has no origin
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
@@ -70,8 +71,14 @@ func (g *guard) isOwnOrigin(r *http.Request) bool {
 	case http.MethodGet, http.MethodHead:
 		return origin == "" || origin == "http://"+r.Host
 	default:
-		return origin == "http://"+r.Host
+		site := r.Header.Get("Sec-Fetch-Site") // browsers send it; other programs need not
+		return origin == "http://"+r.Host && (site == "" || site == "same-origin")
 	}
+}
+
+// isForm reports whether a token is that of the session's forms.
+func (g *guard) isForm(token string) bool {
+	return subtle.ConstantTimeCompare([]byte(token), []byte(g.form)) == 1
 }
 
 func (g *guard) isSignedIn(r *http.Request) bool {

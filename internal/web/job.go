@@ -21,7 +21,7 @@ import (
 	"github.com/spotworker/spotworker/internal/plaintext"
 )
 
-// jobRead is what was read of one job.
+// jobRead is one job with its log, as of one moment.
 type jobRead struct {
 	at      time.Time
 	log     client.Log
@@ -36,7 +36,7 @@ type jobRead struct {
 type jobReader struct {
 	client  *client.Client
 	explain func(error) string
-	keep    time.Duration // for how long what was read is shown
+	keep    time.Duration // for how long a read is shown
 
 	mu   sync.Mutex
 	last map[string]*jobRead
@@ -72,6 +72,13 @@ func (r *jobReader) read(ctx context.Context, id string) *jobRead {
 	case <-ctx.Done():
 		return &jobRead{err: context.Cause(ctx)}
 	}
+}
+
+// forget makes each job be read again.
+func (r *jobReader) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last = nil
 }
 
 func (r *jobRead) isDone() bool {
@@ -135,6 +142,7 @@ type oneJob struct {
 	HasMore  bool // of the result
 	Log      []logRow
 	Wakes    bool // whether the log may grow
+	Changes  []button
 }
 
 // moment is an event in a job's story.
@@ -173,6 +181,7 @@ func (s *Server) job(ctx context.Context, p *page, id string) {
 	}
 	b := oneJob{Row: v.rowOf(j, 0), Group: line(j.Group), Reason: line(j.Reason), Ended: j.Status.Ended(), Log: logOf(read.log.Lines),
 		Wakes: j.Status == client.StatusRunning, Result: plaintext.Block(clip(string(read.result), shown)), HasMore: j.ResultSize > shown}
+	b.Changes = changesOf(j)
 	if j.Status == client.StatusOpen || j.Status == client.StatusRunning && j.Live == nil {
 		b.WaitsFor = line(overview.WaitsFor(j, v.Workers))
 	}

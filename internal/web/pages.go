@@ -19,10 +19,15 @@ import (
 
 // page makes the page of an address. An unknown address has a page too, with status 404.
 func (s *Server) page(ctx context.Context, at *url.URL) *page {
-	p := &page{view: s.feed.fresh(ctx), Status: http.StatusOK, Address: at.RequestURI(), Deployment: line(s.config.Title),
-		Version: s.config.Version, Every: s.config.Every}
+	p := s.blank(at)
+	p.view = s.feed.fresh(ctx)
 	id, isJob := strings.CutPrefix(at.Path, "/job/")
+	number, isChange := strings.CutPrefix(at.Path, "/changed/")
 	switch {
+	case isChange && s.config.AllowChanges:
+		s.changed(p, number)
+	case at.Path == "/put" && s.config.AllowChanges:
+		s.newJobOf(p, newJob{Kind: at.Query().Get("kind")})
 	case isJob:
 		p.Tab = "jobs"
 		s.job(ctx, p, id)
@@ -38,7 +43,7 @@ func (s *Server) page(ctx context.Context, at *url.URL) *page {
 	case at.Path == "/poison":
 		p.Name, p.Title, p.Tab = "poison", "Poison", "poison"
 	case at.Path == "/costs":
-		p.Name, p.Title, p.Tab, p.Body = "costs", "Costs", "costs", costsOf(p.view)
+		p.Name, p.Title, p.Tab, p.Body = "costs", "Costs", "costs", s.costsOf(p.view)
 	default:
 		p.Status, p.Name, p.Title, p.Body = http.StatusNotFound, "missing", "No such page", "There is no page with this address."
 	}
@@ -84,13 +89,23 @@ func (p *page) IsNew() bool {
 	return len(p.jobs) == 0 && len(p.Workers) == 0 && p.Queues.Jobs.Messages+p.Queues.OnDemand.Messages+p.Queues.Poison.Messages == 0
 }
 
+// Waiting returns the address of the change that cancels a job without a record; empty for a page
+// of anything else.
+func (p *page) Waiting() string {
+	if id, isJob := strings.CutPrefix(p.Address, "/job/"); isJob && p.Status == http.StatusNotFound {
+		if id, err := url.PathUnescape(id); err == nil {
+			return changeAddress("cancel", "id", id)
+		}
+	}
+	return ""
+}
+
 // Groups are the reasons of jobs that were given up.
 func (p *page) Groups() (groups []groupRow) {
 	for _, g := range p.givenUp {
 		groups = append(groups, groupRow{Kind: line(g.Kind), Reason: line(clip(g.Reason, listed)), Jobs: overview.Number(g.Messages),
-			Workers: g.Workers,
-			First:   g.First, Last: g.Last, Example: g.Example,
-			All: selection{Kind: g.Kind, Status: []string{string(client.StatusPoison)}, Sort: "written"}.Address()})
+			Workers: g.Workers, First: g.First, Last: g.Last, Example: g.Example, Key: groupKey(g),
+			All: addressOfJobs(g.Kind, string(client.StatusPoison))})
 	}
 	return groups
 }
@@ -98,6 +113,7 @@ func (p *page) Groups() (groups []groupRow) {
 // groupRow is a reason for which jobs were given up.
 type groupRow struct {
 	Kind, Reason, Jobs, Example, All string
+	Key                              string // for changes
 	Workers                          int
 	First, Last                      time.Time
 }
@@ -186,7 +202,7 @@ type kindRow struct{ Name, Done, Failed, P50, P95, P99, Kept, Address string }
 func kindRowOf(k overview.Kind) kindRow {
 	r := kindRow{Name: line(k.Kind), Done: overview.Number(k.Done), Failed: overview.Number(k.Failed),
 		P50: overview.Brief(k.P50), P95: overview.Brief(k.P95), P99: overview.Brief(k.P99),
-		Address: selection{Kind: k.Kind, Sort: "written"}.Address()}
+		Address: addressOfJobs(k.Kind)}
 	if k.Failed > 0 {
 		r.Failed += " (" + overview.Share(overview.FailedShare(k.KindActivity)) + ")"
 	}
@@ -312,11 +328,11 @@ func (s *Server) window(v view, chosen selection, q url.Values) window {
 		count = firstRows
 	}
 	found := s.selections.of(chosen, v.state)
-	w := window{Selection: chosen, Total: len(found.jobs), All: len(v.jobs), Kinds: v.kinds()}
+	w := window{Selection: chosen, Total: len(found.jobs), All: len(v.jobs), Kinds: v.kinds}
 	w.From = min(max(from, 0), max(w.Total-1, 0))
 	to := min(w.From+min(max(count, 1), mostRows), w.Total)
 	for i, j := range found.jobs[w.From:to] {
-		w.Rows = append(w.Rows, v.rowOf(j, w.From+i+1))
+		w.Rows = append(w.Rows, v.rowOf(*j, w.From+i+1))
 	}
 	for _, status := range overview.Statuses {
 		if n := found.counts[status]; n > 0 || status != client.StatusUnknown || chosen.Has(status) {
@@ -375,10 +391,11 @@ func (s *Server) rows(w http.ResponseWriter, r *http.Request) {
 
 // vmRow is a VM with its workers.
 type vmRow struct {
-	Name, Life, State, Version, Size, Fails string
-	Workers                                 []workerRow
-	Jobs, Done, Failed                      string
-	Sick                                    bool
+	Name, Life, Fails         string
+	Workers                   []workerRow
+	Jobs, Done, Failed, Slots string
+	Sick                      bool
+	Changes                   []button
 }
 
 // workerRow is a worker of a VM.
@@ -386,7 +403,6 @@ type workerRow struct {
 	Name, State, Life, Version, Kinds, Slow, Jobs string
 	Heartbeat, Started                            time.Time
 	Event                                         *eviction
-	Facts                                         [][2]string
 }
 
 func vmsOf(v view) (rows []vmRow) {
@@ -400,14 +416,20 @@ func vmsOf(v view) (rows []vmRow) {
 			fails = append(fails, fmt.Sprintf("%s (%d of %d)", line(k.Kind), k.Failed, k.Failed+k.Done))
 		}
 		r.Fails = strings.Join(fails, ", ")
-		jobs := 0
+		jobs, slots := 0, 0
 		for _, w := range vm.Workers {
 			if w.Life() == client.Alive {
 				jobs += w.Jobs
+				if w.Activity != nil {
+					slots += w.Activity.Slots
+				}
 			}
 			r.Workers = append(r.Workers, workerRowOf(v, w))
 		}
-		r.Jobs = overview.Number(jobs)
+		r.Jobs, r.Changes = overview.Number(jobs), v.changesOfVM(vm)
+		if slots > 0 {
+			r.Slots = overview.Number(slots)
+		}
 		rows = append(rows, r)
 	}
 	return rows
@@ -429,54 +451,6 @@ func workerRowOf(v view, w client.Worker) workerRow {
 		r.Event = new(evictionOf(w))
 	}
 	return r
-}
-
-// costs is the body of the page with the costs.
-type costs struct {
-	Total costRow
-	Rows  []costRow // the latest day first
-	Notes []string
-}
-
-// costRow is what the jobs of a kind cost on a day.
-type costRow struct {
-	Day, Kind, Jobs, Time, Useful, Redone, Overhead string
-	Evictions, Exits                                int
-	Bar                                             template.HTML
-	Address                                         string
-}
-
-// costRowOf returns the row of times of slots, in seconds.
-func costRowOf(useful, redone, overhead float64) costRow {
-	sum := useful + redone + overhead
-	r := costRow{Time: slotTime(sum), Useful: "–", Redone: "–", Overhead: "–"}
-	if sum > 0 {
-		r.Useful, r.Redone, r.Overhead = overview.Share(useful/sum), overview.Share(redone/sum), overview.Share(overhead/sum)
-	}
-	r.Bar = stack(fmt.Sprintf("useful %s, redone %s, overhead %s", r.Useful, r.Redone, r.Overhead),
-		piece{"done", useful}, piece{"bad", redone}, piece{"off", overhead})
-	return r
-}
-
-func costsOf(v view) (c costs) {
-	groups, all := v.costs.Sorted()
-	slices.Reverse(groups)
-	c.Total = costRowOf(all.Useful, all.Redone, all.Overhead)
-	c.Total.Jobs, c.Total.Evictions, c.Total.Exits = overview.Number(all.Jobs), all.Evictions, all.UncleanExits
-	for _, g := range groups {
-		sum := v.costs.Rows[g]
-		r := costRowOf(sum.Useful, sum.Redone, sum.Overhead)
-		r.Day, r.Kind, r.Jobs, r.Evictions, r.Exits = g.Day, line(g.Kind), overview.Number(sum.Jobs), sum.Evictions, sum.UncleanExits
-		r.Address = selection{Kind: g.Kind, Sort: "written"}.Address()
-		c.Rows = append(c.Rows, r)
-	}
-	if all.Unknown > 0 {
-		c.Notes = append(c.Notes, fmt.Sprintf("%s jobs are from before the ledger; what they cost is not known.", overview.Number(all.Unknown)))
-	}
-	if v.costs.Unreadable > 0 {
-		c.Notes = append(c.Notes, fmt.Sprintf("%s records are of a newer version and not in the sums.", overview.Number(v.costs.Unreadable)))
-	}
-	return c
 }
 
 // functions are the functions of the templates.

@@ -24,6 +24,9 @@ type selection struct {
 	Up     bool // reversed
 }
 
+// latestFirst is the order of jobs without another one.
+const latestFirst = "written"
+
 // selectionOf reads the selection of an address. Values that mean nothing are left out.
 func selectionOf(q url.Values) selection {
 	s := selection{Kind: q.Get("kind"), Group: q.Get("group"), Worker: q.Get("worker"), Text: strings.TrimSpace(q.Get("id")),
@@ -34,7 +37,7 @@ func selectionOf(q url.Values) selection {
 		}
 	}
 	if overview.Orders[s.Sort] == nil {
-		s.Sort = "written"
+		s.Sort = latestFirst
 	}
 	for _, age := range []struct {
 		name string
@@ -45,6 +48,18 @@ func selectionOf(q url.Values) selection {
 		}
 	}
 	return s
+}
+
+// CancelAddress returns the address of the question whether to cancel the jobs.
+func (s selection) CancelAddress() string {
+	q := s.query()
+	q.Set("do", "cancel-selected")
+	return "/change?" + q.Encode()
+}
+
+// addressOfJobs returns the address of the jobs of a kind, with a status if one is given.
+func addressOfJobs(kind string, status ...string) string {
+	return selection{Kind: kind, Status: status, Sort: latestFirst}.Address()
 }
 
 // Address returns the address of the page of the selection.
@@ -66,7 +81,7 @@ func (s selection) query() url.Values {
 	for _, status := range s.Status {
 		q.Add("status", status)
 	}
-	if s.Sort != "written" {
+	if s.Sort != latestFirst {
 		q.Set("sort", s.Sort)
 	}
 	if s.Up {
@@ -90,21 +105,34 @@ func (s selection) Has(status client.Status) bool { return slices.Contains(s.Sta
 
 // IsNarrow reports whether anything narrows the selection.
 func (s selection) IsNarrow() bool {
-	s.Sort, s.Up = "written", false
+	s.Sort, s.Up = latestFirst, false
 	return len(s.query()) > 0
 }
 
-// of returns the selected jobs in their order. The status does not narrow counts.
-func (s selection) of(jobs []client.Job) (selected []client.Job, counts map[client.Status]int) {
-	counts = map[client.Status]int{}
+// narrow returns a function that reports whether a job is selected, whatever its status is.
+func (s selection) narrow() func(*client.Job) bool {
 	newer, _ := time.ParseDuration(s.Newer) // 0 for none
 	older, _ := time.ParseDuration(s.Older)
 	is := func(wanted, value string) bool { return wanted == "" || wanted == value }
-	for _, j := range jobs {
-		if !is(s.Kind, j.Kind) || !is(s.Group, j.Group) || !is(s.Worker, j.Owner) || !strings.Contains(j.ID, s.Text) {
-			continue
-		}
-		if newer > 0 && j.Age() > newer || j.Age() < older {
+	return func(j *client.Job) bool {
+		return is(s.Kind, j.Kind) && is(s.Group, j.Group) && is(s.Worker, j.Owner) && strings.Contains(j.ID, s.Text) &&
+			(newer == 0 || j.Age() <= newer) && j.Age() >= older
+	}
+}
+
+// has returns a function that reports whether a job is selected.
+func (s selection) has() func(client.Job) bool {
+	narrow := s.narrow()
+	return func(j client.Job) bool { return (len(s.Status) == 0 || s.Has(j.Status)) && narrow(&j) }
+}
+
+// of returns the selected jobs in their order. The status does not narrow counts.
+func (s selection) of(jobs []client.Job) (selected []*client.Job, counts map[client.Status]int) {
+	counts = map[client.Status]int{}
+	has := s.narrow()
+	for i := range jobs {
+		j := &jobs[i]
+		if !has(j) {
 			continue
 		}
 		counts[j.Status]++
@@ -123,7 +151,7 @@ func (s selection) of(jobs []client.Job) (selected []client.Job, counts map[clie
 type selected struct {
 	key    string
 	state  *state
-	jobs   []client.Job
+	jobs   []*client.Job
 	counts map[client.Status]int
 }
 
@@ -151,19 +179,3 @@ func (c *selections) of(s selection, at *state) *selected {
 	c.last = c.last[:min(len(c.last), mostSelections)]
 	return found
 }
-
-// kinds returns the kinds of the jobs, by name.
-func (s *state) kinds() []string {
-	seen := map[string]bool{}
-	var kinds []string
-	for _, j := range s.jobs {
-		if !seen[j.Kind] && len(kinds) < mostKinds {
-			seen[j.Kind], kinds = true, append(kinds, j.Kind)
-		}
-	}
-	slices.Sort(kinds)
-	return kinds
-}
-
-// mostKinds is how many kinds can be chosen from; the address takes any.
-const mostKinds = 200

@@ -18,9 +18,10 @@ import (
 
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/overview"
+	"github.com/spotworker/spotworker/internal/overview/spent"
 )
 
-// Config says which deployment is shown, and how.
+// Config says the deployment and how to show it.
 type Config struct {
 	// Title names the deployment, and Version this program.
 	Title, Version string
@@ -28,8 +29,8 @@ type Config struct {
 	// Client reads single jobs.
 	Client *client.Client
 
-	// Read reads the deployment, and calls a function with each job. Default: what Client
-	// reaches.
+	// Read reads the deployment, and calls a function with each job. Default: the
+	// deployment of Client.
 	Read func(context.Context, func(client.Job)) (overview.Snapshot, error)
 
 	// Explain returns an error of storage for people. Required.
@@ -38,6 +39,17 @@ type Config struct {
 	// Listen is the address to serve at, which must be a loopback address. Default:
 	// 127.0.0.1 with a free port.
 	Listen string
+
+	// AllowChanges lets the page change the deployment. Control is the name of the container
+	// with the requests to workers, for people.
+	AllowChanges bool
+	Control      string
+
+	// Price prices the time of jobs, in Currency, on VMs with so many slots; nil without prices.
+	// Slots is how many a VM has; 0 takes the number from the heartbeats.
+	Price    func(sum spent.Sum, slots float64) spent.Money
+	Currency string
+	Slots    int
 
 	// Every is the time between two reads while a page is open. Default 5 s.
 	Every time.Duration
@@ -52,6 +64,7 @@ type Server struct {
 	jobs       *jobReader
 	selections selections
 	pages      *template.Template
+	changes    *changes
 }
 
 //go:embed static
@@ -84,7 +97,7 @@ func Listen(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{config: c, listener: listener, guard: newGuard(listener.Addr().(*net.TCPAddr))}
+	s := &Server{config: c, listener: listener, guard: newGuard(listener.Addr().(*net.TCPAddr)), changes: newChanges()}
 	s.feed = newFeed(c.Every, s.read)
 	s.jobs = &jobReader{client: c.Client, explain: c.Explain, keep: c.Every * 9 / 10}
 	s.pages = template.Must(template.New("").Funcs(s.functions()).ParseFS(templates, "templates/*.html"))
@@ -119,6 +132,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	err := server.Serve(s.listener)
 	stop()
 	cancel()
+	s.changes.end()
 	<-read
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
@@ -138,6 +152,11 @@ func (s *Server) handler() http.Handler {
 	mux.HandleFunc("GET /job/{id}/result", s.result)
 	mux.HandleFunc("GET /job/{id}/log", s.log)
 	mux.HandleFunc("GET /job/{id}/output", s.output)
+	if s.config.AllowChanges {
+		mux.HandleFunc("GET /change", s.asked)
+		mux.HandleFunc("POST /change", s.make)
+		mux.HandleFunc("POST /put", s.put)
+	}
 	mux.HandleFunc("GET /", func(w http.ResponseWriter, r *http.Request) {
 		s.show(w, s.page(r.Context(), r.URL))
 	})
@@ -151,7 +170,7 @@ func (s *Server) refuse(w http.ResponseWriter, why string) {
 	_, _ = io.WriteString(w, why+"\n")
 }
 
-// page is what the templates show.
+// page is the data of the templates.
 type page struct {
 	view
 	Status  int // of HTTP
@@ -163,6 +182,7 @@ type page struct {
 
 	Deployment, Version string
 	Every               time.Duration
+	Form                string // the token of forms; empty if the page changes nothing
 }
 
 // show writes a page.
@@ -194,9 +214,11 @@ var regions = map[string][]string{
 	"now":     {"read", "problems", "tiles", "charts", "queues", "kinds", "running", "evictions"},
 	"jobs":    {"read", "counts"},
 	"job":     {"read", "job-head", "job-story", "job-facts", "job-log"},
-	"workers": {"read", "vms"},
+	"workers": {"read", "steer", "vms"},
 	"poison":  {"read", "groups"},
 	"costs":   {"read", "costs-all"},
+	"changed": {"read", "outcome"},
+	"put":     {"read"},
 	"missing": {"read"},
 }
 
@@ -219,7 +241,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	sent := map[string][sha256.Size]byte{}
 	for {
 		_, next := s.feed.now()
-		data, err := s.changes(s.page(ctx, at), sent)
+		data, err := s.differences(s.page(ctx, at), sent)
 		if err != nil {
 			return
 		}
@@ -241,8 +263,8 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// changes returns the regions of a page that differ from the sent ones, as JSON.
-func (s *Server) changes(p *page, sent map[string][sha256.Size]byte) ([]byte, error) {
+// differences returns the regions of a page that differ from the sent ones, as JSON.
+func (s *Server) differences(p *page, sent map[string][sha256.Size]byte) ([]byte, error) {
 	changed := map[string]template.HTML{}
 	for _, name := range regions[p.Name] {
 		html, err := s.region(name, p)

@@ -18,6 +18,7 @@ import (
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/client/clienttest"
 	"github.com/spotworker/spotworker/internal/overview"
+	"github.com/spotworker/spotworker/internal/overview/spent"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -41,8 +42,22 @@ func setup(t *testing.T, every time.Duration, jobs ...client.Job) *rig {
 	t.Helper()
 	r := &rig{}
 	r.jobs.Store(&jobs)
-	s, err := Listen(Config{Title: hostile, Client: clienttest.New(t, job.Kinds{"echo": job.HandlerFunc(echo)}), Explain: error.Error,
+	r.start(t, Config{Title: hostile, Client: clienttest.New(t, job.Kinds{"echo": job.HandlerFunc(echo)}), Explain: error.Error,
 		Every: every, Read: r.read})
+	return r
+}
+
+// setupOf starts a server.
+func setupOf(t *testing.T, c Config) *rig {
+	t.Helper()
+	r := &rig{}
+	r.start(t, c)
+	return r
+}
+
+func (r *rig) start(t *testing.T, c Config) {
+	t.Helper()
+	s, err := Listen(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,9 +68,9 @@ func setup(t *testing.T, every time.Duration, jobs ...client.Job) *rig {
 	t.Cleanup(func() {
 		cancel()
 		<-ended
+		s.changes.end()
 		_ = s.listener.Close()
 	})
-	return r
 }
 
 func echo(ctx context.Context, j *job.Job) ([]byte, error) {
@@ -250,7 +265,7 @@ func (r *rig) follow(t *testing.T, page string) (next func() map[string]string) 
 	}
 }
 
-// TestDifferences: a stream sends all regions once, and then those that changed; many tabs make
+// TestDifferences: a stream sends all regions once, and then the changed regions; many tabs make
 // one read.
 func TestDifferences(t *testing.T) {
 	j := poisoned("b", client.StatusRunning)
@@ -274,7 +289,7 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// TestOutage: while storage does not answer, a page says since when and shows what it had.
+// TestOutage: while storage does not answer, a page says since when and shows the last state.
 func TestOutage(t *testing.T) {
 	r := setup(t, time.Hour, poisoned("b", client.StatusRunning))
 	next := r.follow(t, "/")
@@ -328,5 +343,43 @@ func TestIdle(t *testing.T) {
 	time.Sleep(100 * time.Millisecond)
 	if n := r.reads.Load() - before; n > 0 {
 		t.Errorf("%d reads without a page, want none", n)
+	}
+}
+
+// TestMoney: with prices the page of costs has money, by the slots of the heartbeats or the given
+// ones; without either it says why not.
+func TestMoney(t *testing.T) {
+	j := poisoned("a", client.StatusDone)
+	j.Kind, j.Cost = "train", client.Cost{Known: true, Useful: 2 * time.Hour}
+	price := func(sum spent.Sum, slots float64) spent.Money {
+		return spent.Money{Cost: fmt.Sprintf("%.2f", sum.Total()/3600/slots*0.5), Saved: "7.5 %"}
+	}
+	for _, row := range []struct {
+		name    string
+		price   func(spent.Sum, float64) spent.Money
+		slots   int
+		workers []client.Worker
+		want    string
+	}{
+		{"no prices", nil, 4, nil, ""},
+		{"given slots", price, 4, nil, "0.25"},
+		{"slots of heartbeats", price, 0, []client.Worker{{Name: "w", State: "process", Activity: &client.Activity{Slots: 2}}}, "0.50"},
+		{"no slots", price, 0, nil, ""},
+	} {
+		r := setupOf(t, Config{Client: clienttest.New(t, nil), Explain: error.Error, Every: time.Hour, Price: row.price, Currency: "EUR",
+			Slots: row.slots, Read: func(_ context.Context, each func(client.Job)) (overview.Snapshot, error) {
+				each(j)
+				return overview.Snapshot{At: time.Now(), Workers: row.workers}, nil
+			}})
+		body := r.get(t, "/costs").Body.String()
+		if got := strings.Contains(body, "EUR"); got != (row.want != "") {
+			t.Errorf("%s: the page has a currency: %v", row.name, got)
+		}
+		if row.want != "" && (strings.Count(body, row.want) < 2 || !strings.Contains(body, "7.5 %")) {
+			t.Errorf("%s: the page lacks %s twice:\n%s", row.name, row.want, body)
+		}
+		if why := strings.Contains(body, "Money is left out"); why != (row.price != nil && row.want == "") {
+			t.Errorf("%s: the page says that money is left out: %v", row.name, why)
+		}
 	}
 }

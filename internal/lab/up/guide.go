@@ -34,6 +34,7 @@ type guide struct {
 	accounts []string                 // names of the storage accounts
 	sample   string                   // a blob to hash; empty without any
 	windows  bool                     // the terminals run cmd
+	page     string                   // address of the page of spotctl web; empty without it
 }
 
 func (u *up) newGuide() (guide, error) {
@@ -95,6 +96,9 @@ func (g guide) write(out io.Writer, vms []string) {
 	}
 	if g.az != "" {
 		g.writeAzureCLI(&b, vms[0])
+	}
+	if g.page != "" {
+		fmt.Fprintf(&b, "Look at it in a browser, where this address works once:\n\n    %s\n\n", g.page)
 	}
 	fmt.Fprint(out, b.String())
 }

@@ -49,6 +49,9 @@ type Config struct {
 	FileSize int64
 	JobTime  time.Duration
 
+	// Web serves the page of spotctl web too, with changes allowed.
+	Web bool
+
 	// Roots are the folders whose files are used, see [lab.Choose]. Default:
 	// [lab.Roots].
 	Roots []string
@@ -139,6 +142,17 @@ func Run(ctx context.Context, c Config, out io.Writer) (err error) {
 			return nil
 		}
 		return err
+	}
+	if c.Web {
+		page, err := u.listenWeb()
+		if err != nil {
+			return err
+		}
+		u.commands.page = page.Address()
+		serving, stop := context.WithCancel(ctx)
+		ended := make(chan error, 1)
+		go func() { ended <- page.Serve(serving) }()
+		defer func() { stop(); err = errors.Join(err, <-ended) }()
 	}
 	u.commands.write(u.narrator, u.present())
 	u.serve(ctx)

@@ -19,6 +19,9 @@ type Group struct {
 	Example  string    `json:"example"` // id of the job, or of the message, that was given up last
 	First    time.Time `json:"first"`   // when a job of the group was given up
 	Last     time.Time `json:"last"`
+
+	// IDs are the ids of the jobs, without messages whose job is not known.
+	IDs []string `json:"-"`
 }
 
 // varying matches what differs between two occurrences of one reason, and unchanging
@@ -62,6 +65,9 @@ func Summarize(messages []client.PoisonMessage) []Group {
 			groups[k], workers[k] = g, map[string]bool{}
 		}
 		g.Messages++
+		if m.JobID != "" {
+			g.IDs = append(g.IDs, m.JobID)
+		}
 		workers[k][m.Worker] = true
 		g.Workers = len(workers[k])
 		if at.Before(g.First) {

@@ -47,6 +47,35 @@ func (r *Sum) merge(o Sum) {
 	r.Evictions, r.UncleanExits, r.UnknownRun = r.Evictions+o.Evictions, r.UncleanExits+o.UncleanExits, r.UnknownRun+o.UnknownRun
 }
 
+// Money is the price of jobs, for people. A text is empty if it is not known.
+type Money struct{ Cost, Regular, Saved string }
+
+// Slots are how many jobs VMs do at a time, by the heartbeats of live workers.
+type Slots struct {
+	Least, Most, VMs int
+	Mean             float64 // 0 if no heartbeat says it
+}
+
+// SlotsOf returns the slots of the VMs of workers.
+func SlotsOf(workers []client.Worker) (s Slots) {
+	perVM, all := map[string]int{}, 0
+	for _, w := range workers {
+		if w.Activity != nil && w.State == "process" && w.Life() == client.Alive {
+			perVM[cmp.Or(w.VM, w.Name)] += w.Activity.Slots
+		}
+	}
+	for _, n := range perVM {
+		if s.Least == 0 || n < s.Least {
+			s.Least = n
+		}
+		s.Most, all = max(s.Most, n), all+n
+	}
+	if s.VMs = len(perVM); s.VMs > 0 {
+		s.Mean = float64(all) / float64(s.VMs)
+	}
+	return s
+}
+
 // Group is the day and kind of a sum; a part that sums are not split by is empty.
 type Group struct{ Day, Kind string }
 

@@ -90,6 +90,7 @@ var breaches = []struct {
 	{"producer imports only what it puts", "internal/producer/wait.go", importing(testModule + "/internal/worker"), 3},
 	{"vmpackage knows what goes onto a VM", "internal/vmpackage/build.go", importing(testModule + "/internal/lab"), 3},
 	{"web shows what others read", "internal/web/page.go", importing(testModule + "/internal/storage/azure"), 3},
+	{"actions words what client does", "internal/actions/put.go", importing(testModule + "/internal/operate"), 3},
 	{"the engine is used from outside", "internal/handlers/hash.go", importing(testModule + "/internal/worker"), 3},
 	{"the engine is used from outside", "examples/render/main.go", importing(testModule + "/internal/worker"), 3},
 	{"only the outer layer connects", "internal/fleet/list.go", importing(testModule + "/internal/storage/azure"), 3},

@@ -415,8 +415,15 @@ var importRules = []importRule{
 		name:    "web shows what others read",
 		in:      []string{"./internal/web"},
 		forbids: []string{"./...", sdk},
-		allows:  []string{"./client", "./internal/overview/...", "./internal/plaintext"},
+		allows:  []string{"./client", "./internal/actions", "./internal/overview/...", "./internal/plaintext"},
 		reason:  "it is handed a client and shows what the read model says; what a page computed itself, the commands would not say",
+	},
+	{
+		name:    "actions words what client does",
+		in:      []string{"./internal/actions"},
+		forbids: []string{"./...", sdk},
+		allows:  []string{"./client", "./internal/spelling"},
+		reason:  "a change is a method of client; a second implementation would differ from it",
 	},
 
 	{

@@ -109,7 +109,10 @@ function disconnect() {
 }
 document.addEventListener("visibilitychange", () => (document.hidden ? disconnect() : connect()));
 addEventListener("pagehide", disconnect);
-addEventListener("pageshow", connect);
+addEventListener("pageshow", () => {
+  for (const button of document.querySelectorAll("form[method=post] button")) button.disabled = false;
+  connect();
+});
 
 // ---- Windows of a long list: the table has the height of all rows and the rows in view.
 
@@ -190,10 +193,36 @@ document.addEventListener("submit", (event) => {
   location.assign(chosen.size ? `/jobs?${chosen}` : "/jobs");
 });
 
+// ---- A change asks in a dialog; without the script it asks on a page of its own.
+
+document.addEventListener("click", async (event) => {
+  const close = event.target.closest("dialog [data-close]");
+  if (close) { event.preventDefault(); close.closest("dialog").close(); return; }
+  const link = event.target.closest("a[data-ask]");
+  if (!link || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+  event.preventDefault();
+  const answer = await fetch(link.href).catch(() => null);
+  const asked = answer && new DOMParser().parseFromString(await answer.text(), "text/html").querySelector(".ask");
+  if (!asked) { location.assign(link.href); return; }
+  const dialog = document.createElement("dialog");
+  asked.querySelector("h1").id = "question";
+  dialog.setAttribute("aria-labelledby", "question");
+  dialog.append(document.importNode(asked, true));
+  dialog.addEventListener("close", () => { dialog.remove(); (link.isConnected ? link : document.getElementById("main")).focus(); });
+  document.body.append(dialog);
+  dialog.showModal();
+});
+
+// A form that changes something is sent once.
+document.addEventListener("submit", (event) => {
+  if (event.target.method !== "post") return;
+  for (const button of event.target.querySelectorAll("button")) button.disabled = true;
+});
+
 // ---- A slash goes to the search field.
 
 document.addEventListener("keydown", (event) => {
-  if (event.key !== "/" || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.nodeName)) return;
+  if (event.key !== "/" || document.querySelector("dialog[open]") || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.nodeName)) return;
   event.preventDefault();
   document.querySelector(".find input").focus();
 });

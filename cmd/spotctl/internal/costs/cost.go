@@ -14,7 +14,6 @@ import (
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/durations"
-	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/overview/spent"
 	"github.com/spotworker/spotworker/internal/overview/table"
 )
@@ -130,28 +129,16 @@ func (c *Cost) slots(ctx context.Context, s Session, deployment Deployment) (flo
 	if err != nil {
 		return 0, fmt.Errorf("read how many slots a VM has: %w (--slots says it)", err)
 	}
-	perVM := map[string]int{}
-	for _, w := range workers {
-		if w.Activity != nil && w.State == "process" && w.Age <= presence.SilentAfter {
-			perVM[cmp.Or(w.VM, w.Name)] += w.Activity.Slots
-		}
-	}
-	if len(perVM) == 0 {
+	vms := spent.SlotsOf(workers)
+	if vms.VMs == 0 {
 		return 0, &cli.ConfigError{Err: errors.New("no heartbeat of a live worker says how many jobs a VM does at a time: give --slots, the " +
 			"workers' --concurrency times the workers of a VM")}
 	}
-	least, most, all := 0, 0, 0
-	for _, n := range perVM {
-		if least == 0 || n < least {
-			least = n
-		}
-		most, all = max(most, n), all+n
+	if vms.Least != vms.Most {
+		s.Note("VMs have %d to %d slots by the heartbeats of %d; the mean of %.3g is used: --slots says otherwise", vms.Least, vms.Most, vms.VMs,
+			vms.Mean)
 	}
-	mean := float64(all) / float64(len(perVM))
-	if least != most {
-		s.Note("VMs have %d to %d slots by the heartbeats of %d; the mean of %.3g is used: --slots says otherwise", least, most, len(perVM), mean)
-	}
-	return mean, nil
+	return vms.Mean, nil
 }
 
 // sums are the sums of the records that were read.

@@ -70,6 +70,20 @@ func (r rate) saved(sum spent.Sum) string {
 // milliseconds nearly all time is overhead, which VMs of regular priority have too.
 const leastForSaved = time.Minute
 
+// Priced returns the currency, and a function that prices the time of jobs on VMs with so many
+// slots. The function is nil if the flags give no prices.
+func (f *Rates) Priced() (currency string, price func(sum spent.Sum, slots float64) spent.Money, err error) {
+	r, err := f.read()
+	if err != nil || !r.isSet() {
+		return "", nil, err
+	}
+	return r.Currency, func(sum spent.Sum, slots float64) spent.Money {
+		r := r
+		r.slots = slots
+		return spent.Money{Cost: money(r.cost(sum)), Regular: money(r.regular(sum)), Saved: r.saved(sum)}
+	}, nil
+}
+
 // money writes an amount; empty if it is not known.
 func money(amount *float64) string {
 	switch {

@@ -108,7 +108,7 @@ func script[T any](b *browser, expression string) T {
 func (b *browser) eventually(expression string) {
 	b.t.Helper()
 	deadline := time.Now().Add(30 * time.Second)
-	for !script[bool](b, expression) {
+	for !script[bool](b, "!!("+expression+")") {
 		if time.Now().After(deadline) {
 			b.t.Fatalf("after 30 s it is still not true that %s", expression)
 		}

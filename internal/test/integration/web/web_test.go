@@ -55,6 +55,9 @@ func TestScreens(t *testing.T) {
 						t.Errorf("%s has %d h1, want 1", p[0], n)
 					}
 					b.shoot(name + "-" + p[0] + "-" + s.name)
+					if jobs <= 10 && (s.name == "desktop" || s.name == "phone-dark") {
+						b.sound(name + "-" + p[0] + "-" + s.name)
+					}
 					if said := b.said(); said != "" && !(p[0] == "unknown" && strings.Contains(said, "404")) {
 						t.Errorf("%s on %s: the console has %s", p[0], s.name, said)
 					}

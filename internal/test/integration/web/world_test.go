@@ -139,8 +139,8 @@ func (w *world) read(_ context.Context, each func(client.Job)) (overview.Snapsho
 	return s, nil
 }
 
-// serve serves the page of a world until the test ends. Single jobs are those of a deployment in
-// memory with one job that is done and has hostile texts.
+// serve serves the page of a world until the test ends. Single jobs come from a deployment in
+// memory with a job that is done and has hostile texts.
 func serve(t *testing.T, w *world, every time.Duration) (address string) {
 	t.Helper()
 	c := clienttest.New(t, job.Kinds{"echo": job.HandlerFunc(echo)})
@@ -149,8 +149,14 @@ func serve(t *testing.T, w *world, every time.Duration) (address string) {
 	} else if _, err := c.Wait(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
-	server, err := web.Listen(web.Config{Title: "spotworker on contoso", Version: "v1.4.0", Client: c, Read: w.read, Every: every,
-		Explain: error.Error})
+	return listen(t, web.Config{Client: c, Read: w.read, Every: every})
+}
+
+// listen serves a page until the test ends.
+func listen(t *testing.T, c web.Config) (address string) {
+	t.Helper()
+	c.Title, c.Version, c.Explain, c.Control = "spotworker on contoso", "v1.4.0", error.Error, "spotworker-control"
+	server, err := web.Listen(c)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,20 @@
+package actions
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spotworker/spotworker/client"
+)
+
+// NotPut returns the error of a job that was not put.
+func NotPut(r client.PutResult) error {
+	_, isUnknownKind := errors.AsType[*client.UnknownKindError](r.Err)
+	switch {
+	case isUnknownKind, errors.Is(r.Err, client.ErrOtherGroup):
+		return fmt.Errorf("job %s was not enqueued: %w", r.ID, r.Err)
+	case errors.Is(r.Err, client.ErrOtherWork):
+		return fmt.Errorf("job %s was not enqueued; give it another id: %w", r.ID, r.Err)
+	}
+	return fmt.Errorf("job %s may not be enqueued; it can be put again with --id: %w", r.ID, r.Err)
+}

@@ -1,0 +1,135 @@
+package web
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"net/url"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/client/clienttest"
+	"github.com/spotworker/spotworker/internal/overview"
+)
+
+// manyJobs are jobs as they are read: each read makes new ones.
+func manyJobs(n int, read int64) (jobs []client.Job) {
+	now := time.Now()
+	for i := range n {
+		j := client.Job{ID: fmt.Sprintf("job-%06d", i), Kind: fmt.Sprint("kind-", i%4), Status: client.StatusDone, Owner: fmt.Sprint("w-", i%9),
+			UpdatedAt: now.Add(-time.Duration(i) * time.Second), ReadAt: now, RunTime: time.Duration(i) * time.Millisecond,
+			Cost: client.Cost{Known: true, Useful: time.Duration(i) * time.Second}}
+		j.EndedAt = j.UpdatedAt
+		if i%20 == 0 {
+			j.Status, j.EndedAt, j.Fraction = client.StatusRunning, time.Time{}, float64(read%100)/100
+		}
+		jobs = append(jobs, j)
+	}
+	return jobs
+}
+
+// TestMemoryIsFlat: an hour of reads with two tabs, one of them slow, keeps no more memory at its
+// end than after its first part.
+func TestMemoryIsFlat(t *testing.T) {
+	var reads atomic.Int64
+	r := setupOf(t, Config{Client: clienttest.New(t, nil), Explain: error.Error, Every: time.Hour, AllowChanges: true,
+		Read: func(_ context.Context, each func(client.Job)) (overview.Snapshot, error) {
+			s := overview.Snapshot{At: time.Now(), Jobs: overview.Jobs{ByStatus: map[client.Status]int{}}}
+			for _, j := range manyJobs(40, reads.Add(1)) {
+				s.Jobs.ByStatus[j.Status]++
+				if j.Status == client.StatusRunning {
+					s.Jobs.Running = append(s.Jobs.Running, j)
+				}
+				each(j)
+			}
+			return s, nil
+		}})
+	now := r.follow(t, "/")
+	r.follow(t, "/jobs?sort=id") // reads nothing of what it is sent
+	now()
+	heap := func() int {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int(m.HeapAlloc)
+	}
+	const hour = 720 // reads of 5 s
+	var after [3]int
+	for part, n := range []int{hour, hour / 4, hour / 4} {
+		for i := range n {
+			r.feed.again()
+			now()
+			if i%8 == 0 { // other filters
+				r.get(t, fmt.Sprintf("/rows?id=%d", i%100))
+			}
+		}
+		after[part] = heap()
+	}
+	v, _ := r.feed.now()
+	t.Logf("heap after 60, 75 and 90 minutes: %d, %d, %d KiB; %d samples; %d selections", after[0]>>10, after[1]>>10, after[2]>>10,
+		len(v.history), len(r.selections.last))
+	if grown := max(after[1], after[2]) - after[0]; grown > 2<<20 {
+		t.Errorf("the heap grew by %d KiB after the first hour", grown>>10)
+	}
+	if len(v.history) > mostSamples || len(r.selections.last) > mostSelections {
+		t.Errorf("%d samples and %d selections, want at most %d and %d", len(v.history), len(r.selections.last), mostSamples, mostSelections)
+	}
+	r.feed.mu.Lock()
+	defer r.feed.mu.Unlock()
+	if r.feed.open != 2 {
+		t.Errorf("%d streams, want 2", r.feed.open)
+	}
+}
+
+// BenchmarkPage measures a page of 10,000 jobs of a deployment in memory beside the work of spotctl
+// status: a read, and after it the first page or an update of an open tab.
+func BenchmarkPage(b *testing.B) {
+	c := clienttest.New(b, nil)
+	jobs := func(yield func(client.Spec, error) bool) {
+		for i := range 10_000 {
+			if !yield(client.Spec{ID: fmt.Sprintf("job-%06d", i), Kind: fmt.Sprint("kind-", i%4), Group: "bench"}, nil) {
+				return
+			}
+		}
+	}
+	if _, err := c.PutMany(b.Context(), jobs, client.PutOptions{NoCheck: true}); err != nil {
+		b.Fatal(err)
+	}
+	s, err := Listen(Config{Client: c, Explain: error.Error, Every: time.Hour})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = s.listener.Close() }()
+	measure := func(name string, one func(b *testing.B) error) {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if err := one(b); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+	measure("status", func(b *testing.B) error {
+		snapshot, err := overview.Read(b.Context(), c)
+		overview.Draw(snapshot, 120, 40)
+		return err
+	})
+	measure("read", func(b *testing.B) error { s.feed.once(b.Context()); return nil })
+	for _, address := range []string{"/", "/jobs"} {
+		at := &url.URL{Path: address}
+		measure("first"+address, func(b *testing.B) error {
+			s.selections.last = nil
+			_, err := s.render("layout", s.page(b.Context(), at))
+			return err
+		})
+		measure("update"+address, func(b *testing.B) error {
+			s.selections.last = nil
+			_, err := s.differences(s.page(b.Context(), at), map[string][sha256.Size]byte{})
+			return err
+		})
+	}
+}
