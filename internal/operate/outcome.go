@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 )
@@ -44,13 +45,24 @@ type bulkRun struct {
 	report    func(Outcome) error
 	act       func(context.Context, *claimed, *work) (Action, string, error)
 
-	mu   sync.Mutex                     // guards calls of report, and what follows
-	done map[checkpoint.Delivery]Action // jobs that this run replayed or purged
+	mu   sync.Mutex                   // guards calls of report, and what follows
+	done map[checkpoint.Delivery]done // jobs that this run replayed or purged
 }
+
+// done is the action of a run on a job.
+type done struct {
+	action  Action
+	message string    // id of the job's original message
+	at      time.Time // of the action or before, by the service's clock
+}
+
+// notOfThisRun is the action on a message that was put during the run. It stays on the poison
+// queue, and is not reported.
+const notOfThisRun Action = ""
 
 // all scans the poison queue and acts on the selected messages.
 func (r *bulkRun) all(ctx context.Context) error {
-	r.done = map[checkpoint.Delivery]Action{}
+	r.done = map[checkpoint.Delivery]done{}
 	return r.poison.scan(ctx, r.selection, r.one, nil)
 }
 
@@ -71,11 +83,13 @@ func (r *bulkRun) one(ctx context.Context, c *claimed) (gone bool, err error) {
 		out.Action, out.Detail = Refused, err.Error()
 	case err != nil:
 		out.Action, out.Err = Failed, err
+	case out.Action == notOfThisRun:
+		return false, nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if w.isJob && (out.Action == Replayed || out.Action == Purged) {
-		r.done[w.delivery()] = out.Action
+		r.done[w.delivery()] = done{out.Action, w.poison.MessageID, w.actedAt}
 	}
 	if err := r.report(out); err != nil {
 		return out.gone(), errors.Join(errReport, err)
@@ -84,7 +98,7 @@ func (r *bulkRun) one(ctx context.Context, c *claimed) (gone bool, err error) {
 }
 
 // before returns the earlier action of this run on the same job.
-func (r *bulkRun) before(w *work) Action {
+func (r *bulkRun) before(w *work) done {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.done[w.delivery()]

@@ -114,7 +114,7 @@ func (r *bulkRun) purge(ctx context.Context, c *claimed, w *work) (Action, strin
 		return r.purgeWithoutText(ctx, c, w)
 	case !w.isJob:
 		return Purged, w.unreadable.Error(), r.poison.drop(ctx, c.lease, w)
-	case r.before(w) == Purged:
+	case r.before(w).action == Purged:
 		return Dropped, "it is a duplicate; the job was purged just now", r.poison.drop(ctx, c.lease, w)
 	}
 	was, err := r.poison.Records.Purge(ctx, w.delivery(), r.poison.Name, purgeReason(w))

@@ -31,8 +31,13 @@ func (r *bulkRun) replay(ctx context.Context, c *claimed, w *work, fromScratch b
 		return r.replayWithoutText(ctx, c, w)
 	case !w.isJob:
 		return r.replayUnread(ctx, c, w)
-	case r.before(w) == Replayed:
+	}
+	switch before := r.before(w); {
+	case before.action != Replayed:
+	case w.poison.MessageID == before.message || c.InsertedAt.Before(before.at):
 		return Dropped, "it is a duplicate; the job was replayed just now", r.poison.drop(ctx, c.lease, w)
+	default: // a worker has given the job up again
+		return notOfThisRun, "", nil
 	}
 	was, err := r.poison.Records.Replay(ctx, w.delivery(), r.poison.Name, w.poison.PoisonedAt, fromScratch)
 	if err != nil {
@@ -40,6 +45,9 @@ func (r *bulkRun) replay(ctx context.Context, c *claimed, w *work, fromScratch b
 	}
 	if was.Version != 0 && !was.GivenUp() {
 		return Dropped, needsNothing(was), r.poison.leave(ctx, c.lease, w, was)
+	}
+	if w.actedAt = was.ReadAt; was.ReadAt.Before(c.InsertedAt) { // without a record there is no time
+		w.actedAt = c.InsertedAt
 	}
 	if err := r.poison.origin(w).PutMoved(ctx, w.envelope, 0, r.poison.Payloads); err != nil {
 		return "", "", err

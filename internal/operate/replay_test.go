@@ -66,6 +66,49 @@ func TestReplay(t *testing.T) {
 	}
 }
 
+// TestGivenUpAgainDuringAReplay: the poison message of a job that a worker gives up again while
+// the replay is in progress is no duplicate. It stays, and is not replayed by the same run.
+func TestGivenUpAgainDuringAReplay(t *testing.T) {
+	for _, after := range []time.Duration{0, 3 * time.Second} {
+		for _, gone := range []bool{false, true} {
+			t.Run(fmt.Sprintf("after %s, record gone %t", after, gone), func(t *testing.T) {
+				inBubble(t, func(t *testing.T, b *rig) {
+					b.put(t, given{id: "a", twice: true, gone: gone})
+					if err := b.Replay(t.Context(), all, false, func(o Outcome) error {
+						if o.Action == Replayed {
+							time.Sleep(after)
+							b.giveUpAgain(t)
+						}
+						return b.report(o)
+					}); err != nil {
+						t.Fatal(err)
+					}
+					if got := b.actions(); got != "replayed dropped" {
+						t.Errorf("actions = %s, want replayed dropped (%+v)", got, b.told)
+					}
+					if n, visible := b.poisoned(); n != 1 || visible != 1 {
+						t.Errorf("%d poison messages, %d visible, want the new one", n, visible)
+					}
+				})
+			})
+		}
+	}
+}
+
+// giveUpAgain makes a poison message of the replayed job.
+func (b *rig) giveUpAgain(t *testing.T) {
+	t.Helper()
+	leases, err := b.stores.Queue.Claim(t.Context(), 1, time.Minute)
+	if err != nil || len(leases) != 1 {
+		t.Fatalf("Claim = %d messages, %v", len(leases), err)
+	}
+	b.putPoison(t, queue.Poison{ID: "a", Kind: "k", Reason: "again", PoisonedAt: time.Now().UTC(), Worker: "vm_0",
+		Origin: b.names.Queue, MessageID: leases[0].ID, Body: leases[0].Text()})
+	if err := leases[0].Complete(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func (b *rig) expectReplayed(t *testing.T, g given, e queue.Envelope, before checkpoint.Record, fromScratch bool) {
 	t.Helper()
 	if n, _ := b.poisoned(); n != 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/jobid"
@@ -30,6 +31,9 @@ type work struct {
 	isJob      bool
 	envelope   queue.Envelope
 	unreadable error
+
+	// actedAt is the service's time of a replay, or a little earlier.
+	actedAt time.Time
 }
 
 // delivery returns the job's description for the rules of its record.
