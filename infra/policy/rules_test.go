@@ -68,6 +68,8 @@ var rules = []struct {
 	{"parameters", checkParameters},
 	{"defaults", checkDefaults},
 	{"made", checkMade},
+	{"bounds", checkBounds},
+	{"types", checkTypes},
 }
 
 // judge returns what breaks the rules, in an order of its own.
