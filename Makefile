@@ -99,6 +99,7 @@ integration: ## tests against real components; those without theirs are skipped 
 integration-tools: ## install into .tools/ what integration tests and lint need
 	@tools/debian-packages.sh $(DEBIAN_PACKAGES)
 	@tools/debian-root.sh
+	@tools/azure-cli.sh
 	@tools/azurite.sh
 	@tools/wine.sh
 	@tools/golangci-lint.sh >/dev/null
