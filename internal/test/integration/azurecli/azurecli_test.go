@@ -29,9 +29,12 @@ const folderVariable = "SPOTWORKER_TEST_FOLDER"
 
 // TestAzureCLI starts lab up and evicts a worker with the commands that it prints,
 // once for each kind of scale set. No packet may leave the machine.
-func TestAzureCLI(t *testing.T) { namespace.Run(t, prepare, evictions) }
+func TestAzureCLI(t *testing.T) {
+	namespace.Run(t, prepare, func(t *testing.T) { evictions(t, uniform) })
+}
 
-func evictions(t *testing.T) {
+// evictions runs a test with a Uniform scale set, and flexible.
+func evictions(t *testing.T, uniform func(*testing.T)) {
 	if before := unroutable(t); before != 0 {
 		t.Fatalf("%d packets had no route before anything was started, want 0", before)
 	}
@@ -59,9 +62,26 @@ func programs(t *testing.T) []string {
 	return []string{folderVariable + "=" + folder}
 }
 
-// uniform: az puts a message of its own, a worker takes it for a digest job, az
-// vmss evicts the worker, and the other VM's worker resumes the job.
+// uniform: another VM's worker resumes the job that the evicted worker released.
 func uniform(t *testing.T) {
+	up, id, content := evictInstance(t)
+	second := up.start(t, "/vms/spot_2\n")
+	second.until(t, `"msg":"job started".*"job_id":"`+id+`".*"resumed_at":0\.\d`)
+	second.until(t, `"msg":"job committed".*"job_id":"`+id+`"`)
+	up.wantDigest(t, id, content)
+
+	// The producer's VM is of regular priority.
+	producer := strings.Replace(up.block(t, "vmss simulate-eviction"),
+		"vmss simulate-eviction --resource-group rg --name spot --instance-id 1",
+		"vm simulate-eviction --resource-group rg --name producer", 1)
+	if said, err := up.run(t, producer); err == nil || !strings.Contains(said, "OperationNotAllowed") {
+		t.Errorf("az vm simulate-eviction of a regular VM = %v and says %q, want OperationNotAllowed", err, said)
+	}
+}
+
+// evictInstance: az puts a message of its own, a worker takes it for a digest job, az vmss
+// evicts the worker, and the worker releases the job. It returns the message's id and content.
+func evictInstance(t *testing.T) (u *up, id, content string) {
 	up := startUp(t, "--files", "1", "--job-time", "1m") // longer than az takes to evict the worker
 	up.signIn(t)
 	first := up.start(t, "/vms/spot_1\n")
@@ -81,19 +101,7 @@ func uniform(t *testing.T) {
 	first.until(t, `"msg":"job released".*"job_id":"`+put.ID+`"`)
 	first.until(t, `"msg":"drained"`)
 	up.until(t, `spot_1 got the notice from its metadata service`)
-
-	second := up.start(t, "/vms/spot_2\n")
-	second.until(t, `"msg":"job started".*"job_id":"`+put.ID+`".*"resumed_at":0\.\d`)
-	second.until(t, `"msg":"job committed".*"job_id":"`+put.ID+`"`)
-	up.wantDigest(t, put.ID, put.Content)
-
-	// The producer's VM is of regular priority.
-	producer := strings.Replace(up.block(t, "vmss simulate-eviction"),
-		"vmss simulate-eviction --resource-group rg --name spot --instance-id 1",
-		"vm simulate-eviction --resource-group rg --name producer", 1)
-	if said, err := up.run(t, producer); err == nil || !strings.Contains(said, "OperationNotAllowed") {
-		t.Errorf("az vm simulate-eviction of a regular VM = %v and says %q, want OperationNotAllowed", err, said)
-	}
+	return up, put.ID, put.Content
 }
 
 // flexible: az vm evicts a worker that came with an identity.

@@ -12,8 +12,12 @@ import (
 	"github.com/spotworker/spotworker/internal/test/repository"
 )
 
-// TestNewerAzureCLI does what TestAzureCLI does, with a newer Azure CLI.
-func TestNewerAzureCLI(t *testing.T) { namespace.Run(t, prepareNewer, evictions) }
+// TestNewerAzureCLI evicts workers as TestAzureCLI does, with a newer Azure CLI.
+func TestNewerAzureCLI(t *testing.T) {
+	namespace.Run(t, prepareNewer, func(t *testing.T) {
+		evictions(t, func(t *testing.T) { evictInstance(t) })
+	})
+}
 
 // TestDocumentedCommandsRunNewer does what TestDocumentedCommandsRun does, with a newer
 // Azure CLI.
