@@ -135,3 +135,43 @@ func checkBounds(d deployment, tell report) {
 		}
 	}
 }
+
+// choices are what the exported types of texts allow.
+var choices = map[string]string{
+	"dataContainerType.access": "'Read' | 'ReadWrite'", "operatingSystemType": "'Linux' | 'Windows'",
+	"stageType": "'Foundation' | 'Application' | 'Workers'", "configurationPlaceType": "'Blob' | 'Package'",
+	"outboundType": "'NatGateway' | 'StorageOnly'", "principalKindType": "'User' | 'Group' | 'ServicePrincipal'",
+	"weekTimeType.days": "('Monday' | 'Tuesday' | 'Wednesday' | 'Thursday' | 'Friday' | 'Saturday' | 'Sunday')[]",
+}
+
+var choiceForm = regexp.MustCompile(`^(?:type (\w+) = |  (\w+)\??: )(\(?'.*)$`)
+
+// checkChoices: each text with a fixed set of values has the listed ones.
+func checkChoices(d deployment, tell report) {
+	const path = "modules/types.bicep"
+	seen, inType := map[string]bool{}, ""
+	for n, line := range strings.Split(d[path].source, "\n") {
+		if m := typeForm.FindStringSubmatch(line); m != nil {
+			inType = m[1] + "."
+		} else if strings.HasPrefix(line, "}") {
+			inType = ""
+		}
+		m := choiceForm.FindStringSubmatch(line)
+		if m == nil || m[1] == "" && inType == "" {
+			continue
+		}
+		name := m[1]
+		if name == "" {
+			name = inType + m[2]
+		}
+		seen[name] = true
+		if m[3] != choices[name] {
+			tell(path, n+1, "%s is %s, want %s", name, m[3], choices[name])
+		}
+	}
+	for name := range choices {
+		if !seen[name] {
+			tell(path, 0, "there is no %s", name)
+		}
+	}
+}

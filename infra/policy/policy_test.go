@@ -187,6 +187,7 @@ var brokenCopies = []struct {
 	{"a list of sizes that may be short", "fleet.bicep", "@minLength(3)\n@maxLength(15)", "@maxLength(15)", "bounds"},
 	{"a number without a bound", "single.bicep", "@minValue(0)\n@maxValue(100)\nparam evictionRate", "param evictionRate", "bounds"},
 	{"a bound of a type", "modules/types.bicep", "@minValue(8)", "@minValue(7)", "bounds"},
+	{"an access that there is not", "modules/types.bicep", "'Read' | 'ReadWrite'", "'Read' | 'ReadOnly'", "choices"},
 	{"an account of a provider that there is not", "modules/foundation.bicep", "'Microsoft.Storage/storageAccounts@2025-01-01' existing",
 		"'Microsoft.Strage/storageAccounts@2025-01-01' existing", "types"},
 	{"addresses that are dropped", "fleet.bicepparam", "= empty(readEnvironmentVariable('OPERATOR_ADDRESSES'",

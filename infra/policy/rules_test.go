@@ -70,6 +70,7 @@ var rules = []struct {
 	{"made", checkMade},
 	{"bounds", checkBounds},
 	{"types", checkTypes},
+	{"choices", checkChoices},
 }
 
 // judge returns what breaks the rules, in an order of its own.
