@@ -98,7 +98,8 @@ func boundOf(file, name string) (b bound, listed bool) {
 	return bound{}, false
 }
 
-// checkBounds: each number of an entry, and whatever has a range, has the listed range.
+// checkBounds: each number of an entry, and each other value with a range, has the listed
+// range.
 func checkBounds(d deployment, tell report) {
 	for _, path := range slices.Sorted(maps.Keys(d)) {
 		if strings.HasSuffix(path, ".bicepparam") {
@@ -136,7 +137,7 @@ func checkBounds(d deployment, tell report) {
 	}
 }
 
-// choices are what the exported types of texts allow.
+// choices are the values that the exported types of texts allow.
 var choices = map[string]string{
 	"dataContainerType.access": "'Read' | 'ReadWrite'", "operatingSystemType": "'Linux' | 'Windows'",
 	"stageType": "'Foundation' | 'Application' | 'Workers'", "configurationPlaceType": "'Blob' | 'Package'",

@@ -24,8 +24,8 @@ var readFrom = map[string]string{
 	"production.bicepparam capacity": "int(readEnvironmentVariable('CAPACITY', '3'))",
 }
 
-// wantDefaults are the defaults of the entries: what a deployment does that says nothing,
-// and what it costs. Where an entry has another default, its name is before the parameter.
+// wantDefaults are the defaults of the entries, on which the costs of a deployment without
+// parameters depend. Where an entry has another default, its name is before the parameter.
 var wantDefaults = map[string]string{
 	"stage": "'Workers'", "tags": "map[]", "accountGroup": "resourceGroup().name", "location": "resourceGroup().location",
 	"storageFirewall": "true", "operatorAddresses": "[]", "otherSubnets": "[]", "redundancy": "'Standard_LRS'", "dataContainers": "[]",

@@ -219,7 +219,7 @@ func listScaleSets(c azCall) (any, error) {
 	return list, nil
 }
 
-// listDeployments has the last deployment and that of another prefix. A note "made" is its
+// listDeployments has the last deployment and a deployment of another prefix. A note "made" is its
 // version and eviction rate.
 func listDeployments(c azCall) (any, error) {
 	list := []any{object{"name": "other-deploy", "properties": object{"parameters": object{

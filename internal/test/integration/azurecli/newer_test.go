@@ -22,8 +22,7 @@ func TestNewerAzureCLI(t *testing.T) {
 	})
 }
 
-// TestDocumentedCommandsRunNewer does what TestDocumentedCommandsRun does, with a newer
-// Azure CLI.
+// TestDocumentedCommandsRunNewer runs the commands of README and docs with a newer Azure CLI.
 func TestDocumentedCommandsRunNewer(t *testing.T) {
 	namespace.Run(t, prepareNewer, documentedCommandsRun)
 }
@@ -53,8 +52,8 @@ END
 // known begins the local resource manager's refusal of a path.
 const known = `this emulator knows .*, and not /subscriptions/[0-9a-f-]+/`
 
-// reaches is what the local resource manager says to requests of commands that it cannot
-// answer, by the command's first words: az accepted the command, and sent it there.
+// reaches has patterns of the local resource manager's refusals, by the first words of a
+// command: az accepted the command, and sent a request.
 var reaches = map[string]string{
 	"az group create":             known + `resourcegroups/spotworker`,
 	"az deployment group what-if": known + `\S+/deployments/spotworker-deploy/whatIf`,
