@@ -60,7 +60,8 @@ func TestEvictWhileVMsGo(t *testing.T) {
 		}
 		said, calls, err := a.run("deploy-evict.sh")
 		all := strings.Join(calls, "\n")
-		if (err == nil) != evicted || strings.Contains(all, "simulate-eviction") != evicted || strings.Count(all, "vm list") != min(failures+1, 3) {
+		if (err == nil) != evicted || strings.Contains(all, "simulate-eviction") != evicted ||
+			strings.Count(all, "vm list") != min(failures+1, 3) {
 			t.Errorf("evict after %d failures = %v after %q, want an eviction %v, and three lists at most; it said:\n%s",
 				failures, err, calls, evicted, said)
 		}
