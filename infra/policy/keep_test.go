@@ -28,15 +28,15 @@ func checkRetention(d deployment, tell report) {
 	kept, _ := named(d[path].Variables, "kept").([]any)
 	got := map[string]string{}
 	for _, rule := range kept {
-		got[text(at(rule, "container"))] = text(at(rule, "days"))
+		got[plain(at(rule, "name"))] = text(at(rule, "container")) + " " + text(at(rule, "days"))
 	}
 	want := map[string]string{
-		"names.records": "retention.records", "names.payloads": "retention.payloads", "'${names.payloads}/logs'": "retention.records",
-		"names.workers": "retention.workers",
-		"names.outputs": "retention.?outputs ?? 180",
+		"records": "names.records retention.records", "payloads": "names.payloads retention.payloads",
+		"logs": "'${names.payloads}/logs' retention.records", "workers": "names.workers retention.workers",
+		"outputs": "names.outputs retention.?outputs ?? 180",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		tell(path, 0, "containers with an age rule (-want +got):\n%s", diff)
+		tell(path, 0, "rules for the age of blobs (-want +got):\n%s", diff)
 	}
 	needWords(d, path, tell, "for rule in kept: {", "prefixMatch: ['${rule.container}/']",
 		"delete: { daysAfterModificationGreaterThan: rule.days }")

@@ -1,29 +1,39 @@
 package policy
 
 import (
+	"cmp"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 )
 
-// variablesOfEnvironment are the variables that parameter files read, by parameter:
-// tools/deploy.sh sets them, or docs/deploy.md says to.
-var variablesOfEnvironment = map[string]string{
-	"operatorId": "OPERATOR_ID", "sshPublicKey": "SSH_PUBLIC_KEY", "applicationVersion": "APPLICATION_VERSION",
-	"operatorAddresses": "OPERATOR_ADDRESSES", "capacity": "CAPACITY", "onDemandCapacity": "ONDEMAND_CAPACITY",
-	"adminPassword": "ADMIN_PASSWORD", "actionGroupIds": "ACTION_GROUP_ID", "accountName": "ACCOUNT_NAME", "accountGroup": "ACCOUNT_GROUP",
+// readFrom is how parameter files read parameters from variables, which tools/deploy.sh sets,
+// or docs/deploy.md says to. A file may have another form, listed with its name.
+var readFrom = map[string]string{
+	"operatorId": "readEnvironmentVariable('OPERATOR_ID', '')", "sshPublicKey": "readEnvironmentVariable('SSH_PUBLIC_KEY', '')",
+	"applicationVersion": "readEnvironmentVariable('APPLICATION_VERSION', '1.0.0')",
+	"adminPassword":      "readEnvironmentVariable('ADMIN_PASSWORD', '')",
+	"operatorAddresses": "empty(readEnvironmentVariable('OPERATOR_ADDRESSES', '')) ? [] : " +
+		"split(readEnvironmentVariable('OPERATOR_ADDRESSES', ''), ',')",
+	"actionGroupIds":   "empty(readEnvironmentVariable('ACTION_GROUP_ID', '')) ? [] : [readEnvironmentVariable('ACTION_GROUP_ID', '')]",
+	"accountName":      "readEnvironmentVariable('ACCOUNT_NAME', 'accountofthefirst')",
+	"accountGroup":     "readEnvironmentVariable('ACCOUNT_GROUP', 'spotworker')",
+	"capacity":         "int(readEnvironmentVariable('CAPACITY', '1'))",
+	"onDemandCapacity": "int(readEnvironmentVariable('ONDEMAND_CAPACITY', '0'))",
+
+	"production.bicepparam capacity": "int(readEnvironmentVariable('CAPACITY', '3'))",
 }
 
-// wantDefaults are the defaults of the entries: what a deployment does that says nothing,
-// and what it costs. Where an entry has another default, its name is before the parameter.
+// wantDefaults are the defaults of the entries, on which the costs of a deployment without
+// parameters depend. Where an entry has another default, its name is before the parameter.
 var wantDefaults = map[string]string{
 	"stage": "'Workers'", "tags": "map[]", "accountGroup": "resourceGroup().name", "location": "resourceGroup().location",
 	"storageFirewall": "true", "operatorAddresses": "[]", "otherSubnets": "[]", "redundancy": "'Standard_LRS'", "dataContainers": "[]",
 	"operatorId": "''", "operatorKind": "'User'", "addressPrefix": "'10.42.0.0/22'", "outbound": "'NatGateway'",
 	"single.bicep outbound": "'StorageOnly'", "configurationIn": "'Blob'", "failOnInstall": "false", "workerSettings": "map[]",
 	"applicationVersion": "'1.0.0'", "evictionRate": "0", "healthPort": "8810", "vmSize": "'Standard_D2as_v5'",
-	"main.bicep vmSizes": "[Standard_D2as_v5]", "main.bicep zones": "[]", "zones": "[1 2 3]",
+	"main.bicep vmSizes": "[Standard_D2as_v5]", "fleet.bicep vmSizes": "[Standard_D2as_v5 Standard_D2s_v5 Standard_D2ads_v5 " +
+		"Standard_D2ds_v5 Standard_E2as_v5]", "main.bicep zones": "[]", "zones": "[1 2 3]",
 	"allocationStrategy": "'PriceCapacityOptimized'", "main.bicep allocationStrategy": "'CapacityOptimized'",
 	"priority": "'Spot'", "evictionPolicy": "'Delete'", "single.bicep evictionPolicy": "'Deallocate'", "maxPrice": "'-1'",
 	"restoreEvicted": "false", "restoreTimeout": "'PT1H'", "baseRegularCount": "0", "regularPercentage": "0", "upgradeMode": "'Rolling'",
@@ -90,10 +100,12 @@ func checkDefaults(d deployment, tell report) {
 // depend; in files with an empty value the parameter is read from a variable.
 var given = map[string]map[string]string{
 	"cheapest.bicepparam": {
+		"vmSizes":  "[Standard_D2as_v5]",
 		"outbound": "'StorageOnly'", "diskType": "'Standard_LRS'", "minInstances": "1", "maxInstances": "2", "monitoring": "true",
 		"operatorId": "", "sshPublicKey": "", "applicationVersion": "", "operatorAddresses": "", "capacity": "",
 	},
 	"production.bicepparam": {
+		"vmSizes":    "[Standard_D2as_v5 Standard_D2s_v5 Standard_D2s_v4 Standard_E2as_v5 Standard_E2s_v5]",
 		"redundancy": "'Standard_ZRS'", "allocationStrategy": "'CapacityOptimized'", "zones": "[1 2 3]", "evictionPolicy": "'Delete'",
 		"maxPrice": "'-1'", "baseRegularCount": "2", "regularPercentage": "10", "autoscale": "true", "minInstances": "3",
 		"maxInstances": "60", "jobsPerInstance": "20", "onDemand": "true", "moveAfter": "3", "onDemandVmSize": "'Standard_D2as_v5'",
@@ -105,10 +117,12 @@ var given = map[string]map[string]string{
 		"spotCapacity": "40", "regularCapacity": "2", "operatorId": "", "sshPublicKey": "", "applicationVersion": "", "operatorAddresses": "",
 	},
 	"region.bicepparam": {
+		"vmSizes":       "[Standard_D2as_v5 Standard_D2s_v5 Standard_E2as_v5]",
 		"addressPrefix": "'10.43.0.0/22'", "minInstances": "1", "maxInstances": "20", "accountName": "", "accountGroup": "", "sshPublicKey": "",
 		"applicationVersion": "", "capacity": "",
 	},
 	"windows.bicepparam": {
+		"vmSizes":         "[Standard_D4as_v5 Standard_D4s_v5]",
 		"operatingSystem": "'Windows'", "minInstances": "1", "maxInstances": "4", "sshPublicKey": "''", "adminPassword": "", "operatorId": "",
 		"applicationVersion": "", "operatorAddresses": "", "capacity": "",
 	},
@@ -117,8 +131,6 @@ var given = map[string]map[string]string{
 		"operatorAddresses": "",
 	},
 }
-
-var readsVariable = regexp.MustCompile(`readEnvironmentVariable\('(\w+)'`)
 
 // checkParameters: parameter files read the variables that the scripts set and have the
 // prefix, data and numbers that the documents name.
@@ -133,17 +145,12 @@ func checkParameters(d deployment, tell report) {
 				v = p.Value
 			}
 			switch w, ok := given[name][p.Name]; {
-			case !ok && strings.HasSuffix(name, ".bicepparam") && !slices.Contains([]string{"prefix", "dataContainers", "vmSizes"}, p.Name):
+			case !ok && strings.HasSuffix(name, ".bicepparam") && !slices.Contains([]string{"prefix", "dataContainers"}, p.Name):
 				tell(name, p.Line, "no rule knows the value of %s: list it", p.Name)
-			case w == "" && ok && !readsVariable.MatchString(text(v)):
-				tell(name, p.Line, "%s is %s, want it from a variable", p.Name, text(v))
+			case w == "" && ok && text(v) != cmp.Or(readFrom[name+" "+p.Name], readFrom[p.Name]):
+				tell(name, p.Line, "%s is %s, want it from its variable as the other files have it", p.Name, text(v))
 			case w != "" && text(v) != w:
 				tell(name, p.Line, "%s is %s, want %s", p.Name, text(v), w)
-			}
-			for _, m := range readsVariable.FindAllStringSubmatch(text(v), -1) {
-				if m[1] != variablesOfEnvironment[p.Name] {
-					tell(name, p.Line, "%s is read from %s, want %s", p.Name, m[1], variablesOfEnvironment[p.Name])
-				}
 			}
 			switch {
 			case !strings.HasSuffix(name, ".bicepparam"):

@@ -19,6 +19,10 @@ func (f *file) number(setting string) (n int, ok bool) {
 	return 0, false
 }
 
+// stopsUpdates is how many percent of a set's VMs may be unhealthy in an update: one batch, and
+// on Spot also VMs that are evicted meanwhile.
+var stopsUpdates = map[string]int{"modules/spot-scale-set.bicep": 50, "modules/regular-scale-set.bicep": 20}
+
 var repairGrace = regexp.MustCompile(`gracePeriod: '(PT\w+)'`)
 
 // checkProducts: values that are right each by itself fit together.
@@ -45,8 +49,13 @@ func checkProducts(d deployment, tell report) {
 		batch, _ := d[path].number("maxBatchInstancePercent")
 		for _, setting := range []string{"maxUnhealthyInstancePercent", "maxUnhealthyUpgradedInstancePercent"} {
 			// A batch restarts its workers, which are unhealthy meanwhile.
-			if most, _ := d[path].number(setting); batch > most {
+			most, _ := d[path].number(setting)
+			if batch > most {
 				tell(path, 0, "a batch of %d %% is more than %s, %d %%: an update would stop itself", batch, setting, most)
+			}
+			if most != stopsUpdates[path] {
+				tell(path, 0, "%s is %d %%, want %d %%: a broken version would reach more VMs, or an eviction end an update",
+					setting, most, stopsUpdates[path])
 			}
 		}
 	}

@@ -106,6 +106,7 @@ var variablesFrom = map[string]map[string]string{
 		"packageSuffix": "operatingSystem == 'Windows' ? '.zip' : '.tar.gz'", "packageName": "'spotworker${packageSuffix}'",
 		"applications": "onDemand ? [spotApplication, onDemandApplication] : [spotApplication]",
 	},
+	"modules/monitoring.bicep":      {"stream": "'Custom-SpotworkerLog'"},
 	"modules/spot-scale-set.bicep":  {"mixed": "baseRegularCount > 0 || regularPercentage > 0"},
 	"modules/autoscale.bicep":       {"fromNone": "minInstances == 0"},
 	"modules/log-association.bicep": {"resourceKind": "'Microsoft.Insights/dataCollectionRules'"},

@@ -1,6 +1,11 @@
 package policy
 
-import "strings"
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
 
 // resourceNames are the names of all resources but role assignments, by module and symbol.
 // Commands of the pages, other modules and Azure itself find resources by them.
@@ -90,6 +95,40 @@ func checkResourceNames(d deployment, tell report) {
 			}
 			if got, want := text(r.Body["name"]), names[r.Symbol]; got != want {
 				tell(name, r.Line, "the name of %s is %s, want %s", r.Symbol, got, want)
+			}
+		}
+	}
+}
+
+// notMade are types of Azure's own resources, and of parts of other resources.
+var notMade = []string{
+	"Microsoft.Authorization/roleDefinitions", "Microsoft.Authorization/policyDefinitions", "Microsoft.Network/virtualNetworks/subnets",
+}
+
+var resourceType = regexp.MustCompile(`'(Microsoft\.\w+/[A-Za-z/]+)(?:@([0-9a-z-]+))?'`)
+
+// checkTypes: each type that a file names, for an existing resource too, is one that the
+// deployment makes. An existing resource is asked for by a version by which it is made.
+func checkTypes(d deployment, tell report) {
+	versions := map[string][]string{}
+	for _, f := range d {
+		for _, r := range f.Resources {
+			if !r.Existing {
+				versions[r.Type] = append(versions[r.Type], r.APIVersion)
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(d)) {
+		for n, line := range strings.Split(d[name].source, "\n") {
+			for _, m := range resourceType.FindAllStringSubmatch(line, -1) {
+				if len(versions[m[1]]) == 0 && !slices.Contains(notMade, m[1]) && !strings.HasSuffix(m[1], "/action") {
+					tell(name, n+1, "%s is not the type of a resource that is made here", m[1])
+				}
+			}
+		}
+		for _, r := range d[name].Resources {
+			if r.Existing && !slices.Contains(notMade, r.Type) && !slices.Contains(versions[r.Type], r.APIVersion) {
+				tell(name, r.Line, "%s is asked for by version %s, and made by %v", r.Symbol, r.APIVersion, versions[r.Type])
 			}
 		}
 	}

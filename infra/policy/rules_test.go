@@ -68,6 +68,9 @@ var rules = []struct {
 	{"parameters", checkParameters},
 	{"defaults", checkDefaults},
 	{"made", checkMade},
+	{"bounds", checkBounds},
+	{"types", checkTypes},
+	{"choices", checkChoices},
 }
 
 // judge returns what breaks the rules, in an order of its own.

@@ -3,6 +3,7 @@ package scripts
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,7 +30,7 @@ var answers = map[string]func(azCall) (any, error){
 	"group show": func(c azCall) (any, error) {
 		return object{"location": c.read("grouplocation"), "name": "spotworker"}, nil
 	},
-	"group create":  nothing,
+	"group create":  made,
 	"provider list": listProviders,
 
 	"vm list-skus":           listSKUs,
@@ -41,7 +42,7 @@ var answers = map[string]func(azCall) (any, error){
 
 	"deployment group list":   listDeployments,
 	"deployment group show":   showDeployment,
-	"deployment group create": nothing,
+	"deployment group create": made,
 	"deployment group what-if": func(c azCall) (any, error) {
 		if strings.Contains(c.options["--parameters"], "stage=Workers") && c.has("later") {
 			return nil, os.Rename(filepath.Join(string(c.notes), "later"), filepath.Join(string(c.notes), "capacity"))
@@ -59,6 +60,11 @@ var answers = map[string]func(azCall) (any, error){
 
 	"role assignment list":   listRoles,
 	"role assignment delete": nothing,
+}
+
+// made is the answer about a new resource, which nobody reads.
+func made(azCall) (any, error) {
+	return object{"properties": object{"provisioningState": "Succeeded"}}, nil
 }
 
 func nothing(azCall) (any, error) { return nil, nil }
@@ -164,6 +170,11 @@ func listUsage(c azCall) (any, error) {
 
 // listVMs has the noted VM, if any, behind VMs that nobody may evict.
 func listVMs(c azCall) (any, error) {
+	for i := range 4 {
+		if c.take(fmt.Sprint("gone", i)) {
+			return nil, errors.New("(ResourceNotFound) a VM was not found")
+		}
+	}
 	list := []any{}
 	vm := func(name, priority, state string) {
 		entry := object{"name": name, "priority": priority, "provisioningState": "Succeeded"}
@@ -208,7 +219,7 @@ func listScaleSets(c azCall) (any, error) {
 	return list, nil
 }
 
-// listDeployments has the last deployment and that of another prefix. A note "made" is its
+// listDeployments has the last deployment and a deployment of another prefix. A note "made" is its
 // version and eviction rate.
 func listDeployments(c azCall) (any, error) {
 	list := []any{object{"name": "other-deploy", "properties": object{"parameters": object{

@@ -235,7 +235,7 @@ func TestDeploySaysWhere(t *testing.T) {
 	t.Parallel()
 	a := newSubscription(t)
 	said, calls, err := a.deploy() // no terminal to answer from
-	if err == nil || !strings.Contains(said, "subscription Some (1234) of tenant 5678") || len(changing(calls)) > 0 {
+	if err == nil || !strings.Contains(said, "\nsubscription Some (1234) of tenant 5678") || len(changing(calls)) > 0 {
 		t.Errorf("deploy = %v after %q, want a question with the subscription first; it said:\n%s", err, changing(calls), said)
 	}
 }

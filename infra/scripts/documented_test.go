@@ -56,7 +56,7 @@ func TestListsAreWhole(t *testing.T) {
 		}
 		files = append(files, found...)
 	}
-	// Packages are few, and one list asks for those of one version.
+	// Packages are few, and one list asks for the packages of a version.
 	few := regexp.MustCompile(`-packages\b|--prefix "\$folder/`)
 	list := regexp.MustCompile("az storage blob list (?:[^\\\\\n`]|\\\\\n)*")
 	lists := 0

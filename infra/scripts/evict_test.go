@@ -1,6 +1,7 @@
 package scripts
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -41,9 +42,31 @@ func TestEvict(t *testing.T) {
 				strings.Contains(asked, "powerState=='VM running'")) {
 				t.Errorf("evict asked %q, want VMs of either Spot priority that run", calls)
 			}
-			if err != nil || !evicted {
+			if err != nil || !evicted || !strings.Contains(said, "$ az "+evicts+c.want+"\n") {
 				t.Errorf("evict = %v after %q, want %s evicted; it said:\n%s", err, calls, c.want, said)
 			}
 		})
+	}
+}
+
+// TestEvictWhileVMsGo: a list that fails while a VM goes is asked for again, three times in all.
+func TestEvictWhileVMsGo(t *testing.T) {
+	t.Parallel()
+	for failures, evicted := range map[int]bool{1: true, 2: true, 3: false, 4: false} {
+		a := newSubscription(t)
+		a.write("vm", "spotworker-spot_0a1b2c3d\n", 0o600)
+		for i := range failures {
+			a.write(fmt.Sprint("gone", i), "", 0o600)
+		}
+		said, calls, err := a.run("deploy-evict.sh")
+		all := strings.Join(calls, "\n")
+		if (err == nil) != evicted || strings.Contains(all, "simulate-eviction") != evicted ||
+			strings.Count(all, "vm list") != min(failures+1, 3) {
+			t.Errorf("evict after %d failures = %v after %q, want an eviction %v, and three lists at most; it said:\n%s",
+				failures, err, calls, evicted, said)
+		}
+		if strings.Contains(said, "no Spot VM") {
+			t.Errorf("evict after %d failures says that no VM runs:\n%s", failures, said)
+		}
 	}
 }

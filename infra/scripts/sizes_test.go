@@ -151,11 +151,32 @@ func (a *subscription) deploysOr(want string) {
 	}
 }
 
-// TestDeployImage: package, sizes and image are for one processor.
+// TestDeployImage: package, sizes and image are for one processor; a parameter file without
+// an image has the template's, which is for amd64.
 func TestDeployImage(t *testing.T) {
-	t.Parallel()
-	a := newSubscription(t)
-	a.pack("package.tar.gz", "RELEASE=1.2.3-0123456789ab\nARCHITECTURE=arm64\n")
-	a.sizes(sized(first, func(s *vmSize) { s.Processor = "Arm64" }))
-	a.deploysOr("sku server-arm64")
+	const (
+		arm     = "param image = { publisher: 'Canonical', offer: 'ubuntu-24_04-lts', sku: 'server-arm64', version: 'latest' }\n"
+		amd     = "param image = { publisher: 'Canonical', offer: 'ubuntu-24_04-lts', sku: 'server', version: 'latest' }\n"
+		comment = "// sku: 'server-arm64'\n"
+	)
+	for _, c := range []struct{ name, processor, parameters, want string }{
+		{"arm64 without an image", "arm64", oneSize, "give image in"},
+		{"arm64 with an image for amd64", "arm64", oneSize + amd, "the sku server-arm64"},
+		{"arm64 with its image in a comment", "arm64", oneSize + comment, "the sku server-arm64"},
+		{"arm64 with its image", "arm64", oneSize + arm, ""},
+		{"amd64 without an image", "amd64", oneSize, ""},
+		{"amd64 with its image", "amd64", oneSize + amd, ""},
+		{"amd64 with the other image in a comment", "amd64", oneSize + comment, ""},
+		{"amd64 with an image for arm64", "amd64", oneSize + arm, "is for arm64: set PACKAGE"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			a := newSubscription(t)
+			a.pack("package.tar.gz", "RELEASE=1.2.3-0123456789ab\nARCHITECTURE="+c.processor+"\n")
+			processor := map[string]string{"arm64": "Arm64", "amd64": "x64"}[c.processor]
+			a.sizes(sized(first, func(s *vmSize) { s.Processor = processor }))
+			a.ownParameters(c.parameters)
+			a.deploysOr(c.want)
+		})
+	}
 }

@@ -23,6 +23,9 @@ func TestDeploySteps(t *testing.T) {
 	if got := changing(calls); !slices.Equal(got, everyStep) {
 		t.Errorf("first run made %q, want %q", got, everyStep)
 	}
+	if strings.Contains(said, "provisioningState") {
+		t.Errorf("a person reads Azure's answers:\n%s", said)
+	}
 	shown := slices.IndexFunc(calls, func(c string) bool { return strings.Contains(c, "deployment group what-if") })
 	made := slices.IndexFunc(calls, func(c string) bool { return strings.Contains(c, "deployment group create") })
 	if shown < 0 || shown > made {
@@ -40,17 +43,18 @@ func TestDeploySteps(t *testing.T) {
 
 // TestDeployAsksTheWorkers: Azure's success is not believed.
 func TestDeployAsksTheWorkers(t *testing.T) {
-	for _, c := range []struct{ name, file, content string }{
-		{"silent", "silent", ""},
-		{"another version", "program", "1.2.2"},
-		{"not ready", "state", "start"},
+	for _, c := range []struct{ name, file, content, want string }{
+		{"silent", "silent", "", "0 of 1"},
+		{"another version", "program", "1.2.2", "0 of 1"},
+		{"not ready", "state", "start", "0 of 1"},
+		{"too few", "capacity", "2", "1 of 2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			a := newSubscription(t)
 			a.write(c.file, c.content, 0o600)
 			said, calls, err := a.deploy("--yes")
-			if err == nil || !strings.Contains(said, "0 of 1 workers run version 1.2.3") {
+			if err == nil || !strings.Contains(said, c.want+" workers run version 1.2.3") {
 				t.Errorf("deploy = %v, want a failure; it said:\n%s", err, said)
 			}
 			if vm := `{"provisioning":"Succeeded","vm":"spotworker-ondemand_00000000"}`; !strings.Contains(said, vm) {

@@ -260,6 +260,7 @@ func TestPoison(t *testing.T) {
 	for _, id := range []string{"p1", "p2", "p3"} {
 		r.putAndWait(t, id, "bad", client.StatusPoison)
 	}
+	r.awaitPoison(t, 3) // a worker writes the record first
 	_, next := r.feed.now()
 	r.feed.again()
 	<-next
@@ -279,16 +280,22 @@ func TestPoison(t *testing.T) {
 	wantText(t, "the question", page, "Purge all of about ", "messages? This cannot be undone.")
 	r.await(t, "p2", client.StatusPoison) // again, by its handler
 	r.await(t, "p3", client.StatusPoison)
-	deadline := time.Now().Add(30 * time.Second)
-	for _, about, _ := r.config.Client.PeekPoison(t.Context()); about != 2; _, about, _ = r.config.Client.PeekPoison(t.Context()) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d messages, want 2", about)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	r.awaitPoison(t, 2)
 	wantText(t, "the outcome", r.made(t, r.post(t, "/change", fields)), "2 purged")
 	if page, _ := r.ask(t, "/change?do=purge&group=nothing"); !strings.Contains(page, "no such job any longer") {
 		t.Errorf("an unknown group: %s", page)
+	}
+}
+
+// awaitPoison waits until the poison queue has n messages.
+func (r *rig) awaitPoison(t *testing.T, n int) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for _, about, _ := r.config.Client.PeekPoison(t.Context()); about != n; _, about, _ = r.config.Client.PeekPoison(t.Context()) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d messages on the poison queue, want %d", about, n)
+		}
+		time.Sleep(5 * time.Millisecond)
 	}
 }
 

@@ -29,8 +29,9 @@ const (
 // base is this server as the client of a request sees it.
 func base(r *http.Request) string { return "https://" + r.Host }
 
-// endpoints gives a client the facts that it needs about this cloud, in the form of
-// api-version 2015-01-01.
+// endpoints gives a client the facts that it needs about this cloud, in the forms of
+// api-version 2015-01-01, which older releases of the Azure CLI read (2.45), and of
+// 2022-09-01, which newer ones read (2.74).
 func (*Server) endpoints(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]any{
 		"galleryEndpoint": "https://gallery.localhost/",
@@ -41,6 +42,13 @@ func (*Server) endpoints(w http.ResponseWriter, r *http.Request) {
 			"loginEndpoint": base(r) + "/adfs",
 			"audiences":     []string{audience},
 		},
+
+		"name":            "lab",
+		"resourceManager": base(r),
+		"gallery":         "https://gallery.localhost/",
+		"graphAudience":   "https://graph.localhost/",
+		"portal":          "https://portal.localhost/",
+		"suffixes":        map[string]any{"storage": "storage.localhost", "sqlServerHostname": "sql.localhost"},
 	})
 }
 

@@ -196,6 +196,21 @@ func TestSubscriptions(t *testing.T) {
 	}
 }
 
+// TestFactsForNewerCLIs: the Azure CLI from 2.74 on, and some before, registers no cloud
+// without these facts.
+func TestFactsForNewerCLIs(t *testing.T) {
+	cloud := setup(t).answer(httptest.NewRequest(http.MethodGet, "https://localhost:99/metadata/endpoints?api-version=2022-09-01", nil))
+	suffixes, _ := cloud["suffixes"].(map[string]any)
+	for fact, got := range map[string]any{
+		"name": cloud["name"], "graphAudience": cloud["graphAudience"], "suffixes.storage": suffixes["storage"],
+		"suffixes.sqlServerHostname": suffixes["sqlServerHostname"],
+	} {
+		if text, _ := got.(string); text == "" {
+			t.Errorf("%s = %v, want a text", fact, got)
+		}
+	}
+}
+
 // TestAddressesAreTheClients: the address of the next request is the host that
 // it asked.
 func TestAddressesAreTheClients(t *testing.T) {
@@ -204,6 +219,9 @@ func TestAddressesAreTheClients(t *testing.T) {
 	authentication, _ := cloud["authentication"].(map[string]any)
 	if got := authentication["loginEndpoint"]; got != "https://localhost:99/adfs" {
 		t.Errorf("loginEndpoint = %v, want https://localhost:99/adfs", got)
+	}
+	if got := cloud["resourceManager"]; got != "https://localhost:99" {
+		t.Errorf("resourceManager = %v, want https://localhost:99", got)
 	}
 	discovery := b.answer(httptest.NewRequest(http.MethodGet, "https://localhost:99/adfs/.well-known/openid-configuration", nil))
 	if got := discovery["token_endpoint"]; got != "https://localhost:99/adfs/oauth2/token" {

@@ -30,20 +30,28 @@ const folderVariable = "SPOTWORKER_TEST_FOLDER"
 // TestAzureCLI starts lab up and evicts a worker with the commands that it prints,
 // once for each kind of scale set. No packet may leave the machine.
 func TestAzureCLI(t *testing.T) {
-	namespace.Run(t, prepare, func(t *testing.T) {
-		if before := unroutable(t); before != 0 {
-			t.Fatalf("%d packets had no route before anything was started, want 0", before)
-		}
-		t.Run("uniform", uniform)
-		t.Run("flexible", flexible)
-		if got := unroutable(t); got != 0 {
-			t.Errorf("%d packets had no route: something tried to leave this machine", got)
-		}
-	})
+	namespace.Run(t, prepare, func(t *testing.T) { evictions(t, uniform) })
+}
+
+// evictions runs a test with a Uniform scale set, and flexible.
+func evictions(t *testing.T, uniform func(*testing.T)) {
+	if before := unroutable(t); before != 0 {
+		t.Fatalf("%d packets had no route before anything was started, want 0", before)
+	}
+	t.Run("uniform", uniform)
+	t.Run("flexible", flexible)
+	if got := unroutable(t); got != 0 {
+		t.Errorf("%d packets had no route: something tried to leave this machine", got)
+	}
 }
 
 func prepare(t *testing.T) []string {
 	need.Command(t, "az")
+	return programs(t)
+}
+
+// programs builds the programs, and returns the variable that says where.
+func programs(t *testing.T) []string {
 	folder := t.TempDir()
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(folder, "bin")+"/", "./cmd/worker", "./cmd/producer",
 		"./cmd/lab")
@@ -54,29 +62,13 @@ func prepare(t *testing.T) []string {
 	return []string{folderVariable + "=" + folder}
 }
 
-// uniform: az puts a message of its own, a worker takes it for a digest job, az
-// vmss evicts the worker, and the other VM's worker resumes the job.
+// uniform: another VM's worker resumes the job that the evicted worker released.
 func uniform(t *testing.T) {
-	up := startUp(t, "--files", "1", "--job-time", "1m") // longer than az takes to evict the worker
-	first := up.start(t, "/vms/spot_1\n")
-	first.until(t, `"msg":"state changed".*"to":"process"`)
-
-	var put struct{ ID, Content string }
-	said := up.paste(t, "storage message put")
-	if err := json.Unmarshal([]byte(said), &put); err != nil || put.ID == "" {
-		t.Fatalf("az storage message put says %q (%v), want a message with its id", said, err)
-	}
-	first.until(t, `"msg":"checkpoint saved".*"job_id":"`+put.ID+`"`) // there is progress to hand over
-	up.paste(t, "vmss simulate-eviction")
-	up.until(t, `Eviction notice: Preempt of spot_1`)
-	first.until(t, `"msg":"job released".*"job_id":"`+put.ID+`"`)
-	first.until(t, `"msg":"drained"`)
-	up.until(t, `spot_1 got the notice from its metadata service`)
-
+	up, id, content := evictInstance(t)
 	second := up.start(t, "/vms/spot_2\n")
-	second.until(t, `"msg":"job started".*"job_id":"`+put.ID+`".*"resumed_at":0\.\d`)
-	second.until(t, `"msg":"job committed".*"job_id":"`+put.ID+`"`)
-	up.wantDigest(t, put.ID, put.Content)
+	second.until(t, `"msg":"job started".*"job_id":"`+id+`".*"resumed_at":0\.\d`)
+	second.until(t, `"msg":"job committed".*"job_id":"`+id+`"`)
+	up.wantDigest(t, id, content)
 
 	// The producer's VM is of regular priority.
 	producer := strings.Replace(up.block(t, "vmss simulate-eviction"),
@@ -87,9 +79,35 @@ func uniform(t *testing.T) {
 	}
 }
 
+// evictInstance: az puts a message of its own, a worker takes it for a digest job, az vmss
+// evicts the worker, and the worker releases the job. It returns the message's id and content.
+func evictInstance(t *testing.T) (u *up, id, content string) {
+	up := startUp(t, "--files", "1", "--job-time", "1m") // longer than az takes to evict the worker
+	up.signIn(t)
+	first := up.start(t, "/vms/spot_1\n")
+	first.until(t, `"msg":"state changed".*"to":"process"`)
+
+	var put struct{ ID, Content string }
+	said := up.paste(t, "storage message put")
+	if _, answer, warned := strings.Cut(said, "\n{"); warned { // newer releases call the command a preview
+		said = "{" + answer
+	}
+	if err := json.Unmarshal([]byte(said), &put); err != nil || put.ID == "" {
+		t.Fatalf("az storage message put says %q (%v), want a message with its id", said, err)
+	}
+	first.until(t, `"msg":"checkpoint saved".*"job_id":"`+put.ID+`"`) // there is progress to hand over
+	up.paste(t, "vmss simulate-eviction")
+	up.until(t, `Eviction notice: Preempt of spot_1`)
+	first.until(t, `"msg":"job released".*"job_id":"`+put.ID+`"`)
+	first.until(t, `"msg":"drained"`)
+	up.until(t, `spot_1 got the notice from its metadata service`)
+	return up, put.ID, put.Content
+}
+
 // flexible: az vm evicts a worker that came with an identity.
 func flexible(t *testing.T) {
 	up := startUp(t, "--flexible", "--identity", "--files", "0", "--eviction-delay", "0s")
+	up.signIn(t)
 	worker := up.start(t, "/vms/spotworker-spot_00000001\n")
 	worker.until(t, `"msg":"state changed".*"to":"process"`)
 	up.paste(t, "vm simulate-eviction")

@@ -21,7 +21,7 @@ func TestScripts(t *testing.T) {
 	repository := repository.Root(t)
 	for folder, scripts := range map[string][]string{
 		"vmapp/scripts": {"install.sh", "update.sh", "remove.sh"},
-		"tools":         {"debian-root.sh", "deploy-checks.sh", "deploy-sizes.sh", "deploy-workers.sh", "bicep.sh"},
+		"tools":         {"azure-cli.sh", "debian-root.sh", "deploy-checks.sh", "deploy-sizes.sh", "deploy-workers.sh", "bicep.sh"},
 		".":             {"tools/deploy.sh", "tools/deploy-evict.sh"},
 	} {
 		cmd := exec.CommandContext(t.Context(), shellcheck, append([]string{"--external-sources"}, scripts...)...)
