@@ -86,7 +86,7 @@ func lockTestUsers(t *testing.T) (unlock func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Flock(int(folder.Fd()), syscall.LOCK_EX); err != nil { //nolint:gosec // a descriptor
+	if err := syscall.Flock(int(folder.Fd()), syscall.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
 	return func() { _ = folder.Close() }

@@ -76,7 +76,7 @@ func deployCommands(t *testing.T) {
 	up := startUp(t, "--files", "0")
 	up.signIn(t)
 	tools := t.TempDir()
-	if err := os.WriteFile(filepath.Join(tools, "bicep"), []byte(bicepScript), 0o700); err != nil { //nolint:gosec // an executable
+	if err := os.WriteFile(filepath.Join(tools, "bicep"), []byte(bicepScript), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	az := up.until(t, `(\S+)/az vmss simulate-eviction`)

@@ -131,7 +131,8 @@ func TestChanges(t *testing.T) {
 
 	at("/put")
 	b.sound("the form of a job")
-	script[bool](b, `document.querySelector("form.put [name=kind]").value = "render", document.querySelector("form.put [name=id]").value = "new-one",
+	script[bool](b, `document.querySelector("form.put [name=kind]").value = "render",
+		document.querySelector("form.put [name=id]").value = "new-one",
 		document.querySelector("form.put [name=payload]").value = "{", document.querySelector("form.put").requestSubmit(), true`)
 	b.eventually(`!!document.querySelector("[role=alert]") && document.querySelector("form.put [name=id]").value === "new-one"`)
 	b.shoot("change-put-desktop")
