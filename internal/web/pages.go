@@ -456,7 +456,7 @@ func workerRowOf(v view, w client.Worker) workerRow {
 // functions are the functions of the templates.
 func (s *Server) functions() template.FuncMap {
 	return template.FuncMap{
-		"ago": ago, "line": line, "number": overview.Number, "size": detail.Size,
+		"ago": ago, "line": line, "number": overview.Number, "size": detail.Size, "s": plural,
 		"ages":   func() []string { return []string{"5m", "15m", "1h", "6h", "24h", "168h"} },
 		"region": func(name string, p *page) (template.HTML, error) { return s.region(name, p) },
 		"main":   func(p *page) (template.HTML, error) { return s.render("page-"+p.Name, p) },
@@ -464,6 +464,14 @@ func (s *Server) functions() template.FuncMap {
 			return stack(overview.Share(fraction), piece{"run", min(max(fraction, 0), 1)}, piece{"room", 1 - min(max(fraction, 0), 1)})
 		},
 	}
+}
+
+// plural returns the end of the noun after a number, or the text of a number.
+func plural(n any) string {
+	if fmt.Sprint(n) == "1" {
+		return ""
+	}
+	return "s"
 }
 
 // spark draws a small course.
