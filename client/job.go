@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -12,6 +13,7 @@ import (
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/jobfiles/joblog"
 	"github.com/spotworker/spotworker/internal/jobid"
+	"github.com/spotworker/spotworker/job"
 )
 
 // Status is the state of a job in its record.
@@ -108,6 +110,11 @@ type Job struct {
 	// ResultSize is the size in bytes of the result of a job that is done.
 	ResultSize int64
 
+	// Inputs are the input files of the job, as they were put, of [Client.Get], [Client.Log] and
+	// [Client.LogEnd]. They are nil if the record has no room for them, or an older worker
+	// wrote it.
+	Inputs []job.Input
+
 	// OutputFiles and OutputBytes count the outputs of a job that is done, or the
 	// outputs in the last checkpoint of another job: see [Client.Outputs].
 	OutputFiles int
@@ -181,6 +188,15 @@ func jobOf(r checkpoint.Record) Job {
 	return j
 }
 
+// withInputs returns the data of a record with the job's inputs, which are packed in it.
+func withInputs(r checkpoint.Record) Job {
+	j := jobOf(r)
+	if packed := r.UnpackInputs(); packed != nil && json.Unmarshal(packed, &j.Inputs) != nil {
+		j.Inputs = nil
+	}
+	return j
+}
+
 // Get returns the record of a job, in one call, or with several accounts in one for each
 // at most. The error is [ErrNotFound] if it has
 // none, and [ErrNewerVersion] if this version cannot read it.
@@ -189,7 +205,7 @@ func (c *Client) Get(ctx context.Context, id string) (Job, error) {
 	if r.ID == "" {
 		return Job{}, err
 	}
-	return jobOf(r), err
+	return withInputs(r), err
 }
 
 // read returns the record of a job, and its account. With [ErrNewerVersion] it returns
@@ -353,7 +369,7 @@ func (c *Client) LogEnd(ctx context.Context, id string) (Log, error) {
 
 // logOf returns the lines of a document.
 func logOf(r checkpoint.Record, d joblog.Document) Log {
-	l := Log{Job: jobOf(r)}
+	l := Log{Job: withInputs(r)}
 	if d.Dropped > 0 {
 		l.Lines = append(l.Lines, LogLine{LeftOut: d.Dropped})
 	}

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,6 +15,8 @@ import (
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/job"
 )
 
 func pathOf(id string) string { return jobid.Path(id) }
@@ -47,6 +50,36 @@ func TestGet(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, j); diff != "" {
 		t.Errorf("Get (-want +got):\n%s", diff)
+	}
+}
+
+// TestInputs: a job alone and its log have its inputs; lists, which may be long, have not.
+func TestInputs(t *testing.T) {
+	b := setup(t)
+	inputs := []job.Input{{Container: "data", Blob: "a.csv"}, {Container: "data", Prefix: "frames/7/", To: "in"}}
+	text, err := json.Marshal(inputs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, packed := range map[string]string{"a": checkpoint.PackInputs(text), "b": "", "c": "A"} {
+		d := checkpoint.Delivery{ID: id, Kind: "k", PayloadHash: queue.Payload{}.Hash(), MessageID: "m" + id, InputList: packed}
+		if _, err := b.stores.Records.Create(t.Context(), d, "worker-1"); err != nil {
+			t.Fatal(err)
+		}
+		want := map[string][]job.Input{"a": inputs}[id]
+		j, err := b.Get(t.Context(), id)
+		if diff := cmp.Diff(want, j.Inputs); err != nil || diff != "" {
+			t.Errorf("Get of %s = %v (-want +got):\n%s", id, err, diff)
+		}
+		log, err := b.Log(t.Context(), id)
+		if diff := cmp.Diff(want, log.Job.Inputs); err != nil || diff != "" {
+			t.Errorf("Log of %s = %v (-want +got):\n%s", id, err, diff)
+		}
+	}
+	for j, err := range b.List(t.Context(), Filter{}) {
+		if err != nil || j.Inputs != nil {
+			t.Errorf("List: %+v, %v, want no inputs", j.Inputs, err)
+		}
 	}
 }
 

@@ -41,6 +41,7 @@ func (j Job) MarshalJSON() ([]byte, error) {
 	}
 	o.some("steps_back", j.StepsBack)
 	o.set("result_bytes", j.ResultSize)
+	o.some("inputs", j.Inputs)
 	o.some("output_files", j.OutputFiles)
 	o.some("output_bytes", j.OutputBytes)
 	o.set("seconds_since_write", j.Age().Seconds())

@@ -8,6 +8,7 @@ import (
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/overview"
 	"github.com/spotworker/spotworker/internal/plaintext"
+	"github.com/spotworker/spotworker/job"
 )
 
 // JobRows returns the names and values of a job for people. A row without a value is to be left out.
@@ -58,7 +59,7 @@ func JobRows(j client.Job, now time.Time) [][2]string {
 		{"claims", claimsInWords(j, now)},
 		{"interruptions", fmt.Sprint(j.Interruptions)}, {"failures", failures}, {"unclean exits", exits},
 		{"run time", overview.RunTime(j).Round(time.Millisecond).String()}, {"cost", costInWords(j)}, {"checkpoint", state}, {"result", result},
-		{"outputs", stored},
+		{"inputs", inputsInWords(j.Inputs)}, {"outputs", stored},
 		{"deadline", deadlineInWords(j)}, {"estimate", estimateInWords(j)}, {"expected end", expectedEnd(j)}, {"at risk", riskInWords(j)},
 		{"moved", plaintext.Line(j.MoveReason)},
 		{"created", Moment(j.CreatedAt, now)}, {"ended", Moment(j.EndedAt, now)}, {"work", hashed(j.WorkSHA256)},
@@ -71,6 +72,31 @@ func claimsInWords(j client.Job, now time.Time) string {
 		return "none yet"
 	}
 	return fmt.Sprintf("%d, the last %s", j.Deliveries, Moment(j.ClaimedAt, now))
+}
+
+// shownInputs is how many inputs of a job are named.
+const shownInputs = 4
+
+// inputsInWords names the first inputs of a job.
+func inputsInWords(inputs []job.Input) string {
+	var names []string
+	for _, in := range inputs[:min(len(inputs), shownInputs)] {
+		name := in.Container + "/" + in.Blob + in.Prefix + in.Manifest
+		switch {
+		case in.Manifest != "":
+			name += " (the list in it)"
+		case in.Blob == "":
+			name += "*"
+		}
+		if in.Account != "" {
+			name = strings.TrimSuffix(in.Account, "/") + "/" + name
+		}
+		names = append(names, plaintext.Line(name))
+	}
+	if more := len(inputs) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(names, ", ")
 }
 
 // times is a count of events.

@@ -5,7 +5,25 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/job"
 )
+
+// TestInputsInWords names the first inputs, without control characters.
+func TestInputsInWords(t *testing.T) {
+	one := job.Input{Container: "data", Blob: "a.csv"}
+	for want, inputs := range map[string][]job.Input{
+		"":                          nil,
+		"data/a.csv, data/frames/*": {one, {Container: "data", Prefix: "frames/"}},
+		"data/*, https://other.blob.core.windows.net/lists/7 (the list in it)": {{Container: "data"},
+			{Account: "https://other.blob.core.windows.net/", Container: "lists", Manifest: "7"}},
+		"data/a.csv, data/a.csv, data/a.csv, data/a.csv, 2 more": {one, one, one, one, one, one},
+		"data/\uFFFD[31m": {{Container: "data", Blob: "\x1b[31m"}},
+	} {
+		if got := inputsInWords(inputs); got != want {
+			t.Errorf("inputsInWords = %q, want %q", got, want)
+		}
+	}
+}
 
 // TestDeadlineInWords: a job that is done has met its deadline, or missed it.
 func TestDeadlineInWords(t *testing.T) {
