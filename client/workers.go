@@ -30,7 +30,8 @@ type Worker struct {
 	// Version is the version of the worker's program.
 	Version string
 
-	// ReadsVersion is the newest version of a record that the worker reads.
+	// ReadsVersion is the newest version of a record that the worker reads. Workers of versions
+	// whose heartbeats lack it read up to 2.
 	ReadsVersion int
 
 	// StartedAt is when its process started, by the worker's clock.

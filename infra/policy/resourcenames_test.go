@@ -107,8 +107,8 @@ var notMade = []string{
 
 var resourceType = regexp.MustCompile(`'(Microsoft\.\w+/[A-Za-z/]+)(?:@([0-9a-z-]+))?'`)
 
-// checkTypes: each type that a file names, for an existing resource too, is one that the
-// deployment makes. An existing resource is asked for by a version by which it is made.
+// checkTypes: the deployment makes a resource of each type that a file names, for an existing
+// resource too. An existing resource is asked for by a version by which it is made.
 func checkTypes(d deployment, tell report) {
 	versions := map[string][]string{}
 	for _, f := range d {

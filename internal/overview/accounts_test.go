@@ -2,8 +2,6 @@ package overview
 
 import (
 	"fmt"
-	"net/http"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,26 +14,18 @@ import (
 	"github.com/spotworker/spotworker/internal/storage/deployment"
 )
 
-// byAccount sends calls to the emulator of the account in their paths.
-type byAccount map[string]*storage.Server
-
-func (a byAccount) Do(r *http.Request) (*http.Response, error) {
-	account, _, _ := strings.Cut(strings.Trim(r.URL.Path, "/"), "/")
-	return a[account].Transport().Do(r)
-}
-
 // severalAccounts makes a deployment with that many accounts, each with a message on each
 // of its queues.
 func severalAccounts(t *testing.T, n int) (*client.Client, []*storage.Server) {
 	t.Helper()
-	transport := byAccount{}
 	var servers []*storage.Server
+	for i := range n {
+		servers = append(servers, storage.New(storage.Options{Account: fmt.Sprintf("account%d", i)}))
+	}
+	transport := servers[0].TransportWith(servers[1:]...)
 	var more []string
 	var accounts []*azure.Account
-	for i := range n {
-		name := fmt.Sprintf("account%d", i)
-		server := storage.New(storage.Options{Account: name})
-		transport[name], servers = server, append(servers, server)
+	for i, server := range servers {
 		account, err := azure.Connect(azure.AccountConfig{ConnectionString: server.ConnectionString(), Transport: transport})
 		if err != nil {
 			t.Fatal(err)

@@ -49,9 +49,10 @@ func (s *Snapshot) problems(did *Activity) []string {
 		"dead-lettered messages"))
 	unreadable := s.Jobs.ByStatus[client.StatusUnknown]
 	add(unreadable, "%s of a newer version: use a newer spotctl", count(unreadable, "record is", "records are"))
-	add(s.unread(), "%s no live worker can read: workers older than the job's last worker leave it alone. Start workers of the newer "+
+	unread := s.unread()
+	add(unread, "%s no live worker can read: workers older than the job's last worker leave it alone. Start workers of the newer "+
 		"version; they continue from the checkpoints (docs/operating.md, Going back to an older version)",
-		count(s.unread(), "open job has a record that", "open jobs have records that"))
+		count(unread, "open job has a record that", "open jobs have records that"))
 	if text := s.Jobs.Punctuality.String(); text != "" {
 		all = append(all, text+": spotctl jobs --at-risk")
 	}

@@ -77,16 +77,9 @@ func (r *rig) ask(t *testing.T, address string) (string, url.Values) {
 func (r *rig) post(t *testing.T, path string, fields url.Values, change ...func(*http.Request)) *httptest.ResponseRecorder {
 	t.Helper()
 	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader(fields.Encode()))
-	request.Host = r.guard.hosts[0]
-	request.Header.Set("Origin", "http://"+request.Host)
+	request.Header.Set("Origin", "http://"+r.guard.hosts[0])
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	request.AddCookie(&http.Cookie{Name: r.guard.cookie, Value: r.guard.session})
-	for _, c := range change {
-		c(request)
-	}
-	w := httptest.NewRecorder()
-	r.handler.ServeHTTP(w, request)
-	return w
+	return r.serve(request, change)
 }
 
 // confirm answers a question with yes, and returns the page with the outcome.

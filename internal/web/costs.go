@@ -43,15 +43,13 @@ func costRowOf(useful, redone, overhead float64) costRow {
 func (s *Server) costsOf(v view) (c costs) {
 	groups, all := v.costs.Sorted()
 	slots := cmp.Or(float64(s.config.Slots), spent.SlotsOf(v.Workers).Mean)
-	price := s.config.Price
+	price := func(spent.Sum, float64) spent.Money { return spent.Money{} }
 	switch {
-	case price == nil:
-		price = func(spent.Sum, float64) spent.Money { return spent.Money{} }
+	case s.config.Price == nil:
 	case slots == 0:
-		price = func(spent.Sum, float64) spent.Money { return spent.Money{} }
 		c.Notes = append(c.Notes, "Money is left out: no heartbeat of a live worker says how many jobs a VM does at a time; --slots says it.")
 	default:
-		c.Currency = s.config.Currency
+		price, c.Currency = s.config.Price, s.config.Currency
 		c.Notes = append(c.Notes, fmt.Sprintf("A VM-hour is %.3g slot-hours; boots, idle slots and idle VMs are in no job's ledger.", slots))
 	}
 	slices.Reverse(groups)

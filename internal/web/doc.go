@@ -22,6 +22,6 @@
 //
 // The question reads what the change concerns, and the change concerns nothing else: a job that
 // appears meanwhile is left alone. A key works once. The form also has a token of the session.
-// The words are those of the commands (package actions). Without the flag the routes do not
+// The commands ask with the same words (package actions). Without the flag the routes do not
 // exist.
 package web

@@ -76,7 +76,7 @@ func (g *guard) isOwnOrigin(r *http.Request) bool {
 	}
 }
 
-// isForm reports whether a token is that of the session's forms.
+// isForm reports whether a token is the token of the session's forms.
 func (g *guard) isForm(token string) bool {
 	return subtle.ConstantTimeCompare([]byte(token), []byte(g.form)) == 1
 }

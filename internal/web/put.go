@@ -34,9 +34,7 @@ func (j *newJob) spec() client.Spec {
 
 // newJobOf fills the page that puts a job.
 func (s *Server) newJobOf(p *page, j newJob) {
-	if p.state != nil {
-		j.Kinds = p.handled()
-	}
+	j.Kinds = p.Handled()
 	p.Name, p.Title, p.Tab, p.Body = "put", "Put a job", "jobs", j
 }
 

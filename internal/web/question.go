@@ -109,7 +109,10 @@ func (s *Server) cancelSelected(ctx context.Context, chosen selection) (*change,
 	}
 	if len(m.IDs) == 0 {
 		remark, err := m.Nothing(chosen.Kind, chosen.Group)
-		return nil, errors.Join(m.Unread, err, noneOf(remark))
+		if err == nil {
+			err = errors.New(remark)
+		}
+		return nil, errors.Join(m.Unread, err)
 	}
 	one := &change{
 		Title: "Cancel " + jobsOf(len(m.IDs)), Question: actions.CancelQuestion(m.String()), Button: "Cancel " + jobsOf(len(m.IDs)), Danger: true,
@@ -132,19 +135,7 @@ func (s *Server) cancelSelected(ctx context.Context, chosen selection) (*change,
 	return one, nil
 }
 
-func noneOf(remark string) error {
-	if remark == "" {
-		return nil
-	}
-	return errors.New(remark)
-}
-
-func jobsOf(n int) string {
-	if n == 1 {
-		return "1 job"
-	}
-	return overview.Number(n) + " jobs"
-}
+func jobsOf(n int) string { return overview.Number(n) + " job" + plural(n) }
 
 // poison replays or purges a job, the jobs of a group, or with neither all on the queue.
 func (s *Server) poison(ctx context.Context, do, id, group string) (*change, error) {
@@ -178,7 +169,7 @@ func (s *Server) poison(ctx context.Context, do, id, group string) (*change, err
 			About: []string{"A job that was given up goes back to the queue that it came from, and continues from its recorded state. " +
 				"Its failures, unclean exits and run time are reset."},
 			do: func(ctx context.Context, o changeOptions, done *outcome) error {
-				return s.operate(ctx, done, func(report func(client.ActionResult) error) error {
+				return s.operate(done, func(report func(client.ActionResult) error) error {
 					return s.config.Client.Replay(ctx, selection, client.ReplayOptions{FromScratch: o.fromScratch}, report)
 				})
 			},
@@ -189,7 +180,7 @@ func (s *Server) poison(ctx context.Context, do, id, group string) (*change, err
 		Danger: true, About: []string{"The job becomes cancelled; its state, its payload and its message are removed. Its record stays, so " +
 			"that no old message starts it again."},
 		do: func(ctx context.Context, _ changeOptions, done *outcome) error {
-			return s.operate(ctx, done, func(report func(client.ActionResult) error) error {
+			return s.operate(done, func(report func(client.ActionResult) error) error {
 				return s.config.Client.Purge(ctx, selection, report)
 			})
 		},
@@ -197,7 +188,7 @@ func (s *Server) poison(ctx context.Context, do, id, group string) (*change, err
 }
 
 // operate counts the outcomes of a replay or purge.
-func (s *Server) operate(_ context.Context, done *outcome, do func(func(client.ActionResult) error) error) error {
+func (s *Server) operate(done *outcome, do func(func(client.ActionResult) error) error) error {
 	var sum actions.PoisonSum
 	err := do(func(r client.ActionResult) error {
 		if !sum.Count(r) {

@@ -58,9 +58,12 @@ func changeAddress(do, name, value string) string {
 	return "/change?" + q.Encode()
 }
 
-// handled returns the kinds that live workers have, by name.
-func (s *state) handled() (kinds []string) {
-	for _, w := range s.Workers {
+// Handled returns the kinds that live workers have, by name.
+func (p *page) Handled() (kinds []string) {
+	if p.state == nil {
+		return nil
+	}
+	for _, w := range p.Workers {
 		if w.Life() == client.Alive {
 			kinds = append(kinds, w.Kinds...)
 		}
@@ -68,14 +71,6 @@ func (s *state) handled() (kinds []string) {
 	slices.Sort(kinds)
 	kinds = slices.Compact(kinds)
 	return kinds[:min(len(kinds), mostKinds)]
-}
-
-// Handled returns the kinds that can be paused.
-func (p *page) Handled() []string {
-	if p.state == nil {
-		return nil
-	}
-	return p.handled()
 }
 
 // button leads to the question of a change.

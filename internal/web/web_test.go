@@ -99,7 +99,11 @@ func (r *rig) read(_ context.Context, each func(client.Job)) (overview.Snapshot,
 // get asks for a page as the signed-in browser.
 func (r *rig) get(t *testing.T, path string, change ...func(*http.Request)) *httptest.ResponseRecorder {
 	t.Helper()
-	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+	return r.serve(httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil), change)
+}
+
+// serve makes a request as the signed-in browser, with changes.
+func (r *rig) serve(request *http.Request, change []func(*http.Request)) *httptest.ResponseRecorder {
 	request.Host = r.guard.hosts[0]
 	request.AddCookie(&http.Cookie{Name: r.guard.cookie, Value: r.guard.session})
 	for _, c := range change {

@@ -355,10 +355,9 @@ func (t *trial) next(ctx context.Context, seen *observed, n int, s strike) (*mac
 	case notice, cutOff:
 		wait -= min(noticeLag, wait/2)
 	case stop:
-		if !seen.savedNothing() {
-			break
+		if seen.savedNothing() {
+			wait = max(wait, seen.usual()*time.Duration(5+2*n)/10)
 		}
-		wait = max(wait, seen.usual()*time.Duration(5+2*n)/10)
 	default:
 	}
 	t.awaitRun(ctx, time.Until(began.Add(wait)), func(*programRun) bool { return false })

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -15,6 +16,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage/protocol"
 )
 
@@ -23,6 +26,33 @@ import (
 // that cannot travel are refused.
 type transport struct {
 	server *Server
+}
+
+// byPath sends a call to the account that its path names, and to the first without one.
+type byPath struct {
+	first  *Server
+	others map[string]*Server
+}
+
+// TransportWith is [Server.Transport] with further accounts, where the path says which account
+// a call is for. A call for an unknown account is refused by the first.
+func (s *Server) TransportWith(further ...*Server) policy.Transporter {
+	t := byPath{first: s, others: make(map[string]*Server, len(further))}
+	for _, other := range further {
+		t.others[other.account] = other
+	}
+	return t
+}
+
+// Do implements policy.Transporter.
+func (t byPath) Do(req *http.Request) (*http.Response, error) {
+	return cmp.Or(t.others[accountOf(req)], t.first).Transport().Do(req)
+}
+
+// accountOf returns the first part of a path.
+func accountOf(req *http.Request) string {
+	account, _, _ := strings.Cut(strings.TrimPrefix(req.URL.Path, "/"), "/")
+	return account
 }
 
 // Do implements policy.Transporter.
@@ -129,8 +159,7 @@ func byAccount(service func(*Server) http.Handler, first *Server, further []*Ser
 	}
 	handler := service(first)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		account, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
-		if other := others[account]; other != nil {
+		if other := others[accountOf(r)]; other != nil {
 			other.ServeHTTP(w, r)
 			return
 		}

@@ -2,8 +2,6 @@ package rig
 
 import (
 	"fmt"
-	"net/http"
-	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
@@ -35,26 +33,9 @@ func AccountName(i int) string {
 	return fmt.Sprintf("further%d", i)
 }
 
-// byAccount are the ways to accounts, by their names.
-type byAccount map[string]policy.Transporter
-
-// Do implements policy.Transporter.
-func (w byAccount) Do(r *http.Request) (*http.Response, error) {
-	account, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
-	return w[account].Do(r)
-}
-
 // transport sends each call to the account that its path names.
 func (a *Accounts) transport() policy.Transporter {
-	ways := map[string]policy.Transporter{}
-	for i, server := range a.Servers {
-		name := AccountName(i)
-		if name == "" {
-			name = storage.DefaultAccount
-		}
-		ways[name] = server.Transport()
-	}
-	return byAccount(ways)
+	return a.Servers[0].TransportWith(a.Servers[1:]...)
 }
 
 // Connect returns the stores of so many of the accounts.
