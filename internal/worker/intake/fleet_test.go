@@ -217,11 +217,10 @@ func (f *fleetRun) reset() {
 	}
 }
 
-// TestFleetAtTheLimit: workers with a backlog that start together settle at a queue's
-// limit of 2,000 messages a second within 15 s. From then on they use it, have few calls
-// refused and share it, whether storage counts by the second or as a token bucket, which
-// Azure does not state. A bucket favours the workers that came first, which takes
-// minutes to pass.
+// TestFleetAtTheLimit: workers with a backlog that start together have few calls refused in
+// their first 15 s, and settle at a queue's limit of 2,000 messages a second. From then on
+// they use it, have fewer calls refused and share it, whether storage counts by the second or
+// as a token bucket, which Azure does not state.
 func TestFleetAtTheLimit(t *testing.T) {
 	const limit, settled, window = 2000, 15 * time.Second, time.Minute
 	for _, kind := range []struct {
@@ -230,21 +229,22 @@ func TestFleetAtTheLimit(t *testing.T) {
 		fair float64
 	}{
 		{"by the second", func() limiter { return &bySecond{limit: limit} }, 0.9},
-		{"token bucket", func() limiter { return &bucket{limit: limit} }, 0.5},
+		{"token bucket", func() limiter { return &bucket{limit: limit} }, 0.7},
 	} {
 		for _, workers := range proof.Some(t, 2, []int{1, 2, 4, 8}) {
-			for seed := range proof.Times(1, 2) {
+			for seed := range proof.Times(1, 8) {
 				f := newFleetRun(workers, kind.make(), uint64(seed))
 				f.run(settled)
+				first := float64(f.refused) / float64(f.calls)
 				f.reset()
 				f.run(window)
 				refused := float64(f.refused) / float64(f.calls)
 				used := float64(f.done) / (window.Seconds() * limit / 2)
-				result := fmt.Sprintf("%s, %d workers: %.2f %% of the calls refused, %.1f %% of the limit used, fairness %.2f", kind.name, workers,
-					100*refused, 100*used, f.fairness())
+				result := fmt.Sprintf("%s, %d workers: %.2f %% of the first calls refused, then %.2f %%, %.1f %% of the limit used, fairness %.2f",
+					kind.name, workers, 100*first, 100*refused, 100*used, f.fairness())
 				t.Log(result)
-				if refused > 0.01 || used < 0.95 || f.fairness() < kind.fair {
-					t.Errorf("%s; want at most 1 %%, at least 95 %% and at least %.2f", result, kind.fair)
+				if first > 0.03 || refused > 0.01 || used < 0.93 || f.fairness() < kind.fair {
+					t.Errorf("%s; want at most 3 %% and 1 %%, at least 93 %% and at least %.2f", result, kind.fair)
 				}
 			}
 		}

@@ -69,14 +69,21 @@ const (
 	// up. It grows on, slowly at first.
 	growth = 0.02
 
-	// Where no limit is known, or was not met for forgetting, the first refusals do not
-	// tell the limit. The rate after them is searchFrom messages a second at most, so that
-	// no worker keeps a rate that it was the first to get. The rate grows as a square with
-	// the coefficient search, to 1,000 in 8 s, until calls are refused that are no repeats
-	// of the first ones.
+	// Where no limit is known, or was not met for forgetting, a worker that begins with a
+	// backlog claims at rampFrom messages a second, and at rampGrowth times as many each
+	// second until it has no limit after rampFor. So few calls are refused when a fleet
+	// begins together, and all of its workers learn the same limit.
 	forgetting = time.Minute
+	rampFrom   = 100
+	rampGrowth = 8
+	rampFor    = 3 * time.Second
+
+	// The first refusals do not tell the limit. The rate after them grows as a square, by
+	// search of the limit with time in seconds, until calls are refused that are no repeats
+	// of the first ones. It starts at searchFrom messages a second at most where the worker
+	// did not just begin, so that no worker keeps a rate that it was the first to get.
 	searchFrom = 100
-	search     = 16
+	search     = 0.01
 
 	// leastRate is the lowest rate, in messages a second.
 	leastRate = 4
@@ -85,8 +92,10 @@ const (
 	burst = 50 * time.Millisecond
 
 	// startAhead is how much faster than they are claimed messages are started, so that
-	// they do not pile up, and startBurst how late a start may be without costing any.
+	// they do not pile up, and startBurst how late a start may be without costing any. A
+	// worker that begins starts them faster: few are refused then.
 	startAhead = 1.2
+	rampAhead  = 4.0
 	startBurst = 5 * time.Millisecond
 )
 
@@ -103,6 +112,8 @@ type Pace struct {
 	least     float64   // of the cut
 	met       time.Time // when a limit was met where none was known
 	searching bool      // for the limit
+	from      float64   // the highest rate that the search starts at
+	began     time.Time // when the first claim of a backlog was sent; zero before it
 	next      time.Time // when the next claim may be sent
 	start     time.Time // when the next message may be started
 
@@ -130,7 +141,11 @@ func (p *Pace) ease(now time.Time, refused uint64) {
 	since := now.Sub(p.eased)
 	if p.eased.IsZero() || since >= reaction {
 		if p.eased.IsZero() || since >= forgetting {
-			p.limit, p.met = max(p.goodput(now), leastRate), now
+			p.limit, p.met, p.from = max(p.goodput(now), leastRate), now, searchFrom
+			if p.ramps(now) {
+				p.limit = max(p.limit, searchFrom)
+				p.from = p.limit
+			}
 		} else { // but a worker with little to do was not held up by it
 			p.limit = min(p.Rate(now), max(2*p.goodput(now), 2*batch))
 		}
@@ -146,6 +161,9 @@ func (p *Pace) ease(now time.Time, refused uint64) {
 
 // Rate returns how many messages a second may be claimed at now, 0 for any number.
 func (p *Pace) Rate(now time.Time) float64 {
+	if p.ramps(now) {
+		return rampFrom * math.Pow(rampGrowth, now.Sub(p.began).Seconds())
+	}
 	if p.eased.IsZero() {
 		return 0
 	}
@@ -153,10 +171,15 @@ func (p *Pace) Rate(now time.Time) float64 {
 	cut := min(max(p.refused/p.limit, p.least), mostCut)
 	bottom, ceiling := max(p.limit*(1-cut), leastRate), max(p.limit*(1-settling*cut), leastRate)
 	if p.searching {
-		return min(bottom, searchFrom) + search*since*since
+		return min(bottom, p.from) + search*max(p.limit, searchFrom)*since*since
 	}
 	t := since - math.Cbrt((ceiling-bottom)/growth)
 	return ceiling + growth*t*t*t
+}
+
+// ramps reports whether the worker began with a backlog just now, and knows no limit.
+func (p *Pace) ramps(now time.Time) bool {
+	return (p.eased.IsZero() || now.Sub(p.eased) >= forgetting) && !p.began.IsZero() && now.Sub(p.began) < rampFor
 }
 
 // Due returns when the next claim may be sent; it may be past.
@@ -164,6 +187,9 @@ func (p *Pace) Due() time.Time { return p.next }
 
 // Sent records a claim for n messages.
 func (p *Pace) Sent(now time.Time, n int) {
+	if p.began.IsZero() {
+		p.began = now
+	}
 	if rate := p.Rate(now); rate > 0 {
 		p.next = later(p.next, now.Add(-burst)).Add(seconds(float64(n) / rate))
 	}
@@ -175,8 +201,12 @@ func (p *Pace) StartDue() time.Time { return p.start }
 
 // Started records that a message was started at now.
 func (p *Pace) Started(now time.Time) {
+	ahead := startAhead
+	if p.ramps(now) {
+		ahead = rampAhead
+	}
 	if rate := p.Rate(now); rate > 0 {
-		p.start = later(p.start, now.Add(-startBurst)).Add(seconds(1 / (rate * startAhead)))
+		p.start = later(p.start, now.Add(-startBurst)).Add(seconds(1 / (rate * ahead)))
 	}
 }
 
@@ -184,6 +214,9 @@ func (p *Pace) Started(now time.Time) {
 // may be claimed again; the call itself counts as one message.
 func (p *Pace) Got(now time.Time, n, got int) {
 	p.count(now, got)
+	if got == 0 {
+		p.began = time.Time{}
+	}
 	if rate := p.Rate(now); rate > 0 && got < n {
 		p.next = p.next.Add(-seconds(float64(n-max(got, 1)) / rate))
 	}

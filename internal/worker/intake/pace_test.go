@@ -14,7 +14,8 @@ func TestPace(t *testing.T) {
 	begun := time.Now()
 	at := func(after time.Duration) time.Time { return begun.Add(after) }
 	var p Pace
-	for i := range 100 { // 32,000 messages a second
+	p.Sent(at(-3*second), 32)
+	for i := range 100 { // 1,000 messages a second
 		p.Sent(at(time.Duration(i)*time.Millisecond), 32)
 		p.Got(at(time.Duration(i)*time.Millisecond), 32, 10)
 	}
@@ -23,7 +24,7 @@ func TestPace(t *testing.T) {
 	}
 	p.Observe(at(second/2), 3)
 	checkRates(t, "first refusals", &p, at(second/2), []rateAfter{
-		{0, searchFrom, searchFrom}, {second, 110, 120}, {8 * second, 1000, 1200},
+		{0, searchFrom, searchFrom}, {second, 105, 120}, {10 * second, 1000, 1200},
 	})
 
 	p.Observe(at(second), 4) // of the same second
@@ -56,6 +57,46 @@ func TestPace(t *testing.T) {
 		p.Observe(at(second/2), row.refused)
 		if got, want := p.Rate(at(0)), row.left*limit; math.Abs(got/want-1) > 0.01 {
 			t.Errorf("Rate after %d refusals = %.0f, want %.0f", row.refused, got, want)
+		}
+	}
+}
+
+// TestPaceBegins: the rate of a worker that begins with a backlog grows from rampFrom and is
+// soon unlimited. A worker that found the queue empty, or was not refused for a minute, begins
+// again. A worker that is refused on the way keeps to what it got, rampFrom at least.
+func TestPaceBegins(t *testing.T) {
+	now := time.Now()
+	for _, row := range []struct {
+		name string
+		pace Pace
+		want float64
+	}{
+		{"first claim", Pace{}, rampFrom},
+		{"a second after the first", Pace{began: now.Add(-time.Second)}, rampFrom * rampGrowth},
+		{"three seconds after the first", Pace{began: now.Add(-rampFor)}, 0},
+		{"long after a refusal", Pace{eased: now.Add(-forgetting), limit: 500, least: leastCut}, rampFrom},
+		{"soon after a refusal", Pace{eased: now.Add(-time.Second), limit: 500, least: leastCut}, 475},
+	} {
+		row.pace.Sent(now, 32)
+		if got := row.pace.Rate(now); math.Abs(got-row.want) > 0.02*row.want {
+			t.Errorf("%s: Rate = %.0f, want %.0f", row.name, got, row.want)
+		}
+	}
+
+	p := Pace{began: now.Add(-time.Minute)}
+	p.Got(now, 32, 0)
+	p.Sent(now.Add(time.Second), 32)
+	if got := p.Rate(now.Add(time.Second)); got != rampFrom {
+		t.Errorf("Rate of the first claim after an empty queue = %.0f, want %d", got, rampFrom)
+	}
+
+	for got, want := range map[int]float64{1: rampFrom, 400: 400} {
+		p := Pace{}
+		p.Sent(now, 32)
+		p.Got(now, 32, got)
+		p.Observe(now.Add(900*time.Millisecond), 1)
+		if rate := p.Rate(now.Add(900 * time.Millisecond)); math.Abs(rate-want*(1-leastCut)) > 1 {
+			t.Errorf("Rate after a refusal on the way, with %d messages claimed = %.0f, want %.0f", got, rate, want*(1-leastCut))
 		}
 	}
 }
