@@ -246,13 +246,20 @@ func (p *Producer) readsRecord(j Job) bool { return j.OwnID && (p.TakeOver || p.
 // find returns the status of a job's record, which it reopens if TakeOver is set. The
 // status is empty if there is no record, or if it may not be read.
 func (r *producerRun) find(ctx context.Context, j Job, records *checkpoint.Store) (checkpoint.Status, error) {
+	known := r.surveys.in(records)
 	if r.producer.TakeOver {
+		record, ruling, ok := known.answer(ctx, j.delivery())
+		switch {
+		case ok && ruling == checkpoint.Create, ok && ruling == checkpoint.Finish,
+			ok && ruling == checkpoint.Acquire && record.Status != checkpoint.Running:
+			return record.Status, nil // there is no claim to end
+		}
 		return r.producer.reopen(ctx, j, records)
 	}
 	if r.unreadable.Load() {
 		return "", nil
 	}
-	record, ruling, err := r.surveys.in(records).lookup(ctx, j.delivery())
+	record, ruling, err := known.lookup(ctx, j.delivery())
 	switch {
 	case bloberror.HasCode(err, bloberror.ContainerNotFound):
 		return "", nil

@@ -53,13 +53,23 @@ type surveyed struct {
 
 // lookup is [checkpoint.Store.Lookup], without a call if the survey has the answer.
 func (s *survey) lookup(ctx context.Context, d checkpoint.Delivery) (checkpoint.Record, checkpoint.Ruling, error) {
+	if record, ruling, ok := s.answer(ctx, d); ok {
+		return record, ruling, nil
+	}
+	return s.records.Lookup(ctx, d)
+}
+
+// answer rules on the delivery by the survey. It returns false if the survey does not have the
+// answer: the caller then reads the record, which pays for a page of the listing.
+func (s *survey) answer(ctx context.Context, d checkpoint.Delivery) (record checkpoint.Record, ruling checkpoint.Ruling, ok bool) {
 	s.mu.Lock()
 	if !s.ready.IsZero() && time.Since(s.ready) > surveyAge {
 		s.ready, s.known = time.Time{}, nil
 	}
 	if !s.ready.IsZero() {
 		defer s.mu.Unlock()
-		return s.found(d)
+		record, ruling = s.found(d)
+		return record, ruling, true
 	}
 	s.reads++
 	lists := s.reads > readsForPage && !s.over && !s.listing
@@ -70,17 +80,17 @@ func (s *survey) lookup(ctx context.Context, d checkpoint.Delivery) (checkpoint.
 	if lists {
 		s.list(ctx)
 	}
-	return s.records.Lookup(ctx, d)
+	return checkpoint.Record{}, 0, false
 }
 
 // found rules on the delivery by the survey. The caller holds mu.
-func (s *survey) found(d checkpoint.Delivery) (checkpoint.Record, checkpoint.Ruling, error) {
+func (s *survey) found(d checkpoint.Delivery) (checkpoint.Record, checkpoint.Ruling) {
 	r, ok := s.known[d.ID]
 	if !ok {
-		return checkpoint.Record{}, checkpoint.Create, nil
+		return checkpoint.Record{}, checkpoint.Create
 	}
 	record := checkpoint.Record{ID: d.ID, Version: r.version, Status: r.status, Kind: r.kind, PayloadHash: r.payloadHash}
-	return record, checkpoint.OnDelivery(&record, d, time.Time{}), nil
+	return record, checkpoint.OnDelivery(&record, d, time.Time{})
 }
 
 // list lists one page more.

@@ -55,6 +55,40 @@ func TestSurveyCalls(t *testing.T) {
 	})
 }
 
+// TestSurveyCallsOfTakeOver: a run that takes over claims reads and writes the records of running
+// jobs alone, once it has listed them.
+func TestSurveyCallsOfTakeOver(t *testing.T) {
+	const lines, done, running = 600, 150, 100
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t)
+		b.TakeOver = true
+		b.seedMany(t, 1, done, checkpoint.Done)
+		b.seedMany(t, done+1, done+running, checkpoint.Running)
+		b.server.OnCall(func(storage.Call) storage.Fault { return storage.Fault{Before: time.Millisecond} })
+		b.server.ResetCounts()
+		sum, err := b.Run(t.Context(), func(yield func(Spec, error) bool) {
+			for i := lines; i > 0; i-- {
+				if !yield(Spec{ID: fmt.Sprint("job-", i), Kind: "k"}, nil) {
+					return
+				}
+			}
+			yield(Spec{ID: "job-1", Kind: "other"}, nil)
+		})
+		if err != nil || sum.Enqueued != lines-done || sum.Skipped != done || sum.Failed != 1 {
+			t.Errorf("run = %+v, %v, want %d put, %d skipped and 1 failed, whose id has other work", sum, err, lines-done, done)
+		}
+		reads := b.server.Counts()[storage.OpGetBlobProperties]
+		if most := int64(running + readsForPage + 2*DefaultParallel); reads < running || reads > most {
+			t.Errorf("%d reads, want %d to %d", reads, running, most)
+		}
+		for i := range running {
+			if r, err := b.stores.Records.Read(t.Context(), fmt.Sprint("job-", done+1+i)); err != nil || r.Status != checkpoint.Open {
+				t.Errorf("record of job-%d is %s, %v, want open", done+1+i, r.Status, err)
+			}
+		}
+	})
+}
+
 // TestSurveyRules: what a survey has ruled on is what a read of the record rules on.
 func TestSurveyRules(t *testing.T) {
 	b := setup(t)
