@@ -105,21 +105,22 @@ func TestBufferWhenClaimingEnds(t *testing.T) {
 // TestStopDuringManyClaims: a busy worker that is stopped while several claims are in
 // flight releases their messages.
 func TestStopDuringManyClaims(t *testing.T) {
-	for _, after := range proof.Some(t, 1, []time.Duration{53 * time.Millisecond, 94 * time.Millisecond, 101 * time.Millisecond}) {
+	for _, after := range proof.Some(t, 1, []time.Duration{3 * time.Millisecond, 14 * time.Millisecond, 51 * time.Millisecond}) {
 		rig.Run(t, func(t *testing.T, b *rig.Bed) {
-			for i := range 1600 {
+			for i := range 1000 {
 				b.Put(fmt.Sprintf("job-%d", i), "echo", "1")
 			}
 			var inFlight, most atomic.Int64
 			b.Server.OnCall(func(c storage.Call) storage.Fault {
 				if c.Operation == storage.OpGetMessages {
 					most.Store(max(most.Load(), inFlight.Add(1)))
-					time.AfterFunc(10*time.Millisecond, func() { inFlight.Add(-1) })
+					time.AfterFunc(100*time.Millisecond, func() { inFlight.Add(-1) })
+					return storage.Fault{Before: 50 * time.Millisecond, After: 50 * time.Millisecond}
 				}
 				return storage.Fault{Before: 5 * time.Millisecond, After: 5 * time.Millisecond}
 			})
 			p := b.Start("vm_0", job.Kinds{"echo": rig.Echo}, func(c *worker.Config) { c.Metadata, c.Concurrency = nil, 128 })
-			b.WaitFor("claims", time.Minute, func() bool { return inFlight.Load() > 0 })
+			b.WaitFor("several claims", time.Minute, func() bool { return inFlight.Load() > 1 })
 			time.Sleep(after)
 			stopped := time.Now()
 			p.Stop()
