@@ -9,6 +9,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
 // seedMany puts records of jobs with numbered ids that have that status.
@@ -150,15 +151,16 @@ func TestSurveyIsRefused(t *testing.T) {
 func TestSurveyOfManyRecords(t *testing.T) {
 	b := setup(t)
 	b.CheckIDs = true
-	b.seedMany(t, 1, 2*pageRecords+1, checkpoint.Done)
+	pages := proof.Times(1, 2)
+	b.seedMany(t, 1, pages*pageRecords+1, checkpoint.Running)
 	ids := []string{}
-	for i := range 2*readsForPage + 2 {
+	for i := range pages*readsForPage + 2 {
 		ids = append(ids, fmt.Sprint("new-", i))
 	}
 	for _, row := range []struct {
 		jobs        int
 		least, most int64 // listings: the emulator sends some pages in two parts
-	}{{readsForPage, 0, 0}, {readsForPage + 1, 1, 2}, {len(ids), 2, 4}} {
+	}{{readsForPage, 0, 0}, {readsForPage + 1, 1, 2}, {len(ids), int64(pages), int64(2 * pages)}} {
 		b.server.ResetCounts()
 		sum, err := b.Run(t.Context(), func(yield func(Spec, error) bool) {
 			for _, id := range slices.Clone(ids[:row.jobs]) {
