@@ -151,6 +151,7 @@ func TestSurveyIsRefused(t *testing.T) {
 func TestSurveyOfManyRecords(t *testing.T) {
 	b := setup(t)
 	b.CheckIDs = true
+	b.Parallel = 1
 	b.server.SetFullPages()
 	pages := proof.Times(1, 2)
 	b.seedMany(t, 1, pages*pageRecords+1, checkpoint.Running)
