@@ -87,8 +87,8 @@ test: ## go vet and tests, of long ones a sample, with the race detector where t
 
 .PHONY: proof
 proof: ## long tests in full: all crash points, 200 histories, hours of virtual time, gigabytes (TESTFLAGS=...)
-	@packages=$$(tools/proof-packages.sh) && race=$$(tools/race.sh) && set -x && \
-		SPOTWORKER_PROOF=full go test -vet=off -p 3 -timeout 30m $(TESTFLAGS) $(filter ./internal/test/worker/%,$(LONGEST)) $$packages && \
+	@list=$$(go run ./internal/test/proof/prooftests $(LONGEST)) && race=$$(tools/race.sh) && set -x && \
+		SPOTWORKER_PROOF=full go test -vet=off -p 3 -timeout 30m $$list $(TESTFLAGS) && \
 		go test $$race -vet=off -timeout 30m $(TESTFLAGS) $(COMMANDS)
 
 .PHONY: integration

@@ -1,7 +1,7 @@
 // Package proof decides how much of a long test runs. make test runs a quick part of it
 // under the race detector, make proof runs all of it without: all crash points, many
-// histories, hours of virtual time, gigabytes. SPOTWORKER_PROOF=full chooses the latter, for
-// single tests too:
+// histories, hours of virtual time, gigabytes. Command prooftests finds the tests for it.
+// SPOTWORKER_PROOF=full chooses all of a single test too:
 //
 //	SPOTWORKER_PROOF=full go test ./internal/test/worker/crashpoints -run TestEveryCall/short
 package proof
