@@ -55,6 +55,7 @@ var breaches = []struct {
 	{"winservice stands alone", "internal/windows/winservice/run.go", importing(testModule + "/internal/worker"), 3},
 	{"winsetup knows the service alone", "internal/windows/winsetup/check.go", importing(testModule + "/internal/cli"), 3},
 	{"preempt imports no sibling", "internal/preempt/watcher.go", importing(testModule + "/internal/lifecycle"), 3},
+	{"notice knows preempt alone", "notice/watcher.go", importing(testModule + "/internal/retry"), 3},
 	{"queue imports no sibling", "internal/queue/lease.go", importing(testModule + "/internal/checkpoint"), 3},
 	{"queue imports no sibling", "internal/queue/inner/lease.go", importing(testModule), 3},
 	{"checkpoint imports no sibling", "internal/checkpoint/store.go", importing(testModule + "/internal/queue"), 3},

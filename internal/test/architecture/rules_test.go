@@ -178,6 +178,13 @@ var importRules = []importRule{
 		reason:  "the watcher reports and the worker decides; knowing jobs or queues would turn that round",
 	},
 	{
+		name:    "notice knows preempt alone",
+		in:      []string{"./notice"},
+		forbids: []string{"./...", sdk},
+		allows:  []string{"./internal/preempt"},
+		reason:  "it is for programs without a worker, which should link no storage SDK",
+	},
+	{
 		name:    "queue imports no sibling",
 		in:      []string{"./internal/queue/..."},
 		forbids: []string{"./..."},
