@@ -32,7 +32,8 @@ type Options struct {
 	// own sign-in (az login or azd auth login).
 	Credential azcore.TokenCredential
 
-	// ClientID is the client id of a managed identity. Not used with Credential.
+	// ClientID is the client id of a managed identity or, where AZURE_FEDERATED_TOKEN_FILE is
+	// set, of a workload identity. Not used with Credential.
 	ClientID string
 
 	// ConnectionString has the account's endpoints and key, for emulators and accounts

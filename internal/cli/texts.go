@@ -18,7 +18,8 @@ type WithTexts interface{ HelpTexts() Texts }
 var texts = Texts{
 	"about_output":     "Form of the output: ${enum}. json is one object per line, for scripts.",
 	"about_log_format": "Form of the log: ${enum}. auto is text on a terminal and JSON elsewhere.",
-	"about_client_id":  "Client id of the managed identity to sign in with. Without it the developer's own sign-in is used.",
+	"about_client_id": "Client id of the identity to sign in with: a managed identity of the VM or, with AZURE_FEDERATED_TOKEN_FILE, " +
+		"the workload identity of a pod. Without it the developer's own sign-in is used.",
 	"about_more_account": "Further storage account of a deployment that has several, reached with the same identity. May be " +
 		"given several times: all accounts of the deployment, in the order of spotctl accounts. With " +
 		"AZURE_STORAGE_CONNECTION_STRING further connection strings are in SPOTWORKER_MORE_CONNECTION_STRINGS " +

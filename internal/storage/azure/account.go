@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -32,8 +33,9 @@ type AccountConfig struct {
 	// Credential, if set, signs in.
 	Credential azcore.TokenCredential
 
-	// ClientID, without a Credential, selects a user-assigned managed identity. Empty
-	// means the developer's own sign-in.
+	// ClientID, without a Credential, selects an identity: the workload identity of a pod
+	// where AZURE_FEDERATED_TOKEN_FILE names the file of its token, otherwise a user-assigned
+	// managed identity of the VM. Empty means the developer's own sign-in.
 	ClientID string
 
 	// BlobEndpoint and QueueEndpoint replace the public cloud's addresses,
@@ -208,24 +210,39 @@ func (a *Account) Host() string {
 }
 
 func (c AccountConfig) credential() (azcore.TokenCredential, error) {
-	if c.Credential != nil {
+	switch {
+	case c.Credential != nil:
 		return c.Credential, nil
+	case c.ClientID == "":
+		return developerCredential()
 	}
-	if c.ClientID != "" {
-		options := policy.ClientOptions{Transport: c.Transport}
-		if options.Transport == nil {
-			options.Transport = &http.Client{Transport: newIdentityTransport(), CheckRedirect: refuseRedirects}
-		}
-		identity, err := azidentity.NewManagedIdentityCredential(&azidentity.ManagedIdentityCredentialOptions{
-			ClientOptions: options, ID: azidentity.ClientID(c.ClientID),
-		})
-		return &identityCredential{TokenCredential: identity, clientID: c.ClientID}, err
-	}
-	return developerCredential()
+	identity, err := c.identity()
+	return &identityCredential{TokenCredential: identity, clientID: c.ClientID}, err
 }
 
-// SignIn returns the credential of a managed identity or, if clientID is empty, of the
-// developer's own sign-in. It sends nothing. For services other than storage.
+// tokenFileVariable names the file of a workload identity's token: Kubernetes renews it, and
+// Microsoft Entra takes it in place of a secret. The webhook of workload identities sets it in
+// each pod, with AZURE_TENANT_ID and AZURE_AUTHORITY_HOST, which azidentity reads.
+const tokenFileVariable = "AZURE_FEDERATED_TOKEN_FILE"
+
+// identity returns the credential of a workload identity or of a managed identity.
+func (c AccountConfig) identity() (azcore.TokenCredential, error) {
+	options := policy.ClientOptions{Transport: c.Transport}
+	if file := os.Getenv(tokenFileVariable); file != "" {
+		return azidentity.NewWorkloadIdentityCredential(&azidentity.WorkloadIdentityCredentialOptions{
+			ClientOptions: options, ClientID: c.ClientID, TokenFilePath: file,
+		})
+	}
+	if options.Transport == nil {
+		options.Transport = &http.Client{Transport: newIdentityTransport(), CheckRedirect: refuseRedirects}
+	}
+	return azidentity.NewManagedIdentityCredential(&azidentity.ManagedIdentityCredentialOptions{
+		ClientOptions: options, ID: azidentity.ClientID(c.ClientID),
+	})
+}
+
+// SignIn returns the credential of the identity clientID, or of the developer's own sign-in, as
+// [AccountConfig] does. It sends nothing. For services other than storage.
 func SignIn(clientID string) (azcore.TokenCredential, error) {
 	return AccountConfig{ClientID: clientID}.credential()
 }
