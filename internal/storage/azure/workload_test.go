@@ -37,7 +37,8 @@ func (e *entra) answer(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case strings.HasSuffix(r.URL.Path, "/.well-known/openid-configuration"):
 		tenant := entraHost + "/" + strings.Split(r.URL.Path, "/")[1]
-		fmt.Fprintf(w, `{"issuer":"%s/v2.0","authorization_endpoint":"%[1]s/oauth2/v2.0/authorize","token_endpoint":"%[1]s/oauth2/v2.0/token"}`, tenant)
+		fmt.Fprintf(w, `{"issuer":"%s/v2.0","authorization_endpoint":"%[1]s/oauth2/v2.0/authorize",`+
+			`"token_endpoint":"%[1]s/oauth2/v2.0/token"}`, tenant)
 	case strings.HasPrefix(r.URL.Path, "/common/discovery/instance"):
 		fmt.Fprintf(w, `{"tenant_discovery_endpoint":"%s/tenant/v2.0/.well-known/openid-configuration","metadata":[{"preferred_network":`+
 			`"login.microsoftonline.com","preferred_cache":"login.windows.net","aliases":["login.microsoftonline.com"]}]}`, entraHost)
@@ -58,7 +59,8 @@ func (e *entra) token(w http.ResponseWriter, r *http.Request) {
 	e.issued++
 	now := time.Now()
 	access := e.tokens.Issue(token.Claims{
-		Audience: "https://storage.azure.com", ClientID: e.client, ObjectID: e.object, NotBefore: now.Add(-time.Minute), Expires: now.Add(time.Hour),
+		Audience: "https://storage.azure.com", ClientID: e.client, ObjectID: e.object,
+		NotBefore: now.Add(-time.Minute), Expires: now.Add(time.Hour),
 	})
 	fmt.Fprintf(w, `{"token_type":"Bearer","expires_in":3600,"access_token":%q}`, access)
 }
@@ -111,7 +113,8 @@ func TestWorkloadIdentity(t *testing.T) {
 		return account
 	}
 	err := use(t.Context(), connect("another token"))
-	if err == nil || !strings.Contains(azure.Explain(err), "sign in as the identity "+e.client) || strings.Contains(err.Error(), "another token") {
+	if err == nil || !strings.Contains(azure.Explain(err), "sign in as the identity "+e.client) ||
+		strings.Contains(err.Error(), "another token") {
 		t.Errorf("use with a token that is not taken = %v", err)
 	}
 	if err := use(t.Context(), connect("the pod's token")); err != nil {
@@ -123,7 +126,8 @@ func TestWorkloadIdentity(t *testing.T) {
 	}
 
 	t.Setenv("AZURE_TENANT_ID", "")
-	if _, err := azure.Connect(azure.AccountConfig{Account: "account", ClientID: e.client}); err == nil || !strings.Contains(err.Error(), "tenant") {
+	_, err = azure.Connect(azure.AccountConfig{Account: "account", ClientID: e.client})
+	if err == nil || !strings.Contains(err.Error(), "tenant") {
 		t.Errorf("Connect without a tenant = %v, want an error that names it", err)
 	}
 }

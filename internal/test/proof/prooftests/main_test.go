@@ -14,7 +14,8 @@ func TestFind(t *testing.T) {
 	found, err := find(fstest.MapFS{
 		"a/a_test.go": file(proving + "func TestOne() { proof.Times(1, 2) }\nfunc times() int { return proof.Times(1, 2) }\n" +
 			"var many = times()\nfunc TestOther() {}"),
-		"a/b_test.go":                         file("package p\nfunc TestTwo() { r{}.run() }\nfunc (r) run() { println(many) }\nfunc TestMain() { times() }"),
+		"a/b_test.go": file("package p\nfunc TestTwo() { r{}.run() }\n" +
+			"func (r) run() { println(many) }\nfunc TestMain() { times() }"),
 		"b/b_test.go":                         file("package p\nfunc TestThree() { proof() }\nfunc proof() {}"),
 		"c/c.go":                              file(proving + "func TestFour() { proof.Full() }"),
 		"internal/test/integration/i_test.go": file(proving + "func TestFive() { proof.Full() }"),
