@@ -98,12 +98,17 @@ integration: ## tests against real components; those without theirs are skipped 
 .PHONY: integration-tools
 integration-tools: ## install into .tools/ what integration tests and lint need
 	@tools/debian-packages.sh $(DEBIAN_PACKAGES)
-	@tools/debian-root.sh
-	@tools/azure-cli.sh
-	@tools/npm.sh azurite azurite/dist/src/azurite.js
-	@tools/npm.sh axe axe-core/axe.min.js
-	@tools/wine.sh
-	@tools/golangci-lint.sh >/dev/null
+	@$(MAKE) --no-print-directory --output-sync -j 4 $(TOOLS)
+
+# Tools that need Debian packages and not each other.
+TOOLS := tool-debian tool-azure-cli tool-azurite tool-axe tool-wine tool-linter
+.PHONY: $(TOOLS)
+tool-debian: ; @tools/debian-root.sh
+tool-azure-cli: ; @tools/azure-cli.sh
+tool-azurite: ; @tools/npm.sh azurite azurite/dist/src/azurite.js
+tool-axe: ; @tools/npm.sh axe axe-core/axe.min.js
+tool-wine: ; @tools/wine.sh
+tool-linter: ; @tools/golangci-lint.sh >/dev/null
 
 .PHONY: lint
 lint: ## gofmt and golangci-lint with go vet's checks, which it installs into .tools/ if it is missing
