@@ -1,4 +1,4 @@
-"""Tests of spotworker.py: python3 -m unittest spotworker_test."""
+"""Tests of the helper: python3 -m unittest spotworker_test."""
 
 import ast
 import json
@@ -241,7 +241,8 @@ class OnLaptop(unittest.TestCase):
 
 class Source(unittest.TestCase):
     def test_is_python_3_8(self):
-        ast.parse((HERE / "spotworker.py").read_text(encoding="utf-8"), feature_version=(3, 8))
+        for file in (HERE / "spotworker").glob("*.py"):
+            ast.parse(file.read_text(encoding="utf-8"), feature_version=(3, 8))
 
 
 if __name__ == "__main__":

@@ -97,8 +97,7 @@ func (d *documented) kind(t *testing.T) Kind {
 		return Kind{Name: "test", Command: []string{interpreterNamed(t, d.needs), filepath.Join(folder, "program")}}
 	}
 	copied := withoutForks(func() error {
-		helper, err := os.ReadFile(filepath.Join("..", "..", "python", "spotworker.py"))
-		return errors.Join(err, os.WriteFile(filepath.Join(folder, "spotworker.py"), helper, 0o600),
+		return errors.Join(os.CopyFS(filepath.Join(folder, "spotworker"), os.DirFS(filepath.Join("..", "..", "python", "spotworker"))),
 			os.CopyFS(folder, os.DirFS(filepath.Join("..", "..", "examples", d.name))))
 	})
 	if copied != nil {

@@ -387,7 +387,7 @@ func (f *findings) ofSaving(seen observed) {
 		return
 	default:
 		f.add("saves-nothing", Problem, "From time to time write the state to a file in TMPDIR and rename it to SPOTWORKER_CHECKPOINT; at the "+
-			"start load SPOTWORKER_RESTORE if it is set. In Python python/spotworker.py does both.",
+			"start load SPOTWORKER_RESTORE if it is set. In Python the helper in the folder python does both.",
 			"it never put a checkpoint in place: after every eviction it starts from the beginning, and what it has done until then is lost")
 		f.scratchState(seen)
 		return

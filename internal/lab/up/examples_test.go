@@ -120,11 +120,7 @@ func (ex example) run(t *testing.T) {
 	if err := os.CopyFS(folder, os.DirFS(filepath.Join(root, "examples", ex.name))); err != nil {
 		t.Fatal(err)
 	}
-	helper, err := os.ReadFile(filepath.Join(root, "python", "spotworker.py"))
-	if err == nil {
-		err = os.WriteFile(filepath.Join(folder, "spotworker.py"), helper, 0o600)
-	}
-	if err != nil {
+	if err := os.CopyFS(filepath.Join(folder, "spotworker"), os.DirFS(filepath.Join(root, "python", "spotworker"))); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Chmod(filepath.Join(folder, "checksums.sh"), 0o700); err != nil && ex.name == "checksums" {

@@ -74,7 +74,11 @@ func copyExample(t *testing.T, name, to string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range append(files, filepath.Join(repository.Root(t), "python", "spotworker.py")) {
+	helper := os.DirFS(filepath.Join(repository.Root(t), "python", "spotworker"))
+	if err := os.CopyFS(filepath.Join(to, "spotworker"), helper); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err == nil {
 			err = os.WriteFile(filepath.Join(to, filepath.Base(file)), text, 0o700)

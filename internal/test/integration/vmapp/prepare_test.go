@@ -77,7 +77,9 @@ func example(t *testing.T, repository string) string {
 	if err := os.CopyFS(folder, os.DirFS(filepath.Join(repository, "examples", "logstats"))); err != nil {
 		t.Fatal(err)
 	}
-	put(t, filepath.Join(folder, "spotworker.py"), read(t, filepath.Join(repository, "python", "spotworker.py")))
+	if err := os.CopyFS(filepath.Join(folder, "spotworker"), os.DirFS(filepath.Join(repository, "python", "spotworker"))); err != nil {
+		t.Fatal(err)
+	}
 	const environment = `"environment":`
 	kinds := filepath.Join(folder, "kinds.json")
 	put(t, kinds, replaceOnce(t, read(t, kinds), environment, `"pass_environment": ["PAUSE"], `+environment))

@@ -1,0 +1,157 @@
+"""Tests of spotworker.client against the deployment and the worker of the Go test that runs them."""
+
+import datetime
+import json
+import os
+import time
+import unittest
+import uuid
+
+from spotworker import client as spotworker
+
+CONNECTION = os.environ["AZURE_STORAGE_CONNECTION_STRING"]
+FACTS = json.loads(os.environ["SPOTWORKER_FACTS"])  # what Go says
+PATIENCE = 120.0
+
+
+def own_id(name):
+    return f"{name}-{uuid.uuid4()}"
+
+
+class TestClient(unittest.TestCase):
+    def setUp(self):
+        self.client = spotworker.Client(connection_string=CONNECTION, name="python@desk")
+
+    def test_put_and_wait(self):
+        for payload in ({"n": 1, "text": "größer\n\u2028", "list": [1.5, None, True]}, "text", 7, [], False):
+            id = self.client.put("echo", payload)
+            self.assertEqual(self.client.wait(id, PATIENCE).json(), payload)
+        for payload in (b"\x00\xff bytes", b"", None):
+            self.assertEqual(self.client.wait(self.client.put("echo", payload), PATIENCE), payload or b"")
+
+    def test_large_payloads(self):
+        text = {"text": "ü" * 150_000}
+        data = os.urandom(1 << 20)
+        ids = [self.client.put("echo", text), self.client.put("echo", data, id=own_id("large"))]
+        self.assertEqual(self.client.wait(ids[0], PATIENCE).json(), text)
+        self.assertEqual(self.client.wait(ids[1], PATIENCE), data)
+
+    def test_fields(self):
+        deadline = datetime.datetime.now(datetime.timezone(datetime.timedelta(hours=2))) + datetime.timedelta(hours=3)
+        id = self.client.put("deadline", 1, deadline=deadline, estimate=60, max_run=600, max_silence=60, delay=1)
+        at = self.client.wait(id, PATIENCE).json()
+        self.assertEqual(at, deadline.astimezone(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"))
+
+    def test_chosen_id(self):
+        id = own_id("alps")
+        self.assertEqual(self.client.put("echo", {"n": 1}, id=id), id)
+        self.client.wait(id, PATIENCE)
+        before = self.client.status(id)
+        self.assertTrue(before.final and before.kind == "echo" and before.generation == 1 and before.ended_at >= before.created_at)
+        again = list(self.client.put_many([spotworker.Spec("echo", {"n": 1}, id=id)]))
+        self.assertEqual([(p.id, p.status, p.error) for p in again], [(id, "done", None)])
+        self.assertEqual(self.client.status(id), before)
+        for other in (("echo", {"n": 2}), ("fails", {"n": 1})):
+            with self.assertRaisesRegex(spotworker.OtherWork, id):
+                self.client.put(*other, id=id)
+
+    def test_inputs(self):
+        id = own_id("inputs")
+        inputs = [{"container": "data", "blob": "größe 1.csv"}]
+        self.client.put("files", id=id, inputs=inputs)
+        self.assertEqual(self.client.wait(id, PATIENCE).json(), {"größe 1.csv": "a,b\n"})
+        self.assertEqual(self.client.put("files", id=id, inputs=inputs), id)
+        with self.assertRaises(spotworker.OtherWork):
+            self.client.put("files", id=id, inputs=inputs[:0])
+
+    def test_put_many(self):
+        specs = [spotworker.Spec("echo", n, id=own_id(f"many-{n}")) for n in range(60)] + [spotworker.Spec("no kind!", 1)]
+        put = list(self.client.put_many(specs, parallel=4))
+        bad = [p for p in put if p.error]
+        self.assertEqual((len(put), len(bad)), (61, 1))
+        self.assertRegex(str(bad[0].error), "no kind!")
+        for p in put:
+            if not p.error:
+                self.assertEqual(self.client.wait(p.id, PATIENCE).json(), p.spec.payload)
+
+    def test_jobs_of_go(self):
+        self.assertEqual(self.client.wait(FACTS["job_of_go"], PATIENCE).json(), {"from": "Go"})
+        with self.assertRaises(spotworker.NewerVersion):
+            self.client.status(FACTS["newer_record"])
+        with self.assertRaises(spotworker.NewerVersion):
+            self.client.put("echo", 1, id=FACTS["newer_record"])
+
+    def test_same_as_go(self):
+        for row in FACTS["shards"]:
+            queue = "jobs" if row["shard"] == 0 else f"jobs-{row['shard']}"
+            self.assertEqual(spotworker._shard("jobs", row["id"], row["of"]), queue, row)
+        self.assertGreater(len({row["shard"] for row in FACTS["shards"]}), 3)
+
+    def test_failed(self):
+        id = self.client.put("fails")
+        with self.assertRaisesRegex(spotworker.Failed, "größer als\nerlaubt"):
+            self.client.wait(id, PATIENCE)
+        self.assertEqual(self.client.status(id).status, "poison")
+
+    def test_not_there(self):
+        for call in (self.client.status, self.client.result, self.client.cancel):
+            with self.assertRaisesRegex(spotworker.NotFound, "no-such-job"):
+                call("no-such-job")
+        begun = time.monotonic()
+        with self.assertRaises(TimeoutError):
+            self.client.wait("no-such-job", 1.2)
+        self.assertLess(abs(time.monotonic() - begun - 1.2), 1.5)
+
+    def test_cancel(self):
+        id = own_id("cancel")
+        self.client.put("forever", id=id)
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            try:
+                if self.client.status(id).progress_text == "größer":
+                    break
+            except spotworker.NotFound:
+                pass
+            time.sleep(0.1)
+        with self.assertRaises(spotworker.NotFinished):
+            self.client.result(id)
+        self.assertEqual(self.client.cancel(id, "no longer\nneeded"), "running")
+        with self.assertRaisesRegex(spotworker.Cancelled, "no longer\nneeded"):
+            self.client.wait(id, PATIENCE)
+        job = self.client.status(id)
+        self.assertEqual((job.status, job.reason, job.owner), ("cancelled", "no longer\nneeded", "python@desk"))
+        self.assertEqual(self.client.cancel(id), "cancelled")  # and says so
+        self.assertEqual(self.client.put("forever", id=id), id)  # nothing is put
+        self.assertEqual(self.client.status(id), job)
+        print("cancelled", id)
+
+    def test_bad_input(self):
+        naive = datetime.datetime.now()
+        for what, call in {
+            "id": lambda: self.client.put("echo", 1, id="a b"),
+            "empty id": lambda: self.client.put("echo", 1, id=""),
+            "dot": lambda: self.client.put("echo", 1, id="a."),
+            "line feed": lambda: self.client.put("echo", 1, id="a\n"),
+            "kind": lambda: self.client.put("", 1),
+            "deadline": lambda: self.client.put("echo", 1, deadline=naive),
+            "seconds": lambda: self.client.put("echo", 1, estimate=1.5),
+            "NaN": lambda: self.client.put("echo", float("nan")),
+            "payload": lambda: self.client.put("echo", b"x" * ((64 << 20) + 1)),
+            "fields": lambda: self.client.put("files", inputs=[{"container": "data", "blob": "x" * 900}] * 60),
+            "status": lambda: self.client.status("a/b"),
+            "both": lambda: spotworker.Client("account", connection_string=CONNECTION),
+            "none": lambda: spotworker.Client(),
+        }.items():
+            with self.subTest(what), self.assertRaises(ValueError):
+                call()
+
+    def test_several_accounts(self):
+        several = spotworker.Client(connection_string=CONNECTION, queue="several-jobs")
+        with self.assertRaisesRegex(spotworker.SeveralAccounts, "jobs1, jobs2"):
+            several.put("echo", 1)
+        with self.assertRaisesRegex(spotworker.SeveralAccounts, "jobs1, jobs2"):
+            several.status("no-such-job")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
