@@ -7,7 +7,8 @@ cd "$(dirname "$0")/.."
 
 goreleaser=${GORELEASER:-$(tools/goreleaser.sh)}
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
-export SOURCE_DATE_EPOCH
+RELEASE_TIME=$(TZ=UTC git log -1 --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ)
+export SOURCE_DATE_EPOCH RELEASE_TIME
 
 case ${1:-} in
   publish) exec "$goreleaser" release --clean --release-notes out/release-parts/notes.md ;;
