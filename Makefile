@@ -30,7 +30,7 @@ EXAMPLES := $(patsubst %/,%,$(dir $(wildcard examples/*/go.mod)))
 # own, chromium for the page of spotctl web, spin for the model, prometheus for promtool, azure-cli to evict workers, wine and mingw to run Windows
 # programs, gromacs, john and lammps as jobs (qemu-user where the processor is too old for them), the others for a machine that systemd boots and for what is installed
 # there.
-DEBIAN_PACKAGES := iproute2 gromacs john lammps qemu-user spin prometheus azure-cli wine wine64 gcc-mingw-w64-x86-64-posix debootstrap systemd-container dbus shellcheck chromium
+DEBIAN_PACKAGES := iproute2 gromacs john lammps qemu-user spin prometheus azure-cli wine wine64 gcc-mingw-w64-x86-64-posix debootstrap systemd-container dbus shellcheck chromium rpm groff-base
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -46,6 +46,14 @@ build: ## build bin/worker, bin/producer, bin/spotctl and bin/lab
 .PHONY: package
 package: ## make packages for VMs, in dist/ (WORKER=folder of a main, HANDLERS=folder with kinds.json, SIGNING_KEY=SSH key)
 	@go run ./internal/vmpackage/pack -worker '$(or $(WORKER),./cmd/worker)' -handlers '$(HANDLERS)' -version '$(VERSION)' -time '$(SOURCE_DATE_EPOCH)' -out '$(PACKAGES)' -architectures '$(ARCHITECTURES)' -sign '$(SIGNING_KEY)'
+
+.PHONY: release-snapshot
+release-snapshot: ## make a release in out/release and publish nothing: minutes (SYSTEMS="linux windows", PROCESSORS=amd64)
+	@SYSTEMS='$(SYSTEMS)' PROCESSORS='$(PROCESSORS)' tools/release.sh snapshot
+
+.PHONY: release
+release: ## make the release of the current tag, as a draft on GitHub (with GITHUB_TOKEN); the release workflow runs it
+	@tools/release.sh publish
 
 .PHONY: demo
 demo: ## evict workers on a local Azure and check that no job is lost (DEMO_FLAGS=...)
@@ -95,22 +103,27 @@ proof: ## long tests in full: all crash points, 200 histories, hours of virtual 
 integration: ## tests against real components; those without theirs are skipped (TESTFLAGS=...)
 	go test -tags integration -count=1 -v -p 3 -timeout 45m $(TESTFLAGS) ./internal/test/integration/vmapp ./internal/test/integration/model ./internal/test/integration/tryout ./internal/test/integration/chaos ./internal/test/integration/...
 
+# GoReleaser takes minutes to build, so it is built while packages are downloaded.
 .PHONY: integration-tools
 integration-tools: ## install into .tools/ what integration tests and lint need
-	@tools/debian-packages.sh $(DEBIAN_PACKAGES)
-	@tools/debian-root.sh
-	@tools/azure-cli.sh
-	@tools/npm.sh azurite azurite/dist/src/azurite.js
-	@tools/npm.sh axe axe-core/axe.min.js
-	@tools/wine.sh
-	@tools/golangci-lint.sh >/dev/null
+	@set -e; tools/go-tool.sh goreleaser >/dev/null & builder=$$!; \
+	trap 'kill $$builder 2>/dev/null || true' EXIT; \
+	tools/debian-packages.sh $(DEBIAN_PACKAGES); \
+	tools/debian-root.sh; \
+	tools/azure-cli.sh; \
+	tools/npm.sh azurite azurite/dist/src/azurite.js; \
+	tools/npm.sh axe axe-core/axe.min.js; \
+	tools/wine.sh; \
+	for tool in golangci-lint actionlint; do tools/go-tool.sh $$tool >/dev/null; done; \
+	wait $$builder
 
 .PHONY: lint
-lint: ## gofmt and golangci-lint with go vet's checks, which it installs into .tools/ if it is missing
+lint: ## gofmt, golangci-lint with go vet's checks, and actionlint; it installs into .tools/ what is missing
 	@unformatted=$$(find . -path './.*' -prune -o -name '*.go' -print | xargs gofmt -l) || exit 1; \
 		[ -z "$$unformatted" ] || { echo "not as gofmt writes it:"; echo "$$unformatted"; exit 1; }
-	@linter=$$(tools/golangci-lint.sh) && for module in . $(EXAMPLES); do \
+	@linter=$$(tools/go-tool.sh golangci-lint) && for module in . $(EXAMPLES); do \
 		echo golangci-lint run in $$module && (cd $$module && "$$linter" run --allow-serial-runners) || exit 1; done
+	@linter=$$(tools/go-tool.sh actionlint) && set -x && "$$linter"
 
 .PHONY: windows
 windows: ## build the commands for Windows, amd64 and arm64, and vet all with tests (no file is for one processor alone)

@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-goreleaser=${GORELEASER:-$(tools/goreleaser.sh)}
+goreleaser=${GORELEASER:-$(tools/go-tool.sh goreleaser)}
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 RELEASE_TIME=$(TZ=UTC git log -1 --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ)
 export SOURCE_DATE_EPOCH RELEASE_TIME

@@ -38,8 +38,8 @@ func inHandlers(handlers []file) []file {
 	return files
 }
 
-// contents returns all files of a package, and its release: the worker and others, whose
-// names are those in a release, what is the same in all packages, and what describes it.
+// contents returns all files of a package, and its release. The files are the worker, others
+// with their names in a release, the fixed files, checksums, and the name of the release.
 func contents(c Config, target target, binary []byte, others []file) (release string, files []file, err error) {
 	payload := target.payload()
 	files = []file{{name: path.Join(payload, target.binary()), data: binary, executable: true}}

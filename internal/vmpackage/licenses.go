@@ -21,7 +21,7 @@ import (
 // licensesName is the file with the licence texts of a package.
 const licensesName = "licenses.txt"
 
-// licenseFile matches names of files with licence texts and what goes with them.
+// licenseFile matches names of files with licences, copyrights and notices.
 var licenseFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|copyright|notice|patents)([-._].*)?$`)
 
 // licensed is a module as go list prints it.

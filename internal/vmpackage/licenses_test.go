@@ -70,7 +70,7 @@ func TestVendoredLicenses(t *testing.T) {
 	}
 }
 
-// TestArchiveBill lists what is in an archive, and refuses one without programs.
+// TestArchiveBill lists the parts of an archive, and refuses an archive without programs.
 func TestArchiveBill(t *testing.T) {
 	made, err := Make(t.Context(), tiny(t))
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// goProgram is a Go program with what it says about its build.
+// goProgram is a Go program with the information about its build.
 type goProgram struct {
 	file
 

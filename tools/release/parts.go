@@ -25,7 +25,7 @@ var programs = []string{"worker", "producer", "spotctl", "lab"}
 // on the processor.
 var systems = []string{"linux", "darwin", "windows"}
 
-// parts are what a release has besides its programs.
+// parts are the parts of a release besides its programs.
 type parts struct {
 	out, version  string
 	snapshot      bool
@@ -93,8 +93,8 @@ func (p *parts) texts(ctx context.Context) error {
 	return nil
 }
 
-// zshCompletion is a function for a folder in zsh's fpath. What completion zsh prints is for a
-// start file.
+// zshCompletion is a function for a folder in zsh's fpath. The code that completion zsh
+// prints is for a start file.
 const zshCompletion = `#compdef %[1]s
 local -a found
 found=("${(@f)$(COMP_LINE="${(j: :)words[1,CURRENT]}" %[1]s)}")
@@ -183,7 +183,7 @@ func (p *parts) write(name string, data []byte) error {
 	return os.WriteFile(filepath.Join(p.out, name), data, readable)
 }
 
-// output returns what a command prints.
+// output returns the output of a command.
 func output(ctx context.Context, environment []string, name string, arguments ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, name, arguments...)
 	cmd.Env = append(os.Environ(), environment...)

@@ -86,7 +86,7 @@ func (p *page) command(n *kong.Node) {
 	}
 }
 
-// flags writes flags: first those without a group, then group by group.
+// flags writes flags: first flags without a group, then group by group.
 func (p *page) flags(flags []*kong.Flag) {
 	var titles []string
 	groups := map[string][]*kong.Flag{"": nil}

@@ -20,11 +20,11 @@ const releaseKinds = `{"kinds": {
 }}
 `
 
-// installRelease installs what a release has, on the machine.
+// installRelease installs the files of a release on the machine.
 func installRelease(t *testing.T) {
 	put(t, "/etc/hosts", "127.0.0.1 localhost\n::1 localhost\n")
 	release := snapshot{folder: filepath.Join(shared, "release")}
-	// The archive's programs take the place of those that startAzure expects.
+	// The archive's programs take the place of the programs that startAzure expects.
 	command(t, "tar", "-xzf", release.file(t, "spotworker_", ".tar.gz"), "--strip-components=1", "-C", shared)
 	d := &debianMachine{azure: startAzure(t, 1), release: release}
 	d.before = inventory(t)

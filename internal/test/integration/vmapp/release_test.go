@@ -85,8 +85,8 @@ func makeSnapshot(t *testing.T) snapshot {
 	return snapshot{folder: filepath.Join(folder, "out", "release")}
 }
 
-// TestRelease makes a release twice, in two folders, and installs what came out on a booted
-// Debian: the archive, the Debian packages, and the package for VMs beside them.
+// TestRelease makes a release twice, in two folders, and installs it on a booted Debian:
+// the archive, the Debian packages, and the package for VMs beside them.
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	inContainer(t, prepareRelease, installRelease)
@@ -175,7 +175,7 @@ func wantRPM(t *testing.T, s snapshot) {
 }
 
 // TestGoInstall installs the commands from a module proxy, which is a folder, outside of any
-// module. The proxy's files are those that the go command makes of the tag itself.
+// module. The go command itself makes the proxy's files from the tag.
 func TestGoInstall(t *testing.T) {
 	t.Parallel()
 	source, proxy, cache, bin := taggedCopy(t), t.TempDir(), t.TempDir(), t.TempDir()
