@@ -63,6 +63,7 @@ type page struct{ text bytes.Buffer }
 func (p *page) title(program *kong.Application, version string) {
 	purpose, _, _ := strings.Cut(strings.Join(strings.Fields(program.Help), " "), ". ")
 	p.printf(".TH %s 1 \"\" %s \"spotworker\"\n", quoted(strings.ToUpper(program.Name)), quoted(version))
+	p.printf(".ad l\n.nh\n") // long flags leave gaps in lines of equal length
 	p.section("NAME")
 	p.printf("%s \\- %s\n", escaped(program.Name), escaped(strings.TrimSuffix(purpose, ".")))
 	p.section("SYNOPSIS")

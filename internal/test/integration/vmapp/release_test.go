@@ -16,8 +16,12 @@ import (
 	"github.com/spotworker/spotworker/internal/test/repository"
 )
 
-// releaseTag is the tag that a copy of the repository has.
-const releaseTag = "v0.1.0"
+const (
+	// releaseTag is the tag in a copy of the repository.
+	releaseTag = "v0.1.0"
+
+	repositoryURL = "https://github.com/spotworker/spotworker"
+)
 
 // snapshot is a release of a copy of the repository, for this machine's processor.
 type snapshot struct{ folder string }
@@ -47,7 +51,7 @@ func taggedCopy(t *testing.T) string {
 	}
 	for _, arguments := range [][]string{
 		{"init", "--quiet", "--initial-branch=main"}, {"add", "--all"}, {"commit", "--quiet", "--message=Release"}, {"tag", releaseTag},
-		{"remote", "add", "origin", "https://github.com/spotworker/spotworker"},
+		{"remote", "add", "origin", repositoryURL},
 	} {
 		cmd := exec.CommandContext(t.Context(), git, arguments...)
 		cmd.Dir = folder
@@ -60,16 +64,16 @@ func taggedCopy(t *testing.T) string {
 	return folder
 }
 
-// makeSnapshot makes a release of a copy of the repository with GoReleaser.
-func makeSnapshot(t *testing.T) snapshot {
+// makeSnapshot makes a release with GoReleaser, in a folder with a repository.
+func makeSnapshot(t *testing.T, folder string, environment ...string) snapshot {
 	t.Helper()
 	goreleaser := filepath.Join(repository.Root(t), ".tools", "bin", "goreleaser")
 	if _, err := os.Stat(goreleaser); err != nil {
 		need.Missing(t, "GoReleaser in .tools")
 	}
-	folder := taggedCopy(t)
-	cmd := exec.CommandContext(t.Context(), filepath.Join(folder, "tools", "release.sh"), "snapshot")
-	cmd.Env = append(os.Environ(), "GORELEASER="+goreleaser, "SYSTEMS=linux", "PROCESSORS="+runtime.GOARCH)
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", "umask $UMASK && exec tools/release.sh snapshot")
+	cmd.Dir = folder
+	cmd.Env = slices.Concat(os.Environ(), environment, []string{"GORELEASER=" + goreleaser, "SYSTEMS=linux", "PROCESSORS=" + runtime.GOARCH})
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("tools/release.sh: %v\n%s", err, out)
 	}
@@ -94,7 +98,10 @@ func TestRelease(t *testing.T) {
 
 // prepareRelease makes the release twice, checks it, and puts it into the folder.
 func prepareRelease(t *testing.T, folder string) {
-	first, second := makeSnapshot(t), makeSnapshot(t)
+	source, again := taggedCopy(t), t.TempDir()
+	command(t, "git", "clone", "--quiet", source, again)
+	command(t, "git", "-C", again, "remote", "set-url", "origin", repositoryURL)
+	first, second := makeSnapshot(t, source, "UMASK=022", "TZ=UTC"), makeSnapshot(t, again, "UMASK=077", "TZ=Asia/Tokyo")
 	sums := read(t, filepath.Join(first.folder, "SHA256SUMS"))
 	if other := read(t, filepath.Join(second.folder, "SHA256SUMS")); sums != other {
 		t.Errorf("a release of the same source in another folder has other bytes:\n%s\n%s", sums, other)
@@ -124,7 +131,7 @@ func wantManuals(t *testing.T, s snapshot) {
 	folder := t.TempDir()
 	command(t, "tar", "-xzf", s.file(t, "spotworker_", ".tar.gz"), "--strip-components=1", "-C", folder)
 	for _, name := range []string{"worker", "producer", "spotctl", "lab"} {
-		cmd := exec.CommandContext(t.Context(), need.Command(t, "groff"), "-man", "-ww", "-Tutf8", "-P-cbou",
+		cmd := exec.CommandContext(t.Context(), need.Command(t, "groff"), "-man", "-ww", "-Wbreak", "-Tutf8", "-P-cbou",
 			filepath.Join(folder, "man", name+".1"))
 		var warnings bytes.Buffer
 		cmd.Stderr = &warnings
@@ -181,7 +188,7 @@ func TestGoInstall(t *testing.T) {
 	source, proxy, cache, bin := taggedCopy(t), t.TempDir(), t.TempDir(), t.TempDir()
 	// As packages are built, so that the build cache has the modules of others.
 	own := []string{"GOFLAGS=-modcacherw -trimpath", "CGO_ENABLED=0", "GOSUMDB=off", "GOWORK=off", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_COUNT=1",
-		"GIT_CONFIG_KEY_0=url." + source + ".insteadOf", "GIT_CONFIG_VALUE_0=https://github.com/spotworker/spotworker"}
+		"GIT_CONFIG_KEY_0=url." + source + ".insteadOf", "GIT_CONFIG_VALUE_0=" + repositoryURL}
 	download := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", "github.com/spotworker/spotworker@"+releaseTag)
 	download.Dir, download.Env = t.TempDir(), append(os.Environ(), append(own, "GOPROXY=direct", "GOMODCACHE="+proxy)...)
 	if out, err := download.CombinedOutput(); err != nil {
