@@ -36,7 +36,8 @@ func TestLicenses(t *testing.T) {
 	text := string(data)
 	for _, want := range []string{
 		"\nexample.com/bare v1.0.0\n\nThis module has no file with a licence.\n",
-		"\nexample.com/local v1.0.0\n\n--- LICENSE-MIT.txt\n\nthe licence of local\n\n--- NOTICE\n\na notice of local\n\n--- other/LICENSE\n\nthe licence of code",
+		"\nexample.com/local v1.0.0\n\n--- LICENSE-MIT.txt\n\nthe licence of local\n\n--- NOTICE\n\na notice of local\n\n" +
+			"--- other/LICENSE\n\nthe licence of code",
 		"\nexample.com/tiny\n\n--- LICENSE\n\nthe licence of tiny\n", "The Go Authors",
 	} {
 		if !strings.Contains(text, want) {
@@ -80,8 +81,8 @@ func TestArchiveBill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`"pkg:golang/std@`, `"payload/bin/worker"`, `"install.sh"`, `"value": "linux"`, `"value": "example.com/tiny"`,
-		commitTime.Format(`"2006-01-02T15:04:05Z"`)} {
+	for _, want := range []string{`"pkg:golang/std@`, `"payload/bin/worker"`, `"install.sh"`, `"value": "linux"`,
+		`"value": "example.com/tiny"`, commitTime.Format(`"2006-01-02T15:04:05Z"`)} {
 		if !strings.Contains(string(bill), want) {
 			t.Errorf("the bill lacks %s:\n%s", want, bill)
 		}

@@ -115,8 +115,10 @@ func TestContents(t *testing.T) {
 	want := map[string]int64{
 		"payload/": 0o755, "payload/bin/": 0o755, "payload/handlers/": 0o755, "payload/handlers/data/": 0o755, "units/": 0o755, "etc/": 0o755,
 		"payload/bin/worker": 0o755, "payload/handlers/echo.sh": 0o755,
-		"payload/handlers/kinds.json": 0o644, "payload/handlers/data/numbers": 0o644, "payload/sbom.cdx.json": 0o644, "payload/licenses.txt": 0o644,
-		"install.sh": 0o644, "update.sh": 0o644, "remove.sh": 0o644, "lib.sh": 0o644, "check.sh": 0o644, "deploy.sh": 0o644, "firewall.sh": 0o644,
+		"payload/handlers/kinds.json": 0o644, "payload/handlers/data/numbers": 0o644, "payload/sbom.cdx.json": 0o644,
+		"payload/licenses.txt": 0o644,
+		"install.sh":           0o644, "update.sh": 0o644, "remove.sh": 0o644, "lib.sh": 0o644, "check.sh": 0o644,
+		"deploy.sh": 0o644, "firewall.sh": 0o644,
 		"units/spotworker.service": 0o644, "units/spotworker@.service": 0o644, "units/spotworker-logs.service": 0o644,
 		"units/spotworker-logrotate.service": 0o644, "units/spotworker-logrotate.timer": 0o644,
 		"etc/spotworker.sysusers": 0o644, "etc/spotworker.logrotate": 0o644, "SHA256SUMS": 0o644, "release": 0o644,

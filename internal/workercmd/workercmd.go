@@ -133,7 +133,9 @@ func workerProgram(version string) cli.Program {
 
 // commands are the program's functions besides running a worker, by the first argument.
 func commands() map[string]func(Options) error {
-	return map[string]func(Options) error{"service": serviceCommand, "package": packageCommand, "completion": completionCommand, "man": manCommand}
+	return map[string]func(Options) error{
+		"service": serviceCommand, "package": packageCommand, "completion": completionCommand, "man": manCommand,
+	}
 }
 
 // readElsewhere are the environment variables that are not flags: the scripts of

@@ -185,7 +185,7 @@ func (p *parts) write(name string, data []byte) error {
 
 // output returns the output of a command.
 func output(ctx context.Context, environment []string, name string, arguments ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, name, arguments...)
+	cmd := exec.CommandContext(ctx, name, arguments...) //nolint:gosec // commands of this program
 	cmd.Env = append(os.Environ(), environment...)
 	var said bytes.Buffer
 	cmd.Stderr = &said
