@@ -66,7 +66,7 @@ func (d *debianMachine) hello(t *testing.T, producer, id string) {
 // archive runs the programs where the archive was unpacked.
 func (d *debianMachine) archive(t *testing.T) {
 	worker := exec.CommandContext(t.Context(), filepath.Join(shared, "worker"), "--kinds-file", filepath.Join(shared, "kinds.json"),
-		"--listen=none", "--runtime-dir=none")
+		"--listen=none", "--runtime-dir", t.TempDir())
 	worker.Env = append(os.Environ(), "AZURE_STORAGE_CONNECTION_STRING="+d.azure.connection,
 		"SPOTWORKER_METADATA_ENDPOINT="+d.azure.endpoints["spot_1"], "SPOTWORKER_SCRATCH="+t.TempDir())
 	var log lockedBuffer
