@@ -46,5 +46,5 @@ for candidate in "$local" "$(command -v "$name" || true)"; do
 done
 
 echo "installing $name $version into .tools/bin" >&2
-GOBIN=$PWD/.tools/bin GOFLAGS= go install "${flags[@]}" "$module${package:+/$package}@$version" >&2
+GOBIN=$PWD/.tools/bin GOFLAGS='' go install ${flags[@]+"${flags[@]}"} "$module${package:+/$package}@$version" >&2
 echo "$local"
