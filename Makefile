@@ -30,7 +30,7 @@ EXAMPLES := $(patsubst %/,%,$(dir $(wildcard examples/*/go.mod)))
 # own, chromium for the page of spotctl web, spin for the model, prometheus for promtool, azure-cli to evict workers, wine and mingw to run Windows
 # programs, gromacs, john and lammps as jobs (qemu-user where the processor is too old for them), the others for a machine that systemd boots and for what is installed
 # there.
-DEBIAN_PACKAGES := iproute2 gromacs john lammps qemu-user spin prometheus azure-cli wine wine64 gcc-mingw-w64-x86-64-posix debootstrap systemd-container dbus shellcheck chromium
+DEBIAN_PACKAGES := iproute2 gromacs john lammps qemu-user spin prometheus azure-cli wine wine64 gcc-mingw-w64-x86-64-posix debootstrap systemd-container dbus shellcheck chromium rpm groff-base
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -46,6 +46,14 @@ build: ## build bin/worker, bin/producer, bin/spotctl and bin/lab
 .PHONY: package
 package: ## make packages for VMs, in dist/ (WORKER=folder of a main, HANDLERS=folder with kinds.json, SIGNING_KEY=SSH key)
 	@go run ./internal/vmpackage/pack -worker '$(or $(WORKER),./cmd/worker)' -handlers '$(HANDLERS)' -version '$(VERSION)' -time '$(SOURCE_DATE_EPOCH)' -out '$(PACKAGES)' -architectures '$(ARCHITECTURES)' -sign '$(SIGNING_KEY)'
+
+.PHONY: release-snapshot
+release-snapshot: ## make a release in out/release and publish nothing: minutes (SYSTEMS="linux windows", PROCESSORS=amd64)
+	@SYSTEMS='$(SYSTEMS)' PROCESSORS='$(PROCESSORS)' tools/release.sh snapshot
+
+.PHONY: release
+release: ## make the release of the current tag, as a draft on GitHub (with GITHUB_TOKEN); the release workflow runs it
+	@tools/release.sh publish
 
 .PHONY: demo
 demo: ## evict workers on a local Azure and check that no job is lost (DEMO_FLAGS=...)
@@ -97,25 +105,26 @@ integration: ## tests against real components; those without theirs are skipped 
 
 .PHONY: integration-tools
 integration-tools: ## install into .tools/ what integration tests and lint need
-	@tools/debian-packages.sh $(DEBIAN_PACKAGES)
-	@$(MAKE) --no-print-directory --output-sync -j 4 $(TOOLS)
+	@$(MAKE) --no-print-directory --output-sync -j 4 tool-packages tool-goreleaser tool-linters tool-debian tool-azure-cli tool-azurite tool-axe tool-wine
 
-# Tools that need Debian packages and not each other.
-TOOLS := tool-debian tool-azure-cli tool-azurite tool-axe tool-wine tool-linter
-.PHONY: $(TOOLS)
-tool-debian: ; @tools/debian-root.sh
-tool-azure-cli: ; @tools/azure-cli.sh
-tool-azurite: ; @tools/npm.sh azurite azurite/dist/src/azurite.js
-tool-axe: ; @tools/npm.sh axe axe-core/axe.min.js
-tool-wine: ; @tools/wine.sh
-tool-linter: ; @tools/golangci-lint.sh >/dev/null
+# GoReleaser takes minutes to build, so it is built while packages are downloaded.
+.PHONY: tool-packages tool-goreleaser tool-linters tool-debian tool-azure-cli tool-azurite tool-axe tool-wine
+tool-packages: ; @tools/debian-packages.sh $(DEBIAN_PACKAGES)
+tool-goreleaser: ; @tools/go-tool.sh goreleaser >/dev/null
+tool-linters: ; @for tool in golangci-lint actionlint; do tools/go-tool.sh $$tool >/dev/null || exit 1; done
+tool-debian: tool-packages ; @tools/debian-root.sh
+tool-azure-cli: tool-packages ; @tools/azure-cli.sh
+tool-azurite: tool-packages ; @tools/npm.sh azurite azurite/dist/src/azurite.js
+tool-axe: tool-packages ; @tools/npm.sh axe axe-core/axe.min.js
+tool-wine: tool-packages ; @tools/wine.sh
 
 .PHONY: lint
-lint: ## gofmt and golangci-lint with go vet's checks, which it installs into .tools/ if it is missing
+lint: ## gofmt, golangci-lint with go vet's checks, and actionlint; it installs into .tools/ what is missing
 	@unformatted=$$(find . -path './.*' -prune -o -name '*.go' -print | xargs gofmt -l) || exit 1; \
 		[ -z "$$unformatted" ] || { echo "not as gofmt writes it:"; echo "$$unformatted"; exit 1; }
-	@linter=$$(tools/golangci-lint.sh) && for module in . $(EXAMPLES); do \
+	@linter=$$(tools/go-tool.sh golangci-lint) && for module in . $(EXAMPLES); do \
 		echo golangci-lint run in $$module && (cd $$module && "$$linter" run --allow-serial-runners) || exit 1; done
+	@linter=$$(tools/go-tool.sh actionlint) && set -x && "$$linter"
 
 .PHONY: windows
 windows: ## build the commands for Windows, amd64 and arm64, and vet all with tests (no file is for one processor alone)

@@ -14,11 +14,12 @@ import (
 
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/cli/completion"
+	"github.com/spotworker/spotworker/internal/cli/manual"
 	"github.com/spotworker/spotworker/internal/lab/chaos"
 )
 
-// version is set by the linker.
-var version = "devel"
+// version is set by the linker, otherwise by main.
+var version = cli.Devel
 
 const description = `Tries the worker on a local Azure: storage, metadata service and resource
 manager in this process, on loopback addresses. Nothing is contacted beyond this machine.`
@@ -37,6 +38,7 @@ type flags struct {
 	Version  kong.VersionFlag `help:"Print the version and exit."`
 
 	Completion completionCommand `cmd:"" help:"Print what makes a shell complete the commands and flags of lab."`
+	Man        manCommand        `cmd:"" help:"Print the manual page of lab."`
 
 	cli.Format
 
@@ -47,6 +49,11 @@ type flags struct {
 type completionCommand struct{ completion.Command }
 
 func (c *completionCommand) run(context.Context, io.Writer) error { return c.Print() }
+
+// manCommand prints the manual page.
+type manCommand struct{ manual.Command }
+
+func (c *manCommand) run(context.Context, io.Writer) error { return c.Print() }
 
 // inJSON is a subcommand whose output has a form in JSON.
 type inJSON interface{ useJSON() }
@@ -64,6 +71,7 @@ func (f *flags) AfterApply(ctx *kong.Context) (err error) {
 
 func main() {
 	chaos.WorkerMain()
+	version = cli.Version(version)
 	cli.Exit("lab", run(os.Args[1:], os.Stdout))
 }
 

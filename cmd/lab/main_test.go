@@ -208,6 +208,19 @@ func TestFormat(t *testing.T) {
 	}
 }
 
+// TestMan: the manual page has the commands and their flags.
+func TestMan(t *testing.T) {
+	var out bytes.Buffer
+	if err := run([]string{"man"}, &out); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{".TH \"LAB\" 1 \"\" \"lab devel\"", ".SS \"imds [flags]\"", `\-\-metadata\-port`} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the manual page lacks %s:\n%s", want, &out)
+		}
+	}
+}
+
 // TestCompletion: each shell gets code that names the program.
 func TestCompletion(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish"} {

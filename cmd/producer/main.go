@@ -18,14 +18,15 @@ import (
 
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/cli/completion"
+	"github.com/spotworker/spotworker/internal/cli/manual"
 	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/producer"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/telemetry/tracing/otlp"
 )
 
-// version is set by the linker.
-var version = "devel"
+// version is set by the linker, otherwise by main.
+var version = cli.Devel
 
 const description = `Puts jobs on an Azure Storage queue, for workers to do.
 
@@ -76,6 +77,7 @@ done; 78 wrong flags or configuration; 1 anything else, such as an id whose job
 is poison or cancelled.`
 
 func main() {
+	version = cli.Version(version)
 	cli.Exit("producer", run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
@@ -141,6 +143,7 @@ type flags struct {
 	Digests digestsCommand `cmd:"" help:"Put a digest job for each blob of a container."`
 
 	Completion completionCommand `cmd:"" help:"Print what makes a shell complete the commands and flags of producer."`
+	Man        manCommand        `cmd:"" help:"Print the manual page of producer."`
 
 	command command
 }
@@ -149,6 +152,11 @@ type flags struct {
 type completionCommand struct{ completion.Command }
 
 func (c *completionCommand) run(context.Context, *session) error { return c.Print() }
+
+// manCommand prints the manual page.
+type manCommand struct{ manual.Command }
+
+func (c *manCommand) run(context.Context, *session) error { return c.Print() }
 
 // command is one of the producer's commands.
 type command interface {

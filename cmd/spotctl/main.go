@@ -24,13 +24,14 @@ import (
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/cli/clientflags"
 	"github.com/spotworker/spotworker/internal/cli/completion"
+	"github.com/spotworker/spotworker/internal/cli/manual"
 	"github.com/spotworker/spotworker/internal/overview"
 	"github.com/spotworker/spotworker/internal/plaintext"
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
-// version is set by the linker.
-var version = "devel"
+// version is set by the linker, otherwise by main.
+var version = cli.Devel
 
 const description = `Operates a deployment of spotworker.
 
@@ -89,6 +90,7 @@ type flags struct {
 	Clean cleanCommand `cmd:"" help:"Remove old jobs that are done or cancelled, with results, logs and outputs."`
 
 	Completion completionCommand `cmd:"" help:"Print what makes a shell complete the commands and flags of spotctl."`
+	Man        manCommand        `cmd:"" help:"Print the manual page of spotctl."`
 
 	command command
 }
@@ -97,6 +99,11 @@ type flags struct {
 type completionCommand struct{ completion.Command }
 
 func (c *completionCommand) run(context.Context, *session) error { return c.Print() }
+
+// manCommand prints the manual page.
+type manCommand struct{ manual.Command }
+
+func (c *manCommand) run(context.Context, *session) error { return c.Print() }
 
 // pricesCommand shows what VMs cost.
 type pricesCommand struct{ costs.Prices }
@@ -151,6 +158,7 @@ type session struct {
 }
 
 func main() {
+	version = cli.Version(version)
 	cli.Exit("spotctl", run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 

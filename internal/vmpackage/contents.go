@@ -28,15 +28,23 @@ type file struct {
 	executable bool
 }
 
-// contents returns all files of a package, and its release.
-func contents(c Config, target target, binary, bill []byte, handlers []file) (release string, files []file, err error) {
-	payload := target.payload()
-	files = []file{
-		{name: path.Join(payload, target.binary()), data: binary, executable: true},
-		{name: path.Join(payload, "sbom.cdx.json"), data: bill},
-	}
+// inHandlers returns the handlers' files with their names in a release.
+func inHandlers(handlers []file) []file {
+	files := make([]file, 0, len(handlers))
 	for _, f := range handlers {
-		f.name = path.Join(payload, "handlers", f.name)
+		f.name = path.Join("handlers", f.name)
+		files = append(files, f)
+	}
+	return files
+}
+
+// contents returns all files of a package, and its release. The files are the worker, others
+// with their names in a release, the fixed files, checksums, and the name of the release.
+func contents(c Config, target target, binary []byte, others []file) (release string, files []file, err error) {
+	payload := target.payload()
+	files = []file{{name: path.Join(payload, target.binary()), data: binary, executable: true}}
+	for _, f := range others {
+		f.name = path.Join(payload, f.name)
 		files = append(files, f)
 	}
 	if target.system == linux {

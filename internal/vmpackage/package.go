@@ -115,11 +115,17 @@ func makeOne(ctx context.Context, c Config, architecture string, handlers []file
 	if err != nil {
 		return p, nil, fmt.Errorf("modules in the worker: %w", err)
 	}
-	bill, err := billOfMaterials(c, target, binary, info, handlers)
+	worker := goProgram{file{name: target.binary(), data: binary}, info}
+	licenses, err := Licenses(ctx, c.Worker, modulesIn(info))
 	if err != nil {
 		return p, nil, err
 	}
-	release, content, err := contents(c, target, binary, bill, handlers)
+	bill, err := billOfMaterials(c.Version, c.Time, target, []goProgram{worker}, inHandlers(handlers))
+	if err != nil {
+		return p, nil, err
+	}
+	about := []file{{name: "sbom.cdx.json", data: bill}, {name: licensesName, data: licenses}}
+	release, content, err := contents(c, target, binary, append(about, inHandlers(handlers)...))
 	if err != nil {
 		return p, nil, err
 	}
@@ -128,7 +134,7 @@ func makeOne(ctx context.Context, c Config, architecture string, handlers []file
 		return p, nil, err
 	}
 	name := "spotworker-" + target.system + "-" + target.architecture
-	files = []file{{name: name + target.suffix(), data: archive.Bytes()}, {name: name + ".cdx.json", data: bill}}
+	files = []file{{name: name + target.suffix(), data: archive.Bytes()}, {name: BillName(name), data: bill}}
 	for _, f := range files {
 		if err := writeWhole(filepath.Join(c.Out, f.name), f.data); err != nil {
 			return p, nil, err
@@ -141,6 +147,12 @@ func makeOne(ctx context.Context, c Config, architecture string, handlers []file
 		Architecture: architecture, Release: release,
 		Path: filepath.Join(c.Out, files[0].name), Size: int64(archive.Len()),
 	}, files, nil
+}
+
+// BillName returns the name of the bill of materials beside a package.
+func BillName(archive string) string {
+	name := filepath.Base(archive)
+	return strings.TrimSuffix(strings.TrimSuffix(name, ".tar.gz"), ".zip") + ".cdx.json"
 }
 
 // writeWhole writes a file whole or not at all.

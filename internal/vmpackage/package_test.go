@@ -116,7 +116,9 @@ func TestContents(t *testing.T) {
 		"payload/": 0o755, "payload/bin/": 0o755, "payload/handlers/": 0o755, "payload/handlers/data/": 0o755, "units/": 0o755, "etc/": 0o755,
 		"payload/bin/worker": 0o755, "payload/handlers/echo.sh": 0o755,
 		"payload/handlers/kinds.json": 0o644, "payload/handlers/data/numbers": 0o644, "payload/sbom.cdx.json": 0o644,
-		"install.sh": 0o644, "update.sh": 0o644, "remove.sh": 0o644, "lib.sh": 0o644, "check.sh": 0o644, "deploy.sh": 0o644, "firewall.sh": 0o644,
+		"payload/licenses.txt": 0o644,
+		"install.sh":           0o644, "update.sh": 0o644, "remove.sh": 0o644, "lib.sh": 0o644, "check.sh": 0o644,
+		"deploy.sh": 0o644, "firewall.sh": 0o644,
 		"units/spotworker.service": 0o644, "units/spotworker@.service": 0o644, "units/spotworker-logs.service": 0o644,
 		"units/spotworker-logrotate.service": 0o644, "units/spotworker-logrotate.timer": 0o644,
 		"etc/spotworker.sysusers": 0o644, "etc/spotworker.logrotate": 0o644, "SHA256SUMS": 0o644, "release": 0o644,
@@ -210,7 +212,9 @@ func TestBillOfMaterials(t *testing.T) {
 		},
 	}
 	handlers := []file{{name: "echo.sh", data: []byte("#!/bin/sh\n")}}
-	data, err := billOfMaterials(Config{Version: "1.2.3", Time: commitTime}, target{linux, "amd64"}, []byte("a worker"), info, handlers)
+	worker := goProgram{file{name: "bin/worker", data: []byte("a worker")}, info}
+	again := goProgram{file{name: "bin/other", data: []byte("another")}, info}
+	data, err := billOfMaterials("1.2.3", commitTime, target{linux, "amd64"}, []goProgram{worker, again}, inHandlers(handlers))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +235,7 @@ func TestBillOfMaterials(t *testing.T) {
 		}
 	}
 	want := []string{
-		"library std pkg:golang/std@1.26.8", "file bin/worker ",
+		"library std pkg:golang/std@1.26.8", "file bin/worker ", "file bin/other ",
 		"library example.com/plain pkg:golang/example.com/plain@v1.0.0",
 		"library example.com/new pkg:golang/example.com/new@v2.0.0",
 		"library example.com/local pkg:golang/example.com/local@v1.0.0",

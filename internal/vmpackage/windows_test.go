@@ -59,7 +59,8 @@ func TestWindowsContents(t *testing.T) {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	want := []string{"SHA256SUMS", "handlers/data/numbers", "handlers/echo.sh", "handlers/kinds.json", "release", "sbom.cdx.json",
+	want := []string{"SHA256SUMS", "handlers/data/numbers", "handlers/echo.sh", "handlers/kinds.json", "licenses.txt", "release",
+		"sbom.cdx.json",
 		"worker.exe"}
 	if !slices.Equal(names, want) {
 		t.Errorf("files %q, want %q", names, want)

@@ -1,13 +1,13 @@
 package workercmd
 
 import (
-	"cmp"
 	"io"
 	"os"
 	"strings"
 
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/cli/completion"
+	"github.com/spotworker/spotworker/internal/cli/manual"
 )
 
 // The command lines of the program, for shells that complete them. They are three, since
@@ -19,6 +19,7 @@ type (
 		Service    struct{}           `cmd:"" help:"Install and control the service of Windows."`
 		Package    struct{}           `cmd:"" help:"Install, update or remove the worker on a VM that runs Windows."`
 		Completion completion.Command `cmd:"" help:"Print what makes a shell complete the commands and flags of worker."`
+		Man        manual.Command     `cmd:"" help:"Print the manual page of worker."`
 	}
 	serviceLine struct {
 		Service serviceFlags `cmd:""`
@@ -45,7 +46,7 @@ func completionCommand(o Options) error {
 
 // runCompletion answers for a line, or without one prints the code for a shell.
 func runCompletion(o Options, line string, stdout io.Writer) error {
-	program := workerProgram(cmp.Or(o.Version, version, buildVersion()))
+	program := workerProgram(cli.Version(o.Version, version))
 	program.Prepare = completion.Answer
 	var worker workerLine
 	flags := any(&worker)
@@ -61,4 +62,15 @@ func runCompletion(o Options, line string, stdout io.Writer) error {
 		return err
 	}
 	return worker.Completion.Print()
+}
+
+// manCommand prints the manual page.
+func manCommand(o Options) error { return runMan(o, os.Stdout) }
+
+func runMan(o Options, stdout io.Writer) error {
+	var worker workerLine
+	if done, err := workerProgram(cli.Version(o.Version, version)).Parse(&worker, o.Arguments, stdout); done || err != nil {
+		return err
+	}
+	return worker.Man.Print()
 }

@@ -59,7 +59,7 @@ func serviceCommand(o Options) error { return runService(o, os.Stdout) }
 
 func runService(o Options, stdout io.Writer) error {
 	var f serviceFlags
-	program := cli.Program{Name: "worker service", Description: serviceDescription, Version: cmp.Or(o.Version, version, buildVersion())}
+	program := cli.Program{Name: "worker service", Description: serviceDescription, Version: cli.Version(o.Version, version)}
 	if done, err := program.Parse(&f, o.Arguments[1:], stdout); done || err != nil {
 		return err
 	}
@@ -292,7 +292,7 @@ type serviceRun struct {
 func (c *serviceRun) run(_ context.Context, o Options, _ io.Writer) error {
 	c.LogFile = cmp.Or(c.LogFile, defaultServiceLog(c.Name))
 	return winservice.Run(winservice.RunConfig{
-		Name: c.Name, Describe: "spotworker " + cmp.Or(o.Version, version, buildVersion()), Log: c.LogFile,
+		Name: c.Name, Describe: "spotworker " + cli.Version(o.Version, version), Log: c.LogFile,
 		ExitCode: cli.Code, Explain: azure.Explain, StayStopped: cli.ExitConfig,
 		Work: func(ctx context.Context, s *winservice.Service) error { return c.work(ctx, o, s) },
 	})

@@ -53,7 +53,7 @@ func packageCommand(o Options) error { return runPackage(o, os.Stdout) }
 
 func runPackage(o Options, stdout io.Writer) error {
 	var f packageFlags
-	program := cli.Program{Name: "worker package", Description: packageDescription, Version: cmp.Or(o.Version, version, buildVersion())}
+	program := cli.Program{Name: "worker package", Description: packageDescription, Version: cli.Version(o.Version, version)}
 	if done, err := program.Parse(&f, o.Arguments[1:], stdout); done || err != nil {
 		return err
 	}

@@ -9,9 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"runtime/debug"
 	"strconv"
-	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -82,7 +80,7 @@ func run(ctx context.Context, o Options, stdout, stderr io.Writer) error {
 // collector is not the worker's to adapt.
 func runUnder(ctx context.Context, o Options, stdout, stderr io.Writer, under newManager, gc *collector) error {
 	var f flags
-	f.version = cmp.Or(o.Version, version, buildVersion())
+	f.version = cli.Version(o.Version, version)
 	program := workerProgram(f.version)
 	done, err := program.Parse(&f, o.Arguments, stdout)
 	if done || err != nil {
@@ -135,16 +133,9 @@ func workerProgram(version string) cli.Program {
 
 // commands are the program's functions besides running a worker, by the first argument.
 func commands() map[string]func(Options) error {
-	return map[string]func(Options) error{"service": serviceCommand, "package": packageCommand, "completion": completionCommand}
-}
-
-// buildVersion returns the version of the program's module, as the go command
-// found it.
-func buildVersion() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return strings.Trim(info.Main.Version, "()") // devel, where it knows none
+	return map[string]func(Options) error{
+		"service": serviceCommand, "package": packageCommand, "completion": completionCommand, "man": manCommand,
 	}
-	return "unknown"
 }
 
 // readElsewhere are the environment variables that are not flags: the scripts of

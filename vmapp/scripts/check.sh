@@ -12,6 +12,7 @@ check_machine() {
   [ "$machine" = "$ARCHITECTURE" ] ||
     fail "this package is for $ARCHITECTURE and this VM is $machine: publish the package for $machine, as a separate application"
   [ -d /run/systemd/system ] || fail "this VM was not booted with systemd, which runs the worker: use another image"
+  [ ! -d "$CURRENT" ] || [ -L "$CURRENT" ] || fail "the .deb or .rpm package of spotworker is installed on this VM: remove it first"
   for command in systemctl systemd-sysusers sha256sum; do
     command -v "$command" >/dev/null || fail "$command is missing on this VM: use an image that has it"
   done

@@ -65,7 +65,7 @@ func inContainer(t *testing.T, prepare func(t *testing.T, folder string), test f
 	ctx, cancel := context.WithTimeout(t.Context(), bootTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, nspawn, "--directory="+root, "--volatile=overlay", "--register=no", "--keep-unit",
-		"--private-network", "--link-journal=no", "--machine=spotworker-test", "--bind="+folder+":"+shared,
+		"--private-network", "--link-journal=no", "--machine="+strings.ToLower(t.Name()), "--bind="+folder+":"+shared,
 		"--bind-ro="+self+":"+shared+"/test", "--bind-ro="+filepath.Join(folder, "test.service")+":/etc/systemd/system/spotworker-test.service",
 		"--boot", "systemd.wants=spotworker-test.service")
 	var console bytes.Buffer

@@ -2,7 +2,7 @@
 // booted, as the platform would: installed, healthy, running jobs, killed, updated in
 // the middle of a job, evicted, removed, and the faults on the way. The machine is a
 // container with a network of its own, in which there is only this test and a local
-// Azure.
+// Azure. The archive and the Debian packages of a release are installed there too.
 //
 // Microsoft's two extensions are replaced by stand-ins (extension_test.go,
 // probe_test.go), because the modules of the real ones were not available where this

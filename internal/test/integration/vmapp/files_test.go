@@ -22,7 +22,8 @@ func TestScripts(t *testing.T) {
 	for folder, scripts := range map[string][]string{
 		"vmapp/scripts": {"install.sh", "update.sh", "remove.sh"},
 		"tools":         {"azure-cli.sh", "debian-root.sh", "deploy-checks.sh", "deploy-sizes.sh", "deploy-workers.sh", "bicep.sh"},
-		".":             {"tools/deploy.sh", "tools/deploy-evict.sh"},
+		".":             {"tools/deploy.sh", "tools/deploy-evict.sh", "tools/release.sh", "tools/go-tool.sh"},
+		"vmapp/linux":   {"preinstall.sh", "postinstall.sh", "preremove.sh", "postremove.sh"},
 	} {
 		cmd := exec.CommandContext(t.Context(), shellcheck, append([]string{"--external-sources"}, scripts...)...)
 		cmd.Dir = filepath.Join(repository, folder)

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/vmpackage"
+)
+
+// readable is the mode of files for everybody.
+const readable fs.FileMode = 0o644
+
+// programs are the programs of a release.
+var programs = []string{"worker", "producer", "spotctl", "lab"}
+
+// systems are the operating systems of a release. Which modules a program has does not depend
+// on the processor.
+var systems = []string{"linux", "darwin", "windows"}
+
+// parts are the parts of a release besides its programs.
+type parts struct {
+	out, version  string
+	snapshot      bool
+	time          time.Time
+	architectures []string // of packages for VMs; empty for all
+}
+
+// make makes all parts.
+func (p *parts) make(ctx context.Context) error {
+	for _, folder := range []string{"completions", "man", "vm"} {
+		if err := os.RemoveAll(filepath.Join(p.out, folder)); err != nil {
+			return err
+		}
+		if err := os.MkdirAll(filepath.Join(p.out, folder), 0o755); err != nil { //nolint:gosec // for everybody
+			return err
+		}
+	}
+	for _, step := range []func(context.Context) error{p.notes, p.texts, p.licenses, p.packages} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// texts writes completions and manual pages, which the programs themselves print.
+func (p *parts) texts(ctx context.Context) error {
+	folder, err := os.MkdirTemp("", "spotworker-release-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(folder)
+	stamp := fmt.Sprintf("-X main.version=%[1]s -X github.com/spotworker/spotworker/internal/workercmd.version=%[1]s", p.version)
+	build := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", stamp, "-o", folder + string(filepath.Separator)}
+	for _, name := range programs {
+		build = append(build, "./cmd/"+name)
+	}
+	if _, err := output(ctx, []string{"CGO_ENABLED=0"}, "go", build...); err != nil {
+		return err
+	}
+	for _, name := range programs {
+		program := filepath.Join(folder, name)
+		page, err := output(ctx, nil, program, "man")
+		if err != nil {
+			return err
+		}
+		if err := p.write(filepath.Join("man", name+".1"), page); err != nil {
+			return err
+		}
+		if err := p.write(filepath.Join("completions", name+".zsh"), fmt.Appendf(nil, zshCompletion, name)); err != nil {
+			return err
+		}
+		for _, shell := range []string{"bash", "fish"} {
+			code, err := output(ctx, nil, program, "completion", shell)
+			if err != nil {
+				return err
+			}
+			// They name the program that printed them. An installed one is in PATH.
+			code = bytes.ReplaceAll(code, []byte(program), []byte(name))
+			if err := p.write(filepath.Join("completions", name+"."+shell), code); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// zshCompletion is a function for a folder in zsh's fpath. The code that completion zsh
+// prints is for a start file.
+const zshCompletion = `#compdef %[1]s
+local -a found
+found=("${(@f)$(COMP_LINE="${(j: :)words[1,CURRENT]}" %[1]s)}")
+compadd -- $found
+`
+
+// licenses writes the licence texts of all modules in any of the programs.
+func (p *parts) licenses(ctx context.Context) error {
+	var modules []string
+	for _, system := range systems {
+		list := []string{"list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}"}
+		for _, name := range programs {
+			list = append(list, "./cmd/"+name)
+		}
+		out, err := output(ctx, []string{"CGO_ENABLED=0", "GOOS=" + system}, "go", list...)
+		if err != nil {
+			return err
+		}
+		modules = append(modules, strings.Fields(string(out))...)
+	}
+	texts, err := vmpackage.Licenses(ctx, ".", modules)
+	if err != nil {
+		return err
+	}
+	return p.write("licenses.txt", texts)
+}
+
+// packages makes the packages for VMs, named like the archives.
+func (p *parts) packages(ctx context.Context) error {
+	made, err := vmpackage.Make(ctx, vmpackage.Config{
+		Worker: "./cmd/worker", Version: p.version, Time: p.time, Architectures: p.architectures, Out: filepath.Join(p.out, "vm"),
+	})
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(filepath.Join(p.out, "vm", "SHA256SUMS")); err != nil { // the release has its own
+		return err
+	}
+	for _, m := range made {
+		for _, name := range []string{filepath.Base(m.Path), vmpackage.BillName(m.Path)} {
+			system := strings.ReplaceAll(strings.TrimPrefix(name, "spotworker-"), "-", "_")
+			target := "spotworker-vm_" + strings.TrimPrefix(p.version, "v") + "_" + system
+			if err := os.Rename(filepath.Join(p.out, "vm", name), filepath.Join(p.out, "vm", target)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// notes writes the changelog's section of the version.
+func (p *parts) notes(context.Context) error {
+	if p.snapshot {
+		return nil
+	}
+	changelog, err := os.ReadFile("CHANGELOG.md")
+	if err != nil {
+		return err
+	}
+	text, err := notesOf(string(changelog), p.version)
+	if err != nil {
+		return err
+	}
+	return p.write("notes.md", []byte(text))
+}
+
+// notesOf returns a version's section of a changelog.
+func notesOf(changelog, version string) (string, error) {
+	lines := strings.SplitAfter(changelog, "\n")
+	isHeading := func(line string) bool { return strings.HasPrefix(line, "## ") }
+	begin := slices.IndexFunc(lines, func(line string) bool {
+		words := strings.Fields(line)
+		return isHeading(line) && len(words) > 1 && words[1] == version
+	})
+	if begin < 0 {
+		return "", fmt.Errorf("CHANGELOG.md has no section %s", version)
+	}
+	lines = lines[begin+1:]
+	if end := slices.IndexFunc(lines, isHeading); end >= 0 {
+		lines = lines[:end]
+	}
+	return strings.TrimSpace(strings.Join(lines, "")) + "\n", nil
+}
+
+func (p *parts) write(name string, data []byte) error {
+	return os.WriteFile(filepath.Join(p.out, name), data, readable)
+}
+
+// output returns the output of a command.
+func output(ctx context.Context, environment []string, name string, arguments ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, name, arguments...) //nolint:gosec // commands of this program
+	cmd.Env = append(os.Environ(), environment...)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w\n%s", filepath.Base(name), arguments[0], err, bytes.TrimSpace(said.Bytes()))
+	}
+	return out, nil
+}
