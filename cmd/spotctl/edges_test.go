@@ -145,7 +145,8 @@ func TestDrainIsNotFollowed(t *testing.T) {
 	for _, json := range []bool{false, true} {
 		atDesk(t, func(t *testing.T, d *desk) {
 			d.printer.json = json
-			beat := presence.Presence{Worker: "w", VM: "vm", State: "shutdown", StartedAt: time.Now(), At: time.Now(), Steered: true}
+			beat := presence.Presence{Worker: "w", Machine: presence.Machine{VM: "vm"}, State: "shutdown", StartedAt: time.Now(), At: time.Now(),
+				Steered: true}
 			if err := d.world.stores.Workers.Write(t.Context(), beat); err != nil {
 				t.Fatal(err)
 			}

@@ -138,6 +138,7 @@ type oneJob struct {
 	Known    bool // the ledger
 	Facts    [][2]string
 	Outputs  []outputRow
+	Next     client.FollowUps
 	Result   string
 	HasMore  bool // of the result
 	Log      []logRow
@@ -179,13 +180,14 @@ func (s *Server) job(ctx context.Context, p *page, id string) {
 	if v.state == nil {
 		v.state = &state{skew: time.Since(j.ReadAt)}
 	}
-	b := oneJob{Row: v.rowOf(j, 0), Group: line(j.Group), Reason: line(j.Reason), Ended: j.Status.Ended(), Log: logOf(read.log.Lines),
-		Wakes: j.Status == client.StatusRunning, Result: plaintext.Block(clip(string(read.result), shown)), HasMore: j.ResultSize > shown}
+	b := oneJob{Row: v.rowOf(j, 0), Group: line(j.Group), Reason: line(j.Reason), Ended: j.Status.Ended(), Next: j.FollowUps,
+		Log: logOf(read.log.Lines), Wakes: j.Status == client.StatusRunning,
+		Result: plaintext.Block(clip(string(read.result), shown)), HasMore: j.ResultSize > shown}
 	b.Changes = changesOf(j)
 	if j.Status == client.StatusOpen || j.Status == client.StatusRunning && j.Live == nil {
 		b.WaitsFor = line(overview.WaitsFor(j, v.Workers))
 	}
-	skip := []string{"job", "kind", "group", "status", "reason", "progress", "cost", "result", "outputs"}
+	skip := []string{"job", "kind", "group", "status", "reason", "progress", "cost", "result", "outputs", "follow-ups"}
 	for _, row := range detail.JobRows(j, v.skewed(j.ReadAt)) {
 		if row[1] != "" && !slices.Contains(skip, row[0]) {
 			b.Facts = append(b.Facts, [2]string{row[0], line(row[1])})
