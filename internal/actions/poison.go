@@ -49,7 +49,7 @@ func (s *PoisonSum) Outcome(ctx context.Context, err error) error {
 	case len(s.NotFound) > 0:
 		return fmt.Errorf("the poison queue has no message of %s", strings.Join(s.NotFound, ", "))
 	case undone > 0:
-		return fmt.Errorf("nothing was done for %d of the messages; the lines above say why", undone)
+		return fmt.Errorf("nothing was done for %d of the messages; their lines say why", undone)
 	}
 	return nil
 }
@@ -103,7 +103,7 @@ func (s *RequeueSum) Outcome(err error) error {
 		return fmt.Errorf("not among the jobs that orphans list shows (ended, written more recently than --idle, or with a "+
 			"message on a queue): %s", strings.Join(s.NotFound, ", "))
 	case s.Refused+s.Failed > 0:
-		return fmt.Errorf("nothing was done for %d of the jobs; the lines above say why", s.Refused+s.Failed)
+		return fmt.Errorf("nothing was done for %d of the jobs; their lines say why", s.Refused+s.Failed)
 	}
 	return nil
 }

@@ -223,7 +223,7 @@ func TestCancel(t *testing.T) {
 	wantText(t, "the outcome", r.confirm(t, "/change?do=cancel&id=one", "reason", "a "+hostile), "Done.", "1 cancelled, 0 barred")
 	r.await(t, "one", client.StatusCancelled)
 	wantText(t, "the outcome of an ended job", r.confirm(t, "/change?do=cancel&id=ended"),
-		"1 of 1 jobs were not cancelled; the lines above say why", "1 over already")
+		"1 of 1 jobs were not cancelled; their lines say why", "1 over already")
 	wantText(t, "the outcome without a job", r.confirm(t, "/change?do=cancel&id=no-such"), "1 unknown")
 
 	for _, id := range []string{"two", "three"} {
