@@ -337,3 +337,35 @@ func mustJSON(t *testing.T, v any) string {
 	}
 	return string(text)
 }
+
+// TestJobDuringAnOutage: while a job's account does not answer, its page shows the last state and
+// says so. A job that was not read before has none.
+func TestJobDuringAnOutage(t *testing.T) {
+	p := setupPair(t)
+	p.jobs.keep = 0
+	known, other := p.ids[1][0], p.ids[1][1]
+	for _, id := range []string{known, other} {
+		if err := p.work(t, 1, id).Fail(t.Context(), checkpoint.Snapshot{Text: "half"}, "no such frame"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const said = "This job cannot be read. Shown is its state of"
+	if page := p.get(t, "/job/"+known).Body.String(); strings.Contains(page, said) {
+		t.Errorf("the page says %q without an outage", said)
+	}
+	p.sick(1)
+	for range 2 { // the second read keeps what the first has kept
+		w := p.get(t, "/job/"+known)
+		wantText(t, "the page", w.Body.String(), said, "account1", "no such frame", "half")
+		if w.Code != http.StatusOK {
+			t.Errorf("status %d, want 200", w.Code)
+		}
+	}
+	if w := p.get(t, "/job/"+other); w.Code != http.StatusBadGateway {
+		t.Errorf("a job that was not read: status %d, want 502", w.Code)
+	}
+	p.well(1)
+	if page := p.get(t, "/job/"+known).Body.String(); strings.Contains(page, said) {
+		t.Error("after the outage the page still shows the earlier state")
+	}
+}

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,7 +33,7 @@ func (s *Server) page(ctx context.Context, at *url.URL) *page {
 		p.Tab = "jobs"
 		s.job(ctx, p, id)
 	case p.state == nil:
-		p.Name, p.Title = "missing", "No answer from storage"
+		p.Name, p.Title, p.Tab = "missing", "No answer from storage", cmp.Or(strings.Trim(at.Path, "/"), "now")
 	case at.Path == "/":
 		p.Name, p.Title, p.Tab, p.Body = "now", "Now", "now", nowOf(p.view)
 	case at.Path == "/jobs":
