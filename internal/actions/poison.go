@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spotworker/spotworker/client"
 )
@@ -69,6 +70,10 @@ type RequeueSum struct {
 	DryRun   bool     `json:"dry_run"`
 	Error    string   `json:"error,omitempty"` // why the exit code is not 0
 }
+
+// OrphanIdle is for how long the record of a job was not written before the job may have lost its
+// message.
+const OrphanIdle = time.Hour
 
 // WouldRequeue is the action of a dry run for a job that would be requeued.
 const WouldRequeue client.Action = "requeue"

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"time"
 
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/actions"
@@ -208,14 +207,10 @@ func groupKey(g givenup.Group) string {
 	return hex.EncodeToString(sum[:12])
 }
 
-// leastIdle is for how long the record of a job that is requeued was not written, as the default
-// of the command.
-const leastIdle = time.Hour
-
 // requeue puts a new message for a job that has lost its own.
 func (s *Server) requeue(ctx context.Context, id string) (*change, error) {
 	c := s.config.Client
-	report, err := c.Orphans(ctx, leastIdle)
+	report, err := c.Orphans(ctx, actions.OrphanIdle)
 	if _, partly := errors.AsType[*client.AccountsError](err); err != nil && !partly {
 		return nil, err
 	}
