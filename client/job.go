@@ -115,6 +115,9 @@ type Job struct {
 	// wrote it.
 	Inputs []job.Input
 
+	// FollowUps are the jobs that the job's handler has put, of the same methods as Inputs.
+	FollowUps FollowUps
+
 	// OutputFiles and OutputBytes count the outputs of a job that is done, or the
 	// outputs in the last checkpoint of another job: see [Client.Outputs].
 	OutputFiles int
@@ -129,6 +132,13 @@ type Job struct {
 	// seconds. Only [Client.Live] and [Client.ReadLive] set it; nil if the job is not running,
 	// or its record is newer than the heartbeat.
 	Live *Live
+}
+
+// FollowUps are the jobs that the handler of a job has put. They are empty for an older worker's
+// job, and for a job without a record.
+type FollowUps struct {
+	IDs  []string // of the first ones, at most eight
+	More bool     // whether there are more
 }
 
 // Cost is the cost of a job: time in workers' slots, over all its deliveries.
@@ -188,9 +198,13 @@ func jobOf(r checkpoint.Record) Job {
 	return j
 }
 
-// withInputs returns the data of a record with the job's inputs, which are packed in it.
-func withInputs(r checkpoint.Record) Job {
+// inFull returns the data of a record with the job's inputs, which are packed in it, and its
+// follow-up jobs.
+func inFull(r checkpoint.Record) Job {
 	j := jobOf(r)
+	if j.Status != StatusUnknown {
+		j.FollowUps.IDs, j.FollowUps.More = r.FollowUps.IDs()
+	}
 	if packed := r.UnpackInputs(); packed != nil && json.Unmarshal(packed, &j.Inputs) != nil {
 		j.Inputs = nil
 	}
@@ -205,7 +219,7 @@ func (c *Client) Get(ctx context.Context, id string) (Job, error) {
 	if r.ID == "" {
 		return Job{}, err
 	}
-	return withInputs(r), err
+	return inFull(r), err
 }
 
 // read returns the record of a job, and its account. With [ErrNewerVersion] it returns
@@ -369,7 +383,7 @@ func (c *Client) LogEnd(ctx context.Context, id string) (Log, error) {
 
 // logOf returns the lines of a document.
 func logOf(r checkpoint.Record, d joblog.Document) Log {
-	l := Log{Job: withInputs(r)}
+	l := Log{Job: inFull(r)}
 	if d.Dropped > 0 {
 		l.Lines = append(l.Lines, LogLine{LeftOut: d.Dropped})
 	}

@@ -42,6 +42,8 @@ func (j Job) MarshalJSON() ([]byte, error) {
 	o.some("steps_back", j.StepsBack)
 	o.set("result_bytes", j.ResultSize)
 	o.some("inputs", j.Inputs)
+	o.some("follow_ups", j.FollowUps.IDs)
+	o.some("more_follow_ups", j.FollowUps.More)
 	o.some("output_files", j.OutputFiles)
 	o.some("output_bytes", j.OutputBytes)
 	o.set("seconds_since_write", j.Age().Seconds())
@@ -136,6 +138,8 @@ func (w Worker) MarshalJSON() ([]byte, error) {
 	var o object
 	o.set("name", w.Name)
 	o.some("vm", w.VM)
+	o.some("vm_size", w.VMSize)
+	o.some("zone", w.Zone)
 	o.set("state", w.State)
 	o.some("asked", w.Asked)
 	o.set("life", w.Life().String())

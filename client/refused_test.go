@@ -140,7 +140,8 @@ func (b *rig) varied(t *testing.T) {
 	if err := b.stores.Queue.Put(t.Context(), queue.Envelope{ID: "waits", Kind: "k"}, 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.stores.Workers.Write(t.Context(), presence.Presence{Worker: "w-1", VM: "w", State: "process", Steered: true}); err != nil {
+	if err := b.stores.Workers.Write(t.Context(), presence.Presence{Worker: "w-1", Machine: presence.Machine{VM: "w"}, State: "process",
+		Steered: true}); err != nil {
 		t.Fatal(err)
 	}
 }

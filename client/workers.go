@@ -24,6 +24,10 @@ type Worker struct {
 	// VM is the name of its VM; empty if it is not known.
 	VM string
 
+	// VMSize is the size of its VM, as in "Standard_D4as_v5", and Zone the number of its
+	// availability zone; empty if they are not known, or the VM is in none.
+	VMSize, Zone string
+
 	// State is the worker's state: "process" while it claims and runs jobs.
 	State string
 
@@ -223,7 +227,8 @@ func (c *Client) Worker(ctx context.Context, name string) (Worker, error) {
 
 func workerOf(p presence.Listed) Worker {
 	w := Worker{
-		Name: p.Worker, VM: p.VM, State: p.State, Version: p.Program, ReadsVersion: cmp.Or(p.Reads, 2), StartedAt: p.StartedAt, Age: p.Age,
+		Name: p.Worker, VM: p.VM, VMSize: p.Size, Zone: p.Zone, State: p.State,
+		Version: p.Program, ReadsVersion: cmp.Or(p.Reads, 2), StartedAt: p.StartedAt, Age: p.Age,
 		Asked: p.Asked, Queues: p.TakesFrom, Kinds: p.Kinds, Jobs: p.Count, JobIDs: p.Jobs,
 	}
 	if e := p.LastEvent; e.ID != "" || e.Type != "" {

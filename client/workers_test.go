@@ -18,7 +18,8 @@ func TestWorkers(t *testing.T) {
 		b := setup(t)
 		noon := time.Now().UTC().Truncate(time.Second)
 		p := presence.Presence{
-			Worker: "vm_0-1-0", VM: "vm_0", State: "process", StartedAt: noon, At: noon, Program: "1.2.3",
+			Worker: "vm_0-1-0", Machine: presence.Machine{VM: "vm_0"}, State: "process", StartedAt: noon, At: noon,
+			Software:  presence.Software{Program: "1.2.3"},
 			TakesFrom: []string{"spotworker-jobs"}, Kinds: []string{"digest"}, Asked: presence.AskedPause, Jobs: []string{"a", "b"},
 			LastEvent: presence.Event{ID: "E-1", Type: "Preempt", Status: "Scheduled", Action: "hand over", SeenAt: noon},
 			LastDrain: presence.Drain{Reason: "evicted", EndedAt: noon, Took: time.Second, Budget: 10 * time.Second, Jobs: 2, Released: 2},

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/actions"
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/plaintext"
 	"github.com/spotworker/spotworker/internal/storage/azure"
@@ -134,8 +135,7 @@ func (r *report) skipped(j client.PutResult) error {
 
 // unchecked reports why ids cannot be checked.
 func (r *report) unchecked(err error) {
-	r.note("ids are not checked, since the records of jobs cannot be read: %s; the worker that gets a job reads its record first",
-		azure.Explain(err))
+	r.note("%s", actions.IDsUnchecked(azure.Explain(err)))
 }
 
 // unknownKind reports a kind that no live worker has.

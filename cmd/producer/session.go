@@ -8,10 +8,10 @@ import (
 	"io"
 	"iter"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/actions"
 	"github.com/spotworker/spotworker/internal/cli/clientflags"
 	"github.com/spotworker/spotworker/internal/producer"
 )
@@ -81,7 +81,7 @@ func (s *session) open(ctx context.Context) (*client.Client, error) {
 		return nil, errNothingYet
 	}
 	if some, ok := errors.AsType[*client.AccountsError](err); ok {
-		s.report.note("storage account %s cannot be used, so its jobs fail and the others are put: %s", strings.Join(some.Names, ", "), some.Err)
+		s.report.note("%s", actions.AccountsUnusable(some))
 		err = nil
 	}
 	return c, err

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/actions"
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
@@ -145,7 +147,8 @@ func TestDrainIsNotFollowed(t *testing.T) {
 	for _, json := range []bool{false, true} {
 		atDesk(t, func(t *testing.T, d *desk) {
 			d.printer.json = json
-			beat := presence.Presence{Worker: "w", VM: "vm", State: "shutdown", StartedAt: time.Now(), At: time.Now(), Steered: true}
+			beat := presence.Presence{Worker: "w", Machine: presence.Machine{VM: "vm"}, State: "shutdown", StartedAt: time.Now(), At: time.Now(),
+				Steered: true}
 			if err := d.world.stores.Workers.Write(t.Context(), beat); err != nil {
 				t.Fatal(err)
 			}
@@ -159,5 +162,13 @@ func TestDrainIsNotFollowed(t *testing.T) {
 				t.Errorf("printed %s, want that it is not done", &d.out)
 			}
 		})
+	}
+}
+
+// TestIdleOfOrphans: the command's default is the time that the page uses.
+func TestIdleOfOrphans(t *testing.T) {
+	field, _ := reflect.TypeFor[idleFlag]().FieldByName("Idle")
+	if idle, err := time.ParseDuration(field.Tag.Get("default")); err != nil || idle != actions.OrphanIdle {
+		t.Errorf("--idle is %s by default (%v), want %s", idle, err, actions.OrphanIdle)
 	}
 }

@@ -46,7 +46,7 @@ func runs(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	time.Sleep(time.Second) // the record is older than the heartbeat, in whole seconds
 	ts.Check(w.beats.write(presence.Presence{
-		Worker: worker, VM: "vmss_7", State: "process", Jobs: args[:1], StartedAt: time.Now(), At: time.Now(),
+		Worker: worker, Machine: presence.Machine{VM: "vmss_7"}, State: "process", Jobs: args[:1], StartedAt: time.Now(), At: time.Now(),
 		Running: []presence.Running{{
 			ID: args[0], Generation: 1, RunTime: 10 * time.Minute, Ran: 10 * time.Minute, Fraction: 0.25, Text: "frame 3",
 			Log: []byte(log.Tail()),

@@ -291,7 +291,8 @@ func heartbeat(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	ts.Check(worldOf(ts).beats.write(presence.Presence{
 		Activity: did,
-		Worker:   args[0], VM: vm, State: args[1], Program: "1.2.3", Jobs: args[2:], StartedAt: time.Now().Add(-2 * time.Hour), At: time.Now(),
+		Worker:   args[0], Machine: presence.Machine{VM: vm}, State: args[1], Software: presence.Software{Program: "1.2.3"},
+		Jobs: args[2:], StartedAt: time.Now().Add(-2 * time.Hour), At: time.Now(),
 	}))
 }
 
@@ -320,7 +321,8 @@ func claim(ts *testscript.TestScript, _ bool, _ []string) {
 // takes WORKER QUEUE... writes the heartbeat of a worker that takes from these queues.
 func takes(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(worldOf(ts).beats.write(presence.Presence{
-		Worker: args[0], VM: "vm", State: "process", Program: "1.2.3", StartedAt: time.Now(), At: time.Now(), Steered: true, TakesFrom: args[1:],
+		Worker: args[0], Machine: presence.Machine{VM: "vm"}, State: "process", Software: presence.Software{Program: "1.2.3"},
+		StartedAt: time.Now(), At: time.Now(), Steered: true, TakesFrom: args[1:],
 	}))
 }
 
@@ -330,7 +332,8 @@ func lacks(ts *testscript.TestScript, _ bool, args []string) {
 	jobs, err := strconv.Atoi(args[3])
 	ts.Check(err)
 	ts.Check(worldOf(ts).beats.write(presence.Presence{
-		Worker: args[0], VM: "vm", State: "process", Program: "1.2.3", StartedAt: time.Now(), At: time.Now(), Steered: true,
+		Worker: args[0], Machine: presence.Machine{VM: "vm"}, State: "process", Software: presence.Software{Program: "1.2.3"},
+		StartedAt: time.Now(), At: time.Now(), Steered: true,
 		Kinds: []string{args[1]}, Findings: presence.Findings{Lacks: []presence.KindCount{{Kind: args[2], Jobs: jobs}}},
 	}))
 }
@@ -414,7 +417,8 @@ func record(ts *testscript.TestScript, _ bool, args []string) {
 func steered(ts *testscript.TestScript, _ bool, args []string) {
 	revision, err := strconv.Atoi(args[3])
 	ts.Check(worldOf(ts).beats.write(presence.Presence{
-		Worker: args[0], VM: args[1], State: args[2], At: time.Now(), StartedAt: time.Now(), Steered: err == nil, Control: revision,
+		Worker: args[0], Machine: presence.Machine{VM: args[1]}, State: args[2], At: time.Now(), StartedAt: time.Now(),
+		Steered: err == nil, Control: revision,
 	}))
 }
 

@@ -45,7 +45,7 @@ func (s *CancelSum) Outcome(ctx context.Context, err error) error {
 	case err != nil:
 		return err
 	case notDone > 0:
-		return fmt.Errorf("%d of %d jobs were not cancelled; the lines above say why", notDone, notDone+s.Cancelled+s.Barred)
+		return fmt.Errorf("%d of %d jobs were not cancelled; their lines say why", notDone, notDone+s.Cancelled+s.Barred)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spotworker/spotworker/client"
 )
@@ -49,7 +50,7 @@ func (s *PoisonSum) Outcome(ctx context.Context, err error) error {
 	case len(s.NotFound) > 0:
 		return fmt.Errorf("the poison queue has no message of %s", strings.Join(s.NotFound, ", "))
 	case undone > 0:
-		return fmt.Errorf("nothing was done for %d of the messages; the lines above say why", undone)
+		return fmt.Errorf("nothing was done for %d of the messages; their lines say why", undone)
 	}
 	return nil
 }
@@ -69,6 +70,10 @@ type RequeueSum struct {
 	DryRun   bool     `json:"dry_run"`
 	Error    string   `json:"error,omitempty"` // why the exit code is not 0
 }
+
+// OrphanIdle is for how long the record of a job was not written before the job may have lost its
+// message.
+const OrphanIdle = time.Hour
 
 // WouldRequeue is the action of a dry run for a job that would be requeued.
 const WouldRequeue client.Action = "requeue"
@@ -103,7 +108,7 @@ func (s *RequeueSum) Outcome(err error) error {
 		return fmt.Errorf("not among the jobs that orphans list shows (ended, written more recently than --idle, or with a "+
 			"message on a queue): %s", strings.Join(s.NotFound, ", "))
 	case s.Refused+s.Failed > 0:
-		return fmt.Errorf("nothing was done for %d of the jobs; the lines above say why", s.Refused+s.Failed)
+		return fmt.Errorf("nothing was done for %d of the jobs; their lines say why", s.Refused+s.Failed)
 	}
 	return nil
 }

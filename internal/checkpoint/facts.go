@@ -36,6 +36,9 @@ type Facts struct {
 	// state and the commit record them.
 	Outputs Outputs
 
+	// FollowUps are the follow-up jobs that the job has put, the recorded ones included.
+	FollowUps FollowUps
+
 	// MoveReason is why a release moves the job to the on-demand queue; empty if it does
 	// not.
 	MoveReason string
@@ -80,7 +83,8 @@ func (a *accounting) factsOf(r *Record) Facts {
 	a.mu.Lock()
 	source := a.source
 	a.mu.Unlock()
-	f := Facts{NextWrite: a.nextWrite, Charge: a.steady, Log: r.Log, Inputs: r.Inputs, Outputs: r.Outputs, MoveReason: r.MoveReason}
+	f := Facts{NextWrite: a.nextWrite, Charge: a.steady, Log: r.Log, Inputs: r.Inputs, Outputs: r.Outputs,
+		FollowUps: r.FollowUps, MoveReason: r.MoveReason}
 	if source != nil {
 		f = source(f)
 	}

@@ -103,6 +103,7 @@ var fields = []field{
 	freeText("reason", maxReason, func(r *Record) *string { return &r.Reason }),
 	text("inputs", func(r *Record) *string { return &r.Inputs }),
 	text("inputlist", func(r *Record) *string { return &r.InputList }),
+	text("followups", func(r *Record) *string { return (*string)(&r.FollowUps) }),
 	logText("log", MaxLog, func(r *Record) *string { return &r.Log }),
 }
 

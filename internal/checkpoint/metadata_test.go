@@ -69,6 +69,8 @@ func goldenRecords() map[string]Record {
 		},
 		"group": {ID: "job-1", Version: Version, Status: Open, Kind: "k", Group: "night-7", Token: "t", Write: 1, CreatedAt: noon,
 			Owner: "producer@host"},
+		"followups": {ID: "job-1", Version: Version, Status: Done, Token: "t", Write: 2, Generation: 1, Fraction: 1, CreatedAt: noon,
+			ClaimedAt: noon, EndedAt: noon, Owner: "w", FollowUps: "0a1b2c3d4e5f60718293a4b5c6d7e8f9,f9e8d7c6b5a493827160f5e4d3c2b1a0,*"},
 		"inputs": {ID: "job-1", Version: Version, Status: Open, Token: "t", Write: 2, Generation: 1, Inputs: hashOf(nil), CreatedAt: noon,
 			ClaimedAt: noon, Owner: "w"},
 		"inputlist": {
@@ -276,6 +278,7 @@ func TestSizeAtWorst(t *testing.T) {
 		ChargedExits: math.MaxInt, EarlyExits: math.MaxInt, Charge: true, Interruptions: math.MaxInt, RunTime: math.MaxInt64, Progressed: true,
 		StateHash: hashOf(nil),
 		StateSize: math.MaxInt64, StateVersion: math.MaxInt, Fraction: 1, Text: worst, Owner: worst, Reason: worst,
+		Group: strings.Repeat("g", 64), FollowUps: FollowUps(strings.Repeat(strings.Repeat("f", 32)+",", maxFollowUps) + moreFollowUps),
 		FailedBy: worst, Log: strings.Repeat("\n", MaxLog/3),
 		MoveReason: worst, FailuresTotal: math.MaxInt, Deadline: latest, Estimate: math.MaxInt64, StateBlocks: math.MaxInt,
 		Inputs: hashOf(nil), InputList: strings.Repeat("i", maxInputList), Outputs: Outputs{hashOf(nil), math.MaxInt, math.MaxInt64},

@@ -168,6 +168,9 @@ type Record struct {
 	// so that a message that is lost can be replaced.
 	InputList string
 
+	// FollowUps names the first jobs that the job's handler has put.
+	FollowUps FollowUps
+
 	// ETag, Size (of the body in bytes) and ModifiedAt are the service's, and
 	// ReadAt is the service's own clock when the record was read.
 	ETag       azcore.ETag

@@ -211,7 +211,7 @@ func (o *ownership) attempt(ctx context.Context, ch change) error {
 	next := o.record
 	next.Version, next.Token, next.Write, next.Owner = Version, o.token, o.number, o.owner
 	facts := o.accounting.factsOf(&next)
-	next.RunTime, next.Log, next.Inputs = o.accounting.runTime(facts), facts.Log, facts.Inputs
+	next.RunTime, next.Log, next.Inputs, next.FollowUps = o.accounting.runTime(facts), facts.Log, facts.Inputs, facts.FollowUps
 	if !o.sender.bindsOutputs(&next) {
 		next.Outputs = facts.Outputs
 	}

@@ -285,6 +285,26 @@ func (l *loader) openLog(record checkpoint.Record) *slog.Logger {
 	return slog.New(l.rec.output.Handler(handler))
 }
 
+// putFollowUps are the follow-up jobs that this delivery has put, for the next writes of the
+// record.
+type putFollowUps struct {
+	mu    sync.Mutex
+	names checkpoint.FollowUps
+}
+
+func (p *putFollowUps) add(id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.names = p.names.With(checkpoint.FollowUps(id))
+}
+
+// addTo returns the recorded names together with the names of this delivery.
+func (p *putFollowUps) addTo(recorded checkpoint.FollowUps) checkpoint.FollowUps {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return recorded.With(p.names)
+}
+
 // putFollowUp puts a follow-up job of this one on the queue of jobs. Its id may have
 // been put before, by an earlier run of the handler.
 func (l *loader) putFollowUp(ctx context.Context, id string, f job.FollowUp) error {
@@ -318,6 +338,7 @@ func (l *loader) putFollowUp(ctx context.Context, id string, f job.FollowUp) err
 	if err := to.PutAny(ctx, e, f.Delay, l.msg.runner.accounts[to.Account()].Payloads); err != nil {
 		return job.Unavailable(err)
 	}
+	l.rec.followUps.add(id)
 	l.msg.log.InfoContext(ctx, "follow-up job put", "follow_up_id", id, "follow_up_kind", f.Kind, "name", f.Name)
 	return nil
 }

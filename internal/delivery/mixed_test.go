@@ -13,7 +13,7 @@ import (
 // is not known.
 func TestMayBeMixed(t *testing.T) {
 	worker := func(reads int, age time.Duration, state string) presence.Listed {
-		return presence.Listed{Presence: presence.Presence{Reads: reads, State: state}, Age: age}
+		return presence.Listed{Presence: presence.Presence{Software: presence.Software{Reads: reads}, State: state}, Age: age}
 	}
 	current := worker(checkpoint.Version, 0, "process")
 	for name, row := range map[string]struct {

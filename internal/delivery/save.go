@@ -35,6 +35,8 @@ type recorder struct {
 	output  *joblog.Output     // the output and log lines of the job; nil if they are not kept
 	found   foundRecord
 
+	followUps putFollowUps
+
 	restored      *job.Progress   // the state that the handler began with
 	saved         *job.Progress   // the state that was recorded last, as far as this delivery knows
 	startFraction float64         // the fraction done when the handler was called
@@ -312,6 +314,7 @@ func (r *recorder) facts(ctx context.Context, f checkpoint.Facts) checkpoint.Fac
 	if r.output != nil {
 		f.Log = r.output.Tail()
 	}
+	f.FollowUps = r.followUps.addTo(f.FollowUps)
 	if r.known.moveReason != nil {
 		f.MoveReason = *r.known.moveReason
 	}

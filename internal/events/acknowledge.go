@@ -164,7 +164,7 @@ func (r *Responder) cancelReservation(e preempt.Event) {
 // askAll returns nil when every other worker that the event concerns is ready for
 // it, on other VMs and on this one.
 func (r *Responder) askAll(ctx context.Context, a preempt.Acknowledgement) error {
-	if !namesAlone(a.Event, r.VM()) {
+	if !namesAlone(a.Event, r.Identity().Name) {
 		if err := r.askOtherVMs(ctx, a.Event); err != nil {
 			return err
 		}

@@ -17,7 +17,8 @@ func TestAwaited(t *testing.T) {
 	ready, earlier := presence.Ready{ID: "e", NotBefore: at}, presence.Ready{ID: "e", NotBefore: at.Add(-time.Hour)}
 	other := presence.Ready{ID: "F", NotBefore: at}
 	worker := func(vm, instance string, age time.Duration, events ...presence.Ready) presence.Listed {
-		return presence.Listed{Presence: presence.Presence{Worker: vm + "-" + instance, VM: vm, Ready: events}, Age: age}
+		return presence.Listed{Presence: presence.Presence{Worker: vm + "-" + instance, Machine: presence.Machine{VM: vm},
+			Ready: events}, Age: age}
 	}
 	for _, row := range []struct {
 		name string

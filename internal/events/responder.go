@@ -380,16 +380,14 @@ func (r *Responder) WaitDecided(ctx context.Context, patience time.Duration) {
 // identity known then.
 func (r *Responder) WaitIdentity(ctx context.Context, patience time.Duration) preempt.Identity {
 	waitFor(ctx, r.known, patience)
+	return r.Identity()
+}
+
+// Identity returns what is known of this VM now; its name may be from a flag alone.
+func (r *Responder) Identity() preempt.Identity {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.identity
-}
-
-// VM returns the name of this VM, empty while it is not known.
-func (r *Responder) VM() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.identity.Name
 }
 
 // waitFor returns when done is closed, ctx ends, or patience is over.

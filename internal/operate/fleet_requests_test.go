@@ -27,8 +27,9 @@ func (b *rig) twoVMs(t *testing.T) *Fleet {
 	f := &Fleet{Control: control.NewStore(b.stores.Account.Container(b.names.Control)), Workers: presence.NewStore(container),
 		Name: "spotctl@test", Reason: "upgrade"}
 	for _, p := range []presence.Presence{
-		{Worker: "a-1", VM: "A", Steered: true, State: "process"}, {Worker: "a-2", VM: "A", Steered: true, State: "process"},
-		{Worker: "b-1", VM: "b", Steered: true, State: "process", Jobs: []string{"j"}},
+		{Worker: "a-1", Machine: presence.Machine{VM: "A"}, Steered: true, State: "process"},
+		{Worker: "a-2", Machine: presence.Machine{VM: "A"}, Steered: true, State: "process"},
+		{Worker: "b-1", Machine: presence.Machine{VM: "b"}, Steered: true, State: "process", Jobs: []string{"j"}},
 		{Worker: "old-1", State: "process"}, {Worker: "gone-1", Steered: true, State: "stopped"},
 	} {
 		b.heartbeat(t, f, p)
@@ -159,7 +160,7 @@ func TestFleetLimits(t *testing.T) {
 			t.Errorf("as many VMs as may be: %v", err)
 		}
 		for _, name := range names(control.MaxDrains + 1) {
-			b.heartbeat(t, f, presence.Presence{Worker: "w-" + name, VM: name, State: "process"})
+			b.heartbeat(t, f, presence.Presence{Worker: "w-" + name, Machine: presence.Machine{VM: name}, State: "process"})
 		}
 		if _, err := f.Drain(t.Context(), names(control.MaxDrains+1)); err == nil {
 			t.Error("one drain too many, want an error")
@@ -282,9 +283,10 @@ func TestKnownOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, p := range []presence.Presence{
-			{Worker: "a-1", VM: "A", Steered: true, State: "process", Kinds: []string{"render"}},
-			{Worker: "a-2", VM: "A", Kinds: []string{"resize"}},
-			{Worker: "b-1", VM: "b", Kinds: []string{"render"}}, {Worker: "old-1", Kinds: []string{"x"}}, {Worker: "gone-1", Kinds: []string{"x"}},
+			{Worker: "a-1", Machine: presence.Machine{VM: "A"}, Steered: true, State: "process", Kinds: []string{"render"}},
+			{Worker: "a-2", Machine: presence.Machine{VM: "A"}, Kinds: []string{"resize"}},
+			{Worker: "b-1", Machine: presence.Machine{VM: "b"}, Kinds: []string{"render"}},
+			{Worker: "old-1", Kinds: []string{"x"}}, {Worker: "gone-1", Kinds: []string{"x"}},
 		} {
 			b.heartbeat(t, f, p)
 		}

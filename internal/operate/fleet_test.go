@@ -19,7 +19,7 @@ import (
 func (b *rig) beat(t *testing.T, name string, steered bool, revision int, state lifecycle.State, asked string, jobs ...string) {
 	t.Helper()
 	err := b.stores.Workers.Write(t.Context(), presence.Presence{
-		Worker: name, VM: "vm-0", State: state.String(), StartedAt: time.Now(), At: time.Now(),
+		Worker: name, Machine: presence.Machine{VM: "vm-0"}, State: state.String(), StartedAt: time.Now(), At: time.Now(),
 		Steered: steered, Control: revision, Asked: asked, Jobs: jobs,
 	})
 	if err != nil {

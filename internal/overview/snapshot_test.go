@@ -77,8 +77,9 @@ func (r *rig) fill(tb testing.TB, jobs, workers int) {
 	for i := range workers {
 		group.Go(func() error {
 			name := fmt.Sprintf("vmss_%06d-0123abcd-0", i)
-			return r.stores.Workers.Write(ctx, presence.Presence{Worker: name, VM: name, State: "process", StartedAt: time.Now(), At: time.Now(),
-				Program: "1.2.3", Jobs: []string{"x"}})
+			return r.stores.Workers.Write(ctx, presence.Presence{Worker: name, Machine: presence.Machine{VM: name}, State: "process",
+				StartedAt: time.Now(), At: time.Now(),
+				Software: presence.Software{Program: "1.2.3"}, Jobs: []string{"x"}})
 		})
 	}
 	if err := group.Wait(); err != nil {

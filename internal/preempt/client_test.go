@@ -88,7 +88,7 @@ func TestClientOverHTTP(t *testing.T) {
 	}
 	want := Instance{
 		Identity: Identity{
-			Name: "set_1", VMID: "id", ScaleSet: "set", Location: "westeurope", Zone: "3",
+			Name: "set_1", VMID: "id", ScaleSet: "set", Location: "westeurope", Size: "Standard_D2as_v5", Zone: "3",
 			Priority: "Spot", EvictionPolicy: "Delete",
 			ResourceID: "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/rg" +
 				"/providers/Microsoft.Compute/virtualMachineScaleSets/set/virtualMachines/1",

@@ -31,6 +31,9 @@ type Identity struct {
 	// Zone is the availability zone, such as 1.
 	Zone string
 
+	// Size is the VM's size, such as Standard_D4as_v5.
+	Size string
+
 	// Priority is Spot, SpotPlus, Low or Regular.
 	Priority string
 
@@ -65,6 +68,7 @@ type rawInstance struct {
 	ResourceID     looseText
 	Location       looseText
 	Zone           looseText
+	VMSize         looseText
 	Priority       looseText
 	EvictionPolicy looseText
 	UserData       looseText
@@ -87,6 +91,7 @@ func parseInstance(body []byte) (Instance, error) {
 			ResourceID:     string(raw.ResourceID),
 			Location:       string(raw.Location),
 			Zone:           string(raw.Zone),
+			Size:           string(raw.VMSize),
 			Priority:       string(raw.Priority),
 			EvictionPolicy: string(raw.EvictionPolicy),
 		},

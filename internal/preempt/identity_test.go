@@ -25,7 +25,7 @@ func TestParseInstance(t *testing.T) {
 			`"evictionPolicy":"","tagsList":[],"userData":""}`,
 			Instance{Identity: Identity{Name: "a", VMID: "1", ResourceID: "/r", Location: "westus"}, Tags: map[string]string{}}},
 		{`{"NAME":"a","unknown":[{}]}`, Instance{Identity: Identity{Name: "a"}}},
-		{`{"name":"a","tagsList":"odd","zone":2,"location":null}`, Instance{Identity: Identity{Name: "a", Zone: "2"}}},
+		{`{"name":"a","tagsList":"odd","zone":2,"location":null,"vmSize":"S"}`, Instance{Identity: Identity{Name: "a", Zone: "2", Size: "S"}}},
 		{`{"name":"a","tagsList":[{"name":"k","value":7}]}`,
 			Instance{Identity: Identity{Name: "a"}, Tags: map[string]string{"k": "7"}}},
 	} {

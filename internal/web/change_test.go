@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -222,7 +223,7 @@ func TestCancel(t *testing.T) {
 	wantText(t, "the outcome", r.confirm(t, "/change?do=cancel&id=one", "reason", "a "+hostile), "Done.", "1 cancelled, 0 barred")
 	r.await(t, "one", client.StatusCancelled)
 	wantText(t, "the outcome of an ended job", r.confirm(t, "/change?do=cancel&id=ended"),
-		"1 of 1 jobs were not cancelled; the lines above say why", "1 over already")
+		"1 of 1 jobs were not cancelled; their lines say why", "1 over already")
 	wantText(t, "the outcome without a job", r.confirm(t, "/change?do=cancel&id=no-such"), "1 unknown")
 
 	for _, id := range []string{"two", "three"} {
@@ -412,5 +413,38 @@ func TestChangesAreBounded(t *testing.T) {
 	c.end()
 	if made.err == "" || !made.ended {
 		t.Errorf("the outcome is %q, ended %v", made.err, made.ended)
+	}
+}
+
+// TestFollowUpJobs: the page of a job leads to the first jobs that its handler has put.
+func TestFollowUpJobs(t *testing.T) {
+	c := clienttest.New(t, job.Kinds{
+		"echo": job.HandlerFunc(echo),
+		"split": job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+			for n := range 10 {
+				if _, err := j.Put(ctx, job.FollowUp{Name: strconv.Itoa(n), Kind: "echo"}); err != nil {
+					return nil, err
+				}
+			}
+			return nil, nil
+		}),
+	})
+	r := setupOf(t, Config{Title: "test", Client: c, Explain: error.Error, Every: time.Hour,
+		Read: func(ctx context.Context, each func(client.Job)) (overview.Snapshot, error) {
+			return overview.ReadEach(ctx, c, each)
+		}})
+	r.putAndWait(t, "parent", "split", client.StatusDone)
+	page := r.get(t, "/job/parent").Body.String()
+	wantText(t, "the page of the parent", page, "<h3>Follow-up jobs</h3>", "and more")
+	parent := job.New(job.Spec{ID: "parent"}, nil)
+	for n := range 10 {
+		next := parent.Key(strconv.Itoa(n))
+		r.await(t, next, client.StatusDone)
+		if linked := strings.Contains(page, `<a href="/job/`+next+`"`); linked != (n < 8) {
+			t.Errorf("the page leads to follow-up job %d: %t, want the first 8", n, linked)
+		}
+	}
+	if page := r.get(t, "/job/"+parent.Key("0")).Body.String(); strings.Contains(page, "Follow-up jobs") {
+		t.Error("a job without follow-up jobs has them on its page")
 	}
 }

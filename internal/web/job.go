@@ -29,6 +29,9 @@ type jobRead struct {
 	result  []byte
 	err     error
 
+	unread error // why the rest is as of an earlier moment; nil if it is not
+	asOf   time.Time
+
 	done chan struct{} // closed when it is complete
 }
 
@@ -94,11 +97,16 @@ func (r *jobRead) isDone() bool {
 // if the record was written since before.
 func (r *jobReader) load(ctx context.Context, id string, to, before *jobRead) {
 	live, err := r.client.Live(ctx, id)
-	if err != nil {
+	switch {
+	case err == nil:
+	case before != nil && before.err == nil && !isNoJob(err):
+		to.log, to.outputs, to.result, to.unread, to.asOf = before.log, before.outputs, before.result, err, before.asOf
+		return
+	default:
 		to.err = err
 		return
 	}
-	to.log = live
+	to.log, to.asOf = live, to.at
 	if before != nil && before.err == nil && before.log.Job.UpdatedAt.Equal(live.Job.UpdatedAt) {
 		to.log.Lines = joined(before.log.Lines, live.Lines)
 		to.outputs, to.result = before.outputs, before.result
@@ -129,6 +137,8 @@ type oneJob struct {
 	Row      jobRow
 	Group    string
 	WaitsFor string
+	Unread   string    // why the job is shown as of AsOf
+	AsOf     time.Time // by this machine's clock
 	Reason   string
 	Story    []moment
 	Track    template.HTML // the story as a picture
@@ -138,6 +148,7 @@ type oneJob struct {
 	Known    bool // the ledger
 	Facts    [][2]string
 	Outputs  []outputRow
+	Next     client.FollowUps
 	Result   string
 	HasMore  bool // of the result
 	Log      []logRow
@@ -179,13 +190,16 @@ func (s *Server) job(ctx context.Context, p *page, id string) {
 	if v.state == nil {
 		v.state = &state{skew: time.Since(j.ReadAt)}
 	}
-	b := oneJob{Row: v.rowOf(j, 0), Group: line(j.Group), Reason: line(j.Reason), Ended: j.Status.Ended(), Log: logOf(read.log.Lines),
-		Wakes: j.Status == client.StatusRunning, Result: plaintext.Block(clip(string(read.result), shown)), HasMore: j.ResultSize > shown}
-	b.Changes = changesOf(j)
+	b := oneJob{Row: v.rowOf(j, 0), Group: line(j.Group), Reason: line(j.Reason), Ended: j.Status.Ended(), Next: j.FollowUps,
+		Log: logOf(read.log.Lines), Wakes: j.Status == client.StatusRunning,
+		Result: plaintext.Block(clip(string(read.result), shown)), HasMore: j.ResultSize > shown}
+	if b.Changes = changesOf(j); read.unread != nil {
+		b.Unread, b.AsOf = line(s.config.Explain(read.unread)), read.asOf
+	}
 	if j.Status == client.StatusOpen || j.Status == client.StatusRunning && j.Live == nil {
 		b.WaitsFor = line(overview.WaitsFor(j, v.Workers))
 	}
-	skip := []string{"job", "kind", "group", "status", "reason", "progress", "cost", "result", "outputs"}
+	skip := []string{"job", "kind", "group", "status", "reason", "progress", "cost", "result", "outputs", "follow-ups"}
 	for _, row := range detail.JobRows(j, v.skewed(j.ReadAt)) {
 		if row[1] != "" && !slices.Contains(skip, row[0]) {
 			b.Facts = append(b.Facts, [2]string{row[0], line(row[1])})

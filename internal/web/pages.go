@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,7 +33,7 @@ func (s *Server) page(ctx context.Context, at *url.URL) *page {
 		p.Tab = "jobs"
 		s.job(ctx, p, id)
 	case p.state == nil:
-		p.Name, p.Title = "missing", "No answer from storage"
+		p.Name, p.Title, p.Tab = "missing", "No answer from storage", cmp.Or(strings.Trim(at.Path, "/"), "now")
 	case at.Path == "/":
 		p.Name, p.Title, p.Tab, p.Body = "now", "Now", "now", nowOf(p.view)
 	case at.Path == "/jobs":
@@ -392,6 +393,7 @@ func (s *Server) rows(w http.ResponseWriter, r *http.Request) {
 // vmRow is a VM with its workers.
 type vmRow struct {
 	Name, Life, Fails         string
+	Machine                   string // size and zone, as the worker that started last reports them
 	Workers                   []workerRow
 	Jobs, Done, Failed, Slots string
 	Sick                      bool
@@ -416,13 +418,16 @@ func vmsOf(v view) (rows []vmRow) {
 			fails = append(fails, fmt.Sprintf("%s (%d of %d)", line(k.Kind), k.Failed, k.Failed+k.Done))
 		}
 		r.Fails = strings.Join(fails, ", ")
-		jobs, slots := 0, 0
+		jobs, slots, newest := 0, 0, time.Time{}
 		for _, w := range vm.Workers {
 			if w.Life() == client.Alive {
 				jobs += w.Jobs
 				if w.Activity != nil {
 					slots += w.Activity.Slots
 				}
+			}
+			if about := line(detail.Machine(w)); about != "" && !w.StartedAt.Before(newest) {
+				r.Machine, newest = about, w.StartedAt
 			}
 			r.Workers = append(r.Workers, workerRowOf(v, w))
 		}

@@ -64,7 +64,7 @@ func (s *Server) putJob(ctx context.Context, spec client.Spec, done *outcome) er
 	c := s.config.Client
 	err := c.Create(ctx)
 	if some, partly := errors.AsType[*client.AccountsError](err); partly {
-		done.note("storage account " + strings.Join(some.Names, ", ") + " cannot be used, so its jobs fail and the others are put")
+		done.note(actions.AccountsUnusable(some))
 	} else if err != nil {
 		return err
 	}
@@ -84,9 +84,7 @@ func (s *Server) putJob(ctx context.Context, spec client.Spec, done *outcome) er
 			return done.add(client.ActionResult{ID: r.ID, Action: "enqueued", Detail: "its page appears when a worker has claimed it"})
 		},
 		UnknownKind: func(err error) { done.note("warning: " + err.Error()) },
-		Unchecked: func(err error) {
-			done.note("ids are not checked, since the records of jobs cannot be read: " + s.config.Explain(err))
-		},
+		Unchecked:   func(err error) { done.note(actions.IDsUnchecked(s.config.Explain(err))) },
 	})
 	return errors.Join(refused, err)
 }

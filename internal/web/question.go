@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"time"
 
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/actions"
@@ -140,12 +139,14 @@ func jobsOf(n int) string { return overview.Number(n) + " job" + plural(n) }
 // poison replays or purges a job, the jobs of a group, or with neither all on the queue.
 func (s *Server) poison(ctx context.Context, do, id, group string) (*change, error) {
 	selection, back := client.Selection{IDs: []string{id}}, addressOf(id)
-	which, question := "job "+line(id), ""
+	which, question, unread := "job "+line(id), "", []string(nil)
 	switch {
 	case id == "" && group == "":
 		_, about, err := s.config.Client.PeekPoison(ctx)
 		if _, partly := errors.AsType[*client.AccountsError](err); err != nil && !partly {
 			return nil, err
+		} else if err != nil {
+			unread = []string{"Not among them: " + line(s.config.Explain(err))}
 		}
 		selection, back, which = client.Selection{All: true}, "/poison", "all jobs"
 		question = actions.PurgeQuestion("all of", about)
@@ -166,8 +167,8 @@ func (s *Server) poison(ctx context.Context, do, id, group string) (*change, err
 	if do == "replay" {
 		return &change{
 			Title: "Replay " + which, Question: cmp.Or(question, "Replay "+which+"?"), Button: "Replay " + which, Back: back, HasScratch: true,
-			About: []string{"A job that was given up goes back to the queue that it came from, and continues from its recorded state. " +
-				"Its failures, unclean exits and run time are reset."},
+			About: append([]string{"A job that was given up goes back to the queue that it came from, and continues from its recorded state. " +
+				"Its failures, unclean exits and run time are reset."}, unread...),
 			do: func(ctx context.Context, o changeOptions, done *outcome) error {
 				return s.operate(done, func(report func(client.ActionResult) error) error {
 					return s.config.Client.Replay(ctx, selection, client.ReplayOptions{FromScratch: o.fromScratch}, report)
@@ -177,8 +178,8 @@ func (s *Server) poison(ctx context.Context, do, id, group string) (*change, err
 	}
 	return &change{
 		Title: "Purge " + which, Question: cmp.Or(question, "Purge "+which+"? This cannot be undone."), Button: "Purge " + which, Back: back,
-		Danger: true, About: []string{"The job becomes cancelled; its state, its payload and its message are removed. Its record stays, so " +
-			"that no old message starts it again."},
+		Danger: true, About: append([]string{"The job becomes cancelled; its state, its payload and its message are removed. Its record " +
+			"stays, so that no old message starts it again."}, unread...),
 		do: func(ctx context.Context, _ changeOptions, done *outcome) error {
 			return s.operate(done, func(report func(client.ActionResult) error) error {
 				return s.config.Client.Purge(ctx, selection, report)
@@ -206,14 +207,10 @@ func groupKey(g givenup.Group) string {
 	return hex.EncodeToString(sum[:12])
 }
 
-// leastIdle is for how long the record of a job that is requeued was not written, as the default
-// of the command.
-const leastIdle = time.Hour
-
 // requeue puts a new message for a job that has lost its own.
 func (s *Server) requeue(ctx context.Context, id string) (*change, error) {
 	c := s.config.Client
-	report, err := c.Orphans(ctx, leastIdle)
+	report, err := c.Orphans(ctx, actions.OrphanIdle)
 	if _, partly := errors.AsType[*client.AccountsError](err); err != nil && !partly {
 		return nil, err
 	}
@@ -236,6 +233,9 @@ func (s *Server) requeue(ctx context.Context, id string) (*change, error) {
 			done.note(sum.String())
 			return errors.Join(done.add(r), sum.Outcome(nil))
 		},
+	}
+	if moved := orphan.Job.MoveReason; moved != "" {
+		one.About = append(one.About, "It was moved to the queue for VMs of regular priority: "+line(moved)+".")
 	}
 	if text := actions.Coverage(report); text != "" {
 		one.About = append(one.About, text+". A second message does no harm.")

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/actions"
 	"github.com/spotworker/spotworker/internal/overview"
 )
 
@@ -86,7 +87,7 @@ func changesOf(j client.Job) (all []button) {
 	}
 	switch j.Status { //nolint:exhaustive // others offer nothing
 	case client.StatusOpen, client.StatusRunning:
-		if j.Age() >= leastIdle {
+		if j.Age() >= actions.OrphanIdle {
 			add("Requeue", "requeue", false)
 		}
 		add("Cancel", "cancel", true)

@@ -300,7 +300,15 @@ func TestOutage(t *testing.T) {
 	next()
 	r.down.Store(true)
 	r.feed.again()
-	if read := next()["read"]; !strings.Contains(read, "Storage has not answered since") || strings.Contains(read, "<script>") {
+	said := func(want string) (read string) {
+		for range 3 { // an event of a read that had begun before may come first
+			if read = next()["read"]; strings.Contains(read, want) {
+				break
+			}
+		}
+		return read
+	}
+	if read := said("Storage has not"); !strings.Contains(read, "Storage has not answered since") || strings.Contains(read, "<script>") {
 		t.Errorf("the event says %q, want since when", read)
 	}
 	body := r.get(t, "/").Body.String()
@@ -309,7 +317,7 @@ func TestOutage(t *testing.T) {
 	}
 	r.down.Store(false)
 	r.feed.again()
-	if read := next()["read"]; !strings.Contains(read, "Live") {
+	if read := said("Live"); !strings.Contains(read, "Live") {
 		t.Errorf("after the outage the event says %q", read)
 	}
 }

@@ -131,11 +131,13 @@ func (b *heartbeat) write(ctx context.Context) error {
 	if follows != nil {
 		steered = *follows
 	}
+	vm := w.events.Identity()
 	return w.home().Workers.Write(ctx, presence.Presence{
-		Worker: w.name, State: w.machine.State().String(), BootID: w.BootID,
-		StartedAt: w.started, At: time.Now(), Program: w.Program, Reads: checkpoint.Version,
+		Worker: w.name, State: w.machine.State().String(), StartedAt: w.started, At: time.Now(),
+		Machine:   presence.Machine{VM: vm.Name, Size: vm.Size, Zone: vm.Zone, BootID: w.BootID},
+		Software:  presence.Software{Program: w.Program, Reads: checkpoint.Version},
 		TakesFrom: queue.Names(w.sources.Taken()), Kinds: slices.Collect(maps.Keys(w.Kinds)), Jobs: w.runner.Jobs(), Running: w.runner.Running(),
-		VM: w.events.VM(), Ready: w.events.Ready(), LastEvent: event, LastDrain: drain,
+		Ready: w.events.Ready(), LastEvent: event, LastDrain: drain,
 		Steered: follows != nil, Control: steered.revision, Asked: steered.asked,
 		Activity: w.meter.Report(), Findings: w.findings(),
 	})

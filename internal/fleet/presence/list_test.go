@@ -12,7 +12,8 @@ func TestListVM(t *testing.T) {
 	inBubble(t, func(t *testing.T, server *storage.Server, store *Store) {
 		write := func(worker, vm string) {
 			t.Helper()
-			if err := store.Write(t.Context(), Presence{Worker: worker, VM: vm, State: "process", StartedAt: noon, At: noon}); err != nil {
+			if err := store.Write(t.Context(), Presence{Worker: worker, Machine: Machine{VM: vm}, State: "process",
+				StartedAt: noon, At: noon}); err != nil {
 				t.Fatal(err)
 			}
 		}

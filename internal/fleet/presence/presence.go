@@ -43,8 +43,8 @@ type Presence struct {
 	// Worker is the worker's name, and the blob's.
 	Worker string
 
-	// VM is the name of its VM as in scheduled events; empty if not known.
-	VM string
+	Machine
+	Software
 
 	// Ready are the scheduled events that this worker is ready for: it has saved or
 	// handed over the jobs that they affect.
@@ -53,18 +53,8 @@ type Presence struct {
 	// State is the lifecycle state, as in "process".
 	State string
 
-	// BootID identifies one boot of the machine; empty if not known.
-	BootID string
-
 	// StartedAt is when the process started; At is when this was written.
 	StartedAt, At time.Time
-
-	// Program is the worker's version.
-	Program string
-
-	// Reads is the newest version of a record that the worker reads; 0 in heartbeats of
-	// older versions, which read up to 2.
-	Reads int
 
 	// LastEvent is the scheduled event that the worker handled last, and LastDrain
 	// how the last drain ended; zero if there was none. They remain after a VM was
@@ -102,6 +92,26 @@ type Presence struct {
 
 	// Running are the active jobs whose handlers run. A listing has none.
 	Running []Running
+}
+
+// Machine is the machine of a worker. Each field is empty if it is not known.
+type Machine struct {
+	VM   string // its name, as in scheduled events
+	Size string // of the VM, as in "Standard_D4as_v5"
+	Zone string // the number of its availability zone
+
+	// BootID identifies one boot of the machine.
+	BootID string
+}
+
+// Software is the program of a worker.
+type Software struct {
+	// Program is the worker's version.
+	Program string
+
+	// Reads is the newest version of a record that the worker reads; 0 in heartbeats of
+	// older versions, which read up to 2.
+	Reads int
 }
 
 // What operators can ask of a worker, as [Presence.Asked] has it.
@@ -186,6 +196,8 @@ func (p Presence) metadata() map[string]*string {
 		"kinds":     formatKinds(p.Kinds),
 		"jobs":      strconv.Itoa(p.Count),
 		"vm":        url.PathEscape(p.VM),
+		"size":      url.PathEscape(p.Size),
+		"zone":      url.PathEscape(p.Zone),
 		"ready":     formatReady(p.Ready),
 		"lastevent": p.LastEvent.format(),
 		"lastdrain": p.LastDrain.format(),
@@ -227,7 +239,9 @@ func parse(worker string, metadata map[string]*string) Presence {
 			values[key], _ = url.PathUnescape(*value)
 		}
 	}
-	p := Presence{Worker: worker, State: values["state"], BootID: values["bootid"], Program: values["program"]}
+	p := Presence{Worker: worker, State: values["state"]}
+	p.Machine = Machine{VM: values["vm"], Size: values["size"], Zone: values["zone"], BootID: values["bootid"]}
+	p.Program = values["program"]
 	if taken := values["takesfrom"]; taken != "" {
 		p.TakesFrom = strings.Split(taken, ",")
 	}
@@ -240,7 +254,7 @@ func parse(worker string, metadata map[string]*string) Presence {
 	p.Reads, _ = strconv.Atoi(values["reads"])
 	control, err := strconv.Atoi(values["control"])
 	p.Steered, p.Control, p.Asked = err == nil, control, values["asked"]
-	p.VM, p.Ready = values["vm"], parseReady(ready)
+	p.Ready = parseReady(ready)
 	p.LastEvent, p.LastDrain = parseEvent(event), parseDrain(drain)
 	p.Activity = activity.Parse(values["slots"], values["recent"])
 	p.Findings = Findings{Lacks: parseLacks(values["lacks"]), Calls: parseCalls(values["calls"]), Readings: parseReadings(values["queues"])}

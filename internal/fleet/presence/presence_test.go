@@ -44,8 +44,9 @@ func inBubble(t *testing.T, test func(t *testing.T, server *storage.Server, stor
 // full is a presence with a value in every field.
 func full() Presence {
 	return Presence{
-		Worker: "vmss_000001-0123abcd-0", State: "process", BootID: "6c1f2f6e-0c8f-4d7f-9a51-6b7a3d1f0f10",
-		StartedAt: noon, At: noon.Add(time.Hour), Program: "1.2.3 (café)",
+		Worker: "vmss_000001-0123abcd-0", State: "process", StartedAt: noon, At: noon.Add(time.Hour),
+		Machine:   Machine{VM: "vmss_000001", Size: "Standard_D4as_v5 (é)", Zone: "2", BootID: "6c1f2f6e-0c8f-4d7f-9a51-6b7a3d1f0f10"},
+		Software:  Software{Program: "1.2.3 (café)", Reads: 3},
 		TakesFrom: []string{"test-jobs", "test-jobs-ondemand"}, Kinds: []string{"digest", "render"}, Jobs: []string{"a", "b"}, Count: 2,
 		Activity: activity.Report{
 			Slots: 4, Times: activity.Times{Handler: 20 * time.Minute, Around: time.Minute, Idle: 19 * time.Minute},
@@ -55,8 +56,8 @@ func full() Presence {
 					Redone: 20 * time.Second},
 			}},
 		},
-		Steered: true, Control: 7, Asked: AskedDrain, Reads: 3,
-		VM: "vmss_000001", Ready: []Ready{{ID: "602d9444-d2cd-49c7-8624-8643e7171297", NotBefore: noon}, {ID: "odd, @ 100%"}},
+		Steered: true, Control: 7, Asked: AskedDrain,
+		Ready: []Ready{{ID: "602d9444-d2cd-49c7-8624-8643e7171297", NotBefore: noon}, {ID: "odd, @ 100%"}},
 		LastEvent: Event{
 			ID: "602d9444", Type: "Terminate", Status: "Scheduled", Source: "User", NotBefore: noon, Duration: "unknown",
 			Description: "Wartung & Ümzug = 100%;\n+x", Action: "drain", SeenAt: noon.Add(-time.Minute),
@@ -114,6 +115,7 @@ func TestMetadata(t *testing.T) {
 			"v": "1", "state": "process", "bootid": "6c1f2f6e-0c8f-4d7f-9a51-6b7a3d1f0f10",
 			"startedat": "2026-03-09T12:00:00Z", "at": "2026-03-09T13:00:00Z", "program": "1.2.3%20%28caf%C3%A9%29",
 			"takesfrom": "test-jobs,test-jobs-ondemand", "kinds": "digest,render", "jobs": "2", "vm": "vmss_000001",
+			"size": "Standard_D4as_v5%20%28%C3%A9%29", "zone": "2",
 			"ready": "602d9444-d2cd-49c7-8624-8643e7171297@2026-03-09T12:00:00Z,odd%2C+%40+100%25@",
 			"lastevent": "action=drain&description=Wartung+%26+%C3%9Cmzug+%3D+100%25%3B%0A%2Bx&duration=unknown&id=602d9444" +
 				"&notbefore=2026-03-09T12%3A00%3A00Z&seenat=2026-03-09T11%3A59%3A00Z&source=User&status=Scheduled&type=Terminate",

@@ -2,6 +2,7 @@ package detail
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,7 +60,7 @@ func JobRows(j client.Job, now time.Time) [][2]string {
 		{"claims", claimsInWords(j, now)},
 		{"interruptions", fmt.Sprint(j.Interruptions)}, {"failures", failures}, {"unclean exits", exits},
 		{"run time", overview.RunTime(j).Round(time.Millisecond).String()}, {"cost", costInWords(j)}, {"checkpoint", state}, {"result", result},
-		{"inputs", inputsInWords(j.Inputs)}, {"outputs", stored},
+		{"inputs", inputsInWords(j.Inputs)}, {"outputs", stored}, {"follow-ups", followUpsInWords(j.FollowUps)},
 		{"deadline", deadlineInWords(j)}, {"estimate", estimateInWords(j)}, {"expected end", expectedEnd(j)}, {"at risk", riskInWords(j)},
 		{"moved", plaintext.Line(j.MoveReason)},
 		{"created", Moment(j.CreatedAt, now)}, {"ended", Moment(j.EndedAt, now)}, {"work", hashed(j.WorkSHA256)},
@@ -95,6 +96,15 @@ func inputsInWords(inputs []job.Input) string {
 	}
 	if more := len(inputs) - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(names, ", ")
+}
+
+// followUpsInWords names the follow-up jobs of a job.
+func followUpsInWords(f client.FollowUps) string {
+	names := slices.Clone(f.IDs)
+	if f.More {
+		names = append(names, "more")
 	}
 	return strings.Join(names, ", ")
 }

@@ -13,7 +13,7 @@ import (
 // WorkerRows returns the names and values of a worker for people.
 func WorkerRows(w client.Worker, now time.Time) [][2]string {
 	rows := [][2]string{
-		{"worker", plaintext.Line(w.Name)}, {"VM", plaintext.Line(w.VM)},
+		{"worker", plaintext.Line(w.Name)}, {"VM", plaintext.Line(strings.Trim(w.VM+", "+Machine(w), ", "))},
 		{"state", fmt.Sprintf("%s (%s)", plaintext.Line(w.State), w.Life())}, {"asked", plaintext.Line(w.Asked)},
 		{"version", plaintext.Line(w.Version)},
 		{"started", Moment(w.StartedAt, now)}, {"heartbeat", overview.Span(w.Age) + " ago"},
@@ -37,4 +37,16 @@ func WorkerRows(w client.Worker, now time.Time) [][2]string {
 		rows = append(rows, [2]string{"", fmt.Sprintf("and %d more", hidden)})
 	}
 	return rows
+}
+
+// Machine returns the size and the zone of a worker's VM for people, as far as they are known.
+func Machine(w client.Worker) string {
+	var known []string
+	if w.VMSize != "" {
+		known = append(known, w.VMSize)
+	}
+	if w.Zone != "" {
+		known = append(known, "zone "+w.Zone)
+	}
+	return strings.Join(known, ", ")
 }

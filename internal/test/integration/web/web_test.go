@@ -6,6 +6,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +27,14 @@ func echo(ctx context.Context, j *job.Job) ([]byte, error) {
 	log.ErrorContext(ctx, hostile)
 	log.InfoContext(ctx, "long", slog.String("text", strings.Repeat("long ", 2000)))
 	j.Report(job.Progress{Fraction: 1, Text: hostile})
+	for page := range 10 {
+		if j.ID != storyID {
+			break
+		}
+		if _, err := j.Put(ctx, job.FollowUp{Name: strconv.Itoa(page), Kind: "echo"}); err != nil {
+			return nil, err
+		}
+	}
 	return []byte(`{"loss": 0.0312, "note": "` + hostile + `"}`), nil
 }
 
@@ -63,6 +72,40 @@ func TestScreens(t *testing.T) {
 					}
 					if script[bool](b, `document.title.includes("owned")`) {
 						t.Fatalf("%s ran a script from storage", p[0])
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestOutage: while storage does not answer, each page says since when and keeps what it had, and a
+// page without anything says what is missing.
+func TestOutage(t *testing.T) {
+	for name, before := range map[string]bool{"later": false, "from-the-start": true} {
+		t.Run(name, func(t *testing.T) {
+			w, b := newWorld(10), open(t)
+			w.down.Store(before)
+			address := serve(t, w, 300*time.Millisecond)
+			base := address[:strings.Index(address, "/?")]
+			b.do(chromedp.Navigate(address), chromedp.WaitReady(chromedp.CSS("#read")))
+			w.down.Store(true)
+			b.eventually(`document.querySelector("#read").textContent.includes("Storage has not answered since")`)
+			for _, s := range append(screens, screen{"desktop-dark", 1440, 900, true}) {
+				b.look(s)
+				for _, p := range pages {
+					b.do(chromedp.Navigate(base+p[1]), chromedp.WaitReady(chromedp.CSS("#read")))
+					b.eventually(`document.readyState === "complete"`)
+					text := script[string](b, `document.body.innerText`)
+					if !strings.Contains(text, "Storage has not answered since") || !strings.Contains(text, "connection refused") {
+						t.Errorf("%s on %s does not say what is wrong: %.400s", p[0], s.name, text)
+					}
+					if over := script[int](b, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
+						t.Errorf("%s on %s scrolls %d px to the side", p[0], s.name, over)
+					}
+					b.shoot("outage-" + name + "-" + p[0] + "-" + s.name)
+					if s.name == "desktop-dark" || s.name == "phone" {
+						b.sound("outage-" + name + "-" + p[0] + "-" + s.name)
 					}
 				}
 			}

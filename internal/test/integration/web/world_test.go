@@ -23,8 +23,10 @@ import (
 type world struct {
 	jobs    []client.Job
 	workers []client.Worker
+	step    time.Duration // that the clock of the world moves at each read; 0 for the real clock
 	down    atomic.Bool
 	reads   atomic.Int64
+	began   time.Time
 }
 
 // hostile is a text that would be seen if the page ran, reordered or hid it.
@@ -37,6 +39,7 @@ func newWorld(jobs int) *world {
 	w := &world{}
 	random := rand.New(rand.NewPCG(7, uint64(jobs)))
 	now := time.Now()
+	w.began = now
 	for i := range jobs {
 		created := now.Add(-time.Duration(random.Float64()*70) * time.Minute).Add(-4 * time.Minute)
 		j := client.Job{
@@ -75,7 +78,8 @@ func newWorld(jobs int) *world {
 func workersAt(now time.Time) (all []client.Worker) {
 	for i := 1; i <= 9; i++ {
 		w := client.Worker{
-			Name: fmt.Sprintf("spot_%d-3f9c01aa-0", i), VM: fmt.Sprintf("spot_%d", i), State: "process", Version: "v1.4.0",
+			Name: fmt.Sprintf("spot_%d-3f9c01aa-0", i), VM: fmt.Sprintf("spot_%d", i), VMSize: "Standard_D4as_v5",
+			Zone: fmt.Sprint(1 + i%3), State: "process", Version: "v1.4.0",
 			StartedAt: now.Add(-time.Duration(5+7*i) * time.Minute), Age: time.Duration(i) * time.Second, Kinds: kinds, Jobs: 4,
 			Queues:   []string{"spotworker-jobs"},
 			Activity: &client.Activity{Slots: 4, Handler: 34 * time.Minute, Around: time.Minute, Idle: 5 * time.Minute},
@@ -114,6 +118,9 @@ func (w *world) read(_ context.Context, each func(client.Job)) (overview.Snapsho
 		return overview.Snapshot{}, errDown
 	}
 	now := time.Now()
+	if w.step > 0 {
+		now = w.began.Add(time.Duration(n) * w.step)
+	}
 	s := overview.Snapshot{At: now, Took: 84 * time.Millisecond, Workers: w.workers, Jobs: overview.Jobs{ByStatus: map[client.Status]int{}},
 		Waits: map[string]time.Duration{"spotworker-jobs": 94 * time.Second}}
 	for i, j := range w.jobs {

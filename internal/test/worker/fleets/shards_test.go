@@ -196,7 +196,11 @@ func TestNumberOfShardsChanges(t *testing.T) {
 		b.WaitDone("of-1", 90*time.Second)
 		b.WaitDone("of-2", 10*time.Second)
 		time.Sleep(20 * time.Second)
-		if p, _, err := b.Workers.Read(t.Context(), "vm_0-11112222-0"); err != nil ||
+		p, _, err := b.Workers.Read(t.Context(), "vm_0-11112222-0")
+		if p.VM != "vm_0" || p.Size != "Standard_D2as_v5" || p.Zone != "2" {
+			t.Errorf("the heartbeat names the machine %+v, want the VM, its size and its zone", p.Machine)
+		}
+		if err != nil ||
 			strings.Join(p.TakesFrom, ",") != strings.Join(queue.Names(b.Jobs.All()), ",") {
 			t.Errorf("the heartbeat names the queues %v, %v, want all", p.TakesFrom, err)
 		}

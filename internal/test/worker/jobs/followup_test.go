@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -56,7 +57,15 @@ func TestFollowUpJobs(t *testing.T) {
 		if parents.Load() != 2 || children.Load() != n {
 			t.Errorf("%d runs of the parent and %d of its follow-up jobs, want 2 and %d", parents.Load(), children.Load(), n)
 		}
-		if r := b.Record("lost"); r.Status != checkpoint.Poison || !strings.Contains(r.Reason, `put the follow-up job "x": kind "no kind"`) {
+		var put []string
+		for i := range n {
+			put = append(put, job.New(job.Spec{ID: "parent"}, nil).Key(fmt.Sprint(i)))
+		}
+		if named, more := b.Record("parent").FollowUps.IDs(); !slices.Equal(named, put) || more {
+			t.Errorf("the record names %q, more %t, want each follow-up job once: %q", named, more, put)
+		}
+		if r := b.Record("lost"); r.FollowUps != "" || r.Status != checkpoint.Poison ||
+			!strings.Contains(r.Reason, `put the follow-up job "x": kind "no kind"`) {
 			t.Errorf("job with an invalid follow-up job = %s: %s, want poison at once", r.Status, r.Reason)
 		}
 		lines := p.Log.Find("all put")

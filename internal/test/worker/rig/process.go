@@ -109,5 +109,5 @@ func (p *Process) Drained() bool {
 
 // SpotVM is a Spot VM that is in no scale set.
 func SpotVM(name string) imds.VM {
-	return imds.VM{Name: name, VMID: recorder.VMID, Priority: "Spot"}
+	return imds.VM{Name: name, VMID: recorder.VMID, Zone: "2", Priority: "Spot"}
 }
