@@ -5,13 +5,14 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+# One build at a time: the order of the programs in an archive is the order of their ends.
 goreleaser=${GORELEASER:-$(tools/go-tool.sh goreleaser)}
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 RELEASE_TIME=$(TZ=UTC git log -1 --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ)
 export SOURCE_DATE_EPOCH RELEASE_TIME
 
 case ${1:-} in
-  publish) exec "$goreleaser" release --clean --release-notes out/release-parts/notes.md ;;
+  publish) exec "$goreleaser" release --clean --parallelism 1 --release-notes out/release-parts/notes.md ;;
   snapshot) ;;
   *)
     echo "usage: tools/release.sh snapshot|publish" >&2
@@ -31,4 +32,4 @@ if [ -n "${SYSTEMS:-}${PROCESSORS:-}" ]; then
   done
   export PACKAGE_ARCHITECTURES=${PACKAGE_ARCHITECTURES#,}
 fi
-exec "$goreleaser" release --snapshot --clean --config "$config"
+exec "$goreleaser" release --snapshot --clean --parallelism 1 --config "$config"
