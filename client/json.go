@@ -41,11 +41,7 @@ func (j Job) MarshalJSON() ([]byte, error) {
 	}
 	o.some("steps_back", j.StepsBack)
 	o.set("result_bytes", j.ResultSize)
-	o.some("inputs", j.Inputs)
-	o.some("follow_ups", j.FollowUps.IDs)
-	o.some("more_follow_ups", j.FollowUps.More)
-	o.some("output_files", j.OutputFiles)
-	o.some("output_bytes", j.OutputBytes)
+	j.setFiles(&o)
 	o.set("seconds_since_write", j.Age().Seconds())
 	o.some("created_at", j.CreatedAt)
 	o.some("claimed_at", j.ClaimedAt)
@@ -58,6 +54,15 @@ func (j Job) MarshalJSON() ([]byte, error) {
 	o.some("work_sha256", j.WorkSHA256)
 	o.some("live", j.Live)
 	return o.bytes()
+}
+
+// setFiles adds what the job takes and leaves: its inputs, follow-up jobs and outputs.
+func (j Job) setFiles(o *object) {
+	o.some("inputs", j.Inputs)
+	o.some("follow_ups", j.FollowUps.IDs)
+	o.some("more_follow_ups", j.FollowUps.More)
+	o.some("output_files", j.OutputFiles)
+	o.some("output_bytes", j.OutputBytes)
 }
 
 // setOutlook adds whether the job will meet its deadline.

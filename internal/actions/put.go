@@ -22,7 +22,8 @@ func NotPut(r client.PutResult) error {
 
 // AccountsUnusable is the remark before a put while some accounts cannot be used.
 func AccountsUnusable(some *client.AccountsError) string {
-	return fmt.Sprintf("storage account %s cannot be used, so its jobs fail and the others are put: %s", strings.Join(some.Names, ", "), some.Err)
+	return fmt.Sprintf("storage account %s cannot be used, so its jobs fail and the others are put: %s", strings.Join(some.Names, ", "),
+		some.Err)
 }
 
 // IDsUnchecked is the remark about a put that cannot look for records of the same ids.

@@ -321,8 +321,9 @@ func newerRecords(t *testing.T) {
 		if strings.Contains(page, "Done.") {
 			t.Errorf("%s says that it is done: %s", do, page)
 		}
-		wantText(t, do, page, map[string]string{"cancel": why, "replay": "cannot be read by this version", "purge": "cannot be read by this version",
-			"requeue": "not among the jobs"}[do])
+		wantText(t, do, page, map[string]string{
+			"cancel": why, "replay": "cannot be read by this version", "purge": "cannot be read by this version", "requeue": "not among the jobs",
+		}[do])
 	}
 	after, _, _ := p.servers[1].ReadBlob(second.Names.Records, names[0].Name)
 	if a, _ := json.Marshal(after); string(a) != mustJSON(t, before) {

@@ -68,7 +68,9 @@ func median(values []float64) (middle, most float64) {
 // timed replaces the function of the page's script that shows an update by one that also measures
 // it, with the layout.
 const timed = `window.took = []; { const before = show;
-	show = (regions) => { const began = performance.now(); before(regions); document.body.offsetHeight; took.push(performance.now() - began); }; } true`
+	show = (regions) => { const began = performance.now();
+		before(regions); document.body.offsetHeight;
+		took.push(performance.now() - began); }; } true`
 
 // painted is when the page painted its content, in milliseconds from the request.
 const painted = `performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? 0`
