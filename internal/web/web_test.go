@@ -308,11 +308,11 @@ func TestOutage(t *testing.T) {
 		}
 		return read
 	}
-	if read := said("Storage has not"); !strings.Contains(read, "Storage has not answered since") || strings.Contains(read, "<script>") {
+	if read := said("Storage stopped"); !strings.Contains(read, "Storage stopped answering") || strings.Contains(read, "<script>") {
 		t.Errorf("the event says %q, want since when", read)
 	}
 	body := r.get(t, "/").Body.String()
-	if !strings.Contains(body, "Storage has not answered since") || !strings.Contains(body, `href="/job/b"`) {
+	if !strings.Contains(body, "Storage stopped answering") || !strings.Contains(body, `href="/job/b"`) {
 		t.Error("the page lacks the outage or the last state")
 	}
 	r.down.Store(false)

@@ -44,7 +44,7 @@ func TestWeb(t *testing.T) {
 						t.Errorf("the page lacks %q:\n%s", want, page)
 					}
 				}
-				if strings.Contains(page, "has not answered") || strings.Contains(page, "not be read") {
+				if strings.Contains(page, "stopped answering") || strings.Contains(page, "not be read") {
 					t.Errorf("the page could not be read:\n%s", page)
 				}
 				browser.CloseIdleConnections()

@@ -90,14 +90,14 @@ func TestOutage(t *testing.T) {
 			base := address[:strings.Index(address, "/?")]
 			b.do(chromedp.Navigate(address), chromedp.WaitReady(chromedp.CSS("#read")))
 			w.down.Store(true)
-			b.eventually(`document.querySelector("#read").textContent.includes("Storage has not answered since")`)
+			b.eventually(`document.querySelector("#read").textContent.includes("Storage stopped answering")`)
 			for _, s := range append(screens, screen{"desktop-dark", 1440, 900, true}) {
 				b.look(s)
 				for _, p := range pages {
 					b.do(chromedp.Navigate(base+p[1]), chromedp.WaitReady(chromedp.CSS("#read")))
 					b.eventually(`document.readyState === "complete"`)
 					text := script[string](b, `document.body.innerText`)
-					if !strings.Contains(text, "Storage has not answered since") || !strings.Contains(text, "connection refused") {
+					if !strings.Contains(text, "Storage stopped answering") || !strings.Contains(text, "connection refused") {
 						t.Errorf("%s on %s does not say what is wrong: %.400s", p[0], s.name, text)
 					}
 					if over := script[int](b, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
@@ -129,7 +129,7 @@ func TestLive(t *testing.T) {
 		t.Error("the update lost the page or the focus")
 	}
 	w.down.Store(true)
-	b.eventually(`document.querySelector("#read").textContent.includes("Storage has not answered since")`)
+	b.eventually(`document.querySelector("#read").textContent.includes("Storage stopped answering")`)
 	if !script[bool](b, `document.querySelectorAll("#running tbody tr").length > 3`) {
 		t.Error("during an outage the last state is gone")
 	}
