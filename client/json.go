@@ -56,7 +56,7 @@ func (j Job) MarshalJSON() ([]byte, error) {
 	return o.bytes()
 }
 
-// setFiles adds what the job takes and leaves: its inputs, follow-up jobs and outputs.
+// setFiles adds the inputs, follow-up jobs and outputs of the job.
 func (j Job) setFiles(o *object) {
 	o.some("inputs", j.Inputs)
 	o.some("follow_ups", j.FollowUps.IDs)

@@ -32,11 +32,11 @@ import (
 // DefaultEndpoint is where every Azure VM in a virtual network reaches its own metadata service.
 const DefaultEndpoint = preempt.DefaultEndpoint
 
-// Action is what a notice asks for. A greater action is more urgent.
+// Action is the reaction that a notice asks for. A greater action is more urgent.
 type Action int
 
 const (
-	// Continue asks for nothing: what was announced was withdrawn, or is over, or it is a pause of
+	// Continue asks for nothing: the announced event was withdrawn, or is over, or it is a pause of
 	// seconds.
 	Continue Action = iota
 
@@ -69,7 +69,7 @@ func (a Action) String() string {
 	}
 }
 
-// Notice is the most urgent event of this VM, and what it asks for.
+// Notice is the most urgent event of this VM, and the reaction to it.
 type Notice struct {
 	Action Action
 

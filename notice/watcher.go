@@ -82,7 +82,7 @@ func (w *Watcher) Close() {
 	w.client.Close()
 }
 
-// Wait waits for a notice that differs from the last one that it returned, and returns the newest.
+// Wait waits for a notice that differs from the notice that it returned last, and returns the newest.
 // It returns none while no event was ever announced. The error is the cause of ctx, or says that the watcher is closed.
 func (w *Watcher) Wait(ctx context.Context) (Notice, error) {
 	for {

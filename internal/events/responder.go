@@ -383,7 +383,7 @@ func (r *Responder) WaitIdentity(ctx context.Context, patience time.Duration) pr
 	return r.Identity()
 }
 
-// Identity returns what is known of this VM now; its name may be from a flag alone.
+// Identity returns the facts of this VM that are known now; its name may be from a flag alone.
 func (r *Responder) Identity() preempt.Identity {
 	r.mu.Lock()
 	defer r.mu.Unlock()

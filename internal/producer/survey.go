@@ -26,7 +26,7 @@ const (
 	surveyAge = 5 * time.Minute
 )
 
-// survey is what a run knows of the records of one account. A long run lists them, a page for
+// survey holds the records of one account that a run knows. A long run lists them, a page for
 // each [readsForPage] reads, and then needs no more reads: a run of n jobs makes at most
 // n/readsForPage calls more than without. The zero value, with records, knows nothing.
 type survey struct {

@@ -356,7 +356,7 @@ func TestJobDuringAnOutage(t *testing.T) {
 		t.Errorf("the page says %q without an outage", said)
 	}
 	p.sick(1)
-	for range 2 { // the second read keeps what the first has kept
+	for range 2 { // the second read keeps the same
 		w := p.get(t, "/job/"+known)
 		wantText(t, "the page", w.Body.String(), said, "account1", "no such frame")
 		if w.Code != http.StatusOK {

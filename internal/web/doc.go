@@ -1,13 +1,13 @@
 // Package web serves a deployment as a page in a browser, for the person who started it.
 //
-// One loop reads the deployment and all tabs show what it read:
+// One loop reads the deployment for all tabs:
 //
 //	storage ──read──▶ feed ──state──▶ pages  (HTML, rendered on the server)
 //	                   │
 //	                   └──────next──▶ streams (server-sent events: the regions that changed)
 //
 // A page consists of regions. When the feed has a new state, each stream renders the regions
-// of its page again and sends those whose HTML differs. The script in the browser merges them
+// of its page again and sends the regions whose HTML differs. The script in the browser merges them
 // into the document; without the script a page is complete and does not change.
 //
 // The page belongs to its user. [Listen] accepts loopback addresses only. The address that is

@@ -25,7 +25,7 @@ const patience = 2 * time.Second
 // readLimit is how long a read may take.
 const readLimit = time.Minute
 
-// state is a deployment at one moment, with what pages derive from it. It does not change.
+// state is a deployment at one moment, with the figures that pages derive from it. It does not change.
 type state struct {
 	overview.Snapshot
 	activity overview.Activity
@@ -137,7 +137,7 @@ func (f *feed) once(ctx context.Context) {
 	f.history.add(s)
 }
 
-// view is what a page shows: a state, and since when there is no newer one.
+// view is the content of a page: a state, and since when there is no newer state.
 type view struct {
 	*state
 	outage  *outage

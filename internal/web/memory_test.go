@@ -48,7 +48,7 @@ func TestMemoryIsFlat(t *testing.T) {
 			return s, nil
 		}})
 	now := r.follow(t, "/")
-	r.follow(t, "/jobs?sort=id") // reads nothing of what it is sent
+	r.follow(t, "/jobs?sort=id") // reads none of the events
 	now()
 	heap := func() int {
 		var m runtime.MemStats

@@ -82,7 +82,7 @@ func New(c Config) (*Worker, error) {
 	return w, nil
 }
 
-// look is what the observer asks for at any time.
+// look returns figures that the observer asks for at any time.
 func (w *Worker) look() (report, checkpoint time.Duration, silent, lacking int) {
 	s := w.runner.Sight()
 	for _, n := range s.Lacking {

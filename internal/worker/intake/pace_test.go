@@ -63,7 +63,7 @@ func TestPace(t *testing.T) {
 
 // TestPaceBegins: the rate of a worker that begins with a backlog grows from rampFrom and is
 // soon unlimited. A worker that found the queue empty, or was not refused for a minute, begins
-// again. A worker that is refused on the way keeps to what it got, rampFrom at least.
+// again. A worker that is refused on the way keeps to the rate so far, rampFrom at least.
 func TestPaceBegins(t *testing.T) {
 	now := time.Now()
 	for _, row := range []struct {

@@ -65,7 +65,7 @@ func median(values []float64) (middle, most float64) {
 	return values[len(values)/2], values[len(values)-1]
 }
 
-// timed replaces the function of the page's script that shows an update by one that also measures
+// timed replaces the function of the page's script that shows an update by a function that also measures
 // it, with the layout.
 const timed = `window.took = []; { const before = show;
 	show = (regions) => { const began = performance.now();

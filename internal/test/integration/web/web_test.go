@@ -79,8 +79,8 @@ func TestScreens(t *testing.T) {
 	}
 }
 
-// TestOutage: while storage does not answer, each page says since when and keeps what it had, and a
-// page without anything says what is missing.
+// TestOutage: while storage does not answer, each page says since when and keeps its content, and a
+// page without content says so.
 func TestOutage(t *testing.T) {
 	for name, before := range map[string]bool{"later": false, "from-the-start": true} {
 		t.Run(name, func(t *testing.T) {

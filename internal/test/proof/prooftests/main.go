@@ -38,7 +38,7 @@ func main() {
 	fmt.Printf("-run=^(%s)$ %s\n", strings.Join(slices.Compact(tests), "|"), strings.Join(folders, " "))
 }
 
-// rank returns the place of a folder among those that come first, or the place after them.
+// rank returns the place of a folder among the folders that come first, or the place after them.
 func rank(first []string, folder string) int {
 	if i := slices.Index(first, folder); i >= 0 {
 		return i
