@@ -136,7 +136,7 @@ func isModule(dir, name string) bool {
 
 // goCommand returns the output of the go command in a folder.
 func goCommand(ctx context.Context, folder string, arguments ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, "go", append([]string{arguments[0]}, arguments[1:]...)...) //nolint:gosec // a command of ours
+	cmd := exec.CommandContext(ctx, "go", arguments...) //nolint:gosec // a command of ours
 	cmd.Dir, cmd.Env = folder, append(os.Environ(), "GOWORK=off")
 	var said bytes.Buffer
 	cmd.Stderr = &said
