@@ -25,19 +25,21 @@ func latency(b *rig.Bed, each time.Duration) {
 
 // TestCeilingBySlots: the rate of short jobs grows with the slots. A job's two calls
 // follow one another, so that no worker can do more than slots/(2 × latency) jobs a
-// second. Claims must not make it much less, and must be full.
+// second. Claims must not make it much less, and must be full. The worker begins slowly: the
+// rate is of the last jobs, which come more than three seconds later.
 func TestCeilingBySlots(t *testing.T) {
 	proof.Only(t, "hours of virtual time, or thousands of jobs")
 	for _, tt := range []struct {
 		slots   int
 		latency time.Duration
 		batches int
+		last    int     // of the batches: the rate is theirs
 		least   float64 // jobs a second
 	}{
-		{64, 0, 20, 0}, // no time passes
-		{64, 10 * time.Millisecond, 50, 3061},
-		{256, 0, 40, 0},
-		{256, 10 * time.Millisecond, repeats(150, 600), 10_714},
+		{64, 0, 20, 20, 0}, // calls take no time
+		{64, 10 * time.Millisecond, 240, 50, 3061},
+		{256, 0, 40, 40, 0},
+		{256, 10 * time.Millisecond, 620, 150, 10_714},
 	} {
 		jobs := tt.batches * queue.MaxClaim
 		t.Run(fmt.Sprintf("%d slots, %s", tt.slots, tt.latency), func(t *testing.T) {
@@ -47,17 +49,20 @@ func TestCeilingBySlots(t *testing.T) {
 				}
 				latency(b, tt.latency)
 				var mu sync.Mutex // guards what follows until done
-				var first, last time.Time
+				var began, first, last time.Time
 				deleted, done := 0, make(chan struct{})
 				b.Server.ResetCounts()
 				b.Server.OnResult(func(r storage.Result) {
 					mu.Lock()
 					defer mu.Unlock()
 					switch {
-					case r.Operation == storage.OpGetMessages && first.IsZero():
-						first = time.Now()
+					case r.Operation == storage.OpGetMessages && began.IsZero():
+						began, first = time.Now(), time.Now()
 					case r.Operation == storage.OpDeleteMessage:
-						if deleted++; deleted == jobs {
+						switch deleted++; deleted {
+						case (tt.batches - tt.last) * queue.MaxClaim:
+							first = time.Now()
+						case jobs:
 							last = time.Now()
 							close(done)
 						}
@@ -65,8 +70,11 @@ func TestCeilingBySlots(t *testing.T) {
 				})
 				b.Start("vm_0", job.Kinds{"echo": rig.Echo}, rig.DiscardLog, func(c *worker.Config) { c.Concurrency = tt.slots })
 				<-done
-				rate, claims := float64(jobs)/last.Sub(first).Seconds(), b.Server.Counts()[storage.OpGetMessages]
-				t.Logf("%d jobs in %s: %.0f/s, with %d claims", jobs, last.Sub(first), rate, claims)
+				rate, claims := float64(tt.last*queue.MaxClaim)/last.Sub(first).Seconds(), b.Server.Counts()[storage.OpGetMessages]
+				t.Logf("%d jobs in %s, the last at %.0f/s, with %d claims", jobs, last.Sub(began), rate, claims)
+				if tt.latency > 0 && first.Sub(began) < 3*time.Second {
+					t.Errorf("the last jobs came after %s, while the worker began", first.Sub(began))
+				}
 				if rate < tt.least {
 					t.Errorf("jobs a second = %.0f, want at least %.0f", rate, tt.least)
 				}
