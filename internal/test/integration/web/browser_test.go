@@ -66,16 +66,6 @@ func open(t *testing.T) *browser {
 	return b
 }
 
-// tab opens another tab of the browser.
-func (b *browser) tab() *browser {
-	b.t.Helper()
-	ctx, cancel := chromedp.NewContext(b.ctx)
-	b.t.Cleanup(cancel)
-	other := &browser{t: b.t, ctx: ctx}
-	other.do(chromedp.Navigate("about:blank"))
-	return other
-}
-
 // do runs actions.
 func (b *browser) do(actions ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
@@ -117,16 +107,10 @@ func script[T any](b *browser, expression string) T {
 // eventually waits until an expression is true.
 func (b *browser) eventually(expression string) {
 	b.t.Helper()
-	b.within(30*time.Second, expression)
-}
-
-// within is eventually with a time.
-func (b *browser) within(patience time.Duration, expression string) {
-	b.t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(30 * time.Second)
 	for !script[bool](b, "!!("+expression+")") {
 		if time.Now().After(deadline) {
-			b.t.Fatalf("after %s it is still not true that %s", patience, expression)
+			b.t.Fatalf("after 30 s it is still not true that %s", expression)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}

@@ -13,9 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/heapprofiler"
-	"github.com/chromedp/cdproto/performance"
 	"github.com/chromedp/chromedp"
 
 	"github.com/spotworker/spotworker/client"
@@ -118,69 +115,5 @@ func TestFigures(t *testing.T) {
 		}
 		t.Logf("%-5s first paint %.0f ms (at most %.0f), %.2f of status; update %.1f ms (at most %.1f), %.3f of status", path, paint, worst,
 			paint/middle, update, longest, update/middle)
-	}
-}
-
-// heap is the memory of a tab's script and the nodes of its document, after a garbage collection.
-func (b *browser) heap() (kib, nodes int) {
-	b.t.Helper()
-	var result performance.GetMetricsResult
-	_, err := chromedp.Call(b.ctx, performance.Enable, performance.EnableParams{})
-	for range 2 {
-		if err == nil {
-			_, err = chromedp.Call(b.ctx, heapprofiler.CollectGarbage, cdp.Empty{})
-		}
-	}
-	if err == nil {
-		result, err = chromedp.Call(b.ctx, performance.GetMetrics, cdp.Empty{})
-	}
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	for _, m := range result.Metrics {
-		switch m.Name {
-		case "JSHeapUsedSize":
-			kib = int(m.Value) >> 10
-		case "Nodes":
-			nodes = int(m.Value)
-		}
-	}
-	return kib, nodes
-}
-
-// TestTabsKeepTheirMemory: two tabs that follow a deployment for an hour and a half of its time, an
-// update each 5 s, have no more memory and no more nodes at the end than after the first hour.
-func TestTabsKeepTheirMemory(t *testing.T) {
-	w := newWorld(500)
-	w.step = 5 * time.Second
-	address := serve(t, w, 40*time.Millisecond)
-	first := open(t)
-	first.do(chromedp.Navigate(address), chromedp.WaitReady(chromedp.CSS(".tiles")))
-	tabs := []*browser{first, first.tab()}
-	tabs[1].do(chromedp.Navigate(address[:strings.Index(address, "/?")]+"/jobs?sort=id"), chromedp.WaitReady(chromedp.CSS("#rows")))
-	for _, b := range tabs {
-		script[bool](b, `window.updates = 0; { const before = show; show = (regions) => { before(regions); updates++; }; } true`)
-	}
-	const hour = 720 // updates
-	var kib, nodes [3][2]int
-	for part, n := range []int{hour, hour * 5 / 4, hour * 3 / 2} {
-		for i, b := range tabs {
-			b.within(3*time.Minute, fmt.Sprintf("updates >= %d", n))
-			script[bool](b, `disconnect(), true`) // an update in between would be counted
-			kib[part][i], nodes[part][i] = b.heap()
-			script[bool](b, `connect(), true`)
-		}
-	}
-	t.Logf("after 60, 75 and 90 minutes: KiB of script %v, nodes %v", kib, nodes)
-	for i := range tabs {
-		if kib[0][i] == 0 || nodes[0][i] == 0 {
-			t.Errorf("tab %d: nothing was measured", i)
-		}
-		if grown := kib[2][i] - kib[0][i]; grown > 512 {
-			t.Errorf("the script of tab %d has %d KiB more half an hour later", i, grown)
-		}
-		if grown := nodes[2][i] - nodes[0][i]; grown > 200 {
-			t.Errorf("the document of tab %d has %d nodes more half an hour later", i, grown)
-		}
 	}
 }

@@ -79,40 +79,6 @@ func TestScreens(t *testing.T) {
 	}
 }
 
-// TestOutage: while storage does not answer, each page says since when and keeps its content, and a
-// page without content says so.
-func TestOutage(t *testing.T) {
-	for name, before := range map[string]bool{"later": false, "from-the-start": true} {
-		t.Run(name, func(t *testing.T) {
-			w, b := newWorld(10), open(t)
-			w.down.Store(before)
-			address := serve(t, w, 300*time.Millisecond)
-			base := address[:strings.Index(address, "/?")]
-			b.do(chromedp.Navigate(address), chromedp.WaitReady(chromedp.CSS("#read")))
-			w.down.Store(true)
-			b.eventually(`document.querySelector("#read").textContent.includes("Storage stopped answering")`)
-			for _, s := range append(screens, screen{"desktop-dark", 1440, 900, true}) {
-				b.look(s)
-				for _, p := range pages {
-					b.do(chromedp.Navigate(base+p[1]), chromedp.WaitReady(chromedp.CSS("#read")))
-					b.eventually(`document.readyState === "complete"`)
-					text := script[string](b, `document.body.innerText`)
-					if !strings.Contains(text, "Storage stopped answering") || !strings.Contains(text, "connection refused") {
-						t.Errorf("%s on %s does not say what is wrong: %.400s", p[0], s.name, text)
-					}
-					if over := script[int](b, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
-						t.Errorf("%s on %s scrolls %d px to the side", p[0], s.name, over)
-					}
-					b.shoot("outage-" + name + "-" + p[0] + "-" + s.name)
-					if s.name == "desktop-dark" || s.name == "phone" {
-						b.sound("outage-" + name + "-" + p[0] + "-" + s.name)
-					}
-				}
-			}
-		})
-	}
-}
-
 // TestLive: an open page gets the next state without a reload, keeps the focus, and says since
 // when storage does not answer. 100,000 jobs can be scrolled to their end with few rows in the
 // browser.
