@@ -120,7 +120,7 @@ class TestClient(unittest.TestCase):
             self.client.wait(id, PATIENCE)
         job = self.client.status(id)
         self.assertEqual((job.status, job.reason, job.owner), ("cancelled", "no longer\nneeded", "python@desk"))
-        self.assertEqual(self.client.cancel(id), "cancelled")  # and says so
+        self.assertEqual(self.client.cancel(id), "cancelled")  # again
         self.assertEqual(self.client.put("forever", id=id), id)  # nothing is put
         self.assertEqual(self.client.status(id), job)
         print("cancelled", id)

@@ -249,9 +249,8 @@ func (r *producerRun) find(ctx context.Context, j Job, records *checkpoint.Store
 	known := r.surveys.in(records)
 	if r.producer.TakeOver {
 		record, ruling, ok := known.answer(ctx, j.delivery())
-		switch {
-		case ok && ruling == checkpoint.Create, ok && ruling == checkpoint.Finish,
-			ok && ruling == checkpoint.Acquire && record.Status != checkpoint.Running:
+		if ok && (ruling == checkpoint.Create || ruling == checkpoint.Finish ||
+			ruling == checkpoint.Acquire && record.Status != checkpoint.Running) {
 			return record.Status, nil // there is no claim to end
 		}
 		return r.producer.reopen(ctx, j, records)

@@ -2,6 +2,7 @@ package producer
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -20,6 +21,17 @@ func (b *rig) seedMany(t *testing.T, from, to int, status checkpoint.Status) {
 	}
 }
 
+// seeded are jobs with the ids that [rig.seedMany] gives, the last first.
+func seeded(lines int) iter.Seq2[Spec, error] {
+	return func(yield func(Spec, error) bool) {
+		for i := lines; i > 0; i-- {
+			if !yield(Spec{ID: fmt.Sprint("job-", i), Kind: "k"}, nil) {
+				return
+			}
+		}
+	}
+}
+
 // TestSurveyCalls: a long run with ids makes a read for each of the first jobs, and then one
 // listing for all others. Each job has the result that its own read would have given.
 func TestSurveyCalls(t *testing.T) {
@@ -31,13 +43,7 @@ func TestSurveyCalls(t *testing.T) {
 		b.seedMany(t, done+1, running, checkpoint.Running)
 		b.server.OnCall(func(storage.Call) storage.Fault { return storage.Fault{Before: time.Millisecond} })
 		b.server.ResetCounts()
-		sum, err := b.Run(t.Context(), func(yield func(Spec, error) bool) {
-			for i := lines; i > 0; i-- {
-				if !yield(Spec{ID: fmt.Sprint("job-", i), Kind: "k"}, nil) {
-					return
-				}
-			}
-		})
+		sum, err := b.Run(t.Context(), seeded(lines))
 		if err != nil || sum.Enqueued != lines-done || sum.Skipped != done || sum.Failed != 0 {
 			t.Errorf("run = %+v, %v, want %d put and %d skipped", sum, err, lines-done, done)
 		}
@@ -68,8 +74,8 @@ func TestSurveyCallsOfTakeOver(t *testing.T) {
 		b.server.OnCall(func(storage.Call) storage.Fault { return storage.Fault{Before: time.Millisecond} })
 		b.server.ResetCounts()
 		sum, err := b.Run(t.Context(), func(yield func(Spec, error) bool) {
-			for i := lines; i > 0; i-- {
-				if !yield(Spec{ID: fmt.Sprint("job-", i), Kind: "k"}, nil) {
+			for spec, err := range seeded(lines) {
+				if !yield(spec, err) {
 					return
 				}
 			}

@@ -149,7 +149,7 @@ func makeOne(ctx context.Context, c Config, architecture string, handlers []file
 	}, files, nil
 }
 
-// BillName returns the name of the bill of materials beside a package.
+// BillName returns the name of the bill of materials of a package.
 func BillName(archive string) string {
 	name := filepath.Base(archive)
 	return strings.TrimSuffix(strings.TrimSuffix(name, ".tar.gz"), ".zip") + ".cdx.json"

@@ -87,15 +87,8 @@ func (b byHost) Do(r *http.Request) (*http.Response, error) {
 // identity. A token that Entra does not take is an error that names the identity and not the token.
 func TestWorkloadIdentity(t *testing.T) {
 	issuer := token.NewIssuer()
-	e := &entra{client: uuid.NewString(), object: uuid.NewString(), tokens: issuer, kubernetes: "the pod's token"}
-	c := &cloud{client: e.client, object: e.object, callers: map[string]string{}}
-	c.storage = storage.New(storage.Options{Account: "account", Tokens: issuer})
-	c.storage.OnCall(func(call storage.Call) storage.Fault {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.callers[call.Operation] = call.Principal
-		return storage.Fault{}
-	})
+	c := newCloudOf(t, issuer, nil)
+	e := &entra{client: c.client, object: c.object, tokens: issuer, kubernetes: "the pod's token"}
 	file := filepath.Join(t.TempDir(), "token")
 	t.Setenv("AZURE_FEDERATED_TOKEN_FILE", file)
 	t.Setenv("AZURE_TENANT_ID", uuid.NewString())

@@ -140,7 +140,7 @@ func (p *Pace) Refused(now time.Time) {
 func (p *Pace) ease(now time.Time, refused uint64) {
 	since := now.Sub(p.eased)
 	if p.eased.IsZero() || since >= reaction {
-		if p.eased.IsZero() || since >= forgetting {
+		if !p.knowsLimit(now) {
 			p.limit, p.met, p.from = max(p.goodput(now), leastRate), now, searchFrom
 			if p.ramps(now) {
 				p.limit = max(p.limit, searchFrom)
@@ -179,7 +179,12 @@ func (p *Pace) Rate(now time.Time) float64 {
 
 // ramps reports whether the worker began with a backlog just now, and knows no limit.
 func (p *Pace) ramps(now time.Time) bool {
-	return (p.eased.IsZero() || now.Sub(p.eased) >= forgetting) && !p.began.IsZero() && now.Sub(p.began) < rampFor
+	return !p.knowsLimit(now) && !p.began.IsZero() && now.Sub(p.began) < rampFor
+}
+
+// knowsLimit reports whether calls were refused within forgetting.
+func (p *Pace) knowsLimit(now time.Time) bool {
+	return !p.eased.IsZero() && now.Sub(p.eased) < forgetting
 }
 
 // Due returns when the next claim may be sent; it may be past.

@@ -72,7 +72,7 @@ const timed = `window.took = []; { const before = show;
 // painted is when the page painted its content, in milliseconds from the request.
 const painted = `performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? 0`
 
-// TestFigures measures the page with 10,000 jobs beside spotctl status on the same emulator. Times
+// TestFigures measures the page, and spotctl status, with 10,000 jobs on the same emulator. Times
 // of a shared machine decide nothing: they are logged.
 func TestFigures(t *testing.T) {
 	address, connection := stored(t, 10_000)
