@@ -29,6 +29,8 @@ type flags struct {
 	Demo     demoCommand      `cmd:"" help:"${about_demo}"`
 	Chaos    chaosCommand     `cmd:"" help:"${about_chaos}"`
 	Try      tryCommand       `cmd:"" help:"${about_try}"`
+	Replay   replayCommand    `cmd:"" help:"${about_replay}"`
+	Compare  compareCommand   `cmd:"" help:"Replay a scenario under several policies, and compare what evictions cost."`
 	Up       upCommand        `cmd:"" help:"Run a local Azure until Ctrl-C, for workers and producers that you start."`
 	Evict    evictCommand     `cmd:"" help:"Announce the eviction of a VM of lab up, with 30 s of notice."`
 	Withdraw withdrawCommand  `cmd:"" help:"Withdraw the eviction of a VM of lab up."`
@@ -84,7 +86,7 @@ func run(args []string, stdout io.Writer) error {
 	if f.WantsJSON() {
 		c, ok := f.command.(inJSON)
 		if !ok {
-			return configError(errors.New("this command prints a story for people and has no JSON; try, evict, withdraw, stop and start have"))
+			return configError(errors.New("this command prints a story for people and has no JSON; try, replay, compare, evict, withdraw, stop and start have"))
 		}
 		c.useJSON()
 	}

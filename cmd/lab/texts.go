@@ -32,6 +32,11 @@ var texts = cli.Texts{
 	"about_try_bin": "Folder with worker and producer. Default: the one of this program, else they are built from this " +
 		"source.",
 
+	"about_replay":      "Replay the lives of Spot VMs and the jobs on them in virtual time, and say what evictions cost.",
+	"about_replay_file": "Scenario, in JSON: the output of --write-scenario, edited.",
+	"about_replay_lives": "Lives of VMs: poisson, constant, bursts (synthetic); gcp-2019, aws-p3, aws-g4dn (recorded); or a file with " +
+		"a lifetime in seconds on each line, or with lines MILLISECONDS,add|remove,VM.",
+
 	"about_up_flexible": "A scale set of Flexible orchestration, as in infra/bicep: each VM is a resource of its own, for az " +
 		"vm instead of az vmss.",
 	"about_up_throttle": "Messages a second that each queue takes before it refuses calls with 503, as Azure does at 2000; " +

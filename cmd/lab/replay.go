@@ -1,0 +1,255 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/overview/table"
+	"github.com/spotworker/spotworker/internal/plaintext"
+	"github.com/spotworker/spotworker/internal/replay"
+)
+
+// scenarioFlags are the flags that make a scenario.
+type scenarioFlags struct {
+	Scenario string `arg:"" optional:"" name:"file" help:"${about_replay_file}"`
+
+	Lives       string        `help:"${about_replay_lives}" default:"poisson" placeholder:"NAME|FILE" env:"-"`
+	VMs         int           `help:"VMs at a time. 0 takes all VMs of a recorded fleet." name:"vms" default:"10" env:"-"`
+	Slots       int           `help:"Jobs that a VM runs at once." default:"1" env:"-"`
+	Evictions   float64       `help:"Evictions per hour of a VM, for synthetic lives." default:"0.05" env:"-"`
+	Noticed     float64       `help:"Share of the evictions that are announced 30 s before." default:"0.9" env:"-"`
+	ShortNotice float64       `help:"Share that is announced less than 10 s before. The rest comes without a notice." default:"0" env:"-"`
+	Boot        time.Duration `help:"Time from when a VM is paid for until its worker takes work." default:"3m" env:"-"`
+	Jobs        int           `help:"Jobs, all there at the start. 0 takes as many as --load needs." default:"0" env:"-"`
+	Load        float64       `help:"Share of the slots' time that the jobs need; they come at an even pace." default:"0.9" env:"-"`
+	JobTime     time.Duration `help:"Time of a job that nothing interrupts." default:"1h" env:"-"`
+	SaveTime    time.Duration `help:"Time that saving a job's state takes. The job does not work in it." default:"35ms" env:"-"`
+	RestoreTime time.Duration `help:"Time from a claim until a resumed job works again." default:"1s" env:"-"`
+	For         time.Duration `help:"Time to replay." default:"24h" env:"-"`
+	Seed        uint64        `help:"Seed of what is drawn." default:"1" env:"-"`
+	Price       float64       `help:"Price of an hour of a VM, as spotctl prices prints it." default:"0" env:"-"`
+}
+
+// scenario returns the scenario of the file or of the flags.
+func (c *scenarioFlags) scenario() (replay.Scenario, error) {
+	if c.Scenario != "" {
+		file, err := os.Open(c.Scenario)
+		if err != nil {
+			return replay.Scenario{}, err
+		}
+		defer file.Close()
+		s, err := replay.ReadScenario(file)
+		if err != nil {
+			return s, fmt.Errorf("%s: %w", c.Scenario, err)
+		}
+		return s, nil
+	}
+	of := func(d time.Duration) replay.Duration { return replay.Duration{Duration: d} }
+	s := replay.Default()
+	s.Fleet = replay.Fleet{
+		VMs: c.VMs, Slots: c.Slots, Lives: c.Lives, Rate: c.Evictions, Full: c.Noticed, Short: c.ShortNotice, Boot: of(c.Boot), Price: c.Price,
+	}
+	s.Work = replay.Work{Jobs: c.Jobs, Load: c.Load, Length: of(c.JobTime), Save: of(c.SaveTime), Restore: of(c.RestoreTime)}
+	s.For, s.Seed = of(c.For), c.Seed
+	return s, s.Validate()
+}
+
+// replayCommand are the flags of lab replay.
+type replayCommand struct {
+	scenarioFlags
+	Interval      time.Duration `name:"checkpoint-interval" help:"Time between two saves. 0s is the adaptive policy." default:"0s" env:"-"`
+	NoCheckpoints bool          `help:"Save nothing: each run starts from the beginning." env:"-"`
+	HTML          string        `help:"Write a page with pictures to this file." name:"html" placeholder:"FILE" env:"-"`
+	WriteScenario bool          `help:"Print the scenario as JSON, to edit and to give as FILE, and replay nothing." env:"-"`
+
+	json bool
+}
+
+// useJSON implements [inJSON].
+func (c *replayCommand) useJSON() { c.json = true }
+
+// Help is shown by replay --help.
+func (*replayCommand) Help() string {
+	return `Replays the lives of Spot VMs and the jobs on them in virtual time: what evictions do to jobs
+of this length, with saves of this cost, on VMs that are evicted that often. What the workers decide
+is decided by their own code. docs/lab.md describes the model.
+
+    lab replay --vms 1000 --for 7d
+    lab replay --lives gcp-2019 --job-time 6h --save-time 1s --html replay.html
+    lab replay --write-scenario >scenario.json; lab replay scenario.json
+
+Where a FILE is given, flags of the scenario are not looked at.`
+}
+
+func (c *replayCommand) run(ctx context.Context, stdout io.Writer) error {
+	s, err := c.scenario()
+	if err == nil && c.Scenario == "" {
+		s.Policy.Interval.Duration, s.Policy.Never = c.Interval, c.NoCheckpoints
+		err = s.Validate()
+	}
+	if err != nil {
+		return configError(err)
+	}
+	if c.WriteScenario {
+		return printJSON(stdout, s)
+	}
+	report, err := replay.Run(ctx, s)
+	if err != nil {
+		return scenarioError(ctx, err)
+	}
+	if c.HTML != "" {
+		var page bytes.Buffer
+		if err := report.Page(&page); err != nil {
+			return err
+		}
+		if err := os.WriteFile(c.HTML, page.Bytes(), 0o600); err != nil {
+			return err
+		}
+	}
+	if c.json {
+		return printJSON(stdout, report)
+	}
+	return printReport(stdout, report, c.HTML)
+}
+
+// scenarioError marks an error of a replay that another scenario would avoid.
+func scenarioError(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return err
+	}
+	return configError(err)
+}
+
+// printJSON prints a value, indented.
+func printJSON(stdout io.Writer, value any) error {
+	text, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = stdout.Write(append(plaintext.JSON(text), '\n'))
+	return err
+}
+
+// printReport prints a report for people.
+func printReport(stdout io.Writer, r *replay.Report, page string) error {
+	h := r.Hours
+	out := &bytes.Buffer{}
+	fmt.Fprintf(out, "%s\n\n", plaintext.Line(r.Scenario.Words()))
+	fmt.Fprintf(out, "goodput   %6.2f %%  of the time in which jobs ran\n", h.Goodput())
+	fmt.Fprintf(out, "          %6.2f %%  of the time paid for, without idle slots\n", h.GoodputBusy())
+	fmt.Fprintf(out, "          %6.2f %%  of the time paid for\n\n", h.GoodputPaid())
+	paid := table.New(table.Column{Name: "paid slot-hours"}, table.Column{Name: "hours", Right: true}, table.Column{Name: "share", Right: true})
+	for _, part := range []struct {
+		name  string
+		hours float64
+	}{
+		{"useful", h.Useful}, {"saving", h.Saving}, {"redone", h.Redone}, {"starting", h.Starting}, {"booting", h.Booting},
+		{"leaving", h.Leaving}, {"idle", h.Idle},
+	} {
+		paid.Add(part.name, fmt.Sprintf("%.2f", part.hours), fmt.Sprintf("%.2f %%", 100*part.hours/max(h.Paid(), 1e-9)))
+	}
+	ends := table.New(table.Column{Name: "runs ended"}, table.Column{Name: "runs", Right: true}, table.Column{Name: "redone", Right: true},
+		table.Column{Name: "claimable after", Right: true}, table.Column{Name: "ran after", Right: true}, table.Column{Name: "p50", Right: true}, table.Column{Name: "p99", Right: true})
+	for _, row := range []struct {
+		name string
+		replay.Losses
+	}{{"after a notice", r.Warned}, {"without a notice", r.Sudden}} {
+		if row.Runs == 0 {
+			ends.Add(row.name, "0")
+			continue
+		}
+		ends.Add(row.name, fmt.Sprint(row.Runs), seconds(row.Redone), seconds(row.Hidden), seconds(row.Mean), seconds(row.Median), seconds(row.P99))
+	}
+	for _, t := range []*table.Table{paid, ends} {
+		for _, line := range t.Lines(0) {
+			fmt.Fprintln(out, line)
+		}
+		fmt.Fprintln(out)
+	}
+	for _, fact := range r.Facts() {
+		fmt.Fprintf(out, "%-14s %s\n", fact[0], fact[1])
+	}
+	if page != "" {
+		fmt.Fprintf(out, "\nThe page with pictures is %s\n", plaintext.Line(page))
+	}
+	_, err := stdout.Write(out.Bytes())
+	return err
+}
+
+// seconds writes a number of seconds as a duration.
+func seconds(s float64) string { return replay.Brief(time.Duration(s * float64(time.Second))) }
+
+// compareCommand are the flags of lab compare.
+type compareCommand struct {
+	scenarioFlags
+	json bool
+}
+
+// useJSON implements [inJSON].
+func (c *compareCommand) useJSON() { c.json = true }
+
+// Help is shown by compare --help.
+func (*compareCommand) Help() string {
+	return `Replays one scenario under several policies: how often jobs are saved, with and without
+notices, with and without release, with a longer visibility, and with jobs that move to regular VMs.
+All see the same lives of VMs and the same jobs. docs/lab.md describes the columns.
+
+    lab compare --lives gcp-2019 --save-time 1s --job-time 6h`
+}
+
+func (c *compareCommand) run(ctx context.Context, stdout io.Writer) error {
+	s, err := c.scenario()
+	if err != nil {
+		return configError(err)
+	}
+	choices := replay.Choices(s)
+	reports, err := replay.Compare(ctx, s, choices)
+	if err != nil {
+		return scenarioError(ctx, err)
+	}
+	if c.json {
+		type named struct {
+			Name string `json:"policy"`
+			*replay.Report
+		}
+		var all []named
+		for i, r := range reports {
+			all = append(all, named{choices[i].Name, r})
+		}
+		return printJSON(stdout, all)
+	}
+	right := func(name string) table.Column { return table.Column{Name: name, Right: true} }
+	columns := []table.Column{{Name: "policy"}, right("goodput"), right("of paid"), right("redone: noticed"), right("sudden"),
+		right("ran after: noticed"), right("sudden"), right("saves/h"), right("calls/h"), right("done")}
+	if s.Fleet.Price > 0 {
+		columns = append(columns, right("cost/h"))
+	}
+	t := table.New(columns...)
+	for i, r := range reports {
+		per := func(n float64) float64 { return n / max(r.Hours.Useful, 1e-9) }
+		cells := []string{choices[i].Name, fmt.Sprintf("%.2f %%", r.Hours.Goodput()), fmt.Sprintf("%.2f %%", r.Hours.GoodputBusy()), "", "", "", "",
+			fmt.Sprintf("%.1f", per(float64(r.Saves))), fmt.Sprintf("%.0f", per(float64(r.Calls))), fmt.Sprintf("%d of %d", r.Done, r.Jobs)}
+		if r.Warned.Runs > 0 {
+			cells[3], cells[5] = seconds(r.Warned.Redone), seconds(r.Warned.Mean)
+		}
+		if r.Sudden.Runs > 0 {
+			cells[4], cells[6] = seconds(r.Sudden.Redone), seconds(r.Sudden.Mean)
+		}
+		if s.Fleet.Price > 0 {
+			cells = append(cells, fmt.Sprintf("%.4f", per(r.Cost)))
+		}
+		t.Add(cells...)
+	}
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "%s\n\n", plaintext.Line(s.Words()))
+	for _, line := range t.Lines(0) {
+		fmt.Fprintln(&out, line)
+	}
+	_, err = stdout.Write(out.Bytes())
+	return err
+}

@@ -1,0 +1,167 @@
+package replay
+
+import (
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/drain"
+	"github.com/spotworker/spotworker/internal/preempt"
+	"github.com/spotworker/spotworker/job"
+)
+
+// callTime is the time of a storage call.
+const callTime = 20 * time.Millisecond
+
+// renewals is the share of the visibility timeout after which a message is renewed
+// (package renewal).
+const renewals = 3
+
+// End is how a run of a job ended.
+type End int
+
+// Ends of runs.
+const (
+	Cut      End = iota // by the end of the replay
+	Done                // the job is done
+	Released            // after a notice
+	Died                // with its VM
+)
+
+// mostMarks is how many saves of an attempt are kept for its picture.
+const mostMarks = 120
+
+// attempt is one run of a job on a VM: what a delivery is to a worker.
+type attempt struct {
+	from, works, to time.Duration // claimed; the handler works; released, done or dead
+	end             End
+	saves           int
+	marks           []time.Duration // when they were complete: the first ones
+	saving          time.Duration   // time of the saves, also of those that were cut off
+	kept, redone    time.Duration   // work that is recorded, and work that is not
+	visible         time.Duration   // when the message is visible again
+	calls           int             // of storage
+	lost            time.Duration   // when the VM went, or its notice was seen
+}
+
+// worker is what decides about an attempt, the same for all.
+type worker struct {
+	policy  Policy
+	saves   checkpoint.Policy
+	work    Work
+	losses  observed
+	horizon time.Duration
+}
+
+// leaves is when a VM's worker takes no more work.
+func (p Policy) leaves(vm life) time.Duration {
+	if p.Deaf {
+		return vm.end
+	}
+	return vm.seen
+}
+
+// instant is a moment of the replay as a time of the worker's code.
+func instant(t time.Duration) time.Time { return time.Unix(0, int64(t)) }
+
+// run lets a job with some work recorded run on a VM from a claim until it is done, the
+// notice is seen, or the VM is gone. dirty says that the run before ended without a word.
+func (w worker) run(claimed time.Duration, recorded time.Duration, resumed, dirty bool, vm life) attempt {
+	a := attempt{from: claimed, works: claimed + callTime, calls: 0, visible: -1}
+	leaves := w.policy.leaves(vm)
+	stop := min(leaves, w.horizon)
+	if resumed {
+		a.calls = 2 // read the record, acquire it
+		a.works += w.work.Restore.Duration
+	}
+	a.works = min(a.works, stop)
+	now, progress, saved := a.works, recorded, recorded
+	var cost checkpoint.Cost
+	situation := checkpoint.Situation{Since: instant(claimed), Written: resumed, Changed: true, Unproven: dirty}
+	for {
+		done := now + w.work.Length.Duration - progress
+		wait := done - now
+		if !w.policy.Never {
+			situation.Cost, situation.Losses = cost.Mean(), w.losses.at(now)
+			due, until := w.saves.Next(situation, instant(now))
+			if due != checkpoint.Nothing {
+				ended := now + w.work.Save.Duration
+				a.saving += min(ended, stop) - now
+				if now = min(ended, stop); now == stop {
+					break
+				}
+				saved = progress
+				if a.saves++; a.saves <= mostMarks {
+					a.marks = append(a.marks, now)
+				}
+				cost.Add(w.work.Save.Duration)
+				situation.Written, situation.WrittenAt = true, instant(now)
+				continue
+			}
+			wait = min(wait, until)
+		}
+		next := min(now+wait, stop)
+		progress += next - now
+		now = next
+		if now == stop && now < done {
+			break
+		}
+		if now == done {
+			return w.settle(a, Done, done, progress-recorded, 0)
+		}
+	}
+	switch {
+	case now < leaves:
+		return w.settle(a, Cut, now, progress-recorded, 0)
+	case now == vm.end:
+		return w.settle(a, Died, now, saved-recorded, progress-saved)
+	}
+	return w.leave(a, vm, now, recorded, saved, progress)
+}
+
+// leave ends an attempt after a notice that is seen now: the last state is sent if the
+// drain's budget and the VM's life allow it, then the message is released.
+func (w worker) leave(a attempt, vm life, now, recorded, saved, progress time.Duration) attempt {
+	budget := min(max(vm.end-now, preempt.MinBudget), preempt.DrainBudget)
+	schedule, _ := drain.New(job.Evicted, nil, instant(now), budget).Schedule()
+	states := time.Duration(schedule.States.UnixNano())
+	sent := now + w.work.Save.Duration
+	switch {
+	case w.policy.Never:
+		sent = now
+	case sent <= min(states, vm.end):
+		saved = progress
+		a.saves++
+	default:
+		sent = states
+	}
+	a.saving += min(sent, vm.end) - now
+	end := Released
+	if sent+callTime > vm.end {
+		sent, end = vm.end, Died
+	}
+	a = w.settle(a, end, sent, saved-recorded, progress-saved)
+	a.lost = now
+	return a
+}
+
+// settle completes an attempt that ended at a moment.
+func (w worker) settle(a attempt, end End, at, kept, redone time.Duration) attempt {
+	a.end, a.to, a.lost, a.kept, a.redone = end, at, at, kept, redone
+	every := w.policy.Visibility.Duration / renewals
+	renewed := (at - a.from) / every
+	a.calls += a.saves + int(renewed)
+	switch end {
+	case Done:
+		a.calls += 2 // commit, delete
+	case Released:
+		a.calls++ // the state is among the saves; visibility 0
+		a.visible = at + callTime
+		if w.policy.Hold {
+			a.visible = a.from + renewed*every + w.policy.Visibility.Duration
+		}
+	case Died:
+		a.visible = a.from + renewed*every + w.policy.Visibility.Duration
+	case Cut:
+	}
+	return a
+}

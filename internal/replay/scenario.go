@@ -1,0 +1,175 @@
+package replay
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/delivery/renewal"
+	"github.com/spotworker/spotworker/internal/durations"
+)
+
+// Duration is a duration that is written as people type it, such as 90s or 7d.
+type Duration struct{ time.Duration }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (d *Duration) UnmarshalText(text []byte) (err error) {
+	d.Duration, err = durations.Parse(string(text))
+	return err
+}
+
+// MarshalText implements [encoding.TextMarshaler].
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// Scenario is the input of a replay. In a file it is a JSON object with the keys of its fields;
+// a missing key has its value of [Default].
+type Scenario struct {
+	Fleet  Fleet  `json:"fleet"`
+	Work   Work   `json:"work"`
+	Policy Policy `json:"policy"`
+
+	// For is how long the fleet is replayed. With a number of jobs the replay ends earlier,
+	// with the last of them.
+	For Duration `json:"for"`
+
+	// Seed begins all random numbers: the same scenario has the same result.
+	Seed uint64 `json:"seed"`
+}
+
+// Fleet says how VMs live and what they cost.
+type Fleet struct {
+	VMs   int      `json:"vms"`           // 0: all VMs of a recorded fleet
+	Slots int      `json:"slots"`         // jobs that a VM runs at once
+	Lives string   `json:"lives"`         // one of [Sources], or the path of a file
+	Rate  float64  `json:"evictions"`     // per hour of a VM; for synthetic lives
+	Full  float64  `json:"notice_30s"`    // share of the evictions that are announced 30 s before
+	Short float64  `json:"notice_short"`  // share that is announced less than 10 s before; the rest is not announced
+	Boot  Duration `json:"boot"`          // from when a VM is paid for until its worker takes work
+	Fixed int      `json:"regular_vms"`   // VMs beside them that are never evicted, and take moved jobs alone
+	Price float64  `json:"price"`         // of an hour of a VM
+	Dear  float64  `json:"regular_price"` // of an hour of a regular VM
+}
+
+// Work says what the jobs are.
+type Work struct {
+	Jobs    int      `json:"jobs"`     // all there at the start; 0: as many as Load needs
+	Load    float64  `json:"load"`     // share of the slots' time that the jobs need; they come at an even pace
+	Length  Duration `json:"job_time"` // of a job that nothing interrupts
+	Save    Duration `json:"save_time"`
+	Restore Duration `json:"restore_time"` // from a claim until a resumed job works again
+}
+
+// Policy is what workers do. The zero value of each field is what a worker does by default.
+type Policy struct {
+	Interval   Duration `json:"checkpoint_interval"` // between two saves; 0: the adaptive policy
+	Never      bool     `json:"no_checkpoints"`      // each run starts from the beginning
+	Rate       float64  `json:"eviction_rate"`       // evictions per hour that the adaptive policy starts from
+	Deaf       bool     `json:"no_notices"`          // notices are not seen
+	Hold       bool     `json:"no_release"`          // after a notice states are saved, but no message is released
+	Visibility Duration `json:"visibility"`          // how long the messages of a dead worker stay hidden
+	MoveAfter  int      `json:"move_after"`          // interruptions after which a job moves to a regular VM; 0: never
+}
+
+// Default returns a day of ten VMs at the eviction rate that workers start from, 90 % of the
+// evictions noticed, with jobs of an hour on 90 % of the slots.
+func Default() Scenario {
+	of := func(d time.Duration) Duration { return Duration{d} }
+	return Scenario{
+		Fleet: Fleet{
+			VMs: 10, Slots: 1, Lives: Poisson, Rate: checkpoint.DefaultPolicy().EvictionRate, Full: 0.9, Boot: of(3 * time.Minute),
+		},
+		Work:   Work{Load: 0.9, Length: of(time.Hour), Save: of(35 * time.Millisecond), Restore: of(time.Second)},
+		Policy: Policy{Visibility: of(renewal.DefaultVisibility)},
+		For:    of(24 * time.Hour),
+		Seed:   1,
+	}
+}
+
+// ReadScenario reads a scenario from JSON. An unknown key is an error.
+func ReadScenario(from io.Reader) (Scenario, error) {
+	s := Default()
+	decode := json.NewDecoder(from)
+	decode.DisallowUnknownFields()
+	if err := decode.Decode(&s); err != nil {
+		return s, fmt.Errorf("the scenario is not valid: %s", strings.TrimPrefix(err.Error(), "json: "))
+	}
+	if _, err := decode.Token(); !errors.Is(err, io.EOF) {
+		return s, errors.New("the scenario is not valid: something comes after its last }")
+	}
+	return s, s.Validate()
+}
+
+// Bounds of a scenario: a replay ends within minutes.
+const (
+	mostVMs   = 20_000
+	mostSlots = 1024
+	mostTime  = 366 * 24 * time.Hour
+	mostRuns  = 20_000_000 // jobs, VMs
+	shortest  = time.Second
+)
+
+// Validate returns an error that says what to change, or nil.
+func (s Scenario) Validate() error {
+	f, w, p := s.Fleet, s.Work, s.Policy
+	share := func(x float64) bool { return x >= 0 && x <= 1 }
+	positive := func(x float64) bool { return x >= 0 && !math.IsInf(x, 1) }
+	switch {
+	case f.VMs < 0 || f.VMs > mostVMs || f.Fixed < 0 || f.Fixed > mostVMs:
+		return fmt.Errorf("%d VMs and %d regular VMs: give 0 to %d of each", f.VMs, f.Fixed, mostVMs)
+	case f.Slots < 1 || f.Slots > mostSlots:
+		return fmt.Errorf("%d slots of a VM: give 1 to %d", f.Slots, mostSlots)
+	case isDrawn(f.Lives) && !(f.Rate > 0 && f.Rate <= 3600):
+		return fmt.Errorf("%g evictions per hour of a VM: give more than 0, up to 3600", f.Rate)
+	case !share(f.Full) || !share(f.Short) || f.Full+f.Short > 1+1e-9:
+		return fmt.Errorf("shares of noticed evictions are %g and %g: give 0 to 1, and no more than 1 in all", f.Full, f.Short)
+	case f.Boot.Duration < 0 || f.Boot.Duration > time.Hour:
+		return fmt.Errorf("boot time %s: give 0s to 1h", f.Boot)
+	case !positive(f.Price) || !positive(f.Dear):
+		return fmt.Errorf("prices %g and %g: give numbers that are not negative", f.Price, f.Dear)
+	case w.Jobs < 0 || w.Jobs == 0 && !(w.Load > 0 && w.Load <= 1):
+		return fmt.Errorf("%d jobs and load %g: give a number of jobs, or a load of more than 0, up to 1", w.Jobs, w.Load)
+	case w.Length.Duration < shortest || w.Length.Duration > mostTime:
+		return fmt.Errorf("job time %s: give %s to %s", w.Length, shortest, mostTime)
+	case w.Save.Duration < 0 || w.Save.Duration > time.Hour || w.Restore.Duration < 0 || w.Restore.Duration > time.Hour:
+		return fmt.Errorf("save time %s and restore time %s: give 0s to 1h", w.Save, w.Restore)
+	case s.For.Duration < time.Minute || s.For.Duration > mostTime:
+		return fmt.Errorf("time to replay %s: give %s to %s", s.For, time.Minute, mostTime)
+	case p.Visibility.Duration < renewal.MinVisibility || p.Visibility.Duration > time.Hour:
+		return fmt.Errorf("visibility %s: give %s to 1h", p.Visibility, renewal.MinVisibility)
+	case p.MoveAfter < 0 || p.MoveAfter > 0 && f.Fixed == 0:
+		return fmt.Errorf("jobs move after %d interruptions to %d regular VMs: give some", p.MoveAfter, f.Fixed)
+	case p.Never && p.Interval.Duration > 0:
+		return errors.New("a checkpoint interval and no checkpoints exclude each other")
+	case s.runs() > mostRuns:
+		return fmt.Errorf("about %.2g jobs and VMs, more than %d: give fewer, or a shorter time", s.runs(), mostRuns)
+	}
+	return p.checkpoints().Validate()
+}
+
+// runs is about how many jobs and VMs there will be.
+func (s Scenario) runs() float64 {
+	hours := float64(s.Fleet.VMs) * s.For.Hours()
+	runs := float64(s.Work.Jobs)
+	if isDrawn(s.Fleet.Lives) {
+		runs += hours * s.Fleet.Rate
+	}
+	if s.Work.Jobs == 0 {
+		runs += hours * float64(s.Fleet.Slots) / s.Work.Length.Hours()
+	}
+	return runs
+}
+
+// checkpoints returns the worker's policy.
+func (p Policy) checkpoints() checkpoint.Policy {
+	policy := checkpoint.DefaultPolicy()
+	policy.Interval = p.Interval.Duration
+	if p.Rate != 0 {
+		policy.EvictionRate = p.Rate
+	}
+	return policy
+}
