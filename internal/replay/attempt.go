@@ -124,7 +124,7 @@ func (w worker) leave(a attempt, vm life, now, recorded, saved, progress time.Du
 	budget := min(max(vm.end-now, preempt.MinBudget), preempt.DrainBudget)
 	schedule, _ := drain.New(job.Evicted, nil, instant(now), budget).Schedule()
 	states := time.Duration(schedule.States.UnixNano())
-	sent := now + w.work.Save.Duration
+	sent, saves := now+w.work.Save.Duration, a.saves
 	switch {
 	case w.policy.Never:
 		sent = now
@@ -134,7 +134,13 @@ func (w worker) leave(a attempt, vm life, now, recorded, saved, progress time.Du
 	default:
 		sent = states
 	}
-	a.saving += min(sent, vm.end) - now
+	a.saving += min(sent, vm.end, w.horizon) - now
+	if min(sent, vm.end) >= w.horizon {
+		a.saves = saves
+		a = w.settle(a, Cut, w.horizon, progress-recorded, 0)
+		a.lost = now
+		return a
+	}
 	end := Released
 	if sent+callTime > vm.end {
 		sent, end = vm.end, Died

@@ -114,6 +114,7 @@ func (c *tally) ran(n, lane int, a attempt) {
 	c.sum.redone += a.redone
 	c.sum.saving += a.saving
 	c.sum.starting += a.works - a.from
+	c.sum.left += a.to - a.lost
 	c.saves += a.saves
 	c.calls += a.calls
 	switch a.end {
@@ -128,7 +129,6 @@ func (c *tally) ran(n, lane int, a attempt) {
 		of.Runs++
 		of.redone += a.redone
 		of.hidden += max(0, a.visible-a.lost)
-		c.sum.left += a.to - a.lost
 	}
 	c.picture.add(n, lane, a)
 }

@@ -171,6 +171,9 @@ func (s *simulation) step(e event) {
 	}
 	p := s.poolOf(s.tasks[e.n].moved)
 	polled := e.at + s.poll(len(p.free))
+	if polled >= s.scenario.For.Duration {
+		return
+	}
 	for len(p.free) > 0 {
 		at := s.random.IntN(len(p.free))
 		chosen := p.free[at]
