@@ -56,6 +56,12 @@ func TestWrongConfiguration(t *testing.T) {
 		{"demo", "--time-limit=0s"},
 		{"demo", "--checkpoint-interval=1ms"},
 		{"demo", "--no-such-flag"},
+		{"replay", "--vms=-1"},
+		{"replay", "missing.json"},
+		{"replay", "--lives=nobody"},
+		{"replay", "--lives=aws-p3", "--vms=0", "--for=20h"},
+		{"replay", "--checkpoint-interval=1h"},
+		{"compare", "--load=2"},
 	} {
 		var out bytes.Buffer
 		if err := run(args, &out); cli.Code(err) != cli.ExitConfig {

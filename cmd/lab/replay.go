@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
+
+	"github.com/alecthomas/kong"
 
 	"github.com/spotworker/spotworker/internal/overview/table"
 	"github.com/spotworker/spotworker/internal/plaintext"
@@ -33,6 +36,19 @@ type scenarioFlags struct {
 	For         time.Duration `help:"Time to replay." default:"24h" env:"-"`
 	Seed        uint64        `help:"Seed of what is drawn." default:"1" env:"-"`
 	Price       float64       `help:"Price of an hour of a VM, as spotctl prices prints it." default:"0" env:"-"`
+}
+
+// beside are the flags that may stand beside a file.
+var beside = []string{"html", "output", "write-scenario", "help"}
+
+// AfterApply is called by kong when the flags are set. It refuses flags that a file would hide.
+func (c *scenarioFlags) AfterApply(ctx *kong.Context) error {
+	for _, given := range ctx.Path {
+		if flag := given.Flag; flag != nil && c.Scenario != "" && !slices.Contains(beside, flag.Name) {
+			return fmt.Errorf("--%s and the scenario %s: a file has the whole scenario; change it there", flag.Name, c.Scenario)
+		}
+	}
+	return nil
 }
 
 // scenario returns the scenario of the file or of the flags.
@@ -83,7 +99,7 @@ is decided by their own code. docs/lab.md describes the model.
     lab replay --lives gcp-2019 --job-time 6h --save-time 1s --html replay.html
     lab replay --write-scenario >scenario.json; lab replay scenario.json
 
-Where a FILE is given, flags of the scenario are not looked at.`
+A FILE has the whole scenario: flags of the scenario do not go with it.`
 }
 
 func (c *replayCommand) run(ctx context.Context, stdout io.Writer) error {

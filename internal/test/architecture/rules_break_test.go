@@ -94,6 +94,7 @@ var breaches = []struct {
 	{"actions words what client does", "internal/actions/put.go", importing(testModule + "/internal/operate"), 3},
 	{"the engine is used from outside", "internal/handlers/hash.go", importing(testModule + "/internal/worker"), 3},
 	{"the engine is used from outside", "examples/render/main.go", importing(testModule + "/internal/worker"), 3},
+	{"the replay takes decisions alone", "internal/replay/run.go", importing(testModule + "/internal/worker"), 3},
 	{"only the outer layer connects", "internal/fleet/list.go", importing(testModule + "/internal/storage/azure"), 3},
 	{"only the outer layer has a command line", "internal/queue/flags.go", importing(testModule + "/internal/cli"), 3},
 	{"only the outer layer has a command line", "internal/handlers/flags.go", importing(testModule + "/internal/cli"), 3},

@@ -446,11 +446,19 @@ var importRules = []importRule{
 		name: "the engine is used from outside",
 		in:   []string{"./..."},
 		notIn: []string{"./client/clienttest", "./cmd/...", "./internal/test/integration/...", "./internal/delivery/...",
-			"./internal/drain/...", "./internal/events/...", "./internal/lab/...", "./internal/worker/...", "./internal/workercmd",
-			"./internal/test/worker/..."},
+			"./internal/drain/...", "./internal/events/...", "./internal/lab/...", "./internal/replay", "./internal/worker/...",
+			"./internal/workercmd", "./internal/test/worker/..."},
 		forbids: []string{"./internal/worker/...", "./internal/delivery/...", "./internal/events/...", "./internal/drain/..."},
 		allows:  []string{"./internal/delivery/deadline"}, // tools for operators judge by it too
 		reason:  "imports point one way, cmd to worker; the worker command, which the public root package calls, starts the engine",
+	},
+	{
+		name:    "the replay takes decisions alone",
+		in:      []string{"./internal/replay"},
+		forbids: []string{"./...", sdk},
+		allows: []string{"./internal/checkpoint", "./internal/delivery/renewal", "./internal/drain", "./internal/durations", "./internal/preempt",
+			"./internal/retry", "./internal/worker/intake", "./job"},
+		reason: "virtual time has no storage and no processes: the worker's pure functions decide, and the model around them is its own",
 	},
 	{
 		name: "only the outer layer connects",

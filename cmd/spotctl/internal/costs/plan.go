@@ -24,6 +24,7 @@ type Plan struct {
 	By       string        `help:"What sizes are ranked by: the cost of a useful hour of a ${enum}." enum:"core,vm" default:"core" env:"-"`
 	Write    string        `help:"Write a parameter file for make deploy, such as infra/bicep/plan.bicepparam." placeholder:"FILE" env:"-"`
 
+	Replay   bool   `help:"${about_plan_replay}" env:"-"`
 	Watch    bool   `help:"${about_plan_watch}" env:"-"`
 	Deployed string `help:"${about_plan_deployed}" placeholder:"FILE" env:"-"`
 	Source
@@ -35,6 +36,9 @@ func (*Plan) Help() string {
 by the share of the time that evictions, boots and saves leave. It uses the upper end of the
 eviction rate that Azure publishes, and the formula by which workers choose when to save. --count is
 how many VMs the quota must have room for.
+
+--replay checks the ranking: the fleet that it assumes is replayed for a week, and a choice whose
+useful share differs by more than one point is an error.
 
 --max-price excludes what costs more now, and shows how often that price would have evicted in the
 last 90 days.
@@ -65,13 +69,33 @@ func (c *Plan) Run(ctx context.Context, s Session) error {
 		return c.watch(s, deployed, report.Gaps, plan.Rank(report, o, time.Now()))
 	}
 	ranking := plan.Rank(report, o, time.Now())
+	if c.Replay {
+		if err := ranking.Replay(ctx, o.Work); err != nil {
+			return err
+		}
+	}
 	if err := errors.Join(c.print(s, ranking), gaps(s, report.Gaps)); err != nil {
 		return err
 	}
 	if len(ranking.Choices) == 0 {
 		return errors.New("nothing can be chosen; the reasons are above")
 	}
+	if err := disagreements(ranking); err != nil {
+		return err
+	}
 	return c.write(s, ranking, o)
+}
+
+// disagreements is an error that names the choices whose model and replay disagree.
+func disagreements(r plan.Ranking) error {
+	var wrong []error
+	for _, c := range r.Choices {
+		if c.Disagrees() {
+			wrong = append(wrong, fmt.Errorf("%s in %s: the plan expects %.1f %% of an hour to be useful, the replay of its assumptions has %.1f %%: "+
+				"do not rely on this plan", plaintext.Line(c.Size), plaintext.Line(c.Region), 100*c.Model.Useful(), 100*c.Replayed))
+		}
+	}
+	return errors.Join(wrong...)
 }
 
 // check checks the numbers among the flags.
@@ -93,6 +117,8 @@ func (c *Plan) deployed() (plan.Deployed, error) {
 	switch {
 	case !c.Watch && c.Deployed != "":
 		return plan.Deployed{}, errors.New("--deployed is for --watch")
+	case c.Watch && c.Replay:
+		return plan.Deployed{}, errors.New("--replay and --watch do not go together: run plan without --watch to replay it")
 	case c.Watch && c.Write != "":
 		return plan.Deployed{}, errors.New("--write and --watch do not go together: run plan without --watch to write a file")
 	case !c.Watch:
@@ -183,18 +209,27 @@ func (c *Plan) print(s Session, r plan.Ranking) error {
 		}
 		return nil
 	}
-	t := table.New(
-		table.Column{Name: "SIZE"}, table.Column{Name: "REGION"},
-		table.Column{Name: r.Currency + "/USEFUL H", Right: true}, table.Column{Name: "PER CORE", Right: true},
-		table.Column{Name: "PRICE", Right: true, Drop: 2},
-		table.Column{Name: "USEFUL", Right: true}, table.Column{Name: "EVICTED/H", Right: true, Drop: 1},
-		table.Column{Name: "SAVE EVERY", Right: true, Drop: 4},
-		table.Column{Name: "90 DAYS' HIGHEST, USD", Right: true, Drop: 5}, table.Column{Name: "REMARKS", Least: 20, Drop: 3},
-	)
+	columns := []table.Column{
+		{Name: "SIZE"}, {Name: "REGION"},
+		{Name: r.Currency + "/USEFUL H", Right: true}, {Name: "PER CORE", Right: true},
+		{Name: "PRICE", Right: true, Drop: 2},
+		{Name: "USEFUL", Right: true}, {Name: "EVICTED/H", Right: true, Drop: 1},
+		{Name: "SAVE EVERY", Right: true, Drop: 4},
+		{Name: "90 DAYS' HIGHEST, USD", Right: true, Drop: 5}, {Name: "REMARKS", Least: 20, Drop: 3},
+	}
+	const useful = 5 // the column
+	if c.Replay {
+		columns = slices.Insert(columns, useful+1, table.Column{Name: "REPLAYED", Right: true})
+	}
+	t := table.New(columns...)
 	for _, choice := range r.Choices {
-		t.Add(choice.Size, choice.Region, amount(choice.Cost), amount(choice.PerCore), amount(choice.Price),
+		cells := []string{choice.Size, choice.Region, amount(choice.Cost), amount(choice.PerCore), amount(choice.Price),
 			fmt.Sprintf("%.1f %%", 100*choice.Model.Useful()), fmt.Sprintf("%.1f %%", 100*choice.Rate),
-			choice.Model.Interval.Round(time.Second).String(), amount(choice.Past.Highest), sentence(choice.Remarks))
+			choice.Model.Interval.Round(time.Second).String(), amount(choice.Past.Highest), sentence(choice.Remarks)}
+		if c.Replay {
+			cells = slices.Insert(cells, useful+1, share(choice.Replayed))
+		}
+		t.Add(cells...)
 	}
 	if t.Len() > 0 {
 		if err := s.Lines(t.Lines(s.Width)); err != nil {
@@ -209,6 +244,14 @@ func (c *Plan) print(s Session, r plan.Ranking) error {
 	return nil
 }
 
+// share writes a share in percent; empty for none.
+func share(x float64) string {
+	if x == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.1f %%", 100*x)
+}
+
 // choiceLine is a choice, in the JSON output.
 type choiceLine struct {
 	Size      string   `json:"size"`
@@ -218,6 +261,7 @@ type choiceLine struct {
 	PerCore   float64  `json:"useful_core_hour,omitempty"`
 	Price     float64  `json:"price"`
 	Useful    float64  `json:"useful_share"`
+	Replayed  float64  `json:"replayed_share,omitempty"`
 	Saving    float64  `json:"saving_share"`
 	Redone    float64  `json:"redone_share"`
 	Idle      float64  `json:"idle_share"`
@@ -232,7 +276,7 @@ type choiceLine struct {
 func choiceLineOf(c plan.Choice, currency string) choiceLine {
 	return choiceLine{
 		Size: c.Size, Region: c.Region, Currency: currency, Cost: c.Cost, PerCore: c.PerCore, Price: c.Price,
-		Useful: c.Model.Useful(), Saving: c.Model.Saving, Redone: c.Model.Redone, Idle: c.Model.Idle,
+		Useful: c.Model.Useful(), Replayed: c.Replayed, Saving: c.Model.Saving, Redone: c.Model.Redone, Idle: c.Model.Idle,
 		Rate: c.Rate, Interval: c.Model.Interval.Seconds(),
 		Highest: c.Past.Highest, Evictions: c.Past.Evictions, Available: c.Past.Available(), Remarks: c.Remarks,
 	}

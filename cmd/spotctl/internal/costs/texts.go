@@ -16,6 +16,8 @@ var Texts = cli.Texts{
 	"about_sign_in":      "Sign in to Azure. With --no-sign-in only retail prices are asked for.",
 
 	"about_plan_sizes": "VM sizes to choose from. With --watch and --deployed they are compared with those deployed.",
+	"about_plan_replay": "Replay a week of the fleet that the ranking assumes, and fail where the useful share differs by more than " +
+		"one point.",
 	"about_plan_watch": "Compare what is deployed with now. Ends with 2 if something should be changed, 0 if not, 1 if that " +
 		"cannot be found out.",
 	"about_plan_deployed": "Parameter file of the deployment, for --watch. Without it the sizes, --max-price and the first " +

@@ -269,3 +269,25 @@ func TestCompareWithoutPrices(t *testing.T) {
 		t.Errorf("findings %v, unknown %q, want the size as unknown", found, unknown)
 	}
 }
+
+// TestModelAgreesWithReplay: the shares that the model expects are those of a replay of the
+// same assumptions, within the stated tolerance.
+func TestModelAgreesWithReplay(t *testing.T) {
+	for _, rate := range []float64{0.05, 0.2, 1} {
+		for _, save := range []time.Duration{35 * time.Millisecond, time.Second, 10 * time.Second} {
+			w := Work{Boot: 3 * time.Minute, Save: save}
+			replayed, err := Replayed(t.Context(), w, rate)
+			if err != nil {
+				t.Fatal(err)
+			}
+			model := ModelFor(w, rate)
+			t.Logf("%g evictions an hour, a save of %s: plan %.2f %%, replay %.2f %%", rate, save, 100*model.Useful(), 100*replayed)
+			if c := (Choice{Model: model, Replayed: replayed}); c.Disagrees() {
+				t.Errorf("%g evictions an hour, a save of %s: plan %.2f %%, replay %.2f %%", rate, save, 100*model.Useful(), 100*replayed)
+			}
+			if c := (Choice{Model: model, Replayed: replayed + 2*Tolerance}); !c.Disagrees() {
+				t.Error("two points of difference are no disagreement")
+			}
+		}
+	}
+}
