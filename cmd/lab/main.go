@@ -86,7 +86,8 @@ func run(args []string, stdout io.Writer) error {
 	if f.WantsJSON() {
 		c, ok := f.command.(inJSON)
 		if !ok {
-			return configError(errors.New("this command prints a story for people and has no JSON; try, replay, compare, evict, withdraw, stop and start have"))
+			return configError(errors.New("this command prints a story for people and has no JSON; try, replay, compare, evict, withdraw, " +
+				"stop and start have"))
 		}
 		c.useJSON()
 	}

@@ -159,7 +159,8 @@ func printReport(stdout io.Writer, r *replay.Report, page string) error {
 	fmt.Fprintf(out, "goodput   %6.2f %%  of the time in which jobs ran\n", h.Goodput())
 	fmt.Fprintf(out, "          %6.2f %%  of the time paid for, without idle slots\n", h.GoodputBusy())
 	fmt.Fprintf(out, "          %6.2f %%  of the time paid for\n\n", h.GoodputPaid())
-	paid := table.New(table.Column{Name: "paid slot-hours"}, table.Column{Name: "hours", Right: true}, table.Column{Name: "share", Right: true})
+	paid := table.New(table.Column{Name: "paid slot-hours"}, table.Column{Name: "hours", Right: true}, table.Column{Name: "share",
+		Right: true})
 	for _, part := range []struct {
 		name  string
 		hours float64
@@ -170,7 +171,8 @@ func printReport(stdout io.Writer, r *replay.Report, page string) error {
 		paid.Add(part.name, fmt.Sprintf("%.2f", part.hours), fmt.Sprintf("%.2f %%", 100*part.hours/max(h.Paid(), 1e-9)))
 	}
 	ends := table.New(table.Column{Name: "runs ended"}, table.Column{Name: "runs", Right: true}, table.Column{Name: "redone", Right: true},
-		table.Column{Name: "claimable after", Right: true}, table.Column{Name: "ran after", Right: true}, table.Column{Name: "p50", Right: true}, table.Column{Name: "p99", Right: true})
+		table.Column{Name: "claimable after", Right: true}, table.Column{Name: "ran after", Right: true}, table.Column{Name: "p50",
+			Right: true}, table.Column{Name: "p99", Right: true})
 	for _, row := range []struct {
 		name string
 		replay.Losses
@@ -179,7 +181,8 @@ func printReport(stdout io.Writer, r *replay.Report, page string) error {
 			ends.Add(row.name, "0")
 			continue
 		}
-		ends.Add(row.name, fmt.Sprint(row.Runs), seconds(row.Redone), seconds(row.Hidden), seconds(row.Mean), seconds(row.Median), seconds(row.P99))
+		ends.Add(row.name, fmt.Sprint(row.Runs), seconds(row.Redone), seconds(row.Hidden), seconds(row.Mean), seconds(row.Median),
+			seconds(row.P99))
 	}
 	for _, t := range []*table.Table{paid, ends} {
 		for _, line := range t.Lines(0) {
@@ -248,7 +251,8 @@ func (c *compareCommand) run(ctx context.Context, stdout io.Writer) error {
 	t := table.New(columns...)
 	for i, r := range reports {
 		per := func(n float64) float64 { return n / max(r.Hours.Useful, 1e-9) }
-		cells := []string{choices[i].Name, fmt.Sprintf("%.2f %%", r.Hours.Goodput()), fmt.Sprintf("%.2f %%", r.Hours.GoodputBusy()), "", "", "", "",
+		cells := []string{choices[i].Name, fmt.Sprintf("%.2f %%", r.Hours.Goodput()), fmt.Sprintf("%.2f %%", r.Hours.GoodputBusy()), "", "",
+			"", "",
 			fmt.Sprintf("%.1f", per(float64(r.Saves))), fmt.Sprintf("%.0f", per(float64(r.Calls))), fmt.Sprintf("%d of %d", r.Done, r.Jobs)}
 		if r.Warned.Runs > 0 {
 			cells[3], cells[5] = seconds(r.Warned.Redone), seconds(r.Warned.Mean)

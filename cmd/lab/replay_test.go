@@ -47,12 +47,14 @@ func TestReplayScenarioFile(t *testing.T) {
 		t.Errorf("by flags and by file (-flags +file):\n%s", diff)
 	}
 	var r replay.Report
-	if err := json.Unmarshal([]byte(got), &r); err != nil || r.Done != 20 || r.Cost <= 0 || r.Scenario.Policy.Interval.Duration != 30*time.Second {
+	if err := json.Unmarshal([]byte(got), &r); err != nil || r.Done != 20 || r.Cost <= 0 ||
+		r.Scenario.Policy.Interval.Duration != 30*time.Second {
 		t.Errorf("%v, %+v", err, r)
 	}
 	var out bytes.Buffer
 	for _, both := range [][]string{{"replay", file, "--vms=6"}, {"replay", file, "--no-checkpoints"}, {"compare", "--for=2h", file}} {
-		if err := run(both, &out); cli.Code(err) != cli.ExitConfig || !strings.Contains(err.Error(), both[1]) && !strings.Contains(err.Error(), both[2]) {
+		if err := run(both, &out); cli.Code(err) != cli.ExitConfig || !strings.Contains(err.Error(), both[1]) &&
+			!strings.Contains(err.Error(), both[2]) {
 			t.Errorf("lab %s = %v, want a wrong configuration that names the flag", strings.Join(both, " "), err)
 		}
 	}
@@ -73,13 +75,15 @@ func TestReplayReport(t *testing.T) {
 
 func TestCompareReport(t *testing.T) {
 	out := printed(t, "compare", "--vms=3", "--evictions=1", "--for=6h", "--price=0.1")
-	for _, want := range []string{"adaptive ", "every 10s", "every 10m", "no checkpoints", "adaptive, no notices", "adaptive, moved after 3 to 1 regular", "cost/h"} {
+	for _, want := range []string{"adaptive ", "every 10s", "every 10m", "no checkpoints", "adaptive, no notices",
+		"adaptive, moved after 3 to 1 regular", "cost/h"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the table has no %q:\n%s", want, out)
 		}
 	}
 	var rows []struct{ Policy string }
-	if err := json.Unmarshal([]byte(printed(t, "compare", "--vms=1", "--for=1h", "-o", "json")), &rows); err != nil || len(rows) != 9 || rows[0].Policy != "adaptive" {
+	if err := json.Unmarshal([]byte(printed(t, "compare", "--vms=1", "--for=1h", "-o", "json")), &rows); err != nil || len(rows) != 9 ||
+		rows[0].Policy != "adaptive" {
 		t.Errorf("%v, %+v", err, rows)
 	}
 }

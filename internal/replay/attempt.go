@@ -66,7 +66,7 @@ func instant(t time.Duration) time.Time { return time.Unix(0, int64(t)) }
 // run lets a job with some work recorded run on a VM from a claim until it is done, the
 // notice is seen, or the VM is gone. dirty says that the run before ended without a word.
 func (w worker) run(claimed time.Duration, recorded time.Duration, resumed, dirty bool, vm life) attempt {
-	a := attempt{from: claimed, works: claimed + callTime, calls: 0, visible: -1}
+	a := attempt{from: claimed, works: claimed + callTime, visible: -1}
 	leaves := w.policy.leaves(vm)
 	stop := min(leaves, w.horizon)
 	if resumed {
@@ -78,8 +78,8 @@ func (w worker) run(claimed time.Duration, recorded time.Duration, resumed, dirt
 	var cost checkpoint.Cost
 	situation := checkpoint.Situation{Since: instant(claimed), Written: resumed, Changed: true, Unproven: dirty}
 	for {
-		done := now + w.work.Length.Duration - progress
-		wait := done - now
+		wait := w.work.Length.Duration - progress // until the job is done
+		done := now + wait
 		if !w.policy.Never {
 			situation.Cost, situation.Losses = cost.Mean(), w.losses.at(now)
 			due, until := w.saves.Next(situation, instant(now))
@@ -99,9 +99,8 @@ func (w worker) run(claimed time.Duration, recorded time.Duration, resumed, dirt
 			}
 			wait = min(wait, until)
 		}
-		next := min(now+wait, stop)
-		progress += next - now
-		now = next
+		wait = min(wait, stop-now)
+		progress, now = progress+wait, now+wait
 		if now == stop && now < done {
 			break
 		}
@@ -154,8 +153,9 @@ func (w worker) leave(a attempt, vm life, now, recorded, saved, progress time.Du
 func (w worker) settle(a attempt, end End, at, kept, redone time.Duration) attempt {
 	a.end, a.to, a.lost, a.kept, a.redone = end, at, at, kept, redone
 	every := w.policy.Visibility.Duration / renewals
-	renewed := (at - a.from) / every
-	a.calls += a.saves + int(renewed)
+	renewed := int((at - a.from) / every)
+	expires := a.from + time.Duration(renewed)*every + w.policy.Visibility.Duration
+	a.calls += a.saves + renewed
 	switch end {
 	case Done:
 		a.calls += 2 // commit, delete
@@ -163,10 +163,10 @@ func (w worker) settle(a attempt, end End, at, kept, redone time.Duration) attem
 		a.calls++ // the state is among the saves; visibility 0
 		a.visible = at + callTime
 		if w.policy.Hold {
-			a.visible = a.from + renewed*every + w.policy.Visibility.Duration
+			a.visible = expires
 		}
 	case Died:
-		a.visible = a.from + renewed*every + w.policy.Visibility.Duration
+		a.visible = expires
 	case Cut:
 	}
 	return a

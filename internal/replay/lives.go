@@ -91,21 +91,14 @@ func parseLives(from io.Reader) (lives, error) {
 		if text == "" || text[0] == '#' {
 			continue
 		}
-		parts := strings.Split(text, ",")
-		number, err := strconv.ParseFloat(parts[0], 64)
-		unit := time.Second
-		if len(parts) == 3 {
-			unit = time.Millisecond
-		}
-		if err != nil || !(number >= 0 && number <= float64(longest/unit)) || len(parts) != 1 && len(parts) != 3 ||
-			len(parts) == 3 && parts[1] != "add" && parts[1] != "remove" {
+		c, ok := parseLine(text)
+		switch {
+		case !ok:
 			return l, fmt.Errorf(errLine, n, text)
-		}
-		at := time.Duration(number * float64(unit))
-		if len(parts) == 3 {
-			changes = append(changes, change{at: at, name: parts[2], gone: parts[1] == "remove"})
-		} else {
-			l.lengths = append(l.lengths, max(at, time.Second))
+		case c.name == "":
+			l.lengths = append(l.lengths, max(c.at, time.Second))
+		default:
+			changes = append(changes, c)
 		}
 	}
 	if err := lines.Err(); err != nil {
@@ -120,6 +113,27 @@ func parseLives(from io.Reader) (lives, error) {
 		return fleetOf(changes)
 	}
 	return l, nil
+}
+
+// parseLine reads a lifetime, which has no name, or a change of a fleet.
+func parseLine(text string) (c change, ok bool) {
+	parts, unit := strings.Split(text, ","), time.Second
+	if len(parts) == 3 {
+		unit = time.Millisecond
+	}
+	number, err := strconv.ParseFloat(parts[0], 64)
+	if err != nil || !(number >= 0 && number <= float64(longest/unit)) {
+		return c, false
+	}
+	c.at = time.Duration(number * float64(unit))
+	switch {
+	case len(parts) == 1:
+		return c, true
+	case len(parts) != 3 || parts[2] == "":
+		return c, false
+	}
+	c.name, c.gone = parts[2], parts[1] == "remove"
+	return c, c.gone || parts[1] == "add"
 }
 
 // change is a VM that comes or goes.
@@ -159,41 +173,9 @@ func fleetOf(changes []change) (lives, error) {
 // draw returns the lives of each VM of the fleet until the horizon. A VM of drawn lives is
 // replaced at once.
 func (f Fleet) draw(horizon time.Duration, random *rand.Rand) ([][]life, error) {
-	var all [][]life
-	switch {
-	case isDrawn(f.Lives) && f.VMs == 0:
-		return nil, errors.New("0 VMs: give a number")
-	case f.Lives == Bursts:
-		all = f.bursts(horizon, random)
-	case f.Lives == Poisson, f.Lives == Constant:
-		mean := time.Duration(float64(time.Hour) / f.Rate)
-		all = renewed(f.VMs, horizon, func(first bool) time.Duration {
-			switch {
-			case f.Lives == Poisson:
-				return time.Duration(random.ExpFloat64() * float64(mean))
-			case first: // VMs did not start together
-				return time.Duration(random.Float64() * float64(mean))
-			}
-			return mean
-		})
-	default:
-		l, err := readLives(f.Lives)
-		switch {
-		case err != nil:
-			return nil, err
-		case l.lanes == nil && f.VMs == 0:
-			return nil, fmt.Errorf("lives %q are single VMs: give a number of VMs", f.Lives)
-		case l.lanes == nil:
-			all = renewed(f.VMs, horizon, func(bool) time.Duration { return l.lengths[random.IntN(len(l.lengths))] })
-		case horizon > l.lasts:
-			return nil, fmt.Errorf("lives %q are recorded for %s: give at most that time to replay", f.Lives, l.lasts.Round(time.Minute))
-		case f.VMs > len(l.lanes):
-			return nil, fmt.Errorf("lives %q have at most %d VMs at a time: give no more", f.Lives, len(l.lanes))
-		case f.VMs > 0:
-			all = l.lanes[:f.VMs]
-		default:
-			all = l.lanes
-		}
+	all, err := f.drawSpot(horizon, random)
+	if err != nil {
+		return nil, err
 	}
 	for _, lane := range all {
 		for i := range lane {
@@ -205,6 +187,42 @@ func (f Fleet) draw(horizon time.Duration, random *rand.Rand) ([][]life, error) 
 		all = append(all, []life{{ready: f.Boot.Duration, seen: longest, end: longest}})
 	}
 	return all, nil
+}
+
+// drawSpot returns when the VMs that are not regular come and go.
+func (f Fleet) drawSpot(horizon time.Duration, random *rand.Rand) ([][]life, error) {
+	mean := time.Duration(float64(time.Hour) / f.Rate)
+	switch {
+	case isDrawn(f.Lives) && f.VMs == 0:
+		return nil, errors.New("0 VMs: give a number")
+	case f.Lives == Bursts:
+		return f.bursts(horizon, random), nil
+	case f.Lives == Poisson:
+		return renewed(f.VMs, horizon, func(bool) time.Duration { return time.Duration(random.ExpFloat64() * float64(mean)) }), nil
+	case f.Lives == Constant:
+		return renewed(f.VMs, horizon, func(first bool) time.Duration {
+			if first { // VMs did not start together
+				return time.Duration(random.Float64() * float64(mean))
+			}
+			return mean
+		}), nil
+	}
+	l, err := readLives(f.Lives)
+	switch {
+	case err != nil:
+		return nil, err
+	case l.lanes == nil && f.VMs == 0:
+		return nil, fmt.Errorf("lives %q are single VMs: give a number of VMs", f.Lives)
+	case l.lanes == nil:
+		return renewed(f.VMs, horizon, func(bool) time.Duration { return l.lengths[random.IntN(len(l.lengths))] }), nil
+	case horizon > l.lasts:
+		return nil, fmt.Errorf("lives %q are recorded for %s: give at most that time to replay", f.Lives, l.lasts.Round(time.Minute))
+	case f.VMs > len(l.lanes):
+		return nil, fmt.Errorf("lives %q have at most %d VMs at a time: give no more", f.Lives, len(l.lanes))
+	case f.VMs > 0:
+		return l.lanes[:f.VMs], nil
+	}
+	return l.lanes, nil
 }
 
 // renewed lets each VM be followed by another one until the horizon.

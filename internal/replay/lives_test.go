@@ -21,9 +21,12 @@ func TestParseLives(t *testing.T) {
 		want lives
 		err  string
 	}{
-		"lifetimes":        {"# a comment\n60\n\n90.5\n0\n", lives{lengths: []time.Duration{time.Minute, 90500 * time.Millisecond, time.Second}}, ""},
-		"a fleet":          {"0,add,a\n1000,add,b\n2000,remove,a\n3000,add,c\n", lives{lanes: [][]life{{{end: 2 * time.Second}, {from: 3 * time.Second, end: longest}}, {{from: time.Second, end: longest}}}, lasts: 3 * time.Second}, ""},
-		"a name again":     {"0,add,a\n1000,remove,a\n2000,add,a\n", lives{lanes: [][]life{{{end: time.Second}, {from: 2 * time.Second, end: longest}}}, lasts: 2 * time.Second}, ""},
+		"lifetimes": {"# a comment\n60\n\n90.5\n0\n", lives{lengths: []time.Duration{time.Minute, 90500 * time.Millisecond,
+			time.Second}}, ""},
+		"a fleet": {"0,add,a\n1000,add,b\n2000,remove,a\n3000,add,c\n", lives{lanes: [][]life{{{end: 2 * time.Second},
+			{from: 3 * time.Second, end: longest}}, {{from: time.Second, end: longest}}}, lasts: 3 * time.Second}, ""},
+		"a name again": {"0,add,a\n1000,remove,a\n2000,add,a\n", lives{lanes: [][]life{{{end: time.Second}, {from: 2 * time.Second,
+			end: longest}}}, lasts: 2 * time.Second}, ""},
 		"out of order":     {"2000,remove,a\n0,add,a\n", lives{lanes: [][]life{{{end: 2 * time.Second}}}, lasts: 2 * time.Second}, ""},
 		"nothing":          {"# a comment\n", lives{}, "no lives"},
 		"both":             {"60\n0,add,a\n", lives{}, "both"},
@@ -43,7 +46,8 @@ func TestParseLives(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || !slices.Equal(got.lengths, row.want.lengths) || !slices.EqualFunc(got.lanes, row.want.lanes, slices.Equal) || got.lasts != row.want.lasts {
+		if err != nil || !slices.Equal(got.lengths, row.want.lengths) || !slices.EqualFunc(got.lanes, row.want.lanes, slices.Equal) ||
+			got.lasts != row.want.lasts {
 			t.Errorf("%s: %+v, %v, want %+v", name, got, err, row.want)
 		}
 	}
@@ -62,7 +66,8 @@ func TestRecordedLives(t *testing.T) {
 			short++
 		}
 	}
-	if n := len(google.lengths); n != 1442 || google.lengths[n/2].Round(time.Minute) != 112*time.Minute || math.Round(100*float64(short)/float64(n)) != 29 {
+	if n := len(google.lengths); n != 1442 || google.lengths[n/2].Round(time.Minute) != 112*time.Minute ||
+		math.Round(100*float64(short)/float64(n)) != 29 {
 		t.Errorf("%d lives, median %s, %d %% under half an hour; published: 1442, 1.86 h, 29 %%", n, google.lengths[n/2], 100*short/n)
 	}
 	for name, want := range map[string]int{"aws-p3": 167, "aws-g4dn": 74} {

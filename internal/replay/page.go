@@ -92,7 +92,7 @@ func (r *Report) page() page {
 		Delays:      []series{histogram("after a notice", "warn", r.Warned.delays), histogram("without a notice", "bad", r.Sudden.delays)},
 	}
 	p.VMs, p.Jobs = r.Picture.tracks()
-	p.Over, p.OverText = r.Picture.goodput(s.Work)
+	p.Over, p.OverText = r.Picture.goodput()
 	return p
 }
 
@@ -112,7 +112,8 @@ func row(name string, l Losses) delayRow {
 		return delayRow{Name: name, Runs: "0", Hidden: "–", Mean: "–", Median: "–", P99: "–", Redone: "–"}
 	}
 	return delayRow{
-		Name: name, Runs: count(l.Runs), Hidden: Brief(seconds(l.Hidden)), Mean: Brief(seconds(l.Mean)), Median: Brief(seconds(l.Median)), P99: Brief(seconds(l.P99)),
+		Name: name, Runs: count(l.Runs), Hidden: Brief(seconds(l.Hidden)), Mean: Brief(seconds(l.Mean)), Median: Brief(seconds(l.Median)),
+		P99:    Brief(seconds(l.P99)),
 		Redone: Brief(seconds(l.Redone)),
 	}
 }
@@ -168,7 +169,8 @@ func (r *Report) Facts() [][2]string {
 		{"Storage calls", fmt.Sprintf("%s; %.3g for each useful hour", count(r.Calls), float64(r.Calls)/max(r.Hours.Useful, 1e-9))},
 	}
 	if r.Cost > 0 {
-		facts = append(facts, [2]string{"Cost", fmt.Sprintf("%.2f; %.4f for each useful hour of a slot", r.Cost, r.Cost/max(r.Hours.Useful, 1e-9))})
+		facts = append(facts, [2]string{"Cost", fmt.Sprintf("%.2f; %.4f for each useful hour of a slot", r.Cost, r.Cost/max(r.Hours.Useful,
+			1e-9))})
 	}
 	return append(facts, [2]string{"Seed", fmt.Sprint(s.Seed)})
 }

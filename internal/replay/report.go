@@ -136,7 +136,8 @@ func (c *tally) ran(n, lane int, a attempt) {
 // report completes the sums.
 func (c *tally) report(tasks []task) *Report {
 	r := &Report{
-		Version: 1, Scenario: c.scenario, Jobs: len(tasks), Saves: c.saves, Calls: c.calls, Warned: c.warned.summary(), Sudden: c.sudden.summary(),
+		Version: 1, Scenario: c.scenario, Jobs: len(tasks), Saves: c.saves, Calls: c.calls,
+		Warned: c.warned.summary(), Sudden: c.sudden.summary(),
 	}
 	for _, t := range tasks {
 		if t.done > 0 {
@@ -147,7 +148,7 @@ func (c *tally) report(tasks []task) *Report {
 	if r.Done == r.Jobs {
 		end = c.last
 	}
-	slots := time.Duration(c.scenario.Fleet.Slots)
+	slots := float64(c.scenario.Fleet.Slots)
 	var paid, booting, leaving time.Duration
 	for lane, lives := range c.lanes {
 		price := c.scenario.Fleet.Price
@@ -168,9 +169,9 @@ func (c *tally) report(tasks []task) *Report {
 	}
 	r.Hours = Hours{
 		Useful: c.sum.useful.Hours(), Saving: c.sum.saving.Hours(), Redone: c.sum.redone.Hours(), Starting: c.sum.starting.Hours(),
-		Booting: (slots * booting).Hours(), Leaving: (slots*leaving - c.sum.left).Hours(),
+		Booting: slots * booting.Hours(), Leaving: slots*leaving.Hours() - c.sum.left.Hours(),
 	}
-	r.Hours.Idle = (slots * paid).Hours() - r.Hours.Running() - r.Hours.Booting - r.Hours.Leaving
+	r.Hours.Idle = slots*paid.Hours() - r.Hours.Running() - r.Hours.Booting - r.Hours.Leaving
 	r.Took = end.Seconds()
 	r.Ideal = c.ideal(tasks).Seconds()
 	r.Picture = c.picture
@@ -181,8 +182,8 @@ func (c *tally) report(tasks []task) *Report {
 // ideal is when the last job would be done if all lanes had one VM for ever.
 func (c *tally) ideal(tasks []task) time.Duration {
 	length, slots := c.scenario.Work.Length.Duration, c.spot*c.scenario.Fleet.Slots
-	rounds := time.Duration((len(tasks) + slots - 1) / slots)
-	return max(rounds*length, tasks[len(tasks)-1].put+length)
+	rounds := (len(tasks) + slots - 1) / slots
+	return max(time.Duration(rounds)*length, tasks[len(tasks)-1].put+length)
 }
 
 // summary completes the means.

@@ -38,7 +38,8 @@ func TestRunAccountsForAllTime(t *testing.T) {
 		s.Fleet.Short = (1 - s.Fleet.Full) * rapid.SampledFrom([]float64{0, 0.5, 1}).Draw(t, "short")
 		s.Work.Jobs = rapid.SampledFrom([]int{0, 1, 7, 40}).Draw(t, "jobs")
 		s.Work.Length.Duration = rapid.SampledFrom([]time.Duration{10 * time.Second, 10 * time.Minute, 3 * hour}).Draw(t, "length")
-		s.Work.Save.Duration = rapid.SampledFrom([]time.Duration{0, 20 * time.Millisecond, time.Second, 10 * time.Second, time.Minute}).Draw(t, "save")
+		s.Work.Save.Duration = rapid.SampledFrom([]time.Duration{0, 20 * time.Millisecond, time.Second, 10 * time.Second,
+			time.Minute}).Draw(t, "save")
 		s.Policy.Interval.Duration = rapid.SampledFrom([]time.Duration{0, 5 * time.Second, time.Minute, 10 * time.Minute}).Draw(t, "interval")
 		s.Policy.Never = s.Policy.Interval.Duration == 0 && rapid.Bool().Draw(t, "never")
 		s.Policy.Deaf, s.Policy.Hold = rapid.Bool().Draw(t, "deaf"), rapid.Bool().Draw(t, "hold")
@@ -67,7 +68,8 @@ func TestRunAccountsForAllTime(t *testing.T) {
 		}
 		h := r.Hours
 		for name, hours := range map[string]float64{
-			"useful": h.Useful, "saving": h.Saving, "redone": h.Redone, "starting": h.Starting, "booting": h.Booting, "leaving": h.Leaving, "idle": h.Idle,
+			"useful": h.Useful, "saving": h.Saving, "redone": h.Redone, "starting": h.Starting, "booting": h.Booting, "leaving": h.Leaving,
+			"idle": h.Idle,
 		} {
 			if hours < -1e-6 {
 				t.Fatalf("%s is %.6f h", name, hours)
@@ -147,14 +149,17 @@ func TestMoves(t *testing.T) {
 func TestFigures(t *testing.T) {
 	often := func(full float64) *Report {
 		return replayed(t, func(s *Scenario) {
-			s.Fleet.VMs, s.Fleet.Rate, s.Fleet.Full, s.Work.Save.Duration, s.Work.Restore.Duration, s.Work.Load = 100, 5, full, 20*time.Millisecond, 0, 0.7
+			s.Fleet.VMs, s.Fleet.Rate, s.Fleet.Full, s.Work.Save.Duration, s.Work.Restore.Duration, s.Work.Load = 100, 5, full,
+				20*time.Millisecond, 0, 0.7
 		})
 	}
 	sudden, noticed := often(0), often(0.9)
-	t.Logf("5 evictions an hour, a save of 20 ms: goodput %.2f %% without a notice, %.2f %% with 90 %% noticed", sudden.Hours.Goodput(), noticed.Hours.Goodput())
+	t.Logf("5 evictions an hour, a save of 20 ms: goodput %.2f %% without a notice, %.2f %% with 90 %% noticed", sudden.Hours.Goodput(),
+		noticed.Hours.Goodput())
 	t.Logf("ran again after %.2f s (noticed), %.2f s (sudden)", noticed.Warned.Mean, sudden.Sudden.Mean)
 	if sudden.Hours.Goodput() < 99 || noticed.Hours.Goodput() < 99.7 || noticed.Warned.Redone != 0 {
-		t.Errorf("goodput %.2f %% and %.2f %%, redone after a notice %.2f s; want 99, 99.7 and 0", sudden.Hours.Goodput(), noticed.Hours.Goodput(), noticed.Warned.Redone)
+		t.Errorf("goodput %.2f %% and %.2f %%, redone after a notice %.2f s; want 99, 99.7 and 0", sudden.Hours.Goodput(),
+			noticed.Hours.Goodput(), noticed.Warned.Redone)
 	}
 	if noticed.Warned.Mean > 2 || sudden.Sudden.Mean > 26 || sudden.Sudden.Hidden < 24 {
 		t.Errorf("ran again after %.2f s (noticed) and %.2f s (sudden), want at most 2 and 26", noticed.Warned.Mean, sudden.Sudden.Mean)
@@ -185,7 +190,8 @@ func TestAdaptiveIsNearTheBest(t *testing.T) {
 					fails[interval]++
 				}
 			}
-			t.Logf("%-8s %5s: adaptive %.2f %%, every 10 s %.2f %%, 1 min %.2f %%, 10 min %.2f %%", source, cost, adaptive, all[fixed[0]], all[fixed[1]], all[fixed[2]])
+			t.Logf("%-8s %5s: adaptive %.2f %%, every 10 s %.2f %%, 1 min %.2f %%, 10 min %.2f %%", source, cost, adaptive, all[fixed[0]],
+				all[fixed[1]], all[fixed[2]])
 			if adaptive < best-1 {
 				t.Errorf("%s, a save of %s: goodput %.2f %%, want within a point of %.2f %%", source, cost, adaptive, best)
 			}

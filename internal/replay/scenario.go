@@ -115,38 +115,62 @@ const (
 
 // Validate returns an error that says what to change, or nil.
 func (s Scenario) Validate() error {
-	f, w, p := s.Fleet, s.Work, s.Policy
-	share := func(x float64) bool { return x >= 0 && x <= 1 }
-	positive := func(x float64) bool { return x >= 0 && !math.IsInf(x, 1) }
+	if err := errors.Join(s.Fleet.validate(), s.Work.validate(), s.Policy.validate(s.Fleet)); err != nil {
+		return err
+	}
 	switch {
-	case f.VMs < 0 || f.VMs > mostVMs || f.Fixed < 0 || f.Fixed > mostVMs:
+	case s.For.Duration < time.Minute || s.For.Duration > mostTime:
+		return fmt.Errorf("time to replay %s: give %s to %s", s.For, Brief(time.Minute), Brief(mostTime))
+	case s.runs() > mostRuns:
+		return fmt.Errorf("about %.2g jobs and VMs, more than %d: give fewer, or a shorter time", s.runs(), mostRuns)
+	}
+	return nil
+}
+
+func isShare(x float64) bool { return x >= 0 && x <= 1 }
+
+func isHour(d Duration) bool { return d.Duration >= 0 && d.Duration <= time.Hour }
+
+func isPrice(x float64) bool { return x >= 0 && !math.IsInf(x, 1) }
+
+func (f Fleet) validate() error {
+	switch {
+	case min(f.VMs, f.Fixed) < 0 || max(f.VMs, f.Fixed) > mostVMs:
 		return fmt.Errorf("%d VMs and %d regular VMs: give 0 to %d of each", f.VMs, f.Fixed, mostVMs)
 	case f.Slots < 1 || f.Slots > mostSlots:
 		return fmt.Errorf("%d slots of a VM: give 1 to %d", f.Slots, mostSlots)
 	case isDrawn(f.Lives) && !(f.Rate > 0 && f.Rate <= 3600):
 		return fmt.Errorf("%g evictions per hour of a VM: give more than 0, up to 3600", f.Rate)
-	case !share(f.Full) || !share(f.Short) || f.Full+f.Short > 1+1e-9:
+	case !isShare(f.Full) || !isShare(f.Short) || f.Full+f.Short > 1+1e-9:
 		return fmt.Errorf("shares of noticed evictions are %g and %g: give 0 to 1, and no more than 1 in all", f.Full, f.Short)
-	case f.Boot.Duration < 0 || f.Boot.Duration > time.Hour:
+	case !isHour(f.Boot):
 		return fmt.Errorf("boot time %s: give 0s to 1h", f.Boot)
-	case !positive(f.Price) || !positive(f.Dear):
+	case !isPrice(f.Price) || !isPrice(f.Dear):
 		return fmt.Errorf("prices %g and %g: give numbers that are not negative", f.Price, f.Dear)
+	}
+	return nil
+}
+
+func (w Work) validate() error {
+	switch {
 	case w.Jobs < 0 || w.Jobs == 0 && !(w.Load > 0 && w.Load <= 1):
 		return fmt.Errorf("%d jobs and load %g: give a number of jobs, or a load of more than 0, up to 1", w.Jobs, w.Load)
 	case w.Length.Duration < shortest || w.Length.Duration > mostTime:
-		return fmt.Errorf("job time %s: give %s to %s", w.Length, shortest, mostTime)
-	case w.Save.Duration < 0 || w.Save.Duration > time.Hour || w.Restore.Duration < 0 || w.Restore.Duration > time.Hour:
+		return fmt.Errorf("job time %s: give %s to %s", w.Length, shortest, Brief(mostTime))
+	case !isHour(w.Save) || !isHour(w.Restore):
 		return fmt.Errorf("save time %s and restore time %s: give 0s to 1h", w.Save, w.Restore)
-	case s.For.Duration < time.Minute || s.For.Duration > mostTime:
-		return fmt.Errorf("time to replay %s: give %s to %s", s.For, time.Minute, mostTime)
+	}
+	return nil
+}
+
+func (p Policy) validate(f Fleet) error {
+	switch {
 	case p.Visibility.Duration < renewal.MinVisibility || p.Visibility.Duration > time.Hour:
 		return fmt.Errorf("visibility %s: give %s to 1h", p.Visibility, renewal.MinVisibility)
 	case p.MoveAfter < 0 || p.MoveAfter > 0 && f.Fixed == 0:
 		return fmt.Errorf("jobs move after %d interruptions to %d regular VMs: give some", p.MoveAfter, f.Fixed)
 	case p.Never && p.Interval.Duration > 0:
 		return errors.New("a checkpoint interval and no checkpoints exclude each other")
-	case s.runs() > mostRuns:
-		return fmt.Errorf("about %.2g jobs and VMs, more than %d: give fewer, or a shorter time", s.runs(), mostRuns)
 	}
 	return p.checkpoints().Validate()
 }

@@ -51,7 +51,8 @@ func (p *picture) tracks() (vms, jobs []track) {
 		}
 	}
 	for lane := range vms {
-		vms[lane].Label = fmt.Sprintf("%s: %s in a row, %s", vms[lane].Name, plural(lived(p.lanes[lane], p.until), "VM"), plural(runs[lane], "run"))
+		turns := plural(lived(p.lanes[lane], p.until), "VM")
+		vms[lane].Label = fmt.Sprintf("%s: %s in a row, %s", vms[lane].Name, turns, plural(runs[lane], "run"))
 	}
 	return vms, jobs
 }
@@ -147,7 +148,7 @@ const buckets = 60
 
 // goodput draws the useful share of the running time in each bucket. Work is useful in the
 // bucket in which it was done.
-func (p *picture) goodput(w Work) (bars []bar, text string) {
+func (p *picture) goodput() (bars []bar, text string) {
 	var useful, running [buckets]float64
 	width := float64(p.until) / buckets
 	add := func(to *[buckets]float64, from, until time.Duration) {

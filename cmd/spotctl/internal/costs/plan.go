@@ -91,8 +91,8 @@ func disagreements(r plan.Ranking) error {
 	var wrong []error
 	for _, c := range r.Choices {
 		if c.Disagrees() {
-			wrong = append(wrong, fmt.Errorf("%s in %s: the plan expects %.1f %% of an hour to be useful, the replay of its assumptions has %.1f %%: "+
-				"do not rely on this plan", plaintext.Line(c.Size), plaintext.Line(c.Region), 100*c.Model.Useful(), 100*c.Replayed))
+			wrong = append(wrong, fmt.Errorf("%s in %s: the plan expects %.1f %% of an hour to be useful, the replay of its assumptions has "+
+				"%.1f %%: do not rely on this plan", plaintext.Line(c.Size), plaintext.Line(c.Region), 100*c.Model.Useful(), 100*c.Replayed))
 		}
 	}
 	return errors.Join(wrong...)
