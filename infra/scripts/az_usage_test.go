@@ -104,7 +104,8 @@ func deploy(c azCall) (any, error) {
 		given[name] = value
 	}
 	for name, want := range map[string]string{
-		"location": c.read("region"), "prefix": cmp.Or(c.read("prefix"), "spotworker"), "stage": given["stage"], "operatorKind": given["operatorKind"],
+		"location": c.read("region"), "prefix": cmp.Or(c.read("prefix"), "spotworker"), "stage": given["stage"],
+		"operatorKind": given["operatorKind"],
 	} {
 		if given[name] == "" || want != "" && given[name] != want {
 			return nil, fmt.Errorf("(InvalidTemplate) parameter %s is %q, want %q", name, given[name], want)

@@ -24,7 +24,8 @@ func TestDeployStopsAtErrors(t *testing.T) {
 	}{
 		{name: "who is signed in", file: "broken", note: "ad signed-in-user", want: "cannot read who is signed in"},
 		{name: "whether there is a group", file: "broken", note: "group exists", want: "whether there is a resource group spotworker,"},
-		{name: "last location", file: "broken", note: "location.value", group: "true", want: "where resource group spotworker was deployed to"},
+		{name: "last location", file: "broken", note: "location.value", group: "true",
+			want: "where resource group spotworker was deployed to"},
 		{name: "location of the group", file: "broken", note: "group show", group: "true", want: "where resource group spotworker is,"},
 		{name: "accounts", file: "broken", note: "storage account list", group: "true", want: "which storage accounts resource group spotworker"},
 		{name: "metadata", file: "broken", note: "queues/spotworker-jobs?", group: "true", want: "cannot read over which accounts jobs"},
@@ -133,10 +134,11 @@ func TestDeployWithoutPrograms(t *testing.T) {
 // TestDeployPassesTheOperator: the parameter file gets who is signed in, a key from ~/.ssh and
 // the numbers of VMs of both sets.
 func TestDeployPassesTheOperator(t *testing.T) {
+	const me = "operator 00000000-0000-0000-0000-000000000001, key ssh-ed25519 "
 	for _, c := range []struct{ name, env, want string }{
-		{"from ~/.ssh", "SSH_PUBLIC_KEY=", "Workers: Spot 3, on-demand 2, operator 00000000-0000-0000-0000-000000000001, key ssh-ed25519 OWN\n"},
+		{"from ~/.ssh", "SSH_PUBLIC_KEY=", "Workers: Spot 3, on-demand 2, " + me + "OWN\n"},
 		{"given", "OPERATOR_ID=someone", "Workers: Spot 3, on-demand 2, operator someone, key ssh-ed25519 AAAA\n"},
-		{"a number", "ONDEMAND_CAPACITY=4", "Workers: Spot 3, on-demand 4, operator 00000000-0000-0000-0000-000000000001, key ssh-ed25519 AAAA\n"},
+		{"a number", "ONDEMAND_CAPACITY=4", "Workers: Spot 3, on-demand 4, " + me + "AAAA\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
