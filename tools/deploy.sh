@@ -268,7 +268,6 @@ if [ "$mode" = dry-run ]; then
   echo "\$ export SSH_PUBLIC_KEY=\$(cat ~/.ssh/id_ed25519.pub)"
   echo "\$ spotctl prices $(deployedSizes | tr '\n' ' ')--region $location --eviction-rate"
   rate=${EVICTION_RATE:-0}
-  export OPERATOR_ID=${OPERATOR_ID:-} SSH_PUBLIC_KEY=${SSH_PUBLIC_KEY:-} OPERATOR_ADDRESSES=${OPERATOR_ADDRESSES:-}
 else
   echo "== checks: nothing is changed"
   checkTools

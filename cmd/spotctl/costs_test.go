@@ -10,6 +10,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/spotworker/spotworker/internal/lab/emulator/pages"
 	"github.com/spotworker/spotworker/internal/lab/emulator/pricing"
 	"github.com/spotworker/spotworker/internal/test/script"
 )
@@ -55,7 +56,7 @@ func giveToken(w http.ResponseWriter, r *http.Request) {
 
 // market is the data of the services.
 func market() *pricing.Server {
-	return &pricing.Server{PageSeed: 1, Offers: []pricing.Offer{
+	return &pricing.Server{Pages: pages.Pages{Seed: 1}, Offers: []pricing.Offer{
 		{
 			Size: "Standard_D2as_v5", Region: "westeurope", Spot: 0.02, Regular: 0.1, Eviction: "5-10", Cores: 2,
 			History: []pricing.Point{{Date: "2026-11-01T00:00:00Z", USD: 0.02}, {Date: "2026-10-01T00:00:00Z", USD: 0.03}},

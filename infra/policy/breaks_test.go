@@ -256,6 +256,11 @@ var breaks = []struct{ name, file, old, new string }{
 		"    applicationName: gallery.outputs.name\n"},
 	{"processors of two kinds", "production.bicepparam", "'Standard_D2s_v4'", "'Standard_D2pds_v5'"},
 	{"a size that is no Spot", "cheapest.bicepparam", "['Standard_D2as_v5']", "['Standard_B2s']"},
+
+	// Products.
+	{"a pause as long as a repair", "modules/regular-scale-set.bicep", "pauseTimeBetweenBatches: 'PT30S'", "pauseTimeBetweenBatches: 'PT30M'"},
+	{"no pause", "modules/spot-scale-set.bicep", "pauseTimeBetweenBatches: 'PT30S'", "pauseTimeBetweenBatches: 'PT0S'"},
+	{"batches of single VMs", "modules/spot-scale-set.bicep", "maxBatchInstancePercent: 20", "maxBatchInstancePercent: 5"},
 }
 
 // blind are breaks that nothing here notices, with the reason.

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"maps"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -37,6 +38,7 @@ func checkProducts(d deployment, tell report) {
 		tell(vm, 0, "a VM is unhealthy after %d probes every %d s, want 55 s to 300 s, within the grace of %d s", probes, interval, grace)
 	}
 	for _, path := range []string{"modules/spot-scale-set.bicep", "modules/regular-scale-set.bicep"} {
+		checkRollout(d[path], path, time.Duration(interval)*time.Second, time.Duration(interval*probes)*time.Second, tell)
 		m := repairGrace.FindStringSubmatch(d[path].source)
 		if m == nil {
 			tell(path, 0, "no grace before repairs")
@@ -60,6 +62,38 @@ func checkProducts(d deployment, tell report) {
 		}
 	}
 	checkAutoscaleTimes(d, tell)
+}
+
+// rolloutWithin is how long tools/deploy.sh waits for workers of a new version, unless
+// WORKERS_WITHIN says otherwise.
+var rolloutWithin = regexp.MustCompile(`minutes=\$\{WORKERS_WITHIN:-(\d+)\}`)
+
+// checkRollout: an update in batches ends while tools/deploy.sh waits for its workers. A batch
+// takes as long as its workers may be unhealthy. A pause has one more probe of all VMs.
+func checkRollout(f *file, path string, interval, unhealthyAfter time.Duration, tell report) {
+	script, err := os.ReadFile("../../tools/deploy-workers.sh")
+	m := rolloutWithin.FindSubmatch(script)
+	if err != nil || m == nil {
+		tell(path, 0, "tools/deploy-workers.sh does not say how long it waits for workers (%v)", err)
+		return
+	}
+	minutes, _ := strconv.Atoi(string(m[1]))
+	within := time.Duration(minutes) * time.Minute
+	batch, _ := f.number("maxBatchInstancePercent")
+	lines := f.settings("pauseTimeBetweenBatches")
+	if len(lines) == 0 || batch < 1 {
+		tell(path, 0, "an update has no pauses, or no batches")
+		return
+	}
+	batches := time.Duration((100 + batch - 1) / batch)
+	for line, text := range lines {
+		pause, _ := duration(strings.Trim(text, "'"))
+		takes := batches*unhealthyAfter + (batches-1)*pause
+		if pause < interval || takes > within {
+			tell(path, line, "%d batches with pauses of %s take %s, want %s at most with pauses of %s at least",
+				batches, pause, takes, within, interval)
+		}
+	}
 }
 
 // checkAutoscaleTimes: VMs are added sooner than removed, and each window has several

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -42,15 +41,16 @@ var answers = map[string]func(azCall) (any, error){
 
 	"deployment group list":   listDeployments,
 	"deployment group show":   showDeployment,
-	"deployment group create": made,
+	"deployment group create": deploy,
 	"deployment group what-if": func(c azCall) (any, error) {
 		if strings.Contains(c.options["--parameters"], "stage=Workers") && c.has("later") {
-			return nil, os.Rename(filepath.Join(string(c.notes), "later"), filepath.Join(string(c.notes), "capacity"))
+			return nil, os.Rename(c.path("later"), c.path("capacity"))
 		}
 		if c.has("exchanged.tar.gz") {
-			return nil, os.Rename(filepath.Join(string(c.notes), "exchanged.tar.gz"), filepath.Join(string(c.notes), "package.tar.gz"))
+			return nil, os.Rename(c.path("exchanged.tar.gz"), c.path("package.tar.gz"))
 		}
-		return nil, nil
+		_, err := deploy(c)
+		return nil, err
 	},
 
 	"storage account list": listAccounts,
@@ -213,6 +213,9 @@ func listScaleSets(c azCall) (any, error) {
 			"applicationProfile": object{"galleryApplications": []any{object{"packageReferenceId": packageID}}}}}
 	}
 	list := []any{set("other-spot", 77, "/subscriptions/1234/versions/7.7.7")}
+	if n := c.read("ondemandcapacity"); n != "" {
+		list = append(list, set("spotworker-ondemand", json.Number(n), "/subscriptions/1234/versions/7.7.8"))
+	}
 	if n := c.read("capacity"); n != "" || c.read("deployed") != "" {
 		list = append(list, set("spotworker-spot", json.Number(cmpOr(n, "1")), c.read("deployed")))
 	}
@@ -240,11 +243,19 @@ func listDeployments(c azCall) (any, error) {
 	return list, nil
 }
 
-func showDeployment(azCall) (any, error) {
-	outputs := object{}
+// showDeployment has a configuration for on-demand workers with the note "ondemandworkers", and
+// none at all with the note "unconfigured".
+func showDeployment(c azCall) (any, error) {
+	outputs, spot, onDemand := object{}, []any{"A=1", "B=2"}, []any{}
+	if c.has("ondemandworkers") {
+		onDemand = []any{"A=3"}
+	}
+	if c.has("unconfigured") {
+		spot = []any{}
+	}
 	for name, v := range map[string]any{
 		"accountName": "someaccount", "packagesFolder": os.Getenv("APPLICATION_VERSION"), "packagesContainer": "spotworker-packages",
-		"workerConfiguration": []any{"A=1", "B=2"}, "onDemandConfiguration": []any{},
+		"workerConfiguration": spot, "onDemandConfiguration": onDemand,
 		"readOnlyContainerIds": []any{"/scope/archive"}, "workerPrincipalIds": []any{"0000-worker"},
 	} {
 		outputs[name] = object{"value": v}

@@ -129,11 +129,15 @@ func listBlobs(c azCall) (any, error) {
 
 // uploadBlob overwrites only if it is told to.
 func uploadBlob(c azCall) (any, error) {
+	digest, err := digestOf(c.options["--file"])
+	if err != nil || c.options["--metadata"] != "sha256="+digest {
+		return nil, fmt.Errorf("--metadata is %q of a file with the digest %s (%w)", c.options["--metadata"], digest, err)
+	}
 	note := blobNote(c.options["--name"])
 	if c.has(note) && c.options["--overwrite"] != "true" {
 		return nil, fmt.Errorf("(BlobAlreadyExists) %s", c.options["--name"])
 	}
 	c.take(note)
 	c.add(note, strings.TrimPrefix(c.options["--metadata"], "sha256="))
-	return nil, nil
+	return object{"lastModified": "2026-01-01"}, nil
 }

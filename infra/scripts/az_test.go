@@ -24,7 +24,11 @@ func TestMain(m *testing.M) {
 	if folder := os.Getenv(azFolder); folder != "" {
 		os.Exit(runAz(notes(folder), os.Args[1:], os.Stdout, os.Stderr))
 	}
-	os.Exit(m.Run())
+	status := m.Run()
+	if status == 0 && wholeRun() {
+		status = traces.report()
+	}
+	os.Exit(status)
 }
 
 // azCall is one command line of the Azure CLI.
@@ -47,7 +51,7 @@ func runAz(n notes, arguments []string, out, errOut io.Writer) int {
 		switch {
 		case strings.HasPrefix(word, "-"):
 			last = word
-			call.options[last] = ""
+			call.options[last] += "" // given, perhaps again
 		case last == "":
 			call.name = strings.TrimSpace(call.name + " " + word)
 		default:
@@ -59,7 +63,14 @@ func runAz(n notes, arguments []string, out, errOut io.Writer) int {
 		fmt.Fprintf(errOut, "the stand-in for az knows no command %q\n", call.name)
 		return 2
 	}
-	result, err := answer(call)
+	var result any
+	err := call.refused()
+	if broken := call.read("broken"); broken != "" && strings.Contains(strings.Join(arguments, " "), broken) {
+		err = errors.New("(InternalServerError)")
+	}
+	if err == nil {
+		result, err = answer(call)
+	}
 	if err == nil {
 		err = call.print(out, result)
 	}
@@ -93,9 +104,6 @@ func (c azCall) print(out io.Writer, result any) error {
 		}
 	}
 	format := c.options["--output"]
-	if format == "" {
-		format = c.options["-o"]
-	}
 	switch {
 	case seen == nil || format == "none":
 		return nil
@@ -185,6 +193,9 @@ func (n notes) add(name, content string) {
 		panic(err)
 	}
 }
+
+// path is where a note is.
+func (n notes) path(name string) string { return filepath.Join(string(n), name) }
 
 // take removes a note, and reports whether there was one.
 func (n notes) take(name string) bool {

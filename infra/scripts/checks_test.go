@@ -199,6 +199,9 @@ func TestDeployKeepsPrefixAndLocation(t *testing.T) {
 					a.write(name, content, 0o600)
 				}
 			}
+			if prefix, found := strings.CutPrefix(strings.Join(c.want[:min(len(c.want), 1)], ""), "prefix="); found {
+				a.write("prefix", prefix, 0o600)
+			}
 			a.env = append(c.env, "PARAMETERS="+filepath.Join(a.folder, "own.bicepparam"))
 			said, calls, err := a.deploy("--yes")
 			if c.refused != "" {

@@ -110,6 +110,8 @@ func TestDeployChecksQuota(t *testing.T) {
 		{"a number of on-demand VMs", onDemand, "0 10", "0 10", "", []string{"ONDEMAND_CAPACITY=3"}, "quota of 12 regular cores"},
 		{"regular and on-demand VMs", onDemand + "param baseRegularCount = 4\n", "0 10", "0 11", "", nil,
 			"5 regular VMs need a quota of 12 regular cores"},
+		{"on-demand VMs of the Spot size behind a disk", "param diskType = 'Standard_LRS'\n" + oneSize + "param onDemand = true\n",
+			"0 10", "9 10", "", nil, "quota of 2 regular cores"},
 		{"on-demand VMs of the Spot size", oneSize + "param onDemand = true\n", "0 10", "9 10", "", nil, "quota of 2 regular cores"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -166,7 +166,7 @@ func newUp(c Config, out io.Writer) *up {
 		leaving: map[string]eviction{}, gone: map[string]bool{}, down: map[string]*atomic.Bool{},
 	}
 	u.config.Local.Control = u.control
-	u.config.Local.Manager = &arm.Options{Evict: u.evictFromManager, EvictionDelay: c.EvictionDelay}
+	u.config.Local.Manager = &arm.Options{Evict: u.evictFromManager, EvictionDelay: c.EvictionDelay, PageSeed: 1}
 	if c.EvictionDelay == 0 {
 		u.config.Local.Manager.EvictionDelay = -1 // none
 	}

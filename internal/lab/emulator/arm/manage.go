@@ -17,7 +17,7 @@ func (s *Server) manage(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.Method == http.MethodGet && strings.EqualFold(strings.TrimRight(r.URL.Path, "/"), "/subscriptions") {
-		s.subscriptions(w)
+		s.subscriptions(w, r)
 		return
 	}
 	if match := listPath.FindStringSubmatch(r.URL.Path); match != nil && r.Method == http.MethodGet {
@@ -38,8 +38,8 @@ func (s *Server) manage(w http.ResponseWriter, r *http.Request) {
 }
 
 // subscriptions lists the VMs' subscriptions.
-func (s *Server) subscriptions(w http.ResponseWriter) {
-	list := []map[string]any{}
+func (s *Server) subscriptions(w http.ResponseWriter, r *http.Request) {
+	list := []any{}
 	var listed []string
 	for _, vm := range s.options.Metadata.VMs() {
 		id := strings.ToLower(vm.Subscription)
@@ -52,8 +52,7 @@ func (s *Server) subscriptions(w http.ResponseWriter) {
 			"displayName": "spotworker lab", "state": "Enabled",
 		})
 	}
-	setRequestID(w)
-	writeJSON(w, http.StatusOK, map[string]any{"value": list})
+	s.writePage(w, r, list)
 }
 
 // vmPath is the id of a VM in the two forms that it has, and what follows it:

@@ -6,6 +6,8 @@ import (
 	"net/http"
 
 	"github.com/google/uuid"
+
+	"github.com/spotworker/spotworker/internal/lab/emulator/pages"
 )
 
 // refusal is an error answer of ARM.
@@ -29,6 +31,19 @@ func (no *refusal) write(w http.ResponseWriter) {
 
 // setRequestID names the answer, as every answer of ARM is.
 func setRequestID(w http.ResponseWriter) { w.Header().Set("x-ms-request-id", uuid.NewString()) }
+
+// writePage answers with the page of a list that the call asks for.
+func (s *Server) writePage(w http.ResponseWriter, r *http.Request, list []any) {
+	query := r.URL.Query()
+	part, next := pages.Part(&s.pages, list, query.Get("$skiptoken"), 0)
+	answer := map[string]any{"value": part}
+	if next != "" {
+		query.Set("$skiptoken", next)
+		answer["nextLink"] = base(r) + r.URL.Path + "?" + query.Encode()
+	}
+	setRequestID(w)
+	writeJSON(w, http.StatusOK, answer)
+}
 
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/lab/emulator/imds"
+	"github.com/spotworker/spotworker/internal/lab/emulator/pages"
 	"github.com/spotworker/spotworker/internal/lab/emulator/token"
 )
 
@@ -34,12 +35,17 @@ type Options struct {
 	// an issuer of its own. With the metadata service's issuer, the VMs' managed
 	// identities are let in too.
 	Tokens *token.Issuer
+
+	// PageSeed, if not 0, makes some pages of lists shorter or empty, with a link to the next
+	// page. Default: each list is one page.
+	PageSeed uint64
 }
 
 // Server is an emulated resource manager. It is safe for concurrent use.
 type Server struct {
 	options Options
 	mux     *http.ServeMux
+	pages   pages.Pages
 
 	mu      sync.Mutex
 	leaving map[string]bool // VMs whose Preempt is due, by lower-case name
@@ -59,7 +65,7 @@ func New(options Options) *Server {
 	if options.Tokens == nil {
 		options.Tokens = token.NewIssuer()
 	}
-	s := &Server{options: options, mux: http.NewServeMux(), leaving: map[string]bool{}, over: make(chan struct{})}
+	s := &Server{options: options, mux: http.NewServeMux(), pages: pages.Pages{Seed: options.PageSeed}, leaving: map[string]bool{}, over: make(chan struct{})}
 	s.mux.HandleFunc("GET /metadata/endpoints", s.endpoints)
 	s.mux.HandleFunc("GET /adfs/.well-known/openid-configuration", s.openID)
 	s.mux.HandleFunc("POST /adfs/oauth2/token", s.signIn)

@@ -44,8 +44,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, subscription, grou
 	case !knownGroup:
 		refuse(http.StatusNotFound, "ResourceGroupNotFound", "there is no resource group %s", group).write(w)
 	default:
-		setRequestID(w)
-		writeJSON(w, http.StatusOK, map[string]any{"value": list})
+		s.writePage(w, r, list)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/spotworker/spotworker/internal/lab/emulator/imds"
 )
 
 // names returns the names in a list of VMs.
@@ -30,6 +32,38 @@ func TestListsVMs(t *testing.T) {
 	b.metadata.RemoveVM("alone")
 	if got := names(b.call(http.MethodGet, compute+"/virtualMachines"+version)); len(got) != 2 || slices.Contains(got, "alone") {
 		t.Errorf("VMs after one is gone = %v, want the other two", got)
+	}
+}
+
+// TestShortAndEmptyPages: with any seed the pages of a list have all of it, and lists of both
+// kinds have pages without an item and with a link.
+func TestShortAndEmptyPages(t *testing.T) {
+	const address = "https://localhost:8443"
+	further := imds.VM{Name: "further", Subscription: "11111111-1111-1111-1111-111111111111"}
+	for path, want := range map[string]int{compute + "/virtualMachines": 3, "/subscriptions": 2} {
+		empty := 0
+		for seed := range uint64(20) {
+			b := setup(t, func(o *Options) { o.PageSeed = seed + 1 })
+			b.metadata.AddVM(further)
+			got := 0
+			for next := address + path + version; next != ""; {
+				if !strings.HasPrefix(next, address+path+"?") || !strings.Contains(next, "api-version=") {
+					t.Fatalf("link to the next page = %q, want the same list and version", next)
+				}
+				answer := b.call(http.MethodGet, strings.TrimPrefix(next, address))
+				list, _ := answer["value"].([]any)
+				if next, _ = answer["nextLink"].(string); next != "" && len(list) == 0 {
+					empty++
+				}
+				got += len(list)
+			}
+			if got != want {
+				t.Errorf("with seed %d the pages of %s have %d items, want %d", seed, path, got, want)
+			}
+		}
+		if empty == 0 {
+			t.Errorf("%s has no empty page, want some", path)
+		}
 	}
 }
 

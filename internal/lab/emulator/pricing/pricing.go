@@ -10,13 +10,14 @@ package pricing
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/spotworker/spotworker/internal/lab/emulator/pages"
 )
 
 // Offer holds the services' data about one size in one region. Prices of 0 are not
@@ -42,23 +43,19 @@ type Point struct {
 // Server answers requests. Its fields must not be changed once it is in use.
 type Server struct {
 	Offers   []Offer
-	PageSize int    // of every list; 0 for one page, or pages drawn from PageSeed
 	Currency string // of the answers, for any request; empty for the requested currency
 	Quota    int    // limit of Spot cores in each region; default 100
 
-	// PageSeed, if not 0, makes some pages of lists shorter or empty, with a link to the next
-	// one. Retail prices have no empty pages.
-	PageSeed uint64
+	// Pages divides every list. Retail prices have no empty pages.
+	Pages pages.Pages
 
 	// Fail, if set, answers a request itself and reports whether it did. n counts the
 	// requests to the same service from 1 on: retail, history, evictions, skus, usages
 	// or placement.
 	Fail func(service string, n int, w http.ResponseWriter, r *http.Request) bool
 
-	mu     sync.Mutex
-	calls  map[string]int
-	random *rand.Rand
-	pages  int // that have a link to the next one
+	mu    sync.Mutex
+	calls map[string]int
 }
 
 // Calls returns how many requests a service had.
@@ -134,32 +131,6 @@ func write(w http.ResponseWriter, status int, v any) {
 	_ = json.NewEncoder(w).Encode(v) // the client may be gone
 }
 
-// page returns the part of a list that a token names, at least some items of it, and the
-// token of the next part; empty for the last.
-func page[T any](s *Server, all []T, token string, least int) (part []T, next string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	text, _, _ := strings.Cut(token, "-")
-	start, _ := strconv.Atoi(text)
-	start = min(start, len(all))
-	size := s.PageSize
-	if size <= 0 {
-		size = len(all)
-	}
-	if s.PageSeed != 0 {
-		if s.random == nil {
-			s.random = rand.New(rand.NewPCG(s.PageSeed, 0))
-		}
-		size = max(s.random.IntN(3), least)
-	}
-	end := start + size
-	if end >= len(all) {
-		return all[start:], ""
-	}
-	s.pages++ // tokens differ, also of two pages that begin at the same item
-	return all[start:end], fmt.Sprintf("%d-%d", end, s.pages)
-}
-
 var (
 	regionTerm = regexp.MustCompile(`armRegionName eq '([^']*)'`)
 	sizeTerm   = regexp.MustCompile(`armSkuName eq '([^']*)'`)
@@ -192,7 +163,7 @@ func (s *Server) retail(w http.ResponseWriter, r *http.Request, _ map[string]any
 			items = append(items, o.items(currency)...)
 		}
 	}
-	part, next := page(s, items, query.Get("$skip"), 1)
+	part, next := pages.Part(&s.Pages, items, query.Get("$skip"), 1)
 	link := ""
 	if next != "" {
 		skip, _, _ := strings.Cut(next, "-")
@@ -287,7 +258,7 @@ func (s *Server) graph(w http.ResponseWriter, _ *http.Request, body map[string]a
 	}
 	options, _ := body["options"].(map[string]any)
 	token, _ := options["$skipToken"].(string)
-	part, next := page(s, rows, token, 0)
+	part, next := pages.Part(&s.Pages, rows, token, 0)
 	answer := map[string]any{"totalRecords": len(rows), "count": len(part), "data": part, "facets": []any{}, "resultTruncated": "false"}
 	if next != "" {
 		answer["$skipToken"] = next
@@ -298,7 +269,7 @@ func (s *Server) graph(w http.ResponseWriter, _ *http.Request, body map[string]a
 // list answers with a page of a list of the resource manager.
 func list[T any](s *Server, w http.ResponseWriter, r *http.Request, all []T) {
 	query := r.URL.Query()
-	part, next := page(s, all, query.Get("$skiptoken"), 0)
+	part, next := pages.Part(&s.Pages, all, query.Get("$skiptoken"), 0)
 	answer := map[string]any{"value": part}
 	if next != "" {
 		query.Set("$skiptoken", next)

@@ -93,7 +93,7 @@ func TestRequests(t *testing.T) {
 
 func TestPages(t *testing.T) {
 	server := market()
-	server.PageSize = 1
+	server.Pages.Size = 1
 	r := ask(t, server, nil)
 	if o := offer(t, r, "Standard_D2as_v5", "westeurope"); o.Spot != 0.02 || o.SpotUSD != 0.02 || o.Machine == nil || o.Quota == nil ||
 		len(r.Gaps) > 0 {
@@ -109,7 +109,7 @@ func TestShortAndEmptyPages(t *testing.T) {
 	want := ask(t, market(), nil)
 	for seed := range uint64(50) {
 		server := market()
-		server.PageSeed = seed + 1
+		server.Pages.Seed = seed + 1
 		r := ask(t, server, nil)
 		if !reflect.DeepEqual(r.Offers, want.Offers) || len(r.Gaps) > 0 {
 			t.Fatalf("with seed %d: offers %+v and gaps %v, want %+v and none", seed, r.Offers, r.Gaps, want.Offers)
@@ -122,7 +122,7 @@ func TestPageFailsInTheMiddle(t *testing.T) {
 	for _, service := range []string{"retail", "history", "evictions", "skus"} {
 		t.Run(service, func(t *testing.T) {
 			server := market()
-			server.PageSize = 1
+			server.Pages.Size = 1
 			server.Fail = func(of string, n int, w http.ResponseWriter, _ *http.Request) bool {
 				if of != service || n < 2 {
 					return false
