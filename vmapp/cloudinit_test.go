@@ -58,8 +58,10 @@ func TestCloudInitChecksThePackage(t *testing.T) {
 			if (err == nil) != c.install || (ran == nil) != c.install {
 				t.Errorf("the script = %v, installed %v, want %v:\n%s", err, ran == nil, c.install, out)
 			}
-			if c.install && !strings.Contains(string(settings), "SPOTWORKER_ACCOUNT=account\nAZURE_CLIENT_ID=") {
-				t.Errorf("worker.env is\n%s", settings)
+			const want = "SPOTWORKER_ACCOUNT=account\nAZURE_CLIENT_ID=00000000-0000-0000-0000-000000000000\n" +
+				"SPOTWORKER_LOG_FORMAT=json\n# end of worker.env\n"
+			if c.install && string(settings) != want {
+				t.Errorf("worker.env is\n%swant\n%s", settings, want)
 			}
 			for name, want := range map[string]os.FileMode{"worker.env": 0o600, ".": 0o700} {
 				info, err := os.Stat(filepath.Join(work, name))
@@ -76,7 +78,9 @@ func TestCloudInitChecksThePackage(t *testing.T) {
 func TestCloudInitDownloads(t *testing.T) {
 	_, rest, _ := strings.Cut(cloudInitScript(t), "\ncurl ")
 	options, _, _ := strings.Cut(rest, "\n")
-	for _, want := range []string{"--fail ", "--location ", "--retry 10 ", "--retry-connrefused ", "--output spotworker.tar.gz ", "\"$PACKAGE_URL\""} {
+	for _, want := range []string{
+		"--fail ", "--location ", "--retry 10 ", "--retry-connrefused ", "--output spotworker.tar.gz ", "\"$PACKAGE_URL\"",
+	} {
 		if !strings.Contains(options+" ", want) {
 			t.Errorf("curl %s, want %s", options, want)
 		}

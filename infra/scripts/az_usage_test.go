@@ -36,7 +36,7 @@ var formats = []string{"tsv", "none", "table"}
 // of the deployment.
 func (c azCall) refused() error {
 	needs, others, _ := strings.Cut(usage[c.name], "|")
-	for _, option := range strings.Fields(needs) {
+	for option := range strings.FieldsSeq(needs) {
 		if c.options[option] == "" {
 			return fmt.Errorf("the following arguments are required: %s", option)
 		}

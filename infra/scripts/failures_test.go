@@ -37,7 +37,8 @@ func TestDeployStopsAtErrors(t *testing.T) {
 		{name: "sizes", file: "broken", note: "vm list-skus", want: "InternalServerError"},
 		{name: "providers", file: "broken", note: "provider list", want: "InternalServerError"},
 		{name: "no public key", env: []string{"SSH_PUBLIC_KEY="}, want: "no public key in ~/.ssh"},
-		{name: "no parameter file", env: []string{"PARAMETERS=nowhere.bicepparam"}, want: "PARAMETERS is nowhere.bicepparam, and there is no such"},
+		{name: "no parameter file", env: []string{"PARAMETERS=nowhere.bicepparam"},
+			want: "PARAMETERS is nowhere.bicepparam, and there is no such"},
 		{name: "no package", pkg: "nowhere.tar.gz", want: "there is no nowhere.tar.gz"},
 		{name: "roles", file: "broken", note: "role assignment list", want: "InternalServerError", later: "storage blob upload"},
 		{name: "outputs", file: "broken", note: "outputs.accountName", want: "InternalServerError", later: "storage blob upload"},
@@ -154,6 +155,48 @@ func TestDeployPassesTheOperator(t *testing.T) {
 			said, _, err := a.deploy("--yes")
 			if got := a.read("environment") + "\n"; err != nil || !strings.HasSuffix(got, c.want) {
 				t.Errorf("deploy = %v with\n%swant at the end %q; it said:\n%s", err, got, c.want, said)
+			}
+		})
+	}
+}
+
+// TestDeployUsesItsSettings: each documented setting has its effect and no other setting's.
+func TestDeployUsesItsSettings(t *testing.T) {
+	t.Parallel()
+	a := newSubscription(t)
+	a.write("resourcegroup", "mine", 0o600)
+	a.env = []string{"RESOURCE_GROUP=mine", "APPLICATION_VERSION=2.3.4", "OPERATOR_KIND=Group", "EVICTION_RATE=9", "CAPACITY=1"}
+	said, _, err := a.deploy("--yes")
+	if err != nil || a.read(blobNote("2.3.4/spotworker.tar.gz")) == "" || a.read(blobNote("2.3.4/worker.env")) == "" {
+		t.Errorf("deploy = %v, want the files of version 2.3.4; it said:\n%s", err, said)
+	}
+	if first, _, _ := strings.Cut(said, "\n"); first != "== checks: nothing is changed" || strings.Contains(said, "/az\n") {
+		t.Errorf("deploy prints what programs say to each other:\n%s", said)
+	}
+}
+
+// TestDefaultWaits: the default waits are as long as the messages and pages say. Tests do not
+// wait that long: a program in the place of sleep notes how long the script would wait.
+func TestDefaultWaits(t *testing.T) {
+	for _, c := range []struct {
+		name, note, want string
+		sleeps           int
+	}{
+		{"roles", "refused", "10 minutes after the roles were assigned", 39}, // the last refusal is not waited for
+		{"workers", "silent", "20 minutes after the deployment", 80},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			a := newSubscription(t)
+			a.write(c.note, "", 0o600)
+			a.write("sleep", "#!/bin/sh\necho \"$1\" >>'"+a.folder+"/sleeps'\n", 0o700)
+			a.env = []string{"DEPLOY_RETRY=", "WORKERS_WITHIN="}
+			said, _, err := a.deploy("--yes")
+			sleeps := strings.Fields(a.read("sleeps"))
+			others := slices.ContainsFunc(sleeps, func(s string) bool { return s != "15" })
+			if err == nil || !strings.Contains(said, c.want) || len(sleeps) != c.sleeps || others {
+				t.Errorf("deploy = %v after %d waits %q, want %d of 15 s and %q; it said:\n%.3000s",
+					err, len(sleeps), sleeps, c.sleeps, c.want, said)
 			}
 		})
 	}

@@ -65,7 +65,10 @@ func New(options Options) *Server {
 	if options.Tokens == nil {
 		options.Tokens = token.NewIssuer()
 	}
-	s := &Server{options: options, mux: http.NewServeMux(), pages: pages.Pages{Seed: options.PageSeed}, leaving: map[string]bool{}, over: make(chan struct{})}
+	s := &Server{
+		options: options, mux: http.NewServeMux(), pages: pages.Pages{Seed: options.PageSeed},
+		leaving: map[string]bool{}, over: make(chan struct{}),
+	}
 	s.mux.HandleFunc("GET /metadata/endpoints", s.endpoints)
 	s.mux.HandleFunc("GET /adfs/.well-known/openid-configuration", s.openID)
 	s.mux.HandleFunc("POST /adfs/oauth2/token", s.signIn)
