@@ -346,7 +346,9 @@ func (s *Server) fail(w http.ResponseWriter, err error) {
 
 // result sends a job's result as a file.
 func (s *Server) result(w http.ResponseWriter, r *http.Request) {
-	result, err := s.config.Client.Result(r.Context(), r.PathValue("id"))
+	ctx, cancel := context.WithTimeout(r.Context(), readLimit)
+	defer cancel()
+	result, err := s.config.Client.Result(ctx, r.PathValue("id"))
 	if err != nil {
 		s.fail(w, err)
 		return
@@ -357,7 +359,9 @@ func (s *Server) result(w http.ResponseWriter, r *http.Request) {
 
 // log sends all kept lines of a job's log as a file.
 func (s *Server) log(w http.ResponseWriter, r *http.Request) {
-	log, err := s.config.Client.Log(r.Context(), r.PathValue("id"))
+	ctx, cancel := context.WithTimeout(r.Context(), readLimit)
+	defer cancel()
+	log, err := s.config.Client.Log(ctx, r.PathValue("id"))
 	if err != nil {
 		s.fail(w, err)
 		return
@@ -372,7 +376,9 @@ func (s *Server) log(w http.ResponseWriter, r *http.Request) {
 
 // output sends a file that a job has stored.
 func (s *Server) output(w http.ResponseWriter, r *http.Request) {
-	outputs, err := s.config.Client.Outputs(r.Context(), r.PathValue("id"))
+	ctx, cancel := context.WithTimeout(r.Context(), readLimit)
+	defer cancel()
+	outputs, err := s.config.Client.Outputs(ctx, r.PathValue("id"))
 	if err != nil {
 		s.fail(w, err)
 		return
@@ -390,5 +396,6 @@ func (s *Server) output(w http.ResponseWriter, r *http.Request) {
 	defer func() { _ = content.Close() }()
 	asFile(w, path.Base(outputs[i].Path))
 	w.Header().Set("Content-Length", strconv.FormatInt(outputs[i].Size, 10))
-	_, _ = io.Copy(w, content) // a content that differs ends short of its length
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // a file may be large
+	_, _ = io.Copy(w, content)                                      // a content that differs ends short of its length
 }

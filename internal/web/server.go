@@ -124,6 +124,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	server := &http.Server{
 		Handler: s.handler(), ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10,
+		WriteTimeout: 2 * readLimit, // streams and outputs have a time of their own
 		BaseContext: func(net.Listener) context.Context { return ctx }, // streams end with it
 	}
 	read := make(chan struct{})
@@ -228,7 +229,11 @@ var ages = regexp.MustCompile(`(<time [^>]*>)[^<]*`)
 // heartbeatEvery is how often a stream without news says that it is there.
 const heartbeatEvery = 15 * time.Second
 
-// stream sends the regions of a page that changed, after each read.
+// writeLimit is how long a browser may take to read a part of a stream.
+const writeLimit = 30 * time.Second
+
+// stream sends the regions of a page that changed, after each read. If there are mostStreams others,
+// it sends all regions and ends; the browser asks again after the time between two reads.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	at, err := url.Parse(r.URL.Query().Get("page"))
 	if err != nil || at.IsAbs() || at.Host != "" {
@@ -237,15 +242,25 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	out, ctx := http.NewResponseController(w), r.Context()
-	defer s.feed.join()()
+	send := func(text string) bool {
+		_ = out.SetWriteDeadline(time.Now().Add(writeLimit)) // a recorder in tests has none
+		_, err := io.WriteString(w, text)
+		return err == nil && out.Flush() == nil
+	}
+	stays, leave := s.feed.join()
+	defer leave()
 	sent := map[string][sha256.Size]byte{}
 	for {
 		_, next := s.feed.now()
-		data, err := s.differences(s.page(ctx, at), sent)
+		changed, err := s.differences(s.page(ctx, at), sent)
 		if err != nil {
 			return
 		}
-		if _, err := fmt.Fprintf(w, "data: %s\n\n", data); err != nil || out.Flush() != nil { //nolint:gosec // JSON, which escapes HTML
+		data, err := json.Marshal(map[string]any{"regions": changed, "ends": !stays})
+		if err != nil || !stays && !send(fmt.Sprintf("retry: %d\n", s.config.Every.Milliseconds())) {
+			return
+		}
+		if len(changed) > 0 && !send("data: "+string(data)+"\n\n") || !stays {
 			return
 		}
 		for waiting := true; waiting; {
@@ -253,7 +268,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 			case <-next:
 				waiting = false
 			case <-time.After(heartbeatEvery):
-				if _, err := io.WriteString(w, ": here\n\n"); err != nil || out.Flush() != nil {
+				if !send(": here\n\n") {
 					return
 				}
 			case <-ctx.Done():
@@ -263,8 +278,8 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// differences returns the regions of a page that differ from the sent ones, as JSON.
-func (s *Server) differences(p *page, sent map[string][sha256.Size]byte) ([]byte, error) {
+// differences returns the regions of a page that differ from the sent ones.
+func (s *Server) differences(p *page, sent map[string][sha256.Size]byte) (map[string]template.HTML, error) {
 	changed := map[string]template.HTML{}
 	for _, name := range regions[p.Name] {
 		html, err := s.region(name, p)
@@ -275,5 +290,5 @@ func (s *Server) differences(p *page, sent map[string][sha256.Size]byte) ([]byte
 			sent[name], changed[name] = sum, html
 		}
 	}
-	return json.Marshal(map[string]any{"regions": changed})
+	return changed, nil
 }

@@ -77,11 +77,11 @@ func TestChanges(t *testing.T) {
 	c, base, address := changing(t)
 	b := open(t)
 	b.look(screens[0])
-	b.do(chromedp.Navigate(address), chromedp.WaitReady(chromedp.CSS(".tiles")))
+	b.visit(address, ".tiles")
 	b.said()
 	at := func(path string) {
 		t.Helper()
-		b.do(chromedp.Navigate(base+path), chromedp.WaitReady(chromedp.CSS("main")))
+		b.visit(base+path, "main")
 		b.eventually(`document.readyState === "complete"`)
 	}
 	at("/job/epoch-run-000007")
@@ -96,7 +96,7 @@ func TestChanges(t *testing.T) {
 		b.shoot("change-dialog-" + s.name)
 	}
 	b.look(screens[0])
-	b.do(chromedp.KeyEvent("\x1b"))
+	b.do("press a key", chromedp.KeyEvent("\x1b"))
 	b.eventually(`!document.querySelector("dialog")`)
 	if !script[bool](b, `document.activeElement.textContent.includes("Cancel…")`) {
 		t.Error("after the dialog the focus is elsewhere")

@@ -98,11 +98,11 @@ func TestFigures(t *testing.T) {
 
 	b := open(t)
 	b.look(screens[0])
-	b.do(chromedp.Navigate(address), chromedp.WaitReady(chromedp.CSS(".tiles")))
+	b.visit(address, ".tiles")
 	for _, path := range []string{"/", "/jobs"} {
 		var paints []float64
 		for range 7 {
-			b.do(chromedp.Navigate(base+path), chromedp.WaitReady(chromedp.CSS("main")))
+			b.visit(base+path, "main")
 			b.eventually(painted + " > 0")
 			paints = append(paints, script[float64](b, painted))
 		}
