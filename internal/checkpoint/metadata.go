@@ -104,6 +104,7 @@ var fields = []field{
 	text("inputs", func(r *Record) *string { return &r.Inputs }),
 	text("inputlist", func(r *Record) *string { return &r.InputList }),
 	text("followups", func(r *Record) *string { return (*string)(&r.FollowUps) }),
+	text("runs", func(r *Record) *string { return (*string)(&r.Runs) }),
 	logText("log", MaxLog, func(r *Record) *string { return &r.Log }),
 }
 

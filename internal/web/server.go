@@ -124,8 +124,8 @@ func (s *Server) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	server := &http.Server{
 		Handler: s.handler(), ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10,
-		WriteTimeout: 2 * readLimit, // streams and outputs have a time of their own
-		BaseContext: func(net.Listener) context.Context { return ctx }, // streams end with it
+		WriteTimeout: 2 * readLimit,                                     // streams and outputs have a time of their own
+		BaseContext:  func(net.Listener) context.Context { return ctx }, // streams end with it
 	}
 	read := make(chan struct{})
 	go func() { defer close(read); s.feed.run(ctx) }()

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/chromedp"
 
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
