@@ -52,6 +52,9 @@ func (r *Record) lastRun() runs.Run {
 
 // runEnded returns the timeline with an end of the running delivery that somebody else records.
 func (r *Record) runEnded(outcome runs.Outcome, end time.Time) runs.List {
+	if r.ClaimedAt.IsZero() {
+		return r.Runs // of another program
+	}
 	run := r.lastRun()
 	run.Outcome, run.Took = outcome, max(end.Sub(run.Start), run.SavedAfter, time.Millisecond)
 	if outcome == runs.Lost && (run.Saves > 0 || !r.Progressed) { // an older worker's saves are not known

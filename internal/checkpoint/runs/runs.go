@@ -18,7 +18,7 @@ import (
 // Limits of a [List].
 const (
 	Most     = 8   // entries; the oldest is removed first
-	MaxBytes = 768 // of all entries
+	MaxBytes = 600 // of all entries
 	maxName  = 48  // of a worker, percent-encoded
 )
 
@@ -88,23 +88,30 @@ func (l List) With(r Run) List {
 	if _, same := l.Last(r.Delivery); same {
 		rest = rest[:max(strings.LastIndexByte(rest, ';'), 0)]
 	}
-	text := r.text()
-	for rest != "" && (strings.Count(rest, ";")+2 > Most || len(rest)+1+len(text) > MaxBytes) {
+	if rest != "" {
+		rest += ";"
+	}
+	return List(rest + r.text()).Cut(MaxBytes)
+}
+
+// Cut returns the list without its oldest entries, so that it has at most so many bytes.
+func (l List) Cut(size int) List {
+	rest := string(l)
+	for rest != "" && (strings.Count(rest, ";") >= Most || len(rest) > size) {
 		_, rest, _ = strings.Cut(rest, ";")
 	}
-	if rest == "" {
-		return List(text)
-	}
-	return List(rest + ";" + text)
+	return List(rest)
 }
 
 // text returns the entry. Numbers are milliseconds, the start since 1970.
 func (r Run) text() string {
-	name := url.QueryEscape(r.Worker)
-	for len(name) > maxName {
-		runes := []rune(r.Worker)
-		r.Worker = string(runes[:len(runes)-1])
-		name = url.QueryEscape(r.Worker)
+	var name strings.Builder
+	for _, c := range r.Worker {
+		escaped := url.QueryEscape(string(c))
+		if name.Len()+len(escaped) > maxName {
+			break
+		}
+		name.WriteString(escaped)
 	}
 	b := make([]byte, 0, 128)
 	for i, n := range []int64{
@@ -113,12 +120,10 @@ func (r Run) text() string {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = strconv.AppendInt(b, max(n, 0), 10)
+		b = strconv.AppendInt(b, min(max(n, 0), maxNumber), 10)
 	}
-	b = append(b, ',')
-	b = append(b, r.Outcome...)
-	b = append(b, ',')
-	return string(append(b, name...))
+	b = append(append(append(b, ','), r.Outcome...), ',')
+	return string(append(b, name.String()...))
 }
 
 // parse reads an entry.
