@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/overview"
