@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"embed"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -69,6 +70,19 @@ type Server struct {
 
 //go:embed static
 var static embed.FS
+
+// contentID is in the addresses of the style and the script, so that browsers may keep them.
+var contentID = func() string {
+	all := sha256.New()
+	for _, name := range []string{"script.js", "style.css"} {
+		content, err := static.ReadFile("static/" + name)
+		if err != nil {
+			panic(err) // it is part of the program
+		}
+		_, _ = all.Write(content)
+	}
+	return hex.EncodeToString(all.Sum(nil)[:8])
+}()
 
 //go:embed templates
 var templates embed.FS
@@ -144,7 +158,12 @@ func (s *Server) Serve(ctx context.Context) error {
 // handler routes requests behind the guard.
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /static/", http.FileServerFS(static))
+	mux.HandleFunc("GET /static/", func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("of") == contentID {
+			w.Header().Set("Cache-Control", "private, max-age=31536000, immutable")
+		}
+		http.FileServerFS(static).ServeHTTP(w, r)
+	})
 	mux.HandleFunc("GET /favicon.ico", func(w http.ResponseWriter, r *http.Request) { // asked for by a page without the layout
 		http.ServeFileFS(w, r, static, "static/icon.svg")
 	})

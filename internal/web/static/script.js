@@ -251,5 +251,6 @@ document.addEventListener("keydown", (event) => {
   document.querySelector(".find input").focus();
 });
 
+// The stream begins after the first paint, which it would delay.
 tell();
-connect();
+requestAnimationFrame(() => setTimeout(connect));
