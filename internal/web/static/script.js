@@ -51,6 +51,13 @@ function mergeChildren(from, to) {
   }
 }
 
+// mergeInPlace merges the rows by their places.
+function mergeInPlace(from, to) {
+  const rows = [...to.children];
+  while (from.children.length > rows.length) from.lastElementChild.remove();
+  rows.forEach((row, i) => (from.children[i] ? merge(from.children[i], row) : from.append(document.importNode(row, true))));
+}
+
 // ---- Ages: each <time> says how long ago it was, in its largest unit.
 
 function span(seconds) {
@@ -190,11 +197,17 @@ class Rows {
     else this.look();
   }
 
+  // The same window is filled in place: no row moves under the pointer, and the focus follows its job.
   fill(html, from, total) {
+    const next = parse(html, "tbody"), focused = this.body.contains(document.activeElement) && document.activeElement.closest("tr").id;
+    if (from === this.from) mergeInPlace(this.body, next);
+    else mergeChildren(this.body, next);
+    if (focused && document.activeElement.closest("tr")?.id !== focused) {
+      document.getElementById(focused)?.querySelector("a").focus({ preventScroll: true });
+    }
     this.from = from;
     this.total = total;
     this.table.setAttribute("aria-rowcount", total);
-    mergeChildren(this.body, parse(html, "tbody"));
     this.place();
     tell();
   }

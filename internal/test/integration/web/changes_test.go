@@ -43,7 +43,11 @@ func changing(t *testing.T) (c *client.Client, base, address string) {
 	await(t, c, "alps-frame-0043", client.StatusPoison)
 	address = listen(t, web.Config{Client: c, AllowChanges: true, Every: time.Second,
 		Read: func(ctx context.Context, each func(client.Job)) (overview.Snapshot, error) {
-			return overview.ReadEach(ctx, c, each)
+			found, err := overview.ReadEach(ctx, c, each)
+			for i := range found.Workers {
+				found.Workers[i].VM = "spot_1" // a worker of the deployment in memory has no VM
+			}
+			return found, err
 		}})
 	return c, address[:strings.Index(address, "/?")], address
 }
@@ -149,6 +153,36 @@ func TestChanges(t *testing.T) {
 		t.Errorf("Steering = %+v, %v, want paused", s, err)
 	}
 	if said := b.said(); said != "" && !strings.Contains(said, "422") {
+		t.Errorf("the console has %s", said)
+	}
+}
+
+// TestQuarantine: the page quarantines a VM and frees it.
+func TestQuarantine(t *testing.T) {
+	c, base, address := changing(t)
+	b := open(t)
+	b.look(screens[0])
+	b.visit(address, ".tiles")
+	b.visit(base+"/workers", "#vms")
+	b.press("a.button", "Quarantine…")
+	b.eventually(`!!document.querySelector("dialog[open]")`)
+	b.sound("the question of a quarantine")
+	b.press("dialog button", "Quarantine")
+	b.eventually(`location.pathname.startsWith("/changed/") && document.body?.textContent.includes("quarantine")`)
+	b.shoot("change-quarantined-desktop")
+	b.sound("the outcome of a quarantine")
+	if s, err := c.Steering(t.Context()); err != nil || len(s.Quarantined) != 1 {
+		t.Fatalf("Steering = %+v, %v, want a quarantine", s, err)
+	}
+	b.visit(base+"/workers", "#vms")
+	b.sound("workers with a quarantine")
+	b.press("a.button", "Free…")
+	b.press("dialog button", "Free")
+	b.eventually(`location.pathname.startsWith("/changed/") && document.body?.textContent.includes("free")`)
+	if s, err := c.Steering(t.Context()); err != nil || len(s.Quarantined) != 0 {
+		t.Errorf("Steering = %+v, %v, want no quarantine", s, err)
+	}
+	if said := b.said(); said != "" {
 		t.Errorf("the console has %s", said)
 	}
 }

@@ -180,6 +180,37 @@ func TestManyTabs(t *testing.T) {
 	}
 }
 
+// shifts adds up the layout shifts of a page from now on, also after the focus or a click.
+const shifts = `window.shifted = 0; window.moved = []; window.updates = 0;
+	new PerformanceObserver((list) => { for (const e of list.getEntries()) {
+		shifted += e.value;
+		for (const s of e.sources) moved.push(s.node?.nodeName + "." + s.node?.className + " " + Math.round(s.previousRect.top) + " to " + Math.round(s.currentRect.top));
+	} }).observe({ type: "layout-shift" });
+	{ const before = show; show = (regions) => { before(regions); updates++; }; } true`
+
+// TestNoLayoutShift: while rows come and go, nothing on a page moves that was there before.
+func TestNoLayoutShift(t *testing.T) {
+	w, b := newWorld(5000), open(t)
+	w.churn.Store(true)
+	address := serve(t, w, 300*time.Millisecond)
+	base := address[:strings.Index(address, "/?")]
+	b.visit(address, ".tiles")
+	for _, s := range screens[:2] {
+		b.look(s)
+		for _, path := range []string{"/", "/jobs", "/jobs?sort=id", "/workers", "/poison", "/costs"} {
+			b.visit(base+path, "main")
+			b.eventually(`document.readyState === "complete"`)
+			script[bool](b, shifts)
+			b.eventually(`updates >= 12`)
+			if shifted := script[float64](b, `shifted`); shifted > 0.01 {
+				t.Errorf("%s on %s: a layout shift of %.4f in 12 updates: %s", path, s.name, shifted, script[string](b, `moved.slice(0, 6).join(", ")`))
+			}
+		}
+	}
+	script[bool](b, `document.querySelector("main").style.paddingTop = "200px", true`)
+	b.eventually(`shifted > 0.01`) // the test can see a shift
+}
+
 // TestPicture makes the picture of the README (make picture).
 func TestPicture(t *testing.T) {
 	need.Flag(t, "picture", *picture != "")
