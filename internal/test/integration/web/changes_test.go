@@ -9,10 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"github.com/chromedp/chromedp"
 
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/client/clienttest"
+	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/overview"
 	"github.com/spotworker/spotworker/internal/web"
 	"github.com/spotworker/spotworker/job"
@@ -43,11 +45,7 @@ func changing(t *testing.T) (c *client.Client, base, address string) {
 	await(t, c, "alps-frame-0043", client.StatusPoison)
 	address = listen(t, web.Config{Client: c, AllowChanges: true, Every: time.Second,
 		Read: func(ctx context.Context, each func(client.Job)) (overview.Snapshot, error) {
-			found, err := overview.ReadEach(ctx, c, each)
-			for i := range found.Workers {
-				found.Workers[i].VM = "spot_1" // a worker of the deployment in memory has no VM
-			}
-			return found, err
+			return overview.ReadEach(ctx, c, each)
 		}})
 	return c, address[:strings.Index(address, "/?")], address
 }
@@ -157,30 +155,40 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// TestQuarantine: the page quarantines a VM and frees it.
+// TestQuarantine: the page quarantines a VM, and frees it.
 func TestQuarantine(t *testing.T) {
-	c, base, address := changing(t)
+	c, connection := emulated(t)
+	workers, err := container.NewClientFromConnectionString(connection, "spotworker-workers", nil)
+	if err == nil {
+		err = presence.NewStore(workers).Write(t.Context(), presence.Presence{Worker: "spot_1-3f9c01aa-0", Machine: presence.Machine{VM: "spot_1"},
+			State: "process", StartedAt: time.Now(), At: time.Now(), Steered: true})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listen(t, web.Config{Client: c, AllowChanges: true, Every: time.Second})
+	base := address[:strings.Index(address, "/?")]
 	b := open(t)
 	b.look(screens[0])
 	b.visit(address, ".tiles")
-	b.visit(base+"/workers", "#vms")
-	b.press("a.button", "Quarantine…")
-	b.eventually(`!!document.querySelector("dialog[open]")`)
-	b.sound("the question of a quarantine")
-	b.press("dialog button", "Quarantine")
-	b.eventually(`location.pathname.startsWith("/changed/") && document.body?.textContent.includes("quarantine")`)
-	b.shoot("change-quarantined-desktop")
-	b.sound("the outcome of a quarantine")
-	if s, err := c.Steering(t.Context()); err != nil || len(s.Quarantined) != 1 {
-		t.Fatalf("Steering = %+v, %v, want a quarantine", s, err)
-	}
-	b.visit(base+"/workers", "#vms")
-	b.sound("workers with a quarantine")
-	b.press("a.button", "Free…")
-	b.press("dialog button", "Free")
-	b.eventually(`location.pathname.startsWith("/changed/") && document.body?.textContent.includes("free")`)
-	if s, err := c.Steering(t.Context()); err != nil || len(s.Quarantined) != 0 {
-		t.Errorf("Steering = %+v, %v, want no quarantine", s, err)
+	for _, change := range []struct {
+		button, outcome string
+		quarantined     int
+	}{
+		{"Quarantine", "quarantine: running workers asked", 1}, {"Free", "free: running workers asked", 0},
+	} {
+		b.visit(base+"/workers", "#vms")
+		b.press("a.button", change.button+"…")
+		b.eventually(`!!document.querySelector("dialog[open]")`)
+		b.sound("the question: " + change.button)
+		b.press("dialog button", change.button)
+		b.eventually(`location.pathname.startsWith("/changed/") && document.body?.textContent.includes("` + change.outcome + `")`)
+		b.sound("the outcome: " + change.button)
+		b.shoot("change-" + change.button + "-desktop")
+		s, err := c.Steering(t.Context())
+		if err != nil || len(s.Quarantined) != change.quarantined {
+			t.Fatalf("%s: Steering = %+v, %v, want %d VMs in quarantine", change.button, s, err, change.quarantined)
+		}
 	}
 	if said := b.said(); said != "" {
 		t.Errorf("the console has %s", said)
