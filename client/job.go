@@ -118,6 +118,11 @@ type Job struct {
 	// FollowUps are the jobs that the job's handler has put, of the same methods as Inputs.
 	FollowUps FollowUps
 
+	// Runs are the last deliveries of the job, at most eight, the oldest first, of the same methods as
+	// Inputs. A job that is done in its first delivery without a checkpoint has none, and neither has a
+	// delivery of an older worker.
+	Runs []Run
+
 	// OutputFiles and OutputBytes count the outputs of a job that is done, or the
 	// outputs in the last checkpoint of another job: see [Client.Outputs].
 	OutputFiles int
@@ -139,6 +144,45 @@ type Job struct {
 type FollowUps struct {
 	IDs  []string // of the first ones, at most eight
 	More bool     // whether there are more
+}
+
+// Run is one delivery of a job, as its record has it.
+type Run struct {
+	// Delivery counts the job's deliveries from 1. Worker is the name of its worker, cut to 48 bytes.
+	Delivery int
+	Worker   string
+
+	// StartedAt is when the job was claimed, and EndedAt when the delivery ended, by the worker's clock. EndedAt
+	// is zero while it runs, and if an older worker ended it.
+	StartedAt, EndedAt time.Time
+
+	// Outcome is done, evicted, interrupted (by a drain, a stop or a break), failed, poison, cancelled,
+	// lost (the worker died, or an operator took the job from it) or ended; empty while it runs.
+	Outcome string
+
+	// Checkpoints counts the states that were recorded, the last one at CheckpointAt.
+	Checkpoints  int
+	CheckpointAt time.Time
+
+	// Redone is the time whose progress was lost, so that the next delivery did the work again. It is an
+	// estimate after the outcome lost.
+	Redone time.Duration
+}
+
+// runsOf returns the deliveries in a record.
+func runsOf(r checkpoint.Record) (all []Run) {
+	for _, run := range r.Runs.Runs() {
+		one := Run{Delivery: run.Delivery, Worker: run.Worker, StartedAt: run.Start, Outcome: string(run.Outcome), Checkpoints: run.Saves,
+			Redone: run.Redone}
+		if run.Took > 0 {
+			one.EndedAt = run.Start.Add(run.Took)
+		}
+		if run.Saves > 0 {
+			one.CheckpointAt = run.Start.Add(run.SavedAfter)
+		}
+		all = append(all, one)
+	}
+	return all
 }
 
 // Cost is the cost of a job: time in workers' slots, over all its deliveries.
@@ -198,12 +242,13 @@ func jobOf(r checkpoint.Record) Job {
 	return j
 }
 
-// inFull returns the data of a record with the job's inputs, which are packed in it, and its
-// follow-up jobs.
+// inFull returns the data of a record with the job's inputs, which are packed in it, its
+// follow-up jobs and its deliveries.
 func inFull(r checkpoint.Record) Job {
 	j := jobOf(r)
 	if j.Status != StatusUnknown {
 		j.FollowUps.IDs, j.FollowUps.More = r.FollowUps.IDs()
+		j.Runs = runsOf(r)
 	}
 	if packed := r.UnpackInputs(); packed != nil && json.Unmarshal(packed, &j.Inputs) != nil {
 		j.Inputs = nil

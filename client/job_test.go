@@ -48,6 +48,10 @@ func TestGet(t *testing.T) {
 		StateSize: 4, StateVersion: 3, RecordVersion: 1, HasPreviousState: true, PreviousStateSize: 6, WorkSHA256: j.WorkSHA256,
 		CreatedAt: j.CreatedAt, ClaimedAt: j.ClaimedAt, UpdatedAt: j.UpdatedAt, ReadAt: j.ReadAt,
 	}
+	if len(j.Runs) != 1 || j.Runs[0].CheckpointAt.Before(j.Runs[0].StartedAt) {
+		t.Fatalf("Runs = %+v, want one with its last checkpoint", j.Runs)
+	}
+	want.Runs = []Run{{Delivery: 1, Worker: "worker-1", StartedAt: j.ClaimedAt, Checkpoints: 2, CheckpointAt: j.Runs[0].CheckpointAt}}
 	if diff := cmp.Diff(want, j); diff != "" {
 		t.Errorf("Get (-want +got):\n%s", diff)
 	}

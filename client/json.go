@@ -52,7 +52,22 @@ func (j Job) MarshalJSON() ([]byte, error) {
 	j.setOutlook(&o)
 	o.some("move_reason", j.MoveReason)
 	o.some("work_sha256", j.WorkSHA256)
+	o.some("runs", j.Runs)
 	o.some("live", j.Live)
+	return o.bytes()
+}
+
+// MarshalJSON returns the delivery as spotctl prints it.
+func (r Run) MarshalJSON() ([]byte, error) {
+	var o object
+	o.set("delivery", r.Delivery)
+	o.some("worker", r.Worker)
+	o.set("started_at", r.StartedAt)
+	o.some("ended_at", r.EndedAt)
+	o.some("outcome", r.Outcome)
+	o.set("checkpoints", r.Checkpoints)
+	o.some("checkpoint_at", r.CheckpointAt)
+	o.set("redone_seconds", r.Redone.Seconds())
 	return o.bytes()
 }
 

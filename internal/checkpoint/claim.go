@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
+	"github.com/spotworker/spotworker/internal/checkpoint/runs"
 )
 
 // Claim is one delivery's right to write one record. It lasts until another
@@ -62,6 +63,9 @@ func (s *Store) Acquire(ctx context.Context, d Delivery, found Record, owner str
 		r.Deadline, r.Estimate = d.Deadline, d.Estimate
 		r.InputList, r.Group = d.InputList, cmp.Or(r.Group, d.Group)
 		r.startOver()
+		if found.Status == Running {
+			r.Runs = found.runEnded(runs.Lost, found.ModifiedAt.Add(d.Takeover.Lost(found.NextWrite)))
+		}
 	}
 	unlock, err := c.owned.lock(ctx)
 	if err != nil {

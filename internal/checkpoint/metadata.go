@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -104,18 +105,31 @@ var fields = []field{
 	text("inputs", func(r *Record) *string { return &r.Inputs }),
 	text("inputlist", func(r *Record) *string { return &r.InputList }),
 	text("followups", func(r *Record) *string { return (*string)(&r.FollowUps) }),
+	text("runs", func(r *Record) *string { return (*string)(&r.Runs) }),
 	logText("log", MaxLog, func(r *Record) *string { return &r.Log }),
 }
 
+// runsField is the place of the timeline in fields.
+var runsField = slices.IndexFunc(fields, func(f field) bool { return f.key == "runs" })
+
+// maxMetadata is the size below which the timeline keeps a record.
+const maxMetadata = 7 << 10
+
 // metadata returns the record as blob metadata, including unchanged the keys that
-// this version does not know.
+// this version does not know. The timeline gets the room that the other keys leave.
 func (r *Record) metadata() map[string]*string {
-	values, used := make([]string, 1+len(fields)), 1 // in one piece, since every save makes them
+	values, used, size := make([]string, 1+len(fields)), 1, 0 // in one piece, since every save makes them
 	values[0] = strconv.Itoa(r.WireVersion())
 	for i, f := range fields {
 		if values[1+i] = f.write(r); values[1+i] != "" {
-			used++
+			used, size = used+1, size+len(f.key)+len(values[1+i])
 		}
+	}
+	if r.Runs != "" {
+		for key, value := range r.unknown {
+			size += len(key) + len(value)
+		}
+		values[1+runsField] = string(r.Runs.Cut(len(r.Runs) + maxMetadata - len("v1") - size - 1))
 	}
 	out := make(map[string]*string, used+len(r.unknown)) // a third of the fields, as a rule
 	for key, value := range r.unknown {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
 	"github.com/spotworker/spotworker/internal/checkpoint/ledger"
+	"github.com/spotworker/spotworker/internal/checkpoint/runs"
 )
 
 var exactly = cmp.Options{cmp.AllowUnexported(Record{}), cmpopts.EquateEmpty()}
@@ -71,6 +72,8 @@ func goldenRecords() map[string]Record {
 			Owner: "producer@host"},
 		"followups": {ID: "job-1", Version: Version, Status: Done, Token: "t", Write: 2, Generation: 1, Fraction: 1, CreatedAt: noon,
 			ClaimedAt: noon, EndedAt: noon, Owner: "w", FollowUps: "0a1b2c3d4e5f60718293a4b5c6d7e8f9,f9e8d7c6b5a493827160f5e4d3c2b1a0,*"},
+		"runs": {ID: "job-1", Version: Version, Status: Running, Token: "t", Write: 2, Generation: 2, CreatedAt: noon, ClaimedAt: noon,
+			Owner: "w", Runs: "1,1773057600000,540000,12,538000,0,evicted,vmss_000001-0123abcd-0;2,1773058200000,0,1,30000,0,,w"},
 		"inputs": {ID: "job-1", Version: Version, Status: Open, Token: "t", Write: 2, Generation: 1, Inputs: hashOf(nil), CreatedAt: noon,
 			ClaimedAt: noon, Owner: "w"},
 		"inputlist": {
@@ -287,12 +290,25 @@ func TestSizeAtWorst(t *testing.T) {
 		Ledgered: math.MaxInt, NextWrite: math.MaxInt64,
 		CreatedAt: latest, ClaimedAt: latest, EndedAt: latest,
 	}
-	size := 0
-	for key, value := range r.metadata() {
-		size += len(key) + len(*value)
-	}
-	if size >= 7<<10 {
-		t.Errorf("the largest record has %d bytes of metadata, want less than %d", size, 7<<10)
+	r.Previous = Previous{Hash: hashOf(nil), Size: math.MaxInt64, Blocks: math.MaxInt, Version: math.MaxInt, Outputs: hashOf(nil),
+		Of: hashOf(nil)[:16]}
+	r.StateKey = blocks.Key(strings.Repeat("a", 32))
+	one := runs.Run{Delivery: 1, Start: latest, Took: math.MaxInt64, Worker: worst}
+	for r.Status = range map[Status]bool{Cancelled: true, Running: true} {
+		r.Runs = ""
+		for one.Delivery = 1; one.Delivery < 2*runs.Most; one.Delivery++ {
+			r.Runs = r.Runs.With(one)
+		}
+		size, metadata := 0, r.metadata()
+		for key, value := range metadata {
+			size += len(key) + len(*value)
+		}
+		kept := runs.List(*metadata["runs"])
+		t.Logf("the largest record that is %s has %d bytes and %d of %d entries of its timeline", r.Status, size, len(kept.Runs()),
+			len(r.Runs.Runs()))
+		if _, ok := kept.Last(one.Delivery - 1); size >= 7<<10 || !ok {
+			t.Errorf("the largest record has %d bytes of metadata, want less than %d, and the last delivery in %q", size, 7<<10, kept)
+		}
 	}
 }
 

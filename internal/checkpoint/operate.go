@@ -11,6 +11,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"github.com/google/uuid"
+
+	"github.com/spotworker/spotworker/internal/checkpoint/runs"
 )
 
 // Why an operation of somebody other than the owner is refused.
@@ -53,7 +55,9 @@ func (s *Store) Reopen(ctx context.Context, d Delivery, by string) (Record, erro
 			return content{}, fmt.Errorf("open record of job %s: %w, by %s", d.ID, ErrReclaimed, r.Owner)
 		}
 		owner = new(r.Token)
-		r.endLost(min(r.NextWrite/2, r.ReadAt.Sub(r.ModifiedAt)))
+		lived := min(r.NextWrite/2, r.ReadAt.Sub(r.ModifiedAt))
+		r.endLost(lived)
+		r.Runs = r.runEnded(runs.Lost, r.ModifiedAt.Add(lived))
 		r.Status = Open
 		return content{}, nil
 	})
@@ -149,6 +153,9 @@ func (s *Store) Cancel(ctx context.Context, id, by, reason string, create bool) 
 		}
 		if r.Status == Running && r.Ledgered == r.Generation {
 			r.Ledger.Redone += min(r.NextWrite, r.ReadAt.Sub(r.ModifiedAt)) // its owner is alive until now
+		}
+		if r.Status == Running {
+			r.Runs = r.runEnded(runs.Cancelled, r.ReadAt)
 		}
 		r.NextWrite = 0
 		return r.cancel(reason), nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/spotworker/spotworker/internal/checkpoint/runs"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 )
 
@@ -83,6 +84,10 @@ func (b *rig) expectOpened(t *testing.T, before Record) {
 	want := before
 	want.Status, want.Owner = Open, tool
 	want.Ledger.Exits++ // the claim that was ended
+	want.Runs = after.Runs
+	if run, ok := after.Runs.Last(before.Generation); !before.ClaimedAt.IsZero() && (!ok || run.Outcome != runs.Lost || run.Took <= 0) {
+		t.Errorf("the timeline is %q, want that the last delivery was lost", after.Runs)
+	}
 	want.Token, want.Write = after.Token, after.Write
 	want.ETag, want.ModifiedAt, want.ReadAt = after.ETag, after.ModifiedAt, after.ReadAt
 	if !sameRecord(after, want) {

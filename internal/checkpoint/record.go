@@ -12,6 +12,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
 	"github.com/spotworker/spotworker/internal/checkpoint/ledger"
+	"github.com/spotworker/spotworker/internal/checkpoint/runs"
 )
 
 // Version is the newest version of the record format that this package reads, and so the
@@ -170,6 +171,9 @@ type Record struct {
 
 	// FollowUps names the first jobs that the job's handler has put.
 	FollowUps FollowUps
+
+	// Runs are the last deliveries of the job, with their outcomes and saves.
+	Runs runs.List
 
 	// ETag, Size (of the body in bytes) and ModifiedAt are the service's, and
 	// ReadAt is the service's own clock when the record was read.

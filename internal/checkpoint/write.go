@@ -221,6 +221,7 @@ func (o *ownership) attempt(ctx context.Context, ch change) error {
 	}
 	body, err := o.sender.asBlockList(ctx, ch(&next, facts), o.record.ETag != "")
 	o.accounting.account(&next, facts)
+	next.trace(&o.record, o.accounting.ledgerBefore.Redone, time.Now())
 	next.Charge = next.Status == Running && facts.Charge
 	if err != nil {
 		return err

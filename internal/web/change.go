@@ -223,7 +223,9 @@ func (s *Server) asked(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p := s.blank(r.URL)
-	one, err := s.changeOf(r.Context(), r.URL.Query())
+	ctx, cancel := context.WithTimeout(r.Context(), readLimit)
+	defer cancel()
+	one, err := s.changeOf(ctx, r.URL.Query())
 	if err != nil {
 		p.Status, p.Name, p.Title, p.Body = http.StatusConflict, "refused", "This cannot be done", refused{line(s.config.Explain(err)),
 			backOf(r.URL.Query())}

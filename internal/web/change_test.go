@@ -435,7 +435,7 @@ func TestFollowUpJobs(t *testing.T) {
 		}})
 	r.putAndWait(t, "parent", "split", client.StatusDone)
 	page := r.get(t, "/job/parent").Body.String()
-	wantText(t, "the page of the parent", page, "<h3>Follow-up jobs</h3>", "and more")
+	wantText(t, "the page of the parent", page, "<h3 id=\"follow-ups\">Follow-up jobs</h3>", "and more")
 	parent := job.New(job.Spec{ID: "parent"}, nil)
 	for n := range 10 {
 		next := parent.Key(strconv.Itoa(n))

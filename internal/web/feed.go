@@ -42,7 +42,7 @@ type state struct {
 	skew time.Duration
 }
 
-// outage is since when storage cannot be read, and why.
+// outage is since when storage cannot be read, and why. It does not change.
 type outage struct {
 	since time.Time
 	why   string
@@ -60,6 +60,7 @@ type feed struct {
 	history history
 	next    chan struct{} // closed after the next read
 	used    time.Time     // when a page last asked
+	tried   time.Time     // when the last read ended, also without success
 	open    int           // streams
 }
 
@@ -115,11 +116,13 @@ func (f *feed) once(ctx context.Context) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	defer func() { close(f.next); f.next = make(chan struct{}) }()
+	f.tried = time.Now()
 	if err != nil {
-		if f.outage == nil {
-			f.outage = &outage{since: time.Now()}
+		since := f.tried
+		if f.outage != nil {
+			since = f.outage.since
 		}
-		f.outage.why = err.Error()
+		f.outage = &outage{since, err.Error()}
 		return
 	}
 	f.outage = nil
@@ -153,14 +156,14 @@ func (f *feed) now() (view, <-chan struct{}) {
 }
 
 // fresh returns a view. It waits for the first read, and a moment for another one if the last
-// is old because no page was open.
+// is old because no page was open. During an outage it does not wait for reads that fail anyway.
 func (f *feed) fresh(ctx context.Context) view {
 	v, next := f.now()
 	wait := patience
 	switch {
 	case v.state == nil && v.outage == nil:
 		wait = readLimit
-	case v.state == nil || time.Since(v.At) < 2*f.every+v.Took:
+	case f.isRecent(v):
 		return v
 	default:
 		f.again()
@@ -174,6 +177,17 @@ func (f *feed) fresh(ctx context.Context) view {
 	return v
 }
 
+// isRecent reports whether the last read ended a moment ago, with or without success.
+func (f *feed) isRecent(v view) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	old := 2 * f.every
+	if v.state != nil {
+		old += v.Took
+	}
+	return time.Since(f.tried) < old
+}
+
 // again makes the feed read at once.
 func (f *feed) again() {
 	select {
@@ -182,12 +196,17 @@ func (f *feed) again() {
 	}
 }
 
-// join counts a stream; the caller calls leave at its end.
-func (f *feed) join() (leave func()) {
+// mostStreams is how many streams stay open. A browser has six connections to a server, for all of
+// its windows: with a stream in each of them, the next page would wait for ever.
+const mostStreams = 3
+
+// join counts a stream; the caller calls leave at its end. The stream may stay unless there are
+// mostStreams others.
+func (f *feed) join() (stays bool, leave func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.open++
-	return func() {
+	return f.open <= mostStreams, func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.open--

@@ -11,7 +11,6 @@ import (
 	"path"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -142,6 +141,10 @@ type oneJob struct {
 	Reason   string
 	Story    []moment
 	Track    template.HTML // the story as a picture
+	Redone   bool          // whether the picture has parts that were done again
+	Evicted  bool          // whether it has evictions
+	Saved    bool          // whether it has checkpoints
+	Older    bool          // whether deliveries are missing in it
 	From, To time.Time
 	Ended    bool
 	Ledger   costRow
@@ -154,12 +157,6 @@ type oneJob struct {
 	Log      []logRow
 	Wakes    bool // whether the log may grow
 	Changes  []button
-}
-
-// moment is an event in a job's story.
-type moment struct {
-	At          time.Time
-	What, Class string
 }
 
 // outputRow is a file of a job.
@@ -211,7 +208,7 @@ func (s *Server) job(ctx context.Context, p *page, id string) {
 	}
 	b.Ledger = costsOfJob(j.Cost)
 	b.Known = j.Cost.Known && j.Cost.Total() > 0
-	b.tell(j, read.log.Lines, v.skew)
+	b.tell(j, storyOf(j, read.log.Lines), v.skew)
 	p.Body = b
 }
 
@@ -222,91 +219,6 @@ func costsOfJob(c client.Cost) costRow {
 	r := costRowOf(c.Useful.Seconds(), c.Redone.Seconds(), c.Overhead.Seconds())
 	r.Evictions, r.Exits = c.Evictions, c.UncleanExits
 	return r
-}
-
-// run is the time in which a delivery logged.
-type run struct {
-	delivery    int
-	worker      string
-	first, last time.Time
-}
-
-// tell makes the story: from the times of the record, and from those of the lines that each
-// delivery logged.
-func (b *oneJob) tell(j client.Job, lines []client.LogLine, skew time.Duration) {
-	var runs []run
-	for _, l := range lines {
-		if l.LeftOut > 0 || l.At.IsZero() {
-			continue
-		}
-		if n := len(runs); n > 0 && runs[n-1].delivery == l.Delivery {
-			runs[n-1].last = l.At
-			continue
-		}
-		runs = append(runs, run{l.Delivery, l.Worker, l.At, l.At})
-	}
-	add := func(at time.Time, class, format string, args ...any) {
-		if !at.IsZero() {
-			b.Story = append(b.Story, moment{at, fmt.Sprintf(format, args...), class})
-		}
-	}
-	first := "put in group " + b.Group
-	if b.Group == "" || j.CreatedAt.Equal(j.ClaimedAt) {
-		first = "claimed for the first time"
-	}
-	add(j.CreatedAt, "open", "%s", first)
-	for _, r := range runs {
-		if r.delivery < j.Deliveries {
-			add(r.first, "run", "delivery %d on %s logs", r.delivery, line(r.worker))
-			add(r.last, "stop", "last line of delivery %d that is kept", r.delivery)
-		}
-	}
-	if j.Deliveries > 0 && !j.ClaimedAt.Equal(j.CreatedAt) {
-		add(j.ClaimedAt, "run", "claimed, delivery %d", j.Deliveries)
-	}
-	if !b.Ended {
-		add(j.UpdatedAt.Add(skew), "save", "record written by %s: the next worker continues from here", line(j.Owner))
-	}
-	add(j.EndedAt, string(j.Status), "%s", j.Status)
-	slices.SortStableFunc(b.Story, func(a, c moment) int { return a.At.Compare(c.At) })
-	b.draw(j, runs, skew)
-}
-
-// draw draws the story: waits pale, runs strong, the record's last write as a line.
-func (b *oneJob) draw(j client.Job, runs []run, skew time.Duration) {
-	b.From, b.To = j.CreatedAt, j.EndedAt
-	if b.To.IsZero() {
-		b.To = j.ReadAt.Add(skew)
-	}
-	if b.From.IsZero() || !b.To.After(b.From) {
-		return
-	}
-	at := func(t time.Time) float64 {
-		return min(max(1000*float64(t.Sub(b.From))/float64(b.To.Sub(b.From)), 0), 1000)
-	}
-	var s strings.Builder
-	s.WriteString(`<svg class="track" viewBox="0 0 1000 24" preserveAspectRatio="none" role="img" ` +
-		`aria-label="Waits and runs of the job; the list has the same in words">` +
-		`<rect class="room" x="0" width="1000" y="0" height="24"/>`)
-	bar := func(class string, from, to time.Time, title string) {
-		x := min(at(from), 996)
-		fmt.Fprintf(&s, `<rect class="%s" x="%.1f" width="%.1f" y="0" height="24"><title>%s</title></rect>`, class, x, max(at(to)-x, 4),
-			template.HTMLEscapeString(title))
-	}
-	for _, r := range runs {
-		if r.delivery < j.Deliveries {
-			bar("run", r.first, r.last, fmt.Sprintf("delivery %d on %s", r.delivery, line(r.worker)))
-		}
-	}
-	if !j.ClaimedAt.IsZero() && (b.Ended || j.Status == client.StatusRunning) {
-		bar("run", j.ClaimedAt, b.To, fmt.Sprintf("delivery %d", j.Deliveries))
-	}
-	if !b.Ended {
-		x := at(j.UpdatedAt.Add(skew))
-		fmt.Fprintf(&s, `<line class="save" x1="%.1f" x2="%.1f" y1="0" y2="24"/>`, x, x)
-	}
-	s.WriteString("</svg>")
-	b.Track = template.HTML(s.String()) //nolint:gosec // numbers and escaped names
 }
 
 func logOf(lines []client.LogLine) (rows []logRow) {
@@ -346,7 +258,9 @@ func (s *Server) fail(w http.ResponseWriter, err error) {
 
 // result sends a job's result as a file.
 func (s *Server) result(w http.ResponseWriter, r *http.Request) {
-	result, err := s.config.Client.Result(r.Context(), r.PathValue("id"))
+	ctx, cancel := context.WithTimeout(r.Context(), readLimit)
+	defer cancel()
+	result, err := s.config.Client.Result(ctx, r.PathValue("id"))
 	if err != nil {
 		s.fail(w, err)
 		return
@@ -357,7 +271,9 @@ func (s *Server) result(w http.ResponseWriter, r *http.Request) {
 
 // log sends all kept lines of a job's log as a file.
 func (s *Server) log(w http.ResponseWriter, r *http.Request) {
-	log, err := s.config.Client.Log(r.Context(), r.PathValue("id"))
+	ctx, cancel := context.WithTimeout(r.Context(), readLimit)
+	defer cancel()
+	log, err := s.config.Client.Log(ctx, r.PathValue("id"))
 	if err != nil {
 		s.fail(w, err)
 		return
@@ -372,7 +288,9 @@ func (s *Server) log(w http.ResponseWriter, r *http.Request) {
 
 // output sends a file that a job has stored.
 func (s *Server) output(w http.ResponseWriter, r *http.Request) {
-	outputs, err := s.config.Client.Outputs(r.Context(), r.PathValue("id"))
+	ctx, cancel := context.WithTimeout(r.Context(), readLimit)
+	defer cancel()
+	outputs, err := s.config.Client.Outputs(ctx, r.PathValue("id"))
 	if err != nil {
 		s.fail(w, err)
 		return
@@ -390,5 +308,6 @@ func (s *Server) output(w http.ResponseWriter, r *http.Request) {
 	defer func() { _ = content.Close() }()
 	asFile(w, path.Base(outputs[i].Path))
 	w.Header().Set("Content-Length", strconv.FormatInt(outputs[i].Size, 10))
-	_, _ = io.Copy(w, content) // a content that differs ends short of its length
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // a file may be large
+	_, _ = io.Copy(w, content)                                      // a content that differs ends short of its length
 }

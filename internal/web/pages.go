@@ -294,7 +294,7 @@ func (s *state) rowOf(j client.Job, index int) jobRow {
 
 // Rows are at most so many in a response.
 const (
-	firstRows = 60
+	firstRows = 30 // more than a screen shows; the script asks for the others
 	mostRows  = 200
 )
 
@@ -462,6 +462,7 @@ func workerRowOf(v view, w client.Worker) workerRow {
 func (s *Server) functions() template.FuncMap {
 	return template.FuncMap{
 		"ago": ago, "line": line, "number": overview.Number, "size": detail.Size, "s": plural,
+		"static": func(name string) string { return "/static/" + name + "?of=" + contentID },
 		"ages":   func() []string { return []string{"5m", "15m", "1h", "6h", "24h", "168h"} },
 		"region": func(name string, p *page) (template.HTML, error) { return s.region(name, p) },
 		"main":   func(p *page) (template.HTML, error) { return s.render("page-"+p.Name, p) },

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"embed"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -70,6 +71,19 @@ type Server struct {
 //go:embed static
 var static embed.FS
 
+// contentID is in the addresses of the style and the script, so that browsers may keep them.
+var contentID = func() string {
+	all := sha256.New()
+	for _, name := range []string{"script.js", "style.css"} {
+		content, err := static.ReadFile("static/" + name)
+		if err != nil {
+			panic(err) // it is part of the program
+		}
+		_, _ = all.Write(content)
+	}
+	return hex.EncodeToString(all.Sum(nil)[:8])
+}()
+
 //go:embed templates
 var templates embed.FS
 
@@ -124,7 +138,8 @@ func (s *Server) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	server := &http.Server{
 		Handler: s.handler(), ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10,
-		BaseContext: func(net.Listener) context.Context { return ctx }, // streams end with it
+		WriteTimeout: 2 * readLimit,                                     // streams and outputs have a time of their own
+		BaseContext:  func(net.Listener) context.Context { return ctx }, // streams end with it
 	}
 	read := make(chan struct{})
 	go func() { defer close(read); s.feed.run(ctx) }()
@@ -143,7 +158,12 @@ func (s *Server) Serve(ctx context.Context) error {
 // handler routes requests behind the guard.
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /static/", http.FileServerFS(static))
+	mux.HandleFunc("GET /static/", func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("of") == contentID {
+			w.Header().Set("Cache-Control", "private, max-age=31536000, immutable")
+		}
+		http.FileServerFS(static).ServeHTTP(w, r)
+	})
 	mux.HandleFunc("GET /favicon.ico", func(w http.ResponseWriter, r *http.Request) { // asked for by a page without the layout
 		http.ServeFileFS(w, r, static, "static/icon.svg")
 	})
@@ -228,7 +248,11 @@ var ages = regexp.MustCompile(`(<time [^>]*>)[^<]*`)
 // heartbeatEvery is how often a stream without news says that it is there.
 const heartbeatEvery = 15 * time.Second
 
-// stream sends the regions of a page that changed, after each read.
+// writeLimit is how long a browser may take to read a part of a stream.
+const writeLimit = 30 * time.Second
+
+// stream sends the regions of a page that changed, after each read. If there are mostStreams others,
+// it sends all regions and ends; the browser asks again after the time between two reads.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	at, err := url.Parse(r.URL.Query().Get("page"))
 	if err != nil || at.IsAbs() || at.Host != "" {
@@ -237,15 +261,25 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	out, ctx := http.NewResponseController(w), r.Context()
-	defer s.feed.join()()
+	send := func(text string) bool {
+		_ = out.SetWriteDeadline(time.Now().Add(writeLimit)) // a recorder in tests has none
+		_, err := io.WriteString(w, text)
+		return err == nil && out.Flush() == nil
+	}
+	stays, leave := s.feed.join()
+	defer leave()
 	sent := map[string][sha256.Size]byte{}
 	for {
 		_, next := s.feed.now()
-		data, err := s.differences(s.page(ctx, at), sent)
+		changed, err := s.differences(s.page(ctx, at), sent)
 		if err != nil {
 			return
 		}
-		if _, err := fmt.Fprintf(w, "data: %s\n\n", data); err != nil || out.Flush() != nil { //nolint:gosec // JSON, which escapes HTML
+		data, err := json.Marshal(map[string]any{"regions": changed, "ends": !stays})
+		if err != nil || !stays && !send(fmt.Sprintf("retry: %d\n", s.config.Every.Milliseconds())) {
+			return
+		}
+		if len(changed) > 0 && !send("data: "+string(data)+"\n\n") || !stays {
 			return
 		}
 		for waiting := true; waiting; {
@@ -253,7 +287,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 			case <-next:
 				waiting = false
 			case <-time.After(heartbeatEvery):
-				if _, err := io.WriteString(w, ": here\n\n"); err != nil || out.Flush() != nil {
+				if !send(": here\n\n") {
 					return
 				}
 			case <-ctx.Done():
@@ -263,8 +297,8 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// differences returns the regions of a page that differ from the sent ones, as JSON.
-func (s *Server) differences(p *page, sent map[string][sha256.Size]byte) ([]byte, error) {
+// differences returns the regions of a page that differ from the sent ones.
+func (s *Server) differences(p *page, sent map[string][sha256.Size]byte) (map[string]template.HTML, error) {
 	changed := map[string]template.HTML{}
 	for _, name := range regions[p.Name] {
 		html, err := s.region(name, p)
@@ -275,5 +309,5 @@ func (s *Server) differences(p *page, sent map[string][sha256.Size]byte) ([]byte
 			sent[name], changed[name] = sum, html
 		}
 	}
-	return json.Marshal(map[string]any{"regions": changed})
+	return changed, nil
 }

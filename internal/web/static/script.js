@@ -51,6 +51,13 @@ function mergeChildren(from, to) {
   }
 }
 
+// mergeInPlace merges the rows by their places.
+function mergeInPlace(from, to) {
+  const rows = [...to.children];
+  while (from.children.length > rows.length) from.lastElementChild.remove();
+  rows.forEach((row, i) => (from.children[i] ? merge(from.children[i], row) : from.append(document.importNode(row, true))));
+}
+
 // ---- Ages: each <time> says how long ago it was, in its largest unit.
 
 function span(seconds) {
@@ -91,14 +98,27 @@ function show(regions) {
   tell();
 }
 
+// A stream that ends on purpose (browsers open few per server) begins again in a moment.
+let ends = false, lost = 0;
+
+function setLost(isLost) {
+  clearTimeout(lost);
+  lost = isLost ? setTimeout(() => { document.getElementById("gone").hidden = false; }, 3000) : 0;
+  if (!isLost) document.getElementById("gone").hidden = true;
+}
+
 function connect() {
   if (source || document.hidden) return;
   source = new EventSource(`/stream?page=${encodeURIComponent(document.body.dataset.page)}`);
-  source.onopen = () => document.body.classList.remove("lost");
-  source.onerror = () => document.body.classList.add("lost");
+  source.onopen = () => setLost(false);
+  source.onerror = () => {
+    if (!ends) setLost(true);
+    ends = false;
+  };
   source.onmessage = (event) => {
-    const { regions } = JSON.parse(event.data);
-    show(regions);
+    const message = JSON.parse(event.data);
+    ends = message.ends;
+    show(message.regions);
     rows?.refresh();
   };
 }
@@ -106,6 +126,7 @@ function connect() {
 function disconnect() {
   source?.close();
   source = null;
+  setLost(false);
 }
 document.addEventListener("visibilitychange", () => (document.hidden ? disconnect() : connect()));
 addEventListener("pagehide", disconnect);
@@ -122,7 +143,7 @@ class Rows {
     this.body = table.querySelector("#rows");
     this.from = Number(table.dataset.from);
     this.total = Number(table.dataset.total);
-    this.asked = 0;
+    this.asks = this.again = false; // one request at a time, and whether another one has to follow
     this.place();
     addEventListener("scroll", () => this.look(), { passive: true });
     addEventListener("resize", () => { this.place(); this.look(); });
@@ -160,19 +181,35 @@ class Rows {
   }
 
   async refresh() {
-    const mine = ++this.asked;
+    this.again = this.asks;
+    if (this.asks) return;
+    this.asks = true;
     const { from, count } = this.wanted();
-    const answer = await fetch(`${this.table.dataset.rows}&from=${from}&count=${count}`).catch(() => null);
-    if (!answer?.ok || mine !== this.asked) return;
-    const body = parse(await answer.text(), "tbody");
-    if (mine !== this.asked) return;
-    this.from = Number(answer.headers.get("Rows-From"));
-    this.total = Number(answer.headers.get("Rows-Total"));
-    this.table.setAttribute("aria-rowcount", this.total);
-    mergeChildren(this.body, body);
+    try {
+      const answer = await fetch(`${this.table.dataset.rows}&from=${from}&count=${count}`, { signal: AbortSignal.timeout(30000) });
+      const html = await answer.text();
+      if (answer.ok) this.fill(html, Number(answer.headers.get("Rows-From")), Number(answer.headers.get("Rows-Total")));
+    } catch {
+      // The stream shows that the server is gone.
+    }
+    this.asks = false;
+    if (this.again) this.refresh();
+    else this.look();
+  }
+
+  // The same window is filled in place: no row moves under the pointer, and the focus follows its job.
+  fill(html, from, total) {
+    const next = parse(html, "tbody"), focused = this.body.contains(document.activeElement) && document.activeElement.closest("tr").id;
+    if (from === this.from) mergeInPlace(this.body, next);
+    else mergeChildren(this.body, next);
+    if (focused && document.activeElement.closest("tr")?.id !== focused) {
+      document.getElementById(focused)?.querySelector("a").focus({ preventScroll: true });
+    }
+    this.from = from;
+    this.total = total;
+    this.table.setAttribute("aria-rowcount", total);
     this.place();
     tell();
-    this.look();
   }
 }
 
@@ -227,5 +264,6 @@ document.addEventListener("keydown", (event) => {
   document.querySelector(".find input").focus();
 });
 
+// The stream begins after the first paint, which it would delay.
 tell();
-connect();
+requestAnimationFrame(() => setTimeout(connect));

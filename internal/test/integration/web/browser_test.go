@@ -5,6 +5,7 @@ package web_test
 import (
 	"context"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -43,7 +44,7 @@ func open(t *testing.T) *browser {
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx)
 	b := &browser{t: t, ctx: ctx}
-	b.do(chromedp.Navigate("about:blank"))
+	b.start(cancel)
 	messages := chromedp.Console(ctx)
 	read := make(chan struct{})
 	go func() {
@@ -66,12 +67,62 @@ func open(t *testing.T) *browser {
 	return b
 }
 
-// do runs actions.
-func (b *browser) do(actions ...chromedp.Action[chromedp.Void]) {
+// tab opens another tab of the browser.
+func (b *browser) tab() *browser {
 	b.t.Helper()
-	if err := chromedp.Do(b.ctx, actions...); err != nil {
-		b.t.Fatal(err)
+	ctx, cancel := chromedp.NewContext(b.ctx)
+	b.t.Cleanup(cancel)
+	other := &browser{t: b.t, ctx: ctx}
+	other.start(cancel)
+	return other
+}
+
+// start opens the tab, and the browser with its first tab. Both end with the context of their first
+// action, so that action has no context with a limit of its own.
+func (b *browser) start(cancel context.CancelFunc) {
+	b.t.Helper()
+	late := time.AfterFunc(actionLimit, cancel)
+	defer late.Stop()
+	if err := chromedp.Do(b.ctx, chromedp.Navigate("about:blank")); err != nil {
+		b.t.Fatalf("open a tab: %v", err)
 	}
+}
+
+// actionLimit is how long one action of the browser may take, on a busy machine.
+const actionLimit = time.Minute
+
+// within runs f with the limit of an action. An error says what was done, and where the page is.
+func (b *browser) within(what string, f func(ctx context.Context) error) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, actionLimit)
+	defer cancel()
+	began := time.Now()
+	err := f(ctx)
+	if err == nil {
+		return
+	}
+	took := time.Since(began).Round(time.Millisecond)
+	ctx, cancel = context.WithTimeout(b.ctx, 5*time.Second)
+	defer cancel()
+	state, stateErr := chromedp.Run(ctx, chromedp.Evaluate[string](`location.href + " is " + document.readyState + ", hidden " + document.hidden +
+		", requests " + performance.getEntriesByType("resource").slice(-5).map((e) => e.name + " " + Math.round(e.duration) + " ms").join(", ")`))
+	if stateErr != nil {
+		state = "a page that does not answer: " + stateErr.Error()
+	}
+	b.t.Fatalf("%s: %v after %s; the tab has %s", what, err, took, state)
+}
+
+// do runs an action.
+func (b *browser) do(what string, action chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	b.within(what, func(ctx context.Context) error { return chromedp.Do(ctx, action) })
+}
+
+// visit loads an address and waits for an element.
+func (b *browser) visit(address, selector string) {
+	b.t.Helper()
+	b.do("load "+address, chromedp.Navigate(address))
+	b.do("wait for "+selector+" of "+address, chromedp.WaitReady(chromedp.CSS(selector)))
 }
 
 // look sets the window and the colours.
@@ -81,39 +132,56 @@ func (b *browser) look(s screen) {
 	if s.dark {
 		scheme = "dark"
 	}
-	_, err := chromedp.Call(b.ctx, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
-		Width: s.width, Height: s.height, DeviceScaleFactor: 1, Mobile: s.width < 500,
-	})
-	if err == nil {
-		_, err = chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+	b.within("set the window", func(ctx context.Context) error {
+		_, err := chromedp.Call(ctx, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
+			Width: s.width, Height: s.height, DeviceScaleFactor: 1, Mobile: s.width < 500,
 		})
-	}
-	if err != nil {
-		b.t.Fatal(err)
-	}
+		if err == nil {
+			_, err = chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+				Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+			})
+		}
+		return err
+	})
 }
 
 // script evaluates an expression.
-func script[T any](b *browser, expression string) T {
+func script[T any](b *browser, expression string) (value T) {
 	b.t.Helper()
-	value, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
-	if err != nil {
-		b.t.Fatalf("%s: %v", expression, err)
-	}
+	b.within(fmt.Sprintf("%.300s", expression), func(ctx context.Context) (err error) {
+		value, err = chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+		return err
+	})
 	return value
 }
 
 // eventually waits until an expression is true.
 func (b *browser) eventually(expression string) {
 	b.t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	b.after(30*time.Second, expression)
+}
+
+// after is eventually with a limit.
+func (b *browser) after(limit time.Duration, expression string) {
+	b.t.Helper()
+	deadline := time.Now().Add(limit)
 	for !script[bool](b, "!!("+expression+")") {
 		if time.Now().After(deadline) {
-			b.t.Fatalf("after 30 s it is still not true that %s", expression)
+			b.t.Fatalf("after %s it is still not true that %s; the page has %.600s", limit, expression,
+				script[string](b, `location.href + ": " + document.body?.innerText`))
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
+}
+
+// picture returns a screenshot.
+func (b *browser) picture() (png []byte) {
+	b.t.Helper()
+	b.within("take a picture", func(ctx context.Context) (err error) {
+		png, err = chromedp.Run(ctx, chromedp.CaptureScreenshot())
+		return err
+	})
+	return png
 }
 
 // shoot stores a screenshot if they are asked for.
@@ -122,11 +190,7 @@ func (b *browser) shoot(name string) {
 	if *shots == "" {
 		return
 	}
-	picture, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(*shots, name+".png"), picture, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(*shots, name+".png"), b.picture(), 0o600); err != nil {
 		b.t.Fatal(err)
 	}
 }

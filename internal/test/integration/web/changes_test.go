@@ -9,10 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"github.com/chromedp/chromedp"
 
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/client/clienttest"
+	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/overview"
 	"github.com/spotworker/spotworker/internal/web"
 	"github.com/spotworker/spotworker/job"
@@ -77,11 +79,11 @@ func TestChanges(t *testing.T) {
 	c, base, address := changing(t)
 	b := open(t)
 	b.look(screens[0])
-	b.do(chromedp.Navigate(address), chromedp.WaitReady(chromedp.CSS(".tiles")))
+	b.visit(address, ".tiles")
 	b.said()
 	at := func(path string) {
 		t.Helper()
-		b.do(chromedp.Navigate(base+path), chromedp.WaitReady(chromedp.CSS("main")))
+		b.visit(base+path, "main")
 		b.eventually(`document.readyState === "complete"`)
 	}
 	at("/job/epoch-run-000007")
@@ -96,7 +98,7 @@ func TestChanges(t *testing.T) {
 		b.shoot("change-dialog-" + s.name)
 	}
 	b.look(screens[0])
-	b.do(chromedp.KeyEvent("\x1b"))
+	b.do("press a key", chromedp.KeyEvent("\x1b"))
 	b.eventually(`!document.querySelector("dialog")`)
 	if !script[bool](b, `document.activeElement.textContent.includes("Cancel…")`) {
 		t.Error("after the dialog the focus is elsewhere")
@@ -149,6 +151,46 @@ func TestChanges(t *testing.T) {
 		t.Errorf("Steering = %+v, %v, want paused", s, err)
 	}
 	if said := b.said(); said != "" && !strings.Contains(said, "422") {
+		t.Errorf("the console has %s", said)
+	}
+}
+
+// TestQuarantine: the page quarantines a VM, and frees it.
+func TestQuarantine(t *testing.T) {
+	c, connection := emulated(t)
+	workers, err := container.NewClientFromConnectionString(connection, "spotworker-workers", nil)
+	if err == nil {
+		err = presence.NewStore(workers).Write(t.Context(), presence.Presence{Worker: "spot_1-3f9c01aa-0", Machine: presence.Machine{VM: "spot_1"},
+			State: "process", StartedAt: time.Now(), At: time.Now(), Steered: true})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listen(t, web.Config{Client: c, AllowChanges: true, Every: time.Second})
+	base := address[:strings.Index(address, "/?")]
+	b := open(t)
+	b.look(screens[0])
+	b.visit(address, ".tiles")
+	for _, change := range []struct {
+		button, outcome string
+		quarantined     int
+	}{
+		{"Quarantine", "quarantine: running workers asked", 1}, {"Free", "free: running workers asked", 0},
+	} {
+		b.visit(base+"/workers", "#vms")
+		b.press("a.button", change.button+"…")
+		b.eventually(`!!document.querySelector("dialog[open]")`)
+		b.sound("the question: " + change.button)
+		b.press("dialog button", change.button)
+		b.eventually(`location.pathname.startsWith("/changed/") && document.body?.textContent.includes("` + change.outcome + `")`)
+		b.sound("the outcome: " + change.button)
+		b.shoot("change-" + change.button + "-desktop")
+		s, err := c.Steering(t.Context())
+		if err != nil || len(s.Quarantined) != change.quarantined {
+			t.Fatalf("%s: Steering = %+v, %v, want %d VMs in quarantine", change.button, s, err, change.quarantined)
+		}
+	}
+	if said := b.said(); said != "" {
 		t.Errorf("the console has %s", said)
 	}
 }

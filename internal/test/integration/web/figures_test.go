@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/chromedp"
-
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/overview"
@@ -22,9 +20,8 @@ import (
 	"github.com/spotworker/spotworker/internal/web"
 )
 
-// stored serves the page of a deployment on an emulator with so many jobs, which spotctl can read
-// too.
-func stored(t *testing.T, jobs int) (address, connection string) {
+// emulated makes a deployment on an emulator, which spotctl can read too.
+func emulated(t *testing.T) (c *client.Client, connection string) {
 	t.Helper()
 	server := storage.New(storage.Options{})
 	t.Cleanup(func() { _ = server.Close() })
@@ -32,13 +29,20 @@ func stored(t *testing.T, jobs int) (address, connection string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := client.Open(client.Options{ConnectionString: connection})
+	c, err = client.Open(client.Options{ConnectionString: connection})
 	if err == nil {
 		err = c.Create(t.Context())
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	return c, connection
+}
+
+// stored serves the page of a deployment on an emulator with so many jobs.
+func stored(t *testing.T, jobs int) (address, connection string) {
+	t.Helper()
+	c, connection := emulated(t)
 	specs := func(yield func(client.Spec, error) bool) {
 		for i := range jobs {
 			if !yield(client.Spec{ID: fmt.Sprintf("job-%06d", i), Kind: fmt.Sprint("kind-", i%4), Group: "many"}, nil) {
@@ -98,11 +102,11 @@ func TestFigures(t *testing.T) {
 
 	b := open(t)
 	b.look(screens[0])
-	b.do(chromedp.Navigate(address), chromedp.WaitReady(chromedp.CSS(".tiles")))
+	b.visit(address, ".tiles")
 	for _, path := range []string{"/", "/jobs"} {
 		var paints []float64
 		for range 7 {
-			b.do(chromedp.Navigate(base+path), chromedp.WaitReady(chromedp.CSS("main")))
+			b.visit(base+path, "main")
 			b.eventually(painted + " > 0")
 			paints = append(paints, script[float64](b, painted))
 		}

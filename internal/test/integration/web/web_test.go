@@ -49,13 +49,13 @@ func TestScreens(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := open(t)
 			address := serve(t, newWorld(jobs), time.Hour)
-			b.do(chromedp.Navigate(address), chromedp.WaitReady(chromedp.CSS("main")))
+			b.visit(address, "main")
 			base := address[:strings.Index(address, "/?")]
 			b.said()
 			for _, s := range screens {
 				b.look(s)
 				for _, p := range pages {
-					b.do(chromedp.Navigate(base+p[1]), chromedp.WaitReady(chromedp.CSS("main")))
+					b.visit(base+p[1], "main")
 					b.eventually(`document.readyState === "complete"`)
 					if over := script[int](b, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
 						t.Errorf("%s on %s scrolls %d px to the side", p[0], s.name, over)
@@ -87,7 +87,7 @@ func TestLive(t *testing.T) {
 	address := serve(t, w, time.Second)
 	base := address[:strings.Index(address, "/?")]
 	b.look(screens[0])
-	b.do(chromedp.Navigate(address), chromedp.WaitReady(chromedp.CSS(".tiles")))
+	b.visit(address, ".tiles")
 	script[bool](b, `window.same = true; document.querySelector(".tiles a").focus();
 		window.before = document.querySelector("#running").textContent; true`)
 	b.eventually(`document.querySelector("#running").textContent !== window.before`)
@@ -102,7 +102,7 @@ func TestLive(t *testing.T) {
 	w.down.Store(false)
 	b.eventually(`document.querySelector("#read").textContent.includes("Live")`)
 
-	b.do(chromedp.Navigate(base+"/jobs?sort=id"), chromedp.WaitReady(chromedp.CSS("#rows")))
+	b.visit(base+"/jobs?sort=id", "#rows")
 	b.eventually(`document.documentElement.scrollHeight > 3e6`)
 	script[bool](b, `scrollTo(0, document.documentElement.scrollHeight); true`)
 	b.eventually(`[...document.querySelectorAll("#rows tr")].some((row) => row.id === "j-genome-099999")`)
@@ -110,7 +110,7 @@ func TestLive(t *testing.T) {
 		t.Errorf("the browser holds %d rows, want at most 200", n)
 	}
 	for range 12 {
-		b.do(chromedp.KeyEvent("\t"))
+		b.do("press a key", chromedp.KeyEvent("\t"))
 	}
 	if !script[bool](b, `document.activeElement !== document.body && getComputedStyle(document.activeElement).outlineStyle !== "none"`) {
 		t.Error("the keyboard reaches nothing that shows its focus")
@@ -120,19 +120,106 @@ func TestLive(t *testing.T) {
 	}
 }
 
+// TestOutage: while storage does not answer, each page says since when and keeps its content, and a
+// page without content says so. The pages ask storage no more often than before.
+func TestOutage(t *testing.T) {
+	for name, before := range map[string]bool{"later": false, "from-the-start": true} {
+		t.Run(name, func(t *testing.T) {
+			const every = 300 * time.Millisecond
+			w, b := newWorld(10), open(t)
+			w.down.Store(before)
+			address := serve(t, w, every)
+			base := address[:strings.Index(address, "/?")]
+			b.visit(address, "#read")
+			w.down.Store(true)
+			b.eventually(`document.querySelector("#read").textContent.includes("Storage stopped answering")`)
+			reads, began := w.reads.Load(), time.Now()
+			for _, s := range append(screens, screen{"desktop-dark", 1440, 900, true}) {
+				b.look(s)
+				for _, p := range pages {
+					b.visit(base+p[1], "#read")
+					b.eventually(`document.readyState === "complete"`)
+					text := script[string](b, `document.body.innerText`)
+					if !strings.Contains(text, "Storage stopped answering") || !strings.Contains(text, "connection refused") {
+						t.Errorf("%s on %s does not say what is wrong: %.400s", p[0], s.name, text)
+					}
+					if over := script[int](b, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
+						t.Errorf("%s on %s scrolls %d px to the side", p[0], s.name, over)
+					}
+					b.shoot("outage-" + name + "-" + p[0] + "-" + s.name)
+					if s.name == "desktop-dark" || s.name == "phone" {
+						b.sound("outage-" + name + "-" + p[0] + "-" + s.name)
+					}
+				}
+			}
+			if n, most := w.reads.Load()-reads, int64(time.Since(began)/every)+2; n > most {
+				t.Errorf("%d reads during an outage of %s, want at most %d", n, time.Since(began).Round(time.Millisecond), most)
+			}
+		})
+	}
+}
+
+// TestManyTabs: more visible tabs than a browser has connections to a server load and stay live.
+func TestManyTabs(t *testing.T) {
+	w := newWorld(10)
+	address := serve(t, w, 300*time.Millisecond)
+	base := address[:strings.Index(address, "/?")]
+	tabs := []*browser{open(t)}
+	tabs[0].visit(address, ".tiles")
+	for range 8 {
+		tab := tabs[0].tab()
+		tab.visit(base+"/jobs", "#rows")
+		tabs = append(tabs, tab)
+	}
+	for i, tab := range tabs {
+		script[bool](tab, `window.updates = 0; { const before = show; show = (regions) => { before(regions); updates++; }; } true`)
+		tab.eventually(`updates >= 3`)
+		if script[bool](tab, `document.hidden || !document.getElementById("gone").hidden`) {
+			t.Errorf("tab %d is hidden, or shows that the server is gone", i)
+		}
+	}
+}
+
+// shifts adds up the layout shifts of a page from now on, also after the focus or a click.
+const shifts = `window.shifted = 0; window.moved = []; window.updates = 0;
+	new PerformanceObserver((list) => { for (const e of list.getEntries()) {
+		shifted += e.value;
+		for (const s of e.sources) moved.push(s.node?.nodeName + "." + s.node?.className + " " + Math.round(s.previousRect.top) + " to " + Math.round(s.currentRect.top));
+	} }).observe({ type: "layout-shift" });
+	{ const before = show; show = (regions) => { before(regions); updates++; }; } true`
+
+// TestNoLayoutShift: while rows come and go, nothing on a page moves that was there before.
+func TestNoLayoutShift(t *testing.T) {
+	w, b := newWorld(5000), open(t)
+	w.churn.Store(true)
+	address := serve(t, w, 300*time.Millisecond)
+	base := address[:strings.Index(address, "/?")]
+	b.visit(address, ".tiles")
+	for _, s := range screens[:2] {
+		b.look(s)
+		for _, path := range []string{"/", "/jobs", "/jobs?sort=id", "/workers", "/poison", "/costs"} {
+			b.visit(base+path, "main")
+			b.eventually(`document.readyState === "complete"`)
+			script[bool](b, shifts)
+			b.eventually(`updates >= 12`)
+			if shifted := script[float64](b, `shifted`); shifted > 0.01 {
+				t.Errorf("%s on %s: a layout shift of %.4f in 12 updates: %s", path, s.name, shifted, script[string](b, `moved.slice(0, 6).join(", ")`))
+			}
+		}
+	}
+	script[bool](b, `document.querySelector("main").style.paddingTop = "200px", true`)
+	b.eventually(`shifted > 0.01`) // the test can see a shift
+}
+
 // TestPicture makes the picture of the README (make picture).
 func TestPicture(t *testing.T) {
 	need.Flag(t, "picture", *picture != "")
 	b := open(t)
 	address := serve(t, newWorld(5000), time.Second)
 	b.look(screen{"picture", 1280, 800, false})
-	b.do(chromedp.Navigate(address), chromedp.WaitReady(chromedp.CSS(".tiles")))
+	b.visit(address, ".tiles")
 	time.Sleep(15 * time.Second) // for the curves
-	shot, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
-	if err == nil {
-		err = os.WriteFile(*picture, shot, 0o644)
-	}
-	if err != nil {
+	if err := os.WriteFile(*picture, b.picture(), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }

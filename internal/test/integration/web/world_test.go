@@ -23,8 +23,11 @@ import (
 type world struct {
 	jobs    []client.Job
 	workers []client.Worker
+	step    time.Duration // the clock of the world moves so far at each read; 0 for the real clock
 	down    atomic.Bool
+	churn   atomic.Bool // at each read some jobs come and others go, except jobs that were given up
 	reads   atomic.Int64
+	began   time.Time
 }
 
 // hostile is a text that would be seen if the page ran, reordered or hid it.
@@ -37,6 +40,7 @@ func newWorld(jobs int) *world {
 	w := &world{}
 	random := rand.New(rand.NewPCG(7, uint64(jobs)))
 	now := time.Now()
+	w.began = now
 	for i := range jobs {
 		created := now.Add(-time.Duration(random.Float64()*70) * time.Minute).Add(-4 * time.Minute)
 		j := client.Job{
@@ -115,9 +119,15 @@ func (w *world) read(_ context.Context, each func(client.Job)) (overview.Snapsho
 		return overview.Snapshot{}, errDown
 	}
 	now := time.Now()
+	if w.step > 0 {
+		now = w.began.Add(time.Duration(n) * w.step)
+	}
 	s := overview.Snapshot{At: now, Took: 84 * time.Millisecond, Workers: w.workers, Jobs: overview.Jobs{ByStatus: map[client.Status]int{}},
 		Waits: map[string]time.Duration{"spotworker-jobs": 94 * time.Second}}
 	for i, j := range w.jobs {
+		if w.churn.Load() && j.Status != client.StatusPoison && (i+int(n))%7 == 0 {
+			continue
+		}
 		j.ReadAt = now
 		if j.Status == client.StatusRunning {
 			j.Fraction = min(0.99, j.Fraction+0.002*float64(n))

@@ -1,0 +1,199 @@
+package web
+
+import (
+	"cmp"
+	"fmt"
+	"html/template"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/overview"
+)
+
+// moment is an event in a job's story.
+type moment struct {
+	At          time.Time
+	What, Class string
+}
+
+// run is a delivery in a job's story.
+type run struct {
+	client.Run
+	logged bool // it is known from its log lines alone, so its times are theirs
+	isLast bool
+}
+
+// storyOf returns the known deliveries of a job: from its record, and for deliveries without an entry in
+// it from their lines of the log.
+func storyOf(j client.Job, lines []client.LogLine) (runs []run) {
+	of := map[int]*run{}
+	for _, r := range j.Runs {
+		of[r.Delivery] = &run{Run: r}
+	}
+	if last := of[j.Deliveries]; j.Deliveries > 0 && !j.ClaimedAt.IsZero() && last == nil {
+		r := client.Run{Delivery: j.Deliveries, StartedAt: j.ClaimedAt, EndedAt: j.EndedAt}
+		if j.Status == client.StatusDone || j.Status == client.StatusRunning {
+			r.Worker = j.Owner
+		}
+		if j.Status.Ended() {
+			r.Outcome = string(j.Status)
+		}
+		of[j.Deliveries] = &run{Run: r}
+	}
+	for _, l := range lines {
+		switch r := of[l.Delivery]; {
+		case l.LeftOut > 0 || l.At.IsZero():
+		case r == nil:
+			of[l.Delivery] = &run{client.Run{Delivery: l.Delivery, Worker: l.Worker, StartedAt: l.At, EndedAt: l.At}, true, false}
+		case r.logged:
+			r.EndedAt = l.At
+		case r.Worker == "":
+			r.Worker = l.Worker
+		}
+	}
+	for _, r := range of {
+		r.isLast = r.Delivery == j.Deliveries
+		runs = append(runs, *r)
+	}
+	slices.SortFunc(runs, func(a, c run) int { return cmp.Compare(a.Delivery, c.Delivery) })
+	return runs
+}
+
+// outcomes are the ends of deliveries in words.
+var outcomes = map[string]string{
+	"done": "done", "evicted": "evicted: handed over before its VM went", "interrupted": "handed over: its worker stopped, was drained, or the job took a break",
+	"failed": "failed, and is tried again", "poison": "given up", "cancelled": "cancelled", "lost": "its worker died, or lost the job",
+	"ended": "ended",
+}
+
+// tell makes the story of a job from its deliveries and the times of its record.
+func (b *oneJob) tell(j client.Job, runs []run, skew time.Duration) {
+	add := func(at time.Time, class, what string) {
+		if !at.IsZero() {
+			b.Story = append(b.Story, moment{at, what, class})
+		}
+	}
+	if b.Group != "" && !j.CreatedAt.Equal(j.ClaimedAt) {
+		add(j.CreatedAt, "open", "put in group "+b.Group)
+	}
+	b.Older = len(runs) < j.Deliveries
+	waits := j.CreatedAt
+	for _, r := range runs {
+		name := fmt.Sprintf("delivery %d", r.Delivery)
+		if r.Worker != "" {
+			name += " on " + line(r.Worker)
+		}
+		switch {
+		case r.logged:
+			add(r.StartedAt, "run", name+" logs its first line")
+			add(r.EndedAt, "stop", fmt.Sprintf("last kept line of delivery %d", r.Delivery))
+			waits, b.Older = time.Time{}, true
+			continue
+		case !waits.IsZero() && r.StartedAt.Sub(waits) >= time.Second:
+			name += ", after a wait of " + overview.Span(r.StartedAt.Sub(waits))
+		}
+		add(r.StartedAt, "run", "claimed: "+name)
+		if r.Checkpoints > 0 {
+			add(r.CheckpointAt, "save", checkpointsInWords(r))
+		}
+		b.end(j, r, add)
+		waits = r.EndedAt
+	}
+	if j.Status == client.StatusRunning {
+		add(j.UpdatedAt.Add(skew), "save", "record written: the next worker would continue from its last checkpoint")
+	}
+	if last := len(runs) - 1; j.Status.Ended() && (last < 0 || !runs[last].isLast || runs[last].EndedAt.IsZero() || runs[last].Outcome != string(j.Status)) {
+		add(j.EndedAt, string(j.Status), string(j.Status))
+	}
+	slices.SortStableFunc(b.Story, func(a, c moment) int { return a.At.Compare(c.At) })
+	b.draw(j, runs, skew)
+}
+
+// checkpointsInWords says how many checkpoints a delivery made.
+func checkpointsInWords(r run) string {
+	if r.Checkpoints == 1 {
+		return fmt.Sprintf("checkpoint of delivery %d", r.Delivery)
+	}
+	return fmt.Sprintf("last of %s checkpoints of delivery %d", overview.Number(r.Checkpoints), r.Delivery)
+}
+
+// end adds the end of a delivery to the story.
+func (b *oneJob) end(j client.Job, r run, add func(at time.Time, class, what string)) {
+	if r.Outcome == "" || r.EndedAt.IsZero() {
+		return
+	}
+	what := cmp.Or(outcomes[r.Outcome], outcomes["ended"])
+	if took := r.EndedAt.Sub(r.StartedAt); took >= time.Second {
+		what += ", after " + overview.Span(took)
+	}
+	if r.Redone >= time.Second && r.Outcome != "done" && r.Outcome != "cancelled" {
+		about := ""
+		if r.Outcome == "lost" {
+			about = "about "
+		}
+		what += fmt.Sprintf("; %s%s of its work is not in a checkpoint and is done again", about, overview.Span(r.Redone))
+	}
+	at := r.EndedAt
+	if r.isLast && r.Outcome == string(j.Status) && !j.EndedAt.IsZero() {
+		at = j.EndedAt
+	}
+	add(at, r.Outcome, what)
+}
+
+// draw draws the story: waits pale, runs strong, parts that were done again in another colour, and lines
+// for checkpoints and evictions.
+func (b *oneJob) draw(j client.Job, runs []run, skew time.Duration) {
+	b.From, b.To = j.CreatedAt, j.EndedAt
+	if b.To.IsZero() {
+		b.To = j.ReadAt.Add(skew)
+	}
+	if b.From.IsZero() || !b.To.After(b.From) {
+		return
+	}
+	at := func(t time.Time) float64 {
+		return min(max(1000*float64(t.Sub(b.From))/float64(b.To.Sub(b.From)), 0), 1000)
+	}
+	var s strings.Builder
+	s.WriteString(`<svg class="track" viewBox="0 0 1000 24" preserveAspectRatio="none" role="img" ` +
+		`aria-label="Waits, runs, checkpoints and evictions of the job; the list has the same in words">` +
+		`<rect class="room" x="0" width="1000" y="0" height="24"/>`)
+	bar := func(class string, from, to time.Time, title string) {
+		x := min(at(from), 996)
+		fmt.Fprintf(&s, `<rect class="%s" x="%.1f" width="%.1f" y="0" height="24"><title>%s</title></rect>`, class, x, max(at(to)-x, 4),
+			template.HTMLEscapeString(title))
+	}
+	mark := func(class string, t time.Time, title string) {
+		x := at(t)
+		fmt.Fprintf(&s, `<line class="%s" x1="%.1f" x2="%.1f" y1="0" y2="24"><title>%s</title></line>`, class, x, x,
+			template.HTMLEscapeString(title))
+	}
+	for _, r := range runs {
+		end := r.EndedAt
+		if r.isLast && end.IsZero() && j.Status == client.StatusRunning {
+			end = b.To
+		}
+		if end.IsZero() {
+			end = r.CheckpointAt // an older worker recorded no end
+		}
+		if end.IsZero() {
+			continue
+		}
+		bar("run", r.StartedAt, end, fmt.Sprintf("delivery %d on %s", r.Delivery, line(r.Worker)))
+		if r.Redone > 0 && r.Outcome != "done" && r.Outcome != "cancelled" {
+			bar("bad", end.Add(-min(r.Redone, end.Sub(r.StartedAt))), end, overview.Span(r.Redone)+" is done again")
+			b.Redone = true
+		}
+		if r.Checkpoints > 0 {
+			mark("save", r.CheckpointAt, checkpointsInWords(r))
+			b.Saved = true
+		}
+		if r.Outcome == "evicted" {
+			mark("mark", end, "evicted")
+			b.Evicted = true
+		}
+	}
+	s.WriteString("</svg>")
+	b.Track = template.HTML(s.String()) //nolint:gosec // numbers and escaped names
+}
