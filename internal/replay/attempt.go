@@ -30,20 +30,20 @@ const (
 // mostMarks is how many saves of an attempt are kept for its picture.
 const mostMarks = 120
 
-// attempt is one run of a job on a VM: what a delivery is to a worker.
+// attempt is one run of a job on a VM, as a delivery is for a worker.
 type attempt struct {
 	from, works, to time.Duration // claimed; the handler works; released, done or dead
 	end             End
 	saves           int
 	marks           []time.Duration // when they were complete: the first ones
-	saving          time.Duration   // time of the saves, also of those that were cut off
+	saving          time.Duration   // time of the saves, complete or cut off
 	kept, redone    time.Duration   // work that is recorded, and work that is not
 	visible         time.Duration   // when the message is visible again
 	calls           int             // of storage
 	lost            time.Duration   // when the VM went, or its notice was seen
 }
 
-// worker is what decides about an attempt, the same for all.
+// worker holds the inputs of the decisions about attempts, the same for all.
 type worker struct {
 	policy  Policy
 	saves   checkpoint.Policy

@@ -1,4 +1,4 @@
-// Package replay answers what evictions do to jobs: it lets a fleet of VMs live and die as
+// Package replay shows the effect of evictions on jobs: it lets a fleet of VMs live and die as
 // recorded or synthetic lives say, and jobs run on it, in virtual time.
 //
 // The decisions are the worker's own code: when a state is saved is [checkpoint.Policy]
@@ -11,6 +11,6 @@
 //	scenario  the fleet, the jobs and the policy
 //	run       the events: jobs become visible, VMs claim them, runs end
 //	attempt   one run of a job on a VM, save by save
-//	report    what became of the paid time
+//	report    the use of the paid time
 //	page      the same as a page with pictures
 package replay

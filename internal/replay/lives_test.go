@@ -53,7 +53,7 @@ func TestParseLives(t *testing.T) {
 	}
 }
 
-// TestRecordedLives: the figures of the recorded lives are those of their publications.
+// TestRecordedLives: the recorded lives have the published figures.
 func TestRecordedLives(t *testing.T) {
 	google, err := readLives("gcp-2019")
 	if err != nil {

@@ -15,7 +15,7 @@ const (
 	sampleLate   = 2 * time.Minute
 )
 
-// observed holds what workers know of the fleet's losses, at each sample.
+// observed holds the workers' knowledge of the fleet's losses, at each sample.
 type observed []checkpoint.Losses
 
 // at returns the knowledge at a moment.

@@ -2,14 +2,14 @@ package replay
 
 import "time"
 
-// Bounds of what a page shows.
+// Bounds of a page.
 const (
 	drawnJobs  = 1000
 	drawnLanes = 100
 	mostDrawn  = 60_000 // attempts
 )
 
-// picture holds what a page shows of a replay: the first jobs and the first VMs.
+// picture holds the part of a replay for the page: the first jobs and the first VMs.
 type picture struct {
 	attempts []drawn
 	cut      bool // there were more attempts

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Report says what evictions did to the jobs. Durations are seconds, in JSON too.
+// Report is the result of a replay. Durations are seconds, in JSON too.
 type Report struct {
 	Version  int      `json:"version"` // of this form: 1
 	Scenario Scenario `json:"scenario"`
@@ -39,7 +39,7 @@ type Losses struct {
 	hidden time.Duration
 }
 
-// Hours says what became of the slots' time that was paid for.
+// Hours is the use of the paid time of the slots.
 type Hours struct {
 	Useful   float64 `json:"useful"`   // work that counts
 	Saving   float64 `json:"saving"`   // the job stood still
@@ -62,8 +62,8 @@ func (h Hours) Goodput() float64 { return percent(h.Useful, h.Running()) }
 // GoodputPaid is the useful share of the time paid for, in percent. Idle slots count.
 func (h Hours) GoodputPaid() float64 { return percent(h.Useful, h.Paid()) }
 
-// GoodputBusy is the useful share of the time paid for without idle slots, in percent: what
-// a fleet with enough work has.
+// GoodputBusy is the useful share of the time paid for without idle slots, in percent, as in
+// a fleet with enough work.
 func (h Hours) GoodputBusy() float64 { return percent(h.Useful, h.Paid()-h.Idle) }
 
 func percent(part, whole float64) float64 {

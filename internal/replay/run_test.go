@@ -240,7 +240,7 @@ func TestReadScenario(t *testing.T) {
 	}
 }
 
-// TestScenarioRoundTrip: what is written is read.
+// TestScenarioRoundTrip: a scenario that was written is read unchanged.
 func TestScenarioRoundTrip(t *testing.T) {
 	s := Default()
 	s.Fleet.Short, s.Policy.Interval.Duration, s.Work.Jobs, s.Seed = 0.05, 90*time.Second, 12, 99

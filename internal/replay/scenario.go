@@ -41,7 +41,7 @@ type Scenario struct {
 	Seed uint64 `json:"seed"`
 }
 
-// Fleet says how VMs live and what they cost.
+// Fleet says how VMs live, and their prices.
 type Fleet struct {
 	VMs   int      `json:"vms"`           // 0: all VMs of a recorded fleet
 	Slots int      `json:"slots"`         // jobs that a VM runs at once
@@ -55,7 +55,7 @@ type Fleet struct {
 	Dear  float64  `json:"regular_price"` // of an hour of a regular VM
 }
 
-// Work says what the jobs are.
+// Work describes the jobs.
 type Work struct {
 	Jobs    int      `json:"jobs"`     // all there at the start; 0: as many as Load needs
 	Load    float64  `json:"load"`     // share of the slots' time that the jobs need; they come at an even pace
@@ -64,7 +64,7 @@ type Work struct {
 	Restore Duration `json:"restore_time"` // from a claim until a resumed job works again
 }
 
-// Policy is what workers do. The zero value of each field is what a worker does by default.
+// Policy describes the workers' decisions. The zero value of each field is the default of a worker.
 type Policy struct {
 	Interval   Duration `json:"checkpoint_interval"` // between two saves; 0: the adaptive policy
 	Never      bool     `json:"no_checkpoints"`      // each run starts from the beginning
@@ -113,7 +113,7 @@ const (
 	shortest  = time.Second
 )
 
-// Validate returns an error that says what to change, or nil.
+// Validate returns an error with the change to make, or nil.
 func (s Scenario) Validate() error {
 	if err := errors.Join(s.Fleet.validate(), s.Work.validate(), s.Policy.validate(s.Fleet)); err != nil {
 		return err

@@ -16,7 +16,7 @@ const Tolerance = 0.01
 // by far less than the tolerance.
 const replayEvictions = 2000
 
-// Replayed returns the useful share of the paid time in a replay of what [ModelFor] assumes:
+// Replayed returns the useful share of the paid time in a replay of the assumptions of [ModelFor]:
 // VMs that are evicted at random, none with a usable notice, and that have work all the time.
 func Replayed(ctx context.Context, w Work, rate float64) (float64, error) {
 	const week = 7 * 24 * time.Hour
