@@ -61,8 +61,8 @@ func Main(kinds job.Kinds) {
 	workercmd.Main(workercmd.Options{Kinds: kinds, Arguments: os.Args[1:]})
 }
 
-// Run runs a worker until ctx is cancelled; then it hands all jobs over, within
-// --drain-budget, and returns nil. It returns an error if the configuration is
+// Run runs a worker until ctx is cancelled, or until it was idle for --exit-when-idle;
+// then it hands all jobs over, within --drain-budget, and returns nil. It returns an error if the configuration is
 // wrong or the worker cannot continue, and never exits the process. Signals are
 // left to the caller. With --help or --version it prints and returns nil.
 //

@@ -29,6 +29,7 @@ type claimer struct {
 	departure  *drain.Departure
 	pause      *pause
 	leave      func() // starts the drain for the departure
+	endIdle    func() // ends the worker because it was idle
 	deliveries *pool.Pool
 	calls      *pool.Pool // for the calls of deliveries that need a deep stack
 	loop       *health.Loop
@@ -56,6 +57,8 @@ type claimer struct {
 	// fail on it. Nothing is claimed before restUntil because of them.
 	skipped   int
 	restUntil time.Time
+
+	idleness idleness
 
 	// pauseChanged is closed when claiming is paused or unpaused.
 	pauseChanged <-chan struct{}
@@ -88,7 +91,8 @@ type claimed struct {
 // releases the messages that it claimed and did not start.
 func (w *Worker) claimLoop(ctx, cleanup context.Context, deliveries, calls *pool.Pool) {
 	c := &claimer{
-		runner: w.runner, departure: w.departure, pause: &w.steering.pause, leave: w.events.Leave, deliveries: deliveries, calls: calls,
+		runner: w.runner, departure: w.departure, pause: &w.steering.pause, leave: w.events.Leave, endIdle: w.endIdle,
+		deliveries: deliveries, calls: calls, idleness: idleness{after: w.ExitWhenIdle, since: time.Now()},
 		loop:     w.loops.claim,
 		pressure: w.Pressure, failing: w.blobsFail, jitter: w.Jitter, log: w.Log,
 		slots: w.Concurrency, free: w.Concurrency, active: map[string]int{}, ended: make(chan ended, w.Concurrency),
@@ -102,6 +106,7 @@ func (w *Worker) claimLoop(ctx, cleanup context.Context, deliveries, calls *pool
 			c.endClaiming(ctx, state)
 		}
 		if state.Closed {
+			c.idleness.busy = true
 			c.awaitDeparture(ctx, state)
 			continue
 		}
@@ -109,6 +114,7 @@ func (w *Worker) claimLoop(ctx, cleanup context.Context, deliveries, calls *pool
 		if paused, c.pauseChanged = c.pause.current(); paused {
 			c.releaseAll(c.buffer)
 			c.buffer = nil
+			c.idleness.busy = true
 			c.waitAny(ctx, state, state.UntilClose(time.Now(), c.average.Mean, longestPoll))
 			continue
 		}
@@ -116,6 +122,10 @@ func (w *Worker) claimLoop(ctx, cleanup context.Context, deliveries, calls *pool
 		c.rotation.observeAccounts(c.failing, c.active, c.slots)
 		c.start(ctx)
 		c.releaseOld(ctx)
+		if c.idle(time.Now()) {
+			c.endIdle()
+			continue
+		}
 		c.await(ctx, state, c.claim(ctx, state))
 	}
 	c.releaseRest(ctx)
@@ -217,6 +227,7 @@ func (c *claimer) receive(ctx context.Context, r claimed) {
 		r.source.observeWait(waitedFor(r.leases), now)
 	}
 	c.rotation.record(r.source, gave, now)
+	c.idleness.observeClaim(r, gave, now)
 	if r.err == nil {
 		c.claimTime.Add(now.Sub(r.begun))
 		r.source.pace.Got(now, r.wanted, len(r.leases))

@@ -60,6 +60,10 @@ type Config struct {
 	// the platform's time counts. Default 10 s.
 	DrainBudget time.Duration
 
+	// ExitWhenIdle is how long the worker had no job and found no message until it ends as
+	// after SIGTERM. Default 0: it never ends for that.
+	ExitWhenIdle time.Duration
+
 	// Metadata is the VM's metadata service; nil runs without notices.
 	Metadata *preempt.Client
 
@@ -172,6 +176,9 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("payload memory of %d bytes is too little: one payload may have %d", c.PayloadMemory, queue.MaxPayload)
 	case c.DrainBudget < 0 || c.DrainBudget > 0 && c.DrainBudget < time.Second:
 		return fmt.Errorf("drain budget %s is too short: give at least 1s", c.DrainBudget)
+	}
+	if c.ExitWhenIdle < 0 {
+		return fmt.Errorf("exit when idle for %s: give a time such as 5m, or 0 to stay", c.ExitWhenIdle)
 	}
 	for _, check := range []func() error{
 		c.Policy.Validate, c.validateLogSize, c.validateKinds, c.validateInstance, c.validateQueues, c.Acknowledge.Validate,

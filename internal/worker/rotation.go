@@ -46,6 +46,7 @@ type queueState struct {
 	failures    int       // claims in a row that failed
 	fruitless   int       // claims that brought work for others alone, less the claims that did not
 	due         time.Time // not to be asked before
+	emptyAt     time.Time // when the last claim that found no message was sent
 	singleUntil time.Time // until then one message is asked for at a time
 	inFlight    int       // claims that were sent and have not ended
 	backlog     bool      // the last claim brought as many messages as it asked for

@@ -100,8 +100,9 @@ func (w *Worker) Name() string { return w.name }
 // ActiveJobs returns how many jobs the worker has claimed and not ended.
 func (w *Worker) ActiveJobs() int { return w.runner.Counts().Active }
 
-// Run works until ctx ends, which counts as SIGTERM, and all active jobs are released
-// or the drain's time is over. It returns nil then.
+// Run works until ctx ends, which counts as SIGTERM, or until the worker was idle for
+// ExitWhenIdle, and all active jobs are released or the drain's time is over. It returns nil
+// then.
 func (w *Worker) Run(ctx context.Context) error {
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer w.tasks.Wait()
@@ -110,7 +111,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.tasks.Go(func() { w.losses.run(background, w) })
 	w.tasks.Go(func() { w.queueSurvey().Run(background) })
 	w.tasks.Go(func() { w.sources.Follow(background) })
-	defer context.AfterFunc(ctx, w.terminate)()
+	defer context.AfterFunc(ctx, func() { w.terminate("asked to end") })()
 
 	for {
 		phase, end := w.beginPhase(background)
@@ -320,10 +321,9 @@ func (w *Worker) rest(ctx context.Context) error {
 	return nil // interrupted: the next phase sees the new state
 }
 
-// terminate starts the drain for SIGTERM.
-func (w *Worker) terminate() {
-	d := drain.New(job.Shutdown, errors.New("asked to end"), time.Now(), w.DrainBudget)
-	w.interrupt(lifecycle.Terminate, "asked to end", d)
+// terminate starts the drain for the end of the process.
+func (w *Worker) terminate(why string) {
+	w.interrupt(lifecycle.Terminate, why, drain.New(job.Shutdown, errors.New(why), time.Now(), w.DrainBudget))
 }
 
 func (w *Worker) apply(event lifecycle.Event, why string) error {

@@ -37,6 +37,7 @@ type flags struct {
 	PayloadMemory  int64            `help:"${about_payload_memory}" default:"1024" group:"Jobs" placeholder:"MIB"`
 	JobLogSize     int              `help:"${about_job_log_size}" default:"64" group:"Jobs" placeholder:"KIB"`
 	Visibility     time.Duration    `help:"${about_visibility}" default:"30s" group:"Jobs"`
+	ExitWhenIdle   time.Duration    `help:"${about_exit_when_idle}" default:"0s" group:"Jobs"`
 
 	CheckpointInterval    string        `help:"${about_checkpoint_interval}" default:"auto" group:"Checkpoints"`
 	MinCheckpointInterval time.Duration `help:"${about_min_checkpoint_interval}" default:"5s" group:"Checkpoints"`

@@ -45,6 +45,8 @@ var texts = cli.Texts{
 		"can read it.",
 	"about_visibility": "Visibility timeout of messages, after which the jobs of a worker that died without notice return to " +
 		"the queue, 3s to 5m. They are renewed every third of it, at the cost of one call each.",
+	"about_exit_when_idle": "End with exit code 0 when this worker had no job and found no message for so long, as a Kubernetes job should. " +
+		"0s: never. Messages that are hidden do not count: they run elsewhere, or wait for their next try.",
 	"about_checkpoint_interval": "Time between two saves of a job's changed state; auto chooses what costs the least, by what a save " +
 		"takes and how often VMs are lost.",
 	"about_min_checkpoint_interval": "Shortest time that auto chooses, and the one while notices cannot be relied on.",

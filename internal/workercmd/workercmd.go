@@ -48,8 +48,8 @@ name (--data-container is SPOTWORKER_DATA_CONTAINER). The storage account is
 AZURE_STORAGE_CONNECTION_STRING, or --account with AZURE_CLIENT_ID.
 
 SIGTERM hands everything over and ends the worker; on Windows Ctrl-C, Ctrl-Break
-and the closing of the console do. Exit codes: 0 handed over, 78 wrong
-configuration, 1 anything else.
+and the closing of the console do. Exit codes: 0 handed over, or idle for
+--exit-when-idle; 78 wrong configuration; 1 anything else.
 
 "worker service --help" is about the service of Windows, and "worker completion bash"
 prints what makes a shell complete the flags.`
@@ -229,7 +229,7 @@ func (f *flags) config(log *slog.Logger) (worker.Config, error) {
 			DefaultKind: f.DefaultKind, MoveAfter: f.MoveAfter, Changeover: f.Changeover, Visibility: f.Visibility,
 			PayloadMemory: f.payloadMemory(), LogSize: f.jobLogSize(),
 		},
-		TakeFrom: f.TakeFrom, Concurrency: f.slots(), DrainBudget: f.DrainBudget,
+		TakeFrom: f.TakeFrom, Concurrency: f.slots(), DrainBudget: f.DrainBudget, ExitWhenIdle: f.ExitWhenIdle,
 		Instance: f.Instance, VMName: f.VMName, Program: f.version, BootID: bootID(), Acknowledge: events.Acknowledge(f.Acknowledge),
 	}
 	policy, err := f.policy()

@@ -1,0 +1,53 @@
+package worker
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// idleness decides when a worker without work ends. The worker is idle while it has no job
+// and every queue answers its claims without a message. An unknown answer is not idleness:
+// a claim that failed, a pause, an open circuit breaker or a failing account restarts the
+// time. The last claim from each queue begins at the end of the time, or later. Hidden messages do not count:
+// they are running on other workers, or wait for their next try.
+type idleness struct {
+	after time.Duration // 0: the worker never ends
+	since time.Time     // the last moment with a job, with a message, or without an answer
+	busy  bool          // at the last turn of the claim loop, so that since is now
+}
+
+// observeClaim takes the result of a claim.
+func (i *idleness) observeClaim(r claimed, gave claimResult, now time.Time) {
+	if gave != noMessages {
+		i.since = now
+		return
+	}
+	r.source.emptyAt = r.begun
+}
+
+// over reports whether a claim from each listed queue that began at the end of the time, or
+// later, found no message.
+func (i *idleness) over(t *queueRotation) bool {
+	end := i.since.Add(i.after)
+	return !slices.ContainsFunc(t.queues, func(s *queueState) bool { return !s.dropped && s.emptyAt.Before(end) })
+}
+
+// idle reports whether the worker may end because it was idle for long enough at now.
+func (c *claimer) idle(now time.Time) bool {
+	if c.idleness.after == 0 {
+		return false
+	}
+	busy := c.free < c.slots || len(c.buffer) > 0 || c.claimable(now) == 0 ||
+		slices.ContainsFunc(c.rotation.queues, func(s *queueState) bool { return !s.dropped && s.waits() })
+	if busy || c.idleness.busy {
+		c.idleness.since = now
+	}
+	c.idleness.busy = busy
+	return !busy && len(c.claims) == 0 && c.idleness.over(c.rotation) && c.runner.Counts().Active == 0
+}
+
+// endIdle ends the worker as SIGTERM does, because it was idle.
+func (w *Worker) endIdle() {
+	w.terminate(fmt.Sprintf("no job and no message for %s", w.ExitWhenIdle))
+}
