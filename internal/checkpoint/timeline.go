@@ -1,9 +1,12 @@
 package checkpoint
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint/runs"
+	"github.com/spotworker/spotworker/internal/jobid"
 )
 
 // trace records in the job's timeline that a write saves a state, or ends its delivery. before is the
@@ -61,4 +64,44 @@ func (r *Record) runEnded(outcome runs.Outcome, end time.Time) runs.List {
 		run.Redone = run.Took - run.SavedAfter
 	}
 	return r.Runs.With(run)
+}
+
+// FollowUps names the first follow-up jobs that a job has put: at most maxFollowUps ids with
+// commas between them, then moreFollowUps if there are more. It decides nothing.
+type FollowUps string
+
+const (
+	maxFollowUps  = 8
+	moreFollowUps = "*"
+)
+
+// IDs returns the ids, and whether the job has put more jobs. Text that is no id is left out.
+func (f FollowUps) IDs() (ids []string, more bool) {
+	for part := range strings.SplitSeq(string(f), ",") {
+		if part == moreFollowUps {
+			return ids, true
+		}
+		if jobid.Validate(part) == nil {
+			ids = append(ids, part)
+		}
+	}
+	return ids, false
+}
+
+// With returns the names together with the names of more follow-up jobs. A job that is
+// put again by another run of the handler is named once.
+func (f FollowUps) With(put FollowUps) FollowUps {
+	for next := range strings.SplitSeq(string(put), ",") {
+		named := strings.Split(string(f), ",")
+		switch {
+		case next == "" || slices.Contains(named, next) || slices.Contains(named, moreFollowUps):
+		case f == "":
+			f = FollowUps(next)
+		case len(named) >= maxFollowUps:
+			f += "," + moreFollowUps
+		default:
+			f += FollowUps("," + next)
+		}
+	}
+	return f
 }
