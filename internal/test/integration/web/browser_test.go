@@ -161,16 +161,25 @@ func (b *browser) eventually(expression string) {
 	b.after(30*time.Second, expression)
 }
 
-// after is eventually with a limit.
+// after is eventually with a limit. A page that is just replaced by the next one has no value yet.
 func (b *browser) after(limit time.Duration, expression string) {
 	b.t.Helper()
 	deadline := time.Now().Add(limit)
-	for !script[bool](b, "!!("+expression+")") {
-		if time.Now().After(deadline) {
+	for is := false; !is; {
+		b.within(fmt.Sprintf("%.300s", expression), func(ctx context.Context) (err error) {
+			is, err = chromedp.Run(ctx, chromedp.Evaluate[bool]("!!("+expression+")", chromedp.EvalAwaitPromise))
+			if err != nil && strings.Contains(err.Error(), "navigated") && time.Now().Before(deadline) {
+				err = nil
+			}
+			return err
+		})
+		if !is && time.Now().After(deadline) {
 			b.t.Fatalf("after %s it is still not true that %s; the page has %.600s", limit, expression,
 				script[string](b, `location.href + ": " + document.body?.innerText`))
 		}
-		time.Sleep(50 * time.Millisecond)
+		if !is {
+			time.Sleep(50 * time.Millisecond)
+		}
 	}
 }
 
