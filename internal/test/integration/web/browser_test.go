@@ -138,7 +138,8 @@ func (b *browser) look(s screen) {
 		})
 		if err == nil {
 			_, err = chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-				Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+				Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme},
+					{Name: "prefers-reduced-motion", Value: "reduce"}}, // axe-core would see colours that are half changed
 			})
 		}
 		return err
