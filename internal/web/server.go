@@ -282,17 +282,25 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 		if len(changed) > 0 && !send("data: "+string(data)+"\n\n") || !stays {
 			return
 		}
-		for waiting := true; waiting; {
-			select {
-			case <-next:
-				waiting = false
-			case <-time.After(heartbeatEvery):
-				if !send(": here\n\n") {
-					return
-				}
-			case <-ctx.Done():
-				return
+		if !awaitRead(ctx, next, send) {
+			return
+		}
+	}
+}
+
+// awaitRead waits for the next read, with a sign of life for the browser from time to time. It
+// reports false if the stream has ended.
+func awaitRead(ctx context.Context, next <-chan struct{}, send func(string) bool) bool {
+	for {
+		select {
+		case <-next:
+			return true
+		case <-time.After(heartbeatEvery):
+			if !send(": here\n\n") {
+				return false
 			}
+		case <-ctx.Done():
+			return false
 		}
 	}
 }

@@ -63,8 +63,9 @@ func storyOf(j client.Job, lines []client.LogLine) (runs []run) {
 
 // outcomes are the ends of deliveries in words.
 var outcomes = map[string]string{
-	"done": "done", "evicted": "evicted: handed over before its VM went", "interrupted": "handed over: its worker stopped, was drained, or the job took a break",
-	"failed": "failed, and is tried again", "poison": "given up", "cancelled": "cancelled", "lost": "its worker died, or lost the job",
+	"done": "done", "evicted": "evicted: handed over before its VM went",
+	"interrupted": "handed over: its worker stopped, was drained, or the job took a break",
+	"failed":      "failed, and is tried again", "poison": "given up", "cancelled": "cancelled", "lost": "its worker died, or lost the job",
 	"ended": "ended",
 }
 
@@ -104,11 +105,20 @@ func (b *oneJob) tell(j client.Job, runs []run, skew time.Duration) {
 	if j.Status == client.StatusRunning {
 		add(j.UpdatedAt.Add(skew), "save", "record written: the next worker would continue from its last checkpoint")
 	}
-	if last := len(runs) - 1; j.Status.Ended() && (last < 0 || !runs[last].isLast || runs[last].EndedAt.IsZero() || runs[last].Outcome != string(j.Status)) {
+	if j.Status.Ended() && !toldEnd(j, runs) {
 		add(j.EndedAt, string(j.Status), string(j.Status))
 	}
 	slices.SortStableFunc(b.Story, func(a, c moment) int { return a.At.Compare(c.At) })
 	b.draw(j, runs, skew)
+}
+
+// toldEnd reports whether the last delivery tells the job's end.
+func toldEnd(j client.Job, runs []run) bool {
+	if len(runs) == 0 {
+		return false
+	}
+	last := runs[len(runs)-1]
+	return last.isLast && !last.EndedAt.IsZero() && last.Outcome == string(j.Status)
 }
 
 // checkpointsInWords says how many checkpoints a delivery made.

@@ -77,7 +77,8 @@ func TestStoryOfOlderWorkers(t *testing.T) {
 	var b oneJob
 	b.Ended = true
 	b.tell(j, storyOf(j, []client.LogLine{
-		{Delivery: 2, Worker: "w-2", Number: 1, At: after(12 * time.Minute)}, {Delivery: 2, Worker: "w-2", Number: 2, At: after(15 * time.Minute)},
+		{Delivery: 2, Worker: "w-2", Number: 1, At: after(12 * time.Minute)},
+		{Delivery: 2, Worker: "w-2", Number: 2, At: after(15 * time.Minute)},
 		{Delivery: 3, Worker: "w-3", Number: 1, At: after(21 * time.Minute)},
 	}), 0)
 	var got []string
@@ -103,8 +104,8 @@ func TestStoryOnPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{"claimed: delivery 1 on w-1", "last of 12 checkpoints of delivery 1", "evicted: handed over before its VM went",
-		`<li class="mark">eviction</li>`, `<li class="bad">done again</li>`, `role="img"`} {
+	for _, part := range []string{"claimed: delivery 1 on w-1", "last of 12 checkpoints of delivery 1",
+		"evicted: handed over before its VM went", `<li class="mark">eviction</li>`, `<li class="bad">done again</li>`, `role="img"`} {
 		if !strings.Contains(string(html), part) {
 			t.Errorf("the page lacks %q:\n%s", part, html)
 		}

@@ -104,7 +104,8 @@ func (b *browser) within(what string, f func(ctx context.Context) error) {
 	took := time.Since(began).Round(time.Millisecond)
 	ctx, cancel = context.WithTimeout(b.ctx, 5*time.Second)
 	defer cancel()
-	state, stateErr := chromedp.Run(ctx, chromedp.Evaluate[string](`location.href + " is " + document.readyState + ", hidden " + document.hidden +
+	state, stateErr := chromedp.Run(ctx, chromedp.Evaluate[string](`location.href + " is " + document.readyState +
+		", hidden " + document.hidden +
 		", requests " + performance.getEntriesByType("resource").slice(-5).map((e) => e.name + " " + Math.round(e.duration) + " ms").join(", ")`))
 	if stateErr != nil {
 		state = "a page that does not answer: " + stateErr.Error()

@@ -160,7 +160,8 @@ func TestQuarantine(t *testing.T) {
 	c, connection := emulated(t)
 	workers, err := container.NewClientFromConnectionString(connection, "spotworker-workers", nil)
 	if err == nil {
-		err = presence.NewStore(workers).Write(t.Context(), presence.Presence{Worker: "spot_1-3f9c01aa-0", Machine: presence.Machine{VM: "spot_1"},
+		err = presence.NewStore(workers).Write(t.Context(), presence.Presence{
+			Worker: "spot_1-3f9c01aa-0", Machine: presence.Machine{VM: "spot_1"},
 			State: "process", StartedAt: time.Now(), At: time.Now(), Steered: true})
 	}
 	if err != nil {

@@ -184,7 +184,8 @@ func TestManyTabs(t *testing.T) {
 const shifts = `window.shifted = 0; window.moved = []; window.updates = 0;
 	new PerformanceObserver((list) => { for (const e of list.getEntries()) {
 		shifted += e.value;
-		for (const s of e.sources) moved.push(s.node?.nodeName + "." + s.node?.className + " " + Math.round(s.previousRect.top) + " to " + Math.round(s.currentRect.top));
+		for (const s of e.sources)
+			moved.push(s.node?.nodeName + "." + s.node?.className + " " + Math.round(s.previousRect.top) + " to " + Math.round(s.currentRect.top));
 	} }).observe({ type: "layout-shift" });
 	{ const before = show; show = (regions) => { before(regions); updates++; }; } true`
 
