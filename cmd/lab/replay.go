@@ -161,14 +161,8 @@ func printReport(stdout io.Writer, r *replay.Report, page string) error {
 	fmt.Fprintf(out, "          %6.2f %%  of the time paid for\n\n", h.GoodputPaid())
 	paid := table.New(table.Column{Name: "paid slot-hours"}, table.Column{Name: "hours", Right: true}, table.Column{Name: "share",
 		Right: true})
-	for _, part := range []struct {
-		name  string
-		hours float64
-	}{
-		{"useful", h.Useful}, {"saving", h.Saving}, {"redone", h.Redone}, {"starting", h.Starting}, {"booting", h.Booting},
-		{"leaving", h.Leaving}, {"idle", h.Idle},
-	} {
-		paid.Add(part.name, fmt.Sprintf("%.2f", part.hours), fmt.Sprintf("%.2f %%", 100*part.hours/max(h.Paid(), 1e-9)))
+	for _, part := range h.Parts() {
+		paid.Add(part.Name, fmt.Sprintf("%.2f", part.Hours), fmt.Sprintf("%.2f %%", part.Share))
 	}
 	ends := table.New(table.Column{Name: "runs ended"}, table.Column{Name: "runs", Right: true}, table.Column{Name: "redone", Right: true},
 		table.Column{Name: "claimable after", Right: true}, table.Column{Name: "ran after", Right: true}, table.Column{Name: "p50",

@@ -15,7 +15,7 @@ import (
 	"github.com/spotworker/spotworker/internal/replay"
 )
 
-// printed runs lab and returns what it prints.
+// printed runs lab and returns its output.
 func printed(t *testing.T, args ...string) string {
 	t.Helper()
 	var out bytes.Buffer

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/spotworker/spotworker/internal/lab/screen"
 	"github.com/spotworker/spotworker/internal/lab/trial"
-	"github.com/spotworker/spotworker/internal/plaintext"
 )
 
 // tryCommand are the flags of lab try.
@@ -74,11 +72,7 @@ func (c *tryCommand) run(ctx context.Context, stdout io.Writer) error {
 		return configError(wrong.Err)
 	}
 	if c.json && report.Version > 0 {
-		text, encodeErr := json.MarshalIndent(report, "", "  ")
-		if encodeErr == nil {
-			_, encodeErr = stdout.Write(append(plaintext.JSON(text), '\n'))
-		}
-		err = errors.Join(err, encodeErr)
+		err = errors.Join(err, printJSON(stdout, report))
 	}
 	return err
 }

@@ -53,13 +53,11 @@ type track struct {
 
 // bar is a part of a picture: a box, or marks if Marks is a path.
 type bar struct {
-	Class  string
-	X, W   string
-	Y, H   string
-	Marks  string
-	Title  string
-	Redone string // width of the part at its end that was lost; empty for none
-	RX     string
+	Class string
+	X, W  string
+	Y, H  string
+	Marks string
+	Title string
 }
 
 // series is a distribution.
@@ -86,7 +84,7 @@ func (r *Report) page() page {
 			{meanOf(r.Warned.Redone, r.Warned.Runs), "redone after a notice", plural(r.Warned.Runs, "run") + " ended by a notice"},
 			{meanOf(r.Sudden.Redone, r.Sudden.Runs), "redone after a death", plural(r.Sudden.Runs, "run") + " ended without one"},
 		},
-		Paid: r.shares(), Cut: r.Picture.cut, Facts: r.Facts(), Axis: axis(r.Picture.until),
+		Paid: h.shares(), Cut: r.Picture.cut, Facts: r.Facts(), Axis: axis(r.Picture.until),
 		OtherVMs: max(0, len(r.Picture.lanes)-drawnLanes), OtherJobs: max(0, r.Jobs-drawnJobs),
 		DelaysTable: []delayRow{row("after a notice", r.Warned), row("without a notice", r.Sudden)},
 		Delays:      []series{histogram("after a notice", "warn", r.Warned.delays), histogram("without a notice", "bad", r.Sudden.delays)},
@@ -134,26 +132,17 @@ func plural(n int, noun string) string {
 	return count(n) + " " + noun + "s"
 }
 
-// shares are the parts of the time that was paid for.
-func (r *Report) shares() []share {
-	h := r.Hours
+// shares are the parts of the time that was paid for, side by side.
+func (h Hours) shares() []share {
 	var all []share
 	x := 0.0
-	for _, part := range []struct {
-		class, name string
-		hours       float64
-	}{
-		{"useful", "useful", h.Useful},
-		{"saving", "saving", h.Saving},
-		{"redone", "redone", h.Redone},
-		{"starting", "starting", h.Starting},
-		{"boot", "booting", h.Booting},
-		{"leaving", "leaving after a notice", h.Leaving},
-		{"idle", "idle", h.Idle},
-	} {
-		width := percent(part.hours, h.Paid())
-		all = append(all, share{Class: part.class, Name: part.name, X: x, Width: width, Value: fmt.Sprintf("%.2f %%", width)})
-		x += width
+	for _, part := range h.Parts() {
+		name := part.Name
+		if part.Class == "leaving" {
+			name = "leaving after a notice"
+		}
+		all = append(all, share{Class: part.Class, Name: name, X: x, Width: part.Share, Value: fmt.Sprintf("%.2f %%", part.Share)})
+		x += part.Share
 	}
 	return all
 }

@@ -50,6 +50,28 @@ type Hours struct {
 	Idle     float64 `json:"idle"`
 }
 
+// Part is one use of the paid time.
+type Part struct {
+	Name  string
+	Class string // of its colour on the page
+	Hours float64
+	Share float64 // of the paid time, in percent
+}
+
+// Parts returns all uses of the paid time.
+func (h Hours) Parts() []Part {
+	parts := []Part{
+		{Name: "useful", Class: "useful", Hours: h.Useful}, {Name: "saving", Class: "saving", Hours: h.Saving},
+		{Name: "redone", Class: "redone", Hours: h.Redone}, {Name: "starting", Class: "starting", Hours: h.Starting},
+		{Name: "booting", Class: "boot", Hours: h.Booting}, {Name: "leaving", Class: "leaving", Hours: h.Leaving},
+		{Name: "idle", Class: "idle", Hours: h.Idle},
+	}
+	for i := range parts {
+		parts[i].Share = percent(parts[i].Hours, h.Paid())
+	}
+	return parts
+}
+
 // Running is the time in which slots had a job.
 func (h Hours) Running() float64 { return h.Useful + h.Saving + h.Redone + h.Starting }
 
