@@ -73,6 +73,7 @@ func (m *machine) attacked(t *testing.T) {
 	if took := time.Since(begun); took > 15*time.Second {
 		t.Errorf("eviction during a flood of requests to drained = %s, want it as without", took)
 	}
+	m.azure.cancel(t, "victim", "flood")
 	m.remove(t)
 }
 

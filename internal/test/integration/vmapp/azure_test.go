@@ -4,6 +4,7 @@ package vmapp
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -97,13 +98,15 @@ func (a *localAzure) result(t *testing.T, id, file string) string {
 
 func (a *localAzure) produce(t *testing.T, arguments ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), filepath.Join(shared, "producer"), arguments...)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience) // a result may take as long as two waits
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(shared, "producer"), arguments...)
 	cmd.Env = append(os.Environ(), "AZURE_STORAGE_CONNECTION_STRING="+a.connection)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("producer %s: %v: %s", strings.Join(arguments, " "), err, stderr.String())
+		t.Fatalf("producer %s: %v (%v): %s", strings.Join(arguments, " "), err, ctx.Err(), stderr.String())
 	}
 	return string(out)
 }
@@ -121,6 +124,16 @@ func (a *localAzure) record(t *testing.T, id string) checkpoint.Record {
 		t.Fatal(err)
 	}
 	return r
+}
+
+// cancel cancels jobs that would take the slots of later workers.
+func (a *localAzure) cancel(t *testing.T, ids ...string) {
+	t.Helper()
+	for _, id := range ids {
+		if _, err := a.stores.Records.Cancel(t.Context(), id, "test", "its test is over", false); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // lockedBuffer can be read while a process writes to it.

@@ -23,7 +23,8 @@ const leaverKind = `"leaver": {"command": ["sh", "-c",
 // from systemd; the group ends as a whole with the job.
 func (m *machine) controlGroups(t *testing.T) {
 	m.deploy(t, published("1.3.0", archiveOf(newVersion), m.azure.settings("spot_2", "SPOTWORKER_CONCURRENCY=2")))
-	for _, id := range []string{"leaver-1", "leaver-2"} {
+	leavers := []string{"leaver-1", "leaver-2"}
+	for _, id := range leavers {
 		m.azure.produce(t, "put", "--kind", "leaver", "--id", id, "--payload", "{}")
 	}
 	await(t, "two programs with a process that left their sessions", func() bool {
@@ -60,6 +61,7 @@ func (m *machine) controlGroups(t *testing.T) {
 		left, err := filepath.Glob(filepath.Join(unifiedRoot(t), filepath.Dir(unit), "job-*"))
 		return err == nil && len(left) == 0
 	})
+	m.azure.cancel(t, leavers...)
 	m.remove(t)
 }
 
