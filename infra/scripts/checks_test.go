@@ -171,6 +171,7 @@ func TestDeployKeepsPrefixAndLocation(t *testing.T) {
 		refused                                    string
 	}{
 		{name: "the file's prefix", file: "param prefix = 'spotworker-win' // for Windows\n", want: []string{"prefix=spotworker-win"}},
+		{name: "a file with line ends of Windows", file: "param prefix = 'spotworker-win'\r\n", want: []string{"prefix=spotworker-win"}},
 		{name: "PREFIX before the file", file: "param prefix = 'other'\n", env: []string{"PREFIX=mine"}, want: []string{"prefix=mine"}},
 		{name: "no prefix", want: []string{"prefix=spotworker", "location=westeurope"}},
 		{name: "a person by default", want: []string{"operatorKind=User"}},

@@ -57,6 +57,9 @@ func TestDeployAsksTheWorkers(t *testing.T) {
 			if err == nil || !strings.Contains(said, c.want+" workers run version 1.2.3") {
 				t.Errorf("deploy = %v, want a failure; it said:\n%s", err, said)
 			}
+			if n := strings.Count(said, " so far\n"); n > 1 {
+				t.Errorf("it said %d times how many workers there are, want it when their number changes:\n%s", n, said)
+			}
 			if vm := `{"provisioning":"Succeeded","vm":"spotworker-ondemand_00000000"}`; !strings.Contains(said, vm) {
 				t.Errorf("it does not list the VMs, such as %s:\n%s", vm, said)
 			}

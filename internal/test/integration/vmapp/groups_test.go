@@ -22,7 +22,7 @@ const leaverKind = `"leaver": {"command": ["sh", "-c",
 // controlGroups: each program is in a control group of its own, below the worker's group
 // from systemd; the group ends as a whole with the job.
 func (m *machine) controlGroups(t *testing.T) {
-	m.deploy(t, published("1.3.0", archiveOf(newVersion), m.azure.settings("spot_2", "SPOTWORKER_CONCURRENCY=2")))
+	m.deploy(t, published("1.3.0", archiveOf(newVersion), m.azure.settings("spot_4", "SPOTWORKER_CONCURRENCY=2")))
 	leavers := []string{"leaver-1", "leaver-2"}
 	for _, id := range leavers {
 		m.azure.produce(t, "put", "--kind", "leaver", "--id", id, "--payload", "{}")
@@ -55,7 +55,7 @@ func (m *machine) controlGroups(t *testing.T) {
 		t.Logf("not tried here: limits of %s for all processes of a job; this kernel has these controllers in hierarchies of version 1",
 			strings.Join(missing, ", "))
 	}
-	m.azure.evict(t, "spot_2")
+	m.azure.evict(t, "spot_4")
 	await(t, "the end of all processes of both jobs", func() bool { return len(sleepers(t, "3217"))+len(sleepers(t, "3218")) == 0 })
 	await(t, "the end of both control groups", func() bool {
 		left, err := filepath.Glob(filepath.Join(unifiedRoot(t), filepath.Dir(unit), "job-*"))
