@@ -78,10 +78,10 @@ func (c *claimer) releaseRest(ctx context.Context) {
 			c.buffer = nil
 			releases.Go(func() { c.releaseAll(rest) })
 		}
-		if len(c.claims) == 0 {
+		if len(c.inFlight.claims) == 0 {
 			break
 		}
-		c.receive(ctx, <-c.claimed)
+		c.receive(ctx, <-c.inFlight.ended)
 	}
 	releases.Wait()
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/spotworker/spotworker/internal/delivery/pool"
 	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/queue"
-	"github.com/spotworker/spotworker/internal/retry"
 	"github.com/spotworker/spotworker/internal/storage/outage"
 	"github.com/spotworker/spotworker/internal/telemetry/health"
 	"github.com/spotworker/spotworker/internal/worker/intake"
@@ -35,40 +34,18 @@ type claimer struct {
 	loop       *health.Loop
 	pressure   *intake.Pressure
 	failing    func(account string) bool // whether calls for blobs of an account fail
-	jitter     retry.Jitter
 	log        *slog.Logger
 
-	slots    int
-	free     int            // of the slots
-	active   map[string]int // jobs in slots, by account
-	ended    chan ended
+	slots    slots
+	buffer   []*queue.Lease // in the order in which they were asked for
+	inFlight claimsInFlight
+	rotation *queueRotation
+	idleness idleness
 	cleanup  context.Context // outlives a stop up to the end of the drain
 	timer    *time.Timer     // for waitAny
-	buffer   []*queue.Lease  // in the order in which they were asked for
-	rotation *queueRotation
-	average  delivery.MovingAverage // of how long jobs take
-	lastEnd  time.Time              // of a job
-
-	claims    []*claim // in flight, the oldest first
-	claimed   chan claimed
-	claimTime delivery.MovingAverage // of how long claims take
-
-	// skipped counts the jobs in a row that this worker left to others because they
-	// fail on it. Nothing is claimed before restUntil because of them.
-	skipped   int
-	restUntil time.Time
-
-	idleness idleness
 
 	// pauseChanged is closed when claiming is paused or unpaused.
 	pauseChanged <-chan struct{}
-}
-
-// ended is the end of a delivery.
-type ended struct {
-	result  delivery.Result
-	took    time.Duration
-	account string
 }
 
 // claim is one call that asks a queue for messages.
@@ -86,6 +63,13 @@ type claimed struct {
 	err    error
 }
 
+// claimsInFlight are the claims that have not been answered.
+type claimsInFlight struct {
+	claims []*claim // the oldest first
+	ended  chan claimed
+	took   delivery.MovingAverage // how long claims take
+}
+
 // claimLoop claims messages and starts a delivery for each, in deliveries, until ctx
 // ends; cleanup outlives that. Deliveries make the calls of long jobs in calls. It
 // releases the messages that it claimed and did not start.
@@ -93,15 +77,13 @@ func (w *Worker) claimLoop(ctx, cleanup context.Context, deliveries, calls *pool
 	c := &claimer{
 		runner: w.runner, departure: w.departure, pause: &w.steering.pause, leave: w.events.Leave, endIdle: w.endIdle,
 		deliveries: deliveries, calls: calls, idleness: idleness{after: w.ExitWhenIdle, since: time.Now()},
-		loop:     w.loops.claim,
-		pressure: w.Pressure, failing: w.blobsFail, jitter: w.Jitter, log: w.Log,
-		slots: w.Concurrency, free: w.Concurrency, active: map[string]int{}, ended: make(chan ended, w.Concurrency),
-		claimed: make(chan claimed, intake.MaxClaims),
+		loop: w.loops.claim, pressure: w.Pressure, failing: w.blobsFail, log: w.Log,
+		slots: newSlots(w.Concurrency, w.Jitter), inFlight: claimsInFlight{ended: make(chan claimed, intake.MaxClaims)},
 		cleanup: w.runner.NewTries(ctx).In(cleanup), timer: stoppedTimer(), rotation: newQueueRotation(w.sources.Taken(), w.fleet.Idle, w.Jitter),
 	}
 	defer c.loop.Rest()
 	for ctx.Err() == nil {
-		state, closing := c.departure.CloseIfDue(time.Now(), c.average.Mean)
+		state, closing := c.departure.CloseIfDue(time.Now(), c.slots.average.Mean)
 		if closing {
 			c.endClaiming(ctx, state)
 		}
@@ -115,11 +97,11 @@ func (w *Worker) claimLoop(ctx, cleanup context.Context, deliveries, calls *pool
 			c.releaseAll(c.buffer)
 			c.buffer = nil
 			c.idleness.busy = true
-			c.waitAny(ctx, state, state.UntilClose(time.Now(), c.average.Mean, longestPoll))
+			c.waitAny(ctx, state, state.UntilClose(time.Now(), c.slots.average.Mean, longestPoll))
 			continue
 		}
 		c.rotation.setQueues(w.sources.Taken())
-		c.rotation.observeAccounts(c.failing, c.active, c.slots)
+		c.rotation.observeAccounts(c.failing, c.slots.active, c.slots.all)
 		c.start(ctx)
 		c.releaseOld(ctx)
 		if c.idle(time.Now()) {
@@ -134,20 +116,19 @@ func (w *Worker) claimLoop(ctx, cleanup context.Context, deliveries, calls *pool
 // start starts a delivery for each buffered message that there is a slot for. Messages
 // of a queue that is at its limit are started one after the other.
 func (c *claimer) start(ctx context.Context) {
-	for c.free > 0 && ctx.Err() == nil {
+	for c.slots.free > 0 && ctx.Err() == nil {
 		lease := c.takeStartable(time.Now())
 		if lease == nil {
 			return
 		}
-		c.free--
 		account := lease.Queue().Account()
-		c.active[account]++
-		c.rotation.observeAccounts(c.failing, c.active, c.slots)
+		c.slots.take(account)
+		c.rotation.observeAccounts(c.failing, c.slots.active, c.slots.all)
 		d := c.runner.Open(lease)
 		c.deliveries.Go(func() {
 			begun := time.Now()
 			result := d.Run(ctx, c.cleanup, c.calls)
-			c.ended <- ended{result, time.Since(begun), account}
+			c.slots.ended <- ended{result, time.Since(begun), account}
 		})
 	}
 }
@@ -165,24 +146,40 @@ func (c *claimer) claim(ctx context.Context, state drain.DepartureState) (wait t
 		}
 		next, ok := c.next(state, most, now)
 		if !ok {
-			return min(c.rotation.due(now).Sub(now), c.rotation.stuckAt(c.claims, now).Sub(now))
+			return min(c.rotation.due(now).Sub(now), c.rotation.stuckAt(c.inFlight.claims, now).Sub(now))
 		}
 		c.send(ctx, next)
 	}
 	return 0
 }
 
+// claimable returns how many messages may be claimed at now as far as the circuit
+// breakers go.
+func (c *claimer) claimable(now time.Time) int {
+	if now.Before(c.slots.restUntil) {
+		return 0
+	}
+	most, _ := c.runner.Claimable(queue.MaxClaim, now)
+	return most
+}
+
+// restTime is how long the circuit breakers let nothing be claimed.
+func (c *claimer) restTime(now time.Time) time.Duration {
+	_, wait := c.runner.Claimable(queue.MaxClaim, now)
+	return max(wait, c.slots.restUntil.Sub(now))
+}
+
 // next returns the claim to send now, if one is due. Where the circuit breakers let
 // fewer messages through than a claim may bring, it is the only one.
 func (c *claimer) next(state drain.DepartureState, most int, now time.Time) (*claim, bool) {
 	d := intake.Demand{
-		Slots: c.slots, Free: c.free, Buffered: c.rotation.startable(c.buffer), Mean: c.average.Mean, Claim: c.claimTime.Mean,
-		Quiet:   now.Sub(c.lastEnd),
+		Slots: c.slots.all, Free: c.slots.free, Buffered: c.rotation.startable(c.buffer), Mean: c.slots.average.Mean, Claim: c.inFlight.took.Mean,
+		Quiet:   now.Sub(c.slots.lastEnd),
 		Backlog: c.rotation.hasBacklog() && !state.Advised,
 	}
-	c.rotation.observeStuck(c.claims, now)
+	c.rotation.observeStuck(c.inFlight.claims, now)
 	inFlight := 0
-	for _, claim := range c.claims {
+	for _, claim := range c.inFlight.claims {
 		if !claim.source.stuck {
 			d.Asked += claim.wanted
 			inFlight++
@@ -192,7 +189,7 @@ func (c *claimer) next(state drain.DepartureState, most int, now time.Time) (*cl
 	if most < queue.MaxClaim {
 		wanted = min(wanted, most-d.Asked-d.Buffered)
 	}
-	if wanted <= 0 || inFlight >= d.Claims() || len(c.claims) >= cap(c.claimed) {
+	if wanted <= 0 || inFlight >= d.Claims() || len(c.inFlight.claims) >= cap(c.inFlight.ended) {
 		return nil, false
 	}
 	source := c.rotation.turn(now)
@@ -206,21 +203,21 @@ func (c *claimer) next(state drain.DepartureState, most int, now time.Time) (*cl
 // send sends a claim. A stop lets it continue for a while, so that its messages are
 // known and can be released.
 func (c *claimer) send(ctx context.Context, next *claim) {
-	c.claims = append(c.claims, next)
+	c.inFlight.claims = append(c.inFlight.claims, next)
 	next.source.inFlight++
 	next.source.pace.Sent(next.begun, next.wanted)
 	go func() {
 		grace, cancel := drain.Outlive(ctx, drain.UntilAfter(claimGrace))
 		defer cancel()
 		leases, err := next.source.queue.ClaimOnce(grace, next.wanted, next.visibility)
-		c.claimed <- claimed{next, leases, err}
+		c.inFlight.ended <- claimed{next, leases, err}
 	}()
 }
 
 // receive adds the messages of a claim to the buffer, and learns from its end.
 func (c *claimer) receive(ctx context.Context, r claimed) {
 	now := time.Now()
-	c.claims = slices.DeleteFunc(c.claims, func(other *claim) bool { return other == r.claim })
+	c.inFlight.claims = slices.DeleteFunc(c.inFlight.claims, func(other *claim) bool { return other == r.claim })
 	r.source.inFlight--
 	gave := c.resultOf(r)
 	if gave == someWork && r.source.empty > 0 {
@@ -229,7 +226,7 @@ func (c *claimer) receive(ctx context.Context, r claimed) {
 	c.rotation.record(r.source, gave, now)
 	c.idleness.observeClaim(r, gave, now)
 	if r.err == nil {
-		c.claimTime.Add(now.Sub(r.begun))
+		c.inFlight.took.Add(now.Sub(r.begun))
 		r.source.pace.Got(now, r.wanted, len(r.leases))
 		c.rotation.setBacklog(r.source, gave == someWork && len(r.leases) >= r.wanted)
 	}
@@ -307,11 +304,11 @@ func waitedFor(leases []*queue.Lease) time.Duration {
 func (c *claimer) await(ctx context.Context, state drain.DepartureState, wait time.Duration) {
 	if len(c.buffer) > 0 {
 		wait = min(wait, time.Until(c.buffer[0].AskedAt.Add(c.maxBuffered())))
-		if c.free > 0 {
+		if c.slots.free > 0 {
 			wait = min(wait, time.Until(c.rotation.startDue(c.buffer)))
 		}
 	}
-	c.waitAny(ctx, state, state.UntilClose(time.Now(), c.average.Mean, wait))
+	c.waitAny(ctx, state, state.UntilClose(time.Now(), c.slots.average.Mean, wait))
 }
 
 // waitAny waits until a delivery or a claim ends, and learns from all that have ended.
@@ -327,16 +324,16 @@ func (c *claimer) waitAny(ctx context.Context, state drain.DepartureState, wait 
 	case <-state.Changed:
 	case <-c.pauseChanged:
 	case <-c.timer.C:
-	case e := <-c.ended:
-		c.learn(e, time.Now())
-	case r := <-c.claimed:
+	case e := <-c.slots.ended:
+		c.slots.learn(e, time.Now())
+	case r := <-c.inFlight.ended:
 		c.receive(ctx, r)
 	}
 	for {
 		select {
-		case e := <-c.ended:
-			c.learn(e, time.Now())
-		case r := <-c.claimed:
+		case e := <-c.slots.ended:
+			c.slots.learn(e, time.Now())
+		case r := <-c.inFlight.ended:
 			c.receive(ctx, r)
 		default:
 			return
@@ -354,52 +351,18 @@ func stoppedTimer() *time.Timer {
 // turn reports that the loop turned, and will do so again after wait. A claim that does
 // not come back makes it hang.
 func (c *claimer) turn(wait time.Duration) {
-	if len(c.claims) > 0 {
-		c.loop.Turn(c.claims[0].begun, claimTurn)
+	if len(c.inFlight.claims) > 0 {
+		c.loop.Turn(c.inFlight.claims[0].begun, claimTurn)
 		return
 	}
 	c.loop.Turn(time.Now(), wait+claimTurn)
-}
-
-// learn learns from the end of a delivery how long jobs take, and how many in a row
-// were skipped. While nothing else comes, claims get as rare as claims of an empty
-// queue: they only hide messages from others.
-func (c *claimer) learn(e ended, now time.Time) {
-	c.free++
-	c.active[e.account]--
-	switch e.result {
-	case delivery.Skipped:
-		c.skipped++
-		c.restUntil = now.Add(c.jitter.Vary(pollDelay(c.skipped)))
-	case delivery.Ran:
-		c.average.Add(e.took)
-		c.lastEnd = now
-		c.skipped, c.restUntil = 0, time.Time{}
-	case delivery.NotRun: // says nothing
-	}
-}
-
-// claimable returns how many messages may be claimed at now as far as the circuit
-// breakers go.
-func (c *claimer) claimable(now time.Time) int {
-	if now.Before(c.restUntil) {
-		return 0
-	}
-	most, _ := c.runner.Claimable(queue.MaxClaim, now)
-	return most
-}
-
-// restTime is how long the circuit breakers let nothing be claimed.
-func (c *claimer) restTime(now time.Time) time.Duration {
-	_, wait := c.runner.Claimable(queue.MaxClaim, now)
-	return max(wait, c.restUntil.Sub(now))
 }
 
 // endClaiming ends claiming because the VM will go. Messages that wait for a slot
 // are released, and every running job checks whether it can finish.
 func (c *claimer) endClaiming(ctx context.Context, state drain.DepartureState) {
 	c.log.InfoContext(ctx, "claiming ended; jobs that will not be done in time are handed over", "event_type", state.Event.Event.Type,
-		"event_id", state.Event.Event.ID, "gone_in", time.Until(state.Gone), "usual_job", c.average.Mean)
+		"event_id", state.Event.Event.ID, "gone_in", time.Until(state.Gone), "usual_job", c.slots.average.Mean)
 	c.runner.RecheckAll()
 }
 
@@ -411,7 +374,7 @@ func (c *claimer) awaitDeparture(ctx context.Context, state drain.DepartureState
 		c.releaseAll(c.buffer)
 		c.buffer = nil
 	}
-	if c.free == c.slots && len(c.claims) == 0 || !time.Now().Before(state.LeavesAt()) {
+	if c.slots.free == c.slots.all && len(c.inFlight.claims) == 0 || !time.Now().Before(state.LeavesAt()) {
 		c.leave()
 	}
 	c.waitAny(ctx, state, time.Until(state.LeavesAt()))

@@ -38,13 +38,13 @@ func (c *claimer) idle(now time.Time) bool {
 	if c.idleness.after == 0 {
 		return false
 	}
-	busy := c.free < c.slots || len(c.buffer) > 0 || c.claimable(now) == 0 ||
+	busy := c.slots.free < c.slots.all || len(c.buffer) > 0 || c.claimable(now) == 0 ||
 		slices.ContainsFunc(c.rotation.queues, func(s *queueState) bool { return !s.dropped && s.waits() })
 	if busy || c.idleness.busy {
 		c.idleness.since = now
 	}
 	c.idleness.busy = busy
-	return !busy && len(c.claims) == 0 && c.idleness.over(c.rotation) && c.runner.Counts().Active == 0
+	return !busy && len(c.inFlight.claims) == 0 && c.idleness.over(c.rotation) && c.runner.Counts().Active == 0
 }
 
 // endIdle ends the worker as SIGTERM does, because it was idle.
