@@ -127,7 +127,7 @@ func (r *Responder) acknowledgeReady(ctx context.Context) (pending bool) {
 		}
 		switch err := r.askAll(ctx, a); {
 		case errors.Is(err, vmshare.ErrTaken):
-			r.log.InfoContext(ctx, "event is acknowledged by another worker of this VM", "event_id", a.Event.ID, "event_type", a.Event.Type)
+			r.Log.InfoContext(ctx, "event is acknowledged by another worker of this VM", "event_id", a.Event.ID, "event_type", a.Event.Type)
 		case err != nil:
 			r.cancelReservation(a.Event)
 			r.logWaiting(ctx, a.Event, err)
@@ -146,7 +146,7 @@ func (r *Responder) reserve(e preempt.Event) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	ready := slices.ContainsFunc(r.readyFor(), func(a preempt.Acknowledgement) bool { return a.Event.ID == e.ID })
-	if !ready || r.acknowledged[e.ID] != notAsked || !r.acknowledge.allows(e, r.identity) {
+	if !ready || r.acknowledged[e.ID] != notAsked || !r.Acknowledge.allows(e, r.identity) {
 		return false
 	}
 	r.acknowledged[e.ID] = asked
@@ -169,20 +169,20 @@ func (r *Responder) askAll(ctx context.Context, a preempt.Acknowledgement) error
 			return err
 		}
 	}
-	if r.runtime == nil {
+	if r.Runtime == nil {
 		return nil
 	}
 	e := vmshare.Event{ID: a.Event.ID, NotBefore: a.Event.NotBefore}
-	return r.runtime.Acknowledge(ctx, e, a.After >= preempt.DrainBy)
+	return r.Runtime.Acknowledge(ctx, e, a.After >= preempt.DrainBy)
 }
 
 func (r *Responder) send(ctx context.Context, e preempt.Event) {
-	if err := r.client.Acknowledge(ctx, e.ID); err != nil {
+	if err := r.Client.Acknowledge(ctx, e.ID); err != nil {
 		r.giveUp(ctx, e, err)
 		return
 	}
-	r.observer.Acknowledged(accepted)
-	r.log.InfoContext(ctx, "event acknowledged; it may start at any moment", "event_id", e.ID, "event_type", e.Type)
+	r.Observer.Acknowledged(accepted)
+	r.Log.InfoContext(ctx, "event acknowledged; it may start at any moment", "event_id", e.ID, "event_type", e.Type)
 }
 
 // giveUp records that the platform refused the acknowledgement of e. It is not sent
@@ -191,8 +191,8 @@ func (r *Responder) giveUp(ctx context.Context, e preempt.Event, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	r.observer.Acknowledged(refusedByPlatform)
-	r.log.WarnContext(ctx, "event not acknowledged; it starts at its own time", "event_id", e.ID, "event_type", e.Type, "error", err)
+	r.Observer.Acknowledged(refusedByPlatform)
+	r.Log.WarnContext(ctx, "event not acknowledged; it starts at its own time", "event_id", e.ID, "event_type", e.Type, "error", err)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.acknowledged[e.ID] = refused
@@ -212,10 +212,10 @@ func (r *Responder) logWaiting(ctx context.Context, e preempt.Event, err error) 
 	r.waiting[e.ID] = why
 	switch {
 	case err == nil:
-		r.log.InfoContext(ctx, "events that this worker is ready for are recorded again")
+		r.Log.InfoContext(ctx, "events that this worker is ready for are recorded again")
 	case e.ID == "":
-		r.log.WarnContext(ctx, "events that this worker is ready for cannot be recorded; none is acknowledged until they are", "error", err)
+		r.Log.WarnContext(ctx, "events that this worker is ready for cannot be recorded; none is acknowledged until they are", "error", err)
 	default:
-		r.log.InfoContext(ctx, "event not acknowledged yet", "event_id", e.ID, "event_type", e.Type, "reason", why)
+		r.Log.InfoContext(ctx, "event not acknowledged yet", "event_id", e.ID, "event_type", e.Type, "reason", why)
 	}
 }

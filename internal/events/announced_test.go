@@ -1,6 +1,9 @@
 package events
 
 import (
+	"bytes"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,23 +20,42 @@ func (announcements) Unrecognised()                   {}
 func (announcements) Acknowledged(string)             {}
 func (announcements) Polled(time.Time, string)        {}
 
-// TestReportAnnounced: an event is reported once, and again when another action
-// follows from it. Events that are no longer listed are forgotten.
-func TestReportAnnounced(t *testing.T) {
+// TestReport: an event is logged once, and again when it has changed. It is counted
+// again only when another action follows from it. Events that are no longer listed are
+// forgotten.
+func TestReport(t *testing.T) {
 	got := announcements{}
-	r := New(ResponderConfig{Observer: got})
-	event := func(id string, a preempt.Action) preempt.Verdict {
-		return preempt.Verdict{Action: a, Event: preempt.Event{ID: id, Type: preempt.TypeReboot}}
+	var log bytes.Buffer
+	r := New(ResponderConfig{Observer: got, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	event := func(id, status string, a preempt.Action) preempt.Verdict {
+		return preempt.Verdict{Action: a, Event: preempt.Event{ID: id, Type: preempt.TypeReboot, Status: status}}
 	}
-	r.reportAnnounced([]preempt.Verdict{event("1", preempt.DrainBy)})
-	r.reportAnnounced([]preempt.Verdict{event("1", preempt.DrainBy), event("2", preempt.DrainBy)})
-	r.reportAnnounced([]preempt.Verdict{event("1", preempt.Drain)})
-	if len(r.announced) != 1 {
-		t.Errorf("events kept = %d, want those that are listed", len(r.announced))
+	lines := 0
+	for _, step := range []struct {
+		verdicts []preempt.Verdict
+		logged   int
+	}{
+		{[]preempt.Verdict{event("1", "Scheduled", preempt.DrainBy)}, 1},
+		{[]preempt.Verdict{event("1", "Scheduled", preempt.DrainBy), event("2", "Scheduled", preempt.DrainBy)}, 1},
+		{[]preempt.Verdict{event("1", "Started", preempt.DrainBy)}, 1},
+		{[]preempt.Verdict{event("1", "Started", preempt.Drain)}, 1},
+		{[]preempt.Verdict{event("1", "Started", preempt.Drain)}, 0},
+		{[]preempt.Verdict{
+			event("1", "Started", preempt.Drain),
+			{Action: preempt.CheckpointNow, Event: preempt.Event{ID: "3", Type: "Quake"}},
+		}, 1},
+		{[]preempt.Verdict{event("2", "Scheduled", preempt.DrainBy)}, 1},
+	} {
+		r.report(step.verdicts)
+		if len(r.reported) != len(step.verdicts) {
+			t.Errorf("events kept = %d, want the %d that are listed", len(r.reported), len(step.verdicts))
+		}
+		lines += step.logged
+		if n := strings.Count(log.String(), "scheduled event names this VM"); n != lines {
+			t.Errorf("lines after %v = %d, want %d", step.verdicts, n, lines)
+		}
 	}
-	unknown := preempt.Verdict{Action: preempt.CheckpointNow, Event: preempt.Event{ID: "3", Type: "Quake"}}
-	r.reportAnnounced([]preempt.Verdict{event("1", preempt.Drain), unknown})
-	want := announcements{"Reboot, drain by": 2, "Reboot, drain": 1, "other, checkpoint now": 1}
+	want := announcements{"Reboot, drain by": 3, "Reboot, drain": 1, "other, checkpoint now": 1}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("reported (-want +got):\n%s", diff)
 	}

@@ -9,7 +9,7 @@ import (
 
 // carryOut carries out the decision at now. The caller holds mu, here and below.
 func (r *Responder) carryOut(d preempt.Decision, now time.Time) {
-	r.departure.Set(d, now)
+	r.Departure.Set(d, now)
 	r.follow(d, now)
 	r.checkpoint(d)
 }
@@ -19,13 +19,13 @@ func (r *Responder) follow(d preempt.Decision, now time.Time) {
 	stands := r.stands(d)
 	switch {
 	case stands && !r.standing && d.Action == preempt.Drain:
-		r.worker.Evict(d.Notice(now))
+		r.Worker.Evict(d.Notice(now))
 	case stands && !r.standing: // an earlier run, or another worker, left for it
-		r.worker.Evict(d.Leave(d.Budget).Notice(now))
+		r.Worker.Evict(d.Leave(d.Budget).Notice(now))
 	case stands && d.Action == preempt.Drain:
-		r.worker.Hasten(d.Notice(now))
+		r.Worker.Hasten(d.Notice(now))
 	case !stands && r.standing:
-		r.worker.Withdraw()
+		r.Worker.Withdraw()
 	}
 	r.standing = stands
 }
@@ -60,7 +60,7 @@ func (r *Responder) Leave() {
 	}
 	r.left.add(v.Event)
 	r.standing = true
-	r.worker.Evict(r.departure.Current().Notice(time.Now()))
+	r.Worker.Evict(r.Departure.Current().Notice(time.Now()))
 }
 
 // impact is the possible effect of an event on this VM. A second impact of an event that
@@ -98,8 +98,8 @@ func (r *Responder) checkpoint(d preempt.Decision) {
 		return
 	}
 	begun := time.Now()
-	r.worker.SaveAll(func(jobs, unsaved int) {
-		r.log.Info("running jobs were asked to save", "jobs", jobs, "not_saved", unsaved, "took", time.Since(begun))
+	r.Worker.SaveAll(func(jobs, unsaved int) {
+		r.Log.Info("running jobs were asked to save", "jobs", jobs, "not_saved", unsaved, "took", time.Since(begun))
 		r.recordSaved(fresh, unsaved == 0)
 	})
 }

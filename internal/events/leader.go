@@ -25,7 +25,7 @@ const (
 func (r *Responder) askOtherVMs(ctx context.Context, e preempt.Event) error {
 	var seen []presence.Listed
 	for _, vm := range e.Resources {
-		found, err := r.presences.ListVM(ctx, vm)
+		found, err := r.Presences.ListVM(ctx, vm)
 		if err != nil {
 			return err
 		}

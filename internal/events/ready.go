@@ -50,7 +50,7 @@ func (l readyList) inFolder() (events []vmshare.Event) {
 // readyFor returns the events that may start early as far as this worker goes: it has
 // done its part for them. The caller holds mu.
 func (r *Responder) readyFor() (events []preempt.Acknowledgement) {
-	position := r.worker.Position()
+	position := r.Worker.Position()
 	for _, a := range r.decision.Acknowledgements() {
 		if isReady(a.After, position, r.isSaved(a.Event)) {
 			events = append(events, a)
@@ -88,10 +88,10 @@ func (r *Responder) WaitSettled(ctx context.Context) {
 	r.mu.Lock()
 	open := len(r.left) > 0 && !isClosed(r.decided)
 	r.mu.Unlock()
-	if !open || r.client == nil {
+	if !open || r.Client == nil {
 		return
 	}
-	r.log.WarnContext(ctx, "an event that this worker drained for may still stand; no job is taken until the metadata service tells",
+	r.Log.WarnContext(ctx, "an event that this worker drained for may still stand; no job is taken until the metadata service tells",
 		"at_most", settlePatience)
 	waitFor(ctx, r.decided, settlePatience)
 }
@@ -111,11 +111,11 @@ func (r *Responder) recordReady(ctx context.Context, events []preempt.Acknowledg
 	if known {
 		return nil
 	}
-	if err := r.worker.WriteHeartbeat(ctx); err != nil {
+	if err := r.Worker.WriteHeartbeat(ctx); err != nil {
 		return err
 	}
-	if r.runtime != nil && len(now) > 0 {
-		if err := r.runtime.Ready(ctx, now.inFolder()); err != nil {
+	if r.Runtime != nil && len(now) > 0 {
+		if err := r.Runtime.Ready(ctx, now.inFolder()); err != nil {
 			return err
 		}
 	}

@@ -98,17 +98,7 @@ const pollSlack = 30 * time.Second
 
 // Responder makes a worker respond to the scheduled events of its VM.
 type Responder struct {
-	worker      Worker
-	client      *preempt.Client
-	departure   *drain.Departure
-	runtime     *vmshare.Dir
-	presences   *presence.Store
-	acknowledge Acknowledge
-	vmName      string
-	observer    Observer
-	loop        *health.Loop
-	onVM        func(name string)
-	log         *slog.Logger
+	ResponderConfig
 
 	known    chan struct{} // closed when the identity is known
 	decided  chan struct{} // closed after the first decision
@@ -118,27 +108,30 @@ type Responder struct {
 
 	mu           sync.Mutex // guards what follows
 	identity     preempt.Identity
-	nameless     bool              // the metadata service was asked for this VM's name and did not give it
-	document     *preempt.Document // the last one; nil before the first
-	decision     preempt.Decision  // on that
-	blindSince   time.Time         // when the metadata service answered last, if it does not; otherwise zero
-	standing     bool              // the worker was told to drain, and nothing was withdrawn since
-	left         readyList         // events that the worker drained for although there was time
-	ready        readyList         // events that the worker is ready for
-	recorded     readyList         // ready, as last recorded where others see it
-	saved        map[impact]*bool  // whether all jobs were saved for an impact; nil before they were asked to
-	announced    map[string]preempt.Action
-	logged       map[string]string          // by event id: the last log line about it
+	nameless     bool                       // the metadata service was asked for this VM's name and did not give it
+	document     *preempt.Document          // the last one; nil before the first
+	decision     preempt.Decision           // on that
+	blindSince   time.Time                  // when the metadata service answered last, if it does not; otherwise zero
+	standing     bool                       // the worker was told to drain, and nothing was withdrawn since
+	left         readyList                  // events that the worker drained for although there was time
+	ready        readyList                  // events that the worker is ready for
+	recorded     readyList                  // ready, as last recorded where others see it
+	saved        map[impact]*bool           // whether all jobs were saved for an impact; nil before they were asked to
+	reported     map[string]reported        // by event id
 	acknowledged map[string]acknowledgement // by event id
 	again        *time.Timer                // decides again while the VM's name is not known
+}
+
+// reported is the last report of an event: its log line and the action on it.
+type reported struct {
+	line   string
+	action preempt.Action
 }
 
 // New returns a Responder, which does nothing before [Responder.Run].
 func New(c ResponderConfig) *Responder {
 	return &Responder{
-		worker: c.Worker, client: c.Client, departure: c.Departure, runtime: c.Runtime, presences: c.Presences,
-		acknowledge: c.Acknowledge, vmName: c.VMName, observer: c.Observer, loop: c.Loop, onVM: c.OnVM, log: c.Log,
-		known: make(chan struct{}), decided: make(chan struct{}), progress: make(chan struct{}, 1),
+		ResponderConfig: c, known: make(chan struct{}), decided: make(chan struct{}), progress: make(chan struct{}, 1),
 		waiting: map[string]string{}, identity: preempt.Identity{Name: c.VMName},
 		saved: map[impact]*bool{}, acknowledged: map[string]acknowledgement{},
 	}
@@ -147,10 +140,10 @@ func New(c ResponderConfig) *Responder {
 // Run polls the metadata service, asks it for the VM's name, and acknowledges
 // events, until ctx ends.
 func (r *Responder) Run(ctx context.Context) {
-	if r.client == nil {
+	if r.Client == nil {
 		return
 	}
-	defer r.client.Close()
+	defer r.Client.Close()
 	defer func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -165,11 +158,11 @@ func (r *Responder) Run(ctx context.Context) {
 
 // poll runs the watcher.
 func (r *Responder) poll(ctx context.Context) {
-	defer r.loop.Rest()
-	watcher := preempt.NewWatcher(r.client)
+	defer r.Loop.Rest()
+	watcher := preempt.NewWatcher(r.Client)
 	watcher.Trace = preempt.Trace{
-		Turned: func(now time.Time, within time.Duration) { r.loop.Turn(now, within+pollSlack) },
-		Polled: func(at time.Time, result preempt.PollResult) { r.observer.Polled(at, string(result)) },
+		Turned: func(now time.Time, within time.Duration) { r.Loop.Turn(now, within+pollSlack) },
+		Polled: func(at time.Time, result preempt.PollResult) { r.Observer.Polled(at, string(result)) },
 	}
 	watcher.Run(ctx, r.observe)
 }
@@ -177,10 +170,10 @@ func (r *Responder) poll(ctx context.Context) {
 // discover asks the metadata service for the VM's name until it answers.
 func (r *Responder) discover(ctx context.Context) {
 	logged := false
-	identity, err := r.client.Discover(ctx, func(err error) {
+	identity, err := r.Client.Discover(ctx, func(err error) {
 		if !logged {
-			r.log.WarnContext(ctx, "metadata service does not say what this VM is; trying again. Without --vm-name an eviction "+
-				"cannot be recognised", "error", err, "vm_name", r.vmName)
+			r.Log.WarnContext(ctx, "metadata service does not say what this VM is; trying again. Without --vm-name an eviction "+
+				"cannot be recognised", "error", err, "vm_name", r.VMName)
 		}
 		logged = true
 		r.mu.Lock()
@@ -193,17 +186,17 @@ func (r *Responder) discover(ctx context.Context) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.vmName != "" && !strings.EqualFold(r.vmName, identity.Name) {
-		r.log.WarnContext(ctx, "metadata service has another name for this VM than --vm-name, which counts", "vm_name", r.vmName,
+	if r.VMName != "" && !strings.EqualFold(r.VMName, identity.Name) {
+		r.Log.WarnContext(ctx, "metadata service has another name for this VM than --vm-name, which counts", "vm_name", r.VMName,
 			"metadata_name", identity.Name)
 	}
 	r.identity = identity
-	r.identity.Name = cmp.Or(r.vmName, identity.Name)
+	r.identity.Name = cmp.Or(r.VMName, identity.Name)
 	close(r.known)
-	if r.onVM != nil {
-		r.onVM(r.identity.Name)
+	if r.OnVM != nil {
+		r.OnVM(r.identity.Name)
 	}
-	r.log.InfoContext(ctx, "name of this VM is known", "vm_name", r.identity.Name, "scale_set", identity.ScaleSet, "priority",
+	r.Log.InfoContext(ctx, "name of this VM is known", "vm_name", r.identity.Name, "scale_set", identity.ScaleSet, "priority",
 		identity.Priority)
 	r.decide()
 }
@@ -212,7 +205,7 @@ func (r *Responder) discover(ctx context.Context) {
 func (r *Responder) observe(o preempt.Observation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.worker.Blind(o.BlindSince)
+	r.Worker.Blind(o.BlindSince)
 	r.logBlind(o)
 	if o.Changed {
 		r.document = &o.Document
@@ -225,9 +218,9 @@ func (r *Responder) observe(o preempt.Observation) {
 func (r *Responder) logBlind(o preempt.Observation) {
 	switch since := r.blindSince; {
 	case o.Blind() && since.IsZero():
-		r.log.Warn("metadata service is unavailable; an eviction would come without notice", "since", o.BlindSince, "error", o.Err)
+		r.Log.Warn("metadata service is unavailable; an eviction would come without notice", "since", o.BlindSince, "error", o.Err)
 	case !o.Blind() && !since.IsZero():
-		r.log.Info("metadata service answers again", "after", o.At.Sub(since))
+		r.Log.Info("metadata service answers again", "after", o.At.Sub(since))
 	}
 	r.blindSince = o.BlindSince
 }
@@ -247,9 +240,8 @@ func (r *Responder) decide() {
 	case r.identity.Name == "":
 		return // discover decides as soon as the name is known
 	}
-	r.logEvents(decision.Verdicts)
+	r.report(decision.Verdicts)
 	r.recordEvent(decision, now)
-	r.reportAnnounced(decision.Verdicts)
 	r.decision = decision
 	r.forgetUnlisted()
 	r.carryOut(decision, now)
@@ -259,16 +251,22 @@ func (r *Responder) decide() {
 	}
 }
 
-// logEvents logs new events that name this VM, and changed ones. The caller holds mu.
-func (r *Responder) logEvents(verdicts []preempt.Verdict) {
-	before := r.logged
-	r.logged = make(map[string]string, len(verdicts))
+// report logs and counts new events that name this VM, and changed ones. The caller
+// holds mu.
+func (r *Responder) report(verdicts []preempt.Verdict) {
+	before := r.reported
+	r.reported = make(map[string]reported, len(verdicts))
 	for _, v := range verdicts {
-		attributes := append(eventAttributes(v), []any{"acknowledge", v.Acknowledge && r.acknowledge.allows(v.Event, r.identity), "reason",
+		attributes := append(eventAttributes(v), []any{"acknowledge", v.Acknowledge && r.Acknowledge.allows(v.Event, r.identity), "reason",
 			v.Reason}...)
-		r.logged[v.Event.ID] = fmt.Sprint(attributes...)
-		if r.logged[v.Event.ID] != before[v.Event.ID] {
-			r.log.Info("scheduled event names this VM", attributes...)
+		was, known := before[v.Event.ID]
+		now := reported{line: fmt.Sprint(attributes...), action: v.Action}
+		r.reported[v.Event.ID] = now
+		if now.line != was.line {
+			r.Log.Info("scheduled event names this VM", attributes...)
+		}
+		if !known || now.action != was.action {
+			r.Observer.Announced(knownType(v.Event.Type), v.Action.String())
 		}
 	}
 }
@@ -278,11 +276,11 @@ func (r *Responder) logEvents(verdicts []preempt.Verdict) {
 func (r *Responder) decideWithoutName(d preempt.Decision, now time.Time) {
 	for _, v := range d.Verdicts {
 		if r.saved[impactOf(v.Event)] == nil {
-			r.observer.Unrecognised()
-			r.log.Warn("event is announced, perhaps for this VM, whose name is not known: every job is saved; set --vm-name", eventAttributes(v)...)
+			r.Observer.Unrecognised()
+			r.Log.Warn("event is announced, perhaps for this VM, whose name is not known: every job is saved; set --vm-name", eventAttributes(v)...)
 		}
 	}
-	r.departure.Set(d, now)
+	r.Departure.Set(d, now)
 	r.forgetUnlisted()
 	r.checkpoint(d)
 	r.decideAgain(d.Again)
@@ -304,18 +302,6 @@ func (r *Responder) decideAgain(after time.Duration) {
 	})
 }
 
-// reportAnnounced reports new events, and events whose decision changed, to the observer.
-func (r *Responder) reportAnnounced(verdicts []preempt.Verdict) {
-	before := r.announced
-	r.announced = make(map[string]preempt.Action, len(verdicts))
-	for _, v := range verdicts {
-		if action, ok := before[v.Event.ID]; !ok || action != v.Action {
-			r.observer.Announced(knownType(v.Event.Type), v.Action.String())
-		}
-		r.announced[v.Event.ID] = v.Action
-	}
-}
-
 // knownType returns the type of an event, or "other" for a type that this version does
 // not know.
 func knownType(kind string) string {
@@ -334,7 +320,7 @@ func (r *Responder) recordEvent(d preempt.Decision, now time.Time) {
 		return
 	}
 	e := d.Verdicts[0].Event
-	r.worker.RecordEvent(presence.Event{
+	r.Worker.RecordEvent(presence.Event{
 		ID: e.ID, Type: e.Type, Status: e.Status, Source: e.Source, NotBefore: e.NotBefore,
 		Duration: durationText(e.Duration), Description: e.Description, Action: d.Action.String(), SeenAt: now,
 	})
@@ -371,7 +357,7 @@ func durationText(d time.Duration) string {
 // WaitDecided waits until the first document was decided on, at most for patience:
 // the service's first answer may take two minutes.
 func (r *Responder) WaitDecided(ctx context.Context, patience time.Duration) {
-	if r.client != nil {
+	if r.Client != nil {
 		waitFor(ctx, r.decided, patience)
 	}
 }
