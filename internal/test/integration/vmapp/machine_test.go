@@ -127,7 +127,8 @@ func wantNothingLeft(t *testing.T, before []string) {
 			t.Errorf("%s still names spotworker after the removal", path)
 		}
 	}
-	for unit := range strings.Lines(command(t, "systemctl", "list-units", "--all", "--plain", "--no-legend", "spotworker.service", "spotworker@*")) {
+	units := command(t, "systemctl", "list-units", "--all", "--plain", "--no-legend", "spotworker.service", "spotworker@*")
+	for unit := range strings.Lines(units) {
 		// systemd may list a unit without a file for longer, as here, where it has no news of control groups.
 		if !slices.Equal(strings.Fields(unit)[1:4], []string{"not-found", "inactive", "dead"}) {
 			t.Errorf("unit after the removal: %s, want none", unit)
