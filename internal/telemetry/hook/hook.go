@@ -147,7 +147,7 @@ func (h *Hook) run(line []byte) {
 	ctx, cancel := context.WithTimeout(h.ctx, h.runLimit)
 	defer cancel()
 	var output tail
-	command := exec.CommandContext(ctx, h.program)
+	command := exec.CommandContext(ctx, h.program) //nolint:gosec // the operator named it
 	command.Stdin, command.Stdout, command.Stderr = bytes.NewReader(line), &output, &output
 	command.Env = append(environment(), Variable+"="+eventOf(line))
 	command.WaitDelay = time.Second // for processes that the program leaves with its output

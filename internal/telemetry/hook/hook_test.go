@@ -89,7 +89,11 @@ func TestEvents(t *testing.T) {
 		for _, level := range []slog.Level{slog.LevelDebug, slog.LevelError + 1} {
 			file := filepath.Join(t.TempDir(), "out")
 			log, h, out := logs(t, level, patience, patience)
-			log.With("out", file).Info(message, "jobs", 3)
+			line := slog.NewRecord(time.Now(), slog.LevelInfo, message, 0)
+			line.Add("jobs", 3)
+			if err := log.With("out", file).Handler().Handle(t.Context(), line); err != nil {
+				t.Fatal(err)
+			}
 			h.Close()
 			got, err := os.ReadFile(file)
 			if err != nil {
