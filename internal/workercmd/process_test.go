@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -54,7 +55,8 @@ var testKinds = job.Kinds{
 		time.Sleep(200 * time.Millisecond) // with the payload in memory
 		return nil, nil
 	}),
-	"short": job.HandlerFunc(func(context.Context, *job.Job) ([]byte, error) { return nil, nil }),
+	"refused": job.HandlerFunc(func(context.Context, *job.Job) ([]byte, error) { return nil, job.Permanent(errors.New("no")) }),
+	"short":   job.HandlerFunc(func(context.Context, *job.Job) ([]byte, error) { return nil, nil }),
 	"stubborn": job.HandlerFunc(func(context.Context, *job.Job) ([]byte, error) {
 		for { // even after the context has ended
 			time.Sleep(time.Hour)

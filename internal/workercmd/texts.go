@@ -70,6 +70,8 @@ var texts = cli.Texts{
 	"about_metrics_push": "Remote-write endpoint of Prometheus that gets the metrics every 15 s and when a drain has ended, as " +
 		"of Azure Monitor managed Prometheus, which also gets an access token of the worker's identity. " +
 		"Without it metrics are only served.",
+	"about_on_event": "Program to run, without arguments, when a scheduled event names this VM, when a drain has ended, and when a job " +
+		"is moved to the poison queue. Its standard input is the line of the log, as JSON.",
 
 	"about_environment_file": "File of NAME=VALUE lines with the worker's settings. May be given several times; later files win.",
 	"about_log_file":         "File for the log, rotated at 100 MB. Default: NAME.log in %ProgramData%\\spotworker\\logs.",

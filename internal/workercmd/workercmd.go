@@ -101,7 +101,11 @@ func runUnder(ctx context.Context, o Options, stdout, stderr io.Writer, under ne
 		defer cancel()
 	}
 	id := newIdentity(hostName(), f.Instance, f.VMName)
-	log = slog.New(identified{log.Handler(), id})
+	log, closeHook, err := f.identifiedLog(log, id)
+	if err != nil {
+		return err
+	}
+	defer closeHook()
 	warnOfUnread(program, log)
 	if err := sandbox.HideProcess(); err != nil {
 		log.WarnContext(ctx, "programs of this user can read this process's memory and environment", "error", err)

@@ -51,6 +51,7 @@ var breaches = []struct {
 	{"the SDK for traces is in one place", "internal/queue/queue.go", importing("go.opentelemetry.io/otel/sdk/trace"), 3},
 	{"tracing stands alone", "internal/telemetry/tracing/tracing.go", importing(testModule + "/internal/queue"), 3},
 	{"monitor knows health alone", "internal/telemetry/monitor/server.go", importing(testModule + "/internal/telemetry/metrics"), 3},
+	{"hook knows printable text alone", "internal/telemetry/hook/hook.go", importing(testModule + "/internal/telemetry/health"), 3},
 	{"systemd stands alone", "internal/telemetry/systemd/notifier.go", importing(testModule + "/internal/telemetry/health"), 3},
 	{"winservice stands alone", "internal/windows/winservice/run.go", importing(testModule + "/internal/worker"), 3},
 	{"winsetup knows the service alone", "internal/windows/winsetup/check.go", importing(testModule + "/internal/cli"), 3},

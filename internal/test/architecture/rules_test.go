@@ -149,6 +149,13 @@ var importRules = []importRule{
 		reason:  "what it serves is handed to it; a server that reached into the worker could hang with it",
 	},
 	{
+		name:    "hook knows printable text alone",
+		in:      []string{"./internal/telemetry/hook/..."},
+		forbids: []string{"./...", sdk},
+		allows:  []string{"./internal/telemetry/hook/...", "./internal/plaintext"},
+		reason:  "it reads the log; a program of an operator must not reach the worker behind it",
+	},
+	{
 		name:    "systemd stands alone",
 		in:      []string{"./internal/telemetry/systemd/..."},
 		forbids: []string{"./...", sdk},
