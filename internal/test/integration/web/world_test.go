@@ -25,7 +25,7 @@ type world struct {
 	workers []client.Worker
 	step    time.Duration // the clock of the world moves so far at each read; 0 for the real clock
 	down    atomic.Bool
-	churn   atomic.Bool // at each read some jobs come and others go, except jobs that were given up
+	churn   atomic.Bool // at each read some jobs come and others go
 	reads   atomic.Int64
 	began   time.Time
 }
@@ -125,7 +125,7 @@ func (w *world) read(_ context.Context, each func(client.Job)) (overview.Snapsho
 	s := overview.Snapshot{At: now, Took: 84 * time.Millisecond, Workers: w.workers, Jobs: overview.Jobs{ByStatus: map[client.Status]int{}},
 		Waits: map[string]time.Duration{"spotworker-jobs": 94 * time.Second}}
 	for i, j := range w.jobs {
-		if w.churn.Load() && j.Status != client.StatusPoison && (i+int(n))%7 == 0 {
+		if w.churn.Load() && (i+int(n))%7 == 0 {
 			continue
 		}
 		j.ReadAt = now
