@@ -17,8 +17,11 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// storyID is the id of the job that has a page.
-const storyID = "epoch-run-000007"
+// Jobs that have a page.
+const (
+	storyID   = "epoch-run-000007"
+	journeyID = "epoch-run-000011" // with many deliveries
+)
 
 // echo logs and returns a hostile text.
 func echo(ctx context.Context, j *job.Job) ([]byte, error) {
@@ -40,7 +43,7 @@ func echo(ctx context.Context, j *job.Job) ([]byte, error) {
 
 // pages are the pages, by name.
 var pages = [][2]string{{"now", "/"}, {"jobs", "/jobs"}, {"narrow", "/jobs?status=running&kind=train&sort=fraction"},
-	{"job", "/job/" + storyID}, {"workers", "/workers"}, {"poison", "/poison"}, {"costs", "/costs"}, {"unknown", "/job/no-such-job"}}
+	{"job", "/job/" + storyID}, {"journey", "/job/" + journeyID}, {"workers", "/workers"}, {"poison", "/poison"}, {"costs", "/costs"}, {"unknown", "/job/no-such-job"}}
 
 // TestScreens: each page, on a phone and on desktops, light and dark, with no job and with many,
 // has a heading, fits the window, and leaves nothing in the console. No hostile text runs.
