@@ -218,7 +218,7 @@ func (b *oneJob) draw(j client.Job, runs []run, skew time.Duration) {
 			bar("bad", end.Add(-min(r.Redone, end.Sub(r.StartedAt))), end, overview.Span(r.Redone)+" is done again")
 			b.Redone = true
 		}
-		if r.Outcome != "" {
+		if r.Outcome != "" && end.Before(b.To) {
 			mark("end", end, 8, 30, cmp.Or(outcomes[r.Outcome], outcomes["ended"]))
 		}
 		if r.Checkpoints > 0 {
