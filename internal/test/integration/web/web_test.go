@@ -82,6 +82,15 @@ func TestScreens(t *testing.T) {
 	}
 }
 
+// removal merges a list without its first part, and returns the text with the focus, which was in the second.
+const removal = `{ const list = (html) => { const box = document.createElement("div"); box.innerHTML = html; return box; };
+	const shown = document.body.appendChild(list("<p id=first><a href=x>1</a></p><p id=second><a href=x>2</a></p><p id=third></p>"));
+	shown.querySelector("#second a").focus();
+	mergeChildren(shown, list("<p id=second><a href=x>new</a></p><p id=third></p>"));
+	const text = document.activeElement.textContent;
+	shown.remove();
+	text; }`
+
 // TestLive: an open page gets the next state without a reload, keeps the focus, and says since
 // when storage does not answer. 100,000 jobs can be scrolled to their end with few rows in the
 // browser.
@@ -96,6 +105,9 @@ func TestLive(t *testing.T) {
 	b.eventually(`document.querySelector("#running").textContent !== window.before`)
 	if !script[bool](b, `window.same && document.activeElement.matches(".tiles a")`) {
 		t.Error("the update lost the page or the focus")
+	}
+	if text := script[string](b, removal); text != "new" {
+		t.Errorf("after the removal of the part before it, the focus is on %.80q", text)
 	}
 	w.down.Store(true)
 	b.eventually(`document.querySelector("#read").textContent.includes("Storage stopped answering")`)
