@@ -59,6 +59,11 @@ func Kept(k client.KindActivity) (part float64, ok bool) {
 	return float64(kept) / float64(kept+lost), true
 }
 
+// HandlerTime returns the time of handlers that ended, with any outcome.
+func HandlerTime(k client.KindActivity) time.Duration {
+	return k.Committed + k.HandedOver + k.FailedTime + k.Redone
+}
+
 // All returns what happened to the jobs of all kinds.
 func (a *Activity) All() client.KindActivity {
 	all := client.KindActivity{}

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -62,6 +63,7 @@ type feed struct {
 	used    time.Time     // when a page last asked
 	tried   time.Time     // when the last read ended, also without success
 	open    int           // streams
+	rested  bool          // nobody looked since the last read
 }
 
 func newFeed(every time.Duration, read func(context.Context, func(client.Job)) (overview.Snapshot, error)) *feed {
@@ -77,7 +79,7 @@ func (f *feed) run(ctx context.Context) {
 		for waiting := true; waiting; {
 			select {
 			case <-tick.C:
-				waiting = !f.isUsed()
+				waiting = f.rests()
 			case <-f.wake:
 				waiting = false
 			case <-ctx.Done():
@@ -87,10 +89,12 @@ func (f *feed) run(ctx context.Context) {
 	}
 }
 
-func (f *feed) isUsed() bool {
+// rests reports whether no page is open.
+func (f *feed) rests() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.open > 0 || time.Since(f.used) < idleAfter
+	f.rested = f.open == 0 && time.Since(f.used) >= idleAfter
+	return f.rested
 }
 
 // once reads once and wakes everybody who waits.
@@ -135,9 +139,22 @@ func (f *feed) once(ctx context.Context) {
 		if (s.skew - f.last.skew).Abs() < 2*time.Second {
 			s.skew = f.last.skew // times that a page shows stay the same
 		}
+		if !f.rested {
+			keepPlaces(f.last.givenUp, s.givenUp)
+		}
 	}
-	f.last = s
+	f.last, f.rested = s, false
 	f.history.add(s)
+}
+
+// keepPlaces puts groups in the order of an earlier read, so that none moves under the pointer of a reader.
+// New groups follow, the most frequent first.
+func keepPlaces(before, groups []givenup.Group) {
+	places := map[string]int{}
+	for i, g := range before {
+		places[groupKey(g)] = i - len(before) // a new group has place 0
+	}
+	slices.SortStableFunc(groups, func(a, b givenup.Group) int { return cmp.Compare(places[groupKey(a)], places[groupKey(b)]) })
 }
 
 // view is the content of a page: a state, and since when there is no newer state.

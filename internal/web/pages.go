@@ -141,8 +141,9 @@ const mostRunning = 12
 
 func nowOf(v view) now {
 	n := now{Ended: v.ended(), Load: v.load(), Tiles: tilesOf(v), Queues: queuesOf(v)}
+	all := overview.HandlerTime(v.activity.All())
 	for _, k := range v.activity.Kinds {
-		n.Kinds = append(n.Kinds, kindRowOf(k))
+		n.Kinds = append(n.Kinds, kindRowOf(k, all))
 	}
 	for _, j := range v.Jobs.Running[:min(len(v.Jobs.Running), mostRunning)] {
 		n.Running = append(n.Running, v.rowOf(j, 0))
@@ -198,9 +199,10 @@ func tilesOf(v view) []tile {
 }
 
 // kindRow is a kind of jobs.
-type kindRow struct{ Name, Done, Failed, P50, P95, P99, Kept, Address string }
+type kindRow struct{ Name, Done, Failed, P50, P95, P99, Kept, Time, Address string }
 
-func kindRowOf(k overview.Kind) kindRow {
+// kindRowOf returns the row of a kind. all is the time of handlers of all kinds.
+func kindRowOf(k overview.Kind, all time.Duration) kindRow {
 	r := kindRow{Name: line(k.Kind), Done: overview.Number(k.Done), Failed: overview.Number(k.Failed),
 		P50: overview.Brief(k.P50), P95: overview.Brief(k.P95), P99: overview.Brief(k.P99),
 		Address: addressOfJobs(k.Kind)}
@@ -209,6 +211,7 @@ func kindRowOf(k overview.Kind) kindRow {
 	}
 	if part, ok := overview.Kept(k.KindActivity); ok {
 		r.Kept = overview.Share(part)
+		r.Time = overview.Share(float64(overview.HandlerTime(k.KindActivity)) / float64(all))
 	}
 	return r
 }

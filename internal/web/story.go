@@ -16,6 +16,7 @@ import (
 type moment struct {
 	At          time.Time
 	What, Class string
+	Clock       string // the time in UTC, with the day if the story has several
 }
 
 // run is a delivery in a job's story.
@@ -73,15 +74,19 @@ var outcomes = map[string]string{
 func (b *oneJob) tell(j client.Job, runs []run, skew time.Duration) {
 	add := func(at time.Time, class, what string) {
 		if !at.IsZero() {
-			b.Story = append(b.Story, moment{at, what, class})
+			b.Story = append(b.Story, moment{At: at, What: what, Class: class})
 		}
 	}
 	if b.Group != "" && !j.CreatedAt.Equal(j.ClaimedAt) {
 		add(j.CreatedAt, "open", "put in group "+b.Group)
 	}
 	b.Older = len(runs) < j.Deliveries
-	waits := j.CreatedAt
+	waits, next := j.CreatedAt, 1
 	for _, r := range runs {
+		if r.Delivery != next { // what the job did before is not known
+			waits = time.Time{}
+		}
+		next = r.Delivery + 1
 		name := fmt.Sprintf("delivery %d", r.Delivery)
 		if r.Worker != "" {
 			name += " on " + line(r.Worker)
@@ -109,7 +114,22 @@ func (b *oneJob) tell(j client.Job, runs []run, skew time.Duration) {
 		add(j.EndedAt, string(j.Status), string(j.Status))
 	}
 	slices.SortStableFunc(b.Story, func(a, c moment) int { return a.At.Compare(c.At) })
+	b.setClocks()
 	b.draw(j, runs, skew)
+}
+
+// setClocks sets the times of the story's moments.
+func (b *oneJob) setClocks() {
+	if len(b.Story) == 0 {
+		return
+	}
+	format := "15:04:05"
+	if b.Story[0].At.UTC().Format(time.DateOnly) != b.Story[len(b.Story)-1].At.UTC().Format(time.DateOnly) {
+		format = "01-02 15:04:05"
+	}
+	for i, m := range b.Story {
+		b.Story[i].Clock = m.At.UTC().Format(format)
+	}
 }
 
 // toldEnd reports whether the last delivery tells the job's end.
@@ -152,10 +172,13 @@ func (b *oneJob) end(j client.Job, r run, add func(at time.Time, class, what str
 	add(at, r.Outcome, what)
 }
 
-// draw draws the story: waits pale, runs strong, parts that were done again in another colour, and lines
-// for checkpoints and evictions.
+// draw draws the story: waits pale, runs strong, parts that were done again in another colour, with dots
+// above for evictions and ticks below for checkpoints. It begins with the first known delivery.
 func (b *oneJob) draw(j client.Job, runs []run, skew time.Duration) {
 	b.From, b.To = j.CreatedAt, j.EndedAt
+	if len(runs) > 0 && runs[0].Delivery > 1 {
+		b.From = runs[0].StartedAt
+	}
 	if b.To.IsZero() {
 		b.To = j.ReadAt.Add(skew)
 	}
@@ -166,17 +189,17 @@ func (b *oneJob) draw(j client.Job, runs []run, skew time.Duration) {
 		return min(max(1000*float64(t.Sub(b.From))/float64(b.To.Sub(b.From)), 0), 1000)
 	}
 	var s strings.Builder
-	s.WriteString(`<svg class="track" viewBox="0 0 1000 24" preserveAspectRatio="none" role="img" ` +
+	s.WriteString(`<svg class="track" viewBox="0 0 1000 36" preserveAspectRatio="none" role="img" ` +
 		`aria-label="Waits, runs, checkpoints and evictions of the job; the list has the same in words">` +
-		`<rect class="room" x="0" width="1000" y="0" height="24"/>`)
+		`<rect class="room" x="0" width="1000" y="8" height="22"/>`)
 	bar := func(class string, from, to time.Time, title string) {
 		x := min(at(from), 996)
-		fmt.Fprintf(&s, `<rect class="%s" x="%.1f" width="%.1f" y="0" height="24"><title>%s</title></rect>`, class, x, max(at(to)-x, 4),
+		fmt.Fprintf(&s, `<rect class="%s" x="%.1f" width="%.1f" y="8" height="22"><title>%s</title></rect>`, class, x, max(at(to)-x, 4),
 			template.HTMLEscapeString(title))
 	}
-	mark := func(class string, t time.Time, title string) {
+	mark := func(class string, t time.Time, from, to int, title string) {
 		x := at(t)
-		fmt.Fprintf(&s, `<line class="%s" x1="%.1f" x2="%.1f" y1="0" y2="24"><title>%s</title></line>`, class, x, x,
+		fmt.Fprintf(&s, `<line class="%s" x1="%.1f" x2="%.1f" y1="%d" y2="%d"><title>%s</title></line>`, class, x, x, from, to,
 			template.HTMLEscapeString(title))
 	}
 	for _, r := range runs {
@@ -195,12 +218,15 @@ func (b *oneJob) draw(j client.Job, runs []run, skew time.Duration) {
 			bar("bad", end.Add(-min(r.Redone, end.Sub(r.StartedAt))), end, overview.Span(r.Redone)+" is done again")
 			b.Redone = true
 		}
+		if r.Outcome != "" && end.Before(b.To) {
+			mark("end", end, 8, 30, cmp.Or(outcomes[r.Outcome], outcomes["ended"]))
+		}
 		if r.Checkpoints > 0 {
-			mark("save", r.CheckpointAt, checkpointsInWords(r))
+			mark("save", r.CheckpointAt, 31, 36, checkpointsInWords(r))
 			b.Saved = true
 		}
 		if r.Outcome == "evicted" {
-			mark("mark", end, "evicted")
+			mark("eviction", end, 3, 3, "evicted")
 			b.Evicted = true
 		}
 	}

@@ -57,7 +57,7 @@ func TestStory(t *testing.T) {
 		t.Errorf("the story (-want +got)\n%s", diff)
 	}
 	track := string(b.Track)
-	for _, part := range []string{`<rect class="bad" x="566.7" width="66.7"`, `<line class="mark" x1="333.3"`, "2m is done again"} {
+	for _, part := range []string{`<rect class="bad" x="566.7" width="66.7"`, `<line class="eviction" x1="333.3"`, "2m is done again"} {
 		if !strings.Contains(track, part) {
 			t.Errorf("the picture lacks %s:\n%s", part, track)
 		}
@@ -92,6 +92,30 @@ func TestStoryOfOlderWorkers(t *testing.T) {
 	}
 }
 
+// TestStoryOfLastDeliveries: if the record has lost the first deliveries, the story begins with the first
+// known one and invents no wait before it. Several days have dates.
+func TestStoryOfLastDeliveries(t *testing.T) {
+	j := travelled()
+	j.CreatedAt, j.Deliveries = after(-40*time.Hour), 6
+	for i := range j.Runs {
+		j.Runs[i].Delivery += 2 + i/2 // 3, 4 and 6
+	}
+	var b oneJob
+	b.Group = j.Group
+	b.tell(j, storyOf(j, nil), 0)
+	var got []string
+	for _, m := range b.Story {
+		if m.Class == "open" || m.Class == "run" {
+			got = append(got, m.Clock+" "+m.What)
+		}
+	}
+	want := []string{"03-07 20:00:00 put in group night-7", "03-09 12:01:00 claimed: delivery 3 on w-1",
+		"03-09 12:11:00 claimed: delivery 4 on " + line(hostile) + ", after a wait of 1m", "03-09 12:20:00 claimed: delivery 6 on w-3"}
+	if diff := cmp.Diff(want, got); diff != "" || !b.Older || !b.From.Equal(j.Runs[0].StartedAt) {
+		t.Errorf("older %v, from %s, the story (-want +got)\n%s", b.Older, b.From, diff)
+	}
+}
+
 // TestStoryOnPage: the page has the story, its picture and the legend.
 func TestStoryOnPage(t *testing.T) {
 	r := setup(t, time.Hour)
@@ -105,7 +129,7 @@ func TestStoryOnPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, part := range []string{"claimed: delivery 1 on w-1", "last of 12 checkpoints of delivery 1",
-		"evicted: handed over before its VM went", `<li class="mark">eviction</li>`, `<li class="bad">done again</li>`, `role="img"`} {
+		"evicted: handed over before its VM went", `<li class="eviction">eviction</li>`, `<li class="bad">done again</li>`, `role="img"`} {
 		if !strings.Contains(string(html), part) {
 			t.Errorf("the page lacks %q:\n%s", part, html)
 		}

@@ -1,12 +1,14 @@
 package web
 
 import (
+	"context"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/overview"
 )
 
 // TestOutageReads: during an outage an open page makes no further reads, and sends an event only for
@@ -62,5 +64,55 @@ func TestManyStreams(t *testing.T) {
 	r.feed.again()
 	if read := next()["read"]; !strings.Contains(read, "Storage stopped") {
 		t.Errorf("the stream that stays sends %q", read)
+	}
+}
+
+// TestGroupsKeepTheirPlaces: while a page is open, groups keep their order whatever their counts, and a new
+// group follows them. After a rest the most frequent is first again.
+func TestGroupsKeepTheirPlaces(t *testing.T) {
+	var jobs []client.Job
+	f := newFeed(time.Hour, func(_ context.Context, each func(client.Job)) (overview.Snapshot, error) {
+		for _, j := range jobs {
+			each(j)
+		}
+		return overview.Snapshot{At: time.Now()}, nil
+	})
+	read := func(counts map[string]int) (order string) {
+		jobs = nil
+		for reason, n := range counts {
+			for range n {
+				jobs = append(jobs, client.Job{ID: "job", Kind: "render", Reason: reason, Status: client.StatusPoison})
+			}
+		}
+		f.once(t.Context())
+		v, _ := f.now()
+		for _, g := range v.givenUp {
+			order += g.Reason
+		}
+		return order
+	}
+	for i, row := range []struct {
+		counts map[string]int
+		want   string
+	}{
+		{map[string]int{"a": 3, "b": 2, "c": 1}, "abc"},
+		{map[string]int{"a": 1, "b": 2, "c": 3}, "abc"},
+		{map[string]int{"a": 1, "b": 2, "c": 3, "d": 4, "e": 5}, "abced"},
+		{map[string]int{"a": 1, "c": 3, "d": 6, "e": 5}, "aced"},
+		{map[string]int{"b": 9, "a": 1, "c": 3, "d": 6}, "acdb"},
+	} {
+		if got := read(row.counts); got != row.want {
+			t.Errorf("read %d has the groups %s, want %s", i, got, row.want)
+		}
+	}
+	f.used = time.Now().Add(-idleAfter)
+	if !f.rests() {
+		t.Fatal("a feed without a page does not rest")
+	}
+	if got := read(map[string]int{"a": 1, "b": 2, "c": 3}); got != "cba" {
+		t.Errorf("after a rest the groups are %s, want cba", got)
+	}
+	if got := read(map[string]int{"a": 4, "b": 2, "c": 3}); got != "cba" {
+		t.Errorf("the next read has the groups %s, want cba", got)
 	}
 }

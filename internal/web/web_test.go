@@ -10,6 +10,7 @@ import (
 
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -341,6 +342,21 @@ func TestWindows(t *testing.T) {
 	began := time.Now()
 	page := r.get(t, "/jobs").Body.Len()
 	t.Logf("first page of 100,000 jobs: %d bytes in %s", page, time.Since(began).Round(time.Millisecond))
+}
+
+// TestKindsShareTime: each kind has its part of the handlers' time, also of time that was lost.
+func TestKindsShareTime(t *testing.T) {
+	kind := func(name string, kept, lost time.Duration) overview.Kind {
+		return overview.Kind{KindActivity: client.KindActivity{Kind: name, Committed: kept, FailedTime: lost / 2, Redone: lost / 2}}
+	}
+	s := &state{activity: overview.Activity{Kinds: []overview.Kind{kind("a", time.Hour, time.Hour), kind("b", time.Hour, 0), kind("c", 0, 0)}}}
+	var got []string
+	for _, k := range nowOf(view{state: s}).Kinds {
+		got = append(got, k.Time)
+	}
+	if want := []string{"67%", "33%", ""}; !slices.Equal(got, want) {
+		t.Errorf("parts of the time = %q, want %q", got, want)
+	}
 }
 
 // TestIdle: without a page nothing is read.

@@ -26,8 +26,11 @@ function merge(from, to) {
 }
 
 function mergeChildren(from, to) {
-  const keyed = new Map();
-  for (const child of from.children) if (keyOf(child)) keyed.set(child.id, child);
+  const stay = new Set([...to.children].map(keyOf)), keyed = new Map();
+  for (const child of [...from.children]) {
+    if (stay.has(keyOf(child))) keyed.set(child.id, child);
+    else if (child.id) child.remove(); // before the others would be moved, which takes their focus
+  }
   let at = from.firstChild;
   for (const wanted of [...to.childNodes]) {
     const key = keyOf(wanted);

@@ -17,8 +17,11 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// storyID is the id of the job that has a page.
-const storyID = "epoch-run-000007"
+// Jobs that have a page.
+const (
+	storyID   = "epoch-run-000007"
+	journeyID = "epoch-run-000011" // with many deliveries
+)
 
 // echo logs and returns a hostile text.
 func echo(ctx context.Context, j *job.Job) ([]byte, error) {
@@ -40,7 +43,7 @@ func echo(ctx context.Context, j *job.Job) ([]byte, error) {
 
 // pages are the pages, by name.
 var pages = [][2]string{{"now", "/"}, {"jobs", "/jobs"}, {"narrow", "/jobs?status=running&kind=train&sort=fraction"},
-	{"job", "/job/" + storyID}, {"workers", "/workers"}, {"poison", "/poison"}, {"costs", "/costs"}, {"unknown", "/job/no-such-job"}}
+	{"job", "/job/" + storyID}, {"journey", "/job/" + journeyID}, {"workers", "/workers"}, {"poison", "/poison"}, {"costs", "/costs"}, {"unknown", "/job/no-such-job"}}
 
 // TestScreens: each page, on a phone and on desktops, light and dark, with no job and with many,
 // has a heading, fits the window, and leaves nothing in the console. No hostile text runs.
@@ -79,6 +82,15 @@ func TestScreens(t *testing.T) {
 	}
 }
 
+// removal merges a list without its first part, and returns the text with the focus, which was in the second.
+const removal = `{ const list = (html) => { const box = document.createElement("div"); box.innerHTML = html; return box; };
+	const shown = document.body.appendChild(list("<p id=first><a href=x>1</a></p><p id=second><a href=x>2</a></p><p id=third></p>"));
+	shown.querySelector("#second a").focus();
+	mergeChildren(shown, list("<p id=second><a href=x>new</a></p><p id=third></p>"));
+	const text = document.activeElement.textContent;
+	shown.remove();
+	text; }`
+
 // TestLive: an open page gets the next state without a reload, keeps the focus, and says since
 // when storage does not answer. 100,000 jobs can be scrolled to their end with few rows in the
 // browser.
@@ -93,6 +105,9 @@ func TestLive(t *testing.T) {
 	b.eventually(`document.querySelector("#running").textContent !== window.before`)
 	if !script[bool](b, `window.same && document.activeElement.matches(".tiles a")`) {
 		t.Error("the update lost the page or the focus")
+	}
+	if text := script[string](b, removal); text != "new" {
+		t.Errorf("after the removal of the part before it, the focus is on %.80q", text)
 	}
 	w.down.Store(true)
 	b.eventually(`document.querySelector("#read").textContent.includes("Storage stopped answering")`)

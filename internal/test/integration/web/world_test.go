@@ -7,13 +7,19 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/client/clienttest"
+	"github.com/spotworker/spotworker/internal/checkpoint/runs"
 	"github.com/spotworker/spotworker/internal/overview"
+	"github.com/spotworker/spotworker/internal/storage/azure"
 	"github.com/spotworker/spotworker/internal/web"
 	"github.com/spotworker/spotworker/job"
 )
@@ -25,7 +31,7 @@ type world struct {
 	workers []client.Worker
 	step    time.Duration // the clock of the world moves so far at each read; 0 for the real clock
 	down    atomic.Bool
-	churn   atomic.Bool // at each read some jobs come and others go, except jobs that were given up
+	churn   atomic.Bool // at each read some jobs come and others go
 	reads   atomic.Int64
 	began   time.Time
 }
@@ -125,7 +131,7 @@ func (w *world) read(_ context.Context, each func(client.Job)) (overview.Snapsho
 	s := overview.Snapshot{At: now, Took: 84 * time.Millisecond, Workers: w.workers, Jobs: overview.Jobs{ByStatus: map[client.Status]int{}},
 		Waits: map[string]time.Duration{"spotworker-jobs": 94 * time.Second}}
 	for i, j := range w.jobs {
-		if w.churn.Load() && j.Status != client.StatusPoison && (i+int(n))%7 == 0 {
+		if w.churn.Load() && (i+int(n))%7 == 0 {
 			continue
 		}
 		j.ReadAt = now
@@ -151,16 +157,79 @@ func (w *world) read(_ context.Context, each func(client.Job)) (overview.Snapsho
 }
 
 // serve serves the page of a world until the test ends. Single jobs come from a deployment in
-// memory with a job that is done and has hostile texts.
+// memory with a job that is done and has hostile texts, and a job with many deliveries.
 func serve(t *testing.T, w *world, every time.Duration) (address string) {
 	t.Helper()
-	c := clienttest.New(t, job.Kinds{"echo": job.HandlerFunc(echo)})
-	if id, err := c.Put(t.Context(), client.Spec{ID: storyID, Kind: "echo"}); err != nil {
-		t.Fatal(err)
-	} else if _, err := c.Wait(t.Context(), id); err != nil {
+	options := clienttest.Options(t, job.Kinds{"echo": job.HandlerFunc(echo)})
+	c, err := client.Open(options)
+	if err != nil {
 		t.Fatal(err)
 	}
+	for _, id := range []string{storyID, journeyID} {
+		if _, err := c.Put(t.Context(), client.Spec{ID: id, Kind: "echo"}); err != nil {
+			t.Fatal(err)
+		} else if _, err := c.Wait(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	travel(t, options)
 	return listen(t, web.Config{Client: c, Read: w.read, Every: every})
+}
+
+// travel rewrites the record of a job: it runs for the tenth time, after evictions, deaths and a failure.
+func travel(t *testing.T, options client.Options) {
+	t.Helper()
+	names, err := azure.NamesFor(azure.DefaultPrefix, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, err := container.NewClientFromConnectionString(options.ConnectionString, names.Records,
+		&container.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: options.Transport}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now().Add(-3 * time.Hour).UTC()
+	var timeline runs.List
+	for i, r := range []runs.Run{
+		{Start: began.Add(2 * time.Minute), Took: 25 * time.Minute, Outcome: runs.Evicted, Saves: 2310, SavedAfter: 25*time.Minute - 300*time.Millisecond},
+		{Start: began.Add(27*time.Minute + 9*time.Second), Took: 20 * time.Second, Outcome: runs.Failed, Redone: 19 * time.Second},
+		{Start: began.Add(28 * time.Minute), Took: 17 * time.Minute, Outcome: runs.Lost, Saves: 1, SavedAfter: 11 * time.Minute, Redone: 6 * time.Minute},
+		{Start: began.Add(49 * time.Minute), Took: 31 * time.Minute, Outcome: runs.Evicted, Saves: 40, SavedAfter: 31 * time.Minute},
+		{Start: began.Add(80*time.Minute + 8*time.Second), Took: 4 * time.Minute, Outcome: runs.Evicted, Saves: 4, SavedAfter: 4 * time.Minute},
+		{Start: began.Add(84*time.Minute + 15*time.Second), Took: 21 * time.Minute, Outcome: runs.Interrupted, Saves: 9, SavedAfter: 20 * time.Minute,
+			Redone: time.Minute},
+		{Start: began.Add(121 * time.Minute), Took: 14 * time.Minute, Outcome: runs.Lost, Saves: 3, SavedAfter: 12 * time.Minute, Redone: 2 * time.Minute},
+		{Start: began.Add(137 * time.Minute), Saves: 31, SavedAfter: 42 * time.Minute},
+	} {
+		r.Delivery, r.Worker = 3+i, fmt.Sprintf("vmss_%06d-%04dabcd-0", 10+i, 1000+i)
+		timeline = timeline.With(r)
+	}
+	metadata := map[string]string{
+		"v": "1", "status": "running", "kind": "train", "group": "night-7", "token": "t", "write": "2417", "generation": "10",
+		"messageid": "m", "interruptions": "4", "failurestotal": "1", "paid": "8000000", "ledger": "10", "useful": "7300000", "redone": "567000",
+		"overhead": "133000", "statehash": strings.Repeat("5a", 32), "statesize": "1000", "evictions": "4", "exits": "2", "progress": "0.83", "progresstext": "epoch%2067%20of%2080",
+		"createdat": began.Format(time.RFC3339Nano), "claimedat": began.Add(137 * time.Minute).Format(time.RFC3339Nano),
+		"owner": "vmss_000017-1007abcd-0", "runs": string(timeline),
+	}
+	all := map[string]*string{}
+	for key, value := range metadata {
+		all[key] = &value
+	}
+	for pages := records.NewListBlobsFlatPager(nil); pages.More(); {
+		page, err := pages.NextPage(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, item := range page.Segment.BlobItems {
+			if strings.HasSuffix(*item.Name, "/"+journeyID) {
+				if _, err := records.NewBlobClient(*item.Name).SetMetadata(t.Context(), all, nil); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+		}
+	}
+	t.Fatalf("no record of job %s", journeyID)
 }
 
 // listen serves a page until the test ends.
