@@ -105,13 +105,14 @@ integration: ## tests against real components; those without theirs are skipped 
 
 .PHONY: integration-tools
 integration-tools: ## install into .tools/ what integration tests and lint need
-	@$(MAKE) --no-print-directory --output-sync -j 4 tool-packages tool-goreleaser tool-linters tool-debian tool-azure-cli tool-azurite tool-axe tool-wine
+	@$(MAKE) --no-print-directory --output-sync -j 4 tool-packages tool-goreleaser tool-linters tool-kubernetes tool-debian tool-azure-cli tool-azurite tool-axe tool-wine
 
 # GoReleaser takes minutes to build, so it is built while packages are downloaded.
-.PHONY: tool-packages tool-goreleaser tool-linters tool-debian tool-azure-cli tool-azurite tool-axe tool-wine
+.PHONY: tool-packages tool-goreleaser tool-linters tool-kubernetes tool-debian tool-azure-cli tool-azurite tool-axe tool-wine
 tool-packages: ; @tools/debian-packages.sh $(DEBIAN_PACKAGES)
 tool-goreleaser: ; @tools/go-tool.sh goreleaser >/dev/null
 tool-linters: ; @for tool in golangci-lint actionlint; do tools/go-tool.sh $$tool >/dev/null || exit 1; done
+tool-kubernetes: ; @cd infra/kubernetes/check && GOFLAGS= go build -o /dev/null . # the test builds it again, from the cache
 tool-debian: tool-packages ; @tools/debian-root.sh
 tool-azure-cli: tool-packages ; @tools/azure-cli.sh
 tool-azurite: tool-packages ; @tools/npm.sh azurite azurite/dist/src/azurite.js
