@@ -47,6 +47,10 @@ build: ## build bin/worker, bin/producer, bin/spotctl and bin/lab
 package: ## make packages for VMs, in dist/ (WORKER=folder of a main, HANDLERS=folder with kinds.json, SIGNING_KEY=SSH key)
 	@go run ./internal/vmpackage/pack -worker '$(or $(WORKER),./cmd/worker)' -handlers '$(HANDLERS)' -version '$(VERSION)' -time '$(SOURCE_DATE_EPOCH)' -out '$(PACKAGES)' -architectures '$(ARCHITECTURES)' -sign '$(SIGNING_KEY)'
 
+.PHONY: image
+image: ## make a container image of the worker in dist/, an OCI archive for amd64 and arm64; without a daemon (WORKER=folder of a main)
+	@go run ./internal/vmpackage/pack -image -worker '$(or $(WORKER),./cmd/worker)' -version '$(VERSION)' -time '$(SOURCE_DATE_EPOCH)' -out '$(PACKAGES)' -architectures '$(ARCHITECTURES)'
+
 .PHONY: release-snapshot
 release-snapshot: ## make a release in out/release and publish nothing: minutes (SYSTEMS="linux windows", PROCESSORS=amd64)
 	@SYSTEMS='$(SYSTEMS)' PROCESSORS='$(PROCESSORS)' tools/release.sh snapshot

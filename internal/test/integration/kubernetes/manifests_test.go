@@ -15,7 +15,8 @@ import (
 )
 
 // unavailable matches what go build prints if it cannot download modules.
-var unavailable = regexp.MustCompile(`dial tcp|no such host|connection refused|i/o timeout|module lookup disabled|Forbidden|Bad Gateway|Unavailable`)
+var unavailable = regexp.MustCompile(`dial tcp|no such host|connection refused|i/o timeout|module lookup disabled|` +
+	`Forbidden|Bad Gateway|Unavailable`)
 
 // checker builds the module infra/kubernetes/check.
 func checker(t *testing.T) string {
@@ -97,8 +98,8 @@ var broken = []struct{ name, file, old, wrong, want string }{
 	{"any node", scaledJob, "values: [spot]", "values: [spot, regular]", "regular priority"},
 	{"two workers on a node", deployment, "topologyKey: kubernetes.io/hostname", "topologyKey: topology.kubernetes.io/zone", "share a node"},
 	{"a shared node without a folder", shared, "SPOTWORKER_RUNTIME_DIR", "SPOTWORKER_RUNTIME_FOLDER", "share a node"},
-	{"a folder of the pod", shared, "    hostPath:\n      path: /run/spotworker-workers\n      type: DirectoryOrCreate\n", "    emptyDir: {}\n",
-		"no folder of the node"},
+	{"a folder of the pod", shared, "hostPath:\n      path: /run/spotworker-workers\n      type: DirectoryOrCreate\n",
+		"emptyDir: {}\n", "no folder of the node"},
 	{"root's folder", shared, "chown 65532:65532", "chown 0:0", "workers' user"},
 	{"a patch of nothing", shared, "/spec/template/spec/volumes/-", "/spec/template/volumes/-", "kustomize"},
 	{"root", deployment, "runAsUser: 65532", "runAsUser: 0", "as user 65532"},
@@ -110,7 +111,7 @@ var broken = []struct{ name, file, old, wrong, want string }{
 	{"a probe without status", deployment, "path: /livez", "path: /healthz", "no probe of /livez"},
 	{"visible messages alone", scaledObject, "queueLengthStrategy: all", "queueLengthStrategy: visibleonly", "trigger azure-queue"},
 	{"no sign-in", scaledJob, "name: spotworker-keda", "name: spotworker", "no sign-in"},
-	{"another Deployment", scaledObject, "  scaleTargetRef:\n    name: spotworker\n", "  scaleTargetRef:\n    name: worker\n", "scales no Deployment"},
+	{"another Deployment", scaledObject, "TargetRef:\n    name: spotworker\n", "TargetRef:\n    name: worker\n", "scales no Deployment"},
 	{"fixed replicas", deployment, "  minReadySeconds: 15\n", "  minReadySeconds: 15\n  replicas: 3\n", "sets replicas"},
 	{"a surge", deployment, "maxSurge: 0", "maxSurge: 1", "no free node"},
 	{"a budget for others", "deployment/poddisruptionbudget.yaml", "component: worker", "component: workers", "disruption budget"},
@@ -119,5 +120,5 @@ var broken = []struct{ name, file, old, wrong, want string }{
 	{"payloads fill the memory", settings, `PAYLOAD_MEMORY: "1024"`, `PAYLOAD_MEMORY: "2048"`, "half of the memory"},
 	{"the cache fills the disk", settings, `INPUT_CACHE: "5"`, `INPUT_CACHE: "9"`, "half of the scratch"},
 	{"an unbounded scratch folder", deployment, "emptyDir:\n            sizeLimit: 10Gi\n", "emptyDir: {}\n", "no bounded scratch"},
-	{"the image's default name", "scaledjob/kustomization.yaml", "  - name: spotworker\n    newName", "  - name: worker\n    newName", "image is"},
+	{"the image's default name", "scaledjob/kustomization.yaml", "name: spotworker\n    newName", "name: worker\n    newName", "image is"},
 }
