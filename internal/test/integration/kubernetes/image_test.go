@@ -377,7 +377,7 @@ func unpack(t *testing.T, image, folder string) {
 			t.Fatal(err)
 		}
 	})
-	if err := os.Chmod(folder, 0o755); err != nil { //nolint:gosec // the root of an image
+	if err := os.Chmod(folder, 0o755); err != nil {
 		t.Fatal(err)
 	}
 }
