@@ -77,6 +77,14 @@ func settings(t *testing.T, files map[string]string) (variables map[string]strin
 // returns the error and the log.
 func complaint(t *testing.T, variables map[string]string, args []string) string {
 	t.Helper()
+	for _, variable := range os.Environ() { // of the test's caller
+		if name, _, _ := strings.Cut(variable, "="); strings.HasPrefix(name, "SPOTWORKER_") {
+			t.Setenv(name, "")
+			if err := os.Unsetenv(name); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	t.Setenv("AZURE_STORAGE_CONNECTION_STRING", "")
 	for name, value := range variables {
 		if name == "SPOTWORKER_RUNTIME_DIR" {

@@ -258,10 +258,12 @@ func newPodman(t *testing.T, image string) engine {
 	if err := os.WriteFile(filepath.Join(p.folder, "containers.conf"), []byte("[containers]\ndefault_ulimits = []\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := p.run(t.Context(), "load", "--input", image).CombinedOutput(); err != nil {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if out, err := p.run(ctx, "load", "--input", image).CombinedOutput(); err != nil {
 		need.Absent(t, need.Containers, fmt.Sprintf("%s load: %v: %s", path, err, out))
 	}
-	probe := p.run(t.Context(), append(p.flags("probe"), "localhost/spotworker:test", "--version")...)
+	probe := p.run(ctx, append(p.flags("probe"), "localhost/spotworker:test", "--version")...)
 	if out, err := probe.CombinedOutput(); err != nil || string(out) != "worker test\n" {
 		need.Absent(t, need.Containers, fmt.Sprintf("%s run: %v: %s", path, err, out))
 	}
