@@ -28,9 +28,9 @@ EXAMPLES := $(patsubst %/,%,$(dir $(wildcard examples/*/go.mod)))
 
 # Debian packages that integration tests need: iproute2 for a network of their
 # own, chromium for the page of spotctl web, spin for the model, prometheus for promtool, azure-cli to evict workers, wine and mingw to run Windows
-# programs, gromacs, john and lammps as jobs (qemu-user where the processor is too old for them), the others for a machine that systemd boots and for what is installed
+# programs, podman and runc to run the image, gromacs, john and lammps as jobs (qemu-user where the processor is too old for them), the others for a machine that systemd boots and for what is installed
 # there.
-DEBIAN_PACKAGES := iproute2 gromacs john lammps qemu-user spin prometheus azure-cli wine wine64 gcc-mingw-w64-x86-64-posix debootstrap systemd-container dbus shellcheck chromium rpm groff-base
+DEBIAN_PACKAGES := iproute2 gromacs john lammps qemu-user spin prometheus azure-cli wine wine64 gcc-mingw-w64-x86-64-posix debootstrap systemd-container dbus shellcheck chromium rpm groff-base podman runc
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -46,6 +46,10 @@ build: ## build bin/worker, bin/producer, bin/spotctl and bin/lab
 .PHONY: package
 package: ## make packages for VMs, in dist/ (WORKER=folder of a main, HANDLERS=folder with kinds.json, SIGNING_KEY=SSH key)
 	@go run ./internal/vmpackage/pack -worker '$(or $(WORKER),./cmd/worker)' -handlers '$(HANDLERS)' -version '$(VERSION)' -time '$(SOURCE_DATE_EPOCH)' -out '$(PACKAGES)' -architectures '$(ARCHITECTURES)' -sign '$(SIGNING_KEY)'
+
+.PHONY: image
+image: ## make a container image of the worker in dist/, an OCI archive for amd64 and arm64; without a daemon (WORKER=folder of a main)
+	@go run ./internal/vmpackage/pack -image -worker '$(or $(WORKER),./cmd/worker)' -version '$(VERSION)' -time '$(SOURCE_DATE_EPOCH)' -out '$(PACKAGES)' -architectures '$(ARCHITECTURES)'
 
 .PHONY: release-snapshot
 release-snapshot: ## make a release in out/release and publish nothing: minutes (SYSTEMS="linux windows", PROCESSORS=amd64)
@@ -105,13 +109,14 @@ integration: ## tests against real components; those without theirs are skipped 
 
 .PHONY: integration-tools
 integration-tools: ## install into .tools/ what integration tests and lint need
-	@$(MAKE) --no-print-directory --output-sync -j 4 tool-packages tool-goreleaser tool-linters tool-debian tool-azure-cli tool-azurite tool-axe tool-wine
+	@$(MAKE) --no-print-directory --output-sync -j 4 tool-packages tool-goreleaser tool-linters tool-kubernetes tool-debian tool-azure-cli tool-azurite tool-axe tool-wine
 
 # GoReleaser takes minutes to build, so it is built while packages are downloaded.
-.PHONY: tool-packages tool-goreleaser tool-linters tool-debian tool-azure-cli tool-azurite tool-axe tool-wine
+.PHONY: tool-packages tool-goreleaser tool-linters tool-kubernetes tool-debian tool-azure-cli tool-azurite tool-axe tool-wine
 tool-packages: ; @tools/debian-packages.sh $(DEBIAN_PACKAGES)
 tool-goreleaser: ; @tools/go-tool.sh goreleaser >/dev/null
 tool-linters: ; @for tool in golangci-lint actionlint; do tools/go-tool.sh $$tool >/dev/null || exit 1; done
+tool-kubernetes: ; @cd infra/kubernetes/check && GOFLAGS= go build -o /dev/null . || echo "the test will try again" # it builds from the cache
 tool-debian: tool-packages ; @tools/debian-root.sh
 tool-azure-cli: tool-packages ; @tools/azure-cli.sh
 tool-azurite: tool-packages ; @tools/npm.sh azurite azurite/dist/src/azurite.js

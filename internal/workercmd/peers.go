@@ -5,11 +5,23 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"strings"
+
+	"github.com/google/uuid"
 
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/fleet/vmshare"
 	"github.com/spotworker/spotworker/internal/preempt"
 )
+
+// instanceOf returns the instance with the given name. A UUID, such as the UID of a pod,
+// loses its dashes: an instance has none.
+func instanceOf(name string) string {
+	if len(name) == len(uuid.UUID{}.String()) && uuid.Validate(name) == nil {
+		return strings.ReplaceAll(name, "-", "")
+	}
+	return name
+}
 
 // peers joins the other workers of the VM, in the folder that all of them share. It
 // returns nil without such a folder: the worker then behaves as the only one.

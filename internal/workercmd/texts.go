@@ -62,7 +62,8 @@ var texts = cli.Texts{
 	"about_acknowledge": "Scheduled events to acknowledge, so that they start early, once everything is saved or handed over: " +
 		"self, those that name this VM alone; leader, also those that name several VMs, by the first of them " +
 		"when the workers of all are ready; never. Several workers on one VM need --runtime-dir for that.",
-	"about_instance": "Name that tells up to four workers on one VM apart: letters, digits and underscores.",
+	"about_instance": "Name that tells up to four workers on one VM apart: letters, digits and underscores, " +
+		"or a UUID such as the UID of a pod.",
 	"about_dir": "Folder that the workers of this VM share while they run. Without one a worker behaves as the only " +
 		"one on its VM.",
 	"about_listen": "Address for /healthz and /metrics: HOST:PORT, where port 0 is a free one; none; or auto, 127.0.0.1 " +

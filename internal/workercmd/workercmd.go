@@ -86,6 +86,7 @@ func runUnder(ctx context.Context, o Options, stdout, stderr io.Writer, under ne
 	if done || err != nil {
 		return err
 	}
+	f.Instance = instanceOf(f.Instance)
 	if f.WantsJSON() {
 		f.LogFormat = "json" // a worker prints its log alone
 	}

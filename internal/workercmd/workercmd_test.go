@@ -74,3 +74,18 @@ func TestExitCodes(t *testing.T) {
 		t.Errorf("exit code of any other error = %d, want 1", got)
 	}
 }
+
+// TestInstanceOfPod: a pod's UID becomes an instance. Other names stay as they are.
+func TestInstanceOfPod(t *testing.T) {
+	for name, want := range map[string]string{
+		"6f3c2b1a-0c4d-4e5f-8a9b-0123456789ab": "6f3c2b1a0c4d4e5f8a9b0123456789ab",
+		"6f3c2b1a0c4d4e5f8a9b0123456789ab":     "6f3c2b1a0c4d4e5f8a9b0123456789ab",
+		"0":                                    "0",
+		"a-b":                                  "a-b",
+		"6f3c2b1a-0c4d-4e5f-8a9b-0123456789az": "6f3c2b1a-0c4d-4e5f-8a9b-0123456789az",
+	} {
+		if got := instanceOf(name); got != want {
+			t.Errorf("instanceOf(%q) = %q, want %q", name, got, want)
+		}
+	}
+}

@@ -169,7 +169,9 @@ func (d *Dir) takePlace() error {
 	return errors.New("runtime folder: every place is taken") // not while fewer instances run
 }
 
-// held returns the names of the instances whose file with that prefix is locked.
+// held returns the names of the instances whose file with that prefix is locked. It removes
+// the other files, since each pod has its own name and leaves its files behind. The caller
+// holds workersFile, without which no worker takes a lock of that prefix.
 func (d *Dir) held(prefix string) ([]string, error) {
 	entries, err := os.ReadDir(d.Path)
 	if err != nil {
@@ -186,9 +188,20 @@ func (d *Dir) held(prefix string) ([]string, error) {
 			return nil, fmt.Errorf("runtime folder: %w", err)
 		case !free:
 			names = append(names, name)
+		default:
+			forget(d.file(entry.Name()))
 		}
 	}
 	return names, nil
+}
+
+// forget removes the file of a lock that is free. A larger file than a process id is not
+// from this package. After an error the next call tries again.
+func forget(path string) {
+	const most = 32
+	if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() && info.Size() <= most {
+		_ = os.Remove(path)
+	}
 }
 
 // exclusively calls f under the lock that guards the list of workers and the events.

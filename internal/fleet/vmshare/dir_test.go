@@ -40,6 +40,50 @@ func TestOpenAfterClose(t *testing.T) {
 	open(t, path, "0")
 }
 
+// TestFilesOfEndedWorkers: a new worker removes the files of those that have ended, since each
+// pod has a name of its own. Files of running workers and of others stay.
+func TestFilesOfEndedWorkers(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "run")
+	for _, pod := range []string{"a", "b", "c", "d", "e", "f"} {
+		d, err := Open(t.Context(), Config{Path: path, Instance: pod})
+		if err != nil {
+			t.Fatal(err)
+		}
+		done, _, err := d.BeginWork(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		done()
+		d.Close()
+	}
+	foreign := filepath.Join(path, instancePrefix+"notes")
+	if err := os.WriteFile(foreign, []byte(strings.Repeat("x", 33)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	running := open(t, path, "running")
+	done, _, err := running.BeginWork(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer done()
+	if err := open(t, path, "new").Acknowledge(t.Context(), Event{ID: "1"}, true); err == nil {
+		t.Error("Acknowledge while another worker has jobs succeeded, want a BusyError")
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), instancePrefix) || strings.HasPrefix(e.Name(), workPrefix) {
+			got = append(got, e.Name())
+		}
+	}
+	if want := []string{"instance-new", "instance-notes", "instance-running", "work-running"}; !slices.Equal(got, want) {
+		t.Errorf("files = %v, want %v", got, want)
+	}
+}
+
 func TestOpenRefuses(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {

@@ -53,8 +53,19 @@ type healthz struct {
 	healthy bool
 }
 
-// ServeHTTP implements [http.Handler].
+// ServeHTTP implements [http.Handler]. The status is 200 for an unhealthy worker too.
 func (h *healthz) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h.answer(w, r, http.StatusOK)
+}
+
+// serveLive answers the liveness probe of Kubernetes, which reads the status alone: 503 for
+// an unhealthy worker.
+func (h *healthz) serveLive(w http.ResponseWriter, r *http.Request) {
+	h.answer(w, r, http.StatusServiceUnavailable)
+}
+
+// answer sends the verdict, with the given status if it is Unhealthy.
+func (h *healthz) answer(w http.ResponseWriter, r *http.Request, unhealthy int) {
 	report := h.check()
 	h.tell(r, report)
 	body, err := json.Marshal(verdictOf(report))
@@ -64,6 +75,9 @@ func (h *healthz) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
+	if !report.Healthy() {
+		w.WriteHeader(unhealthy)
+	}
 	_, _ = w.Write(append(body, '\n')) // the client may be gone
 }
 

@@ -111,6 +111,9 @@ func TestHealthz(t *testing.T) {
 	if got := verdictOfExtension(t, status, body); got != "Unhealthy" {
 		t.Errorf("the extension makes %s of it, want Unhealthy", got)
 	}
+	if status, body = b.ask(t, http.MethodGet, "/livez"); status != http.StatusServiceUnavailable || body != want {
+		t.Errorf("an unhealthy worker's /livez = %d %q, want 503 %q", status, body, want)
+	}
 }
 
 func TestHealthIsLoggedWhenItChanges(t *testing.T) {
@@ -135,6 +138,8 @@ func TestOtherRequests(t *testing.T) {
 	}{
 		{http.MethodGet, "/metrics", 200},
 		{http.MethodHead, "/healthz", 200},
+		{http.MethodGet, "/livez", 200},
+		{http.MethodPost, "/livez", 405},
 		{http.MethodPost, "/healthz", 405},
 		{http.MethodGet, "/", 404},
 		{http.MethodGet, "/debug/pprof/", 404},

@@ -54,7 +54,9 @@ func Listen(c Config) (*Server, error) {
 		return nil, fmt.Errorf("listen on %s: %w", c.Address, err)
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /healthz", &healthz{check: c.Health, log: c.Log, healthy: true})
+	health := &healthz{check: c.Health, log: c.Log, healthy: true}
+	mux.Handle("GET /healthz", health)
+	mux.HandleFunc("GET /livez", health.serveLive)
 	mux.Handle("GET /metrics", c.Metrics)
 	s := &Server{listener: listener, http: &http.Server{
 		Handler:           mux,

@@ -17,12 +17,14 @@ const (
 	Controllers  Part = "cgroup v2 controllers"
 	CtrlBreak    Part = "Ctrl-Break on Windows"
 	BicepChecker Part = "checker for Bicep files"
+	Containers   Part = "containers of podman"
 )
 
 // absentInCI says why CI's machine cannot have a part.
 var absentInCI = map[Part]string{
 	Controllers:  "its kernel has the controllers in hierarchies of version 1",
 	CtrlBreak:    "its Windows is Wine, which sends no Ctrl-Break",
+	Containers:   "its kernel may refuse what podman sets up",
 	BicepChecker: "it has no checker unless one stands beside the repository",
 }
 

@@ -1,5 +1,6 @@
 // Command pack makes the packages for VMs; make package calls it. With -package it
-// adds a configuration to an existing package and writes the file that -out names.
+// adds a configuration to an existing package and writes the file that -out names. With
+// -image it makes a container image.
 package main
 
 import (
@@ -38,6 +39,7 @@ func run(ctx context.Context) error {
 	flag.StringVar(&c.SigningKey, "sign", "",
 		"`file` of the private SSH key, or of the public one of a key in an agent, to sign packages with")
 	configuration := flag.String("configuration", "", "`file` with settings, which becomes worker.env")
+	image := flag.Bool("image", false, "make a container image in place of packages, for amd64 and arm64 if -architectures is empty")
 	flag.Parse()
 	if *archive != "" {
 		return vmpackage.Configure(*archive, *configuration, c.Out)
@@ -50,9 +52,24 @@ func run(ctx context.Context) error {
 	if *architectures != "" {
 		c.Architectures = strings.Split(*architectures, ",")
 	}
+	if *image {
+		return makeImage(ctx, c)
+	}
 	packages, err := vmpackage.Make(ctx, c)
 	for _, p := range packages {
 		fmt.Printf("%s: %s, %.1f MiB\n", p.Path, p.Release, float64(p.Size)/(1<<20))
+	}
+	return err
+}
+
+// makeImage makes the container image and prints its path.
+func makeImage(ctx context.Context, c vmpackage.Config) error {
+	if len(c.Architectures) == 0 {
+		c.Architectures = []string{"amd64", "arm64"}
+	}
+	path, err := vmpackage.MakeImage(ctx, c)
+	if err == nil {
+		fmt.Println(path)
 	}
 	return err
 }

@@ -1,0 +1,124 @@
+//go:build integration
+
+package kubernetes
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/spotworker/spotworker/internal/test/need"
+	"github.com/spotworker/spotworker/internal/test/repository"
+)
+
+// unavailable matches what go build prints if it cannot download modules.
+var unavailable = regexp.MustCompile(`dial tcp|no such host|connection refused|i/o timeout|module lookup disabled|` +
+	`Forbidden|Bad Gateway|Unavailable`)
+
+// checker builds the module infra/kubernetes/check.
+func checker(t *testing.T) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "check")
+	build := exec.CommandContext(t.Context(), "go", "build", "-mod=readonly", "-o", binary, ".")
+	build.Dir = filepath.Join(repository.Root(t), "infra", "kubernetes", "check")
+	build.Env = append(os.Environ(), "GOFLAGS=")
+	out, err := build.CombinedOutput()
+	switch {
+	case err == nil:
+		return binary
+	case unavailable.Match(out):
+		need.Missing(t, "the modules of Kubernetes and KEDA")
+	default:
+		t.Fatalf("build infra/kubernetes/check: %v\n%s", err, out)
+	}
+	return ""
+}
+
+// check runs the checker on a folder and returns its output.
+func check(t *testing.T, binary, folder string) (string, error) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), binary, folder).CombinedOutput()
+	return string(out), err
+}
+
+// TestManifests renders the committed manifests, decodes them strictly and holds them to the
+// rules. Then it breaks them: each mistake must be found.
+func TestManifests(t *testing.T) {
+	binary, folder := checker(t), filepath.Join(repository.Root(t), "infra", "kubernetes")
+	if out, err := check(t, binary, folder); err != nil {
+		t.Fatalf("check infra/kubernetes: %v\n%s", err, out)
+	}
+	for _, b := range broken {
+		t.Run(b.name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.CopyFS(dir, os.DirFS(folder)); err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(dir, filepath.FromSlash(b.file))
+			content, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(string(content), b.old) {
+				t.Fatalf("%s does not have %q", b.file, b.old)
+			}
+			if err := os.WriteFile(path, []byte(strings.ReplaceAll(string(content), b.old, b.wrong)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if out, err := check(t, binary, dir); err == nil || !strings.Contains(out, b.want) {
+				t.Errorf("check = %v, want a failure with %q:\n%s", err, b.want, out)
+			}
+		})
+	}
+}
+
+const (
+	deployment   = "deployment/deployment.yaml"
+	scaledJob    = "scaledjob/scaledjob.yaml"
+	scaledObject = "scaledobject/scaledobject.yaml"
+	settings     = "base/settings.yaml"
+	shared       = "shared-nodes/deployment.yaml"
+)
+
+// broken are mistakes, each one edit of one file.
+var broken = []struct{ name, file, old, wrong, want string }{
+	{"a misspelt field of Kubernetes", deployment, "readOnlyRootFilesystem", "readOnlyRootFileSystem", "unknown field"},
+	{"a misspelt field of KEDA", scaledObject, "cooldownPeriod", "coolDownPeriod", "unknown field"},
+	{"a misspelt field in KEDA's pod", scaledJob, "enableServiceLinks", "enableServiceLink", "unknown field"},
+	{"a wrong type", deployment, "containerPort: 8810", "containerPort: health", "cannot unmarshal"},
+	{"a field twice", settings, "data:\n", "data:\n  SPOTWORKER_ACCOUNT: jobs2\n", "already"},
+	{"an unknown kind", scaledJob, "kind: ScaledJob", "kind: ScaledJobs", "unknown type"},
+	{"a long drain", settings, "DRAIN_BUDGET: 10s", "DRAIN_BUDGET: 25s", "want the drain budget"},
+	{"a short grace period", scaledJob, "GracePeriodSeconds: 30", "GracePeriodSeconds: 15", "want the drain budget"},
+	{"a long grace period", deployment, "GracePeriodSeconds: 30", "GracePeriodSeconds: 60", "eviction's notice"},
+	{"no toleration", deployment, "effect: NoSchedule", "effect: NoExecute", "does not tolerate Spot"},
+	{"any node", scaledJob, "values: [spot]", "values: [spot, regular]", "regular priority"},
+	{"two workers on a node", deployment, "topologyKey: kubernetes.io/hostname", "topologyKey: topology.kubernetes.io/zone", "share a node"},
+	{"a shared node without a folder", shared, "SPOTWORKER_RUNTIME_DIR", "SPOTWORKER_RUNTIME_FOLDER", "share a node"},
+	{"a folder of the pod", shared, "hostPath:\n      path: /run/spotworker-workers\n      type: DirectoryOrCreate\n",
+		"emptyDir: {}\n", "no folder of the node"},
+	{"root's folder", shared, "chown 65532:65532", "chown 0:0", "workers' user"},
+	{"a patch of nothing", shared, "/spec/template/spec/volumes/-", "/spec/template/volumes/-", "kustomize"},
+	{"root", deployment, "runAsUser: 65532", "runAsUser: 0", "as user 65532"},
+	{"capabilities", scaledJob, "drop: [ALL]", "drop: []", "capabilities"},
+	{"no identity", deployment, "azure.workload.identity/use", "azure.workload.identity/used", "no workload identity"},
+	{"an instance for all", scaledJob, "fieldPath: metadata.uid", "fieldPath: metadata.namespace", "pod's UID"},
+	{"the node's name", deployment, "fieldPath: metadata.uid", "fieldPath: spec.nodeName", "pod's UID"},
+	{"another port", deployment, "0.0.0.0:8810", "0.0.0.0:8811", "misses the worker's port"},
+	{"a probe without status", deployment, "path: /livez", "path: /healthz", "no probe of /livez"},
+	{"visible messages alone", scaledObject, "queueLengthStrategy: all", "queueLengthStrategy: visibleonly", "trigger azure-queue"},
+	{"no sign-in", scaledJob, "name: spotworker-keda", "name: spotworker", "no sign-in"},
+	{"another Deployment", scaledObject, "TargetRef:\n    name: spotworker\n", "TargetRef:\n    name: worker\n", "scales no Deployment"},
+	{"fixed replicas", deployment, "  minReadySeconds: 15\n", "  minReadySeconds: 15\n  replicas: 3\n", "sets replicas"},
+	{"a surge", deployment, "maxSurge: 0", "maxSurge: 1", "no free node"},
+	{"a budget for others", "deployment/poddisruptionbudget.yaml", "component: worker", "component: workers", "disruption budget"},
+	{"a worker that stays", scaledJob, "--exit-when-idle=1m", "--log-level=info", "never ends"},
+	{"subtracted twice", scaledJob, "strategy: default", "strategy: accurate", "only default"},
+	{"payloads fill the memory", settings, `PAYLOAD_MEMORY: "1024"`, `PAYLOAD_MEMORY: "2048"`, "half of the memory"},
+	{"the cache fills the disk", settings, `INPUT_CACHE: "5"`, `INPUT_CACHE: "9"`, "half of the scratch"},
+	{"an unbounded scratch folder", deployment, "emptyDir:\n            sizeLimit: 10Gi\n", "emptyDir: {}\n", "no bounded scratch"},
+	{"the image's default name", "scaledjob/kustomization.yaml", "name: spotworker\n    newName", "name: worker\n    newName", "image is"},
+}
