@@ -105,7 +105,6 @@ func TestRun(t *testing.T) {
 // TestRunReportsAnErrorOfThePicture: a page that cannot be written is an error of a good run.
 func TestRunReportsAnErrorOfThePicture(t *testing.T) {
 	c, full := smallDemo(t), errors.New("disk full")
-	c.Files, c.FileSize = 1, 5*mib
 	c.Told = func(lanes.Story) error { return full }
 	var out bytes.Buffer
 	if err := Run(t.Context(), c, &out); !errors.Is(err, full) || errors.Is(err, ErrBroken) {
