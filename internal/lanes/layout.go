@@ -10,7 +10,7 @@ import (
 // Sizes of the picture, in its own units.
 const (
 	width  = 640
-	left   = 76 // of the lanes
+	left   = 86 // of the lanes
 	right  = width - 12
 	top    = 58 // of the first lane
 	title  = 30
@@ -124,7 +124,7 @@ func (s Story) picture(alone bool) picture {
 			p.Notes = append(p.Notes, n)
 		}
 	}
-	for at := time.Duration(0); at <= time.Duration(s.scale()); at += s.every(6) {
+	for at := time.Duration(0); p.x(at) < right-title/2; at += s.every(6) { // a later text would not fit
 		p.Ticks = append(p.Ticks, text{X: p.x(at), Y: p.Bottom + 18, Text: fmt.Sprintf("%.0f s", at.Seconds())})
 	}
 	for n, f := range s.Figures {
