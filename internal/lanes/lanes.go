@@ -11,7 +11,7 @@ import (
 // Width is the width of a track in the coordinates of its bars. The style stretches it.
 const Width = 1000
 
-// Colours is how many classes of colours there are: c0, c1, …
+// Colours is how many classes of colours there are: c0 to c7.
 const Colours = 8
 
 // Track is a row of bars.

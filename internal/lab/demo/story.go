@@ -111,32 +111,8 @@ func (t *teller) job(id string) lanes.Job {
 
 // run tells a delivery of a job.
 func (t *teller) run(s start) lanes.Run {
-	fate := t.h.fates[s.vm]
-	end, ended := t.h.endOf(s)
-	run := lanes.Run{VM: t.vms[s.vm], From: t.since(s.at), End: lanes.Running}
-	holds := fate.kind != spared && !fate.at.Before(s.at) && (!ended || end.After(fate.at)) && t.h.statusAt(s.job, fate.at) != oracle.Done
-	left, leaves := t.h.endAfter(s, s.at)
-	_, taken := t.h.resumed(s.job, s.vm, fate.at)
-	switch {
-	case holds && fate.kind == killed:
-		run.End, end = lanes.Died, fate.at
-	case holds && fate.kind == frozen && taken:
-		run.End, end = lanes.Fell, fate.at
-		if leaves && !fate.thawed.IsZero() {
-			run.StaleFrom, run.StaleTo = t.since(fate.thawed), t.since(left.at)
-		}
-	case leaves:
-		run.End, end = lanes.Left, left.at
-	case t.h.doneBy(s, &end):
-		run.End = lanes.Committed
-	case holds && fate.kind == evicted && ended:
-		run.End = lanes.Released
-	case ended:
-		run.End = lanes.Left
-	default:
-		end = s.at
-	}
-	run.To = t.since(end)
+	kind, end := t.h.ending(s)
+	run := lanes.Run{VM: t.vms[s.vm], From: t.since(s.at), To: t.since(end), End: kind}
 	saved := s.at
 	for _, w := range t.h.writes(s.job) {
 		if w.VM == s.vm && w.Progress >= 0 && w.At.After(s.at) && !w.At.After(end) {
@@ -144,21 +120,68 @@ func (t *teller) run(s start) lanes.Run {
 			saved = w.At
 		}
 	}
-	if (run.End == lanes.Died || run.End == lanes.Fell) && len(t.h.unsaved(s, end)) > 0 {
+	if (kind == lanes.Died || kind == lanes.Fell) && len(t.h.unsaved(s, end)) > 0 {
 		run.Lost = end.Sub(saved)
+	}
+	thawed := t.h.fates[s.vm].thawed
+	if left, leaves := t.h.endAfter(s, s.at); kind == lanes.Fell && leaves && !thawed.IsZero() {
+		run.StaleFrom, run.StaleTo = t.since(thawed), t.since(left.at)
 	}
 	return run
 }
 
-// doneBy reports whether a delivery committed its job, and sets when.
-func (h *history) doneBy(s start, at *time.Time) bool {
+// ending returns how and when a delivery ended. One that did not end has its start.
+func (h *history) ending(s start) (lanes.End, time.Time) {
+	fate := h.fates[s.vm]
+	end, ended := h.endOf(s)
+	if hit := h.hit(s); hit != lanes.Running {
+		if hit != lanes.Released {
+			end = fate.at
+		}
+		return hit, end
+	}
+	if left, leaves := h.endAfter(s, s.at); leaves {
+		return lanes.Left, left.at
+	}
+	if done, ok := h.doneBy(s); ok {
+		return lanes.Committed, done
+	}
+	if ended {
+		return lanes.Left, end
+	}
+	return lanes.Running, s.at
+}
+
+// hit returns how the fate of a VM ended a delivery; [lanes.Running] if it did not.
+func (h *history) hit(s start) lanes.End {
+	fate := h.fates[s.vm]
+	end, ended := h.endOf(s)
+	if fate.kind == spared || fate.at.Before(s.at) || ended && !end.After(fate.at) || h.statusAt(s.job, fate.at) == oracle.Done {
+		return lanes.Running
+	}
+	_, taken := h.resumed(s.job, s.vm, fate.at)
+	_, leaves := h.endAfter(s, s.at)
+	_, done := h.doneBy(s)
+	switch {
+	case fate.kind == killed:
+		return lanes.Died
+	case fate.kind == frozen && taken:
+		return lanes.Fell
+	case fate.kind == evicted && ended && !leaves && !done:
+		return lanes.Released
+	default:
+		return lanes.Running
+	}
+}
+
+// doneBy returns when a delivery committed its job, and whether it did.
+func (h *history) doneBy(s start) (at time.Time, done bool) {
 	for _, w := range h.writes(s.job) {
 		if w.VM == s.vm && w.Status == oracle.Done && w.At.After(s.at) {
-			*at = w.At
-			return true
+			return w.At, true
 		}
 	}
-	return false
+	return at, false
 }
 
 // figures are the three numbers that matter most.
