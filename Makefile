@@ -64,7 +64,7 @@ demo: ## evict workers on a local Azure and check that no job is lost (DEMO_FLAG
 	go run ./cmd/lab demo $(DEMO_FLAGS)
 
 .PHONY: recording
-recording: ## record the demo as the README's picture, docs/demo.svg (RECORDING_FLAGS=...)
+recording: ## run the demo and draw it as the README's picture, docs/demo.svg (RECORDING_FLAGS=...)
 	go run ./tools/recording $(RECORDING_FLAGS)
 
 .PHONY: picture

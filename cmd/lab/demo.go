@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/lab/demo"
 	"github.com/spotworker/spotworker/internal/lab/screen"
+	"github.com/spotworker/spotworker/internal/lanes"
 )
 
 // demoCommand are the flags of lab demo.
@@ -20,6 +23,7 @@ type demoCommand struct {
 	TimeLimit          time.Duration `help:"The demo fails if it takes longer." default:"2m"`
 	Bin                string        `help:"Folder with worker and producer. Without it they are built from this source." placeholder:"DIR"`
 	Keep               bool          `help:"Keep the workers' logs even if every promise was kept."`
+	HTML               string        `help:"Write a page with the picture of the run to this file." name:"html" placeholder:"FILE"`
 	Plain              bool          `help:"Print lines only, even on a terminal."`
 }
 
@@ -27,6 +31,13 @@ func (d *demoCommand) run(ctx context.Context, stdout io.Writer) error {
 	config := d.config()
 	if err := config.Validate(); err != nil {
 		return configError(err)
+	}
+	if d.HTML != "" {
+		// A wrong folder is found before the run and not after it.
+		if _, err := os.Stat(filepath.Dir(d.HTML)); err != nil {
+			return configError(fmt.Errorf("--html: %w", err))
+		}
+		config.Told = func(s lanes.Story) error { return writePage(d.HTML, s.Page) }
 	}
 	if out, ok := stdout.(*os.File); ok && !d.Plain && screen.Fits(os.Stdin, out) {
 		return screen.Play(ctx, os.Stdin, out, func(ctx context.Context, display *screen.Display) error {

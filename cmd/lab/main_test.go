@@ -56,6 +56,7 @@ func TestWrongConfiguration(t *testing.T) {
 		{"demo", "--time-limit=0s"},
 		{"demo", "--checkpoint-interval=1ms"},
 		{"demo", "--no-such-flag"},
+		{"demo", "--html=no-such-folder/page.html"},
 		{"replay", "--vms=-1"},
 		{"replay", "missing.json"},
 		{"replay", "--lives=nobody"},

@@ -119,11 +119,7 @@ func (c *replayCommand) run(ctx context.Context, stdout io.Writer) error {
 		return scenarioError(ctx, err)
 	}
 	if c.HTML != "" {
-		var page bytes.Buffer
-		if err := report.Page(&page); err != nil {
-			return err
-		}
-		if err := os.WriteFile(c.HTML, page.Bytes(), 0o600); err != nil {
+		if err := writePage(c.HTML, report.Page); err != nil {
 			return err
 		}
 	}
@@ -131,6 +127,15 @@ func (c *replayCommand) run(ctx context.Context, stdout io.Writer) error {
 		return printJSON(stdout, report)
 	}
 	return printReport(stdout, report, c.HTML)
+}
+
+// writePage writes a page to a file.
+func writePage(file string, write func(io.Writer) error) error {
+	var page bytes.Buffer
+	if err := write(&page); err != nil {
+		return err
+	}
+	return os.WriteFile(file, page.Bytes(), 0o600)
 }
 
 // scenarioError marks an error of a replay that another scenario would avoid.

@@ -3,32 +3,29 @@ package replay
 import (
 	_ "embed"
 	"fmt"
-	"html/template"
 	"io"
 	"strings"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/lanes"
 )
 
 //go:embed page.html
 var pageText string
 
-var pageTemplate = template.Must(template.New("page").Parse(pageText))
-
-// trackWidth is the width of a track in the coordinates of its picture, which the style
-// stretches.
-const trackWidth = 1000
+var pageTemplate = lanes.Template("page", pageText)
 
 // page is the content of the page.
 type page struct {
 	Title, About string
 	Numbers      []number
 	Paid         []share
-	VMs, Jobs    []track
+	VMs, Jobs    []lanes.Track
 	OtherVMs     int // that are not shown
 	OtherJobs    int
 	Cut          bool
 	Axis         []string
-	Over         []bar // goodput over time
+	Over         []lanes.Bar // goodput over time
 	OverText     string
 	Delays       []series
 	DelaysTable  []delayRow
@@ -45,25 +42,10 @@ type share struct {
 	Value       string
 }
 
-// track is a row with a picture.
-type track struct {
-	Name, Label string
-	Bars        []bar
-}
-
-// bar is a part of a picture: a box, or marks if Marks is a path.
-type bar struct {
-	Class string
-	X, W  string
-	Y, H  string
-	Marks string
-	Title string
-}
-
 // series is a distribution.
 type series struct {
 	Name, Class, Label string
-	Bars               []bar
+	Bars               []lanes.Bar
 	To                 string
 }
 

@@ -5,14 +5,13 @@ import (
 	"math"
 	"strings"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/lanes"
 )
 
-// colours is how many colours jobs have on the page.
-const colours = 8
-
 // tracks draws a row for each VM and each job.
-func (p *picture) tracks() (vms, jobs []track) {
-	vms = make([]track, min(len(p.lanes), drawnLanes))
+func (p *picture) tracks() (vms, jobs []lanes.Track) {
+	vms = make([]lanes.Track, min(len(p.lanes), drawnLanes))
 	for lane := range vms {
 		vms[lane].Name = fmt.Sprintf("vm-%d", lane+1)
 		if lane >= p.spot {
@@ -24,7 +23,7 @@ func (p *picture) tracks() (vms, jobs []track) {
 			}
 		}
 	}
-	jobs = make([]track, min(len(p.tasks), drawnJobs))
+	jobs = make([]lanes.Track, min(len(p.tasks), drawnJobs))
 	for n := range jobs {
 		jobs[n].Name = fmt.Sprintf("job-%d", n+1)
 		t := p.tasks[n]
@@ -33,7 +32,7 @@ func (p *picture) tracks() (vms, jobs []track) {
 			end = t.done
 		}
 		if t.put < end {
-			jobs[n].Bars = append(jobs[n].Bars, p.box("waits", t.put, end, fmt.Sprintf("%s waits where it does not run", jobs[n].Name)))
+			jobs[n].Bars = append(jobs[n].Bars, p.scale().Box("waits", t.put, end, fmt.Sprintf("%s waits where it does not run", jobs[n].Name)))
 		}
 		jobs[n].Label = fmt.Sprintf("%s: put at %s, %s, not done", jobs[n].Name, Brief(t.put), plural(t.runs, "run"))
 		if t.done > 0 {
@@ -44,10 +43,10 @@ func (p *picture) tracks() (vms, jobs []track) {
 	for _, a := range p.attempts {
 		if a.lane < len(vms) {
 			runs[a.lane]++
-			vms[a.lane].Bars = append(vms[a.lane].Bars, p.attempt(a, a.job%colours, fmt.Sprintf("job-%d", a.job+1))...)
+			vms[a.lane].Bars = append(vms[a.lane].Bars, p.attempt(a, a.job%lanes.Colours, fmt.Sprintf("job-%d", a.job+1))...)
 		}
 		if a.job < len(jobs) {
-			jobs[a.job].Bars = append(jobs[a.job].Bars, p.attempt(a, a.lane%colours, "on vm-"+fmt.Sprint(a.lane+1))...)
+			jobs[a.job].Bars = append(jobs[a.job].Bars, p.attempt(a, a.lane%lanes.Colours, "on vm-"+fmt.Sprint(a.lane+1))...)
 		}
 	}
 	for lane := range vms {
@@ -67,33 +66,22 @@ func lived(lives []life, until time.Duration) (n int) {
 	return n
 }
 
-// x is a moment in the coordinates of a track.
-func (p *picture) x(t time.Duration) string {
-	return fmt.Sprintf("%.2f", trackWidth*math.Min(1, float64(t)/float64(p.until)))
-}
-
-// wide is the width of a time, a hair at least.
-func (p *picture) wide(from, to time.Duration) string {
-	return fmt.Sprintf("%.2f", math.Max(0.4, trackWidth*float64(min(to, p.until)-from)/float64(p.until)))
-}
-
-func (p *picture) box(class string, from, to time.Duration, title string) bar {
-	return bar{Class: class, X: p.x(from), W: p.wide(from, to), Title: title}
-}
+// scale is the time of the tracks.
+func (p *picture) scale() lanes.Scale { return lanes.Scale(p.until) }
 
 // alive draws a life: its boot, its time, its notice, its end.
-func (p *picture) alive(l life) []bar {
+func (p *picture) alive(l life) []lanes.Bar {
 	gone := min(l.end, p.until)
-	bars := []bar{p.box("life", l.from, gone, fmt.Sprintf("VM from %s to %s", Brief(l.from), Brief(gone)))}
+	bars := []lanes.Bar{p.scale().Box("life", l.from, gone, fmt.Sprintf("VM from %s to %s", Brief(l.from), Brief(gone)))}
 	if l.ready > l.from {
-		bars = append(bars, p.box("boot", l.from, min(l.ready, gone), "boots"))
+		bars = append(bars, p.scale().Box("boot", l.from, min(l.ready, gone), "boots"))
 	}
 	switch {
 	case l.end > p.until:
 	case l.warned():
-		bars = append(bars, bar{Class: "notice", Marks: "M" + p.x(l.seen) + " 0v20", Title: "evicted with a notice at " + Brief(l.seen)})
+		bars = append(bars, p.scale().Mark("notice", l.seen, "evicted with a notice at "+Brief(l.seen)))
 	default:
-		bars = append(bars, bar{Class: "death", Marks: "M" + p.x(l.end) + " 0v20", Title: "gone without a notice at " + Brief(l.end)})
+		bars = append(bars, p.scale().Mark("death", l.end, "gone without a notice at "+Brief(l.end)))
 	}
 	return bars
 }
@@ -104,14 +92,14 @@ var endings = map[End]string{
 }
 
 // attempt draws a run: its time, the part that was lost, and its saves.
-func (p *picture) attempt(a drawn, colour int, with string) []bar {
+func (p *picture) attempt(a drawn, colour int, with string) []lanes.Bar {
 	title := fmt.Sprintf("%s, %s to %s, %s; %s", with, Brief(a.from), Brief(a.to), endings[a.end], plural(a.saves, "save"))
 	if a.redone > 0 {
 		title += "; " + Brief(a.redone) + " redone"
 	}
-	bars := []bar{p.box(fmt.Sprintf("run c%d", colour), a.from, a.to, title)}
+	bars := []lanes.Bar{p.scale().Box(fmt.Sprintf("run c%d", colour), a.from, a.to, title)}
 	if a.redone > 0 {
-		bars = append(bars, p.box("lost", max(a.from, a.to-a.redone), a.to, title))
+		bars = append(bars, p.scale().Box("lost", max(a.from, a.to-a.redone), a.to, title))
 	}
 	saves := len(a.marks)
 	if a.end == Released {
@@ -120,15 +108,15 @@ func (p *picture) attempt(a drawn, colour int, with string) []bar {
 	if len(a.marks) > 0 && a.saves == saves {
 		var path strings.Builder
 		for _, at := range a.marks {
-			fmt.Fprintf(&path, "M%s 13v4", p.x(at))
+			fmt.Fprintf(&path, "M%s 13v4", p.scale().X(at))
 		}
-		bars = append(bars, bar{Class: "saved", Marks: path.String()})
+		bars = append(bars, lanes.Bar{Class: "saved", Marks: path.String()})
 	}
 	switch a.end {
 	case Released:
-		bars = append(bars, bar{Class: "notice", Marks: "M" + p.x(a.to) + " 0v20"})
+		bars = append(bars, p.scale().Mark("notice", a.to, ""))
 	case Died:
-		bars = append(bars, bar{Class: "death", Marks: "M" + p.x(a.to) + " 0v20"})
+		bars = append(bars, p.scale().Mark("death", a.to, ""))
 	case Cut, Done:
 	}
 	return bars
@@ -148,7 +136,7 @@ const buckets = 60
 
 // goodput draws the useful share of the running time in each bucket. Work is useful in the
 // bucket in which it was done.
-func (p *picture) goodput() (bars []bar, text string) {
+func (p *picture) goodput() (bars []lanes.Bar, text string) {
 	var useful, running [buckets]float64
 	width := float64(p.until) / buckets
 	add := func(to *[buckets]float64, from, until time.Duration) {
@@ -167,8 +155,8 @@ func (p *picture) goodput() (bars []bar, text string) {
 		}
 		share := math.Min(100, 100*useful[i]/running[i])
 		least = math.Min(least, share)
-		bars = append(bars, bar{
-			Class: "useful", X: fmt.Sprintf("%.2f", float64(i)*trackWidth/buckets+1), W: fmt.Sprintf("%.2f", float64(trackWidth)/buckets-2),
+		bars = append(bars, lanes.Bar{
+			Class: "useful", X: fmt.Sprintf("%.2f", float64(i)*lanes.Width/buckets+1), W: fmt.Sprintf("%.2f", float64(lanes.Width)/buckets-2),
 			Y: fmt.Sprintf("%.2f", 100-share), H: fmt.Sprintf("%.2f", share),
 			Title: fmt.Sprintf("%s to %s: %.1f %%", Brief(time.Duration(float64(i)*width)), Brief(time.Duration(float64(i+1)*width)), share),
 		})
@@ -197,8 +185,8 @@ func histogram(name, class string, delays []time.Duration) series {
 		}
 		high := 100 * float64(n) / float64(most)
 		from := time.Duration(float64(top) * float64(i) / (bins - 1))
-		s.Bars = append(s.Bars, bar{
-			Class: class, X: fmt.Sprintf("%.2f", float64(i)*trackWidth/bins+1), W: fmt.Sprintf("%.2f", float64(trackWidth)/bins-2),
+		s.Bars = append(s.Bars, lanes.Bar{
+			Class: class, X: fmt.Sprintf("%.2f", float64(i)*lanes.Width/bins+1), W: fmt.Sprintf("%.2f", float64(lanes.Width)/bins-2),
 			Y: fmt.Sprintf("%.2f", 100-high), H: fmt.Sprintf("%.2f", high), Title: fmt.Sprintf("about %s: %s", Brief(from), plural(n, "run")),
 		})
 	}

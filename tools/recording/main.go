@@ -1,22 +1,17 @@
-// Command recording runs the demo and writes its terminal's content as an
-// animated SVG: the picture of the README. Run it with make recording.
-//
-// The picture holds the output of the demo, and nothing else. Only time
-// and paths are changed: it plays faster, long pauses are shortened, and of an
-// absolute path the last element remains.
+// Command recording runs the demo and draws it: the picture of the README. Run it with
+// make recording. All that the picture shows was measured in that run.
 package main
 
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
 
 	"github.com/spotworker/spotworker/internal/lab/demo"
+	"github.com/spotworker/spotworker/internal/lanes"
 )
 
 func main() {
@@ -29,54 +24,18 @@ func main() {
 	}
 }
 
-// run records a demo, or reads a recording, and writes its picture.
+// run runs a demo and writes its picture, but not of a demo that failed.
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("recording", flag.ContinueOnError)
 	out := flags.String("out", "docs/demo.svg", "write the picture to `file`")
-	from := flags.String("from", "", "draw the recording in `file` instead of running the demo")
-	keep := flags.String("keep", "", "keep the recording in `file`, for -from")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	r, err := load(ctx, *from)
-	if err != nil {
-		return err
-	}
-	if *keep != "" {
-		text, err := json.Marshal(r)
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(*keep, text, 0o600); err != nil {
-			return err
-		}
-	}
+	config := demo.DefaultConfig()
 	var picture bytes.Buffer
-	if err := writeSVG(&picture, r); err != nil {
+	config.Told = func(s lanes.Story) error { return s.SVG(&picture) }
+	if err := demo.Run(ctx, config, os.Stdout); err != nil {
 		return err
 	}
 	return os.WriteFile(*out, picture.Bytes(), 0o644) //nolint:gosec // a picture for everybody
-}
-
-// load returns the recording in a file or, without one, of a demo that it runs.
-func load(ctx context.Context, file string) (recording, error) {
-	if file == "" {
-		recorder := newRecorder(os.Stdout)
-		config := demo.DefaultConfig()
-		config.Display = recorder
-		err := demo.Run(ctx, config, recorder)
-		return recorder.recording(), err
-	}
-	var r recording
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return r, err
-	}
-	if err := json.Unmarshal(text, &r); err != nil {
-		return r, fmt.Errorf("%s: %w", file, err)
-	}
-	if len(r.Events) == 0 {
-		return r, errors.New(file + " is an empty recording")
-	}
-	return r, nil
 }

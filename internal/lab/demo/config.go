@@ -7,6 +7,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/lab"
 	"github.com/spotworker/spotworker/internal/lab/screen"
+	"github.com/spotworker/spotworker/internal/lanes"
 )
 
 // Incident is something that happens to a VM in the middle of its work.
@@ -79,6 +80,10 @@ type Config struct {
 
 	// Keep keeps the workers' logs even if every promise was kept.
 	Keep bool
+
+	// Told is called with the story of the run after its table, also if a promise was
+	// broken; its error is the demo's. Optional.
+	Told func(lanes.Story) error
 
 	// Display shows the fleet while it works. Optional.
 	Display screen.Shower

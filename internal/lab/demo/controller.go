@@ -100,6 +100,8 @@ func (d *demo) newVM() (*lab.VM, error) {
 	d.number++
 	name := lab.VMName(d.number)
 	d.local.AddVM(imds.VM{Name: name, ScaleSet: lab.ScaleSet})
+	now := time.Now()
+	d.recorder.add(func(h *history) { h.born[name] = now })
 	return d.fleet.Start(name)
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/lab/screen"
 	"github.com/spotworker/spotworker/internal/lab/text"
+	"github.com/spotworker/spotworker/internal/lanes"
 	"github.com/spotworker/spotworker/internal/storage/azure"
 )
 
@@ -205,14 +206,27 @@ func (d *demo) startRecording() {
 	})
 }
 
-// report prints the table, and returns an error if the demo failed.
+// report prints the table, tells the story, and returns an error if the demo failed.
 func (d *demo) report(played error) error {
-	var f findings
-	d.recorder.look(func(h *history) { f = audit(h, endOf(d.local.Storage, d.names, h)) })
-	f.Workers = d.number
-	report := newReport(f, d.settings())
+	var report report
+	var story lanes.Story
+	d.recorder.look(func(h *history) {
+		f := audit(h, endOf(d.local.Storage, d.names, h))
+		f.Workers = d.number
+		report = newReport(f, d.settings())
+		story = tell(h, report)
+	})
 	fmt.Fprintln(d.narrator)
 	report.Write(d.narrator)
+	verdict := d.verdict(report, played)
+	if d.config.Told == nil {
+		return verdict
+	}
+	return errors.Join(verdict, d.config.Told(story))
+}
+
+// verdict prints that every promise was kept, or returns an error.
+func (d *demo) verdict(report report, played error) error {
 	switch n := report.Broken(); {
 	case errors.Is(played, ErrBroken):
 		return played

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/lab"
 	"github.com/spotworker/spotworker/internal/lab/labtest"
+	"github.com/spotworker/spotworker/internal/lanes"
 )
 
 const mib = 1 << 20
@@ -53,7 +54,12 @@ func content(seed string, size int) []byte {
 
 func TestRun(t *testing.T) {
 	c := smallDemo(t)
-	var out bytes.Buffer
+	var out, page bytes.Buffer
+	var story lanes.Story
+	c.Told = func(s lanes.Story) error {
+		story = s
+		return s.Page(&page)
+	}
 	if err := Run(t.Context(), c, &out); err != nil {
 		t.Fatalf("Run = %v\n%s", err, out.String())
 	}
@@ -76,6 +82,33 @@ func TestRun(t *testing.T) {
 	}
 	if left := leftBehind(t); len(left) != 0 {
 		t.Errorf("demo left %q behind", left)
+	}
+	released := 0
+	for _, job := range story.Jobs {
+		for n, run := range job.Runs {
+			if run.End == lanes.Released && n+1 < len(job.Runs) && story.VMs[run.VM].Fate == lanes.Evicted {
+				released++
+			}
+		}
+		if job.Done == 0 {
+			t.Errorf("%s has no result in the story", job.Name)
+		}
+	}
+	if len(story.VMs) != 3 || len(story.Jobs) != 3 || released == 0 {
+		t.Errorf("story of %d VMs and %d jobs with %d releases, want 3, 3 and at least one", len(story.VMs), len(story.Jobs), released)
+	}
+	if !strings.Contains(page.String(), "3 jobs on 3 Spot VMs: 1 evicted") || !strings.Contains(page.String(), "0 redone after a notice") {
+		t.Errorf("page:\n%s", page.String())
+	}
+}
+
+// TestRunReportsAnErrorOfThePicture: a page that cannot be written is an error of a good run.
+func TestRunReportsAnErrorOfThePicture(t *testing.T) {
+	c, full := smallDemo(t), errors.New("disk full")
+	c.Told = func(lanes.Story) error { return full }
+	var out bytes.Buffer
+	if err := Run(t.Context(), c, &out); !errors.Is(err, full) || errors.Is(err, ErrBroken) {
+		t.Errorf("Run = %v, want the error of the page alone\n%s", err, out.String())
 	}
 }
 

@@ -64,8 +64,8 @@ func goodRun() (*history, endState) {
 	h.bad = []badMessage{{label: "no blob", job: "e", reason: "missing"}, {label: "plain text", text: "hello", reason: "no envelope"}}
 	end.Poison = []poisonMessage{{ID: "e", Reason: "blob is missing"}, {Body: "hello", Reason: "no envelope of ours"}}
 
-	h.fates["spot_1"] = fate{kind: killed, at: at(5 * second), gone: true}
-	h.fates["spot_2"] = fate{kind: evicted, at: at(6 * second), served: at(6500 * ms), gone: true}
+	h.fates["spot_1"] = fate{kind: killed, at: at(5 * second), gone: at(5 * second)}
+	h.fates["spot_2"] = fate{kind: evicted, at: at(6 * second), served: at(6500 * ms), gone: at(6700 * ms)}
 	h.fates["spot_4"] = fate{kind: frozen, at: at(5 * second), thawed: at(32 * second)}
 	h.drains["spot_2"] = drain{stopped: at(6510 * ms), ended: at(6600 * ms), sinceNotice: "90ms"}
 

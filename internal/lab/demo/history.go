@@ -17,9 +17,10 @@ type history struct {
 	blobs  map[string]string // blob names, by job id
 	files  map[string]lab.File
 	bad    []badMessage
-	fates  map[string]fate   // by VM
-	drains map[string]drain  // by VM
-	states map[string]string // of the workers' lifecycles, by VM
+	born   map[string]time.Time // starts of VMs
+	fates  map[string]fate      // by VM
+	drains map[string]drain     // by VM
+	states map[string]string    // of the workers' lifecycles, by VM
 
 	refusals []refusal
 	moves    []move
@@ -97,7 +98,7 @@ type fate struct {
 	at     time.Time // when it was announced, killed or frozen
 	served time.Time // when the notice was first served to the VM
 	thawed time.Time // when a frozen worker resumed
-	gone   bool      // the VM was removed
+	gone   time.Time // when the VM was removed
 }
 
 type fateKind int
@@ -112,7 +113,7 @@ const (
 func newHistory() *history {
 	return &history{
 		oracle: oracle.NewHistory(), blobs: map[string]string{}, files: map[string]lab.File{},
-		fates: map[string]fate{}, drains: map[string]drain{}, states: map[string]string{},
+		born: map[string]time.Time{}, fates: map[string]fate{}, drains: map[string]drain{}, states: map[string]string{},
 	}
 }
 

@@ -94,7 +94,7 @@ func (d *demo) kill(vm *lab.VM, jobs []activeJob) error {
 	vm.Kill()
 	d.local.Metadata.RemoveVM(vm.Name)
 	now := time.Now()
-	d.recorder.fate(vm.Name, func(f *fate) { *f = fate{kind: killed, at: now, gone: true} })
+	d.recorder.fate(vm.Name, func(f *fate) { *f = fate{kind: killed, at: now, gone: now} })
 	d.narrator.Say("Sudden death: %s was killed without notice (SIGKILL) while it was working on %s: %s.",
 		vm.Name, text.Plural(len(jobs), "job"), listJobs(jobs))
 	d.narrator.Say("Its messages become visible again 30 s after it claimed or last renewed them; until then the others work on.")
@@ -160,7 +160,8 @@ func (d *demo) removeEvicted(i int, drain drain) error {
 	}
 	served, _ := d.local.Metadata.VM(e.vm.Name).FirstServed(e.id)
 	e.vm.Kill()
-	d.recorder.fate(e.vm.Name, func(f *fate) { f.served, f.gone = served, true })
+	now := time.Now()
+	d.recorder.fate(e.vm.Name, func(f *fate) { f.served, f.gone = served, now })
 	d.local.Metadata.RemoveVM(e.vm.Name)
 	d.local.Metadata.Complete(e.id)
 	return d.replace(e.jobs, lostJob{vm: e.vm.Name, since: e.announced, cause: "notice"})

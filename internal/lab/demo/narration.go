@@ -123,7 +123,7 @@ func (h *history) show(name string, now time.Time) (screen.VM, bool) {
 	fate := h.fates[name]
 	vm := screen.VM{Name: name, State: cmp.Or(h.states[name], "booting")}
 	switch {
-	case fate.kind == killed, fate.kind == evicted && fate.gone:
+	case fate.kind == killed, fate.kind == evicted && !fate.gone.IsZero():
 		return h.showLost(vm, fate, now)
 	case fate.kind == frozen && fate.thawed.IsZero():
 		vm, _ := h.showLost(vm, fate, now)

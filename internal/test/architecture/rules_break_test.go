@@ -96,6 +96,7 @@ var breaches = []struct {
 	{"the engine is used from outside", "internal/handlers/hash.go", importing(testModule + "/internal/worker"), 3},
 	{"the engine is used from outside", "examples/render/main.go", importing(testModule + "/internal/worker"), 3},
 	{"the replay takes decisions alone", "internal/replay/run.go", importing(testModule + "/internal/worker"), 3},
+	{"lanes draws what it is handed", "internal/lanes/picture.go", importing(testModule + "/internal/replay"), 3},
 	{"only the outer layer connects", "internal/fleet/list.go", importing(testModule + "/internal/storage/azure"), 3},
 	{"only the outer layer has a command line", "internal/queue/flags.go", importing(testModule + "/internal/cli"), 3},
 	{"only the outer layer has a command line", "internal/handlers/flags.go", importing(testModule + "/internal/cli"), 3},

@@ -463,9 +463,15 @@ var importRules = []importRule{
 		name:    "the replay takes decisions alone",
 		in:      []string{"./internal/replay"},
 		forbids: []string{"./...", sdk},
-		allows: []string{"./internal/checkpoint", "./internal/delivery/renewal", "./internal/drain", "./internal/durations", "./internal/preempt",
-			"./internal/retry", "./internal/worker/intake", "./job"},
+		allows: []string{"./internal/checkpoint", "./internal/delivery/renewal", "./internal/drain", "./internal/durations", "./internal/lanes",
+			"./internal/preempt", "./internal/retry", "./internal/worker/intake", "./job"},
 		reason: "virtual time has no storage and no processes: the worker's pure functions decide, and the model around them is its own",
+	},
+	{
+		name:    "lanes draws what it is handed",
+		in:      []string{"./internal/lanes"},
+		forbids: []string{"./...", sdk},
+		reason:  "a replay and a demo have the same pictures; a figure that the picture computed itself, their reports would not have",
 	},
 	{
 		name: "only the outer layer connects",
