@@ -185,23 +185,10 @@ func (b *oneJob) draw(j client.Job, runs []run, skew time.Duration) {
 	if b.From.IsZero() || !b.To.After(b.From) {
 		return
 	}
-	at := func(t time.Time) float64 {
-		return min(max(1000*float64(t.Sub(b.From))/float64(b.To.Sub(b.From)), 0), 1000)
-	}
-	var s strings.Builder
-	s.WriteString(`<svg class="track" viewBox="0 0 1000 36" preserveAspectRatio="none" role="img" ` +
+	d := drawing{from: b.From, to: b.To}
+	d.WriteString(`<svg class="track" viewBox="0 0 1000 36" preserveAspectRatio="none" role="img" ` +
 		`aria-label="Waits, runs, checkpoints and evictions of the job; the list has the same in words">` +
 		`<rect class="room" x="0" width="1000" y="8" height="22"/>`)
-	bar := func(class string, from, to time.Time, title string) {
-		x := min(at(from), 996)
-		fmt.Fprintf(&s, `<rect class="%s" x="%.1f" width="%.1f" y="8" height="22"><title>%s</title></rect>`, class, x, max(at(to)-x, 4),
-			template.HTMLEscapeString(title))
-	}
-	mark := func(class string, t time.Time, from, to int, title string) {
-		x := at(t)
-		fmt.Fprintf(&s, `<line class="%s" x1="%.1f" x2="%.1f" y1="%d" y2="%d"><title>%s</title></line>`, class, x, x, from, to,
-			template.HTMLEscapeString(title))
-	}
 	for _, r := range runs {
 		end := r.EndedAt
 		if r.isLast && end.IsZero() && j.Status == client.StatusRunning {
@@ -210,26 +197,55 @@ func (b *oneJob) draw(j client.Job, runs []run, skew time.Duration) {
 		if end.IsZero() {
 			end = r.CheckpointAt // an older worker recorded no end
 		}
-		if end.IsZero() {
-			continue
-		}
-		bar("run", r.StartedAt, end, fmt.Sprintf("delivery %d on %s", r.Delivery, line(r.Worker)))
-		if r.Redone > 0 && r.Outcome != "done" && r.Outcome != "cancelled" {
-			bar("bad", end.Add(-min(r.Redone, end.Sub(r.StartedAt))), end, overview.Span(r.Redone)+" is done again")
-			b.Redone = true
-		}
-		if r.Outcome != "" && end.Before(b.To) {
-			mark("end", end, 8, 30, cmp.Or(outcomes[r.Outcome], outcomes["ended"]))
-		}
-		if r.Checkpoints > 0 {
-			mark("save", r.CheckpointAt, 31, 36, checkpointsInWords(r))
-			b.Saved = true
-		}
-		if r.Outcome == "evicted" {
-			mark("eviction", end, 3, 3, "evicted")
-			b.Evicted = true
+		if !end.IsZero() {
+			b.drawRun(&d, r, end)
 		}
 	}
-	s.WriteString("</svg>")
-	b.Track = template.HTML(s.String()) //nolint:gosec // numbers and escaped names
+	d.WriteString("</svg>")
+	b.Track = template.HTML(d.String()) //nolint:gosec // numbers and escaped names
+}
+
+// drawRun draws a delivery.
+func (b *oneJob) drawRun(d *drawing, r run, end time.Time) {
+	d.bar("run", r.StartedAt, end, fmt.Sprintf("delivery %d on %s", r.Delivery, line(r.Worker)))
+	if r.Redone > 0 && r.Outcome != "done" && r.Outcome != "cancelled" {
+		d.bar("bad", end.Add(-min(r.Redone, end.Sub(r.StartedAt))), end, overview.Span(r.Redone)+" is done again")
+		b.Redone = true
+	}
+	if r.Outcome != "" && end.Before(b.To) {
+		d.mark("end", end, 8, 30, cmp.Or(outcomes[r.Outcome], outcomes["ended"]))
+	}
+	if r.Checkpoints > 0 {
+		d.mark("save", r.CheckpointAt, 31, 36, checkpointsInWords(r))
+		b.Saved = true
+	}
+	if r.Outcome == "evicted" {
+		d.mark("eviction", end, 3, 3, "evicted")
+		b.Evicted = true
+	}
+}
+
+// drawing is an SVG with the time from left to right, 1,000 units wide.
+type drawing struct {
+	strings.Builder
+	from, to time.Time
+}
+
+// at returns the place of a time.
+func (d *drawing) at(t time.Time) float64 {
+	return min(max(1000*float64(t.Sub(d.from))/float64(d.to.Sub(d.from)), 0), 1000)
+}
+
+// bar draws a span of time.
+func (d *drawing) bar(class string, from, to time.Time, title string) {
+	x := min(d.at(from), 996)
+	fmt.Fprintf(d, `<rect class="%s" x="%.1f" width="%.1f" y="8" height="22"><title>%s</title></rect>`, class, x, max(d.at(to)-x, 4),
+		template.HTMLEscapeString(title))
+}
+
+// mark draws a vertical line between two heights.
+func (d *drawing) mark(class string, t time.Time, from, to int, title string) {
+	x := d.at(t)
+	fmt.Fprintf(d, `<line class="%s" x1="%.1f" x2="%.1f" y1="%d" y2="%d"><title>%s</title></line>`, class, x, x, from, to,
+		template.HTMLEscapeString(title))
 }

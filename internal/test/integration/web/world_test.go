@@ -191,14 +191,16 @@ func travel(t *testing.T, options client.Options) {
 	began := time.Now().Add(-3 * time.Hour).UTC()
 	var timeline runs.List
 	for i, r := range []runs.Run{
-		{Start: began.Add(2 * time.Minute), Took: 25 * time.Minute, Outcome: runs.Evicted, Saves: 2310, SavedAfter: 25*time.Minute - 300*time.Millisecond},
+		{Start: began.Add(2 * time.Minute), Took: 25 * time.Minute, Outcome: runs.Evicted, Saves: 2310, SavedAfter: 1499 * time.Second},
 		{Start: began.Add(27*time.Minute + 9*time.Second), Took: 20 * time.Second, Outcome: runs.Failed, Redone: 19 * time.Second},
-		{Start: began.Add(28 * time.Minute), Took: 17 * time.Minute, Outcome: runs.Lost, Saves: 1, SavedAfter: 11 * time.Minute, Redone: 6 * time.Minute},
+		{Start: began.Add(28 * time.Minute), Took: 17 * time.Minute, Outcome: runs.Lost, Saves: 1, SavedAfter: 11 * time.Minute,
+			Redone: 6 * time.Minute},
 		{Start: began.Add(49 * time.Minute), Took: 31 * time.Minute, Outcome: runs.Evicted, Saves: 40, SavedAfter: 31 * time.Minute},
 		{Start: began.Add(80*time.Minute + 8*time.Second), Took: 4 * time.Minute, Outcome: runs.Evicted, Saves: 4, SavedAfter: 4 * time.Minute},
-		{Start: began.Add(84*time.Minute + 15*time.Second), Took: 21 * time.Minute, Outcome: runs.Interrupted, Saves: 9, SavedAfter: 20 * time.Minute,
-			Redone: time.Minute},
-		{Start: began.Add(121 * time.Minute), Took: 14 * time.Minute, Outcome: runs.Lost, Saves: 3, SavedAfter: 12 * time.Minute, Redone: 2 * time.Minute},
+		{Start: began.Add(84*time.Minute + 15*time.Second), Took: 21 * time.Minute, Outcome: runs.Interrupted, Saves: 9,
+			SavedAfter: 20 * time.Minute, Redone: time.Minute},
+		{Start: began.Add(121 * time.Minute), Took: 14 * time.Minute, Outcome: runs.Lost, Saves: 3, SavedAfter: 12 * time.Minute,
+			Redone: 2 * time.Minute},
 		{Start: began.Add(137 * time.Minute), Saves: 31, SavedAfter: 42 * time.Minute},
 	} {
 		r.Delivery, r.Worker = 3+i, fmt.Sprintf("vmss_%06d-%04dabcd-0", 10+i, 1000+i)
@@ -207,7 +209,8 @@ func travel(t *testing.T, options client.Options) {
 	metadata := map[string]string{
 		"v": "1", "status": "running", "kind": "train", "group": "night-7", "token": "t", "write": "2417", "generation": "10",
 		"messageid": "m", "interruptions": "4", "failurestotal": "1", "paid": "8000000", "ledger": "10", "useful": "7300000", "redone": "567000",
-		"overhead": "133000", "statehash": strings.Repeat("5a", 32), "statesize": "1000", "evictions": "4", "exits": "2", "progress": "0.83", "progresstext": "epoch%2067%20of%2080",
+		"overhead": "133000", "statehash": strings.Repeat("5a", 32), "statesize": "1000", "evictions": "4",
+		"exits": "2", "progress": "0.83", "progresstext": "epoch%2067%20of%2080",
 		"createdat": began.Format(time.RFC3339Nano), "claimedat": began.Add(137 * time.Minute).Format(time.RFC3339Nano),
 		"owner": "vmss_000017-1007abcd-0", "runs": string(timeline),
 	}
