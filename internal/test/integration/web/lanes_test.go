@@ -111,8 +111,8 @@ func TestLanes(t *testing.T) {
 				b.zooms(name, list)
 			}
 			if jobs == 1000 { // axe-core takes a minute for rows that are all alike
-				script[bool](b, `document.querySelectorAll(".track:nth-child(n+40), .pic rect:nth-child(n+10), .pic .link:nth-of-type(n+40),`+
-					` .pic circle:nth-of-type(n+40)").forEach((e) => e.remove()); true`)
+				script[bool](b, `document.querySelectorAll(".track:nth-child(n+20), .pic svg:nth-of-type(n+20), .pic .link:nth-of-type(n+20),`+
+					` .pic circle:nth-of-type(n+20)").forEach((e) => e.remove()); true`)
 				b.sound(name)
 			}
 			if said := b.said(); said != "" {
