@@ -19,8 +19,8 @@ import (
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
-// changes are the methods that change something, and those that read several things, each as a
-// user would call it. The jobs are those of varied.
+// changes are the methods that change something or read several things, each as a user would
+// call it. The jobs are from varied.
 func (b *rig) changes(t *testing.T) map[string]func(context.Context) error {
 	result := func(to *error) func(ActionResult) error {
 		return func(r ActionResult) error { *to = cmp.Or(*to, r.Err); return nil }
@@ -110,8 +110,8 @@ func (b *rig) changes(t *testing.T) map[string]func(context.Context) error {
 	}
 }
 
-// varied leaves a job that is done with a log and an output, one that was given up, one that is
-// open without a message, one that waits, and a worker.
+// varied leaves a job that is done with a log and an output, a job that was given up, an open
+// job without a message, a waiting job, and a worker.
 func (b *rig) varied(t *testing.T) {
 	t.Helper()
 	claim := b.seed(t, "done", StatusRunning)
@@ -147,7 +147,7 @@ func (b *rig) varied(t *testing.T) {
 }
 
 // TestEveryRefusalIsReported refuses each single storage call of a method. The method reports it
-// by its error or for one job, unless the call is one of those in quiet.
+// by its error or for one job, unless quiet lists the call.
 func TestEveryRefusalIsReported(t *testing.T) {
 	// How many queues there are: the first is always right. Put may lack the right to read the
 	// record of an id, and Cancel the right to see waiting messages, which its detail says.

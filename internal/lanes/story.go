@@ -14,7 +14,7 @@ type Story struct {
 	Jobs  []Job
 
 	Figures  []Figure  // shown below the picture, three at most
-	Promises []Promise // what was promised and measured
+	Promises []Promise // with the measured values
 }
 
 // VM is one VM with its worker.
@@ -26,7 +26,7 @@ type VM struct {
 	Thawed   time.Duration // when a frozen worker continued; 0 if it did not
 }
 
-// Fate is what happened to a VM.
+// Fate is the end of a VM, or a pause.
 type Fate int
 
 // The fates of VMs.

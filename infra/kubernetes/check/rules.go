@@ -17,7 +17,7 @@ const (
 	spot = "kubernetes.azure.com/scalesetpriority"
 	user = 65532
 
-	// afterDrain is what ends after the drain budget: the last heartbeat, metrics, traces.
+	// afterDrain is the time for the last heartbeat, metrics and traces, after the drain budget.
 	afterDrain = 10 * time.Second
 
 	// longestNotice is the longest notice of a Spot eviction.
@@ -35,7 +35,7 @@ func (r *report) want(ok bool, format string, args ...any) bool {
 	return ok
 }
 
-// check returns what the objects of a variant break.
+// check returns the rules that the objects of a variant break.
 func (s *set) check() []string {
 	var r report
 	if !r.want(len(s.settings) == 1 && len(s.accounts) == 1 && len(s.deployments)+len(s.jobs) == 1,

@@ -35,7 +35,7 @@ import (
 const (
 	container = "data"
 	blob      = "blob"
-	rangeSize = 4 << 20 // what a digest job reads at once
+	rangeSize = 4 << 20 // of the reads of a digest job
 
 	// patience bounds every wait.
 	patience = 3 * time.Minute
@@ -254,7 +254,7 @@ func newPodman(t *testing.T, image string) engine {
 	}
 	p := &podman{folder: folder}
 	t.Cleanup(p.remove)
-	// Other limits than those of this process take a right that a machine may lack.
+	// The limits stay as they are: to raise them takes a right that a machine may lack.
 	if err := os.WriteFile(filepath.Join(p.folder, "containers.conf"), []byte("[containers]\ndefault_ulimits = []\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
