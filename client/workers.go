@@ -85,9 +85,11 @@ type Findings struct {
 	SilentJob  string
 
 	// Calls is how many small calls to storage the worker made in the last five minutes,
-	// SlowCalls how many of them took more than a second, and CallTime their median.
-	Calls, SlowCalls int
-	CallTime         time.Duration
+	// SlowCalls how many of them took more than a second, FailedCalls how many got no
+	// answer, an error of the service, a refusal because calls came too fast, or one
+	// because of missing rights, and CallTime is their median.
+	Calls, SlowCalls, FailedCalls int
+	CallTime                      time.Duration
 
 	// Earlier are earlier lengths of queues that the worker read.
 	Earlier []QueueReading
@@ -251,7 +253,8 @@ func workerOf(p presence.Listed) Worker {
 // findingsOf returns nil for no findings.
 func findingsOf(p presence.Findings) *Findings {
 	f := Findings{
-		SilentJobs: p.Silent, SilentJob: p.SilentJob, Calls: p.Calls.Count, SlowCalls: p.Calls.Slow, CallTime: p.Calls.Typical,
+		SilentJobs: p.Silent, SilentJob: p.SilentJob,
+		Calls: p.Calls.Count, SlowCalls: p.Calls.Slow, FailedCalls: p.Calls.Failed, CallTime: p.Calls.Typical,
 	}
 	for _, k := range p.Lacks {
 		f.WithoutWorker = append(f.WithoutWorker, KindCount(k))

@@ -405,9 +405,9 @@ type vmRow struct {
 
 // workerRow is a worker of a VM.
 type workerRow struct {
-	Name, State, Life, Version, Kinds, Slow, Jobs string
-	Heartbeat, Started                            time.Time
-	Event                                         *eviction
+	Name, State, Life, Version, Kinds, Calls, Jobs string
+	Heartbeat, Started                             time.Time
+	Event                                          *eviction
 }
 
 func vmsOf(v view) (rows []vmRow) {
@@ -452,13 +452,26 @@ func workerRowOf(v view, w client.Worker) workerRow {
 	if w.Life() != client.Alive {
 		r.State = r.Life
 	}
-	if f := w.Findings; f != nil && f.SlowCalls > 0 {
-		r.Slow = fmt.Sprintf("%d of %d calls took over 1 s", f.SlowCalls, f.Calls)
-	}
+	r.Calls = callsOf(w.Findings)
 	if w.LastEvent != nil {
 		r.Event = new(evictionOf(w))
 	}
 	return r
+}
+
+// callsOf says how many calls to storage failed or were slow; empty if all is well.
+func callsOf(f *client.Findings) string {
+	if f == nil || f.FailedCalls+f.SlowCalls == 0 {
+		return ""
+	}
+	var parts []string
+	if f.FailedCalls > 0 {
+		parts = append(parts, overview.Number(f.FailedCalls)+" failed")
+	}
+	if f.SlowCalls > 0 {
+		parts = append(parts, overview.Number(f.SlowCalls)+" over 1 s")
+	}
+	return fmt.Sprintf("%s calls in 5 min: %s", overview.Number(f.Calls), strings.Join(parts, ", "))
 }
 
 // functions are the functions of the templates.

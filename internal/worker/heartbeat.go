@@ -146,8 +146,9 @@ func (b *heartbeat) write(ctx context.Context) error {
 // findings are facts that the worker found and an operator should know.
 func (w *Worker) findings() presence.Findings {
 	s := w.runner.Sight()
-	f := presence.Findings{Lacks: presence.CountLacks(s.Lacking), Silent: s.Silent, SilentJob: s.SilentJob}
-	f.Calls.Count, f.Calls.Slow, f.Calls.Typical = w.Calls.Report()
+	f := presence.Findings{
+		Lacks: presence.CountLacks(s.Lacking), Silent: s.Silent, SilentJob: s.SilentJob, Calls: w.Calls.Report(),
+	}
 	now := time.Now()
 	for _, r := range w.depths.Report(now) {
 		f.Readings = append(f.Readings, presence.Reading{Queue: r.Queue, Messages: r.Messages, Age: now.Sub(r.At)})

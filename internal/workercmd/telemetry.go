@@ -91,7 +91,7 @@ func (t *telemetry) called(c azure.Call) {
 	t.Called(c.Service, c.Operation, c.Status, c.Took, c.Answered, c.Date)
 	t.CalledAccount(c.Account, c.Service, c.Status, c.Took, c.Answered)
 	if c.IsSmall() {
-		t.calls.Add(c.Took)
+		t.calls.Add(c.Took, c.Failed)
 	}
 	if c.Throttled {
 		t.pressure.Refused(c.Account, c.Queue)

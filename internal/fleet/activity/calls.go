@@ -14,7 +14,7 @@ const (
 	SlowCall = time.Second
 )
 
-// Calls measures the durations of a worker's calls to storage in the last minutes. Its
+// Calls measures the durations and failures of a worker's calls to storage in the last minutes. Its
 // methods may be called from many goroutines. The zero value has no calls, and neither has
 // nil.
 type Calls struct {
@@ -25,12 +25,18 @@ type Calls struct {
 
 // callMinute has the calls of a minute.
 type callMinute struct {
-	durations Histogram
-	slow      int
+	durations    Histogram
+	slow, failed int
+}
+
+// CallReport is the sum of the calls of the last minutes.
+type CallReport struct {
+	Count, Slow, Failed int           // how many there were, how many were slow, and how many failed
+	Typical             time.Duration // the median, at most 19 % too high
 }
 
 // Add counts a call.
-func (c *Calls) Add(took time.Duration) {
+func (c *Calls) Add(took time.Duration, failed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.advance()
@@ -39,13 +45,15 @@ func (c *Calls) Add(took time.Duration) {
 	if took > SlowCall {
 		m.slow++
 	}
+	if failed {
+		m.failed++
+	}
 }
 
-// Report returns how many calls there were, how many of them were slow, and their median,
-// which is at most 19 % too high.
-func (c *Calls) Report() (count, slow int, typical time.Duration) {
+// Report returns the sum of the calls of the last minutes.
+func (c *Calls) Report() (r CallReport) {
 	if c == nil {
-		return 0, 0, 0
+		return r
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -53,9 +61,11 @@ func (c *Calls) Report() (count, slow int, typical time.Duration) {
 	var all Histogram
 	for _, m := range c.ring {
 		all.Merge(m.durations)
-		slow += m.slow
+		r.Slow += m.slow
+		r.Failed += m.failed
 	}
-	return all.Count(), slow, all.Quantile(0.5)
+	r.Count, r.Typical = all.Count(), all.Quantile(0.5)
+	return r
 }
 
 // advance empties the minutes that have begun since the last call. The caller holds mu.

@@ -10,27 +10,28 @@ import (
 func TestCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var none *Calls
-		if count, slow, typical := none.Report(); count != 0 || slow != 0 || typical != 0 {
-			t.Errorf("Report of nil = %d, %d, %s, want none", count, slow, typical)
+		if got := none.Report(); got != (CallReport{}) {
+			t.Errorf("Report of nil = %+v, want none", got)
 		}
 		c := &Calls{}
 		for range 3 {
-			c.Add(10 * time.Millisecond)
+			c.Add(10*time.Millisecond, true)
 		}
 		time.Sleep(2 * time.Minute)
 		for range 4 {
-			c.Add(2 * time.Second)
+			c.Add(2*time.Second, false)
 		}
-		if count, slow, typical := c.Report(); count != 7 || slow != 4 || typical < 2*time.Second || typical > 2500*time.Millisecond {
-			t.Errorf("Report = %d calls, %d slow, %s, want 7, 4 and 2 s", count, slow, typical)
+		got := c.Report()
+		if got.Count != 7 || got.Slow != 4 || got.Failed != 3 || got.Typical < 2*time.Second || got.Typical > 2500*time.Millisecond {
+			t.Errorf("Report = %+v, want 7 calls, 4 slow, 3 failed and 2 s", got)
 		}
 		time.Sleep(3 * time.Minute)
-		if count, slow, _ := c.Report(); count != 4 || slow != 4 {
-			t.Errorf("Report after 3 min more = %d, %d, want the last four", count, slow)
+		if got := c.Report(); got.Count != 4 || got.Slow != 4 || got.Failed != 0 {
+			t.Errorf("Report after 3 min more = %+v, want the last four", got)
 		}
 		time.Sleep(time.Hour)
-		if count, _, _ := c.Report(); count != 0 {
-			t.Errorf("Report after an hour = %d calls, want none", count)
+		if got := c.Report(); got != (CallReport{}) {
+			t.Errorf("Report after an hour = %+v, want none", got)
 		}
 	})
 }

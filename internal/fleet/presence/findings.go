@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/fleet/activity"
 )
 
 // Limits of the findings in a heartbeat.
@@ -27,7 +29,7 @@ type Findings struct {
 	SilentJob string
 
 	// Calls are the small calls to storage in the last minutes.
-	Calls Calls
+	Calls activity.CallReport
 
 	// Readings are earlier lengths of the queues that the worker read.
 	Readings []Reading
@@ -37,12 +39,6 @@ type Findings struct {
 type KindCount struct {
 	Kind string
 	Jobs int
-}
-
-// Calls says how long the calls of a worker took.
-type Calls struct {
-	Count, Slow int           // how many there were, and how many took longer than slow calls do
-	Typical     time.Duration // the median
 }
 
 // Reading is the length of a queue at an earlier time.
@@ -103,21 +99,26 @@ func (f *Findings) parseSilent(text string) {
 	}
 }
 
-func (c Calls) format() string {
+func formatCalls(c activity.CallReport) string {
 	if c.Count <= 0 {
 		return ""
 	}
-	return strings.Join([]string{strconv.Itoa(c.Count), strconv.Itoa(c.Slow), strconv.FormatFloat(c.Typical.Seconds(), 'f', 3, 64)}, ",")
+	typical := strconv.FormatFloat(c.Typical.Seconds(), 'f', 3, 64)
+	return strings.Join([]string{strconv.Itoa(c.Count), strconv.Itoa(c.Slow), typical, strconv.Itoa(c.Failed)}, ",")
 }
 
-func parseCalls(text string) Calls {
+// parseCalls reads calls. Older versions do not write how many failed.
+func parseCalls(text string) (c activity.CallReport) {
 	fields := strings.Split(text, ",")
 	if len(fields) < 3 {
-		return Calls{}
+		return c
 	}
 	typical, _ := strconv.ParseFloat(fields[2], 64)
-	c := Calls{Count: parseCount(fields[0]), Slow: parseCount(fields[1]), Typical: duration(typical)}
-	c.Slow = min(c.Slow, c.Count)
+	c.Count, c.Slow, c.Typical = parseCount(fields[0]), parseCount(fields[1]), duration(typical)
+	if len(fields) > 3 {
+		c.Failed = parseCount(fields[3])
+	}
+	c.Slow, c.Failed = min(c.Slow, c.Count), min(c.Failed, c.Count)
 	return c
 }
 

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/spotworker/spotworker/internal/fleet/activity"
 )
 
 // TestCountLacks: at most eight kinds are named, the kinds with most jobs, and the rest is
@@ -38,8 +40,14 @@ func TestFindingsAreTolerant(t *testing.T) {
 			t.Errorf("parseCalls(%q) = %+v, want none", text, got)
 		}
 	}
-	if got := parseCalls("10,20,-1"); got != (Calls{Count: 10, Slow: 10}) {
+	if got := parseCalls("10,20,-1"); got != (activity.CallReport{Count: 10, Slow: 10}) {
 		t.Errorf("parseCalls = %+v, want at most as many slow calls as calls", got)
+	}
+	if got := parseCalls("10,2,1.5"); got.Count != 10 || got.Failed != 0 {
+		t.Errorf("parseCalls of an older version = %+v, want none that failed", got)
+	}
+	if got := parseCalls("10,2,1.5,11,later"); got.Failed != 10 {
+		t.Errorf("parseCalls = %+v, want at most as many failed calls as calls", got)
 	}
 	if got := parseReadings("jobs,5;,1,2;jobs,7,60,later"); len(got) != 1 || got[0].Messages != 7 {
 		t.Errorf("parseReadings = %v, want one", got)

@@ -206,7 +206,7 @@ func (p Presence) metadata() map[string]*string {
 		"recent":    p.Activity.FormatKinds(),
 		"lacks":     formatLacks(p.Findings.Lacks),
 		"silent":    p.Findings.formatSilent(),
-		"calls":     p.Findings.Calls.format(),
+		"calls":     formatCalls(p.Findings.Calls),
 		"queues":    formatReadings(p.Findings.Readings),
 	}
 	if p.Steered {

@@ -1,6 +1,8 @@
 package azure
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"path"
 	"slices"
@@ -47,6 +49,10 @@ type Call struct {
 
 	// Account is the name of the account; empty for the first of the deployment.
 	Account string
+
+	// Failed says that the service did not answer, had an error, denied access, or refused
+	// the call because calls come too fast. A call that its caller has cancelled did not fail.
+	Failed bool
 
 	// Took is the time until the header of the response.
 	Took time.Duration
@@ -103,11 +109,13 @@ type watcher struct {
 
 // Do implements [policy.Policy].
 func (w watcher) Do(req *policy.Request) (*http.Response, error) {
-	begun := time.Now()
+	begun, ctx := time.Now(), req.Raw().Context() // the limits give a try a context of its own
 	resp, err := w.last.Do(req)
 	c := Call{Service: w.service, Operation: operationOf(w.service, req.Raw()), Status: statusOf(resp), Throttled: isThrottled(resp),
 		Took: time.Since(begun)}
 	c.Answered = c.Status != "5xx" && c.Status != "unanswered"
+	cancelled := errors.Is(ctx.Err(), context.Canceled)
+	c.Failed = !cancelled && (!c.Answered || c.Throttled || c.Status == denied)
 	if resp != nil {
 		c.Date = resp.Header.Get("Date")
 	}
@@ -117,6 +125,9 @@ func (w watcher) Do(req *policy.Request) (*http.Response, error) {
 	w.report(c)
 	return resp, err
 }
+
+// denied is the status of a call without the right to it.
+const denied = "denied"
 
 // isThrottled reports whether a call was refused because calls come too fast.
 func isThrottled(resp *http.Response) bool {
@@ -143,7 +154,7 @@ func statusOf(resp *http.Response) string {
 	case resp.StatusCode == http.StatusTooManyRequests, resp.StatusCode == http.StatusServiceUnavailable:
 		return "throttled"
 	case resp.StatusCode == http.StatusUnauthorized, resp.StatusCode == http.StatusForbidden:
-		return "denied"
+		return denied
 	case resp.StatusCode < 300:
 		return "2xx"
 	case resp.StatusCode < 400:

@@ -2,12 +2,15 @@ package azure
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
@@ -121,6 +124,55 @@ func TestRetriesCount(t *testing.T) {
 	}
 	if want := []string{"throttled", "unanswered", "5xx", "2xx"}; !slices.Equal(got, want) {
 		t.Errorf("classes = %q, want %q", got, want)
+	}
+}
+
+// TestFailedCalls: a call fails if the service does not do its work. A refused condition and a
+// call that its caller cancels are no failures.
+func TestFailedCalls(t *testing.T) {
+	refuse := func(status int, code string) storage.Fault {
+		return storage.Fault{Refuse: &storage.Error{Status: status, Code: code, Message: "no"}}
+	}
+	for name, c := range map[string]struct {
+		first  storage.Fault // of the first try
+		cancel bool
+		want   []bool // failed, by try
+	}{
+		"throttled":  {refuse(503, "ServerBusy"), false, []bool{true, false}},
+		"error":      {refuse(500, "InternalError"), false, []bool{true, false}},
+		"too slow":   {refuse(500, "OperationTimedOut"), false, []bool{true, false}},
+		"unanswered": {storage.Fault{DropRequest: true}, false, []bool{true, false}},
+		"denied":     {refuse(403, "AuthorizationFailure"), false, []bool{true}},
+		"condition":  {refuse(409, "ContainerAlreadyExists"), false, []bool{false}},
+		"good":       {storage.Fault{}, false, []bool{false}},
+		"cancelled":  {storage.Fault{Before: time.Minute}, true, []bool{false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				server, tries := storage.New(storage.Options{}), 0
+				server.OnCall(func(storage.Call) storage.Fault {
+					if tries++; tries > 1 {
+						return storage.Fault{}
+					}
+					if c.cancel {
+						time.AfterFunc(time.Second, cancel)
+					}
+					return c.first
+				})
+				var got []bool
+				account, err := Connect(AccountConfig{ConnectionString: server.ConnectionString(), Transport: server.Transport(),
+					OnCall: func(call Call) { got = append(got, call.Failed) }})
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, _ = account.Container("things").Create(ctx, nil) // how it ends does not matter
+				if !slices.Equal(got, c.want) {
+					t.Errorf("failed = %v, want %v", got, c.want)
+				}
+			})
+		})
 	}
 }
 
