@@ -54,7 +54,8 @@ func TestExamples(t *testing.T) {
 			}
 			c := trial.DefaultConfig()
 			c.KindsFile, c.Kind, c.Environment, c.Payload = filepath.Join(folder, "kinds.json"), ex.kind, ex.slowly, ex.payload
-			c.Binaries, c.Evictions, c.Timeout = binaries, 2, 3*time.Minute
+			c.Binaries, c.Evictions = binaries, 2
+			c.Timeout = 15 * time.Minute // a trial takes some five runs, and a busy machine a minute for each
 			if ex.outputs {
 				c.Compare = trial.CompareOutputs
 			}
