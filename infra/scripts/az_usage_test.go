@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// usage has the options of each command, as az --help has them: those that a call needs, and
-// behind the bar others that the scripts use. Any command may have --query and --output.
+// usage has the options of each command, as az --help lists them: the required options, and
+// behind the bar further options of the scripts. Any command may have --query and --output.
 var usage = map[string]string{
 	"account show": "", "version": "", "bicep version": "", "provider list": "", "ad signed-in-user show": "",
 	"group exists": "--name", "group show": "--name", "group create": "--name --location",

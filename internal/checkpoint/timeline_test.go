@@ -82,7 +82,7 @@ func TestTimelineOfShortJob(t *testing.T) {
 }
 
 // TestTimelineOfOthers: a cancel ends the entry of the running delivery. Deliveries by older workers
-// have none, and what they left open stays without an end.
+// have no entry, and an entry that they left open stays without an end.
 func TestTimelineOfOthers(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		began := time.Now().UTC()

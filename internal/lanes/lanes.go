@@ -36,7 +36,7 @@ var sharedText string
 
 var shared = template.Must(template.New("shared").Parse(sharedText))
 
-// Template parses a page. It may call the shared templates: palette, style, zoom, track, bars.
+// Template parses a page. It may call the shared templates: head, palette, style, zoom, track, bars.
 func Template(name, text string) *template.Template {
 	return template.Must(template.Must(shared.Clone()).New(name).Parse(text))
 }

@@ -28,8 +28,8 @@ type Report struct {
 // Losses are the runs that evictions ended.
 type Losses struct {
 	Runs   int     `json:"runs"`
-	Redone float64 `json:"redone_s"` // work that was redone for each, in the mean
-	Hidden float64 `json:"hidden_s"` // until its message was visible, in the mean
+	Redone float64 `json:"redone_s"` // mean of the redone work of a run
+	Hidden float64 `json:"hidden_s"` // mean time until a message was visible again
 	Mean   float64 `json:"resumed_mean_s"`
 	Median float64 `json:"resumed_p50_s"` // until it ran on another VM, where it does
 	P99    float64 `json:"resumed_p99_s"`

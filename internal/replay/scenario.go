@@ -50,7 +50,7 @@ type Fleet struct {
 	Full  float64  `json:"notice_30s"`    // share of the evictions that are announced 30 s before
 	Short float64  `json:"notice_short"`  // share that is announced less than 10 s before; the rest is not announced
 	Boot  Duration `json:"boot"`          // from when a VM is paid for until its worker takes work
-	Fixed int      `json:"regular_vms"`   // VMs beside them that are never evicted, and take moved jobs alone
+	Fixed int      `json:"regular_vms"`   // further VMs that are never evicted and take only moved jobs
 	Price float64  `json:"price"`         // of an hour of a VM
 	Dear  float64  `json:"regular_price"` // of an hour of a regular VM
 }

@@ -122,8 +122,8 @@ func imageFiles(ctx context.Context, c Config, target target) ([]file, error) {
 	}, nil
 }
 
-// authorities returns the root certificates of Mozilla, without those that are only partly
-// trusted. They come from a module, so that they do not depend on the machine.
+// authorities returns the root certificates of Mozilla, without the partly trusted
+// certificates. They come from a module, so that they do not depend on the machine.
 func authorities() []byte {
 	var text bytes.Buffer
 	for root := range bundle.Roots() {

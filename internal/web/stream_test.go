@@ -27,7 +27,7 @@ func TestOutageReads(t *testing.T) {
 	go func() { events <- next() }()
 	select {
 	case changed := <-events:
-		t.Errorf("the outage goes on, but an event has %v", changed)
+		t.Errorf("the outage continues, but an event has %v", changed)
 	case <-time.After(10 * every):
 		defer func() { r.down.Store(false); <-events }()
 	}

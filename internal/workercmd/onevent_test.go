@@ -73,8 +73,8 @@ func TestOnEvent(t *testing.T) {
 	heard("drained", `"released":1`)
 }
 
-// TestOnEventDoesNotDelay: beside a program that hangs, jobs are handed over as without,
-// and the end of the worker waits a few seconds at most.
+// TestOnEventDoesNotDelay: a program that hangs delays no hand-over, and the end of the worker
+// by a few seconds at most.
 func TestOnEventDoesNotDelay(t *testing.T) {
 	c := newCloud(t, true)
 	program := filepath.Join(t.TempDir(), "on-event")

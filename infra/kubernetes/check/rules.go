@@ -181,7 +181,8 @@ func (s *set) checkContainer(r *report, spec corev1.PodSpec) {
 		"payloads may take more than half of the memory limit of %s", &memory)
 	scratch := volumeAt(spec, c, "/tmp")
 	if r.want(scratch != nil && limit(scratch) != nil, "no bounded scratch folder") {
-		r.want(2*s.quantity(r, "SPOTWORKER_INPUT_CACHE", 1<<30) <= limit(scratch).Value(), "the cache may take more than half of the scratch folder")
+		r.want(2*s.quantity(r, "SPOTWORKER_INPUT_CACHE", 1<<30) <= limit(scratch).Value(),
+			"the cache may take more than half of the scratch folder")
 		disk := c.Resources.Limits[corev1.ResourceEphemeralStorage]
 		r.want(limit(scratch).Cmp(disk) < 0, "the scratch folder of %s may exceed the container's disk of %s", limit(scratch), &disk)
 	}

@@ -40,8 +40,8 @@ func TestOpenAfterClose(t *testing.T) {
 	open(t, path, "0")
 }
 
-// TestFilesOfEndedWorkers: a new worker removes the files of those that have ended, since each
-// pod has a name of its own. Files of running workers and of others stay.
+// TestFilesOfEndedWorkers: a new worker removes the files of ended workers, since each pod has
+// a name of its own. Files of running workers and foreign files stay.
 func TestFilesOfEndedWorkers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run")
 	for _, pod := range []string{"a", "b", "c", "d", "e", "f"} {

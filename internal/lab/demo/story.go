@@ -130,7 +130,7 @@ func (t *teller) run(s start) lanes.Run {
 	return run
 }
 
-// ending returns how and when a delivery ended. One that did not end has its start.
+// ending returns how and when a delivery ended. A delivery that did not end has its start.
 func (h *history) ending(s start) (lanes.End, time.Time) {
 	fate := h.fates[s.vm]
 	end, ended := h.endOf(s)

@@ -144,12 +144,13 @@ func (h *Hook) serve() {
 
 // run runs the program for a line.
 func (h *Hook) run(line []byte) {
+	event := eventOf(line)
 	ctx, cancel := context.WithTimeout(h.ctx, h.runLimit)
 	defer cancel()
 	var output tail
 	command := exec.CommandContext(ctx, h.program) //nolint:gosec // the operator named it
 	command.Stdin, command.Stdout, command.Stderr = bytes.NewReader(line), &output, &output
-	command.Env = append(environment(), Variable+"="+eventOf(line))
+	command.Env = append(environment(), Variable+"="+event)
 	command.WaitDelay = time.Second // for processes that the program leaves with its output
 	begun := time.Now()
 	err := command.Run()
@@ -160,10 +161,10 @@ func (h *Hook) run(line []byte) {
 		err = fmt.Errorf("killed after %s", time.Since(begun).Round(time.Millisecond))
 	}
 	if err != nil {
-		h.log.Warn("program for events failed", "event", eventOf(line), "error", output.explain(err))
+		h.log.Warn("program for events failed", "event", event, "error", output.explain(err))
 		return
 	}
-	h.log.Debug("event passed on", "event", eventOf(line), "took", time.Since(begun))
+	h.log.Debug("event passed on", "event", event, "took", time.Since(begun))
 }
 
 // passed are the variables of the worker's environment that the program gets. All others

@@ -1,7 +1,6 @@
 package hook
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -9,9 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/lab/labtest"
 )
 
 // TestMain runs the tests, or is the program for events: the attributes of the line say
@@ -47,33 +47,15 @@ func program(event string) int {
 	return 0
 }
 
-// lockedBuffer is a log that several goroutines write.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	all bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.all.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.all.String()
-}
-
 // logs returns a log of that level, a Hook that runs this test as the program, and the
 // log's text.
-func logs(t *testing.T, level slog.Level, runLimit, closeLimit time.Duration) (*slog.Logger, *Hook, *lockedBuffer) {
+func logs(t *testing.T, level slog.Level, runLimit, closeLimit time.Duration) (*slog.Logger, *Hook, *labtest.Output) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out lockedBuffer
+	var out labtest.Output
 	handler := slog.NewTextHandler(&out, &slog.HandlerOptions{Level: level})
 	h := start(self, slog.New(handler), runLimit, closeLimit)
 	return slog.New(h.Handler(handler)), h, &out

@@ -11,10 +11,10 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/lab/labtest"
 	"github.com/spotworker/spotworker/internal/storage/azure"
 	"github.com/spotworker/spotworker/internal/storage/deployment"
 )
@@ -34,7 +34,7 @@ var (
 func startAzure(t *testing.T, vms int) *localAzure {
 	t.Helper()
 	cmd := exec.Command(filepath.Join(shared, "lab"), "up", "--files=0", fmt.Sprintf("--vms=%d", vms))
-	var out lockedBuffer
+	var out labtest.Output
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -134,22 +134,4 @@ func (a *localAzure) cancel(t *testing.T, ids ...string) {
 			t.Fatal(err)
 		}
 	}
-}
-
-// lockedBuffer can be read while a process writes to it.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	all bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.all.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.all.String()
 }

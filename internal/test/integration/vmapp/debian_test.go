@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/lab/labtest"
 )
 
 // releaseKinds are kinds of programs that the machine has. The second runs until it is stopped.
@@ -69,7 +70,7 @@ func (d *debianMachine) archive(t *testing.T) {
 		"--listen=none", "--runtime-dir", t.TempDir())
 	worker.Env = append(os.Environ(), "AZURE_STORAGE_CONNECTION_STRING="+d.azure.connection,
 		"SPOTWORKER_METADATA_ENDPOINT="+d.azure.endpoints["spot_1"], "SPOTWORKER_SCRATCH="+t.TempDir())
-	var log lockedBuffer
+	var log labtest.Output
 	worker.Stdout, worker.Stderr = &log, &log
 	worker.Cancel = func() error { return worker.Process.Signal(os.Interrupt) }
 	if err := worker.Start(); err != nil {

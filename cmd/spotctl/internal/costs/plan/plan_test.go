@@ -270,8 +270,8 @@ func TestCompareWithoutPrices(t *testing.T) {
 	}
 }
 
-// TestModelAgreesWithReplay: the shares that the model expects are those of a replay of the
-// same assumptions, within the stated tolerance.
+// TestModelAgreesWithReplay: the model and a replay of the same assumptions expect the same
+// shares, within the stated tolerance.
 func TestModelAgreesWithReplay(t *testing.T) {
 	for _, rate := range []float64{0.05, 0.2, 1} {
 		for _, save := range []time.Duration{35 * time.Millisecond, time.Second, 10 * time.Second} {
