@@ -206,7 +206,8 @@ func (r *running) await(t *testing.T, arguments []string) <-chan string {
 		quoted[i] = quote(argument)
 	}
 	script := r.paste(t, "producer", "", programs.Producer)
-	script = strings.Replace(script, "put --kind KIND --payload JSON", strings.Join(quoted, " "), 1)
+	put := "exec " + programs.Producer + " " + strings.Join(quoted, " ") // exec, so that it gets the interrupt
+	script = strings.Replace(script, programs.Producer+" put --kind KIND --payload JSON", put, 1)
 	var said bytes.Buffer
 	cmd := shell(t, script)
 	cmd.Stderr = &said
