@@ -58,7 +58,8 @@ func Only(t testing.TB, reason string) {
 	}
 }
 
-// WithoutRace skips a test that cannot run under the race detector. make proof runs it.
+// WithoutRace skips a test that cannot run under the race detector, or would only be slow there
+// since it has one goroutine. make proof runs it.
 func WithoutRace(t testing.TB, reason string) {
 	t.Helper()
 	if race.Enabled {

@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
 // Depths at which work is compared: next to nothing, and a backlog of a day.
@@ -57,6 +59,7 @@ func (b *backlog) work(t testing.TB, ttl time.Duration) (comparisons, allocation
 // Work is counted, not timed: a busy machine would blur times, and a large memory has
 // slower caches with any program.
 func TestAJobCostsTheSameAtAnyDepth(t *testing.T) {
+	proof.WithoutRace(t, "a million messages in one goroutine")
 	few, fewAllocations := newBacklog(shallow, 0).work(t, 0)
 	before := inUse()
 	b := newBacklog(deep, 0)
