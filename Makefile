@@ -99,8 +99,15 @@ test: ## go vet and tests, of long ones a sample, with the race detector where t
 		(set -x && cd $$module && go vet ./... && go test $$race $(TESTFLAGS) ./...) || exit 1; done
 
 .PHONY: proof
-proof: ## long tests in full: all crash points, 200 histories, hours of virtual time, gigabytes (TESTFLAGS=...)
-	@list=$$(go run ./internal/test/proof/prooftests $(LONGEST)) && race=$$(tools/race.sh) && set -x && \
+proof: proof-virtual proof-real ## long tests in full: all crash points, 200 histories, hours of virtual time, gigabytes (TESTFLAGS=...)
+
+# The tests of workers in virtual time need a processor and no time: CI runs them beside other tests.
+.PHONY: proof-virtual proof-real
+proof-virtual:
+	@list=$$(go run ./internal/test/proof/prooftests -in internal/test/worker $(LONGEST)) && set -x && \
+		SPOTWORKER_PROOF=full GOGC=400 go test -vet=off -timeout 60m $$list $(TESTFLAGS)
+proof-real:
+	@list=$$(go run ./internal/test/proof/prooftests -out internal/test/worker $(LONGEST)) && race=$$(tools/race.sh) && set -x && \
 		SPOTWORKER_PROOF=full go test -vet=off -p 3 -timeout 30m $$list $(TESTFLAGS) && \
 		go test $$race -vet=off -timeout 30m $(TESTFLAGS) $(COMMANDS)
 

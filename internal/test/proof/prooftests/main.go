@@ -1,11 +1,13 @@
 // Command prooftests prints what make proof runs, as arguments of go test: a pattern of the tests
 // whose length package proof decides, and their packages, which may be given in the order in which
 // they come first. All other tests are the same in full as in make test. A test counts if it uses
-// package proof, itself or by a function or variable of its package.
+// package proof, itself or by a function or variable of its package. -in FOLDER leaves out the
+// packages that are not in the folder, -out FOLDER the packages in it.
 package main
 
 import (
 	"cmp"
+	"flag"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -22,20 +24,31 @@ const importPath = `"github.com/spotworker/spotworker/internal/test/proof"`
 
 func main() {
 	log.SetFlags(0)
+	in := flag.String("in", "", "the folder of all packages")
+	out := flag.String("out", "", "the folder of no package")
+	flag.Parse()
 	packages, err := find(os.DirFS("."))
 	if err != nil {
 		log.Fatal(err)
 	}
 	var tests, folders []string
 	for folder, names := range packages {
+		if !within(folder, *in) || *out != "" && within(folder, *out) {
+			continue
+		}
 		tests, folders = append(tests, names...), append(folders, "./"+folder)
 	}
 	slices.Sort(tests)
-	first := os.Args[1:]
+	first := flag.Args()
 	slices.SortFunc(folders, func(a, b string) int {
 		return cmp.Or(cmp.Compare(rank(first, a), rank(first, b)), cmp.Compare(a, b))
 	})
 	fmt.Printf("-run=^(%s)$ %s\n", strings.Join(slices.Compact(tests), "|"), strings.Join(folders, " "))
+}
+
+// within reports whether a package is in a folder or below it; "" is the root.
+func within(folder, root string) bool {
+	return root == "" || folder == root || strings.HasPrefix(folder, root+"/")
 }
 
 // rank returns the place of a folder among the folders that come first, or the place after them.
