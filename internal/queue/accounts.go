@@ -112,7 +112,7 @@ func (a *Accounts) Known() (Spread, error) {
 	s := a.shards[0].spread.Load()
 	if s == nil {
 		err := errors.New("it was not read yet")
-		if last := a.shards[0].readErr.Load(); last != nil && *last != nil {
+		if last := a.shards[0].readErr.Load(); last != nil {
 			err = *last
 		}
 		return Spread{}, fmt.Errorf("%w: over which accounts jobs are spread is in the metadata of queue %s: %w", ErrAccounts,
@@ -138,7 +138,7 @@ func (a *Accounts) Place(id string, chosen bool) (*Queue, error) {
 		return a.shards[0].For(id), nil // it may not be allowed to read, as with one account
 	}
 	s, err := a.Known()
-	isSilent := err != nil && len(a.shards) > 1 && a.isSilent()
+	isSilent := a.isSilent()
 	switch {
 	case isSilent && chosen:
 		return nil, fmt.Errorf("%w; while storage account %s does not answer, only jobs without ids of their own are put, "+
@@ -169,7 +169,7 @@ func (a *Accounts) Place(id string, chosen bool) (*Queue, error) {
 // not because it refuses the read or has nothing that can be read.
 func (a *Accounts) isSilent() bool {
 	last := a.shards[0].readErr.Load()
-	if a.shards[0].spread.Load() != nil || last == nil || *last == nil {
+	if a.shards[0].spread.Load() != nil || last == nil {
 		return false
 	}
 	err := *last

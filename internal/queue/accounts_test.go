@@ -9,12 +9,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage/queues"
 )
 
 // placement returns accounts of those names. The first says over which of them jobs are
@@ -58,6 +60,8 @@ func TestPlace(t *testing.T) {
 			{"new ids go where a program may put them", placement(spread, "a", "b"), false, AccountOf(id, 2)},
 			{"another order", placement(otherOrder, "a", "b", "c"), true, -1},
 			{"another order, a new id", placement(otherOrder, "a", "b", "c"), false, -1},
+			{"another order of two", placement(&Spread{Names: []string{"b", "a"}, IDs: 2}, "a", "b"), true, -1},
+			{"one account of another name", placement(&Spread{Names: []string{"x"}, IDs: 1}, "a"), true, 0},
 		} {
 			q, err := tt.from.Place(id, tt.chosen)
 			switch {
@@ -69,10 +73,12 @@ func TestPlace(t *testing.T) {
 				t.Fatalf("%s: Place(%s) = %v, %v; want account %d", tt.name, id, q, err, tt.account)
 			}
 		}
-		few := placement(spread, "a", "b")
-		q, err := few.Place(id, true)
-		if at := AccountOf(id, 3); at == 2 != errors.Is(err, ErrAccounts) || at < 2 && q != few.shards[at].Main() {
-			t.Fatalf("a program without the third account: Place(%s) = %v, %v; it belongs in account %d", id, q, err, at)
+		for _, few := range []*Accounts{placement(spread, "a", "b"), placement(spread, "a")} {
+			q, err := few.Place(id, true)
+			at := AccountOf(id, 3)
+			if known := at < few.Len(); known == errors.Is(err, ErrAccounts) || known && q != few.shards[at].Main() {
+				t.Fatalf("a program with %d accounts: Place(%s) = %v, %v; it belongs in account %d", few.Len(), id, q, err, at)
+			}
 		}
 		byAccount[fmt.Sprint(AccountOf(id, 3))]++
 	}
@@ -107,7 +113,9 @@ func TestPlaceWhileTheFirstAccountIsSilent(t *testing.T) {
 		for i := range 100 {
 			id := fmt.Sprintf("job-%d", i)
 			a := placement(nil, "a", "b", "c")
-			a.shards[0].readErr.Store(&row.err)
+			if row.err != nil {
+				a.shards[0].readErr.Store(&row.err)
+			}
 			if q, err := a.Place(id, true); !errors.Is(err, ErrAccounts) {
 				t.Fatalf("%s: Place of a chosen id = %v, %v, want ErrAccounts", name, q, err)
 			}
@@ -118,6 +126,61 @@ func TestPlaceWhileTheFirstAccountIsSilent(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestPlaceKnowsTheSpread: an outage of the first account after its spread was read changes
+// nothing: a program with other accounts puts no job.
+func TestPlaceKnowsTheSpread(t *testing.T) {
+	a := placement(&Spread{Names: []string{"a", "c", "b"}, IDs: 3}, "a", "b", "c")
+	a.shards[0].readErr.Store(new(error(context.DeadlineExceeded)))
+	if q, err := a.Place("job-1", false); !errors.Is(err, ErrAccounts) {
+		t.Errorf("Place = %v, %v, want ErrAccounts", q, err)
+	}
+}
+
+// TestReadToPutReadsAccountsTogether: accounts are read at one time, and all were read when the
+// call returns.
+func TestReadToPutReadsAccountsTogether(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		a := NewAccounts([]string{"a", "b"}, []*Shards{b.shards(t), b.shards(t)})
+		b.OnCall(func(storage.Call) storage.Fault { return storage.Fault{Before: time.Second} })
+		begun := time.Now()
+		a.ReadToPut(t.Context())
+		if took := time.Since(begun); took != time.Second {
+			t.Errorf("reading two accounts took %s, want the second of one call", took)
+		}
+		time.Sleep(putAge)
+		a.shards[0].readAt.Store(new(time.Now())) // the first needs no call
+		a.ReadToPut(t.Context())
+		if at := a.shards[1].readAt.Load(); time.Since(*at) != 0 {
+			t.Errorf("the second account was read %s ago, want just now", time.Since(*at))
+		}
+	})
+}
+
+// TestReadToPutFails: a read that fails is the reason why accounts are not known, and is not
+// repeated for a minute; a read that its caller cancelled is.
+func TestReadToPutFails(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		a := NewAccounts([]string{"a"}, []*Shards{b.shards(t)})
+		cancelled, cancel := context.WithCancel(t.Context())
+		cancel()
+		b.OnCall(func(storage.Call) storage.Fault { return storage.Fault{Before: time.Second} })
+		a.ReadToPut(cancelled)
+		b.OnCall(func(storage.Call) storage.Fault {
+			return storage.Fault{Refuse: &storage.Error{Status: 403, Code: "AuthorizationPermissionMismatch"}}
+		})
+		b.ResetCounts()
+		for range 3 {
+			a.ReadToPut(t.Context())
+		}
+		if n := b.Counts()[storage.OpGetQueueMetadata]; n != 1 {
+			t.Errorf("calls of three reads after a cancelled one = %d, want 1", n)
+		}
+		if _, err := a.Known(); !errors.Is(err, ErrAccounts) || !strings.Contains(err.Error(), "AuthorizationPermissionMismatch") {
+			t.Errorf("Known = %v, want ErrAccounts with the refusal", err)
+		}
+	})
 }
 
 // TestParseSpread: metadata that makes no sense is refused, in names of any case.
@@ -195,6 +258,13 @@ func TestWriteSpread(t *testing.T) {
 		})
 		if err := a.Write(t.Context(), Spread{Names: []string{"a", "b", "c"}, IDs: 1}); err == nil {
 			t.Error("Write without a network = <nil>, want an error")
+		}
+		b.OnCall(func(c storage.Call) storage.Fault {
+			return storage.Fault{DropRequest: c.Operation == storage.OpGetQueueMetadata}
+		})
+		b.ResetCounts()
+		if err := a.Write(t.Context(), Spread{Names: []string{"a"}, IDs: 1}); err == nil || b.Counts()[queues.OpSetQueueMetadata] != 0 {
+			t.Errorf("Write over unread metadata = %v, want an error and no write", err)
 		}
 		if got, err := a.Known(); err != nil || got.Accounts() != 2 {
 			t.Errorf("after a failed write the spread = %+v, %v, want the last one", got, err)

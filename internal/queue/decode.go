@@ -2,6 +2,7 @@ package queue
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -168,10 +169,8 @@ func CompactInputs(raw json.RawMessage) (json.RawMessage, error) {
 		return nil, nil
 	}
 	var compact bytes.Buffer
-	if err := json.Compact(&compact, raw); err != nil {
-		return nil, err
-	}
-	return compact.Bytes(), nil
+	err := json.Compact(&compact, raw)
+	return compact.Bytes(), err
 }
 
 func decodePayload(raw json.RawMessage, encoded *[]byte, ref *Ref) (Payload, error) {
@@ -195,7 +194,7 @@ func decodePayload(raw json.RawMessage, encoded *[]byte, ref *Ref) (Payload, err
 }
 
 func (r *Ref) validate() error {
-	if sum, err := hex.DecodeString(r.SHA256); err != nil || len(sum) != 32 || hex.EncodeToString(sum) != r.SHA256 {
+	if sum, _ := hex.DecodeString(r.SHA256); len(sum) != sha256.Size || hex.EncodeToString(sum) != r.SHA256 {
 		return errors.New("field payload_ref: sha256 must be 64 lower-case hex digits")
 	}
 	if r.Size < 0 {

@@ -9,19 +9,16 @@ import (
 	"github.com/spotworker/spotworker/internal/jobid"
 )
 
-// maxPlainBeside bounds the fields beside the payload of a plain envelope, in bytes of
-// its JSON: far enough below maxBeside that no way of writing them could exceed it.
-const maxPlainBeside = maxBeside / 2
-
 // decodePlain reads an envelope in the form that most messages have: compact JSON with
 // a few common fields, each once and without escapes. It rejects nothing: for
-// any other form, valid or not, it returns false, and decodeFields reads the message.
+// any other form, valid or not, it returns false, and decodeFields reads the message. The
+// fields of a plain envelope are too short for maxBeside.
 func decodePlain(raw []byte) (Envelope, bool) {
 	var e Envelope
 	if !json.Valid(raw) || raw[0] != '{' || raw[len(raw)-1] != '}' {
 		return e, false
 	}
-	seen, beside := 0, len(raw)
+	seen := 0
 	for rest := raw[1 : len(raw)-1]; len(rest) > 0; {
 		name, value, behind, ok := nextField(rest)
 		if !ok {
@@ -29,15 +26,13 @@ func decodePlain(raw []byte) (Envelope, bool) {
 		}
 		rest = behind
 		bit, ok := e.setPlain(string(name), value)
-		if !ok || bit == 0 || seen&bit != 0 {
+		if !ok || seen&bit != 0 {
 			return e, false
 		}
-		if seen |= bit; bit == hasPayload {
-			beside -= len(value)
-		}
+		seen |= bit
 	}
 	const required = hasVersion | hasID | hasKind
-	return e, seen&required == required && beside <= maxPlainBeside && jobid.Validate(e.ID) == nil && jobid.ValidateKind(e.Kind) == nil
+	return e, seen&required == required && jobid.Validate(e.ID) == nil && jobid.ValidateKind(e.Kind) == nil
 }
 
 // The fields of a plain envelope.
@@ -52,7 +47,8 @@ const (
 	hasAwaited
 )
 
-// setPlain sets a field, and returns its bit; 0 for a field that plain envelopes lack.
+// setPlain sets a field, and returns its bit. ok is false for a field that plain envelopes lack,
+// and for a value that is not plain.
 func (e *Envelope) setPlain(name string, value []byte) (bit int, ok bool) {
 	switch name {
 	case "v":
@@ -84,14 +80,15 @@ func (e *Envelope) setPlain(name string, value []byte) (bit int, ok bool) {
 }
 
 // nextField returns the first field of a valid object's content, and the rest. ok is
-// false if there are spaces around anything, or the name has an escape.
+// false if there are spaces around anything. A name with an escape is none of those that
+// setPlain knows.
 func nextField(content []byte) (name, value, behind []byte, ok bool) {
 	if content[0] != '"' {
 		return nil, nil, nil, false
 	}
 	end := bytes.IndexByte(content[1:], '"') + 1 // of the name, or at an escaped quote in it
 	name = content[1:end]
-	if bytes.IndexByte(name, '\\') >= 0 || content[end+1] != ':' {
+	if content[end+1] != ':' {
 		return nil, nil, nil, false
 	}
 	rest := content[end+2:]
@@ -112,7 +109,7 @@ func compactValue(text []byte) (n int, ok bool) {
 	depth, inString := 0, false
 	for n < len(text) {
 		switch c := text[n]; {
-		case inString && c == '\\':
+		case c == '\\': // only strings have it
 			n++ // skips the escaped character
 		case c == '"':
 			inString = !inString
@@ -131,18 +128,13 @@ func compactValue(text []byte) (n int, ok bool) {
 	return n, true
 }
 
-// plainString returns the content of a value that is a string of ASCII without escapes.
+// plainString returns the content of a value that is a string. An id or a kind with an escape
+// or a character beyond ASCII is not valid, so that decodeFields reads the message.
 func plainString(value []byte) (string, bool) {
 	if value[0] != '"' {
 		return "", false
 	}
-	content := value[1 : len(value)-1]
-	for _, c := range content {
-		if c > '~' || c == '\\' {
-			return "", false
-		}
-	}
-	return string(content), true
+	return string(value[1 : len(value)-1]), true
 }
 
 // plainTime returns a time in UTC.

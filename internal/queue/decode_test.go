@@ -79,6 +79,8 @@ func decodeRows() []decodeRow {
 		{name: "no time", text: with(`"deadline":"tomorrow"`), id: "a", reason: "field deadline"},
 		{name: "time that UTC cannot write", text: with(`"deadline":"9999-12-31T23:59:59-01:00"`), id: "a", reason: "year"},
 		{name: "put back at a time that UTC cannot write", text: with(`"put_back_since":"9999-12-31T23:59:59-01:00"`), id: "a", reason: "year"},
+		{name: "group with a space", text: with(`"group":"a b"`), id: "a", reason: "field group"},
+		{name: "enqueued at a time that UTC cannot write", text: with(`"enqueued_at":"9999-12-31T23:59:59-01:00"`), id: "a", reason: "year"},
 		{name: "resume is text", text: with(`"resume":"yes"`), id: "a", reason: "field resume"},
 		{name: "limit with a fraction", text: with(`"max_run":1.5`), id: "a", reason: "field max_run"},
 		{name: "negative limit", text: with(`"max_silence":-1`), id: "a", reason: "field max_silence"},

@@ -171,6 +171,7 @@ func TestEncodeRefusesWhatDecodeDoes(t *testing.T) {
 		"no kind":        {ID: "a"},
 		"long trace":     {ID: "a", Kind: "k", Trace: strings.Repeat("x", maxBeside)},
 		"far deadline":   {ID: "a", Kind: "k", Deadline: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)},
+		"bad group":      {ID: "a", Kind: "k", Group: "a b"},
 	} {
 		var tooLarge *TooLargeError
 		if _, err := e.Encode(); err == nil || errors.As(err, &tooLarge) {
@@ -206,10 +207,17 @@ func TestLimitsOfAJob(t *testing.T) {
 			}
 		}
 	}
-	for _, n := range []string{"-1", "1000000001", "1.5", `"1"`} {
+	// The fifth is one second after an overflow of nanoseconds.
+	for _, n := range []string{"-1", "1000000001", "1.5", `"1"`, "-36028797018963967"} {
 		if _, err := Decode(`{"v":1,"id":"a","kind":"k","max_run":` + n + `}`); err == nil {
 			t.Errorf("Decode with max_run %s, want an error", n)
 		}
+	}
+	if _, err := Decode(`{"v":1,"id":"a","kind":"k","max_run":1000000001}`); err == nil || !strings.Contains(err.Error(), "up to 1000000000") {
+		t.Errorf("Decode with a max_run that is too large = %v, want the largest", err)
+	}
+	if e, err := Decode(`{"v":1,"id":"a","kind":"k","max_run":0}`); err != nil || e.MaxRun != 0 {
+		t.Errorf("Decode with max_run 0 = %s, %v, want none", e.MaxRun, err)
 	}
 }
 

@@ -291,7 +291,7 @@ func (l *Lease) withReceipt(ctx context.Context, call func(context.Context, stri
 		return fmt.Errorf("%w: %w", errAdopted, err)
 	case isLost(err):
 		return fmt.Errorf("%w: %w", ErrLost, err)
-	case err == nil && receipt != "" && l.adopted == adopted:
+	case receipt != "" && l.adopted == adopted:
 		l.receipt = receipt
 	}
 	return err
@@ -391,12 +391,12 @@ func (l *Lease) ClearPutBack(e Envelope) Envelope {
 // isLost reports whether the service refused a pop receipt as stale: with 400
 // PopReceiptMismatch or 404 MessageNotFound.
 func isLost(err error) bool {
-	return err != nil && queueerror.HasCode(err, queueerror.PopReceiptMismatch, queueerror.MessageNotFound)
+	return queueerror.HasCode(err, queueerror.PopReceiptMismatch, queueerror.MessageNotFound)
 }
 
 // isNotFound reports whether err is 404 MessageNotFound.
 func isNotFound(err error) bool {
-	return err != nil && queueerror.HasCode(err, queueerror.MessageNotFound)
+	return queueerror.HasCode(err, queueerror.MessageNotFound)
 }
 
 // Denied reports whether the service denied the identity access: a role is missing, or

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 )
@@ -78,8 +79,8 @@ func TestRenew(t *testing.T) {
 		if after.Text != text || l.Text() != text {
 			t.Errorf("text after a renewal = %q, in the lease %q, want %q", after.Text, l.Text(), text)
 		}
-		if want := time.Now().Add(30 * time.Second); !after.NextVisible.Equal(want) {
-			t.Errorf("visible again at %s, want %s", after.NextVisible, want)
+		if want := time.Now().Add(30 * time.Second); !after.NextVisible.Equal(want) || !l.HiddenUntil().Equal(want) {
+			t.Errorf("visible again at %s, by the lease at %s, want %s", after.NextVisible, l.HiddenUntil(), want)
 		}
 		if err := l.Complete(t.Context()); err != nil || len(b.Messages(jobsName)) != 0 {
 			t.Errorf("Complete after renewals = %v, %d messages left, want none", err, len(b.Messages(jobsName)))
@@ -270,6 +271,97 @@ func TestRenewWithoutAnswer(t *testing.T) {
 		l.Adopt(b.claimNext(t))
 		if !l.DoubtfulUntil().IsZero() || l.Expired(time.Now()) {
 			t.Errorf("adopted lease: doubtful until %s, expired %t, want neither", l.DoubtfulUntil(), l.Expired(time.Now()))
+		}
+	})
+}
+
+// TestThrottledRenewalIsAnswered: a renewal that the service throttled had no effect, so that the
+// message is not perhaps hidden for longer.
+func TestThrottledRenewalIsAnswered(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		l := b.claim(t, "x")
+		b.faultOn(storage.OpUpdateMessage, 1, storage.Fault{Refuse: storage.ServerBusy(0)})
+		if err := l.Renew(t.Context(), time.Hour); !Throttled(err) || !l.DoubtfulUntil().IsZero() {
+			t.Errorf("Renew = %v, doubtful until %s, want it throttled and nothing in doubt", err, l.DoubtfulUntil())
+		}
+	})
+}
+
+// TestGone: the last answer about the message counts. An error that is no answer, and the answer
+// to a receipt from before a later claim, change nothing.
+func TestGone(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		l := b.claim(t, "x")
+		missing := storage.Fault{Refuse: &storage.Error{Status: 404, Code: "MessageNotFound"}}
+		for _, row := range []struct {
+			name  string
+			fault storage.Fault
+			gone  bool
+		}{
+			{"renewed", storage.Fault{}, false},
+			{"busy", storage.Fault{Refuse: storage.ServerBusy(0)}, false},
+			{"not found", missing, true},
+			{"busy after it", storage.Fault{Refuse: storage.ServerBusy(0)}, true},
+			{"renewed after it", storage.Fault{}, false},
+			{"stale", storage.Fault{Refuse: &storage.Error{Status: 400, Code: "PopReceiptMismatch"}}, false},
+		} {
+			b.faultOn(storage.OpUpdateMessage, 1, row.fault)
+			err := l.Renew(t.Context(), 30*time.Second)
+			if gone := l.Gone(); gone != row.gone {
+				t.Errorf("%s (%v): gone = %t, want %t", row.name, err, gone, row.gone)
+			}
+		}
+		time.Sleep(time.Minute)
+		missing.Before = time.Second
+		b.faultOn(storage.OpUpdateMessage, 1, missing)
+		var calls sync.WaitGroup
+		calls.Go(func() { _ = l.Renew(t.Context(), 30*time.Second) })
+		synctest.Wait()
+		l.Adopt(b.claimNext(t))
+		calls.Wait()
+		if l.Gone() {
+			t.Error("gone by the answer to an old receipt")
+		}
+	})
+}
+
+// TestCallWaitsForItsTurn: a call whose caller gives up while another is in flight is not made.
+func TestCallWaitsForItsTurn(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		l := b.claim(t, "x")
+		b.faultOn(storage.OpUpdateMessage, 1, storage.Fault{Before: 10 * time.Second})
+		var calls sync.WaitGroup
+		calls.Go(func() {
+			if err := l.Renew(t.Context(), 30*time.Second); err != nil {
+				t.Errorf("the first call = %v, want no error", err)
+			}
+		})
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := l.Complete(ctx); !errors.Is(err, context.DeadlineExceeded) || b.Counts()[storage.OpDeleteMessage] != 0 {
+			t.Errorf("Complete beside another call = %v, want the end of its context and no request", err)
+		}
+		calls.Wait()
+		if l.Expired(time.Now()) || l.Expired(time.Now().Add(19*time.Second)) || !l.Expired(time.Now().Add(20*time.Second)) {
+			t.Errorf("hidden until %s, want 30 s from when the renewal was sent", l.HiddenUntil())
+		}
+	})
+}
+
+// TestExpiresAt: a message of another sender expires, and a message of ours never does.
+func TestExpiresAt(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		if l := b.claim(t, "ours"); !l.ExpiresAt.IsZero() {
+			t.Errorf("a message of ours expires at %s, want never", l.ExpiresAt)
+		}
+		put := time.Now()
+		options := azqueue.EnqueueMessageOptions{TimeToLive: new(int32(3600))}
+		if _, err := b.jobs.client.EnqueueMessage(t.Context(), "theirs", &options); err != nil {
+			t.Fatal(err)
+		}
+		if l := b.claimNext(t); !l.ExpiresAt.Equal(put.Add(time.Hour)) {
+			t.Errorf("a message that lives for an hour expires at %s, want %s", l.ExpiresAt, put.Add(time.Hour))
 		}
 	})
 }

@@ -3,12 +3,19 @@ package queue
 import (
 	"bytes"
 	"errors"
+	"io"
+	"net/http"
 	"runtime"
 	"strings"
 	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/storage/azure"
 )
 
 // large is an envelope whose payload needs a blob.
@@ -209,6 +216,47 @@ func TestPayloadsInTrouble(t *testing.T) {
 			t.Errorf("Discard after a lost reply = %v, %d blobs left, want none", err, len(b.Blobs(payloadsName)))
 		}
 	})
+}
+
+// TestPayloadsOnASlowNetwork: a transfer may take more than a minute.
+func TestPayloadsOnASlowNetwork(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		b.OnCall(func(storage.Call) storage.Fault { return storage.Fault{Before: 20 * time.Second} })
+		e, want := offloaded(t, b)
+		if got, err := b.payloads.Load(t.Context(), e); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("Load = %d bytes, %v, want %d", len(got), err, len(want))
+		}
+	})
+}
+
+// TestPayloadIsCutOff: a body that ends early is no proof against the payload, whose job would be
+// poison.
+func TestPayloadIsCutOff(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		e, _ := offloaded(t, b)
+		account, err := azure.Connect(azure.AccountConfig{ConnectionString: b.ConnectionString(), Transport: cutBodies{b.Transport()}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cut := NewPayloads(account.Container(payloadsName))
+		if _, err := cut.Load(t.Context(), e); err == nil || errors.Is(err, ErrPayload) {
+			t.Errorf("Load = %v, want an error that a retry may cure", err)
+		}
+	})
+}
+
+// cutBodies cuts connections before the first byte of each body.
+type cutBodies struct{ policy.Transporter }
+
+func (c cutBodies) Do(r *http.Request) (*http.Response, error) {
+	reply, err := c.Transporter.Do(r)
+	if err == nil {
+		reply.Body = struct {
+			io.Reader
+			io.Closer
+		}{iotest.ErrReader(io.ErrUnexpectedEOF), reply.Body}
+	}
+	return reply, err
 }
 
 func TestPayloadsCheck(t *testing.T) {

@@ -151,7 +151,7 @@ func (p Poison) Original(ctx context.Context, payloads *Payloads) (string, error
 // DiscardOriginal deletes the blob with the original text, if there is one. The
 // caller deletes the poison message first: it is useless without its text.
 func (p Poison) DiscardOriginal(ctx context.Context, payloads *Payloads) error {
-	if p.BodyBlob == "" || p.checkBlob() != nil {
+	if p.checkBlob() != nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)

@@ -131,6 +131,42 @@ func TestIncompleteAnswers(t *testing.T) {
 	}
 }
 
+// TestCreate: a queue that exists already is no error, also if it has metadata.
+func TestCreate(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		for code, fine := range map[string]bool{"QueueAlreadyExists": true, "QueueBeingDeleted": false} {
+			b.faultOn(storage.OpCreateQueue, 1, storage.Fault{Refuse: &storage.Error{Status: 409, Code: code}})
+			if err := b.jobs.Create(t.Context()); (err == nil) != fine {
+				t.Errorf("Create with the answer %s = %v, want success %t", code, err, fine)
+			}
+		}
+	})
+}
+
+// TestNamesOfAccounts: a queue in another account than the first has the account in its name.
+func TestNamesOfAccounts(t *testing.T) {
+	for account, want := range map[string]string{"": "jobs", "second": "second/jobs"} {
+		if q := NewIn(account, nil, "jobs"); q.Name() != want || q.Account() != account {
+			t.Errorf("NewIn(%q) has the name %s and the account %q, want %s", account, q.Name(), q.Account(), want)
+		}
+	}
+}
+
+// TestPutAnyFails: an error of each call is the error of the put, and no message is put.
+func TestPutAnyFails(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		for operation, e := range map[string]Envelope{
+			storage.OpPutMessage: {ID: "a", Kind: "k"},
+			storage.OpPutBlob:    large(t),
+		} {
+			b.faultOn(operation, allTries, storage.Fault{DropRequest: true})
+			if err := b.jobs.PutAny(t.Context(), e, 0, b.payloads); err == nil || len(b.Messages(jobsName)) != 0 {
+				t.Errorf("PutAny without %s = %v, %d messages, want an error and none", operation, err, len(b.Messages(jobsName)))
+			}
+		}
+	})
+}
+
 // TestPeek: a peek shows messages and how long the front has waited, and fails without an answer.
 func TestPeek(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {

@@ -78,7 +78,7 @@ type ShardCounts struct {
 // Validate returns why there cannot be so many.
 func (c ShardCounts) Validate() error {
 	switch {
-	case c.Put < 1 || c.Put > MaxShards:
+	case c.Put < 1 || c.Put > MaxShards: // the second number is at least as large, but this says which one is wrong
 		return fmt.Errorf("jobs cannot be put over %d queues: give 1 to %d", c.Put, MaxShards)
 	case c.Taken < c.Put || c.Taken > MaxShards:
 		return fmt.Errorf("jobs cannot be taken from %d queues while they are put over %d: give %d to %d", c.Taken, c.Put, c.Put, MaxShards)

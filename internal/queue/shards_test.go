@@ -70,6 +70,10 @@ func TestShardCounts(t *testing.T) {
 			if got != want || err != nil || len(other.All()) != want.Taken || len(other.Beyond()) != MaxShards-want.Taken {
 				t.Errorf("numbers = %+v, %v with %d queues, want %+v", got, err, len(other.All()), want)
 			}
+			properties, err := s.Main().properties(t.Context())
+			if _, written := properties.Metadata["Shards"]; err != nil || written != (want.Put > 1) {
+				t.Errorf("the number %d is written: %t, %v", want.Put, written, err)
+			}
 		}
 		properties, err := s.Main().properties(t.Context())
 		if err != nil || properties.Metadata["Owner"] == nil || len(properties.Metadata) != 2 {
@@ -103,6 +107,25 @@ func TestShardsUnreadable(t *testing.T) {
 			})
 		})
 	}
+	inBubble(t, func(t *testing.T, b *rig) {
+		s := b.shards(t)
+		set := func(metadata map[string]*string) {
+			if _, err := s.Main().client.SetMetadata(t.Context(), &azqueue.SetMetadataOptions{Metadata: metadata}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		set(map[string]*string{shardsKey: new("4"), accountIDsKey: new("many")})
+		if c, err := s.Read(t.Context()); c != (ShardCounts{1, 1}) || !errors.Is(err, ErrAccounts) {
+			t.Errorf("Read beside accounts that make no sense = %+v, %v, want the last numbers and ErrAccounts", c, err)
+		}
+		b.faultOn(storage.OpGetQueueMetadata, allTries, storage.Fault{DropRequest: true})
+		if c, err := s.Read(t.Context()); c != (ShardCounts{1, 1}) || err == nil {
+			t.Errorf("Read without a network = %+v, %v, want the last numbers and an error", c, err)
+		}
+	})
+	if c, err := parseShards(map[string]*string{shardsKey: nil, "Owner": nil}); c != (ShardCounts{1, 1}) || err != nil {
+		t.Errorf("numbers of empty metadata = %+v, %v, want one queue", c, err)
+	}
 }
 
 // TestReadToPut: a program that puts jobs reads the number once a minute, however many
@@ -124,10 +147,16 @@ func TestReadToPut(t *testing.T) {
 		if n := b.Counts()[storage.OpGetQueueMetadata]; n != 1 || s.Counts().Put != 4 {
 			t.Errorf("%d reads found %+v, want one and four queues", n, s.Counts())
 		}
-		time.Sleep(putAge)
-		s.ReadToPut(t.Context())
-		if n := b.Counts()[storage.OpGetQueueMetadata]; n != 2 {
-			t.Errorf("reads after a minute = %d, want 2", n)
+		first := *s.readAt.Load()
+		for _, row := range []struct {
+			after time.Duration
+			reads int64
+		}{{putAge - 1, 1}, {putAge, 2}} {
+			time.Sleep(time.Until(first.Add(row.after)))
+			s.ReadToPut(t.Context())
+			if n := b.Counts()[storage.OpGetQueueMetadata]; n != row.reads {
+				t.Errorf("reads after %s = %d, want %d", row.after, n, row.reads)
+			}
 		}
 
 		b.OnCall(func(storage.Call) storage.Fault {
