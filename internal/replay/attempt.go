@@ -76,37 +76,51 @@ func (w worker) run(claimed time.Duration, recorded time.Duration, resumed, dirt
 	a.works = min(a.works, stop)
 	now, progress, saved := a.works, recorded, recorded
 	var cost checkpoint.Cost
-	situation := checkpoint.Situation{Since: instant(claimed), Written: resumed, Changed: true, Unproven: dirty}
+	situation := checkpoint.Situation{Since: instant(claimed), Written: resumed, Unproven: dirty}
 	for {
 		wait := w.work.Length.Duration - progress // until the job is done
 		done := now + wait
 		if !w.policy.Never {
-			situation.Cost, situation.Losses = cost.Mean(), w.losses.at(now)
+			state := max(w.work.state(progress), saved)
+			situation.Cost, situation.Losses, situation.Changed = cost.Mean(), w.losses.at(now), w.work.States.Duration == 0 || state > saved
 			due, until := w.saves.Next(situation, instant(now))
-			if due != checkpoint.Nothing {
-				ended := now + w.work.Save.Duration
-				a.saving += min(ended, stop) - now
-				if now = min(ended, stop); now == stop {
+			if due == checkpoint.DueTouch {
+				a.calls++
+			}
+			if due == checkpoint.DueSave {
+				ended := min(now+w.work.Save.Duration, stop)
+				if w.work.Beside {
+					ended = min(ended, done)
+					progress += ended - now
+				} else {
+					a.saving += ended - now
+				}
+				if now = ended; now == stop || progress == w.work.Length.Duration {
 					break
 				}
-				saved = progress
+				saved = state
 				if a.saves++; a.saves <= mostMarks {
 					a.marks = append(a.marks, now)
 				}
 				cost.Add(w.work.Save.Duration)
+			}
+			if due != checkpoint.Nothing {
 				situation.Written, situation.WrittenAt = true, instant(now)
 				continue
 			}
 			wait = min(wait, until)
+			if !situation.Changed { // the worker learns of the next state at once
+				wait = min(wait, w.work.state(progress)+w.work.States.Duration-progress)
+			}
 		}
 		wait = min(wait, stop-now)
 		progress, now = progress+wait, now+wait
-		if now == stop && now < done {
+		if now == stop && now < done || now == done {
 			break
 		}
-		if now == done {
-			return w.settle(a, Done, done, progress-recorded, 0)
-		}
+	}
+	if progress == w.work.Length.Duration {
+		return w.settle(a, Done, now, progress-recorded, 0)
 	}
 	switch {
 	case now < leaves:
@@ -123,12 +137,17 @@ func (w worker) leave(a attempt, vm life, now, recorded, saved, progress time.Du
 	budget := min(max(vm.end-now, preempt.MinBudget), preempt.DrainBudget)
 	schedule, _ := drain.New(job.Evicted, nil, instant(now), budget).Schedule()
 	states := time.Duration(schedule.States.UnixNano())
-	sent, saves := now+w.work.Save.Duration, a.saves
+	returned, last := now+w.work.Stop.Duration, progress
+	handlers := time.Duration(schedule.Handlers.UnixNano())
+	if w.work.NoLast || returned > handlers { // a program is killed then
+		returned, last = min(returned, handlers), max(w.work.state(progress), saved)
+	}
+	sent, saves := returned+w.work.Save.Duration, a.saves
 	switch {
-	case w.policy.Never:
-		sent = now
+	case w.policy.Never || last == saved:
+		sent = returned
 	case sent <= min(states, vm.end):
-		saved = progress
+		saved = last
 		a.saves++
 	default:
 		sent = states

@@ -40,6 +40,9 @@ func TestRunAccountsForAllTime(t *testing.T) {
 		s.Work.Length.Duration = rapid.SampledFrom([]time.Duration{10 * time.Second, 10 * time.Minute, 3 * hour}).Draw(t, "length")
 		s.Work.Save.Duration = rapid.SampledFrom([]time.Duration{0, 20 * time.Millisecond, time.Second, 10 * time.Second,
 			time.Minute}).Draw(t, "save")
+		s.Work.States.Duration = rapid.SampledFrom([]time.Duration{0, time.Second, time.Minute, 4 * hour}).Draw(t, "states")
+		s.Work.NoLast, s.Work.Beside = rapid.Bool().Draw(t, "no last state"), rapid.Bool().Draw(t, "works while saved")
+		s.Work.Stop.Duration = rapid.SampledFrom([]time.Duration{0, time.Second, 20 * time.Second}).Draw(t, "stop")
 		s.Policy.Interval.Duration = rapid.SampledFrom([]time.Duration{0, 5 * time.Second, time.Minute, 10 * time.Minute}).Draw(t, "interval")
 		s.Policy.Never = s.Policy.Interval.Duration == 0 && rapid.Bool().Draw(t, "never")
 		s.Policy.Deaf, s.Policy.Hold = rapid.Bool().Draw(t, "deaf"), rapid.Bool().Draw(t, "hold")
