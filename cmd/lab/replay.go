@@ -71,16 +71,12 @@ func (c *scenarioFlags) AfterApply(ctx *kong.Context) error {
 // scenario returns the scenario of the file or of the flags. It measures the job of a kinds file.
 func (c *scenarioFlags) scenario(ctx context.Context) (replay.Scenario, error) {
 	if c.Scenario != "" {
-		file, err := os.Open(c.Scenario)
+		data, err := os.ReadFile(c.Scenario)
 		if err != nil {
 			return replay.Scenario{}, configError(err)
 		}
-		defer file.Close()
-		s, err := replay.ReadScenario(file)
-		if err != nil {
-			return s, configError(fmt.Errorf("%s: %w", c.Scenario, err))
-		}
-		return s, nil
+		s, err := replay.ReadScenario(c.Scenario, data)
+		return s, configError(err)
 	}
 	of := func(d time.Duration) replay.Duration { return replay.Duration{Duration: d} }
 	s := replay.Default()
@@ -112,6 +108,7 @@ type replayCommand struct {
 	NoCheckpoints bool          `help:"Save nothing: each run starts from the beginning." env:"-"`
 	HTML          string        `help:"Write a page with pictures to this file." name:"html" placeholder:"FILE" env:"-"`
 	WriteScenario bool          `help:"Print the scenario as JSON, to edit and to give as FILE, and replay nothing." env:"-"`
+	WriteSchema   bool          `help:"Print the JSON schema of scenarios, and replay nothing." env:"-"`
 
 	json bool
 }
@@ -138,6 +135,10 @@ A FILE has the whole scenario: flags of the scenario do not go with it.`
 }
 
 func (c *replayCommand) run(ctx context.Context, stdout io.Writer) error {
+	if c.WriteSchema {
+		_, err := io.WriteString(stdout, replay.Schema)
+		return err
+	}
 	c.policy.Interval.Duration, c.policy.Never = c.Interval, c.NoCheckpoints
 	s, err := c.scenario(ctx)
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
-	"strings"
 	"testing"
 	"time"
 
@@ -204,56 +203,6 @@ func TestAdaptiveIsNearTheBest(t *testing.T) {
 		if fails[interval] == 0 {
 			t.Errorf("every %s is within a point of the best everywhere: the adaptive policy has no use", interval)
 		}
-	}
-}
-
-func TestReadScenario(t *testing.T) {
-	for text, want := range map[string]string{
-		`{}`: "",
-		`{"fleet": {"vms": 100, "boot": "1m"}, "for": "7d"}`:  "",
-		`{"fleet": {"vm": 100}}`:                              `unknown field "vm"`,
-		`{"for": "soon"}`:                                     "soon",
-		`{} {}`:                                               "after its last }",
-		`{"fleet": {"vms": -1}}`:                              "-1 VMs",
-		`{"fleet": {"slots": 0}}`:                             "0 slots",
-		`{"fleet": {"evictions": 0}}`:                         "0 evictions",
-		`{"fleet": {"notice_30s": 0.9, "notice_short": 0.2}}`: "no more than 1",
-		`{"fleet": {"boot": "-1s"}}`:                          "boot time",
-		`{"fleet": {"price": -1}}`:                            "prices",
-		`{"work": {"jobs": -1}}`:                              "-1 jobs",
-		`{"work": {"load": 0}}`:                               "load 0",
-		`{"work": {"job_time": "1ms"}}`:                       "job time",
-		`{"work": {"save_time": "2h"}}`:                       "save time",
-		`{"for": "1s"}`:                                       "time to replay",
-		`{"for": "5y"}`:                                       "5y",
-		`{"policy": {"visibility": "1s"}}`:                    "visibility",
-		`{"policy": {"move_after": 1}}`:                       "0 regular VMs",
-		`{"policy": {"no_checkpoints": true, "checkpoint_interval": "1m"}}`: "exclude",
-		`{"policy": {"checkpoint_interval": "1h"}}`:                         "checkpoint interval",
-		`{"policy": {"eviction_rate": 2}}`:                                  "eviction rate",
-		`{"fleet": {"vms": 20000, "evictions": 100}, "for": "300d"}`:        "give fewer",
-	} {
-		s, err := ReadScenario(strings.NewReader(text))
-		if (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", text, err, want)
-		}
-		if err == nil && text != "{}" && (s.Fleet.VMs != 100 || s.Fleet.Slots != 1 || s.For.Duration != 168*hour) {
-			t.Errorf("%s: %+v", text, s)
-		}
-	}
-}
-
-// TestScenarioRoundTrip: a scenario that was written is read unchanged.
-func TestScenarioRoundTrip(t *testing.T) {
-	s := Default()
-	s.Fleet.Short, s.Policy.Interval.Duration, s.Work.Jobs, s.Seed = 0.05, 90*time.Second, 12, 99
-	text, err := json.Marshal(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := ReadScenario(strings.NewReader(string(text)))
-	if err != nil || got != s {
-		t.Errorf("%s\n%+v, %v\nwant %+v", text, got, err, s)
 	}
 }
 

@@ -1,12 +1,9 @@
 package replay
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
@@ -101,20 +98,6 @@ func Default() Scenario {
 		For:    of(24 * time.Hour),
 		Seed:   1,
 	}
-}
-
-// ReadScenario reads a scenario from JSON. An unknown key is an error.
-func ReadScenario(from io.Reader) (Scenario, error) {
-	s := Default()
-	decode := json.NewDecoder(from)
-	decode.DisallowUnknownFields()
-	if err := decode.Decode(&s); err != nil {
-		return s, fmt.Errorf("the scenario is not valid: %s", strings.TrimPrefix(err.Error(), "json: "))
-	}
-	if _, err := decode.Token(); !errors.Is(err, io.EOF) {
-		return s, errors.New("the scenario is not valid: something comes after its last }")
-	}
-	return s, s.Validate()
 }
 
 // Bounds of a scenario: a replay ends within minutes.
