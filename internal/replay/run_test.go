@@ -171,7 +171,8 @@ func TestFigures(t *testing.T) {
 // TestAdaptiveIsNearTheBest: for all lives and costs of a save, the adaptive policy is within
 // one point of the best fixed interval, and no fixed interval is.
 func TestAdaptiveIsNearTheBest(t *testing.T) {
-	fixed := []time.Duration{10 * time.Second, time.Minute, 10 * time.Minute}
+	const s, m = time.Second, time.Minute
+	fixed := []time.Duration{10 * s, 15 * s, 20 * s, 30 * s, 45 * s, m, 90 * s, 2 * m, 3 * m, 4 * m, 6 * m, 8 * m, 10 * m}
 	fails := map[time.Duration]int{}
 	for _, source := range Sources() {
 		for _, cost := range []time.Duration{20 * time.Millisecond, time.Second, 10 * time.Second} {
@@ -182,18 +183,19 @@ func TestAdaptiveIsNearTheBest(t *testing.T) {
 					s.Policy.Interval.Duration = interval
 				}).Hours.Goodput()
 			}
-			adaptive, best, all := goodput(0), 0.0, map[time.Duration]float64{}
+			adaptive, best, at, all := goodput(0), 0.0, time.Duration(0), map[time.Duration]float64{}
 			for _, interval := range fixed {
-				all[interval] = goodput(interval)
-				best = max(best, all[interval])
+				if all[interval] = goodput(interval); all[interval] > best {
+					best, at = all[interval], interval
+				}
 			}
 			for _, interval := range fixed {
 				if all[interval] < best-1 {
 					fails[interval]++
 				}
 			}
-			t.Logf("%-8s %5s: adaptive %.2f %%, every 10 s %.2f %%, 1 min %.2f %%, 10 min %.2f %%", source, cost, adaptive, all[fixed[0]],
-				all[fixed[1]], all[fixed[2]])
+			t.Logf("%-8s %5s: adaptive %.2f %%, every 10 s %.2f %%, 1 min %.2f %%, 10 min %.2f %%, the best of %d is %s with %.2f %%", source,
+				cost, adaptive, all[10*s], all[m], all[10*m], len(fixed), Brief(at), best)
 			if adaptive < best-1 {
 				t.Errorf("%s, a save of %s: goodput %.2f %%, want within a point of %.2f %%", source, cost, adaptive, best)
 			}
@@ -239,6 +241,10 @@ func TestCompareSeesTheSame(t *testing.T) {
 		by["adaptive, no notices"].Warned.Runs != 0 || by["adaptive, visibility 10m"].Sudden.Mean < 400 ||
 		by["adaptive, no release"].Warned.Hidden < 10 || by["adaptive"].Warned.Hidden > 1 {
 		t.Errorf("%d choices: %v", len(choices), by)
+	}
+	s.Policy.Visibility.Duration = time.Minute
+	if n := len(Choices(s)); n != 10 {
+		t.Errorf("%d choices beside a visibility of a minute, want those with 30 s and 10 min, too", n)
 	}
 }
 
