@@ -36,43 +36,69 @@ type scenarioFlags struct {
 	For         time.Duration `help:"Time to replay." default:"24h" env:"-"`
 	Seed        uint64        `help:"Seed of what is drawn." default:"1" env:"-"`
 	Price       float64       `help:"Price of an hour of a VM, as spotctl prices prints it." default:"0" env:"-"`
+	Regular     float64       `help:"Price of an hour of a VM of regular priority." name:"regular-price" default:"0" env:"-"`
+
+	offerFlags
+	measureFlags
+
+	given  map[string]bool // flags on the command line
+	policy replay.Policy   // interval and absence of checkpoints alone
 }
 
 // beside are the flags that may stand beside a file.
 var beside = []string{"html", "output", "write-scenario", "help"}
 
-// AfterApply is called by kong when the flags are set. It refuses flags that a file would hide.
+// AfterApply is called by kong when the flags are set. It refuses flags that a file would hide,
+// and flags of a measurement without a kinds file.
 func (c *scenarioFlags) AfterApply(ctx *kong.Context) error {
+	c.given = map[string]bool{}
 	for _, given := range ctx.Path {
+		if given.Flag != nil {
+			c.given[given.Flag.Name] = true
+		}
 		if flag := given.Flag; flag != nil && c.Scenario != "" && !slices.Contains(beside, flag.Name) {
 			return fmt.Errorf("--%s and the scenario %s: a file has the whole scenario; change it there", flag.Name, c.Scenario)
+		}
+	}
+	for _, name := range []string{"kind", "payload", "payload-file", "env", "timeout", "bin"} {
+		if c.given[name] && c.KindsFile == "" {
+			return fmt.Errorf("--%s is for a job that is measured: give --kinds-file", name)
 		}
 	}
 	return nil
 }
 
-// scenario returns the scenario of the file or of the flags.
-func (c *scenarioFlags) scenario() (replay.Scenario, error) {
+// scenario returns the scenario of the file or of the flags. It measures the job of a kinds file.
+func (c *scenarioFlags) scenario(ctx context.Context) (replay.Scenario, error) {
 	if c.Scenario != "" {
-		file, err := os.Open(c.Scenario)
+		data, err := os.ReadFile(c.Scenario)
 		if err != nil {
-			return replay.Scenario{}, err
+			return replay.Scenario{}, configError(err)
 		}
-		defer file.Close()
-		s, err := replay.ReadScenario(file)
-		if err != nil {
-			return s, fmt.Errorf("%s: %w", c.Scenario, err)
-		}
-		return s, nil
+		s, err := replay.ReadScenario(c.Scenario, data)
+		return s, configError(err)
 	}
 	of := func(d time.Duration) replay.Duration { return replay.Duration{Duration: d} }
 	s := replay.Default()
 	s.Fleet = replay.Fleet{
 		VMs: c.VMs, Slots: c.Slots, Lives: c.Lives, Rate: c.Evictions, Full: c.Noticed, Short: c.ShortNotice, Boot: of(c.Boot), Price: c.Price,
+		Dear: c.Regular,
 	}
 	s.Work = replay.Work{Jobs: c.Jobs, Load: c.Load, Length: of(c.JobTime), Save: of(c.SaveTime), Restore: of(c.RestoreTime)}
+	if err := c.apply(&s.Fleet, c.given); err != nil {
+		return s, configError(err)
+	}
+	s.Policy.Interval, s.Policy.Never = c.policy.Interval, c.policy.Never
 	s.For, s.Seed = of(c.For), c.Seed
-	return s, s.Validate()
+	if err := s.Validate(); err != nil || c.KindsFile == "" {
+		return s, configError(err)
+	}
+	work, err := c.measure(ctx, s.Work, c.given)
+	if err != nil {
+		return s, err
+	}
+	s.Work = work
+	return s, configError(s.Validate())
 }
 
 // replayCommand are the flags of lab replay.
@@ -82,6 +108,7 @@ type replayCommand struct {
 	NoCheckpoints bool          `help:"Save nothing: each run starts from the beginning." env:"-"`
 	HTML          string        `help:"Write a page with pictures to this file." name:"html" placeholder:"FILE" env:"-"`
 	WriteScenario bool          `help:"Print the scenario as JSON, to edit and to give as FILE, and replay nothing." env:"-"`
+	WriteSchema   bool          `help:"Print the JSON schema of scenarios, and replay nothing." env:"-"`
 
 	json bool
 }
@@ -97,19 +124,25 @@ is decided by their own code. docs/lab.md describes the model.
 
     lab replay --vms 1000 --for 7d
     lab replay --lives gcp-2019 --job-time 6h --save-time 1s --html replay.html
+    lab replay --kinds-file kinds.json --kind train --payload-file job.json \
+        --prices prices.json --size D2as_v5 --region westeurope
     lab replay --write-scenario >scenario.json; lab replay scenario.json
+
+With --kinds-file the job runs on this machine first, as lab try runs it, for about four times its
+length: the replay has its measured time, states, and behaviour at a notice.
 
 A FILE has the whole scenario: flags of the scenario do not go with it.`
 }
 
 func (c *replayCommand) run(ctx context.Context, stdout io.Writer) error {
-	s, err := c.scenario()
-	if err == nil && c.Scenario == "" {
-		s.Policy.Interval.Duration, s.Policy.Never = c.Interval, c.NoCheckpoints
-		err = s.Validate()
+	if c.WriteSchema {
+		_, err := io.WriteString(stdout, replay.Schema)
+		return err
 	}
+	c.policy.Interval.Duration, c.policy.Never = c.Interval, c.NoCheckpoints
+	s, err := c.scenario(ctx)
 	if err != nil {
-		return configError(err)
+		return err
 	}
 	if c.WriteScenario {
 		return printJSON(stdout, s)
@@ -221,9 +254,9 @@ All see the same lives of VMs and the same jobs. docs/lab.md describes the colum
 }
 
 func (c *compareCommand) run(ctx context.Context, stdout io.Writer) error {
-	s, err := c.scenario()
+	s, err := c.scenario(ctx)
 	if err != nil {
-		return configError(err)
+		return err
 	}
 	choices := replay.Choices(s)
 	reports, err := replay.Compare(ctx, s, choices)
@@ -259,7 +292,10 @@ func (c *compareCommand) run(ctx context.Context, stdout io.Writer) error {
 		if r.Sudden.Runs > 0 {
 			cells[4], cells[6] = seconds(r.Sudden.Redone), seconds(r.Sudden.Mean)
 		}
-		if s.Fleet.Price > 0 {
+		switch {
+		case s.Fleet.Price > 0 && choices[i].Fixed > 0 && s.Fleet.Dear == 0:
+			cells = append(cells, "unknown") // without a price of regular VMs
+		case s.Fleet.Price > 0:
 			cells = append(cells, fmt.Sprintf("%.4f", per(r.Cost)))
 		}
 		t.Add(cells...)

@@ -27,7 +27,7 @@ func printed(t *testing.T, args ...string) string {
 
 // TestReplayWithoutFlags: the flags' defaults are the default scenario.
 func TestReplayWithoutFlags(t *testing.T) {
-	s, err := parsed(t, "replay").Replay.scenario()
+	s, err := parsed(t, "replay").Replay.scenario(t.Context())
 	if diff := cmp.Diff(replay.Default(), s); err != nil || diff != "" {
 		t.Errorf("%v, scenario (-want +got):\n%s", err, diff)
 	}

@@ -34,6 +34,10 @@ var texts = cli.Texts{
 
 	"about_replay":      "Replay the lives of Spot VMs and the jobs on them in virtual time, and say what evictions cost.",
 	"about_replay_file": "Scenario, in JSON: the output of --write-scenario, edited.",
+	"about_measure_kinds_file": "Measure a job of a kind of this kinds file first, and replay it. --job-time, --save-time and " +
+		"--restore-time replace the measured time.",
+	"about_replay_prices": "Output of spotctl prices -o json: the prices, and for synthetic lives the upper end of Azure's class of " +
+		"eviction rates. --price, --regular-price and --evictions replace them.",
 	"about_replay_lives": "Lives of VMs: poisson, constant, bursts (synthetic); gcp-2019, aws-p3, aws-g4dn (recorded); or a file with " +
 		"a lifetime in seconds on each line, or with lines MILLISECONDS,add|remove,VM.",
 

@@ -74,47 +74,78 @@ func (w worker) run(claimed time.Duration, recorded time.Duration, resumed, dirt
 		a.works += w.work.Restore.Duration
 	}
 	a.works = min(a.works, stop)
-	now, progress, saved := a.works, recorded, recorded
-	var cost checkpoint.Cost
-	situation := checkpoint.Situation{Since: instant(claimed), Written: resumed, Changed: true, Unproven: dirty}
-	for {
-		wait := w.work.Length.Duration - progress // until the job is done
-		done := now + wait
+	r := running{now: a.works, progress: recorded, saved: recorded, length: w.work.Length.Duration, stop: stop}
+	r.situation = checkpoint.Situation{Since: instant(claimed), Written: resumed, Unproven: dirty}
+	for !r.over() {
+		wait := r.left()
 		if !w.policy.Never {
-			situation.Cost, situation.Losses = cost.Mean(), w.losses.at(now)
-			due, until := w.saves.Next(situation, instant(now))
+			due, until := w.due(&r)
 			if due != checkpoint.Nothing {
-				ended := now + w.work.Save.Duration
-				a.saving += min(ended, stop) - now
-				if now = min(ended, stop); now == stop {
-					break
-				}
-				saved = progress
-				if a.saves++; a.saves <= mostMarks {
-					a.marks = append(a.marks, now)
-				}
-				cost.Add(w.work.Save.Duration)
-				situation.Written, situation.WrittenAt = true, instant(now)
+				w.write(&r, &a, due)
 				continue
 			}
 			wait = min(wait, until)
 		}
-		wait = min(wait, stop-now)
-		progress, now = progress+wait, now+wait
-		if now == stop && now < done {
-			break
-		}
-		if now == done {
-			return w.settle(a, Done, done, progress-recorded, 0)
-		}
+		r.work(min(wait, stop-r.now))
 	}
 	switch {
-	case now < leaves:
-		return w.settle(a, Cut, now, progress-recorded, 0)
-	case now == vm.end:
-		return w.settle(a, Died, now, saved-recorded, progress-saved)
+	case r.left() == 0:
+		return w.settle(a, Done, r.now, r.progress-recorded, 0)
+	case r.now < leaves:
+		return w.settle(a, Cut, r.now, r.progress-recorded, 0)
+	case r.now == vm.end:
+		return w.settle(a, Died, r.now, r.saved-recorded, r.progress-r.saved)
 	}
-	return w.leave(a, vm, now, recorded, saved, progress)
+	return w.leave(a, vm, r.now, recorded, r.saved, r.progress)
+}
+
+// running is an attempt between its start and its end.
+type running struct {
+	now, progress, saved time.Duration // the time; work that is done, and of it recorded
+	length, stop         time.Duration // of the job; when the attempt ends at the latest
+	situation            checkpoint.Situation
+	cost                 checkpoint.Cost
+}
+
+func (r *running) left() time.Duration { return r.length - r.progress }
+
+func (r *running) over() bool { return r.now == r.stop || r.left() == 0 }
+
+func (r *running) work(d time.Duration) { r.now, r.progress = r.now+d, r.progress+d }
+
+// due returns the write that the record needs now, or how long it needs none.
+func (w worker) due(r *running) (checkpoint.Due, time.Duration) {
+	r.situation.Cost, r.situation.Losses = r.cost.Mean(), w.losses.at(r.now)
+	r.situation.Changed = w.work.States.Duration == 0 || w.work.state(r.progress) > r.saved
+	due, until := w.saves.Next(r.situation, instant(r.now))
+	if !r.situation.Changed { // the worker learns of the next state at once
+		until = min(until, w.work.state(r.progress)+w.work.States.Duration-r.progress)
+	}
+	return due, until
+}
+
+// write saves the last state, or touches the record. A save that is cut off records nothing.
+func (w worker) write(r *running, a *attempt, due checkpoint.Due) {
+	if due == checkpoint.DueTouch {
+		a.calls++
+	} else {
+		state, ended := w.work.state(r.progress), min(r.now+w.work.Save.Duration, r.stop)
+		if w.work.Beside {
+			r.work(min(ended-r.now, r.left()))
+		} else {
+			a.saving += ended - r.now
+			r.now = ended
+		}
+		if r.over() {
+			return
+		}
+		r.saved = state
+		if a.saves++; a.saves <= mostMarks {
+			a.marks = append(a.marks, r.now)
+		}
+		r.cost.Add(w.work.Save.Duration)
+	}
+	r.situation.Written, r.situation.WrittenAt = true, instant(r.now)
 }
 
 // leave ends an attempt after a notice that is seen now: the last state is sent if the
@@ -123,12 +154,17 @@ func (w worker) leave(a attempt, vm life, now, recorded, saved, progress time.Du
 	budget := min(max(vm.end-now, preempt.MinBudget), preempt.DrainBudget)
 	schedule, _ := drain.New(job.Evicted, nil, instant(now), budget).Schedule()
 	states := time.Duration(schedule.States.UnixNano())
-	sent, saves := now+w.work.Save.Duration, a.saves
+	returned, last := now+w.work.Stop.Duration, progress
+	handlers := time.Duration(schedule.Handlers.UnixNano())
+	if w.work.NoLast || returned > handlers { // a program is killed then
+		returned, last = min(returned, handlers), max(w.work.state(progress), saved)
+	}
+	sent, saves := returned+w.work.Save.Duration, a.saves
 	switch {
-	case w.policy.Never:
-		sent = now
+	case w.policy.Never || last == saved:
+		sent = returned
 	case sent <= min(states, vm.end):
-		saved = progress
+		saved = last
 		a.saves++
 	default:
 		sent = states

@@ -57,6 +57,22 @@ func TestAttempt(t *testing.T) {
 			to: 5 * s, kept: 5*s - 20*ms, lost: 5 * s, visible: -at - 1}},
 		"cut off, no notices": {vm: gone(2*s, 90*s), change: func(w *worker) { w.horizon, w.policy.Deaf = at+5*s, true },
 			want: attempt{end: Cut, to: 5 * s, kept: 5*s - 20*ms, lost: 5 * s, visible: -at - 1}},
+		// The save after 10 s has the state after 7 s of work.
+		"a state every 7 s": {vm: gone(15*s, 15*s), change: func(w *worker) { w.work.States.Duration = 7 * s }, want: attempt{end: Died,
+			to: 15 * s, saves: 1, saving: s, kept: 7 * s, redone: 7*s - 20*ms, calls: 1 + 1, lost: 15 * s, visible: 10*s + 30*s}},
+		// The record of a first run is written after 10 s without a state, and the job has none of its last moment.
+		"no state at the notice": {vm: gone(15*s, 45*s), change: func(w *worker) { w.work.States.Duration, w.work.NoLast = 20*s, true },
+			want: attempt{end: Released, to: 15 * s, redone: 15*s - 20*ms, calls: 1 + 1 + 1, lost: 15 * s, visible: 15*s + 20*ms}},
+		"works while saved": {vm: gone(15*s, 15*s), change: func(w *worker) { w.work.Beside = true }, want: attempt{end: Died, to: 15 * s,
+			saves: 1, kept: 10*s - 20*ms, redone: 5 * s, calls: 1 + 1, lost: 15 * s, visible: 10*s + 30*s}},
+		"done while it is saved": {vm: forever, recorded: 91*s + 500*ms, resumed: true, change: func(w *worker) { w.work.Beside = true },
+			want: attempt{end: Done, to: 10*s + 520*ms, kept: 8*s + 500*ms, calls: 2 + 1 + 2, lost: 10*s + 520*ms, visible: -at - 1}},
+		"slow to stop": {vm: gone(15*s, 45*s), change: func(w *worker) { w.work.Stop.Duration = 2 * s }, want: attempt{end: Released,
+			to: 18 * s, saves: 2, saving: 4 * s, kept: 14*s - 20*ms, calls: 2 + 1 + 1, lost: 15 * s, visible: 18*s + 20*ms}},
+		// It is killed after half of the budget.
+		"ignores the stop": {vm: gone(15*s, 45*s), change: func(w *worker) { w.work.Stop.Duration = time.Minute },
+			want: attempt{end: Released, to: 21 * s, saves: 2, saving: 7 * s, kept: 14*s - 20*ms, calls: 2 + 2 + 1, lost: 15 * s,
+				visible: 21*s + 20*ms}},
 		"gone in the restore": {vm: gone(s, s), recorded: 95 * s, resumed: true, want: attempt{end: Died, to: s, calls: 2, lost: s,
 			visible: 30 * s}},
 	} {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/spotworker/spotworker/internal/delivery/renewal"
 )
 
 // Choice is a policy with a name.
@@ -43,7 +45,8 @@ func Choices(s Scenario) []Choice {
 		but("no checkpoints", func(p *Policy) { p.Never, p.Interval = true, Duration{} }),
 		but(name+", no notices", func(p *Policy) { p.Deaf = true }),
 		but(name+", no release", func(p *Policy) { p.Hold = true }),
-		but(fmt.Sprintf("%s, visibility 10m", name), func(p *Policy) { p.Visibility = Duration{10 * time.Minute} }),
+		but(name+", visibility 30s", func(p *Policy) { p.Visibility = Duration{renewal.DefaultVisibility} }),
+		but(name+", visibility 10m", func(p *Policy) { p.Visibility = Duration{10 * time.Minute} }),
 	}
 	moved := but(name+", moved after 3", func(p *Policy) { p.MoveAfter = 3 })
 	if moved.Fixed == 0 {

@@ -51,6 +51,9 @@ type lives struct {
 // isDrawn reports whether lives are drawn by the fleet's rate.
 func isDrawn(name string) bool { return name == Poisson || name == Constant || name == Bursts }
 
+// IsDrawn reports whether the fleet's lives are drawn by its rate, and not recorded.
+func (f Fleet) IsDrawn() bool { return isDrawn(f.Lives) }
+
 // readLives reads recorded lives: by name, else from the file of that name.
 func readLives(name string) (lives, error) {
 	if slices.Contains(Recorded, name) {

@@ -165,8 +165,26 @@ func (s Scenario) Words() string {
 		}
 	}
 	b.WriteString(". ")
-	fmt.Fprintf(&b, "Jobs of %s, a save of %s, %s.", Brief(s.Work.Length.Duration), Brief(s.Work.Save.Duration), s.Policy.words())
+	fmt.Fprintf(&b, "Jobs of %s, a save of %s, %s.%s", Brief(s.Work.Length.Duration), Brief(s.Work.Save.Duration), s.Policy.words(),
+		s.Work.words())
 	return b.String()
+}
+
+// words says how the jobs differ from the default ones.
+func (w Work) words() (text string) {
+	switch states := w.States.Duration; {
+	case states >= w.Length.Duration:
+		text += " The jobs have no state while they run."
+	case states > 0:
+		text += fmt.Sprintf(" The jobs have a state every %s.", Brief(states))
+	}
+	if w.NoLast {
+		text += " They save nothing at a notice."
+	}
+	if w.Stop.Duration > 0 {
+		text += fmt.Sprintf(" They stop within %s.", Brief(w.Stop.Duration))
+	}
+	return text
 }
 
 func (p Policy) words() string {

@@ -1,12 +1,9 @@
 package replay
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
@@ -62,6 +59,19 @@ type Work struct {
 	Length  Duration `json:"job_time"` // of a job that nothing interrupts
 	Save    Duration `json:"save_time"`
 	Restore Duration `json:"restore_time"` // from a claim until a resumed job works again
+
+	States Duration `json:"state_every"`        // work between two states; 0: the job has a new state at any moment
+	NoLast bool     `json:"no_state_at_notice"` // a job that is stopped has no state of its last moment
+	Stop   Duration `json:"stop_time"`          // from a notice until the job has returned
+	Beside bool     `json:"works_while_saved"`  // otherwise a job stands still while its state is saved
+}
+
+// state returns the last state of a job that has so much work done.
+func (w Work) state(progress time.Duration) time.Duration {
+	if w.States.Duration == 0 {
+		return progress
+	}
+	return progress.Truncate(w.States.Duration)
 }
 
 // Policy describes the workers' decisions. The zero value of each field is the default of a worker.
@@ -90,20 +100,6 @@ func Default() Scenario {
 	}
 }
 
-// ReadScenario reads a scenario from JSON. An unknown key is an error.
-func ReadScenario(from io.Reader) (Scenario, error) {
-	s := Default()
-	decode := json.NewDecoder(from)
-	decode.DisallowUnknownFields()
-	if err := decode.Decode(&s); err != nil {
-		return s, fmt.Errorf("the scenario is not valid: %s", strings.TrimPrefix(err.Error(), "json: "))
-	}
-	if _, err := decode.Token(); !errors.Is(err, io.EOF) {
-		return s, errors.New("the scenario is not valid: something comes after its last }")
-	}
-	return s, s.Validate()
-}
-
 // Bounds of a scenario: a replay ends within minutes.
 const (
 	mostVMs   = 20_000
@@ -111,6 +107,8 @@ const (
 	mostTime  = 366 * 24 * time.Hour
 	mostRuns  = 20_000_000 // jobs, VMs
 	shortest  = time.Second
+
+	leastStates = time.Millisecond
 )
 
 // Validate returns an error with the change to make, or nil.
@@ -159,6 +157,10 @@ func (w Work) validate() error {
 		return fmt.Errorf("job time %s: give %s to %s", w.Length, shortest, Brief(mostTime))
 	case !isHour(w.Save) || !isHour(w.Restore):
 		return fmt.Errorf("save time %s and restore time %s: give 0s to 1h", w.Save, w.Restore)
+	case w.States.Duration < 0 || w.States.Duration > 0 && w.States.Duration < leastStates || w.States.Duration > mostTime:
+		return fmt.Errorf("a state every %s: give 0s, or %s to %s", w.States, Brief(leastStates), Brief(mostTime))
+	case !isHour(w.Stop):
+		return fmt.Errorf("stop time %s: give 0s to 1h", w.Stop)
 	}
 	return nil
 }

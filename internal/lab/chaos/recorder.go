@@ -3,6 +3,7 @@ package chaos
 import (
 	"bytes"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -227,6 +228,14 @@ func (r *recorder) diedAt(name string) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.vm(name).died
+}
+
+// wrote reports whether a VM's worker has written the record of a job.
+func (r *recorder) wrote(vm, job string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	j := r.history.Jobs[job]
+	return j != nil && slices.ContainsFunc(j.Writes, func(w oracle.Write) bool { return w.VM == vm })
 }
 
 // slots returns when each VM's worker could have taken a job. The caller holds mu,

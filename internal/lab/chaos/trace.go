@@ -107,6 +107,11 @@ type effort struct {
 	did                      oracle.Work
 	useful, redone, overhead time.Duration // by the ledgers
 	evictions, exits         int
+
+	// unrecorded are runs that ended with their worker before it had written the job's
+	// record, and unrecordedTime their time: no ledger knows them.
+	unrecorded     int
+	unrecordedTime time.Duration
 }
 
 // traceOf is the file of a worker's trace.
@@ -114,14 +119,21 @@ func (r *chaos) traceOf(vm string) string { return filepath.Join(r.folder, vm+".
 
 // compare reads the records and the traces. Jobs that are programs have no trace.
 func (r *chaos) compare(ctx context.Context) (e effort, err error) {
-	runs := map[string][]oracle.Run{}
+	runs, unrecorded := map[string][]oracle.Run{}, map[string][]oracle.Run{}
 	r.mu.Lock()
 	started := r.started
 	r.mu.Unlock()
 	for n := range started {
 		name := vmName(n + 1)
-		if err := readTrace(r.traceOf(name), r.recorder.diedAt(name), runs); err != nil {
+		own, died := map[string][]oracle.Run{}, r.recorder.diedAt(name)
+		if err := readTrace(r.traceOf(name), died, own); err != nil {
 			return e, err
+		}
+		for job, ran := range own {
+			runs[job] = append(runs[job], ran...)
+			if last := ran[len(ran)-1]; !died.IsZero() && last.Ended.Equal(died) && !r.recorder.wrote(name, job) {
+				unrecorded[job] = append(unrecorded[job], last)
+			}
 		}
 	}
 	for record, err := range r.stores.Records.List(ctx, "") {
@@ -136,6 +148,9 @@ func (r *chaos) compare(ctx context.Context) (e effort, err error) {
 		e.did.Add(oracle.Measure(runs[record.ID]))
 		e.useful, e.redone, e.overhead = e.useful+l.Useful, e.redone+l.Redone, e.overhead+l.Overhead
 		e.evictions, e.exits = e.evictions+l.Evictions, e.exits+l.Exits
+		for _, run := range unrecorded[record.ID] {
+			e.unrecorded, e.unrecordedTime = e.unrecorded+1, e.unrecordedTime+run.Ended.Sub(run.Began)
+		}
 	}
 	return e, nil
 }
@@ -152,5 +167,6 @@ func (e effort) rows(row func(label, format string, args ...any)) {
 	both("handlers ran: ledgers, own traces, apart", e.useful+e.redone, e.did.Ran)
 	both("  useful", e.useful, e.did.Useful)
 	both("  lost", e.redone, e.did.Lost())
+	row("  of it before the first write of a record", "%.1f s, %d runs", e.unrecordedTime.Seconds(), e.unrecorded)
 	row("  overhead, evictions, deaths, by the ledgers", "%.1f s, %d, %d, of %d jobs", e.overhead.Seconds(), e.evictions, e.exits, e.jobs)
 }

@@ -43,6 +43,7 @@ type Eviction struct {
 	Back    float64 `json:"back"`    // from there, or the VM's death, to the next start
 	Sign    float64 `json:"sign"`    // from that to its first checkpoint or progress
 	Redone  float64 `json:"redone"`  // work that was done twice
+	Saved   bool    `json:"saved"`   // it put a checkpoint in place after SIGTERM
 	Exit    string  `json:"exit"`
 }
 
@@ -109,6 +110,7 @@ func evictionsOf(c *course) []Eviction {
 		left := r.Ended
 		if !r.Stop.IsZero() {
 			e.Stop = seconds(r.Ended.Sub(r.Stop))
+			e.Saved = len(r.Saves) > 0 && r.Saves[len(r.Saves)-1].Placed.After(r.Stop)
 			if !r.Handed.IsZero() {
 				e.Release, left = seconds(r.Handed.Sub(r.Stop)), r.Handed
 			}

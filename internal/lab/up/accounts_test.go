@@ -20,8 +20,10 @@ import (
 // is committed once.
 func TestAccounts(t *testing.T) {
 	need.On(t, "needs a POSIX shell, and for an identity a Go that reads SSL_CERT_FILE", "linux")
+	t.Parallel()
 	for _, identity := range []bool{false, true} {
 		t.Run(fmt.Sprintf("identity=%t", identity), func(t *testing.T) {
+			t.Parallel()
 			c := upOnAnyPorts()
 			c.Local.Identity, c.Local.Accounts = identity, 2
 			r := startUp(t, c)

@@ -106,9 +106,11 @@ var examples = []example{
 // and wants the right result from another.
 func TestExamples(t *testing.T) {
 	need.NotOn(t, "windows", "needs a POSIX shell")
+	t.Parallel()
 	for _, ex := range examples {
 		t.Run(ex.name, func(t *testing.T) {
 			need.Command(t, ex.needs)
+			t.Parallel()
 			ex.run(t)
 		})
 	}

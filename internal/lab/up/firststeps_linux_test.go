@@ -22,12 +22,12 @@ import (
 // lab up running, and the programs that they need.
 var firstSteps = []struct{ page, section, needs string }{
 	{"README.md", "Write a job", "python3"},
+	{"examples/training/README.md", "", "python3"}, // takes longest
 	{"examples/checksums/README.md", "", "cksum"},
 	{"examples/chunks/README.md", "", "gzip"},
 	{"examples/compress/README.md", "", "go"},
 	{"examples/logstats/README.md", "", "python3"},
 	{"examples/matmul/README.md", "", "cc"},
-	{"examples/training/README.md", "", "python3"},
 	{"examples/worker/README.md", "", "go"},
 }
 
@@ -38,6 +38,7 @@ var shellBlock = regexp.MustCompile("(?ms)^```sh\n(.*?)^```$")
 // repository: a worker in one terminal, and the other commands in another one. A quick run
 // tries the README and one example.
 func TestFirstStepsAsTyped(t *testing.T) {
+	t.Parallel()
 	if pages, _ := filepath.Glob(filepath.Join(repository.Root(t), "examples", "*", "README.md")); len(pages) != len(firstSteps)-1 {
 		t.Errorf("the examples have %d pages, and %d are tried", len(pages), len(firstSteps)-1)
 	}
@@ -45,6 +46,7 @@ func TestFirstStepsAsTyped(t *testing.T) {
 	for _, steps := range append(firstSteps[:1:1], proof.Some(t, 1, firstSteps[1:])...) {
 		t.Run(filepath.Dir(steps.page), func(t *testing.T) {
 			need.Command(t, steps.needs)
+			t.Parallel()
 			page, err := os.ReadFile(filepath.Join(folder, steps.page))
 			if err != nil {
 				t.Fatal(err)
@@ -148,7 +150,7 @@ func (o terminal) typed(block string) {
 		}
 		cmd.Env = append(cmd.Env, name+"="+strings.TrimSpace(string(value)))
 	}
-	cmd.Env = append(cmd.Env, "GOPROXY=off", "GOTOOLCHAIN=local",
+	cmd.Env = append(cmd.Env, "GOPROXY=off", "GOTOOLCHAIN=local", "GOFLAGS=-trimpath", // packages from the cache, wherever the copy is
 		"SPOTWORKER_LISTEN="+anyPort, "SPOTWORKER_SCRATCH="+o.t.TempDir()) // other tests of this machine run workers too
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 	cmd.WaitDelay = 15 * time.Second

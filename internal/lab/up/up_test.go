@@ -162,9 +162,11 @@ func committed(log string) map[string]bool {
 // TestRun pastes what lab up prints into shells, with a key and with a managed
 // identity, and evicts a worker.
 func TestRun(t *testing.T) {
+	t.Parallel()
 	for _, identity := range []bool{false, true} {
 		t.Run(fmt.Sprintf("identity=%t", identity), func(t *testing.T) {
 			need.On(t, "needs a POSIX shell, and for an identity a Go that reads SSL_CERT_FILE", "linux")
+			t.Parallel()
 			c := upOnAnyPorts()
 			const mib = 1 << 20
 			root := t.TempDir()

@@ -463,8 +463,8 @@ var importRules = []importRule{
 		name:    "the replay takes decisions alone",
 		in:      []string{"./internal/replay"},
 		forbids: []string{"./...", sdk},
-		allows: []string{"./internal/checkpoint", "./internal/delivery/renewal", "./internal/drain", "./internal/durations", "./internal/lanes",
-			"./internal/preempt", "./internal/retry", "./internal/worker/intake", "./job"},
+		allows: []string{"./internal/checkpoint", "./internal/delivery/renewal", "./internal/drain", "./internal/durations", "./internal/jsonpos",
+			"./internal/lanes", "./internal/preempt", "./internal/retry", "./internal/spelling", "./internal/worker/intake", "./job"},
 		reason: "virtual time has no storage and no processes: the worker's pure functions decide, and the model around them is its own",
 	},
 	{

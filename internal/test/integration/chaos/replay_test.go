@@ -64,6 +64,7 @@ func TestReplayAgrees(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // the workers wait most of the time
 			c := chaos.DefaultConfig()
 			c.AnyMoment, c.Workers, c.JobsAtOnce, c.PerSecond, c.Seed = true, 4, 2, 2, 1
 			c.FreezeEvery, c.EvictEvery, c.CutEvery, c.ProgramEvery, c.LackEvery = 0, 0, 0, 0, 0

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -174,4 +175,54 @@ func ledgerOfHistory(t *testing.T, seed uint64, slots int) (spent ledger.Ledger,
 		}
 	})
 	return spent, did
+}
+
+// TestLedgerOfDeathWithoutRecord: a first delivery writes its record after 10 s at the latest. A
+// VM that dies before leaves no time and no exit in the ledger. A later delivery writes before
+// its handler starts, so the ledger has its death, however early.
+func TestLedgerOfDeathWithoutRecord(t *testing.T) {
+	for name, row := range map[string]struct {
+		deaths []time.Duration // after the start of the handler, one for each VM
+		exits  int             // in the ledger
+		absent time.Duration   // handler time that the ledger does not have
+	}{
+		"before the first write":     {[]time.Duration{9500 * time.Millisecond}, 0, 9500 * time.Millisecond},
+		"after the first write":      {[]time.Duration{12500 * time.Millisecond}, 1, 0},
+		"before it, and early again": {[]time.Duration{9500 * time.Millisecond, 500 * time.Millisecond}, 1, 9500 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rig.Run(t, func(t *testing.T, b *rig.Bed) {
+				const id, steps = "short", 30
+				work := &tracedSteps{runs: map[string][]oracle.Run{}, dead: map[string]time.Time{}}
+				payload, err := json.Marshal(slices.Repeat([]int{1000}, steps))
+				if err != nil {
+					t.Fatal(err)
+				}
+				b.Put(id, "steps", string(payload))
+				for i, life := range append(row.deaths, 0) {
+					vm, began := fmt.Sprint("vm_", i), make(chan struct{}, 1)
+					p := b.Start(vm, job.Kinds{"steps": job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+						began <- struct{}{}
+						return work.handler(vm).Run(ctx, j)
+					})}, func(c *worker.Config) { c.Policy.Interval = 20 * time.Second })
+					<-began
+					if life == 0 {
+						b.WaitDone(id, time.Hour)
+						p.Stop()
+						break
+					}
+					time.Sleep(life)
+					work.kill(p)
+				}
+				l, did := b.Record(id).Spent(), oracle.Measure(work.runs[id])
+				if l.Exits != row.exits {
+					t.Errorf("%d deaths in the ledger, want %d of %d", l.Exits, row.exits, len(row.deaths))
+				}
+				off := l.Useful + l.Redone + row.absent - did.Ran // exact without an estimate
+				if row.exits == 0 && off.Abs() > 100*time.Millisecond || row.exits > 0 && l.Redone == 0 {
+					t.Errorf("ledger %+v, and %s without a record: handlers ran for %s, %s apart", l, row.absent, did.Ran, off)
+				}
+			})
+		})
+	}
 }
