@@ -80,10 +80,10 @@ func isReady(after preempt.Action, p lifecycle.Position, saved bool) bool {
 type acknowledgement int
 
 const (
-	notAsked acknowledgement = iota
-	asked                    // sent, or on its way
-	byAnother                // another worker of this VM sends it, or has sent it
-	refused                  // the platform refused it; it is not sent again
+	notAsked  acknowledgement = iota
+	asked                     // sent, or on its way
+	byAnother                 // another worker of this VM sends it, or has sent it
+	refused                   // the platform refused it; it is not sent again
 )
 
 // Progressed reports that an acknowledgement may be due: something was decided,

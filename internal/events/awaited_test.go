@@ -57,6 +57,7 @@ func TestAwaited(t *testing.T) {
 			"gone", []presence.Listed{worker("web", "0", goneAfter), worker("web", "1", forgottenAfter), worker("web-1", "0", 0, ready)}, nil,
 		},
 		{"ended", []presence.Listed{ended("web", "0", time.Second), worker("web-1", "0", 0, ready)}, nil},
+		{"ended a while ago", []presence.Listed{ended("web", "0", forgottenAfter-1), worker("web-1", "0", 0, ready)}, nil},
 		{
 			"ended beside another", []presence.Listed{ended("web", "0", 0), worker("web", "1", 0), worker("web-1", "0", 0, ready)},
 			[]string{"worker web-1 of VM web is not ready"},

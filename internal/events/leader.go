@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/delivery/renewal"
 	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/preempt"
@@ -28,7 +27,7 @@ const (
 
 	// goneAfter is how long a VM's workers are silent before nothing of theirs is left to
 	// save: a heartbeat is no longer fresh, and the longest visibility timeout is over.
-	goneAfter = freshFor + renewal.MaxVisibility
+	goneAfter = freshFor + 5*time.Minute
 
 	// forgottenAfter is how long a silent VM counts as ours.
 	forgottenAfter = time.Hour

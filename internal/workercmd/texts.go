@@ -60,8 +60,8 @@ var texts = cli.Texts{
 	"about_events_api_version": "api-version of scheduled events: auto asks for the newest and falls back, a date asks for that one " +
 		"only.",
 	"about_acknowledge": "Scheduled events to acknowledge, so that they start early, once everything is saved or handed over: " +
-		"self, those that name this VM alone; leader, also those that name several VMs, by the first of them " +
-		"when the workers of all are ready; never. Several workers on one VM need --runtime-dir for that.",
+		"self, those that name this VM alone; leader, also those that name several VMs, by the first VM with a " +
+		"live worker when the workers of all are ready; never. Several workers on one VM need --runtime-dir for that.",
 	"about_instance": "Name that tells up to four workers on one VM apart: letters, digits and underscores, " +
 		"or a UUID such as the UID of a pod.",
 	"about_dir": "Folder that the workers of this VM share while they run. Without one a worker behaves as the only " +

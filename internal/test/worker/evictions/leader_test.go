@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/delivery/renewal"
 	"github.com/spotworker/spotworker/internal/events"
 	"github.com/spotworker/spotworker/internal/fleet/vmshare"
 	"github.com/spotworker/spotworker/internal/lab/emulator/imds"
@@ -75,7 +76,7 @@ func TestDeputy(t *testing.T) {
 	const (
 		beat  = 15 * time.Second // how often a heartbeat is written, and a deputy looks
 		heard = 45 * time.Second // how long a heartbeat counts
-		gone  = heard + 5*time.Minute
+		gone  = heard + renewal.MaxVisibility
 	)
 	kill := func(_ *rig.Bed, p *rig.Process) { p.KillNoWait() }
 	freeze := func(b *rig.Bed, p *rig.Process) { p.Bed.T.Cleanup(p.Link.Hold()) }
