@@ -21,8 +21,8 @@ const (
 	// AcknowledgeSelf acknowledges events that name this VM alone.
 	AcknowledgeSelf Acknowledge = "self"
 
-	// AcknowledgeLeader acknowledges those too that name several VMs, if this one
-	// comes first among them, once the workers of all are ready.
+	// AcknowledgeLeader acknowledges those too that name several VMs, once the workers of
+	// all are ready: the first VM with a worker that is not silent does.
 	AcknowledgeLeader Acknowledge = "leader"
 
 	// AcknowledgeNever leaves every event to its NotBefore, or to others.
@@ -48,7 +48,7 @@ func (a Acknowledge) allows(e preempt.Event, self preempt.Identity) bool {
 	case AcknowledgeSelf:
 		return namesAlone(e, self.Name)
 	case AcknowledgeLeader:
-		return strings.EqualFold(e.Resources[0], self.Name)
+		return true
 	default:
 		return false
 	}
@@ -80,9 +80,10 @@ func isReady(after preempt.Action, p lifecycle.Position, saved bool) bool {
 type acknowledgement int
 
 const (
-	notAsked acknowledgement = iota
-	asked                    // sent, or on its way
-	refused                  // the platform refused it; it is not sent again
+	notAsked  acknowledgement = iota
+	asked                     // sent, or on its way
+	byAnother                 // another worker of this VM sends it, or has sent it
+	refused                   // the platform refused it; it is not sent again
 )
 
 // Progressed reports that an acknowledgement may be due: something was decided,
@@ -97,10 +98,10 @@ func (r *Responder) Progressed() {
 // sendAcknowledgements records the events that this worker is ready for, and acknowledges
 // events when all workers are, until ctx ends.
 func (r *Responder) sendAcknowledgements(ctx context.Context) {
-	for pending := false; ; {
+	for retry := time.Duration(0); ; {
 		var again <-chan time.Time
-		if pending {
-			again = time.After(retryAcknowledge)
+		if retry > 0 {
+			again = time.After(retry)
 		}
 		select {
 		case <-ctx.Done():
@@ -108,56 +109,64 @@ func (r *Responder) sendAcknowledgements(ctx context.Context) {
 		case <-r.progress:
 		case <-again:
 		}
-		pending = r.acknowledgeReady(ctx)
+		retry = r.acknowledgeReady(ctx)
 	}
 }
 
-// acknowledgeReady acknowledges all events that it may, and reports whether to try again soon.
-func (r *Responder) acknowledgeReady(ctx context.Context) (pending bool) {
+// acknowledgeReady acknowledges all events that it may, and returns after how long to try
+// again; zero for never.
+func (r *Responder) acknowledgeReady(ctx context.Context) (retry time.Duration) {
 	r.mu.Lock()
 	events := r.readyFor()
 	r.mu.Unlock()
 	err := r.recordReady(ctx, events)
 	if r.logWaiting(ctx, preempt.Event{}, err); err != nil {
-		return true
+		return retryAcknowledge
 	}
 	for _, a := range events {
-		if !r.reserve(a.Event) {
+		before, ok := r.reserve(a.Event)
+		if !ok {
 			continue
 		}
-		switch err := r.askAll(ctx, a); {
-		case errors.Is(err, vmshare.ErrTaken):
-			r.Log.InfoContext(ctx, "event is acknowledged by another worker of this VM", "event_id", a.Event.ID, "event_type", a.Event.Type)
-		case err != nil:
-			r.cancelReservation(a.Event)
-			r.logWaiting(ctx, a.Event, err)
-			pending = true
-		default:
+		err := r.askAll(ctx, a)
+		if err == nil {
 			r.send(ctx, a.Event)
+			continue
+		}
+		if taken := errors.Is(err, vmshare.ErrTaken); taken && before == notAsked {
+			before = byAnother
+			r.Log.InfoContext(ctx, "event is acknowledged by another worker of this VM", "event_id", a.Event.ID, "event_type", a.Event.Type)
+		} else if !taken {
+			r.logWaiting(ctx, a.Event, err)
+		}
+		r.cancelReservation(a.Event, before)
+		if after := r.retryAfter(a.Event); retry == 0 || after < retry {
+			retry = after
 		}
 	}
-	return pending
+	return retry
 }
 
-// reserve reports whether this worker is to acknowledge e now. From here on e
-// counts as acknowledged, and since it may then start at any moment, no work is
-// taken under it.
-func (r *Responder) reserve(e preempt.Event) bool {
+// reserve reports whether this worker is to acknowledge e now, and how far the
+// acknowledgement was before. From here on e counts as acknowledged, and since it may
+// then start at any moment, no work is taken under it.
+func (r *Responder) reserve(e preempt.Event) (before acknowledgement, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	ready := slices.ContainsFunc(r.readyFor(), func(a preempt.Acknowledgement) bool { return a.Event.ID == e.ID })
-	if !ready || r.acknowledged[e.ID] != notAsked || !r.Acknowledge.allows(e, r.identity) {
-		return false
+	before = r.acknowledged[e.ID]
+	if !ready || before != notAsked && before != byAnother || !r.Acknowledge.allows(e, r.identity) {
+		return before, false
 	}
 	r.acknowledged[e.ID] = asked
-	return true
+	return before, true
 }
 
-// cancelReservation undoes reserve: others are not ready for e yet.
-func (r *Responder) cancelReservation(e preempt.Event) {
+// cancelReservation undoes reserve: others are not ready for e yet, or acknowledge it.
+func (r *Responder) cancelReservation(e preempt.Event, before acknowledgement) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.acknowledged, e.ID)
+	r.acknowledged[e.ID] = before
 	r.follow(r.decision, time.Now())
 }
 

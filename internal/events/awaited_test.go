@@ -20,6 +20,11 @@ func TestAwaited(t *testing.T) {
 		return presence.Listed{Presence: presence.Presence{Worker: vm + "-" + instance, Machine: presence.Machine{VM: vm},
 			Ready: events}, Age: age}
 	}
+	ended := func(vm, instance string, age time.Duration) presence.Listed {
+		p := worker(vm, instance, age)
+		p.State = "stopped"
+		return p
+	}
 	for _, row := range []struct {
 		name string
 		seen []presence.Listed
@@ -36,8 +41,34 @@ func TestAwaited(t *testing.T) {
 				worker("web-1", "0", 0, ready)}, nil,
 		},
 		{
-			"a VM is silent", []presence.Listed{worker("web", "0", 0, ready), worker("web-1", "0", freshFor+1, ready)},
+			"a VM is silent", []presence.Listed{worker("web", "0", 0, ready), worker("web-1", "0", freshFor+1, earlier)},
 			[]string{"no worker of VM web-1 has been heard of for 45s"},
+		},
+		{"a VM left, and is silent", []presence.Listed{worker("web", "0", 25*time.Hour, ready), worker("web-1", "0", 0, ready)}, nil},
+		{
+			"one of its workers left", []presence.Listed{worker("web", "0", freshFor+1, ready), worker("web", "1", freshFor+1),
+				worker("web-1", "0", 0, ready)}, nil,
+		},
+		{
+			"silent, but jobs may return", []presence.Listed{worker("web", "0", goneAfter-1), worker("web", "1", goneAfter+1),
+				worker("web-1", "0", 0, ready)}, []string{"no worker of VM web has been heard of for 45s"},
+		},
+		{
+			"gone", []presence.Listed{worker("web", "0", goneAfter), worker("web", "1", forgottenAfter), worker("web-1", "0", 0, ready)}, nil,
+		},
+		{"ended", []presence.Listed{ended("web", "0", time.Second), worker("web-1", "0", 0, ready)}, nil},
+		{"ended a while ago", []presence.Listed{ended("web", "0", forgottenAfter-1), worker("web-1", "0", 0, ready)}, nil},
+		{
+			"ended beside another", []presence.Listed{ended("web", "0", 0), worker("web", "1", 0), worker("web-1", "0", 0, ready)},
+			[]string{"worker web-1 of VM web is not ready"},
+		},
+		{
+			"ended long ago", []presence.Listed{ended("web", "0", forgottenAfter), worker("web-1", "0", 0, ready)},
+			[]string{"no worker of VM web has been heard of for 45s"},
+		},
+		{
+			"forgotten", []presence.Listed{worker("web", "0", forgottenAfter), worker("web-1", "0", 0, ready)},
+			[]string{"no worker of VM web has been heard of for 45s"},
 		},
 		{
 			"a longer name does not speak for a shorter", []presence.Listed{worker("web-1", "0", 0, ready), worker("web_1", "0", 0, ready)},

@@ -41,7 +41,7 @@ func (r *Responder) stands(d preempt.Decision) bool {
 		if v.Action != preempt.DrainBy {
 			continue
 		}
-		if r.acknowledged[v.Event.ID] == asked || r.left.covers(v.Event) {
+		if a := r.acknowledged[v.Event.ID]; a == asked || a == byAnother || r.left.covers(v.Event) {
 			return true
 		}
 	}

@@ -2,12 +2,8 @@ package workercmd
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"sync/atomic"
-
-	"github.com/spotworker/spotworker/internal/cli"
-	"github.com/spotworker/spotworker/internal/telemetry/hook"
 )
 
 // identity is who logs: the worker, and the VM that it runs on. Both are known only some
@@ -51,18 +47,4 @@ func (h identified) WithAttrs(attrs []slog.Attr) slog.Handler {
 // a handler of a job can open one.
 func (h identified) WithGroup(name string) slog.Handler {
 	return identified{h.Handler.WithGroup(name), h.id}
-}
-
-// identifiedLog returns a log whose lines name the worker, and which passes events to the
-// program of --on-event. closeLog ends the program.
-func (f *flags) identifiedLog(log *slog.Logger, id *identity) (identifiedLog *slog.Logger, closeLog func(), err error) {
-	plain := slog.New(identified{log.Handler(), id})
-	if f.OnEvent == "" {
-		return plain, func() {}, nil
-	}
-	h, err := hook.New(f.OnEvent, plain)
-	if err != nil {
-		return nil, nil, &cli.ConfigError{Err: fmt.Errorf("--on-event cannot run its program: %w", err)}
-	}
-	return slog.New(identified{h.Handler(log.Handler()), id}), h.Close, nil
 }

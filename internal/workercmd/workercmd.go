@@ -143,9 +143,9 @@ func commands() map[string]func(Options) error {
 	}
 }
 
-// readElsewhere are the environment variables that are not flags: the scripts of
-// the VM application read them, or an operator uses them for a label.
-var readElsewhere = []string{"SPOTWORKER_INSTANCES", "SPOTWORKER_VERSION", cli.MoreStringsVariable}
+// readElsewhere are the environment variables that are not flags: secrets, those that the
+// scripts of the VM application read, and those that an operator uses for a label.
+var readElsewhere = []string{"SPOTWORKER_INSTANCES", "SPOTWORKER_VERSION", cli.MoreStringsVariable, webhookSecret}
 
 // warnOfUnread logs the names of environment variables that look like settings and
 // have no effect, never their values.

@@ -1,23 +1,27 @@
-// Command check renders the variants of infra/kubernetes and checks the result without a
-// cluster: each object is decoded strictly into the types of Kubernetes or KEDA, and the
-// rules of this program hold. It prints the problems and ends with 1 if there are any.
+// Command check renders the variants of infra/kubernetes, with kustomize and with the chart of
+// Helm, and checks the result without a cluster: each object is decoded strictly into the types
+// of Kubernetes or KEDA, the rules of this program hold, and the chart has the same objects as
+// the folders. It prints the problems and ends with 1 if there are any.
 //
-//	check FOLDER
+//	check FOLDER          all variants
+//	check FOLDER VALUES   the chart with a file of values, which it prints
 //
 // It is a module of its own, since the types of Kubernetes and KEDA need many modules. It
 // contacts no cluster.
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
+	"path"
 	"strings"
 
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
 )
 
 // variants are the folders that a user applies, and whether each is also checked with the
@@ -28,11 +32,17 @@ var variants = []struct {
 }{{"deployment", false}, {"scaledobject", false}, {"scaledobject", true}, {"scaledjob", false}, {"scaledjob", true}}
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: check FOLDER")
+	var err error
+	switch len(os.Args) {
+	case 2:
+		err = run(os.Args[1], os.Stdout)
+	case 3:
+		err = runValues(os.Args[1], os.Args[2], os.Stdout)
+	default:
+		fmt.Fprintln(os.Stderr, "usage: check FOLDER [VALUES]")
 		os.Exit(64)
 	}
-	if err := run(os.Args[1], os.Stdout); err != nil {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "check:", err)
 		os.Exit(1)
 	}
@@ -45,6 +55,16 @@ func run(folder string, out io.Writer) error {
 		return err
 	}
 	problems, objects := 0, 0
+	report := func(name string, s *set, found []string) {
+		if len(found) == 0 {
+			found = s.check()
+		}
+		for _, p := range found {
+			fmt.Fprintf(out, "%s: %s\n", name, p)
+		}
+		problems += len(found)
+		objects += s.count
+	}
 	for _, v := range variants {
 		name, target := v.folder, v.folder
 		if v.shared {
@@ -54,59 +74,80 @@ func run(folder string, out io.Writer) error {
 				return err
 			}
 		}
-		set, found := render(files, "/"+target)
-		if len(found) == 0 {
-			found = set.check()
-		}
-		for _, p := range found {
-			fmt.Fprintf(out, "%s: %s\n", name, p)
-		}
-		problems += len(found)
-		objects += set.count
+		s, built, found := render(files, "/"+target)
+		report(name, s, found)
+		s, found = readChart(folder, map[string]any{"scaling": v.folder, "sharedNodes": v.shared}, built)
+		report("chart, "+name, s, found)
 	}
 	if problems > 0 {
 		return fmt.Errorf("%d problems", problems)
 	}
-	fmt.Fprintf(out, "%d variants with %d objects\n", len(variants), objects)
+	fmt.Fprintf(out, "%d variants, twice, with %d objects\n", len(variants), objects)
+	return nil
+}
+
+// runValues checks the chart with a file of values, and prints its objects.
+func runValues(folder, file string, out io.Writer) error {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	values := map[string]any{}
+	if err := yaml.Unmarshal(content, &values); err != nil {
+		return err
+	}
+	objects, err := template(folder, values)
+	if err != nil {
+		return err
+	}
+	for _, text := range objects {
+		fmt.Fprintf(out, "---%s", text)
+	}
+	s, found := readChart(folder, values, nil)
+	if image, ok := values["image"].(string); ok {
+		s.image = image
+	}
+	if len(found) == 0 {
+		found = s.check()
+	}
+	if len(found) > 0 {
+		return errors.New(strings.Join(found, "\n"))
+	}
 	return nil
 }
 
 // load reads the YAML files below a folder into memory.
 func load(folder string) (filesys.FileSystem, error) {
-	files := filesys.MakeFsInMemory()
-	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || filepath.Ext(path) != ".yaml" {
+	files, root := filesys.MakeFsInMemory(), os.DirFS(folder)
+	err := fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || path.Ext(name) != ".yaml" {
 			return err
 		}
-		content, err := os.ReadFile(path)
+		content, err := fs.ReadFile(root, name)
 		if err != nil {
 			return err
 		}
-		relative, err := filepath.Rel(folder, path)
-		if err != nil {
-			return err
-		}
-		return files.WriteFile("/"+filepath.ToSlash(relative), content)
+		return files.WriteFile("/"+name, content)
 	})
 	return files, err
 }
 
-// render builds a kustomization and decodes its objects. It returns the problems.
-func render(files filesys.FileSystem, folder string) (*set, []string) {
-	s := &set{}
+// render builds a kustomization and decodes its objects. It returns them and the problems.
+func render(files filesys.FileSystem, folder string) (s *set, objects [][]byte, problems []string) {
+	s = &set{}
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(files, folder)
 	if err != nil {
-		return s, []string{"kustomize: " + err.Error()}
+		return s, nil, []string{"kustomize: " + err.Error()}
 	}
-	var problems []string
 	for _, r := range built.Resources() {
 		text, err := r.AsYAML()
 		if err != nil {
-			return s, []string{err.Error()}
+			return s, nil, []string{err.Error()}
 		}
+		objects = append(objects, text)
 		if err := s.decode(r.GetKind(), r.GetApiVersion(), text); err != nil {
 			problems = append(problems, fmt.Sprintf("%s %s: %s", r.GetKind(), r.GetName(), strings.TrimSpace(err.Error())))
 		}
 	}
-	return s, problems
+	return s, objects, problems
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -168,7 +169,8 @@ func (s *set) checkContainer(r *report, spec corev1.PodSpec) {
 	c, env := spec.Containers[0], environment(spec.Containers[0])
 	from := env["SPOTWORKER_INSTANCE"].ValueFrom
 	r.want(from != nil && from.FieldRef != nil && from.FieldRef.FieldPath == "metadata.uid", "the instance is not the pod's UID")
-	r.want(c.Image == "registry.example/spotworker:v0.1.0", "image is %s, want that of the kustomization", c.Image)
+	image := cmp.Or(s.image, "registry.example/spotworker:v0.1.0")
+	r.want(c.Image == image, "image is %s, want %s", c.Image, image)
 	r.want(len(c.EnvFrom) == 1 && c.EnvFrom[0].ConfigMapRef != nil && c.EnvFrom[0].ConfigMapRef.Name == s.settings[0].Name,
 		"the worker does not get the settings")
 	p := c.LivenessProbe

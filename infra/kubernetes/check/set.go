@@ -15,6 +15,7 @@ import (
 // set holds the objects of one variant.
 type set struct {
 	count       int
+	image       string // of the worker; empty: that of the kustomization
 	accounts    []*corev1.ServiceAccount
 	settings    []*corev1.ConfigMap
 	deployments []*appsv1.Deployment

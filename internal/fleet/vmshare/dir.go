@@ -84,6 +84,7 @@ type Dir struct {
 	instance *lock
 	place    *lock
 	number   int // of the place
+	opened   time.Time
 }
 
 const (
@@ -111,7 +112,7 @@ func Open(ctx context.Context, c Config) (*Dir, error) {
 	if err := checkOwner(c.Path); err != nil {
 		return nil, err
 	}
-	d := &Dir{Config: c}
+	d := &Dir{Config: c, opened: time.Now()}
 	d.budget = newBudget(d)
 	if err := d.exclusively(ctx, d.enter); err != nil {
 		return nil, err

@@ -25,8 +25,11 @@ type Event struct {
 	// Ready are the instances that are ready for it.
 	Ready []string `json:"ready"`
 
-	// Acknowledged reports that a worker of this VM has acknowledged it.
-	Acknowledged bool `json:"acknowledged"`
+	// Acknowledged reports that a worker of this VM has acknowledged it, or is about to:
+	// instance By, which said so at ReservedAt.
+	Acknowledged bool      `json:"acknowledged"`
+	By           string    `json:"by,omitempty"`
+	ReservedAt   time.Time `json:"reserved_at,omitzero"`
 
 	// At is when the first worker was ready for it.
 	At time.Time `json:"at"`
@@ -78,7 +81,8 @@ func (d *Dir) Ready(ctx context.Context, events []Event) error {
 
 // Acknowledge reserves the acknowledgement of an event for this worker, which must be ready
 // for it. It succeeds if no other worker of this VM has reserved it and all of them are
-// ready. With handedOver, for an event that ends all work on the VM, they are ready when
+// ready. A reservation ends with its worker's process, or after 75 s: the worker may be
+// frozen, and a second acknowledgement is harmless. With handedOver, for an event that ends all work on the VM, they are ready when
 // none has a job; for any other event, when each that has jobs has called Ready.
 // The error is a [BusyError], [ErrTaken], or the folder's. Without an error the event
 // counts as acknowledged.
@@ -91,7 +95,9 @@ func (d *Dir) Acknowledge(ctx context.Context, event Event, handedOver bool) err
 		event.Ready, event.At = []string{d.Instance}, time.Now()
 		known = put(known, event)
 		e := &known[find(known, event.ID)]
-		if e.Acknowledged {
+		if reserved, err := d.isReserved(*e); err != nil {
+			return err
+		} else if reserved {
 			return ErrTaken
 		}
 		busy, err := d.held(workPrefix)
@@ -104,9 +110,32 @@ func (d *Dir) Acknowledge(ctx context.Context, event Event, handedOver bool) err
 		if len(busy) > 0 {
 			return &BusyError{Instances: busy}
 		}
-		e.Acknowledged = true
+		e.Acknowledged, e.By, e.ReservedAt = true, d.Instance, time.Now()
 		return d.setEvents(known)
 	})
+}
+
+// isReserved reports whether another worker acknowledges e. The caller holds workersFile.
+// An older version writes no name: its reservation never ends.
+func (d *Dir) isReserved(e Event) (bool, error) {
+	switch {
+	case !e.Acknowledged:
+		return false, nil
+	case e.By == "":
+		return true, nil
+	case time.Since(e.ReservedAt) > reservationLimit:
+		return false, nil
+	case e.By == d.Instance:
+		return !e.ReservedAt.Before(d.opened), nil // before that, by an earlier process
+	}
+	if err := ValidateInstance(e.By); err != nil {
+		return false, nil //nolint:nilerr // no worker has such a name
+	}
+	free, err := isFree(d.file(instancePrefix + e.By))
+	if err != nil {
+		return false, fmt.Errorf("runtime folder: %w", err)
+	}
+	return !free, nil
 }
 
 // put adds an event, or updates the event with its id. If it was postponed, it replaces
@@ -139,6 +168,9 @@ const (
 	// forgetAfter is how long an event is kept: far longer than one takes to start and
 	// end.
 	forgetAfter = 24 * time.Hour
+
+	// reservationLimit is longer than all tries of an acknowledgement together.
+	reservationLimit = 75 * time.Second
 )
 
 // events returns the events for which workers of this VM are ready, and none from a damaged

@@ -46,6 +46,64 @@ func TestTheLastOneAcknowledges(t *testing.T) {
 	}
 }
 
+// TestReservationEnds: a reserved acknowledgement becomes free when the worker's process
+// ends, also if the same instance starts again, and after 75 s if it does not.
+func TestReservationEnds(t *testing.T) {
+	for name, row := range map[string]struct {
+		then func(t *testing.T, a, b *Dir) *Dir // returns who acknowledges
+		want error
+	}{
+		"in use":       {func(_ *testing.T, _, b *Dir) *Dir { return b }, ErrTaken},
+		"in use, late": {func(_ *testing.T, _, b *Dir) *Dir { time.Sleep(reservationLimit); return b }, ErrTaken},
+		"own":          {func(_ *testing.T, a, _ *Dir) *Dir { return a }, ErrTaken},
+		"frozen":       {func(_ *testing.T, _, b *Dir) *Dir { time.Sleep(reservationLimit + 1); return b }, nil},
+		"ended":        {func(_ *testing.T, a, b *Dir) *Dir { a.Close(); return b }, nil},
+		"restarted, another asks": {func(t *testing.T, a, b *Dir) *Dir {
+			a.Close()
+			open(t, a.Path, "a")
+			return b
+		}, ErrTaken},
+		"restarted": {func(t *testing.T, a, _ *Dir) *Dir {
+			a.Close()
+			time.Sleep(time.Second)
+			return open(t, a.Path, "a")
+		}, nil},
+		"from an older version": {func(t *testing.T, a, b *Dir) *Dir {
+			a.Close()
+			e := Event{ID: "E", NotBefore: noon, Ready: []string{"a"}, Acknowledged: true, At: time.Now()}
+			if err := a.setEvents([]Event{e}); err != nil {
+				t.Fatal(err)
+			}
+			return b
+		}, ErrTaken},
+		"with no name": {func(t *testing.T, a, b *Dir) *Dir {
+			e := Event{ID: "E", NotBefore: noon, Ready: []string{"a"}, Acknowledged: true, By: "../x", ReservedAt: time.Now(), At: time.Now()}
+			if err := a.setEvents([]Event{e}); err != nil {
+				t.Fatal(err)
+			}
+			return b
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "run")
+			synctest.Test(t, func(t *testing.T) {
+				a, b := open(t, path, "a"), open(t, path, "b")
+				event := Event{ID: "E", NotBefore: noon}
+				if err := a.Acknowledge(t.Context(), event, true); err != nil {
+					t.Fatal(err)
+				}
+				who := row.then(t, a, b)
+				if err := who.Acknowledge(t.Context(), event, true); !errors.Is(err, row.want) {
+					t.Errorf("Acknowledge = %v, want %v", err, row.want)
+				}
+				if err := b.Acknowledge(t.Context(), event, true); !errors.Is(err, ErrTaken) {
+					t.Errorf("Acknowledge afterwards = %v, want ErrTaken", err)
+				}
+			})
+		})
+	}
+}
+
 // A worker that begins after another was done learns what for.
 func TestBeginWorkTellsWhatIsKnown(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run")

@@ -18,12 +18,12 @@ import (
 // what it does.
 func TestMain(m *testing.M) {
 	if event := os.Getenv(Variable); event != "" {
-		os.Exit(program(event))
+		os.Exit(runProgram(event))
 	}
 	os.Exit(m.Run())
 }
 
-func program(event string) int {
+func runProgram(event string) int {
 	line, err := io.ReadAll(os.Stdin)
 	var to struct{ Do, Out string }
 	if err == nil {
@@ -57,7 +57,7 @@ func logs(t *testing.T, level slog.Level, runLimit, closeLimit time.Duration) (*
 	}
 	var out labtest.Output
 	handler := slog.NewTextHandler(&out, &slog.HandlerOptions{Level: level})
-	h := start(self, slog.New(handler), runLimit, closeLimit)
+	h := start(program{self, runLimit}, slog.New(handler), closeLimit)
 	return slog.New(h.Handler(handler)), h, &out
 }
 
@@ -113,7 +113,7 @@ func TestProgramFails(t *testing.T) {
 	log.Info("drained", "do", "fail")
 	h.Close()
 	got := out.String()
-	if !strings.Contains(got, "program for events failed") || !strings.Contains(got, "event=drained") ||
+	if !strings.Contains(got, "receiver of events failed") || !strings.Contains(got, "event=drained") ||
 		!strings.Contains(got, "exit status 3: x") || !strings.Contains(got, "receiver") {
 		t.Errorf("log:\n%s\nwant the exit status and the end of the output", got)
 	}
@@ -159,7 +159,7 @@ func TestTooManyEvents(t *testing.T) {
 }
 
 func TestNoProgram(t *testing.T) {
-	if _, err := New(filepath.Join(t.TempDir(), "missing"), slog.New(slog.DiscardHandler)); err == nil {
+	if _, err := Program(filepath.Join(t.TempDir(), "missing"), slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("a program that does not exist is accepted")
 	}
 }

@@ -62,6 +62,7 @@ type Survey struct {
 func (s Survey) Run(ctx context.Context) {
 	after := map[*queue.Queue]time.Time{} // not to be read before
 	var logged time.Time                  // when it was last decided whether to log
+	var seen trends
 	for retry.Sleep(ctx, s.Jitter.Vary(Every)) == nil {
 		workers := s.Working()
 		if workers == 0 || !s.MayRead() {
@@ -74,7 +75,11 @@ func (s Survey) Run(ctx context.Context) {
 		if !log && !IsChosen(s.Jitter, Readers, workers) {
 			continue
 		}
-		for _, q := range s.readAll(ctx, log, func(q *queue.Queue) bool { return !now.Before(after[q]) }) {
+		var notes *trends
+		if log {
+			notes = &seen
+		}
+		for _, q := range s.readAll(ctx, notes, func(q *queue.Queue) bool { return !now.Before(after[q]) }) {
 			after[q] = now.Add(deniedPause)
 		}
 	}
@@ -85,7 +90,7 @@ const atOnce = 4
 
 // readAll reads the queues that are due, and returns the queues that this worker may not
 // read. Queues of one account do not wait for the queues of another, which may not answer.
-func (s Survey) readAll(ctx context.Context, log bool, isDue func(*queue.Queue) bool) (denied []*queue.Queue) {
+func (s Survey) readAll(ctx context.Context, seen *trends, isDue func(*queue.Queue) bool) (denied []*queue.Queue) {
 	accounts := map[string][]*queue.Queue{}
 	for _, q := range s.Queues() {
 		if isDue(q) {
@@ -100,7 +105,7 @@ func (s Survey) readAll(ctx context.Context, log bool, isDue func(*queue.Queue) 
 			group.SetLimit(atOnce)
 			for _, q := range queues {
 				group.Go(func() error {
-					if !s.read(ctx, q, log) {
+					if !s.read(ctx, q, seen) {
 						mu.Lock()
 						defer mu.Unlock()
 						denied = append(denied, q)
@@ -120,8 +125,9 @@ func IsChosen(jitter retry.Jitter, choose, workers int) bool {
 	return jitter.Spread(time.Duration(workers)*time.Second) < time.Duration(choose)*time.Second
 }
 
-// read reads a queue. It returns false if this worker may not.
-func (s Survey) read(ctx context.Context, q *queue.Queue, log bool) bool {
+// read reads a queue, and logs the reading unless seen is nil. It returns false if this worker
+// may not.
+func (s Survey) read(ctx context.Context, q *queue.Queue, seen *trends) bool {
 	ctx = outage.Optional(ctx) // many workers have no role to read some queues
 	messages, err := q.Depth(ctx)
 	var waited time.Duration
@@ -131,8 +137,8 @@ func (s Survey) read(ctx context.Context, q *queue.Queue, log bool) bool {
 	switch {
 	case err == nil:
 		s.Report(q.Name(), messages, waited)
-		if log {
-			s.log(ctx, q.Name(), messages, waited)
+		if seen != nil {
+			s.log(ctx, q.Name(), messages, waited, seen.grows(q, messages))
 		}
 	case queue.Denied(err):
 		s.Log.InfoContext(ctx, "queue not read for metrics: the role Storage Queue Data Reader on it is missing", "queue", q.Name(), "retry_in",
@@ -146,10 +152,13 @@ func (s Survey) read(ctx context.Context, q *queue.Queue, log bool) bool {
 
 // log logs a reading. The alert over the log goes by these lines: an empty queue is logged too,
 // or the last line before it was empty would hold.
-func (s Survey) log(ctx context.Context, name string, messages int, waited time.Duration) {
+func (s Survey) log(ctx context.Context, name string, messages int, waited time.Duration, grows bool) {
 	attributes := []any{"queue", name, "messages", messages}
 	if waited > 0 {
 		attributes = append(attributes, "since", time.Now().Add(-waited).UTC().Truncate(time.Second))
 	}
 	s.Log.InfoContext(ctx, "queue read", attributes...)
+	if grows {
+		s.Log.WarnContext(ctx, "queue grows", attributes...)
+	}
 }

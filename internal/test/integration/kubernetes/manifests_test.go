@@ -44,13 +44,15 @@ func check(t *testing.T, binary, folder string) (string, error) {
 	return string(out), err
 }
 
-// TestManifests renders the committed manifests, decodes them strictly and holds them to the
-// rules. Then it breaks them: each mistake must be found.
+// TestManifests renders the committed manifests, with kustomize and with the chart, decodes them
+// strictly and holds them to the rules. Then it breaks them: each mistake must be found, and the
+// chart must have or miss it too.
 func TestManifests(t *testing.T) {
 	binary, folder := checker(t), filepath.Join(repository.Root(t), "infra", "kubernetes")
 	if out, err := check(t, binary, folder); err != nil {
 		t.Fatalf("check infra/kubernetes: %v\n%s", err, out)
 	}
+	t.Run("values of the chart", func(t *testing.T) { testChart(t, binary, folder) })
 	for _, b := range broken {
 		t.Run(b.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -68,8 +70,12 @@ func TestManifests(t *testing.T) {
 			if err := os.WriteFile(path, []byte(strings.ReplaceAll(string(content), b.old, b.wrong)), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if out, err := check(t, binary, dir); err == nil || !strings.Contains(out, b.want) {
+			out, err := check(t, binary, dir)
+			if err == nil || !strings.Contains(out, b.want) {
 				t.Errorf("check = %v, want a failure with %q:\n%s", err, b.want, out)
+			}
+			if chart := strings.Contains(out, "\nchart, ") || strings.HasPrefix(out, "chart, "); !chart {
+				t.Errorf("check finds no mistake in the chart:\n%s", out)
 			}
 		})
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
-	"github.com/spotworker/spotworker/internal/events"
 	"github.com/spotworker/spotworker/internal/fleet/vmshare"
 	"github.com/spotworker/spotworker/internal/lab/emulator/imds"
 	"github.com/spotworker/spotworker/internal/lifecycle"
@@ -32,9 +31,6 @@ func sharedVM(b *rig.Bed, path, instance string) func(*worker.Config) {
 		c.Instance, c.Runtime, c.Concurrency = instance, dir, 1
 	}
 }
-
-// asLeader makes the first VM that an event names acknowledge it for all of them.
-func asLeader(c *worker.Config) { c.Acknowledge = events.AcknowledgeLeader }
 
 // countAcknowledgements counts the acknowledgements that the metadata service receives.
 func countAcknowledgements(b *rig.Bed) *atomic.Int64 {
@@ -204,53 +200,4 @@ func TestRestartAfterAcknowledging(t *testing.T) {
 			b.WaitDone("a", time.Minute)
 		})
 	}
-}
-
-// TestLeader: the first of several VMs that an event names acknowledges it, once the
-// workers of all of them have handed over their jobs.
-func TestLeader(t *testing.T) {
-	rig.Run(t, func(t *testing.T, b *rig.Bed) {
-		stubborn := rig.NewStubborn()
-		defer stubborn.Finish()
-		kinds := job.Kinds{"stubborn": stubborn, "echo": rig.Echo}
-		b.Put("stubborn", "stubborn", "")
-		member := b.Start("vm_1", kinds, asLeader)
-		b.WaitFor("some work", time.Minute, func() bool { return len(member.Log.Find("job started")) == 1 })
-		leader := b.Start("vm_0", kinds, asLeader)
-		b.WaitFor("two workers", time.Minute, func() bool { return leader.Position().State == lifecycle.Process })
-		asked := countAcknowledgements(b)
-		id := b.Announce("Reboot", rig.ByUser, func(e *imds.Event) { e.Resources = []string{"VM_0", "VM_1"} })
-		b.WaitFor("the leader has drained", 2*time.Second, leader.Drained)
-		time.Sleep(2 * time.Second)
-		if started(b, id) || member.Drained() {
-			t.Fatal("acknowledged before the other VM's worker had handed everything over")
-		}
-		waits := leader.Log.Find("event not acknowledged yet")
-		if want := "worker vm_1-11112222-0 of VM VM_1 is not ready"; len(waits) != 1 || waits[0]["reason"] != want {
-			t.Errorf("log = %v, want one line: %s", waits, want)
-		}
-		b.WaitFor("acknowledged", 8*time.Second, func() bool { return started(b, id) })
-		if !member.Drained() || b.Record("stubborn").Status != checkpoint.Open || asked.Load() != 1 {
-			t.Errorf("member drained %t, acknowledged %d times, want true, once", member.Drained(), asked.Load())
-		}
-	})
-}
-
-// TestLeaderWaitsForAnUnknownVM: the leader does not acknowledge an event that also
-// names a VM without a worker. The event starts at its own time.
-func TestLeaderWaitsForAnUnknownVM(t *testing.T) {
-	rig.Run(t, func(t *testing.T, b *rig.Bed) {
-		p := b.Start("vm_0", job.Kinds{"echo": rig.Echo}, asLeader)
-		b.WaitFor("process", time.Minute, func() bool { return p.Position().State == lifecycle.Process })
-		asked := countAcknowledgements(b)
-		b.Announce("Reboot", rig.ByUser, rig.In(10*time.Minute), func(e *imds.Event) { e.Resources = []string{"vm_0", "db_0"} })
-		time.Sleep(9 * time.Minute)
-		if asked.Load() != 0 {
-			t.Errorf("acknowledged %d times for a VM that is not ours", asked.Load())
-		}
-		waits := p.Log.Find("event not acknowledged yet")
-		if want := "no worker of VM db_0 has been heard of for 45s"; len(waits) != 1 || waits[0]["reason"] != want {
-			t.Errorf("log = %v, want one line: %s", waits, want)
-		}
-	})
 }
