@@ -98,10 +98,13 @@ test: ## go vet and tests, of long ones a sample, with the race detector where t
 	@race=$$(tools/race.sh 2>/dev/null) && for module in $(EXAMPLES); do \
 		(set -x && cd $$module && go vet ./... && go test $$race $(TESTFLAGS) ./...) || exit 1; done
 
-.PHONY: proof
-proof: proof-virtual proof-real ## long tests in full: all crash points, 200 histories, hours of virtual time, gigabytes (TESTFLAGS=...)
+# The parts of proof: workers in virtual time, which need a processor and no time, so that CI runs
+# them beside other tests; and the rest.
+PROOF ?= virtual real
 
-# The tests of workers in virtual time need a processor and no time: CI runs them beside other tests.
+.PHONY: proof
+proof: $(addprefix proof-,$(PROOF)) ## long tests in full: all crash points, 200 histories, hours of virtual time, gigabytes (TESTFLAGS=...)
+
 .PHONY: proof-virtual proof-real
 proof-virtual:
 	@list=$$(go run ./internal/test/proof/prooftests -in internal/test/worker $(LONGEST)) && set -x && \
