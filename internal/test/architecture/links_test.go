@@ -191,7 +191,7 @@ func TestReadmeNamesTargets(t *testing.T) {
 	}
 	for _, match := range regexp.MustCompile(`(?m)^ *step make (.+)$`).FindAllStringSubmatch(ci, -1) {
 		for target := range strings.FieldsSeq(match[1]) {
-			if !named[target] {
+			if !named[target] && !strings.Contains(target, "=") { // a variable
 				t.Errorf("CI runs make %s, which the README does not name", target)
 			}
 		}
