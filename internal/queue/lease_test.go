@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
@@ -377,13 +378,32 @@ func TestExpired(t *testing.T) {
 	}{
 		{"just before", asked.Add(30*time.Second - 1), false},
 		{"both clocks", asked.Add(30 * time.Second), true},
+		{"wall clock ahead, as after a suspended VM", wallShifted(asked.Add(10*time.Second), time.Minute), true},
+		{"wall clock at the end", wallShifted(asked.Add(10*time.Second), 20*time.Second), true},
+		{"wall clock set back before the end", wallShifted(asked.Add(10*time.Second), -time.Hour), false},
+		{"wall clock set back at the end", wallShifted(asked.Add(30*time.Second), -time.Hour), true},
 		// Without a monotonic reading only the wall clock is compared.
-		{"wall clock ahead, as after a suspended VM", asked.Round(0).Add(time.Minute), true},
-		{"wall clock set back", asked.Round(0).Add(-time.Hour), false},
+		{"no monotonic reading", asked.Round(0).Add(time.Minute), true},
+		{"no monotonic reading, set back", asked.Round(0).Add(-time.Hour), false},
 	} {
 		if got := h.over(row.now); got != row.want {
 			t.Errorf("%s: over = %t, want %t", row.name, got, row.want)
 		}
+	}
+}
+
+// wallShifted returns a time whose wall clock is off by whole seconds, with the same monotonic
+// reading. The wall clock's seconds are in the bits above 30 of a time's first word.
+func wallShifted(t time.Time, by time.Duration) time.Time {
+	*(*uint64)(unsafe.Pointer(&t)) += uint64(by/time.Second) << 30
+	return t
+}
+
+// TestWallShifted: the shifted time has the wall clock and the monotonic reading that it should.
+func TestWallShifted(t *testing.T) {
+	now := time.Now()
+	if ahead := wallShifted(now, time.Minute); ahead.Sub(now) != 0 || ahead.Round(0).Sub(now.Round(0)) != time.Minute {
+		t.Errorf("apart by %s, and %s of the wall clock, want 0 and a minute", ahead.Sub(now), ahead.Round(0).Sub(now.Round(0)))
 	}
 }
 

@@ -226,6 +226,7 @@ func TestCut(t *testing.T) {
 		{"ééé", 5, "é…"},
 		{"€uro uro", 7, "€u…"},
 		{"a€uro", 6, "a…"},
+		{"ab€uro", 6, "ab…"},
 		{"\xff", 10, "\uFFFD"},
 	} {
 		if got := cut(row.given, row.limit); got != row.want {
