@@ -292,6 +292,8 @@ func TestManifestsAreChecked(t *testing.T) {
 		"no folder":     func(m *Manifest) { m.Files[0].Folder = "" },
 		"twice":         func(m *Manifest) { m.Files = append(m.Files, m.Files[0]) },
 		"no size":       func(m *Manifest) { m.Files[0].Size = -1 },
+		"no hash":       func(m *Manifest) { m.Files[0].SHA256 = "" },
+		"a long folder": func(m *Manifest) { m.Files[0].Folder = strings.Repeat("1", maxFolder+1) },
 	} {
 		m := Manifest{V: Version, Job: "j", Files: []File{good}}
 		change(&m)
@@ -307,11 +309,26 @@ func TestManifestsAreChecked(t *testing.T) {
 			t.Errorf("decode of a list with %s = %v, want ErrManifest", name, err)
 		}
 	}
-	store, _, _ := testContainer(t)
-	for _, hash := range []string{"../../other", strings.Repeat("0", 64)} {
+	longest := Manifest{V: Version, Job: "j", Files: []File{good}}
+	longest.Files[0].Folder = strings.Repeat("1", maxFolder)
+	data, ref, err := encode("j", longest.Files)
+	if files, readErr := decode("j", ref.Hash, data); err != nil || readErr != nil || len(files) != 1 {
+		t.Errorf("a list with the longest folder = %v, %v, %v, want its file", files, err, readErr)
+	}
+	if _, err := decode("j", strings.Repeat("0", 64), data); !errors.Is(err, ErrManifest) {
+		t.Errorf("decode of another list than the named one = %v, want ErrManifest", err)
+	}
+	if _, err := decode("j", sumOf([]byte("no JSON")), []byte("no JSON")); !errors.Is(err, ErrManifest) {
+		t.Errorf("decode of a text = %v, want ErrManifest", err)
+	}
+	store, server, _ := testContainer(t)
+	for _, hash := range []string{"../../other", strings.Repeat("0", 64), "abcd", strings.Repeat("z", 64)} {
 		if _, err := store.Files(t.Context(), "j", hash); !errors.Is(err, ErrManifest) {
 			t.Errorf("Files(%q) = %v, want ErrManifest", hash, err)
 		}
+	}
+	if n := server.Counts()[storage.OpGetBlob]; n != 1 {
+		t.Errorf("reads for four hashes = %d, want 1: the others are none", n)
 	}
 }
 
@@ -372,7 +389,7 @@ func TestDownload(t *testing.T) {
 	for _, row := range []struct {
 		what, part string
 		want       int64
-	}{{"a part", "content", 5}, {"a damaged part", "CONTENT", 5 + 12}, {"a part that is too long", strings.Repeat("x", 40), 12}} {
+	}{{"a part", "content", 5}, {"a damaged part", "CONTENT", 5 + 12}, {"a part that is too long", strings.Repeat("x", 40), 12}, {"a whole part", "content of b", 0}} {
 		if err := errors.Join(os.Remove(filepath.Join(dir, "d", "e", "b.txt")), os.WriteFile(part, []byte(row.part), 0o600)); err != nil {
 			t.Fatal(err)
 		}
@@ -380,11 +397,13 @@ func TestDownload(t *testing.T) {
 			t.Errorf("fetched with %s = %d bytes, want %d", row.what, n, row.want)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte("something else"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if n := download(); n != 12 {
-		t.Errorf("fetched in place of another file = %d bytes, want 12", n)
+	for _, other := range []string{"something else", "CONTENT OF A"} {
+		if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte(other), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if n := download(); n != 12 {
+			t.Errorf("fetched in place of another file of %d bytes = %d bytes, want 12", len(other), n)
+		}
 	}
 }
 
@@ -415,6 +434,8 @@ func TestCheckPaths(t *testing.T) {
 		{[]string{"a", "A"}, true, "same name"},
 		{[]string{"d/x", "D/y"}, true, "same name"},
 		{[]string{"a", "b/a", "c/a"}, true, ""},
+		{[]string{"d/x", "d/y"}, true, ""},
+		{[]string{"../x"}, false, "does not allow such a name"},
 		{[]string{"ä", "Ä"}, true, "same name"},
 	} {
 		var files []File

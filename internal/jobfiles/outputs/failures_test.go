@@ -1,0 +1,267 @@
+package outputs
+
+import (
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/spotworker/spotworker/internal/jobid"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/test/need"
+)
+
+// refuse makes calls of an operation fail for want of a role.
+func refuse(server *storage.Server, operation string) {
+	server.OnCall(func(c storage.Call) (f storage.Fault) {
+		if c.Operation == operation {
+			f.Refuse = &storage.Error{Status: 403, Code: "AuthorizationPermissionMismatch"}
+		}
+		return f
+	})
+}
+
+// TestWithoutAccess: a call that is refused is an error of its own, and no sign that an output or a
+// list is gone.
+func TestWithoutAccess(t *testing.T) {
+	store, server, _ := testContainer(t)
+	s := store.NewSet("j", 1, tokenA, roomy, "", nil)
+	send(t, s, "x", "content")
+	ref, err := s.Record(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, _ := s.Get("x")
+	for name, row := range map[string]struct {
+		operation string
+		do        func() error
+	}{
+		"Check": {storage.OpGetContainerProperties, func() error { return store.Check(t.Context()) }},
+		"Files": {storage.OpGetBlob, func() error { _, err := store.Files(t.Context(), "j", ref.Hash); return err }},
+		"Named": {storage.OpGetBlob, func() error { _, err := store.Named(t.Context(), "j", ref.Hash); return err }},
+		"Open":  {storage.OpGetBlob, func() error { _, err := store.Open(t.Context(), "j", f, 0); return err }},
+		"Set.Open": {storage.OpGetBlob, func() error {
+			_, err := s.Open(t.Context(), "x")
+			return err
+		}},
+		"Download": {storage.OpGetBlob, func() error { return store.Download(t.Context(), "j", s.Files(), t.TempDir(), nil) }},
+		"Send": {storage.OpPutBlob, func() error {
+			_, err := s.Send(t.Context(), "x", 1, strings.NewReader("1"))
+			return err
+		}},
+		"List": {storage.OpListBlobs, func() (err error) {
+			for _, err = range store.List(t.Context(), "j") {
+			}
+			return err
+		}},
+		"Remove": {storage.OpDeleteBlob, func() error {
+			removed, err := store.Remove(t.Context(), Stored{Job: "j", Name: f.Folder + "/x", etag: f.ETag})
+			if removed {
+				t.Error("Remove reports a removal that was refused")
+			}
+			return err
+		}},
+	} {
+		server.OnCall(nil)
+		if name != "Remove" {
+			if err := row.do(); err != nil {
+				t.Errorf("%s = %v, want no error", name, err)
+			}
+		}
+		refuse(server, row.operation)
+		if err := row.do(); err == nil || errors.Is(err, ErrGone) || errors.Is(err, ErrManifest) ||
+			!strings.Contains(err.Error(), "AuthorizationPermissionMismatch") {
+			t.Errorf("%s without access = %v, want the refusal", name, err)
+		}
+	}
+	server.OnCall(func(storage.Call) storage.Fault {
+		return storage.Fault{Refuse: &storage.Error{Status: 404, Code: "ContainerNotFound"}}
+	})
+	if _, err := store.Open(t.Context(), "j", f, 0); err == nil || errors.Is(err, ErrGone) {
+		t.Errorf("Open without the container = %v, want no sign that this output is gone", err)
+	}
+}
+
+// TestListedNames: a listing yields blobs with names of outputs, of one job or of all.
+func TestListedNames(t *testing.T) {
+	store, _, c := testContainer(t)
+	s := store.NewSet("j", 1, tokenA, roomy, "", nil)
+	send(t, s, "d/x", "content")
+	ref, err := s.Record(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	send(t, store.NewSet("k", 1, tokenB, roomy, "", nil), "y", "1")
+	for _, foreign := range []string{"top", "000/j/1-8a6e0804/x", jobid.Path("j"), "abc/.bad/1-1/x"} {
+		if _, err := c.NewBlockBlobClient(foreign).UploadBuffer(t.Context(), nil, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	named, err := store.Named(t.Context(), "j", ref.Hash)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := []string{"1-8a6e0804/d/x", "manifest-" + ref.Hash + ".json"}
+	if got := slices.Sorted(maps.Keys(named)); !cmp.Equal(got, own) {
+		t.Errorf("Named = %v, want %v", got, own)
+	}
+	for id, want := range map[string][]string{"j": own, "": append([]string{"1-11111111/y"}, own...)} {
+		var got []string
+		for b, err := range store.List(t.Context(), id) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got = append(got, b.Name); b.Name == "1-8a6e0804/d/x" && (b.Job != "j" || b.Size != int64(len("content"))) {
+				t.Errorf("listed as %+v, want job j and 7 bytes", b)
+			}
+		}
+		if slices.Sort(got); !cmp.Equal(got, want) {
+			t.Errorf("List(%q) = %v, want %v", id, got, want)
+		}
+	}
+	for range store.List(t.Context(), "") {
+		break // ends without a panic
+	}
+}
+
+// TestListIsWrittenOnce: a list that is there already stays as it is.
+func TestListIsWrittenOnce(t *testing.T) {
+	store, _, c := testContainer(t)
+	files := []File{{Path: "a", SHA256: strings.Repeat("0", 64), Folder: "1-8a6e0804"}}
+	var tags []string
+	for range 2 {
+		ref, err := store.writeManifest(t.Context(), "j", files)
+		if err != nil {
+			t.Fatal(err)
+		}
+		properties, err := c.NewBlobClient(manifestName("j", ref.Hash)).GetProperties(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tags = append(tags, string(*properties.ETag))
+	}
+	if tags[0] != tags[1] {
+		t.Errorf("ETags of the list = %v, want one", tags)
+	}
+}
+
+// TestDownloadMeets: what is in the folder already never becomes a wrong output, and nothing else
+// is written.
+func TestDownloadMeets(t *testing.T) {
+	need.NotOn(t, "windows", "needs symbolic links and names with a colon")
+	store, server, _ := testContainer(t)
+	s := store.NewSet("j", 1, tokenA, roomy, "", nil)
+	send(t, s, "a:b", "content")
+	f, _ := s.Get("a:b")
+	wrong := f
+	wrong.SHA256 = strings.Repeat("0", 64)
+	outside := filepath.Join(t.TempDir(), "outside")
+	if err := os.WriteFile(outside, []byte("CONTENT"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, row := range map[string]struct {
+		file    File
+		prepare func(path string) error
+		during  func(path string) error // during the download
+		want    error                   // nil for none
+		fails   bool
+	}{
+		"nothing":                  {file: f},
+		"a folder":                 {file: f, prepare: func(path string) error { return os.Mkdir(path, 0o700) }, want: ErrUnsafe},
+		"a link":                   {file: f, prepare: func(path string) error { return os.Symlink(outside, path) }},
+		"other content in storage": {file: wrong, want: ErrGone},
+		"a folder made meanwhile": {file: f, fails: true, during: func(path string) error {
+			return os.MkdirAll(filepath.Join(path, "full"), 0o700)
+		}},
+	} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "a:b")
+		if row.prepare != nil {
+			if err := row.prepare(path); err != nil {
+				t.Fatal(err)
+			}
+		}
+		server.OnCall(func(storage.Call) storage.Fault {
+			if row.during != nil {
+				if err := row.during(path); err != nil {
+					t.Error(err)
+				}
+			}
+			return storage.Fault{}
+		})
+		err := store.Download(t.Context(), "j", []File{row.file}, dir, nil)
+		if row.fails = row.fails || row.want != nil; row.fails != (err != nil) || row.want != nil && !errors.Is(err, row.want) {
+			t.Errorf("%s: %v, want failure %t, %v", name, err, row.fails, row.want)
+		}
+		if got, _ := os.ReadFile(path); (string(got) == "content") == row.fails {
+			t.Errorf("%s: the file has %q", name, got)
+		}
+	}
+	if kept, err := os.ReadFile(outside); err != nil || string(kept) != "CONTENT" {
+		t.Errorf("the target of the link has %q, %v, want it as it was", kept, err)
+	}
+}
+
+// TestDownloadIsCutOff: a body that ends early is no sign that the output is gone, and its part
+// stays for the next download.
+func TestDownloadIsCutOff(t *testing.T) {
+	store, server, _ := testContainer(t)
+	s := store.NewSet("j", 1, tokenA, roomy, "", nil)
+	send(t, s, "x", "content")
+	f, _ := s.Get("x")
+	o := &azblob.ClientOptions{}
+	o.Transport = cutBodies{server.Transport()}
+	client, err := azblob.NewClientFromConnectionString(server.ConnectionString(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	cut := NewStore(client.ServiceClient().NewContainerClient("outputs"))
+	if err := cut.Download(t.Context(), "j", s.Files(), dir, nil); err == nil || errors.Is(err, ErrGone) {
+		t.Errorf("Download = %v, want an error that a retry may cure", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, ".spotworker-"+f.SHA256[:16]+".part")); err != nil {
+		t.Errorf("the part is gone: %v", err)
+	}
+	ref, err := s.Record(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cut.Files(t.Context(), "j", ref.Hash); err == nil || errors.Is(err, ErrManifest) {
+		t.Errorf("Files = %v, want an error that a retry may cure", err)
+	}
+}
+
+// cutBodies cuts connections before the first byte of each body.
+type cutBodies struct{ policy.Transporter }
+
+func (c cutBodies) Do(r *http.Request) (*http.Response, error) {
+	reply, err := c.Transporter.Do(r)
+	if err == nil && r.Method == http.MethodGet {
+		reply.Body = struct {
+			io.Reader
+			io.Closer
+		}{iotest.ErrReader(io.ErrUnexpectedEOF), reply.Body}
+	}
+	return reply, err
+}
+
+// TestSourceErrorHasItsCause: a caller finds why a file could not be read.
+func TestSourceErrorHasItsCause(t *testing.T) {
+	store, _, _ := testContainer(t)
+	s := store.NewSet("j", 1, tokenA, roomy, "", nil)
+	_, err := s.Send(t.Context(), "x", -1, iotest.ErrReader(os.ErrPermission))
+	if source, ok := errors.AsType[*SourceError](err); !ok || source.Path != "x" || !errors.Is(err, os.ErrPermission) {
+		t.Errorf("Send of an unreadable file = %v, want a SourceError with its cause", err)
+	}
+}
