@@ -117,6 +117,9 @@ func parseKind(m jsonpos.Member) (parsedKind, error) {
 	if len(k.Command) == 0 {
 		return k, m.Value.Errorf(`it has no command: give "command": ["PROGRAM", "ARGUMENT"]`)
 	}
+	if err := k.checkSnapshot(m.Value); err != nil {
+		return k, err
+	}
 	return k, k.checkFolder()
 }
 
@@ -240,6 +243,10 @@ type Kind struct {
 
 	// KeepPrevious keeps the checkpoint before the last one too ([job.KeepPreviousState]).
 	KeepPrevious bool
+
+	// Snapshot makes an unchanged program interruptible: it is frozen, and continued elsewhere
+	// (package snapshot).
+	Snapshot bool
 
 	// Outputs configures the program's output folder; nil gives it none.
 	Outputs *Outputs

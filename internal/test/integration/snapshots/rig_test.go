@@ -1,0 +1,154 @@
+//go:build integration && linux
+
+package snapshots
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/host/sandbox"
+	"github.com/spotworker/spotworker/internal/program"
+	"github.com/spotworker/spotworker/internal/program/scratch"
+	"github.com/spotworker/spotworker/internal/test/need"
+	"github.com/spotworker/spotworker/job"
+)
+
+// patience bounds every wait: a busy machine is slow, not stuck.
+const patience = 2 * time.Minute
+
+// lines is a log for a failed test.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// machine is a worker's part for programs: each run of a job has a new one, with another
+// scratch folder and other users.
+type machine struct {
+	t       *testing.T
+	scratch *scratch.Root
+	log     *lines
+}
+
+// withCRIU finds the CRIU of .tools.
+func withCRIU(t *testing.T) {
+	t.Helper()
+	folder, err := filepath.Abs("../../../../.tools/criu/bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(folder, "criu")); err != nil {
+		need.Missing(t, "CRIU in .tools")
+	}
+	t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
+}
+
+func newMachine(t *testing.T, users *sandbox.Users) *machine {
+	t.Helper()
+	m := &machine{t: t, log: &lines{}}
+	var err error
+	if m.scratch, err = scratch.Open(t.TempDir(), users, m.logger()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.scratch.Close(); err != nil {
+			t.Errorf("Close = %v", err)
+		}
+		if t.Failed() {
+			t.Logf("log:\n%s", m.log)
+		}
+	})
+	return m
+}
+
+func (m *machine) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(m.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// run is a job that runs on a machine.
+type run struct {
+	job.Control
+	m      *machine
+	cancel context.CancelCauseFunc
+	done   chan struct{}
+	result []byte
+	err    error
+}
+
+// begin runs a job, from a state or from the start.
+func (m *machine) begin(k program.Kind, saved []byte, interval time.Duration) *run {
+	m.t.Helper()
+	var from *job.Progress
+	if saved != nil {
+		from = &job.Progress{Version: 16, Stream: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(saved)), nil }}
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	r := &run{Control: job.ControlOf(job.New(job.Spec{ID: "job-1", Kind: k.Name, Payload: []byte(`"payload"`), Attempt: 1}, from)),
+		m: m, cancel: cancel, done: make(chan struct{})}
+	r.OnSaveInterval(func(time.Duration) time.Duration { return interval })
+	h := program.NewHandler(k, m.scratch, nil, nil, nil, m.logger())
+	go func() {
+		defer close(r.done)
+		r.result, r.err = h.Run(ctx, r.Job)
+	}()
+	m.t.Cleanup(func() { r.stop(job.Cancelled, 0) })
+	return r
+}
+
+// stop stops the job and waits for its handler.
+func (r *run) stop(reason job.Reason, left time.Duration) {
+	r.cancel(&job.Stop{Reason: reason, Deadline: time.Now().Add(left)})
+	r.wait()
+}
+
+func (r *run) wait() {
+	select {
+	case <-r.done:
+	case <-time.After(patience):
+		r.m.t.Errorf("handler did not return within %s; log:\n%s", patience, r.m.log)
+	}
+}
+
+// state reads the last reported state.
+func (r *run) state() []byte {
+	r.m.t.Helper()
+	p := r.Latest()
+	if !p.HasState() {
+		r.m.t.Fatalf("no state was reported: %v; log:\n%s", r.err, r.m.log)
+	}
+	if p.Version != 16 {
+		r.m.t.Fatalf("state has version %d", p.Version)
+	}
+	if p.State != nil {
+		return p.State
+	}
+	stream, err := p.Stream()
+	if err != nil {
+		r.m.t.Fatal(err)
+	}
+	defer func() { _ = stream.Close() }()
+	data, err := io.ReadAll(stream)
+	if err != nil {
+		r.m.t.Fatal(err)
+	}
+	return data
+}
