@@ -198,7 +198,7 @@ func (p *initProcess) resume(r request, images string) error {
 		"--file-locks", "--restore-detached", "--restore-sibling",
 		"--inherit-fd", fmt.Sprintf("fd[3]:pipe:[%d]", r.Meta.Stdout),
 		"--inherit-fd", fmt.Sprintf("fd[4]:pipe:[%d]", r.Meta.Stderr)}
-	_, err := p.criu(r.Limit, images, []*os.File{os.Stdout, os.Stderr}, args...)
+	_, err := p.criu(r.Limit, images, p.output.writers[:], args...)
 	if err != nil {
 		return refusal("restore", readLog(filepath.Join(images, "restore.log")), err)
 	}

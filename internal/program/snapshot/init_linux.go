@@ -35,6 +35,7 @@ func init() { //nolint:gochecknoinits // see above
 // initProcess is PID 1 of a program's namespaces.
 type initProcess struct {
 	processes *processes
+	output    *output
 	config    request // the first one
 	machine   Machine
 	hashes    Hashes
@@ -46,7 +47,7 @@ type initProcess struct {
 
 func runInit() int {
 	// The program gets its environment without the signals that are ignored here.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0o600) // the program inherits it: it goes before the worker
 	unix.CloseOnExec(0)
 	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) // inherited files of other mounts could not be kept
@@ -72,6 +73,7 @@ func runInit() int {
 			}
 			answer := p.answer(r)
 			if p.taken {
+				p.output.drain()
 				_ = out.Encode(answer)
 				return exitSnapshot
 			}
@@ -79,6 +81,7 @@ func runInit() int {
 				return exitLost
 			}
 		case status := <-p.ended:
+			p.output.drain()
 			return exitCode(status)
 		}
 	}
@@ -142,6 +145,10 @@ func (p *initProcess) prepare() error {
 	if err := mountAll(p.config.Job, p.config.Inputs); err != nil {
 		return err
 	}
+	var err error
+	if p.output, err = openOutput(); err != nil {
+		return err
+	}
 	printed, err := p.criu(startLimit, "/", nil, "--version")
 	if err != nil {
 		return fmt.Errorf("criu --version: %w", err)
@@ -173,12 +180,13 @@ func (p *initProcess) start(r request) error {
 		path = r.Path
 	}
 	p.root, p.ended, err = p.processes.start(path, r.Args, &os.ProcAttr{
-		Dir: filepath.Join(Place, dir), Env: os.Environ(), Files: []*os.File{null, os.Stdout, os.Stderr},
+		Dir: filepath.Join(Place, dir), Env: os.Environ(), Files: []*os.File{null, p.output.writers[0], p.output.writers[1]},
 		Sys: &syscall.SysProcAttr{Setsid: true},
 	})
 	if number, ok := errors.AsType[syscall.Errno](err); ok {
 		return startError(number)
 	}
+	p.output.given()
 	return err
 }
 
@@ -206,12 +214,9 @@ func (p *initProcess) take(r request) (frozen time.Duration, err error) {
 	if err := os.MkdirAll(filepath.Join(dir, imagesName), 0o700); err != nil {
 		return 0, err
 	}
-	m := Meta{Format: formatVersion, Root: p.root, Machine: p.machine, Taken: time.Now().UTC()}
-	if m.Stdout, err = inode(os.Stdout); err != nil {
-		return 0, err
-	}
-	if m.Stderr, err = inode(os.Stderr); err != nil {
-		return 0, err
+	m := Meta{
+		Format: formatVersion, Root: p.root, Machine: p.machine, Taken: time.Now().UTC(),
+		Stdout: p.output.inodes[0], Stderr: p.output.inodes[1],
 	}
 	var mapped []string
 	frozen, err = p.dump(r, dir, func() error { return p.whileFrozen(r, dir, &m, &mapped) })
@@ -276,15 +281,6 @@ func (p *initProcess) describe(dir string, m *Meta, mapped []string) error {
 	return os.WriteFile(filepath.Join(dir, metaName), data, 0o600)
 }
 
-// inode returns the number of a pipe.
-func inode(file *os.File) (uint64, error) {
-	var stat unix.Stat_t
-	if err := unix.Fstat(int(file.Fd()), &stat); err != nil {
-		return 0, os.NewSyscallError("fstat", err)
-	}
-	return stat.Ino, nil
-}
-
 // restore continues the program from the images of a snapshot, whose files are in the job's
 // folder.
 func (p *initProcess) restore(r request) error {
@@ -303,6 +299,7 @@ func (p *initProcess) restore(r request) error {
 	if err := p.resume(r, images); err != nil {
 		return err
 	}
+	p.output.given()
 	if err := setLastPID(r.Meta.LastPID + 1); err != nil {
 		return err
 	}

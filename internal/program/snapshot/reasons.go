@@ -35,6 +35,7 @@ func passing(line, text string) reason { return reason{line: regexp.MustCompile(
 var reasons = []reason{
 	permanent(`Connected TCP socket|inet: Socket \S+ is in-flight|inet: .*in-flight connection`,
 		"the program has an open network connection, which cannot move to another machine"),
+	permanent(`sockets: Can't get \S+ opt`, "the program has a network socket open, which CRIU cannot keep on this kernel"),
 	permanent(`unix: (?:External socket is used|Can't dump half of stream unix connection|Can't dump name-less external socket)`,
 		"the program is connected to a process outside of the job by a unix socket"),
 	permanent(`Only stream, dgram and raw are supported|Can't dump corked dgram socket|netlink: .*(?:not supported|queue)|tun: Can't dump`,

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -49,24 +50,34 @@ type machine struct {
 	log     *lines
 }
 
-// withCRIU finds the CRIU of .tools.
+// criuFolder has the CRIU of .tools.
+var criuFolder, _ = filepath.Abs("../../../../.tools/criu/bin")
+
+func TestMain(m *testing.M) {
+	_ = os.Setenv("PATH", criuFolder+":"+os.Getenv("PATH"))
+	m.Run()
+}
+
+// withCRIU skips the test without CRIU.
 func withCRIU(t *testing.T) {
 	t.Helper()
-	folder, err := filepath.Abs("../../../../.tools/criu/bin")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(filepath.Join(folder, "criu")); err != nil {
+	if _, err := os.Stat(filepath.Join(criuFolder, "criu")); err != nil {
 		need.Missing(t, "CRIU in .tools")
 	}
-	t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
 }
 
 func newMachine(t *testing.T, users *sandbox.Users) *machine {
 	t.Helper()
 	m := &machine{t: t, log: &lines{}}
 	var err error
-	if m.scratch, err = scratch.Open(t.TempDir(), users, m.logger()); err != nil {
+	dir := t.TempDir()
+	if err := os.Chmod(filepath.Dir(dir), 0o711); err != nil { //nolint:gosec // the users pass through
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o711); err != nil { //nolint:gosec // as above
+		t.Fatal(err)
+	}
+	if m.scratch, err = scratch.Open(dir, users, m.logger()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -151,4 +162,74 @@ func (r *run) state() []byte {
 		r.m.t.Fatal(err)
 	}
 	return data
+}
+
+// until waits until something holds, or the handler has returned.
+func (r *run) until(what string, holds func() bool) {
+	r.m.t.Helper()
+	for end := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
+		select {
+		case <-r.done:
+			r.m.t.Fatalf("%s: the handler has returned: %q, %v; log:\n%s", what, r.result, r.err, r.m.log)
+		default:
+		}
+		if time.Now().After(end) {
+			r.m.t.Fatalf("%s: not within %s; log:\n%s", what, patience, r.m.log)
+		}
+	}
+}
+
+// untilRunning waits until the program has printed its first line, or was restored.
+func (r *run) untilRunning(state []byte) {
+	r.m.t.Helper()
+	line := "text=running"
+	if state != nil {
+		line = "program continues from its snapshot"
+	}
+	r.until("the program runs", func() bool { return strings.Contains(r.m.log.String(), line) })
+}
+
+// evict evicts the job, and returns its last state.
+func (r *run) evict() []byte {
+	r.m.t.Helper()
+	defer r.Close()
+	r.stop(job.Evicted, time.Minute)
+	if !job.IsInterrupted(r.err) {
+		r.m.t.Fatalf("Run of an evicted program = %q, %v, want an interruption; log:\n%s", r.result, r.err, r.m.log)
+	}
+	return r.state()
+}
+
+// finish runs a job to its end, and returns its result.
+func (m *machine) finish(k program.Kind, state []byte) string {
+	m.t.Helper()
+	r := m.begin(k, state, never)
+	defer r.Close()
+	r.untilRunning(state)
+	works, err := filepath.Glob(filepath.Join(m.scratch.Parent(), "*", "job-*", "work"))
+	if err != nil || len(works) != 1 {
+		m.t.Fatalf("working folders = %q, %v, want one", works, err)
+	}
+	if err := os.WriteFile(filepath.Join(works[0], "finish"), nil, 0o644); err != nil { //nolint:gosec // for the program
+		m.t.Fatal(err)
+	}
+	r.wait()
+	if r.err != nil {
+		m.t.Fatalf("Run = %v; log:\n%s", r.err, m.log)
+	}
+	return string(r.result)
+}
+
+// usersIn returns users for programs, where this machine lets the test have some.
+func usersIn(t *testing.T, ids string) *sandbox.Users {
+	t.Helper()
+	all, err := sandbox.ParseRange(ids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	users, err := sandbox.Open(sandbox.Config{Range: all, Slots: 1})
+	if err != nil {
+		need.Missing(t, "rights to run programs as other users: "+err.Error())
+	}
+	return users
 }

@@ -3,6 +3,12 @@
 package snapshots
 
 import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,53 +17,229 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-const pythonLoop = `
-import os, time
-out = open("log", "w")
-total = 0
-for i in range(60):
-    total += i
-    out.write(f"{i} {total}\n")
-    out.flush()
-    print(i)
-    time.sleep(0.05)
-out.close()
-open(os.environ["SPOTWORKER_RESULT"], "w").write(open("log").read())
-`
+// never is an interval without a snapshot between the first and the last.
+const never = time.Hour
 
-// evicted runs a job that is evicted after each of the times, and returns its result.
-func evicted(t *testing.T, k program.Kind, after ...time.Duration) string {
+// evicted runs a job that is evicted so often, and returns its result. The program does not
+// end before the file finish is in its working folder.
+func evicted(t *testing.T, k program.Kind, evictions int) string {
 	t.Helper()
 	var state []byte
-	for _, d := range after {
-		r := newMachine(t, nil).begin(k, state, time.Hour)
-		select {
-		case <-r.done:
-			t.Fatalf("the program ended before its eviction: %q, %v; log:\n%s", r.result, r.err, r.m.log)
-		case <-time.After(d):
-		}
-		r.stop(job.Evicted, 20*time.Second)
-		if !job.IsInterrupted(r.err) {
-			t.Fatalf("Run of an evicted program = %q, %v, want an interruption; log:\n%s", r.result, r.err, r.m.log)
-		}
-		state = r.state()
-		r.Close()
+	for range evictions {
+		m := newMachine(t, nil)
+		r := m.begin(k, state, never)
+		r.untilRunning(state)
+		time.Sleep(100 * time.Millisecond) // some work is done
+		state = r.evict()
 	}
-	r := newMachine(t, nil).begin(k, state, time.Hour)
-	r.wait()
-	if r.err != nil {
-		t.Fatalf("Run = %v; log:\n%s", r.err, r.m.log)
-	}
-	r.Close()
-	return string(r.result)
+	return newMachine(t, nil).finish(k, state)
 }
 
-func TestPythonLoop(t *testing.T) {
+// thrice evicts a program three times, and wants the result of an undisturbed run.
+func thrice(t *testing.T, k program.Kind) {
+	t.Helper()
+	t.Parallel()
+	want := evicted(t, k, 0)
+	if want == "" {
+		t.Fatal("the undisturbed run has no result")
+	}
+	if got := evicted(t, k, 3); got != want {
+		t.Errorf("evicted three times: result %.300q, want that of an undisturbed run, %.300q", got, want)
+	}
+}
+
+// script is a kind whose program is a shell.
+func script(text string) program.Kind {
+	return program.Kind{Name: "script", Command: []string{"/bin/sh", "-c", text}, Snapshot: true}
+}
+
+// pythonLoop has an open file.
+const pythonLoop = `
+import os, sys, time
+out = open("log", "w")
+total = 0
+print("running")
+i = 0
+while i < 40 or not os.path.exists("finish"):
+    if i < 40:
+        total += i
+        out.write(f"{i} {total}\n")
+        out.flush()
+        i += 1
+    time.sleep(0.02)
+out.close()
+open(os.environ["SPOTWORKER_RESULT"], "w").write(open("log").read() + sys.argv[1])
+`
+
+func pythonKind(t *testing.T) program.Kind {
+	t.Helper()
+	return program.Kind{Name: "loop", Command: []string{need.Command(t, "python3"), "-u", "-c", pythonLoop, "end"}, Snapshot: true}
+}
+
+func TestPythonWithAnOpenFile(t *testing.T) {
 	withCRIU(t)
+	thrice(t, pythonKind(t))
+}
+
+// threads is a program with threads, a child and a pipe between both.
+const threads = `
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <sys/wait.h>
+static long count[4];
+static void *work(void *at) {
+	for (int i = 0; i < 40; i++) { (*(long *)at) += i; usleep(20000); }
+	return NULL;
+}
+int main(void) {
+	int ends[2];
+	puts("running"); fflush(stdout);
+	if (pipe(ends)) return 1;
+	pid_t child = fork();
+	if (child == 0) {
+		for (int i = 0; i < 40; i++) { if (write(ends[1], &i, sizeof i) != sizeof i) return 1; usleep(20000); }
+		return 7;
+	}
+	close(ends[1]);
+	while (access("finish", F_OK)) usleep(20000);
+	pthread_t all[4];
+	for (int i = 0; i < 4; i++) pthread_create(&all[i], NULL, work, &count[i]);
+	long sum = 0; int got, status;
+	while (read(ends[0], &got, sizeof got) == sizeof got) sum += got;
+	for (int i = 0; i < 4; i++) pthread_join(all[i], NULL);
+	waitpid(child, &status, 0);
+	FILE *out = fopen(getenv("SPOTWORKER_RESULT"), "w");
+	fprintf(out, "%ld %ld %ld %ld, child %ld exit %d\n", count[0], count[1], count[2], count[3], sum, WEXITSTATUS(status));
+	return fclose(out);
+}
+`
+
+func TestThreadsAndAChild(t *testing.T) {
+	withCRIU(t)
+	cc := need.Command(t, "cc")
+	dir := t.TempDir()
+	source, binary := filepath.Join(dir, "threads.c"), filepath.Join(dir, "threads")
+	if err := os.WriteFile(source, []byte(threads), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if said, err := exec.CommandContext(t.Context(), cc, "-O1", "-pthread", "-o", binary, source).CombinedOutput(); err != nil {
+		t.Fatalf("cc: %v: %s", err, said)
+	}
+	thrice(t, program.Kind{Name: "threads", Command: []string{binary}, Snapshot: true})
+}
+
+func TestPipeline(t *testing.T) {
+	withCRIU(t)
+	need.Command(t, "awk")
+	thrice(t, script(`echo running >&2
+i=0; while [ $i -lt 40 ] || [ ! -e finish ]; do [ $i -ge 40 ] || { echo $i; i=$((i+1)); }; sleep 0.02; done | awk '{ s += $1; n++ } END { print n, s }' >"$SPOTWORKER_RESULT"`))
+}
+
+// TestXZ freezes a program that nobody wrote for evictions, in the middle of its input.
+func TestXZ(t *testing.T) {
+	withCRIU(t)
+	need.Command(t, "xz")
+	thrice(t, script(`echo running
+{ seq 1 60000; while [ ! -e finish ]; do sleep 0.02; done; seq 1 60000; } | xz -9 -T1 >data.xz
+sha256sum <data.xz >"$SPOTWORKER_RESULT"`))
+}
+
+// TestUsers runs the program as users of its own: each machine has another user for the job.
+func TestUsers(t *testing.T) {
+	withCRIU(t)
+	t.Parallel()
+	k := pythonKind(t)
+	k.Command[0] = "/usr/bin/python3" // which every user may run
+	if _, err := os.Stat(k.Command[0]); err != nil {
+		need.Missing(t, "/usr/bin/python3")
+	}
+	m := newMachine(t, usersIn(t, "61000-61009"))
+	r := m.begin(k, nil, never)
+	r.untilRunning(nil)
+	state := r.evict()
+	if got := newMachine(t, usersIn(t, "61010-61019")).finish(k, state); !strings.HasSuffix(got, "39 780\nend") {
+		t.Errorf("result %q of another user, want the whole log", got)
+	}
+}
+
+// TestSuddenDeath continues from the last periodic snapshot: files that were written later
+// are gone, and at most an interval is done again.
+func TestSuddenDeath(t *testing.T) {
+	withCRIU(t)
+	t.Parallel()
+	k := pythonKind(t)
+	want := evicted(t, k, 0)
+	r := newMachine(t, nil).begin(k, nil, 100*time.Millisecond)
+	var states [][]byte
+	for len(states) < 2 { // the second one follows the first
+		before := r.Latest()
+		r.until("a snapshot", func() bool { return r.Latest().HasState() && !r.Latest().SameState(before) })
+		states = append(states, r.state())
+	}
+	r.stop(job.Cancelled, 0)
+	r.Close()
+	for i, state := range states {
+		if got := newMachine(t, nil).finish(k, state); got != want {
+			t.Errorf("from snapshot %d: result %q, want %q", i, got, want)
+		}
+	}
+}
+
+// TestKilledAtRandomMoments kills the program with everything below the worker at random
+// moments: in a dump, between dumps, and in a restore. Each state that was reported leads to
+// the right result.
+func TestKilledAtRandomMoments(t *testing.T) {
+	withCRIU(t)
+	t.Parallel()
+	k := pythonKind(t)
+	want := evicted(t, k, 0)
+	var state []byte
+	for i := range 20 {
+		m := newMachine(t, nil)
+		r := m.begin(k, state, time.Millisecond)
+		time.Sleep(rand.N(400 * time.Millisecond)) //nolint:gosec // a moment
+		r.stop(job.Evicted, 0)
+		if !job.IsInterrupted(r.err) {
+			t.Fatalf("kill %d: Run = %v, want an interruption; log:\n%s", i, r.err, m.log)
+		}
+		if r.Latest().HasState() {
+			state = r.state()
+		}
+		r.Close()
+	}
+	if got := newMachine(t, nil).finish(k, state); got != want {
+		t.Errorf("after 20 kills: result %q, want %q", got, want)
+	}
+}
+
+// TestRefusals dead-letters a program that cannot be frozen, with a reason in plain words.
+func TestRefusals(t *testing.T) {
+	withCRIU(t)
+	t.Parallel()
 	python := need.Command(t, "python3")
-	k := program.Kind{Name: "loop", Command: []string{python, "-u", "-c", pythonLoop}, Snapshot: true}
-	want := evicted(t, k)
-	if got := evicted(t, k, time.Second, 400*time.Millisecond, 400*time.Millisecond); got != want {
-		t.Errorf("evicted three times: result %q, want that of an undisturbed run, %q", got, want)
+	connected := `
+import socket, time
+a = socket.socket(); a.bind(("127.0.0.1", 0)); a.listen()
+b = socket.create_connection(a.getsockname()); c = a.accept()
+time.sleep(100)
+`
+	outside := filepath.Join(t.TempDir(), "outside")
+	for name, row := range map[string]struct{ code, want string }{
+		"connection": {connected, "network"},
+		"outside": {fmt.Sprintf("import time; f = open(%q, 'w'); time.sleep(100)", outside),
+			outside + " open for writing, which is not in the job's folder"},
+		"pipe in the folder": {"import os, time; os.mkfifo('pipe'); time.sleep(100)", "has a pipe, socket or device"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t, nil)
+			r := m.begin(program.Kind{Name: "refused", Command: []string{python, "-c", row.code}, Snapshot: true}, nil, never)
+			r.wait()
+			if !job.IsPermanent(r.err) || !strings.Contains(r.err.Error(), row.want) {
+				t.Errorf("Run = %v, want a permanent error with %q; log:\n%s", r.err, row.want, m.log)
+			}
+		})
 	}
 }
