@@ -283,10 +283,10 @@ func (s *snapshots) periodic() {
 }
 
 // last takes the last snapshot after a stop, with which the program ends. If that fails, it
-// ends the program, and the snapshot before stands.
-func (s *snapshots) last(ctx context.Context) {
+// kills the program, and the snapshot before stands.
+func (s *snapshots) last(ctx context.Context, kill func()) {
 	if !keepsState(job.StopOf(ctx)) {
-		s.run.stopper.kill()
+		kill()
 		return
 	}
 	outlive := context.WithoutCancel(ctx)
@@ -300,7 +300,7 @@ func (s *snapshots) last(ctx context.Context) {
 			break
 		}
 	}
-	s.run.stopper.kill()
+	kill()
 }
 
 // keepsState reports whether another worker continues the job.

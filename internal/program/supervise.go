@@ -209,7 +209,7 @@ func (s *stopper) watch(ctx context.Context) {
 	}
 	s.announce(ctx)
 	if s.run.snapshots != nil { // its program is not asked: it is frozen
-		s.done.Go(func() { s.run.snapshots.last(ctx) })
+		s.done.Go(func() { s.run.snapshots.last(ctx, s.kill) })
 	} else {
 		s.run.program.AskToStop(s.run.stopSignal)
 	}

@@ -97,6 +97,10 @@ func (c Config) fromKindsFile() (candidate, error) {
 	if len(k.Tokens) > 0 {
 		return p, fmt.Errorf("kind %s has tokens of a managed identity, which there is none of on this machine: try it without tokens", k.Name)
 	}
+	if k.Snapshot {
+		return p, fmt.Errorf("kind %s is frozen with CRIU: a trial judges a program by the checkpoints that it writes itself, and there are none",
+			k.Name)
+	}
 	p.kind, p.command = k.Name, k.Command
 	data, err := os.ReadFile(c.KindsFile)
 	if err != nil {

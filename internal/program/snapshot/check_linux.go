@@ -24,7 +24,7 @@ func Find() (string, error) {
 // Check returns this machine, or an error that says why it can neither take nor restore
 // snapshots of programs of a user. dir is an empty folder of the user.
 func Check(ctx context.Context, criu, dir string, user *sandbox.User) (Machine, error) {
-	cmd := tree.NewCommand([]string{"/"}, tree.Limits{})
+	cmd := tree.NewCommand([]string{"/proc/self/exe"}, tree.Limits{}) // InNamespaces replaces it
 	cmd.Dir, cmd.Env = dir, []string{}
 	s, err := NewSession(Config{CRIU: criu, Job: dir}, cmd)
 	if err != nil {

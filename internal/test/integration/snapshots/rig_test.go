@@ -179,14 +179,36 @@ func (r *run) until(what string, holds func() bool) {
 	}
 }
 
-// untilRunning waits until the program has printed its first line, or was restored.
+// untilRunning waits until the program runs.
 func (r *run) untilRunning(state []byte) {
 	r.m.t.Helper()
+	r.until("the program runs", func() bool { return r.m.runs(state != nil) })
+}
+
+// runs reports whether the program has printed its first line, or was restored.
+func (m *machine) runs(restored bool) bool {
 	line := "text=running"
-	if state != nil {
+	if restored {
 		line = "program continues from its snapshot"
 	}
-	r.until("the program runs", func() bool { return strings.Contains(r.m.log.String(), line) })
+	return strings.Contains(m.log.String(), line)
+}
+
+func (m *machine) untilRuns(restored bool) {
+	m.t.Helper()
+	until(m.t, m, "the program runs", func() bool { return m.runs(restored) })
+}
+
+// letFinish makes the file that the program waits for before its end.
+func (m *machine) letFinish() {
+	m.t.Helper()
+	works, err := filepath.Glob(filepath.Join(m.scratch.Parent(), "*", "job-*", "work"))
+	if err != nil || len(works) != 1 {
+		m.t.Fatalf("working folders = %q, %v, want one", works, err)
+	}
+	if err := os.WriteFile(filepath.Join(works[0], "finish"), nil, 0o644); err != nil { //nolint:gosec // for the program
+		m.t.Fatal(err)
+	}
 }
 
 // evict evicts the job, and returns its last state.
@@ -206,13 +228,7 @@ func (m *machine) finish(k program.Kind, state []byte) string {
 	r := m.begin(k, state, never)
 	defer r.Close()
 	r.untilRunning(state)
-	works, err := filepath.Glob(filepath.Join(m.scratch.Parent(), "*", "job-*", "work"))
-	if err != nil || len(works) != 1 {
-		m.t.Fatalf("working folders = %q, %v, want one", works, err)
-	}
-	if err := os.WriteFile(filepath.Join(works[0], "finish"), nil, 0o644); err != nil { //nolint:gosec // for the program
-		m.t.Fatal(err)
-	}
+	m.letFinish()
 	r.wait()
 	if r.err != nil {
 		m.t.Fatalf("Run = %v; log:\n%s", r.err, m.log)

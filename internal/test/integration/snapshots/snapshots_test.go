@@ -3,6 +3,7 @@
 package snapshots
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -241,5 +242,81 @@ time.sleep(100)
 				t.Errorf("Run = %v, want a permanent error with %q; log:\n%s", r.err, row.want, m.log)
 			}
 		})
+	}
+}
+
+// TestCheckOfTheMachine finds at a worker's start what a machine lacks.
+func TestCheckOfTheMachine(t *testing.T) {
+	withCRIU(t)
+	m := newMachine(t, nil)
+	plain, frozen := []program.Kind{{Name: "plain"}}, []program.Kind{{Name: "plain"}, {Name: "frozen", Snapshot: true}}
+	if err := program.CheckSnapshots(t.Context(), frozen, m.scratch); err != nil {
+		t.Errorf("CheckSnapshots = %v", err)
+	}
+	old := t.TempDir()
+	fake := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(old, "criu"), []byte("#!/bin/sh\n"+text), 0o755); err != nil { //nolint:gosec // a program
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", old)
+	for want, text := range map[string]string{
+		"criu 3.17.1 is too old": "echo Version: 3.17.1",
+		"Kernel too old for us": `[ "$1" = --version ] && { echo Version: 4.1; exit; }
+echo "Error (criu/cr-check.c:1): Kernel too old for us"; exit 1`,
+	} {
+		fake(text)
+		if err := program.CheckSnapshots(t.Context(), frozen, m.scratch); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("CheckSnapshots = %v, want %q", err, want)
+		}
+	}
+	t.Setenv("PATH", t.TempDir())
+	if err := program.CheckSnapshots(t.Context(), frozen, m.scratch); err == nil || !strings.Contains(err.Error(), "there is no criu") {
+		t.Errorf("CheckSnapshots without criu = %v", err)
+	}
+	if err := program.CheckSnapshots(t.Context(), plain, m.scratch); err != nil {
+		t.Errorf("CheckSnapshots without a kind = %v", err)
+	}
+}
+
+// TestOtherMachine leaves a snapshot of another machine to a worker there, without a failure.
+func TestOtherMachine(t *testing.T) {
+	withCRIU(t)
+	t.Parallel()
+	m := newMachine(t, nil)
+	r := m.begin(pythonKind(t), nil, never)
+	r.untilRunning(nil)
+	state := r.evict()
+	i := bytes.Index(state, []byte(`"kernel":"`)) + len(`"kernel":"`)
+	if state[i]++; state[i] > '9' {
+		state[i] = '0'
+	}
+	m = newMachine(t, nil)
+	r = m.begin(pythonKind(t), state, never)
+	r.until("the difference is logged", func() bool { return strings.Contains(m.log.String(), "the kernel was") })
+	r.stop(job.Evicted, time.Minute)
+	if !job.IsUnavailable(r.err) || r.Latest().HasState() {
+		t.Errorf("Run = %v, want it to be unavailable here", r.err)
+	}
+}
+
+// TestDamagedImage fails a job whose image criu refuses, and reports no other state.
+func TestDamagedImage(t *testing.T) {
+	withCRIU(t)
+	t.Parallel()
+	m := newMachine(t, nil)
+	r := m.begin(pythonKind(t), nil, never)
+	r.untilRunning(nil)
+	state := r.evict()
+	i := bytes.Index(state, []byte("python3")) // in an image or the description
+	for j := i - 200; j < i; j++ {
+		state[j] ^= 0x55
+	}
+	m = newMachine(t, nil)
+	r = m.begin(pythonKind(t), state, never)
+	r.wait()
+	if r.err == nil || r.Latest().HasState() {
+		t.Errorf("Run of a damaged image = %q, %v, want an error; log:\n%s", r.result, r.err, m.log)
 	}
 }
