@@ -18,6 +18,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/jsonpos"
 	"github.com/spotworker/spotworker/internal/program/archive"
+	"github.com/spotworker/spotworker/internal/program/snapshot"
 	"github.com/spotworker/spotworker/internal/program/tree"
 	"github.com/spotworker/spotworker/job"
 )
@@ -360,7 +361,8 @@ func (k *Kind) filesOf(arguments []string) []string {
 func (k *Kind) Absent() []string {
 	var paths []string
 	for _, argument := range k.Command[1:] {
-		if !filepath.IsAbs(argument) || strings.ContainsFunc(argument, unicode.IsSpace) {
+		if !filepath.IsAbs(argument) || strings.ContainsFunc(argument, unicode.IsSpace) ||
+			k.Snapshot && strings.HasPrefix(argument, snapshot.Place+"/") {
 			continue
 		}
 		if _, err := os.Stat(argument); errors.Is(err, fs.ErrNotExist) {

@@ -26,7 +26,7 @@ const (
 const Place = "/media/spotworker"
 
 // Parts are the names in a job's folder that belong to a snapshot. Others are the worker's.
-var Parts = []string{"work", "tmp", "payload", "progress", "result"}
+var Parts = []string{"work", "tmp", "shm", "payload", "progress", "result"}
 
 // formatVersion is the version of a snapshot's format.
 const formatVersion = 1

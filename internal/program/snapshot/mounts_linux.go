@@ -39,6 +39,9 @@ func mountAll(job, inputs string) error {
 	if err := bind(from, Place); err != nil {
 		return err
 	}
+	if err := mountSharedMemory(); err != nil {
+		return err
+	}
 	if files != nil {
 		to := filepath.Join(Place, "inputs")
 		if err := os.Mkdir(to, 0o700); err != nil && !os.IsExist(err) {
@@ -47,6 +50,26 @@ func mountAll(job, inputs string) error {
 		return bind(files, to)
 	}
 	return nil
+}
+
+// sharedMemory is where POSIX shared memory and semaphores are files.
+const sharedMemory = "/dev/shm"
+
+// mountSharedMemory makes the shared memory of the program a part of its folder.
+func mountSharedMemory() error {
+	if _, err := os.Stat(sharedMemory); err != nil {
+		return nil //nolint:nilerr // the machine has none
+	}
+	dir := filepath.Join(Place, "shm")
+	if err := os.Mkdir(dir, 0o700); err != nil && !os.IsExist(err) {
+		return err
+	}
+	from, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = from.Close() }()
+	return bind(from, sharedMemory)
 }
 
 func bind(from *os.File, to string) error {

@@ -87,7 +87,9 @@ func checkFiles(pid int) error {
 // deleted is the end of the name of a file that was deleted.
 const deleted = " (deleted)"
 
-func isInside(path string) bool { return strings.HasPrefix(path, Place+"/") }
+func isInside(path string) bool {
+	return strings.HasPrefix(path, Place+"/") || strings.HasPrefix(path, sharedMemory+"/")
+}
 
 // flagsOf returns the flags of a descriptor; 0 if they cannot be read.
 func flagsOf(pid int, fd string) int {

@@ -46,6 +46,8 @@ var reasons = []reason{
 	permanent(`Can't dump ghost file (\S+) of (\d+) size`, "the program uses a deleted file of $2 bytes ($1), more than can be kept"),
 	permanent(`Can't create link remap for (\S+)\. Use link-remap`,
 		"the program uses $1 by a name that was deleted, while another name exists"),
+	permanent(`Can't open mapped \[(\S+) \(deleted\)\]`,
+		"the program has $1 in its memory, a file that was deleted, such as a semaphore of several processes"),
 	permanent(`session leader of .* is outside of its pid namespace`, "a process of the program belongs to a session outside of the job"),
 	permanent(`SysVIPC shmem map`, "the program uses System V shared memory, which cannot be kept"),
 	permanent(`io_uring`, "the program uses io_uring, which cannot be kept"),

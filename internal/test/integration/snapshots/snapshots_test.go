@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -147,21 +148,70 @@ func TestXZ(t *testing.T) {
 sha256sum <data.xz >"$SPOTWORKER_RESULT"`))
 }
 
+// TestPythonWithProcesses shares memory between processes.
+func TestPythonWithProcesses(t *testing.T) {
+	withCRIU(t)
+	const code = `
+import multiprocessing as mp, os, time
+from multiprocessing import shared_memory
+fork = mp.get_context("fork")
+
+def count(name, at):
+    memory = shared_memory.SharedMemory(name)
+    for _ in range(40):
+        memory.buf[at] += 1
+        time.sleep(0.01)
+    memory.close()
+
+memory = shared_memory.SharedMemory(create=True, size=16)
+all = [fork.Process(target=count, args=(memory.name, at)) for at in range(3)]
+for p in all: p.start()
+print("running", flush=True)
+while not os.path.exists("finish"): time.sleep(0.02)
+for p in all: p.join()
+open(os.environ["SPOTWORKER_RESULT"], "w").write(f"{list(memory.buf[:3])} {[p.exitcode for p in all]}")
+memory.close()
+memory.unlink()
+`
+	thrice(t, program.Kind{Name: "processes", Command: []string{need.Command(t, "python3"), "-c", code}, Snapshot: true})
+}
+
 // TestUsers runs the program as users of its own: each machine has another user for the job.
+// The program has no capability, before a restore and after it.
 func TestUsers(t *testing.T) {
 	withCRIU(t)
 	t.Parallel()
-	k := pythonKind(t)
-	k.Command[0] = "/usr/bin/python3" // which every user may run
-	if _, err := os.Stat(k.Command[0]); err != nil {
-		need.Missing(t, "/usr/bin/python3")
+	const python = "/usr/bin/python3" // which every user may run
+	if _, err := os.Stat(python); err != nil {
+		need.Missing(t, python)
 	}
+	const code = `
+import os, time
+print("running", flush=True)
+def files():
+    return str(sorted(os.readlink(f"/proc/self/fd/{fd}").split(":")[0] for fd in range(20) if os.path.lexists(f"/proc/self/fd/{fd}")))
+rights = lambda: "".join(line for line in open("/proc/self/status") if line.startswith(("Cap", "Uid", "Groups"))) + files()
+before = rights()
+while not os.path.exists("finish"): time.sleep(0.02)
+after = rights()
+try:
+    os.kill(1, 9)
+    open("/proc/1/environ").read()
+    open("/proc/1/mem", "wb")
+    attack = "possible"
+except PermissionError:
+    attack = "refused"
+open(os.environ["SPOTWORKER_RESULT"], "w").write(("same\n" if after == before else "changed\n" + after) + before + attack)
+`
+	k := program.Kind{Name: "rights", Command: []string{python, "-c", code}, Snapshot: true}
 	m := newMachine(t, usersIn(t, "61000-61009"))
 	r := m.begin(k, nil, never)
 	r.untilRunning(nil)
 	state := r.evict()
-	if got := newMachine(t, usersIn(t, "61010-61019")).finish(k, state); !strings.HasSuffix(got, "39 780\nend") {
-		t.Errorf("result %q of another user, want the whole log", got)
+	got := newMachine(t, usersIn(t, "61010-61019")).finish(k, state)
+	if !strings.HasPrefix(got, "same\n") || !strings.HasSuffix(got, "refused") || !regexp.MustCompile(`(?m)^CapEff:\s+0+$`).MatchString(got) ||
+		!regexp.MustCompile(`(?m)^CapPrm:\s+0+$`).MatchString(got) || !regexp.MustCompile(`(?m)^Groups:\s*(65500)?\s*$`).MatchString(got) {
+		t.Errorf("rights of the program after a restore: %s\nwant the same as before, and none", got)
 	}
 }
 
@@ -229,6 +279,7 @@ time.sleep(100)
 	outside := filepath.Join(t.TempDir(), "outside")
 	for name, row := range map[string]struct{ code, want string }{
 		"connection": {connected, "network"},
+		"semaphore": {"import multiprocessing, time; lock = multiprocessing.Lock(); time.sleep(100)", "a file that was deleted"},
 		"outside": {fmt.Sprintf("import time; f = open(%q, 'w'); time.sleep(100)", outside),
 			outside + " open for writing, which is not in the job's folder"},
 		"pipe in the folder": {"import os, time; os.mkfifo('pipe'); time.sleep(100)", "has a pipe, socket or device"},
