@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -71,7 +72,7 @@ func copyAny(from, to string) error {
 			}
 			return os.Symlink(text, target) //nolint:gosec // nothing else runs that could change the copy
 		case !info.Mode().IsRegular():
-			return &RefusedError{Reason: "the program's folder has a pipe, socket or device, which cannot be kept: " + path, Known: true}
+			return fmt.Errorf("%s is no file, folder or link", path) // [checkParts] has refused it
 		}
 		var stat unix.Stat_t
 		if err := unix.Lstat(name, &stat); err != nil {

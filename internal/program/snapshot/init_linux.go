@@ -251,8 +251,8 @@ func (p *initProcess) whileFrozen(r request, dir string, m *Meta, mapped *[]stri
 		}
 		*mapped = append(*mapped, mappedFiles(pid)...)
 	}
-	if r.Last {
-		return nil
+	if err := checkParts(Place); err != nil || r.Last {
+		return err
 	}
 	return copyParts(dir)
 }

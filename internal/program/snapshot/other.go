@@ -29,6 +29,7 @@ type Config struct {
 	CRIU, Job, Inputs string
 	Restored          string
 	Meta              *Meta
+	Limit             time.Duration
 }
 
 // Session is not available here.

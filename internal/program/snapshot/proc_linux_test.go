@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/spotworker/spotworker/internal/program/tree"
 )
 
 func TestParseMaps(t *testing.T) {
@@ -34,5 +36,30 @@ func TestProcessor(t *testing.T) {
 	}
 	if _, other := of(strings.Replace(one, "avx", "avx2", 1)); other == features {
 		t.Error("another feature is the same processor")
+	}
+}
+
+// TestHostileInit bounds what an init that was taken over can send.
+func TestHostileInit(t *testing.T) {
+	s, err := NewSession(Config{}, tree.NewCommand([]string{"/bin/true"}, tree.Limits{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	sent := make(chan int, 1)
+	go func() {
+		n, part := 0, []byte(strings.Repeat("x", 64<<10))
+		written, err := s.theirs.WriteString(`{"error":"`)
+		for ; err == nil; written, err = s.theirs.Write(part) {
+			n += written
+		}
+		sent <- n
+	}()
+	if _, err := s.Take(t.Context(), "snapshot-1", false); err == nil {
+		t.Error("Take with an endless reply = nil")
+	}
+	s.Close()
+	if n := <-sent; n > 8*maxReply {
+		t.Errorf("%d bytes were read or kept of an endless reply", n)
 	}
 }

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,6 +31,9 @@ type Config struct {
 	// it. Empty for a program that starts.
 	Restored string
 	Meta     *Meta
+
+	// Limit is the longest time of a call of criu. Default: 2 min, and 5 min for a restore.
+	Limit time.Duration
 }
 
 // Session is the connection to the init of one program. Its methods may be called by
@@ -38,10 +42,11 @@ type Session struct {
 	config  Config
 	program request
 
-	mu     sync.Mutex
-	conn   *os.File
-	theirs *os.File
-	in     *json.Decoder
+	mu      sync.Mutex
+	conn    *os.File
+	theirs  *os.File
+	answers *io.LimitedReader // an init that was taken over must not fill the worker's memory
+	in      *json.Decoder
 }
 
 // NewSession changes a command that is not started yet, so that an init in namespaces of its
@@ -52,7 +57,8 @@ func NewSession(c Config, cmd *exec.Cmd) (*Session, error) {
 		return nil, os.NewSyscallError("socketpair", err)
 	}
 	s := &Session{config: c, conn: os.NewFile(uintptr(pair[0]), "init"), theirs: os.NewFile(uintptr(pair[1]), "worker")}
-	s.in = json.NewDecoder(s.conn)
+	s.answers = &io.LimitedReader{R: s.conn}
+	s.in = json.NewDecoder(s.answers)
 	s.program = request{Verb: verbStart, Path: cmd.Path, Args: cmd.Args, Work: cmd.Dir}
 	tree.InNamespaces(cmd, initName)
 	cmd.Stdin, cmd.Dir = s.theirs, c.Job
@@ -65,6 +71,7 @@ const (
 	restoreLimit = 5 * time.Minute
 	takeLimit    = 2 * time.Minute
 	replyReserve = 5 * time.Second // from the end of criu to the reply
+	maxReply     = 1 << 20         // bytes
 )
 
 // Begin starts or restores the program. Errors are a [*RefusedError], a syscall error of the
@@ -76,6 +83,7 @@ func (s *Session) Begin(ctx context.Context) error {
 	if s.config.Restored != "" {
 		r.Verb, r.Name, r.Meta, r.Limit = verbRestore, s.config.Restored, s.config.Meta, restoreLimit
 	}
+	r.Limit = cmp.Or(s.config.Limit, r.Limit)
 	_, err := s.do(ctx, r)
 	return err
 }
@@ -84,7 +92,7 @@ func (s *Session) Begin(ctx context.Context) error {
 // last ends the program with it. The errors: a [*RefusedError], after which the program
 // continues, also for last; [ErrLost]; others mean that the program has ended.
 func (s *Session) Take(ctx context.Context, name string, last bool) (frozen time.Duration, err error) {
-	limit := takeLimit
+	limit := cmp.Or(s.config.Limit, takeLimit)
 	if deadline, ok := ctx.Deadline(); ok {
 		limit = min(limit, time.Until(deadline))
 	}
@@ -100,6 +108,7 @@ func (s *Session) do(ctx context.Context, r request) (answer reply, err error) {
 	if err := s.conn.SetDeadline(time.Now().Add(r.Limit + replyReserve)); err != nil {
 		return answer, err
 	}
+	s.answers.N = maxReply
 	stop := context.AfterFunc(ctx, func() { _ = s.conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	if err = json.NewEncoder(s.conn).Encode(r); err == nil {

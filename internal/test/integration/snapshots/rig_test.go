@@ -202,11 +202,17 @@ func (m *machine) untilRuns(restored bool) {
 // letFinish makes the file that the program waits for before its end.
 func (m *machine) letFinish() {
 	m.t.Helper()
+	m.put("finish")
+}
+
+// put makes an empty file in the working folder of the program.
+func (m *machine) put(name string) {
+	m.t.Helper()
 	works, err := filepath.Glob(filepath.Join(m.scratch.Parent(), "*", "job-*", "work"))
 	if err != nil || len(works) != 1 {
 		m.t.Fatalf("working folders = %q, %v, want one", works, err)
 	}
-	if err := os.WriteFile(filepath.Join(works[0], "finish"), nil, 0o644); err != nil { //nolint:gosec // for the program
+	if err := os.WriteFile(filepath.Join(works[0], name), nil, 0o644); err != nil { //nolint:gosec // for the program
 		m.t.Fatal(err)
 	}
 }

@@ -279,10 +279,11 @@ time.sleep(100)
 	outside := filepath.Join(t.TempDir(), "outside")
 	for name, row := range map[string]struct{ code, want string }{
 		"connection": {connected, "network"},
-		"semaphore": {"import multiprocessing, time; lock = multiprocessing.Lock(); time.sleep(100)", "a file that was deleted"},
+		"semaphore":  {"import multiprocessing, time; lock = multiprocessing.Lock(); time.sleep(100)", "a file that was deleted"},
 		"outside": {fmt.Sprintf("import time; f = open(%q, 'w'); time.sleep(100)", outside),
 			outside + " open for writing, which is not in the job's folder"},
-		"pipe in the folder": {"import os, time; os.mkfifo('pipe'); time.sleep(100)", "has a pipe, socket or device"},
+		"link out of the folder": {"import os, time; os.symlink('/usr/bin', 'bin'); time.sleep(100)", "work/bin -> /usr/bin"},
+		"pipe in the folder":     {"import os, time; os.mkfifo('pipe'); time.sleep(100)", "has a pipe, socket or device"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -293,6 +294,30 @@ time.sleep(100)
 				t.Errorf("Run = %v, want a permanent error with %q; log:\n%s", r.err, row.want, m.log)
 			}
 		})
+	}
+}
+
+// TestLaterRefusal keeps the last snapshot of a program that cannot be frozen any longer.
+func TestLaterRefusal(t *testing.T) {
+	withCRIU(t)
+	t.Parallel()
+	const code = `
+import os, time
+print("running", flush=True)
+while not os.path.exists("finish"):
+    if os.path.exists("break") and not os.path.exists("pipe"): os.mkfifo("pipe")
+    time.sleep(0.02)
+open(os.environ["SPOTWORKER_RESULT"], "w").write(str(os.listdir(".").count("pipe")))
+`
+	k := program.Kind{Name: "later", Command: []string{need.Command(t, "python3"), "-c", code}, Snapshot: true}
+	m := newMachine(t, nil)
+	r := m.begin(k, nil, 100*time.Millisecond)
+	r.until("a snapshot", func() bool { return r.Latest().HasState() })
+	m.put("break")
+	r.until("a refusal", func() bool { return strings.Contains(m.log.String(), "no snapshot of the program") })
+	state := r.evict()
+	if got := newMachine(t, nil).finish(k, state); got != "0" {
+		t.Errorf("the program found %s pipes, want none: the snapshot is older", got)
 	}
 }
 
