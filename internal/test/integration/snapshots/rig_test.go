@@ -202,19 +202,19 @@ func (m *machine) untilRuns(restored bool) {
 // letFinish makes the file that the program waits for before its end.
 func (m *machine) letFinish() {
 	m.t.Helper()
-	m.put("finish")
+	if err := os.WriteFile(filepath.Join(m.work(), "finish"), nil, 0o644); err != nil { //nolint:gosec // for the program
+		m.t.Fatal(err)
+	}
 }
 
-// put makes an empty file in the working folder of the program.
-func (m *machine) put(name string) {
+// work is the working folder of the program.
+func (m *machine) work() string {
 	m.t.Helper()
 	works, err := filepath.Glob(filepath.Join(m.scratch.Parent(), "*", "job-*", "work"))
 	if err != nil || len(works) != 1 {
 		m.t.Fatalf("working folders = %q, %v, want one", works, err)
 	}
-	if err := os.WriteFile(filepath.Join(works[0], name), nil, 0o644); err != nil { //nolint:gosec // for the program
-		m.t.Fatal(err)
-	}
+	return works[0]
 }
 
 // evict evicts the job, and returns its last state.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -304,16 +305,16 @@ func TestLaterRefusal(t *testing.T) {
 	const code = `
 import os, time
 print("running", flush=True)
-while not os.path.exists("finish"):
-    if os.path.exists("break") and not os.path.exists("pipe"): os.mkfifo("pipe")
-    time.sleep(0.02)
+while not os.path.exists("finish"): time.sleep(0.02)
 open(os.environ["SPOTWORKER_RESULT"], "w").write(str(os.listdir(".").count("pipe")))
 `
 	k := program.Kind{Name: "later", Command: []string{need.Command(t, "python3"), "-c", code}, Snapshot: true}
 	m := newMachine(t, nil)
 	r := m.begin(k, nil, 100*time.Millisecond)
 	r.until("a snapshot", func() bool { return r.Latest().HasState() })
-	m.put("break")
+	if err := syscall.Mkfifo(filepath.Join(m.work(), "pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	r.until("a refusal", func() bool { return strings.Contains(m.log.String(), "no snapshot of the program") })
 	state := r.evict()
 	if got := newMachine(t, nil).finish(k, state); got != "0" {

@@ -33,7 +33,7 @@ func (m *machine) startWorker(server *storage.Server, k program.Kind) (stop func
 			Accounts: []*deployment.Stores{deployment.StoresOf(account, names)}, Log: m.logger(),
 			Kinds: job.Kinds{k.Name: program.NewHandler(k, m.scratch, nil, nil, nil, m.logger())},
 		},
-		Concurrency: 1, Host: m.t.Name(), Program: "test",
+		Concurrency: 1, Host: m.t.Name(), Program: "test", DrainBudget: time.Minute,
 	})
 	if err != nil {
 		m.t.Fatal(err)
