@@ -114,6 +114,9 @@ func (f *folder) unpackSnapshot(state io.Reader) error {
 // cannot be frozen is found early.
 const firstSnapshot = 2 * time.Second
 
+// workShare is how many times longer a program works at least than it is frozen.
+const workShare = 9
+
 // lastTries is how often the last snapshot of a run is tried.
 const lastTries = 3
 
@@ -195,7 +198,10 @@ func (s *snapshots) begin(ctx context.Context) error {
 
 // interval is the time until the next snapshot, by the policy of checkpoints. The program
 // stands still while a snapshot is taken, so that time is a cost of the save.
-func (s *snapshots) interval() time.Duration { return job.ControlOf(s.run.job).SaveInterval(s.cost) }
+// A shorter interval than the program is frozen for would leave it no time to work.
+func (s *snapshots) interval() time.Duration {
+	return max(job.ControlOf(s.run.job).SaveInterval(s.cost), workShare*s.cost)
+}
 
 // close ends the connection to the program.
 func (s *snapshots) close() {

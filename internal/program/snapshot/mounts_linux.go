@@ -58,7 +58,7 @@ const sharedMemory = "/dev/shm"
 // mountSharedMemory makes the shared memory of the program a part of its folder.
 func mountSharedMemory() error {
 	if _, err := os.Stat(sharedMemory); err != nil {
-		return nil //nolint:nilerr // the machine has none
+		return nil // the machine has none
 	}
 	dir := filepath.Join(Place, "shm")
 	if err := os.Mkdir(dir, 0o700); err != nil && !os.IsExist(err) {

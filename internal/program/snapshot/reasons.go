@@ -54,6 +54,8 @@ var reasons = []reason{
 	permanent(`running in 32-bit mode`, "the program is a 32-bit program, which cannot be kept"),
 	permanent(`Can't dump nested (\S+) namespace`,
 		"the program has made a $1 namespace of its own, as containers and browsers do, which cannot be kept"),
+	passing(`Failed to resolve mapping \S+ filename`,
+		"the program or a library of it is on a file system such as an overlay, where CRIU cannot find it by its mapping"),
 	passing(`already traced|[Uu]nable to seize|Can't seize|is being traced`, "a process of the program is traced by a debugger"),
 	passing(`File (\S+) has bad size (\d+) \(expect (\d+)\)`, "$1 has $2 bytes here and had $3"),
 	passing(`File (\S+) has bad mode`, "$1 has another mode here"),

@@ -16,13 +16,15 @@ func TestExplain(t *testing.T) {
 		{"(00.2) Error (criu/sockets.c:1): sockets: Can't get 1:16 opt: Operation not supported\n", "network socket open", true},
 		{"Error (criu/files.c:5): Can't dump file 3 of that type [20600] (chr 195:255)\n", "a type that cannot be kept: chr 195:255", true},
 		{"Error (criu/files-reg.c:1790): Can't lookup mount=24 for fd=10 path=/dev/null\n", "/dev/null open, which is on another mount", true},
-		{"Error (criu/files-reg.c:1): Can't dump ghost file /tmp/x of 2097152 size, increase limit\n", "a deleted file of 2097152 bytes (/tmp/x)", true},
+		{"Error (criu/files-reg.c:1): Can't dump ghost file /tmp/x of 2097152 size, increase limit\n",
+			"a deleted file of 2097152 bytes (/tmp/x)", true},
 		{"Error (criu/namespaces.c:1): Can't dump nested user namespace for 1002\n", "a user namespace of its own", true},
 		{"Error (criu/files-reg.c:1): File media/spotworker/work/a has bad size 3 (expect 5)\n",
 			"media/spotworker/work/a has 3 bytes here and had 5", false},
 		{"Error (criu/cr-restore.c:1): Pid 1002 do not match expected 1003\n", "a process id of the program is in use", false},
 		{"Error (criu/x.c:1): something new\nError (criu/y.c:2): and its consequence\n", "criu dump failed: something new", false},
 		{"Error (criu/x.c:1): \xff" + strings.Repeat("x", 1000), "…", false},
+		{"Error (criu/proc_parse.c:1): Failed to resolve mapping 55f70ec39000 filename\n", "a file system such as an overlay", false},
 		{"", "its log names no error", false},
 	} {
 		got := explain("dump", []byte(row.log))

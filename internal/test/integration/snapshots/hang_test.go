@@ -20,7 +20,7 @@ func TestHangingCRIU(t *testing.T) {
 	t.Parallel()
 	dir, criu := t.TempDir(), filepath.Join(t.TempDir(), "criu")
 	script := "#!/bin/sh\nif [ \"$1\" = --version ]; then echo Version: 4.1; else exec sleep 1000; fi\n"
-	if err := os.WriteFile(criu, []byte(script), 0o755); err != nil { //nolint:gosec // a program
+	if err := os.WriteFile(criu, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	cmd := tree.NewCommand([]string{"/bin/sleep", "1000"}, tree.Limits{})

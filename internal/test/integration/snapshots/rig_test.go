@@ -71,10 +71,10 @@ func newMachine(t *testing.T, users *sandbox.Users) *machine {
 	m := &machine{t: t, log: &lines{}}
 	var err error
 	dir := t.TempDir()
-	if err := os.Chmod(filepath.Dir(dir), 0o711); err != nil { //nolint:gosec // the users pass through
+	if err := os.Chmod(filepath.Dir(dir), 0o711); err != nil { // the users pass through
 		t.Fatal(err)
 	}
-	if err := os.Chmod(dir, 0o711); err != nil { //nolint:gosec // as above
+	if err := os.Chmod(dir, 0o711); err != nil {
 		t.Fatal(err)
 	}
 	if m.scratch, err = scratch.Open(dir, users, m.logger()); err != nil {
@@ -202,7 +202,7 @@ func (m *machine) untilRuns(restored bool) {
 // letFinish makes the file that the program waits for before its end.
 func (m *machine) letFinish() {
 	m.t.Helper()
-	if err := os.WriteFile(filepath.Join(m.work(), "finish"), nil, 0o644); err != nil { //nolint:gosec // for the program
+	if err := os.WriteFile(filepath.Join(m.work(), "finish"), nil, 0o644); err != nil {
 		m.t.Fatal(err)
 	}
 }

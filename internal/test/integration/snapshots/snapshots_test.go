@@ -137,7 +137,8 @@ func TestPipeline(t *testing.T) {
 	withCRIU(t)
 	need.Command(t, "awk")
 	thrice(t, script(`echo running >&2
-i=0; while [ $i -lt 40 ] || [ ! -e finish ]; do [ $i -ge 40 ] || { echo $i; i=$((i+1)); }; sleep 0.02; done | awk '{ s += $1; n++ } END { print n, s }' >"$SPOTWORKER_RESULT"`))
+i=0; while [ $i -lt 40 ] || [ ! -e finish ]; do [ $i -ge 40 ] || { echo $i; i=$((i+1)); }; sleep 0.02; done |
+awk '{ s += $1; n++ } END { print n, s }' >"$SPOTWORKER_RESULT"`))
 }
 
 // TestXZ freezes a program that nobody wrote for evictions, in the middle of its input.
@@ -251,7 +252,7 @@ func TestKilledAtRandomMoments(t *testing.T) {
 	for i := range 20 {
 		m := newMachine(t, nil)
 		r := m.begin(k, state, time.Millisecond)
-		time.Sleep(rand.N(400 * time.Millisecond)) //nolint:gosec // a moment
+		time.Sleep(rand.N(400 * time.Millisecond))
 		r.stop(job.Evicted, 0)
 		if !job.IsInterrupted(r.err) {
 			t.Fatalf("kill %d: Run = %v, want an interruption; log:\n%s", i, r.err, m.log)
@@ -333,7 +334,7 @@ func TestCheckOfTheMachine(t *testing.T) {
 	old := t.TempDir()
 	fake := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(old, "criu"), []byte("#!/bin/sh\n"+text), 0o755); err != nil { //nolint:gosec // a program
+		if err := os.WriteFile(filepath.Join(old, "criu"), []byte("#!/bin/sh\n"+text), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
