@@ -78,7 +78,9 @@ func TestSnapshotInterval(t *testing.T) {
 	var asked time.Duration
 	job.ControlOf(j).OnSaveInterval(func(cost time.Duration) time.Duration { asked = cost; return time.Second })
 	s := &snapshots{run: &programRun{job: j, log: slog.New(slog.DiscardHandler)}}
-	for cost, want := range map[time.Duration]time.Duration{0: time.Second, 50 * time.Millisecond: time.Second, 4 * time.Second: 36 * time.Second} {
+	for cost, want := range map[time.Duration]time.Duration{
+		0: time.Second, 50 * time.Millisecond: time.Second, 4 * time.Second: 36 * time.Second,
+	} {
 		if s.cost = cost; s.interval() != want || asked != cost {
 			t.Errorf("interval with a cost of %s = %s (asked with %s), want %s", cost, s.interval(), asked, want)
 		}

@@ -133,7 +133,8 @@ func fitsTrial(k program.Kind) error {
 	case len(k.Tokens) > 0:
 		return fmt.Errorf("kind %s has tokens of a managed identity, which there is none of on this machine: try it without tokens", k.Name)
 	case k.Snapshot:
-		return fmt.Errorf("kind %s is frozen with CRIU: a trial judges a program by the checkpoints that it writes itself, and there are none", k.Name)
+		return fmt.Errorf("kind %s is frozen with CRIU: a trial judges a program by the checkpoints that it writes itself, and there are none",
+			k.Name)
 	}
 	return nil
 }
