@@ -120,10 +120,10 @@ integration: ## tests against real components; those without theirs are skipped 
 
 .PHONY: integration-tools
 integration-tools: ## install into .tools/ what integration tests and lint need
-	@$(MAKE) --no-print-directory --output-sync -j 4 tool-packages tool-goreleaser tool-linters tool-kubernetes tool-debian tool-azure-cli tool-azurite tool-axe tool-wine
+	@$(MAKE) --no-print-directory --output-sync -j 4 tool-packages tool-goreleaser tool-linters tool-kubernetes tool-debian tool-azure-cli tool-azurite tool-axe tool-wine tool-criu
 
 # GoReleaser takes minutes to build, so it is built while packages are downloaded.
-.PHONY: tool-packages tool-goreleaser tool-linters tool-kubernetes tool-debian tool-azure-cli tool-azurite tool-axe tool-wine
+.PHONY: tool-packages tool-goreleaser tool-linters tool-kubernetes tool-debian tool-azure-cli tool-azurite tool-axe tool-wine tool-criu
 tool-packages: ; @tools/debian-packages.sh $(DEBIAN_PACKAGES)
 tool-goreleaser: ; @tools/go-tool.sh goreleaser >/dev/null
 tool-linters: ; @for tool in golangci-lint actionlint; do tools/go-tool.sh $$tool >/dev/null || exit 1; done
@@ -133,6 +133,7 @@ tool-azure-cli: tool-packages ; @tools/azure-cli.sh
 tool-azurite: tool-packages ; @tools/npm.sh azurite azurite/dist/src/azurite.js
 tool-axe: tool-packages ; @tools/npm.sh axe axe-core/axe.min.js
 tool-wine: tool-packages ; @tools/wine.sh
+tool-criu: ; @tools/criu.sh
 
 .PHONY: lint
 lint: ## gofmt, golangci-lint with go vet's checks, and actionlint; it installs into .tools/ what is missing

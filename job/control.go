@@ -1,6 +1,9 @@
 package job
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Control is a [Job] with the methods for the caller of its handler: the worker, package
 // jobtest, and tests of a handler without jobtest. A handler does not need them.
@@ -42,6 +45,18 @@ func (c Control) PrepareSave(ctx context.Context) error {
 		return (*f)(ctx)
 	}
 	return nil
+}
+
+// OnSaveInterval sets what [Control.SaveInterval] returns.
+func (c Control) OnSaveInterval(f func(cost time.Duration) time.Duration) { c.saveInterval = f }
+
+// SaveInterval returns how long after a save the worker saves the next state, if taking a
+// state costs the handler this time. Without a worker it is 5 s.
+func (c Control) SaveInterval(cost time.Duration) time.Duration {
+	if c.saveInterval == nil {
+		return 5 * time.Second
+	}
+	return c.saveInterval(cost)
 }
 
 // Close calls the functions that were registered with [Job.Cleanup], even if one of them

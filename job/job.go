@@ -87,7 +87,8 @@ type Job struct {
 	inputFolder string
 	inputs      []InputFile
 
-	beforeSave atomic.Pointer[func(context.Context) error]
+	beforeSave   atomic.Pointer[func(context.Context) error]
+	saveInterval func(cost time.Duration) time.Duration
 }
 
 // New returns a job. saved is the last checkpoint, nil on a fresh start.

@@ -185,6 +185,13 @@ func (r *recorder) situation(since, tried time.Time) checkpoint.Situation {
 	}
 }
 
+// intervalFor is the interval of a job's saves if each costs the handler this time.
+func (r *Runner) intervalFor(cost time.Duration) time.Duration {
+	return r.Policy.IntervalFor(checkpoint.Situation{
+		Cost: cost, Losses: r.Losses.Losses(), Unwarned: r.Losses.Unwarned(time.Now()) || r.Departure.Advised(),
+	})
+}
+
 // nextWrite is the time within which the record will be written again, as far as the
 // handler reports as it did before.
 func (r *recorder) nextWrite() time.Duration {

@@ -35,6 +35,7 @@ type collector struct {
 	limits  archive.Limits
 	log     *slog.Logger
 	honesty honesty
+	frozen  bool // a checkpoint is the snapshot of a frozen program
 
 	number int
 	last   *collected
@@ -232,6 +233,9 @@ func (c *collector) inspect(ctx context.Context, name string) (version int, from
 		}
 		c.warnMany(index.Entries())
 		index.OpenWith = func(open func() error) error { return sandbox.WhileHeld(sandbox.HeldShort, open) }
+		if c.frozen {
+			return stateSnapshot, index, nil
+		}
 		return stateFolder + index.Version() - 1, index, nil
 	case !info.Mode().IsRegular():
 		return 0, nil, fmt.Errorf("%w: it is neither a file nor a folder", archive.ErrUnfit)

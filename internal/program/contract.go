@@ -101,6 +101,7 @@ func (f *folder) home() map[string]string {
 
 // environ returns a program's environment. own looks up a variable of the worker's.
 func environ(k *Kind, j *job.Job, f *folder, own func(string) (string, bool)) []string {
+	f = f.asSeen()
 	vars := variables{}
 	if !onWindows {
 		vars = variables{"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
@@ -120,7 +121,7 @@ func environ(k *Kind, j *job.Job, f *folder, own func(string) (string, bool)) []
 		envJobID: j.ID, envKind: j.Kind, envAttempt: strconv.Itoa(j.Attempt),
 		envPayload: f.payload, envResult: f.result, envProgress: f.progress, envStop: f.stop,
 	})
-	if len(f.ownFiles) == 0 {
+	if len(f.ownFiles) == 0 && !k.Snapshot {
 		vars[envCheckpoint] = f.checkpoint
 	}
 	if f.restored {
@@ -132,7 +133,7 @@ func environ(k *Kind, j *job.Job, f *folder, own func(string) (string, bool)) []
 	if f.inputs != "" {
 		vars[envInputs] = f.inputs
 	}
-	if k.Outputs != nil {
+	if k.Outputs != nil && !k.Snapshot {
 		vars[envOutput] = f.output
 	}
 	if f.hasSentList {

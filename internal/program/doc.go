@@ -23,6 +23,8 @@
 //     package printed logs its output.
 //   - checkpointfiles.go makes checkpoints of the files of a program that knows nothing of the
 //     contract, with package ownfiles.
+//   - snapshots.go makes checkpoints of a program by freezing it, with package snapshot. They
+//     take the same way as checkpoints that a program writes.
 //   - verdict.go decides the meaning of an exit, exhaustion.go which errors do not
 //     count as failures, with the help of package resource.
 //

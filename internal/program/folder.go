@@ -13,6 +13,7 @@ import (
 	"github.com/spotworker/spotworker/internal/host/sandbox"
 	"github.com/spotworker/spotworker/internal/program/archive"
 	"github.com/spotworker/spotworker/internal/program/scratch"
+	"github.com/spotworker/spotworker/internal/program/snapshot"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -23,10 +24,17 @@ const (
 	stateLinks  = 3 // the same, with symbolic links
 	stateSparse = 4 // the same, with hard links or files with holes
 	stateMany   = 5 // the same, with more than 200,000 files and folders, or longer names than 64 MiB
+
+	// The state is an archive of a frozen program (package snapshot). The number leaves room for
+	// formats of folders.
+	stateSnapshot = 16
 )
 
-// stateVersions returns the versions that a program can be given.
-func stateVersions() []int {
+// stateVersions returns the versions that a program of the kind can be given.
+func (k *Kind) stateVersions() []int {
+	if k.Snapshot {
+		return []int{stateSnapshot}
+	}
 	return []int{stateFile, stateFolder, stateLinks, stateSparse, stateMany}
 }
 
@@ -48,12 +56,18 @@ type folder struct {
 	collected                    string
 	output, sentList             string
 	restored, hasSentList        bool
+	versions                     []int // of states that the program can be given
 
 	// ownFiles are the patterns of the program's own checkpoint files, which are restored to
 	// its working folder; empty for a program that keeps to the contract. resumes is whether
 	// there is a state for the kind's resume_command.
 	ownFiles []string
 	resumes  bool
+
+	// frozen is the snapshot that the program continues from; nil for none. place is the path
+	// of this folder in the program's namespaces, empty without them.
+	frozen *snapshot.Meta
+	place  string
 
 	// inputs has the job's input files; empty for a job without inputs.
 	inputs string
@@ -64,7 +78,7 @@ type folder struct {
 }
 
 // newFolder makes a job's folder.
-func newFolder(s *scratch.Root) (*folder, error) {
+func newFolder(s *scratch.Root, k *Kind) (*folder, error) {
 	place, err := s.NewFolder()
 	if err != nil {
 		return nil, err
@@ -75,6 +89,10 @@ func newFolder(s *scratch.Root) (*folder, error) {
 		checkpoint: in("checkpoint"), result: in("result"), progress: in("progress"),
 		stop: in("stop"), collected: in("kept"),
 		output: in("output"), sentList: in("sent"),
+		ownFiles: k.CheckpointFiles, versions: k.stateVersions(),
+	}
+	if k.Snapshot {
+		f.place = snapshot.Place
 	}
 	if err := f.User.Do(f.makeFolders); err != nil {
 		return nil, errors.Join(err, s.Remove(place))
@@ -124,13 +142,13 @@ func (f *folder) restoreAny(ctx context.Context, j *job.Job) error {
 
 // isDamaged reports whether no further attempt can restore a checkpoint.
 func isDamaged(err error) bool {
-	return errors.Is(err, archive.ErrDamaged) || errors.Is(err, archive.ErrTooLarge)
+	return errors.Is(err, archive.ErrDamaged) || errors.Is(err, archive.ErrTooLarge) || errors.Is(err, snapshot.ErrDamaged)
 }
 
 // restoreOnce writes the checkpoint that the job has as its saved state, whose version must
 // be a known one.
 func (f *folder) restoreOnce(ctx context.Context, j *job.Job) error {
-	if err := j.CheckVersion(stateVersions()...); err != nil {
+	if err := j.CheckVersion(f.versions...); err != nil {
 		return &stateError{err}
 	}
 	state, version, err := j.OpenSaved()
@@ -145,8 +163,11 @@ func (f *folder) restoreOnce(ctx context.Context, j *job.Job) error {
 		return &stateError{errors.New("the recorded checkpoint is a single file, made without checkpoint_files: " +
 			"give all workers the same kinds file, or start the job over with spotctl poison replay --from-scratch")}
 	}
-	f.restored = true
 	readable := &stoppable{ctx: ctx, state: state}
+	if version == stateSnapshot {
+		return f.unpackSnapshot(readable)
+	}
+	f.restored = true
 	if version == stateFile {
 		return copyTo(f.restore, readable)
 	}

@@ -71,15 +71,14 @@ func NewHandler(k Kind, folders *scratch.Root, groups *tree.Groups, tokens Grant
 // Run implements [job.Handler]. The job's folder exists until its last checkpoint
 // has been recorded.
 func (h *Handler) Run(ctx context.Context, j *job.Job) ([]byte, error) {
-	if err := j.CheckVersion(stateVersions()...); err != nil {
+	if err := j.CheckVersion(h.kind.stateVersions()...); err != nil {
 		return nil, err
 	}
 	log := h.log.With("job_id", j.ID, "kind", j.Kind)
-	f, err := newFolder(h.scratch)
+	f, err := newFolder(h.scratch, &h.kind)
 	if err != nil {
 		return nil, h.notStarted(ctx, log, nil, fmt.Errorf("make the job's folder: %w", err))
 	}
-	f.ownFiles = h.kind.CheckpointFiles
 	j.Cleanup(func() { h.scratch.Discard(f.Folder, log) })
 	if err := f.User.Do(func() error { return f.fill(ctx, j) }); err != nil {
 		return nil, h.notStarted(ctx, log, f, explainFill(err))
@@ -119,9 +118,19 @@ func (h *Handler) runProgram(ctx context.Context, r *programRun) (end ended, err
 	if r.own, err = openOwnFiles(&h.kind, r); err != nil {
 		return end, h.notStarted(ctx, r.log, r.folder, fmt.Errorf("look for the program's checkpoint files: %w", err))
 	}
-	out := printed.New(ctx, r.log)
-	if r.program, err = tree.Start(h.command(r.job, r.folder), h.limits(r.folder.User), h.groups, r.folder.User, out); err != nil {
+	out, cmd := printed.New(ctx, r.log), h.command(r.job, r.folder)
+	if r.snapshots, err = openSnapshots(&h.kind, r, cmd); err != nil {
+		return end, h.backOff(ctx, r.log, err)
+	}
+	defer r.snapshots.close()
+	if r.program, err = tree.Start(cmd, h.limits(r.folder.User), h.groups, r.folder.User, out); err != nil {
 		return end, h.notStarted(ctx, r.log, r.folder, fmt.Errorf("the command cannot be started: %w", err))
+	}
+	if err := r.snapshots.begin(ctx); err != nil {
+		r.program.Kill()
+		<-r.program.Exited()
+		out.Finish()
+		return end, h.notBegun(ctx, r, err)
 	}
 	r.outputs.begin(r.job)
 	kills, _ := resource.OOMKills()

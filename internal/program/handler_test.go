@@ -467,7 +467,7 @@ func shell(script string) []string { return []string{"/bin/sh", "-c", script} }
 // was killed because of it.
 func TestFaultAtTheEnd(t *testing.T) {
 	b := setup(t)
-	f, err := newFolder(b.scratch)
+	f, err := newFolder(b.scratch, &Kind{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/jsonpos"
 	"github.com/spotworker/spotworker/internal/program/archive"
+	"github.com/spotworker/spotworker/internal/program/snapshot"
 	"github.com/spotworker/spotworker/internal/program/tree"
 	"github.com/spotworker/spotworker/job"
 )
@@ -116,6 +117,9 @@ func parseKind(m jsonpos.Member) (parsedKind, error) {
 	}
 	if len(k.Command) == 0 {
 		return k, m.Value.Errorf(`it has no command: give "command": ["PROGRAM", "ARGUMENT"]`)
+	}
+	if err := k.checkSnapshot(m.Value); err != nil {
+		return k, err
 	}
 	return k, k.checkFolder()
 }
@@ -241,6 +245,10 @@ type Kind struct {
 	// KeepPrevious keeps the checkpoint before the last one too ([job.KeepPreviousState]).
 	KeepPrevious bool
 
+	// Snapshot makes an unchanged program interruptible: it is frozen, and continued elsewhere
+	// (package snapshot).
+	Snapshot bool
+
 	// Outputs configures the program's output folder; nil gives it none.
 	Outputs *Outputs
 
@@ -353,7 +361,8 @@ func (k *Kind) filesOf(arguments []string) []string {
 func (k *Kind) Absent() []string {
 	var paths []string
 	for _, argument := range k.Command[1:] {
-		if !filepath.IsAbs(argument) || strings.ContainsFunc(argument, unicode.IsSpace) {
+		if !filepath.IsAbs(argument) || strings.ContainsFunc(argument, unicode.IsSpace) ||
+			k.Snapshot && strings.HasPrefix(argument, snapshot.Place+"/") {
 			continue
 		}
 		if _, err := os.Stat(argument); errors.Is(err, fs.ErrNotExist) {

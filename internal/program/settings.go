@@ -54,6 +54,7 @@ var settings = map[string]func(*parsedKind, jsonpos.Value) error{
 	"keep_states":    (*parsedKind).setKeepStates,
 	"tokens":         (*parsedKind).setTokens,
 	"outputs":        (*parsedKind).setOutputs,
+	"snapshot":       (*parsedKind).setSnapshot,
 }
 
 func settingNames() []string { return slices.Sorted(maps.Keys(settings)) }

@@ -42,14 +42,16 @@ type programRun struct {
 
 	stopSignal syscall.Signal // 0 for SIGTERM
 	own        *ownFiles      // the program's own checkpoint files; nil for a kind without
+	snapshots  *snapshots     // of a kind whose program is frozen; nil for others
 }
 
 func newRun(j *job.Job, k *Kind, f *folder, output *outputFolder, log *slog.Logger) *programRun {
 	return &programRun{
 		job: j, folder: f, outputs: output, full: k.errFull(), keepsPrevious: k.KeepPrevious, log: log,
-		collector: collector{user: f.User, from: f.checkpoint, dir: f.collected, log: log, limits: k.checkpointLimits()},
-		progress:  progressFile{name: f.progress},
-		disk:      scratch.Watch{Folder: f.Folder, Limit: k.Disk},
+		collector: collector{user: f.User, from: f.checkpoint, dir: f.collected, log: log, limits: k.checkpointLimits(),
+			frozen: k.Snapshot},
+		progress: progressFile{name: f.progress},
+		disk:     scratch.Watch{Folder: f.Folder, Limit: k.Disk},
 
 		stopSignal: k.StopSignal,
 	}
@@ -75,6 +77,7 @@ func (r *programRun) supervise(ctx context.Context) ended {
 	r.stopper = newStopper(ctx, r)
 	defer r.disk.Stop()
 	defer r.own.stop()
+	defer r.snapshots.stop()
 	for {
 		select {
 		case end.exit = <-r.program.Exited():
@@ -117,6 +120,9 @@ func (r *programRun) untilStop(ctx context.Context) context.Context {
 
 func (r *programRun) collect(ctx context.Context) error {
 	if err := r.takeOwnFiles(ctx); err != nil {
+		return err
+	}
+	if err := r.takeSnapshot(ctx); err != nil {
 		return err
 	}
 	state, err := r.collector.collect(r.untilStop(ctx))
@@ -202,7 +208,11 @@ func (s *stopper) watch(ctx context.Context) {
 	case <-ctx.Done():
 	}
 	s.announce(ctx)
-	s.run.program.AskToStop(s.run.stopSignal)
+	if s.run.snapshots != nil { // its program is not asked: it is frozen
+		s.done.Go(func() { s.run.snapshots.last(ctx, s.kill) })
+	} else {
+		s.run.program.AskToStop(s.run.stopSignal)
+	}
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for {

@@ -2,6 +2,7 @@ package workercmd
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -85,6 +86,11 @@ func (f *flags) commands(others job.Kinds, account *azure.Account, shared *vmsha
 	if err != nil {
 		closeTokens()
 		return nil, nil, &cli.ConfigError{Err: fmt.Errorf("--scratch: the folder for jobs cannot be made: %w", err)}
+	}
+	if err := program.CheckSnapshots(context.Background(), kinds, folders); err != nil {
+		closeTokens()
+		_ = folders.Close()
+		return nil, nil, &cli.ConfigError{Err: fmt.Errorf("%s: %w", f.KindsFile, err)}
 	}
 	for i := range kinds {
 		for _, path := range kinds[i].Absent() {

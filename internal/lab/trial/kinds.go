@@ -94,8 +94,8 @@ func (c Config) fromKindsFile() (candidate, error) {
 		return p, fmt.Errorf("%s has no kind %q; it has %s", c.KindsFile, c.Kind, strings.Join(names, ", "))
 	}
 	k := kinds[i]
-	if len(k.Tokens) > 0 {
-		return p, fmt.Errorf("kind %s has tokens of a managed identity, which there is none of on this machine: try it without tokens", k.Name)
+	if err := fitsTrial(k); err != nil {
+		return p, err
 	}
 	p.kind, p.command = k.Name, k.Command
 	data, err := os.ReadFile(c.KindsFile)
@@ -125,6 +125,18 @@ func (c Config) fromKindsFile() (candidate, error) {
 	delete(p.settings, "idempotent")       // such a job may leave no record
 	p.limit()
 	return p, nil
+}
+
+// fitsTrial returns an error for a kind that a trial cannot judge.
+func fitsTrial(k program.Kind) error {
+	switch {
+	case len(k.Tokens) > 0:
+		return fmt.Errorf("kind %s has tokens of a managed identity, which there is none of on this machine: try it without tokens", k.Name)
+	case k.Snapshot:
+		return fmt.Errorf("kind %s is frozen with CRIU: a trial judges a program by the checkpoints that it writes itself, and there are none",
+			k.Name)
+	}
+	return nil
 }
 
 // environmentOf returns the variables that a kind sets and passes on, and the variables

@@ -142,7 +142,14 @@ func (c *controlGroup) start(cmd *exec.Cmd) error {
 		return err
 	}
 	defer func() { _ = open.Close() }()
-	cmd.Args = append([]string{systemShell, "-c", gated, "sh", cmd.Path}, cmd.Args[1:]...)
+	program := cmd.Path
+	if program == selfExe { // which is the shell's own for a shell
+		if program, err = os.Executable(); err != nil {
+			_ = gate.Close()
+			return err
+		}
+	}
+	cmd.Args = append([]string{systemShell, "-c", gated, "sh", program}, cmd.Args[1:]...)
 	cmd.Path, cmd.ExtraFiles = systemShell, []*os.File{gate}
 	err = cmd.Start()
 	_ = gate.Close()

@@ -31,6 +31,9 @@ func NewCommand(argv []string, l Limits) *exec.Cmd {
 // its process group: in a control group where there are any, otherwise as a user of its
 // own, otherwise below a reaper.
 func begin(cmd *exec.Cmd, l Limits, groups *Groups, user *sandbox.User) (group, error) {
+	if inNamespaces(cmd) {
+		mapUser(cmd, user)
+	}
 	switch {
 	case groups != nil:
 		g, err := groups.make(l)
@@ -47,6 +50,11 @@ func begin(cmd *exec.Cmd, l Limits, groups *Groups, user *sandbox.User) (group, 
 			return nil, err
 		}
 		return &usersGroup{processGroup: processGroup{cmd.Process.Pid}, user: user, limit: l.UserTasks}, nil
+	case inNamespaces(cmd): // which end with their first process
+		if err := cmd.Start(); err != nil {
+			return nil, err
+		}
+		return processGroup{cmd.Process.Pid}, nil
 	default:
 		return beginReaped(cmd)
 	}

@@ -42,6 +42,7 @@ var breaches = []struct {
 	{"jsonpos stands alone", "internal/jsonpos/jsonpos.go", importing(testModule + "/internal/program"), 3},
 	{"tokenproxy knows the monitor's limit alone", "internal/program/tokenproxy/tokenproxy.go",
 		importing(testModule + "/internal/storage/azure"), 3},
+	{"snapshot knows processes alone", "internal/program/snapshot/meta.go", importing(testModule + "/internal/program/archive"), 3},
 	{"sandbox stands alone", "internal/host/sandbox/users.go", importing(testModule + "/internal/program"), 3},
 	{"lifecycle stands alone", "internal/lifecycle/machine.go", importing(testModule + "/internal/preempt"), 3},
 	{"health stands alone", "internal/telemetry/health/loops.go", importing(testModule + "/internal/lifecycle"), 3},

@@ -224,6 +224,14 @@ var importRules = []importRule{
 		reason: "starting, ending, measuring and removing what a program leaves is the same whatever its job is",
 	},
 	{
+		name:    "snapshot knows processes alone",
+		in:      []string{"./internal/program/snapshot"},
+		forbids: []string{"./...", sdk},
+		allows: []string{"./internal/program/snapshot", "./internal/program/tree/...", "./internal/program/printed",
+			"./internal/host/sandbox"},
+		reason: "it freezes and restores a program in a folder; kinds, checkpoints and jobs are the handler's",
+	},
+	{
 		name:    "ledger stands alone",
 		in:      []string{"./internal/checkpoint/ledger"},
 		forbids: []string{"./...", sdk},

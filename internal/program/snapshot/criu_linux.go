@@ -1,0 +1,206 @@
+package snapshot
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// errKilled is the error of a criu that did not end within its deadline, while it may have
+// been changing processes of the program.
+var errKilled = errors.New("criu was killed")
+
+// exitError is the error of a criu that ended with an error.
+type exitError struct{ status syscall.WaitStatus }
+
+func (e *exitError) Error() string {
+	if e.status.Signaled() {
+		return "criu was ended by " + unix.SignalName(e.status.Signal())
+	}
+	return fmt.Sprintf("criu ended with exit code %d", e.status.ExitStatus())
+}
+
+// criuCapabilities are the capabilities of criu, over the namespaces of the program alone.
+var criuCapabilities = []uintptr{unix.CAP_CHECKPOINT_RESTORE, unix.CAP_SYS_PTRACE, unix.CAP_SETPCAP}
+
+// criuEnvironment is the environment of criu: nothing of the program's.
+var criuEnvironment = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
+
+// maxPrinted bounds the output of criu that is kept, in bytes.
+const maxPrinted = 64 << 10
+
+// criu calls criu in a folder and returns its output. Files follow its standard files. It is
+// killed after limit.
+func (p *initProcess) criu(limit time.Duration, dir string, files []*os.File, args ...string) (printed []byte, err error) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = null.Close() }()
+	out, err := unix.MemfdCreate("criu", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("memfd_create", err)
+	}
+	output := os.NewFile(uintptr(out), "criu")
+	defer func() { _ = output.Close() }()
+	pid, ended, err := p.processes.start(p.config.CRIU, append([]string{"criu"}, args...), &os.ProcAttr{
+		Dir: dir, Env: criuEnvironment, Files: append([]*os.File{null, output, output}, files...),
+		Sys: &syscall.SysProcAttr{Setsid: true},
+	}, criuCapabilities...)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", p.config.CRIU, err)
+	}
+	timer := time.NewTimer(max(limit, 0))
+	defer timer.Stop()
+	select {
+	case status := <-ended:
+		if status != 0 {
+			err = &exitError{status}
+		}
+	case <-timer.C:
+		_ = syscall.Kill(-pid, syscall.SIGKILL)
+		<-ended
+		err = fmt.Errorf("%w: it had not ended after %s", errKilled, limit.Round(time.Millisecond))
+	}
+	buffer := make([]byte, maxPrinted)
+	n, _ := output.ReadAt(buffer, 0)
+	return buffer[:n], err
+}
+
+// Names of the pipes between criu's hook and the init.
+const (
+	hookFrozen   = "frozen"
+	hookContinue = "continue"
+)
+
+// hook is the script that criu calls while the program is frozen and its memory is written.
+// It waits for the init. An exit code other than 0 lets the program continue.
+const hook = `#!/bin/sh
+[ "$CRTOOLS_SCRIPT_ACTION" = post-dump ] || exit 0
+cd "${0%/*}" && echo frozen >frozen && read -r answer <continue && [ "$answer" = yes ]
+`
+
+// ghostLimit is the largest deleted file that an image holds, in bytes.
+const ghostLimit = 1 << 30
+
+// hookCall is one call of criu's hook.
+type hookCall struct {
+	place  string // folder of the script and the pipes
+	frozen *os.File
+	goOn   *os.File
+	done   chan struct{}
+
+	called bool  // after done
+	failed error // of whileFrozen, after done
+}
+
+// newHook makes the script and its pipes outside of the job's folder.
+func newHook() (*hookCall, error) {
+	place, err := os.MkdirTemp(filepath.Dir(Place), "hook-")
+	if err != nil {
+		return nil, err
+	}
+	h := &hookCall{place: place, done: make(chan struct{})}
+	err = errors.Join(os.WriteFile(h.script(), []byte(hook), 0o700), //nolint:gosec // a script
+		unix.Mkfifo(filepath.Join(place, hookFrozen), 0o600), unix.Mkfifo(filepath.Join(place, hookContinue), 0o600))
+	// Both pipes are open for reading and writing, so that no open and no write waits for a
+	// script that never comes.
+	open := func(name string) *os.File {
+		file, failed := os.OpenFile(filepath.Join(place, name), os.O_RDWR, 0)
+		err = errors.Join(err, failed)
+		return file
+	}
+	h.frozen, h.goOn = open(hookFrozen), open(hookContinue)
+	if err != nil {
+		h.close()
+		return nil, err
+	}
+	return h, nil
+}
+
+func (h *hookCall) script() string { return filepath.Join(h.place, "hook") }
+
+// serve waits for the script, and calls whileFrozen while it waits.
+func (h *hookCall) serve(whileFrozen func() error) {
+	defer close(h.done)
+	if _, err := h.frozen.Read(make([]byte, 16)); err != nil {
+		return
+	}
+	h.called = true
+	answer := "yes\n"
+	if h.failed = whileFrozen(); h.failed != nil {
+		answer = "no\n"
+	}
+	_, _ = h.goOn.WriteString(answer)
+}
+
+// finish ends serve, once criu has ended.
+func (h *hookCall) finish() {
+	_ = h.frozen.SetReadDeadline(time.Now())
+	<-h.done
+}
+
+func (h *hookCall) close() { _ = errors.Join(h.frozen.Close(), h.goOn.Close(), os.RemoveAll(h.place)) }
+
+// dump freezes the program, writes its memory to dir, and calls whileFrozen. After an error
+// the program continues, except with errKilled.
+func (p *initProcess) dump(r request, dir string, whileFrozen func() error) (frozen time.Duration, err error) {
+	h, err := newHook()
+	if err != nil {
+		return 0, err
+	}
+	defer h.close()
+	begun := time.Now()
+	go h.serve(whileFrozen)
+	images := filepath.Join(dir, imagesName)
+	args := []string{"dump", "--unprivileged", "--tree", strconv.Itoa(p.root), "--images-dir", images, "--log-file", "dump.log", "-v1",
+		"--manage-cgroups=ignore", "--file-locks", "--ghost-limit", strconv.Itoa(ghostLimit), "--action-script", h.script()}
+	if !r.Last {
+		args = append(args, "--leave-running")
+	}
+	_, err = p.criu(r.Limit, images, nil, args...)
+	h.finish()
+	frozen = time.Since(begun)
+	switch log := readLog(filepath.Join(images, "dump.log")); {
+	case errors.Is(err, errKilled):
+		return frozen, err
+	case h.failed != nil:
+		return frozen, h.failed
+	case err != nil:
+		return frozen, refusal("dump", log, err)
+	case !h.called:
+		return frozen, errors.New("criu did not call its hook")
+	}
+	return frozen, os.Remove(filepath.Join(images, "dump.log"))
+}
+
+// refusal returns the error of a criu that ended with an error.
+func refusal(verb string, log []byte, err error) error {
+	if _, ok := errors.AsType[*exitError](err); !ok {
+		return err
+	}
+	if len(bytes.TrimSpace(log)) == 0 {
+		return &RefusedError{Reason: fmt.Sprintf("criu %s: %v, without a log", verb, err)}
+	}
+	return explain(verb, log)
+}
+
+// resume restores the processes of the program.
+func (p *initProcess) resume(r request, images string) error {
+	args := []string{"restore", "--unprivileged", "--images-dir", images, "--log-file", "restore.log", "-v1", "--manage-cgroups=ignore",
+		"--file-locks", "--restore-detached", "--restore-sibling",
+		"--inherit-fd", fmt.Sprintf("fd[3]:pipe:[%d]", r.Meta.Stdout),
+		"--inherit-fd", fmt.Sprintf("fd[4]:pipe:[%d]", r.Meta.Stderr)}
+	_, err := p.criu(r.Limit, images, p.output.writers[:], args...)
+	if err != nil {
+		return refusal("restore", readLog(filepath.Join(images, "restore.log")), err)
+	}
+	return nil
+}

@@ -1,0 +1,42 @@
+// Package snapshot freezes a program with all its processes into files and continues it
+// elsewhere, with CRIU. The program needs no change.
+//
+//	worker ──socket── init (PID 1 of its own namespaces) ──┬── program, a session of its own
+//	                                                       └── criu dump, criu restore
+//
+// [Session] is the worker's side. The init is the worker's own executable, started again in
+// a user, PID and mount namespace. It mounts the job's folder at [Place], starts or restores
+// the program, takes snapshots on request and ends with the program. With the init all
+// processes of the program end.
+//
+// # A snapshot
+//
+// A snapshot is a folder:
+//
+//	snapshot.json   [Meta]: format, machine, mapped files, PIDs and pipes
+//	attributes      modes and times of the files in folder
+//	folder/         the job's folder as it was while the program was frozen
+//	images/         CRIU's files
+//
+// The folder is copied while the program is frozen (shared blocks where the file system can
+// do that), so memory and files are of the same moment. The last snapshot of a run moves it.
+//
+// # Privilege
+//
+// In the user namespace exactly one user exists: the job's. The init has its capabilities in
+// this namespace alone, and none on the machine. criu gets CAP_CHECKPOINT_RESTORE,
+// CAP_SYS_PTRACE and CAP_SETPCAP of the namespace, the program none. So a hostile image
+// gets at most three capabilities over its own namespace, with files as the job's user. The
+// id inside is constant, and workers can map it to different users.
+//
+// # PIDs
+//
+// A program keeps its PIDs. They begin at 1000, and after a restore the next one is above
+// all that are in use. criu and the init of the next worker use lower ones.
+//
+// # Deadlines
+//
+// Each call of criu has a deadline. A criu that is killed may leave processes with foreign
+// code in them, so the init ends the program then, and the job continues from its last
+// snapshot.
+package snapshot

@@ -1,0 +1,129 @@
+package snapshot
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Machine is the part of a machine that a snapshot depends on.
+type Machine struct {
+	Kernel   string `json:"kernel"`    // its release
+	Arch     string `json:"arch"`      // as Go names it
+	CPU      string `json:"cpu"`       // the model's name
+	Features string `json:"features"`  // hash of the processor's features
+	CRIU     string `json:"criu"`      // its version
+	PageSize int    `json:"page_size"` // in bytes
+}
+
+// MismatchError is the error of a snapshot that needs another machine.
+type MismatchError struct{ Differences []string }
+
+// Error names each difference.
+func (e *MismatchError) Error() string {
+	return "the snapshot needs a machine like the one before: " + strings.Join(e.Differences, "; ")
+}
+
+// Compare returns a [*MismatchError] if a snapshot of one machine cannot be restored on
+// another, as far as this package knows.
+func (m Machine) Compare(here Machine) error {
+	var all []string
+	differs := func(what, theirs, ours string) {
+		if theirs != ours {
+			all = append(all, fmt.Sprintf("%s was %s, here it is %s", what, theirs, ours))
+		}
+	}
+	differs("the architecture", m.Arch, here.Arch)
+	differs("the kernel", m.Kernel, here.Kernel)
+	differs("the processor", m.CPU, here.CPU)
+	if m.CPU == here.CPU && m.Features != here.Features {
+		all = append(all, "the processor has other features, though its model is the same")
+	}
+	differs("criu", m.CRIU, here.CRIU)
+	differs("the size of a page", fmt.Sprint(m.PageSize), fmt.Sprint(here.PageSize))
+	if len(all) > 0 {
+		return &MismatchError{all}
+	}
+	return nil
+}
+
+// Hashes remembers hashes of files by size and time. Its zero value is ready to use.
+type Hashes struct {
+	mu    sync.Mutex
+	known map[fileStamp]string
+}
+
+type fileStamp struct {
+	path string
+	size int64
+	time time.Time
+}
+
+// Of returns size and hash of a file.
+func (h *Hashes) Of(path string) (Mapped, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return Mapped{}, err
+	}
+	defer func() { _ = file.Close() }()
+	info, err := file.Stat()
+	if err != nil {
+		return Mapped{}, err
+	}
+	if !info.Mode().IsRegular() {
+		return Mapped{}, fmt.Errorf("%s is no regular file", path)
+	}
+	stamp := fileStamp{path, info.Size(), info.ModTime()}
+	h.mu.Lock()
+	sum, ok := h.known[stamp]
+	h.mu.Unlock()
+	if !ok {
+		hash := sha256.New()
+		if _, err := io.Copy(hash, file); err != nil {
+			return Mapped{}, err
+		}
+		sum = hex.EncodeToString(hash.Sum(nil))
+		h.mu.Lock()
+		if h.known == nil {
+			h.known = map[fileStamp]string{}
+		}
+		h.known[stamp] = sum
+		h.mu.Unlock()
+	}
+	return Mapped{Path: path, Size: info.Size(), SHA256: sum}, nil
+}
+
+// maxNamed is how many differing files an error names.
+const maxNamed = 5
+
+// Check returns a [*MismatchError] if files that a snapshot has mapped are missing or
+// different here. Other errors are of reading them.
+func (h *Hashes) Check(files []Mapped) error {
+	var bad []string
+	for _, want := range files {
+		got, err := h.Of(want.Path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			bad = append(bad, want.Path+" is missing here")
+		case err != nil:
+			return err
+		case got != want:
+			bad = append(bad, want.Path+" has other content here")
+		}
+	}
+	if len(bad) > maxNamed {
+		bad = append(slices.Clip(bad[:maxNamed]), fmt.Sprintf("and %d more files differ", len(bad)-maxNamed))
+	}
+	if len(bad) > 0 {
+		return &MismatchError{bad}
+	}
+	return nil
+}

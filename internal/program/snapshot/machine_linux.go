@@ -1,0 +1,55 @@
+package snapshot
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// thisMachine returns this machine with a version of criu.
+func thisMachine(criu string) (Machine, error) {
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		return Machine{}, err
+	}
+	m := Machine{Kernel: unix.ByteSliceToString(name.Release[:]), Arch: runtime.GOARCH, CRIU: criu, PageSize: os.Getpagesize()}
+	file, err := os.Open("/proc/cpuinfo")
+	if err != nil {
+		return m, err
+	}
+	defer func() { _ = file.Close() }()
+	m.CPU, m.Features = processor(bufio.NewScanner(file))
+	return m, nil
+}
+
+// processor returns the model and the hash of the features of the first processor in
+// /proc/cpuinfo.
+func processor(lines *bufio.Scanner) (model, features string) {
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		key, value, ok := strings.Cut(lines.Text(), ":")
+		if !ok {
+			if model != "" || features != "" {
+				break // the next processor
+			}
+			continue
+		}
+		value = strings.TrimSpace(value)
+		switch strings.TrimSpace(key) {
+		case "model name", "CPU part":
+			model = value
+		case "flags", "Features":
+			words := strings.Fields(value)
+			slices.Sort(words)
+			sum := sha256.Sum256([]byte(strings.Join(words, " ")))
+			features = hex.EncodeToString(sum[:8])
+		}
+	}
+	return model, features
+}

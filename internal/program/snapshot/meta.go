@@ -1,0 +1,186 @@
+package snapshot
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// Names in a snapshot.
+const (
+	metaName       = "snapshot.json"
+	attributesName = "attributes"
+	folderName     = "folder"
+	imagesName     = "images"
+)
+
+// Place is the path of the job's folder in the program's mount namespace, the same on every
+// machine: a program keeps paths in its memory.
+const Place = "/media/spotworker"
+
+// Parts are the names in a job's folder that belong to a snapshot. Others are the worker's.
+var Parts = []string{"work", "tmp", "shm", "payload", "progress", "result"}
+
+// formatVersion is the version of a snapshot's format.
+const formatVersion = 1
+
+// maxMeta bounds the files that describe a snapshot, in bytes.
+const maxMeta = 64 << 20
+
+// ErrDamaged is the error of a snapshot that no machine can restore.
+var ErrDamaged = errors.New("the snapshot is damaged")
+
+// Meta describes a snapshot.
+type Meta struct {
+	Format  int       `json:"format"`
+	Root    int       `json:"root"`     // PID of the first process
+	LastPID int       `json:"last_pid"` // the highest PID in use
+	Stdout  uint64    `json:"stdout"`   // inode of the pipe
+	Stderr  uint64    `json:"stderr"`
+	Machine Machine   `json:"machine"`
+	Files   []Mapped  `json:"files"` // outside the job's folder, mapped by the program
+	Taken   time.Time `json:"taken"`
+}
+
+// Mapped is a program or library in the memory of a snapshot.
+type Mapped struct {
+	Path   string `json:"path"`
+	Size   int64  `json:"size"`
+	SHA256 string `json:"sha256"`
+}
+
+// ReadMeta reads the description of a snapshot. The error wraps [ErrDamaged] if it has a
+// format that this version cannot use.
+func ReadMeta(dir string) (*Meta, error) {
+	data, err := readBounded(filepath.Join(dir, metaName))
+	if err != nil {
+		return nil, err
+	}
+	return parseMeta(data)
+}
+
+func parseMeta(data []byte) (*Meta, error) {
+	var m Meta
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	if err := decoder.Decode(&m); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrDamaged, metaName, err)
+	}
+	switch {
+	case m.Format != formatVersion:
+		return nil, fmt.Errorf("%w: it has format %d; this version reads %d", ErrDamaged, m.Format, formatVersion)
+	case m.Root < firstPID || m.LastPID < m.Root || m.LastPID > maxPID:
+		return nil, fmt.Errorf("%w: PIDs %d to %d are out of range", ErrDamaged, m.Root, m.LastPID)
+	}
+	return &m, nil
+}
+
+// Bounds of the PIDs of a program.
+const (
+	firstPID = 1000
+	maxPID   = 1 << 22
+)
+
+// readBounded reads a regular file of at most maxMeta bytes.
+func readBounded(name string) ([]byte, error) {
+	info, err := os.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%w: it has no %s", ErrDamaged, filepath.Base(name))
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular() || info.Size() > maxMeta:
+		return nil, fmt.Errorf("%w: %s is no file of at most %d bytes", ErrDamaged, filepath.Base(name), maxMeta)
+	}
+	return os.ReadFile(name)
+}
+
+// attributes are the mode and time of a file, which the archive of a state does not keep.
+type attributes struct {
+	Path string      `json:"p"`
+	Mode fs.FileMode `json:"m"` // permissions alone
+	Time int64       `json:"t"` // of the last change, in nanoseconds
+}
+
+// writeAttributes records the attributes of everything in dir/folder.
+func writeAttributes(dir string) (err error) {
+	file, err := os.OpenFile(filepath.Join(dir, attributesName), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	top := filepath.Join(dir, folderName)
+	out := json.NewEncoder(file)
+	return filepath.WalkDir(top, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.Type()&fs.ModeSymlink != 0 || name == top {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		path, err := filepath.Rel(top, name)
+		if err != nil {
+			return err
+		}
+		return out.Encode(attributes{filepath.ToSlash(path), info.Mode().Perm(), info.ModTime().UnixNano()})
+	})
+}
+
+// restoreAttributes sets the attributes of everything in dir/folder, which comes from
+// storage: paths that leave the folder are refused, and links are not followed.
+func restoreAttributes(dir string) error {
+	data, err := readBounded(filepath.Join(dir, attributesName))
+	if err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(filepath.Join(dir, folderName))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	var all []attributes
+	for in := json.NewDecoder(bytes.NewReader(data)); ; {
+		var a attributes
+		if err := in.Decode(&a); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return fmt.Errorf("%w: %s: %w", ErrDamaged, attributesName, err)
+		}
+		all = append(all, a)
+	}
+	for _, a := range slices.Backward(all) { // files first: a folder's mode may forbid changes in it
+		info, err := root.Lstat(a.Path)
+		if err != nil || info.Mode()&fs.ModeSymlink != 0 {
+			return fmt.Errorf("%w: %s names %q, which it does not have", ErrDamaged, attributesName, a.Path)
+		}
+		at := time.Unix(0, a.Time)
+		if err := errors.Join(root.Chtimes(a.Path, at, at), root.Chmod(a.Path, a.Mode.Perm())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Unpack moves the files of a snapshot in dir to the job's folder, and leaves the images.
+func Unpack(dir, folder string) error {
+	if err := restoreAttributes(dir); err != nil {
+		return err
+	}
+	for _, name := range Parts {
+		from, to := filepath.Join(dir, folderName, name), filepath.Join(folder, name)
+		if err := os.RemoveAll(to); err != nil {
+			return err
+		}
+		if err := os.Rename(from, to); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,48 @@
+//go:build !linux
+
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/host/sandbox"
+)
+
+var errSystem = errors.New("process snapshots take Linux: CRIU exists for no other system")
+
+// ErrLost does not occur here.
+var ErrLost = errors.New("criu did not end in time")
+
+// Find fails here.
+func Find() (string, error) { return "", errSystem }
+
+// Check fails here.
+func Check(context.Context, string, string, *sandbox.User) (Machine, error) {
+	return Machine{}, errSystem
+}
+
+// Config describes the program of a session.
+type Config struct {
+	CRIU, Job, Inputs string
+	Restored          string
+	Meta              *Meta
+	Limit             time.Duration
+}
+
+// Session is not available here.
+type Session struct{}
+
+// NewSession fails here.
+func NewSession(Config, *exec.Cmd) (*Session, error) { return nil, errSystem }
+
+// Begin fails here.
+func (*Session) Begin(context.Context) error { return errSystem }
+
+// Take fails here.
+func (*Session) Take(context.Context, string, bool) (time.Duration, error) { return 0, errSystem }
+
+// Close does nothing.
+func (*Session) Close() {}

@@ -1,0 +1,57 @@
+package snapshot
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+)
+
+// checkParts returns a [*RefusedError] if a job's folder has something that the archive of a
+// state cannot hold. It is called before anything is moved or copied, so that the program
+// continues.
+func checkParts(job string) error {
+	for _, part := range Parts {
+		err := filepath.WalkDir(filepath.Join(job, part), func(name string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || d.Type().IsRegular() {
+				return err
+			}
+			within, err := filepath.Rel(job, name)
+			if err != nil {
+				return err
+			}
+			within = filepath.ToSlash(within)
+			if d.Type()&fs.ModeSymlink == 0 {
+				return &RefusedError{Reason: "the program's folder has a pipe, socket or device, which cannot be kept: " + within, Known: true}
+			}
+			target, err := os.Readlink(name)
+			if err == nil && !staysInside(within, target) {
+				err = &RefusedError{Reason: "the program's folder has a link that leads out of it, which cannot be kept: " + within + " -> " + target,
+					Known: true}
+			}
+			return err
+		})
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// staysInside reports whether a link leads to a place in the job's folder, with ".." only at
+// the start of its target.
+func staysInside(name, target string) bool {
+	if path.IsAbs(target) || target == "" {
+		return false
+	}
+	inner := target
+	for strings.HasPrefix(inner, "../") {
+		inner = inner[len("../"):]
+	}
+	if inner != ".." && strings.Contains("/"+inner+"/", "/../") {
+		return false
+	}
+	return filepath.IsLocal(path.Join(path.Dir(name), target))
+}

@@ -1,0 +1,65 @@
+package snapshot
+
+import (
+	"bufio"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spotworker/spotworker/internal/program/tree"
+)
+
+func TestParseMaps(t *testing.T) {
+	const maps = `55e0 r--p 00000000 fe:00 12 /usr/bin/python3.11
+55e1 r-xp 00001000 fe:00 12 /usr/bin/python3.11
+7f00 rw-p 00000000 00:00 0
+7f01 r--p 00000000 fe:00 13 /usr/lib/a lib.so
+7f02 rw-s 00000000 00:01 14 /dev/zero (deleted)
+7f03 rw-s 00000000 00:01 14 /memfd:x (deleted)
+7f04 r--p 00000000 fe:00 15 /media/spotworker/work/data
+7f05 rw-p 00000000 00:00 0 [stack]
+`
+	if got, want := parseMaps(maps), []string{"/usr/bin/python3.11", "/usr/lib/a lib.so"}; !slices.Equal(got, want) {
+		t.Errorf("parseMaps = %q, want %q", got, want)
+	}
+}
+
+func TestProcessor(t *testing.T) {
+	const one = "processor\t: 0\nmodel name\t: Xeon\nflags\t\t: fpu avx\n\n"
+	of := func(text string) (string, string) { return processor(bufio.NewScanner(strings.NewReader(text))) }
+	model, features := of(one + "processor\t: 1\nmodel name\t: other\nflags\t\t: x\n")
+	if model != "Xeon" || features == "" {
+		t.Errorf("processor = %q, %q", model, features)
+	}
+	if _, same := of(strings.Replace(one, "fpu avx", "avx fpu", 1)); same != features {
+		t.Error("another order of the features is another processor")
+	}
+	if _, other := of(strings.Replace(one, "avx", "avx2", 1)); other == features {
+		t.Error("another feature is the same processor")
+	}
+}
+
+// TestHostileInit bounds what an init that was taken over can send.
+func TestHostileInit(t *testing.T) {
+	s, err := NewSession(Config{}, tree.NewCommand([]string{"/bin/true"}, tree.Limits{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	sent := make(chan int, 1)
+	go func() {
+		n, part := 0, []byte(strings.Repeat("x", 64<<10))
+		written, err := s.theirs.WriteString(`{"error":"`)
+		for ; err == nil; written, err = s.theirs.Write(part) {
+			n += written
+		}
+		sent <- n
+	}()
+	if _, err := s.Take(t.Context(), "snapshot-1", false); err == nil {
+		t.Error("Take with an endless reply = nil")
+	}
+	s.Close()
+	if n := <-sent; n > 8*maxReply {
+		t.Errorf("%d bytes were read or kept of an endless reply", n)
+	}
+}

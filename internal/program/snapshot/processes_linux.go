@@ -1,0 +1,94 @@
+package snapshot
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
+	"syscall"
+
+	"github.com/spotworker/spotworker/internal/host/sandbox"
+)
+
+// processes are the children of the init. As PID 1 it inherits and reaps all orphans, so it
+// waits for its own children in the same loop.
+type processes struct {
+	mu    sync.Mutex
+	wait  map[int]chan syscall.WaitStatus
+	child chan struct{} // has an element after a start
+}
+
+func newProcesses() *processes {
+	p := &processes{wait: map[int]chan syscall.WaitStatus{}, child: make(chan struct{}, 1)}
+	go p.reap()
+	return p
+}
+
+func (p *processes) reap() {
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, 0, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil:
+			<-p.child
+		default:
+			p.mu.Lock()
+			if c := p.wait[pid]; c != nil {
+				c <- status
+				delete(p.wait, pid)
+			}
+			p.mu.Unlock()
+		}
+	}
+}
+
+// expect returns a channel that gets the status of a process, which may not exist yet.
+func (p *processes) expect(pid int) chan syscall.WaitStatus {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := make(chan syscall.WaitStatus, 1)
+	p.wait[pid] = c
+	return c
+}
+
+// start starts a process with only the given capabilities of the init's namespace.
+func (p *processes) start(path string, args []string, attr *os.ProcAttr, capabilities ...uintptr) (pid int, ended chan syscall.WaitStatus,
+	err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // not unlocked: the thread has lost its ambient capabilities
+		cmd := &exec.Cmd{SysProcAttr: attr.Sys}
+		if err = (*sandbox.User)(nil).Apply(cmd); err != nil {
+			return
+		}
+		attr.Sys.AmbientCaps = capabilities
+		files := make([]uintptr, len(attr.Files))
+		for i, file := range attr.Files {
+			files[i] = file.Fd()
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		a := &syscall.ProcAttr{Dir: attr.Dir, Env: attr.Env, Files: files, Sys: attr.Sys}
+		pid, err = syscall.ForkExec(path, args, a) //nolint:gosec // from the kinds file
+		if err == nil {
+			ended = make(chan syscall.WaitStatus, 1)
+			p.wait[pid] = ended
+		}
+	}()
+	<-done
+	if err == nil {
+		p.started()
+	}
+	return pid, ended, err
+}
+
+// started wakes the loop that waits for children.
+func (p *processes) started() {
+	select {
+	case p.child <- struct{}{}:
+	default:
+	}
+}

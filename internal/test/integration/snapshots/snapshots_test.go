@@ -1,0 +1,400 @@
+//go:build integration && linux
+
+package snapshots
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/program"
+	"github.com/spotworker/spotworker/internal/test/need"
+	"github.com/spotworker/spotworker/job"
+)
+
+// never is an interval without a snapshot between the first and the last.
+const never = time.Hour
+
+// evicted runs a job that is evicted so often, and returns its result. The program does not
+// end before the file finish is in its working folder.
+func evicted(t *testing.T, k program.Kind, evictions int) string {
+	t.Helper()
+	var state []byte
+	for range evictions {
+		m := newMachine(t, nil)
+		r := m.begin(k, state, never)
+		r.untilRunning(state)
+		time.Sleep(100 * time.Millisecond) // some work is done
+		state = r.evict()
+	}
+	return newMachine(t, nil).finish(k, state)
+}
+
+// thrice evicts a program three times, and wants the result of an undisturbed run.
+func thrice(t *testing.T, k program.Kind) {
+	t.Helper()
+	t.Parallel()
+	want := evicted(t, k, 0)
+	if want == "" {
+		t.Fatal("the undisturbed run has no result")
+	}
+	if got := evicted(t, k, 3); got != want {
+		t.Errorf("evicted three times: result %.300q, want that of an undisturbed run, %.300q", got, want)
+	}
+}
+
+// script is a kind whose program is a shell.
+func script(text string) program.Kind {
+	return program.Kind{Name: "script", Command: []string{"/bin/sh", "-c", text}, Snapshot: true}
+}
+
+// pythonLoop has an open file.
+const pythonLoop = `
+import os, sys, time
+out = open("log", "w")
+total = 0
+print("running")
+i = 0
+while i < 40 or not os.path.exists("finish"):
+    if i < 40:
+        total += i
+        out.write(f"{i} {total}\n")
+        out.flush()
+        i += 1
+    time.sleep(0.02)
+out.close()
+open(os.environ["SPOTWORKER_RESULT"], "w").write(open("log").read() + sys.argv[1])
+`
+
+func pythonKind(t *testing.T) program.Kind {
+	t.Helper()
+	return program.Kind{Name: "loop", Command: []string{need.Command(t, "python3"), "-u", "-c", pythonLoop, "end"}, Snapshot: true}
+}
+
+func TestPythonWithAnOpenFile(t *testing.T) {
+	withCRIU(t)
+	thrice(t, pythonKind(t))
+}
+
+// threads is a program with threads, a child and a pipe between both.
+const threads = `
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <sys/wait.h>
+static long count[4];
+static void *work(void *at) {
+	for (int i = 0; i < 40; i++) { (*(long *)at) += i; usleep(20000); }
+	return NULL;
+}
+int main(void) {
+	int ends[2];
+	puts("running"); fflush(stdout);
+	if (pipe(ends)) return 1;
+	pid_t child = fork();
+	if (child == 0) {
+		for (int i = 0; i < 40; i++) { if (write(ends[1], &i, sizeof i) != sizeof i) return 1; usleep(20000); }
+		return 7;
+	}
+	close(ends[1]);
+	while (access("finish", F_OK)) usleep(20000);
+	pthread_t all[4];
+	for (int i = 0; i < 4; i++) pthread_create(&all[i], NULL, work, &count[i]);
+	long sum = 0; int got, status;
+	while (read(ends[0], &got, sizeof got) == sizeof got) sum += got;
+	for (int i = 0; i < 4; i++) pthread_join(all[i], NULL);
+	waitpid(child, &status, 0);
+	FILE *out = fopen(getenv("SPOTWORKER_RESULT"), "w");
+	fprintf(out, "%ld %ld %ld %ld, child %ld exit %d\n", count[0], count[1], count[2], count[3], sum, WEXITSTATUS(status));
+	return fclose(out);
+}
+`
+
+func TestThreadsAndAChild(t *testing.T) {
+	withCRIU(t)
+	cc := need.Command(t, "cc")
+	dir := t.TempDir()
+	source, binary := filepath.Join(dir, "threads.c"), filepath.Join(dir, "threads")
+	if err := os.WriteFile(source, []byte(threads), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if said, err := exec.CommandContext(t.Context(), cc, "-O1", "-pthread", "-o", binary, source).CombinedOutput(); err != nil {
+		t.Fatalf("cc: %v: %s", err, said)
+	}
+	thrice(t, program.Kind{Name: "threads", Command: []string{binary}, Snapshot: true})
+}
+
+func TestPipeline(t *testing.T) {
+	withCRIU(t)
+	need.Command(t, "awk")
+	thrice(t, script(`echo running >&2
+i=0; while [ $i -lt 40 ] || [ ! -e finish ]; do [ $i -ge 40 ] || { echo $i; i=$((i+1)); }; sleep 0.02; done |
+awk '{ s += $1; n++ } END { print n, s }' >"$SPOTWORKER_RESULT"`))
+}
+
+// TestXZ freezes a program that nobody wrote for evictions, in the middle of its input.
+func TestXZ(t *testing.T) {
+	withCRIU(t)
+	need.Command(t, "xz")
+	thrice(t, script(`echo running
+{ seq 1 60000; while [ ! -e finish ]; do sleep 0.02; done; seq 1 60000; } | xz -9 -T1 >data.xz
+sha256sum <data.xz >"$SPOTWORKER_RESULT"`))
+}
+
+// TestPythonWithProcesses shares memory between processes.
+func TestPythonWithProcesses(t *testing.T) {
+	withCRIU(t)
+	const code = `
+import multiprocessing as mp, os, time
+from multiprocessing import shared_memory
+fork = mp.get_context("fork")
+
+def count(name, at):
+    memory = shared_memory.SharedMemory(name)
+    for _ in range(40):
+        memory.buf[at] += 1
+        time.sleep(0.01)
+    memory.close()
+
+memory = shared_memory.SharedMemory(create=True, size=16)
+all = [fork.Process(target=count, args=(memory.name, at)) for at in range(3)]
+for p in all: p.start()
+print("running", flush=True)
+while not os.path.exists("finish"): time.sleep(0.02)
+for p in all: p.join()
+open(os.environ["SPOTWORKER_RESULT"], "w").write(f"{list(memory.buf[:3])} {[p.exitcode for p in all]}")
+memory.close()
+memory.unlink()
+`
+	thrice(t, program.Kind{Name: "processes", Command: []string{need.Command(t, "python3"), "-c", code}, Snapshot: true})
+}
+
+// TestUsers runs the program as users of its own: each machine has another user for the job.
+// The program has no capability, before a restore and after it.
+func TestUsers(t *testing.T) {
+	withCRIU(t)
+	t.Parallel()
+	const python = "/usr/bin/python3" // which every user may run
+	if _, err := os.Stat(python); err != nil {
+		need.Missing(t, python)
+	}
+	const code = `
+import os, time
+print("running", flush=True)
+def files():
+    return str(sorted(os.readlink(f"/proc/self/fd/{fd}").split(":")[0] for fd in range(20) if os.path.lexists(f"/proc/self/fd/{fd}")))
+rights = lambda: "".join(line for line in open("/proc/self/status") if line.startswith(("Cap", "Uid", "Groups"))) + files()
+before = rights()
+while not os.path.exists("finish"): time.sleep(0.02)
+after = rights()
+try:
+    os.kill(1, 9)
+    open("/proc/1/environ").read()
+    open("/proc/1/mem", "wb")
+    attack = "possible"
+except PermissionError:
+    attack = "refused"
+open(os.environ["SPOTWORKER_RESULT"], "w").write(("same\n" if after == before else "changed\n" + after) + before + attack)
+`
+	k := program.Kind{Name: "rights", Command: []string{python, "-c", code}, Snapshot: true}
+	m := newMachine(t, usersIn(t, "61000-61009"))
+	r := m.begin(k, nil, never)
+	r.untilRunning(nil)
+	state := r.evict()
+	got := newMachine(t, usersIn(t, "61010-61019")).finish(k, state)
+	if !strings.HasPrefix(got, "same\n") || !strings.HasSuffix(got, "refused") || !regexp.MustCompile(`(?m)^CapEff:\s+0+$`).MatchString(got) ||
+		!regexp.MustCompile(`(?m)^CapPrm:\s+0+$`).MatchString(got) || !regexp.MustCompile(`(?m)^Groups:\s*(65500)?\s*$`).MatchString(got) {
+		t.Errorf("rights of the program after a restore: %s\nwant the same as before, and none", got)
+	}
+}
+
+// TestSuddenDeath continues from the last periodic snapshot: files that were written later
+// are gone, and at most an interval is done again.
+func TestSuddenDeath(t *testing.T) {
+	withCRIU(t)
+	t.Parallel()
+	k := pythonKind(t)
+	want := evicted(t, k, 0)
+	r := newMachine(t, nil).begin(k, nil, 100*time.Millisecond)
+	var states [][]byte
+	for len(states) < 2 { // the second one follows the first
+		before := r.Latest()
+		r.until("a snapshot", func() bool { return r.Latest().HasState() && !r.Latest().SameState(before) })
+		states = append(states, r.state())
+	}
+	r.stop(job.Cancelled, 0)
+	r.Close()
+	for i, state := range states {
+		if got := newMachine(t, nil).finish(k, state); got != want {
+			t.Errorf("from snapshot %d: result %q, want %q", i, got, want)
+		}
+	}
+}
+
+// TestKilledAtRandomMoments kills the program with everything below the worker at random
+// moments: in a dump, between dumps, and in a restore. Each state that was reported leads to
+// the right result.
+func TestKilledAtRandomMoments(t *testing.T) {
+	withCRIU(t)
+	t.Parallel()
+	k := pythonKind(t)
+	want := evicted(t, k, 0)
+	var state []byte
+	for i := range 20 {
+		m := newMachine(t, nil)
+		r := m.begin(k, state, time.Millisecond)
+		time.Sleep(rand.N(400 * time.Millisecond))
+		r.stop(job.Evicted, 0)
+		if !job.IsInterrupted(r.err) {
+			t.Fatalf("kill %d: Run = %v, want an interruption; log:\n%s", i, r.err, m.log)
+		}
+		if r.Latest().HasState() {
+			state = r.state()
+		}
+		r.Close()
+	}
+	if got := newMachine(t, nil).finish(k, state); got != want {
+		t.Errorf("after 20 kills: result %q, want %q", got, want)
+	}
+}
+
+// TestRefusals dead-letters a program that cannot be frozen, with a reason in plain words.
+func TestRefusals(t *testing.T) {
+	withCRIU(t)
+	t.Parallel()
+	python := need.Command(t, "python3")
+	connected := `
+import socket, time
+a = socket.socket(); a.bind(("127.0.0.1", 0)); a.listen()
+b = socket.create_connection(a.getsockname()); c = a.accept()
+time.sleep(100)
+`
+	outside := filepath.Join(t.TempDir(), "outside")
+	for name, row := range map[string]struct{ code, want string }{
+		"connection": {connected, "network"},
+		"semaphore":  {"import multiprocessing, time; lock = multiprocessing.Lock(); time.sleep(100)", "a file that was deleted"},
+		"outside": {fmt.Sprintf("import time; f = open(%q, 'w'); time.sleep(100)", outside),
+			outside + " open for writing, which is not in the job's folder"},
+		"link out of the folder": {"import os, time; os.symlink('/usr/bin', 'bin'); time.sleep(100)", "work/bin -> /usr/bin"},
+		"pipe in the folder":     {"import os, time; os.mkfifo('pipe'); time.sleep(100)", "has a pipe, socket or device"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t, nil)
+			r := m.begin(program.Kind{Name: "refused", Command: []string{python, "-c", row.code}, Snapshot: true}, nil, never)
+			r.wait()
+			if !job.IsPermanent(r.err) || !strings.Contains(r.err.Error(), row.want) {
+				t.Errorf("Run = %v, want a permanent error with %q; log:\n%s", r.err, row.want, m.log)
+			}
+		})
+	}
+}
+
+// TestLaterRefusal keeps the last snapshot of a program that cannot be frozen any longer.
+func TestLaterRefusal(t *testing.T) {
+	withCRIU(t)
+	t.Parallel()
+	const code = `
+import os, time
+print("running", flush=True)
+while not os.path.exists("finish"): time.sleep(0.02)
+open(os.environ["SPOTWORKER_RESULT"], "w").write(str(os.listdir(".").count("pipe")))
+`
+	k := program.Kind{Name: "later", Command: []string{need.Command(t, "python3"), "-c", code}, Snapshot: true}
+	m := newMachine(t, nil)
+	r := m.begin(k, nil, 100*time.Millisecond)
+	r.until("a snapshot", func() bool { return r.Latest().HasState() })
+	if err := syscall.Mkfifo(filepath.Join(m.work(), "pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.until("a refusal", func() bool { return strings.Contains(m.log.String(), "no snapshot of the program") })
+	state := r.evict()
+	if got := newMachine(t, nil).finish(k, state); got != "0" {
+		t.Errorf("the program found %s pipes, want none: the snapshot is older", got)
+	}
+}
+
+// TestCheckOfTheMachine finds at a worker's start what a machine lacks.
+func TestCheckOfTheMachine(t *testing.T) {
+	withCRIU(t)
+	m := newMachine(t, nil)
+	plain, frozen := []program.Kind{{Name: "plain"}}, []program.Kind{{Name: "plain"}, {Name: "frozen", Snapshot: true}}
+	if err := program.CheckSnapshots(t.Context(), frozen, m.scratch); err != nil {
+		t.Errorf("CheckSnapshots = %v", err)
+	}
+	old := t.TempDir()
+	fake := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(old, "criu"), []byte("#!/bin/sh\n"+text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", old)
+	for want, text := range map[string]string{
+		"criu 3.17.1 is too old": "echo Version: 3.17.1",
+		"Kernel too old for us": `[ "$1" = --version ] && { echo Version: 4.1; exit; }
+echo "Error (criu/cr-check.c:1): Kernel too old for us"; exit 1`,
+	} {
+		fake(text)
+		if err := program.CheckSnapshots(t.Context(), frozen, m.scratch); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("CheckSnapshots = %v, want %q", err, want)
+		}
+	}
+	t.Setenv("PATH", t.TempDir())
+	if err := program.CheckSnapshots(t.Context(), frozen, m.scratch); err == nil || !strings.Contains(err.Error(), "there is no criu") {
+		t.Errorf("CheckSnapshots without criu = %v", err)
+	}
+	if err := program.CheckSnapshots(t.Context(), plain, m.scratch); err != nil {
+		t.Errorf("CheckSnapshots without a kind = %v", err)
+	}
+}
+
+// TestOtherMachine leaves a snapshot of another machine to a worker there, without a failure.
+func TestOtherMachine(t *testing.T) {
+	withCRIU(t)
+	t.Parallel()
+	m := newMachine(t, nil)
+	r := m.begin(pythonKind(t), nil, never)
+	r.untilRunning(nil)
+	state := r.evict()
+	i := bytes.Index(state, []byte(`"kernel":"`)) + len(`"kernel":"`)
+	if state[i]++; state[i] > '9' {
+		state[i] = '0'
+	}
+	m = newMachine(t, nil)
+	r = m.begin(pythonKind(t), state, never)
+	r.until("the difference is logged", func() bool { return strings.Contains(m.log.String(), "the kernel was") })
+	r.stop(job.Evicted, time.Minute)
+	if !job.IsUnavailable(r.err) || r.Latest().HasState() {
+		t.Errorf("Run = %v, want it to be unavailable here", r.err)
+	}
+}
+
+// TestDamagedImage fails a job whose image criu refuses, and reports no other state.
+func TestDamagedImage(t *testing.T) {
+	withCRIU(t)
+	t.Parallel()
+	m := newMachine(t, nil)
+	r := m.begin(pythonKind(t), nil, never)
+	r.untilRunning(nil)
+	state := r.evict()
+	i := bytes.Index(state, []byte("python3")) // in an image or the description
+	for j := i - 200; j < i; j++ {
+		state[j] ^= 0x55
+	}
+	m = newMachine(t, nil)
+	r = m.begin(pythonKind(t), state, never)
+	r.wait()
+	if r.err == nil || r.Latest().HasState() {
+		t.Errorf("Run of a damaged image = %q, %v, want an error; log:\n%s", r.result, r.err, m.log)
+	}
+}

@@ -1,0 +1,100 @@
+//go:build integration && linux
+
+package snapshots
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/delivery"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/program"
+	"github.com/spotworker/spotworker/internal/storage/azure"
+	"github.com/spotworker/spotworker/internal/storage/deployment"
+	"github.com/spotworker/spotworker/internal/worker"
+	"github.com/spotworker/spotworker/job"
+)
+
+// startWorker runs a worker of this machine until stop is called.
+func (m *machine) startWorker(server *storage.Server, k program.Kind) (stop func()) {
+	m.t.Helper()
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: server.ConnectionString(), Transport: server.Transport()})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	names, err := azure.NamesFor(azure.DefaultPrefix, "")
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	w, err := worker.New(worker.Config{
+		Settings: delivery.Settings{
+			Accounts: []*deployment.Stores{deployment.StoresOf(account, names)}, Log: m.logger(),
+			Kinds: job.Kinds{k.Name: program.NewHandler(k, m.scratch, nil, nil, nil, m.logger())},
+		},
+		Concurrency: 1, Host: m.t.Name(), Program: "test", DrainBudget: time.Minute,
+	})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	return func() {
+		cancel()
+		if err := <-ended; err != nil {
+			m.t.Errorf("worker: %v; log:\n%s", err, m.log)
+		}
+	}
+}
+
+// TestHandedOverByWorkers moves an unchanged program through three workers, by its record.
+func TestHandedOverByWorkers(t *testing.T) {
+	withCRIU(t)
+	t.Parallel()
+	k := pythonKind(t)
+	server := storage.New(storage.Options{})
+	c, err := client.Open(client.Options{ConnectionString: server.ConnectionString(), Transport: server.Transport()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Create(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Put(t.Context(), client.Spec{ID: "job-1", Kind: k.Name, Payload: "payload"}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		m := newMachine(t, nil)
+		stop := m.startWorker(server, k)
+		m.untilRuns(i > 0)
+		if i < 2 {
+			stop()
+			continue
+		}
+		m.letFinish()
+		until(t, m, "the job is done", func() bool {
+			j, err := c.Get(t.Context(), "job-1")
+			return err == nil && j.Status == client.StatusDone
+		})
+		stop()
+	}
+	j, err := c.Get(t.Context(), "job-1")
+	if err != nil || j.Interruptions != 2 {
+		t.Errorf("the job = %+v, %v, want two interruptions", j, err)
+	}
+	if result, err := c.Result(t.Context(), "job-1"); err != nil || string(result) != evicted(t, k, 0) {
+		t.Errorf("result = %q, %v", result, err)
+	}
+}
+
+// until waits until something holds.
+func until(t *testing.T, m *machine, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !holds(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within %s; log:\n%s", what, patience, m.log)
+		}
+	}
+}
