@@ -53,7 +53,8 @@ type manifest struct {
 
 // MakeImage makes a container image for the Linux architectures of c: an OCI archive with the
 // worker, certificates of authorities, and the licence texts. It needs no daemon and no
-// base image. The image has no shell. The worker runs as user 65532.
+// base image. The image has no shell. The worker runs as user 65532. Beside the archive is a
+// bill of materials for each architecture.
 func MakeImage(ctx context.Context, c Config) (path string, err error) {
 	if err := c.Validate(); err != nil {
 		return "", err
@@ -62,16 +63,18 @@ func MakeImage(ctx context.Context, c Config) (path string, err error) {
 		return "", errors.New("the image has no programs for jobs: copy the worker into an image of yours (docs/kubernetes.md)")
 	}
 	var layout imageLayout
+	var bills []file
 	all := manifest{SchemaVersion: 2, MediaType: indexType}
 	for _, architecture := range c.Architectures {
 		target := targetFor(architecture)
 		if target.system != linux {
 			return "", fmt.Errorf("image for %s: give architectures of Linux", architecture)
 		}
-		files, err := imageFiles(ctx, c, target)
+		files, bill, err := imageFiles(ctx, c, target)
 		if err != nil {
 			return "", fmt.Errorf("image for %s: %w", architecture, err)
 		}
+		bills = append(bills, bill)
 		one, err := layout.add(files, c, target)
 		if err != nil {
 			return "", err
@@ -90,6 +93,11 @@ func MakeImage(ctx context.Context, c Config) (path string, err error) {
 	if err := os.MkdirAll(c.Out, 0o755); err != nil { //nolint:gosec // images are for everybody
 		return "", err
 	}
+	for _, bill := range bills {
+		if err := writeWhole(filepath.Join(c.Out, bill.name), bill.data); err != nil {
+			return "", err
+		}
+	}
 	path = filepath.Join(c.Out, ImageName)
 	return path, writeWhole(path, archive)
 }
@@ -99,27 +107,34 @@ func imageTag(version string) string {
 	return "spotworker:" + strings.NewReplacer("+", "_", "~", "_").Replace(version)
 }
 
-// imageFiles returns the files of the image.
-func imageFiles(ctx context.Context, c Config, target target) ([]file, error) {
+// imageFiles returns the files of the image, and its bill of materials.
+func imageFiles(ctx context.Context, c Config, target target) (files []file, bill file, err error) {
 	binary, err := buildWorker(ctx, c, target)
 	if err != nil {
-		return nil, err
+		return nil, file{}, err
 	}
 	info, err := buildinfo.Read(bytes.NewReader(binary))
 	if err != nil {
-		return nil, fmt.Errorf("modules in the worker: %w", err)
+		return nil, file{}, fmt.Errorf("modules in the worker: %w", err)
 	}
 	licenses, err := Licenses(ctx, c.Worker, modulesIn(info))
 	if err != nil {
-		return nil, err
+		return nil, file{}, err
 	}
-	return []file{
+	worker := file{name: "worker", data: binary, executable: true}
+	others := []file{
 		{name: "etc/group", data: []byte("spotworker:x:" + imageUser + ":\n")},
 		{name: "etc/passwd", data: []byte("spotworker:x:" + imageUser + ":" + imageUser + "::/:/nologin\n")},
 		{name: "etc/ssl/certs/ca-certificates.crt", data: authorities()},
 		{name: licensesName, data: licenses},
-		{name: "worker", data: binary, executable: true},
-	}, nil
+	}
+	text, err := billOfMaterials(c.Version, c.Time, target, []goProgram{{file: worker, info: info}}, others)
+	return append(others, worker), file{name: ImageBillName(target.architecture), data: text}, err
+}
+
+// ImageBillName returns the name of the bill of materials of the image for an architecture.
+func ImageBillName(architecture string) string {
+	return strings.TrimSuffix(ImageName, ".tar") + "-" + architecture + ".cdx.json"
 }
 
 // authorities returns the root certificates of Mozilla, without the partly trusted

@@ -107,6 +107,11 @@ func TestImage(t *testing.T) {
 			t.Errorf("manifest %d is for %v, want %s", n, d.Platform, c.Architectures[n])
 		}
 		i.checkArchitecture(all.Manifests[n], machine, c.Architectures[n])
+		bill, err := os.ReadFile(filepath.Join(c.Out, ImageBillName(c.Architectures[n])))
+		if err != nil || !json.Valid(bill) || !bytes.Contains(bill, []byte("ca-certificates.crt")) ||
+			!bytes.Contains(bill, []byte(`"`+c.Architectures[n]+`"`)) {
+			t.Errorf("bill of materials for %s = %.100s, %v, want the files of the image", c.Architectures[n], bill, err)
+		}
 	}
 }
 

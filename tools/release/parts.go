@@ -43,7 +43,7 @@ func (p *parts) make(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, step := range []func(context.Context) error{p.notes, p.texts, p.licenses, p.packages} {
+	for _, step := range []func(context.Context) error{p.notes, p.texts, p.licenses, p.packages, p.image} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -140,6 +140,35 @@ func (p *parts) packages(ctx context.Context) error {
 			if err := os.Rename(filepath.Join(p.out, "vm", name), filepath.Join(p.out, "vm", target)); err != nil {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+// image makes the container image, named like the archives.
+func (p *parts) image(ctx context.Context) error {
+	architectures := []string{"amd64", "arm64"}
+	if len(p.architectures) > 0 {
+		architectures = slices.DeleteFunc(slices.Clone(p.architectures), func(a string) bool { return strings.HasPrefix(a, "windows-") })
+	}
+	if len(architectures) == 0 {
+		return nil
+	}
+	folder := filepath.Join(p.out, "vm")
+	path, err := vmpackage.MakeImage(ctx, vmpackage.Config{
+		Worker: "./cmd/worker", Version: p.version, Time: p.time, Architectures: architectures, Out: folder,
+	})
+	if err != nil {
+		return err
+	}
+	name := "spotworker-image_" + strings.TrimPrefix(p.version, "v")
+	if err := os.Rename(path, filepath.Join(folder, name+".tar")); err != nil {
+		return err
+	}
+	for _, a := range architectures {
+		bill := filepath.Join(folder, vmpackage.ImageBillName(a))
+		if err := os.Rename(bill, filepath.Join(folder, name+"_linux_"+a+".cdx.json")); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -107,7 +107,7 @@ func prepareRelease(t *testing.T, folder string) {
 	if other := read(t, filepath.Join(second.folder, "SHA256SUMS")); sums != other {
 		t.Errorf("a release of the same source in another folder has other bytes:\n%s\n%s", sums, other)
 	}
-	const files = 8 // an archive, a package for VMs, a bill of each, two Debian and two RPM packages
+	const files = 10 // an archive, a package for VMs, an image, a bill of each, two Debian and two RPM packages
 	if strings.Count(sums, "\n") != files {
 		t.Errorf("the release has\n%s\nwant %d files", sums, files)
 	}
@@ -122,6 +122,7 @@ func prepareRelease(t *testing.T, folder string) {
 	first.folder = filepath.Join(folder, "release")
 	wantManuals(t, first)
 	wantRPM(t, first)
+	wantImage(t, first)
 	put(t, filepath.Join(folder, "kinds.json"), releaseKinds)
 }
 
@@ -152,6 +153,21 @@ func wantManuals(t *testing.T, s snapshot) {
 	}
 	if strings.Contains(licenses, "no file with a licence") {
 		t.Error("licenses.txt lacks the licence of a module")
+	}
+}
+
+// wantImage demands an image with the tag of the release, and a bill of its modules and files.
+func wantImage(t *testing.T, s snapshot) {
+	t.Helper()
+	index := command(t, "tar", "-xOf", s.file(t, "spotworker-image_", ".tar"), "index.json")
+	if !strings.Contains(index, `"org.opencontainers.image.ref.name":"spotworker:v0.1.1-snapshot.`) {
+		t.Errorf("index.json of the image = %s, want the tag of the snapshot", index)
+	}
+	bill := read(t, s.file(t, "spotworker-image_", "_linux_"+runtime.GOARCH+".cdx.json"))
+	for _, want := range []string{`"CycloneDX"`, "sdk/storage/azqueue/v2", "etc/ssl/certs/ca-certificates.crt", "v0.1.1-snapshot."} {
+		if !strings.Contains(bill, want) {
+			t.Errorf("the bill of the image lacks %q", want)
+		}
 	}
 }
 
