@@ -40,7 +40,7 @@ func ReadScenario(file string, data []byte) (Scenario, error) {
 
 // read sets a field to a value, or the fields of a struct to the members of an object.
 func read(from jsonpos.Value, to reflect.Value) error {
-	text, isText := to.Addr().Interface().(encoding.TextUnmarshaler)
+	text, isText := reflect.TypeAssert[encoding.TextUnmarshaler](to.Addr())
 	switch {
 	case isText:
 		given, ok := from.Data.(string)

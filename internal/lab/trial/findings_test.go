@@ -227,7 +227,7 @@ func TestFind(t *testing.T) {
 func TestReport(t *testing.T) {
 	c := DefaultConfig()
 	r := judge(c, "program", observed{plain: []*course{undisturbed(), undisturbed()}, evicted: evictedOnce()})
-	want := Eviction{How: "notice", After: 4.6, Stop: 0.1, Release: 0.2, Back: 0.3, Sign: 0.5, Saved: true, Redone: 0, Exit: "exited with code 75"}
+	want := Eviction{How: "notice", After: 4.6, Stop: 0.1, Release: 0.2, Back: 0.3, Sign: 0.5, Saved: true, Exit: "exited with code 75"}
 	if len(r.Evictions) != 1 || r.Evictions[0] != want {
 		t.Errorf("evictions = %+v, want %+v", r.Evictions, want)
 	}

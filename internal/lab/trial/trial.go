@@ -298,7 +298,8 @@ func (t *trial) evicted(ctx context.Context, seen *observed) error {
 		return err
 	}
 	for n := 0; n < evictions; n++ {
-		s := seen.strikeFor(n)
+		var s strike
+		t.recorder.look(func(*course) { s = seen.strikeFor(n) })
 		m, err := t.next(ctx, seen, n, s)
 		if err != nil || m == nil {
 			return t.last(ctx, seen, err)
@@ -310,10 +311,14 @@ func (t *trial) evicted(ctx context.Context, seen *observed) error {
 			return context.Cause(ctx)
 		}
 		var struck *programRun
-		t.recorder.look(func(*course) { struck = t.recorder.last(m.name) })
+		repeats := false // it starts from the beginning each time
+		t.recorder.look(func(c *course) {
+			struck = t.recorder.last(m.name)
+			repeats = seen.onlyRepeats() && c.Ended.IsZero() && (n > 0 || evictions == 1 || !strings.Contains(struck.Exit, "signal"))
+		})
 		t.narrator.Say("%s", t.tell(n+1, m.name, struck))
-		if seen.onlyRepeats() && c.Ended.IsZero() && (n > 0 || evictions == 1 || !strings.Contains(struck.Exit, "signal")) {
-			return nil // it starts from the beginning each time
+		if repeats {
+			return nil
 		}
 	}
 	return t.last(ctx, seen, nil)
@@ -355,7 +360,9 @@ func (t *trial) next(ctx context.Context, seen *observed, n int, s strike) (*mac
 	case notice, cutOff:
 		wait -= min(noticeLag, wait/2)
 	case stop:
-		if seen.savedNothing() {
+		nothing := false
+		t.recorder.look(func(*course) { nothing = seen.savedNothing() })
+		if nothing {
 			wait = max(wait, seen.usual()*time.Duration(5+2*n)/10)
 		}
 	default:
@@ -425,7 +432,9 @@ func (t *trial) last(ctx context.Context, seen *observed, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if c.Ended.IsZero() {
+	ended := false
+	t.recorder.look(func(c *course) { ended = !c.Ended.IsZero() })
+	if !ended {
 		seen.gaveUp = fmt.Sprintf("it did not end within %s, although it was left alone", text.Duration(limit))
 		t.narrator.Say("It is left alone, and does not end within %s.", text.Duration(limit))
 		return nil
