@@ -72,7 +72,7 @@ func (c *Client) find(ctx context.Context, id string) (*account, checkpoint.Reco
 
 // inAccountOf adds the name of an account to an error if there are several accounts.
 func (c *Client) inAccountOf(a *account, err error) error {
-	if err == nil || len(c.accounts) == 1 {
+	if len(c.accounts) == 1 {
 		return err
 	}
 	return fmt.Errorf("storage account %s: %w", a.stores.Account.Name(), err)
@@ -95,7 +95,7 @@ type allRecords struct {
 // Read reads the record of a job.
 func (a *allRecords) Read(ctx context.Context, id string) (checkpoint.Record, error) {
 	part, r, err := a.client.find(ctx, id)
-	if err == nil && r.Status == checkpoint.Done {
+	if r.Status == checkpoint.Done {
 		a.found.Store(id, part)
 	}
 	return r, err
@@ -136,7 +136,7 @@ func (a *allRecords) list(ctx context.Context, prefix string, skipped func(blob 
 	})
 	return func(yield func(checkpoint.Record, error) bool) {
 		for r, err := range all {
-			if err == nil && r.Status == checkpoint.Done && r.in != a.client.likely(r.ID)[0] {
+			if r.Status == checkpoint.Done && r.in != a.client.likely(r.ID)[0] {
 				a.found.Store(r.ID, r.in)
 			}
 			if !yield(r.Record, err) {

@@ -141,7 +141,7 @@ type serviceError struct {
 
 func (e *serviceError) Error() string { return e.text }
 
-func (e *serviceError) Is(target error) bool { return e.kind != nil && target == e.kind }
+func (e *serviceError) Is(target error) bool { return target == e.kind } // errors.Is has no nil target
 
 func (e *serviceError) Unwrap() error { return e.err }
 

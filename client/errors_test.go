@@ -3,8 +3,12 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,8 +16,15 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/fleet/control"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/operate"
+	"github.com/spotworker/spotworker/internal/producer"
+	"github.com/spotworker/spotworker/internal/queue"
 )
 
 // calls are the methods that read, each as a user would call it.
@@ -64,7 +75,7 @@ func TestDenied(t *testing.T) {
 			}
 			err := call(t.Context())
 			denied, ok := errors.AsType[*DeniedError](err)
-			if !ok || !errors.Is(err, ErrDenied) || !strings.Contains(err.Error(), want) || denied.Role != "" && denied.Role != want {
+			if !ok || !errors.Is(err, ErrDenied) || !errors.As(err, new(*azcore.ResponseError)) || !strings.Contains(err.Error(), want) || denied.Role != "" && denied.Role != want {
 				t.Errorf("%s refused with %s = %v, want an error that names %q", name, row.code, err, want)
 			}
 		}
@@ -77,7 +88,7 @@ func TestNoAccount(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Get(t.Context(), "a"); !errors.Is(err, ErrNoAccount) || !strings.Contains(err.Error(), "contoso.blob.core.windows.net") {
+		if _, err := c.Get(t.Context(), "a"); !errors.Is(err, ErrNoAccount) || !errors.As(err, new(*net.DNSError)) || !strings.Contains(err.Error(), "contoso.blob.core.windows.net") {
 			t.Errorf("Get = %v, want ErrNoAccount with the host", err)
 		}
 	})
@@ -102,15 +113,157 @@ func TestOpenRefuses(t *testing.T) {
 		options Options
 		want    string
 	}{
-		"nothing":         {Options{}, "Options.Account"},
-		"account's URL":   {Options{Account: "https://contoso.blob.core.windows.net"}, "3 to 24"},
-		"prefix":          {Options{Account: "contoso", Prefix: "Spot_Worker"}, "allowed are a-z"},
-		"broken string":   {Options{ConnectionString: "AccountName=contoso"}, "AccountKey"},
-		"plain endpoint":  {Options{Account: "contoso", BlobEndpoint: "http://contoso.example"}, "https only"},
-		"queue too short": {Options{Account: "contoso", Queue: "q"}, "3 to 63"},
+		"nothing":                    {Options{}, "Options.Account"},
+		"account's URL":              {Options{Account: "https://contoso.blob.core.windows.net"}, "3 to 24"},
+		"prefix":                     {Options{Account: "contoso", Prefix: "Spot_Worker"}, "allowed are a-z"},
+		"broken string":              {Options{ConnectionString: "AccountName=contoso"}, "AccountKey"},
+		"plain endpoint":             {Options{Account: "contoso", BlobEndpoint: "http://contoso.example"}, "https only"},
+		"queue too short":            {Options{Account: "contoso", Queue: "q"}, "3 to 63"},
+		"fewer than no queues":       {Options{Account: "contoso", Shards: -1}, "over -1 queues"},
+		"too many queues":            {Options{Account: "contoso", Shards: queue.MaxShards + 1}, "Options.Shards to 1 to 16"},
+		"queues of several accounts": {Options{Account: "contoso", MoreAccounts: []string{"fabrikam"}, Shards: 1}, "leave Options.Shards 0"},
 	} {
 		if c, err := Open(row.options); c != nil || err == nil || !strings.Contains(err.Error(), row.want) {
 			t.Errorf("%s: Open = %v, want an error with %q", name, err, row.want)
+		}
+	}
+}
+
+// TestOpenAllows: the bounds of the settings are valid.
+func TestOpenAllows(t *testing.T) {
+	for name, o := range map[string]Options{
+		"one queue": {Shards: 1}, "all queues": {Shards: queue.MaxShards}, "two accounts": {MoreAccounts: []string{"fabrikam"}},
+	} {
+		o.Account, o.Credential = "contoso", credential{}
+		if _, err := Open(o); err != nil {
+			t.Errorf("%s: Open = %v", name, err)
+		}
+	}
+}
+
+// TestOneQueue: a program that was told one queue uses no other, whatever the deployment has.
+func TestOneQueue(t *testing.T) {
+	b := setupBare(t, Options{Shards: 1})
+	if err := b.Create(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := operate.Resize(t.Context(), queue.NewShards(b.stores.Names.Queue, b.stores.Account.Queue), 4, 0, func(int) {}); err != nil {
+		t.Fatal(err)
+	}
+	for range 10 {
+		if _, err := b.Put(t.Context(), Spec{Kind: "k"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(b.server.Messages("spotworker-jobs")); n != 10 {
+		t.Errorf("messages on the first queue = %d, want all 10", n)
+	}
+}
+
+// TestNameOfTheProgram: records show which program changed them, on which host.
+func TestNameOfTheProgram(t *testing.T) {
+	b := setup(t)
+	b.seed(t, "a", StatusOpen)
+	b.seed(t, "b", StatusOpen)
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, c := range map[string]*Client{"a": b.again(t), "b": b.Client} {
+		if err := c.Cancel(t.Context(), []string{id}, CancelOptions{}, func(r ActionResult) error { return r.Err }); err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]string{"a": filepath.Base(os.Args[0]) + "@" + host, "b": "test@desk"}[id]
+		if j, err := b.Get(t.Context(), id); err != nil || j.Owner != want {
+			t.Errorf("owner = %q, %v, want %q", j.Owner, err, want)
+		}
+	}
+}
+
+// TestTracerProvider: each put is a span.
+func TestTracerProvider(t *testing.T) {
+	spans := tracetest.NewSpanRecorder()
+	b := setupBare(t, Options{TracerProvider: sdk.NewTracerProvider(sdk.WithSpanProcessor(spans))})
+	if err := b.Create(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Put(t.Context(), Spec{Kind: "k"}); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(spans.Ended()); n != 1 {
+		t.Errorf("spans = %d, want that of the put", n)
+	}
+}
+
+// TestReadable: each error of the service and the network is one of this package, or as it was.
+func TestReadable(t *testing.T) {
+	b := setup(t)
+	service := func(status int, code string) error { return &azcore.ResponseError{StatusCode: status, ErrorCode: code} }
+	plain := errors.New("plain")
+	for name, row := range map[string]struct {
+		err  error
+		is   []error
+		want string
+	}{
+		"none":            {nil, nil, ""},
+		"plain":           {plain, []error{plain}, "plain"},
+		"not signed in":   {service(401, "InvalidAuthenticationInfo"), []error{ErrDenied}, "401 InvalidAuthenticationInfo"},
+		"no right":        {service(403, "AuthorizationPermissionMismatch"), []error{ErrDenied}, "Storage Queue Data Reader"},
+		"missing":         {service(404, "ResourceNotFound"), nil, "404 ResourceNotFound"},
+		"broken":          {service(500, "InternalError"), nil, "500 InternalError"},
+		"names fail":      {&net.DNSError{Err: "server misbehaving", Name: "host.example", IsTemporary: true}, nil, "host.example"},
+		"no such name":    {&net.DNSError{Err: "no such host", Name: "host.example", IsNotFound: true}, []error{ErrNoAccount}, "host.example"},
+		"no container":    {service(404, "ContainerNotFound"), []error{ErrNoDeployment}, "not the right account"},
+		"no queue":        {service(404, "QueueNotFound"), []error{ErrNoDeployment}, "not the right account"},
+		"newer":           {fmt.Errorf("read: %w", checkpoint.ErrUnknownFormat), []error{ErrNewerVersion, checkpoint.ErrUnknownFormat}, "newer version"},
+		"damaged":         {&control.DamagedError{Err: plain}, []error{ErrControlDamaged}, "plain"},
+		"some accounts":   {&AccountsError{Names: []string{"x"}, Err: plain}, []error{plain}, "storage account x cannot be read: plain"},
+		"an unknown kind": {&producer.UnknownKindError{Kind: "digset", Queue: "q", Workers: 1, Kinds: []string{"digest"}}, nil, `did you mean "digest"?`},
+	} {
+		got := b.readable(row.err, toRead)
+		if row.err == nil {
+			if got != nil {
+				t.Errorf("%s: %v", name, got)
+			}
+			continue
+		}
+		if got == nil || !strings.Contains(got.Error(), row.want) || strings.Contains(got.Error(), "\n") {
+			t.Errorf("%s: %v, want one line with %q", name, got, row.want)
+		}
+		for _, is := range []error{plain, ErrDenied, ErrNoAccount, ErrNoDeployment, ErrNewerVersion, ErrControlDamaged} {
+			if want := slices.Contains(row.is, is) || name == "damaged" && is == plain && errors.Is(row.err, plain); errors.Is(got, is) != want {
+				t.Errorf("%s: errors.Is(%v, %v) = %t, want %t", name, got, is, !want, want)
+			}
+		}
+	}
+	unknown, ok := errors.AsType[*UnknownKindError](b.readable(&producer.UnknownKindError{Kind: "digset", Queue: "q", Workers: 1,
+		Kinds: []string{"digest"}}, toRead))
+	if !ok || unknown.Kind != "digset" || unknown.Queue != "q" || unknown.Workers != 1 || unknown.Nearest != "digest" || len(unknown.Kinds) != 1 {
+		t.Errorf("an unknown kind = %+v, want its fields", unknown)
+	}
+	if role := b.accounts[0].role(&azcore.ResponseError{RawResponse: &http.Response{}}, toRead); role != toRead.queues {
+		t.Errorf("role for a response without its request = %s, want %s", role, toRead.queues)
+	}
+}
+
+// TestErrorTexts: errors name what they are about.
+func TestErrorTexts(t *testing.T) {
+	reason := errors.New("why")
+	for want, err := range map[string]error{
+		"storage account a cannot be read: why":     &AccountsError{Names: []string{"a"}, Err: reason},
+		"storage accounts a, b cannot be read: why": &AccountsError{Names: []string{"a", "b"}, Err: reason},
+		"why":                    &JobError{Err: reason},
+		"line 3: why":            &JobError{Where: "line 3", Err: reason},
+		`no job is in group "g"`: &NoGroupError{Group: "g"},
+		`no job is in group "g" (did you mean "gg"?)`: &NoGroupError{Group: "g", Nearest: "gg"},
+		"not done, or not entirely, in storage account a, b: why; the others are done, repeat it when that is fixed": &AccountsError{
+			Names: []string{"a", "b"}, Err: reason, NotDone: true},
+	} {
+		if err.Error() != want {
+			t.Errorf("error = %q, want %q", err, want)
+		}
+		if !errors.Is(err, reason) && !errors.Is(err, ErrNoGroup) {
+			t.Errorf("%q does not wrap its reason", err)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/checkpoint/runs"
 	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/queue"
@@ -198,6 +199,59 @@ func TestListPages(t *testing.T) {
 		}
 		if got := b.server.Counts()[storage.OpListBlobs]; got != want || n != min(most, 51) {
 			t.Errorf("%d jobs in %d calls, want %d in %d", n, got, min(most, 51), want)
+		}
+	}
+}
+
+// TestFilter: a job is selected if all fields of the filter select it.
+func TestFilter(t *testing.T) {
+	j := Job{ID: "a-1", Kind: "k", Group: "g", Status: StatusDone}
+	for _, row := range []struct {
+		filter Filter
+		want   bool
+	}{
+		{Filter{}, true},
+		{Filter{Status: []Status{StatusOpen, StatusDone}, Kind: "k", Group: "g", Prefix: "a-"}, true},
+		{Filter{Status: []Status{StatusOpen}, Kind: "k", Group: "g", Prefix: "a-"}, false},
+		{Filter{Status: []Status{StatusDone}, Kind: "other", Group: "g", Prefix: "a-"}, false},
+		{Filter{Status: []Status{StatusDone}, Kind: "k", Group: "other", Prefix: "a-"}, false},
+		{Filter{Status: []Status{StatusDone}, Kind: "k", Group: "g", Prefix: "b"}, false},
+		{Filter{Group: "other"}, false}, {Filter{Prefix: "b"}, false},
+		{Filter{Select: func(j Job) bool { return j.ID != "a-1" }}, false},
+	} {
+		if got := row.filter.Has(j); got != row.want {
+			t.Errorf("%+v selects it: %t, want %t", row.filter, got, row.want)
+		}
+	}
+}
+
+// TestJobAlone: a job that is read alone has its deliveries, its follow-up jobs, and the inputs
+// of its record if these can be read.
+func TestJobAlone(t *testing.T) {
+	start := time.Date(2026, 3, 9, 12, 0, 0, 0, time.UTC)
+	r := checkpoint.Record{Version: checkpoint.Version, ID: "a", Status: checkpoint.Done, Size: 7, FollowUps: "b,c,*"}
+	r.Runs = r.Runs.With(runs.Run{Delivery: 1, Worker: "w-1", Start: start, Took: time.Minute, Outcome: runs.Evicted, Saves: 1,
+		SavedAfter: 50 * time.Second, Redone: 10 * time.Second})
+	r.Runs = r.Runs.With(runs.Run{Delivery: 2, Worker: "w-2", Start: start.Add(time.Hour)})
+	want := []Run{
+		{Delivery: 1, Worker: "w-1", StartedAt: start, EndedAt: start.Add(time.Minute), Outcome: "evicted", Checkpoints: 1,
+			CheckpointAt: start.Add(50 * time.Second), Redone: 10 * time.Second},
+		{Delivery: 2, Worker: "w-2", StartedAt: start.Add(time.Hour)},
+	}
+	j := inFull(r)
+	if diff := cmp.Diff(want, j.Runs); diff != "" {
+		t.Errorf("deliveries (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(FollowUps{IDs: []string{"b", "c"}, More: true}, j.FollowUps); diff != "" {
+		t.Errorf("follow-up jobs (-want +got):\n%s", diff)
+	}
+	if j.Fraction != 1 || j.ResultSize != 7 {
+		t.Errorf("a job that is done has the fraction %g and a result of %d bytes, want 1 and 7", j.Fraction, j.ResultSize)
+	}
+	for text, want := range map[string]int{`[{"container":"c","blob":"b"}]`: 1, `[{"container":"c"},1]`: 0, `{`: 0} {
+		r.InputList = checkpoint.PackInputs([]byte(text))
+		if got := inFull(r).Inputs; len(got) != want || got != nil && want == 0 {
+			t.Errorf("inputs of %s = %+v, want %d", text, got, want)
 		}
 	}
 }

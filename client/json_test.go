@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/spotworker/spotworker/job"
 )
 
 // at returns a time in the zone of an operator: JSON has it in UTC.
@@ -15,7 +17,7 @@ func at(second int) time.Time {
 
 // TestJSON: each value has all its fields, in order, with times in UTC and durations in seconds.
 func TestJSON(t *testing.T) {
-	job := Job{ID: "j", Kind: "<k>", Status: StatusRunning, Fraction: 0.5, Text: "half", Reason: "why", Owner: "w",
+	full := Job{ID: "j", Kind: "<k>", Status: StatusRunning, Fraction: 0.5, Text: "half", Reason: "why", Owner: "w",
 		CreatedAt: at(1), ClaimedAt: at(2), EndedAt: at(3), UpdatedAt: at(4), ReadAt: at(14), Deliveries: 2, Failures: 3, TotalFailures: 4,
 		Interruptions: 5, UncleanExits: 6, RunTime: 90 * time.Second, Deadline: at(50), Estimate: 200 * time.Second, MoveReason: "late",
 		StateSize: 7, PreviousStateSize: 0, HasPreviousState: true, StepsBack: 8, ResultSize: 9, OutputFiles: 10, OutputBytes: 11,
@@ -27,7 +29,7 @@ func TestJSON(t *testing.T) {
 		value any
 		want  string
 	}{
-		{"a job", job, `{"id":"j","kind":"<k>","status":"running","fraction":0.5,"text":"half","reason":"why","owner":"w","deliveries":2,` +
+		{"a job", full, `{"id":"j","kind":"<k>","status":"running","fraction":0.5,"text":"half","reason":"why","owner":"w","deliveries":2,` +
 			`"interruptions":5,"failures":3,"total_failures":4,"unclean_exits":6,"run_seconds":90,"cost":{"useful_seconds":2,` +
 			`"redone_seconds":3,"overhead_seconds":1.5,"evictions":4,"unclean_exits":5,"missing_deliveries":1},"seconds_left":` +
 			`80,"state_bytes":7,"previous_state_bytes":0,"steps_back":8,"result_bytes":9,"output_files":10,"output_bytes":11,` +
@@ -38,6 +40,19 @@ func TestJSON(t *testing.T) {
 		{"a job of an older worker", Job{ID: "j", Status: StatusOpen}, `{"id":"j","status":"open","fraction":0,"deliveries":0,` +
 			`"interruptions":0,"failures":0,"total_failures":0,"unclean_exits":0,"run_seconds":0,"state_bytes":0,` +
 			`"result_bytes":0,"seconds_since_write":0}`},
+		{"a job that was shown alone", Job{ID: "j", Status: StatusRunning, Group: "g", Inputs: []job.Input{{Container: "c", Blob: "b"}},
+			FollowUps: FollowUps{IDs: []string{"next"}, More: true}, Runs: []Run{{Delivery: 1, StartedAt: at(1)}}, Live: &Live{Age: time.Minute}},
+			`{"id":"j","status":"running","group":"g","fraction":0,"deliveries":0,"interruptions":0,"failures":0,"total_failures":0,` +
+				`"unclean_exits":0,"run_seconds":0,"state_bytes":0,"result_bytes":0,"inputs":[{"container":"c","blob":"b"}],` +
+				`"follow_ups":["next"],"more_follow_ups":true,"seconds_since_write":0,"runs":[{"delivery":1,` +
+				`"started_at":"2026-03-09T12:00:01Z","checkpoints":0,"redone_seconds":0}],` +
+				`"live":{"heartbeat_age_seconds":60,"fraction":0,"run_seconds":0}}`},
+		{"a delivery", Run{Delivery: 2, Worker: "w", StartedAt: at(1), EndedAt: at(3), Outcome: "released", Checkpoints: 4, CheckpointAt: at(2),
+			Redone: 1500 * time.Millisecond}, `{"delivery":2,"worker":"w","started_at":"2026-03-09T12:00:01Z",` +
+			`"ended_at":"2026-03-09T12:00:03Z","outcome":"released","checkpoints":4,"checkpoint_at":"2026-03-09T12:00:02Z",` +
+			`"redone_seconds":1.5}`},
+		{"a heartbeat's progress", Live{Age: 1500 * time.Millisecond, Fraction: 0.5, Text: "half", RunTime: 2 * time.Second},
+			`{"heartbeat_age_seconds":1.5,"fraction":0.5,"text":"half","run_seconds":2}`},
 		{"a line", LogLine{Delivery: 1, Worker: "w", Number: 2, At: at(1), Source: "stdout", Text: "a<b"},
 			`{"delivery":1,"worker":"w","number":2,"at":"2026-03-09T12:00:01Z","source":"stdout","text":"a<b"}`},
 		{"a line of bytes", LogLine{Text: "\xff"}, `{"delivery":0,"number":0,"base64":"/w=="}`},
@@ -47,11 +62,11 @@ func TestJSON(t *testing.T) {
 			`"origin":"q","message":"m","original_message":"o","inserted_at":"2026-03-09T12:00:02Z"}`},
 		{"a foreign message", PoisonMessage{MessageID: "m", InsertedAt: at(2), Err: errors.New("no JSON")},
 			`{"message":"m","inserted_at":"2026-03-09T12:00:02Z","fault":"no JSON"}`},
-		{"a worker", Worker{Name: "w", VM: "v", State: "process", Asked: "drain", Version: "1", StartedAt: at(1), Age: 2 * time.Second,
+		{"a worker", Worker{Name: "w", VM: "v", VMSize: "D4", Zone: "2", State: "process", Asked: "drain", Version: "1", StartedAt: at(1), Age: 2 * time.Second,
 			Queues: []string{"q"}, Kinds: []string{"k"}, Jobs: 1, JobIDs: []string{"j"},
 			LastEvent: &Event{ID: "e", Type: "Preempt", Status: "Started", Action: "drain", SeenAt: at(3)},
 			LastDrain: &Drain{Reason: "evicted", EndedAt: at(4), Took: 2500 * time.Millisecond, Jobs: 10, Done: 4, Released: 3, LeftOut: 2, Left: 1},
-		}, `{"name":"w","vm":"v","state":"process","asked":"drain","life":"alive","version":"1","started_at":"2026-03-09T12:00:01Z",` +
+		}, `{"name":"w","vm":"v","vm_size":"D4","zone":"2","state":"process","asked":"drain","life":"alive","version":"1","started_at":"2026-03-09T12:00:01Z",` +
 			`"heartbeat_age_seconds":2,"queues":["q"],"kinds":["k"],"jobs":1,"job_ids":["j"],"last_event":{"id":"e","type":"Preempt",` +
 			`"status":"Started","action":"drain","seen_at":"2026-03-09T12:00:03Z"},"last_drain":{"reason":"evicted",` +
 			`"ended_at":"2026-03-09T12:00:04Z","seconds":2.5,"jobs":10,"done":4,"released":3,"left_out":2,"left":1}}`},

@@ -3,6 +3,8 @@ package client
 import (
 	"testing"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/fleet/presence"
 )
 
 func TestTimeLeft(t *testing.T) {
@@ -28,6 +30,18 @@ func TestTimeLeft(t *testing.T) {
 			Live: &Live{Fraction: 0.5, From: 0.5, Ran: time.Minute}}, time.Hour, true},
 		"hardly begun": {Job{Status: StatusRunning, ReadAt: noon, UpdatedAt: noon,
 			Live: &Live{Fraction: 1e-300, Ran: time.Hour}}, longestLeft, true},
+		"a live report of the whole": {Job{Status: StatusRunning, Fraction: 0.5, RunTime: time.Hour, ReadAt: noon, UpdatedAt: noon,
+			Live: &Live{Fraction: 1, Ran: time.Minute}}, time.Hour, true},
+		"a live report of more": {Job{Status: StatusRunning, Fraction: 0.5, RunTime: time.Hour, ReadAt: noon, UpdatedAt: noon,
+			Live: &Live{Fraction: 1.5, Ran: time.Minute}}, time.Hour, true},
+		"a live report without time": {Job{Status: StatusRunning, Fraction: 0.5, RunTime: time.Hour, ReadAt: noon, UpdatedAt: noon,
+			Live: &Live{Fraction: 0.75, From: 0.5}}, time.Hour, true},
+		"a live report that is overdue": {Job{Status: StatusRunning, Fraction: 0.5, RunTime: time.Hour, ReadAt: noon, UpdatedAt: noon,
+			Live: &Live{Fraction: 0.75, From: 0.5, Ran: time.Minute, Age: time.Hour}}, 0, true},
+		"first delivery": {Job{Status: StatusRunning, Fraction: 0.5, RunTime: time.Hour, ReadAt: noon, UpdatedAt: noon, Deliveries: 1,
+			ClaimedAt: noon.Add(-time.Minute)}, time.Hour, true},
+		"begun again, no one knows when": {Job{Status: StatusRunning, Fraction: 0.5, RunTime: time.Hour, ReadAt: noon, UpdatedAt: noon,
+			Deliveries: 2}, time.Hour, true},
 		"no fraction":    {Job{Status: StatusRunning, RunTime: time.Hour}, 0, false},
 		"no time":        {Job{Status: StatusRunning, Fraction: 0.5}, 0, false},
 		"does not run":   {Job{Status: StatusOpen, Fraction: 0.5, RunTime: time.Hour}, 0, false},
@@ -66,6 +80,12 @@ func TestOutlook(t *testing.T) {
 		{"moved", func(j *Job) { j.MoveReason = "late" }, end, "the deadline is in 2h, and about 1h1m of work are left"},
 		{"no deadline", func(j *Job) { j.Deadline = time.Time{} }, noon.Add(59 * time.Minute), ""},
 		{"done", func(j *Job) { j.Status = StatusDone }, time.Time{}, ""},
+		{"failed as often as it was claimed", func(j *Job) { j.TotalFailures = 2 }, end, "the deadline is in 2h, and about 1h1m of work are left"},
+		{"never claimed, in a group", func(j *Job) { j.Status, j.Deliveries, j.Group = StatusOpen, 0, "g" }, time.Time{}, ""},
+		{"claimed, in a group", func(j *Job) { j.Status, j.Deliveries, j.Group = StatusOpen, 1, "g" }, time.Time{},
+			"the deadline is in 2h, and about 1h of work are left"},
+		{"open, of an older version", func(j *Job) { j.Status, j.Deliveries = StatusOpen, 0 }, time.Time{},
+			"the deadline is in 2h, and about 1h of work are left"},
 	} {
 		j := running
 		row.change(&j)
@@ -110,6 +130,8 @@ func TestLifeOfWorker(t *testing.T) {
 		{"process", 30 * time.Second, Alive}, {"process", time.Minute, Silent}, {"process", 2 * time.Hour, Ended},
 		{"start", time.Minute, Silent},
 		{"shutdown", 30 * time.Second, Alive}, {"shutdown", time.Minute, Ended}, {"stopped", time.Second, Ended},
+		{"process", presence.SilentAfter, Alive}, {"shutdown", presence.SilentAfter, Alive},
+		{"process", time.Hour, Silent}, {"process", time.Hour + 1, Ended}, {"process", 59 * time.Minute, Silent},
 	} {
 		if got := (Worker{State: row.state, Age: row.age}).Life(); got != row.want {
 			t.Errorf("Life of %s, %s = %s, want %s", row.state, row.age, got, row.want)

@@ -297,7 +297,7 @@ func (c *Client) PutMany(ctx context.Context, jobs iter.Seq2[Spec, error], o Put
 	if o.Report != nil {
 		report := func(r PutResult) error {
 			err := o.Report(r)
-			if err != nil && own == nil {
+			if own == nil {
 				own = err
 			}
 			return err
@@ -315,7 +315,7 @@ func (c *Client) PutMany(ctx context.Context, jobs iter.Seq2[Spec, error], o Put
 		err = context.Cause(ctx)
 	case errors.As(err, &source):
 		err = source.err
-	case own == nil || !errors.Is(err, own):
+	case !errors.Is(err, own):
 		err = c.readable(err, toPut)
 	}
 	return PutSummary{Put: sum.Enqueued, Skipped: sum.Skipped, Failed: sum.Failed, Last: sum.Last}, err

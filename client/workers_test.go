@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/spotworker/spotworker/internal/fleet/activity"
 	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/queue"
@@ -75,5 +76,43 @@ func TestQueues(t *testing.T) {
 	bare := setupBare(t, Options{Prefix: "none"})
 	if got, err := bare.Queues(t.Context()); err != nil || got.Jobs.Exists || got.Jobs.Name != "none-jobs" {
 		t.Errorf("Queues before they were created = %+v, %v, want that they do not exist", got, err)
+	}
+}
+
+// TestHeartbeatContent: event, activity and findings are there if the heartbeat has any, with
+// all fields.
+func TestHeartbeatContent(t *testing.T) {
+	lacks, reading := presence.KindCount{Kind: "k", Jobs: 2}, presence.Reading{Queue: "q", Messages: 3, Age: time.Minute}
+	kind := activity.Kind{Name: "k", Done: 1, Failed: 2, Efforts: activity.Efforts{Committed: 3, HandedOver: 4, Failed: 5, Redone: 6},
+		Durations: activity.Histogram{{Index: 0, Count: 7}, {Index: 40, Count: 8}}}
+	for name, row := range map[string]struct {
+		beat func(*presence.Presence)
+		want Worker
+	}{
+		"nothing":         {func(*presence.Presence) {}, Worker{}},
+		"an event's id":   {func(p *presence.Presence) { p.LastEvent.ID = "e" }, Worker{LastEvent: &Event{ID: "e"}}},
+		"an event's type": {func(p *presence.Presence) { p.LastEvent.Type = "Preempt" }, Worker{LastEvent: &Event{Type: "Preempt"}}},
+		"a kind without a worker": {func(p *presence.Presence) { p.Findings.Lacks = []presence.KindCount{lacks} },
+			Worker{Findings: &Findings{WithoutWorker: []KindCount{{"k", 2}}}}},
+		"a silent job": {func(p *presence.Presence) { p.Findings.Silent, p.Findings.SilentJob = 1, "j" },
+			Worker{Findings: &Findings{SilentJobs: 1, SilentJob: "j"}}},
+		"a reading": {func(p *presence.Presence) { p.Findings.Readings = []presence.Reading{reading} },
+			Worker{Findings: &Findings{Earlier: []QueueReading{{"q", 3, time.Minute}}}}},
+		"calls": {func(p *presence.Presence) {
+			p.Findings.Calls = activity.CallReport{Count: 4, Slow: 3, Failed: 2, Typical: time.Second}
+		}, Worker{Findings: &Findings{Calls: 4, SlowCalls: 3, FailedCalls: 2, CallTime: time.Second}}},
+		"one slot": {func(p *presence.Presence) {
+			p.Activity = activity.Report{Slots: 1, Times: activity.Times{Handler: 1, Around: 2, Idle: 3, Closed: 4}}
+		}, Worker{Activity: &Activity{Slots: 1, Handler: 1, Around: 2, Idle: 3, Closed: 4}}},
+		"a kind": {func(p *presence.Presence) { p.Activity = activity.Report{Slots: 2, Kinds: []activity.Kind{kind}} },
+			Worker{Activity: &Activity{Slots: 2, Kinds: []KindActivity{{Kind: "k", Done: 1, Failed: 2, Committed: 3, HandedOver: 4,
+				FailedTime: 5, Redone: 6, Durations: []DurationCount{{time.Millisecond, 7}, {1024 * time.Millisecond, 8}}}}}}},
+	} {
+		var p presence.Presence
+		row.beat(&p)
+		row.want.ReadsVersion = 2
+		if diff := cmp.Diff(row.want, workerOf(presence.Listed{Presence: p})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
 	}
 }

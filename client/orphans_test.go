@@ -1,0 +1,155 @@
+package client
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/job"
+)
+
+// orphaned puts a job in a group and loses its message.
+func (b *rig) orphaned(t *testing.T, spec Spec) Orphan {
+	t.Helper()
+	spec.Kind, spec.Group = "k", "g"
+	if _, err := b.Put(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	leases, err := b.stores.Queue.Claim(t.Context(), 1, time.Minute)
+	if err == nil && len(leases) == 1 {
+		err = leases[0].Complete(t.Context())
+	}
+	if err != nil || len(leases) != 1 {
+		t.Fatal(len(leases), err)
+	}
+	found, err := b.Orphans(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range found.Jobs {
+		if o.Job.ID == spec.ID {
+			return o
+		}
+	}
+	t.Fatalf("orphans = %+v, want %s", found.Jobs, spec.ID)
+	return Orphan{}
+}
+
+// TestRequeueNeedsWhatWasLost: payload and inputs of the lost message have to be given, and to be
+// the same.
+func TestRequeueNeedsWhatWasLost(t *testing.T) {
+	inputs := []job.Input{{Container: "data", Blob: "a.csv"}}
+	list, err := json.Marshal(inputs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, row := range map[string]struct {
+		spec    Spec
+		options RequeueOptions
+		want    Action
+	}{
+		"no payload":            {Spec{}, RequeueOptions{}, Requeued},
+		"a lost payload":        {Spec{Payload: 1}, RequeueOptions{}, Refused},
+		"the payload":           {Spec{Payload: 1}, RequeueOptions{Payload: []byte("1")}, Requeued},
+		"another payload":       {Spec{Payload: 1}, RequeueOptions{Payload: []byte("2")}, Refused},
+		"the inputs":            {Spec{Inputs: inputs}, RequeueOptions{Inputs: list}, Requeued},
+		"other inputs":          {Spec{Inputs: inputs}, RequeueOptions{Inputs: []byte(`[{"container":"data","blob":"b"}]`)}, Refused},
+		"inputs that were kept": {Spec{Inputs: inputs, Payload: 1}, RequeueOptions{Payload: []byte("1")}, Requeued},
+		"both":                  {Spec{Inputs: inputs, Payload: 1}, RequeueOptions{Payload: []byte("1"), Inputs: list}, Requeued},
+	} {
+		b := setup(t)
+		row.spec.ID = "a"
+		o := b.orphaned(t, row.spec)
+		if err := b.CheckRequeue(t.Context(), o, row.options); (err != nil) != (row.want == Refused) {
+			t.Errorf("%s: CheckRequeue = %v, want that it is %s", name, err, row.want)
+		}
+		r := b.Requeue(t.Context(), o, row.options)
+		if r.Action != row.want || (r.Err != nil) != (row.want == Refused) || r.ID != "a" || r.Was != StatusOpen {
+			t.Errorf("%s: Requeue = %+v, want %s", name, r, row.want)
+		}
+		if row.want == Refused && (r.Detail == "" || !strings.Contains(r.Err.Error(), r.Detail) || !strings.Contains(r.Err.Error(), "payload")) {
+			t.Errorf("%s: Requeue = %q, %v, want the reason in both", name, r.Detail, r.Err)
+		}
+		messages := b.messages(t, b.stores.Queue.Name())
+		if n := len(messages); n != map[Action]int{Requeued: 1}[row.want] {
+			t.Errorf("%s: %d messages after %s", name, n, row.want)
+		}
+		if row.want == Requeued {
+			if payload, _ := messages[0].Payload.Inline(); row.spec.Payload == 1 && string(payload) != "1" {
+				t.Errorf("%s: payload = %q, want 1", name, payload)
+			}
+		}
+	}
+}
+
+// TestRequeueOfAJobThatEnded: nothing is put, although the payload is missing.
+func TestRequeueOfAJobThatEnded(t *testing.T) {
+	b := setup(t)
+	o := b.orphaned(t, Spec{ID: "a", Payload: 1})
+	if err := b.Cancel(t.Context(), []string{"a"}, CancelOptions{}, func(r ActionResult) error { return r.Err }); err != nil {
+		t.Fatal(err)
+	}
+	if r := b.Requeue(t.Context(), o, RequeueOptions{}); r.Action != Dropped || r.Err != nil {
+		t.Errorf("Requeue = %+v, want dropped", r)
+	}
+}
+
+// TestRequeueFails: the reason is in words.
+func TestRequeueFails(t *testing.T) {
+	b := setup(t)
+	o := b.orphaned(t, Spec{ID: "a"})
+	refuse(b.server, storage.OpPutMessage)
+	if r := b.Requeue(t.Context(), o, RequeueOptions{}); r.Action != Failed || !errors.Is(r.Err, ErrDenied) || r.Detail != r.Err.Error() {
+		t.Errorf("Requeue while puts are denied = %+v, want it failed for that", r)
+	}
+}
+
+// TestOrphansOfAccounts: the longest idle job comes first, whatever its account, and the messages
+// of all accounts are counted.
+func TestOrphansOfAccounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, servers := setupTwo(t)
+		for i, account := range []int{1, 0, 1} {
+			seedIn(t, c, account, idsOf(account, 3)[i], StatusOpen)
+			time.Sleep(time.Minute)
+		}
+		for account, n := range []int{2, 3} {
+			for i := range n {
+				err := c.accounts[account].stores.Queue.Put(t.Context(), queue.Envelope{ID: idsOf(account, 9)[i+4], Kind: "k"}, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		found, err := c.Orphans(t.Context(), 0)
+		if err != nil || len(found.Jobs) != 3 || found.Queued != 5 || found.Seen != 5 || !found.Complete() {
+			t.Fatalf("Orphans = %+v, %v, want three and 5 messages", found, err)
+		}
+		for i, o := range found.Jobs {
+			if want := time.Duration(3-i) * time.Minute; o.Idle != want {
+				t.Errorf("orphan %d is idle for %s, want %s", i, o.Idle, want)
+			}
+		}
+		if _, err := c.accounts[0].stores.Queue.Claim(t.Context(), 1, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		if found, err = c.Orphans(t.Context(), 0); err != nil || found.Complete() || found.Seen != 4 {
+			t.Errorf("Orphans with a hidden message = %+v, %v, want that it is not complete", found, err)
+		}
+		first := true // the call that reads how many queues the account has
+		servers["second"].OnCall(func(call storage.Call) storage.Fault {
+			if first && call.Operation == storage.OpGetQueueMetadata {
+				first = false
+				return refused
+			}
+			return storage.Fault{}
+		})
+		_, err = c.Orphans(t.Context(), 0)
+		isPartial(t, "Orphans of unknown queues", err, "second", false)
+	})
+}

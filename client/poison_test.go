@@ -1,0 +1,171 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+)
+
+// foreign puts a text on the poison queue, and returns the message's id.
+func (b *rig) foreign(t *testing.T, text string) string {
+	t.Helper()
+	if err := b.stores.Poison.PutUnchanged(t.Context(), text); err != nil {
+		t.Fatal(err)
+	}
+	messages, _, err := b.PeekPoison(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return messages[len(messages)-1].MessageID
+}
+
+// TestListPoison: each message of each account comes once, and a loop that ends claims no more
+// messages.
+func TestListPoison(t *testing.T) {
+	b, two := setup(t), func() *Client { c, _ := setupTwo(t); return c }()
+	for i := range 40 {
+		poisoned(t, b.stores.Stores, fmt.Sprintf("job-%02d", i))
+		poisoned(t, two.accounts[i%2].stores, fmt.Sprintf("job-%02d", i))
+	}
+	for name, c := range map[string]*Client{"one account": b.Client, "two accounts": two} {
+		var ids []string
+		for m, err := range c.ListPoison(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, m.JobID)
+		}
+		slices.Sort(ids)
+		if len(slices.Compact(ids)) != 40 || len(ids) != 40 || ids[0] != "job-00" {
+			t.Errorf("%s: messages of %q, want 40 jobs", name, ids)
+		}
+		for _, err := range c.ListPoison(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			break
+		}
+	}
+	b.server.ResetCounts()
+	n := 0
+	for range b.ListPoison(t.Context()) {
+		if n++; n == 32 {
+			break
+		}
+	}
+	if got := b.server.Counts()[storage.OpGetMessages]; got != 1 {
+		t.Errorf("32 messages in %d calls, want 1", got)
+	}
+}
+
+// TestFindPoisonErrors: a message that cannot be looked for is not called missing, and no message
+// is claimed if all are visible.
+func TestFindPoisonErrors(t *testing.T) {
+	b := setup(t)
+	poisoned(t, b.stores.Stores, "job-0")
+	b.server.ResetCounts()
+	if _, err := b.FindPoison(t.Context(), "job-39"); !errors.Is(err, ErrNotPoison) || b.server.Counts()[storage.OpGetMessages] > 0 {
+		t.Errorf("FindPoison of another = %v after %v, want ErrNotPoison without a claim", err, b.server.Counts())
+	}
+	for i := range 39 {
+		poisoned(t, b.stores.Stores, fmt.Sprintf("job-%d", i+1))
+	}
+	for _, operation := range []string{opPeekMessages, storage.OpGetMessages} {
+		refuse(b.server, operation)
+		if m, err := b.FindPoison(t.Context(), "job-39"); !errors.Is(err, ErrDenied) {
+			t.Errorf("FindPoison while %s is denied = %+v, %v, want ErrDenied", operation, m, err)
+		}
+	}
+}
+
+// TestPoisonDetails: the record of the job is there if there is one that can be read.
+func TestPoisonDetails(t *testing.T) {
+	b := setup(t)
+	b.giveUp(t, "a")
+	poisoned(t, b.stores.Stores, "no-record")
+	for id, has := range map[string]bool{"a": true, "no-record": false} {
+		m, err := b.FindPoison(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := b.PoisonDetails(t.Context(), m)
+		if err != nil || (d.Job != nil) != has || has && d.Job.Reason != "no such frame" || d.Text == "" {
+			t.Errorf("details of %s = %+v, %v, want a record: %t", id, d, err, has)
+		}
+		refuse(b.server, storage.OpGetBlobProperties)
+		if d, err := b.PoisonDetails(t.Context(), m); !errors.Is(err, ErrDenied) || d.Job != nil {
+			t.Errorf("details of %s whose record is denied = %+v, %v, want ErrDenied", id, d, err)
+		}
+		b.server.OnCall(nil)
+	}
+}
+
+// TestReplayReports: each outcome has the id of the job or else of the message, and errors are
+// in words.
+func TestReplayReports(t *testing.T) {
+	b := setup(t)
+	message := b.foreign(t, "no JSON")
+	b.giveUp(t, "a")
+	replay := func(s Selection) (all []ActionResult) {
+		t.Helper()
+		if err := b.Replay(t.Context(), s, ReplayOptions{}, func(r ActionResult) error { all = append(all, r); return nil }); err != nil {
+			t.Error(err)
+		}
+		return all
+	}
+	got := replay(Selection{IDs: []string{message}})
+	if len(got) != 1 || got[0].ID != message || got[0].MessageID != message || got[0].Action != Refused || got[0].Err == nil ||
+		got[0].Err.Error() != "job "+message+": "+got[0].Detail {
+		t.Errorf("replay of a text = %+v, want it refused by the message's id", got)
+	}
+	refuse(b.server, storage.OpPutMessage)
+	got = replay(Selection{IDs: []string{"a"}})
+	if len(got) != 1 || got[0].Action != Failed || !errors.Is(got[0].Err, ErrDenied) || got[0].Detail != got[0].Err.Error() {
+		t.Errorf("replay while puts are denied = %+v, want it failed for that", got)
+	}
+}
+
+// TestReportEndsAReplay: the first error of report is the error, also if jobs that were begun are
+// reported after it.
+func TestReportEndsAReplay(t *testing.T) {
+	b := setup(t)
+	for _, id := range []string{"a", "b", "c"} {
+		b.giveUp(t, id)
+	}
+	for name, selection := range map[string]Selection{"found": {All: true}, "missing": {IDs: []string{"x", "y"}}} {
+		var failed []error
+		err := b.Purge(t.Context(), selection, func(ActionResult) error {
+			failed = append(failed, fmt.Errorf("report %d", len(failed)))
+			return failed[len(failed)-1]
+		})
+		if len(failed) == 0 || !errors.Is(err, failed[0]) || name == "missing" && len(failed) > 1 {
+			t.Errorf("%s: Purge = %v after %d reports, want the error of the first", name, err, len(failed))
+		}
+	}
+}
+
+// TestFailuresOfNames: while an account refuses, the failure of a name that is not found names
+// the account, in words too.
+func TestFailuresOfNames(t *testing.T) {
+	c, servers := setupTwo(t)
+	refuse(servers["second"], storage.OpGetMessages)
+	err := c.Purge(t.Context(), Selection{IDs: []string{"x"}}, func(r ActionResult) error {
+		if r.Err == nil || r.Detail != r.Err.Error() || !strings.Contains(r.Detail, "it may be in storage account second") {
+			t.Errorf("purge of x = %+v, want a failure that names the account", r)
+		}
+		return nil
+	})
+	isPartial(t, "Purge", err, "second", true)
+	refuse(servers["home"], storage.OpGetMessages)
+	err = c.Purge(t.Context(), Selection{IDs: []string{"x"}}, func(r ActionResult) error {
+		return fmt.Errorf("reported %+v while nothing is known", r)
+	})
+	if !errors.Is(err, ErrDenied) || errors.Is(err, context.Canceled) {
+		t.Errorf("Purge without any account = %v, want ErrDenied", err)
+	}
+}
