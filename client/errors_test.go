@@ -141,7 +141,7 @@ func TestOpenAllows(t *testing.T) {
 	}
 }
 
-// TestOneQueue: a program that was told one queue uses no other, whatever the deployment has.
+// TestOneQueue: a program that was told one queue uses no other queue of the deployment.
 func TestOneQueue(t *testing.T) {
 	b := setupBare(t, Options{Shards: 1})
 	if err := b.Create(t.Context()); err != nil {
@@ -246,7 +246,7 @@ func TestReadable(t *testing.T) {
 	}
 }
 
-// TestErrorTexts: errors name what they are about.
+// TestErrorTexts: errors name their subject.
 func TestErrorTexts(t *testing.T) {
 	reason := errors.New("why")
 	for want, err := range map[string]error{

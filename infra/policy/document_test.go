@@ -119,7 +119,7 @@ var (
 	rowReference = regexp.MustCompile(`\b[Rr]ows? (\d+)(?: and (\d+))?\b`)
 )
 
-// rowsNamed are what the rows are about to which other pages and the product refer.
+// rowsNamed are the subjects of rows to which other pages and the product refer.
 var rowsNamed = map[string]string{
 	"deploy.md 31": "VMs reach an account in another region", "deploy.md 32": "the second region's gallery reads packages",
 }
@@ -211,7 +211,7 @@ func TestVersionsOutsideOfTemplates(t *testing.T) {
 	}
 }
 
-// rowTopics are what rows must be about, with a word of the row.
+// rowTopics are subjects that need a row, with a word of the row.
 var rowTopics = map[string]string{
 	"run-command on Windows": "RunPowerShellScript", "pushes of metrics": "https://monitor.azure.com", "alerts": "humanizePercentage",
 	"prices": "spotctl prices", "plan": "spotctl plan", "repairs": "AutomaticRepairs", "notices of on-demand VMs": "`Terminate`",

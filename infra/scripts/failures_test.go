@@ -75,7 +75,7 @@ func TestDeployStopsAtErrors(t *testing.T) {
 	}
 }
 
-// only makes programs the only ones in PATH, with what every run needs.
+// only makes programs the only ones in PATH, with the programs of every run.
 func (a *subscription) only(programs ...string) {
 	a.t.Helper()
 	folder := filepath.Join(a.folder, "programs")
@@ -232,7 +232,7 @@ func TestDeployUploadsBothConfigurations(t *testing.T) {
 	}
 }
 
-// TestDeployOfAnotherPackage: what a package does not say is asked for when it is needed.
+// TestDeployOfAnotherPackage: facts that a package does not have are asked for when they are needed.
 func TestDeployOfAnotherPackage(t *testing.T) {
 	for _, c := range []struct{ name, release, want string }{
 		{"no processor", "RELEASE=1.2.3-0123456789ab\n", "1 worker(s) of version 1.2.3 take jobs"},

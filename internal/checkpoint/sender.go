@@ -44,7 +44,7 @@ func (s *sender) prepare(ctx context.Context, state Snapshot, recorded string, l
 		return inOnePiece(state.State, s.hashUnit(), s.began), nil
 	}
 	p, wrong, err := s.prepareStream(ctx, state, recorded, last, create)
-	if err == nil && wrong && last { // what was skipped may have changed too
+	if err == nil && wrong && last { // skipped bytes may have changed too
 		p, _, err = s.prepareStream(ctx, state, recorded, false, create)
 	}
 	return p, err
@@ -73,7 +73,7 @@ func (s *sender) prepareStream(ctx context.Context, state Snapshot, recorded str
 }
 
 // upload uploads the blocks of a state that the record lacks. First it lists the blocks
-// of the record if they are unknown. What the base has from an offset on is not read.
+// of the record if they are unknown. Bytes of the base behind an offset are not read.
 func (s *sender) upload(ctx context.Context, state io.Reader, known blocks.Base, from int64) (blocks.Manifest, error) {
 	if err := s.listBlocks(ctx); err != nil {
 		return blocks.Manifest{}, err

@@ -33,9 +33,8 @@ const (
 	forgottenAfter = time.Hour
 )
 
-// askOtherVMs returns nil when the workers of all VMs that e names are ready for it, and
-// those of every VM before this one are silent: this worker is then the leader, or its
-// deputy. As a rule a deputy makes one call.
+// askOtherVMs returns nil when the workers of all VMs that e names are ready for it, and the
+// workers of every VM before this VM are silent: this worker is then the leader, or its deputy. As a rule a deputy makes one call.
 func (r *Responder) askOtherVMs(ctx context.Context, e preempt.Event) error {
 	self := r.Identity().Name
 	var seen []presence.Listed
@@ -79,7 +78,7 @@ func (r *Responder) retryAfter(e preempt.Event) time.Duration {
 //     no work before the event is over, also after a restart.
 //   - One of them has ended in order.
 //   - All of them have been silent for goneAfter: the visibility timeout of every message of
-//     theirs has expired, and what they did not save is lost already.
+//     theirs has expired, and unsaved work is lost already.
 //
 // Any other VM is awaited. Without a heartbeat in the last hour it may not be ours.
 func awaited(e preempt.Event, seen []presence.Listed) (whom []string) {

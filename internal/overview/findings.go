@@ -11,7 +11,7 @@ import (
 	"github.com/spotworker/spotworker/internal/spelling"
 )
 
-// Found says what the live workers found and report in their heartbeats, a sentence each:
+// Found says the findings in the heartbeats of live workers, a sentence each:
 // slow calls to storage, jobs of kinds that no worker has, and jobs that may hang.
 func Found(workers []client.Worker) []string {
 	all := slowCalls(workers)
@@ -145,7 +145,7 @@ func slowCalls(workers []client.Worker) []string {
 // slowFrom is how many calls a worker must have made before its calls can count as slow.
 const slowFrom = 5
 
-// WaitsFor says what a job waits for, by the heartbeats of the workers; empty if it runs, or
+// WaitsFor says why a job waits, by the heartbeats of the workers; empty if it runs, or
 // if its worker may only have been unable to write.
 func WaitsFor(j client.Job, workers []client.Worker) string {
 	alive, kinds := 0, []string(nil)

@@ -69,7 +69,7 @@ func TestSilentJobs(t *testing.T) {
 }
 
 // TestSlowCalls: storage is said to be slow if most calls of a worker are, and the advice
-// depends on whether those of others are too.
+// depends on the calls of other workers.
 func TestSlowCalls(t *testing.T) {
 	calls := func(n, slow int) client.Worker {
 		return client.Worker{Findings: &client.Findings{Calls: n, SlowCalls: slow, CallTime: 2031 * time.Millisecond}}
@@ -94,7 +94,7 @@ func TestSlowCalls(t *testing.T) {
 }
 
 // TestSustainedGrowth: a queue that grew in both halves of ten minutes grows. A queue that got
-// many jobs at once does not, and neither does one that nobody read.
+// many jobs at once does not, and neither does a queue without readings.
 func TestSustainedGrowth(t *testing.T) {
 	for name, row := range map[string]struct {
 		much, earlier, now int

@@ -96,7 +96,7 @@ func TestSurveyCallsOfTakeOver(t *testing.T) {
 	})
 }
 
-// TestSurveyRules: what a survey has ruled on is what a read of the record rules on.
+// TestSurveyRules: a survey and a read of the record rule alike.
 func TestSurveyRules(t *testing.T) {
 	b := setup(t)
 	b.seedMany(t, 1, 1, checkpoint.Done)

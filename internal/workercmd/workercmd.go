@@ -143,8 +143,8 @@ func commands() map[string]func(Options) error {
 	}
 }
 
-// readElsewhere are the environment variables that are not flags: secrets, those that the
-// scripts of the VM application read, and those that an operator uses for a label.
+// readElsewhere are the environment variables that are not flags: secrets, variables of the
+// VM application's scripts, and an operator's label.
 var readElsewhere = []string{"SPOTWORKER_INSTANCES", "SPOTWORKER_VERSION", cli.MoreStringsVariable, webhookSecret}
 
 // warnOfUnread logs the names of environment variables that look like settings and

@@ -36,8 +36,7 @@ func hide(b *rig.Bed, id string, keys []string) {
 	})
 }
 
-// show gives them their own names again, and removes what an older worker would not have
-// written.
+// show gives them their own names again, and removes keys of new workers.
 func show(b *rig.Bed, id string, keys []string) {
 	b.T.Helper()
 	rename(b, id, func(key string) string {
@@ -73,9 +72,9 @@ var newKeys = map[string][]string{
 	"ledger":      {"ledger", "unledgered", "useful", "redone", "overhead", "evictions", "exits", "nextwrite"},
 }
 
-// TestOlderWorkerInBetween: a job runs on a new worker, on one that does not know a feature,
-// and on a new one again, also after a replay. No step is repeated, and what the older worker
-// does not know is as it was or counts as none.
+// TestOlderWorkerInBetween: a job runs on a new worker, on a worker without a feature, and on
+// a new worker again, also after a replay. No step is repeated, and data of the feature is as it
+// was or counts as none.
 func TestOlderWorkerInBetween(t *testing.T) {
 	all := slices.Concat(slices.Collect(maps.Values(newKeys))...)
 	rows := map[string]func(t *testing.T){
