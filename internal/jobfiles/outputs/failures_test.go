@@ -212,6 +212,43 @@ func TestDownloadMeets(t *testing.T) {
 	}
 }
 
+// TestDownloadCannotWrite: a file where a folder has to be, and the reverse, is an error.
+func TestDownloadCannotWrite(t *testing.T) {
+	store, _, _ := testContainer(t)
+	s := store.NewSet("j", 1, tokenA, roomy, "", nil)
+	send(t, s, "d/x", "content")
+	f, _ := s.Get("d/x")
+	for name, prepare := range map[string]func(dir string) error{
+		"the folder": func(dir string) error { return os.WriteFile(dir, nil, 0o600) },
+		"a folder in it": func(dir string) error {
+			return errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, "d"), nil, 0o600))
+		},
+		"the part": func(dir string) error {
+			return os.MkdirAll(filepath.Join(dir, "d", ".spotworker-"+f.SHA256[:16]+".part"), 0o700)
+		},
+	} {
+		dir := filepath.Join(t.TempDir(), "to")
+		if err := prepare(dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := store.Download(t.Context(), "j", s.Files(), dir, nil); err == nil || errors.Is(err, ErrGone) {
+			t.Errorf("Download where %s cannot be made = %v, want an error of this machine", name, err)
+		}
+	}
+}
+
+// TestAnotherList: a list with other content than the named list is not read.
+func TestAnotherList(t *testing.T) {
+	store, _, c := testContainer(t)
+	hash := strings.Repeat("0", 64)
+	if _, err := c.NewBlockBlobClient(manifestName("j", hash)).UploadBuffer(t.Context(), []byte("{}"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if files, err := store.Files(t.Context(), "j", hash); !errors.Is(err, ErrManifest) {
+		t.Errorf("Files = %v, %v, want ErrManifest", files, err)
+	}
+}
+
 // TestDownloadIsCutOff: a body that ends early is no sign that the output is gone, and its part
 // stays for the next download.
 func TestDownloadIsCutOff(t *testing.T) {

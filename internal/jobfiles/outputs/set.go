@@ -190,9 +190,7 @@ func (t *Set) remove(path string) {
 	t.bytes -= old.Size
 	t.listed -= listedBytes(path)
 	for _, folder := range folders(path) {
-		if t.prefixes[folder]--; t.prefixes[folder] == 0 {
-			delete(t.prefixes, folder)
-		}
+		t.prefixes[folder]--
 	}
 	t.changes++
 }
