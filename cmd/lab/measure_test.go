@@ -63,9 +63,9 @@ func TestReplayMeasures(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := r.Scenario.Work
-	if w.Length != of(2*time.Hour) || w.States.Duration < 50*time.Millisecond || w.States.Duration > 10*time.Second || !w.Beside ||
-		w.Stop.Duration == 0 || w.Save.Duration != 25*time.Millisecond {
-		t.Errorf("measured %+v, want a state of a few bytes every 50 ms or more, in jobs of 2 h", w)
+	if w.Length != of(2*time.Hour) || w.States.Duration < time.Millisecond || w.States.Duration > 10*time.Second || !w.Beside ||
+		w.Save.Duration != 25*time.Millisecond {
+		t.Errorf("measured %+v, want small states in jobs of 2 h", w)
 	}
 	if r.Sudden.Runs == 0 || r.Hours.Useful == 0 {
 		t.Errorf("report %+v", r)

@@ -228,6 +228,11 @@ func TestReport(t *testing.T) {
 	c := DefaultConfig()
 	r := judge(c, "program", observed{plain: []*course{undisturbed(), undisturbed()}, evicted: evictedOnce()})
 	want := Eviction{How: "notice", After: 4.6, Stop: 0.1, Release: 0.2, Back: 0.3, Sign: 0.5, Saved: true, Exit: "exited with code 75"}
+	late := evictedOnce()
+	late.Runs[0].Stop = late.Runs[0].Ended.Add(4 * time.Millisecond) // seen after the end
+	if e := evictionsOf(late)[0]; e.Stop != 0 {
+		t.Errorf("stop after %g s, want 0: -1 is for a time that was not observed", e.Stop)
+	}
 	if len(r.Evictions) != 1 || r.Evictions[0] != want {
 		t.Errorf("evictions = %+v, want %+v", r.Evictions, want)
 	}

@@ -51,8 +51,8 @@ func (r Report) measured() (Measured, error) {
 			duration(t.Seconds))
 	}
 	m := Measured{Seconds: t.Seconds, StateBytes: t.CheckpointBytes, StateEvery: t.Interval}
-	if t.Checkpoints == 1 {
-		m.StateEvery = t.Seconds / 2
+	if t.Checkpoints > 0 && t.Interval == 0 { // a single one, or a busy machine observed several at once
+		m.StateEvery = t.Seconds / float64(t.Checkpoints+1)
 	}
 	var stops, signs []float64
 	saved := 0

@@ -35,6 +35,10 @@ func TestMeasured(t *testing.T) {
 			r.Undisturbed.Checkpoints, r.Undisturbed.Interval = 1, 0
 			m.StateEvery, m.Start = 5, 3.5
 		}, ""},
+		"observed at once": {func(r *Report, m *Measured) {
+			r.Undisturbed.Interval = 0
+			m.StateEvery, m.Start = 1, 3.5
+		}, ""},
 		"at the notice alone": {func(r *Report, m *Measured) {
 			r.Undisturbed.Checkpoints, r.Undisturbed.Interval = 0, 0
 			m.StateEvery, m.Start = 0, 3.5

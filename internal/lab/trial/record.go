@@ -82,6 +82,10 @@ func (r *programRun) took() time.Duration {
 	return r.Ended.Sub(r.Started)
 }
 
+// stopped is how long the program ran after it was asked to stop. The stop may be observed
+// just after its end.
+func (r *programRun) stopped() time.Duration { return max(0, r.Ended.Sub(r.Stop)) }
+
 // save is a checkpoint that was put in place.
 type save struct {
 	Began, Placed time.Time // Began is zero if that was not observed

@@ -109,10 +109,10 @@ func evictionsOf(c *course) []Eviction {
 			Exit: r.Exit}
 		left := r.Ended
 		if !r.Stop.IsZero() {
-			e.Stop = seconds(r.Ended.Sub(r.Stop))
+			e.Stop = seconds(r.stopped())
 			e.Saved = len(r.Saves) > 0 && r.Saves[len(r.Saves)-1].Placed.After(r.Stop)
 			if !r.Handed.IsZero() {
-				e.Release, left = seconds(r.Handed.Sub(r.Stop)), r.Handed
+				e.Release, left = seconds(max(0, r.Handed.Sub(r.Stop))), r.Handed
 			}
 		}
 		if i+1 < len(c.Runs) && !c.Runs[i+1].Started.IsZero() {

@@ -25,9 +25,9 @@ func (t *trial) tell(number int, vm string, r *programRun) string {
 		}
 		switch {
 		case r.Exit != "" && r.Killed:
-			fmt.Fprintf(&b, " The program did not end in %s and was killed.", text.Duration(r.Ended.Sub(r.Stop)))
+			fmt.Fprintf(&b, " The program did not end in %s and was killed.", text.Duration(r.stopped()))
 		case r.Exit != "" && !r.Stop.IsZero():
-			fmt.Fprintf(&b, " The program %s %s after SIGTERM.", r.Exit, text.Duration(r.Ended.Sub(r.Stop)))
+			fmt.Fprintf(&b, " The program %s %s after SIGTERM.", r.Exit, text.Duration(r.stopped()))
 		}
 		switch redone := r.redone(); {
 		case r.kept().IsZero() && !r.Resumed:
