@@ -18,6 +18,7 @@ const (
 	CtrlBreak    Part = "Ctrl-Break on Windows"
 	BicepChecker Part = "checker for Bicep files"
 	Containers   Part = "containers of podman"
+	Snapshots    Part = "snapshots of programs"
 )
 
 // absentInCI says why CI's machine cannot have a part.
@@ -25,6 +26,7 @@ var absentInCI = map[Part]string{
 	Controllers:  "its kernel has the controllers in hierarchies of version 1",
 	CtrlBreak:    "its Windows is Wine, which sends no Ctrl-Break",
 	Containers:   "its kernel may refuse what podman sets up",
+	Snapshots:    "its kernel may refuse user namespaces, and its programs may be on an overlay file system",
 	BicepChecker: "it has no checker unless one stands beside the repository",
 }
 

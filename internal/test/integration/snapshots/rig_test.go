@@ -14,9 +14,12 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/spotworker/spotworker/internal/host/sandbox"
 	"github.com/spotworker/spotworker/internal/program"
 	"github.com/spotworker/spotworker/internal/program/scratch"
+	"github.com/spotworker/spotworker/internal/program/snapshot"
 	"github.com/spotworker/spotworker/internal/test/need"
 	"github.com/spotworker/spotworker/job"
 )
@@ -58,11 +61,22 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// withCRIU skips the test without CRIU.
+// withCRIU skips the test without CRIU, and on a machine that forbids snapshots.
 func withCRIU(t *testing.T) {
 	t.Helper()
-	if _, err := os.Stat(filepath.Join(criuFolder, "criu")); err != nil {
+	criu := filepath.Join(criuFolder, "criu")
+	if _, err := os.Stat(criu); err != nil {
 		need.Missing(t, "CRIU in .tools")
+	}
+	var programs unix.Statfs_t
+	if err := unix.Statfs("/bin/sh", &programs); err != nil {
+		t.Fatal(err)
+	}
+	if programs.Type == unix.OVERLAYFS_SUPER_MAGIC {
+		need.Absent(t, need.Snapshots, "/bin/sh is on an overlay file system")
+	}
+	if _, err := snapshot.Check(t.Context(), criu, t.TempDir(), nil); err != nil {
+		need.Absent(t, need.Snapshots, err.Error())
 	}
 }
 
