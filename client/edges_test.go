@@ -187,9 +187,11 @@ func TestJobInAnotherAccount(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = body.Close()
-	selected, err := c.Download(t.Context(), id, t.TempDir(), DownloadOptions{Select: func(o Output) bool { return o.Path == "b.txt" }})
-	if err != nil || selected != 1 {
-		t.Errorf("Download = %d, %v, want one", selected, err)
+	var fetched []string
+	selected, err := c.Download(t.Context(), id, t.TempDir(), DownloadOptions{Select: func(o Output) bool { return o.Path == "b.txt" },
+		Done: func(o Output, n int64) { fetched = append(fetched, fmt.Sprint(o.Path, " ", n)) }})
+	if err != nil || selected != 1 || !slices.Equal(fetched, []string{"b.txt 7"}) {
+		t.Errorf("Download = %d, %v with %q, want one of 7 bytes", selected, err, fetched)
 	}
 }
 
@@ -219,6 +221,9 @@ func TestOutputsErrors(t *testing.T) {
 	}
 	if _, err := b.Download(t.Context(), "a", t.TempDir(), DownloadOptions{}); !errors.Is(err, ErrOutputGone) {
 		t.Errorf("Download of an output that is gone = %v, want ErrOutputGone", err)
+	}
+	if _, err := b.OpenOutput(t.Context(), all[0]); !errors.Is(err, ErrOutputGone) {
+		t.Errorf("OpenOutput of an output that is gone = %v, want ErrOutputGone", err)
 	}
 }
 

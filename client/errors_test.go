@@ -205,20 +205,21 @@ func TestReadable(t *testing.T) {
 		is   []error
 		want string
 	}{
-		"none":            {nil, nil, ""},
-		"plain":           {plain, []error{plain}, "plain"},
-		"not signed in":   {service(401, "InvalidAuthenticationInfo"), []error{ErrDenied}, "401 InvalidAuthenticationInfo"},
-		"no right":        {service(403, "AuthorizationPermissionMismatch"), []error{ErrDenied}, "Storage Queue Data Reader"},
-		"missing":         {service(404, "ResourceNotFound"), nil, "404 ResourceNotFound"},
-		"broken":          {service(500, "InternalError"), nil, "500 InternalError"},
-		"names fail":      {&net.DNSError{Err: "server misbehaving", Name: "host.example", IsTemporary: true}, nil, "host.example"},
-		"no such name":    {&net.DNSError{Err: "no such host", Name: "host.example", IsNotFound: true}, []error{ErrNoAccount}, "host.example"},
-		"no container":    {service(404, "ContainerNotFound"), []error{ErrNoDeployment}, "not the right account"},
-		"no queue":        {service(404, "QueueNotFound"), []error{ErrNoDeployment}, "not the right account"},
-		"newer":           {fmt.Errorf("read: %w", checkpoint.ErrUnknownFormat), []error{ErrNewerVersion, checkpoint.ErrUnknownFormat}, "newer version"},
-		"damaged":         {&control.DamagedError{Err: plain}, []error{ErrControlDamaged}, "plain"},
-		"some accounts":   {&AccountsError{Names: []string{"x"}, Err: plain}, []error{plain}, "storage account x cannot be read: plain"},
-		"an unknown kind": {&producer.UnknownKindError{Kind: "digset", Queue: "q", Workers: 1, Kinds: []string{"digest"}}, nil, `did you mean "digest"?`},
+		"none":          {nil, nil, ""},
+		"plain":         {plain, []error{plain}, "plain"},
+		"not signed in": {service(401, "InvalidAuthenticationInfo"), []error{ErrDenied}, "401 InvalidAuthenticationInfo"},
+		"no right":      {service(403, "AuthorizationPermissionMismatch"), []error{ErrDenied}, "Storage Queue Data Reader"},
+		"missing":       {service(404, "ResourceNotFound"), nil, "404 ResourceNotFound"},
+		"broken":        {service(500, "InternalError"), nil, "500 InternalError"},
+		"names fail":    {&net.DNSError{Err: "server misbehaving", Name: "host.example", IsTemporary: true}, nil, "host.example"},
+		"no such name":  {&net.DNSError{Err: "no such host", Name: "host.example", IsNotFound: true}, []error{ErrNoAccount}, "host.example"},
+		"no container":  {service(404, "ContainerNotFound"), []error{ErrNoDeployment}, "not the right account"},
+		"no queue":      {service(404, "QueueNotFound"), []error{ErrNoDeployment}, "not the right account"},
+		"newer":         {fmt.Errorf("read: %w", checkpoint.ErrUnknownFormat), []error{ErrNewerVersion, checkpoint.ErrUnknownFormat}, "newer version"},
+		"damaged":       {&control.DamagedError{Err: plain}, []error{ErrControlDamaged}, "plain"},
+		"some accounts": {&AccountsError{Names: []string{"x"}, Err: plain}, []error{plain}, "storage account x cannot be read: plain"},
+		"an unknown kind": {&producer.UnknownKindError{Kind: "digset", Queue: "q", Workers: 1, Kinds: []string{"digest"}}, nil,
+			`did you mean "digest"?`},
 	} {
 		got := b.readable(row.err, toRead)
 		if row.err == nil {
@@ -238,7 +239,8 @@ func TestReadable(t *testing.T) {
 	}
 	unknown, ok := errors.AsType[*UnknownKindError](b.readable(&producer.UnknownKindError{Kind: "digset", Queue: "q", Workers: 1,
 		Kinds: []string{"digest"}}, toRead))
-	if !ok || unknown.Kind != "digset" || unknown.Queue != "q" || unknown.Workers != 1 || unknown.Nearest != "digest" || len(unknown.Kinds) != 1 {
+	if !ok || unknown.Kind != "digset" || unknown.Queue != "q" || unknown.Workers != 1 || unknown.Nearest != "digest" ||
+		len(unknown.Kinds) != 1 {
 		t.Errorf("an unknown kind = %+v, want its fields", unknown)
 	}
 	if role := b.accounts[0].role(&azcore.ResponseError{RawResponse: &http.Response{}}, toRead); role != toRead.queues {

@@ -173,3 +173,76 @@ func TestSeenOnly(t *testing.T) {
 		}
 	}
 }
+
+// TestGroupErrors: a group whose records cannot be listed is not called empty, and neither is a
+// group of a name that is not valid.
+func TestGroupErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t)
+		if _, err := b.Group(t.Context(), "not/valid"); err == nil || errors.Is(err, ErrNoGroup) {
+			t.Errorf("Group of an invalid name = %v, want why it is invalid", err)
+		}
+		if _, err := b.Put(t.Context(), Spec{ID: "a", Kind: "k", Group: "night"}); err != nil {
+			t.Fatal(err)
+		}
+		if jobs, err := b.Group(t.Context(), "night"); err != nil || len(jobs) != 1 {
+			t.Errorf("Group = %+v, %v, want its only job", jobs, err)
+		}
+		for name, row := range map[string]struct {
+			group string
+			deny  string
+			want  error
+		}{
+			"no such group": {"nobody", "", ErrNoGroup},
+			"denied":        {"night", storage.OpListBlobs, ErrDenied},
+			"wait denied":   {"night", storage.OpGetBlobProperties, ErrDenied},
+		} {
+			refuse(b.server, row.deny)
+			var last error
+			n := 0
+			for _, err := range b.WaitGroup(t.Context(), row.group, WaitOptions{}) {
+				last = err
+				n++
+			}
+			if n != 1 || !errors.Is(last, row.want) {
+				t.Errorf("%s: WaitGroup = %v after %d outcomes, want %v alone", name, last, n, row.want)
+			}
+			if _, err := b.Group(t.Context(), row.group); row.deny != storage.OpGetBlobProperties && !errors.Is(err, row.want) {
+				t.Errorf("%s: Group = %v, want %v", name, err, row.want)
+			}
+		}
+	})
+}
+
+// TestWaitGroupEnds: the wait ends without an error if the records of its jobs were removed, and
+// with one if the records cannot be listed again.
+func TestWaitGroupEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t)
+		for group, want := range map[string]error{"removed": nil, "denied": ErrDenied} {
+			if _, err := b.Put(t.Context(), Spec{ID: group, Kind: "k", Group: group}); err != nil {
+				t.Fatal(err)
+			}
+			if err := b.begin(t, group).Commit(t.Context(), []byte("1")); err != nil {
+				t.Fatal(err)
+			}
+			n := 0
+			var last error
+			for _, err := range b.WaitGroup(t.Context(), group, WaitOptions{}) {
+				n, last = n+1, err
+				if group == "denied" {
+					refuse(b.server, storage.OpListBlobs)
+					continue
+				}
+				records := b.stores.Account.Container(b.stores.Names.Records)
+				if _, err := records.NewBlobClient(pathOf(group)).Delete(t.Context(), nil); err != nil {
+					t.Error(err)
+				}
+			}
+			if wanted := map[bool]int{true: 2, false: 1}[want != nil]; n != wanted || !errors.Is(last, want) {
+				t.Errorf("WaitGroup of %s = %v after %d, want %v after %d", group, last, n, want, wanted)
+			}
+			b.server.OnCall(nil)
+		}
+	})
+}

@@ -250,7 +250,7 @@ func inFull(r checkpoint.Record) Job {
 		j.FollowUps.IDs, j.FollowUps.More = r.FollowUps.IDs()
 		j.Runs = runsOf(r)
 	}
-	if packed := r.UnpackInputs(); packed != nil && json.Unmarshal(packed, &j.Inputs) != nil {
+	if json.Unmarshal(r.UnpackInputs(), &j.Inputs) != nil { // as for a record without the list
 		j.Inputs = nil
 	}
 	return j

@@ -62,11 +62,13 @@ func TestJSON(t *testing.T) {
 			`"origin":"q","message":"m","original_message":"o","inserted_at":"2026-03-09T12:00:02Z"}`},
 		{"a foreign message", PoisonMessage{MessageID: "m", InsertedAt: at(2), Err: errors.New("no JSON")},
 			`{"message":"m","inserted_at":"2026-03-09T12:00:02Z","fault":"no JSON"}`},
-		{"a worker", Worker{Name: "w", VM: "v", VMSize: "D4", Zone: "2", State: "process", Asked: "drain", Version: "1", StartedAt: at(1), Age: 2 * time.Second,
+		{"a worker", Worker{Name: "w", VM: "v", VMSize: "D4", Zone: "2", State: "process", Asked: "drain", Version: "1", StartedAt: at(1),
+			Age:    2 * time.Second,
 			Queues: []string{"q"}, Kinds: []string{"k"}, Jobs: 1, JobIDs: []string{"j"},
 			LastEvent: &Event{ID: "e", Type: "Preempt", Status: "Started", Action: "drain", SeenAt: at(3)},
 			LastDrain: &Drain{Reason: "evicted", EndedAt: at(4), Took: 2500 * time.Millisecond, Jobs: 10, Done: 4, Released: 3, LeftOut: 2, Left: 1},
-		}, `{"name":"w","vm":"v","vm_size":"D4","zone":"2","state":"process","asked":"drain","life":"alive","version":"1","started_at":"2026-03-09T12:00:01Z",` +
+		}, `{"name":"w","vm":"v","vm_size":"D4","zone":"2","state":"process","asked":"drain","life":"alive","version":"1",` +
+			`"started_at":"2026-03-09T12:00:01Z",` +
 			`"heartbeat_age_seconds":2,"queues":["q"],"kinds":["k"],"jobs":1,"job_ids":["j"],"last_event":{"id":"e","type":"Preempt",` +
 			`"status":"Started","action":"drain","seen_at":"2026-03-09T12:00:03Z"},"last_drain":{"reason":"evicted",` +
 			`"ended_at":"2026-03-09T12:00:04Z","seconds":2.5,"jobs":10,"done":4,"released":3,"left_out":2,"left":1}}`},

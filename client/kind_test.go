@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"encoding/base64"
 	"errors"
 	"strings"
@@ -56,6 +57,18 @@ func TestKindResultOfBytes(t *testing.T) {
 	b.seed(t, "a", StatusDone)
 	if got, err := (Kind[string, []byte]{Name: "k"}).Result(t.Context(), b.Client, "a"); string(got) != `{"of":"a"}` || err != nil {
 		t.Errorf("Result as bytes = %q, %v", got, err)
+	}
+	b.seed(t, "running", StatusRunning)
+	if got, err := (Kind[string, []byte]{Name: "k"}).Result(t.Context(), b.Client, "running"); got != nil || !errors.Is(err, ErrNotFinished) {
+		t.Errorf("Result of a running job as bytes = %q, %v, want ErrNotFinished", got, err)
+	}
+	if got, err := (Kind[string, any]{Name: "k"}).Result(t.Context(), b.Client, "running"); got != nil || !errors.Is(err, ErrNotFinished) {
+		t.Errorf("Result of a running job as any = %v, %v, want ErrNotFinished", got, err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := (Kind[string, []byte]{Name: "k"}).Wait(ended, b.Client, "running"); !errors.Is(err, context.Canceled) {
+		t.Errorf("Wait whose context ended = %v, want that", err)
 	}
 	if got, err := decodeResult[any](nil, nil); got != nil || err != nil {
 		t.Errorf("no result as any = %v, %v, want none", got, err)

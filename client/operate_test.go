@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
@@ -95,6 +96,110 @@ func TestCancel(t *testing.T) {
 	for _, id := range []string{"running", "waiting"} {
 		if _, err := b.Result(t.Context(), id); !errors.Is(err, ErrCancelled) {
 			t.Errorf("Result of %s = %v, want ErrCancelled", id, err)
+		}
+	}
+}
+
+// TestCancelReports: the detail of a failure is its error in words, a refusal keeps its own, and
+// the error of report ends the run.
+func TestCancelReports(t *testing.T) {
+	b := setup(t)
+	b.seed(t, "open", StatusOpen)
+	b.seedNewer(t, "newer")
+	stop := errors.New("stop")
+	if err := b.Cancel(t.Context(), []string{"newer"}, CancelOptions{}, func(ActionResult) error { return stop }); !errors.Is(err, stop) {
+		t.Errorf("Cancel whose report fails = %v, want that error", err)
+	}
+	refuse(b.server, storage.OpPutBlob, storage.OpSetBlobMetadata)
+	got := map[string]ActionResult{}
+	_ = b.Cancel(t.Context(), []string{"open", "newer"}, CancelOptions{}, func(r ActionResult) error { // the document is denied too
+		got[r.ID] = r
+		return nil
+	})
+	if r := got["open"]; r.Action != Failed || !errors.Is(r.Err, ErrDenied) || r.Detail != r.Err.Error() {
+		t.Errorf("cancel of a record that is denied = %+v, want it failed for that", r)
+	}
+	if r := got["newer"]; r.Action != Refused || !errors.Is(r.Err, ErrNewerVersion) || r.Detail == r.Err.Error() {
+		t.Errorf("cancel of a newer record = %+v, want it refused with advice", r)
+	}
+}
+
+// TestCancelOfUnknownQueues: while it cannot be read how many queues there are, an id without a
+// record is barred, since its message may be on another queue.
+func TestCancelOfUnknownQueues(t *testing.T) {
+	b := setup(t)
+	first := true
+	b.server.OnCall(func(c storage.Call) storage.Fault {
+		if first && c.Operation == storage.OpGetQueueMetadata {
+			first = false
+			return refused
+		}
+		return storage.Fault{}
+	})
+	err := b.Cancel(t.Context(), []string{"a"}, CancelOptions{}, func(r ActionResult) error {
+		if r.Action != Barred {
+			t.Errorf("cancel = %+v, want it barred", r)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestCleanSelects: kind, prefix and status narrow what is removed, and the logs of jobs without
+// a record are removed only if nothing does.
+func TestCleanSelects(t *testing.T) {
+	for name, row := range map[string]struct {
+		options CleanOptions
+		removed int
+		logs    int
+	}{
+		"all":          {CleanOptions{}, 4, 1},
+		"done":         {CleanOptions{Status: []Status{StatusDone}}, 2, 0},
+		"cancelled":    {CleanOptions{Status: []Status{StatusCancelled}}, 2, 0},
+		"both":         {CleanOptions{Status: []Status{StatusDone, StatusCancelled}}, 4, 0},
+		"kind":         {CleanOptions{Kind: "k"}, 4, 0},
+		"other kind":   {CleanOptions{Kind: "other"}, 0, 0},
+		"prefix":       {CleanOptions{Prefix: "a-"}, 2, 0},
+		"other prefix": {CleanOptions{Prefix: "c-"}, 0, 0},
+	} {
+		t.Run(name, bubble(func(t *testing.T) {
+			b := setup(t)
+			for _, id := range []string{"a-", "b-"} {
+				b.seed(t, id+"1", StatusDone)
+				b.seed(t, id+"2", StatusCancelled)
+			}
+			_, write := b.longLog(t, "gone")
+			write()
+			if _, err := b.stores.Account.Container(b.stores.Names.Records).NewBlobClient(pathOf("gone")).Delete(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(MinCleanAge)
+			row.options.OlderThan = MinCleanAge
+			r, err := b.Clean(t.Context(), row.options)
+			if err != nil || r.Done+r.Cancelled != row.removed || r.Logs != row.logs {
+				t.Errorf("Clean = %+v, %v, want %d jobs and %d logs removed", r, err, row.removed, row.logs)
+			}
+			left := 0
+			for range b.List(t.Context(), Filter{}) {
+				left++
+			}
+			if left != 4-row.removed {
+				t.Errorf("jobs left = %d, want %d", left, 4-row.removed)
+			}
+		}))
+	}
+}
+
+// TestCleanNeeds: a dry run needs the right to read, and a clean the right to write.
+func TestCleanNeeds(t *testing.T) {
+	b := setup(t)
+	refuse(b.server, storage.OpListBlobs)
+	for dry, want := range map[bool]string{true: "Storage Blob Data Reader", false: "Storage Blob Data Contributor"} {
+		_, err := b.Clean(t.Context(), CleanOptions{OlderThan: MinCleanAge, DryRun: dry})
+		if denied, ok := errors.AsType[*DeniedError](err); !ok || denied.Role != want {
+			t.Errorf("Clean with DryRun %t = %v, want an error with role %s", dry, err, want)
 		}
 	}
 }

@@ -176,3 +176,22 @@ func TestSlowAccount(t *testing.T) {
 		}
 	})
 }
+
+// TestFirstPutOnDemand: a client that has read nothing puts a job for VMs of regular priority in
+// the account of its id.
+func TestFirstPutOnDemand(t *testing.T) {
+	_, servers := setupTwo(t)
+	for account, name := range []string{"home", "second"} {
+		c, err := Open(Options{ConnectionString: servers["home"].ConnectionString(),
+			MoreConnectionStrings: []string{servers["second"].ConnectionString()}, Transport: servers})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Put(t.Context(), Spec{ID: idsOf(account, 1)[0], Kind: "k", OnDemand: true}); err != nil {
+			t.Error(err)
+		}
+		if n := len(servers[name].Messages(c.stores.OnDemand.Name())); n != 1 {
+			t.Errorf("messages on demand in account %s = %d, want 1", name, n)
+		}
+	}
+}

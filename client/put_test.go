@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
@@ -238,7 +239,7 @@ func TestPutManyReports(t *testing.T) {
 
 // TestPutManyEnds: the caller's own errors come back as they are, others in words.
 func TestPutManyEnds(t *testing.T) {
-	own := errors.New("own")
+	own := &azcore.ResponseError{StatusCode: http.StatusForbidden} // of another account of the caller's
 	broken := func(yield func(Spec, error) bool) { yield(Spec{}, own) }
 	ended, cancel := context.WithCancelCause(t.Context())
 	cancel(own)
@@ -248,9 +249,18 @@ func TestPutManyEnds(t *testing.T) {
 			_, err := b.PutMany(t.Context(), numbered(5, ""), PutOptions{Report: func(PutResult) error { return own }})
 			return err
 		},
+		"report of a skipped job": func(b *rig) error {
+			_, err := b.PutMany(t.Context(), numbered(1, "job-"), PutOptions{Report: func(PutResult) error { return own },
+				Skip: func(string) (Status, bool) { return StatusDone, true }})
+			return err
+		},
+		"report of a failed job": func(b *rig) error {
+			_, err := b.PutMany(t.Context(), Specs(Spec{ID: "a/b"}), PutOptions{Report: func(PutResult) error { return own }})
+			return err
+		},
 		"context": func(b *rig) error { _, err := b.PutMany(ended, numbered(5, ""), PutOptions{}); return err },
 	} {
-		if err := run(setup(t)); !errors.Is(err, own) {
+		if err := run(setup(t)); !errors.Is(err, own) || errors.Is(err, ErrDenied) {
 			t.Errorf("%s: PutMany = %v, want its error", name, err)
 		}
 	}

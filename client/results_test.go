@@ -1,9 +1,12 @@
 package client
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
@@ -132,4 +135,86 @@ func TestResultsAfterTheListing(t *testing.T) {
 	if !errors.Is(failed, ErrPoison) {
 		t.Errorf("results of a job that was given up = %v, want ErrPoison", failed)
 	}
+}
+
+// TestResultsFail: the first failure ends the results, whether of the listing or of a result, and
+// a result of one byte counts.
+func TestResultsFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t)
+		b.server.SetFullPages()
+		b.server.LimitBlobPages(2)
+		for i := range 4 {
+			b.seedResult(t, fmt.Sprint("job-", i), "x")
+		}
+		if got := b.collect(t, Filter{}); len(got) != 4 || got["job-2"] != "x" {
+			t.Errorf("results = %v, want four of one byte", got)
+		}
+		for operation, most := range map[string]int64{storage.OpListBlobs: 1, storage.OpGetBlob: 2} {
+			b.server.OnCall(func(c storage.Call) storage.Fault {
+				if c.Operation == operation {
+					return refused
+				}
+				return storage.Fault{After: time.Second}
+			})
+			b.server.ResetCounts()
+			var last error
+			for _, err := range b.Results(t.Context(), Filter{}) {
+				last = err
+			}
+			if !errors.Is(last, ErrDenied) {
+				t.Errorf("results while %s is denied = %v, want ErrDenied", operation, last)
+			}
+			if n := b.server.Counts()[storage.OpListBlobs]; n > most {
+				t.Errorf("the records were listed in %d calls after %s was denied, want at most %d", n, operation, most)
+			}
+		}
+	})
+}
+
+// TestResultsAtOnce: as many results are read at once as the client is set to, a loop that ends
+// leaves no reads behind, and the end of the context is the error.
+func TestResultsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := setupBare(t, Options{Parallel: 1})
+		if err := b.Create(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 4 {
+			b.seedResult(t, fmt.Sprint("job-", i), "x")
+		}
+		b.server.OnCall(func(c storage.Call) (f storage.Fault) {
+			if c.Operation == storage.OpGetBlob {
+				f.Before = 100 * time.Millisecond
+			}
+			return f
+		})
+		began := time.Now()
+		b.collect(t, Filter{})
+		if took := time.Since(began); took != 400*time.Millisecond {
+			t.Errorf("4 results one by one took %s, want 400ms", took)
+		}
+		for _, err := range b.Results(context.WithoutCancel(t.Context()), Filter{}) { // ended by the loop's end alone
+			if err != nil {
+				t.Error(err)
+			}
+			break
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		enough := errors.New("enough")
+		var last error
+		for _, err := range b.Results(ctx, Filter{}) {
+			last = err
+			if err == nil {
+				synctest.Wait() // the next result waits for this loop, or is read
+				time.Sleep(time.Second)
+				cancel(enough)
+				synctest.Wait()
+			}
+		}
+		if !errors.Is(last, enough) {
+			t.Errorf("results whose context ends = %v, want its cause", last)
+		}
+	})
 }

@@ -130,6 +130,43 @@ func TestUploadIsRefused(t *testing.T) {
 	}
 }
 
+// TestUploadLooksFirst: no content is sent that the account would not store, and no container is
+// created unless it is missing.
+func TestUploadLooksFirst(t *testing.T) {
+	b := setup(t)
+	scene := job.Input{Container: "scenes", Blob: "a"}
+	once := true
+	b.server.OnCall(func(c storage.Call) (f storage.Fault) { // the container appears, and the answer is lost
+		f.DropReply, once = once && c.Operation == storage.OpCreateContainer, once && c.Operation != storage.OpCreateContainer
+		return f
+	})
+	if _, err := b.Upload(t.Context(), scene, strings.NewReader("x"), UploadOptions{Create: true, Size: 1}); err != nil {
+		t.Fatalf("Upload to a container that exists by now = %v", err)
+	}
+	for name, row := range map[string]struct {
+		denied string
+		to     job.Input
+		want   error
+	}{
+		"the blob exists":       {"", scene, ErrExists},
+		"the look is denied":    {storage.OpGetBlobProperties, job.Input{Container: "scenes", Blob: "b"}, ErrDenied},
+		"no container is made":  {storage.OpCreateContainer, job.Input{Container: "more", Blob: "b"}, ErrDenied},
+		"another look, no more": {storage.OpGetBlobProperties, job.Input{Container: "more", Blob: "b"}, ErrDenied},
+	} {
+		refuse(b.server, row.denied)
+		b.server.ResetCounts()
+		sent := false
+		content := &meanwhile{do: func() { sent = true }, then: strings.NewReader(strings.Repeat("x", upload.BlockSize+1))}
+		_, err := b.Upload(t.Context(), row.to, content, UploadOptions{Create: true})
+		if !errors.Is(err, row.want) || sent {
+			t.Errorf("%s: Upload = %v, with content sent: %t; want %v before any is", name, err, sent, row.want)
+		}
+		if n := b.server.Counts()[storage.OpCreateContainer]; n > 0 && row.denied != storage.OpCreateContainer {
+			t.Errorf("%s: the container is created by %d calls", name, n)
+		}
+	}
+}
+
 // TestUploadWithRivals: a blob that appears meanwhile is never replaced, and the blob of the
 // same upload, whose answer was lost, is no rival.
 func TestUploadWithRivals(t *testing.T) {

@@ -95,10 +95,43 @@ func TestWaitManyLeft(t *testing.T) {
 			}
 			break
 		}
+		time.Sleep(time.Second)
+		b.server.ResetCounts()
+		time.Sleep(time.Minute)
+		if n := b.server.Counts(); len(n) > 0 {
+			t.Errorf("calls after the loop's end = %v, want none", n)
+		}
+		var invalid []error
 		for _, err := range b.WaitMany(t.Context(), []string{"a", "not/an id"}, WaitOptions{}) {
+			invalid = append(invalid, err)
+		}
+		if len(invalid) != 1 || invalid[0] == nil {
+			t.Errorf("outcomes with an invalid id = %v, want one error", invalid)
+		}
+	})
+}
+
+// TestWaitManyWhoseContextEnds: an outcome that the loop did not take is not lost without an
+// error.
+func TestWaitManyWhoseContextEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t)
+		b.seed(t, "a", StatusDone)
+		b.seed(t, "b", StatusDone)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		enough := errors.New("enough")
+		var last error
+		for _, err := range b.WaitMany(ctx, []string{"a", "b"}, WaitOptions{}) {
+			last = err
 			if err == nil {
-				t.Error("an invalid id gives no error")
+				time.Sleep(time.Second) // the other outcome waits for this loop
+				cancel(enough)
+				synctest.Wait()
 			}
+		}
+		if !errors.Is(last, enough) {
+			t.Errorf("WaitMany whose context ends = %v, want its cause", last)
 		}
 	})
 }
