@@ -75,7 +75,8 @@ func TestDenied(t *testing.T) {
 			}
 			err := call(t.Context())
 			denied, ok := errors.AsType[*DeniedError](err)
-			if !ok || !errors.Is(err, ErrDenied) || !errors.As(err, new(*azcore.ResponseError)) || !strings.Contains(err.Error(), want) || denied.Role != "" && denied.Role != want {
+			if !ok || !errors.Is(err, ErrDenied) || !errors.As(err, new(*azcore.ResponseError)) || !strings.Contains(err.Error(), want) ||
+				denied.Role != "" && denied.Role != want {
 				t.Errorf("%s refused with %s = %v, want an error that names %q", name, row.code, err, want)
 			}
 		}
@@ -88,7 +89,8 @@ func TestNoAccount(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Get(t.Context(), "a"); !errors.Is(err, ErrNoAccount) || !errors.As(err, new(*net.DNSError)) || !strings.Contains(err.Error(), "contoso.blob.core.windows.net") {
+		_, err = c.Get(t.Context(), "a")
+		if !errors.Is(err, ErrNoAccount) || !errors.As(err, new(*net.DNSError)) || !strings.Contains(err.Error(), "contoso.blob.core") {
 			t.Errorf("Get = %v, want ErrNoAccount with the host", err)
 		}
 	})
@@ -215,8 +217,8 @@ func TestReadable(t *testing.T) {
 		"no such name":  {&net.DNSError{Err: "no such host", Name: "host.example", IsNotFound: true}, []error{ErrNoAccount}, "host.example"},
 		"no container":  {service(404, "ContainerNotFound"), []error{ErrNoDeployment}, "not the right account"},
 		"no queue":      {service(404, "QueueNotFound"), []error{ErrNoDeployment}, "not the right account"},
-		"newer":         {fmt.Errorf("read: %w", checkpoint.ErrUnknownFormat), []error{ErrNewerVersion, checkpoint.ErrUnknownFormat}, "newer version"},
-		"damaged":       {&control.DamagedError{Err: plain}, []error{ErrControlDamaged}, "plain"},
+		"newer":         {fmt.Errorf("read: %w", checkpoint.ErrUnknownFormat), []error{ErrNewerVersion}, "newer version"},
+		"damaged":       {&control.DamagedError{Err: plain}, []error{ErrControlDamaged, plain}, "plain"},
 		"some accounts": {&AccountsError{Names: []string{"x"}, Err: plain}, []error{plain}, "storage account x cannot be read: plain"},
 		"an unknown kind": {&producer.UnknownKindError{Kind: "digset", Queue: "q", Workers: 1, Kinds: []string{"digest"}}, nil,
 			`did you mean "digest"?`},
@@ -232,7 +234,7 @@ func TestReadable(t *testing.T) {
 			t.Errorf("%s: %v, want one line with %q", name, got, row.want)
 		}
 		for _, is := range []error{plain, ErrDenied, ErrNoAccount, ErrNoDeployment, ErrNewerVersion, ErrControlDamaged} {
-			if want := slices.Contains(row.is, is) || name == "damaged" && is == plain && errors.Is(row.err, plain); errors.Is(got, is) != want {
+			if want := slices.Contains(row.is, is); errors.Is(got, is) != want {
 				t.Errorf("%s: errors.Is(%v, %v) = %t, want %t", name, got, is, !want, want)
 			}
 		}

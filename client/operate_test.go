@@ -182,7 +182,10 @@ func TestCleanSelects(t *testing.T) {
 				t.Errorf("Clean = %+v, %v, want %d jobs and %d logs removed", r, err, row.removed, row.logs)
 			}
 			left := 0
-			for range b.List(t.Context(), Filter{}) {
+			for _, err := range b.List(t.Context(), Filter{}) {
+				if err != nil {
+					t.Fatal(err)
+				}
 				left++
 			}
 			if left != 4-row.removed {

@@ -53,7 +53,10 @@ func TestListPoison(t *testing.T) {
 	}
 	b.server.ResetCounts()
 	n := 0
-	for range b.ListPoison(t.Context()) {
+	for _, err := range b.ListPoison(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
 		if n++; n == 32 {
 			break
 		}

@@ -132,7 +132,8 @@ func TestPlaceWhileTheFirstAccountIsSilent(t *testing.T) {
 // nothing: a program with other accounts puts no job.
 func TestPlaceKnowsTheSpread(t *testing.T) {
 	a := placement(&Spread{Names: []string{"a", "c", "b"}, IDs: 3}, "a", "b", "c")
-	a.shards[0].readErr.Store(new(error(context.DeadlineExceeded)))
+	silent := context.DeadlineExceeded
+	a.shards[0].readErr.Store(&silent)
 	if q, err := a.Place("job-1", false); !errors.Is(err, ErrAccounts) {
 		t.Errorf("Place = %v, %v, want ErrAccounts", q, err)
 	}

@@ -171,7 +171,8 @@ func TestPutBackThatFails(t *testing.T) {
 		}
 		l = b.claim(t, strings.Repeat("x", MaxText))
 		b.faultOn(storage.OpPutBlob, allTries, storage.Fault{DropRequest: true})
-		if err := l.PutBack(t.Context(), Foreign(l.Text(), l.ID, "k", l.InsertedAt), b.payloads); err == nil || b.only(t, jobsName).Text != l.Text() {
+		err := l.PutBack(t.Context(), Foreign(l.Text(), l.ID, "k", l.InsertedAt), b.payloads)
+		if err == nil || b.only(t, jobsName).Text != l.Text() {
 			t.Errorf("PutBack without a blob for the payload = %v, want an error and the message as it was", err)
 		}
 	})

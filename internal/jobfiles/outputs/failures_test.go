@@ -129,7 +129,10 @@ func TestListedNames(t *testing.T) {
 			t.Errorf("List(%q) = %v, want %v", id, got, want)
 		}
 	}
-	for range store.List(t.Context(), "") {
+	for _, err := range store.List(t.Context(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
 		break // ends without a panic
 	}
 }

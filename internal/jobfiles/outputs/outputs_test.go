@@ -389,7 +389,10 @@ func TestDownload(t *testing.T) {
 	for _, row := range []struct {
 		what, part string
 		want       int64
-	}{{"a part", "content", 5}, {"a damaged part", "CONTENT", 5 + 12}, {"a part that is too long", strings.Repeat("x", 40), 12}, {"a whole part", "content of b", 0}} {
+	}{
+		{"a part", "content", 5}, {"a damaged part", "CONTENT", 5 + 12}, {"a part that is too long", strings.Repeat("x", 40), 12},
+		{"a whole part", "content of b", 0},
+	} {
 		if err := errors.Join(os.Remove(filepath.Join(dir, "d", "e", "b.txt")), os.WriteFile(part, []byte(row.part), 0o600)); err != nil {
 			t.Fatal(err)
 		}
