@@ -61,9 +61,7 @@ func (r *cleaning) garbage(ctx context.Context) error {
 	flush := func() {
 		blobs := of
 		of = nil
-		if len(blobs) > 0 {
-			group.Go(func() error { r.garbageOf(context.WithoutCancel(ctx), blobs); return nil })
-		}
+		group.Go(func() error { r.garbageOf(context.WithoutCancel(ctx), blobs); return nil })
 	}
 	for b, err := range r.Outputs.List(ctx, "") {
 		switch {

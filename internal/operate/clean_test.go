@@ -279,7 +279,7 @@ func TestCleanContinues(t *testing.T) {
 		}
 		b.ended(t, "newer", "k", checkpoint.Done, 3)
 		records := b.stores.Account.Container(b.names.Records)
-		if _, err := records.NewBlobClient(pathOf(b, "newer")).SetMetadata(t.Context(), map[string]*string{"v": new("99")}, nil); err != nil {
+		if _, err := records.NewBlobClient(pathOf(b, "newer")).SetMetadata(t.Context(), map[string]*string{"v": new("99"), "status": new("done")}, nil); err != nil {
 			t.Fatal(err)
 		}
 		for _, name := range []string{"0/z", "fff/0", "readme.txt"} {

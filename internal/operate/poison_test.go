@@ -156,7 +156,8 @@ var odd = map[string]struct {
 			b.loseText(t)
 			b.setVersion(t, "a", "99")
 		},
-		replay: []string{"refused of a: record cannot be read by this version"}, purge: []string{"refused of a: record cannot be read by this version"},
+		replay: []string{"refused of a: record cannot be read by this version"},
+		purge:  []string{"refused of a: record cannot be read by this version"},
 	},
 	"no text and no valid id": {
 		put: func(t *testing.T, b *rig) {
