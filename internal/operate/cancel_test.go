@@ -122,7 +122,25 @@ func TestCancelMany(t *testing.T) {
 			t.Errorf("document names %d jobs, CheckAll %s, %v, want at most %d, and that all are checked", len(found.Document.Cancels),
 				found.Document.CheckAll, err, control.MaxCancels)
 		}
+		b.expectProgress(t, jobs)
 	})
+}
+
+// expectProgress reads the records of so many jobs in a clean that removes none, with and without
+// progress.
+func (b *rig) expectProgress(t *testing.T, jobs int) {
+	t.Helper()
+	c := b.cleaner(t)
+	c.SkipOrphanedLogs, c.Select = true, func(checkpoint.Record) bool { return false }
+	var read []int
+	for _, progress := range []func(CleanReport){func(r CleanReport) { read = append(read, r.Read) }, nil} {
+		if got, err := c.Clean(t.Context(), progress, nil); err != nil || got.Read != jobs {
+			t.Errorf("Clean = %+v, %v, want %d records read", got, err, jobs)
+		}
+	}
+	if len(read) != jobs/progressEvery || read[0] != progressEvery {
+		t.Errorf("progress at %d records, want one call for each %d", read, progressEvery)
+	}
 }
 
 // TestCancelKnownOnly: a job without a record is left alone if that was asked for.
@@ -332,7 +350,7 @@ func TestCancelUnseen(t *testing.T) {
 		"unnamed": {unnamed: true, seenOnly: true, want: Unknown, detail: "it has no record, and the queues could not be searched: no names. " +
 			"There is no such job"},
 		"refused, to bar": {refused: true, want: Barred, detail: "; the queues could not be searched: "},
-		"unnamed, to bar": {unnamed: true, want: Barred, detail: "cannot be used while this record is kept; the queues could not be searched: no names"},
+		"unnamed, to bar": {unnamed: true, want: Barred, detail: "record is kept; the queues could not be searched: no names"},
 		"hidden, to bar":  {hidden: true, want: Barred, detail: "cannot be used while this record is kept"},
 	} {
 		inBubble(t, func(t *testing.T, b *rig) {

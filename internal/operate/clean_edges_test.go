@@ -201,7 +201,8 @@ func TestCleanLists(t *testing.T) {
 		lists int64 // besides records and logs
 		want  CleanReport
 	}{
-		"done":               {put: func(t *testing.T, b *rig) { b.ended(t, "a", "k", checkpoint.Done, 0) }, want: CleanReport{Read: 1, Done: 1, Bytes: 5}},
+		"done": {put: func(t *testing.T, b *rig) { b.ended(t, "a", "k", checkpoint.Done, 0) },
+			want: CleanReport{Read: 1, Done: 1, Bytes: 5}},
 		"done, with outputs": {put: withOutputs, lists: 1, want: CleanReport{Read: 1, Done: 1, Bytes: 5, Outputs: 2, OutputBytes: 5}},
 		"in a dry run": {put: withOutputs, dry: true,
 			want: CleanReport{Read: 1, Done: 1, Bytes: 5, Outputs: 1, OutputBytes: 5}},
@@ -263,29 +264,28 @@ func withOutputs(t *testing.T, b *rig) {
 	}
 }
 
-// TestCleanOutputsInTrouble: a call about outputs that is refused is reported for its job.
+// TestCleanOutputsInTrouble: a call about outputs that is refused is reported for its job, whether
+// the outputs go with their job or as garbage.
 func TestCleanOutputsInTrouble(t *testing.T) {
-	for at := 1; ; at++ {
-		reached := false
-		inBubble(t, func(t *testing.T, b *rig) {
-			withOutputs(t, b)
-			b.send(t, "a")      // by a worker that lost the job
-			b.send(t, "orphan") // of a record that is gone
-			time.Sleep(MinCleanAge)
-			what := b.refuseCall(at)
-			c := b.cleaner(t)
-			c.Select = func(checkpoint.Record) bool { return at%2 == 0 } // with the job, and as garbage
-			failed := 0
-			got, err := c.Clean(t.Context(), nil, func(string, error) { failed++ })
-			if reached = what() != ""; reached && err == nil && (failed == 0 || got.Failed != failed) {
-				t.Errorf("call %d, %s: it was refused, and the report is %+v, %d failures", at, what(), got, failed)
-			}
-			if !reached && (err != nil || failed > 0) {
-				t.Errorf("without a refusal: %v, %d failures", err, failed)
-			}
-		})
-		if !reached {
-			return
+	for _, withJob := range []bool{false, true} {
+		for at, reached := 1, true; reached; at++ {
+			inBubble(t, func(t *testing.T, b *rig) {
+				withOutputs(t, b)
+				b.send(t, "a")      // by a worker that lost the job
+				b.send(t, "orphan") // of a record that is gone
+				time.Sleep(MinCleanAge)
+				what := b.refuseCall(at)
+				c := b.cleaner(t)
+				c.Select = func(checkpoint.Record) bool { return withJob }
+				failed := 0
+				got, err := c.Clean(t.Context(), nil, func(string, error) { failed++ })
+				if reached = what() != ""; reached && err == nil && (failed == 0 || got.Failed != failed) {
+					t.Errorf("call %d, %s: it was refused, and the report is %+v, %d failures", at, what(), got, failed)
+				}
+				if !reached && (err != nil || failed > 0) {
+					t.Errorf("without a refusal: %v, %d failures", err, failed)
+				}
+			})
 		}
 	}
 }

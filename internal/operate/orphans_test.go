@@ -324,10 +324,10 @@ func TestOrphansInOrder(t *testing.T) {
 			b.strand(t, given{id: id, status: checkpoint.Open})
 			time.Sleep(time.Second)
 		}
-		if err := b.stores.Queue.PutUnchanged(t.Context(), "hello"); err != nil {
+		if err := b.stores.OnDemand.PutUnchanged(t.Context(), "hello"); err != nil {
 			t.Fatal(err)
 		}
-		b.strand(t, given{id: b.server.Messages(b.names.Queue)[0].ID, status: checkpoint.Open})
+		b.strand(t, given{id: b.server.Messages(b.names.OnDemand)[0].ID, status: checkpoint.Open})
 		time.Sleep(checkpoint.StaleAfter)
 		if s := b.orphans(t); s.ids() != strings.Join(want, " ") || !s.Complete() {
 			t.Errorf("orphans = %q, complete %t, want %q", s.ids(), s.Complete(), want)

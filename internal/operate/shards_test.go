@@ -212,7 +212,8 @@ func TestResizeRepairs(t *testing.T) {
 	for _, to := range []int{1, 2} {
 		inBubble(t, func(t *testing.T, b *rig) {
 			main := b.stores.Account.Queue(b.names.Queue)
-			if _, err := main.SetMetadata(t.Context(), &azqueue.SetMetadataOptions{Metadata: map[string]*string{"shards": new("many")}}); err != nil {
+			damaged := map[string]*string{"shards": new("many")}
+			if _, err := main.SetMetadata(t.Context(), &azqueue.SetMetadataOptions{Metadata: damaged}); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := b.stores.Jobs.Read(t.Context()); !errors.Is(err, queue.ErrShards) {
