@@ -291,7 +291,7 @@ func TestCancelOfAJobClaimedMeanwhile(t *testing.T) {
 	})
 }
 
-// TestCancelSaysWhatWas: the outcome says what the job was, and the record has the reason.
+// TestCancelSaysWhatWas: the outcome names the job's last status, and the record has the reason.
 func TestCancelSaysWhatWas(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		b.put(t, given{id: "runs", status: checkpoint.Running})
@@ -334,8 +334,8 @@ func TestCancelSaysWhatWas(t *testing.T) {
 	})
 }
 
-// TestCancelUnseen: with SeenOnly no id is barred, and the outcome says what was seen. Queues
-// that cannot be named or read show nothing.
+// TestCancelUnseen: with SeenOnly no id is barred, and the outcome counts the messages that were
+// seen. Queues without names or without an answer show nothing.
 func TestCancelUnseen(t *testing.T) {
 	for name, row := range map[string]struct {
 		hidden, refused, unnamed bool

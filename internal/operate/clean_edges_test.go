@@ -83,7 +83,7 @@ func TestOrdered(t *testing.T) {
 }
 
 // TestCleanOfPoisonThatCannotBeRead: nothing is removed if the messages behind the front of the
-// poison queue cannot be read: they may be of the jobs that would be removed.
+// poison queue cannot be read: they may be messages of these jobs.
 func TestCleanOfPoisonThatCannotBeRead(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		for i := range 33 {
@@ -104,7 +104,7 @@ func TestCleanOfPoisonThatCannotBeRead(t *testing.T) {
 }
 
 // TestCleanInterrupted: the end of the context ends a clean with its cause, also among logs
-// without records and among outputs. Removals that were begun are finished.
+// without records and among outputs. Removals in progress are finished.
 func TestCleanInterrupted(t *testing.T) {
 	const jobs = 3 * cleanParallel
 	for name, put := range map[string]func(t *testing.T, b *rig, id string){
@@ -149,8 +149,8 @@ func (b *rig) send(t *testing.T, id string) {
 	}
 }
 
-// TestCleanGarbage: what no record names goes at the age, job by job: the files of one job are not
-// taken for the files of the job before.
+// TestCleanGarbage: outputs without a record are removed at the age, job by job: the files of one job
+// are not taken for the files of the job before.
 func TestCleanGarbage(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		for i := range 10 {

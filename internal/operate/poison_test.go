@@ -96,7 +96,7 @@ func (b *rig) nest(t *testing.T, times int) {
 // noPoison is the fault of the text hello.
 const noPoison = "not a poison message: it is not base64: illegal base64 data at input byte 4"
 
-// odd are poison messages that are no plain jobs, and the outcomes for them: action, job, detail.
+// odd are unusual poison messages and their outcomes: action, job, detail.
 var odd = map[string]struct {
 	put           func(t *testing.T, b *rig)
 	kind          string // the default kind
@@ -265,8 +265,8 @@ func (b *rig) setVersion(t *testing.T, id, version string) {
 	}
 }
 
-// TestOddMessages: each message has its outcome, nothing is left of a message that went, and
-// a storage call that is refused is reported.
+// TestOddMessages: each message has its outcome, a message that is gone leaves no blob, and each
+// refused storage call is reported.
 func TestOddMessages(t *testing.T) {
 	for name, row := range odd {
 		for command, want := range map[string][]string{"replay": row.replay, "purge": row.purge} {
@@ -354,7 +354,7 @@ func (b *rig) expectOutcomes(t *testing.T, want []string) {
 	}
 }
 
-// TestReplayedFrom: people read where a job continues.
+// TestReplayedFrom: the detail names the start of a replayed job.
 func TestReplayedFrom(t *testing.T) {
 	state := checkpoint.Record{Version: checkpoint.Version, StateHash: strings.Repeat("a", 64), StateSize: 1}
 	half, little := state, state
@@ -375,7 +375,7 @@ func TestReplayedFrom(t *testing.T) {
 	}
 }
 
-// TestReportFails: an error of the report ends the run, after the jobs that were begun. Other
+// TestReportFails: an error of the report ends the run after the jobs in progress. Other
 // messages stay, visible.
 func TestReportFails(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
@@ -463,8 +463,8 @@ func TestSlowRelease(t *testing.T) {
 	}
 }
 
-// TestLooksAtOddMessages: a look shows the text of a message that is no job's, and an error of
-// the count.
+// TestLooksAtOddMessages: a look shows the text of a message without a job, and returns an error
+// of the count.
 func TestLooksAtOddMessages(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		b.putText(t, "hello")
