@@ -117,23 +117,67 @@ func TestSpreadOverEmpty(t *testing.T) {
 // TestSpreadOverWithoutAnAnswer: an account that refuses is no empty one, and nothing is
 // recorded.
 func TestSpreadOverWithoutAnAnswer(t *testing.T) {
-	for _, operation := range []string{storage.OpGetQueueMetadata, storage.OpListBlobs, storage.OpCreateQueue, storage.OpCreateContainer} {
+	for _, row := range []struct {
+		account   int
+		operation string
+		queue     string // empty for all
+		over      int
+	}{
+		{0, storage.OpGetQueueMetadata, "", 2},
+		{0, "SetQueueMetadata", "", 3},
+		{1, storage.OpGetQueueMetadata, "", 1},
+		{1, storage.OpGetQueueMetadata, "test-jobs-poison", 1},
+		{1, storage.OpListBlobs, "", 1},
+		{1, storage.OpGetQueueMetadata, "", 3},
+		{1, storage.OpGetQueueMetadata, "test-jobs-poison", 3},
+		{1, storage.OpListBlobs, "", 3},
+		{1, storage.OpCreateQueue, "", 3},
+		{1, storage.OpCreateContainer, "", 3},
+	} {
 		inAccounts(t, func(t *testing.T, d *deployment.Deployment, servers []*storage.Server) {
 			spread(t, d, 2)
-			servers[1].OnCall(func(c storage.Call) storage.Fault {
-				if c.Operation == operation {
-					return storage.Fault{Refuse: &storage.Error{Status: 403, Code: "AuthorizationFailure"}}
+			servers[row.account].OnCall(func(c storage.Call) storage.Fault {
+				if c.Operation == row.operation && (row.queue == "" || row.queue == c.Queue) {
+					return refusal
 				}
 				return storage.Fault{}
 			})
-			isCreated := operation == storage.OpCreateQueue || operation == storage.OpCreateContainer
-			n := map[bool]int{false: 1, true: 3}[isCreated]
-			if _, err := SpreadOver(t.Context(), d, n, false); err == nil {
-				t.Errorf("SpreadOver %d while %s is refused = nil, want an error", n, operation)
+			if _, err := SpreadOver(t.Context(), d, row.over, false); err == nil || errors.Is(err, ErrFewerAccounts) {
+				t.Errorf("SpreadOver while %+v is refused = %v, want its error", row, err)
+			}
+			servers[row.account].OnCall(nil)
+			if _, err := d.Jobs.Read(t.Context()); err != nil {
+				t.Fatal(err)
 			}
 			if known, err := d.Spread.Known(); err != nil || known.Accounts() != 2 {
-				t.Errorf("after a refused %s over %+v, %v, want two accounts", operation, known, err)
+				t.Errorf("after %+v was refused over %+v, %v, want two accounts", row, known, err)
 			}
 		})
 	}
+}
+
+// TestSpreadOverInAnotherOrder: accounts that are given in another order than they were spread
+// over are refused, and a job in an account that is added keeps chosen ids where they are.
+func TestSpreadOverInAnotherOrder(t *testing.T) {
+	inAccounts(t, func(t *testing.T, d *deployment.Deployment, _ []*storage.Server) {
+		spread(t, d, 2)
+		names, err := azure.NamesFor("test", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := deployment.Join([]*azure.Account{d.Accounts[0].Account, d.Accounts[2].Account, d.Accounts[1].Account}, names)
+		if _, err := SpreadOver(t.Context(), other, 2, false); !errors.Is(err, queue.ErrAccounts) {
+			t.Errorf("SpreadOver in another order = %v, want ErrAccounts", err)
+		}
+		third := d.Accounts[2]
+		if err := third.Create(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := third.Queue.Put(t.Context(), queue.Envelope{ID: "a", Kind: "k"}, 0); err != nil {
+			t.Fatal(err)
+		}
+		if done := spread(t, d, 3); done.IDs != 2 {
+			t.Errorf("chosen ids over %d accounts, want 2: the third has a job", done.IDs)
+		}
+	})
 }

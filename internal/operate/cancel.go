@@ -129,9 +129,6 @@ func (c *Canceller) batch(ctx context.Context, ids []string, report func(CancelO
 	group, running := errgroup.WithContext(ctx)
 	group.SetLimit(cancelParallel)
 	for _, id := range ids {
-		if running.Err() != nil {
-			break
-		}
 		group.Go(func() error {
 			if err := running.Err(); err != nil {
 				return err

@@ -2,6 +2,7 @@ package operate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -98,7 +99,7 @@ func TestCancelEveryCall(t *testing.T) {
 
 // TestCancelMany: two calls a job, two more for a thousand, and a bounded document.
 func TestCancelMany(t *testing.T) {
-	jobs := proof.Times(1100, 2500)
+	jobs := proof.Times(1001, 2001)
 	thousands := int64(jobs+999) / 1000
 	inBubble(t, func(t *testing.T, b *rig) {
 		ids := make([]string, jobs)
@@ -121,7 +122,25 @@ func TestCancelMany(t *testing.T) {
 			t.Errorf("document names %d jobs, CheckAll %s, %v, want at most %d, and that all are checked", len(found.Document.Cancels),
 				found.Document.CheckAll, err, control.MaxCancels)
 		}
+		b.expectProgress(t, jobs)
 	})
+}
+
+// expectProgress reads the records of so many jobs in a clean that removes none, with and without
+// progress.
+func (b *rig) expectProgress(t *testing.T, jobs int) {
+	t.Helper()
+	c := b.cleaner(t)
+	c.SkipOrphanedLogs, c.Select = true, func(checkpoint.Record) bool { return false }
+	var read []int
+	for _, progress := range []func(CleanReport){func(r CleanReport) { read = append(read, r.Read) }, nil} {
+		if got, err := c.Clean(t.Context(), progress, nil); err != nil || got.Read != jobs {
+			t.Errorf("Clean = %+v, %v, want %d records read", got, err, jobs)
+		}
+	}
+	if len(read) != jobs/progressEvery || read[0] != progressEvery {
+		t.Errorf("progress at %d records, want one call for each %d", read, progressEvery)
+	}
 }
 
 // TestCancelKnownOnly: a job without a record is left alone if that was asked for.
@@ -268,6 +287,158 @@ func TestCancelOfAJobClaimedMeanwhile(t *testing.T) {
 		}
 		if r := b.record(t, "hidden"); r.Status != checkpoint.Cancelled {
 			t.Errorf("the record is %s, want cancelled", r.Status)
+		}
+	})
+}
+
+// TestCancelSaysWhatWas: the outcome names the job's last status, and the record has the reason.
+func TestCancelSaysWhatWas(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		b.put(t, given{id: "runs", status: checkpoint.Running})
+		b.put(t, given{id: "waits", status: checkpoint.Open})
+		b.put(t, given{id: "poison"})
+		b.put(t, given{id: "done", status: checkpoint.Done})
+		b.put(t, given{id: "newer"})
+		b.setVersion(t, "newer", "99")
+		for _, row := range []struct {
+			id     string
+			want   Action
+			detail string
+		}{
+			{"runs", Cancelled, "it was running on vm_0, which stops it within 30 s"},
+			{"runs", Cancelled, "it was cancelled before"},
+			{"waits", Cancelled, "it was waiting for a worker"},
+			{"poison", Over, "it is in the poison queue: spotctl poison purge cancels it there"},
+			{"done", Over, "it is done already; its result stands"},
+			{"newer", Refused, "its record was written by a newer version; use a spotctl of that version"},
+			{"no record", Refused, "job id"},
+			{"absent", Barred, "it had no record: if it waits for its first worker, none starts it"},
+		} {
+			outcomes, err := b.cancel(t.Context(), t, row.id)
+			o := outcomes[row.id]
+			if err != nil || o.Action != row.want || !strings.HasPrefix(o.Detail, row.detail) || (o.Err != nil) != (row.want == Refused) {
+				t.Errorf("cancel of %s = %s, %q, %v, %v; want %s, %q", row.id, o.Action, o.Detail, o.Err, err, row.want, row.detail)
+			}
+		}
+		if r := b.record(t, "runs"); r.Reason != "not needed" {
+			t.Errorf("reason in the record = %q, want the operator's", r.Reason)
+		}
+		c := b.canceller(t)
+		c.Reason = ""
+		if err := c.Cancel(t.Context(), slices.Values([]string{"other"}), func(CancelOutcome) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if r := b.record(t, "other"); r.Reason != "cancelled by an operator" {
+			t.Errorf("reason in the record = %q, want the default", r.Reason)
+		}
+	})
+}
+
+// TestCancelUnseen: with SeenOnly no id is barred, and the outcome counts the messages that were
+// seen. Queues without names or without an answer show nothing.
+func TestCancelUnseen(t *testing.T) {
+	for name, row := range map[string]struct {
+		hidden, refused, unnamed bool
+		seenOnly                 bool
+		want                     Action
+		detail                   string
+	}{
+		"complete": {seenOnly: true, want: Unknown, detail: "there is no such job: it has no record, and no message of it waits on the queues"},
+		"hidden": {hidden: true, seenOnly: true, want: Unknown, detail: "it has no record, and it is not among the 1 of 2 messages that the " +
+			"service shows. There is no such job, or it waits behind them: --bar keeps every worker from starting it"},
+		"refused": {refused: true, seenOnly: true, want: Unknown, detail: "it has no record, and the queues could not be searched: "},
+		"unnamed": {unnamed: true, seenOnly: true, want: Unknown, detail: "it has no record, and the queues could not be searched: no names. " +
+			"There is no such job"},
+		"refused, to bar": {refused: true, want: Barred, detail: "; the queues could not be searched: "},
+		"unnamed, to bar": {unnamed: true, want: Barred, detail: "record is kept; the queues could not be searched: no names"},
+		"hidden, to bar":  {hidden: true, want: Barred, detail: "cannot be used while this record is kept"},
+	} {
+		inBubble(t, func(t *testing.T, b *rig) {
+			for id, delay := range map[string]time.Duration{"seen": 0, "hidden": time.Hour} {
+				if delay > 0 && !row.hidden {
+					continue
+				}
+				if err := b.stores.Queue.Put(t.Context(), queue.Envelope{ID: id, Kind: "k"}, delay); err != nil {
+					t.Fatal(err)
+				}
+			}
+			b.server.OnCall(func(c storage.Call) storage.Fault {
+				if row.refused && c.Service == storage.QueueService {
+					return storage.Fault{Refuse: &storage.Error{Status: 403, Code: "AuthorizationPermissionMismatch"}}
+				}
+				return storage.Fault{}
+			})
+			c := b.canceller(t)
+			c.SeenOnly = row.seenOnly
+			c.Queues = func(context.Context, string) ([]*queue.Queue, error) {
+				if row.unnamed {
+					return nil, errors.New("no names")
+				}
+				return append(b.Queue.All(), b.OnDemand), nil
+			}
+			var got CancelOutcome
+			err := c.Cancel(t.Context(), slices.Values([]string{"typo"}), func(o CancelOutcome) error { got = o; return nil })
+			if err != nil || got.Action != row.want || !strings.Contains(got.Detail, row.detail) {
+				t.Errorf("%s: cancel = %s, %q, %v; want %s, %q", name, got.Action, got.Detail, err, row.want, row.detail)
+			}
+		})
+	}
+}
+
+// TestCancelStops: an error of the report and the end of the context end the run, are returned,
+// and leave the jobs that were not begun alone.
+func TestCancelStops(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		ids := make([]string, cancelBatch+1)
+		for i := range ids {
+			ids[i] = fmt.Sprint("job-", i)
+		}
+		c := b.canceller(t)
+		c.KnownOnly = true
+		enough := errors.New("the pipe is closed")
+		reports := 0
+		err := c.Cancel(t.Context(), slices.Values(ids), func(CancelOutcome) error { reports++; return enough })
+		if !errors.Is(err, enough) || reports > cancelParallel {
+			t.Errorf("Cancel = %v after %d reports, want the error after at most %d", err, reports, cancelParallel)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		reports = 0
+		err = c.Cancel(ctx, slices.Values(ids[:3]), func(CancelOutcome) error { reports++; return nil })
+		if !errors.Is(err, context.Canceled) || reports > 0 {
+			t.Errorf("Cancel of an ended context = %v after %d reports, want its error and none", err, reports)
+		}
+	})
+}
+
+// TestCancelWithSlowStorage: the control document is written although the run was interrupted and
+// storage is slow, and one account may take longer than one of several.
+func TestCancelWithSlowStorage(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		b.put(t, given{id: "a", status: checkpoint.Running})
+		b.server.OnCall(func(c storage.Call) storage.Fault {
+			switch {
+			case c.Container == b.names.Control:
+				return storage.Fault{Before: time.Second}
+			case c.Operation == "PeekMessages":
+				return storage.Fault{Before: accountWait - time.Second}
+			}
+			return storage.Fault{}
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		err := b.canceller(t).Cancel(ctx, slices.Values([]string{"a"}), func(CancelOutcome) error { stop(); return nil })
+		if named := b.named(t); err != nil || !slices.Equal(named, []string{"a"}) {
+			t.Errorf("Cancel = %v, named %q, want a named", err, named)
+		}
+		c := b.canceller(t)
+		c.Queues = func(context.Context, string) ([]*queue.Queue, error) {
+			time.Sleep(2 * time.Second)
+			return []*queue.Queue{b.Queue.All()[0]}, nil
+		}
+		var got CancelOutcome
+		err = c.Cancel(t.Context(), slices.Values([]string{"typo"}), func(o CancelOutcome) error { got = o; return nil })
+		if err != nil || got.Action != Unknown {
+			t.Errorf("cancel with a slow queue = %s, %s, %v, want unknown", got.Action, got.Detail, err)
 		}
 	})
 }

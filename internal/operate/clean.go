@@ -326,7 +326,7 @@ func (r *cleaning) walk(ctx context.Context, visit func(*checkpoint.Record, *job
 			return nil
 		}
 		var of *joblog.Stored
-		if hasLog && log.ID == record.ID {
+		if log.ID == record.ID { // it is empty after the last log
 			of = new(log)
 			log, logErr, hasLog = nextLog()
 		}

@@ -13,7 +13,7 @@ import (
 // outputsOf removes the outputs of a job whose record was removed, or counts them. The record
 // of a cancelled job names no outputs, even if the job had stored some before.
 func (r *cleaning) outputsOf(ctx context.Context, record checkpoint.Record) {
-	mayHave := record.Status == checkpoint.Cancelled && record.Generation > 0 && !r.DryRun
+	mayHave := record.Status == checkpoint.Cancelled && record.Generation > 0
 	if record.Outputs.Files == 0 && !mayHave {
 		return // any outputs of the job are garbage: see garbage
 	}
@@ -61,9 +61,7 @@ func (r *cleaning) garbage(ctx context.Context) error {
 	flush := func() {
 		blobs := of
 		of = nil
-		if len(blobs) > 0 {
-			group.Go(func() error { r.garbageOf(context.WithoutCancel(ctx), blobs); return nil })
-		}
+		group.Go(func() error { r.garbageOf(context.WithoutCancel(ctx), blobs); return nil })
 	}
 	for b, err := range r.Outputs.List(ctx, "") {
 		switch {

@@ -278,10 +278,8 @@ func TestCleanContinues(t *testing.T) {
 			b.ended(t, fmt.Sprintf("job-%d", i), "k", checkpoint.Done, 0)
 		}
 		b.ended(t, "newer", "k", checkpoint.Done, 3)
+		b.setVersion(t, "newer", "99")
 		records := b.stores.Account.Container(b.names.Records)
-		if _, err := records.NewBlobClient(pathOf(b, "newer")).SetMetadata(t.Context(), map[string]*string{"v": new("99")}, nil); err != nil {
-			t.Fatal(err)
-		}
 		for _, name := range []string{"0/z", "fff/0", "readme.txt"} {
 			if _, err := records.NewBlockBlobClient(name).UploadBuffer(t.Context(), []byte("x"), nil); err != nil {
 				t.Fatal(err)

@@ -310,8 +310,7 @@ func (f *Fleet) named(ctx context.Context, names []string) (workers []string, er
 			return nil, fmt.Errorf("there is no worker or VM %q%s; spotctl workers lists them", name, didYouMean(name, known))
 		}
 	}
-	slices.Sort(workers)
-	return slices.Compact(workers), nil
+	return workers, nil
 }
 
 // ask changes the control document, and returns which workers it concerns: the workers

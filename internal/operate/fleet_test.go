@@ -204,3 +204,93 @@ func TestWorkersCannotBeListed(t *testing.T) {
 		}
 	})
 }
+
+// TestRequestsOnTheirOwn: the end of a request that stands alone is a change.
+func TestRequestsOnTheirOwn(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		f := b.fleet(t)
+		ctx := t.Context()
+		for name, pair := range map[string][2]func() (Asked, error){
+			"pause": {func() (Asked, error) { return f.Pause(ctx, nil, true) }, func() (Asked, error) { return f.Pause(ctx, nil, false) }},
+			"drain": {func() (Asked, error) { return f.Drain(ctx, nil) }, func() (Asked, error) { return f.Resume(ctx, nil) }},
+		} {
+			began, err := pair[0]()
+			ended, endErr := pair[1]()
+			if got := document(t, f); err != nil || endErr != nil || ended.Revision != began.Revision+1 || got != "" {
+				t.Errorf("%s: revisions %d, %d, %v, %v, document %q; want it ended", name, began.Revision, ended.Revision, err, endErr, got)
+			}
+		}
+	})
+}
+
+// TestAliveWorkers: a heartbeat of exactly the age of silence still counts.
+func TestAliveWorkers(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		f := b.fleet(t)
+		b.beat(t, "w", true, 0, lifecycle.Process, "")
+		time.Sleep(presence.SilentAfter)
+		if asked, err := f.Pause(t.Context(), nil, true); err != nil || len(asked.Workers) != 1 {
+			t.Errorf("Pause asks %q, %v, want w", asked.Workers, err)
+		}
+		time.Sleep(time.Second)
+		if asked, err := f.Pause(t.Context(), nil, true); err != nil || len(asked.Workers) != 0 {
+			t.Errorf("Pause a second later asks %q, %v, want nobody", asked.Workers, err)
+		}
+	})
+}
+
+// TestDamagedControlDocument: a request fails, and with Reset it replaces the document and keeps
+// a copy.
+func TestDamagedControlDocument(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		f := b.fleet(t)
+		blob := b.stores.Account.Container(b.names.Control).NewBlockBlobClient("control")
+		if _, err := blob.UploadBuffer(t.Context(), []byte("[]"), nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Pause(t.Context(), nil, true); !errors.As(err, new(*control.DamagedError)) {
+			t.Errorf("Pause = %v, want a DamagedError", err)
+		}
+		f.Reset = true
+		if asked, err := f.Pause(t.Context(), nil, true); err != nil || asked.Damaged == "" || document(t, f) == "" {
+			t.Errorf("Pause with Reset = %+v, %v, want it paused and the name of the copy", asked, err)
+		}
+	})
+}
+
+// TestKnownOnlyEdges: a VM is known by the name in a heartbeat, a pause of any kind can be ended,
+// and without heartbeats nothing is known.
+func TestKnownOnlyEdges(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		f := b.fleet(t)
+		b.beat(t, "w", true, 0, lifecycle.Process, "")
+		if _, err := f.Pause(t.Context(), []string{"rendre"}, true); err != nil {
+			t.Fatal(err)
+		}
+		f.KnownOnly = true
+		if err := b.stores.Workers.Write(t.Context(), presence.Presence{Worker: "w", Machine: presence.Machine{VM: "vm-0"}, Steered: true,
+			State: lifecycle.Process.String(), Kinds: []string{"render"}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Pause(t.Context(), []string{"rendre"}, false); err != nil {
+			t.Errorf("the end of a pause of a kind that no worker has = %v", err)
+		}
+		if _, err := f.Quarantine(t.Context(), []string{"VM-0"}); err != nil {
+			t.Errorf("Quarantine of a VM that only a heartbeat names = %v", err)
+		}
+		if _, err := f.Quarantine(t.Context(), []string{"vm-00"}); err == nil || !strings.Contains(err.Error(), `did you mean "vm-0"?`) {
+			t.Errorf("Quarantine of a misspelt VM = %v, want the VM's name", err)
+		}
+		b.refuse(b.names.Workers, storage.OpListBlobs)
+		for name, ask := range map[string]func() (Asked, error){
+			"Pause":      func() (Asked, error) { return f.Pause(t.Context(), []string{"render"}, true) },
+			"Quarantine": func() (Asked, error) { return f.Quarantine(t.Context(), []string{"vm-0"}) },
+			"Drain":      func() (Asked, error) { return f.Drain(t.Context(), []string{"vm-0"}) },
+		} {
+			if _, err := ask(); err == nil || errors.Is(err, ErrUnknownName) || strings.Contains(err.Error(), "no worker") ||
+				strings.Contains(err.Error(), "were asked") {
+				t.Errorf("%s without heartbeats = %v, want the error of the list", name, err)
+			}
+		}
+	})
+}

@@ -80,7 +80,7 @@ func (p *PoisonQueue) Orphans(ctx context.Context, idle time.Duration) (*OrphanR
 			return nil, err
 		}
 		age := r.ReadAt.Sub(r.ModifiedAt)
-		if (r.Status == checkpoint.Open || r.Status == checkpoint.Running) && r.Version == checkpoint.Version && age >= idle {
+		if (r.Status == checkpoint.Open || r.Status == checkpoint.Running) && age >= idle {
 			inputs := r.UnpackInputs()
 			s.Orphans = append(s.Orphans, Orphan{Record: r, Idle: age, Inputs: inputs, HasInputs: inputs != nil || r.Inputs == ""})
 		}

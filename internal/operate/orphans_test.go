@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -310,4 +311,115 @@ func TestRequeueOfADeadline(t *testing.T) {
 			t.Errorf("message = %+v, want the deadline, the estimate and the time of the job", all)
 		}
 	})
+}
+
+// TestOrphansInOrder: the longest idle comes first, and a foreign message stands for the job with
+// its id.
+func TestOrphansInOrder(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		var want []string
+		for i := range 6 {
+			id := fmt.Sprint("job-", i)
+			want = append(want, id)
+			b.strand(t, given{id: id, status: checkpoint.Open})
+			time.Sleep(time.Second)
+		}
+		if err := b.stores.OnDemand.PutUnchanged(t.Context(), "hello"); err != nil {
+			t.Fatal(err)
+		}
+		b.strand(t, given{id: b.server.Messages(b.names.OnDemand)[0].ID, status: checkpoint.Open})
+		time.Sleep(checkpoint.StaleAfter)
+		if s := b.orphans(t); s.ids() != strings.Join(want, " ") || !s.Complete() {
+			t.Errorf("orphans = %q, complete %t, want %q", s.ids(), s.Complete(), want)
+		}
+	})
+}
+
+// TestSupplyIsRefused: each wrong supply has its own error, and none is taken.
+func TestSupplyIsRefused(t *testing.T) {
+	for name, row := range map[string]struct {
+		given
+		payload, inputs string
+		storage         bool // refuses
+		want            string
+	}{
+		"inputs that are no JSON": {given: given{noList: true, inputs: someInputs}, inputs: "{", want: "the inputs of job a: "},
+		"no inputs":               {given: given{noList: true, inputs: someInputs, payload: small}, payload: "small", want: ErrNoInputs.Error()},
+		"other inputs": {given: given{noList: true, inputs: someInputs}, inputs: otherInputs,
+			want: "with these inputs no payload in storage has the recorded hash"},
+		"another payload": {given: given{payload: small}, payload: "large", want: "this is not the payload of job a: its SHA-256 is "},
+		"another payload with inputs": {given: given{payload: small, inputs: someInputs}, payload: "large",
+			want: "this is not the payload of job a: together with its inputs"},
+		"a payload for a job without": {given: given{}, payload: "not JSON", want: "this is not the payload of job a: its SHA-256 is "},
+		"storage": {given: given{noList: true, inputs: someInputs, payload: wide, offload: true}, inputs: someInputs, storage: true,
+			want: "find the payload of job a"},
+	} {
+		inBubble(t, func(t *testing.T, b *rig) {
+			g := row.given
+			g.id, g.status = "a", checkpoint.Open
+			b.strand(t, g)
+			time.Sleep(checkpoint.StaleAfter)
+			o := b.orphans(t).Orphans[0]
+			before := o.HasPayload
+			if row.storage {
+				b.refuse(b.names.Payloads, storage.OpListBlobs, storage.OpGetBlobProperties)
+			}
+			var payload, inputs []byte
+			if row.payload != "" {
+				payload = []byte(row.payload)
+			}
+			if row.inputs != "" {
+				inputs = []byte(row.inputs)
+			}
+			err := b.Supply(t.Context(), &o, payload, inputs)
+			if err == nil || !strings.Contains(err.Error(), row.want) || o.HasPayload != before {
+				t.Errorf("%s: Supply = %v, want %q", name, err, row.want)
+			}
+		})
+	}
+}
+
+// TestOrphansInTrouble: payloads that cannot be looked for are an error.
+func TestOrphansInTrouble(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		b.strand(t, given{id: "a", payload: wide, offload: true, status: checkpoint.Open})
+		time.Sleep(checkpoint.StaleAfter)
+		b.refuse(b.names.Payloads, storage.OpGetBlobProperties)
+		if _, err := b.Orphans(t.Context(), checkpoint.StaleAfter); err == nil || !strings.Contains(err.Error(), "find the payload of job a") {
+			t.Errorf("Orphans = %v, want an error", err)
+		}
+	})
+}
+
+// TestRequeueOfOddRecords: fields of a record that no message may have are left out, and without a
+// kind there is no message.
+func TestRequeueOfOddRecords(t *testing.T) {
+	for name, row := range map[string]struct {
+		d        checkpoint.Delivery
+		want     Action
+		estimate time.Duration
+		group    string
+	}{
+		"all":                 {checkpoint.Delivery{Kind: "k", Group: "g", Estimate: time.Hour}, Requeued, time.Hour, "g"},
+		"half a second":       {checkpoint.Delivery{Kind: "k", Estimate: time.Hour + time.Second/2}, Requeued, time.Hour, ""},
+		"too long":            {checkpoint.Delivery{Kind: "k", Estimate: queue.MaxLimit + time.Second}, Requeued, 0, ""},
+		"a group with spaces": {checkpoint.Delivery{Kind: "k", Group: "a b"}, Requeued, 0, ""},
+		"a kind with spaces":  {checkpoint.Delivery{Kind: "a b"}, Refused, 0, ""},
+	} {
+		inBubble(t, func(t *testing.T, b *rig) {
+			row.d.ID, row.d.MessageID, row.d.PayloadHash = "a", "m", queue.Payload{}.Hash()
+			if _, err := b.stores.Records.Create(t.Context(), row.d, "vm_0"); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(checkpoint.StaleAfter)
+			action, detail, err := b.Requeue(t.Context(), b.orphans(t).Orphans[0], b.Queue)
+			all := b.onQueue(t, b.names.Queue)
+			if err != nil || action != row.want || len(all) != map[Action]int{Requeued: 1}[row.want] {
+				t.Fatalf("%s: Requeue = %s, %q, %v, %d messages; want %s", name, action, detail, err, len(all), row.want)
+			}
+			if len(all) == 1 && (all[0].Estimate != row.estimate || all[0].Group != row.group) {
+				t.Errorf("%s: message = %+v, want estimate %s, group %q", name, all[0], row.estimate, row.group)
+			}
+		})
+	}
 }

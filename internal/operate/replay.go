@@ -84,7 +84,7 @@ func (r *bulkRun) replayWithoutText(ctx context.Context, c *claimed, w *work) (A
 
 // origin returns the queue that a job came from.
 func (p *PoisonQueue) origin(w *work) *queue.Queue {
-	if p.OnDemand != nil && w.poison.Origin == p.OnDemand.Name() {
+	if w.poison.Origin == p.OnDemand.Name() {
 		return p.OnDemand
 	}
 	for _, q := range p.Queue.All() {

@@ -82,7 +82,7 @@ type claimed struct {
 
 // scan goes through the poison queue once, from front to end. It calls do for each
 // selected message, which reports whether the message is gone, and report for the
-// others. Both may be nil. The remaining messages are released at the end. When ctx
+// others, if it is set. The remaining messages are released at the end. When ctx
 // ends, scan finishes the messages that were begun and returns the cause.
 func (p *PoisonQueue) scan(ctx context.Context, s Selection, do func(context.Context, *claimed) (gone bool, err error),
 	report func(Item) error) error {
@@ -99,7 +99,7 @@ func (p *PoisonQueue) scan(ctx context.Context, s Selection, do func(context.Con
 		}
 		var meant []*claimed
 		for _, c := range batch {
-			if is, _ := s.Has(c.Item); is && do != nil {
+			if is, _ := s.Has(c.Item); is {
 				meant = append(meant, c)
 			} else if report != nil {
 				if err := report(c.Item); err != nil {
@@ -136,8 +136,8 @@ func (p *PoisonQueue) claim(ctx context.Context, seen map[string]*queue.Lease) (
 	return batch, nil
 }
 
-// doAll handles several jobs at once, and the messages of one job one after another.
-// It returns the leases of the messages that are gone.
+// doAll handles several jobs at once, and the messages of one job one after another, until
+// ctx ends or do returns an error. It returns the leases of the messages that are gone.
 func doAll(ctx context.Context, items []*claimed, do func(context.Context, *claimed) (bool, error)) (map[*queue.Lease]bool, error) {
 	byJob := map[string][]*claimed{}
 	for _, c := range items {
@@ -148,13 +148,13 @@ func doAll(ctx context.Context, items []*claimed, do func(context.Context, *clai
 		byJob[key] = append(byJob[key], c)
 	}
 	gone := make(chan *queue.Lease, len(items))
-	var group errgroup.Group
+	group, running := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	for _, same := range byJob {
 		group.Go(func() error {
 			for _, c := range same {
-				if ctx.Err() != nil {
-					return context.Cause(ctx)
+				if running.Err() != nil {
+					return context.Cause(running)
 				}
 				is, err := do(context.WithoutCancel(ctx), c) // a message in progress is finished
 				if is {
