@@ -78,6 +78,35 @@ func TestEnlistRefuses(t *testing.T) {
 	})
 }
 
+// TestEnlistWithoutAccess: a refusal is an error at once, of a look for the group too.
+func TestEnlistWithoutAccess(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		d := Delivery{ID: "a", Kind: "k", PayloadHash: hashOf(nil), Group: "night"}
+		if r, err := b.store.CheckGroup(t.Context(), d); err != nil || r.Version != 0 {
+			t.Errorf("CheckGroup of no record = %+v, %v, want none", r, err)
+		}
+		b.OnCall(func(storage.Call) storage.Fault {
+			return storage.Fault{Refuse: &storage.Error{Status: 403, Code: "AuthorizationPermissionMismatch"}}
+		})
+		b.ResetCounts()
+		begun := time.Now()
+		if _, err := b.store.Enlist(t.Context(), d, "p"); err == nil || b.Counts()[storage.OpGetBlobProperties] != 0 || time.Since(begun) != 0 {
+			t.Errorf("Enlist = %v after %s, want the refusal at once, with no look for a record", err, time.Since(begun))
+		}
+		if _, err := b.store.CheckGroup(t.Context(), d); err == nil {
+			t.Error("CheckGroup without access = <nil>, want an error")
+		}
+		b.OnCall(func(storage.Call) storage.Fault { return storage.Fault{DropRequest: true} })
+		if _, err := b.store.Enlist(t.Context(), d, "p"); err == nil {
+			t.Error("Enlist without a network = <nil>, want an error")
+		}
+		b.OnCall(nil)
+		if _, err := b.store.Enlist(t.Context(), d, "p"); err != nil {
+			t.Errorf("Enlist afterwards = %v", err)
+		}
+	})
+}
+
 // TestEnlistLostReply: a write that took effect although its reply was lost counts as made.
 func TestEnlistLostReply(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {

@@ -107,6 +107,39 @@ func TestPolicyKeepsItsBounds(t *testing.T) {
 	})
 }
 
+// TestPolicyIsChecked: settings are refused outside of their bounds, and not at them.
+func TestPolicyIsChecked(t *testing.T) {
+	const touch = 10 * time.Minute // the default
+	for _, row := range []struct {
+		name  string
+		p     Policy
+		fault string
+	}{
+		{"defaults", Policy{}, ""},
+		{"the shortest interval", Policy{Interval: minInterval}, ""},
+		{"a shorter one", Policy{Interval: minInterval - 1}, "checkpoint interval"},
+		{"a negative one", Policy{Interval: -1}, "checkpoint interval"},
+		{"the longest interval", Policy{Interval: touch}, ""},
+		{"a longer one", Policy{Interval: touch + 1}, "checkpoint interval"},
+		{"the least shortest", Policy{Shortest: minInterval}, ""},
+		{"less", Policy{Shortest: minInterval - 1}, "shortest checkpoint interval"},
+		{"a negative shortest", Policy{Shortest: -1}, "shortest checkpoint interval"},
+		{"the largest shortest", Policy{Shortest: touch}, ""},
+		{"more", Policy{Shortest: touch + 1, Longest: time.Hour}, "shortest checkpoint interval"},
+		{"one interval", Policy{Shortest: time.Minute, Longest: time.Minute}, ""},
+		{"a longest below the shortest", Policy{Shortest: time.Minute, Longest: time.Minute - 1}, "longest checkpoint interval"},
+		{"a negative longest", Policy{Longest: -1}, "longest checkpoint interval"},
+		{"one eviction an hour", Policy{EvictionRate: 1}, ""},
+		{"more evictions", Policy{EvictionRate: 1.5}, "eviction rate"},
+		{"negative evictions", Policy{EvictionRate: -0.5}, "eviction rate"},
+	} {
+		err := row.p.Validate()
+		if row.fault == "" && err != nil || row.fault != "" && (err == nil || !strings.Contains(err.Error(), row.fault)) {
+			t.Errorf("%s: Validate = %v, want a fault of %q", row.name, err, row.fault)
+		}
+	}
+}
+
 func TestDefaultPolicy(t *testing.T) {
 	if got, want := DefaultPolicy(), (Policy{}.orDefaults()); got != want {
 		t.Errorf("DefaultPolicy = %+v, want what the zero value means, %+v", got, want)

@@ -141,6 +141,66 @@ func TestReplayCreates(t *testing.T) {
 	}
 }
 
+// TestReplayOfOddRecords: a job that was given up without a time gets one, since a replay that is
+// cut short is told by it; from scratch nothing of the progress is left; and a replay that has
+// nothing more to remove writes nothing.
+func TestReplayOfOddRecords(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		b.seed(t, Record{Status: Poison, Kind: ours.Kind, PayloadHash: ours.PayloadHash, StateHash: hashOf([]byte("x")), StateSize: 1,
+			Fraction: 0.5, Text: "half"}, "x")
+		if _, err := b.store.Replay(t.Context(), asked, tool, time.Time{}, true); err != nil {
+			t.Fatal(err)
+		}
+		after := b.read(t)
+		if !after.GivenUp() || time.Since(after.EndedAt) > time.Second || after.Fraction != 0 || after.Text != "" {
+			t.Errorf("record = %+v, want it open, given up now, without progress", after)
+		}
+		if _, err := b.store.Replay(t.Context(), asked, tool, time.Time{}, true); err != nil || b.read(t).ETag != after.ETag {
+			t.Errorf("a second replay from scratch = %v, and it wrote, want nothing written", err)
+		}
+	})
+}
+
+// TestCancelWaitingAndRunning: a job without a record is cancelled if that is asked for, and the
+// time of an owner until then is lost.
+func TestCancelWaitingAndRunning(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		if _, err := b.store.Cancel(t.Context(), ours.ID, tool, "no", false); !errors.Is(err, ErrNotFound) {
+			t.Errorf("Cancel of no record = %v, want ErrNotFound", err)
+		}
+		if _, err := b.store.CheckReopen(t.Context(), asked); !errors.Is(err, ErrNotFound) {
+			t.Errorf("CheckReopen of no record = %v, want ErrNotFound", err)
+		}
+		if was, err := b.store.Cancel(t.Context(), ours.ID, tool, "no", true); err != nil || was.Version != 0 {
+			t.Fatalf("Cancel = %+v, %v, want that there was none", was, err)
+		}
+		if r := b.read(t); r.Status != Cancelled || r.Reason != "no" || time.Since(r.CreatedAt) > time.Second {
+			t.Errorf("record = %+v, want it cancelled, made now", r)
+		}
+	})
+	for name, row := range map[string]struct {
+		r      Record
+		redone time.Duration
+	}{
+		"an owner that reports":       {Record{Status: Running, Generation: 2, Ledgered: 2, NextWrite: time.Minute}, 20 * time.Second},
+		"an owner that is late":       {Record{Status: Running, Generation: 2, Ledgered: 2, NextWrite: 5 * time.Second}, 5 * time.Second},
+		"an owner of an older worker": {Record{Status: Running, Generation: 2, Ledgered: 1, NextWrite: time.Minute}, 0},
+		"a job that waits":            {Record{Status: Open, Generation: 2, Ledgered: 2, NextWrite: time.Minute}, 0},
+	} {
+		inBubble(t, func(t *testing.T, b *rig) {
+			b.seed(t, row.r, "")
+			time.Sleep(20 * time.Second)
+			if was, err := b.store.Cancel(t.Context(), ours.ID, tool, "no", false); err != nil || was.Status != row.r.Status {
+				t.Fatalf("%s: Cancel = %+v, %v", name, was, err)
+			}
+			if r := b.read(t); r.Status != Cancelled || r.Ledger.Redone != row.redone || r.NextWrite != 0 {
+				t.Errorf("%s: record is %s, %s redone, next write in %s; want %s redone and no next write", name, r.Status, r.Ledger.Redone,
+					r.NextWrite, row.redone)
+			}
+		})
+	}
+}
+
 // A lost reply changes nothing: a replay has its effect once.
 func TestReplayInTrouble(t *testing.T) {
 	for name, tr := range map[string]trouble{

@@ -1,0 +1,212 @@
+package checkpoint
+
+import (
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/spotworker/spotworker/internal/checkpoint/ledger"
+	"github.com/spotworker/spotworker/internal/jobid"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+)
+
+// TestFactsOfRecords: a state, work that continues and work in progress are told by status and
+// fields; the wire version is the lowest whose readers are right.
+func TestFactsOfRecords(t *testing.T) {
+	const hash, key = "h", "k"
+	before := func(outputs string) Record {
+		return Record{Status: Running, StateHash: hash, Previous: Previous{Hash: "p", Of: signature(hash), Outputs: outputs}}
+	}
+	for name, row := range map[string]struct {
+		r       Record
+		version int
+		facts   string
+	}{
+		"new":                          {Record{Status: Open}, 1, ""},
+		"claimed":                      {Record{Status: Running}, 1, ""},
+		"with progress":                {Record{Status: Running, Fraction: 0.5}, 1, " progress"},
+		"with run time":                {Record{Status: Open, RunTime: 1}, 1, " progress"},
+		"with a state":                 {Record{Status: Running, StateHash: hash}, 1, " state work progress"},
+		"with a state in blocks":       {Record{Status: Running, StateHash: hash, StateKey: key}, 3, " state work progress"},
+		"a key without its state":      {Record{Status: Running, StateKey: key}, 1, ""},
+		"with outputs":                 {Record{Status: Open, Outputs: Outputs{Hash: hash}}, 2, " work"},
+		"outputs of the one before":    {before("o"), 2, " state work progress"},
+		"no outputs of the one before": {before(NoOutputs), 1, " state work progress"},
+		"outputs of no one before":     {Record{Status: Running, Previous: Previous{Outputs: "o"}}, 1, ""},
+		"done":                         {Record{Status: Done, StateHash: hash, StateKey: key, Outputs: Outputs{Hash: hash}, RunTime: 1}, 1, " final"},
+		"poison":                       {Record{Status: Poison, StateHash: hash}, 1, " state work final"},
+		"cancelled":                    {Record{Status: Cancelled, Outputs: Outputs{Hash: hash}, Fraction: 1}, 1, " work final"},
+	} {
+		r, facts := row.r, ""
+		for _, fact := range []struct {
+			name string
+			is   bool
+		}{{"state", r.HasState()}, {"work", r.HasWork()}, {"progress", r.InProgress()}, {"final", r.Status.Final()}} {
+			if fact.is {
+				facts += " " + fact.name
+			}
+		}
+		if facts != row.facts || r.WireVersion() != row.version {
+			t.Errorf("%s: version %d,%s; want version %d,%s", name, r.WireVersion(), facts, row.version, row.facts)
+		}
+	}
+}
+
+// TestSpent: without a state nothing of a job that is not done is useful, and claims of older
+// workers are missing.
+func TestSpent(t *testing.T) {
+	spent := ledger.Ledger{Useful: time.Minute, Redone: time.Second}
+	for name, row := range map[string]struct {
+		r       Record
+		useful  time.Duration
+		missing int
+	}{
+		"done":               {Record{Status: Done}, time.Minute, 1},
+		"with a state":       {Record{Status: Open, StateHash: "h"}, time.Minute, 1},
+		"without a state":    {Record{Status: Open}, 0, 1},
+		"cancelled":          {Record{Status: Cancelled, StateHash: "h"}, 0, 1},
+		"of an older worker": {Record{Status: Done, Ledgered: -3}, 0, 3},
+	} {
+		r := row.r
+		r.Ledger, r.Generation, r.Ledgered = spent, 3, r.Ledgered+3
+		if r.Ledgered == 3 {
+			r.Ledgered = 2
+		}
+		got := r.Spent()
+		if got.Useful != row.useful || got.Missing != row.missing || got.Known == (r.Ledgered == 0) {
+			t.Errorf("%s: Spent = %+v, want %s useful and %d missing", name, got, row.useful, row.missing)
+		}
+	}
+}
+
+// TestNumbersAreBounded: numbers and times are read up to their bounds, in each version of the
+// format with its own keys.
+func TestNumbersAreBounded(t *testing.T) {
+	for name, row := range map[string]struct {
+		given    map[string]string
+		readable bool
+	}{
+		"version 0":                       {map[string]string{"v": "0"}, false},
+		"version 3":                       {map[string]string{"v": "3"}, true},
+		"the largest count":               {map[string]string{"failures": "9007199254740992"}, true},
+		"a larger one":                    {map[string]string{"failures": "9007199254740993"}, false},
+		"no count":                        {map[string]string{"failures": "0"}, true},
+		"no time":                         {map[string]string{"paid": "0"}, true},
+		"a negative time":                 {map[string]string{"paid": "-1"}, false},
+		"the longest time":                {map[string]string{"paid": "4611686018427"}, true},
+		"a longer one":                    {map[string]string{"paid": "4611686018428"}, false},
+		"the first year":                  {map[string]string{"createdat": "0000-01-01T00:00:00Z"}, true},
+		"the year before in UTC":          {map[string]string{"createdat": "0000-01-01T00:00:00+01:00"}, false},
+		"the year after the last, in UTC": {map[string]string{"createdat": "9999-12-31T23:59:59-01:00"}, false},
+	} {
+		m := map[string]string{"v": "1", "status": "open"}
+		maps.Copy(m, row.given)
+		r, err := parse("j", pointers(m))
+		if (err == nil) != row.readable || row.readable != (r.Version == Version) || err != nil && !errors.Is(err, errUnreadable) {
+			t.Errorf("%s: read as version %d, %v, want it readable: %t", name, r.Version, err, row.readable)
+		}
+	}
+	r, err := parse("j", pointers(map[string]string{"v": "1", "status": "open", "paid": "1500"}))
+	if err != nil || r.RunTime != 1500*time.Millisecond || *r.metadata()["paid"] != "1500" {
+		t.Errorf("a run time of 1500 ms is read as %s, %v, and written as %v", r.RunTime, err, r.metadata()["paid"])
+	}
+	for version, want := range map[string]string{"1": "", "2": "", "3": strings.Repeat("a", 32)} {
+		m := map[string]string{"v": version, "status": "running", "statehash": "h", "statekey": strings.Repeat("a", 32)}
+		r, err := parse("j", pointers(m))
+		if err != nil || string(r.StateKey) != want {
+			t.Errorf("the key of a state in version %s is %q, %v, want %q", version, r.StateKey, err, want)
+		}
+	}
+}
+
+// TestInputsUpToTheirBound: the largest list of inputs comes back, and a list of one byte more is
+// none.
+func TestInputsUpToTheirBound(t *testing.T) {
+	for size, want := range map[int]int{mostInputs: mostInputs, mostInputs + 1: 0} {
+		packed := PackInputs([]byte(strings.Repeat("x", size)))
+		if got := (Record{InputList: packed}).UnpackInputs(); len(got) != want {
+			t.Errorf("%d bytes came back as %d, want %d", size, len(got), want)
+		}
+	}
+	if got := (Record{InputList: PackInputs([]byte("x"))}).UnpackInputs(); string(got) != "x" {
+		t.Errorf("one byte came back as %q", got)
+	}
+}
+
+// TestListSkipsWhatIsNoRecord: blobs with other names are named to the caller, and records have the
+// service's time of the listing.
+func TestListSkipsWhatIsNoRecord(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		b.seed(t, Record{Status: Open}, "")
+		foreign := []string{"000/" + ours.ID, "top", jobid.Path(ours.ID) + "/more"}
+		for _, name := range foreign {
+			if _, err := b.store.container.NewBlockBlobClient(name).UploadBuffer(t.Context(), nil, &blockblob.UploadBufferOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Minute)
+		var skipped, listed []string
+		for r, err := range b.store.ListAnd(t.Context(), "", func(blob string) { skipped = append(skipped, blob) }) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if listed = append(listed, r.ID); r.ReadAt.Sub(r.ModifiedAt) != time.Minute {
+				t.Errorf("record was read %s after its write, want a minute", r.ReadAt.Sub(r.ModifiedAt))
+			}
+		}
+		want := map[string]bool{}
+		for _, name := range foreign {
+			want[name] = true
+		}
+		got := map[string]bool{}
+		for _, name := range skipped {
+			got[name] = true
+		}
+		if diff := cmp.Diff(want, got); diff != "" || !cmp.Equal(listed, []string{ours.ID}) {
+			t.Errorf("listed %v; skipped (-want +got)\n%s", listed, diff)
+		}
+	})
+}
+
+// TestRemove: only the record of a job that is over is removed, and only as it was read.
+func TestRemove(t *testing.T) {
+	for _, status := range []Status{Open, Running, Poison, Done, Cancelled} {
+		inBubble(t, func(t *testing.T, b *rig) {
+			r := b.seed(t, Record{Status: status}, "")
+			isOver := status == Done || status == Cancelled
+			unreadable := r
+			unreadable.Version = 0
+			if err := b.store.Remove(t.Context(), unreadable); err == nil || b.Counts()[storage.OpDeleteBlob] != 0 {
+				t.Errorf("%s: Remove of a record that this version cannot read = %v, want a refusal", status, err)
+			}
+			if !isOver {
+				if err := b.store.Remove(t.Context(), r); err == nil || b.Counts()[storage.OpDeleteBlob] != 0 {
+					t.Errorf("%s: Remove = %v, want a refusal without a call", status, err)
+				}
+				return
+			}
+			changed := b.writeAsOperator(t, func(*Record) {})
+			if err := b.store.Remove(t.Context(), r); !errors.Is(err, ErrChanged) || len(b.Blobs(recordsName)) != 1 {
+				t.Errorf("%s: Remove of a changed record = %v, want ErrChanged", status, err)
+			}
+			b.OnCall(func(storage.Call) storage.Fault {
+				return storage.Fault{Refuse: &storage.Error{Status: 403, Code: "AuthorizationPermissionMismatch"}}
+			})
+			if err := b.store.Remove(t.Context(), changed); err == nil || errors.Is(err, ErrChanged) {
+				t.Errorf("%s: Remove without access = %v, want the refusal", status, err)
+			}
+			b.OnCall(nil)
+			if err := b.store.Remove(t.Context(), changed); err != nil || len(b.Blobs(recordsName)) != 0 {
+				t.Errorf("%s: Remove = %v, %d records left", status, err, len(b.Blobs(recordsName)))
+			}
+			if err := b.store.Remove(t.Context(), changed); !errors.Is(err, ErrChanged) {
+				t.Errorf("%s: Remove of a record that is gone = %v, want ErrChanged", status, err)
+			}
+		})
+	}
+}
