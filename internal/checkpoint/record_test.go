@@ -38,7 +38,7 @@ func TestFactsOfRecords(t *testing.T) {
 		"outputs of the one before":    {before("o"), 2, " state work progress"},
 		"no outputs of the one before": {before(NoOutputs), 1, " state work progress"},
 		"outputs of no one before":     {Record{Status: Running, Previous: Previous{Outputs: "o"}}, 1, ""},
-		"done":                         {Record{Status: Done, StateHash: hash, StateKey: key, Outputs: Outputs{Hash: hash}, RunTime: 1}, 1, " final"},
+		"done":                         {Record{Status: Done, StateHash: hash, StateKey: key, Outputs: Outputs{Hash: hash}}, 1, " final"},
 		"poison":                       {Record{Status: Poison, StateHash: hash}, 1, " state work final"},
 		"cancelled":                    {Record{Status: Cancelled, Outputs: Outputs{Hash: hash}, Fraction: 1}, 1, " work final"},
 	} {
