@@ -260,7 +260,7 @@ func (s *snapshots) take(ctx context.Context, last bool) error {
 	if err != nil {
 		return err
 	}
-	s.run.log.DebugContext(ctx, "snapshot taken", "took", frozen, "last", last)
+	s.run.log.DebugContext(ctx, "snapshot taken", "took", frozen)
 	if s.ready != "" {
 		old := filepath.Join(s.run.folder.Dir, s.ready)
 		_ = s.run.folder.User.Do(func() error { return removeAny(old) }) // otherwise it goes with the job's folder
