@@ -156,8 +156,8 @@ func TestReplayToShard(t *testing.T) {
 	})
 }
 
-// TestResizeEdges: a wait ends at 75 s, also where that is all the patience, and goes on without
-// end where no patience is set. Queues that are missing are empty, and no queue too many is made.
+// TestResizeEdges: a wait ends at 75 s, also where the patience is no longer than that, and has no
+// end where no patience is set. Missing queues are empty, and no queue too many is made.
 func TestResizeEdges(t *testing.T) {
 	for name, row := range map[string]struct {
 		before   func(t *testing.T, b *rig)

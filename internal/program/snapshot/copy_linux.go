@@ -12,27 +12,20 @@ import (
 )
 
 // copyParts copies the parts of the job's folder to a snapshot.
-func copyParts(dir string) error {
-	to := filepath.Join(dir, folderName)
-	if err := os.Mkdir(to, 0o700); err != nil {
-		return err
-	}
-	for _, name := range Parts {
-		if err := copyAny(filepath.Join(Place, name), filepath.Join(to, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	return nil
-}
+func copyParts(dir string) error { return eachPart(dir, copyAny) }
 
 // moveParts moves the parts of the job's folder to the last snapshot.
-func moveParts(dir string) error {
+func moveParts(dir string) error { return eachPart(dir, os.Rename) }
+
+// eachPart calls take for each part of the job's folder with its place in a snapshot. A part may
+// be absent.
+func eachPart(dir string, take func(from, to string) error) error {
 	to := filepath.Join(dir, folderName)
 	if err := os.Mkdir(to, 0o700); err != nil {
 		return err
 	}
 	for _, name := range Parts {
-		if err := os.Rename(filepath.Join(Place, name), filepath.Join(to, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := take(filepath.Join(Place, name), filepath.Join(to, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}

@@ -160,7 +160,7 @@ func TestDeputy(t *testing.T) {
 }
 
 // TestDeputyWaits: while the leader's worker is heard of, no other VM acknowledges, and the
-// log of the deputy says so once.
+// log of the deputy has one line about it.
 func TestDeputyWaits(t *testing.T) {
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		kinds := job.Kinds{"echo": rig.Echo}
