@@ -50,8 +50,8 @@ func (r *chaos) report(ctx context.Context, took time.Duration, judged time.Time
 	for _, line := range slices.Concat(f.faults, f.stories) {
 		fmt.Fprintln(r.narrator, line)
 	}
-	if broken > 0 {
-		return fmt.Errorf("%w: %d of the promises above were broken (seed %d)", ErrBroken, broken, r.config.Seed)
+	if len(broken) > 0 {
+		return fmt.Errorf("%w (seed %d): %s", ErrBroken, r.config.Seed, strings.Join(slices.Concat(broken, f.faults), "; "))
 	}
 	fmt.Fprintf(r.narrator, "every promise was kept (seed %d)\n", r.config.Seed)
 	return nil
@@ -129,8 +129,8 @@ func idleBound(c Config) time.Duration {
 // tableWidth is the width of the table, in columns.
 const tableWidth = 78
 
-// table formats the events and the promises. broken is how many promises were broken.
-func (f *findings) table(c Config, took time.Duration) (table string, broken int) {
+// table formats the events and the promises. broken has a text for each broken promise.
+func (f *findings) table(c Config, took time.Duration) (table string, broken []string) {
 	promises, broken := f.promises(c)
 	return f.happened(c, took) + "\n" + promises, broken
 }
@@ -168,14 +168,14 @@ func (f *findings) happened(c Config, took time.Duration) string {
 	return b.String()
 }
 
-// promises formats the promises.
-func (f *findings) promises(c Config) (table string, broken int) {
+// promises formats the promises. broken has a text for each broken one.
+func (f *findings) promises(c Config) (table string, broken []string) {
 	var b strings.Builder
 	rule := strings.Repeat("-", tableWidth) + "\n"
 	row := func(label, got, want string, ok bool) {
 		verdict := "ok"
 		if !ok {
-			broken++
+			broken = append(broken, fmt.Sprintf("%s: %s, promised %s", label, got, want))
 			verdict = "BROKEN"
 		}
 		fmt.Fprintf(&b, "%-44s%12s  %-12s %s\n", label, got, want, verdict)
