@@ -190,6 +190,10 @@ const (
 	// workers that lack the kind: 20 a second, however many wait.
 	deferEvery = 50 * time.Millisecond
 
+	// unlistedDelay is the delay while heartbeats cannot be listed, give or take a quarter:
+	// a live worker may have the kind, and storage may answer its claim.
+	unlistedDelay = 5 * time.Second
+
 	// maxDefer bounds the delay where thousands of them are spaced out.
 	maxDefer = 5 * time.Minute
 
@@ -232,7 +236,8 @@ func (a *admission) findHandler(ctx context.Context) (job.Handler, *outcome) {
 	seen, err := a.msg.runner.Fleet.Sample(ctx, sampleEvery)
 	if err != nil {
 		a.msg.log.Log(ctx, outage.Level(err, slog.LevelWarn), "heartbeats not listed; another worker may run this kind of job", "error", err)
-		return nil, a.deferKind(presence.MayHave)
+		wait := a.msg.runner.deferred.next(time.Now(), 1) // how many workers lack the kind is not known
+		return nil, a.hideKind("another worker may have a handler for kind %q", a.msg.runner.Jitter.Vary(max(wait, unlistedDelay)))
 	}
 	if has, _ := seen.whoHas(kind, a.msg.lease.Queue().Name(), time.Now()); has != presence.HasNot {
 		return nil, a.deferKind(has)
@@ -265,6 +270,11 @@ func (a *admission) deferKind(has presence.Has) *outcome {
 	if has == presence.MayHave {
 		delay, reason = max(delay, a.msg.runner.Jitter.Vary(minKindDelay)), "another worker may have a handler for kind %q"
 	}
+	return a.hideKind(reason, delay)
+}
+
+// hideKind makes the message visible again after delay; reason formats its kind.
+func (a *admission) hideKind(reason string, delay time.Duration) *outcome {
 	a.msg.envelope = a.msg.lease.ClearPutBack(a.msg.envelope)
 	a.msg.runner.lacking.Found(a.msg.envelope.Kind, a.msg.envelope.ID)
 	return &outcome{action: requeue, reason: fmt.Sprintf(reason, a.msg.envelope.Kind), delay: delay}

@@ -76,7 +76,7 @@ func Run(ctx context.Context, c Config, out io.Writer) (err error) {
 	}
 	r := &chaos{
 		config: c, narrator: text.NewNarrator(out), recorder: newRecorder(c.Visibility), over: make(chan struct{}),
-		random: rand.New(rand.NewPCG(c.Seed, 0)), transport: upstream(),
+		random: rand.New(rand.NewPCG(c.Seed, 0)), transport: upstream(c.ConnectionString == ""),
 	}
 	if r.folder, err = os.MkdirTemp("", "spotworker-chaos-"); err != nil {
 		return err

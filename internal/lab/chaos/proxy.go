@@ -111,7 +111,7 @@ func (p *proxy) pass(w http.ResponseWriter, r *http.Request, s service) {
 	}
 	reply, err := p.forward(r, s.base, body)
 	if err != nil {
-		p.recorder.missed(c)
+		p.recorder.missed(c, err)
 	} else {
 		p.recorder.answered(c, reply, !i.losesReply())
 	}
@@ -232,11 +232,13 @@ func (p *proxy) track(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// upstream returns the proxies' transport to storage.
-func upstream() *http.Transport {
+// upstream returns the proxies' transport to storage. Each call has a connection of its own
+// unless storage keeps idle ones: Azurite closes them after 5 s, at worst while a call is sent,
+// and whether such a call took effect nobody knows.
+func upstream(keepsIdle bool) *http.Transport {
 	return &http.Transport{
 		Proxy: nil, DialContext: (&net.Dialer{Timeout: callLimit}).DialContext, MaxIdleConnsPerHost: 256,
-		IdleConnTimeout: 2 * time.Second, DisableCompression: true, // Azurite closes idle connections after 5 s; a busy machine is late
+		DisableKeepAlives: !keepsIdle, DisableCompression: true,
 	}
 }
 

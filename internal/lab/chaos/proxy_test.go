@@ -36,7 +36,7 @@ func newRig(t *testing.T) *rig {
 		t.Fatal(err)
 	}
 	h.connectionString = connectionString
-	to := upstream()
+	to := upstream(true)
 	if h.proxy, err = startProxy("vm", connectionString, names, h.recorder, to, nil); err != nil {
 		t.Fatal(err)
 	}

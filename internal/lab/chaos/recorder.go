@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"bytes"
+	"fmt"
 	"net/http"
 	"slices"
 	"sync"
@@ -21,10 +22,11 @@ type recorder struct {
 	holder  map[string]*vmState // by message
 	open    int                 // jobs without an outcome
 
-	programs, duplicates int // jobs
-	calls, unknown       int // calls: all, and calls with an unknown effect
-	refused              int // writes of records
-	refusedStale         int // calls of workers that were away for long
+	programs, duplicates int    // jobs
+	calls, unknown       int    // calls: all, and calls with an unknown effect
+	unanswered           string // the last call with an unknown effect, and why
+	refused              int    // writes of records
+	refusedStale         int    // calls of workers that were away for long
 	killsWithJobs        int
 	jobsAtKills          int // that the killed workers held
 }
@@ -136,12 +138,13 @@ func (r *recorder) written(c call, ok bool, reply *reply, now time.Time) {
 	}
 }
 
-// missed records a call whose effect is not known.
-func (r *recorder) missed(c call) {
+// missed records a call whose effect is not known, as storage did not answer.
+func (r *recorder) missed(c call, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c.operation != otherCall {
 		r.unknown++
+		r.unanswered = fmt.Sprintf("the last call without an answer, of %s: %v", c.vm, err)
 	}
 }
 

@@ -69,6 +69,9 @@ func (r *chaos) findings(judged time.Time) findings {
 	defer rec.mu.Unlock()
 	f.killsWithJobs, f.jobsAtKills, f.programs, f.duplicates = rec.killsWithJobs, rec.jobsAtKills, rec.programs, rec.duplicates
 	f.calls, f.unknown, f.refused, f.refusedStale = rec.calls, rec.unknown, rec.refused, rec.refusedStale
+	if rec.unanswered != "" {
+		f.stories = append(f.stories, rec.unanswered)
+	}
 	var times []time.Duration
 	stories := 0
 	jobs := rec.history.Jobs
@@ -110,9 +113,9 @@ const (
 	longestPause = 10 * time.Second
 
 	// deferral is the longest time for which a worker hides a message that it
-	// defers, such as a duplicate. It hides one of a kind that it lacks, and that
-	// a live worker has, for a second only.
-	deferral = 30 * time.Second
+	// defers: a duplicate, or a job of a kind that no heartbeat shows, 30 s, give or
+	// take a quarter. Where a live worker is known to have the kind it is a second.
+	deferral = 38 * time.Second
 
 	// machineSlack is for calls and processes that wait for a processor.
 	machineSlack = 5 * time.Second

@@ -84,7 +84,7 @@ func TestTable(t *testing.T) {
 		"jobs committed: 2, promised 3",
 		"jobs lost: 1, promised 0",
 		"faults of a worker or of the run: 1, promised 0",
-		"longest idle beside a free slot: 45.0 s, promised <= 45.0 s",
+		"longest idle beside a free slot: 53.0 s, promised <= 53.0 s",
 	}
 	if !slices.Equal(broken, want) || strings.Count(text, "BROKEN") != len(want) {
 		t.Errorf("table says that %q are broken, want %q\n%s", broken, want, text)

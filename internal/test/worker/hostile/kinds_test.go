@@ -193,6 +193,35 @@ func TestKindOfAnOlderVersion(t *testing.T) {
 	})
 }
 
+// TestKindWhileHeartbeatsCannotBeListed: a worker that cannot find out who has a kind hides
+// its messages for some seconds, so that a worker with the kind has them soon, and does not
+// spin.
+func TestKindWhileHeartbeatsCannotBeListed(t *testing.T) {
+	rig.Run(t, func(t *testing.T, b *rig.Bed) {
+		b.Server.OnCall(func(c storage.Call) storage.Fault {
+			if c.Operation == storage.OpListBlobs {
+				return storage.Fault{Refuse: storage.ServerBusy(0)}
+			}
+			return storage.Fault{}
+		})
+		const jobs, seconds = 200, 60
+		for i := range jobs {
+			b.Put(fmt.Sprintf("job-%d", i), "render", "")
+		}
+		lacks := b.Start("vm_0", job.Kinds{"echo": rig.Echo})
+		time.Sleep(time.Minute)
+		b.Server.ResetCounts()
+		time.Sleep(seconds * time.Second)
+		counts := b.Server.Counts()
+		if perSecond := float64(counts["GetMessages"]+counts["UpdateMessage"]) / seconds; perSecond > 2.2*float64(time.Second/rig.DeferEvery) {
+			t.Errorf("calls per second = %.1f, want at most a claim and an update each %s", perSecond, rig.DeferEvery)
+		}
+		lacks.Stop()
+		b.Start("vm_1", job.Kinds{"render": rig.Echo})
+		b.WaitFor("all done", 20*time.Second, func() bool { return b.MessagesLeft() == 0 })
+	})
+}
+
 // counted is a handler that counts how often it is started for each id, and how
 // many of one id run at once.
 type counted struct {
