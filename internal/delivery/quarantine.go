@@ -73,6 +73,16 @@ func untilSteady(early int, uptime time.Duration) time.Duration {
 	return max(steadyFor-uptime, 0)
 }
 
+// quarantineDelay returns how long to hide the message of a job in quarantine that was first put
+// back at since, or never. Each worker runs one such job at a time: after a storm of evictions
+// many wait, and most are short.
+func quarantineDelay(since, now time.Time) time.Duration {
+	if since.IsZero() {
+		since = now
+	}
+	return min(max(now.Sub(since)/4, minRequeue), maxDefer)
+}
+
 // enterQuarantine lets one quarantined job at a time run, so that a job that kills its process does
 // not kill its neighbours' runs again and again.
 func (q *acquisition) enterQuarantine(found checkpoint.Record) *outcome {
@@ -92,7 +102,10 @@ func (q *acquisition) enterQuarantine(found checkpoint.Record) *outcome {
 			"early_exits", early)
 		return nil
 	default:
-		return &outcome{action: putBack, reason: "another job in quarantine is running on this worker"}
+		return &outcome{
+			action: putBack, reason: "another job in quarantine is running on this worker",
+			delay: q.msg.runner.Jitter.Vary(quarantineDelay(q.msg.envelope.PutBackSince, q.msg.lease.ClaimedAt)),
+		}
 	}
 }
 

@@ -63,6 +63,47 @@ func killersAmongHealthyJobs(t *testing.T, b *rig.Bed, workers int) {
 	b.Recorder.Check(t)
 }
 
+// TestManyInQuarantine: short jobs whose workers died by chance, as in a storm of evictions, are
+// soon done when it is over, although a worker runs one of them at a time.
+func TestManyInQuarantine(t *testing.T) {
+	rig.Run(t, func(t *testing.T, b *rig.Bed) {
+		const jobs, workers, each = 40, 2, 2 * time.Second
+		for i := range jobs {
+			b.Put(fmt.Sprintf("job-%d", i), "work", "")
+		}
+		took := atomic.Int64{}
+		took.Store(int64(time.Hour))
+		work := job.Kinds{"work": job.HandlerFunc(func(ctx context.Context, _ *job.Job) ([]byte, error) {
+			rig.SleepFor(ctx, time.Duration(took.Load()))
+			return nil, context.Cause(ctx)
+		})}
+		for i := range rig.QuarantineAfter {
+			p := b.Start(fmt.Sprintf("dies_%d", i), work, func(c *worker.Config) { c.Concurrency = jobs })
+			b.WaitFor("all run", 2*time.Minute, func() bool {
+				for j := range jobs {
+					if r := b.Record(fmt.Sprintf("job-%d", j)); r.Generation != i+1 || r.Status != checkpoint.Running {
+						return false
+					}
+				}
+				return true
+			})
+			p.Kill()
+		}
+		took.Store(int64(each))
+		began := time.Now()
+		for i := range workers {
+			b.Start(fmt.Sprintf("lives_%d", i), work)
+		}
+		b.WaitFor("all done", 10*time.Minute, func() bool { return b.MessagesLeft() == 0 })
+		least := jobs / workers * each
+		got := time.Since(began) - rig.DefaultVisibility // the messages of the last worker are hidden for so long
+		t.Logf("all were done after %s; their run time is %s", got, least)
+		if got > 5*least {
+			t.Errorf("all were done after %s, want at most five times %s, their run time", got, least)
+		}
+	})
+}
+
 // restartAlways is the service manager of one VM: it starts the worker again when
 // a job has killed it.
 func restartAlways(t *testing.T, b *rig.Bed, vm string, work *rig.Steps, over <-chan struct{}) {
