@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -58,6 +59,8 @@ type Options struct {
 	Parallel int
 	// Note prints progress.
 	Note func(format string, args ...any)
+	// Survivors gets a line for each mutant that no test notices, as soon as it is judged.
+	Survivors io.Writer
 }
 
 // Judge compiles the packages with all chosen mutants, finds the tests that reach each, and
@@ -176,6 +179,7 @@ func (j *judging) all(ctx context.Context, packages []*Package) ([]Result, error
 				mu.Lock()
 				defer mu.Unlock()
 				results = append(results, r)
+				r.print(j.Survivors)
 				if len(results)%100 == 0 {
 					j.Note("%d of %d mutants judged in %.0f s", len(results), len(j.Chosen), time.Since(began).Seconds())
 				}

@@ -20,10 +20,11 @@ func TestSample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var notes strings.Builder
+	var notes, survivors strings.Builder
 	results, err := Judge(t.Context(), packages, Options{
 		Judges: []string{sample}, Each: time.Minute, Total: time.Hour, Grace: 5 * time.Second, Parallel: 2,
-		Note: func(format string, args ...any) { fmt.Fprintf(&notes, format+"\n", args...) },
+		Note:      func(format string, args ...any) { fmt.Fprintf(&notes, format+"\n", args...) },
+		Survivors: &survivors,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -40,6 +41,10 @@ func TestSample(t *testing.T) {
 		}
 	}
 	compare(t, "verdicts.txt", got.String())
+	total := Total(results)
+	if printed := strings.Count(survivors.String(), "\n"); printed != total.Survived+total.Unreached {
+		t.Errorf("%d survivors were printed, want %d:\n%s", printed, total.Survived+total.Unreached, &survivors)
+	}
 }
 
 // compare compares a text with a file in testdata.

@@ -63,15 +63,13 @@ func Total(results []Result) Count {
 	return c
 }
 
-// Survivors prints the mutants that no test noticed, one a line.
-func Survivors(out io.Writer, results []Result) {
-	for _, r := range results {
-		switch r.Verdict {
-		case Survived:
-			fmt.Fprintf(out, "survived %d of %d tests: %s\n", r.Tried, r.Tests, r.Mutant)
-		case Unreached:
-			fmt.Fprintf(out, "not reached: %s\n", r.Mutant)
-		case Noticed, Undecided:
-		}
+// print prints a mutant that no test noticed.
+func (r Result) print(out io.Writer) {
+	switch r.Verdict {
+	case Survived:
+		fmt.Fprintf(out, "survived %d of %d tests: %s\n", r.Tried, r.Tests, r.Mutant)
+	case Unreached:
+		fmt.Fprintf(out, "not reached: %s\n", r.Mutant)
+	case Noticed, Undecided:
 	}
 }
