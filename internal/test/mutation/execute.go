@@ -21,6 +21,9 @@ type outcome struct {
 	took time.Duration
 }
 
+// timedOut is what the outcome says about tests that did not end in time.
+const timedOut = "timed out"
+
 // execute runs tests of a binary in a process of its own, with a temporary folder of its own,
 // and ends the process with all its children after the limit.
 func (b binary) execute(ctx context.Context, names []string, limit time.Duration, env ...string) (outcome, error) {
@@ -45,7 +48,7 @@ func (b binary) execute(ctx context.Context, names []string, limit time.Duration
 	case ctx.Err() != nil:
 		return outcome{}, ctx.Err()
 	case limited.Err() != nil:
-		return outcome{failed: true, timedOut: true, said: "timed out"}, nil
+		return outcome{failed: true, timedOut: true, said: timedOut}, nil
 	case errors.Is(err, exec.ErrWaitDelay): // it passed, and has left a child
 		_ = cmd.Cancel()
 		return outcome{took: out.took()}, nil

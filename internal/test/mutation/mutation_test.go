@@ -36,12 +36,15 @@ func TestSample(t *testing.T) {
 	var got strings.Builder
 	for _, r := range results {
 		fmt.Fprintf(&got, "%s: %s: %s → %s\n", verdicts[r.Verdict], r.Operator, r.Old, r.New)
-		if strings.Contains(r.Old, "c.Left--") && r.By != "timed out" {
+		if strings.Contains(r.Old, "c.Left--") && r.By != timedOut {
 			t.Errorf("the loop ended with %q, want timed out", r.By)
 		}
 	}
 	compare(t, "verdicts.txt", got.String())
 	total := Total(results)
+	if total.TimedOut != 1 {
+		t.Errorf("%d mutants timed out, want one", total.TimedOut)
+	}
 	if printed := strings.Count(survivors.String(), "\n"); printed != total.Survived+total.Unreached {
 		t.Errorf("%d survivors were printed, want %d:\n%s", printed, total.Survived+total.Unreached, &survivors)
 	}
@@ -65,6 +68,31 @@ func TestTimeIsUp(t *testing.T) {
 	r, err := j.one(t.Context(), &Mutant{ID: 1})
 	if err != nil || r.Verdict != Undecided {
 		t.Errorf("verdict %d, %v, want %d", r.Verdict, err, Undecided)
+	}
+}
+
+// TestOrderOfTests: the shortest test runs first, unless a short test noticed a mutant of the same
+// file.
+func TestOrderOfTests(t *testing.T) {
+	all := map[int]bool{1: true, 2: true}
+	tests := []*test{
+		{name: "TestA", took: time.Millisecond, reaches: map[int]bool{1: true}}, {name: "TestB", took: 2 * time.Millisecond, reaches: all},
+		{name: "TestC", took: 3 * time.Millisecond, reaches: all}, {name: "TestLong", took: time.Minute, reaches: all},
+	}
+	j := judging{tests: tests}
+	one, same, elsewhere := &Mutant{ID: 1, File: "a.go"}, &Mutant{ID: 2, File: "a.go"}, &Mutant{ID: 2, File: "b.go"}
+	j.learn(one, tests[3:], "TestLong")
+	j.learn(one, tests[:2], "TestA")
+	j.learn(one, tests[:3], "TestC")
+	j.learn(one, tests[:3], "panic: it may be of any of them")
+	for m, want := range map[*Mutant]string{one: "TestC TestA TestB TestLong", same: "TestC TestB TestLong", elsewhere: "TestB TestC TestLong"} {
+		var names []string
+		for _, t := range j.reaching(m) {
+			names = append(names, t.name)
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("order for mutant %d of %s = %s, want %s", m.ID, m.File, got, want)
+		}
 	}
 }
 
