@@ -180,6 +180,9 @@ func (j *judging) all(ctx context.Context, packages []*Package) ([]Result, error
 			}
 			group.Go(func() error {
 				r, err := j.one(ctx, m)
+				if err != nil {
+					return err
+				}
 				mu.Lock()
 				defer mu.Unlock()
 				results = append(results, r)
@@ -187,7 +190,7 @@ func (j *judging) all(ctx context.Context, packages []*Package) ([]Result, error
 				if len(results)%100 == 0 {
 					j.Note("%d of %d mutants judged in %.0f s", len(results), len(j.Chosen), time.Since(began).Seconds())
 				}
-				return err
+				return nil
 			})
 		}
 	}
