@@ -136,6 +136,11 @@ func TestInputsUpToTheirBound(t *testing.T) {
 	if got := (Record{InputList: PackInputs([]byte("x"))}).UnpackInputs(); string(got) != "x" {
 		t.Errorf("one byte came back as %q", got)
 	}
+	for _, damaged := range []string{"", "!", PackInputs([]byte("[]")) + "!"} {
+		if got := (Record{InputList: damaged}).UnpackInputs(); got != nil {
+			t.Errorf("the damaged list %q came back as %q, want none", damaged, got)
+		}
+	}
 }
 
 // TestListSkipsWhatIsNoRecord: blobs with other names are named to the caller, and records have the
