@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -171,16 +172,16 @@ func everyCallFails(t *testing.T, operations []operation) {
 	}
 	for _, op := range operations {
 		t.Run(op.name, func(t *testing.T) {
-			var calls int
+			var calls atomic.Int64
 			inBubble(t, func(t *testing.T, b *rig) {
 				do := op.prepare(t, b)
-				b.OnCall(func(storage.Call) storage.Fault { calls++; return storage.Fault{} })
+				b.OnCall(func(storage.Call) storage.Fault { calls.Add(1); return storage.Fault{} })
 				if err := do(t.Context()); err != nil {
 					t.Fatalf("without a fault: %v", err)
 				}
 			})
 			for name, fault := range faults {
-				for first := range calls {
+				for first := range calls.Load() {
 					inBubble(t, func(t *testing.T, b *rig) { failsFrom(t, b, op, first, name, fault) })
 				}
 			}
@@ -189,12 +190,12 @@ func everyCallFails(t *testing.T, operations []operation) {
 }
 
 // failsFrom runs an operation of which all calls from one on fail, and repeats it.
-func failsFrom(t *testing.T, b *rig, op operation, first int, name string, fault storage.Fault) {
+func failsFrom(t *testing.T, b *rig, op operation, first int64, name string, fault storage.Fault) {
 	t.Helper()
 	do := op.prepare(t, b)
-	var calls int
+	var calls atomic.Int64
 	b.OnCall(func(storage.Call) storage.Fault {
-		if calls++; calls > first {
+		if calls.Add(1) > first {
 			return fault
 		}
 		return storage.Fault{}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -14,13 +15,13 @@ import (
 )
 
 // cutBodies cuts the connections of the next reads before the first byte of their bodies.
-func (l *link) cutBodies(reads int) {
+func (l *link) cutBodies(reads int64) {
+	var cut atomic.Int64
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.step = func(r *http.Request, send func() (*http.Response, error)) (*http.Response, error) {
 		reply, err := send()
-		if err == nil && r.Method == http.MethodGet && reads > 0 {
-			reads--
+		if err == nil && r.Method == http.MethodGet && cut.Add(1) <= reads {
 			reply.Body = struct {
 				io.Reader
 				io.Closer
