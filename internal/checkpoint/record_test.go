@@ -148,7 +148,7 @@ func TestInputsUpToTheirBound(t *testing.T) {
 func TestListSkipsWhatIsNoRecord(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		b.seed(t, Record{Status: Open}, "")
-		foreign := []string{"000/" + ours.ID, "top", jobid.Path(ours.ID) + "/more"}
+		foreign := []string{"000/" + ours.ID, "top", jobid.Path(ours.ID) + "/more", jobid.Path(".bad")}
 		for _, name := range foreign {
 			if _, err := b.store.container.NewBlockBlobClient(name).UploadBuffer(t.Context(), nil, &blockblob.UploadBufferOptions{}); err != nil {
 				t.Fatal(err)
