@@ -61,6 +61,22 @@ func (b binary) execute(ctx context.Context, names []string, limit time.Duration
 	}
 }
 
+// inTime executes tests with a mutant. If they do not end within the limit, they run without it: if that
+// takes as long, the machine is busy, the mutant may be no loop, and both get twice the time.
+func inTime(limit time.Duration, execute func(limit time.Duration, env ...string) (outcome, error), mutant string) (outcome, error) {
+	for {
+		ended, err := execute(limit, mutant)
+		if err != nil || !ended.timedOut {
+			return ended, err
+		}
+		without, err := execute(limit)
+		if err != nil || !without.timedOut {
+			return ended, err
+		}
+		limit *= 2
+	}
+}
+
 // start keeps the start of an output: a mutant may print for ever.
 type start struct{ bytes.Buffer }
 

@@ -287,7 +287,9 @@ func (j *judging) run(ctx context.Context, m *Mutant, some []*test, took time.Du
 		names[t.binary] = append(names[t.binary], t.name)
 	}
 	for b, names := range names {
-		ended, err := b.execute(ctx, names, 10*took+j.Grace, Active+"="+strconv.Itoa(m.ID))
+		ended, err := inTime(10*took+j.Grace, func(limit time.Duration, env ...string) (outcome, error) {
+			return b.execute(ctx, names, limit, env...)
+		}, Active+"="+strconv.Itoa(m.ID))
 		if err != nil {
 			return "", err
 		}

@@ -1,6 +1,7 @@
 package mutation
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -92,6 +93,43 @@ func TestOrderOfTests(t *testing.T) {
 		}
 		if got := strings.Join(names, " "); got != want {
 			t.Errorf("order for mutant %d of %s = %s, want %s", m.ID, m.File, got, want)
+		}
+	}
+}
+
+// TestBusyMachine: tests that take too long with a mutant, and as long without it, get more time.
+func TestBusyMachine(t *testing.T) {
+	broken := errors.New("no process")
+	for name, row := range map[string]struct {
+		with, without time.Duration // that the tests take; 0 if they cannot run
+		want          outcome
+		err           error
+		last          time.Duration // limit
+	}{
+		"in time":                  {time.Second, time.Second, outcome{}, nil, time.Second},
+		"a loop":                   {time.Hour, time.Second, outcome{failed: true, timedOut: true}, nil, time.Second},
+		"a loop, busy machine":     {time.Hour, 3 * time.Second, outcome{failed: true, timedOut: true}, nil, 4 * time.Second},
+		"no loop, busy machine":    {5 * time.Second, 5 * time.Second, outcome{}, nil, 8 * time.Second},
+		"it cannot run":            {0, time.Second, outcome{}, broken, time.Second},
+		"without it it cannot run": {time.Hour, 0, outcome{failed: true, timedOut: true}, broken, time.Second},
+	} {
+		var last time.Duration
+		got, err := inTime(time.Second, func(limit time.Duration, env ...string) (outcome, error) {
+			took := row.without
+			if len(env) > 0 {
+				took = row.with
+			}
+			last = limit
+			switch {
+			case took == 0:
+				return outcome{}, broken
+			case took > limit:
+				return outcome{failed: true, timedOut: true}, nil
+			}
+			return outcome{}, nil
+		}, "MUTANT=1")
+		if got != row.want || !errors.Is(err, row.err) || last != row.last {
+			t.Errorf("%s: %+v, %v within %s, want %+v, %v within %s", name, got, err, last, row.want, row.err, row.last)
 		}
 	}
 }

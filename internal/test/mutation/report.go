@@ -8,8 +8,7 @@ import (
 // Count adds up the verdicts about a package's mutants.
 type Count struct {
 	Generated, Noticed, Survived, Unreached, Undecided int
-	// TimedOut are those noticed mutants whose tests did not end in time: on a busy machine some
-	// of them may be no loops.
+	// TimedOut are those noticed mutants whose tests did not end in time.
 	TimedOut int
 }
 
