@@ -82,7 +82,9 @@ func TestRunsOfOthers(t *testing.T) {
 			Kinds: []activity.Kind{{Name: "other", Done: 100, Failed: 100}, {Name: kind, Done: done, Failed: failed}},
 		}}}
 	}
-	o := others{known: true, heartbeats: []presence.Listed{heartbeat("render", 3, 1), heartbeat("render", 20, 10), heartbeat("digest", 50, 50)}}
+	o := others{known: true, heartbeats: []presence.Listed{
+		heartbeat("render", 3, 1), heartbeat("render", 20, 10), heartbeat("digest", 50, 50),
+	}}
 	if got, want := o.runs("render"), (activity.Runs{Done: 23, Failed: 11}); got != want || o.none() {
 		t.Errorf("runs elsewhere = %+v, none %t, want %+v", got, o.none(), want)
 	}

@@ -86,7 +86,9 @@ func TestOrderOfTests(t *testing.T) {
 	j.learn(one, tests[:2], "TestA")
 	j.learn(one, tests[:3], "TestC")
 	j.learn(one, tests[:3], "panic: it may be of any of them")
-	for m, want := range map[*Mutant]string{one: "TestC TestA TestB TestLong", same: "TestC TestB TestLong", elsewhere: "TestB TestC TestLong"} {
+	for m, want := range map[*Mutant]string{
+		one: "TestC TestA TestB TestLong", same: "TestC TestB TestLong", elsewhere: "TestB TestC TestLong",
+	} {
 		var names []string
 		for _, t := range j.reaching(m) {
 			names = append(names, t.name)
