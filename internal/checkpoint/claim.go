@@ -221,7 +221,7 @@ func (c *Claim) Restore(ctx context.Context) (*Snapshot, error) { return c.resto
 func (c *Claim) OpenState(ctx context.Context) (io.ReadCloser, error) {
 	s, err := c.Restore(ctx)
 	switch {
-	case err != nil || s == nil:
+	case s == nil:
 		return nil, err
 	case s.Stream != nil:
 		return s.Stream()

@@ -263,8 +263,9 @@ func TestUncleanExitsOfAnotherMessage(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		b.seed(t, Record{Status: Running, MessageID: other.MessageID, ChargedExits: 2}, "")
 		time.Sleep(time.Hour)
-		if got := b.acquire(t, ours, "worker-1").Record(); got.ChargedExits != 2 || got.MessageID != ours.MessageID {
-			t.Errorf("taken over with %d charged exits for message %s, want 2 for %s", got.ChargedExits, got.MessageID, ours.MessageID)
+		if got := b.acquire(t, ours, "worker-1").Record(); got.ChargedExits != 2 || got.EarlyExits != 0 || got.MessageID != ours.MessageID {
+			t.Errorf("taken over with %d charged and %d early exits for message %s, want 2 and 0 for %s", got.ChargedExits, got.EarlyExits,
+				got.MessageID, ours.MessageID)
 		}
 	})
 }

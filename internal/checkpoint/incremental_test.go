@@ -230,6 +230,7 @@ func TestImpossibleRanges(t *testing.T) {
 	for name, unchanged := range map[string]func(yield func(at, was, length int64)){
 		"in descending order": func(yield func(at, was, length int64)) { yield(4096, 4096, 1024); yield(0, 0, 1024) },
 		"before the start":    func(yield func(at, was, length int64)) { yield(0, -1024, 1024) },
+		"just before it":      func(yield func(at, was, length int64)) { yield(0, -1, 1024) },
 		"empty":               func(yield func(at, was, length int64)) { yield(0, 0, 0) },
 		"a panic":             func(func(at, was, length int64)) { panic("no list") },
 	} {

@@ -480,6 +480,11 @@ type overlong struct{}
 
 func (overlong) Read(p []byte) (int, error) { return len(p) + 1, nil }
 
+// negative is a stream that says it has read less than nothing.
+type negative struct{}
+
+func (negative) Read([]byte) (int, error) { return -1, nil }
+
 // A state that cannot be read completely is not recorded: a stream that broke off must
 // not count as a complete one.
 func TestUnreadableStream(t *testing.T) {
@@ -499,6 +504,7 @@ func TestUnreadableStream(t *testing.T) {
 		"is cut off early":                    {broke("", io.ErrUnexpectedEOF), io.ErrUnexpectedEOF},
 		"is cut off later":                    {broke("WX", io.ErrUnexpectedEOF), io.ErrUnexpectedEOF},
 		"says that it read too much":          {func() (io.ReadCloser, error) { return io.NopCloser(overlong{}), nil }, ErrUnreadable},
+		"says that it read less than nothing": {func() (io.ReadCloser, error) { return io.NopCloser(negative{}), nil }, ErrUnreadable},
 		"is cut off, said with a wrapped end": {broke("", fmt.Errorf("read: %w", io.EOF)), ErrUnreadable},
 		"is cut off later, said with a wrapped end": {broke("WX", fmt.Errorf("read: %w", io.EOF)), ErrUnreadable},
 	} {

@@ -158,8 +158,8 @@ func parse(id string, metadata map[string]*string) (Record, error) {
 		}
 	}
 	r := Record{ID: id}
-	version, err := strconv.Atoi(values["v"])
-	if err != nil || version < 1 || version > Version {
+	version, _ := strconv.Atoi(values["v"]) // 0 if it is no number
+	if version < 1 || version > Version {
 		return r, fmt.Errorf("%w: it has version %.20q; this worker reads versions up to %d", errUnreadable, values["v"], Version)
 	}
 	delete(values, "v")
@@ -266,7 +266,7 @@ func number[T int | int64](key string, at func(*Record) *T) field {
 		},
 		func(r *Record, v string) error {
 			n, err := strconv.ParseInt(v, 10, 64)
-			if err == nil && (n < 0 || n > maxNumber) {
+			if n < 0 || n > maxNumber {
 				err = fmt.Errorf("%d is out of range", n)
 			}
 			*at(r) = T(n)
@@ -285,7 +285,7 @@ func milliseconds(key string, at func(*Record) *time.Duration) field {
 		},
 		func(r *Record, v string) error {
 			ms, err := strconv.ParseInt(v, 10, 64)
-			if err == nil && (ms < 0 || ms > maxRunTime) {
+			if ms < 0 || ms > maxRunTime {
 				err = fmt.Errorf("%d is out of range", ms)
 			}
 			*at(r) = time.Duration(ms) * time.Millisecond
@@ -338,7 +338,7 @@ func timestamp(key string, at func(*Record) *time.Time) field {
 		},
 		func(r *Record, v string) error {
 			t, err := time.Parse(time.RFC3339, v)
-			if year := t.UTC().Year(); err == nil && (year < 0 || year > 9999) {
+			if year := t.UTC().Year(); year < 0 || year > 9999 {
 				err = fmt.Errorf("%s cannot be written in UTC", v)
 			}
 			*at(r) = t

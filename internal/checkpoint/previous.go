@@ -130,7 +130,7 @@ type older struct {
 // withPrevious adds the state that a save replaces to the new state. It adds none that
 // the claim cannot name or does not hold, since a save must not fail for it.
 func (s *sender) withPrevious(ctx context.Context, r Record, p prepared) (prepared, error) {
-	if p.hash == "" || !s.keeps.Load() || p.is(r.StateHash) {
+	if !s.keeps.Load() || p.is(r.StateHash) {
 		return p, nil
 	}
 	before, ok, err := s.replaced(ctx, r, p)

@@ -136,6 +136,11 @@ func TestInputsUpToTheirBound(t *testing.T) {
 	if got := (Record{InputList: PackInputs([]byte("x"))}).UnpackInputs(); string(got) != "x" {
 		t.Errorf("one byte came back as %q", got)
 	}
+	for _, damaged := range []string{"", "!", PackInputs([]byte("[]")) + "!"} {
+		if got := (Record{InputList: damaged}).UnpackInputs(); got != nil {
+			t.Errorf("the damaged list %q came back as %q, want none", damaged, got)
+		}
+	}
 }
 
 // TestListSkipsWhatIsNoRecord: blobs with other names are named to the caller, and records have the
@@ -143,7 +148,7 @@ func TestInputsUpToTheirBound(t *testing.T) {
 func TestListSkipsWhatIsNoRecord(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		b.seed(t, Record{Status: Open}, "")
-		foreign := []string{"000/" + ours.ID, "top", jobid.Path(ours.ID) + "/more"}
+		foreign := []string{"000/" + ours.ID, "top", jobid.Path(ours.ID) + "/more", jobid.Path(".bad")}
 		for _, name := range foreign {
 			if _, err := b.store.container.NewBlockBlobClient(name).UploadBuffer(t.Context(), nil, &blockblob.UploadBufferOptions{}); err != nil {
 				t.Fatal(err)

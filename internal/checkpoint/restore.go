@@ -26,7 +26,7 @@ type restorer struct {
 // restore is [Claim.Restore].
 func (rs *restorer) restore(ctx context.Context) (*Snapshot, error) {
 	s, err := rs.restoreOrOpen(ctx)
-	if err == nil && s != nil && s.Stream != nil && rs.owned.known().isJoined() {
+	if s != nil && s.Stream != nil && rs.owned.known().isJoined() {
 		return rs.inMemory(ctx, s)
 	}
 	return s, err

@@ -137,7 +137,12 @@ func TestRulingNames(t *testing.T) {
 		}
 		seen[r.String()] = true
 	}
-	if got := (Fenced + 1).String(); got != "unknown" {
-		t.Errorf("a ruling that does not exist is called %q, want unknown", got)
+	for _, r := range []Ruling{-1, Fenced + 1} {
+		if got := r.String(); got != "unknown" {
+			t.Errorf("ruling %d, which does not exist, is called %q, want unknown", int(r), got)
+		}
+	}
+	if got := Ruling(0).String(); got != "none" {
+		t.Errorf("no ruling is called %q, want none", got)
 	}
 }

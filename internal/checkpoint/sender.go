@@ -133,7 +133,7 @@ func (s *sender) recorded(size int64, body content) {
 		s.blocks = blocks.None()
 	}
 	s.held, s.stepped, s.base = nil, false, body.base
-	if body.data != nil && int64(len(body.data)) >= size {
+	if int64(len(body.data)) >= size {
 		s.hold(body.data[:size])
 	}
 }

@@ -46,9 +46,6 @@ func (s *Store) Download(ctx context.Context, id string, files []File, dir strin
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallelDownloads)
 	for _, f := range files {
-		if ctx.Err() != nil {
-			break
-		}
 		group.Go(func() error {
 			fetched, err := s.download(ctx, id, f, root)
 			if err != nil {
@@ -92,6 +89,9 @@ func checkPaths(files []File, ignoresCase bool) error {
 
 // download writes one file, and returns how many bytes it fetched.
 func (s *Store) download(ctx context.Context, id string, f File, root *os.Root) (fetched int64, err error) {
+	if ctx.Err() != nil {
+		return 0, context.Cause(ctx)
+	}
 	if has, err := hasContent(root, f.Path, f); has || err != nil {
 		return 0, err
 	}
@@ -99,7 +99,7 @@ func (s *Store) download(ctx context.Context, id string, f File, root *os.Root) 
 	if err := root.MkdirAll(folder, 0o750); err != nil {
 		return 0, err
 	}
-	part := path.Join(folder, ".spotworker-"+f.SHA256[:16]+".part")
+	part := path.Join(folder, partName(f))
 	for try := 1; ; try++ {
 		n, err := s.fetch(ctx, id, f, root, part)
 		fetched += n
@@ -111,6 +111,13 @@ func (s *Store) download(ctx context.Context, id string, f File, root *os.Root) 
 		}
 		return fetched, root.Rename(part, f.Path)
 	}
+}
+
+// partName returns the name of a file while it is written. Two files of a job may have the same
+// content and the same folder, and are written at once.
+func partName(f File) string {
+	sum := sha256.Sum256([]byte(f.Path + "\x00" + f.SHA256))
+	return ".spotworker-" + hex.EncodeToString(sum[:8]) + ".part"
 }
 
 // errDiffers means that a file does not have the content that its job sent.

@@ -3,6 +3,7 @@ package outputs
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"maps"
 	"net/http"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/spotworker/spotworker/internal/jobfiles/outputs/paths"
 	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/test/need"
@@ -102,7 +104,7 @@ func TestListedNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	send(t, store.NewSet("k", 1, tokenB, roomy, "", nil), "y", "1")
-	for _, foreign := range []string{"top", "000/j/1-8a6e0804/x", jobid.Path("j"), "abc/.bad/1-1/x"} {
+	for _, foreign := range []string{"top", "000/j/1-8a6e0804/x", jobid.Path("j"), "abc/.bad/1-1/x", jobid.Path(".bad") + "/1-1/x"} {
 		if _, err := c.NewBlockBlobClient(foreign).UploadBuffer(t.Context(), nil, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -179,9 +181,13 @@ func TestDownloadMeets(t *testing.T) {
 		want    error                   // nil for none
 		fails   bool
 	}{
-		"nothing":                  {file: f},
-		"a folder":                 {file: f, prepare: func(path string) error { return os.Mkdir(path, 0o700) }, want: ErrUnsafe},
-		"a link":                   {file: f, prepare: func(path string) error { return os.Symlink(outside, path) }},
+		"nothing":  {file: f},
+		"a folder": {file: f, prepare: func(path string) error { return os.Mkdir(path, 0o700) }, want: ErrUnsafe},
+		"a link":   {file: f, prepare: func(path string) error { return os.Symlink(outside, path) }},
+		"a link to the content": {file: f, prepare: func(path string) error {
+			other := "another" // the length of the name of the target is the size of the file
+			return errors.Join(os.WriteFile(filepath.Join(filepath.Dir(path), other), []byte("content"), 0o600), os.Symlink(other, path))
+		}},
 		"other content in storage": {file: wrong, want: ErrGone},
 		"a folder made meanwhile": {file: f, fails: true, during: func(path string) error {
 			return os.MkdirAll(filepath.Join(path, "full"), 0o700)
@@ -209,6 +215,9 @@ func TestDownloadMeets(t *testing.T) {
 		if got, _ := os.ReadFile(path); (string(got) == "content") == row.fails {
 			t.Errorf("%s: the file has %q", name, got)
 		}
+		if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+			t.Errorf("%s: the output is a link", name)
+		}
 	}
 	if kept, err := os.ReadFile(outside); err != nil || string(kept) != "CONTENT" {
 		t.Errorf("the target of the link has %q, %v, want it as it was", kept, err)
@@ -227,7 +236,7 @@ func TestDownloadCannotWrite(t *testing.T) {
 			return errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, "d"), nil, 0o600))
 		},
 		"the part": func(dir string) error {
-			return os.MkdirAll(filepath.Join(dir, "d", ".spotworker-"+f.SHA256[:16]+".part"), 0o700)
+			return os.MkdirAll(filepath.Join(dir, "d", partName(f)), 0o700)
 		},
 	} {
 		dir := filepath.Join(t.TempDir(), "to")
@@ -270,7 +279,7 @@ func TestDownloadIsCutOff(t *testing.T) {
 	if err := cut.Download(t.Context(), "j", s.Files(), dir, nil); err == nil || errors.Is(err, ErrGone) {
 		t.Errorf("Download = %v, want an error that a retry may cure", err)
 	}
-	if _, err := os.Stat(filepath.Join(dir, ".spotworker-"+f.SHA256[:16]+".part")); err != nil {
+	if _, err := os.Stat(filepath.Join(dir, partName(f))); err != nil {
 		t.Errorf("the part is gone: %v", err)
 	}
 	ref, err := s.Record(t.Context())
@@ -301,7 +310,8 @@ func TestSourceErrorHasItsCause(t *testing.T) {
 	store, _, _ := testContainer(t)
 	s := store.NewSet("j", 1, tokenA, roomy, "", nil)
 	_, err := s.Send(t.Context(), "x", -1, iotest.ErrReader(os.ErrPermission))
-	if source, ok := errors.AsType[*SourceError](err); !ok || source.Path != "x" || !errors.Is(err, os.ErrPermission) {
-		t.Errorf("Send of an unreadable file = %v, want a SourceError with its cause", err)
+	if source, ok := errors.AsType[*SourceError](err); !ok || source.Path != "x" || !errors.Is(err, os.ErrPermission) ||
+		errors.Is(err, paths.ErrRefused) {
+		t.Errorf("Send of an unreadable file = %v, want a SourceError with its cause, and no refusal", err)
 	}
 }

@@ -263,10 +263,7 @@ func TestGoldenManifest(t *testing.T) {
 		{Path: "<notes>.txt", Size: 0, SHA256: strings.Repeat("fedcba9876543210", 4), Folder: "3-8a6e0804-2", ETag: `"0x8DD"`,
 			Type: "text/plain; charset=utf-8"},
 	}
-	encoded, ref, err := encode("report-7", slices.Clone(files))
-	if err != nil {
-		t.Fatal(err)
-	}
+	encoded, ref := encode("report-7", slices.Clone(files))
 	if diff := cmp.Diff(string(data), string(encoded)); diff != "" {
 		t.Errorf("manifest (-golden +got)\n%s", diff)
 	}
@@ -297,10 +294,7 @@ func TestManifestsAreChecked(t *testing.T) {
 	} {
 		m := Manifest{V: Version, Job: "j", Files: []File{good}}
 		change(&m)
-		data, ref, err := encode(m.Job, m.Files)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data, ref := encode(m.Job, m.Files)
 		if m.V != Version {
 			data = bytes.Replace(data, []byte(`"v":1`), []byte(`"v":2`), 1)
 			ref.Hash = sumOf(data)
@@ -311,15 +305,17 @@ func TestManifestsAreChecked(t *testing.T) {
 	}
 	longest := Manifest{V: Version, Job: "j", Files: []File{good}}
 	longest.Files[0].Folder = strings.Repeat("1", maxFolder)
-	data, ref, err := encode("j", longest.Files)
-	if files, readErr := decode("j", ref.Hash, data); err != nil || readErr != nil || len(files) != 1 {
-		t.Errorf("a list with the longest folder = %v, %v, %v, want its file", files, err, readErr)
+	data, ref := encode("j", longest.Files)
+	if files, err := decode("j", ref.Hash, data); err != nil || len(files) != 1 {
+		t.Errorf("a list with the longest folder = %v, %v, want its file", files, err)
 	}
 	if _, err := decode("j", strings.Repeat("0", 64), data); !errors.Is(err, ErrManifest) {
 		t.Errorf("decode of another list than the named one = %v, want ErrManifest", err)
 	}
-	if _, err := decode("j", sumOf([]byte("no JSON")), []byte("no JSON")); !errors.Is(err, ErrManifest) {
-		t.Errorf("decode of a text = %v, want ErrManifest", err)
+	for _, text := range []string{"no JSON", `{"v":1,"job":"j","files":"of another type"}`} {
+		if files, err := decode("j", sumOf([]byte(text)), []byte(text)); !errors.Is(err, ErrManifest) {
+			t.Errorf("decode of %s = %v, %v, want ErrManifest", text, files, err)
+		}
 	}
 	store, server, _ := testContainer(t)
 	for _, hash := range []string{"../../other", strings.Repeat("0", 64), "abcd", strings.Repeat("z", 64)} {
@@ -385,7 +381,7 @@ func TestDownload(t *testing.T) {
 		t.Errorf("fetched again = %d bytes, want none", n)
 	}
 	b, _ := s.Get("d/e/b.txt")
-	part := filepath.Join(dir, "d", "e", ".spotworker-"+b.SHA256[:16]+".part")
+	part := filepath.Join(dir, "d", "e", partName(b))
 	for _, row := range []struct {
 		what, part string
 		want       int64

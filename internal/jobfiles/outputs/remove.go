@@ -56,7 +56,7 @@ func (s *Store) List(ctx context.Context, id string) iter.Seq2[Stored, error] {
 func storedOf(item *container.BlobItem, read time.Time) (b Stored, ok bool) {
 	_, rest, _ := strings.Cut(value(item.Name), "/")
 	id, name, _ := strings.Cut(rest, "/")
-	if name == "" || jobid.Validate(id) != nil || value(item.Name) != jobid.Path(id)+"/"+name || item.Properties == nil {
+	if jobid.Validate(id) != nil || value(item.Name) != jobid.Path(id)+"/"+name || item.Properties == nil {
 		return Stored{}, false
 	}
 	p := item.Properties

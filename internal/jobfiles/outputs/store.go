@@ -121,13 +121,10 @@ func (s *Store) writeManifest(ctx context.Context, id string, files []File) (Ref
 	if len(files) == 0 {
 		return Ref{}, nil
 	}
-	data, ref, err := encode(id, files)
-	if err != nil {
-		return Ref{}, err
-	}
+	data, ref := encode(id, files)
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	_, err = s.container.NewBlockBlobClient(manifestName(id, ref.Hash)).Upload(ctx, streaming.NopCloser(bytes.NewReader(data)),
+	_, err := s.container.NewBlockBlobClient(manifestName(id, ref.Hash)).Upload(ctx, streaming.NopCloser(bytes.NewReader(data)),
 		&blockblob.UploadOptions{
 			HTTPHeaders:      &blob.HTTPHeaders{BlobContentType: new("application/json")},
 			AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: to.Ptr(azcore.ETagAny)}},

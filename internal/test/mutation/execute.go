@@ -21,6 +21,9 @@ type outcome struct {
 	took time.Duration
 }
 
+// timedOut is what the outcome says about tests that did not end in time.
+const timedOut = "timed out"
+
 // execute runs tests of a binary in a process of its own, with a temporary folder of its own,
 // and ends the process with all its children after the limit.
 func (b binary) execute(ctx context.Context, names []string, limit time.Duration, env ...string) (outcome, error) {
@@ -45,7 +48,7 @@ func (b binary) execute(ctx context.Context, names []string, limit time.Duration
 	case ctx.Err() != nil:
 		return outcome{}, ctx.Err()
 	case limited.Err() != nil:
-		return outcome{failed: true, timedOut: true, said: "timed out"}, nil
+		return outcome{failed: true, timedOut: true, said: timedOut}, nil
 	case errors.Is(err, exec.ErrWaitDelay): // it passed, and has left a child
 		_ = cmd.Cancel()
 		return outcome{took: out.took()}, nil
@@ -55,6 +58,22 @@ func (b binary) execute(ctx context.Context, names []string, limit time.Duration
 		return outcome{failed: true, said: out.reason()}, nil
 	default:
 		return outcome{}, err
+	}
+}
+
+// inTime executes tests with a mutant. If they do not end within the limit, they run without it: if that
+// takes as long, the machine is busy, the mutant may be no loop, and both get twice the time.
+func inTime(limit time.Duration, execute func(limit time.Duration, env ...string) (outcome, error), mutant string) (outcome, error) {
+	for {
+		ended, err := execute(limit, mutant)
+		if err != nil || !ended.timedOut {
+			return ended, err
+		}
+		without, err := execute(limit)
+		if err != nil || !without.timedOut {
+			return ended, err
+		}
+		limit *= 2
 	}
 }
 

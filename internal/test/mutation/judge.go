@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -58,10 +59,12 @@ type Options struct {
 	Parallel int
 	// Note prints progress.
 	Note func(format string, args ...any)
+	// Survivors gets a line for each mutant that no test notices, as soon as it is judged.
+	Survivors io.Writer
 }
 
 // Judge compiles the packages with all chosen mutants, finds the tests that reach each, and
-// runs the shortest of them first until one fails.
+// runs them until one fails: first tests that noticed a mutant of the same file, then the shortest.
 func Judge(ctx context.Context, packages []*Package, o Options) ([]Result, error) {
 	folder, err := os.MkdirTemp("", "mutants")
 	if err != nil {
@@ -157,6 +160,10 @@ type judging struct {
 	Options
 	tests []*test // by time
 	end   time.Time
+
+	mu sync.Mutex
+	// noticing has, for each file, the tests that noticed a mutant there, the last one first.
+	noticing map[string][]*test
 }
 
 // all judges the mutants, several at once.
@@ -173,13 +180,17 @@ func (j *judging) all(ctx context.Context, packages []*Package) ([]Result, error
 			}
 			group.Go(func() error {
 				r, err := j.one(ctx, m)
+				if err != nil {
+					return err
+				}
 				mu.Lock()
 				defer mu.Unlock()
 				results = append(results, r)
+				r.print(j.Survivors)
 				if len(results)%100 == 0 {
 					j.Note("%d of %d mutants judged in %.0f s", len(results), len(j.Chosen), time.Since(began).Seconds())
 				}
-				return err
+				return nil
 			})
 		}
 	}
@@ -194,12 +205,7 @@ const batch = 300 * time.Millisecond
 // one judges a mutant.
 func (j *judging) one(ctx context.Context, m *Mutant) (Result, error) {
 	r := Result{Mutant: m}
-	var reaching []*test
-	for _, t := range j.tests {
-		if t.reaches[m.ID] {
-			reaching = append(reaching, t)
-		}
-	}
+	reaching := j.reaching(m)
 	r.Tests = len(reaching)
 	if r.Tests == 0 {
 		return r, nil
@@ -224,11 +230,54 @@ func (j *judging) one(ctx context.Context, m *Mutant) (Result, error) {
 		}
 		r.Tried += len(some)
 		if said != "" {
+			j.learn(m, some, said)
 			r.Verdict, r.By = Noticed, said
 			return r, nil
 		}
 	}
 	return r, nil
+}
+
+// favourites is how many tests run first because they noticed a mutant of the same file, if they
+// take no longer than favoured.
+const (
+	favourites = 4
+	favoured   = time.Second
+)
+
+// reaching returns the tests that reach a mutant: first tests that noticed a mutant of the same
+// file, then the shortest.
+func (j *judging) reaching(m *Mutant) []*test {
+	j.mu.Lock()
+	first := slices.Clone(j.noticing[m.File])
+	j.mu.Unlock()
+	first = slices.DeleteFunc(first, func(t *test) bool { return !t.reaches[m.ID] })
+	first = first[:min(len(first), favourites)]
+	for _, t := range j.tests {
+		if t.reaches[m.ID] && !slices.Contains(first, t) {
+			first = append(first, t)
+		}
+	}
+	return first
+}
+
+// learn records which of some tests noticed a mutant.
+func (j *judging) learn(m *Mutant, some []*test, said string) {
+	i := slices.IndexFunc(some, func(t *test) bool { return t.name == said })
+	if len(some) > 1 && i < 0 { // a panic or a loop
+		return
+	}
+	t := some[max(i, 0)]
+	if t.took > favoured {
+		return
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	others := slices.DeleteFunc(slices.Clone(j.noticing[m.File]), func(other *test) bool { return other == t })
+	if j.noticing == nil {
+		j.noticing = make(map[string][]*test)
+	}
+	j.noticing[m.File] = append([]*test{t}, others...)
 }
 
 // run runs some tests with a mutant, and returns the failure.
@@ -238,7 +287,9 @@ func (j *judging) run(ctx context.Context, m *Mutant, some []*test, took time.Du
 		names[t.binary] = append(names[t.binary], t.name)
 	}
 	for b, names := range names {
-		ended, err := b.execute(ctx, names, 10*took+j.Grace, Active+"="+strconv.Itoa(m.ID))
+		ended, err := inTime(10*took+j.Grace, func(limit time.Duration, env ...string) (outcome, error) {
+			return b.execute(ctx, names, limit, env...)
+		}, Active+"="+strconv.Itoa(m.ID))
 		if err != nil {
 			return "", err
 		}

@@ -8,6 +8,8 @@ import (
 // Count adds up the verdicts about a package's mutants.
 type Count struct {
 	Generated, Noticed, Survived, Unreached, Undecided int
+	// TimedOut are those noticed mutants whose tests did not end in time.
+	TimedOut int
 }
 
 // Share is the percentage of noticed mutants among all judged ones, with one digit after the
@@ -23,6 +25,9 @@ func (c Count) Share() float64 {
 func (c Count) String() string {
 	text := fmt.Sprintf("%d mutants, %d noticed (%.1f %%), %d survived, %d not reached",
 		c.Generated, c.Noticed, c.Share(), c.Survived, c.Unreached)
+	if c.TimedOut > 0 {
+		text += fmt.Sprintf(", %d of the noticed ones timed out", c.TimedOut)
+	}
 	if c.Undecided > 0 {
 		text += fmt.Sprintf(", %d undecided: time was up", c.Undecided)
 	}
@@ -34,17 +39,20 @@ func Counts(results []Result) map[string]Count {
 	counts := make(map[string]Count)
 	for _, r := range results {
 		c := counts[r.Package]
-		c.add(r.Verdict)
+		c.add(r)
 		counts[r.Package] = c
 	}
 	return counts
 }
 
-func (c *Count) add(v Verdict) {
+func (c *Count) add(r Result) {
 	c.Generated++
-	switch v {
+	switch r.Verdict {
 	case Noticed:
 		c.Noticed++
+		if r.By == timedOut {
+			c.TimedOut++
+		}
 	case Survived:
 		c.Survived++
 	case Unreached:
@@ -58,20 +66,18 @@ func (c *Count) add(v Verdict) {
 func Total(results []Result) Count {
 	var c Count
 	for _, r := range results {
-		c.add(r.Verdict)
+		c.add(r)
 	}
 	return c
 }
 
-// Survivors prints the mutants that no test noticed, one a line.
-func Survivors(out io.Writer, results []Result) {
-	for _, r := range results {
-		switch r.Verdict {
-		case Survived:
-			fmt.Fprintf(out, "survived %d of %d tests: %s\n", r.Tried, r.Tests, r.Mutant)
-		case Unreached:
-			fmt.Fprintf(out, "not reached: %s\n", r.Mutant)
-		case Noticed, Undecided:
-		}
+// print prints a mutant that no test noticed.
+func (r Result) print(out io.Writer) {
+	switch r.Verdict {
+	case Survived:
+		fmt.Fprintf(out, "survived %d of %d tests: %s\n", r.Tried, r.Tests, r.Mutant)
+	case Unreached:
+		fmt.Fprintf(out, "not reached: %s\n", r.Mutant)
+	case Noticed, Undecided:
 	}
 }

@@ -41,7 +41,7 @@ type command struct {
 }
 
 func run(ctx context.Context, args []string) error {
-	c := command{options: mutation.Options{Note: note}}
+	c := command{options: mutation.Options{Note: note, Survivors: os.Stdout}}
 	flags := flag.NewFlagSet("mutate", flag.ContinueOnError)
 	flags.StringVar(&c.baseline, "baseline", "internal/test/mutation/baseline.json", "file with the share of noticed mutants by package")
 	flags.StringVar(&c.judges, "judges", "", "packages whose tests run too, beside the package's own and the baseline's")
@@ -100,7 +100,6 @@ func (c *command) run(ctx context.Context, patterns []string) error {
 	if err != nil {
 		return err
 	}
-	mutation.Survivors(os.Stdout, results)
 	return c.report(baseline, results)
 }
 

@@ -1,0 +1,107 @@
+package delivery
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/spotworker/spotworker/internal/delivery/breaker"
+	"github.com/spotworker/spotworker/internal/fleet/activity"
+	"github.com/spotworker/spotworker/internal/fleet/presence"
+	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/telemetry/health"
+	"github.com/spotworker/spotworker/job"
+)
+
+// breakerEvents observes circuit breakers alone.
+type breakerEvents struct {
+	Observer
+	events []string
+}
+
+func (b *breakerEvents) Broke(kind string)     { b.events = append(b.events, "broke "+kind) }
+func (b *breakerEvents) Recovered(kind string) { b.events = append(b.events, "recovered "+kind) }
+
+// TestBreakerIsReported: when a circuit breaker opens or closes, metrics, the note in the health of the
+// worker and one line in its log report it, and a job that is refused says why.
+func TestBreakerIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		observed := &breakerEvents{}
+		r := &Runner{RunnerConfig: RunnerConfig{
+			Settings: Settings{Loops: &health.Loops{}}, Observer: observed, Fleet: &Fleet{turn: make(chan struct{}, 1)},
+		}}
+		run := func(i int, verdict breaker.Verdict) *outcome {
+			r.Fleet.sampled = Sample{at: time.Now()}
+			m := &message{runner: r, log: slog.New(slog.NewTextHandler(&log, nil)), cleanup: t.Context()}
+			m.envelope = queue.Envelope{ID: fmt.Sprint("job-", i), Kind: "render"}
+			pass, out := enterBreaker(t.Context(), m)
+			if out == nil {
+				time.Sleep(time.Second)
+				pass.leave(t.Context(), verdict, verdict == breaker.Fails)
+			}
+			return out
+		}
+		notes := func() string { return strings.Join(r.Loops.Check(time.Now()).Notes, "; ") }
+		for i := range 5 {
+			if out := run(i, breaker.Fails); out != nil || i < 4 && len(observed.events) > 0 {
+				t.Fatalf("run %d = %+v, events %v, want five failures before the breaker opens", i, out, observed.events)
+			}
+		}
+		if note := notes(); !strings.Contains(note, `kind "render" rests until `) || !strings.Contains(note, "fail in a row") {
+			t.Errorf("note = %q, want that the kind rests, and why", note)
+		}
+		if out := run(5, breaker.Works); out == nil || out.action != skip || !strings.Contains(out.reason, `kind "render" is open`) {
+			t.Errorf("a job while the breaker is open = %+v, want it left to others", out)
+		}
+		time.Sleep(time.Minute)
+		if out := run(6, breaker.Works); out != nil || notes() != "" {
+			t.Errorf("the probe = %+v, note %q, want it to run and to close the breaker", out, notes())
+		}
+		if diff := cmp.Diff([]string{"broke render", "recovered render"}, observed.events); diff != "" {
+			t.Errorf("events (-want +got)\n%s", diff)
+		}
+		for line, want := range map[string]int{"circuit breaker open:": 1, "level=ERROR": 1, "circuit breaker closed": 1} {
+			if got := strings.Count(log.String(), line); got != want {
+				t.Errorf("lines with %q = %d, want %d in\n%s", line, got, want, &log)
+			}
+		}
+	})
+}
+
+// TestRunsOfOthers: the runs of a kind on other machines add up, and none are known where heartbeats are not.
+func TestRunsOfOthers(t *testing.T) {
+	heartbeat := func(kind string, done, failed int) presence.Listed {
+		return presence.Listed{Presence: presence.Presence{Activity: activity.Report{
+			Kinds: []activity.Kind{{Name: "other", Done: 100, Failed: 100}, {Name: kind, Done: done, Failed: failed}},
+		}}}
+	}
+	o := others{known: true, heartbeats: []presence.Listed{
+		heartbeat("render", 3, 1), heartbeat("render", 20, 10), heartbeat("digest", 50, 50),
+	}}
+	if got, want := o.runs("render"), (activity.Runs{Done: 23, Failed: 11}); got != want || o.none() {
+		t.Errorf("runs elsewhere = %+v, none %t, want %+v", got, o.none(), want)
+	}
+	if !(others{known: true}).none() || (others{}).none() {
+		t.Errorf("no other machine: %t if heartbeats are known, %t if not; want true, false", others{known: true}.none(), others{}.none())
+	}
+}
+
+// TestKindsOfAFleet: the kinds of a fleet are those of workers that may take jobs, and the worker's own.
+func TestKindsOfAFleet(t *testing.T) {
+	worker := func(age time.Duration, state string, kinds ...string) presence.Listed {
+		return presence.Listed{Presence: presence.Presence{State: state, Kinds: kinds}, Age: age}
+	}
+	s := Sample{Workers: []presence.Listed{
+		worker(0, "process", "b", "c"), worker(hasKindFor, "process", "d"), worker(hasKindFor+1, "process", "late"), worker(0, "stopped", "gone"),
+	}}
+	if got, want := s.kinds(job.Kinds{"a": nil, "b": nil}), []string{"a", "b", "c", "d"}; !cmp.Equal(got, want) {
+		t.Errorf("kinds = %v, want %v", got, want)
+	}
+}

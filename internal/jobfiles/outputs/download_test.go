@@ -1,0 +1,262 @@
+package outputs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
+
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+)
+
+// TestCancelledDownload: a download that was cancelled before its end is never reported as complete.
+func TestCancelledDownload(t *testing.T) {
+	store, _, _ := testContainer(t)
+	s := store.NewSet("j", 1, tokenA, roomy, "", nil)
+	for i := range 3 * parallelDownloads {
+		send(t, s, fmt.Sprintf("%02d", i), "content")
+	}
+	stopped := errors.New("stopped")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	var done atomic.Int64
+	var once sync.Once
+	err := store.Download(ctx, "j", s.Files(), t.TempDir(), func(File, int64) {
+		once.Do(func() { cancel(stopped) }) // the other files wait here
+		done.Add(1)
+	})
+	if err == nil || done.Load() == int64(len(s.Files())) {
+		t.Errorf("Download that was cancelled after a file = %v, with %d files", err, done.Load())
+	}
+	if err := store.Download(ctx, "j", s.Files(), t.TempDir(), nil); !errors.Is(err, stopped) {
+		t.Errorf("Download under a context that has ended = %v, want its cause", err)
+	}
+}
+
+// TestFilesOfTheSameContent: files with the same content in one folder are all written, each under a
+// temporary name of its own.
+func TestFilesOfTheSameContent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, server, _ := testContainer(t)
+		s := store.NewSet("j", 1, tokenA, roomy, "", nil)
+		send(t, s, "d/a", "content")
+		send(t, s, "d/b", "content")
+		server.OnCall(func(storage.Call) storage.Fault { return storage.Fault{Before: time.Second} }) // both read at once
+		dir := t.TempDir()
+		if err := store.Download(t.Context(), "j", s.Files(), dir, nil); err != nil {
+			t.Fatalf("Download = %v", err)
+		}
+		for _, name := range []string{"a", "b"} {
+			if got, err := os.ReadFile(filepath.Join(dir, "d", name)); err != nil || string(got) != "content" {
+				t.Errorf("%s has %q, %v, want content", name, got, err)
+			}
+		}
+	})
+}
+
+// TestUnsafePathStopsTheDownload: nothing is written if one of the paths cannot be.
+func TestUnsafePathStopsTheDownload(t *testing.T) {
+	store, _, _ := testContainer(t)
+	s := store.NewSet("j", 1, tokenA, roomy, "", nil)
+	send(t, s, "x", "content")
+	dir := filepath.Join(t.TempDir(), "to")
+	if err := store.Download(t.Context(), "j", append(s.Files(), File{Path: "../y"}), dir, nil); !errors.Is(err, ErrUnsafe) {
+		t.Errorf("Download of a path that leads out = %v, want ErrUnsafe", err)
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("the folder = %v, want it not made", err)
+	}
+}
+
+// TestRefusedDownloadIsNotRepeated: a download repeats a read whose content was damaged, and no other.
+func TestRefusedDownloadIsNotRepeated(t *testing.T) {
+	store, server, _ := testContainer(t)
+	s := store.NewSet("j", 1, tokenA, roomy, "", nil)
+	send(t, s, "x", "content")
+	refuse(server, storage.OpGetBlob)
+	if err := store.Download(t.Context(), "j", s.Files(), t.TempDir(), nil); err == nil {
+		t.Error("Download that is refused = nil, want an error")
+	}
+	if n := server.Counts()[storage.OpGetBlob]; n != 1 {
+		t.Errorf("refused reads = %d, want 1", n)
+	}
+}
+
+// strictBodies has bodies that cannot be read after they were closed, as bodies of sockets, and
+// counts those not closed.
+type strictBodies struct {
+	policy.Transporter
+	open *atomic.Int64
+}
+
+func (s strictBodies) Do(r *http.Request) (*http.Response, error) {
+	reply, err := s.Transporter.Do(r)
+	if err == nil && r.Method == http.MethodGet {
+		s.open.Add(1)
+		reply.Body = &strictBody{ReadCloser: reply.Body, open: s.open}
+	}
+	return reply, err
+}
+
+type strictBody struct {
+	io.ReadCloser
+	open   *atomic.Int64
+	closed atomic.Bool
+}
+
+func (b *strictBody) Read(p []byte) (int, error) {
+	if b.closed.Load() {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	return b.ReadCloser.Read(p)
+}
+
+func (b *strictBody) Close() error {
+	if b.closed.CompareAndSwap(false, true) {
+		b.open.Add(-1)
+	}
+	return b.ReadCloser.Close()
+}
+
+// TestBodiesAreClosed: downloads and readers read bodies before they close them, and close all.
+func TestBodiesAreClosed(t *testing.T) {
+	store, server, _ := testContainer(t)
+	s := store.NewSet("j", 1, tokenA, roomy, "", nil)
+	send(t, s, "x", "content")
+	f, _ := s.Get("x")
+	var open atomic.Int64
+	o := &azblob.ClientOptions{}
+	o.Transport = strictBodies{server.Transport(), &open}
+	client, err := azblob.NewClientFromConnectionString(server.ConnectionString(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	strict := NewStore(client.ServiceClient().NewContainerClient("outputs"))
+	if err := strict.Download(t.Context(), "j", s.Files(), t.TempDir(), nil); err != nil {
+		t.Errorf("Download = %v", err)
+	}
+	body, err := strict.OpenChecked(t.Context(), "j", f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	part := make([]byte, 3)
+	if _, err := io.ReadFull(body, part); err != nil || string(part) != "con" {
+		t.Errorf("read %q, %v, want con", part, err)
+	}
+	if err := body.Close(); err != nil {
+		t.Errorf("Close = %v", err)
+	}
+	if n := open.Load(); n != 0 {
+		t.Errorf("bodies left open = %d, want none", n)
+	}
+}
+
+// together returns the largest number of calls of an operation that were active at once.
+func together(server *storage.Server, operation string) *atomic.Int64 {
+	var active, most atomic.Int64
+	server.OnCall(func(c storage.Call) storage.Fault {
+		if c.Operation == operation {
+			now := active.Add(1)
+			for seen := most.Load(); now > seen && !most.CompareAndSwap(seen, now); seen = most.Load() {
+			}
+			time.Sleep(time.Second)
+			active.Add(-1)
+		}
+		return storage.Fault{}
+	})
+	return &most
+}
+
+// TestTransfersAtOnce: files are downloaded side by side up to a limit, and the memory for
+// uploads has room for many small files or a few large ones.
+func TestTransfersAtOnce(t *testing.T) {
+	const files = 40
+	upload := func(t *testing.T, s *Set, size int64) {
+		t.Helper()
+		errs := make(chan error)
+		for i := range files {
+			go func() {
+				_, err := s.Send(t.Context(), fmt.Sprintf("%02d", i), size, strings.NewReader("content"))
+				errs <- err
+			}()
+		}
+		for range files {
+			if err := <-errs; err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		store, server, _ := testContainer(t)
+		s := store.NewSet("j", 1, tokenA, roomy, "", nil)
+		if most := together(server, storage.OpPutBlob); most.Load() != 0 {
+			t.Fatal("calls before the first")
+		} else if upload(t, s, 7); most.Load() != files {
+			t.Errorf("small files sent at once = %d, want %d", most.Load(), files)
+		}
+		if most := together(server, storage.OpPutBlob); most.Load() != 0 {
+			t.Fatal("calls before the first")
+		} else if upload(t, s, -1); most.Load() != 4 {
+			t.Errorf("files of unknown length sent at once = %d, want 4", most.Load())
+		}
+		most := together(server, storage.OpGetBlob)
+		if err := store.Download(t.Context(), "j", s.Files(), t.TempDir(), nil); err != nil || most.Load() != parallelDownloads {
+			t.Errorf("files downloaded at once = %d, %v, want %d", most.Load(), err, parallelDownloads)
+		}
+	})
+}
+
+// TestSlowStorage: calls may take a good while before they are given up.
+func TestSlowStorage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, server, _ := testContainer(t)
+		s := store.NewSet("j", 1, tokenA, roomy, "", nil)
+		send(t, s, "x", "content")
+		server.OnCall(func(storage.Call) storage.Fault { return storage.Fault{Before: 15 * time.Second} })
+		ref, err := s.Record(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := store.Files(t.Context(), "j", ref.Hash); err != nil {
+			t.Errorf("Files = %v", err)
+		}
+		for b, err := range store.List(t.Context(), "j") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if removed, err := store.Remove(t.Context(), b); err != nil || !removed {
+				t.Errorf("Remove = %t, %v, want it removed", removed, err)
+			}
+		}
+		if left := server.Blobs("outputs"); len(left) != 0 {
+			t.Errorf("blobs left = %d, want none", len(left))
+		}
+	})
+}
+
+// TestNamesThatBeginAlike: a name that begins like another one is neither its folder nor its file,
+// and each counts.
+func TestNamesThatBeginAlike(t *testing.T) {
+	store, _, _ := testContainer(t)
+	s := store.NewSet("j", 1, tokenA, roomy, "", nil)
+	for _, path := range []string{"a", "ab", "ab.txt/c", "ab.t"} {
+		send(t, s, path, "1")
+	}
+	for range 2 {
+		if got, want := s.Sent(), (Sent{Files: 4, Bytes: 4}); got != want {
+			t.Errorf("sent = %+v, want %+v", got, want)
+		}
+	}
+}
