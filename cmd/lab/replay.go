@@ -44,8 +44,9 @@ type scenarioFlags struct {
 	offerFlags
 	measureFlags
 
-	given  map[string]bool // flags on the command line
-	policy replay.Policy   // interval and absence of checkpoints alone
+	fits   func(replay.Scenario) error // called before a job is measured; nil for no check
+	given  map[string]bool             // flags on the command line
+	policy replay.Policy               // interval and absence of checkpoints alone
 }
 
 // beside are the flags that may stand beside a file.
@@ -93,7 +94,11 @@ func (c *scenarioFlags) scenario(ctx context.Context) (replay.Scenario, error) {
 	}
 	s.Policy.Interval, s.Policy.Never = c.policy.Interval, c.policy.Never
 	s.For, s.Seed = of(c.For), c.Seed
-	if err := s.Validate(); err != nil || c.KindsFile == "" {
+	err := s.Validate()
+	if err == nil && c.fits != nil {
+		err = c.fits(s)
+	}
+	if err != nil || c.KindsFile == "" {
 		return s, configError(err)
 	}
 	work, err := c.measure(ctx, s.Work, c.given)
@@ -146,6 +151,9 @@ func (c *replayCommand) run(ctx context.Context, stdout io.Writer) error {
 	if c.Real && c.KindsFile != "" && c.given["job-time"] {
 		return configError(errors.New("--job-time and --real: the jobs of --kinds-file take the time that they take; give a payload with less to do"))
 	}
+	if c.Real && !c.WriteScenario {
+		c.fits = fitsMachine
+	}
 	c.policy.Interval.Duration, c.policy.Never = c.Interval, c.NoCheckpoints
 	s, err := c.scenario(ctx)
 	if err != nil {
@@ -176,8 +184,8 @@ func (c *replayCommand) replay(ctx context.Context, s replay.Scenario) (report *
 		return report, scenarioError(ctx, err)
 	}
 	config := realtime.Config{Scenario: s}
-	if err := config.Validate(); err != nil {
-		return nil, configError(fmt.Errorf("--real: %w", err))
+	if err := fitsMachine(s); err != nil {
+		return nil, configError(err)
 	}
 	if c.KindsFile == "" {
 		return realtime.Run(ctx, config, os.Stderr)
@@ -191,6 +199,14 @@ func (c *replayCommand) replay(ctx context.Context, s replay.Scenario) (report *
 		return nil, err
 	}
 	return realtime.Run(ctx, config, os.Stderr)
+}
+
+// fitsMachine returns an error with the change to make if real processes cannot replay a scenario.
+func fitsMachine(s replay.Scenario) error {
+	if err := (realtime.Config{Scenario: s}).Validate(); err != nil {
+		return fmt.Errorf("--real: %w", err)
+	}
+	return nil
 }
 
 // writePage writes a page to a file.

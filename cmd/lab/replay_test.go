@@ -80,6 +80,7 @@ func TestReplayRealRefusals(t *testing.T) {
 		{[]string{"--for=10m", "--vms=100"}, "--vms up to 32"},
 		{[]string{"--for=10m", "--lives=gcp-2019", "--shorten-lives=0.1"}, "give 1 to 10000"},
 		{[]string{"--for=10m", "--kinds-file=none.json"}, "none.json"},
+		{[]string{"--for=10h", "--kinds-file=none.json"}, "--for up to 2h"}, // before the measurement
 		{[]string{"--for=10m", "--kinds-file=none.json", "--job-time=6h"}, "--job-time"},
 	} {
 		var out bytes.Buffer

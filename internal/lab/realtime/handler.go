@@ -45,8 +45,14 @@ type work struct {
 	Never bool `json:"never"` // it reports no state
 }
 
-// hold is how long a save takes beyond the call of storage.
-func hold(w replay.Work) time.Duration { return max(0, w.Save.Duration-callTime) }
+// hold is how long a state takes before it is sent. A job that stands still does so for the whole time
+// of a save, and the call of storage comes after it.
+func hold(w replay.Work) time.Duration {
+	if w.Beside {
+		return max(0, w.Save.Duration-callTime)
+	}
+	return w.Save.Duration
+}
 
 // wait works for the time of its payload: it waits, and reports how long it has worked.
 func wait(ctx context.Context, j *job.Job) ([]byte, error) {
@@ -99,8 +105,8 @@ func (w work) resume(ctx context.Context, j *job.Job) (done time.Duration, err e
 	return done, nil
 }
 
-// report reports a state. If a save takes longer than a call of storage, the state is a stream that
-// takes as long, while the job stands still unless the scenario lets it work.
+// report reports a state. If a save takes time, the state is a stream that takes as long, while the job
+// stands still unless the scenario lets it work.
 func (w work) report(j *job.Job, clock *stopwatch, done time.Duration) {
 	text, _ := json.Marshal(done) // a number
 	progress := job.Progress{State: text, Fraction: min(1, float64(done)/float64(w.Length.Duration))}

@@ -88,7 +88,7 @@ func TestWait(t *testing.T) {
 		"states":          {with(func(w *work) { w.States = of(3 * s) }), 0, 8 * s, 11 * s, 6 * s, true},
 		"never":           {with(func(w *work) { w.Never = true }), 0, 4 * s, 7 * s, -1, true},
 		"while it starts": {with(func(*work) {}), 4 * s, s, s, -1, true},
-		"stands still":    {with(func(w *work) { w.Save, w.States = of(520*time.Millisecond), of(5*s) }), 0, time.Hour, 11 * s, 10 * s, false},
+		"stands still":    {with(func(w *work) { w.Save, w.States = of(500*time.Millisecond), of(5*s) }), 0, time.Hour, 11 * s, 10 * s, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
