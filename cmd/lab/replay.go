@@ -140,6 +140,12 @@ is decided by their own code. docs/lab.md describes the model.
 With --kinds-file the job runs on this machine first, as lab try runs it, for about four times its
 length: the replay has its measured time, states, and behaviour at a notice.
 
+With --real the workers are real processes on a local Azure, for as long as --for says, and virtual
+time is shown beside them. Only lives can be shortened (--shorten-lives): notices, drains, visibility
+and the jobs' own work take their time. Ctrl-C ends all processes.
+
+    lab replay --real --vms 4 --boot 5s --evictions 60 --job-time 20s --for 5m
+
 A FILE has the whole scenario: flags of the scenario do not go with it.`
 }
 
@@ -149,7 +155,7 @@ func (c *replayCommand) run(ctx context.Context, stdout io.Writer) error {
 		return err
 	}
 	if c.Real && c.KindsFile != "" && c.given["job-time"] {
-		return configError(errors.New("--job-time and --real: the jobs of --kinds-file take the time that they take; give a payload with less to do"))
+		return configError(errors.New("--job-time and --real: jobs of --kinds-file take their own time; give a payload with less to do"))
 	}
 	if c.Real && !c.WriteScenario {
 		c.fits = fitsMachine

@@ -211,6 +211,11 @@ func (f Fleet) drawSpot(horizon time.Duration, random *rand.Rand) ([][]life, err
 			return mean
 		}), nil
 	}
+	return f.recorded(horizon, random)
+}
+
+// recorded returns when VMs come and go as lives are recorded: single ones in random order, or a fleet.
+func (f Fleet) recorded(horizon time.Duration, random *rand.Rand) ([][]life, error) {
 	l, err := readLives(f.Lives)
 	l.lasts = f.shortened(l.lasts)
 	switch {

@@ -18,7 +18,9 @@ func TestReportOfRealRuns(t *testing.T) {
 		"no notice":   func(s *Scenario) { s.Fleet.Full, s.Fleet.Rate, s.Work.Save.Duration = 0, 5, time.Second },
 		"short":       func(s *Scenario) { s.Fleet.Full, s.Fleet.Short, s.Work.Save.Duration = 0, 1, time.Second },
 		"not noticed": func(s *Scenario) { s.Policy.Deaf, s.Fleet.Rate = true, 2 },
-		"recorded":    func(s *Scenario) { s.Fleet.Lives, s.Fleet.VMs, s.For.Duration, s.Fleet.Shorten = "aws-p3", 0, time.Hour, 10 },
+		"recorded": func(s *Scenario) {
+			s.Fleet.Lives, s.Fleet.VMs, s.For.Duration, s.Fleet.Shorten = "aws-p3", 0, time.Hour, 10
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := replayed(t, change)

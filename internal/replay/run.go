@@ -104,7 +104,8 @@ func Run(ctx context.Context, s Scenario) (*Report, error) {
 	}
 	spot := len(lanes) - s.Fleet.Fixed
 	sim := &simulation{
-		scenario: s, lanes: lanes, spot: spot, random: rand.New(rand.NewPCG(s.Seed, 2)), tally: newTally(s, lanes, spot), tasks: s.tasks(lanes[:spot]),
+		scenario: s, lanes: lanes, spot: spot, random: rand.New(rand.NewPCG(s.Seed, 2)), tally: newTally(s, lanes, spot),
+		tasks:  s.tasks(lanes[:spot]),
 		worker: worker{policy: s.Policy, saves: s.Policy.checkpoints(), work: s.Work, losses: observe(lanes[:spot], horizon), horizon: horizon},
 	}
 	sim.putAll()

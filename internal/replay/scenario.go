@@ -146,19 +146,27 @@ func (f Fleet) validate() error {
 		return fmt.Errorf("%d VMs and %d regular VMs: give 0 to %d of each", f.VMs, f.Fixed, mostVMs)
 	case f.Slots < 1 || f.Slots > mostSlots:
 		return fmt.Errorf("%d slots of a VM: give 1 to %d", f.Slots, mostSlots)
-	case isDrawn(f.Lives) && !(f.Rate > 0 && f.Rate <= 3600):
-		return fmt.Errorf("%g evictions per hour of a VM: give more than 0, up to 3600", f.Rate)
-	case !(f.Shorten >= 1 && f.Shorten <= mostShorter):
-		return fmt.Errorf("lives shortened by the factor %g: give 1 to %g", f.Shorten, mostShorter)
-	case isDrawn(f.Lives) && f.Rate*f.Shorten > 3600:
-		return fmt.Errorf("%g evictions per hour of a VM, lives shortened by the factor %g: VMs would live for less than a second", f.Rate,
-			f.Shorten)
 	case !isShare(f.Full) || !isShare(f.Short) || f.Full+f.Short > 1+1e-9:
 		return fmt.Errorf("shares of noticed evictions are %g and %g: give 0 to 1, and no more than 1 in all", f.Full, f.Short)
 	case !isHour(f.Boot):
 		return fmt.Errorf("boot time %s: give 0s to 1h", f.Boot)
 	case !isPrice(f.Price) || !isPrice(f.Dear):
 		return fmt.Errorf("prices %g and %g: give numbers that are not negative", f.Price, f.Dear)
+	}
+	return f.validateLives()
+}
+
+func (f Fleet) validateLives() error {
+	switch {
+	case !(f.Shorten >= 1 && f.Shorten <= mostShorter):
+		return fmt.Errorf("lives shortened by the factor %g: give 1 to %g", f.Shorten, mostShorter)
+	case !isDrawn(f.Lives):
+		return nil
+	case !(f.Rate > 0 && f.Rate <= 3600):
+		return fmt.Errorf("%g evictions per hour of a VM: give more than 0, up to 3600", f.Rate)
+	case f.Rate*f.Shorten > 3600:
+		return fmt.Errorf("%g evictions per hour of a VM, lives shortened by the factor %g: VMs would live for less than a second", f.Rate,
+			f.Shorten)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package realtime
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -38,9 +39,7 @@ func (st story) at(d time.Duration) time.Time { return st.began.Add(d) }
 // log logs a line of a worker.
 func (st story) log(vm string, at time.Duration, msg, job string, generation int, more map[string]any) {
 	fields := map[string]any{"time": st.at(at), "msg": msg, "job_id": job, "message_id": "message of " + job, "generation": generation}
-	for key, value := range more {
-		fields[key] = value
-	}
+	maps.Copy(fields, more)
 	line, err := json.Marshal(fields)
 	if err != nil {
 		st.t.Fatal(err)
@@ -61,7 +60,8 @@ func (st story) measured(change func(*replay.Scenario)) []replay.RealRun {
 	scenario := replay.Default()
 	scenario.Work.Restore.Duration = s
 	change(&scenario)
-	m := measured{plan: &replay.Plan{Scenario: scenario}, began: st.began, lanes: map[string]int{"a": 0, "b": 1}, jobs: map[string]int{"x": 0, "y": 1}}
+	m := measured{plan: &replay.Plan{Scenario: scenario}, began: st.began}
+	m.lanes, m.jobs = map[string]int{"a": 0, "b": 1}, map[string]int{"x": 0, "y": 1}
 	if !scenario.Work.Beside {
 		m.hold = hold(scenario.Work)
 	}

@@ -70,18 +70,28 @@ func (r *recorder) onResult(result storage.Result) {
 		}
 	case result.Container == r.names.Payloads && result.Blob != "":
 		r.calls++
-	case result.Queue != r.names.Queue:
-	case result.Operation == storage.OpGetMessages && len(result.MessageIDs) > 0:
-		r.calls++
+	case result.Queue == r.names.Queue:
+		r.queueCalled(result, now)
+	}
+}
+
+// queueCalled counts a call for messages of jobs, and records claims and releases. A poll without a
+// message is no call for a job.
+func (r *recorder) queueCalled(result storage.Result, now time.Time) {
+	switch result.Operation {
+	case storage.OpGetMessages:
+		if len(result.MessageIDs) > 0 {
+			r.calls++
+		}
 		for _, id := range result.MessageIDs {
 			r.claims[id] = now
 		}
-	case result.Operation == storage.OpUpdateMessage:
+	case storage.OpUpdateMessage:
 		r.calls++
 		if m, ok := r.message(result.MessageID); ok && m.Visible {
 			r.visible[result.MessageID] = now
 		}
-	case result.Operation == storage.OpDeleteMessage:
+	case storage.OpDeleteMessage:
 		r.calls++
 	}
 }

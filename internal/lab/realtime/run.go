@@ -167,7 +167,11 @@ func (r *realtime) fleetConfig(fail func(error)) (c lab.FleetConfig, err error) 
 			told := r.told[vm.Name]
 			r.mu.Unlock()
 			if err != nil || !told { // after a notice a worker may exit
-				fail(fmt.Errorf("worker %s exited unexpectedly (%v), see %s", vm.Name, err, vm.LogFile))
+				how := "exit status 0"
+				if err != nil {
+					how = err.Error()
+				}
+				fail(fmt.Errorf("worker %s exited unexpectedly (%s), see %s", vm.Name, how, vm.LogFile))
 			}
 		},
 	}, nil
