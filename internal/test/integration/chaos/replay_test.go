@@ -19,7 +19,7 @@ import (
 
 // Tolerances between real and virtual time (docs/lab.md).
 const (
-	nearWork      = 800 * time.Millisecond // work that an interrupted run lost, in the mean
+	nearWork      = 800 * time.Millisecond // work that a run lost with its VM, in the mean
 	nearClaimable = 2 * time.Second        // until the message of an interrupted run was visible, in the mean
 )
 
@@ -52,8 +52,12 @@ func TestReplayAgrees(t *testing.T) {
 // compared: on a slow machine workers start later, and VMs that live as long end fewer runs.
 func compare(t *testing.T, r, virtual *replay.Report) {
 	t.Helper()
-	compareEnds(t, "notice", r.Warned, virtual.Warned, 1) // all lose next to nothing
+	compareEnds(t, "notice", r.Warned, virtual.Warned, 1)
 	compareEnds(t, "death", r.Sudden, virtual.Sudden, 4)
+	// A notice may be too short for a state on a slow machine: the work lost after it is not compared.
+	if math.Abs(r.Sudden.Redone-virtual.Sudden.Redone) > nearWork.Seconds() {
+		t.Errorf("a death lost %.3f s, and %.3f s in virtual time: more than %s apart", r.Sudden.Redone, virtual.Sudden.Redone, nearWork)
+	}
 }
 
 // compareEnds compares the runs that were ended, at least so many.
@@ -63,9 +67,6 @@ func compareEnds(t *testing.T, name string, got, want replay.Losses, least int) 
 		want.Runs, want.Redone, want.Hidden)
 	if got.Runs < least || want.Runs < 100 {
 		t.Fatalf("%s: %d runs were ended, in virtual time %d: too few to compare", name, got.Runs, want.Runs)
-	}
-	if math.Abs(got.Redone-want.Redone) > nearWork.Seconds() {
-		t.Errorf("%s: a run lost %.3f s, and %.3f s in virtual time: more than %s apart", name, got.Redone, want.Redone, nearWork)
 	}
 	if math.Abs(got.Hidden-want.Hidden) > nearClaimable.Seconds() {
 		t.Errorf("%s: claimable after %.3f s, and %.3f s in virtual time: more than %s apart", name, got.Hidden, want.Hidden, nearClaimable)
