@@ -33,11 +33,11 @@ func (m measured) runs(r *recorder) (all []replay.RealRun) {
 		if _, put := m.jobs[job]; !put {
 			continue // at the very end
 		}
-		slices.SortStableFunc(runs, func(a, b *run) int { return cmp.Compare(a.generation, b.generation) })
+		slices.SortStableFunc(runs, func(a, b *run) int { return a.works.Compare(b.works) })
 		before := time.Duration(0)
 		for _, one := range runs {
 			useful := before
-			if now, written := r.useful[job][one.generation]; written {
+			if now, written := r.useful[job][claim{one.vm, one.generation}]; written {
 				useful = now
 			}
 			all = append(all, m.run(one, r.vms[one.vm], before, useful))

@@ -47,12 +47,12 @@ func (st story) log(vm string, at time.Duration, msg, job string, generation int
 	st.onLine(vm, line)
 }
 
-// useful sets the useful time in the ledger of a record.
-func (st story) ledger(job string, generation int, useful time.Duration) {
-	if st.recorder.useful[job] == nil {
-		st.recorder.useful[job] = map[int]time.Duration{}
+// ledger sets the useful time in the ledger of a record.
+func (st story) ledger(job, vm string, generation int, useful time.Duration) {
+	if st.useful[job] == nil {
+		st.useful[job] = map[claim]time.Duration{}
 	}
-	st.recorder.useful[job][generation] = useful
+	st.useful[job][claim{vm, generation}] = useful
 }
 
 // measured returns the runs of the story, in the order of their claims.
@@ -79,18 +79,18 @@ func TestRuns(t *testing.T) {
 	st.log("a", 10*s, "work stopped", "", 0, nil)
 	st.visible["message of x"] = st.at(11 * s)
 	st.log("a", 12*s, "job released", "x", 0, map[string]any{"state_bytes": 10})
-	st.ledger("x", 1, 8*s)
+	st.ledger("x", "a", 1, 8*s)
 
 	st.claims["message of x"] = st.at(13 * s)
 	st.log("b", 14*s, "job started", "x", 2, nil)
 	st.log("b", 18*s, "checkpoint saved", "x", 2, nil)
-	st.ledger("x", 2, 8*s+4*s)
+	st.ledger("x", "b", 2, 8*s+4*s)
 	st.gone("b", st.at(20*s))
 
 	st.claims["message of x"] = st.at(50 * s)
 	st.log("a", 51*s, "job started", "x", 3, nil)
 	st.log("a", 60*s, "job committed", "x", 3, nil)
-	st.ledger("x", 3, 20*s)
+	st.ledger("x", "a", 3, 20*s)
 	st.log("a", 61*s, "job started", "y", 1, nil) // no claim was recorded
 	st.close(st.at(65 * s))
 	st.log("a", 66*s, "job committed", "y", 1, nil)
@@ -119,7 +119,7 @@ func TestRunWithoutSave(t *testing.T) {
 	st.log("a", 2*s, "job started", "x", 1, nil)
 	st.log("b", 2*s, "job started", "y", 1, nil)
 	st.done["y"] = st.at(5 * s)
-	st.ledger("y", 1, 3*s)
+	st.ledger("y", "b", 1, 3*s)
 	st.gone("a", st.at(6*s))
 	st.gone("b", st.at(6*s))
 	st.close(st.at(7 * s))
@@ -131,6 +131,23 @@ func TestRunWithoutSave(t *testing.T) {
 	}
 	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Errorf("runs (-want +got):\n%s", diff)
+	}
+}
+
+// TestRunsOfOneGeneration: a run that died before its first write leaves no record, so that the next
+// one has its generation again. The work is the next one's.
+func TestRunsOfOneGeneration(t *testing.T) {
+	st := newStory(t)
+	st.log("a", 2*s, "job started", "x", 1, nil)
+	st.gone("a", st.at(3*s))
+	st.log("b", 10*s, "job started", "x", 1, nil)
+	st.log("b", 14*s, "work stopped", "", 0, nil)
+	st.log("b", 14*s, "job released", "x", 1, map[string]any{"state_bytes": 10})
+	st.ledger("x", "b", 1, 4*s)
+	st.close(st.at(20 * s))
+	got := st.measured(func(*replay.Scenario) {})
+	if len(got) != 2 || got[0].Kept != 0 || got[0].Redone != s || got[1].Kept != 4*s || got[1].Redone != 0 {
+		t.Errorf("runs: %+v", got)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,6 +28,13 @@ type run struct {
 	visible        time.Time // when the message is visible again
 }
 
+// claim names the owner of a record. A job that died before its first write has the same generation
+// again, on another VM.
+type claim struct {
+	vm         string
+	generation int
+}
+
 // vmTimes are the observed moments of a VM; zero for none.
 type vmTimes struct{ ready, seen time.Time }
 
@@ -42,8 +50,8 @@ type recorder struct {
 	vms     map[string]vmTimes
 	claims  map[string]time.Time // by message
 	visible map[string]time.Time
-	useful  map[string]map[int]time.Duration // the ledger's, by job and generation
-	done    map[string]time.Time             // by job
+	useful  map[string]map[claim]time.Duration // the ledger's, by job
+	done    map[string]time.Time               // by job
 	calls   int
 	changed chan struct{} // closed and replaced with every job that is done
 }
@@ -51,7 +59,7 @@ type recorder struct {
 func newRecorder(s *storage.Server, names azure.Names, fail func(error)) *recorder {
 	return &recorder{
 		storage: s, names: names, fail: fail, vms: map[string]vmTimes{}, claims: map[string]time.Time{}, visible: map[string]time.Time{},
-		useful: map[string]map[int]time.Duration{}, done: map[string]time.Time{}, changed: make(chan struct{}),
+		useful: map[string]map[claim]time.Duration{}, done: map[string]time.Time{}, changed: make(chan struct{}),
 	}
 }
 
@@ -111,9 +119,10 @@ func (r *recorder) recordWritten(result storage.Result, now time.Time) {
 		return n
 	}
 	if r.useful[job] == nil {
-		r.useful[job] = map[int]time.Duration{}
+		r.useful[job] = map[claim]time.Duration{}
 	}
-	r.useful[job][int(number("generation"))] = time.Duration(number("useful")) * time.Millisecond
+	vm, _, _ := strings.Cut(blob.Metadata["owner"], "-") // of NAME-ID-INSTANCE; names of the lab's VMs have no dash
+	r.useful[job][claim{vm, int(number("generation"))}] = time.Duration(number("useful")) * time.Millisecond
 	if blob.Metadata["status"] == oracle.Done && r.done[job].IsZero() {
 		r.done[job] = now
 		close(r.changed)
