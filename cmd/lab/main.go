@@ -16,6 +16,7 @@ import (
 	"github.com/spotworker/spotworker/internal/cli/completion"
 	"github.com/spotworker/spotworker/internal/cli/manual"
 	"github.com/spotworker/spotworker/internal/lab/chaos"
+	"github.com/spotworker/spotworker/internal/lab/realtime"
 )
 
 // version is set by the linker, otherwise by main.
@@ -73,6 +74,7 @@ func (f *flags) AfterApply(ctx *kong.Context) (err error) {
 
 func main() {
 	chaos.WorkerMain()
+	realtime.WorkerMain()
 	version = cli.Version(version)
 	cli.Exit("lab", run(os.Args[1:], os.Stdout))
 }

@@ -31,10 +31,7 @@ const (
 // measure runs the job of the flags and returns its work, with the values of given flags as
 // they are. The story of the trial goes to standard error.
 func (c *measureFlags) measure(ctx context.Context, work replay.Work, given map[string]bool) (replay.Work, error) {
-	config := trial.DefaultConfig()
-	config.KindsFile, config.Kind, config.Payload, config.PayloadFile = c.KindsFile, c.Kind, c.Payload, c.PayloadFile
-	config.Environment, config.Timeout, config.Binaries = c.Env, c.Timeout, c.Bin
-	m, err := trial.Measure(ctx, config, os.Stderr)
+	m, err := trial.Measure(ctx, c.trial(), os.Stderr)
 	if wrong, ok := errors.AsType[*trial.ConfigError](err); ok {
 		return work, configError(wrong.Err)
 	}
@@ -42,6 +39,27 @@ func (c *measureFlags) measure(ctx context.Context, work replay.Work, given map[
 		return work, fmt.Errorf("nothing to replay: %w", err)
 	}
 	return workOf(m, work, given), nil
+}
+
+// trial returns the configuration of a trial of the job.
+func (c *measureFlags) trial() trial.Config {
+	config := trial.DefaultConfig()
+	config.KindsFile, config.Kind, config.Payload, config.PayloadFile = c.KindsFile, c.Kind, c.Payload, c.PayloadFile
+	config.Environment, config.Timeout, config.Binaries = c.Env, c.Timeout, c.Bin
+	return config
+}
+
+// jobs returns what workers of the lab need to run the job of the flags: a kinds file, which it writes
+// into a folder, the kind and the payload.
+func (c *measureFlags) jobs(folder string) (kinds, kind string, payload []byte, err error) {
+	if kinds, kind, err = c.trial().KindsFor(folder); err != nil {
+		return "", "", nil, configError(err)
+	}
+	payload = []byte(c.Payload)
+	if c.PayloadFile != "" {
+		payload, err = os.ReadFile(c.PayloadFile)
+	}
+	return kinds, kind, payload, configError(err)
 }
 
 // workOf turns the measured figures into the work of a scenario. The length of the job, its

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/spotworker/spotworker/internal/lab/realtime"
 	"github.com/spotworker/spotworker/internal/overview/table"
 	"github.com/spotworker/spotworker/internal/plaintext"
 	"github.com/spotworker/spotworker/internal/replay"
@@ -25,6 +27,7 @@ type scenarioFlags struct {
 	VMs         int           `help:"VMs at a time. 0 takes all VMs of a recorded fleet." name:"vms" default:"10" env:"-"`
 	Slots       int           `help:"Jobs that a VM runs at once." default:"1" env:"-"`
 	Evictions   float64       `help:"Evictions per hour of a VM, for synthetic lives." default:"0.05" env:"-"`
+	Shorten     float64       `help:"${about_replay_shorten}" name:"shorten-lives" default:"1" placeholder:"N" env:"-"`
 	Noticed     float64       `help:"Share of the evictions that are announced 30 s before." default:"0.9" env:"-"`
 	ShortNotice float64       `help:"Share that is announced less than 10 s before. The rest comes without a notice." default:"0" env:"-"`
 	Boot        time.Duration `help:"Time from when a VM is paid for until its worker takes work." default:"3m" env:"-"`
@@ -41,12 +44,13 @@ type scenarioFlags struct {
 	offerFlags
 	measureFlags
 
-	given  map[string]bool // flags on the command line
-	policy replay.Policy   // interval and absence of checkpoints alone
+	fits   func(replay.Scenario) error // called before a job is measured; nil for no check
+	given  map[string]bool             // flags on the command line
+	policy replay.Policy               // interval and absence of checkpoints alone
 }
 
 // beside are the flags that may stand beside a file.
-var beside = []string{"html", "output", "write-scenario", "help"}
+var beside = []string{"html", "output", "write-scenario", "help", "real"}
 
 // AfterApply is called by kong when the flags are set. It refuses flags that a file would hide,
 // and flags of a measurement without a kinds file.
@@ -81,8 +85,8 @@ func (c *scenarioFlags) scenario(ctx context.Context) (replay.Scenario, error) {
 	of := func(d time.Duration) replay.Duration { return replay.Duration{Duration: d} }
 	s := replay.Default()
 	s.Fleet = replay.Fleet{
-		VMs: c.VMs, Slots: c.Slots, Lives: c.Lives, Rate: c.Evictions, Full: c.Noticed, Short: c.ShortNotice, Boot: of(c.Boot), Price: c.Price,
-		Dear: c.Regular,
+		VMs: c.VMs, Slots: c.Slots, Lives: c.Lives, Rate: c.Evictions, Shorten: c.Shorten, Full: c.Noticed, Short: c.ShortNotice,
+		Boot: of(c.Boot), Price: c.Price, Dear: c.Regular,
 	}
 	s.Work = replay.Work{Jobs: c.Jobs, Load: c.Load, Length: of(c.JobTime), Save: of(c.SaveTime), Restore: of(c.RestoreTime)}
 	if err := c.apply(&s.Fleet, c.given); err != nil {
@@ -90,7 +94,11 @@ func (c *scenarioFlags) scenario(ctx context.Context) (replay.Scenario, error) {
 	}
 	s.Policy.Interval, s.Policy.Never = c.policy.Interval, c.policy.Never
 	s.For, s.Seed = of(c.For), c.Seed
-	if err := s.Validate(); err != nil || c.KindsFile == "" {
+	err := s.Validate()
+	if err == nil && c.fits != nil {
+		err = c.fits(s)
+	}
+	if err != nil || c.KindsFile == "" {
 		return s, configError(err)
 	}
 	work, err := c.measure(ctx, s.Work, c.given)
@@ -106,6 +114,7 @@ type replayCommand struct {
 	scenarioFlags
 	Interval      time.Duration `name:"checkpoint-interval" help:"Time between two saves. 0s is the adaptive policy." default:"0s" env:"-"`
 	NoCheckpoints bool          `help:"Save nothing: each run starts from the beginning." env:"-"`
+	Real          bool          `help:"${about_replay_real}" env:"-"`
 	HTML          string        `help:"Write a page with pictures to this file." name:"html" placeholder:"FILE" env:"-"`
 	WriteScenario bool          `help:"Print the scenario as JSON, to edit and to give as FILE, and replay nothing." env:"-"`
 	WriteSchema   bool          `help:"Print the JSON schema of scenarios, and replay nothing." env:"-"`
@@ -131,6 +140,12 @@ is decided by their own code. docs/lab.md describes the model.
 With --kinds-file the job runs on this machine first, as lab try runs it, for about four times its
 length: the replay has its measured time, states, and behaviour at a notice.
 
+With --real the workers are real processes on a local Azure, for as long as --for says, and virtual
+time is shown beside them. Only lives can be shortened (--shorten-lives): notices, drains, visibility
+and the jobs' own work take their time. Ctrl-C ends all processes.
+
+    lab replay --real --vms 4 --boot 5s --evictions 60 --job-time 20s --for 5m
+
 A FILE has the whole scenario: flags of the scenario do not go with it.`
 }
 
@@ -138,6 +153,12 @@ func (c *replayCommand) run(ctx context.Context, stdout io.Writer) error {
 	if c.WriteSchema {
 		_, err := io.WriteString(stdout, replay.Schema)
 		return err
+	}
+	if c.Real && c.KindsFile != "" && c.given["job-time"] {
+		return configError(errors.New("--job-time and --real: jobs of --kinds-file take their own time; give a payload with less to do"))
+	}
+	if c.Real && !c.WriteScenario {
+		c.fits = fitsMachine
 	}
 	c.policy.Interval.Duration, c.policy.Never = c.Interval, c.NoCheckpoints
 	s, err := c.scenario(ctx)
@@ -147,9 +168,9 @@ func (c *replayCommand) run(ctx context.Context, stdout io.Writer) error {
 	if c.WriteScenario {
 		return printJSON(stdout, s)
 	}
-	report, err := replay.Run(ctx, s)
+	report, err := c.replay(ctx, s)
 	if err != nil {
-		return scenarioError(ctx, err)
+		return err
 	}
 	if c.HTML != "" {
 		if err := writePage(c.HTML, report.Page); err != nil {
@@ -160,6 +181,38 @@ func (c *replayCommand) run(ctx context.Context, stdout io.Writer) error {
 		return printJSON(stdout, report)
 	}
 	return printReport(stdout, report, c.HTML)
+}
+
+// replay replays a scenario, in virtual time or with real processes.
+func (c *replayCommand) replay(ctx context.Context, s replay.Scenario) (report *replay.Report, err error) {
+	if !c.Real {
+		report, err = replay.Run(ctx, s)
+		return report, scenarioError(ctx, err)
+	}
+	config := realtime.Config{Scenario: s}
+	if err := fitsMachine(s); err != nil {
+		return nil, configError(err)
+	}
+	if c.KindsFile == "" {
+		return realtime.Run(ctx, config, os.Stderr)
+	}
+	folder, err := os.MkdirTemp("", "spotworker-replay-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(folder)
+	if config.KindsFile, config.Kind, config.Payload, err = c.jobs(folder); err != nil {
+		return nil, err
+	}
+	return realtime.Run(ctx, config, os.Stderr)
+}
+
+// fitsMachine returns an error with the change to make if real processes cannot replay a scenario.
+func fitsMachine(s replay.Scenario) error {
+	if err := (realtime.Config{Scenario: s}).Validate(); err != nil {
+		return fmt.Errorf("--real: %w", err)
+	}
+	return nil
 }
 
 // writePage writes a page to a file.
@@ -173,7 +226,7 @@ func writePage(file string, write func(io.Writer) error) error {
 
 // scenarioError marks an error of a replay that another scenario would avoid.
 func scenarioError(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
+	if err == nil || ctx.Err() != nil {
 		return err
 	}
 	return configError(err)
@@ -224,6 +277,17 @@ func printReport(stdout io.Writer, r *replay.Report, page string) error {
 	}
 	for _, fact := range r.Facts() {
 		fmt.Fprintf(out, "%-14s %s\n", fact[0], fact[1])
+	}
+	if rows := r.Both(); len(rows) > 0 {
+		both := table.New(table.Column{Name: "real and virtual time"}, table.Column{Name: "real", Right: true}, table.Column{Name: "virtual",
+			Right: true})
+		for _, row := range rows {
+			both.Add(row[:]...)
+		}
+		fmt.Fprintln(out)
+		for _, line := range both.Lines(0) {
+			fmt.Fprintln(out, line)
+		}
 	}
 	if page != "" {
 		fmt.Fprintf(out, "\nThe page with pictures is %s\n", plaintext.Line(page))

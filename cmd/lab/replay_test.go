@@ -63,6 +63,34 @@ func TestReplayScenarioFile(t *testing.T) {
 	}
 }
 
+// TestReplayRealRefusals: --real refuses a scenario that does not fit a machine before it starts
+// anything, by flags and by a file, and --write-scenario prints the scenario as it is.
+func TestReplayRealRefusals(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "scenario.json")
+	scenario := printed(t, "replay", "--real", "--vms=2", "--for=3h", "--shorten-lives=60", "--write-scenario")
+	if err := os.WriteFile(file, []byte(scenario), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "--for up to 2h"},
+		{[]string{file}, "--for up to 2h"},
+		{[]string{"--for=10m", "--vms=100"}, "--vms up to 32"},
+		{[]string{"--for=10m", "--lives=gcp-2019", "--shorten-lives=0.1"}, "give 1 to 10000"},
+		{[]string{"--for=10m", "--kinds-file=none.json"}, "none.json"},
+		{[]string{"--for=10h", "--kinds-file=none.json"}, "--for up to 2h"}, // before the measurement
+		{[]string{"--for=10m", "--kinds-file=none.json", "--job-time=6h"}, "--job-time"},
+	} {
+		var out bytes.Buffer
+		if err := run(append([]string{"replay", "--real"}, c.args...), &out); cli.Code(err) != cli.ExitConfig ||
+			!strings.Contains(err.Error(), c.want) {
+			t.Errorf("lab replay --real %s = %v, want %q", strings.Join(c.args, " "), err, c.want)
+		}
+	}
+}
+
 func TestReplayReport(t *testing.T) {
 	page := filepath.Join(t.TempDir(), "replay.html")
 	out := printed(t, "replay", "--vms=3", "--evictions=2", "--noticed=0.5", "--jobs=12", "--html", page)

@@ -34,6 +34,7 @@ func Sources() []string { return append([]string{Poisson, Constant, Bursts}, Rec
 type life struct {
 	from  time.Duration // paid from
 	ready time.Duration // its worker takes work; may be after end
+	told  time.Duration // its end is announced; end without a notice
 	seen  time.Duration // its worker sees the notice; end without a notice in time
 	end   time.Duration
 }
@@ -183,18 +184,18 @@ func (f Fleet) draw(horizon time.Duration, random *rand.Rand) ([][]life, error) 
 	for _, lane := range all {
 		for i := range lane {
 			lane[i].ready = lane[i].from + f.Boot.Duration
-			lane[i].seen = f.seen(lane[i].end, random)
+			lane[i].told, lane[i].seen = f.notice(lane[i].end, random)
 		}
 	}
 	for range f.Fixed {
-		all = append(all, []life{{ready: f.Boot.Duration, seen: longest, end: longest}})
+		all = append(all, []life{{ready: f.Boot.Duration, told: longest, seen: longest, end: longest}})
 	}
 	return all, nil
 }
 
 // drawSpot returns when the VMs that are not regular come and go.
 func (f Fleet) drawSpot(horizon time.Duration, random *rand.Rand) ([][]life, error) {
-	mean := time.Duration(float64(time.Hour) / f.Rate)
+	mean := f.shortened(time.Duration(float64(time.Hour) / f.Rate))
 	switch {
 	case isDrawn(f.Lives) && f.VMs == 0:
 		return nil, errors.New("0 VMs: give a number")
@@ -210,23 +211,37 @@ func (f Fleet) drawSpot(horizon time.Duration, random *rand.Rand) ([][]life, err
 			return mean
 		}), nil
 	}
+	return f.recorded(horizon, random)
+}
+
+// recorded returns when VMs come and go as lives are recorded: single ones in random order, or a fleet.
+func (f Fleet) recorded(horizon time.Duration, random *rand.Rand) ([][]life, error) {
 	l, err := readLives(f.Lives)
+	l.lasts = f.shortened(l.lasts)
 	switch {
 	case err != nil:
 		return nil, err
 	case l.lanes == nil && f.VMs == 0:
 		return nil, fmt.Errorf("lives %q are single VMs: give a number of VMs", f.Lives)
 	case l.lanes == nil:
-		return renewed(f.VMs, horizon, func(bool) time.Duration { return l.lengths[random.IntN(len(l.lengths))] }), nil
+		return renewed(f.VMs, horizon, func(bool) time.Duration { return f.shortened(l.lengths[random.IntN(len(l.lengths))]) }), nil
 	case horizon > l.lasts:
-		return nil, fmt.Errorf("lives %q are recorded for %s: give at most that time to replay", f.Lives, l.lasts.Round(time.Minute))
+		return nil, fmt.Errorf("lives %q are recorded for %s: give at most that time to replay", f.Lives, l.lasts.Truncate(time.Second))
 	case f.VMs > len(l.lanes):
 		return nil, fmt.Errorf("lives %q have at most %d VMs at a time: give no more", f.Lives, len(l.lanes))
 	case f.VMs > 0:
-		return l.lanes[:f.VMs], nil
+		l.lanes = l.lanes[:f.VMs]
+	}
+	for _, lane := range l.lanes {
+		for i := range lane {
+			lane[i].from, lane[i].end = f.shortened(lane[i].from), f.shortened(lane[i].end)
+		}
 	}
 	return l.lanes, nil
 }
+
+// shortened returns a time of a VM's life.
+func (f Fleet) shortened(d time.Duration) time.Duration { return time.Duration(float64(d) / f.Shorten) }
 
 // renewed lets each VM be followed by another one until the horizon.
 func renewed(vms int, horizon time.Duration, length func(first bool) time.Duration) [][]life {
@@ -244,7 +259,7 @@ func renewed(vms int, horizon time.Duration, length func(first bool) time.Durati
 // bursts lets half of the VMs end together.
 func (f Fleet) bursts(horizon time.Duration, random *rand.Rand) [][]life {
 	const share = 0.5
-	mean := float64(time.Hour) / f.Rate * share
+	mean := float64(f.shortened(time.Hour)) / f.Rate * share
 	all := make([][]life, f.VMs)
 	from := make([]time.Duration, f.VMs)
 	for at := time.Duration(0); at < horizon; {
@@ -267,9 +282,9 @@ const (
 	shortNotice = 10 * time.Second // VMs have stopped less than 10 s after the notice
 )
 
-// seen draws when the worker sees the notice of a VM that is gone at end: within a second
-// after it is announced, since it polls every second.
-func (f Fleet) seen(end time.Duration, random *rand.Rand) time.Duration {
+// notice draws when the end of a VM is announced, and when its worker sees the notice: within a
+// second after that, since it polls every second.
+func (f Fleet) notice(end time.Duration, random *rand.Rand) (told, seen time.Duration) {
 	kind, length, poll := random.Float64(), random.Float64(), random.Float64()
 	before := time.Duration(0)
 	switch {
@@ -278,5 +293,6 @@ func (f Fleet) seen(end time.Duration, random *rand.Rand) time.Duration {
 	case kind < f.Full+f.Short:
 		before = time.Duration(length * float64(shortNotice))
 	}
-	return min(end, max(0, end-before)+time.Duration(poll*float64(time.Second)))
+	told = max(0, end-before)
+	return told, min(end, told+time.Duration(poll*float64(time.Second)))
 }

@@ -30,6 +30,7 @@ type page struct {
 	Delays       []series
 	DelaysTable  []delayRow
 	Facts        [][2]string
+	Both         [][3]string // real and virtual time; empty if this is virtual time
 }
 
 // number is a figure with its meaning.
@@ -66,7 +67,7 @@ func (r *Report) page() page {
 			{meanOf(r.Warned.Redone, r.Warned.Runs), "redone after a notice", plural(r.Warned.Runs, "run") + " ended by a notice"},
 			{meanOf(r.Sudden.Redone, r.Sudden.Runs), "redone after a death", plural(r.Sudden.Runs, "run") + " ended without one"},
 		},
-		Paid: h.shares(), Cut: r.Picture.cut, Facts: r.Facts(), Axis: axis(r.Picture.until),
+		Paid: h.shares(), Cut: r.Picture.cut, Facts: r.Facts(), Both: r.Both(), Axis: axis(r.Picture.until),
 		OtherVMs: max(0, len(r.Picture.lanes)-drawnLanes), OtherJobs: max(0, r.Jobs-drawnJobs),
 		DelaysTable: []delayRow{row("after a notice", r.Warned), row("without a notice", r.Sudden)},
 		Delays:      []series{histogram("after a notice", "warn", r.Warned.delays), histogram("without a notice", "bad", r.Sudden.delays)},
@@ -165,6 +166,9 @@ func (s Scenario) Words() string {
 		}
 	}
 	b.WriteString(". ")
+	if f.Shorten > 1 {
+		fmt.Fprintf(&b, "Lives are shortened by the factor %g. ", f.Shorten)
+	}
 	fmt.Fprintf(&b, "Jobs of %s, a save of %s, %s.%s", Brief(s.Work.Length.Duration), Brief(s.Work.Save.Duration), s.Policy.words(),
 		s.Work.words())
 	return b.String()

@@ -11,17 +11,21 @@ type Report struct {
 	Version  int      `json:"version"` // of this form: 1
 	Scenario Scenario `json:"scenario"`
 
-	Took    float64 `json:"took_s"`  // until the last job was done, or the whole time
-	Ideal   float64 `json:"ideal_s"` // the same if no VM had been evicted and all had been there from the start
-	Jobs    int     `json:"jobs"`
-	Done    int     `json:"done"`
-	VMs     int     `json:"vms"` // that lived, regular ones included
-	Warned  Losses  `json:"after_a_notice"`
-	Sudden  Losses  `json:"without_a_notice"`
-	Hours   Hours   `json:"slot_hours"`
-	Saves   int     `json:"saves"`
-	Calls   int     `json:"storage_calls"` // of jobs; idle polls and heartbeats are left out
-	Cost    float64 `json:"cost"`
+	Took   float64 `json:"took_s"`  // until the last job was done, or the whole time
+	Ideal  float64 `json:"ideal_s"` // the same if no VM had been evicted and all had been there from the start
+	Jobs   int     `json:"jobs"`
+	Done   int     `json:"done"`
+	VMs    int     `json:"vms"` // that lived, regular ones included
+	Warned Losses  `json:"after_a_notice"`
+	Sudden Losses  `json:"without_a_notice"`
+	Hours  Hours   `json:"slot_hours"`
+	Saves  int     `json:"saves"`
+	Calls  int     `json:"storage_calls"` // of jobs; idle polls and heartbeats are left out
+	Cost   float64 `json:"cost"`
+
+	// Virtual is the same scenario in virtual time; nil unless this report is of real processes.
+	Virtual *Report `json:"virtual,omitempty"`
+
 	Picture picture `json:"-"`
 }
 

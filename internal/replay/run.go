@@ -105,6 +105,7 @@ func Run(ctx context.Context, s Scenario) (*Report, error) {
 	spot := len(lanes) - s.Fleet.Fixed
 	sim := &simulation{
 		scenario: s, lanes: lanes, spot: spot, random: rand.New(rand.NewPCG(s.Seed, 2)), tally: newTally(s, lanes, spot),
+		tasks:  s.tasks(lanes[:spot]),
 		worker: worker{policy: s.Policy, saves: s.Policy.checkpoints(), work: s.Work, losses: observe(lanes[:spot], horizon), horizon: horizon},
 	}
 	sim.putAll()
@@ -122,23 +123,31 @@ func Run(ctx context.Context, s Scenario) (*Report, error) {
 	return sim.tally.report(sim.tasks), nil
 }
 
-// putAll makes the jobs.
-func (s *simulation) putAll() {
-	n, every := s.scenario.Work.Jobs, time.Duration(0)
-	if horizon := s.scenario.For.Duration; n == 0 {
+// tasks makes the jobs for Spot VMs with those lives.
+func (s Scenario) tasks(lanes [][]life) []task {
+	n, every := s.Work.Jobs, time.Duration(0)
+	if horizon := s.For.Duration; n == 0 {
 		room := time.Duration(0)
-		for _, lane := range s.lanes[:s.spot] {
+		for _, lane := range lanes {
 			for _, l := range lane {
 				room += max(0, min(l.end, horizon)-l.ready)
 			}
 		}
-		n = max(1, int(room.Seconds()*float64(s.scenario.Fleet.Slots)*s.scenario.Work.Load/s.scenario.Work.Length.Seconds()))
+		n = max(1, int(room.Seconds()*float64(s.Fleet.Slots)*s.Work.Load/s.Work.Length.Seconds()))
 		every = horizon / time.Duration(n)
 	}
-	s.tasks, s.left = make([]task, n), n
-	for i := range s.tasks {
-		s.tasks[i].put = time.Duration(i) * every
-		s.agenda = append(s.agenda, event{at: s.tasks[i].put, kind: visible, n: i})
+	tasks := make([]task, n)
+	for i := range tasks {
+		tasks[i].put = time.Duration(i) * every
+	}
+	return tasks
+}
+
+// putAll puts the jobs.
+func (s *simulation) putAll() {
+	s.left = len(s.tasks)
+	for i, t := range s.tasks {
+		s.agenda = append(s.agenda, event{at: t.put, kind: visible, n: i})
 	}
 	heap.Init(&s.agenda)
 }

@@ -40,10 +40,15 @@ type Scenario struct {
 
 // Fleet says how VMs live, and their prices.
 type Fleet struct {
-	VMs   int      `json:"vms"`           // 0: all VMs of a recorded fleet
-	Slots int      `json:"slots"`         // jobs that a VM runs at once
-	Lives string   `json:"lives"`         // one of [Sources], or the path of a file
-	Rate  float64  `json:"evictions"`     // per hour of a VM; for synthetic lives
+	VMs   int     `json:"vms"`       // 0: all VMs of a recorded fleet
+	Slots int     `json:"slots"`     // jobs that a VM runs at once
+	Lives string  `json:"lives"`     // one of [Sources], or the path of a file
+	Rate  float64 `json:"evictions"` // per hour of a VM; for synthetic lives
+
+	// Shorten divides the lives of VMs, synthetic or recorded, and nothing else: notices and jobs keep
+	// their length. 1 leaves them as they are.
+	Shorten float64 `json:"shorten_lives"`
+
 	Full  float64  `json:"notice_30s"`    // share of the evictions that are announced 30 s before
 	Short float64  `json:"notice_short"`  // share that is announced less than 10 s before; the rest is not announced
 	Boot  Duration `json:"boot"`          // from when a VM is paid for until its worker takes work
@@ -91,7 +96,8 @@ func Default() Scenario {
 	of := func(d time.Duration) Duration { return Duration{d} }
 	return Scenario{
 		Fleet: Fleet{
-			VMs: 10, Slots: 1, Lives: Poisson, Rate: checkpoint.DefaultPolicy().EvictionRate, Full: 0.9, Boot: of(3 * time.Minute),
+			VMs: 10, Slots: 1, Lives: Poisson, Rate: checkpoint.DefaultPolicy().EvictionRate, Shorten: 1, Full: 0.9,
+			Boot: of(3 * time.Minute),
 		},
 		Work:   Work{Load: 0.9, Length: of(time.Hour), Save: of(35 * time.Millisecond), Restore: of(time.Second)},
 		Policy: Policy{Visibility: of(renewal.DefaultVisibility)},
@@ -106,7 +112,10 @@ const (
 	mostSlots = 1024
 	mostTime  = 366 * 24 * time.Hour
 	mostRuns  = 20_000_000 // jobs, VMs
-	shortest  = time.Second
+
+	mostShorter = 10_000.0
+
+	shortest = time.Second
 
 	leastStates = time.Millisecond
 )
@@ -137,14 +146,27 @@ func (f Fleet) validate() error {
 		return fmt.Errorf("%d VMs and %d regular VMs: give 0 to %d of each", f.VMs, f.Fixed, mostVMs)
 	case f.Slots < 1 || f.Slots > mostSlots:
 		return fmt.Errorf("%d slots of a VM: give 1 to %d", f.Slots, mostSlots)
-	case isDrawn(f.Lives) && !(f.Rate > 0 && f.Rate <= 3600):
-		return fmt.Errorf("%g evictions per hour of a VM: give more than 0, up to 3600", f.Rate)
 	case !isShare(f.Full) || !isShare(f.Short) || f.Full+f.Short > 1+1e-9:
 		return fmt.Errorf("shares of noticed evictions are %g and %g: give 0 to 1, and no more than 1 in all", f.Full, f.Short)
 	case !isHour(f.Boot):
 		return fmt.Errorf("boot time %s: give 0s to 1h", f.Boot)
 	case !isPrice(f.Price) || !isPrice(f.Dear):
 		return fmt.Errorf("prices %g and %g: give numbers that are not negative", f.Price, f.Dear)
+	}
+	return f.validateLives()
+}
+
+func (f Fleet) validateLives() error {
+	switch {
+	case !(f.Shorten >= 1 && f.Shorten <= mostShorter):
+		return fmt.Errorf("lives shortened by the factor %g: give 1 to %g", f.Shorten, mostShorter)
+	case !isDrawn(f.Lives):
+		return nil
+	case !(f.Rate > 0 && f.Rate <= 3600):
+		return fmt.Errorf("%g evictions per hour of a VM: give more than 0, up to 3600", f.Rate)
+	case f.Rate*f.Shorten > 3600:
+		return fmt.Errorf("%g evictions per hour of a VM, lives shortened by the factor %g: VMs would live for less than a second", f.Rate,
+			f.Shorten)
 	}
 	return nil
 }
@@ -182,7 +204,7 @@ func (s Scenario) runs() float64 {
 	hours := float64(s.Fleet.VMs) * s.For.Hours()
 	runs := float64(s.Work.Jobs)
 	if isDrawn(s.Fleet.Lives) {
-		runs += hours * s.Fleet.Rate
+		runs += hours * s.Fleet.Rate * s.Fleet.Shorten
 	}
 	if s.Work.Jobs == 0 {
 		runs += hours * float64(s.Fleet.Slots) / s.Work.Length.Hours()

@@ -118,6 +118,7 @@ var breaches = []struct {
 	{"lab demo knows no other command", "internal/lab/demo/demo.go", importing(testModule + "/internal/lab/chaos"), 3},
 	{"lab try knows no other command", "internal/lab/trial/trial.go", importing(testModule + "/internal/lab/oracle"), 3},
 	{"lab chaos knows no other command", "internal/lab/chaos/run.go", importing(testModule + "/internal/lab/demo"), 3},
+	{"lab replay --real knows no other command", "internal/lab/realtime/run.go", importing(testModule + "/internal/lab/trial"), 3},
 	{"lab up and lab imds know no other command", "internal/lab/up/up.go", importing(testModule + "/internal/lab/oracle"), 3},
 	{"the oracle stands alone", "internal/lab/oracle/judge.go", importing(testModule + "/internal/checkpoint"), 3},
 	{"the worker's tests are used by no program", "internal/lab/fleet.go", importing(testModule + "/internal/test/worker/rig"), 3},

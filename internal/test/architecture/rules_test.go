@@ -603,6 +603,13 @@ var importRules = []importRule{
 		reason:  "each command of the lab can be read, changed and dropped alone",
 	},
 	{
+		name:    "lab replay --real knows no other command",
+		in:      []string{"./internal/lab/realtime"},
+		forbids: []string{"./internal/lab/..."},
+		allows:  []string{"./internal/lab", "./internal/lab/emulator/...", "./internal/lab/oracle", "./internal/lab/text"},
+		reason:  "each command of the lab can be read, changed and dropped alone",
+	},
+	{
 		name:    "lab up and lab imds know no other command",
 		in:      []string{"./internal/lab/up", "./internal/lab/imds"},
 		forbids: []string{"./internal/lab/..."},

@@ -8,12 +8,14 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/lab/chaos"
+	"github.com/spotworker/spotworker/internal/lab/realtime"
 	"github.com/spotworker/spotworker/internal/test/integration/azurite"
 )
 
 // TestMain lets the test binary be the worker of a run.
 func TestMain(m *testing.M) {
 	chaos.WorkerMain()
+	realtime.WorkerMain()
 	m.Run()
 }
 
