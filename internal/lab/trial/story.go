@@ -24,6 +24,8 @@ func (t *trial) tell(number int, vm string, r *programRun) string {
 			}
 		}
 		switch {
+		case t.program.snapshot:
+			b.WriteString(r.tellFreeze())
 		case r.Exit != "" && r.Killed:
 			fmt.Fprintf(&b, " The program did not end in %s and was killed.", text.Duration(r.stopped()))
 		case r.Exit != "" && !r.Stop.IsZero():

@@ -16,7 +16,7 @@ const (
 	kill    strike = "kill"     // the VM dies without notice
 	midSave strike = "mid-save" // a stop while a checkpoint is being written
 	torn    strike = "torn"     // the VM dies while a checkpoint is being written
-	cutOff  strike = "cut off"  // the VM dies just after SIGTERM
+	cutOff  strike = "cut off"  // the VM dies just after the stop
 )
 
 // order is in which order they come, again and again.
@@ -45,7 +45,7 @@ func (s strike) describe() string {
 		kill:    "killed without notice",
 		midSave: "stopped (SIGTERM to the worker) while a checkpoint was being written",
 		torn:    "killed while a checkpoint was being written",
-		cutOff:  "evicted with notice, and killed just after SIGTERM",
+		cutOff:  "evicted with notice, and killed just after the stop",
 	}[s]
 }
 
