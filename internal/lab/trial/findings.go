@@ -47,22 +47,26 @@ func find(c Config, seen observed) []Finding {
 	if len(seen.plain) > 0 {
 		f.ofUndisturbed(c, seen)
 	}
-	switch {
-	case seen.snapshot:
+	if seen.snapshot {
 		f.ofSnapshots(c, seen)
-	case seen.evicted != nil:
-		f.ofOutcome(c, seen)
-		f.ofStops(c, seen.evicted)
-		f.ofSaving(seen)
-	}
-	if !seen.snapshot {
-		f.ofFiles(seen)
+	} else {
+		f.ofCheckpoints(c, seen)
 	}
 	f.ofProcesses(seen)
 	f.ofTrial(c, seen)
 	rank := map[Severity]int{Problem: 0, Warning: 1, Remark: 2}
 	slices.SortStableFunc(f.all, func(a, b Finding) int { return rank[a.Severity] - rank[b.Severity] })
 	return f.all
+}
+
+// ofCheckpoints is about a program that saves its state.
+func (f *findings) ofCheckpoints(c Config, seen observed) {
+	if seen.evicted != nil {
+		f.ofOutcome(c, seen)
+		f.ofStops(c, seen.evicted)
+		f.ofSaving(seen)
+	}
+	f.ofFiles(seen)
 }
 
 func (f *findings) ofUndisturbed(c Config, seen observed) {

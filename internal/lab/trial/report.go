@@ -253,8 +253,12 @@ func (r Report) writeTable(b *strings.Builder) {
 		if t.SaveSeconds > 0 {
 			written = r.words(", written in ", ", taken in ") + duration(t.SaveSeconds)
 		}
-		row(r.words("checkpoints", "snapshots"), fmt.Sprintf("%d, up to %s, one every %s%s", t.Checkpoints, text.Size(t.CheckpointBytes), duration(t.Interval),
-			written))
+		every := ""
+		if t.Interval > 0 {
+			every = ", one every " + duration(t.Interval)
+		}
+		row(r.words("checkpoints", "snapshots"),
+			fmt.Sprintf("%d, up to %s%s%s", t.Checkpoints, text.Size(t.CheckpointBytes), every, written))
 	}
 	if len(r.Evictions) > 0 {
 		twice := 0.0

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/spotworker/spotworker/internal/lab/text"
 	"github.com/spotworker/spotworker/internal/program"
@@ -75,10 +76,10 @@ func (r *programRun) tellFreeze() string {
 	switch {
 	case r.Exit == "" || r.Stop.IsZero():
 		return ""
-	case r.Unfrozen != "":
-		return fmt.Sprintf(" It was not frozen: %s.", r.Unfrozen)
-	case r.Killed:
+	case r.isFrozenLate(LongestGrace):
 		return fmt.Sprintf(" It was not frozen within %s and was killed.", text.Duration(r.stopped()))
+	case r.Killed && r.Unfrozen != "":
+		return fmt.Sprintf(" It was not frozen: %s.", r.Unfrozen)
 	}
 	return fmt.Sprintf(" It was frozen in %s.", text.Duration(r.stopped()))
 }
@@ -104,7 +105,11 @@ func (f *findings) ofSnapshots(c Config, seen observed) {
 	}
 	unfrozen := ""
 	for _, r := range job.Runs {
-		if r.Unfrozen != "" {
+		if r.Strike != nil && r.isFrozenLate(c.Grace) {
+			f.once("late-save", Problem, "Give it less memory, or the worker a faster disk: what is not frozen in time is lost, and the snapshot "+
+				"before stands.",
+				"it was not frozen within %s, of %s that an eviction leaves it", text.Duration(r.stopped()), text.Duration(c.Grace))
+		} else if r.Unfrozen != "" {
 			unfrozen = r.Unfrozen
 		}
 	}
@@ -117,13 +122,14 @@ func (f *findings) ofSnapshots(c Config, seen observed) {
 		f.add("not-always-frozen", Warning, snapshotAdvice, "one of its snapshots was not taken, and the one before stood: %s", unfrozen)
 	}
 	f.frozenOutcome(c, seen)
-	for _, r := range job.Runs {
-		if took := r.stopped(); !r.Stop.IsZero() && r.Strike != nil && r.Exit != "" && (r.Killed || took > c.Grace) && r.Unfrozen == "" {
-			f.once("late-save", Problem, "Give it less memory, or the worker a faster disk: what is not frozen in time is lost, and the snapshot "+
-				"before stands.",
-				"it was not frozen within %s, of %s that an eviction leaves it", text.Duration(took), text.Duration(c.Grace))
-		}
-	}
+}
+
+// isFrozenLate reports whether a stop left the program too little time. It is killed some
+// milliseconds before its time is over.
+func (r *programRun) isFrozenLate(grace time.Duration) bool {
+	const early = 100 * time.Millisecond
+	took := r.stopped()
+	return !r.Stop.IsZero() && r.Exit != "" && (took > grace || r.Killed && took > grace-early)
 }
 
 // frozenOutcome compares the end of an evicted program that is frozen with the undisturbed one.

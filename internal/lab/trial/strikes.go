@@ -65,6 +65,9 @@ const (
 
 	// savePatience is how long a strike waits for the beginning of a checkpoint.
 	savePatience = 3 * time.Second
+
+	// snapshotPatience is the same for a snapshot, which is taken less often.
+	snapshotPatience = 10 * time.Second
 )
 
 // strike takes a VM from the program. It returns when the VM is gone.
@@ -150,7 +153,11 @@ func (t *trial) awaitSave(ctx context.Context, m *machine, s strike) bool {
 	})
 	defer t.recorder.whenSaving(nil)
 	ended := make(chan struct{})
-	waiting, cancel := context.WithTimeout(ctx, savePatience)
+	patience := savePatience
+	if t.program.snapshot {
+		patience = snapshotPatience
+	}
+	waiting, cancel := context.WithTimeout(ctx, patience)
 	go func() {
 		defer close(ended)
 		t.await(waiting, func(c *course) bool {
