@@ -2,15 +2,12 @@ package trial
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/lab"
 	"github.com/spotworker/spotworker/internal/lab/text"
-	"github.com/spotworker/spotworker/internal/program"
-	"github.com/spotworker/spotworker/internal/program/scratch"
 )
 
 // Lines of a worker's log about a program that is frozen.
@@ -31,23 +28,14 @@ func isSnapshot(name string) bool { return strings.HasPrefix(name, snapshotPrefi
 
 // checkSnapshots returns an error if the program is frozen and this machine cannot do that. It
 // says why and what to do.
-func (t *trial) checkSnapshots(ctx context.Context, kindsFile string) error {
+func (t *trial) checkSnapshots(ctx context.Context) error {
 	if !t.program.snapshot {
 		return nil
 	}
-	kinds, err := program.ReadKinds(kindsFile)
-	if err != nil {
-		return err
+	if err := lab.CheckSnapshots(ctx, t.folder); err != nil {
+		return fmt.Errorf("%w: %w", ErrNotTried, err)
 	}
-	folders, err := scratch.Open(t.folder, nil, slog.New(slog.DiscardHandler))
-	if err != nil {
-		return err
-	}
-	err = program.CheckSnapshots(ctx, kinds, folders)
-	if err != nil {
-		err = fmt.Errorf("%w: %w", ErrNotTried, err)
-	}
-	return errors.Join(err, folders.Close())
+	return nil
 }
 
 // outside keeps the VMs' writes outside of the job's folder apart. A program on an overlay

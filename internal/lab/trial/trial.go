@@ -104,7 +104,7 @@ func (t *trial) run(ctx context.Context) (err error) {
 	defer cancel()
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	if err := t.checkSnapshots(ctx, kindsFile); err != nil {
+	if err := t.checkSnapshots(ctx); err != nil {
 		return err
 	}
 	apart, unknown := t.outside(ctx)

@@ -34,7 +34,8 @@ func Check(ctx context.Context, criu, dir string, user *sandbox.User) (Machine, 
 	out := printed.New(ctx, slog.New(slog.DiscardHandler))
 	program, err := tree.Start(cmd, tree.Limits{}, nil, user, out)
 	if err != nil {
-		return Machine{}, fmt.Errorf("this machine forbids the namespaces that a snapshot takes (user, PID and mount): %w", err)
+		return Machine{}, fmt.Errorf("this machine forbids the namespaces that a snapshot takes (user, PID and mount), as "+
+			"containers and sandboxes do: run the worker on the machine itself, in a unit that allows them: %w", err)
 	}
 	defer func() { program.Kill(); <-program.Exited(); out.Finish() }()
 	s.program = request{Verb: verbCheck}
