@@ -43,6 +43,7 @@ func prepare(t *testing.T, folder string) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v: %s", err, out)
 	}
+	copyCRIU(t, filepath.Join(repository, ".tools", "criu"), filepath.Join(folder, "criu"))
 	handlers := example(t, repository)
 	for _, version := range []string{oldVersion, newVersion} {
 		pack(t, folder, version+".tar.gz", version, runtime.GOARCH, handlers)

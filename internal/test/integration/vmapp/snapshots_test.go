@@ -1,0 +1,102 @@
+//go:build integration && linux
+
+package vmapp
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/test/need"
+)
+
+// copyCRIU copies the CRIU of .tools, if it is there.
+func copyCRIU(t *testing.T, from, to string) {
+	t.Helper()
+	from, err := filepath.EvalSymlinks(from)
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	if err == nil {
+		err = os.CopyFS(to, os.DirFS(from))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// criuPath is where the VM finds criu.
+const criuPath = "/usr/local/bin/criu"
+
+// installCRIU installs it as a package of the distribution would.
+func installCRIU(t *testing.T) {
+	t.Helper()
+	criu := filepath.Join(shared, "criu", "bin", "criu")
+	if _, err := os.Stat(criu); err != nil {
+		return
+	}
+	if err := os.Symlink(criu, criuPath); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// countKind is an unchanged program. It ends when the test has made the file finish.
+const countKind = `{"kinds": {"count": {"command": ["sh", "-c",
+"i=0; while [ $i -lt 20 ] || [ ! -e finish ]; do [ $i -ge 20 ] || echo $((i+=1)); sleep 0.1; done >$SPOTWORKER_RESULT"], "snapshot": "criu"}}}
+`
+
+// snapshots: with SPOTWORKER_SNAPSHOTS the unit lets CRIU freeze a program, which continues
+// after an eviction. Without it the worker says so and does not start.
+func (m *machine) snapshots(t *testing.T) {
+	if _, err := os.Lstat(criuPath); err != nil {
+		need.Missing(t, "CRIU in .tools")
+	}
+	const kinds = "/etc/count.json"
+	put(t, kinds, countKind)
+	defer func() { _ = os.Remove(kinds) }()
+	settings := func(vm string, more ...string) string {
+		return m.azure.settings(vm, append(more, "SPOTWORKER_KINDS_FILE="+kinds)...)
+	}
+	err := m.extension.want(t, published("1.4.0", archiveOf(newVersion), settings("spot_2")))
+	failed(t, err, 78, "system call filter", "set SPOTWORKER_SNAPSHOTS=criu in worker.env")
+	err = m.extension.want(t, published("1.4.1", archiveOf(newVersion), settings("spot_2", "SPOTWORKER_SNAPSHOTS=yes")))
+	failed(t, err, 78, "SPOTWORKER_SNAPSHOTS in worker.env is yes: give criu")
+
+	m.deploy(t, published("1.4.2", archiveOf(newVersion), settings("spot_2", "SPOTWORKER_SNAPSHOTS=criu")))
+	wantRunning(t, newVersion)
+	wantReadOnly(t)
+	status := read(t, "/proc/"+property(t, "spotworker.service", "MainPID")+"/status")
+	if !strings.Contains(status, "Seccomp:\t0\n") {
+		t.Errorf("the worker has a system call filter, which forbids CRIU:\n%s", status)
+	}
+	m.azure.produce(t, "put", "--kind", "count", "--id", "count", "--payload", "{}")
+	awaitLogged(t, workerLog, 0, `"msg":"checkpoint saved"`, `"job_id":"count"`)
+	m.azure.evict(t, "spot_2")
+	awaitLogged(t, workerLog, 0, `"msg":"drained"`, `"released":1`)
+	if r := m.azure.record(t, "count"); r.Status != checkpoint.Open || r.StateVersion != 16 || r.Failures != 0 {
+		t.Errorf("the evicted job is %s with a state of version %d and %d failures, want open with a snapshot", r.Status, r.StateVersion, r.Failures)
+	}
+	seen := len(logged(workerLog))
+	m.deploy(t, published("1.4.3", archiveOf(oldVersion), settings("spot_3", "SPOTWORKER_SNAPSHOTS=criu")))
+	awaitLogged(t, workerLog, seen, `"msg":"program continues from its snapshot"`)
+	works, err := filepath.Glob("/var/cache/spotworker/*/job-*/work")
+	if err != nil || len(works) != 1 {
+		t.Fatalf("working folders = %q, %v, want one", works, err)
+	}
+	put(t, filepath.Join(works[0], "finish"), "")
+	await(t, "the end of the job", func() bool { return m.azure.record(t, "count").Status == checkpoint.Done })
+	if r := m.azure.record(t, "count"); r.Interruptions != 1 || r.Failures != 0 {
+		t.Errorf("the job has %d interruptions and %d failures, want 1 and none", r.Interruptions, r.Failures)
+	}
+
+	m.deploy(t, published("1.4.4", archiveOf(oldVersion), m.azure.settings("spot_3")))
+	wantHardened(t) // the drop-in is gone
+	if err := os.Remove(kinds); err != nil {
+		t.Fatal(err)
+	}
+	m.remove(t)
+}
