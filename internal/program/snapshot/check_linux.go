@@ -58,13 +58,16 @@ func Check(ctx context.Context, criu, dir string, user *sandbox.User) (Machine, 
 	out := printed.New(ctx, slog.New(slog.DiscardHandler))
 	program, err := tree.Start(cmd, tree.Limits{}, nil, user, out)
 	if err != nil {
-		return Machine{}, fmt.Errorf("this machine forbids the namespaces that a snapshot takes (user, PID and mount), as "+
-			"containers and sandboxes do: on a VM of the package set SPOTWORKER_SNAPSHOTS=criu in worker.env: %w", err)
+		return Machine{}, err
 	}
 	defer func() { program.Kill(); <-program.Exited(); out.Finish() }()
 	s.program = request{Verb: verbCheck}
 	_ = s.theirs.Close()
 	answer, err := s.do(ctx, request{Verb: verbCheck, Job: dir, CRIU: criu, Limit: startLimit})
+	if failed, ok := errors.AsType[*os.PathError](err); ok {
+		return Machine{}, fmt.Errorf("this machine forbids the namespaces that a snapshot takes (user, PID and mount), as "+
+			"containers and sandboxes do: on a VM of the package set SPOTWORKER_SNAPSHOTS=criu in worker.env: %w", failed.Err)
+	}
 	if err != nil || answer.Machine == nil {
 		return Machine{}, fmt.Errorf("this machine cannot take snapshots: %w", err)
 	}
