@@ -38,7 +38,8 @@ func archiveOf(version string) string { return filepath.Join(shared, version+".t
 // programs that the local Azure needs.
 func prepare(t *testing.T, folder string) {
 	repository := repository.Root(t)
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", folder+"/", "./cmd/lab", "./cmd/producer")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", folder+"/", "./cmd/lab", "./cmd/producer",
+		"./internal/test/integration/vmapp/testdata/count")
 	build.Dir, build.Env = repository, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v: %s", err, out)
