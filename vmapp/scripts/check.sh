@@ -61,15 +61,29 @@ check_configuration() {
   esac
 }
 
-# Seconds that cloud-init of a new VM may take to install criu.
-CLOUD_INIT_PATIENCE=600
+# Seconds that the installation of criu may take, and a boot that installs it.
+CRIU_PATIENCE=600
 
-# await_criu: fail unless there is criu, for which cloud-init may still be at work.
+# await_criu: fail unless there is criu. An image may have it, or cloud-init install it, which
+# may still be at work; otherwise it is installed from the distribution.
 await_criu() {
   if ! command -v criu >/dev/null && command -v cloud-init >/dev/null; then
     say "waiting for cloud-init, which may install criu"
-    timeout "$CLOUD_INIT_PATIENCE" cloud-init status --wait >/dev/null 2>&1 || true
+    timeout "$CRIU_PATIENCE" cloud-init status --wait >/dev/null 2>&1 || true
   fi
+  command -v criu >/dev/null || install_criu >&2 || true
   command -v criu >/dev/null ||
-    fail "SPOTWORKER_SNAPSHOTS in worker.env is criu and this VM has no criu: use an image or cloud-init with it (Debian 13 has a package)" 78
+    fail "SPOTWORKER_SNAPSHOTS in worker.env is criu, and criu is neither on this VM nor could it be installed, for the reason above: \
+use an image of a distribution with a package criu (Debian 13), and let the VM reach its mirror" 78
+}
+
+install_criu() {
+  say "installing criu from the distribution"
+  if command -v apt-get >/dev/null; then
+    export DEBIAN_FRONTEND=noninteractive
+    timeout "$CRIU_PATIENCE" apt-get -q -o DPkg::Lock::Timeout="$CRIU_PATIENCE" update &&
+      timeout "$CRIU_PATIENCE" apt-get -q -o DPkg::Lock::Timeout="$CRIU_PATIENCE" install --yes --no-install-recommends criu
+  elif command -v dnf >/dev/null; then
+    timeout "$CRIU_PATIENCE" dnf --quiet --assumeyes install criu
+  fi
 }

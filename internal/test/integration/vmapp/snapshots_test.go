@@ -45,6 +45,22 @@ func installCRIU(t *testing.T) {
 	}
 }
 
+const aptGetPath = "/usr/local/bin/apt-get" // before the distribution's
+
+// aptGet stands in for apt-get, which needs a mirror: it has one package.
+const aptGet = `#!/bin/sh
+for word in "$@"; do [ "$word" != criu ] || ln -s ` + shared + `/criu/bin/criu ` + criuPath + `; done
+`
+
+// fakeMirror removes criu, which the package has to install.
+func fakeMirror(t *testing.T) {
+	t.Helper()
+	put(t, aptGetPath, aptGet)
+	if err := errors.Join(os.Chmod(aptGetPath, 0o755), os.Remove(criuPath)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // countKind is an unchanged program. It ends when the test has made the file finish.
 const countKind = `{"kinds": {"count": {"command": ["` + shared + `/count"], "snapshot": "criu"}}}
 `
@@ -60,7 +76,10 @@ func (m *machine) snapshots(t *testing.T) {
 	}
 	const kinds = "/etc/count.json"
 	put(t, kinds, countKind)
-	defer func() { _ = os.Remove(kinds) }()
+	remove := func() {
+		_, _ = os.Remove(kinds), os.Remove(aptGetPath)
+		m.remove(t)
+	}
 	settings := func(vm string, more ...string) string {
 		return m.azure.settings(vm, append(more, "SPOTWORKER_KINDS_FILE="+kinds)...)
 	}
@@ -69,11 +88,11 @@ func (m *machine) snapshots(t *testing.T) {
 	err = m.extension.want(t, published("1.4.1", archiveOf(newVersion), settings("spot_2", "SPOTWORKER_SNAPSHOTS=yes")))
 	failed(t, err, 78, "SPOTWORKER_SNAPSHOTS in worker.env is yes: give criu")
 	if _, err := criu.Check(t.Context(), criuPath, t.TempDir(), nil); err != nil {
-		_ = os.Remove(kinds)
-		m.remove(t)
+		remove()
 		need.Absent(t, need.Snapshots, err.Error())
 	}
 
+	fakeMirror(t)
 	m.deploy(t, published("1.4.2", archiveOf(newVersion), settings("spot_2", "SPOTWORKER_SNAPSHOTS=criu")))
 	wantRunning(t, newVersion)
 	wantReadOnly(t)
@@ -87,8 +106,7 @@ func (m *machine) snapshots(t *testing.T) {
 	})
 	if strings.Contains(logged(workerLog), onOverlay) {
 		m.azure.cancel(t, "count")
-		_ = os.Remove(kinds)
-		m.remove(t)
+		remove()
 		need.Absent(t, need.Snapshots, onOverlay)
 	}
 	m.azure.evict(t, "spot_2")
@@ -111,8 +129,5 @@ func (m *machine) snapshots(t *testing.T) {
 
 	m.deploy(t, published("1.4.4", archiveOf(oldVersion), m.azure.settings("spot_3")))
 	wantHardened(t) // the drop-in is gone
-	if err := os.Remove(kinds); err != nil {
-		t.Fatal(err)
-	}
-	m.remove(t)
+	remove()
 }
