@@ -64,7 +64,8 @@ func duration(seconds float64) string {
 
 // judge makes the report of the observations.
 func judge(c Config, command string, seen observed) Report {
-	r := Report{Version: 1, Command: command, Snapshot: seen.snapshot, Evictions: []Eviction{}, Findings: append([]Finding{}, find(c, seen)...)}
+	r := Report{Version: 1, Command: command, Snapshot: seen.snapshot, Evictions: []Eviction{}}
+	r.Findings = append([]Finding{}, find(c, seen)...)
 	r.Interruptible = !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Severity == Problem })
 	if len(seen.plain) > 0 && len(seen.plain[0].Runs) > 0 {
 		r.Undisturbed = timingOf(seen.plain[0])

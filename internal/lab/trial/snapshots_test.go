@@ -75,10 +75,12 @@ func TestSnapshotKind(t *testing.T) {
 		from   []string
 		err    string
 	}{
-		"program":                   {Config{Command: []string{self}, Snapshot: true, Compare: CompareOutputs}, "", []string{"*"}, ""},
-		"program, result alone":     {Config{Command: []string{self}, Snapshot: true, Compare: CompareResult}, "", nil, ""},
-		"kind":                      {Config{Compare: CompareOutputs}, `, "snapshot": "criu"`, []string{"*"}, ""},
-		"kind with outputs":         {Config{Compare: CompareOutputs}, `, "snapshot": "criu", "outputs": {"from": ["*.xz"]}`, []string{"*.xz"}, ""},
+		"program":               {Config{Command: []string{self}, Snapshot: true, Compare: CompareOutputs}, "", []string{"*"}, ""},
+		"program, result alone": {Config{Command: []string{self}, Snapshot: true, Compare: CompareResult}, "", nil, ""},
+		"kind":                  {Config{Compare: CompareOutputs}, `, "snapshot": "criu"`, []string{"*"}, ""},
+		"kind with outputs": {
+			Config{Compare: CompareOutputs}, `, "snapshot": "criu", "outputs": {"from": ["*.xz"]}`, []string{"*.xz"}, "",
+		},
 		"kind of a flag":            {Config{Snapshot: true, Compare: CompareOutputs}, "", []string{"*"}, ""},
 		"kind with its own files":   {Config{Snapshot: true}, `, "checkpoint_files": ["a"]`, nil, "checkpoint_files has no use with snapshot"},
 		"kind with a stop's signal": {Config{Snapshot: true}, `, "stop_signal": "SIGINT"`, nil, "stop_signal has no use with snapshot"},

@@ -112,7 +112,8 @@ func (m *machine) snapshots(t *testing.T) {
 	m.azure.evict(t, "spot_2")
 	awaitLogged(t, workerLog, 0, `"msg":"drained"`, `"released":1`)
 	if r := m.azure.record(t, "count"); r.Status != checkpoint.Open || r.StateVersion != 16 || r.Failures != 0 {
-		t.Errorf("the evicted job is %s with a state of version %d and %d failures, want open with a snapshot", r.Status, r.StateVersion, r.Failures)
+		t.Errorf("the evicted job is %s with a state of version %d and %d failures, want open with a snapshot", r.Status, r.StateVersion,
+			r.Failures)
 	}
 	seen := len(logged(workerLog))
 	m.deploy(t, published("1.4.3", archiveOf(oldVersion), settings("spot_3", "SPOTWORKER_SNAPSHOTS=criu")))
