@@ -75,7 +75,7 @@ func mapUser(arguments []string) int {
 	if uidErr != nil || gidErr != nil {
 		return 1
 	}
-	init, err := os.StartProcess(selfExe, []string{name, name}, &os.ProcAttr{
+	init, err := os.StartProcess(selfExe, []string{name, name}, &os.ProcAttr{ //nolint:gosec // the worker's arguments
 		Dir: dir, Env: os.Environ(), Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
 		Sys: &syscall.SysProcAttr{
 			Pdeathsig:   syscall.SIGKILL,
