@@ -97,7 +97,7 @@ func TestUnitKeepsItsWord(t *testing.T) {
 // TestScriptsAgree: there are as many instances as a VM may have, and every file
 // that a script reads is in the package.
 func TestScriptsAgree(t *testing.T) {
-	if got, want := strings.Count(file(t, "scripts/lib.sh"), "spotworker@"), vmshare.MaxWorkers; got != want {
+	if got, want := len(regexp.MustCompile(`spotworker@\d`).FindAllString(file(t, "scripts/lib.sh"), -1)), vmshare.MaxWorkers; got != want {
 		t.Errorf("lib.sh knows %d instances, want %d", got, want)
 	}
 	for n := range vmshare.MaxWorkers {
@@ -234,5 +234,37 @@ func TestConfigurationFailures(t *testing.T) {
 func TestFirewallBlocksThePlatform(t *testing.T) {
 	if want := "\nplatform=\"169.254.169.254 168.63.129.16\"\n"; !strings.Contains(file(t, "scripts/firewall.sh"), want) {
 		t.Errorf("firewall.sh does not have %q", want)
+	}
+}
+
+// TestSnapshotsLiftFilters: the drop-in resets each setting of the unit that makes a system call
+// filter, or a mount over /proc, and no other. The names are of exec_context_has_seccomp in
+// systemd.
+func TestSnapshotsLiftFilters(t *testing.T) {
+	unit, dropIn := file(t, "units/spotworker.service"), file(t, "etc/spotworker-snapshots.conf")
+	filters := []string{
+		"SystemCallFilter", "SystemCallArchitectures", "RestrictNamespaces", "RestrictAddressFamilies", "RestrictRealtime", "RestrictSUIDSGID",
+		"LockPersonality", "MemoryDenyWriteExecute", "ProtectClock", "ProtectHostname", "ProtectKernelLogs", "ProtectKernelModules",
+		"ProtectKernelTunables", "PrivateDevices", "SystemCallLog", "ProtectProc",
+	}
+	lifted := map[string]bool{}
+	for _, line := range settings(dropIn)[1:] {
+		name, value, _ := strings.Cut(line, "=")
+		switch {
+		case name == "DevicePolicy" && value == "closed": // in the place of PrivateDevices
+		case value != "" && value != "no" && value != "default":
+			t.Errorf("%s lifts nothing", line)
+		default:
+			lifted[name] = true
+		}
+	}
+	for _, name := range filters {
+		if has := strings.Contains(unit, "\n"+name+"="); has != lifted[name] {
+			t.Errorf("the unit has %s: %t, and the drop-in lifts it: %t", name, has, lifted[name])
+		}
+		delete(lifted, name)
+	}
+	if len(lifted) > 0 {
+		t.Errorf("the drop-in lifts %v, which makes no filter", lifted)
 	}
 }

@@ -22,7 +22,9 @@ var texts = cli.Texts{
 
 	"about_try_command":    "Program and its arguments. Relative paths of existing files become absolute ones.",
 	"about_try_kinds_file": "Try a kind of this kinds file, as a worker would run it, in place of a program.",
-	"about_try_every":      "Time from a start of the program to its next eviction. 0s chooses one by how long the program takes.",
+	"about_try_snapshot": "Freeze the program with CRIU at each eviction and continue it, as a kind with this setting: it needs no change. " +
+		"The files in its working directory are compared.",
+	"about_try_every": "Time from a start of the program to its next eviction. 0s chooses one by how long the program takes.",
 	"about_try_grace": "Time in which the program has to end after SIGTERM. An eviction leaves it at most 4.375s, which is " +
 		"the default.",
 	"about_try_compare": "What has to be the same with and without evictions: ${enum}. outputs is the result and the files in " +

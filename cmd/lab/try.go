@@ -17,6 +17,7 @@ type tryCommand struct {
 
 	KindsFile   string            `env:"-" help:"${about_try_kinds_file}" placeholder:"FILE"`
 	Kind        string            `env:"-" help:"The kind of the kinds file, where it has several." placeholder:"NAME"`
+	Snapshot    bool              `help:"${about_try_snapshot}"`
 	Payload     string            `env:"-" help:"Payload of the job." placeholder:"TEXT"`
 	PayloadFile string            `env:"-" help:"File with the payload." placeholder:"FILE"`
 	Env         map[string]string `env:"-" help:"Variables for the program." placeholder:"NAME=TEXT" mapsep:"none"`
@@ -39,12 +40,13 @@ func (c *tryCommand) useJSON() { c.json = true }
 // Help is shown by try --help.
 func (*tryCommand) Help() string {
 	return `The program runs as a job, twice undisturbed, and then evicted every few seconds: with
-notice, without one, in the middle of writing a checkpoint, and cut off just after SIGTERM.
+notice, without one, in the middle of writing a checkpoint, and cut off just after the stop.
 docs/process.md has what a program does to be interruptible.
 
     lab try ./train.py --epochs 3
     lab try --payload '{"file": "a.log"}' python3 stats.py
     lab try --kinds-file kinds.json --payload-file list
+    lab try --snapshot sh -c './solver >out'    unchanged: CRIU freezes it (docs/process.md)
 
 With --json the report is on standard output, and the story on standard error. Flags of lab try come
 before the program. Exit codes: 0 the program is interruptible; 1 it is not,
@@ -79,7 +81,7 @@ func (c *tryCommand) run(ctx context.Context, stdout io.Writer) error {
 
 func (c *tryCommand) config() trial.Config {
 	return trial.Config{
-		Command: c.Command, KindsFile: c.KindsFile, Kind: c.Kind, Environment: c.Env,
+		Command: c.Command, KindsFile: c.KindsFile, Kind: c.Kind, Snapshot: c.Snapshot, Environment: c.Env,
 		Payload: c.Payload, PayloadFile: c.PayloadFile, Every: c.Every, Evictions: c.Evictions, Timeout: c.Timeout,
 		Grace: c.Grace, Compare: trial.Compare(c.Compare), CompareWith: c.CompareWith, Binaries: c.Bin, Keep: c.Keep,
 	}

@@ -137,6 +137,10 @@ func (p Policy) Next(job Situation, now time.Time) (Due, time.Duration) {
 // state that takes longer to send cannot be saved after a notice.
 const usableNotice = 5 * time.Second
 
+// OutlastsNotice reports whether a save that takes this long cannot be made after a notice. Then
+// the checkpoint before stands.
+func OutlastsNotice(cost time.Duration) bool { return cost > usableNotice }
+
 // Losses counts how VMs like this one were lost while they were observed. The zero
 // value means that none were observed.
 type Losses struct {
@@ -162,7 +166,7 @@ func (l Losses) mean(events int, rate float64) time.Duration {
 func (p Policy) MeanBetween(job Situation) time.Duration {
 	p = p.orDefaults()
 	events := job.Losses.Sudden
-	if job.Cost > usableNotice {
+	if OutlastsNotice(job.Cost) {
 		events += job.Losses.Warned
 	}
 	return job.Losses.mean(events, p.EvictionRate)

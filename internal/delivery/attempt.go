@@ -252,18 +252,27 @@ func (a *attempt) writeDue(ctx context.Context, due checkpoint.Due) *runEnd {
 	case err != nil:
 		a.msg.log.Log(ctx, outage.Level(err, slog.LevelWarn), "checkpoint not saved; the one before stands", "error", err)
 	case due == checkpoint.DueSave:
-		a.rec.saved = latest
-		a.rec.watch.Saved()
-		took := time.Since(begun)
-		a.rec.cost.Add(took)
-		next := a.msg.runner.Policy.IntervalFor(a.rec.situation(begun, begun))
-		a.msg.log.DebugContext(ctx, "checkpoint saved", "bytes", a.rec.claim.Record().StateSize, "fraction", fractionOf(latest, 0), "took", took,
-			"interval", next)
+		a.saved(ctx, latest, begun)
 	}
 	if err == nil {
 		a.rec.writeLog(work)
 	}
 	return nil
+}
+
+// saved records a save that took effect. It warns once if a hand-over would take too long.
+func (a *attempt) saved(ctx context.Context, latest *job.Progress, begun time.Time) {
+	a.rec.saved = latest
+	a.rec.watch.Saved()
+	took, before := time.Since(begun), a.rec.cost.Mean()
+	a.rec.cost.Add(took)
+	size, cost := a.rec.claim.Record().StateSize, a.rec.cost.Mean()
+	next := a.msg.runner.Policy.IntervalFor(a.rec.situation(begun, begun))
+	a.msg.log.DebugContext(ctx, "checkpoint saved", "bytes", size, "fraction", fractionOf(latest, 0), "took", took, "interval", next)
+	if checkpoint.OutlastsNotice(cost) && !checkpoint.OutlastsNotice(before) {
+		a.msg.log.WarnContext(ctx, "a checkpoint takes longer to save than an eviction leaves for it: the one before would stand", "bytes", size,
+			"took", cost)
+	}
 }
 
 // call calls the handler, and sets returned. A panic is an error like any other.

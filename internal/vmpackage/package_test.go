@@ -121,7 +121,8 @@ func TestContents(t *testing.T) {
 		"deploy.sh": 0o644, "firewall.sh": 0o644,
 		"units/spotworker.service": 0o644, "units/spotworker@.service": 0o644, "units/spotworker-logs.service": 0o644,
 		"units/spotworker-logrotate.service": 0o644, "units/spotworker-logrotate.timer": 0o644,
-		"etc/spotworker.sysusers": 0o644, "etc/spotworker.logrotate": 0o644, "SHA256SUMS": 0o644, "release": 0o644,
+		"etc/spotworker.sysusers": 0o644, "etc/spotworker.logrotate": 0o644,
+		"etc/spotworker-snapshots.conf": 0o644, "SHA256SUMS": 0o644, "release": 0o644,
 	}
 	if diff := cmp.Diff(want, modes); diff != "" {
 		t.Errorf("files of the package (-want +got):\n%s", diff)

@@ -45,7 +45,7 @@ check_configuration() {
   fi
   line=$(grep -n -v -E '^[[:space:]]*([#;].*)?$|^[[:space:]]*[A-Za-z_][A-Za-z0-9_]*=' "$configuration" | head -n 1 | cut -d : -f 1)
   [ -z "$line" ] || fail "line $line of worker.env is not NAME=VALUE: correct it, and publish it as a new version" 78
-  workers=$(sed -n 's/^[[:space:]]*SPOTWORKER_INSTANCES=//p' "$configuration" | tail -n 1 | tr -d "\"'[:space:]")
+  workers=$(setting SPOTWORKER_INSTANCES "$configuration")
   case ${workers:-1} in
     1) wanted="spotworker.service" ;;
     2) wanted="spotworker@0.service spotworker@1.service" ;;
@@ -53,4 +53,37 @@ check_configuration() {
     4) wanted="spotworker@0.service spotworker@1.service spotworker@2.service spotworker@3.service" ;;
     *) fail "SPOTWORKER_INSTANCES in worker.env is $workers: give 1 to 4; the metadata service answers no more workers on one VM" 78 ;;
   esac
+  snapshots=$(setting SPOTWORKER_SNAPSHOTS "$configuration")
+  case ${snapshots:-none} in
+    none) ;;
+    criu) await_criu ;;
+    *) fail "SPOTWORKER_SNAPSHOTS in worker.env is $snapshots: give criu, or leave it out" 78 ;;
+  esac
+}
+
+# Seconds that the installation of criu may take, and a boot that installs it.
+CRIU_PATIENCE=600
+
+# await_criu: fail unless there is criu. An image may have it, or cloud-init install it, which
+# may still be at work; otherwise it is installed from the distribution.
+await_criu() {
+  if ! command -v criu >/dev/null && command -v cloud-init >/dev/null; then
+    say "waiting for cloud-init, which may install criu"
+    timeout "$CRIU_PATIENCE" cloud-init status --wait >/dev/null 2>&1 || true
+  fi
+  command -v criu >/dev/null || install_criu >&2 || true
+  command -v criu >/dev/null ||
+    fail "SPOTWORKER_SNAPSHOTS in worker.env is criu, and criu is neither on this VM nor could it be installed, for the reason above: \
+use an image of a distribution with a package criu (Debian 13), and let the VM reach its mirror" 78
+}
+
+install_criu() {
+  say "installing criu from the distribution"
+  if command -v apt-get >/dev/null; then
+    export DEBIAN_FRONTEND=noninteractive
+    timeout "$CRIU_PATIENCE" apt-get -q -o DPkg::Lock::Timeout="$CRIU_PATIENCE" update &&
+      timeout "$CRIU_PATIENCE" apt-get -q -o DPkg::Lock::Timeout="$CRIU_PATIENCE" install --yes --no-install-recommends criu
+  elif command -v dnf >/dev/null; then
+    timeout "$CRIU_PATIENCE" dnf --quiet --assumeyes install criu
+  fi
 }

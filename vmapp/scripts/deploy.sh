@@ -112,8 +112,21 @@ switch_to() {
   for file in "$RELEASES/$1"/units/*; do
     put "$file" "$UNITS/${file##*/}" || return
   done
+  place_snapshots "$RELEASES/$1/etc/spotworker-snapshots.conf" || return
   { [ ! -d /etc/logrotate.d ] || put "$RELEASES/$1/etc/spotworker.logrotate" /etc/logrotate.d/spotworker; } &&
     ln -sfn "$1" "$CURRENT.new" && mv -T "$CURRENT.new" "$CURRENT" && systemctl daemon-reload
+}
+
+# place_snapshots FILE: put the drop-ins beside the units, or remove them, as the configuration
+# in place has it. Releases before have none.
+place_snapshots() {
+  if [ "$(setting SPOTWORKER_SNAPSHOTS "$CONFIGURATION")" != criu ] || [ ! -f "$1" ]; then
+    remove_snapshots
+    return
+  fi
+  for file in $SNAPSHOTS; do
+    mkdir -p "${file%/*}" && put "$1" "$file" || return
+  done
 }
 
 restore_configuration() {

@@ -34,6 +34,22 @@ alone() {
   fi
 }
 
+# setting NAME FILE: the value of a line of worker.env, without quotes.
+setting() {
+  sed -n "s/^[[:space:]]*$1=//p" "$2" | tail -n 1 | tr -d "\"'[:space:]"
+}
+
+# The units' drop-ins that let programs be frozen.
+SNAPSHOTS="$UNITS/spotworker.service.d/spotworker-snapshots.conf $UNITS/spotworker@.service.d/spotworker-snapshots.conf"
+
+# remove_snapshots: remove the drop-ins, and their folders if nothing else is in them.
+remove_snapshots() {
+  for file in $SNAPSHOTS; do
+    rm -f "$file" || return
+    rmdir "${file%/*}" 2>/dev/null || true
+  done
+}
+
 # workers_there: the units of workers that are enabled, running or trying to.
 workers_there() {
   for unit in spotworker.service spotworker@0.service spotworker@1.service spotworker@2.service spotworker@3.service; do

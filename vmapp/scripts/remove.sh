@@ -23,6 +23,7 @@ systemctl --quiet --now disable spotworker-logrotate.timer "$UNFINISHED" 2>/dev/
 try rm -f "$UNITS/spotworker.service" "$UNITS/spotworker@.service" "$UNITS/spotworker-logs.service" \
   "$UNITS/spotworker-logrotate.service" "$UNITS/spotworker-logrotate.timer" "$UNITS/$UNFINISHED" \
   /etc/logrotate.d/spotworker /run/spotworker-logrotate.state "$LOCK"
+try remove_snapshots
 try systemctl daemon-reload
 try sh ./firewall.sh down
 systemctl reset-failed 'spotworker*' 2>/dev/null || true

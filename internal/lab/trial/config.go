@@ -28,6 +28,10 @@ type Config struct {
 	// only one.
 	KindsFile, Kind string
 
+	// Snapshot freezes the program with CRIU, as a kind does with this setting. Its
+	// outputs are the files in its working folder.
+	Snapshot bool
+
 	// Environment is added to the program's environment.
 	Environment map[string]string
 

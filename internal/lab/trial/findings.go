@@ -47,12 +47,11 @@ func find(c Config, seen observed) []Finding {
 	if len(seen.plain) > 0 {
 		f.ofUndisturbed(c, seen)
 	}
-	if seen.evicted != nil {
-		f.ofOutcome(c, seen)
-		f.ofStops(c, seen.evicted)
-		f.ofSaving(seen)
+	if seen.snapshot {
+		f.ofSnapshots(c, seen)
+	} else {
+		f.ofCheckpoints(c, seen)
 	}
-	f.ofFiles(seen)
 	f.ofProcesses(seen)
 	f.ofTrial(c, seen)
 	rank := map[Severity]int{Problem: 0, Warning: 1, Remark: 2}
@@ -60,9 +59,22 @@ func find(c Config, seen observed) []Finding {
 	return f.all
 }
 
+// ofCheckpoints is about a program that saves its state.
+func (f *findings) ofCheckpoints(c Config, seen observed) {
+	if seen.evicted != nil {
+		f.ofOutcome(c, seen)
+		f.ofStops(c, seen.evicted)
+		f.ofSaving(seen)
+	}
+	f.ofFiles(seen)
+}
+
 func (f *findings) ofUndisturbed(c Config, seen observed) {
 	for _, one := range seen.plain {
 		if !one.Ended.IsZero() && !one.Done {
+			if seen.snapshot && f.cannotFreeze(one) {
+				return
+			}
 			f.add("program-fails", Problem, "Make it work as a job first: its folder, variables and exit codes are in docs/process.md.",
 				"it fails without any eviction: %s", failureOf(one))
 			if one != seen.plain[0] {
@@ -522,6 +534,20 @@ func (f *findings) ofProcesses(seen observed) {
 	}
 }
 
+// resultAdvice and outsideAdvice say what to do, for programs that are not frozen and that are.
+var (
+	resultAdvice = map[bool]string{
+		false: "Write what the job has found, or a hash of its output, to SPOTWORKER_RESULT, or files to SPOTWORKER_OUTPUT: then an " +
+			"evicted run can be compared. If its effects are elsewhere, check them, and try it with --compare none.",
+		true: "Have it write files in its working directory, as in: lab try --snapshot sh -c './program >out'. Then an evicted run can be " +
+			"compared. If its effects are elsewhere, check them, and try it with --compare none.",
+	}
+	outsideAdvice = map[bool]string{
+		false: "Try it as root on Linux, too.",
+		true:  "Keep its files in its working directory: files elsewhere are no part of a snapshot.",
+	}
+)
+
 // ofTrial is about questions that the trial could not answer.
 func (f *findings) ofTrial(c Config, seen observed) {
 	if seen.overdue != "" {
@@ -533,18 +559,16 @@ func (f *findings) ofTrial(c Config, seen observed) {
 	plain, job := seen.plain[0], seen.evicted
 	f.ofCount(c, seen)
 	if c.Compare != CompareNothing && len(plain.Result) == 0 && len(plain.Outputs) == 0 {
-		f.add("no-result", Problem, "Write what the job has found, or a hash of its output, to SPOTWORKER_RESULT, or files to "+
-			"SPOTWORKER_OUTPUT: then an evicted run can be compared. If its effects are elsewhere, check them, and try it with --compare none.",
-			"it has neither a result nor outputs, so that nothing was compared")
+		f.add("no-result", Problem, resultAdvice[seen.snapshot], "it has neither a result nor outputs, so that nothing was compared")
 	}
-	if job != nil && observesFiles && seen.usual() >= tooShort && plain.Runs[0].Reports == 0 {
+	if job != nil && observesFiles && !seen.snapshot && seen.usual() >= tooShort && plain.Runs[0].Reports == 0 {
 		f.add("no-progress", Remark,
 			`Append lines such as {"fraction": 0.5} to SPOTWORKER_PROGRESS: spotctl shows them, and max_silence can end a program that hangs.`,
 			"it reports no progress")
 	}
 	f.ofObservation(seen)
 	if seen.outsideUnknown != "" {
-		f.add("outside-not-checked", Remark, "Try it as root on Linux, too.",
+		f.add("outside-not-checked", Remark, outsideAdvice[seen.snapshot],
 			"whether it keeps state outside of the job's folder was not checked: %s", seen.outsideUnknown)
 	}
 }

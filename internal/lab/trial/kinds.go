@@ -23,6 +23,7 @@ type candidate struct {
 	command  []string
 	settings map[string]any // of the kind in the trial's own kinds file
 	absolute []string       // arguments that were given as relative paths
+	snapshot bool           // it is frozen with CRIU
 }
 
 // findProgram finds the program that is to be tried, and makes the settings of its kind.
@@ -56,9 +57,7 @@ func (c Config) fromCommand() (candidate, error) {
 		p.command = append(p.command, argument)
 	}
 	p.settings = map[string]any{"command": p.command}
-	if c.Compare == CompareOutputs {
-		p.settings["outputs"] = true
-	}
+	p.prepare(c, false)
 	if len(c.Environment) > 0 {
 		p.settings["environment"] = c.Environment
 	}
@@ -118,9 +117,7 @@ func (c Config) fromKindsFile() (candidate, error) {
 		p.settings["directory"] = k.Directory
 	}
 	p.settings["environment"] = c.environmentOf(k)
-	if c.Compare == CompareOutputs && p.settings["outputs"] == nil {
-		p.settings["outputs"] = true
-	}
+	p.prepare(c, k.Snapshot)
 	delete(p.settings, "pass_environment") // the lab's workers have an environment of their own
 	delete(p.settings, "idempotent")       // such a job may leave no record
 	p.limit()
@@ -142,14 +139,22 @@ func (c Config) KindsFor(folder string) (file, kind string, err error) {
 
 // fitsTrial returns an error for a kind that a trial cannot judge.
 func fitsTrial(k program.Kind) error {
-	switch {
-	case len(k.Tokens) > 0:
+	if len(k.Tokens) > 0 {
 		return fmt.Errorf("kind %s has tokens of a managed identity, which there is none of on this machine: try it without tokens", k.Name)
-	case k.Snapshot:
-		return fmt.Errorf("kind %s is frozen with CRIU: a trial judges a program by the checkpoints that it writes itself, and there are none",
-			k.Name)
 	}
 	return nil
+}
+
+// prepare sets how the program is frozen, and its outputs if they are compared.
+func (p *candidate) prepare(c Config, snapshot bool) {
+	var outputs any = true
+	if p.snapshot = c.Snapshot || snapshot; p.snapshot {
+		p.settings["snapshot"] = "criu"
+		outputs = map[string]any{"from": []string{"*"}}
+	}
+	if c.Compare == CompareOutputs && p.settings["outputs"] == nil {
+		p.settings["outputs"] = outputs
+	}
 }
 
 // environmentOf returns the variables that a kind sets and passes on, and the variables

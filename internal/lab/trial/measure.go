@@ -72,7 +72,7 @@ func (r Report) measured() (Measured, error) {
 	}
 	m.AtNotice, m.Stop = saved > 0, median(stops) // a slow machine may stop it before it can handle SIGTERM
 	if t.Checkpoints > 0 || m.AtNotice {
-		m.Start = max(0, median(signs)-t.Interval)
+		m.Start = max(0, median(signs)-r.untilSign())
 	}
 	return m, nil
 }

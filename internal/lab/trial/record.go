@@ -43,7 +43,7 @@ func (c *course) saves() []save {
 type programRun struct {
 	VM        string
 	Started   time.Time
-	Resumed   bool    // it got a checkpoint
+	Resumed   bool    // it got a checkpoint, or was continued from its snapshot
 	ResumedAt float64 // the fraction recorded with that
 	Read      bool    // it has read that, or some of it
 
@@ -57,6 +57,8 @@ type programRun struct {
 	Fraction  float64 // in the last of them
 	First     float64 // in the first of them
 	FirstSign time.Time
+
+	Unfrozen string // why a snapshot of it was not taken; empty if all were
 
 	Strike *strike
 	Stop   time.Time // when the stop file appeared
@@ -212,6 +214,7 @@ type logLine struct {
 	Bytes     int64
 	Fraction  float64
 	Reason    string
+	Error     string
 }
 
 // onLine is the fleet's hook for the workers' logs.
@@ -252,6 +255,13 @@ func (r *programRun) logged(line logLine) {
 		r.Recorded = append(r.Recorded, recorded{line.Time, line.Bytes, line.Fraction})
 	case "job released":
 		r.Handed = line.Time
+	case msgContinued:
+		r.Resumed = true
+		r.sign(line.Time)
+		return
+	case msgNotFrozen, msgNotFrozenLast:
+		r.Unfrozen = line.Error
+		return
 	case "message moved to the poison queue":
 	default:
 		return
@@ -292,7 +302,7 @@ func (r *recorder) whenSaving(act func(vm string)) {
 // isSource reports whether checkpoints are made at a path. Names that are different each
 // time are files in a folder in which checkpoints were made before.
 func (r *recorder) isSource(name string) bool {
-	if name == checkpointName || r.sources[name] > 0 {
+	if name == checkpointName || r.sources[name] > 0 || isSnapshot(name) {
 		return true
 	}
 	for known, times := range r.sources {

@@ -17,6 +17,7 @@ import (
 type Report struct {
 	Version       int        `json:"version"`
 	Command       string     `json:"command"`
+	Snapshot      bool       `json:"snapshot,omitempty"` // it was frozen, and its checkpoints are snapshots
 	Interruptible bool       `json:"interruptible"`
 	Seconds       float64    `json:"seconds"`
 	Undisturbed   Timing     `json:"undisturbed"`
@@ -63,14 +64,15 @@ func duration(seconds float64) string {
 
 // judge makes the report of the observations.
 func judge(c Config, command string, seen observed) Report {
-	r := Report{Version: 1, Command: command, Evictions: []Eviction{}, Findings: append([]Finding{}, find(c, seen)...)}
+	r := Report{Version: 1, Command: command, Snapshot: seen.snapshot, Evictions: []Eviction{}}
+	r.Findings = append([]Finding{}, find(c, seen)...)
 	r.Interruptible = !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Severity == Problem })
 	if len(seen.plain) > 0 && len(seen.plain[0].Runs) > 0 {
 		r.Undisturbed = timingOf(seen.plain[0])
 	}
 	if seen.evicted != nil {
 		r.Evictions = evictionsOf(seen.evicted)
-		r.Cost = costOf(r.Evictions, r.Undisturbed)
+		r.Cost = costOf(r.Evictions, r.untilSign())
 	}
 	return r
 }
@@ -127,8 +129,17 @@ func evictionsOf(c *course) []Eviction {
 	return all
 }
 
+// untilSign is how long a program works before it shows its first sign of progress, in seconds. A
+// program that is continued from a snapshot shows it at once.
+func (r Report) untilSign() float64 {
+	if r.Snapshot {
+		return 0
+	}
+	return r.Undisturbed.Interval
+}
+
 // costOf estimates the cost of an eviction on Azure, from the observed evictions.
-func costOf(all []Eviction, t Timing) *Cost {
+func costOf(all []Eviction, untilSign float64) *Cost {
 	var withNotice, redone, signs []float64
 	for _, e := range all {
 		if e.Sign >= 0 {
@@ -143,7 +154,7 @@ func costOf(all []Eviction, t Timing) *Cost {
 	if len(withNotice)+len(redone) == 0 {
 		return nil
 	}
-	start := max(0, median(signs)-t.Interval)
+	start := max(0, median(signs)-untilSign)
 	return &Cost{Notice: median(withNotice) + start, Sudden: visibilityThere.Seconds() + median(redone) + start}
 }
 
@@ -241,10 +252,14 @@ func (r Report) writeTable(b *strings.Builder) {
 	if t.Checkpoints > 0 {
 		written := ""
 		if t.SaveSeconds > 0 {
-			written = ", written in " + duration(t.SaveSeconds)
+			written = r.words(", written in ", ", taken in ") + duration(t.SaveSeconds)
 		}
-		row("checkpoints", fmt.Sprintf("%d, up to %s, one every %s%s", t.Checkpoints, text.Size(t.CheckpointBytes), duration(t.Interval),
-			written))
+		every := ""
+		if t.Interval > 0 {
+			every = ", one every " + duration(t.Interval)
+		}
+		row(r.words("checkpoints", "snapshots"),
+			fmt.Sprintf("%d, up to %s%s%s", t.Checkpoints, text.Size(t.CheckpointBytes), every, written))
 	}
 	if len(r.Evictions) > 0 {
 		twice := 0.0
@@ -264,21 +279,30 @@ func (r Report) writeTable(b *strings.Builder) {
 	fmt.Fprintln(b)
 }
 
+// words returns the words for a program that is not frozen, or is.
+func (r Report) words(not, frozen string) string {
+	if r.Snapshot {
+		return frozen
+	}
+	return not
+}
+
 // writeTimes prints how long the parts of an eviction took, in the median.
 func (r Report) writeTimes(row func(name, value string)) {
+	from := r.words("SIGTERM", "the stop")
 	for _, part := range []struct {
 		name, what string
 		of         func(Eviction) float64
 	}{
-		{"to stop", "SIGTERM to the program's end", func(e Eviction) float64 { return e.Stop }},
-		{"to hand over", "SIGTERM to the job's release", func(e Eviction) float64 { return e.Release }},
+		{"to stop", from + " to the program's end", func(e Eviction) float64 { return e.Stop }},
+		{"to hand over", from + " to the job's release", func(e Eviction) float64 { return e.Release }},
 		{"to come back", "release to the next start", func(e Eviction) float64 {
 			if e.Release < 0 {
 				return -1
 			}
 			return e.Back
 		}},
-		{"to work again", "start to a sign of progress", func(e Eviction) float64 { return e.Sign }},
+		{"to work again", r.words("start to a sign of progress", "start to its continuation"), func(e Eviction) float64 { return e.Sign }},
 	} {
 		var all []float64
 		for _, e := range r.Evictions {

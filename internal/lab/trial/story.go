@@ -23,11 +23,10 @@ func (t *trial) tell(number int, vm string, r *programRun) string {
 				b.WriteString(" The checkpoint was complete.")
 			}
 		}
-		switch {
-		case r.Exit != "" && r.Killed:
-			fmt.Fprintf(&b, " The program did not end in %s and was killed.", text.Duration(r.stopped()))
-		case r.Exit != "" && !r.Stop.IsZero():
-			fmt.Fprintf(&b, " The program %s %s after SIGTERM.", r.Exit, text.Duration(r.stopped()))
+		if t.program.snapshot {
+			b.WriteString(r.tellFreeze())
+		} else {
+			b.WriteString(r.tellEnd())
 		}
 		switch redone := r.redone(); {
 		case r.kept().IsZero() && !r.Resumed:
@@ -39,6 +38,17 @@ func (t *trial) tell(number int, vm string, r *programRun) string {
 		}
 	})
 	return b.String()
+}
+
+// tellEnd describes the end of a run whose program was stopped.
+func (r *programRun) tellEnd() string {
+	switch {
+	case r.Exit != "" && r.Killed:
+		return fmt.Sprintf(" The program did not end in %s and was killed.", text.Duration(r.stopped()))
+	case r.Exit != "" && !r.Stop.IsZero():
+		return fmt.Sprintf(" The program %s %s after SIGTERM.", r.Exit, text.Duration(r.stopped()))
+	}
+	return ""
 }
 
 // scale is the length of a job's bar, which has no bytes to count.

@@ -16,7 +16,7 @@ const (
 	kill    strike = "kill"     // the VM dies without notice
 	midSave strike = "mid-save" // a stop while a checkpoint is being written
 	torn    strike = "torn"     // the VM dies while a checkpoint is being written
-	cutOff  strike = "cut off"  // the VM dies just after SIGTERM
+	cutOff  strike = "cut off"  // the VM dies just after the stop
 )
 
 // order is in which order they come, again and again.
@@ -45,7 +45,7 @@ func (s strike) describe() string {
 		kill:    "killed without notice",
 		midSave: "stopped (SIGTERM to the worker) while a checkpoint was being written",
 		torn:    "killed while a checkpoint was being written",
-		cutOff:  "evicted with notice, and killed just after SIGTERM",
+		cutOff:  "evicted with notice, and killed just after the stop",
 	}[s]
 }
 
@@ -65,6 +65,9 @@ const (
 
 	// savePatience is how long a strike waits for the beginning of a checkpoint.
 	savePatience = 3 * time.Second
+
+	// snapshotPatience is the same for a snapshot, which is taken less often.
+	snapshotPatience = 10 * time.Second
 )
 
 // strike takes a VM from the program. It returns when the VM is gone.
@@ -150,7 +153,11 @@ func (t *trial) awaitSave(ctx context.Context, m *machine, s strike) bool {
 	})
 	defer t.recorder.whenSaving(nil)
 	ended := make(chan struct{})
-	waiting, cancel := context.WithTimeout(ctx, savePatience)
+	patience := savePatience
+	if t.program.snapshot {
+		patience = snapshotPatience
+	}
+	waiting, cancel := context.WithTimeout(ctx, patience)
 	go func() {
 		defer close(ended)
 		t.await(waiting, func(c *course) bool {

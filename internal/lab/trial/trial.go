@@ -104,7 +104,10 @@ func (t *trial) run(ctx context.Context) (err error) {
 	defer cancel()
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	apart, unknown := newOutside(ctx, t.folder)
+	if err := t.checkSnapshots(ctx); err != nil {
+		return err
+	}
+	apart, unknown := t.outside(ctx)
 	if t.rig, err = openRig(ctx, t.folder, worker, kindsFile, t.recorder, apart, fail); err != nil {
 		return err
 	}
@@ -116,7 +119,7 @@ func (t *trial) run(ctx context.Context) (err error) {
 	seen, played := t.play(ctx)
 	closed := t.rig.close(played == nil && ctx.Err() == nil)
 	stopDisplay()
-	seen.outsideUnknown = unknown
+	seen.outsideUnknown, seen.snapshot = unknown, t.program.snapshot
 	switch {
 	case errors.Is(played, context.Canceled):
 		return played
@@ -175,6 +178,7 @@ type observed struct {
 	outsideUnknown string // why files outside of the job's folder were not observed; empty if they were
 	gaveUp         string // why the evicted job was not brought to its end; empty if it was
 	overdue        string // why there was not enough time; empty if there was
+	snapshot       bool   // the program is frozen
 }
 
 const (

@@ -132,6 +132,8 @@ func (r *recorder) fileChanged(vm string, c fileChange) (act func(string)) {
 		now.outputChanged(c)
 	case strings.HasPrefix(c.name, workName+"/") || strings.HasPrefix(c.name, tempName+"/"):
 		return r.ownChanged(vm, now, c)
+	case isSnapshot(c.name):
+		return r.snapshotChanged(vm, c)
 	default:
 		now.told(c)
 	}

@@ -1,6 +1,7 @@
 package up
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/lab"
 	"github.com/spotworker/spotworker/internal/lab/emulator/imds"
+	"github.com/spotworker/spotworker/internal/plaintext"
 )
 
 // producerVM is the VM whose identity endpoint gives the producer its tokens. It
@@ -35,9 +37,11 @@ type guide struct {
 	sample   string                   // a blob to hash; empty without any
 	windows  bool                     // the terminals run cmd
 	page     string                   // address of the page of spotctl web; empty without it
+	frozen   string                   // kinds file with a program that is frozen; empty where CRIU does not work
+	unfrozen error                    // why it does not
 }
 
-func (u *up) newGuide() (guide, error) {
+func (u *up) newGuide(ctx context.Context) (guide, error) {
 	g := guide{
 		tokens: u.local.TokenEnvironment, base: u.local.Endpoint, listen: listenAddress,
 		evict: u.evictArguments, queue: u.names.Queue, accounts: u.local.AccountNames(), sample: u.sample, identity: u.config.Local.Identity,
@@ -52,9 +56,23 @@ func (u *up) newGuide() (guide, error) {
 		return g, err
 	}
 	g.storage = u.local.StorageEnvironment(authority)
-	g.az, err = u.writeAzureCLI(authority)
+	if g.az, err = u.writeAzureCLI(authority); err != nil {
+		return g, err
+	}
+	if g.unfrozen = lab.CheckSnapshots(ctx, u.folder); g.unfrozen == nil {
+		g.frozen = filepath.Join(u.folder, "unchanged.json")
+		err = os.WriteFile(g.frozen, []byte(unchangedKind), 0o600)
+	}
 	return g, err
 }
+
+// unchangedKind is a kinds file with a program that counts its payload's seconds and saves
+// nothing.
+const unchangedKind = `{"kinds": {"unchanged": {
+  "command": ["sh", "-c", "for i in $(seq $(cat payload)); do echo $i; sleep 1; done >out"],
+  "snapshot": "criu",
+  "outputs": {"from": ["out"]}}}}
+`
 
 // write prints all commands for those VMs.
 func (g guide) write(out io.Writer, vms []string) {
@@ -97,10 +115,22 @@ func (g guide) write(out io.Writer, vms []string) {
 	if g.az != "" {
 		g.writeAzureCLI(&b, vms[0])
 	}
+	g.writeSnapshots(&b)
 	if g.page != "" {
 		fmt.Fprintf(&b, "Look at it in a browser, where this address works once:\n\n    %s\n\n", g.page)
 	}
 	fmt.Fprint(out, b.String())
+}
+
+// writeSnapshots prints how an unchanged program becomes a job, or in one line why not here.
+func (g guide) writeSnapshots(b *strings.Builder) {
+	switch {
+	case g.frozen != "":
+		fmt.Fprintf(b, "A program that saves nothing, which CRIU freezes at an eviction: start the workers with --kinds-file %s too, and in the "+
+			"producer's terminal:\n\n    %s put --kind unchanged --payload 60\n\n", quote(g.frozen), g.program("producer"))
+	case g.unfrozen != nil:
+		fmt.Fprintf(b, "Programs that save nothing cannot be frozen here: %s\n\n", plaintext.Line(g.unfrozen.Error()))
+	}
 }
 
 // writeAzureCLI prints the possible commands of the Azure CLI. It can use storage only

@@ -1,10 +1,14 @@
 package up
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/spotworker/spotworker/internal/lab"
+	"github.com/spotworker/spotworker/internal/program"
 )
 
 // TestListenAddresses: each worker of lab up has a port of its own.
@@ -45,6 +49,35 @@ func TestGuideUploads(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("guide has no %q:\n%s", want, out.String())
 		}
+	}
+}
+
+// TestGuideFreezes: the guide has a program that CRIU freezes, or one line why it cannot.
+func TestGuideFreezes(t *testing.T) {
+	for name, row := range map[string]struct {
+		file string
+		err  error
+		want string
+	}{
+		"works": {"/tmp/lab/unchanged.json", nil, "--kinds-file /tmp/lab/unchanged.json too, and in the producer's terminal:\n\n" +
+			"    bin/producer put --kind unchanged --payload 60\n\n"},
+		"does not": {"", errors.New("there is no criu: install it"), "\nPrograms that save nothing cannot be frozen here: there is no criu: " +
+			"install it\n"},
+	} {
+		g := guide{tokens: func(string) []string { return nil }, base: func(string) string { return "" }, listen: listenAddress,
+			frozen: row.file, unfrozen: row.err}
+		var out strings.Builder
+		g.write(&out, []string{lab.VMName(1)})
+		if !strings.Contains(out.String(), row.want) {
+			t.Errorf("%s: guide has no %q:\n%s", name, row.want, out.String())
+		}
+	}
+	file := filepath.Join(t.TempDir(), "kinds.json")
+	if err := os.WriteFile(file, []byte(unchangedKind), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if kinds, err := program.ReadKinds(file); err != nil || len(kinds) != 1 || !kinds[0].Snapshot {
+		t.Errorf("ReadKinds of the guide's kind = %+v, %v", kinds, err)
 	}
 }
 

@@ -229,7 +229,7 @@ func (u *up) prepare(ctx context.Context) (err error) {
 	for range u.config.VMs {
 		u.newVM()
 	}
-	u.commands, err = u.newGuide()
+	u.commands, err = u.newGuide(ctx)
 	return err
 }
 

@@ -12,6 +12,9 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
+// snapshotVersion is the version of the states that package program makes of frozen programs.
+const snapshotVersion = 16
+
 // JobRows returns the names and values of a job for people. A row without a value is to be left out.
 func JobRows(j client.Job, now time.Time) [][2]string {
 	progress := overview.Percent(j)
@@ -27,6 +30,9 @@ func JobRows(j client.Job, now time.Time) [][2]string {
 	state := ""
 	if j.StateSize > 0 {
 		state = fmt.Sprintf("%d bytes, version %d", j.StateSize, j.StateVersion)
+		if j.StateVersion == snapshotVersion {
+			state = fmt.Sprintf("%d bytes, a snapshot of its program", j.StateSize)
+		}
 	}
 	if j.HasPreviousState {
 		state = strings.TrimPrefix(fmt.Sprintf("%s; the one before is kept too, %d bytes", state, j.PreviousStateSize), "; ")

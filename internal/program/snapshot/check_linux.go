@@ -1,10 +1,12 @@
 package snapshot
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"os/exec"
 
 	"github.com/spotworker/spotworker/internal/host/sandbox"
@@ -21,9 +23,31 @@ func Find() (string, error) {
 	return path, nil
 }
 
+// errFiltered is the error of a worker with a filter, which its programs inherit. Only root of
+// the machine may read a filter, and criu has to.
+var errFiltered = errors.New("the worker has a system call filter (seccomp), as in containers and systemd units, and CRIU cannot freeze " +
+	"programs with one: on a VM of the package set SPOTWORKER_SNAPSHOTS=criu in worker.env, elsewhere run the worker without filter")
+
+// isFiltered reports whether a process has a system call filter, by its /proc/PID/status.
+func isFiltered(status []byte) bool {
+	for line := range bytes.Lines(status) {
+		if mode, ok := bytes.CutPrefix(line, []byte("Seccomp:")); ok {
+			return string(bytes.TrimSpace(mode)) != "0"
+		}
+	}
+	return false // a kernel without filters
+}
+
 // Check returns this machine, or an error that says why it can neither take nor restore
 // snapshots of programs of a user. dir is an empty folder of the user.
 func Check(ctx context.Context, criu, dir string, user *sandbox.User) (Machine, error) {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return Machine{}, err
+	}
+	if isFiltered(status) {
+		return Machine{}, errFiltered
+	}
 	cmd := tree.NewCommand([]string{"/proc/self/exe"}, tree.Limits{}) // InNamespaces replaces it
 	cmd.Dir, cmd.Env = dir, []string{}
 	s, err := NewSession(Config{CRIU: criu, Job: dir}, cmd)
@@ -34,12 +58,16 @@ func Check(ctx context.Context, criu, dir string, user *sandbox.User) (Machine, 
 	out := printed.New(ctx, slog.New(slog.DiscardHandler))
 	program, err := tree.Start(cmd, tree.Limits{}, nil, user, out)
 	if err != nil {
-		return Machine{}, fmt.Errorf("this machine forbids the namespaces that a snapshot takes (user, PID and mount): %w", err)
+		return Machine{}, err
 	}
 	defer func() { program.Kill(); <-program.Exited(); out.Finish() }()
 	s.program = request{Verb: verbCheck}
 	_ = s.theirs.Close()
 	answer, err := s.do(ctx, request{Verb: verbCheck, Job: dir, CRIU: criu, Limit: startLimit})
+	if failed, ok := errors.AsType[*os.PathError](err); ok {
+		return Machine{}, fmt.Errorf("this machine forbids the namespaces that a snapshot takes (user, PID and mount), as "+
+			"containers and sandboxes do: on a VM of the package set SPOTWORKER_SNAPSHOTS=criu in worker.env: %w", failed.Err)
+	}
 	if err != nil || answer.Machine == nil {
 		return Machine{}, fmt.Errorf("this machine cannot take snapshots: %w", err)
 	}

@@ -192,8 +192,11 @@ func (p *initProcess) start(r request) error {
 
 // setLastPID makes the kernel number the next process in this namespace with a higher id.
 func setLastPID(pid int) error {
-	err := os.WriteFile("/proc/sys/kernel/ns_last_pid", []byte(strconv.Itoa(pid)), 0o600)
-	if err != nil {
+	const file = "/proc/sys/kernel/ns_last_pid"
+	if _, err := os.Stat(file); errors.Is(err, os.ErrNotExist) {
+		return errors.New("this kernel was built without CONFIG_CHECKPOINT_RESTORE: use one of a distribution")
+	}
+	if err := os.WriteFile(file, []byte(strconv.Itoa(pid)), 0o600); err != nil {
 		return fmt.Errorf("choose the PIDs of the program: %w", err)
 	}
 	return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/spotworker/spotworker/internal/host/sandbox"
 )
 
-var errSystem = errors.New("process snapshots take Linux: CRIU exists for no other system")
+var errSystem = errors.New("process snapshots take Linux: CRIU exists for no other system; run the worker there")
 
 // ErrLost does not occur here.
 var ErrLost = errors.New("criu did not end in time")

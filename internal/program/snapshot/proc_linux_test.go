@@ -63,3 +63,14 @@ func TestHostileInit(t *testing.T) {
 		t.Errorf("%d bytes were read or kept of an endless reply", n)
 	}
 }
+
+// TestSystemCallFilter refuses a worker whose programs inherit a filter.
+func TestSystemCallFilter(t *testing.T) {
+	for status, want := range map[string]bool{
+		"Name:\tworker\nSeccomp:\t2\nSeccomp_filters:\t9\n": true, "Seccomp:\t0\nSeccomp_filters:\t0\n": false, "Name:\tworker\n": false,
+	} {
+		if got := isFiltered([]byte(status)); got != want {
+			t.Errorf("isFiltered(%q) = %t, want %t", status, got, want)
+		}
+	}
+}

@@ -31,8 +31,9 @@ func NewCommand(argv []string, l Limits) *exec.Cmd {
 // its process group: in a control group where there are any, otherwise as a user of its
 // own, otherwise below a reaper.
 func begin(cmd *exec.Cmd, l Limits, groups *Groups, user *sandbox.User) (group, error) {
-	if inNamespaces(cmd) {
-		mapUser(cmd, user)
+	namespaces := inNamespaces(cmd)
+	if namespaces {
+		throughMapper(cmd, user)
 	}
 	switch {
 	case groups != nil:
@@ -50,7 +51,7 @@ func begin(cmd *exec.Cmd, l Limits, groups *Groups, user *sandbox.User) (group, 
 			return nil, err
 		}
 		return &usersGroup{processGroup: processGroup{cmd.Process.Pid}, user: user, limit: l.UserTasks}, nil
-	case inNamespaces(cmd): // which end with their first process
+	case namespaces: // which end with their first process
 		if err := cmd.Start(); err != nil {
 			return nil, err
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/delivery"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/program"
@@ -18,7 +19,7 @@ import (
 )
 
 // startWorker runs a worker of this machine until stop is called.
-func (m *machine) startWorker(server *storage.Server, k program.Kind) (stop func()) {
+func (m *machine) startWorker(server *storage.Server, k program.Kind, change ...func(*worker.Config)) (stop func()) {
 	m.t.Helper()
 	account, err := azure.Connect(azure.AccountConfig{ConnectionString: server.ConnectionString(), Transport: server.Transport()})
 	if err != nil {
@@ -28,13 +29,17 @@ func (m *machine) startWorker(server *storage.Server, k program.Kind) (stop func
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	w, err := worker.New(worker.Config{
+	c := worker.Config{
 		Settings: delivery.Settings{
 			Accounts: []*deployment.Stores{deployment.StoresOf(account, names)}, Log: m.logger(),
 			Kinds: job.Kinds{k.Name: program.NewHandler(k, m.scratch, nil, nil, nil, m.logger())},
 		},
 		Concurrency: 1, Host: m.t.Name(), Program: "test", DrainBudget: time.Minute,
-	})
+	}
+	for _, f := range change {
+		f(&c)
+	}
+	w, err := worker.New(c)
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -49,11 +54,9 @@ func (m *machine) startWorker(server *storage.Server, k program.Kind) (stop func
 	}
 }
 
-// TestHandedOverByWorkers moves an unchanged program through three workers, by its record.
-func TestHandedOverByWorkers(t *testing.T) {
-	withCRIU(t)
-	t.Parallel()
-	k := pythonKind(t)
+// withJob returns a storage account with a job.
+func withJob(t *testing.T, k program.Kind) (*storage.Server, *client.Client) {
+	t.Helper()
 	server := storage.New(storage.Options{})
 	c, err := client.Open(client.Options{ConnectionString: server.ConnectionString(), Transport: server.Transport()})
 	if err != nil {
@@ -65,6 +68,56 @@ func TestHandedOverByWorkers(t *testing.T) {
 	if _, err := c.Put(t.Context(), client.Spec{ID: "job-1", Kind: k.Name, Payload: "payload"}); err != nil {
 		t.Fatal(err)
 	}
+	return server, c
+}
+
+// TestNoBandwidth hands a job over whose last snapshot cannot be sent in the budget: the snapshot
+// before stands, and the program continues from it with the right result.
+func TestNoBandwidth(t *testing.T) {
+	withCRIU(t)
+	t.Parallel()
+	k := pythonKind(t)
+	server, c := withJob(t, k)
+	m := newMachine(t, nil)
+	stop := m.startWorker(server, k, func(c *worker.Config) {
+		c.DrainBudget, c.Policy = 16*time.Second, checkpoint.Policy{Interval: 200 * time.Millisecond}
+	})
+	until(t, m, "a snapshot", func() bool {
+		j, err := c.Get(t.Context(), "job-1")
+		return err == nil && j.StateSize > 0
+	})
+	server.OnCall(func(c storage.Call) storage.Fault {
+		if c.Operation == storage.OpPutBlob || c.Operation == storage.OpPutBlock {
+			return storage.Fault{Before: time.Minute}
+		}
+		return storage.Fault{}
+	})
+	stop()
+	server.OnCall(nil)
+	released, err := c.Get(t.Context(), "job-1")
+	if err != nil || released.Status != client.StatusOpen || released.StateVersion != 16 || released.Interruptions != 1 {
+		t.Errorf("the released job = %+v, %v, want it open with a snapshot; log:\n%s", released, err, m.log)
+	}
+	m = newMachine(t, nil)
+	stop = m.startWorker(server, k)
+	m.untilRuns(true)
+	m.letFinish()
+	until(t, m, "the job is done", func() bool {
+		j, err := c.Get(t.Context(), "job-1")
+		return err == nil && j.Status == client.StatusDone
+	})
+	stop()
+	if result, err := c.Result(t.Context(), "job-1"); err != nil || string(result) != evicted(t, k, 0) {
+		t.Errorf("result = %q, %v", result, err)
+	}
+}
+
+// TestHandedOverByWorkers moves an unchanged program through three workers, by its record.
+func TestHandedOverByWorkers(t *testing.T) {
+	withCRIU(t)
+	t.Parallel()
+	k := pythonKind(t)
+	server, c := withJob(t, k)
 	for i := range 3 {
 		m := newMachine(t, nil)
 		stop := m.startWorker(server, k)

@@ -70,6 +70,8 @@ func inContainer(t *testing.T, prepare func(t *testing.T, folder string), test f
 		"--boot", "systemd.wants=spotworker-test.service")
 	var console bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &console, &console
+	// A VM has neither nspawn's system call filter nor its mounts over /proc.
+	cmd.Env = append(os.Environ(), "SYSTEMD_SECCOMP=0", "SYSTEMD_NSPAWN_API_VFS_WRITABLE=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second

@@ -38,11 +38,13 @@ func archiveOf(version string) string { return filepath.Join(shared, version+".t
 // programs that the local Azure needs.
 func prepare(t *testing.T, folder string) {
 	repository := repository.Root(t)
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", folder+"/", "./cmd/lab", "./cmd/producer")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", folder+"/", "./cmd/lab", "./cmd/producer",
+		"./internal/test/integration/vmapp/testdata/count")
 	build.Dir, build.Env = repository, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v: %s", err, out)
 	}
+	copyCRIU(t, filepath.Join(repository, ".tools", "criu"), filepath.Join(folder, "criu"))
 	handlers := example(t, repository)
 	for _, version := range []string{oldVersion, newVersion} {
 		pack(t, folder, version+".tar.gz", version, runtime.GOARCH, handlers)

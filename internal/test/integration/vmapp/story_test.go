@@ -23,10 +23,12 @@ func TestVMApplication(t *testing.T) {
 	inContainer(t, prepare, func(t *testing.T) {
 		put(t, "/etc/hosts", "127.0.0.1 localhost\n::1 localhost\n")
 		m := &machine{azure: startAzure(t, 4), extension: newExtension()}
+		installCRIU(t)
 		m.before = inventory(t)
 		m.run(t, "life", m.life)
 		m.run(t, "attacked", m.attacked)
 		m.run(t, "control groups", m.controlGroups)
+		m.run(t, "snapshots", m.snapshots)
 		m.run(t, "several workers", m.severalWorkers)
 		m.run(t, "frozen worker", m.frozenWorker)
 		for _, trouble := range troubles {

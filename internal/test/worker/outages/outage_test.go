@@ -283,3 +283,25 @@ func TestDrainWithoutBandwidth(t *testing.T) {
 		}
 	})
 }
+
+// TestSaveOutlastsANotice warns once of a state that an eviction would lose.
+func TestSaveOutlastsANotice(t *testing.T) {
+	rig.Run(t, func(t *testing.T, b *rig.Bed) {
+		b.Server.OnCall(func(c storage.Call) storage.Fault {
+			if c.Operation == storage.OpPutBlob && c.Container == b.Names.Records {
+				return storage.Fault{Before: 6 * time.Second}
+			}
+			return storage.Fault{}
+		})
+		b.Put("long", "steps", "")
+		p := b.Start("vm_0", job.Kinds{"steps": &rig.Steps{N: 1000, Each: 300 * time.Millisecond}})
+		const warning = "a checkpoint takes longer to save than an eviction leaves for it: the one before would stand"
+		b.WaitFor("a warning", 5*time.Minute, func() bool { return len(p.Log.Find(warning)) > 0 })
+		time.Sleep(time.Minute)
+		lines := p.Log.Find(warning)
+		p.Stop()
+		if len(lines) != 1 || lines[0]["bytes"] == nil || lines[0]["took"] == nil {
+			t.Errorf("log = %v, want one warning with the state's size and time", lines)
+		}
+	})
+}
