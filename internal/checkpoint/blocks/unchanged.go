@@ -30,8 +30,9 @@ type UnitHash struct {
 
 // gap is a range of a state that is not read: it begins and ends where blocks of the base do.
 type gap struct {
-	at, length int64
-	blocks     []string
+	at, length, shift int64 // the base has it shift bytes before
+	blocks            []string
+	extents           []extent // instead of blocks, of a base with a layout
 }
 
 // inUnits returns the part of a span that consists of whole units of both states: the first
@@ -61,7 +62,9 @@ func (b *Base) same(unit int64) map[int64]int64 {
 // ascending order. Blocks and units end in different places. So a gap has whole blocks, and
 // all units that it touches are the same as confirmed units of the base: their hashes are
 // known, although the unit at each end is read in part.
-func (b *Base) gaps(unit, from int64, has func(id string) bool) (all []gap) {
+//
+// In a base with a layout a gap may begin and end anywhere: with kept, its extents are the gap.
+func (b *Base) gaps(unit, from int64, has func(id string) bool, kept *places) (all []gap) {
 	if b.Skip == nil {
 		return nil
 	}
@@ -77,7 +80,12 @@ func (b *Base) gaps(unit, from int64, has func(id string) bool) (all []gap) {
 			for end < was+number && b.confirmed(end) {
 				end++
 			}
-			all = b.appendGap(all, starts, max(begin*unit, from-shift), end*unit, shift, has)
+			low, high := max(begin*unit, from-shift), end*unit
+			if b.Layout.ranges == nil {
+				all = b.appendGap(all, starts, low, high, shift, has)
+			} else if low < high {
+				all = append(all, gap{at: low + shift, length: high - low, shift: shift, extents: kept.slice(low, high)})
+			}
 			begin = end
 		}
 	}
@@ -100,14 +108,14 @@ func (b *Base) appendGap(all []gap, starts []int64, low, high, shift int64, has 
 			return all
 		}
 	}
-	return append(all, gap{at: starts[from] + shift, length: starts[to] - starts[from], blocks: b.Blocks[from:to]})
+	return append(all, gap{at: starts[from] + shift, length: starts[to] - starts[from], shift: shift, blocks: b.Blocks[from:to]})
 }
 
 // group returns the group of a gap, whose blocks the blob has.
 func (g *gap) group() *group {
 	decided := make(chan struct{})
 	close(decided)
-	return &group{blocks: g.blocks, decided: decided}
+	return &group{blocks: g.blocks, extents: g.extents, decided: decided}
 }
 
 func (b *Base) confirmed(unit int64) bool { return b.Units[unit].Confirmed }
