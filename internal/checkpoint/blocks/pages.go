@@ -57,7 +57,9 @@ func newPager(page int, key Key, base Pages) *pager {
 	if p.page > 0 {
 		p.current = xxh3.NewSeed(key.names())
 	}
-	p.more.L = &p.mu
+	if p.more.L = &p.mu; p.page > 0 {
+		p.sums = make(Pages, 0, min(len(base)+1, maxPages))
+	}
 	return p
 }
 

@@ -18,7 +18,7 @@ import (
 const (
 	patchShare  = 4       // a group is patched if at most this part of its bytes has changed
 	patchPages  = 1 << 16 // pages of one save
-	patchCalls  = 4       // blocks of pages in flight
+	patchCalls  = 4       // blocks of pages in flight, of about 1 MiB each
 	patchBlocks = 40_000  // blocks of the base; a blob has at most 50,000
 )
 
@@ -43,8 +43,9 @@ type patcher struct {
 
 	mu      sync.Mutex
 	current *patch
-	left    int // pages that may be sent
-	calls   chan struct{}
+	spare   []byte      // an empty buffer, or nil
+	left    int         // pages that may be sent
+	buffers chan []byte // the buffers of blocks of pages that are not in use
 }
 
 // places are the extents of a state in a blob.
@@ -66,8 +67,8 @@ func (m *Manifest) places(has func(id string) bool) *places {
 	if m.Layout.ranges == nil && at != m.Size || m.Layout.ranges != nil && (m.Layout.size() != m.Size || at != m.Place.At+m.Place.Size) {
 		return nil
 	}
-	var all places
-	size := int64(0)
+	room := len(m.Blocks) + len(m.Layout.ranges)
+	all, size := places{make([]int64, 0, room), make([]extent, 0, room)}, int64(0)
 	add := func(block int, at, length int64) {
 		all.starts, all.extents = append(all.starts, size), append(all.extents, extent{block: m.Blocks[block], at: at, length: length})
 		size += length
@@ -138,7 +139,10 @@ func newPatcher(to *Target, known *Set, base *Base) *patcher {
 	}
 	p := &patcher{
 		pages: newPager(to.Page, to.Key, base.Pages), permit: sync.OnceValue(to.MayPatch), left: patchPages,
-		calls: make(chan struct{}, patchCalls),
+		buffers: make(chan []byte, patchCalls),
+	}
+	for range patchCalls {
+		p.buffers <- nil
 	}
 	if p.pages.page > 0 && len(base.Pages) > 0 && base.mayGrow(to.Last) {
 		p.base = base.places(known.has)
@@ -221,7 +225,8 @@ func (u *upload) gather(g *group, same []bool, changed int, data []byte, from in
 // add copies changed bytes to the current block of pages. mu is locked.
 func (p *patcher) add(data []byte) extent {
 	if p.current == nil {
-		p.current = &patch{}
+		p.current = &patch{data: p.spare}
+		p.spare = nil
 	}
 	e := extent{patch: p.current, at: int64(len(p.current.data)), length: int64(len(data))}
 	p.current.data = append(p.current.data, data...)
@@ -232,17 +237,27 @@ func (p *patcher) add(data []byte) extent {
 func (u *upload) sendPages(full *patch) error {
 	full.id = u.to.Namer.name(full.data, len(full.data), patchKind)
 	select {
-	case u.patcher.calls <- struct{}{}:
+	case free := <-u.patcher.buffers:
+		u.patcher.keep(free)
 	case <-u.ctx.Done():
 		return context.Cause(u.ctx)
 	}
 	u.sending.Go(func() error {
 		err := u.slabs.call(u.ctx, func() error { return u.stage(full.id, full.data) })
+		u.patcher.buffers <- full.data[:0]
 		full.data = nil
-		<-u.patcher.calls
 		return err
 	})
 	return nil
+}
+
+// keep keeps a free buffer for the next block of pages.
+func (p *patcher) keep(free []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.spare == nil {
+		p.spare = free
+	}
 }
 
 // isWhole reports whether extents are whole blocks.

@@ -107,11 +107,11 @@ type upload struct {
 	ctx     context.Context
 	sending *errgroup.Group
 
-	parts  chan part  // to hash, in order
-	pieces chan piece // to cut, in order
-	rests  chan int   // where the group begins that did not end with the slab, for each slab
-	groups []*group
-	hashes unitHasher
+	parts   chan part  // to hash, in order
+	pieces  chan piece // to cut, in order
+	rests   chan int   // where the group begins that did not end with the slab, for each slab
+	groups  []*group
+	hashes  unitHasher
 	patcher *patcher
 
 	mu   sync.Mutex      // guards what follows
