@@ -35,7 +35,7 @@ func (b *rig) stateIn(t *testing.T, r Record) []byte {
 	l, err := blocks.ParseLayout(body[r.Layout.At:][:r.Layout.Size], r.Layout.At, r.StateSize)
 	must(t, err)
 	state := make([]byte, r.StateSize)
-	must(t, l.Read(state, 0, func(data []byte, at int64) error {
+	must(t, l.Read(state, 0, 1, func(data []byte, at int64) error {
 		copy(data, body[at:])
 		return nil
 	}))

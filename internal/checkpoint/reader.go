@@ -22,6 +22,10 @@ const (
 	// readAhead is how many ranges of one state wait for their turn or are in flight at
 	// most.
 	readAhead = 8
+
+	// layoutCalls is how many calls for one range are in flight at most, if the state has a
+	// layout.
+	layoutCalls = 4
 )
 
 // stateReader reads a large state in ranges, some of them ahead of the handler. It
@@ -136,7 +140,7 @@ func (r *stateReader) advance() error {
 		return io.EOF
 	}
 	if err == nil && next.Err != nil {
-		err = r.layout.Read(next.Data, next.Offset, func(data []byte, at int64) error {
+		err = r.layout.Read(next.Data, next.Offset, 1, func(data []byte, at int64) error {
 			return r.from.readRange(r.ctx, r.stored.of, data, r.stored.from+at)
 		})
 		if err == nil {
@@ -167,7 +171,7 @@ func (r *stateReader) fetch(ctx context.Context, data []byte, offset int64) (ran
 	if record.StateHash != r.stored.of {
 		return rangeHashes{}, ErrReplaced
 	}
-	err := r.layout.Read(data, offset, func(data []byte, at int64) error {
+	err := r.layout.Read(data, offset, layoutCalls, func(data []byte, at int64) error {
 		return r.from.owned.store.bodyRange(ctx, record, data, r.stored.from+at)
 	})
 	if err != nil {

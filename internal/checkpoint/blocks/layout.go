@@ -5,12 +5,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"slices"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Bounds of the layout of a state. A base above them is replaced by whole blocks. A save that
 // ends a claim has little time, and may exceed them twice.
 const (
-	maxRanges  = 1 << 17 // of the layout
+	maxRanges  = 1 << 18 // of the layout
 	maxPatches = 1 << 10 // blocks of pages
 	maxExcess  = 2       // the body may be larger than the state by the state divided by this
 	endFactor  = 2       // for the save that ends a claim
@@ -22,7 +24,7 @@ const (
 // Sizes of the reading of a state with a layout, in bytes.
 const (
 	maxWaste = 128 << 10 // unneeded bytes between two ranges that are read by one call
-	maxRun   = 1 << 20   // a buffer for ranges that one call reads
+	maxRun   = 256 << 10 // a buffer for ranges that one call reads
 )
 
 // Place is where a body has its layout, in bytes. The zero value says that the body is the state.
@@ -112,34 +114,24 @@ func (l *Layout) slice(from, length int64) (all []target) {
 }
 
 // Read fills data with the bytes of the state from an offset on, by calls that each read a range
-// of the body. Neighbouring ranges are read by one call.
-func (l *Layout) Read(data []byte, offset int64, read func(data []byte, at int64) error) error {
+// of the body, at most so many at once. Neighbouring ranges are read by one call.
+func (l *Layout) Read(data []byte, offset int64, calls int, read func(data []byte, at int64) error) error {
 	if len(l.ranges) == 0 {
 		return read(data, offset)
 	}
 	main, others := divide(l.slice(offset, int64(len(data))))
-	for _, r := range runs(main, int64(len(data))) { // reads what lies between, too
+	for _, r := range runs(main, int64(len(data))) { // with the bytes between them, which others replace
 		to := r.targets[0].to
 		if err := read(data[to:to+r.length], r.at); err != nil {
 			return err
 		}
 	}
+	var reading errgroup.Group
+	reading.SetLimit(calls)
 	for _, r := range runs(others, maxRun) {
-		if t := r.targets[0]; len(r.targets) == 1 {
-			if err := read(data[t.to:t.to+t.length], t.at); err != nil {
-				return err
-			}
-			continue
-		}
-		buffer := make([]byte, r.length)
-		if err := read(buffer, r.at); err != nil {
-			return err
-		}
-		for _, t := range r.targets {
-			copy(data[t.to:t.to+t.length], buffer[t.at-r.at:])
-		}
+		reading.Go(func() error { return r.read(data, read) })
 	}
-	return nil
+	return reading.Wait()
 }
 
 // divide returns the targets that lie in the buffer as in the body, as far as they are the most
@@ -168,8 +160,23 @@ type run struct {
 	targets []target
 }
 
-// runs sorts targets by their place in the body, and divides them into runs: where much lies
-// between them, or a run would have more than so many bytes.
+// read reads the run, and copies its targets to the buffer.
+func (r *run) read(data []byte, read func(data []byte, at int64) error) error {
+	if t := r.targets[0]; len(r.targets) == 1 {
+		return read(data[t.to:t.to+t.length], t.at)
+	}
+	buffer := make([]byte, r.length)
+	if err := read(buffer, r.at); err != nil {
+		return err
+	}
+	for _, t := range r.targets {
+		copy(data[t.to:t.to+t.length], buffer[t.at-r.at:])
+	}
+	return nil
+}
+
+// runs sorts targets by their place in the body. It begins a run where more than maxWaste is
+// between two of them, or the run would have more than so many bytes.
 func runs(all []target, most int64) (divided []run) {
 	slices.SortFunc(all, func(a, b target) int { return cmp.Compare(a.at, b.at) })
 	for i, t := range all {
