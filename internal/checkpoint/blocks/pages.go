@@ -41,7 +41,6 @@ type pager struct {
 	at      int64        // bytes written and skipped
 	current *xxh3.Hasher // of the written part of the current page
 	skipped bool         // a part of the current page was skipped
-	was     int64        // the page of the base that is the current page then
 
 	mu    sync.Mutex
 	more  sync.Cond // sums were added, or the state has ended
@@ -84,9 +83,9 @@ func (p *pager) write(data []byte) {
 	p.more.Broadcast()
 }
 
-// skip continues the state with bytes that are not read. The base has them that many bytes
-// before.
-func (p *pager) skip(bytes, shift int64) {
+// skip continues the state with bytes that are not read. Their pages are unknown: only the last
+// save of a claim skips bytes, and none is compared with it.
+func (p *pager) skip(bytes int64) {
 	if p.page == 0 {
 		return
 	}
@@ -94,7 +93,7 @@ func (p *pager) skip(bytes, shift int64) {
 	defer p.mu.Unlock()
 	for bytes > 0 && len(p.sums) < maxPages {
 		n := min(bytes, p.page-p.at%p.page)
-		p.skipped, p.was = true, (p.at-shift)/p.page
+		p.skipped = true
 		bytes -= n
 		p.advance(n)
 	}
@@ -110,11 +109,8 @@ func (p *pager) advance(bytes int64) {
 
 func (p *pager) end() {
 	var sum PageSum
-	switch {
-	case !p.skipped:
+	if !p.skipped {
 		sum = p.current.Sum128().Bytes()
-	case p.was < int64(len(p.base)):
-		sum = p.base[p.was]
 	}
 	p.sums = append(p.sums, sum)
 	p.current.Reset()

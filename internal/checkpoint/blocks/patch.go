@@ -19,7 +19,7 @@ const (
 	patchShare  = 4       // a group is patched if at most this part of its bytes has changed
 	patchPages  = 1 << 16 // pages of one save
 	patchCalls  = 4       // blocks of pages in flight, of about 1 MiB each
-	patchBlocks = 40_000  // blocks of the base; a blob has at most 50,000
+	patchBlocks = 24_000  // blocks of the base; a blob has at most 50,000, and a save adds as many at most
 )
 
 // extent is a range of a block.

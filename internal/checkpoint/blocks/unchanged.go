@@ -30,9 +30,9 @@ type UnitHash struct {
 
 // gap is a range of a state that is not read: it begins and ends where blocks of the base do.
 type gap struct {
-	at, length, shift int64 // the base has it shift bytes before
-	blocks            []string
-	extents           []extent // instead of blocks, of a base with a layout
+	at, length int64
+	blocks     []string
+	extents    []extent // instead of blocks, of a base with a layout
 }
 
 // inUnits returns the part of a span that consists of whole units of both states: the first
@@ -84,7 +84,7 @@ func (b *Base) gaps(unit, from int64, has func(id string) bool, kept *places) (a
 			if b.Layout.ranges == nil {
 				all = b.appendGap(all, starts, low, high, shift, has)
 			} else if low < high {
-				all = append(all, gap{at: low + shift, length: high - low, shift: shift, extents: kept.slice(low, high)})
+				all = append(all, gap{at: low + shift, length: high - low, extents: kept.slice(low, high)})
 			}
 			begin = end
 		}
@@ -108,7 +108,7 @@ func (b *Base) appendGap(all []gap, starts []int64, low, high, shift int64, has 
 			return all
 		}
 	}
-	return append(all, gap{at: starts[from] + shift, length: starts[to] - starts[from], shift: shift, blocks: b.Blocks[from:to]})
+	return append(all, gap{at: starts[from] + shift, length: starts[to] - starts[from], blocks: b.Blocks[from:to]})
 }
 
 // group returns the group of a gap, whose blocks the blob has.

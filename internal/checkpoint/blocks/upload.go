@@ -124,7 +124,6 @@ type part struct {
 	slab *slab
 	data []byte
 	gap  int64 // its length; 0 for a part of a slab
-	was  int64 // how many bytes before that the base has the gap
 }
 
 // piece is the part of the state that one read put into a slab.
@@ -207,7 +206,7 @@ func (u *upload) read(state io.Reader) (size int64, err error) {
 				return 0, err
 			}
 			size += next.length
-			u.parts <- part{gap: next.length, was: next.shift}
+			u.parts <- part{gap: next.length}
 			if into, filled, err = u.nextSlab(into, len(into.data)); err != nil {
 				return 0, err
 			}
@@ -286,7 +285,7 @@ func (u *upload) hash() {
 	for p := range u.parts {
 		if p.gap > 0 {
 			u.hashes.skip(p.gap)
-			u.patcher.pages.skip(p.gap, p.was)
+			u.patcher.pages.skip(p.gap)
 			continue
 		}
 		u.patcher.pages.write(p.data)
