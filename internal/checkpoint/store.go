@@ -57,7 +57,10 @@ type Store struct {
 
 // NewStore returns the store of the records in container c.
 func NewStore(c *container.Client) *Store {
-	return &Store{container: c, unit: blocks.Unit, page: blocks.Page, cutter: chunks.New, maxStream: MaxStream, budget: readahead.NewBudget(transferBuffers)}
+	return &Store{
+		container: c, unit: blocks.Unit, page: blocks.Page, cutter: chunks.New, maxStream: MaxStream,
+		budget: readahead.NewBudget(transferBuffers),
+	}
 }
 
 // WithChunks makes blocks, and the units of hashes, that many bytes long. Tests of other

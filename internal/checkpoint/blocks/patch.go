@@ -64,7 +64,7 @@ func (m *Manifest) places(has func(id string) bool) *places {
 		}
 		starts, at = append(starts, at), at+length
 	}
-	if m.Layout.ranges == nil && at != m.Size || m.Layout.ranges != nil && (m.Layout.size() != m.Size || at != m.Place.At+m.Place.Size) {
+	if !m.fits(at) {
 		return nil
 	}
 	room := len(m.Blocks) + len(m.Layout.ranges)
@@ -91,6 +91,14 @@ func (m *Manifest) places(has func(id string) bool) *places {
 		}
 	}
 	return &all
+}
+
+// fits reports whether a body of so many bytes is that of the state.
+func (m *Manifest) fits(body int64) bool {
+	if m.Layout.ranges == nil {
+		return body == m.Size
+	}
+	return m.Layout.size() == m.Size && body == m.Place.At+m.Place.Size
 }
 
 // end returns where a range ends that begins at starts[i], if all end at last.
@@ -304,6 +312,20 @@ func (u *upload) finish(ctx context.Context, m *Manifest) error {
 		last.id = u.to.Namer.name(last.data, len(last.data), patchKind)
 		sending.Go(func() error { return u.stage(last.id, last.data) })
 	}
+	m.layOut(all)
+	layout := m.Layout.encode()
+	id := u.to.Namer.name(layout, len(layout), layoutKind)
+	m.Blocks, m.Place.Size = append(m.Blocks, id), int64(len(layout))
+	sending.Go(func() error { return u.stage(id, layout) })
+	if err := sending.Wait(); err != nil {
+		return err
+	}
+	return u.check(all, m.Size)
+}
+
+// layOut makes the layout of a state of these extents, whose blocks have ids now, and the blocks
+// of the body before it.
+func (m *Manifest) layOut(all []extent) {
 	at := map[string]int64{}
 	for _, patches := range []bool{false, true} {
 		for i := range all {
@@ -323,14 +345,6 @@ func (u *upload) finish(ctx context.Context, m *Manifest) error {
 	for _, e := range all {
 		m.Layout.add(bodyRange{at[e.block] + e.at, e.length})
 	}
-	layout := m.Layout.encode()
-	id := u.to.Namer.name(layout, len(layout), layoutKind)
-	m.Blocks, m.Place.Size = append(m.Blocks, id), int64(len(layout))
-	sending.Go(func() error { return u.stage(id, layout) })
-	if err := sending.Wait(); err != nil {
-		return err
-	}
-	return u.check(all, m.Size)
 }
 
 // check returns an error if the extents do not have the size of the state.

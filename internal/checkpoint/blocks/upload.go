@@ -7,7 +7,8 @@
 //
 // [Upload] runs all steps concurrently. The bytes stay in the slab that they were
 // read into until nothing needs them. The blocks take effect when the caller commits
-// their list; package chunks cuts. Ranges that a [Base] has are not read.
+// their list; package chunks cuts. Ranges that a [Base] has are not read. If few pages of a
+// group differ from the base, they alone are sent (patch.go).
 package blocks
 
 import (
