@@ -97,8 +97,8 @@ func edit(state []byte, page int, random *rand.Rand) []byte {
 	}
 }
 
-// TestPagesOfRandomHistories: whatever happens to a state between saves, and whichever worker
-// makes them, every worker restores the last one.
+// TestPagesOfRandomHistories: after random changes of a state between saves, by several workers,
+// every worker restores the last state.
 func TestPagesOfRandomHistories(t *testing.T) {
 	layouts := 0
 	for seed := range uint64(proof.Times(12, 500)) {
@@ -369,7 +369,7 @@ func TestLayoutBesideAnOlderState(t *testing.T) {
 	})
 }
 
-// Whatever the status after a state with a layout, the next one reads it or nothing.
+// A replay continues from a state with a layout, or removes the layout too. A result removes it.
 func TestLayoutAndOperators(t *testing.T) {
 	for name, row := range map[string]struct {
 		scratch bool
@@ -397,8 +397,8 @@ func TestLayoutAndOperators(t *testing.T) {
 	}
 }
 
-// TestKilledWhileSendingPages: whichever call of a save is the last one of a worker, its successor
-// restores the state before or the new one, and saves pages again.
+// TestKilledWhileSendingPages: a worker dies after each call of a save. Its successor restores the
+// old or the new state, and saves pages again.
 func TestKilledWhileSendingPages(t *testing.T) {
 	for after := range 12 {
 		inBubble(t, func(t *testing.T, b *rig) {

@@ -23,8 +23,8 @@ func randomLayout(random *rand.Rand, body []byte) (l Layout, state []byte) {
 	return l, state
 }
 
-// TestLayoutRead: whatever the layout, a part of the state is read as it is, by few calls, none of
-// which reads more than the part or a buffer.
+// TestLayoutRead: a part of a state with a random layout is read right, by few calls. No call reads
+// more than the part or a buffer.
 func TestLayoutRead(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	body := make([]byte, 4<<20)

@@ -93,7 +93,7 @@ func (m *Manifest) places(has func(id string) bool) *places {
 	return &all
 }
 
-// fits reports whether a body of so many bytes is that of the state.
+// fits reports whether the body of the state has so many bytes.
 func (m *Manifest) fits(body int64) bool {
 	if m.Layout.ranges == nil {
 		return body == m.Size
@@ -124,8 +124,8 @@ func (p *places) slice(from, to int64) (all []extent) {
 	return all
 }
 
-// mayGrow reports whether a save may add pages to the state. The one that ends a claim may add
-// more.
+// mayGrow reports whether a save may add pages to the state. The last save of a claim may add more
+// pages.
 func (m *Manifest) mayGrow(last bool) bool {
 	factor := int64(1)
 	if last {
