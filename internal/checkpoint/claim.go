@@ -176,10 +176,11 @@ func (c *Claim) EarlierRunTime() time.Duration { return c.accounting.runTimeBefo
 // the record, since a write may be in flight.
 func (c *Claim) SetFacts(source func(found Facts) Facts) { c.accounting.set(source) }
 
-// SetMixed makes the first state in blocks of a job ask whether a worker may be alive that
-// cannot read records of version 3. Then the job keeps to the hash that all workers know.
-// Without it there is no such worker.
-func (c *Claim) SetMixed(mixed func(context.Context) bool) { c.sender.mixed = mixed }
+// SetMixed sets a function that reports whether a worker may be alive that cannot read records
+// of a version. The first state in blocks of a job asks for version 3: if so, the job keeps to the
+// hash that all workers know. The first state with a layout of a claim asks for version 4: if so,
+// the claim keeps to whole blocks. Without the function there is no such worker.
+func (c *Claim) SetMixed(mixed func(ctx context.Context, version int) bool) { c.sender.mixed = mixed }
 
 // Check reads the record and returns a [*ConflictError] if this claim does not own it
 // now, because somebody else wrote it. It writes nothing. Any other error says

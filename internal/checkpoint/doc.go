@@ -54,6 +54,9 @@
 // ranges with the recorded hashes of units. The write that ends the claim does not read them,
 // as far as the save before has confirmed them.
 //
+// If few pages of a state have changed, they alone are sent. The body then has a layout
+// ([Record.Layout]): ranges of the body, one after another, are the state.
+//
 // # Reading a large state
 //
 // The hash in the record covers the whole MiBs of the state, however it is cut into blocks. So

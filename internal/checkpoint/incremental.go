@@ -34,35 +34,45 @@ type incremental interface {
 
 // base is a recorded state with which later states are compared.
 type base struct {
-	origin   any
+	origin   any // nil if the stream cannot be compared without reading it
 	manifest blocks.Manifest
 }
 
 // send uploads the blocks of a stream that the record lacks. The recorded state has that hash.
 // With skip the stream is not read where it is unchanged.
-func (s *sender) send(ctx context.Context, head []byte, from *stream, recorded string, skip bool) (p prepared, wrong bool, err error) {
+func (s *sender) send(ctx context.Context, head []byte, from *stream, recorded string, skip, last bool) (p prepared, wrong bool,
+	err error) {
 	var known blocks.Base
-	if s.base != nil && s.base.manifest.Hash == recorded {
-		known.Manifest = s.base.manifest
-		if known.Spans, err = from.unchanged(s.base.origin); err != nil {
+	if before := s.baseOf(recorded); before != nil {
+		known.Manifest = before.manifest
+		if known.Spans, err = from.unchanged(before.origin); err != nil {
 			return prepared{}, false, err
 		}
 		if skip {
 			known.Skip = from.skip
 		}
 	}
-	m, err := s.upload(ctx, io.MultiReader(bytes.NewReader(head), from), known, int64(len(head)))
+	m, err := s.upload(ctx, io.MultiReader(bytes.NewReader(head), from), known, int64(len(head)), last)
 	if err != nil {
 		return prepared{}, false, err
 	}
 	for _, at := range m.Wrong {
 		from.wrong(at)
 	}
-	p = prepared{hash: m.Hash, inUnits: m.Hash, key: s.key, size: m.Size, blocks: len(m.Blocks), content: content{blocks: m.Blocks}}
-	if origin := from.origin(); origin != nil {
-		p.content.base = &base{origin, m}
-	}
+	p = prepared{hash: m.Hash, inUnits: m.Hash, key: s.key, size: m.Size, blocks: len(m.Blocks), layout: m.Place,
+		content: content{blocks: m.Blocks, base: &base{from.origin(), m}}}
 	return p, len(m.Wrong) > 0, nil
+}
+
+// baseOf returns the recorded state, which has that hash, if this claim has saved it or read it
+// to its end.
+func (s *sender) baseOf(recorded string) *base {
+	for _, known := range []*base{s.base, s.restored.Load()} {
+		if known != nil && known.manifest.Hash == recorded {
+			return known
+		}
+	}
+	return nil
 }
 
 // origin is Origin of an incremental stream, and nil of another one.
@@ -77,7 +87,7 @@ func (s *stream) origin() any {
 func (s *stream) unchanged(origin any) (spans []blocks.Span, err error) {
 	defer recoverPanic(&err)
 	from, ok := s.from.(incremental)
-	if !ok {
+	if !ok || origin == nil {
 		return nil, nil
 	}
 	end := int64(0)

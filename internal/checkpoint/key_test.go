@@ -16,7 +16,7 @@ import (
 	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
-func isMixed(context.Context) bool { return true }
+func isMixed(context.Context, int) bool { return true }
 
 // version returns the version of the format of the record.
 func (b *rig) version(t *testing.T) string {
@@ -31,7 +31,7 @@ func (b *rig) version(t *testing.T) string {
 // repeated state would count as progress.
 func TestKeyStaysWithTheJob(t *testing.T) {
 	for name, row := range map[string]struct {
-		first, later func(context.Context) bool
+		first, later func(context.Context, int) bool
 		version      string
 	}{
 		"no older worker":            {nil, nil, "3"},
@@ -154,7 +154,7 @@ func damages(body []byte) map[string][]byte {
 // Every damage of a body is found before the reader has the last bytes, with both hashes;
 // so are another key and another hash.
 func TestEveryDamageIsFound(t *testing.T) {
-	for _, mixed := range []func(context.Context) bool{nil, isMixed} {
+	for _, mixed := range []func(context.Context, int) bool{nil, isMixed} {
 		inBubble(t, func(t *testing.T, b *rig) {
 			c := b.store.Fresh(ours, "worker-1")
 			c.SetMixed(mixed)

@@ -84,6 +84,8 @@ var fields = []field{
 	stateKey("statekey"),
 	number("statesize", func(r *Record) *int64 { return &r.StateSize }),
 	number("stateblocks", func(r *Record) *int { return &r.StateBlocks }),
+	layoutNumber("layoutat", func(r *Record) *int64 { return &r.Layout.At }),
+	layoutNumber("layoutsize", func(r *Record) *int64 { return &r.Layout.Size }),
 	number("stateversion", func(r *Record) *int { return &r.StateVersion }),
 	text("previoushash", func(r *Record) *string { return &r.Previous.Hash }),
 	number("previoussize", func(r *Record) *int64 { return &r.Previous.Size }).lenient(),
@@ -169,6 +171,10 @@ func parse(id string, metadata map[string]*string) (Record, error) {
 	if version < 3 {
 		delete(values, "statekey") // an older worker has recorded another state since
 	}
+	if version < layoutVersion {
+		delete(values, "layoutat")
+		delete(values, "layoutsize")
+	}
 	for _, f := range fields {
 		value, ok := values[f.key]
 		if !ok {
@@ -235,6 +241,18 @@ func stateKey(key string) field {
 			}
 			return nil
 		}}
+}
+
+// layoutNumber is a number of [Record.Layout], which counts in records of version 4 alone, as
+// stateKey does in those of 3.
+func layoutNumber(key string, at func(*Record) *int64) field {
+	f := number(key, at)
+	return field{key, func(r *Record) string {
+		if r.WireVersion() < layoutVersion {
+			return ""
+		}
+		return f.write(r)
+	}, f.read}
 }
 
 func freeText(key string, limit int, at func(*Record) *string) field {

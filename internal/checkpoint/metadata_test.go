@@ -114,6 +114,11 @@ func goldenRecords() map[string]Record {
 			ID: "job-1", Version: Version, Status: Open, Token: "t", Write: 2, Generation: 1, StateKey: "0123456789abcdeffedcba9876543210",
 			StateHash: strings.Repeat("fedcba9876543210", 4), StateSize: 4096, StateBlocks: 3, CreatedAt: noon, ClaimedAt: noon, Owner: "w",
 		},
+		"layout": {
+			ID: "job-1", Version: Version, Status: Open, Token: "t", Write: 2, Generation: 1, StateKey: "0123456789abcdeffedcba9876543210",
+			StateHash: strings.Repeat("fedcba9876543210", 4), StateSize: 4096, StateBlocks: 5, Layout: blocks.Place{At: 4352, Size: 23},
+			CreatedAt: noon, ClaimedAt: noon, Owner: "w",
+		},
 		"paid": {ID: "job-1", Version: Version, Status: Open, Token: "t", Write: 3, Generation: 2, Interruptions: 1, RunTime: 90*time.Minute +
 			250*time.Millisecond, CreatedAt: noon, ClaimedAt: noon, Owner: "w"},
 	}
@@ -340,7 +345,7 @@ func TestUnreadable(t *testing.T) {
 	good := plain(full.metadata())
 	for name, change := range map[string]func(m map[string]string){
 		"no version":     func(m map[string]string) { delete(m, "v") },
-		"newer version":  func(m map[string]string) { m["v"] = "4" },
+		"newer version":  func(m map[string]string) { m["v"] = "5" },
 		"cut key":        func(m map[string]string) { m["v"], m["statekey"] = "3", "0123456789abcdef" },
 		"no hex in key":  func(m map[string]string) { m["v"], m["statekey"] = "3", strings.Repeat("x", 32) },
 		"version text":   func(m map[string]string) { m["v"] = "one" },

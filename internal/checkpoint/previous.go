@@ -148,14 +148,14 @@ func (s *sender) withPrevious(ctx context.Context, r Record, p prepared) (prepar
 	}
 	alone := p
 	if p.content.data != nil {
-		m, err := s.upload(ctx, bytes.NewReader(p.content.data), blocks.Base{}, 0)
+		m, err := s.upload(ctx, bytes.NewReader(p.content.data), blocks.Base{}, 0, false)
 		if err != nil {
 			return prepared{}, err
 		}
 		p.hash, p.key, p.content = m.Hash, s.key, content{blocks: m.Blocks}
 	}
 	if before.blocks == nil {
-		m, err := s.upload(ctx, bytes.NewReader(before.data), blocks.Base{}, 0)
+		m, err := s.upload(ctx, bytes.NewReader(before.data), blocks.Base{}, 0, false)
 		if err != nil {
 			return prepared{}, err
 		}
@@ -183,7 +183,7 @@ func (s *sender) replaced(ctx context.Context, r Record, p prepared) (before old
 		hash, size, version, from, count = r.Previous.Hash, r.Previous.Size, r.Previous.Version, r.StateBlocks, r.Previous.Blocks
 		outputs = r.Previous.Outputs
 	}
-	if !r.HasState() || s.stepped && !r.HasPrevious() || p.is(hash) {
+	if !r.HasState() || r.Layout.Size > 0 || s.stepped && !r.HasPrevious() || p.is(hash) {
 		return older{}, false, nil
 	}
 	if !inBlocks {

@@ -22,6 +22,10 @@ const (
 	// readAhead is how many ranges of one state wait for their turn or are in flight at
 	// most.
 	readAhead = 8
+
+	// layoutCalls is how many calls for one range are in flight at most, if the state has a
+	// layout.
+	layoutCalls = 4
 )
 
 // stateReader reads a large state in ranges, some of them ahead of the handler. It
@@ -38,14 +42,19 @@ type stateReader struct {
 	end  context.CancelFunc
 
 	stored stored
-	ranges *readahead.Reader[unitHashes]
+	layout blocks.Layout
+	ranges *readahead.Reader[rangeHashes]
 	rest   []byte // the rest of the range that was handed out last
 	sum    blocks.Hash
+	pages  blocks.Pages
 	err    error // that ended the reading; every later read returns it
 }
 
-// unitHashes are the hashes of the units of a range.
-type unitHashes []blocks.Sum
+// rangeHashes are the hashes of the units of a range, and of its pages.
+type rangeHashes struct {
+	units []blocks.Sum
+	pages blocks.Pages
+}
 
 // stored is where the body has a state that is read in ranges.
 type stored struct {
@@ -54,12 +63,18 @@ type stored struct {
 	key  blocks.Key
 	from int64 // where it begins in the body
 	size int64 // bytes
+
+	place blocks.Place // of its layout
 }
 
 // open returns a state in the body.
 func (rs *restorer) open(ctx context.Context, s stored) (io.ReadCloser, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
+	}
+	layout, err := rs.layout(ctx, s)
+	if err != nil {
+		return nil, err
 	}
 	unlock, err := rs.owned.lockSettled(ctx)
 	if err != nil {
@@ -70,13 +85,36 @@ func (rs *restorer) open(ctx context.Context, s stored) (io.ReadCloser, error) {
 		return nil, ErrReplaced
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	r := &stateReader{from: rs, ctx: ctx, end: cancel, stored: s, sum: blocks.NewHash(s.key)}
+	r := &stateReader{from: rs, ctx: ctx, end: cancel, stored: s, layout: layout, sum: blocks.NewHash(s.key)}
 	store := rs.owned.store
 	r.ranges = readahead.New(ctx, readahead.Plan{
 		Size: s.size, Length: int64(rangeUnits * store.unit), Ahead: readAhead, Budget: store.budget,
 	}, r.fetch)
 	rs.readers.add(r)
 	return r, nil
+}
+
+// layout reads the layout of a state, if it has one.
+func (rs *restorer) layout(ctx context.Context, s stored) (l blocks.Layout, err error) {
+	if s.place.Size == 0 {
+		return l, nil
+	}
+	if s.place.Size > blocks.MaxLayout {
+		err = fmt.Errorf("%w: its layout has %d bytes", ErrDamaged, s.place.Size)
+	}
+	data := make([]byte, min(s.place.Size, blocks.MaxLayout))
+	if err == nil {
+		err = rs.readRange(ctx, s.of, data, s.place.At)
+	}
+	if err == nil {
+		if l, err = blocks.ParseLayout(data, s.place.At, s.size); err != nil {
+			err = fmt.Errorf("%w: %w", ErrDamaged, err)
+		}
+	}
+	if err != nil {
+		return l, fmt.Errorf("read state of job %s: %w", rs.owned.delivery.ID, err)
+	}
+	return l, nil
 }
 
 // Read implements [io.Reader].
@@ -102,44 +140,63 @@ func (r *stateReader) advance() error {
 		return io.EOF
 	}
 	if err == nil && next.Err != nil {
-		if err = r.from.readRange(r.ctx, r.stored.of, next.Data, r.stored.from+next.Offset); err == nil {
-			next.Value = r.hashUnits(next.Data)
+		err = r.layout.Read(next.Data, next.Offset, 1, func(data []byte, at int64) error {
+			return r.from.readRange(r.ctx, r.stored.of, data, r.stored.from+at)
+		})
+		if err == nil {
+			next.Value = r.hash(next.Data)
 		}
 	}
 	if err != nil {
 		return fmt.Errorf("read state of job %s: %w", r.from.owned.delivery.ID, err)
 	}
-	for _, unit := range next.Value {
+	for _, unit := range next.Value.units {
 		r.sum.Add(unit)
 	}
+	r.pages = r.pages.With(next.Value.pages)
 	if r.ranges.Offset() == r.stored.size {
 		if r.sum.String() != r.stored.hash {
 			return fmt.Errorf("%w: its %d bytes do not have the hash that was saved", ErrDamaged, r.stored.size)
 		}
 		r.close() // the whole state is in memory
+		r.compared()
 	}
 	r.rest = next.Data
 	return nil
 }
 
 // fetch tries once to read a range, and hashes it.
-func (r *stateReader) fetch(ctx context.Context, data []byte, offset int64) (unitHashes, error) {
+func (r *stateReader) fetch(ctx context.Context, data []byte, offset int64) (rangeHashes, error) {
 	record := r.from.owned.known()
 	if record.StateHash != r.stored.of {
-		return nil, ErrReplaced
+		return rangeHashes{}, ErrReplaced
 	}
-	if err := r.from.owned.store.bodyRange(ctx, record, data, r.stored.from+offset); err != nil {
-		return nil, err
+	err := r.layout.Read(data, offset, layoutCalls, func(data []byte, at int64) error {
+		return r.from.owned.store.bodyRange(ctx, record, data, r.stored.from+at)
+	})
+	if err != nil {
+		return rangeHashes{}, err
 	}
-	return r.hashUnits(data), nil
+	return r.hash(data), nil
 }
 
-// hashUnits hashes the units of a range, which begins with one.
-func (r *stateReader) hashUnits(data []byte) (units unitHashes) {
+// hash hashes the units of a range, which begins with one, and its pages.
+func (r *stateReader) hash(data []byte) (h rangeHashes) {
 	for unit := range slices.Chunk(data, r.from.owned.store.unit) {
-		units = append(units, r.stored.key.Sum(unit))
+		h.units = append(h.units, r.stored.key.Sum(unit))
 	}
-	return units
+	if r.stored.hash == r.stored.of {
+		h.pages = r.stored.key.AddPages(nil, data, r.from.owned.store.page)
+	}
+	return h
+}
+
+// compared makes the state, which is read to its end, the one with which the next is compared.
+func (r *stateReader) compared() {
+	if len(r.pages) > 0 {
+		r.from.sender.restored.Store(&base{manifest: blocks.Manifest{Hash: r.stored.hash, Size: r.stored.size, Layout: r.layout,
+			Place: r.stored.place, Pages: r.pages}})
+	}
 }
 
 // Close ends the reading, and cancels reads in flight. Closing twice changes nothing.

@@ -17,7 +17,13 @@ import (
 // Version is the newest version of the record format that this package reads, and so the
 // one of every [Record] that it could read. It writes the lowest version whose readers do
 // no harm to the job ([Record.WireVersion]).
-const Version = 3
+const Version = 4
+
+// Versions of the format that workers of one fleet may lack.
+const (
+	keyVersion    = 3 // the first with [Record.StateKey]
+	layoutVersion = 4 // the first with [Record.Layout]
+)
 
 // Status is the state of a job in its record.
 type Status string
@@ -131,6 +137,9 @@ type Record struct {
 	StateBlocks  int
 	StateVersion int
 
+	// Layout is where the body has the layout of the state, if the body is not the state itself.
+	Layout blocks.Place
+
 	// Previous is the state before that one, where it is kept: see [Record.HasPrevious].
 	// StepsBack counts how often a delivery resumed from it because the recorded one was
 	// unusable.
@@ -209,15 +218,18 @@ func (r Record) HasWork() bool { return r.HasState() || r.Outputs.Hash != "" && 
 // WireVersion is the version of the format that a record is written as. Versions that read 1
 // alone know nothing of outputs that are a part of a state, and versions that read up to 2
 // nothing of [Record.StateKey], so that each state would be damaged for them. They leave a
-// record of a later version to others. Nothing changes the outcome of a job that is done or
+// record of a later version to others, and versions that read up to 3 do so where the body has a
+// layout. Nothing changes the outcome of a job that is done or
 // cancelled, so all may read those.
 func (r Record) WireVersion() int {
 	known := r.HasPrevious() && r.Previous.Outputs != "" && r.Previous.Outputs != NoOutputs
 	switch {
 	case r.Status == Done || r.Status == Cancelled:
 		return 1
+	case r.HasState() && r.Layout.Size > 0:
+		return layoutVersion
 	case r.HasState() && r.StateKey != "":
-		return 3
+		return keyVersion
 	case r.Outputs.Hash != "" || known:
 		return 2
 	}
@@ -259,7 +271,7 @@ func (r *Record) endLost(after time.Duration) {
 // clearState records that the job has neither a state nor outputs.
 func (r *Record) clearState() {
 	r.StateHash, r.StateKey, r.StateSize, r.StateBlocks, r.StateVersion, r.Previous = "", "", 0, 0, 0, Previous{}
-	r.Outputs = Outputs{}
+	r.Layout, r.Outputs = blocks.Place{}, Outputs{}
 }
 
 // sameWork reports whether the record stands for the delivery's work.

@@ -10,6 +10,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
 	"github.com/spotworker/spotworker/internal/checkpoint/ledger"
 	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
@@ -19,6 +20,7 @@ import (
 // fields; the wire version is the lowest whose readers are right.
 func TestFactsOfRecords(t *testing.T) {
 	const hash, key = "h", "k"
+	layout := blocks.Place{At: 1, Size: 1}
 	before := func(outputs string) Record {
 		return Record{Status: Running, StateHash: hash, Previous: Previous{Hash: "p", Of: signature(hash), Outputs: outputs}}
 	}
@@ -33,6 +35,9 @@ func TestFactsOfRecords(t *testing.T) {
 		"with run time":                {Record{Status: Open, RunTime: 1}, 1, " progress"},
 		"with a state":                 {Record{Status: Running, StateHash: hash}, 1, " state work progress"},
 		"with a state in blocks":       {Record{Status: Running, StateHash: hash, StateKey: key}, 3, " state work progress"},
+		"with a layout":                {Record{Status: Running, StateHash: hash, StateKey: key, Layout: layout}, 4, " state work progress"},
+		"a layout without its state":   {Record{Status: Running, Layout: layout}, 1, ""},
+		"done with a layout":           {Record{Status: Done, StateHash: hash, Layout: layout}, 1, " final"},
 		"a key without its state":      {Record{Status: Running, StateKey: key}, 1, ""},
 		"with outputs":                 {Record{Status: Open, Outputs: Outputs{Hash: hash}}, 2, " work"},
 		"outputs of the one before":    {before("o"), 2, " state work progress"},
@@ -93,6 +98,8 @@ func TestNumbersAreBounded(t *testing.T) {
 	}{
 		"version 0":                       {map[string]string{"v": "0"}, false},
 		"version 3":                       {map[string]string{"v": "3"}, true},
+		"version 4":                       {map[string]string{"v": "4"}, true},
+		"version 5":                       {map[string]string{"v": "5"}, false},
 		"the largest count":               {map[string]string{"failures": "9007199254740992"}, true},
 		"a larger one":                    {map[string]string{"failures": "9007199254740993"}, false},
 		"no count":                        {map[string]string{"failures": "0"}, true},

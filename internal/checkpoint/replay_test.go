@@ -125,7 +125,8 @@ func TestReplayCreates(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *rig) {
 				known := blocks.Set{}
-				if _, err := b.store.upload(t.Context(), ours.ID, "", strings.NewReader("a piece of a state"), &known, blocks.Base{}, 0); err != nil {
+				to := b.store.target(ours.ID, "")
+				if _, err := b.store.upload(t.Context(), ours.ID, to, strings.NewReader("a piece of a state"), &known, blocks.Base{}, 0); err != nil {
 					t.Fatal(err)
 				}
 				if was, err := act(t, b); err != nil || was.Version != 0 {

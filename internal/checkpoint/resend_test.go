@@ -32,6 +32,7 @@ func histories(size int) []history {
 	tarBefore := tree.tar()
 	tree.change()
 	pages := writePages(slices.Clone(data), 10, 1)
+	memory := changePages(data, 4096, size/4096/100, rand.New(rand.NewPCG(1, 0)))
 	layer := slices.Clone(data)
 	fillRandom(layer[size/32*7:size/32*8], 3)
 	noise := make([]byte, size)
@@ -47,6 +48,8 @@ func histories(size int) []history {
 		{"log", "1 MiB appended", [][]byte{logOf(size), logOf(size + 1<<20)}, 2},
 		{"database", "10 pages of 4 KiB written in place", [][]byte{data, pages}, 8},
 		{"database", "10 others, in the same tables", [][]byte{data, pages, writePages(slices.Clone(pages), 10, 2)}, 3},
+		{"memory", "1 % of the pages written", [][]byte{data, memory}, 0.45},
+		{"memory", "1 % more of them", [][]byte{data, memory, changePages(memory, 4096, size/4096/100, rand.New(rand.NewPCG(2, 0)))}, 0.45},
 		{"model", "one layer of 32 trained", model(layer), of(size/32) + 1.5},
 		{"model", "all trained", model(noise), of(size) + 0.2},
 	}

@@ -44,7 +44,7 @@ func (rs *restorer) restoreOrOpen(ctx context.Context) (*Snapshot, error) {
 	case !r.HasState():
 		return nil, nil
 	case r.StateBlocks > 0:
-		newest := stored{of: r.StateHash, hash: r.StateHash, key: r.StateKey, size: r.StateSize}
+		newest := stored{of: r.StateHash, hash: r.StateHash, key: r.StateKey, size: r.StateSize, place: r.Layout}
 		open := func() (io.ReadCloser, error) { return rs.open(ctx, newest) }
 		return &Snapshot{Stream: open, Version: r.StateVersion, Fraction: r.Fraction, Text: r.Text}, nil
 	}

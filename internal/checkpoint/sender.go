@@ -17,17 +17,20 @@ type sender struct {
 	id    string // of the job
 
 	blocks       blocks.Set
-	base         *base      // the recorded state, if later ones can be compared with it; or nil
-	uncommitted  bool       // the service refused a create: the blob has staged blocks but no record
-	beganInUnits bool       // the record had a state in blocks when the claim began
-	began        blocks.Key // of the record then
+	base         *base                // the recorded state, if later ones can be compared with it; or nil
+	restored     atomic.Pointer[base] // the state that was read to its end; any goroutine
+	uncommitted  bool                 // the service refused a create: the blob has staged blocks but no record
+	beganInUnits bool                 // the record had a state in blocks when the claim began
+	began        blocks.Key           // of the record then
 
 	// key is the one of all states that this claim stores in blocks, once keyed says that
 	// it is chosen. A job keeps its key, and stays without one: with another hash a repeated
 	// state would count as progress.
 	key   blocks.Key
 	keyed bool
-	mixed func(context.Context) bool // see [Claim.SetMixed]
+	mixed func(ctx context.Context, version int) bool // see [Claim.SetMixed]
+
+	layouts *bool // whether records with a layout may be written; nil before the first question
 
 	keeps     atomic.Bool // see [Claim.KeepPrevious]
 	held      []byte      // a state of one piece that the next save keeps as the one before it
@@ -43,16 +46,16 @@ func (s *sender) prepare(ctx context.Context, state Snapshot, recorded string, l
 	if state.Stream == nil {
 		return inOnePiece(state.State, s.hashUnit(), s.began), nil
 	}
-	p, wrong, err := s.prepareStream(ctx, state, recorded, last, create)
+	p, wrong, err := s.prepareStream(ctx, state, recorded, last, last, create)
 	if err == nil && wrong && last { // skipped bytes may have changed too
-		p, _, err = s.prepareStream(ctx, state, recorded, false, create)
+		p, _, err = s.prepareStream(ctx, state, recorded, false, last, create)
 	}
 	return p, err
 }
 
 // prepareStream is prepare for a stream. wrong reports that the stream has changed where it said
 // that it had not.
-func (s *sender) prepareStream(ctx context.Context, state Snapshot, recorded string, skip bool,
+func (s *sender) prepareStream(ctx context.Context, state Snapshot, recorded string, skip, last bool,
 	create func(context.Context) error) (p prepared, wrong bool, err error) {
 	stream, err := open(state.Stream, s.store.maxStream)
 	if err != nil {
@@ -69,23 +72,34 @@ func (s *sender) prepareStream(ctx context.Context, state Snapshot, recorded str
 	if err := create(ctx); err != nil {
 		return prepared{}, false, err
 	}
-	return s.send(ctx, head, stream, recorded, skip)
+	return s.send(ctx, head, stream, recorded, skip, last)
 }
 
 // upload uploads the blocks of a state that the record lacks. First it lists the blocks
 // of the record if they are unknown. Bytes of the base behind an offset are not read.
-func (s *sender) upload(ctx context.Context, state io.Reader, known blocks.Base, from int64) (blocks.Manifest, error) {
+func (s *sender) upload(ctx context.Context, state io.Reader, known blocks.Base, from int64, last bool) (blocks.Manifest, error) {
 	if err := s.listBlocks(ctx); err != nil {
 		return blocks.Manifest{}, err
 	}
 	s.chooseKey(ctx)
-	return s.store.upload(ctx, s.id, s.key, state, &s.blocks, known, from)
+	to := s.store.target(s.id, s.key)
+	to.Last, to.MayPatch = last, func() bool { return s.mayPatch(ctx) }
+	return s.store.upload(ctx, s.id, to, state, &s.blocks, known, from)
+}
+
+// mayPatch reports whether the body may have a layout. A state behind which the one before it is
+// kept has none. While a worker lives that would leave such a record alone, the claim writes none.
+func (s *sender) mayPatch(ctx context.Context) bool {
+	if s.layouts == nil {
+		s.layouts = new(s.mixed == nil || !s.mixed(ctx, layoutVersion))
+	}
+	return *s.layouts && !s.keeps.Load()
 }
 
 // chooseKey makes the key of the job before its first state in blocks. While a worker lives
 // that would leave such a record alone, the job gets no key.
 func (s *sender) chooseKey(ctx context.Context) {
-	if !s.keyed && (s.mixed == nil || !s.mixed(ctx)) {
+	if !s.keyed && (s.mixed == nil || !s.mixed(ctx, keyVersion)) {
 		s.key = blocks.NewKey()
 	}
 	s.keyed = true
@@ -114,7 +128,7 @@ func (s *sender) asBlockList(ctx context.Context, body content, exists bool) (co
 	if len(body.data) == 0 {
 		return content{blocks: []string{}}, nil
 	}
-	m, err := s.store.upload(ctx, s.id, s.key, bytes.NewReader(body.data), &s.blocks, blocks.Base{}, 0)
+	m, err := s.store.upload(ctx, s.id, s.store.target(s.id, s.key), bytes.NewReader(body.data), &s.blocks, blocks.Base{}, 0)
 	return content{blocks: m.Blocks}, err
 }
 
@@ -133,6 +147,7 @@ func (s *sender) recorded(size int64, body content) {
 		s.blocks = blocks.None()
 	}
 	s.held, s.stepped, s.base = nil, false, body.base
+	s.restored.Store(nil)
 	if int64(len(body.data)) >= size {
 		s.hold(body.data[:size])
 	}
@@ -142,7 +157,10 @@ func (s *sender) recorded(size int64, body content) {
 func (s *sender) forget() { s.blocks = blocks.Set{} }
 
 // removed updates the known facts of the body after the record was removed.
-func (s *sender) removed() { s.blocks, s.base, s.stepped = blocks.None(), nil, false }
+func (s *sender) removed() {
+	s.blocks, s.base, s.stepped = blocks.None(), nil, false
+	s.restored.Store(nil)
+}
 
 // hashUnit is the unit in which a state of one piece is hashed too, since the record may
 // have its hash in that form; 0 if it has not.

@@ -69,6 +69,7 @@ type prepared struct {
 	key      blocks.Key
 	size     int64
 	blocks   int // as the record has them
+	layout   blocks.Place
 	content  content
 	previous Previous // the state that the content has behind it
 }

@@ -49,6 +49,7 @@ const Connections = blocks.Connections
 type Store struct {
 	container *container.Client
 	unit      int // blocks.Unit, but for tests
+	page      int // blocks.Page, but for tests
 	cutter    func() *chunks.Cutter
 	maxStream int64 // MaxStream, but for tests
 	budget    readahead.Budget
@@ -56,13 +57,16 @@ type Store struct {
 
 // NewStore returns the store of the records in container c.
 func NewStore(c *container.Client) *Store {
-	return &Store{container: c, unit: blocks.Unit, cutter: chunks.New, maxStream: MaxStream, budget: readahead.NewBudget(transferBuffers)}
+	return &Store{
+		container: c, unit: blocks.Unit, page: blocks.Page, cutter: chunks.New, maxStream: MaxStream,
+		budget: readahead.NewBudget(transferBuffers),
+	}
 }
 
 // WithChunks makes blocks, and the units of hashes, that many bytes long. Tests of other
-// packages use it to get states of several blocks that are small.
+// packages use it to get states of several blocks that are small, and have no pages.
 func (s *Store) WithChunks(size int) *Store {
-	s.unit, s.cutter = size, func() *chunks.Cutter { return chunks.Fixed(size) }
+	s.unit, s.page, s.cutter = size, 0, func() *chunks.Cutter { return chunks.Fixed(size) }
 	return s
 }
 
@@ -225,14 +229,18 @@ func (s *Store) put(ctx context.Context, r *Record, etag azcore.ETag, body conte
 	return value(reply.ETag), err
 }
 
+// target is where the states of a job with that key are sent to.
+func (s *Store) target(id string, key blocks.Key) blocks.Target {
+	return blocks.Target{
+		Blob: s.blob(id), Namer: blocks.NewNamer(id, key), Key: key, Unit: s.unit, Page: s.page, MayPatch: func() bool { return false },
+		Cutter: s.cutter(), Budget: s.budget, Timeout: transferTimeout,
+	}
+}
+
 // upload sends the blocks of a state that the record of the job lacks. It does not read what
 // base has from an offset on. The record must exist.
-func (s *Store) upload(ctx context.Context, id string, key blocks.Key, state io.Reader, known *blocks.Set, base blocks.Base,
+func (s *Store) upload(ctx context.Context, id string, to blocks.Target, state io.Reader, known *blocks.Set, base blocks.Base,
 	from int64) (blocks.Manifest, error) {
-	to := blocks.Target{
-		Blob: s.blob(id), Namer: blocks.NewNamer(id, key), Key: key, Unit: s.unit, Cutter: s.cutter(), Budget: s.budget,
-		Timeout: transferTimeout,
-	}
 	m, err := blocks.Upload(ctx, to, known, state, base, from)
 	if err != nil {
 		return blocks.Manifest{}, fmt.Errorf("send state of job %s: %w", id, err)

@@ -170,7 +170,7 @@ func (c *Claim) updateOnce(ctx context.Context, s Snapshot, last bool, apply fun
 		if state.hash != "" && !state.is(r.StateHash) {
 			body = state.content
 			r.StateHash, r.StateKey, r.Previous = state.hash, state.key, state.previous
-			r.StateSize, r.StateBlocks = state.size, state.blocks
+			r.StateSize, r.StateBlocks, r.Layout = state.size, state.blocks, state.layout
 			r.Ledger.Useful = c.accounting.useful(s.At)
 		}
 		if state.hash != "" && !c.baseline.has(state) {

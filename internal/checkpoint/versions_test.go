@@ -53,7 +53,7 @@ func TestAnyCutHasTheSameHash(t *testing.T) {
 	state := make([]byte, 5<<20+12345)
 	fillRandom(state, 1)
 	for name, cutter := range map[string]func() *chunks.Cutter{"by content": chunks.New, "in whole MiBs": wholeMiBs} {
-		for _, mixed := range []func(context.Context) bool{nil, isMixed} {
+		for _, mixed := range []func(context.Context, int) bool{nil, isMixed} {
 			inBubble(t, func(t *testing.T, b *rig) {
 				b.store.unit, b.store.cutter = blocks.Unit, cutter
 				c := b.store.Fresh(ours, "worker-1")
@@ -84,6 +84,7 @@ func TestVersionsShareAState(t *testing.T) {
 		other := NewStore(b.store.container)
 		other.cutter = wholeMiBs
 		current := NewStore(b.store.container)
+		other.page, current.page = 0, 0
 		must(t, current.Fresh(ours, "worker-0").Save(t.Context(), streamed(state)))
 		for n, version := range []*Store{other, current, other, current} {
 			found, ruling, err := version.Lookup(t.Context(), ours)
@@ -132,7 +133,9 @@ func TestBlocksStayBounded(t *testing.T) {
 		}
 	}
 	inBubble(t, func(t *testing.T, b *rig) {
-		c := NewStore(b.store.container).Fresh(ours, "worker-1")
+		store := NewStore(b.store.container)
+		store.page = 0
+		c := store.Fresh(ours, "worker-1")
 		must(t, c.Save(t.Context(), streamed(state)))
 		for n := 0; n < 12; n += step {
 			fillRandom(state[n<<20:n<<20+n*80_000], uint64(n+2))

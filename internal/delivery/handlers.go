@@ -96,14 +96,14 @@ func (f *Fleet) last() Sample {
 	return f.sampled
 }
 
-// MayBeMixed reports whether a worker may be alive that cannot read every record of this
-// version. It is true where heartbeats cannot be listed.
-func (f *Fleet) MayBeMixed(ctx context.Context) bool {
+// MayBeMixed reports whether a worker may be alive that cannot read records of a version. It is
+// true where heartbeats cannot be listed.
+func (f *Fleet) MayBeMixed(ctx context.Context, version int) bool {
 	ctx, cancel := context.WithTimeout(ctx, mixedTimeout)
 	defer cancel()
 	seen, err := f.Sample(ctx, mixedEvery)
 	return err != nil || slices.ContainsFunc(seen.Workers, func(p presence.Listed) bool {
-		return p.Age <= hasKindFor && p.State != lifecycle.Stopped.String() && p.Reads < checkpoint.Version
+		return p.Age <= hasKindFor && p.State != lifecycle.Stopped.String() && p.Reads < version
 	})
 }
 

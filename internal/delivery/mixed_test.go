@@ -33,7 +33,7 @@ func TestMayBeMixed(t *testing.T) {
 	} {
 		f := NewFleet(nil)
 		f.sampled = Sample{at: time.Now(), Workers: row.workers, err: row.err}
-		if got := f.MayBeMixed(t.Context()); got != row.want {
+		if got := f.MayBeMixed(t.Context(), checkpoint.Version); got != row.want {
 			t.Errorf("%s: mixed = %t, want %t", name, got, row.want)
 		}
 	}

@@ -16,6 +16,9 @@ const (
 	idLength  = 32
 	chunkKind = "chunk-01"
 	groupKind = "group-01"
+
+	patchKind  = "pages-01"
+	layoutKind = "layout-1"
 )
 
 // Namer makes the ids of the blocks of one job. A block whose id the blob has is not sent, so
@@ -52,9 +55,31 @@ func (n Namer) name(hashed []byte, length int, kind string) string {
 // lengthOf returns how many bytes the blocks with these ids have.
 func lengthOf(ids []string) (bytes int64) {
 	for _, id := range ids {
-		if content, err := base64.StdEncoding.DecodeString(id); err == nil && len(content) == idLength {
-			bytes += int64(binary.BigEndian.Uint64(content[idLength-16:]))
-		}
+		length, _ := blockLength(id)
+		bytes += length
 	}
 	return bytes
+}
+
+// blockLength returns how many bytes the block with an id has. ok is false for the ids of other
+// versions.
+func blockLength(id string) (bytes int64, ok bool) {
+	var content [idLength + 1]byte // for the decoder
+	if len(id) != base64.StdEncoding.EncodedLen(idLength) {
+		return 0, false
+	}
+	if n, err := base64.StdEncoding.Decode(content[:], []byte(id)); err != nil || n != idLength {
+		return 0, false
+	}
+	switch string(content[idLength-8 : idLength]) {
+	case chunkKind, groupKind, patchKind, layoutKind:
+		return int64(binary.BigEndian.Uint64(content[idLength-16:])), true
+	}
+	return 0, false
+}
+
+// isKind reports whether an id is of a type of blocks.
+func isKind(id, kind string) bool {
+	content, err := base64.StdEncoding.DecodeString(id)
+	return err == nil && len(content) == idLength && string(content[idLength-8:]) == kind
 }

@@ -32,6 +32,7 @@ type UnitHash struct {
 type gap struct {
 	at, length int64
 	blocks     []string
+	extents    []extent // instead of blocks, of a base with a layout
 }
 
 // inUnits returns the part of a span that consists of whole units of both states: the first
@@ -61,7 +62,9 @@ func (b *Base) same(unit int64) map[int64]int64 {
 // ascending order. Blocks and units end in different places. So a gap has whole blocks, and
 // all units that it touches are the same as confirmed units of the base: their hashes are
 // known, although the unit at each end is read in part.
-func (b *Base) gaps(unit, from int64, has func(id string) bool) (all []gap) {
+//
+// In a base with a layout a gap may begin and end anywhere: with kept, its extents are the gap.
+func (b *Base) gaps(unit, from int64, has func(id string) bool, kept *places) (all []gap) {
 	if b.Skip == nil {
 		return nil
 	}
@@ -77,7 +80,12 @@ func (b *Base) gaps(unit, from int64, has func(id string) bool) (all []gap) {
 			for end < was+number && b.confirmed(end) {
 				end++
 			}
-			all = b.appendGap(all, starts, max(begin*unit, from-shift), end*unit, shift, has)
+			low, high := max(begin*unit, from-shift), end*unit
+			if b.Layout.ranges == nil {
+				all = b.appendGap(all, starts, low, high, shift, has)
+			} else if low < high {
+				all = append(all, gap{at: low + shift, length: high - low, extents: kept.slice(low, high)})
+			}
 			begin = end
 		}
 	}
@@ -107,7 +115,7 @@ func (b *Base) appendGap(all []gap, starts []int64, low, high, shift int64, has 
 func (g *gap) group() *group {
 	decided := make(chan struct{})
 	close(decided)
-	return &group{blocks: g.blocks, decided: decided}
+	return &group{blocks: g.blocks, extents: g.extents, decided: decided}
 }
 
 func (b *Base) confirmed(unit int64) bool { return b.Units[unit].Confirmed }

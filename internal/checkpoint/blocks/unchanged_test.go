@@ -42,7 +42,7 @@ func TestGaps(t *testing.T) {
 			base.Spans, base.Skip = test.spans, func(int64) error { return nil }
 			has := func(id string) bool { return test.missing == 0 || id != base.Blocks[test.missing-1] }
 			var got []found
-			for _, g := range base.gaps(unit, test.from, has) {
+			for _, g := range base.gaps(unit, test.from, has, nil) {
 				got = append(got, found{g.at, g.length})
 				if n := lengthOf(g.blocks); n != g.length {
 					t.Errorf("the blocks of the gap at %d have %d bytes, want %d", g.at, n, g.length)
@@ -52,7 +52,7 @@ func TestGaps(t *testing.T) {
 				t.Errorf("gaps (-want +got):\n%s", diff)
 			}
 			base.Skip = nil
-			if gaps := base.gaps(unit, test.from, has); gaps != nil {
+			if gaps := base.gaps(unit, test.from, has, nil); gaps != nil {
 				t.Errorf("a stream that is read in full has %d gaps", len(gaps))
 			}
 		})

@@ -7,7 +7,8 @@
 //
 // [Upload] runs all steps concurrently. The bytes stay in the slab that they were
 // read into until nothing needs them. The blocks take effect when the caller commits
-// their list; package chunks cuts. Ranges that a [Base] has are not read.
+// their list; package chunks cuts. Ranges that a [Base] has are not read. If few pages of a
+// group differ from the base, they alone are sent (patch.go).
 package blocks
 
 import (
@@ -43,6 +44,13 @@ type Target struct {
 	// but for tests. A slab has four of them.
 	Unit int
 
+	// Page is the length of pages, in bytes: [Page], but for tests; 0 to send whole blocks only.
+	// MayPatch reports whether the blob may have a layout. It is called once, if that is useful.
+	// Last says that the save ends the claim.
+	Page     int
+	MayPatch func() bool
+	Last     bool
+
 	// Cutter cuts the state. It is used for one state.
 	Cutter *chunks.Cutter
 
@@ -58,6 +66,12 @@ type Target struct {
 type Manifest struct {
 	Blocks []string
 	Units  []UnitHash
+
+	// Layout says where the body of these blocks has the state, and Place where the body has the
+	// layout. Pages are the sums of the state's pages.
+	Layout Layout
+	Place  Place
+	Pages  Pages
 	Hash   string // see Hash
 	Size   int64  // bytes
 
@@ -73,8 +87,9 @@ func Upload(ctx context.Context, to Target, known *Set, state io.Reader, base Ba
 	u := &upload{
 		to: to, known: known, slabs: newSlabs(to.Unit, to.Budget), parts: make(chan part, slabUnits),
 		pieces: make(chan piece, slabUnits), rests: make(chan int, 1), seen: map[string]bool{},
-		base: base, gaps: base.gaps(unit, from, known.has), hashes: newUnitHasher(unit, to.Key, base),
+		hashes: newUnitHasher(unit, to.Key, base), patcher: newPatcher(&to, known, &base),
 	}
+	u.base, u.gaps = base, base.gaps(unit, from, known.has, u.patcher.base)
 	m, err := u.run(ctx, state)
 	for _, id := range u.sent {
 		known.addStaged(id)
@@ -93,11 +108,12 @@ type upload struct {
 	ctx     context.Context
 	sending *errgroup.Group
 
-	parts  chan part  // to hash, in order
-	pieces chan piece // to cut, in order
-	rests  chan int   // where the group begins that did not end with the slab, for each slab
-	groups []*group
-	hashes unitHasher
+	parts   chan part  // to hash, in order
+	pieces  chan piece // to cut, in order
+	rests   chan int   // where the group begins that did not end with the slab, for each slab
+	groups  []*group
+	hashes  unitHasher
+	patcher *patcher
 
 	mu   sync.Mutex      // guards what follows
 	seen map[string]bool // blocks that this upload sends
@@ -121,7 +137,8 @@ type piece struct {
 
 // group is a run of chunks that may be one block.
 type group struct {
-	blocks  []string      // that it is kept in
+	blocks  []string      // that it is kept in, or
+	extents []extent      // of blocks
 	run     int           // it and the groups directly before it, all missing in the blob
 	decided chan struct{} // closed once both are known
 }
@@ -146,12 +163,9 @@ func (u *upload) run(ctx context.Context, state io.Reader) (Manifest, error) {
 	if err != nil {
 		return Manifest{}, err
 	}
-	m := Manifest{Blocks: []string{}, Units: u.hashes.units, Wrong: u.hashes.wrong, Hash: u.hashes.sum(), Size: size}
-	for _, g := range u.groups {
-		m.Blocks = append(m.Blocks, g.blocks...)
-	}
-	if kept := lengthOf(m.Blocks); kept != size {
-		return Manifest{}, fmt.Errorf("its blocks have %d of its %d bytes: this is a bug, and the last checkpoint stays", kept, size)
+	m := Manifest{Units: u.hashes.units, Wrong: u.hashes.wrong, Hash: u.hashes.sum(), Size: size, Pages: u.patcher.pages.sums}
+	if err := u.finish(ctx, &m); err != nil {
+		return Manifest{}, err
 	}
 	return m, nil
 }
@@ -236,6 +250,7 @@ func fill(buffer []byte, state io.Reader) (n int, ended bool, err error) {
 // cut cuts the state, and hands each group to a goroutine.
 func (u *upload) cut() {
 	start, ends := 0, []int(nil) // of the group, in the slab; ends of its chunks, in the group
+	offset := int64(0)           // of the group, in the state
 	for p := range u.pieces {
 		for at := p.from; at < p.to; {
 			n, end := u.to.Cutter.Next(p.slab.data[at:p.to])
@@ -244,16 +259,19 @@ func (u *upload) cut() {
 			}
 			ends = append(ends, at-start)
 			if end == chunks.Group {
-				u.begin(part{slab: p.slab, data: p.slab.data[start:at]}, ends)
+				u.begin(part{slab: p.slab, data: p.slab.data[start:at]}, ends, offset)
+				offset += int64(at - start)
 				start, ends = at, nil
 			}
 		}
 		if p.last && start < p.to {
-			u.begin(part{slab: p.slab, data: p.slab.data[start:p.to]}, ends)
+			u.begin(part{slab: p.slab, data: p.slab.data[start:p.to]}, ends, offset)
+			offset += int64(p.to - start)
 			ends = nil
 		}
 		if p.gap != nil {
 			u.to.Cutter.Skip(p.gap.length)
+			offset += p.gap.length
 			u.groups = append(u.groups, p.gap.group())
 		}
 		if p.last || p.to == len(p.slab.data) {
@@ -268,17 +286,21 @@ func (u *upload) hash() {
 	for p := range u.parts {
 		if p.gap > 0 {
 			u.hashes.skip(p.gap)
+			u.patcher.pages.skip(p.gap)
 			continue
 		}
+		u.patcher.pages.write(p.data)
 		u.hashes.write(p.data)
 		u.slabs.release(p.slab)
 	}
 	u.hashes.close()
+	u.patcher.pages.close()
 }
 
-// begin hashes the chunks of a group in the background and sends the missing ones. The
+// begin hashes the chunks of a group, which begins at an offset of the state, in the background
+// and sends the missing ones. The
 // last chunk ends with the group, whether the cutter ended it or the stream did.
-func (u *upload) begin(p part, ends []int) {
+func (u *upload) begin(p part, ends []int, offset int64) {
 	if n := len(ends); n == 0 || ends[n-1] < len(p.data) {
 		ends = append(ends, len(p.data))
 	}
@@ -290,6 +312,10 @@ func (u *upload) begin(p part, ends []int) {
 	p.slab.uses.Add(1)
 	u.sending.Go(func() error {
 		defer u.slabs.release(p.slab)
+		if patched, err := u.patch(g, p.data, offset); patched {
+			close(g.decided)
+			return err
+		}
 		u.decide(g, before, p.data, ends)
 		at := 0
 		for i, id := range g.blocks {

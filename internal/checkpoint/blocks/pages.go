@@ -1,0 +1,146 @@
+package blocks
+
+import (
+	"sync"
+
+	"github.com/zeebo/xxh3"
+)
+
+// Page is the length of the pages in which a state is compared with its base, in bytes.
+const Page = 4 << 10
+
+// maxPages is how many pages of a state have a sum: 4 GiB, whose sums have 16 MiB. The rest of a
+// state is sent in whole blocks.
+const maxPages = 1 << 20
+
+// PageSum is the XXH3 of 128 bits of one page. Its seed is the one of the names of blocks, so
+// that a collision is found as damage: the hash of the state has another seed.
+type PageSum [16]byte
+
+// Pages are the sums of the pages of a state in order; the last page may be shorter. The zero
+// value of a sum stands for an unknown page.
+type Pages []PageSum
+
+// AddPages appends the sums of the pages of data. A job without a key has none.
+func (k Key) AddPages(sums Pages, data []byte, page int) Pages {
+	for ; k != "" && page > 0 && len(data) > 0 && len(sums) < maxPages; data = data[min(page, len(data)):] {
+		sums = append(sums, xxh3.Hash128Seed(data[:min(page, len(data))], k.names()).Bytes())
+	}
+	return sums
+}
+
+// With returns the sums with those of the pages behind them, as far as sums are kept.
+func (p Pages) With(more Pages) Pages { return append(p, more[:min(len(more), maxPages-len(p))]...) }
+
+// pager computes the sums of the pages of a state one after another, while others wait for them.
+type pager struct {
+	page int64 // bytes; 0 for no sums
+	key  Key
+	base Pages
+
+	at      int64        // bytes written and skipped
+	current *xxh3.Hasher // of the written part of the current page
+	skipped bool         // a part of the current page was skipped
+
+	mu    sync.Mutex
+	more  sync.Cond // sums were added, or the state has ended
+	sums  Pages
+	ended bool
+}
+
+func newPager(page int, key Key, base Pages) *pager {
+	p := &pager{page: int64(page), key: key, base: base}
+	if key == "" {
+		p.page = 0
+	}
+	if p.page > 0 {
+		p.current = xxh3.NewSeed(key.names())
+	}
+	if p.more.L = &p.mu; p.page > 0 {
+		p.sums = make(Pages, 0, min(len(base)+1, maxPages))
+	}
+	return p
+}
+
+// write continues the state with data.
+func (p *pager) write(data []byte) {
+	if p.page == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(data) > 0 && len(p.sums) < maxPages {
+		if whole := int64(len(data)) / p.page * p.page; whole > 0 && p.at%p.page == 0 {
+			p.sums = p.key.AddPages(p.sums, data[:whole], int(p.page))
+			p.at, data = p.at+whole, data[whole:]
+			continue
+		}
+		n := min(int64(len(data)), p.page-p.at%p.page)
+		_, _ = p.current.Write(data[:n]) // a hash never returns an error
+		data = data[n:]
+		p.advance(n)
+	}
+	p.more.Broadcast()
+}
+
+// skip continues the state with bytes that are not read. Their pages are unknown: only the last
+// save of a claim skips bytes, and none is compared with it.
+func (p *pager) skip(bytes int64) {
+	if p.page == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for bytes > 0 && len(p.sums) < maxPages {
+		n := min(bytes, p.page-p.at%p.page)
+		p.skipped = true
+		bytes -= n
+		p.advance(n)
+	}
+	p.more.Broadcast()
+}
+
+// advance ends the current page if its bytes are complete.
+func (p *pager) advance(bytes int64) {
+	if p.at += bytes; p.at%p.page == 0 {
+		p.end()
+	}
+}
+
+func (p *pager) end() {
+	var sum PageSum
+	if !p.skipped {
+		sum = p.current.Sum128().Bytes()
+	}
+	p.sums = append(p.sums, sum)
+	p.current.Reset()
+	p.skipped = false
+}
+
+// close ends the last page, which may be shorter.
+func (p *pager) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.page > 0 && p.at%p.page > 0 && len(p.sums) < maxPages {
+		p.end()
+	}
+	p.ended = true
+	p.more.Broadcast()
+}
+
+// same waits for the sums of the pages between two offsets, and returns for each whether the
+// base has the same page.
+func (p *pager) same(from, to int64) []bool {
+	first, last := from/p.page, (to-1)/p.page
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for int64(len(p.sums)) <= last && len(p.sums) < maxPages && !p.ended {
+		p.more.Wait()
+	}
+	all := make([]bool, last-first+1)
+	for i := range all {
+		n := first + int64(i)
+		all[i] = n < int64(min(len(p.sums), len(p.base))) && p.sums[n] == p.base[n] && p.sums[n] != PageSum{}
+	}
+	return all
+}
