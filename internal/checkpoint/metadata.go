@@ -85,6 +85,7 @@ var fields = []field{
 	number("statesize", func(r *Record) *int64 { return &r.StateSize }),
 	number("stateblocks", func(r *Record) *int { return &r.StateBlocks }),
 	number("stateversion", func(r *Record) *int { return &r.StateVersion }),
+	stateNeeds("stateneeds"),
 	text("previoushash", func(r *Record) *string { return &r.Previous.Hash }),
 	number("previoussize", func(r *Record) *int64 { return &r.Previous.Size }).lenient(),
 	number("previousblocks", func(r *Record) *int { return &r.Previous.Blocks }).lenient(),
@@ -109,14 +110,18 @@ var fields = []field{
 	logText("log", MaxLog, func(r *Record) *string { return &r.Log }),
 }
 
-// runsField is the place of the timeline in fields.
-var runsField = slices.IndexFunc(fields, func(f field) bool { return f.key == "runs" })
+// runsField and needsField are the places of the timeline and of the needs in fields.
+var (
+	runsField  = slices.IndexFunc(fields, func(f field) bool { return f.key == "runs" })
+	needsField = slices.IndexFunc(fields, func(f field) bool { return f.key == "stateneeds" })
+)
 
-// maxMetadata is the size below which the timeline keeps a record.
+// maxMetadata is the size below which the timeline and the needs keep a record.
 const maxMetadata = 7 << 10
 
 // metadata returns the record as blob metadata, including unchanged the keys that
-// this version does not know. The timeline gets the room that the other keys leave.
+// this version does not know. The needs of the state get the room that the other keys leave,
+// or are left out, and then the timeline.
 func (r *Record) metadata() map[string]*string {
 	values, used, size := make([]string, 1+len(fields)), 1, 0 // in one piece, since every save makes them
 	values[0] = strconv.Itoa(r.WireVersion())
@@ -125,11 +130,16 @@ func (r *Record) metadata() map[string]*string {
 			used, size = used+1, size+len(f.key)+len(values[1+i])
 		}
 	}
-	if r.Runs != "" {
+	if r.Runs != "" || values[1+needsField] != "" {
 		for key, value := range r.unknown {
 			size += len(key) + len(value)
 		}
-		values[1+runsField] = string(r.Runs.Cut(len(r.Runs) + maxMetadata - len("v1") - size - 1))
+		size += len("v1") + 1
+		if needs := &values[1+needsField]; size > maxMetadata {
+			size -= len(*needs)
+			*needs = ""
+		}
+		values[1+runsField] = string(r.Runs.Cut(len(r.Runs) + maxMetadata - size))
 	}
 	out := make(map[string]*string, used+len(r.unknown)) // a third of the fields, as a rule
 	for key, value := range r.unknown {

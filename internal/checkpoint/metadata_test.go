@@ -22,6 +22,7 @@ import (
 	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
 	"github.com/spotworker/spotworker/internal/checkpoint/ledger"
 	"github.com/spotworker/spotworker/internal/checkpoint/runs"
+	"github.com/spotworker/spotworker/job"
 )
 
 var exactly = cmp.Options{cmp.AllowUnexported(Record{}), cmpopts.EquateEmpty()}
@@ -287,7 +288,7 @@ func TestSizeAtWorst(t *testing.T) {
 		Inputs: hashOf(nil), InputList: strings.Repeat("i", maxInputList), Outputs: Outputs{hashOf(nil), math.MaxInt, math.MaxInt64},
 		Ledger: ledger.Ledger{Useful: math.MaxInt64, Redone: math.MaxInt64, Overhead: math.MaxInt64, Evictions: math.MaxInt,
 			Exits: math.MaxInt, Missing: math.MaxInt},
-		Ledgered: math.MaxInt, NextWrite: math.MaxInt64,
+		Ledgered: math.MaxInt, NextWrite: math.MaxInt64, StateNeeds: strings.Repeat("n", job.MaxNeeds),
 		CreatedAt: latest, ClaimedAt: latest, EndedAt: latest,
 	}
 	r.Previous = Previous{Hash: hashOf(nil), Size: math.MaxInt64, Blocks: math.MaxInt, Version: math.MaxInt, Outputs: hashOf(nil),

@@ -132,6 +132,10 @@ type Record struct {
 	StateBlocks  int
 	StateVersion int
 
+	// StateNeeds is what a worker must have to continue from the state, as its handler
+	// reported it: empty for any worker, and where the record had no room for it.
+	StateNeeds string
+
 	// Previous is the state before that one, where it is kept: see [Record.HasPrevious].
 	// StepsBack counts how often a delivery resumed from it because the recorded one was
 	// unusable.
@@ -260,7 +264,7 @@ func (r *Record) endLost(after time.Duration) {
 // clearState records that the job has neither a state nor outputs.
 func (r *Record) clearState() {
 	r.StateHash, r.StateKey, r.StateSize, r.StateBlocks, r.StateVersion, r.Previous = "", "", 0, 0, 0, Previous{}
-	r.Outputs = Outputs{}
+	r.Outputs, r.StateNeeds = Outputs{}, ""
 }
 
 // sameWork reports whether the record stands for the delivery's work.

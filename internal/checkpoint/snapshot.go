@@ -21,7 +21,8 @@ type Snapshot struct {
 	// At is how long the handler had run when it made the report.
 	At time.Duration
 
-	Version  int // the handler's number for the state's format
+	Version  int    // the handler's number for the state's format
+	Needs    string // what a worker must have to continue from the state
 	Fraction float64
 	Text     string
 }

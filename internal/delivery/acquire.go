@@ -19,7 +19,8 @@ type acquisition struct {
 	rec         *recorder
 	cancels     *cancelCheck
 	plan        *movePlan
-	quarantined bool // this delivery holds the worker's place for a quarantined job
+	quarantined bool   // this delivery holds the worker's place for a quarantined job
+	unmet       string // why the job is dead-lettered once its record is acquired; empty if it is not
 }
 
 // acquire acquires the job's record. A first delivery reads nothing: its first write
@@ -79,12 +80,16 @@ func (q *acquisition) applyRuling(ctx context.Context, record checkpoint.Record,
 			return q.msg.account.Records.Create(ctx, q.takeover(checkpoint.Record{}), q.msg.runner.owner)
 		})
 	case checkpoint.Acquire:
-		if out := q.mayStart(record); out != nil {
+		if out := q.mayStart(ctx, record); out != nil {
 			return out
 		}
-		return q.acquireRecord(ctx, func() (*checkpoint.Claim, error) {
+		out := q.acquireRecord(ctx, func() (*checkpoint.Claim, error) {
 			return q.msg.account.Records.Acquire(ctx, q.takeover(record), record, q.msg.runner.owner)
 		})
+		if out == nil && q.unmet != "" {
+			out = &outcome{action: poison, reason: q.unmet}
+		}
+		return out
 	default:
 		return ruled(ruling, record)
 	}
@@ -93,11 +98,14 @@ func (q *acquisition) applyRuling(ctx context.Context, record checkpoint.Record,
 // mayStart returns an outcome if this worker may not start the job of a record that it may
 // acquire.
 // A job that only moves is not started.
-func (q *acquisition) mayStart(record checkpoint.Record) *outcome {
+func (q *acquisition) mayStart(ctx context.Context, record checkpoint.Record) *outcome {
 	if q.plan.waits {
 		return nil
 	}
 	if out := q.leaveToOthers(record); out != nil {
+		return out
+	}
+	if out := q.checkNeeds(ctx, record); out != nil {
 		return out
 	}
 	return q.enterQuarantine(record)
