@@ -82,6 +82,8 @@ func goldenRecords() map[string]Record {
 			Owner:     "w",
 			InputList: PackInputs([]byte(`[{"container":"data","prefix":"scenes/7/"}]`)),
 		},
+		"needs": {ID: "job-1", Version: Version, Status: Open, Token: "t", Write: 2, Generation: 1, StateHash: hashOf(nil), StateVersion: 16,
+			CreatedAt: noon, ClaimedAt: noon, Owner: "w", StateNeeds: "1a2b3c4d5e6f7081 arch=amd64; kernel=6.12.57 | AbC_-"},
 		"ledger": {
 			ID: "job-1", Version: Version, Status: Running, Token: "t", Write: 3, Generation: 4, Interruptions: 2,
 			RunTime: 5400250 * time.Millisecond,

@@ -19,6 +19,10 @@ import (
 // again, and a replay from scratch begins without it.
 const unmetFor = 24 * time.Hour
 
+// unmetLook is how long a worker must have run to dead-letter such a job: after a pause of the
+// whole fleet, other workers start too.
+const unmetLook = 15 * time.Minute
+
 // checkNeeds leaves a job to other workers if its recorded state needs another machine. It
 // reads nothing of the state. A job that waited for unmetFor sets q.unmet, and the caller
 // dead-letters it once it has acquired the record.
@@ -36,7 +40,7 @@ func (q *acquisition) checkNeeds(ctx context.Context, found checkpoint.Record) *
 	offer, _, _ := strings.Cut(found.StateNeeds, " ")
 	meets, unlike := q.whoMeets(ctx, offer, job.Offer(handler))
 	waited := time.Since(q.rec.found.written)
-	if meets == presence.HasNot && waited >= unmetFor {
+	if meets == presence.HasNot && waited >= unmetFor && time.Since(q.msg.runner.Started) >= unmetLook {
 		q.unmet = fmt.Sprintf("no live worker has been known to meet the needs of its state for %s: %v; start a worker that does and "+
 			"replay it, or start over with spotctl poison replay --from-scratch", unmetFor, err)
 		q.msg.runner.unlike.Found(kind, id)

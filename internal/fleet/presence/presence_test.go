@@ -47,7 +47,8 @@ func full() Presence {
 		Worker: "vmss_000001-0123abcd-0", State: "process", StartedAt: noon, At: noon.Add(time.Hour),
 		Machine:   Machine{VM: "vmss_000001", Size: "Standard_D4as_v5 (é)", Zone: "2", BootID: "6c1f2f6e-0c8f-4d7f-9a51-6b7a3d1f0f10"},
 		Software:  Software{Program: "1.2.3 (café)", Reads: 3},
-		TakesFrom: []string{"test-jobs", "test-jobs-ondemand"}, Kinds: []string{"digest", "render"}, Jobs: []string{"a", "b"}, Count: 2,
+		TakesFrom: []string{"test-jobs", "test-jobs-ondemand"}, Kinds: []string{"digest", "render"}, Offers: []string{"0", "1a 2b"},
+		Jobs: []string{"a", "b"}, Count: 2,
 		Activity: activity.Report{
 			Slots: 4, Times: activity.Times{Handler: 20 * time.Minute, Around: time.Minute, Idle: 19 * time.Minute},
 			Kinds: []activity.Kind{{
@@ -67,7 +68,8 @@ func full() Presence {
 			Jobs: 5, Released: 3, Done: 1, LeftOut: 2, Left: 1,
 		},
 		Findings: Findings{
-			Lacks: []KindCount{{"logstat", 3}, {"x", 1}}, Silent: 2, SilentJob: "a",
+			Unlike: []KindCount{{"render", 2}},
+			Lacks:  []KindCount{{"logstat", 3}, {"x", 1}}, Silent: 2, SilentJob: "a",
 			Calls:    activity.CallReport{Count: 120, Slow: 90, Failed: 3, Typical: 2031 * time.Millisecond},
 			Readings: []Reading{{"test-jobs", 1200, 10 * time.Minute}, {"test-jobs", 3400, 5 * time.Minute}},
 		},
