@@ -122,6 +122,7 @@ func TestMetadata(t *testing.T) {
 			"lastevent": "action=drain&description=Wartung+%26+%C3%9Cmzug+%3D+100%25%3B%0A%2Bx&duration=unknown&id=602d9444" +
 				"&notbefore=2026-03-09T12%3A00%3A00Z&seenat=2026-03-09T11%3A59%3A00Z&source=User&status=Scheduled&type=Terminate",
 			"control": "7", "asked": "drain", "reads": "3", "slots": "4,1200.0,60.0,1140.0,0.0", "recent": "render,12,1,1140.0,30.0,10.0,20.0,64.12",
+			"unlike": "render=2", "offers": "0%2C1a%202b",
 			"lacks": "logstat=3,x=1", "silent": "2,a", "calls": "120,90,2.031,3", "queues": "test-jobs,1200,600;test-jobs,3400,300",
 			"lastdrain": "budget=10s&done=1&endedat=2026-03-09T12%3A00%3A00Z&jobs=5&left=1&leftout=2&reason=evicted&released=3&took=412ms",
 		}

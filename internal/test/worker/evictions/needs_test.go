@@ -209,4 +209,3 @@ func TestNeedsOfACancelledJob(t *testing.T) {
 
 // quiet saves the metadata service's polls of long waits.
 func quiet(c *worker.Config) { c.Metadata = nil }
-
