@@ -100,8 +100,8 @@ type Job struct {
 	StateSize    int64
 	StateVersion int
 
-	// StateNeeds is what a worker must have to continue from the state, as its handler
-	// reported it; empty for any worker.
+	// StateNeeds are the requirements of the state on a worker, as its handler reported them;
+	// empty for any worker.
 	StateNeeds string
 
 	// PreviousStateSize is the size in bytes of the state before that one, where the job's

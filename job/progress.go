@@ -28,8 +28,8 @@ type Progress struct {
 	// the state, so that a newer program can reject or convert it.
 	Version int
 
-	// Needs is what a worker must have to continue from State, for a state that not every
-	// machine can use: at most [MaxNeeds] bytes. Its first word is for
+	// Needs are requirements on the worker that continues from State, if not every machine
+	// can do that: at most [MaxNeeds] bytes. Its first word is for
 	// [Offer], and what follows " | " is not shown to people. Empty for any worker. See
 	// [CheckNeeds].
 	Needs string

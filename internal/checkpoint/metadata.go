@@ -247,6 +247,29 @@ func stateKey(key string) field {
 		}}
 }
 
+// boundTo is the part of a state's hash that stands before its needs. A worker that does not
+// know the needs keeps them when it records another state, for which they mean nothing.
+func (r *Record) boundTo() string { return r.StateHash[:min(len(r.StateHash), 16)] }
+
+// stateNeeds are the requirements of the state on a worker, behind the start of its hash. The
+// field follows the hash in fields.
+func stateNeeds(key string) field {
+	return field{key,
+		func(r *Record) string {
+			if r.StateNeeds == "" || !r.HasState() {
+				return ""
+			}
+			return r.boundTo() + "," + url.PathEscape(r.StateNeeds)
+		},
+		func(r *Record, v string) error {
+			hash, needs, _ := strings.Cut(v, ",")
+			if r.HasState() && hash == r.boundTo() {
+				r.StateNeeds, _ = url.PathUnescape(needs) // a damaged one counts as none
+			}
+			return nil
+		}}
+}
+
 func freeText(key string, limit int, at func(*Record) *string) field {
 	return field{key,
 		func(r *Record) string { return escape(*at(r), limit) },

@@ -132,8 +132,8 @@ type Record struct {
 	StateBlocks  int
 	StateVersion int
 
-	// StateNeeds is what a worker must have to continue from the state, as its handler
-	// reported it: empty for any worker, and where the record had no room for it.
+	// StateNeeds are the requirements of the state on a worker, as its handler reported them:
+	// empty for any worker, and where the record had no room.
 	StateNeeds string
 
 	// Previous is the state before that one, where it is kept: see [Record.HasPrevious].

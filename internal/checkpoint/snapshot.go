@@ -22,7 +22,7 @@ type Snapshot struct {
 	At time.Duration
 
 	Version  int    // the handler's number for the state's format
-	Needs    string // what a worker must have to continue from the state
+	Needs    string // requirements of the state on a worker
 	Fraction float64
 	Text     string
 }
@@ -34,6 +34,18 @@ func (s Snapshot) HasState() bool { return s.State != nil || s.Stream != nil }
 func (s Snapshot) WithoutState() Snapshot {
 	s.State, s.Stream = nil, nil
 	return s
+}
+
+// maxNeeds bounds the needs in a record, in bytes: MaxNeeds of package job.
+const maxNeeds = 1 << 10
+
+// needsOf returns the needs of a state as a record can have them. Longer ones are left out, and
+// a worker must fetch such a state to learn them.
+func needsOf(s Snapshot) string {
+	if len(s.Needs) > maxNeeds {
+		return ""
+	}
+	return s.Needs
 }
 
 // Held returns the snapshot with its stream opened, which its first reader gets: a report

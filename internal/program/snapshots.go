@@ -99,8 +99,8 @@ func (h *Handler) CheckNeeds(needs string) error {
 	return h.unfit.check(needs, func() error { return h.kind.Machine.CheckNeeds(needs, &h.hashes) })
 }
 
-// unfit remembers needs of snapshots that did not fit although their check had no objection:
-// needs have no room for every library. The zero value is empty.
+// unfit remembers needs of snapshots that did not fit although their check passed: needs have
+// no room for every library. The zero value is empty.
 type unfit struct {
 	mu    sync.Mutex
 	until map[string]unfitError
@@ -117,7 +117,7 @@ const (
 	unfitMost = 1000
 )
 
-// check returns what was remembered for needs, or the result of try.
+// check returns the remembered error for needs, or the result of try.
 func (u *unfit) check(needs string, try func() error) error {
 	u.mu.Lock()
 	known, ok := u.until[needs]
@@ -128,7 +128,7 @@ func (u *unfit) check(needs string, try func() error) error {
 	return try()
 }
 
-// add remembers why a snapshot does not fit.
+// add remembers the error of a snapshot with these needs.
 func (u *unfit) add(needs string, why error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -145,7 +145,7 @@ func (b *heartbeat) write(ctx context.Context) error {
 	})
 }
 
-// offers are what the worker meets of the needs of states, for its heartbeat.
+// offers returns the offers of the worker's handlers, for its heartbeat.
 func (w *Worker) offers() (all []string) {
 	for _, h := range w.Kinds {
 		if offer := job.Offer(h); offer != "" {

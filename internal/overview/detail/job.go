@@ -68,8 +68,8 @@ func JobRows(j client.Job, now time.Time) [][2]string {
 	}
 }
 
-// needsInWords says what a worker must have to continue from the job's state: without the word
-// for workers, and the part that is not for people.
+// needsInWords returns the requirements of the job's state on a worker, without their first
+// word and the part for workers alone.
 func needsInWords(j client.Job) string {
 	shown, _, _ := strings.Cut(j.StateNeeds, " | ")
 	_, facts, _ := strings.Cut(shown, " ")

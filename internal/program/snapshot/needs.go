@@ -12,8 +12,6 @@ import (
 	"io"
 	"strconv"
 	"strings"
-
-	"github.com/spotworker/spotworker/job"
 )
 
 // # Needs
@@ -26,10 +24,13 @@ import (
 // OFFER is the digest of the facts behind it. FILES are the mapped files with their sizes and
 // the start of their hashes, deflated, in base64: as many as there is room for.
 
-// hashPrefix is how much of a file's hash the needs have, in bytes.
+// maxNeeds bounds the needs, in bytes: MaxNeeds of package job.
+const maxNeeds = 1 << 10
+
+// hashPrefix is the length of a file's hash in the needs, in bytes.
 const hashPrefix = 4
 
-// Bounds of what a worker reads for the needs of a record, in bytes. Records come from storage.
+// Bounds of reads for the needs of a record, in bytes. Records come from storage.
 const (
 	maxFileList    = 64 << 10
 	maxMappedBytes = 4 << 30 // of all files
@@ -58,7 +59,7 @@ func (m Machine) described() string {
 	return out.String() + "page=" + strconv.Itoa(m.PageSize)
 }
 
-// printable replaces what would end a fact, and what cannot be shown.
+// printable replaces characters that end a fact or cannot be shown.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' || r == ';' || r == '|' {
@@ -105,7 +106,7 @@ func (m Machine) asNeeds() Machine {
 func (m *Meta) Needs() string {
 	needs := m.Machine.Offer() + " " + m.Machine.described() + " | "
 	for n := len(m.Files); n > 0; n = n * 9 / 10 {
-		if files := packFiles(m.Files[:n]); len(needs)+len(files) <= job.MaxNeeds {
+		if files := packFiles(m.Files[:n]); len(needs)+len(files) <= maxNeeds {
 			return needs + files
 		}
 	}
