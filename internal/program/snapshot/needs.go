@@ -33,7 +33,7 @@ const hashPrefix = 4
 // Bounds of reads for the needs of a record, in bytes. Records come from storage.
 const (
 	maxFileList    = 64 << 10
-	maxMappedBytes = 4 << 30 // of all files
+	maxMappedBytes = 4 << 30 // of each file
 )
 
 // fact is a fact of a machine in the needs.
