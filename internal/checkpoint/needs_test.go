@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -51,10 +52,7 @@ func TestNeedsOfAnotherState(t *testing.T) {
 		"another state": {"statehash": other}, "no state": {"statehash": ""}, "an odd form": {"stateneeds": "abc"},
 		"a damaged text": {"stateneeds": r.StateHash[:16] + ",%zz"},
 	} {
-		changed := map[string]*string{}
-		for key, value := range written {
-			changed[key] = value
-		}
+		changed := maps.Clone(written)
 		for key, value := range change {
 			if changed[key] = &value; value == "" {
 				delete(changed, key)

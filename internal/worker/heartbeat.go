@@ -159,7 +159,8 @@ func (w *Worker) offers() (all []string) {
 func (w *Worker) findings() presence.Findings {
 	s := w.runner.Sight()
 	f := presence.Findings{
-		Lacks: presence.CountLacks(s.Lacking), Unlike: presence.CountLacks(s.Unlike), Silent: s.Silent, SilentJob: s.SilentJob, Calls: w.Calls.Report(),
+		Lacks: presence.CountLacks(s.Lacking), Unlike: presence.CountLacks(s.Unlike),
+		Silent: s.Silent, SilentJob: s.SilentJob, Calls: w.Calls.Report(),
 	}
 	now := time.Now()
 	for _, r := range w.depths.Report(now) {

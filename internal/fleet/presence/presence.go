@@ -267,7 +267,8 @@ func parse(worker string, metadata map[string]*string) Presence {
 	p.Ready = parseReady(ready)
 	p.LastEvent, p.LastDrain = parseEvent(event), parseDrain(drain)
 	p.Activity = activity.Parse(values["slots"], values["recent"])
-	p.Findings = Findings{Lacks: parseLacks(values["lacks"]), Unlike: parseLacks(values["unlike"]), Calls: parseCalls(values["calls"]), Readings: parseReadings(values["queues"])}
+	p.Findings = Findings{Lacks: parseLacks(values["lacks"]), Unlike: parseLacks(values["unlike"]),
+		Calls: parseCalls(values["calls"]), Readings: parseReadings(values["queues"])}
 	p.Findings.parseSilent(values["silent"])
 	return p
 }

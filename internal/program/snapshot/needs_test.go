@@ -105,7 +105,8 @@ func TestNeedsOfManyFiles(t *testing.T) {
 func TestForeignNeeds(t *testing.T) {
 	own := (&Meta{Machine: here, Files: []Mapped{{Path: "/lib", Size: 3, SHA256: strings.Repeat("ab", 32)}}}).Needs()
 	shown, _, _ := strings.Cut(own, " | ")
-	for _, needs := range []string{"", "abc", "abc x", "abc page=x", shown + " | ?", shown + " | AAAA", shown + " | " + strings.Repeat("A", 900),
+	for _, needs := range []string{"", "abc", "abc x", "abc page=x", shown + " | ?", shown + " | AAAA",
+		shown + " | " + strings.Repeat("A", 900),
 		shown + " | " + packFiles([]Mapped{{Path: "relative", Size: 1, SHA256: "00112233"}})} {
 		if err := here.CheckNeeds(needs, &Hashes{}); err != nil {
 			t.Errorf("CheckNeeds(%q) = %v", needs, err)

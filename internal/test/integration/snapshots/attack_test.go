@@ -104,7 +104,8 @@ func TestHostileProgram(t *testing.T) {
 		}
 	}
 	m := newMachine(t, users)
-	k := program.Kind{Name: "hostile", Command: []string{python, "-c", fmt.Sprintf(attacks, ofRoot, ofOther, m.scratch.Parent())}, Snapshot: true}
+	code := fmt.Sprintf(attacks, ofRoot, ofOther, m.scratch.Parent())
+	k := program.Kind{Name: "hostile", Command: []string{python, "-c", code}, Snapshot: true}
 	r := m.begin(k, nil, never)
 	r.untilRunning(nil)
 	state := r.evict()

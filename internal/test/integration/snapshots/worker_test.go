@@ -137,7 +137,8 @@ func TestLeftToAnotherMachine(t *testing.T) {
 	kinds[0].Machine.Kernel += "-other"
 	stop = m.startWorkerOver(server, server.Transport(), kinds[0], func(*worker.Config) {})
 	until(t, m, "the difference is logged", func() bool {
-		return strings.Contains(m.log.String(), "job waits for a worker that meets the needs") && strings.Contains(m.log.String(), "the kernel was")
+		log := m.log.String()
+		return strings.Contains(log, "job waits for a worker that meets the needs") && strings.Contains(log, "the kernel was")
 	})
 	stop()
 	after, err := c.Get(t.Context(), "job-1")

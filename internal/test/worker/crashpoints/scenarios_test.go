@@ -161,8 +161,8 @@ func (r *scenarioRun) handlers(l *recorder.Recorder) job.Kinds {
 			l.HandlerFinished(j.ID)
 			return nil, nil
 		})),
-		"echo": rig.Echo, "steps": r.work, "large": large, "frozen": &frozenSteps{large, "this"}, "prints": &rig.Printing{Steps: r.work}, "files": &reading{&rig.Storing{Steps: r.work},
-			r},
+		"echo": rig.Echo, "steps": r.work, "large": large, "frozen": &frozenSteps{large, "this"},
+		"prints": &rig.Printing{Steps: r.work}, "files": &reading{&rig.Storing{Steps: r.work}, r},
 		"copies": job.HandlerFunc(copies),
 		"fails": job.HandlerFunc(func(_ context.Context, j *job.Job) (_ []byte, err error) {
 			once.Do(func() {
