@@ -100,6 +100,10 @@ type Job struct {
 	StateSize    int64
 	StateVersion int
 
+	// StateNeeds are the requirements of the state on a worker, as its handler reported them;
+	// empty for any worker.
+	StateNeeds string
+
 	// PreviousStateSize is the size in bytes of the state before that one, where the job's
 	// kind keeps it; HasPreviousState is whether there is one. StepsBack counts how often
 	// the job resumed from it because the last one could not be used.
@@ -234,7 +238,7 @@ func jobOf(r checkpoint.Record) Job {
 	case r.Status == checkpoint.Done:
 		j.Fraction, j.ResultSize = 1, r.Size
 	case r.HasState():
-		j.StateSize, j.StateVersion = r.StateSize, r.StateVersion
+		j.StateSize, j.StateVersion, j.StateNeeds = r.StateSize, r.StateVersion, r.StateNeeds
 		if j.HasPreviousState = r.HasPrevious(); j.HasPreviousState {
 			j.PreviousStateSize = r.Previous.Size
 		}

@@ -79,6 +79,10 @@ type Findings struct {
 	// "*" stands for more kinds.
 	WithoutWorker []KindCount
 
+	// WithoutMachine is the same for jobs whose state needs another machine than any live
+	// worker has, as the snapshot of a program does.
+	WithoutMachine []KindCount
+
 	// SilentJobs is how many of its running jobs are silent for unusually long, and
 	// SilentJob the id of the longest silent one.
 	SilentJobs int
@@ -259,10 +263,13 @@ func findingsOf(p presence.Findings) *Findings {
 	for _, k := range p.Lacks {
 		f.WithoutWorker = append(f.WithoutWorker, KindCount(k))
 	}
+	for _, k := range p.Unlike {
+		f.WithoutMachine = append(f.WithoutMachine, KindCount(k))
+	}
 	for _, r := range p.Readings {
 		f.Earlier = append(f.Earlier, QueueReading(r))
 	}
-	if len(f.WithoutWorker) == 0 && len(f.Earlier) == 0 && f.SilentJobs == 0 && f.Calls == 0 {
+	if len(f.WithoutWorker) == 0 && len(f.WithoutMachine) == 0 && len(f.Earlier) == 0 && f.SilentJobs == 0 && f.Calls == 0 {
 		return nil
 	}
 	return &f

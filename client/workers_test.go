@@ -96,6 +96,8 @@ func TestHeartbeatContent(t *testing.T) {
 		"an event's type": {func(p *presence.Presence) { p.LastEvent.Type = "Preempt" }, Worker{LastEvent: &Event{Type: "Preempt"}}},
 		"a kind without a worker": {func(p *presence.Presence) { p.Findings.Lacks = []presence.KindCount{lacks} },
 			Worker{Findings: &Findings{WithoutWorker: []KindCount{{"k", 2}}}}},
+		"a state without a machine": {func(p *presence.Presence) { p.Findings.Unlike = []presence.KindCount{lacks} },
+			Worker{Findings: &Findings{WithoutMachine: []KindCount{{"k", 2}}}}},
 		"a silent job": {func(p *presence.Presence) { p.Findings.Silent, p.Findings.SilentJob = 1, "j" },
 			Worker{Findings: &Findings{SilentJobs: 1, SilentJob: "j"}}},
 		"a reading": {func(p *presence.Presence) { p.Findings.Readings = []presence.Reading{reading} },

@@ -134,7 +134,7 @@ func (j *Job) Report(p Progress) {
 		j.reported++
 		p.number = j.reported
 	case last != nil:
-		p.State, p.Stream, p.Version, p.number = last.State, last.Stream, last.Version, last.number
+		p.State, p.Stream, p.Version, p.Needs, p.number = last.State, last.Stream, last.Version, last.Needs, last.number
 	}
 	j.latest.Store(&p)
 	if j.onReport != nil {

@@ -28,6 +28,12 @@ type Progress struct {
 	// the state, so that a newer program can reject or convert it.
 	Version int
 
+	// Needs are requirements on the worker that continues from State, if not every machine
+	// can do that: at most [MaxNeeds] bytes. Its first word is for
+	// [Offer], and what follows " | " is not shown to people. Empty for any worker. See
+	// [CheckNeeds].
+	Needs string
+
 	// Fraction is the part that is done, 0 to 1, for people and estimates. Optional.
 	Fraction float64
 

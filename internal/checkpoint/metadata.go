@@ -87,6 +87,7 @@ var fields = []field{
 	layoutNumber("layoutat", func(r *Record) *int64 { return &r.Layout.At }),
 	layoutNumber("layoutsize", func(r *Record) *int64 { return &r.Layout.Size }),
 	number("stateversion", func(r *Record) *int { return &r.StateVersion }),
+	stateNeeds("stateneeds"),
 	text("previoushash", func(r *Record) *string { return &r.Previous.Hash }),
 	number("previoussize", func(r *Record) *int64 { return &r.Previous.Size }).lenient(),
 	number("previousblocks", func(r *Record) *int { return &r.Previous.Blocks }).lenient(),
@@ -111,14 +112,18 @@ var fields = []field{
 	logText("log", MaxLog, func(r *Record) *string { return &r.Log }),
 }
 
-// runsField is the place of the timeline in fields.
-var runsField = slices.IndexFunc(fields, func(f field) bool { return f.key == "runs" })
+// runsField and needsField are the places of the timeline and of the needs in fields.
+var (
+	runsField  = slices.IndexFunc(fields, func(f field) bool { return f.key == "runs" })
+	needsField = slices.IndexFunc(fields, func(f field) bool { return f.key == "stateneeds" })
+)
 
-// maxMetadata is the size below which the timeline keeps a record.
+// maxMetadata is the size below which the timeline and the needs keep a record.
 const maxMetadata = 7 << 10
 
 // metadata returns the record as blob metadata, including unchanged the keys that
-// this version does not know. The timeline gets the room that the other keys leave.
+// this version does not know. The needs of the state get the room that the other keys leave,
+// or are left out, and then the timeline.
 func (r *Record) metadata() map[string]*string {
 	values, used, size := make([]string, 1+len(fields)), 1, 0 // in one piece, since every save makes them
 	values[0] = strconv.Itoa(r.WireVersion())
@@ -127,11 +132,16 @@ func (r *Record) metadata() map[string]*string {
 			used, size = used+1, size+len(f.key)+len(values[1+i])
 		}
 	}
-	if r.Runs != "" {
+	if r.Runs != "" || values[1+needsField] != "" {
 		for key, value := range r.unknown {
 			size += len(key) + len(value)
 		}
-		values[1+runsField] = string(r.Runs.Cut(len(r.Runs) + maxMetadata - len("v1") - size - 1))
+		size += len("v1") + 1
+		if needs := &values[1+needsField]; size > maxMetadata {
+			size -= len(*needs)
+			*needs = ""
+		}
+		values[1+runsField] = string(r.Runs.Cut(len(r.Runs) + maxMetadata - size))
 	}
 	out := make(map[string]*string, used+len(r.unknown)) // a third of the fields, as a rule
 	for key, value := range r.unknown {
@@ -253,6 +263,29 @@ func layoutNumber(key string, at func(*Record) *int64) field {
 		}
 		return f.write(r)
 	}, f.read}
+}
+
+// boundTo is the part of a state's hash that stands before its needs. A worker that does not
+// know the needs keeps them when it records another state, for which they mean nothing.
+func (r *Record) boundTo() string { return r.StateHash[:min(len(r.StateHash), 16)] }
+
+// stateNeeds are the requirements of the state on a worker, behind the start of its hash. The
+// field follows the hash in fields.
+func stateNeeds(key string) field {
+	return field{key,
+		func(r *Record) string {
+			if r.StateNeeds == "" || !r.HasState() {
+				return ""
+			}
+			return r.boundTo() + "," + url.PathEscape(r.StateNeeds)
+		},
+		func(r *Record, v string) error {
+			hash, needs, _ := strings.Cut(v, ",")
+			if r.HasState() && hash == r.boundTo() {
+				r.StateNeeds, _ = url.PathUnescape(needs) // a damaged one counts as none
+			}
+			return nil
+		}}
 }
 
 func freeText(key string, limit int, at func(*Record) *string) field {

@@ -22,6 +22,7 @@ import (
 	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
 	"github.com/spotworker/spotworker/internal/checkpoint/ledger"
 	"github.com/spotworker/spotworker/internal/checkpoint/runs"
+	"github.com/spotworker/spotworker/job"
 )
 
 var exactly = cmp.Options{cmp.AllowUnexported(Record{}), cmpopts.EquateEmpty()}
@@ -81,6 +82,8 @@ func goldenRecords() map[string]Record {
 			Owner:     "w",
 			InputList: PackInputs([]byte(`[{"container":"data","prefix":"scenes/7/"}]`)),
 		},
+		"needs": {ID: "job-1", Version: Version, Status: Open, Token: "t", Write: 2, Generation: 1, StateHash: hashOf(nil), StateVersion: 16,
+			CreatedAt: noon, ClaimedAt: noon, Owner: "w", StateNeeds: "1a2b3c4d5e6f7081 arch=amd64; kernel=6.12.57 | AbC_-"},
 		"ledger": {
 			ID: "job-1", Version: Version, Status: Running, Token: "t", Write: 3, Generation: 4, Interruptions: 2,
 			RunTime: 5400250 * time.Millisecond,
@@ -292,7 +295,7 @@ func TestSizeAtWorst(t *testing.T) {
 		Inputs: hashOf(nil), InputList: strings.Repeat("i", maxInputList), Outputs: Outputs{hashOf(nil), math.MaxInt, math.MaxInt64},
 		Ledger: ledger.Ledger{Useful: math.MaxInt64, Redone: math.MaxInt64, Overhead: math.MaxInt64, Evictions: math.MaxInt,
 			Exits: math.MaxInt, Missing: math.MaxInt},
-		Ledgered: math.MaxInt, NextWrite: math.MaxInt64,
+		Ledgered: math.MaxInt, NextWrite: math.MaxInt64, StateNeeds: strings.Repeat("n", job.MaxNeeds),
 		CreatedAt: latest, ClaimedAt: latest, EndedAt: latest,
 	}
 	r.Previous = Previous{Hash: hashOf(nil), Size: math.MaxInt64, Blocks: math.MaxInt, Version: math.MaxInt, Outputs: hashOf(nil),

@@ -140,6 +140,10 @@ type Record struct {
 	// Layout is where the body has the layout of the state, if the body is not the state itself.
 	Layout blocks.Place
 
+	// StateNeeds are the requirements of the state on a worker, as its handler reported them:
+	// empty for any worker, and where the record had no room.
+	StateNeeds string
+
 	// Previous is the state before that one, where it is kept: see [Record.HasPrevious].
 	// StepsBack counts how often a delivery resumed from it because the recorded one was
 	// unusable.
@@ -271,7 +275,7 @@ func (r *Record) endLost(after time.Duration) {
 // clearState records that the job has neither a state nor outputs.
 func (r *Record) clearState() {
 	r.StateHash, r.StateKey, r.StateSize, r.StateBlocks, r.StateVersion, r.Previous = "", "", 0, 0, 0, Previous{}
-	r.Layout, r.Outputs = blocks.Place{}, Outputs{}
+	r.Layout, r.Outputs, r.StateNeeds = blocks.Place{}, Outputs{}, ""
 }
 
 // sameWork reports whether the record stands for the delivery's work.

@@ -46,7 +46,7 @@ func (rs *restorer) restoreOrOpen(ctx context.Context) (*Snapshot, error) {
 	case r.StateBlocks > 0:
 		newest := stored{of: r.StateHash, hash: r.StateHash, key: r.StateKey, size: r.StateSize, place: r.Layout}
 		open := func() (io.ReadCloser, error) { return rs.open(ctx, newest) }
-		return &Snapshot{Stream: open, Version: r.StateVersion, Fraction: r.Fraction, Text: r.Text}, nil
+		return &Snapshot{Stream: open, Version: r.StateVersion, Needs: r.StateNeeds, Fraction: r.Fraction, Text: r.Text}, nil
 	}
 	state, err := rs.owned.store.body(ctx, rs.owned.record)
 	if bloberror.HasCode(err, bloberror.ConditionNotMet, bloberror.BlobNotFound) {
@@ -66,7 +66,7 @@ func (rs *restorer) restoreOrOpen(ctx context.Context) (*Snapshot, error) {
 		return nil, fmt.Errorf("%w: it has %d bytes, not the %d that were saved, or another hash", ErrDamaged, len(state), r.StateSize)
 	}
 	rs.sender.hold(state)
-	return &Snapshot{State: state, Version: r.StateVersion, Fraction: r.Fraction, Text: r.Text}, nil
+	return &Snapshot{State: state, Version: r.StateVersion, Needs: r.StateNeeds, Fraction: r.Fraction, Text: r.Text}, nil
 }
 
 // refreshForRead reads the record once to find out why a read of the state was

@@ -21,7 +21,8 @@ type Snapshot struct {
 	// At is how long the handler had run when it made the report.
 	At time.Duration
 
-	Version  int // the handler's number for the state's format
+	Version  int    // the handler's number for the state's format
+	Needs    string // requirements of the state on a worker
 	Fraction float64
 	Text     string
 }
@@ -33,6 +34,18 @@ func (s Snapshot) HasState() bool { return s.State != nil || s.Stream != nil }
 func (s Snapshot) WithoutState() Snapshot {
 	s.State, s.Stream = nil, nil
 	return s
+}
+
+// maxNeeds bounds the needs in a record, in bytes: MaxNeeds of package job.
+const maxNeeds = 1 << 10
+
+// needsOf returns the needs of a state as a record can have them. Longer ones are left out, and
+// a worker must fetch such a state to learn them.
+func needsOf(s Snapshot) string {
+	if len(s.Needs) > maxNeeds {
+		return ""
+	}
+	return s.Needs
 }
 
 // Held returns the snapshot with its stream opened, which its first reader gets: a report

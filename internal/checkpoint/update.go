@@ -164,7 +164,7 @@ func (c *Claim) updateOnce(ctx context.Context, s Snapshot, last bool, apply fun
 	}
 	return c.owned.write(ctx, func(r *Record, f Facts) (body content) {
 		if state.hash != "" {
-			r.StateVersion, r.Outputs = s.Version, f.Outputs
+			r.StateVersion, r.StateNeeds, r.Outputs = s.Version, needsOf(s), f.Outputs
 		}
 		body.base = state.content.base
 		if state.hash != "" && !state.is(r.StateHash) {

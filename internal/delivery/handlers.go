@@ -159,6 +159,21 @@ func (s Sample) whoHas(kind, queue string, now time.Time) (best presence.Has, la
 	return best, lacking
 }
 
+// whoMeets is [Sample.whoHas] for the needs of a state of a kind, without one worker.
+func (s Sample) whoMeets(kind, queue, offer, without string, now time.Time) (best presence.Has, unlike int) {
+	for _, p := range s.Workers {
+		if p.Worker == without || p.Age+now.Sub(s.at) > hasKindFor || p.State == lifecycle.Stopped.String() || !p.Takes(queue) {
+			continue
+		}
+		meets := p.Meets(kind, offer)
+		best = max(best, meets)
+		if meets == presence.HasNot && p.Age <= lacksKindFor {
+			unlike++
+		}
+	}
+	return best, unlike + 1
+}
+
 // kinds returns the kinds of the workers that may take jobs, by the sample, and own.
 func (s Sample) kinds(own job.Kinds) []string {
 	all := slices.Collect(maps.Keys(own))

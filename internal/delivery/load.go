@@ -167,7 +167,7 @@ func (l *loader) restoreState(ctx context.Context) (startState, *outcome) {
 }
 
 func progressOf(s *checkpoint.Snapshot) *job.Progress {
-	return &job.Progress{State: s.State, Stream: s.Stream, Version: s.Version, Fraction: s.Fraction, Text: s.Text}
+	return &job.Progress{State: s.State, Stream: s.Stream, Version: s.Version, Needs: s.Needs, Fraction: s.Fraction, Text: s.Text}
 }
 
 // lastAttempt returns the state from which the attempt continues: before a job is

@@ -142,6 +142,7 @@ type Runner struct {
 	quarantine    chan struct{} // holds one: the quarantined job that is running
 	deferred      spacing
 	lacking       lacking.Set // messages of kinds that no worker has
+	unlike        lacking.Set // messages of jobs with a state for which no worker has the machine
 	counters      counters
 	ends          average // of the time that the ends of deliveries take, from the last write on
 	lines         lineLimits
@@ -318,11 +319,15 @@ type Sight struct {
 
 	// Lacking is how many jobs of each kind wait because no live worker has the kind.
 	Lacking map[string]int
+
+	// Unlike is the same for jobs whose state needs another machine than any live worker has.
+	Unlike map[string]int
 }
 
 // Sight looks at the jobs.
 func (r *Runner) Sight() Sight {
-	s := Sight{Lacking: r.lacking.Count(time.Now())}
+	now := time.Now()
+	s := Sight{Lacking: r.lacking.Count(now), Unlike: r.unlike.Count(now)}
 	var longest *running.Job
 	if s.Report, s.Checkpoint, s.Silent, longest = r.running.Silence(); longest != nil {
 		s.SilentJob = longest.Show().ID

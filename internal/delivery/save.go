@@ -236,7 +236,7 @@ func (r *recorder) snapshotOf(p *job.Progress) checkpoint.Snapshot {
 	if p == nil {
 		return checkpoint.Snapshot{}
 	}
-	s := checkpoint.Snapshot{State: p.State, Stream: p.Stream, Version: p.Version, Fraction: p.Fraction, Text: p.Text}
+	s := checkpoint.Snapshot{State: p.State, Stream: p.Stream, Version: p.Version, Needs: p.Needs, Fraction: p.Fraction, Text: p.Text}
 	if r.watch != nil {
 		s.At = r.watch.ReportedAt(p)
 	}

@@ -3,6 +3,7 @@ package overview
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +19,7 @@ func Found(workers []client.Worker) []string {
 	for _, lack := range WithoutWorker(workers) {
 		all = append(all, lack.String())
 	}
+	all = append(all, withoutMachine(workers)...)
 	return append(all, silentJobs(workers)...)
 }
 
@@ -43,6 +45,27 @@ func (l Lack) String() string {
 		text += fmt.Sprintf("; did you mean %q?", l.Meant)
 	}
 	return text + " (jobs that have not begun are dead-lettered after an hour)"
+}
+
+// withoutMachine says which kinds of jobs have a state that no live worker can continue from.
+func withoutMachine(workers []client.Worker) (all []string) {
+	jobs := map[string]int{}
+	for _, w := range workers {
+		if w.Life() == client.Alive && w.Findings != nil {
+			for _, k := range w.Findings.WithoutMachine {
+				jobs[k.Kind] += k.Jobs
+			}
+		}
+	}
+	for _, kind := range slices.Sorted(maps.Keys(jobs)) {
+		of := fmt.Sprintf("of kind %q", kind)
+		if kind == moreKinds {
+			of = "of more kinds"
+		}
+		all = append(all, fmt.Sprintf("about %s %s: no live worker has the machine that the state needs; "+
+			"spotctl job shows it (dead-lettered after a day)", count(jobs[kind], "job", "jobs"), of))
+	}
+	return all
 }
 
 // moreKinds stands for kinds that a heartbeat has no room for.

@@ -230,3 +230,17 @@ func TestUnreadRecords(t *testing.T) {
 		}
 	}
 }
+
+// TestWithoutMachine: the jobs are added up over the live workers.
+func TestWithoutMachine(t *testing.T) {
+	w := func(jobs int) client.Worker {
+		return client.Worker{Kinds: []string{"render"}, Queues: []string{"jobs"},
+			Findings: &client.Findings{WithoutMachine: []client.KindCount{{Kind: "render", Jobs: jobs}}}}
+	}
+	dead := w(9)
+	dead.Age = time.Minute
+	s := fleet(w(2), w(1), dead)
+	if got := strings.Join(s.Problems(), "\n"); !strings.Contains(got, `about 3 jobs of kind "render": no live worker has the machine`) {
+		t.Errorf("problems = %q, want three jobs without a machine", got)
+	}
+}

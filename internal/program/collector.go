@@ -15,6 +15,7 @@ import (
 	"github.com/spotworker/spotworker/internal/host/sandbox"
 	"github.com/spotworker/spotworker/internal/program/archive"
 	"github.com/spotworker/spotworker/internal/program/scratch"
+	"github.com/spotworker/spotworker/internal/program/snapshot"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -183,8 +184,12 @@ func (c *collector) state(ctx context.Context, name string) (state *job.Progress
 		return nil, nil, err
 	}
 	next = &collected{user: c.user, name: name, source: source, honesty: &c.honesty, log: c.log}
+	needs := ""
+	if c.frozen {
+		needs = needsOf(name)
+	}
 	if source.Size() > smallState {
-		return &job.Progress{Stream: next.Open, Version: version}, next, nil
+		return &job.Progress{Stream: next.Open, Version: version, Needs: needs}, next, nil
 	}
 	data, err := readAll(source)
 	if err != nil {
@@ -192,7 +197,24 @@ func (c *collector) state(ctx context.Context, name string) (state *job.Progress
 	} else {
 		next.supersede()
 	}
-	return &job.Progress{State: data, Version: version}, nil, err
+	return &job.Progress{State: data, Version: version, Needs: needs}, nil, err
+}
+
+// maxDescription bounds the description of a snapshot, in bytes.
+const maxDescription = 8 << 20
+
+// needsOf returns the needs of a snapshot, empty if they are not known: the program can write
+// to the folder.
+func needsOf(dir string) string {
+	data, err := readSmall(filepath.Join(dir, snapshot.MetaName), maxDescription)
+	if err != nil {
+		return ""
+	}
+	meta, err := snapshot.ParseMeta(data)
+	if err != nil {
+		return ""
+	}
+	return meta.Needs()
 }
 
 // source is the place that the state of a checkpoint is read from.

@@ -14,6 +14,7 @@ import (
 	"github.com/spotworker/spotworker/internal/host/sandbox"
 	"github.com/spotworker/spotworker/internal/program/printed"
 	"github.com/spotworker/spotworker/internal/program/scratch"
+	"github.com/spotworker/spotworker/internal/program/snapshot"
 	"github.com/spotworker/spotworker/internal/program/tree"
 	"github.com/spotworker/spotworker/internal/retry"
 	"github.com/spotworker/spotworker/job"
@@ -39,6 +40,9 @@ type Handler struct {
 	noticeGrace time.Duration
 
 	notices notices // of jobs that this machine cannot run
+
+	hashes snapshot.Hashes // of programs and libraries
+	unfit  unfit
 }
 
 // Granter grants a program access tokens.

@@ -249,6 +249,10 @@ type Kind struct {
 	// (package snapshot).
 	Snapshot bool
 
+	// Machine is this machine, by [CheckSnapshots], where Snapshot is set. The zero value is
+	// not known: then only a restore finds out whether a snapshot fits.
+	Machine snapshot.Machine
+
 	// Outputs configures the program's output folder; nil gives it none.
 	Outputs *Outputs
 

@@ -50,30 +50,92 @@ func (k *parsedKind) checkSnapshot(v jsonpos.Value) error {
 }
 
 // CheckSnapshots returns an error if a kind asks for snapshots and this machine cannot take
-// them. Without such a kind it does nothing.
+// them, and otherwise sets the machine of such kinds. Without one it does nothing.
 func CheckSnapshots(ctx context.Context, kinds []Kind, folders *scratch.Root) error {
+	var here snapshot.Machine
 	for i := range kinds {
-		if kinds[i].Snapshot {
-			if err := checkMachine(ctx, folders); err != nil {
-				return fmt.Errorf("kind %s asks for snapshots: %w", kinds[i].Name, err)
-			}
-			return nil
+		k := &kinds[i]
+		if !k.Snapshot {
+			continue
 		}
+		if here == (snapshot.Machine{}) {
+			var err error
+			if here, err = checkMachine(ctx, folders); err != nil {
+				return fmt.Errorf("kind %s asks for snapshots: %w", k.Name, err)
+			}
+		}
+		k.Machine = here
 	}
 	return nil
 }
 
-func checkMachine(ctx context.Context, folders *scratch.Root) error {
+func checkMachine(ctx context.Context, folders *scratch.Root) (here snapshot.Machine, err error) {
 	criu, err := snapshot.Find()
 	if err != nil {
-		return err
+		return here, err
 	}
 	f, err := folders.NewFolder()
 	if err != nil {
-		return err
+		return here, err
 	}
-	_, err = snapshot.Check(ctx, criu, f.Dir, f.User)
-	return errors.Join(err, folders.Remove(f))
+	here, err = snapshot.Check(ctx, criu, f.Dir, f.User)
+	return here, errors.Join(err, folders.Remove(f))
+}
+
+// Offer is the first word of the needs of snapshots that this machine takes; empty for other
+// kinds.
+func (h *Handler) Offer() string {
+	if h.kind.Machine == (snapshot.Machine{}) {
+		return ""
+	}
+	return h.kind.Machine.Offer()
+}
+
+// CheckNeeds returns an error if a snapshot with these needs cannot be restored here.
+func (h *Handler) CheckNeeds(needs string) error {
+	if h.kind.Machine == (snapshot.Machine{}) {
+		return nil
+	}
+	return h.unfit.check(needs, func() error { return h.kind.Machine.CheckNeeds(needs, &h.hashes) })
+}
+
+// unfit remembers needs of snapshots that did not fit although their check passed: needs have
+// no room for every library. The zero value is empty.
+type unfit struct {
+	mu    sync.Mutex
+	until map[string]unfitError
+}
+
+type unfitError struct {
+	error
+	until time.Time
+}
+
+// Bounds of unfit.
+const (
+	unfitFor  = time.Hour
+	unfitMost = 1000
+)
+
+// check returns the remembered error for needs, or the result of try.
+func (u *unfit) check(needs string, try func() error) error {
+	u.mu.Lock()
+	known, ok := u.until[needs]
+	u.mu.Unlock()
+	if ok && time.Now().Before(known.until) {
+		return known.error
+	}
+	return try()
+}
+
+// add remembers the error of a snapshot with these needs.
+func (u *unfit) add(needs string, why error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.until == nil || len(u.until) >= unfitMost {
+		u.until = map[string]unfitError{}
+	}
+	u.until[needs] = unfitError{why, time.Now().Add(unfitFor)}
 }
 
 // asSeen returns the folder with the paths that the program sees.
@@ -318,6 +380,7 @@ func keepsState(stop *job.Stop) bool {
 // of another machine is left to a worker there.
 func (h *Handler) notBegun(ctx context.Context, r *programRun, err error) error {
 	if _, elsewhere := errors.AsType[*snapshot.MismatchError](err); elsewhere {
+		h.unfit.add(r.folder.frozen.Needs(), err)
 		return h.backOff(ctx, r.log, err)
 	}
 	if r.folder.frozen == nil {

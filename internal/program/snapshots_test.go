@@ -3,8 +3,12 @@
 package program
 
 import (
+	"errors"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -84,5 +88,47 @@ func TestSnapshotInterval(t *testing.T) {
 		if s.cost = cost; s.interval() != want || asked != cost {
 			t.Errorf("interval with a cost of %s = %s (asked with %s), want %s", cost, s.interval(), asked, want)
 		}
+	}
+}
+
+// TestNeedsOfSnapshots: the needs come from the description in the folder, if that can be
+// read. A worker checks them against its machine, and remembers what a restore found.
+func TestNeedsOfSnapshots(t *testing.T) {
+	dir := t.TempDir()
+	if got := needsOf(dir); got != "" {
+		t.Errorf("needs without a description = %q", got)
+	}
+	if err := syscall.Mkfifo(filepath.Join(dir, snapshot.MetaName), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := needsOf(dir); got != "" { // and it does not wait
+		t.Errorf("needs of a pipe = %q", got)
+	}
+	here := snapshot.Machine{Kernel: "6.1", Arch: "amd64", PageSize: 4096}
+	text := `{"format":1,"root":1000,"last_pid":1000,"machine":{"kernel":"6.1","arch":"amd64","page_size":4096}}`
+	if err := errors.Join(os.Remove(filepath.Join(dir, snapshot.MetaName)),
+		os.WriteFile(filepath.Join(dir, snapshot.MetaName), []byte(text), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	needs := needsOf(dir)
+	if want := (&snapshot.Meta{Machine: here}).Needs(); needs != want {
+		t.Errorf("needs = %q, want %q", needs, want)
+	}
+	unknown, same := &Handler{}, &Handler{kind: Kind{Machine: here}}
+	there := here
+	there.Kernel = "6.2"
+	other := &Handler{kind: Kind{Machine: there}}
+	if unknown.Offer() != "" || unknown.CheckNeeds(needs) != nil || same.CheckNeeds(needs) != nil || other.CheckNeeds(needs) == nil ||
+		same.Offer() == other.Offer() || !strings.HasPrefix(needs, same.Offer()+" ") {
+		t.Errorf("checks = %v, %v, %v, offers %q, %q", unknown.CheckNeeds(needs), same.CheckNeeds(needs), other.CheckNeeds(needs), same.Offer(),
+			other.Offer())
+	}
+	same.unfit.add(needs, errors.New("a library differs"))
+	if err := same.CheckNeeds(needs); err == nil {
+		t.Error("what a restore found is forgotten")
+	}
+	same.unfit.until[needs] = unfitError{errors.New("a library differs"), time.Now()}
+	if err := same.CheckNeeds(needs); err != nil {
+		t.Errorf("CheckNeeds an hour later = %v", err)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/retry"
 	"github.com/spotworker/spotworker/internal/storage/outage"
+	"github.com/spotworker/spotworker/job"
 )
 
 const (
@@ -136,18 +137,30 @@ func (b *heartbeat) write(ctx context.Context) error {
 		Worker: w.name, State: w.machine.State().String(), StartedAt: w.started, At: time.Now(),
 		Machine:   presence.Machine{VM: vm.Name, Size: vm.Size, Zone: vm.Zone, BootID: w.BootID},
 		Software:  presence.Software{Program: w.Program, Reads: checkpoint.Version},
-		TakesFrom: queue.Names(w.sources.Taken()), Kinds: slices.Collect(maps.Keys(w.Kinds)), Jobs: w.runner.Jobs(), Running: w.runner.Running(),
+		TakesFrom: queue.Names(w.sources.Taken()), Kinds: slices.Collect(maps.Keys(w.Kinds)), Offers: w.offers(),
+		Jobs: w.runner.Jobs(), Running: w.runner.Running(),
 		Ready: w.events.Ready(), LastEvent: event, LastDrain: drain,
 		Steered: follows != nil, Control: steered.revision, Asked: steered.asked,
 		Activity: w.meter.Report(), Findings: w.findings(),
 	})
 }
 
+// offers returns the offers of the worker's handlers, for its heartbeat.
+func (w *Worker) offers() (all []string) {
+	for _, h := range w.Kinds {
+		if offer := job.Offer(h); offer != "" {
+			all = append(all, offer)
+		}
+	}
+	return all
+}
+
 // findings are facts that the worker found and an operator should know.
 func (w *Worker) findings() presence.Findings {
 	s := w.runner.Sight()
 	f := presence.Findings{
-		Lacks: presence.CountLacks(s.Lacking), Silent: s.Silent, SilentJob: s.SilentJob, Calls: w.Calls.Report(),
+		Lacks: presence.CountLacks(s.Lacking), Unlike: presence.CountLacks(s.Unlike),
+		Silent: s.Silent, SilentJob: s.SilentJob, Calls: w.Calls.Report(),
 	}
 	now := time.Now()
 	for _, r := range w.depths.Report(now) {

@@ -85,8 +85,10 @@ func New(c Config) (*Worker, error) {
 // look returns figures that the observer asks for at any time.
 func (w *Worker) look() (report, checkpoint time.Duration, silent, lacking int) {
 	s := w.runner.Sight()
-	for _, n := range s.Lacking {
-		lacking += n
+	for _, waiting := range []map[string]int{s.Lacking, s.Unlike} {
+		for _, n := range waiting {
+			lacking += n
+		}
 	}
 	return s.Report, s.Checkpoint, s.Silent, lacking
 }

@@ -23,6 +23,10 @@ type Findings struct {
 	// messages that this worker hides at the moment. A final kind [MoreKinds] has the rest.
 	Lacks []KindCount
 
+	// Unlike is the same for kinds of jobs whose state needs another machine than any live
+	// worker has.
+	Unlike []KindCount
+
 	// Silent is how many running jobs are silent for unusually long, and SilentJob is the
 	// id of one of them.
 	Silent    int

@@ -35,6 +35,32 @@ func (p Presence) HasKind(kind string) Has {
 	return HasNot
 }
 
+// maxOffers and maxOffer limit the list of offers in a heartbeat, and each of them in bytes.
+const (
+	maxOffers = 8
+	maxOffer  = 64
+)
+
+// Meets reports whether the worker runs jobs of a kind and meets the first word of a state's
+// needs. A worker that announces nothing may meet all, as one of an older version.
+func (p Presence) Meets(kind, offer string) Has {
+	switch has := p.HasKind(kind); {
+	case has == HasNot:
+		return HasNot
+	case slices.Contains(p.Offers, offer):
+		return has
+	case len(p.Offers) == 0:
+		return MayHave
+	}
+	return HasNot
+}
+
+func formatOffers(offers []string) string {
+	offers = slices.Compact(slices.Sorted(slices.Values(offers)))
+	offers = slices.DeleteFunc(offers, func(o string) bool { return len(o) > maxOffer || strings.Contains(o, ",") })
+	return strings.Join(offers[:min(len(offers), maxOffers)], ",")
+}
+
 // Takes reports whether the worker claims messages from a queue. A heartbeat without
 // queues, of an older version, counts as yes.
 func (p Presence) Takes(queue string) bool {

@@ -70,6 +70,11 @@ type Presence struct {
 	// maxKinds: a final [MoreKinds] then stands for the rest.
 	Kinds []string
 
+	// Offers are the first words of the needs of states that the worker meets, sorted: a state
+	// that needs another machine has another one. Empty in heartbeats of older versions, and
+	// for a worker whose kinds ask for none.
+	Offers []string
+
 	// Steered says that the worker reads the requests of operators, and Control which
 	// revision of the control document it follows; 0 if there is none. Asked is the
 	// request that keeps it from claiming: [AskedQuarantine], [AskedDrain], [AskedPause],
@@ -194,6 +199,7 @@ func (p Presence) metadata() map[string]*string {
 		"reads":     formatReads(p.Reads),
 		"takesfrom": strings.Join(p.TakesFrom, ","),
 		"kinds":     formatKinds(p.Kinds),
+		"offers":    url.PathEscape(formatOffers(p.Offers)),
 		"jobs":      strconv.Itoa(p.Count),
 		"vm":        url.PathEscape(p.VM),
 		"size":      url.PathEscape(p.Size),
@@ -205,6 +211,7 @@ func (p Presence) metadata() map[string]*string {
 		"slots":     p.Activity.FormatSlots(),
 		"recent":    p.Activity.FormatKinds(),
 		"lacks":     formatLacks(p.Findings.Lacks),
+		"unlike":    formatLacks(p.Findings.Unlike),
 		"silent":    p.Findings.formatSilent(),
 		"calls":     formatCalls(p.Findings.Calls),
 		"queues":    formatReadings(p.Findings.Readings),
@@ -248,6 +255,9 @@ func parse(worker string, metadata map[string]*string) Presence {
 	if kinds := values["kinds"]; kinds != "" {
 		p.Kinds = strings.Split(kinds, ",")
 	}
+	if offers := values["offers"]; offers != "" {
+		p.Offers = strings.Split(offers, ",")
+	}
 	p.StartedAt, _ = time.Parse(time.RFC3339, values["startedat"])
 	p.At, _ = time.Parse(time.RFC3339, values["at"])
 	p.Count, _ = strconv.Atoi(values["jobs"])
@@ -257,7 +267,8 @@ func parse(worker string, metadata map[string]*string) Presence {
 	p.Ready = parseReady(ready)
 	p.LastEvent, p.LastDrain = parseEvent(event), parseDrain(drain)
 	p.Activity = activity.Parse(values["slots"], values["recent"])
-	p.Findings = Findings{Lacks: parseLacks(values["lacks"]), Calls: parseCalls(values["calls"]), Readings: parseReadings(values["queues"])}
+	p.Findings = Findings{Lacks: parseLacks(values["lacks"]), Unlike: parseLacks(values["unlike"]),
+		Calls: parseCalls(values["calls"]), Readings: parseReadings(values["queues"])}
 	p.Findings.parseSilent(values["silent"])
 	return p
 }

@@ -65,12 +65,21 @@ func JobRows(j client.Job, now time.Time) [][2]string {
 		{"progress", progress}, {"written", fmt.Sprintf("%s ago by %s", overview.Span(j.Age()), plaintext.Line(j.Owner))},
 		{"claims", claimsInWords(j, now)},
 		{"interruptions", fmt.Sprint(j.Interruptions)}, {"failures", failures}, {"unclean exits", exits},
-		{"run time", overview.RunTime(j).Round(time.Millisecond).String()}, {"cost", costInWords(j)}, {"checkpoint", state}, {"result", result},
+		{"run time", overview.RunTime(j).Round(time.Millisecond).String()}, {"cost", costInWords(j)}, {"checkpoint", state},
+		{"needs", needsInWords(j)}, {"result", result},
 		{"inputs", inputsInWords(j.Inputs)}, {"outputs", stored}, {"follow-ups", followUpsInWords(j.FollowUps)},
 		{"deadline", deadlineInWords(j)}, {"estimate", estimateInWords(j)}, {"expected end", expectedEnd(j)}, {"at risk", riskInWords(j)},
 		{"moved", plaintext.Line(j.MoveReason)},
 		{"created", Moment(j.CreatedAt, now)}, {"ended", Moment(j.EndedAt, now)}, {"work", hashed(j.WorkSHA256)},
 	}
+}
+
+// needsInWords returns the requirements of the job's state on a worker, without their first
+// word and the part for workers alone.
+func needsInWords(j client.Job) string {
+	shown, _, _ := strings.Cut(j.StateNeeds, " | ")
+	_, facts, _ := strings.Cut(shown, " ")
+	return plaintext.Line(facts)
 }
 
 // claimsInWords says how often the job was claimed.

@@ -281,7 +281,7 @@ func (p *initProcess) describe(dir string, m *Meta, mapped []string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, metaName), data, 0o600)
+	return os.WriteFile(filepath.Join(dir, MetaName), data, 0o600)
 }
 
 // restore continues the program from the images of a snapshot, whose files are in the job's

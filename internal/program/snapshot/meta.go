@@ -15,7 +15,7 @@ import (
 
 // Names in a snapshot.
 const (
-	metaName       = "snapshot.json"
+	MetaName       = "snapshot.json"
 	attributesName = "attributes"
 	folderName     = "folder"
 	imagesName     = "images"
@@ -59,18 +59,19 @@ type Mapped struct {
 // ReadMeta reads the description of a snapshot. The error wraps [ErrDamaged] if it has a
 // format that this version cannot use.
 func ReadMeta(dir string) (*Meta, error) {
-	data, err := readBounded(filepath.Join(dir, metaName))
+	data, err := readBounded(filepath.Join(dir, MetaName))
 	if err != nil {
 		return nil, err
 	}
-	return parseMeta(data)
+	return ParseMeta(data)
 }
 
-func parseMeta(data []byte) (*Meta, error) {
+// ParseMeta is [ReadMeta] of the content of [MetaName].
+func ParseMeta(data []byte) (*Meta, error) {
 	var m Meta
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	if err := decoder.Decode(&m); err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrDamaged, metaName, err)
+		return nil, fmt.Errorf("%w: %s: %w", ErrDamaged, MetaName, err)
 	}
 	switch {
 	case m.Format != formatVersion:

@@ -12,15 +12,15 @@ import (
 
 func TestParseMeta(t *testing.T) {
 	const good = `{"format": 1, "root": 1000, "last_pid": 1004, "unknown": true}`
-	if m, err := parseMeta([]byte(good)); err != nil || m.Root != 1000 || m.LastPID != 1004 {
+	if m, err := ParseMeta([]byte(good)); err != nil || m.Root != 1000 || m.LastPID != 1004 {
 		t.Errorf("parseMeta = %+v, %v", m, err)
 	}
 	for _, bad := range []string{
 		"", "[]", "{", `{"format": 2, "root": 1000, "last_pid": 1000}`, `{"format": 1}`, `{"format": 1, "root": 1, "last_pid": 2000}`,
 		`{"format": 1, "root": 1000, "last_pid": 999}`, `{"format": 1, "root": 1000, "last_pid": 99999999}`,
 	} {
-		if m, err := parseMeta([]byte(bad)); !errors.Is(err, ErrDamaged) {
-			t.Errorf("parseMeta(%q) = %+v, %v, want ErrDamaged", bad, m, err)
+		if m, err := ParseMeta([]byte(bad)); !errors.Is(err, ErrDamaged) {
+			t.Errorf("ParseMeta(%q) = %+v, %v, want ErrDamaged", bad, m, err)
 		}
 	}
 	if _, err := ReadMeta(t.TempDir()); !errors.Is(err, ErrDamaged) {

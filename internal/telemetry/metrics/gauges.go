@@ -54,7 +54,8 @@ func newSilence(g *guard) *silence {
 				"reported since they started for an hour, or for 5 min and 10 times as long as the longest of at least 20 jobs of their kind ran here.",
 			nil, nil),
 		lacking: prometheus.NewDesc(namespace+"_jobs_without_worker",
-			"Jobs that this worker hides because no live worker has their kind. Their sum over all workers is about how many such jobs there are.",
+			"Jobs that this worker hides because no live worker has their kind, or the machine for their state. "+
+				"Their sum over all workers is about how many such jobs there are.",
 			nil, nil),
 	}
 }

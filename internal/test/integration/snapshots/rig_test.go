@@ -58,6 +58,7 @@ var criuFolder, _ = filepath.Abs("../../../../.tools/criu/bin")
 
 func TestMain(m *testing.M) {
 	_ = os.Setenv("PATH", criuFolder+":"+os.Getenv("PATH"))
+	_ = os.Setenv("AZURE_STORAGE_CONNECTION_STRING", "attack-secret") // no program may find it
 	m.Run()
 }
 

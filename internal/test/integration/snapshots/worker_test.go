@@ -4,14 +4,18 @@ package snapshots
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/delivery"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/program"
+	"github.com/spotworker/spotworker/internal/program/snapshot"
 	"github.com/spotworker/spotworker/internal/storage/azure"
 	"github.com/spotworker/spotworker/internal/storage/deployment"
 	"github.com/spotworker/spotworker/internal/worker"
@@ -19,9 +23,22 @@ import (
 )
 
 // startWorker runs a worker of this machine until stop is called.
-func (m *machine) startWorker(server *storage.Server, k program.Kind, change ...func(*worker.Config)) (stop func()) {
+func (m *machine) startWorker(server *storage.Server, k program.Kind) (stop func()) {
 	m.t.Helper()
-	account, err := azure.Connect(azure.AccountConfig{ConnectionString: server.ConnectionString(), Transport: server.Transport()})
+	return m.startWorkerOver(server, server.Transport(), k, func(*worker.Config) {})
+}
+
+// startWorkerOver is startWorker with a transport to the server and a changed configuration.
+func (m *machine) startWorkerOver(server *storage.Server, transport policy.Transporter, k program.Kind,
+	change func(*worker.Config)) (stop func()) {
+	m.t.Helper()
+	kinds := []program.Kind{k}
+	if k.Machine == (snapshot.Machine{}) {
+		if err := program.CheckSnapshots(m.t.Context(), kinds, m.scratch); err != nil {
+			m.t.Fatal(err)
+		}
+	}
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: server.ConnectionString(), Transport: transport})
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -32,13 +49,11 @@ func (m *machine) startWorker(server *storage.Server, k program.Kind, change ...
 	c := worker.Config{
 		Settings: delivery.Settings{
 			Accounts: []*deployment.Stores{deployment.StoresOf(account, names)}, Log: m.logger(),
-			Kinds: job.Kinds{k.Name: program.NewHandler(k, m.scratch, nil, nil, nil, m.logger())},
+			Kinds: job.Kinds{k.Name: program.NewHandler(kinds[0], m.scratch, nil, nil, nil, m.logger())},
 		},
 		Concurrency: 1, Host: m.t.Name(), Program: "test", DrainBudget: time.Minute,
 	}
-	for _, f := range change {
-		f(&c)
-	}
+	change(&c)
 	w, err := worker.New(c)
 	if err != nil {
 		m.t.Fatal(err)
@@ -54,32 +69,15 @@ func (m *machine) startWorker(server *storage.Server, k program.Kind, change ...
 	}
 }
 
-// withJob returns a storage account with a job.
-func withJob(t *testing.T, k program.Kind) (*storage.Server, *client.Client) {
-	t.Helper()
-	server := storage.New(storage.Options{})
-	c, err := client.Open(client.Options{ConnectionString: server.ConnectionString(), Transport: server.Transport()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Create(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Put(t.Context(), client.Spec{ID: "job-1", Kind: k.Name, Payload: "payload"}); err != nil {
-		t.Fatal(err)
-	}
-	return server, c
-}
-
 // TestNoBandwidth hands a job over whose last snapshot cannot be sent in the budget: the snapshot
 // before stands, and the program continues from it with the right result.
 func TestNoBandwidth(t *testing.T) {
 	withCRIU(t)
 	t.Parallel()
 	k := pythonKind(t)
-	server, c := withJob(t, k)
+	server, c := storageWithJob(t, k)
 	m := newMachine(t, nil)
-	stop := m.startWorker(server, k, func(c *worker.Config) {
+	stop := m.startWorkerOver(server, server.Transport(), k, func(c *worker.Config) {
 		c.DrainBudget, c.Policy = 16*time.Second, checkpoint.Policy{Interval: 200 * time.Millisecond}
 	})
 	until(t, m, "a snapshot", func() bool {
@@ -117,7 +115,7 @@ func TestHandedOverByWorkers(t *testing.T) {
 	withCRIU(t)
 	t.Parallel()
 	k := pythonKind(t)
-	server, c := withJob(t, k)
+	server, c := storageWithJob(t, k)
 	for i := range 3 {
 		m := newMachine(t, nil)
 		stop := m.startWorker(server, k)
@@ -139,6 +137,55 @@ func TestHandedOverByWorkers(t *testing.T) {
 	}
 	if result, err := c.Result(t.Context(), "job-1"); err != nil || string(result) != evicted(t, k, 0) {
 		t.Errorf("result = %q, %v", result, err)
+	}
+}
+
+// storageWithJob returns a storage account with job-1 on its queue.
+func storageWithJob(t *testing.T, k program.Kind) (*storage.Server, *client.Client) {
+	t.Helper()
+	server := storage.New(storage.Options{})
+	c, err := client.Open(client.Options{ConnectionString: server.ConnectionString(), Transport: server.Transport()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Create(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Put(t.Context(), client.Spec{ID: "job-1", Kind: k.Name, Payload: "payload"}); err != nil {
+		t.Fatal(err)
+	}
+	return server, c
+}
+
+// TestLeftToAnotherMachine: a worker on another kernel leaves the job alone.
+func TestLeftToAnotherMachine(t *testing.T) {
+	withCRIU(t)
+	t.Parallel()
+	k := pythonKind(t)
+	server, c := storageWithJob(t, k)
+	m := newMachine(t, nil)
+	stop := m.startWorker(server, k)
+	m.untilRuns(false)
+	stop()
+	before, err := c.Get(t.Context(), "job-1")
+	if err != nil || !strings.Contains(before.StateNeeds, "; kernel=") {
+		t.Fatalf("the job = %+v, %v, want the needs of its state", before, err)
+	}
+	m = newMachine(t, nil)
+	kinds := []program.Kind{k}
+	if err := program.CheckSnapshots(t.Context(), kinds, m.scratch); err != nil {
+		t.Fatal(err)
+	}
+	kinds[0].Machine.Kernel += "-other"
+	stop = m.startWorkerOver(server, server.Transport(), kinds[0], func(*worker.Config) {})
+	until(t, m, "the difference is logged", func() bool {
+		log := m.log.String()
+		return strings.Contains(log, "job waits for a worker that meets the needs") && strings.Contains(log, "the kernel was")
+	})
+	stop()
+	after, err := c.Get(t.Context(), "job-1")
+	if err != nil || after.Deliveries != before.Deliveries || !after.UpdatedAt.Equal(before.UpdatedAt) {
+		t.Errorf("the job = %+v, %v, want it unchanged", after, err)
 	}
 }
 

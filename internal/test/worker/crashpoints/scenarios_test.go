@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -53,6 +54,14 @@ var scenarios = []scenario{
 	{
 		name: "large state", minCalls: 18, wantLog: "job released",
 		prepare: enqueueJobs("long", "large"), act: runsFor(9 * time.Second), want: wantDone("long"),
+	},
+	{
+		name: "frozen program", minCalls: 18, wantLog: "job released",
+		prepare: enqueueJobs("long", "frozen"), act: runsFor(9 * time.Second), want: wantDone("long"),
+	},
+	{
+		name: "frozen elsewhere", minCalls: 12, wantLog: "job left to another worker",
+		prepare: leaveFrozen, act: runsFor(40 * time.Second), want: wantDone("long"), first: onOtherMachine,
 	},
 	{
 		name: "long log", minCalls: 20, wantLog: "job released",
@@ -152,8 +161,8 @@ func (r *scenarioRun) handlers(l *recorder.Recorder) job.Kinds {
 			l.HandlerFinished(j.ID)
 			return nil, nil
 		})),
-		"echo": rig.Echo, "steps": r.work, "large": large, "prints": &rig.Printing{Steps: r.work}, "files": &reading{&rig.Storing{Steps: r.work},
-			r},
+		"echo": rig.Echo, "steps": r.work, "large": large, "frozen": &frozenSteps{large, "this"},
+		"prints": &rig.Printing{Steps: r.work}, "files": &reading{&rig.Storing{Steps: r.work}, r},
 		"copies": job.HandlerFunc(copies),
 		"fails": job.HandlerFunc(func(_ context.Context, j *job.Job) (_ []byte, err error) {
 			once.Do(func() {
@@ -357,6 +366,12 @@ func enqueueTwice(t *testing.T, b *rig.Bed, r *scenarioRun) {
 // leaveOrphan leaves a job whose worker was killed.
 func leaveOrphan(t *testing.T, b *rig.Bed, r *scenarioRun) { leaveOrphanDue(0)(t, b, r) }
 
+// leaveFrozen leaves a job of a program that was frozen, whose worker has died.
+func leaveFrozen(t *testing.T, b *rig.Bed, r *scenarioRun) {
+	b.Put("long", "frozen", "1")
+	killWithState(t, b, r)
+}
+
 // leaveOrphanDue is leaveOrphan for a job of 12 s with a deadline; 0 is none. With one it
 // waits until the message is almost visible.
 func leaveOrphanDue(due time.Duration) func(*testing.T, *rig.Bed, *scenarioRun) {
@@ -412,15 +427,20 @@ const smallChunk = 4 << 10
 type streamSteps struct{ *rig.Steps }
 
 func (s *streamSteps) Run(ctx context.Context, j *job.Job) ([]byte, error) {
+	return s.run(ctx, j, func(p job.Progress) job.Progress { return p })
+}
+
+// run does the steps, and reports the progress that change returns.
+func (s *streamSteps) run(ctx context.Context, j *job.Job, change func(job.Progress) job.Progress) ([]byte, error) {
 	next, err := readNumber(j)
 	if err != nil {
 		return nil, err
 	}
 	return s.RunFrom(ctx, j, next, func(n int) job.Progress {
-		return job.Progress{Stream: func() (io.ReadCloser, error) {
+		return change(job.Progress{Stream: func() (io.ReadCloser, error) {
 			number := binary.BigEndian.AppendUint32(nil, uint32(n))
 			return io.NopCloser(io.MultiReader(bytes.NewReader(number), bytes.NewReader(make([]byte, 3*smallChunk)))), nil
-		}}
+		}})
 	})
 }
 
@@ -440,4 +460,33 @@ func readNumber(j *job.Job) (int, error) {
 		err = job.Permanent(fmt.Errorf("restored a state that was never saved: %d bytes after its number", n))
 	}
 	return int(binary.BigEndian.Uint32(number[:])), err
+}
+
+// frozenSteps is streamSteps with the states of a frozen program: of version 16, for machines
+// like the one before.
+type frozenSteps struct {
+	*streamSteps
+	machine string
+}
+
+func (s *frozenSteps) Offer() string { return s.machine }
+
+func (s *frozenSteps) CheckNeeds(needs string) error {
+	if needs != s.machine+" kernel=6" {
+		return errors.New("the machine was another one")
+	}
+	return nil
+}
+
+func (s *frozenSteps) Run(ctx context.Context, j *job.Job) ([]byte, error) {
+	return s.run(ctx, j, func(p job.Progress) job.Progress {
+		p.Version, p.Needs = 16, s.machine+" kernel=6"
+		return p
+	})
+}
+
+// onOtherMachine makes a worker unable to continue frozen programs of the others.
+func onOtherMachine(c *worker.Config) {
+	c.Kinds = maps.Clone(c.Kinds)
+	c.Kinds["frozen"] = &frozenSteps{c.Kinds["frozen"].(*frozenSteps).streamSteps, "other"}
 }

@@ -1,0 +1,189 @@
+package snapshot
+
+import (
+	"bytes"
+	"compress/flate"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+)
+
+// # Needs
+//
+// The needs of a snapshot are a text for the record of its job, so that a worker knows whether
+// it can restore the snapshot before it fetches it:
+//
+//	OFFER arch=amd64; kernel=6.12.1; cpu=…; features=…; criu=4.1; page=4096 | FILES
+//
+// OFFER is the digest of the facts behind it. FILES are the mapped files with their sizes and
+// the start of their hashes, deflated, in base64: as many as there is room for.
+
+// maxNeeds bounds the needs, in bytes: MaxNeeds of package job.
+const maxNeeds = 1 << 10
+
+// hashPrefix is the length of a file's hash in the needs, in bytes.
+const hashPrefix = 4
+
+// Bounds of reads for the needs of a record, in bytes. Records come from storage.
+const (
+	maxFileList    = 64 << 10
+	maxMappedBytes = 4 << 30 // of each file
+)
+
+// fact is a fact of a machine in the needs.
+type fact struct {
+	key string
+	at  func(*Machine) *string
+}
+
+var facts = []fact{
+	{"arch", func(m *Machine) *string { return &m.Arch }},
+	{"kernel", func(m *Machine) *string { return &m.Kernel }},
+	{"cpu", func(m *Machine) *string { return &m.CPU }},
+	{"features", func(m *Machine) *string { return &m.Features }},
+	{"criu", func(m *Machine) *string { return &m.CRIU }},
+}
+
+// described returns the facts as the needs have them.
+func (m Machine) described() string {
+	var out strings.Builder
+	for _, f := range facts {
+		fmt.Fprintf(&out, "%s=%s; ", f.key, printable(*f.at(&m)))
+	}
+	return out.String() + "page=" + strconv.Itoa(m.PageSize)
+}
+
+// printable replaces characters that end a fact or cannot be shown.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' || r == ';' || r == '|' {
+			return '?'
+		}
+		return r
+	}, strings.Join(strings.Fields(s), " "))
+}
+
+// Offer is the digest of a machine, the first word of the needs of its snapshots.
+func (m Machine) Offer() string {
+	sum := sha256.Sum256([]byte(m.described()))
+	return hex.EncodeToString(sum[:8])
+}
+
+// parseMachine reads described.
+func parseMachine(text string) (m Machine, err error) {
+	for part := range strings.SplitSeq(text, ";") {
+		key, value, ok := strings.Cut(strings.TrimSpace(part), "=")
+		if !ok {
+			return m, fmt.Errorf("%q is no fact of a machine", part)
+		}
+		for _, f := range facts {
+			if f.key == key {
+				*f.at(&m) = value
+			}
+		}
+		if key == "page" {
+			if m.PageSize, err = strconv.Atoi(value); err != nil {
+				return m, err
+			}
+		}
+	}
+	return m, nil
+}
+
+// asNeeds returns the machine as it is read from needs.
+func (m Machine) asNeeds() Machine {
+	m, _ = parseMachine(m.described())
+	return m
+}
+
+// Needs returns the needs of a snapshot. They have as many of its files as there is room for.
+func (m *Meta) Needs() string {
+	needs := m.Machine.Offer() + " " + m.Machine.described() + " | "
+	for n := len(m.Files); n > 0; n = n * 9 / 10 {
+		if files := packFiles(m.Files[:n]); len(needs)+len(files) <= maxNeeds {
+			return needs + files
+		}
+	}
+	return strings.TrimSuffix(needs, " | ")
+}
+
+// CheckNeeds returns a [*MismatchError] if a snapshot with these needs cannot be restored on
+// a machine. Needs of another form say nothing: then the snapshot itself decides.
+func (m Machine) CheckNeeds(needs string, hashes *Hashes) error {
+	shown, packed, _ := strings.Cut(needs, " | ")
+	_, described, _ := strings.Cut(shown, " ")
+	theirs, err := parseMachine(described)
+	if err != nil {
+		return nil //nolint:nilerr // see above
+	}
+	if err := theirs.Compare(m.asNeeds()); err != nil {
+		return err
+	}
+	files, err := unpackFiles(packed)
+	if err != nil {
+		return nil //nolint:nilerr // see above
+	}
+	if err, differs := errors.AsType[*MismatchError](hashes.Check(files)); differs {
+		return err
+	}
+	return nil
+}
+
+// packFiles returns a list of files: their paths, an empty line, and for each its size and
+// the start of its hash.
+func packFiles(files []Mapped) string {
+	var list, out bytes.Buffer
+	for _, f := range files {
+		list.WriteString(f.Path + "\n")
+	}
+	list.WriteByte('\n')
+	for _, f := range files {
+		sum, _ := hex.DecodeString(f.SHA256)
+		list.Write(binary.AppendUvarint(nil, uint64(f.Size)))
+		list.Write(sum[:min(hashPrefix, len(sum))])
+	}
+	w, err := flate.NewWriter(&out, flate.BestCompression)
+	if err == nil {
+		_, err = w.Write(list.Bytes())
+		err = errors.Join(err, w.Close())
+	}
+	if err != nil {
+		return ""
+	}
+	return base64.RawURLEncoding.EncodeToString(out.Bytes())
+}
+
+// unpackFiles reads a list of packFiles.
+func unpackFiles(packed string) ([]Mapped, error) {
+	if packed == "" {
+		return nil, nil
+	}
+	data, err := base64.RawURLEncoding.DecodeString(packed)
+	if err != nil {
+		return nil, err
+	}
+	data, err = io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(data)), maxFileList+1))
+	if err != nil {
+		return nil, err
+	}
+	paths, rest, ok := bytes.Cut(data, []byte("\n\n"))
+	if !ok || len(data) > maxFileList {
+		return nil, errors.New("the list of files is damaged")
+	}
+	var files []Mapped
+	for path := range bytes.SplitSeq(paths, []byte("\n")) {
+		size, n := binary.Uvarint(rest)
+		if n <= 0 || len(rest) < n+hashPrefix || size > maxMappedBytes || len(path) == 0 || path[0] != '/' {
+			return nil, errors.New("the list of files is damaged")
+		}
+		files = append(files, Mapped{Path: string(path), Size: int64(size), SHA256: hex.EncodeToString(rest[n : n+hashPrefix])})
+		rest = rest[n+hashPrefix:]
+	}
+	return files, nil
+}
