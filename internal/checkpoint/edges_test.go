@@ -125,8 +125,8 @@ func TestTimelineOfShortJobs(t *testing.T) {
 	}
 }
 
-// TestClaimTakesOverItsMessage: a claim records what its message says, and keeps the group. A job without
-// a state starts over, whatever progress it had.
+// TestClaimTakesOverItsMessage: a claim records the facts of its message, and keeps the group. A job without
+// a state starts over, with or without progress.
 func TestClaimTakesOverItsMessage(t *testing.T) {
 	for name, progress := range map[string]Record{
 		"a fraction": {Fraction: 0.5}, "a text": {Text: "half"}, "both": {Fraction: 0.5, Text: "half"},

@@ -13,7 +13,7 @@ import (
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 )
 
-// operation is something that needs storage. prepare makes what it needs, and returns it. It may
+// operation is something that needs storage. prepare makes its subject, and returns it. It may
 // be repeated after an error.
 type operation struct {
 	name    string
@@ -86,7 +86,7 @@ func drained(r io.ReadCloser, err error) error {
 	return errors.Join(err, r.Close())
 }
 
-// effect returns what an operation has made of the record.
+// effect returns the record after an operation.
 func (b *rig) effect(t *testing.T) string {
 	t.Helper()
 	if len(b.Blobs(recordsName)) == 0 {
@@ -99,7 +99,7 @@ func (b *rig) effect(t *testing.T) string {
 		r.Previous.Size, r.Previous.Blocks, r.Previous.Version, summary(b.body(t)))
 }
 
-// ofStore are the operations without a claim, and those that begin one.
+// ofStore are the operations without a claim, and operations that begin a claim.
 func ofStore() (all []operation) {
 	open := Record{Status: Open, Kind: ours.Kind, PayloadHash: ours.PayloadHash, Generation: 1}
 	with := func(status Status) Record {
@@ -184,7 +184,7 @@ func lookAndClaim(ctx context.Context, s *Store, c **Claim) (err error) {
 // record or a damaged state. If one call alone fails, the operation returns an error or has its effect.
 func TestEveryCallOfAClaimFails(t *testing.T) { everyCallFails(t, ofClaim()) }
 
-// TestEveryCallOfTheStoreFails is the same for operations of operators, and for those that begin a claim.
+// TestEveryCallOfTheStoreFails is the same for operations of operators, and for operations that begin a claim.
 func TestEveryCallOfTheStoreFails(t *testing.T) { everyCallFails(t, ofStore()) }
 
 func everyCallFails(t *testing.T, operations []operation) {

@@ -31,7 +31,7 @@ type RealRun struct {
 	Job, Lane       int
 	From, Works, To time.Duration   // claimed; the handler works; done, released or dead
 	End             End             // [Cut] for a run that is not over
-	Saves           []time.Duration // when they were complete, without that of the release
+	Saves           []time.Duration // when they were complete, without the save of the release
 	SavedAtRelease  bool            // the release saved the last state
 	Saving          time.Duration   // the job stood still
 	Kept, Redone    time.Duration   // work that is recorded, and work that was lost
@@ -102,7 +102,7 @@ func (r RealRun) attempt() attempt {
 	}
 }
 
-// Both returns figures of a report of real processes beside those of virtual time: name, real, virtual.
+// Both returns figures of a report of real processes beside the same figures of virtual time: name, real, virtual.
 // It is empty for a report of virtual time.
 func (r *Report) Both() [][3]string {
 	if r.Virtual == nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Sizes of what is remembered of a stream.
+// Sizes of the memory of a stream.
 const (
 	// leastCompared is the size from which on files are compared, in bytes. Smaller ones are
 	// read as soon as they are looked at.
@@ -42,7 +42,7 @@ type place struct {
 	number int
 }
 
-// identity returns the identity of an entry. ok is false for what is not compared. A time of
+// identity returns the identity of an entry. ok is false for an entry that is not compared. A time of
 // whole seconds was set by a program or comes from a file system with coarse times: two contents
 // may have it.
 func (e *entry) identity() (id identity, ok bool) {

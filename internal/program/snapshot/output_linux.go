@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// output passes on what the program prints. The pipes are the init's own: criu opens them
+// output passes on the lines of the program. The pipes are the init's own: criu opens them
 // again at a restore, and the worker's pipes may belong to another user.
 type output struct {
 	readers [2]*os.File
@@ -18,7 +18,7 @@ type output struct {
 	done    chan struct{}
 }
 
-// openOutput makes the pipes, and begins to pass on what is written to them.
+// openOutput makes the pipes, and begins to pass on their content.
 func openOutput() (*output, error) {
 	o := &output{done: make(chan struct{}, 2)}
 	for i, to := range []*os.File{os.Stdout, os.Stderr} {

@@ -75,7 +75,7 @@ const (
 )
 
 // Begin starts or restores the program. Errors are a [*RefusedError], a syscall error of the
-// start, and those of the machine.
+// start, and errors of the machine.
 func (s *Session) Begin(ctx context.Context) error {
 	_ = s.theirs.Close()
 	r := s.program
@@ -118,7 +118,7 @@ func (s *Session) do(ctx context.Context, r request) (answer reply, err error) {
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET):
 		return answer, errEnded
 	case err != nil:
-		_ = s.conn.Close() // a reply that comes later would be that of another request
+		_ = s.conn.Close() // a later reply would answer another request
 		return answer, fmt.Errorf("%s: no reply: %w", r.Verb, err)
 	case answer.Lost:
 		return answer, fmt.Errorf("%w (%s)", ErrLost, answer.Error)

@@ -14,7 +14,7 @@ import (
 	"log/slog"
 )
 
-// TestProgramsProcessesEnd: what the program started ends with it when it is killed.
+// TestProgramsProcessesEnd: processes of the program end with it when it is killed.
 func TestProgramsProcessesEnd(t *testing.T) {
 	dir := t.TempDir()
 	path, pids := filepath.Join(dir, "on-event"), filepath.Join(dir, "pids")
@@ -45,7 +45,7 @@ func TestProgramsProcessesEnd(t *testing.T) {
 	}
 }
 
-// isAlive reports whether a process runs; one that ended and has no parent to ask for its
+// isAlive reports whether a process runs; a process that ended and has no parent to ask for its
 // status does not.
 func isAlive(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
-// A queue grows if each of two readings in a row, of those that this worker logs, is by
+// A queue grows if each of two readings in a row, of the readings in this worker's log, is by
 // growthShare above the one before, and the last by more than growthLeast messages. The
 // readings are at least [LogEvery] apart. The alert over the metrics has the same numbers.
 const (
@@ -20,7 +20,7 @@ type trends struct {
 	queues map[*queue.Queue]trend
 }
 
-// trend is what the readings of a queue say.
+// trend is the course of a queue by its readings.
 type trend struct {
 	messages int // at the last reading
 	rises    int // how many readings in a row were above the one before

@@ -104,8 +104,8 @@ func every(interval time.Duration) func(*worker.Config) {
 	}
 }
 
-// TestKilledInUploads kills workers in the upload of a snapshot, at random writes: those that
-// did not arrive and those that did. The job is never lost, and its result is right.
+// TestKilledInUploads kills workers in the upload of a snapshot, at random writes: half of
+// them arrive. The job is never lost, and its result is right.
 func TestKilledInUploads(t *testing.T) {
 	withCRIU(t)
 	t.Parallel()

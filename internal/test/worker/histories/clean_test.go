@@ -18,8 +18,8 @@ func (p *plan) planCleaning() {
 	p.cleans = r.oneIn(4)
 }
 
-// clean removes what is left of jobs that have ended, more than a week after the last of
-// them, as an operator does: one who is killed, and another who repeats the command. Then a
+// clean removes the blobs of jobs that have ended, more than a week after the last of
+// them, as an operator does: the first is killed, and the next repeats the command. Then a
 // job is put again.
 func (h *history) clean() {
 	if !h.cleans {
