@@ -73,8 +73,8 @@ func TestLargeStateIsHandedOver(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.WaitFor("release", 3*time.Second, func() bool { return first.Position().Facts.Has(lifecycle.WorkReleased) })
-		if sent := b.Server.Counts()[storage.OpPutBlock]; sent != 1 {
-			t.Errorf("blocks sent in the drain = %d, want the one that had changed", sent)
+		if sent := b.Server.Counts()[storage.OpPutBlock]; sent != 2 {
+			t.Errorf("blocks sent in the drain = %d, want the changed pages and the layout", sent)
 		}
 		if r := b.Record("large"); r.Status != checkpoint.Open || r.Interruptions != 1 || r.StateSize != rig.LargeSize || r.StateBlocks < 2 {
 			t.Errorf("record = %s, %d interruptions, %d bytes in %d blocks, want open, 1, the state in several", r.Status, r.Interruptions,
@@ -103,7 +103,7 @@ func TestLargeDrainWithoutBandwidth(t *testing.T) {
 		b.WaitFor("a checkpoint", 20*time.Second, func() bool { return b.Record("large").StateBlocks > 0 })
 		saved := b.Record("large")
 		time.Sleep(2 * time.Second) // so that there is more to save
-		b.Server.SetBandwidth(storage.Bandwidth{Up: 4 << 10})
+		b.Server.SetBandwidth(storage.Bandwidth{Up: 256})
 		asked := time.Now()
 		p.Stop()
 		if took := time.Since(asked); took > 10*time.Second+rig.HeartbeatWrite {
@@ -204,7 +204,7 @@ func TestFailedJobInADrain(t *testing.T) {
 				b.Put("a", "h", "")
 				b.Server.OnCall(func(c storage.Call) storage.Fault {
 					if c.Container == b.Names.Records {
-						return storage.Fault{Bandwidth: storage.Bandwidth{Up: 4 << 10}}
+						return storage.Fault{Bandwidth: storage.Bandwidth{Up: 256}}
 					}
 					return storage.Fault{}
 				})
