@@ -275,7 +275,8 @@ func (r *Record) endLost(after time.Duration) {
 // clearState records that the job has neither a state nor outputs.
 func (r *Record) clearState() {
 	r.StateHash, r.StateKey, r.StateSize, r.StateBlocks, r.StateVersion, r.Previous = "", "", 0, 0, 0, Previous{}
-	r.Layout, r.Outputs, r.StateNeeds = blocks.Place{}, Outputs{}, ""
+	r.Layout, r.StateNeeds = blocks.Place{}, ""
+	r.Outputs = Outputs{}
 }
 
 // sameWork reports whether the record stands for the delivery's work.
