@@ -56,7 +56,7 @@ func TestTextsAreCut(t *testing.T) {
 }
 
 // TestOutputsOfThePreviousState: a record of version 1 knows that the state before had no outputs. In a
-// later one the key says so, and without the key that is not known.
+// later one the key decides, and nothing is known without the key.
 func TestOutputsOfThePreviousState(t *testing.T) {
 	for version, want := range map[string]string{"1": NoOutputs, "2": "", "3": ""} {
 		r, err := parse("j", pointers(map[string]string{

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"log/slog"
 	"maps"
 	"slices"
@@ -140,16 +141,24 @@ func (s Sample) Peers(queue string, takes bool) (workers int) {
 	return workers
 }
 
-// whoHas returns whether a worker that takes from the queue has a handler for the kind, by the
-// best answer of all, and how many of those workers lack it. A worker that stopped, or was
-// silent for [hasKindFor], has nothing; a worker that leaves its VM, or was silent for
-// [lacksKindFor], is not counted as lacking it.
-func (s Sample) whoHas(kind, queue string, now time.Time) (best presence.Has, lacking int) {
-	for _, p := range s.Workers {
-		age := p.Age + now.Sub(s.at)
-		if age > hasKindFor || p.State == lifecycle.Stopped.String() || !p.Takes(queue) {
-			continue
+// takers returns the workers that may take jobs from the queue. A worker that stopped, or was
+// silent for [hasKindFor], is none.
+func (s Sample) takers(queue string, now time.Time) iter.Seq[presence.Listed] {
+	return func(yield func(presence.Listed) bool) {
+		for _, p := range s.Workers {
+			gone := p.Age+now.Sub(s.at) > hasKindFor || p.State == lifecycle.Stopped.String()
+			if !gone && p.Takes(queue) && !yield(p) {
+				return
+			}
 		}
+	}
+}
+
+// whoHas returns whether a worker that takes from the queue has a handler for the kind, by the
+// best answer of all, and how many of those workers lack it. A worker that leaves its VM, or was
+// silent for [lacksKindFor], is not counted as lacking it.
+func (s Sample) whoHas(kind, queue string, now time.Time) (best presence.Has, lacking int) {
+	for p := range s.takers(queue, now) {
 		has := p.HasKind(kind)
 		best = max(best, has)
 		if has == presence.HasNot && p.Age <= lacksKindFor && p.State != lifecycle.Shutdown.String() {
@@ -161,8 +170,8 @@ func (s Sample) whoHas(kind, queue string, now time.Time) (best presence.Has, la
 
 // whoMeets is [Sample.whoHas] for the needs of a state of a kind, without one worker.
 func (s Sample) whoMeets(kind, queue, offer, without string, now time.Time) (best presence.Has, unlike int) {
-	for _, p := range s.Workers {
-		if p.Worker == without || p.Age+now.Sub(s.at) > hasKindFor || p.State == lifecycle.Stopped.String() || !p.Takes(queue) {
+	for p := range s.takers(queue, now) {
+		if p.Worker == without {
 			continue
 		}
 		meets := p.Meets(kind, offer)

@@ -106,7 +106,7 @@ func (r *recorder) onResult(result storage.Result) {
 			r.moved(id, claimed, now)
 		}
 	case result.Operation == storage.OpUpdateMessage:
-		if m, ok := r.message(result.MessageID); ok && m.Visible {
+		if m, ok := r.storage.Message(r.names.Queue, result.MessageID); ok && m.Visible {
 			r.moved(result.MessageID, released, now)
 		}
 	case result.Operation == storage.OpDeleteMessage:
@@ -180,7 +180,7 @@ func vmOf(owner string) string {
 // messagesPut records the jobs of new messages.
 func (r *recorder) messagesPut(ids []string, now time.Time) {
 	for _, id := range ids {
-		stored, _ := r.message(id)
+		stored, _ := r.storage.Message(r.names.Queue, id)
 		m, ok := oracle.ReadMessage(stored.Text)
 		var payload struct{ Blob string }
 		if ok && len(m.Payload) > 0 {
@@ -205,15 +205,6 @@ func (r *recorder) moved(message string, kind moveKind, at time.Time) {
 			h.oracle.AddDeletion(message, at)
 		}
 	})
-}
-
-func (r *recorder) message(id string) (storage.Message, bool) {
-	messages := r.storage.Messages(r.names.Queue)
-	i := slices.IndexFunc(messages, func(m storage.Message) bool { return m.ID == id })
-	if i < 0 {
-		return storage.Message{}, false
-	}
-	return messages[i], true
 }
 
 // logLine holds the fields that the recorder reads of a line of a worker's log.

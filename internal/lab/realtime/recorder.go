@@ -96,7 +96,7 @@ func (r *recorder) queueCalled(result storage.Result, now time.Time) {
 		}
 	case storage.OpUpdateMessage:
 		r.calls++
-		if m, ok := r.message(result.MessageID); ok && m.Visible {
+		if m, ok := r.storage.Message(r.names.Queue, result.MessageID); ok && m.Visible {
 			r.visible[result.MessageID] = now
 		}
 	case storage.OpDeleteMessage:
@@ -128,16 +128,6 @@ func (r *recorder) recordWritten(result storage.Result, now time.Time) {
 		close(r.changed)
 		r.changed = make(chan struct{})
 	}
-}
-
-// message returns a message of the queue.
-func (r *recorder) message(id string) (storage.Message, bool) {
-	messages := r.storage.Messages(r.names.Queue)
-	i := slices.IndexFunc(messages, func(m storage.Message) bool { return m.ID == id })
-	if i < 0 {
-		return storage.Message{}, false
-	}
-	return messages[i], true
 }
 
 // logLine holds the fields that are read of a line of a worker's log.
@@ -227,7 +217,7 @@ func (r *recorder) gone(vm string, at time.Time) {
 			continue
 		}
 		active.to, active.end, active.visible = at, replay.Died, at
-		if m, ok := r.message(active.message); ok {
+		if m, ok := r.storage.Message(r.names.Queue, active.message); ok {
 			active.visible = m.NextVisible
 		}
 		if done := r.done[active.job]; !done.IsZero() && !done.Before(active.works) && done.Before(at) { // it died before it logged that

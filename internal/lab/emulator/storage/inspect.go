@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"slices"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage/blobs"
@@ -23,6 +24,16 @@ func (s *Server) AgeMessages(queueName string, by time.Duration) { s.queues.Age(
 // Messages returns all messages of a queue, in the order in which they become
 // visible; none where there is no such queue.
 func (s *Server) Messages(queueName string) []queues.Message { return s.queues.Messages(queueName) }
+
+// Message returns one message of a queue. It reports false where there is none.
+func (s *Server) Message(queueName, id string) (queues.Message, bool) {
+	messages := s.Messages(queueName)
+	i := slices.IndexFunc(messages, func(m queues.Message) bool { return m.ID == id })
+	if i < 0 {
+		return queues.Message{}, false
+	}
+	return messages[i], true
+}
 
 // Blobs returns all blobs of a container by name, also blobs with staged blocks only;
 // none where there is no such container.

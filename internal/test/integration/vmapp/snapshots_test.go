@@ -69,7 +69,7 @@ const countKind = `{"kinds": {"count": {"command": ["` + shared + `/count"], "sn
 const onOverlay = "is on a file system such as an overlay"
 
 // snapshots: with SPOTWORKER_SNAPSHOTS the unit lets CRIU freeze a program, which continues
-// after an eviction. Without it the worker says so and does not start.
+// after an eviction. Without it the worker names the setting and does not start.
 func (m *machine) snapshots(t *testing.T) {
 	if _, err := os.Lstat(criuPath); err != nil {
 		need.Missing(t, "CRIU in .tools")
