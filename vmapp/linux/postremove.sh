@@ -11,7 +11,7 @@ if [ -d /run/systemd/system ]; then
   systemctl reset-failed 'spotworker*' 2>/dev/null || true
 fi
 [ "${1:-}" = purge ] || exit 0
-rm -rf /etc/spotworker /var/log/spotworker /var/cache/spotworker /run/spotworker /run/spotworker-logrotate.state
+rm -rf /etc/spotworker /var/log/spotworker /var/cache/spotworker /run/spotworker /run/spotworker-logrotate.state*
 if getent passwd spotworker >/dev/null; then
   userdel spotworker || true
 fi

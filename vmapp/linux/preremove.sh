@@ -9,5 +9,5 @@ esac
 [ -d /run/systemd/system ] || exit 0
 systemctl --quiet disable --now spotworker-logrotate.timer spotworker.service spotworker@0.service spotworker@1.service \
   spotworker@2.service spotworker@3.service 2>/dev/null || true
-systemctl stop 'spotworker@*.service' || true
+systemctl stop 'spotworker@*.service' spotworker-logrotate.service || true
 sh /opt/spotworker/current/firewall.sh down || true

@@ -20,9 +20,10 @@ alone
 set -- $(workers_there)
 [ $# -eq 0 ] || try systemctl --quiet --now disable "$@"
 systemctl --quiet --now disable spotworker-logrotate.timer "$UNFINISHED" 2>/dev/null || true
+systemctl --quiet stop spotworker-logrotate.service 2>/dev/null || true # a rotation under way would leave its state
 try rm -f "$UNITS/spotworker.service" "$UNITS/spotworker@.service" "$UNITS/spotworker-logs.service" \
   "$UNITS/spotworker-logrotate.service" "$UNITS/spotworker-logrotate.timer" "$UNITS/$UNFINISHED" \
-  /etc/logrotate.d/spotworker /run/spotworker-logrotate.state "$LOCK"
+  /etc/logrotate.d/spotworker /run/spotworker-logrotate.state* "$LOCK"
 try remove_snapshots
 try systemctl daemon-reload
 try sh ./firewall.sh down

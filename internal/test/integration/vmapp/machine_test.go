@@ -4,6 +4,7 @@ package vmapp
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -105,6 +106,16 @@ func inventory(t *testing.T) []string {
 	return files
 }
 
+// describe tells what a file is, and when it was made.
+func describe(path string) string {
+	about, err := os.Lstat(path)
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%s, %d bytes, of %s; now is %s", about.Mode(), about.Size(), about.ModTime().Format(time.RFC3339),
+		time.Now().Format(time.RFC3339))
+}
+
 // byUserTools are files that useradd and the like leave at their first run.
 var byUserTools = []string{
 	"/etc/.pwd.lock", "/etc/passwd-", "/etc/group-", "/etc/shadow-", "/etc/gshadow-", "/etc/subuid-", "/etc/subgid-",
@@ -119,7 +130,7 @@ func wantNothingLeft(t *testing.T, before []string) {
 	}
 	for _, path := range inventory(t) {
 		if !was[path] && !slices.Contains(byUserTools, path) {
-			t.Errorf("%s is left after the removal", path)
+			t.Errorf("%s is left after the removal: %s", path, describe(path))
 		}
 	}
 	for _, path := range []string{"/etc/passwd", "/etc/group", "/etc/shadow", "/etc/gshadow"} {

@@ -30,6 +30,7 @@ var troubles = []trouble{
 	{"package that never came", packageThatNeverCame},
 	{"reboot in the middle", rebootInTheMiddle},
 	{"folder of the logs gone", logFolderGone},
+	{"removal during a rotation", removalDuringRotation},
 	{"cloud-init", cloudInit},
 	{"configuration that the worker refuses", refusedConfiguration},
 	{"update that does not start", updateThatDoesNotStart},
@@ -137,6 +138,24 @@ func logFolderGone(t *testing.T, m *machine) {
 	})
 	awaitLogged(t, workerLog, 0, `"to":"process"`)
 	m.remove(t)
+}
+
+// removalDuringRotation: a rotation that the timer has just started ends with the removal, and
+// writes nothing afterwards.
+func removalDuringRotation(t *testing.T, m *machine) {
+	const unit, slow = "spotworker-logrotate.service", "/run/systemd/system/spotworker-logrotate.service.d/slow.conf"
+	put(t, slow, "[Service]\nExecStartPre=/bin/sleep 4\n")
+	m.deploy(t, published("1.0.0", archiveOf(oldVersion), m.azure.settings("spot_2")))
+	command(t, "systemctl", "start", "--no-block", unit)
+	await(t, "a rotation under way", func() bool { return property(t, unit, "ActiveState") == "activating" })
+	if err := m.extension.want(t); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the end of the rotation", func() bool { return property(t, unit, "ActiveState") != "activating" })
+	wantNothingLeft(t, m.before)
+	if err := os.RemoveAll(filepath.Dir(slow)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // cloudInit runs the script of cloud-init.yaml, with a curl that takes the package
