@@ -46,6 +46,7 @@ func TestRoundTripsOfAStart(t *testing.T) {
 				begun := time.Now()
 				b.Start("vm_0", job.Kinds{"echo": rig.Echo}, tt.change)
 				took := (<-claimed).Sub(begun)
+				t.Logf("start to first claim, 10 ms a call: %s", took.Round(time.Millisecond))
 				if got := int(took.Round(each) / each); got != tt.want {
 					t.Errorf("first claim after %s, that is %d round trips in a row, want %d", took, got, tt.want)
 				}
