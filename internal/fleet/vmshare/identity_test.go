@@ -30,15 +30,21 @@ func (a *asked) ask(context.Context) (preempt.Identity, error) {
 	return preempt.Identity{Name: "vm", VMID: "id", Zone: "2"}, a.err
 }
 
-// identify returns whether d asked the service for the identity.
+func (a *asked) count() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.n
+}
+
+// identify returns whether the service was asked while d identified the VM.
 func (a *asked) identify(t *testing.T, d *Dir, endpoint string) bool {
 	t.Helper()
-	before := a.n
+	before := a.count()
 	vm, err := d.Identity(t.Context(), endpoint, a.ask)
 	if err != nil || vm != (preempt.Identity{Name: "vm", VMID: "id", Zone: "2"}) {
 		t.Errorf("Identity = %v, %v, want the one of the service", vm, err)
 	}
-	return a.n > before
+	return a.count() > before
 }
 
 // Workers that start at once send one request, and all get its answer as soon as it comes.
@@ -53,8 +59,8 @@ func TestOneRequestForTheIdentity(t *testing.T) {
 			running.Go(func() { service.identify(t, d, "here") })
 		}
 		running.Wait()
-		if took := time.Since(begun); service.n != 1 || took > 60*time.Millisecond {
-			t.Errorf("%d requests in %s, want one of 50ms", service.n, took)
+		if n, took := service.count(), time.Since(begun); n != 1 || took > 60*time.Millisecond {
+			t.Errorf("%d requests in %s, want one of 50ms", n, took)
 		}
 	})
 }
@@ -116,7 +122,7 @@ func TestIdentityWithoutTheOtherWorker(t *testing.T) {
 		synctest.Wait()
 		begun := time.Now()
 		if !service.identify(t, second, "here") || time.Since(begun) > lockTimeout+time.Second/10 {
-			t.Errorf("asked %d times after %s, want once after a second", service.n, time.Since(begun))
+			t.Errorf("asked %d times after %s, want once after a second", service.count(), time.Since(begun))
 		}
 		<-done
 	})
