@@ -244,11 +244,13 @@ func (b *bench) measureHandover(ctx context.Context) (m handover, err error) {
 	if err := first.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return m, err
 	}
-	if m.release, err = first.awaitRelease(); err != nil {
+	released, err := first.awaitRelease()
+	if err != nil {
 		return m, err
 	}
+	m.release = released.Sub(notice)
 	r, err := f.awaitResumed(int64(b.CheckpointMiB) << 20)
-	m.resume = r.At.Sub(notice) - m.release
+	m.resume = r.At.Sub(released)
 	return m, err
 }
 
@@ -277,21 +279,18 @@ func (b *bench) startLarge(ctx context.Context, s *storageProcess, f handoverFol
 		"--scratch", filepath.Join(f.path, name), "--instance", name, "--metadata-endpoint", "none", "--listen", "none", "--log-format", "json")
 }
 
-// awaitRelease waits until the worker has released its job, and returns how long after the
-// notice that was.
-func (p *process) awaitRelease() (after time.Duration, err error) {
+// awaitRelease waits until the worker has released its job, and returns when that was. The drain
+// ends later: the worker also removes the job's folder.
+func (p *process) awaitRelease() (at time.Time, err error) {
 	err = within("the job was not released", func() (bool, error) {
-		line, err := p.findLogged("drained")
+		line, err := p.findLogged("job released")
 		if line == nil || err != nil {
 			return false, err
 		}
-		if line.Released != 1 {
-			return false, fmt.Errorf("the drain released %d jobs, not 1", line.Released)
-		}
-		after, err = time.ParseDuration(line.SinceNotice)
-		return true, err
+		at = line.Time
+		return true, nil
 	})
-	return after, err
+	return at, err
 }
 
 // awaitResumed waits until the program was started with a checkpoint of that size.

@@ -226,11 +226,12 @@ func (w *watch) follow(during time.Duration) error {
 	return nil
 }
 
-// drained is the worker's line about a drain.
+// drained is the worker's line about a drain. Other lines have only the first fields.
 type drained struct {
-	Message     string `json:"msg"`
-	SinceNotice string `json:"since_notice"`
-	Released    int    `json:"released"`
+	Time        time.Time `json:"time"`
+	Message     string    `json:"msg"`
+	SinceNotice string    `json:"since_notice"`
+	Released    int       `json:"released"`
 }
 
 // findLogged returns the first line at the end of the process's log with that message; nil
