@@ -23,10 +23,10 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// untilEnd runs the job's message whenever it is visible, and returns how long the queue was not empty.
-func (b *bench) untilEnd(limit time.Duration) (took time.Duration, deliveries int) {
+// untilEnd runs the first visible message at each step, and returns how long the queue was not empty.
+func (b *bench) untilEnd(limit, step time.Duration) (took time.Duration, deliveries int) {
 	b.T.Helper()
-	for begun := time.Now(); ; time.Sleep(time.Second) {
+	for begun := time.Now(); ; time.Sleep(step) {
 		took = time.Since(begun)
 		switch {
 		case b.MessagesLeft() == 0 || took > limit:
@@ -43,7 +43,7 @@ func (b *bench) untilEnd(limit time.Duration) (took time.Duration, deliveries in
 func TestKindOfNoWorker(t *testing.T) {
 	onBench(t, job.Kinds{"render": rig.Echo}, func(t *testing.T, b *bench) {
 		b.Put("a", "rendr", "")
-		took, deliveries := b.untilEnd(2 * time.Hour)
+		took, deliveries := b.untilEnd(2*time.Hour, time.Second)
 		if took < time.Hour || took > 62*time.Minute || deliveries < 60 || deliveries > 130 {
 			t.Errorf("gone after %s and %d deliveries, want an hour, and one each 30 s to a minute", took, deliveries)
 		}
@@ -56,7 +56,7 @@ func TestKindOfNoWorker(t *testing.T) {
 	})
 	onBench(t, job.Kinds{"render": rig.Echo}, func(t *testing.T, b *bench) {
 		b.putOpen("a", "other", checkpoint.Snapshot{State: []byte("s"), Fraction: 0.5})
-		if took, _ := b.untilEnd(3 * time.Hour); took < 3*time.Hour || b.Record("a").Status != checkpoint.Open {
+		if took, _ := b.untilEnd(3*time.Hour, time.Second); took < 3*time.Hour || b.Record("a").Status != checkpoint.Open {
 			t.Errorf("a job in progress is %s after %s, want it to wait", b.Record("a").Status, took)
 		}
 		if diff := cmp.Diff(map[string]int{"other": 1}, b.Sight().Lacking); diff != "" || b.lines(
@@ -156,7 +156,7 @@ func TestNeedsOfNoWorker(t *testing.T) {
 				if b.runOne(); b.Record("a").Generation != 1 || b.Sight().Unlike["k"] != 1 {
 					t.Errorf("record of generation %d, %v wait for a machine; want it not acquired, and one", b.Record("a").Generation, b.Sight().Unlike)
 				}
-				_, deliveries := b.untilEnd(26 * time.Hour)
+				_, deliveries := b.untilEnd(26*time.Hour, 5*time.Second)
 				waited := time.Since(released)
 				if waited < row.least-10*time.Second || waited > row.least+7*time.Minute || deliveries > row.deliveries {
 					t.Errorf("poison %s after its release, by %d deliveries; want %s, at most %d", waited, deliveries, row.least, row.deliveries)
