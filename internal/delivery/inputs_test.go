@@ -58,6 +58,9 @@ func TestFetchOfInputs(t *testing.T) {
 					t.Errorf("record = %s %q after %d failures, %d messages; want it done: %t", r.Status, r.Reason, r.FailuresTotal,
 						b.MessagesLeft(), row.done)
 				}
+				if n := b.counter.Of("failed k, error")["failed k, error"]; n != row.failed {
+					t.Errorf("%d failures reported, want %d", n, row.failed)
+				}
 				changed, busy := b.lines("an input changed while it was fetched; looking again"),
 					b.lines("inputs of the job are unavailable; trying again")
 				if changed != row.changed || row.busy >= 0 && busy != row.busy {
