@@ -3,10 +3,14 @@ package delivery
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/drain"
+	"github.com/spotworker/spotworker/internal/jobfiles/outputs"
+	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -65,5 +69,18 @@ func TestMostOf(t *testing.T) {
 	stop()
 	if free.Err() == nil {
 		t.Error("the context cannot be ended")
+	}
+}
+
+// TestRetryable: errors that a further try cannot change are not retried, however they are wrapped.
+func TestRetryable(t *testing.T) {
+	for err, want := range map[error]bool{
+		errors.New("no"): true, job.Unavailable(errors.New("no")): true, job.Permanent(errors.New("no")): false, queue.ErrPayload: false,
+		checkpoint.ErrDamaged: false, checkpoint.ErrTooLarge: false, outputs.ErrManifest: false, outputs.ErrGone: false, errNotSent: false,
+		checkpoint.ErrReading: true, &outputs.SourceError{}: false,
+	} {
+		if got := isRetryable(fmt.Errorf("tried: %w", err)); got != want {
+			t.Errorf("isRetryable(%v) = %t, want %t", err, got, want)
+		}
 	}
 }

@@ -59,6 +59,49 @@ func TestMoveOnRelease(t *testing.T) {
 	}
 }
 
+// TestReleaseWithoutStores: a worker without an on-demand queue, a container for outputs or logs releases jobs as others do.
+func TestReleaseWithoutStores(t *testing.T) {
+	set := func(b *bench) {
+		b.config.MoveAfter, b.config.Changeover = 1, 10*time.Minute
+		b.config.Accounts[0].OnDemand, b.config.Accounts[0].Outputs, b.config.Accounts[0].Logs = nil, nil, nil
+	}
+	onBench(t, job.Kinds{"k": &rig.SteadyReporter{}}, func(t *testing.T, b *bench) {
+		b.PutDue("a", "k", 40*time.Minute, 30*time.Minute)
+		seen, err := b.Queue.Peek(t.Context(), 1)
+		if found, atRisk := b.AtRisk(t.Context(), b.config.Accounts[0].Queue, seen); err != nil || atRisk != nil || len(found) != 0 {
+			t.Errorf("at risk = %d messages, %v, %v; want none without a queue to move them to", len(found), atRisk, err)
+		}
+		wait := b.begin(b.claim())
+		time.Sleep(time.Minute)
+		b.drainNow(10 * time.Second)
+		wait()
+		if r := b.Record("a"); r.Status != checkpoint.Open || r.MoveReason != "" || !r.HasState() || b.visible() != 1 || b.onDemand() != 0 {
+			t.Errorf("record = %s, moved because %q, %d visible; want it released", r.Status, r.MoveReason, b.visible())
+		}
+	}, set)
+}
+
+// TestReleaseUnstarted: messages that were claimed ahead become visible at once, or are left if storage is unavailable.
+func TestReleaseUnstarted(t *testing.T) {
+	onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
+		b.Put("a", "k", "")
+		b.Put("b", "other", "")
+		leases := []*queue.Lease{b.claim(), b.claim()}
+		if !b.Has(leases[0]) || b.Has(leases[1]) {
+			t.Errorf("has = %t, %t, want the kind of the first", b.Has(leases[0]), b.Has(leases[1]))
+		}
+		const line = "message not released; it becomes visible when its visibility timeout expires"
+		end := b.down(func(c storage.Call) bool { return c.Operation == storage.OpUpdateMessage })
+		if b.ReleaseUnstarted(t.Context(), leases[:1]); b.lines(line) != 1 || b.visible() != 0 {
+			t.Errorf("%d lines, %d visible messages in an outage; want 1, none", b.lines(line), b.visible())
+		}
+		end()
+		if b.ReleaseUnstarted(t.Context(), leases); b.lines(line) != 1 || b.visible() != 2 {
+			t.Errorf("%d lines, %d visible messages; want the line of before, both", b.lines(line), b.visible())
+		}
+	})
+}
+
 // TestMoveThatFails: a job whose move fails becomes visible on its own queue, and so does the next one, for which
 // the on-demand queue is not tried.
 func TestMoveThatFails(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/delivery"
+	"github.com/spotworker/spotworker/internal/jobfiles/joblog"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/job"
@@ -272,6 +273,93 @@ func TestStepBackAsked(t *testing.T) {
 				if want := map[string]string{"one": "one", "three": "three"}; r.Status != checkpoint.Done || !maps.Equal(files, want) ||
 					b.counter.WithPrefix("stepped back") != 1 {
 					t.Errorf("record = %s %q with outputs %v, want done with %v", r.Status, r.Reason, files, want)
+				}
+			})
+		})
+	}
+}
+
+// TestLastAttemptStepsBack: the last attempt of a job begins with the state before the last one, and its outputs.
+func TestLastAttemptStepsBack(t *testing.T) {
+	var found []string
+	run := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+		state, _, _ := j.Saved()
+		var paths []string
+		for _, o := range j.Outputs() {
+			paths = append(paths, o.Path)
+		}
+		found = append(found, string(state)+":"+strings.Join(paths, " "))
+		if j.SteppedBack() {
+			return []byte("done"), nil
+		}
+		if len(state) > 0 {
+			return nil, errors.New("out of luck")
+		}
+		for _, n := range []string{"1", "2"} {
+			if err := j.SendOutput(ctx, n, strings.NewReader(n)); err != nil {
+				return nil, err
+			}
+			j.Report(job.Progress{State: []byte(n)})
+			if err := sleeps(ctx, 2*time.Minute); err != nil {
+				return nil, err
+			}
+		}
+		return nil, errors.New("out of luck")
+	})
+	kinds := job.Kinds{"k": job.KeepPreviousState(job.WithLimits(run, job.Limits{MaxFailures: 3}))}
+	onBench(t, kinds, func(t *testing.T, b *bench) {
+		b.Put("a", "k", "")
+		b.untilEnd(time.Hour, time.Second)
+		// The first failure comes after progress, so that three more in a row are the limit.
+		if got := strings.Join(found, "|"); got != ":|2:1 2|2:1 2|1:1" && got != ":|2:1 2|1:1" {
+			t.Errorf("runs began with %q, want the last one with the state before the last and its output", got)
+		}
+		if r, files := b.Record("a"), b.FilesOf("a"); r.Status != checkpoint.Done || !maps.Equal(files, map[string]string{"1": "1"}) {
+			t.Errorf("record = %s %q with outputs %v, want done with the first", r.Status, r.Reason, files)
+		}
+	})
+}
+
+// TestOutputsAtTheEnd: a release and a commit name the outputs that were sent without a state, a failure does not.
+func TestOutputsAtTheEnd(t *testing.T) {
+	for name, row := range map[string]struct {
+		err   error
+		files int
+	}{
+		"done": {nil, 1}, "break": {job.Interrupted(errors.New("wait")), 1}, "failure": {errors.New("no"), 0},
+		"permanent": {job.Permanent(errors.New("never")), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
+				return nil, errors.Join(j.SendOutput(ctx, "x", strings.NewReader("x")), row.err)
+			})
+			onBench(t, kinds, func(t *testing.T, b *bench) {
+				b.Put("a", "k", "")
+				b.runOne()
+				if r := b.Record("a"); r.Outputs.Files != row.files || b.counter.Of("output sent")["output sent"] != 1 {
+					t.Errorf("record = %s with %d outputs, want %d", r.Status, r.Outputs.Files, row.files)
+				}
+			})
+		})
+	}
+}
+
+// TestLinesOfAJob: lines that a job printed are in its record, and beyond that in its log, once the job has ended.
+func TestLinesOfAJob(t *testing.T) {
+	for name, lines := range map[string]int{"none": 0, "a few": 1, "many": 40} {
+		t.Run(name, func(t *testing.T) {
+			kinds := handle(func(ctx context.Context, _ *job.Job) ([]byte, error) {
+				for n := range lines {
+					job.Print(ctx, joblog.Stdout, rig.LogLineOf("a", n))
+				}
+				return nil, nil
+			})
+			onBench(t, kinds, func(t *testing.T, b *bench) {
+				b.Put("a", "k", "")
+				b.runOne()
+				r := b.Record("a")
+				if got := len(rig.Texts(b.LogOf(r))); got != lines || (r.Log != "") != (lines > 0) {
+					t.Errorf("%d lines, and %d bytes in the record; want %d lines", got, len(r.Log), lines)
 				}
 			})
 		})
