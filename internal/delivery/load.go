@@ -149,8 +149,12 @@ func (l *loader) restoreState(ctx context.Context) (startState, *outcome) {
 		return err
 	})
 	if errors.Is(err, checkpoint.ErrDamaged) {
-		if previous, _ := l.stepBack(ctx, err.Error()); previous != nil {
+		previous, failed := l.stepBack(ctx, err.Error())
+		if previous != nil {
 			return startState{previous, true}, nil
+		}
+		if failed != nil {
+			err = failed // a stop or a conflict is no failure of the job
 		}
 	}
 	switch conflict := asConflict(err); {
