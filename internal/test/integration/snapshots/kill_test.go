@@ -111,7 +111,7 @@ func TestKilledInUploads(t *testing.T) {
 	t.Parallel()
 	k := pythonKind(t)
 	server, c := storageWithJob(t, k)
-	const kills = 5
+	const kills = 20
 	for i := range kills {
 		link, m := newMortal(server.Transport()), newMachine(t, nil)
 		link.last, link.lost = 1+rand.N(6), rand.N(2) == 0
