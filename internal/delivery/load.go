@@ -79,7 +79,7 @@ func (l *loader) loadInto(ctx context.Context, free func()) (*attempt, *outcome)
 		l.rec.job.Cleanup(free)
 	}
 	l.rec.job.OnPut(l.putFollowUp)
-	l.rec.job.OnSaveInterval(l.msg.runner.intervalFor)
+	l.rec.job.OnSaveInterval(l.rec.saveInterval)
 	if start.steppedBack {
 		l.rec.job.SetSteppedBack(start.progress)
 	} else if l.rules.keepsPrevious {
