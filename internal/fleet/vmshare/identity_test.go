@@ -78,7 +78,9 @@ func TestIdentityIsForAMoment(t *testing.T) {
 		"after a reboot":           {func(_ *testing.T, d *Dir) { d.Boot = "other" }, true},
 		"when the clock went back": {func(_ *testing.T, d *Dir) { d.Clock = func() time.Duration { return time.Second } }, true},
 		"damaged":                  {func(t *testing.T, d *Dir) { overwrite(t, d, `{"boot":"boot","endp`) }, true},
-		"without a name":           {func(t *testing.T, d *Dir) { overwrite(t, d, `{"boot":"boot","endpoint":"here","at":3600000000000}`) }, true},
+		"without a name": {func(t *testing.T, d *Dir) {
+			overwrite(t, d, `{"boot":"boot","endpoint":"here","at":3600000000000}`)
+		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "run")
