@@ -130,7 +130,7 @@ func TestMetadata(t *testing.T) {
 			t.Errorf("metadata (-want +got)\n%s", diff)
 		}
 		const wantBody = `{"jobs":["a","b"],"running":[{"id":"a","generation":3,"run_time":90,"ran":30.5,"from":0.25,"fraction":0.5,` +
-			`"text":"époque 3\n","log":"IyAzIDIwMjYtMDMtMDlUMTI6MDA6MDAuMDAwWiB3Cm8gMCD/Cg=="},` +
+			`"text":"époque 3\n","hand_over":1.5,"log":"IyAzIDIwMjYtMDMtMDlUMTI6MDA6MDAuMDAwWiB3Cm8gMCD/Cg=="},` +
 			`{"id":"b","generation":1,"run_time":0,"ran":0}]}`
 		if string(body) != wantBody {
 			t.Errorf("body = %s, want %s", body, wantBody)

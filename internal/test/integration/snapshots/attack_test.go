@@ -10,7 +10,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
+
 	"github.com/spotworker/spotworker/internal/program"
+	"github.com/spotworker/spotworker/internal/storage/azure"
 	"github.com/spotworker/spotworker/internal/test/need"
 	"github.com/spotworker/spotworker/job"
 )
@@ -142,5 +146,53 @@ func TestHostileSnapshot(t *testing.T) {
 		if !job.IsPermanent(r.err) || r.Latest().HasState() || strings.Contains(m.log.String(), "program continues") {
 			t.Errorf("%s: Run = %q, %v, want a permanent error; log:\n%s", name, r.result, r.err, m.log)
 		}
+	}
+}
+
+// TestStoredSnapshotChanged: a snapshot whose stored bytes do not have the record's hash is not
+// restored. Nothing of it runs: the attempt fails with the reason.
+func TestStoredSnapshotChanged(t *testing.T) {
+	withCRIU(t)
+	t.Parallel()
+	k := pythonKind(t)
+	server, c := storageWithJob(t, k)
+	m := newMachine(t, nil)
+	stop := m.startWorker(server, k)
+	m.untilRuns(false)
+	stop()
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: server.ConnectionString(), Transport: server.Transport()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, err := azure.NamesFor(azure.DefaultPrefix, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := server.Blobs(names.Records)
+	if len(stored) != 1 {
+		t.Fatalf("%d records, want one", len(stored))
+	}
+	_, body, _ := server.ReadBlob(names.Records, stored[0].Name)
+	changed := bytes.ReplaceAll(body, []byte("running"), []byte("attacks")) // in the program's memory
+	if bytes.Equal(changed, body) {
+		t.Fatal("the snapshot has not the program's memory")
+	}
+	metadata := map[string]*string{}
+	for key, value := range stored[0].Metadata {
+		metadata[key] = &value
+	}
+	blob := account.Container(names.Records).NewBlockBlobClient(stored[0].Name)
+	if _, err := blob.Upload(t.Context(), streaming.NopCloser(bytes.NewReader(changed)), &blockblob.UploadOptions{Metadata: metadata}); err != nil {
+		t.Fatal(err)
+	}
+	m = newMachine(t, nil)
+	stop = m.startWorker(server, k)
+	until(t, m, "a failure", func() bool {
+		j, err := c.Get(t.Context(), "job-1")
+		return err == nil && j.Failures > 0
+	})
+	stop()
+	if !strings.Contains(m.log.String(), "do not have the hash that was saved") || m.runs(true) || m.runs(false) {
+		t.Errorf("want the wrong hash as the failure, before the program runs; log:\n%s", m.log)
 	}
 }

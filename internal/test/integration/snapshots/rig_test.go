@@ -217,7 +217,13 @@ func (m *machine) untilRuns(restored bool) {
 // letFinish makes the file that the program waits for before its end.
 func (m *machine) letFinish() {
 	m.t.Helper()
-	if err := os.WriteFile(filepath.Join(m.work(), "finish"), nil, 0o644); err != nil {
+	m.write("finish")
+}
+
+// write makes an empty file in the working folder of the program.
+func (m *machine) write(name string) {
+	m.t.Helper()
+	if err := os.WriteFile(filepath.Join(m.work(), name), nil, 0o644); err != nil {
 		m.t.Fatal(err)
 	}
 }
