@@ -77,15 +77,15 @@ chaos: ## kill real workers at random and verify what happened to every job (CHA
 
 # Packages that take longest go first, here and in integration: the others run beside them.
 # Four at once, since many tests wait. Packages that only read files of the repository, or run
-# its scripts, run without the race detector. So do the command lines, which are hundreds of
-# short processes, and hours of virtual or simulated time: make proof runs both with it. The same
-# worker runs under it here in the crash points and histories. A package for VMs is compressed by
-# one goroutine, seven times slower with it.
+# its scripts, run without the race detector. So do tests that only compute, most of them in
+# virtual time, and the command lines, which are hundreds of short processes: make proof runs both
+# with it. The same worker runs under it here in the crash points and histories. A package for VMs
+# is compressed by one goroutine, seven times slower with it.
 WORKER_TESTS := ./internal/test/worker
 LONGEST := $(addprefix $(WORKER_TESTS)/,evictions crashpoints hostile jobs fleets histories outages) ./internal/workercmd ./internal/program ./internal/lab/up
 COMMANDS := ./cmd/spotctl ./cmd/producer
-HOURS := $(addprefix $(WORKER_TESTS)/,evictions hostile fleets outages) ./internal/operate ./internal/replay ./internal/delivery/deadline ./cmd/spotctl/internal/costs/plan
-WITHOUT_RACE := $(HOURS) ./infra/policy ./infra/scripts ./internal/test/architecture ./internal/vmpackage $(COMMANDS)
+COMPUTE := $(addprefix $(WORKER_TESTS)/,evictions hostile fleets outages) $(addprefix ./internal/,checkpoint program/archive operate replay delivery/deadline) ./cmd/spotctl/internal/costs/plan
+WITHOUT_RACE := $(COMPUTE) ./infra/policy ./infra/scripts ./internal/test/architecture ./internal/vmpackage $(COMMANDS)
 
 # The race detector waits a second at the end of each process, also without a race.
 GORACE ?= atexit_sleep_ms=0
@@ -112,7 +112,7 @@ proof: $(addprefix proof-,$(PROOF)) ## long tests in full: all crash points, 200
 proof-virtual:
 	@list=$$(go run ./internal/test/proof/prooftests -in internal/test/worker $(LONGEST)) && race=$$(tools/race.sh) && set -x && \
 		SPOTWORKER_PROOF=full GOGC=400 go test -vet=off -timeout 60m $$list $(TESTFLAGS) && \
-		GOGC=400 go test $$race -vet=off -timeout 60m $(TESTFLAGS) $(HOURS)
+		GOGC=400 go test $$race -vet=off -timeout 60m $(TESTFLAGS) $(COMPUTE)
 proof-real:
 	@list=$$(go run ./internal/test/proof/prooftests -out internal/test/worker $(LONGEST)) && race=$$(tools/race.sh) && set -x && \
 		SPOTWORKER_PROOF=full go test -vet=off -p 3 -timeout 30m $$list $(TESTFLAGS) && \
