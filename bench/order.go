@@ -14,7 +14,8 @@ import (
 // network or load has a part in them, so each run gives the same. CI holds their bounds.
 func inVirtualTime() []struct{ folder, tests string } {
 	return []struct{ folder, tests string }{
-		{"./internal/test/worker/fleets", "^(TestCeilingBySlots|TestIdlePickUp|TestIdlePickUpOfShards|TestNoticeToAllReleased)$"},
+		{"./internal/test/worker/fleets", "^(TestCeilingBySlots|TestIdlePickUp|TestIdlePickUpOfShards|TestNoticeToAllReleased|TestRoundTripsOfAStart)$"},
+		{"./internal/test/worker/evictions", "^TestWorkersOfAVMStartAtOnce$"},
 		{"./internal/checkpoint", "^(TestTransfersKeepUpWithTheSDK|TestSavesKeepUpWithTheSDK|TestSentForAChange)$"},
 	}
 }

@@ -100,6 +100,11 @@ type Job struct {
 	StateSize    int64
 	StateVersion int
 
+	// HandOver is how long the worker of a running job needs to take the job's state and send it,
+	// as in its last saves. It is set with [Job.Live], also if the record is newer than the
+	// heartbeat; 0 if it is not known.
+	HandOver time.Duration
+
 	// StateNeeds are the requirements of the state on a worker, as its handler reported them;
 	// empty for any worker.
 	StateNeeds string

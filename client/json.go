@@ -36,6 +36,7 @@ func (j Job) MarshalJSON() ([]byte, error) {
 		o.set("seconds_left", left.Seconds())
 	}
 	o.set("state_bytes", j.StateSize)
+	o.some("hand_over_seconds", j.HandOver.Seconds())
 	if j.HasPreviousState {
 		o.set("previous_state_bytes", j.PreviousStateSize)
 	}

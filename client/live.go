@@ -49,7 +49,7 @@ func (c *Client) Live(ctx context.Context, id string) (Log, error) {
 		return logOf(r, end), nil
 	}
 	log := logOf(r, joblog.Merge(end, joblog.Parse(run.Log)))
-	log.Job.Live = liveOf(log.Job, run, p.Age)
+	log.Job.Live, log.Job.HandOver = liveOf(log.Job, run, p.Age), run.HandOver
 	return log, nil
 }
 
@@ -76,7 +76,7 @@ func (c *Client) ReadLive(ctx context.Context, jobs []Job, workers int) {
 			if p, ok, err := c.stores.Workers.Read(ctx, owner); ok && err == nil {
 				for _, j := range of[owner] {
 					if run, ok := runOf(j.ID, j.Deliveries, p); ok {
-						j.Live = liveOf(*j, run, p.Age)
+						j.Live, j.HandOver = liveOf(*j, run, p.Age), run.HandOver
 					}
 				}
 			}

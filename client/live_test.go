@@ -23,7 +23,8 @@ func (b *rig) beat(t *testing.T, running ...presence.Running) {
 // same claim and newer than the record. A job that is not running costs one call.
 func TestLive(t *testing.T) {
 	const log = "# 1 2026-03-09T12:00:00.000Z worker-1\n-8\no 9000 nine\no 10000 ten\n"
-	run := presence.Running{ID: "a", Generation: 1, RunTime: time.Minute, Ran: time.Minute, Fraction: 0.25, Text: "epoch 3", Log: []byte(log)}
+	run := presence.Running{ID: "a", Generation: 1, RunTime: time.Minute, Ran: time.Minute, Fraction: 0.25, Text: "epoch 3", Log: []byte(log),
+		HandOver: 2 * time.Second}
 	other := func(change func(*presence.Running)) []presence.Running {
 		r := run
 		change(&r)
@@ -71,6 +72,13 @@ func TestLive(t *testing.T) {
 				}
 				if len(got.Lines) != row.lines || row.lines > 0 && (got.Lines[0].LeftOut != 8 || got.Lines[2].Text != "ten") {
 					t.Errorf("lines = %+v, want %d", got.Lines, row.lines)
+				}
+				want := time.Duration(0) // also where the record is newer
+				if row.lives || row.older {
+					want = run.HandOver
+				}
+				if got.Job.HandOver != want {
+					t.Errorf("hand-over = %s, want %s", got.Job.HandOver, want)
 				}
 				live := got.Job.Live
 				if (live != nil) != row.lives {

@@ -266,8 +266,11 @@ func printReport(stdout io.Writer, r *replay.Report, page string) error {
 			ends.Add(row.name, "0")
 			continue
 		}
-		ends.Add(row.name, fmt.Sprint(row.Runs), seconds(row.Redone), seconds(row.Hidden), seconds(row.Mean), seconds(row.Median),
-			seconds(row.P99))
+		ran := []string{"-", "-", "-"} // no job ran again before the end
+		if row.Resumed > 0 {
+			ran = []string{seconds(row.Mean), seconds(row.Median), seconds(row.P99)}
+		}
+		ends.Add(append([]string{row.name, fmt.Sprint(row.Runs), seconds(row.Redone), seconds(row.Hidden)}, ran...)...)
 	}
 	for _, t := range []*table.Table{paid, ends} {
 		for _, line := range t.Lines(0) {
@@ -350,11 +353,13 @@ func (c *compareCommand) run(ctx context.Context, stdout io.Writer) error {
 		cells := []string{choices[i].Name, fmt.Sprintf("%.2f %%", r.Hours.Goodput()), fmt.Sprintf("%.2f %%", r.Hours.GoodputBusy()), "", "",
 			"", "",
 			fmt.Sprintf("%.1f", per(float64(r.Saves))), fmt.Sprintf("%.0f", per(float64(r.Calls))), fmt.Sprintf("%d of %d", r.Done, r.Jobs)}
-		if r.Warned.Runs > 0 {
-			cells[3], cells[5] = seconds(r.Warned.Redone), seconds(r.Warned.Mean)
-		}
-		if r.Sudden.Runs > 0 {
-			cells[4], cells[6] = seconds(r.Sudden.Redone), seconds(r.Sudden.Mean)
+		for column, l := range []replay.Losses{r.Warned, r.Sudden} {
+			if l.Runs > 0 {
+				cells[3+column] = seconds(l.Redone)
+			}
+			if l.Resumed > 0 {
+				cells[5+column] = seconds(l.Mean)
+			}
 		}
 		switch {
 		case s.Fleet.Price > 0 && choices[i].Fixed > 0 && s.Fleet.Dear == 0:

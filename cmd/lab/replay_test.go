@@ -118,3 +118,23 @@ func TestCompareReport(t *testing.T) {
 		t.Errorf("%v, %+v", err, rows)
 	}
 }
+
+// TestNoRunResumed: a time until a job ran again is shown only where one did.
+func TestNoRunResumed(t *testing.T) {
+	r := &replay.Report{Scenario: replay.Default(), Sudden: replay.Losses{Runs: 1, Redone: 3, Hidden: 30}}
+	r.Warned = replay.Losses{Runs: 2, Resumed: 1, Mean: 4, Median: 4, P99: 4}
+	var out bytes.Buffer
+	if err := printReport(&out, r, ""); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"after a notice": "2 0s 0s 4s 4s 4s", "without a notice": "1 3s 30s - - -"} {
+		found := false
+		for line := range strings.Lines(out.String()) {
+			rest, ok := strings.CutPrefix(line, name)
+			found = found || ok && strings.Join(strings.Fields(rest), " ") == want
+		}
+		if !found {
+			t.Errorf("the report is\n%s\nwant %q for runs that ended %s", out.String(), want, name)
+		}
+	}
+}

@@ -13,8 +13,9 @@ import (
 // A job shows in words which of its states are kept.
 func TestStatesInWords(t *testing.T) {
 	for want, j := range map[string]client.Job{
-		"":                   {},
+		"":                   {HandOver: time.Second},
 		"4 bytes, version 3": {StateSize: 4, StateVersion: 3},
+		"4 bytes, version 3; a hand-over takes about 1.5s": {StateSize: 4, StateVersion: 3, HandOver: 1500 * time.Millisecond},
 		"4 bytes, version 3; the one before is kept too, 6 bytes": {StateSize: 4, StateVersion: 3, HasPreviousState: true,
 			PreviousStateSize: 6},
 		"4 bytes, version 3; the job resumed from the one before the last once": {StateSize: 4, StateVersion: 3, StepsBack: 1},

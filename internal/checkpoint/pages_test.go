@@ -180,6 +180,49 @@ func TestPagesSent(t *testing.T) {
 	})
 }
 
+// TestMovedPagesSent: pages that are inserted in the middle of a state, or removed there, move all
+// later ones. Only these pages and the changed ones are sent, also by a worker that has restored
+// the state, and with more memory in front of it.
+func TestMovedPagesSent(t *testing.T) {
+	size := proof.Times(16<<20, 64<<20)
+	inBubble(t, func(t *testing.T, b *rig) {
+		b.store = NewStore(b.store.container)
+		random := rand.New(rand.NewPCG(1, 1))
+		state, more := make([]byte, size), make([]byte, 5*blocks.Page)
+		fillRandom(state, 1)
+		var sent atomic.Int64
+		b.OnCall(func(c storage.Call) storage.Fault {
+			sent.Add(c.Size)
+			return storage.Fault{}
+		})
+		c := b.store.Fresh(ours, "worker-1")
+		must(t, c.Save(t.Context(), streamed(state)))
+		for n, change := range []func() []byte{
+			func() []byte { return slices.Insert(state, size/2, more[:blocks.Page]...) },
+			func() []byte { return slices.Insert(state, 0, more...) },
+			func() []byte { return slices.Delete(state, size/3, size/3+3*blocks.Page) },
+			func() []byte { return slices.Concat(state[size/2:], state[:size/2]) },
+			func() []byte { return state },
+		} {
+			fillRandom(more, uint64(n+2))
+			state = changePages(change(), blocks.Page, size/blocks.Page/100, random)
+			sent.Store(0)
+			must(t, c.Save(t.Context(), streamed(state)))
+			r := b.read(t)
+			if sent := sent.Load(); sent > int64(3*size/100) || r.StateHash != blocks.HashOf(state, blocks.Unit, r.StateKey) {
+				t.Errorf("save %d sent %d bytes, want at most three times the %d that changed", n, sent, size/100)
+			}
+			if n == 1 {
+				must(t, c.Release(t.Context(), Snapshot{}))
+				c = b.acquire(t, ours, "worker-2")
+				restored(t, c, state)
+			}
+		}
+		c = b.acquire(t, ours, "worker-3")
+		restored(t, c, state)
+	})
+}
+
 // TestLayoutIsBounded: a body is at most half as large again as the state and the pages of one
 // save. Then all is sent in whole blocks, and the record is one of version 3 again.
 func TestLayoutIsBounded(t *testing.T) {

@@ -4,31 +4,20 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/iotest"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 )
 
 // cutBodies cuts the connections of the next reads before the first byte of their bodies.
-func (l *link) cutBodies(reads int64) {
+func (b *rig) cutBodies(reads int64) {
 	var cut atomic.Int64
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.step = func(r *http.Request, send func() (*http.Response, error)) (*http.Response, error) {
-		reply, err := send()
-		if err == nil && r.Method == http.MethodGet && cut.Add(1) <= reads {
-			reply.Body = struct {
-				io.Reader
-				io.Closer
-			}{iotest.ErrReader(io.ErrUnexpectedEOF), reply.Body}
-		}
-		return reply, err
-	}
+	b.OnCall(func(c storage.Call) storage.Fault {
+		return storage.Fault{CutBody: c.Operation == storage.OpGetBlob && cut.Add(1) <= reads}
+	})
 }
 
 // TestStateIsCutOff: a body that ends early is no damage. A state in one piece is an error, after which
@@ -37,18 +26,18 @@ func TestStateIsCutOff(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		b.claimed(t)
 		c := b.acquire(t, ours, "worker-2")
-		b.link.cutBodies(100)
+		b.cutBodies(100)
 		if s, err := c.Restore(t.Context()); err == nil || errors.Is(err, ErrDamaged) {
 			t.Errorf("Restore of a state that was cut off = %+v, %v, want an error that a retry may cure", s, err)
 		}
-		b.link.cutBodies(0)
+		b.cutBodies(0)
 		if s, err := c.Restore(t.Context()); err != nil || string(s.State) != "state 1" {
 			t.Errorf("Restore afterwards = %+v, %v, want state 1", s, err)
 		}
 	})
 	inBubble(t, func(t *testing.T, b *rig) {
 		r := restore(t, b.claimedLarge(t, severalReads))
-		b.link.cutBodies(20)
+		b.cutBodies(20)
 		readRest(t, r, severalReads, 0)
 	})
 }

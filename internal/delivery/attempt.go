@@ -108,7 +108,7 @@ func (a *attempt) show() presence.Running {
 	record, latest := a.rec.claim.Record(), a.rec.job.Latest()
 	shown := presence.Running{
 		ID: a.msg.envelope.ID, Generation: record.Generation, RunTime: a.rec.runTime(), Ran: a.rec.watch.Elapsed(),
-		From: a.rec.startFraction, Fraction: fractionOf(latest, a.rec.startFraction),
+		From: a.rec.startFraction, Fraction: fractionOf(latest, a.rec.startFraction), HandOver: time.Duration(a.rec.handOver.Load()),
 	}
 	if latest != nil {
 		shown.Text = latest.Text
@@ -264,14 +264,14 @@ func (a *attempt) writeDue(ctx context.Context, due checkpoint.Due) *runEnd {
 func (a *attempt) saved(ctx context.Context, latest *job.Progress, begun time.Time) {
 	a.rec.saved = latest
 	a.rec.watch.Saved()
-	took, before := time.Since(begun), a.rec.cost.Mean()
-	a.rec.cost.Add(took)
-	size, cost := a.rec.claim.Record().StateSize, a.rec.cost.Mean()
+	took := time.Since(begun)
+	handOver, before := a.rec.timed(took)
+	size := a.rec.claim.Record().StateSize
 	next := a.msg.runner.Policy.IntervalFor(a.rec.situation(begun, begun))
 	a.msg.log.DebugContext(ctx, "checkpoint saved", "bytes", size, "fraction", fractionOf(latest, 0), "took", took, "interval", next)
-	if checkpoint.OutlastsNotice(cost) && !checkpoint.OutlastsNotice(before) {
+	if checkpoint.OutlastsNotice(handOver) && !checkpoint.OutlastsNotice(before) {
 		a.msg.log.WarnContext(ctx, "a checkpoint takes longer to save than an eviction leaves for it: the one before would stand", "bytes", size,
-			"took", cost)
+			"took", handOver)
 	}
 }
 

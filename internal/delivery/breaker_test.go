@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -104,4 +105,40 @@ func TestKindsOfAFleet(t *testing.T) {
 	if got, want := s.kinds(job.Kinds{"a": nil, "b": nil}), []string{"a", "b", "c", "d"}; !cmp.Equal(got, want) {
 		t.Errorf("kinds = %v, want %v", got, want)
 	}
+}
+
+// TestBreakerClosesDuringARun: a probe that runs for longer than the jobs that failed closes the circuit breaker.
+func TestBreakerClosesDuringARun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		observed := &breakerEvents{}
+		r := &Runner{RunnerConfig: RunnerConfig{
+			Settings: Settings{Loops: &health.Loops{}}, Observer: observed, Fleet: &Fleet{turn: make(chan struct{}, 1)},
+		}}
+		enter := func(i int) (*breakerPass, *outcome) {
+			r.Fleet.sampled = Sample{at: time.Now(), err: errors.New("unlisted")} // others may run the kind
+			m := &message{runner: r, log: slog.New(slog.NewTextHandler(&log, nil)), cleanup: t.Context()}
+			m.envelope = queue.Envelope{ID: fmt.Sprint("job-", i), Kind: "render"}
+			return enterBreaker(t.Context(), m)
+		}
+		for i := range 5 {
+			pass, _ := enter(i)
+			time.Sleep(time.Second)
+			pass.leave(t.Context(), breaker.Fails, true)
+		}
+		time.Sleep(time.Minute)
+		if _, out := enter(5); out != nil {
+			t.Fatalf("the probe = %+v, want it to run", out)
+		}
+		if _, out := enter(6); out == nil || out.action != skip {
+			t.Errorf("a job beside the probe = %+v, want it left to others", out)
+		}
+		time.Sleep(time.Hour)
+		if _, out := enter(7); out != nil || !strings.Contains(log.String(), "a job runs for longer than those that failed") {
+			t.Errorf("a job beside a long probe = %+v, want it to run, in\n%s", out, &log)
+		}
+		if diff := cmp.Diff([]string{"broke render", "recovered render"}, observed.events); diff != "" {
+			t.Errorf("events (-want +got)\n%s", diff)
+		}
+	})
 }

@@ -154,33 +154,34 @@ func (s Sample) takers(queue string, now time.Time) iter.Seq[presence.Listed] {
 	}
 }
 
-// whoHas returns whether a worker that takes from the queue has a handler for the kind, by the
-// best answer of all, and how many of those workers lack it. A worker that leaves its VM, or was
-// silent for [lacksKindFor], is not counted as lacking it.
+// whoHas returns whether a worker that takes from the queue has a handler for the kind, and how
+// many of those workers lack it.
 func (s Sample) whoHas(kind, queue string, now time.Time) (best presence.Has, lacking int) {
-	for p := range s.takers(queue, now) {
-		has := p.HasKind(kind)
-		best = max(best, has)
-		if has == presence.HasNot && p.Age <= lacksKindFor && p.State != lifecycle.Shutdown.String() {
-			lacking++
-		}
-	}
-	return best, lacking
+	return s.ask(queue, "", now, func(p presence.Listed) presence.Has { return p.HasKind(kind) })
 }
 
-// whoMeets is [Sample.whoHas] for the needs of a state of a kind, without one worker.
+// whoMeets returns whether a worker that takes from the queue, without one worker, meets the needs
+// of a state of the kind, and how many of those workers do not, the one worker among them.
 func (s Sample) whoMeets(kind, queue, offer, without string, now time.Time) (best presence.Has, unlike int) {
+	best, unlike = s.ask(queue, without, now, func(p presence.Listed) presence.Has { return p.Meets(kind, offer) })
+	return best, unlike + 1
+}
+
+// ask returns the best answer of the workers that take from the queue, without one worker, and how
+// many of them answer no. A worker that leaves its VM, or was silent for [lacksKindFor], is not
+// counted: it does not find the message again.
+func (s Sample) ask(queue, without string, now time.Time, has func(presence.Listed) presence.Has) (best presence.Has, no int) {
 	for p := range s.takers(queue, now) {
-		if p.Worker == without {
+		if without != "" && p.Worker == without {
 			continue
 		}
-		meets := p.Meets(kind, offer)
-		best = max(best, meets)
-		if meets == presence.HasNot && p.Age <= lacksKindFor {
-			unlike++
+		answer := has(p)
+		best = max(best, answer)
+		if answer == presence.HasNot && p.Age <= lacksKindFor && p.State != lifecycle.Shutdown.String() {
+			no++
 		}
 	}
-	return best, unlike + 1
+	return best, no
 }
 
 // kinds returns the kinds of the workers that may take jobs, by the sample, and own.

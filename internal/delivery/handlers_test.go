@@ -48,6 +48,26 @@ func TestWhoHas(t *testing.T) {
 	}
 }
 
+// TestWhoMeets: the asking worker counts among those that do not meet the needs, and its own word
+// proves nothing; a worker that leaves its VM is not counted.
+func TestWhoMeets(t *testing.T) {
+	now := time.Now()
+	offering := func(name, state, offer string) presence.Listed {
+		l := presence.Listed{Presence: presence.Presence{Kinds: []string{"render"}, TakesFrom: []string{"jobs"}, State: state, Worker: name}}
+		l.Offers = []string{offer}
+		return l
+	}
+	alike := []presence.Listed{offering("asking", "process", "linux-6.1"), offering("other", "process", "linux-6.12"),
+		offering("leaving", "shutdown", "linux-6.12")}
+	if best, unlike := (Sample{at: now, Workers: alike}).whoMeets("render", "jobs", "linux-6.1", "asking", now); best != presence.HasNot ||
+		unlike != 2 {
+		t.Errorf("whoMeets = %d, %d do not, want %d and 2", best, unlike, presence.HasNot)
+	}
+	if best, _ := (Sample{at: now, Workers: alike}).whoMeets("render", "jobs", "linux-6.12", "asking", now); best != presence.HasIt {
+		t.Errorf("whoMeets beside a worker that does = %d, want %d", best, presence.HasIt)
+	}
+}
+
 func TestUnknownForLong(t *testing.T) {
 	noon := time.Date(2026, 3, 9, 12, 0, 0, 0, time.UTC)
 	for _, row := range []struct {

@@ -87,3 +87,26 @@ func TestLineLimit(t *testing.T) {
 		t.Errorf("10,000 kinds log %d lines and are remembered as %d, want at most %d", due, len(l.lines), limitKinds+1)
 	}
 }
+
+// TestLineLimitForgets: a line whose minute is over gives its room to another kind, unless lines were left out since.
+func TestLineLimitForgets(t *testing.T) {
+	var l lineLimit
+	at := time.Date(2026, 3, 9, 12, 0, 0, 0, time.UTC)
+	for i := range limitKinds {
+		l.Allow(fmt.Sprint("kind-", i), at)
+	}
+	l.Allow("kind-0", at)
+	if first, _ := l.Allow("x", at); !first {
+		t.Error("the first of the further kinds has no line")
+	}
+	if second, _ := l.Allow("y", at); second {
+		t.Error("the second of the further kinds has a line, want one that both share")
+	}
+	at = at.Add(limitPeriod)
+	if due, _ := l.Allow("x", at); !due || len(l.lines) != 3 { // kind-0, x, and the shared line
+		t.Errorf("a minute later: due %t, %d lines; want a line of its own, and two that have more to tell", due, len(l.lines))
+	}
+	if due, leftOut := l.Allow("kind-0", at); !due || leftOut != 1 {
+		t.Errorf("the first kind: due %t, %d left out; want one", due, leftOut)
+	}
+}

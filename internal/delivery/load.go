@@ -79,7 +79,7 @@ func (l *loader) loadInto(ctx context.Context, free func()) (*attempt, *outcome)
 		l.rec.job.Cleanup(free)
 	}
 	l.rec.job.OnPut(l.putFollowUp)
-	l.rec.job.OnSaveInterval(l.msg.runner.intervalFor)
+	l.rec.job.OnSaveInterval(l.rec.saveInterval)
 	if start.steppedBack {
 		l.rec.job.SetSteppedBack(start.progress)
 	} else if l.rules.keepsPrevious {
@@ -149,8 +149,12 @@ func (l *loader) restoreState(ctx context.Context) (startState, *outcome) {
 		return err
 	})
 	if errors.Is(err, checkpoint.ErrDamaged) {
-		if previous, _ := l.stepBack(ctx, err.Error()); previous != nil {
+		previous, failed := l.stepBack(ctx, err.Error())
+		if previous != nil {
 			return startState{previous, true}, nil
+		}
+		if failed != nil {
+			err = failed // a stop or a conflict is no failure of the job
 		}
 	}
 	switch conflict := asConflict(err); {

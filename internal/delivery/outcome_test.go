@@ -218,6 +218,7 @@ func TestVerdicts(t *testing.T) {
 		{name: "a permanent error", end: runEnd{err: job.Permanent(failure)}, want: breaker.Inconclusive},
 		{name: "an eviction", end: runEnd{err: failure, stop: evicted}, want: breaker.Inconclusive},
 		{name: "an eviction without return", end: runEnd{err: errAbandoned, abandoned: true, stop: evicted}, want: breaker.Inconclusive},
+		{name: "no error after an eviction", end: runEnd{stop: evicted}, want: breaker.Inconclusive},
 		{name: "too long a silence", end: runEnd{err: failure, stop: &job.Stop{Reason: job.Silent}}, want: breaker.Fails},
 		{name: "too long a run", end: runEnd{err: failure, stop: &job.Stop{Reason: job.Overrun}}, want: breaker.Inconclusive},
 		{name: "another's record", end: runEnd{err: failure, conflict: &checkpoint.ConflictError{}}, want: breaker.Inconclusive},

@@ -41,6 +41,8 @@ type recorder struct {
 	saved         *job.Progress   // the state that was recorded last, as far as this delivery knows
 	startFraction float64         // the fraction done when the handler was called
 	cost          checkpoint.Cost // of saving this job's state
+	taking        atomic.Int64    // how long the handler needs to take a state, in nanoseconds
+	handOver      atomic.Int64    // how long a hand-over takes, in nanoseconds; 0 if not known
 	writeFailed   bool            // the last write failed
 	accountedAt   atomic.Int64    // when the ledger was last asked for, in nanoseconds from begun; 0 for never
 	known         knownFacts
@@ -183,6 +185,23 @@ func (r *recorder) situation(since, tried time.Time) checkpoint.Situation {
 			r.msg.runner.Departure.Advised(),
 		Unproven: r.claim.UncleanExits() > 0,
 	}
+}
+
+// saveInterval is the interval of the job's saves if taking a state costs the handler this time.
+func (r *recorder) saveInterval(taking time.Duration) time.Duration {
+	r.taking.Store(int64(taking))
+	return r.msg.runner.intervalFor(taking)
+}
+
+// timed records how long a save took. It returns how long a hand-over takes, 0 until two saves
+// are known: the handler takes a state, and the worker sends it as in the last saves. before is
+// the time that it returned last.
+func (r *recorder) timed(took time.Duration) (handOver, before time.Duration) {
+	r.cost.Add(took)
+	if mean := r.cost.Mean(); mean > 0 {
+		handOver = time.Duration(r.taking.Load()) + mean
+	}
+	return handOver, time.Duration(r.handOver.Swap(int64(handOver)))
 }
 
 // intervalFor is the interval of a job's saves if each costs the handler this time.

@@ -31,7 +31,7 @@
 // that refuses every event they do not name. The facts of the past that the
 // rules need, for instance whether the worker was ever warm, are part of the
 // [Position], as [Facts]. [Machine] holds one position for the goroutines of a
-// worker. The drawing and the table in docs/evictions.md are generated from the
+// worker. The drawing in docs/evictions.md and table.md are generated from the
 // same rules.
 //
 // This package decides nothing about events of the platform. Its Notice means

@@ -16,17 +16,23 @@ const (
 	generatedEnd   = "<!-- generated: end -->\n"
 )
 
-// TestDocument holds docs/evictions.md to the table. To write the drawing and
-// the table again after a change of the rules:
+// TestDocument holds the drawing of docs/evictions.md and table.md to the rules. To
+// write both again after a change of the rules:
 //
 //	go test ./internal/lifecycle -update
 func TestDocument(t *testing.T) {
-	path := filepath.Join("..", "..", "docs", "evictions.md")
+	checkDocument(t, filepath.Join("..", "..", "docs", "evictions.md"), "\n```mermaid\n"+diagram()+"```\n\n")
+	checkDocument(t, "table.md", "\n"+table()+"\n")
+}
+
+// checkDocument checks, or with -update writes, the generated part of a document.
+func checkDocument(t *testing.T, path, part string) {
+	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := regenerate(string(text))
+	want, err := regenerate(string(text), part)
 	if err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}
@@ -43,8 +49,8 @@ func TestDocument(t *testing.T) {
 		path, cmp.Diff(want, string(text)))
 }
 
-// regenerate returns text with a new part between the markers.
-func regenerate(text string) (string, error) {
+// regenerate returns text with the part between the markers.
+func regenerate(text, part string) (string, error) {
 	before, rest, found := strings.Cut(text, generatedBegin)
 	if !found {
 		return "", fmt.Errorf("no line %q", strings.TrimSpace(generatedBegin))
@@ -53,13 +59,13 @@ func regenerate(text string) (string, error) {
 	if !found {
 		return "", fmt.Errorf("no line %q", strings.TrimSpace(generatedEnd))
 	}
-	return before + generatedBegin + "\n```mermaid\n" + diagram() + "```\n\n" + table() + "\n" +
-		generatedEnd + after, nil
+	return before + generatedBegin + part + generatedEnd + after, nil
 }
 
 func TestRegenerate(t *testing.T) {
 	stale := "above\n" + generatedBegin + "superseded\n" + generatedEnd + "below\n"
-	fresh, err := regenerate(stale)
+	part := diagram() + table()
+	fresh, err := regenerate(stale, part)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,11 +77,11 @@ func TestRegenerate(t *testing.T) {
 			t.Errorf("regenerate lost %q", want)
 		}
 	}
-	if again, err := regenerate(fresh); err != nil || again != fresh {
+	if again, err := regenerate(fresh, part); err != nil || again != fresh {
 		t.Errorf("regenerate twice changed the text (error %v)", err)
 	}
 	for _, broken := range []string{"", generatedBegin, generatedEnd} {
-		if _, err := regenerate(broken); err == nil {
+		if _, err := regenerate(broken, part); err == nil {
 			t.Errorf("regenerate(%q) without its markers = nil error", broken)
 		}
 	}

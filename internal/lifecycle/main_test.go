@@ -7,7 +7,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-var update = flag.Bool("update", false, "write the generated part of docs/evictions.md")
+var update = flag.Bool("update", false, "write the generated parts of docs/evictions.md and table.md")
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)

@@ -39,6 +39,7 @@ type Client struct {
 	budget  Budget
 	queued  queuedPolls // polls that wait for the budget
 	version eventsVersion
+	shared  Identities // nil for none
 }
 
 // Option changes how a Client works.

@@ -136,7 +136,7 @@ func (c *Client) Discover(ctx context.Context, failed func(error)) (Identity, er
 
 	attempts := make(chan attempt, 2) // room for both
 	try := func(patient bool) {
-		running.Go(func() { attempts <- c.tryInstance(ctx, patient) })
+		running.Go(func() { attempts <- c.tryIdentity(ctx, patient) })
 	}
 	var again <-chan time.Time
 	last := errors.New("none has ended")
@@ -147,7 +147,7 @@ func (c *Client) Discover(ctx context.Context, failed func(error)) (Identity, er
 		case a := <-attempts:
 			switch {
 			case a.err == nil:
-				return a.instance.Identity, nil
+				return a.identity, nil
 			case ctx.Err() != nil:
 			case a.patient:
 				patient = false
@@ -174,20 +174,45 @@ func (c *Client) Discover(ctx context.Context, failed func(error)) (Identity, er
 
 // attempt is the result of one request for the metadata of this VM.
 type attempt struct {
-	instance Instance
+	identity Identity
 	err      error
 	patient  bool
 }
 
-func (c *Client) tryInstance(ctx context.Context, patient bool) attempt {
+// tryIdentity asks for the identity once. A patient attempt does not keep the other workers
+// of the VM waiting.
+func (c *Client) tryIdentity(ctx context.Context, patient bool) attempt {
 	timeout := discoverTimeout
 	if patient {
 		timeout = patientTimeout
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	instance, err := c.Instance(ctx)
-	return attempt{instance, err, patient}
+	ask := func(ctx context.Context) (Identity, error) {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		instance, err := c.Instance(ctx)
+		return instance.Identity, err
+	}
+	if patient || c.shared == nil {
+		identity, err := ask(ctx)
+		return attempt{identity, err, patient}
+	}
+	identity, err := c.shared.Identity(ctx, c.base, ask)
+	return attempt{identity, err, patient}
+}
+
+// AskIdentity sends one request for the identity of this VM.
+type AskIdentity func(context.Context) (Identity, error)
+
+// Identities shares the answer to one request among the workers of a VM.
+type Identities interface {
+	// Identity returns an answer of the service at endpoint that another worker of this VM
+	// has just received, or calls ask once and returns its result.
+	Identity(ctx context.Context, endpoint string, ask AskIdentity) (Identity, error)
+}
+
+// WithIdentities makes [Client.Discover] share answers. By default it always sends a request.
+func WithIdentities(shared Identities) Option {
+	return func(c *Client) { c.shared = shared }
 }
 
 // Names reports whether e is about the VM with this identity. No event names an

@@ -144,6 +144,7 @@ func (w worker) write(r *running, a *attempt, due checkpoint.Due) {
 			a.marks = append(a.marks, r.now)
 		}
 		r.cost.Add(w.work.Save.Duration)
+		r.situation.Unproven = false
 	}
 	r.situation.Written, r.situation.WrittenAt = true, instant(r.now)
 }

@@ -40,6 +40,10 @@ func TestAttempt(t *testing.T) {
 			kept: 5 * s, calls: 2 + 0 + 2, lost: 7*s + 20*ms, visible: -at - 1}},
 		"resumed after a death saves at once": {vm: forever, recorded: 95 * s, resumed: true, dirty: true, want: attempt{end: Done,
 			to: 8*s + 20*ms, saves: 1, saving: s, kept: 5 * s, calls: 2 + 1 + 2, lost: 8*s + 20*ms, visible: -at - 1}},
+		// The first save proves that the job makes progress: the next one has the usual distance, not the shortest.
+		"saves as usual after the first": {vm: forever, recorded: 5 * s, resumed: true, dirty: true,
+			change: func(w *worker) { w.saves.Interval = 0 }, want: attempt{end: Done, to: 99*s + 20*ms, saves: 2, saving: 2 * s,
+				kept: 95 * s, calls: 2 + 2 + 9 + 2, lost: 99*s + 20*ms, visible: -at - 1}},
 		// A state of 8 s does not fit into three quarters of the budget: the last save stands.
 		"too large for a notice": {vm: gone(25*s, 55*s), change: func(w *worker) { w.work.Save.Duration = 8 * s },
 			want: attempt{end: Released, to: 32*s + 500*ms, saves: 1, saving: 8*s + 7500*ms, kept: 10*s - 20*ms, redone: 7 * s,

@@ -126,7 +126,7 @@ func (r *Report) Both() [][3]string {
 		add("runs ended "+ended.name, func(r *Report) string { return count(ended.of(r).Runs) })
 		add("  redone, mean", mean(func(l Losses) float64 { return l.Redone }))
 		add("  claimable after, mean", mean(func(l Losses) float64 { return l.Hidden }))
-		add("  ran again after, mean", func(r *Report) string { return meanOf(ended.of(r).Mean, len(ended.of(r).delays)) })
+		add("  ran again after, mean", func(r *Report) string { return meanOf(ended.of(r).Mean, ended.of(r).Resumed) })
 	}
 	add("saves", func(r *Report) string { return count(r.Saves) })
 	add("storage calls for jobs", func(r *Report) string { return count(r.Calls) })

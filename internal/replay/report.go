@@ -31,12 +31,13 @@ type Report struct {
 
 // Losses are the runs that evictions ended.
 type Losses struct {
-	Runs   int     `json:"runs"`
-	Redone float64 `json:"redone_s"` // mean of the redone work of a run
-	Hidden float64 `json:"hidden_s"` // mean time until a message was visible again
-	Mean   float64 `json:"resumed_mean_s"`
-	Median float64 `json:"resumed_p50_s"` // until it ran on another VM, where it does
-	P99    float64 `json:"resumed_p99_s"`
+	Runs    int     `json:"runs"`
+	Redone  float64 `json:"redone_s"` // mean of the redone work of a run
+	Hidden  float64 `json:"hidden_s"` // mean time until a message was visible again
+	Resumed int     `json:"resumed"`  // runs of jobs that ran again before the end of the replay
+	Mean    float64 `json:"resumed_mean_s"`
+	Median  float64 `json:"resumed_p50_s"` // until it ran on another VM, where it does
+	P99     float64 `json:"resumed_p99_s"`
 
 	delays []time.Duration
 	redone time.Duration
@@ -219,6 +220,7 @@ func (l Losses) summary() Losses {
 		l.Hidden = l.hidden.Seconds() / float64(l.Runs)
 	}
 	if n := len(l.delays); n > 0 {
+		l.Resumed = n
 		slices.SortFunc(l.delays, cmp.Compare[time.Duration])
 		sum := time.Duration(0)
 		for _, d := range l.delays {

@@ -40,6 +40,8 @@ type heartbeat struct {
 	ready   atomic.Bool   // there is a presence to write
 	writing chan struct{} // holds one: the writer, so that the newest heartbeat comes last
 
+	lastRun *lastRun // read beside the check of the storage; the loop's of Run alone
+
 	mu        sync.Mutex // guards what follows
 	lastEvent presence.Event
 	lastDrain presence.Drain
@@ -201,6 +203,37 @@ func (b *heartbeat) carryOver(p presence.Presence) {
 	}
 }
 
+// lastRun holds what a starting worker reads: the heartbeat of its last run, and the requests
+// of operators.
+type lastRun struct {
+	at       time.Time // before the reads
+	presence presence.Listed
+	found    bool
+	err      error
+	requests reading
+}
+
+// readLastRun reads both at once, and changes nothing.
+func (w *Worker) readLastRun(ctx context.Context) *lastRun {
+	l := &lastRun{at: time.Now()}
+	var group sync.WaitGroup
+	group.Go(func() { l.requests = w.steering.fetch(ctx) })
+	l.presence, l.found, l.err = w.home().Workers.Read(ctx, w.name)
+	group.Wait()
+	return l
+}
+
+// takeLastRun returns what warm-up read, unless that is older than a running worker's view of
+// the operators' requests. Then it reads.
+func (w *Worker) takeLastRun(ctx context.Context) *lastRun {
+	l := w.heartbeat.lastRun
+	w.heartbeat.lastRun = nil
+	if l == nil || time.Since(l.at) > presence.Every {
+		return w.readLastRun(ctx)
+	}
+	return l
+}
+
 // recallLastRun is Recover: it reads from the worker's own presence how its last run
 // ended, and starts the heartbeat. It returns its finding, for the log.
 func (w *Worker) recallLastRun(ctx, background context.Context) string {
@@ -208,24 +241,21 @@ func (w *Worker) recallLastRun(ctx, background context.Context) string {
 	if w.heartbeat.ready.Load() {
 		return "what kept it from work is over"
 	}
-	var requests reading
-	var group sync.WaitGroup
-	group.Go(func() { requests = w.steering.fetch(ctx) })
-	last, ok, err := w.home().Workers.Read(ctx, w.name)
-	group.Wait()
-	if err == nil && ok {
+	run := w.takeLastRun(ctx)
+	last := run.presence
+	if run.err == nil && run.found {
 		w.losses.addLastRun(last.Presence, time.Now())
 		w.heartbeat.carryOver(last.Presence)
 	}
 	w.events.AddLeft(last.Ready)
-	w.steering.take(ctx, requests)
+	w.steering.take(ctx, run.requests)
 	w.heartbeat.ready.Store(true)
 	defer w.tasks.Go(func() { w.heartbeat.run(background) })
 	switch {
-	case err != nil:
-		w.Log.WarnContext(ctx, "heartbeat of the last run not read; how it ended is not known", "error", err)
+	case run.err != nil:
+		w.Log.WarnContext(ctx, "heartbeat of the last run not read; how it ended is not known", "error", run.err)
 		return "the last run is not known"
-	case !ok:
+	case !run.found:
 		return "first run under this name"
 	case last.State == lifecycle.Stopped.String() || last.State == lifecycle.Shutdown.String() && len(last.Jobs) == 0:
 		return "the last run ended in good order"

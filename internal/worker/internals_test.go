@@ -13,8 +13,10 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/delivery"
+	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/lab/emulator/imds"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/preempt"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/storage/deployment"
@@ -66,6 +68,21 @@ func TestNoticeBeforeTheFirstPhase(t *testing.T) {
 		}
 		if want := []string{"shutdown", "stopped"}; !slices.Equal(slices.Compact(at.States), want) {
 			t.Errorf("states = %v, want %v", at.States, want)
+		}
+	})
+}
+
+// TestOldReadsAreRepeated: a worker that was kept from work between warm-up and Recover reads
+// again what operators ask.
+func TestOldReadsAreRepeated(t *testing.T) {
+	rig.Run(t, func(t *testing.T, b *rig.Bed) {
+		p := b.Start("vm_0", job.Kinds{"echo": rig.Echo}, func(c *worker.Config) { c.Metadata = nil })
+		b.WaitFor("process", time.Minute, func() bool { return p.Position().State == lifecycle.Process })
+		p.Stop()
+		for age, want := range map[time.Duration]bool{0: true, presence.Every: true, presence.Every + time.Second: false} {
+			if got := p.TakesRead(t.Context(), age); got != want {
+				t.Errorf("a read of %s ago is used: %t, want %t", age, got, want)
+			}
 		}
 	})
 }

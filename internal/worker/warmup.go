@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/lifecycle"
@@ -47,23 +48,37 @@ func (w *Worker) warmUp(ctx context.Context) bool {
 		w.Log.InfoContext(ctx, "worker starts", "version", w.Program, "concurrency", w.Concurrency, "take_from", queue.Names(w.takeFrom()),
 			"move_after", w.MoveAfter, "changeover", w.Changeover)
 	}
-	return w.awaitStorage(ctx, warmUpDelays)
+	return w.awaitStorage(ctx, warmUpDelays, w.checkAndRead)
+}
+
+// checkAndRead checks the storage, and reads at the same time what Recover needs: one round
+// trip less. Nothing of the reads takes effect before the storage has answered.
+func (w *Worker) checkAndRead(ctx context.Context) error {
+	var run *lastRun
+	var group sync.WaitGroup
+	group.Go(func() { run = w.readLastRun(ctx) })
+	err := w.sources.Check(ctx)
+	group.Wait()
+	if ctx.Err() == nil {
+		w.heartbeat.lastRun = run
+	}
+	return err
 }
 
 // resume waits until the storage answers, if it was not checked for a while: after hours
 // without work, roles and network may have changed. It returns false if ctx ended first.
 func (w *Worker) resume(ctx context.Context) bool {
-	return time.Since(w.checkedAt) < checkHolds || w.awaitStorage(ctx, resumeDelays)
+	return time.Since(w.checkedAt) < checkHolds || w.awaitStorage(ctx, resumeDelays, w.sources.Check)
 }
 
 // awaitStorage waits until the storage answers. It logs faults that an operator must
 // fix, and tries again: a role assignment or a queue may be on its way. It returns
 // false if ctx ended first.
-func (w *Worker) awaitStorage(ctx context.Context, delays retry.Backoff) bool {
+func (w *Worker) awaitStorage(ctx context.Context, delays retry.Backoff, check func(context.Context) error) bool {
 	var last notice
 	for failures := 1; ; failures++ {
 		w.loops.enter(lifecycle.Start, time.Now())
-		err := w.sources.Check(ctx)
+		err := check(ctx)
 		if ctx.Err() != nil {
 			return false
 		}

@@ -43,7 +43,7 @@ func (f *flags) peers(log *slog.Logger) (*vmshare.Dir, error) {
 }
 
 // metadata returns a client of the metadata service, or nil to run without. Where
-// dir is shared, all workers of the VM share one budget of requests.
+// dir is shared, all workers of the VM share one budget of requests, and the VM's identity.
 func (f *flags) metadata(dir *vmshare.Dir) (*preempt.Client, error) {
 	if err := preempt.ValidateEventsVersion(f.EventsAPIVersion); err != nil {
 		return nil, &cli.ConfigError{Err: fmt.Errorf("--events-api-version: %w", err)}
@@ -53,7 +53,7 @@ func (f *flags) metadata(dir *vmshare.Dir) (*preempt.Client, error) {
 	}
 	options := []preempt.Option{preempt.WithEventsVersion(f.EventsAPIVersion)}
 	if dir != nil {
-		options = append(options, preempt.WithBudget(dir.Budget()))
+		options = append(options, preempt.WithBudget(dir.Budget()), preempt.WithIdentities(dir))
 	}
 	client, err := preempt.NewClient(f.MetadataEndpoint, options...)
 	if err != nil {

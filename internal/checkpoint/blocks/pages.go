@@ -1,6 +1,9 @@
 package blocks
 
 import (
+	"bytes"
+	"cmp"
+	"slices"
 	"sync"
 
 	"github.com/zeebo/xxh3"
@@ -37,6 +40,9 @@ type pager struct {
 	page int64 // bytes; 0 for no sums
 	key  Key
 	base Pages
+
+	sorting sync.Once
+	order   []uint32 // numbers of the pages of the base by their sums, once a group has moved
 
 	at      int64        // bytes written and skipped
 	current *xxh3.Hasher // of the written part of the current page
@@ -128,19 +134,73 @@ func (p *pager) close() {
 	p.more.Broadcast()
 }
 
-// same waits for the sums of the pages between two offsets, and returns for each whether the
-// base has the same page.
-func (p *pager) same(from, to int64) []bool {
-	first, last := from/p.page, (to-1)/p.page
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// wait waits for the sums of the pages between two offsets. mu is locked.
+func (p *pager) wait(from, to int64) (first, last int64) {
+	first, last = from/p.page, (to-1)/p.page
 	for int64(len(p.sums)) <= last && len(p.sums) < maxPages && !p.ended {
 		p.more.Wait()
 	}
-	all := make([]bool, last-first+1)
+	return first, last
+}
+
+// same waits for the sums of the pages between two offsets, and returns for each the number of
+// the same page of the base, or none. Without moved only pages at the same offset are compared.
+// With moved a page may come from any place: where a program gets memory, or a file grows, all
+// later pages of the state move.
+func (p *pager) same(from, to int64, moved bool) []int64 {
+	if moved {
+		p.sort()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	first, last := p.wait(from, to)
+	all, shift := make([]int64, last-first+1), int64(0)
 	for i := range all {
 		n := first + int64(i)
-		all[i] = n < int64(min(len(p.sums), len(p.base))) && p.sums[n] == p.base[n] && p.sums[n] != PageSum{}
+		switch all[i] = none; {
+		case p.isAt(n, n+shift):
+			all[i] = n + shift
+		case moved && n < int64(len(p.sums)):
+			if was := p.find(p.sums[n]); was != none {
+				all[i], shift = was, was-n
+			}
+		}
 	}
 	return all
+}
+
+// none is the number of a page that the base lacks.
+const none = -1
+
+// isAt reports whether page n of the state is the page of the base with that number.
+func (p *pager) isAt(n, was int64) bool {
+	return n < int64(len(p.sums)) && was >= 0 && was < int64(len(p.base)) && p.sums[n] == p.base[was] && p.sums[n] != PageSum{}
+}
+
+// sort makes the order of the pages of the base for find: 1 MiB for a base of 1 GiB.
+func (p *pager) sort() {
+	p.sorting.Do(func() {
+		p.order = make([]uint32, len(p.base)) // at most maxPages
+		for i := range p.order {
+			p.order[i] = uint32(i)
+		}
+		slices.SortFunc(p.order, func(a, b uint32) int {
+			return cmp.Or(bytes.Compare(p.base[a][:], p.base[b][:]), cmp.Compare(a, b))
+		})
+	})
+}
+
+// find returns the number of the first page of the base with that sum, or none.
+func (p *pager) find(sum PageSum) int64 {
+	i, found := slices.BinarySearchFunc(p.order, sum, func(was uint32, sum PageSum) int { return bytes.Compare(p.base[was][:], sum[:]) })
+	if !found || sum == (PageSum{}) {
+		return none
+	}
+	return int64(p.order[i])
+}
+
+// bounds returns the part of a group that is in its page number i, in the state.
+func (p *pager) bounds(i int, from, to int64) (low, high int64) {
+	first := from/p.page + int64(i)
+	return max(from, first*p.page), min(to, (first+1)*p.page)
 }

@@ -18,6 +18,8 @@ import (
 const (
 	patchShare  = 4       // a group is patched if at most this part of its bytes has changed
 	patchPages  = 1 << 16 // pages of one save
+	movedRanges = 1 << 18 // ranges of one save that have moved
+	movedPlaces = 8       // where the moved pages of a group may come from
 	patchCalls  = 4       // blocks of pages in flight, of about 1 MiB each
 	patchBlocks = 24_000  // blocks of the base; a blob has at most 50,000, and a save adds as many at most
 )
@@ -45,6 +47,7 @@ type patcher struct {
 	current *patch
 	spare   []byte      // an empty buffer, or nil
 	left    int         // pages that may be sent
+	moves   int         // ranges that may move
 	buffers chan []byte // the buffers of blocks of pages that are not in use
 }
 
@@ -146,7 +149,7 @@ func newPatcher(to *Target, known *Set, base *Base) *patcher {
 		base.Blocks = known.order
 	}
 	p := &patcher{
-		pages: newPager(to.Page, to.Key, base.Pages), permit: sync.OnceValue(to.MayPatch), left: patchPages,
+		pages: newPager(to.Page, to.Key, base.Pages), permit: sync.OnceValue(to.MayPatch), left: patchPages, moves: movedRanges,
 		buffers: make(chan []byte, patchCalls),
 	}
 	for range patchCalls {
@@ -168,56 +171,106 @@ func (u *upload) patch(g *group, data []byte, from int64) (ok bool, err error) {
 	if p.base == nil {
 		return false, nil
 	}
-	same, to := p.pages.same(from, from+int64(len(data))), from+int64(len(data))
-	changed, count := int64(0), 0
-	for i, same := range same {
-		if !same {
-			low, high := p.pages.bounds(i, from, to)
-			changed, count = changed+high-low, count+1
-		}
-	}
+	all, changed, moved := p.compare(from, from+int64(len(data)))
 	if changed*patchShare > int64(len(data)) {
 		return false, nil
 	}
 	if changed == 0 {
-		if all := p.base.slice(from, to); isWhole(all) {
-			g.extents = all
+		for _, r := range all {
+			g.extents = append(g.extents, p.base.slice(r.was, r.was+r.to-r.from)...)
+		}
+		if isWhole(g.extents) {
 			return true, nil
 		}
+		g.extents = nil
 	}
 	if !p.permit() {
 		return false, nil
 	}
-	return u.gather(g, same, count, data, from)
+	pages, ranges := int((changed+p.pages.page-1)/p.pages.page), 0
+	if moved {
+		ranges = p.count(all)
+	}
+	if !p.reserve(pages, ranges) {
+		return false, nil
+	}
+	return true, u.gather(g, all, data, from)
 }
 
-// bounds returns the part of a group that is in its page number i, in the state.
-func (p *pager) bounds(i int, from, to int64) (low, high int64) {
-	first := from/p.page + int64(i)
-	return max(from, first*p.page), min(to, (first+1)*p.page)
+// compared is a range of a state that the base has from another offset on, or lacks if that is
+// none.
+type compared struct{ from, to, was int64 }
+
+// compare compares a part of the state with the base. It looks for moved pages if many are
+// not at the same offset, and uses them unless they are scattered.
+func (p *patcher) compare(from, to int64) (all []compared, changed int64, moved bool) {
+	all, changed = p.ranges(p.pages.same(from, to, false), from, to)
+	if changed*patchShare <= to-from {
+		return all, changed, false
+	}
+	others, rest := p.ranges(p.pages.same(from, to, true), from, to)
+	places, last := 0, int64(0)
+	for _, r := range others {
+		if shift := r.from - r.was; r.was != none && shift != last {
+			places, last = places+1, shift
+		}
+	}
+	if places > movedPlaces {
+		return all, changed, false
+	}
+	return others, rest, true
+}
+
+// ranges joins pages to ranges, and returns how many bytes have changed.
+func (p *patcher) ranges(pages []int64, from, to int64) (all []compared, changed int64) {
+	for i, page := range pages {
+		low, high := p.pages.bounds(i, from, to)
+		was := int64(none)
+		if page != none {
+			was = page*p.pages.page + low%p.pages.page
+		} else {
+			changed += high - low
+		}
+		if n := len(all) - 1; n >= 0 && (all[n].was == none) == (was == none) && (was == none || all[n].was+low-all[n].from == was) {
+			all[n].to = high
+			continue
+		}
+		all = append(all, compared{low, high, was})
+	}
+	return all, changed
+}
+
+// count returns how many ranges a group has in the layout.
+func (p *patcher) count(all []compared) (ranges int) {
+	for _, r := range all {
+		if ranges++; r.was != none {
+			ranges += len(p.base.slice(r.was, r.was+r.to-r.from)) - 1
+		}
+	}
+	return ranges
+}
+
+// reserve reports whether a group may send so many pages and move so many ranges.
+func (p *patcher) reserve(pages, ranges int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.left < pages || p.moves < ranges {
+		return false
+	}
+	p.left, p.moves = p.left-pages, p.moves-ranges
+	return true
 }
 
 // gather makes the extents of a group.
-func (u *upload) gather(g *group, same []bool, changed int, data []byte, from int64) (ok bool, err error) {
-	p, to := u.patcher, from+int64(len(data))
+func (u *upload) gather(g *group, all []compared, data []byte, from int64) error {
+	p := u.patcher
 	p.mu.Lock()
-	if p.left < changed {
-		p.mu.Unlock()
-		return false, nil
-	}
-	p.left -= changed
-	for i := 0; i < len(same); {
-		low, high := p.pages.bounds(i, from, to)
-		end := i + 1
-		for ; end < len(same) && same[end] == same[i]; end++ {
-			_, high = p.pages.bounds(end, from, to)
-		}
-		if same[i] {
-			g.extents = append(g.extents, p.base.slice(low, high)...)
+	for _, r := range all {
+		if r.was == none {
+			g.extents = append(g.extents, p.add(data[r.from-from:r.to-from]))
 		} else {
-			g.extents = append(g.extents, p.add(data[low-from:high-from]))
+			g.extents = append(g.extents, p.base.slice(r.was, r.was+r.to-r.from)...)
 		}
-		i = end
 	}
 	var full *patch
 	if p.current != nil && len(p.current.data) >= u.to.Unit {
@@ -225,9 +278,9 @@ func (u *upload) gather(g *group, same []bool, changed int, data []byte, from in
 	}
 	p.mu.Unlock()
 	if full == nil {
-		return true, nil
+		return nil
 	}
-	return true, u.sendPages(full)
+	return u.sendPages(full)
 }
 
 // add copies changed bytes to the current block of pages. mu is locked.

@@ -75,7 +75,7 @@ func full() Presence {
 		},
 		Running: []Running{
 			{ID: "a", Generation: 3, RunTime: 90 * time.Second, Ran: 30500 * time.Millisecond, From: 0.25, Fraction: 0.5, Text: "époque 3\n",
-				Log: []byte("# 3 2026-03-09T12:00:00.000Z w\no 0 \xff\n")},
+				HandOver: 1500 * time.Millisecond, Log: []byte("# 3 2026-03-09T12:00:00.000Z w\no 0 \xff\n")},
 			{ID: "b", Generation: 1},
 		},
 	}

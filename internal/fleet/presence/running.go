@@ -36,6 +36,9 @@ type Running struct {
 	From, Fraction float64
 	Text           string
 
+	// HandOver is how long a hand-over of the job is expected to take; 0 if that is not known.
+	HandOver time.Duration
+
 	// Log is the end of the job's log, as a record has it: see package joblog. It is empty
 	// if the record has the same.
 	Log []byte
@@ -56,6 +59,7 @@ type runningBody struct {
 	From       float64 `json:"from,omitempty"`
 	Fraction   float64 `json:"fraction,omitempty"`
 	Text       string  `json:"text,omitempty"`
+	HandOver   float64 `json:"hand_over,omitempty"`
 	Log        []byte  `json:"log,omitempty"`
 }
 
@@ -66,7 +70,7 @@ func (p *Presence) body() ([]byte, error) {
 	for _, r := range p.Running[:min(len(p.Running), maxJobs)] {
 		w := runningBody{
 			ID: r.ID, Generation: r.Generation, RunTime: seconds(r.RunTime), Ran: seconds(r.Ran),
-			From: share(r.From), Fraction: share(r.Fraction),
+			From: share(r.From), Fraction: share(r.Fraction), HandOver: seconds(r.HandOver),
 		}
 		text := beginning(r.Text, maxText)
 		if words += len(text) + len(r.Log); words <= maxWords {
@@ -90,7 +94,7 @@ func parseBody(text []byte) (jobs []string, running []Running, err error) {
 	for _, r := range b.Running {
 		running = append(running, Running{
 			ID: r.ID, Generation: r.Generation, RunTime: duration(r.RunTime), Ran: duration(r.Ran),
-			From: share(r.From), Fraction: share(r.Fraction), Text: r.Text, Log: r.Log,
+			From: share(r.From), Fraction: share(r.Fraction), Text: r.Text, Log: r.Log, HandOver: duration(r.HandOver),
 		})
 	}
 	return b.Jobs, running, nil

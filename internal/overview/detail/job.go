@@ -34,6 +34,9 @@ func JobRows(j client.Job, now time.Time) [][2]string {
 			state = fmt.Sprintf("%d bytes, a snapshot of its program", j.StateSize)
 		}
 	}
+	if j.HandOver > 0 && state != "" {
+		state += fmt.Sprintf("; a hand-over takes about %s", j.HandOver.Round(time.Millisecond))
+	}
 	if j.HasPreviousState {
 		state = strings.TrimPrefix(fmt.Sprintf("%s; the one before is kept too, %d bytes", state, j.PreviousStateSize), "; ")
 	}

@@ -16,7 +16,7 @@ type accounts struct {
 
 func newAccounts(g *guard) *accounts {
 	return &accounts{calls: g.counters("account_calls_total",
-		"Calls to one of several storage accounts, each retry counted; none where there is one account.",
+		"Calls to each account, if there are several; each retry counted.",
 		"account", "service", "status"), outages: map[string]*outage{}}
 }
 
@@ -48,8 +48,7 @@ func (s *Storage) CalledAccount(account, service, status string, took time.Durat
 }
 
 var accountOutageDesc = prometheus.NewDesc(namespace+"_account_unreachable_seconds_total",
-	"Time in which every call to one of several storage accounts failed (5xx or no answer), from the start of the first such call to the "+
-		"next answer. Its jobs wait, those of the others do not; none where there is one account.", []string{"account"}, nil)
+	"As storage_unreachable_seconds_total for each account, if there are several. Only its jobs wait.", []string{"account"}, nil)
 
 // Describe implements [prometheus.Collector].
 func (a *accounts) Describe(out chan<- *prometheus.Desc) { out <- accountOutageDesc }

@@ -28,16 +28,15 @@ var (
 
 func newEffort(g *guard, w Words) Effort {
 	e := Effort{
-		handlers: g.counters("handler_seconds_total", "Time of handlers, by its outcome. Goodput is committed and handed_over: work "+
-			"whose result or state is recorded.", "kind", "outcome"),
+		handlers: g.counters("handler_seconds_total", "Time of handlers, by its outcome. Goodput is committed and handed_over.",
+			"kind", "outcome"),
 		sincePut: g.histograms("job_duration_seconds", "Time of committed jobs from put to commit.", jobBuckets, "kind"),
 		ran:      g.histograms("job_run_duration_seconds", "Time of committed jobs in handlers, over all deliveries.", jobBuckets, "kind"),
 		waits: g.histograms("job_wait_seconds", "Time that jobs waited until a handler was called: since they were put, released or "+
 			"failed, or since the last write of a worker that ended uncleanly.", jobBuckets, "after"),
 		interruptions: g.histogram("job_interruptions", "Interruptions of committed jobs: times that they were handed over.", countBuckets),
-		exits: g.histogram("job_unclean_exits", "Unclean exits of the workers of committed jobs: claims that ended in no release and "+
-			"no failure. Claims before a replay count too.", countBuckets),
-		failures: g.counters("job_failures_total", "Failures of jobs, those of dead-lettered jobs included, by their cause.", "kind", "class"),
+		exits:         g.histogram("job_unclean_exits", "Unclean exits of the workers of committed jobs, also before a replay.", countBuckets),
+		failures:      g.counters("job_failures_total", "Failures of jobs, by their cause. A dead-lettered job counts too.", "kind", "class"),
 		lastCommit: newLastTime("last_commit_timestamp_seconds", "When this worker committed a job last, by its machine's clock. Absent "+
 			"before the first."),
 	}

@@ -46,7 +46,7 @@ func newSilence(g *guard) *silence {
 	return &silence{
 		guard: g,
 		report: prometheus.NewDesc(namespace+"_oldest_report_age_seconds",
-			"Age of the oldest last report of all running jobs; 0 without one. It is looked at every 5 s.", nil, nil),
+			"Age of the oldest last report of all running jobs; 0 without one.", nil, nil),
 		checkpoint: prometheus.NewDesc(namespace+"_oldest_checkpoint_age_seconds",
 			"Age of the oldest checkpoint of all running jobs, or since when their handlers run: the work that a sudden death repeats.", nil, nil),
 		silent: prometheus.NewDesc(namespace+"_jobs_silent",
@@ -55,7 +55,7 @@ func newSilence(g *guard) *silence {
 			nil, nil),
 		lacking: prometheus.NewDesc(namespace+"_jobs_without_worker",
 			"Jobs that this worker hides because no live worker has their kind, or the machine for their state. "+
-				"Their sum over all workers is about how many such jobs there are.",
+				"The sum over all workers is about their number.",
 			nil, nil),
 	}
 }
@@ -114,13 +114,12 @@ func newQueues() *queues {
 	return &queues{
 		readings: map[string]reading{},
 		messages: prometheus.NewDesc(namespace+"_queue_messages",
-			"About how many messages a queue has, hidden ones included. A few workers of a fleet read it every 30 s; each "+
-				"reading is shown for 90 s.", labels, nil),
+			"About how many messages a queue has, hidden ones included. A reading is shown for 90 s.", labels, nil),
 		oldest: prometheus.NewDesc(namespace+"_queue_oldest_message_age_seconds",
-			"For how long the message at the front of a queue has been on it; 0 if none is visible. Read as spotworker_queue_messages is.", labels,
+			"For how long the message at the front of a queue has been on it; 0 if none is visible.", labels,
 			nil),
 		read: prometheus.NewDesc(namespace+"_queue_read_timestamp_seconds",
-			"When this worker read the queue: the newest reading is right where several differ.", labels, nil),
+			"When this worker read the queue. The newest reading counts.", labels, nil),
 	}
 }
 
@@ -163,9 +162,8 @@ func newSlots(total int) *slots {
 		nil)}
 }
 
-const slotsHelp = "Time of all job slots by what they did: a handler ran; a message was claimed and no handler ran (around), mostly for " +
-	"calls to storage; " +
-	"idle, while the worker takes jobs; or closed, while it starts or drains, or an operator drained it."
+const slotsHelp = "Time of all job slots, by their use: a handler ran; a message was claimed and no handler ran (around), mostly for " +
+	"calls to storage; idle, while the worker takes jobs; or closed, while it starts or drains, or an operator drained it."
 
 // Describe implements [prometheus.Collector].
 func (s *slots) Describe(out chan<- *prometheus.Desc) { out <- s.desc }

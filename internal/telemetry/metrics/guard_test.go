@@ -92,8 +92,7 @@ func TestDifferenceOfReadings(t *testing.T) {
 	m.Spent("k", "redone", -140)
 	m.Spent("k", "redone", time.Second)
 	expect(t, m, `
-# HELP spotworker_handler_seconds_total Time of handlers, by its outcome. Goodput is committed `+
-		`and handed_over: work whose result or state is recorded.
+# HELP spotworker_handler_seconds_total Time of handlers, by its outcome. Goodput is committed and handed_over.
 # TYPE spotworker_handler_seconds_total counter
 spotworker_handler_seconds_total{kind="k",outcome="redone"} 1
 `, "handler_seconds_total")

@@ -10,9 +10,8 @@ type Inputs struct {
 func newInputs(g *guard, w Words) Inputs {
 	return Inputs{
 		files: g.byWord(w.Inputs, "input_files_total",
-			"Input files of jobs: fetched from storage, found in the cache of the machine (cached), evicted from it to make room, or found "+
-				"changed there.", "result"),
-		bytes: g.byWord(w.Inputs, "input_bytes_total", "Bytes of the input files of jobs that were fetched, cached, evicted or changed.",
+			"Input files of jobs: fetched from storage, cached (found in the cache), evicted from the cache, or found changed there.", "result"),
+		bytes: g.byWord(w.Inputs, "input_bytes_total", "Bytes of these input files.",
 			"result"),
 	}
 }

@@ -39,14 +39,14 @@ func newJobs(g *guard, w Words) Jobs {
 	j := Jobs{
 		state:      g.gauges("state", "1 for the lifecycle state that the worker is in, 0 for the others.", "state"),
 		active:     g.gauge("jobs_in_hand", "Messages that the worker has claimed and not released yet."),
-		deliveries: g.counter("deliveries_total", "Messages claimed. Those of one job count each time."),
+		deliveries: g.counter("deliveries_total", "Messages claimed; a job counts each time."),
 		outcomes:   g.byWord(w.Outcomes, "delivery_outcomes_total", "Messages released, by the outcome for their job.", "outcome"),
 		starts: g.byWord(w.Starts, "handler_starts_total",
-			"Handlers called: first, resumed from a recorded state, or again from the beginning since nothing was recorded.", "start"),
+			"Handlers called: first, resumed from a recorded state, or again from the beginning.", "start"),
 		saves: g.byWord(w.Saves, "checkpoint_saves_total",
 			"Attempts to record a job's state. Fenced means that another worker has the job by now.", "result"),
 		savedBytes: g.counter("checkpoint_saved_bytes_total",
-			"Size of the states recorded. Of a large state only what changed is sent, so this may be more than what went over the network."),
+			"Size of the states recorded. Large states are sent in part, so fewer bytes may have been sent."),
 		saveTime: g.histogram("checkpoint_save_duration_seconds", "Time that it took to record a state.", saveBuckets),
 		saveSize: g.histogram("checkpoint_size_bytes", "Size of the states recorded.", sizeBuckets),
 		stepsBack: g.counter("states_stepped_back_total", "Jobs that resumed from the state before the last, because the last one could "+
@@ -54,15 +54,15 @@ func newJobs(g *guard, w Words) Jobs {
 		leftOut: g.counter("states_left_out_total", "Jobs released without their last state: the work since the checkpoint before is repeated."),
 		moves: g.byWord(w.Moves, "job_moves_total",
 			"Jobs moved to the on-demand queue: after too many interruptions, or because they may miss their deadline.", "reason"),
-		outputs:   g.counter("outputs_sent_total", "Output files that jobs stored. One that changed and was stored again counts each time."),
+		outputs:   g.counter("outputs_sent_total", "Output files that jobs stored; a changed file counts again."),
 		sentBytes: g.counter("outputs_sent_bytes_total", "Bytes of these files."),
 		circles: g.byWord(w.Circles, "jobs_circling_total",
 			"Jobs that do not end: counted at the 10th, 20th, 40th ... of their failures in all, or of their breaks in a row without progress of "+
 				"the fraction.", "cause"),
 		refused: g.byWord(w.Refusals, "storage_refusals_total",
 			"Messages requeued because storage permanently refuses a blob of their job, by the service's error code.", "code"),
-		broken: g.gauges("breaker_open", "1 while the circuit breaker of a kind is open or half-open: its jobs fail in a row on this worker, "+
-			"which leaves them to others.", "kind"),
+		broken: g.gauges("breaker_open", "1 while the circuit breaker of a kind is open or half-open: this worker leaves its jobs to others.",
+			"kind"),
 		breaks: g.counters("breaker_trips_total", "Times that the circuit breaker of a kind opened, also after one job was tried.", "kind"),
 		states: w.States,
 	}

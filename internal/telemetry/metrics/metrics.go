@@ -128,7 +128,7 @@ func slotCount(g *guard, c Config) prometheus.Collector {
 
 func healthy(g *guard, c Config) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: namespace, Name: "healthy", Help: "1 while the loops of the worker turn, 0 when one of them hangs: what /healthz says.",
+		Namespace: namespace, Name: "healthy", Help: "1 while the loops of the worker turn, 0 when one of them hangs, as /healthz reports.",
 	}, g.measured("healthy", func() float64 {
 		if c.Healthy == nil || c.Healthy() {
 			return 1
@@ -152,8 +152,7 @@ func machine(g *guard, c Config) (all []prometheus.Collector) {
 	if c.OOMKills != nil {
 		all = append(all, prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Namespace: namespace, Name: "oom_kills_total",
-			Help: "Processes that the kernel killed because memory ran out: of the worker's control group, or where groups are " +
-				"not counted the programs of this worker.",
+			Help: "Processes that the kernel killed because memory ran out: of the worker's control group, or its programs.",
 		}, g.measured("oom_kills_total", func() float64 { kills, _ := c.OOMKills(); return float64(kills) })))
 	}
 	return all

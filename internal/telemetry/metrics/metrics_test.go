@@ -47,15 +47,14 @@ func TestJobsAreCounted(t *testing.T) {
 	m.Circles("breaks")
 	expect(t, m, `
 # HELP spotworker_checkpoint_saved_bytes_total Size of the states recorded. `+
-		`Of a large state only what changed is sent, so this may be more `+
-		`than what went over the network.
+		`Large states are sent in part, so fewer bytes may have been sent.
 # TYPE spotworker_checkpoint_saved_bytes_total counter
 spotworker_checkpoint_saved_bytes_total 1000
 # HELP spotworker_checkpoint_saves_total Attempts to record a job's state. Fenced means that another worker has the job by now.
 # TYPE spotworker_checkpoint_saves_total counter
 spotworker_checkpoint_saves_total{result="failed"} 1
 spotworker_checkpoint_saves_total{result="saved"} 1
-# HELP spotworker_deliveries_total Messages claimed. Those of one job count each time.
+# HELP spotworker_deliveries_total Messages claimed; a job counts each time.
 # TYPE spotworker_deliveries_total counter
 spotworker_deliveries_total 2
 # HELP spotworker_delivery_outcomes_total Messages released, by the outcome for their job.
@@ -120,9 +119,8 @@ func TestBlindness(t *testing.T) {
 		m.Polled(time.Unix(1000, 5e8), "answered")
 		m.Polled(time.Unix(2000, 0), "timeout")
 		expect(t, m, `
-# HELP spotworker_metadata_last_answer_timestamp_seconds When the metadata service last answered `+
-			`with a document, by this machine's clock. `+
-			`Absent before the first answer.
+# HELP spotworker_metadata_last_answer_timestamp_seconds When the metadata service last answered, `+
+			`by this machine's clock. Absent before the first answer.
 # TYPE spotworker_metadata_last_answer_timestamp_seconds gauge
 spotworker_metadata_last_answer_timestamp_seconds 1000.5
 `, "metadata_last_answer_timestamp_seconds")
@@ -160,7 +158,7 @@ func TestHealthIsShown(t *testing.T) {
 	for _, healthy = range []bool{true, false, true} {
 		want := map[bool]string{true: "1", false: "0"}[healthy]
 		expect(t, m, `
-# HELP spotworker_healthy 1 while the loops of the worker turn, 0 when one of them hangs: what /healthz says.
+# HELP spotworker_healthy 1 while the loops of the worker turn, 0 when one of them hangs, as /healthz reports.
 # TYPE spotworker_healthy gauge
 spotworker_healthy `+want+"\n", "healthy")
 	}
@@ -235,12 +233,11 @@ func TestEffort(t *testing.T) {
 	expect(t, m, "", "last_commit_timestamp_seconds")
 	m.Committed("digest", time.Minute, 5*time.Second, 2, 1)
 	expect(t, m, `
-# HELP spotworker_handler_seconds_total Time of handlers, by its outcome. Goodput is committed `+
-		`and handed_over: work whose result or state is recorded.
+# HELP spotworker_handler_seconds_total Time of handlers, by its outcome. Goodput is committed and handed_over.
 # TYPE spotworker_handler_seconds_total counter
 spotworker_handler_seconds_total{kind="digest",outcome="committed"} 5
 spotworker_handler_seconds_total{kind="digest",outcome="redone"} 0
-# HELP spotworker_job_failures_total Failures of jobs, those of dead-lettered jobs included, by their cause.
+# HELP spotworker_job_failures_total Failures of jobs, by their cause. A dead-lettered job counts too.
 # TYPE spotworker_job_failures_total counter
 spotworker_job_failures_total{class="error",kind="digest"} 1
 `, "handler_seconds_total", "job_failures_total")
@@ -288,9 +285,8 @@ func TestStorageOutage(t *testing.T) {
 		unreachable := func(want string) {
 			t.Helper()
 			expect(t, m, `
-# HELP spotworker_storage_unreachable_seconds_total Time in which every call to storage failed (5xx or no answer), `+
-				`from the start of the first such call `+
-				`to the next answer. Jobs continue, nothing is saved.
+# HELP spotworker_storage_unreachable_seconds_total Time in which every call to storage failed (5xx or no answer). `+
+				`Jobs continue, nothing is saved.
 # TYPE spotworker_storage_unreachable_seconds_total counter
 spotworker_storage_unreachable_seconds_total `+want+"\n", "storage_unreachable_seconds_total")
 		}
@@ -333,8 +329,7 @@ func TestQueueReadingsEnd(t *testing.T) {
 		m.QueueRead("jobs", 12, time.Minute)
 		time.Sleep(readingFor)
 		expect(t, m, `
-# HELP spotworker_queue_oldest_message_age_seconds For how long the message at the front of a queue has been on it; 0 if none is visible. `+
-			`Read as spotworker_queue_messages is.
+# HELP spotworker_queue_oldest_message_age_seconds For how long the message at the front of a queue has been on it; 0 if none is visible.
 # TYPE spotworker_queue_oldest_message_age_seconds gauge
 spotworker_queue_oldest_message_age_seconds{queue="jobs"} 60
 `, "queue_oldest_message_age_seconds")

@@ -22,11 +22,11 @@ var drainBuckets = []float64{.05, .1, .25, .5, 1, 2, 5, 10, 20, 30, 60}
 func newPlatform(g *guard, w Words) Platform {
 	p := Platform{
 		events: g.counters("scheduled_events_total",
-			"Scheduled events that named this VM, by what the worker did about them. One counts again if another action follows from it.", "type",
+			"Scheduled events that named this VM, by the action of the worker. An event counts again with another action.", "type",
 			"action"),
 		unrecognised: g.counter("evictions_unrecognised_total",
-			"Evictions, and other events that may stop or pause a VM, announced in this VM's group while the VM's name was not known. Each made "+
-				"every job save; none can be drained for. Set --vm-name."),
+			"Events that may stop or pause a VM of this group while this VM's name was not known. All jobs were saved, none drained. "+
+				"Set --vm-name."),
 		acknowledgements: g.byWord(w.Acknowledgements, "acknowledgements_total", "Scheduled events that the worker acknowledged, or tried to.",
 			"result"),
 		drains: g.histograms("drain_duration_seconds",

@@ -16,9 +16,9 @@ type sight struct {
 
 var (
 	lastAnswerDesc = prometheus.NewDesc(namespace+"_metadata_last_answer_timestamp_seconds",
-		"When the metadata service last answered with a document, by this machine's clock. Absent before the first answer.", nil, nil)
+		"When the metadata service last answered, by this machine's clock. Absent before the first answer.", nil, nil)
 	blindDesc = prometheus.NewDesc(namespace+"_metadata_blind_seconds_total",
-		"Time without an answer of the metadata service, counted where it was five seconds or more. An eviction then comes without notice.", nil,
+		"Time without an answer of the metadata service, from 5 s on. An eviction then comes without notice.", nil,
 		nil)
 )
 

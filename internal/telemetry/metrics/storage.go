@@ -24,8 +24,8 @@ var callBuckets = []float64{.002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 
 func newStorage(g *guard) Storage {
 	return Storage{
 		calls: g.counters("storage_calls_total",
-			"Calls to the storage account, each retry counted. Conflicts (4xx) are part of fencing; denied are 401 and 403: a role, the sign-in "+
-				"or the firewall; throttled ones ask for fewer calls.",
+			"Calls to the storage account, each retry counted. Conflicts (4xx) are part of fencing; denied: a role, the sign-in or the "+
+				"firewall.",
 			"service", "operation", "status"),
 		callTime: g.histograms("storage_call_duration_seconds",
 			"Time of calls to the storage account, each retry counted, until the head of the response.", callBuckets, "service", "operation"),
@@ -56,8 +56,7 @@ type outage struct {
 }
 
 var outageDesc = prometheus.NewDesc(namespace+"_storage_unreachable_seconds_total",
-	"Time in which every call to storage failed (5xx or no answer), from the start of the first such call to the next answer. Jobs "+
-		"continue, nothing is saved.", nil, nil)
+	"Time in which every call to storage failed (5xx or no answer). Jobs continue, nothing is saved.", nil, nil)
 
 func (o *outage) observe(answered bool, took time.Duration) {
 	if answered && o.isOver.Load() {

@@ -17,7 +17,7 @@ import (
 // Budgets are the most clauses without a noun for each 10,000 words. Lower them
 // when the text gets better.
 const (
-	docsBudget     = 6
+	docsBudget     = 3
 	commentsBudget = 3
 )
 

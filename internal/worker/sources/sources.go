@@ -287,15 +287,19 @@ func (s *Sources) read(ctx context.Context, a *deployment.Stores) {
 	}
 }
 
-// update takes jobs from the queues that are known now, and makes a call to each that is
-// new.
+// update takes jobs from the queues that are known now, and makes a call to each new one, all
+// at once.
 func (s *Sources) update(ctx context.Context) {
+	var group sync.WaitGroup
 	for _, q := range s.take(ctx) {
-		if _, err := q.Depth(ctx); err != nil && ctx.Err() == nil {
-			s.Log.Log(ctx, outage.Level(err, slog.LevelError), "queue cannot be read; its jobs wait, and those of the other queues do not", "queue",
-				q.Name(), "error", err)
-		}
+		group.Go(func() {
+			if _, err := q.Depth(ctx); err != nil && ctx.Err() == nil {
+				s.Log.Log(ctx, outage.Level(err, slog.LevelError), "queue cannot be read; its jobs wait, and those of the other queues do not", "queue",
+					q.Name(), "error", err)
+			}
+		})
 	}
+	group.Wait()
 }
 
 // take takes jobs from the queues that are known now, and returns the new queues. It

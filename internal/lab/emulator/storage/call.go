@@ -50,6 +50,9 @@ type Fault struct {
 	DropRequest bool
 	// DropReply cuts the connection between the effect and the reply.
 	DropReply bool
+	// CutBody cuts the connection after the effect, between the reply's headers and the first
+	// byte of its body. A reply without a body is complete.
+	CutBody bool
 	// SpoilReply is called once the effect took place. If it returns true, the
 	// reply's body ends in the middle, so that no XML parser can read it.
 	SpoilReply func(Result) bool

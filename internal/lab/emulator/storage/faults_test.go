@@ -237,6 +237,24 @@ func TestTransportRefusesOtherHosts(t *testing.T) {
 	}
 }
 
+// TestCutBody: the headers arrive, and nothing of the body: over a socket as in memory.
+func TestCutBody(t *testing.T) {
+	for name, a := range map[string]*fixture{"socket": setupHTTP(t), "memory": setup(t, Options{})} {
+		if _, err := a.blobs.UploadBuffer(t.Context(), "records", "jobs/1", []byte("content"), nil); err != nil {
+			t.Fatal(err)
+		}
+		a.OnCall(on(blobs.OpGetBlob, Fault{CutBody: true}))
+		reply, err := a.blobs.DownloadStream(t.Context(), "records", "jobs/1", nil)
+		if err != nil || *reply.ContentLength != 7 {
+			t.Fatalf("%s: DownloadStream = %v, want headers", name, err)
+		}
+		if data, err := io.ReadAll(reply.Body); len(data) > 0 || !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("%s: the body is %q, %v, want nothing and %v", name, data, err, io.ErrUnexpectedEOF)
+		}
+		_ = reply.Body.Close()
+	}
+}
+
 func TestSpoiledReplyCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := setup(t, Options{})

@@ -209,6 +209,7 @@ func (s *Server) serve(svc service, raw *http.Request) (*protocol.Reply, error) 
 	if fault.DropReply {
 		return nil, errCut
 	}
+	rep.Cut = fault.CutBody
 	rep.Flow = s.down.Flow(fault.Bandwidth.Down)
 	return rep, nil
 }

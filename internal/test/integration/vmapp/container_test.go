@@ -26,7 +26,7 @@ const (
 	shared = "/spotworker-test"
 
 	// bootTimeout bounds the container, from its start to its end.
-	bootTimeout = 20 * time.Minute
+	bootTimeout = 30 * time.Minute
 )
 
 // runner is the unit that runs the test inside. The machine ends with it.

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/lifecycle"
@@ -303,5 +304,43 @@ func TestSaveOutlastsANotice(t *testing.T) {
 		if len(lines) != 1 || lines[0]["bytes"] == nil || lines[0]["took"] == nil {
 			t.Errorf("log = %v, want one warning with the state's size and time", lines)
 		}
+	})
+}
+
+// takesLong is a handler that needs 3 s to take a state.
+type takesLong struct{ *rig.Steps }
+
+func (h takesLong) Run(ctx context.Context, j *job.Job) ([]byte, error) {
+	job.ControlOf(j).SaveInterval(3 * time.Second)
+	return h.Steps.Run(ctx, j)
+}
+
+// TestTakingCountsAsHandOver: a hand-over takes as long as it takes to take the state and to send
+// it. The heartbeat has the time, and it alone may be more than an eviction leaves.
+func TestTakingCountsAsHandOver(t *testing.T) {
+	rig.Run(t, func(t *testing.T, b *rig.Bed) {
+		b.Server.OnCall(func(c storage.Call) storage.Fault {
+			if c.Operation == storage.OpPutBlob && c.Container == b.Names.Records {
+				return storage.Fault{Before: 2500 * time.Millisecond}
+			}
+			return storage.Fault{}
+		})
+		b.Put("long", "steps", "")
+		p := b.Start("vm_0", job.Kinds{"steps": takesLong{&rig.Steps{N: 1000, Each: 300 * time.Millisecond}}})
+		b.WaitFor("a warning", 5*time.Minute, func() bool {
+			return len(p.Log.Find("a checkpoint takes longer to save than an eviction leaves for it: the one before would stand")) > 0
+		})
+		time.Sleep(time.Minute)
+		desk, err := client.Open(client.Options{
+			ConnectionString: b.Server.ConnectionString(), Transport: b.Server.Transport(), Prefix: "test", Name: "test@desk",
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		live, err := desk.Live(t.Context(), "long")
+		if err != nil || live.Job.HandOver < 5500*time.Millisecond || live.Job.HandOver > 6*time.Second {
+			t.Errorf("hand-over = %s, %v, want 3 s and 2.5 s", live.Job.HandOver, err)
+		}
+		p.Stop()
 	})
 }

@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -24,6 +25,7 @@ type Reply struct {
 	Header http.Header
 	Body   *Reader    // nil: none
 	Flow   *link.Flow // the body's pace
+	Cut    bool       // the connection ends before the first byte of the body
 
 	Served     Range    // for Result
 	MessageIDs []string // for Result
@@ -127,12 +129,15 @@ func NewRequestID() string { return uuid.NewString() }
 
 // Send writes the reply to an HTTP connection at the pace of its flow. The body
 // is left out of the answer to a HEAD request, its length is not. An error means
-// that the client has gone.
+// that the client has gone, or that the connection has to be cut.
 func (p *Reply) Send(w http.ResponseWriter, raw *http.Request) error {
 	maps.Copy(w.Header(), p.Header)
 	w.WriteHeader(p.Status)
 	if raw.Method == http.MethodHead || p.Body == nil {
 		return nil
+	}
+	if p.Cut {
+		return errors.Join(io.ErrUnexpectedEOF, http.NewResponseController(w).Flush())
 	}
 	for data := p.Body.next(); data != nil; data = p.Body.next() {
 		if p.Flow.Limited() { // the bytes written so far must arrive
@@ -180,6 +185,9 @@ type liveBody struct {
 }
 
 func (b *liveBody) Read(p []byte) (int, error) {
+	if b.reply.Cut {
+		return 0, io.ErrUnexpectedEOF
+	}
 	data := b.reply.Body.next()
 	n, ok := b.reply.Flow.Pass(b.ctx, min(len(p), len(data)))
 	switch {

@@ -1,0 +1,406 @@
+package delivery_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/delivery"
+	"github.com/spotworker/spotworker/internal/fleet/control"
+	"github.com/spotworker/spotworker/internal/fleet/presence"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/telemetry/tracing"
+	"github.com/spotworker/spotworker/internal/test/worker/rig"
+	"github.com/spotworker/spotworker/job"
+)
+
+// untilEnd runs the first visible message at each step, and returns how long the queue was not empty.
+func (b *bench) untilEnd(limit, step time.Duration) (took time.Duration, deliveries int) {
+	b.T.Helper()
+	for begun := time.Now(); ; time.Sleep(step) {
+		took = time.Since(begun)
+		switch {
+		case b.MessagesLeft() == 0 || took > limit:
+			return took, deliveries
+		case b.visible() > 0:
+			b.runOne()
+			deliveries++
+		}
+	}
+}
+
+// TestKindOfNoWorker: a message whose kind no worker has waits for an hour, and then is poison with the
+// nearest name. A job in progress waits on.
+func TestKindOfNoWorker(t *testing.T) {
+	onBench(t, job.Kinds{"render": rig.Echo}, func(t *testing.T, b *bench) {
+		b.Put("a", "rendr", "")
+		took, deliveries := b.untilEnd(2*time.Hour, time.Second)
+		if took < time.Hour || took > 62*time.Minute || deliveries < 60 || deliveries > 130 {
+			t.Errorf("gone after %s and %d deliveries, want an hour, and one each 30 s to a minute", took, deliveries)
+		}
+		if r := b.Record("a"); r.Status != checkpoint.Poison || r.Reason != `no worker has a handler for kind "rendr" (did you mean "render"?), for 1h0m0s` {
+			t.Errorf("record = %s %q, want it poison, with the nearest kind", r.Status, r.Reason)
+		}
+		if n := b.Sight().Lacking; len(n) != 0 || b.counter.Of("failed other, exits")["failed other, exits"] != 1 {
+			t.Errorf("jobs that wait for a kind = %v, want none at the end", n)
+		}
+	})
+	onBench(t, job.Kinds{"render": rig.Echo}, func(t *testing.T, b *bench) {
+		b.putOpen("a", "other", checkpoint.Snapshot{State: []byte("s"), Fraction: 0.5})
+		if took, _ := b.untilEnd(3*time.Hour, time.Second); took < 3*time.Hour || b.Record("a").Status != checkpoint.Open {
+			t.Errorf("a job in progress is %s after %s, want it to wait", b.Record("a").Status, took)
+		}
+		if diff := cmp.Diff(map[string]int{"other": 1}, b.Sight().Lacking); diff != "" || b.lines(
+			"job in progress waits for a worker with its kind: start one, or purge the job's message") == 0 {
+			t.Errorf("jobs that wait for a kind (-want +got)\n%s", diff)
+		}
+	})
+}
+
+// TestKindOfAnotherWorker: a message whose kind another worker has becomes visible again soon, a paused kind
+// after a minute, and the hour of an unknown kind begins again afterwards.
+func TestKindOfAnotherWorker(t *testing.T) {
+	onBench(t, job.Kinds{"render": rig.Echo}, func(t *testing.T, b *bench) {
+		b.Put("a", "other", "")
+		hidden := func() time.Duration {
+			t.Helper()
+			begun := time.Now()
+			if got := b.runOne(); got == delivery.Ran {
+				t.Errorf("result = %d, want the message requeued", got)
+			}
+			b.WaitFor("the message", 10*time.Minute, func() bool { return b.visible() == 1 })
+			return time.Since(begun)
+		}
+		if d := hidden(); d < 22*time.Second || d > 76*time.Second {
+			t.Errorf("hidden for %s while no worker has the kind, want 30 s to a minute", d)
+		}
+		heartbeat := func(kinds ...string) {
+			t.Helper()
+			p := presence.Presence{Worker: "vm_1-boot-1", State: "process", Kinds: kinds, TakesFrom: []string{b.Names.Queue}}
+			if err := b.Workers.Write(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(rig.SampleEvery)
+		heartbeat("other")
+		if d := hidden(); d > 3*time.Second {
+			t.Errorf("hidden for %s while another worker has the kind, want about a second", d)
+		}
+		end := b.down(on(b.Names.Workers, storage.OpListBlobs))
+		time.Sleep(rig.SampleEvery)
+		if d := hidden(); d < 3*time.Second || d > 30*time.Second {
+			t.Errorf("hidden for %s while heartbeats cannot be listed, want about 5 s and the time of the call", d)
+		}
+		end()
+		b.Follow(&control.Document{PausedKinds: map[string]control.Mark{"other": {}}})
+		if d := hidden(); d < 44*time.Second || d > 76*time.Second || b.counter.Of("ended gave_way")["ended gave_way"] != 3 {
+			t.Errorf("hidden for %s while the kind is paused, want a minute, give or take a quarter", d)
+		}
+		if most, wait := b.Claimable(5, time.Now()); most != 5 || wait != 0 {
+			t.Errorf("claimable = %d after %s, want 5: another kind is not paused", most, wait)
+		}
+		b.Follow(&control.Document{PausedKinds: map[string]control.Mark{"render": {}}})
+		if most, wait := b.Claimable(5, time.Now()); most != 0 || wait != time.Second {
+			t.Errorf("claimable while all kinds are paused = %d after %s, want none for a second", most, wait)
+		}
+	})
+}
+
+// picky is a handler whose states need a machine of a name.
+type picky struct{ machine string }
+
+func (p picky) Offer() string { return p.machine }
+
+func (p picky) CheckNeeds(needs string) error {
+	if needs != p.machine {
+		return fmt.Errorf("it needs %s, and this is %s", needs, p.machine)
+	}
+	return nil
+}
+
+func (p picky) Run(_ context.Context, j *job.Job) ([]byte, error) {
+	state, _, _ := j.Saved()
+	return state, nil
+}
+
+// TestNeedsOfNoWorker: a job whose state needs a machine that no worker has waits for a day, with growing
+// delays, and then is poison; its record was not acquired before. A worker that has just started waits longer.
+func TestNeedsOfNoWorker(t *testing.T) {
+	for name, row := range map[string]struct {
+		started    time.Duration // before the job's day is over
+		least      time.Duration
+		deliveries int
+	}{
+		"a worker that runs for long":     {24 * time.Hour, 24 * time.Hour, 400},
+		"a worker that has just started":  {10 * time.Minute, 24*time.Hour + 5*time.Minute, 10},
+		"a worker that started in time":   {16 * time.Minute, 24 * time.Hour, 10},
+		"a worker that starts much later": {-time.Hour, 25*time.Hour + 15*time.Minute, 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, job.Kinds{"k": picky{"small"}}, func(t *testing.T, b *bench) {
+				released := time.Now()
+				b.putOpen("a", "k", checkpoint.Snapshot{State: []byte("s"), Needs: "large"})
+				time.Sleep(24*time.Hour - row.started)
+				b.config.Started = time.Now()
+				b.Runner = delivery.NewRunner(b.config)
+				b.SetOwner("vm_0-boot-1")
+				if b.runOne(); b.Record("a").Generation != 1 || b.Sight().Unlike["k"] != 1 {
+					t.Errorf("record of generation %d, %v wait for a machine; want it not acquired, and one", b.Record("a").Generation, b.Sight().Unlike)
+				}
+				_, deliveries := b.untilEnd(26*time.Hour, 5*time.Second)
+				waited := time.Since(released)
+				if waited < row.least-10*time.Second || waited > row.least+7*time.Minute || deliveries > row.deliveries {
+					t.Errorf("poison %s after its release, by %d deliveries; want %s, at most %d", waited, deliveries, row.least, row.deliveries)
+				}
+				r := b.Record("a")
+				if r.Status != checkpoint.Poison || !strings.Contains(r.Reason, "for 24h0m0s: it cannot continue here: it needs large") ||
+					!r.HasState() || b.Sight().Unlike["k"] != 0 {
+					t.Errorf("record = %s %q, state %t, want it poison with its state", r.Status, r.Reason, r.HasState())
+				}
+			})
+		})
+	}
+}
+
+// TestNeedsOfAnotherWorker: while another worker has the machine, the message is hidden for short; a worker
+// that meets the needs runs the job at once.
+func TestNeedsOfAnotherWorker(t *testing.T) {
+	onBench(t, job.Kinds{"k": picky{"small"}}, func(t *testing.T, b *bench) {
+		p := presence.Presence{Worker: "vm_1-boot-1", State: "process", Kinds: []string{"k"}, TakesFrom: []string{b.Names.Queue}}
+		p.Offers = []string{"large"}
+		if err := b.Workers.Write(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		b.putOpen("a", "k", checkpoint.Snapshot{State: []byte("s"), Needs: "large"})
+		begun := time.Now()
+		if got := b.runOne(); got != delivery.NotRun || len(b.Sight().Unlike) != 0 {
+			t.Errorf("result %d, %v wait; want the message requeued for the other worker", got, b.Sight().Unlike)
+		}
+		b.WaitFor("the message", time.Minute, func() bool { return b.visible() == 1 })
+		if d := time.Since(begun); d > 3*time.Second {
+			t.Errorf("hidden for %s, want about a second", d)
+		}
+		b.config.Kinds = job.Kinds{"k": picky{"large"}}
+		b.Runner = delivery.NewRunner(b.config)
+		b.SetOwner("vm_1-boot-1")
+		if b.runOne(); b.Record("a").Status != checkpoint.Done {
+			t.Errorf("record = %s, want done on a machine that meets the needs", b.Record("a").Status)
+		}
+	})
+}
+
+// TestFollowUpsOfAJob: what a handler may put, and what the error of a put does to its job.
+func TestFollowUpsOfAJob(t *testing.T) {
+	for name, row := range map[string]struct {
+		f       job.FollowUp
+		place   error
+		status  checkpoint.Status
+		reason  string
+		left    int // messages
+		payload string
+	}{
+		"bytes":            {job.FollowUp{Name: "x", Kind: "child", Payload: []byte("raw")}, nil, checkpoint.Done, "", 1, "raw"},
+		"JSON":             {job.FollowUp{Name: "x", Kind: "child", Payload: map[string]int{"a": 1}}, nil, checkpoint.Done, "", 1, `{"a":1}`},
+		"no kind":          {job.FollowUp{Name: "x"}, nil, checkpoint.Poison, "kind", 0, ""},
+		"its input":        {job.FollowUp{Name: "x", Kind: "child", Inputs: []job.Input{{}}}, nil, checkpoint.Poison, "input", 0, ""},
+		"a delay":          {job.FollowUp{Name: "x", Kind: "child", Delay: queue.MaxDelay}, nil, checkpoint.Done, "", 1, ""},
+		"too long a delay": {job.FollowUp{Name: "x", Kind: "child", Delay: queue.MaxDelay + time.Second}, nil, checkpoint.Poison, "delay", 0, ""},
+		"a negative delay": {job.FollowUp{Name: "x", Kind: "child", Delay: -1}, nil, checkpoint.Poison, "delay", 0, ""},
+		"too much": {job.FollowUp{Name: "x", Kind: "child", Payload: make([]byte, queue.MaxPayload+1)}, nil, checkpoint.Poison, "payload has", 0,
+			""},
+		"no queue": {job.FollowUp{Name: "x", Kind: "child"}, errors.New("the queues are not known"), "", "", 1, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
+				_, err := j.Put(ctx, row.f)
+				return nil, err
+			})
+			place := func(b *bench) {
+				b.config.Place = func(string) (*queue.Queue, error) { return b.Queue, row.place }
+			}
+			onBench(t, kinds, func(t *testing.T, b *bench) {
+				b.Put("a", "k", "")
+				b.runOne()
+				r := b.Record("a")
+				if r.Status != row.status || !strings.Contains(r.Reason, row.reason) || b.MessagesLeft() != row.left || r.FailuresTotal != 0 {
+					t.Errorf("record = %s %q after %d failures, %d messages; want %s, %q, none, %d", r.Status, r.Reason, r.FailuresTotal,
+						b.MessagesLeft(), row.status, row.reason, row.left)
+				}
+				names, _ := r.FollowUps.IDs()
+				if put := row.status == checkpoint.Done; put != (len(names) == 1) {
+					t.Errorf("follow-up jobs in the record = %v, want one: %t", names, put)
+				}
+				if row.payload != "" {
+					e, err := queue.Decode(b.Server.Messages(b.Names.Queue)[0].Text)
+					data, _ := e.Payload.Inline()
+					if err != nil || string(data) != row.payload || !e.ChosenID || e.Kind != "child" || e.EnqueuedAt.IsZero() {
+						t.Errorf("follow-up job = %+v with %q, %v; want %q", e, data, err, row.payload)
+					}
+				}
+			}, place)
+		})
+	}
+}
+
+// TestSpansOfADelivery: the trace of a delivery has its steps, the outcome, and the failure of its job.
+func TestSpansOfADelivery(t *testing.T) {
+	for name, row := range map[string]struct {
+		err     error
+		outcome string
+		status  string
+		steps   string
+	}{
+		"done":   {nil, "committed", "", "recover handler checkpoint commit process test-queue"},
+		"failed": {errors.New("out of luck"), "failed", "job failed: error", "recover handler checkpoint fail process test-queue"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spans := tracetest.NewSpanRecorder()
+			provider := sdk.NewTracerProvider(sdk.WithSpanProcessor(spans))
+			trace := func(b *bench) { b.config.Tracer = tracing.New(provider, "1") }
+			kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
+				j.Report(job.Progress{State: []byte("12345")})
+				return nil, errors.Join(sleeps(ctx, time.Minute), row.err)
+			})
+			onBench(t, kinds, func(t *testing.T, b *bench) {
+				b.Put("a", "k", "")
+				b.runOne()
+				var steps []string
+				attributes := map[string]string{}
+				for _, s := range spans.Ended() {
+					steps = append(steps, strings.Replace(s.Name(), b.Names.Queue, "test-queue", 1))
+					for _, a := range s.Attributes() {
+						attributes[string(a.Key)] = a.Value.Emit()
+					}
+					if strings.HasPrefix(s.Name(), "process") && s.Status().Description != row.status {
+						t.Errorf("status of the delivery = %q, want %q", s.Status().Description, row.status)
+					}
+				}
+				for step := range strings.FieldsSeq(row.steps) {
+					if !strings.Contains(strings.Join(steps, " "), step) {
+						t.Errorf("spans = %q, want %q among them", steps, step)
+					}
+				}
+				for key, want := range map[string]string{
+					"spotworker.worker": "vm_0-boot-1", "spotworker.outcome": row.outcome, "spotworker.job.generation": "1",
+					"spotworker.checkpoint.bytes": "5",
+				} {
+					if attributes[key] != want {
+						t.Errorf("%s = %q, want %q", key, attributes[key], want)
+					}
+				}
+			}, trace)
+		})
+	}
+}
+
+// TestWaitForPayloadMemory: a job whose payload does not fit beside those of others waits for memory, keeps its
+// message, and is released when the worker stops.
+func TestWaitForPayloadMemory(t *testing.T) {
+	var started int
+	kinds := handle(func(ctx context.Context, _ *job.Job) ([]byte, error) {
+		started++
+		return nil, sleeps(ctx, 2*time.Minute)
+	})
+	onBench(t, kinds, func(t *testing.T, b *bench) {
+		var waits []func() delivery.Result
+		for _, id := range []string{"a", "b", "c"} {
+			b.PutLarge(id, "k", make([]byte, 600<<10)) // of 1 MiB
+		}
+		for range 3 {
+			waits = append(waits, b.begin(b.claim()))
+		}
+		time.Sleep(time.Minute)
+		const line = "job waits for memory: the payloads of other jobs take all of it (--payload-memory)"
+		if started != 1 || b.lines(line) != 2 {
+			t.Fatalf("%d jobs started, %d wait for memory; want 1 and 2", started, b.lines(line))
+		}
+		time.Sleep(90 * time.Second) // the first has ended
+		b.drainNow(10 * time.Second)
+		for _, wait := range waits {
+			wait()
+		}
+		if started != 2 || b.MessagesLeft() != 2 || b.visible() != 2 {
+			t.Errorf("%d jobs started, %d messages, %d of them visible; want 2, 2, 2", started, b.MessagesLeft(), b.visible())
+		}
+	})
+}
+
+// TestPayloadThatIsGone: a job whose payload blob is gone is poison, and its message is removed if its record
+// shows that the job is done.
+func TestPayloadThatIsGone(t *testing.T) {
+	for name, status := range map[string]checkpoint.Status{"not done": checkpoint.Poison, "done": checkpoint.Done} {
+		onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
+			b.PutLarge("a", "k", make([]byte, 100<<10))
+			text := b.Server.Messages(b.Names.Queue)[0].Text
+			if status == checkpoint.Done {
+				b.runOne()
+				b.PutText(text)
+			} else if err := b.Payloads.Discard(t.Context(), decoded(t, text)); err != nil {
+				t.Fatal(err)
+			}
+			b.runOne()
+			if r := b.Record("a"); r.Status != status || b.MessagesLeft() != 0 || (len(b.PoisonMessages()) == 1) != (status == checkpoint.Poison) {
+				t.Errorf("%s: record = %s %q, %d messages, %d in the poison queue", name, r.Status, r.Reason, b.MessagesLeft(), len(b.PoisonMessages()))
+			}
+		})
+	}
+}
+
+func decoded(t *testing.T, text string) queue.Envelope {
+	t.Helper()
+	e, err := queue.Decode(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// TestStopInAStepBack: a worker that stops while it looks for the state before a damaged one counts no failure.
+func TestStopInAStepBack(t *testing.T) {
+	kinds := job.Kinds{"k": job.KeepPreviousState(rig.Echo)}
+	onBench(t, kinds, func(t *testing.T, b *bench) {
+		e := queue.Envelope{ID: "a", Kind: "k", Resume: true}
+		c := b.Records.Fresh(checkpoint.Delivery{ID: "a", Kind: "k", PayloadHash: e.Work(), MessageID: "old"}, "vm_9-boot-1")
+		for _, state := range []string{"first", "second"} {
+			if err := errors.Join(c.KeepPrevious(t.Context()), c.Save(t.Context(), checkpoint.Snapshot{State: []byte(state)})); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := c.Release(t.Context(), checkpoint.Snapshot{}); err != nil {
+			t.Fatal(err)
+		}
+		b.put(e)
+		if !b.Record("a").HasPrevious() {
+			t.Fatal("the record has no state before the last")
+		}
+		b.damage("a")
+		read := 0
+		b.Server.OnCall(func(c storage.Call) storage.Fault {
+			if !on(b.Names.Records, storage.OpGetBlob)(c) {
+				return storage.Fault{}
+			}
+			if read++; read == 1 {
+				return storage.Fault{}
+			}
+			return storage.Fault{Refuse: &storage.Error{Status: 503, Code: "ServerBusy", Message: "busy"}}
+		})
+		wait := b.begin(b.claim())
+		time.Sleep(30 * time.Second)
+		b.drainNow(10 * time.Second)
+		wait()
+		b.Server.OnCall(nil)
+		if r := b.Record("a"); r.Status != checkpoint.Open || r.FailuresTotal != 0 || b.visible() != 1 || read < 2 {
+			t.Errorf("record = %s after %d failures, %d visible messages, %d reads; want it open without, and one", r.Status, r.FailuresTotal,
+				b.visible(), read)
+		}
+	})
+}

@@ -1,0 +1,171 @@
+package delivery_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/delivery"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/preempt"
+	"github.com/spotworker/spotworker/internal/test/worker/rig"
+	"github.com/spotworker/spotworker/job"
+)
+
+// withCache gives the worker a cache of inputs of that many bytes.
+func withCache(folder string, limit int64) func(b *bench) {
+	return func(b *bench) { b.config.Inputs = b.Fetcher(folder, limit, b.Account(b.Server.Transport())) }
+}
+
+var oneInput = job.Input{Container: "data", Blob: "in"}
+
+// TestFetchOfInputs: a fetch is repeated while blobs change or are unavailable, a few times each, and then the job
+// is left to others; only inputs that keep changing count against it.
+func TestFetchOfInputs(t *testing.T) {
+	for name, row := range map[string]struct {
+		status  int
+		code    string
+		refused int // calls
+		done    bool
+		failed  int
+		changed int // lines
+		busy    int
+	}{
+		"at once":                   {0, "", 0, true, 0, 0, 0},
+		"changes three times":       {412, "ConditionNotMet", 3, true, 0, 3, 0},
+		"changes for ever":          {412, "ConditionNotMet", 1000, false, 1, 3, 0},
+		"is unavailable for ever":   {503, "ServerBusy", 1000, false, 0, 0, 4},
+		"is unavailable for a time": {503, "ServerBusy", 8, true, 0, 0, -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
+				b.PutData("in", "text")
+				b.PutWithInputs("a", "k", oneInput)
+				calls := 0
+				b.fail(row.status, row.code, func(c storage.Call) bool {
+					if row.refused == 0 || !on("data", storage.OpGetBlob)(c) {
+						return false
+					}
+					calls++
+					return calls <= row.refused
+				})
+				begun := time.Now()
+				b.runOne()
+				took := time.Since(begun)
+				if r := b.Record("a"); (r.Status == checkpoint.Done) != row.done || r.FailuresTotal != row.failed || row.done == (b.MessagesLeft() == 1) {
+					t.Errorf("record = %s %q after %d failures, %d messages; want it done: %t", r.Status, r.Reason, r.FailuresTotal,
+						b.MessagesLeft(), row.done)
+				}
+				if n := b.counter.Of("failed k, error")["failed k, error"]; n != row.failed {
+					t.Errorf("%d failures reported, want %d", n, row.failed)
+				}
+				changed, busy := b.lines("an input changed while it was fetched; looking again"),
+					b.lines("inputs of the job are unavailable; trying again")
+				if changed != row.changed || row.busy >= 0 && busy != row.busy {
+					t.Errorf("%d lines about changes, %d about unavailable inputs after %s; want %d, %d", changed, busy, took, row.changed, row.busy)
+				}
+			}, withCache(folder, 1<<20))
+		})
+	}
+}
+
+// TestInputsWithoutACache: a worker without a cache leaves a job with inputs to others, after some seconds.
+func TestInputsWithoutACache(t *testing.T) {
+	onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
+		b.PutWithInputs("a", "k", oneInput)
+		begun := time.Now()
+		b.runOne()
+		if took := time.Since(begun); took < 7*time.Second || took > 8*time.Second || b.lines("inputs of the job are unavailable; trying again") != 4 {
+			t.Errorf("released after %s and %d lines, want the waits of five tries, 7.5s", took,
+				b.lines("inputs of the job are unavailable; trying again"))
+		}
+		if r := b.Record("a"); r.Status == checkpoint.Done || r.FailuresTotal != 0 || b.MessagesLeft() != 1 || b.visible() != 0 {
+			t.Errorf("record = %s after %d failures, %d messages; want it left for later", r.Status, r.FailuresTotal, b.MessagesLeft())
+		}
+	})
+}
+
+// TestNoRoomForInputs: a job whose inputs do not fit now keeps its slot for some seconds, unless the worker stops.
+func TestNoRoomForInputs(t *testing.T) {
+	for name, row := range map[string]struct {
+		stop   time.Duration
+		within [2]time.Duration
+	}{
+		"to its end": {time.Hour, [2]time.Duration{10 * time.Second, 11 * time.Second}},
+		"a stop":     {3 * time.Second, [2]time.Duration{3 * time.Second, 4 * time.Second}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			onBench(t, job.Kinds{"k": &rig.SteadyReporter{}}, func(t *testing.T, b *bench) {
+				b.PutData("in", strings.Repeat("x", 800))
+				b.PutData("other", strings.Repeat("y", 800))
+				b.PutWithInputs("a", "k", oneInput)
+				first := b.begin(b.claim())
+				time.Sleep(30 * time.Second)
+				b.PutWithInputs("b", "k", job.Input{Container: "data", Blob: "other"})
+				begun := time.Now()
+				second := b.begin(b.claim())
+				stop := time.AfterFunc(row.stop, func() { b.drainNow(10 * time.Second) })
+				second()
+				if took := time.Since(begun); took < row.within[0] || took > row.within[1] {
+					t.Errorf("released after %s, want within %s", took, row.within)
+				}
+				if r := b.Record("b"); r.Status == checkpoint.Running || r.FailuresTotal != 0 || b.counter.WithPrefix("started") != 1 {
+					t.Errorf("record = %s after %d failures, %d starts; want it released, and only the first job started", r.Status, r.FailuresTotal,
+						b.counter.WithPrefix("started"))
+				}
+				if stop.Stop() {
+					b.drainNow(10 * time.Second)
+				}
+				first()
+			}, withCache(folder, 1000))
+		})
+	}
+}
+
+// TestStopsOfAFetch: a job whose inputs are being fetched is stopped when it is cancelled, and when its VM goes.
+func TestStopsOfAFetch(t *testing.T) {
+	for name, row := range map[string]struct {
+		stop func(t *testing.T, b *bench)
+		left int
+	}{
+		"cancelled": {func(t *testing.T, b *bench) {
+			if _, err := b.Records.Cancel(t.Context(), "a", "me", "not needed", true); err != nil {
+				t.Fatal(err)
+			}
+			b.announce("a")
+		}, 0},
+		"the VM goes": {func(_ *testing.T, b *bench) {
+			v := preempt.Verdict{Action: preempt.DrainBy, Budget: time.Minute, Event: preempt.Event{ID: "e", Type: "Reboot"}}
+			b.config.Departure.Set(preempt.Decision{Verdict: v, Verdicts: []preempt.Verdict{v}}, time.Now())
+			b.config.Departure.CloseIfDue(time.Now(), time.Hour)
+		}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
+				b.PutData("in", "text")
+				b.PutWithInputs("a", "k", oneInput)
+				b.Server.OnCall(func(c storage.Call) storage.Fault {
+					if on("data", storage.OpGetBlob)(c) {
+						return storage.Fault{Before: 25 * time.Second}
+					}
+					return storage.Fault{}
+				})
+				wait := b.begin(b.claim())
+				time.Sleep(5 * time.Second)
+				begun := time.Now()
+				row.stop(t, b)
+				if got, took := wait(), time.Since(begun); got != delivery.Ran || took > 3*time.Second {
+					t.Errorf("result %d after %s, want the end of the fetch within 3 s", got, took)
+				}
+				if b.MessagesLeft() != row.left || b.visible() != row.left || b.counter.WithPrefix("started") != 0 {
+					t.Errorf("%d messages, %d visible, %d starts; want %d, and no start", b.MessagesLeft(), b.visible(),
+						b.counter.WithPrefix("started"), row.left)
+				}
+			}, withCache(folder, 1<<20))
+		})
+	}
+}

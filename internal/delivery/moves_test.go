@@ -1,0 +1,194 @@
+package delivery_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/delivery"
+	"github.com/spotworker/spotworker/internal/fleet/control"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/test/worker/rig"
+	"github.com/spotworker/spotworker/job"
+)
+
+// onDemand returns how many messages are on the on-demand queue.
+func (b *bench) onDemand() int { return len(b.Server.Messages(b.Names.OnDemand)) }
+
+// TestMoveOnRelease: a job that is released often enough, or that may miss its deadline, moves to the on-demand
+// queue, and its record says why. All others become visible on their own queue.
+func TestMoveOnRelease(t *testing.T) {
+	const m = time.Minute
+	for name, row := range map[string]struct {
+		after      int
+		changeover time.Duration
+		due        time.Duration
+		moved      string
+		why        string
+	}{
+		"never":                   {0, 0, 0, "", ""},
+		"interrupted often":       {1, 0, 0, "interruptions", "it was interrupted 1 times"},
+		"not yet":                 {2, 0, 0, "", ""},
+		"deadline, without moves": {0, 0, 40 * m, "", ""},
+		"deadline at risk":        {0, 10 * m, 40 * m, "deadline", ""},
+		"deadline far off":        {0, 10 * m, 300 * m, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := func(b *bench) { b.config.MoveAfter, b.config.Changeover = row.after, row.changeover }
+			onBench(t, job.Kinds{"k": &rig.SteadyReporter{}}, func(t *testing.T, b *bench) {
+				b.PutDue("a", "k", row.due, 30*m)
+				wait := b.begin(b.claim())
+				time.Sleep(m)
+				b.drainNow(10 * time.Second)
+				wait()
+				r, moved := b.Record("a"), row.moved != ""
+				if r.Status != checkpoint.Open || moved != (r.MoveReason != "") || row.why != "" && r.MoveReason != row.why {
+					t.Errorf("record = %s, moved because %q; want it open, moved: %t, %q", r.Status, r.MoveReason, moved, row.why)
+				}
+				if moved != (b.onDemand() == 1) || moved == (b.visible() == 1) || b.MessagesLeft() != 1 {
+					t.Errorf("%d messages on the on-demand queue, %d visible on its own; want one, moved: %t", b.onDemand(), b.visible(), moved)
+				}
+				if moved && (b.counter.Of("moved " + row.moved)["moved "+row.moved] != 1 || b.counter.Of("ended moved")["ended moved"] != 1) {
+					t.Errorf("the observer got no move because of %q", row.moved)
+				}
+			}, set)
+		})
+	}
+}
+
+// TestReleaseWithoutStores: a worker without an on-demand queue, a container for outputs or logs releases jobs as others do.
+func TestReleaseWithoutStores(t *testing.T) {
+	set := func(b *bench) {
+		b.config.MoveAfter, b.config.Changeover = 1, 10*time.Minute
+		b.config.Accounts[0].OnDemand, b.config.Accounts[0].Outputs, b.config.Accounts[0].Logs = nil, nil, nil
+	}
+	onBench(t, job.Kinds{"k": &rig.SteadyReporter{}}, func(t *testing.T, b *bench) {
+		b.PutDue("a", "k", 40*time.Minute, 30*time.Minute)
+		seen, err := b.Queue.Peek(t.Context(), 1)
+		if found, atRisk := b.AtRisk(t.Context(), b.config.Accounts[0].Queue, seen); err != nil || atRisk != nil || len(found) != 0 {
+			t.Errorf("at risk = %d messages, %v, %v; want none without a queue to move them to", len(found), atRisk, err)
+		}
+		wait := b.begin(b.claim())
+		time.Sleep(time.Minute)
+		b.drainNow(10 * time.Second)
+		wait()
+		if r := b.Record("a"); r.Status != checkpoint.Open || r.MoveReason != "" || !r.HasState() || b.visible() != 1 || b.onDemand() != 0 {
+			t.Errorf("record = %s, moved because %q, %d visible; want it released", r.Status, r.MoveReason, b.visible())
+		}
+	}, set)
+}
+
+// TestReleaseUnstarted: messages that were claimed ahead become visible at once, or are left if storage is unavailable.
+func TestReleaseUnstarted(t *testing.T) {
+	onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
+		b.Put("a", "k", "")
+		b.Put("b", "other", "")
+		leases := []*queue.Lease{b.claim(), b.claim()}
+		if !b.Has(leases[0]) || b.Has(leases[1]) {
+			t.Errorf("has = %t, %t, want the kind of the first", b.Has(leases[0]), b.Has(leases[1]))
+		}
+		const line = "message not released; it becomes visible when its visibility timeout expires"
+		end := b.down(func(c storage.Call) bool { return c.Operation == storage.OpUpdateMessage })
+		if b.ReleaseUnstarted(t.Context(), leases[:1]); b.lines(line) != 1 || b.visible() != 0 {
+			t.Errorf("%d lines, %d visible messages in an outage; want 1, none", b.lines(line), b.visible())
+		}
+		end()
+		if b.ReleaseUnstarted(t.Context(), leases); b.lines(line) != 1 || b.visible() != 2 {
+			t.Errorf("%d lines, %d visible messages; want the line of before, both", b.lines(line), b.visible())
+		}
+	})
+}
+
+// TestMoveThatFails: a job whose move fails becomes visible on its own queue, and so does the next one, for which
+// the on-demand queue is not tried.
+func TestMoveThatFails(t *testing.T) {
+	set := func(b *bench) { b.config.MoveAfter = 1 }
+	onBench(t, job.Kinds{"k": &rig.SteadyReporter{}}, func(t *testing.T, b *bench) {
+		puts := 0
+		b.Server.OnCall(func(c storage.Call) storage.Fault {
+			if c.Operation == storage.OpPutMessage && c.Queue == b.Names.OnDemand {
+				puts++
+				return storage.Fault{Refuse: &storage.Error{Status: http.StatusForbidden, Code: "AuthorizationPermissionMismatch"}}
+			}
+			return storage.Fault{}
+		})
+		var waits []func() delivery.Result
+		for _, id := range []string{"a", "b", "c"} {
+			b.Put(id, "k", "")
+			waits = append(waits, b.begin(b.claim()))
+			time.Sleep(11 * time.Second)
+		}
+		b.drainNow(10 * time.Second)
+		for _, wait := range waits {
+			wait()
+		}
+		if b.onDemand() != 0 || b.visible() != 3 || puts == 0 || b.counter.WithPrefix("moved") != 0 {
+			t.Errorf("%d jobs moved, %d visible after %d puts; want none, all 3", b.onDemand(), b.visible(), puts)
+		}
+		failed := b.lines("job not moved to the on-demand queue; it stays on its own until it is interrupted again")
+		rested := b.lines("job stays on its queue: moving another one to the on-demand queue has just failed")
+		if failed == 0 || failed+rested != 3 {
+			t.Errorf("%d moves failed and %d were left out, want 3 together", failed, rested)
+		}
+	}, set)
+}
+
+// TestMoveOfWaitingJobs: a search finds the messages whose jobs would miss their deadlines, and moves them without
+// a run of the handler. A job that need not move stays.
+func TestMoveOfWaitingJobs(t *testing.T) {
+	const m = time.Minute
+	set := func(b *bench) { b.config.Changeover = 10 * m }
+	onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
+		own := b.config.Accounts[0].Queue
+		b.PutDue("safe", "k", 300*m, 30*m)
+		b.PutDue("risky", "k", 45*m, 30*m)
+		b.PutDue("unknown", "other", 45*m, 30*m)
+		b.PutDue("none", "k", 0, 30*m)
+		held := b.Records.Fresh(checkpoint.Delivery{ID: "taken", Kind: "k", MessageID: "another", PayloadHash: queue.Envelope{}.Work()}, "vm_1-boot-1")
+		if err := held.Touch(t.Context(), checkpoint.Snapshot{}); err != nil {
+			t.Fatal(err)
+		}
+		b.put(queue.Envelope{ID: "taken", Kind: "k", ChosenID: true, Deadline: time.Now().Add(45 * m), Estimate: 30 * m})
+		b.put(queue.Envelope{ID: "chosen", Kind: "k", ChosenID: true, Deadline: time.Now().Add(45 * m), Estimate: 30 * m})
+		seen, err := own.Peek(t.Context(), 32)
+		if err != nil || len(seen) != 6 || !b.MayWait(seen) || b.MayWait(seen[2:4]) {
+			t.Fatalf("%d messages, %v, may wait: %t and %t; want 6, and that of two jobs none may", len(seen), err, b.MayWait(seen), b.MayWait(seen[2:4]))
+		}
+		found, err := b.AtRisk(t.Context(), own, seen)
+		if err != nil || len(found) != 2 || found[0].ID != seen[1].ID || found[1].ID != seen[5].ID {
+			t.Errorf("at risk = %d messages, %v; want those of risky and chosen", len(found), err)
+		}
+		end := b.fail(http.StatusForbidden, "AuthorizationPermissionMismatch", on(b.Names.Records, storage.OpGetBlobProperties))
+		if found, err := b.AtRisk(t.Context(), own, seen); err == nil {
+			t.Errorf("at risk while records cannot be read = %d messages, want an error", len(found))
+		}
+		end()
+		b.Follow(&control.Document{PausedKinds: map[string]control.Mark{"k": {}}})
+		if b.MayWait(seen) {
+			t.Error("jobs of a paused kind may move while they wait")
+		}
+		b.Follow(nil)
+
+		leases, err := own.Claim(t.Context(), 32, time.Minute)
+		if err != nil || len(leases) != 6 {
+			t.Fatalf("claim = %d messages, %v, want 6", len(leases), err)
+		}
+		for _, lease := range leases {
+			if id := decoded(t, lease.Text()).ID; id == "safe" || id == "risky" {
+				b.OpenWaiting(lease).Run(b.ctx, b.cleanup, b.calls)
+			}
+		}
+		if b.onDemand() != 1 || b.visible() != 1 || b.MessagesLeft() != 6 || b.counter.WithPrefix("started") != 0 {
+			t.Errorf("%d messages on the on-demand queue, %d visible, %d in all, %d starts; want 1, 1, 6, none", b.onDemand(), b.visible(),
+				b.MessagesLeft(), b.counter.WithPrefix("started"))
+		}
+		if r := b.Record("risky"); r.Status != checkpoint.Open || !strings.Contains(r.MoveReason, "no worker claims it") ||
+			b.Record("safe").Status != "" {
+			t.Errorf("record of the moved job = %s %q, of the other %s; want open with the reason, none", r.Status, r.MoveReason,
+				b.Record("safe").Status)
+		}
+	}, set)
+}

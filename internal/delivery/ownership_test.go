@@ -1,0 +1,201 @@
+package delivery_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/delivery"
+	"github.com/spotworker/spotworker/internal/fleet/control"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/test/worker/rig"
+	"github.com/spotworker/spotworker/job"
+)
+
+// untilStopped is a handler that reports a state, waits until it is stopped, and keeps the reason.
+type untilStopped struct{ stop *job.Stop }
+
+func (u *untilStopped) Run(ctx context.Context, j *job.Job) ([]byte, error) {
+	j.Report(job.Progress{State: []byte("1")})
+	<-ctx.Done()
+	u.stop = job.StopOf(ctx)
+	return nil, context.Cause(ctx)
+}
+
+// announce tells the Runner that jobs may have been cancelled.
+func (b *bench) announce(ids ...string) {
+	d := &control.Document{}
+	d.AddCancels(ids, time.Now())
+	b.Follow(d)
+}
+
+// TestCancelCheck: a job reads its record once for each announcement, waits before it repeats a read
+// that failed, and is stopped once the record is cancelled.
+func TestCancelCheck(t *testing.T) {
+	work := &untilStopped{}
+	onBench(t, job.Kinds{"waits": work}, func(t *testing.T, b *bench) {
+		const notRead = "cannot read whether the job was cancelled; trying again"
+		b.Put("a", "waits", "")
+		wait := b.begin(b.claim())
+		time.Sleep(30 * time.Second)
+		end := b.down(on(b.Names.Records, storage.OpGetBlobProperties))
+		b.announce("a")
+		b.WaitFor("a read that fails", time.Minute, func() bool { return b.lines(notRead) == 1 })
+		for range 3 {
+			b.RecheckAll()
+			time.Sleep(rig.RecheckEvery / 4)
+		}
+		if n := b.lines(notRead); n != 1 {
+			t.Errorf("the record was read %d times within %s, want once", n, rig.RecheckEvery)
+		}
+		end()
+		time.Sleep(2 * rig.RecheckEvery)
+		read := b.counted(storage.OpGetBlobProperties)
+		for range 5 {
+			b.RecheckAll()
+			time.Sleep(time.Second)
+		}
+		if n := b.counted(storage.OpGetBlobProperties) - read; n != 0 || work.stop != nil {
+			t.Errorf("%d more reads of a record that is not cancelled, stop %v; want none", n, work.stop)
+		}
+		if _, err := b.Records.Cancel(t.Context(), "a", "me", "not needed", false); err != nil {
+			t.Fatal(err)
+		}
+		b.announce("a")
+		if got := wait(); got != delivery.Ran || work.stop == nil || work.stop.Reason != job.Cancelled || b.MessagesLeft() != 0 {
+			t.Errorf("result %d, stop %v, %d messages left; want it cancelled, and no message", got, work.stop, b.MessagesLeft())
+		}
+	})
+}
+
+// TestFollowUpAfterACancel: a handler that has not been stopped yet puts no follow-up job once its
+// own job is cancelled, although the worker could not read that.
+func TestFollowUpAfterACancel(t *testing.T) {
+	asked := make(chan struct{})
+	var failed error
+	work := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+		<-asked
+		_, failed = j.Put(ctx, job.FollowUp{Name: "x", Kind: "puts"})
+		return nil, failed
+	})
+	onBench(t, job.Kinds{"puts": work}, func(t *testing.T, b *bench) {
+		asked = make(chan struct{}) // of this bubble
+		b.Put("a", "puts", "")
+		wait := b.begin(b.claim())
+		time.Sleep(30 * time.Second)
+		if _, err := b.Records.Cancel(t.Context(), "a", "me", "not needed", false); err != nil {
+			t.Fatal(err)
+		}
+		end := b.down(on(b.Names.Records, storage.OpGetBlobProperties))
+		b.announce("a")
+		b.WaitFor("a read that fails", time.Minute, func() bool {
+			return b.lines("cannot read whether the job was cancelled; trying again") == 1
+		})
+		end()
+		close(asked)
+		if wait(); failed == nil || b.MessagesLeft() != 0 {
+			t.Errorf("put of the follow-up job = %v, %d messages; want it refused, and none", failed, b.MessagesLeft())
+		}
+	})
+}
+
+// TestTakenOver: a job whose record another worker took stops at its next write, and does what the
+// record asks for: it leaves the message to its owner, or removes it if the job is over.
+func TestTakenOver(t *testing.T) {
+	for name, row := range map[string]struct {
+		then    func(ctx context.Context, c *checkpoint.Claim) error
+		outcome string
+		left    int
+	}{
+		"runs there":     {func(context.Context, *checkpoint.Claim) error { return nil }, "ended dropped", 1},
+		"was done there": {func(ctx context.Context, c *checkpoint.Claim) error { return c.Commit(ctx, []byte("theirs")) }, "ended finished", 0},
+		"was given up there": {func(ctx context.Context, c *checkpoint.Claim) error {
+			return c.Poison(ctx, checkpoint.Snapshot{}, "their reason")
+		}, "ended finished", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var stop *job.Stop
+			work := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+				for n := byte(0); ; n++ {
+					j.Report(job.Progress{State: []byte{n}})
+					if !rig.SleepFor(ctx, time.Second) {
+						stop = job.StopOf(ctx)
+						return []byte("ours"), nil
+					}
+				}
+			})
+			onBench(t, job.Kinds{"reports": work}, func(t *testing.T, b *bench) {
+				b.Put("a", "reports", "")
+				lease := b.claim()
+				wait := b.begin(lease)
+				b.WaitFor("a state", time.Minute, func() bool { return b.Record("a").HasState() })
+				found := b.Record("a")
+				theirs, err := b.Records.Acquire(t.Context(), checkpoint.Delivery{
+					ID: "a", Kind: "reports", PayloadHash: found.PayloadHash, MessageID: lease.ID,
+				}, found, "vm_1-boot-1")
+				if err == nil {
+					err = row.then(t.Context(), theirs)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := wait(); got != delivery.Ran || stop == nil || stop.Reason != job.Fenced {
+					t.Errorf("result %d, stop %v; want a stop because another worker has the job", got, stop)
+				}
+				if got := b.counter.Of(row.outcome)[row.outcome]; got != 1 || b.MessagesLeft() != row.left {
+					t.Errorf("%q %d times, %d messages left; want once, and %d", row.outcome, got, b.MessagesLeft(), row.left)
+				}
+				if r := b.Record("a"); r.Owner != "vm_1-boot-1" || r.Status == checkpoint.Open {
+					t.Errorf("record = %s of %s, want it as its owner left it", r.Status, r.Owner)
+				}
+				if name == "was given up there" && (len(b.PoisonMessages()) != 1 || b.PoisonMessages()[0].Reason != "their reason") {
+					t.Errorf("poison messages = %+v, want one with the reason in the record", b.PoisonMessages())
+				}
+			})
+		})
+	}
+}
+
+// TestAcquireIsRepeated: an acquiring write whose outcome is unknown is settled before the handler
+// starts, and counts once.
+func TestAcquireIsRepeated(t *testing.T) {
+	var owned checkpoint.Record
+	var read func() checkpoint.Record
+	work := job.HandlerFunc(func(context.Context, *job.Job) ([]byte, error) {
+		owned = read()
+		return []byte("done"), nil
+	})
+	onBench(t, job.Kinds{"reads": work}, func(t *testing.T, b *bench) {
+		read = func() checkpoint.Record { return b.Record("a") }
+		b.putOpen("a", "reads", checkpoint.Snapshot{State: []byte("s")})
+		end := b.down(on(b.Names.Records, storage.OpSetBlobMetadata))
+		wait := b.begin(b.claim())
+		b.WaitFor("a repeat", time.Minute, func() bool { return b.lines("storage is unavailable; trying again") == 1 })
+		end()
+		wait()
+		if owned.Status != checkpoint.Running || owned.Generation != 2 || owned.UncleanExits() != 0 {
+			t.Errorf("the handler ran with the record %s of generation %d, want it running, of generation 2", owned.Status, owned.Generation)
+		}
+		if r := b.Record("a"); r.Status != checkpoint.Done || r.Generation != 2 {
+			t.Errorf("record = %s of generation %d, want it done, of generation 2", r.Status, r.Generation)
+		}
+	})
+}
+
+// TestAcquireThatIsRefused: a record that storage permanently refuses to change is requeued, and a
+// record that another worker acquired first is left to that.
+func TestAcquireThatIsRefused(t *testing.T) {
+	onBench(t, job.Kinds{"echo": rig.Echo}, func(t *testing.T, b *bench) {
+		b.putOpen("a", "echo", checkpoint.Snapshot{State: []byte("s")})
+		end := b.fail(409, "BlobImmutableDueToPolicy", on(b.Names.Records, storage.OpSetBlobMetadata, storage.OpPutBlob))
+		if got := b.runOne(); got != delivery.NotRun {
+			t.Errorf("result = %d, want %d: requeued", got, delivery.NotRun)
+		}
+		end()
+		if r := b.Record("a"); r.Status != checkpoint.Open || b.counter.WithPrefix("started") != 0 ||
+			b.counter.Of("refused BlobImmutableDueToPolicy")["refused BlobImmutableDueToPolicy"] != 1 {
+			t.Errorf("record = %s, %d starts; want it open, not started, and the refusal counted", r.Status, b.counter.WithPrefix("started"))
+		}
+	})
+}

@@ -1,0 +1,249 @@
+package delivery_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/delivery"
+	"github.com/spotworker/spotworker/internal/fleet/presence"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/test/worker/rig"
+	"github.com/spotworker/spotworker/job"
+)
+
+// putCrashed enqueues a job whose last workers died, each soon after its claim. They had run for a while if they were steady.
+func (b *bench) putCrashed(id string, exits int, steady bool) {
+	b.T.Helper()
+	e := queue.Envelope{ID: id, Kind: "k", Resume: true}
+	b.put(e)
+	var messageID string
+	seen, err := b.Queue.Peek(b.T.Context(), 32)
+	if err != nil {
+		b.T.Fatal(err)
+	}
+	for _, m := range seen {
+		if found, err := queue.Decode(m.Text); err == nil && found.ID == id {
+			messageID = m.ID
+		}
+	}
+	if messageID == "" {
+		b.T.Fatalf("no message of %s", id)
+	}
+	d := checkpoint.Delivery{ID: id, Kind: "k", PayloadHash: e.Work(), MessageID: messageID, Steady: steady}
+	for range exits {
+		var err error
+		if found := b.Record(id); found.Status == "" {
+			_, err = b.Records.Create(b.T.Context(), d, "vm_9-boot-1")
+		} else {
+			_, err = b.Records.Acquire(b.T.Context(), d, found, "vm_9-boot-1")
+		}
+		if err != nil {
+			b.T.Fatal(err)
+		}
+	}
+}
+
+// keepAlive writes a heartbeat every 15 s.
+func (b *bench) keepAlive(p presence.Presence) (end func()) {
+	stop, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for b.Workers.Write(context.Background(), p) == nil {
+			select {
+			case <-stop:
+				return
+			case <-time.After(15 * time.Second):
+			}
+		}
+	}()
+	time.Sleep(time.Second)
+	return func() { close(stop); <-ended }
+}
+
+// TestQuarantineOfOne: a worker runs one job at a time whose last workers died, and puts the others back; a job that is not
+// in quarantine runs beside it.
+func TestQuarantineOfOne(t *testing.T) {
+	run := job.HandlerFunc(func(ctx context.Context, _ *job.Job) ([]byte, error) { return nil, sleeps(ctx, time.Minute) })
+	onBench(t, job.Kinds{"k": run}, func(t *testing.T, b *bench) {
+		time.Sleep(2 * rig.SteadyFor)
+		var waits []func() delivery.Result
+		for i, exits := range []int{rig.QuarantineAfter, rig.QuarantineAfter, rig.QuarantineAfter - 1} {
+			b.putCrashed(fmt.Sprint("job-", i), exits, true)
+			waits = append(waits, b.begin(b.claim()))
+			time.Sleep(2 * time.Second)
+		}
+		if got := b.Running(); len(got) != 2 || got[0].ID != "job-0" || got[1].ID != "job-2" {
+			t.Errorf("running = %+v, want one job in quarantine, and the other", got)
+		}
+		if got := waits[1](); got != delivery.NotRun {
+			t.Errorf("the second job in quarantine: %d, want it put back for a while", got)
+		}
+		waits[0]()
+		waits[2]()
+		if took, _ := b.untilEnd(time.Hour, time.Second); took > 3*time.Minute || b.Record("job-1").Status != checkpoint.Done {
+			t.Errorf("the second job is %s after %s, want it done once the place is free", b.Record("job-1").Status, took)
+		}
+	})
+}
+
+// TestCrashesInARow: ten exits of steady workers end a job. After five early ones a worker that has just started leaves the
+// job to others until it has run for a minute.
+func TestCrashesInARow(t *testing.T) {
+	onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
+		b.putCrashed("early", 5, false)
+		if b.runOne(); b.Record("early").Generation != 5 || b.lines(
+			"job left to a worker that has run for longer: the last workers died soon after they started it") != 1 {
+			t.Errorf("record of generation %d, want the job left to an older worker", b.Record("early").Generation)
+		}
+		took, deliveries := b.untilEnd(time.Hour, time.Second)
+		if r := b.Record("early"); took < 59*time.Second || took > 62*time.Second || deliveries != 1 || r.Status != checkpoint.Done {
+			t.Errorf("record = %s after %s and %d deliveries, want it done by this worker after a minute", r.Status, took, deliveries)
+		}
+		b.putCrashed("nine", rig.MaxChargedExits-1, true)
+		b.runOne()
+		b.putCrashed("ten", rig.MaxChargedExits, true)
+		b.runOne()
+		if b.Record("nine").Status != checkpoint.Done || b.Record("ten").Status != checkpoint.Poison || len(b.PoisonMessages()) != 1 ||
+			!strings.Contains(b.Record("ten").Reason, "10 unclean exits in a row without progress") {
+			t.Errorf("records = %s, %s %q; want done, poison", b.Record("nine").Status, b.Record("ten").Status, b.Record("ten").Reason)
+		}
+		if b.counter.Of("failed k, exits")["failed k, exits"] != 1 {
+			t.Error("the observer got no failure by exits")
+		}
+	})
+}
+
+// TestFailedHereLast: a job that failed on this machine last is left to other machines for ten minutes, unless there is none,
+// or another job of its kind has succeeded here since.
+func TestFailedHereLast(t *testing.T) {
+	for name, row := range map[string]struct {
+		others, worked bool
+		within         [2]time.Duration
+	}{
+		"others":               {true, false, [2]time.Duration{10 * time.Minute, 11 * time.Minute}},
+		"no others":            {false, false, [2]time.Duration{10 * time.Second, 20 * time.Second}},
+		"others, and it works": {true, true, [2]time.Duration{10 * time.Second, 20 * time.Second}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fails := true
+			run := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
+				if fails && j.ID == "a" {
+					fails = false
+					return nil, errors.New("out of luck")
+				}
+				return nil, nil
+			})
+			onBench(t, job.Kinds{"k": run}, func(t *testing.T, b *bench) {
+				if row.others {
+					p := presence.Presence{Worker: "vm_1-boot-1", State: "process", Kinds: []string{"k"}, TakesFrom: []string{b.Names.Queue}}
+					defer b.keepAlive(p)()
+				}
+				b.Put("a", "k", "")
+				b.runOne()
+				if r := b.Record("a"); r.FailuresTotal != 1 || r.FailedBy != "vm_0-boot" {
+					t.Fatalf("record = %d failures, the last on %q; want one on vm_0-boot", r.FailuresTotal, r.FailedBy)
+				}
+				if row.worked {
+					time.Sleep(2 * time.Second)
+					b.Put("b", "k", "")
+					b.runOne()
+				}
+				took, _ := b.untilEnd(time.Hour, 10*time.Second)
+				if r := b.Record("a"); took < row.within[0]-3*time.Second || took > row.within[1] || r.Status != checkpoint.Done || r.FailuresTotal != 1 {
+					t.Errorf("record = %s after %s and %d failures, want it done within %s", r.Status, took, r.FailuresTotal, row.within)
+				}
+			})
+		})
+	}
+}
+
+// TestUnsavedStates: a state that cannot be recorded keeps no job from its end, and the record keeps the state before it.
+func TestUnsavedStates(t *testing.T) {
+	good := job.Progress{State: []byte("good"), Fraction: 0.25}
+	bad := func(name string) job.Progress {
+		p := job.Progress{Fraction: 0.5}
+		switch name {
+		case "too large":
+			p.State = make([]byte, job.MaxState+1)
+		default:
+			p.Stream = func() (io.ReadCloser, error) { return nil, errors.New("bad disk") }
+		}
+		return p
+	}
+	for _, name := range []string{"too large", "unreadable"} {
+		for _, end := range []string{"break", "drain"} {
+			t.Run(name+", "+end, func(t *testing.T) {
+				kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
+					j.Report(good)
+					if err := sleeps(ctx, 2*time.Minute+time.Second); err != nil { // the worker looks every 5 s
+						return nil, err
+					}
+					if end == "break" {
+						j.Report(bad(name))
+						return nil, job.Interrupted(errors.New("wait"))
+					}
+					<-ctx.Done()
+					j.Report(bad(name))
+					return nil, context.Cause(ctx)
+				})
+				onBench(t, kinds, func(t *testing.T, b *bench) {
+					b.Put("a", "k", "")
+					wait := b.begin(b.claim())
+					time.Sleep(3*time.Minute + 2*time.Second)
+					b.drainNow(10 * time.Second)
+					wait()
+					r := b.Record("a")
+					if r.Status != checkpoint.Open || r.StateSize != 4 || r.FailuresTotal != 0 || b.MessagesLeft() != 1 {
+						t.Errorf("record = %s %q, %d bytes of state, %d failures; want it open with the good state", r.Status, r.Reason, r.StateSize,
+							r.FailuresTotal)
+					}
+					if b.counter.Of("left out")["left out"] != 1 || b.Counts().LeftOut != 1 {
+						t.Errorf("states left out = %v, %+v, want one", b.counter.Of("left out"), b.Counts())
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestSaveAll: each running job saves its new state at once when it is asked, and says so; a job that cannot says that.
+func TestSaveAll(t *testing.T) {
+	kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
+		for n := byte(1); ; n++ {
+			j.Report(job.Progress{State: []byte{n}, Fraction: float64(n) / 200})
+			if err := sleeps(ctx, 7*time.Second); err != nil { // the worker looks every 5 s
+				return nil, err
+			}
+		}
+	})
+	onBench(t, kinds, func(t *testing.T, b *bench) {
+		b.Put("a", "k", "")
+		wait := b.begin(b.claim())
+		time.Sleep(602*time.Second + 500*time.Millisecond)
+		saved, begun := b.counter.Of("saved saved")["saved saved"], time.Now()
+		if jobs, unsaved := b.SaveAll()(); jobs != 1 || unsaved != 0 || time.Since(begun) > time.Second {
+			t.Errorf("%d jobs, %d unsaved after %s; want one, saved", jobs, unsaved, time.Since(begun))
+		}
+		if r, n := b.Record("a"), b.counter.Of("saved saved")["saved saved"]; n != saved+1 || r.Fraction != 87.0/200 {
+			t.Errorf("%d saves, fraction %v; want one more than %d, with the last report", n, r.Fraction, saved)
+		}
+		if jobs, unsaved := b.SaveAll()(); jobs != 1 || unsaved != 0 || b.counter.Of("saved saved")["saved saved"] != saved+1 {
+			t.Errorf("%d jobs, %d unsaved; want one, and no write for a state that is saved", jobs, unsaved)
+		}
+		time.Sleep(7 * time.Second)
+		end := b.down(on(b.Names.Records, storage.OpPutBlob, storage.OpSetBlobMetadata))
+		if jobs, unsaved := b.SaveAll()(); jobs != 1 || unsaved != 1 || b.lines("checkpoint not saved; the one before stands") == 0 {
+			t.Errorf("%d jobs, %d unsaved in an outage; want one that could not save", jobs, unsaved)
+		}
+		end()
+		b.drainNow(10 * time.Second)
+		wait()
+	})
+}

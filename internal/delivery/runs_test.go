@@ -1,0 +1,367 @@
+package delivery_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/delivery"
+	"github.com/spotworker/spotworker/internal/jobfiles/joblog"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/test/worker/rig"
+	"github.com/spotworker/spotworker/job"
+)
+
+// handle shortens the handlers of this file.
+func handle(f func(ctx context.Context, j *job.Job) ([]byte, error)) job.Kinds {
+	return job.Kinds{"k": job.HandlerFunc(f)}
+}
+
+// sleeps waits, or returns the cause of a stop.
+func sleeps(ctx context.Context, d time.Duration) error {
+	if !rig.SleepFor(ctx, d) {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// TestEndsOfRuns: how a handler ends decides what the record, the queues and the observer get.
+func TestEndsOfRuns(t *testing.T) {
+	big := make([]byte, job.MaxState+1)
+	for name, row := range map[string]struct {
+		run     func(ctx context.Context, j *job.Job) ([]byte, error)
+		status  checkpoint.Status
+		reason  string // a part of that in the record
+		class   string // of the failure; empty for none
+		outcome string
+		left    int // messages
+	}{
+		"a result": {func(context.Context, *job.Job) ([]byte, error) { return []byte("r"), nil }, checkpoint.Done, "", "", "committed", 0},
+		"a panic": {func(context.Context, *job.Job) ([]byte, error) { panic("oh") }, checkpoint.Open, "handler panicked: oh", "panic", "failed",
+			1},
+		"a failure": {func(context.Context, *job.Job) ([]byte, error) { return nil, errors.New("out of luck") }, checkpoint.Open, "out of luck",
+			"error", "failed", 1},
+		"a permanent error": {func(context.Context, *job.Job) ([]byte, error) { return nil, job.Permanent(errors.New("never")) },
+			checkpoint.Poison, "never", "permanent", "poisoned", 0},
+		"a break": {func(context.Context, *job.Job) ([]byte, error) { return nil, job.Interrupted(errors.New("wait")) }, checkpoint.Open, "", "",
+			"released", 1},
+		"a result that is too large": {func(context.Context, *job.Job) ([]byte, error) { return big[:job.MaxResult+1], nil }, checkpoint.Poison,
+			"result has 1048577 bytes", "too_large", "poisoned", 0},
+		"a state that is too large": {func(ctx context.Context, j *job.Job) ([]byte, error) {
+			j.Report(job.Progress{State: big})
+			<-ctx.Done()
+			return []byte("r"), nil
+		}, checkpoint.Poison, "state has 8388609 bytes", "too_large", "poisoned", 0},
+		"a failure with a state that is too large": {func(_ context.Context, j *job.Job) ([]byte, error) {
+			j.Report(job.Progress{State: big})
+			return nil, errors.New("out of luck")
+		}, checkpoint.Open, "out of luck", "error", "failed", 1},
+		"outputs that can never be sent": {func(ctx context.Context, j *job.Job) ([]byte, error) {
+			j.BeforeSave(func(context.Context) error { return job.Permanent(errors.New("no such file")) })
+			j.Report(job.Progress{State: []byte("s")})
+			<-ctx.Done()
+			return []byte("r"), nil
+		}, checkpoint.Poison, "no such file", "too_large", "poisoned", 0},
+		"a stream that cannot be read": {func(_ context.Context, j *job.Job) ([]byte, error) {
+			j.Report(job.Progress{Stream: func() (io.ReadCloser, error) { return nil, errors.New("bad disk") }})
+			return nil, errors.New("out of luck")
+		}, checkpoint.Open, "out of luck", "error", "failed", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, handle(row.run), func(t *testing.T, b *bench) {
+				b.Put("a", "k", "")
+				if got := b.runOne(); got != delivery.Ran {
+					t.Errorf("result = %d, want %d: the job ran", got, delivery.Ran)
+				}
+				if r := b.Record("a"); r.Status != row.status || !strings.Contains(r.Reason, row.reason) || r.HasState() {
+					t.Errorf("record = %s, %q, state %t; want %s, %q, none", r.Status, r.Reason, r.HasState(), row.status, row.reason)
+				}
+				if n := b.counter.Of("ended " + row.outcome)["ended "+row.outcome]; n != 1 || b.MessagesLeft() != row.left {
+					t.Errorf("%s %d times, %d messages left; want once, and %d", row.outcome, n, b.MessagesLeft(), row.left)
+				}
+				failures := 0
+				if row.class != "" {
+					failures = b.counter.Of("failed k, " + row.class)["failed k, "+row.class]
+				}
+				if all := b.counter.WithPrefix("failed"); all != failures || row.class != "" && failures != 1 {
+					t.Errorf("failures = %d, %d of class %q; want that class once, or none", all, failures, row.class)
+				}
+				if wants := row.status == checkpoint.Poison; wants != (len(b.PoisonMessages()) == 1) {
+					t.Errorf("poison messages = %+v, want one: %t", b.PoisonMessages(), wants)
+				}
+				if jobs := b.Jobs(); len(jobs) != 0 || len(b.Running()) != 0 || b.config.Drains.Len() != 0 {
+					t.Errorf("still active: %v, %v, %d drains", jobs, b.Running(), b.config.Drains.Len())
+				}
+			})
+		})
+	}
+}
+
+// TestSilence: reports that come in time keep a job running, also reports without a state. A silent job
+// is stopped as soon as its time is over, and fails whatever it returns.
+func TestSilence(t *testing.T) {
+	const limit = 20 * time.Second
+	var began, stopped time.Time
+	run := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+		for range 30 {
+			j.Report(job.Progress{Text: "alive"})
+			if err := sleeps(ctx, limit-time.Second); err != nil {
+				return nil, err
+			}
+		}
+		j.Report(job.Progress{Text: "the last"})
+		began = time.Now()
+		<-ctx.Done()
+		stopped = time.Now()
+		return []byte("too late"), nil
+	})
+	onBench(t, job.Kinds{"k": job.WithLimits(run, job.Limits{MaxSilence: limit})}, func(t *testing.T, b *bench) {
+		b.Put("a", "k", "")
+		b.runOne()
+		if took := stopped.Sub(began); took < limit || took > limit+time.Second {
+			t.Errorf("stopped %s after the last report, want %s", took, limit)
+		}
+		if r := b.Record("a"); r.Status != checkpoint.Open || r.FailuresTotal != 1 || b.counter.Of("failed k, silent")["failed k, silent"] != 1 {
+			t.Errorf("record = %s after %d failures, want it open after one, for silence", r.Status, r.FailuresTotal)
+		}
+	})
+}
+
+// TestAbandonedHandler: a handler that ignores its stop is left alone after its grace. Its job stays
+// away from this worker for a minute, and then is started again although the first handler still runs.
+func TestAbandonedHandler(t *testing.T) {
+	var end chan struct{}
+	runs := 0
+	run := job.HandlerFunc(func(context.Context, *job.Job) ([]byte, error) {
+		if runs++; runs == 1 {
+			<-end
+			return []byte("too late"), nil
+		}
+		return []byte("second"), nil
+	})
+	kinds := job.Kinds{"k": job.WithLimits(run, job.Limits{MaxSilence: 30 * time.Second, Backoff: 20 * time.Second})}
+	onBench(t, kinds, func(t *testing.T, b *bench) {
+		end = make(chan struct{})
+		defer func() { close(end); time.Sleep(time.Second) }()
+		b.Put("a", "k", "")
+		begun := time.Now()
+		b.runOne()
+		if took := time.Since(begun); took < 35*time.Second || took > 36*time.Second {
+			t.Errorf("abandoned after %s, want 30 s of silence and 5 s of grace", took)
+		}
+		if ran := b.Record("a").RunTime; ran > 36*time.Second || b.lines("handler did not return in time; continuing without it") != 1 {
+			t.Errorf("run time = %s, want no more than until it was abandoned, and one line about that", ran)
+		}
+		time.Sleep(21 * time.Second)
+		if got := b.runOne(); got != delivery.NotRun || runs != 1 || b.Record("a").Status != checkpoint.Open {
+			t.Errorf("the second delivery = %d after %d runs, record %s; want it put back", got, runs, b.Record("a").Status)
+		}
+		time.Sleep(time.Minute)
+		if got := b.runOne(); got != delivery.Ran || runs != 2 || b.Record("a").Status != checkpoint.Done {
+			t.Errorf("the delivery a minute later = %d after %d runs, record %s; want it done", got, runs, b.Record("a").Status)
+		}
+	})
+}
+
+// TestSaveWhileTheStateIsRead: a new state is not saved while the handler reads the one before, the record is
+// written all the same, and the save follows the end of the reader.
+func TestSaveWhileTheStateIsRead(t *testing.T) {
+	old := rig.LargeState(1)
+	var reads time.Duration
+	var during checkpoint.Record
+	var record func() checkpoint.Record
+	kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
+		from, _, err := j.OpenSaved()
+		if err != nil {
+			return nil, err
+		}
+		j.Report(job.Progress{Fraction: 0.5, Stream: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("new")), nil }})
+		if err := sleeps(ctx, 2*time.Minute); err != nil {
+			return nil, err
+		}
+		during = record()
+		if got, err := io.ReadAll(from); err != nil || !bytes.Equal(got, old) {
+			return nil, errors.Join(errors.New("the state cannot be read"), err)
+		}
+		if err := from.Close(); err != nil {
+			return nil, err
+		}
+		begun := time.Now()
+		for record().StateSize != 3 {
+			if err := sleeps(ctx, time.Second); err != nil || time.Since(begun) > 10*time.Minute {
+				return nil, errors.Join(errors.New("not saved"), err)
+			}
+		}
+		reads = time.Since(begun)
+		return []byte("done"), nil
+	})
+	onBench(t, kinds, func(t *testing.T, b *bench) {
+		record = func() checkpoint.Record { return b.Record("a") }
+		b.putOpen("a", "k", checkpoint.Snapshot{Stream: rig.LargeProgress(1).Stream})
+		begun := time.Now()
+		b.runOne()
+		if r := b.Record("a"); r.Status != checkpoint.Done {
+			t.Fatalf("record = %s %q, want done", r.Status, r.Reason)
+		}
+		if during.StateSize != int64(len(old)) || during.Fraction != 0.5 || during.ModifiedAt.Before(begun.Add(10*time.Second)) {
+			t.Errorf("record during the read: %d bytes, fraction %v, written %s after the start; want the old state and a touch",
+				during.StateSize, during.Fraction, during.ModifiedAt.Sub(begun))
+		}
+		if reads > time.Minute || b.lines("checkpoint put off: the handler is still reading the one before") == 0 {
+			t.Errorf("the save came %s after the end of the reader, want it within a minute", reads)
+		}
+	})
+}
+
+// TestStepBackAsked: a handler that steps back gets the state and the outputs before the last ones,
+// or the error if they cannot be read, and then nothing has changed.
+func TestStepBackAsked(t *testing.T) {
+	for name, refused := range map[string]func(b *bench) func(storage.Call) bool{
+		"":                  nil,
+		"state is refused":  func(b *bench) func(storage.Call) bool { return on(b.Names.Records, storage.OpGetBlob) },
+		"list is not found": func(b *bench) func(storage.Call) bool { return on(b.Names.Outputs, storage.OpGetBlob) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b *bench
+			var failed error
+			step := func(ctx context.Context, j *job.Job, path string, state byte) error {
+				if err := j.SendOutput(ctx, path, strings.NewReader(path)); err != nil {
+					return err
+				}
+				j.Report(job.Progress{State: []byte{state}})
+				return sleeps(ctx, 2*time.Minute) // saved
+			}
+			run := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+				if _, _, ok := j.Saved(); !ok {
+					return nil, errors.Join(step(ctx, j, "one", 1), step(ctx, j, "two", 2), errors.New("out of luck"))
+				}
+				if refused != nil {
+					end := b.fail(404, "BlobNotFound", refused(b))
+					if name == "state is refused" {
+						end = b.fail(400, "InvalidHeaderValue", refused(b))
+					}
+					defer end()
+				}
+				ok, err := j.StepBack()
+				if failed = err; err != nil || !ok {
+					return nil, job.Permanent(errors.Join(errors.New("no step back"), err))
+				}
+				if state, _, _ := j.Saved(); !bytes.Equal(state, []byte{1}) || len(j.Outputs()) != 1 {
+					return nil, job.Permanent(errors.New("not the state before"))
+				}
+				return []byte("done"), step(ctx, j, "three", 3)
+			})
+			onBench(t, job.Kinds{"k": job.KeepPreviousState(run)}, func(t *testing.T, bed *bench) {
+				b = bed
+				b.Put("a", "k", "")
+				b.runOne()
+				time.Sleep(time.Minute)
+				b.runOne()
+				r, files := b.Record("a"), b.FilesOf("a")
+				if refused != nil {
+					if failed == nil || r.Status != checkpoint.Poison || b.counter.WithPrefix("stepped back") != 0 || len(files) != 2 {
+						t.Errorf("step back = %v, record %s, outputs %v; want an error, and the outputs unchanged", failed, r.Status, files)
+					}
+					return
+				}
+				if want := map[string]string{"one": "one", "three": "three"}; r.Status != checkpoint.Done || !maps.Equal(files, want) ||
+					b.counter.WithPrefix("stepped back") != 1 {
+					t.Errorf("record = %s %q with outputs %v, want done with %v", r.Status, r.Reason, files, want)
+				}
+			})
+		})
+	}
+}
+
+// TestLastAttemptStepsBack: the last attempt of a job begins with the state before the last one, and its outputs.
+func TestLastAttemptStepsBack(t *testing.T) {
+	var found []string
+	run := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+		state, _, _ := j.Saved()
+		var paths []string
+		for _, o := range j.Outputs() {
+			paths = append(paths, o.Path)
+		}
+		found = append(found, string(state)+":"+strings.Join(paths, " "))
+		if j.SteppedBack() {
+			return []byte("done"), nil
+		}
+		if len(state) > 0 {
+			return nil, errors.New("out of luck")
+		}
+		for _, n := range []string{"1", "2"} {
+			if err := j.SendOutput(ctx, n, strings.NewReader(n)); err != nil {
+				return nil, err
+			}
+			j.Report(job.Progress{State: []byte(n)})
+			if err := sleeps(ctx, 2*time.Minute); err != nil {
+				return nil, err
+			}
+		}
+		return nil, errors.New("out of luck")
+	})
+	kinds := job.Kinds{"k": job.KeepPreviousState(job.WithLimits(run, job.Limits{MaxFailures: 3}))}
+	onBench(t, kinds, func(t *testing.T, b *bench) {
+		b.Put("a", "k", "")
+		b.untilEnd(time.Hour, time.Second)
+		// The first failure comes after progress, so that three more in a row are the limit.
+		if got := strings.Join(found, "|"); got != ":|2:1 2|2:1 2|1:1" && got != ":|2:1 2|1:1" {
+			t.Errorf("runs began with %q, want the last one with the state before the last and its output", got)
+		}
+		if r, files := b.Record("a"), b.FilesOf("a"); r.Status != checkpoint.Done || !maps.Equal(files, map[string]string{"1": "1"}) {
+			t.Errorf("record = %s %q with outputs %v, want done with the first", r.Status, r.Reason, files)
+		}
+	})
+}
+
+// TestOutputsAtTheEnd: a release and a commit name the outputs that were sent without a state, a failure does not.
+func TestOutputsAtTheEnd(t *testing.T) {
+	for name, row := range map[string]struct {
+		err   error
+		files int
+	}{
+		"done": {nil, 1}, "break": {job.Interrupted(errors.New("wait")), 1}, "failure": {errors.New("no"), 0},
+		"permanent": {job.Permanent(errors.New("never")), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
+				return nil, errors.Join(j.SendOutput(ctx, "x", strings.NewReader("x")), row.err)
+			})
+			onBench(t, kinds, func(t *testing.T, b *bench) {
+				b.Put("a", "k", "")
+				b.runOne()
+				if r := b.Record("a"); r.Outputs.Files != row.files || b.counter.Of("output sent")["output sent"] != 1 {
+					t.Errorf("record = %s with %d outputs, want %d", r.Status, r.Outputs.Files, row.files)
+				}
+			})
+		})
+	}
+}
+
+// TestLinesOfAJob: lines that a job printed are in its record, and beyond that in its log, once the job has ended.
+func TestLinesOfAJob(t *testing.T) {
+	for name, lines := range map[string]int{"none": 0, "a few": 1, "many": 40} {
+		t.Run(name, func(t *testing.T) {
+			kinds := handle(func(ctx context.Context, _ *job.Job) ([]byte, error) {
+				for n := range lines {
+					job.Print(ctx, joblog.Stdout, rig.LogLineOf("a", n))
+				}
+				return nil, nil
+			})
+			onBench(t, kinds, func(t *testing.T, b *bench) {
+				b.Put("a", "k", "")
+				b.runOne()
+				r := b.Record("a")
+				if got := len(rig.Texts(b.LogOf(r))); got != lines || (r.Log != "") != (lines > 0) {
+					t.Errorf("%d lines, and %d bytes in the record; want %d lines", got, len(r.Log), lines)
+				}
+			})
+		})
+	}
+}

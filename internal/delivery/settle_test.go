@@ -1,0 +1,155 @@
+package delivery_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/delivery"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/test/worker/rig"
+	"github.com/spotworker/spotworker/job"
+)
+
+// TestRefusedCommit: a result whose record storage refuses is kept for longer than a lease of a
+// minute, and then its slot is free. A payload that cannot be deleted frees it after a few tries.
+func TestRefusedCommit(t *testing.T) {
+	const refusal = "refused BlobImmutableDueToPolicy"
+	for name, row := range map[string]struct {
+		container string
+		lasts     time.Duration
+		requeued  bool
+		status    checkpoint.Status
+		within    [2]time.Duration
+	}{
+		"the record, for a minute":    {"records", time.Minute, false, checkpoint.Done, [2]time.Duration{time.Minute, 75 * time.Second}},
+		"the record, for longer":      {"records", time.Hour, true, "", [2]time.Duration{75 * time.Second, 2 * time.Minute}},
+		"the payload, for any length": {"payloads", time.Hour, true, checkpoint.Done, [2]time.Duration{time.Second, 5 * time.Second}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
+				b.PutLarge("a", "k", make([]byte, 100<<10))
+				chosen := on(b.Names.Records, storage.OpPutBlob, storage.OpSetBlobMetadata)
+				if row.container == "payloads" {
+					chosen = on(b.Names.Payloads, storage.OpDeleteBlob)
+				}
+				begun := time.Now()
+				b.fail(409, "BlobImmutableDueToPolicy", func(c storage.Call) bool { return chosen(c) && time.Since(begun) < row.lasts })
+				got, took := b.runOne(), time.Since(begun)
+				if got != delivery.Ran || took < row.within[0] || took > row.within[1] {
+					t.Errorf("result %d after %s, want %d within %s", got, took, delivery.Ran, row.within)
+				}
+				if r := b.Record("a"); r.Status != row.status {
+					t.Errorf("record = %s, want %q", r.Status, row.status)
+				}
+				refused, left := 0, 0
+				if row.requeued {
+					refused, left = 1, 1
+				}
+				if n := b.counter.Of(refusal)[refusal]; n != refused || b.MessagesLeft() != left || b.visible() != 0 {
+					t.Errorf("%d refusals counted, %d messages, %d visible; want %d, %d, none", n, b.MessagesLeft(), b.visible(), refused, left)
+				}
+			})
+		})
+	}
+}
+
+// TestRefusedLoad: a job whose payload storage refuses to give is requeued with its record open, also
+// if the release of the record needs a second try.
+func TestRefusedLoad(t *testing.T) {
+	onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
+		b.PutLarge("a", "k", make([]byte, 100<<10))
+		lease := b.claim()
+		if err := lease.Release(t.Context(), 0); err != nil { // so that the next claim finds a record to make
+			t.Fatal(err)
+		}
+		refused, unavailable := on(b.Names.Payloads, storage.OpGetBlob), on(b.Names.Records, storage.OpSetBlobMetadata)
+		busy := 0
+		b.Server.OnCall(func(c storage.Call) storage.Fault {
+			switch {
+			case refused(c):
+				return storage.Fault{Refuse: &storage.Error{Status: 409, Code: "BlobArchived", Message: "archived"}}
+			case unavailable(c) && busy < 6:
+				busy++
+				return storage.Fault{Refuse: &storage.Error{Status: 503, Code: "ServerBusy", Message: "busy"}}
+			}
+			return storage.Fault{}
+		})
+		if got := b.runOne(); got != delivery.NotRun {
+			t.Errorf("result = %d, want %d: requeued", got, delivery.NotRun)
+		}
+		if r := b.Record("a"); r.Status != checkpoint.Open || r.FailuresTotal != 0 || b.counter.Of("started first")["started first"] != 0 {
+			t.Errorf("record = %s after %d failures, want it open, and never started", r.Status, r.FailuresTotal)
+		}
+		if busy != 6 || b.lines("job requeued: storage refuses a blob of it until somebody changes that") != 1 {
+			t.Errorf("%d calls were unavailable, want 6, and one line about the refusal", busy)
+		}
+	})
+}
+
+// TestNoTimeLeft: a job that cannot be handed over before the end of a drain is left, and its work since the
+// last checkpoint is counted as lost.
+func TestNoTimeLeft(t *testing.T) {
+	work := &rig.SteadyReporter{}
+	onBench(t, job.Kinds{"k": work}, func(t *testing.T, b *bench) {
+		b.Put("a", "k", "")
+		wait := b.begin(b.claim())
+		time.Sleep(5*time.Minute + 500*time.Millisecond)
+		saved := b.Record("a")
+		if !saved.HasState() {
+			t.Fatal("no state was saved")
+		}
+		b.down(func(c storage.Call) bool { return c.Operation != storage.OpGetBlobProperties })
+		begun := time.Now()
+		b.drainNow(10 * time.Second)
+		if got, took := wait(), time.Since(begun); got != delivery.Ran || took < 9*time.Second || took > 12*time.Second {
+			t.Errorf("result %d after %s, want the end of the budget of 10s", got, took)
+		}
+		counts := b.Counts()
+		if counts.Late != 1 || counts.Released != 0 || counts.LeftOut != 0 || counts.Active != 0 || b.counter.Of("ended left")["ended left"] != 1 {
+			t.Errorf("counts = %+v, %v; want one job late", counts, b.counter.Of("ended left"))
+		}
+		if r := b.Record("a"); r.Status != checkpoint.Running || b.MessagesLeft() != 1 {
+			t.Errorf("record = %s, %d messages; want it running, and its message left", r.Status, b.MessagesLeft())
+		}
+		kept, lost := b.counter.Times["k, handed_over"], b.counter.Times["k, redone"]
+		if kept+lost < 5*time.Minute || kept == 0 || lost == 0 || kept > 5*time.Minute {
+			t.Errorf("handler's time: %s handed over and %s to be done again, want the checkpoint's part and the rest", kept, lost)
+		}
+	})
+}
+
+// TestReleaseInADrain: a stopped job is released with its last state, and its message is visible at once. The
+// message of a job that took a break stays hidden.
+func TestReleaseInADrain(t *testing.T) {
+	last := byte(0)
+	kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
+		for {
+			last++
+			j.Report(job.Progress{State: []byte{last}, Fraction: float64(last) / 200})
+			if err := sleeps(ctx, 7*time.Second); err != nil {
+				return nil, err
+			}
+		}
+	})
+	onBench(t, kinds, func(t *testing.T, b *bench) {
+		b.Put("a", "k", "")
+		wait := b.begin(b.claim())
+		time.Sleep(3 * time.Minute)
+		b.drainNow(10 * time.Second)
+		if got := wait(); got != delivery.Ran || b.visible() != 1 {
+			t.Errorf("result %d, %d visible messages; want one", got, b.visible())
+		}
+		if r := b.Record("a"); r.Status != checkpoint.Open || r.Interruptions != 1 || r.Fraction != float64(last)/200 || r.StateSize != 1 {
+			t.Errorf("record = %s, %d interruptions, fraction %v, want it open with the last report, %d of 200", r.Status, r.Interruptions,
+				r.Fraction, last)
+		}
+		if c := b.Counts(); c.Released != 1 || c.Late+c.LeftOut+c.Committed != 0 {
+			t.Errorf("counts = %+v, want one job released", c)
+		}
+		if lost := b.counter.Times["k, redone"]; lost != 0 && lost > 7*time.Second {
+			t.Errorf("%s of the handler's time is lost, want at most the time since the last report", lost)
+		}
+	})
+}
