@@ -77,12 +77,15 @@ chaos: ## kill real workers at random and verify what happened to every job (CHA
 
 # Packages that take longest go first, here and in integration: the others run beside them.
 # Four at once, since many tests wait. Packages that only read files of the repository, or run
-# its scripts, run without the race detector. So do the command lines, which are hundreds of
-# short processes: make proof runs them with it. A package for VMs is compressed by one goroutine,
-# seven times slower with it.
-LONGEST := $(addprefix ./internal/test/worker/,evictions crashpoints hostile jobs fleets histories outages) ./internal/workercmd ./internal/program ./internal/lab/up
+# its scripts, run without the race detector. So do tests that only compute, most of them in
+# virtual time, and the command lines, which are hundreds of short processes: make proof runs both
+# with it. The same worker runs under it here in the crash points and histories. A package for VMs
+# is compressed by one goroutine, seven times slower with it.
+WORKER_TESTS := ./internal/test/worker
+LONGEST := $(addprefix $(WORKER_TESTS)/,evictions crashpoints hostile jobs fleets histories outages) ./internal/workercmd ./internal/program ./internal/lab/up
 COMMANDS := ./cmd/spotctl ./cmd/producer
-WITHOUT_RACE := ./infra/policy ./infra/scripts ./internal/test/architecture ./internal/vmpackage $(COMMANDS)
+COMPUTE := $(addprefix $(WORKER_TESTS)/,evictions hostile fleets outages) $(addprefix ./internal/,checkpoint program/archive operate replay delivery/deadline) ./cmd/spotctl/internal/costs/plan
+WITHOUT_RACE := $(COMPUTE) ./infra/policy ./infra/scripts ./internal/test/architecture ./internal/vmpackage $(COMMANDS)
 
 # The race detector waits a second at the end of each process, also without a race.
 GORACE ?= atexit_sleep_ms=0
@@ -93,8 +96,8 @@ test: ## go vet and tests, of long ones a sample, with the race detector where t
 	go vet ./...
 	@race=$$(tools/race.sh) && others=$$(go list ./... | grep -v $(patsubst .%,-e %$$,$(WITHOUT_RACE))) && \
 		echo "+ go test $$race on all packages but $(WITHOUT_RACE)" && \
-		go test $$race -vet=off -p 4 -timeout 30m $(TESTFLAGS) $(LONGEST) $$others && set -x && \
-		go test -vet=off -timeout 30m $(TESTFLAGS) $(WITHOUT_RACE)
+		go test $$race -vet=off -p 4 -timeout 30m $(TESTFLAGS) $(filter-out $(WITHOUT_RACE),$(LONGEST)) $$others && set -x && \
+		go test -vet=off -p 3 -timeout 30m $(TESTFLAGS) $(WITHOUT_RACE)
 	@race=$$(tools/race.sh 2>/dev/null) && for module in $(EXAMPLES); do \
 		(set -x && cd $$module && go vet ./... && go test $$race $(TESTFLAGS) ./...) || exit 1; done
 
@@ -107,8 +110,9 @@ proof: $(addprefix proof-,$(PROOF)) ## long tests in full: all crash points, 200
 
 .PHONY: proof-virtual proof-real
 proof-virtual:
-	@list=$$(go run ./internal/test/proof/prooftests -in internal/test/worker $(LONGEST)) && set -x && \
-		SPOTWORKER_PROOF=full GOGC=400 go test -vet=off -timeout 60m $$list $(TESTFLAGS)
+	@list=$$(go run ./internal/test/proof/prooftests -in internal/test/worker $(LONGEST)) && race=$$(tools/race.sh) && set -x && \
+		SPOTWORKER_PROOF=full GOGC=400 go test -vet=off -timeout 60m $$list $(TESTFLAGS) && \
+		GOGC=400 go test $$race -vet=off -timeout 60m $(TESTFLAGS) $(COMPUTE)
 proof-real:
 	@list=$$(go run ./internal/test/proof/prooftests -out internal/test/worker $(LONGEST)) && race=$$(tools/race.sh) && set -x && \
 		SPOTWORKER_PROOF=full go test -vet=off -p 3 -timeout 30m $$list $(TESTFLAGS) && \

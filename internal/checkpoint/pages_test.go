@@ -101,7 +101,7 @@ func edit(state []byte, page int, random *rand.Rand) []byte {
 // every worker restores the last state.
 func TestPagesOfRandomHistories(t *testing.T) {
 	layouts := 0
-	for seed := range uint64(proof.Times(12, 500)) {
+	for seed := range uint64(proof.Times(6, 500)) {
 		inBubble(t, func(t *testing.T, b *rig) {
 			random := rand.New(rand.NewPCG(seed, 2))
 			b.withPages(1024 << random.IntN(3))

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/spotworker/spotworker/internal/checkpoint/chunks"
@@ -19,40 +20,64 @@ import (
 // history is the states that a program saves one after another.
 type history struct {
 	kind, change string
-	states       [][]byte
-	atMost       float64 // MiB that the last save of a state of 32 MiB may send
+	states       func() [][]byte // takes seconds under the race detector
+	atMost       float64         // MiB that the last save of a state of 32 MiB may send
 }
 
 // histories returns states of about that size as programs change them.
 func histories(size int) []history {
-	data := make([]byte, size)
-	fillRandom(data, 1)
-	once := insert(data, 1<<20, 100)
-	tree := newTree(size)
-	tarBefore := tree.tar()
-	tree.change()
-	pages := writePages(slices.Clone(data), 10, 1)
-	memory := changePages(data, 4096, size/4096/100, rand.New(rand.NewPCG(1, 0)))
-	layer := slices.Clone(data)
-	fillRandom(layer[size/32*7:size/32*8], 3)
-	noise := make([]byte, size)
-	fillRandom(noise, 4)
-	model := func(changed []byte) [][]byte { return [][]byte{data, changed} }
+	filled := func(seed uint64) func() []byte {
+		return sync.OnceValue(func() []byte { data := make([]byte, size); fillRandom(data, seed); return data })
+	}
+	data, noise := filled(1), filled(4)
+	once := sync.OnceValue(func() []byte { return insert(data(), 1<<20, 100) })
+	twice := func() []byte { return insert(once(), 1<<20+5000, 100) }
+	pages := sync.OnceValue(func() []byte { return writePages(slices.Clone(data()), 10, 1) })
+	morePages := func() []byte { return writePages(slices.Clone(pages()), 10, 2) }
+	changed := func(data []byte, seed uint64) []byte {
+		return changePages(data, 4096, size/4096/100, rand.New(rand.NewPCG(seed, 0)))
+	}
+	memory := sync.OnceValue(func() []byte { return changed(data(), 1) })
+	moreMemory := func() []byte { return changed(memory(), 2) }
+	layer := func() []byte {
+		trained := slices.Clone(data())
+		fillRandom(trained[size/32*7:size/32*8], 3)
+		return trained
+	}
+	log := func(size int) func() []byte { return func() []byte { return logOf(size) } }
 	of := func(changed int) float64 { return float64(changed) / (1 << 20) }
 	return []history{
-		{"any", "the first save", [][]byte{data}, of(size) + 0.2},
-		{"any", "100 bytes inserted near the start", [][]byte{data, once}, 1.6},
-		{"any", "100 more, beside them", [][]byte{data, once, insert(once, 1<<20+5000, 100)}, 0.5},
-		{"any", "100 bytes inserted after a save that replaced all", [][]byte{noise, data, once}, 0.5},
-		{"tar", "one file grown, one removed, one new", [][]byte{tarBefore, tree.tar()}, 4},
-		{"log", "1 MiB appended", [][]byte{logOf(size), logOf(size + 1<<20)}, 2},
-		{"database", "10 pages of 4 KiB written in place", [][]byte{data, pages}, 8},
-		{"database", "10 others, in the same tables", [][]byte{data, pages, writePages(slices.Clone(pages), 10, 2)}, 3},
-		{"memory", "1 % of the pages written", [][]byte{data, memory}, 0.45},
-		{"memory", "1 % more of them", [][]byte{data, memory, changePages(memory, 4096, size/4096/100, rand.New(rand.NewPCG(2, 0)))}, 0.45},
-		{"model", "one layer of 32 trained", model(layer), of(size/32) + 1.5},
-		{"model", "all trained", model(noise), of(size) + 0.2},
+		{"any", "the first save", inTurn(data), of(size) + 0.2},
+		{"any", "100 bytes inserted near the start", inTurn(data, once), 1.6},
+		{"any", "100 more, beside them", inTurn(data, once, twice), 0.5},
+		{"any", "100 bytes inserted after a save that replaced all", inTurn(noise, data, once), 0.5},
+		{"tar", "one file grown, one removed, one new", func() [][]byte { return tars(size) }, 4},
+		{"log", "1 MiB appended", inTurn(log(size), log(size+1<<20)), 2},
+		{"database", "10 pages of 4 KiB written in place", inTurn(data, pages), 8},
+		{"database", "10 others, in the same tables", inTurn(data, pages, morePages), 3},
+		{"memory", "1 % of the pages written", inTurn(data, memory), 0.45},
+		{"memory", "1 % more of them", inTurn(data, memory, moreMemory), 0.45},
+		{"model", "one layer of 32 trained", inTurn(data, layer), of(size/32) + 1.5},
+		{"model", "all trained", inTurn(data, noise), of(size) + 0.2},
 	}
+}
+
+// inTurn returns the states when they are asked for.
+func inTurn(states ...func() []byte) func() [][]byte {
+	return func() (all [][]byte) {
+		for _, state := range states {
+			all = append(all, state())
+		}
+		return all
+	}
+}
+
+// tars returns an archive before and after a change of its files.
+func tars(size int) [][]byte {
+	files := newTree(size)
+	before := files.tar()
+	files.change()
+	return [][]byte{before, files.tar()}
 }
 
 // insert returns data with n random bytes more at a place.
@@ -117,7 +142,7 @@ func (f *tree) tar() []byte {
 }
 
 // sent saves the states, and returns the cost of the last save.
-func (h history) sent(t *testing.T, cutter func() *chunks.Cutter) (last cost.Measured) {
+func sent(t *testing.T, states [][]byte, cutter func() *chunks.Cutter) (last cost.Measured) {
 	t.Helper()
 	service := &cost.Sink{}
 	account, err := azure.Connect(azure.AccountConfig{ConnectionString: storage.New(storage.Options{}).ConnectionString(), Transport: service})
@@ -125,7 +150,7 @@ func (h history) sent(t *testing.T, cutter func() *chunks.Cutter) (last cost.Mea
 	store := NewStore(account.Container(recordsName))
 	store.cutter = cutter
 	c := store.Fresh(ours, "worker-1")
-	for _, state := range h.states {
+	for _, state := range states {
 		last = service.Measure(func() error { return c.Save(t.Context(), streamed(state)) })
 		must(t, last.Err)
 	}
@@ -136,11 +161,11 @@ func (h history) sent(t *testing.T, cutter func() *chunks.Cutter) (last cost.Mea
 // change, where the rest only moved.
 func TestSentForAChange(t *testing.T) {
 	for _, h := range proof.Some(t, 1, histories(32<<20)) {
-		m := h.sent(t, chunks.New)
-		sent := float64(m.Sent) / (1 << 20)
-		t.Logf("%s, %s: %.2f MiB sent in %d calls", h.kind, h.change, sent, m.Calls)
-		if sent > h.atMost || m.Calls > int(1.2*h.atMost)+32 {
-			t.Errorf("%s, %s: %.2f MiB sent in %d calls, want at most %.2f, and about one for each", h.kind, h.change, sent, m.Calls, h.atMost)
+		m := sent(t, h.states(), chunks.New)
+		mib := float64(m.Sent) / (1 << 20)
+		t.Logf("%s, %s: %.2f MiB sent in %d calls", h.kind, h.change, mib, m.Calls)
+		if mib > h.atMost || m.Calls > int(1.2*h.atMost)+32 {
+			t.Errorf("%s, %s: %.2f MiB sent in %d calls, want at most %.2f, and about one for each", h.kind, h.change, mib, m.Calls, h.atMost)
 		}
 	}
 }

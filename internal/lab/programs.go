@@ -34,7 +34,7 @@ func BinariesIn(folder string) (Binaries, error) {
 func Build(ctx context.Context, folder string) (Binaries, error) {
 	folder += string(filepath.Separator)
 	//nolint:gosec // constants, and a folder of ours
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", folder, module+"/cmd/worker", module+"/cmd/producer")
+	cmd := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", folder, module+"/cmd/worker", module+"/cmd/producer")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return Binaries{}, fmt.Errorf("build worker and producer: %w: %s", err, bytes.TrimSpace(out))
 	}

@@ -239,7 +239,7 @@ func TestResumeChecksStorage(t *testing.T) {
 		name   string
 		away   time.Duration
 		checks bool
-	}{{"hours", 3 * time.Hour, true}, {"seconds", 20 * time.Second, false}} {
+	}{{"half an hour", 30 * time.Minute, true}, {"seconds", 20 * time.Second, false}} {
 		t.Run(tt.name, func(t *testing.T) {
 			rig.Run(t, func(t *testing.T, b *rig.Bed) {
 				var refusing atomic.Bool
@@ -284,8 +284,8 @@ func TestResumeIsInterrupted(t *testing.T) {
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		p := b.Start("vm_0", job.Kinds{"echo": rig.Echo})
 		b.WaitFor("process", time.Minute, func() bool { return p.Position().State == lifecycle.Process })
-		id := b.Announce("Preempt", rig.In(3*time.Hour))
-		time.Sleep(2 * time.Hour)
+		id := b.Announce("Preempt", rig.In(time.Hour))
+		time.Sleep(30 * time.Minute)
 		b.Server.OnCall(func(storage.Call) storage.Fault { return storage.Fault{DropRequest: true} })
 		b.Metadata.Withdraw(id)
 		b.WaitFor("resume", 10*time.Second, func() bool { return p.Position().State == lifecycle.Resume })
