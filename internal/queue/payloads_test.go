@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-
 	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 )
