@@ -69,7 +69,7 @@ func TestLateDelivery(t *testing.T) {
 // TestReplacedMessage: the message of a released job is replaced if it would expire, or is gone, and not if another
 // worker has it.
 func TestReplacedMessage(t *testing.T) {
-	clear := func(b *bench, _ *queue.Lease) { b.clear() }
+	cleared := func(b *bench, _ *queue.Lease) { b.clear() }
 	for name, row := range map[string]struct {
 		expires  bool
 		during   func(b *bench, lease *queue.Lease)
@@ -79,8 +79,8 @@ func TestReplacedMessage(t *testing.T) {
 	}{
 		"as usual":      {false, func(*bench, *queue.Lease) {}, false, "", 1},
 		"would expire":  {true, func(*bench, *queue.Lease) {}, true, "message would expire; put a new one for the job", 1},
-		"was removed":   {false, clear, true, "message was removed or has expired; put a new one for the job", 1},
-		"both":          {true, clear, true, "message would expire; put a new one for the job", 1},
+		"was removed":   {false, cleared, true, "message was removed or has expired; put a new one for the job", 1},
+		"both":          {true, cleared, true, "message would expire; put a new one for the job", 1},
 		"is another's":  {false, func(b *bench, lease *queue.Lease) { b.take(lease) }, false, "", 1},
 		"expires there": {true, func(b *bench, lease *queue.Lease) { b.take(lease) }, false, "", 1},
 	} {
