@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -47,7 +48,8 @@ func TestKindOfNoWorker(t *testing.T) {
 		if took < time.Hour || took > 62*time.Minute || deliveries < 60 || deliveries > 130 {
 			t.Errorf("gone after %s and %d deliveries, want an hour, and one each 30 s to a minute", took, deliveries)
 		}
-		if r := b.Record("a"); r.Status != checkpoint.Poison || r.Reason != `no worker has a handler for kind "rendr" (did you mean "render"?), for 1h0m0s` {
+		want := `no worker has a handler for kind "rendr" (did you mean "render"?), for 1h0m0s`
+		if r := b.Record("a"); r.Status != checkpoint.Poison || r.Reason != want {
 			t.Errorf("record = %s %q, want it poison, with the nearest kind", r.Status, r.Reason)
 		}
 		if n := b.Sight().Lacking; len(n) != 0 || b.counter.Of("failed other, exits")["failed other, exits"] != 1 {
@@ -278,7 +280,7 @@ func TestSpansOfADelivery(t *testing.T) {
 				for _, s := range spans.Ended() {
 					steps = append(steps, strings.Replace(s.Name(), b.Names.Queue, "test-queue", 1))
 					for _, a := range s.Attributes() {
-						attributes[string(a.Key)] = a.Value.Emit()
+						attributes[string(a.Key)] = a.Value.String()
 					}
 					if strings.HasPrefix(s.Name(), "process") && s.Status().Description != row.status {
 						t.Errorf("status of the delivery = %q, want %q", s.Status().Description, row.status)
@@ -305,9 +307,9 @@ func TestSpansOfADelivery(t *testing.T) {
 // TestWaitForPayloadMemory: a job whose payload does not fit beside those of others waits for memory, keeps its
 // message, and is released when the worker stops.
 func TestWaitForPayloadMemory(t *testing.T) {
-	var started int
+	var started atomic.Int64
 	kinds := handle(func(ctx context.Context, _ *job.Job) ([]byte, error) {
-		started++
+		started.Add(1)
 		return nil, sleeps(ctx, 2*time.Minute)
 	})
 	onBench(t, kinds, func(t *testing.T, b *bench) {
@@ -320,16 +322,16 @@ func TestWaitForPayloadMemory(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		const line = "job waits for memory: the payloads of other jobs take all of it (--payload-memory)"
-		if started != 1 || b.lines(line) != 2 {
-			t.Fatalf("%d jobs started, %d wait for memory; want 1 and 2", started, b.lines(line))
+		if n := started.Load(); n != 1 || b.lines(line) != 2 {
+			t.Fatalf("%d jobs started, %d wait for memory; want 1 and 2", n, b.lines(line))
 		}
 		time.Sleep(90 * time.Second) // the first has ended
 		b.drainNow(10 * time.Second)
 		for _, wait := range waits {
 			wait()
 		}
-		if started != 2 || b.MessagesLeft() != 2 || b.visible() != 2 {
-			t.Errorf("%d jobs started, %d messages, %d of them visible; want 2, 2, 2", started, b.MessagesLeft(), b.visible())
+		if n := started.Load(); n != 2 || b.MessagesLeft() != 2 || b.visible() != 2 {
+			t.Errorf("%d jobs started, %d messages, %d of them visible; want 2, 2, 2", n, b.MessagesLeft(), b.visible())
 		}
 	})
 }

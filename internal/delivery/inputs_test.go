@@ -54,7 +54,8 @@ func TestFetchOfInputs(t *testing.T) {
 				begun := time.Now()
 				b.runOne()
 				took := time.Since(begun)
-				if r := b.Record("a"); (r.Status == checkpoint.Done) != row.done || r.FailuresTotal != row.failed || row.done == (b.MessagesLeft() == 1) {
+				r := b.Record("a")
+				if (r.Status == checkpoint.Done) != row.done || r.FailuresTotal != row.failed || row.done == (b.MessagesLeft() == 1) {
 					t.Errorf("record = %s %q after %d failures, %d messages; want it done: %t", r.Status, r.Reason, r.FailuresTotal,
 						b.MessagesLeft(), row.done)
 				}
@@ -77,9 +78,9 @@ func TestInputsWithoutACache(t *testing.T) {
 		b.PutWithInputs("a", "k", oneInput)
 		begun := time.Now()
 		b.runOne()
-		if took := time.Since(begun); took < 7*time.Second || took > 8*time.Second || b.lines("inputs of the job are unavailable; trying again") != 4 {
-			t.Errorf("released after %s and %d lines, want the waits of five tries, 7.5s", took,
-				b.lines("inputs of the job are unavailable; trying again"))
+		lines := b.lines("inputs of the job are unavailable; trying again")
+		if took := time.Since(begun); took < 7*time.Second || took > 8*time.Second || lines != 4 {
+			t.Errorf("released after %s and %d lines, want the waits of five tries, 7.5s", took, lines)
 		}
 		if r := b.Record("a"); r.Status == checkpoint.Done || r.FailuresTotal != 0 || b.MessagesLeft() != 1 || b.visible() != 0 {
 			t.Errorf("record = %s after %d failures, %d messages; want it left for later", r.Status, r.FailuresTotal, b.MessagesLeft())

@@ -147,7 +147,9 @@ func TestMoveOfWaitingJobs(t *testing.T) {
 		b.PutDue("risky", "k", 45*m, 30*m)
 		b.PutDue("unknown", "other", 45*m, 30*m)
 		b.PutDue("none", "k", 0, 30*m)
-		held := b.Records.Fresh(checkpoint.Delivery{ID: "taken", Kind: "k", MessageID: "another", PayloadHash: queue.Envelope{}.Work()}, "vm_1-boot-1")
+		held := b.Records.Fresh(checkpoint.Delivery{
+			ID: "taken", Kind: "k", MessageID: "another", PayloadHash: queue.Envelope{}.Work(),
+		}, "vm_1-boot-1")
 		if err := held.Touch(t.Context(), checkpoint.Snapshot{}); err != nil {
 			t.Fatal(err)
 		}
@@ -155,7 +157,8 @@ func TestMoveOfWaitingJobs(t *testing.T) {
 		b.put(queue.Envelope{ID: "chosen", Kind: "k", ChosenID: true, Deadline: time.Now().Add(45 * m), Estimate: 30 * m})
 		seen, err := own.Peek(t.Context(), 32)
 		if err != nil || len(seen) != 6 || !b.MayWait(seen) || b.MayWait(seen[2:4]) {
-			t.Fatalf("%d messages, %v, may wait: %t and %t; want 6, and that of two jobs none may", len(seen), err, b.MayWait(seen), b.MayWait(seen[2:4]))
+			t.Fatalf("%d messages, %v, may wait: %t and %t; want 6, some of all, and none of two", len(seen), err, b.MayWait(seen),
+				b.MayWait(seen[2:4]))
 		}
 		found, err := b.AtRisk(t.Context(), own, seen)
 		if err != nil || len(found) != 2 || found[0].ID != seen[1].ID || found[1].ID != seen[5].ID {

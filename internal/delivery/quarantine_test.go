@@ -156,7 +156,8 @@ func TestFailedHereLast(t *testing.T) {
 					b.runOne()
 				}
 				took, _ := b.untilEnd(time.Hour, 10*time.Second)
-				if r := b.Record("a"); took < row.within[0]-3*time.Second || took > row.within[1] || r.Status != checkpoint.Done || r.FailuresTotal != 1 {
+				r := b.Record("a")
+				if took < row.within[0]-3*time.Second || took > row.within[1] || r.Status != checkpoint.Done || r.FailuresTotal != 1 {
 					t.Errorf("record = %s after %s and %d failures, want it done within %s", r.Status, took, r.FailuresTotal, row.within)
 				}
 			})

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -137,9 +138,9 @@ func TestSilence(t *testing.T) {
 // away from this worker for a minute, and then is started again although the first handler still runs.
 func TestAbandonedHandler(t *testing.T) {
 	var end chan struct{}
-	runs := 0
+	var runs atomic.Int64
 	run := job.HandlerFunc(func(context.Context, *job.Job) ([]byte, error) {
-		if runs++; runs == 1 {
+		if runs.Add(1) == 1 {
 			<-end
 			return []byte("too late"), nil
 		}
@@ -159,12 +160,12 @@ func TestAbandonedHandler(t *testing.T) {
 			t.Errorf("run time = %s, want no more than until it was abandoned, and one line about that", ran)
 		}
 		time.Sleep(21 * time.Second)
-		if got := b.runOne(); got != delivery.NotRun || runs != 1 || b.Record("a").Status != checkpoint.Open {
-			t.Errorf("the second delivery = %d after %d runs, record %s; want it put back", got, runs, b.Record("a").Status)
+		if got := b.runOne(); got != delivery.NotRun || runs.Load() != 1 || b.Record("a").Status != checkpoint.Open {
+			t.Errorf("the second delivery = %d after %d runs, record %s; want it put back", got, runs.Load(), b.Record("a").Status)
 		}
 		time.Sleep(time.Minute)
-		if got := b.runOne(); got != delivery.Ran || runs != 2 || b.Record("a").Status != checkpoint.Done {
-			t.Errorf("the delivery a minute later = %d after %d runs, record %s; want it done", got, runs, b.Record("a").Status)
+		if got := b.runOne(); got != delivery.Ran || runs.Load() != 2 || b.Record("a").Status != checkpoint.Done {
+			t.Errorf("the delivery a minute later = %d after %d runs, record %s; want it done", got, runs.Load(), b.Record("a").Status)
 		}
 	})
 }

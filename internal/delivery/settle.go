@@ -26,6 +26,7 @@ type settlement struct {
 	endRecorded bool   // the record says how this delivery ended
 	leftOut     bool   // the last state could not be recorded
 	replaced    bool   // a new message on the same queue replaced this one
+	deadLetter  bool   // the poison queue has the message
 	word        string // how the delivery ended, for the trace
 }
 
@@ -260,11 +261,7 @@ func (s *settlement) poison(ctx context.Context, out *outcome) error {
 
 // reject moves the message to the poison queue.
 func (s *settlement) reject(out *outcome) error {
-	p := queue.Poison{
-		ID: s.msg.envelope.ID, Kind: s.msg.envelope.Kind, Reason: out.reason, PoisonedAt: time.Now().UTC(),
-		Worker: s.msg.runner.owner, Origin: s.msg.lease.Queue().Name(), MessageID: s.msg.lease.ID, Body: s.msg.lease.Text(),
-	}
-	if err := s.msg.account.Poison.PutPoison(s.msg.cleanup, p, s.msg.account.Payloads); err != nil {
+	if err := s.putPoison(out); err != nil {
 		return err
 	}
 	s.msg.stopRenewing()
@@ -272,6 +269,22 @@ func (s *settlement) reject(out *outcome) error {
 		return err
 	}
 	s.msg.log.Error("message moved to the poison queue", "reason", out.reason)
+	return nil
+}
+
+// putPoison puts the message on the poison queue, with the reason.
+func (s *settlement) putPoison(out *outcome) error {
+	if s.deadLetter {
+		return nil // this is a repeat
+	}
+	p := queue.Poison{
+		ID: s.msg.envelope.ID, Kind: s.msg.envelope.Kind, Reason: out.reason, PoisonedAt: time.Now().UTC(),
+		Worker: s.msg.runner.owner, Origin: s.msg.lease.Queue().Name(), MessageID: s.msg.lease.ID, Body: s.msg.lease.Text(),
+	}
+	if err := s.msg.account.Poison.PutPoison(s.msg.cleanup, p, s.msg.account.Payloads); err != nil {
+		return err
+	}
+	s.deadLetter = true
 	return nil
 }
 

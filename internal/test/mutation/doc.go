@@ -11,8 +11,8 @@
 //
 //	Load      parses packages, makes mutants, drops those that do not compile
 //	Judge     builds the tests, runs each test once to see which mutants it reaches,
-//	          then runs for each mutant these tests, the shortest first, but before them
-//	          tests that noticed another mutant of the same file
+//	          then runs for each mutant these tests: first tests that noticed another mutant
+//	          of the same file, then tests of its own package, then the others, the shortest first
 //	Baseline  is the share of noticed mutants by package, which may only rise
 //
 // A mutant that the tests notice by a failure, a panic or a loop is noticed. For a survivor a

@@ -64,7 +64,7 @@ type Options struct {
 }
 
 // Judge compiles the packages with all chosen mutants, finds the tests that reach each, and
-// runs them until one fails: first tests that noticed a mutant of the same file, then the shortest.
+// runs them until one fails, in the order of reaching.
 func Judge(ctx context.Context, packages []*Package, o Options) ([]Result, error) {
 	folder, err := os.MkdirTemp("", "mutants")
 	if err != nil {
@@ -246,16 +246,18 @@ const (
 )
 
 // reaching returns the tests that reach a mutant: first tests that noticed a mutant of the same
-// file, then the shortest.
+// file, then tests of its own package, the shortest first, then the others.
 func (j *judging) reaching(m *Mutant) []*test {
 	j.mu.Lock()
 	first := slices.Clone(j.noticing[m.File])
 	j.mu.Unlock()
 	first = slices.DeleteFunc(first, func(t *test) bool { return !t.reaches[m.ID] })
 	first = first[:min(len(first), favourites)]
-	for _, t := range j.tests {
-		if t.reaches[m.ID] && !slices.Contains(first, t) {
-			first = append(first, t)
+	for _, own := range []bool{true, false} {
+		for _, t := range j.tests {
+			if t.reaches[m.ID] && (t.pattern == m.Package) == own && !slices.Contains(first, t) {
+				first = append(first, t)
+			}
 		}
 	}
 	return first

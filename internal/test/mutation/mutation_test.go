@@ -72,22 +72,23 @@ func TestTimeIsUp(t *testing.T) {
 	}
 }
 
-// TestOrderOfTests: the shortest test runs first, unless a short test noticed a mutant of the same
-// file.
+// TestOrderOfTests: the shortest test of the mutant's package runs first, unless a short test noticed a
+// mutant of the same file.
 func TestOrderOfTests(t *testing.T) {
 	all := map[int]bool{1: true, 2: true}
 	tests := []*test{
 		{name: "TestA", took: time.Millisecond, reaches: map[int]bool{1: true}}, {name: "TestB", took: 2 * time.Millisecond, reaches: all},
 		{name: "TestC", took: 3 * time.Millisecond, reaches: all}, {name: "TestLong", took: time.Minute, reaches: all},
+		{name: "TestOwn", took: time.Hour, reaches: map[int]bool{1: true}, binary: binary{pattern: "./own"}},
 	}
 	j := judging{tests: tests}
-	one, same, elsewhere := &Mutant{ID: 1, File: "a.go"}, &Mutant{ID: 2, File: "a.go"}, &Mutant{ID: 2, File: "b.go"}
-	j.learn(one, tests[3:], "TestLong")
+	one, same, elsewhere := &Mutant{ID: 1, File: "a.go", Package: "./own"}, &Mutant{ID: 2, File: "a.go"}, &Mutant{ID: 2, File: "b.go"}
+	j.learn(one, tests[3:4], "TestLong")
 	j.learn(one, tests[:2], "TestA")
 	j.learn(one, tests[:3], "TestC")
 	j.learn(one, tests[:3], "panic: it may be of any of them")
 	for m, want := range map[*Mutant]string{
-		one: "TestC TestA TestB TestLong", same: "TestC TestB TestLong", elsewhere: "TestB TestC TestLong",
+		one: "TestC TestA TestOwn TestB TestLong", same: "TestC TestB TestLong", elsewhere: "TestB TestC TestLong",
 	} {
 		var names []string
 		for _, t := range j.reaching(m) {
