@@ -19,7 +19,9 @@ func TestFormatIsDocumented(t *testing.T) {
 }
 
 func TestRunningIsDocumented(t *testing.T) {
-	text, err := json.Marshal(runningBody{ID: "a", Generation: 1, RunTime: 1, Ran: 1, From: 1, Fraction: 1, Text: "a", HandOver: 1, Log: []byte("a")})
+	text, err := json.Marshal(runningBody{
+		ID: "a", Generation: 1, RunTime: 1, Ran: 1, From: 1, Fraction: 1, Text: "a", HandOver: 1, Log: []byte("a"),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

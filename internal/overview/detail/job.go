@@ -27,22 +27,6 @@ func JobRows(j client.Job, now time.Time) [][2]string {
 	if j.Live != nil && progress != "" {
 		progress += fmt.Sprintf(" (%s ago)", overview.Span(j.Live.Age))
 	}
-	state := ""
-	if j.StateSize > 0 {
-		state = fmt.Sprintf("%d bytes, version %d", j.StateSize, j.StateVersion)
-		if j.StateVersion == snapshotVersion {
-			state = fmt.Sprintf("%d bytes, a snapshot of its program", j.StateSize)
-		}
-	}
-	if j.HandOver > 0 && state != "" {
-		state += fmt.Sprintf("; a hand-over takes about %s", j.HandOver.Round(time.Millisecond))
-	}
-	if j.HasPreviousState {
-		state = strings.TrimPrefix(fmt.Sprintf("%s; the one before is kept too, %d bytes", state, j.PreviousStateSize), "; ")
-	}
-	if j.StepsBack > 0 {
-		state = strings.TrimPrefix(fmt.Sprintf("%s; the job resumed from the one before the last %s", state, times(j.StepsBack)), "; ")
-	}
 	result := ""
 	if j.Status == client.StatusDone {
 		result = fmt.Sprintf("%d bytes: spotctl result %s", j.ResultSize, j.ID)
@@ -68,13 +52,34 @@ func JobRows(j client.Job, now time.Time) [][2]string {
 		{"progress", progress}, {"written", fmt.Sprintf("%s ago by %s", overview.Span(j.Age()), plaintext.Line(j.Owner))},
 		{"claims", claimsInWords(j, now)},
 		{"interruptions", fmt.Sprint(j.Interruptions)}, {"failures", failures}, {"unclean exits", exits},
-		{"run time", overview.RunTime(j).Round(time.Millisecond).String()}, {"cost", costInWords(j)}, {"checkpoint", state},
+		{"run time", overview.RunTime(j).Round(time.Millisecond).String()}, {"cost", costInWords(j)}, {"checkpoint", stateInWords(j)},
 		{"needs", needsInWords(j)}, {"result", result},
 		{"inputs", inputsInWords(j.Inputs)}, {"outputs", stored}, {"follow-ups", followUpsInWords(j.FollowUps)},
 		{"deadline", deadlineInWords(j)}, {"estimate", estimateInWords(j)}, {"expected end", expectedEnd(j)}, {"at risk", riskInWords(j)},
 		{"moved", plaintext.Line(j.MoveReason)},
 		{"created", Moment(j.CreatedAt, now)}, {"ended", Moment(j.EndedAt, now)}, {"work", hashed(j.WorkSHA256)},
 	}
+}
+
+// stateInWords says which states of the job are kept, and how long it takes to hand over.
+func stateInWords(j client.Job) string {
+	state := ""
+	if j.StateSize > 0 {
+		state = fmt.Sprintf("%d bytes, version %d", j.StateSize, j.StateVersion)
+		if j.StateVersion == snapshotVersion {
+			state = fmt.Sprintf("%d bytes, a snapshot of its program", j.StateSize)
+		}
+	}
+	if j.HandOver > 0 && state != "" {
+		state += fmt.Sprintf("; a hand-over takes about %s", j.HandOver.Round(time.Millisecond))
+	}
+	if j.HasPreviousState {
+		state = strings.TrimPrefix(fmt.Sprintf("%s; the one before is kept too, %d bytes", state, j.PreviousStateSize), "; ")
+	}
+	if j.StepsBack > 0 {
+		state = strings.TrimPrefix(fmt.Sprintf("%s; the job resumed from the one before the last %s", state, times(j.StepsBack)), "; ")
+	}
+	return state
 }
 
 // needsInWords returns the requirements of the job's state on a worker, without their first

@@ -182,7 +182,8 @@ func TestStoredSnapshotChanged(t *testing.T) {
 		metadata[key] = &value
 	}
 	blob := account.Container(names.Records).NewBlockBlobClient(stored[0].Name)
-	if _, err := blob.Upload(t.Context(), streaming.NopCloser(bytes.NewReader(changed)), &blockblob.UploadOptions{Metadata: metadata}); err != nil {
+	with := &blockblob.UploadOptions{Metadata: metadata}
+	if _, err := blob.Upload(t.Context(), streaming.NopCloser(bytes.NewReader(changed)), with); err != nil {
 		t.Fatal(err)
 	}
 	m = newMachine(t, nil)
