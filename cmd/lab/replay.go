@@ -350,17 +350,18 @@ func (c *compareCommand) run(ctx context.Context, stdout io.Writer) error {
 	t := table.New(columns...)
 	for i, r := range reports {
 		per := func(n float64) float64 { return n / max(r.Hours.Useful, 1e-9) }
-		cells := []string{choices[i].Name, fmt.Sprintf("%.2f %%", r.Hours.Goodput()), fmt.Sprintf("%.2f %%", r.Hours.GoodputBusy()), "", "",
-			"", "",
-			fmt.Sprintf("%.1f", per(float64(r.Saves))), fmt.Sprintf("%.0f", per(float64(r.Calls))), fmt.Sprintf("%d of %d", r.Done, r.Jobs)}
-		for column, l := range []replay.Losses{r.Warned, r.Sudden} {
+		var redone, ran [2]string
+		for i, l := range []replay.Losses{r.Warned, r.Sudden} {
 			if l.Runs > 0 {
-				cells[3+column] = seconds(l.Redone)
+				redone[i] = seconds(l.Redone)
 			}
 			if l.Resumed > 0 {
-				cells[5+column] = seconds(l.Mean)
+				ran[i] = seconds(l.Mean)
 			}
 		}
+		cells := []string{choices[i].Name, fmt.Sprintf("%.2f %%", r.Hours.Goodput()), fmt.Sprintf("%.2f %%", r.Hours.GoodputBusy()), redone[0],
+			redone[1], ran[0], ran[1],
+			fmt.Sprintf("%.1f", per(float64(r.Saves))), fmt.Sprintf("%.0f", per(float64(r.Calls))), fmt.Sprintf("%d of %d", r.Done, r.Jobs)}
 		switch {
 		case s.Fleet.Price > 0 && choices[i].Fixed > 0 && s.Fleet.Dear == 0:
 			cells = append(cells, "unknown") // without a price of regular VMs

@@ -120,7 +120,7 @@ func (rs *restorer) readRange(ctx context.Context, hash string, buffer []byte, o
 		switch _, conflict := errors.AsType[*ConflictError](err); {
 		case err == nil:
 			return nil
-		case conflict, errors.Is(err, ErrDamaged), refused(err) && !isForbidden(err):
+		case conflict, errors.Is(err, ErrDamaged), refused(err) && !isForbidden(err), PermanentRefusal(err) != "":
 			return err
 		case ctx.Err() != nil:
 			return context.Cause(ctx)

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 )
@@ -39,6 +42,21 @@ func TestStateIsCutOff(t *testing.T) {
 		r := restore(t, b.claimedLarge(t, severalReads))
 		b.cutBodies(20)
 		readRest(t, r, severalReads, 0)
+	})
+}
+
+// TestStateIsArchived: a blob that somebody moved to the archive cannot be read again soon: reading its
+// state ends with the refusal, and waits for nothing.
+func TestStateIsArchived(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		r := restore(t, b.claimedLarge(t, severalReads))
+		b.OnCall(func(storage.Call) storage.Fault {
+			return storage.Fault{Refuse: &storage.Error{Status: http.StatusConflict, Code: string(bloberror.BlobArchived)}}
+		})
+		begun := time.Now()
+		if _, err := io.Copy(io.Discard, r); !bloberror.HasCode(err, bloberror.BlobArchived) || time.Since(begun) > time.Minute {
+			t.Errorf("reading = %v after %s, want %s at once", err, time.Since(begun), bloberror.BlobArchived)
+		}
 	})
 }
 
