@@ -226,7 +226,7 @@ var mutations = []mutation{
 		// A worker that lacks a kind poisons the jobs of workers that have it.
 		name: "no other worker has a kind that this one lacks",
 		file: "internal/delivery/handlers.go",
-		old:  "best = max(best, has)", replacement: "_ = has",
+		old:  "best = max(best, answer)", replacement: "_ = best",
 		run: "^TestHistories$", pkg: histories, args: some, sign: `has a handler for kind`,
 	},
 	{
