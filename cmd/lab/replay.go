@@ -341,6 +341,17 @@ func (c *compareCommand) run(ctx context.Context, stdout io.Writer) error {
 		}
 		return printJSON(stdout, all)
 	}
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "%s\n\n", plaintext.Line(s.Words()))
+	for _, line := range compared(s, choices, reports).Lines(0) {
+		fmt.Fprintln(&out, line)
+	}
+	_, err = stdout.Write(out.Bytes())
+	return err
+}
+
+// compared has a line for each policy.
+func compared(s replay.Scenario, choices []replay.Choice, reports []*replay.Report) *table.Table {
 	right := func(name string) table.Column { return table.Column{Name: name, Right: true} }
 	columns := []table.Column{{Name: "policy"}, right("goodput"), right("of paid"), right("redone: noticed"), right("sudden"),
 		right("ran after: noticed"), right("sudden"), right("saves/h"), right("calls/h"), right("done")}
@@ -370,11 +381,5 @@ func (c *compareCommand) run(ctx context.Context, stdout io.Writer) error {
 		}
 		t.Add(cells...)
 	}
-	var out bytes.Buffer
-	fmt.Fprintf(&out, "%s\n\n", plaintext.Line(s.Words()))
-	for _, line := range t.Lines(0) {
-		fmt.Fprintln(&out, line)
-	}
-	_, err = stdout.Write(out.Bytes())
-	return err
+	return t
 }
