@@ -4,7 +4,6 @@ package snapshots
 
 import (
 	"bytes"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -272,31 +271,54 @@ func TestRefusals(t *testing.T) {
 	withCRIU(t)
 	t.Parallel()
 	python := need.Command(t, "python3")
-	connected := `
+	const connected = `
 import socket, time
 a = socket.socket(); a.bind(("127.0.0.1", 0)); a.listen()
 b = socket.create_connection(a.getsockname()); c = a.accept()
 time.sleep(100)
 `
+	shell := func(line string) []string { return []string{"/bin/sh", "-c", line + "; exec sleep 100"} }
 	outside := filepath.Join(t.TempDir(), "outside")
-	for name, row := range map[string]struct{ code, want string }{
-		"connection": {connected, "network"},
-		"semaphore":  {"import multiprocessing, time; lock = multiprocessing.Lock(); time.sleep(100)", "a file that was deleted"},
-		"outside": {fmt.Sprintf("import time; f = open(%q, 'w'); time.sleep(100)", outside),
-			outside + " open for writing, which is not in the job's folder"},
-		"link out of the folder": {"import os, time; os.symlink('/usr/bin', 'bin'); time.sleep(100)", "work/bin -> /usr/bin"},
-		"pipe in the folder":     {"import os, time; os.mkfifo('pipe'); time.sleep(100)", "has a pipe, socket or device"},
+	for name, row := range map[string]struct {
+		command []string
+		want    string
+	}{
+		"connection": {[]string{python, "-c", connected}, "network"},
+		"semaphore": {[]string{python, "-c", "import multiprocessing, time; lock = multiprocessing.Lock(); time.sleep(100)"},
+			"a file that was deleted"},
+		"outside":                {shell("exec 3>" + outside), outside + " open for writing, which is not in the job's folder"},
+		"link out of the folder": {shell("ln -s /usr/bin bin"), "work/bin -> /usr/bin"},
+		"pipe in the folder":     {shell("mkfifo pipe"), "has a pipe, socket or device"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := newMachine(t, nil)
-			r := m.begin(program.Kind{Name: "refused", Command: []string{python, "-c", row.code}, Snapshot: true}, nil, never)
-			r.wait()
-			if !job.IsPermanent(r.err) || !strings.Contains(r.err.Error(), row.want) {
-				t.Errorf("Run = %v, want a permanent error with %q; log:\n%s", r.err, row.want, m.log)
+			err := m.refusal(program.Kind{Name: "refused", Command: row.command, Snapshot: true})
+			if !job.IsPermanent(err) || !strings.Contains(err.Error(), row.want) {
+				t.Errorf("Run = %v, want a permanent error with %q; log:\n%s", err, row.want, m.log)
 			}
 		})
 	}
+}
+
+// refusal runs a program until its first snapshot is refused, and returns the error of the job. It runs
+// the program again where a busy machine was slow to start it, so that the snapshot came too early.
+func (m *machine) refusal(k program.Kind) error {
+	m.t.Helper()
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		r := m.begin(k, nil, never)
+		for !r.Latest().HasState() && time.Now().Before(end) {
+			select {
+			case <-r.done:
+				return r.err
+			case <-time.After(5 * time.Millisecond):
+			}
+		}
+		r.stop(job.Cancelled, 0)
+		r.Close()
+	}
+	m.t.Fatalf("the program was not refused within %s; log:\n%s", patience, m.log)
+	return nil
 }
 
 // TestLaterRefusal keeps the last snapshot of a program that cannot be frozen any longer.
