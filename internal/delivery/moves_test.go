@@ -3,6 +3,7 @@ package delivery_test
 import (
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -107,10 +108,10 @@ func TestReleaseUnstarted(t *testing.T) {
 func TestMoveThatFails(t *testing.T) {
 	set := func(b *bench) { b.config.MoveAfter = 1 }
 	onBench(t, job.Kinds{"k": &rig.SteadyReporter{}}, func(t *testing.T, b *bench) {
-		puts := 0
+		var puts atomic.Int64
 		b.Server.OnCall(func(c storage.Call) storage.Fault {
 			if c.Operation == storage.OpPutMessage && c.Queue == b.Names.OnDemand {
-				puts++
+				puts.Add(1)
 				return storage.Fault{Refuse: &storage.Error{Status: http.StatusForbidden, Code: "AuthorizationPermissionMismatch"}}
 			}
 			return storage.Fault{}
@@ -125,8 +126,8 @@ func TestMoveThatFails(t *testing.T) {
 		for _, wait := range waits {
 			wait()
 		}
-		if b.onDemand() != 0 || b.visible() != 3 || puts == 0 || b.counter.WithPrefix("moved") != 0 {
-			t.Errorf("%d jobs moved, %d visible after %d puts; want none, all 3", b.onDemand(), b.visible(), puts)
+		if b.onDemand() != 0 || b.visible() != 3 || puts.Load() == 0 || b.counter.WithPrefix("moved") != 0 {
+			t.Errorf("%d jobs moved, %d visible after %d puts; want none, all 3", b.onDemand(), b.visible(), puts.Load())
 		}
 		failed := b.lines("job not moved to the on-demand queue; it stays on its own until it is interrupted again")
 		rested := b.lines("job stays on its queue: moving another one to the on-demand queue has just failed")

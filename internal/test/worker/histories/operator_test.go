@@ -183,6 +183,7 @@ func (h *history) requeueOrphans(tool *operate.PoisonQueue) (more bool) {
 	}
 	// A job whose message is hidden by a worker without its kind gets a second message.
 	for _, o := range survey.Orphans {
+		h.kinds["chain"].(*chain).endSilence(o.Record.ID)
 		switch action, detail, err := tool.Requeue(h.t.Context(), o, tool.Queue); action {
 		case operate.Requeued:
 			h.count(&h.requeues)

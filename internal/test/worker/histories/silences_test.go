@@ -65,6 +65,16 @@ func (c *chain) hangs(p *plannedJob, step int) bool {
 	return !was
 }
 
+// endSilence keeps the handler of a job from hanging: the message that an operator enqueues for its
+// record has no limits, so nothing would stop the handler.
+func (c *chain) endSilence(id string) {
+	if s, ok := c.plan.silences[id]; ok {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.hung[failedStep{id, s.step}] = true
+	}
+}
+
 // countSilence records that a handler was stopped because it exceeded a limit, which is a
 // failure.
 func (c *chain) countSilence(ctx context.Context, p *plannedJob) {
