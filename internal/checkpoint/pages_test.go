@@ -145,6 +145,15 @@ func TestPagesOfRandomHistories(t *testing.T) {
 	}
 }
 
+// handedOver releases a claim, and returns the claim of another worker that has restored the state.
+func (b *rig) handedOver(t *testing.T, c *Claim, want []byte) *Claim {
+	t.Helper()
+	must(t, c.Release(t.Context(), Snapshot{}))
+	c = b.acquire(t, ours, "worker-2")
+	restored(t, c, want)
+	return c
+}
+
 // TestPagesSent: of a state with 1 % of its pages changed, at most three times these pages are
 // sent, also by a worker that has restored it.
 func TestPagesSent(t *testing.T) {
@@ -170,9 +179,7 @@ func TestPagesSent(t *testing.T) {
 				t.Errorf("save %d sent %d blocks, want pages and a layout", n, calls)
 			}
 			if n == 1 {
-				must(t, c.Release(t.Context(), Snapshot{}))
-				c = b.acquire(t, ours, "worker-2")
-				restored(t, c, state)
+				c = b.handedOver(t, c, state)
 			}
 		}
 		c = b.acquire(t, ours, "worker-3")
@@ -213,9 +220,7 @@ func TestMovedPagesSent(t *testing.T) {
 				t.Errorf("save %d sent %d bytes, want at most three times the %d that changed", n, sent, size/100)
 			}
 			if n == 1 {
-				must(t, c.Release(t.Context(), Snapshot{}))
-				c = b.acquire(t, ours, "worker-2")
-				restored(t, c, state)
+				c = b.handedOver(t, c, state)
 			}
 		}
 		c = b.acquire(t, ours, "worker-3")

@@ -214,7 +214,7 @@ func TestUnsavedStates(t *testing.T) {
 	}
 }
 
-// TestSaveAll: each running job saves its new state at once when it is asked, and says so; a job that cannot says that.
+// TestSaveAll: each running job saves its new state at once when it is asked, and reports that it saved, or that it cannot.
 func TestSaveAll(t *testing.T) {
 	kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
 		for n := byte(1); ; n++ {
