@@ -29,15 +29,18 @@ type breakerEvents struct {
 func (b *breakerEvents) Broke(kind string)     { b.events = append(b.events, "broke "+kind) }
 func (b *breakerEvents) Recovered(kind string) { b.events = append(b.events, "recovered "+kind) }
 
+// observedBy returns a runner with as much as circuit breakers need.
+func observedBy(o Observer) *Runner {
+	return &Runner{RunnerConfig: RunnerConfig{Settings: Settings{Loops: &health.Loops{}}, Observer: o, Fleet: &Fleet{turn: make(chan struct{}, 1)}}}
+}
+
 // TestBreakerIsReported: when a circuit breaker opens or closes, metrics, the note in the health of the
 // worker and one line in its log report it, and a job that is refused says why.
 func TestBreakerIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		observed := &breakerEvents{}
-		r := &Runner{RunnerConfig: RunnerConfig{
-			Settings: Settings{Loops: &health.Loops{}}, Observer: observed, Fleet: &Fleet{turn: make(chan struct{}, 1)},
-		}}
+		r := observedBy(observed)
 		run := func(i int, verdict breaker.Verdict) *outcome {
 			r.Fleet.sampled = Sample{at: time.Now()}
 			m := &message{runner: r, log: slog.New(slog.NewTextHandler(&log, nil)), cleanup: t.Context()}
@@ -112,9 +115,7 @@ func TestBreakerClosesDuringARun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		observed := &breakerEvents{}
-		r := &Runner{RunnerConfig: RunnerConfig{
-			Settings: Settings{Loops: &health.Loops{}}, Observer: observed, Fleet: &Fleet{turn: make(chan struct{}, 1)},
-		}}
+		r := observedBy(observed)
 		enter := func(i int) (*breakerPass, *outcome) {
 			r.Fleet.sampled = Sample{at: time.Now(), err: errors.New("unlisted")} // others may run the kind
 			m := &message{runner: r, log: slog.New(slog.NewTextHandler(&log, nil)), cleanup: t.Context()}
