@@ -44,13 +44,15 @@ type machine struct {
 	before    []string // all files, before anything was installed
 }
 
-// run runs a test, and cleans up after a failure.
+// run runs a test, and cleans up after a failure. What a failed test leaves does not fail the
+// next ones.
 func (m *machine) run(t *testing.T, name string, test func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) {
 		defer func() {
 			if t.Failed() {
 				t.Logf("log of the worker:\n%s", logged(workerLog))
 				_ = m.extension.want(t)
+				m.before = inventory(t)
 			}
 		}()
 		test(t)
