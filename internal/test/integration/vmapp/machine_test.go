@@ -177,8 +177,16 @@ func wantNothingLeft(t *testing.T, before []string) {
 			t.Errorf("unit after the removal: %s, want none", unit)
 		}
 	}
-	if out, _ := exec.CommandContext(t.Context(), "find", "/proc", "-maxdepth", "2", "-name", "exe", "-lname",
-		"/opt/*").Output(); len(out) > 0 {
-		t.Errorf("processes after the removal: %s, want none", out)
+	processes, err := filepath.Glob("/proc/[0-9]*/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, process := range processes {
+		program, _ := os.Readlink(process) // of a process that has ended, if there is an error
+		if strings.HasPrefix(program, "/opt/") {
+			command, _ := os.ReadFile(filepath.Join(filepath.Dir(process), "cmdline"))
+			group, _ := os.ReadFile(filepath.Join(filepath.Dir(process), "cgroup"))
+			t.Errorf("process after the removal: %s %q in %s, want none", process, command, bytes.ReplaceAll(group, []byte("\n"), []byte(" ")))
+		}
 	}
 }
