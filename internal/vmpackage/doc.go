@@ -16,4 +16,7 @@
 // A release is named after the version and the digest of the package's content. Two
 // packages of one name are therefore the same, and a VM can hold a version and its
 // successor during an update.
+//
+// Bills of materials and licence texts are made here: syft is no module, and
+// google/go-licenses guesses.
 package vmpackage

@@ -25,6 +25,11 @@
 //
 // Another version may cut differently, at the price of sending everything again: a saved
 // state is read without knowing its cuts.
+//
+// # No library
+//
+// restic/chunker is too slow, jotfs/fastcdc-go has no recent version, and
+// PlakarKorp/go-cdc-chunkers has one size for each stream and no groups.
 package chunks
 
 import (

@@ -34,6 +34,19 @@
 // An archive with links has version 2 and is otherwise the same: versions of this package
 // without links can read an archive that has none.
 //
+// Version 3 has hard links and files with holes:
+//
+//	h 000000000000 000000000000 000000000000 "b" "a/first"
+//	s 000000001000 000000000000 000000000115 "holes" 000040000000 000000000000+000000001000
+//
+// h is another name of a file that stands before it. s is a file with holes, z an executable
+// one. Size and offsets are of its data, one range behind the other. Behind the path are the
+// size of the file, and offset and length of each range, at most 1,000.
+//
+// Version 4 is version 3 with more than 200,000 entries (at most 1,000,000) or an index of more
+// than 64 MiB (at most 256 MiB). In every version the rests lie in the order of the index, then
+// the whole MiBs, so that a reader can stream them.
+//
 // Links must not lead out of the folder; others are rejected, as are devices. Times,
 // owners and modes except "executable" are not stored.
 //

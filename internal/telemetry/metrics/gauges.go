@@ -50,9 +50,7 @@ func newSilence(g *guard) *silence {
 		checkpoint: prometheus.NewDesc(namespace+"_oldest_checkpoint_age_seconds",
 			"Age of the oldest checkpoint of all running jobs, or since when their handlers run: the work that a sudden death repeats.", nil, nil),
 		silent: prometheus.NewDesc(namespace+"_jobs_silent",
-			"Running jobs whose last report is older than 2 min and 10 times as old as two of their reports were ever apart, or that have not "+
-				"reported since they started for an hour, or for 5 min and 10 times as long as the longest of at least 20 jobs of their kind ran here.",
-			nil, nil),
+			"Running jobs that are silent for unusually long; alert SpotworkerJobSilent has the rule.", nil, nil),
 		lacking: prometheus.NewDesc(namespace+"_jobs_without_worker",
 			"Jobs that this worker hides because no live worker has their kind, or the machine for their state. "+
 				"The sum over all workers is about their number.",

@@ -5,5 +5,5 @@
 //
 // The most important ones are part of make integration; make mutants tries all of
 // them. make test checks that each mutation still applies (apply_test.go), without
-// running it. docs/proof.md has the table.
+// running it. table.md lists them for people.
 package mutants

@@ -10,7 +10,7 @@
 // [Parse] is strict: an unknown field, and a step that is not possible on Azure, are
 // refused with file, line, column and reason. It validates the steps on a model of the
 // VMs and events (validate.go).
-// docs/lab.md describes the format; [Ready] holds scenarios that can be used as
+// format.md describes the format; [Ready] holds scenarios that can be used as
 // they are.
 //
 // A [Player] is one loop that applies the steps when they are due, and a narrator
