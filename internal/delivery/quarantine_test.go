@@ -120,51 +120,6 @@ func TestCrashesInARow(t *testing.T) {
 	})
 }
 
-// TestFailedHereLast: a job that failed on this machine last is left to other machines for ten minutes, unless there is none,
-// or another job of its kind has succeeded here since.
-func TestFailedHereLast(t *testing.T) {
-	for name, row := range map[string]struct {
-		others, worked bool
-		within         [2]time.Duration
-	}{
-		"others":               {true, false, [2]time.Duration{10 * time.Minute, 11 * time.Minute}},
-		"no others":            {false, false, [2]time.Duration{10 * time.Second, 20 * time.Second}},
-		"others, and it works": {true, true, [2]time.Duration{10 * time.Second, 20 * time.Second}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			fails := true
-			run := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
-				if fails && j.ID == "a" {
-					fails = false
-					return nil, errors.New("out of luck")
-				}
-				return nil, nil
-			})
-			onBench(t, job.Kinds{"k": run}, func(t *testing.T, b *bench) {
-				if row.others {
-					p := presence.Presence{Worker: "vm_1-boot-1", State: "process", Kinds: []string{"k"}, TakesFrom: []string{b.Names.Queue}}
-					defer b.keepAlive(p)()
-				}
-				b.Put("a", "k", "")
-				b.runOne()
-				if r := b.Record("a"); r.FailuresTotal != 1 || r.FailedBy != "vm_0-boot" {
-					t.Fatalf("record = %d failures, the last on %q; want one on vm_0-boot", r.FailuresTotal, r.FailedBy)
-				}
-				if row.worked {
-					time.Sleep(2 * time.Second)
-					b.Put("b", "k", "")
-					b.runOne()
-				}
-				took, _ := b.untilEnd(time.Hour, 10*time.Second)
-				r := b.Record("a")
-				if took < row.within[0]-3*time.Second || took > row.within[1] || r.Status != checkpoint.Done || r.FailuresTotal != 1 {
-					t.Errorf("record = %s after %s and %d failures, want it done within %s", r.Status, took, r.FailuresTotal, row.within)
-				}
-			})
-		})
-	}
-}
-
 // TestUnsavedStates: a state that cannot be recorded keeps no job from its end, and the record keeps the state before it.
 func TestUnsavedStates(t *testing.T) {
 	good := job.Progress{State: []byte("good"), Fraction: 0.25}
