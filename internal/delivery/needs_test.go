@@ -54,3 +54,29 @@ func TestLineOfUnmetNeeds(t *testing.T) {
 		})
 	}
 }
+
+// TestUnmetNeedsAfterADay: a job whose state needs a machine is poison after a day only if no live worker has that machine. It
+// is counted as waiting until it is poison, or such a worker is there.
+func TestUnmetNeedsAfterADay(t *testing.T) {
+	for name, arrives := range map[string]bool{"no machine": false, "another machine": true} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, job.Kinds{"k": picky{"small"}}, func(t *testing.T, b *bench) {
+				b.putOpen("a", "k", checkpoint.Snapshot{State: []byte("s"), Needs: "large"})
+				time.Sleep(24*time.Hour - 10*time.Second)
+				if b.runOne(); b.Sight().Unlike["k"] != 1 {
+					t.Fatalf("%v wait for a machine, want one", b.Sight().Unlike)
+				}
+				if arrives {
+					p := b.other()
+					p.Offers = []string{"large"}
+					defer b.keepAlive(p)()
+				}
+				b.WaitFor("the message", time.Hour, func() bool { return b.visible() == 1 })
+				b.runOne()
+				if poison := b.Record("a").Status == checkpoint.Poison; poison == arrives || len(b.Sight().Unlike) != 0 {
+					t.Errorf("record = %s, %v wait for a machine; want it poison: %t, and none", b.Record("a").Status, b.Sight().Unlike, !arrives)
+				}
+			})
+		})
+	}
+}

@@ -22,8 +22,9 @@ func TestRepeatsOfACall(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
 				b.PutLarge("a", "k", make([]byte, 100<<10))
-				wait := b.begin(b.claim())
+				lease := b.claim()
 				end := b.down(chosen(b))
+				wait := b.begin(lease)
 				time.Sleep(20 * time.Second)
 				end()
 				wait()
