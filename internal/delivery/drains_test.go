@@ -24,14 +24,17 @@ func TestDrainOfManyJobs(t *testing.T) {
 			waits = append(waits, b.begin(b.claim()))
 		}
 		time.Sleep(2 * time.Second)
-		b.Server.OnCall(func(c storage.Call) storage.Fault { return storage.Fault{Before: 10 * time.Millisecond} })
+		if active := len(b.Jobs()); active != n || b.Counts().Active != n {
+			t.Errorf("%d jobs are active, want %d", active, n)
+		}
+		b.Server.OnCall(func(storage.Call) storage.Fault { return storage.Fault{Before: 10 * time.Millisecond} })
 		begun := time.Now()
 		b.drainNow(10 * time.Second)
 		for _, wait := range waits {
 			wait()
 		}
-		if took := time.Since(begun); b.Counts().Released != n || b.visible() != n || took > 3*time.Second {
-			t.Errorf("%d jobs released, %d visible after %s; want %d within 3s", b.Counts().Released, b.visible(), took, n)
+		if took := time.Since(begun); b.Counts().Released != n || b.visible() != n || took > 300*time.Millisecond {
+			t.Errorf("%d jobs released, %d visible after %s; want %d within 0.3s", b.Counts().Released, b.visible(), took, n)
 		}
 	})
 }

@@ -59,8 +59,8 @@ func TestFetchOfInputs(t *testing.T) {
 					t.Errorf("record = %s %q after %d failures, %d messages; want it done: %t", r.Status, r.Reason, r.FailuresTotal,
 						b.MessagesLeft(), row.done)
 				}
-				if n := b.counter.Of("failed k, error")["failed k, error"]; n != row.failed {
-					t.Errorf("%d failures reported, want %d", n, row.failed)
+				if n := b.counter.Of("failed k, error")["failed k, error"]; n != row.failed || (r.FailedBy == "vm_0-boot") != (row.failed == 1) {
+					t.Errorf("%d failures reported, the last on %q; want %d", n, r.FailedBy, row.failed)
 				}
 				changed, busy := b.lines("an input changed while it was fetched; looking again"),
 					b.lines("inputs of the job are unavailable; trying again")

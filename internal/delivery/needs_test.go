@@ -29,10 +29,11 @@ func TestNeedsMetLater(t *testing.T) {
 func TestLineOfUnmetNeeds(t *testing.T) {
 	const line = "job waits for a worker that meets the needs of its state"
 	for name, row := range map[string]struct {
-		offers string // of another worker
-		down   bool   // heartbeats cannot be listed
-		lines  int
-	}{"no other": {"small", false, 1}, "another meets them": {"large", false, 0}, "not known": {"large", true, 1}} {
+		offers  string // of another worker
+		down    bool   // heartbeats cannot be listed
+		lines   int
+		counted int
+	}{"no other": {"small", false, 1, 3}, "another meets them": {"large", false, 0, 0}, "not known": {"large", true, 1, 0}} {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, job.Kinds{"k": picky{"small"}}, func(t *testing.T, b *bench) {
 				p := b.other()
@@ -49,6 +50,9 @@ func TestLineOfUnmetNeeds(t *testing.T) {
 				}
 				if got := b.lines(line); got != row.lines || b.Record("a").Status != checkpoint.Open {
 					t.Errorf("%d lines, record %s; want %d, and it open", got, b.Record("a").Status, row.lines)
+				}
+				if got := b.Sight().Unlike["k"]; got != row.counted {
+					t.Errorf("%d jobs are counted as waiting, want %d", got, row.counted)
 				}
 			})
 		})

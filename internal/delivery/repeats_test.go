@@ -62,3 +62,24 @@ func TestPutBackInAnOutage(t *testing.T) {
 		}
 	})
 }
+
+// TestRequeueInAnOutage: a message of another worker's kind becomes visible soon, also if that takes several tries.
+func TestRequeueInAnOutage(t *testing.T) {
+	onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
+		p := b.other()
+		p.Kinds = []string{"other"}
+		defer b.keepAlive(p)()
+		b.Put("a", "other", "")
+		claimed := time.Now()
+		lease := b.claim()
+		end := b.down(func(c storage.Call) bool { return c.Operation == storage.OpUpdateMessage })
+		wait := b.begin(lease)
+		time.Sleep(4 * time.Second)
+		end()
+		wait()
+		b.WaitFor("the message", time.Minute, func() bool { return b.visible() == 1 })
+		if took := time.Since(claimed); took > 15*time.Second {
+			t.Errorf("visible after %s, want it before its visibility timeout expires", took)
+		}
+	})
+}
