@@ -145,3 +145,29 @@ func TestBreakerClosesDuringARun(t *testing.T) {
 		}
 	})
 }
+
+// TestBreakerOfTheOnlyMachine: where no other machine runs the kind, any number of jobs run once the circuit breaker's rest is over.
+func TestBreakerOfTheOnlyMachine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := observedBy(&breakerEvents{})
+		enter := func(i int) (*breakerPass, *outcome) {
+			r.Fleet.sampled = Sample{at: time.Now()}
+			m := &message{runner: r, log: slog.New(slog.DiscardHandler), cleanup: t.Context()}
+			m.envelope = queue.Envelope{ID: fmt.Sprint("job-", i), Kind: "render"}
+			return enterBreaker(t.Context(), m)
+		}
+		for i := range 5 {
+			pass, _ := enter(i)
+			pass.leave(t.Context(), breaker.Fails, true)
+		}
+		if _, out := enter(5); out == nil {
+			t.Error("a job runs while the breaker rests")
+		}
+		time.Sleep(time.Minute)
+		for i := range 3 {
+			if _, out := enter(6 + i); out != nil {
+				t.Errorf("job %d after the rest = %+v, want it to run beside the others", i, out)
+			}
+		}
+	})
+}

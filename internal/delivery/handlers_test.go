@@ -106,3 +106,17 @@ func TestSpacing(t *testing.T) {
 		t.Errorf("wait an hour later = %s, want %s again", got, minDefer)
 	}
 }
+
+func TestPutBackDelay(t *testing.T) {
+	noon := time.Date(2026, 3, 9, 12, 0, 0, 0, time.UTC)
+	for waited, want := range map[time.Duration]time.Duration{
+		0: minKindDelay, 2 * time.Minute: minKindDelay, 3 * time.Minute: 45 * time.Second, 4 * time.Minute: maxKindDelay, time.Hour: maxKindDelay,
+	} {
+		if got := putBackDelay(noon.Add(-waited), noon); got != want {
+			t.Errorf("putBackDelay after %s = %s, want %s", waited, got, want)
+		}
+	}
+	if got := putBackDelay(time.Time{}, noon); got != minKindDelay {
+		t.Errorf("putBackDelay at first = %s, want %s", got, minKindDelay)
+	}
+}

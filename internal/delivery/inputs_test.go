@@ -59,8 +59,8 @@ func TestFetchOfInputs(t *testing.T) {
 					t.Errorf("record = %s %q after %d failures, %d messages; want it done: %t", r.Status, r.Reason, r.FailuresTotal,
 						b.MessagesLeft(), row.done)
 				}
-				if n := b.counter.Of("failed k, error")["failed k, error"]; n != row.failed {
-					t.Errorf("%d failures reported, want %d", n, row.failed)
+				if n := b.counter.Of("failed k, error")["failed k, error"]; n != row.failed || (r.FailedBy == "vm_0-boot") != (row.failed == 1) {
+					t.Errorf("%d failures reported, the last on %q; want %d", n, r.FailedBy, row.failed)
 				}
 				changed, busy := b.lines("an input changed while it was fetched; looking again"),
 					b.lines("inputs of the job are unavailable; trying again")
@@ -82,8 +82,8 @@ func TestInputsWithoutACache(t *testing.T) {
 		if took := time.Since(begun); took < 7*time.Second || took > 8*time.Second || lines != 4 {
 			t.Errorf("released after %s and %d lines, want the waits of five tries, 7.5s", took, lines)
 		}
-		if r := b.Record("a"); r.Status == checkpoint.Done || r.FailuresTotal != 0 || b.MessagesLeft() != 1 || b.visible() != 0 {
-			t.Errorf("record = %s after %d failures, %d messages; want it left for later", r.Status, r.FailuresTotal, b.MessagesLeft())
+		if r := b.Record("a"); r.Status != "" || r.FailuresTotal != 0 || b.MessagesLeft() != 1 || b.visible() != 0 {
+			t.Errorf("record = %q after %d failures, %d messages; want it left for later", r.Status, r.FailuresTotal, b.MessagesLeft())
 		}
 	})
 }
@@ -169,4 +169,45 @@ func TestStopsOfAFetch(t *testing.T) {
 			}, withCache(folder, 1<<20))
 		})
 	}
+}
+
+// TestInputsThatAreGone: a job whose inputs are gone is poison, and a further message of it is removed if the job was done before.
+func TestInputsThatAreGone(t *testing.T) {
+	for name, row := range map[string]struct {
+		done   bool
+		status checkpoint.Status
+		poison int
+	}{"done": {true, checkpoint.Done, 0}, "not done": {false, checkpoint.Poison, 1}} {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
+				b.PutData("in", "text")
+				b.PutWithInputs("a", "k", oneInput)
+				text := b.Server.Messages(b.Names.Queue)[0].Text
+				if row.done {
+					b.runOne()
+					b.PutText(text)
+				}
+				if _, err := b.Account(b.Server.Transport()).Container("data").NewBlobClient("in").Delete(t.Context(), nil); err != nil {
+					t.Fatal(err)
+				}
+				b.restarted()
+				b.runOne()
+				r := b.Record("a")
+				if r.Status != row.status || b.MessagesLeft() != 0 || len(b.PoisonMessages()) != row.poison {
+					t.Errorf("record = %s %q, %d messages, %d in the poison queue; want %s, none, %d", r.Status, r.Reason, b.MessagesLeft(),
+						len(b.PoisonMessages()), row.status, row.poison)
+				}
+				if n := b.counter.Of("failed k, permanent")["failed k, permanent"]; n != row.poison {
+					t.Errorf("%d permanent failures reported, want %d", n, row.poison)
+				}
+			}, withCache(folder, 1<<20))
+		})
+	}
+}
+
+// restarted replaces the worker's runner by a new one, as a restart of the process does.
+func (b *bench) restarted() {
+	b.Runner = delivery.NewRunner(b.config)
+	b.SetOwner("vm_0-boot-2")
 }

@@ -67,3 +67,34 @@ func TestWaitersAreCountedDown(t *testing.T) {
 		}
 	})
 }
+
+// TestMovingAverage: the first job is the mean, and each further one moves it by an eighth; no job takes no time.
+func TestMovingAverage(t *testing.T) {
+	var a MovingAverage
+	for _, row := range []struct{ took, want time.Duration }{
+		{0, time.Microsecond}, {801 * time.Microsecond, 101 * time.Microsecond}, {101 * time.Microsecond, 101 * time.Microsecond},
+	} {
+		if a.Add(row.took); a.Mean != row.want {
+			t.Errorf("mean after %s = %s, want %s", row.took, a.Mean, row.want)
+		}
+	}
+}
+
+// TestSlotsLearn: once jobs of a kind are known to take long, none waits in its slot, and the message is hidden for that time.
+func TestSlotsLearn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := &kindSlots{taken: make(chan struct{}, 1)}
+		if !k.wait(t.Context()) {
+			t.Fatal("the first job gets no slot")
+		}
+		k.leave(20 * time.Second)
+		k.taken <- struct{}{}
+		begun := time.Now()
+		if k.wait(t.Context()) || time.Since(begun) != 0 {
+			t.Errorf("the next job waited for %s, want it refused at once", time.Since(begun))
+		}
+		if got := k.delay(); got < 15*time.Second || got > 25*time.Second {
+			t.Errorf("delay = %s, want 20s give or take a quarter", got)
+		}
+	})
+}

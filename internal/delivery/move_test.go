@@ -87,3 +87,21 @@ func TestJudgeWaiting(t *testing.T) {
 		}
 	}
 }
+
+// TestMoveRest: after a move that failed, none is tried for movePause.
+func TestMoveRest(t *testing.T) {
+	var m moveRest
+	now := time.Date(2026, 3, 9, 12, 0, 0, 0, time.UTC)
+	if !m.mayTry(now) {
+		t.Error("mayTry before any failure = false, want true")
+	}
+	m.failed(now)
+	for _, row := range []struct {
+		after time.Duration
+		want  bool
+	}{{0, false}, {movePause - 1, false}, {movePause, true}, {time.Hour, true}} {
+		if got := m.mayTry(now.Add(row.after)); got != row.want {
+			t.Errorf("mayTry %s after a failure = %t, want %t", row.after, got, row.want)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package delivery_test
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -195,4 +196,45 @@ func TestMoveOfWaitingJobs(t *testing.T) {
 				b.Record("safe").Status)
 		}
 	}, set)
+}
+
+// TestMoveOnClaim: a job that lost a VM and has too little time for losing another one moves before its handler is called. A job
+// that was never started does not, nor one that was to move at its last release.
+func TestMoveOnClaim(t *testing.T) {
+	const m = time.Minute
+	for name, row := range map[string]struct {
+		released bool // by a worker that it lost
+		moveFor  string
+		due      time.Duration
+		moved    bool
+	}{
+		"never started":      {false, "", 45 * m, false},
+		"released":           {true, "", 45 * m, true},
+		"released, in time":  {true, "", 300 * m, false},
+		"released, too late": {true, "", 14 * m, false},
+		"was to move":        {true, "soon", 45 * m, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := func(b *bench) { b.config.Changeover = 10 * m }
+			onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
+				e := queue.Envelope{ID: "a", Kind: "k", ChosenID: true, Resume: row.released, Deadline: time.Now().Add(row.due), Estimate: 30 * m}
+				if row.released {
+					c := b.Records.Fresh(checkpoint.Delivery{ID: "a", Kind: "k", PayloadHash: e.Work(), MessageID: "old"}, "vm_9-boot-1")
+					c.SetFacts(func(f checkpoint.Facts) checkpoint.Facts {
+						f.MoveReason = row.moveFor
+						return f
+					})
+					if err := errors.Join(c.Touch(t.Context(), checkpoint.Snapshot{}), c.Release(t.Context(), checkpoint.Snapshot{})); err != nil {
+						t.Fatal(err)
+					}
+				}
+				b.put(e)
+				b.runOne()
+				started := b.counter.WithPrefix("started")
+				if moved := b.onDemand() == 1; moved != row.moved || (started == 1) == row.moved || (b.Record("a").Status == checkpoint.Open) != moved {
+					t.Errorf("moved: %t, after %d starts, record %s; want moved: %t", moved, started, b.Record("a").Status, row.moved)
+				}
+			}, set)
+		})
+	}
 }

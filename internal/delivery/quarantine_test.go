@@ -2,9 +2,7 @@ package delivery_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +10,6 @@ import (
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/delivery"
 	"github.com/spotworker/spotworker/internal/fleet/presence"
-	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/job"
@@ -117,134 +114,5 @@ func TestCrashesInARow(t *testing.T) {
 		if b.counter.Of("failed k, exits")["failed k, exits"] != 1 {
 			t.Error("the observer got no failure by exits")
 		}
-	})
-}
-
-// TestFailedHereLast: a job that failed on this machine last is left to other machines for ten minutes, unless there is none,
-// or another job of its kind has succeeded here since.
-func TestFailedHereLast(t *testing.T) {
-	for name, row := range map[string]struct {
-		others, worked bool
-		within         [2]time.Duration
-	}{
-		"others":               {true, false, [2]time.Duration{10 * time.Minute, 11 * time.Minute}},
-		"no others":            {false, false, [2]time.Duration{10 * time.Second, 20 * time.Second}},
-		"others, and it works": {true, true, [2]time.Duration{10 * time.Second, 20 * time.Second}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			fails := true
-			run := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
-				if fails && j.ID == "a" {
-					fails = false
-					return nil, errors.New("out of luck")
-				}
-				return nil, nil
-			})
-			onBench(t, job.Kinds{"k": run}, func(t *testing.T, b *bench) {
-				if row.others {
-					p := presence.Presence{Worker: "vm_1-boot-1", State: "process", Kinds: []string{"k"}, TakesFrom: []string{b.Names.Queue}}
-					defer b.keepAlive(p)()
-				}
-				b.Put("a", "k", "")
-				b.runOne()
-				if r := b.Record("a"); r.FailuresTotal != 1 || r.FailedBy != "vm_0-boot" {
-					t.Fatalf("record = %d failures, the last on %q; want one on vm_0-boot", r.FailuresTotal, r.FailedBy)
-				}
-				if row.worked {
-					time.Sleep(2 * time.Second)
-					b.Put("b", "k", "")
-					b.runOne()
-				}
-				took, _ := b.untilEnd(time.Hour, 10*time.Second)
-				r := b.Record("a")
-				if took < row.within[0]-3*time.Second || took > row.within[1] || r.Status != checkpoint.Done || r.FailuresTotal != 1 {
-					t.Errorf("record = %s after %s and %d failures, want it done within %s", r.Status, took, r.FailuresTotal, row.within)
-				}
-			})
-		})
-	}
-}
-
-// TestUnsavedStates: a state that cannot be recorded keeps no job from its end, and the record keeps the state before it.
-func TestUnsavedStates(t *testing.T) {
-	good := job.Progress{State: []byte("good"), Fraction: 0.25}
-	bad := func(name string) job.Progress {
-		p := job.Progress{Fraction: 0.5}
-		switch name {
-		case "too large":
-			p.State = make([]byte, job.MaxState+1)
-		default:
-			p.Stream = func() (io.ReadCloser, error) { return nil, errors.New("bad disk") }
-		}
-		return p
-	}
-	for _, name := range []string{"too large", "unreadable"} {
-		for _, end := range []string{"break", "drain"} {
-			t.Run(name+", "+end, func(t *testing.T) {
-				kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
-					j.Report(good)
-					if err := sleeps(ctx, 2*time.Minute+time.Second); err != nil { // the worker looks every 5 s
-						return nil, err
-					}
-					if end == "break" {
-						j.Report(bad(name))
-						return nil, job.Interrupted(errors.New("wait"))
-					}
-					<-ctx.Done()
-					j.Report(bad(name))
-					return nil, context.Cause(ctx)
-				})
-				onBench(t, kinds, func(t *testing.T, b *bench) {
-					b.Put("a", "k", "")
-					wait := b.begin(b.claim())
-					time.Sleep(3*time.Minute + 2*time.Second)
-					b.drainNow(10 * time.Second)
-					wait()
-					r := b.Record("a")
-					if r.Status != checkpoint.Open || r.StateSize != 4 || r.FailuresTotal != 0 || b.MessagesLeft() != 1 {
-						t.Errorf("record = %s %q, %d bytes of state, %d failures; want it open with the good state", r.Status, r.Reason, r.StateSize,
-							r.FailuresTotal)
-					}
-					if b.counter.Of("left out")["left out"] != 1 || b.Counts().LeftOut != 1 {
-						t.Errorf("states left out = %v, %+v, want one", b.counter.Of("left out"), b.Counts())
-					}
-				})
-			})
-		}
-	}
-}
-
-// TestSaveAll: each running job saves its new state at once when it is asked, and reports that it saved, or that it cannot.
-func TestSaveAll(t *testing.T) {
-	kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
-		for n := byte(1); ; n++ {
-			j.Report(job.Progress{State: []byte{n}, Fraction: float64(n) / 200})
-			if err := sleeps(ctx, 7*time.Second); err != nil { // the worker looks every 5 s
-				return nil, err
-			}
-		}
-	})
-	onBench(t, kinds, func(t *testing.T, b *bench) {
-		b.Put("a", "k", "")
-		wait := b.begin(b.claim())
-		time.Sleep(602*time.Second + 500*time.Millisecond)
-		saved, begun := b.counter.Of("saved saved")["saved saved"], time.Now()
-		if jobs, unsaved := b.SaveAll()(); jobs != 1 || unsaved != 0 || time.Since(begun) > time.Second {
-			t.Errorf("%d jobs, %d unsaved after %s; want one, saved", jobs, unsaved, time.Since(begun))
-		}
-		if r, n := b.Record("a"), b.counter.Of("saved saved")["saved saved"]; n != saved+1 || r.Fraction != 87.0/200 {
-			t.Errorf("%d saves, fraction %v; want one more than %d, with the last report", n, r.Fraction, saved)
-		}
-		if jobs, unsaved := b.SaveAll()(); jobs != 1 || unsaved != 0 || b.counter.Of("saved saved")["saved saved"] != saved+1 {
-			t.Errorf("%d jobs, %d unsaved; want one, and no write for a state that is saved", jobs, unsaved)
-		}
-		time.Sleep(7 * time.Second)
-		end := b.down(on(b.Names.Records, storage.OpPutBlob, storage.OpSetBlobMetadata))
-		if jobs, unsaved := b.SaveAll()(); jobs != 1 || unsaved != 1 || b.lines("checkpoint not saved; the one before stands") == 0 {
-			t.Errorf("%d jobs, %d unsaved in an outage; want one that could not save", jobs, unsaved)
-		}
-		end()
-		b.drainNow(10 * time.Second)
-		wait()
 	})
 }

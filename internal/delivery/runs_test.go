@@ -54,6 +54,9 @@ func TestEndsOfRuns(t *testing.T) {
 			"released", 1},
 		"a result that is too large": {func(context.Context, *job.Job) ([]byte, error) { return big[:job.MaxResult+1], nil }, checkpoint.Poison,
 			"result has 1048577 bytes", "too_large", "poisoned", 0},
+		"a failure with a result that is too large": {func(context.Context, *job.Job) ([]byte, error) {
+			return big[:job.MaxResult+1], errors.New("out of luck")
+		}, checkpoint.Open, "out of luck", "error", "failed", 1},
 		"a state that is too large": {func(ctx context.Context, j *job.Job) ([]byte, error) {
 			j.Report(job.Progress{State: big})
 			<-ctx.Done()

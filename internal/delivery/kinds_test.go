@@ -1,0 +1,101 @@
+package delivery_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/fleet/activity"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/test/worker/rig"
+	"github.com/spotworker/spotworker/job"
+)
+
+// TestMessagesOfAnotherWorker: messages whose kind another worker has become visible one after the other, and one listing of
+// the heartbeats serves all of them.
+func TestMessagesOfAnotherWorker(t *testing.T) {
+	const n = 100
+	for name, down := range map[string]bool{"listed": false, "not listed": true} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
+				p := b.other()
+				p.Kinds = []string{"other"}
+				defer b.keepAlive(p)()
+				for i := range n {
+					b.Put(fmt.Sprint("job-", i), "other", "")
+				}
+				if down {
+					defer b.down(on(b.Names.Workers, storage.OpListBlobs))()
+				}
+				b.runOne() // it lists the heartbeats
+				listed, begun := b.counted(storage.OpListBlobs), time.Now()
+				for range n - 1 {
+					b.runOne()
+				}
+				if took, calls := time.Since(begun), b.counted(storage.OpListBlobs)-listed; took > time.Second || calls != 0 {
+					t.Fatalf("%d listings in %s, want none while the last one is new", calls, took)
+				}
+				b.WaitFor("some messages", time.Minute, func() bool { return b.visible() >= n/4 })
+				if got := b.visible(); got > n/2 {
+					t.Errorf("%d messages became visible at once, want them spaced out", got)
+				}
+				b.WaitFor("all messages", time.Minute, func() bool { return b.visible() == n })
+				if took := time.Since(begun); took < n*rig.DeferEvery || took > 3*n*rig.DeferEvery {
+					t.Errorf("all are visible after %s, want %s apart", took, rig.DeferEvery)
+				}
+			})
+		})
+	}
+}
+
+// TestKindOfNoWorkerAgain: a job that was released before its first state, and whose kind no worker has, is poison after an hour.
+func TestKindOfNoWorkerAgain(t *testing.T) {
+	onBench(t, job.Kinds{"render": rig.Echo}, func(t *testing.T, b *bench) {
+		e := queue.Envelope{ID: "a", Kind: "other", Resume: true}
+		c := b.Records.Fresh(checkpoint.Delivery{ID: "a", Kind: "other", PayloadHash: e.Work(), MessageID: "old"}, "vm_9-boot-1")
+		if err := errors.Join(c.Touch(t.Context(), checkpoint.Snapshot{}), c.Release(t.Context(), checkpoint.Snapshot{})); err != nil {
+			t.Fatal(err)
+		}
+		b.put(e)
+		took, _ := b.untilEnd(2*time.Hour, time.Second)
+		if r := b.Record("a"); r.Status != checkpoint.Poison || took < time.Hour || took > 62*time.Minute {
+			t.Errorf("record = %s %q after %s, want it poison after an hour", r.Status, r.Reason, took)
+		}
+	})
+}
+
+// TestFarMoreFailures: the circuit breaker of a kind opens if far more of its jobs fail here than on other machines, although
+// some succeed.
+func TestFarMoreFailures(t *testing.T) {
+	for name, row := range map[string]struct {
+		runs  activity.Runs // elsewhere
+		broke int
+	}{"elsewhere none fail": {activity.Runs{Done: 200}, 1}, "elsewhere as many fail": {activity.Runs{Done: 100, Failed: 100}, 0}} {
+		t.Run(name, func(t *testing.T) {
+			n := 0
+			kinds := handle(func(context.Context, *job.Job) ([]byte, error) {
+				if n++; n%2 == 0 {
+					return nil, errors.New("out of luck")
+				}
+				return nil, nil
+			})
+			onBench(t, kinds, func(t *testing.T, b *bench) {
+				p := b.other()
+				p.Activity.Slots = 1
+				p.Activity.Kinds = []activity.Kind{{Name: "k", Done: row.runs.Done, Failed: row.runs.Failed}}
+				defer b.keepAlive(p)()
+				for i := range 30 {
+					b.Put(fmt.Sprint("job-", i), "k", "")
+					b.runOne()
+				}
+				if got := b.counter.WithPrefix("broke"); got != row.broke {
+					t.Errorf("the circuit breaker opened %d times after %d runs, want %d", got, n, row.broke)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,114 @@
+package delivery_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/fleet/presence"
+	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/job"
+)
+
+// other returns the heartbeat of a worker on another machine that runs jobs of kind k.
+func (b *bench) other() presence.Presence {
+	return presence.Presence{Worker: "vm_1-boot-1", State: "process", Kinds: []string{"k"}, TakesFrom: []string{b.Names.Queue}}
+}
+
+// TestFailedHereLast: a job that failed on this machine last is left to other machines for ten minutes, unless there is none,
+// or another job of its kind has succeeded here since.
+func TestFailedHereLast(t *testing.T) {
+	leaves, runs := [2]time.Duration{10 * time.Minute, 11 * time.Minute}, [2]time.Duration{10 * time.Second, 20 * time.Second}
+	for name, row := range map[string]struct {
+		change func(b *bench, p *presence.Presence) // nil: no other worker
+		worked bool
+		within [2]time.Duration
+	}{
+		"others":               {func(*bench, *presence.Presence) {}, false, leaves},
+		"no others":            {nil, false, runs},
+		"others, and it works": {func(*bench, *presence.Presence) {}, true, runs},
+		"all kinds":            {func(_ *bench, p *presence.Presence) { p.Kinds = nil }, false, leaves},
+		"all queues":           {func(_ *bench, p *presence.Presence) { p.TakesFrom = nil }, false, leaves},
+		"in a drain":           {func(_ *bench, p *presence.Presence) { p.State = "shutdown" }, false, leaves},
+		"another kind":         {func(_ *bench, p *presence.Presence) { p.Kinds = []string{"other"} }, false, runs},
+		"another queue":        {func(b *bench, p *presence.Presence) { p.TakesFrom = []string{b.Names.OnDemand} }, false, runs},
+		"stopped":              {func(_ *bench, p *presence.Presence) { p.State = "stopped" }, false, runs},
+		"the same machine":     {func(_ *bench, p *presence.Presence) { p.Worker = "vm_0-boot-2" }, false, runs},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fails := true
+			run := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
+				if fails && j.ID == "a" {
+					fails = false
+					return nil, errors.New("out of luck")
+				}
+				return nil, nil
+			})
+			onBench(t, job.Kinds{"k": run}, func(t *testing.T, b *bench) {
+				if row.change != nil {
+					p := b.other()
+					row.change(b, &p)
+					defer b.keepAlive(p)()
+				}
+				b.Put("a", "k", "")
+				b.runOne()
+				if r := b.Record("a"); r.FailuresTotal != 1 || r.FailedBy != "vm_0-boot" {
+					t.Fatalf("record = %d failures, the last on %q; want one on vm_0-boot", r.FailuresTotal, r.FailedBy)
+				}
+				if row.worked {
+					time.Sleep(2 * time.Second)
+					b.Put("b", "k", "")
+					b.runOne()
+				}
+				took, _ := b.untilEnd(time.Hour, 10*time.Second)
+				r := b.Record("a")
+				if took < row.within[0]-3*time.Second || took > row.within[1] || r.Status != checkpoint.Done || r.FailuresTotal != 1 {
+					t.Errorf("record = %s after %s and %d failures, want it done within %s", r.Status, took, r.FailuresTotal, row.within)
+				}
+			})
+		})
+	}
+}
+
+// TestFailedThereLast: jobs that failed on another machine last do not open the circuit breaker when they fail here too;
+// others do.
+func TestFailedThereLast(t *testing.T) {
+	for by, broke := range map[string]int{"": 1, "vm_9-boot": 0, "vm_0-boot": 1} {
+		t.Run("by "+by, func(t *testing.T) {
+			kinds := handle(func(context.Context, *job.Job) ([]byte, error) { return nil, errors.New("out of luck") })
+			onBench(t, kinds, func(t *testing.T, b *bench) {
+				defer b.keepAlive(b.other())()
+				for i := range 5 {
+					b.putFailed(fmt.Sprint("job-", i), by)
+				}
+				time.Sleep(10 * time.Minute) // by then a job that failed here last is no longer left to others
+				for range 5 {
+					b.runOne()
+				}
+				if got := b.counter.WithPrefix("broke"); got != broke || b.counter.WithPrefix("failed") != 5 {
+					t.Errorf("the circuit breaker opened %d times after %d failures, want %d after 5", got, b.counter.WithPrefix("failed"), broke)
+				}
+			})
+		})
+	}
+}
+
+// putFailed enqueues a job that failed once on a machine; on none if that is empty.
+func (b *bench) putFailed(id, machine string) {
+	b.T.Helper()
+	e := queue.Envelope{ID: id, Kind: "k", Resume: true}
+	if machine != "" {
+		c := b.Records.Fresh(checkpoint.Delivery{ID: id, Kind: "k", PayloadHash: e.Work(), MessageID: "old"}, machine+"-1")
+		c.SetFacts(func(f checkpoint.Facts) checkpoint.Facts {
+			f.Failure.Machine = machine
+			return f
+		})
+		if err := c.Fail(b.T.Context(), checkpoint.Snapshot{}, "out of luck"); err != nil {
+			b.T.Fatal(err)
+		}
+	}
+	b.put(e)
+}

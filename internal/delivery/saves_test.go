@@ -1,0 +1,150 @@
+package delivery_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/test/worker/rig"
+	"github.com/spotworker/spotworker/job"
+)
+
+// TestUnsavedStates: a state that cannot be recorded keeps no job from its end, and the record keeps the state before it.
+func TestUnsavedStates(t *testing.T) {
+	good := job.Progress{State: []byte("good"), Fraction: 0.25}
+	bad := func(name string) job.Progress {
+		p := job.Progress{Fraction: 0.5}
+		switch name {
+		case "too large":
+			p.State = make([]byte, job.MaxState+1)
+		default:
+			p.Stream = func() (io.ReadCloser, error) { return nil, errors.New("bad disk") }
+		}
+		return p
+	}
+	for _, name := range []string{"too large", "unreadable"} {
+		for _, end := range []string{"break", "drain"} {
+			t.Run(name+", "+end, func(t *testing.T) {
+				kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
+					j.Report(good)
+					if err := sleeps(ctx, 2*time.Minute+time.Second); err != nil { // the worker looks every 5 s
+						return nil, err
+					}
+					if end == "break" {
+						j.Report(bad(name))
+						return nil, job.Interrupted(errors.New("wait"))
+					}
+					<-ctx.Done()
+					j.Report(bad(name))
+					return nil, context.Cause(ctx)
+				})
+				onBench(t, kinds, func(t *testing.T, b *bench) {
+					b.Put("a", "k", "")
+					wait := b.begin(b.claim())
+					time.Sleep(3*time.Minute + 2*time.Second)
+					b.drainNow(10 * time.Second)
+					wait()
+					r := b.Record("a")
+					if r.Status != checkpoint.Open || r.StateSize != 4 || r.FailuresTotal != 0 || b.MessagesLeft() != 1 {
+						t.Errorf("record = %s %q, %d bytes of state, %d failures; want it open with the good state", r.Status, r.Reason, r.StateSize,
+							r.FailuresTotal)
+					}
+					if b.counter.Of("left out")["left out"] != 1 || b.Counts().LeftOut != 1 {
+						t.Errorf("states left out = %v, %+v, want one", b.counter.Of("left out"), b.Counts())
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestSaveAll: each running job saves its new state at once when it is asked, and reports that it saved, or that it cannot.
+func TestSaveAll(t *testing.T) {
+	kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
+		for n := byte(1); ; n++ {
+			j.Report(job.Progress{State: []byte{n}, Fraction: float64(n) / 200})
+			if err := sleeps(ctx, 7*time.Second); err != nil { // the worker looks every 5 s
+				return nil, err
+			}
+		}
+	})
+	onBench(t, kinds, func(t *testing.T, b *bench) {
+		b.Put("a", "k", "")
+		wait := b.begin(b.claim())
+		time.Sleep(602*time.Second + 500*time.Millisecond)
+		saved, begun := b.counter.Of("saved saved")["saved saved"], time.Now()
+		if jobs, unsaved := b.SaveAll()(); jobs != 1 || unsaved != 0 || time.Since(begun) > time.Second {
+			t.Errorf("%d jobs, %d unsaved after %s; want one, saved", jobs, unsaved, time.Since(begun))
+		}
+		if r, n := b.Record("a"), b.counter.Of("saved saved")["saved saved"]; n != saved+1 || r.Fraction != 87.0/200 {
+			t.Errorf("%d saves, fraction %v; want one more than %d, with the last report", n, r.Fraction, saved)
+		}
+		if jobs, unsaved := b.SaveAll()(); jobs != 1 || unsaved != 0 || b.counter.Of("saved saved")["saved saved"] != saved+1 {
+			t.Errorf("%d jobs, %d unsaved; want one, and no write for a state that is saved", jobs, unsaved)
+		}
+		time.Sleep(7 * time.Second)
+		end := b.down(on(b.Names.Records, storage.OpPutBlob, storage.OpSetBlobMetadata))
+		if jobs, unsaved := b.SaveAll()(); jobs != 1 || unsaved != 1 || b.lines("checkpoint not saved; the one before stands") == 0 {
+			t.Errorf("%d jobs, %d unsaved in an outage; want one that could not save", jobs, unsaved)
+		}
+		end()
+		b.drainNow(10 * time.Second)
+		wait()
+	})
+}
+
+// TestReleaseInAnOutage: a record that cannot be written at first is written later with its last state. A state that can never be
+// recorded is left out, and the record without it is written as often as it takes.
+func TestReleaseInAnOutage(t *testing.T) {
+	for name, row := range map[string]struct {
+		size    int
+		leftOut int
+	}{"the largest state": {job.MaxState, 0}, "a state that is too large": {job.MaxState + 1, 1}} {
+		t.Run(name, func(t *testing.T) {
+			kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
+				<-ctx.Done()
+				j.Report(job.Progress{State: make([]byte, row.size), Fraction: 0.5})
+				return nil, context.Cause(ctx)
+			})
+			onBench(t, kinds, func(t *testing.T, b *bench) {
+				b.Put("a", "k", "")
+				wait := b.begin(b.claim())
+				time.Sleep(time.Minute)
+				end := b.down(on(b.Names.Records, storage.OpPutBlob, storage.OpPutBlock, storage.OpPutBlockList, storage.OpSetBlobMetadata))
+				b.drainNow(30 * time.Second)
+				time.Sleep(3 * time.Second)
+				end()
+				wait()
+				r := b.Record("a")
+				if r.Status != checkpoint.Open || r.Fraction != 0.5 || r.HasState() == (row.leftOut == 1) || b.visible() != 1 {
+					t.Errorf("record = %s at %v, state %t, %d visible messages; want it open at 0.5, and one", r.Status, r.Fraction, r.HasState(), b.visible())
+				}
+				if got := b.counter.WithPrefix("left out"); got != row.leftOut {
+					t.Errorf("%d states left out, want %d", got, row.leftOut)
+				}
+			})
+		})
+	}
+}
+
+// TestPreviousStateInAnOutage: a job whose state before the last one cannot be kept at first starts when it can.
+func TestPreviousStateInAnOutage(t *testing.T) {
+	onBench(t, job.Kinds{"k": job.KeepPreviousState(rig.Echo)}, func(t *testing.T, b *bench) {
+		b.putOpen("a", "k", checkpoint.Snapshot{State: []byte("s")})
+		lease := b.claim()
+		end := b.down(on(b.Names.Records, storage.OpGetBlob))
+		wait := b.begin(lease)
+		time.Sleep(5 * time.Second)
+		if got := b.counter.WithPrefix("started"); got != 0 {
+			t.Errorf("%d starts in the outage, want none", got)
+		}
+		end()
+		if wait(); b.Record("a").Status != checkpoint.Done || b.counter.Of("started resumed")["started resumed"] != 1 {
+			t.Errorf("record = %s, want it done from its state", b.Record("a").Status)
+		}
+	})
+}

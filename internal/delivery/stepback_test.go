@@ -1,0 +1,120 @@
+package delivery_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/job"
+)
+
+// putTwoStates enqueues a job whose record has the states "first" and "second", and failures in a row.
+func (b *bench) putTwoStates(id string, failures int) {
+	b.T.Helper()
+	e := queue.Envelope{ID: id, Kind: "k", Resume: true}
+	d := checkpoint.Delivery{ID: id, Kind: "k", PayloadHash: e.Work(), MessageID: "old"}
+	c := b.Records.Fresh(d, "vm_9-boot-1")
+	for _, state := range []string{"first", "second"} {
+		if err := errors.Join(c.KeepPrevious(b.T.Context()), c.Save(b.T.Context(), checkpoint.Snapshot{State: []byte(state)})); err != nil {
+			b.T.Fatal(err)
+		}
+	}
+	if err := c.Release(b.T.Context(), checkpoint.Snapshot{}); err != nil {
+		b.T.Fatal(err)
+	}
+	for range failures {
+		c, err := b.Records.Acquire(b.T.Context(), d, b.Record(id), "vm_9-boot-1")
+		if err == nil {
+			err = c.Fail(b.T.Context(), checkpoint.Snapshot{}, "out of luck")
+		}
+		if err != nil {
+			b.T.Fatal(err)
+		}
+	}
+	if r := b.Record(id); !r.HasPrevious() || r.Failures != failures {
+		b.T.Fatalf("record with a state before the last: %t, %d failures; want it after %d", r.HasPrevious(), r.Failures, failures)
+	}
+	b.put(e)
+}
+
+// TestStartsOfAJobWithTwoStates: a job begins with its last state, and with the one before if the last is damaged or this is
+// its last attempt, but steps back once. If the state before cannot be read, the last attempt begins with the last one.
+func TestStartsOfAJobWithTwoStates(t *testing.T) {
+	const warning = "state before the last not restored; the job resumes from the last one"
+	for name, row := range map[string]struct {
+		failures         int
+		damaged, refused bool
+		state            string
+		steps, warnings  int
+	}{
+		"as usual":                       {0, false, false, "second", 0, 0},
+		"damaged":                        {0, true, false, "first", 1, 0},
+		"before the last attempt":        {1, false, false, "second", 0, 0},
+		"the last attempt":               {2, false, false, "first", 1, 0},
+		"the last attempt, damaged":      {2, true, false, "first", 1, 0},
+		"the last attempt, none to read": {2, false, true, "second", 0, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			found := ""
+			run := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
+				state, _, _ := j.Saved()
+				found = string(state)
+				return nil, nil
+			})
+			onBench(t, job.Kinds{"k": job.KeepPreviousState(job.WithLimits(run, job.Limits{MaxFailures: 3}))}, func(t *testing.T, b *bench) {
+				b.putTwoStates("a", row.failures)
+				if row.damaged {
+					b.damage("a")
+				}
+				reads := 0
+				b.Server.OnCall(func(c storage.Call) storage.Fault {
+					if !row.refused || !on(b.Names.Records, storage.OpGetBlob)(c) {
+						return storage.Fault{}
+					}
+					if reads++; reads == 1 {
+						return storage.Fault{} // the last state
+					}
+					return storage.Fault{Refuse: &storage.Error{Status: 400, Code: "InvalidHeaderValue"}}
+				})
+				b.runOne()
+				steps, warnings := b.counter.WithPrefix("stepped back"), b.lines(warning)
+				if found != row.state || steps != row.steps || warnings != row.warnings || b.Record("a").Status != checkpoint.Done {
+					t.Errorf("began with %q after %d steps back and %d warnings, record %s %q; want %q, %d, %d, done", found, steps, warnings,
+						b.Record("a").Status, b.Record("a").Reason, row.state, row.steps, row.warnings)
+				}
+			})
+		})
+	}
+}
+
+// TestStepBackWithoutOutputs: a handler steps back also if its worker has no container for outputs, or its states named none.
+func TestStepBackWithoutOutputs(t *testing.T) {
+	for name, without := range map[string]bool{"no container": true, "no outputs": false} {
+		t.Run(name, func(t *testing.T) {
+			found := ""
+			run := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+				if ok, err := j.StepBack(); err != nil || !ok {
+					return nil, job.Permanent(errors.Join(errors.New("no step back"), err))
+				}
+				state, _, _ := j.Saved()
+				found = string(state)
+				return nil, sleeps(ctx, time.Minute)
+			})
+			set := func(b *bench) {
+				if without {
+					b.config.Accounts[0].Outputs = nil
+				}
+			}
+			onBench(t, job.Kinds{"k": job.KeepPreviousState(run)}, func(t *testing.T, b *bench) {
+				b.putTwoStates("a", 0)
+				if b.runOne(); found != "first" || b.Record("a").Status != checkpoint.Done {
+					t.Errorf("continued with %q, record %s %q; want the first state, done", found, b.Record("a").Status, b.Record("a").Reason)
+				}
+			}, set)
+		})
+	}
+}

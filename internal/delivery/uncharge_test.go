@@ -1,0 +1,69 @@
+package delivery_test
+
+import (
+	"context"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/test/worker/rig"
+	"github.com/spotworker/spotworker/job"
+)
+
+// TestUnchargedSave: if a job's last worker died, its record says before a long save that a new state was reported, so that an exit
+// during the save is not charged to the job. A small state, and a job without unclean exits, need no such write.
+func TestUnchargedSave(t *testing.T) {
+	stream := func(text string) job.Progress {
+		return job.Progress{Stream: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(text)), nil }}
+	}
+	for name, row := range map[string]struct {
+		exits    int
+		p        job.Progress
+		uncharge bool
+	}{
+		"a large state":           {1, job.Progress{State: make([]byte, rig.SmallState+1)}, true},
+		"a stream":                {1, stream("new"), true},
+		"after several exits":     {2, job.Progress{State: make([]byte, rig.SmallState+1)}, true},
+		"a small state":           {1, job.Progress{State: make([]byte, rig.SmallState)}, false},
+		"without an unclean exit": {0, job.Progress{State: make([]byte, rig.SmallState+1)}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
+				if err := sleeps(ctx, time.Minute); err != nil {
+					return nil, err
+				}
+				j.Report(row.p)
+				return nil, sleeps(ctx, 4*time.Minute)
+			})
+			onBench(t, kinds, func(t *testing.T, b *bench) {
+				time.Sleep(2 * rig.SteadyFor)
+				if row.exits > 0 {
+					b.putCrashed("a", row.exits, true)
+				} else {
+					b.Put("a", "k", "")
+				}
+				wait := b.begin(b.claim())
+				time.Sleep(50 * time.Second)
+				if !b.Record("a").Charge {
+					t.Fatal("an exit before a state was reported is not charged")
+				}
+				// No state can be sent; other writes of the record can.
+				end := b.down(func(c storage.Call) bool {
+					return on(b.Names.Records, storage.OpPutBlob, storage.OpPutBlock)(c) && c.Size > 0
+				})
+				time.Sleep(3 * time.Minute)
+				if r := b.Record("a"); r.HasState() || r.Charge == row.uncharge || r.Status != checkpoint.Running {
+					t.Errorf("record during the save = %s, state %t, charges an exit: %t; want it running without, %t", r.Status, r.HasState(), r.Charge,
+						!row.uncharge)
+				}
+				end()
+				if wait(); b.Record("a").Status != checkpoint.Done {
+					t.Errorf("record = %s, want done", b.Record("a").Status)
+				}
+			})
+		})
+	}
+}
