@@ -41,7 +41,8 @@ const (
 	// be used while the record is kept.
 	Barred Action = "barred"
 
-	// Unknown means that the job has no record, and none was made.
+	// Unknown means that the job has no record in an account in which it may wait, and none
+	// was made.
 	Unknown Action = "unknown"
 )
 
