@@ -51,20 +51,28 @@ func (c *Client) likely(id string) []*account {
 }
 
 // find reads the record of a job, and returns its account. If the record is not in the
-// likely account, that costs one call for each account. If one of them does not answer and
-// no other has the record, the error is from that account.
+// likely account, that costs one call for each account. A bar counts if no account has
+// another record of the job. If one of them does not answer and no other has the record, the
+// error is from that account.
 func (c *Client) find(ctx context.Context, id string) (*account, checkpoint.Record, error) {
 	var failed error
+	var barred *account
+	var bar checkpoint.Record
 	for _, a := range c.likely(id) {
 		r, err := a.stores.Records.Read(ctx, id)
 		switch {
+		case err == nil && r.IsBar():
+			barred, bar = a, r
 		case err == nil:
 			return a, r, nil
 		case !errors.Is(err, checkpoint.ErrNotFound) && failed == nil:
 			failed = c.inAccountOf(a, err)
 		}
 	}
-	if failed == nil {
+	switch {
+	case failed == nil && barred != nil:
+		return barred, bar, nil
+	case failed == nil:
 		failed = checkpoint.ErrNotFound
 	}
 	return c.accounts[0], checkpoint.Record{}, failed

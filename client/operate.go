@@ -36,8 +36,8 @@ const (
 	// while that record is kept.
 	Barred Action = "barred"
 
-	// Unknown means that the id has no record, and got none: there is no such job, or
-	// [CancelOptions.KnownOnly] is set.
+	// Unknown means that the id has no record in an account in which the job may wait, and
+	// got none: there is no such job, or [CancelOptions.KnownOnly] is set.
 	Unknown Action = "unknown"
 )
 

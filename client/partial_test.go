@@ -195,3 +195,46 @@ func TestFirstPutOnDemand(t *testing.T) {
 		}
 	}
 }
+
+// TestBarredInAnotherAccount: a cancel that failed in the account of a job may have barred the
+// id in another one. The record of the job counts, in whichever order the accounts are asked. A
+// bar counts if no account has another record.
+func TestBarredInAnotherAccount(t *testing.T) {
+	c, servers := setupTwo(t)
+	for job, n := range []int{1, 70} { // the second is waited for by a listing
+		bar := c.accounts[1-job].stores.Records
+		var ids []string
+		for _, id := range append(idsOf(0, n), idsOf(1, n)...) {
+			id = fmt.Sprintf("of-%d-%s", job, id)
+			if _, err := bar.Cancel(t.Context(), id, "spotctl@test", "", true); err != nil {
+				t.Fatal(err)
+			}
+			seedIn(t, c, job, id, StatusDone)
+			if j, err := c.Get(t.Context(), id); err != nil || j.Status != StatusDone {
+				t.Errorf("Get of %s = %s, %v, want it done", id, j.Status, err)
+			}
+			ids = append(ids, id)
+		}
+		ended := 0
+		for o, err := range c.WaitMany(t.Context(), ids, WaitOptions{}) {
+			if ended++; err != nil || o.Err != nil || string(o.Result) != `{"of":"`+o.Job.ID+`"}` {
+				t.Errorf("outcome of %s = %s, %v, %v, want its result", o.Job.ID, o.Result, o.Err, err)
+			}
+		}
+		if ended != len(ids) {
+			t.Errorf("outcomes = %d, want %d", ended, len(ids))
+		}
+	}
+
+	id := idsOf(0, 1)[0]
+	if _, err := c.accounts[1].stores.Records.Cancel(t.Context(), id, "spotctl@test", "", true); err != nil {
+		t.Fatal(err)
+	}
+	if j, err := c.Get(t.Context(), id); err != nil || j.Status != StatusCancelled {
+		t.Errorf("Get of an id that is barred = %s, %v, want it cancelled", j.Status, err)
+	}
+	servers["home"].OnCall(func(storage.Call) storage.Fault { return refused })
+	if j, err := c.Get(t.Context(), id); err == nil || !strings.Contains(err.Error(), "storage account home") {
+		t.Errorf("Get while the account of the job refuses = %s, %v, want that error", j.Status, err)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -40,7 +41,8 @@ const (
 	// be used while the record is kept.
 	Barred Action = "barred"
 
-	// Unknown means that the job has no record, and none was made.
+	// Unknown means that the job has no record in an account in which it may wait, and none
+	// was made.
 	Unknown Action = "unknown"
 )
 
@@ -187,25 +189,59 @@ func (c *Canceller) one(ctx context.Context, id string, seen *looks) CancelOutco
 		}
 		return outcomeOf(id, was, err)
 	}
-	answered, failed := false, error(nil)
+	var found search
 	for i := range all {
 		was, err := c.cancelIn(ctx, all, i, id, false)
-		switch {
-		case errors.Is(err, checkpoint.ErrNotFound):
-			answered = true
-		case err == nil, errors.Is(err, checkpoint.ErrUnknownFormat):
+		if found.add(all[i].Account, was, err) {
 			return outcomeOf(id, was, err)
-		case failed == nil:
-			failed = err
 		}
 	}
 	switch {
-	case !answered, failed != nil && c.KnownOnly:
-		return outcomeOf(id, checkpoint.Record{}, failed)
+	case found.failed != nil && (c.KnownOnly || len(found.absent)+len(found.barred) == 0):
+		return outcomeOf(id, checkpoint.Record{}, found.failed)
+	case found.failed == nil && len(found.absent) == 0: // barred in all accounts
+		return outcomeOf(id, found.bar, nil)
 	case c.KnownOnly:
-		return unknownTo(id)
+		o := unknownTo(id)
+		if len(found.barred) > 0 {
+			o.Detail = found.text() + ": it waits there for its first worker, or there is no such job"
+		}
+		return o
 	}
 	return c.withoutRecord(ctx, all, id, seen)
+}
+
+// search is the result of a search of the accounts for a job's record. A bar decides nothing
+// about the job in another account: a cancel may have failed there.
+type search struct {
+	absent []string // accounts without a record of the job
+	barred []string // accounts that have a bar alone
+	bar    checkpoint.Record
+	failed error // of the first account that failed
+}
+
+// add adds the answer of one account. It reports whether that decides the cancel.
+func (s *search) add(account string, was checkpoint.Record, err error) (decides bool) {
+	switch {
+	case errors.Is(err, checkpoint.ErrNotFound):
+		s.absent = append(s.absent, account)
+	case err == nil && was.IsBar():
+		s.barred, s.bar = append(s.barred, account), was
+	case err == nil, errors.Is(err, checkpoint.ErrUnknownFormat):
+		return true
+	case s.failed == nil:
+		s.failed = err
+	}
+	return false
+}
+
+// text says in which accounts the job has a record.
+func (s *search) text() string {
+	if len(s.barred) == 0 {
+		return "it has no record"
+	}
+	return fmt.Sprintf("it is barred in storage account %s, and it has no record in %s", strings.Join(s.barred, ", "),
+		strings.Join(s.absent, ", "))
 }
 
 // unknownTo is the outcome for a job without a record if only records count.
@@ -267,26 +303,30 @@ func (c *Canceller) withoutRecord(ctx context.Context, all []AccountRecords, id 
 // bar cancels a job whose message is at the front of no queue, in each account whose queues
 // do not show that it does not wait there.
 func (c *Canceller) bar(ctx context.Context, all []AccountRecords, id string, fronts []look) CancelOutcome {
-	var barred []string
-	var failed error
+	var found search
+	var made []string   // accounts that have a bar now and had no record
+	var hiding []string // accounts without a record whose queues may hide the job
 	for i, f := range fronts {
+		in := all[i].Account
 		was, err := c.cancelIn(ctx, all, i, id, f.mayHide() && !c.SeenOnly)
 		switch {
-		case errors.Is(err, checkpoint.ErrUnknownFormat), err == nil && was.Version != 0: // it was claimed in between
+		case err == nil && was.Version == 0:
+			made = append(made, in)
+		case found.add(in, was, err): // it was claimed in between
 			return outcomeOf(id, was, err)
-		case err == nil:
-			barred = append(barred, all[i].Account)
-		case !errors.Is(err, checkpoint.ErrNotFound) && failed == nil:
-			failed = err
+		case errors.Is(err, checkpoint.ErrNotFound) && f.mayHide():
+			hiding = append(hiding, in)
 		}
 	}
 	switch {
-	case failed != nil:
-		o := outcomeOf(id, checkpoint.Record{}, failed)
-		o.BarredIn = barred
+	case found.failed != nil:
+		o := outcomeOf(id, checkpoint.Record{}, found.failed)
+		o.BarredIn = append(found.barred, made...)
 		return o
-	case len(barred) == 0:
-		return unseenOf(id, fronts)
+	case len(hiding) > 0, len(made)+len(found.barred) == 0:
+		return unseenOf(id, fronts, found.text())
+	case len(made) == 0:
+		return outcomeOf(id, found.bar, nil)
 	}
 	o := outcomeOf(id, checkpoint.Record{}, nil)
 	for _, f := range fronts {
@@ -301,9 +341,9 @@ func (c *Canceller) bar(ctx context.Context, all []AccountRecords, id string, fr
 // mayHide reports whether the queues may have a message that was not seen.
 func (l look) mayHide() bool { return l.err != nil || !l.complete() }
 
-// unseenOf is the outcome for a job without a record that was seen on no queue, if its id is
-// not barred.
-func unseenOf(id string, fronts []look) CancelOutcome {
+// unseenOf is the outcome for a job that was seen on no queue, if its id is not barred in each
+// account whose queues may hide it. records says in which accounts it has a record.
+func unseenOf(id string, fronts []look, records string) CancelOutcome {
 	o := CancelOutcome{ID: id, Action: Unknown, Detail: "there is no such job: it has no record, and no message of it waits on the queues"}
 	if !slices.ContainsFunc(fronts, look.mayHide) {
 		return o
@@ -312,10 +352,10 @@ func unseenOf(id string, fronts []look) CancelOutcome {
 	for _, f := range fronts {
 		shown, queued = shown+f.seen, queued+f.queued
 	}
-	o.Detail = fmt.Sprintf("it has no record, and it is not among the %d of %d messages that the service shows", shown, queued)
+	o.Detail = fmt.Sprintf("%s, and it is not among the %d of %d messages that the service shows", records, shown, queued)
 	for _, f := range fronts {
 		if f.err != nil {
-			o.Detail = fmt.Sprintf("it has no record, and the queues could not be searched: %v", f.err)
+			o.Detail = fmt.Sprintf("%s, and the queues could not be searched: %v", records, f.err)
 			break
 		}
 	}

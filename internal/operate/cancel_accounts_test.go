@@ -48,12 +48,14 @@ func (a *cancelRig) queues(_ context.Context, account string) ([]*queue.Queue, e
 }
 
 // runs makes the record of a running job in an account.
-func (a *cancelRig) runs(t *testing.T, in int, id string) {
+func (a *cancelRig) runs(t *testing.T, in int, id string) *checkpoint.Claim {
 	t.Helper()
 	d := checkpoint.Delivery{ID: id, Kind: "k", PayloadHash: queue.Payload{}.Hash(), MessageID: "m"}
-	if _, err := a.accounts[in].Records.Create(t.Context(), d, "vm_0"); err != nil {
+	claim, err := a.accounts[in].Records.Create(t.Context(), d, "vm_0")
+	if err != nil {
 		t.Fatal(err)
 	}
+	return claim
 }
 
 // hide puts a message that no look shows.
@@ -180,6 +182,72 @@ func TestCancelWithoutQueuesInAccounts(t *testing.T) {
 			if r, err := s.Records.Read(t.Context(), "absent"); err != nil || r.Status != checkpoint.Cancelled {
 				t.Errorf("record in account %d = %s, %v, want it cancelled", i, r.Status, err)
 			}
+		}
+	})
+}
+
+// TestCancelOfAJobThatIsBarredElsewhere: a cancel that failed in one account may have barred the
+// id in another. The bar decides nothing about the job: a repeat cancels it where it is, and
+// reports it as cancelled only if no account can run it.
+func TestCancelOfAJobThatIsBarredElsewhere(t *testing.T) {
+	for name, row := range map[string]struct {
+		runs, done, hidden  bool // in the second account
+		knownOnly, seenOnly bool
+		away                bool // the second account
+		want                Action
+		detail              string
+	}{
+		"runs":               {runs: true, want: Cancelled, detail: "it was running on vm_0"},
+		"runs, known":        {runs: true, knownOnly: true, want: Cancelled, detail: "it was running on vm_0"},
+		"is done":            {runs: true, done: true, want: Over, detail: "it is done already"},
+		"hidden":             {hidden: true, want: Barred},
+		"hidden, seen only":  {hidden: true, seenOnly: true, want: Unknown, detail: "barred in storage account first, and it has no record in "},
+		"hidden, known":      {hidden: true, knownOnly: true, want: Unknown, detail: "barred in storage account first, and it has no record in "},
+		"in no other":        {want: Cancelled, detail: "it was cancelled before"},
+		"in no other, known": {knownOnly: true, want: Unknown, detail: "barred in storage account first, and it has no record in "},
+		"away":               {away: true, want: Failed, detail: "storage account second: "},
+		"away, known":        {away: true, knownOnly: true, want: Failed, detail: "storage account second: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cancelInAccounts(t, func(t *testing.T, a *cancelRig) {
+				a.KnownOnly, a.SeenOnly = row.knownOnly, row.seenOnly
+				if _, err := a.accounts[0].Records.Cancel(t.Context(), "job", "spotctl@test", "", true); err != nil {
+					t.Fatal(err)
+				}
+				if row.runs {
+					if claim := a.runs(t, 1, "job"); row.done {
+						if err := claim.Commit(t.Context(), nil); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				if row.hidden {
+					a.hide(t, 1, "job")
+				}
+				if row.away {
+					a.fault(1, refusal)
+				}
+				o := a.want(t, "job", row.want, row.detail)
+				if isNamed := slices.Equal(o.BarredIn, []string{"first"}); isNamed != (row.away && !row.knownOnly) {
+					t.Errorf("barred in %q", o.BarredIn)
+				}
+				a.fault(1, storage.Fault{})
+				r, err := a.accounts[1].Records.Read(t.Context(), "job")
+				if want := row.want == Barred || row.want == Cancelled && row.runs; want != (err == nil && r.Status == checkpoint.Cancelled) {
+					t.Errorf("record in the second account = %q, %v; want it cancelled: %t", r.Status, err, want)
+				}
+			})
+		})
+	}
+}
+
+// TestCancelOfAJobThatIsBarredInAllAccounts: such a job is cancelled already.
+func TestCancelOfAJobThatIsBarredInAllAccounts(t *testing.T) {
+	cancelInAccounts(t, func(t *testing.T, a *cancelRig) {
+		a.Queues = nil
+		a.want(t, "job", Barred)
+		for _, a.KnownOnly = range []bool{false, true} {
+			a.want(t, "job", Cancelled, "it was cancelled before")
 		}
 	})
 }

@@ -144,13 +144,27 @@ func (w *Waiter) pollList(ctx context.Context, group *errgroup.Group) error {
 		}
 		n++
 		if _, ok := w.waitsFor(record.ID); ok && ctx.Err() == nil {
-			group.Go(func() error { return w.examine(ctx, record) })
+			group.Go(func() error { return w.examineListed(ctx, record) })
 		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.listed = n
 	return nil
+}
+
+// examineListed is examine for a record of a listing. A bar is read again: another storage
+// account may have the job.
+func (w *Waiter) examineListed(ctx context.Context, r checkpoint.Record) (err error) {
+	if r.IsBar() {
+		if r, err = w.Records.Read(ctx, r.ID); errors.Is(err, checkpoint.ErrNotFound) {
+			return nil // removed in the meantime
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return w.examine(ctx, r)
 }
 
 func (w *Waiter) waitsFor(id string) (checkpoint.Delivery, bool) {
@@ -245,6 +259,9 @@ func (w *Waiter) examine(ctx context.Context, r checkpoint.Record) (err error) {
 func (w *Waiter) report(ended Ended) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if _, ok := w.pending[ended.ID]; !ok {
+		return nil // a listing has it twice, from two storage accounts
+	}
 	delete(w.pending, ended.ID)
 	if err := w.Ended(ended); err != nil {
 		return fmt.Errorf("%w (job %s): %w", errReport, ended.ID, err)

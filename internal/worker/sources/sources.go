@@ -118,6 +118,13 @@ func (s *Sources) readsShards(a *deployment.Stores) bool {
 	return a.Jobs != nil && slices.Contains(s.TakeFrom, Spot)
 }
 
+// reads reports whether the number of queues in an account must be read. In the first of
+// several accounts the same call says where follow-up jobs belong.
+func (s *Sources) reads(i int) bool {
+	a := s.Accounts[i]
+	return s.readsShards(a) || i == 0 && len(s.Accounts) > 1 && a.Jobs != nil
+}
+
 // Check makes one call to everything that the jobs of an account need, in all accounts at
 // once. It returns an error if no account is ready: the first in the order of the calls,
 // so that an operator who fixes one thing after the other sees the same error until it
@@ -219,6 +226,9 @@ func (s *Sources) checkAccount(ctx context.Context, i int) error {
 	if err := All(ctx, append(checks, func(ctx context.Context) error { return s.Config.Check(ctx, a) })); err != nil {
 		return err
 	}
+	if !s.readsShards(a) {
+		s.read(ctx, i)
+	}
 	s.mu.Lock()
 	s.ready[i] = true
 	s.mu.Unlock()
@@ -240,7 +250,7 @@ func All(ctx context.Context, checks []func(context.Context) error) error {
 // Follow reads the number of queues from time to time until ctx ends. From the end of the
 // first check on, it checks the accounts that were not ready.
 func (s *Sources) Follow(ctx context.Context) {
-	if !slices.ContainsFunc(s.Accounts, s.readsShards) {
+	if len(s.Accounts) == 1 && !s.readsShards(s.Accounts[0]) {
 		return
 	}
 	due := time.Now().Add(s.Jitter.Vary(shardsEvery))
@@ -252,7 +262,7 @@ func (s *Sources) Follow(ctx context.Context) {
 		for i, a := range s.Accounts {
 			switch {
 			case ready[i] && isDue:
-				group.Go(func() { s.read(ctx, a) })
+				group.Go(func() { s.read(ctx, i) })
 			case !ready[i] && started:
 				group.Go(func() { s.checkAgain(ctx, i) })
 			case ready[i] && s.Failing(a.In):
@@ -277,11 +287,11 @@ func (s *Sources) checkAgain(ctx context.Context, i int) {
 }
 
 // read reads the number of queues in an account.
-func (s *Sources) read(ctx context.Context, a *deployment.Stores) {
-	if !s.readsShards(a) {
+func (s *Sources) read(ctx context.Context, i int) {
+	if !s.reads(i) {
 		return
 	}
-	if _, err := a.Jobs.Read(ctx); err != nil && ctx.Err() == nil {
+	if _, err := s.Accounts[i].Jobs.Read(ctx); err != nil && ctx.Err() == nil {
 		s.Log.Log(ctx, outage.Level(err, slog.LevelWarn), "number of queues not read; jobs are taken from those known", "error", err,
 			"take_from", queue.Names(s.Taken()))
 	}

@@ -1,12 +1,14 @@
 package fleets
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/internal/worker"
@@ -220,6 +222,53 @@ func TestIdlePollsOfAccounts(t *testing.T) {
 					t.Errorf("other calls a minute and worker = %.2f, want at most %.2f", others, most)
 				}
 			})
+		})
+	}
+}
+
+// TestOnDemandWorkersOfAccounts: a worker that takes from the on-demand queues alone puts
+// follow-up jobs in the accounts where they belong, and takes the jobs of an account that was
+// not ready when it started.
+func TestOnDemandWorkersOfAccounts(t *testing.T) {
+	for sick := range 2 {
+		rig.Run(t, func(t *testing.T, b *rig.Bed) {
+			a := b.AddAccounts(2)
+			a.Servers[sick].OnCall(func(storage.Call) storage.Fault { return accountFaults["is broken"] })
+			var mu sync.Mutex // guards what follows
+			var children []string
+			parent := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+				for i := range 8 {
+					id, err := j.Put(ctx, job.FollowUp{Name: fmt.Sprint(i), Kind: "echo"})
+					if err != nil {
+						return nil, err
+					}
+					mu.Lock()
+					children = append(children, id)
+					mu.Unlock()
+				}
+				return nil, nil
+			})
+			b.Start("regular_0", job.Kinds{"parent": parent, "echo": rig.Echo}, rig.TakeOnDemand, rig.DiscardLog)
+			time.Sleep(time.Minute)
+			a.Servers[sick].OnCall(nil)
+			for i, ids := range a.IDs("parent", 1) {
+				b.PutOn(a.All.Accounts[i].OnDemand, ids[0], "parent", "")
+				b.WaitFor("the job of "+ids[0], 5*time.Minute, func() bool { return a.IsDone(ids[0]) })
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			put := 0
+			for i, server := range a.Servers {
+				put += len(server.Messages(b.Names.Queue))
+				for _, m := range server.Messages(b.Names.Queue) {
+					if e, err := queue.Decode(m.Text); err != nil || a.Of(e.ID) != i {
+						t.Errorf("follow-up job %s is in account %d, want it in %d: %v", e.ID, i, a.Of(e.ID), err)
+					}
+				}
+			}
+			if put < 16 || put != len(children) {
+				t.Errorf("follow-up jobs on the queues = %d of %d, want 16", put, len(children))
+			}
 		})
 	}
 }

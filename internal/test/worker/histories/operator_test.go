@@ -47,10 +47,10 @@ func (p *plan) planOperators() {
 
 // want returns the status in which a job must end. A job that always fails succeeds once
 // an operator has fixed its cause and replayed it. A job that an operator was told is
-// cancelled stays so.
+// cancelled stays so. A cancel that failed may have barred the job.
 func (h *history) want(j *plannedJob) checkpoint.Status {
 	switch action := h.actionFor(j.id); {
-	case h.isCancelled(j.id):
+	case h.isCancelled(j.id), h.isBarred(j.id):
 		return checkpoint.Cancelled
 	case !j.alwaysFails || action != nil && !action.purge:
 		return checkpoint.Done
@@ -144,7 +144,8 @@ func (h *history) finishOperators() (more bool) {
 	for _, c := range h.cancels {
 		h.finishCancel(c.job)
 	}
-	return h.clearedAt > 0 && h.requeueAll() || more
+	// A replayed job first ends: while requeueAll waits, no worker may have its kind.
+	return more || h.clearedAt > 0 && h.requeueAll()
 }
 
 // requeueAll enqueues new messages for jobs that lost theirs when the queues were

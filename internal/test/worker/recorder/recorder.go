@@ -1,6 +1,7 @@
 package recorder
 
 import (
+	"encoding/base64"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -276,8 +277,18 @@ func (rec *Recorder) nameOf(r *http.Request) string {
 		path = randomNames.ReplaceAllString(path, "/$1")
 	}
 	q := r.URL.Query()
-	return strings.Join([]string{r.Method, path, strconv.Itoa(rec.order[message]), q.Get("comp"), q.Get("restype"), q.Get("blockid"),
-		q.Get("numofmessages"), r.Header.Get("X-Ms-Range")}, " ")
+	return strings.Join([]string{r.Method, path, strconv.Itoa(rec.order[message]), q.Get("comp"), q.Get("restype"),
+		withoutHash(q.Get("blockid")), q.Get("numofmessages"), r.Header.Get("X-Ms-Range")}, " ")
+}
+
+// withoutHash returns the length and the type in the id of a block. Its hash has a random key.
+func withoutHash(block string) string {
+	const hash = 16
+	id, err := base64.StdEncoding.DecodeString(block)
+	if err != nil || len(id) < hash {
+		return block
+	}
+	return fmt.Sprintf("%q", id[hash:])
 }
 
 // randomNames match the random parts in the name of an output or of their list: the token

@@ -141,9 +141,17 @@ func (b *Bed) Servers() []*storage.Server {
 	return b.Accounts.Servers
 }
 
-// storesFor returns the stores of the account that has the record of a job, the first
-// account's if none has.
+// storesFor returns the stores of the account of a job. If the recorder does not know it, that
+// is the account that has the record, the first account if none has.
 func (b *Bed) storesFor(id string) *deployment.Stores {
+	if b.Recorder != nil && b.Recorder.HomeOf != nil {
+		home := b.Recorder.HomeOf(id)
+		for i := range b.Servers() {
+			if AccountName(i) == home {
+				return b.ConnectAt(i, b.Transport("test"))
+			}
+		}
+	}
 	for i, server := range b.Servers()[1:] {
 		for _, blob := range server.Blobs(b.Names.Records) {
 			if recorder.JobOfBlob(blob.Name) == id && blob.Metadata["status"] != "" {
