@@ -13,7 +13,6 @@ import (
 	"github.com/spotworker/spotworker/internal/actions"
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/plaintext"
-	"github.com/spotworker/spotworker/internal/storage/azure"
 )
 
 // cancelUnasked is how many jobs are cancelled without a question.
@@ -86,7 +85,7 @@ func (c *cancelCommand) run(ctx context.Context, s *session) error {
 	within, cancel := withTimeout(ctx, c.Timeout)
 	defer cancel()
 	sum, err := c.cancel(within, s, deployment, ids)
-	return s.printer.cancelSummary(&sum, sum.Outcome(ctx, err))
+	return s.printer.summary(&sum, &sum.Error, sum.Outcome(ctx, err))
 }
 
 // cancel cancels jobs and prints each outcome.
@@ -142,7 +141,7 @@ func (c *cancelCommand) runFiltered(ctx context.Context, s *session) error {
 	if err = sum.Outcome(ctx, err); err == nil && c.Group != "" && m.Unread == nil {
 		err = c.checkAgain(within, s, deployment)
 	}
-	return s.printer.cancelSummary(&sum, errors.Join(err, m.Unread))
+	return s.printer.summary(&sum, &sum.Error, errors.Join(err, m.Unread))
 }
 
 // nothing is the end of a run whose filters match no job that has not ended.
@@ -154,7 +153,7 @@ func (c *cancelCommand) nothing(p *printer, m *actions.Matched) error {
 	if !p.json {
 		p.note("%s", remark)
 	}
-	return p.cancelSummary(&actions.CancelSum{}, nil)
+	return p.summary(&actions.CancelSum{}, nil, nil)
 }
 
 // checkAgain lists the records again, for jobs that were put in the group meanwhile.
@@ -210,19 +209,4 @@ func (p *printer) cancelled(r client.ActionResult) error {
 		return p.line(cancelLine{ID: r.ID, Action: r.Action, Was: r.Was, Detail: r.Detail})
 	}
 	return p.lines([]string{fmt.Sprintf("%-9s  %s  %s", r.Action, plaintext.Line(r.ID), plaintext.Line(r.Detail))})
-}
-
-// cancelSummary prints the summary. It returns err, or the error of printing.
-func (p *printer) cancelSummary(s *actions.CancelSum, err error) error {
-	if !p.json {
-		p.note("%s", s)
-		return err
-	}
-	if err != nil {
-		s.Error = azure.Explain(err)
-	}
-	if printErr := p.line(map[string]*actions.CancelSum{"summary": s}); err == nil {
-		return printErr
-	}
-	return err
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/spotworker/spotworker/internal/overview/table"
 	"github.com/spotworker/spotworker/internal/plaintext"
 	"github.com/spotworker/spotworker/internal/queue"
-	"github.com/spotworker/spotworker/internal/storage/azure"
 )
 
 // orphansCommands are the commands on jobs whose messages may be lost.
@@ -288,20 +287,12 @@ func (s *session) wouldRequeue(ctx context.Context, deployment *client.Client, o
 // requeued prints the summary, and returns the error to exit with.
 func (p *printer) requeued(sum *actions.RequeueSum, report *client.Orphans, err error) error {
 	err = sum.Outcome(err)
-	if p.json {
-		if err != nil {
-			sum.Error = azure.Explain(err)
+	if !p.json {
+		p.coverage(report)
+		if sum.DryRun {
+			p.note("dry run: %d would be requeued, %d refused; nothing was changed, give --yes to do it", sum.Requeued, sum.Refused)
+			return err
 		}
-		if printErr := p.line(map[string]*actions.RequeueSum{"summary": sum}); err == nil {
-			return printErr
-		}
-		return err
 	}
-	p.coverage(report)
-	if sum.DryRun {
-		p.note("dry run: %d would be requeued, %d refused; nothing was changed, give --yes to do it", sum.Requeued, sum.Refused)
-		return err
-	}
-	p.note("%s", sum)
-	return err
+	return p.summary(sum, &sum.Error, err)
 }

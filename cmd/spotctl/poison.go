@@ -80,7 +80,7 @@ func (t *tally) add(r client.ActionResult) error {
 
 // finish prints the summary, and returns the error to exit with.
 func (t *tally) finish(ctx context.Context, err error) error {
-	return t.printer.summary(&t.sum, t.sum.Outcome(ctx, err))
+	return t.printer.summary(&t.sum, &t.sum.Error, t.sum.Outcome(ctx, err))
 }
 
 // replayCommand starts jobs again.
@@ -195,16 +195,16 @@ func (p *printer) outcome(r client.ActionResult) error {
 	return p.lines([]string{fmt.Sprintf("%-8s  %s  %s", r.Action, plaintext.Line(job), plaintext.Line(r.Detail))})
 }
 
-// summary prints the summary. It returns err, or the error of printing.
-func (p *printer) summary(s *actions.PoisonSum, err error) error {
+// summary prints a summary, with err at reason. It returns err, or the error of printing.
+func (p *printer) summary(s fmt.Stringer, reason *string, err error) error {
 	if !p.json {
 		p.note("%s", s)
 		return err
 	}
 	if err != nil {
-		s.Error = azure.Explain(err)
+		*reason = azure.Explain(err)
 	}
-	if printErr := p.line(map[string]*actions.PoisonSum{"summary": s}); err == nil {
+	if printErr := p.line(map[string]fmt.Stringer{"summary": s}); err == nil {
 		return printErr
 	}
 	return err
