@@ -27,7 +27,7 @@ import (
 // untilEnd runs the first visible message at each step, and returns how long the queue was not empty.
 func (b *bench) untilEnd(limit, step time.Duration) (took time.Duration, deliveries int) {
 	b.T.Helper()
-	for begun := time.Now(); ; time.Sleep(step) {
+	for begun := time.Now(); ; time.Sleep(b.untilVisible(step)) {
 		took = time.Since(begun)
 		switch {
 		case b.MessagesLeft() == 0 || took > limit:
@@ -37,6 +37,17 @@ func (b *bench) untilEnd(limit, step time.Duration) (took time.Duration, deliver
 			deliveries++
 		}
 	}
+}
+
+// untilVisible returns the time until a message is visible, in whole steps, one at least.
+func (b *bench) untilVisible(step time.Duration) time.Duration {
+	var wait time.Duration
+	for i, m := range b.Server.Messages(b.Names.Queue) {
+		if until := time.Until(m.NextVisible); i == 0 || until < wait {
+			wait = until
+		}
+	}
+	return max((wait+step-1)/step, 1) * step
 }
 
 // TestKindOfNoWorker: a message whose kind no worker has waits for an hour, and then is poison with the

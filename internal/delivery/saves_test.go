@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
 	"testing"
 	"time"
 
@@ -97,9 +98,9 @@ func TestSaveAll(t *testing.T) {
 	})
 }
 
-// TestReleaseInAnOutage: a record that cannot be written at first is written later with its last state. A state that can never be
+// TestReleaseThatIsRefused: a record that cannot be written at first is written later with its last state. A state that can never be
 // recorded is left out, and the record without it is written as often as it takes.
-func TestReleaseInAnOutage(t *testing.T) {
+func TestReleaseThatIsRefused(t *testing.T) {
 	for name, row := range map[string]struct {
 		size    int
 		leftOut int
@@ -114,7 +115,8 @@ func TestReleaseInAnOutage(t *testing.T) {
 				b.Put("a", "k", "")
 				wait := b.begin(b.claim())
 				time.Sleep(time.Minute)
-				end := b.down(on(b.Names.Records, storage.OpPutBlob, storage.OpPutBlock, storage.OpPutBlockList, storage.OpSetBlobMetadata))
+				end := b.fail(http.StatusForbidden, "AuthorizationFailure", on(b.Names.Records, storage.OpPutBlob, storage.OpPutBlock,
+					storage.OpPutBlockList, storage.OpSetBlobMetadata))
 				b.drainNow(30 * time.Second)
 				time.Sleep(3 * time.Second)
 				end()

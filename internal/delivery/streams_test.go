@@ -20,7 +20,7 @@ func TestFailuresWithStreams(t *testing.T) {
 		grows  bool
 		status checkpoint.Status
 		runs   int
-	}{"the same stream": {false, checkpoint.Poison, 3}, "a new one each time": {true, checkpoint.Open, 8}} {
+	}{"the same stream": {false, checkpoint.Poison, 2}, "a new one each time": {true, checkpoint.Open, 8}} {
 		t.Run(name, func(t *testing.T) {
 			runs := 0
 			run := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
@@ -32,7 +32,7 @@ func TestFailuresWithStreams(t *testing.T) {
 				j.Report(job.Progress{Stream: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(text)), nil }})
 				return nil, errors.New("out of luck")
 			})
-			kinds := job.Kinds{"k": job.WithLimits(run, job.Limits{MaxFailures: 3, Backoff: time.Second, MaxBackoff: time.Second})}
+			kinds := job.Kinds{"k": job.WithLimits(run, job.Limits{MaxFailures: 2, Backoff: time.Second, MaxBackoff: time.Second})}
 			onBench(t, kinds, func(t *testing.T, b *bench) {
 				b.Put("a", "k", "")
 				for b.MessagesLeft() > 0 && runs < 8 {
