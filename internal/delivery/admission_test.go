@@ -211,7 +211,7 @@ func TestNeedsOfAnotherWorker(t *testing.T) {
 	})
 }
 
-// TestFollowUpsOfAJob: what a handler may put, and what the error of a put does to its job.
+// TestFollowUpsOfAJob: the follow-up jobs that a handler may put, and the effect of an error on its job.
 func TestFollowUpsOfAJob(t *testing.T) {
 	for name, row := range map[string]struct {
 		f       job.FollowUp
@@ -315,7 +315,7 @@ func TestSpansOfADelivery(t *testing.T) {
 	}
 }
 
-// TestWaitForPayloadMemory: a job whose payload does not fit beside those of others waits for memory, keeps its
+// TestWaitForPayloadMemory: a job whose payload does not fit beside the payloads of others waits for memory, keeps its
 // message, and is released when the worker stops.
 func TestWaitForPayloadMemory(t *testing.T) {
 	var started atomic.Int64

@@ -14,7 +14,7 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// ends are the ways in which a delivery can end: what is enqueued, and what the handler returns.
+// ends are the ways in which a delivery can end: the message, and the end of the handler.
 var ends = map[string]struct {
 	put func(b *bench)
 	err error

@@ -32,7 +32,7 @@ func sleeps(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// TestEndsOfRuns: how a handler ends decides what the record, the queues and the observer get.
+// TestEndsOfRuns: how a handler ends decides the record, the queues and the calls of the observer.
 func TestEndsOfRuns(t *testing.T) {
 	big := make([]byte, job.MaxState+1)
 	for name, row := range map[string]struct {

@@ -175,7 +175,7 @@ func TestAfterAnOutage(t *testing.T) {
 	}
 }
 
-// TestWaitsFor says what a job waits for.
+// TestWaitsFor says why a job waits.
 func TestWaitsFor(t *testing.T) {
 	worker := func(name string, age time.Duration, kinds ...string) client.Worker {
 		return client.Worker{Name: name, Age: age, State: "process", Kinds: kinds, Queues: []string{"jobs"}}

@@ -92,7 +92,7 @@ func TestSnapshotInterval(t *testing.T) {
 }
 
 // TestNeedsOfSnapshots: the needs come from the description in the folder, if that can be
-// read. A worker checks them against its machine, and remembers what a restore found.
+// read. A worker checks them against its machine, and remembers the result of a restore.
 func TestNeedsOfSnapshots(t *testing.T) {
 	dir := t.TempDir()
 	if got := needsOf(dir); got != "" {

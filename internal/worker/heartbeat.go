@@ -203,7 +203,7 @@ func (b *heartbeat) carryOver(p presence.Presence) {
 	}
 }
 
-// lastRun holds what a starting worker reads: the heartbeat of its last run, and the requests
+// lastRun holds the readings of a starting worker: the heartbeat of its last run, and the requests
 // of operators.
 type lastRun struct {
 	at       time.Time // before the reads

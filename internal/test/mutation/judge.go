@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Verdict is what the tests said about a mutant.
+// Verdict is the tests' result for a mutant.
 type Verdict int
 
 // Verdicts.
@@ -53,7 +53,7 @@ type Options struct {
 	Chosen map[*Mutant]bool
 	// Each is the time for the tests of one mutant, as they took without it. Total ends the run.
 	Each, Total time.Duration
-	// Grace is the time that a process gets beyond ten times what its tests took without a
+	// Grace is the time that a process gets beyond ten times the time of its tests without a
 	// mutant. A mutant that takes longer loops, and is noticed.
 	Grace    time.Duration
 	Parallel int

@@ -46,7 +46,7 @@ func TestGrows(t *testing.T) {
 }
 
 // TestGrowthIsLogged: a queue that grows is logged at the third reading in the log, and costs no
-// calls but those of the readings.
+// calls but the readings.
 func TestGrowthIsLogged(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		n := 0
