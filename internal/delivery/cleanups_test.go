@@ -33,7 +33,8 @@ func TestCleanups(t *testing.T) {
 					t.Errorf("record at the cleanup = %q, %d messages; want done, none", status, left)
 				}
 				found := b.log.Find("cleanup of a handler panicked")
-				if panics != (len(found) == 1) || panics && (found[0]["panic"] != "oh" || !strings.Contains(found[0]["stack"].(string), "TestCleanups")) {
+				if panics != (len(found) == 1) || panics && (found[0]["panic"] != "oh" ||
+					!strings.Contains(found[0]["stack"].(string), "TestCleanups")) {
 					t.Errorf("lines = %v, want one with the panic: %t", found, panics)
 				}
 				if b.Record("a").Status != checkpoint.Done || b.counter.WithPrefix("failed") != 0 {

@@ -198,8 +198,8 @@ func TestMoveOfWaitingJobs(t *testing.T) {
 	}, set)
 }
 
-// TestMoveOnClaim: a job that lost a VM and has too little time for losing another one moves before its handler is called. A job
-// that was never started does not, nor one that was to move at its last release.
+// TestMoveOnClaim: a job that lost a VM and has too little time for losing another one moves before its handler is called. A new job
+// does not move here, and neither does a job with a reason to move from its last release.
 func TestMoveOnClaim(t *testing.T) {
 	const m = time.Minute
 	for name, row := range map[string]struct {

@@ -57,7 +57,8 @@ func TestPutBackInAnOutage(t *testing.T) {
 			t.Errorf("put back since %s, %d visible; want since the claim, none", e.PutBackSince, b.visible())
 		}
 		found := b.log.Find("message deferred")
-		if len(found) != 1 || found[0]["level"] != "INFO" || !strings.HasPrefix(found[0]["since"].(string), claimed.UTC().Format("2006-01-02T15:04:05")) {
+		if len(found) != 1 || found[0]["level"] != "INFO" ||
+			!strings.HasPrefix(found[0]["since"].(string), claimed.UTC().Format("2006-01-02T15:04:05")) {
 			t.Errorf("lines = %v, want one, since the claim", found)
 		}
 	})

@@ -7,8 +7,8 @@ import (
 	"github.com/spotworker/spotworker/internal/fleet/presence"
 )
 
-// TestWorkersOfASample: only workers that take jobs, and wrote a heartbeat a moment ago, count; workers without a job
-// are idle, and workers of the same queue are peers.
+// TestWorkersOfASample: only workers in operation with a new heartbeat count. Workers without a job are idle, and
+// workers of the same queue are peers.
 func TestWorkersOfASample(t *testing.T) {
 	for name, row := range map[string]struct {
 		age           time.Duration

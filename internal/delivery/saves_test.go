@@ -123,7 +123,8 @@ func TestReleaseThatIsRefused(t *testing.T) {
 				wait()
 				r := b.Record("a")
 				if r.Status != checkpoint.Open || r.Fraction != 0.5 || r.HasState() == (row.leftOut == 1) || b.visible() != 1 {
-					t.Errorf("record = %s at %v, state %t, %d visible messages; want it open at 0.5, and one", r.Status, r.Fraction, r.HasState(), b.visible())
+					t.Errorf("record = %s at %v, state %t, %d visible messages; want it open at 0.5, and one", r.Status, r.Fraction,
+						r.HasState(), b.visible())
 				}
 				if got := b.counter.WithPrefix("left out"); got != row.leftOut {
 					t.Errorf("%d states left out, want %d", got, row.leftOut)

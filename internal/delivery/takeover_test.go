@@ -41,7 +41,8 @@ func TestNextWriteOfAClaim(t *testing.T) {
 				b.putCrashed("a", row.exits, true)
 				if row.before != nil {
 					found := b.Record("a")
-					d := checkpoint.Delivery{ID: "a", Kind: "k", PayloadHash: queue.Envelope{ID: "a", Kind: "k", Resume: true}.Work(), MessageID: found.MessageID}
+					work := queue.Envelope{ID: "a", Kind: "k", Resume: true}.Work()
+					d := checkpoint.Delivery{ID: "a", Kind: "k", PayloadHash: work, MessageID: found.MessageID}
 					c, err := b.Records.Acquire(t.Context(), d, found, "vm_9-boot-1")
 					if err == nil {
 						err = row.before(t.Context(), c)
