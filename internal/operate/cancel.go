@@ -321,7 +321,7 @@ func (c *Canceller) bar(ctx context.Context, all []AccountRecords, id string, fr
 	switch {
 	case found.failed != nil:
 		o := outcomeOf(id, checkpoint.Record{}, found.failed)
-		o.BarredIn = append(found.barred, made...)
+		o.BarredIn = slices.Concat(found.barred, made)
 		return o
 	case len(hiding) > 0, len(made)+len(found.barred) == 0:
 		return unseenOf(id, fronts, found.text())
