@@ -134,11 +134,16 @@ func on(container string, operations ...string) func(storage.Call) bool {
 // lines returns how many lines with that message the log has.
 func (b *bench) lines(msg string) int { return len(b.log.Find(msg)) }
 
+// former is a delivery of an earlier message of a job.
+func former(e queue.Envelope) checkpoint.Delivery {
+	return checkpoint.Delivery{ID: e.ID, Kind: e.Kind, PayloadHash: e.Work(), MessageID: "old"}
+}
+
 // putOpen enqueues a job that was released with a state.
 func (b *bench) putOpen(id, kind string, s checkpoint.Snapshot) {
 	b.T.Helper()
 	e := queue.Envelope{ID: id, Kind: kind, Resume: true}
-	c := b.Records.Fresh(checkpoint.Delivery{ID: id, Kind: kind, PayloadHash: e.Work(), MessageID: "old"}, "vm_9-boot-1")
+	c := b.Records.Fresh(former(e), "vm_9-boot-1")
 	if err := c.Release(b.T.Context(), s); err != nil {
 		b.T.Fatal(err)
 	}

@@ -52,7 +52,7 @@ func TestMessagesOfAnotherWorker(t *testing.T) {
 func TestKindOfNoWorkerAgain(t *testing.T) {
 	onBench(t, job.Kinds{"render": rig.Echo}, func(t *testing.T, b *bench) {
 		e := queue.Envelope{ID: "a", Kind: "other", Resume: true}
-		c := b.Records.Fresh(checkpoint.Delivery{ID: "a", Kind: "other", PayloadHash: e.Work(), MessageID: "old"}, "vm_9-boot-1")
+		c := b.Records.Fresh(former(e), "vm_9-boot-1")
 		if err := errors.Join(c.Touch(t.Context(), checkpoint.Snapshot{}), c.Release(t.Context(), checkpoint.Snapshot{})); err != nil {
 			t.Fatal(err)
 		}

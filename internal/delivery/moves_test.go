@@ -219,7 +219,7 @@ func TestMoveOnClaim(t *testing.T) {
 			onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
 				e := queue.Envelope{ID: "a", Kind: "k", ChosenID: true, Resume: row.released, Deadline: time.Now().Add(row.due), Estimate: 30 * m}
 				if row.released {
-					c := b.Records.Fresh(checkpoint.Delivery{ID: "a", Kind: "k", PayloadHash: e.Work(), MessageID: "old"}, "vm_9-boot-1")
+					c := b.Records.Fresh(former(e), "vm_9-boot-1")
 					c.SetFacts(func(f checkpoint.Facts) checkpoint.Facts {
 						f.MoveReason = row.moveFor
 						return f

@@ -101,7 +101,7 @@ func (b *bench) putFailed(id, machine string) {
 	b.T.Helper()
 	e := queue.Envelope{ID: id, Kind: "k", Resume: true}
 	if machine != "" {
-		c := b.Records.Fresh(checkpoint.Delivery{ID: id, Kind: "k", PayloadHash: e.Work(), MessageID: "old"}, machine+"-1")
+		c := b.Records.Fresh(former(e), machine+"-1")
 		c.SetFacts(func(f checkpoint.Facts) checkpoint.Facts {
 			f.Failure.Machine = machine
 			return f

@@ -90,7 +90,7 @@ func TestSaveAll(t *testing.T) {
 		time.Sleep(7 * time.Second)
 		end := b.down(on(b.Names.Records, storage.OpPutBlob, storage.OpSetBlobMetadata))
 		if jobs, unsaved := b.SaveAll()(); jobs != 1 || unsaved != 1 || b.lines("checkpoint not saved; the one before stands") == 0 {
-			t.Errorf("%d jobs, %d unsaved in an outage; want one that could not save", jobs, unsaved)
+			t.Errorf("%d jobs, %d unsaved in an outage; want one, unsaved", jobs, unsaved)
 		}
 		end()
 		b.drainNow(10 * time.Second)

@@ -9,6 +9,7 @@ import (
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -16,7 +17,7 @@ import (
 func (b *bench) putTwoStates(id string, failures int) {
 	b.T.Helper()
 	e := queue.Envelope{ID: id, Kind: "k", Resume: true}
-	d := checkpoint.Delivery{ID: id, Kind: "k", PayloadHash: e.Work(), MessageID: "old"}
+	d := former(e)
 	c := b.Records.Fresh(d, "vm_9-boot-1")
 	for _, state := range []string{"first", "second"} {
 		if err := errors.Join(c.KeepPrevious(b.T.Context()), c.Save(b.T.Context(), checkpoint.Snapshot{State: []byte(state)})); err != nil {
@@ -89,6 +90,34 @@ func TestStartsOfAJobWithTwoStates(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestStopInAStepBack: a worker that stops while it looks for the state before a damaged one counts no failure.
+func TestStopInAStepBack(t *testing.T) {
+	kinds := job.Kinds{"k": job.KeepPreviousState(rig.Echo)}
+	onBench(t, kinds, func(t *testing.T, b *bench) {
+		b.putTwoStates("a", 0)
+		b.damage("a")
+		read := 0
+		b.Server.OnCall(func(c storage.Call) storage.Fault {
+			if !on(b.Names.Records, storage.OpGetBlob)(c) {
+				return storage.Fault{}
+			}
+			if read++; read == 1 {
+				return storage.Fault{}
+			}
+			return storage.Fault{Refuse: &storage.Error{Status: 503, Code: "ServerBusy", Message: "busy"}}
+		})
+		wait := b.begin(b.claim())
+		time.Sleep(30 * time.Second)
+		b.drainNow(10 * time.Second)
+		wait()
+		b.Server.OnCall(nil)
+		if r := b.Record("a"); r.Status != checkpoint.Open || r.FailuresTotal != 0 || b.visible() != 1 || read < 2 {
+			t.Errorf("record = %s after %d failures, %d visible messages, %d reads; want it open without, and one", r.Status, r.FailuresTotal,
+				b.visible(), read)
+		}
+	})
 }
 
 // TestStepBackWithoutOutputs: a handler steps back also if its worker has no container for outputs, or its states named none.

@@ -127,7 +127,7 @@ var byUserTools = []string{
 
 // isOfWorker reports whether a file comes from the package, the worker or a job: it names
 // spotworker, or belongs to a user that the machine does not have. Other new files are the
-// system's, which works beside the test.
+// system's.
 func isOfWorker(t *testing.T, path string) bool {
 	t.Helper()
 	about, err := os.Lstat(path)

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/fleet/control"
 	"github.com/spotworker/spotworker/internal/operate"
 	"github.com/spotworker/spotworker/internal/test/worker/recorder"
@@ -88,12 +87,10 @@ func (h *history) cancelWith(c *operate.Canceller, id string) {
 	})
 }
 
-// isBarred reports whether a job has no more than the record of a cancel that met none, and an
-// operator did cancel it.
+// isBarred reports whether an operator cancelled a job and barred it.
 func (h *history) isBarred(id string) bool {
 	r := h.b.Record(id)
-	return r.Status == checkpoint.Cancelled && r.Kind == "" &&
-		slices.ContainsFunc(h.cancels, func(c plannedCancel) bool { return c.job == id })
+	return r.IsBar() && slices.ContainsFunc(h.cancels, func(c plannedCancel) bool { return c.job == id })
 }
 
 func (h *history) isCancelled(id string) bool {
