@@ -19,7 +19,7 @@ function report(line) { text[test] = text[test] "  " substr(line, 1, 240) "\n" }
   more = 0
   if (/, want |left after|not within |missing: |panic|[Ee]rror|fail/ && reports[test] < 3) {
     reports[test]++
-    more = 2 # further lines of this report
+    more = 5 # further lines of this report
     report($0)
   }
   next

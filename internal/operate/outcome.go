@@ -54,6 +54,7 @@ type done struct {
 	action  Action
 	message string    // id of the job's original message
 	at      time.Time // of the action or before, by the service's clock
+	batch   int       // of the poison message
 }
 
 // notOfThisRun is the action on a message that was put during the run. It stays on the poison
@@ -89,7 +90,7 @@ func (r *bulkRun) one(ctx context.Context, c *claimed) (gone bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if w.isJob && (out.Action == Replayed || out.Action == Purged) {
-		r.done[w.delivery()] = done{out.Action, w.poison.MessageID, w.actedAt}
+		r.done[w.delivery()] = done{out.Action, w.poison.MessageID, w.actedAt, c.batch}
 	}
 	if err := r.report(out); err != nil {
 		return out.gone(), errors.Join(errReport, err)

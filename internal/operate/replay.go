@@ -34,7 +34,9 @@ func (r *bulkRun) replay(ctx context.Context, c *claimed, w *work, fromScratch b
 	}
 	switch before := r.before(w); {
 	case before.action != Replayed:
-	case w.poison.MessageID == before.message || c.InsertedAt.Before(before.at):
+	case w.poison.MessageID == before.message || c.batch == before.batch || c.InsertedAt.Before(before.at):
+		// Messages of one batch were claimed before the record of any of their jobs was opened.
+		// The service's times are not enough: they are whole seconds.
 		return Dropped, "it is a duplicate; the job was replayed just now", r.poison.drop(ctx, c.lease, w)
 	default: // a worker has given the job up again
 		return notOfThisRun, "", nil

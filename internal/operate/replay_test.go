@@ -95,6 +95,27 @@ func TestGivenUpAgainDuringAReplay(t *testing.T) {
 	}
 }
 
+// TestDuplicateInTheSecondOfAReplay: a worker gave up two messages of a job, the second one in the
+// second of the replay. The times of the service do not tell which was first.
+func TestDuplicateInTheSecondOfAReplay(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		e := b.put(t, given{id: "a", state: "half"})
+		if err := b.stores.Queue.Put(t.Context(), e, 0); err != nil {
+			t.Fatal(err)
+		}
+		b.giveUpAgain(t)
+		if err := b.Replay(t.Context(), all, false, b.report); err != nil || b.actions() != "replayed dropped" {
+			t.Errorf("actions = %s (%+v), %v, want replayed dropped", b.actions(), b.told, err)
+		}
+		if n, _ := b.poisoned(); n != 0 {
+			t.Errorf("%d poison messages are left, want none", n)
+		}
+		if diff := cmp.Diff(map[string][]string{"a": {"half"}}, b.work(t)); diff != "" {
+			t.Errorf("commits (-want +got):\n%s", diff)
+		}
+	})
+}
+
 // giveUpAgain makes a poison message of the replayed job.
 func (b *rig) giveUpAgain(t *testing.T) {
 	t.Helper()

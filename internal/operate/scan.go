@@ -78,6 +78,7 @@ func (f Filter) has(it Item) bool {
 type claimed struct {
 	Item
 	lease *queue.Lease
+	batch int // the number of the claim in its scan
 }
 
 // scan goes through the poison queue once, from front to end. It calls do for each
@@ -89,8 +90,8 @@ func (p *PoisonQueue) scan(ctx context.Context, s Selection, do func(context.Con
 	seen := map[string]*queue.Lease{}
 	var put []*queue.Lease
 	defer func() { p.release(ctx, put) }()
-	for {
-		batch, err := p.claim(ctx, seen)
+	for n := 1; ; n++ {
+		batch, err := p.claim(ctx, seen, n)
 		if err != nil || len(batch) == 0 {
 			return err
 		}
@@ -115,8 +116,8 @@ func (p *PoisonQueue) scan(ctx context.Context, s Selection, do func(context.Con
 	}
 }
 
-// claim claims the next messages that were not seen yet; none means the end.
-func (p *PoisonQueue) claim(ctx context.Context, seen map[string]*queue.Lease) ([]*claimed, error) {
+// claim claims the next messages that were not seen yet, as batch n; none means the end.
+func (p *PoisonQueue) claim(ctx context.Context, seen map[string]*queue.Lease, n int) ([]*claimed, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -131,7 +132,7 @@ func (p *PoisonQueue) claim(ctx context.Context, seen map[string]*queue.Lease) (
 			continue
 		}
 		seen[l.ID] = l
-		batch = append(batch, &claimed{Item: newItem(l.ID, l.Text(), l.InsertedAt), lease: l})
+		batch = append(batch, &claimed{Item: newItem(l.ID, l.Text(), l.InsertedAt), lease: l, batch: n})
 	}
 	return batch, nil
 }

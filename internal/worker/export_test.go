@@ -12,9 +12,10 @@ import (
 // What tests of package worker_test see of a worker beside its exported surface.
 
 const (
-	BlindFor    = blindFor
-	LossesFirst = lossesFirst
-	LossesEvery = lossesEvery
+	BlindFor     = blindFor
+	LastRunHolds = lastRunHolds
+	LossesFirst  = lossesFirst
+	LossesEvery  = lossesEvery
 )
 
 func (w *Worker) Drains() int               { return w.drains.Len() }

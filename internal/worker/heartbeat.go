@@ -223,12 +223,16 @@ func (w *Worker) readLastRun(ctx context.Context) *lastRun {
 	return l
 }
 
-// takeLastRun returns what warm-up read, unless that is older than a running worker's view of
-// the operators' requests. Then it reads.
+// lastRunHolds is the oldest reading of warm-up that a worker starts with: after a slow check
+// of the storage, an operator may have asked for something that the next heartbeat would read
+// only [presence.Every] later.
+const lastRunHolds = 3 * time.Second
+
+// takeLastRun returns the readings of warm-up, or newer ones if they are too old.
 func (w *Worker) takeLastRun(ctx context.Context) *lastRun {
 	l := w.heartbeat.lastRun
 	w.heartbeat.lastRun = nil
-	if l == nil || time.Since(l.at) > presence.Every {
+	if l == nil || time.Since(l.at) > lastRunHolds {
 		return w.readLastRun(ctx)
 	}
 	return l

@@ -72,14 +72,14 @@ func TestNoticeBeforeTheFirstPhase(t *testing.T) {
 	})
 }
 
-// TestOldReadsAreRepeated: a worker that was kept from work between warm-up and Recover reads
-// again what operators ask.
+// TestOldReadsAreRepeated: a worker whose start took long reads the requests of operators again
+// before it takes jobs.
 func TestOldReadsAreRepeated(t *testing.T) {
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		p := b.Start("vm_0", job.Kinds{"echo": rig.Echo}, func(c *worker.Config) { c.Metadata = nil })
 		b.WaitFor("process", time.Minute, func() bool { return p.Position().State == lifecycle.Process })
 		p.Stop()
-		for age, want := range map[time.Duration]bool{0: true, presence.Every: true, presence.Every + time.Second: false} {
+		for age, want := range map[time.Duration]bool{0: true, worker.LastRunHolds: true, worker.LastRunHolds + time.Second: false} {
 			if got := p.TakesRead(t.Context(), age); got != want {
 				t.Errorf("a read of %s ago is used: %t, want %t", age, got, want)
 			}

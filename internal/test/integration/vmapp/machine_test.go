@@ -27,11 +27,19 @@ const patience = 90 * time.Second
 
 func await(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !done(); time.Sleep(50 * time.Millisecond) {
+	if !within(patience, done) {
+		t.Fatalf("%s: not within %s", what, patience)
+	}
+}
+
+// within waits until done, and returns false if that takes too long.
+func within(limit time.Duration, done func() bool) bool {
+	for end := time.Now().Add(limit); !done(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%s: not within %s", what, patience)
+			return false
 		}
 	}
+	return true
 }
 
 // command runs a command that must succeed.
@@ -69,7 +77,7 @@ func logged(path string) string {
 func awaitLogged(t *testing.T, path string, n int, words ...string) string {
 	t.Helper()
 	var found string
-	await(t, "a line of "+path+" with "+strings.Join(words, " and "), func() bool {
+	come := within(patience, func() bool {
 		for line := range strings.Lines(logged(path)[n:]) {
 			if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) }) {
 				found = line
@@ -78,7 +86,24 @@ func awaitLogged(t *testing.T, path string, n int, words ...string) string {
 		}
 		return false
 	})
+	if !come {
+		t.Fatalf("a line of %s with %s: not within %s. Its last lines:\n%s", path, strings.Join(words, " and "), patience,
+			lastLines(logged(path)[n:], 5))
+	}
 	return found
+}
+
+// lastLines returns the last lines of a log that are not of level DEBUG, shortened, without
+// their times.
+func lastLines(log string, most int) string {
+	var lines []string
+	for line := range strings.Lines(log) {
+		if !strings.Contains(line, `"level":"DEBUG"`) {
+			_, line, _ = strings.Cut(strings.TrimSpace(line), ",") // the time
+			lines = append(lines, line[:min(len(line), 230)])
+		}
+	}
+	return strings.Join(lines[max(0, len(lines)-most):], "\n")
 }
 
 // passing are folders that change for other reasons than the worker.
