@@ -31,7 +31,12 @@ func (e *exitError) Error() string {
 var criuCapabilities = []uintptr{unix.CAP_CHECKPOINT_RESTORE, unix.CAP_SYS_PTRACE, unix.CAP_SETPCAP}
 
 // criuEnvironment is the environment of criu: nothing of the program's.
-var criuEnvironment = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
+//
+// By CRIU_FAULT=130 (FI_NO_BREAKPOINTS of criu's fault-injection.h) criu stops processes at
+// system calls. Otherwise it sets hardware breakpoints, which some hypervisors do not virtualize
+// on AMD processors: criu then waits for ever for a process that has passed its breakpoint
+// (checkpoint-restore/criu issue 2658; versions after 4.1 find that out themselves).
+var criuEnvironment = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", "CRIU_FAULT=130"}
 
 // maxPrinted bounds the output of criu that is kept, in bytes.
 const maxPrinted = 64 << 10
