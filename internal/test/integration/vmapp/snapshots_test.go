@@ -5,6 +5,8 @@ package vmapp
 import (
 	"errors"
 	"io/fs"
+	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -109,6 +111,7 @@ func (m *machine) snapshots(t *testing.T) {
 		remove()
 		need.Absent(t, need.Snapshots, onOverlay)
 	}
+	m.wantNoMetadata(t, "spot_2")
 	m.azure.evict(t, "spot_2")
 	awaitLogged(t, workerLog, 0, `"msg":"drained"`, `"released":1`)
 	if r := m.azure.record(t, "count"); r.Status != checkpoint.Open || r.StateVersion != 16 || r.Failures != 0 {
@@ -118,11 +121,8 @@ func (m *machine) snapshots(t *testing.T) {
 	seen := len(logged(workerLog))
 	m.deploy(t, published("1.4.3", archiveOf(oldVersion), settings("spot_3", "SPOTWORKER_SNAPSHOTS=criu")))
 	awaitLogged(t, workerLog, seen, `"msg":"program continues from its snapshot"`)
-	works, err := filepath.Glob("/var/cache/spotworker/*/job-*/work")
-	if err != nil || len(works) != 1 {
-		t.Fatalf("working folders = %q, %v, want one", works, err)
-	}
-	put(t, filepath.Join(works[0], "finish"), "")
+	m.wantNoMetadata(t, "spot_3")
+	put(t, filepath.Join(workingFolder(t), "finish"), "")
 	await(t, "the end of the job", func() bool { return m.azure.record(t, "count").Status == checkpoint.Done })
 	if r := m.azure.record(t, "count"); r.Interruptions != 1 || r.Failures != 0 {
 		t.Errorf("the job has %d interruptions and %d failures, want 1 and none", r.Interruptions, r.Failures)
@@ -131,4 +131,44 @@ func (m *machine) snapshots(t *testing.T) {
 	m.deploy(t, published("1.4.4", archiveOf(oldVersion), m.azure.settings("spot_3")))
 	wantHardened(t) // the drop-in is gone
 	remove()
+}
+
+// workingFolder returns the working folder of the only job.
+func workingFolder(t *testing.T) string {
+	t.Helper()
+	works, err := filepath.Glob("/var/cache/spotworker/*/job-*/work")
+	if err != nil || len(works) != 1 {
+		t.Fatalf("working folders = %q, %v, want one", works, err)
+	}
+	return works[0]
+}
+
+// wantNoMetadata lets the program connect to the metadata service of a VM, which it must not
+// reach, although the test does.
+func (m *machine) wantNoMetadata(t *testing.T, vm string) {
+	t.Helper()
+	u, err := url.Parse(m.azure.endpoints[vm])
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("tcp", u.Host)
+	if err != nil {
+		t.Fatalf("the metadata service of %s: %v", vm, err)
+	}
+	_ = conn.Close()
+	work := workingFolder(t)
+	put(t, filepath.Join(work, "asked"), u.Host)
+	if err := os.Rename(filepath.Join(work, "asked"), filepath.Join(work, "attack")); err != nil {
+		t.Fatal(err)
+	}
+	answer := filepath.Join(work, "answer")
+	await(t, "an answer of the program", func() bool { _, err := os.Stat(answer); return err == nil })
+	if got := read(t, answer); got == "reached" {
+		t.Errorf("a program of a snapshot kind reaches the metadata service of %s", vm)
+	} else {
+		t.Logf("connection of the program to the metadata service: %s", got)
+	}
+	if err := os.Remove(answer); err != nil {
+		t.Fatal(err)
+	}
 }
