@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/spotworker/spotworker/internal/jobid"
-	"github.com/spotworker/spotworker/internal/spelling"
+	"github.com/spotworker/spotworker/internal/text/spelling"
 )
 
 // ErrNoGroup means that no record is in a group of that name. The error is a

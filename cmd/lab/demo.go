@@ -10,7 +10,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/lab/demo"
 	"github.com/spotworker/spotworker/internal/lab/screen"
-	"github.com/spotworker/spotworker/internal/lanes"
+	"github.com/spotworker/spotworker/internal/replay/lanes"
 )
 
 // demoCommand are the flags of lab demo.

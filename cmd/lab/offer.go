@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/spotworker/spotworker/internal/plaintext"
 	"github.com/spotworker/spotworker/internal/replay"
+	"github.com/spotworker/spotworker/internal/text/plaintext"
 )
 
 // offerFlags choose a size in a region from the output of `spotctl prices`.

@@ -15,8 +15,8 @@ import (
 
 	"github.com/spotworker/spotworker/internal/lab/realtime"
 	"github.com/spotworker/spotworker/internal/overview/table"
-	"github.com/spotworker/spotworker/internal/plaintext"
 	"github.com/spotworker/spotworker/internal/replay"
+	"github.com/spotworker/spotworker/internal/text/plaintext"
 )
 
 // scenarioFlags are the flags that make a scenario.

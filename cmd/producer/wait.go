@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/client"
-	"github.com/spotworker/spotworker/internal/plaintext"
+	"github.com/spotworker/spotworker/internal/text/plaintext"
 )
 
 // errWaitTimeout ends the waiting after --wait-timeout.

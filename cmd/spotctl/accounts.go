@@ -7,8 +7,8 @@ import (
 
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/operate"
-	"github.com/spotworker/spotworker/internal/plaintext"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/text/plaintext"
 )
 
 // accountsCommand shows or sets over which storage accounts the jobs are spread.

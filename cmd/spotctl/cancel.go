@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/client"
-	"github.com/spotworker/spotworker/internal/actions"
 	"github.com/spotworker/spotworker/internal/cli"
-	"github.com/spotworker/spotworker/internal/plaintext"
+	"github.com/spotworker/spotworker/internal/operate/actions"
+	"github.com/spotworker/spotworker/internal/text/plaintext"
 )
 
 // cancelUnasked is how many jobs are cancelled without a question.

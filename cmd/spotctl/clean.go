@@ -9,10 +9,10 @@ import (
 
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/cli"
-	"github.com/spotworker/spotworker/internal/durations"
 	"github.com/spotworker/spotworker/internal/overview/detail"
-	"github.com/spotworker/spotworker/internal/plaintext"
 	"github.com/spotworker/spotworker/internal/storage/azure"
+	"github.com/spotworker/spotworker/internal/text/durations"
+	"github.com/spotworker/spotworker/internal/text/plaintext"
 )
 
 // cleanCommand removes the remains of jobs that have ended.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spotworker/spotworker/cmd/spotctl/internal/doctor"
 	"github.com/spotworker/spotworker/internal/overview"
-	"github.com/spotworker/spotworker/internal/plaintext"
+	"github.com/spotworker/spotworker/internal/text/plaintext"
 )
 
 // doctorCommand examines the deployment.

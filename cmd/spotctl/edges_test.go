@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/client"
-	"github.com/spotworker/spotworker/internal/actions"
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/operate/actions"
 	"github.com/spotworker/spotworker/internal/queue"
 )
 

@@ -14,8 +14,8 @@ import (
 	"github.com/spotworker/spotworker/internal/overview/detail"
 	"github.com/spotworker/spotworker/internal/overview/givenup"
 	"github.com/spotworker/spotworker/internal/overview/table"
-	"github.com/spotworker/spotworker/internal/plaintext"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/text/plaintext"
 )
 
 // listCommand lists the poison queue.

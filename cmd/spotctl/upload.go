@@ -13,8 +13,8 @@ import (
 
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/cli"
-	"github.com/spotworker/spotworker/internal/plaintext"
 	"github.com/spotworker/spotworker/internal/producer"
+	"github.com/spotworker/spotworker/internal/text/plaintext"
 	"github.com/spotworker/spotworker/job"
 )
 

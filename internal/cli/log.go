@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/spotworker/spotworker/internal/plaintext"
 	"github.com/spotworker/spotworker/internal/storage/azure"
+	"github.com/spotworker/spotworker/internal/text/plaintext"
 )
 
 // Log are the flags for the log.

@@ -11,9 +11,9 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/spotworker/spotworker/internal/durations"
-	"github.com/spotworker/spotworker/internal/plaintext"
 	"github.com/spotworker/spotworker/internal/storage/azure"
+	"github.com/spotworker/spotworker/internal/text/durations"
+	"github.com/spotworker/spotworker/internal/text/plaintext"
 )
 
 // Exit codes of all commands.

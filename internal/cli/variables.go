@@ -6,7 +6,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/spotworker/spotworker/internal/spelling"
+	"github.com/spotworker/spotworker/internal/text/spelling"
 )
 
 // Unread is an environment variable that looks like a setting and is none.

@@ -14,8 +14,8 @@ import (
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/lifecycle"
-	"github.com/spotworker/spotworker/internal/spelling"
 	"github.com/spotworker/spotworker/internal/storage/outage"
+	"github.com/spotworker/spotworker/internal/text/spelling"
 	"github.com/spotworker/spotworker/job"
 )
 

@@ -13,9 +13,9 @@ import (
 	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/fleet/vmshare"
 	"github.com/spotworker/spotworker/internal/lifecycle"
-	"github.com/spotworker/spotworker/internal/plaintext"
 	"github.com/spotworker/spotworker/internal/preempt"
 	"github.com/spotworker/spotworker/internal/telemetry/health"
+	"github.com/spotworker/spotworker/internal/text/plaintext"
 )
 
 // Worker is the part of the worker that a [Responder] needs. Its methods are called while

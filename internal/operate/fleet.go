@@ -15,7 +15,7 @@ import (
 	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/retry"
-	"github.com/spotworker/spotworker/internal/spelling"
+	"github.com/spotworker/spotworker/internal/text/spelling"
 )
 
 const (

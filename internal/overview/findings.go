@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/client"
-	"github.com/spotworker/spotworker/internal/spelling"
+	"github.com/spotworker/spotworker/internal/text/spelling"
 )
 
 // Found says the findings in the heartbeats of live workers, a sentence each:

@@ -11,7 +11,7 @@ import (
 	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/queue"
-	"github.com/spotworker/spotworker/internal/spelling"
+	"github.com/spotworker/spotworker/internal/text/spelling"
 )
 
 // aliveFor is how old the heartbeat of a worker may be that counts as alive: three of them

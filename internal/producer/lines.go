@@ -14,9 +14,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/durations"
 	"github.com/spotworker/spotworker/internal/jobfiles/inputs/named"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/text/durations"
 )
 
 // maxLine is the longest line, in bytes: the largest payload in base64, plus room for

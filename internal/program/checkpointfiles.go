@@ -9,10 +9,10 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/jsonpos"
 	"github.com/spotworker/spotworker/internal/program/archive"
 	"github.com/spotworker/spotworker/internal/program/ownfiles"
 	"github.com/spotworker/spotworker/internal/program/tree"
+	"github.com/spotworker/spotworker/internal/text/jsonpos"
 )
 
 // Names of links in the working folder of a kind with checkpoint_files. A relative path is

@@ -13,10 +13,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/jsonpos"
 	"github.com/spotworker/spotworker/internal/program/archive"
 	"github.com/spotworker/spotworker/internal/program/scratch"
 	"github.com/spotworker/spotworker/internal/program/snapshot"
+	"github.com/spotworker/spotworker/internal/text/jsonpos"
 	"github.com/spotworker/spotworker/job"
 )
 

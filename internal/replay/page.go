@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/lanes"
+	"github.com/spotworker/spotworker/internal/replay/lanes"
 )
 
 //go:embed page.html

@@ -9,8 +9,8 @@ import (
 	"reflect"
 	"strings"
 
-	"github.com/spotworker/spotworker/internal/jsonpos"
-	"github.com/spotworker/spotworker/internal/spelling"
+	"github.com/spotworker/spotworker/internal/text/jsonpos"
+	"github.com/spotworker/spotworker/internal/text/spelling"
 )
 
 // Schema is the JSON schema of a scenario's file.

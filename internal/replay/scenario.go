@@ -8,7 +8,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/delivery/renewal"
-	"github.com/spotworker/spotworker/internal/durations"
+	"github.com/spotworker/spotworker/internal/text/durations"
 )
 
 // Duration is a duration that is written as people type it, such as 90s or 7d.

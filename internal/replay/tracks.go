@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/lanes"
+	"github.com/spotworker/spotworker/internal/replay/lanes"
 )
 
 // tracks draws a row for each VM and each job.

@@ -11,7 +11,7 @@ import (
 	"slices"
 
 	"github.com/spotworker/spotworker/client"
-	"github.com/spotworker/spotworker/internal/actions"
+	"github.com/spotworker/spotworker/internal/operate/actions"
 	"github.com/spotworker/spotworker/internal/overview"
 	"github.com/spotworker/spotworker/internal/overview/givenup"
 )

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/spotworker/spotworker/internal/overview"
-	"github.com/spotworker/spotworker/internal/plaintext"
+	"github.com/spotworker/spotworker/internal/text/plaintext"
 )
 
 // How many bytes of a text a page shows: in a list, in a line of a log, and of a result.

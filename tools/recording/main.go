@@ -11,7 +11,7 @@ import (
 	"os/signal"
 
 	"github.com/spotworker/spotworker/internal/lab/demo"
-	"github.com/spotworker/spotworker/internal/lanes"
+	"github.com/spotworker/spotworker/internal/replay/lanes"
 )
 
 func main() {

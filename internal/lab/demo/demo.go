@@ -16,7 +16,7 @@ import (
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/lab/screen"
 	"github.com/spotworker/spotworker/internal/lab/text"
-	"github.com/spotworker/spotworker/internal/lanes"
+	"github.com/spotworker/spotworker/internal/replay/lanes"
 	"github.com/spotworker/spotworker/internal/storage/azure"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/lab/oracle"
 	"github.com/spotworker/spotworker/internal/lab/text"
-	"github.com/spotworker/spotworker/internal/lanes"
+	"github.com/spotworker/spotworker/internal/replay/lanes"
 )
 
 // teller turns a history into a story for the picture.

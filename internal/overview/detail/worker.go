@@ -7,7 +7,7 @@ import (
 
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/overview"
-	"github.com/spotworker/spotworker/internal/plaintext"
+	"github.com/spotworker/spotworker/internal/text/plaintext"
 )
 
 // WorkerRows returns the names and values of a worker for people.

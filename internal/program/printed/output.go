@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/plaintext"
+	"github.com/spotworker/spotworker/internal/text/plaintext"
 	"github.com/spotworker/spotworker/job"
 )
 

@@ -17,7 +17,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/plaintext"
+	"github.com/spotworker/spotworker/internal/text/plaintext"
 )
 
 // events are the names of the events, by the message of the log.

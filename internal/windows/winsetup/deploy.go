@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/plaintext"
+	"github.com/spotworker/spotworker/internal/text/plaintext"
 	"github.com/spotworker/spotworker/internal/windows/winservice"
 )
 

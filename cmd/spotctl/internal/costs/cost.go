@@ -13,9 +13,9 @@ import (
 
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/cli"
-	"github.com/spotworker/spotworker/internal/durations"
 	"github.com/spotworker/spotworker/internal/overview/spent"
 	"github.com/spotworker/spotworker/internal/overview/table"
+	"github.com/spotworker/spotworker/internal/text/durations"
 )
 
 // Cost is the command cost.

@@ -13,8 +13,8 @@ import (
 
 	"github.com/spotworker/spotworker/cmd/spotctl/internal/costs/prices"
 	"github.com/spotworker/spotworker/internal/cli"
-	"github.com/spotworker/spotworker/internal/plaintext"
 	"github.com/spotworker/spotworker/internal/storage/azure"
+	"github.com/spotworker/spotworker/internal/text/plaintext"
 )
 
 // Output is where a command prints.

@@ -12,7 +12,7 @@ import (
 	"github.com/spotworker/spotworker/cmd/spotctl/internal/costs/prices"
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/overview/table"
-	"github.com/spotworker/spotworker/internal/plaintext"
+	"github.com/spotworker/spotworker/internal/text/plaintext"
 )
 
 // Plan is the command plan.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/spotworker/spotworker/cmd/spotctl/internal/costs/prices"
 	"github.com/spotworker/spotworker/internal/overview/spent"
-	"github.com/spotworker/spotworker/internal/plaintext"
+	"github.com/spotworker/spotworker/internal/text/plaintext"
 )
 
 // Rates are the flags for the price of a VM-hour.

@@ -14,8 +14,8 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"github.com/spotworker/spotworker/internal/lanes"
 	"github.com/spotworker/spotworker/internal/replay"
+	"github.com/spotworker/spotworker/internal/replay/lanes"
 )
 
 // replayed writes the page of a replay of so many jobs.

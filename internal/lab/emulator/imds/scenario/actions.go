@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/jsonpos"
 	"github.com/spotworker/spotworker/internal/lab/emulator/imds"
+	"github.com/spotworker/spotworker/internal/text/jsonpos"
 )
 
 // action is the effect of a step.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/jsonpos"
 	"github.com/spotworker/spotworker/internal/lab/emulator/imds"
+	"github.com/spotworker/spotworker/internal/text/jsonpos"
 )
 
 // requestFault makes requests fail for a while.

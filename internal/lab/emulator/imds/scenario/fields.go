@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/jsonpos"
+	"github.com/spotworker/spotworker/internal/text/jsonpos"
 )
 
 // fields reads the members of one object. Of several problems the first is kept;

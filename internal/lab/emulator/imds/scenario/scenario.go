@@ -3,8 +3,8 @@ package scenario
 import (
 	"time"
 
-	"github.com/spotworker/spotworker/internal/jsonpos"
 	"github.com/spotworker/spotworker/internal/lab/emulator/imds"
+	"github.com/spotworker/spotworker/internal/text/jsonpos"
 )
 
 // Scenario is a sequence of events. [Parse] makes one.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/jsonpos"
 	"github.com/spotworker/spotworker/internal/lab/emulator/imds"
+	"github.com/spotworker/spotworker/internal/text/jsonpos"
 )
 
 // advice is the type of an advice, and advised the status of one.

@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/spotworker/spotworker/client"
-	"github.com/spotworker/spotworker/internal/spelling"
+	"github.com/spotworker/spotworker/internal/text/spelling"
 )
 
 // CancelSum counts the outcomes of a cancel.
