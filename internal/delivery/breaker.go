@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
@@ -44,7 +45,7 @@ func enterBreaker(ctx context.Context, m *message) (*breakerPass, *outcome) {
 func (b *breakerPass) leave(ctx context.Context, verdict breaker.Verdict, failed bool) {
 	kind, r := b.msg.envelope.Kind, breaker.Run{Job: b.msg.envelope.ID, Verdict: verdict, Failed: failed}
 	if r.Verdict == breaker.Fails {
-		seen := b.msg.seeOthers()
+		seen := b.msg.seeOthers("")
 		r.OnlyMachine, r.Elsewhere = seen.none(), seen.runs(kind)
 	}
 	now := time.Now()
@@ -98,11 +99,12 @@ func (r *recorder) recordMachine(end *runEnd) {
 
 // wouldRepeat reports whether a failure of the job with that record would be a repeat, for
 // which a sick machine may be the only reason: the job failed here last, no other job of
-// its kind succeeded here since, and other machines could run it.
+// its kind succeeded here since, and other machines could run it from its state.
 func (r *recorder) wouldRepeat(found checkpoint.Record) bool {
 	const precision = time.Second // of the service's times
 	return found.Failures > 0 && found.FailedBy == r.msg.runner.machine &&
-		!r.msg.runner.breakers.HasWorkedSince(r.msg.envelope.Kind, r.found.written.Add(precision)) && !r.msg.onlyMachine()
+		!r.msg.runner.breakers.HasWorkedSince(r.msg.envelope.Kind, r.found.written.Add(precision)) &&
+		!r.msg.seeOthers(found.StateNeeds).none()
 }
 
 // others are the heartbeats of the other machines that run jobs of a kind from a queue, and
@@ -128,8 +130,9 @@ func (o others) runs(kind string) (all activity.Runs) {
 	return all
 }
 
-// seeOthers returns the other machines that run jobs of this kind from this queue.
-func (m *message) seeOthers() others {
+// seeOthers returns the other machines that run jobs of this kind from this queue, and may meet
+// the needs of a state. Empty needs are met everywhere.
+func (m *message) seeOthers(needs string) others {
 	ctx, cancel := context.WithTimeout(m.cleanup, listTimeout) // the job itself may have been stopped
 	defer cancel()
 	seen, err := m.runner.Fleet.Sample(ctx, sampleEvery)
@@ -140,15 +143,20 @@ func (m *message) seeOthers() others {
 	o, since := others{known: true}, time.Since(seen.at)
 	for _, p := range seen.Workers {
 		if p.Age+since <= hasKindFor && p.State != lifecycle.Stopped.String() && p.Takes(m.lease.Queue().Name()) &&
-			p.HasKind(m.envelope.Kind) != presence.HasNot && machineOf(p.Worker) != m.runner.machine {
+			mayRun(p, m.envelope.Kind, needs) != presence.HasNot && machineOf(p.Worker) != m.runner.machine {
 			o.heartbeats = append(o.heartbeats, p)
 		}
 	}
 	return o
 }
 
-// onlyMachine reports whether no other machine runs jobs of this kind from this queue.
-func (m *message) onlyMachine() bool { return m.seeOthers().none() }
+// mayRun returns whether a worker runs jobs of a kind from a state with these needs.
+func mayRun(p presence.Listed, kind, needs string) presence.Has {
+	if offer, _, _ := strings.Cut(needs, " "); offer != "" {
+		return p.Meets(kind, offer)
+	}
+	return p.HasKind(kind)
+}
 
 // leaveToOthers returns an outcome if other machines should try the job first, by the record
 // that was found.

@@ -1,6 +1,8 @@
 package delivery_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -79,6 +81,43 @@ func TestUnmetNeedsAfterADay(t *testing.T) {
 				b.runOne()
 				if poison := b.Record("a").Status == checkpoint.Poison; poison == arrives || len(b.Sight().Unlike) != 0 {
 					t.Errorf("record = %s, %v wait for a machine; want it poison: %t, and none", b.Record("a").Status, b.Sight().Unlike, !arrives)
+				}
+			})
+		})
+	}
+}
+
+// fallible is picky, and reports a state with needs and fails at its first run.
+type fallible struct{ picky }
+
+func (f fallible) Run(_ context.Context, j *job.Job) ([]byte, error) {
+	if _, _, resumes := j.Saved(); resumes {
+		return nil, nil
+	}
+	j.Report(job.Progress{State: []byte("s"), Needs: f.machine})
+	return nil, errors.New("out of luck")
+}
+
+// TestFailedHereLastWithNeeds: a job that failed on this machine last is left to other machines only if one of them may meet
+// the needs of its state.
+func TestFailedHereLastWithNeeds(t *testing.T) {
+	for name, row := range map[string]struct {
+		offers []string // of the other worker
+		waits  bool
+	}{"another machine": {[]string{"small"}, false}, "the same machine": {[]string{"large"}, true}, "not announced": {nil, true}} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, job.Kinds{"k": fallible{picky{"large"}}}, func(t *testing.T, b *bench) {
+				p := b.other()
+				p.Offers = row.offers
+				defer b.keepAlive(p)()
+				b.Put("a", "k", "")
+				b.runOne()
+				if r := b.Record("a"); r.FailuresTotal != 1 || r.StateNeeds != "large" {
+					t.Fatalf("record = %d failures, needs %q; want one, and those of its state", r.FailuresTotal, r.StateNeeds)
+				}
+				took, _ := b.untilEnd(time.Hour, 10*time.Second)
+				if r := b.Record("a"); r.Status != checkpoint.Done || took > 9*time.Minute != row.waits {
+					t.Errorf("record = %s after %s, want it done, and after ten minutes: %t", r.Status, took, row.waits)
 				}
 			})
 		})

@@ -19,6 +19,12 @@ import (
 // before, and the last is the result. A job that resumes from a state that it never
 // reported, or from another job's, ends with a different result.
 type chain struct {
+	*steps
+	on machine // where it freezes processes; zero for states of its own
+}
+
+// steps are the facts that the handlers of all workers share.
+type steps struct {
 	plan      *plan
 	recorder  *recorder.Recorder
 	isFixed   func(id string) bool // a job that always fails succeeds once this is true
@@ -94,7 +100,7 @@ func (c *chain) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 			job.Print(ctx, "stdout", rig.LogLineOf(p.id, next))
 		}
 		if !p.noReports {
-			j.Report(p.progress(next+1, c.spoil(p, next, number)))
+			j.Report(p.progress(next+1, c.spoil(p, next, number), c.on))
 		}
 	}
 	if p.alwaysFails && !c.isFixed(p.id) {
@@ -143,10 +149,11 @@ func (c *chain) fails(p *plannedJob, step int) bool {
 	return true
 }
 
-func (j *plannedJob) progress(next int, number uint64) job.Progress {
+func (j *plannedJob) progress(next int, number uint64, on machine) job.Progress {
 	state := binary.BigEndian.AppendUint32(nil, uint32(next))
 	state = binary.BigEndian.AppendUint64(state, number)
 	report := job.Progress{Fraction: float64(next) / float64(j.steps)}
+	state = on.freeze(&report, state)
 	if j.large {
 		report.Stream = func() (io.ReadCloser, error) {
 			return io.NopCloser(io.MultiReader(bytes.NewReader(state), bytes.NewReader(padding))), nil
@@ -160,27 +167,35 @@ func (j *plannedJob) progress(next int, number uint64) job.Progress {
 // resume returns the next step and the number before it.
 func (c *chain) resume(j *job.Job, p *plannedJob) (next int, number uint64, err error) {
 	var state []byte
+	var version int
 	if p.large {
-		state, err = readStream(j)
+		state, version, err = readStream(j)
 	} else {
-		state, _, _ = j.Saved()
+		state, version, _ = j.Saved()
 	}
-	if len(state) < 12 || err != nil {
+	if len(state) < stateSize || err != nil {
+		return 0, 0, err
+	}
+	if err := c.checkThaw(j, version, state); err != nil {
 		return 0, 0, err
 	}
 	return int(binary.BigEndian.Uint32(state)), binary.BigEndian.Uint64(state[4:]), nil
 }
 
+// stateSize is the size of a step and its number in a state, in bytes.
+const stateSize = 12
+
 // padding follows the number in a large state, which is then stored in two blocks; the
 // first changes.
 var padding = make([]byte, 1<<20)
 
-// readStream returns a streamed state, nil on a fresh start.
-func readStream(j *job.Job) ([]byte, error) {
-	r, _, err := j.OpenSaved()
+// readStream returns a streamed state and its version; nil on a fresh start.
+func readStream(j *job.Job) (state []byte, version int, err error) {
+	r, version, err := j.OpenSaved()
 	if r == nil || err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer func() { _ = r.Close() }()
-	return io.ReadAll(r)
+	state, err = io.ReadAll(r)
+	return state, version, err
 }

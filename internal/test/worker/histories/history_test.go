@@ -115,6 +115,7 @@ type historyStats struct {
 	jobs, done, poison, cancelled               int
 	unrecorded                                  int // of those done
 	inSecondAccount                             int
+	frozen, left                                int // jobs of frozen processes, and how often workers left them to another machine
 	replays, purges, requeues                   int
 	startedOver, followUpsPut, cleanings        int
 	cancelsTold, holdsAsked, stops              int // stops are of handlers, in time, because of these
@@ -130,6 +131,7 @@ type historyStats struct {
 func (c *historyStats) add(d historyStats) {
 	c.unrecorded += d.unrecorded
 	c.inSecondAccount += d.inSecondAccount
+	c.frozen, c.left = c.frozen+d.frozen, c.left+d.left
 	c.jobs, c.done, c.poison, c.cancelled = c.jobs+d.jobs, c.done+d.done, c.poison+d.poison, c.cancelled+d.cancelled
 	c.startedOver, c.followUpsPut, c.cleanings = c.startedOver+d.startedOver, c.followUpsPut+d.followUpsPut, c.cleanings+d.cleanings
 	c.replays, c.purges, c.requeues = c.replays+d.replays, c.purges+d.purges, c.requeues+d.requeues
@@ -145,14 +147,15 @@ func (c *historyStats) add(d historyStats) {
 }
 
 func (c historyStats) String() string {
-	return fmt.Sprintf("%d jobs (%d done, %d of them without a record, %d poison, %d cancelled; %d in a second account), %d workers (%d "+
-		"killed, %d notices, %d frozen), operators: %d take-overs, %d replays, %d purges, %d messages requeued, %d cancels, %d pauses and "+
-		"drains (%d handlers stopped in time); %d interruptions, %d jobs moved for their deadline (%d while they waited), %d failures of "+
-		"handlers, %d steps back, %d jobs started over with changed inputs, %d follow-up jobs, %d cleanings, "+
-		"%d storage calls, %s of virtual time, worst wait beside a free slot %s",
-		c.jobs, c.done, c.unrecorded, c.poison, c.cancelled, c.inSecondAccount, c.workers, c.kills, c.notices, c.freezes, c.takeovers, c.replays,
-		c.purges, c.requeues, c.cancelsTold, c.holdsAsked, c.stops, c.interruptions, c.movedForDeadline, c.movedWaiting, c.failures, c.stepsBack,
-		c.startedOver, c.followUpsPut, c.cleanings, c.calls, c.virtual.Round(time.Hour), c.worstWait.Round(time.Millisecond))
+	return fmt.Sprintf("%d jobs (%d done, %d of them without a record, %d poison, %d cancelled; %d in a second account; %d frozen, left %d "+
+		"times to another machine), %d workers (%d killed, %d notices, %d frozen), operators: %d take-overs, %d replays, %d purges, %d "+
+		"messages requeued, %d cancels, %d pauses and drains (%d handlers stopped in time); %d interruptions, %d jobs moved for their "+
+		"deadline (%d while they waited), %d failures of handlers, %d steps back, %d jobs started over with changed inputs, %d follow-up "+
+		"jobs, %d cleanings, %d storage calls, %s of virtual time, worst wait beside a free slot %s",
+		c.jobs, c.done, c.unrecorded, c.poison, c.cancelled, c.inSecondAccount, c.frozen, c.left, c.workers, c.kills, c.notices, c.freezes,
+		c.takeovers, c.replays, c.purges, c.requeues, c.cancelsTold, c.holdsAsked, c.stops, c.interruptions, c.movedForDeadline,
+		c.movedWaiting, c.failures, c.stepsBack, c.startedOver, c.followUpsPut, c.cleanings, c.calls, c.virtual.Round(time.Hour),
+		c.worstWait.Round(time.Millisecond))
 }
 
 // runHistory runs the history of a seed and checks its outcome.
@@ -168,8 +171,9 @@ func runHistory(t *testing.T, seed uint64) (c historyStats) {
 		h.useAccounts()
 		h.storeInputs()
 		h.recorder.CheckIdle(h.faultFreeFrom())
-		h.kinds = job.Kinds{"chain": &chain{plan: h.plan, recorder: h.recorder, isFixed: h.isFixed, failed: map[failedStep]time.Time{},
-			hung: map[failedStep]bool{}, spoilt: map[string]time.Time{}, startedAt: h.startedAt}}
+		h.recorder.MayAcquire = h.mayAcquire
+		h.kinds = job.Kinds{"chain": &chain{steps: &steps{plan: h.plan, recorder: h.recorder, isFixed: h.isFixed,
+			failed: map[failedStep]time.Time{}, hung: map[failedStep]bool{}, spoilt: map[string]time.Time{}, startedAt: h.startedAt}}}
 		h.kinds["large"], h.kinds["other"] = h.kinds["chain"], h.kinds["chain"]
 		h.kinds["again"] = h.again(h.kinds["chain"])
 		h.kinds["keeps"] = job.KeepPreviousState(h.kinds["chain"])

@@ -104,6 +104,7 @@ func (h *history) kindsOf(vm string) job.Kinds {
 			kinds[kind] = one.wrap(handler)
 		}
 	}
+	h.addFrozen(kinds, one)
 	return kinds
 }
 

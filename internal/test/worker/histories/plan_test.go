@@ -30,6 +30,7 @@ type plan struct {
 	cleans    bool          // at the end an operator removes what is left of jobs
 
 	mix      kindMix
+	machines machineMix
 	shards   shardMix
 	accounts accountMix
 	faults   storageFaults
@@ -132,6 +133,7 @@ func planFor(seed uint64) *plan {
 	p.mixInputs()
 	p.mixSilences()
 	p.planFollowUps()
+	p.mixMachines()
 	p.planCleaning()
 	for _, l := range p.runs {
 		p.ends = max(p.ends, l.to+l.notice+shutdownTime)

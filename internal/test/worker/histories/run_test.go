@@ -87,24 +87,6 @@ func (h *history) run() {
 	h.virtual = h.since()
 }
 
-// startFinalWorkers starts workers for the jobs left.
-func (h *history) startFinalWorkers() {
-	for i := range 2 {
-		w := workerRun{vm: finalVM(len(h.finalWorkers)), concurrency: 2 + i, onDemand: true}
-		h.finalWorkers = append(h.finalWorkers, h.start(w, func(c *worker.Config) { c.Metadata = nil }))
-	}
-}
-
-// stopFinalWorkers stops the workers that startFinalWorkers started.
-func (h *history) stopFinalWorkers() {
-	for i, p := range h.finalWorkers {
-		h.recorder.Exclude(finalVM(i))
-		p.Stop()
-	}
-}
-
-func finalVM(i int) string { return fmt.Sprintf("fresh-%d", i) }
-
 // begin sets the start time of the history to now.
 func (h *history) begin() {
 	h.mu.Lock()
@@ -265,6 +247,9 @@ func (h *history) check() {
 		h.countJob(h.b.Record(j.id))
 		h.stepsBack += h.b.Record(j.id).StepsBack
 		h.inSecondAccount += h.homeOf(j.id)
+		if j.isFrozen() {
+			h.frozen++
+		}
 		h.checkDeadline(h.b.Record(j.id))
 		if j.isIdempotent() && h.b.Record(j.id).Status == "" {
 			h.done++ // checkOutcome has seen that it finished
@@ -348,8 +333,8 @@ func (h *history) logHistory() {
 	for _, p := range h.holds {
 		fmt.Fprintf(&s, "%10.3fs to %.3fs: a hold %+v\n", p.at.Seconds(), (p.at + p.lasts).Seconds(), p)
 	}
-	fmt.Fprintf(&s, "queues: %+v; accounts: %+v; inputs: %+v; follow-up jobs: %+v; silences: %+v\n", h.shards, h.accounts, h.inputs,
-		h.followUps, h.silences)
+	fmt.Fprintf(&s, "queues: %+v; machines: %+v; accounts: %+v; inputs: %+v; follow-up jobs: %+v; silences: %+v\n", h.shards,
+		h.machines, h.accounts, h.inputs, h.followUps, h.silences)
 	if h.clearedAt > 0 {
 		fmt.Fprintf(&s, "%10.3fs: the queues are cleared\n", h.clearedAt.Seconds())
 	}

@@ -51,8 +51,9 @@ type Recorder struct {
 	servers    []*storage.Server // of all accounts
 	in         *storage.Server   // the account of the current call, and its name
 	account    string
-	Also       func(storage.Result)   // called after each call; nil for nothing
-	HomeOf     func(id string) string // returns the account of a job; nil where there is one account
+	Also       func(storage.Result)            // called after each call; nil for nothing
+	HomeOf     func(id string) string          // returns the account of a job; nil where there is one account
+	MayAcquire func(vm, id, needs string) bool // whether a job with a state of these needs; nil for always
 	jobs       map[string]*JobHistory
 	jobOf      map[string]string // by message id; "" for a message that is no envelope
 	order      map[string]int    // in which messages were put, by their ids

@@ -71,6 +71,7 @@ func (rec *Recorder) checkRecordCall(r storage.Result) {
 		w.Previous, w.HasPrevious = previousIn(now, body)
 	}
 	rec.checkNamedOutputs(j, was, r, progress)
+	rec.checkNeeds(j, was)
 	j.reopened = j.reopened || w.Reopens(j.record.Status())
 	if w.Status == oracle.Cancelled {
 		rec.steering.Cancelled(j.id, time.Now())
