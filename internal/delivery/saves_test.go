@@ -151,3 +151,24 @@ func TestPreviousStateInAnOutage(t *testing.T) {
 		}
 	})
 }
+
+// TestSameStreamAgain: a streamed state with the content of the recorded one is not left out.
+func TestSameStreamAgain(t *testing.T) {
+	kinds := handle(func(_ context.Context, j *job.Job) ([]byte, error) {
+		j.Report(rig.LargeProgress(1))
+		return nil, job.Interrupted(errors.New("wait"))
+	})
+	onBench(t, kinds, func(t *testing.T, b *bench) {
+		b.putOpen("a", "k", checkpoint.Snapshot{Stream: rig.LargeProgress(1).Stream})
+		before := b.Record("a")
+		b.runOne()
+		r, unsaved := b.Record("a"), b.counter.WithPrefix("left out")
+		if r.Status != checkpoint.Open || r.Generation != 2 || r.StateHash != before.StateHash || unsaved != 0 {
+			t.Errorf("record = %s of generation %d, the same state %t, %d left out; want it open, 2, with it, none", r.Status, r.Generation,
+				r.StateHash == before.StateHash, unsaved)
+		}
+		if n := b.counter.Of("saved saved")["saved saved"]; n != 1 {
+			t.Errorf("%d saves reported, want one", n)
+		}
+	})
+}
