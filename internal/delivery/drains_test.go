@@ -44,7 +44,8 @@ func TestDrainOfManyJobs(t *testing.T) {
 		for _, wait := range waits {
 			wait()
 		}
-		if took := time.Since(begun); b.Counts().Released != n || b.visible() != n || took > 100*time.Millisecond { // a place that is not left is free after 200 ms
+		// A place that is not left is free after 200 ms.
+		if took := time.Since(begun); b.Counts().Released != n || b.visible() != n || took > 100*time.Millisecond {
 			t.Errorf("%d jobs released, %d visible after %s; want %d within 0.1s", b.Counts().Released, b.visible(), took, n)
 		}
 		mu.Lock()
