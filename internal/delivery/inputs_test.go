@@ -240,3 +240,42 @@ func TestInputsThatCannotBeRemoved(t *testing.T) {
 		})
 	}
 }
+
+// TestInputsThatChange: a job continues from its state only with the inputs that the state was made from. Without a state
+// it begins with the new ones.
+func TestInputsThatChange(t *testing.T) {
+	for name, row := range map[string]struct {
+		state   []byte
+		changed bool
+		status  checkpoint.Status
+	}{
+		"the same":                 {[]byte("s"), false, checkpoint.Done},
+		"changed":                  {[]byte("s"), true, checkpoint.Poison},
+		"changed, without a state": {nil, true, checkpoint.Done},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runs, folder := 0, t.TempDir()
+			kinds := handle(func(_ context.Context, j *job.Job) ([]byte, error) {
+				if runs++; runs == 1 {
+					j.Report(job.Progress{State: row.state})
+					return nil, job.Interrupted(errors.New("wait"))
+				}
+				return nil, nil
+			})
+			onBench(t, kinds, func(t *testing.T, b *bench) {
+				b.PutData("in", "text")
+				b.PutWithInputs("a", "k", oneInput)
+				b.runOne()
+				if row.changed {
+					b.PutData("in", "other")
+				}
+				b.untilEnd(time.Hour, time.Second)
+				r := b.Record("a")
+				if told := strings.Contains(r.Reason, "inputs changed since its checkpoint was made"); r.Status != row.status ||
+					told != (row.status == checkpoint.Poison) {
+					t.Errorf("record = %s %q after %d runs, want %s", r.Status, r.Reason, runs, row.status)
+				}
+			}, withCache(folder, 1<<20))
+		})
+	}
+}
