@@ -43,6 +43,7 @@ func TestDecide(t *testing.T) {
 		{"silent for too long, and does not return", runEnd{err: errAbandoned, stop: &job.Stop{Reason: job.Silent}}, 1,
 			retryLater},
 		{"ran too long", runEnd{result: []byte("r"), stop: &job.Stop{Reason: job.Overrun}}, 1, poison},
+		{"the largest result", runEnd{result: make([]byte, job.MaxResult)}, 1, commit},
 		{"a result that is too large", runEnd{result: make([]byte, job.MaxResult+1)}, 1, poison},
 		{"a state that is too large", runEnd{fault: failure, err: failure, stop: stop}, 1, poison},
 		{"a result of a record that is another's", runEnd{conflict: conflict}, 1, drop},
