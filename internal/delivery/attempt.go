@@ -316,7 +316,7 @@ func (a *attempt) await(ctx context.Context, end *runEnd) {
 		end.result, end.err, end.proven = a.returned.result, a.returned.err, a.returned.proven
 	case <-patience.Done():
 		a.msg.log.ErrorContext(ctx, "handler did not return in time; continuing without it", "reason", drain.StopOf(ctx).Reason)
-		end.err, end.abandoned, a.abandoned = errAbandoned, true, true
+		end.err, a.abandoned = errAbandoned, true
 		a.rec.watch.Stop()
 	}
 	end.stop = drain.StopOf(ctx)

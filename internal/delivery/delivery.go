@@ -146,15 +146,16 @@ func (d *Delivery) end() {
 // of the pool does it: its stack is deep enough for calls of storage already. The stack of the
 // goroutine that waited for the handler has become small.
 func (d *Delivery) settleAside(ctx context.Context, out *outcome) {
-	if d.rec.watch == nil || ctx.Err() == nil && d.rec.watch.Elapsed() < asideAfter {
+	leave := d.settlement.enterGate(ctx, out)
+	settle := func() {
+		defer leave()
 		d.settlement.settle(ctx, out)
+	}
+	if d.rec.watch == nil || ctx.Err() == nil && d.rec.watch.Elapsed() < asideAfter {
+		settle()
 		return
 	}
-	leave := d.settlement.enterGate(ctx, out)
-	d.msg.aside(func() {
-		defer leave()
-		d.settlement.settleInTurn(ctx, out)
-	})
+	d.msg.aside(settle)
 }
 
 // asideAfter is how long a job runs before its goroutine's stack may have become small.

@@ -1,6 +1,10 @@
 package delivery_test
 
 import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -210,4 +214,68 @@ func TestInputsThatAreGone(t *testing.T) {
 func (b *bench) restarted() {
 	b.Runner = delivery.NewRunner(b.config)
 	b.SetOwner("vm_0-boot-2")
+}
+
+// TestInputsThatCannotBeRemoved: a worker that cannot remove the folder of a job's inputs logs that, and the job ends.
+func TestInputsThatCannotBeRemoved(t *testing.T) {
+	for name, blocked := range map[string]bool{"removed": false, "blocked": true} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			kinds := handle(func(_ context.Context, j *job.Job) ([]byte, error) {
+				if !blocked {
+					return nil, nil
+				}
+				folder := filepath.Dir(j.Inputs()[0].File)
+				return nil, errors.Join(os.Rename(folder, folder+"-moved"), os.WriteFile(folder, nil, 0o600)) // a file is no folder
+			})
+			onBench(t, kinds, func(t *testing.T, b *bench) {
+				b.PutData("in", "text")
+				b.PutWithInputs("a", "k", oneInput)
+				b.runOne()
+				lines := b.lines("folder of a job's inputs not removed; the next worker here does that")
+				if r := b.Record("a"); r.Status != checkpoint.Done || (lines == 1) != blocked || lines > 1 {
+					t.Errorf("record = %s %q, %d lines about the folder; want it done, and a line: %t", r.Status, r.Reason, lines, blocked)
+				}
+			}, withCache(root, 1<<20))
+		})
+	}
+}
+
+// TestInputsThatChange: a job continues from its state only with the inputs that the state was made from. Without a state
+// it begins with the new ones.
+func TestInputsThatChange(t *testing.T) {
+	for name, row := range map[string]struct {
+		state   []byte
+		changed bool
+		status  checkpoint.Status
+	}{
+		"the same":                 {[]byte("s"), false, checkpoint.Done},
+		"changed":                  {[]byte("s"), true, checkpoint.Poison},
+		"changed, without a state": {nil, true, checkpoint.Done},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runs, folder := 0, t.TempDir()
+			kinds := handle(func(_ context.Context, j *job.Job) ([]byte, error) {
+				if runs++; runs == 1 {
+					j.Report(job.Progress{State: row.state})
+					return nil, job.Interrupted(errors.New("wait"))
+				}
+				return nil, nil
+			})
+			onBench(t, kinds, func(t *testing.T, b *bench) {
+				b.PutData("in", "text")
+				b.PutWithInputs("a", "k", oneInput)
+				b.runOne()
+				if row.changed {
+					b.PutData("in", "other")
+				}
+				b.untilEnd(time.Hour, time.Second)
+				r := b.Record("a")
+				if told := strings.Contains(r.Reason, "inputs changed since its checkpoint was made"); r.Status != row.status ||
+					told != (row.status == checkpoint.Poison) {
+					t.Errorf("record = %s %q after %d runs, want %s", r.Status, r.Reason, runs, row.status)
+				}
+			}, withCache(folder, 1<<20))
+		})
+	}
 }

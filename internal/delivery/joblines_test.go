@@ -18,6 +18,8 @@ func TestLineSubject(t *testing.T) {
 	}{
 		{"no job", lineSubject{MessageID: "m"}, []any{"message_id", "m"}},
 		{"a job", lineSubject{MessageID: "m", JobID: "j", Kind: "k"}, []any{"message_id", "m", "job_id", "j", "kind", "k"}},
+		{"of a first claim", lineSubject{MessageID: "m", JobID: "j", Kind: "k", Generation: 1}, []any{"message_id", "m", "job_id", "j",
+			"kind", "k", "generation", 1}},
 		{"of a claim", lineSubject{MessageID: "m", JobID: "j", Kind: "k", Generation: 3}, []any{"message_id", "m", "job_id", "j", "kind", "k",
 			"generation", 3}},
 	} {

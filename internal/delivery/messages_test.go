@@ -2,8 +2,12 @@ package delivery_test
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
+	"fmt"
+	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -292,4 +296,43 @@ func TestWaitsAndEfforts(t *testing.T) {
 func (b *bench) restart() {
 	ctx, stop := context.WithCancelCause(context.Background())
 	b.ctx, b.stop, b.cleanup = ctx, stop, context.WithoutCancel(ctx)
+}
+
+// TestPayloadThatIsTooLarge: a message that names a payload larger than any worker takes is poison at once, and waits for no
+// memory. So is the largest payload, if its blob is gone.
+func TestPayloadThatIsTooLarge(t *testing.T) {
+	for name, row := range map[string]struct {
+		size   int
+		reason string // a part of it
+	}{
+		"one byte too many": {queue.MaxPayload + 1, fmt.Sprint("it has ", queue.MaxPayload+1, " bytes")},
+		"the largest":       {queue.MaxPayload, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
+				const size = 100 << 10
+				b.PutLarge("a", "k", make([]byte, size))
+				lease := b.claim()
+				text, err := base64.StdEncoding.DecodeString(b.Server.Messages(b.Names.Queue)[0].Text)
+				if err == nil {
+					err = lease.Complete(t.Context())
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				b.PutText(strings.Replace(string(text), fmt.Sprint(size), fmt.Sprint(row.size), 1))
+				b.fail(http.StatusNotFound, "BlobNotFound", on(b.Names.Payloads, storage.OpGetBlob))
+				begun := time.Now()
+				b.runOne()
+				found := b.PoisonMessages()
+				if len(found) != 1 || !strings.Contains(found[0].Reason, row.reason) || time.Since(begun) > time.Second {
+					t.Errorf("poison = %+v after %s, want one at once, because %q", found, time.Since(begun), row.reason)
+				}
+				if n := b.counter.WithPrefix("started"); n != 0 || b.lines("job waits for memory: the payloads of other jobs take all of it "+
+					"(--payload-memory)") != 0 {
+					t.Errorf("%d starts, or a line about memory; want none", n)
+				}
+			}, func(b *bench) { b.config.PayloadMemory = queue.MaxPayload })
+		})
+	}
 }

@@ -205,14 +205,16 @@ func TestMoveOnClaim(t *testing.T) {
 	for name, row := range map[string]struct {
 		released bool // by a worker that it lost
 		moveFor  string
+		last     checkpoint.Snapshot
 		due      time.Duration
 		moved    bool
 	}{
-		"never started":      {false, "", 45 * m, false},
-		"released":           {true, "", 45 * m, true},
-		"released, in time":  {true, "", 300 * m, false},
-		"released, too late": {true, "", 14 * m, false},
-		"was to move":        {true, "soon", 45 * m, false},
+		"never started":         {false, "", checkpoint.Snapshot{}, 45 * m, false},
+		"released":              {true, "", checkpoint.Snapshot{}, 45 * m, true},
+		"released, nearly done": {true, "", checkpoint.Snapshot{State: []byte("s"), Fraction: 0.9}, 45 * m, false},
+		"released, in time":     {true, "", checkpoint.Snapshot{}, 300 * m, false},
+		"released, too late":    {true, "", checkpoint.Snapshot{}, 14 * m, false},
+		"was to move":           {true, "soon", checkpoint.Snapshot{}, 45 * m, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			set := func(b *bench) { b.config.Changeover = 10 * m }
@@ -224,7 +226,7 @@ func TestMoveOnClaim(t *testing.T) {
 						f.MoveReason = row.moveFor
 						return f
 					})
-					if err := errors.Join(c.Touch(t.Context(), checkpoint.Snapshot{}), c.Release(t.Context(), checkpoint.Snapshot{})); err != nil {
+					if err := errors.Join(c.Touch(t.Context(), checkpoint.Snapshot{}), c.Release(t.Context(), row.last)); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -98,8 +99,8 @@ func (f fallible) Run(_ context.Context, j *job.Job) ([]byte, error) {
 	return nil, errors.New("out of luck")
 }
 
-// TestFailedHereLastWithNeeds: a job that failed on this machine last is left to other machines only if one of them may meet
-// the needs of its state.
+// TestFailedHereLastWithNeeds: a job that failed on this machine last is left to other machines only if one
+// of them may meet the needs of its state.
 func TestFailedHereLastWithNeeds(t *testing.T) {
 	for name, row := range map[string]struct {
 		offers []string // of the other worker
@@ -122,4 +123,25 @@ func TestFailedHereLastWithNeeds(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestNeedsEndAWait: a message that was put back, and now waits for another machine, no longer
+// says since when it was put back.
+func TestNeedsEndAWait(t *testing.T) {
+	onBench(t, job.Kinds{"k": picky{"small"}}, func(t *testing.T, b *bench) {
+		e := queue.Envelope{ID: "a", Kind: "k", Resume: true, PutBackSince: time.Now().Add(-time.Hour)}
+		last := checkpoint.Snapshot{State: []byte("s"), Needs: "large"}
+		if err := b.Records.Fresh(former(e), "vm_9-boot-1").Release(t.Context(), last); err != nil {
+			t.Fatal(err)
+		}
+		b.put(e)
+		if before := decoded(t, b.Server.Messages(b.Names.Queue)[0].Text); before.PutBackSince.IsZero() {
+			t.Fatal("the message does not say since when it is put back")
+		}
+		b.runOne()
+		after := decoded(t, b.Server.Messages(b.Names.Queue)[0].Text)
+		if !after.PutBackSince.IsZero() || after.ID != "a" || b.Sight().Unlike["k"] != 1 {
+			t.Errorf("message %+v, %v wait for a machine; want it without the time, and one", after, b.Sight().Unlike)
+		}
+	})
 }

@@ -13,3 +13,12 @@ func TestOutcomeWords(t *testing.T) {
 		}
 	}
 }
+
+// TestFailedHere: a failure says something about this machine only if the handler ran here.
+func TestFailedHere(t *testing.T) {
+	for _, class := range FailureClasses() {
+		if got, want := FailedHere(class), class != "exits" && class != "message"; got != want {
+			t.Errorf("FailedHere(%q) = %t, want %t", class, got, want)
+		}
+	}
+}

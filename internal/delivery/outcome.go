@@ -93,13 +93,12 @@ type outcome struct {
 
 // runEnd is how a handler's run ended, as far as the worker saw it.
 type runEnd struct {
-	result    []byte
-	err       error
-	abandoned bool                      // it did not return in time; err is errAbandoned
-	proven    bool                      // it showed that it finished, see provesDone
-	stop      *job.Stop                 // why it was stopped; nil if it was not
-	fault     error                     // the fault in its state
-	conflict  *checkpoint.ConflictError // a write of the record was refused
+	result   []byte
+	err      error
+	proven   bool                      // it showed that it finished, see provesDone
+	stop     *job.Stop                 // why it was stopped; nil if it was not
+	fault    error                     // the fault in its state
+	conflict *checkpoint.ConflictError // a write of the record was refused
 }
 
 // provesDone reports whether a handler that returned no error showed that the job
@@ -261,7 +260,7 @@ func (e *runEnd) breakerVerdict(progressed, knownElsewhere bool) breaker.Verdict
 	switch {
 	case e.conflict != nil || e.fault != nil:
 		return breaker.Inconclusive
-	case progressed || e.err == nil && !e.abandoned && e.stop == nil:
+	case progressed || e.err == nil && e.stop == nil:
 		return breaker.Works
 	case !e.failed() || knownElsewhere || job.IsPermanent(e.err):
 		return breaker.Inconclusive

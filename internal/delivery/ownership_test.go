@@ -146,6 +146,10 @@ func TestTakenOver(t *testing.T) {
 				if got := b.counter.Of(row.outcome)[row.outcome]; got != 1 || b.MessagesLeft() != row.left {
 					t.Errorf("%q %d times, %d messages left; want once, and %d", row.outcome, got, b.MessagesLeft(), row.left)
 				}
+				if lost := b.counter.Times["reports, redone"]; lost < time.Second || lost > time.Since(b.config.Started) ||
+					len(b.counter.Times) != 1 {
+					t.Errorf("times of the handler = %v, want all in vain", b.counter.Times)
+				}
 				if r := b.Record("a"); r.Owner != "vm_1-boot-1" || r.Status == checkpoint.Open {
 					t.Errorf("record = %s of %s, want it as its owner left it", r.Status, r.Owner)
 				}

@@ -2,11 +2,14 @@ package delivery_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -46,4 +49,39 @@ func TestJobsWithoutARecord(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestWithoutAContainerForOutputs: a worker without a container for outputs runs jobs, also jobs that leave no record, and
+// leaves a job that has outputs to others.
+func TestWithoutAContainerForOutputs(t *testing.T) {
+	kinds := job.Kinds{
+		"idempotent": job.Idempotent(job.HandlerFunc(func(context.Context, *job.Job) ([]byte, error) { return nil, nil })),
+		"echo":       rig.Echo,
+		"sends": job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+			return nil, errors.Join(j.SendOutput(ctx, "x", strings.NewReader("x")), job.Interrupted(errors.New("wait")))
+		}),
+	}
+	onBench(t, kinds, func(t *testing.T, b *bench) {
+		b.Put("sends", "sends", "")
+		b.runOne()
+		b.config.Accounts[0].Outputs = nil
+		b.restarted()
+		for id, want := range map[string]checkpoint.Status{"idempotent": "", "echo": checkpoint.Done} {
+			b.Put(id, id, "")
+			b.runOne()
+			if r := b.Record(id); r.Status != want || b.counter.WithPrefix("failed") != 0 {
+				t.Errorf("record of %s = %q, want %q", id, r.Status, want)
+			}
+		}
+		if n := b.counter.WithPrefix("ended committed"); n != 2 || b.MessagesLeft() != 1 {
+			t.Errorf("%d jobs committed, %d messages; want two, and the message of the job with an output", n, b.MessagesLeft())
+		}
+		time.Sleep(time.Hour)
+		b.runOne()
+		if r := b.Record("sends"); r.Status != checkpoint.Open || r.FailuresTotal != 0 || r.Outputs.Files != 1 || b.MessagesLeft() != 1 ||
+			b.counter.WithPrefix("started") != 3 {
+			t.Errorf("record = %q after %d failures and with %d outputs, %d messages; want it open, with one, and its message", r.Status,
+				r.FailuresTotal, r.Outputs.Files, b.MessagesLeft())
+		}
+	})
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/delivery"
-	"github.com/spotworker/spotworker/internal/jobfiles/joblog"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/job"
@@ -342,28 +341,6 @@ func TestOutputsAtTheEnd(t *testing.T) {
 				b.runOne()
 				if r := b.Record("a"); r.Outputs.Files != row.files || b.counter.Of("output sent")["output sent"] != 1 {
 					t.Errorf("record = %s with %d outputs, want %d", r.Status, r.Outputs.Files, row.files)
-				}
-			})
-		})
-	}
-}
-
-// TestLinesOfAJob: lines that a job printed are in its record, and beyond that in its log, once the job has ended.
-func TestLinesOfAJob(t *testing.T) {
-	for name, lines := range map[string]int{"none": 0, "a few": 1, "many": 40} {
-		t.Run(name, func(t *testing.T) {
-			kinds := handle(func(ctx context.Context, _ *job.Job) ([]byte, error) {
-				for n := range lines {
-					job.Print(ctx, joblog.Stdout, rig.LogLineOf("a", n))
-				}
-				return nil, nil
-			})
-			onBench(t, kinds, func(t *testing.T, b *bench) {
-				b.Put("a", "k", "")
-				b.runOne()
-				r := b.Record("a")
-				if got := len(rig.Texts(b.LogOf(r))); got != lines || (r.Log != "") != (lines > 0) {
-					t.Errorf("%d lines, and %d bytes in the record; want %d lines", got, len(r.Log), lines)
 				}
 			})
 		})

@@ -101,10 +101,16 @@ func TestSaveAll(t *testing.T) {
 // TestReleaseThatIsRefused: a record that cannot be written at first is written later with its last state. A state that can never be
 // recorded is left out, and the record without it is written as often as it takes.
 func TestReleaseThatIsRefused(t *testing.T) {
+	all := []string{storage.OpSetBlobMetadata, storage.OpPutBlob, storage.OpPutBlock, storage.OpPutBlockList}
 	for name, row := range map[string]struct {
 		size    int
 		leftOut int
-	}{"the largest state": {job.MaxState, 0}, "a state that is too large": {job.MaxState + 1, 1}} {
+		refused []string // operations
+	}{
+		"the largest state":           {job.MaxState, 0, all},
+		"a state that is too large":   {job.MaxState + 1, 1, all},
+		"only a write with the state": {job.MaxState, 0, all[1:]},
+	} {
 		t.Run(name, func(t *testing.T) {
 			kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
 				<-ctx.Done()
@@ -115,8 +121,7 @@ func TestReleaseThatIsRefused(t *testing.T) {
 				b.Put("a", "k", "")
 				wait := b.begin(b.claim())
 				time.Sleep(time.Minute + 2*time.Second) // no round, which would find the state that is too large
-				end := b.fail(http.StatusForbidden, "AuthorizationFailure", on(b.Names.Records, storage.OpPutBlob, storage.OpPutBlock,
-					storage.OpPutBlockList, storage.OpSetBlobMetadata))
+				end := b.fail(http.StatusForbidden, "AuthorizationFailure", on(b.Names.Records, row.refused...))
 				b.drainNow(30 * time.Second)
 				time.Sleep(3 * time.Second)
 				end()
@@ -148,6 +153,27 @@ func TestPreviousStateInAnOutage(t *testing.T) {
 		end()
 		if wait(); b.Record("a").Status != checkpoint.Done || b.counter.Of("started resumed")["started resumed"] != 1 {
 			t.Errorf("record = %s, want it done from its state", b.Record("a").Status)
+		}
+	})
+}
+
+// TestSameStreamAgain: a streamed state with the content of the recorded one is not left out.
+func TestSameStreamAgain(t *testing.T) {
+	kinds := handle(func(_ context.Context, j *job.Job) ([]byte, error) {
+		j.Report(rig.LargeProgress(1))
+		return nil, job.Interrupted(errors.New("wait"))
+	})
+	onBench(t, kinds, func(t *testing.T, b *bench) {
+		b.putOpen("a", "k", checkpoint.Snapshot{Stream: rig.LargeProgress(1).Stream})
+		before := b.Record("a")
+		b.runOne()
+		r, unsaved := b.Record("a"), b.counter.WithPrefix("left out")
+		if r.Status != checkpoint.Open || r.Generation != 2 || r.StateHash != before.StateHash || unsaved != 0 {
+			t.Errorf("record = %s of generation %d, the same state %t, %d left out; want it open, 2, with it, none", r.Status, r.Generation,
+				r.StateHash == before.StateHash, unsaved)
+		}
+		if n := b.counter.Of("saved saved")["saved saved"]; n != 1 {
+			t.Errorf("%d saves reported, want one", n)
 		}
 	})
 }

@@ -32,14 +32,9 @@ type settlement struct {
 
 // settle carries an outcome out, and retries while storage fails and there is time. A
 // conflict over the record changes the outcome. A message that cannot be dealt with is
-// left: it becomes visible when its visibility timeout expires.
+// left: it becomes visible when its visibility timeout expires. The caller has entered the
+// gate.
 func (s *settlement) settle(ctx context.Context, out *outcome) {
-	defer s.enterGate(ctx, out)()
-	s.settleInTurn(ctx, out)
-}
-
-// settleInTurn is settle once it is this delivery's turn.
-func (s *settlement) settleInTurn(ctx context.Context, out *outcome) {
 	s.failure = out.failure
 	begun, refused := time.Now(), 0
 	for failures := 1; ; failures++ {

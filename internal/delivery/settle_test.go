@@ -56,7 +56,7 @@ func TestRefusedCommit(t *testing.T) {
 }
 
 // TestRefusedLoad: a job whose payload storage refuses to give is requeued with its record open, also
-// if the release of the record needs a second try.
+// if the release of the record and the requeue of the message need a second try.
 func TestRefusedLoad(t *testing.T) {
 	onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
 		b.PutLarge("a", "k", make([]byte, 100<<10))
@@ -65,13 +65,16 @@ func TestRefusedLoad(t *testing.T) {
 			t.Fatal(err)
 		}
 		refused, unavailable := on(b.Names.Payloads, storage.OpGetBlob), on(b.Names.Records, storage.OpSetBlobMetadata)
-		busy := 0
+		busy, updates := 0, 0
 		b.Server.OnCall(func(c storage.Call) storage.Fault {
 			switch {
 			case refused(c):
 				return storage.Fault{Refuse: &storage.Error{Status: 409, Code: "BlobArchived", Message: "archived"}}
 			case unavailable(c) && busy < 6:
 				busy++
+				return storage.Fault{Refuse: &storage.Error{Status: 503, Code: "ServerBusy", Message: "busy"}}
+			case c.Operation == storage.OpUpdateMessage && updates < 6:
+				updates++
 				return storage.Fault{Refuse: &storage.Error{Status: 503, Code: "ServerBusy", Message: "busy"}}
 			}
 			return storage.Fault{}
@@ -81,6 +84,9 @@ func TestRefusedLoad(t *testing.T) {
 		}
 		if r := b.Record("a"); r.Status != checkpoint.Open || r.FailuresTotal != 0 || b.counter.Of("started first")["started first"] != 0 {
 			t.Errorf("record = %s after %d failures, want it open, and never started", r.Status, r.FailuresTotal)
+		}
+		if since := decoded(t, b.Server.Messages(b.Names.Queue)[0].Text).PutBackSince; updates != 6 || since.IsZero() || b.visible() != 0 {
+			t.Errorf("%d updates refused, put back since %s, %d visible; want 6, a time, none", updates, since, b.visible())
 		}
 		if busy != 6 || b.lines("job requeued: storage refuses a blob of it until somebody changes that") != 1 {
 			t.Errorf("%d calls were unavailable, want 6, and one line about the refusal", busy)
@@ -150,6 +156,26 @@ func TestReleaseInADrain(t *testing.T) {
 		}
 		if lost := b.counter.Times["k, redone"]; lost != 0 && lost > 7*time.Second {
 			t.Errorf("%s of the handler's time is lost, want at most the time since the last report", lost)
+		}
+	})
+}
+
+// TestRefusedReleaseInADrain: a job whose record storage permanently refuses is requeued after one try in a drain, which has no
+// time to lose.
+func TestRefusedReleaseInADrain(t *testing.T) {
+	onBench(t, job.Kinds{"k": &rig.SteadyReporter{}}, func(t *testing.T, b *bench) {
+		b.Put("a", "k", "")
+		wait := b.begin(b.claim())
+		time.Sleep(2 * time.Second)
+		b.fail(409, "BlobImmutableDueToPolicy", on(b.Names.Records, storage.OpPutBlob, storage.OpSetBlobMetadata))
+		begun := time.Now()
+		b.drainNow(10 * time.Second)
+		if got, took := wait(), time.Since(begun); got != delivery.Ran || took > 100*time.Millisecond {
+			t.Errorf("result %d after %s, want %d at once", got, took, delivery.Ran)
+		}
+		const refused = "refused BlobImmutableDueToPolicy"
+		if n := b.counter.Of(refused)[refused]; n != 1 || b.MessagesLeft() != 1 || b.Record("a").Status != "" {
+			t.Errorf("%d refusals counted, %d messages, record %q; want one, one, none", n, b.MessagesLeft(), b.Record("a").Status)
 		}
 	})
 }

@@ -3,6 +3,7 @@ package delivery_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -144,6 +145,46 @@ func TestStepBackWithoutOutputs(t *testing.T) {
 					t.Errorf("continued with %q, record %s %q; want the first state, done", found, b.Record("a").Status, b.Record("a").Reason)
 				}
 			}, set)
+		})
+	}
+}
+
+// TestOutputsWithoutAState: a job that keeps two states, and has one, records its outputs with the next one alone, others
+// without a state too.
+func TestOutputsWithoutAState(t *testing.T) {
+	for name, keeps := range map[string]bool{"one state": false, "two states": true} {
+		t.Run(name, func(t *testing.T) {
+			var during checkpoint.Record
+			var record func() checkpoint.Record
+			var run job.Handler = job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+				if err := j.SendOutput(ctx, "x", strings.NewReader("x")); err != nil {
+					return nil, err
+				}
+				if err := sleeps(ctx, 10*time.Minute); err != nil {
+					return nil, err
+				}
+				during = record()
+				j.Report(job.Progress{State: []byte("s")})
+				return nil, job.Interrupted(errors.New("wait"))
+			})
+			if keeps {
+				run = job.KeepPreviousState(run)
+			}
+			onBench(t, job.Kinds{"k": run}, func(t *testing.T, b *bench) {
+				record = func() checkpoint.Record { return b.Record("a") }
+				b.putOpen("a", "k", checkpoint.Snapshot{State: []byte("before")})
+				b.runOne()
+				if files := b.Record("a").Outputs.Files; (during.Outputs.Files == 1) == keeps || files != 1 {
+					t.Errorf("%d outputs before the next state, %d with it; want one before: %t, and one", during.Outputs.Files, files, !keeps)
+				}
+				want := 2
+				if keeps {
+					want = 1 // with the state
+				}
+				if n := b.counter.Of("saved saved")["saved saved"]; n != want {
+					t.Errorf("%d saves, want %d", n, want)
+				}
+			})
 		})
 	}
 }

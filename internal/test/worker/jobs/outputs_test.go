@@ -153,6 +153,7 @@ func TestStateIsHeldWhileOutputsAreSent(t *testing.T) {
 		var newest, opened, closed atomic.Int64
 		reports := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
 			j.BeforeSave(func(context.Context) error { time.Sleep(2 * time.Second); return nil })
+			time.Sleep(100 * time.Millisecond) // so that no report comes at the moment at which the worker takes the one before
 			for n := int64(1); ctx.Err() == nil; n++ {
 				newest.Store(n)
 				j.Report(job.Progress{Version: 1, Fraction: 0.5, Stream: func() (io.ReadCloser, error) {

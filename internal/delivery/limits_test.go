@@ -1,0 +1,71 @@
+package delivery_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/job"
+)
+
+// TestOverrun: a job is stopped as soon as its run time over all deliveries reaches its limit, however often it reports.
+func TestOverrun(t *testing.T) {
+	const first, limit = 40 * time.Second, time.Minute
+	var runs int
+	var last time.Duration
+	run := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+		runs++
+		begun := time.Now()
+		for n := byte(0); ; n++ {
+			j.Report(job.Progress{State: []byte{n}})
+			if runs == 1 && time.Since(begun) == first {
+				return nil, job.Interrupted(errors.New("wait"))
+			}
+			if err := sleeps(ctx, time.Second); err != nil {
+				last = time.Since(begun)
+				return []byte("too late"), nil
+			}
+		}
+	})
+	onBench(t, job.Kinds{"k": job.WithLimits(run, job.Limits{MaxRun: limit})}, func(t *testing.T, b *bench) {
+		b.Put("a", "k", "")
+		b.untilEnd(time.Hour, time.Second)
+		if runs != 2 || last < limit-first || last > limit-first+time.Second {
+			t.Errorf("%d runs, the last of %s; want two, the last of %s", runs, last, limit-first)
+		}
+		if r := b.Record("a"); r.Status != checkpoint.Poison || b.counter.Of("failed k, overrun")["failed k, overrun"] != 1 {
+			t.Errorf("record = %s %q, want poison, because it ran for too long", r.Status, r.Reason)
+		}
+	})
+}
+
+// TestRunTimeOfAnAbandonedHandler: the time of a handler that ignores its stop ends when the worker continues without it,
+// also if its record is written later.
+func TestRunTimeOfAnAbandonedHandler(t *testing.T) {
+	const ran, outage = 35 * time.Second, 10 * time.Second // 30 s of silence and 5 s of grace
+	var end chan struct{}
+	run := job.HandlerFunc(func(context.Context, *job.Job) ([]byte, error) {
+		<-end
+		return nil, nil
+	})
+	onBench(t, job.Kinds{"k": job.WithLimits(run, job.Limits{MaxSilence: 30 * time.Second})}, func(t *testing.T, b *bench) {
+		end = make(chan struct{})
+		defer func() { close(end); time.Sleep(time.Second) }()
+		b.Put("a", "k", "")
+		begun := time.Now()
+		b.down(func(storage.Call) bool { return time.Since(begun) >= ran && time.Since(begun) < ran+outage })
+		b.runOne()
+		if took := time.Since(begun); took < ran+outage {
+			t.Errorf("ended after %s, want the end of the outage", took)
+		}
+		if got := b.Record("a").RunTime; got < ran || got > ran+time.Second {
+			t.Errorf("run time = %s, want %s", got, ran)
+		}
+		if got := b.counter.Times["k, failed"]; got < ran || got > ran+time.Second {
+			t.Errorf("time of the handler = %s, want %s", got, ran)
+		}
+	})
+}

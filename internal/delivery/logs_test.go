@@ -1,0 +1,122 @@
+package delivery_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/jobfiles/joblog"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/test/worker/rig"
+	"github.com/spotworker/spotworker/job"
+)
+
+// manyLines is a number of lines for which the record of a job has no room.
+const manyLines = 40
+
+// notStored is the line about a log that could not be stored.
+const notStored = "lines of the job's own log not stored; its record has the last of them"
+
+// writesLog chooses the writes of logs.
+func writesLog(c storage.Call) bool {
+	return strings.HasPrefix(c.Blob, joblog.Prefix) && c.Operation == storage.OpPutBlob
+}
+
+// levels returns the levels of the lines about logs that could not be stored.
+func (b *bench) levels() string {
+	var levels []string
+	for _, line := range b.log.Find(notStored) {
+		levels = append(levels, fmt.Sprint(line["level"], " ", line["suppressed"]))
+	}
+	return strings.Join(levels, ", ")
+}
+
+// TestLinesOfAJob: lines that a job printed are in its record, and beyond that in its log, once the job has ended.
+func TestLinesOfAJob(t *testing.T) {
+	for name, lines := range map[string]int{"none": 0, "a few": 1, "many": manyLines} {
+		t.Run(name, func(t *testing.T) {
+			kinds := handle(func(ctx context.Context, _ *job.Job) ([]byte, error) {
+				for n := range lines {
+					job.Print(ctx, joblog.Stdout, rig.LogLineOf("a", n))
+				}
+				return nil, nil
+			})
+			onBench(t, kinds, func(t *testing.T, b *bench) {
+				b.Put("a", "k", "")
+				b.runOne()
+				r := b.Record("a")
+				if got := len(rig.Texts(b.LogOf(r))); got != lines || (r.Log != "") != (lines > 0) {
+					t.Errorf("%d lines, and %d bytes in the record; want %d lines", got, len(r.Log), lines)
+				}
+			})
+		})
+	}
+}
+
+// TestLogInADrain: the lines of a stopped job are stored after its release if storage answers within a second. Lines
+// that are lost in a drain are no warning.
+func TestLogInADrain(t *testing.T) {
+	for name, row := range map[string]struct {
+		answer time.Duration
+		stored bool
+		levels string
+	}{"in time": {250 * time.Millisecond, true, ""}, "too late": {time.Hour, false, "DEBUG 0"}} {
+		t.Run(name, func(t *testing.T) {
+			kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
+				for n := range manyLines {
+					job.Print(ctx, joblog.Stdout, rig.LogLineOf("a", n))
+				}
+				j.Report(job.Progress{State: []byte("s")})
+				<-ctx.Done()
+				return nil, context.Cause(ctx)
+			})
+			onBench(t, kinds, func(t *testing.T, b *bench) {
+				b.Put("a", "k", "")
+				wait := b.begin(b.claim())
+				time.Sleep(2 * time.Second)
+				b.Server.OnCall(func(c storage.Call) storage.Fault {
+					if writesLog(c) {
+						return storage.Fault{Before: row.answer}
+					}
+					return storage.Fault{}
+				})
+				begun := time.Now()
+				b.drainNow(10 * time.Second)
+				wait()
+				if took := time.Since(begun); took < min(row.answer, time.Second) || took > time.Second+100*time.Millisecond {
+					t.Errorf("the delivery ended %s after the stop, want the time of the write, a second at most", took)
+				}
+				if got := len(rig.Texts(b.LogOf(b.Record("a")))); (got == manyLines) != row.stored || b.visible() != 1 || b.levels() != row.levels {
+					t.Errorf("%d lines, %d visible messages, lines %q; want all lines: %t, one, %q", got, b.visible(), b.levels(), row.stored,
+						row.levels)
+				}
+			})
+		})
+	}
+}
+
+// TestLogThatIsRefused: a worker warns once a minute that the logs of a kind cannot be stored, and counts the others.
+func TestLogThatIsRefused(t *testing.T) {
+	kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
+		for n := range manyLines {
+			job.Print(ctx, joblog.Stdout, rig.LogLineOf(j.ID, n))
+		}
+		return nil, nil
+	})
+	onBench(t, kinds, func(t *testing.T, b *bench) {
+		b.fail(http.StatusBadRequest, "InvalidHeaderValue", writesLog)
+		for i := range 4 {
+			if i == 3 {
+				time.Sleep(time.Minute)
+			}
+			b.Put(fmt.Sprint("job-", i), "k", "")
+			b.runOne()
+		}
+		if got, want := b.levels(), "WARN 0, DEBUG 0, DEBUG 0, WARN 2"; got != want || b.counter.WithPrefix("ended committed") != 4 {
+			t.Errorf("lines %q, %d jobs committed; want %q, 4", got, b.counter.WithPrefix("ended committed"), want)
+		}
+	})
+}
