@@ -24,7 +24,7 @@ func TestOverrun(t *testing.T) {
 			if runs == 1 && time.Since(begun) == first {
 				return nil, job.Interrupted(errors.New("wait"))
 			}
-			if err := sleeps(ctx, time.Second); err != nil {
+			if sleeps(ctx, time.Second) != nil {
 				last = time.Since(begun)
 				return []byte("too late"), nil
 			}
