@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -159,8 +158,7 @@ func (q *acquisition) checkNeeds(ctx context.Context, found checkpoint.Record) *
 		q.msg.runner.unlike.Found(kind, id)
 		return nil
 	}
-	offer, _, _ := strings.Cut(found.StateNeeds, " ")
-	meets, unlike := q.whoMeets(ctx, offer, job.Offer(handler))
+	meets, unlike := q.whoMeets(ctx, found.StateNeeds, job.Offer(handler))
 	waited := time.Since(q.rec.found.written)
 	if meets == presence.HasNot && waited >= unmetFor && time.Since(q.msg.runner.Started) >= unmetLook {
 		q.unmet = fmt.Sprintf("no live worker has been known to meet the needs of its state for %s: %v; start a worker that does and "+
@@ -189,14 +187,14 @@ func (q *acquisition) checkNeeds(ctx context.Context, found checkpoint.Record) *
 // whoMeets returns whether another live worker meets the needs of a state, by their first
 // word, and how many do not. Where this worker offers that word too and still cannot continue,
 // the word of another worker proves nothing.
-func (q *acquisition) whoMeets(ctx context.Context, offer, own string) (best presence.Has, unlike int) {
+func (q *acquisition) whoMeets(ctx context.Context, needs, own string) (best presence.Has, unlike int) {
 	seen, err := q.msg.runner.Fleet.Sample(ctx, sampleEvery)
 	if err != nil {
 		q.msg.log.Log(ctx, outage.Level(err, slog.LevelWarn), "heartbeats not listed; another worker may run this kind of job", "error", err)
 		return presence.MayHave, 1
 	}
-	best, unlike = seen.whoMeets(q.msg.envelope.Kind, q.msg.lease.Queue().Name(), offer, q.msg.runner.owner, time.Now())
-	if best == presence.HasIt && own == offer {
+	best, unlike = seen.whoMeets(q.msg.envelope.Kind, q.msg.lease.Queue().Name(), needs, q.msg.runner.owner, time.Now())
+	if best == presence.HasIt && own == presence.OfferFor(needs) {
 		best = presence.HasNot
 	}
 	return best, unlike

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
@@ -143,19 +142,11 @@ func (m *message) seeOthers(needs string) others {
 	o, since := others{known: true}, time.Since(seen.at)
 	for _, p := range seen.Workers {
 		if p.Age+since <= hasKindFor && p.State != lifecycle.Stopped.String() && p.Takes(m.lease.Queue().Name()) &&
-			mayRun(p, m.envelope.Kind, needs) != presence.HasNot && machineOf(p.Worker) != m.runner.machine {
+			p.Meets(m.envelope.Kind, needs) != presence.HasNot && machineOf(p.Worker) != m.runner.machine {
 			o.heartbeats = append(o.heartbeats, p)
 		}
 	}
 	return o
-}
-
-// mayRun returns whether a worker runs jobs of a kind from a state with these needs.
-func mayRun(p presence.Listed, kind, needs string) presence.Has {
-	if offer, _, _ := strings.Cut(needs, " "); offer != "" {
-		return p.Meets(kind, offer)
-	}
-	return p.HasKind(kind)
 }
 
 // leaveToOthers returns an outcome if other machines should try the job first, by the record

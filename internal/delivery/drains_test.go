@@ -67,7 +67,7 @@ func TestDepartureOfTheVM(t *testing.T) {
 	}{
 		"it ends in time":          {0, 20 * time.Minute, true, false},
 		"it does not":              {0, 6 * time.Minute, true, true},
-		"claiming goes on":         {0, 6 * time.Minute, false, false},
+		"claiming continues":       {0, 6 * time.Minute, false, false},
 		"no departure is known":    {0, 0, false, false},
 		"resumed, it ends in time": {30, 6 * time.Minute, true, false},
 		"resumed, it does not":     {30, 4*time.Minute + preempt.DrainMargin, true, true},

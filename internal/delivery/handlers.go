@@ -162,8 +162,8 @@ func (s Sample) whoHas(kind, queue string, now time.Time) (best presence.Has, la
 
 // whoMeets returns whether a worker that takes from the queue, without one worker, meets the needs
 // of a state of the kind, and how many of those workers do not, the one worker among them.
-func (s Sample) whoMeets(kind, queue, offer, without string, now time.Time) (best presence.Has, unlike int) {
-	best, unlike = s.ask(queue, without, now, func(p presence.Listed) presence.Has { return p.Meets(kind, offer) })
+func (s Sample) whoMeets(kind, queue, needs, without string, now time.Time) (best presence.Has, unlike int) {
+	best, unlike = s.ask(queue, without, now, func(p presence.Listed) presence.Has { return p.Meets(kind, needs) })
 	return best, unlike + 1
 }
 

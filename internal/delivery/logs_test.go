@@ -20,6 +20,13 @@ const manyLines = 40
 // notStored is the line about a log that could not be stored.
 const notStored = "lines of the job's own log not stored; its record has the last of them"
 
+// printLines prints lines of a job.
+func printLines(ctx context.Context, id string, number int) {
+	for n := range number {
+		job.Print(ctx, joblog.Stdout, rig.LogLineOf(id, n))
+	}
+}
+
 // writesLog chooses the writes of logs.
 func writesLog(c storage.Call) bool {
 	return strings.HasPrefix(c.Blob, joblog.Prefix) && c.Operation == storage.OpPutBlob
@@ -39,9 +46,7 @@ func TestLinesOfAJob(t *testing.T) {
 	for name, lines := range map[string]int{"none": 0, "a few": 1, "many": manyLines} {
 		t.Run(name, func(t *testing.T) {
 			kinds := handle(func(ctx context.Context, _ *job.Job) ([]byte, error) {
-				for n := range lines {
-					job.Print(ctx, joblog.Stdout, rig.LogLineOf("a", n))
-				}
+				printLines(ctx, "a", lines)
 				return nil, nil
 			})
 			onBench(t, kinds, func(t *testing.T, b *bench) {
@@ -66,9 +71,7 @@ func TestLogInADrain(t *testing.T) {
 	}{"in time": {250 * time.Millisecond, true, ""}, "too late": {time.Hour, false, "DEBUG 0"}} {
 		t.Run(name, func(t *testing.T) {
 			kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
-				for n := range manyLines {
-					job.Print(ctx, joblog.Stdout, rig.LogLineOf("a", n))
-				}
+				printLines(ctx, "a", manyLines)
 				j.Report(job.Progress{State: []byte("s")})
 				<-ctx.Done()
 				return nil, context.Cause(ctx)
@@ -101,9 +104,7 @@ func TestLogInADrain(t *testing.T) {
 // TestLogThatIsRefused: a worker warns once a minute that the logs of a kind cannot be stored, and counts the others.
 func TestLogThatIsRefused(t *testing.T) {
 	kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
-		for n := range manyLines {
-			job.Print(ctx, joblog.Stdout, rig.LogLineOf(j.ID, n))
-		}
+		printLines(ctx, j.ID, manyLines)
 		return nil, nil
 	})
 	onBench(t, kinds, func(t *testing.T, b *bench) {

@@ -91,11 +91,12 @@ func (p *PoisonQueue) scan(ctx context.Context, s Selection, do func(context.Con
 	var put []*queue.Lease
 	defer func() { p.release(ctx, put) }()
 	for n := 1; ; n++ {
-		batch, err := p.claim(ctx, seen, n)
+		batch, err := p.claim(ctx, seen)
 		if err != nil || len(batch) == 0 {
 			return err
 		}
 		for _, c := range batch {
+			c.batch = n
 			put = append(put, c.lease)
 		}
 		var meant []*claimed
@@ -116,8 +117,8 @@ func (p *PoisonQueue) scan(ctx context.Context, s Selection, do func(context.Con
 	}
 }
 
-// claim claims the next messages that were not seen yet, as batch n; none means the end.
-func (p *PoisonQueue) claim(ctx context.Context, seen map[string]*queue.Lease, n int) ([]*claimed, error) {
+// claim claims the next messages that were not seen yet, none means the end.
+func (p *PoisonQueue) claim(ctx context.Context, seen map[string]*queue.Lease) ([]*claimed, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -132,7 +133,7 @@ func (p *PoisonQueue) claim(ctx context.Context, seen map[string]*queue.Lease, n
 			continue
 		}
 		seen[l.ID] = l
-		batch = append(batch, &claimed{Item: newItem(l.ID, l.Text(), l.InsertedAt), lease: l, batch: n})
+		batch = append(batch, &claimed{Item: newItem(l.ID, l.Text(), l.InsertedAt), lease: l})
 	}
 	return batch, nil
 }

@@ -41,13 +41,20 @@ const (
 	maxOffer  = 64
 )
 
-// Meets reports whether the worker runs jobs of a kind and meets the first word of a state's
-// needs. A worker that announces nothing may meet all, as one of an older version.
-func (p Presence) Meets(kind, offer string) Has {
+// OfferFor returns the offer of workers that meet the needs of a state: their first word.
+func OfferFor(needs string) string {
+	offer, _, _ := strings.Cut(needs, " ")
+	return offer
+}
+
+// Meets reports whether the worker runs jobs of a kind and meets the needs of a state, by their
+// first word. Each worker meets empty needs. A worker that announces nothing, as workers of older
+// versions, may meet all.
+func (p Presence) Meets(kind, needs string) Has {
 	switch has := p.HasKind(kind); {
-	case has == HasNot:
-		return HasNot
-	case slices.Contains(p.Offers, offer):
+	case needs == "" || has == HasNot:
+		return has
+	case slices.Contains(p.Offers, OfferFor(needs)):
 		return has
 	case len(p.Offers) == 0:
 		return MayHave

@@ -77,13 +77,20 @@ func (m *machine) attacked(t *testing.T) {
 	m.remove(t)
 }
 
-// attackPayload tells the attacking program where the metadata service is.
-func (a *localAzure) attackPayload(t *testing.T, vm string, seconds int) string {
+// metadata returns the address of a VM's metadata service.
+func (a *localAzure) metadata(t *testing.T, vm string) *url.URL {
 	t.Helper()
 	u, err := url.Parse(a.endpoints[vm])
 	if err != nil {
 		t.Fatal(err)
 	}
+	return u
+}
+
+// attackPayload tells the attacking program where the metadata service is.
+func (a *localAzure) attackPayload(t *testing.T, vm string, seconds int) string {
+	t.Helper()
+	u := a.metadata(t, vm)
 	return fmt.Sprintf(`{"host":%q,"port":%s,"path":%q,"seconds":%d}`, u.Hostname(), u.Port(), u.Path, seconds)
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io/fs"
 	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -147,17 +146,14 @@ func workingFolder(t *testing.T) string {
 // reach, although the test does.
 func (m *machine) wantNoMetadata(t *testing.T, vm string) {
 	t.Helper()
-	u, err := url.Parse(m.azure.endpoints[vm])
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := net.Dial("tcp", u.Host)
+	address := m.azure.metadata(t, vm).Host
+	conn, err := net.Dial("tcp", address)
 	if err != nil {
 		t.Fatalf("the metadata service of %s: %v", vm, err)
 	}
 	_ = conn.Close()
 	work := workingFolder(t)
-	put(t, filepath.Join(work, "asked"), u.Host)
+	put(t, filepath.Join(work, "asked"), address)
 	if err := os.Rename(filepath.Join(work, "asked"), filepath.Join(work, "attack")); err != nil {
 		t.Fatal(err)
 	}
