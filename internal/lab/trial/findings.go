@@ -391,7 +391,7 @@ func killedText(r *programRun) string {
 func (f *findings) ofSaving(seen observed) {
 	job, plain := seen.evicted, seen.plain[0]
 	switch {
-	case len(job.saves()) > 0 || strikes(job) == 0 || seen.cameTooLate() || seen.usual() < tooShort:
+	case len(job.saves()) > 0 || seen.wasTooLate() || seen.usual() < tooShort:
 	case seen.skipsOutputs():
 		f.add("outputs-only", Warning, `Save a checkpoint too, or give the kind "outputs": {"stream": true}: without either a VM that dies `+
 			"without a notice costs everything since the last stop.",
@@ -579,7 +579,7 @@ func (f *findings) ofCount(c Config, seen observed) {
 	case usual < tooShort:
 		f.add("too-short", Remark, "Give it more to do to see more. A job this short need not save anything: that it may run twice is enough.",
 			"it takes %s, which is too short to be evicted in the middle again and again", text.Duration(usual))
-	case job != nil && (strikes(job) == 0 || seen.cameTooLate()):
+	case job != nil && seen.wasTooLate():
 		f.add("not-evicted", Problem, "Give it more to do, or --every a shorter time.",
 			"it was done before its first eviction took effect, so that nothing is known")
 	case job != nil && job.Done && strikes(job) < c.Evictions:
@@ -610,6 +610,9 @@ func strikes(c *course) (n int) {
 	}
 	return n
 }
+
+// wasTooLate reports whether the job was done before an eviction took effect.
+func (o observed) wasTooLate() bool { return strikes(o.evicted) == 0 || o.cameTooLate() }
 
 // cameTooLate reports whether the only eviction came when the program had come to its end: it
 // exited with 0, and with the result of an undisturbed run.

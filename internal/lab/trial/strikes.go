@@ -25,13 +25,15 @@ var order = [...]strike{notice, kill, midSave, torn, cutOff, notice}
 // strikeFor returns how the nth eviction of a job is done. A program that has saved nothing
 // yet is stopped twice, with time to save: a slow machine may have stopped it the first
 // time before it could handle SIGTERM. A short program is stopped where a notice would
-// come: it could be done before the worker's next poll after its first sign.
+// come, and so is one that was faster than the first eviction: it could be done before the
+// worker's next poll after its first sign.
 func (o *observed) strikeFor(n int) strike {
 	s := order[n%len(order)]
 	switch {
 	case o.usual() < tooShort:
 		return kill
-	case n < 2 && o.savedNothing(), (s == notice || s == cutOff) && o.usual() < firstSign(o.plain[0])+noticeReach:
+	case n < 2 && o.savedNothing(),
+		(s == notice || s == cutOff) && (o.haste > 0 || o.usual() < firstSign(o.plain[0])+noticeReach):
 		return stop
 	}
 	return s

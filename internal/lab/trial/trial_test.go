@@ -46,6 +46,26 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// TestRunOfFasterProgram tries a program that takes longest when it is not disturbed: it is
+// done before its first eviction, and is evicted earlier then.
+func TestRunOfFasterProgram(t *testing.T) {
+	need.NotOn(t, "windows", "its program is a script of sh")
+	_, folder := labtest.Programs(t)
+	const program = `case $SPOTWORKER_JOB_ID in try-3) exec sleep 0.2;; *) sleep 2;; esac`
+	for every, want := range map[time.Duration]bool{0: true, 3 * time.Second: false} {
+		t.Run(every.String(), func(t *testing.T) {
+			c := DefaultConfig()
+			c.Command, c.Binaries, c.Evictions, c.Every = []string{"sh", "-c", program}, folder, 1, every
+			var out bytes.Buffer
+			report, err := Run(t.Context(), c, &out)
+			if found := !slices.Contains(names(report.Findings), "not-evicted"); found != want || (len(report.Evictions) == 1) != want {
+				t.Errorf("Run = %v, with %d evictions and the findings %q, want an eviction: %t\n%s",
+					err, len(report.Evictions), names(report.Findings), want, out.String())
+			}
+		})
+	}
+}
+
 // TestCompareWith leaves the comparison to a command, which gets results and outputs.
 func TestCompareWith(t *testing.T) {
 	need.NotOn(t, "windows", "its program is a script of sh")

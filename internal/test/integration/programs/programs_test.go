@@ -81,7 +81,7 @@ neighbor 0.3 bin
 neigh_modify every 20 delay 0 check no
 fix 1 all nve
 thermo 1000
-restart 3000 md.*.restart
+restart 1000 md.*.restart
 run 12000 upto
 write_data final.data nocoeff
 `
