@@ -22,7 +22,7 @@ import (
 // localAzure is lab up, in the container.
 type localAzure struct {
 	connection string
-	endpoints  map[string]string // of the metadata service, by VM
+	endpoints  map[string]string // of the metadata service, by VM; of a VM without eviction
 	stores     *deployment.Stores
 }
 
@@ -66,8 +66,12 @@ func startAzure(t *testing.T, vms int) *localAzure {
 // lastLine is how every worker.env ends.
 const lastLine = "# end of worker.env"
 
-// settings is a worker.env that connects a VM's worker to the local Azure.
+// settings is a worker.env that connects a VM's worker to the local Azure. The VM must not be
+// evicted: its worker would see the notice for 30 s, and take no work.
 func (a *localAzure) settings(vm string, more ...string) string {
+	if a.endpoints[vm] == "" {
+		panic(vm + " was evicted or never existed: give the test another VM")
+	}
 	lines := append([]string{
 		"# Settings of the workers, as a deployment writes them.",
 		"AZURE_STORAGE_CONNECTION_STRING=" + a.connection,
@@ -111,10 +115,11 @@ func (a *localAzure) produce(t *testing.T, arguments ...string) string {
 	return string(out)
 }
 
-// evict announces the eviction of a VM.
+// evict announces the eviction of a VM, which no later test can use.
 func (a *localAzure) evict(t *testing.T, vm string) {
 	t.Helper()
 	command(t, filepath.Join(shared, "lab"), "evict", vm)
+	delete(a.endpoints, vm)
 }
 
 func (a *localAzure) record(t *testing.T, id string) checkpoint.Record {

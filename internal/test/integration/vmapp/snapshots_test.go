@@ -84,9 +84,9 @@ func (m *machine) snapshots(t *testing.T) {
 	settings := func(vm string, more ...string) string {
 		return m.azure.settings(vm, append(more, "SPOTWORKER_KINDS_FILE="+kinds)...)
 	}
-	err := m.extension.want(t, published("1.4.0", archiveOf(newVersion), settings("spot_2")))
+	err := m.extension.want(t, published("1.4.0", archiveOf(newVersion), settings("spot_5")))
 	failed(t, err, 78, "system call filter", "set SPOTWORKER_SNAPSHOTS=criu in worker.env")
-	err = m.extension.want(t, published("1.4.1", archiveOf(newVersion), settings("spot_2", "SPOTWORKER_SNAPSHOTS=yes")))
+	err = m.extension.want(t, published("1.4.1", archiveOf(newVersion), settings("spot_5", "SPOTWORKER_SNAPSHOTS=yes")))
 	failed(t, err, 78, "SPOTWORKER_SNAPSHOTS in worker.env is yes: give criu")
 	if _, err := criu.Check(t.Context(), criuPath, t.TempDir(), nil); err != nil {
 		remove()
@@ -94,7 +94,7 @@ func (m *machine) snapshots(t *testing.T) {
 	}
 
 	fakeMirror(t)
-	m.deploy(t, published("1.4.2", archiveOf(newVersion), settings("spot_2", "SPOTWORKER_SNAPSHOTS=criu")))
+	m.deploy(t, published("1.4.2", archiveOf(newVersion), settings("spot_5", "SPOTWORKER_SNAPSHOTS=criu")))
 	wantRunning(t, newVersion)
 	wantReadOnly(t)
 	status := read(t, "/proc/"+property(t, "spotworker.service", "MainPID")+"/status")
@@ -110,24 +110,24 @@ func (m *machine) snapshots(t *testing.T) {
 		remove()
 		need.Absent(t, need.Snapshots, onOverlay)
 	}
-	m.wantNoMetadata(t, "spot_2")
-	m.azure.evict(t, "spot_2")
+	m.wantNoMetadata(t, "spot_5")
+	m.azure.evict(t, "spot_5")
 	awaitLogged(t, workerLog, 0, `"msg":"drained"`, `"released":1`)
 	if r := m.azure.record(t, "count"); r.Status != checkpoint.Open || r.StateVersion != 16 || r.Failures != 0 {
 		t.Errorf("the evicted job is %s with a state of version %d and %d failures, want open with a snapshot", r.Status, r.StateVersion,
 			r.Failures)
 	}
 	seen := len(logged(workerLog))
-	m.deploy(t, published("1.4.3", archiveOf(oldVersion), settings("spot_3", "SPOTWORKER_SNAPSHOTS=criu")))
+	m.deploy(t, published("1.4.3", archiveOf(oldVersion), settings("spot_2", "SPOTWORKER_SNAPSHOTS=criu")))
 	awaitLogged(t, workerLog, seen, `"msg":"program continues from its snapshot"`)
-	m.wantNoMetadata(t, "spot_3")
+	m.wantNoMetadata(t, "spot_2")
 	put(t, filepath.Join(workingFolder(t), "finish"), "")
 	await(t, "the end of the job", func() bool { return m.azure.record(t, "count").Status == checkpoint.Done })
 	if r := m.azure.record(t, "count"); r.Interruptions != 1 || r.Failures != 0 {
 		t.Errorf("the job has %d interruptions and %d failures, want 1 and none", r.Interruptions, r.Failures)
 	}
 
-	m.deploy(t, published("1.4.4", archiveOf(oldVersion), m.azure.settings("spot_3")))
+	m.deploy(t, published("1.4.4", archiveOf(oldVersion), m.azure.settings("spot_2")))
 	wantHardened(t) // the drop-in is gone
 	remove()
 }

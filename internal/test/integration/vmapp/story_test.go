@@ -22,7 +22,7 @@ func TestVMApplication(t *testing.T) {
 	t.Parallel()
 	inContainer(t, prepare, func(t *testing.T) {
 		put(t, "/etc/hosts", "127.0.0.1 localhost\n::1 localhost\n")
-		m := &machine{azure: startAzure(t, 4), extension: newExtension()}
+		m := &machine{azure: startAzure(t, 5), extension: newExtension()}
 		installCRIU(t)
 		m.before = inventory(t)
 		m.run(t, "life", m.life)
