@@ -91,13 +91,15 @@ WITHOUT_RACE := $(COMPUTE) ./infra/policy ./infra/scripts ./internal/test/archit
 GORACE ?= atexit_sleep_ms=0
 export GORACE
 
+# Most packages wait more than they compute, so more of them run at once (-p) than there are
+# processors. The longest come first.
 .PHONY: test
 test: ## go vet and tests, of long ones a sample, with the race detector where there is a C compiler (TESTFLAGS=...)
 	go vet ./...
 	@race=$$(tools/race.sh) && others=$$(go list ./... | grep -v $(patsubst .%,-e %$$,$(WITHOUT_RACE))) && \
 		echo "+ go test $$race on all packages but $(WITHOUT_RACE)" && \
-		go test $$race -vet=off -p 4 -timeout 30m $(TESTFLAGS) $(filter-out $(WITHOUT_RACE),$(LONGEST)) $$others && set -x && \
-		go test -vet=off -p 3 -timeout 30m $(TESTFLAGS) $(WITHOUT_RACE)
+		go test $$race -vet=off -p 8 -timeout 30m $(TESTFLAGS) $(filter-out $(WITHOUT_RACE),$(LONGEST)) $$others && set -x && \
+		go test -vet=off -p 4 -timeout 30m $(TESTFLAGS) $(WITHOUT_RACE)
 	@race=$$(tools/race.sh 2>/dev/null) && for module in $(EXAMPLES); do \
 		(set -x && cd $$module && go vet ./... && go test $$race $(TESTFLAGS) ./...) || exit 1; done
 
@@ -115,12 +117,12 @@ proof-virtual:
 		GOGC=400 go test $$race -vet=off -timeout 60m $(TESTFLAGS) $(COMPUTE)
 proof-real:
 	@list=$$(go run ./internal/test/proof/prooftests -out internal/test/worker $(LONGEST)) && race=$$(tools/race.sh) && set -x && \
-		SPOTWORKER_PROOF=full go test -vet=off -p 3 -timeout 30m $$list $(TESTFLAGS) && \
+		SPOTWORKER_PROOF=full go test -vet=off -p 6 -timeout 30m $$list $(TESTFLAGS) && \
 		go test $$race -vet=off -timeout 30m $(TESTFLAGS) $(COMMANDS)
 
 .PHONY: integration
 integration: ## tests against real components; those without theirs are skipped (TESTFLAGS=...)
-	go test -tags integration -count=1 -v -p 3 -timeout 45m $(TESTFLAGS) ./internal/test/integration/vmapp ./internal/test/integration/model ./internal/test/integration/tryout ./internal/test/integration/chaos ./internal/test/integration/...
+	go test -tags integration -count=1 -v -p 5 -timeout 45m $(TESTFLAGS) $(addprefix ./internal/test/integration/,vmapp model azurecli tryout web wine ...)
 
 .PHONY: integration-tools
 integration-tools: ## install into .tools/ what integration tests and lint need
