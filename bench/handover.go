@@ -43,10 +43,11 @@ type programCommand struct {
 	Resumed string `help:"File for the time at which it was started with a checkpoint."`
 }
 
-// resumed is the report of the program when it is started with a checkpoint.
+// resumed is the report of the program when it continues.
 type resumed struct {
-	At    time.Time
-	Bytes int64 // of the checkpoint
+	At     time.Time
+	Bytes  int64     // of the checkpoint
+	Frozen []float64 // how long it stood still each time, in seconds
 }
 
 // Run ends with the exit code of the contract in docs/process.md.
@@ -57,7 +58,7 @@ func (c *programCommand) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return writeResumed(c.Resumed, resumed{at, size})
+		return writeResumed(c.Resumed, resumed{At: at, Bytes: size})
 	}
 	work := filepath.Join(os.Getenv("TMPDIR"), "work")
 	if err := os.Mkdir(work, 0o700); err != nil {
@@ -179,6 +180,13 @@ func writeRandom(name string, at, size int64, seed byte) (err error) {
 type handover struct {
 	release time.Duration // from the notice until the job is released, with all changes saved
 	resume  time.Duration // from there until the program runs on another worker, with its checkpoint
+	frozen  []float64     // how long the program stood still for each snapshot, in seconds
+}
+
+// largeKind is a kind of jobs with a large state.
+type largeKind struct {
+	program string // subcommand of this program
+	frozen  bool   // CRIU makes the checkpoints
 }
 
 // measureHandovers prints the table of hand-overs.
@@ -189,7 +197,7 @@ func (b *bench) measureHandovers(ctx context.Context) error {
 	}
 	var release, resume values
 	for round := range b.Rounds {
-		m, err := b.measureHandover(ctx)
+		m, err := b.measureHandover(ctx, largeKind{program: "program"})
 		if err != nil {
 			return err
 		}
@@ -207,15 +215,15 @@ func (b *bench) measureHandovers(ctx context.Context) error {
 	return nil
 }
 
-// measureHandover lets one worker run the program and save checkpoints, starts another
+// measureHandover lets one worker run the program of a kind and save checkpoints, starts another
 // one, and stops the first.
-func (b *bench) measureHandover(ctx context.Context) (m handover, err error) {
+func (b *bench) measureHandover(ctx context.Context, k largeKind) (m handover, err error) {
 	s, err := b.startStorage(ctx, 0, 1, "--kind", "large")
 	if err != nil {
 		return m, err
 	}
 	defer s.kill()
-	f, err := b.newHandoverFolder()
+	f, err := b.newHandoverFolder(k)
 	if err != nil {
 		return m, err
 	}
@@ -249,8 +257,11 @@ func (b *bench) measureHandover(ctx context.Context) (m handover, err error) {
 		return m, err
 	}
 	m.release = released.Sub(notice)
-	r, err := f.awaitResumed(int64(b.CheckpointMiB) << 20)
+	r, err := f.awaitResumed(int64(b.CheckpointMiB)<<20, released)
 	m.resume = r.At.Sub(released)
+	if n := len(r.Frozen); n > 0 {
+		m.frozen = r.Frozen[:n-1] // the last time is the hand-over
+	}
 	return m, err
 }
 
@@ -260,12 +271,15 @@ type handoverFolder struct{ path string }
 func (f handoverFolder) kinds() string   { return filepath.Join(f.path, "kinds.json") }
 func (f handoverFolder) resumed() string { return filepath.Join(f.path, "resumed") }
 
-func (b *bench) newHandoverFolder() (f handoverFolder, err error) {
+func (b *bench) newHandoverFolder(k largeKind) (f handoverFolder, err error) {
 	if f.path, err = os.MkdirTemp(b.folder, "handover-"); err != nil {
 		return f, err
 	}
-	program := []string{b.self, "program", "--mib", strconv.Itoa(b.CheckpointMiB), "--resumed", f.resumed()}
-	text, err := json.Marshal(map[string]any{"kinds": map[string]any{"large": map[string]any{"command": program}}})
+	settings := map[string]any{"command": []string{b.self, k.program, "--mib", strconv.Itoa(b.CheckpointMiB), "--resumed", f.resumed()}}
+	if k.frozen {
+		settings["snapshot"] = "criu"
+	}
+	text, err := json.Marshal(map[string]any{"kinds": map[string]any{"large": settings}})
 	if err != nil {
 		return f, err
 	}
@@ -293,14 +307,15 @@ func (p *process) awaitRelease() (at time.Time, err error) {
 	return at, err
 }
 
-// awaitResumed waits until the program was started with a checkpoint of that size.
-func (f handoverFolder) awaitResumed(size int64) (r resumed, err error) {
-	err = within("the program was not started elsewhere", func() (bool, error) {
+// awaitResumed waits until the program has continued from a checkpoint of that size, after a time.
+func (f handoverFolder) awaitResumed(size int64, after time.Time) (r resumed, err error) {
+	err = within("the program did not continue elsewhere", func() (bool, error) {
 		text, err := os.ReadFile(f.resumed())
 		if errors.Is(err, os.ErrNotExist) {
 			return false, nil
 		}
-		return err == nil, errors.Join(err, json.Unmarshal(text, &r))
+		err = errors.Join(err, json.Unmarshal(text, &r))
+		return err == nil && r.At.After(after), err
 	})
 	if err == nil && r.Bytes != size {
 		err = fmt.Errorf("the checkpoint that was restored has %d bytes, not %d", r.Bytes, size)

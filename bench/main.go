@@ -34,6 +34,7 @@ type flags struct {
 	State   stateCommand   `cmd:"" hidden:""`
 	Puts    putsCommand    `cmd:"" hidden:""`
 	Program programCommand `cmd:"" hidden:""`
+	Memory  memoryCommand  `cmd:"" hidden:""`
 }
 
 const description = `Measures the worker beside loops and peers that do the same, and prints tables.
@@ -53,7 +54,7 @@ func main() {
 
 // variables are texts that are too long for the tags of flags.
 var variables = kong.Vars{
-	"tables": "jobs,many,peers,states,handover,puts,order",
+	"tables": "jobs,many,peers,states,handover,frozen,puts,order",
 	"about_run_window": "Time of one measurement of rate and CPU, at least: it is up to 3 s where fewer than 2,000 jobs fit " +
 		"into it.",
 	"about_run_priority": "Nice value of what is measured, on Linux. Below 0, which needs root, others on this machine disturb " +
@@ -90,7 +91,7 @@ func (c *runCommand) Run(ctx context.Context) error {
 		name    string
 		measure func(context.Context) error
 	}{{"jobs", b.measureJobs}, {"many", b.measureMany}, {"peers", b.measurePeers}, {"states", b.measureStates},
-		{"handover", b.measureHandovers}, {"puts", b.measurePuts}, {"order", b.measureOrder}}
+		{"handover", b.measureHandovers}, {"frozen", b.measureFrozen}, {"puts", b.measurePuts}, {"order", b.measureOrder}}
 	for _, t := range tables {
 		if !slices.Contains(c.Only, t.name) {
 			continue
