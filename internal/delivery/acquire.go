@@ -179,7 +179,7 @@ func (q *acquisition) checkNeeds(ctx context.Context, found checkpoint.Record) *
 			"visible_in", delay, "suppressed", leftOut)
 	}
 	q.msg.envelope = q.msg.lease.ClearPutBack(q.msg.envelope)
-	return &outcome{action: requeue, reason: err.Error(), delay: delay}
+	return &outcome{action: requeue, reason: err.Error(), delay: delay, unfit: true}
 }
 
 // unmetOutcome returns what happens to a job that waited for a worker that meets the needs of its

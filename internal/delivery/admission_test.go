@@ -195,7 +195,7 @@ func TestNeedsOfAnotherWorker(t *testing.T) {
 		}
 		b.putOpen("a", "k", checkpoint.Snapshot{State: []byte("s"), Needs: "large"})
 		begun := time.Now()
-		if got := b.runOne(); got != delivery.NotRun || len(b.Sight().Unlike) != 0 {
+		if got := b.runOne(); got != delivery.Unfit || len(b.Sight().Unlike) != 0 {
 			t.Errorf("result %d, %v wait; want the message requeued for the other worker", got, b.Sight().Unlike)
 		}
 		b.WaitFor("the message", time.Minute, func() bool { return b.visible() == 1 })

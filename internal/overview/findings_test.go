@@ -205,7 +205,7 @@ func TestWaitsFor(t *testing.T) {
 		"a failed job":                  {failed, []client.Worker{worker("a", 0, "render")}, "the end of the pause"},
 		"its worker runs":               {running, []client.Worker{worker("a", 0, "other")}, ""},
 		"its worker is gone":            {running, []client.Worker{worker("b", 0, "render")}, "another worker: its own is not alive"},
-		"and no other has it":           {running, []client.Worker{worker("b", 0, "digest")}, `a worker with kind "render": no live worker has it`},
+		"and no other has it":           {running, []client.Worker{worker("b", 0, "digest")}, `a worker with kind "render": no live`},
 		"another machine":               {frozen, []client.Worker{small, worker("d", 0, "digest")}, unmet},
 		"the machine, without the kind": {frozen, []client.Worker{small, offers(worker("d", 0, "digest"), "large")}, unmet},
 		"the machine, which is dead":    {frozen, []client.Worker{small, offers(worker("d", time.Hour, "render"), "large")}, unmet},
