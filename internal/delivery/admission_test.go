@@ -176,6 +176,7 @@ func TestNeedsOfNoWorker(t *testing.T) {
 				}
 				r := b.Record("a")
 				if r.Status != checkpoint.Poison || !strings.Contains(r.Reason, "for 24h0m0s: it cannot continue here: it needs large") ||
+					!strings.HasPrefix(r.Reason, "no live worker of queue "+b.Names.Queue+" has been") ||
 					!r.HasState() || b.Sight().Unlike["k"] != 0 {
 					t.Errorf("record = %s %q, state %t, want it poison with its state", r.Status, r.Reason, r.HasState())
 				}
