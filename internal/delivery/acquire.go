@@ -191,9 +191,9 @@ func (q *acquisition) unmetOutcome(ctx context.Context, found checkpoint.Record,
 	if seen.meets != presence.HasNot || seen.lately || waited < unmetFor || time.Since(q.msg.runner.Started) < unmetLook {
 		return nil
 	}
-	return &outcome{action: poison, reason: fmt.Sprintf("no live worker of queue %s has been known to meet the needs of its state for %s: %v; "+
-		"start a worker that does and replay it, or start over with spotctl poison replay --from-scratch", q.msg.lease.Queue().Name(), unmetFor,
-		unmet)}
+	return &outcome{action: poison, reason: fmt.Sprintf("no live worker of queue %s has been known to meet the needs of its state for %s: "+
+		"%v; start a worker that does and replay it, or start over with spotctl poison replay --from-scratch", q.msg.lease.Queue().Name(),
+		unmetFor, unmet)}
 }
 
 // matches says which other workers meet the needs of a state.

@@ -257,10 +257,14 @@ func (p *movePlan) movesUnmet(ctx context.Context, found checkpoint.Record) bool
 // onDemandMeets returns whether a worker of an account's on-demand queue can continue from a state of the
 // kind, by the needs of the state. ok is false if that is not known.
 func (r *Runner) onDemandMeets(ctx context.Context, a *account, kind, needs string) (has presence.Has, ok bool) {
+	if !r.listRest.mayTry(time.Now()) {
+		return presence.MayHave, false
+	}
 	ctx, cancel := context.WithTimeout(ctx, mixedTimeout)
 	defer cancel()
 	seen, err := r.Fleet.Sample(ctx, mixedEvery)
 	if err != nil {
+		r.listRest.failed(time.Now())
 		return presence.MayHave, false
 	}
 	return seen.outlook(kind, a.OnDemand.Name(), needs, time.Now())
@@ -357,7 +361,8 @@ func (p *movePlan) move(ctx context.Context) bool {
 	return true
 }
 
-// moveRest pauses moves after a move that failed.
+// moveRest pauses moves after a move that failed, or listings of heartbeats for moves after one that failed: a
+// drain of many jobs has no time to wait for each.
 type moveRest struct {
 	pausedUntil atomic.Pointer[time.Time] // nothing is moved before; nil before the first failure
 }

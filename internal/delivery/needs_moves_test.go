@@ -3,11 +3,13 @@ package delivery_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/delivery"
 	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/queue"
@@ -110,6 +112,34 @@ func TestReleaseMovesToAMatch(t *testing.T) {
 			}, set)
 		})
 	}
+}
+
+// TestReleasesWithoutHeartbeats: a drain of many jobs that are to move waits once for heartbeats that do not come, and moves them.
+func TestReleasesWithoutHeartbeats(t *testing.T) {
+	const jobs = 1000
+	set := func(b *bench) { b.config.MoveAfter = 1 }
+	onBench(t, job.Kinds{"k": steady{picky{"large"}}}, func(t *testing.T, b *bench) {
+		var waits []func() delivery.Result
+		for i := range jobs {
+			b.Put(fmt.Sprint("job-", i), "k", "")
+			waits = append(waits, b.begin(b.claim()))
+		}
+		time.Sleep(20 * time.Second)
+		b.Server.OnCall(func(c storage.Call) storage.Fault {
+			if on(b.Names.Workers, storage.OpListBlobs)(c) {
+				return storage.Fault{Before: 5 * time.Minute}
+			}
+			return storage.Fault{}
+		})
+		begun := time.Now()
+		b.drainNow(10 * time.Second)
+		for _, wait := range waits {
+			wait()
+		}
+		if took := time.Since(begun); b.onDemand() != jobs || took > 2500*time.Millisecond {
+			t.Errorf("%d jobs moved in %s, want %d in 2.5 s", b.onDemand(), took, jobs)
+		}
+	}, set)
 }
 
 // putDue enqueues a job that has lost a VM, with a state that needs the machine "large" and a near deadline.
