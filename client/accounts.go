@@ -97,16 +97,21 @@ func recordsOf(accounts []*account) (all []operate.AccountRecords) {
 // allRecords are the records in all accounts. It implements [producer.Records].
 type allRecords struct {
 	client *Client
-	found  sync.Map // the accounts of jobs that are done, by id
+	found  sync.Map // the accounts of jobs that are done, by id, where it is not the account of the id
 }
 
 // Read reads the record of a job.
 func (a *allRecords) Read(ctx context.Context, id string) (checkpoint.Record, error) {
 	part, r, err := a.client.find(ctx, id)
-	if r.Status == checkpoint.Done {
-		a.found.Store(id, part)
-	}
+	a.keep(r, part)
 	return r, err
+}
+
+// keep keeps the account of a job that is done.
+func (a *allRecords) keep(r checkpoint.Record, part *account) {
+	if r.Status == checkpoint.Done && part != a.client.likely(r.ID)[0] {
+		a.found.Store(r.ID, part)
+	}
 }
 
 // List lists the records of all accounts, all accounts at once. An error comes last, for
@@ -144,9 +149,7 @@ func (a *allRecords) list(ctx context.Context, prefix string, skipped func(blob 
 	})
 	return func(yield func(checkpoint.Record, error) bool) {
 		for r, err := range all {
-			if r.Status == checkpoint.Done && r.in != a.client.likely(r.ID)[0] {
-				a.found.Store(r.ID, r.in)
-			}
+			a.keep(r.Record, r.in)
 			if !yield(r.Record, err) {
 				return
 			}
@@ -154,10 +157,11 @@ func (a *allRecords) list(ctx context.Context, prefix string, skipped func(blob 
 	}
 }
 
-// ResultOf reads the result of a job that Read or List returned.
+// ResultOf reads the result of a job that Read or List returned. Both may return a job at once,
+// since one account may have a bar of its id.
 func (a *allRecords) ResultOf(ctx context.Context, r checkpoint.Record) ([]byte, error) {
 	part := a.client.likely(r.ID)[0]
-	if found, ok := a.found.LoadAndDelete(r.ID); ok {
+	if found, ok := a.found.Load(r.ID); ok {
 		part, _ = found.(*account)
 	}
 	return part.stores.Records.ResultOf(ctx, r)

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/queue"
 )
@@ -192,6 +193,31 @@ func TestFirstPutOnDemand(t *testing.T) {
 		}
 		if n := len(servers[name].Messages(c.stores.OnDemand.Name())); n != 1 {
 			t.Errorf("messages on demand in account %s = %d, want 1", name, n)
+		}
+	}
+}
+
+// TestResultsAreReadTwice: the result of a job that a listing and a read found at once, the latter because another account has
+// a bar of its id, comes from its own account each time.
+func TestResultsAreReadTwice(t *testing.T) {
+	c, _ := setupTwo(t)
+	for account := range 2 {
+		for _, id := range append(idsOf(0, 1), idsOf(1, 1)...) {
+			id = fmt.Sprintf("in-%d-%s", account, id)
+			if _, err := c.accounts[1-account].stores.Records.Cancel(t.Context(), id, "spotctl@test", "", true); err != nil {
+				t.Fatal(err)
+			}
+			seedIn(t, c, account, id, StatusDone)
+			records := &allRecords{client: c}
+			r, err := records.Read(t.Context(), id)
+			if err != nil || r.Status != checkpoint.Done {
+				t.Fatalf("Read of %s = %s, %v, want it done", id, r.Status, err)
+			}
+			for range 2 {
+				if result, err := records.ResultOf(t.Context(), r); err != nil || string(result) != `{"of":"`+id+`"}` {
+					t.Errorf("result of %s = %q, %v, want its own", id, result, err)
+				}
+			}
 		}
 	}
 }

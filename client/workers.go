@@ -52,6 +52,10 @@ type Worker struct {
 	// kinds that it has handlers for. They are empty if they are not known.
 	Queues, Kinds []string
 
+	// Offers are the first words of the needs of states ([Job] has them as StateNeeds) that the
+	// worker meets. They are empty if it has no such kinds, or its version does not say.
+	Offers []string
+
 	// Jobs is the number of jobs that the worker runs.
 	Jobs int
 
@@ -235,7 +239,7 @@ func workerOf(p presence.Listed) Worker {
 	w := Worker{
 		Name: p.Worker, VM: p.VM, VMSize: p.Size, Zone: p.Zone, State: p.State,
 		Version: p.Program, ReadsVersion: cmp.Or(p.Reads, 2), StartedAt: p.StartedAt, Age: p.Age,
-		Asked: p.Asked, Queues: p.TakesFrom, Kinds: p.Kinds, Jobs: p.Count, JobIDs: p.Jobs,
+		Asked: p.Asked, Queues: p.TakesFrom, Kinds: p.Kinds, Offers: p.Offers, Jobs: p.Count, JobIDs: p.Jobs,
 	}
 	if e := p.LastEvent; e.ID != "" || e.Type != "" {
 		w.LastEvent = &Event{ID: e.ID, Type: e.Type, Status: e.Status, NotBefore: e.NotBefore, Description: e.Description, Action: e.Action,

@@ -98,6 +98,7 @@ func TestHeartbeatContent(t *testing.T) {
 			Worker{Findings: &Findings{WithoutWorker: []KindCount{{"k", 2}}}}},
 		"a state without a machine": {func(p *presence.Presence) { p.Findings.Unlike = []presence.KindCount{lacks} },
 			Worker{Findings: &Findings{WithoutMachine: []KindCount{{"k", 2}}}}},
+		"a machine": {func(p *presence.Presence) { p.Offers = []string{"m", "n"} }, Worker{Offers: []string{"m", "n"}}},
 		"a silent job": {func(p *presence.Presence) { p.Findings.Silent, p.Findings.SilentJob = 1, "j" },
 			Worker{Findings: &Findings{SilentJobs: 1, SilentJob: "j"}}},
 		"a reading": {func(p *presence.Presence) { p.Findings.Readings = []presence.Reading{reading} },

@@ -111,6 +111,9 @@ func within(h Handler) Handler {
 // state unusable, before it reports one. ok is false if there is no other state: the handler is
 // not marked by [KeepPreviousState], only one state was saved, or the job stepped back already.
 //
+// The needs of that state ([Progress]) are not recorded: the worker meets those of the last one,
+// which was made by a worker that met both.
+//
 // The worker steps back on its own before the last attempt of a job whose failed attempts
 // made no progress, and where the last state is damaged in storage.
 //

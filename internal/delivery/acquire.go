@@ -20,8 +20,8 @@ type acquisition struct {
 	rec         *recorder
 	cancels     *cancelCheck
 	plan        *movePlan
-	quarantined bool   // this delivery holds the worker's place for a quarantined job
-	unmet       string // why the job is dead-lettered once its record is acquired; empty if it is not
+	quarantined bool     // this delivery holds the worker's place for a quarantined job
+	instead     *outcome // what happens instead of a run once the record is acquired; nil for a run
 }
 
 // acquire acquires the job's record. A first delivery reads nothing: its first write
@@ -87,8 +87,8 @@ func (q *acquisition) applyRuling(ctx context.Context, record checkpoint.Record,
 		out := q.acquireRecord(ctx, func() (*checkpoint.Claim, error) {
 			return q.msg.account.Records.Acquire(ctx, q.takeover(record), record, q.msg.runner.owner)
 		})
-		if out == nil && q.unmet != "" {
-			out = &outcome{action: poison, reason: q.unmet}
+		if out == nil {
+			out = q.instead
 		}
 		return out
 	default:
@@ -136,8 +136,8 @@ func (q *acquisition) acquireRecord(ctx context.Context, claim func() (*checkpoi
 }
 
 // unmetFor is how long a job waits for a worker that meets the needs of its state before it
-// is dead-lettered, if no live worker is known to meet them. The state stays: a replay waits
-// again, and a replay from scratch begins without it.
+// is dead-lettered, if no worker is known to have met them in that time. The state stays: a replay
+// waits again, and a replay from scratch begins without it.
 const unmetFor = 24 * time.Hour
 
 // unmetLook is how long a worker must have run to dead-letter such a job: after a pause of the
@@ -145,8 +145,8 @@ const unmetFor = 24 * time.Hour
 const unmetLook = 15 * time.Minute
 
 // checkNeeds leaves a job to other workers if its recorded state needs another machine. It
-// reads nothing of the state. A job that waited for unmetFor sets q.unmet, and the caller
-// dead-letters it once it has acquired the record.
+// reads nothing of the state. It sets q.instead for a job that may miss its deadline meanwhile and
+// moves, and for a job that waited for unmetFor and is dead-lettered.
 func (q *acquisition) checkNeeds(ctx context.Context, found checkpoint.Record) *outcome {
 	if found.StateNeeds == "" || !found.HasState() {
 		return nil
@@ -158,46 +158,68 @@ func (q *acquisition) checkNeeds(ctx context.Context, found checkpoint.Record) *
 		q.msg.runner.unlike.Found(kind, id)
 		return nil
 	}
-	meets, unlike := q.whoMeets(ctx, found.StateNeeds, job.Offer(handler))
+	seen := q.whoMeets(ctx, found.StateNeeds, job.Offer(handler))
 	waited := time.Since(q.rec.found.written)
-	if meets == presence.HasNot && waited >= unmetFor && time.Since(q.msg.runner.Started) >= unmetLook {
-		q.unmet = fmt.Sprintf("no live worker has been known to meet the needs of its state for %s: %v; start a worker that does and "+
-			"replay it, or start over with spotctl poison replay --from-scratch", unmetFor, err)
+	if q.instead = q.unmetOutcome(ctx, found, seen, waited, err); q.instead != nil {
 		q.msg.runner.unlike.Found(kind, id)
 		return nil
 	}
-	delay := unmetDelay(meets, waited)
-	if meets == presence.HasIt {
-		delay = max(delay, q.msg.runner.deferred.next(time.Now(), unlike))
+	delay := unmetDelay(seen.meets, waited)
+	if seen.meets == presence.HasIt {
+		delay = max(delay, q.msg.runner.deferred.next(time.Now(), seen.unlike))
 	}
 	delay = q.msg.runner.Jitter.Vary(delay)
-	if meets == presence.HasNot {
+	if seen.meets == presence.HasNot {
 		q.msg.runner.unlike.Hide(kind, id, time.Now(), delay)
 	} else {
 		q.msg.runner.unlike.Found(kind, id)
 	}
-	if due, leftOut := q.msg.runner.lines.putBack.Allow(kind, time.Now()); due && meets != presence.HasIt {
+	if due, leftOut := q.msg.runner.lines.putBack.Allow(kind, time.Now()); due && seen.meets != presence.HasIt {
 		q.msg.log.WarnContext(ctx, "job waits for a worker that meets the needs of its state", "reason", err, "since", q.rec.found.written,
 			"visible_in", delay, "suppressed", leftOut)
 	}
 	q.msg.envelope = q.msg.lease.ClearPutBack(q.msg.envelope)
-	return &outcome{action: requeue, reason: err.Error(), delay: delay}
+	return &outcome{action: requeue, reason: err.Error(), delay: delay, unfit: true}
 }
 
-// whoMeets returns whether another live worker meets the needs of a state, by their first
-// word, and how many do not. Where this worker offers that word too and still cannot continue,
-// the word of another worker proves nothing.
-func (q *acquisition) whoMeets(ctx context.Context, needs, own string) (best presence.Has, unlike int) {
+// unmetOutcome returns what happens to a job that waited for a worker that meets the needs of its
+// state, nil if it waits on. unmet is why this worker does not meet them.
+func (q *acquisition) unmetOutcome(ctx context.Context, found checkpoint.Record, seen matches, waited time.Duration, unmet error) *outcome {
+	if (seen.meets == presence.HasNot || waited >= maxKindDelay) && q.plan.movesUnmet(ctx, found) {
+		return &outcome{action: interrupted, reason: q.plan.verdict.Why}
+	}
+	if seen.meets != presence.HasNot || seen.lately || waited < unmetFor || time.Since(q.msg.runner.Started) < unmetLook {
+		return nil
+	}
+	return &outcome{action: poison, reason: fmt.Sprintf("no live worker of queue %s has been known to meet the needs of its state for %s: "+
+		"%v; start a worker that does and replay it, or start over with spotctl poison replay --from-scratch", q.msg.lease.Queue().Name(),
+		unmetFor, unmet)}
+}
+
+// matches says which other workers meet the needs of a state.
+type matches struct {
+	meets  presence.Has // whether a live worker does
+	unlike int          // how many live workers do not, this worker included
+	lately bool         // a worker did within unmetFor
+}
+
+// whoMeets returns which other workers meet the needs of a state, by their first word. Where
+// this worker offers that word too and still cannot continue, the word of another worker proves
+// nothing.
+func (q *acquisition) whoMeets(ctx context.Context, needs, own string) (m matches) {
 	seen, err := q.msg.runner.Fleet.Sample(ctx, sampleEvery)
 	if err != nil {
 		q.msg.log.Log(ctx, outage.Level(err, slog.LevelWarn), "heartbeats not listed; another worker may run this kind of job", "error", err)
-		return presence.MayHave, 1
+		return matches{meets: presence.MayHave, unlike: 1}
 	}
-	best, unlike = seen.whoMeets(q.msg.envelope.Kind, q.msg.lease.Queue().Name(), needs, q.msg.runner.owner, time.Now())
-	if best == presence.HasIt && own == presence.OfferFor(needs) {
-		best = presence.HasNot
+	kind, queue, now := q.msg.envelope.Kind, q.msg.lease.Queue().Name(), time.Now()
+	m.meets, m.unlike = seen.whoMeets(kind, queue, needs, q.msg.runner.owner, now)
+	if own != presence.OfferFor(needs) {
+		m.lately = seen.metLately(kind, queue, needs, q.msg.runner.owner, now, unmetFor)
+	} else if m.meets == presence.HasIt {
+		m.meets = presence.HasNot
 	}
-	return best, unlike
+	return m
 }
 
 // unmetDelay returns how long to hide a message for other workers: longer the longer its job

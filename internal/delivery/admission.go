@@ -120,7 +120,7 @@ func (a *admission) acquireAndLoad(ctx context.Context) (*attempt, *outcome) {
 	if out := a.acq.acquire(ctx); out != nil {
 		return nil, out
 	}
-	if out := a.plan.onClaim(); out != nil {
+	if out := a.plan.onClaim(ctx); out != nil {
 		return nil, out
 	}
 	if out := a.loader.fetchInputs(ctx); out != nil {

@@ -176,6 +176,7 @@ func TestNeedsOfNoWorker(t *testing.T) {
 				}
 				r := b.Record("a")
 				if r.Status != checkpoint.Poison || !strings.Contains(r.Reason, "for 24h0m0s: it cannot continue here: it needs large") ||
+					!strings.HasPrefix(r.Reason, "no live worker of queue "+b.Names.Queue+" has been") ||
 					!r.HasState() || b.Sight().Unlike["k"] != 0 {
 					t.Errorf("record = %s %q, state %t, want it poison with its state", r.Status, r.Reason, r.HasState())
 				}
@@ -195,7 +196,7 @@ func TestNeedsOfAnotherWorker(t *testing.T) {
 		}
 		b.putOpen("a", "k", checkpoint.Snapshot{State: []byte("s"), Needs: "large"})
 		begun := time.Now()
-		if got := b.runOne(); got != delivery.NotRun || len(b.Sight().Unlike) != 0 {
+		if got := b.runOne(); got != delivery.Unfit || len(b.Sight().Unlike) != 0 {
 			t.Errorf("result %d, %v wait; want the message requeued for the other worker", got, b.Sight().Unlike)
 		}
 		b.WaitFor("the message", time.Minute, func() bool { return b.visible() == 1 })

@@ -98,6 +98,7 @@ const (
 	Ran     Result = iota // the job was run, or its message was removed
 	NotRun                // the message was requeued: others, or this worker later, may run it
 	Skipped               // the message was requeued because its kind, or this job, fails on this worker
+	Unfit                 // the message was requeued: the state of its job needs another machine
 )
 
 // Run takes the message through to its end. ctx ends when work has to stop, and cleanup
@@ -116,7 +117,7 @@ func (d *Delivery) Run(ctx, cleanup context.Context, calls *pool.Pool) Result {
 	d.msg.account.logKeeper.Finish()
 	d.rec.writeLastLog(ctx)
 	d.awaitClosed()
-	return out.action.result()
+	return out.seen()
 }
 
 // begin prepares the delivery, and returns the context that ends with ctx or when this job

@@ -145,9 +145,20 @@ func (s Sample) Peers(queue string, takes bool) (workers int) {
 // silent for [hasKindFor], is none.
 func (s Sample) takers(queue string, now time.Time) iter.Seq[presence.Listed] {
 	return func(yield func(presence.Listed) bool) {
+		for p := range s.seen(queue, now, hasKindFor) {
+			if p.State != lifecycle.Stopped.String() && !yield(p) {
+				return
+			}
+		}
+	}
+}
+
+// seen returns the workers that took jobs from the queue and were alive within some time before
+// now. They may have ended since.
+func (s Sample) seen(queue string, now time.Time, within time.Duration) iter.Seq[presence.Listed] {
+	return func(yield func(presence.Listed) bool) {
 		for _, p := range s.Workers {
-			gone := p.Age+now.Sub(s.at) > hasKindFor || p.State == lifecycle.Stopped.String()
-			if !gone && p.Takes(queue) && !yield(p) {
+			if p.Age+now.Sub(s.at) <= within && p.Takes(queue) && !yield(p) {
 				return
 			}
 		}
@@ -165,6 +176,32 @@ func (s Sample) whoHas(kind, queue string, now time.Time) (best presence.Has, la
 func (s Sample) whoMeets(kind, queue, needs, without string, now time.Time) (best presence.Has, unlike int) {
 	best, unlike = s.ask(queue, without, now, func(p presence.Listed) presence.Has { return p.Meets(kind, needs) })
 	return best, unlike + 1
+}
+
+// metLately reports whether a worker that takes from the queue met the needs of a state of the kind
+// within some time before now, without one worker.
+func (s Sample) metLately(kind, queue, needs, without string, now time.Time, within time.Duration) bool {
+	for p := range s.seen(queue, now, within) {
+		if p.Worker != without && p.Meets(kind, needs) == presence.HasIt {
+			return true
+		}
+	}
+	return false
+}
+
+// outlook returns whether a worker that takes from the queue can continue from a state of the kind,
+// by the needs of the state: of the live workers, or if there is none, of the workers of the last
+// day. ok is false if there was none either.
+func (s Sample) outlook(kind, queue, needs string, now time.Time) (best presence.Has, ok bool) {
+	for _, workers := range []iter.Seq[presence.Listed]{s.takers(queue, now), s.seen(queue, now, unmetFor)} {
+		for p := range workers {
+			best, ok = max(best, p.Meets(kind, needs)), true
+		}
+		if ok {
+			break
+		}
+	}
+	return best, ok
 }
 
 // ask returns the best answer of the workers that take from the queue, without one worker, and how

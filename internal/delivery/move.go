@@ -12,6 +12,7 @@ import (
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/delivery/deadline"
 	"github.com/spotworker/spotworker/internal/drain"
+	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/job"
 )
@@ -51,6 +52,7 @@ type movePlan struct {
 	atClaim bool             // it moves before its handler is called
 	waits   bool             // no worker claimed it: it moves, or its message is released unchanged
 	moved   bool             // a message on the on-demand queue replaced this one
+	barred  *bool            // whether no worker of the on-demand queue can continue from its state; nil if not known yet
 }
 
 // onRelease judges the job before its record is released, so that the record says why it
@@ -71,7 +73,7 @@ func (p *movePlan) onRelease(ctx context.Context) {
 // started: here is a slot, and few VMs are evicted while a short job runs. So is a job whose
 // last release was to move it, so that a queue that cannot be reached costs one attempt and
 // no claims without work.
-func (p *movePlan) onClaim() *outcome {
+func (p *movePlan) onClaim(ctx context.Context) *outcome {
 	if p.msg.account.OnDemand == nil || p.msg.isOnDemand() || !p.rec.claim.Exists() || !p.msg.account.moveRest.mayTry(time.Now()) {
 		return nil
 	}
@@ -79,7 +81,7 @@ func (p *movePlan) onClaim() *outcome {
 		return nil
 	}
 	verdict := p.judge(0)
-	if !verdict.MovesOnClaim() {
+	if !verdict.MovesOnClaim() || p.isBarred(ctx) {
 		return nil
 	}
 	p.verdict, p.atClaim = verdict, true
@@ -188,7 +190,7 @@ func (r *Runner) isAtRisk(ctx context.Context, a *account, m queue.Peeked, e que
 		}
 	}
 	_, moves := r.judgeWaiting(e, found, m.InsertedAt, m.SeenAt)
-	return moves, nil
+	return moves && !r.barsMove(ctx, a, e.Kind, found.StateNeeds), nil
 }
 
 // judgeWaiting judges a job that has no worker at now: found is its record, if there is one.
@@ -209,7 +211,6 @@ func (r *Runner) judgeWaiting(e queue.Envelope, found checkpoint.Record, inserte
 		Now: now, Deadline: e.Deadline, Began: began, Estimate: e.Estimate, RunTime: found.RunTime, Fraction: found.Fraction,
 		HasState: found.HasState(), Waited: waited, Losses: max(found.Generation-found.FailuresTotal, 0),
 	}, r.Changeover)
-	v.Why = "no worker claims it; " + v.Why
 	return v, v.MovesWaiting()
 }
 
@@ -219,13 +220,75 @@ func (p *movePlan) staysWaiting(found checkpoint.Record) *outcome {
 	if !p.waits {
 		return nil
 	}
-	verdict, moves := p.msg.runner.judgeWaiting(p.msg.envelope, found, p.msg.lease.InsertedAt,
-		p.msg.lease.ClaimedAt.Add(time.Since(p.msg.lease.AskedAt)))
+	verdict, moves := p.judgeFound(found)
 	if !moves || p.msg.account.OnDemand == nil || p.msg.isOnDemand() {
 		return &outcome{action: requeue, reason: "it was to move, and need not"}
 	}
+	verdict.Why = "no worker claims it; " + verdict.Why
 	p.verdict, p.atClaim = verdict, true
 	return nil
+}
+
+// judgeFound is judgeWaiting for the job of this delivery.
+func (p *movePlan) judgeFound(found checkpoint.Record) (deadline.Verdict, bool) {
+	return p.msg.runner.judgeWaiting(p.msg.envelope, found, p.msg.lease.InsertedAt, p.msg.lease.ClaimedAt.Add(time.Since(p.msg.lease.AskedAt)))
+}
+
+// movesUnmet reports whether a job moves that this worker cannot continue by the needs of its
+// state: it may miss its deadline while it waits, and a worker of the on-demand queue may meet
+// the needs. No search finds such a job, since its message is hidden most of the time.
+func (p *movePlan) movesUnmet(ctx context.Context, found checkpoint.Record) bool {
+	r, a := p.msg.runner, p.msg.account
+	if a.OnDemand == nil || p.msg.isOnDemand() || r.Changeover <= 0 || !a.moveRest.mayTry(time.Now()) {
+		return false
+	}
+	verdict, moves := p.judgeFound(found)
+	if !moves {
+		return false
+	}
+	if has, ok := r.onDemandMeets(ctx, a, p.msg.envelope.Kind, found.StateNeeds); !ok || has == presence.HasNot {
+		return false
+	}
+	verdict.Why = "it waits for a worker that meets the needs of its state; " + verdict.Why
+	p.verdict, p.atClaim = verdict, true
+	return true
+}
+
+// onDemandMeets returns whether a worker of an account's on-demand queue can continue from a state of the
+// kind, by the needs of the state. ok is false if that is not known.
+func (r *Runner) onDemandMeets(ctx context.Context, a *account, kind, needs string) (has presence.Has, ok bool) {
+	if !r.listRest.mayTry(time.Now()) {
+		return presence.MayHave, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, mixedTimeout)
+	defer cancel()
+	seen, err := r.Fleet.Sample(ctx, mixedEvery)
+	if err != nil {
+		r.listRest.failed(time.Now())
+		return presence.MayHave, false
+	}
+	return seen.outlook(kind, a.OnDemand.Name(), needs, time.Now())
+}
+
+// barsMove reports whether a job would wait in vain on the on-demand queue: none of its workers
+// meets the needs of the state, as far as their heartbeats show. Without needs it makes no call.
+func (r *Runner) barsMove(ctx context.Context, a *account, kind, needs string) bool {
+	if needs == "" {
+		return false
+	}
+	has, ok := r.onDemandMeets(ctx, a, kind, needs)
+	return ok && has == presence.HasNot
+}
+
+// isBarred is barsMove for the state that a release of this job leaves. It asks once.
+func (p *movePlan) isBarred(ctx context.Context) bool {
+	if p.barred == nil {
+		p.barred = new(p.msg.runner.barsMove(p.msg.cleanup, p.msg.account, p.msg.envelope.Kind, p.rec.needs()))
+		if *p.barred {
+			p.msg.log.WarnContext(ctx, "job stays on its queue: no worker of the on-demand queue meets the needs of its state")
+		}
+	}
+	return *p.barred
 }
 
 // moveWaiting moves a job that waited, without its handler: its record is acquired, and
@@ -250,11 +313,14 @@ func (p *movePlan) reason(ctx context.Context, interruptions int) (word, why str
 	case !p.atClaim && !mayMove(job.StopOf(ctx), p.msg.isOnDemand()):
 		return "", ""
 	case p.verdict.MovesOnRelease():
-		return movedForDeadline, p.verdict.Why
+		word, why = movedForDeadline, p.verdict.Why
 	case moves(p.msg.runner.MoveAfter, interruptions):
-		return movedForInterruptions, fmt.Sprintf("it was interrupted %d times", interruptions)
+		word, why = movedForInterruptions, fmt.Sprintf("it was interrupted %d times", interruptions)
 	}
-	return "", ""
+	if word == "" || p.isBarred(ctx) {
+		return "", ""
+	}
+	return word, why
 }
 
 // move puts the job on the on-demand queue if that is where it belongs, and
@@ -295,7 +361,8 @@ func (p *movePlan) move(ctx context.Context) bool {
 	return true
 }
 
-// moveRest pauses moves after a move that failed.
+// moveRest pauses moves after a move that failed, or listings of heartbeats for moves after one that failed: a
+// drain of many jobs has no time to wait for each.
 type moveRest struct {
 	pausedUntil atomic.Pointer[time.Time] // nothing is moved before; nil before the first failure
 }

@@ -3,10 +3,13 @@ package delivery_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/delivery"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/job"
@@ -145,3 +148,120 @@ func TestNeedsEndAWait(t *testing.T) {
 		}
 	})
 }
+
+// moody is picky, and fails all jobs while it is unwell.
+type moody struct {
+	picky
+	unwell *atomic.Bool
+}
+
+func (m moody) Run(context.Context, *job.Job) ([]byte, error) {
+	if m.unwell.Load() {
+		return nil, errors.New("out of luck")
+	}
+	return nil, nil
+}
+
+// TestRefusalsAndTheBreaker: jobs that are left to another machine open no circuit breaker, and are no proof that the kind works
+// where it is open: the next job that runs decides.
+func TestRefusalsAndTheBreaker(t *testing.T) {
+	var unwell atomic.Bool
+	kind := job.WithLimits(moody{picky{"small"}, &unwell}, job.Limits{MaxFailures: 1})
+	onBench(t, job.Kinds{"k": kind}, func(t *testing.T, b *bench) {
+		defer b.keepAlive(b.other())() // else the breaker is only a brake
+		refuse := func(n int) {
+			for i := range n {
+				b.putOpen(fmt.Sprintf("frozen-%d-%d", i, time.Now().Unix()), "k", checkpoint.Snapshot{State: []byte("s"), Needs: "large"})
+				if got := b.runOne(); got != delivery.Unfit {
+					t.Fatalf("result = %d, want a refusal", got)
+				}
+			}
+		}
+		refuse(8)
+		if got := b.counter.WithPrefix("broke"); got != 0 {
+			t.Fatalf("the circuit breaker opened %d times, want none", got)
+		}
+		unwell.Store(true)
+		for i := range 5 {
+			b.Put(fmt.Sprint("fails-", i), "k", "")
+			b.runOne()
+		}
+		if got := b.counter.WithPrefix("broke"); got != 1 {
+			t.Fatalf("the circuit breaker opened %d times after five failures, want once", got)
+		}
+		time.Sleep(11 * time.Second)
+		if most, _ := b.Claimable(32, time.Now()); most != 1 {
+			t.Fatalf("%d messages may be claimed after the rest, want one", most)
+		}
+		refuse(2)
+		if most, _ := b.Claimable(32, time.Now()); most != 1 || b.counter.WithPrefix("recovered") != 0 {
+			t.Errorf("%d messages may be claimed after refusals, the breaker closed: %t; want one, and it half-open", most,
+				b.counter.WithPrefix("recovered") > 0)
+		}
+		unwell.Store(false)
+		b.Put("well", "k", "")
+		for b.Record("well").Status != checkpoint.Done && b.visible() > 0 {
+			b.runOne()
+		}
+		if most, _ := b.Claimable(32, time.Now()); most != 32 || b.Record("well").Status != checkpoint.Done {
+			t.Errorf("%d messages may be claimed after a job that succeeded, record %s; want all, done", most, b.Record("well").Status)
+		}
+	})
+}
+
+// TestStepBackWithNeeds: the needs of the last state decide which machine gets a job, also if the job then steps back. The next
+// state has its own needs, and until it is saved the record keeps those of the last one.
+func TestStepBackWithNeeds(t *testing.T) {
+	for name, saves := range map[string]bool{"a new state": true, "none": false} {
+		t.Run(name, func(t *testing.T) {
+			var begun []string
+			run := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
+				state, _, _ := j.Saved()
+				begun = append(begun, string(state))
+				if saves {
+					j.Report(job.Progress{State: []byte("third"), Needs: "medium"})
+				} else {
+					j.Report(job.Progress{Fraction: 0.5})
+				}
+				return nil, job.Interrupted(errors.New("not yet"))
+			})
+			kinds := job.Kinds{"k": job.KeepPreviousState(needful{run, picky{"small"}})}
+			onBench(t, kinds, func(t *testing.T, b *bench) {
+				e := queue.Envelope{ID: "a", Kind: "k", Resume: true}
+				c := b.Records.Fresh(former(e), "vm_9-boot-1")
+				for _, s := range []checkpoint.Snapshot{{State: []byte("first"), Needs: "large"}, {State: []byte("second"), Needs: "large"}} {
+					if err := errors.Join(c.KeepPrevious(t.Context()), c.Save(t.Context(), s)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := c.Release(t.Context(), checkpoint.Snapshot{}); err != nil {
+					t.Fatal(err)
+				}
+				b.put(e)
+				b.damage("a")
+				if got := b.runOne(); got != delivery.Unfit || len(begun) != 0 {
+					t.Fatalf("result = %d after %d runs, want a refusal on another machine", got, len(begun))
+				}
+				kinds["k"] = job.KeepPreviousState(needful{run, picky{"large"}})
+				b.WaitFor("the message", time.Hour, func() bool { return b.visible() == 1 })
+				b.runOne()
+				want := "large"
+				if saves {
+					want = "medium"
+				}
+				if r := b.Record("a"); len(begun) != 1 || begun[0] != "first" || r.StateNeeds != want || r.Status != checkpoint.Open {
+					t.Errorf("began with %q, record %s with needs %q; want the state before the last, open, %q", begun, r.Status, r.StateNeeds, want)
+				}
+			})
+		})
+	}
+}
+
+// needful is a handler whose states need a machine.
+type needful struct {
+	job.Handler
+	picky picky
+}
+
+func (n needful) Offer() string                 { return n.picky.Offer() }
+func (n needful) CheckNeeds(needs string) error { return n.picky.CheckNeeds(needs) }

@@ -65,18 +65,6 @@ var settleNames = map[action]string{
 	putBack: "requeue", storageRefused: "requeue", requeue: "requeue", skip: "requeue", drop: "leave",
 }
 
-// result returns the action as the claim loop sees it.
-func (a action) result() Result {
-	switch a {
-	case requeue, putBack, storageRefused:
-		return NotRun
-	case skip:
-		return Skipped
-	default:
-		return Ran
-	}
-}
-
 // outcome is the outcome of a delivery: the action for its message, and the reason.
 type outcome struct {
 	action    action
@@ -86,9 +74,25 @@ type outcome struct {
 	record    *checkpoint.Record // of alreadyOver
 	tookBreak bool               // of interrupted: the handler took a break
 	failed    bool               // of poison: because of one more failure, which counts
+	unfit     bool               // of requeue: this worker does not meet the needs of the job's state
 	failure   string             // why the job failed, for observers; empty if it did not, or never ran
 
 	refusal string // of storageRefused: the service's error code
+}
+
+// seen returns the outcome as the claim loop sees it.
+func (o *outcome) seen() Result {
+	switch o.action {
+	case requeue, putBack, storageRefused:
+		if o.unfit {
+			return Unfit
+		}
+		return NotRun
+	case skip:
+		return Skipped
+	default:
+		return Ran
+	}
 }
 
 // runEnd is how a handler's run ended, as far as the worker saw it.

@@ -271,6 +271,17 @@ func (r *recorder) unsaved() checkpoint.Snapshot {
 	return s
 }
 
+// needs are the needs of the state that a release leaves: of the last report, or of the record.
+func (r *recorder) needs() string {
+	if s := r.snapshot(); s.HasState() {
+		return s.Needs
+	}
+	if found := r.claim.Record(); found.HasState() {
+		return found.StateNeeds
+	}
+	return ""
+}
+
 // unsavedSize is how much a release has to send, in bytes. For a stream that is not
 // known in advance: streams come last.
 func (r *recorder) unsavedSize() int {

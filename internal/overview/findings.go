@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/text/spelling"
 )
 
@@ -171,13 +172,16 @@ const slowFrom = 5
 // WaitsFor says why a job waits, by the heartbeats of the workers; empty if it runs, or
 // if its worker may only have been unable to write.
 func WaitsFor(j client.Job, workers []client.Worker) string {
-	alive, kinds := 0, []string(nil)
+	alive, unlike, kinds := 0, 0, []string(nil)
 	for _, w := range workers {
 		if w.Life() == client.Alive {
 			alive++
 			kinds = append(kinds, w.Kinds...)
 			if j.Status == client.StatusRunning && w.Name == j.Owner {
 				return ""
+			}
+			if !mayContinue(w, j) {
+				unlike++
 			}
 		}
 	}
@@ -190,10 +194,21 @@ func WaitsFor(j client.Job, workers []client.Worker) string {
 			text += fmt.Sprintf("; did you mean %q?", meant)
 		}
 		return text
+	case unlike == alive:
+		return "a worker that meets the needs of its state: no live worker with its kind does; after a day without one it is dead-lettered"
 	case j.Status == client.StatusRunning:
 		return "another worker: its own is not alive, and its message becomes visible when the visibility timeout expires"
 	case j.Failures > 0:
 		return "the end of the pause after its failure, and then for a free worker behind the messages that are on the queue"
 	}
-	return "a free worker, behind the messages that are on the queue: a job that was released is not preferred"
+	which := ""
+	if unlike > 0 {
+		which = " that meets the needs of its state"
+	}
+	return "a free worker" + which + ", behind the messages that are on the queue: a job that was released is not preferred"
+}
+
+// mayContinue reports whether a worker may have the kind of a job and meet the needs of its state. It is true without needs.
+func mayContinue(w client.Worker, j client.Job) bool {
+	return j.StateNeeds == "" || presence.Presence{Kinds: w.Kinds, Offers: w.Offers}.Meets(j.Kind, j.StateNeeds) != presence.HasNot
 }

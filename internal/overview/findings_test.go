@@ -182,6 +182,16 @@ func TestWaitsFor(t *testing.T) {
 	}
 	open, failed := client.Job{Kind: "render", Status: client.StatusOpen}, client.Job{Kind: "render", Status: client.StatusOpen, Failures: 1}
 	running := client.Job{Kind: "render", Status: client.StatusRunning, Owner: "a"}
+	frozen, frozenAndLost, frozenAndFailed := open, running, failed
+	for _, j := range []*client.Job{&frozen, &frozenAndLost, &frozenAndFailed} {
+		j.StateNeeds = "large kernel=6.1 | x"
+	}
+	offers := func(w client.Worker, offers ...string) client.Worker {
+		w.Offers = offers
+		return w
+	}
+	small, large := offers(worker("b", 0, "render"), "small"), offers(worker("c", 0, "render"), "tiny", "large")
+	const unmet = "a worker that meets the needs of its state: no live worker with its kind does"
 	for name, row := range map[string]struct {
 		job     client.Job
 		workers []client.Worker
@@ -190,12 +200,23 @@ func TestWaitsFor(t *testing.T) {
 		"no worker": {open, []client.Worker{worker("a", time.Hour, "render")}, "a worker: none is alive"},
 		"no kind": {open, []client.Worker{worker("a", 0, "renders")},
 			`a worker with kind "render": no live worker has it; did you mean "renders"?`},
-		"an old worker":       {open, []client.Worker{worker("a", 0)}, "a free worker, behind"},
-		"a released job":      {open, []client.Worker{worker("a", 0, "render")}, "a free worker, behind"},
-		"a failed job":        {failed, []client.Worker{worker("a", 0, "render")}, "the end of the pause"},
-		"its worker runs":     {running, []client.Worker{worker("a", 0, "other")}, ""},
-		"its worker is gone":  {running, []client.Worker{worker("b", 0, "render")}, "another worker: its own is not alive"},
-		"and no other has it": {running, []client.Worker{worker("b", 0, "digest")}, `a worker with kind "render": no live worker has it`},
+		"an old worker":                 {open, []client.Worker{worker("a", 0)}, "a free worker, behind"},
+		"a released job":                {open, []client.Worker{worker("a", 0, "render")}, "a free worker, behind"},
+		"a failed job":                  {failed, []client.Worker{worker("a", 0, "render")}, "the end of the pause"},
+		"its worker runs":               {running, []client.Worker{worker("a", 0, "other")}, ""},
+		"its worker is gone":            {running, []client.Worker{worker("b", 0, "render")}, "another worker: its own is not alive"},
+		"and no other has it":           {running, []client.Worker{worker("b", 0, "digest")}, `a worker with kind "render": no live`},
+		"another machine":               {frozen, []client.Worker{small, worker("d", 0, "digest")}, unmet},
+		"the machine, without the kind": {frozen, []client.Worker{small, offers(worker("d", 0, "digest"), "large")}, unmet},
+		"the machine, which is dead":    {frozen, []client.Worker{small, offers(worker("d", time.Hour, "render"), "large")}, unmet},
+		"its machine is gone":           {frozenAndLost, []client.Worker{small}, unmet},
+		"another machine, failed":       {frozenAndFailed, []client.Worker{small}, unmet},
+		"one of two machines":           {frozen, []client.Worker{small, large}, "a free worker that meets the needs of its state, behind"},
+		"the machine":                   {frozen, []client.Worker{large}, "a free worker, behind"},
+		"no needs":                      {open, []client.Worker{small}, "a free worker, behind"},
+		"no needs, and another kind":    {open, []client.Worker{worker("a", 0, "render"), worker("d", 0, "digest")}, "a free worker, behind"},
+		"not announced":                 {frozen, []client.Worker{worker("d", 0, "render")}, "a free worker, behind"},
+		"it runs":                       {frozenAndLost, []client.Worker{small, worker("a", 0, "render")}, ""},
 	} {
 		if got := WaitsFor(row.job, row.workers); row.want == "" && got != "" || !strings.HasPrefix(got, row.want) {
 			t.Errorf("%s: waits for %q, want %q", name, got, row.want)

@@ -82,19 +82,30 @@ func checkMachine(ctx context.Context, folders *scratch.Root) (here snapshot.Mac
 	return here, errors.Join(err, folders.Remove(f))
 }
 
-// Offer is the first word of the needs of snapshots that this machine takes; empty for other
-// kinds.
+// noSnapshots is the offer of a kind without snapshots. It tells workers from those of older
+// versions, which offer nothing.
+const noSnapshots = "-"
+
+// Offer is the first word of the needs of snapshots that this machine takes.
 func (h *Handler) Offer() string {
-	if h.kind.Machine == (snapshot.Machine{}) {
+	switch {
+	case !h.kind.Snapshot:
+		return noSnapshots
+	case h.kind.Machine == (snapshot.Machine{}):
 		return ""
 	}
 	return h.kind.Machine.Offer()
 }
 
-// CheckNeeds returns an error if a snapshot with these needs cannot be restored here.
+// CheckNeeds returns an error if a snapshot with these needs cannot be restored here. For a kind
+// without snapshots that is any snapshot: while an update of the kinds file spreads, only some
+// workers take snapshots, and the job would fail on the others.
 func (h *Handler) CheckNeeds(needs string) error {
-	if h.kind.Machine == (snapshot.Machine{}) {
-		return nil
+	switch {
+	case !h.kind.Snapshot:
+		return errors.New("its state is a snapshot of the program, and this worker takes none (snapshot in the kinds file)")
+	case h.kind.Machine == (snapshot.Machine{}):
+		return nil // not checked
 	}
 	return h.unfit.check(needs, func() error { return h.kind.Machine.CheckNeeds(needs, &h.hashes) })
 }

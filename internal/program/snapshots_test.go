@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/program/scratch"
 	"github.com/spotworker/spotworker/internal/program/snapshot"
 	"github.com/spotworker/spotworker/job"
@@ -114,14 +115,21 @@ func TestNeedsOfSnapshots(t *testing.T) {
 	if want := (&snapshot.Meta{Machine: here}).Needs(); needs != want {
 		t.Errorf("needs = %q, want %q", needs, want)
 	}
-	unknown, same := &Handler{}, &Handler{kind: Kind{Machine: here}}
+	unknown, same := &Handler{kind: Kind{Snapshot: true}}, &Handler{kind: Kind{Snapshot: true, Machine: here}}
 	there := here
 	there.Kernel = "6.2"
-	other := &Handler{kind: Kind{Machine: there}}
+	other := &Handler{kind: Kind{Snapshot: true, Machine: there}}
 	if unknown.Offer() != "" || unknown.CheckNeeds(needs) != nil || same.CheckNeeds(needs) != nil || other.CheckNeeds(needs) == nil ||
 		same.Offer() == other.Offer() || !strings.HasPrefix(needs, same.Offer()+" ") {
 		t.Errorf("checks = %v, %v, %v, offers %q, %q", unknown.CheckNeeds(needs), same.CheckNeeds(needs), other.CheckNeeds(needs), same.Offer(),
 			other.Offer())
+	}
+	none := &Handler{}
+	if err := none.CheckNeeds(needs); err == nil || none.Offer() == "" || none.Offer() == presence.OfferFor(needs) {
+		t.Errorf("check of a kind without snapshots = %v, offer %q; want an error, and an offer that no snapshot needs", err, none.Offer())
+	}
+	if err := job.CheckNeeds(none, ""); err != nil {
+		t.Errorf("check of a state without needs = %v", err)
 	}
 	same.unfit.add(needs, errors.New("a library differs"))
 	if err := same.CheckNeeds(needs); err == nil {

@@ -325,20 +325,26 @@ func (c *claimer) waitAny(ctx context.Context, state drain.DepartureState, wait 
 	case <-c.pauseChanged:
 	case <-c.timer.C:
 	case e := <-c.slots.ended:
-		c.slots.learn(e, time.Now())
+		c.learn(e, time.Now())
 	case r := <-c.inFlight.ended:
 		c.receive(ctx, r)
 	}
 	for {
 		select {
 		case e := <-c.slots.ended:
-			c.slots.learn(e, time.Now())
+			c.learn(e, time.Now())
 		case r := <-c.inFlight.ended:
 			c.receive(ctx, r)
 		default:
 			return
 		}
 	}
+}
+
+// learn takes the end of a delivery.
+func (c *claimer) learn(e ended, now time.Time) {
+	c.slots.learn(e, now)
+	c.idleness.observeEnd(e, now)
 }
 
 // stoppedTimer returns a timer that has not been started.

@@ -4,26 +4,38 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/delivery"
 )
 
 // idleness decides when a worker without work ends. The worker is idle while it has no job
 // and every queue answers its claims without a message. An unknown answer is not idleness:
 // a claim that failed, a pause, an open circuit breaker or a failing account restarts the
 // time. The last claim from each queue begins at the end of the time, or later. Hidden messages do not count:
-// they are running on other workers, or wait for their next try.
+// they are running on other workers, or wait for their next try. Neither does the message of a job
+// whose state needs another machine: it may come back every few minutes for a day.
 type idleness struct {
 	after time.Duration // 0: the worker never ends
-	since time.Time     // the last moment with a job, with a message, or without an answer
+	since time.Time     // the last moment with a job or without an answer
 	busy  bool          // at the last turn of the claim loop, so that since is now
 }
 
-// observeClaim takes the result of a claim.
+// observeClaim takes the result of a claim. The ends of its deliveries show whether its messages
+// were work.
 func (i *idleness) observeClaim(r claimed, gave claimResult, now time.Time) {
-	if gave != noMessages {
+	switch {
+	case gave == noMessages:
+		r.source.emptyAt = r.begun
+	case len(r.leases) == 0:
 		i.since = now
-		return
 	}
-	r.source.emptyAt = r.begun
+}
+
+// observeEnd takes the end of a delivery.
+func (i *idleness) observeEnd(e ended, now time.Time) {
+	if e.result != delivery.Unfit {
+		i.since = now
+	}
 }
 
 // over reports whether a claim from each listed queue that began at the end of the time, or
@@ -38,13 +50,13 @@ func (c *claimer) idle(now time.Time) bool {
 	if c.idleness.after == 0 {
 		return false
 	}
-	busy := c.slots.free < c.slots.all || len(c.buffer) > 0 || c.claimable(now) == 0 ||
+	busy := len(c.buffer) > 0 || c.claimable(now) == 0 ||
 		slices.ContainsFunc(c.rotation.queues, func(s *queueState) bool { return !s.dropped && s.waits() })
 	if busy || c.idleness.busy {
 		c.idleness.since = now
 	}
 	c.idleness.busy = busy
-	return !busy && len(c.inFlight.claims) == 0 && c.idleness.over(c.rotation) && c.runner.Counts().Active == 0
+	return !busy && c.slots.free == c.slots.all && len(c.inFlight.claims) == 0 && c.idleness.over(c.rotation) && c.runner.Counts().Active == 0
 }
 
 // endIdle ends the worker as SIGTERM does, because it was idle.

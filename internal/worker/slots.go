@@ -56,6 +56,6 @@ func (s *slots) learn(e ended, now time.Time) {
 		s.average.Add(e.took)
 		s.lastEnd = now
 		s.skipped, s.restUntil = 0, time.Time{}
-	case delivery.NotRun: // says nothing
+	case delivery.NotRun, delivery.Unfit: // say nothing
 	}
 }

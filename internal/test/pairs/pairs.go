@@ -32,6 +32,7 @@ const (
 	Replay      = "replay"
 	FromScratch = "from-scratch"
 	Clean       = "clean"
+	Snapshots   = "snapshots"
 	OlderWorker = "older worker"
 	Windows     = "Windows"
 )
@@ -39,7 +40,7 @@ const (
 // Features returns all features, in the order of the table.
 func Features() []string {
 	return []string{Inputs, Outputs, KeepStates, Accounts, Queues, FollowUps, Cancel, Pause, Drain, Deadlines, Moves, Idempotent, ChosenIDs,
-		Limits, LargeStates, Logs, Replay, FromScratch, Clean, OlderWorker, Windows}
+		Limits, LargeStates, Logs, Replay, FromScratch, Clean, Snapshots, OlderWorker, Windows}
 }
 
 // Pair is a pair of features, and what tests them together.

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/events"
 	"github.com/spotworker/spotworker/internal/fleet/control"
+	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/test/worker/recorder"
@@ -180,6 +183,85 @@ func TestNotIdle(t *testing.T) {
 				case <-p.Ended:
 				case <-time.After(3 * time.Minute):
 					t.Errorf("worker still runs %s after the end of it, in %s", time.Since(ended), p.Position())
+				}
+			})
+		})
+	}
+}
+
+// needing is a handler whose states need a machine.
+type needing struct {
+	job.Handler
+	machine string
+	looks   *atomic.Int32 // at states that need another machine
+}
+
+func (n needing) Offer() string { return n.machine }
+
+func (n needing) CheckNeeds(needs string) error {
+	if needs == n.machine {
+		return nil
+	}
+	n.looks.Add(1)
+	return errors.New("it needs another machine")
+}
+
+// TestExitWhenIdleOnAnotherMachine: a job whose state needs another machine keeps no worker from ending, however often its
+// message comes back, whether a live worker has the machine or none. A job that it can run does.
+func TestExitWhenIdleOnAnotherMachine(t *testing.T) {
+	for _, busy := range []bool{false, true} {
+		t.Run(fmt.Sprintf("busy %t", busy), func(t *testing.T) {
+			rig.Run(t, func(t *testing.T, b *rig.Bed) {
+				var looks atomic.Int32
+				on := func(machine string) job.Kinds {
+					return job.Kinds{"k": needing{job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+						j.Report(job.Progress{State: []byte("s"), Needs: machine})
+						rig.SleepFor(ctx, time.Minute)
+						return nil, ctx.Err()
+					}), machine, &looks}}
+				}
+				b.Put("frozen", "k", "1")
+				first := b.Start("vm_0", on("large"))
+				time.Sleep(20 * time.Second)
+				first.Stop()
+				if r := b.Record("frozen"); r.StateNeeds != "large" {
+					t.Fatalf("record = %+v, want the needs of its state", r)
+				}
+				if busy {
+					p := presence.Presence{Worker: "vm_1", State: "process", Kinds: []string{"k"}, Offers: []string{"large"}}
+					ctx, stop := context.WithCancel(t.Context())
+					var beats sync.WaitGroup
+					defer beats.Wait()
+					defer stop()
+					beats.Go(func() {
+						for b.Workers.Write(context.Background(), p) == nil && ctx.Err() == nil {
+							rig.SleepFor(ctx, presence.Every)
+						}
+					})
+					time.Sleep(time.Second)
+				}
+				begun := time.Now()
+				p := b.Start("vm_2", on("small"), exitWhenIdle)
+				demandRunning(t, p, 4*time.Minute)
+				seen := looks.Load()
+				if seen < 4 {
+					t.Errorf("%d looks at the job in 4 minutes, want some", seen)
+				}
+				if !busy {
+					b.Put("own", "k", "1")
+					b.WaitDone("own", 2*time.Minute)
+					begun = time.Now()
+				}
+				select {
+				case <-p.Ended:
+				case <-time.After(2 * idleFor):
+					t.Fatalf("worker still runs %s after its last job, and %d looks at a job of another machine", time.Since(begun), looks.Load())
+				}
+				if idle := time.Since(begun); idle < idleFor-time.Second || looks.Load() <= seen {
+					t.Errorf("worker ended after %s, %d looks before and %d after 4 minutes; want %s, and more looks", idle, seen, looks.Load(), idleFor)
+				}
+				if r := b.Record("frozen"); r.Status != checkpoint.Open || r.Generation != 1 || len(b.PoisonMessages()) > 0 {
+					t.Errorf("record = %+v, want it open and not acquired again", r)
 				}
 			})
 		})

@@ -75,6 +75,7 @@ func (p *plan) features(j *plannedJob) map[string]bool {
 		pairs.Replay:      replays(false),
 		pairs.FromScratch: in.changesAt > 0 || replays(true),
 		pairs.Clean:       p.cleans,
+		pairs.Snapshots:   j.isFrozen(),
 		pairs.OlderWorker: slices.ContainsFunc(p.runs, func(w workerRun) bool { return p.shards.unaware[w.vm] }),
 	}
 }
