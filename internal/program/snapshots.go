@@ -390,15 +390,15 @@ func keepsState(stop *job.Stop) bool {
 // notBegun returns the error of a program that was neither started nor continued. A snapshot
 // of another machine is left to a worker there.
 func (h *Handler) notBegun(ctx context.Context, r *programRun, err error) error {
+	if ctx.Err() != nil { // the stop is why, and not this machine
+		return context.Cause(ctx)
+	}
 	if _, elsewhere := errors.AsType[*snapshot.MismatchError](err); elsewhere {
 		h.unfit.add(r.folder.frozen.Needs(), err)
 		return h.backOff(ctx, r.log, err)
 	}
 	if r.folder.frozen == nil {
 		return h.notStarted(ctx, r.log, r.folder, fmt.Errorf("the command cannot be started: %w", err))
-	}
-	if ctx.Err() != nil {
-		return h.backOff(ctx, r.log, err)
 	}
 	return fmt.Errorf("the program cannot be continued from its snapshot, which stays: %w", err)
 }

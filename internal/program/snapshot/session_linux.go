@@ -100,6 +100,10 @@ func (s *Session) Take(ctx context.Context, name string, last bool) (frozen time
 	return answer.Frozen, err
 }
 
+// startGrace is how long the start of a program may still take when its job has to stop: a
+// program that has started can be frozen.
+const startGrace = time.Second
+
 // do sends a request and waits for its reply. When ctx ends, it closes the connection, with
 // which the init and the program end.
 func (s *Session) do(ctx context.Context, r request) (answer reply, err error) {
@@ -109,7 +113,13 @@ func (s *Session) do(ctx context.Context, r request) (answer reply, err error) {
 		return answer, err
 	}
 	s.answers.N = maxReply
-	stop := context.AfterFunc(ctx, func() { _ = s.conn.SetDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(ctx, func() {
+		late := time.Now()
+		if r.Verb == verbStart {
+			late = late.Add(startGrace)
+		}
+		_ = s.conn.SetDeadline(late)
+	})
 	defer stop()
 	if err = json.NewEncoder(s.conn).Encode(r); err == nil {
 		err = s.in.Decode(&answer)

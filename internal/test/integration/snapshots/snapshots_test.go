@@ -216,6 +216,32 @@ open(os.environ["SPOTWORKER_RESULT"], "w").write(("same\n" if after == before el
 	}
 }
 
+// TestStopInAStart stops jobs while their programs are being started. Each continues elsewhere, or
+// starts there; the stop is no fault of the machine.
+func TestStopInAStart(t *testing.T) {
+	withCRIU(t)
+	t.Parallel()
+	k := program.Kind{Name: "short", Command: []string{"sh", "-c", "echo running; while [ ! -e finish ]; do sleep 0.02; done; echo done >$SPOTWORKER_RESULT"},
+		Snapshot: true}
+	for delay := range 10 {
+		m := newMachine(t, nil)
+		r := m.begin(k, nil, never)
+		time.Sleep(time.Duration(delay) * 8 * time.Millisecond) // a start takes some 50 ms
+		r.stop(job.Evicted, time.Minute)
+		if !job.IsInterrupted(r.err) || strings.Contains(m.log.String(), "this machine cannot run it") {
+			t.Errorf("Run of a program that was stopped after %d ms = %v, want an interruption; log:\n%s", delay*8, r.err, m.log)
+		}
+		var state []byte
+		if r.Latest().HasState() {
+			state = r.state()
+		}
+		if got := newMachine(t, nil).finish(k, state); got != "done\n" {
+			t.Errorf("result after a stop after %d ms = %q, want it done", delay*8, got)
+		}
+		r.Close()
+	}
+}
+
 // TestSuddenDeath continues from the last periodic snapshot: files that were written later
 // are gone, and at most an interval is done again.
 func TestSuddenDeath(t *testing.T) {
