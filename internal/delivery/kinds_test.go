@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/fleet/activity"
@@ -94,4 +97,45 @@ func TestFarMoreFailures(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestSampleIsShared: callers share a listing of the heartbeats as long as it is young enough for them, also a listing that failed. A
+// listing that ended because its caller was stopped is none.
+func TestSampleIsShared(t *testing.T) {
+	const age = 30 * time.Second
+	onBench(t, nil, func(t *testing.T, b *bench) {
+		lists := on(b.Names.Workers, storage.OpListBlobs)
+		check := func(what string, want int, fails bool) {
+			t.Helper()
+			before := b.counted(storage.OpListBlobs)
+			var group errgroup.Group
+			for range 3 {
+				group.Go(func() error {
+					_, err := b.config.Fleet.Sample(t.Context(), age)
+					return err
+				})
+			}
+			err := group.Wait()
+			if got := b.counted(storage.OpListBlobs) - before; got != want || (err != nil) != fails {
+				t.Errorf("%s: %d listings, error %v; want %d, an error: %t", what, got, err, want, fails)
+			}
+		}
+		b.delay(time.Second, lists)
+		stopped, stop := context.WithTimeout(t.Context(), time.Second/2)
+		defer stop()
+		if _, err := b.config.Fleet.Sample(stopped, age); err == nil {
+			t.Error("a sample for a caller that was stopped")
+		}
+		check("the first", 1, false)
+		time.Sleep(age - time.Second - time.Nanosecond)
+		check("while it is young", 0, false)
+		time.Sleep(time.Nanosecond)
+		end := b.fail(http.StatusForbidden, "AuthorizationFailure", lists)
+		check("once it is old", 1, true)
+		end()
+		time.Sleep(age - time.Nanosecond)
+		check("after a listing that failed", 0, true)
+		time.Sleep(time.Nanosecond)
+		check("later", 1, false)
+	})
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/fleet/presence"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/job"
 )
@@ -25,18 +26,21 @@ func TestFailedHereLast(t *testing.T) {
 	for name, row := range map[string]struct {
 		change func(b *bench, p *presence.Presence) // nil: no other worker
 		worked bool
+		lists  time.Duration // how long a listing of the heartbeats takes
 		within [2]time.Duration
 	}{
-		"others":               {func(*bench, *presence.Presence) {}, false, leaves},
-		"no others":            {nil, false, runs},
-		"others, and it works": {func(*bench, *presence.Presence) {}, true, runs},
-		"all kinds":            {func(_ *bench, p *presence.Presence) { p.Kinds = nil }, false, leaves},
-		"all queues":           {func(_ *bench, p *presence.Presence) { p.TakesFrom = nil }, false, leaves},
-		"in a drain":           {func(_ *bench, p *presence.Presence) { p.State = "shutdown" }, false, leaves},
-		"another kind":         {func(_ *bench, p *presence.Presence) { p.Kinds = []string{"other"} }, false, runs},
-		"another queue":        {func(b *bench, p *presence.Presence) { p.TakesFrom = []string{b.Names.OnDemand} }, false, runs},
-		"stopped":              {func(_ *bench, p *presence.Presence) { p.State = "stopped" }, false, runs},
-		"the same machine":     {func(_ *bench, p *presence.Presence) { p.Worker = "vm_0-boot-2" }, false, runs},
+		"others":                     {func(*bench, *presence.Presence) {}, false, 0, leaves},
+		"no others":                  {nil, false, 0, runs},
+		"no others, by a slow list":  {nil, false, 1900 * time.Millisecond, runs},
+		"no list within two seconds": {nil, false, 2100 * time.Millisecond, leaves},
+		"others, and it works":       {func(*bench, *presence.Presence) {}, true, 0, runs},
+		"all kinds":                  {func(_ *bench, p *presence.Presence) { p.Kinds = nil }, false, 0, leaves},
+		"all queues":                 {func(_ *bench, p *presence.Presence) { p.TakesFrom = nil }, false, 0, leaves},
+		"in a drain":                 {func(_ *bench, p *presence.Presence) { p.State = "shutdown" }, false, 0, leaves},
+		"another kind":               {func(_ *bench, p *presence.Presence) { p.Kinds = []string{"other"} }, false, 0, runs},
+		"another queue":              {func(b *bench, p *presence.Presence) { p.TakesFrom = []string{b.Names.OnDemand} }, false, 0, runs},
+		"stopped":                    {func(_ *bench, p *presence.Presence) { p.State = "stopped" }, false, 0, runs},
+		"the same machine":           {func(_ *bench, p *presence.Presence) { p.Worker = "vm_0-boot-2" }, false, 0, runs},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fails := true
@@ -53,6 +57,7 @@ func TestFailedHereLast(t *testing.T) {
 					row.change(b, &p)
 					defer b.keepAlive(p)()
 				}
+				b.delay(row.lists, on(b.Names.Workers, storage.OpListBlobs))
 				b.Put("a", "k", "")
 				b.runOne()
 				if r := b.Record("a"); r.FailuresTotal != 1 || r.FailedBy != "vm_0-boot" {

@@ -34,7 +34,7 @@ func (b *bench) announce(ids ...string) {
 // that failed, and is stopped once the record is cancelled.
 func TestCancelCheck(t *testing.T) {
 	work := &untilStopped{}
-	onBench(t, job.Kinds{"waits": work}, func(t *testing.T, b *bench) {
+	onBench(t, job.Kinds{"waits": work, "echo": rig.Echo}, func(t *testing.T, b *bench) {
 		const notRead = "cannot read whether the job was cancelled; trying again"
 		b.Put("a", "waits", "")
 		wait := b.begin(b.claim())
@@ -65,6 +65,10 @@ func TestCancelCheck(t *testing.T) {
 		b.announce("a")
 		if got := wait(); got != delivery.Ran || work.stop == nil || work.stop.Reason != job.Cancelled || b.MessagesLeft() != 0 {
 			t.Errorf("result %d, stop %v, %d messages left; want it cancelled, and no message", got, work.stop, b.MessagesLeft())
+		}
+		b.Put("b", "echo", "")
+		if b.runOne(); b.Record("b").Ledger.Overhead > time.Second {
+			t.Errorf("overhead of the next job = %s, want none for the time of a job whose end was not written", b.Record("b").Ledger.Overhead)
 		}
 	})
 }

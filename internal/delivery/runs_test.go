@@ -233,6 +233,7 @@ func TestStepBackAsked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var b *bench
 			var failed error
+			var kept int // outputs after a step back that failed
 			step := func(ctx context.Context, j *job.Job, path string, state byte) error {
 				if err := j.SendOutput(ctx, path, strings.NewReader(path)); err != nil {
 					return err
@@ -252,6 +253,7 @@ func TestStepBackAsked(t *testing.T) {
 					defer end()
 				}
 				ok, err := j.StepBack()
+				kept = len(j.Outputs())
 				if failed = err; err != nil || !ok {
 					return nil, job.Permanent(errors.Join(errors.New("no step back"), err))
 				}
@@ -268,8 +270,9 @@ func TestStepBackAsked(t *testing.T) {
 				b.runOne()
 				r, files := b.Record("a"), b.FilesOf("a")
 				if refused != nil {
-					if failed == nil || r.Status != checkpoint.Poison || b.counter.WithPrefix("stepped back") != 0 || len(files) != 2 {
-						t.Errorf("step back = %v, record %s, outputs %v; want an error, and the outputs unchanged", failed, r.Status, files)
+					if failed == nil || r.Status != checkpoint.Poison || b.counter.WithPrefix("stepped back") != 0 || len(files) != 2 || kept != 2 {
+						t.Errorf("step back = %v, record %s, outputs %v, %d for the handler; want an error, and the outputs unchanged", failed,
+							r.Status, files, kept)
 					}
 					return
 				}

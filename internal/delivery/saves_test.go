@@ -3,12 +3,15 @@ package delivery_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"testing"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/delivery"
+	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/job"
@@ -95,6 +98,32 @@ func TestSaveAll(t *testing.T) {
 		end()
 		b.drainNow(10 * time.Second)
 		wait()
+	})
+}
+
+// TestSaveAllOfManyJobs: if more jobs than may write at once are asked to save, each gives its place to the next.
+func TestSaveAllOfManyJobs(t *testing.T) {
+	const n = 2*drain.LeastParallel + 5
+	onBench(t, job.Kinds{"k": &rig.SteadyReporter{}}, func(t *testing.T, b *bench) {
+		var waits []func() delivery.Result
+		for i := range n {
+			b.Put(fmt.Sprint("job-", i), "k", "")
+			waits = append(waits, b.begin(b.claim()))
+		}
+		time.Sleep(2 * time.Second)
+		b.delay(10*time.Millisecond, on(b.Names.Records, storage.OpPutBlob))
+		begun := time.Now()
+		jobs, unsaved := b.SaveAll()()
+		// A place that is not left is free after 200 ms.
+		if took := time.Since(begun); jobs != n || unsaved != 0 || b.counter.WithPrefix("saved saved") != n || took < 20*time.Millisecond ||
+			took > 100*time.Millisecond {
+			t.Errorf("%d jobs, %d of them unsaved, %d saves in %s; want %d, none, %[5]d in 20 to 100 ms", jobs, unsaved,
+				b.counter.WithPrefix("saved saved"), took, n)
+		}
+		b.drainNow(10 * time.Second)
+		for _, wait := range waits {
+			wait()
+		}
 	})
 }
 

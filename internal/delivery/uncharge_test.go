@@ -67,3 +67,23 @@ func TestUnchargedSave(t *testing.T) {
 		})
 	}
 }
+
+// TestSaveThatIsNotCharged: if an exit is not charged to the job at the moment, a long save needs no write before it.
+func TestSaveThatIsNotCharged(t *testing.T) {
+	kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
+		j.Report(job.Progress{State: make([]byte, rig.SmallState+1)})
+		return nil, sleeps(ctx, 8*time.Second)
+	})
+	onBench(t, kinds, func(t *testing.T, b *bench) {
+		b.putCrashed("a", 1, false)
+		before := b.counted(storage.OpSetBlobMetadata)
+		wait := b.begin(b.claim())
+		time.Sleep(6 * time.Second) // the worker looks every 5 s
+		r, n := b.Record("a"), b.counted(storage.OpSetBlobMetadata)-before
+		if !r.HasState() || r.Charge || n != 1 {
+			t.Errorf("record with a state: %t, charges an exit: %t, after %d writes of metadata; want true, false, and one to acquire it",
+				r.HasState(), r.Charge, n)
+		}
+		wait()
+	})
+}
