@@ -78,6 +78,48 @@ func TestFailedHereLast(t *testing.T) {
 	}
 }
 
+// TestEndWithoutAFailure: a job that failed on this machine last asks for other machines only if it fails again, or takes a break.
+func TestEndWithoutAFailure(t *testing.T) {
+	for name, row := range map[string]struct {
+		err    error
+		drain  bool
+		status checkpoint.Status
+		lists  int
+	}{
+		"done":         {nil, false, checkpoint.Done, 0},
+		"a break":      {job.Interrupted(errors.New("wait")), false, checkpoint.Open, 1},
+		"a drain":      {nil, true, checkpoint.Open, 0},
+		"fails, drain": {errors.New("out of luck"), true, checkpoint.Open, 0},
+		"fails":        {errors.New("out of luck"), false, checkpoint.Open, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runs := 0
+			kinds := handle(func(ctx context.Context, _ *job.Job) ([]byte, error) {
+				if runs++; runs == 1 {
+					return nil, errors.New("out of luck")
+				}
+				return nil, errors.Join(sleeps(ctx, 2*time.Minute), row.err)
+			})
+			onBench(t, kinds, func(t *testing.T, b *bench) {
+				b.Put("a", "k", "")
+				b.runOne()
+				b.WaitFor("the message", time.Minute, func() bool { return b.visible() == 1 })
+				wait := b.begin(b.claim())
+				time.Sleep(time.Minute) // the last listing is old by then
+				before := b.counted(storage.OpListBlobs)
+				if row.drain {
+					b.drainNow(10 * time.Second)
+				}
+				wait()
+				r, lists := b.Record("a"), b.counted(storage.OpListBlobs)-before
+				if r.Status != row.status || runs != 2 || lists != row.lists {
+					t.Errorf("record = %s after %d runs and %d listings, want %s after 2 and %d", r.Status, runs, lists, row.status, row.lists)
+				}
+			})
+		})
+	}
+}
+
 // TestFailedThereLast: jobs that failed on another machine last do not open the circuit breaker when they fail here too;
 // others do.
 func TestFailedThereLast(t *testing.T) {

@@ -6,19 +6,27 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/job"
 )
 
 // TestSlowSaves: the next save comes an interval after the end of the one before, so that a long save is followed by work.
-// A worker warns once if a save takes longer than a notice leaves for it.
+// A worker warns once if a hand-over takes longer than a notice leaves for it: the handler takes the state, and the worker saves it.
 func TestSlowSaves(t *testing.T) {
 	for name, row := range map[string]struct {
 		takes    time.Duration
+		taking   time.Duration // in the handler
 		warnings int
-	}{"fast": {time.Second, 0}, "slow": {6 * time.Second, 1}} {
+	}{
+		"fast": {time.Second, 0, 0}, "slow": {6 * time.Second, 0, 1},
+		"slow to take": {time.Second, 4*time.Second + 1, 1}, "just in time": {time.Second, 4 * time.Second, 0},
+	} {
 		t.Run(name, func(t *testing.T) {
+			var interval time.Duration
 			kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
+				interval = job.ControlOf(j).SaveInterval(row.taking)
 				for n := byte(0); ; n++ {
 					j.Report(job.Progress{State: []byte{n}})
 					if err := sleeps(ctx, time.Second); err != nil {
@@ -41,6 +49,10 @@ func TestSlowSaves(t *testing.T) {
 				b.Put("a", "k", "")
 				wait := b.begin(b.claim())
 				time.Sleep(time.Hour)
+				want := checkpoint.DefaultPolicy().IntervalFor(checkpoint.Situation{Cost: row.taking})
+				if r := b.Running(); len(r) != 1 || r[0].HandOver != row.taking+row.takes || interval != want {
+					t.Errorf("running = %+v, interval for the handler %s; want a hand-over of %s, and %s", r, interval, row.taking+row.takes, want)
+				}
 				b.Server.OnCall(nil)
 				b.drainNow(10 * time.Second)
 				wait()
@@ -61,4 +73,42 @@ func TestSlowSaves(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestSaveAfterAFailure: a save that failed is tried again within seconds, and the save after the next that took effect comes an
+// interval later again.
+func TestSaveAfterAFailure(t *testing.T) {
+	const before, failures = 2, 3
+	onBench(t, job.Kinds{"k": &rig.SteadyReporter{}}, func(t *testing.T, b *bench) {
+		var mu sync.Mutex
+		var begun []time.Time
+		b.Server.OnCall(func(c storage.Call) storage.Fault {
+			if !on(b.Names.Records, storage.OpPutBlob)(c) {
+				return storage.Fault{}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			begun = append(begun, time.Now())
+			if n := len(begun); n > before && n <= before+failures {
+				return storage.Fault{Refuse: &storage.Error{Status: 403, Code: "AuthorizationFailure", Message: "no"}}
+			}
+			return storage.Fault{Before: time.Second}
+		})
+		b.Put("a", "k", "")
+		wait := b.begin(b.claim())
+		time.Sleep(time.Hour)
+		b.Server.OnCall(nil)
+		b.drainNow(10 * time.Second)
+		wait()
+		failed := b.lines("checkpoint not saved; the one before stands")
+		if len(begun) < before+failures+3 || failed != failures {
+			t.Fatalf("%d saves, %d failed; want some after the failed ones, and %d", len(begun), failed, failures)
+		}
+		for i, at := range begun[1:] {
+			gap, again := at.Sub(begun[i]), i >= before && i < before+failures
+			if again && (gap < 5*time.Second || gap > 11*time.Second) || !again && i > 0 && gap < time.Minute {
+				t.Errorf("save %d began %s after the one before, want 5 to 10 s: %t", i+2, gap, again)
+			}
+		}
+	})
 }
