@@ -105,9 +105,9 @@ func TestReleaseUnstarted(t *testing.T) {
 }
 
 // TestMoveThatFails: a job whose move fails becomes visible on its own queue, and so does the next one, for which
-// the on-demand queue is not tried.
+// the on-demand queue is not tried for half a minute. Jobs that wait are not searched either.
 func TestMoveThatFails(t *testing.T) {
-	set := func(b *bench) { b.config.MoveAfter = 1 }
+	set := func(b *bench) { b.config.MoveAfter, b.config.Changeover = 1, 10*time.Minute }
 	onBench(t, job.Kinds{"k": &rig.SteadyReporter{}}, func(t *testing.T, b *bench) {
 		var puts atomic.Int64
 		b.Server.OnCall(func(c storage.Call) storage.Fault {
@@ -123,6 +123,7 @@ func TestMoveThatFails(t *testing.T) {
 			waits = append(waits, b.begin(b.claim()))
 			time.Sleep(11 * time.Second)
 		}
+		stopped := time.Now()
 		b.drainNow(10 * time.Second)
 		for _, wait := range waits {
 			wait()
@@ -134,6 +135,17 @@ func TestMoveThatFails(t *testing.T) {
 		rested := b.lines("job stays on its queue: moving another one to the on-demand queue has just failed")
 		if failed == 0 || failed+rested != 3 {
 			t.Errorf("%d moves failed and %d were left out, want 3 together", failed, rested)
+		}
+		b.PutDue("risky", "k", 45*time.Minute, 30*time.Minute)
+		for _, want := range []int{0, 1} {
+			seen, err := b.Queue.Peek(t.Context(), 32)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if found, err := b.AtRisk(t.Context(), b.config.Accounts[0].Queue, seen); err != nil || len(found) != want {
+				t.Errorf("at risk %s after the stop = %d messages, %v; want %d", time.Since(stopped), len(found), err, want)
+			}
+			time.Sleep(31 * time.Second)
 		}
 	}, set)
 }
@@ -239,4 +251,79 @@ func TestMoveOnClaim(t *testing.T) {
 			}, set)
 		})
 	}
+}
+
+// TestRiskOfARedelivery: the record decides whether a job that a worker claimed before may have to move while it waits.
+func TestRiskOfARedelivery(t *testing.T) {
+	for name, row := range map[string]struct {
+		record  string // message of the record; empty for no record
+		claimed bool
+		found   int
+	}{
+		"new": {"", false, 1}, "claimed, without a record": {"", true, 1}, "another message has the job": {"another", true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := func(b *bench) { b.config.Changeover = 10 * time.Minute }
+			onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
+				e := queue.Envelope{ID: "a", Kind: "k", Deadline: time.Now().Add(45 * time.Minute), Estimate: 30 * time.Minute}
+				b.put(e)
+				if row.claimed {
+					if err := b.claim().Release(t.Context(), 0); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if row.record != "" {
+					d := checkpoint.Delivery{ID: "a", Kind: "k", MessageID: row.record, PayloadHash: e.Work()}
+					if err := b.Records.Fresh(d, "vm_1-boot-1").Touch(t.Context(), checkpoint.Snapshot{}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				seen, err := b.Queue.Peek(t.Context(), 32)
+				if err != nil {
+					t.Fatal(err)
+				}
+				reads := b.counted(storage.OpGetBlobProperties)
+				found, err := b.AtRisk(t.Context(), b.config.Accounts[0].Queue, seen)
+				reads = b.counted(storage.OpGetBlobProperties) - reads
+				if err != nil || len(found) != row.found || (reads == 1) != row.claimed || reads > 1 {
+					t.Errorf("at risk = %d messages, %v, after %d reads; want %d, and a read: %t", len(found), err, reads, row.found, row.claimed)
+				}
+			}, set)
+		})
+	}
+}
+
+// TestStaysOnDemand: a job on the on-demand queue is started there, and stays there when it is released, however often it was
+// interrupted and whatever its deadline.
+func TestStaysOnDemand(t *testing.T) {
+	const m = time.Minute
+	set := func(b *bench) { b.config.MoveAfter, b.config.Changeover = 1, 10*m }
+	onBench(t, job.Kinds{"k": &rig.SteadyReporter{}}, func(t *testing.T, b *bench) {
+		e := queue.Envelope{ID: "a", Kind: "k", Resume: true, EnqueuedAt: time.Now(), Deadline: time.Now().Add(45 * m), Estimate: 30 * m}
+		c := b.Records.Fresh(former(e), "vm_9-boot-1")
+		there := b.config.Accounts[0].OnDemand
+		if err := errors.Join(c.Touch(t.Context(), checkpoint.Snapshot{}), c.Release(t.Context(), checkpoint.Snapshot{}),
+			there.Put(t.Context(), e, 0)); err != nil {
+			t.Fatal(err)
+		}
+		before := b.Server.Messages(b.Names.OnDemand)[0].ID
+		leases, err := there.Claim(t.Context(), 1, 30*time.Second)
+		if err != nil || len(leases) != 1 {
+			t.Fatalf("claim = %d messages, %v, want one", len(leases), err)
+		}
+		wait := b.begin(leases[0])
+		time.Sleep(m)
+		b.drainNow(10 * time.Second)
+		wait()
+		left := b.Server.Messages(b.Names.OnDemand)
+		if len(left) != 1 || left[0].ID != before || !left[0].Visible || len(b.Server.Messages(b.Names.Queue)) != 0 {
+			t.Errorf("messages on the on-demand queue = %+v, want the one of before, visible", left)
+		}
+		r := b.Record("a")
+		if r.Status != checkpoint.Open || r.Interruptions != 2 || r.MoveReason != "" || b.counter.WithPrefix("moved") != 0 ||
+			b.counter.WithPrefix("started") != 1 || b.counter.Of("ended released")["ended released"] != 1 {
+			t.Errorf("record = %s after %d interruptions, moved because %q, %d starts; want it open after 2, not moved, one", r.Status,
+				r.Interruptions, r.MoveReason, b.counter.WithPrefix("started"))
+		}
+	}, set)
 }

@@ -28,22 +28,32 @@ func TestNeedsMetLater(t *testing.T) {
 	})
 }
 
-// TestLineOfUnmetNeeds: of several jobs that wait for a machine one is logged, and none if another worker has it.
+// TestLineOfUnmetNeeds: of several jobs that wait for a machine one is logged, and none if another worker has it. Where this worker
+// announces the same machine, and cannot continue, the announcement of another worker proves nothing.
 func TestLineOfUnmetNeeds(t *testing.T) {
 	const line = "job waits for a worker that meets the needs of its state"
 	for name, row := range map[string]struct {
-		offers  string // of another worker
-		down    bool   // heartbeats cannot be listed
+		own     string
+		offers  []string // of another worker
+		needs   string
+		down    bool // heartbeats cannot be listed
 		lines   int
 		counted int
-	}{"no other": {"small", false, 1, 3}, "another meets them": {"large", false, 0, 0}, "not known": {"large", true, 1, 0}} {
+	}{
+		"no other":               {"small", []string{"small"}, "large", false, 1, 3},
+		"another meets them":     {"small", []string{"large"}, "large", false, 0, 0},
+		"another may meet them":  {"small", nil, "large", false, 1, 0},
+		"not known":              {"small", []string{"large"}, "large", true, 1, 0},
+		"another like this":      {"large", []string{"large"}, "large 6.12", false, 1, 3},
+		"one that may meet them": {"large", nil, "large 6.12", false, 1, 0},
+	} {
 		t.Run(name, func(t *testing.T) {
-			onBench(t, job.Kinds{"k": picky{"small"}}, func(t *testing.T, b *bench) {
+			onBench(t, job.Kinds{"k": picky{row.own}}, func(t *testing.T, b *bench) {
 				p := b.other()
-				p.Offers = []string{row.offers}
+				p.Offers = row.offers
 				defer b.keepAlive(p)()
 				for _, id := range []string{"a", "b", "c"} {
-					b.putOpen(id, "k", checkpoint.Snapshot{State: []byte("s"), Needs: "large"})
+					b.putOpen(id, "k", checkpoint.Snapshot{State: []byte("s"), Needs: row.needs})
 				}
 				if row.down {
 					defer b.down(on(b.Names.Workers, storage.OpListBlobs))()

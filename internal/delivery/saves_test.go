@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -127,6 +128,82 @@ func TestSaveAllOfManyJobs(t *testing.T) {
 	})
 }
 
+// TestStopDuringSaveAll: a stop ends the wait of the jobs that were asked to save and have no place yet. Their releases save.
+func TestStopDuringSaveAll(t *testing.T) {
+	const n = 2*drain.LeastParallel + 5
+	onBench(t, job.Kinds{"k": &rig.SteadyReporter{}}, func(t *testing.T, b *bench) {
+		var waits []func() delivery.Result
+		for i := range n {
+			b.Put(fmt.Sprint("job-", i), "k", "")
+			waits = append(waits, b.begin(b.claim()))
+		}
+		time.Sleep(2 * time.Second)
+		b.delay(10*time.Millisecond, on(b.Names.Records, storage.OpPutBlob))
+		answer := b.SaveAll()
+		time.Sleep(5 * time.Millisecond)
+		b.drainNow(10 * time.Second)
+		if jobs, unsaved := answer(); jobs != n || unsaved != n-drain.LeastParallel {
+			t.Errorf("%d jobs, %d unsaved; want %d, and those without a place", jobs, unsaved, n)
+		}
+		for _, wait := range waits {
+			wait()
+		}
+		open, states := 0, 0
+		for i := range n {
+			r := b.Record(fmt.Sprint("job-", i))
+			if r.Status == checkpoint.Open {
+				open++
+			}
+			if r.HasState() {
+				states++
+			}
+		}
+		if open != n || states != n || b.visible() != n || b.Counts() != (delivery.Counts{Released: n}) {
+			t.Errorf("%d records are open, %d with a state, %d visible messages, %+v; want %d of each", open, states, b.visible(), b.Counts(), n)
+		}
+	})
+}
+
+// TestLargeStateInAMixedFleet: a large state gets the hash with a key if all workers read it. The save waits for their
+// heartbeats for a second at most.
+func TestLargeStateInAMixedFleet(t *testing.T) {
+	for name, row := range map[string]struct {
+		reads int           // the versions that another worker reads
+		lists time.Duration // how long a listing of the heartbeats takes
+		keyed bool
+	}{
+		"all read it":     {checkpoint.Version, 900 * time.Millisecond, true},
+		"an older worker": {2, 0, false},
+		"not known":       {checkpoint.Version, 1100 * time.Millisecond, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
+				j.Report(rig.LargeProgress(1))
+				<-ctx.Done()
+				return nil, context.Cause(ctx)
+			})
+			onBench(t, kinds, func(t *testing.T, b *bench) {
+				p := b.other()
+				p.Reads = row.reads
+				defer b.keepAlive(p)()
+				b.Put("a", "k", "")
+				wait := b.begin(b.claim())
+				time.Sleep(2 * time.Second)
+				b.delay(row.lists, on(b.Names.Workers, storage.OpListBlobs))
+				begun := time.Now()
+				jobs, unsaved := b.SaveAll()()
+				r, took := b.Record("a"), time.Since(begun)
+				if jobs != 1 || unsaved != 0 || !r.HasState() || (r.StateKey != "") != row.keyed || took > time.Second+100*time.Millisecond {
+					t.Errorf("%d jobs, %d unsaved, record with a state %t, a key %t after %s; want one, none, a state, a key %t within a second", jobs,
+						unsaved, r.HasState(), r.StateKey != "", took, row.keyed)
+				}
+				b.drainNow(10 * time.Second)
+				wait()
+			})
+		})
+	}
+}
+
 // TestReleaseThatIsRefused: a record that cannot be written at first is written later with its last state. A state that can never be
 // recorded is left out, and the record without it is written as often as it takes.
 func TestReleaseThatIsRefused(t *testing.T) {
@@ -204,5 +281,28 @@ func TestSameStreamAgain(t *testing.T) {
 		if n := b.counter.Of("saved saved")["saved saved"]; n != 1 {
 			t.Errorf("%d saves reported, want one", n)
 		}
+	})
+}
+
+// TestOutputsThatAreNotRecorded: if the list of new outputs was stored and the write of the record failed, the record is written again
+// within seconds.
+func TestOutputsThatAreNotRecorded(t *testing.T) {
+	kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
+		if err := j.SendOutput(ctx, "x", strings.NewReader("x")); err != nil {
+			return nil, err
+		}
+		return nil, sleeps(ctx, 5*time.Minute)
+	})
+	onBench(t, kinds, func(t *testing.T, b *bench) {
+		b.Put("a", "k", "")
+		end := b.fail(http.StatusForbidden, "AuthorizationFailure", on(b.Names.Records, storage.OpPutBlob, storage.OpSetBlobMetadata))
+		wait := b.begin(b.claim())
+		b.WaitFor("a write that fails", time.Minute, func() bool { return b.lines("checkpoint not saved; the one before stands") == 1 })
+		end()
+		time.Sleep(10 * time.Second)
+		if r := b.Record("a"); r.Status != checkpoint.Running || r.Outputs.Files != 1 {
+			t.Errorf("record = %q with %d outputs, want it running, with one", r.Status, r.Outputs.Files)
+		}
+		wait()
 	})
 }
