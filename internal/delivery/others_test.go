@@ -51,14 +51,23 @@ func TestFailedHereLast(t *testing.T) {
 		"no others, by a slow list":  {nil, nothing, 1900 * time.Millisecond, runs},
 		"no list within two seconds": {nil, nothing, 2100 * time.Millisecond, leaves},
 		"others, and it works":       {func(*bench, *presence.Presence) {}, worked, 0, runs},
-		"others, and progress":       {func(*bench, *presence.Presence) {}, progressed, 0, runs},
-		"all kinds":                  {func(_ *bench, p *presence.Presence) { p.Kinds = nil }, nothing, 0, leaves},
-		"all queues":                 {func(_ *bench, p *presence.Presence) { p.TakesFrom = nil }, nothing, 0, leaves},
-		"in a drain":                 {func(_ *bench, p *presence.Presence) { p.State = "shutdown" }, nothing, 0, leaves},
-		"another kind":               {func(_ *bench, p *presence.Presence) { p.Kinds = []string{"other"} }, nothing, 0, runs},
-		"another queue":              {func(b *bench, p *presence.Presence) { p.TakesFrom = []string{b.Names.OnDemand} }, nothing, 0, runs},
-		"stopped":                    {func(_ *bench, p *presence.Presence) { p.State = "stopped" }, nothing, 0, runs},
-		"the same machine":           {func(_ *bench, p *presence.Presence) { p.Worker = "vm_0-boot-2" }, nothing, 0, runs},
+		"others, and it works within the precision of the record's time": {
+			func(*bench, *presence.Presence) { time.Sleep(900 * time.Millisecond) },
+			func(b *bench) {
+				time.Sleep(150 * time.Millisecond)
+				b.Put("b", "k", "")
+				b.runOne()
+				time.Sleep(50 * time.Millisecond)
+			}, 0, leaves,
+		},
+		"others, and progress": {func(*bench, *presence.Presence) {}, progressed, 0, runs},
+		"all kinds":            {func(_ *bench, p *presence.Presence) { p.Kinds = nil }, nothing, 0, leaves},
+		"all queues":           {func(_ *bench, p *presence.Presence) { p.TakesFrom = nil }, nothing, 0, leaves},
+		"in a drain":           {func(_ *bench, p *presence.Presence) { p.State = "shutdown" }, nothing, 0, leaves},
+		"another kind":         {func(_ *bench, p *presence.Presence) { p.Kinds = []string{"other"} }, nothing, 0, runs},
+		"another queue":        {func(b *bench, p *presence.Presence) { p.TakesFrom = []string{b.Names.OnDemand} }, nothing, 0, runs},
+		"stopped":              {func(_ *bench, p *presence.Presence) { p.State = "stopped" }, nothing, 0, runs},
+		"the same machine":     {func(_ *bench, p *presence.Presence) { p.Worker = "vm_0-boot-2" }, nothing, 0, runs},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fails := true

@@ -102,6 +102,27 @@ func TestSaveAll(t *testing.T) {
 	})
 }
 
+// TestSaveAllAtATouch: a job without a new state whose record is to be touched makes that write, and counts as saved.
+func TestSaveAllAtATouch(t *testing.T) {
+	kinds := handle(func(ctx context.Context, _ *job.Job) ([]byte, error) { return nil, sleeps(ctx, time.Minute) })
+	onBench(t, kinds, func(t *testing.T, b *bench) {
+		b.Put("a", "k", "")
+		wait := b.begin(b.claim())
+		time.Sleep(9 * time.Second)
+		b.delay(3*time.Second, on(b.Names.Records, storage.OpGetBlobProperties))
+		b.announce("a") // so that the worker reads the record, and looks again after the touch is due, at 10 s
+		time.Sleep(2 * time.Second)
+		if jobs, unsaved := b.SaveAll()(); jobs != 1 || unsaved != 0 || b.counter.WithPrefix("saved ") != 0 {
+			t.Errorf("%d jobs, %d unsaved, %d saves; want one, none, none", jobs, unsaved, b.counter.WithPrefix("saved "))
+		}
+		b.Server.OnCall(nil)
+		if r := b.Record("a"); r.Status != checkpoint.Running || r.HasState() {
+			t.Errorf("record = %q, state %t; want it running without", r.Status, r.HasState())
+		}
+		wait()
+	})
+}
+
 // TestSaveAllOfManyJobs: if more jobs than may write at once are asked to save, each gives its place to the next.
 func TestSaveAllOfManyJobs(t *testing.T) {
 	const n = 2*drain.LeastParallel + 5
@@ -197,8 +218,20 @@ func TestLargeStateInAMixedFleet(t *testing.T) {
 					t.Errorf("%d jobs, %d unsaved, record with a state %t, a key %t after %s; want one, none, a state, a key %t within a second", jobs,
 						unsaved, r.HasState(), r.StateKey != "", took, row.keyed)
 				}
+				listed, again := b.counted(storage.OpListBlobs), 0
+				b.Put("b", "k", "")
+				next := b.begin(b.claim())
+				time.Sleep(119*time.Second - took)
+				if b.SaveAll()(); row.lists > time.Second {
+					again = 1
+				}
+				if n := b.counted(storage.OpListBlobs) - listed; n != again || !b.Record("b").HasState() {
+					t.Errorf("%d listings for the next job, and a state %t; want %d, since the last one holds for two minutes", n,
+						b.Record("b").HasState(), again)
+				}
 				b.drainNow(10 * time.Second)
 				wait()
+				next()
 			})
 		})
 	}
