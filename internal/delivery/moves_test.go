@@ -2,6 +2,7 @@ package delivery_test
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/delivery"
+	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/fleet/control"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/queue"
@@ -101,7 +103,42 @@ func TestReleaseUnstarted(t *testing.T) {
 		if b.ReleaseUnstarted(t.Context(), leases); b.lines(line) != 1 || b.visible() != 2 {
 			t.Errorf("%d lines, %d visible messages; want the line of before, both", b.lines(line), b.visible())
 		}
+		const n = 2*drain.LeastParallel + 2
+		for i := range n - 2 {
+			b.Put(fmt.Sprint("job-", i), "k", "")
+		}
+		for leases = nil; len(leases) < n; {
+			leases = append(leases, b.claim())
+		}
+		b.delay(10*time.Millisecond, func(c storage.Call) bool { return c.Operation == storage.OpUpdateMessage })
+		begun := time.Now()
+		if b.ReleaseUnstarted(t.Context(), leases); b.visible() != n || time.Since(begun) != 30*time.Millisecond {
+			t.Errorf("%d visible messages after %s, want %d after three calls of 10 ms, since %d run at once", b.visible(), time.Since(begun), n,
+				drain.LeastParallel)
+		}
 	})
+}
+
+// TestSearchOfManyJobs: a search reads a few records at once.
+func TestSearchOfManyJobs(t *testing.T) {
+	const n, atOnce = 9, 4
+	set := func(b *bench) { b.config.Changeover = 10 * time.Minute }
+	onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
+		for i := range n {
+			b.put(queue.Envelope{ID: fmt.Sprint("job-", i), Kind: "k", ChosenID: true, Deadline: time.Now().Add(45 * time.Minute),
+				Estimate: 30 * time.Minute})
+		}
+		seen, err := b.Queue.Peek(t.Context(), 32)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.delay(10*time.Millisecond, on(b.Names.Records, storage.OpGetBlobProperties))
+		begun := time.Now()
+		found, err := b.AtRisk(t.Context(), b.config.Accounts[0].Queue, seen)
+		if took := time.Since(begun); err != nil || len(found) != n || took != (n+atOnce-1)/atOnce*10*time.Millisecond {
+			t.Errorf("at risk = %d messages, %v after %s; want %d, %d reads of 10 ms at once", len(found), err, took, n, atOnce)
+		}
+	}, set)
 }
 
 // TestMoveThatFails: a job whose move fails becomes visible on its own queue, and so does the next one, for which

@@ -60,14 +60,15 @@ func TestFailedHereLast(t *testing.T) {
 				time.Sleep(50 * time.Millisecond)
 			}, 0, leaves,
 		},
-		"others, and progress": {func(*bench, *presence.Presence) {}, progressed, 0, runs},
-		"all kinds":            {func(_ *bench, p *presence.Presence) { p.Kinds = nil }, nothing, 0, leaves},
-		"all queues":           {func(_ *bench, p *presence.Presence) { p.TakesFrom = nil }, nothing, 0, leaves},
-		"in a drain":           {func(_ *bench, p *presence.Presence) { p.State = "shutdown" }, nothing, 0, leaves},
-		"another kind":         {func(_ *bench, p *presence.Presence) { p.Kinds = []string{"other"} }, nothing, 0, runs},
-		"another queue":        {func(b *bench, p *presence.Presence) { p.TakesFrom = []string{b.Names.OnDemand} }, nothing, 0, runs},
-		"stopped":              {func(_ *bench, p *presence.Presence) { p.State = "stopped" }, nothing, 0, runs},
-		"the same machine":     {func(_ *bench, p *presence.Presence) { p.Worker = "vm_0-boot-2" }, nothing, 0, runs},
+		"others, and progress":   {func(*bench, *presence.Presence) {}, progressed, 0, runs},
+		"all kinds":              {func(_ *bench, p *presence.Presence) { p.Kinds = nil }, nothing, 0, leaves},
+		"all queues":             {func(_ *bench, p *presence.Presence) { p.TakesFrom = nil }, nothing, 0, leaves},
+		"in a drain":             {func(_ *bench, p *presence.Presence) { p.State = "shutdown" }, nothing, 0, leaves},
+		"another kind":           {func(_ *bench, p *presence.Presence) { p.Kinds = []string{"other"} }, nothing, 0, runs},
+		"another queue":          {func(b *bench, p *presence.Presence) { p.TakesFrom = []string{b.Names.OnDemand} }, nothing, 0, runs},
+		"stopped":                {func(_ *bench, p *presence.Presence) { p.State = "stopped" }, nothing, 0, runs},
+		"silent for two minutes": {func(*bench, *presence.Presence) {}, nothing, 0, [2]time.Duration{20 * time.Second, 40 * time.Second}},
+		"the same machine":       {func(_ *bench, p *presence.Presence) { p.Worker = "vm_0-boot-2" }, nothing, 0, runs},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fails := true
@@ -82,7 +83,14 @@ func TestFailedHereLast(t *testing.T) {
 				if row.change != nil {
 					p := b.other()
 					row.change(b, &p)
-					defer b.keepAlive(p)()
+					if name == "silent for two minutes" {
+						if err := b.Workers.Write(t.Context(), p); err != nil {
+							t.Fatal(err)
+						}
+						time.Sleep(100 * time.Second)
+					} else {
+						defer b.keepAlive(p)()
+					}
 				}
 				b.delay(row.lists, on(b.Names.Workers, storage.OpListBlobs))
 				b.Put("a", "k", "")

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -121,6 +123,61 @@ func TestSaveAllAtATouch(t *testing.T) {
 		}
 		wait()
 	})
+}
+
+// TestTouchesTakeTurns: the first writes of many jobs that started together take turns, and each gives its place to the next. A stop ends
+// the wait for a place.
+func TestTouchesTakeTurns(t *testing.T) {
+	const n, places = 100, 32
+	for name, stops := range map[string]bool{"as usual": false, "a stop": true} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, handle(func(ctx context.Context, _ *job.Job) ([]byte, error) {
+				<-ctx.Done()
+				return nil, context.Cause(ctx)
+			}), func(t *testing.T, b *bench) {
+				var waits []func() delivery.Result
+				begun := time.Now()
+				for i := range n {
+					b.Put(fmt.Sprint("job-", i), "k", "")
+					waits = append(waits, b.begin(b.claim()))
+				}
+				var mu sync.Mutex
+				var writes []time.Duration // after the touches were due
+				b.Server.OnCall(func(c storage.Call) storage.Fault {
+					if !on(b.Names.Records, storage.OpPutBlob)(c) {
+						return storage.Fault{}
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					writes = append(writes, time.Since(begun)-10*time.Second)
+					return storage.Fault{Before: 10 * time.Millisecond}
+				})
+				time.Sleep(10*time.Second + 5*time.Millisecond)
+				if !stops {
+					time.Sleep(time.Second)
+				}
+				b.drainNow(10 * time.Second)
+				for _, wait := range waits {
+					wait()
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				slices.Sort(writes)
+				// A place that is not left is free after 200 ms.
+				want := []time.Duration{0}
+				if !stops {
+					want = []time.Duration{0, 10 * time.Millisecond, 20 * time.Millisecond, 30 * time.Millisecond}
+				}
+				if got := slices.Compact(slices.Clone(writes)); !slices.Equal(got, want) || writes[min(places, len(writes))-1] != 0 ||
+					len(writes) > places && writes[places] == 0 {
+					t.Errorf("%d writes at %s, want %d at each of %s", len(writes), got, places, want)
+				}
+				if c := b.Counts(); c != (delivery.Counts{Released: n}) || b.visible() != n {
+					t.Errorf("counts = %+v, %d visible messages; want %d jobs released", c, b.visible(), n)
+				}
+			})
+		})
+	}
 }
 
 // TestSaveAllOfManyJobs: if more jobs than may write at once are asked to save, each gives its place to the next.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/preempt"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/job"
 )
@@ -71,6 +72,52 @@ func TestSlowSaves(t *testing.T) {
 					t.Errorf("%d warnings, want %d", warnings, row.warnings)
 				}
 			})
+		})
+	}
+}
+
+// unwarned are the losses of VMs that are evicted without notice.
+type unwarned struct{ noLosses }
+
+func (unwarned) Unwarned(time.Time) bool { return true }
+
+// TestSavesBeforeAnEviction: while an eviction is likelier than usual, or would come without notice, states are saved as often as
+// the policy allows.
+func TestSavesBeforeAnEviction(t *testing.T) {
+	usual := checkpoint.DefaultPolicy().IntervalFor(checkpoint.Situation{Cost: time.Second})
+	shortest := checkpoint.DefaultPolicy().Shortest
+	for name, row := range map[string]struct {
+		change func(b *bench)
+		want   time.Duration
+	}{
+		"as usual":       {func(*bench) {}, usual},
+		"without notice": {func(b *bench) { b.config.Losses = unwarned{} }, shortest},
+		"an advisory": {func(b *bench) {
+			b.config.Departure.Set(preempt.Decision{Verdicts: []preempt.Verdict{{Advisory: true}}}, time.Now())
+		}, shortest},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var interval time.Duration
+			work := &rig.SteadyReporter{}
+			kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
+				interval = job.ControlOf(j).SaveInterval(time.Second)
+				return work.Run(ctx, j)
+			})
+			onBench(t, kinds, func(t *testing.T, b *bench) {
+				b.delay(time.Second, on(b.Names.Records, storage.OpPutBlob))
+				b.Put("a", "k", "")
+				wait := b.begin(b.claim())
+				time.Sleep(time.Hour)
+				b.drainNow(10 * time.Second)
+				wait()
+				lines := b.log.Find("checkpoint saved")
+				if got := time.Duration(lines[len(lines)-1]["interval"].(float64)); got != row.want || interval != row.want {
+					t.Errorf("interval = %s, for the handler %s; want %s", got, interval, row.want)
+				}
+				if most := int(time.Hour/(row.want+time.Second)) + 3; len(lines) > most || len(lines) < most/2 {
+					t.Errorf("%d saves in an hour, want about %d", len(lines), most)
+				}
+			}, row.change)
 		})
 	}
 }

@@ -2,11 +2,13 @@ package delivery_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/checkpoint/ledger"
+	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/job"
@@ -140,6 +142,31 @@ func TestLossOfATakeover(t *testing.T) {
 				b.runOne()
 				if r := b.Record("a"); r.Status != checkpoint.Done || r.Ledger.Redone != time.Minute+row.want || r.Ledger.Exits != 1 {
 					t.Errorf("record = %s, %s redone, %d exits; want it done, 1m0s and %s, one", r.Status, r.Ledger.Redone, r.Ledger.Exits, row.want)
+				}
+			})
+		})
+	}
+}
+
+// TestEvictionsOfALedger: the ledger counts the stops because of an eviction.
+func TestEvictionsOfALedger(t *testing.T) {
+	for reason, want := range map[job.Reason]int{job.Evicted: 1, job.Drained: 0, "": 0} {
+		t.Run(string(reason), func(t *testing.T) {
+			kinds := handle(func(ctx context.Context, _ *job.Job) ([]byte, error) {
+				return nil, errors.Join(sleeps(ctx, time.Minute), job.Interrupted(errors.New("wait")))
+			})
+			onBench(t, kinds, func(t *testing.T, b *bench) {
+				b.Put("a", "k", "")
+				wait := b.begin(b.claim())
+				time.Sleep(30 * time.Second)
+				if reason != "" {
+					d := drain.New(reason, context.Canceled, time.Now(), 10*time.Second)
+					b.config.Drains.Impose(d)
+					b.stop(d)
+				}
+				wait()
+				if r := b.Record("a"); r.Status != checkpoint.Open || r.Ledger.Evictions != want || r.Ledger.Exits != 0 {
+					t.Errorf("record = %s, %d evictions, %d exits; want it open, %d, none", r.Status, r.Ledger.Evictions, r.Ledger.Exits, want)
 				}
 			})
 		})
