@@ -237,6 +237,31 @@ func TestDuplicates(t *testing.T) {
 	})
 }
 
+// TestDuplicateInAnOutage: a duplicate whose record cannot be read is released when the worker stops.
+func TestDuplicateInAnOutage(t *testing.T) {
+	onBench(t, job.Kinds{"k": &rig.SteadyReporter{}}, func(t *testing.T, b *bench) {
+		b.Put("a", "k", "")
+		first := b.begin(b.claim())
+		time.Sleep(20 * time.Second)
+		b.Put("a", "k", "")
+		end := b.down(on(b.Names.Records, storage.OpGetBlobProperties))
+		second := b.begin(b.claim())
+		time.Sleep(10 * time.Second)
+		if b.lines("storage is unavailable; trying again") == 0 {
+			t.Error("the record of the duplicate is not read")
+		}
+		b.drainNow(10 * time.Second)
+		first()
+		second()
+		end()
+		if r := b.Record("a"); r.Status != checkpoint.Open || r.Generation != 1 || b.visible() != 2 || b.counter.WithPrefix("started") != 1 ||
+			b.counter.Of("ended released")["ended released"] != 2 {
+			t.Errorf("record = %s of generation %d, %d visible messages, %d starts; want it open, 1, both, one", r.Status, r.Generation, b.visible(),
+				b.counter.WithPrefix("started"))
+		}
+	})
+}
+
 // TestUnusableMessage: a message that is no envelope, and a message of other work under a used id, go to the poison queue
 // with the reason, and the record stays.
 func TestUnusableMessage(t *testing.T) {

@@ -1,6 +1,7 @@
 package delivery_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -255,31 +256,41 @@ func TestMoveOnClaim(t *testing.T) {
 		released bool // by a worker that it lost
 		moveFor  string
 		last     checkpoint.Snapshot
-		due      time.Duration
+		failed   bool          // and not released
+		waits    time.Duration // before it is claimed again
+		due      time.Duration // from then
 		moved    bool
 	}{
-		"never started":         {false, "", checkpoint.Snapshot{}, 45 * m, false},
-		"released":              {true, "", checkpoint.Snapshot{}, 45 * m, true},
-		"released, nearly done": {true, "", checkpoint.Snapshot{State: []byte("s"), Fraction: 0.9}, 45 * m, false},
-		"released, in time":     {true, "", checkpoint.Snapshot{}, 300 * m, false},
-		"released, too late":    {true, "", checkpoint.Snapshot{}, 14 * m, false},
-		"was to move":           {true, "soon", checkpoint.Snapshot{}, 45 * m, false},
+		"never started":           {false, "", checkpoint.Snapshot{}, false, 0, 45 * m, false},
+		"released":                {true, "", checkpoint.Snapshot{}, false, 0, 45 * m, true},
+		"released, nearly done":   {true, "", checkpoint.Snapshot{State: []byte("s"), Fraction: 0.9}, false, 0, 45 * m, false},
+		"released, in time":       {true, "", checkpoint.Snapshot{}, false, 0, 300 * m, false},
+		"released, too late":      {true, "", checkpoint.Snapshot{}, false, 0, 14 * m, false},
+		"was to move":             {true, "soon", checkpoint.Snapshot{}, false, 0, 45 * m, false},
+		"failed, was soon here":   {true, "", checkpoint.Snapshot{}, true, m, 55 * m, false},
+		"failed, waited for long": {true, "", checkpoint.Snapshot{}, true, 20 * m, 55 * m, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			set := func(b *bench) { b.config.Changeover = 10 * m }
 			onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
-				e := queue.Envelope{ID: "a", Kind: "k", ChosenID: true, Resume: row.released, Deadline: time.Now().Add(row.due), Estimate: 30 * m}
+				e := queue.Envelope{ID: "a", Kind: "k", ChosenID: true, Resume: row.released, Estimate: 30 * m,
+					Deadline: time.Now().Add(row.waits + row.due)}
 				if row.released {
 					c := b.Records.Fresh(former(e), "vm_9-boot-1")
 					c.SetFacts(func(f checkpoint.Facts) checkpoint.Facts {
 						f.MoveReason = row.moveFor
 						return f
 					})
-					if err := errors.Join(c.Touch(t.Context(), checkpoint.Snapshot{}), c.Release(t.Context(), row.last)); err != nil {
+					end := c.Release
+					if row.failed {
+						end = func(ctx context.Context, s checkpoint.Snapshot) error { return c.Fail(ctx, s, "out of luck") }
+					}
+					if err := errors.Join(c.Touch(t.Context(), checkpoint.Snapshot{}), end(t.Context(), row.last)); err != nil {
 						t.Fatal(err)
 					}
 				}
 				b.put(e)
+				time.Sleep(row.waits)
 				b.runOne()
 				started := b.counter.WithPrefix("started")
 				if moved := b.onDemand() == 1; moved != row.moved || (started == 1) == row.moved || (b.Record("a").Status == checkpoint.Open) != moved {

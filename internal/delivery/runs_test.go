@@ -71,6 +71,11 @@ func TestEndsOfRuns(t *testing.T) {
 			<-ctx.Done()
 			return []byte("r"), nil
 		}, checkpoint.Poison, "no such file", "too_large", "poisoned", 0},
+		"a failure with a stream whose outputs can never be sent": {func(_ context.Context, j *job.Job) ([]byte, error) {
+			j.BeforeSave(func(context.Context) error { return job.Permanent(errors.New("no such file")) })
+			j.Report(job.Progress{Stream: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("s")), nil }})
+			return nil, errors.New("out of luck")
+		}, checkpoint.Poison, "no such file", "too_large", "poisoned", 0},
 		"a stream that cannot be read": {func(_ context.Context, j *job.Job) ([]byte, error) {
 			j.Report(job.Progress{Stream: func() (io.ReadCloser, error) { return nil, errors.New("bad disk") }})
 			return nil, errors.New("out of luck")
@@ -326,7 +331,8 @@ func TestLastAttemptStepsBack(t *testing.T) {
 	})
 }
 
-// TestOutputsAtTheEnd: a release and a commit name the outputs that were sent without a state, a failure does not.
+// TestOutputsAtTheEnd: a release and a commit name the outputs that were sent without a state, a failure does not. The
+// list of the outputs is stored before, however many tries that takes.
 func TestOutputsAtTheEnd(t *testing.T) {
 	for name, row := range map[string]struct {
 		err   error
@@ -341,9 +347,18 @@ func TestOutputsAtTheEnd(t *testing.T) {
 			})
 			onBench(t, kinds, func(t *testing.T, b *bench) {
 				b.Put("a", "k", "")
+				refused := 0 // tries to store the list
+				b.down(func(c storage.Call) bool {
+					chosen := on(b.Names.Outputs, storage.OpPutBlob)(c) && strings.Contains(c.Blob, "/manifest-") && refused < 8
+					if chosen {
+						refused++
+					}
+					return chosen
+				})
 				b.runOne()
-				if r := b.Record("a"); r.Outputs.Files != row.files || b.counter.Of("output sent")["output sent"] != 1 {
-					t.Errorf("record = %s with %d outputs, want %d", r.Status, r.Outputs.Files, row.files)
+				if r := b.Record("a"); r.Outputs.Files != row.files || b.counter.Of("output sent")["output sent"] != 1 ||
+					len(b.FilesOf("a")) != row.files || (refused == 8) != (row.files == 1) {
+					t.Errorf("record = %s with %d outputs after %d refused tries, want %d", r.Status, r.Outputs.Files, refused, row.files)
 				}
 			})
 		})

@@ -125,13 +125,23 @@ func TestSaveAllAtATouch(t *testing.T) {
 	})
 }
 
-// TestTouchesTakeTurns: the first writes of many jobs that started together take turns, and each gives its place to the next. A stop ends
+// TestWritesTakeTurns: the first writes of many jobs that started together take turns, and each gives its place to the next. A stop ends
 // the wait for a place.
-func TestTouchesTakeTurns(t *testing.T) {
+func TestWritesTakeTurns(t *testing.T) {
 	const n, places = 100, 32
-	for name, stops := range map[string]bool{"as usual": false, "a stop": true} {
+	for name, row := range map[string]struct {
+		reports bool
+		due     time.Duration
+		stops   bool
+	}{
+		"touches": {false, 10 * time.Second, false}, "touches and a stop": {false, 10 * time.Second, true},
+		"saves": {true, 5 * time.Second, false},
+	} {
 		t.Run(name, func(t *testing.T) {
-			onBench(t, handle(func(ctx context.Context, _ *job.Job) ([]byte, error) {
+			onBench(t, handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
+				if row.reports {
+					j.Report(job.Progress{State: []byte("s")})
+				}
 				<-ctx.Done()
 				return nil, context.Cause(ctx)
 			}), func(t *testing.T, b *bench) {
@@ -142,18 +152,18 @@ func TestTouchesTakeTurns(t *testing.T) {
 					waits = append(waits, b.begin(b.claim()))
 				}
 				var mu sync.Mutex
-				var writes []time.Duration // after the touches were due
+				var writes []time.Duration // after they were due
 				b.Server.OnCall(func(c storage.Call) storage.Fault {
 					if !on(b.Names.Records, storage.OpPutBlob)(c) {
 						return storage.Fault{}
 					}
 					mu.Lock()
 					defer mu.Unlock()
-					writes = append(writes, time.Since(begun)-10*time.Second)
+					writes = append(writes, time.Since(begun)-row.due)
 					return storage.Fault{Before: 10 * time.Millisecond}
 				})
-				time.Sleep(10*time.Second + 5*time.Millisecond)
-				if !stops {
+				time.Sleep(row.due + 5*time.Millisecond)
+				if !row.stops {
 					time.Sleep(time.Second)
 				}
 				b.drainNow(10 * time.Second)
@@ -165,7 +175,7 @@ func TestTouchesTakeTurns(t *testing.T) {
 				slices.Sort(writes)
 				// A place that is not left is free after 200 ms.
 				want := []time.Duration{0}
-				if !stops {
+				if !row.stops {
 					want = []time.Duration{0, 10 * time.Millisecond, 20 * time.Millisecond, 30 * time.Millisecond}
 				}
 				if got := slices.Compact(slices.Clone(writes)); !slices.Equal(got, want) || writes[min(places, len(writes))-1] != 0 ||

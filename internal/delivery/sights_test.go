@@ -2,17 +2,46 @@ package delivery_test
 
 import (
 	"context"
+	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/delivery"
 	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/jobfiles/joblog"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/job"
 )
+
+// TestGoroutinesOfWaitingJobs: a job that waits has two goroutines.
+func TestGoroutinesOfWaitingJobs(t *testing.T) {
+	const n = 300
+	kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
+		j.Report(job.Progress{State: []byte("s")})
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	})
+	onBench(t, kinds, func(t *testing.T, b *bench) {
+		before := runtime.NumGoroutine()
+		var waits []func() delivery.Result
+		for i := range n {
+			b.Put(fmt.Sprint("job-", i), "k", "")
+			waits = append(waits, b.begin(b.claim()))
+		}
+		time.Sleep(time.Minute + 2*time.Second)
+		if got := runtime.NumGoroutine() - before; got < 2*n || got > 2*n+n/2 { // some wait for calls of storage
+			t.Errorf("%d goroutines of %d jobs, want two of each", got, n)
+		}
+		b.drainNow(10 * time.Second)
+		for _, wait := range waits {
+			wait()
+		}
+	})
+}
 
 // TestSightOfARunningJob: heartbeat and metrics show how far a running job is: its times, its last report, and the lines that its
 // record does not have yet.
