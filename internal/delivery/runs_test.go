@@ -111,6 +111,53 @@ func TestEndsOfRuns(t *testing.T) {
 	}
 }
 
+// TestReturnAfterAStop: once a job is stopped, only a result or a report of fraction 1 commits it.
+func TestReturnAfterAStop(t *testing.T) {
+	for name, row := range map[string]struct {
+		result   []byte
+		err      error
+		fraction float64 // reported after the stop
+		commits  bool
+		reason   string // a part of that of the release
+	}{
+		"a result":            {[]byte("r"), nil, 0, true, ""},
+		"an empty result":     {[]byte{}, nil, 0, true, ""},
+		"nothing":             {nil, nil, 0.99, false, "neither a result nor a report of fraction 1"},
+		"all is done":         {nil, nil, 1, true, ""},
+		"an error":            {nil, errors.New("out of luck"), 1, false, "stopped: drained"},
+		"a permanent error":   {[]byte("r"), job.Permanent(errors.New("never")), 1, false, "stopped: drained"},
+		"the cause of a stop": {nil, context.Canceled, 0, false, "stopped: drained"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
+				<-ctx.Done()
+				j.Report(job.Progress{Fraction: row.fraction})
+				return row.result, row.err
+			})
+			onBench(t, kinds, func(t *testing.T, b *bench) {
+				b.Put("a", "k", "")
+				wait := b.begin(b.claim())
+				time.Sleep(30 * time.Second)
+				b.drainNow(10 * time.Second)
+				wait()
+				r, counts := b.Record("a"), delivery.Counts{Released: 1}
+				if row.commits {
+					counts = delivery.Counts{Committed: 1}
+				}
+				if (r.Status == checkpoint.Done) != row.commits || (r.Status == checkpoint.Open) == row.commits || b.Counts() != counts ||
+					(b.MessagesLeft() == 0) != row.commits || r.FailuresTotal != 0 {
+					t.Errorf("record = %s after %d failures, %+v, %d messages; want it done: %t", r.Status, r.FailuresTotal, b.Counts(),
+						b.MessagesLeft(), row.commits)
+				}
+				released := b.log.Find("job released")
+				if (len(released) == 0) != row.commits || !row.commits && !strings.Contains(released[0]["reason"].(string), row.reason) {
+					t.Errorf("lines = %v, want none, or one with the reason %q", released, row.reason)
+				}
+			})
+		})
+	}
+}
+
 // TestSilence: reports that come in time keep a job running, also reports without a state. A silent job
 // is stopped as soon as its time is over, and fails whatever it returns.
 func TestSilence(t *testing.T) {
