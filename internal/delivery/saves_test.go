@@ -384,6 +384,37 @@ func TestSameStreamAgain(t *testing.T) {
 	})
 }
 
+// TestUnclosedReader: a reader of the recorded state that a handler left open keeps no state from being saved at its end.
+func TestUnclosedReader(t *testing.T) {
+	for name, end := range map[string]error{"break": job.Interrupted(errors.New("wait")), "failure": errors.New("out of luck")} {
+		t.Run(name, func(t *testing.T) {
+			kinds := handle(func(_ context.Context, j *job.Job) ([]byte, error) {
+				from, _, err := j.OpenSaved()
+				if err == nil {
+					_, err = from.Read(make([]byte, 1))
+				}
+				if err != nil {
+					return nil, job.Permanent(err)
+				}
+				j.Report(job.Progress{Stream: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("new")), nil }})
+				return nil, end
+			})
+			onBench(t, kinds, func(t *testing.T, b *bench) {
+				b.putOpen("a", "k", checkpoint.Snapshot{Stream: rig.LargeProgress(1).Stream})
+				begun := time.Now()
+				stop := time.AfterFunc(time.Minute, func() { b.drainNow(10 * time.Second) }) // ends tries that are in vain
+				defer stop.Stop()
+				b.runOne()
+				r, took := b.Record("a"), time.Since(begun)
+				if r.Status != checkpoint.Open || r.StateSize != 3 || took > time.Second || b.counter.WithPrefix("left out") != 0 {
+					t.Errorf("record = %s %q with a state of %d bytes after %s, %d left out; want it open with the new one at once", r.Status, r.Reason,
+						r.StateSize, took, b.counter.WithPrefix("left out"))
+				}
+			})
+		})
+	}
+}
+
 // TestOutputsThatAreNotRecorded: if the list of new outputs was stored and the write of the record failed, the record is written again
 // within seconds.
 func TestOutputsThatAreNotRecorded(t *testing.T) {
