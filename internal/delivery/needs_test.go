@@ -98,6 +98,33 @@ func TestUnmetNeedsAfterADay(t *testing.T) {
 	}
 }
 
+// TestStopAfterADayOfUnmetNeeds: a job that has waited for a machine for a day is not poison if the worker stops before it has acquired
+// the record.
+func TestStopAfterADayOfUnmetNeeds(t *testing.T) {
+	for name, stops := range map[string]bool{"a stop": true, "an outage": false} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, job.Kinds{"k": picky{"small"}}, func(t *testing.T, b *bench) {
+				b.putOpen("a", "k", checkpoint.Snapshot{State: []byte("s"), Needs: "large"})
+				time.Sleep(24*time.Hour + time.Second)
+				end := b.down(on(b.Names.Records, storage.OpSetBlobMetadata))
+				wait := b.begin(b.claim())
+				time.Sleep(5 * time.Second)
+				if stops {
+					b.drainNow(10 * time.Second)
+				}
+				time.Sleep(2 * time.Second)
+				end()
+				wait()
+				r, poison := b.Record("a"), len(b.PoisonMessages())
+				if (r.Status == checkpoint.Open) != stops || (r.Status == checkpoint.Poison) == stops || (poison == 0) != stops ||
+					(b.visible() == 1) != stops || b.counter.WithPrefix("started") != 0 || !r.HasState() {
+					t.Errorf("record = %s %q, %d poison messages, %d visible; want it open: %t", r.Status, r.Reason, poison, b.visible(), stops)
+				}
+			})
+		})
+	}
+}
+
 // fallible is picky, and reports a state with needs and fails at its first run.
 type fallible struct{ picky }
 
