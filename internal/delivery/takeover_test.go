@@ -3,12 +3,14 @@ package delivery_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/checkpoint/ledger"
 	"github.com/spotworker/spotworker/internal/drain"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/job"
@@ -195,6 +197,22 @@ func TestTimesOfARun(t *testing.T) {
 		end()
 		if wait(); b.Record("a").RunTime != 2*time.Minute || b.Record("a").Ledger.Overhead < 15*time.Second {
 			t.Errorf("run time = %s, overhead = %s; want 2m0s, and the outage", b.Record("a").RunTime, b.Record("a").Ledger.Overhead)
+		}
+	})
+}
+
+// TestEndOfTheJobBefore: the ledger of a job has the time that the end of the job before took after its last write.
+func TestEndOfTheJobBefore(t *testing.T) {
+	kinds := handle(func(ctx context.Context, _ *job.Job) ([]byte, error) { return nil, sleeps(ctx, time.Second) })
+	onBench(t, kinds, func(t *testing.T, b *bench) {
+		b.delay(5*time.Second, func(c storage.Call) bool { return c.Operation == storage.OpDeleteMessage })
+		for i, want := range []time.Duration{0, 5 * time.Second} {
+			id := fmt.Sprint("job-", i)
+			b.Put(id, "k", "")
+			b.runOne()
+			if r := b.Record(id); r.Status != checkpoint.Done || r.Ledger.Overhead != want {
+				t.Errorf("record of %s = %s, overhead %s; want it done, %s", id, r.Status, r.Ledger.Overhead, want)
+			}
 		}
 	})
 }
