@@ -59,7 +59,7 @@ func (a *admission) leave(ctx context.Context, end *runEnd) {
 	}
 	verdict, failed := breaker.Inconclusive, false
 	if end != nil {
-		failed = end.failed() && !job.IsInterrupted(end.err)
+		failed = !job.IsInterrupted(end.err)
 		verdict = end.breakerVerdict(a.rec.progressed(), a.rec.failedElsewhere())
 	}
 	a.pass.leave(ctx, verdict, failed)

@@ -231,7 +231,8 @@ func TestFollowUpsOfAJob(t *testing.T) {
 		"a negative delay": {job.FollowUp{Name: "x", Kind: "child", Delay: -1}, nil, checkpoint.Poison, "delay", 0, ""},
 		"too much": {job.FollowUp{Name: "x", Kind: "child", Payload: make([]byte, queue.MaxPayload+1)}, nil, checkpoint.Poison, "payload has", 0,
 			""},
-		"no queue": {job.FollowUp{Name: "x", Kind: "child"}, errors.New("the queues are not known"), "", "", 1, ""},
+		"the largest": {job.FollowUp{Name: "x", Kind: "child", Payload: make([]byte, queue.MaxPayload)}, nil, checkpoint.Done, "", 1, ""},
+		"no queue":    {job.FollowUp{Name: "x", Kind: "child"}, errors.New("the queues are not known"), "", "", 1, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {

@@ -118,6 +118,16 @@ func (b *bench) fail(status int, code string, chosen func(storage.Call) bool) (e
 	return func() { b.Server.OnCall(nil) }
 }
 
+// delay makes the calls that are chosen take that long.
+func (b *bench) delay(by time.Duration, chosen func(storage.Call) bool) {
+	b.Server.OnCall(func(c storage.Call) storage.Fault {
+		if chosen(c) {
+			return storage.Fault{Before: by}
+		}
+		return storage.Fault{}
+	})
+}
+
 // down makes storage unavailable for the calls that are chosen.
 func (b *bench) down(chosen func(storage.Call) bool) (end func()) {
 	return b.fail(http.StatusServiceUnavailable, "ServerBusy", chosen)

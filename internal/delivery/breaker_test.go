@@ -67,7 +67,11 @@ func TestBreakerIsReported(t *testing.T) {
 			t.Errorf("a job while the breaker is open = %+v, want it left to others", out)
 		}
 		time.Sleep(time.Minute)
-		if out := run(6, breaker.Works); out != nil || notes() != "" {
+		if out := run(6, breaker.Inconclusive); out != nil || len(observed.events) != 1 || notes() == "" {
+			t.Errorf("a probe that shows nothing = %+v, events %v, note %q; want it to run, and the breaker as it was", out,
+				observed.events, notes())
+		}
+		if out := run(7, breaker.Works); out != nil || notes() != "" {
 			t.Errorf("the probe = %+v, note %q, want it to run and to close the breaker", out, notes())
 		}
 		if diff := cmp.Diff([]string{"broke render", "recovered render"}, observed.events); diff != "" {

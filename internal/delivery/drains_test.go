@@ -56,6 +56,36 @@ func TestDrainOfManyJobs(t *testing.T) {
 	})
 }
 
+// TestNoPlaceInADrain: a job with a large state that gets no place among the last writes before the end of the drain is left like
+// the jobs that had one.
+func TestNoPlaceInADrain(t *testing.T) {
+	const n = drain.LeastParallel + 3
+	state := make([]byte, rig.SmallState+1) // a larger write keeps its place
+	kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
+		<-ctx.Done()
+		j.Report(job.Progress{State: state})
+		return nil, context.Cause(ctx)
+	})
+	onBench(t, kinds, func(t *testing.T, b *bench) {
+		var waits []func() delivery.Result
+		for i := range n {
+			b.Put(fmt.Sprint("job-", i), "k", "")
+			waits = append(waits, b.begin(b.claim()))
+		}
+		time.Sleep(2 * time.Second)
+		b.down(func(storage.Call) bool { return true })
+		begun := time.Now()
+		b.drainNow(10 * time.Second)
+		for _, wait := range waits {
+			wait()
+		}
+		if took := time.Since(begun); b.Counts() != (delivery.Counts{Late: n}) || b.counter.Of("ended left")["ended left"] != n ||
+			took < 9*time.Second || took > 11*time.Second {
+			t.Errorf("counts = %+v after %s, want %d jobs left at the end of the drain", b.Counts(), took, n)
+		}
+	})
+}
+
 // TestDepartureOfTheVM: once claiming has ended before a departure of the VM, a job that cannot end in time is stopped, and
 // others run on.
 func TestDepartureOfTheVM(t *testing.T) {

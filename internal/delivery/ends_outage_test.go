@@ -93,3 +93,30 @@ func endInAnOutage(t *testing.T, kinds job.Kinds, put func(b *bench), at int) (e
 	})
 	return end, calls
 }
+
+// TestNoRenewalAtTheEnd: a delivery no longer renews its message while the last call for it takes long: a renewal after that call
+// would hide the message again.
+func TestNoRenewalAtTheEnd(t *testing.T) {
+	for name, row := range ends {
+		t.Run(name, func(t *testing.T) {
+			kinds := handle(func(context.Context, *job.Job) ([]byte, error) { return []byte("r"), row.err })
+			ends := map[time.Duration]string{}
+			for _, takes := range []time.Duration{0, 12 * time.Second} { // a renewal is due after 10 s
+				onBench(t, kinds, func(t *testing.T, b *bench) {
+					row.put(b)
+					lease := b.claim()
+					b.delay(takes, func(c storage.Call) bool {
+						return c.Operation == storage.OpUpdateMessage || c.Operation == storage.OpDeleteMessage
+					})
+					updates, deletes := b.counted(storage.OpUpdateMessage), b.counted(storage.OpDeleteMessage)
+					b.begin(lease)()
+					updates, deletes = b.counted(storage.OpUpdateMessage)-updates, b.counted(storage.OpDeleteMessage)-deletes
+					ends[takes] = fmt.Sprintf("%d updates and %d deletions of messages, %d left", updates, deletes, b.MessagesLeft())
+				})
+			}
+			if ends[0] != ends[12*time.Second] {
+				t.Errorf("with slow calls: %s\nwant as usual: %s", ends[12*time.Second], ends[0])
+			}
+		})
+	}
+}

@@ -76,7 +76,7 @@ func (f *Fleet) Sample(ctx context.Context, maxAge time.Duration) (Sample, error
 	case <-ctx.Done():
 		return Sample{}, context.Cause(ctx)
 	}
-	if last := f.last(); !last.at.IsZero() && (asked.Sub(last.at) < maxAge || last.at.After(asked)) {
+	if last := f.last(); asked.Sub(last.at) < maxAge { // the zero Sample is older than that
 		return last, last.err
 	}
 	now := Sample{at: time.Now()}

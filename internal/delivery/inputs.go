@@ -150,5 +150,4 @@ func (l *loader) releaseInputs() {
 	if err := l.inputs.Close(); err != nil {
 		l.msg.log.Warn("folder of a job's inputs not removed; the next worker here does that", "error", err)
 	}
-	l.inputs = nil
 }

@@ -241,6 +241,45 @@ func TestInputsThatCannotBeRemoved(t *testing.T) {
 	}
 }
 
+// TestInputsOfAJobThatIsNotStarted: the input files of a job whose state cannot be read are removed.
+func TestInputsOfAJobThatIsNotStarted(t *testing.T) {
+	for name, damaged := range map[string]bool{"started": false, "damaged": true} {
+		t.Run(name, func(t *testing.T) {
+			root, runs := t.TempDir(), 0
+			kinds := handle(func(_ context.Context, j *job.Job) ([]byte, error) {
+				if runs++; runs == 1 {
+					j.Report(job.Progress{State: []byte("s")})
+					return nil, job.Interrupted(errors.New("wait"))
+				}
+				return nil, nil
+			})
+			onBench(t, kinds, func(t *testing.T, b *bench) {
+				b.PutData("in", "text")
+				b.PutWithInputs("a", "k", oneInput)
+				b.runOne()
+				if damaged {
+					b.damage("a")
+				}
+				b.WaitFor("the message", time.Minute, func() bool { return b.visible() == 1 })
+				b.runOne()
+				var found []string
+				err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+					if strings.HasPrefix(d.Name(), "job-") {
+						found = append(found, path)
+					}
+					return err
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if r := b.Record("a"); len(found) != 0 || (r.FailuresTotal == 1) != damaged || (runs == 1) != damaged {
+					t.Errorf("folders %v, %d failures after %d runs; want none, one: %t", found, r.FailuresTotal, runs, damaged)
+				}
+			}, withCache(root, 1<<20))
+		})
+	}
+}
+
 // TestInputsThatChange: a job continues from its state only with the inputs that the state was made from. Without a state
 // it begins with the new ones.
 func TestInputsThatChange(t *testing.T) {

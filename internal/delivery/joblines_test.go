@@ -92,10 +92,16 @@ func TestLineLimit(t *testing.T) {
 
 // TestLineLimitForgets: a line whose minute is over gives its room to another kind, unless lines were left out since.
 func TestLineLimitForgets(t *testing.T) {
-	var l lineLimit
+	var l, full lineLimit
 	at := time.Date(2026, 3, 9, 12, 0, 0, 0, time.UTC)
 	for i := range limitKinds {
 		l.Allow(fmt.Sprint("kind-", i), at)
+		full.Allow(fmt.Sprint("kind-", i), at)
+	}
+	for i, kind := range []string{"x", "y", "x"} {
+		if due, _ := full.Allow(kind, at.Add(limitPeriod)); due != (i < 2) {
+			t.Errorf("line %d after a minute, of %s: due %t; want a line of each kind", i+1, kind, due)
+		}
 	}
 	l.Allow("kind-0", at)
 	if first, _ := l.Allow("x", at); !first {

@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/fleet/activity"
+	"github.com/spotworker/spotworker/internal/fleet/control"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
@@ -94,4 +98,85 @@ func TestFarMoreFailures(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestWaitThatEnds: a message that was put back no longer says since when once another worker has its kind, its kind is paused,
+// or it runs.
+func TestWaitThatEnds(t *testing.T) {
+	for name, row := range map[string]struct {
+		kind    string
+		prepare func(b *bench) (end func())
+		ends    bool
+	}{
+		"no worker has the kind": {"other", func(*bench) func() { return func() {} }, false},
+		"another worker has it": {"other", func(b *bench) func() {
+			p := b.other()
+			p.Kinds = []string{"other"}
+			return b.keepAlive(p)
+		}, true},
+		"another may have it": {"other", func(b *bench) func() { return b.down(on(b.Names.Workers, storage.OpListBlobs)) }, true},
+		"it is paused": {"k", func(b *bench) func() {
+			b.Follow(&control.Document{PausedKinds: map[string]control.Mark{"k": {}}})
+			return func() {}
+		}, true},
+		"it runs": {"k", func(*bench) func() { return func() {} }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kinds := handle(func(context.Context, *job.Job) ([]byte, error) { return nil, errors.New("out of luck") })
+			onBench(t, kinds, func(t *testing.T, b *bench) {
+				since := time.Now().Add(-time.Minute).UTC()
+				b.put(queue.Envelope{ID: "a", Kind: row.kind, PutBackSince: since})
+				defer row.prepare(b)()
+				b.runOne()
+				if got := decoded(t, b.Server.Messages(b.Names.Queue)[0].Text); got.ID != "a" || got.PutBackSince.IsZero() != row.ends ||
+					!row.ends && !got.PutBackSince.Equal(since) {
+					t.Errorf("message %+v, want it put back since %s: %t", got, since, !row.ends)
+				}
+			})
+		})
+	}
+}
+
+// TestSampleIsShared: callers share a listing of the heartbeats as long as it is young enough for them, also a listing that failed. A
+// listing that ended because its caller was stopped is none.
+func TestSampleIsShared(t *testing.T) {
+	const age = 30 * time.Second
+	onBench(t, nil, func(t *testing.T, b *bench) {
+		lists := on(b.Names.Workers, storage.OpListBlobs)
+		sample := func(ctx context.Context) error {
+			_, err := b.config.Fleet.Sample(ctx, age)
+			return err
+		}
+		check := func(what string, want int, fails bool) {
+			t.Helper()
+			before := b.counted(storage.OpListBlobs)
+			var group errgroup.Group
+			for range 3 {
+				group.Go(func() error { return sample(t.Context()) })
+			}
+			err := group.Wait()
+			if got := b.counted(storage.OpListBlobs) - before; got != want || (err != nil) != fails {
+				t.Errorf("%s: %d listings, error %v; want %d, an error: %t", what, got, err, want, fails)
+			}
+		}
+		b.delay(time.Second, lists)
+		stopped, stop := context.WithTimeout(t.Context(), time.Second/2)
+		defer stop()
+		waits := make(chan error)
+		go func() { waits <- sample(stopped) }()
+		if lists, waits := sample(stopped), <-waits; lists == nil || waits == nil {
+			t.Errorf("samples for callers that were stopped: %v, %v; want errors", lists, waits)
+		}
+		check("the first", 1, false)
+		time.Sleep(age - time.Second - time.Nanosecond)
+		check("while it is young", 0, false)
+		time.Sleep(time.Nanosecond)
+		end := b.fail(http.StatusForbidden, "AuthorizationFailure", lists)
+		check("once it is old", 1, true)
+		end()
+		time.Sleep(age - time.Nanosecond)
+		check("after a listing that failed", 0, true)
+		time.Sleep(time.Nanosecond)
+		check("later", 1, false)
+	})
 }

@@ -61,6 +61,33 @@ func TestLinesOfAJob(t *testing.T) {
 	}
 }
 
+// TestSlowLog: the end of a job waits for the write of its log for ten seconds at most.
+func TestSlowLog(t *testing.T) {
+	for takes, stored := range map[time.Duration]bool{9 * time.Second: true, 11 * time.Second: false} {
+		t.Run(takes.String(), func(t *testing.T) {
+			kinds := handle(func(ctx context.Context, _ *job.Job) ([]byte, error) {
+				printLines(ctx, "a", manyLines)
+				return nil, nil
+			})
+			onBench(t, kinds, func(t *testing.T, b *bench) {
+				b.delay(takes, writesLog)
+				b.Put("a", "k", "")
+				begun := time.Now()
+				b.runOne()
+				r, took, want := b.Record("a"), time.Since(begun), "DEBUG 0" // the whole worker warns
+				if stored {
+					want = ""
+				}
+				if full := len(rig.Texts(b.LogOf(r))) == manyLines; took != min(takes, 10*time.Second) || full != stored || b.levels() != want ||
+					b.MessagesLeft() != 0 {
+					t.Errorf("all lines stored: %t after %s, lines %q, %d messages; want %t, %q, none", full, took, b.levels(), b.MessagesLeft(),
+						stored, want)
+				}
+			})
+		})
+	}
+}
+
 // TestLogInADrain: the lines of a stopped job are stored after its release if storage answers within a second. Lines
 // that are lost in a drain are no warning.
 func TestLogInADrain(t *testing.T) {
@@ -110,8 +137,11 @@ func TestLogThatIsRefused(t *testing.T) {
 	onBench(t, kinds, func(t *testing.T, b *bench) {
 		b.fail(http.StatusBadRequest, "InvalidHeaderValue", writesLog)
 		for i := range 4 {
-			if i == 3 {
-				time.Sleep(time.Minute)
+			switch i {
+			case 2:
+				time.Sleep(59 * time.Second)
+			case 3:
+				time.Sleep(time.Second)
 			}
 			b.Put(fmt.Sprint("job-", i), "k", "")
 			b.runOne()

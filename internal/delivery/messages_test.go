@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/delivery"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
@@ -66,6 +68,40 @@ func TestLateDelivery(t *testing.T) {
 					t.Errorf("record of generation %d, was %d; want it acquired: %t", r.Generation, generation, !row.claimed)
 				}
 			})
+		})
+	}
+}
+
+// TestLateFirstDelivery: a first delivery that is stopped while it cannot renew its message, or loses it, leaves no record,
+// and does not move.
+func TestLateFirstDelivery(t *testing.T) {
+	for name, row := range map[string]struct {
+		claimed bool // by another worker
+		outcome string
+	}{"stopped": {false, "ended released"}, "another has it": {true, "ended dropped"}} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
+				b.PutDue("a", "k", 40*time.Minute, 30*time.Minute)
+				lease := b.claim()
+				time.Sleep(40 * time.Second)
+				end := func() {}
+				if row.claimed {
+					b.claim()
+				} else {
+					end = b.down(func(c storage.Call) bool { return c.Operation == storage.OpUpdateMessage })
+				}
+				wait := b.begin(lease)
+				time.Sleep(5 * time.Second)
+				b.drainNow(10 * time.Second)
+				time.Sleep(2 * time.Second)
+				end()
+				wait()
+				if n := b.counter.Of(row.outcome)[row.outcome]; n != 1 || b.Record("a").Status != "" || b.counter.WithPrefix("started") != 0 ||
+					b.onDemand() != 0 || (b.visible() == 1) == row.claimed {
+					t.Errorf("%s %d times, record %q, %d visible messages; want once, none, one if no other worker has it", row.outcome, n,
+						b.Record("a").Status, b.visible())
+				}
+			}, func(b *bench) { b.config.Changeover = 10 * time.Minute })
 		})
 	}
 }
@@ -201,6 +237,31 @@ func TestDuplicates(t *testing.T) {
 	})
 }
 
+// TestDuplicateInAnOutage: a duplicate whose record cannot be read is released when the worker stops.
+func TestDuplicateInAnOutage(t *testing.T) {
+	onBench(t, job.Kinds{"k": &rig.SteadyReporter{}}, func(t *testing.T, b *bench) {
+		b.Put("a", "k", "")
+		first := b.begin(b.claim())
+		time.Sleep(20 * time.Second)
+		b.Put("a", "k", "")
+		end := b.down(on(b.Names.Records, storage.OpGetBlobProperties))
+		second := b.begin(b.claim())
+		time.Sleep(10 * time.Second)
+		if b.lines("storage is unavailable; trying again") == 0 {
+			t.Error("the record of the duplicate is not read")
+		}
+		b.drainNow(10 * time.Second)
+		first()
+		second()
+		end()
+		if r := b.Record("a"); r.Status != checkpoint.Open || r.Generation != 1 || b.visible() != 2 || b.counter.WithPrefix("started") != 1 ||
+			b.counter.Of("ended released")["ended released"] != 2 {
+			t.Errorf("record = %s of generation %d, %d visible messages, %d starts; want it open, 1, both, one", r.Status, r.Generation, b.visible(),
+				b.counter.WithPrefix("started"))
+		}
+	})
+}
+
 // TestUnusableMessage: a message that is no envelope, and a message of other work under a used id, go to the poison queue
 // with the reason, and the record stays.
 func TestUnusableMessage(t *testing.T) {
@@ -290,6 +351,117 @@ func TestWaitsAndEfforts(t *testing.T) {
 				r.FailuresTotal, r.Generation)
 		}
 	})
+}
+
+// timed is a Counter that keeps the times of its calls.
+type timed struct {
+	*rig.Counter
+	calls []string
+}
+
+func (o *timed) keep(format string, values ...any) {
+	o.calls = append(o.calls, fmt.Sprintf(format, values...))
+}
+
+func (o *timed) Waited(after string, wait time.Duration) {
+	o.keep("waited %s after %s", wait.Round(time.Second), after)
+}
+
+func (o *timed) Spent(kind, effort string, took time.Duration) {
+	o.keep("spent %s on %s, %s", took.Round(time.Second), kind, effort)
+}
+
+func (o *timed) Committed(kind string, sincePut, ran time.Duration, interruptions, exits int) {
+	o.keep("committed %s after %s, ran %s, %d interruptions, %d exits", kind, sincePut.Round(time.Second), ran.Round(time.Second),
+		interruptions, exits)
+}
+
+// TestLifeOfAJob: observer and log get all of the life of a job that fails, is stopped, loses its worker, and is done.
+func TestLifeOfAJob(t *testing.T) {
+	var o *timed
+	runs := 0
+	kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) { // the worker looks every 5 s
+		switch runs++; runs {
+		case 1:
+			return nil, errors.Join(sleeps(ctx, 10*time.Second), errors.New("out of luck"))
+		case 2:
+			if err := sleeps(ctx, 22*time.Second); err != nil {
+				return nil, err
+			}
+			j.Report(job.Progress{State: []byte("s"), Fraction: 0.25})
+			return nil, sleeps(ctx, time.Hour)
+		default:
+			return []byte("done"), sleeps(ctx, 30*time.Second)
+		}
+	})
+	onBench(t, kinds, func(t *testing.T, b *bench) {
+		put := time.Now()
+		b.Put("a", "k", "")
+		time.Sleep(7 * time.Second)
+		b.runOne()
+		failed := time.Now()
+		b.WaitFor("the message", time.Minute, func() bool { return b.visible() == 1 })
+		afterFailure := time.Since(failed)
+		wait := b.begin(b.claim())
+		time.Sleep(time.Minute)
+		b.drainNow(10 * time.Second)
+		wait()
+		b.restart()
+		time.Sleep(9 * time.Second)
+		b.loseWorker("a")
+		time.Sleep(40 * time.Second)
+		b.runOne()
+		want := []string{
+			"waited 7s after put", "spent 10s on k, failed", fmt.Sprintf("waited %s after failure", afterFailure.Round(time.Second)),
+			"spent 25s on k, handed_over", "spent 35s on k, redone", "waited 40s after exit",
+			fmt.Sprintf("committed k after %s, ran 1m40s, 1 interruptions, 1 exits", time.Since(put).Round(time.Second)),
+			"spent 30s on k, committed",
+		}
+		if diff := cmp.Diff(want, o.calls); diff != "" {
+			t.Errorf("calls of the observer (-want +got)\n%s", diff)
+		}
+		started := func(generation, attempt int, at float64) rig.Line {
+			return rig.Line{"level": "INFO", "msg": "job started", "generation": float64(generation), "attempt": float64(attempt), "resumed_at": at,
+				"enqueued_at": put.UTC().Format(time.RFC3339)}
+		}
+		lines := []rig.Line{
+			started(1, 1, 0),
+			{"level": "WARN", "msg": "job failed; it will be tried again", "error": "out of luck", "failures": 1.0, "failures_total": 1.0,
+				"visible_in": float64(10 * time.Second)},
+			started(2, 2, 0),
+			{"level": "INFO", "msg": "job released", "reason": "stopped: drained: context canceled", "fraction": 0.25, "state_bytes": 1.0,
+				"state_left_out": false, "moved": false},
+			started(4, 1, 0.25),
+			{"level": "INFO", "msg": "job committed", "generation": 4.0, "interruptions": 1.0, "result_bytes": 4.0},
+		}
+		if diff := cmp.Diff(lines, b.jobLines("a", "k")); diff != "" {
+			t.Errorf("lines of the log (-want +got)\n%s", diff)
+		}
+	}, func(b *bench) { o = &timed{Counter: b.counter}; b.config.Observer = o })
+}
+
+// jobLines returns the lines about a job, without details for developers. The names and the times of lines are left out.
+func (b *bench) jobLines(id, kind string) (lines []rig.Line) {
+	for _, line := range b.log.All() {
+		if line["level"] == "DEBUG" || line["job_id"] != id || line["kind"] != kind || line["message_id"] == "" {
+			continue
+		}
+		for _, key := range []string{"job_id", "kind", "message_id", "time"} {
+			delete(line, key)
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// loseWorker makes another worker acquire the job's record, and die.
+func (b *bench) loseWorker(id string) {
+	b.T.Helper()
+	found := b.Record(id)
+	d := checkpoint.Delivery{ID: id, Kind: found.Kind, PayloadHash: found.PayloadHash, MessageID: found.MessageID}
+	if _, err := b.Records.Acquire(b.T.Context(), d, found, "vm_1-boot-1"); err != nil {
+		b.T.Fatal(err)
+	}
 }
 
 // restart makes contexts for work after a drain.

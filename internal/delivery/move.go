@@ -117,7 +117,7 @@ func (p *movePlan) judge(losing int) deadline.Verdict {
 // waited is how long the job waited for this slot, since it was released or its last owner
 // wrote its record; 0 at its first delivery.
 func (p *movePlan) waited() time.Duration {
-	if p.rec.found.written.IsZero() || p.rec.claim.Record().Generation <= 1 {
+	if p.rec.claim.Record().Generation <= 1 {
 		return 0
 	}
 	return max(p.msg.lease.AskedAt.Sub(p.rec.found.written), 0)

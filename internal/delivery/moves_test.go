@@ -1,7 +1,9 @@
 package delivery_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/delivery"
+	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/fleet/control"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/queue"
@@ -101,13 +104,48 @@ func TestReleaseUnstarted(t *testing.T) {
 		if b.ReleaseUnstarted(t.Context(), leases); b.lines(line) != 1 || b.visible() != 2 {
 			t.Errorf("%d lines, %d visible messages; want the line of before, both", b.lines(line), b.visible())
 		}
+		const n = 2*drain.LeastParallel + 2
+		for i := range n - 2 {
+			b.Put(fmt.Sprint("job-", i), "k", "")
+		}
+		for leases = nil; len(leases) < n; {
+			leases = append(leases, b.claim())
+		}
+		b.delay(10*time.Millisecond, func(c storage.Call) bool { return c.Operation == storage.OpUpdateMessage })
+		begun := time.Now()
+		if b.ReleaseUnstarted(t.Context(), leases); b.visible() != n || time.Since(begun) != 30*time.Millisecond {
+			t.Errorf("%d visible messages after %s, want %d after three calls of 10 ms, since %d run at once", b.visible(), time.Since(begun), n,
+				drain.LeastParallel)
+		}
 	})
 }
 
+// TestSearchOfManyJobs: a search reads a few records at once.
+func TestSearchOfManyJobs(t *testing.T) {
+	const n, atOnce = 9, 4
+	set := func(b *bench) { b.config.Changeover = 10 * time.Minute }
+	onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
+		for i := range n {
+			b.put(queue.Envelope{ID: fmt.Sprint("job-", i), Kind: "k", ChosenID: true, Deadline: time.Now().Add(45 * time.Minute),
+				Estimate: 30 * time.Minute})
+		}
+		seen, err := b.Queue.Peek(t.Context(), 32)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.delay(10*time.Millisecond, on(b.Names.Records, storage.OpGetBlobProperties))
+		begun := time.Now()
+		found, err := b.AtRisk(t.Context(), b.config.Accounts[0].Queue, seen)
+		if took := time.Since(begun); err != nil || len(found) != n || took != (n+atOnce-1)/atOnce*10*time.Millisecond {
+			t.Errorf("at risk = %d messages, %v after %s; want %d, %d reads of 10 ms at once", len(found), err, took, n, atOnce)
+		}
+	}, set)
+}
+
 // TestMoveThatFails: a job whose move fails becomes visible on its own queue, and so does the next one, for which
-// the on-demand queue is not tried.
+// the on-demand queue is not tried for half a minute. Jobs that wait are not searched either.
 func TestMoveThatFails(t *testing.T) {
-	set := func(b *bench) { b.config.MoveAfter = 1 }
+	set := func(b *bench) { b.config.MoveAfter, b.config.Changeover = 1, 10*time.Minute }
 	onBench(t, job.Kinds{"k": &rig.SteadyReporter{}}, func(t *testing.T, b *bench) {
 		var puts atomic.Int64
 		b.Server.OnCall(func(c storage.Call) storage.Fault {
@@ -123,6 +161,7 @@ func TestMoveThatFails(t *testing.T) {
 			waits = append(waits, b.begin(b.claim()))
 			time.Sleep(11 * time.Second)
 		}
+		stopped := time.Now()
 		b.drainNow(10 * time.Second)
 		for _, wait := range waits {
 			wait()
@@ -134,6 +173,17 @@ func TestMoveThatFails(t *testing.T) {
 		rested := b.lines("job stays on its queue: moving another one to the on-demand queue has just failed")
 		if failed == 0 || failed+rested != 3 {
 			t.Errorf("%d moves failed and %d were left out, want 3 together", failed, rested)
+		}
+		b.PutDue("risky", "k", 45*time.Minute, 30*time.Minute)
+		for _, want := range []int{0, 1} {
+			seen, err := b.Queue.Peek(t.Context(), 32)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if found, err := b.AtRisk(t.Context(), b.config.Accounts[0].Queue, seen); err != nil || len(found) != want {
+				t.Errorf("at risk %s after the stop = %d messages, %v; want %d", time.Since(stopped), len(found), err, want)
+			}
+			time.Sleep(31 * time.Second)
 		}
 	}, set)
 }
@@ -206,31 +256,41 @@ func TestMoveOnClaim(t *testing.T) {
 		released bool // by a worker that it lost
 		moveFor  string
 		last     checkpoint.Snapshot
-		due      time.Duration
+		failed   bool          // and not released
+		waits    time.Duration // before it is claimed again
+		due      time.Duration // from then
 		moved    bool
 	}{
-		"never started":         {false, "", checkpoint.Snapshot{}, 45 * m, false},
-		"released":              {true, "", checkpoint.Snapshot{}, 45 * m, true},
-		"released, nearly done": {true, "", checkpoint.Snapshot{State: []byte("s"), Fraction: 0.9}, 45 * m, false},
-		"released, in time":     {true, "", checkpoint.Snapshot{}, 300 * m, false},
-		"released, too late":    {true, "", checkpoint.Snapshot{}, 14 * m, false},
-		"was to move":           {true, "soon", checkpoint.Snapshot{}, 45 * m, false},
+		"never started":           {false, "", checkpoint.Snapshot{}, false, 0, 45 * m, false},
+		"released":                {true, "", checkpoint.Snapshot{}, false, 0, 45 * m, true},
+		"released, nearly done":   {true, "", checkpoint.Snapshot{State: []byte("s"), Fraction: 0.9}, false, 0, 45 * m, false},
+		"released, in time":       {true, "", checkpoint.Snapshot{}, false, 0, 300 * m, false},
+		"released, too late":      {true, "", checkpoint.Snapshot{}, false, 0, 14 * m, false},
+		"was to move":             {true, "soon", checkpoint.Snapshot{}, false, 0, 45 * m, false},
+		"failed, was soon here":   {true, "", checkpoint.Snapshot{}, true, m, 55 * m, false},
+		"failed, waited for long": {true, "", checkpoint.Snapshot{}, true, 20 * m, 55 * m, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			set := func(b *bench) { b.config.Changeover = 10 * m }
 			onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
-				e := queue.Envelope{ID: "a", Kind: "k", ChosenID: true, Resume: row.released, Deadline: time.Now().Add(row.due), Estimate: 30 * m}
+				e := queue.Envelope{ID: "a", Kind: "k", ChosenID: true, Resume: row.released, Estimate: 30 * m,
+					Deadline: time.Now().Add(row.waits + row.due)}
 				if row.released {
 					c := b.Records.Fresh(former(e), "vm_9-boot-1")
 					c.SetFacts(func(f checkpoint.Facts) checkpoint.Facts {
 						f.MoveReason = row.moveFor
 						return f
 					})
-					if err := errors.Join(c.Touch(t.Context(), checkpoint.Snapshot{}), c.Release(t.Context(), row.last)); err != nil {
+					end := c.Release
+					if row.failed {
+						end = func(ctx context.Context, s checkpoint.Snapshot) error { return c.Fail(ctx, s, "out of luck") }
+					}
+					if err := errors.Join(c.Touch(t.Context(), checkpoint.Snapshot{}), end(t.Context(), row.last)); err != nil {
 						t.Fatal(err)
 					}
 				}
 				b.put(e)
+				time.Sleep(row.waits)
 				b.runOne()
 				started := b.counter.WithPrefix("started")
 				if moved := b.onDemand() == 1; moved != row.moved || (started == 1) == row.moved || (b.Record("a").Status == checkpoint.Open) != moved {
@@ -239,4 +299,79 @@ func TestMoveOnClaim(t *testing.T) {
 			}, set)
 		})
 	}
+}
+
+// TestRiskOfARedelivery: the record decides whether a job that a worker claimed before may have to move while it waits.
+func TestRiskOfARedelivery(t *testing.T) {
+	for name, row := range map[string]struct {
+		record  string // message of the record; empty for no record
+		claimed bool
+		found   int
+	}{
+		"new": {"", false, 1}, "claimed, without a record": {"", true, 1}, "another message has the job": {"another", true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := func(b *bench) { b.config.Changeover = 10 * time.Minute }
+			onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
+				e := queue.Envelope{ID: "a", Kind: "k", Deadline: time.Now().Add(45 * time.Minute), Estimate: 30 * time.Minute}
+				b.put(e)
+				if row.claimed {
+					if err := b.claim().Release(t.Context(), 0); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if row.record != "" {
+					d := checkpoint.Delivery{ID: "a", Kind: "k", MessageID: row.record, PayloadHash: e.Work()}
+					if err := b.Records.Fresh(d, "vm_1-boot-1").Touch(t.Context(), checkpoint.Snapshot{}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				seen, err := b.Queue.Peek(t.Context(), 32)
+				if err != nil {
+					t.Fatal(err)
+				}
+				reads := b.counted(storage.OpGetBlobProperties)
+				found, err := b.AtRisk(t.Context(), b.config.Accounts[0].Queue, seen)
+				reads = b.counted(storage.OpGetBlobProperties) - reads
+				if err != nil || len(found) != row.found || (reads == 1) != row.claimed || reads > 1 {
+					t.Errorf("at risk = %d messages, %v, after %d reads; want %d, and a read: %t", len(found), err, reads, row.found, row.claimed)
+				}
+			}, set)
+		})
+	}
+}
+
+// TestStaysOnDemand: a job on the on-demand queue is started there, and stays there when it is released, however often it was
+// interrupted and whatever its deadline.
+func TestStaysOnDemand(t *testing.T) {
+	const m = time.Minute
+	set := func(b *bench) { b.config.MoveAfter, b.config.Changeover = 1, 10*m }
+	onBench(t, job.Kinds{"k": &rig.SteadyReporter{}}, func(t *testing.T, b *bench) {
+		e := queue.Envelope{ID: "a", Kind: "k", Resume: true, EnqueuedAt: time.Now(), Deadline: time.Now().Add(45 * m), Estimate: 30 * m}
+		c := b.Records.Fresh(former(e), "vm_9-boot-1")
+		there := b.config.Accounts[0].OnDemand
+		if err := errors.Join(c.Touch(t.Context(), checkpoint.Snapshot{}), c.Release(t.Context(), checkpoint.Snapshot{}),
+			there.Put(t.Context(), e, 0)); err != nil {
+			t.Fatal(err)
+		}
+		before := b.Server.Messages(b.Names.OnDemand)[0].ID
+		leases, err := there.Claim(t.Context(), 1, 30*time.Second)
+		if err != nil || len(leases) != 1 {
+			t.Fatalf("claim = %d messages, %v, want one", len(leases), err)
+		}
+		wait := b.begin(leases[0])
+		time.Sleep(m)
+		b.drainNow(10 * time.Second)
+		wait()
+		left := b.Server.Messages(b.Names.OnDemand)
+		if len(left) != 1 || left[0].ID != before || !left[0].Visible || len(b.Server.Messages(b.Names.Queue)) != 0 {
+			t.Errorf("messages on the on-demand queue = %+v, want the one of before, visible", left)
+		}
+		r := b.Record("a")
+		if r.Status != checkpoint.Open || r.Interruptions != 2 || r.MoveReason != "" || b.counter.WithPrefix("moved") != 0 ||
+			b.counter.WithPrefix("started") != 1 || b.counter.Of("ended released")["ended released"] != 1 {
+			t.Errorf("record = %s after %d interruptions, moved because %q, %d starts; want it open after 2, not moved, one", r.Status,
+				r.Interruptions, r.MoveReason, b.counter.WithPrefix("started"))
+		}
+	}, set)
 }

@@ -31,22 +31,32 @@ func TestNeedsMetLater(t *testing.T) {
 	})
 }
 
-// TestLineOfUnmetNeeds: of several jobs that wait for a machine one is logged, and none if another worker has it.
+// TestLineOfUnmetNeeds: of several jobs that wait for a machine one is logged, and none if another worker has it. Where this worker
+// announces the same machine, and cannot continue, the announcement of another worker proves nothing.
 func TestLineOfUnmetNeeds(t *testing.T) {
 	const line = "job waits for a worker that meets the needs of its state"
 	for name, row := range map[string]struct {
-		offers  string // of another worker
-		down    bool   // heartbeats cannot be listed
+		own     string
+		offers  []string // of another worker
+		needs   string
+		down    bool // heartbeats cannot be listed
 		lines   int
 		counted int
-	}{"no other": {"small", false, 1, 3}, "another meets them": {"large", false, 0, 0}, "not known": {"large", true, 1, 0}} {
+	}{
+		"no other":               {"small", []string{"small"}, "large", false, 1, 3},
+		"another meets them":     {"small", []string{"large"}, "large", false, 0, 0},
+		"another may meet them":  {"small", nil, "large", false, 1, 0},
+		"not known":              {"small", []string{"large"}, "large", true, 1, 0},
+		"another like this":      {"large", []string{"large"}, "large 6.12", false, 1, 3},
+		"one that may meet them": {"large", nil, "large 6.12", false, 1, 0},
+	} {
 		t.Run(name, func(t *testing.T) {
-			onBench(t, job.Kinds{"k": picky{"small"}}, func(t *testing.T, b *bench) {
+			onBench(t, job.Kinds{"k": picky{row.own}}, func(t *testing.T, b *bench) {
 				p := b.other()
-				p.Offers = []string{row.offers}
+				p.Offers = row.offers
 				defer b.keepAlive(p)()
 				for _, id := range []string{"a", "b", "c"} {
-					b.putOpen(id, "k", checkpoint.Snapshot{State: []byte("s"), Needs: "large"})
+					b.putOpen(id, "k", checkpoint.Snapshot{State: []byte("s"), Needs: row.needs})
 				}
 				if row.down {
 					defer b.down(on(b.Names.Workers, storage.OpListBlobs))()
@@ -85,6 +95,33 @@ func TestUnmetNeedsAfterADay(t *testing.T) {
 				b.runOne()
 				if poison := b.Record("a").Status == checkpoint.Poison; poison == arrives || len(b.Sight().Unlike) != 0 {
 					t.Errorf("record = %s, %v wait for a machine; want it poison: %t, and none", b.Record("a").Status, b.Sight().Unlike, !arrives)
+				}
+			})
+		})
+	}
+}
+
+// TestStopAfterADayOfUnmetNeeds: a job that has waited for a machine for a day is not poison if the worker stops before it has acquired
+// the record.
+func TestStopAfterADayOfUnmetNeeds(t *testing.T) {
+	for name, stops := range map[string]bool{"a stop": true, "an outage": false} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, job.Kinds{"k": picky{"small"}}, func(t *testing.T, b *bench) {
+				b.putOpen("a", "k", checkpoint.Snapshot{State: []byte("s"), Needs: "large"})
+				time.Sleep(24*time.Hour + time.Second)
+				end := b.down(on(b.Names.Records, storage.OpSetBlobMetadata))
+				wait := b.begin(b.claim())
+				time.Sleep(5 * time.Second)
+				if stops {
+					b.drainNow(10 * time.Second)
+				}
+				time.Sleep(2 * time.Second)
+				end()
+				wait()
+				r, poison := b.Record("a"), len(b.PoisonMessages())
+				if (r.Status == checkpoint.Open) != stops || (r.Status == checkpoint.Poison) == stops || (poison == 0) != stops ||
+					(b.visible() == 1) != stops || b.counter.WithPrefix("started") != 0 || !r.HasState() {
+					t.Errorf("record = %s %q, %d poison messages, %d visible; want it open: %t", r.Status, r.Reason, poison, b.visible(), stops)
 				}
 			})
 		})

@@ -30,7 +30,7 @@ func (r *recorder) outputsChanged() bool {
 // Of the time that ctx has left, the handler gets the most, and the list the rest: the
 // outputs that were sent are recorded even if others could not be sent.
 func (r *recorder) prepareOutputs(ctx context.Context) error {
-	if r.outputs == nil || r.job.Job == nil {
+	if r.outputs == nil {
 		return nil
 	}
 	var err error

@@ -9,6 +9,7 @@ import (
 	"github.com/spotworker/spotworker/internal/delivery"
 	"github.com/spotworker/spotworker/internal/fleet/control"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/job"
 )
@@ -34,7 +35,7 @@ func (b *bench) announce(ids ...string) {
 // that failed, and is stopped once the record is cancelled.
 func TestCancelCheck(t *testing.T) {
 	work := &untilStopped{}
-	onBench(t, job.Kinds{"waits": work}, func(t *testing.T, b *bench) {
+	onBench(t, job.Kinds{"waits": work, "echo": rig.Echo}, func(t *testing.T, b *bench) {
 		const notRead = "cannot read whether the job was cancelled; trying again"
 		b.Put("a", "waits", "")
 		wait := b.begin(b.claim())
@@ -65,6 +66,10 @@ func TestCancelCheck(t *testing.T) {
 		b.announce("a")
 		if got := wait(); got != delivery.Ran || work.stop == nil || work.stop.Reason != job.Cancelled || b.MessagesLeft() != 0 {
 			t.Errorf("result %d, stop %v, %d messages left; want it cancelled, and no message", got, work.stop, b.MessagesLeft())
+		}
+		b.Put("b", "echo", "")
+		if b.runOne(); b.Record("b").Ledger.Overhead > time.Second {
+			t.Errorf("overhead of the next job = %s, want none for the time of a job whose end was not written", b.Record("b").Ledger.Overhead)
 		}
 	})
 }
@@ -98,6 +103,53 @@ func TestFollowUpAfterACancel(t *testing.T) {
 			t.Errorf("put of the follow-up job = %v, %d messages; want it refused, and none", failed, b.MessagesLeft())
 		}
 	})
+}
+
+// TestFollowUpAfterAStop: a handler that was stopped may put a follow-up job only as long as its own job is this worker's.
+func TestFollowUpAfterAStop(t *testing.T) {
+	for name, row := range map[string]struct {
+		stop func(t *testing.T, b *bench, lease *queue.Lease)
+		puts bool
+	}{
+		"drained": {func(_ *testing.T, b *bench, _ *queue.Lease) { b.drainNow(10 * time.Second) }, true},
+		"lost":    {func(_ *testing.T, b *bench, lease *queue.Lease) { b.take(lease) }, false},
+		"fenced":  {func(_ *testing.T, b *bench, _ *queue.Lease) { b.loseWorker("a") }, false},
+		"cancelled": {func(t *testing.T, b *bench, _ *queue.Lease) {
+			if _, err := b.Records.Cancel(t.Context(), "a", "me", "not needed", false); err != nil {
+				t.Fatal(err)
+			}
+			b.announce("a")
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var failed error
+			work := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+				for n := byte(0); rig.SleepFor(ctx, time.Second); n++ {
+					j.Report(job.Progress{State: []byte{n}})
+				}
+				_, failed = j.Put(context.WithoutCancel(ctx), job.FollowUp{Name: "x", Kind: "child"})
+				return nil, context.Cause(ctx)
+			})
+			onBench(t, job.Kinds{"puts": work}, func(t *testing.T, b *bench) {
+				b.Put("a", "puts", "")
+				lease := b.claim()
+				wait := b.begin(lease)
+				b.WaitFor("a state", time.Minute, func() bool { return b.Record("a").HasState() })
+				row.stop(t, b, lease)
+				wait()
+				children := 0
+				for _, m := range b.Server.Messages(b.Names.Queue) {
+					if decoded(t, m.Text).Kind == "child" {
+						children++
+					}
+				}
+				if names, _ := b.Record("a").FollowUps.IDs(); (failed == nil) != row.puts || (children == 1) != row.puts ||
+					(len(names) == 1) != row.puts {
+					t.Errorf("put = %v, %d follow-up jobs, %v in the record; want one: %t", failed, children, names, row.puts)
+				}
+			})
+		})
+	}
 }
 
 // TestTakenOver: a job whose record another worker took stops at its next write, and does what the

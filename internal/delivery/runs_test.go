@@ -71,6 +71,11 @@ func TestEndsOfRuns(t *testing.T) {
 			<-ctx.Done()
 			return []byte("r"), nil
 		}, checkpoint.Poison, "no such file", "too_large", "poisoned", 0},
+		"a failure with a stream whose outputs can never be sent": {func(_ context.Context, j *job.Job) ([]byte, error) {
+			j.BeforeSave(func(context.Context) error { return job.Permanent(errors.New("no such file")) })
+			j.Report(job.Progress{Stream: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("s")), nil }})
+			return nil, errors.New("out of luck")
+		}, checkpoint.Poison, "no such file", "too_large", "poisoned", 0},
 		"a stream that cannot be read": {func(_ context.Context, j *job.Job) ([]byte, error) {
 			j.Report(job.Progress{Stream: func() (io.ReadCloser, error) { return nil, errors.New("bad disk") }})
 			return nil, errors.New("out of luck")
@@ -100,6 +105,53 @@ func TestEndsOfRuns(t *testing.T) {
 				}
 				if jobs := b.Jobs(); len(jobs) != 0 || len(b.Running()) != 0 || b.config.Drains.Len() != 0 {
 					t.Errorf("still active: %v, %v, %d drains", jobs, b.Running(), b.config.Drains.Len())
+				}
+			})
+		})
+	}
+}
+
+// TestReturnAfterAStop: once a job is stopped, only a result or a report of fraction 1 commits it.
+func TestReturnAfterAStop(t *testing.T) {
+	for name, row := range map[string]struct {
+		result   []byte
+		err      error
+		fraction float64 // reported after the stop
+		commits  bool
+		reason   string // a part of that of the release
+	}{
+		"a result":            {[]byte("r"), nil, 0, true, ""},
+		"an empty result":     {[]byte{}, nil, 0, true, ""},
+		"nothing":             {nil, nil, 0.99, false, "neither a result nor a report of fraction 1"},
+		"all is done":         {nil, nil, 1, true, ""},
+		"an error":            {nil, errors.New("out of luck"), 1, false, "stopped: drained"},
+		"a permanent error":   {[]byte("r"), job.Permanent(errors.New("never")), 1, false, "stopped: drained"},
+		"the cause of a stop": {nil, context.Canceled, 0, false, "stopped: drained"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
+				<-ctx.Done()
+				j.Report(job.Progress{Fraction: row.fraction})
+				return row.result, row.err
+			})
+			onBench(t, kinds, func(t *testing.T, b *bench) {
+				b.Put("a", "k", "")
+				wait := b.begin(b.claim())
+				time.Sleep(30 * time.Second)
+				b.drainNow(10 * time.Second)
+				wait()
+				r, counts := b.Record("a"), delivery.Counts{Released: 1}
+				if row.commits {
+					counts = delivery.Counts{Committed: 1}
+				}
+				if (r.Status == checkpoint.Done) != row.commits || (r.Status == checkpoint.Open) == row.commits || b.Counts() != counts ||
+					(b.MessagesLeft() == 0) != row.commits || r.FailuresTotal != 0 {
+					t.Errorf("record = %s after %d failures, %+v, %d messages; want it done: %t", r.Status, r.FailuresTotal, b.Counts(),
+						b.MessagesLeft(), row.commits)
+				}
+				released := b.log.Find("job released")
+				if (len(released) == 0) != row.commits || !row.commits && !strings.Contains(released[0]["reason"].(string), row.reason) {
+					t.Errorf("lines = %v, want none, or one with the reason %q", released, row.reason)
 				}
 			})
 		})
@@ -233,6 +285,7 @@ func TestStepBackAsked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var b *bench
 			var failed error
+			var kept int // outputs after a step back that failed
 			step := func(ctx context.Context, j *job.Job, path string, state byte) error {
 				if err := j.SendOutput(ctx, path, strings.NewReader(path)); err != nil {
 					return err
@@ -252,6 +305,7 @@ func TestStepBackAsked(t *testing.T) {
 					defer end()
 				}
 				ok, err := j.StepBack()
+				kept = len(j.Outputs())
 				if failed = err; err != nil || !ok {
 					return nil, job.Permanent(errors.Join(errors.New("no step back"), err))
 				}
@@ -268,8 +322,9 @@ func TestStepBackAsked(t *testing.T) {
 				b.runOne()
 				r, files := b.Record("a"), b.FilesOf("a")
 				if refused != nil {
-					if failed == nil || r.Status != checkpoint.Poison || b.counter.WithPrefix("stepped back") != 0 || len(files) != 2 {
-						t.Errorf("step back = %v, record %s, outputs %v; want an error, and the outputs unchanged", failed, r.Status, files)
+					if failed == nil || r.Status != checkpoint.Poison || b.counter.WithPrefix("stepped back") != 0 || len(files) != 2 || kept != 2 {
+						t.Errorf("step back = %v, record %s, outputs %v, %d for the handler; want an error, and the outputs unchanged", failed,
+							r.Status, files, kept)
 					}
 					return
 				}
@@ -323,7 +378,8 @@ func TestLastAttemptStepsBack(t *testing.T) {
 	})
 }
 
-// TestOutputsAtTheEnd: a release and a commit name the outputs that were sent without a state, a failure does not.
+// TestOutputsAtTheEnd: a release and a commit name the outputs that were sent without a state, a failure does not. The
+// list of the outputs is stored before, however many tries that takes.
 func TestOutputsAtTheEnd(t *testing.T) {
 	for name, row := range map[string]struct {
 		err   error
@@ -338,9 +394,18 @@ func TestOutputsAtTheEnd(t *testing.T) {
 			})
 			onBench(t, kinds, func(t *testing.T, b *bench) {
 				b.Put("a", "k", "")
+				refused := 0 // tries to store the list
+				b.down(func(c storage.Call) bool {
+					chosen := on(b.Names.Outputs, storage.OpPutBlob)(c) && strings.Contains(c.Blob, "/manifest-") && refused < 8
+					if chosen {
+						refused++
+					}
+					return chosen
+				})
 				b.runOne()
-				if r := b.Record("a"); r.Outputs.Files != row.files || b.counter.Of("output sent")["output sent"] != 1 {
-					t.Errorf("record = %s with %d outputs, want %d", r.Status, r.Outputs.Files, row.files)
+				if r := b.Record("a"); r.Outputs.Files != row.files || b.counter.Of("output sent")["output sent"] != 1 ||
+					len(b.FilesOf("a")) != row.files || (refused == 8) != (row.files == 1) {
+					t.Errorf("record = %s with %d outputs after %d refused tries, want %d", r.Status, r.Outputs.Files, refused, row.files)
 				}
 			})
 		})

@@ -135,7 +135,7 @@ func (r *recorder) writeWithState(ctx context.Context, withOutputs bool,
 		if err == nil {
 			err = r.writeSnapshot(statesCtx, s, write)
 		}
-		mayRepeat := isRetryable(err) && !errors.Is(err, errNotSent) && statesCtx.Err() == nil
+		mayRepeat := isRetryable(err) && statesCtx.Err() == nil
 		if err == nil || asConflict(err) != nil || mayRepeat {
 			return false, err
 		}
@@ -395,7 +395,7 @@ func (r *recorder) spent(ctx context.Context) ledger.Delivery {
 // accountEnd adds the time that the end of the delivery took, from the last write on,
 // for the ledgers of later jobs: a record cannot say how long its own last write took.
 func (r *recorder) accountEnd() {
-	if at := r.accountedAt.Load(); at > 0 && r.claim != nil && r.claim.Record().Status != checkpoint.Running {
+	if at := r.accountedAt.Load(); at > 0 && r.claim.Record().Status != checkpoint.Running {
 		r.msg.runner.ends.add(time.Since(r.msg.begun) - time.Duration(at))
 	}
 }

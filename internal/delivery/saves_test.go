@@ -3,12 +3,18 @@ package delivery_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/delivery"
+	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/job"
@@ -98,6 +104,206 @@ func TestSaveAll(t *testing.T) {
 	})
 }
 
+// TestSaveAllAtATouch: a job without a new state whose record is to be touched makes that write, and counts as saved.
+func TestSaveAllAtATouch(t *testing.T) {
+	kinds := handle(func(ctx context.Context, _ *job.Job) ([]byte, error) { return nil, sleeps(ctx, time.Minute) })
+	onBench(t, kinds, func(t *testing.T, b *bench) {
+		b.Put("a", "k", "")
+		wait := b.begin(b.claim())
+		time.Sleep(9 * time.Second)
+		b.delay(3*time.Second, on(b.Names.Records, storage.OpGetBlobProperties))
+		b.announce("a") // so that the worker reads the record, and looks again after the touch is due, at 10 s
+		time.Sleep(2 * time.Second)
+		if jobs, unsaved := b.SaveAll()(); jobs != 1 || unsaved != 0 || b.counter.WithPrefix("saved ") != 0 {
+			t.Errorf("%d jobs, %d unsaved, %d saves; want one, none, none", jobs, unsaved, b.counter.WithPrefix("saved "))
+		}
+		b.Server.OnCall(nil)
+		if r := b.Record("a"); r.Status != checkpoint.Running || r.HasState() {
+			t.Errorf("record = %q, state %t; want it running without", r.Status, r.HasState())
+		}
+		wait()
+	})
+}
+
+// TestWritesTakeTurns: the first writes of many jobs that started together take turns, and each gives its place to the next. A stop ends
+// the wait for a place.
+func TestWritesTakeTurns(t *testing.T) {
+	const n, places = 100, 32
+	for name, row := range map[string]struct {
+		reports bool
+		due     time.Duration
+		stops   bool
+	}{
+		"touches": {false, 10 * time.Second, false}, "touches and a stop": {false, 10 * time.Second, true},
+		"saves": {true, 5 * time.Second, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
+				if row.reports {
+					j.Report(job.Progress{State: []byte("s")})
+				}
+				<-ctx.Done()
+				return nil, context.Cause(ctx)
+			}), func(t *testing.T, b *bench) {
+				var waits []func() delivery.Result
+				begun := time.Now()
+				for i := range n {
+					b.Put(fmt.Sprint("job-", i), "k", "")
+					waits = append(waits, b.begin(b.claim()))
+				}
+				var mu sync.Mutex
+				var writes []time.Duration // after they were due
+				b.Server.OnCall(func(c storage.Call) storage.Fault {
+					if !on(b.Names.Records, storage.OpPutBlob)(c) {
+						return storage.Fault{}
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					writes = append(writes, time.Since(begun)-row.due)
+					return storage.Fault{Before: 10 * time.Millisecond}
+				})
+				time.Sleep(row.due + 5*time.Millisecond)
+				if !row.stops {
+					time.Sleep(time.Second)
+				}
+				b.drainNow(10 * time.Second)
+				for _, wait := range waits {
+					wait()
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				slices.Sort(writes)
+				// A place that is not left is free after 200 ms.
+				want := []time.Duration{0}
+				if !row.stops {
+					want = []time.Duration{0, 10 * time.Millisecond, 20 * time.Millisecond, 30 * time.Millisecond}
+				}
+				if got := slices.Compact(slices.Clone(writes)); !slices.Equal(got, want) || writes[min(places, len(writes))-1] != 0 ||
+					len(writes) > places && writes[places] == 0 {
+					t.Errorf("%d writes at %s, want %d at each of %s", len(writes), got, places, want)
+				}
+				if c := b.Counts(); c != (delivery.Counts{Released: n}) || b.visible() != n {
+					t.Errorf("counts = %+v, %d visible messages; want %d jobs released", c, b.visible(), n)
+				}
+			})
+		})
+	}
+}
+
+// TestSaveAllOfManyJobs: if more jobs than may write at once are asked to save, each gives its place to the next.
+func TestSaveAllOfManyJobs(t *testing.T) {
+	const n = 2*drain.LeastParallel + 5
+	onBench(t, job.Kinds{"k": &rig.SteadyReporter{}}, func(t *testing.T, b *bench) {
+		var waits []func() delivery.Result
+		for i := range n {
+			b.Put(fmt.Sprint("job-", i), "k", "")
+			waits = append(waits, b.begin(b.claim()))
+		}
+		time.Sleep(2 * time.Second)
+		b.delay(10*time.Millisecond, on(b.Names.Records, storage.OpPutBlob))
+		begun := time.Now()
+		jobs, unsaved := b.SaveAll()()
+		// A place that is not left is free after 200 ms.
+		if took := time.Since(begun); jobs != n || unsaved != 0 || b.counter.WithPrefix("saved saved") != n || took < 20*time.Millisecond ||
+			took > 100*time.Millisecond {
+			t.Errorf("%d jobs, %d of them unsaved, %d saves in %s; want %d, none, %[5]d in 20 to 100 ms", jobs, unsaved,
+				b.counter.WithPrefix("saved saved"), took, n)
+		}
+		b.drainNow(10 * time.Second)
+		for _, wait := range waits {
+			wait()
+		}
+	})
+}
+
+// TestStopDuringSaveAll: a stop ends the wait of the jobs that were asked to save and have no place yet. Their releases save.
+func TestStopDuringSaveAll(t *testing.T) {
+	const n = 2*drain.LeastParallel + 5
+	onBench(t, job.Kinds{"k": &rig.SteadyReporter{}}, func(t *testing.T, b *bench) {
+		var waits []func() delivery.Result
+		for i := range n {
+			b.Put(fmt.Sprint("job-", i), "k", "")
+			waits = append(waits, b.begin(b.claim()))
+		}
+		time.Sleep(2 * time.Second)
+		b.delay(10*time.Millisecond, on(b.Names.Records, storage.OpPutBlob))
+		answer := b.SaveAll()
+		time.Sleep(5 * time.Millisecond)
+		b.drainNow(10 * time.Second)
+		if jobs, unsaved := answer(); jobs != n || unsaved != n-drain.LeastParallel {
+			t.Errorf("%d jobs, %d unsaved; want %d, and those without a place", jobs, unsaved, n)
+		}
+		for _, wait := range waits {
+			wait()
+		}
+		open, states := 0, 0
+		for i := range n {
+			r := b.Record(fmt.Sprint("job-", i))
+			if r.Status == checkpoint.Open {
+				open++
+			}
+			if r.HasState() {
+				states++
+			}
+		}
+		if open != n || states != n || b.visible() != n || b.Counts() != (delivery.Counts{Released: n}) {
+			t.Errorf("%d records are open, %d with a state, %d visible messages, %+v; want %d of each", open, states, b.visible(), b.Counts(), n)
+		}
+	})
+}
+
+// TestLargeStateInAMixedFleet: a large state gets the hash with a key if all workers read it. The save waits for their
+// heartbeats for a second at most.
+func TestLargeStateInAMixedFleet(t *testing.T) {
+	for name, row := range map[string]struct {
+		reads int           // the versions that another worker reads
+		lists time.Duration // how long a listing of the heartbeats takes
+		keyed bool
+	}{
+		"all read it":     {checkpoint.Version, 900 * time.Millisecond, true},
+		"an older worker": {2, 0, false},
+		"not known":       {checkpoint.Version, 1100 * time.Millisecond, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
+				j.Report(rig.LargeProgress(1))
+				<-ctx.Done()
+				return nil, context.Cause(ctx)
+			})
+			onBench(t, kinds, func(t *testing.T, b *bench) {
+				p := b.other()
+				p.Reads = row.reads
+				defer b.keepAlive(p)()
+				b.Put("a", "k", "")
+				wait := b.begin(b.claim())
+				time.Sleep(2 * time.Second)
+				b.delay(row.lists, on(b.Names.Workers, storage.OpListBlobs))
+				begun := time.Now()
+				jobs, unsaved := b.SaveAll()()
+				r, took := b.Record("a"), time.Since(begun)
+				if jobs != 1 || unsaved != 0 || !r.HasState() || (r.StateKey != "") != row.keyed || took > time.Second+100*time.Millisecond {
+					t.Errorf("%d jobs, %d unsaved, record with a state %t, a key %t after %s; want one, none, a state, a key %t within a second", jobs,
+						unsaved, r.HasState(), r.StateKey != "", took, row.keyed)
+				}
+				listed, again := b.counted(storage.OpListBlobs), 0
+				b.Put("b", "k", "")
+				next := b.begin(b.claim())
+				time.Sleep(119*time.Second - took)
+				if b.SaveAll()(); row.lists > time.Second {
+					again = 1
+				}
+				if n := b.counted(storage.OpListBlobs) - listed; n != again || !b.Record("b").HasState() {
+					t.Errorf("%d listings for the next job, and a state %t; want %d, since the last one holds for two minutes", n,
+						b.Record("b").HasState(), again)
+				}
+				b.drainNow(10 * time.Second)
+				wait()
+				next()
+			})
+		})
+	}
+}
+
 // TestReleaseThatIsRefused: a record that cannot be written at first is written later with its last state. A state that can never be
 // recorded is left out, and the record without it is written as often as it takes.
 func TestReleaseThatIsRefused(t *testing.T) {
@@ -175,5 +381,59 @@ func TestSameStreamAgain(t *testing.T) {
 		if n := b.counter.Of("saved saved")["saved saved"]; n != 1 {
 			t.Errorf("%d saves reported, want one", n)
 		}
+	})
+}
+
+// TestUnclosedReader: a reader of the recorded state that a handler left open keeps no state from being saved at its end.
+func TestUnclosedReader(t *testing.T) {
+	for name, end := range map[string]error{"break": job.Interrupted(errors.New("wait")), "failure": errors.New("out of luck")} {
+		t.Run(name, func(t *testing.T) {
+			kinds := handle(func(_ context.Context, j *job.Job) ([]byte, error) {
+				from, _, err := j.OpenSaved()
+				if err == nil {
+					_, err = from.Read(make([]byte, 1))
+				}
+				if err != nil {
+					return nil, job.Permanent(err)
+				}
+				j.Report(job.Progress{Stream: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("new")), nil }})
+				return nil, end
+			})
+			onBench(t, kinds, func(t *testing.T, b *bench) {
+				b.putOpen("a", "k", checkpoint.Snapshot{Stream: rig.LargeProgress(1).Stream})
+				begun := time.Now()
+				stop := time.AfterFunc(time.Minute, func() { b.drainNow(10 * time.Second) }) // ends tries that are in vain
+				defer stop.Stop()
+				b.runOne()
+				r, took := b.Record("a"), time.Since(begun)
+				if r.Status != checkpoint.Open || r.StateSize != 3 || took > time.Second || b.counter.WithPrefix("left out") != 0 {
+					t.Errorf("record = %s %q with a state of %d bytes after %s, %d left out; want it open with the new one at once", r.Status, r.Reason,
+						r.StateSize, took, b.counter.WithPrefix("left out"))
+				}
+			})
+		})
+	}
+}
+
+// TestOutputsThatAreNotRecorded: if the list of new outputs was stored and the write of the record failed, the record is written again
+// within seconds.
+func TestOutputsThatAreNotRecorded(t *testing.T) {
+	kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
+		if err := j.SendOutput(ctx, "x", strings.NewReader("x")); err != nil {
+			return nil, err
+		}
+		return nil, sleeps(ctx, 5*time.Minute)
+	})
+	onBench(t, kinds, func(t *testing.T, b *bench) {
+		b.Put("a", "k", "")
+		end := b.fail(http.StatusForbidden, "AuthorizationFailure", on(b.Names.Records, storage.OpPutBlob, storage.OpSetBlobMetadata))
+		wait := b.begin(b.claim())
+		b.WaitFor("a write that fails", time.Minute, func() bool { return b.lines("checkpoint not saved; the one before stands") == 1 })
+		end()
+		time.Sleep(10 * time.Second)
+		if r := b.Record("a"); r.Status != checkpoint.Running || r.Outputs.Files != 1 {
+			t.Errorf("record = %q with %d outputs, want it running, with one", r.Status, r.Outputs.Files)
+		}
+		wait()
 	})
 }

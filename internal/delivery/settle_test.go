@@ -119,6 +119,10 @@ func TestNoTimeLeft(t *testing.T) {
 		if r := b.Record("a"); r.Status != checkpoint.Running || b.MessagesLeft() != 1 {
 			t.Errorf("record = %s, %d messages; want it running, and its message left", r.Status, b.MessagesLeft())
 		}
+		late := b.log.Find("no time left; the message becomes visible when its visibility timeout expires")
+		if len(late) != 1 || late[0]["level"] != "ERROR" || late[0]["outcome"] != "interrupted" || late[0]["suppressed"] != 0.0 {
+			t.Errorf("lines = %v, want one error about the interrupted job", late)
+		}
 		kept, lost := b.counter.Times["k, handed_over"], b.counter.Times["k, redone"]
 		if kept+lost < 5*time.Minute || kept == 0 || lost == 0 || kept > 5*time.Minute {
 			t.Errorf("handler's time: %s handed over and %s to be done again, want the checkpoint's part and the rest", kept, lost)

@@ -3,6 +3,7 @@ package delivery_test
 import (
 	"context"
 	"io"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -66,4 +67,52 @@ func TestUnchargedSave(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestUnchargeThatFails: while the record cannot say that a new state was reported, a long save does not begin.
+func TestUnchargeThatFails(t *testing.T) {
+	kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
+		if err := sleeps(ctx, time.Minute); err != nil {
+			return nil, err
+		}
+		j.Report(job.Progress{State: make([]byte, rig.SmallState+1)})
+		return nil, sleeps(ctx, 4*time.Minute)
+	})
+	onBench(t, kinds, func(t *testing.T, b *bench) {
+		time.Sleep(2 * rig.SteadyFor)
+		b.putCrashed("a", 1, true)
+		wait := b.begin(b.claim())
+		time.Sleep(50 * time.Second)
+		end := b.fail(http.StatusForbidden, "AuthorizationFailure", on(b.Names.Records, storage.OpSetBlobMetadata))
+		time.Sleep(3 * time.Minute)
+		if r := b.Record("a"); r.HasState() || !r.Charge || b.lines("checkpoint not saved; the one before stands") == 0 {
+			t.Errorf("record with a state: %t, charges an exit: %t; want false, true, and a line about that", r.HasState(), r.Charge)
+		}
+		end()
+		time.Sleep(12 * time.Second)
+		if r := b.Record("a"); !r.HasState() || r.Charge {
+			t.Errorf("record with a state: %t, charges an exit: %t; want true, false", r.HasState(), r.Charge)
+		}
+		wait()
+	})
+}
+
+// TestSaveThatIsNotCharged: if an exit is not charged to the job at the moment, a long save needs no write before it.
+func TestSaveThatIsNotCharged(t *testing.T) {
+	kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
+		j.Report(job.Progress{State: make([]byte, rig.SmallState+1)})
+		return nil, sleeps(ctx, 8*time.Second)
+	})
+	onBench(t, kinds, func(t *testing.T, b *bench) {
+		b.putCrashed("a", 1, false)
+		before := b.counted(storage.OpSetBlobMetadata)
+		wait := b.begin(b.claim())
+		time.Sleep(6 * time.Second) // the worker looks every 5 s
+		r, n := b.Record("a"), b.counted(storage.OpSetBlobMetadata)-before
+		if !r.HasState() || r.Charge || n != 1 {
+			t.Errorf("record with a state: %t, charges an exit: %t, after %d writes of metadata; want true, false, and one to acquire it",
+				r.HasState(), r.Charge, n)
+		}
+		wait()
+	})
 }
