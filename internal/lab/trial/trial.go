@@ -219,15 +219,21 @@ func (t *trial) play(ctx context.Context) (seen observed, err error) {
 	if differ(t.config, seen.plain[0], seen.plain[1]) != "" {
 		return seen, nil // nothing could be compared
 	}
+	return seen, t.evictedInTime(ctx, &seen)
+}
+
+// evictedInTime runs the program with evictions. If it is done before the first one takes effect, it
+// runs again and is evicted earlier.
+func (t *trial) evictedInTime(ctx context.Context, seen *observed) error {
 	for ; ; seen.haste++ {
-		err := t.evicted(ctx, &seen)
+		err := t.evicted(ctx, seen)
 		if err != nil || ctx.Err() != nil || t.config.Every != 0 || seen.usual() < tooShort || seen.haste == mostHaste {
-			return seen, err
+			return err
 		}
 		again := false
 		t.recorder.look(func(c *course) { again = c.Done && seen.wasTooLate() })
 		if !again {
-			return seen, nil
+			return nil
 		}
 		t.narrator.Say("It was done before its first eviction took effect, and is put again, to be evicted earlier.")
 	}

@@ -221,8 +221,8 @@ open(os.environ["SPOTWORKER_RESULT"], "w").write(("same\n" if after == before el
 func TestStopInAStart(t *testing.T) {
 	withCRIU(t)
 	t.Parallel()
-	k := program.Kind{Name: "short", Command: []string{"sh", "-c", "echo running; while [ ! -e finish ]; do sleep 0.02; done; echo done >$SPOTWORKER_RESULT"},
-		Snapshot: true}
+	const script = "echo running; while [ ! -e finish ]; do sleep 0.02; done; echo done >$SPOTWORKER_RESULT"
+	k := program.Kind{Name: "short", Command: []string{"sh", "-c", script}, Snapshot: true}
 	for delay := range 10 {
 		m := newMachine(t, nil)
 		r := m.begin(k, nil, never)
