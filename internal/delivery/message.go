@@ -209,12 +209,21 @@ func (m *message) retry(ctx context.Context, what string, try func() error) erro
 		if ctx.Err() != nil {
 			return err
 		}
-		delay := retryDelays.Delay(failures)
+		delay := m.retryDelay(failures, err)
 		m.logRetry(ctx, what, err, delay)
 		if retry.Sleep(ctx, delay) != nil {
 			return err
 		}
 	}
+}
+
+// retryDelay returns the wait after that many failures of a call in a row. A call that ran out of
+// time has waited already, and a drain has none to lose.
+func (m *message) retryDelay(failures int, err error) time.Duration {
+	if failures == 1 && m.work.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
+		return 0
+	}
+	return retryDelays.Delay(failures)
 }
 
 // logRetry logs that a call failed and will be tried again, and whether the service

@@ -59,7 +59,7 @@ func (s *settlement) settle(ctx context.Context, out *outcome) {
 				continue
 			}
 		}
-		delay := retryDelays.Delay(failures)
+		delay := s.msg.retryDelay(failures, err)
 		s.msg.logRetry(ctx, out.action.String(), err, delay)
 		_ = retry.Sleep(s.msg.cleanup, delay) // the next try finds out if there is no time left
 	}

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -43,6 +44,10 @@ StandardOutput=file:%[3]s/output
 StandardError=inherit
 `
 
+// oneContainer is held by the test whose container runs. On hosts with control groups of version 1
+// two containers get the same ones, and their systemds would remove each other's.
+var oneContainer sync.Mutex
+
 // inContainer runs test in a container that systemd has booted: the Debian in .tools,
 // without lasting changes, in a network without a route out. prepare fills a folder with
 // the files that the test needs.
@@ -64,6 +69,8 @@ func inContainer(t *testing.T, prepare func(t *testing.T, folder string), test f
 	if err != nil {
 		t.Fatal(err)
 	}
+	oneContainer.Lock()
+	defer oneContainer.Unlock()
 	ctx, cancel := context.WithTimeout(t.Context(), bootTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, nspawn, "--directory="+root, "--volatile=overlay", "--register=no", "--keep-unit",
