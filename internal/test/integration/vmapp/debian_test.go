@@ -42,7 +42,8 @@ func installRelease(t *testing.T) {
 		{"package beside the VM application", d.besidePackage},
 	} {
 		if !t.Run(step.name, step.run) {
-			t.Fatalf("log of the worker:\n%s", logged(workerLog))
+			units, _ := exec.CommandContext(t.Context(), "systemctl", "--no-pager", "status", "spotworker*").CombinedOutput()
+			t.Fatalf("units:\n%s\nlog of the worker:\n%s", units, logged(workerLog))
 		}
 	}
 }
