@@ -172,7 +172,7 @@ var mutations = []mutation{
 		name: "a step back keeps the bad state",
 		file: "internal/checkpoint/previous.go",
 		old:  "\tif s.stepped {\n\t\thash, size", replacement: "\tif false {\n\t\thash, size",
-		run: "^TestStepBack$", pkg: "./internal/checkpoint", sign: `1 step back, and nothing before the state`,
+		run: "^TestStepBack$", pkg: "./internal/checkpoint", sign: `with the first state before the fourth`,
 	},
 	{
 		name: "messages that expire",
