@@ -3,6 +3,7 @@ package delivery_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -98,6 +99,21 @@ func (b *bench) begin(lease *queue.Lease) (wait func() delivery.Result) {
 	d, ended := b.Open(lease), make(chan delivery.Result, 1)
 	go func() { ended <- d.Run(b.ctx, b.cleanup, b.calls) }()
 	return func() delivery.Result { return <-ended }
+}
+
+// beginMany puts n jobs, job-0 and so on, and begins each. wait waits for all of them.
+func (b *bench) beginMany(n int) (wait func()) {
+	b.T.Helper()
+	var waits []func() delivery.Result
+	for i := range n {
+		b.Put(fmt.Sprint("job-", i), "k", "")
+		waits = append(waits, b.begin(b.claim()))
+	}
+	return func() {
+		for _, wait := range waits {
+			wait()
+		}
+	}
 }
 
 // drainNow stops all work, as an operator does.

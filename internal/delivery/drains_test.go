@@ -2,7 +2,6 @@ package delivery_test
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -21,11 +20,7 @@ import (
 func TestDrainOfManyJobs(t *testing.T) {
 	const n = 2*drain.LeastParallel + 5
 	onBench(t, job.Kinds{"k": &rig.SteadyReporter{}}, func(t *testing.T, b *bench) {
-		var waits []func() delivery.Result
-		for i := range n {
-			b.Put(fmt.Sprint("job-", i), "k", "")
-			waits = append(waits, b.begin(b.claim()))
-		}
+		wait := b.beginMany(n)
 		time.Sleep(2 * time.Second)
 		if active := len(b.Jobs()); active != n || b.Counts().Active != n {
 			t.Errorf("%d jobs are active, want %d", active, n)
@@ -41,9 +36,7 @@ func TestDrainOfManyJobs(t *testing.T) {
 			return storage.Fault{Before: 10 * time.Millisecond}
 		})
 		b.drainNow(10 * time.Second)
-		for _, wait := range waits {
-			wait()
-		}
+		wait()
 		// A place that is not left is free after 200 ms.
 		if took := time.Since(begun); b.Counts().Released != n || b.visible() != n || took > 100*time.Millisecond {
 			t.Errorf("%d jobs released, %d visible after %s; want %d within 0.1s", b.Counts().Released, b.visible(), took, n)
@@ -93,18 +86,12 @@ func TestNoPlaceInADrain(t *testing.T) {
 		return nil, context.Cause(ctx)
 	})
 	onBench(t, kinds, func(t *testing.T, b *bench) {
-		var waits []func() delivery.Result
-		for i := range n {
-			b.Put(fmt.Sprint("job-", i), "k", "")
-			waits = append(waits, b.begin(b.claim()))
-		}
+		wait := b.beginMany(n)
 		time.Sleep(2 * time.Second)
 		b.down(func(storage.Call) bool { return true })
 		begun := time.Now()
 		b.drainNow(10 * time.Second)
-		for _, wait := range waits {
-			wait()
-		}
+		wait()
 		if took := time.Since(begun); b.Counts() != (delivery.Counts{Late: n}) || b.counter.Of("ended left")["ended left"] != n ||
 			took < 9*time.Second || took > 11*time.Second {
 			t.Errorf("counts = %+v after %s, want %d jobs left at the end of the drain", b.Counts(), took, n)

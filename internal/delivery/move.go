@@ -361,16 +361,16 @@ func (p *movePlan) move(ctx context.Context) bool {
 	return true
 }
 
-// moveRest pauses moves after a move that failed, or listings of heartbeats for moves after one that failed: a
-// drain of many jobs has no time to wait for each.
-type moveRest struct {
-	pausedUntil atomic.Pointer[time.Time] // nothing is moved before; nil before the first failure
+// rest pauses moves after a move that failed, or listings of heartbeats for moves after one that
+// failed: a drain of many jobs has no time to wait for each.
+type rest struct {
+	pausedUntil atomic.Pointer[time.Time] // nothing is tried before; nil before the first failure
 }
 
 // mayTry compares by the monotonic clock, as long as now has its reading.
-func (m *moveRest) mayTry(now time.Time) bool {
-	rests := m.pausedUntil.Load()
-	return rests == nil || !now.Before(*rests)
+func (r *rest) mayTry(now time.Time) bool {
+	until := r.pausedUntil.Load()
+	return until == nil || !now.Before(*until)
 }
 
-func (m *moveRest) failed(now time.Time) { m.pausedUntil.Store(new(now.Add(movePause))) }
+func (r *rest) failed(now time.Time) { r.pausedUntil.Store(new(now.Add(movePause))) }

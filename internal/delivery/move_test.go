@@ -90,7 +90,7 @@ func TestJudgeWaiting(t *testing.T) {
 
 // TestMoveRest: after a move that failed, none is tried for movePause.
 func TestMoveRest(t *testing.T) {
-	var m moveRest
+	var m rest
 	now := time.Date(2026, 3, 9, 12, 0, 0, 0, time.UTC)
 	if !m.mayTry(now) {
 		t.Error("mayTry before any failure = false, want true")

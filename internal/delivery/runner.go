@@ -142,7 +142,7 @@ type Runner struct {
 	quarantine    chan struct{} // holds one: the quarantined job that is running
 	deferred      spacing
 	lacking       lacking.Set // messages of kinds that no worker has
-	listRest      moveRest    // of listings of heartbeats for moves
+	listRest      rest        // of listings of heartbeats for moves
 	unlike        lacking.Set // messages of jobs with a state for which no worker has the machine
 	counters      counters
 	ends          average // of the time that the ends of deliveries take, from the last write on
@@ -368,7 +368,7 @@ type account struct {
 	*deployment.Stores
 	logKeeper *joblog.Keeper
 	renewals  *renewal.Set
-	moveRest  moveRest
+	moveRest  rest
 }
 
 func newAccount(s *deployment.Stores, c RunnerConfig) *account {

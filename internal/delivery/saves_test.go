@@ -145,12 +145,8 @@ func TestWritesTakeTurns(t *testing.T) {
 				<-ctx.Done()
 				return nil, context.Cause(ctx)
 			}), func(t *testing.T, b *bench) {
-				var waits []func() delivery.Result
 				begun := time.Now()
-				for i := range n {
-					b.Put(fmt.Sprint("job-", i), "k", "")
-					waits = append(waits, b.begin(b.claim()))
-				}
+				wait := b.beginMany(n)
 				var mu sync.Mutex
 				var writes []time.Duration // after they were due
 				b.Server.OnCall(func(c storage.Call) storage.Fault {
@@ -167,9 +163,7 @@ func TestWritesTakeTurns(t *testing.T) {
 					time.Sleep(time.Second)
 				}
 				b.drainNow(10 * time.Second)
-				for _, wait := range waits {
-					wait()
-				}
+				wait()
 				mu.Lock()
 				defer mu.Unlock()
 				slices.Sort(writes)
@@ -194,11 +188,7 @@ func TestWritesTakeTurns(t *testing.T) {
 func TestSaveAllOfManyJobs(t *testing.T) {
 	const n = 2*drain.LeastParallel + 5
 	onBench(t, job.Kinds{"k": &rig.SteadyReporter{}}, func(t *testing.T, b *bench) {
-		var waits []func() delivery.Result
-		for i := range n {
-			b.Put(fmt.Sprint("job-", i), "k", "")
-			waits = append(waits, b.begin(b.claim()))
-		}
+		wait := b.beginMany(n)
 		time.Sleep(2 * time.Second)
 		b.delay(10*time.Millisecond, on(b.Names.Records, storage.OpPutBlob))
 		begun := time.Now()
@@ -210,9 +200,7 @@ func TestSaveAllOfManyJobs(t *testing.T) {
 				b.counter.WithPrefix("saved saved"), took, n)
 		}
 		b.drainNow(10 * time.Second)
-		for _, wait := range waits {
-			wait()
-		}
+		wait()
 	})
 }
 
@@ -220,11 +208,7 @@ func TestSaveAllOfManyJobs(t *testing.T) {
 func TestStopDuringSaveAll(t *testing.T) {
 	const n = 2*drain.LeastParallel + 5
 	onBench(t, job.Kinds{"k": &rig.SteadyReporter{}}, func(t *testing.T, b *bench) {
-		var waits []func() delivery.Result
-		for i := range n {
-			b.Put(fmt.Sprint("job-", i), "k", "")
-			waits = append(waits, b.begin(b.claim()))
-		}
+		wait := b.beginMany(n)
 		time.Sleep(2 * time.Second)
 		b.delay(10*time.Millisecond, on(b.Names.Records, storage.OpPutBlob))
 		answer := b.SaveAll()
@@ -233,9 +217,7 @@ func TestStopDuringSaveAll(t *testing.T) {
 		if jobs, unsaved := answer(); jobs != n || unsaved != n-drain.LeastParallel {
 			t.Errorf("%d jobs, %d unsaved; want %d, and those without a place", jobs, unsaved, n)
 		}
-		for _, wait := range waits {
-			wait()
-		}
+		wait()
 		open, states := 0, 0
 		for i := range n {
 			r := b.Record(fmt.Sprint("job-", i))

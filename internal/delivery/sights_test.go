@@ -2,7 +2,6 @@ package delivery_test
 
 import (
 	"context"
-	"fmt"
 	"runtime"
 	"testing"
 	"time"
@@ -10,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
-	"github.com/spotworker/spotworker/internal/delivery"
 	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/jobfiles/joblog"
 	"github.com/spotworker/spotworker/internal/queue"
@@ -27,19 +25,13 @@ func TestGoroutinesOfWaitingJobs(t *testing.T) {
 	})
 	onBench(t, kinds, func(t *testing.T, b *bench) {
 		before := runtime.NumGoroutine()
-		var waits []func() delivery.Result
-		for i := range n {
-			b.Put(fmt.Sprint("job-", i), "k", "")
-			waits = append(waits, b.begin(b.claim()))
-		}
+		wait := b.beginMany(n)
 		time.Sleep(time.Minute + 2*time.Second)
 		if got := runtime.NumGoroutine() - before; got < 2*n || got > 2*n+n/2 { // some wait for calls of storage
 			t.Errorf("%d goroutines of %d jobs, want two of each", got, n)
 		}
 		b.drainNow(10 * time.Second)
-		for _, wait := range waits {
-			wait()
-		}
+		wait()
 	})
 }
 
