@@ -65,6 +65,16 @@ func (a *admission) leave(ctx context.Context, end *runEnd) {
 	a.pass.leave(ctx, verdict, failed)
 }
 
+// unlessLost returns the outcome of a job that is not run. A job that was stopped because
+// another worker has its message, before this delivery acquired its record, has nothing to
+// release.
+func (a *admission) unlessLost(ctx context.Context, out *outcome) *outcome {
+	if out.action != interrupted || a.rec.claim != nil || a.msg.lease.Gone() || drain.StopOf(ctx).Reason != job.Lost {
+		return out
+	}
+	return &outcome{action: drop, reason: out.reason}
+}
+
 // setRules sets the rules of the job's kind.
 func (a *admission) setRules(handler job.Handler) {
 	a.rules.limits, a.rules.idempotent, a.rules.keepsPrevious = a.limitsFor(handler), job.IsIdempotent(handler),

@@ -194,7 +194,7 @@ func (d *Delivery) runJob(ctx context.Context) *outcome {
 	a, out := d.admission.admit(ctx)
 	if out != nil {
 		d.admission.leave(ctx, nil)
-		return out
+		return d.admission.unlessLost(ctx, out)
 	}
 	a.finished, d.attempt = d.finished, a
 	end := a.run(ctx)
