@@ -53,7 +53,7 @@ func TestOnEvent(t *testing.T) {
 	}
 	heard("poison", `"job_id":"bad"`)
 	c.put(t, "a", "polite")
-	w.until(t, "job started")
+	w.untilOf(t, "job started", "a") // the first job started too
 	if _, err := c.metadata.SimulateEviction(testVM); err != nil {
 		t.Fatal(err)
 	}

@@ -197,9 +197,18 @@ func (w *workerProcess) find(msg string) (found []map[string]any) {
 // until waits for a line with that message and returns it.
 func (w *workerProcess) until(t *testing.T, msg string) map[string]any {
 	t.Helper()
+	return w.untilOf(t, msg, "")
+}
+
+// untilOf waits for a line with that message of a job, or of any job if the id is empty, and
+// returns it.
+func (w *workerProcess) untilOf(t *testing.T, msg, jobID string) map[string]any {
+	t.Helper()
 	for late := time.After(patience); ; {
-		if found := w.find(msg); len(found) > 0 {
-			return found[0]
+		for _, line := range w.find(msg) {
+			if jobID == "" || line["job_id"] == jobID {
+				return line
+			}
 		}
 		select {
 		case <-w.news:
