@@ -76,7 +76,7 @@ func TestUnitKeepsItsWord(t *testing.T) {
 		"RestartPreventExitStatus": fmt.Sprint(cli.ExitConfig), "StartLimitIntervalSec": "0",
 		"PrivateIPC": "yes", "PrivateTmp": "yes", "TemporaryFileSystem": "/dev/shm:mode=1777,nosuid,nodev",
 		"RuntimeDirectory": "spotworker", "RuntimeDirectoryPreserve": "yes", "User": "spotworker",
-		"After": "network-online.target spotworker-logs.service", "Requires": "spotworker-logs.service", "Wants": "network-online.target",
+		"After": "network-online.target spotworker-logs.service", "Wants": "network-online.target spotworker-logs.service",
 		"WantedBy": "multi-user.target",
 	} {
 		if got := setting(t, unit, name); got != want {

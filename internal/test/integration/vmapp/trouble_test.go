@@ -124,13 +124,23 @@ func rebootInTheMiddle(t *testing.T, m *machine) {
 	}
 }
 
+// logFolderGone: the folder of the logs is made again at each start, also after starts that
+// could not make it.
 func logFolderGone(t *testing.T, m *machine) {
+	const folder = "/var/log/spotworker"
 	m.deploy(t, published("1.0.0", archiveOf(oldVersion), m.azure.settings("spot_2")))
-	if err := os.RemoveAll("/var/log/spotworker"); err != nil {
+	if err := os.RemoveAll(folder); err != nil {
 		t.Fatal(err)
 	}
+	put(t, folder, "a file in its place\n")
 	pid := number(t, "spotworker.service", "MainPID")
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "a start that fails without a folder for the log", func() bool {
+		return property(t, "spotworker-logs.service", "Result") == "exit-code" && property(t, "spotworker.service", "ActiveState") != "active"
+	})
+	if err := os.Remove(folder); err != nil {
 		t.Fatal(err)
 	}
 	await(t, "restart without a folder for the log", func() bool {
