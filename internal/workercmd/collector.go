@@ -54,7 +54,9 @@ const (
 // collector adapts Go's garbage collector to the rate of allocation: a worker of short
 // jobs collects rarely, and one of long jobs, which allocates little, keeps its heap
 // small. At most mostGarbage or busyGarbage, or largeShare of the heap, is allocated
-// between two collections. A nil collector does nothing.
+// between two collections. With Go's default 1,000 waiting jobs take 52 MiB instead of 44, and
+// 10,000 take 290 instead of 223 (make bench BENCHFLAGS="--only many"). A nil collector does
+// nothing.
 type collector struct {
 	mu        sync.Mutex
 	timer     *time.Timer // for reconsider
