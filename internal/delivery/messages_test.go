@@ -106,6 +106,27 @@ func TestLateFirstDelivery(t *testing.T) {
 	}
 }
 
+// TestReleaseInAnOutage: a message that cannot be released at first is visible when storage answers again, and not
+// only when its visibility timeout expires.
+func TestReleaseInAnOutage(t *testing.T) {
+	onBench(t, job.Kinds{"k": &rig.SteadyReporter{}}, func(t *testing.T, b *bench) {
+		b.putOpen("a", "k", checkpoint.Snapshot{State: []byte("s")})
+		wait := b.begin(b.claim())
+		time.Sleep(5 * time.Second)
+		end := b.down(func(c storage.Call) bool { return c.Operation == storage.OpUpdateMessage })
+		b.drainNow(20 * time.Second)
+		time.Sleep(9 * time.Second)
+		if n := b.visible(); n != 0 {
+			t.Fatalf("%d visible messages in the outage, want none", n)
+		}
+		end()
+		wait()
+		if n := b.counter.Of("ended released")["ended released"]; n != 1 || b.visible() != 1 {
+			t.Errorf("ended released %d times, %d visible messages; want once, one", n, b.visible())
+		}
+	})
+}
+
 // TestReplacedMessage: the message of a released job is replaced if it would expire, or is gone, and not if another
 // worker has it.
 func TestReplacedMessage(t *testing.T) {
