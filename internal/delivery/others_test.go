@@ -174,6 +174,38 @@ func TestFailedThereLast(t *testing.T) {
 	}
 }
 
+// TestFailedTwiceInARow: two failures in a row count as one if both were on this machine, and another machine could run
+// the job.
+func TestFailedTwiceInARow(t *testing.T) {
+	for name, row := range map[string]struct {
+		before string // the machine of the first failure
+		others bool
+		want   int // failures in a row
+	}{
+		"both here":             {"vm_0-boot", true, 1},
+		"both here, no others":  {"vm_0-boot", false, 2},
+		"the first on another":  {"vm_1-boot", true, 2},
+		"the first is unknown":  {unknownMachine, true, 2},
+		"another, and no other": {"vm_1-boot", false, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kinds := handle(func(context.Context, *job.Job) ([]byte, error) { return nil, errors.New("out of luck") })
+			onBench(t, kinds, func(t *testing.T, b *bench) {
+				if row.others {
+					defer b.keepAlive(b.other())()
+				}
+				b.putFailed("a", row.before)
+				time.Sleep(10 * time.Minute) // by then a job that failed here last is no longer left to others
+				b.runOne()
+				if r := b.Record("a"); r.FailuresTotal != 2 || r.Failures != row.want || r.FailedBy != "vm_0-boot" {
+					t.Errorf("record = %d failures, %d in a row, the last on %q; want 2, %d, on vm_0-boot", r.FailuresTotal, r.Failures,
+						r.FailedBy, row.want)
+				}
+			})
+		})
+	}
+}
+
 // unknownMachine stands for the machine of a failure that a worker recorded which did not know that fact yet.
 const unknownMachine = "unknown"
 
@@ -194,48 +226,4 @@ func (b *bench) putFailed(id, machine string) {
 		}
 	}
 	b.put(e)
-}
-
-// TestFailedTwiceInARow: two failures in a row count as one if both were on this machine, and another machine could run
-// the job.
-func TestFailedTwiceInARow(t *testing.T) {
-	for name, row := range map[string]struct {
-		before string // the machine of the first failure
-		others bool
-		want   int // failures in a row
-	}{
-		"both here":             {"vm_0-boot", true, 1},
-		"both here, no others":  {"vm_0-boot", false, 2},
-		"the first on another":  {"vm_1-boot", true, 2},
-		"the first is unknown":  {"", true, 2},
-		"another, and no other": {"vm_1-boot", false, 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			run := job.HandlerFunc(func(context.Context, *job.Job) ([]byte, error) { return nil, errors.New("out of luck") })
-			onBench(t, job.Kinds{"k": run}, func(t *testing.T, b *bench) {
-				if row.others {
-					defer b.keepAlive(b.other())()
-				}
-				e := queue.Envelope{ID: "a", Kind: "k", Resume: true}
-				c := b.Records.Fresh(former(e), "vm_9-boot-1")
-				c.SetFacts(func(f checkpoint.Facts) checkpoint.Facts {
-					f.Failure = checkpoint.Failure{Machine: row.before}
-					return f
-				})
-				if err := c.Fail(t.Context(), checkpoint.Snapshot{}, "no luck"); err != nil {
-					t.Fatal(err)
-				}
-				b.put(e)
-				for end := time.Now().Add(20 * time.Minute); b.Record("a").FailuresTotal < 2 && time.Now().Before(end); time.Sleep(time.Second) {
-					if b.visible() > 0 {
-						b.runOne()
-					}
-				}
-				if r := b.Record("a"); r.FailuresTotal != 2 || r.Failures != row.want || r.FailedBy != "vm_0-boot" {
-					t.Errorf("record = %d failures, %d in a row, the last on %q; want 2, %d, on vm_0-boot", r.FailuresTotal, r.Failures,
-						r.FailedBy, row.want)
-				}
-			})
-		})
-	}
 }
