@@ -3,7 +3,7 @@
 # left out. Lines of tests in a container are read like all others.
 function report(line) { text[test] = text[test] "  " substr(line, 1, 240) "\n" }
 { sub(/^ *container_test\.go:[0-9]+: /, "") }
-/^=== (RUN|NAME|CONT) / { test = $3; more = 0; next }
+/^ *=== (RUN|NAME|CONT) / { test = $3; more = 0; next }
 /^ *--- FAIL: / {
   test = $3
   more = 0

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/windows"
 
+	"github.com/spotworker/spotworker/internal/host/sandbox"
 	"github.com/spotworker/spotworker/internal/program/scratch"
 	"github.com/spotworker/spotworker/job"
 )
@@ -40,7 +41,11 @@ var roles = map[string]func() int{
 		for len(stopped) == 0 && !exists(os.Getenv(envStop)) {
 			time.Sleep(20 * time.Millisecond)
 		}
-		note, err := os.ReadFile(os.Getenv(envStop))
+		var note []byte
+		err := retryHeld(func() (err error) { // the worker's rename may hold it still
+			note, err = os.ReadFile(os.Getenv(envStop))
+			return err
+		})
 		return max(worked(err, putFile(envCheckpoint, note)), exitTempFail)
 	},
 	"unaware": func() int { // has no handler for Ctrl-Break
@@ -132,13 +137,16 @@ func first(errs ...error) error {
 // sleepLong waits for much longer than any test.
 func sleepLong() error { time.Sleep(time.Minute); return nil }
 
+// retryHeld repeats what fails while another process has a file open, as programs must.
+func retryHeld(f func() error) error { return sandbox.WhileHeld(time.Second, f) }
+
 // putFile puts a file where a variable says, by renaming it.
 func putFile(variable string, data []byte) error {
 	name := filepath.Join(os.Getenv("TEMP"), "new-"+variable)
 	if err := os.WriteFile(name, data, 0o600); err != nil {
 		return err
 	}
-	return os.Rename(name, os.Getenv(variable))
+	return retryHeld(func() error { return os.Rename(name, os.Getenv(variable)) })
 }
 
 func worked(errs ...error) int {
