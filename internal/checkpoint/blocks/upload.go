@@ -1,9 +1,7 @@
 // Package blocks keeps a large state in a blob in blocks that are named after their
 // content, so that a later state sends only new blocks.
 //
-//	     ┌──▶ hash of the state
-//	read ┤
-//	     └──▶ cut ─▶ group: hash its chunks ─▶ which blocks? ─▶ send what is missing
+//	read ─▶ hash and cut ─▶ group: hash its chunks ─▶ which blocks? ─▶ send what is missing
 //
 // [Upload] runs all steps concurrently. The bytes stay in the slab that they were
 // read into until nothing needs them. The blocks take effect when the caller commits
@@ -29,6 +27,9 @@ import (
 
 // splitRun is how many groups are kept in chunks at the begin of new content.
 const splitRun = 8
+
+// Each unit is read in so many pieces, which are hashed and cut in steps of so many bytes.
+const pieces, step = 4, 64 << 10
 
 // Target is where a state is sent to, and how. All fields are required.
 type Target struct {
@@ -85,8 +86,8 @@ type Manifest struct {
 func Upload(ctx context.Context, to Target, known *Set, state io.Reader, base Base, from int64) (Manifest, error) {
 	unit := int64(to.Unit)
 	u := &upload{
-		to: to, known: known, slabs: newSlabs(to.Unit, to.Budget), parts: make(chan part, slabUnits),
-		pieces: make(chan piece, slabUnits), rests: make(chan int, 1), seen: map[string]bool{},
+		to: to, known: known, slabs: newSlabs(to.Unit, to.Budget), pieces: make(chan piece),
+		rests: make(chan int, 1), seen: map[string]bool{},
 		hashes: newUnitHasher(unit, to.Key, base), patcher: newPatcher(&to, known, &base),
 	}
 	u.base, u.gaps = base, base.gaps(unit, from, known.has, u.patcher.base)
@@ -108,8 +109,7 @@ type upload struct {
 	ctx     context.Context
 	sending *errgroup.Group
 
-	parts   chan part  // to hash, in order
-	pieces  chan piece // to cut, in order
+	pieces  chan piece // to hash and cut, in order; without a buffer, so that they still are in the cache
 	rests   chan int   // where the group begins that did not end with the slab, for each slab
 	groups  []*group
 	hashes  unitHasher
@@ -120,11 +120,10 @@ type upload struct {
 	sent []string        // the arrived ones
 }
 
-// part is a part of a slab, or a gap.
+// part is a part of a slab.
 type part struct {
 	slab *slab
 	data []byte
-	gap  int64 // its length; 0 for a part of a slab
 }
 
 // piece is the part of the state that one read put into a slab.
@@ -147,15 +146,10 @@ func (u *upload) run(ctx context.Context, state io.Reader) (Manifest, error) {
 	defer u.slabs.close()
 	u.sending, u.ctx = errgroup.WithContext(ctx)
 	u.sending.Go(func() error {
-		u.hash()
-		return nil
-	})
-	u.sending.Go(func() error {
-		u.cut()
+		u.process()
 		return nil
 	})
 	size, err := u.read(state)
-	close(u.parts)
 	close(u.pieces)
 	if sendErr := u.sending.Wait(); sendErr != nil {
 		return Manifest{}, sendErr // the cause of the reading's end
@@ -170,7 +164,7 @@ func (u *upload) run(ctx context.Context, state io.Reader) (Manifest, error) {
 	return m, nil
 }
 
-// read reads the state to its end; other goroutines hash and cut the read part. It waits
+// read reads the state to its end; another goroutine hashes and cuts the read part. It waits
 // for the cutter only where a slab is full or a gap begins, since the begin of a group that
 // did not end moves to the next slab.
 func (u *upload) read(state io.Reader) (size int64, err error) {
@@ -180,7 +174,7 @@ func (u *upload) read(state io.Reader) (size int64, err error) {
 	}
 	defer func() { u.slabs.release(into) }()
 	for filled, gaps := 0, u.gaps; ; {
-		room, next := min(u.to.Unit, len(into.data)-filled), (*gap)(nil)
+		room, next := min(u.to.Unit/pieces, len(into.data)-filled), (*gap)(nil)
 		if len(gaps) > 0 && size+int64(room) >= gaps[0].at {
 			next, gaps = &gaps[0], gaps[1:]
 			room = int(next.at - size)
@@ -193,8 +187,6 @@ func (u *upload) read(state io.Reader) (size int64, err error) {
 			return 0, fmt.Errorf("it ends after %d bytes, before a range that is the same as in the state before", size+int64(n))
 		}
 		size += int64(n)
-		into.uses.Add(1)
-		u.parts <- part{slab: into, data: into.data[filled : filled+n]}
 		u.pieces <- piece{into, filled, filled + n, ended || next != nil, next}
 		filled += n
 		switch {
@@ -207,7 +199,6 @@ func (u *upload) read(state io.Reader) (size int64, err error) {
 				return 0, err
 			}
 			size += next.length
-			u.parts <- part{gap: next.length}
 			if into, filled, err = u.nextSlab(into, len(into.data)); err != nil {
 				return 0, err
 			}
@@ -247,54 +238,58 @@ func fill(buffer []byte, state io.Reader) (n int, ended bool, err error) {
 	return n, false, nil
 }
 
-// cut cuts the state, and hands each group to a goroutine.
-func (u *upload) cut() {
-	start, ends := 0, []int(nil) // of the group, in the slab; ends of its chunks, in the group
-	offset := int64(0)           // of the group, in the state
+// process hashes and cuts the state, and hands each group to a goroutine. It takes all steps for
+// a few bytes at a time, since their costs are mostly those of reading memory: the bytes come
+// into the processor's cache once and not for each hash.
+func (u *upload) process() {
+	var c cut
 	for p := range u.pieces {
-		for at := p.from; at < p.to; {
-			n, end := u.to.Cutter.Next(p.slab.data[at:p.to])
-			if at += n; end == chunks.None {
-				break
-			}
-			ends = append(ends, at-start)
-			if end == chunks.Group {
-				u.begin(part{slab: p.slab, data: p.slab.data[start:at]}, ends, offset)
-				offset += int64(at - start)
-				start, ends = at, nil
-			}
+		for from := p.from; from < p.to; from += step {
+			data := p.slab.data[from:min(from+step, p.to)]
+			u.patcher.pages.write(data)
+			u.hashes.write(data)
+			u.cut(&c, p.slab, from, from+len(data))
 		}
-		if p.last && start < p.to {
-			u.begin(part{slab: p.slab, data: p.slab.data[start:p.to]}, ends, offset)
-			offset += int64(p.to - start)
-			ends = nil
+		if p.last && c.start < p.to {
+			u.begin(part{slab: p.slab, data: p.slab.data[c.start:p.to]}, c.ends, c.offset)
+			c = cut{start: p.to, offset: c.offset + int64(p.to-c.start)}
 		}
 		if p.gap != nil {
+			u.hashes.skip(p.gap.length)
+			u.patcher.pages.skip(p.gap.length)
 			u.to.Cutter.Skip(p.gap.length)
-			offset += p.gap.length
+			c.offset += p.gap.length
 			u.groups = append(u.groups, p.gap.group())
 		}
 		if p.last || p.to == len(p.slab.data) {
-			u.rests <- start
-			start = 0
+			u.rests <- c.start
+			c.start = 0
 		}
-	}
-}
-
-// hash hashes the state in its units, wherever it is cut.
-func (u *upload) hash() {
-	for p := range u.parts {
-		if p.gap > 0 {
-			u.hashes.skip(p.gap)
-			u.patcher.pages.skip(p.gap)
-			continue
-		}
-		u.patcher.pages.write(p.data)
-		u.hashes.write(p.data)
-		u.slabs.release(p.slab)
 	}
 	u.hashes.close()
 	u.patcher.pages.close()
+}
+
+// cut is the group that has begun and not ended.
+type cut struct {
+	start  int   // in the slab
+	ends   []int // of its chunks, in the group
+	offset int64 // in the state
+}
+
+// cut cuts a part of a slab.
+func (u *upload) cut(c *cut, in *slab, from, to int) {
+	for at := from; at < to; {
+		n, end := u.to.Cutter.Next(in.data[at:to])
+		if at += n; end == chunks.None {
+			return
+		}
+		c.ends = append(c.ends, at-c.start)
+		if end == chunks.Group {
+			u.begin(part{slab: in, data: in.data[c.start:at]}, c.ends, c.offset)
+			*c = cut{start: at, offset: c.offset + int64(at-c.start)}
+		}
+	}
 }
 
 // begin hashes the chunks of a group, which begins at an offset of the state, in the background
