@@ -168,5 +168,5 @@ func (e effort) rows(row func(label, format string, args ...any)) {
 	both("  useful", e.useful, e.did.Useful)
 	both("  lost", e.redone, e.did.Lost())
 	row("  of it before the first write of a record", "%.1f s, %d runs", e.unrecordedTime.Seconds(), e.unrecorded)
-	row("  overhead, evictions, deaths, by the ledgers", "%.1f s, %d, %d, of %d jobs", e.overhead.Seconds(), e.evictions, e.exits, e.jobs)
+	row("  overhead, evictions, deaths, by ledgers", "%.1f s, %d, %d, of %d jobs", e.overhead.Seconds(), e.evictions, e.exits, e.jobs)
 }
