@@ -6,8 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -82,7 +80,7 @@ func uniform(t *testing.T) {
 // evictInstance: az puts a message of its own, a worker takes it for a digest job, az vmss
 // evicts the worker, and the worker releases the job. It returns the message's id and content.
 func evictInstance(t *testing.T) (u *up, id, content string) {
-	up := startUp(t, "--files", "1", "--job-time", "1m") // longer than az takes to evict the worker
+	up := startUp(t, "--files", "1", "--job-time", "2m") // longer than az takes to evict the worker
 	up.signIn(t)
 	first := up.start(t, "/vms/spot_1\n")
 	first.until(t, `"msg":"state changed".*"to":"process"`)
@@ -142,32 +140,25 @@ func (u *up) wantDigest(t *testing.T, id, content string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sum := sha256.New()
-	download(t, account.Container(named.Container).NewBlobClient(named.Blob), sum)
-	if want := hex.EncodeToString(sum.Sum(nil)); !strings.Contains(string(text), want) {
+	sum := sha256.Sum256(download(t, account.Container(named.Container).NewBlobClient(named.Blob)))
+	if want := hex.EncodeToString(sum[:]); !strings.Contains(string(text), want) {
 		t.Errorf("result = %s, want the digest %s", text, want)
 	}
 }
 
-// download copies a blob in ranges: the whole takes as long as the job, which is longer than
-// one call may take.
-func download(t *testing.T, source *blob.Client, to io.Writer) {
+// download reads a blob in ranges, all at the same time: one after the other they take as long as the
+// job, which is longer than one call may take.
+func download(t *testing.T, source *blob.Client) []byte {
 	t.Helper()
-	const step = 4 << 20
 	properties, err := source.GetProperties(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for offset := int64(0); offset < *properties.ContentLength; offset += step {
-		reply, err := source.DownloadStream(t.Context(), &blob.DownloadStreamOptions{Range: blob.HTTPRange{Offset: offset, Count: step}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = io.Copy(to, reply.Body)
-		if err := errors.Join(err, reply.Body.Close()); err != nil {
-			t.Fatal(err)
-		}
+	content := make([]byte, *properties.ContentLength)
+	if _, err := source.DownloadBuffer(t.Context(), content, &blob.DownloadBufferOptions{BlockSize: 4 << 20, Concurrency: 8}); err != nil {
+		t.Fatal(err)
 	}
+	return content
 }
 
 // unroutable counts the packets for which this network had no way, which is any

@@ -30,7 +30,7 @@ const (
 	script = ".tools/azurite/node_modules/azurite/dist/src/azurite.js"
 	// startTimeout is for a machine that reads the packages from a cold disk;
 	// a second is usual.
-	startTimeout = time.Minute
+	startTimeout = 3 * time.Minute
 	// stopTimeout is how long it may take to end on its own when asked to.
 	stopTimeout = 5 * time.Second
 )

@@ -102,7 +102,7 @@ func TestReplayPrograms(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := replay.Default()
-			s.Fleet.VMs, s.Fleet.Boot.Duration, s.Work.Jobs, s.Work.Length.Duration, s.For.Duration = 1, 0, 2, time.Second, time.Minute
+			s.Fleet.VMs, s.Fleet.Boot.Duration, s.Work.Jobs, s.Work.Length.Duration, s.For.Duration = 1, 0, 2, time.Second, 5*time.Minute
 			var story bytes.Buffer
 			r, err := realtime.Run(t.Context(), realtime.Config{Scenario: s, KindsFile: kinds, Kind: "mine"}, &story)
 			switch {

@@ -140,8 +140,11 @@ func test(t *testing.T, text string) string {
 func promtool(t *testing.T, args ...string) (out string, err error) {
 	t.Helper()
 	command := need.Command(t, "promtool")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	text, err := exec.CommandContext(ctx, command, args...).CombinedOutput()
+	if ctx.Err() != nil {
+		t.Fatalf("promtool %q: %v:\n%s", args, ctx.Err(), text)
+	}
 	return string(text), err
 }

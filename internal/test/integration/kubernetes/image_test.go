@@ -205,9 +205,11 @@ func (p *process) String() string {
 	case err := <-p.ended:
 		p.ended <- err
 		return p.log.String()
-	case <-time.After(time.Minute):
+	case <-time.After(patience):
 		_ = p.cmd.Process.Kill()
-		return "the worker does not end"
+		err := <-p.ended
+		p.ended <- err
+		return "the worker does not end:\n" + p.log.String()
 	}
 }
 
@@ -219,6 +221,7 @@ func (d *account) start(t *testing.T, e engine) *process {
 		"SPOTWORKER_INSTANCE=6f3c2b1a-0c4d-4e5f-8a9b-0123456789ab",
 	})}
 	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
+	p.cmd.WaitDelay = patience // a container that is left keeps the pipe open
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,7 @@ func (m mutation) mustBeNoticed(t *testing.T) {
 	t.Helper()
 	root := repository.Root(t)
 	overlay := m.overlay(t, root)
-	args := append([]string{"test", "-overlay", overlay, "-count=1", "-failfast", "-timeout", "240s", "-run", m.run,
+	args := append([]string{"test", "-overlay", overlay, "-count=1", "-failfast", "-timeout", "15m", "-run", m.run,
 		cmp.Or(m.pkg, "./internal/worker")}, m.args...)
 	cmd := exec.CommandContext(t.Context(), "go", args...)
 	cmd.Dir = root

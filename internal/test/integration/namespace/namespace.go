@@ -27,7 +27,7 @@ const MetadataAddress = "169.254.169.254"
 const insideVariable = "SPOTWORKER_TEST_INSIDE"
 
 // timeout bounds the test inside, the start of its process included.
-const timeout = 15 * time.Minute
+const timeout = 30 * time.Minute
 
 // Run runs test in a process of its own inside a network of its own. prepare runs
 // outside, makes the binaries and files that the test needs, and returns variables for

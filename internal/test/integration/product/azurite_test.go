@@ -90,13 +90,18 @@ func TestOnAzurite(t *testing.T) {
 	await(t, "empty queue", func() bool { n, err := s.Queue.Depth(t.Context()); return err == nil && n == 0 })
 }
 
-// count is a job of 100 steps of 50 ms.
+// count is a job of 100 steps of 50 ms. Its first run waits at step 50 for its stop.
 func count(ctx context.Context, j *job.Job) ([]byte, error) {
+	const halt = 50
 	next := uint32(0)
-	if state, _, ok := j.Saved(); ok {
+	state, _, resumed := j.Saved()
+	if resumed {
 		next = binary.BigEndian.Uint32(state)
 	}
 	for ; next < 100; next++ {
+		if next == halt && !resumed {
+			<-ctx.Done()
+		}
 		select {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)

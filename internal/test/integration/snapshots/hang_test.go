@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -20,7 +21,10 @@ func TestHangingCRIU(t *testing.T) {
 	t.Parallel()
 	dir, criu := t.TempDir(), filepath.Join(t.TempDir(), "criu")
 	script := "#!/bin/sh\nif [ \"$1\" = --version ]; then echo Version: 4.1; else exec sleep 1000; fi\n"
-	if err := os.WriteFile(criu, []byte(script), 0o755); err != nil {
+	syscall.ForkLock.RLock() // a process that is started meanwhile would hold the file open, which then cannot be run
+	err := os.WriteFile(criu, []byte(script), 0o755)
+	syscall.ForkLock.RUnlock()
+	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := tree.NewCommand([]string{"/bin/sleep", "1000"}, tree.Limits{})

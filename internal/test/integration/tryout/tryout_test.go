@@ -78,7 +78,7 @@ func TestFindings(t *testing.T) {
 			t.Parallel()
 			words[1] = filepath.Join(programs, words[1])
 			c := trial.DefaultConfig()
-			c.Command, c.Binaries, c.Evictions, c.Timeout = words, binaries, 2, 2*time.Minute
+			c.Command, c.Binaries, c.Evictions, c.Timeout = words, binaries, 2, 10*time.Minute
 			if one.evictions != 0 {
 				c.Evictions = one.evictions
 			}

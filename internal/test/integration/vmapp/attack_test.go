@@ -67,6 +67,7 @@ func (m *machine) attacked(t *testing.T) {
 		r, err := m.azure.stores.Records.Read(t.Context(), "flood")
 		return err == nil && r.Fraction > 0
 	})
+	seen = len(logged(workerLog)) // the update before was a drain too
 	begun := time.Now()
 	m.azure.evict(t, vm)
 	awaitLogged(t, workerLog, seen, `"msg":"drained"`)

@@ -23,7 +23,7 @@ import (
 const workerLog = "/var/log/spotworker/worker.log"
 
 // patience bounds every wait: a busy machine is slow, not stuck.
-const patience = 90 * time.Second
+const patience = 3 * time.Minute
 
 func await(t *testing.T, what string, done func() bool) {
 	t.Helper()

@@ -22,8 +22,8 @@ const (
 	shortFile, shortLines = "short.log", 1_000
 	longFile, longLines   = "long.log", 40_000
 
-	// slowly makes the long file take longer than any test waits.
-	slowly = "PAUSE=2"
+	// slowly makes the long file take some minutes: longer than an update of a slow machine.
+	slowly = "PAUSE=4"
 )
 
 // versions are the packages for this machine, and one package for another architecture.

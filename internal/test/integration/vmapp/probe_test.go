@@ -22,7 +22,7 @@ import (
 // knows is Unknown, and so is no answer. Not stood in for: the end of the grace
 // period, and the status file.
 //
-// It is stricter than infra/bicep: 12 probes a second apart at most, in place of 6
+// It is stricter than infra/bicep: 30 probes a second apart at most, in place of 6
 // every 10 s, with which the real one took 55 s to Healthy and 57 to 70 s to
 // Unknown.
 type probe struct {
@@ -38,7 +38,7 @@ const (
 	probeEvery = time.Second
 
 	// patientProbes outlast a restart of the worker, fewProbes do not.
-	patientProbes, fewProbes = 12, 3
+	patientProbes, fewProbes = 30, 3
 )
 
 // watchHealth probes a port until the returned function is called.

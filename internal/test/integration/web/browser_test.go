@@ -38,8 +38,8 @@ func open(t *testing.T) *browser {
 	t.Helper()
 	need.On(t, "the suite starts Debian's Chromium", "linux")
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(need.Command(t, "chromium")), chromedp.NoSandbox,
-		chromedp.DisableGPU, chromedp.UserDataDir(t.TempDir()), chromedp.Flag("disable-quic", true),
-		chromedp.Flag("disable-component-update", true))
+		chromedp.DisableGPU, chromedp.UserDataDir(profile(t)), chromedp.Flag("disable-quic", true),
+		chromedp.Flag("disable-component-update", true), chromedp.WSURLReadTimeout(actionLimit))
 	ctx, cancel := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx)
@@ -67,6 +67,25 @@ func open(t *testing.T) *browser {
 	return b
 }
 
+// profile returns a folder for the files of a browser. Child processes of a browser that was killed may
+// still write there when it is removed.
+func profile(t *testing.T) string {
+	t.Helper()
+	folder, err := os.MkdirTemp("", "spotworker-chromium-") //nolint:usetesting // see above
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for range 100 {
+			if os.RemoveAll(folder) == nil {
+				return
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	})
+	return folder
+}
+
 // tab opens another tab of the browser.
 func (b *browser) tab() *browser {
 	b.t.Helper()
@@ -89,7 +108,7 @@ func (b *browser) start(cancel context.CancelFunc) {
 }
 
 // actionLimit is how long one action of the browser may take, on a busy machine.
-const actionLimit = time.Minute
+const actionLimit = 3 * time.Minute
 
 // within runs f with the limit of an action. An error says what was done, and where the page is.
 func (b *browser) within(what string, f func(ctx context.Context) error) {
@@ -102,7 +121,7 @@ func (b *browser) within(what string, f func(ctx context.Context) error) {
 		return
 	}
 	took := time.Since(began).Round(time.Millisecond)
-	ctx, cancel = context.WithTimeout(b.ctx, 5*time.Second)
+	ctx, cancel = context.WithTimeout(b.ctx, 30*time.Second)
 	defer cancel()
 	state, stateErr := chromedp.Run(ctx, chromedp.Evaluate[string](`location.href + " is " + document.readyState +
 		", hidden " + document.hidden +
@@ -160,7 +179,7 @@ func script[T any](b *browser, expression string) (value T) {
 // eventually waits until an expression is true.
 func (b *browser) eventually(expression string) {
 	b.t.Helper()
-	b.after(30*time.Second, expression)
+	b.after(2*time.Minute, expression)
 }
 
 // after is eventually with a limit. A page that is just replaced by the next one has no value yet.

@@ -52,7 +52,7 @@ func changing(t *testing.T) (c *client.Client, base, address string) {
 
 func await(t *testing.T, c *client.Client, id string, status client.Status) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for {
 		j, err := c.Get(t.Context(), id)
 		if err == nil && j.Status == status {

@@ -74,7 +74,7 @@ func TestTabsKeepTheirMemory(t *testing.T) {
 	var kib, nodes [3][2]int
 	for part, n := range []int{hour, hour * 5 / 4, hour * 3 / 2} {
 		for _, b := range tabs {
-			b.after(5*time.Minute, fmt.Sprintf("updates >= %d", n))
+			b.after(10*time.Minute, fmt.Sprintf("updates >= %d", n))
 		}
 		for _, b := range tabs { // tabs share a process: an update in between would be counted
 			script[bool](b, `disconnect(), true`)

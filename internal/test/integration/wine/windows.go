@@ -24,7 +24,11 @@ const (
 )
 
 // endTimeout is how long the processes of a Windows may take to end.
-const endTimeout = 30 * time.Second
+const endTimeout = 2 * time.Minute
+
+// patientServices lets Wine wait 2 minutes rather than 10 s until a service reports: a busy machine
+// starts some later.
+const patientServices = "\n[System\\\\CurrentControlSet\\\\Control]\n\"ServicesPipeTimeout\"=\"120000\"\n"
 
 // Windows is a Windows of one test's own.
 type Windows struct {
@@ -52,8 +56,22 @@ func New(t testing.TB) *Windows {
 		w.server(server, "--wait")
 	})
 	w.server(server, "--persistent")
-	w.check(w.Command("cmd", "/c", "exit").Run()) // starts Windows' own processes, which would keep a test's pipes open
+	w.boot()
 	return w
+}
+
+// boot starts Windows' own processes, which would keep a test's pipes open. Wine now and then ends before
+// it starts a program.
+func (w *Windows) boot() {
+	w.t.Helper()
+	var err error
+	for range 3 {
+		if err = w.Command("cmd", "/c", "exit").Run(); err == nil {
+			return
+		}
+		w.t.Logf("Wine did not start cmd: %v", err)
+	}
+	w.check(err)
 }
 
 // command returns the path of a command of Wine, or ends the test as need.Missing
@@ -81,6 +99,9 @@ func (w *Windows) install(base string) {
 	for _, name := range []string{"system.reg", "user.reg", "userdef.reg", ".update-timestamp"} {
 		data, err := os.ReadFile(filepath.Join(base, name))
 		w.check(err)
+		if name == "system.reg" {
+			data = append(data, patientServices...)
+		}
 		w.check(os.WriteFile(filepath.Join(w.prefix, name), data, 0o600))
 	}
 	w.check(os.Symlink(filepath.Join(base, "drive_c", "windows"), filepath.Join(drive, "windows")))

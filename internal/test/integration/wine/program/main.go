@@ -67,7 +67,7 @@ func checkpoint(state string) error {
 	}
 	for tries := 1; ; tries++ {
 		err := os.Rename(name+".new", name)
-		if err == nil || tries == 100 {
+		if err == nil || tries == 3000 {
 			return err
 		}
 		time.Sleep(20 * time.Millisecond)
