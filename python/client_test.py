@@ -101,7 +101,8 @@ class TestClient(unittest.TestCase):
         with self.assertRaises(TimeoutError):
             self.client.wait("no-such-job", 1.2)
         took = time.monotonic() - begun
-        self.assertTrue(1.2 <= took < 60, took)  # the calls take long on a busy machine
+        self.assertGreater(took, 1.1)
+        self.assertLess(took, PATIENCE)  # a busy machine is slow
 
     def test_cancel(self):
         id = own_id("cancel")

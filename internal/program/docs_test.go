@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -64,10 +65,16 @@ func TestManualNamesAll(t *testing.T) {
 // their first checkpoints, and wants the right result.
 func TestManualsPrograms(t *testing.T) {
 	for _, row := range []struct {
-		language, program, payload, want string
+		language, program string
+		steps             int // to begin with
+		job               func(steps int) (payload, want string)
 	}{
-		{"python", "python3", "[" + strings.Repeat("1,", 2_000) + "1]", "2001"},
-		{"sh", "sh", strings.Repeat("abc\n", 150), strings.Repeat("ABC\n", 150)},
+		{"python", "python3", 2_000, func(steps int) (payload, want string) {
+			return "[" + strings.Repeat("1,", steps) + "1]", strconv.Itoa(steps + 1)
+		}},
+		{"sh", "sh", 150, func(steps int) (payload, want string) {
+			return strings.Repeat("abc\n", steps), strings.Repeat("ABC\n", steps)
+		}},
 	} {
 		t.Run(row.language, func(t *testing.T) {
 			program := need.Command(t, row.program)
@@ -76,25 +83,52 @@ func TestManualsPrograms(t *testing.T) {
 			if err := os.WriteFile(script, []byte(code), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			b, saved := setup(t), (*job.Progress)(nil)
-			k := Kind{Name: "test", Command: []string{program, script}}
-			first := b.begin(k, row.payload, saved)
-			b.until("a checkpoint", func() bool { return first.Latest() != nil })
-			first.stop(job.Evicted, 10*time.Second)
-			first.wait(t)
-			if !job.IsInterrupted(first.err) {
-				t.Fatalf("first run = %.80q, %v, want an interruption", first.result, first.err)
-			}
-			saved = &job.Progress{State: []byte(stateOf(t, first.Latest())), Version: first.Latest().Version}
-			second := b.run(k, row.payload, saved)
+			b, k := setup(t), Kind{Name: "test", Command: []string{program, script}}
+			first, payload, want := b.interrupted(k, row.steps, row.job)
+			saved := &job.Progress{State: []byte(stateOf(t, first.Latest())), Version: first.Latest().Version}
+			second := b.run(k, payload, saved)
 			for range 2 { // mv of coreutils 9.1 fails if its target is moved away between two of its calls
 				if second.err != nil && strings.Contains(second.err.Error(), "mv: cannot overwrite directory") {
-					second = b.run(k, row.payload, saved)
+					second = b.run(k, payload, saved)
 				}
 			}
-			if string(second.result) != row.want || second.err != nil {
-				t.Errorf("second run = %.80q, %v, want %.80q", second.result, second.err, row.want)
+			if string(second.result) != want || second.err != nil {
+				t.Errorf("second run = %.80q, %v, want %.80q", second.result, second.err, want)
 			}
 		})
 	}
+}
+
+// interrupted begins a job and evicts it after its first checkpoint. A job that ends before the
+// eviction is begun again with twice as many steps.
+func (b *rig) interrupted(k Kind, steps int, jobOf func(steps int) (payload, want string)) (w *work, payload, want string) {
+	b.t.Helper()
+	for most := 100 * steps; steps < most; steps *= 2 {
+		payload, want = jobOf(steps)
+		if w = b.begin(k, payload, nil); b.evicted(w) {
+			return w, payload, want
+		}
+		if w.err != nil {
+			break
+		}
+		w.Close()
+	}
+	b.t.Fatalf("first run = %.80q, %v, want an interruption", w.result, w.err)
+	return nil, "", ""
+}
+
+// evicted evicts a job after its first checkpoint, and reports whether that interrupted it.
+func (b *rig) evicted(w *work) bool {
+	b.t.Helper()
+	b.until("a checkpoint", func() bool {
+		select {
+		case <-w.done:
+			return true
+		default:
+			return w.Latest() != nil
+		}
+	})
+	w.stop(job.Evicted, 10*time.Second)
+	w.wait(b.t)
+	return job.IsInterrupted(w.err)
 }

@@ -40,7 +40,7 @@ var allDocumented = []documented{
 		commands: []string{"cp", "wc", "tail", "tr", "mv"},
 	},
 	{
-		name: "logstats", needs: "python3", payload: `{"file":"access.log"}`, slowly: map[string]string{"PAUSE": "0.1"},
+		name: "logstats", needs: "python3", payload: `{"file":"access.log"}`, slowly: map[string]string{"PAUSE": "0.5"},
 		prepare: func(t *testing.T, folder string) {
 			var log strings.Builder
 			for i := range 20_000 {
@@ -50,7 +50,7 @@ var allDocumented = []documented{
 		},
 	},
 	{
-		name: "checksums", needs: "cksum", payload: "a\nb\nc\nd\ne\nf\ng\nh\n", slowly: map[string]string{"PAUSE": "0.3"},
+		name: "checksums", needs: "cksum", payload: "a\nb\nc\nd\ne\nf\ng\nh\n", slowly: map[string]string{"PAUSE": "1"},
 		commands: []string{"cp", "wc", "tail", "cksum", "mv", "awk", "sleep"},
 		prepare: func(t *testing.T, folder string) {
 			files := map[string]string{}
@@ -61,7 +61,7 @@ var allDocumented = []documented{
 		},
 	},
 	{
-		name: "matmul", needs: "cc", payload: "384 7", slowly: map[string]string{"PAUSE_MS": "300"},
+		name: "matmul", needs: "cc", payload: "384 7", slowly: map[string]string{"PAUSE_MS": "1000"},
 		prepare: func(t *testing.T, folder string) {
 			out, err := exec.CommandContext(t.Context(), "cc", "-std=c11", "-D_POSIX_C_SOURCE=200809L", "-O2",
 				"-o", filepath.Join(folder, "matmul"), filepath.Join(folder, "matmul.c")).CombinedOutput()

@@ -53,7 +53,7 @@ func TestManyStreams(t *testing.T) {
 			if body := a.Body.String(); !strings.HasPrefix(body, "retry: 3600000\ndata: {\"ends\":true,") || !strings.Contains(body, `"tiles":`) {
 				t.Errorf("the stream is %q", body)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(2 * time.Minute): // a busy machine is slow, not stuck
 			t.Fatal("a stream beyond the limit stays")
 		}
 	}

@@ -3,9 +3,11 @@ package chaos
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -39,15 +41,27 @@ func TestRun(t *testing.T) {
 func TestInterruptedRun(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(time.Second, cancel)
+	defer cancel()
 	c := DefaultConfig()
 	c.Kills, c.Workers = 1000, 2
-	if err := Run(ctx, c, new(strings.Builder)); !errors.Is(err, errInterrupted) {
+	// The story begins when all workers are started, however long that takes.
+	begins := onWrite(func() { time.AfterFunc(time.Second, cancel) })
+	if err := Run(ctx, c, begins); !errors.Is(err, errInterrupted) {
 		t.Errorf("Run = %v, want that it was interrupted", err)
 	}
 	if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) > 0 {
 		t.Errorf("left in the temporary folder: %v, %v", left, err)
 	}
+}
+
+// onWrite is a writer that is called for its first write alone.
+func onWrite(first func()) io.Writer { return &firstWrite{do: sync.OnceFunc(first)} }
+
+type firstWrite struct{ do func() }
+
+func (f *firstWrite) Write(p []byte) (int, error) {
+	f.do()
+	return len(p), nil
 }
 
 // An account whose queues have messages is refused before anything is started.

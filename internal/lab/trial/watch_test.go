@@ -3,9 +3,10 @@
 package trial
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -44,24 +45,29 @@ func observe(t *testing.T) *observing {
 	return o
 }
 
+// markPrefix begins the names of the files that settle makes.
+const markPrefix = "mark-"
+
 // settle waits until all changes so far were read: the event of a file that is closed
 // now follows theirs. An event of its creation would not do: it is also told when a new
 // folder is listed, before older events.
 func (o *observing) settle() {
 	o.t.Helper()
-	for range 200 {
-		o.marks++ // a name of its own: events of an earlier mark may still come
-		name := fmt.Sprintf("mark-%d", o.marks)
+	first := o.marks + 1
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); { // a busy machine is slow, not stuck
+		o.marks++ // a name of its own: events of a mark of an earlier call may still come
+		name := markPrefix + strconv.Itoa(o.marks)
 		o.write(tempName+"/"+name, "")
 		_ = os.Remove(filepath.Join(o.job, tempName, name))
 		for late := time.After(50 * time.Millisecond); ; {
 			select {
 			case seen := <-o.closed:
-				if seen == name {
+				number, isMark := strings.CutPrefix(seen, markPrefix)
+				if n, err := strconv.Atoi(number); isMark && err == nil && n >= first {
 					return
 				}
 				continue
-			case <-late: // the folder was not observed yet
+			case <-late: // the folder was not observed yet, or the event is late
 			}
 			break
 		}

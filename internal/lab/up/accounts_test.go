@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,15 +31,18 @@ func TestAccounts(t *testing.T) {
 			r.out.Until(t, `lab start --metadata-port \d+ devstoreaccount2\n`)
 			folder := t.TempDir()
 			kinds := filepath.Join(folder, "kinds.json")
-			if err := os.WriteFile(kinds, []byte(`{"kinds":{"nap":{"command":["sleep","0.2"]}}}`), 0o600); err != nil {
-				t.Fatal(err)
+			slow := filepath.Join(folder, "slow.json") // of the worker that is evicted: it must not do all jobs before that
+			for file, seconds := range map[string]string{kinds: "0.2", slow: "1.5"} {
+				if err := os.WriteFile(file, []byte(`{"kinds":{"nap":{"command":["sleep","`+seconds+`"]}}}`), 0o600); err != nil {
+					t.Fatal(err)
+				}
 			}
 			ids := r.putNaps(t, folder, 24)
-			flags := []string{"--kinds-file", kinds, "--scratch", t.TempDir(), "--concurrency", "2", "--visibility", "10s"}
-			first := r.workerWith(t, "spot_1", flags)
+			flags := []string{"--scratch", t.TempDir(), "--concurrency", "2", "--visibility", "10s", "--kinds-file"}
+			first := r.workerWith(t, "spot_1", slices.Concat(flags, []string{slow}))
 			first.Until(t, `("msg":"job committed"(?s:.*)){3}`)
 			r.order(t, Evict, "spot_1")
-			second := r.workerWith(t, "spot_2", flags)
+			second := r.workerWith(t, "spot_2", slices.Concat(flags, []string{kinds}))
 			first.Until(t, `"msg":"drained"`)
 			second.Until(t, `"msg":"job committed"`)
 			r.order(t, StopAccount, "devstoreaccount2")

@@ -27,7 +27,7 @@ type example struct {
 
 var examples = []example{
 	{
-		name: "logstats", needs: "python3", slowly: map[string]string{"PAUSE": "0.02"},
+		name: "logstats", needs: "python3", slowly: map[string]string{"PAUSE": "0.1"},
 		prepare: func(t *testing.T, folder string) []string {
 			var log bytes.Buffer
 			for i := range 100_000 {
@@ -54,7 +54,7 @@ var examples = []example{
 		},
 	},
 	{
-		name: "checksums", needs: "cksum", slowly: map[string]string{"PAUSE": "0.1"},
+		name: "checksums", needs: "cksum", slowly: map[string]string{"PAUSE": "0.5"},
 		prepare: func(t *testing.T, folder string) []string {
 			files, list := map[string][]byte{}, ""
 			for i := range 25 {
@@ -80,7 +80,7 @@ var examples = []example{
 		},
 	},
 	{
-		name: "matmul", needs: "cc", slowly: map[string]string{"PAUSE_MS": "250"},
+		name: "matmul", needs: "cc", slowly: map[string]string{"PAUSE_MS": "1000"},
 		prepare: func(t *testing.T, folder string) []string {
 			out, err := exec.CommandContext(t.Context(), "cc", "-std=c11", "-D_POSIX_C_SOURCE=200809L", "-O2", "-Wall", "-Wextra", "-Werror",
 				"-o", filepath.Join(folder, "matmul"), filepath.Join(folder, "matmul.c")).CombinedOutput()
@@ -130,13 +130,15 @@ func (ex example) run(t *testing.T) {
 	}
 	job := ex.prepare(t, folder)
 	kinds := filepath.Join(folder, "kinds.json")
-	slowDown(t, kinds, ex.name, ex.slowly)
+	slow := slowDown(t, kinds, ex.name, ex.slowly)
 
 	r := startUp(t, upOnAnyPorts())
 	scratch := t.TempDir()
-	flags := []string{"--kinds-file", kinds, "--scratch", scratch, "--checkpoint-interval", "200ms", "--log-level", "debug"}
+	flags := func(kinds string) []string {
+		return []string{"--kinds-file", kinds, "--scratch", scratch, "--checkpoint-interval", "200ms", "--log-level", "debug"}
+	}
 	result := r.await(t, append([]string{"--wait", "put", "--kind", ex.name, "--id", "a"}, job...))
-	first := r.workerWith(t, "spot_1", flags)
+	first := r.workerWith(t, "spot_1", flags(slow))
 	first.Until(t, `"msg":"checkpoint saved"(?s:.*)"msg":"checkpoint saved"`)
 	if _, err := Evict(t.Context(), r.port, "spot_1"); err != nil {
 		t.Fatal(err)
@@ -148,7 +150,7 @@ func (ex example) run(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(scratch, "*", "job-*")); len(left) > 0 {
 		t.Errorf("the evicted worker left %q behind", left)
 	}
-	second := r.workerWith(t, "spot_2", flags)
+	second := r.workerWith(t, "spot_2", flags(kinds))
 	ex.check(t, <-result)
 	second.Until(t, `"msg":"job committed"`)
 	if resumed := second.Until(t, `"msg":"job started".*"resumed_at":([0-9.]+)`); resumed == "0" {
@@ -159,8 +161,10 @@ func (ex example) run(t *testing.T) {
 	}
 }
 
-// slowDown sets variables in the environment of a kind.
-func slowDown(t *testing.T, file, kind string, variables map[string]string) {
+// slowDown writes a kinds file beside another one, with more variables in the environment of a
+// kind. Only the worker that is evicted reads it, so the job takes much longer there than a busy
+// machine needs for the eviction.
+func slowDown(t *testing.T, file, kind string, variables map[string]string) (slow string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -181,9 +185,11 @@ func slowDown(t *testing.T, file, kind string, variables map[string]string) {
 	if text, err = json.Marshal(all); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(file, text, 0o600); err != nil {
+	slow = filepath.Join(filepath.Dir(file), "slow.json")
+	if err := os.WriteFile(slow, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return slow
 }
 
 // data fills the data folder of an example.

@@ -71,7 +71,7 @@ func (m *machine) attacked(t *testing.T) {
 	begun := time.Now()
 	m.azure.evict(t, vm)
 	awaitLogged(t, workerLog, seen, `"msg":"drained"`)
-	if took := time.Since(begun); took > 15*time.Second {
+	if took := time.Since(begun); took > 30*time.Second { // how long a notice lasts
 		t.Errorf("eviction during a flood of requests to drained = %s, want it as without", took)
 	}
 	m.azure.cancel(t, "victim", "flood")
