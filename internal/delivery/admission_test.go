@@ -128,6 +128,28 @@ func TestKindOfAnotherWorker(t *testing.T) {
 	})
 }
 
+// TestKindFoundWhileHidden: a job no longer counts as one that waits for its kind once a worker with the kind is seen.
+func TestKindFoundWhileHidden(t *testing.T) {
+	onBench(t, job.Kinds{"render": rig.Echo}, func(t *testing.T, b *bench) {
+		b.Put("a", "other", "")
+		b.runOne()
+		if diff := cmp.Diff(map[string]int{"other": 1}, b.Sight().Lacking); diff != "" {
+			t.Errorf("jobs that wait for a kind (-want +got)\n%s", diff)
+		}
+		p := presence.Presence{Worker: "vm_1-boot-1", State: "process", Kinds: []string{"other"}, TakesFrom: []string{b.Names.Queue}}
+		if err := b.Workers.Write(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		b.WaitFor("the message", 10*time.Minute, func() bool { return b.visible() == 1 })
+		if _, err := b.config.Fleet.Sample(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		if b.runOne() == delivery.Ran || len(b.Sight().Lacking) != 0 {
+			t.Errorf("jobs that wait for a kind that another worker has = %v, want none", b.Sight().Lacking)
+		}
+	})
+}
+
 // picky is a handler whose states need a machine of a name.
 type picky struct{ machine string }
 
