@@ -101,6 +101,9 @@ func (r *chaos) run(ctx context.Context) (err error) {
 		r.config.ConnectionString = r.local.ConnectionString
 	}
 	if err := r.open(ctx); err != nil {
+		if ctx.Err() != nil {
+			return errInterrupted
+		}
 		return err
 	}
 	r.narrator.Say("Seed %d. %d workers with %d jobs at a time; one job takes about %s.", r.config.Seed, r.config.Workers,

@@ -37,20 +37,30 @@ func TestRun(t *testing.T) {
 }
 
 // An interrupted run ends every process, reports that it checked nothing, and
-// leaves no folder.
+// leaves no folder, also if its workers were still being started.
 func TestInterruptedRun(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	c := DefaultConfig()
-	c.Kills, c.Workers = 1000, 2
-	// The story begins when all workers are started, however long that takes.
-	begins := onWrite(func() { time.AfterFunc(time.Second, cancel) })
-	if err := Run(ctx, c, begins); !errors.Is(err, errInterrupted) {
-		t.Errorf("Run = %v, want that it was interrupted", err)
-	}
-	if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) > 0 {
-		t.Errorf("left in the temporary folder: %v, %v", left, err)
+	for name, during := range map[string]func(cancel func()) io.Writer{
+		"begun": func(cancel func()) io.Writer { // its story begins when all workers are started
+			return onWrite(func() { time.AfterFunc(time.Second, cancel) })
+		},
+		"starting": func(cancel func()) io.Writer {
+			cancel()
+			return io.Discard
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("TMPDIR", t.TempDir())
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			c := DefaultConfig()
+			c.Kills, c.Workers = 1000, 2
+			if err := Run(ctx, c, during(cancel)); !errors.Is(err, errInterrupted) {
+				t.Errorf("Run = %v, want that it was interrupted", err)
+			}
+			if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) > 0 {
+				t.Errorf("left in the temporary folder: %v, %v", left, err)
+			}
+		})
 	}
 }
 

@@ -85,7 +85,7 @@ func TestMeasure(t *testing.T) {
 			return m.Seconds >= 1.4 && m.StateBytes == 0 && m.StateEvery == 0 && !m.AtNotice
 		}},
 		"fails.sh": {[]string{"sh", filepath.Join("testdata", "fails.sh")}, 0, ErrNotInterruptible, nil},
-		"endless":  {[]string{"sleep", "1000"}, 2 * time.Second, ErrNotTried, nil},
+		"endless":  {[]string{"sleep", "1000"}, 5 * time.Second, ErrNotTried, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			need.Command(t, row.command[0])
