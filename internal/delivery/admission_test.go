@@ -288,6 +288,21 @@ func TestFollowUpsOfAJob(t *testing.T) {
 	}
 }
 
+// TestTracedEndIsRepeated: an outcome that storage refused is carried out again, also if the delivery has a trace.
+func TestTracedEndIsRepeated(t *testing.T) {
+	trace := func(b *bench) { b.config.Tracer = tracing.New(sdk.NewTracerProvider(), "1") }
+	kinds := handle(func(ctx context.Context, _ *job.Job) ([]byte, error) { return nil, sleeps(ctx, time.Minute) })
+	onBench(t, kinds, func(t *testing.T, b *bench) {
+		b.Put("a", "k", "")
+		time.AfterFunc(50*time.Second, func() {
+			time.AfterFunc(20*time.Second, b.down(func(c storage.Call) bool { return c.Container == b.Names.Records }))
+		})
+		if b.runOne() != delivery.Ran || b.MessagesLeft() != 0 || b.Record("a").Status != checkpoint.Done {
+			t.Errorf("record = %s with %d messages, want it done", b.Record("a").Status, b.MessagesLeft())
+		}
+	}, trace)
+}
+
 // TestSpansOfADelivery: the trace of a delivery has its steps, the outcome, and the failure of its job.
 func TestSpansOfADelivery(t *testing.T) {
 	for name, row := range map[string]struct {
@@ -399,4 +414,16 @@ func decoded(t *testing.T, text string) queue.Envelope {
 		t.Fatal(err)
 	}
 	return e
+}
+
+// TestInvalidEnvelope: a message that this version cannot read goes to the poison queue with its job's id.
+func TestInvalidEnvelope(t *testing.T) {
+	onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
+		b.PutText(`{"v":99,"id":"a","kind":"k"}`)
+		b.runOne()
+		poison := b.PoisonMessages()
+		if len(poison) != 1 || poison[0].ID != "a" || b.MessagesLeft() != 0 {
+			t.Errorf("poison messages = %+v with %d messages left, want the job a alone", poison, b.MessagesLeft())
+		}
+	})
 }

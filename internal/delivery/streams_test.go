@@ -47,3 +47,41 @@ func TestFailuresWithStreams(t *testing.T) {
 		})
 	}
 }
+
+// TestStreamsAreClosed: each opened state is closed, also where a save ends before it reads the state.
+func TestStreamsAreClosed(t *testing.T) {
+	var opened, closed, hooks int
+	kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
+		j.BeforeSave(func(context.Context) error {
+			if hooks++; hooks == 1 {
+				return errors.New("the file is not complete yet")
+			}
+			return nil
+		})
+		j.Report(job.Progress{Stream: func() (io.ReadCloser, error) {
+			opened++
+			return closing{strings.NewReader("state"), func() { closed++ }}, nil
+		}})
+		return nil, sleeps(ctx, 3*time.Minute)
+	})
+	onBench(t, kinds, func(t *testing.T, b *bench) {
+		b.Put("a", "k", "")
+		b.runOne()
+		if hooks < 2 || opened < 2 || closed != opened || b.Record("a").Status != checkpoint.Done {
+			t.Errorf("%d hooks, %d states opened and %d closed, record %s; want the first save to fail, and all closed", hooks, opened, closed,
+				b.Record("a").Status)
+		}
+	})
+}
+
+// closing is a reader that tells when it is closed.
+type closing struct {
+	io.Reader
+
+	closed func()
+}
+
+func (c closing) Close() error {
+	c.closed()
+	return nil
+}
