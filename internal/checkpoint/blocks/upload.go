@@ -293,8 +293,8 @@ func (u *upload) cut(c *cut, in *slab, from, to int) {
 }
 
 // begin hashes the chunks of a group, which begins at an offset of the state, in the background
-// and sends the missing ones. The
-// last chunk ends with the group, whether the cutter ended it or the stream did.
+// and sends the missing ones. The last chunk ends with the group, whether the cutter ended it or
+// the stream did.
 func (u *upload) begin(p part, ends []int, offset int64) {
 	if n := len(ends); n == 0 || ends[n-1] < len(p.data) {
 		ends = append(ends, len(p.data))
