@@ -29,7 +29,7 @@ type example struct {
 }
 
 var examples = []example{
-	{folder: "training", kind: "train", needs: "python3", payload: `{"epochs": 120, "points": 800, "seed": 7}`},
+	{folder: "training", kind: "train", needs: "python3", payload: `{"epochs": 900, "points": 800, "seed": 7}`},
 	{folder: "training", kind: "sweep", needs: "python3",
 		payload: `{"rate": [0.5, 0.8, 1.0, 1.2, 1.5], "damping": [0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6]}`},
 	{folder: "chunks", kind: "chunks", needs: "gzip", payload: "numbers", outputs: true, slowly: map[string]string{"CHUNK": "100000",
