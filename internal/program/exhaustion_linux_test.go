@@ -260,17 +260,3 @@ func (b *shortBench) demandFailure(role string, payload int, what string) {
 		b.t.Errorf("%s with %d bytes = %v, want a failure that says %q", role, payload, err, what)
 	}
 }
-
-// demandNothingLeft demands that the folders of jobs that have ended go away: a removal that
-// takes long on a busy machine continues beside the jobs.
-func (b *shortBench) demandNothingLeft() {
-	b.t.Helper()
-	var entries []os.DirEntry
-	var err error
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if entries, err = os.ReadDir(b.home()); err == nil && len(entries) == 1 {
-			return
-		}
-	}
-	b.t.Errorf("the scratch folder has %v, %v, want its lock alone", entries, err)
-}

@@ -151,10 +151,7 @@ func TestStubbornTree(t *testing.T) {
 	}
 	noneRuns(t, ids)
 	w.Close()
-	b.until("the scratch folder has its lock alone", func() bool { // a removal may take more than a second
-		left, err := os.ReadDir(b.home())
-		return err == nil && len(left) == 1
-	})
+	b.demandNothingLeft()
 }
 
 // TestLeftChildren ends with a program the processes that it leaves.

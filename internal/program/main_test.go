@@ -193,6 +193,16 @@ func (b *rig) until(what string, holds func() bool) {
 	}
 }
 
+// demandNothingLeft demands that the folders of jobs that have ended go away: a removal that
+// takes long on a busy machine continues beside the jobs.
+func (b *rig) demandNothingLeft() {
+	b.t.Helper()
+	b.until("the scratch folder has its lock alone", func() bool {
+		left, err := os.ReadDir(b.home())
+		return err == nil && len(left) == 1
+	})
+}
+
 // stateOf reads a reported state.
 func stateOf(t *testing.T, p *job.Progress) string {
 	t.Helper()
