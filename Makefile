@@ -33,7 +33,14 @@ EXAMPLES := $(patsubst %/,%,$(dir $(wildcard examples/*/go.mod)))
 DEBIAN_PACKAGES := iproute2 gromacs john lammps qemu-user spin prometheus azure-cli wine wine64 gcc-mingw-w64-x86-64-posix debootstrap systemd-container dbus shellcheck chromium rpm groff-base podman runc
 
 .DEFAULT_GOAL := help
+
+# Targets run one after the other, but with AT_ONCE=1, for targets below that mostly wait. A make in
+# one of their tests then knows nothing of this one.
+ifdef AT_ONCE
+unexport MAKEFLAGS
+else
 .NOTPARALLEL:
+endif
 
 .PHONY: help
 help: ## list the targets
@@ -104,21 +111,30 @@ test: ## go vet and tests, of long ones a sample, with the race detector where t
 		(set -x && cd $$module && go vet ./... && go test $$race $(TESTFLAGS) ./...) || exit 1; done
 
 # The parts of proof: workers in virtual time, which need a processor and no time, so that CI runs
-# them beside other tests; and the rest.
-PROOF ?= virtual real
+# them beside other tests; tests in real time; and what of COMPUTE starts workers, with the race
+# detector, which finds the same worker's races in make test too: CI leaves it to the nightly run.
+PROOF ?= virtual real race
+WORKERS_COMPUTE := $(filter $(WORKER_TESTS)/%,$(COMPUTE))
 
 .PHONY: proof
 proof: $(addprefix proof-,$(PROOF)) ## long tests in full: all crash points, 200 histories, hours of virtual time, gigabytes (TESTFLAGS=...)
 
-.PHONY: proof-virtual proof-real
+.PHONY: proof-virtual proof-real proof-real-full proof-real-commands proof-race
 proof-virtual:
 	@list=$$(go run ./internal/test/proof/prooftests -in internal/test/worker $(LONGEST)) && race=$$(tools/race.sh) && set -x && \
 		SPOTWORKER_PROOF=full GOGC=400 go test -vet=off -timeout 60m $$list $(TESTFLAGS) && \
-		GOGC=400 go test $$race -vet=off -timeout 60m $(TESTFLAGS) $(COMPUTE)
+		GOGC=400 go test $$race -vet=off -timeout 60m $(TESTFLAGS) $(filter-out $(WORKERS_COMPUTE),$(COMPUTE))
 proof-real:
-	@list=$$(go run ./internal/test/proof/prooftests -out internal/test/worker $(LONGEST)) && race=$$(tools/race.sh) && set -x && \
-		SPOTWORKER_PROOF=full go test -vet=off -p 6 -timeout 30m $$list $(TESTFLAGS) && \
+	@$(MAKE) --no-print-directory AT_ONCE=1 -j 2 proof-real-full proof-real-commands
+proof-real-full:
+	@list=$$(go run ./internal/test/proof/prooftests -out internal/test/worker $(LONGEST)) && set -x && \
+		SPOTWORKER_PROOF=full go test -vet=off -p 6 -timeout 30m $$list $(TESTFLAGS)
+proof-real-commands:
+	@race=$$(tools/race.sh) && set -x && \
 		go test $$race -vet=off -timeout 30m $(TESTFLAGS) $(COMMANDS)
+proof-race:
+	@race=$$(tools/race.sh) && set -x && \
+		GOGC=400 go test $$race -vet=off -timeout 60m $(TESTFLAGS) $(WORKERS_COMPUTE)
 
 .PHONY: integration
 integration: ## tests against real components; those without theirs are skipped (TESTFLAGS=...)
@@ -126,7 +142,7 @@ integration: ## tests against real components; those without theirs are skipped 
 
 .PHONY: integration-tools
 integration-tools: ## install into .tools/ what integration tests and lint need
-	@$(MAKE) --no-print-directory --output-sync -j 4 tool-packages tool-goreleaser tool-linters tool-kubernetes tool-debian tool-azure-cli tool-azurite tool-axe tool-wine tool-criu
+	@$(MAKE) --no-print-directory AT_ONCE=1 -j 4 tool-packages tool-goreleaser tool-linters tool-kubernetes tool-debian tool-azure-cli tool-azurite tool-axe tool-wine tool-criu
 
 # GoReleaser takes minutes to build, so it is built while packages are downloaded.
 .PHONY: tool-packages tool-goreleaser tool-linters tool-kubernetes tool-debian tool-azure-cli tool-azurite tool-axe tool-wine tool-criu
