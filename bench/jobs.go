@@ -10,6 +10,7 @@ import (
 
 	"github.com/spotworker/spotworker/bench/loop"
 	"github.com/spotworker/spotworker/bench/probe"
+	"github.com/spotworker/spotworker/internal/worker/intake"
 )
 
 // loopCommand runs a loop until its process is killed.
@@ -31,8 +32,9 @@ func (c *loopCommand) Run(ctx context.Context) error {
 
 // side is a program that takes jobs from the queue.
 type side struct {
-	name  string
-	start func(ctx context.Context, s *storageProcess, slots int) (*process, error)
+	name   string
+	settle time.Duration // how long it works before it is measured
+	start  func(ctx context.Context, s *storageProcess, slots int) (*process, error)
 }
 
 // measurement is one window of one side.
@@ -59,7 +61,7 @@ func (s *series) add(m measurement) {
 
 // ours is the worker with a kind that does nothing.
 func (b *bench) ours(name, binary string, idempotent bool) side {
-	return side{name, func(ctx context.Context, s *storageProcess, slots int) (*process, error) {
+	return side{name, intake.RampFor + settle, func(ctx context.Context, s *storageProcess, slots int) (*process, error) {
 		env := []string{"AZURE_STORAGE_CONNECTION_STRING=" + s.connectionString, "BENCH_IDEMPOTENT=" + strconv.FormatBool(idempotent)}
 		return b.startProcess(ctx, sideCore, env, binary, "--concurrency", strconv.Itoa(slots), "--metadata-endpoint", "none", "--listen", "none")
 	}}
@@ -67,7 +69,7 @@ func (b *bench) ours(name, binary string, idempotent bool) side {
 
 // loop is a loop of this program.
 func (b *bench) loop(name, over string) side {
-	return side{name, func(ctx context.Context, s *storageProcess, slots int) (*process, error) {
+	return side{name, settle, func(ctx context.Context, s *storageProcess, slots int) (*process, error) {
 		return b.startProcess(ctx, sideCore, nil, b.self, "loop", "--over", over, "--slots", strconv.Itoa(slots), "--storage", s.connectionString)
 	}}
 }
@@ -129,7 +131,7 @@ func (b *bench) interleave(ctx context.Context, sides []side, latency time.Durat
 	return all, nil
 }
 
-// settle is how long a side works before it is measured.
+// settle is how long a side works at its full rate before it is measured.
 const settle = 300 * time.Millisecond
 
 // fastest is how many jobs a second a side may do, generously.
@@ -141,9 +143,9 @@ func fastest(latency time.Duration, slots int) float64 {
 	return most
 }
 
-// expect is how many messages a side may take in the time of a measurement.
-func (b *bench) expect(latency time.Duration, slots int) int {
-	return max(200, int(fastest(latency, slots)*(b.window(latency, slots)+2*settle).Seconds())) + 32
+// expect is how many messages a side may take until the end of a measurement.
+func (b *bench) expect(s side, latency time.Duration, slots int) int {
+	return max(200, int(fastest(latency, slots)*(s.settle+b.window(latency, slots)+settle).Seconds())) + 32
 }
 
 // A window is as long as it takes for fewJobs, up to longestWindow: the processor time of
@@ -188,7 +190,7 @@ func (b *bench) measure(ctx context.Context, s side, latency time.Duration, slot
 
 // measureOnce measures a side in one window.
 func (b *bench) measureOnce(ctx context.Context, s side, latency time.Duration, slots int) (measurement, error) {
-	messages := b.expect(latency, slots)
+	messages := b.expect(s, latency, slots)
 	m, err := b.measureWith(ctx, s, latency, slots, messages)
 	if errors.Is(err, errEmpty) {
 		return b.measureWith(ctx, s, latency, slots, 3*messages)
@@ -210,7 +212,7 @@ func (b *bench) measureWith(ctx context.Context, s side, latency time.Duration, 
 	if err := awaitFirst(storage); err != nil {
 		return measurement{}, err
 	}
-	time.Sleep(settle)
+	time.Sleep(s.settle)
 	before, err := take(storage, p)
 	if err != nil {
 		return measurement{}, err

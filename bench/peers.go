@@ -77,7 +77,7 @@ func (b *bench) buildPeer(ctx context.Context, p peer, binary string) error {
 
 // peer starts a program of the module bench/peers.
 func (b *bench) peer(name, binary string, copies int) side {
-	return side{name, func(ctx context.Context, s *storageProcess, _ int) (*process, error) {
+	return side{name, settle, func(ctx context.Context, s *storageProcess, _ int) (*process, error) {
 		at := loop.ParseEndpoints(s.connectionString)
 		return b.startProcess(ctx, sideCore, []string{
 			"BENCH_COPIES=" + strconv.Itoa(copies), "BENCH_QUEUE=" + names().Queue, "BENCH_CONNECTION_STRING=" + s.connectionString,
