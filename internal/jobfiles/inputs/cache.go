@@ -125,18 +125,33 @@ func (c *cache) removeDead() {
 	}
 }
 
-// makeOwn makes this worker's folder and takes its lock.
+// makeOwn makes this worker's folder and takes its lock. After an error nothing is left: each
+// job with inputs tries again.
 func (c *cache) makeOwn() error {
 	file, err := os.CreateTemp(c.path("workers"), "*"+lockSuffix)
 	if err != nil {
 		return err
 	}
-	c.own = strings.TrimSuffix(file.Name(), lockSuffix)
-	if err := errors.Join(lockFile(file), os.Mkdir(c.own, folderMode)); err != nil {
-		return errors.Join(err, file.Close(), os.Remove(file.Name()))
+	c.own, c.lock = strings.TrimSuffix(file.Name(), lockSuffix), file
+	if err = errors.Join(lockFile(file), os.Mkdir(c.own, folderMode)); err == nil {
+		err = c.checkLinks()
 	}
-	c.lock = file
-	return c.checkLinks()
+	if err != nil {
+		return errors.Join(err, c.removeOwn())
+	}
+	return nil
+}
+
+// removeOwn removes this worker's folder and its lock.
+func (c *cache) removeOwn() error {
+	err := sandbox.RemoveTree(c.own)
+	return errors.Join(err, c.lock.Close(), removeFile(c.own+lockSuffix))
+}
+
+// isThere reports whether this worker's folder still exists.
+func (c *cache) isThere() bool {
+	_, err := os.Lstat(c.own)
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // checkLinks returns an error if the file system has no hard links, which count the users
@@ -155,10 +170,11 @@ func (c *cache) checkLinks() error {
 
 // close removes the worker's folder. Entries stay for the next worker.
 func (c *cache) close() error {
-	return c.locked(func(*os.File) error {
-		err := sandbox.RemoveTree(c.own)
-		return errors.Join(err, c.lock.Close(), removeFile(c.own+lockSuffix))
-	})
+	defer func() { _ = c.lock.Close() }() // so that the next worker removes what is left
+	if !c.isThere() {
+		return nil // removed from outside
+	}
+	return c.locked(func(*os.File) error { return c.removeOwn() })
 }
 
 func removeFile(name string) error {

@@ -123,22 +123,27 @@ func New(c Config) *Fetcher {
 	}
 }
 
-// open opens the cache if that was not done yet.
-func (f *Fetcher) open() error {
+// open returns the cache. It opens the cache if that was not done yet, and again if a cleaner
+// of temporary files has removed this worker's folder.
+func (f *Fetcher) open() (*cache, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.cache != nil {
-		return nil
+	if f.cache != nil && f.cache.isThere() {
+		return f.cache, nil
 	}
 	c, err := openCache(f.config.Folder, f.config.Limit, f.config.Boot)
 	if err != nil {
-		return onDisk("open the cache of inputs", err)
+		return nil, onDisk("open the cache of inputs", err)
 	}
-	if f.config.Verify {
+	switch {
+	case f.cache != nil:
+		c.sums = f.cache.sums
+		_ = f.cache.lock.Close()
+	case f.config.Verify:
 		c.sums = &sums{all: map[sum]sum{}}
 	}
 	f.cache = c
-	return nil
+	return c, nil
 }
 
 // Close removes the files that only this worker needs.
@@ -180,14 +185,15 @@ func (h *Held) Close() error { return sandbox.RemoveTree(h.Folder) }
 // [IsChanged] and [IsNoSpace] distinguish two cases.
 func (f *Fetcher) Fetch(ctx context.Context, plan *Plan) (*Held, error) {
 	begun := time.Now()
-	if err := f.open(); err != nil {
+	c, err := f.open()
+	if err != nil {
 		return nil, err
 	}
-	folder, err := os.MkdirTemp(f.cache.own, "job-*")
+	folder, err := os.MkdirTemp(c.own, "job-*")
 	if err != nil {
 		return nil, onDisk("make the folder of the inputs", err)
 	}
-	t := task{fetcher: f, cache: f.cache, plan: plan, folder: folder, ctx: ctx, parts: map[string]keptPart{}}
+	t := task{fetcher: f, cache: c, plan: plan, folder: folder, ctx: ctx, parts: map[string]keptPart{}}
 	if err := t.run(ctx); err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)

@@ -90,7 +90,7 @@ func TestTooLarge(t *testing.T) {
 		"now":       func(f *Fetcher) { f.cache.space = func(string) (int64, int64) { return 5000, 1 << 40 } },
 	} {
 		f := b.fetcher(t, nil)
-		if err := f.open(); err != nil {
+		if _, err := f.open(); err != nil {
 			t.Fatal(err)
 		}
 		change(f)

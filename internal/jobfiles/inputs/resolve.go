@@ -116,10 +116,11 @@ func (f *Fetcher) Resolve(ctx context.Context, raw []byte) (*Plan, error) {
 	if err != nil {
 		return nil, job.Permanent(err)
 	}
-	if err := f.open(); err != nil {
+	c, err := f.open()
+	if err != nil {
 		return nil, err
 	}
-	r := resolver{fetcher: f, ctx: ctx}
+	r := resolver{fetcher: f, cache: c, ctx: ctx}
 	files, err := r.resolveAll(all, true)
 	if err != nil {
 		return nil, err
@@ -138,6 +139,7 @@ func (f *Fetcher) Resolve(ctx context.Context, raw []byte) (*Plan, error) {
 // resolver resolves the inputs of one job.
 type resolver struct {
 	fetcher *Fetcher
+	cache   *cache
 	ctx     context.Context
 }
 
@@ -151,7 +153,7 @@ func (r *resolver) resolveAll(all []job.Input, manifests bool) ([]planned, error
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			found[i], err = (&resolver{r.fetcher, ctx}).resolve(in, manifests)
+			found[i], err = (&resolver{r.fetcher, r.cache, ctx}).resolve(in, manifests)
 			return err
 		})
 	}
@@ -199,7 +201,7 @@ func (r *resolver) lookUp(in job.Input) (planned, error) {
 		file.path = path.Base(name)
 	}
 	if file.pinned {
-		if size, ok := r.fetcher.cache.size(file.key(r.fetcher.sources.own)); ok {
+		if size, ok := r.cache.size(file.key(r.fetcher.sources.own)); ok {
 			file.size = size
 			return file, nil
 		}

@@ -78,7 +78,10 @@ func (c *cache) reserve(need, have, all int64) (r *reservation, out evicted, err
 		}
 		r = &reservation{cache: c, file: file}
 		r.left.Store(need)
-		return errors.Join(file.Truncate(need), writeUsed(lock, used+need))
+		if err := errors.Join(file.Truncate(need), writeUsed(lock, used+need)); err != nil {
+			return errors.Join(err, r.remove())
+		}
+		return nil
 	})
 	return r, out, err
 }
@@ -99,16 +102,26 @@ func (r *reservation) spend(bytes int64) {
 	}
 }
 
-// settle ends the reservation, and frees what of it was not spent.
+// remove removes the file of the reservation.
+func (r *reservation) remove() error { return errors.Join(r.file.Close(), removeFile(r.file.Name())) }
+
+// settle ends the reservation, and frees what of it was not spent. Without the lock, as where
+// descriptors have run out, that counts as used until the next eviction.
 func (r *reservation) settle() error {
-	return r.cache.locked(func(lock *os.File) error {
-		err := errors.Join(r.file.Close(), removeFile(r.file.Name()))
+	settled := false
+	err := r.cache.locked(func(lock *os.File) error {
+		settled = true
+		err := r.remove()
 		used, readErr := readUsed(lock)
 		if readErr != nil {
 			return errors.Join(err, readErr)
 		}
 		return errors.Join(err, writeUsed(lock, max(used-max(r.left.Load(), 0), 0)))
 	})
+	if !settled {
+		err = errors.Join(err, r.remove())
+	}
+	return err
 }
 
 // readUsed returns how many bytes entries and reservations take, as the last worker that
