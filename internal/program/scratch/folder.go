@@ -27,6 +27,7 @@ func (s *Root) NewFolder() (*Folder, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.endLeft()
 	user, err := s.users.Take()
 	if err != nil {
 		return nil, err

@@ -26,7 +26,8 @@ type Root struct {
 
 	mu         sync.Mutex
 	home       *home
-	notRemoved []string // folders of jobs that could not be removed yet
+	notRemoved []string        // folders of jobs that could not be removed yet
+	notEnded   []*sandbox.User // users of jobs that could not be ended yet, and no job may have
 }
 
 // home is a scratch folder and its locks, which are held while its worker is alive.
@@ -270,18 +271,39 @@ func (s *Root) Discard(f *Folder, log *slog.Logger) {
 	}
 }
 
+// endLeft ends the users of earlier jobs that could not be ended, and gives their ids back: a
+// worker out of descriptors or processes cannot end a user, and would run out of ids.
+func (s *Root) endLeft() {
+	s.mu.Lock()
+	left := s.notEnded
+	s.notEnded = nil
+	s.mu.Unlock()
+	left = slices.DeleteFunc(left, func(user *sandbox.User) bool {
+		if s.users.End(user) != nil {
+			return false
+		}
+		s.users.Put(user)
+		return true
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.notEnded = append(s.notEnded, left...)
+}
+
 // Remove removes the rest of a finished job: its processes, its folder, and its user's
-// files elsewhere. It first retries the folders of earlier jobs that could not be
+// files elsewhere. It first retries the users and folders of earlier jobs that could not be
 // removed: a worker out of file descriptors cannot list a folder to empty it, and
 // the remains would fill the disk.
 func (s *Root) Remove(f *Folder) error {
+	s.endLeft()
 	s.mu.Lock()
 	old := s.notRemoved
 	s.notRemoved = nil
 	s.mu.Unlock()
 	old = slices.DeleteFunc(old, func(dir string) bool { return removeTree(s.users.OwnerOf(dir), dir) == nil })
 	err := s.users.End(f.User)
-	if err == nil {
+	ended := err == nil
+	if ended {
 		defer s.users.Put(f.User)
 	}
 	if failed := removeTree(f.User, f.Dir); failed != nil {
@@ -295,6 +317,9 @@ func (s *Root) Remove(f *Folder) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.notRemoved = append(s.notRemoved, old...)
+	if !ended {
+		s.notEnded = append(s.notEnded, f.User)
+	}
 	return err
 }
 

@@ -17,14 +17,79 @@ const usersVariable = "SPOTWORKER_TEST_SCRATCH_USERS"
 // TestLeftoversOfUsers: the remains of a dead worker's jobs are removed with their users'
 // rights, and programs that run during that time cannot enter them. The test runs in a
 // process like a deployed worker's: not root, with the capabilities of the unit alone.
-func TestLeftoversOfUsers(t *testing.T) {
+func TestLeftoversOfUsers(t *testing.T) { asWorker(t, leftoversOfUsers) }
+
+// asWorker runs a test in a process like a deployed worker's.
+func asWorker(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
 	if os.Getenv(usersVariable) != "" {
-		leftoversOfUsers(t)
+		test(t)
 		return
 	}
 	if out, err := isolated.AsWorker(t, isolated.WorkerCapabilities(), []string{usersVariable + "=1"}, "-test.count=1", "-test.run",
-		"^TestLeftoversOfUsers$"); err != nil {
+		"^"+t.Name()+"$"); err != nil {
 		t.Errorf("%v:\n%s", err, out)
+	}
+}
+
+// TestUserThatCannotBeEnded: a user whose rest cannot be removed at the end of its job is given
+// to no other job before it can, and then is: otherwise a worker runs out of users.
+func TestUserThatCannotBeEnded(t *testing.T) { asWorker(t, userThatCannotBeEnded) }
+
+func userThatCannotBeEnded(t *testing.T) {
+	users := map[uint32]*sandbox.Users{}
+	for _, id := range []uint32{60720, 60721} {
+		var err error
+		if users[id], err = sandbox.Open(sandbox.Config{Range: sandbox.Range{First: id, Last: id}, Slots: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, parent := &rig{t: t}, t.TempDir()
+	if err := os.Chmod(filepath.Dir(parent), 0o711); err != nil { // programs of other users pass through
+		t.Fatal(err)
+	}
+	s, err := Open(parent, users[60720], b.logger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := s.NewFolder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := users[60721].Take()
+	if err != nil {
+		t.Fatal(err)
+	}
+	shared := "/tmp/spotworker-test-" + filepath.Base(parent) + "-" + filepath.Base(s.home.dir)
+	theirs := filepath.Join(shared, "of-another")
+	if err := errors.Join(
+		f.User.Do(func() error { return errors.Join(os.Mkdir(shared, 0o700), os.Chmod(shared, 0o777)) }),
+		other.Do(func() error { return os.MkdirAll(filepath.Join(theirs, "full"), 0o700) })); err != nil {
+		t.Fatal(err)
+	}
+	removeTheirs := func() error {
+		return errors.Join(f.User.Do(func() error { return os.Chmod(shared, 0o777) }), // a removal took the other's right to enter
+			other.Do(func() error { return sandbox.RemoveTree(theirs) }))
+	}
+	t.Cleanup(func() { _ = errors.Join(removeTheirs(), f.User.Do(func() error { return sandbox.RemoveTree(shared) })) })
+	if err := s.Remove(f); err == nil {
+		t.Fatal("Remove with a folder of another user's in the user's own folder = nil, want an error: else the test shows nothing")
+	}
+	if next, err := s.NewFolder(); err == nil {
+		t.Errorf("NewFolder while something of the only user is left = %+v, want none", next)
+	}
+	if err := removeTheirs(); err != nil {
+		t.Fatal(err)
+	}
+	next, err := s.NewFolder()
+	if err != nil {
+		t.Fatalf("NewFolder when the rest can be removed = %v, want a folder", err)
+	}
+	if _, err := os.Lstat(shared); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the rest of the user's earlier job: %v, want that it is gone", err)
+	}
+	if err := errors.Join(s.Remove(next), s.Close()); err != nil {
+		t.Error(err)
 	}
 }
 
