@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -105,6 +106,23 @@ func TestRunWithACancelledContext(t *testing.T) {
 	}
 	if r, err := c.stores.Records.Read(t.Context(), "a"); err == nil {
 		t.Errorf("record of the waiting job = %+v, want none: nothing was to be started", r)
+	}
+}
+
+// TestRunAgain: a program may run one worker after another in the folder that the workers of the
+// VM share, also after bad configuration.
+func TestRunAgain(t *testing.T) {
+	t.Setenv("AZURE_STORAGE_CONNECTION_STRING", newCloud(t, true).connection)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	folder := "--runtime-dir=" + filepath.Join(t.TempDir(), "run")
+	for _, kinds := range []job.Kinds{nil, testKinds, testKinds} {
+		o := Options{Kinds: kinds, Logger: slog.New(slog.DiscardHandler), Arguments: []string{folder, "--metadata-endpoint=" + guard.None,
+			"--listen=none"}}
+		err := Run(ctx, o)
+		if kinds == nil && (err == nil || strings.Contains(err.Error(), "instance")) || kinds != nil && err != nil {
+			t.Errorf("Run with %d kinds after another Run = %v, want an error only without a kind", len(kinds), err)
+		}
 	}
 }
 

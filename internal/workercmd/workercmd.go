@@ -167,6 +167,11 @@ func warnOfUnread(program cli.Program, log *slog.Logger) {
 // its handlers; call it when the worker has ended.
 func (f *flags) worker(kinds job.Kinds, log *slog.Logger, t *telemetry, id *identity) (w *worker.Worker, closeKinds func(), err error) {
 	config, err := f.config(log)
+	defer func() {
+		if err != nil {
+			config.Runtime.Close()
+		}
+	}()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -197,7 +202,7 @@ func (f *flags) worker(kinds job.Kinds, log *slog.Logger, t *telemetry, id *iden
 		closeAll()
 		return nil, nil, &cli.ConfigError{Err: err}
 	}
-	return w, closeAll, nil
+	return w, func() { closeAll(); config.Runtime.Close() }, nil
 }
 
 // accountNames returns the names of all accounts, the first of the deployment first.

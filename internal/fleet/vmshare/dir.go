@@ -124,8 +124,11 @@ func Open(ctx context.Context, c Config) (*Dir, error) {
 // while this one runs. A restarted worker may get another one.
 func (d *Dir) Place() int { return d.number }
 
-// Close releases the worker's locks.
+// Close releases the worker's locks. A nil *Dir has none.
 func (d *Dir) Close() {
+	if d == nil {
+		return
+	}
 	d.place.release()
 	d.instance.release()
 }
