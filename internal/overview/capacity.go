@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/fleet/presence"
 )
 
 const (
@@ -33,7 +34,8 @@ func (s *Snapshot) nobody() string {
 }
 
 // capacity says how many workers were lost in the last hour and not replaced, if they are a
-// large part. A worker that an operator or a scale-in stopped is not lost.
+// large part. A worker that an operator or a scale-in stopped is not lost, also if an eviction
+// of its VM was withdrawn before.
 func (s *Snapshot) capacity() []string {
 	alive, started, evicted, died := 0, 0, 0, 0
 	for _, w := range s.Workers {
@@ -46,7 +48,7 @@ func (s *Snapshot) capacity() []string {
 		case client.Silent:
 			died++
 		case client.Ended:
-			if w.Age <= Recently && w.State == "shutdown" && w.LastEvent != nil && w.LastEvent.Type == "Preempt" {
+			if w.Age <= Recently && w.State == "shutdown" && w.LastEvent != nil && w.LastEvent.Type == "Preempt" && !presence.Holds(w.Asked) {
 				evicted++
 			}
 		}

@@ -132,6 +132,8 @@ func TestCapacity(t *testing.T) {
 	alive := client.Worker{StartedAt: noon.Add(-5 * time.Hour)}
 	fresh := client.Worker{StartedAt: noon.Add(-time.Minute)}
 	evicted := client.Worker{Age: 20 * time.Minute, State: "shutdown", LastEvent: &client.Event{Type: "Preempt"}}
+	drained := evicted // that eviction was withdrawn
+	drained.Asked = "drain"
 	stopped := client.Worker{Age: 20 * time.Minute, State: "stopped"}
 	died := client.Worker{Age: 20 * time.Minute, State: "process"}
 	for name, row := range map[string]struct {
@@ -143,6 +145,7 @@ func TestCapacity(t *testing.T) {
 		"they were replaced": {[]client.Worker{alive, alive, evicted, evicted, fresh, fresh}, ""},
 		"one of many":        {[]client.Worker{alive, alive, alive, alive, evicted}, ""},
 		"scaled in":          {[]client.Worker{alive, stopped, stopped}, ""},
+		"drained":            {[]client.Worker{alive, drained, drained}, ""},
 		"a new fleet":        {[]client.Worker{fresh, fresh}, ""},
 	} {
 		s := Snapshot{At: noon}

@@ -110,13 +110,16 @@ func lossesOf(all []presence.Listed, now time.Time) checkpoint.Losses {
 
 // lossOf returns the losses of one presence: how long its worker ran and, if that is
 // over, how it ended. A worker that ended in Shutdown had drained for a notice, and
-// its VM was taken; a worker that ended in Stopped was asked to end; any other died.
+// its VM was taken, unless an operator had drained it, who may have deleted the VM; a worker
+// that ended in Stopped was asked to end; any other died.
 func lossOf(p presence.Presence, over bool) checkpoint.Losses {
 	l := checkpoint.Losses{Watched: max(p.At.Sub(p.StartedAt), 0)}
 	switch {
 	case !over || p.State == lifecycle.Stopped.String():
 	case p.State == lifecycle.Shutdown.String():
-		l.Warned = 1
+		if !presence.Holds(p.Asked) {
+			l.Warned = 1
+		}
 	default:
 		l.Sudden = 1
 	}

@@ -16,6 +16,7 @@ func TestLossesOf(t *testing.T) {
 	ran := func(state string, hours int, ago time.Duration) presence.Listed {
 		return listed(presence.Presence{State: state, StartedAt: now.Add(-ago - time.Duration(hours)*time.Hour), At: now.Add(-ago)})
 	}
+	asked := func(what string, p presence.Listed) presence.Listed { p.Asked = what; return p }
 	for _, row := range []struct {
 		name string
 		all  []presence.Listed
@@ -26,6 +27,10 @@ func TestLossesOf(t *testing.T) {
 		{"draining", []presence.Listed{ran("shutdown", 3, time.Minute)}, checkpoint.Losses{Watched: 3 * time.Hour}},
 		{"heartbeat outdated", []presence.Listed{ran("process", 3, 3*time.Minute)}, checkpoint.Losses{Watched: 3 * time.Hour, Sudden: 1}},
 		{"drained, then lost", []presence.Listed{ran("shutdown", 3, time.Hour)}, checkpoint.Losses{Watched: 3 * time.Hour, Warned: 1}},
+		{"drained by an operator, who deleted the VM", []presence.Listed{asked("drain", ran("shutdown", 3, time.Hour)),
+			asked("quarantine", ran("shutdown", 3, time.Hour))}, checkpoint.Losses{Watched: 6 * time.Hour}},
+		{"lost in a pause", []presence.Listed{asked("pause", ran("shutdown", 3, time.Hour)), asked("kinds", ran("process", 3, time.Hour))},
+			checkpoint.Losses{Watched: 6 * time.Hour, Warned: 1, Sudden: 1}},
 		{"stopped", []presence.Listed{ran("stopped", 3, time.Hour)}, checkpoint.Losses{Watched: 3 * time.Hour}},
 		{"too long ago", []presence.Listed{ran("process", 3, 8*24*time.Hour)}, checkpoint.Losses{}},
 		{"unreadable times", []presence.Listed{listed(presence.Presence{State: "process"})}, checkpoint.Losses{}},

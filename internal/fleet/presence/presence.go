@@ -131,6 +131,9 @@ const (
 	AskedKinds = "kinds"
 )
 
+// Holds reports whether a request of operators, as [Presence.Asked] has it, drains its worker.
+func Holds(asked string) bool { return asked == AskedDrain || asked == AskedQuarantine }
+
 // Store reads and writes the heartbeats of a deployment's workers.
 type Store struct {
 	container *container.Client
