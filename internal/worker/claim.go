@@ -34,6 +34,7 @@ type claimer struct {
 	loop       *health.Loop
 	pressure   *intake.Pressure
 	failing    func(account string) bool // whether calls for blobs of an account fail
+	complete   func() bool               // whether jobs are taken from all accounts
 	log        *slog.Logger
 
 	slots    slots
@@ -77,7 +78,7 @@ func (w *Worker) claimLoop(ctx, cleanup context.Context, deliveries, calls *pool
 	c := &claimer{
 		runner: w.runner, departure: w.departure, pause: &w.steering.pause, leave: w.events.Leave, endIdle: w.endIdle,
 		deliveries: deliveries, calls: calls, idleness: idleness{after: w.ExitWhenIdle, since: time.Now()},
-		loop: w.loops.claim, pressure: w.Pressure, failing: w.blobsFail, log: w.Log,
+		loop: w.loops.claim, pressure: w.Pressure, failing: w.blobsFail, complete: w.sources.Complete, log: w.Log,
 		slots: newSlots(w.Concurrency, w.Jitter), inFlight: claimsInFlight{ended: make(chan claimed, intake.MaxClaims)},
 		cleanup: w.runner.NewTries(ctx).In(cleanup), timer: stoppedTimer(), rotation: newQueueRotation(w.sources.Taken(), w.fleet.Idle, w.Jitter),
 	}

@@ -10,10 +10,11 @@ import (
 
 // idleness decides when a worker without work ends. The worker is idle while it has no job
 // and every queue answers its claims without a message. An unknown answer is not idleness:
-// a claim that failed, a pause, an open circuit breaker or a failing account restarts the
-// time. The last claim from each queue begins at the end of the time, or later. Hidden messages do not count:
-// they are running on other workers, or wait for their next try. Neither does the message of a job
-// whose state needs another machine: it may come back every few minutes for a day.
+// a claim that failed, a pause, an open circuit breaker, a failing account or one that has not
+// been ready yet restarts the time. The last claim from each queue begins at the end of the
+// time, or later. Hidden messages do not count: they are running on other workers, or wait for
+// their next try. Neither does the message of a job whose state needs another machine: it may
+// come back every few minutes for a day.
 type idleness struct {
 	after time.Duration // 0: the worker never ends
 	since time.Time     // the last moment with a job or without an answer
@@ -50,7 +51,7 @@ func (c *claimer) idle(now time.Time) bool {
 	if c.idleness.after == 0 {
 		return false
 	}
-	busy := len(c.buffer) > 0 || c.claimable(now) == 0 ||
+	busy := len(c.buffer) > 0 || c.claimable(now) == 0 || !c.complete() ||
 		slices.ContainsFunc(c.rotation.queues, func(s *queueState) bool { return !s.dropped && s.waits() })
 	if busy || c.idleness.busy {
 		c.idleness.since = now

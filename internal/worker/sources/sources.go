@@ -118,6 +118,14 @@ func (s *Sources) readsShards(a *deployment.Stores) bool {
 	return a.Jobs != nil && slices.Contains(s.TakeFrom, Spot)
 }
 
+// Complete reports whether jobs are taken from all accounts. The queues of an account that was
+// never ready are not among those of [Sources.Taken].
+func (s *Sources) Complete() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !slices.Contains(s.ready, false)
+}
+
 // reads reports whether the number of queues in an account must be read. In the first of
 // several accounts the same call says where follow-up jobs belong.
 func (s *Sources) reads(i int) bool {
