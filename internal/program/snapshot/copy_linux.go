@@ -15,7 +15,7 @@ import (
 func copyParts(dir string) error { return eachPart(dir, copyAny) }
 
 // moveParts moves the parts of the job's folder to the last snapshot.
-func moveParts(dir string) error { return eachPart(dir, os.Rename) }
+func moveParts(dir string) error { return eachPart(dir, move) }
 
 // eachPart calls take for each part of the job's folder with its place in a snapshot. A part may
 // be absent.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+	"unicode/utf8"
 )
 
 // Names in a snapshot.
@@ -104,10 +105,21 @@ func readBounded(name string) ([]byte, error) {
 
 // attributes are the mode and time of a file, which the archive of a state does not keep.
 type attributes struct {
-	Path string      `json:"p"`
-	Mode fs.FileMode `json:"m"` // permissions alone
-	Time int64       `json:"t"` // of the last change, in nanoseconds
+	Path  string      `json:"p,omitempty"`
+	Bytes []byte      `json:"b,omitempty"` // of a path that is no UTF-8, which JSON would change
+	Mode  fs.FileMode `json:"m"`           // permissions alone
+	Time  int64       `json:"t"`           // of the last change, in nanoseconds
 }
+
+func attributesOf(path string, info fs.FileInfo) attributes {
+	a := attributes{Path: path, Mode: info.Mode().Perm(), Time: info.ModTime().UnixNano()}
+	if !utf8.ValidString(path) {
+		a.Path, a.Bytes = "", []byte(path)
+	}
+	return a
+}
+
+func (a attributes) path() string { return a.Path + string(a.Bytes) }
 
 // writeAttributes records the attributes of everything in dir/folder.
 func writeAttributes(dir string) (err error) {
@@ -130,7 +142,7 @@ func writeAttributes(dir string) (err error) {
 		if err != nil {
 			return err
 		}
-		return out.Encode(attributes{filepath.ToSlash(path), info.Mode().Perm(), info.ModTime().UnixNano()})
+		return out.Encode(attributesOf(filepath.ToSlash(path), info))
 	})
 }
 
@@ -157,12 +169,13 @@ func restoreAttributes(dir string) error {
 		all = append(all, a)
 	}
 	for _, a := range slices.Backward(all) { // files first: a folder's mode may forbid changes in it
-		info, err := root.Lstat(a.Path)
+		name := a.path()
+		info, err := root.Lstat(name)
 		if err != nil || info.Mode()&fs.ModeSymlink != 0 {
-			return fmt.Errorf("%w: %s names %q, which it does not have", ErrDamaged, attributesName, a.Path)
+			return fmt.Errorf("%w: %s names %q, which it does not have", ErrDamaged, attributesName, name)
 		}
 		at := time.Unix(0, a.Time)
-		if err := errors.Join(root.Chtimes(a.Path, at, at), root.Chmod(a.Path, a.Mode.Perm())); err != nil {
+		if err := errors.Join(root.Chtimes(name, at, at), root.Chmod(name, a.Mode.Perm())); err != nil {
 			return err
 		}
 	}
@@ -179,9 +192,30 @@ func Unpack(dir, folder string) error {
 		if err := os.RemoveAll(to); err != nil {
 			return err
 		}
-		if err := os.Rename(from, to); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := move(from, to); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
 	return nil
+}
+
+// move gives a file or folder another parent. For a folder the kernel wants the right to write
+// to it, which the program may have taken away.
+func move(from, to string) error {
+	info, err := os.Lstat(from)
+	if err != nil {
+		return err
+	}
+	const write = 0o200
+	mode := info.Mode().Perm()
+	if !info.IsDir() || mode&write != 0 {
+		return os.Rename(from, to)
+	}
+	if err := os.Chmod(from, mode|write); err != nil {
+		return err
+	}
+	if err := os.Rename(from, to); err != nil {
+		return errors.Join(err, os.Chmod(from, mode))
+	}
+	return os.Chmod(to, mode)
 }
