@@ -38,3 +38,20 @@ func TestHostile(t *testing.T) {
 		t.Errorf("copy of a file that became a pipe = %t, %v, want none", ok, err)
 	}
 }
+
+// TestNamesThatAreNoUTF8: names may have any bytes, also names of folders, and also of folders in
+// the middle of a pattern.
+func TestNamesThatAreNoUTF8(t *testing.T) {
+	for _, pattern := range []string{"*", "state", "state/*", "*/*/*"} {
+		b := setup(t, pattern)
+		b.write("state/caf\xe9/\xff", "a", time.Hour)
+		to := b.copy("")
+		b.wantFiles(to, "state/caf\xe9/\xff=a")
+		b.write("state/caf\xe9/\xff", "ab", 0)
+		b.restart(pattern)
+		b.write("state/caf\xe9/\xff", "abc", 0)
+		if ok, err := b.taker.Last(b.now, b.next(), false); !ok || err != nil {
+			t.Errorf("Last with %s = %t, %v, want a checkpoint", pattern, ok, err)
+		}
+	}
+}

@@ -86,7 +86,7 @@ func Find(dir string, patterns, reserved []string) ([]string, error) {
 // find looks for files. A file that is gone meanwhile is left out, and so is everything but
 // files and the links that stay in the folder.
 func find(root *os.Root, patterns, reserved []string) (found, error) {
-	all, files := found{}, root.FS()
+	all, files := found{}, tree{root}
 	add := func(name string, info fs.FileInfo) {
 		if info.Mode().IsRegular() || info.Mode()&fs.ModeSymlink != 0 && staysInside(root, name) {
 			all[name] = info
@@ -127,6 +127,17 @@ func find(root *os.Root, patterns, reserved []string) (found, error) {
 	}
 	return all, nil
 }
+
+// tree is the file system of a root. That of [os.Root.FS] refuses names that are no UTF-8.
+type tree struct{ root *os.Root }
+
+// Open implements [fs.FS].
+func (t tree) Open(name string) (fs.File, error) {
+	return t.root.OpenFile(filepath.FromSlash(name), os.O_RDONLY|filetype.NoWait, 0)
+}
+
+// Stat implements [fs.StatFS].
+func (t tree) Stat(name string) (fs.FileInfo, error) { return t.root.Stat(filepath.FromSlash(name)) }
 
 func skipGone(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
