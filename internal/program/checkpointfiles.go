@@ -240,6 +240,9 @@ func (o *ownFiles) begin(ctx context.Context, r *programRun) {
 			if err = removeAny(o.to); err == nil {
 				c.ok, err = o.taker.Copy(ctx, o.to, before)
 			}
+			if !c.ok { // a part of a copy may have filled the disk, which the program needs
+				err = errors.Join(err, removeAny(o.to))
+			}
 			return err
 		})
 		result <- c

@@ -119,6 +119,31 @@ func TestDiskIsFullForTheList(t *testing.T) {
 	})
 }
 
+// TestCopyThatFillsTheDisk: a copy of the program's own checkpoint files for which the disk has
+// no room leaves nothing: the program needs the disk.
+func TestCopyThatFillsTheDisk(t *testing.T) {
+	isolated.WithDisk(t, smallDisk, func(t *testing.T, disk string) {
+		b, k := shortOf(t, disk), ownFilesKind("", "")
+		f, err := newFolder(b.scratch, &k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &programRun{folder: f}
+		o, err := openOwnFiles(&k, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		appendTo(t, filepath.Join(f.work, k.CheckpointFiles[0]), strings.Repeat("x", 2*smallDisk/3))
+		o.begin(t.Context(), r)
+		if c := <-o.copied; c.ok || !errors.Is(c.err, unix.ENOSPC) {
+			t.Fatalf("copy = %+v, want that the disk is full", c)
+		}
+		if _, err := os.Lstat(o.to); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the copy for which there was no room: %v, want that nothing of it is left", err)
+		}
+	})
+}
+
 // TestShortOfDescriptors: a worker that can open no more files counts that against no
 // job, and does the same job once it can. Files that it could not remove before go with
 // the next job's folder.
