@@ -222,6 +222,7 @@ func (p Presence) metadata() map[string]*string {
 	if p.Steered {
 		values["control"] = strconv.Itoa(p.Control)
 	}
+	leaveOut(values)
 	out := make(map[string]*string, len(values))
 	for key, value := range values {
 		if value != "" {
@@ -229,6 +230,31 @@ func (p Presence) metadata() map[string]*string {
 		}
 	}
 	return out
+}
+
+// maxMetadata is the limit on all keys and values together, in bytes: the service's, less a
+// reserve.
+const maxMetadata = 8<<10 - 256
+
+// dispensable are the fields that a heartbeat may lack, the first one soonest: readers take
+// each as left out by an older version, and a worker without queues may take from any queue.
+// The other fields have room in any case.
+var dispensable = []string{"queues", "recent", "takesfrom", "lacks", "unlike", "lastevent"}
+
+// leaveOut empties dispensable fields until all fit: a worker of many queues and kinds would
+// otherwise look dead.
+func leaveOut(values map[string]string) {
+	size := 0
+	for key, value := range values {
+		size += len(key) + len(value)
+	}
+	for _, key := range dispensable {
+		if size <= maxMetadata {
+			return
+		}
+		size -= len(values[key])
+		values[key] = ""
+	}
 }
 
 // parse leaves out fields that it cannot read: a heartbeat of a newer version still has a

@@ -251,3 +251,43 @@ func TestLongEvent(t *testing.T) {
 		t.Errorf("description read again = %q, want the beginning of what was written", got)
 	}
 }
+
+// TestHeartbeatOfManyQueues: the service allows 8 KiB for the fields of a listing. A worker that
+// takes from as many queues as a deployment may have, with long names, many kinds and much to
+// report writes its heartbeat without the fields that others need least.
+func TestHeartbeatOfManyQueues(t *testing.T) {
+	inBubble(t, func(t *testing.T, _ *storage.Server, store *Store) {
+		for _, accounts := range []int{1, 4, 16} {
+			p := full()
+			p.Offers = []string{"0"}
+			p.TakesFrom, p.Findings.Readings = nil, nil
+			for a := range accounts {
+				for q := range 16 {
+					name := fmt.Sprintf("spotworkeraccount%d/spotworker-jobs-%d", a, q)
+					p.TakesFrom = append(p.TakesFrom, name)
+					p.Findings.Readings = append(p.Findings.Readings, Reading{name, 123_456, 10 * time.Minute})
+				}
+			}
+			for k := range 40 {
+				name := fmt.Sprintf("a-kind-of-some-length-%d", k)
+				p.Kinds = append(p.Kinds, name)
+				p.Activity.Kinds = append(p.Activity.Kinds, activity.Kind{Name: name, Done: 1000, Durations: p.Activity.Kinds[0].Durations})
+			}
+			if err := store.Write(t.Context(), p); err != nil {
+				t.Fatalf("Write with %d queues = %v", len(p.TakesFrom), err)
+			}
+			got, _, err := store.Read(t.Context(), p.Worker)
+			if err != nil {
+				t.Fatal(err)
+			}
+			last := p.TakesFrom[len(p.TakesFrom)-1]
+			if got.State != p.State || len(got.Kinds) != len(p.Kinds) || !got.Takes(last) || got.Asked != p.Asked ||
+				len(got.Ready) != len(p.Ready) || got.Count != p.Count || got.LastDrain != p.LastDrain {
+				t.Errorf("with %d queues the heartbeat reads as %+v", len(p.TakesFrom), got.Presence)
+			}
+			if accounts == 1 && (len(got.TakesFrom) != 16 || got.Takes("another") || len(got.Findings.Readings) != 16) {
+				t.Errorf("with 16 queues the heartbeat has %d of them and %d readings, want all", len(got.TakesFrom), len(got.Findings.Readings))
+			}
+		}
+	})
+}

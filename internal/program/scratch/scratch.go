@@ -27,7 +27,7 @@ type Root struct {
 	mu         sync.Mutex
 	home       *home
 	notRemoved []string        // folders of jobs that could not be removed yet
-	notEnded   []*sandbox.User // users of jobs that could not be ended yet, and no job may have
+	notEnded   []*sandbox.User // users of jobs that could not be ended yet; no job may have them
 }
 
 // home is a scratch folder and its locks, which are held while its worker is alive.

@@ -119,7 +119,7 @@ func (s *Sources) readsShards(a *deployment.Stores) bool {
 }
 
 // Complete reports whether jobs are taken from all accounts. The queues of an account that was
-// never ready are not among those of [Sources.Taken].
+// never ready are missing in [Sources.Taken].
 func (s *Sources) Complete() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
