@@ -281,9 +281,19 @@ func (r *programRun) moveOutputs() error {
 		for i := 0; i < len(names) && err == nil; i++ {
 			to := filepath.Join(f.output, filepath.FromSlash(names[i]))
 			if err = os.MkdirAll(filepath.Dir(to), 0o700); err == nil {
-				err = os.Rename(filepath.Join(f.work, filepath.FromSlash(names[i])), to)
+				err = moveFile(filepath.Join(f.work, filepath.FromSlash(names[i])), to)
 			}
 		}
 		return err
 	})
+}
+
+// moveFile moves a file of a program that has ended, also out of a folder to which the program
+// has taken away its own right to write.
+func moveFile(from, to string) error {
+	err := os.Rename(from, to)
+	if errors.Is(err, fs.ErrPermission) && os.Chmod(filepath.Dir(from), 0o700) == nil { //nolint:gosec // it is the program's own
+		err = os.Rename(from, to)
+	}
+	return err
 }

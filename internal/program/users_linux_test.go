@@ -1,6 +1,7 @@
 package program
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -76,6 +77,29 @@ func TestWithUsers(t *testing.T) {
 		t.Errorf("%v:\n%s", err, out)
 	}
 	t.Log(strings.Count(string(out), "--- PASS"), "tests passed")
+}
+
+// TestOutputsFromReadOnlyFolders: build tools make folders of results that may not be written.
+// A worker that is not root moves the files out of them nevertheless.
+func TestOutputsFromReadOnlyFolders(t *testing.T) {
+	if os.Getenv(usersVariable) == "" {
+		defer lockTestUsers(t)()
+		if out, err := isolated.AsWorker(t, isolated.WorkerCapabilities(), []string{usersVariable + "=60590-60989"}, "-test.count=1", "-test.run",
+			"^"+t.Name()+"$"); err != nil {
+			t.Errorf("%v:\n%s", err, out)
+		}
+		return
+	}
+	b := setup(t)
+	k := ownFilesKind(`mkdir -p out/sub; echo 1 >out/sub/a; echo 2 >b; chmod 0555 out/sub out .`, "")
+	k.Outputs = &Outputs{From: []string{"out", "b"}}
+	sent := &stored{}
+	w := b.beginWith(k, sent, nil)
+	w.wait(t)
+	want := map[string]string{"out/sub/a": "1\n", "b": "2\n"}
+	if got := sent.all(); !maps.Equal(got, want) || w.err != nil {
+		t.Errorf("outputs = %q, %v, want %q", got, w.err, want)
+	}
 }
 
 // lockTestUsers waits until no other test run of this machine uses the same user ids, whose

@@ -38,7 +38,7 @@ func TestUserThatCannotBeEnded(t *testing.T) { asWorker(t, userThatCannotBeEnded
 
 func userThatCannotBeEnded(t *testing.T) {
 	users := map[uint32]*sandbox.Users{}
-	for _, id := range []uint32{60720, 60721} {
+	for _, id := range []uint32{62720, 62721} {
 		var err error
 		if users[id], err = sandbox.Open(sandbox.Config{Range: sandbox.Range{First: id, Last: id}, Slots: 1}); err != nil {
 			t.Fatal(err)
@@ -48,7 +48,7 @@ func userThatCannotBeEnded(t *testing.T) {
 	if err := os.Chmod(filepath.Dir(parent), 0o711); err != nil { // programs of other users pass through
 		t.Fatal(err)
 	}
-	s, err := Open(parent, users[60720], b.logger())
+	s, err := Open(parent, users[62720], b.logger())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func userThatCannotBeEnded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := users[60721].Take()
+	other, err := users[62721].Take()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func userThatCannotBeEnded(t *testing.T) {
 }
 
 func leftoversOfUsers(t *testing.T) {
-	users, err := sandbox.Open(sandbox.Config{Range: sandbox.Range{First: 60700, Last: 60709}, Slots: 4})
+	users, err := sandbox.Open(sandbox.Config{Range: sandbox.Range{First: 62700, Last: 62709}, Slots: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
