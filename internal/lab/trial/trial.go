@@ -108,7 +108,11 @@ func (t *trial) run(ctx context.Context) (err error) {
 		return err
 	}
 	apart, unknown := t.outside(ctx)
-	if t.rig, err = openRig(ctx, t.folder, worker, kindsFile, t.recorder, apart, fail); err != nil {
+	t.rig, err = openRig(ctx, t.folder, worker, kindsFile, t.recorder, apart, fail)
+	if err != nil && errors.Is(context.Cause(ctx), errTimeLimit) {
+		return t.conclude(observed{overdue: t.overdue()})
+	}
+	if err != nil {
 		return err
 	}
 	stopDisplay := screen.Animate(ctx, t.config.Display, t.scene)
@@ -124,21 +128,31 @@ func (t *trial) run(ctx context.Context) (err error) {
 	case errors.Is(played, context.Canceled):
 		return played
 	case errors.Is(context.Cause(ctx), errTimeLimit):
-		seen.overdue = fmt.Sprintf("the trial did not end within %s", t.config.Timeout)
+		seen.overdue = t.overdue()
 	case played != nil:
 		return errors.Join(played, closed)
 	}
+	return errors.Join(t.conclude(seen), closed)
+}
+
+// overdue says that --timeout is over.
+func (t *trial) overdue() string {
+	return fmt.Sprintf("the trial did not end within %s", t.config.Timeout)
+}
+
+// conclude prints the report, and returns the error that goes with it.
+func (t *trial) conclude(seen observed) error {
 	t.report = judge(t.config, t.program.String(), seen)
 	t.report.Seconds = seconds(t.narrator.Elapsed())
 	fmt.Fprintln(t.narrator)
 	t.report.write(t.narrator, t.config.Display != nil && os.Getenv("NO_COLOR") == "")
 	switch {
 	case t.report.isUntried():
-		return errors.Join(fmt.Errorf("%w: %s", ErrNotTried, t.report.reason()), closed)
+		return fmt.Errorf("%w: %s", ErrNotTried, t.report.reason())
 	case !t.report.Interruptible:
-		return errors.Join(fmt.Errorf("%w: %s", ErrNotInterruptible, t.report.reason()), closed)
+		return fmt.Errorf("%w: %s", ErrNotInterruptible, t.report.reason())
 	}
-	return closed
+	return nil
 }
 
 // buildLimit is the time limit for building the worker.

@@ -97,20 +97,23 @@ echo "not as near as $1"; exit 3; }`), 0o600); err != nil {
 	}
 }
 
-// TestRunOutOfTime tries a program that never ends.
+// TestRunOutOfTime tries a program that never ends, and a limit that is over before the local Azure
+// has started.
 func TestRunOutOfTime(t *testing.T) {
 	need.Command(t, "sleep")
 	_, folder := labtest.Programs(t)
-	t.Setenv("TMPDIR", t.TempDir())
-	c := DefaultConfig()
-	c.Command, c.Binaries, c.Timeout = []string{"sleep", "1000"}, folder, 5*time.Second // the start of the local Azure counts too
-	var out bytes.Buffer
-	report, err := Run(t.Context(), c, &out)
-	if !errors.Is(err, ErrNotTried) || !slices.Equal(names(report.Findings), []string{"out-of-time"}) {
-		t.Errorf("Run = %v with findings %q, want out-of-time\n%s", err, names(report.Findings), out.String())
-	}
-	if left, _ := filepath.Glob(filepath.Join(os.Getenv("TMPDIR"), "*")); len(left) > 0 {
-		t.Errorf("the trial left %q behind", left)
+	for _, limit := range []time.Duration{5 * time.Second, time.Nanosecond} {
+		t.Setenv("TMPDIR", t.TempDir())
+		c := DefaultConfig()
+		c.Command, c.Binaries, c.Timeout = []string{"sleep", "1000"}, folder, limit
+		var out bytes.Buffer
+		report, err := Run(t.Context(), c, &out)
+		if !errors.Is(err, ErrNotTried) || !slices.Equal(names(report.Findings), []string{"out-of-time"}) {
+			t.Errorf("%s: Run = %v with findings %q, want out-of-time\n%s", limit, err, names(report.Findings), out.String())
+		}
+		if left, _ := filepath.Glob(filepath.Join(os.Getenv("TMPDIR"), "*")); len(left) > 0 {
+			t.Errorf("%s: the trial left %q behind", limit, left)
+		}
 	}
 }
 
