@@ -78,7 +78,8 @@ type Outcome struct {
 
 // WaitMany yields the outcome of each of the jobs when it has ended, in that order. An
 // error ends the sequence: the cause of ctx, a refusal that will not pass, or the last
-// error if storage has failed for ten minutes. None of this affects the jobs.
+// error if storage has failed for ten minutes. None of this affects the jobs. If records
+// could not be read when ctx ended, the error wraps the cause and says so.
 //
 // It polls all records at once: a call for each job, or, for more than 64 jobs, one for
 // each 5,000 records of the deployment. Another call reads each result.
@@ -106,7 +107,11 @@ func (c *Client) WaitMany(ctx context.Context, ids []string, o WaitOptions) iter
 				return
 			}
 		}
-		if err := <-done; err != nil {
+		err := <-done
+		if unread, ok := errors.AsType[*producer.UnreadError](err); ok {
+			unread.Err = c.readable(unread.Err, toRead)
+			yield(Outcome{}, unread)
+		} else if err != nil {
 			yield(Outcome{}, c.readable(err, toRead))
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/producer"
 	"github.com/spotworker/spotworker/internal/text/plaintext"
 )
 
@@ -68,6 +69,9 @@ func (w *waiting) run(ctx context.Context) error {
 	s.report.note("%d done, %d poison, %d cancelled, %d pending, in %v",
 		n.Done, n.Poison, n.Cancelled, n.Pending, time.Since(began).Round(time.Millisecond))
 	pending := fmt.Sprintf("the jobs continue; not ended: %d of %d%s", n.Pending, all, w.open())
+	if unread, ok := errors.AsType[*producer.UnreadError](err); ok {
+		pending += unread.Remark()
+	}
 	switch {
 	case ctx.Err() != nil && err != nil:
 		return fmt.Errorf("interrupted; %s", pending)

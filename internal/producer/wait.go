@@ -1,6 +1,7 @@
 package producer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,11 +67,26 @@ func (w *Waiter) Pending() int {
 	return len(w.pending)
 }
 
-// Wait returns nil when all jobs have ended. It returns early with the cause of ctx,
-// a refusal that will not pass, or the last error if storage has failed for ten
-// minutes. None of this affects the jobs. Wait may be called again.
+// UnreadError means that ctx ended while records could not be read, so that jobs may have
+// ended that [Waiter.Wait] did not report. Cause is the cause of ctx, Err the last error.
+type UnreadError struct{ Cause, Err error }
+
+func (e *UnreadError) Error() string { return e.Cause.Error() + e.Remark() }
+
+// Remark is the end of a sentence about jobs that have not ended.
+func (e *UnreadError) Remark() string {
+	return fmt.Sprintf("; some may have, since their records cannot be read: %v", e.Err)
+}
+
+func (e *UnreadError) Unwrap() []error { return []error{e.Cause, e.Err} }
+
+// Wait returns nil when all jobs have ended. It returns early with the cause of ctx, in an
+// [*UnreadError] if the last poll failed, with a refusal that will not pass, or with the last
+// error if storage has failed for ten minutes. None of this affects the jobs. Wait may be
+// called again.
 func (w *Waiter) Wait(ctx context.Context) error {
 	good := time.Now()
+	var failed error // of the last poll
 	for quiet := 1; ; quiet++ {
 		began, before := time.Now(), w.Pending()
 		err := w.poll(ctx)
@@ -81,34 +97,68 @@ func (w *Waiter) Wait(ctx context.Context) error {
 		case left == 0:
 			return nil
 		case ctx.Err() != nil:
-			return context.Cause(ctx)
+			if failed == nil && time.Since(began) > longestWait {
+				failed = err // it has no answer
+			}
+			return ended(ctx, failed)
 		case err == nil:
 			good = time.Now()
 		case forbidden(err) || time.Since(good) > maxOutage:
 			return err
 		}
-		if left < before {
+		if failed = err; left < before {
 			quiet = 1
 		}
-		if err := retry.Sleep(ctx, pollDelay(quiet, time.Since(began))); err != nil {
-			return err
+		if retry.Sleep(ctx, pollDelay(quiet, time.Since(began))) != nil {
+			return ended(ctx, failed)
 		}
 	}
+}
+
+// ended is the error of a wait whose ctx has ended. failed is the error of the last poll.
+func ended(ctx context.Context, failed error) error {
+	if failed != nil {
+		return &UnreadError{Cause: context.Cause(ctx), Err: failed}
+	}
+	return context.Cause(ctx)
 }
 
 // poll reads the records of all jobs once, and reports the jobs that have ended.
 func (w *Waiter) poll(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel(w.Parallel))
-	err := w.pollEach(ctx, group)
+	reads := &reads{group: group}
+	err := w.pollEach(ctx, reads)
 	if groupErr := group.Wait(); groupErr != nil {
 		return groupErr // the cause of the loop's end
 	}
-	return err
+	return cmp.Or(reads.err, err)
+}
+
+// reads are the reads of one poll. A read that fails ends no other: with several storage
+// accounts the other reads may succeed.
+type reads struct {
+	group *errgroup.Group
+	mu    sync.Mutex
+	err   error // the first
+}
+
+// start calls read in the group. Only an error of [Waiter.Ended] ends the poll.
+func (r *reads) start(read func() error) {
+	r.group.Go(func() error {
+		err := read()
+		if errors.Is(err, errReport) {
+			return err
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.err = cmp.Or(r.err, err)
+		return nil
+	})
 }
 
 // pollEach reads the records of all pending jobs, one by one or by a listing.
-func (w *Waiter) pollEach(ctx context.Context, group *errgroup.Group) error {
+func (w *Waiter) pollEach(ctx context.Context, reads *reads) error {
 	w.mu.Lock()
 	ids := make([]string, 0, len(w.pending))
 	for id := range w.pending {
@@ -117,11 +167,11 @@ func (w *Waiter) pollEach(ctx context.Context, group *errgroup.Group) error {
 	listed := w.listed
 	w.mu.Unlock()
 	if byListing(len(ids), listed) {
-		return w.pollList(ctx, group)
+		return w.pollList(ctx, reads)
 	}
 	slices.Sort(ids)
 	for _, id := range ids {
-		group.Go(func() error {
+		reads.start(func() error {
 			record, err := w.Records.Read(ctx, id)
 			if errors.Is(err, checkpoint.ErrNotFound) {
 				return nil // no worker has claimed it yet
@@ -136,7 +186,7 @@ func (w *Waiter) pollEach(ctx context.Context, group *errgroup.Group) error {
 }
 
 // pollList reads all records of the deployment in a listing.
-func (w *Waiter) pollList(ctx context.Context, group *errgroup.Group) error {
+func (w *Waiter) pollList(ctx context.Context, reads *reads) error {
 	n := 0
 	for record, err := range w.Records.List(ctx, "") {
 		if err != nil {
@@ -144,7 +194,7 @@ func (w *Waiter) pollList(ctx context.Context, group *errgroup.Group) error {
 		}
 		n++
 		if _, ok := w.waitsFor(record.ID); ok && ctx.Err() == nil {
-			group.Go(func() error { return w.examineListed(ctx, record) })
+			reads.start(func() error { return w.examineListed(ctx, record) })
 		}
 	}
 	w.mu.Lock()

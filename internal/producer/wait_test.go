@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"path"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -196,6 +198,45 @@ func TestWaitInTrouble(t *testing.T) {
 					}
 					if err == nil && len(w.told) != jobs {
 						t.Errorf("%d told, want %d", len(w.told), jobs)
+					}
+				})
+			})
+		}
+	}
+}
+
+// While the records of some jobs cannot be read, as those in another storage account, all other jobs
+// that have ended are reported. The error at the end of ctx says that records were not read.
+func TestWaitWithoutSomeRecords(t *testing.T) {
+	for _, jobs := range []int{readAtMost, 2 * readAtMost} {
+		for name, fault := range map[string]storage.Fault{
+			"refused":   {Refuse: &storage.Error{Status: http.StatusInternalServerError, Code: "InternalError"}},
+			"no answer": {Before: time.Hour},
+		} {
+			t.Run(fmt.Sprintf("%s, %d jobs", name, jobs), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := setup(t)
+					for i := range jobs {
+						b.seed(t, fmt.Sprintf("job-%d", i+1), checkpoint.Done)
+					}
+					w := b.waiter()
+					w.add(t, jobs)
+					b.server.OnCall(func(call storage.Call) storage.Fault {
+						id := path.Base(call.Blob)
+						if n, _ := strconv.Atoi(strings.TrimPrefix(id, "job-")); n > 0 && n%2 == 0 {
+							return fault
+						}
+						return storage.Fault{}
+					})
+					enough := errors.New("enough")
+					ctx, cancel := context.WithTimeoutCause(t.Context(), 5*time.Minute, enough)
+					defer cancel()
+					err := w.Wait(ctx)
+					if unread, ok := errors.AsType[*UnreadError](err); !ok || !errors.Is(err, enough) || unread.Err == nil {
+						t.Errorf("Wait = %v, want an UnreadError with the cause", err)
+					}
+					if len(w.told) != jobs/2 {
+						t.Errorf("%d told, want the %d whose records can be read", len(w.told), jobs/2)
 					}
 				})
 			})
