@@ -25,11 +25,7 @@ func (s *Snapshot) problems(did *Activity) []string {
 		}
 	}
 	for _, fault := range s.Faults {
-		if fault.Partly {
-			all = append(all, fmt.Sprintf("the %s are incomplete: %v", fault.Part, fault.Err))
-			continue
-		}
-		all = append(all, fmt.Sprintf("the %s cannot be read: %v", fault.Part, fault.Err))
+		all = append(all, fault.String())
 	}
 	if err := s.Queues.Problem; err != nil {
 		all = append(all, fmt.Sprintf("%v: spotctl accounts", err))

@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -67,6 +68,14 @@ type Fault struct {
 
 	// Partly says that the part was read from other accounts of the deployment.
 	Partly bool
+}
+
+// String returns a sentence for people.
+func (f Fault) String() string {
+	if f.Partly {
+		return fmt.Sprintf("the %s are incomplete: %v", f.Part, f.Err)
+	}
+	return fmt.Sprintf("the %s cannot be read: %v", f.Part, f.Err)
 }
 
 // Has reports whether a part was read, if perhaps from some accounts alone.

@@ -207,7 +207,7 @@ func TestPoisonInTwoAccounts(t *testing.T) {
 	p.sick(1)
 	for _, do := range []string{"replay", "purge"} {
 		page, _ := p.ask(t, "/change?do="+do)
-		wantText(t, do+" of all", page, "about 1 messages?", "account1")
+		wantText(t, do+" of all", page, "about 1 messages?", "Not counted, and concerned too if it answers again", "account1")
 	}
 	wantText(t, "the outcome", p.confirm(t, "/change?do=replay"), "1 replayed", `role="alert"`, "account1")
 	wantText(t, "a job of it", p.confirm(t, "/change?do=purge&id="+there[1]), "1 failed", `role="alert"`, "account1")
@@ -227,6 +227,36 @@ func TestPoisonInTwoAccounts(t *testing.T) {
 	for shard, id := range []string{there[2], there[1]} {
 		if on := p.idsOn(t, 1, second.Jobs.At(shard)); !slices.Equal(on, []string{id}) {
 			t.Errorf("queue %d of the second account has %q, want the job that came from it", shard, on)
+		}
+	}
+}
+
+// TestPagesWithoutAnAccount: while an account does not answer, each page names it, and none says that
+// there is nothing.
+func TestPagesWithoutAnAccount(t *testing.T) {
+	p := setupPair(t)
+	p.giveUp(t, 1, p.ids[1][0], p.stores.Accounts[1].Jobs.At(0).Name())
+	nothing := []string{"Nothing here yet", "No job was given up", "No problems found"}
+	for _, address := range []string{"/", "/jobs", "/workers", "/poison", "/costs"} {
+		for account, name := range []string{"account0", "account1"} {
+			p.sick(account)
+			for range 2 { // the page may have begun a read before
+				p.reread()
+			}
+			page := p.get(t, address).Body.String()
+			wantText(t, address+" without "+name, page, "storage account "+name+" cannot be read")
+			for _, text := range nothing {
+				if strings.Contains(page, text) {
+					t.Errorf("%s without %s says %q", address, name, text)
+				}
+			}
+			p.well(account)
+		}
+		for range 2 {
+			p.reread()
+		}
+		if page := p.get(t, address).Body.String(); strings.Contains(page, "cannot be read") {
+			t.Errorf("%s still names an account that answers", address)
 		}
 	}
 }

@@ -69,6 +69,18 @@ func (p *page) Read() (r struct {
 	return r
 }
 
+// Missing are the parts of the state that could not be read, or not from all accounts. The page with
+// the present has them among its problems.
+func (p *page) Missing() (all []string) {
+	if p.state == nil {
+		return nil
+	}
+	for _, fault := range p.Faults {
+		all = append(all, line(fault.String()))
+	}
+	return all
+}
+
 // Problems are the problems that an operator should look at first.
 func (p *page) Problems() (all []template.HTML) {
 	for _, text := range p.problems {
@@ -87,7 +99,7 @@ func (p *page) Messages() int {
 
 // IsNew reports whether the deployment has nothing to show yet.
 func (p *page) IsNew() bool {
-	return len(p.jobs) == 0 && len(p.Workers) == 0 && p.Queues.Jobs.Messages+p.Queues.OnDemand.Messages+p.Queues.Poison.Messages == 0
+	return len(p.Faults) == 0 && len(p.jobs) == 0 && len(p.Workers) == 0 && p.Queues.Jobs.Messages+p.Queues.OnDemand.Messages+p.Queues.Poison.Messages == 0
 }
 
 // Waiting returns the address of the change that cancels a job without a record; empty for a page

@@ -146,7 +146,7 @@ func (s *Server) poison(ctx context.Context, do, id, group string) (*change, err
 		if _, partly := errors.AsType[*client.AccountsError](err); err != nil && !partly {
 			return nil, err
 		} else if err != nil {
-			unread = []string{"Not among them: " + line(s.config.Explain(err))}
+			unread = []string{"Not counted, and concerned too if it answers again: " + line(s.config.Explain(err))}
 		}
 		selection, back, which = client.Selection{All: true}, "/poison", "all jobs"
 		question = actions.PurgeQuestion("all of", about)
