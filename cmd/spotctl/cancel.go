@@ -132,7 +132,7 @@ func (c *cancelCommand) runFiltered(ctx context.Context, s *session) error {
 		s.printer.note(actions.WithoutRecord)
 	}
 	if len(m.IDs) == 0 {
-		return errors.Join(m.Unread, c.nothing(s.printer, &m))
+		return c.nothing(s.printer, &m)
 	}
 	if err := s.confirm(c.Yes, "cancel would hit "+m.String(), actions.CancelQuestion(m.String())); err != nil {
 		return err
@@ -147,13 +147,14 @@ func (c *cancelCommand) runFiltered(ctx context.Context, s *session) error {
 // nothing is the end of a run whose filters match no job that has not ended.
 func (c *cancelCommand) nothing(p *printer, m *actions.Matched) error {
 	remark, err := m.Nothing(c.Kind, c.Group)
-	if err != nil {
+	if err != nil && !p.json {
 		return err
 	}
 	if !p.json {
 		p.note("%s", remark)
 	}
-	return p.summary(&actions.CancelSum{}, nil, nil)
+	var sum actions.CancelSum
+	return p.summary(&sum, &sum.Error, err)
 }
 
 // checkAgain lists the records again, for jobs that were put in the group meanwhile.

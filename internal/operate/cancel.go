@@ -160,7 +160,7 @@ func (c *Canceller) announce(ctx context.Context, ids []string) error {
 		return true, nil
 	})
 	if err != nil {
-		return fmt.Errorf("tell the workers of %d cancelled jobs, which they find out at their next checkpoint otherwise: %w", len(ids), err)
+		return fmt.Errorf("workers were not told of %d jobs that are or may be cancelled, and find out at their next checkpoint; repeat the command to tell them: %w", len(ids), err)
 	}
 	return nil
 }
@@ -359,7 +359,7 @@ func unseenOf(id string, fronts []look, records string) CancelOutcome {
 			break
 		}
 	}
-	o.Detail += ". There is no such job, or it waits behind them: --bar keeps every worker from starting it"
+	o.Detail += ". There is no such job, or it waits behind them: spotctl cancel --bar keeps every worker from starting it"
 	return o
 }
 

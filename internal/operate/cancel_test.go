@@ -239,7 +239,7 @@ func TestCancelTellsWorkers(t *testing.T) {
 
 		b.refuse(b.names.Control, storage.OpPutBlob)
 		outcomes, err = b.cancel(t.Context(), t, "c")
-		if err == nil || !strings.Contains(err.Error(), "tell the workers of 1 cancelled jobs") || outcomes["c"].Action != Cancelled {
+		if err == nil || !strings.Contains(err.Error(), "workers were not told of 1 jobs") || outcomes["c"].Action != Cancelled {
 			t.Errorf("a control document that cannot be written = %+v, %v, want the job cancelled and an error", outcomes, err)
 		}
 	})
@@ -345,7 +345,7 @@ func TestCancelUnseen(t *testing.T) {
 	}{
 		"complete": {seenOnly: true, want: Unknown, detail: "there is no such job: it has no record, and no message of it waits on the queues"},
 		"hidden": {hidden: true, seenOnly: true, want: Unknown, detail: "it has no record, and it is not among the 1 of 2 messages that the " +
-			"service shows. There is no such job, or it waits behind them: --bar keeps every worker from starting it"},
+			"service shows. There is no such job, or it waits behind them: spotctl cancel --bar keeps every worker from starting it"},
 		"refused": {refused: true, seenOnly: true, want: Unknown, detail: "it has no record, and the queues could not be searched: "},
 		"unnamed": {unnamed: true, seenOnly: true, want: Unknown, detail: "it has no record, and the queues could not be searched: no names. " +
 			"There is no such job"},

@@ -111,7 +111,7 @@ func (s *Server) cancelSelected(ctx context.Context, chosen selection) (*change,
 		if err == nil {
 			err = errors.New(remark)
 		}
-		return nil, errors.Join(m.Unread, err)
+		return nil, err
 	}
 	one := &change{
 		Title: "Cancel " + jobsOf(len(m.IDs)), Question: actions.CancelQuestion(m.String()), Button: "Cancel " + jobsOf(len(m.IDs)), Danger: true,

@@ -42,12 +42,14 @@ func (s *CancelSum) Outcome(ctx context.Context, err error) error {
 	switch notDone := s.Over + s.Unknown + s.Refused + s.Failed; {
 	case ctx.Err() != nil:
 		return errors.New("interrupted; the jobs that were reported as cancelled are, the others are unchanged or cancelled")
-	case err != nil:
-		return err
 	case notDone > 0:
-		return fmt.Errorf("%d of %d jobs were not cancelled; their lines say why", notDone, notDone+s.Cancelled+s.Barred)
+		text := fmt.Sprintf("%d of %d jobs were not cancelled; their lines say why", notDone, notDone+s.Cancelled+s.Barred)
+		if err != nil {
+			return fmt.Errorf("%s; %w", text, err)
+		}
+		return errors.New(text)
 	}
-	return nil
+	return err
 }
 
 // CancelQuestion is asked before jobs are cancelled. jobs says how many.
@@ -112,8 +114,12 @@ func (m *Matched) String() string {
 }
 
 // Nothing returns an error if there is no record of the kind or group, and else a remark, for a
-// selection without a job that has not ended.
+// selection without a job that has not ended. The error is Unread if the records that were not
+// read may have one.
 func (m *Matched) Nothing(kind, group string) (remark string, err error) {
+	if m.Unread != nil {
+		return "", m.Unread
+	}
 	for _, name := range []struct {
 		what, given string
 		known       map[string]bool
