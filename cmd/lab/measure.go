@@ -38,8 +38,15 @@ func (c *measureFlags) measure(ctx context.Context, work replay.Work, given map[
 	if err != nil {
 		return work, fmt.Errorf("nothing to replay: %w", err)
 	}
+	if m.Snapshot {
+		fmt.Fprintln(os.Stderr, alikeRemark)
+	}
 	return workOf(m, work, given), nil
 }
+
+// alikeRemark is about a program that is frozen. The model has no machines.
+const alikeRemark = "The replay lets each VM continue from each snapshot. VMs with another processor, kernel or image do not: " +
+	"with a mix of them jobs wait longer, for up to a day, and then are dead-lettered."
 
 // trial returns the configuration of a trial of the job.
 func (c *measureFlags) trial() trial.Config {

@@ -15,6 +15,7 @@ type Measured struct {
 	AtNotice   bool    `json:"at_notice"`   // it puts a checkpoint in place when it is stopped
 	Stop       float64 `json:"stop"`        // from SIGTERM to its end
 	Start      float64 `json:"start"`       // from a start with a checkpoint until it works
+	Snapshot   bool    `json:"snapshot"`    // it is frozen, and continues only on a machine like that of the snapshot
 }
 
 // Measure tries a program with two evictions, with notice and without, and returns its
@@ -50,7 +51,7 @@ func (r Report) measured() (Measured, error) {
 		return Measured{}, fmt.Errorf("%w: one run takes %s, too short to be measured: give it a payload with more to do", ErrNotTried,
 			duration(t.Seconds))
 	}
-	m := Measured{Seconds: t.Seconds, StateBytes: t.CheckpointBytes, StateEvery: t.Interval}
+	m := Measured{Seconds: t.Seconds, StateBytes: t.CheckpointBytes, StateEvery: t.Interval, Snapshot: r.Snapshot}
 	if t.Checkpoints > 0 && t.Interval == 0 { // a single one, or a busy machine observed several at once
 		m.StateEvery = t.Seconds / float64(t.Checkpoints+1)
 	}

@@ -26,7 +26,8 @@ func TestMeasured(t *testing.T) {
 		change func(r *Report, m *Measured)
 		err    string
 	}{
-		"good": {func(*Report, *Measured) {}, ""},
+		"good":   {func(*Report, *Measured) {}, ""},
+		"frozen": {func(r *Report, m *Measured) { r.Snapshot, m.Snapshot, m.Start = true, true, 3.5 }, ""},
 		"stopped too early once": {func(r *Report, m *Measured) {
 			r.Evictions = append(r.Evictions, Eviction{Stop: 0.3, Sign: -1})
 			m.Stop = 0.3

@@ -53,8 +53,18 @@ func (r Ranking) Parameters(o Options) string {
 		maximum = prices.Amount(o.MaxPrice)
 	}
 	vms := max(o.VMs, 1)
-	return fmt.Sprintf(parameterFile, mix[0].Region, sizes.String(), maximum, percentUp(rate), vms)
+	remark := ""
+	if len(mix) > 1 {
+		remark = mixedRemark
+	}
+	return fmt.Sprintf(parameterFile, mix[0].Region, remark, sizes.String(), maximum, percentUp(rate), vms)
 }
+
+// mixedRemark stands before several sizes. A ranking does not know the processors.
+const mixedRemark = `// A program that is frozen (snapshot of its kind) continues only on the same processor: for such
+// jobs keep sizes with one processor. The others would leave the jobs waiting, and after a day they
+// are dead-lettered.
+`
 
 // percentUp is a rate in whole percent, rounded up, within what workers accept.
 func percentUp(rate float64) int { return min(int(math.Ceil(100*rate-1e-9)), 100) }
@@ -73,7 +83,7 @@ param operatorAddresses = empty(readEnvironmentVariable('OPERATOR_ADDRESSES', ''
   ? []
   : split(readEnvironmentVariable('OPERATOR_ADDRESSES', ''), ',')
 
-param vmSizes = [
+%sparam vmSizes = [
 %s]
 param maxPrice = '%s'
 
