@@ -53,7 +53,7 @@ func (a *account) poisonMessageOf(it operate.Item) PoisonMessage {
 }
 
 // PeekPoison returns the messages at the front of the poison queue, at most 32 for each
-// account, and about how many there are in all. It changes nothing. With an
+// account, and about how many there are in all, also hidden ones. It changes nothing. With an
 // [*AccountsError] it returns the messages of the accounts that can be read.
 func (c *Client) PeekPoison(ctx context.Context) (messages []PoisonMessage, about int, err error) {
 	parts := make([][]PoisonMessage, len(c.accounts))

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -312,9 +313,14 @@ func spent(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(c.Poison(context.Background(), checkpoint.Snapshot{State: []byte("s"), At: times[0]}, "no"))
 }
 
-// claim takes every message on the queue of jobs, which hides them.
-func claim(ts *testscript.TestScript, _ bool, _ []string) {
-	_, err := worldOf(ts).stores.Queue.Claim(context.Background(), queue.MaxClaim, time.Hour)
+// claim takes every message on the queue of jobs, which hides them. claim poison does so on the poison
+// queue.
+func claim(ts *testscript.TestScript, _ bool, args []string) {
+	on := worldOf(ts).stores.Queue
+	if slices.Contains(args, "poison") {
+		on = worldOf(ts).stores.Poison
+	}
+	_, err := on.Claim(context.Background(), queue.MaxClaim, time.Hour)
 	ts.Check(err)
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/operate/actions"
 	"github.com/spotworker/spotworker/internal/overview"
 	"github.com/spotworker/spotworker/internal/overview/detail"
 	"github.com/spotworker/spotworker/internal/overview/givenup"
@@ -58,12 +59,16 @@ func (c *listCommand) run(ctx context.Context, s *session) error {
 		return cmp.Or(err, unread)
 	}
 	switch {
-	case seen == 0 && unread == nil:
+	case seen == 0 && about == 0 && unread == nil:
 		s.printer.note("the poison queue is empty")
 	case seen > 0 && len(messages) == 0:
 		s.printer.note("none of %d messages matches", seen)
 	}
-	if about > seen {
+	switch {
+	case about <= seen:
+	case seen < queue.MaxClaim || c.All:
+		s.printer.note("about %d messages are hidden, because another command has read them; they are visible again within 2 minutes", about-seen)
+	default:
 		s.printer.note("these are from %d of about %d messages; --all reads the others too", seen, about)
 	}
 	return unread
@@ -80,7 +85,8 @@ func (c *listCommand) read(ctx context.Context, deployment *client.Client) (mess
 		}
 		messages = append(messages, m)
 	}
-	return messages, len(messages), nil
+	_, about, err = deployment.PeekPoison(ctx)
+	return messages, about, err
 }
 
 // poisonList prints messages: a table, or a line of JSON for each.
@@ -133,7 +139,7 @@ func (c *showCommand) run(ctx context.Context, s *session) error {
 	defer cancel()
 	m, err := deployment.FindPoison(ctx, c.ID)
 	if errors.Is(err, client.ErrNotPoison) {
-		return fmt.Errorf("the poison queue has no message of %s", c.ID)
+		return actions.NotPoison(c.ID)
 	}
 	if err != nil {
 		return err

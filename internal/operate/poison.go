@@ -53,7 +53,7 @@ func newItem(id, text string, inserted time.Time) Item {
 }
 
 // Peek returns the messages at the front of the poison queue, at most 32, and the
-// approximate total. It changes nothing.
+// approximate total with hidden messages, as of a scan that was interrupted. It changes nothing.
 func (p *PoisonQueue) Peek(ctx context.Context) (items []Item, about int, err error) {
 	peeked, err := p.Poison.Peek(ctx, queue.MaxClaim)
 	if err != nil {
@@ -61,9 +61,6 @@ func (p *PoisonQueue) Peek(ctx context.Context) (items []Item, about int, err er
 	}
 	for _, m := range peeked {
 		items = append(items, newItem(m.ID, m.Text, m.InsertedAt))
-	}
-	if len(items) < queue.MaxClaim {
-		return items, len(items), nil
 	}
 	about, err = p.Poison.Depth(ctx)
 	return items, max(about, len(items)), err

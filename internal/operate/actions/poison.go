@@ -48,11 +48,17 @@ func (s *PoisonSum) Outcome(ctx context.Context, err error) error {
 	case err != nil:
 		return err
 	case len(s.NotFound) > 0:
-		return fmt.Errorf("the poison queue has no message of %s", strings.Join(s.NotFound, ", "))
+		return NotPoison(s.NotFound...)
 	case undone > 0:
 		return fmt.Errorf("nothing was done for %d of the messages; their lines say why", undone)
 	}
 	return nil
+}
+
+// NotPoison is the error of jobs without a message that could be read.
+func NotPoison(ids ...string) error {
+	return fmt.Errorf("the poison queue has no message of %s, or another command has read it and hides it for up to 2 minutes",
+		strings.Join(ids, ", "))
 }
 
 // PurgeQuestion is asked before a purge. which says what of the messages.
