@@ -2,6 +2,7 @@ package overview
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/fleet/activity"
@@ -98,7 +99,11 @@ func (g *growths) add(s *Snapshot) map[string]Growth {
 		return nil
 	}
 	now := queueCounts{at: s.At, messages: map[string]int{}}
-	for _, q := range s.AllQueues() {
+	counted := s.AllQueues()
+	if slices.ContainsFunc(s.Faults, func(f Fault) bool { return f.Part == PartQueues }) {
+		counted = s.jobQueues() // the other two are sums over all accounts, and an account is missing
+	}
+	for _, q := range counted {
 		now.messages[q.Name] = q.Messages
 	}
 	for len(g.counts) > 0 && s.At.Sub(g.counts[0].at) > growthKept {
