@@ -160,10 +160,13 @@ type cleaning struct {
 
 // findPoison finds the jobs with a message on the poison queue: replaying that message
 // would start the job again if the job had no record. A dry run looks at the front alone,
-// since looking further hides the messages for a while.
+// since looking further hides the messages for a while. Another command that has looked
+// further hides messages too: then nothing may be removed.
 func (r *cleaning) findPoison(ctx context.Context) error {
 	r.poison = map[string]bool{}
+	seen := 0
 	add := func(it Item) error {
+		seen++
 		for _, id := range []string{it.Poison.ID, it.Poison.MessageID} {
 			r.poison[id] = true
 		}
@@ -177,12 +180,17 @@ func (r *cleaning) findPoison(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if about > len(items) && !r.DryRun {
-		return p.All(ctx, add)
+	r.report.PoisonUnseen = r.DryRun && about > len(items)
+	if r.DryRun || len(items) < queue.MaxClaim || about == len(items) {
+		for _, it := range items {
+			_ = add(it) // it has no error
+		}
+	} else if err := p.All(ctx, add); err != nil {
+		return err
 	}
-	r.report.PoisonUnseen = about > len(items)
-	for _, it := range items {
-		_ = add(it) // it has no error
+	if hidden := about - seen; hidden > 0 && !r.DryRun {
+		return fmt.Errorf("about %d messages of the poison queue are hidden, because another command has read them, and their jobs must "+
+			"keep their records: repeat the command in 2 minutes", hidden)
 	}
 	return nil
 }

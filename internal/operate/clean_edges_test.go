@@ -103,6 +103,31 @@ func TestCleanOfPoisonThatCannotBeRead(t *testing.T) {
 	})
 }
 
+// TestCleanWhileMessagesAreHidden: nothing is removed while an interrupted command hides messages of
+// the poison queue, which may be messages of these jobs.
+func TestCleanWhileMessagesAreHidden(t *testing.T) {
+	for _, messages := range []int{1, 40} {
+		inBubble(t, func(t *testing.T, b *rig) {
+			for i := range messages {
+				b.put(t, given{id: fmt.Sprint("job-", i), status: checkpoint.Done})
+			}
+			b.ended(t, "other", "k", checkpoint.Done, 0)
+			time.Sleep(MinCleanAge)
+			if _, err := b.stores.Poison.Claim(t.Context(), 1, hold); err != nil {
+				t.Fatal(err)
+			}
+			got, err := b.cleaner(t).Clean(t.Context(), nil, nil)
+			if err == nil || !strings.Contains(err.Error(), "about 1 messages of the poison queue are hidden") || got != (CleanReport{}) {
+				t.Errorf("Clean of %d jobs = %+v, %v, want an error and nothing removed", messages, got, err)
+			}
+			time.Sleep(hold)
+			if got, err := b.cleaner(t).Clean(t.Context(), nil, nil); err != nil || got.Done != 1 || got.Poison != messages {
+				t.Errorf("Clean of %d jobs later = %+v, %v, want only the job without a message removed", messages, got, err)
+			}
+		})
+	}
+}
+
 // TestCleanInterrupted: the end of the context ends a clean with its cause, also among logs
 // without records and among outputs. Removals in progress are finished.
 func TestCleanInterrupted(t *testing.T) {
