@@ -401,3 +401,52 @@ func TestJobDuringAnOutage(t *testing.T) {
 		t.Error("after the outage the page still shows the earlier state")
 	}
 }
+
+// TestResultAfterAFault: a result that could not be read at first is read again, although the record
+// stays the same.
+func TestResultAfterAFault(t *testing.T) {
+	p := setupPair(t)
+	p.Server.jobs.keep = 0
+	id := p.ids[1][0]
+	if err := p.work(t, 1, id).Commit(t.Context(), []byte("forty-two")); err != nil {
+		t.Fatal(err)
+	}
+	p.servers[1].OnCall(func(c storage.Call) storage.Fault {
+		if c.Operation == storage.OpGetBlob {
+			return storage.Fault{Refuse: &storage.Error{Status: http.StatusForbidden, Code: "AuthorizationFailure"}}
+		}
+		return storage.Fault{}
+	})
+	const said = "Log, outputs or result could not be read."
+	for range 2 {
+		wantText(t, "the page", p.get(t, "/job/"+id).Body.String(), said, "AuthorizationFailure")
+	}
+	p.well(1)
+	page := p.get(t, "/job/"+id).Body.String()
+	wantText(t, "the page after the fault", page, "forty-two")
+	if strings.Contains(page, said) {
+		t.Errorf("the page still says %q", said)
+	}
+}
+
+// TestWaitsWithoutHeartbeats: while the account with the heartbeats does not answer, the page of a job
+// in another account does not say that no worker is alive.
+func TestWaitsWithoutHeartbeats(t *testing.T) {
+	p := setupPair(t)
+	id := p.ids[1][0]
+	if err := p.work(t, 1, id).Release(t.Context(), checkpoint.Snapshot{}); err != nil {
+		t.Fatal(err)
+	}
+	const said = "none is alive"
+	p.reread()
+	wantText(t, "the page", p.get(t, "/job/"+id).Body.String(), said)
+	p.sick(0)
+	for range 2 { // the page may have begun a read before
+		p.reread()
+	}
+	page := p.get(t, "/job/"+id).Body.String()
+	wantText(t, "the page without heartbeats", page, "the workers cannot be read")
+	if strings.Contains(page, said) {
+		t.Errorf("the page says %q, and no heartbeat was read", said)
+	}
+}

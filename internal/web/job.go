@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +29,7 @@ type jobRead struct {
 	result  []byte
 	err     error
 
+	part   error // why the log, the outputs or the result are missing; nil if none is
 	unread error // why the rest is as of an earlier moment; nil if it is not
 	asOf   time.Time
 
@@ -93,34 +95,43 @@ func (r *jobRead) isDone() bool {
 }
 
 // load reads a job: its record and the end of its log; the log, the outputs and the result only
-// if the record was written since before.
+// if the record was written since before, or if they could not be read then.
 func (r *jobReader) load(ctx context.Context, id string, to, before *jobRead) {
 	live, err := r.client.Live(ctx, id)
 	switch {
 	case err == nil:
 	case before != nil && before.err == nil && !isNoJob(err):
-		to.log, to.outputs, to.result, to.unread, to.asOf = before.log, before.outputs, before.result, err, before.asOf
+		to.log, to.outputs, to.result, to.part = before.log, before.outputs, before.result, before.part
+		to.unread, to.asOf = err, before.asOf
 		return
 	default:
 		to.err = err
 		return
 	}
 	to.log, to.asOf = live, to.at
-	if before != nil && before.err == nil && before.log.Job.UpdatedAt.Equal(live.Job.UpdatedAt) {
+	if before != nil && before.err == nil && before.part == nil && before.log.Job.UpdatedAt.Equal(live.Job.UpdatedAt) {
 		to.log.Lines = joined(before.log.Lines, live.Lines)
 		to.outputs, to.result = before.outputs, before.result
 	} else {
-		if log, err := r.client.Log(ctx, id); err == nil {
-			to.log.Lines = joined(log.Lines, live.Lines)
-		}
-		if live.Job.OutputFiles > 0 {
-			to.outputs, _ = r.client.Outputs(ctx, id)
-		}
-		if live.Job.Status == client.StatusDone && live.Job.ResultSize <= shown {
-			to.result, _ = r.client.Result(ctx, id)
-		}
+		to.part = r.loadRest(ctx, id, to)
 	}
 	to.log.Lines = to.log.Lines[max(0, len(to.log.Lines)-mostLines):]
+}
+
+// loadRest reads the log, the outputs and the result of a job whose record was read.
+func (r *jobReader) loadRest(ctx context.Context, id string, to *jobRead) error {
+	var outputsErr, resultErr error
+	log, logErr := r.client.Log(ctx, id)
+	if logErr == nil {
+		to.log.Lines = joined(log.Lines, to.log.Lines)
+	}
+	if to.log.Job.OutputFiles > 0 {
+		to.outputs, outputsErr = r.client.Outputs(ctx, id)
+	}
+	if to.log.Job.Status == client.StatusDone && to.log.Job.ResultSize <= shown {
+		to.result, resultErr = r.client.Result(ctx, id)
+	}
+	return cmp.Or(logErr, outputsErr, resultErr)
 }
 
 // joined returns the lines of a log and the lines of its end that come after them.
@@ -136,6 +147,7 @@ type oneJob struct {
 	Row      jobRow
 	Group    string
 	WaitsFor string
+	Part     string    // why its log, outputs or result are missing
 	Unread   string    // why the job is shown as of AsOf
 	AsOf     time.Time // by this machine's clock
 	Reason   string
@@ -193,7 +205,11 @@ func (s *Server) job(ctx context.Context, p *page, id string) {
 	if b.Changes = changesOf(j); read.unread != nil {
 		b.Unread, b.AsOf = line(s.config.Explain(read.unread)), read.asOf
 	}
-	if j.Status == client.StatusOpen || j.Status == client.StatusRunning && j.Live == nil {
+	if read.part != nil {
+		b.Part = line(s.config.Explain(read.part))
+	}
+	waits := j.Status == client.StatusOpen || j.Status == client.StatusRunning && j.Live == nil
+	if waits && p.state != nil && v.Has(overview.PartWorkers) {
 		b.WaitsFor = line(overview.WaitsFor(j, v.Workers))
 	}
 	skip := []string{"job", "kind", "group", "status", "reason", "progress", "cost", "result", "outputs", "follow-ups"}
