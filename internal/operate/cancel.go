@@ -160,7 +160,8 @@ func (c *Canceller) announce(ctx context.Context, ids []string) error {
 		return true, nil
 	})
 	if err != nil {
-		return fmt.Errorf("workers were not told of %d jobs that are or may be cancelled, and find out at their next checkpoint; repeat the command to tell them: %w", len(ids), err)
+		return fmt.Errorf("workers were not told of %d jobs that are or may be cancelled, and find out at their next checkpoint; "+
+			"repeat the command to tell them: %w", len(ids), err)
 	}
 	return nil
 }

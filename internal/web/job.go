@@ -208,9 +208,8 @@ func (s *Server) job(ctx context.Context, p *page, id string) {
 	if read.part != nil {
 		b.Part = line(s.config.Explain(read.part))
 	}
-	waits := j.Status == client.StatusOpen || j.Status == client.StatusRunning && j.Live == nil
-	if waits && p.state != nil && v.Has(overview.PartWorkers) {
-		b.WaitsFor = line(overview.WaitsFor(j, v.Workers))
+	if p.state != nil && v.Has(overview.PartWorkers) {
+		b.WaitsFor = line(waitsFor(j, v.Workers))
 	}
 	skip := []string{"job", "kind", "group", "status", "reason", "progress", "cost", "result", "outputs", "follow-ups"}
 	for _, row := range detail.JobRows(j, v.skewed(j.ReadAt)) {
@@ -226,6 +225,14 @@ func (s *Server) job(ctx context.Context, p *page, id string) {
 	b.Known = j.Cost.Known && j.Cost.Total() > 0
 	b.tell(j, storyOf(j, read.log.Lines), v.skew)
 	p.Body = b
+}
+
+// waitsFor says why a job waits; empty if it does not.
+func waitsFor(j client.Job, workers []client.Worker) string {
+	if j.Status == client.StatusOpen || j.Status == client.StatusRunning && j.Live == nil {
+		return overview.WaitsFor(j, workers)
+	}
+	return ""
 }
 
 // skewed returns a time of storage by this machine's clock.

@@ -99,7 +99,7 @@ func (p *page) Messages() int {
 
 // IsNew reports whether the deployment has nothing to show yet.
 func (p *page) IsNew() bool {
-	return len(p.Faults) == 0 && len(p.jobs) == 0 && len(p.Workers) == 0 && p.Queues.Jobs.Messages+p.Queues.OnDemand.Messages+p.Queues.Poison.Messages == 0
+	return len(p.Faults)+len(p.jobs)+len(p.Workers) == 0 && p.Queues.Jobs.Messages+p.Queues.OnDemand.Messages+p.Queues.Poison.Messages == 0
 }
 
 // Waiting returns the address of the change that cancels a job without a record; empty for a page

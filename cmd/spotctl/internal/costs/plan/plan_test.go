@@ -197,7 +197,8 @@ func TestParameters(t *testing.T) {
 	r := rank(Options{Work: short}, offer("Standard_D2as_v5", "westeurope", 0.020, "0-5"), other,
 		offer("Standard_D2s_v5", "westeurope", 0.021, "5-10"), offer("Standard_D2as_v5", "northeurope", 0.0201, "0-5"))
 	text := r.Parameters(Options{MaxPrice: 0.03, VMs: 7})
-	for _, want := range []string{"LOCATION=westeurope ", "for such\n// jobs keep sizes with one processor", "\nparam vmSizes = [\n  'Standard_D2as_v5'\n  'Standard_D2s_v5'\n]\n",
+	for _, want := range []string{"LOCATION=westeurope ", "for such\n// jobs keep sizes with one processor",
+		"\nparam vmSizes = [\n  'Standard_D2as_v5'\n  'Standard_D2s_v5'\n]\n",
 		"param maxPrice = '0.03000'", "EVICTION_RATE: '10'", "maxInstances = 7"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the file has no %q:\n%s", want, text)
@@ -208,7 +209,8 @@ func TestParameters(t *testing.T) {
 		d.Rate != 0.1 {
 		t.Errorf("read again it is %+v, %v", d, err)
 	}
-	if one := rank(Options{Work: short}, offer("Standard_D2as_v5", "westeurope", 0.02, "0-5")).Parameters(Options{}); strings.Contains(one, "frozen") {
+	one := rank(Options{Work: short}, offer("Standard_D2as_v5", "westeurope", 0.02, "0-5")).Parameters(Options{})
+	if strings.Contains(one, "frozen") {
 		t.Errorf("with one size the file is %q", one)
 	}
 	if none := (Ranking{}).Parameters(Options{}); none != "" {
