@@ -9,6 +9,7 @@ import (
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/operate/actions"
+	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/storage/azure"
 	"github.com/spotworker/spotworker/internal/text/plaintext"
 )
@@ -78,6 +79,37 @@ func (t *tally) add(r client.ActionResult) error {
 	return t.printer.outcome(r)
 }
 
+// run calls act, which handles the selected messages, and prints the summary. If all messages were
+// meant, it also counts the messages that act could not see. The service counts too many at times, so
+// both a count before and one after have to say so.
+func (t *tally) run(ctx, within context.Context, deployment *client.Client, selection client.Selection,
+	act func(report func(client.ActionResult) error) error) error {
+	hidden := 0
+	if selection.All {
+		hidden = hiddenPoison(within, deployment)
+	}
+	err := act(t.add)
+	if hidden > 0 && err == nil {
+		t.sum.Hidden = min(hidden, hiddenPoison(within, deployment))
+	}
+	if t.sum.Hidden > 0 && !t.printer.json {
+		t.printer.note(hiddenRemark+": repeat the command then", t.sum.Hidden)
+	}
+	return t.finish(ctx, err)
+}
+
+// hiddenPoison returns about how many messages of the poison queue are hidden; 0 if that cannot be told.
+func hiddenPoison(ctx context.Context, deployment *client.Client) int {
+	messages, about, err := deployment.PeekPoison(ctx)
+	if err != nil || len(messages) >= queue.MaxClaim {
+		return 0
+	}
+	return about - len(messages)
+}
+
+// hiddenRemark is about messages of the poison queue.
+const hiddenRemark = "about %d messages are hidden, because another command has read them; they are visible again within 2 minutes"
+
 // finish prints the summary, and returns the error to exit with.
 func (t *tally) finish(ctx context.Context, err error) error {
 	return t.printer.summary(&t.sum, &t.sum.Error, t.sum.Outcome(ctx, err))
@@ -113,8 +145,10 @@ func (c *replayCommand) run(ctx context.Context, s *session) error {
 	within, cancel := withTimeout(ctx, c.Timeout)
 	defer cancel()
 	t := &tally{printer: s.printer}
-	return t.finish(ctx, deployment.Replay(within, selection, client.ReplayOptions{FromScratch: c.FromScratch, DefaultKind: c.DefaultKind},
-		t.add))
+	o := client.ReplayOptions{FromScratch: c.FromScratch, DefaultKind: c.DefaultKind}
+	return t.run(ctx, within, deployment, selection, func(report func(client.ActionResult) error) error {
+		return deployment.Replay(within, selection, o, report)
+	})
 }
 
 // purgeCommand cancels jobs permanently.
@@ -169,7 +203,9 @@ func (c *purgeCommand) run(ctx context.Context, s *session) error {
 		}
 	}
 	t := &tally{printer: s.printer}
-	return t.finish(ctx, deployment.Purge(within, selection, t.add))
+	return t.run(ctx, within, deployment, selection, func(report func(client.ActionResult) error) error {
+		return deployment.Purge(within, selection, report)
+	})
 }
 
 // outcomeLine is the outcome for a message, in the JSON output.

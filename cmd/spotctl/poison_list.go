@@ -67,7 +67,7 @@ func (c *listCommand) run(ctx context.Context, s *session) error {
 	switch {
 	case about <= seen:
 	case seen < queue.MaxClaim || c.All:
-		s.printer.note("about %d messages are hidden, because another command has read them; they are visible again within 2 minutes", about-seen)
+		s.printer.note(hiddenRemark, about-seen)
 	default:
 		s.printer.note("these are from %d of about %d messages; --all reads the others too", seen, about)
 	}

@@ -17,6 +17,7 @@ type PoisonSum struct {
 	Dropped  int      `json:"dropped"`
 	Refused  int      `json:"refused"`
 	Failed   int      `json:"failed"`
+	Hidden   int      `json:"hidden,omitempty"` // about how many messages could not be seen
 	NotFound []string `json:"not_found,omitempty"`
 	Error    string   `json:"error,omitempty"` // why the exit code is not 0
 }
