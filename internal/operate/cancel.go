@@ -132,8 +132,8 @@ func (c *Canceller) batch(ctx context.Context, ids []string, report func(CancelO
 	group.SetLimit(cancelParallel)
 	for _, id := range ids {
 		group.Go(func() error {
-			if err := running.Err(); err != nil {
-				return err
+			if running.Err() != nil {
+				return context.Cause(running)
 			}
 			outcome := c.one(running, id, &seen)
 			mu.Lock()
