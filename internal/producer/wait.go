@@ -71,7 +71,9 @@ func (w *Waiter) Pending() int {
 // ended that [Waiter.Wait] did not report. Cause is the cause of ctx, Err the last error.
 type UnreadError struct{ Cause, Err error }
 
-func (e *UnreadError) Error() string { return e.Cause.Error() + e.Remark() }
+func (e *UnreadError) Error() string {
+	return fmt.Sprintf("%v; records of jobs cannot be read, so that some may have ended: %v", e.Cause, e.Err)
+}
 
 // Remark is the end of a sentence about jobs that have not ended.
 func (e *UnreadError) Remark() string {
