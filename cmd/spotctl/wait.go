@@ -90,6 +90,9 @@ func (c *waitCommand) run(ctx context.Context, s *session) error {
 func (c *waitCommand) ids(ctx context.Context, in *bufio.Reader, deployment *client.Client) ([]string, error) {
 	if c.Group != "" {
 		jobs, err := deployment.Group(ctx, c.Group)
+		if err != nil && errors.Is(context.Cause(ctx), errTimeout) {
+			err = fmt.Errorf("--timeout %s was too short to list the jobs of group %s; they continue", c.Timeout, c.Group)
+		}
 		ids := make([]string, len(jobs))
 		for i, j := range jobs {
 			ids[i] = j.ID
