@@ -10,7 +10,6 @@ import (
 
 	"github.com/spotworker/spotworker/bench/loop"
 	"github.com/spotworker/spotworker/bench/probe"
-	"github.com/spotworker/spotworker/internal/worker/intake"
 )
 
 // loopCommand runs a loop until its process is killed.
@@ -61,7 +60,7 @@ func (s *series) add(m measurement) {
 
 // ours is the worker with a kind that does nothing.
 func (b *bench) ours(name, binary string, idempotent bool) side {
-	return side{name, intake.RampFor + settle, func(ctx context.Context, s *storageProcess, slots int) (*process, error) {
+	return side{name, slowStart + settle, func(ctx context.Context, s *storageProcess, slots int) (*process, error) {
 		env := []string{"AZURE_STORAGE_CONNECTION_STRING=" + s.connectionString, "BENCH_IDEMPOTENT=" + strconv.FormatBool(idempotent)}
 		return b.startProcess(ctx, sideCore, env, binary, "--concurrency", strconv.Itoa(slots), "--metadata-endpoint", "none", "--listen", "none")
 	}}
@@ -133,6 +132,10 @@ func (b *bench) interleave(ctx context.Context, sides []side, latency time.Durat
 
 // settle is how long a side works at its full rate before it is measured.
 const settle = 300 * time.Millisecond
+
+// slowStart is how long a worker that begins with a backlog claims more slowly than it could: rampFor
+// of internal/worker/intake.
+const slowStart = 3 * time.Second
 
 // fastest is how many jobs a second a side may do, generously.
 func fastest(latency time.Duration, slots int) float64 {

@@ -47,9 +47,6 @@ func (p *Pressure) Count(account, queue string) uint64 {
 	return p.accounts[account] + p.queues[queue]
 }
 
-// RampFor is how long a worker that begins with a backlog claims more slowly than it could.
-const RampFor = 3 * time.Second
-
 // Bounds of a [Pace].
 const (
 	// reaction is how long a lower rate takes to show: refusals within it are due
@@ -74,11 +71,12 @@ const (
 
 	// Where no limit is known, or was not met for forgetting, a worker that begins with a
 	// backlog claims at rampFrom messages a second, and at rampGrowth times as many each
-	// second until it has no limit after [RampFor]. So few calls are refused when a fleet
+	// second until it has no limit after rampFor. So few calls are refused when a fleet
 	// begins together, and all of its workers learn the same limit.
 	forgetting = time.Minute
 	rampFrom   = 100
 	rampGrowth = 8
+	rampFor    = 3 * time.Second
 
 	// The first refusals do not tell the limit. The rate after them grows as a square, by
 	// search of the limit with time in seconds, until calls are refused that are no repeats
@@ -181,7 +179,7 @@ func (p *Pace) Rate(now time.Time) float64 {
 
 // ramps reports whether the worker began with a backlog just now, and knows no limit.
 func (p *Pace) ramps(now time.Time) bool {
-	return !p.knowsLimit(now) && !p.began.IsZero() && now.Sub(p.began) < RampFor
+	return !p.knowsLimit(now) && !p.began.IsZero() && now.Sub(p.began) < rampFor
 }
 
 // knowsLimit reports whether calls were refused within forgetting.

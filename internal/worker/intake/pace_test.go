@@ -73,7 +73,7 @@ func TestPaceBegins(t *testing.T) {
 	}{
 		{"first claim", Pace{}, rampFrom},
 		{"a second after the first", Pace{began: now.Add(-time.Second)}, rampFrom * rampGrowth},
-		{"three seconds after the first", Pace{began: now.Add(-RampFor)}, 0},
+		{"three seconds after the first", Pace{began: now.Add(-rampFor)}, 0},
 		{"long after a refusal", Pace{eased: now.Add(-forgetting), limit: 500, least: leastCut}, rampFrom},
 		{"soon after a refusal", Pace{eased: now.Add(-time.Second), limit: 500, least: leastCut}, 475},
 	} {
