@@ -48,7 +48,7 @@ type shardLine struct {
 	Name     string `json:"name"`
 	Exists   bool   `json:"exists"`
 	Messages int    `json:"messages"` // about
-	Put      bool   `json:"put"`      // jobs are put on it
+	Put      *bool  `json:"put"`      // jobs are put on it; null if the first account could not be read
 	Workers  *int   `json:"workers"`  // alive, that take from it; null if they could not be read
 }
 
@@ -72,14 +72,19 @@ func (c *shardsCommand) run(ctx context.Context, s *session) error {
 		return err
 	}
 	workers, workersErr := overview.Workers(ctx, deployment)
+	first := s.flags.Names().Queue // of the account that has the number of accounts
+	putKnown := slices.ContainsFunc(queues.Shards, func(q client.Queue) bool { return q.Name == first })
 	if !s.printer.json {
 		if workersErr != nil {
 			s.printer.note("workers not read: %v", workersErr)
 		}
-		return cmp.Or(s.printer.shards(queues, workers, workersErr == nil), unread)
+		return cmp.Or(s.printer.shards(queues, workers, workersErr == nil, putKnown), unread)
 	}
 	for i, q := range queues.Shards {
-		l := shardLine{Name: q.Name, Exists: q.Exists, Messages: q.Messages, Put: i < queues.PutOver}
+		l := shardLine{Name: q.Name, Exists: q.Exists, Messages: q.Messages}
+		if putKnown {
+			l.Put = new(i < queues.PutOver)
+		}
 		if workersErr == nil {
 			l.Workers = new(takers(workers, q.Name))
 		}
@@ -101,7 +106,7 @@ func takers(workers []client.Worker, name string) (n int) {
 }
 
 // shards prints the queues of jobs.
-func (p *printer) shards(queues client.Queues, workers []client.Worker, known bool) error {
+func (p *printer) shards(queues client.Queues, workers []client.Worker, known, putKnown bool) error {
 	t := p.table()
 	fmt.Fprintf(t, "QUEUE\tMESSAGES\tJOBS ARE PUT\tWORKERS\n")
 	for i, q := range queues.Shards {
@@ -109,7 +114,10 @@ func (p *printer) shards(queues client.Queues, workers []client.Worker, known bo
 		if !q.Exists {
 			messages = "does not exist"
 		}
-		if i >= queues.PutOver {
+		switch {
+		case !putKnown:
+			put = "?"
+		case i >= queues.PutOver:
 			put = "no"
 		}
 		if known {
