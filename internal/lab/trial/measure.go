@@ -15,7 +15,7 @@ type Measured struct {
 	AtNotice   bool    `json:"at_notice"`   // it puts a checkpoint in place when it is stopped
 	Stop       float64 `json:"stop"`        // from SIGTERM to its end
 	Start      float64 `json:"start"`       // from a start with a checkpoint until it works
-	Snapshot   bool    `json:"snapshot"`    // it is frozen, and continues only on a machine like that of the snapshot
+	Snapshot   bool    `json:"snapshot"`    // it is frozen, and continues only on a machine like the snapshot's
 }
 
 // Measure tries a program with two evictions, with notice and without, and returns its
