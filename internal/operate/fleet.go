@@ -272,7 +272,7 @@ func (f *Fleet) Resume(ctx context.Context, names []string) (Asked, error) {
 				}
 			}
 			if len(workers) == before {
-				return false, fmt.Errorf("worker %q is not drained%s", name, didYouMean(name, slices.Collect(maps.Keys(d.Drains))))
+				return false, notDrained(d, name)
 			}
 		}
 		for _, worker := range workers {
@@ -280,6 +280,16 @@ func (f *Fleet) Resume(ctx context.Context, names []string) (Asked, error) {
 		}
 		return true, nil
 	}, func(p presence.Listed) bool { return p.Asked != presence.AskedDrain })
+}
+
+// notDrained is the error of a resume of a worker or VM that no request drains.
+func notDrained(d *control.Document, name string) error {
+	for vm := range d.Quarantine {
+		if strings.EqualFold(vm, name) || control.IsOn(name, vm) {
+			return fmt.Errorf("VM %q is quarantined, which a resume does not end: spotctl free %s", vm, vm)
+		}
+	}
+	return fmt.Errorf("worker %q is not drained%s", name, didYouMean(name, slices.Collect(maps.Keys(d.Drains))))
 }
 
 func (f *Fleet) mark(now time.Time) *control.Mark {

@@ -116,6 +116,10 @@ func TestFleetRequests(t *testing.T) {
 			{"quarantine", func() (Asked, error) { return f.Quarantine(ctx, []string{"a", "new"}) }, all[:2],
 				"quarantine a, quarantine new", 13, ""},
 			{"again", func() (Asked, error) { return f.Quarantine(ctx, []string{"a"}) }, all[:2], "quarantine a, quarantine new", 13, ""},
+			{"resume its VM", func() (Asked, error) { return f.Resume(ctx, []string{"A"}) }, nil, "quarantine a, quarantine new", 13,
+				`VM "a" is quarantined, which a resume does not end: spotctl free a`},
+			{"resume a worker there", func() (Asked, error) { return f.Resume(ctx, []string{"a-1"}) }, nil, "quarantine a, quarantine new", 13,
+				"spotctl free a"},
 			{"free", func() (Asked, error) { return f.Free(ctx, []string{"NEW"}) }, nil, "quarantine a", 14, ""},
 			{"free again", func() (Asked, error) { return f.Free(ctx, []string{"new"}) }, nil, "quarantine a", 14, `"new" is not quarantined`},
 		} {
