@@ -148,7 +148,7 @@ const unmetLook = 15 * time.Minute
 // reads nothing of the state. It sets q.instead for a job that may miss its deadline meanwhile and
 // moves, and for a job that waited for unmetFor and is dead-lettered.
 func (q *acquisition) checkNeeds(ctx context.Context, found checkpoint.Record) *outcome {
-	if found.StateNeeds == "" || !found.HasState() {
+	if found.StateNeeds == "" { // as in a record without a state
 		return nil
 	}
 	kind, id := q.msg.envelope.Kind, q.msg.envelope.ID
@@ -236,8 +236,7 @@ func unmetDelay(meets presence.Has, waited time.Duration) time.Duration {
 func (q *acquisition) takeover(found checkpoint.Record) checkpoint.Delivery {
 	ref := q.msg.ref()
 	ref.NextWrite = q.msg.runner.Policy.Expected(checkpoint.Situation{
-		Written: true, Losses: q.msg.runner.Losses.Losses(), Unproven: found.UncleanExits() > 0 || found.Status == checkpoint.Running &&
-			!found.Progressed,
+		Written: true, Losses: q.msg.runner.Losses.Losses(), Unproven: found.Status == checkpoint.Running && !found.Progressed,
 	}, 0)
 	if found.MessageID == ref.MessageID {
 		visibility, renewEvery := q.msg.account.renewals.Visibility()

@@ -3,14 +3,16 @@ package delivery_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"testing"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/job"
 )
 
 // TestCircles: a job that takes break after break, or fails again and again although it makes progress, is reported the
-// tenth and the twentieth time, and not when its worker stops.
+// tenth and the twentieth time, once each, also if its message cannot be released at first, and not when its worker stops.
 func TestCircles(t *testing.T) {
 	const breaks, failures = "job circles: it keeps taking breaks and its fraction does not grow",
 		"job circles: it keeps failing although it makes progress"
@@ -40,7 +42,15 @@ func TestCircles(t *testing.T) {
 			onBench(t, kinds, func(t *testing.T, b *bench) {
 				b.Put("a", "k", "")
 				for i := 1; i <= 20; i++ {
-					b.runOne()
+					wait := b.begin(b.claim())
+					if i%10 == 0 {
+						end := b.fail(http.StatusForbidden, "AuthorizationFailure", func(c storage.Call) bool {
+							return c.Operation == storage.OpUpdateMessage
+						})
+						time.Sleep(time.Second)
+						end()
+					}
+					wait()
 					time.Sleep(2 * time.Second)
 					want := i / 10
 					if got := b.lines(row.line); got != want || b.lines(row.silent) != 0 || b.counter.Of(row.cause)[row.cause] != want {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/drain"
+	"github.com/spotworker/spotworker/internal/fleet/control"
 	"github.com/spotworker/spotworker/internal/jobfiles/outputs"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/job"
@@ -31,6 +32,21 @@ func TestConfirmOwnership(t *testing.T) {
 			t.Errorf("stopped because of %q: confirmOwnership = %v, want success: %t", reason, err, owns)
 		}
 		cancel(nil)
+	}
+}
+
+// TestNoCheckOfAStoppedJob: a job that is stopped does not read its record, however new the announcement of its cancel is.
+func TestNoCheckOfAStoppedJob(t *testing.T) {
+	r := &Runner{}
+	c := cancelCheck{rec: &recorder{msg: &message{runner: r}}} // without a claim a read is a panic
+	c.begin()
+	asked := &control.Document{}
+	asked.AddCancels([]string{""}, time.Now())
+	r.Follow(asked)
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	if conflict := c.check(stopped); conflict != nil {
+		t.Errorf("check = %v, want none", conflict)
 	}
 }
 

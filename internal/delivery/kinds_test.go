@@ -19,20 +19,27 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// TestMessagesOfAnotherWorker: messages whose kind another worker has become visible one after the other, and one listing of
-// the heartbeats serves all of them.
+// TestMessagesOfAnotherWorker: messages of another worker's kind, or with a state for another worker's machine, become visible one after
+// the other, and one listing of the heartbeats serves all of them.
 func TestMessagesOfAnotherWorker(t *testing.T) {
 	const n = 100
-	for name, down := range map[string]bool{"listed": false, "not listed": true} {
+	for name, row := range map[string]struct {
+		kind string
+		down bool
+	}{"listed": {"other", false}, "not listed": {"other", true}, "a machine": {"k", false}} {
 		t.Run(name, func(t *testing.T) {
-			onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
+			onBench(t, job.Kinds{"k": picky{"small"}}, func(t *testing.T, b *bench) {
 				p := b.other()
-				p.Kinds = []string{"other"}
+				p.Kinds, p.Offers = []string{row.kind}, []string{"large"}
 				defer b.keepAlive(p)()
 				for i := range n {
-					b.Put(fmt.Sprint("job-", i), "other", "")
+					if id := fmt.Sprint("job-", i); row.kind == "k" {
+						b.putOpen(id, row.kind, checkpoint.Snapshot{State: []byte("s"), Needs: "large"})
+					} else {
+						b.Put(id, row.kind, "")
+					}
 				}
-				if down {
+				if row.down {
 					defer b.down(on(b.Names.Workers, storage.OpListBlobs))()
 				}
 				b.runOne() // it lists the heartbeats

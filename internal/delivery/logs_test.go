@@ -128,10 +128,15 @@ func TestLogInADrain(t *testing.T) {
 	}
 }
 
-// TestLogThatIsRefused: a worker warns once a minute that the logs of a kind cannot be stored, and counts the others.
+// TestLogThatIsRefused: a worker warns once a minute that the logs of a kind cannot be stored, and counts the others, also while a job
+// runs.
 func TestLogThatIsRefused(t *testing.T) {
 	kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
 		printLines(ctx, j.ID, manyLines)
+		if j.ID == "long" {
+			j.Report(job.Progress{State: []byte("s")})
+			return nil, sleeps(ctx, time.Minute)
+		}
 		return nil, nil
 	})
 	onBench(t, kinds, func(t *testing.T, b *bench) {
@@ -149,5 +154,13 @@ func TestLogThatIsRefused(t *testing.T) {
 		if got, want := b.levels(), "WARN 0, DEBUG 0, DEBUG 0, WARN 2"; got != want || b.counter.WithPrefix("ended committed") != 4 {
 			t.Errorf("lines %q, %d jobs committed; want %q, 4", got, b.counter.WithPrefix("ended committed"), want)
 		}
+		time.Sleep(time.Minute)
+		b.Put("long", "k", "")
+		wait := b.begin(b.claim())
+		time.Sleep(30 * time.Second)
+		if got, want := b.levels(), "WARN 0, DEBUG 0, DEBUG 0, WARN 2, WARN 0"; got != want || len(b.Running()) != 1 {
+			t.Errorf("lines %q while %d jobs run, want %q, one", got, len(b.Running()), want)
+		}
+		wait()
 	})
 }

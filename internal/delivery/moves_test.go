@@ -76,6 +76,9 @@ func TestReleaseWithoutStores(t *testing.T) {
 		if found, atRisk := b.AtRisk(t.Context(), b.config.Accounts[0].Queue, seen); err != nil || atRisk != nil || len(found) != 0 {
 			t.Errorf("at risk = %d messages, %v, %v; want none without a queue to move them to", len(found), atRisk, err)
 		}
+		if got := b.OpenWaiting(b.claim()).Run(b.ctx, b.cleanup, b.calls); got != delivery.NotRun || b.visible() != 1 {
+			t.Errorf("a move without a queue: %d, %d visible messages; want it left on its own, one", got, b.visible())
+		}
 		wait := b.begin(b.claim())
 		time.Sleep(time.Minute)
 		b.drainNow(10 * time.Second)
@@ -95,17 +98,22 @@ func TestReleaseUnstarted(t *testing.T) {
 		if !b.Has(leases[0]) || b.Has(leases[1]) {
 			t.Errorf("has = %t, %t, want the kind of the first", b.Has(leases[0]), b.Has(leases[1]))
 		}
+		b.PutText("resize image 7")
+		leases = append(leases, b.claim())
+		if !b.Has(leases[2]) {
+			t.Error("a message without a kind is no work for this worker, so no worker removes it")
+		}
 		const line = "message not released; it becomes visible when its visibility timeout expires"
 		end := b.down(func(c storage.Call) bool { return c.Operation == storage.OpUpdateMessage })
 		if b.ReleaseUnstarted(t.Context(), leases[:1]); b.lines(line) != 1 || b.visible() != 0 {
 			t.Errorf("%d lines, %d visible messages in an outage; want 1, none", b.lines(line), b.visible())
 		}
 		end()
-		if b.ReleaseUnstarted(t.Context(), leases); b.lines(line) != 1 || b.visible() != 2 {
-			t.Errorf("%d lines, %d visible messages; want the line of before, both", b.lines(line), b.visible())
+		if b.ReleaseUnstarted(t.Context(), leases); b.lines(line) != 1 || b.visible() != 3 {
+			t.Errorf("%d lines, %d visible messages; want the line of before, all three", b.lines(line), b.visible())
 		}
 		const n = 2*drain.LeastParallel + 2
-		for i := range n - 2 {
+		for i := range n - 3 {
 			b.Put(fmt.Sprint("job-", i), "k", "")
 		}
 		for leases = nil; len(leases) < n; {
@@ -355,11 +363,19 @@ func TestStaysOnDemand(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := b.Server.Messages(b.Names.OnDemand)[0].ID
-		leases, err := there.Claim(t.Context(), 1, 30*time.Second)
-		if err != nil || len(leases) != 1 {
-			t.Fatalf("claim = %d messages, %v, want one", len(leases), err)
+		claim := func() *queue.Lease {
+			t.Helper()
+			leases, err := there.Claim(t.Context(), 1, 30*time.Second)
+			if err != nil || len(leases) != 1 {
+				t.Fatalf("claim = %d messages, %v, want one", len(leases), err)
+			}
+			return leases[0]
 		}
-		wait := b.begin(leases[0])
+		if got := b.OpenWaiting(claim()).Run(b.ctx, b.cleanup, b.calls); got != delivery.NotRun || b.Record("a").Interruptions != 1 {
+			t.Errorf("a move from the on-demand queue: %d, record after %d interruptions; want it left there, one", got,
+				b.Record("a").Interruptions)
+		}
+		wait := b.begin(claim())
 		time.Sleep(m)
 		b.drainNow(10 * time.Second)
 		wait()

@@ -1,6 +1,7 @@
 package delivery_test
 
 import (
+	"cmp"
 	"context"
 	"testing"
 	"time"
@@ -202,6 +203,12 @@ func TestTakenOver(t *testing.T) {
 					len(b.counter.Times) != 1 {
 					t.Errorf("times of the handler = %v, want all in vain", b.counter.Times)
 				}
+				if row.left == 1 {
+					b.WaitFor("the message", time.Minute, func() bool { return b.visible() == 1 })
+					if b.Adopt(b.claim()) {
+						t.Error("the message that was left counts as one of an active delivery")
+					}
+				}
 				if r := b.Record("a"); r.Owner != "vm_1-boot-1" || r.Status == checkpoint.Open {
 					t.Errorf("record = %s of %s, want it as its owner left it", r.Status, r.Owner)
 				}
@@ -239,8 +246,76 @@ func TestAcquireIsRepeated(t *testing.T) {
 	})
 }
 
-// TestAcquireThatIsRefused: a record that storage permanently refuses to change is requeued, and a
-// record that another worker acquired first is left to that.
+// TestAcquiredElsewhere: a job whose record another worker acquires between the read and the acquiring write is not started, and its
+// message does what that record asks for.
+func TestAcquiredElsewhere(t *testing.T) {
+	for name, row := range map[string]struct {
+		message string // of the other worker; empty for the same one
+		commits bool
+		outcome string
+		left    int
+	}{
+		"another message has it": {"another", false, "ended put_back", 1},
+		"a later delivery":       {"", false, "ended dropped", 1},
+		"done there":             {"", true, "ended finished", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, job.Kinds{"echo": rig.Echo}, func(t *testing.T, b *bench) {
+				b.putOpen("a", "echo", checkpoint.Snapshot{State: []byte("s")})
+				lease, writes := b.claim(), 0
+				b.Server.OnCall(func(c storage.Call) storage.Fault {
+					if !on(b.Names.Records, storage.OpSetBlobMetadata)(c) {
+						return storage.Fault{}
+					}
+					if writes++; writes > 1 {
+						return storage.Fault{}
+					}
+					return storage.Fault{Before: 5 * time.Second}
+				})
+				wait := b.begin(lease)
+				time.Sleep(time.Second)
+				found := b.Record("a")
+				d := checkpoint.Delivery{ID: "a", Kind: "echo", PayloadHash: found.PayloadHash, MessageID: cmp.Or(row.message, lease.ID)}
+				theirs, err := b.Records.Acquire(t.Context(), d, found, "vm_1-boot-1")
+				if err == nil && row.commits {
+					err = theirs.Commit(t.Context(), []byte("theirs"))
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				wait()
+				if r := b.Record("a"); r.Owner != "vm_1-boot-1" || r.Generation != 2 || b.counter.WithPrefix("started") != 0 {
+					t.Errorf("record of %s, generation %d, %d starts; want it as the other worker left it", r.Owner, r.Generation,
+						b.counter.WithPrefix("started"))
+				}
+				if got := b.counter.Of(row.outcome)[row.outcome]; got != 1 || b.MessagesLeft() != row.left || b.visible() != 0 {
+					t.Errorf("%q %d times, %d messages, %d visible; want once, %d, none", row.outcome, got, b.MessagesLeft(), b.visible(), row.left)
+				}
+			})
+		})
+	}
+}
+
+// TestStopBeforeTheRecordIsRead: a job whose record cannot be read is released when the worker stops.
+func TestStopBeforeTheRecordIsRead(t *testing.T) {
+	onBench(t, job.Kinds{"echo": rig.Echo}, func(t *testing.T, b *bench) {
+		b.putOpen("a", "echo", checkpoint.Snapshot{State: []byte("s")})
+		lease := b.claim()
+		end := b.down(on(b.Names.Records, storage.OpGetBlobProperties))
+		wait := b.begin(lease)
+		time.Sleep(5 * time.Second)
+		b.drainNow(10 * time.Second)
+		wait()
+		end()
+		if r := b.Record("a"); r.Status != checkpoint.Open || r.Generation != 1 || b.visible() != 1 || b.counter.WithPrefix("started") != 0 ||
+			b.counter.Of("ended released")["ended released"] != 1 {
+			t.Errorf("record = %s of generation %d, %d visible messages, %d starts; want it open, 1, one, none", r.Status, r.Generation,
+				b.visible(), b.counter.WithPrefix("started"))
+		}
+	})
+}
+
+// TestAcquireThatIsRefused: a record that storage permanently refuses to change is requeued.
 func TestAcquireThatIsRefused(t *testing.T) {
 	onBench(t, job.Kinds{"echo": rig.Echo}, func(t *testing.T, b *bench) {
 		b.putOpen("a", "echo", checkpoint.Snapshot{State: []byte("s")})

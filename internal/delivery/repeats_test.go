@@ -1,6 +1,7 @@
 package delivery_test
 
 import (
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -12,24 +13,31 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// TestRepeatsOfACall: a call that storage does not answer is repeated after half a second, then after twice as long each
-// time, before the handler is called and at the end alike.
+// TestRepeatsOfACall: a call that storage does not answer, or refuses, is repeated after half a second, then after twice as long each
+// time, before the handler is called and at the end alike. The log tells both apart.
 func TestRepeatsOfACall(t *testing.T) {
-	for name, chosen := range map[string]func(b *bench) func(storage.Call) bool{
-		"read of the payload": func(b *bench) func(storage.Call) bool { return on(b.Names.Payloads, storage.OpGetBlob) },
-		"commit":              func(b *bench) func(storage.Call) bool { return on(b.Names.Payloads, storage.OpDeleteBlob) },
+	const unavailable, refused = "storage is unavailable; trying again", "storage refused the call; trying again"
+	for name, row := range map[string]struct {
+		operation, code string
+		status          int
+		line            string
+	}{
+		"read of the payload": {storage.OpGetBlob, "ServerBusy", http.StatusServiceUnavailable, unavailable},
+		"read, a fault":       {storage.OpGetBlob, "InternalError", http.StatusInternalServerError, unavailable},
+		"read, refused":       {storage.OpGetBlob, "AuthorizationFailure", http.StatusForbidden, refused},
+		"commit":              {storage.OpDeleteBlob, "ServerBusy", http.StatusServiceUnavailable, unavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
 				b.PutLarge("a", "k", make([]byte, 100<<10))
 				lease := b.claim()
-				end := b.down(chosen(b))
+				end := b.fail(row.status, row.code, on(b.Names.Payloads, row.operation))
 				wait := b.begin(lease)
 				time.Sleep(20 * time.Second)
 				end()
 				wait()
 				var delays []time.Duration
-				for _, line := range b.log.Find("storage is unavailable; trying again") {
+				for _, line := range b.log.Find(row.line) {
 					delays = append(delays, time.Duration(line["retry_in"].(float64)))
 				}
 				want := []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second}

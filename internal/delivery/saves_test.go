@@ -28,18 +28,23 @@ func TestUnsavedStates(t *testing.T) {
 		switch name {
 		case "too large":
 			p.State = make([]byte, job.MaxState+1)
+		case "without its outputs":
+			p.State = []byte("relies on them")
 		default:
 			p.Stream = func() (io.ReadCloser, error) { return nil, errors.New("bad disk") }
 		}
 		return p
 	}
-	for _, name := range []string{"too large", "unreadable"} {
+	for _, name := range []string{"too large", "unreadable", "without its outputs"} {
 		for _, end := range []string{"break", "drain"} {
 			t.Run(name+", "+end, func(t *testing.T) {
 				kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
 					j.Report(good)
 					if err := sleeps(ctx, 2*time.Minute+time.Second); err != nil { // the worker looks every 5 s
 						return nil, err
+					}
+					if name == "without its outputs" {
+						j.BeforeSave(func(context.Context) error { return errors.New("no such file") })
 					}
 					if end == "break" {
 						j.Report(bad(name))
@@ -53,6 +58,9 @@ func TestUnsavedStates(t *testing.T) {
 					b.Put("a", "k", "")
 					wait := b.begin(b.claim())
 					time.Sleep(3*time.Minute + 2*time.Second)
+					if active := len(b.Jobs()) > 0; active == (end == "break") {
+						t.Errorf("the job is active: %t", active)
+					}
 					b.drainNow(10 * time.Second)
 					wait()
 					r := b.Record("a")

@@ -65,15 +65,15 @@ func TestRefusedLoad(t *testing.T) {
 			t.Fatal(err)
 		}
 		refused, unavailable := on(b.Names.Payloads, storage.OpGetBlob), on(b.Names.Records, storage.OpSetBlobMetadata)
-		busy, updates := 0, 0
+		busy, updates, begun := 0, 0, time.Now()
 		b.Server.OnCall(func(c storage.Call) storage.Fault {
 			switch {
 			case refused(c):
 				return storage.Fault{Refuse: &storage.Error{Status: 409, Code: "BlobArchived", Message: "archived"}}
-			case unavailable(c) && busy < 6:
+			case unavailable(c) && time.Since(begun) < 15*time.Second:
 				busy++
 				return storage.Fault{Refuse: &storage.Error{Status: 503, Code: "ServerBusy", Message: "busy"}}
-			case c.Operation == storage.OpUpdateMessage && updates < 6:
+			case c.Operation == storage.OpUpdateMessage && time.Since(begun) < 25*time.Second:
 				updates++
 				return storage.Fault{Refuse: &storage.Error{Status: 503, Code: "ServerBusy", Message: "busy"}}
 			}
@@ -85,11 +85,11 @@ func TestRefusedLoad(t *testing.T) {
 		if r := b.Record("a"); r.Status != checkpoint.Open || r.FailuresTotal != 0 || b.counter.Of("started first")["started first"] != 0 {
 			t.Errorf("record = %s after %d failures, want it open, and never started", r.Status, r.FailuresTotal)
 		}
-		if since := decoded(t, b.Server.Messages(b.Names.Queue)[0].Text).PutBackSince; updates != 6 || since.IsZero() || b.visible() != 0 {
-			t.Errorf("%d updates refused, put back since %s, %d visible; want 6, a time, none", updates, since, b.visible())
+		if since := decoded(t, b.Server.Messages(b.Names.Queue)[0].Text).PutBackSince; updates == 0 || since.IsZero() || b.visible() != 0 {
+			t.Errorf("%d updates refused, put back since %s, %d visible; want some, a time, none", updates, since, b.visible())
 		}
-		if busy != 6 || b.lines("job requeued: storage refuses a blob of it until somebody changes that") != 1 {
-			t.Errorf("%d calls were unavailable, want 6, and one line about the refusal", busy)
+		if busy == 0 || b.lines("job requeued: storage refuses a blob of it until somebody changes that") != 1 {
+			t.Errorf("%d calls were unavailable, want some, and one line about the refusal", busy)
 		}
 	})
 }
