@@ -71,3 +71,21 @@ func TestRunTimeOfAnAbandonedHandler(t *testing.T) {
 		}
 	})
 }
+
+// TestLimitsEndWithTheRun: a job whose handler has returned exceeds no limit, however long its commit takes.
+func TestLimitsEndWithTheRun(t *testing.T) {
+	const ran, outage = 10 * time.Second, 2 * time.Minute
+	run := job.HandlerFunc(func(ctx context.Context, _ *job.Job) ([]byte, error) { return []byte("r"), sleeps(ctx, ran) })
+	kinds := job.Kinds{"k": job.WithLimits(run, job.Limits{MaxSilence: 30 * time.Second, MaxRun: 30 * time.Second})}
+	onBench(t, kinds, func(t *testing.T, b *bench) {
+		b.Put("a", "k", "")
+		begun := time.Now()
+		b.down(func(c storage.Call) bool { return c.Container == b.Names.Records && time.Since(begun) < ran+outage })
+		b.runOne()
+		if r := b.Record("a"); r.Status != checkpoint.Done || time.Since(begun) < ran+outage ||
+			b.lines("job exceeds a limit; stopping it") != 0 {
+			t.Errorf("record = %s after %s, %d lines about a limit; want it done after the outage, none", r.Status, time.Since(begun),
+				b.lines("job exceeds a limit; stopping it"))
+		}
+	})
+}

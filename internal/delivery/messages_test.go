@@ -529,3 +529,53 @@ func TestPayloadThatIsTooLarge(t *testing.T) {
 		})
 	}
 }
+
+// TestMessageLostBeforeTheStart: a job whose message is lost while it waits for storage is left to the worker that has the message. If
+// this delivery has acquired the record, it releases it, and if the message was removed, it puts a new one.
+func TestMessageLostBeforeTheStart(t *testing.T) {
+	take := func(b *bench, lease *queue.Lease) { b.take(lease) }
+	remove := func(b *bench, _ *queue.Lease) { b.clear(); time.Sleep(20 * time.Second) }
+	for name, row := range map[string]struct {
+		acquired bool
+		lose     func(b *bench, lease *queue.Lease)
+		outcome  string
+		visible  int
+	}{
+		"another worker has it":           {false, take, "ended dropped", 0},
+		"another worker has it, acquired": {true, take, "ended released", 0},
+		"removed":                         {false, remove, "ended released", 1},
+		"removed, acquired":               {true, remove, "ended released", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
+				b.PutLarge("a", "k", make([]byte, 100<<10))
+				if err := b.claim().Release(t.Context(), 0); err != nil { // so that the next delivery reads the record
+					t.Fatal(err)
+				}
+				lease := b.claim()
+				end := b.down(func(c storage.Call) bool {
+					if row.acquired {
+						return on(b.Names.Payloads, storage.OpGetBlob)(c)
+					}
+					return on(b.Names.Records, storage.OpGetBlobProperties)(c)
+				})
+				wait := b.begin(lease)
+				time.Sleep(5 * time.Second)
+				row.lose(b, lease)
+				wait()
+				end()
+				status := checkpoint.Status("")
+				if row.acquired {
+					status = checkpoint.Open
+				}
+				if n := b.counter.Of(row.outcome)[row.outcome]; n != 1 || b.Record("a").Status != status || b.counter.WithPrefix("started") != 0 {
+					t.Errorf("%s %d times, record %q, %d starts; want once, %q, none", row.outcome, n, b.Record("a").Status,
+						b.counter.WithPrefix("started"), status)
+				}
+				if b.MessagesLeft() != 1 || b.visible() != row.visible {
+					t.Errorf("%d messages, %d visible; want one, %d", b.MessagesLeft(), b.visible(), row.visible)
+				}
+			})
+		})
+	}
+}

@@ -224,6 +224,26 @@ func TestAbandonedHandler(t *testing.T) {
 	})
 }
 
+// TestAbandonedHandlerReturns: once a handler that was abandoned has returned, its job may be started again on this worker.
+func TestAbandonedHandlerReturns(t *testing.T) {
+	runs := 0
+	run := job.HandlerFunc(func(context.Context, *job.Job) ([]byte, error) {
+		if runs++; runs == 1 {
+			time.Sleep(45 * time.Second) // 30 s of silence, 5 s of grace
+		}
+		return []byte("done"), nil
+	})
+	kinds := job.Kinds{"k": job.WithLimits(run, job.Limits{MaxSilence: 30 * time.Second, Backoff: 20 * time.Second})}
+	onBench(t, kinds, func(t *testing.T, b *bench) {
+		b.Put("a", "k", "")
+		b.runOne()
+		time.Sleep(21 * time.Second)
+		if got := b.runOne(); got != delivery.Ran || runs != 2 || b.Record("a").Status != checkpoint.Done {
+			t.Errorf("the second delivery = %d after %d runs, record %s; want it done", got, runs, b.Record("a").Status)
+		}
+	})
+}
+
 // TestSaveWhileTheStateIsRead: a new state is not saved while the handler reads the one before, the record is
 // written all the same, and the save follows the end of the reader.
 func TestSaveWhileTheStateIsRead(t *testing.T) {

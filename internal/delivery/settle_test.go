@@ -94,6 +94,30 @@ func TestRefusedLoad(t *testing.T) {
 	})
 }
 
+// TestStopDuringRefusals: a job whose payload storage refuses to give is released, and not requeued for later, if the worker stops before
+// it has tried often enough.
+func TestStopDuringRefusals(t *testing.T) {
+	for name, row := range map[string]struct {
+		stops   time.Duration
+		result  delivery.Result
+		visible int
+	}{"before the last try": {700 * time.Millisecond, delivery.Ran, 1}, "after it": {3 * time.Second, delivery.NotRun, 0}} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
+				b.PutLarge("a", "k", make([]byte, 100<<10))
+				b.fail(409, "BlobArchived", on(b.Names.Payloads, storage.OpGetBlob))
+				wait := b.begin(b.claim())
+				time.Sleep(row.stops)
+				b.drainNow(10 * time.Second)
+				if got, refused := wait(), b.counter.WithPrefix("refused"); got != row.result || b.visible() != row.visible || refused == row.visible {
+					t.Errorf("result %d, %d visible messages, %d refusals counted; want %d, %d, and a refusal if it is not visible", got, b.visible(),
+						refused, row.result, row.visible)
+				}
+			})
+		})
+	}
+}
+
 // TestNoTimeLeft: a job that cannot be handed over before the end of a drain is left, and its work since the
 // last checkpoint is counted as lost.
 func TestNoTimeLeft(t *testing.T) {

@@ -116,3 +116,33 @@ func TestSaveThatIsNotCharged(t *testing.T) {
 		wait()
 	})
 }
+
+// TestChargeOfATouch: an exit after the first write of a run is charged to the job if its worker was steady at the claim, or the handler
+// has run for ten seconds by then.
+func TestChargeOfATouch(t *testing.T) {
+	for name, row := range map[string]struct {
+		steady bool
+		after  time.Duration // the first write
+		charge bool
+	}{
+		"a steady worker": {true, 5 * time.Second, true}, "a new worker": {false, 5 * time.Second, false},
+		"a new worker, later": {false, 10 * time.Second, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kinds := handle(func(ctx context.Context, _ *job.Job) ([]byte, error) { return nil, sleeps(ctx, 30*time.Second) })
+			onBench(t, kinds, func(t *testing.T, b *bench) {
+				if row.steady {
+					time.Sleep(2 * rig.SteadyFor)
+				}
+				b.putCrashed("a", 1, row.steady)
+				wait := b.begin(b.claim())
+				time.Sleep(20 * time.Second)
+				if r := b.Record("a"); r.Status != checkpoint.Running || r.RunTime != row.after || r.Charge != row.charge {
+					t.Errorf("record = %q after a run of %s, charges an exit: %t; want it running, %s, %t", r.Status, r.RunTime, r.Charge, row.after,
+						row.charge)
+				}
+				wait()
+			}, func(b *bench) { b.config.Policy.FirstAfter = row.after })
+		})
+	}
+}
