@@ -385,10 +385,12 @@ func TestWaitForPayloadMemory(t *testing.T) {
 	})
 }
 
-// TestPayloadThatIsGone: a job whose payload blob is gone is poison, and its message is removed if its record
-// shows that the job is done.
+// TestPayloadThatIsGone: a job whose payload blob is gone is poison, also if it has an open record, and its message is removed if its
+// record shows that the job is done.
 func TestPayloadThatIsGone(t *testing.T) {
-	for name, status := range map[string]checkpoint.Status{"not done": checkpoint.Poison, "done": checkpoint.Done} {
+	for name, status := range map[string]checkpoint.Status{
+		"not done": checkpoint.Poison, "done": checkpoint.Done, "released": checkpoint.Poison,
+	} {
 		onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
 			b.PutLarge("a", "k", make([]byte, 100<<10))
 			text := b.Server.Messages(b.Names.Queue)[0].Text
@@ -397,6 +399,12 @@ func TestPayloadThatIsGone(t *testing.T) {
 				b.PutText(text)
 			} else if err := b.Payloads.Discard(t.Context(), decoded(t, text)); err != nil {
 				t.Fatal(err)
+			}
+			if name == "released" {
+				d := former(decoded(t, text))
+				if err := b.Records.Fresh(d, "vm_9-boot-1").Release(t.Context(), checkpoint.Snapshot{State: []byte("s")}); err != nil {
+					t.Fatal(err)
+				}
 			}
 			b.runOne()
 			if r := b.Record("a"); r.Status != status || b.MessagesLeft() != 0 || (len(b.PoisonMessages()) == 1) != (status == checkpoint.Poison) {

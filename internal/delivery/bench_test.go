@@ -95,8 +95,11 @@ func (b *bench) runOne() delivery.Result {
 }
 
 // begin runs a message that was claimed. The returned function waits for its end.
-func (b *bench) begin(lease *queue.Lease) (wait func() delivery.Result) {
-	d, ended := b.Open(lease), make(chan delivery.Result, 1)
+func (b *bench) begin(lease *queue.Lease) (wait func() delivery.Result) { return b.run(b.Open(lease)) }
+
+// run runs a delivery. The returned function waits for its end.
+func (b *bench) run(d *delivery.Delivery) (wait func() delivery.Result) {
+	ended := make(chan delivery.Result, 1)
 	go func() { ended <- d.Run(b.ctx, b.cleanup, b.calls) }()
 	return func() delivery.Result { return <-ended }
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,54 +17,100 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// ends are the ways in which a delivery can end: the message, and the end of the handler.
+// ends are the ways in which a delivery can end: the message, and the handler.
 var ends = map[string]struct {
-	put func(b *bench)
-	err error
+	put    func(b *bench)
+	err    error
+	change func(run job.Handler) job.Handler
 }{
-	"a result":          {func(b *bench) { b.PutLarge("a", "k", make([]byte, 100<<10)) }, nil},
-	"a break":           {func(b *bench) { b.Put("a", "k", "") }, job.Interrupted(errors.New("wait"))},
-	"a failure":         {func(b *bench) { b.Put("a", "k", "") }, errors.New("no")},
-	"a permanent error": {func(b *bench) { b.PutLarge("a", "k", make([]byte, 100<<10)) }, job.Permanent(errors.New("never"))},
-	"no handler":        {func(b *bench) { b.Put("a", "other", "") }, nil},
+	"a result":          {func(b *bench) { b.PutLarge("a", "k", make([]byte, 100<<10)) }, nil, nil},
+	"a break":           {func(b *bench) { b.Put("a", "k", "") }, job.Interrupted(errors.New("wait")), nil},
+	"a failure":         {func(b *bench) { b.Put("a", "k", "") }, errors.New("no"), nil},
+	"the last failure":  {func(b *bench) { b.Put("a", "k", "") }, errors.New("no"), oneAttempt},
+	"a permanent error": {func(b *bench) { b.PutLarge("a", "k", make([]byte, 100<<10)) }, job.Permanent(errors.New("never")), nil},
+	"a lost state":      {func(b *bench) { b.Put("a", "k", "") }, job.Permanent(errors.New("never")), withLostState},
+	"no record":         {func(b *bench) { b.Put("a", "k", "") }, nil, withoutRecord},
+	"an output":         {func(b *bench) { b.Put("a", "k", "") }, nil, withOutput},
+	"no handler":        {func(b *bench) { b.Put("a", "other", "") }, nil, nil},
 	"a paused kind": {func(b *bench) {
 		b.Put("a", "k", "")
 		b.Follow(&control.Document{PausedKinds: map[string]control.Mark{"k": {}}})
-	}, nil},
+	}, nil, nil},
 	"over already": {func(b *bench) {
 		b.PutLarge("a", "k", make([]byte, 100<<10))
 		text := b.Server.Messages(b.Names.Queue)[0].Text
 		b.runOne()
 		b.PutText(text)
-	}, nil},
+	}, nil, nil},
+	"dead-lettered already": {func(b *bench) {
+		b.Put("a", "k", "")
+		text := b.Server.Messages(b.Names.Queue)[0].Text
+		b.runOne()
+		b.PutText(text)
+	}, job.Permanent(errors.New("never")), nil},
 	"other work": {func(b *bench) {
 		b.Put("a", "k", "1")
 		b.runOne()
 		b.put(queue.Envelope{ID: "a", Kind: "k", ChosenID: true, Payload: queue.BytesPayload([]byte("2"))})
-	}, nil},
-	"no envelope":    {func(b *bench) { b.PutText("resize image 7") }, nil},
-	"would expire":   {func(b *bench) { b.PutText(`{"v":1,"id":"a","kind":"k","payload":1}`, time.Hour) }, errors.New("no")},
-	"expires, break": {func(b *bench) { b.PutText(`{"v":1,"id":"a","kind":"k","payload":1}`, time.Hour) }, job.Interrupted(errors.New("w"))},
+	}, nil, nil},
+	"no envelope":    {func(b *bench) { b.PutText("resize image 7") }, nil, nil},
+	"would expire":   {func(b *bench) { b.PutText(`{"v":1,"id":"a","kind":"k","payload":1}`, time.Hour) }, errors.New("no"), nil},
+	"expires, break": {func(b *bench) { b.PutText(`{"v":1,"id":"a","kind":"k","payload":1}`, time.Hour) }, job.Interrupted(errors.New("w")), nil},
 }
 
-// TestEndsInAnOutage: a delivery ends in the same way if storage is unavailable for some seconds from any of its calls on.
+func oneAttempt(run job.Handler) job.Handler { return job.WithLimits(run, job.Limits{MaxFailures: 1}) }
+
+func withoutRecord(job.Handler) job.Handler {
+	return job.Idempotent(job.HandlerFunc(func(context.Context, *job.Job) ([]byte, error) { return nil, nil }))
+}
+
+func withLostState(run job.Handler) job.Handler {
+	return job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+		j.Report(job.Progress{Stream: func() (io.ReadCloser, error) { return nil, errors.New("bad disk") }})
+		return run.Run(ctx, j)
+	})
+}
+
+func withOutput(job.Handler) job.Handler {
+	return job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+		return nil, j.SendOutput(ctx, "x", strings.NewReader("x"))
+	})
+}
+
+// ending returns the handlers of a delivery that ends in one of the ways.
+func ending(err error, change func(run job.Handler) job.Handler) job.Kinds {
+	kinds := handle(func(context.Context, *job.Job) ([]byte, error) { return []byte("r"), err })
+	kinds["k"] = job.WithLimits(kinds["k"], job.Limits{Backoff: time.Minute}) // longer than the outages
+	if change != nil {
+		kinds["k"] = change(kinds["k"])
+	}
+	return kinds
+}
+
+// TestEndsInAnOutage: a delivery ends in the same way if storage is unavailable for some seconds from any of its calls on, or
+// refuses all calls for that time, as without a role.
 func TestEndsInAnOutage(t *testing.T) {
 	for name, row := range ends {
 		t.Run(name, func(t *testing.T) {
-			kinds := handle(func(context.Context, *job.Job) ([]byte, error) { return []byte("r"), row.err })
-			usual, calls := endInAnOutage(t, kinds, row.put, 0)
-			for at := 1; at <= calls; at++ {
-				if got, _ := endInAnOutage(t, kinds, row.put, at); got != usual {
-					t.Errorf("with an outage from call %d on: %s\nwant as without: %s", at, got, usual)
+			kinds := ending(row.err, row.change)
+			usual, calls := endInAnOutage(t, kinds, row.put, 0, nil)
+			for what, refusal := range map[string]*storage.Error{
+				"an outage":   {Status: http.StatusServiceUnavailable, Code: "ServerBusy", Message: "busy"},
+				"a lost role": {Status: http.StatusForbidden, Code: "AuthorizationPermissionMismatch", Message: "no role"},
+			} {
+				for at := 1; at <= calls; at++ {
+					if got, _ := endInAnOutage(t, kinds, row.put, at, refusal); got != usual {
+						t.Errorf("with %s from call %d on: %s\nwant as without: %s", what, at, got, usual)
+					}
 				}
 			}
 		})
 	}
 }
 
-// endInAnOutage runs one delivery with an outage from its call number at on, and returns how it ended, and the number of
+// endInAnOutage runs one delivery with a refusal of all calls from its call number at on, and returns how it ended, and the number of
 // its calls.
-func endInAnOutage(t *testing.T, kinds job.Kinds, put func(b *bench), at int) (end string, calls int) {
+func endInAnOutage(t *testing.T, kinds job.Kinds, put func(b *bench), at int, refusal *storage.Error) (end string, calls int) {
 	t.Helper()
 	onBench(t, kinds, func(t *testing.T, b *bench) {
 		put(b)
@@ -77,7 +126,7 @@ func endInAnOutage(t *testing.T, kinds job.Kinds, put func(b *bench), at int) (e
 			if from.IsZero() || time.Since(from) > 8*time.Second {
 				return storage.Fault{}
 			}
-			return storage.Fault{Refuse: &storage.Error{Status: 503, Code: "ServerBusy", Message: "busy"}}
+			return storage.Fault{Refuse: refusal}
 		})
 		b.begin(lease)()
 		mu.Lock()
@@ -87,8 +136,9 @@ func endInAnOutage(t *testing.T, kinds job.Kinds, put func(b *bench), at int) (e
 		for _, p := range b.PoisonMessages() {
 			reason += p.Reason
 		}
-		end = fmt.Sprintf("record %s %q, generation %d, %d failures, %d interruptions; %d messages, %d visible; poison %q; %d outcomes",
-			r.Status, r.Reason, r.Generation, r.FailuresTotal, r.Interruptions, b.MessagesLeft(), b.visible(), reason,
+		end = fmt.Sprintf("record %s %q, generation %d, %d failures, %d interruptions, %d outputs, "+
+			"%d states left out; %d messages, %d visible; poison %q; %d outcomes",
+			r.Status, r.Reason, r.Generation, r.FailuresTotal, r.Interruptions, r.Outputs.Files, b.counter.WithPrefix("left out"), b.MessagesLeft(), b.visible(), reason,
 			b.counter.WithPrefix("ended "))
 	})
 	return end, calls
@@ -99,7 +149,7 @@ func endInAnOutage(t *testing.T, kinds job.Kinds, put func(b *bench), at int) (e
 func TestNoRenewalAtTheEnd(t *testing.T) {
 	for name, row := range ends {
 		t.Run(name, func(t *testing.T) {
-			kinds := handle(func(context.Context, *job.Job) ([]byte, error) { return []byte("r"), row.err })
+			kinds := ending(row.err, row.change)
 			ends := map[time.Duration]string{}
 			for _, takes := range []time.Duration{0, 12 * time.Second} { // a renewal is due after 10 s
 				onBench(t, kinds, func(t *testing.T, b *bench) {

@@ -5,6 +5,17 @@ import (
 	"time"
 )
 
+// TestAverage: of many durations each moves the average by a sixteenth.
+func TestAverage(t *testing.T) {
+	var a average
+	for range 100 {
+		a.add(0)
+	}
+	if a.add(16 * time.Second); a.mean() != time.Second {
+		t.Errorf("mean = %s, want 1s", a.mean())
+	}
+}
+
 // TestEndsAddUp: the time added for later jobs adds up to the time that the ends took.
 func TestEndsAddUp(t *testing.T) {
 	var ends average

@@ -73,12 +73,16 @@ func TestLateDelivery(t *testing.T) {
 }
 
 // TestLateFirstDelivery: a first delivery that is stopped while it cannot renew its message, or loses it, leaves no record,
-// and does not move.
+// and does not move, also if it was to move.
 func TestLateFirstDelivery(t *testing.T) {
 	for name, row := range map[string]struct {
 		claimed bool // by another worker
+		waited  bool // it was to move
 		outcome string
-	}{"stopped": {false, "ended released"}, "another has it": {true, "ended dropped"}} {
+	}{
+		"stopped": {false, false, "ended released"}, "another has it": {true, false, "ended dropped"},
+		"was to move, stopped": {false, true, "ended released"}, "was to move, another has it": {true, true, "ended dropped"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
 				b.PutDue("a", "k", 40*time.Minute, 30*time.Minute)
@@ -90,7 +94,11 @@ func TestLateFirstDelivery(t *testing.T) {
 				} else {
 					end = b.down(func(c storage.Call) bool { return c.Operation == storage.OpUpdateMessage })
 				}
-				wait := b.begin(lease)
+				open := b.Open
+				if row.waited {
+					open = b.OpenWaiting
+				}
+				wait := b.run(open(lease))
 				time.Sleep(5 * time.Second)
 				b.drainNow(10 * time.Second)
 				time.Sleep(2 * time.Second)

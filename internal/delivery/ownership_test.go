@@ -199,6 +199,9 @@ func TestTakenOver(t *testing.T) {
 				if got := b.counter.Of(row.outcome)[row.outcome]; got != 1 || b.MessagesLeft() != row.left {
 					t.Errorf("%q %d times, %d messages left; want once, and %d", row.outcome, got, b.MessagesLeft(), row.left)
 				}
+				if n := b.counter.Of("saved fenced")["saved fenced"]; n != 1 {
+					t.Errorf("%d saves are reported as fenced, want one", n)
+				}
 				if lost := b.counter.Times["reports, redone"]; lost < time.Second || lost > time.Since(b.config.Started) ||
 					len(b.counter.Times) != 1 {
 					t.Errorf("times of the handler = %v, want all in vain", b.counter.Times)
@@ -218,6 +221,28 @@ func TestTakenOver(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestTakenOverAtATouch: a job that reports nothing, and whose record another worker took, stops at its next touch.
+func TestTakenOverAtATouch(t *testing.T) {
+	var stop *job.Stop
+	kinds := handle(func(ctx context.Context, _ *job.Job) ([]byte, error) {
+		err := sleeps(ctx, time.Hour)
+		stop = job.StopOf(ctx)
+		return nil, err
+	})
+	onBench(t, kinds, func(t *testing.T, b *bench) {
+		b.Put("a", "k", "")
+		wait := b.begin(b.claim())
+		time.Sleep(15 * time.Second)
+		b.loseWorker("a")
+		taken := time.Now()
+		wait()
+		if took := time.Since(taken); stop == nil || stop.Reason != job.Fenced || took > checkpoint.DefaultPolicy().TouchEvery ||
+			b.counter.Of("ended dropped")["ended dropped"] != 1 || b.counter.WithPrefix("saved") != 0 {
+			t.Errorf("stopped after %s because of %v, want at the next touch, because another worker has the job", took, stop)
+		}
+	})
 }
 
 // TestAcquireIsRepeated: an acquiring write whose outcome is unknown is settled before the handler
@@ -304,9 +329,13 @@ func TestStopBeforeTheRecordIsRead(t *testing.T) {
 		end := b.down(on(b.Names.Records, storage.OpGetBlobProperties))
 		wait := b.begin(lease)
 		time.Sleep(5 * time.Second)
+		before := b.lines("storage is unavailable; trying again")
 		b.drainNow(10 * time.Second)
 		wait()
 		end()
+		if got := b.lines("storage is unavailable; trying again"); before == 0 || got != before {
+			t.Errorf("%d lines about repeats before the stop, %d after it; want some, and no more", before, got)
+		}
 		if r := b.Record("a"); r.Status != checkpoint.Open || r.Generation != 1 || b.visible() != 1 || b.counter.WithPrefix("started") != 0 ||
 			b.counter.Of("ended released")["ended released"] != 1 {
 			t.Errorf("record = %s of generation %d, %d visible messages, %d starts; want it open, 1, one, none", r.Status, r.Generation,
@@ -315,11 +344,20 @@ func TestStopBeforeTheRecordIsRead(t *testing.T) {
 	})
 }
 
-// TestAcquireThatIsRefused: a record that storage permanently refuses to change is requeued.
+// TestAcquireThatIsRefused: a job whose record storage permanently refuses to change, or to read, is requeued.
 func TestAcquireThatIsRefused(t *testing.T) {
+	for name, operations := range map[string][]string{
+		"writes": {storage.OpSetBlobMetadata, storage.OpPutBlob}, "reads": {storage.OpGetBlobProperties},
+	} {
+		t.Run(name, func(t *testing.T) { acquireRefused(t, operations) })
+	}
+}
+
+func acquireRefused(t *testing.T, operations []string) {
+	t.Helper()
 	onBench(t, job.Kinds{"echo": rig.Echo}, func(t *testing.T, b *bench) {
 		b.putOpen("a", "echo", checkpoint.Snapshot{State: []byte("s")})
-		end := b.fail(409, "BlobImmutableDueToPolicy", on(b.Names.Records, storage.OpSetBlobMetadata, storage.OpPutBlob))
+		end := b.fail(409, "BlobImmutableDueToPolicy", on(b.Names.Records, operations...))
 		if got := b.runOne(); got != delivery.NotRun {
 			t.Errorf("result = %d, want %d: requeued", got, delivery.NotRun)
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -415,7 +416,7 @@ func TestOutputsAtTheEnd(t *testing.T) {
 			onBench(t, kinds, func(t *testing.T, b *bench) {
 				b.Put("a", "k", "")
 				refused := 0 // tries to store the list
-				b.down(func(c storage.Call) bool {
+				b.fail(http.StatusForbidden, "AuthorizationFailure", func(c storage.Call) bool {
 					chosen := on(b.Names.Outputs, storage.OpPutBlob)(c) && strings.Contains(c.Blob, "/manifest-") && refused < 8
 					if chosen {
 						refused++

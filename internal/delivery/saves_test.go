@@ -106,6 +106,9 @@ func TestSaveAll(t *testing.T) {
 		if jobs, unsaved := b.SaveAll()(); jobs != 1 || unsaved != 1 || b.lines("checkpoint not saved; the one before stands") == 0 {
 			t.Errorf("%d jobs, %d unsaved in an outage; want one, unsaved", jobs, unsaved)
 		}
+		if n := b.counter.Of("saved failed")["saved failed"]; n == 0 || n != b.lines("checkpoint not saved; the one before stands") {
+			t.Errorf("%d saves are reported as failed, want each", n)
+		}
 		end()
 		b.drainNow(10 * time.Second)
 		wait()

@@ -413,7 +413,7 @@ func (s *settlement) reportOutcome(out *outcome) {
 		s.msg.runner.Observer.LeftOut()
 	}
 	word := outcomeWords[out.action]
-	if s.plan.moved && out.action == interrupted {
+	if s.plan.moved { // only a release moves a job
 		word = outcomeMoved
 	}
 	s.reportRun(out.action)

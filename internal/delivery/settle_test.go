@@ -2,6 +2,8 @@ package delivery_test
 
 import (
 	"context"
+	"errors"
+	"net/http"
 	"testing"
 	"time"
 
@@ -18,24 +20,38 @@ func TestRefusedCommit(t *testing.T) {
 	const refusal = "refused BlobImmutableDueToPolicy"
 	for name, row := range map[string]struct {
 		container string
+		exists    bool // a record
 		lasts     time.Duration
 		requeued  bool
 		status    checkpoint.Status
 		within    [2]time.Duration
 	}{
-		"the record, for a minute":    {"records", time.Minute, false, checkpoint.Done, [2]time.Duration{time.Minute, 75 * time.Second}},
-		"the record, for longer":      {"records", time.Hour, true, "", [2]time.Duration{75 * time.Second, 2 * time.Minute}},
-		"the payload, for any length": {"payloads", time.Hour, true, checkpoint.Done, [2]time.Duration{time.Second, 5 * time.Second}},
+		"the record, for a minute": {"records", false, time.Minute, false, checkpoint.Done, [2]time.Duration{time.Minute, 75 * time.Second}},
+		"the record, for longer":   {"records", false, time.Hour, true, "", [2]time.Duration{75 * time.Second, 2 * time.Minute}},
+		"the record before, for longer": {"records", true, time.Hour, true, checkpoint.Running,
+			[2]time.Duration{75 * time.Second, 2 * time.Minute}},
+		"the payload, for any length": {"payloads", false, time.Hour, true, checkpoint.Done, [2]time.Duration{time.Second, 5 * time.Second}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
-				b.PutLarge("a", "k", make([]byte, 100<<10))
+			var run func()
+			kinds := handle(func(context.Context, *job.Job) ([]byte, error) {
+				run()
+				return []byte("r"), nil
+			})
+			onBench(t, kinds, func(t *testing.T, b *bench) {
+				if row.exists {
+					b.putOpen("a", "k", checkpoint.Snapshot{State: []byte("s")})
+				} else {
+					b.PutLarge("a", "k", make([]byte, 100<<10))
+				}
 				chosen := on(b.Names.Records, storage.OpPutBlob, storage.OpSetBlobMetadata)
 				if row.container == "payloads" {
 					chosen = on(b.Names.Payloads, storage.OpDeleteBlob)
 				}
 				begun := time.Now()
-				b.fail(409, "BlobImmutableDueToPolicy", func(c storage.Call) bool { return chosen(c) && time.Since(begun) < row.lasts })
+				run = func() { // by then the job has acquired its record
+					b.fail(409, "BlobImmutableDueToPolicy", func(c storage.Call) bool { return chosen(c) && time.Since(begun) < row.lasts })
+				}
 				got, took := b.runOne(), time.Since(begun)
 				if got != delivery.Ran || took < row.within[0] || took > row.within[1] {
 					t.Errorf("result %d after %s, want %d within %s", got, took, delivery.Ran, row.within)
@@ -72,7 +88,7 @@ func TestRefusedLoad(t *testing.T) {
 				return storage.Fault{Refuse: &storage.Error{Status: 409, Code: "BlobArchived", Message: "archived"}}
 			case unavailable(c) && time.Since(begun) < 15*time.Second:
 				busy++
-				return storage.Fault{Refuse: &storage.Error{Status: 503, Code: "ServerBusy", Message: "busy"}}
+				return storage.Fault{Refuse: &storage.Error{Status: 403, Code: "AuthorizationPermissionMismatch", Message: "no role"}}
 			case c.Operation == storage.OpUpdateMessage && time.Since(begun) < 25*time.Second:
 				updates++
 				return storage.Fault{Refuse: &storage.Error{Status: 503, Code: "ServerBusy", Message: "busy"}}
@@ -112,6 +128,93 @@ func TestStopDuringRefusals(t *testing.T) {
 				if got, refused := wait(), b.counter.WithPrefix("refused"); got != row.result || b.visible() != row.visible || refused == row.visible {
 					t.Errorf("result %d, %d visible messages, %d refusals counted; want %d, %d, and a refusal if it is not visible", got, b.visible(),
 						refused, row.result, row.visible)
+				}
+			})
+		})
+	}
+}
+
+// TestRefusedBreak: a job that takes a break, and whose record storage refuses, is requeued after a few tries: it has no result to lose.
+func TestRefusedBreak(t *testing.T) {
+	var b *bench
+	kinds := handle(func(context.Context, *job.Job) ([]byte, error) {
+		b.fail(409, "BlobImmutableDueToPolicy", on(b.Names.Records, storage.OpPutBlob, storage.OpSetBlobMetadata))
+		return nil, job.Interrupted(errors.New("wait"))
+	})
+	onBench(t, kinds, func(t *testing.T, bed *bench) {
+		b = bed
+		b.putOpen("a", "k", checkpoint.Snapshot{State: []byte("s")})
+		begun := time.Now()
+		b.runOne()
+		if n, took := b.counter.WithPrefix("refused"), time.Since(begun); n != 1 || took > 5*time.Second || b.MessagesLeft() != 1 {
+			t.Errorf("%d refusals counted after %s, %d messages; want one within seconds, one", n, took, b.MessagesLeft())
+		}
+	})
+}
+
+// TestRefusalInADrain: a call that storage refuses once in a drain is repeated after half a second.
+func TestRefusalInADrain(t *testing.T) {
+	onBench(t, job.Kinds{"k": &rig.SteadyReporter{}}, func(t *testing.T, b *bench) {
+		b.Put("a", "k", "")
+		wait := b.begin(b.claim())
+		time.Sleep(2 * time.Second)
+		refused := 0
+		b.fail(http.StatusForbidden, "AuthorizationFailure", func(c storage.Call) bool {
+			if c.Operation == storage.OpUpdateMessage {
+				refused++
+			}
+			return c.Operation == storage.OpUpdateMessage && refused == 1
+		})
+		begun := time.Now()
+		b.drainNow(10 * time.Second)
+		if wait(); time.Since(begun) != 500*time.Millisecond || b.visible() != 1 || b.Record("a").Interruptions != 1 {
+			t.Errorf("%d visible messages after %s and %d interruptions, want one after 500ms and one", b.visible(), time.Since(begun),
+				b.Record("a").Interruptions)
+		}
+	})
+}
+
+// TestStateThatIsNotSentInTime: a state that cannot be sent in three quarters of a drain's budget is left out, and the record is opened
+// without it. A state whose write took effect is not left out, although the worker learned that too late.
+func TestStateThatIsNotSentInTime(t *testing.T) {
+	for name, row := range map[string]struct {
+		fault   storage.Fault // of the write with the state
+		leftOut int
+	}{
+		"refused":       {storage.Fault{Before: 10 * time.Millisecond, Refuse: &storage.Error{Status: 403, Code: "AuthorizationFailure", Message: "no"}}, 1},
+		"no reply":      {storage.Fault{Before: time.Hour}, 1},
+		"a late answer": {storage.Fault{After: time.Hour}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
+				<-ctx.Done()
+				j.Report(job.Progress{State: []byte("last"), Fraction: 0.5})
+				return nil, context.Cause(ctx)
+			})
+			onBench(t, kinds, func(t *testing.T, b *bench) {
+				b.Put("a", "k", "")
+				wait := b.begin(b.claim())
+				time.Sleep(time.Minute)
+				begun := time.Now()
+				b.Server.OnCall(func(c storage.Call) storage.Fault {
+					switch {
+					case on(b.Names.Records, storage.OpPutBlob)(c):
+						return row.fault
+					case on(b.Names.Records, storage.OpGetBlobProperties)(c) && time.Since(begun) < 7500*time.Millisecond:
+						return storage.Fault{Before: time.Hour}
+					}
+					return storage.Fault{}
+				})
+				b.drainNow(10 * time.Second)
+				wait()
+				r, took := b.Record("a"), time.Since(begun)
+				if r.Status != checkpoint.Open || r.Fraction != 0.5 || r.HasState() == (row.leftOut == 1) || b.visible() != 1 ||
+					took < 7500*time.Millisecond || took > 9*time.Second {
+					t.Errorf("record = %s at %v, state %t, %d visible messages after %s; want it open at 0.5, one, after 7.5 s", r.Status, r.Fraction,
+						r.HasState(), b.visible(), took)
+				}
+				if c := b.Counts(); c.LeftOut != int64(row.leftOut) || b.counter.WithPrefix("left out") != row.leftOut {
+					t.Errorf("counts = %+v, %d left out for the observer; want %d", c, b.counter.WithPrefix("left out"), row.leftOut)
 				}
 			})
 		})
@@ -179,8 +282,8 @@ func TestReleaseInADrain(t *testing.T) {
 			t.Errorf("record = %s, %d interruptions, fraction %v, want it open with the last report, %d of 200", r.Status, r.Interruptions,
 				r.Fraction, last)
 		}
-		if c := b.Counts(); c.Released != 1 || c.Late+c.LeftOut+c.Committed != 0 {
-			t.Errorf("counts = %+v, want one job released", c)
+		if c := b.Counts(); c.Released != 1 || c.Late+c.LeftOut+c.Committed != 0 || b.config.Drains.Len() != 1 {
+			t.Errorf("counts = %+v, %d drains; want one job released, and the drain of the worker as before", c, b.config.Drains.Len())
 		}
 		if lost := b.counter.Times["k, redone"]; lost != 0 && lost > 7*time.Second {
 			t.Errorf("%s of the handler's time is lost, want at most the time since the last report", lost)

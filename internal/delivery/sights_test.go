@@ -2,6 +2,7 @@ package delivery_test
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"testing"
 	"time"
@@ -29,6 +30,30 @@ func TestGoroutinesOfWaitingJobs(t *testing.T) {
 		time.Sleep(time.Minute + 2*time.Second)
 		if got := runtime.NumGoroutine() - before; got < 2*n || got > 2*n+n/2 { // some wait for calls of storage
 			t.Errorf("%d goroutines of %d jobs, want two of each", got, n)
+		}
+		b.drainNow(10 * time.Second)
+		wait()
+	})
+}
+
+// TestUsualRunTime: once the worker has done enough jobs of a kind, a job that reports nothing is silent after ten times the longest of
+// their run times, and not after an hour.
+func TestUsualRunTime(t *testing.T) {
+	takes := 40 * time.Second
+	kinds := handle(func(ctx context.Context, _ *job.Job) ([]byte, error) { return nil, sleeps(ctx, takes) })
+	onBench(t, kinds, func(t *testing.T, b *bench) {
+		for i := range 20 {
+			b.Put(fmt.Sprint("job-", i), "k", "")
+			b.runOne()
+		}
+		takes = time.Hour
+		b.Put("silent", "k", "")
+		wait := b.begin(b.claim())
+		for want, after := range []time.Duration{399 * time.Second, 2 * time.Second} {
+			time.Sleep(after)
+			if s := b.Sight(); s.Silent != want {
+				t.Errorf("%d jobs are silent %s after the last check, want %d", s.Silent, after, want)
+			}
 		}
 		b.drainNow(10 * time.Second)
 		wait()

@@ -49,6 +49,10 @@ func TestSlowSaves(t *testing.T) {
 				})
 				b.Put("a", "k", "")
 				wait := b.begin(b.claim())
+				time.Sleep(8 * time.Second)
+				if r := b.Running(); len(r) != 1 || r[0].HandOver != 0 {
+					t.Errorf("running = %+v, want a job whose hand-over is not known before two saves", r)
+				}
 				time.Sleep(time.Hour)
 				want := checkpoint.DefaultPolicy().IntervalFor(checkpoint.Situation{Cost: row.taking})
 				if r := b.Running(); len(r) != 1 || r[0].HandOver != row.taking+row.takes || interval != want {
@@ -143,6 +147,14 @@ func TestSaveAfterAFailure(t *testing.T) {
 		})
 		b.Put("a", "k", "")
 		wait := b.begin(b.claim())
+		saved := func(n int) func() bool {
+			return func() bool { return b.counter.Of("saved saved")["saved saved"] == n }
+		}
+		b.WaitFor("the failures", time.Hour, func() bool { return b.counter.Of("saved failed")["saved failed"] == failures })
+		b.WaitFor("the save after them", time.Minute, saved(before+1))
+		if next := b.Record("a").NextWrite; next < time.Minute {
+			t.Errorf("next write after the failures in %s, want an interval as before", next)
+		}
 		time.Sleep(time.Hour)
 		b.Server.OnCall(nil)
 		b.drainNow(10 * time.Second)

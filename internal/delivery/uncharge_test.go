@@ -23,13 +23,15 @@ func TestUnchargedSave(t *testing.T) {
 	for name, row := range map[string]struct {
 		exits    int
 		p        job.Progress
+		output   bool
 		uncharge bool
 	}{
-		"a large state":           {1, job.Progress{State: make([]byte, rig.SmallState+1)}, true},
-		"a stream":                {1, stream("new"), true},
-		"after several exits":     {2, job.Progress{State: make([]byte, rig.SmallState+1)}, true},
-		"a small state":           {1, job.Progress{State: make([]byte, rig.SmallState)}, false},
-		"without an unclean exit": {0, job.Progress{State: make([]byte, rig.SmallState+1)}, false},
+		"a large state":               {1, job.Progress{State: make([]byte, rig.SmallState+1)}, false, true},
+		"a stream":                    {1, stream("new"), false, true},
+		"after several exits":         {2, job.Progress{State: make([]byte, rig.SmallState+1)}, false, true},
+		"a small state":               {1, job.Progress{State: make([]byte, rig.SmallState)}, false, false},
+		"a small state and an output": {1, job.Progress{State: make([]byte, rig.SmallState)}, true, true},
+		"without an unclean exit":     {0, job.Progress{State: make([]byte, rig.SmallState+1)}, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
@@ -37,6 +39,11 @@ func TestUnchargedSave(t *testing.T) {
 					return nil, err
 				}
 				j.Report(row.p)
+				if row.output {
+					if err := j.SendOutput(ctx, "x", strings.NewReader("x")); err != nil {
+						return nil, err
+					}
+				}
 				return nil, sleeps(ctx, 4*time.Minute)
 			})
 			onBench(t, kinds, func(t *testing.T, b *bench) {
