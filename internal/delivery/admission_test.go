@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -347,6 +348,57 @@ func TestSpansOfADelivery(t *testing.T) {
 					if attributes[key] != want {
 						t.Errorf("%s = %q, want %q", key, attributes[key], want)
 					}
+				}
+			}, trace)
+		})
+	}
+}
+
+// TestSpansOfLostJobs: the trace of a delivery that lost its record, or could not hand its job over, has that outcome. A failure of a job
+// that another worker has by then is none, as the save of its streamed state shows first.
+func TestSpansOfLostJobs(t *testing.T) {
+	for outcome, lose := range map[string]func(b *bench){
+		"dropped": func(b *bench) { b.loseWorker("a") },
+		"left": func(b *bench) {
+			b.down(func(storage.Call) bool { return true })
+			b.drainNow(10 * time.Second)
+		},
+	} {
+		t.Run(outcome, func(t *testing.T) {
+			spans := tracetest.NewSpanRecorder()
+			trace := func(b *bench) {
+				b.config.Tracer = tracing.New(sdk.NewTracerProvider(sdk.WithSpanProcessor(spans)), "1")
+			}
+			kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
+				if !rig.SleepFor(ctx, 14*time.Second) {
+					return nil, nil
+				}
+				j.Report(job.Progress{Stream: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("s")), nil }})
+				return nil, errors.New("out of luck")
+			})
+			onBench(t, kinds, func(t *testing.T, b *bench) {
+				b.Put("a", "k", "")
+				wait := b.begin(b.claim())
+				time.Sleep(12 * time.Second) // the record is there after 10 s
+				lose(b)
+				wait()
+				for _, s := range spans.Ended() {
+					if !strings.HasPrefix(s.Name(), "process") {
+						continue
+					}
+					found := ""
+					for _, a := range s.Attributes() {
+						if a.Key == "spotworker.outcome" {
+							found = a.Value.AsString()
+						}
+					}
+					if found != outcome || s.Status().Description != "" || b.counter.WithPrefix("failed") != 0 {
+						t.Errorf("outcome %q, status %q, %d failures; want %q, no failure", found, s.Status().Description,
+							b.counter.WithPrefix("failed"), outcome)
+					}
+				}
+				if ended := "ended " + outcome; b.counter.Of(ended)[ended] != 1 || len(spans.Ended()) == 0 {
+					t.Errorf("%q %d times, %d spans; want once, some", ended, b.counter.Of(ended)[ended], len(spans.Ended()))
 				}
 			}, trace)
 		})

@@ -72,6 +72,38 @@ func TestRunTimeOfAnAbandonedHandler(t *testing.T) {
 	})
 }
 
+// TestStopOfAStoppedJob: a job that is stopped alone has a drain of its own until its end, and a second reason to stop it adds none.
+func TestStopOfAStoppedJob(t *testing.T) {
+	run := job.HandlerFunc(func(ctx context.Context, _ *job.Job) ([]byte, error) {
+		<-ctx.Done()
+		time.Sleep(4900 * time.Millisecond) // of a grace of 5 s
+		return nil, context.Cause(ctx)
+	})
+	onBench(t, job.Kinds{"k": job.WithLimits(run, job.Limits{MaxSilence: 27 * time.Second})}, func(t *testing.T, b *bench) {
+		b.Put("a", "k", "")
+		lease := b.claim()
+		wait := b.begin(lease)
+		time.Sleep(22 * time.Second)
+		if err := lease.Release(t.Context(), 0); err != nil { // so that the renewal after 30 s is refused
+			t.Fatal(err)
+		}
+		b.claim()
+		for _, row := range []struct {
+			after  time.Duration // of the job
+			drains int
+			lost   int
+		}{{26 * time.Second, 0, 0}, {28 * time.Second, 1, 0}, {31 * time.Second, 1, 1}} {
+			time.Sleep(row.after - time.Since(b.config.Started))
+			if got, lost := b.config.Drains.Len(), b.lines("message lost; stopping the job"); got != row.drains || lost != row.lost {
+				t.Errorf("after %s %d drains, %d lines about the message; want %d, %d", row.after, got, lost, row.drains, row.lost)
+			}
+		}
+		if wait(); b.config.Drains.Len() != 0 {
+			t.Errorf("%d drains after the end of the job, want none", b.config.Drains.Len())
+		}
+	})
+}
+
 // TestLimitsEndWithTheRun: a job whose handler has returned exceeds no limit, however long its commit takes.
 func TestLimitsEndWithTheRun(t *testing.T) {
 	const ran, outage = 10 * time.Second, 2 * time.Minute

@@ -64,6 +64,76 @@ func TestMoveOnRelease(t *testing.T) {
 	}
 }
 
+// TestMoveByProgress: the last report of a job, and when it began first, decide whether a release moves it.
+func TestMoveByProgress(t *testing.T) {
+	const m = time.Minute
+	for name, row := range map[string]struct {
+		last  job.Progress
+		began time.Duration // ago
+		due   time.Duration
+		moved bool
+	}{
+		"nothing is done":            {job.Progress{}, 0, 45 * m, true},
+		"nearly done, not saved":     {job.Progress{State: []byte("s"), Fraction: 0.9}, 0, 45 * m, false},
+		"nearly done, no state":      {job.Progress{Fraction: 0.9}, 0, 45 * m, true},
+		"failed, and began now":      {job.Progress{State: []byte("s"), Fraction: 0.01}, 2 * m, 120 * m, false},
+		"failed, and began long ago": {job.Progress{State: []byte("s"), Fraction: 0.01}, 10 * time.Hour, 120 * m, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
+				<-ctx.Done()
+				j.Report(row.last)
+				return nil, context.Cause(ctx)
+			})
+			onBench(t, kinds, func(t *testing.T, b *bench) {
+				e := queue.Envelope{ID: "a", Kind: "k", Resume: row.began > 0, Estimate: 30 * m, Deadline: time.Now().Add(row.began + row.due)}
+				b.put(e)
+				if row.began > 0 {
+					c := b.Records.Fresh(former(e), "vm_9-boot-1")
+					if err := c.Touch(t.Context(), checkpoint.Snapshot{}); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(row.began - m)
+					if err := c.Fail(t.Context(), checkpoint.Snapshot{}, "out of luck"); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(m)
+				}
+				wait := b.begin(b.claim())
+				time.Sleep(3 * time.Second) // nothing is saved yet
+				b.drainNow(10 * time.Second)
+				wait()
+				if moved := b.onDemand() == 1; moved != row.moved || b.counter.WithPrefix("started") != 1 || b.MessagesLeft() != 1 {
+					t.Errorf("moved: %t, %d starts, %d messages; want moved: %t, one, one", moved, b.counter.WithPrefix("started"), b.MessagesLeft(),
+						row.moved)
+				}
+			}, func(b *bench) { b.config.Changeover = 10 * m })
+		})
+	}
+}
+
+// TestSlowMove: a release waits for its move for a second at most.
+func TestSlowMove(t *testing.T) {
+	for takes, moved := range map[time.Duration]bool{400 * time.Millisecond: true, 1100 * time.Millisecond: false} {
+		t.Run(takes.String(), func(t *testing.T) {
+			onBench(t, job.Kinds{"k": &rig.SteadyReporter{}}, func(t *testing.T, b *bench) {
+				b.Put("a", "k", "")
+				wait := b.begin(b.claim())
+				time.Sleep(time.Minute)
+				b.delay(takes, func(c storage.Call) bool { return c.Queue == b.Names.OnDemand })
+				begun := time.Now()
+				b.drainNow(10 * time.Second)
+				wait()
+				if took := time.Since(begun); (b.counter.WithPrefix("moved") == 1) != moved || took != min(takes, time.Second) ||
+					(b.visible() == 1) == moved {
+					t.Errorf("moved %d times, %d visible on its own queue after %s; want moved: %t", b.counter.WithPrefix("moved"), b.visible(), took,
+						moved)
+				}
+			}, func(b *bench) { b.config.MoveAfter = 1 })
+		})
+	}
+}
+
 // TestReleaseWithoutStores: a worker without an on-demand queue, a container for outputs or logs releases jobs as others do.
 func TestReleaseWithoutStores(t *testing.T) {
 	set := func(b *bench) {
@@ -309,6 +379,57 @@ func TestMoveOnClaim(t *testing.T) {
 	}
 }
 
+// TestClaimAfterAMoveThatFailed: jobs that would move at their claim, or wait for another machine, are started, or wait on, as long as the
+// on-demand queue is not tried after a move that failed.
+func TestClaimAfterAMoveThatFailed(t *testing.T) {
+	for name, row := range map[string]struct {
+		machine string
+		started int
+	}{"another job": {"large", 1}, "a job for another machine": {"small", 0}} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, job.Kinds{"k": picky{row.machine}}, func(t *testing.T, b *bench) {
+				b.write(b.regular("vm_1-boot-1", "large"))
+				b.putDue("first", 45*time.Minute)
+				end := b.fail(http.StatusForbidden, "AuthorizationPermissionMismatch", func(c storage.Call) bool {
+					return c.Operation == storage.OpPutMessage && c.Queue == b.Names.OnDemand
+				})
+				lease := b.claim()
+				b.putDue("second", 45*time.Minute)
+				time.Sleep(time.Second)
+				next := b.claim()
+				if b.begin(lease)(); b.lines("job not moved to the on-demand queue; it stays on its own until it is interrupted again") != 1 {
+					t.Fatal("the first job does not try to move")
+				}
+				end()
+				b.begin(next)()
+				if n := b.counter.WithPrefix("started"); n != row.started || b.onDemand() != 0 || b.Record("second").MoveReason != "" {
+					t.Errorf("%d starts, %d messages on the on-demand queue; want %d, none", n, b.onDemand(), row.started)
+				}
+			}, func(b *bench) { b.config.Changeover = 10 * time.Minute })
+		})
+	}
+}
+
+// TestMoveOfADuplicate: a message that waited does not move while this worker runs its job for another message.
+func TestMoveOfADuplicate(t *testing.T) {
+	onBench(t, job.Kinds{"k": &rig.SteadyReporter{}}, func(t *testing.T, b *bench) {
+		for range 2 {
+			b.PutDue("a", "k", 45*time.Minute, 30*time.Minute)
+		}
+		first, second := b.claim(), b.claim()
+		wait := b.begin(first)
+		time.Sleep(time.Second) // the job has no record yet
+		if got := b.run(b.OpenWaiting(second))(); got != delivery.NotRun || b.onDemand() != 0 || b.Record("a").Generation > 1 {
+			t.Errorf("the duplicate: %d, %d messages on the on-demand queue, record of generation %d; want it put back", got, b.onDemand(),
+				b.Record("a").Generation)
+		}
+		b.drainNow(10 * time.Second)
+		if wait(); b.counter.Of("ended moved")["ended moved"] != 1 || b.counter.Of("ended put_back")["ended put_back"] != 1 {
+			t.Errorf("%v, want the job moved by its release alone", b.counter.Of("ended moved", "ended put_back", "ended dropped"))
+		}
+	}, func(b *bench) { b.config.Changeover = 10 * time.Minute })
+}
+
 // TestRiskOfARedelivery: the record decides whether a job that a worker claimed before may have to move while it waits.
 func TestRiskOfARedelivery(t *testing.T) {
 	for name, row := range map[string]struct {
@@ -357,6 +478,10 @@ func TestStaysOnDemand(t *testing.T) {
 	onBench(t, job.Kinds{"k": &rig.SteadyReporter{}}, func(t *testing.T, b *bench) {
 		e := queue.Envelope{ID: "a", Kind: "k", Resume: true, EnqueuedAt: time.Now(), Deadline: time.Now().Add(45 * m), Estimate: 30 * m}
 		c := b.Records.Fresh(former(e), "vm_9-boot-1")
+		c.SetFacts(func(f checkpoint.Facts) checkpoint.Facts {
+			f.MoveReason = "it moved here"
+			return f
+		})
 		there := b.config.Accounts[0].OnDemand
 		if err := errors.Join(c.Touch(t.Context(), checkpoint.Snapshot{}), c.Release(t.Context(), checkpoint.Snapshot{}),
 			there.Put(t.Context(), e, 0)); err != nil {
@@ -384,9 +509,9 @@ func TestStaysOnDemand(t *testing.T) {
 			t.Errorf("messages on the on-demand queue = %+v, want the one of before, visible", left)
 		}
 		r := b.Record("a")
-		if r.Status != checkpoint.Open || r.Interruptions != 2 || r.MoveReason != "" || b.counter.WithPrefix("moved") != 0 ||
+		if r.Status != checkpoint.Open || r.Interruptions != 2 || r.MoveReason != "it moved here" || b.counter.WithPrefix("moved") != 0 ||
 			b.counter.WithPrefix("started") != 1 || b.counter.Of("ended released")["ended released"] != 1 {
-			t.Errorf("record = %s after %d interruptions, moved because %q, %d starts; want it open after 2, not moved, one", r.Status,
+			t.Errorf("record = %s after %d interruptions, moved because %q, %d starts; want it open after 2, as before, one", r.Status,
 				r.Interruptions, r.MoveReason, b.counter.WithPrefix("started"))
 		}
 	}, set)

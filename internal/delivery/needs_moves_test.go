@@ -114,6 +114,23 @@ func TestReleaseMovesToAMatch(t *testing.T) {
 	}
 }
 
+// TestReleaseThatDoesNotMove: a job that is released, and need not move, asks for no heartbeats, whatever its state needs.
+func TestReleaseThatDoesNotMove(t *testing.T) {
+	onBench(t, job.Kinds{"k": steady{picky{"large"}}}, func(t *testing.T, b *bench) {
+		b.write(b.regular("vm_1-boot-1", "small"))
+		b.Put("a", "k", "")
+		wait := b.begin(b.claim())
+		time.Sleep(20 * time.Second)
+		listed := b.counted(storage.OpListBlobs)
+		b.drainNow(10 * time.Second)
+		wait()
+		stays := b.lines("job stays on its queue: no worker of the on-demand queue meets the needs of its state")
+		if n := b.counted(storage.OpListBlobs) - listed; n != 0 || stays != 0 || b.visible() != 1 {
+			t.Errorf("%d listings, %d lines about a move, %d visible messages; want none, none, one", n, stays, b.visible())
+		}
+	}, func(b *bench) { b.config.MoveAfter = 2 })
+}
+
 // TestReleasesWithoutHeartbeats: a drain of many jobs that are to move waits once for heartbeats that do not come, and moves them.
 func TestReleasesWithoutHeartbeats(t *testing.T) {
 	const jobs = 1000
@@ -228,10 +245,12 @@ func TestUnmetNeedsAndADeadline(t *testing.T) {
 // do not move jobs for their deadlines.
 func TestUnmetNeedsStay(t *testing.T) {
 	for name, row := range map[string]struct{ changeover, due time.Duration }{
-		"far off":   {10 * time.Minute, 300 * time.Minute},
-		"too near":  {10 * time.Minute, 14 * time.Minute},
-		"no moves":  {0, 30 * time.Minute},
-		"moves one": {10 * time.Minute, 45 * time.Minute},
+		"far off":            {10 * time.Minute, 300 * time.Minute},
+		"too near":           {10 * time.Minute, 14 * time.Minute},
+		"no moves":           {0, 30 * time.Minute},
+		"no on-demand queue": {10 * time.Minute, 45 * time.Minute},
+		"is there":           {10 * time.Minute, 45 * time.Minute},
+		"moves one":          {10 * time.Minute, 45 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, job.Kinds{"k": picky{"small"}}, func(t *testing.T, b *bench) {
@@ -239,10 +258,18 @@ func TestUnmetNeedsStay(t *testing.T) {
 				b.putDue("a", row.due)
 				time.Sleep(2 * time.Second)
 				b.runOne()
-				if moved := b.onDemand() == 1; moved != (name == "moves one") {
+				if moved := b.onDemand() == 1; moved != (name == "moves one") || b.Record("a").MoveReason != "" != moved {
 					t.Errorf("moved: %t", moved)
 				}
-			}, func(b *bench) { b.config.Changeover = row.changeover })
+			}, func(b *bench) {
+				b.config.Changeover = row.changeover
+				switch stores := b.config.Accounts[0]; name {
+				case "no on-demand queue":
+					stores.OnDemand = nil
+				case "is there":
+					stores.OnDemand = stores.Queue
+				}
+			})
 		})
 	}
 }

@@ -77,6 +77,38 @@ func TestUnsavedStates(t *testing.T) {
 	}
 }
 
+// TestBreakWithoutAState: a break whose outputs cannot be sent has no state to leave out. A job that keeps two states sends no outputs with
+// a break without a new state, since they belong to the next one.
+func TestBreakWithoutAState(t *testing.T) {
+	for name, row := range map[string]struct {
+		keeps bool
+		asked int // the handler, for its outputs
+	}{"one state": {false, 1}, "two states": {true, 0}} {
+		t.Run(name, func(t *testing.T) {
+			asked := 0
+			var run job.Handler = job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
+				j.BeforeSave(func(context.Context) error {
+					asked++
+					return errors.New("no such file")
+				})
+				return nil, job.Interrupted(errors.New("wait"))
+			})
+			if row.keeps {
+				run = job.KeepPreviousState(run)
+			}
+			onBench(t, job.Kinds{"k": run}, func(t *testing.T, b *bench) {
+				b.putOpen("a", "k", checkpoint.Snapshot{State: []byte("before")})
+				b.runOne()
+				r, leftOut := b.Record("a"), b.counter.WithPrefix("left out")
+				if r.Status != checkpoint.Open || r.Breaks != 1 || r.StateSize != 6 || leftOut != 0 || asked != row.asked {
+					t.Errorf("record = %s after %d breaks, %d bytes of state, %d states left out, the handler asked %d times; want it open after one, "+
+						"6, none, %d", r.Status, r.Breaks, r.StateSize, leftOut, asked, row.asked)
+				}
+			})
+		})
+	}
+}
+
 // TestSaveAll: each running job saves its new state at once when it is asked, and reports that it saved, or that it cannot.
 func TestSaveAll(t *testing.T) {
 	kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {

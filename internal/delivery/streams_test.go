@@ -48,45 +48,6 @@ func TestFailuresWithStreams(t *testing.T) {
 	}
 }
 
-// TestFailuresElsewhere: failures of jobs that another worker has by then do not open the circuit breaker, as the save of their streamed
-// state shows first.
-func TestFailuresElsewhere(t *testing.T) {
-	for name, lost := range map[string]bool{"theirs": true, "ours": false} {
-		t.Run(name, func(t *testing.T) {
-			kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
-				err := sleeps(ctx, 14*time.Second)
-				j.Report(job.Progress{Stream: func() (io.ReadCloser, error) { return nil, errors.New("bad disk") }})
-				if lost {
-					j.Report(job.Progress{Stream: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("s")), nil }})
-				}
-				return nil, errors.Join(err, errors.New("out of luck"))
-			})
-			onBench(t, kinds, func(t *testing.T, b *bench) {
-				defer b.keepAlive(b.other())()
-				for i := range 5 {
-					id := fmt.Sprint("job-", i)
-					b.Put(id, "k", "")
-					wait := b.begin(b.claim())
-					time.Sleep(12 * time.Second) // its record is there after 10 s
-					if lost {
-						b.loseWorker(id)
-					}
-					wait()
-					b.clear() // so that the next claim finds the next job
-				}
-				want, failed, broke := "ended failed", 5, 1
-				if lost {
-					want, failed, broke = "ended dropped", 0, 0
-				}
-				if b.counter.Of(want)[want] != 5 || b.counter.WithPrefix("failed") != failed || b.counter.WithPrefix("broke") != broke {
-					t.Errorf("%s %d times, %d failures, the circuit breaker opened %d times; want 5, %d, %d", want, b.counter.Of(want)[want],
-						b.counter.WithPrefix("failed"), b.counter.WithPrefix("broke"), failed, broke)
-				}
-			})
-		})
-	}
-}
-
 // TestStreamsAreClosed: each opened state is closed, also where a save ends before it reads the state.
 func TestStreamsAreClosed(t *testing.T) {
 	var opened, closed, hooks int
