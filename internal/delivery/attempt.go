@@ -287,7 +287,7 @@ func (a *attempt) call(ctx context.Context) {
 	}()
 	ctx = a.handlerContext(ctx)
 	end.result, end.err = a.handler.Run(ctx, a.rec.job.Job)
-	end.proven = end.err == nil && provesDone(ctx.Err() != nil, end.result, a.rec.job.Latest())
+	end.proven = provesDone(ctx.Err() != nil, end.result, a.rec.job.Latest())
 }
 
 // handlerContext returns the context that the handler gets.

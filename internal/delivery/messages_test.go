@@ -538,6 +538,30 @@ func TestPayloadThatIsTooLarge(t *testing.T) {
 	}
 }
 
+// TestAdoptedMessage: if this worker claims the message of a running job again, since its renewals failed, the delivery continues under
+// the new claim.
+func TestAdoptedMessage(t *testing.T) {
+	kinds := handle(func(ctx context.Context, _ *job.Job) ([]byte, error) { return []byte("r"), sleeps(ctx, 2*time.Minute) })
+	onBench(t, kinds, func(t *testing.T, b *bench) {
+		b.Put("a", "k", "")
+		lease := b.claim()
+		end := b.down(func(c storage.Call) bool { return c.Operation == storage.OpUpdateMessage })
+		wait := b.begin(lease)
+		b.WaitFor("the message", time.Minute, func() bool { return b.visible() == 1 })
+		again := b.claim()
+		end()
+		if !b.Adopt(again) {
+			t.Fatal("the message does not belong to the running job")
+		}
+		if wait(); b.Record("a").Status != checkpoint.Done || b.MessagesLeft() != 0 || b.lines("message lost; stopping the job") != 0 {
+			t.Errorf("record = %s, %d messages; want it done, none", b.Record("a").Status, b.MessagesLeft())
+		}
+		if b.Adopt(again) {
+			t.Error("the message belongs to a job that has ended")
+		}
+	})
+}
+
 // TestMessageLostBeforeTheStart: a job whose message is lost while it waits for storage is left to the worker that has the message. If
 // this delivery has acquired the record, it releases it, and if the message was removed, it puts a new one.
 func TestMessageLostBeforeTheStart(t *testing.T) {

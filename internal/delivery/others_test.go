@@ -19,6 +19,20 @@ func (b *bench) other() presence.Presence {
 	return presence.Presence{Worker: "vm_1-boot-1", State: "process", Kinds: []string{"k"}, TakesFrom: []string{b.Names.Queue}}
 }
 
+// progress makes another worker acquire the job, and release it with a state.
+func (b *bench) progress(id string) {
+	b.T.Helper()
+	found := b.Record(id)
+	d := checkpoint.Delivery{ID: id, Kind: "k", PayloadHash: found.PayloadHash, MessageID: found.MessageID}
+	c, err := b.Records.Acquire(b.T.Context(), d, found, "vm_1-boot-1")
+	if err == nil {
+		err = c.Release(b.T.Context(), checkpoint.Snapshot{State: []byte("s")})
+	}
+	if err != nil {
+		b.T.Fatal(err)
+	}
+}
+
 // TestFailedHereLast: a job that failed on this machine last is left to other machines for ten minutes, unless there is none,
 // or another job of its kind has succeeded here since, or the job made progress elsewhere.
 func TestFailedHereLast(t *testing.T) {
@@ -29,17 +43,7 @@ func TestFailedHereLast(t *testing.T) {
 		b.Put("b", "k", "")
 		b.runOne()
 	}
-	progressed := func(b *bench) { // elsewhere
-		found := b.Record("a")
-		d := checkpoint.Delivery{ID: "a", Kind: "k", PayloadHash: found.PayloadHash, MessageID: found.MessageID}
-		c, err := b.Records.Acquire(b.T.Context(), d, found, "vm_1-boot-1")
-		if err == nil {
-			err = c.Release(b.T.Context(), checkpoint.Snapshot{State: []byte("s")})
-		}
-		if err != nil {
-			b.T.Fatal(err)
-		}
-	}
+	progressed := func(b *bench) { b.progress("a") }
 	for name, row := range map[string]struct {
 		change func(b *bench, p *presence.Presence) // nil: no other worker
 		since  func(b *bench)
@@ -152,22 +156,32 @@ func TestEndWithoutAFailure(t *testing.T) {
 }
 
 // TestFailedThereLast: jobs that failed on another machine last do not open the circuit breaker when they fail here too;
-// others do.
+// others do, and jobs that made progress since.
 func TestFailedThereLast(t *testing.T) {
-	for by, broke := range map[string]int{"": 1, "vm_9-boot": 0, "vm_0-boot": 1, unknownMachine: 1} {
-		t.Run("by "+by, func(t *testing.T) {
+	for name, row := range map[string]struct {
+		by         string
+		progressed bool
+		broke      int
+	}{
+		"none": {"", false, 1}, "elsewhere": {"vm_9-boot", false, 0}, "elsewhere, with progress since": {"vm_9-boot", true, 1},
+		"here": {"vm_0-boot", false, 1}, "unknown": {unknownMachine, false, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
 			kinds := handle(func(context.Context, *job.Job) ([]byte, error) { return nil, errors.New("out of luck") })
 			onBench(t, kinds, func(t *testing.T, b *bench) {
 				defer b.keepAlive(b.other())()
 				for i := range 5 {
-					b.putFailed(fmt.Sprint("job-", i), by)
+					id := fmt.Sprint("job-", i)
+					if b.putFailed(id, row.by); row.progressed {
+						b.progress(id)
+					}
 				}
 				time.Sleep(10 * time.Minute) // by then a job that failed here last is no longer left to others
 				for range 5 {
 					b.runOne()
 				}
-				if got := b.counter.WithPrefix("broke"); got != broke || b.counter.WithPrefix("failed") != 5 {
-					t.Errorf("the circuit breaker opened %d times after %d failures, want %d after 5", got, b.counter.WithPrefix("failed"), broke)
+				if got := b.counter.WithPrefix("broke"); got != row.broke || b.counter.WithPrefix("failed") != 5 {
+					t.Errorf("the circuit breaker opened %d times after %d failures, want %d after 5", got, b.counter.WithPrefix("failed"), row.broke)
 				}
 			})
 		})

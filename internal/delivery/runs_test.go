@@ -165,7 +165,7 @@ func TestSilence(t *testing.T) {
 	const limit = 20 * time.Second
 	var began, stopped time.Time
 	run := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
-		for range 30 {
+		for range 29 { // the last report comes between two rounds of the worker
 			j.Report(job.Progress{Text: "alive"})
 			if err := sleeps(ctx, limit-time.Second); err != nil {
 				return nil, err
@@ -291,6 +291,45 @@ func TestSaveWhileTheStateIsRead(t *testing.T) {
 		}
 		if reads > time.Minute || b.lines("checkpoint put off: the handler is still reading the one before") == 0 {
 			t.Errorf("the save came %s after the end of the reader, want it within a minute", reads)
+		}
+	})
+}
+
+// TestSaveAfterALongRead: a save that was put off, because the handler read the state before, follows the end of the reader within seconds,
+// also if saves are rare since each takes long.
+func TestSaveAfterALongRead(t *testing.T) {
+	var size func() int64
+	var took time.Duration
+	kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
+		from, _, err := j.OpenSaved()
+		if err != nil {
+			return nil, err
+		}
+		for _, path := range []string{"1", "2"} { // saves without a state
+			if err := errors.Join(j.SendOutput(ctx, path, strings.NewReader(path)), sleeps(ctx, time.Minute)); err != nil {
+				return nil, err
+			}
+		}
+		j.Report(job.Progress{Stream: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("new")), nil }})
+		if err := errors.Join(sleeps(ctx, 20*time.Minute), from.Close()); err != nil {
+			return nil, err
+		}
+		for begun := time.Now(); size() != 3 && took < 10*time.Minute; took = time.Since(begun) {
+			if err := sleeps(ctx, time.Second); err != nil {
+				return nil, err
+			}
+		}
+		return nil, nil
+	})
+	onBench(t, kinds, func(t *testing.T, b *bench) {
+		size = func() int64 { return b.Record("a").StateSize }
+		b.putOpen("a", "k", checkpoint.Snapshot{Stream: rig.LargeProgress(1).Stream})
+		b.delay(time.Second, on(b.Names.Records, storage.OpSetBlobMetadata, storage.OpPutBlob, storage.OpPutBlockList))
+		b.runOne()
+		putOff := b.lines("checkpoint put off: the handler is still reading the one before")
+		if r := b.Record("a"); r.Status != checkpoint.Done || r.Outputs.Files != 2 || putOff == 0 || took > 15*time.Second {
+			t.Errorf("record = %s with %d outputs, saved %s after the end of the reader, put off %d times; want it done with 2, within seconds",
+				r.Status, r.Outputs.Files, took, putOff)
 		}
 	})
 }

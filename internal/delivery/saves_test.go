@@ -168,22 +168,23 @@ func TestSaveAllAtATouch(t *testing.T) {
 	})
 }
 
-// TestWritesTakeTurns: the first writes of many jobs that started together take turns, and each gives its place to the next. A stop ends
-// the wait for a place.
+// TestWritesTakeTurns: the first small writes of many jobs that started together take turns, and each gives its place to the next. A stop
+// ends the wait for a place. Large states wait for none.
 func TestWritesTakeTurns(t *testing.T) {
 	const n, places = 100, 32
 	for name, row := range map[string]struct {
-		reports bool
-		due     time.Duration
-		stops   bool
+		size   int // of the state, 0 for none
+		due    time.Duration
+		stops  bool
+		atOnce int
 	}{
-		"touches": {false, 10 * time.Second, false}, "touches and a stop": {false, 10 * time.Second, true},
-		"saves": {true, 5 * time.Second, false},
+		"touches": {0, 10 * time.Second, false, places}, "touches and a stop": {0, 10 * time.Second, true, places},
+		"saves": {rig.SmallState, 5 * time.Second, false, places}, "large saves": {rig.SmallState + 1, 5 * time.Second, false, n},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
-				if row.reports {
-					j.Report(job.Progress{State: []byte("s")})
+				if row.size > 0 {
+					j.Report(job.Progress{State: make([]byte, row.size)})
 				}
 				<-ctx.Done()
 				return nil, context.Cause(ctx)
@@ -212,12 +213,12 @@ func TestWritesTakeTurns(t *testing.T) {
 				slices.Sort(writes)
 				// A place that is not left is free after 200 ms.
 				want := []time.Duration{0}
-				if !row.stops {
+				if !row.stops && row.atOnce < n {
 					want = []time.Duration{0, 10 * time.Millisecond, 20 * time.Millisecond, 30 * time.Millisecond}
 				}
-				if got := slices.Compact(slices.Clone(writes)); !slices.Equal(got, want) || writes[min(places, len(writes))-1] != 0 ||
-					len(writes) > places && writes[places] == 0 {
-					t.Errorf("%d writes at %s, want %d at each of %s", len(writes), got, places, want)
+				if got := slices.Compact(slices.Clone(writes)); !slices.Equal(got, want) || writes[min(row.atOnce, len(writes))-1] != 0 ||
+					len(writes) > row.atOnce && writes[row.atOnce] == 0 {
+					t.Errorf("%d writes at %s, want %d at each of %s", len(writes), got, row.atOnce, want)
 				}
 				if c := b.Counts(); c != (delivery.Counts{Released: n}) || b.visible() != n {
 					t.Errorf("counts = %+v, %d visible messages; want %d jobs released", c, b.visible(), n)
