@@ -486,3 +486,29 @@ func TestInvalidEnvelope(t *testing.T) {
 		}
 	})
 }
+
+// TestDefaultKind: a worker with a default kind runs a message that is no envelope as a job of that kind. Envelopes keep their kind, and
+// an envelope that cannot be read goes to the poison queue.
+func TestDefaultKind(t *testing.T) {
+	var ran []string
+	run := func(kind string) job.Handler {
+		return job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
+			ran = append(ran, kind+" "+string(j.Payload))
+			return nil, nil
+		})
+	}
+	onBench(t, job.Kinds{"k": run("k"), "plain": run("plain")}, func(t *testing.T, b *bench) {
+		b.Put("a", "k", `"own"`)
+		b.PutText(`{"v":99,"id":"b","kind":"k"}`)
+		b.PutText("resize image 7")
+		for range 3 {
+			b.runOne()
+		}
+		if diff := cmp.Diff([]string{`k "own"`, "plain resize image 7"}, ran); diff != "" {
+			t.Errorf("runs (-want +got)\n%s", diff)
+		}
+		if poison := b.PoisonMessages(); len(poison) != 1 || poison[0].ID != "b" || b.MessagesLeft() != 0 {
+			t.Errorf("poison messages = %+v with %d messages left, want the unreadable one", poison, b.MessagesLeft())
+		}
+	}, func(b *bench) { b.config.DefaultKind = "plain" })
+}
