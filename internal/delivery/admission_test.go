@@ -437,6 +437,42 @@ func TestWaitForPayloadMemory(t *testing.T) {
 	})
 }
 
+// TestPayloadMemoryIsFreed: the memory of a payload is free again once the handler drops it, the job has ended, or the job is not started.
+func TestPayloadMemoryIsFreed(t *testing.T) {
+	for name, running := range map[string]bool{"dropped": true, "done": false, "not started": false} {
+		t.Run(name, func(t *testing.T) {
+			kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
+				if name == "dropped" {
+					j.DropPayload()
+					return nil, sleeps(ctx, time.Minute)
+				}
+				return nil, nil
+			})
+			onBench(t, kinds, func(t *testing.T, b *bench) {
+				for _, id := range []string{"a", "b"} {
+					b.PutLarge(id, "k", make([]byte, 600<<10)) // of 1 MiB
+				}
+				if name == "not started" {
+					if err := b.Payloads.Discard(t.Context(), decoded(t, b.Server.Messages(b.Names.Queue)[0].Text)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				first := b.begin(b.claim())
+				time.Sleep(time.Second)
+				second := b.begin(b.claim())
+				time.Sleep(time.Second)
+				if got := len(b.Running()) == 2; got != running || !running && b.Record("b").Status != checkpoint.Done ||
+					b.lines("job waits for memory: the payloads of other jobs take all of it (--payload-memory)") != 0 {
+					t.Errorf("both jobs run: %t, record of the second %q; want %t, and that none waits", got, b.Record("b").Status, running)
+				}
+				b.drainNow(10 * time.Second)
+				first()
+				second()
+			})
+		})
+	}
+}
+
 // TestPayloadThatIsGone: a job whose payload blob is gone is poison, also if it has an open record, and its message is removed if its
 // record shows that the job is done.
 func TestPayloadThatIsGone(t *testing.T) {

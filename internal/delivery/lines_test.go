@@ -7,8 +7,25 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/job"
 )
+
+// TestLinesOfAHandler: a line of a handler names its job and the claim.
+func TestLinesOfAHandler(t *testing.T) {
+	kinds := handle(func(ctx context.Context, _ *job.Job) ([]byte, error) {
+		job.Logger(ctx).InfoContext(ctx, "halfway", "step", 3)
+		return nil, nil
+	})
+	onBench(t, kinds, func(t *testing.T, b *bench) {
+		b.putOpen("a", "k", checkpoint.Snapshot{State: []byte("s")})
+		b.runOne()
+		found := b.log.Find("halfway")
+		if len(found) != 1 || found[0]["job_id"] != "a" || found[0]["kind"] != "k" || found[0]["generation"] != 2.0 || found[0]["step"] != 3.0 {
+			t.Errorf("lines = %v, want one with the job, its kind, generation 2 and the step", found)
+		}
+	})
+}
 
 // TestLinesOfEnds: the line about the end of a delivery has its figures, and a field for outputs only if there are some.
 func TestLinesOfEnds(t *testing.T) {

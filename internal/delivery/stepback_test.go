@@ -48,17 +48,18 @@ func (b *bench) putTwoStates(id string, failures int) {
 func TestStartsOfAJobWithTwoStates(t *testing.T) {
 	const warning = "state before the last not restored; the job resumes from the last one"
 	for name, row := range map[string]struct {
-		failures         int
+		failures, limit  int
 		damaged, refused bool
 		state            string
 		steps, warnings  int
 	}{
-		"as usual":                       {0, false, false, "second", 0, 0},
-		"damaged":                        {0, true, false, "first", 1, 0},
-		"before the last attempt":        {1, false, false, "second", 0, 0},
-		"the last attempt":               {2, false, false, "first", 1, 0},
-		"the last attempt, damaged":      {2, true, false, "first", 1, 0},
-		"the last attempt, none to read": {2, false, true, "second", 0, 1},
+		"as usual":                       {0, 3, false, false, "second", 0, 0},
+		"the only attempt":               {0, 1, false, false, "second", 0, 0},
+		"damaged":                        {0, 3, true, false, "first", 1, 0},
+		"before the last attempt":        {1, 3, false, false, "second", 0, 0},
+		"the last attempt":               {2, 3, false, false, "first", 1, 0},
+		"the last attempt, damaged":      {2, 3, true, false, "first", 1, 0},
+		"the last attempt, none to read": {2, 3, false, true, "second", 0, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found := ""
@@ -67,7 +68,8 @@ func TestStartsOfAJobWithTwoStates(t *testing.T) {
 				found = string(state)
 				return nil, nil
 			})
-			onBench(t, job.Kinds{"k": job.KeepPreviousState(job.WithLimits(run, job.Limits{MaxFailures: 3}))}, func(t *testing.T, b *bench) {
+			kinds := job.Kinds{"k": job.KeepPreviousState(job.WithLimits(run, job.Limits{MaxFailures: row.limit}))}
+			onBench(t, kinds, func(t *testing.T, b *bench) {
 				b.putTwoStates("a", row.failures)
 				if row.damaged {
 					b.damage("a")
