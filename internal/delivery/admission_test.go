@@ -87,10 +87,10 @@ func TestKindOfAnotherWorker(t *testing.T) {
 		b.Put("a", "other", "")
 		hidden := func() time.Duration {
 			t.Helper()
-			begun := time.Now()
 			if got := b.runOne(); got == delivery.Ran {
 				t.Errorf("result = %d, want the message requeued", got)
 			}
+			begun := time.Now()
 			b.WaitFor("the message", 10*time.Minute, func() bool { return b.visible() == 1 })
 			return time.Since(begun)
 		}

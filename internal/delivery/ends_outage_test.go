@@ -136,9 +136,15 @@ func endInAnOutage(t *testing.T, kinds job.Kinds, put func(b *bench), at int, re
 		for _, p := range b.PoisonMessages() {
 			reason += p.Reason
 		}
+		added := 0
+		for _, m := range b.Server.Messages(b.Names.Queue) {
+			if m.ID != lease.ID {
+				added++
+			}
+		}
 		end = fmt.Sprintf("record %s %q, generation %d, %d failures, %d interruptions, %d outputs, "+
-			"%d states left out; %d messages, %d visible; poison %q; %d outcomes",
-			r.Status, r.Reason, r.Generation, r.FailuresTotal, r.Interruptions, r.Outputs.Files, b.counter.WithPrefix("left out"), b.MessagesLeft(), b.visible(), reason,
+			"%d states left out; %d messages, %d visible, %d of them new; poison %q; %d outcomes",
+			r.Status, r.Reason, r.Generation, r.FailuresTotal, r.Interruptions, r.Outputs.Files, b.counter.WithPrefix("left out"), b.MessagesLeft(), b.visible(), added, reason,
 			b.counter.WithPrefix("ended "))
 	})
 	return end, calls

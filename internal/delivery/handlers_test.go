@@ -66,6 +66,11 @@ func TestWhoMeets(t *testing.T) {
 	if best, _ := (Sample{at: now, Workers: alike}).whoMeets("render", "jobs", "linux-6.12", "asking", now); best != presence.HasIt {
 		t.Errorf("whoMeets beside a worker that does = %d, want %d", best, presence.HasIt)
 	}
+	for needs, want := range map[string]bool{"linux-6.1": false, "linux-6.12": true} { // the first is met by the asking worker alone
+		if got := (Sample{at: now, Workers: alike}).metLately("render", "jobs", needs, "asking", now, time.Hour); got != want {
+			t.Errorf("another worker met %s lately: %t, want %t", needs, got, want)
+		}
+	}
 }
 
 func TestUnknownForLong(t *testing.T) {

@@ -178,10 +178,16 @@ func TestStopsOfAFetch(t *testing.T) {
 // TestInputsThatAreGone: a job whose inputs are gone is poison, and a further message of it is removed if the job was done before.
 func TestInputsThatAreGone(t *testing.T) {
 	for name, row := range map[string]struct {
-		done   bool
-		status checkpoint.Status
-		poison int
-	}{"done": {true, checkpoint.Done, 0}, "not done": {false, checkpoint.Poison, 1}} {
+		done       bool
+		released   bool // a record of an earlier message
+		resumes    bool // as the message says
+		status     checkpoint.Status
+		poison     int
+		generation int
+	}{
+		"done": {true, false, false, checkpoint.Done, 0, 1}, "not done": {false, false, false, checkpoint.Poison, 1, 1},
+		"released": {false, true, false, checkpoint.Poison, 1, 2}, "resumes": {false, true, true, checkpoint.Poison, 1, 2},
+	} {
 		t.Run(name, func(t *testing.T) {
 			folder := t.TempDir()
 			onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
@@ -195,9 +201,23 @@ func TestInputsThatAreGone(t *testing.T) {
 				if _, err := b.Account(b.Server.Transport()).Container("data").NewBlobClient("in").Delete(t.Context(), nil); err != nil {
 					t.Fatal(err)
 				}
+				if row.released {
+					e := decoded(t, text)
+					if err := b.Records.Fresh(former(e), "vm_9-boot-1").Release(t.Context(), checkpoint.Snapshot{State: []byte("s")}); err != nil {
+						t.Fatal(err)
+					}
+					if row.resumes {
+						b.clear()
+						e.Resume = true
+						b.put(e)
+					}
+				}
 				b.restarted()
 				b.runOne()
 				r := b.Record("a")
+				if r.Generation != row.generation {
+					t.Errorf("record of generation %d, want %d", r.Generation, row.generation)
+				}
 				if r.Status != row.status || b.MessagesLeft() != 0 || len(b.PoisonMessages()) != row.poison {
 					t.Errorf("record = %s %q, %d messages, %d in the poison queue; want %s, none, %d", r.Status, r.Reason, b.MessagesLeft(),
 						len(b.PoisonMessages()), row.status, row.poison)
@@ -208,6 +228,26 @@ func TestInputsThatAreGone(t *testing.T) {
 			}, withCache(folder, 1<<20))
 		})
 	}
+}
+
+// TestInputsOfAnUnknownHash: a job with a state whose record does not say what its inputs were continues from it.
+func TestInputsOfAnUnknownHash(t *testing.T) {
+	folder := t.TempDir()
+	onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
+		b.PutData("in", "text")
+		b.PutWithInputs("a", "k", oneInput)
+		e := decoded(t, b.Server.Messages(b.Names.Queue)[0].Text)
+		if err := b.Records.Fresh(former(e), "vm_9-boot-1").Release(t.Context(), checkpoint.Snapshot{State: []byte("s")}); err != nil {
+			t.Fatal(err)
+		}
+		b.clear()
+		e.Resume = true
+		b.put(e)
+		b.runOne()
+		if r := b.Record("a"); r.Status != checkpoint.Done || b.counter.WithPrefix("started resumed") != 1 {
+			t.Errorf("record = %s %q, want it done from its state", r.Status, r.Reason)
+		}
+	}, withCache(folder, 1<<20))
 }
 
 // restarted replaces the worker's runner by a new one, as a restart of the process does.

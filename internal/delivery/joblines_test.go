@@ -2,6 +2,8 @@ package delivery
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"testing"
@@ -30,6 +32,9 @@ func TestLineSubject(t *testing.T) {
 			if got.String() != want.String() {
 				t.Errorf("lines:\n%swant:\n%s", &got, &want)
 			}
+			if err := row.subject.Handler(full{base(&got)}).Handle(t.Context(), slog.Record{}); err == nil {
+				t.Error("a line that cannot be written is no error")
+			}
 		})
 	}
 }
@@ -42,6 +47,11 @@ func base(out *bytes.Buffer) slog.Handler {
 		return a
 	}})
 }
+
+// full is a handler without room for a line.
+type full struct{ slog.Handler }
+
+func (full) Handle(context.Context, slog.Record) error { return errors.New("no room") }
 
 // logTo logs lines in each way that a logger has.
 func logTo(log *slog.Logger) {
@@ -92,11 +102,17 @@ func TestLineLimit(t *testing.T) {
 
 // TestLineLimitForgets: a line whose minute is over gives its room to another kind, unless lines were left out since.
 func TestLineLimitForgets(t *testing.T) {
-	var l, full lineLimit
+	var l, full, other lineLimit
 	at := time.Date(2026, 3, 9, 12, 0, 0, 0, time.UTC)
 	for i := range limitKinds {
 		l.Allow(fmt.Sprint("kind-", i), at)
 		full.Allow(fmt.Sprint("kind-", i), at)
+		other.Allow(fmt.Sprint("kind-", i), at)
+	}
+	for i := range 2 { // while there is no room for other kinds
+		if due, _ := other.Allow("kind-1", at.Add(limitPeriod)); due != (i == 0) {
+			t.Errorf("line %d of a kind that has one, after a minute: due %t, want the first", i+1, due)
+		}
 	}
 	for i, kind := range []string{"x", "y", "x"} {
 		if due, _ := full.Allow(kind, at.Add(limitPeriod)); due != (i < 2) {

@@ -75,6 +75,24 @@ func TestKindOfNoWorkerAgain(t *testing.T) {
 	})
 }
 
+// TestStopBeforeAKindIsPoison: a message whose kind no worker has had for an hour, and whose record cannot be read, is released when the
+// worker stops.
+func TestStopBeforeAKindIsPoison(t *testing.T) {
+	onBench(t, job.Kinds{"render": rig.Echo}, func(t *testing.T, b *bench) {
+		b.put(queue.Envelope{ID: "a", Kind: "other", PutBackSince: time.Now().Add(-2 * time.Hour)})
+		lease := b.claim()
+		end := b.down(on(b.Names.Records, storage.OpGetBlobProperties))
+		wait := b.begin(lease)
+		time.Sleep(5 * time.Second)
+		b.drainNow(10 * time.Second)
+		wait()
+		end()
+		if n := b.counter.Of("ended released")["ended released"]; n != 1 || b.visible() != 1 || len(b.PoisonMessages()) != 0 {
+			t.Errorf("released %d times, %d visible messages, %d in the poison queue; want once, one, none", n, b.visible(), len(b.PoisonMessages()))
+		}
+	})
+}
+
 // TestFarMoreFailures: the circuit breaker of a kind opens if far more of its jobs fail here than on other machines, although
 // some succeed.
 func TestFarMoreFailures(t *testing.T) {

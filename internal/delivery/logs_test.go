@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"path"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -123,6 +125,60 @@ func TestLogInADrain(t *testing.T) {
 					t.Errorf("%d lines, %d visible messages, lines %q; want all lines: %t, one, %q", got, b.visible(), b.levels(), row.stored,
 						row.levels)
 				}
+			})
+		})
+	}
+}
+
+// TestLogsComeLastInADrain: a job's log is written after the other jobs are released, if the worker stops, and at once if the job alone is
+// stopped.
+func TestLogsComeLastInADrain(t *testing.T) {
+	for name, drains := range map[string]bool{"a drain": true, "one job": false} {
+		t.Run(name, func(t *testing.T) {
+			prints := job.HandlerFunc(func(ctx context.Context, _ *job.Job) ([]byte, error) {
+				<-ctx.Done()
+				printLines(ctx, "a", manyLines)
+				return nil, context.Cause(ctx)
+			})
+			kinds := job.Kinds{"k": &rig.SteadyReporter{}, "prints": job.WithLimits(prints, job.Limits{MaxSilence: time.Minute})}
+			onBench(t, kinds, func(t *testing.T, b *bench) {
+				var mu sync.Mutex
+				var stopped, written time.Time
+				b.Server.OnCall(func(c storage.Call) storage.Fault {
+					mu.Lock()
+					defer mu.Unlock()
+					switch {
+					case writesLog(c) && !stopped.IsZero():
+						written = time.Now()
+					case path.Base(c.Blob) == "b" && !stopped.IsZero():
+						return storage.Fault{Before: 100 * time.Millisecond}
+					}
+					return storage.Fault{}
+				})
+				b.Put("a", "prints", "")
+				first := b.begin(b.claim())
+				b.Put("b", "k", "")
+				second := b.begin(b.claim())
+				time.Sleep(59 * time.Second)
+				mu.Lock()
+				stopped = time.Now()
+				mu.Unlock()
+				after := time.Second // the rest of the minute
+				if drains {
+					b.drainNow(10 * time.Second)
+					after = 100 * time.Millisecond
+				}
+				first()
+				mu.Lock()
+				took := written.Sub(stopped)
+				mu.Unlock()
+				if took != after || len(b.Running()) == 0 != drains {
+					t.Errorf("the log was written %s after the stop, %d jobs run; want %s", took, len(b.Running()), after)
+				}
+				if !drains {
+					b.drainNow(10 * time.Second)
+				}
+				second()
 			})
 		})
 	}

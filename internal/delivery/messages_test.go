@@ -234,6 +234,19 @@ func TestKindAtItsLimit(t *testing.T) {
 	})
 }
 
+// TestStopAtTheLimit: a job that waits for a slot of its kind is released when the worker stops.
+func TestStopAtTheLimit(t *testing.T) {
+	run := job.HandlerFunc(func(ctx context.Context, _ *job.Job) ([]byte, error) { return nil, sleeps(ctx, time.Hour) })
+	onBench(t, job.Kinds{"k": job.WithLimits(run, job.Limits{Concurrency: 1})}, func(t *testing.T, b *bench) {
+		wait := b.beginMany(2)
+		time.Sleep(3 * time.Second)
+		b.drainNow(10 * time.Second)
+		if wait(); b.visible() != 2 || b.Counts() != (delivery.Counts{Released: 2}) || b.counter.WithPrefix("started") != 1 {
+			t.Errorf("%d visible messages, %+v, %d starts; want both released, one started", b.visible(), b.Counts(), b.counter.WithPrefix("started"))
+		}
+	})
+}
+
 // TestDuplicates: a second message of a job waits for the end of the first for two seconds, and then is put back; a message of
 // a job that is done is removed.
 func TestDuplicates(t *testing.T) {

@@ -189,6 +189,22 @@ func TestOutcomeOf(t *testing.T) {
 	}
 }
 
+// TestClassOfAnEnd: the largest result is no failure, and neither is an error of a job that another worker has.
+func TestClassOfAnEnd(t *testing.T) {
+	for want, end := range map[string]runEnd{
+		"":             {result: make([]byte, job.MaxResult)},
+		failedTooLarge: {result: make([]byte, job.MaxResult+1)},
+		failedByError:  {err: errors.New("no")},
+	} {
+		if got := end.failureClass(); got != want {
+			t.Errorf("class of a result of %d bytes with %v = %q, want %q", len(end.result), end.err, got, want)
+		}
+		if end.conflict = (&checkpoint.ConflictError{}); end.failureClass() != "" {
+			t.Errorf("class %q in spite of a conflict, want none", end.failureClass())
+		}
+	}
+}
+
 func TestBackoff(t *testing.T) {
 	usual := job.Limits{}.WithDefaults()
 	want := []time.Duration{10, 20, 40, 80, 160, 320, 600, 600}

@@ -3,6 +3,8 @@ package delivery_test
 import (
 	"cmp"
 	"context"
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -65,11 +67,18 @@ func TestCancelCheck(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.announce("a")
-		if got := wait(); got != delivery.Ran || work.stop == nil || work.stop.Reason != job.Cancelled || b.MessagesLeft() != 0 {
+		announced := time.Now()
+		if got := wait(); time.Since(announced) != 0 || got != delivery.Ran || work.stop == nil || work.stop.Reason != job.Cancelled || b.MessagesLeft() != 0 {
 			t.Errorf("result %d, stop %v, %d messages left; want it cancelled, and no message", got, work.stop, b.MessagesLeft())
 		}
+		b.Follow(&control.Document{}) // the cancels are old
+		writes := b.counted(storage.OpPutBlob)
 		b.Put("b", "echo", "")
-		if b.runOne(); b.Record("b").Ledger.Overhead > time.Second {
+		b.runOne()
+		if n := b.counted(storage.OpPutBlob) - writes; n != 1 {
+			t.Errorf("%d writes for a job of a generated id, want its end alone", n)
+		}
+		if b.Record("b").Ledger.Overhead > time.Second {
 			t.Errorf("overhead of the next job = %s, want none for the time of a job whose end was not written", b.Record("b").Ledger.Overhead)
 		}
 	})
@@ -321,25 +330,62 @@ func TestAcquiredElsewhere(t *testing.T) {
 	}
 }
 
-// TestStopBeforeTheRecordIsRead: a job whose record cannot be read is released when the worker stops.
-func TestStopBeforeTheRecordIsRead(t *testing.T) {
-	onBench(t, job.Kinds{"echo": rig.Echo}, func(t *testing.T, b *bench) {
-		b.putOpen("a", "echo", checkpoint.Snapshot{State: []byte("s")})
-		lease := b.claim()
-		end := b.down(on(b.Names.Records, storage.OpGetBlobProperties))
-		wait := b.begin(lease)
-		time.Sleep(5 * time.Second)
-		before := b.lines("storage is unavailable; trying again")
-		b.drainNow(10 * time.Second)
-		wait()
-		end()
-		if got := b.lines("storage is unavailable; trying again"); before == 0 || got != before {
-			t.Errorf("%d lines about repeats before the stop, %d after it; want some, and no more", before, got)
-		}
-		if r := b.Record("a"); r.Status != checkpoint.Open || r.Generation != 1 || b.visible() != 1 || b.counter.WithPrefix("started") != 0 ||
-			b.counter.Of("ended released")["ended released"] != 1 {
-			t.Errorf("record = %s of generation %d, %d visible messages, %d starts; want it open, 1, one, none", r.Status, r.Generation,
-				b.visible(), b.counter.WithPrefix("started"))
+// TestStopBeforeTheStart: a job whose record, state or list of outputs cannot be read is released when the worker stops, and a call that
+// ends for that is not announced as one that is repeated.
+func TestStopBeforeTheStart(t *testing.T) {
+	for name, row := range map[string]struct {
+		hangs      func(b *bench) func(c storage.Call) bool
+		generation int
+	}{
+		"the record":  {func(b *bench) func(storage.Call) bool { return on(b.Names.Records, storage.OpGetBlobProperties) }, 1},
+		"the state":   {func(b *bench) func(storage.Call) bool { return on(b.Names.Records, storage.OpGetBlob) }, 2},
+		"the outputs": {func(b *bench) func(storage.Call) bool { return on(b.Names.Outputs, storage.OpGetBlob) }, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run := func(ctx context.Context, j *job.Job) ([]byte, error) {
+				j.Report(job.Progress{State: []byte("s")})
+				return nil, errors.Join(j.SendOutput(ctx, "x", strings.NewReader("x")), job.Interrupted(errors.New("wait")))
+			}
+			onBench(t, job.Kinds{"k": job.WithLimits(job.HandlerFunc(run), job.Limits{Backoff: time.Second})}, func(t *testing.T, b *bench) {
+				b.Put("a", "k", "")
+				b.runOne()
+				time.Sleep(2 * time.Second)
+				lease := b.claim()
+				b.delay(time.Hour, row.hangs(b))
+				wait := b.begin(lease)
+				time.Sleep(5 * time.Second)
+				b.drainNow(10 * time.Second)
+				wait()
+				b.Server.OnCall(nil)
+				r := b.Record("a")
+				if r.Status != checkpoint.Open || r.Generation != row.generation || !r.HasState() || r.Outputs.Files != 1 || b.visible() != 1 {
+					t.Errorf("record = %s of generation %d, state %t, %d outputs, %d visible messages; want it open, %d, as before, one", r.Status,
+						r.Generation, r.HasState(), r.Outputs.Files, b.visible(), row.generation)
+				}
+				if n := b.counter.Of("ended released")["ended released"]; n != 2 || b.counter.WithPrefix("started") != 1 ||
+					b.lines("storage is unavailable; trying again") != 0 {
+					t.Errorf("%d releases, %d starts, %d lines about a repeat; want 2, one, none", n, b.counter.WithPrefix("started"),
+						b.lines("storage is unavailable; trying again"))
+				}
+			})
+		})
+	}
+}
+
+// TestTakenOverAtTheEnd: a job whose record another worker took is dropped at once when its result cannot be recorded.
+func TestTakenOverAtTheEnd(t *testing.T) {
+	kinds := handle(func(ctx context.Context, _ *job.Job) ([]byte, error) {
+		return []byte("ours"), sleeps(ctx, 14*time.Second)
+	})
+	onBench(t, kinds, func(t *testing.T, b *bench) {
+		b.Put("a", "k", "")
+		begun := time.Now()
+		wait := b.begin(b.claim())
+		time.Sleep(12 * time.Second)
+		b.loseWorker("a")
+		if wait(); b.counter.Of("ended dropped")["ended dropped"] != 1 || time.Since(begun) != 14*time.Second ||
+			b.lines("storage is unavailable; trying again") != 0 || b.lines("storage refused the call; trying again") != 0 {
+			t.Errorf("ended after %s, want it dropped at once, without a repeat", time.Since(begun))
 		}
 	})
 }

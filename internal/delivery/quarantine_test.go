@@ -94,6 +94,10 @@ func TestQuarantineOfOne(t *testing.T) {
 // job to others until it has run for a minute.
 func TestCrashesInARow(t *testing.T) {
 	onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
+		b.putCrashed("fifty", 50, false)
+		if b.runOne(); b.Record("fifty").Status != checkpoint.Poison || !strings.Contains(b.Record("fifty").Reason, "50 unclean exits in a row before") {
+			t.Errorf("record after 50 early exits = %s %q, want poison at once", b.Record("fifty").Status, b.Record("fifty").Reason)
+		}
 		b.putCrashed("early", 5, false)
 		if b.runOne(); b.Record("early").Generation != 5 || b.lines(
 			"job left to a worker that has run for longer: the last workers died soon after they started it") != 1 {
@@ -107,12 +111,12 @@ func TestCrashesInARow(t *testing.T) {
 		b.runOne()
 		b.putCrashed("ten", rig.MaxChargedExits, true)
 		b.runOne()
-		if b.Record("nine").Status != checkpoint.Done || b.Record("ten").Status != checkpoint.Poison || len(b.PoisonMessages()) != 1 ||
+		if b.Record("nine").Status != checkpoint.Done || b.Record("ten").Status != checkpoint.Poison || len(b.PoisonMessages()) != 2 ||
 			!strings.Contains(b.Record("ten").Reason, "10 unclean exits in a row without progress") {
 			t.Errorf("records = %s, %s %q; want done, poison", b.Record("nine").Status, b.Record("ten").Status, b.Record("ten").Reason)
 		}
-		if b.counter.Of("failed k, exits")["failed k, exits"] != 1 {
-			t.Error("the observer got no failure by exits")
+		if b.counter.Of("failed k, exits")["failed k, exits"] != 2 {
+			t.Error("the observer did not get both failures by exits")
 		}
 	})
 }

@@ -438,6 +438,26 @@ func TestLastAttemptStepsBack(t *testing.T) {
 	})
 }
 
+// TestOutputThatIsNotSent: an output that cannot be sent before the worker stops is an error for its handler.
+func TestOutputThatIsNotSent(t *testing.T) {
+	var failed error
+	kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
+		failed = j.SendOutput(ctx, "x", strings.NewReader("x"))
+		return nil, failed
+	})
+	onBench(t, kinds, func(t *testing.T, b *bench) {
+		b.down(on(b.Names.Outputs, storage.OpPutBlob))
+		b.Put("a", "k", "")
+		wait := b.begin(b.claim())
+		time.Sleep(20 * time.Second)
+		b.drainNow(10 * time.Second)
+		if wait(); failed == nil || b.Record("a").Outputs.Files != 0 || b.counter.WithPrefix("output sent") != 0 || b.visible() != 1 {
+			t.Errorf("send of the output = %v, %d outputs, %d visible messages; want an error, none, one", failed, b.Record("a").Outputs.Files,
+				b.visible())
+		}
+	})
+}
+
 // TestOutputsAtTheEnd: a release and a commit name the outputs that were sent without a state, a failure does not. The
 // list of the outputs is stored before, however many tries that takes.
 func TestOutputsAtTheEnd(t *testing.T) {

@@ -58,6 +58,7 @@ func TestStartsOfAJobWithTwoStates(t *testing.T) {
 		"damaged":                        {0, 3, true, false, "first", 1, 0},
 		"before the last attempt":        {1, 3, false, false, "second", 0, 0},
 		"the last attempt":               {2, 3, false, false, "first", 1, 0},
+		"the last of two":                {1, 2, false, false, "first", 1, 0},
 		"the last attempt, damaged":      {2, 3, true, false, "first", 1, 0},
 		"the last attempt, none to read": {2, 3, false, true, "second", 0, 1},
 	} {
