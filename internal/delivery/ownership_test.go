@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -296,12 +297,13 @@ func TestAcquiredElsewhere(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, job.Kinds{"echo": rig.Echo}, func(t *testing.T, b *bench) {
 				b.putOpen("a", "echo", checkpoint.Snapshot{State: []byte("s")})
-				lease, writes := b.claim(), 0
+				lease := b.claim()
+				var writes atomic.Int64
 				b.Server.OnCall(func(c storage.Call) storage.Fault {
 					if !on(b.Names.Records, storage.OpSetBlobMetadata)(c) {
 						return storage.Fault{}
 					}
-					if writes++; writes > 1 {
+					if writes.Add(1) > 1 {
 						return storage.Fault{}
 					}
 					return storage.Fault{Before: 5 * time.Second}
