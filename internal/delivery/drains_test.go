@@ -190,7 +190,8 @@ func TestDepartureOfTheVM(t *testing.T) {
 					t.Errorf("running = %+v, want one job that began at %v", r, begun)
 				}
 				if row.gone > 0 {
-					v := preempt.Verdict{Action: preempt.DrainBy, Budget: row.gone - 3*time.Minute - 2*time.Second, Event: preempt.Event{ID: "e", Type: "Reboot"}}
+					budget := row.gone - 3*time.Minute - 2*time.Second
+					v := preempt.Verdict{Action: preempt.DrainBy, Budget: budget, Event: preempt.Event{ID: "e", Type: "Reboot"}}
 					b.config.Departure.Set(preempt.Decision{Verdict: v, Verdicts: []preempt.Verdict{v}}, time.Now())
 				}
 				if row.closed {

@@ -54,9 +54,11 @@ var ends = map[string]struct {
 		b.put(queue.Envelope{ID: "a", Kind: "k", ChosenID: true, Payload: queue.BytesPayload([]byte("2"))})
 	}, nil, nil},
 	"no envelope":    {func(b *bench) { b.PutText("resize image 7") }, nil, nil},
-	"would expire":   {func(b *bench) { b.PutText(`{"v":1,"id":"a","kind":"k","payload":1}`, time.Hour) }, errors.New("no"), nil},
-	"expires, break": {func(b *bench) { b.PutText(`{"v":1,"id":"a","kind":"k","payload":1}`, time.Hour) }, job.Interrupted(errors.New("w")), nil},
+	"would expire":   {putExpiring, errors.New("no"), nil},
+	"expires, break": {putExpiring, job.Interrupted(errors.New("w")), nil},
 }
+
+func putExpiring(b *bench) { b.PutText(`{"v":1,"id":"a","kind":"k","payload":1}`, time.Hour) }
 
 func oneAttempt(run job.Handler) job.Handler { return job.WithLimits(run, job.Limits{MaxFailures: 1}) }
 
@@ -150,8 +152,8 @@ func endInAnOutage(t *testing.T, kinds job.Kinds, put func(b *bench), at int, re
 		}
 		end = fmt.Sprintf("record %s %q, generation %d, %d failures, %d interruptions, %d outputs, "+
 			"%d states left out; %d messages, %d visible, %d of them new; poison %q; %d outcomes",
-			r.Status, r.Reason, r.Generation, r.FailuresTotal, r.Interruptions, r.Outputs.Files, b.counter.WithPrefix("left out"), b.MessagesLeft(), b.visible(), added, reason,
-			b.counter.WithPrefix("ended "))
+			r.Status, r.Reason, r.Generation, r.FailuresTotal, r.Interruptions, r.Outputs.Files, b.counter.WithPrefix("left out"),
+			b.MessagesLeft(), b.visible(), added, reason, b.counter.WithPrefix("ended "))
 	})
 	return end, calls
 }

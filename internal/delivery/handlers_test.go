@@ -128,7 +128,9 @@ func TestPutBackDelay(t *testing.T) {
 
 // TestMachineOf: all workers of a machine share the name of a worker without its last part.
 func TestMachineOf(t *testing.T) {
-	for worker, want := range map[string]string{"vm_0-boot-1": "vm_0-boot", "vm_0-boot-2": "vm_0-boot", "vm-1": "vm", "plain": "plain", "": "", "-1": ""} {
+	for worker, want := range map[string]string{
+		"vm_0-boot-1": "vm_0-boot", "vm_0-boot-2": "vm_0-boot", "vm-1": "vm", "plain": "plain", "": "", "-1": "",
+	} {
 		if got := machineOf(worker); got != want {
 			t.Errorf("machineOf(%q) = %q, want %q", worker, got, want)
 		}

@@ -242,7 +242,8 @@ func TestStopAtTheLimit(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		b.drainNow(10 * time.Second)
 		if wait(); b.visible() != 2 || b.Counts() != (delivery.Counts{Released: 2}) || b.counter.WithPrefix("started") != 1 {
-			t.Errorf("%d visible messages, %+v, %d starts; want both released, one started", b.visible(), b.Counts(), b.counter.WithPrefix("started"))
+			t.Errorf("%d visible messages, %+v, %d starts; want both released, one started", b.visible(), b.Counts(),
+				b.counter.WithPrefix("started"))
 		}
 	})
 }

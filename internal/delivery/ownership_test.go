@@ -69,7 +69,11 @@ func TestCancelCheck(t *testing.T) {
 		}
 		b.announce("a")
 		announced := time.Now()
-		if got := wait(); time.Since(announced) != 0 || got != delivery.Ran || work.stop == nil || work.stop.Reason != job.Cancelled || b.MessagesLeft() != 0 {
+		got := wait()
+		if took := time.Since(announced); took != 0 {
+			t.Errorf("ended %s after the announcement, want at once", took)
+		}
+		if got != delivery.Ran || work.stop == nil || work.stop.Reason != job.Cancelled || b.MessagesLeft() != 0 {
 			t.Errorf("result %d, stop %v, %d messages left; want it cancelled, and no message", got, work.stop, b.MessagesLeft())
 		}
 		b.Follow(&control.Document{}) // the cancels are old

@@ -95,8 +95,9 @@ func TestQuarantineOfOne(t *testing.T) {
 func TestCrashesInARow(t *testing.T) {
 	onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
 		b.putCrashed("fifty", 50, false)
-		if b.runOne(); b.Record("fifty").Status != checkpoint.Poison || !strings.Contains(b.Record("fifty").Reason, "50 unclean exits in a row before") {
-			t.Errorf("record after 50 early exits = %s %q, want poison at once", b.Record("fifty").Status, b.Record("fifty").Reason)
+		b.runOne()
+		if r := b.Record("fifty"); r.Status != checkpoint.Poison || !strings.Contains(r.Reason, "50 unclean exits in a row before") {
+			t.Errorf("record after 50 early exits = %s %q, want poison at once", r.Status, r.Reason)
 		}
 		b.putCrashed("early", 5, false)
 		if b.runOne(); b.Record("early").Generation != 5 || b.lines(

@@ -177,11 +177,12 @@ func TestRefusalInADrain(t *testing.T) {
 // TestStateThatIsNotSentInTime: a state that cannot be sent in three quarters of a drain's budget is left out, and the record is opened
 // without it. A state whose write took effect is not left out, although the worker learned that too late.
 func TestStateThatIsNotSentInTime(t *testing.T) {
+	noRole := &storage.Error{Status: 403, Code: "AuthorizationFailure", Message: "no"}
 	for name, row := range map[string]struct {
 		fault   storage.Fault // of the write with the state
 		leftOut int
 	}{
-		"refused":       {storage.Fault{Before: 10 * time.Millisecond, Refuse: &storage.Error{Status: 403, Code: "AuthorizationFailure", Message: "no"}}, 1},
+		"refused":       {storage.Fault{Before: 10 * time.Millisecond, Refuse: noRole}, 1},
 		"no reply":      {storage.Fault{Before: time.Hour}, 1},
 		"a late answer": {storage.Fault{After: time.Hour}, 0},
 	} {
