@@ -4,8 +4,10 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -28,6 +30,7 @@ func TestCleanups(t *testing.T) {
 			})
 			onBench(t, kinds, func(t *testing.T, bed *bench) {
 				b = bed
+				b.delay(time.Second, on(b.Names.Records, storage.OpPutBlob))
 				b.Put("a", "k", "")
 				if b.runOne(); status != checkpoint.Done || left != 0 {
 					t.Errorf("record at the cleanup = %q, %d messages; want done, none", status, left)
