@@ -230,7 +230,7 @@ func TestInputsThatAreGone(t *testing.T) {
 	}
 }
 
-// TestInputsOfAnUnknownHash: a job with a state whose record does not say what its inputs were continues from it.
+// TestInputsOfAnUnknownHash: a job whose record has a state, and no hash of its inputs, continues from its state.
 func TestInputsOfAnUnknownHash(t *testing.T) {
 	folder := t.TempDir()
 	onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {

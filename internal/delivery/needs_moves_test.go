@@ -114,7 +114,7 @@ func TestReleaseMovesToAMatch(t *testing.T) {
 	}
 }
 
-// TestReleaseThatDoesNotMove: a job that is released, and need not move, asks for no heartbeats, whatever its state needs.
+// TestReleaseThatDoesNotMove: a job that is released, and need not move, asks for no heartbeats, although its state has needs.
 func TestReleaseThatDoesNotMove(t *testing.T) {
 	onBench(t, job.Kinds{"k": steady{picky{"large"}}}, func(t *testing.T, b *bench) {
 		b.write(b.regular("vm_1-boot-1", "small"))

@@ -286,7 +286,7 @@ func TestAcquireIsRepeated(t *testing.T) {
 }
 
 // TestAcquiredElsewhere: a job whose record another worker acquires between the read and the acquiring write is not started, and its
-// message does what that record asks for.
+// message ends as the new record asks.
 func TestAcquiredElsewhere(t *testing.T) {
 	for name, row := range map[string]struct {
 		message string // of the other worker; empty for the same one
@@ -337,7 +337,7 @@ func TestAcquiredElsewhere(t *testing.T) {
 }
 
 // TestStopBeforeTheStart: a job whose record, state or list of outputs cannot be read is released when the worker stops, and a call that
-// ends for that is not announced as one that is repeated.
+// ends because of the stop is not announced as a repeated call.
 func TestStopBeforeTheStart(t *testing.T) {
 	for name, row := range map[string]struct {
 		hangs      func(b *bench) func(c storage.Call) bool

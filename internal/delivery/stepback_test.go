@@ -17,7 +17,7 @@ import (
 // putTwoStates enqueues a job whose record has the states "first" and "second", and failures in a row.
 func (b *bench) putTwoStates(id string, failures int) { b.putStates(id, failures, "first", "second") }
 
-// putStates enqueues a job that had some states, of which its record has two at most, and failures in a row.
+// putStates enqueues a job with some states, the last two in its record, and failures in a row.
 func (b *bench) putStates(id string, failures int, states ...string) {
 	b.T.Helper()
 	e := queue.Envelope{ID: id, Kind: "k", Resume: true}
