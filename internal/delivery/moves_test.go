@@ -473,13 +473,20 @@ func TestRiskOfARedelivery(t *testing.T) {
 // TestStaysOnDemand: a job on the on-demand queue is started there, and stays there when it is released, however often it was
 // interrupted and whatever its deadline.
 func TestStaysOnDemand(t *testing.T) {
+	for _, reason := range []string{"", "it moved here"} { // of the last release
+		t.Run(reason, func(t *testing.T) { staysOnDemand(t, reason) })
+	}
+}
+
+func staysOnDemand(t *testing.T, reason string) {
+	t.Helper()
 	const m = time.Minute
 	set := func(b *bench) { b.config.MoveAfter, b.config.Changeover = 1, 10*m }
 	onBench(t, job.Kinds{"k": &rig.SteadyReporter{}}, func(t *testing.T, b *bench) {
 		e := queue.Envelope{ID: "a", Kind: "k", Resume: true, EnqueuedAt: time.Now(), Deadline: time.Now().Add(45 * m), Estimate: 30 * m}
 		c := b.Records.Fresh(former(e), "vm_9-boot-1")
 		c.SetFacts(func(f checkpoint.Facts) checkpoint.Facts {
-			f.MoveReason = "it moved here"
+			f.MoveReason = reason
 			return f
 		})
 		there := b.config.Accounts[0].OnDemand
@@ -509,7 +516,7 @@ func TestStaysOnDemand(t *testing.T) {
 			t.Errorf("messages on the on-demand queue = %+v, want the one of before, visible", left)
 		}
 		r := b.Record("a")
-		if r.Status != checkpoint.Open || r.Interruptions != 2 || r.MoveReason != "it moved here" || b.counter.WithPrefix("moved") != 0 ||
+		if r.Status != checkpoint.Open || r.Interruptions != 2 || r.MoveReason != reason || b.counter.WithPrefix("moved") != 0 ||
 			b.counter.WithPrefix("started") != 1 || b.counter.Of("ended released")["ended released"] != 1 {
 			t.Errorf("record = %s after %d interruptions, moved because %q, %d starts; want it open after 2, as before, one", r.Status,
 				r.Interruptions, r.MoveReason, b.counter.WithPrefix("started"))
