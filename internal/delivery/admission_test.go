@@ -313,6 +313,7 @@ func TestSpansOfADelivery(t *testing.T) {
 	}{
 		"done":   {nil, "committed", "", "recover handler checkpoint commit process test-queue"},
 		"failed": {errors.New("out of luck"), "failed", "job failed: error", "recover handler checkpoint fail process test-queue"},
+		"break":  {job.Interrupted(errors.New("later")), "released", "", "recover handler checkpoint release process test-queue"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spans := tracetest.NewSpanRecorder()

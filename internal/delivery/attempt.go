@@ -180,9 +180,7 @@ func (a *attempt) conclude(ctx context.Context, end *runEnd) *outcome {
 	}
 	a.rec.recordMachine(end)
 	a.msg.runner.Observer.Returned()
-	out := decide(end, a.rec.after(a.rec.snapshot()), a.rules.limits)
-	out.failure = end.failureClass()
-	return out
+	return outcomeOfRun(end, a.rec.after(a.rec.snapshot()), a.rules.limits)
 }
 
 // writeAndAnswer makes the write that is due, and answers the save requests. If there

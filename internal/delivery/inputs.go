@@ -75,9 +75,7 @@ func (l *loader) afterFetch(ctx context.Context, err error) *outcome {
 	}
 	end := &runEnd{err: err}
 	l.rec.recordMachine(end)
-	out := decide(end, l.rec.after(checkpoint.Snapshot{}), l.rules.limits)
-	out.failure = end.failureClass()
-	return out
+	return outcomeOfRun(end, l.rec.after(checkpoint.Snapshot{}), l.rules.limits)
 }
 
 // tryInputs fetches the inputs, and tries again while storage is unavailable or blobs

@@ -155,6 +155,16 @@ func decide(e *runEnd, n checkpoint.Attempts, limits job.Limits) *outcome {
 	}
 }
 
+// outcomeOfRun is decide, with the class of the failure. An interruption is none, whatever error
+// the handler returned.
+func outcomeOfRun(e *runEnd, n checkpoint.Attempts, limits job.Limits) *outcome {
+	out := decide(e, n, limits)
+	if out.action != interrupted {
+		out.failure = e.failureClass()
+	}
+	return out
+}
+
 // succeeded is the outcome of a handler that returned no error.
 func succeeded(e *runEnd) *outcome {
 	switch {
