@@ -155,8 +155,8 @@ func decide(e *runEnd, n checkpoint.Attempts, limits job.Limits) *outcome {
 	}
 }
 
-// outcomeOfRun is decide, with the class of the failure. An interruption is none, whatever error
-// the handler returned.
+// outcomeOfRun is decide, with the class of the failure. An interruption is none, also with an
+// error.
 func outcomeOfRun(e *runEnd, n checkpoint.Attempts, limits job.Limits) *outcome {
 	out := decide(e, n, limits)
 	if out.action != interrupted {

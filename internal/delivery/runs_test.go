@@ -119,7 +119,7 @@ func TestReturnAfterAStop(t *testing.T) {
 		err      error
 		fraction float64 // reported after the stop
 		commits  bool
-		reason   string // a part of that of the release
+		reason   string // a part of the reason of the release
 	}{
 		"a result":            {[]byte("r"), nil, 0, true, ""},
 		"an empty result":     {[]byte{}, nil, 0, true, ""},
@@ -160,7 +160,7 @@ func TestReturnAfterAStop(t *testing.T) {
 }
 
 // TestSilence: reports that come in time keep a job running, also reports without a state. A silent job
-// is stopped as soon as its time is over, and fails whatever it returns.
+// is stopped as soon as its time is over, and fails with any return value.
 func TestSilence(t *testing.T) {
 	const limit = 20 * time.Second
 	var began, stopped time.Time
