@@ -111,10 +111,10 @@ test: ## go vet and tests, of long ones a sample, with the race detector where t
 		(set -x && cd $$module && go vet ./... && go test $$race $(TESTFLAGS) ./...) || exit 1; done
 
 # The parts of proof: workers in virtual time, which need a processor and no time, so that CI runs
-# them beside other tests; tests in real time; and what of COMPUTE starts workers, with the race
-# detector, which finds the same worker's races in make test too: CI leaves it to the nightly run.
+# them beside other tests; tests in real time; and the rest of COMPUTE with the race detector, whose
+# code other tests run with it: CI leaves that to the nightly run.
 PROOF ?= virtual real race
-WORKERS_COMPUTE := $(filter $(WORKER_TESTS)/%,$(COMPUTE))
+RACED := $(addprefix ./internal/,checkpoint program/archive)
 
 .PHONY: proof
 proof: $(addprefix proof-,$(PROOF)) ## long tests in full: all crash points, 200 histories, hours of virtual time, gigabytes (TESTFLAGS=...)
@@ -123,7 +123,7 @@ proof: $(addprefix proof-,$(PROOF)) ## long tests in full: all crash points, 200
 proof-virtual:
 	@list=$$(go run ./internal/test/proof/prooftests -in internal/test/worker $(LONGEST)) && race=$$(tools/race.sh) && set -x && \
 		SPOTWORKER_PROOF=full GOGC=400 go test -vet=off -timeout 60m $$list $(TESTFLAGS) && \
-		GOGC=400 go test $$race -vet=off -timeout 60m $(TESTFLAGS) $(filter-out $(WORKERS_COMPUTE),$(COMPUTE))
+		GOGC=400 go test $$race -vet=off -timeout 60m $(TESTFLAGS) $(RACED)
 proof-real:
 	@$(MAKE) --no-print-directory AT_ONCE=1 -j 2 proof-real-full proof-real-commands
 proof-real-full:
@@ -134,7 +134,7 @@ proof-real-commands:
 		go test $$race -vet=off -timeout 30m $(TESTFLAGS) $(COMMANDS)
 proof-race:
 	@race=$$(tools/race.sh) && set -x && \
-		GOGC=400 go test $$race -vet=off -timeout 60m $(TESTFLAGS) $(WORKERS_COMPUTE)
+		GOGC=400 go test $$race -vet=off -timeout 60m $(TESTFLAGS) $(filter-out $(RACED),$(COMPUTE))
 
 .PHONY: integration
 integration: ## tests against real components; those without theirs are skipped (TESTFLAGS=...)
