@@ -79,7 +79,7 @@ type Outcome struct {
 // WaitMany yields the outcome of each of the jobs when it has ended, in that order. An
 // error ends the sequence: the cause of ctx, a refusal that will not pass, or the last
 // error if storage has failed for ten minutes. None of this affects the jobs. If records
-// could not be read when ctx ended, the error wraps the cause and says so.
+// could not be read when ctx ended, the error also wraps the reason.
 //
 // It polls all records at once: a call for each job, or, for more than 64 jobs, one for
 // each 5,000 records of the deployment. Another call reads each result.

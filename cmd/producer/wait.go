@@ -68,10 +68,7 @@ func (w *waiting) run(ctx context.Context) error {
 	n := s.report.sum.Waited
 	s.report.note("%d done, %d poison, %d cancelled, %d pending, in %v",
 		n.Done, n.Poison, n.Cancelled, n.Pending, time.Since(began).Round(time.Millisecond))
-	pending := fmt.Sprintf("the jobs continue; not ended: %d of %d%s", n.Pending, all, w.open())
-	if unread, ok := errors.AsType[*producer.UnreadError](err); ok {
-		pending += unread.Remark()
-	}
+	pending := fmt.Sprintf("the jobs continue; not ended: %d of %d%s", n.Pending, all, w.open()) + producer.UnreadRemark(err)
 	switch {
 	case ctx.Err() != nil && err != nil:
 		return fmt.Errorf("interrupted; %s", pending)

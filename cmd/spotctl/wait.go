@@ -79,7 +79,7 @@ func (c *waitCommand) run(ctx context.Context, s *session) error {
 	case ctx.Err() != nil:
 		return fmt.Errorf("interrupted; the jobs continue: %s", some(ids, pending))
 	case errors.Is(err, errTimeout):
-		return fmt.Errorf("waited for %s; these jobs have not ended: %s%s", c.Timeout, some(ids, pending), unread(err))
+		return fmt.Errorf("waited for %s; these jobs have not ended: %s%s", c.Timeout, some(ids, pending), producer.UnreadRemark(err))
 	case err != nil:
 		return err
 	}
@@ -116,14 +116,6 @@ func (c *waitCommand) ids(ctx context.Context, in *bufio.Reader, deployment *cli
 		return nil, &cli.ConfigError{Err: errors.New("standard input has no ids")}
 	}
 	return ids, nil
-}
-
-// unread says that some of the jobs may have ended, if records could not be read.
-func unread(err error) string {
-	if e, ok := errors.AsType[*producer.UnreadError](err); ok {
-		return e.Remark()
-	}
-	return ""
 }
 
 // some names the first of the pending jobs.

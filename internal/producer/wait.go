@@ -75,12 +75,16 @@ func (e *UnreadError) Error() string {
 	return fmt.Sprintf("%v; records of jobs cannot be read, so that some may have ended: %v", e.Cause, e.Err)
 }
 
-// Remark is the end of a sentence about jobs that have not ended.
-func (e *UnreadError) Remark() string {
-	return fmt.Sprintf("; some may have, since their records cannot be read: %v", e.Err)
-}
-
 func (e *UnreadError) Unwrap() []error { return []error{e.Cause, e.Err} }
+
+// UnreadRemark is the end of a sentence about jobs that have not ended: empty unless err is an
+// [*UnreadError].
+func UnreadRemark(err error) string {
+	if e, ok := errors.AsType[*UnreadError](err); ok {
+		return fmt.Sprintf("; some may have, since their records cannot be read: %v", e.Err)
+	}
+	return ""
+}
 
 // Wait returns nil when all jobs have ended. It returns early with the cause of ctx, in an
 // [*UnreadError] if the last poll failed, with a refusal that will not pass, or with the last

@@ -11,30 +11,14 @@ import (
 	"github.com/spotworker/spotworker/internal/test/isolated"
 )
 
-// usersVariable marks the process that acts as a deployed worker.
-const usersVariable = "SPOTWORKER_TEST_SCRATCH_USERS"
-
 // TestLeftoversOfUsers: the remains of a dead worker's jobs are removed with their users'
 // rights, and programs that run during that time cannot enter them. The test runs in a
 // process like a deployed worker's: not root, with the capabilities of the unit alone.
-func TestLeftoversOfUsers(t *testing.T) { asWorker(t, leftoversOfUsers) }
-
-// asWorker runs a test in a process like a deployed worker's.
-func asWorker(t *testing.T, test func(t *testing.T)) {
-	t.Helper()
-	if os.Getenv(usersVariable) != "" {
-		test(t)
-		return
-	}
-	if out, err := isolated.AsWorker(t, isolated.WorkerCapabilities(), []string{usersVariable + "=1"}, "-test.count=1", "-test.run",
-		"^"+t.Name()+"$"); err != nil {
-		t.Errorf("%v:\n%s", err, out)
-	}
-}
+func TestLeftoversOfUsers(t *testing.T) { isolated.RunAsWorker(t, leftoversOfUsers) }
 
 // TestUserThatCannotBeEnded: a user whose rest cannot be removed at the end of its job is given
 // to no other job before it can, and then is: otherwise a worker runs out of users.
-func TestUserThatCannotBeEnded(t *testing.T) { asWorker(t, userThatCannotBeEnded) }
+func TestUserThatCannotBeEnded(t *testing.T) { isolated.RunAsWorker(t, userThatCannotBeEnded) }
 
 func userThatCannotBeEnded(t *testing.T) {
 	users := map[uint32]*sandbox.Users{}

@@ -12,22 +12,10 @@ import (
 	"github.com/spotworker/spotworker/internal/test/isolated"
 )
 
-// workerVariable marks the process that acts as a deployed worker.
-const workerVariable = "SPOTWORKER_TEST_SNAPSHOT_WORKER"
-
 // TestUnpackOddFolder: a program may have files whose names are no UTF-8, and may have taken
 // away its own right to write to its folders. The snapshot is restored nevertheless, by a worker
 // that is not root.
-func TestUnpackOddFolder(t *testing.T) {
-	if os.Getenv(workerVariable) != "" {
-		unpackOddFolder(t)
-		return
-	}
-	if out, err := isolated.AsWorker(t, isolated.WorkerCapabilities(), []string{workerVariable + "=1"}, "-test.count=1", "-test.run",
-		"^"+t.Name()+"$"); err != nil {
-		t.Errorf("%v:\n%s", err, out)
-	}
-}
+func TestUnpackOddFolder(t *testing.T) { isolated.RunAsWorker(t, unpackOddFolder) }
 
 func unpackOddFolder(t *testing.T) {
 	dir, job := t.TempDir(), t.TempDir()

@@ -97,6 +97,23 @@ func WorkerCapabilities() []uintptr {
 	return []uintptr{unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_KILL}
 }
 
+// workerVariable marks the process in which [RunAsWorker] runs its test.
+const workerVariable = "SPOTWORKER_TEST_AS_WORKER"
+
+// RunAsWorker runs the test in a process like a deployed worker's: not root, with the capabilities
+// of the unit alone. A failure there fails the caller, with the output.
+func RunAsWorker(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	if os.Getenv(workerVariable) != "" {
+		test(t)
+		return
+	}
+	out, err := AsWorker(t, WorkerCapabilities(), []string{workerVariable + "=1"}, "-test.count=1", "-test.run", "^"+t.Name()+"$")
+	if err != nil {
+		t.Errorf("%v:\n%s", err, out)
+	}
+}
+
 // AsWorker runs the test binary as a process like a deployed worker's: not root, with these
 // capabilities alone, in a folder of its own that other users may pass through, where its
 // temporary files are too. It skips the test unless this process is root's.
