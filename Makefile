@@ -26,11 +26,19 @@ SIGNING_KEY ?=
 # Modules beside this one, as a stranger's are.
 EXAMPLES := $(patsubst %/,%,$(dir $(wildcard examples/*/go.mod)))
 
-# Debian packages that integration tests need: iproute2 for a network of their
-# own, chromium for the page of spotctl web, spin for the model, prometheus for promtool, azure-cli to evict workers, wine and mingw to run Windows
-# programs, podman and runc to run the image, gromacs, john and lammps as jobs (qemu-user where the processor is too old for them), the others for a machine that systemd boots and for what is installed
-# there.
-DEBIAN_PACKAGES := iproute2 gromacs john lammps qemu-user spin prometheus azure-cli wine wine64 gcc-mingw-w64-x86-64-posix debootstrap systemd-container dbus shellcheck chromium rpm groff-base podman runc
+# Debian packages of make integration: a network of their own, a page in Chromium, the model's
+# checker, a machine that systemd boots.
+DEBIAN_PACKAGES := iproute2 chromium spin debootstrap systemd-container dbus shellcheck
+
+# What make nightly needs besides: promtool, the machine's own Azure CLI, Wine with a compiler,
+# containers, packages of a release, and real programs as jobs.
+NIGHTLY_PACKAGES := prometheus azure-cli wine wine64 gcc-mingw-w64-x86-64-posix podman runc rpm groff-base gromacs john lammps qemu-user
+
+# One mode of compilation for all but the race detector and Windows: packages that are compiled
+# once serve tests, programs and releases.
+GOFLAGS ?= -trimpath
+CGO_ENABLED ?= 0
+export GOFLAGS CGO_ENABLED
 
 .DEFAULT_GOAL := help
 
@@ -48,7 +56,7 @@ help: ## list the targets
 
 .PHONY: build
 build: ## build bin/worker, bin/producer, bin/spotctl and bin/lab
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION) -X github.com/spotworker/spotworker/internal/workercmd.version=$(VERSION)' -o bin/ $(BINARIES)
+	go build -ldflags '-s -w -X main.version=$(VERSION) -X github.com/spotworker/spotworker/internal/workercmd.version=$(VERSION)' -o bin/ $(BINARIES)
 
 .PHONY: package
 package: ## make packages for VMs, in dist/ (WORKER=folder of a main, HANDLERS=folder with kinds.json, SIGNING_KEY=SSH key)
@@ -82,94 +90,92 @@ picture: ## make the picture of spotctl web in the README, docs/web.png
 chaos: ## kill real workers at random and verify what happened to every job (CHAOS_FLAGS="--kills 200")
 	go run ./cmd/lab chaos $(if $(CHAOS_FLAGS),$(CHAOS_FLAGS),--kills 200)
 
-# Packages that take longest go first, here and in integration: the others run beside them.
-# Four at once, since many tests wait. Packages that only read files of the repository, or run
-# its scripts, run without the race detector. So do tests that only compute, most of them in
-# virtual time, and the command lines, which are hundreds of short processes: make proof runs both
-# with it. The same worker runs under it here in the crash points and histories. A package for VMs
-# is compressed by one goroutine, seven times slower with it.
+# Packages that take longest come first. Most wait more than they compute, so more of them run
+# at once (-p) than there are processors.
 WORKER_TESTS := ./internal/test/worker
-LONGEST := $(addprefix $(WORKER_TESTS)/,evictions crashpoints hostile jobs fleets histories outages) ./internal/workercmd ./internal/program ./internal/lab/up
-COMMANDS := ./cmd/spotctl ./cmd/producer
-COMPUTE := $(addprefix $(WORKER_TESTS)/,evictions hostile fleets outages) $(addprefix ./internal/,checkpoint program/archive operate replay delivery/deadline) ./cmd/spotctl/internal/costs/plan
-WITHOUT_RACE := $(COMPUTE) ./infra/policy ./infra/scripts ./internal/test/architecture ./internal/vmpackage $(COMMANDS)
+LONGEST := ./internal/lab/up ./internal/lab/trial ./infra/scripts ./internal/program ./internal/workercmd $(addprefix $(WORKER_TESTS)/,jobs crashpoints histories)
+
+# The engine: make test runs it with the race detector. make nightly-race runs all packages with it.
+RACED := $(addprefix ./internal/,delivery drain events fleet/activity lifecycle preempt queue worker worker/intake)
 
 # The race detector waits a second at the end of each process, also without a race.
 GORACE ?= atexit_sleep_ms=0
 export GORACE
 
-# Most packages wait more than they compute, so more of them run at once (-p) than there are
-# processors. The longest come first.
 .PHONY: test
-test: ## go vet and tests, of long ones a sample, with the race detector where there is a C compiler (TESTFLAGS=...)
-	go vet ./...
-	@race=$$(tools/race.sh) && others=$$(go list ./... | grep -v $(patsubst .%,-e %$$,$(WITHOUT_RACE))) && \
-		echo "+ go test $$race on all packages but $(WITHOUT_RACE)" && \
-		go test $$race -vet=off -p 8 -timeout 30m $(TESTFLAGS) $(filter-out $(WITHOUT_RACE),$(LONGEST)) $$others && set -x && \
-		go test -vet=off -p 4 -timeout 30m $(TESTFLAGS) $(WITHOUT_RACE)
-	@race=$$(tools/race.sh 2>/dev/null) && for module in $(EXAMPLES); do \
-		(set -x && cd $$module && go vet ./... && go test $$race $(TESTFLAGS) ./...) || exit 1; done
+test: ## all tests, of long ones a sample; the engine with the race detector where there is a C compiler (TESTFLAGS=...)
+	@others=$$(go list ./... | grep -v -x $(patsubst ./%,-e github.com/spotworker/spotworker/%,$(RACED))) && set -x && \
+		go test -vet=off -ldflags='-s -w' -p 6 -timeout 10m $(TESTFLAGS) $(LONGEST) $$others
+	@export CGO_ENABLED=1; race=$$(tools/race.sh) && set -x && go test $$race -vet=off -ldflags='-s -w' -p 4 -timeout 10m $(TESTFLAGS) $(RACED)
+	@for module in $(EXAMPLES); do (set -x && cd $$module && go test -ldflags='-s -w' $(TESTFLAGS) ./...) || exit 1; done
 
-# The parts of proof: workers in virtual time, which need a processor and no time, so that CI runs
-# them beside other tests; tests in real time; and the rest of COMPUTE with the race detector, whose
-# code other tests run with it: CI leaves that to the nightly run.
-PROOF ?= virtual real race
-RACED := $(addprefix ./internal/,checkpoint program/archive)
-
-.PHONY: proof
-proof: $(addprefix proof-,$(PROOF)) ## long tests in full: all crash points, 200 histories, hours of virtual time, gigabytes (TESTFLAGS=...)
-
-.PHONY: proof-virtual proof-real proof-real-full proof-real-commands proof-race
-proof-virtual:
-	@list=$$(go run ./internal/test/proof/prooftests -in internal/test/worker $(LONGEST)) && race=$$(tools/race.sh) && set -x && \
-		SPOTWORKER_PROOF=full GOGC=400 go test -vet=off -timeout 60m $$list $(TESTFLAGS) && \
-		GOGC=400 go test $$race -vet=off -timeout 60m $(TESTFLAGS) $(RACED)
-proof-real:
-	@$(MAKE) --no-print-directory AT_ONCE=1 -j 2 proof-real-full proof-real-commands
-proof-real-full:
-	@list=$$(go run ./internal/test/proof/prooftests -out internal/test/worker $(LONGEST)) && set -x && \
-		SPOTWORKER_PROOF=full go test -vet=off -p 6 -timeout 30m $$list $(TESTFLAGS)
-proof-real-commands:
-	@race=$$(tools/race.sh) && set -x && \
-		go test $$race -vet=off -timeout 30m $(TESTFLAGS) $(COMMANDS)
-proof-race:
-	@race=$$(tools/race.sh) && set -x && \
-		GOGC=400 go test $$race -vet=off -timeout 60m $(TESTFLAGS) $(filter-out $(RACED),$(COMPUTE))
-
+# What make integration runs of each component is a sample too: package proof decides.
 .PHONY: integration
-integration: ## tests against real components; those without theirs are skipped (TESTFLAGS=...)
-	go test -tags integration -count=1 -v -p 5 -timeout 45m $(TESTFLAGS) $(addprefix ./internal/test/integration/,vmapp model azurecli tryout web wine ...)
+integration: ## a sample of the tests against real components; those without theirs are skipped (TESTFLAGS=...)
+	go test -tags integration -count=1 -v -vet=off -p 6 -timeout 10m $(TESTFLAGS) $(addprefix ./internal/test/integration/,vmapp azurecli web snapshots model azurite)
 
-.PHONY: integration-tools
-integration-tools: ## install into .tools/ what integration tests and lint need
-	@$(MAKE) --no-print-directory AT_ONCE=1 -j 4 tool-packages tool-goreleaser tool-linters tool-kubernetes tool-debian tool-azure-cli tool-azurite tool-axe tool-wine tool-criu
+# Each piece of make nightly is a target of its own: whoever changes a part runs its piece.
+COMPONENTS := azurecli azurite chaos identity incidents kubernetes model product programs python snapshots tryout vmapp web wine
+NIGHTLY := lint proof race windows release fuzz mutants soak kills $(COMPONENTS)
+
+.PHONY: nightly
+nightly: $(addprefix nightly-,$(NIGHTLY)) ## everything in full, hours: one piece is nightly-NAME, and "make nightly-names" lists them
+
+.PHONY: nightly-names $(addprefix nightly-,$(NIGHTLY))
+nightly-names:
+	@echo $(NIGHTLY)
+nightly-lint:
+	@linter=$$(tools/go-tool.sh golangci-lint) && for module in . $(EXAMPLES); do \
+		echo golangci-lint run in $$module && (cd $$module && "$$linter" run --allow-serial-runners) || exit 1; done
+	@echo go vet in infra/kubernetes/check && cd infra/kubernetes/check && GOFLAGS= go vet . # golangci-lint would read 950 packages
+	@linter=$$(tools/go-tool.sh actionlint) && set -x && "$$linter"
+nightly-proof: # all crash points, 200 histories, hours of virtual time, gigabytes
+	SPOTWORKER_PROOF=full GOGC=400 go test -vet=off -p 3 -timeout 60m $(TESTFLAGS) $(LONGEST) ./...
+nightly-race:
+	CGO_ENABLED=1 go test -race -vet=off -p 4 -timeout 60m $(TESTFLAGS) $(LONGEST) ./...
+nightly-windows:
+	GOOS=windows go vet -tags integration ./...
+	for arch in amd64 arm64; do GOOS=windows GOARCH=$$arch go build -o /dev/null $(BINARIES) || exit 1; done
+nightly-release: release-snapshot
+nightly-fuzz: fuzz
+nightly-mutants: mutants
+nightly-soak: soak
+nightly-kills:
+	go run ./cmd/lab chaos --kills 2000 --workers 12 --per-second 6
+$(addprefix nightly-,$(COMPONENTS)): nightly-%:
+	SPOTWORKER_PROOF=full go test -tags integration -count=1 -v -timeout 60m $(TESTFLAGS) ./internal/test/integration/$*
+
+.PHONY: integration-tools nightly-tools
+integration-tools: ## install into .tools/ what make integration needs
+	@$(MAKE) --no-print-directory AT_ONCE=1 -j 4 tool-debian tool-azure-cli tool-azurite tool-axe tool-criu
+nightly-tools: integration-tools ## install what make nightly needs
+	@$(MAKE) --no-print-directory AT_ONCE=1 -j 4 tool-nightly tool-goreleaser tool-linters tool-kubernetes tool-wine
 
 # GoReleaser takes minutes to build, so it is built while packages are downloaded.
-.PHONY: tool-packages tool-goreleaser tool-linters tool-kubernetes tool-debian tool-azure-cli tool-azurite tool-axe tool-wine tool-criu
+.PHONY: tool-packages tool-nightly tool-goreleaser tool-linters tool-kubernetes tool-debian tool-azure-cli tool-azurite tool-axe tool-wine tool-criu
 tool-packages: ; @tools/debian-packages.sh $(DEBIAN_PACKAGES)
+tool-nightly: ; @tools/debian-packages.sh $(NIGHTLY_PACKAGES)
 tool-goreleaser: ; @tools/go-tool.sh goreleaser >/dev/null
 tool-linters: ; @for tool in golangci-lint actionlint; do tools/go-tool.sh $$tool >/dev/null || exit 1; done
 tool-kubernetes: ; @cd infra/kubernetes/check && GOFLAGS= go build -o /dev/null . || echo "the test will try again" # it builds from the cache
 tool-debian: tool-packages ; @tools/debian-root.sh
 tool-azure-cli: tool-packages ; @tools/azure-cli.sh
-tool-azurite: tool-packages ; @tools/npm.sh azurite azurite/dist/src/azurite.js
-tool-axe: tool-packages ; @tools/npm.sh axe axe-core/axe.min.js
-tool-wine: tool-packages ; @tools/wine.sh
+tool-azurite: ; @tools/npm.sh azurite azurite/dist/src/azurite.js
+tool-axe: ; @tools/npm.sh axe axe-core/axe.min.js
+tool-wine: tool-nightly ; @tools/wine.sh
 tool-criu: ; @tools/criu.sh
 
 .PHONY: lint
-lint: ## gofmt, golangci-lint with go vet's checks, and actionlint; it installs into .tools/ what is missing
+lint: ## gofmt and go vet; make nightly-lint runs golangci-lint and actionlint
 	@unformatted=$$(find . -path './.*' -prune -o -name '*.go' -print | xargs gofmt -l) || exit 1; \
 		[ -z "$$unformatted" ] || { echo "not as gofmt writes it:"; echo "$$unformatted"; exit 1; }
-	@linter=$$(tools/go-tool.sh golangci-lint) && for module in . $(EXAMPLES); do \
-		echo golangci-lint run in $$module && (cd $$module && "$$linter" run --allow-serial-runners) || exit 1; done
-	@echo go vet in infra/kubernetes/check && cd infra/kubernetes/check && GOFLAGS= go vet . # golangci-lint would read 950 packages
-	@linter=$$(tools/go-tool.sh actionlint) && set -x && "$$linter"
+	go vet -tags integration ./...
+	@for module in $(EXAMPLES); do (set -x && cd $$module && go vet ./...) || exit 1; done
 
 .PHONY: windows
-windows: ## build the commands for Windows, amd64 and arm64, and vet all with tests (no file is for one processor alone)
+windows: ## vet all packages and build the commands for Windows, amd64 (make nightly-windows: arm64 and integration tests too)
 	GOOS=windows GOARCH=amd64 go vet ./...
-	for arch in amd64 arm64; do GOOS=windows GOARCH=$$arch go build -o /dev/null $(BINARIES) || exit 1; done
+	GOOS=windows GOARCH=amd64 go build -ldflags='-s -w' -o /dev/null $(BINARIES)
 
 .PHONY: bicep
 bicep: ## check infra/bicep: with the bicep compiler, or with the checker in BICEPCHECK
@@ -201,19 +207,8 @@ soak: ## check 10,000 random histories of a fleet: minutes (SOAK=number, SEED=fi
 	@tools/soak.sh $(SOAK) $(SEED)
 
 .PHONY: mutants
-mutants: ## break one rule of the worker at a time, the tests must fail; or make all generated mistakes in PACKAGE=./internal/queue
-ifdef PACKAGE
-	go run ./internal/test/mutation/mutate $(MUTANTFLAGS) $(PACKAGE)
-else
-	go test -tags integration -count=1 -v -timeout 30m ./internal/test/integration/mutants -all
-endif
-
-# How many random mistakes mutants-sample makes, and the percentage that the tests must notice.
-SAMPLE ?= 100
-SAMPLE_FLOOR ?= 55
-.PHONY: mutants-sample
-mutants-sample: ## make random mistakes in the packages of internal/test/mutation/baseline.json: 3 minutes (SAMPLE=100)
-	go run ./internal/test/mutation/mutate -random $(SAMPLE) -each 2s -limit 3m -floor $(SAMPLE_FLOOR) $(MUTANTFLAGS)
+mutants: ## break one rule of the worker at a time: the tests must fail
+	go test -tags integration -count=1 -v -timeout 60m $(TESTFLAGS) ./internal/test/integration/mutants
 
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZTIME (10s)

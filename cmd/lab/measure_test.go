@@ -16,6 +16,7 @@ import (
 	"github.com/spotworker/spotworker/internal/lab/trial"
 	"github.com/spotworker/spotworker/internal/replay"
 	"github.com/spotworker/spotworker/internal/test/need"
+	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
 func of(d time.Duration) replay.Duration { return replay.Duration{Duration: d} }
@@ -42,6 +43,7 @@ func TestWorkOf(t *testing.T) {
 
 // TestReplayMeasures measures a program and replays jobs of 2 h that work as it does.
 func TestReplayMeasures(t *testing.T) {
+	proof.Only(t, "it measures in real time")
 	need.NotOn(t, "windows", "its program is stopped by SIGTERM")
 	need.Command(t, "python3")
 	_, binaries := labtest.Programs(t)

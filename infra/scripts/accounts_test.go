@@ -4,11 +4,14 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
 // TestDeployPassesTheRecordedAccounts: each stage gets the accounts over which jobs are
 // spread, and nothing is deployed where that cannot be read.
 func TestDeployPassesTheRecordedAccounts(t *testing.T) {
+	proof.Only(t, "each run of deploy.sh is hundreds of processes")
 	for _, c := range []struct{ name, accounts, spread, more, want string }{
 		{"one account", "/subscriptions/first\n", "/\n", "", ""},
 		{"an account without queues", "/subscriptions/new\n", "", "", ""},
@@ -64,6 +67,7 @@ func twoAccounts(chosenIDs int) string {
 // TestDeployKeepsTheAccounts: other accounts than those recorded are refused before anything
 // is made.
 func TestDeployKeepsTheAccounts(t *testing.T) {
+	proof.Only(t, "each run of deploy.sh is hundreds of processes")
 	for _, c := range []struct{ name, spread, more, want string }{
 		{"the same", "jobs1,jobs2/1", twoAccounts(1), ""},
 		{"one more", "jobs1/1", twoAccounts(1), ""},
@@ -100,6 +104,7 @@ func TestDeployKeepsTheAccounts(t *testing.T) {
 // TestDeployOfAFurtherRegion: it gets the first region's record, reads the first region's
 // account alone, and is refused without it.
 func TestDeployOfAFurtherRegion(t *testing.T) {
+	proof.Only(t, "each run of deploy.sh is hundreds of processes")
 	for _, c := range []struct{ name, accounts, account, want string }{
 		{"recorded", "/subscriptions/secret\n/subscriptions/first\n", "first", ""},
 		{"no such account", "/subscriptions/first\n", "other",

@@ -10,12 +10,14 @@ import (
 	"testing"
 
 	"github.com/spotworker/spotworker/internal/test/need"
+	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
 // TestDeployEvictionRate: workers start from the rate that Azure publishes, a version keeps
 // the rate that it was made with, and without a known rate the deployment continues with the
 // default.
 func TestDeployEvictionRate(t *testing.T) {
+	proof.Only(t, "each run of deploy.sh is hundreds of processes")
 	for _, c := range []struct {
 		name, answer, made string // spotctl's answer, and az's about the last deployment
 		env                []string
@@ -79,6 +81,7 @@ func TestDeployEvictionRate(t *testing.T) {
 
 // TestDeployChecksFirst: a condition that would fail later is found before anything is made.
 func TestDeployChecksFirst(t *testing.T) {
+	proof.Only(t, "each run of deploy.sh is hundreds of processes")
 	for _, c := range []struct{ name, file, content, env, want string }{
 		{"old az", "version", "2.45.0", "", "az is version 2.45.0, and 2.60 is the oldest"},
 		{"no Bicep", "bicep", "", "", "run az bicep install"},
@@ -118,6 +121,7 @@ func TestDeployChecksFirst(t *testing.T) {
 
 // TestDeployOfAFleetChecksItsProvider: no other deployment needs the provider of fleets.
 func TestDeployOfAFleetChecksItsProvider(t *testing.T) {
+	proof.Only(t, "each run of deploy.sh is hundreds of processes")
 	t.Parallel()
 	a := newSubscription(t)
 	a.write("own.bicepparam", "using 'fleet.bicep'\n"+twoSizes, 0o600)
@@ -153,6 +157,7 @@ func TestRefusedAddresses(t *testing.T) {
 
 // TestDeployTakesAddresses: Azure takes these, next to private ranges and up to their ends.
 func TestDeployTakesAddresses(t *testing.T) {
+	proof.Only(t, "each run of deploy.sh is hundreds of processes")
 	t.Parallel()
 	a := newSubscription(t)
 	a.env = []string{"OPERATOR_ADDRESSES=203.0.113.7,198.51.100.0/30,172.32.0.1,192.169.0.0/16,11.0.0.255"}
@@ -164,6 +169,7 @@ func TestDeployTakesAddresses(t *testing.T) {
 // TestDeployKeepsPrefixAndLocation: without PREFIX and LOCATION a deployment has the prefix
 // of its parameter file, and stays where it is.
 func TestDeployKeepsPrefixAndLocation(t *testing.T) {
+	proof.Only(t, "each run of deploy.sh is hundreds of processes")
 	for _, c := range []struct {
 		name, file, group, location, grouplocation string
 		env                                        []string
@@ -236,6 +242,7 @@ func TestDeployKeepsPrefixAndLocation(t *testing.T) {
 // TestDeploySaysWhere: a person is asked for the subscription before anything is
 // made, and told which it is.
 func TestDeploySaysWhere(t *testing.T) {
+	proof.Only(t, "each run of deploy.sh is hundreds of processes")
 	t.Parallel()
 	a := newSubscription(t)
 	said, calls, err := a.deploy() // no terminal to answer from

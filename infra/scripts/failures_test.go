@@ -9,11 +9,13 @@ import (
 	"testing"
 
 	"github.com/spotworker/spotworker/internal/test/need"
+	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
 // TestDeployStopsAtErrors: a call of az that fails, or an answer that lacks something, ends the
 // deployment with a message, and nothing later is made.
 func TestDeployStopsAtErrors(t *testing.T) {
+	proof.Only(t, "each run of deploy.sh is hundreds of processes")
 	for _, c := range []struct {
 		name        string
 		file, note  string // a note of the subscription
@@ -102,6 +104,7 @@ func (a *subscription) only(programs ...string) {
 // TestDeployWithoutPrograms: a program that a setting needs is missed before anything is made.
 // The eviction rate is asked for with go, or else with spotctl, or else not known.
 func TestDeployWithoutPrograms(t *testing.T) {
+	proof.Only(t, "each run of deploy.sh is hundreds of processes")
 	const asks = "#!/bin/sh\necho \"${0##*/} $*\" >&2\necho 15\n"
 	for _, c := range []struct {
 		name     string
@@ -135,6 +138,7 @@ func TestDeployWithoutPrograms(t *testing.T) {
 // TestDeployPassesTheOperator: the parameter file gets who is signed in, a key from ~/.ssh and
 // the numbers of VMs of both sets.
 func TestDeployPassesTheOperator(t *testing.T) {
+	proof.Only(t, "each run of deploy.sh is hundreds of processes")
 	const me = "operator 00000000-0000-0000-0000-000000000001, key ssh-ed25519 "
 	for _, c := range []struct{ name, env, want string }{
 		{"from ~/.ssh", "SSH_PUBLIC_KEY=", "Workers: Spot 3, on-demand 2, " + me + "OWN\n"},
@@ -162,6 +166,7 @@ func TestDeployPassesTheOperator(t *testing.T) {
 
 // TestDeployUsesItsSettings: each documented setting has its effect and no other setting's.
 func TestDeployUsesItsSettings(t *testing.T) {
+	proof.Only(t, "each run of deploy.sh is hundreds of processes")
 	t.Parallel()
 	a := newSubscription(t)
 	a.write("resourcegroup", "mine", 0o600)
@@ -204,6 +209,7 @@ func TestDefaultWaits(t *testing.T) {
 
 // TestDeployElsewhere: each call names the given resource group and the prefix's resources.
 func TestDeployElsewhere(t *testing.T) {
+	proof.Only(t, "each run of deploy.sh is hundreds of processes")
 	t.Parallel()
 	a := newSubscription(t)
 	a.write("resourcegroup", "mine", 0o600)
@@ -234,6 +240,7 @@ func TestDeployUploadsBothConfigurations(t *testing.T) {
 
 // TestDeployOfAnotherPackage: facts that a package does not have are asked for when they are needed.
 func TestDeployOfAnotherPackage(t *testing.T) {
+	proof.Only(t, "each run of deploy.sh is hundreds of processes")
 	for _, c := range []struct{ name, release, want string }{
 		{"no processor", "RELEASE=1.2.3-0123456789ab\n", "1 worker(s) of version 1.2.3 take jobs"},
 		{"no version", "ARCHITECTURE=amd64\n", "package.tar.gz does not say what version its worker is"},
@@ -252,6 +259,7 @@ func TestDeployOfAnotherPackage(t *testing.T) {
 
 // TestDeployKeepsTheFilesRate: Azure is not asked for a rate that the parameter file sets.
 func TestDeployKeepsTheFilesRate(t *testing.T) {
+	proof.Only(t, "each run of deploy.sh is hundreds of processes")
 	t.Parallel()
 	a := newSubscription(t)
 	a.ownParameters(oneSize + "param spotSettings = { SPOTWORKER_EVICTION_RATE: '7' }\n")

@@ -4,9 +4,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
 func TestDeployKeepsTheNumberOfVMs(t *testing.T) {
+	proof.Only(t, "each run of deploy.sh is hundreds of processes")
 	t.Parallel()
 	a := newSubscription(t)
 	a.write("group", "true", 0o600)
@@ -28,6 +31,7 @@ func TestDeployKeepsTheNumberOfVMs(t *testing.T) {
 
 // TestDeployThrottled: no answer is no number, so nothing is deployed for it.
 func TestDeployThrottled(t *testing.T) {
+	proof.Only(t, "each run of deploy.sh is hundreds of processes")
 	t.Parallel()
 	a := newSubscription(t)
 	a.write("throttled", "", 0o600)
@@ -43,6 +47,7 @@ func TestDeployThrottled(t *testing.T) {
 // TestDeployWhileScaling: a number that changes between the question and the
 // answer stops the deployment.
 func TestDeployWhileScaling(t *testing.T) {
+	proof.Only(t, "each run of deploy.sh is hundreds of processes")
 	t.Parallel()
 	a := newSubscription(t)
 	a.write("group", "true", 0o600)
@@ -60,6 +65,7 @@ func TestDeployWhileScaling(t *testing.T) {
 // TestDeployWhileWorkersStart: VMs that autoscale adds while the workers are awaited stay,
 // though one more deployment follows.
 func TestDeployWhileWorkersStart(t *testing.T) {
+	proof.Only(t, "each run of deploy.sh is hundreds of processes")
 	t.Parallel()
 	a := newSubscription(t)
 	a.write("group", "true", 0o600)

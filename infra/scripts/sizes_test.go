@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
 // sized is usualSize with changes.
@@ -23,6 +25,7 @@ const (
 // TestDeployChecksSizes: a size that Azure refuses, alone or beside the others, fails before
 // anything is made.
 func TestDeployChecksSizes(t *testing.T) {
+	proof.Only(t, "each run of deploy.sh is hundreds of processes")
 	other := func(change func(*vmSize)) []vmSize { return []vmSize{usualSize(first), sized(second, change)} }
 	one := func(change func(*vmSize)) []vmSize { return []vmSize{sized(first, change)} }
 	zones := func(with, without []string) []vmSize {
@@ -86,6 +89,7 @@ func TestDeployChecksSizes(t *testing.T) {
 // TestDeployChecksQuota: VMs beyond the quota of Spot cores or of regular cores fail before
 // anything is made.
 func TestDeployChecksQuota(t *testing.T) {
+	proof.Only(t, "each run of deploy.sh is hundreds of processes")
 	const onDemand = oneSize + "param onDemand = true\nparam onDemandVmSize = '" + second + "'\n"
 	for _, c := range []struct {
 		name, parameters, usage, regular, capacity string
@@ -156,6 +160,7 @@ func (a *subscription) deploysOr(want string) {
 // TestDeployImage: package, sizes and image are for one processor; a parameter file without
 // an image has the template's, which is for amd64.
 func TestDeployImage(t *testing.T) {
+	proof.Only(t, "each run of deploy.sh is hundreds of processes")
 	const (
 		arm     = "param image = { publisher: 'Canonical', offer: 'ubuntu-24_04-lts', sku: 'server-arm64', version: 'latest' }\n"
 		amd     = "param image = { publisher: 'Canonical', offer: 'ubuntu-24_04-lts', sku: 'server', version: 'latest' }\n"

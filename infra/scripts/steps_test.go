@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
 var everyStep = []string{
@@ -43,6 +45,7 @@ func TestDeploySteps(t *testing.T) {
 
 // TestDeployAsksTheWorkers: Azure's success is not believed.
 func TestDeployAsksTheWorkers(t *testing.T) {
+	proof.Only(t, "each run of deploy.sh is hundreds of processes")
 	for _, c := range []struct{ name, file, content, want string }{
 		{"silent", "silent", "", "0 of 1"},
 		{"another version", "program", "1.2.2", "0 of 1"},
@@ -72,6 +75,7 @@ func TestDeployAsksTheWorkers(t *testing.T) {
 
 // TestDeploySeesAllWorkers: it finds the workers behind thousands that are gone.
 func TestDeploySeesAllWorkers(t *testing.T) {
+	proof.Only(t, "each run of deploy.sh is hundreds of processes")
 	t.Parallel()
 	a := newSubscription(t)
 	a.write("gone", "5000", 0o600)
@@ -117,6 +121,7 @@ func TestDeployTakesBack(t *testing.T) {
 }
 
 func TestDeployAsksFirst(t *testing.T) {
+	proof.Only(t, "each run of deploy.sh is hundreds of processes")
 	t.Parallel()
 	a := newSubscription(t)
 	said, calls, err := a.deploy() // no terminal to answer from
@@ -129,6 +134,7 @@ func TestDeployAsksFirst(t *testing.T) {
 }
 
 func TestDeployWithoutASubscription(t *testing.T) {
+	proof.Only(t, "each run of deploy.sh is hundreds of processes")
 	t.Parallel()
 	a := newSubscription(t)
 	a.write("signed-out", "", 0o600)

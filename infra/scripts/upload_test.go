@@ -9,9 +9,11 @@ import (
 	"testing"
 
 	"github.com/spotworker/spotworker/internal/test/need"
+	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
 func TestDeployRefusesAnotherPackageOfTheSameVersion(t *testing.T) {
+	proof.Only(t, "each run of deploy.sh is hundreds of processes")
 	t.Parallel()
 	a := newSubscription(t)
 	if said, _, err := a.deploy("--yes"); err != nil {
@@ -30,6 +32,7 @@ func TestDeployRefusesAnotherPackageOfTheSameVersion(t *testing.T) {
 // TestDeployOverwritesNoPackage: a package that a list does not show yet stays as it is.
 // VMs that have it would otherwise keep another one.
 func TestDeployOverwritesNoPackage(t *testing.T) {
+	proof.Only(t, "each run of deploy.sh is hundreds of processes")
 	t.Parallel()
 	a := newSubscription(t)
 	a.write(blobNote("1.0.0/spotworker.tar.gz"), "other", 0o600)
@@ -46,6 +49,7 @@ func TestDeployOverwritesNoPackage(t *testing.T) {
 // TestDeployVerifiesTheSignature: with ALLOWED_SIGNERS a package without a good
 // signature of one of them is not uploaded.
 func TestDeployVerifiesTheSignature(t *testing.T) {
+	proof.Only(t, "each run of deploy.sh is hundreds of processes")
 	keygen := need.Command(t, "ssh-keygen")
 	run := func(t *testing.T, arguments ...string) {
 		t.Helper()
@@ -116,6 +120,7 @@ func TestDeployVerifiesTheSignature(t *testing.T) {
 // TestDeployConfigurationInPackage: the fallback for where the gallery cannot read
 // a configuration.
 func TestDeployConfigurationInPackage(t *testing.T) {
+	proof.Only(t, "each run of deploy.sh is hundreds of processes")
 	t.Parallel()
 	a := newSubscription(t)
 	a.env = []string{"CONFIGURATION_IN=Package", "GOCACHE=" + goEnv(t, "GOCACHE"), "GOMODCACHE=" + goEnv(t, "GOMODCACHE")}
@@ -163,6 +168,7 @@ func TestDeployWaitsForRoles(t *testing.T) {
 // TestDeployWithinTheRegion: where addresses have no effect, deploy does not only blame them.
 // The pages say the same.
 func TestDeployWithinTheRegion(t *testing.T) {
+	proof.Only(t, "each run of deploy.sh is hundreds of processes")
 	t.Parallel()
 	a := newSubscription(t)
 	a.write("refused", "", 0o600)

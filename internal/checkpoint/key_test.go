@@ -194,7 +194,8 @@ func TestEveryDamageIsFound(t *testing.T) {
 // of all sizes. Each owner restores the last state, or steps back to the one before, and only
 // a changed state is progress.
 func TestHashHistories(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
+	proof.Only(t, "it hashes gigabytes")
+	proof.Check(t, func(rt *rapid.T) {
 		inBubble(t, func(t *testing.T, b *rig) {
 			newest := "none"
 			for n := range rapid.IntRange(1, 5).Draw(rt, "claims") {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
 func TestPolicyNext(t *testing.T) {
@@ -70,7 +72,7 @@ func TestPolicyNext(t *testing.T) {
 // write and never later than TouchEvery, and records every state within an interval and
 // the time of the last write.
 func TestPolicyKeepsItsBounds(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	proof.Check(t, func(t *rapid.T) {
 		p := Policy{
 			Interval:   time.Duration(rapid.IntRange(1, 600).Draw(t, "interval")) * time.Second,
 			FirstAfter: time.Duration(rapid.IntRange(1, 60).Draw(t, "first")) * time.Second,
@@ -217,7 +219,7 @@ func anyDuration(t *rapid.T, name string) time.Duration {
 // Longer saves never make saving more frequent, nor do rarer losses; and the chosen
 // interval is within its bounds, and leaves at least half of the time to work.
 func TestIntervalProperties(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	proof.Check(t, func(t *rapid.T) {
 		p := Policy{
 			Shortest:     time.Duration(rapid.IntRange(1, 60).Draw(t, "shortest")) * time.Second,
 			EvictionRate: rapid.Float64Range(0.0001, 1).Draw(t, "rate"), TouchEvery: 10 * time.Minute,

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
 func TestMayWait(t *testing.T) {
@@ -29,7 +31,7 @@ func TestMayWait(t *testing.T) {
 }
 
 func TestRequeueDelay(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	proof.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(1, 1024).Draw(t, "limit")
 		usual := time.Duration(rapid.Int64Range(0, int64(100*time.Hour)).Draw(t, "usual"))
 		k := kindSlots{taken: make(chan struct{}, limit), average: averaging(usual)}

@@ -13,6 +13,7 @@ import (
 	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -133,7 +134,7 @@ func TestReleaseThatDoesNotMove(t *testing.T) {
 
 // TestReleasesWithoutHeartbeats: a drain of many jobs that are to move waits once for heartbeats that do not come, and moves them.
 func TestReleasesWithoutHeartbeats(t *testing.T) {
-	const jobs = 1000
+	jobs := proof.Times(100, 1000)
 	set := func(b *bench) { b.config.MoveAfter = 1 }
 	onBench(t, job.Kinds{"k": steady{picky{"large"}}}, func(t *testing.T, b *bench) {
 		var waits []func() delivery.Result
@@ -277,6 +278,7 @@ func TestUnmetNeedsStay(t *testing.T) {
 // TestUnmetNeedsAfterTheMatchIsGone: a job that waited for a day is not dead-lettered when the last worker goes that met the
 // needs of its state: it waits a day more for the next one. A worker that offers the machine, but does not have it, does not count.
 func TestUnmetNeedsAfterTheMatchIsGone(t *testing.T) {
+	proof.Only(t, "it simulates days")
 	for name, row := range map[string]struct {
 		offers, queue, here string
 		waits               time.Duration
@@ -302,7 +304,7 @@ func TestUnmetNeedsAfterTheMatchIsGone(t *testing.T) {
 				p.State = "stopped"
 				b.write(p)
 				time.Sleep(2 * time.Minute)
-				b.untilEnd(30*time.Hour, 10*time.Second)
+				b.untilEnd(30*time.Hour, 2*time.Minute)
 				r, waited := b.Record("a"), time.Since(released)
 				if r.Status != checkpoint.Poison || waited < row.waits-2*time.Minute || waited > row.waits+8*time.Minute {
 					t.Errorf("record = %s after %s, want it poison after %s", r.Status, waited, row.waits)

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
 type number struct {
@@ -15,7 +17,7 @@ type number struct {
 // TestHeap: a heap gives its values in order after any additions and removals,
 // and each value knows whether it is in the heap.
 func TestHeap(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	proof.Check(t, func(t *rapid.T) {
 		h := NewHeap(func(a, b *number) bool { return a.n < b.n })
 		var in []*number // in order
 		t.Repeat(map[string]func(*rapid.T){

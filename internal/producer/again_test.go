@@ -12,6 +12,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
 // slowly makes a put take 100 ms, and loses the reply to some of the first,
@@ -71,6 +72,7 @@ func TestStoppedAndRunAgain(t *testing.T) {
 // TestDigestsStoppedAndRunAgain is the same for a container's blobs, whose ids follow
 // from them: a job with a record is not even put again.
 func TestDigestsStoppedAndRunAgain(t *testing.T) {
+	proof.Only(t, "it waits in real time; TestStoppedAndRunAgain is its quick part")
 	synctest.Test(t, func(t *testing.T) {
 		const n = 300
 		b := setup(t)

@@ -155,6 +155,7 @@ func TestSurveyIsRefused(t *testing.T) {
 // TestSurveyOfManyRecords: a listing of many pages takes one page for each so many reads, and
 // an unfinished one ends with the run.
 func TestSurveyOfManyRecords(t *testing.T) {
+	proof.Only(t, "it reads many records")
 	proof.WithoutRace(t, "thousands of records, one call after the other")
 	b := setup(t)
 	b.CheckIDs = true

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/test/need"
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -64,6 +65,7 @@ func TestManualNamesAll(t *testing.T) {
 // TestManualsPrograms runs the programs that the manual shows, evicts them after
 // their first checkpoints, and wants the right result.
 func TestManualsPrograms(t *testing.T) {
+	proof.Only(t, "it runs the programs of the docs in real time")
 	for _, row := range []struct {
 		language, program string
 		steps             int // to begin with

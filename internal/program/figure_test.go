@@ -239,6 +239,7 @@ func cpuTime(t *testing.T) (all time.Duration) {
 // worker the look at the first of them, and neither its refusal nor the removal of
 // the folder holds up a stop that comes at the same time.
 func TestHugeCheckpoint(t *testing.T) {
+	proof.Only(t, "it writes gigabytes")
 	limit := proof.Times(10_000, 50_000)
 	b, parent, files := &rig{t: t, log: &logLines{}}, t.TempDir(), limit+limit/10
 	if *full {

@@ -16,6 +16,7 @@ import (
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/program/archive"
 	"github.com/spotworker/spotworker/internal/storage/azure"
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -183,6 +184,7 @@ func TestReleaseReadsChangedFiles(t *testing.T) {
 // TestProgramThatSetsTimesBack: a program that writes into its files and sets their times back
 // loses no change: a save compares the bytes, and from then on everything is read.
 func TestProgramThatSetsTimesBack(t *testing.T) {
+	proof.Only(t, "it waits for times of files")
 	l := newLinker(t)
 	for range 2 {
 		l.save(l.saveRunning)

@@ -6,12 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/job"
 )
 
 // TestBadNeighbours: beside programs that do anything, a good program comes to its
 // result, and nothing of any is left.
 func TestBadNeighbours(t *testing.T) {
+	proof.Only(t, "it fills memory and process tables in real time")
 	b := setup(t)
 	bad := []Kind{
 		b.kind("fills the disk"), b.kind("flood"), b.kind("forks"), b.kind("large result"), b.kind("linked checkpoint"),

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/spotworker/spotworker/internal/jobid"
+	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
 // anyEnvelope draws an envelope that a producer may put.
@@ -74,7 +75,7 @@ var anyJSON = rapid.Custom(func(t *rapid.T) json.RawMessage {
 })
 
 func TestDecodeUndoesEncode(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	proof.Check(t, func(t *rapid.T) {
 		sent := anyEnvelope.Draw(t, "envelope")
 		text, err := sent.Encode()
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
 func TestPutBackDelay(t *testing.T) {
@@ -24,7 +25,7 @@ func TestPutBackDelay(t *testing.T) {
 			t.Errorf("PutBackDelay after %s = %s, want %s", row.since, got, row.want)
 		}
 	}
-	rapid.Check(t, func(t *rapid.T) {
+	proof.Check(t, func(t *rapid.T) {
 		d := rapid.Int64().Draw(t, "duration")
 		if got := PutBackDelay(noon, noon.Add(time.Duration(d))); got < 30*time.Second || got > 10*time.Minute {
 			t.Fatalf("PutBackDelay after %s = %s, want 30s to 10m", time.Duration(d), got)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
 // replayed runs a scenario that differs from the default one.
@@ -27,7 +29,7 @@ func replayed(t testing.TB, change func(*Scenario)) *Report {
 // the jobs that are done and of runs that were cut off, every hour paid for has a use, and
 // the same scenario has the same result.
 func TestRunAccountsForAllTime(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	proof.Check(t, func(t *rapid.T) {
 		s := Default()
 		s.Fleet.Lives = rapid.SampledFrom(Sources()).Draw(t, "lives")
 		s.Fleet.VMs = rapid.IntRange(1, 12).Draw(t, "vms")

@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
 // image is an image as a registry reads it.
@@ -87,6 +89,7 @@ func readTar(t *testing.T, data []byte) map[string]tarEntry {
 // TestImage reads the image as a container runtime does: for both architectures a static
 // worker, certificates and a /tmp, as a user without a name on the host.
 func TestImage(t *testing.T) {
+	proof.Only(t, "it compiles for two processors; TestImageIsReproducible reads one image")
 	c := tiny(t)
 	c.Handlers, c.Architectures, c.Version = "", []string{"amd64", "arm64"}, "1.2.3+local"
 	path, err := MakeImage(t.Context(), c)

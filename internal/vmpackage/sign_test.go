@@ -10,11 +10,13 @@ import (
 	"testing"
 
 	"github.com/spotworker/spotworker/internal/test/need"
+	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
 // TestSign: each package gets a signature that OpenSSH verifies, for this purpose
 // alone, and a package that is made without a key keeps no old one.
 func TestSign(t *testing.T) {
+	proof.Only(t, "it signs whole packages")
 	need.Command(t, "ssh-keygen")
 	c, keys := tiny(t), t.TempDir()
 	c.SigningKey = filepath.Join(keys, "key")

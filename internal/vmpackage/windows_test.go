@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
 func windowsPackage(t *testing.T) Package {
@@ -52,6 +54,7 @@ func unzip(t *testing.T, path string) map[string]string {
 }
 
 func TestWindowsContents(t *testing.T) {
+	proof.Only(t, "it compiles for Windows")
 	made := windowsPackage(t)
 	files := unzip(t, made.Path)
 	var names []string
@@ -78,6 +81,7 @@ func TestWindowsContents(t *testing.T) {
 
 // The same source gives the same bytes, also with a configuration added.
 func TestWindowsReproducible(t *testing.T) {
+	proof.Only(t, "it compiles for Windows")
 	settings := filepath.Join(t.TempDir(), "settings")
 	if err := os.WriteFile(settings, []byte("A=1\n# end of worker.env\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
 var noon = time.Date(2026, 3, 9, 12, 0, 0, 0, time.UTC)
@@ -91,7 +93,7 @@ func TestWork(t *testing.T) {
 func TestJudgeProperties(t *testing.T) {
 	durations := rapid.Int64Range(math.MinInt64, math.MaxInt64)
 	sane := rapid.Int64Range(0, int64(1000*time.Hour))
-	rapid.Check(t, func(t *rapid.T) {
+	proof.Check(t, func(t *rapid.T) {
 		numbers := sane
 		if rapid.Bool().Draw(t, "hostile") {
 			numbers = durations

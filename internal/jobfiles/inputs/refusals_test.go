@@ -116,6 +116,7 @@ func page(r *http.Request, blobs int) *http.Response {
 // manifest, and a job with more is refused without reading all of them. A quick run lists
 // more blobs alone.
 func TestMostFiles(t *testing.T) {
+	proof.Only(t, "it writes many files")
 	proof.WithoutRace(t, "100,000 files, listed by one goroutine")
 	sizes := []int{2 * MaxFiles, MaxFiles}
 	for _, blobs := range sizes[:proof.Times(1, 2)] {

@@ -15,6 +15,7 @@ import (
 	"github.com/spotworker/spotworker/internal/lab"
 	"github.com/spotworker/spotworker/internal/lab/labtest"
 	"github.com/spotworker/spotworker/internal/replay/lanes"
+	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
 const mib = 1 << 20
@@ -53,6 +54,7 @@ func content(seed string, size int) []byte {
 }
 
 func TestRun(t *testing.T) {
+	proof.Only(t, "make demo does the same")
 	c := smallDemo(t)
 	var out, page bytes.Buffer
 	var story lanes.Story

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/lab/labtest"
 	"github.com/spotworker/spotworker/internal/test/need"
+	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
 func TestMeasured(t *testing.T) {
@@ -74,6 +75,7 @@ func TestMeasured(t *testing.T) {
 // TestMeasure measures programs that save nothing, fail, or never end. Package main of the lab
 // measures a program that saves.
 func TestMeasure(t *testing.T) {
+	proof.Only(t, "it runs real workers; TestRun is its quick part")
 	need.NotOn(t, "windows", "its programs are stopped by SIGTERM")
 	_, folder := labtest.Programs(t)
 	for name, row := range map[string]struct {

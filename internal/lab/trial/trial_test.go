@@ -14,6 +14,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/lab/labtest"
 	"github.com/spotworker/spotworker/internal/test/need"
+	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
 func TestMain(m *testing.M) { labtest.Main(m) }
@@ -49,6 +50,7 @@ func TestRun(t *testing.T) {
 // TestRunOfFasterProgram tries a program that takes longest when it is not disturbed: it is
 // done before its first eviction, and is evicted earlier then.
 func TestRunOfFasterProgram(t *testing.T) {
+	proof.Only(t, "it runs real workers; TestRun is its quick part")
 	need.NotOn(t, "windows", "its program is a script of sh")
 	_, folder := labtest.Programs(t)
 	const program = `case $SPOTWORKER_JOB_ID in try-3) exec sleep 0.2;; *) sleep 2;; esac`
@@ -100,6 +102,7 @@ echo "not as near as $1"; exit 3; }`), 0o600); err != nil {
 // TestRunOutOfTime tries a program that never ends, and a limit that is over before the local Azure
 // has started.
 func TestRunOutOfTime(t *testing.T) {
+	proof.Only(t, "it runs real workers; TestRun is its quick part")
 	need.Command(t, "sleep")
 	_, folder := labtest.Programs(t)
 	for _, limit := range []time.Duration{5 * time.Second, time.Nanosecond} {

@@ -38,6 +38,7 @@ var shellBlock = regexp.MustCompile("(?ms)^```sh\n(.*?)^```$")
 // repository: a worker in one terminal, and the other commands in another one. A quick run
 // tries the README and one example.
 func TestFirstStepsAsTyped(t *testing.T) {
+	proof.Only(t, "it builds the programs and follows the guide in real time")
 	t.Parallel()
 	if pages, _ := filepath.Glob(filepath.Join(repository.Root(t), "examples", "*", "README.md")); len(pages) != len(firstSteps)-1 {
 		t.Errorf("the examples have %d pages, and %d are tried", len(pages), len(firstSteps)-1)

@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/spotworker/spotworker/internal/test/need"
+	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
 // maxIndex is a limit on the index that no test reaches by chance.
@@ -155,7 +156,7 @@ func TestRoundTrip(t *testing.T) {
 // For all sizes, the stream gives the folder back, and the same folder gives the same
 // stream.
 func TestRoundTripOfAnything(t *testing.T) {
-	rapid.Check(t, func(r *rapid.T) {
+	proof.Check(t, func(r *rapid.T) {
 		content := files{}
 		for i := range rapid.IntRange(0, 4).Draw(r, "files") {
 			size := rapid.OneOf(rapid.IntRange(0, 64), rapid.IntRange(chunk-3, chunk+3), rapid.IntRange(0, 2*chunk)).Draw(r, "size")

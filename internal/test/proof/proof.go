@@ -1,17 +1,19 @@
-// Package proof decides how much of a long test runs. make test runs a quick part of it
-// under the race detector, make proof runs all of it without: all crash points, many
-// histories, hours of virtual time, gigabytes. Command prooftests finds the tests for it.
-// SPOTWORKER_PROOF=full chooses all of a single test too:
+// Package proof decides how much of a long test runs. make test and make integration run a
+// quick part of it, make nightly all of it: all crash points, many histories, hours of virtual
+// time, gigabytes. SPOTWORKER_PROOF=full chooses all of a single test too:
 //
 //	SPOTWORKER_PROOF=full go test ./internal/test/worker/crashpoints -run TestEveryCall/short
 package proof
 
 import (
+	"flag"
 	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
 	"testing"
+
+	"pgregory.net/rapid"
 
 	"github.com/spotworker/spotworker/internal/test/race"
 )
@@ -54,20 +56,32 @@ func Some[T any](t testing.TB, quick int, rows []T) []T {
 func Only(t testing.TB, reason string) {
 	t.Helper()
 	if !Full() {
-		t.Skipf("make proof runs it: %s", reason)
+		t.Skipf("make nightly runs it: %s", reason)
 	}
+}
+
+// Check checks a property with random values: in a quick run the same ones each time.
+func Check(t *testing.T, property func(t *rapid.T)) {
+	t.Helper()
+	if !Full() {
+		if err := flag.Set("rapid.seed", "1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rapid.Check(t, property)
 }
 
 // WithoutRace skips a test that cannot run under the race detector, or would only be slow there
-// since it has one goroutine. make proof runs it.
+// since it has one goroutine.
 func WithoutRace(t testing.TB, reason string) {
 	t.Helper()
 	if race.Enabled {
-		t.Skipf("make proof runs it, without the race detector: %s", reason)
+		t.Skipf("only without the race detector: %s", reason)
 	}
 }
 
-// Seed returns the seed of the samples in this process, and logs it.
+// Seed returns the seed of the samples in this process, and logs it. It is 1 in a quick run, so
+// that a change is judged by the same tests each time, and random in full.
 func Seed(t testing.TB) uint64 {
 	t.Helper()
 	t.Logf("the sample of this run: %s=%d", SeedVariable, seed)
@@ -78,5 +92,8 @@ var seed = func() uint64 {
 	if given, err := strconv.ParseUint(os.Getenv(SeedVariable), 10, 64); err == nil {
 		return given
 	}
-	return rand.Uint64()
+	if Full() {
+		return rand.Uint64()
+	}
+	return 1
 }()

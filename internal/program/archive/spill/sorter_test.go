@@ -9,12 +9,14 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
 // TestSorter: all records, in memory and on disk, come in the order of their keys, and
 // none is lost.
 func TestSorter(t *testing.T) {
-	rapid.Check(t, func(r *rapid.T) {
+	proof.Check(t, func(r *rapid.T) {
 		memory := rapid.SampledFrom([]int{1, 10, 100, 1 << 20}).Draw(r, "memory")
 		keys := rapid.SliceOfDistinct(rapid.StringN(0, 20, 80), func(s string) string { return s }).Draw(r, "keys")
 		s := NewSorter(t.TempDir(), memory)
@@ -48,7 +50,7 @@ func TestSorter(t *testing.T) {
 
 // TestBuffer: all that was written is read, wherever it is and in parts of any size.
 func TestBuffer(t *testing.T) {
-	rapid.Check(t, func(r *rapid.T) {
+	proof.Check(t, func(r *rapid.T) {
 		dir := t.TempDir()
 		b := NewBuffer(dir, rapid.IntRange(1, 40).Draw(r, "memory"))
 		var want []byte

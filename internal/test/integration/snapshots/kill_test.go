@@ -21,6 +21,7 @@ import (
 	"github.com/spotworker/spotworker/internal/delivery/renewal"
 	"github.com/spotworker/spotworker/internal/program"
 	"github.com/spotworker/spotworker/internal/test/need"
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/internal/worker"
 )
 
@@ -108,6 +109,7 @@ func every(interval time.Duration) func(*worker.Config) {
 // them arrive. The job is never lost, and its result is right. After five kills before a write
 // arrives a job would wait for a worker that has run for a minute, so there are five jobs.
 func TestKilledInUploads(t *testing.T) {
+	proof.Only(t, "TestPythonWithAnOpenFile is the quick part")
 	withCRIU(t)
 	t.Parallel()
 	const jobs, kills = 5, 4
@@ -161,6 +163,7 @@ func wantRightResult(t *testing.T, c *client.Client, k program.Kind, start func(
 // TestSuddenDeathRedoesAnInterval kills a worker between two snapshots. The program does at
 // most the work again since the last snapshot that could be recorded.
 func TestSuddenDeathRedoesAnInterval(t *testing.T) {
+	proof.Only(t, "TestPythonWithAnOpenFile is the quick part")
 	withCRIU(t)
 	t.Parallel()
 	const clock = `

@@ -14,6 +14,7 @@ import (
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/program"
 	"github.com/spotworker/spotworker/internal/test/need"
+	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
 // growing is a program that writes to one page in a hundred of its memory when a file asks for
@@ -51,6 +52,7 @@ int main(int count, char **words) {
 // TestMovedPages: of a real program that has changed 1 % of its pages and has got memory since it
 // was restored, at most three times the changed bytes are sent.
 func TestMovedPages(t *testing.T) {
+	proof.Only(t, "TestPythonWithAnOpenFile is the quick part")
 	withCRIU(t)
 	t.Parallel()
 	const mib = 48

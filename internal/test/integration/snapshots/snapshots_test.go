@@ -16,6 +16,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/program"
 	"github.com/spotworker/spotworker/internal/test/need"
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -119,6 +120,7 @@ int main(void) {
 `
 
 func TestThreadsAndAChild(t *testing.T) {
+	proof.Only(t, "TestPythonWithAnOpenFile is the quick part")
 	withCRIU(t)
 	cc := need.Command(t, "cc")
 	dir := t.TempDir()
@@ -133,6 +135,7 @@ func TestThreadsAndAChild(t *testing.T) {
 }
 
 func TestPipeline(t *testing.T) {
+	proof.Only(t, "TestPythonWithAnOpenFile is the quick part")
 	withCRIU(t)
 	need.Command(t, "awk")
 	thrice(t, script(`echo running >&2
@@ -142,6 +145,7 @@ awk '{ s += $1; n++ } END { print n, s }' >"$SPOTWORKER_RESULT"`))
 
 // TestXZ freezes a program that nobody wrote for evictions, in the middle of its input.
 func TestXZ(t *testing.T) {
+	proof.Only(t, "TestPythonWithAnOpenFile is the quick part")
 	withCRIU(t)
 	need.Command(t, "xz")
 	thrice(t, script(`echo running
@@ -151,6 +155,7 @@ sha256sum <data.xz >"$SPOTWORKER_RESULT"`))
 
 // TestPythonWithProcesses shares memory between processes.
 func TestPythonWithProcesses(t *testing.T) {
+	proof.Only(t, "TestPythonWithAnOpenFile is the quick part")
 	withCRIU(t)
 	const code = `
 import multiprocessing as mp, os, time
@@ -180,6 +185,7 @@ memory.unlink()
 // TestUsers runs the program as users of its own: each machine has another user for the job.
 // The program has no capability, before a restore and after it.
 func TestUsers(t *testing.T) {
+	proof.Only(t, "TestPythonWithAnOpenFile is the quick part")
 	withCRIU(t)
 	t.Parallel()
 	const python = "/usr/bin/python3" // which every user may run
@@ -219,6 +225,7 @@ open(os.environ["SPOTWORKER_RESULT"], "w").write(("same\n" if after == before el
 // TestStopInAStart stops jobs while their programs are being started. Each continues elsewhere, or
 // starts there; the stop is no fault of the machine.
 func TestStopInAStart(t *testing.T) {
+	proof.Only(t, "TestPythonWithAnOpenFile is the quick part")
 	withCRIU(t)
 	t.Parallel()
 	const script = "echo running; while [ ! -e finish ]; do sleep 0.02; done; echo done >$SPOTWORKER_RESULT"
@@ -245,6 +252,7 @@ func TestStopInAStart(t *testing.T) {
 // TestSuddenDeath continues from the last periodic snapshot: files that were written later
 // are gone, and at most an interval is done again.
 func TestSuddenDeath(t *testing.T) {
+	proof.Only(t, "TestPythonWithAnOpenFile is the quick part")
 	withCRIU(t)
 	t.Parallel()
 	k := pythonKind(t)
@@ -269,6 +277,7 @@ func TestSuddenDeath(t *testing.T) {
 // moments: in a dump, between dumps, and in a restore. Each state that was reported leads to
 // the right result.
 func TestKilledAtRandomMoments(t *testing.T) {
+	proof.Only(t, "TestPythonWithAnOpenFile is the quick part")
 	withCRIU(t)
 	t.Parallel()
 	k := pythonKind(t)
@@ -294,6 +303,7 @@ func TestKilledAtRandomMoments(t *testing.T) {
 
 // TestRefusals dead-letters a program that cannot be frozen, with a reason in plain words.
 func TestRefusals(t *testing.T) {
+	proof.Only(t, "TestPythonWithAnOpenFile is the quick part")
 	withCRIU(t)
 	t.Parallel()
 	python := need.Command(t, "python3")
@@ -349,6 +359,7 @@ func (m *machine) refusal(k program.Kind) error {
 
 // TestLaterRefusal keeps the last snapshot of a program that cannot be frozen any longer.
 func TestLaterRefusal(t *testing.T) {
+	proof.Only(t, "TestPythonWithAnOpenFile is the quick part")
 	withCRIU(t)
 	t.Parallel()
 	const code = `
@@ -373,6 +384,7 @@ open(os.environ["SPOTWORKER_RESULT"], "w").write(str(os.listdir(".").count("pipe
 
 // TestCheckOfTheMachine finds at a worker's start what a machine lacks.
 func TestCheckOfTheMachine(t *testing.T) {
+	proof.Only(t, "TestPythonWithAnOpenFile is the quick part")
 	withCRIU(t)
 	m := newMachine(t, nil)
 	plain, frozen := []program.Kind{{Name: "plain"}}, []program.Kind{{Name: "plain"}, {Name: "frozen", Snapshot: true}}
@@ -408,6 +420,7 @@ echo "Error (criu/cr-check.c:1): Kernel too old for us"; exit 1`,
 
 // TestOtherMachine leaves a snapshot of another machine to a worker there, without a failure.
 func TestOtherMachine(t *testing.T) {
+	proof.Only(t, "TestPythonWithAnOpenFile is the quick part")
 	withCRIU(t)
 	t.Parallel()
 	m := newMachine(t, nil)
@@ -429,6 +442,7 @@ func TestOtherMachine(t *testing.T) {
 
 // TestDamagedImage fails a job whose image criu refuses, and reports no other state.
 func TestDamagedImage(t *testing.T) {
+	proof.Only(t, "TestPythonWithAnOpenFile is the quick part")
 	withCRIU(t)
 	t.Parallel()
 	m := newMachine(t, nil)

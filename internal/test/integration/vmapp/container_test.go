@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/test/need"
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/internal/test/repository"
 )
 
@@ -38,7 +39,7 @@ FailureAction=poweroff-force
 
 [Service]
 Type=oneshot
-Environment=%[1]s=%[2]s PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
+Environment=%[1]s=%[2]s %[5]s=%[6]s PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
 ExecStart=%[3]s/test -test.run=^%[2]s$ -test.v -test.timeout=%[4]s
 StandardOutput=file:%[3]s/output
 StandardError=inherit
@@ -63,7 +64,8 @@ func inContainer(t *testing.T, prepare func(t *testing.T, folder string), test f
 	root := debian(t)
 	folder := t.TempDir()
 	prepare(t, folder)
-	unit := fmt.Sprintf(runner, insideVariable, t.Name(), shared, bootTimeout-20*time.Second)
+	unit := fmt.Sprintf(runner, insideVariable, t.Name(), shared, bootTimeout-20*time.Second,
+		proof.Variable, os.Getenv(proof.Variable))
 	put(t, filepath.Join(folder, "test.service"), unit)
 	self, err := os.Executable()
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/spotworker/spotworker/internal/test/need"
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/internal/test/repository"
 )
 
@@ -93,6 +94,7 @@ func makeSnapshot(t *testing.T, folder string, environment ...string) snapshot {
 // TestRelease makes a release twice, in two folders, and installs it on a booted Debian:
 // the archive, the Debian packages, and the package for VMs beside them.
 func TestRelease(t *testing.T) {
+	proof.Only(t, "it builds for several systems")
 	t.Parallel()
 	inContainer(t, prepareRelease, installRelease)
 }
@@ -201,6 +203,7 @@ func wantRPM(t *testing.T, s snapshot) {
 // TestGoInstall installs the commands from a module proxy, which is a folder, outside of any
 // module. The go command itself makes the proxy's files from the tag.
 func TestGoInstall(t *testing.T) {
+	proof.Only(t, "it builds for several systems")
 	t.Parallel()
 	source, proxy, cache, bin := taggedCopy(t), t.TempDir(), t.TempDir(), t.TempDir()
 	// As packages are built, so that the build cache has the modules of others.

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/spotworker/spotworker/internal/test/need"
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/internal/test/repository"
 )
 
@@ -18,6 +19,7 @@ import (
 // time from a copy in another folder, and compares what came out. What git does
 // not know is left behind.
 func TestSameBytes(t *testing.T) {
+	proof.Only(t, "it builds for several systems")
 	t.Parallel()
 	maker, git := need.Command(t, "make"), need.Command(t, "git")
 	repository := repository.Root(t)
@@ -58,6 +60,7 @@ func TestSameBytes(t *testing.T) {
 // TestOtherWorker packs a worker that is a module of its own, as docs/vmapp.md
 // says: here for this machine alone, to save time.
 func TestOtherWorker(t *testing.T) {
+	proof.Only(t, "it builds for several systems")
 	t.Parallel()
 	pack := exec.CommandContext(t.Context(), need.Command(t, "make"), "package",
 		"WORKER=./examples/worker", "VERSION=2.3.0", "ARCHITECTURES="+runtime.GOARCH, "PACKAGES="+t.TempDir())

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/spotworker/spotworker/internal/test/need"
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/internal/test/repository"
 )
 
@@ -43,6 +44,7 @@ func (b *browser) sound(where string) {
 
 // TestAxeFinds: axe-core is there, runs in the page, and finds an error.
 func TestAxeFinds(t *testing.T) {
+	proof.Only(t, "TestScreens is the quick pass over all pages")
 	text, ok := axe(t)
 	if !ok {
 		need.Missing(t, "axe-core in .tools/axe")

@@ -16,6 +16,7 @@ import (
 	"github.com/spotworker/spotworker/client/clienttest"
 	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/overview"
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/internal/web"
 	"github.com/spotworker/spotworker/job"
 )
@@ -76,6 +77,7 @@ func (b *browser) press(selector, text string) {
 // TestChanges: the buttons of each page ask in a dialog, which the keyboard can leave, and the
 // outcome is shown. It works without the script too.
 func TestChanges(t *testing.T) {
+	proof.Only(t, "TestScreens is the quick pass over all pages")
 	c, base, address := changing(t)
 	b := open(t)
 	b.look(screens[0])
@@ -157,6 +159,7 @@ func TestChanges(t *testing.T) {
 
 // TestQuarantine: the page quarantines a VM, and frees it.
 func TestQuarantine(t *testing.T) {
+	proof.Only(t, "TestScreens is the quick pass over all pages")
 	c, connection := emulated(t)
 	workers, err := container.NewClientFromConnectionString(connection, "spotworker-workers", nil)
 	if err == nil {

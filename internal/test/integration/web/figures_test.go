@@ -16,6 +16,7 @@ import (
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/overview"
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/internal/test/repository"
 	"github.com/spotworker/spotworker/internal/web"
 )
@@ -79,6 +80,7 @@ const painted = `performance.getEntriesByName("first-contentful-paint")[0]?.star
 // TestFigures measures the page, and spotctl status, with 10,000 jobs on the same emulator. Times
 // of a shared machine decide nothing: they are logged.
 func TestFigures(t *testing.T) {
+	proof.Only(t, "TestScreens is the quick pass over all pages")
 	address, connection := stored(t, 10_000)
 	base := address[:strings.Index(address, "/?")]
 	binary := filepath.Join(t.TempDir(), "spotctl")

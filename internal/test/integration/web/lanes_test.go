@@ -16,6 +16,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/replay"
 	"github.com/spotworker/spotworker/internal/replay/lanes"
+	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
 // replayed writes the page of a replay of so many jobs.
@@ -70,6 +71,7 @@ func story(jobs int) lanes.Story {
 // desktop, light and dark: they fit the window and load nothing, axe-core finds nothing, and the
 // keyboard reaches each list and its zoom.
 func TestLanes(t *testing.T) {
+	proof.Only(t, "TestScreens is the quick pass over all pages")
 	b := open(t)
 	for _, jobs := range []int{1, 50, 1000} {
 		for name, page := range map[string]struct {

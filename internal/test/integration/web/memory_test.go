@@ -13,6 +13,8 @@ import (
 	"github.com/chromedp/cdproto/heapprofiler"
 	"github.com/chromedp/cdproto/performance"
 	"github.com/chromedp/chromedp"
+
+	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
 // heap is the memory of a tab's script and the nodes of its documents, after a garbage collection.
@@ -60,6 +62,7 @@ func (b *browser) least(collections int) (kib, nodes int) {
 // TestTabsKeepTheirMemory: two tabs that follow a deployment for an hour and a half of its time, an
 // update each 5 s, have no more memory and no more nodes at the end than after the first hour.
 func TestTabsKeepTheirMemory(t *testing.T) {
+	proof.Only(t, "TestScreens is the quick pass over all pages")
 	w := newWorld(500)
 	w.step = 5 * time.Second
 	address := serve(t, w, 40*time.Millisecond)

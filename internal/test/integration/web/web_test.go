@@ -5,6 +5,7 @@ package web_test
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"os"
 	"strconv"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/spotworker/spotworker/internal/test/need"
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -46,10 +48,14 @@ var pages = [][2]string{{"now", "/"}, {"jobs", "/jobs"}, {"narrow", "/jobs?statu
 	{"job", "/job/" + storyID}, {"journey", "/job/" + journeyID}, {"workers", "/workers"}, {"poison", "/poison"},
 	{"costs", "/costs"}, {"unknown", "/job/no-such-job"}}
 
-// TestScreens: each page, on a phone and on desktops, light and dark, with no job and with many,
+// TestScreens: each page, on a phone and on desktops, light and dark, with twelve jobs and, in full, with none and many,
 // has a heading, fits the window, and leaves nothing in the console. No hostile text runs.
 func TestScreens(t *testing.T) {
-	for name, jobs := range map[string]int{"none": 0, "ten": 10, "5000": 5000, "100000": 100_000} {
+	worlds := map[string]int{"twelve": 12}
+	if proof.Full() {
+		maps.Copy(worlds, map[string]int{"none": 0, "5000": 5000, "100000": 100_000})
+	}
+	for name, jobs := range worlds {
 		t.Run(name, func(t *testing.T) {
 			b := open(t)
 			address := serve(t, newWorld(jobs), time.Hour)
@@ -68,7 +74,7 @@ func TestScreens(t *testing.T) {
 						t.Errorf("%s has %d h1, want 1", p[0], n)
 					}
 					b.shoot(name + "-" + p[0] + "-" + s.name)
-					if jobs <= 10 && (s.name == "desktop" || s.name == "phone-dark") {
+					if jobs <= 12 && (s.name == "desktop" || s.name == "phone-dark") {
 						b.sound(name + "-" + p[0] + "-" + s.name)
 					}
 					if said := b.said(); said != "" && !(p[0] == "unknown" && strings.Contains(said, "404")) {
@@ -96,6 +102,7 @@ const removal = `{ const list = (html) => { const box = document.createElement("
 // when storage does not answer. 100,000 jobs can be scrolled to their end with few rows in the
 // browser.
 func TestLive(t *testing.T) {
+	proof.Only(t, "TestScreens is the quick pass over all pages")
 	w, b := newWorld(100_000), open(t)
 	address := serve(t, w, time.Second)
 	base := address[:strings.Index(address, "/?")]
@@ -139,6 +146,7 @@ func TestLive(t *testing.T) {
 // TestOutage: while storage does not answer, each page says since when and keeps its content, and a
 // page without content says so. The pages ask storage no more often than before.
 func TestOutage(t *testing.T) {
+	proof.Only(t, "TestScreens is the quick pass over all pages")
 	for name, before := range map[string]bool{"later": false, "from-the-start": true} {
 		t.Run(name, func(t *testing.T) {
 			const every = 300 * time.Millisecond
@@ -177,6 +185,7 @@ func TestOutage(t *testing.T) {
 
 // TestManyTabs: more visible tabs than a browser has connections to a server load and stay live.
 func TestManyTabs(t *testing.T) {
+	proof.Only(t, "TestScreens is the quick pass over all pages")
 	w := newWorld(10)
 	address := serve(t, w, 300*time.Millisecond)
 	base := address[:strings.Index(address, "/?")]
@@ -207,6 +216,7 @@ const shifts = `window.shifted = 0; window.moved = []; window.updates = 0;
 
 // TestNoLayoutShift: while rows come and go, nothing on a page moves that was there before.
 func TestNoLayoutShift(t *testing.T) {
+	proof.Only(t, "TestScreens is the quick pass over all pages")
 	w, b := newWorld(5000), open(t)
 	w.churn.Store(true)
 	address := serve(t, w, 300*time.Millisecond)

@@ -17,7 +17,7 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// callStep is the step from one crash point to the next. make proof runs all crash points.
+// callStep is the step from one crash point to the next. make nightly-proof runs all crash points.
 var callStep = proof.Times(59, 1)
 
 // callFault is a fault that is injected at one of a worker's storage calls.

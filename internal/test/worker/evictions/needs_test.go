@@ -11,6 +11,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/fleet/presence"
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/internal/worker"
 	"github.com/spotworker/spotworker/job"
@@ -155,6 +156,7 @@ func unlike(t *testing.T, b *rig.Bed) []string {
 // more and more rarely, and is dead-lettered with its state after a day. A replay waits for a
 // worker that matches; one from scratch needs none.
 func TestNeedsWithoutAMatch(t *testing.T) {
+	proof.Only(t, "it simulates a day")
 	for name, here := range map[string]*frozen{"another machine": {machine: "new"}, "another library": {machine: "old", library: "x"}} {
 		t.Run(name, func(t *testing.T) {
 			rig.Run(t, func(t *testing.T, b *rig.Bed) {

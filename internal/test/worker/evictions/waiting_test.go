@@ -307,6 +307,7 @@ func TestWaitingJobCannotMove(t *testing.T) {
 // TestSearchCalls: the cost of a search does not grow with the number of workers. A queue
 // without messages that may move costs one call for each search, and no claim.
 func TestSearchCalls(t *testing.T) {
+	proof.Only(t, "it simulates hours")
 	for _, row := range proof.Some(t, 1, []struct {
 		name           string
 		workers, limit int           // of peeks in half an hour

@@ -16,6 +16,7 @@ import (
 	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/lifecycle"
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/internal/test/worker/recorder"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/internal/worker"
@@ -123,6 +124,7 @@ func TestExitWhenIdleLastLook(t *testing.T) {
 // kind is paused, an operator holds it, storage fails or denies, its machine fails all jobs,
 // or its VM will go. Afterwards the time begins again.
 func TestNotIdle(t *testing.T) {
+	proof.Only(t, "it simulates hours")
 	const long = 4 * idleFor
 	asks := func(change func(d *control.Document)) func(b *rig.Bed, p *rig.Process) {
 		return func(b *rig.Bed, _ *rig.Process) {

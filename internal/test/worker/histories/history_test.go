@@ -24,8 +24,8 @@ var (
 	firstSeed = flag.Uint64("seed", 1, "the seed of the first of them; the others follow it")
 )
 
-// defaultHistories is how many random histories one run of the tests executes. make proof
-// runs 200.
+// defaultHistories is how many random histories one run of the tests executes. make
+// nightly-proof runs 200.
 var defaultHistories = proof.Times(8, 200)
 
 // maxCatchUp is how long jobs may take after the last fault. After a take-over by an

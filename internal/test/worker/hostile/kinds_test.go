@@ -377,6 +377,7 @@ var waitsByTime = retry.Jitter{Random: func(d time.Duration) time.Duration {
 // jobs of them wait, over all workers about the right number, and no longer when a worker has
 // the kind. The reason of a dead-lettered job names the kind that was probably meant.
 func TestUnknownKindIsReported(t *testing.T) {
+	proof.Only(t, "it simulates hours; TestUnknownKind is its quick part")
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		const jobs = 6
 		for i := range jobs {

@@ -205,6 +205,7 @@ func TestSickForAWhile(t *testing.T) {
 // a quarter of the starts at first, and few once its circuit breaker has compared it with the
 // others. No job is dead-lettered, and no breaker opens on a healthy machine.
 func TestHalfSickMachine(t *testing.T) {
+	proof.Only(t, "it simulates hours")
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		const jobs, slots = 3000, 2
 		var sick, all, turn atomic.Int64

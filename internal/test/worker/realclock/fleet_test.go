@@ -7,6 +7,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/internal/worker"
 	"github.com/spotworker/spotworker/job"
@@ -28,6 +29,7 @@ func quick(c *worker.Config) {
 // terminated, evicted and killed. Every write keeps the rules, and each job ends once, with
 // its result and all outputs.
 func TestFleet(t *testing.T) {
+	proof.Only(t, "it runs in real time")
 	t.Parallel()
 	rig.RunInRealTime(t, func(t *testing.T, b *rig.Bed) {
 		rec := b.AddRecorder()

@@ -6,12 +6,14 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
 func TestNameIndexBehavesLikeASortedSlice(t *testing.T) {
 	// Few letters, so that removing and adding again meet often.
 	name := rapid.StringMatching(`[ab/]{1,6}`)
-	rapid.Check(t, func(t *rapid.T) {
+	proof.Check(t, func(t *rapid.T) {
 		var index NameIndex
 		var model []string
 		t.Repeat(map[string]func(*rapid.T){
