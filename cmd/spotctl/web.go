@@ -3,7 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"html"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"time"
 
@@ -71,26 +74,40 @@ func (c *webCommand) run(ctx context.Context, s *session) error {
 		return err
 	}
 	if !c.NoBrowser {
-		if err := browse(ctx, server.Address()); err != nil {
+		done, err := browse(ctx, server.Address())
+		if err != nil {
 			s.printer.note("no browser was opened (%v): open the address yourself", err)
 		}
+		defer done()
 	}
 	return server.Serve(ctx)
 }
 
-// browse opens an address in the user's browser. It does not wait for it.
-func browse(ctx context.Context, address string) error {
-	command := []string{"xdg-open", address}
+// browse opens an address in the user's browser. It does not wait for it. Other users of the machine
+// see a program's arguments, and the address has a token: the argument is a file that only this user
+// can read and that leads to the address. done removes the file.
+func browse(ctx context.Context, address string) (done func(), err error) {
+	folder, err := os.MkdirTemp("", "spotctl-web-") // of mode 0700
+	if err != nil {
+		return func() {}, err
+	}
+	done = func() { _ = os.RemoveAll(folder) }
+	file := filepath.Join(folder, "open.html")
+	const page = "<!doctype html><meta charset=\"utf-8\"><meta http-equiv=\"refresh\" content=\"0;url=%s\"><title>spotworker</title>\n"
+	if err := os.WriteFile(file, fmt.Appendf(nil, page, html.EscapeString(address)), 0o600); err != nil {
+		return done, err
+	}
+	command := []string{"xdg-open", file}
 	switch runtime.GOOS {
 	case "darwin":
-		command = []string{"open", address}
+		command = []string{"open", file}
 	case "windows":
-		command = []string{"rundll32", "url.dll,FileProtocolHandler", address}
+		command = []string{"rundll32", "url.dll,FileProtocolHandler", file}
 	}
 	started := exec.CommandContext(context.WithoutCancel(ctx), command[0], command[1:]...) //nolint:gosec // one of three commands
 	if err := started.Start(); err != nil {
-		return err
+		return done, err
 	}
 	go func() { _ = started.Wait() }()
-	return nil
+	return done, nil
 }

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/host/connections"
 	"github.com/spotworker/spotworker/internal/overview"
 	"github.com/spotworker/spotworker/internal/overview/spent"
 )
@@ -133,14 +134,19 @@ func (s *Server) Address() string {
 	return "http://" + s.guard.hosts[0] + "/?token=" + url.QueryEscape(s.guard.token)
 }
 
+// maxConnections bounds the open connections. Each tab holds one for its stream and opens a few for
+// what it loads: 256 are dozens of tabs.
+const maxConnections = 256
+
 // Serve serves until ctx ends.
 func (s *Server) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	server := &http.Server{
-		Handler: s.handler(), ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10,
+		Handler: s.handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		WriteTimeout: 2 * readLimit,                                     // streams and outputs have a time of their own
 		BaseContext:  func(net.Listener) context.Context { return ctx }, // streams end with it
 	}
+	connections.Limit(server, maxConnections)
 	read := make(chan struct{})
 	go func() { defer close(read); s.feed.run(ctx) }()
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })

@@ -26,7 +26,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/telemetry/monitor"
+	"github.com/spotworker/spotworker/internal/host/connections"
 )
 
 const (
@@ -88,7 +88,7 @@ func listen(source Source, log *slog.Logger) (*Proxy, error) {
 		WriteTimeout: answerTimeout + 5*time.Second, IdleTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // broken connections of programs
 	}
-	monitor.LimitConnections(p.http, maxConnections)
+	connections.Limit(p.http, maxConnections)
 	return p, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/host/connections"
 	"github.com/spotworker/spotworker/internal/telemetry/health"
 )
 
@@ -23,6 +24,9 @@ const (
 	// closeGrace is how long an active request may take when the worker ends.
 	closeGrace = time.Second
 )
+
+// maxConnections bounds the open connections. Two health probes and two scrapers need four.
+const maxConnections = 64
 
 // Config has the content and the address of a server.
 type Config struct {
@@ -64,7 +68,7 @@ func Listen(c Config) (*Server, error) {
 		MaxHeaderBytes: maxHeader,
 		ErrorLog:       slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug), // broken connections are theirs
 	}}
-	LimitConnections(s.http, maxConnections)
+	connections.Limit(s.http, maxConnections)
 	s.serving.Go(func() { _ = s.http.Serve(listener) }) // returns when Close closes the listener
 	return s, nil
 }

@@ -9,7 +9,8 @@ const parse = (html, tag) => {
 
 // ---- Merge: change nodes in place, so that focus, selection and scroll positions stay.
 
-const keyOf = (node) => (node.nodeType === 1 ? node.id : "");
+// The attribute and not the property: in a form with a field named "id" the property is that field.
+const keyOf = (node) => (node.nodeType === 1 ? node.getAttribute("id") ?? "" : "");
 
 function merge(from, to) {
   if (from.nodeType !== to.nodeType || from.nodeName !== to.nodeName) {
@@ -28,8 +29,8 @@ function merge(from, to) {
 function mergeChildren(from, to) {
   const stay = new Set([...to.children].map(keyOf)), keyed = new Map();
   for (const child of [...from.children]) {
-    if (stay.has(keyOf(child))) keyed.set(child.id, child);
-    else if (child.id) child.remove(); // before the others would be moved, which takes their focus
+    if (stay.has(keyOf(child))) keyed.set(keyOf(child), child);
+    else if (keyOf(child)) child.remove(); // before the others would be moved, which takes their focus
   }
   let at = from.firstChild;
   for (const wanted of [...to.childNodes]) {
@@ -223,10 +224,10 @@ if (list) rows = new Rows(list);
 // ---- Filters apply at once; their address leaves out what is empty.
 
 document.addEventListener("change", (event) => {
-  if (event.target.form?.id === "filters") event.target.form.requestSubmit();
+  if (event.target.form?.matches("#filters")) event.target.form.requestSubmit();
 });
 document.addEventListener("submit", (event) => {
-  if (event.target.id !== "filters") return;
+  if (!event.target.matches("#filters")) return;
   event.preventDefault();
   const chosen = new URLSearchParams();
   for (const [name, value] of new FormData(event.target)) if (value) chosen.append(name, value);

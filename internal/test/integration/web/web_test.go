@@ -89,6 +89,50 @@ func TestScreens(t *testing.T) {
 	}
 }
 
+// TestFilters uses each control of the page of jobs: the list follows, and the address has what was chosen.
+func TestFilters(t *testing.T) {
+	b := open(t)
+	address := serve(t, newWorld(12), time.Hour)
+	base := address[:strings.Index(address, "/?")]
+	b.visit(address, "main")
+	set := func(name, value string) string {
+		return `{ const field = document.querySelector("#filters [name=` + name + `]"); field.value = "` + value + `";
+			field.dispatchEvent(new Event("change", {bubbles: true})); true }`
+	}
+	first := func(name string) string {
+		return `{ const field = document.querySelector("#filters [name=` + name + `]");
+			field.selectedIndex = [...field.options].findIndex((o) => o.value);
+			field.dispatchEvent(new Event("change", {bubbles: true})); true }`
+	}
+	for query, act := range map[string]string{
+		"status=done":   `document.querySelector("#filters [name=status][value=done]").click(), true`,
+		"kind=train":    set("kind", "train"),
+		"id=epoch":      set("id", "epoch"),
+		"worker=spot_1": set("worker", "spot_1"),
+		"group=night":   set("group", "night"),
+		"newer=":        first("newer"),
+		"older=":        first("older"),
+		"id=genome&kind=al": `document.querySelector("#filters [name=id]").value = "genome",
+			document.querySelector("#filters [name=kind]").value = "al", document.querySelector("#filters button").click(), true`,
+	} {
+		b.visit(base+"/jobs", "#filters")
+		b.eventually(`document.readyState === "complete" && typeof keyOf === "function"`)
+		script[bool](b, act)
+		b.eventually("location.search.includes(" + strconv.Quote(query) + `) && document.readyState === "complete"`)
+		if name, value, _ := strings.Cut(query, "="); name == "id" && !strings.Contains(value, "&") {
+			if n := script[int](b, `[...document.querySelectorAll("#rows tr")].filter((row) => !row.id.includes("`+value+`")).length`); n > 0 {
+				t.Errorf("%s shows %d other jobs", query, n)
+			}
+		}
+	}
+	b.visit(base+"/jobs?kind=train", "#filters")
+	b.press("a", "Clear")
+	b.eventually(`location.pathname === "/jobs" && location.search === ""`)
+	if said := b.said(); said != "" {
+		t.Errorf("the console has %s", said)
+	}
+}
+
 // removal merges a list without its first part, and returns the text with the focus, which was in the second.
 const removal = `{ const list = (html) => { const box = document.createElement("div"); box.innerHTML = html; return box; };
 	const shown = document.body.appendChild(list("<p id=first><a href=x>1</a></p><p id=second><a href=x>2</a></p><p id=third></p>"));

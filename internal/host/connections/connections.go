@@ -1,4 +1,6 @@
-package monitor
+// Package connections bounds the open connections of a server, so that clients which open many
+// and send nothing lock nobody out.
+package connections
 
 import (
 	"net"
@@ -7,20 +9,16 @@ import (
 	"sync"
 )
 
-// maxConnections bounds the open connections. Two health probes and two scrapers
-// need four.
-const maxConnections = 64
-
-// LimitConnections bounds the open connections of a server. A new one beyond the limit
+// Limit bounds the open connections of a server. A new one beyond the limit
 // closes the oldest without an active request, or the oldest if all others have one. So
 // neither idle connections nor requests that never end can lock out others, as they could
 // with a limit on accepting.
-func LimitConnections(s *http.Server, limit int) {
-	s.ConnState = (&connections{limit: limit}).track
+func Limit(s *http.Server, limit int) {
+	s.ConnState = (&set{limit: limit}).track
 }
 
-// connections are the open connections of a server.
-type connections struct {
+// set holds the open connections of a server.
+type set struct {
 	limit int
 
 	mu    sync.Mutex
@@ -30,7 +28,7 @@ type connections struct {
 
 // track is the ConnState hook of an [http.Server], which calls it for a new
 // connection before it accepts the next.
-func (c *connections) track(conn net.Conn, state http.ConnState) {
+func (c *set) track(conn net.Conn, state http.ConnState) {
 	if surplus := c.update(conn, state); surplus != nil {
 		_ = surplus.Close() // its goroutine ends with a read error
 	}
@@ -38,7 +36,7 @@ func (c *connections) track(conn net.Conn, state http.ConnState) {
 
 // update records a change of state and returns a connection to close, or nil. It
 // no longer tracks that connection.
-func (c *connections) update(conn net.Conn, state http.ConnState) (surplus net.Conn) {
+func (c *set) update(conn net.Conn, state http.ConnState) (surplus net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch state {
