@@ -126,7 +126,8 @@ nightly-names:
 	@echo $(NIGHTLY)
 nightly-lint:
 	@linter=$$(tools/go-tool.sh golangci-lint) && for module in . $(EXAMPLES); do \
-		echo golangci-lint run in $$module && (cd $$module && "$$linter" run --allow-serial-runners) || exit 1; done
+		echo golangci-lint run in $$module && (cd $$module && "$$linter" run --allow-serial-runners) || exit 1; done && \
+		echo golangci-lint run of depguard for Windows && GOOS=windows "$$linter" run --allow-serial-runners --enable-only depguard
 	@echo go vet in infra/kubernetes/check && cd infra/kubernetes/check && GOFLAGS= go vet . # golangci-lint would read 950 packages
 	@linter=$$(tools/go-tool.sh actionlint) && set -x && "$$linter"
 nightly-proof: # all crash points, 200 histories, hours of virtual time, gigabytes
