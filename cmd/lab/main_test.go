@@ -228,13 +228,3 @@ func TestMan(t *testing.T) {
 		}
 	}
 }
-
-// TestCompletion: each shell gets code that names the program.
-func TestCompletion(t *testing.T) {
-	for _, shell := range []string{"bash", "zsh", "fish"} {
-		var out bytes.Buffer
-		if err := run([]string{"completion", shell}, &out); err != nil || !strings.Contains(out.String(), "lab") {
-			t.Errorf("lab completion %s = %q, %v", shell, out.String(), err)
-		}
-	}
-}
