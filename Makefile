@@ -23,8 +23,8 @@ ARCHITECTURES ?=
 # The SSH key that signs packages; empty for none.
 SIGNING_KEY ?=
 
-# Modules beside this one, as a stranger's are.
-EXAMPLES := $(patsubst %/,%,$(dir $(wildcard examples/*/go.mod)))
+# A module beside this one, as a stranger's is.
+EXAMPLE := examples/worker
 
 # Debian packages of make integration: a network of their own, a page in Chromium, the model's
 # checker, a machine that systemd boots.
@@ -107,7 +107,7 @@ test: ## all tests, of long ones a sample; the engine with the race detector whe
 	@others=$$(go list ./... | grep -v -x $(patsubst ./%,-e github.com/spotworker/spotworker/%,$(RACED))) && set -x && \
 		go test -vet=off -ldflags='-s -w' -p 6 -timeout 10m $(TESTFLAGS) $(LONGEST) $$others
 	@export CGO_ENABLED=1; race=$$(tools/race.sh) && set -x && go test $$race -vet=off -ldflags='-s -w' -p 4 -timeout 10m $(TESTFLAGS) $(RACED)
-	@for module in $(EXAMPLES); do (set -x && cd $$module && go test -ldflags='-s -w' $(TESTFLAGS) ./...) || exit 1; done
+	cd $(EXAMPLE) && go test -ldflags='-s -w' $(TESTFLAGS) ./...
 
 # What make integration runs of each component is a sample too: package proof decides.
 .PHONY: integration
@@ -125,7 +125,7 @@ nightly: $(addprefix nightly-,$(NIGHTLY)) ## everything in full, hours: one piec
 nightly-names:
 	@echo $(NIGHTLY)
 nightly-lint:
-	@linter=$$(tools/go-tool.sh golangci-lint) && for module in . $(EXAMPLES); do \
+	@linter=$$(tools/go-tool.sh golangci-lint) && for module in . $(EXAMPLE); do \
 		echo golangci-lint run in $$module && (cd $$module && "$$linter" run --allow-serial-runners) || exit 1; done && \
 		echo golangci-lint run of depguard for Windows && GOOS=windows "$$linter" run --allow-serial-runners --enable-only depguard
 	@echo go vet in infra/kubernetes/check && cd infra/kubernetes/check && GOFLAGS= go vet . # golangci-lint would read 950 packages
@@ -171,7 +171,7 @@ lint: ## gofmt and go vet; make nightly-lint runs golangci-lint and actionlint
 	@unformatted=$$(find . -path './.*' -prune -o -name '*.go' -print | xargs gofmt -l) || exit 1; \
 		[ -z "$$unformatted" ] || { echo "not as gofmt writes it:"; echo "$$unformatted"; exit 1; }
 	go vet -tags integration ./...
-	@for module in $(EXAMPLES); do (set -x && cd $$module && go vet ./...) || exit 1; done
+	cd $(EXAMPLE) && go vet ./...
 
 .PHONY: windows
 windows: ## vet all packages and build the commands for Windows, amd64 (make nightly-windows: arm64 and integration tests too)
