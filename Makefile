@@ -112,10 +112,10 @@ test: ## all tests, of long ones a sample; the engine with the race detector whe
 # What make integration runs of each component is a sample too: package proof decides.
 .PHONY: integration
 integration: ## a sample of the tests against real components; those without theirs are skipped (TESTFLAGS=...)
-	go test -tags integration -count=1 -v -vet=off -p 6 -timeout 10m $(TESTFLAGS) $(addprefix ./internal/test/integration/,vmapp azurecli web snapshots model azurite)
+	go test -tags integration -count=1 -v -vet=off -p 6 -timeout 10m $(TESTFLAGS) $(addprefix ./internal/test/integration/,vmapp azurecli web snapshots model azurite conformance)
 
 # Each piece of make nightly is a target of its own: whoever changes a part runs its piece.
-COMPONENTS := azurecli azurite chaos identity incidents kubernetes model product programs python snapshots tryout vmapp web wine
+COMPONENTS := azurecli azurite chaos conformance identity incidents kubernetes model product programs python snapshots tryout vmapp web wine
 NIGHTLY := lint proof race windows release fuzz mutants soak kills $(COMPONENTS)
 
 .PHONY: nightly

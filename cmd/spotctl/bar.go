@@ -3,11 +3,11 @@ package main
 import (
 	"fmt"
 	"io"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/overview/detail"
 	"github.com/spotworker/spotworker/internal/text/plaintext"
 )
@@ -32,18 +32,13 @@ func (b *bar) draw(what string, fraction float64, remark string) {
 		return
 	}
 	b.drawn = time.Now()
-	if fraction >= 0 {
-		const width = 24
-		done := int(width * min(fraction, 1))
-		what += fmt.Sprintf(" %3.0f%% [%s%s]", 100*min(fraction, 1), strings.Repeat("#", done), strings.Repeat(" ", width-done))
-	}
-	fmt.Fprintf(b.out, "\r\x1b[K%s %s", what, remark)
+	fmt.Fprint(b.out, cli.Bar(what, fraction, remark))
 }
 
 // clear removes the bar until it is drawn again, so that a line can be printed.
 func (b *bar) clear() {
 	if b != nil && !b.drawn.IsZero() {
-		fmt.Fprint(b.out, "\r\x1b[K")
+		fmt.Fprint(b.out, cli.ClearLine)
 		b.drawn = time.Time{}
 	}
 }
