@@ -23,8 +23,8 @@ ARCHITECTURES ?=
 # The SSH key that signs packages; empty for none.
 SIGNING_KEY ?=
 
-# Modules beside this one, as a stranger's are.
-EXAMPLES := $(patsubst %/,%,$(dir $(wildcard examples/*/go.mod)))
+# A module beside this one, as a stranger's is.
+EXAMPLE := examples/worker
 
 # Debian packages of make integration: a network of their own, a page in Chromium, the model's
 # checker, a machine that systemd boots.
@@ -107,15 +107,15 @@ test: ## all tests, of long ones a sample; the engine with the race detector whe
 	@others=$$(go list ./... | grep -v -x $(patsubst ./%,-e github.com/spotworker/spotworker/%,$(RACED))) && set -x && \
 		go test -vet=off -ldflags='-s -w' -p 6 -timeout 10m $(TESTFLAGS) $(LONGEST) $$others
 	@export CGO_ENABLED=1; race=$$(tools/race.sh) && set -x && go test $$race -vet=off -ldflags='-s -w' -p 4 -timeout 10m $(TESTFLAGS) $(RACED)
-	@for module in $(EXAMPLES); do (set -x && cd $$module && go test -ldflags='-s -w' $(TESTFLAGS) ./...) || exit 1; done
+	cd $(EXAMPLE) && go test -ldflags='-s -w' $(TESTFLAGS) ./...
 
 # What make integration runs of each component is a sample too: package proof decides.
 .PHONY: integration
 integration: ## a sample of the tests against real components; those without theirs are skipped (TESTFLAGS=...)
-	go test -tags integration -count=1 -v -vet=off -p 6 -timeout 10m $(TESTFLAGS) $(addprefix ./internal/test/integration/,vmapp azurecli web snapshots model azurite)
+	go test -tags integration -count=1 -v -vet=off -p 6 -timeout 10m $(TESTFLAGS) $(addprefix ./internal/test/integration/,vmapp azurecli web snapshots model azurite conformance)
 
 # Each piece of make nightly is a target of its own: whoever changes a part runs its piece.
-COMPONENTS := azurecli azurite chaos identity incidents kubernetes model product programs python snapshots tryout vmapp web wine
+COMPONENTS := azurecli azurite chaos conformance identity incidents kubernetes model product programs python snapshots tryout vmapp web wine
 NIGHTLY := lint proof race windows release fuzz mutants soak kills $(COMPONENTS)
 
 .PHONY: nightly
@@ -125,8 +125,9 @@ nightly: $(addprefix nightly-,$(NIGHTLY)) ## everything in full, hours: one piec
 nightly-names:
 	@echo $(NIGHTLY)
 nightly-lint:
-	@linter=$$(tools/go-tool.sh golangci-lint) && for module in . $(EXAMPLES); do \
-		echo golangci-lint run in $$module && (cd $$module && "$$linter" run --allow-serial-runners) || exit 1; done
+	@linter=$$(tools/go-tool.sh golangci-lint) && for module in . $(EXAMPLE); do \
+		echo golangci-lint run in $$module && (cd $$module && "$$linter" run --allow-serial-runners) || exit 1; done && \
+		echo golangci-lint run of depguard for Windows && GOOS=windows "$$linter" run --allow-serial-runners --enable-only depguard
 	@echo go vet in infra/kubernetes/check && cd infra/kubernetes/check && GOFLAGS= go vet . # golangci-lint would read 950 packages
 	@linter=$$(tools/go-tool.sh actionlint) && set -x && "$$linter"
 nightly-proof: # all crash points, 200 histories, hours of virtual time, gigabytes
@@ -170,7 +171,7 @@ lint: ## gofmt and go vet; make nightly-lint runs golangci-lint and actionlint
 	@unformatted=$$(find . -path './.*' -prune -o -name '*.go' -print | xargs gofmt -l) || exit 1; \
 		[ -z "$$unformatted" ] || { echo "not as gofmt writes it:"; echo "$$unformatted"; exit 1; }
 	go vet -tags integration ./...
-	@for module in $(EXAMPLES); do (set -x && cd $$module && go vet ./...) || exit 1; done
+	cd $(EXAMPLE) && go vet ./...
 
 .PHONY: windows
 windows: ## vet all packages and build the commands for Windows, amd64 (make nightly-windows: arm64 and integration tests too)

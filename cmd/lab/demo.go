@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/lab/demo"
-	"github.com/spotworker/spotworker/internal/lab/screen"
 	"github.com/spotworker/spotworker/internal/replay/lanes"
 )
 
@@ -24,7 +23,6 @@ type demoCommand struct {
 	Bin                string        `help:"Folder with worker and producer. Without it they are built from this source." placeholder:"DIR"`
 	Keep               bool          `help:"Keep the workers' logs even if every promise was kept."`
 	HTML               string        `help:"Write a page with the picture of the run to this file." name:"html" placeholder:"FILE"`
-	Plain              bool          `help:"Print lines only, even on a terminal."`
 }
 
 func (d *demoCommand) run(ctx context.Context, stdout io.Writer) error {
@@ -38,12 +36,6 @@ func (d *demoCommand) run(ctx context.Context, stdout io.Writer) error {
 			return configError(fmt.Errorf("--html: %w", err))
 		}
 		config.Told = func(s lanes.Story) error { return writePage(d.HTML, s.Page) }
-	}
-	if out, ok := stdout.(*os.File); ok && !d.Plain && screen.Fits(os.Stdin, out) {
-		return screen.Play(ctx, os.Stdin, out, func(ctx context.Context, display *screen.Display) error {
-			config.Display = display
-			return demo.Run(ctx, config, display)
-		})
 	}
 	return demo.Run(ctx, config, stdout)
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/spotworker/spotworker/internal/cli"
-	"github.com/spotworker/spotworker/internal/cli/completion"
 	"github.com/spotworker/spotworker/internal/cli/manual"
 	"github.com/spotworker/spotworker/internal/lab/chaos"
 	"github.com/spotworker/spotworker/internal/lab/realtime"
@@ -40,18 +39,12 @@ type flags struct {
 	IMDS     imdsCommand      `cmd:"" name:"imds" help:"${about_imds}"`
 	Version  kong.VersionFlag `help:"Print the version and exit."`
 
-	Completion completionCommand `cmd:"" help:"Print what makes a shell complete the commands and flags of lab."`
-	Man        manCommand        `cmd:"" help:"Print the manual page of lab."`
+	Man manCommand `cmd:"" help:"Print the manual page of lab."`
 
 	cli.Format
 
 	command command
 }
-
-// completionCommand prints the code for a shell.
-type completionCommand struct{ completion.Command }
-
-func (c *completionCommand) run(context.Context, io.Writer) error { return c.Print() }
 
 // manCommand prints the manual page.
 type manCommand struct{ manual.Command }
@@ -81,7 +74,7 @@ func main() {
 
 func run(args []string, stdout io.Writer) error {
 	var f flags
-	program := cli.Program{Name: "lab", Description: description, Version: version, Prepare: completion.Answer}
+	program := cli.Program{Name: "lab", Description: description, Version: version}
 	if done, err := program.Parse(&f, args, stdout); done || err != nil {
 		return err
 	}

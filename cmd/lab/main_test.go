@@ -90,8 +90,8 @@ func TestFlagsReachTheDemo(t *testing.T) {
 	want.CheckpointInterval, want.TimeLimit = 3*time.Second, time.Minute
 	want.Binaries, want.Keep = "b", true
 	f := parsed(t, "demo", "--workers=5", "--jobs-at-once=4", "--files=7", "--job-time=9s",
-		"--checkpoint-interval=3s", "--time-limit=1m", "--bin=b", "--keep", "--plain")
-	if diff := cmp.Diff(want, f.Demo.config()); diff != "" || !f.Demo.Plain {
+		"--checkpoint-interval=3s", "--time-limit=1m", "--bin=b", "--keep")
+	if diff := cmp.Diff(want, f.Demo.config()); diff != "" {
 		t.Errorf("configuration (-want +got):\n%s", diff)
 	}
 }
@@ -127,11 +127,11 @@ func TestFlagsReachTry(t *testing.T) {
 		Timeout: time.Minute, Grace: 2 * time.Second, Compare: trial.CompareNothing, Binaries: "b", Keep: true,
 	}
 	f := parsed(t, "try", "--kinds-file=k", "--kind=a", "--snapshot", "--env=A=b,c;d", "--payload-file=p", "--every=1s", "--evictions=3",
-		"--timeout=1m", "--grace=2s", "--compare=none", "--bin=b", "--keep", "--json", "--plain")
+		"--timeout=1m", "--grace=2s", "--compare=none", "--bin=b", "--keep", "--json")
 	if got := parsed(t, "try", "--compare-with=diff -r", "go").Try.config().CompareWith; got != "diff -r" {
 		t.Errorf("--compare-with = %q", got)
 	}
-	if diff := cmp.Diff(want, f.Try.config()); diff != "" || !f.WantsJSON() || !f.Try.Plain {
+	if diff := cmp.Diff(want, f.Try.config()); diff != "" || !f.WantsJSON() {
 		t.Errorf("configuration (-want +got):\n%s", diff)
 	}
 }
@@ -225,16 +225,6 @@ func TestMan(t *testing.T) {
 	for _, want := range []string{".TH \"LAB\" 1 \"\" \"lab devel\"", ".SS \"imds [flags]\"", `\-\-metadata\-port`} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the manual page lacks %s:\n%s", want, &out)
-		}
-	}
-}
-
-// TestCompletion: each shell gets code that names the program.
-func TestCompletion(t *testing.T) {
-	for _, shell := range []string{"bash", "zsh", "fish"} {
-		var out bytes.Buffer
-		if err := run([]string{"completion", shell}, &out); err != nil || !strings.Contains(out.String(), "lab") {
-			t.Errorf("lab completion %s = %q, %v", shell, out.String(), err)
 		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/lab/screen"
 	"github.com/spotworker/spotworker/internal/lab/trial"
 )
 
@@ -29,7 +28,6 @@ type tryCommand struct {
 	CompareWith string            `env:"-" help:"${about_try_compare_with}" placeholder:"COMMAND"`
 	Bin         string            `help:"${about_try_bin}" placeholder:"DIR"`
 	Keep        bool              `help:"Keep the workers' logs and the kinds file."`
-	Plain       bool              `help:"Print lines only, even on a terminal."`
 
 	json bool
 }
@@ -59,17 +57,7 @@ func (c *tryCommand) run(ctx context.Context, stdout io.Writer) error {
 	if c.json {
 		story = os.Stderr
 	}
-	var report trial.Report
-	var err error
-	if out, ok := story.(*os.File); ok && !c.Plain && screen.Fits(os.Stdin, out) {
-		err = screen.Play(ctx, os.Stdin, out, func(ctx context.Context, display *screen.Display) (err error) {
-			config.Display = display
-			report, err = trial.Run(ctx, config, display)
-			return err
-		})
-	} else {
-		report, err = trial.Run(ctx, config, story)
-	}
+	report, err := trial.Run(ctx, config, story)
 	if wrong, ok := errors.AsType[*trial.ConfigError](err); ok {
 		return configError(wrong.Err)
 	}

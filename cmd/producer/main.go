@@ -17,7 +17,6 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/spotworker/spotworker/internal/cli"
-	"github.com/spotworker/spotworker/internal/cli/completion"
 	"github.com/spotworker/spotworker/internal/cli/manual"
 	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/producer"
@@ -88,7 +87,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	var f flags
 	program := cli.Program{
 		Name: "producer", Description: description, Version: version,
-		Vars: map[string]string{"max_parallel": strconv.Itoa(maxParallel)}, Prepare: completion.Answer,
+		Vars: map[string]string{"max_parallel": strconv.Itoa(maxParallel)},
 	}
 	done, err := program.Parse(&f, args, stdout)
 	if done || err != nil {
@@ -142,16 +141,10 @@ type flags struct {
 	Lines   linesCommand   `cmd:"" help:"Put the jobs of a file or of standard input, one JSON object per line."`
 	Digests digestsCommand `cmd:"" help:"Put a digest job for each blob of a container."`
 
-	Completion completionCommand `cmd:"" help:"Print what makes a shell complete the commands and flags of producer."`
-	Man        manCommand        `cmd:"" help:"Print the manual page of producer."`
+	Man manCommand `cmd:"" help:"Print the manual page of producer."`
 
 	command command
 }
-
-// completionCommand prints the code for a shell.
-type completionCommand struct{ completion.Command }
-
-func (c *completionCommand) run(context.Context, *session) error { return c.Print() }
 
 // manCommand prints the manual page.
 type manCommand struct{ manual.Command }

@@ -1,11 +1,10 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"sync"
 	"time"
-
-	"github.com/schollz/progressbar/v3"
 
 	"github.com/spotworker/spotworker/internal/cli"
 )
@@ -25,10 +24,11 @@ type screen struct {
 	shared   bool // out is a terminal too
 
 	mu    sync.Mutex // guards all writing, and what follows
-	bar   *progressbar.ProgressBar
-	drawn bool
-	count int64 // steps since begin
-	total int64 // -1 if unknown
+	what  string     // the work
+	begun time.Time  // with begin
+	bar   string     // as it is drawn; empty for none
+	count int64      // steps since begin
+	total int64      // -1 if unknown
 
 	ticks sync.WaitGroup
 	stop  chan struct{}
@@ -47,13 +47,13 @@ func (s *screen) printErr(text string) { _ = s.print(s.err, text, true) }
 func (s *screen) print(w io.Writer, text string, above bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	above = above && s.drawn
+	above = above && s.bar != ""
 	if above {
-		_ = s.bar.Clear()
+		fmt.Fprint(s.err, cli.ClearLine)
 	}
 	_, err := io.WriteString(w, text)
 	if above {
-		_ = s.bar.RenderBlank()
+		fmt.Fprint(s.err, s.bar)
 	}
 	return err
 }
@@ -66,16 +66,7 @@ func (s *screen) begin(what string, total int64) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.count, s.total, s.drawn = 0, total, false
-	s.bar = progressbar.NewOptions64(total,
-		progressbar.OptionSetWriter(s.err), progressbar.OptionSetDescription(what),
-		progressbar.OptionUseANSICodes(true), progressbar.OptionClearOnFinish(),
-		progressbar.OptionSetSpinnerChangeInterval(0), // no goroutine of its own: draw calls it
-		progressbar.OptionSpinnerType(14), progressbar.OptionSetWidth(24),
-		progressbar.OptionShowCount(), progressbar.OptionShowTotalBytes(total > 0),
-		progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(true),
-	)
-	s.bar.StartWithoutRender()
+	s.what, s.begun, s.count, s.total, s.bar = what, time.Now(), 0, total, ""
 	s.stop = make(chan struct{})
 	s.ticks.Go(func() { s.draw(s.stop) })
 }
@@ -96,10 +87,10 @@ func (s *screen) end() {
 	s.ticks.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.drawn {
-		_ = s.bar.Clear()
+	if s.bar != "" {
+		fmt.Fprint(s.err, cli.ClearLine)
 	}
-	s.bar, s.drawn, s.stop = nil, false, nil
+	s.bar, s.stop = "", nil
 }
 
 // draw redraws the bar until stop is closed.
@@ -120,10 +111,11 @@ func (s *screen) draw(stop <-chan struct{}) {
 func (s *screen) tick() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	count := s.count
+	fraction, counted := -1.0, fmt.Sprintf("(%d)", s.count)
 	if s.total > 0 {
-		count = min(count, s.total)
+		count := min(s.count, s.total)
+		fraction, counted = float64(count)/float64(s.total), fmt.Sprintf("(%d/%d)", count, s.total)
 	}
-	_ = s.bar.Set64(count)
-	s.drawn = true
+	s.bar = cli.Bar(s.what, fraction, fmt.Sprintf("%s [%s]", counted, time.Since(s.begun).Truncate(time.Second)))
+	fmt.Fprint(s.err, s.bar)
 }

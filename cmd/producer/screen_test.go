@@ -97,9 +97,9 @@ func TestScreenPrintsAboveTheBar(t *testing.T) {
 			s.printErr("word\n")
 			s.end()
 			shown := term.err.String()
-			want := []string{clearLine + "word\n\renqueueing"}
+			want := []string{clearLine + "word\n" + clearLine + "enqueueing"}
 			if shared {
-				want = append(want, clearLine+"id\n\renqueueing")
+				want = append(want, clearLine+"id\n"+clearLine+"enqueueing")
 			}
 			for _, text := range want {
 				if !strings.Contains(shown, text) {

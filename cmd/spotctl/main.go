@@ -23,7 +23,6 @@ import (
 	"github.com/spotworker/spotworker/cmd/spotctl/internal/costs"
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/cli/clientflags"
-	"github.com/spotworker/spotworker/internal/cli/completion"
 	"github.com/spotworker/spotworker/internal/cli/manual"
 	"github.com/spotworker/spotworker/internal/overview"
 	"github.com/spotworker/spotworker/internal/queue"
@@ -89,16 +88,10 @@ type flags struct {
 
 	Clean cleanCommand `cmd:"" help:"Remove old jobs that are done or cancelled, with results, logs and outputs."`
 
-	Completion completionCommand `cmd:"" help:"Print what makes a shell complete the commands and flags of spotctl."`
-	Man        manCommand        `cmd:"" help:"Print the manual page of spotctl."`
+	Man manCommand `cmd:"" help:"Print the manual page of spotctl."`
 
 	command command
 }
-
-// completionCommand prints the code for a shell.
-type completionCommand struct{ completion.Command }
-
-func (c *completionCommand) run(context.Context, *session) error { return c.Print() }
 
 // manCommand prints the manual page.
 type manCommand struct{ manual.Command }
@@ -168,7 +161,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	vars["most_shards"], vars["most_accounts"] = strconv.Itoa(queue.MaxShards), strconv.Itoa(queue.MaxAccounts)
 	vars["unasked"], vars["least_days"] = strconv.Itoa(cancelUnasked), strconv.Itoa(leastDays)
 	vars["job_orders"], vars["job_statuses"] = overview.OrderNames, jobStatuses
-	program := cli.Program{Name: "spotctl", Description: description, Version: version, Prepare: completion.Answer, Vars: vars}
+	program := cli.Program{Name: "spotctl", Description: description, Version: version, Vars: vars}
 	if done, err := program.Parse(&f, args, stdout); done || err != nil {
 		return err
 	}

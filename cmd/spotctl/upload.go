@@ -9,12 +9,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/schollz/progressbar/v3"
-
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/producer"
-	"github.com/spotworker/spotworker/internal/text/plaintext"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -56,7 +53,7 @@ func (c *uploadCommand) run(ctx context.Context, s *session) error {
 		return &cli.ConfigError{Err: err}
 	}
 	defer func() { _ = file.Close() }() // it was only read
-	bar := s.printer.byteBar(size, c.Name)
+	bar := &byteBar{bar: s.printer.bar(), what: c.Name, size: size}
 	in, err := deployment.Upload(ctx, job.Input{Container: c.To, Blob: c.Name}, io.TeeReader(file, bar), client.UploadOptions{
 		Size: size, Replace: c.Replace, Create: c.Create,
 	})
@@ -101,40 +98,4 @@ func (c *uploadCommand) open(ctx context.Context, stdin io.Reader) (io.ReadClose
 		return nil, 0, err
 	}
 	return file, info.Size(), nil
-}
-
-// byteBar is a bar on a terminal that shows how many bytes were written to it. Elsewhere it
-// does nothing.
-type byteBar struct{ bar *progressbar.ProgressBar }
-
-// byteBar returns a bar of so many bytes, 0 if they are not known.
-func (p *printer) byteBar(size int64, what string) *byteBar {
-	if !p.bars {
-		return &byteBar{}
-	}
-	if size == 0 {
-		size = -1
-	}
-	return &byteBar{progressbar.NewOptions64(size,
-		progressbar.OptionSetWriter(p.err), progressbar.OptionUseANSICodes(true), progressbar.OptionClearOnFinish(),
-		progressbar.OptionShowBytes(true), progressbar.OptionShowTotalBytes(size > 0), progressbar.OptionSetWidth(24),
-		progressbar.OptionSetSpinnerChangeInterval(0), // no goroutine of its own
-		progressbar.OptionSetPredictTime(true), progressbar.OptionThrottle(100*time.Millisecond),
-		progressbar.OptionSetDescription(plaintext.Line(what)),
-	)}
-}
-
-// Write adds the bytes.
-func (b *byteBar) Write(p []byte) (int, error) {
-	if b.bar != nil {
-		_ = b.bar.Add(len(p)) // a bar that cannot be drawn is not worth an error
-	}
-	return len(p), nil
-}
-
-// clear removes the bar.
-func (b *byteBar) clear() {
-	if b.bar != nil {
-		_ = b.bar.Clear()
-	}
 }

@@ -6,10 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
-
-	"github.com/schollz/progressbar/v3"
 
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/cli"
@@ -54,7 +51,7 @@ func (c *waitCommand) run(ctx context.Context, s *session) error {
 		pending[id] = true
 	}
 	err = func() error {
-		defer bar.close()
+		defer bar.clear()
 		outcomes := deployment.WaitMany(within, ids, client.WaitOptions{Progress: bar.progress})
 		if c.Group != "" {
 			outcomes = deployment.WaitGroup(within, c.Group, client.WaitOptions{Progress: bar.progress})
@@ -132,67 +129,4 @@ func some(ids []string, pending map[string]bool) string {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text
-}
-
-// jobBar is a bar on a terminal that shows how far all jobs are. Elsewhere it does
-// nothing.
-type jobBar struct {
-	bar *progressbar.ProgressBar // nil for none
-	all int
-
-	mu        sync.Mutex
-	fractions map[string]float64
-	sum       float64 // of the fractions
-	count     int     // of the jobs that have ended
-}
-
-// barSteps is how many steps of the bar are one job.
-const barSteps = 1000
-
-func newJobBar(p *printer, ids []string) *jobBar {
-	if !p.bars {
-		return &jobBar{}
-	}
-	return &jobBar{all: len(ids), fractions: map[string]float64{}, bar: progressbar.NewOptions64(int64(len(ids)*barSteps),
-		progressbar.OptionSetWriter(p.err), progressbar.OptionUseANSICodes(true), progressbar.OptionClearOnFinish(),
-		progressbar.OptionSetWidth(24), progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(true),
-		progressbar.OptionThrottle(100*time.Millisecond),
-		progressbar.OptionSetDescription(fmt.Sprintf("0 of %d", len(ids))),
-	)}
-}
-
-// progress moves the bar to a job's own fraction.
-func (b *jobBar) progress(j client.Job) { b.move(j.ID, j.Fraction, false) }
-
-// ended moves the bar by the rest of a job.
-func (b *jobBar) ended(id string) { b.move(id, 1, true) }
-
-func (b *jobBar) move(id string, fraction float64, ended bool) {
-	if b.bar == nil {
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if ended {
-		b.count++
-		b.bar.Describe(fmt.Sprintf("%d of %d", b.count, b.all))
-	}
-	b.sum += fraction - b.fractions[id]
-	b.fractions[id] = fraction
-	_ = b.bar.Set64(int64(b.sum * barSteps)) // a bar that cannot be drawn is not worth an error
-}
-
-// clear removes the bar until it moves again, so that a line can be printed.
-func (b *jobBar) clear() {
-	if b.bar != nil {
-		_ = b.bar.Clear()
-	}
-}
-
-// close removes the bar.
-func (b *jobBar) close() {
-	if b.bar != nil {
-		_ = b.bar.Exit()
-		_ = b.bar.Clear()
-	}
 }

@@ -21,11 +21,6 @@ func checkEviction(d deployment, tell report) {
 			}
 		}
 	}
-	for name, want := range map[string]string{"priority": "'Spot' | 'SpotPlus'", "evictionPolicy": "'Delete' | 'Deallocate'"} {
-		if got := typeOf(d, "main.bicep", name); got != want {
-			tell("main.bicep", 0, "parameter %s takes %s, want %s", name, got, want)
-		}
-	}
 }
 
 func checkScaleSet(path string, r resource, tell report) {
@@ -84,16 +79,6 @@ func checkMachine(path string, r resource, tell report) {
 	}
 }
 
-// typeOf returns the type of a parameter.
-func typeOf(d deployment, path, name string) string {
-	for _, p := range d[path].Params {
-		if p.Name == name {
-			return p.Type
-		}
-	}
-	return ""
-}
-
 // checkHealth: every resource that makes VMs asks the worker for its health and
 // installs its package, and a package that fails fails the deployment.
 func checkHealth(d deployment, tell report) {
@@ -119,14 +104,4 @@ func checkHealth(d deployment, tell report) {
 			}
 		}
 	}
-	for _, entry := range entries {
-		for _, p := range d[entry].Params {
-			if p.Name == "failOnInstall" && p.Default != false {
-				tell(entry, p.Line, "failOnInstall is %s, want false: Azure repairs no VM that failed so", text(p.Default))
-			}
-		}
-	}
-	needWords(d, "modules/vm.bicep", tell, "type: system == 'Windows' ? 'ApplicationHealthWindows' : 'ApplicationHealthLinux'",
-		"typeHandlerVersion: '2.0'",
-		"requestPath: '/healthz'", "treatFailureAsDeploymentFailure: failOnInstall", "disablePasswordAuthentication: true")
 }

@@ -4,7 +4,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"testing"
 )
 
 // What transformations of a collection rule know of the query language:
@@ -132,21 +131,5 @@ func checkColumns(f *file, query string, tell report) {
 	}
 	if strings.Count(f.source, "name: 'SpotworkerLog_CL'\n") != 2 {
 		tell(f.Path, 0, "the table and its schema are not both called SpotworkerLog_CL; a custom table ends in _CL")
-	}
-}
-
-// TestUnsupported tries the list.
-func TestUnsupported(t *testing.T) {
-	for query, want := range map[string]string{
-		`source | extend a = iif(isnotnull(\'b\'), 1, 2) | project-away b`: "",
-		`source | where x contains_cs "coalesce(" and y !has "z"`:          "",
-		`source | extend a = coalesce(b, c)`:                               "function coalesce",
-		`source | summarize count() by a`:                                  "operator summarize; function count",
-		`Heartbeat | where a hasprefix "b"`:                                "it begins with Heartbeat and not with source; comparison hasprefix",
-		`source | where a in~ (1, 2)`:                                      "comparison in~",
-	} {
-		if got := strings.Join(unsupported(query), "; "); got != want {
-			t.Errorf("unsupported in %s = %q, want %q", query, got, want)
-		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"testing"
 	"time"
 )
 
@@ -34,7 +33,6 @@ const (
 	mixPage         = "virtual-machine-scale-sets/instance-mix-overview"
 	autoscaleTable  = "rest/api/monitor/autoscale-settings, MetricTrigger and ScaleAction"
 	autoscalePage   = "azure-monitor/autoscale/autoscale-common-metrics#commonly-used-storage-metrics"
-	leastThen       = "string(time.maxInstances == 0 ? 0 : max(1, min(time.minInstances, time.maxInstances)))"
 	autoscaleTimes  = "azure-monitor/autoscale/autoscale-multiprofile: recurring profiles"
 	autoscaleDesign = "azure-monitor/autoscale/autoscale-best-practices: rules in pairs, with a margin between them"
 	logAlertPage    = "azure-monitor/alerts/alerts-create-log-alert-rule; rest/api/monitor/scheduled-query-rules"
@@ -61,7 +59,6 @@ func forSystem(name string) string {
 
 var limits = []limit{
 	{"modules/vm.bicep", "protocol", exactly("'http'"), ours + ": the answer's body is the state"},
-	{"modules/vm.bicep", "port", exactly("port"), ours},
 	{"modules/vm.bicep", "requestPath", exactly("'/healthz'"), ours},
 	{"modules/vm.bicep", "intervalInSeconds", between(5, 60), healthPage},
 	// A restart of the worker takes up to 20 s, and must not look like an illness.
@@ -72,7 +69,6 @@ var limits = []limit{
 	{"modules/vm.bicep", "typeHandlerVersion", oneOf("'2.0'", "system == 'Windows' ? '1.0' : '1.21'"), healthPage +
 		": rich health states are of 2.0"},
 	{"modules/vm.bicep", "'identifier-name'", exactly("'mi_res_id'"), agentPage},
-	{"modules/vm.bicep", "'identifier-value'", exactly("identityId"), agentPage},
 	{"modules/vm.bicep", "securityType", exactly("'TrustedLaunch'"), trustedPage},
 	{"modules/vm.bicep", "deleteOption", exactly("'Delete'"), ours + ": nothing of an evicted VM stays and costs"},
 	{"modules/vm.bicep", "networkApiVersion", oneOf("'2020-11-01'", "'2022-11-01'"), flexiblePage + "; rest/api/compute: 2020-11-01 or later"},
@@ -80,55 +76,19 @@ var limits = []limit{
 	{"modules/vm.bicep", "secureBootEnabled", exactly("true"), trustedPage},
 	{"modules/vm.bicep", "vTpmEnabled", exactly("true"), trustedPage},
 	{"modules/vm.bicep", "primary", exactly("true"), "rest/api/compute: one card and one address of it"},
-	{"modules/vm.bicep", "imageReference", exactly("source"), ours},
-	{"modules/vm.bicep", "managedDisk", exactly("{ storageAccountType: diskType }"), ours},
-	{"modules/vm.bicep", "subnet", exactly("{ id: subnetId }"), ours},
-	{"modules/vm.bicep", "packageReferenceId", exactly("packageId"), galleryPage},
-	{"modules/vm.bicep", "treatFailureAsDeploymentFailure", exactly("failOnInstall"), galleryPage},
-	{"modules/vm.bicep", "adminUsername", exactly("adminUsername"), ours},
 	{"modules/vm.bicep", "enableAutomaticUpdates", exactly("false"), ours + ": a restart for updates would interrupt jobs"},
-	{"modules/vm.bicep", "computerNamePrefix", exactly("computerNamePrefix"), ours},
-	{"modules/vm.bicep", "path", exactly("'/home/${adminUsername}/.ssh/authorized_keys'"), "rest/api/compute, SshPublicKey"},
-	{"modules/vm.bicep", "keyData", exactly("sshPublicKey"), ours},
 	{"modules/vm.bicep", "autoUpgradeMinorVersion", exactly("true"), healthPage},
 	{"modules/vm.bicep", "enableAutomaticUpgrade", exactly("true"), agentPage},
 	{"modules/single-vm.bicep", "primary", exactly("true"), "rest/api/compute: one card and one address of it"},
-	{"modules/single-vm.bicep", "imageReference", exactly("image"), ours},
-	{"modules/single-vm.bicep", "hardwareProfile", exactly("{ vmSize: vmSize }"), ours},
-	{"modules/single-vm.bicep", "subnet", exactly("{ id: subnetId }"), ours},
-	{"modules/single-vm.bicep", "adminUsername", exactly("adminUsername"), ours},
-	{"modules/single-vm.bicep", "computerName", exactly("vmName"), ours},
-	{"modules/single-vm.bicep", "path", exactly("'/home/${adminUsername}/.ssh/authorized_keys'"), "rest/api/compute, SshPublicKey"},
-	{"modules/single-vm.bicep", "keyData", exactly("sshPublicKey"), ours},
-	{"modules/single-vm.bicep", "id", exactly("card.id"), ours},
-	{"modules/single-vm.bicep", "properties", oneOf("{", "vm.logExtension('Linux', identityId).properties"), ours},
-	{"modules/single-vm.bicep", "securityProfile", exactly("vm.securityProfile()"), trustedPage},
 	{"modules/single-vm.bicep", "deleteOption", exactly("'Delete'"), ours},
 	{"modules/single-vm.bicep", "disablePasswordAuthentication", exactly("true"), ours},
 
 	{"modules/*-scale-set.bicep", "orchestrationMode", exactly("'Flexible'"), mixPage},
+	{"modules/*-scale-set.bicep", "tier", never, mixPage + ": a mix has none"},
 	{"modules/*-scale-set.bicep", "platformFaultDomainCount", exactly("1"), flexiblePage + ": with zones, and to mix priorities"},
 	{"modules/*-scale-set.bicep", "singlePlacementGroup", exactly("false"), flexiblePage + ": more than 100 VMs"},
 	{"modules/*-scale-set.bicep", "gracePeriod", lasts(10*time.Minute, 90*time.Minute), repairsPage},
 	{"modules/*-scale-set.bicep", "enabled", exactly("true"), repairsPage},
-	{"modules/*-scale-set.bicep", "enable", exactly("true"), ours},
-	{"modules/*-scale-set.bicep", "capacity", exactly("capacity"), ours},
-	{"modules/*-scale-set.bicep", "zones", oneOf("empty(zones) ? null : zones", "zones"), ours},
-	{"modules/*-scale-set.bicep", "networkProfile", exactly("vm.networkProfile(subnetId)"), ours},
-	{"modules/*-scale-set.bicep", "securityProfile", exactly("vm.securityProfile()"), trustedPage},
-	{"modules/*-scale-set.bicep", "storageProfile", exactly("vm.storageProfile(image, diskType)"), ours},
-	{"modules/*-scale-set.bicep", "mode", exactly("upgradeMode"), upgradePage},
-	{"modules/*-scale-set.bicep", "rollingUpgradePolicy", exactly("upgradeMode == 'Rolling'"), upgradePage},
-	{"modules/spot-scale-set.bicep", "allocationStrategy", exactly("allocationStrategy"), mixPage},
-	{"modules/spot-scale-set.bicep", "vmSizes", exactly("map(vmSizes, size => { name: size })"), mixPage},
-	{"modules/spot-scale-set.bicep", "skuProfile", exactly("length(vmSizes) > 1"), mixPage},
-	{"modules/spot-scale-set.bicep", "baseRegularPriorityCount", exactly("baseRegularCount"), "virtual-machine-scale-sets/spot-priority-mix"},
-	{"modules/spot-scale-set.bicep", "regularPriorityPercentageAboveBase", exactly("regularPercentage"),
-		"virtual-machine-scale-sets/spot-priority-mix"},
-	{"modules/spot-scale-set.bicep", "priorityMixPolicy", exactly("mixed"), "virtual-machine-scale-sets/spot-priority-mix"},
-	{"modules/spot-scale-set.bicep", "spotRestorePolicy", exactly("restore"), ours},
-	{"modules/spot-scale-set.bicep", "scheduledEventsPolicy", exactly("publishEvents"), ours},
-	{"modules/spot-scale-set.bicep", "restoreTimeout", exactly("restoreTimeout"), ours},
 	{"modules/*-scale-set.bicep", "repairAction", exactly("'Replace'"), ours + ": a VM without a worker is not helped by a restart"},
 	{"modules/*-scale-set.bicep", "maxBatchInstancePercent", between(5, 100), upgradePage},
 	{"modules/*-scale-set.bicep", "maxUnhealthyInstancePercent", between(5, 100), upgradePage},
@@ -137,29 +97,19 @@ var limits = []limit{
 	{"modules/*-scale-set.bicep", "osImageNotificationProfile", never, flexiblePage + ": no automatic OS updates"},
 	{"modules/*-scale-set.bicep", "automaticOSUpgradePolicy", never, flexiblePage + ": no automatic OS updates"},
 	{"modules/regular-scale-set.bicep", "notBeforeTimeout", exactly("'PT15M'"), terminatePage + ": the longest, so that most jobs end"},
-	{"modules/spot-scale-set.bicep", "name", oneOf("scaleSetName", "'${scaleSetName}-plus'", "length(vmSizes) > 1 ? 'Mix' : vmSizes[0]"),
-		mixPage},
 	{"modules/spot-scale-set.bicep", "scheduledEventsApiVersion", exactly("'2020-07-01'"), "virtual-machines/linux/scheduled-events"},
 	{"modules/fleet.bicep", "computeApiVersion", exactly("'2024-07-01'"), fleetPage + "; the types in vm.bicep are of it"},
-	{"modules/fleet.bicep", "securityProfile", exactly("vm.securityProfile()"), trustedPage},
-	{"modules/fleet.bicep", "networkProfile", exactly("vm.networkProfile(subnetId)"), ours},
-	{"modules/fleet.bicep", "storageProfile", exactly("vm.storageProfile(image, diskType)"), ours},
-	{"modules/fleet.bicep", "vmSizesProfile", exactly("[for size in vmSizes: { name: size }]"), fleetPage},
 	{"modules/fleet.bicep", "platformFaultDomainCount", exactly("1"), fleetPage},
 
 	{"modules/autoscale.bicep", "timeGrain", lasts(time.Minute, 12*time.Hour), autoscaleTable},
 	{"modules/autoscale.bicep", "timeWindow", lasts(5*time.Minute, 12*time.Hour), autoscaleTable},
-	{"modules/autoscale.bicep", "cooldown", oneOf("fromNone ? 'PT15M' : 'PT5M'", "'PT10M'"), autoscaleTable + ": 1 minute to a week; ours"},
+	{"modules/autoscale.bicep", "cooldown", lasts(time.Minute, 7*24*time.Hour), autoscaleTable},
 	{"modules/autoscale.bicep", "statistic", exactly("'Average'"), autoscaleTable + ": over the service's hosts"},
 	{"modules/autoscale.bicep", "timeAggregation", exactly("'Average'"), autoscaleTable + ": Total would add up one depth many times"},
 	{"modules/autoscale.bicep", "type", exactly("'ChangeCount'"), autoscaleTable},
 	{"modules/autoscale.bicep", "dividePerInstance", exactly("false"), autoscalePage},
 	{"modules/autoscale.bicep", "metricResourceUri", exactly("'${account.id}/services/queue/queues/${queueName}'"), autoscalePage},
 	{"modules/autoscale.bicep", "enabled", exactly("true"), ours},
-	{"modules/autoscale.bicep", "targetResourceUri", exactly("scaleSet.id"), autoscaleTable},
-	{"modules/autoscale.bicep", "minimum", oneOf("string(minInstances)", leastThen), autoscaleDesign},
-	{"modules/autoscale.bicep", "maximum", oneOf("string(maxInstances)", "string(time.maxInstances)"), autoscaleDesign},
-	{"modules/autoscale.bicep", "default", oneOf("string(minInstances)", leastThen), ours + ": without a metric nothing is added"},
 	{"modules/autoscale.bicep", "frequency", exactly("'Week'"), autoscaleTimes},
 	{"modules/autoscale.bicep", "minutes", exactly("[0]"), autoscaleTimes},
 	{"modules/autoscale.bicep", "value", between(1, 100), autoscaleTable + ": a step of none never scales"},
@@ -170,7 +120,6 @@ var limits = []limit{
 	{"modules/no-workers-alert.bicep", "severity", exactly("1"), logAlertPage + "; as infra/alerts has it"},
 	{"modules/no-workers-alert.bicep", "numberOfEvaluationPeriods", exactly("1"), logAlertPage},
 	{"modules/no-workers-alert.bicep", "minFailingPeriodsToAlert", exactly("1"), logAlertPage + ": not more than periods"},
-	{"modules/no-workers-alert.bicep", "scopes", exactly("[workspaceId]"), logAlertPage},
 	{"modules/no-workers-alert.bicep", "skipQueryValidation", exactly("true"), logAlertPage + ": the tables are empty at first"},
 	{"modules/no-workers-alert.bicep", "timeAggregation", exactly("'Count'"), logAlertPage},
 	{"modules/no-workers-alert.bicep", "enabled", exactly("true"), ours},
@@ -182,70 +131,34 @@ var limits = []limit{
 		"'operationName', equals: 'Microsoft.Compute/virtualMachines/evictSpotVM/action' }",
 	), activityPage},
 
-	{"modules/network.bicep", "addressSpace", exactly("{ addressPrefixes: [addressPrefix] }"), networkTable},
-	{"modules/network.bicep", "defaultOutboundAccess", exactly("false"), ours},
-	{"modules/network.bicep", "networkSecurityGroup", exactly("{ id: securityGroup.id }"), ours},
-	{"modules/network.bicep", "publicIpAddresses", exactly("[{ id: address.id }]"), networkTable},
 	{"modules/network.bicep", "priority", between(100, 4096), networkTable},
-	{"modules/network.bicep", "direction", exactly("'Inbound'"), networkTable},
-	{"modules/network.bicep", "access", exactly("'Deny'"), ours},
 	{"modules/network.bicep", "sourcePortRange", exactly("'*'"), networkTable},
 	{"modules/network.bicep", "idleTimeoutInMinutes", between(4, 120), networkTable},
-	{"modules/network.bicep", "addressPrefix", exactly("addressPrefix"), networkTable + ": a subnet within its network"},
-	{"modules/network.bicep", "natGateway", exactly("outbound == 'NatGateway' ? { id: gateway.id } : null"), ours},
 	{"modules/network.bicep", "sku", exactly("{ name: 'Standard' }"), networkTable + ": a NAT gateway takes Standard addresses"},
-	{"modules/network.bicep", "properties", oneOf("{", "{ publicIPAllocationMethod: 'Static' }"), networkTable +
-		": Standard addresses are static"},
 
 	{"modules/storage.bicep", "kind", exactly("'StorageV2'"), storagePage + ": has queues"},
-	{"modules/storage.bicep", "accessTier", exactly("'Hot'"), storagePage},
 	{"modules/storage.bicep", "publicNetworkAccess", exactly("'Enabled'"), firewallPage + ": service endpoints need it"},
 	{"modules/storage.bicep", "bypass", exactly("'AzureServices'"), firewallPage},
+	{"modules/storage.bicep", "prefixMatch", exactly("['${rule.container}/']"), storagePage + ": without a slash other containers match"},
 	{"modules/storage.bicep", "blobTypes", exactly("['blockBlob']"), storagePage},
-	{"modules/storage.bicep", "prefixMatch", exactly("['${rule.container}/']"), storagePage},
 	{"modules/storage.bicep", "enabled", exactly("true"), storagePage},
 	{"modules/storage.bicep", "type", exactly("'Lifecycle'"), storagePage},
 
 	{"modules/application-version.bicep", "configFileName", exactly("'worker.env'"), ours},
-	{"modules/application-version.bicep", "packageFileName", exactly("packageFileName"), galleryPage},
 	{"modules/application-version.bicep", "scriptBehaviorAfterReboot", exactly("'Rerun'"), galleryPage},
 	{"modules/application-version.bicep", "replicaCount", between(1, 3), galleryPage},
 	{"modules/application-version.bicep", "targetRegions", exactly("[for region in regions: { name: region, regionalReplicaCount: 1 }]"),
 		galleryPage + ": 1 to 3 copies"},
-	{"modules/application-version.bicep", "mediaLink", exactly("packageUrl"), galleryPage},
-	{"modules/application-version.bicep", "defaultConfigurationLink", exactly("empty(configurationUrl) ? null : configurationUrl"),
-		galleryPage},
 	{"modules/application-version.bicep", "excludeFromLatest", exactly("false"), galleryPage},
-	{"modules/application-version.bicep", "install", exactly("commands.install"), galleryPage},
-	{"modules/application-version.bicep", "update", exactly("commands.update"), galleryPage},
-	{"modules/application-version.bicep", "remove", exactly("commands.remove"), galleryPage},
-	{"modules/gallery.bicep", "supportedOSType", exactly("operatingSystem"), galleryPage},
 	{"modules/vm.bicep", "order", between(1, 100), galleryPage},
 
 	{"modules/log-association.bicep", "effect", exactly("{ value: 'DeployIfNotExists' }"), policyPage},
-	{"modules/log-association.bicep", "dcrResourceId", exactly("{ value: ruleId }"), policyPage},
-	{"modules/log-association.bicep", "resourceType", exactly("{ value: resourceKind }"), policyPage},
 	{"modules/log-association.bicep", "scopeToSupportedImages", exactly("{ value: false }"), policyPage},
-	{"modules/log-association.bicep", "userAssignedIdentities", exactly("{ '${identity.id}': {} }"), policyPage},
-	{"modules/log-association.bicep", "location", exactly("location"), policyPage + ": an assignment with an identity has a place"},
 
-	{"modules/application-version.bicep", "replicaCount", between(1, 100), galleryPage},
 	{"modules/no-workers-alert.bicep", "kind", exactly("'LogAlert'"), logAlertPage},
-	{"modules/vm.bicep", "createOption", exactly("'FromImage'"), ours},
-	{"modules/single-vm.bicep", "createOption", exactly("'FromImage'"), ours},
-	{"modules/single-vm.bicep", "caching", exactly("'ReadWrite'"), ours},
 	{"modules/single-vm.bicep", "privateIPAllocationMethod", exactly("'Dynamic'"), networkTable + ": a static one needs an address"},
 	{"modules/monitoring.bicep", "sku", exactly("{ name: 'PerGB2018' }"), workspacePage},
-	{"modules/monitoring.bicep", "kind", exactly("operatingSystem"), collectionPage},
-	{"modules/monitoring.bicep", "xPathQueries", exactly(`['Application!*[System[Provider[@Name=\'spotworker\']]]']`), collectionPage},
-	{"modules/monitoring.bicep", "streams", oneOf("[stream]", "['Microsoft-Event']"), collectionPage},
-	{"modules/monitoring.bicep", "destinations", oneOf("{", "['workspace']"), collectionPage},
 	{"modules/monitoring.bicep", "outputStream", exactly("'Custom-${table.name}'"), collectionPage},
-	{"modules/monitoring.bicep", "workspaceResourceId", exactly("workspace.id"), collectionPage},
-	{"modules/monitoring.bicep", "dataCollectionEndpointId", exactly("endpoint.id"), collectionPage},
-	{"modules/monitoring.bicep", "filePatterns", exactly("logFiles"), collectionPage},
-	{"modules/monitoring.bicep", "workspaceCapping", exactly("{ dailyQuotaGb: dailyQuotaGb }"), workspacePage},
-	{"modules/monitoring.bicep", "enableLogAccessUsingOnlyResourcePermissions", exactly("true"), ours},
 	{"modules/monitoring.bicep", "format", exactly("'json'"), collectionPage},
 	{"modules/monitoring.bicep", "disableLocalAuth", exactly("true"), ours},
 	{"modules/monitoring.bicep", "retentionInDays", oneOf("retentionDays < 30 ? 30 : retentionDays", "retentionDays"), workspacePage +
@@ -255,16 +168,6 @@ var limits = []limit{
 	{"modules/metrics.bicep", "principalType", exactly("'ServicePrincipal'"), rolesPage},
 	{"modules/gallery-roles.bicep", "principalType", exactly("'ServicePrincipal'"), rolesPage},
 	{"modules/policy-roles.bicep", "principalType", exactly("'ServicePrincipal'"), rolesPage},
-	{"modules/operator-roles.bicep", "principalType", exactly("principalType"), rolesPage},
-}
-
-// TestLimitsHaveSources: a limit of unknown origin cannot be checked again.
-func TestLimitsHaveSources(t *testing.T) {
-	for _, l := range limits {
-		if l.source == "" || l.accepts == nil {
-			t.Errorf("%s of %s has no source or accepts nothing", l.setting, l.file)
-		}
-	}
 }
 
 // checkLimits holds each line to its limits.

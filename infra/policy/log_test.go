@@ -1,11 +1,17 @@
 package policy
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
 	"go/ast"
+	"go/importer"
 	"go/parser"
 	"go/token"
-	"io/fs"
+	"go/types"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -14,90 +20,161 @@ import (
 	"testing"
 )
 
-// logged describes the lines that the worker's code can log: the level of each
-// message, and the keys of all attributes.
-type logged struct {
-	levels map[string]string
-	keys   map[string]bool
+// goPackage is a package of the worker, as the go command lists it.
+type goPackage struct {
+	ImportPath, Dir, Export string
+	GoFiles                 []string
+	Standard                bool
 }
 
-// logOf reads it from the code of this module's packages, without tests.
-func logOf(t *testing.T) logged {
+// workerPackages returns the packages that the worker is made of, with their compiled
+// forms.
+func workerPackages(t *testing.T) (all []goPackage) {
 	t.Helper()
-	l := logged{levels: map[string]string{}, keys: map[string]bool{"time": true, "level": true, "msg": true}}
-	root := filepath.Join("..", "..", "internal")
-	err := fs.WalkDir(os.DirFS(root), ".", func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, path), nil, parser.SkipObjectResolution)
-		if err != nil {
-			return err
-		}
-		ast.Inspect(parsed, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.CallExpr:
-				l.note(n)
-			case *ast.CompositeLit:
-				// Attributes that several calls share are put into a list first.
-				if list, ok := n.Type.(*ast.ArrayType); ok && list.Len == nil && isAny(list.Elt) {
-					l.attributes(n.Elts)
-				}
-			}
-			return true
-		})
-		return nil
-	})
+	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-export", "-json=ImportPath,Dir,Export,GoFiles,Standard", "./cmd/worker")
+	list.Dir = filepath.Join("..", "..")
+	list.Stderr = os.Stderr
+	out, err := list.Output()
 	if err != nil {
 		t.Fatal(err)
+	}
+	for decoder := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p goPackage
+		switch err := decoder.Decode(&p); {
+		case errors.Is(err, io.EOF):
+			return all
+		case err != nil:
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+}
+
+// readLog returns what the code of the worker can log.
+func readLog(t *testing.T) *logged {
+	t.Helper()
+	packages, exports := workerPackages(t), map[string]string{}
+	for _, p := range packages {
+		exports[p.ImportPath] = p.Export
+	}
+	files := token.NewFileSet()
+	compiled := importer.ForCompiler(files, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
+	l := &logged{t: t, files: files, columns: map[string]string{}, shown: map[string]bool{}}
+	for _, p := range packages {
+		if p.Standard || !strings.HasPrefix(p.ImportPath, "github.com/spotworker/spotworker") {
+			continue
+		}
+		var parsed []*ast.File
+		for _, name := range p.GoFiles {
+			f, err := parser.ParseFile(files, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
+			}
+			parsed = append(parsed, f)
+		}
+		l.info = &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Selections: map[*ast.SelectorExpr]*types.Selection{}}
+		if _, err := (&types.Config{Importer: compiled}).Check(p.ImportPath, files, parsed, l.info); err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range parsed {
+			ast.Inspect(f, l.visit)
+		}
 	}
 	return l
 }
 
-// note notes a call if it logs, or makes a logger with attributes.
-func (l logged) note(call *ast.CallExpr) {
-	method, ok := call.Fun.(*ast.SelectorExpr)
-	if !ok {
-		return
-	}
-	attributes := call.Args
-	switch level := strings.TrimSuffix(method.Sel.Name, "Context"); level {
-	case "With":
-	case "Log": // whose level may be debug in some cases
-		if len(attributes) < 3 {
-			return
-		}
-		message, ok := literal(attributes[2])
-		if !ok {
-			return
-		}
-		l.levels[message] = "Info"
-		attributes = attributes[3:]
-	case "Debug", "Info", "Warn", "Error":
-		if strings.HasSuffix(method.Sel.Name, "Context") && len(attributes) > 0 {
-			attributes = attributes[1:]
-		}
-		if len(attributes) == 0 {
-			return
-		}
-		message, ok := literal(attributes[0])
-		if !ok {
-			return
-		}
-		l.levels[message] = level
-		attributes = attributes[1:]
-	default:
-		return
-	}
-	l.attributes(attributes)
+// logged has the keys of all attributes, each with the type of its column, and the messages
+// that are logged by default.
+type logged struct {
+	t       *testing.T
+	files   *token.FileSet
+	info    *types.Info
+	columns map[string]string
+	shown   map[string]bool
 }
 
-// attributes notes the keys of a list of keys and values.
-func (l logged) attributes(list []ast.Expr) {
-	for i := 0; i < len(list); i += 2 {
-		if key, ok := literal(list[i]); ok {
-			l.keys[key] = true
+// visit reads the attributes of calls of a logger, and of lists of attributes that
+// several calls share.
+func (l *logged) visit(n ast.Node) bool {
+	switch n := n.(type) {
+	case *ast.CallExpr:
+		l.call(n)
+	case *ast.CompositeLit:
+		if list, ok := n.Type.(*ast.ArrayType); ok && list.Len == nil && isAny(list.Elt) {
+			l.attributes(n.Elts)
 		}
+	}
+	return true
+}
+
+func (l *logged) call(call *ast.CallExpr) {
+	method, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok || l.info.Selections[method] == nil || l.info.Selections[method].Recv().String() != "*log/slog.Logger" {
+		return
+	}
+	before := map[string]int{ // the attributes
+		"With": 0, "Debug": 1, "Info": 1, "Warn": 1, "Error": 1,
+		"DebugContext": 2, "InfoContext": 2, "WarnContext": 2, "ErrorContext": 2, "Log": 3,
+	}
+	if n, ok := before[method.Sel.Name]; ok && len(call.Args) >= n {
+		if n > 0 {
+			message, constant := literal(call.Args[n-1])
+			if !constant {
+				l.t.Errorf("%s: the message is not a constant, so that no query can ask for it", l.files.Position(call.Pos()))
+			}
+			if !strings.HasPrefix(method.Sel.Name, "Debug") {
+				l.shown[message] = true
+			}
+		}
+		l.attributes(call.Args[n:])
+	}
+}
+
+func (l *logged) attributes(list []ast.Expr) {
+	for i := 0; i+1 < len(list); i += 2 {
+		key, ok := literal(list[i])
+		if !ok {
+			return // such as a list that follows
+		}
+		column := columnType(l.info.Types[list[i+1]].Type)
+		if column == "" {
+			l.t.Errorf("%s: no column can hold the %s of key %s", l.files.Position(list[i].Pos()), l.info.Types[list[i+1]].Type, key)
+		}
+		if before := l.columns[key]; before != "" && before != column {
+			l.t.Errorf("%s: key %s is %s here and %s elsewhere", l.files.Position(list[i].Pos()), key, column, before)
+		}
+		l.columns[key] = column
+	}
+}
+
+// columnType returns the type of the column for values of a type, as the log's handler
+// writes them; empty for a type that the handler cannot write.
+func columnType(t types.Type) string {
+	switch t.String() {
+	case "time.Time":
+		return "datetime"
+	case "time.Duration", "error":
+		return "string"
+	case "[]string":
+		return "dynamic"
+	}
+	if types.Implements(t, types.Universe.Lookup("error").Type().Underlying().(*types.Interface)) {
+		return "string"
+	}
+	basic, ok := t.Underlying().(*types.Basic)
+	switch {
+	case !ok:
+		return ""
+	case basic.Info()&types.IsString != 0:
+		return "string"
+	case basic.Info()&types.IsBoolean != 0:
+		return "boolean"
+	case basic.Info()&types.IsInteger != 0:
+		return "long"
+	case basic.Info()&types.IsFloat != 0:
+		return "real"
+	default:
+		return ""
 	}
 }
 
@@ -125,8 +202,7 @@ func literal(e ast.Expr) (string, bool) {
 var ownColumns = []string{"TimeGenerated", "Computer", "FilePath"}
 
 // columnsOf returns the columns that come from the log's lines.
-func columnsOf(t *testing.T, d deployment) []string {
-	t.Helper()
+func columnsOf(d deployment) []string {
 	source := d["modules/monitoring.bicep"].source
 	var names []string
 	for _, match := range regexp.MustCompile(`\{ name: '(\w+)', type: '\w+' \}`).FindAllStringSubmatch(source, -1) {
@@ -137,49 +213,6 @@ func columnsOf(t *testing.T, d deployment) []string {
 	return names
 }
 
-// TestColumnsAreLogged: each column that the table keeps of a line is a key that
-// lines have.
-func TestColumnsAreLogged(t *testing.T) {
-	l := logOf(t)
-	columns := columnsOf(t, committed(t))
-	const fewest = 17
-	if len(columns) < fewest {
-		t.Errorf("found %d columns, want at least %d", len(columns), fewest)
-	}
-	for _, name := range columns {
-		if !l.keys[name] && name != "worker" && name != "vm" { // which each line has
-			t.Errorf("the table has a column %s, which no line has", name)
-		}
-	}
-}
-
-// queries returns the query of the alert over the log, and the query in the documentation.
-func queries(t *testing.T, d deployment) []string {
-	t.Helper()
-	list := logAlerts(d)
-	for _, block := range strings.Split(document(t, "deploy.md"), "```kusto\n")[1:] {
-		query, _, _ := strings.Cut(block, "```")
-		list = append(list, query)
-	}
-	const want = 2
-	if len(list) != want {
-		t.Errorf("found %d queries, want %d", len(list), want)
-	}
-	return list
-}
-
-// TestQueriesAskForLines: every message that a query asks for is logged, by default
-// too, where debug lines are not; and every name in a query is a column.
-func TestQueriesAskForLines(t *testing.T) {
-	l, d := logOf(t), committed(t)
-	columns := slices.Concat(columnsOf(t, d), ownColumns)
-	for _, query := range queries(t, d) {
-		for _, wrong := range append(l.unheard(query), unknownNames(query, columns)...) {
-			t.Errorf("%s, in the query\n%s", wrong, query)
-		}
-	}
-}
-
 var (
 	quoted   = regexp.MustCompile(`"([^"]*)"`)
 	msgTest  = regexp.MustCompile(`\bmsg (==|in|startswith) \(?("[^"]*"(?:, "[^"]*")*)`)
@@ -188,7 +221,7 @@ var (
 )
 
 // unheard returns the messages that a query asks for and no line has.
-func (l logged) unheard(query string) []string {
+func (l *logged) unheard(query string) []string {
 	var wrong []string
 	for _, test := range msgTest.FindAllStringSubmatch(query, -1) {
 		for _, message := range quoted.FindAllStringSubmatch(test[2], -1) {
@@ -202,10 +235,9 @@ func (l logged) unheard(query string) []string {
 
 // says reports whether there is such a message at a level that is logged by
 // default.
-func (l logged) says(operator, wanted string) bool {
-	for message, level := range l.levels {
-		hit := message == wanted || operator == "startswith" && strings.HasPrefix(message, wanted)
-		if hit && level != "Debug" {
+func (l *logged) says(operator, wanted string) bool {
+	for message := range l.shown {
+		if message == wanted || operator == "startswith" && strings.HasPrefix(message, wanted) {
 			return true
 		}
 	}
@@ -233,20 +265,50 @@ func unknownNames(query string, columns []string) []string {
 	return wrong
 }
 
-// TestWrongQueriesAreFound breaks queries.
-func TestWrongQueriesAreFound(t *testing.T) {
-	l := logged{levels: map[string]string{"job started": "Info", "range hashed": "Debug"}}
-	columns := []string{"TimeGenerated", "msg", "job_id"}
-	for query, want := range map[string]string{
-		`'${tableName} | where msg == "job started" | summarize n = min(TimeGenerated) by job_id | where n < ago(${h}h)'`: "",
-		`'T | where msg == "job begun"'`:                                       `no line says "job begun"; there is no column T`,
-		`'${t} | where msg == "range hashed"'`:                                 `no line says "range hashed"`,
-		`'${t} | where msg in ("job started", "job ended") and job_id == "x"'`: `no line says "job ended"`,
-		`'${t} | where msg startswith "job st"'`:                               "",
-		`'${t} | where isnotempty(jobid)'`:                                     "there is no column jobid",
-	} {
-		if got := strings.Join(append(l.unheard(query), unknownNames(query, columns)...), "; "); got != want {
-			t.Errorf("findings in %s = %q, want %q", query, got, want)
+// TestLog: each key that the worker logs has a column of the right type, in
+// the stream and in the table. A line loses a key without a column, and a value of another
+// type. Every message that the alert's query asks for is logged by default, and every name
+// in the query is a column.
+func TestLog(t *testing.T) {
+	l, d := readLog(t), committed(t)
+	keys := l.columns
+	keys["level"], keys["msg"], keys["worker"], keys["vm"] = "string", "string", "string", "string"
+	const fewest = 80
+	if len(keys) < fewest {
+		t.Errorf("found %d keys, want at least %d", len(keys), fewest)
+	}
+	source := d["modules/monitoring.bicep"].source
+	for key, want := range keys {
+		entry := regexp.MustCompile(fmt.Sprintf(`\{ name: '%s', type: '(\w+)' \}`, key))
+		found := entry.FindAllStringSubmatch(source, -1)
+		lists := 1
+		if want == "datetime" {
+			lists = 2 // the stream's and the table's names of the type differ
 		}
+		if len(found) != lists || slices.ContainsFunc(found, func(m []string) bool { return !strings.EqualFold(m[1], want) }) {
+			t.Errorf("columns for key %s = %q, want %d of type %s", key, found, lists, want)
+		}
+	}
+	columns := columnsOf(d)
+	for _, name := range columns {
+		if keys[name] == "" && name != "time" {
+			t.Errorf("the table has a column %s, which no line has", name)
+		}
+	}
+	queries := 0
+	for _, f := range d {
+		for _, r := range f.Resources {
+			if r.Type != "Microsoft.Insights/scheduledQueryRules" || r.Existing {
+				continue
+			}
+			queries++
+			query := text(named(f.Variables, "query"))
+			for _, wrong := range append(l.unheard(query), unknownNames(query, slices.Concat(columns, ownColumns))...) {
+				t.Errorf("%s, in the query\n%s", wrong, query)
+			}
+		}
+	}
+	if queries != 1 {
+		t.Errorf("%d alerts over the log, want 1: all others come from metrics", queries)
 	}
 }

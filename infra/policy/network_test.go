@@ -27,7 +27,7 @@ func checkSecurityGroup(path string, r resource, tell report) {
 	list, _ := at(r.Body, "properties", "securityRules").([]any)
 	closed := slices.ContainsFunc(list, func(rule value) bool {
 		properties := at(rule, "properties")
-		return at(properties, "access") == "Deny" && at(properties, "sourceAddressPrefix") == "*" &&
+		return at(properties, "access") == "Deny" && at(properties, "direction") == "Inbound" && at(properties, "sourceAddressPrefix") == "*" &&
 			at(properties, "destinationPortRange") == "*" && at(properties, "protocol") == "*"
 	})
 	if !closed {
@@ -52,41 +52,6 @@ func checkSubnets(path string, r resource, tell report) {
 		}
 		if text(at(properties, "networkSecurityGroup", "id")) != "securityGroup.id" {
 			tell(path, r.Line, "subnet %s has no security group", name)
-		}
-	}
-}
-
-// checkScaling: autoscale and Deallocate exclude each other, and Azure starts
-// evicted VMs again only without autoscale.
-func checkScaling(d deployment, tell report) {
-	const path = "main.bicep"
-	scales := text(named(d[path].Variables, "scales"))
-	if !strings.HasPrefix(scales, "autoscale && evictionPolicy == 'Deallocate' ? fail(") || !strings.HasSuffix(scales, " : autoscale") {
-		tell(path, 0, "autoscale with policy Deallocate is not refused: %s", scales)
-	}
-	for _, m := range d[path].Modules {
-		switch m.Symbol {
-		case "spot":
-			if got := text(at(m.Body, "params", "restore")); got != "restoreEvicted && !autoscale" {
-				tell(path, m.Line, "evicted VMs are brought back if %s, want only if asked for, and if autoscale does not rule it out", got)
-			}
-		case "spotAutoscale":
-			if m.Condition != "stage == 'Workers' && scales" {
-				tell(path, m.Line, "the Spot VMs scale if %s", m.Condition)
-			}
-		}
-	}
-	for _, p := range d[path].Params {
-		if p.Name == "restoreEvicted" && p.Default != false {
-			tell(path, p.Line, "restoreEvicted is %s, want false: Azure is reported to refuse it", text(p.Default))
-		}
-	}
-	for _, p := range d["modules/autoscale.bicep"].Variables {
-		if p.Name == "metric" && at(p.Value, "dividePerInstance") != false {
-			tell("modules/autoscale.bicep", p.Line, "the depth is divided here too, want it left to Azure")
-		}
-		if p.Name == "metric" && at(p.Value, "metricName") != "ApproximateMessageCount" {
-			tell("modules/autoscale.bicep", p.Line, "VMs follow %s, want the queue's own count", text(at(p.Value, "metricName")))
 		}
 	}
 }

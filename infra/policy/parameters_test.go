@@ -1,191 +1,175 @@
 package policy
 
 import (
-	"cmp"
 	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
 
-// readFrom is how parameter files read parameters from variables, which tools/deploy.sh sets,
-// or docs/deploy.md says to. A file may have another form, listed with its name.
-var readFrom = map[string]string{
-	"operatorId": "readEnvironmentVariable('OPERATOR_ID', '')", "sshPublicKey": "readEnvironmentVariable('SSH_PUBLIC_KEY', '')",
-	"applicationVersion": "readEnvironmentVariable('APPLICATION_VERSION', '1.0.0')",
-	"adminPassword":      "readEnvironmentVariable('ADMIN_PASSWORD', '')",
-	"operatorAddresses": "empty(readEnvironmentVariable('OPERATOR_ADDRESSES', '')) ? [] : " +
-		"split(readEnvironmentVariable('OPERATOR_ADDRESSES', ''), ',')",
-	"actionGroupIds":   "empty(readEnvironmentVariable('ACTION_GROUP_ID', '')) ? [] : [readEnvironmentVariable('ACTION_GROUP_ID', '')]",
-	"accountName":      "readEnvironmentVariable('ACCOUNT_NAME', 'accountofthefirst')",
-	"accountGroup":     "readEnvironmentVariable('ACCOUNT_GROUP', 'spotworker')",
-	"capacity":         "int(readEnvironmentVariable('CAPACITY', '1'))",
-	"onDemandCapacity": "int(readEnvironmentVariable('ONDEMAND_CAPACITY', '0'))",
+// capacities are the parameters that set the number of VMs of a scale set, each with the
+// environment variable that tools/deploy.sh sets to the number that there are.
+var capacities = map[string]string{"capacity": "CAPACITY", "onDemandCapacity": "ONDEMAND_CAPACITY"}
 
-	"production.bicepparam capacity": "int(readEnvironmentVariable('CAPACITY', '3'))",
-}
+var takesTemplate = regexp.MustCompile(`(?m)^using '([^']+)'`)
 
-// wantDefaults are the defaults of the entries, on which the costs of a deployment without
-// parameters depend. Where an entry has another default, its name is before the parameter.
-var wantDefaults = map[string]string{
-	"stage": "'Workers'", "tags": "map[]", "accountGroup": "resourceGroup().name", "location": "resourceGroup().location",
-	"storageFirewall": "true", "operatorAddresses": "[]", "otherSubnets": "[]", "redundancy": "'Standard_LRS'", "dataContainers": "[]",
-	"operatorId": "''", "operatorKind": "'User'", "addressPrefix": "'10.42.0.0/22'", "outbound": "'NatGateway'",
-	"single.bicep outbound": "'StorageOnly'", "configurationIn": "'Blob'", "failOnInstall": "false", "workerSettings": "map[]",
-	"applicationVersion": "'1.0.0'", "evictionRate": "0", "healthPort": "8810", "vmSize": "'Standard_D2as_v5'",
-	"main.bicep vmSizes": "[Standard_D2as_v5]", "fleet.bicep vmSizes": "[Standard_D2as_v5 Standard_D2s_v5 Standard_D2ads_v5 " +
-		"Standard_D2ds_v5 Standard_E2as_v5]", "main.bicep zones": "[]", "zones": "[1 2 3]",
-	"allocationStrategy": "'PriceCapacityOptimized'", "main.bicep allocationStrategy": "'CapacityOptimized'",
-	"priority": "'Spot'", "evictionPolicy": "'Delete'", "single.bicep evictionPolicy": "'Deallocate'", "maxPrice": "'-1'",
-	"restoreEvicted": "false", "restoreTimeout": "'PT1H'", "baseRegularCount": "0", "regularPercentage": "0", "upgradeMode": "'Rolling'",
-	"publishEvents": "false", "operatingSystem": "'Linux'", "diskType": "'StandardSSD_LRS'", "adminUsername": "'azureuser'",
-	"adminPassword": "''", "autoscale": "true", "minInstances": "1", "maxInstances": "2", "times": "[]", "capacity": "minInstances",
-	"jobsPerInstance": "20", "spotCapacity": "10", "regularCapacity": "1", "queueShards": "1", "queueShardsTaken": "queueShards",
-	"recordedAccounts": "''", "recordedChosenIdsOn": "0", "onDemand": "false", "onDemandVmSize": "vmSizes[0]", "onDemandMinInstances": "0",
-	"onDemandMaxInstances": "2", "onDemandCapacity": "onDemandMinInstances", "moveAfter": "3", "changeover": "'10m'",
-	"monitoring": "true", "logStorage": "true", "logFiles": "[/var/log/spotworker/*.log]",
-	"windowsLogFiles": `[C:\ProgramData\spotworker\logs\*.log]`, "logRetentionDays": "30", "logDailyQuotaGb": "1", "actionGroupIds": "[]",
-	"metricsWorkspaceId": "''",
-}
-
-// otherRules are parameters whose defaults other rules check.
-var otherRules = []string{
-	"prefix", "accountName", "retention", "packageCommands", "windowsPackageCommands", "image", "windowsImage", "vmSizes",
-}
-
-// checkDefaults: each default of an entry is the listed one. Each output of an entry is the
-// foundation's output of that name, or the listed one.
-func checkDefaults(d deployment, tell report) {
-	outputs := map[string]string{
-		"accountName": "accountName", "packagesContainer": "foundation.outputs.names.packages", "scaleSetName": "'${prefix}-spot'",
-		"fleetName": "'${prefix}-fleet'", "vmName": "'${prefix}-vm'",
-	}
-	for _, entry := range entries {
-		for _, p := range d[entry].Params {
-			want, listed := wantDefaults[entry+" "+p.Name]
-			if !listed {
-				want, listed = wantDefaults[p.Name]
-			}
-			switch {
-			case p.Default == nil || slices.Contains(otherRules, p.Name) && !listed:
-			case !listed:
-				tell(entry, p.Line, "no rule knows the default of %s: list it", p.Name)
-			case text(p.Default) != want:
-				tell(entry, p.Line, "the default of %s is %s, want %s", p.Name, text(p.Default), want)
-			}
-		}
-		for _, o := range d[entry].Outputs {
-			want, listed := outputs[o.Name]
-			if !listed {
-				want = "foundation.outputs." + o.Name
-			}
-			if got := text(o.Value); got != want {
-				tell(entry, o.Line, "output %s is %s, want %s", o.Name, got, want)
-			}
-		}
-	}
-	for name, want := range map[string]string{
-		"packagesFolder": "packagesFolder", "names": "names", "moreAccountNames": "moreNames", "subnetId": "network.outputs.subnetId",
-		"readOnlyContainerIds": "map( filter(dataContainers, c => c.access == 'Read'), " +
-			"c => '${account.id}/blobServices/default/containers/${c.name}' )",
-		"workerPrincipalIds": "concat( [identities.outputs.worker.principalId], onDemand ? [identities.outputs.onDemandWorker!.principalId] " +
-			": [] )",
-	} {
-		if got := text(named(d["modules/foundation.bicep"].Outputs, name)); got != want {
-			tell("modules/foundation.bicep", 0, "output %s is %s, want %s", name, got, want)
-		}
-	}
-}
-
-// given are the values of our parameter files, which documents describe and on which costs
-// depend; in files with an empty value the parameter is read from a variable.
-var given = map[string]map[string]string{
-	"cheapest.bicepparam": {
-		"vmSizes":  "[Standard_D2as_v5]",
-		"outbound": "'StorageOnly'", "diskType": "'Standard_LRS'", "minInstances": "1", "maxInstances": "2", "monitoring": "true",
-		"operatorId": "", "sshPublicKey": "", "applicationVersion": "", "operatorAddresses": "", "capacity": "",
-	},
-	"production.bicepparam": {
-		"vmSizes":    "[Standard_D2as_v5 Standard_D2s_v5 Standard_D2s_v4 Standard_E2as_v5 Standard_E2s_v5]",
-		"redundancy": "'Standard_ZRS'", "allocationStrategy": "'CapacityOptimized'", "zones": "[1 2 3]", "evictionPolicy": "'Delete'",
-		"maxPrice": "'-1'", "baseRegularCount": "2", "regularPercentage": "10", "autoscale": "true", "minInstances": "3",
-		"maxInstances": "60", "jobsPerInstance": "20", "onDemand": "true", "moveAfter": "3", "onDemandVmSize": "'Standard_D2as_v5'",
-		"onDemandMaxInstances": "4", "outbound": "'NatGateway'", "monitoring": "true", "logDailyQuotaGb": "5",
-		"operatorId": "", "sshPublicKey": "", "applicationVersion": "", "operatorAddresses": "", "capacity": "", "onDemandCapacity": "",
-		"actionGroupIds": "",
-	},
-	"fleet.bicepparam": {
-		"spotCapacity": "40", "regularCapacity": "2", "operatorId": "", "sshPublicKey": "", "applicationVersion": "", "operatorAddresses": "",
-	},
-	"region.bicepparam": {
-		"vmSizes":       "[Standard_D2as_v5 Standard_D2s_v5 Standard_E2as_v5]",
-		"addressPrefix": "'10.43.0.0/22'", "minInstances": "1", "maxInstances": "20", "accountName": "", "accountGroup": "", "sshPublicKey": "",
-		"applicationVersion": "", "capacity": "",
-	},
-	"windows.bicepparam": {
-		"vmSizes":         "[Standard_D4as_v5 Standard_D4s_v5]",
-		"operatingSystem": "'Windows'", "minInstances": "1", "maxInstances": "4", "sshPublicKey": "''", "adminPassword": "", "operatorId": "",
-		"applicationVersion": "", "operatorAddresses": "", "capacity": "",
-	},
-	"single.bicepparam": {
-		"vmSize": "'Standard_D2as_v5'", "diskType": "'Standard_LRS'", "operatorId": "", "sshPublicKey": "", "applicationVersion": "",
-		"operatorAddresses": "",
-	},
-}
-
-// checkParameters: parameter files read the variables that the scripts set and have the
-// prefix, data and numbers that the documents name.
-func checkParameters(d deployment, tell report) {
-	for _, name := range slices.Sorted(maps.Keys(d)) {
-		if strings.HasPrefix(name, "modules/") {
+// checkCapacity: each parameter file takes over the numbers of running VMs. With a fixed
+// number, or without one, the next deployment would delete the VMs that autoscale added.
+// The number of a fleet is a target that nothing else changes.
+func checkCapacity(d deployment, tell report) {
+	for _, source := range slices.Sorted(maps.Keys(d)) {
+		f := d[source]
+		template := takesTemplate.FindStringSubmatch(f.source)
+		if template == nil {
 			continue
 		}
-		for _, p := range d[name].Params {
-			v := p.Default
-			if v == nil {
-				v = p.Value
-			}
-			switch w, ok := given[name][p.Name]; {
-			case !ok && strings.HasSuffix(name, ".bicepparam") && !slices.Contains([]string{"prefix", "dataContainers"}, p.Name):
-				tell(name, p.Line, "no rule knows the value of %s: list it", p.Name)
-			case w == "" && ok && text(v) != cmp.Or(readFrom[name+" "+p.Name], readFrom[p.Name]):
-				tell(name, p.Line, "%s is %s, want it from its variable as the other files have it", p.Name, text(v))
-			case w != "" && text(v) != w:
-				tell(name, p.Line, "%s is %s, want %s", p.Name, text(v), w)
-			}
-			switch {
-			case !strings.HasSuffix(name, ".bicepparam"):
-			case p.Name == "prefix":
-				if prefix := map[bool]string{true: "spotworker-win", false: "spotworker"}[name == "windows.bicepparam"]; p.Value != prefix {
-					tell(name, p.Line, "prefix is %s, want %s: commands in the documents name it", text(p.Value), prefix)
-				}
-			case p.Name == "dataContainers":
-				if text(p.Value) != "[map[access:Read name:archive]]" {
-					tell(name, p.Line, "data is in %s, want the container archive, for reading, that the documents name", text(p.Value))
-				}
-			}
+		given := map[string]param{}
+		for _, p := range f.Params {
+			given[p.Name] = p
 		}
-		for parameter := range given[name] {
-			if !d[name].takes(parameter) {
-				tell(name, 0, "%s is not set", parameter)
+		for name, variable := range capacities {
+			if !d[template[1]].takes(name) || name == "onDemandCapacity" && given["onDemand"].Name == "" {
+				continue
+			}
+			form := regexp.MustCompile(`(?m)^param ` + name + ` = int\(readEnvironmentVariable\('` + variable + `', '\d+'\)\)$`)
+			if !form.MatchString(f.source) {
+				tell(source, given[name].Line, "%s is not read from %s, in which make deploy hands down the number of running VMs: the next "+
+					"deployment would delete some", name, variable)
 			}
 		}
 	}
-	checkPackageCommands(d, tell)
 }
 
-// checkPackageCommands: packages are unpacked before their scripts run, in every template.
-func checkPackageCommands(d deployment, tell report) {
-	want := map[string]string{
-		"install": "'tar -xzf spotworker.tar.gz && sh ./install.sh'", "update": "'tar -xzf spotworker.tar.gz && sh ./update.sh'",
-		"remove": "'for script in ./remove.sh /opt/spotworker/current/remove.sh; do [ ! -f $script ] || exec sh $script; done'",
+// takes reports whether a template has a parameter.
+func (f *file) takes(name string) bool {
+	return f != nil && slices.ContainsFunc(f.Params, func(p param) bool { return p.Name == name })
+}
+
+var environmentVariable = regexp.MustCompile(`readEnvironmentVariable\('(\w+)'`)
+
+// checkVariables: the scripts set, or ask for, each variable that a parameter file reads.
+func checkVariables(d deployment, tell report) {
+	scripts, err := filepath.Glob("../../tools/deploy*.sh")
+	if err != nil || len(scripts) == 0 {
+		tell("main.bicep", 0, "no scripts: %v", err)
 	}
-	for _, entry := range entries {
-		for _, p := range d[entry].Params {
-			for command, w := range want {
-				if got := text(at(p.Default, command)); p.Name == "packageCommands" && got != w {
-					tell(entry, p.Line, "%s is %s, want %s", command, got, w)
+	known := d["main.bicep"].source // whose error messages ask for one
+	for _, name := range append(scripts, "../../docs/deploy.md") {
+		source, err := os.ReadFile(name)
+		if err != nil {
+			tell("main.bicep", 0, "%v", err)
+		}
+		known += string(source)
+	}
+	for name, f := range d {
+		for _, m := range environmentVariable.FindAllStringSubmatch(f.source, -1) {
+			if !regexp.MustCompile(`\b` + m[1] + `\b`).MatchString(known) {
+				tell(name, 0, "nothing sets the variable %s", m[1])
+			}
+		}
+	}
+}
+
+// changed are parameters of modules that differ from the file's parameter of that name.
+var changed = strings.Fields(`
+	foundation.workerSettings foundation.packageCommands foundation.logFiles spot.image spot.restore regular.image regular.vmSize
+	regular.capacity spotAutoscale.minInstances spotAutoscale.jobsPerInstance spotAutoscale.times regularAutoscale.times
+	regularAutoscale.minInstances regularAutoscale.maxInstances moreStorage.accountName moreStorage.dataContainers identities.prefix
+	moreWorkerRoles.accountName moreWorkerRoles.dataContainers moreOnDemandWorkerRoles.accountName
+	moreOnDemandWorkerRoles.dataContainers moreOperatorRoles.accountName moreOperatorRoles.dataContainers moreStorageLogs.accountName`)
+
+// crossings are parameters that could get the value of another set of VMs, by module. Roles
+// come first: VMs and the gallery take their identity from the module that assigned its roles.
+var crossings = map[string]map[string]string{
+	"spot": {"scaleSetName": "'${prefix}-spot'", "identityId": "foundation.outputs.workerIdentityId",
+		"packageId": "foundation.outputs.packageId"},
+	"regular": {"scaleSetName": "'${prefix}-ondemand'", "identityId": "foundation.outputs.onDemandIdentityId",
+		"packageId": "foundation.outputs.onDemandPackageId", "vmSize": "onDemandVmSize", "capacity": "onDemandCapacity"},
+	"spotAutoscale": {"scaleSetName": "'${prefix}-spot'", "queueName": "foundation.outputs.names.queue", "times": "scaleTimes"},
+	"regularAutoscale": {"scaleSetName": "'${prefix}-ondemand'", "queueName": "foundation.outputs.names.onDemand",
+		"minInstances": "onDemandMinInstances", "maxInstances": "onDemandMaxInstances"},
+	"fleet":       {"identityId": "foundation.outputs.workerIdentityId", "packageId": "foundation.outputs.packageId"},
+	"machine":     {"identityId": "foundation.outputs.workerIdentityId", "packageId": "foundation.outputs.packageId"},
+	"workerRoles": {"principalId": "identities.outputs.worker.principalId", "takesOnDemand": "false", "first": "true"},
+	"onDemandWorkerRoles": {"principalId": "identities.outputs.onDemandWorker!.principalId", "takesOnDemand": "true",
+		"first": "true"},
+	"moreWorkerRoles": {"principalId": "identities.outputs.worker.principalId", "takesOnDemand": "false", "first": "false",
+		"accountName": "name"},
+	"moreOnDemandWorkerRoles": {"principalId": "identities.outputs.onDemandWorker!.principalId", "takesOnDemand": "true",
+		"first": "false", "accountName": "name"},
+	"galleryRoles": {"principalId": "identities.outputs.gallery.principalId"},
+	"gallery":      {"identityId": "galleryRoles.outputs.identityId"},
+}
+
+// checkHandedDown: a module gets every parameter that its file and the module's both have,
+// where Azure would take a default in silence, and the others from the right set of VMs.
+func checkHandedDown(d deployment, tell report) {
+	left := maps.Clone(crossings)
+	for _, name := range slices.Sorted(maps.Keys(d)) {
+		f := d[name]
+		for _, m := range f.Modules {
+			given, _ := at(m.Body, "params").(map[string]any)
+			for _, p := range d["modules/"+filepath.Base(m.Path)].Params {
+				value, has := given[p.Name]
+				switch got := text(value); {
+				case !f.takes(p.Name):
+				case !has:
+					tell(name, m.Line, "module %s does not get %s", m.Symbol, p.Name)
+				case got != p.Name && !slices.Contains(changed, m.Symbol+"."+p.Name):
+					tell(name, m.Line, "%s of %s is %s, want the parameter", p.Name, m.Symbol, got)
 				}
 			}
+			for key, want := range crossings[m.Symbol] {
+				if got := text(given[key]); got != want {
+					tell(name, m.Line, "%s of %s is %s, want %s", key, m.Symbol, got, want)
+				}
+			}
+			delete(left, m.Symbol)
+		}
+	}
+	for missing := range left {
+		tell("main.bicep", 0, "there is no module %s", missing)
+	}
+	for output, want := range map[string]string{
+		"workerIdentityId":   "workerRoles.outputs.identityId",
+		"onDemandIdentityId": "onDemand ? onDemandWorkerRoles!.outputs.identityId : ''",
+		"packageId":          "stage == 'Foundation' ? '' : version!.outputs.versionId",
+		"onDemandPackageId":  "stage != 'Foundation' && onDemand ? onDemandVersion!.outputs.versionId : ''",
+	} {
+		if got := text(named(d[foundation].Outputs, output)); got != want {
+			tell(foundation, 0, "output %s is %s, want %s", output, got, want)
+		}
+	}
+}
+
+var idProperty = regexp.MustCompile(`(?m)^ +(principalId|clientId): (\w+)!?\.properties\.(\w+)$`)
+
+// checkClientIDs: workers sign in with the client id of their own identity.
+func checkClientIDs(d deployment, tell report) {
+	needWords(d, foundation, tell, "{ AZURE_CLIENT_ID: identities.outputs.worker.clientId }",
+		"AZURE_CLIENT_ID: identities.outputs.onDemandWorker!.clientId")
+	const identities = "modules/identities.bicep"
+	found := idProperty.FindAllStringSubmatch(d[identities].source, -1)
+	for _, m := range found {
+		if m[1] != m[3] {
+			tell(identities, 0, "%s of %s is its %s", m[1], m[2], m[3])
+		}
+	}
+	if len(found) != 6 {
+		tell(identities, 0, "%d ids of identities, want 6", len(found))
+	}
+}
+
+var moduleIndex = regexp.MustCompile(`\b([A-Za-z_]\w*)\[[^\]]*\]!?\.outputs\b`)
+
+// checkIndexes: nothing takes an output of one module of a loop. Azure may evaluate the
+// branch of a condition that is not taken, and a loop is empty or shorter there.
+func checkIndexes(d deployment, tell report) {
+	for _, path := range slices.Sorted(maps.Keys(d)) {
+		for _, m := range moduleIndex.FindAllStringSubmatch(d[path].source, -1) {
+			tell(path, 0, "%s is an output of a loop, which may be empty: make it a module of its own, with a condition", m[0])
 		}
 	}
 }

@@ -224,6 +224,4 @@ func checkMetricsPush(d deployment, tell report) {
 	if got := text(named(d[path].Variables, "stream")); got != "'Microsoft-PrometheusMetrics'" {
 		tell(path, 0, "the stream is %s, want 'Microsoft-PrometheusMetrics'", got)
 	}
-	needWords(d, path, tell, "dataCollectionEndpointId: endpoint.id", "streams: [stream] }", "destinations: ['workspace']",
-		"name: 'workspace', accountResourceId: metricsWorkspaceId", "publicNetworkAccess: 'Enabled'")
 }

@@ -74,7 +74,6 @@ func checkRoles(d deployment, tell report) {
 	if diff := cmp.Diff(wantRoleIDs, named(d["modules/types.bicep"].Variables, "roles")); diff != "" {
 		tell("modules/types.bicep", 0, "role ids (-want +got):\n%s", diff)
 	}
-	needWords(d, "modules/log-association.bicep", tell, "roleIds: [roles.monitoringContributor, roles.logAnalyticsContributor]")
 }
 
 // grant describes a role assignment in a line.
@@ -118,52 +117,4 @@ func scopeOf(f *file, scope string) string {
 		return kind + text(at(r.Body, "name"))
 	}
 	return "unknown " + scope
-}
-
-// checkRolesFirst: VMs take their identity from who assigned its roles, so
-// that none starts before them; the gallery and the policy do the same.
-func checkRolesFirst(d deployment, tell report) {
-	for name, want := range map[string]string{
-		"workerIdentityId":   "workerRoles.outputs.identityId",
-		"onDemandIdentityId": "onDemand ? onDemandWorkerRoles!.outputs.identityId : ''",
-	} {
-		if got := text(named(d["modules/foundation.bicep"].Outputs, name)); got != want {
-			tell("modules/foundation.bicep", 0, "output %s is %s, want %s", name, got, want)
-		}
-	}
-	given := map[string]string{
-		"main.bicep spot":                  "foundation.outputs.workerIdentityId",
-		"main.bicep regular":               "foundation.outputs.onDemandIdentityId",
-		"fleet.bicep fleet":                "foundation.outputs.workerIdentityId",
-		"single.bicep machine":             "foundation.outputs.workerIdentityId",
-		"modules/foundation.bicep gallery": "galleryRoles.outputs.identityId",
-	}
-	for path, f := range d {
-		for _, m := range f.Modules {
-			want, bound := given[path+" "+m.Symbol]
-			if got := text(at(m.Body, "params", "identityId")); bound && got != want {
-				tell(path, m.Line, "identity of %s is %s, want %s", m.Symbol, got, want)
-			}
-			delete(given, path+" "+m.Symbol)
-		}
-	}
-	for missing := range given {
-		tell("main.bicep", 0, "there is no module %s", missing)
-	}
-	needWords(d, "modules/log-association.bicep", tell, "dependsOn: [policyRoles]")
-}
-
-// checkAssignmentNames: names are deterministic, so that a second deployment finds
-// the assignments that the first deployment made.
-func checkAssignmentNames(d deployment, tell report) {
-	for path, f := range d {
-		for _, r := range f.Resources {
-			if name := text(at(r.Body, "name")); r.Type == assignmentType && (!strings.HasPrefix(name, "guid(") || strings.Count(name, ",") < 2) {
-				tell(path, r.Line, "name of %s is %s, want guid(scope, principal, role)", r.Symbol, name)
-			}
-		}
-		if strings.Contains(f.source, "newGuid(") || strings.Contains(f.source, "utcNow(") {
-			tell(path, 0, "a name or setting changes with every deployment")
-		}
-	}
 }

@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"slices"
+	"testing"
 )
 
 // finding is one place that breaks a rule.
@@ -25,57 +26,42 @@ var rules = []struct {
 	check func(deployment, report)
 }{
 	{"eviction", checkEviction},
+	{"health", checkHealth},
 	{"storage", checkStorage},
-	{"storage access", checkStorageAccess},
+	{"retention", checkRetention},
 	{"secrets", checkSecrets},
 	{"secure values", checkSecure},
 	{"capacity", checkCapacity},
-	{"indexes", checkIndexes},
+	{"variables", checkVariables},
 	{"windows", checkWindows},
 	{"roles", checkRoles},
-	{"roles first", checkRolesFirst},
+	{"identities", checkIdentities},
+	{"guids", checkGuids},
 	{"names", checkNames},
-	{"assignment names", checkAssignmentNames},
-	{"resource names", checkResourceNames},
+	{"name lengths", checkNameLengths},
+	{"deployment names", checkDeploymentNames},
+	{"bounds", checkBounds},
 	{"locations", checkLocations},
-	{"wired", checkWired},
-	{"described", checkDescribed},
-	{"health", checkHealth},
 	{"network", checkNetwork},
-	{"scaling", checkScaling},
-	{"retention", checkRetention},
-	{"alerts", checkAlerts},
 	{"limits", checkLimits},
 	{"transformations", checkTransformations},
 	{"versions", checkVersions},
-	{"settings", checkSettings},
 	{"handed down", checkHandedDown},
-	{"resources", checkResources},
+	{"client ids", checkClientIDs},
+	{"indexes", checkIndexes},
 	{"alert times", checkAlertTimes},
 	{"directions", checkDirections},
-	{"times", checkTimes},
-	{"name lengths", checkNameLengths},
 	{"mixes", checkMixes},
 	{"images", checkImages},
-	{"identities", checkIdentities},
-	{"guids", checkGuids},
 	{"products", checkProducts},
 	{"numbers", checkNumbers},
 	{"metrics push", checkMetricsPush},
-	{"properties", checkProperties},
-	{"variables", checkVariables},
-	{"handed all", checkHandedAll},
-	{"parameters", checkParameters},
-	{"defaults", checkDefaults},
-	{"made", checkMade},
-	{"bounds", checkBounds},
-	{"types", checkTypes},
-	{"choices", checkChoices},
 }
 
-// judge returns what breaks the rules, in an order of its own.
-func judge(d deployment) []finding {
+// TestDeployment holds the files to the rules.
+func TestDeployment(t *testing.T) {
 	var found []finding
+	d := committed(t)
 	for _, rule := range rules {
 		rule.check(d, func(path string, line int, format string, arguments ...any) {
 			found = append(found, finding{rule.name, path, line, fmt.Sprintf(format, arguments...)})
@@ -84,5 +70,7 @@ func judge(d deployment) []finding {
 	slices.SortFunc(found, func(a, b finding) int {
 		return slices.Compare([]string{a.path, a.rule, a.text}, []string{b.path, b.rule, b.text})
 	})
-	return found
+	for _, f := range found {
+		t.Error(f)
+	}
 }

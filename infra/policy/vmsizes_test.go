@@ -2,12 +2,9 @@ package policy
 
 import (
 	"maps"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"testing"
 )
 
 // sizeFacts are the properties of a VM size on which a mix, an image and Spot depend.
@@ -25,7 +22,7 @@ type sizeFacts struct {
 
 const sizePages = "virtual-machines/sizes/"
 
-// vmSizes has every size that templates, parameter files and documents name. Pages are on
+// vmSizes has every size that templates and parameter files name. Pages are on
 // learn.microsoft.com/azure.
 var vmSizes = map[string]sizeFacts{
 	"Standard_D2as_v5":  {2, "x64", "SCSI", "none", true, true, true, 8, sizePages + "general-purpose/dasv5-series"},
@@ -39,11 +36,8 @@ var vmSizes = map[string]sizeFacts{
 	"Standard_E2s_v5":   {2, "x64", "SCSI", "none", true, true, true, 16, sizePages + "memory-optimized/esv5-series"},
 }
 
-// A size in a list, and in a document. Kinds of disks begin alike.
-var (
-	sizeForm      = regexp.MustCompile(`'(Standard_[A-Z][A-Za-z0-9-]*\d[A-Za-z0-9_-]*)'`)
-	documentSizes = regexp.MustCompile(`\bStandard_[A-Z]+\d[A-Za-z0-9_-]*`)
-)
+// sizeForm is a size in a list. Kinds of disks begin alike.
+var sizeForm = regexp.MustCompile(`'(Standard_[A-Z][A-Za-z0-9-]*\d[A-Za-z0-9_-]*)'`)
 
 // checkMixes: every size is known, is offered as Spot and starts with Trusted Launch. The
 // sizes of a file have one kind of processor and as many cores; in a scale set also one
@@ -82,30 +76,6 @@ func checkMixes(d deployment, tell report) {
 				tell(name, 0, "%s has another disk interface or local disk than %s (%s)", m[1], first, mixPage)
 			}
 		}
-	}
-}
-
-// TestDocumentsNameKnownSizes: what documents say of a size can be looked up in the table.
-func TestDocumentsNameKnownSizes(t *testing.T) {
-	pages, err := filepath.Glob("../../docs/*.md")
-	if err != nil || len(pages) < 10 {
-		t.Fatalf("%d pages, %v", len(pages), err)
-	}
-	named := 0
-	for _, page := range append(pages, "../../README.md") {
-		source, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, size := range documentSizes.FindAllString(string(source), -1) {
-			named++
-			if _, known := vmSizes[size]; !known {
-				t.Errorf("%s names %s, which is not in the table of sizes", filepath.Base(page), size)
-			}
-		}
-	}
-	if named == 0 {
-		t.Error("no document names a size")
 	}
 }
 

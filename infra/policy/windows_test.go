@@ -13,8 +13,7 @@ const windowsPrefixLimit = 9
 // windowsPrefix is a name that a scale set gives its computers.
 var windowsPrefix = regexp.MustCompile(`vm\.windowsProfile\('([^']*)'`)
 
-// checkWindows: Linux unless Windows is asked for, and there the package's own
-// commands, the file of its log, and names that Windows takes.
+// checkWindows: on Windows the package's own commands, and names that Windows takes.
 func checkWindows(d deployment, tell report) {
 	prefixes := 0
 	for path, f := range d {
@@ -29,21 +28,14 @@ func checkWindows(d deployment, tell report) {
 		tell("modules/vm.bicep", 0, "%d scale sets name computers that run Windows, want 2", prefixes)
 	}
 	for _, p := range d["main.bicep"].Params {
-		switch {
-		case p.Name == "operatingSystem" && p.Default != "Linux":
-			tell("main.bicep", p.Line, "operatingSystem is %s, want Linux", text(p.Default))
-		case p.Name == "windowsPackageCommands":
-			for name, want := range map[string]string{"install": vmapp.WindowsInstall, "update": vmapp.WindowsUpdate,
-				"remove": vmapp.WindowsRemove} {
-				if got := text(at(p.Default, name)); got != "'"+want+"'" {
-					tell("main.bicep", p.Line, "command %s is %q, want the package's, %q", name, got, want)
-				}
+		if p.Name != "windowsPackageCommands" {
+			continue
+		}
+		for name, want := range map[string]string{"install": vmapp.WindowsInstall, "update": vmapp.WindowsUpdate,
+			"remove": vmapp.WindowsRemove} {
+			if got := text(at(p.Default, name)); got != "'"+want+"'" {
+				tell("main.bicep", p.Line, "command %s is %q, want the package's, %q", name, got, want)
 			}
 		}
 	}
-	needWords(d, "main.bicep", tell, `param windowsLogFiles string[] = ['C:\\ProgramData\\spotworker\\logs\\*.log']`)
-	if name := "spotworker" + ".zip"; vmapp.WindowsPackageFile != name {
-		tell("modules/foundation.bicep", 0, "the package arrives as %s, want %s", name, vmapp.WindowsPackageFile)
-	}
-	needWords(d, "modules/foundation.bicep", tell, "var packageName = 'spotworker${packageSuffix}'")
 }

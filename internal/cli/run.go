@@ -45,25 +45,15 @@ type Program struct {
 
 	// Vars are the variables in the tags of the flags, as in ${name}.
 	Vars map[string]string
-
-	// Prepare, if set, is called with the parser before it parses. With exit it can end
-	// the program instead.
-	Prepare func(parser *kong.Kong, exit func(code int))
 }
 
 // Parse fills flags, a struct for kong, from arguments and environment. done is
 // true when help or the version was printed, and there is nothing left to do.
 func (p Program) Parse(flags any, args []string, stdout io.Writer) (done bool, err error) {
 	exited := false
-	exit := func(int) { exited = true }
-	parser, err := p.parser(flags, kong.Writers(stdout, io.Discard), kong.Exit(exit))
+	parser, err := p.parser(flags, kong.Writers(stdout, io.Discard), kong.Exit(func(int) { exited = true }))
 	if err != nil {
 		return false, err
-	}
-	if p.Prepare != nil {
-		if p.Prepare(parser, exit); exited {
-			return true, nil
-		}
 	}
 	_, err = parser.Parse(args)
 	switch {

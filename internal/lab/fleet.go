@@ -100,17 +100,6 @@ func (f *Fleet) Running() []*VM {
 	return slices.DeleteFunc(slices.Clone(f.vms), (*VM).hasEnded)
 }
 
-// All returns the names of all VMs that were started, in the order of starting.
-func (f *Fleet) All() []string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	var names []string
-	for _, vm := range f.vms {
-		names = append(names, vm.Name)
-	}
-	return names
-}
-
 // Close sends SIGTERM to all workers, kills the rest when ctx ends, and returns when all
 // have ended and their logs are read. The error names the workers that were killed or
 // failed.

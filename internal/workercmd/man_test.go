@@ -13,7 +13,7 @@ func TestMan(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		".TH \"WORKER\" 1 \"\" \"worker v1.2.3\"", `\-\-kinds\-file=`, "($SPOTWORKER_KINDS_FILE)", ".SS \"completion <shell> [flags]\"",
+		".TH \"WORKER\" 1 \"\" \"worker v1.2.3\"", `\-\-kinds\-file=`, "($SPOTWORKER_KINDS_FILE)",
 		".SS \"service [flags]\"",
 	} {
 		if !strings.Contains(out.String(), want) {

@@ -15,7 +15,6 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/cli"
-	"github.com/spotworker/spotworker/internal/cli/completion"
 	"github.com/spotworker/spotworker/internal/delivery"
 	"github.com/spotworker/spotworker/internal/events"
 	"github.com/spotworker/spotworker/internal/host/sandbox"
@@ -51,15 +50,11 @@ SIGTERM hands everything over and ends the worker; on Windows Ctrl-C, Ctrl-Break
 and the closing of the console do. Exit codes: 0 handed over, or idle for
 --exit-when-idle; 78 wrong configuration; 1 anything else.
 
-"worker service --help" is about the service of Windows, and "worker completion bash"
-prints what makes a shell complete the flags.`
+"worker service --help" is about the service of Windows.`
 
 // Main runs a worker until SIGTERM or an interrupt, and exits the process.
 func Main(o Options) {
 	ignoreSIGPIPE()
-	if os.Getenv(completion.Variable) != "" {
-		cli.Exit("worker", completionCommand(o))
-	}
 	if len(o.Arguments) > 0 {
 		if command, ok := commands()[o.Arguments[0]]; ok {
 			cli.Exit("worker", command(o))
@@ -139,7 +134,7 @@ func workerProgram(version string) cli.Program {
 // commands are the program's functions besides running a worker, by the first argument.
 func commands() map[string]func(Options) error {
 	return map[string]func(Options) error{
-		"service": serviceCommand, "package": packageCommand, "completion": completionCommand, "man": manCommand,
+		"service": serviceCommand, "package": packageCommand, "man": manCommand,
 	}
 }
 

@@ -51,7 +51,7 @@ func (p *parts) make(ctx context.Context) error {
 	return nil
 }
 
-// texts writes completions and manual pages, which the programs themselves print.
+// texts writes manual pages, which the programs print, and completions made from them.
 func (p *parts) texts(ctx context.Context) error {
 	folder, err := os.MkdirTemp("", "spotworker-release-")
 	if err != nil {
@@ -75,16 +75,8 @@ func (p *parts) texts(ctx context.Context) error {
 		if err := p.write(filepath.Join("man", name+".1"), page); err != nil {
 			return err
 		}
-		if err := p.write(filepath.Join("completions", name+".zsh"), fmt.Appendf(nil, zshCompletion, name)); err != nil {
-			return err
-		}
-		for _, shell := range []string{"bash", "fish"} {
-			code, err := output(ctx, nil, program, "completion", shell)
-			if err != nil {
-				return err
-			}
-			// They name the program that printed them. An installed one is in PATH.
-			code = bytes.ReplaceAll(code, []byte(program), []byte(name))
+		line := readPage(page)
+		for shell, code := range map[string][]byte{"bash": line.bash(name), "zsh": line.zsh(name), "fish": line.fish(name)} {
 			if err := p.write(filepath.Join("completions", name+"."+shell), code); err != nil {
 				return err
 			}
@@ -92,14 +84,6 @@ func (p *parts) texts(ctx context.Context) error {
 	}
 	return nil
 }
-
-// zshCompletion is a function for a folder in zsh's fpath. The code that completion zsh
-// prints is for a start file.
-const zshCompletion = `#compdef %[1]s
-local -a found
-found=("${(@f)$(COMP_LINE="${(j: :)words[1,CURRENT]}" %[1]s)}")
-compadd -- $found
-`
 
 // licenses writes the licence texts of all modules in any of the programs.
 func (p *parts) licenses(ctx context.Context) error {

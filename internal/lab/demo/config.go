@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/lab"
-	"github.com/spotworker/spotworker/internal/lab/screen"
 	"github.com/spotworker/spotworker/internal/replay/lanes"
 )
 
@@ -84,9 +83,6 @@ type Config struct {
 	// Told is called with the story of the run after its table, also if a promise was
 	// broken; its error is the demo's. Optional.
 	Told func(lanes.Story) error
-
-	// Display shows the fleet while it works. Optional.
-	Display screen.Shower
 }
 
 // Limits of a demo.

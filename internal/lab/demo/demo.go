@@ -14,7 +14,6 @@ import (
 	"github.com/spotworker/spotworker/internal/host/sandbox"
 	"github.com/spotworker/spotworker/internal/lab"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
-	"github.com/spotworker/spotworker/internal/lab/screen"
 	"github.com/spotworker/spotworker/internal/lab/text"
 	"github.com/spotworker/spotworker/internal/replay/lanes"
 	"github.com/spotworker/spotworker/internal/storage/azure"
@@ -112,10 +111,8 @@ func (d *demo) run(ctx context.Context) (err error) {
 		}
 		return err
 	}
-	stopDisplay := screen.Animate(ctx, d.config.Display, d.scene)
 	played := d.play(ctx)
 	closed := d.closeFleet(ctx, played)
-	stopDisplay()
 	if errors.Is(played, context.Canceled) {
 		return played
 	}

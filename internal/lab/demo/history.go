@@ -20,7 +20,6 @@ type history struct {
 	born   map[string]time.Time // starts of VMs
 	fates  map[string]fate      // by VM
 	drains map[string]drain     // by VM
-	states map[string]string    // of the workers' lifecycles, by VM
 
 	refusals []refusal
 	moves    []move
@@ -113,7 +112,7 @@ const (
 func newHistory() *history {
 	return &history{
 		oracle: oracle.NewHistory(), blobs: map[string]string{}, files: map[string]lab.File{},
-		born: map[string]time.Time{}, fates: map[string]fate{}, drains: map[string]drain{}, states: map[string]string{},
+		born: map[string]time.Time{}, fates: map[string]fate{}, drains: map[string]drain{},
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/lab/screen"
 	"github.com/spotworker/spotworker/internal/lab/text"
 )
 
@@ -66,13 +65,13 @@ func (h *history) describeEnd(e deliveryEnd) string {
 // progressEvery is the time between two reports of how many jobs are done.
 const progressEvery = 8 * time.Second
 
-// narrateProgress says how many jobs are done, unless a display shows it.
+// narrateProgress says how many jobs are done.
 func (d *demo) narrateProgress(h *history, now time.Time) []string {
 	s := &d.script
 	if s.progressAt.IsZero() {
 		s.progressAt = now
 	}
-	if d.config.Display != nil || now.Sub(s.progressAt) < progressEvery {
+	if now.Sub(s.progressAt) < progressEvery {
 		return nil
 	}
 	s.progressAt = now
@@ -93,62 +92,4 @@ func shortName(blob string) string {
 		name = name[:longestName-2] + ".."
 	}
 	return name
-}
-
-// scene describes the fleet now.
-func (d *demo) scene(now time.Time) screen.Scene {
-	s := screen.Scene{Elapsed: d.narrator.Elapsed()}
-	for _, m := range d.local.Storage.Messages(d.names.Queue) {
-		if m.Visible {
-			s.Visible++
-		} else {
-			s.Hidden++
-		}
-	}
-	s.Poison = len(d.local.Storage.Messages(d.names.Poison))
-	vms := d.fleet.All()
-	d.recorder.look(func(h *history) {
-		s.Jobs, s.Committed = len(h.good()), h.committed()
-		for _, vm := range vms {
-			if shown, ok := h.show(vm, now); ok {
-				s.VMs = append(s.VMs, shown)
-			}
-		}
-	})
-	return s
-}
-
-// show describes a VM. It reports false for a lost VM whose jobs were all resumed.
-func (h *history) show(name string, now time.Time) (screen.VM, bool) {
-	fate := h.fates[name]
-	vm := screen.VM{Name: name, State: cmp.Or(h.states[name], "booting")}
-	switch {
-	case fate.kind == killed, fate.kind == evicted && !fate.gone.IsZero():
-		return h.showLost(vm, fate, now)
-	case fate.kind == frozen && fate.thawed.IsZero():
-		vm, _ := h.showLost(vm, fate, now)
-		return vm, true
-	case fate.kind == evicted:
-		vm.State, vm.Mood = "evicted", screen.Leaving
-	}
-	for _, a := range h.active(name) {
-		vm.Jobs = append(vm.Jobs, screen.Job{Name: shortName(a.blob), Size: a.size, Saved: a.saved, Hashed: a.hashed})
-	}
-	if len(vm.Jobs) == 0 {
-		vm.Note = "no job"
-	}
-	return vm, true
-}
-
-// showLost describes a lost VM and how many of its jobs wait for another worker.
-func (h *history) showLost(vm screen.VM, fate fate, now time.Time) (screen.VM, bool) {
-	vm.Mood, vm.State = screen.Gone, map[fateKind]string{killed: "killed", evicted: "gone", frozen: "frozen"}[fate.kind]
-	waiting := 0
-	for _, s := range h.held(vm.Name, fate.at) {
-		if _, taken := h.resumed(s.job, vm.Name, fate.at); !taken && h.commits(s.job) == 0 {
-			waiting++
-		}
-	}
-	vm.Note = fmt.Sprintf("%.0f s ago; %s for another worker", now.Sub(fate.at).Seconds(), text.Plural(waiting, "job waits", "jobs wait"))
-	return vm, waiting > 0
 }

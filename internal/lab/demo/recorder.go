@@ -218,7 +218,6 @@ type logLine struct {
 	ResumedAt   float64 `json:"resumed_at"`
 	SinceNotice string  `json:"since_notice"`
 	Reason      string  `json:"reason"`
-	To          string  `json:"to"` // of a change of state
 }
 
 // endKinds are the log messages that say how a delivery ended without a commit.
@@ -251,8 +250,6 @@ func (r *recorder) onLine(vm string, raw []byte) {
 		r.drained(vm, func(d *drain) { d.stopped = line.Time })
 	case "drained":
 		r.drained(vm, func(d *drain) { d.ended, d.sinceNotice = line.Time, line.SinceNotice })
-	case "state changed":
-		r.add(func(h *history) { h.states[vm] = line.To })
 	}
 	if kind := endKinds[line.Msg]; kind != 0 {
 		r.add(func(h *history) {

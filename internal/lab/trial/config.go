@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/spotworker/spotworker/internal/lab/screen"
 )
 
 // Compare names the parts that have to be the same in every run.
@@ -65,9 +63,6 @@ type Config struct {
 	// Binaries is a folder with the worker. Empty takes the one beside this program, or
 	// else builds it.
 	Binaries string
-
-	// Display shows the VMs while they work. Optional.
-	Display screen.Shower
 }
 
 // Limits of a trial.

@@ -24,7 +24,7 @@ func undisturbed() *course {
 	for i := range 9 {
 		s := float64(i + 1)
 		r.Saves = append(r.Saves, save{Began: at(s - 0.1), Placed: at(s), Size: 100})
-		r.Recorded = append(r.Recorded, recorded{At: at(s + 0.2), Bytes: 100, Fraction: s / 10})
+		r.Recorded = append(r.Recorded, recorded{At: at(s + 0.2), Bytes: 100})
 	}
 	return &course{Runs: []*programRun{r}, Ended: at(10), Done: true, Result: []byte("42")}
 }
@@ -248,7 +248,7 @@ func TestReport(t *testing.T) {
 	r.Findings = append(r.Findings, Finding{Name: "program-fails", Severity: Problem, What: "it printed \x1b[2J" +
 		strings.Repeat(" and much more", 20)})
 	var out bytes.Buffer
-	r.write(&out, false)
+	r.write(&out)
 	for line := range strings.Lines(out.String()) {
 		if len(line) > text.Width+12 || strings.ContainsRune(line, '\x1b') {
 			t.Errorf("line is too long, or controls the terminal: %q", line)
@@ -275,7 +275,7 @@ func TestUntried(t *testing.T) {
 	} {
 		for _, r := range reports {
 			var out bytes.Buffer
-			r.write(&out, false)
+			r.write(&out)
 			if lines := strings.Split(out.String(), "\n"); !strings.HasPrefix(lines[len(lines)-2], verdict+"  ") {
 				t.Errorf("%q: %q, want %s", names(r.Findings), lines[len(lines)-2], verdict)
 			}

@@ -97,9 +97,8 @@ type save struct {
 
 // recorded is a checkpoint in the job's record.
 type recorded struct {
-	At       time.Time
-	Bytes    int64
-	Fraction float64
+	At    time.Time
+	Bytes int64
 }
 
 // kept returns when the checkpoint was put in place from which the next run resumes;
@@ -212,7 +211,6 @@ type logLine struct {
 	Killed    bool
 	Left      int `json:"left_processes"`
 	Bytes     int64
-	Fraction  float64
 	Reason    string
 	Error     string
 }
@@ -252,7 +250,7 @@ func (r *recorder) logged(vm string, line logLine) {
 func (r *programRun) logged(line logLine) {
 	switch line.Msg {
 	case "checkpoint saved":
-		r.Recorded = append(r.Recorded, recorded{line.Time, line.Bytes, line.Fraction})
+		r.Recorded = append(r.Recorded, recorded{line.Time, line.Bytes})
 	case "job released":
 		r.Handed = line.Time
 	case msgContinued:

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"charm.land/lipgloss/v2"
-
 	"github.com/spotworker/spotworker/internal/lab/text"
 	"github.com/spotworker/spotworker/internal/text/plaintext"
 )
@@ -195,32 +193,15 @@ func (r Report) count(s Severity) (n int) {
 	return n
 }
 
-// Styles of the verdict, on a terminal.
-var (
-	goodStyle  = lipgloss.NewStyle().Foreground(lipgloss.Green).Bold(true)
-	badStyle   = lipgloss.NewStyle().Foreground(lipgloss.Red).Bold(true)
-	severities = map[Severity]lipgloss.Style{
-		Problem: badStyle,
-		Warning: lipgloss.NewStyle().Foreground(lipgloss.Yellow),
-		Remark:  lipgloss.NewStyle().Faint(true),
-	}
-)
-
 // width of the report, as of the story with its times.
 const width = text.Width + 10
 
-// write prints the report for people, on a terminal with colours.
-func (r Report) write(out io.Writer, colours bool) {
+// write prints the report for people.
+func (r Report) write(out io.Writer) {
 	var b strings.Builder
-	paint := func(style lipgloss.Style, words string) string {
-		if !colours {
-			return words
-		}
-		return style.Render(words)
-	}
 	r.writeTable(&b)
 	for _, f := range r.Findings {
-		fmt.Fprintln(&b, paint(severities[f.Severity], fmt.Sprintf("%s: %s", f.Severity, f.Name)))
+		fmt.Fprintf(&b, "%s: %s\n", f.Severity, f.Name)
 		for _, paragraph := range []string{sentence(f.What), f.Advice} {
 			for _, line := range text.Wrap(plaintext.Block(paragraph), width-2) {
 				fmt.Fprintln(&b, "  "+line)
@@ -228,16 +209,15 @@ func (r Report) write(out io.Writer, colours bool) {
 		}
 		fmt.Fprintln(&b)
 	}
-	verdict, style := "INTERRUPTIBLE", goodStyle
+	verdict := "INTERRUPTIBLE"
 	switch {
 	case r.isUntried():
-		verdict, style = "NOT TRIED", badStyle
+		verdict = "NOT TRIED"
 	case !r.Interruptible:
-		verdict, style = "NOT INTERRUPTIBLE", badStyle
+		verdict = "NOT INTERRUPTIBLE"
 	}
-	fmt.Fprint(&b, paint(style, verdict))
-	fmt.Fprintf(&b, "  %s, %s; tried in %.1f s\n", text.Plural(r.count(Problem), "problem"), text.Plural(r.count(Warning), "warning"),
-		r.Seconds)
+	fmt.Fprintf(&b, "%s  %s, %s; tried in %.1f s\n", verdict, text.Plural(r.count(Problem), "problem"),
+		text.Plural(r.count(Warning), "warning"), r.Seconds)
 	_, _ = io.WriteString(out, b.String())
 }
 

@@ -180,7 +180,7 @@ func TestFindFrozen(t *testing.T) {
 			continue
 		}
 		var out bytes.Buffer
-		report.write(&out, false)
+		report.write(&out)
 		for _, want := range []string{"snapshots              4, up to 100 B, one every 2s, taken in 100ms",
 			"to stop                100ms    at most 100ms    the stop to the program's end",
 			"to work again          250ms    at most 250ms    start to its continuation", "INTERRUPTIBLE"} {

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/lab/screen"
 	"github.com/spotworker/spotworker/internal/lab/text"
 )
 
@@ -49,51 +48,4 @@ func (r *programRun) tellEnd() string {
 		return fmt.Sprintf(" The program %s %s after SIGTERM.", r.Exit, text.Duration(r.stopped()))
 	}
 	return ""
-}
-
-// scale is the length of a job's bar, which has no bytes to count.
-const scale = 1000
-
-// scene describes the VMs now.
-func (t *trial) scene(now time.Time) screen.Scene {
-	s := screen.Scene{Elapsed: t.narrator.Elapsed(), Jobs: 3}
-	t.recorder.look(func(c *course) {
-		s.Committed = max(0, t.jobs-1)
-		if !c.Ended.IsZero() {
-			s.Committed = t.jobs
-		}
-		for i, r := range c.Runs {
-			if i < len(c.Runs)-2 {
-				continue
-			}
-			s.VMs = append(s.VMs, r.show(now))
-		}
-	})
-	return s
-}
-
-// show describes the VM of a run.
-func (r *programRun) show(now time.Time) screen.VM {
-	vm := screen.VM{Name: r.VM, State: "process"}
-	switch {
-	case !r.Ended.IsZero() && r.Strike != nil:
-		vm.State, vm.Mood, vm.Note = "gone", screen.Gone, r.Strike.describe()
-		return vm
-	case !r.Ended.IsZero():
-		vm.State, vm.Note = "idle", "the program has ended"
-		return vm
-	case r.Strike != nil:
-		vm.State, vm.Mood = "evicted", screen.Leaving
-	}
-	vm.Jobs = []screen.Job{{Name: "program", Size: scale, Hashed: int64(r.Fraction * scale)}}
-	if n := len(r.Recorded); n > 0 {
-		vm.Jobs[0].Saved = int64(r.Recorded[n-1].Fraction * scale)
-	} else if r.Resumed {
-		vm.Jobs[0].Saved = int64(r.ResumedAt * scale)
-	}
-	vm.Jobs[0].Hashed = max(vm.Jobs[0].Hashed, vm.Jobs[0].Saved)
-	if r.Reports == 0 {
-		vm.Jobs, vm.Note = nil, fmt.Sprintf("the program runs for %.1f s", now.Sub(r.Started).Seconds())
-	}
-	return vm
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/host/sandbox"
 	"github.com/spotworker/spotworker/internal/lab"
-	"github.com/spotworker/spotworker/internal/lab/screen"
 	"github.com/spotworker/spotworker/internal/lab/text"
 )
 
@@ -115,14 +114,12 @@ func (t *trial) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	stopDisplay := screen.Animate(ctx, t.config.Display, t.scene)
 	t.narrator.Say("Trying %s as a job on a local Azure. Nothing leaves this machine.", &t.program)
 	for _, argument := range t.program.absolute {
 		t.narrator.Say("%s becomes an absolute path: a job's working directory is a folder of its own.", argument)
 	}
 	seen, played := t.play(ctx)
 	closed := t.rig.close(played == nil && ctx.Err() == nil)
-	stopDisplay()
 	seen.outsideUnknown, seen.snapshot = unknown, t.program.snapshot
 	switch {
 	case errors.Is(played, context.Canceled):
@@ -145,7 +142,7 @@ func (t *trial) conclude(seen observed) error {
 	t.report = judge(t.config, t.program.String(), seen)
 	t.report.Seconds = seconds(t.narrator.Elapsed())
 	fmt.Fprintln(t.narrator)
-	t.report.write(t.narrator, t.config.Display != nil && os.Getenv("NO_COLOR") == "")
+	t.report.write(t.narrator)
 	switch {
 	case t.report.isUntried():
 		return fmt.Errorf("%w: %s", ErrNotTried, t.report.reason())

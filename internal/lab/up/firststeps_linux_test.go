@@ -25,7 +25,6 @@ var firstSteps = []struct{ page, section, needs string }{
 	{"examples/training/README.md", "", "python3"}, // takes longest
 	{"examples/checksums/README.md", "", "cksum"},
 	{"examples/chunks/README.md", "", "gzip"},
-	{"examples/compress/README.md", "", "go"},
 	{"examples/logstats/README.md", "", "python3"},
 	{"examples/matmul/README.md", "", "cc"},
 	{"examples/worker/README.md", "", "go"},

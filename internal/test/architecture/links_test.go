@@ -111,18 +111,6 @@ func anchorsOf(text string) map[string]bool {
 	return anchors
 }
 
-func TestAnchorsOf(t *testing.T) {
-	anchors := anchorsOf("# One, two `three`\n```\n# no heading\n```\n## 3. Again & again\n## Same\n## Same\n")
-	for _, want := range []string{"one-two-three", "3-again--again", "same", "same-1"} {
-		if !anchors[want] {
-			t.Errorf("no anchor %q in %v", want, anchors)
-		}
-	}
-	if len(anchors) != 4 {
-		t.Errorf("anchors = %v, want 4", anchors)
-	}
-}
-
 // TestProgramOfTheReadme: the complete program that the README shows compiles.
 func TestProgramOfTheReadme(t *testing.T) {
 	text, err := os.ReadFile("../../../README.md")
@@ -166,34 +154,5 @@ func TestKindOfTheReadme(t *testing.T) {
 	}
 	if len(shown.Kinds) != 1 || !reflect.DeepEqual(shown.Kinds["train"], there.Kinds["train"]) {
 		t.Errorf("the README shows %v, and examples/training/kinds.json has %v", shown.Kinds, there.Kinds["train"])
-	}
-}
-
-// TestReadmeNamesTargets: every make target that the README names is in the
-// Makefile, and CI runs none that the README does not name.
-func TestReadmeNamesTargets(t *testing.T) {
-	read := func(name string) string {
-		text, err := os.ReadFile(filepath.Join("../../..", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
-	}
-	readme, makefile, ci := read("README.md"), read("Makefile"), read(".ci/run")
-	named := map[string]bool{}
-	for _, match := range regexp.MustCompile("(?m)(?:^|`)make ([a-z -]+)").FindAllStringSubmatch(readme, -1) {
-		for target := range strings.FieldsSeq(match[1]) {
-			named[target] = true
-			if !strings.Contains(makefile, "\n.PHONY: "+target+"\n") {
-				t.Errorf("the README names make %s, and there is no such target", target)
-			}
-		}
-	}
-	for _, match := range regexp.MustCompile(`(?m)^ *step make (.+)$`).FindAllStringSubmatch(ci, -1) {
-		for target := range strings.FieldsSeq(match[1]) {
-			if !named[target] && !strings.Contains(target, "=") { // a variable
-				t.Errorf("CI runs make %s, which the README does not name", target)
-			}
-		}
 	}
 }

@@ -14,20 +14,18 @@ type Part string
 
 // Parts that CI's machine cannot have.
 const (
-	Controllers  Part = "cgroup v2 controllers"
-	CtrlBreak    Part = "Ctrl-Break on Windows"
-	BicepChecker Part = "checker for Bicep files"
-	Containers   Part = "containers of podman"
-	Snapshots    Part = "snapshots of programs"
+	Controllers Part = "cgroup v2 controllers"
+	CtrlBreak   Part = "Ctrl-Break on Windows"
+	Containers  Part = "containers of podman"
+	Snapshots   Part = "snapshots of programs"
 )
 
 // absentInCI says why CI's machine cannot have a part.
 var absentInCI = map[Part]string{
-	Controllers:  "its kernel has the controllers in hierarchies of version 1",
-	CtrlBreak:    "its Windows is Wine, which sends no Ctrl-Break",
-	Containers:   "its kernel may refuse what podman sets up",
-	Snapshots:    "its kernel may refuse user namespaces, and its programs may be on an overlay file system",
-	BicepChecker: "it has no checker unless one stands beside the repository",
+	Controllers: "its kernel has the controllers in hierarchies of version 1",
+	CtrlBreak:   "its Windows is Wine, which sends no Ctrl-Break",
+	Containers:  "its kernel may refuse what podman sets up",
+	Snapshots:   "its kernel may refuse user namespaces, and its programs may be on an overlay file system",
 }
 
 // CI reports whether a missing part fails a test. Programs for Windows run in CI too, under

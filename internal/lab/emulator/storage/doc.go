@@ -37,7 +37,7 @@
 //
 // # What keeps it honest
 //
-// The suite in internal/lab/emulator/conformance runs on this package and on
+// The suite in internal/test/integration/conformance runs on this package and on
 // Azurite. A difference is a defect here, except where Azurite is known to
 // accept what Azure refuses: there this package refuses too, since a test that
 // passes on a lenient emulator says nothing about Azure.

@@ -17,7 +17,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resourcegraph/armresourcegraph"
 )
 
 // The services' addresses in the public cloud.
@@ -62,7 +61,6 @@ type Client struct {
 	management runtime.Pipeline
 	armURL     string
 	audience   string
-	graph      *armresourcegraph.Client
 	requests   *requestCounter
 	scores     scoreCache
 }
@@ -116,9 +114,6 @@ func New(o Options) (*Client, error) {
 	// Registering a resource provider would change the subscription.
 	armOptions := &arm.ClientOptions{ClientOptions: signedIn, DisableRPRegistration: true}
 	if c.management, err = armruntime.NewPipeline("spotworker", o.Version, o.Credential, runtime.PipelineOptions{}, armOptions); err != nil {
-		return nil, fmt.Errorf("connect to %s: %w", armURL, err)
-	}
-	if c.graph, err = armresourcegraph.NewClient(o.Credential, armOptions); err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", armURL, err)
 	}
 	return c, nil

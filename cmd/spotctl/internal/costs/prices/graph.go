@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resourcegraph/armresourcegraph"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 )
 
 // The table SpotResources of Azure Resource Graph, as in the queries of "Use Azure Spot
@@ -87,48 +87,57 @@ func evictionsOf(q Query) string {
 // quoted lists names for a query. Normalize has made sure that they contain no quote.
 func quoted(names []string) string { return "'" + strings.Join(names, "', '") + "'" }
 
+// graphVersion is the version of Resource Graph's interface.
+const graphVersion = "2024-04-01"
+
+// graphRequest asks for a page of rows, and graphAnswer has one.
+type (
+	graphRequest struct {
+		Query   string       `json:"query"`
+		Options graphOptions `json:"options"`
+	}
+	graphOptions struct {
+		ResultFormat string `json:"resultFormat"`
+		Top          int    `json:"$top"`
+		SkipToken    string `json:"$skipToken,omitempty"`
+	}
+	graphAnswer[R any] struct {
+		Data      []R    `json:"data"`
+		SkipToken string `json:"$skipToken"`
+	}
+)
+
 // rows returns all rows of a query; after an error in the middle, the rows of the pages
 // before. It sends no scope, see the queries.
 func rows[R any](ctx context.Context, c *Client, query string) ([]R, error) {
-	request := armresourcegraph.QueryRequest{
-		Query: &query,
-		Options: &armresourcegraph.QueryRequestOptions{
-			ResultFormat: to.Ptr(armresourcegraph.ResultFormatObjectArray), Top: to.Ptr[int32](graphPage),
-		},
-	}
+	request := graphRequest{query, graphOptions{ResultFormat: "objectArray", Top: graphPage}}
 	var all []R
 	for page := 1; ; page++ {
-		answer, err := c.graph.Resources(ctx, request, nil)
-		if err == nil {
-			var some []R
-			if some, err = decode[R](answer.Data); err == nil {
-				all = append(all, some...)
-			}
-		}
-		last := request.Options.SkipToken
+		answer, err := rowsOf[R](ctx, c, request)
+		all = append(all, answer.Data...)
 		switch {
 		case err != nil && page > 1:
 			return all, &pageError{page, err}
 		case err != nil:
 			return all, err
-		case answer.SkipToken == nil || *answer.SkipToken == "":
+		case answer.SkipToken == "":
 			return all, nil
-		case page == mostPages || last != nil && *last == *answer.SkipToken:
+		case page == mostPages || answer.SkipToken == request.Options.SkipToken:
 			return all, &pageError{page + 1, errors.New("there are more pages than expected")}
 		}
 		request.Options.SkipToken = answer.SkipToken
 	}
 }
 
-// decode turns the SDK's data into rows.
-func decode[R any](data any) ([]R, error) {
-	text, err := json.Marshal(data)
+// rowsOf asks for one page.
+func rowsOf[R any](ctx context.Context, c *Client, request graphRequest) (answer graphAnswer[R], err error) {
+	req, err := runtime.NewRequest(ctx, http.MethodPost,
+		c.armURL+"/providers/Microsoft.ResourceGraph/resources?api-version="+graphVersion)
 	if err != nil {
-		return nil, &unreadableError{err}
+		return answer, err
 	}
-	var some []R
-	if err := json.Unmarshal(text, &some); err != nil {
-		return nil, &unreadableError{err}
+	if err := runtime.MarshalAsJSON(req, request); err != nil {
+		return answer, err
 	}
-	return some, nil
+	return answer, send(c.management, req, &answer)
 }

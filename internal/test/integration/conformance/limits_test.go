@@ -145,10 +145,10 @@ func blobNamesRefused(t *testing.T, e *env) {
 	c := e.container(t)
 	for _, name := range []string{`back\slash`, "a/../b", "./a", "trailing."} {
 		_, err := c.NewBlockBlobClient(name).Upload(t.Context(), body("text"), nil)
-		e.wantStrict(t, NamesAsWritten, err, 400, "InvalidResourceName", "Upload of "+name)
+		e.wantStrict(t, namesAsWritten, err, 400, "InvalidResourceName", "Upload of "+name)
 	}
 	_, err := c.NewBlockBlobClient(strings.Repeat("x", 1025)).Upload(t.Context(), body("text"), nil)
-	e.wantStrict(t, BlobNameLength, err, 400, "", "Upload of a name with 1,025 characters")
+	e.wantStrict(t, blobNameLength, err, 400, "", "Upload of a name with 1,025 characters")
 }
 
 var keyCases = []testCase{
@@ -182,12 +182,12 @@ func wantForbidden(t *testing.T, e *env, who string) {
 
 func wrongKey(t *testing.T, e *env) {
 	forged := e.target
-	forged.ConnectionString = withSetting(e.target.ConnectionString, "AccountKey", base64.StdEncoding.EncodeToString([]byte("another key")))
+	forged.connectionString = withSetting(e.target.connectionString, "AccountKey", base64.StdEncoding.EncodeToString([]byte("another key")))
 	wantForbidden(t, newEnv(t, forged), "another key")
 }
 
 func unknownAccount(t *testing.T, e *env) {
 	forged := e.target
-	forged.ConnectionString = withSetting(e.target.ConnectionString, "AccountName", "somebodyelse")
+	forged.connectionString = withSetting(e.target.connectionString, "AccountName", "somebodyelse")
 	wantForbidden(t, newEnv(t, forged), "another account's name")
 }

@@ -23,25 +23,25 @@ import (
 
 // env gives a case its clients.
 type env struct {
-	target Target
+	target target
 	queues *azqueue.ServiceClient
 	blobs  *azblob.Client
 }
 
 // newEnv connects to the target. Nothing is retried, so that a case sees the
 // first answer.
-func newEnv(t *testing.T, tg Target) *env {
+func newEnv(t *testing.T, tg target) *env {
 	t.Helper()
 	options := policy.ClientOptions{
-		Transport: tg.Transport,
+		Transport: tg.transport,
 		Retry:     policy.RetryOptions{MaxRetries: -1},
 		Telemetry: policy.TelemetryOptions{Disabled: true},
 	}
-	queues, err := azqueue.NewServiceClientFromConnectionString(tg.ConnectionString, &azqueue.ClientOptions{ClientOptions: options})
+	queues, err := azqueue.NewServiceClientFromConnectionString(tg.connectionString, &azqueue.ClientOptions{ClientOptions: options})
 	if err != nil {
 		t.Fatalf("queue client: %v", err)
 	}
-	blobs, err := azblob.NewClientFromConnectionString(tg.ConnectionString, &azblob.ClientOptions{ClientOptions: options})
+	blobs, err := azblob.NewClientFromConnectionString(tg.connectionString, &azblob.ClientOptions{ClientOptions: options})
 	if err != nil {
 		t.Fatalf("blob client: %v", err)
 	}
@@ -134,47 +134,39 @@ func withReply(ctx context.Context) (context.Context, func() httpReply) {
 	}
 }
 
-// Clock says how a case gets time to pass.
-type Clock int
+// clock says how a case gets time to pass.
+type clock int
 
 const (
-	// NoTime leaves out the cases that must wait.
-	NoTime Clock = iota
-	// VirtualTime runs every case in a testing/synctest bubble. The target
+	// noTime leaves out the cases that must wait.
+	noTime clock = iota
+	// virtualTime runs every case in a testing/synctest bubble. The target
 	// must be in process, since nothing in a bubble may wait for a socket.
-	VirtualTime
-	// RealTime makes the cases wait, for a second or two each.
-	RealTime
+	virtualTime
+	// realTime makes the cases wait, for a second or two each.
+	realTime
 )
 
-// Target is a storage account to run the suite on.
-type Target struct {
-	// ConnectionString holds the account's name, key and endpoints. Required.
-	ConnectionString string
-	// Transport replaces the SDK's HTTP client. Default: the SDK's own.
-	Transport policy.Transporter
-	// Clock says how time passes. Default: NoTime.
-	Clock Clock
-	// Lax lists where the target is known to accept more than Azure.
-	Lax []Laxity
+// target is a storage account to run the suite on.
+type target struct {
+	// connectionString holds the account's name, key and endpoints. Required.
+	connectionString string
+	// transport replaces the SDK's HTTP client. Default: the SDK's own.
+	transport policy.Transporter
+	// clock says how time passes. Default: noTime.
+	clock clock
+	// lax lists where the target is known to accept more than Azure.
+	lax []laxity
 }
 
-// Laxity names a fact of Azure that a target is known not to hold.
-type Laxity string
+// laxity names a fact of Azure that a target is known not to hold.
+type laxity string
 
-// Azurite lists the laxities of Azurite 3.37.0.
-func Azurite() []Laxity {
-	return []Laxity{
-		MetadataEmptyValues, MetadataSize, NamesAsWritten, BlobNameLength,
-		PutBlobKeepsStaged, CommittedBlockIDLength, RangeAtTheEnd, UncommittedDelete,
-	}
-}
-
-// run executes one case the way the target's clock asks for.
-func (tg Target) run(t *testing.T, c testCase) {
+// try executes one case the way the target's clock asks for.
+func (tg target) try(t *testing.T, c testCase) {
 	e := newEnv(t, tg)
 	switch {
-	case tg.Clock == VirtualTime:
+	case tg.clock == virtualTime:
 		synctest.Test(t, func(t *testing.T) { c.check(t, e) })
 	case c.waits:
 		t.Parallel()
@@ -184,18 +176,18 @@ func (tg Target) run(t *testing.T, c testCase) {
 	}
 }
 
-// Run checks every fact of the suite on the target.
-func Run(t *testing.T, tg Target) {
+// run checks every fact of the suite on the target.
+func run(t *testing.T, tg target) {
 	t.Helper()
 	for _, group := range [][]testCase{
 		queueCases, messageCases, limitCases, visibilityCases,
 		containerCases, conditionCases, leaseCases, readCases, rangeCases, blockCases, metadataCases, listCases, nameCases, raceCases, keyCases,
 	} {
 		for _, c := range group {
-			if c.waits && tg.Clock == NoTime {
+			if c.waits && tg.clock == noTime {
 				continue
 			}
-			t.Run(c.fact, func(t *testing.T) { tg.run(t, c) })
+			t.Run(c.fact, func(t *testing.T) { tg.try(t, c) })
 		}
 	}
 }
@@ -209,41 +201,41 @@ type testCase struct {
 
 // Places where Azurite 3.37.0 accepts more than Azure, each with the known facts.
 const (
-	// MetadataEmptyValues: Azure refuses a metadata value that is empty;
+	// metadataEmptyValues: Azure refuses a metadata value that is empty;
 	// Azurite takes it.
-	MetadataEmptyValues Laxity = "empty metadata values are taken"
-	// MetadataSize: Azure refuses more than 8 KiB in all; Azurite has no limit but its
+	metadataEmptyValues laxity = "empty metadata values are taken"
+	// metadataUnlimited: Azure refuses more than 8 KiB in all; Azurite has no limit but its
 	// HTTP server's.
-	MetadataSize Laxity = "the size of metadata is not limited"
-	// NamesAsWritten: a backslash or a dot segment does not reach Azure as
+	metadataUnlimited laxity = "the size of metadata is not limited"
+	// namesAsWritten: a backslash or a dot segment does not reach Azure as
 	// written; our emulator refuses such a name where Azurite, like Azure,
 	// silently takes it for another one.
-	NamesAsWritten Laxity = "names that do not survive the trip are taken for others"
-	// BlobNameLength: Azure's blob names have at most 1,024 characters; Azurite has no
+	namesAsWritten laxity = "names that do not survive the trip are taken for others"
+	// blobNameLength: Azure's blob names have at most 1,024 characters; Azurite has no
 	// limit but its HTTP server's.
-	BlobNameLength Laxity = "the length of blob names is not limited"
-	// PutBlobKeepsStaged: Put Blob discards staged blocks ("Put Block", remarks); Azurite
+	blobNameLength laxity = "the length of blob names is not limited"
+	// putBlobKeepsStaged: Put Blob discards staged blocks ("Put Block", remarks); Azurite
 	// keeps them.
-	PutBlobKeepsStaged Laxity = "Put Blob keeps staged blocks"
-	// CommittedBlockIDLength: all block ids of a blob have one length ("Put
+	putBlobKeepsStaged laxity = "Put Blob keeps staged blocks"
+	// committedBlockIDLength: all block ids of a blob have one length ("Put
 	// Block", URI parameters); Azurite compares with staged blocks only.
-	CommittedBlockIDLength Laxity = "a staged block's id may differ in length from committed ones"
-	// RangeAtTheEnd: a range that begins at a blob's length has no byte in
+	committedBlockIDLength laxity = "a staged block's id may differ in length from committed ones"
+	// rangeAtTheEnd: a range that begins at a blob's length has no byte in
 	// the blob; Azurite serves it as an empty one.
-	RangeAtTheEnd Laxity = "a range may begin at the end of the blob"
-	// UncommittedDelete: a blob without a committed version is not found;
+	rangeAtTheEnd laxity = "a range may begin at the end of the blob"
+	// uncommittedDelete: a blob without a committed version is not found;
 	// Azurite deletes it.
-	UncommittedDelete Laxity = "a blob that was never committed can be deleted"
+	uncommittedDelete laxity = "a blob that was never committed can be deleted"
 )
 
 // lax reports whether the target is known to be lax in this.
-func (e *env) lax(l Laxity) bool {
-	return slices.Contains(e.target.Lax, l)
+func (e *env) lax(l laxity) bool {
+	return slices.Contains(e.target.lax, l)
 }
 
 // wantStrict demands the refusal of a strict target and a success of a target that is
 // known to be lax.
-func (e *env) wantStrict(t *testing.T, l Laxity, err error, status int, code, doing string) {
+func (e *env) wantStrict(t *testing.T, l laxity, err error, status int, code, doing string) {
 	t.Helper()
 	if !e.lax(l) {
 		wantRefused(t, err, status, code, doing)

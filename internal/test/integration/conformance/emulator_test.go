@@ -1,23 +1,18 @@
-package storage_test
+package conformance
 
 import (
 	"testing"
 
-	"github.com/spotworker/spotworker/internal/lab/emulator/conformance"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 )
 
-func TestConformanceInProcess(t *testing.T) {
+func TestEmulatorInProcess(t *testing.T) {
 	s := storage.New(storage.Options{})
 	s.SetFullPages() // pages are counted
-	conformance.Run(t, conformance.Target{
-		ConnectionString: s.ConnectionString(),
-		Transport:        s.Transport(),
-		Clock:            conformance.VirtualTime,
-	})
+	run(t, target{connectionString: s.ConnectionString(), transport: s.Transport(), clock: virtualTime})
 }
 
-func TestConformanceOverLoopback(t *testing.T) {
+func TestEmulatorOverLoopback(t *testing.T) {
 	s := storage.New(storage.Options{})
 	s.SetFullPages() // pages are counted
 	connectionString, err := s.Listen(storage.Addresses{})
@@ -29,5 +24,5 @@ func TestConformanceOverLoopback(t *testing.T) {
 			t.Errorf("Close: %v", err)
 		}
 	})
-	conformance.Run(t, conformance.Target{ConnectionString: connectionString})
+	run(t, target{connectionString: connectionString})
 }

@@ -104,12 +104,12 @@ func metadataValues(t *testing.T, e *env) {
 }
 
 func metadataEmpty(t *testing.T, e *env) {
-	e.wantStrict(t, MetadataEmptyValues, e.setMetadata(t, "name", ""), 400, "InvalidMetadata", "SetMetadata with an empty value")
+	e.wantStrict(t, metadataEmptyValues, e.setMetadata(t, "name", ""), 400, "InvalidMetadata", "SetMetadata with an empty value")
 }
 
 func metadataSize(t *testing.T, e *env) {
 	if err := e.setMetadata(t, "name", strings.Repeat("x", 8<<10-len("name"))); err != nil {
 		t.Errorf("SetMetadata of 8 KiB = %v, want success", err)
 	}
-	e.wantStrict(t, MetadataSize, e.setMetadata(t, "name", strings.Repeat("x", 8<<10)), 400, "MetadataTooLarge", "SetMetadata of over 8 KiB")
+	e.wantStrict(t, metadataUnlimited, e.setMetadata(t, "name", strings.Repeat("x", 8<<10)), 400, "MetadataTooLarge", "SetMetadata over 8 KiB")
 }

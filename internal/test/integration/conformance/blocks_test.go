@@ -181,7 +181,7 @@ func stagedOnlyDelete(t *testing.T, e *env) {
 	b := e.blob(t)
 	stage(t, b, blockID("1"), "one")
 	_, err := b.Delete(t.Context(), nil)
-	e.wantStrict(t, UncommittedDelete, err, 404, "BlobNotFound", "Delete of a blob with staged blocks only")
+	e.wantStrict(t, uncommittedDelete, err, 404, "BlobNotFound", "Delete of a blob with staged blocks only")
 }
 
 func uploadEmptiesList(t *testing.T, e *env) {
@@ -201,7 +201,7 @@ func uploadDiscardsStaged(t *testing.T, e *env) {
 	stage(t, b, one, "one")
 	upload(t, b, "text")
 	_, err := b.CommitBlockList(t.Context(), []string{one}, nil)
-	e.wantStrict(t, PutBlobKeepsStaged, err, 400, "InvalidBlockList", "CommitBlockList of a block staged before an Upload")
+	e.wantStrict(t, putBlobKeepsStaged, err, 400, "InvalidBlockList", "CommitBlockList of a block staged before an Upload")
 }
 
 func metadataKeepsBlocks(t *testing.T, e *env) {
@@ -241,7 +241,7 @@ func committedIDLength(t *testing.T, e *env) {
 	stage(t, b, one, "one")
 	commit(t, b, one)
 	_, err := b.StageBlock(t.Context(), blockID("22"), body("two"), nil)
-	e.wantStrict(t, CommittedBlockIDLength, err, 400, "InvalidBlobOrBlock", "StageBlock with an id of another length than a committed one")
+	e.wantStrict(t, committedBlockIDLength, err, 400, "InvalidBlobOrBlock", "StageBlock with an id of another length than a committed one")
 }
 
 func blockIDForm(t *testing.T, e *env) {

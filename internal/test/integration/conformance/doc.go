@@ -4,7 +4,7 @@
 //
 // It runs on this repository's own emulator, in process and over loopback, and
 // on Azurite, Microsoft's emulator. The two must agree. Where Azurite is known
-// to accept a request that Azure refuses, a Laxity names the difference and its reason.
+// to accept a request that Azure refuses, a laxity names the difference and its reason.
 // The case demands the strict behaviour of every target that does not list it, and the
 // lax behaviour of every target that does, so that the list cannot outlive its reasons.
 //
