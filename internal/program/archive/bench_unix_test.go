@@ -26,7 +26,7 @@ func BenchmarkSave(b *testing.B) {
 	dir := benchFolder(b)
 	measure(b, func(timed func(func() error) error) error {
 		return timed(func() error {
-			index, err := Scan(b.Context(), dir, os.TempDir(), roomy)
+			index, err := Scan(b.Context(), dir, roomy)
 			if err != nil {
 				return err
 			}
@@ -35,7 +35,7 @@ func BenchmarkSave(b *testing.B) {
 				return err
 			}
 			_, err = io.CopyBuffer(io.Discard, struct{ io.Reader }{stream}, make([]byte, 1<<20))
-			return errors.Join(err, stream.Close(), index.Close())
+			return errors.Join(err, stream.Close())
 		})
 	})
 }
@@ -48,7 +48,7 @@ func BenchmarkRestore(b *testing.B) {
 		if err := os.Mkdir(back, 0o700); err != nil {
 			return err
 		}
-		err := timed(func() error { return Extract(bytes.NewReader(stream), back, os.TempDir(), roomy) })
+		err := timed(func() error { return Extract(bytes.NewReader(stream), back, roomy) })
 		return errors.Join(err, os.RemoveAll(back))
 	})
 }
