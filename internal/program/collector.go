@@ -221,7 +221,6 @@ func needsOf(dir string) string {
 type source interface {
 	Size() int64 // of the state in bytes
 	Open() (io.ReadCloser, error)
-	Close() error
 }
 
 // single is a checkpoint that is a file.
@@ -240,8 +239,6 @@ func (s *single) Open() (io.ReadCloser, error) {
 	return archive.OpenFile(file, s.info), nil
 }
 
-func (s *single) Close() error { return nil }
-
 // inspect returns the version of a collected checkpoint's state, and how to read it.
 func (c *collector) inspect(ctx context.Context, name string) (version int, from source, err error) {
 	info, err := os.Lstat(name)
@@ -249,7 +246,7 @@ func (c *collector) inspect(ctx context.Context, name string) (version int, from
 	case err != nil:
 		return 0, nil, err
 	case info.IsDir():
-		index, err := archive.Scan(ctx, name, c.dir, c.limits)
+		index, err := archive.Scan(ctx, name, c.limits)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -258,7 +255,7 @@ func (c *collector) inspect(ctx context.Context, name string) (version int, from
 		if c.frozen {
 			return stateSnapshot, index, nil
 		}
-		return stateFolder + index.Version() - 1, index, nil
+		return stateFolder, index, nil
 	case !info.Mode().IsRegular():
 		return 0, nil, fmt.Errorf("%w: it is neither a file nor a folder", archive.ErrUnfit)
 	case info.Size() > c.limits.Bytes:
@@ -306,7 +303,7 @@ func readAll(from source) ([]byte, error) {
 type collected struct {
 	user    *sandbox.User
 	name    string
-	source  source   // nil once it is closed, and for a checkpoint that is only to be removed
+	source  source   // nil for a checkpoint that is only to be removed
 	honesty *honesty // of the program
 	log     *slog.Logger
 
@@ -377,10 +374,6 @@ func (c *collected) supersede() {
 func (c *collected) removeIfFree() {
 	if !c.superseded || c.readers > 0 {
 		return
-	}
-	if c.source != nil {
-		_ = c.source.Close() // it has only been read
-		c.source = nil
 	}
 	if c.name != "" {
 		// What cannot be removed now is removed with the job's folder.

@@ -48,7 +48,7 @@ func TestGigabyteFolder(t *testing.T) {
 	}
 	claim := checkpoint.NewStore(account.Container("jobs")).Fresh(checkpoint.Delivery{ID: "a", Kind: "k", MessageID: "m"}, "worker")
 	k := newKeeper(t)
-	k.limits = archive.Limits{Bytes: job.MaxStream, Entries: maxEntries, Index: maxIndex}
+	k.limits = archive.Limits{Bytes: job.MaxStream, Entries: maxEntries, Names: maxNames}
 	save := func() error {
 		p, err := k.collect(t.Context())
 		if err != nil {
@@ -94,7 +94,7 @@ func TestGigabyteFolder(t *testing.T) {
 	}
 	defer func() { _ = stream.Close() }()
 	back := t.TempDir()
-	restored := service.Measure(func() error { return archive.Extract(watched{stream, service}, back, os.TempDir(), k.limits) })
+	restored := service.Measure(func() error { return archive.Extract(watched{stream, service}, back, k.limits) })
 	restored.Log(t, "restore of 1 GiB")
 	if restored.Err != nil {
 		t.Fatal(restored.Err)
@@ -189,7 +189,7 @@ func TestManyFilesFigure(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			return errors.Join(archive.Extract(stream, to, os.TempDir(), k.limits), stream.Close())
+			return errors.Join(archive.Extract(stream, to, k.limits), stream.Close())
 		})
 		tarTo := t.TempDir()
 		measure("tar x", func() error { return exec.CommandContext(t.Context(), "tar", "-xf", packed, "-C", tarTo).Run() })

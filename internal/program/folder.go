@@ -21,9 +21,6 @@ import (
 const (
 	stateFile   = 1 // the checkpoint is a file; the state is its bytes
 	stateFolder = 2 // the checkpoint is a folder; the state is an archive of package archive
-	stateLinks  = 3 // the same, with symbolic links
-	stateSparse = 4 // the same, with hard links or files with holes
-	stateMany   = 5 // the same, with more than 200,000 files and folders, or longer names than 64 MiB
 
 	// The state is an archive of a frozen program (package snapshot). The number leaves room for
 	// formats of folders.
@@ -35,14 +32,14 @@ func (k *Kind) stateVersions() []int {
 	if k.Snapshot {
 		return []int{stateSnapshot}
 	}
-	return []int{stateFile, stateFolder, stateLinks, stateSparse, stateMany}
+	return []int{stateFile, stateFolder}
 }
 
-// Limits on the files and folders of a checkpoint: their number, and the length of the list
-// of them in bytes.
+// Limits on the files and folders of a checkpoint: their number, and the length of their
+// names in bytes.
 const (
 	maxEntries = 1_000_000
-	maxIndex   = 256 << 20
+	maxNames   = 256 << 20
 )
 
 // folder is a job's folder and the paths in it. The program gets all of them except
@@ -175,7 +172,7 @@ func (f *folder) restoreOnce(ctx context.Context, j *job.Job) error {
 		return err
 	}
 	// Not the kind's limit: lowering it must not lose a job's state.
-	return archive.Extract(readable, f.restore, f.collected, archive.Limits{Bytes: job.MaxStream, Entries: maxEntries, Index: maxIndex})
+	return archive.Extract(readable, f.restore, archive.Limits{Bytes: job.MaxStream, Entries: maxEntries, Names: maxNames})
 }
 
 // clearRestored removes a restored checkpoint.

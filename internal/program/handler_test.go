@@ -117,13 +117,7 @@ func TestRestore(t *testing.T) {
 		{"a file", func(*testing.T) *job.Progress { return &job.Progress{State: []byte("in a file"), Version: stateFile} }, "in a file"},
 		{"an empty file", func(*testing.T) *job.Progress { return &job.Progress{State: []byte{}, Version: stateFile} }, ""},
 		{"a folder", func(t *testing.T) *job.Progress { return folderState(t, dir) }, "in a folder"},
-		{"a folder with links", func(t *testing.T) *job.Progress {
-			p := folderState(t, linked)
-			if p.Version != stateLinks {
-				t.Errorf("version of a folder with links = %d, want %d, which earlier workers refuse without harm", p.Version, stateLinks)
-			}
-			return p
-		}, "behind a link"},
+		{"a folder with links", func(t *testing.T) *job.Progress { return folderState(t, linked) }, "behind a link"},
 		{"a damaged folder", func(t *testing.T) *job.Progress {
 			p := folderState(t, dir)
 			p.State = p.State[:len(p.State)-1]
@@ -157,7 +151,7 @@ func folderState(t *testing.T, dir string) *job.Progress {
 		t.Fatal(err)
 	}
 	p, err := k.collect(t.Context())
-	if err != nil || p.Version != stateFolder && p.Version != stateLinks {
+	if err != nil || p.Version != stateFolder {
 		t.Fatalf("take = %+v, %v, want a folder", p, err)
 	}
 	return p

@@ -47,7 +47,7 @@ func newLinker(t *testing.T) *linker {
 		t.Fatal(err)
 	}
 	l := &linker{t: t, store: checkpoint.NewStore(account.Container("jobs")), collector: newKeeper(t), work: t.TempDir()}
-	l.collector.limits = archive.Limits{Bytes: job.MaxStream, Entries: maxEntries, Index: maxIndex}
+	l.collector.limits = archive.Limits{Bytes: job.MaxStream, Entries: maxEntries, Names: maxNames}
 	l.collector.log = slog.New(slog.NewTextHandler(&l.said, nil))
 	l.claim = l.store.Fresh(checkpoint.Delivery{ID: "a", Kind: "k", MessageID: "m"}, "worker")
 	for i := range linkedFiles {
@@ -136,7 +136,7 @@ func (l *linker) expectFiles() {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	err = archive.Extract(stream, restored, l.t.TempDir(), l.collector.limits)
+	err = archive.Extract(stream, restored, l.collector.limits)
 	_, atEnd := io.Copy(io.Discard, stream) // checks its hash
 	if err := errors.Join(err, atEnd, stream.Close()); err != nil {
 		l.t.Fatal(err)

@@ -290,7 +290,7 @@ func (k *Kind) maxCheckpoint() int64 {
 
 // checkpointLimits are the limits on a checkpoint that is a folder.
 func (k *Kind) checkpointLimits() archive.Limits {
-	return archive.Limits{Bytes: k.maxCheckpoint(), Entries: cmp.Or(k.maxEntries, maxEntries), Index: maxIndex}
+	return archive.Limits{Bytes: k.maxCheckpoint(), Entries: cmp.Or(k.maxEntries, maxEntries), Names: maxNames}
 }
 
 // missing returns an error if this machine lacks a program or file that the kind

@@ -275,7 +275,7 @@ func (l *logLines) printed(stream string) []string {
 }
 
 // roomy limits nothing that a test does.
-var roomy = archive.Limits{Bytes: 1 << 30, Entries: 1000, Index: 1 << 20}
+var roomy = archive.Limits{Bytes: 1 << 30, Entries: 1000, Names: 1 << 20}
 
 // withoutForks writes programs while no other process is started: a process that inherits
 // the open file would make the start of the program fail with ETXTBSY.

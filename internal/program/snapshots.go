@@ -173,7 +173,7 @@ func (f *folder) unpackSnapshot(state io.Reader) error {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
 	}
-	err := archive.Extract(state, dir, f.collected, archive.Limits{Bytes: job.MaxStream, Entries: maxEntries, Index: maxIndex})
+	err := archive.Extract(state, dir, archive.Limits{Bytes: job.MaxStream, Entries: maxEntries, Names: maxNames})
 	if err != nil {
 		return err
 	}

@@ -48,7 +48,7 @@ func TestSnapshotSettings(t *testing.T) {
 // TestVersionsOfSnapshots: a worker without the kind's snapshot leaves the state alone, and
 // the reverse.
 func TestVersionsOfSnapshots(t *testing.T) {
-	for version, reads := range map[int]bool{stateFile: false, stateMany: false, stateSnapshot: true} {
+	for version, reads := range map[int]bool{stateFile: false, stateFolder: false, stateSnapshot: true} {
 		j := job.New(job.Spec{ID: "a"}, &job.Progress{State: []byte("x"), Version: version})
 		if err := j.CheckVersion((&Kind{Snapshot: true}).stateVersions()...); (err == nil) != reads {
 			t.Errorf("version %d with snapshot: %v", version, err)

@@ -1,56 +1,37 @@
-// Package archive writes a folder as one stream of bytes, and restores it. It turns a
-// checkpoint that is a folder into a job's state.
+// Package archive writes a folder as a tar archive, and restores it. It turns a checkpoint
+// that is a folder into a job's state.
 //
-// States are stored in chunks, and a chunk that is stored already is not sent again
-// (package checkpoint). The format therefore keeps chunks stable: the same folder gives
-// the same bytes, and a change of one file leaves nearly all chunks unchanged, although
-// they may move. The layout is made for chunks of 1 MiB, as older versions cut them, with
-// which a folder is shared during an update; chunks that are cut by content do without.
+// The archive is in the PAX format of package archive/tar, so that tar unpacks a state. The
+// entries are in the order of a walk: the names of each folder in ascending order of their
+// bytes, and a folder's content behind it. The same folder gives the same bytes.
 //
-//	header │ index │ rests and small files, in bins ┊ whole chunks of files
-//	└─────────────── a MiB ──────────────┘└── a MiB ──┘└── a MiB ──┘└ …
+// # What is kept
 //
-// Each whole MiB of a file is a chunk of its own. The rest of each file, and files of
-// less than a MiB, are packed into bins: ranges that do not cross a chunk's border. The
-// first bin is the rest of the index's chunk, so that a small folder is a small stream.
-// When a file in a bin grows, everything behind it moves. A bin that is three quarters
-// full therefore ends early after a file whose name hashes to that (one in four), so that
-// the bins of two versions of a folder are the same again soon after a change.
+// Paths, with bytes as they are, and contents; times of files in nanoseconds; whether a file is
+// executable; hard links and symbolic links. Times of folders and of links are zero, owners are
+// 0, and modes are 0600, or 0700 for folders and executable files. Links must not lead out of
+// the folder; others are rejected, as are devices, pipes and sockets.
 //
-// # Format
+// A file with holes has its data alone, with the map of sparse files of GNU tar (PAX, version
+// 0.1) in the header: the number of ranges, offset and length of each, and the size of the file.
+// Version 1.0 has the map in front of the data, where package tar does not show it.
 //
-// The header is one line: "spotworker-archive 1 " and the index's length. The
-// index has a line for each folder and file, in ascending order of paths:
+// # Small changes stay small
 //
-//	f 000000200010 000000100000 0000000000c4 "weights/layer-0.bin"
+// States are cut into chunks by their content, and a chunk that is stored already is not sent
+// again (package checkpoint). A file that has not changed has the same header and the same
+// content, wherever it is in the stream. Folders have no time, since each checkpoint is a new
+// folder. The data of a file of 64 KiB or more begins at a multiple of 4 KiB in the stream, by
+// a comment in its header: so a page of the file is a page of the stream.
 //
-// These are its type (d for a folder, f for a file, x for an executable file, l for a
-// symbolic link), its size, the offset of its whole MiBs in the stream, the offset of the
-// rest (0 for none), and its path with slashes, quoted as Go quotes strings. Numbers are
-// 12 hexadecimal digits. Between the parts are zeros, less than a MiB each. A reader
-// relies on the numbers alone, so a later version may pack differently.
+// # Memory
 //
-// A link has zeros for size and offsets, and its target behind its path, quoted likewise.
-// An archive with links has version 2 and is otherwise the same: versions of this package
-// without links can read an archive that has none.
+// [Scan] keeps a hash of all entries and no list of them: the stream goes through the folder
+// again, and compares the hashes at its end. In memory are the names of the folders on the way
+// and the paths of files with several names.
 //
-// Version 3 has hard links and files with holes:
+// # Not trusted
 //
-//	h 000000000000 000000000000 000000000000 "b" "a/first"
-//	s 000000001000 000000000000 000000000115 "holes" 000040000000 000000000000+000000001000
-//
-// h is another name of a file that stands before it. s is a file with holes, z an executable
-// one. Size and offsets are of its data, one range behind the other. Behind the path are the
-// size of the file, and offset and length of each range, at most 1,000.
-//
-// Version 4 is version 3 with more than 200,000 entries (at most 1,000,000) or an index of more
-// than 64 MiB (at most 256 MiB). In every version the rests lie in the order of the index, then
-// the whole MiBs, so that a reader can stream them.
-//
-// Links must not lead out of the folder; others are rejected, as are devices. Times,
-// owners and modes except "executable" are not stored.
-//
-// The list of files is sorted in runs on the disk, next to the checkpoint, so that memory does not
-// grow with their number. Tar does not fit: everything behind a change would move, and aligning each
-// file would cost half a MiB on average.
+// [Extract] accepts what this package writes: entries in order, each in a folder before it, with
+// no other types, formats or records of holes.
 package archive

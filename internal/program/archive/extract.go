@@ -1,231 +1,268 @@
 package archive
 
 import (
+	"archive/tar"
 	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
+	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spotworker/spotworker/internal/host/filetype"
-	"github.com/spotworker/spotworker/internal/program/archive/spill"
 )
 
 // Extract makes the files, folders and links of a stream in a folder, which must exist and
 // be empty. The stream is not trusted: nothing is made outside the folder, no link leads
-// out of it, and nothing exceeds the limits. Links are made last, so that nothing is
-// written through one. All of the stream is read. A long index goes to a temporary file in
-// temp. The error wraps [ErrDamaged] or [ErrTooLarge] if the stream is invalid; others come
-// from the disk or from reading the stream.
-func Extract(stream io.Reader, dir, temp string, l Limits) error {
+// out of it, and nothing exceeds the limits. Symbolic links are made last, so that nothing is
+// written through one. All of the stream is read. The error wraps [ErrDamaged] or
+// [ErrTooLarge] if the stream is invalid; others come from the disk or from reading the stream.
+func Extract(stream io.Reader, dir string, l Limits) error {
 	root, err := filetype.OpenRoot(dir)
 	if err != nil {
 		return err
 	}
-	x := &extraction{dirs: dirs{top: root}, stream: newStream(stream), limits: l, lines: spill.NewBuffer(temp, l.memory())}
-	return errors.Join(x.run(), x.dirs.Close(), x.lines.Close())
+	x := &extraction{dirs: dirs{top: root}, limits: l, stream: source{from: bufio.NewReaderSize(stream, bufferSize)}}
+	return errors.Join(x.run(), x.dirs.Close())
 }
 
-func newStream(stream io.Reader) *bufio.Reader { return bufio.NewReaderSize(stream, 64<<10) }
+// bufferSize is how much is written to a file at once, in bytes.
+const bufferSize = 256 << 10
 
 // extraction is the state of an Extract.
 type extraction struct {
 	dirs   dirs
-	stream *bufio.Reader
+	stream source
 	limits Limits
-	at     int64         // of the next byte
-	lines  *spill.Buffer // of the index, without its header
-	buffer []byte        // for copying
 
-	has map[byte]int // how many entries of each type there are
-	big int          // and how many files with whole chunks
+	last    *entry  // the entry before
+	links   []entry // symbolic links, which are still to be made
+	entries int
+	bytes   int64 // of files
+	names   int64 // bytes
+}
+
+// source is a stream that keeps its error.
+type source struct {
+	from *bufio.Reader
+	err  error
+}
+
+// Read implements [io.Reader].
+func (s *source) Read(p []byte) (n int, err error) {
+	n, s.err = s.from.Read(p)
+	return n, s.err
+}
+
+// next returns the next bytes of the stream, at most so many. They are valid until it is read.
+func (s *source) next(most int64) ([]byte, error) {
+	part, err := s.from.Peek(int(min(most, bufferSize)))
+	if s.err = err; err != nil {
+		return nil, s.damaged(err)
+	}
+	_, err = s.from.Discard(len(part)) // it never fails
+	return part, err
+}
+
+// damaged returns the error of a stream that cannot be read: its own, or [ErrDamaged].
+func (s *source) damaged(err error) error {
+	switch {
+	case errors.Is(s.err, io.EOF):
+		return fmt.Errorf("%w: it ends early", ErrDamaged)
+	case s.err != nil:
+		return s.err
+	}
+	return fmt.Errorf("%w: %w", ErrDamaged, err)
 }
 
 func (x *extraction) run() error {
-	if err := x.index(); err != nil {
-		return err
-	}
-	if err := x.each(x.create); err != nil {
-		return err
-	}
-	if x.big > 0 {
-		if err := x.each(x.fillBody); err != nil {
-			return err
-		}
-	}
-	switch _, err := x.stream.ReadByte(); {
-	case err == nil:
-		return fmt.Errorf("%w: it continues behind its last file", ErrDamaged)
-	case err != io.EOF:
-		return err
-	}
-	// Hard links come first: those are to files, and a path must not lead through a
-	// symbolic link.
-	if x.has[hardLink] > 0 {
-		if err := x.each(x.linkHard); err != nil {
-			return err
-		}
-	}
-	if x.has[link] > 0 {
-		return x.each(x.linkSymbolic)
-	}
-	return nil
-}
-
-// index reads and validates header and index, whose lines it keeps.
-func (x *extraction) index() error {
-	header := make([]byte, headerLen)
-	if _, err := io.ReadFull(x.stream, header); err != nil {
-		return cutOff(err)
-	}
-	length, version, err := decodeHeader(header, x.limits.Index)
-	if err != nil {
-		return err
-	}
-	x.at = int64(headerLen) + length
-	lines := bufio.NewReaderSize(io.TeeReader(io.LimitReader(x.stream, length), x.lines), maxLine)
-	known := tree{limits: x.limits, version: version, rest: x.at}
-	err = eachLine(lines, known.add)
-	if err == nil && x.lines.Size() != length {
-		err = cutOff(io.ErrUnexpectedEOF)
-	}
-	if err == nil {
-		err = known.end()
-	}
-	x.has, x.big = known.has, known.big
-	return err
-}
-
-// each calls do for every entry of the index.
-func (x *extraction) each(do func(e *entry) error) error {
-	return eachLine(x.lines.Reader(0, x.lines.Size(), maxLine), do)
-}
-
-// eachLine calls do for the entry of every line.
-func eachLine(lines *bufio.Reader, do func(e *entry) error) error {
 	for {
-		line, err := lines.ReadSlice('\n')
-		switch {
-		case errors.Is(err, io.EOF) && len(line) == 0:
-			return nil
-		case errors.Is(err, bufio.ErrBufferFull), errors.Is(err, io.EOF):
-			return fmt.Errorf("%w: its index ends within a line, or has one of more than %d bytes", ErrDamaged, maxLine)
-		case err != nil:
-			return err
+		// Each entry gets a new reader. Its data is read from the stream: package tar reads holes as zeros.
+		h, err := tar.NewReader(&x.stream).Next()
+		if errors.Is(err, io.EOF) && x.stream.err == nil {
+			return x.end() // behind two blocks of zeros
 		}
-		e, err := decodeLine(bytes.TrimSuffix(line, []byte("\n")))
+		if err != nil {
+			return x.stream.damaged(err)
+		}
+		e, err := decode(h)
 		if err == nil {
-			err = do(&e)
+			err = x.check(e)
+		}
+		if err == nil {
+			err = x.create(e)
 		}
 		if err != nil {
 			return err
 		}
+		x.last = e
 	}
 }
 
-// create makes a folder, or a file with its rest.
+// end checks that the stream ends, and makes the symbolic links.
+func (x *extraction) end() error {
+	switch _, err := x.stream.from.ReadByte(); {
+	case err == nil:
+		return fmt.Errorf("%w: it continues behind its end", ErrDamaged)
+	case err != io.EOF:
+		return err
+	}
+	for _, e := range x.links {
+		if err := x.dirs.top.Symlink(filepath.FromSlash(e.target), filepath.FromSlash(e.path)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// decode returns the entry of a header.
+func decode(h *tar.Header) (*entry, error) {
+	e := &entry{kind: h.Typeflag, path: h.Name, target: h.Linkname, size: h.Size, exec: h.Mode&0o100 != 0, modified: h.ModTime}
+	if h.Format != tar.FormatPAX && h.Format != tar.FormatUSTAR {
+		return nil, fmt.Errorf("%w: %.80q is in the format %s", ErrDamaged, h.Name, h.Format)
+	}
+	for name := range h.PAXRecords {
+		if strings.HasPrefix(name, sparsePrefix) && name != sparseCount && name != sparseMap && name != sparseSize {
+			return nil, fmt.Errorf("%w: %.80q has the record %.80q", ErrDamaged, h.Name, name)
+		}
+	}
+	if text := h.PAXRecords[sparseMap]; text != "" {
+		var err error
+		if e.holes, err = parseRanges(h.Size, text); err != nil {
+			return nil, err
+		}
+		e.size = e.holes.data()
+	}
+	switch e.kind {
+	case tar.TypeDir:
+		e.path = strings.TrimSuffix(e.path, "/")
+	case tar.TypeReg, tar.TypeLink, tar.TypeSymlink:
+	default:
+		return nil, fmt.Errorf("%w: entry %.80q has the unknown type %q", ErrDamaged, e.path, e.kind)
+	}
+	switch {
+	case !isPath(e.path):
+		return nil, fmt.Errorf("%w: %.80q is no path below the folder", ErrDamaged, e.path)
+	case e.kind != tar.TypeReg && h.Size != 0:
+		return nil, fmt.Errorf("%w: folder or link %.80q has a size", ErrDamaged, e.path)
+	case e.kind == tar.TypeLink && !isPath(e.target):
+		return nil, fmt.Errorf("%w: hard link %.80q to %.80q, which is no file before it", ErrDamaged, e.path, e.target)
+	case e.kind == tar.TypeSymlink:
+		if err := checkTarget(e.path, e.target); err != nil {
+			return nil, fmt.Errorf("%w: link %.80q to %.80q: %w", ErrDamaged, e.path, e.target, err)
+		}
+	}
+	return e, nil
+}
+
+// check validates an entry's relation to the entries before: its place and the limits.
+func (x *extraction) check(e *entry) error {
+	if x.last != nil && !inOrder(x.last.path, e.path) {
+		return fmt.Errorf("%w: entry %.80q is not behind %.80q", ErrDamaged, e.path, x.last.path)
+	}
+	if !x.hasFolder(e.path) {
+		return fmt.Errorf("%w: the folder of %.80q is missing", ErrDamaged, e.path)
+	}
+	x.entries++
+	x.names += int64(len(e.path) + len(e.target))
+	switch {
+	case x.entries > x.limits.Entries:
+		return fmt.Errorf("%w: more than %d files and folders", ErrTooLarge, x.limits.Entries)
+	case x.names > x.limits.Names:
+		return fmt.Errorf("%w: the names of its files have more than %d bytes", ErrTooLarge, x.limits.Names)
+	case e.size > x.limits.Bytes-x.bytes:
+		return fmt.Errorf("%w: more than %d bytes of files", ErrTooLarge, x.limits.Bytes)
+	}
+	x.bytes += e.size
+	return nil
+}
+
+// inOrder reports whether a path comes before another one: a folder's content comes directly
+// behind it.
+func inOrder(first, second string) bool {
+	for i := range min(len(first), len(second)) {
+		if a, b := first[i], second[i]; a != b {
+			return b != '/' && (a == '/' || a < b)
+		}
+	}
+	return len(first) < len(second)
+}
+
+// hasFolder reports whether the folder that a path is in was made: it is the entry before, or
+// that is in it.
+func (x *extraction) hasFolder(name string) bool {
+	parent := path.Dir(name)
+	if parent == "." {
+		return true
+	}
+	return x.last != nil && (x.last.kind == tar.TypeDir && x.last.path == parent || strings.HasPrefix(x.last.path, parent+"/"))
+}
+
+// create makes what an entry describes, except for a symbolic link.
 func (x *extraction) create(e *entry) error {
-	if e.kind == link || e.kind == hardLink {
+	if e.kind == tar.TypeSymlink {
+		x.links = append(x.links, *e)
 		return nil
 	}
 	root, name, err := x.dirs.of(e.path)
 	if err != nil {
 		return err
 	}
-	mode := os.FileMode(0o600)
 	switch e.kind {
-	case folder:
-		return root.Mkdir(name, 0o700)
-	case executable, sparseExec:
-		mode = 0o700
+	case tar.TypeDir:
+		return root.Mkdir(name, execMode)
+	case tar.TypeLink:
+		return x.linkHard(e)
+	}
+	mode := os.FileMode(fileMode)
+	if e.exec {
+		mode = execMode
 	}
 	file, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err
 	}
+	if err := errors.Join(x.fill(file, e), file.Close()); err != nil {
+		return err
+	}
+	return root.Chtimes(name, time.Time{}, e.modified)
+}
+
+// fill copies the data of an entry into its file.
+func (x *extraction) fill(file *os.File, e *entry) error {
 	if e.holes != nil {
-		err = file.Truncate(e.holes.size)
-	}
-	if err == nil && e.restSize() > 0 {
-		err = x.copy(file, piece{entry: e, at: e.rest, from: e.bodySize(), size: e.restSize()})
-	}
-	return errors.Join(err, file.Close())
-}
-
-// fillBody copies a file's whole chunks.
-func (x *extraction) fillBody(e *entry) error {
-	if e.bodySize() == 0 {
-		return nil
-	}
-	root, name, err := x.dirs.of(e.path)
-	if err != nil {
-		return err
-	}
-	file, err := root.OpenFile(name, os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	err = x.copy(file, piece{entry: e, at: e.body, size: e.bodySize()})
-	return errors.Join(err, file.Close())
-}
-
-// copy copies a piece from the stream into its file.
-func (x *extraction) copy(file *os.File, p piece) error {
-	if gap := p.at - x.at; gap > 0 { // less than a chunk
-		if _, err := x.stream.Discard(int(gap)); err != nil {
-			return cutOff(err)
+		if err := file.Truncate(e.holes.size); err != nil {
+			return err
 		}
 	}
-	if x.buffer == nil {
-		x.buffer = make([]byte, 256<<10)
-	}
-	to := packed{file, p.entry.holes}
-	for done := int64(0); done < p.size; {
-		part := x.buffer[:min(int64(len(x.buffer)), p.size-done)]
-		if _, err := io.ReadFull(x.stream, part); err != nil {
-			return cutOff(err)
+	to := packed{file, e.holes}
+	for done := int64(0); done < e.size; {
+		part, err := x.stream.next(e.size - done)
+		if err == nil {
+			_, err = to.WriteAt(part, done)
 		}
-		if _, err := to.WriteAt(part, p.from+done); err != nil {
+		if err != nil {
 			return err
 		}
 		done += int64(len(part))
 	}
-	x.at = p.at + p.size
-	return nil
+	_, err := x.stream.next(e.padding())
+	return err
 }
 
-// linkHard makes a hard link. All files exist and no symbolic link does, so its target is
-// a file of the archive.
+// linkHard makes a hard link. Its target is in the folder: no symbolic link exists yet.
 func (x *extraction) linkHard(e *entry) error {
-	if e.kind != hardLink {
-		return nil
-	}
 	target := filepath.FromSlash(e.target)
 	switch info, err := x.dirs.top.Lstat(target); {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR), err == nil && !info.Mode().IsRegular():
-		return fmt.Errorf("%w: hard link %.80q to %.80q, which is no file", ErrDamaged, e.path, e.target)
+		return fmt.Errorf("%w: hard link %.80q to %.80q, which is no file before it", ErrDamaged, e.path, e.target)
 	case err != nil:
 		return err
 	}
 	return x.dirs.top.Link(target, filepath.FromSlash(e.path))
-}
-
-// linkSymbolic makes a symbolic link.
-func (x *extraction) linkSymbolic(e *entry) error {
-	if e.kind != link {
-		return nil
-	}
-	return x.dirs.top.Symlink(filepath.FromSlash(e.target), filepath.FromSlash(e.path))
-}
-
-// cutOff turns an early end of the stream into [ErrDamaged].
-func cutOff(err error) error {
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("%w: it ends early", ErrDamaged)
-	}
-	return err
 }

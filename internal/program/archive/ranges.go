@@ -24,6 +24,19 @@ type ranges struct {
 // span is a part of a file.
 type span struct{ from, size int64 }
 
+// newRanges returns the ranges of a file with data in these spans, or nil if it has no hole.
+// A hole at the end is followed by an empty range.
+func newRanges(size int64, data []span) *ranges {
+	r := &ranges{size: size, all: merged(data)}
+	if r.data() == size {
+		return nil
+	}
+	if last := len(r.all) - 1; last < 0 || r.all[last].from+r.all[last].size < size {
+		r.all = append(r.all, span{size, 0})
+	}
+	return r
+}
+
 // data is the number of bytes that are not in holes.
 func (r *ranges) data() (n int64) {
 	for _, s := range r.all {
@@ -50,42 +63,36 @@ func merged(all []span) []span {
 	}
 }
 
-// String returns the text behind a path in the index: the size, and offset and length of
-// each range.
+// String returns the map of a sparse file: offset and length of each range. It is empty for nil.
 func (r *ranges) String() string {
-	var text strings.Builder
-	fmt.Fprintf(&text, " %0*x", digits, r.size)
-	for _, s := range r.all {
-		fmt.Fprintf(&text, " %0*x+%0*x", digits, s.from, digits, s.size)
+	if r == nil {
+		return ""
 	}
-	return text.String()
+	var text []byte
+	for _, s := range r.all {
+		text = strconv.AppendInt(text, s.from, 10)
+		text = append(text, ',')
+		text = strconv.AppendInt(text, s.size, 10)
+		text = append(text, ',')
+	}
+	return strings.TrimSuffix(string(text), ",")
 }
 
-func decodeRanges(text string) (*ranges, error) {
-	fields := strings.Fields(text)
-	if len(fields) == 0 || len(fields) > 1+maxRanges {
-		return nil, strconv.ErrSyntax
-	}
-	size, err := decodeNumber([]byte(fields[0]))
-	if err != nil {
-		return nil, err
+// parseRanges returns the ranges of a map that package tar has validated: they are in order
+// and in the file.
+func parseRanges(size int64, text string) (*ranges, error) {
+	numbers := strings.Split(text, ",")
+	if len(numbers) > 2*(maxRanges+1) {
+		return nil, fmt.Errorf("%w: a file with holes has more than %d ranges", ErrDamaged, maxRanges)
 	}
 	r := &ranges{size: size}
-	at := int64(0)
-	for _, field := range fields[1:] {
-		from, length, ok := strings.Cut(field, "+")
-		if !ok || len(from) != digits || len(length) != digits {
-			return nil, strconv.ErrSyntax
+	for i := 0; i+1 < len(numbers); i += 2 {
+		from, err1 := strconv.ParseInt(numbers[i], 10, 64)
+		length, err2 := strconv.ParseInt(numbers[i+1], 10, 64)
+		if err1 != nil || err2 != nil {
+			return nil, fmt.Errorf("%w: range %.40q of a file with holes", ErrDamaged, numbers[i])
 		}
-		var s span
-		if s.from, err = decodeNumber([]byte(from)); err == nil {
-			s.size, err = decodeNumber([]byte(length))
-		}
-		if err != nil || s.from < at || s.size == 0 || s.size > size-s.from {
-			return nil, fmt.Errorf("%w: range %s", ErrDamaged, field)
-		}
-		at = s.from + s.size
-		r.all = append(r.all, s)
+		r.all = append(r.all, span{from, length})
 	}
 	return r, nil
 }

@@ -7,29 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/test/need"
 )
-
-// withHoles makes a sparse file with a byte at each of the places.
-func withHoles(t testing.TB, name string, size int64, places ...int64) {
-	t.Helper()
-	file, err := os.Create(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, at := range places {
-		if _, err := file.WriteAt([]byte{'x'}, at); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := errors.Join(file.Truncate(size), file.Close()); err != nil {
-		t.Fatal(err)
-	}
-}
 
 // TestSparse: of a file with holes the data is stored, and it has its holes again when it
 // is restored.
@@ -43,11 +25,11 @@ func TestSparse(t *testing.T) {
 		need.Missing(t, "a file system with holes")
 	}
 	stream := streamOf(t, dir)
-	if !bytes.HasPrefix(stream, []byte(magic3)) || len(stream) > 1<<20 {
-		t.Errorf("stream has %d bytes and begins with %.25q, want little in version 3", len(stream), stream)
+	if len(stream) > 1<<20 {
+		t.Errorf("stream has %d bytes, want little", len(stream))
 	}
 	back := t.TempDir()
-	if err := Extract(bytes.NewReader(stream), back, os.TempDir(), roomy); err != nil {
+	if err := Extract(bytes.NewReader(stream), back, roomy); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"weights.bin", "empty.bin"} {
@@ -72,7 +54,7 @@ func TestSparse(t *testing.T) {
 	}
 }
 
-// TestManyHoles: a file with more holes than an index holds keeps its content.
+// TestManyHoles: a file with more holes than an archive holds keeps its content.
 func TestManyHoles(t *testing.T) {
 	dir := t.TempDir()
 	var places []int64
@@ -81,7 +63,7 @@ func TestManyHoles(t *testing.T) {
 	}
 	withHoles(t, filepath.Join(dir, "f"), 100<<20, places...)
 	back := t.TempDir()
-	if err := Extract(bytes.NewReader(streamOf(t, dir)), back, os.TempDir(), roomy); err != nil {
+	if err := Extract(bytes.NewReader(streamOf(t, dir)), back, roomy); err != nil {
 		t.Fatal(err)
 	}
 	want, err1 := os.ReadFile(filepath.Join(dir, "f"))
@@ -105,7 +87,7 @@ func TestHardLinks(t *testing.T) {
 		t.Errorf("stream has %d bytes, want one copy of %d", len(stream), len(big))
 	}
 	back := t.TempDir()
-	if err := Extract(bytes.NewReader(stream), back, os.TempDir(), roomy); err != nil {
+	if err := Extract(bytes.NewReader(stream), back, roomy); err != nil {
 		t.Fatal(err)
 	}
 	for _, pair := range [][2]string{{"a", "b/first"}, {"a", "b/second"}, {"linked", "z"}} {
@@ -123,47 +105,18 @@ func TestHardLinks(t *testing.T) {
 	}
 }
 
-// TestExtractRefusesNewTypes: hard links lead to files before them, and ranges are in order
-// and in the file.
-func TestExtractRefusesNewTypes(t *testing.T) {
-	version3 := func(body string, lines ...string) []byte {
-		return bytes.Replace(stream(body, lines...), []byte(magic1), []byte(magic3), 1)
-	}
-	ranged := func(size int, quoted, ranges string) string { return line(sparse, size, 0, 0, quoted) + " " + ranges }
-	for name, data := range map[string][]byte{
-		"a hard link in version 1":       stream("", line(plain, 0, 0, 0, `"a"`), line(hardLink, 0, 0, 0, `"b"`)+` "a"`),
-		"a hard link to nothing":         version3("", line(hardLink, 0, 0, 0, `"b"`)+` "a"`),
-		"a hard link to a later file":    version3("", line(hardLink, 0, 0, 0, `"a"`)+` "b"`, line(plain, 0, 0, 0, `"b"`)),
-		"a hard link to a folder":        version3("", line(folder, 0, 0, 0, `"a"`), line(hardLink, 0, 0, 0, `"b"`)+` "a"`),
-		"a hard link to a symbolic link": version3("", line(link, 0, 0, 0, `"a"`)+` "c"`, line(hardLink, 0, 0, 0, `"b"`)+` "a"`),
-		"a hard link out of the folder":  version3("", line(hardLink, 0, 0, 0, `"b"`)+` "../../x"`),
-		"a sparse file without a size":   version3("", line(sparse, 0, 0, 0, `"a"`)),
-		"a sparse file with less data":   version3("", ranged(5, `"a"`, "000000000010 000000000000+000000000004")),
-		"ranges that overlap":            version3("", ranged(8, `"a"`, "000000000010 000000000000+000000000004 000000000002+000000000004")),
-		"a range behind the end":         version3("", ranged(4, `"a"`, "000000000002 000000000000+000000000004")),
-		"an empty range":                 version3("", ranged(0, `"a"`, "000000000010 000000000000+000000000000")),
-		"more ranges than are allowed": version3("", ranged(1, `"a"`, "0000000fffff"+strings.Repeat(" 000000000000+000000000001", maxRanges+
-			1))),
-		"a plain file with ranges behind": version3("", line(plain, 0, 0, 0, `"a"`)+" 000000000010"),
-	} {
-		if err := Extract(bytes.NewReader(data), t.TempDir(), os.TempDir(), roomy); !errors.Is(err, ErrDamaged) {
-			t.Errorf("%s: Extract = %v, want %v", name, err, ErrDamaged)
-		}
-	}
-}
-
-// TestFormat3 holds archives of version 3 to archives in people's accounts.
-func TestFormat3(t *testing.T) {
-	want, err := os.ReadFile("testdata/sparse.archive")
+// TestFormatOfHoles holds the format of files with holes to archives in people's accounts.
+func TestFormatOfHoles(t *testing.T) {
+	want, err := os.ReadFile("testdata/holes.tar")
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if err := Extract(bytes.NewReader(want), dir, os.TempDir(), roomy); err != nil {
+	if err := Extract(bytes.NewReader(want), dir, roomy); err != nil {
 		t.Fatal(err)
 	}
 	if got := streamOf(t, dir); !bytes.Equal(got, want) {
-		t.Errorf("stream is\n%q, want\n%q", got, want)
+		t.Errorf("the stream of the restored folder differs:\n%q, want\n%q", got, want)
 	}
 }
 
@@ -183,7 +136,7 @@ func TestWrittenToWhileRead(t *testing.T) {
 		},
 	} {
 		dir := folderOf(t, files{"a": text(1, 100<<10), "d/x": "1\n", "empty": "", "z": "1\n"})
-		index, err := Scan(t.Context(), dir, os.TempDir(), roomy)
+		index, err := Scan(t.Context(), dir, roomy)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -217,7 +170,7 @@ func overwrite(name string) error {
 // next one, is no change.
 func TestLinkedWhileRead(t *testing.T) {
 	dir := folderOf(t, files{"a": "1\n"})
-	index, err := Scan(t.Context(), dir, os.TempDir(), roomy)
+	index, err := Scan(t.Context(), dir, roomy)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,40 +34,16 @@ func unsettled(modified, now time.Time) bool {
 	return age >= 0 && age < settle
 }
 
-// verify returns an error if something was written to the folder since it was scanned.
-func (x *Index) verify(dirs *dirs) error {
-	err := x.list.each(func(e *entry) error {
-		root, name, err := dirs.of(e.path)
-		if err == nil {
-			var info fs.FileInfo
-			if info, err = root.Lstat(name); err == nil && stampOf(info) != e.stamp {
-				err = ErrChanged
-			}
-		}
-		return changed(e, err)
-	})
-	if err != nil {
-		return err
-	}
-	if info, err := os.Lstat(x.folder); err != nil || stampOf(info) != x.stamp {
-		return fmt.Errorf("the folder: %w", ErrChanged)
-	}
-	return nil
-}
-
-// changed returns the error of an entry that could not be opened or is another one now:
-// [ErrChanged], unless it may be for a reason that lies elsewhere.
-func changed(e *entry, err error) error {
-	if err == nil {
-		return nil
-	}
-	always := []error{fs.ErrPermission, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EIO}
-	for _, elsewhere := range append(always, heldErrors...) {
-		if errors.Is(err, elsewhere) {
-			return fmt.Errorf("%q: %w", e.path, err)
+// changed returns the error of an entry that could not be found or opened, or is another one
+// now: [ErrChanged], unless it may be for a reason that lies elsewhere.
+func changed(err error) error {
+	always := []error{ErrChanged, fs.ErrPermission, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EIO}
+	for _, as := range append(always, heldErrors...) {
+		if errors.Is(err, as) {
+			return err
 		}
 	}
-	return fmt.Errorf("%q: %w", e.path, ErrChanged)
+	return fmt.Errorf("%w: %s", ErrChanged, err.Error())
 }
 
 // File is a file whose last Read fails with [ErrChanged] if something has written to it

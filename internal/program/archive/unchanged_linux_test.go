@@ -1,6 +1,7 @@
 package archive
 
 import (
+	"archive/tar"
 	"bytes"
 	"errors"
 	"fmt"
@@ -26,7 +27,7 @@ type opened struct {
 
 func open(t *testing.T, dir string) *opened {
 	t.Helper()
-	index, err := Scan(t.Context(), dir, t.TempDir(), roomy)
+	index, err := Scan(t.Context(), dir, roomy)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +36,7 @@ func open(t *testing.T, dir string) *opened {
 		t.Fatal(err)
 	}
 	o := &opened{index, stream.(*reader)}
-	t.Cleanup(func() { _ = errors.Join(o.reader.Close(), o.index.Close()) })
+	t.Cleanup(func() { _ = o.reader.Close() })
 	return o
 }
 
@@ -234,7 +235,9 @@ func TestFilesThatLie(t *testing.T) {
 			origin := open(t, before).reader.Origin()
 			after := linked(t, before)
 			change(t, filepath.Join(before, "a"), filepath.Join(after, "a"), info)
-			if ranges := open(t, after).unchanged(origin); len(ranges) != 1 || ranges[0].length != size {
+			ranges := open(t, after).unchanged(origin)
+			ranges = slices.DeleteFunc(ranges, func(s same) bool { return s.length < size }) // a header
+			if len(ranges) != 1 || ranges[0].length > size+2*page {
 				t.Errorf("unchanged = %v, want b alone", ranges)
 			}
 		})
@@ -304,16 +307,18 @@ func TestHolesAreCompared(t *testing.T) {
 
 // Folders with many entries are not compared, which bounds the memory.
 func TestManyFilesAreRead(t *testing.T) {
-	needBirthTimes(t)
-	dir := folderOf(t, files{"a": text(1, 2*chunk)})
-	o := open(t, dir)
-	o.index.entries = mostCompared
-	if o.reader.Origin() == nil {
-		t.Errorf("%d entries are not compared", o.index.entries)
+	x := &Index{}
+	e := &entry{kind: tar.TypeDir, path: "a"}
+	for range mostCompared {
+		x.add(e, make([]byte, block))
 	}
-	o.index.entries++
-	if o.reader.Origin() != nil {
-		t.Errorf("%d entries are compared, want at most %d", o.index.entries, mostCompared)
+	if len(x.pieces) != mostCompared {
+		t.Errorf("%d pieces of %d entries are compared", len(x.pieces), mostCompared)
+	}
+	for range 2 {
+		if x.add(e, make([]byte, block)); x.pieces != nil {
+			t.Errorf("%d entries are compared, want at most %d", x.entries, mostCompared)
+		}
 	}
 }
 
@@ -338,17 +343,20 @@ func TestEmptiedBetween(t *testing.T) {
 
 // A file whose time of birth or inode is not known is no other file's twin.
 func TestUnknownIdentity(t *testing.T) {
-	known := entry{kind: plain, stamp: stamp{inode: 1, modified: 1}, born: 1}
-	for name, e := range map[string]entry{
-		"no birth": {kind: plain, stamp: known.stamp},
-		"no inode": {kind: plain, stamp: stamp{modified: 1}, born: 1},
-		"a folder": {kind: folder, stamp: known.stamp, born: 1},
+	known := entry{kind: tar.TypeReg, stamp: stamp{inode: 1, modified: 1}}
+	for name, row := range map[string]struct {
+		entry entry
+		born  int64
+	}{
+		"no birth": {known, 0},
+		"no inode": {entry{kind: tar.TypeReg, stamp: stamp{modified: 1}}, 1},
+		"a folder": {entry{kind: tar.TypeDir, stamp: known.stamp}, 1},
 	} {
-		if id, ok := e.identity(); ok {
+		if id, ok := row.entry.identity(row.born); ok {
 			t.Errorf("%s: identity = %+v, want none", name, id)
 		}
 	}
-	if _, ok := known.identity(); !ok {
+	if _, ok := known.identity(1); !ok {
 		t.Error("a file with inode, times and size has no identity")
 	}
 }

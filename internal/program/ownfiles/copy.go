@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"time"
 
 	"github.com/spotworker/spotworker/internal/host/filetype"
 )
@@ -96,7 +97,10 @@ func (c *copying) copy(ctx context.Context, name string, was fs.FileInfo) (err e
 	if errors.Is(err, io.EOF) {
 		err = errChanged // it has become shorter
 	}
-	return errors.Join(err, out.Close())
+	if err := errors.Join(err, out.Close()); err != nil {
+		return err
+	}
+	return c.to.Chtimes(local, time.Time{}, was.ModTime())
 }
 
 func changedIfGone(err error) error {

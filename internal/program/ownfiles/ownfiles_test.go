@@ -256,6 +256,17 @@ func TestDiscard(t *testing.T) {
 	b.wantFiles(b.last(false), "s.1=a")
 }
 
+// TestTimes: a copy has the time of its file.
+func TestTimes(t *testing.T) {
+	b := setup(t, "s.*")
+	b.write("s.1", "a", time.Hour)
+	was, err1 := os.Stat(filepath.Join(b.dir, "s.1"))
+	is, err2 := os.Stat(filepath.Join(b.copy(""), "s.1"))
+	if err := errors.Join(err1, err2); err != nil || !is.ModTime().Equal(was.ModTime()) {
+		t.Errorf("time of the copy = %v, %v, want %v", is.ModTime(), err, was.ModTime())
+	}
+}
+
 func TestCopyStops(t *testing.T) {
 	b := setup(t, "s.*")
 	b.write("s.1", "a", time.Hour)

@@ -103,7 +103,8 @@ func readBounded(name string) ([]byte, error) {
 	return os.ReadFile(name)
 }
 
-// attributes are the mode and time of a file, which the archive of a state does not keep.
+// attributes are the mode and time of a file or folder. The archive of a state keeps neither
+// modes nor the times of folders.
 type attributes struct {
 	Path  string      `json:"p,omitempty"`
 	Bytes []byte      `json:"b,omitempty"` // of a path that is no UTF-8, which JSON would change
