@@ -233,3 +233,37 @@ func TestOpen(t *testing.T) {
 		t.Errorf("Open = %+v with calls %v, want the names and no call", stores.Names, server.Counts())
 	}
 }
+
+// TestEmptyValues: a flag or an argument that is given and empty is refused, in each form.
+func TestEmptyValues(t *testing.T) {
+	type flags struct {
+		Group string   `help:"A group."`
+		Kinds []string `help:"Kinds."`
+		Log
+		Put struct {
+			ID  string   `arg:"" optional:"" help:"An id."`
+			IDs []string `arg:"" optional:"" name:"ids" help:"Ids."`
+		} `cmd:"" help:"Puts."`
+	}
+	t.Setenv("SPOTWORKER_GROUP", "") // counts as not set
+	for _, row := range []struct {
+		args []string
+		want string // in the error; empty for none
+	}{
+		{[]string{"put"}, ""},
+		{[]string{"put", "a", "--group=b", "--kinds=a,b"}, ""},
+		{[]string{"put", "--group="}, "--group is given and empty"},
+		{[]string{"put", "--group", ""}, "--group is given and empty"},
+		{[]string{"--group", "", "put"}, "--group is given and empty"},
+		{[]string{"put", "--kinds="}, "--kinds is given and empty"},
+		{[]string{"put", "--kinds=a,,b"}, "--kinds is given and empty"},
+		{[]string{"put", ""}, "is empty"},
+		{[]string{"put", "a", "b", ""}, "is empty"},
+	} {
+		var f flags
+		_, err := Program{Name: "x", Version: "1"}.Parse(&f, row.args, &bytes.Buffer{})
+		if got := fmt.Sprint(err); (err == nil) != (row.want == "") || !strings.Contains(got, row.want) || err != nil && Code(err) != ExitConfig {
+			t.Errorf("%q: %v, want %q", row.args, err, row.want)
+		}
+	}
+}

@@ -55,7 +55,10 @@ func (p Program) Parse(flags any, args []string, stdout io.Writer) (done bool, e
 	if err != nil {
 		return false, err
 	}
-	_, err = parser.Parse(args)
+	parsed, err := parser.Parse(args)
+	if err == nil && !exited {
+		err = refuseEmpty(parsed)
+	}
 	switch {
 	case exited:
 		return true, nil
@@ -63,6 +66,39 @@ func (p Program) Parse(flags any, args []string, stdout io.Writer) (done bool, e
 		return false, &ConfigError{fmt.Errorf("%w (%s --help lists the flags)", err, p.Name)}
 	}
 	return false, nil
+}
+
+// refuseEmpty returns an error if a flag or an argument of the command line is empty. It would count
+// as not given: with an unset variable of the shell, cancel --group "$NIGHT" would cancel the jobs of
+// all groups. A variable of the environment that is empty counts as not set.
+func refuseEmpty(parsed *kong.Context) error {
+	for _, p := range parsed.Path {
+		switch {
+		case p.Resolved:
+		case p.Flag != nil && hasEmpty(reflect.ValueOf(parsed.FlagValue(p.Flag))):
+			return fmt.Errorf("--%s is given and empty, as with a variable of the shell that is not set: give a value, or leave the flag out",
+				p.Flag.Name)
+		case p.Positional != nil && hasEmpty(p.Positional.Target):
+			return fmt.Errorf("%s is empty, as with a variable of the shell that is not set: give a value", p.Positional.Summary())
+		}
+	}
+	return nil
+}
+
+// hasEmpty reports whether a value is an empty text, or a list that has one or nothing.
+func hasEmpty(v reflect.Value) bool {
+	switch v.Kind() { //nolint:exhaustive // no other value can be empty
+	case reflect.String:
+		return v.Len() == 0
+	case reflect.Slice:
+		for i := range v.Len() {
+			if hasEmpty(v.Index(i)) {
+				return true
+			}
+		}
+		return v.Len() == 0
+	}
+	return false
 }
 
 // parser reads command lines of the program into flags.
