@@ -141,8 +141,7 @@ func (w *Waiter) poll(ctx context.Context) error {
 	return cmp.Or(reads.err, err)
 }
 
-// reads are the reads of one poll. A read that fails ends no other: with several storage
-// accounts the other reads may succeed.
+// reads are the reads of one poll. A read that fails ends no other.
 type reads struct {
 	group *errgroup.Group
 	mu    sync.Mutex
@@ -316,7 +315,7 @@ func (w *Waiter) report(ended Ended) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if _, ok := w.pending[ended.ID]; !ok {
-		return nil // a listing has it twice, from two storage accounts
+		return nil // it is reported already
 	}
 	delete(w.pending, ended.ID)
 	if err := w.Ended(ended); err != nil {

@@ -71,7 +71,7 @@ func (h *history) finishCancel(id string) {
 // canceller returns the tool of an operator that cancels jobs.
 func (h *history) canceller(k *rig.Link, knownOnly bool) *operate.Canceller {
 	s := h.b.Connect(k)
-	return &operate.Canceller{Records: s.Records, Accounts: h.recordsOver(k), Control: s.Control, Name: recorder.Operator,
+	return &operate.Canceller{Records: s.Records, Control: s.Control, Name: recorder.Operator,
 		KnownOnly: knownOnly}
 }
 

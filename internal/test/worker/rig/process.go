@@ -50,7 +50,7 @@ func (b *Bed) StartWithLink(name string, kinds job.Kinds, setUp func(*Link), cha
 	pressure := &intake.Pressure{}
 	account := b.WatchedAccount(p.Link, pressure, outages.Ended)
 	c := worker.Config{
-		Settings:    delivery.Settings{Accounts: []*deployment.Stores{b.storesIn("", account)}, Kinds: kinds, Jitter: b.Jitter, Log: log},
+		Settings:    delivery.Settings{Accounts: []*deployment.Stores{b.storesOf(account)}, Kinds: kinds, Jitter: b.Jitter, Log: log},
 		Concurrency: 4, Metadata: client, Host: name, BootID: "boot", Program: "test", Pressure: pressure,
 	}
 	if !b.Sharded {
@@ -58,9 +58,6 @@ func (b *Bed) StartWithLink(name string, kinds job.Kinds, setUp func(*Link), cha
 	}
 	if b.CacheInputs != "" {
 		c.Inputs = b.Fetcher(b.CacheInputs, 1<<30, account)
-	}
-	if b.Accounts != nil {
-		b.Accounts.join(p.Link, &c)
 	}
 	for _, f := range change {
 		if f != nil {
