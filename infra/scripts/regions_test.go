@@ -1,9 +1,14 @@
 package scripts
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/spotworker/spotworker/internal/test/proof"
+)
 
 // TestDeployOfAFurtherRegion: it is refused without the first region's account and queue.
 func TestDeployOfAFurtherRegion(t *testing.T) {
+	proof.Only(t, "each run of deploy.sh is hundreds of processes")
 	for _, c := range []struct{ name, accounts, account, want string }{
 		{"there", "/subscriptions/secret\n/subscriptions/first\n", "first", ""},
 		{"no such account", "/subscriptions/first\n", "other",

@@ -64,7 +64,7 @@ func (s *Storage) Connection() (azure.AccountConfig, error) {
 
 // Open returns clients of the deployment's queues and containers, for that many
 // concurrent calls. It sends nothing. Its error is a [ConfigError].
-func (s *Storage) Open(concurrency int, version string) (*deployment.Deployment, error) {
+func (s *Storage) Open(concurrency int, version string) (*deployment.Stores, error) {
 	names, err := azure.NamesFor(s.Prefix, s.Queue)
 	if err != nil {
 		return nil, &ConfigError{err}
@@ -79,5 +79,5 @@ func (s *Storage) Open(concurrency int, version string) (*deployment.Deployment,
 	if err != nil {
 		return nil, &ConfigError{err}
 	}
-	return deployment.Join([]*azure.Account{account}, names), nil
+	return deployment.StoresOf(account, names), nil
 }

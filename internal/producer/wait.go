@@ -199,27 +199,13 @@ func (w *Waiter) pollList(ctx context.Context, reads *reads) error {
 		}
 		n++
 		if _, ok := w.waitsFor(record.ID); ok && ctx.Err() == nil {
-			reads.start(func() error { return w.examineListed(ctx, record) })
+			reads.start(func() error { return w.examine(ctx, record) })
 		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.listed = n
 	return nil
-}
-
-// examineListed is examine for a record of a listing. A bar is read again: another storage
-// account may have the job.
-func (w *Waiter) examineListed(ctx context.Context, r checkpoint.Record) (err error) {
-	if r.IsBar() {
-		if r, err = w.Records.Read(ctx, r.ID); errors.Is(err, checkpoint.ErrNotFound) {
-			return nil // removed in the meantime
-		}
-	}
-	if err != nil {
-		return err
-	}
-	return w.examine(ctx, r)
 }
 
 func (w *Waiter) waitsFor(id string) (checkpoint.Delivery, bool) {

@@ -17,7 +17,6 @@ import (
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/preempt"
-	"github.com/spotworker/spotworker/internal/storage/deployment"
 	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/internal/worker"
@@ -206,7 +205,7 @@ func TestValidate(t *testing.T) {
 		good := func() worker.Config {
 			home := *b.Stores
 			return worker.Config{Settings: delivery.Settings{
-				Accounts: []*deployment.Stores{&home}, Kinds: job.Kinds{"echo": rig.Echo},
+				Stores: &home, Kinds: job.Kinds{"echo": rig.Echo},
 			}}
 		}
 		tests := []struct {
@@ -215,7 +214,7 @@ func TestValidate(t *testing.T) {
 			want   string // part of the error; empty for none
 		}{
 			{"good", func(*worker.Config) {}, ""},
-			{"no stores", func(c *worker.Config) { c.Accounts[0].Records = nil }, "queues and containers"},
+			{"no stores", func(c *worker.Config) { c.Stores.Records = nil }, "queues and containers"},
 			{"no kinds", func(c *worker.Config) { c.Kinds = nil }, "no kind"},
 			{"bad kind", func(c *worker.Config) { c.Kinds = job.Kinds{"a b": rig.Echo} }, `"a b"`},
 			{"bad limits", func(c *worker.Config) { c.Kinds = job.Kinds{"k": job.WithLimits(rig.Echo, job.Limits{MaxRun: -1})} },
@@ -228,9 +227,9 @@ func TestValidate(t *testing.T) {
 			{"two queues", func(c *worker.Config) { c.TakeFrom = []sources.Choice{sources.OnDemand, sources.Spot} }, ""},
 			{"one queue twice", func(c *worker.Config) { c.TakeFrom = []sources.Choice{sources.Spot, sources.Spot} }, "twice"},
 			{"unknown queue to take from", func(c *worker.Config) { c.TakeFrom = []sources.Choice{"poison"} }, "queues and containers"},
-			{"no accounts", func(c *worker.Config) { c.Accounts = nil }, "queues and containers"},
+			{"no storage", func(c *worker.Config) { c.Stores = nil }, "queues and containers"},
 			{"moves jobs", func(c *worker.Config) { c.MoveAfter = 1 }, ""},
-			{"moves jobs without an on-demand queue", func(c *worker.Config) { c.MoveAfter, c.Accounts[0].OnDemand = 1, nil }, "no on-demand queue"},
+			{"moves jobs without an on-demand queue", func(c *worker.Config) { c.MoveAfter, c.Stores.OnDemand = 1, nil }, "no on-demand queue"},
 			{"moves jobs after -1 interruptions", func(c *worker.Config) { c.MoveAfter = -1 }, "-1 interruptions"},
 			{"unknown acknowledger", func(c *worker.Config) { c.Acknowledge = "all" }, `"all"`},
 			{"visibility too short", func(c *worker.Config) { c.Visibility = time.Second }, "give 3s to 5m0s"},

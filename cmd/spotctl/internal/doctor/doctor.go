@@ -38,7 +38,7 @@ type Finding struct {
 
 // Examination is one run of all checks.
 type Examination struct {
-	stores *deployment.Deployment
+	stores *deployment.Stores
 
 	mu      sync.Mutex
 	offsets []time.Duration // of the service's clock, from each answer that shows it
@@ -63,7 +63,7 @@ func (e *Examination) allWaiting() (n int) {
 }
 
 // Examine runs all checks and returns their findings, in an order that does not change.
-func Examine(ctx context.Context, stores *deployment.Deployment) []Finding {
+func Examine(ctx context.Context, stores *deployment.Stores) []Finding {
 	e := &Examination{stores: stores}
 	var queues, containers, control []Finding
 	var group sync.WaitGroup

@@ -208,7 +208,7 @@ func (h *history) start(w workerRun, change ...func(*worker.Config)) *rig.Proces
 	change = append(change, func(c *worker.Config) {
 		h.cacheInputs(c, w.vm, link)
 		if h.shards.unaware[w.vm] {
-			c.Accounts[0].Jobs = nil
+			c.Stores.Jobs = nil
 		}
 		c.Observer = h.recorder.WatchSlots(w.vm, w.concurrency, queues...)
 		c.Concurrency, c.MoveAfter, c.Changeover, c.Log = w.concurrency, w.moveAfter, w.changeover, slog.New(slog.DiscardHandler)

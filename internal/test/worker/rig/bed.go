@@ -93,7 +93,7 @@ func (b *Bed) WatchedAccount(transport policy.Transporter, pressure *intake.Pres
 		OnEnd: onEnd,
 		OnCall: func(c azure.Call) {
 			if c.Throttled {
-				pressure.Refused(c.Account, c.Queue)
+				pressure.Refused(c.Queue)
 			}
 		},
 	})
