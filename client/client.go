@@ -44,13 +44,6 @@ type Options struct {
 	// https://ACCOUNT.blob.core.windows.net and https://ACCOUNT.queue.core.windows.net.
 	BlobEndpoint, QueueEndpoint string
 
-	// MoreAccounts are the names of the further storage accounts of a deployment that has
-	// several, in their order (spotctl accounts), which are reached with the credential of
-	// the first. Programs that list or look up jobs ask all of them. With ConnectionString
-	// it is MoreConnectionStrings. The client never signs in to other accounts, even if
-	// the deployment names them.
-	MoreAccounts, MoreConnectionStrings []string
-
 	// Prefix is the start of the names of the deployment's queues and containers.
 	// Default: "spotworker".
 	Prefix string
@@ -93,8 +86,7 @@ type Options struct {
 
 // Client is one deployment. Its methods may be called from many goroutines at once.
 type Client struct {
-	stores   *deployment.Deployment
-	accounts []*account      // the first of the deployment first
+	stores   *deployment.Stores
 	tracer   *tracing.Tracer // nil records nothing
 	parallel int
 	name     string
@@ -128,29 +120,21 @@ func Open(o Options) (*Client, error) {
 		return nil, fmt.Errorf("jobs cannot be put over %d queues: set Options.Shards to 1 to %d, or to 0 for as many as the deployment has",
 			o.Shards, queue.MaxShards)
 	}
-	several := len(o.MoreAccounts)+len(o.MoreConnectionStrings) > 0
-	if several && o.Shards > 0 {
-		return nil, errors.New("the number of queues cannot be set for several accounts: leave Options.Shards 0, and let the identity read " +
-			"the queues (Storage Queue Data Reader)")
-	}
-	accounts, err := azure.ConnectAll(azure.AccountConfig{
+	account, err := azure.Connect(azure.AccountConfig{
 		ConnectionString: o.ConnectionString, Account: o.Account, Credential: o.Credential, ClientID: o.ClientID,
 		BlobEndpoint: o.BlobEndpoint, QueueEndpoint: o.QueueEndpoint,
 		Concurrency: o.Parallel, Version: o.Version, Transport: o.Transport,
-	}, azure.More{Accounts: o.MoreAccounts, ConnectionStrings: o.MoreConnectionStrings})
+	})
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{stores: deployment.Join(accounts, names), parallel: o.Parallel, name: o.Name, unknownKind: o.UnknownKind,
+	c := &Client{stores: deployment.StoresOf(account, names), parallel: o.Parallel, name: o.Name, unknownKind: o.UnknownKind,
 		checked: map[string]time.Time{}}
 	if o.Shards > 0 {
 		c.stores.Jobs.Fix(o.Shards)
 	}
 	if o.TracerProvider != nil {
 		c.tracer = tracing.New(o.TracerProvider, o.Version)
-	}
-	for _, s := range c.stores.Accounts {
-		c.accounts = append(c.accounts, &account{stores: s, writer: c.name})
 	}
 	return c, nil
 }
@@ -168,14 +152,11 @@ func programName() string {
 // Create creates the deployment's queues and containers that do not exist. Call it before
 // the first Put, except on a deployment of infra/bicep, which has them. It is not an error
 // if the identity may not create them: usually they exist, and otherwise the first use fails
-// with [ErrNoDeployment]. Where some of several accounts do not answer the error is an
-// [*AccountsError]: jobs that belong in the others can be put.
+// with [ErrNoDeployment].
 func (c *Client) Create(ctx context.Context) error {
-	return c.fromEach(ctx, toWrite, func(part *account, answers *answers) error {
-		s, containers := part.stores, map[string]*container.Client{}
-		for _, name := range s.ContainerNames() {
-			containers[name] = s.Account.Container(name)
-		}
-		return producer.Create(answers.ctx, []*queue.Queue{s.Queue, s.OnDemand, s.Poison}, containers)
-	})
+	s, containers := c.stores, map[string]*container.Client{}
+	for _, name := range s.ContainerNames() {
+		containers[name] = s.Account.Container(name)
+	}
+	return c.failure(ctx, producer.Create(ctx, []*queue.Queue{s.Queue, s.OnDemand, s.Poison}, containers), toWrite)
 }

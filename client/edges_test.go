@@ -36,96 +36,17 @@ func refuse(server *storage.Server, operations ...string) {
 	})
 }
 
-// setupTwo returns a deployment over two accounts, in which chosen ids are spread too.
-func setupTwo(t *testing.T) (*Client, byAccount) {
-	t.Helper()
-	servers := byAccount{"home": storage.New(storage.Options{Account: "home"}), "second": storage.New(storage.Options{Account: "second"})}
-	c, err := Open(Options{ConnectionString: servers["home"].ConnectionString(),
-		MoreConnectionStrings: []string{servers["second"].ConnectionString()}, Transport: servers})
-	if err != nil {
-		t.Fatal(err)
+// TestEveryWayToReadAJob: the result, the log and the outputs of a job are found by every way to
+// read them.
+func TestEveryWayToReadAJob(t *testing.T) {
+	c := setup(t)
+	ids := make([]string, 70)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("job-%d", i)
 	}
-	if _, err := operate.SpreadOver(t.Context(), c.stores, 2, true); err != nil {
-		t.Fatal(err)
-	}
-	return c, servers
-}
-
-// idsOf returns n ids that belong in the account with that number, of two.
-func idsOf(account, n int) (ids []string) {
-	for i := 0; len(ids) < n; i++ {
-		if id := fmt.Sprintf("job-%d", i); queue.AccountOf(id, 2) == account {
-			ids = append(ids, id)
-		}
-	}
-	return ids
-}
-
-// seedIn writes the record of a job in the account with that number, as a worker leaves it.
-func seedIn(t *testing.T, c *Client, account int, id string, status Status) *checkpoint.Claim {
-	t.Helper()
-	return seedRecord(t, c.accounts[account].stores.Records, id, status)
-}
-
-// isPartial demands an error that names one account.
-func isPartial(t *testing.T, what string, err error, account string, notDone bool) {
-	t.Helper()
-	if some, ok := errors.AsType[*AccountsError](err); !ok || !slices.Equal(some.Names, []string{account}) || some.NotDone != notDone {
-		t.Errorf("%s = %v, want an error that names account %s, with NotDone %t", what, err, account, notDone)
-	}
-}
-
-// TestLongListIsNotCutOff: while the caller uses a value no answer is awaited, so a list may
-// take as long as it likes; an account that stops answering ends its own part.
-func TestLongListIsNotCutOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, _ := setupTwo(t)
-		for name, hangs := range map[string]bool{"all answer": false, "the second stops": true} {
-			began, n := time.Now(), 0
-			var last error
-			for _, err := range merged(t.Context(), c, toRead, func(part *account, a *answers, found func(int) bool) error {
-				for i := range 5 {
-					if !found(i) || a.ctx.Err() != nil { // as the next call of a list would
-						return context.Cause(a.ctx)
-					}
-				}
-				if hangs && part != c.accounts[0] {
-					select {
-					case <-a.ctx.Done():
-						return a.ctx.Err()
-					case <-time.After(time.Hour):
-					}
-				}
-				return nil
-			}) {
-				if last = err; err == nil {
-					n++
-					time.Sleep(accountWait + 5*time.Second)
-				}
-			}
-			if n != 10 {
-				t.Errorf("%s: %d values, want 10", name, n)
-			}
-			if hangs {
-				isPartial(t, name, last, "second", false)
-			} else if last != nil {
-				t.Errorf("%s: %v", name, last)
-			}
-			if took := time.Since(began); took > 15*accountWait {
-				t.Errorf("%s: took %s, want no more than the caller and one wait", name, took)
-			}
-		}
-	})
-}
-
-// TestJobInAnotherAccount: the result, the log and the outputs of a job are found in an account
-// where its id does not lead to, by every way to read them.
-func TestJobInAnotherAccount(t *testing.T) {
-	c, _ := setupTwo(t)
-	ids := idsOf(0, 70) // they are in the second account
-	in := c.accounts[1].stores
+	in := c.stores
 	for _, id := range ids[1:] {
-		seedIn(t, c, 1, id, StatusDone)
+		c.seed(t, id, StatusDone)
 	}
 	id := ids[0]
 	claim, err := in.Records.Create(t.Context(), checkpoint.Delivery{ID: id, Kind: "k", PayloadHash: queue.Payload{}.Hash(), MessageID: "m"},
@@ -179,8 +100,8 @@ func TestJobInAnotherAccount(t *testing.T) {
 		t.Errorf("Log = %d lines, %v, want 100", len(l.Lines), err)
 	}
 	all, err := c.Outputs(t.Context(), id)
-	if err != nil || len(all) != 2 || all[0].Account != in.Account.Endpoint() {
-		t.Fatalf("Outputs = %+v, %v, want two in the second account", all, err)
+	if err != nil || len(all) != 2 {
+		t.Fatalf("Outputs = %+v, %v, want two", all, err)
 	}
 	body, err := c.OpenOutput(t.Context(), all[0])
 	if err != nil {
@@ -195,8 +116,7 @@ func TestJobInAnotherAccount(t *testing.T) {
 	}
 }
 
-// TestOutputsErrors: an output that cannot be read is an error, and an output names its
-// account only if that is not the first account of the deployment.
+// TestOutputsErrors: an output that cannot be read is an error.
 func TestOutputsErrors(t *testing.T) {
 	b := setup(t)
 	claim := b.seed(t, "a", StatusRunning)
@@ -213,8 +133,8 @@ func TestOutputsErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	all, err := b.Outputs(t.Context(), "a")
-	if err != nil || len(all) != 1 || all[0].Account != "" {
-		t.Fatalf("Outputs = %+v, %v, want one in the first account", all, err)
+	if err != nil || len(all) != 1 {
+		t.Fatalf("Outputs = %+v, %v, want one", all, err)
 	}
 	if _, err := b.stores.Account.Container(b.stores.Names.Outputs).NewBlobClient(all[0].Blob).Delete(t.Context(), nil); err != nil {
 		t.Fatal(err)
@@ -265,7 +185,7 @@ func TestErrorsAreReturned(t *testing.T) {
 	}
 }
 
-// poisoned puts a message on the poison queue of an account, of a job whose queue is not used any
+// poisoned puts a message on the poison queue, of a job whose queue is not used any
 // more.
 func poisoned(t *testing.T, s *deployment.Stores, id string) {
 	t.Helper()
@@ -295,7 +215,7 @@ func TestReplayAndRequeueOverAllQueues(t *testing.T) {
 	for name, act := range map[string]func(t *testing.T, b *rig, ids []string) error{
 		"replay": func(t *testing.T, b *rig, ids []string) error {
 			for _, id := range ids {
-				poisoned(t, b.stores.Stores, id)
+				poisoned(t, b.stores, id)
 			}
 			return b.again(t).Replay(t.Context(), Selection{All: true}, ReplayOptions{}, func(r ActionResult) error { return r.Err })
 		},
@@ -322,7 +242,10 @@ func TestReplayAndRequeueOverAllQueues(t *testing.T) {
 			if err := operate.Resize(t.Context(), shards, 4, 0, func(int) {}); err != nil {
 				t.Fatal(err)
 			}
-			ids := idsOf(0, 20)
+			ids := make([]string, 20)
+			for i := range ids {
+				ids[i] = fmt.Sprintf("job-%d", i)
+			}
 			if err := act(t, b, ids); err != nil {
 				t.Fatal(err)
 			}
@@ -365,7 +288,7 @@ func TestReplayOptions(t *testing.T) {
 	if err := claim.Poison(t.Context(), checkpoint.Snapshot{State: []byte("half"), Fraction: 0.5}, "no"); err != nil {
 		t.Fatal(err)
 	}
-	poisoned(t, b.stores.Stores, "a")
+	poisoned(t, b.stores, "a")
 	p := queue.Poison{Reason: "no kind", PoisonedAt: time.Now().UTC(), Origin: b.stores.Queue.Name(),
 		MessageID: "m", Body: "not a job of ours"}
 	if err := b.stores.Poison.PutPoison(t.Context(), p, b.stores.Payloads); err != nil {
@@ -384,30 +307,27 @@ func TestReplayOptions(t *testing.T) {
 	}
 }
 
-// TestNamesOfAReplay: each id that the poison queue does not have is reported; while an account
-// does not answer it may be there.
-func TestNamesOfAReplay(t *testing.T) {
-	c, servers := setupTwo(t)
-	poisoned(t, c.accounts[0].stores, "in-home")
+// TestNamesOfAPurge: each id that the poison queue does not have is reported.
+func TestNamesOfAPurge(t *testing.T) {
+	c := setup(t)
+	poisoned(t, c.stores, "a")
 	run := func() (got map[string]Action, err error) {
 		got = map[string]Action{}
-		err = c.Purge(t.Context(), Selection{IDs: []string{"in-home", "x", "y"}}, func(r ActionResult) error {
+		err = c.Purge(t.Context(), Selection{IDs: []string{"a", "x", "y"}}, func(r ActionResult) error {
 			got[r.ID] = r.Action
 			return nil
 		})
 		return got, err
 	}
-	refuse(servers["second"], storage.OpGetMessages)
-	got, err := run()
-	isPartial(t, "Purge", err, "second", true)
-	if got["in-home"] != Purged || got["x"] != Failed || got["y"] != Failed {
-		t.Errorf("purge while an account refuses = %v, want one purged and the others failed", got)
+	refuse(c.server, storage.OpGetMessages)
+	if got, err := run(); !errors.Is(err, ErrDenied) || len(got) > 0 {
+		t.Errorf("purge while the account refuses = %v, %v, want ErrDenied and no outcome", got, err)
 	}
-	servers["second"].OnCall(nil)
-	if got, err = run(); err != nil || len(got) != 3 || got["x"] != NotPoison || got["in-home"] != NotPoison {
-		t.Errorf("purge again = %v, %v, want none found", got, err)
+	c.server.OnCall(nil)
+	if got, err := run(); err != nil || got["a"] != Purged || got["x"] != NotPoison || got["y"] != NotPoison {
+		t.Errorf("purge = %v, %v, want one purged and the others not found", got, err)
 	}
-	poisoned(t, c.accounts[0].stores, "again")
+	poisoned(t, c.stores, "again")
 	stop := errors.New("stop")
 	if err := c.Purge(t.Context(), Selection{All: true}, func(ActionResult) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("purge whose report fails = %v, want that error", err)
@@ -419,7 +339,7 @@ func TestNamesOfAReplay(t *testing.T) {
 func TestFindPoisonBehindTheFront(t *testing.T) {
 	b := setup(t)
 	for i := range 40 {
-		poisoned(t, b.stores.Stores, fmt.Sprintf("job-%d", i))
+		poisoned(t, b.stores, fmt.Sprintf("job-%d", i))
 	}
 	if m, err := b.FindPoison(t.Context(), "job-39"); err != nil || m.JobID != "job-39" {
 		t.Errorf("FindPoison = %+v, %v", m, err)
@@ -429,34 +349,19 @@ func TestFindPoisonBehindTheFront(t *testing.T) {
 	}
 }
 
-// TestOrphansOfTheOtherAccount: they come with an error that names the account which could not be
-// read.
-func TestOrphansOfTheOtherAccount(t *testing.T) {
-	c, servers := setupTwo(t)
-	seedIn(t, c, 0, "a", StatusOpen)
-	refuse(servers["second"], storage.OpListBlobs)
-	found, err := c.Orphans(t.Context(), 0)
-	isPartial(t, "Orphans", err, "second", false)
-	if found == nil || len(found.Jobs) != 1 {
-		t.Errorf("orphans = %+v, want that of the first account", found)
-	}
-}
-
-// TestCleanOfAccounts: the counts include all accounts, an account that cannot be cleaned is
-// named, and a dry run removes nothing.
-func TestCleanOfAccounts(t *testing.T) {
+// TestCleanCounts: a dry run removes nothing, and jobs that cannot be removed are reported and are
+// removed by a repeat.
+func TestCleanCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, servers := setupTwo(t)
-		for account := range 2 {
-			for i, id := range idsOf(account, 3) {
-				seedIn(t, c, account, id, []Status{StatusDone, StatusCancelled, StatusOpen}[i])
-			}
+		c := setup(t)
+		for id, status := range map[string]Status{"a": StatusDone, "b": StatusCancelled, "c": StatusOpen} {
+			c.seed(t, id, status)
 		}
 		time.Sleep(MinCleanAge)
 		o := CleanOptions{OlderThan: MinCleanAge, DryRun: true}
 		for range 2 { // nothing was removed by the first
-			if r, err := c.Clean(t.Context(), o); err != nil || r.Read != 6 || r.Done != 2 || r.Cancelled != 2 {
-				t.Errorf("dry run = %+v, %v, want 4 of 6", r, err)
+			if r, err := c.Clean(t.Context(), o); err != nil || r.Read != 3 || r.Done != 1 || r.Cancelled != 1 {
+				t.Errorf("dry run = %+v, %v, want 2 of 3", r, err)
 			}
 		}
 		for _, s := range []Status{StatusPoison, StatusOpen, StatusRunning} {
@@ -464,22 +369,16 @@ func TestCleanOfAccounts(t *testing.T) {
 				t.Errorf("clean of jobs that are %s is not refused", s)
 			}
 		}
-		refuse(servers["second"], storage.OpListBlobs)
 		o.DryRun = false
-		r, err := c.Clean(t.Context(), o)
-		isPartial(t, "Clean", err, "second", true)
-		if r.Done != 1 || r.Cancelled != 1 {
-			t.Errorf("clean of the first account = %+v, want two jobs", r)
-		}
-		refuse(servers["second"], storage.OpDeleteBlob)
+		refuse(c.server, storage.OpDeleteBlob)
 		failed := map[string]bool{}
 		o.Failed = func(id string, _ error) { failed[id] = true }
 		if r, err := c.Clean(t.Context(), o); err != nil || r.Failed != 2 || len(failed) != 2 || r.Done+r.Cancelled != 0 {
 			t.Errorf("clean while removing is denied = %+v, %v with failures of %v, want two failures", r, err, failed)
 		}
-		servers["second"].OnCall(nil)
+		c.server.OnCall(nil)
 		if r, err := c.Clean(t.Context(), o); err != nil || r.Done+r.Cancelled != 2 || r.Failed != 0 {
-			t.Errorf("clean again = %+v, %v, want the other two jobs", r, err)
+			t.Errorf("clean again = %+v, %v, want the two jobs", r, err)
 		}
 	})
 }
@@ -546,41 +445,14 @@ func TestFilterBounds(t *testing.T) {
 	}
 }
 
-// TestFewerAccountsThanSpread: a client that was given fewer accounts than jobs are spread over
-// has a problem, in Accounts and in Queues.
-func TestFewerAccountsThanSpread(t *testing.T) {
-	_, servers := setupTwo(t)
-	alone, err := Open(Options{ConnectionString: servers["home"].ConnectionString(), Transport: servers})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if a, err := alone.Accounts(t.Context()); err != nil || a.Problem == nil || len(a.Spread) != 2 {
-		t.Errorf("Accounts = %+v, %v, want a problem", a, err)
-	}
-	if q, err := alone.Queues(t.Context()); err != nil || q.Problem == nil {
-		t.Errorf("Queues = %+v, %v, want a problem", q, err)
-	}
-}
-
-// TestEndOfContext: its cause is the error, even if some data was read.
+// TestEndOfContext: its cause is the error.
 func TestEndOfContext(t *testing.T) {
-	c, servers := setupTwo(t)
+	c := setup(t)
 	enough := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	servers["second"].OnCall(func(storage.Call) storage.Fault { cancel(enough); return storage.Fault{} })
+	c.server.OnCall(func(storage.Call) storage.Fault { cancel(enough); return storage.Fault{} })
 	if _, err := c.Orphans(ctx, 0); !errors.Is(err, enough) {
 		t.Errorf("Orphans whose context ends = %v, want its cause", err)
-	}
-}
-
-// TestFindNamesTheAccount: a job that is in no account that answers is not called missing.
-func TestFindNamesTheAccount(t *testing.T) {
-	c, servers := setupTwo(t)
-	refuse(servers["second"], storage.OpGetBlobProperties, storage.OpGetBlob)
-	for _, id := range append(idsOf(0, 1), idsOf(1, 1)...) {
-		if _, err := c.Get(t.Context(), id); err == nil || errors.Is(err, ErrNotFound) {
-			t.Errorf("Get of %s while an account refuses = %v, want that error", id, err)
-		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -156,18 +157,23 @@ var (
 )
 
 // role returns the role for the service that a refused call was for.
-func (a *account) role(refused *azcore.ResponseError, n need) string {
-	if r := refused.RawResponse; r != nil && r.Request != nil && r.Request.URL.Host == a.stores.Account.Host() {
+func (c *Client) role(refused *azcore.ResponseError, n need) string {
+	if r := refused.RawResponse; r != nil && r.Request != nil && r.Request.URL.Host == c.stores.Account.Host() {
 		return n.blobs
 	}
 	return n.queues
 }
 
-// readable translates an error of the storage service into one of this package.
-func (c *Client) readable(err error, n need) error { return c.accounts[0].readable(err, n) }
+// failure returns the cause if ctx has ended, and otherwise err as readable does.
+func (c *Client) failure(ctx context.Context, err error, n need) error {
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return c.readable(err, n)
+}
 
-// readable translates an error of the storage service, which may be about this account.
-func (a *account) readable(err error, n need) error {
+// readable translates an error of the storage service into one of this package.
+func (c *Client) readable(err error, n need) error {
 	var response *azcore.ResponseError
 	var dns *net.DNSError
 	var unknown *producer.UnknownKindError
@@ -175,8 +181,6 @@ func (a *account) readable(err error, n need) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, new(*AccountsError)):
-		return err // it is readable, and names the accounts
 	case errors.As(err, &unknown):
 		return unknownKind(unknown)
 	case errors.As(err, new(*control.DamagedError)):
@@ -184,11 +188,11 @@ func (a *account) readable(err error, n need) error {
 	case errors.Is(err, checkpoint.ErrUnknownFormat):
 		return fmt.Errorf("%w: %w", ErrNewerVersion, err)
 	case bloberror.HasCode(err, bloberror.ContainerNotFound), queueerror.HasCode(err, queueerror.QueueNotFound):
-		kind, hint = ErrNoDeployment, fmt.Sprintf("; or %s is not the right account, or the prefix of its names another", a.stores.Account.Host())
+		kind, hint = ErrNoDeployment, fmt.Sprintf("; or %s is not the right account, or the prefix of its names another", c.stores.Account.Host())
 	case errors.As(err, &response) && (response.StatusCode == http.StatusForbidden || response.StatusCode == http.StatusUnauthorized):
 		denied := &DeniedError{Err: err}
 		if azure.LacksRole(err) {
-			denied.Role = a.role(response, n)
+			denied.Role = c.role(response, n)
 		}
 		return denied
 	case errors.As(err, &dns) && dns.IsNotFound:

@@ -115,15 +115,14 @@ func TestOpenRefuses(t *testing.T) {
 		options Options
 		want    string
 	}{
-		"nothing":                    {Options{}, "Options.Account"},
-		"account's URL":              {Options{Account: "https://contoso.blob.core.windows.net"}, "3 to 24"},
-		"prefix":                     {Options{Account: "contoso", Prefix: "Spot_Worker"}, "allowed are a-z"},
-		"broken string":              {Options{ConnectionString: "AccountName=contoso"}, "AccountKey"},
-		"plain endpoint":             {Options{Account: "contoso", BlobEndpoint: "http://contoso.example"}, "https only"},
-		"queue too short":            {Options{Account: "contoso", Queue: "q"}, "3 to 63"},
-		"fewer than no queues":       {Options{Account: "contoso", Shards: -1}, "over -1 queues"},
-		"too many queues":            {Options{Account: "contoso", Shards: queue.MaxShards + 1}, "Options.Shards to 1 to 16"},
-		"queues of several accounts": {Options{Account: "contoso", MoreAccounts: []string{"fabrikam"}, Shards: 1}, "leave Options.Shards 0"},
+		"nothing":              {Options{}, "Options.Account"},
+		"account's URL":        {Options{Account: "https://contoso.blob.core.windows.net"}, "3 to 24"},
+		"prefix":               {Options{Account: "contoso", Prefix: "Spot_Worker"}, "allowed are a-z"},
+		"broken string":        {Options{ConnectionString: "AccountName=contoso"}, "AccountKey"},
+		"plain endpoint":       {Options{Account: "contoso", BlobEndpoint: "http://contoso.example"}, "https only"},
+		"queue too short":      {Options{Account: "contoso", Queue: "q"}, "3 to 63"},
+		"fewer than no queues": {Options{Account: "contoso", Shards: -1}, "over -1 queues"},
+		"too many queues":      {Options{Account: "contoso", Shards: queue.MaxShards + 1}, "Options.Shards to 1 to 16"},
 	} {
 		if c, err := Open(row.options); c != nil || err == nil || !strings.Contains(err.Error(), row.want) {
 			t.Errorf("%s: Open = %v, want an error with %q", name, err, row.want)
@@ -134,7 +133,7 @@ func TestOpenRefuses(t *testing.T) {
 // TestOpenAllows: the bounds of the settings are valid.
 func TestOpenAllows(t *testing.T) {
 	for name, o := range map[string]Options{
-		"one queue": {Shards: 1}, "all queues": {Shards: queue.MaxShards}, "two accounts": {MoreAccounts: []string{"fabrikam"}},
+		"one queue": {Shards: 1}, "all queues": {Shards: queue.MaxShards},
 	} {
 		o.Account, o.Credential = "contoso", credential{}
 		if _, err := Open(o); err != nil {
@@ -219,7 +218,6 @@ func TestReadable(t *testing.T) {
 		"no queue":      {service(404, "QueueNotFound"), []error{ErrNoDeployment}, "not the right account"},
 		"newer":         {fmt.Errorf("read: %w", checkpoint.ErrUnknownFormat), []error{ErrNewerVersion}, "newer version"},
 		"damaged":       {&control.DamagedError{Err: plain}, []error{ErrControlDamaged, plain}, "plain"},
-		"some accounts": {&AccountsError{Names: []string{"x"}, Err: plain}, []error{plain}, "storage account x cannot be read: plain"},
 		"an unknown kind": {&producer.UnknownKindError{Kind: "digset", Queue: "q", Workers: 1, Kinds: []string{"digest"}}, nil,
 			`did you mean "digest"?`},
 	} {
@@ -245,7 +243,7 @@ func TestReadable(t *testing.T) {
 		len(unknown.Kinds) != 1 {
 		t.Errorf("an unknown kind = %+v, want its fields", unknown)
 	}
-	if role := b.accounts[0].role(&azcore.ResponseError{RawResponse: &http.Response{}}, toRead); role != toRead.queues {
+	if role := b.role(&azcore.ResponseError{RawResponse: &http.Response{}}, toRead); role != toRead.queues {
 		t.Errorf("role for a response without its request = %s, want %s", role, toRead.queues)
 	}
 }
@@ -254,14 +252,10 @@ func TestReadable(t *testing.T) {
 func TestErrorTexts(t *testing.T) {
 	reason := errors.New("why")
 	for want, err := range map[string]error{
-		"storage account a cannot be read: why":     &AccountsError{Names: []string{"a"}, Err: reason},
-		"storage accounts a, b cannot be read: why": &AccountsError{Names: []string{"a", "b"}, Err: reason},
 		"why":                    &JobError{Err: reason},
 		"line 3: why":            &JobError{Where: "line 3", Err: reason},
 		`no job is in group "g"`: &NoGroupError{Group: "g"},
 		`no job is in group "g" (did you mean "gg"?)`: &NoGroupError{Group: "g", Nearest: "gg"},
-		"not done, or not entirely, in storage account a, b: why; the others are done, repeat it when that is fixed": &AccountsError{
-			Names: []string{"a", "b"}, Err: reason, NotDone: true},
 	} {
 		if err.Error() != want {
 			t.Errorf("error = %q, want %q", err, want)

@@ -2,6 +2,8 @@ package client_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log"
@@ -133,4 +135,36 @@ func ExampleClient_Result() {
 		}
 	}
 	_ = show
+}
+
+// A stream of jobs that is too much for one storage account goes to several deployments. A hash
+// of the id chooses the deployment, so that an id that is put again meets its record, and a
+// reader finds the job. The list of deployments must stay the same as long as ids are put again.
+func Example_severalDeployments() {
+	echo := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) { return j.Payload, nil })
+	deployments := make([]*client.Client, 3)
+	for i := range deployments {
+		c, stop, err := clienttest.Start(job.Kinds{"echo": echo}, nil) // in production client.Open
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		defer func() { _ = stop() }()
+		deployments[i] = c
+	}
+	deploymentOf := func(id string) *client.Client {
+		sum := sha256.Sum256([]byte(id))
+		return deployments[binary.BigEndian.Uint64(sum[24:])%uint64(len(deployments))]
+	}
+
+	ctx := context.Background()
+	for _, id := range []string{"alps-frame-1", "alps-frame-2", "alps-frame-3"} {
+		if _, err := deploymentOf(id).Put(ctx, client.Spec{ID: id, Kind: "echo", Payload: []byte(id)}); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	result, err := deploymentOf("alps-frame-2").Wait(ctx, "alps-frame-2")
+	fmt.Printf("%s %v\n", result, err)
+	// Output: alps-frame-2 <nil>
 }

@@ -38,8 +38,7 @@ func (e *NoGroupError) Is(target error) bool { return target == ErrNoGroup }
 
 // Group returns all jobs of a group, in unspecified order: also the jobs that no worker has
 // claimed, since a put in a group creates the record first. It costs a listing of all
-// records, one call for each 5,000. The error is a [*NoGroupError] if there is none. With an
-// [*AccountsError] the jobs of the accounts that could be read are returned.
+// records, one call for each 5,000. The error is a [*NoGroupError] if there is none.
 func (c *Client) Group(ctx context.Context, group string) ([]Job, error) {
 	if err := jobid.ValidateGroup(group); err != nil {
 		return nil, err
@@ -49,7 +48,7 @@ func (c *Client) Group(ctx context.Context, group string) ([]Job, error) {
 	for j, err := range c.List(ctx, Filter{}) {
 		switch {
 		case err != nil:
-			return jobs, err
+			return nil, err
 		case j.Group == group:
 			jobs = append(jobs, j)
 		case j.Group != "":
@@ -64,8 +63,7 @@ func (c *Client) Group(ctx context.Context, group string) ([]Job, error) {
 
 // WaitGroup is [Client.WaitMany] for the jobs of a group. It also waits for jobs that are put
 // in the group while it waits: it ends when a listing shows no job that has not ended. It
-// lists the records at the beginning and after each round of waiting, and waits for nothing
-// while an account cannot be listed: the error is an [*AccountsError].
+// lists the records at the beginning and after each round of waiting.
 func (c *Client) WaitGroup(ctx context.Context, group string, o WaitOptions) iter.Seq2[Outcome, error] {
 	return func(yield func(Outcome, error) bool) {
 		waited := map[string]bool{}

@@ -265,33 +265,32 @@ func inFull(r checkpoint.Record) Job {
 	return j
 }
 
-// Get returns the record of a job, in one call, or with several accounts in one for each
-// at most. The error is [ErrNotFound] if it has
-// none, and [ErrNewerVersion] if this version cannot read it.
+// Get returns the record of a job, in one call. The error is [ErrNotFound] if it has none, and
+// [ErrNewerVersion] if this version cannot read it.
 func (c *Client) Get(ctx context.Context, id string) (Job, error) {
-	_, r, err := c.read(ctx, id)
+	r, err := c.read(ctx, id)
 	if r.ID == "" {
 		return Job{}, err
 	}
 	return inFull(r), err
 }
 
-// read returns the record of a job, and its account. With [ErrNewerVersion] it returns
-// the fields that it could read.
-func (c *Client) read(ctx context.Context, id string) (in *account, r checkpoint.Record, err error) {
+// read returns the record of a job. With [ErrNewerVersion] it returns the fields that it could
+// read.
+func (c *Client) read(ctx context.Context, id string) (checkpoint.Record, error) {
 	if err := jobid.Validate(id); err != nil {
-		return c.accounts[0], checkpoint.Record{}, err
+		return checkpoint.Record{}, err
 	}
-	in, r, err = c.find(ctx, id)
+	r, err := c.stores.Records.Read(ctx, id)
 	switch {
 	case errors.Is(err, checkpoint.ErrNotFound):
-		return in, checkpoint.Record{}, fmt.Errorf("job %s: %w", id, ErrNotFound)
+		return checkpoint.Record{}, fmt.Errorf("job %s: %w", id, ErrNotFound)
 	case err != nil:
-		return in, checkpoint.Record{}, c.readable(err, toRead)
+		return checkpoint.Record{}, c.readable(err, toRead)
 	case r.Version != checkpoint.Version:
-		return in, r, fmt.Errorf("job %s: %w", id, ErrNewerVersion)
+		return r, fmt.Errorf("job %s: %w", id, ErrNewerVersion)
 	}
-	return in, r, nil
+	return r, nil
 }
 
 // Filter selects jobs. The zero value selects all that have a record.
@@ -333,14 +332,13 @@ func within(t, after, before time.Time) bool {
 // List yields the selected jobs, in unspecified order. Every call shows 5,000 records of
 // the deployment with every filter, which selects after the call. A record that this
 // version cannot read is listed with [StatusUnknown]. An error ends the sequence; a loop
-// that ends early makes no further call. With several accounts the jobs of the readable
-// accounts come first, and then an [*AccountsError] for the others.
+// that ends early makes no further call.
 //
 // Jobs that no worker has claimed yet are not listed, unless they are in a group: they are
 // on the queue alone, which can be counted ([Client.Queues]) but not searched.
 func (c *Client) List(ctx context.Context, f Filter) iter.Seq2[Job, error] {
 	return func(yield func(Job, error) bool) {
-		for r, err := range (&allRecords{client: c}).list(ctx, f.Prefix, f.Skipped) {
+		for r, err := range c.records(ctx, f) {
 			if err != nil {
 				yield(Job{}, c.readable(err, toRead))
 				return
@@ -350,6 +348,15 @@ func (c *Client) List(ctx context.Context, f Filter) iter.Seq2[Job, error] {
 			}
 		}
 	}
+}
+
+// records yields the records of the jobs whose ids have the filter's prefix.
+func (c *Client) records(ctx context.Context, f Filter) iter.Seq2[checkpoint.Record, error] {
+	skipped := f.Skipped
+	if skipped == nil {
+		skipped = func(string) {}
+	}
+	return c.stores.Records.ListAnd(ctx, f.Prefix, skipped)
 }
 
 // Log is the kept output and log of a job: the output of its program (docs/process.md),
@@ -400,7 +407,7 @@ const (
 // [ErrNotFound] if the job has no record. A job that logged nothing, or whose workers
 // keep no logs, has no lines.
 func (c *Client) Log(ctx context.Context, id string) (Log, error) {
-	in, r, err := c.read(ctx, id)
+	r, err := c.read(ctx, id)
 	if err != nil {
 		return Log{}, err
 	}
@@ -409,7 +416,7 @@ func (c *Client) Log(ctx context.Context, id string) (Log, error) {
 		return logOf(r, end), nil
 	}
 	for waited := time.Duration(0); ; waited += logPoll {
-		stored, err := in.stores.Logs.Read(ctx, r.ID, r.CreatedAt)
+		stored, err := c.stores.Logs.Read(ctx, r.ID, r.CreatedAt)
 		if err != nil {
 			return Log{}, c.readable(err, toRead)
 		}
@@ -428,7 +435,7 @@ func (c *Client) Log(ctx context.Context, id string) (Log, error) {
 // LogEnd returns the last lines of a job's log, as far as the job's record has them, in
 // one call.
 func (c *Client) LogEnd(ctx context.Context, id string) (Log, error) {
-	_, r, err := c.read(ctx, id)
+	r, err := c.read(ctx, id)
 	if err != nil {
 		return Log{}, err
 	}

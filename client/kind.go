@@ -35,7 +35,7 @@ func (k Kind[P, R]) Spec(id string, payload P) Spec {
 // Result returns the result of a job of the kind that is done, with the errors and calls of
 // [Client.Result], and one more: an [*OtherKindError] if the job is of another kind.
 func (k Kind[P, R]) Result(ctx context.Context, c *Client, id string) (R, error) {
-	in, r, err := c.read(ctx, id)
+	r, err := c.read(ctx, id)
 	if err == nil {
 		err = k.check(id, r.Kind)
 	}
@@ -43,7 +43,7 @@ func (k Kind[P, R]) Result(ctx context.Context, c *Client, id string) (R, error)
 		var none R
 		return none, err
 	}
-	return decodeResult[R](c.resultOf(ctx, in, r))
+	return decodeResult[R](c.resultOf(ctx, r))
 }
 
 // Wait waits until a job of the kind has ended as [Client.Wait] does, and returns what Result

@@ -32,7 +32,7 @@ type Live struct {
 // worker's last heartbeat: [Job.Live], and the last lines of its log. That takes one more
 // call. Without a heartbeat that can be read, [Job.Live] is nil.
 func (c *Client) Live(ctx context.Context, id string) (Log, error) {
-	_, r, err := c.read(ctx, id)
+	r, err := c.read(ctx, id)
 	if err != nil {
 		return Log{}, err
 	}

@@ -36,8 +36,7 @@ const (
 	// while that record is kept.
 	Barred Action = "barred"
 
-	// Unknown means that the id has no record in an account in which the job may wait, and
-	// got none: there is no such job, or [CancelOptions.KnownOnly] is set.
+	// Unknown means that the id has no record, and got none: there is no such job, or [CancelOptions.KnownOnly] is set.
 	Unknown Action = "unknown"
 )
 
@@ -80,18 +79,14 @@ type CancelOptions struct {
 // Cancel looks at the queues: the service shows the 32 messages at the front of each and
 // the number of all. If the job is among them, it is [Cancelled]. If these are all
 // messages and it is not, the result is [Unknown] and nothing is written. Otherwise it is
-// [Barred]. With several accounts it is barred only in accounts whose queues leave that
-// open, and [Failed] if it was not seen and one of the accounts does not answer.
+// [Barred].
 func (c *Client) Cancel(ctx context.Context, ids []string, o CancelOptions, report func(ActionResult) error) error {
-	queues := func(ctx context.Context, name string) ([]*queue.Queue, error) {
-		i := slices.IndexFunc(c.accounts, func(part *account) bool { return part.stores.Account.Name() == name })
-		part := c.accounts[max(i, 0)]
-		err := part.readShards(ctx)
-		return append(slices.Clip(part.stores.Jobs.All()), part.stores.OnDemand), err
+	queues := func(ctx context.Context) ([]*queue.Queue, error) {
+		err := c.readShards(ctx)
+		return append(slices.Clip(c.stores.Jobs.All()), c.stores.OnDemand), err
 	}
 	canceller := &operate.Canceller{
-		Records: c.stores.Records, Accounts: func(id string) []operate.AccountRecords { return recordsOf(c.likely(id)) },
-		Control: c.stores.Control, Queues: queues,
+		Records: c.stores.Records, Control: c.stores.Control, Queues: queues,
 		Name: c.name, Reason: o.Reason, KnownOnly: o.KnownOnly, SeenOnly: o.SeenOnly,
 	}
 	err := canceller.Cancel(ctx, slices.Values(ids), func(o operate.CancelOutcome) error {
@@ -107,10 +102,6 @@ func (c *Client) cancelResult(o operate.CancelOutcome) ActionResult {
 		r.Err = fmt.Errorf("job %s: %w", o.ID, ErrNotFound)
 	case r.Action == Failed && r.Err != nil:
 		r.Detail = r.Err.Error()
-		if len(o.BarredIn) > 0 {
-			r.Detail += fmt.Sprintf("; in storage account %s it is barred, and no worker starts it there; "+
-				"repeat the cancel for the rest", strings.Join(o.BarredIn, ", "))
-		}
 	}
 	return r
 }
@@ -197,9 +188,7 @@ type CleanReport struct {
 // out.
 //
 // It costs a call for each 5,000 records, logs and outputs, one or two for each job, one
-// for each output that is removed, and up to two for each job that keeps old ones. Several
-// accounts are cleaned side by side; where some cannot be, the error is an
-// [*AccountsError].
+// for each output that is removed, and up to two for each job that keeps old ones.
 func (c *Client) Clean(ctx context.Context, o CleanOptions) (CleanReport, error) {
 	if err := o.check(); err != nil {
 		return CleanReport{}, err
@@ -208,48 +197,31 @@ func (c *Client) Clean(ctx context.Context, o CleanOptions) (CleanReport, error)
 	if o.DryRun {
 		n = toRead
 	}
-	each, inAll := make([]operate.CleanReport, len(c.accounts)), c.changeEach
-	if o.DryRun {
-		inAll = c.inEach
+	if err := c.readShards(ctx); err != nil { // which queues there are to look at
+		return CleanReport{}, c.failure(ctx, err, n)
 	}
-	sum := func() (all operate.CleanReport) {
-		for _, r := range each {
-			all = all.Plus(r)
-		}
-		return all
-	}
-	var mu sync.Mutex // guards each, and calls of Progress and Failed
-	err := inAll(ctx, n, func(i int, part *account) error {
-		if err := part.readShards(ctx); err != nil { // which queues there are to look at
-			return err
-		}
-		report, err := part.cleaner(o).Clean(ctx, func(r operate.CleanReport) {
-			mu.Lock()
-			defer mu.Unlock()
-			each[i] = r
-			if o.Progress != nil {
-				o.Progress(CleanReport(sum()))
-			}
-		}, func(id string, err error) {
-			mu.Lock()
-			defer mu.Unlock()
-			if o.Failed != nil {
-				o.Failed(id, c.readable(err, n))
-			}
-		})
+	var mu sync.Mutex // guards calls of Progress and Failed
+	report, err := c.cleaner(o).Clean(ctx, func(r operate.CleanReport) {
 		mu.Lock()
 		defer mu.Unlock()
-		each[i] = report
-		return err
+		if o.Progress != nil {
+			o.Progress(CleanReport(r))
+		}
+	}, func(id string, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if o.Failed != nil {
+			o.Failed(id, c.readable(err, n))
+		}
 	})
-	return CleanReport(sum()), err
+	return CleanReport(report), c.failure(ctx, err, n)
 }
 
-// cleaner removes old jobs of the account.
-func (a *account) cleaner(o CleanOptions) *operate.Cleaner {
+// cleaner removes old jobs.
+func (c *Client) cleaner(o CleanOptions) *operate.Cleaner {
 	return &operate.Cleaner{
-		Records: a.stores.Records, Logs: a.stores.Logs, Outputs: a.stores.Outputs, Queue: a.stores.Jobs, OnDemand: a.stores.OnDemand,
-		Poison:    a.stores.Poison,
+		Records: c.stores.Records, Logs: c.stores.Logs, Outputs: c.stores.Outputs, Queue: c.stores.Jobs, OnDemand: c.stores.OnDemand,
+		Poison:    c.stores.Poison,
 		OlderThan: o.OlderThan, DryRun: o.DryRun, SkipOrphanedLogs: len(o.Status) > 0 || o.Kind != "" || o.Prefix != "",
 		Select: func(r checkpoint.Record) bool {
 			return (len(o.Status) == 0 || slices.Contains(o.Status, Status(r.Status))) &&

@@ -16,16 +16,11 @@ type Output struct {
 	SHA256      string // of the content, in lower-case hex
 	ContentType string
 
-	// Account is the URL of the blobs of the storage account that has it, as inputs name it;
-	// empty for the first account of the deployment.
-	Account string
-
 	// Container and Blob are where it is, and ETag is the version of the blob that is the
 	// output, for programs that read it themselves.
 	Container, Blob, ETag string
 
 	job  string
-	in   *account
 	file outputs.File
 }
 
@@ -44,22 +39,17 @@ var (
 // is done, and otherwise the outputs of its last checkpoint. It costs two calls, and one
 // for a job without outputs. The error is [ErrNotFound] if the job has no record.
 func (c *Client) Outputs(ctx context.Context, id string) ([]Output, error) {
-	in, r, err := c.read(ctx, id)
+	r, err := c.read(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	files, err := in.stores.Outputs.Files(ctx, id, r.Outputs.Hash)
+	files, err := c.stores.Outputs.Files(ctx, id, r.Outputs.Hash)
 	if err != nil {
 		return nil, c.outputError(err)
 	}
 	all := make([]Output, 0, len(files))
 	for _, f := range files {
-		account := ""
-		if in != c.accounts[0] {
-			account = in.stores.Account.Endpoint()
-		}
 		all = append(all, Output{
-			Account: account, in: in,
 			Path: f.Path, Size: f.Size, SHA256: f.SHA256, ContentType: f.Type,
 			Container: c.stores.Names.Outputs, Blob: f.Blob(id), ETag: string(f.ETag), job: id, file: f,
 		})
@@ -70,7 +60,7 @@ func (c *Client) Outputs(ctx context.Context, id string) ([]Output, error) {
 // OpenOutput returns the content of an output. Its last Read fails if the content differs
 // from the stored output. The caller must close it.
 func (c *Client) OpenOutput(ctx context.Context, o Output) (io.ReadCloser, error) {
-	body, err := o.in.stores.Outputs.OpenChecked(ctx, o.job, o.file)
+	body, err := c.stores.Outputs.OpenChecked(ctx, o.job, o.file)
 	return body, c.outputError(err)
 }
 
@@ -105,7 +95,7 @@ func (c *Client) Download(ctx context.Context, id, folder string, o DownloadOpti
 	if len(files) == 0 {
 		return 0, nil
 	}
-	err = all[0].in.stores.Outputs.Download(ctx, id, files, folder, func(f outputs.File, fetched int64) {
+	err = c.stores.Outputs.Download(ctx, id, files, folder, func(f outputs.File, fetched int64) {
 		if o.Done != nil {
 			o.Done(byPath[f.Path], fetched)
 		}

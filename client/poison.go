@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/operate"
@@ -39,63 +37,42 @@ type PoisonMessage struct {
 	// message's id and InsertedAt are known.
 	Err error
 
-	item    operate.Item
-	account string // whose poison queue it is on
+	item operate.Item
 }
 
-func (a *account) poisonMessageOf(it operate.Item) PoisonMessage {
+func poisonMessageOf(it operate.Item) PoisonMessage {
 	p := it.Poison
 	return PoisonMessage{
-		account:   a.stores.In,
 		MessageID: it.MessageID, OriginalID: p.MessageID, JobID: p.ID, Kind: p.Kind, Reason: p.Reason, Worker: p.Worker, Queue: p.Origin,
 		GivenUpAt: p.PoisonedAt, InsertedAt: it.InsertedAt, Err: it.Fault, item: it,
 	}
 }
 
-// PeekPoison returns the messages at the front of the poison queue, at most 32 for each
-// account, and about how many there are in all, also hidden ones. It changes nothing. With an
-// [*AccountsError] it returns the messages of the accounts that can be read.
+// PeekPoison returns the messages at the front of the poison queue, at most 32, and about how
+// many there are in all, also hidden ones. It changes nothing.
 func (c *Client) PeekPoison(ctx context.Context) (messages []PoisonMessage, about int, err error) {
-	parts := make([][]PoisonMessage, len(c.accounts))
-	var all atomic.Int64
-	err = c.fromEach(ctx, toRead, func(part *account, answers *answers) error {
-		items, some, err := part.poison().Peek(answers.ctx)
-		at := slices.Index(c.accounts, part)
-		for _, it := range items {
-			parts[at] = append(parts[at], part.poisonMessageOf(it))
-		}
-		all.Add(int64(some))
-		return err
-	})
-	return slices.Concat(parts...), int(all.Load()), err
+	items, about, err := c.poison().Peek(ctx)
+	for _, it := range items {
+		messages = append(messages, poisonMessageOf(it))
+	}
+	return messages, about, c.failure(ctx, err, toRead)
 }
 
 // ListPoison yields all messages on the poison queue. Those behind the front can only be
 // read by claiming them, so each is hidden from other operators until the sequence ends,
-// for two minutes at most. An error comes last: with an [*AccountsError] the sequence has
-// the messages of the accounts that can be read.
+// for two minutes at most. An error comes last.
 func (c *Client) ListPoison(ctx context.Context) iter.Seq2[PoisonMessage, error] {
-	if len(c.accounts) == 1 { // merged reads ahead, and so claims messages that nobody wants
-		return func(yield func(PoisonMessage, error) bool) {
-			err := c.accounts[0].poison().All(ctx, func(it operate.Item) error {
-				if !yield(c.accounts[0].poisonMessageOf(it), nil) {
-					return errStopped
-				}
-				return nil
-			})
-			if err != nil && !errors.Is(err, errStopped) {
-				yield(PoisonMessage{}, c.readable(err, toWrite))
-			}
-		}
-	}
-	return merged(ctx, c, toWrite, func(part *account, answers *answers, found func(PoisonMessage) bool) error {
-		return part.poison().All(answers.ctx, func(it operate.Item) error {
-			if !found(part.poisonMessageOf(it)) {
+	return func(yield func(PoisonMessage, error) bool) {
+		err := c.poison().All(ctx, func(it operate.Item) error {
+			if !yield(poisonMessageOf(it), nil) {
 				return errStopped
 			}
 			return nil
 		})
-	})
+		if err != nil && !errors.Is(err, errStopped) {
+			yield(PoisonMessage{}, c.readable(err, toWrite))
+		}
+	}
 }
 
 // errStopped ends a scan because its caller wants no more.
@@ -140,7 +117,7 @@ type PoisonDetails struct {
 
 // PoisonDetails reads the kept data of a message's job.
 func (c *Client) PoisonDetails(ctx context.Context, m PoisonMessage) (PoisonDetails, error) {
-	text, record, err := c.account(m.account).poison().Lookup(ctx, m.item)
+	text, record, err := c.poison().Lookup(ctx, m.item)
 	d := PoisonDetails{Text: text}
 	if record != nil && record.Version != 0 {
 		d.Job = new(jobOf(*record))
@@ -198,10 +175,10 @@ type ReplayOptions struct {
 // It reads the poison queue to its end, and so hides the messages from other operators
 // until it returns.
 func (c *Client) Replay(ctx context.Context, s Selection, o ReplayOptions, report func(ActionResult) error) error {
-	return c.operate(ctx, s, report, func(ctx context.Context, part *account, s operate.Selection, report func(operate.Outcome) error) error {
-		p := part.poison()
+	return c.operate(ctx, s, report, func(s operate.Selection, report func(operate.Outcome) error) error {
+		p := c.poison()
 		p.DefaultKind = o.DefaultKind
-		part.stores.Jobs.ReadToPut(ctx)
+		c.stores.Jobs.ReadToPut(ctx)
 		return p.Replay(ctx, s, o.FromScratch, report)
 	})
 }
@@ -213,64 +190,52 @@ func (c *Client) Replay(ctx context.Context, s Selection, o ReplayOptions, repor
 // Where a job's id was used for other work, only the message is removed, and only if it
 // is selected by the message's own id.
 func (c *Client) Purge(ctx context.Context, s Selection, report func(ActionResult) error) error {
-	return c.operate(ctx, s, report, func(ctx context.Context, part *account, s operate.Selection, report func(operate.Outcome) error) error {
-		return part.poison().Purge(ctx, s, report)
+	return c.operate(ctx, s, report, func(s operate.Selection, report func(operate.Outcome) error) error {
+		return c.poison().Purge(ctx, s, report)
 	})
 }
 
 // poison is the access to the poison queue.
-func (a *account) poison() *operate.PoisonQueue {
+func (c *Client) poison() *operate.PoisonQueue {
 	return &operate.PoisonQueue{
-		Poison: a.stores.Poison, Queue: a.stores.Jobs, OnDemand: a.stores.OnDemand,
-		Payloads: a.stores.Payloads, Records: a.stores.Records, Name: a.writer,
+		Poison: c.stores.Poison, Queue: c.stores.Jobs, OnDemand: c.stores.OnDemand,
+		Payloads: c.stores.Payloads, Records: c.stores.Records, Name: c.name,
 	}
 }
 
-// operate runs an operation on the poison queues of all accounts, side by side. Where some
-// do not answer it is done in the others, and the error is an [*AccountsError].
+// operate runs an operation on the poison queue, and reports the ids that have no message there.
 func (c *Client) operate(ctx context.Context, s Selection, report func(ActionResult) error,
-	do func(context.Context, *account, operate.Selection, func(operate.Outcome) error) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	do func(operate.Selection, func(operate.Outcome) error) error) error {
 	var mu sync.Mutex // guards what follows, and calls of report
 	found := map[string]bool{}
 	var reportErr error
-	err := c.changeEach(ctx, toWrite, func(_ int, part *account) error {
-		return do(ctx, part, operate.Selection{All: s.All, Names: s.IDs, Filter: operate.Filter(s.Filter)}, func(o operate.Outcome) error {
-			mu.Lock()
-			defer mu.Unlock()
-			for _, id := range []string{o.Job, o.Poison.ID, o.MessageID, o.Poison.MessageID} {
-				found[id] = true
-			}
-			err := report(c.actionResult(o))
-			if err != nil && reportErr == nil {
-				reportErr = err
-				cancel()
-			}
-			return err
-		})
-	})
-	if reportErr != nil {
-		return c.readable(reportErr, toWrite)
-	}
-	some, isPartial := errors.AsType[*AccountsError](err)
-	if err != nil && !isPartial {
+	err := do(operate.Selection{All: s.All, Names: s.IDs, Filter: operate.Filter(s.Filter)}, func(o operate.Outcome) error {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, id := range []string{o.Job, o.Poison.ID, o.MessageID, o.Poison.MessageID} {
+			found[id] = true
+		}
+		err := report(c.actionResult(o))
+		if reportErr == nil {
+			reportErr = err
+		}
 		return err
+	})
+	switch {
+	case reportErr != nil:
+		return c.readable(reportErr, toWrite)
+	case err != nil:
+		return c.failure(ctx, err, toWrite)
 	}
 	for _, id := range s.IDs {
 		if found[id] {
 			continue
 		}
-		r := ActionResult{ID: id, Action: NotPoison, Err: fmt.Errorf("%s: %w", id, ErrNotPoison)}
-		if isPartial {
-			r.Action, r.Err = Failed, fmt.Errorf("it may be in storage account %s: %w", strings.Join(some.Names, ", "), some.Err)
-			r.Detail = r.Err.Error()
-		}
-		if err := report(r); err != nil {
+		if err := report(ActionResult{ID: id, Action: NotPoison, Err: fmt.Errorf("%s: %w", id, ErrNotPoison)}); err != nil {
 			return err
 		}
 	}
-	return err
+	return nil
 }
 
 func (c *Client) actionResult(o operate.Outcome) ActionResult {
@@ -317,38 +282,27 @@ type Orphan struct {
 	Inputs    []byte
 	HasInputs bool
 
-	orphan  operate.Orphan
-	account string
+	orphan operate.Orphan
 }
 
 // Orphans returns the jobs that have not ended, whose record was not written for that
 // time or longer, and whose message is not seen. It changes nothing. Queues cannot be
-// searched: see [Orphans.Complete]. With an [*AccountsError] it returns the orphans in
-// the accounts that can be read.
+// searched: see [Orphans.Complete].
 func (c *Client) Orphans(ctx context.Context, idle time.Duration) (*Orphans, error) {
-	parts := make([]*operate.OrphanReport, len(c.accounts))
-	err := c.inEach(ctx, toRead, func(i int, part *account) (err error) {
-		if err = part.readShards(ctx); err == nil {
-			parts[i], err = part.poison().Orphans(ctx, idle)
-		}
-		return err
-	})
-	all := &Orphans{}
-	for i, found := range parts {
-		if found == nil {
-			continue // it cannot be read
-		}
-		all.Queued, all.Seen = all.Queued+found.Queued, all.Seen+found.Seen
-		for _, o := range found.Orphans {
-			all.Jobs = append(all.Jobs, Orphan{Job: jobOf(o.Record), Idle: o.Idle, HasPayload: o.HasPayload, Inputs: o.Inputs,
-				HasInputs: o.HasInputs, orphan: o, account: c.accounts[i].stores.In})
-		}
+	if err := c.readShards(ctx); err != nil {
+		return nil, c.failure(ctx, err, toRead)
+	}
+	found, err := c.poison().Orphans(ctx, idle)
+	if err != nil {
+		return nil, c.failure(ctx, err, toRead)
+	}
+	all := &Orphans{Queued: found.Queued, Seen: found.Seen}
+	for _, o := range found.Orphans {
+		all.Jobs = append(all.Jobs, Orphan{Job: jobOf(o.Record), Idle: o.Idle, HasPayload: o.HasPayload, Inputs: o.Inputs,
+			HasInputs: o.HasInputs, orphan: o})
 	}
 	slices.SortStableFunc(all.Jobs, func(a, b Orphan) int { return cmp.Compare(b.Idle, a.Idle) })
-	if _, partly := errors.AsType[*AccountsError](err); err != nil && !partly {
-		return nil, err
-	}
-	return all, err
+	return all, nil
 }
 
 // RequeueOptions are settings of [Client.Requeue].
@@ -379,7 +333,7 @@ func (c *Client) supplied(ctx context.Context, o Orphan, options RequeueOptions)
 	if options.Payload == nil && options.Inputs == nil {
 		return orphan, orphan.Check()
 	}
-	return orphan, c.account(o.account).poison().Supply(ctx, &orphan, options.Payload, options.Inputs)
+	return orphan, c.poison().Supply(ctx, &orphan, options.Payload, options.Inputs)
 }
 
 // Requeue puts a new message for a job that has lost its own, so that it continues from
@@ -394,13 +348,12 @@ func (c *Client) Requeue(ctx context.Context, o Orphan, options RequeueOptions) 
 		r.Action, r.Detail, r.Err = Refused, err.Error(), err
 		return r
 	}
-	in := c.account(o.account)
-	in.stores.Jobs.ReadToPut(ctx)
-	to := queue.Jobs(in.stores.Jobs)
+	c.stores.Jobs.ReadToPut(ctx)
+	to := queue.Jobs(c.stores.Jobs)
 	if options.OnDemand {
-		to = in.stores.OnDemand
+		to = c.stores.OnDemand
 	}
-	action, detail, err := in.poison().Requeue(ctx, orphan, to)
+	action, detail, err := c.poison().Requeue(ctx, orphan, to)
 	r.Action, r.Detail, r.Err = Action(action), detail, c.readable(err, toWrite)
 	switch {
 	case r.Err != nil:

@@ -1,11 +1,9 @@
 package client
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
@@ -24,32 +22,22 @@ func (b *rig) foreign(t *testing.T, text string) string {
 	return messages[len(messages)-1].MessageID
 }
 
-// TestListPoison: each message of each account comes once, and a loop that ends claims no more
-// messages.
+// TestListPoison: each message comes once, and a loop that ends claims no more messages.
 func TestListPoison(t *testing.T) {
-	b, two := setup(t), func() *Client { c, _ := setupTwo(t); return c }()
+	b := setup(t)
 	for i := range 40 {
-		poisoned(t, b.stores.Stores, fmt.Sprintf("job-%02d", i))
-		poisoned(t, two.accounts[i%2].stores, fmt.Sprintf("job-%02d", i))
+		poisoned(t, b.stores, fmt.Sprintf("job-%02d", i))
 	}
-	for name, c := range map[string]*Client{"one account": b.Client, "two accounts": two} {
-		var ids []string
-		for m, err := range c.ListPoison(t.Context()) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			ids = append(ids, m.JobID)
+	var ids []string
+	for m, err := range b.ListPoison(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
 		}
-		slices.Sort(ids)
-		if len(slices.Compact(ids)) != 40 || len(ids) != 40 || ids[0] != "job-00" {
-			t.Errorf("%s: messages of %q, want 40 jobs", name, ids)
-		}
-		for _, err := range c.ListPoison(t.Context()) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			break
-		}
+		ids = append(ids, m.JobID)
+	}
+	slices.Sort(ids)
+	if len(slices.Compact(ids)) != 40 || len(ids) != 40 || ids[0] != "job-00" {
+		t.Errorf("messages of %q, want 40 jobs", ids)
 	}
 	b.server.ResetCounts()
 	n := 0
@@ -70,13 +58,13 @@ func TestListPoison(t *testing.T) {
 // is claimed if all are visible.
 func TestFindPoisonErrors(t *testing.T) {
 	b := setup(t)
-	poisoned(t, b.stores.Stores, "job-0")
+	poisoned(t, b.stores, "job-0")
 	b.server.ResetCounts()
 	if _, err := b.FindPoison(t.Context(), "job-39"); !errors.Is(err, ErrNotPoison) || b.server.Counts()[storage.OpGetMessages] > 0 {
 		t.Errorf("FindPoison of another = %v after %v, want ErrNotPoison without a claim", err, b.server.Counts())
 	}
 	for i := range 39 {
-		poisoned(t, b.stores.Stores, fmt.Sprintf("job-%d", i+1))
+		poisoned(t, b.stores, fmt.Sprintf("job-%d", i+1))
 	}
 	for _, operation := range []string{opPeekMessages, storage.OpGetMessages} {
 		refuse(b.server, operation)
@@ -90,7 +78,7 @@ func TestFindPoisonErrors(t *testing.T) {
 func TestPoisonDetails(t *testing.T) {
 	b := setup(t)
 	b.giveUp(t, "a")
-	poisoned(t, b.stores.Stores, "no-record")
+	poisoned(t, b.stores, "no-record")
 	for id, has := range map[string]bool{"a": true, "no-record": false} {
 		m, err := b.FindPoison(t.Context(), id)
 		if err != nil {
@@ -149,26 +137,5 @@ func TestReportEndsAReplay(t *testing.T) {
 		if len(failed) == 0 || !errors.Is(err, failed[0]) || name == "missing" && len(failed) > 1 {
 			t.Errorf("%s: Purge = %v after %d reports, want the error of the first", name, err, len(failed))
 		}
-	}
-}
-
-// TestFailuresOfNames: while an account refuses, the failure of a name that is not found names
-// the account, in words too.
-func TestFailuresOfNames(t *testing.T) {
-	c, servers := setupTwo(t)
-	refuse(servers["second"], storage.OpGetMessages)
-	err := c.Purge(t.Context(), Selection{IDs: []string{"x"}}, func(r ActionResult) error {
-		if r.Err == nil || r.Detail != r.Err.Error() || !strings.Contains(r.Detail, "it may be in storage account second") {
-			t.Errorf("purge of x = %+v, want a failure that names the account", r)
-		}
-		return nil
-	})
-	isPartial(t, "Purge", err, "second", true)
-	refuse(servers["home"], storage.OpGetMessages)
-	err = c.Purge(t.Context(), Selection{IDs: []string{"x"}}, func(r ActionResult) error {
-		return fmt.Errorf("reported %+v while nothing is known", r)
-	})
-	if !errors.Is(err, ErrDenied) || errors.Is(err, context.Canceled) {
-		t.Errorf("Purge without any account = %v, want ErrDenied", err)
 	}
 }

@@ -230,28 +230,6 @@ func (c *Client) Put(ctx context.Context, spec Spec) (id string, err error) {
 	return result.ID, err
 }
 
-// inAccount returns the stores of the account where a job belongs.
-func (c *Client) inAccount(ctx context.Context, j producer.Job) (producer.Stores, error) {
-	if !j.OnDemand() || len(c.accounts) > 1 { // one account has one on-demand queue
-		c.stores.Spread.ReadToPut(ctx)
-	}
-	q, err := c.stores.Spread.Place(j.ID(), j.OwnID)
-	if err != nil {
-		return producer.Stores{}, err
-	}
-	in := c.stores.Of(q.Account())
-	return producer.Stores{Queue: q, OnDemand: in.OnDemand, Payloads: in.Payloads, Records: in.Records}, nil
-}
-
-// spreadOver returns over how many of the accounts of this client jobs are spread. While
-// that is unknown, none is put in the first.
-func (c *Client) spreadOver() int {
-	if known, err := c.stores.Spread.Known(); err == nil {
-		return min(known.Accounts(), len(c.accounts))
-	}
-	return max(len(c.accounts)-1, 1)
-}
-
 // kindPeriod is how long the answer holds whether live workers have a kind.
 const kindPeriod = 10 * time.Minute
 
@@ -276,8 +254,7 @@ func (c *Client) kindIsDue(kind string, now time.Time) bool {
 // waits for the jobs that it has begun, and returns the cause.
 func (c *Client) PutMany(ctx context.Context, jobs iter.Seq2[Spec, error], o PutOptions) (PutSummary, error) {
 	p := &producer.Producer{
-		InAccount: c.inAccount, Accounts: c.spreadOver,
-		Queue: c.stores.Jobs, OnDemand: c.stores.OnDemand, Payloads: c.stores.Payloads, Records: c.stores.Records,
+		Queue: c.stores.Jobs, ReadQueues: c.stores.Jobs.ReadToPut, OnDemand: c.stores.OnDemand, Payloads: c.stores.Payloads, Records: c.stores.Records,
 		Parallel: c.parallel, TakeOver: o.TakeOver, CheckIDs: !o.NoCheck, Awaited: o.Awaited, DryRun: o.DryRun, Name: c.name, Tracer: c.tracer,
 		KnownKinds: o.KnownKinds, Workers: c.stores.Workers,
 	}

@@ -96,7 +96,6 @@ func (b *rig) changes(t *testing.T) map[string]func(context.Context) error {
 		"Worker":     func(ctx context.Context) error { _, err := b.Worker(ctx, "w-1"); return err },
 		"Waited":     func(ctx context.Context) error { _, err := b.Waited(ctx, b.stores.Names.Queue); return err },
 		"Queues":     func(ctx context.Context) error { _, err := b.Queues(ctx); return err },
-		"Accounts":   func(ctx context.Context) error { _, err := b.Accounts(ctx); return err },
 		"Put":        func(ctx context.Context) error { _, err := b.Put(ctx, Spec{ID: "new", Kind: "k"}); return err },
 		"PutMany": func(ctx context.Context) error {
 			jobs := func(yield func(Spec, error) bool) { yield(Spec{ID: "new", Kind: "k"}, nil) }

@@ -45,10 +45,9 @@ func (c *Client) Results(ctx context.Context, f Filter) iter.Seq2[Outcome, error
 
 // sendResults sends the results of the selected jobs.
 func (c *Client) sendResults(ctx context.Context, f Filter, to chan<- Outcome) error {
-	records := &allRecords{client: c}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(c.parallel)
-	for r, err := range records.list(ctx, f.Prefix, f.Skipped) {
+	for r, err := range c.records(ctx, f) {
 		if err != nil {
 			if failed := group.Wait(); failed != nil {
 				return failed // it ended the listing
@@ -56,16 +55,16 @@ func (c *Client) sendResults(ctx context.Context, f Filter, to chan<- Outcome) e
 			return c.readable(err, toRead)
 		}
 		if j := jobOf(r); f.Has(j) {
-			group.Go(func() error { return c.sendResult(ctx, records, r, Outcome{Job: j, Result: []byte{}}, to) })
+			group.Go(func() error { return c.sendResult(ctx, r, Outcome{Job: j, Result: []byte{}}, to) })
 		}
 	}
 	return group.Wait()
 }
 
 // sendResult reads and sends the result of a job that was listed.
-func (c *Client) sendResult(ctx context.Context, records *allRecords, r checkpoint.Record, o Outcome, to chan<- Outcome) (err error) {
+func (c *Client) sendResult(ctx context.Context, r checkpoint.Record, o Outcome, to chan<- Outcome) (err error) {
 	if r.Size > 0 {
-		o.Result, err = records.ResultOf(ctx, r)
+		o.Result, err = c.stores.Records.ResultOf(ctx, r)
 		if bloberror.HasCode(err, bloberror.ConditionNotMet, bloberror.BlobNotFound) {
 			o.Result, err = c.Result(ctx, r.ID) // the record was written or removed since the listing
 		}

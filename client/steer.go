@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"net"
 	"slices"
 	"time"
-
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 
 	"github.com/spotworker/spotworker/internal/fleet/control"
 	"github.com/spotworker/spotworker/internal/operate"
@@ -168,9 +165,6 @@ func (c *Client) steerError(err error, n need) error {
 		return errors.Join(ErrNewerVersion, err)
 	case errors.Is(err, operate.ErrNotFollowed):
 		return err
-	}
-	if errors.As(err, new(*azcore.ResponseError)) || errors.As(err, new(net.Error)) {
-		return c.inAccountOf(c.accounts[0], c.readable(err, n)) // the first, which has the requests of operators
 	}
 	return c.readable(err, n)
 }

@@ -42,7 +42,7 @@ type UploadOptions struct {
 // Upload stores a content as the blob of to.Container and to.Blob, and returns to with the
 // ETag of the stored version, for [Spec].Inputs. It sends blocks of bounded memory: a call
 // for each 4 MiB, and two more. The blob appears when all of it is stored. The container is
-// in the first account of the deployment, and must not be one of the deployment's own.
+// in the account of the deployment, and must not be one of the deployment's own.
 //
 // The error is [ErrNoContainer], [ErrExists], or [ErrDenied] if the identity lacks the role
 // Storage Blob Data Contributor there. The first call looks at the blob, so that a long

@@ -16,18 +16,18 @@ import (
 // [ErrNotFound], [ErrNotFinished], or an [*EndedError] for a job that is poison or was
 // cancelled. [Decode] turns the result into a value.
 func (c *Client) Result(ctx context.Context, id string) ([]byte, error) {
-	in, r, err := c.read(ctx, id)
+	r, err := c.read(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	return c.resultOf(ctx, in, r)
+	return c.resultOf(ctx, r)
 }
 
 // resultOf returns the result of the job of a record.
-func (c *Client) resultOf(ctx context.Context, in *account, r checkpoint.Record) ([]byte, error) {
+func (c *Client) resultOf(ctx context.Context, r checkpoint.Record) ([]byte, error) {
 	switch {
 	case r.Status == checkpoint.Done:
-		result, err := in.stores.Records.ResultOf(ctx, r)
+		result, err := c.stores.Records.ResultOf(ctx, r)
 		return result, c.readable(err, toRead)
 	case r.Status.Final():
 		return nil, &EndedError{Job: jobOf(r)}
@@ -119,7 +119,7 @@ func (c *Client) WaitMany(ctx context.Context, ids []string, o WaitOptions) iter
 
 // waiter returns the waiter for jobs, which sends their outcomes.
 func (c *Client) waiter(ctx context.Context, ids []string, o WaitOptions, ended chan<- Outcome) *producer.Waiter {
-	w := &producer.Waiter{Records: &allRecords{client: c}, Parallel: c.parallel}
+	w := &producer.Waiter{Records: c.stores.Records, Parallel: c.parallel}
 	w.Ended = func(e producer.Ended) error {
 		select {
 		case ended <- c.outcomeOf(e):

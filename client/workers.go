@@ -3,7 +3,6 @@ package client
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -294,57 +293,33 @@ func activityOf(r activity.Report) *Activity {
 	return a
 }
 
+// frontWait is how long to wait for the message at the front of a queue.
+const frontWait = 15 * time.Second
+
 // Waited returns for how long the message at the front of one of the deployment's queues
-// has been there, in one call, or for the on-demand and the poison queue one for each
-// account; 0 if none is visible. name is the name of a [Queue]. With an error the time is
-// from the accounts that answered.
+// has been there, in one call; 0 if none is visible. name is the name of a [Queue].
 func (c *Client) Waited(ctx context.Context, name string) (time.Duration, error) {
-	var same []*queue.Queue
-	for _, part := range c.accounts {
-		s := part.stores
-		switch name {
-		case c.stores.OnDemand.Name(): // the queues of all accounts together
-			same = append(same, s.OnDemand)
-		case c.stores.Poison.Name():
-			same = append(same, s.Poison)
-		}
-		for _, q := range s.Jobs.All() {
-			if q.Name() == name {
-				same = append(same, q)
-			}
-		}
-	}
-	if len(same) == 0 {
+	queues := append(slices.Clip(c.stores.Jobs.All()), c.stores.OnDemand, c.stores.Poison)
+	i := slices.IndexFunc(queues, func(q *queue.Queue) bool { return q.Name() == name })
+	if i < 0 {
 		return 0, fmt.Errorf("queue %q is none of this deployment", name)
 	}
-	waits, errs := make([]time.Duration, len(same)), make([]error, len(same))
-	var group errgroup.Group
-	for i, q := range same {
-		group.Go(func() error {
-			ctx, cancel := context.WithTimeoutCause(ctx, accountWait, errSilent)
-			defer cancel()
-			waits[i], errs[i] = q.FrontWaited(ctx)
-			return nil
-		})
-	}
-	_ = group.Wait()
-	return slices.Max(waits), c.readable(cmp.Or(errs...), toRead)
+	ctx, cancel := context.WithTimeoutCause(ctx, frontWait, fmt.Errorf("it did not answer within %s", frontWait))
+	defer cancel()
+	waited, err := queues[i].FrontWaited(ctx)
+	return waited, c.readable(err, toRead)
 }
 
 // Queues are the queues of a deployment.
 type Queues struct {
 	Jobs     Queue // jobs for any VM, all of Shards together
-	OnDemand Queue // jobs for VMs of regular priority, in all accounts together
-	Poison   Queue // jobs that were given up, in all accounts together
+	OnDemand Queue // jobs for VMs of regular priority
+	Poison   Queue // jobs that were given up
 
 	// Shards are the queues that the jobs for any VM are on: Jobs alone, unless the
 	// deployment has several. Jobs are put over the first PutOver of them.
 	Shards  []Queue
 	PutOver int
-
-	// Problem is why these may not be all queues: the accounts of the deployment differ
-	// from the accounts that this client was given. Nil if they are.
-	Problem error
 }
 
 // Queue is one storage queue.
@@ -360,59 +335,18 @@ type Queue struct {
 	Messages int
 }
 
-// readShards reads how many queues of jobs the account has.
-func (a *account) readShards(ctx context.Context) error {
-	_, err := a.stores.Jobs.Read(ctx)
+// readShards reads how many queues of jobs there are.
+func (c *Client) readShards(ctx context.Context) error {
+	_, err := c.stores.Jobs.Read(ctx)
 	if queueerror.HasCode(err, queueerror.QueueNotFound) {
 		return nil
 	}
 	return err
 }
 
-// Queues counts the messages on the deployment's queues, in one call for each. With an
-// [*AccountsError] it returns the queues of the accounts that can be read.
+// Queues counts the messages on the deployment's queues, in one call for each.
 func (c *Client) Queues(ctx context.Context) (Queues, error) {
-	parts := make([]Queues, len(c.accounts))
-	err := c.fromEach(ctx, toRead, func(part *account, answers *answers) (err error) {
-		parts[slices.Index(c.accounts, part)], err = part.queues(answers.ctx)
-		return err
-	})
-	if _, some := errors.AsType[*AccountsError](err); err != nil && !some {
-		return Queues{}, err
-	}
-	known, problem := c.known()
-	all := parts[0]
-	if all.Jobs.Name == "" { // the first account cannot be read
-		all.Jobs.Name, all.OnDemand.Name, all.Poison.Name = c.stores.Queue.Name(), c.stores.OnDemand.Name(), c.stores.Poison.Name()
-		all.OnDemand.Exists, all.Poison.Exists = true, true
-	} else {
-		all.Problem = problem
-	}
-	var rest []Queue // that no job is put on
-	all.Shards, rest = slices.Clone(all.Shards[:all.PutOver]), slices.Clone(all.Shards[all.PutOver:])
-	for i, p := range parts[1:] {
-		if p.Jobs.Name == "" {
-			continue // it cannot be read
-		}
-		all.Jobs.Messages += p.Jobs.Messages
-		for _, q := range []struct{ to, from *Queue }{{&all.OnDemand, &p.OnDemand}, {&all.Poison, &p.Poison}} {
-			q.to.Messages += q.from.Messages
-			q.to.Exists = q.to.Exists && q.from.Exists
-		}
-		put := p.PutOver
-		if i+1 >= known.Accounts() {
-			put = 0
-		}
-		all.Shards, rest = append(all.Shards, p.Shards[:put]...), append(rest, p.Shards[put:]...)
-	}
-	all.PutOver = len(all.Shards)
-	all.Shards = append(all.Shards, rest...)
-	return all, err
-}
-
-// queues counts the messages on the queues of the account.
-func (a *account) queues(ctx context.Context) (Queues, error) {
-	s := a.stores
+	s := c.stores
 	var all Queues
 	var main Queue
 	err := count(ctx, []counted{
@@ -431,7 +365,7 @@ func (a *account) queues(ctx context.Context) (Queues, error) {
 		err = count(ctx, others)
 	}
 	if err != nil {
-		return Queues{}, err
+		return Queues{}, c.failure(ctx, err, toRead)
 	}
 	all.Jobs = main
 	for _, q := range all.Shards[1:] {
@@ -447,10 +381,10 @@ type counted struct {
 	to    *Queue
 }
 
-// countsAtOnce is how many queues of one account are counted at once.
+// countsAtOnce is how many queues are counted at once.
 const countsAtOnce = 8
 
-// count counts the messages of queues of one account, some at once.
+// count counts the messages of queues, some at once.
 func count(ctx context.Context, queues []counted) error {
 	errs := make([]error, len(queues))
 	var group errgroup.Group

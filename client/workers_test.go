@@ -122,60 +122,44 @@ func TestHeartbeatContent(t *testing.T) {
 	}
 }
 
-// TestQueuesOfAccounts: queues that no job is put on come last, queues of one purpose exist if all
-// accounts have them, and a queue that cannot be counted is an error.
-func TestQueuesOfAccounts(t *testing.T) {
-	c, servers := setupTwo(t)
-	for i, s := range c.stores.Accounts {
-		shards := queue.NewShards(c.stores.Names.Queue, s.Account.Queue)
-		if err := operate.Resize(t.Context(), shards, 2, 0, func(int) {}); err != nil {
-			t.Fatal(err)
-		}
-		if err := shards.Write(t.Context(), queue.ShardCounts{Put: 2 - i, Taken: 2}); err != nil { // the second is being reduced
-			t.Fatal(err)
-		}
-		if err := shards.At(1).Put(t.Context(), queue.Envelope{ID: "a", Kind: "k"}, 0); err != nil {
-			t.Fatal(err)
-		}
+// TestQueuesInOrder: queues that no job is put on come last, a queue may be missing, and a queue that
+// cannot be counted is an error.
+func TestQueuesInOrder(t *testing.T) {
+	c := setup(t)
+	shards := queue.NewShards(c.stores.Names.Queue, c.stores.Account.Queue)
+	if err := operate.Resize(t.Context(), shards, 2, 0, func(int) {}); err != nil {
+		t.Fatal(err)
+	}
+	if err := shards.Write(t.Context(), queue.ShardCounts{Put: 1, Taken: 2}); err != nil { // the second is being left
+		t.Fatal(err)
+	}
+	if err := shards.At(1).Put(t.Context(), queue.Envelope{ID: "a", Kind: "k"}, 0); err != nil {
+		t.Fatal(err)
 	}
 	q, err := c.Queues(t.Context())
-	want := []Queue{{"spotworker-jobs", true, 0}, {"spotworker-jobs-1", true, 1}, {"second/spotworker-jobs", true, 0},
-		{"second/spotworker-jobs-1", true, 1}}
-	if diff := cmp.Diff(want, q.Shards); err != nil || diff != "" || q.PutOver != 3 || q.Jobs.Messages != 2 {
-		t.Errorf("Queues put over %d of 3 queues with %d of 2 messages, %v (-want +got):\n%s", q.PutOver, q.Jobs.Messages, err, diff)
+	want := []Queue{{"spotworker-jobs", true, 0}, {"spotworker-jobs-1", true, 1}}
+	if diff := cmp.Diff(want, q.Shards); err != nil || diff != "" || q.PutOver != 1 || q.Jobs.Messages != 1 {
+		t.Errorf("Queues put over %d of 1 queues with %d of 1 messages, %v (-want +got):\n%s", q.PutOver, q.Jobs.Messages, err, diff)
 	}
-	fail := func(account string, fault storage.Fault, names ...string) {
-		servers[account].OnCall(func(call storage.Call) storage.Fault {
+	fail := func(fault storage.Fault, names ...string) {
+		c.server.OnCall(func(call storage.Call) storage.Fault {
 			if slices.Contains(names, call.Queue) {
 				return fault
 			}
 			return storage.Fault{}
 		})
 	}
-	fail("second", storage.Fault{Refuse: &storage.Error{Status: 404, Code: "QueueNotFound"}}, c.stores.Names.Poison)
+	fail(storage.Fault{Refuse: &storage.Error{Status: 404, Code: "QueueNotFound"}}, c.stores.Names.Poison)
 	if q, err := c.Queues(t.Context()); err != nil || q.Poison.Exists || !q.OnDemand.Exists {
-		t.Errorf("Queues = %+v, %v, want that an account lacks the poison queue", q, err)
+		t.Errorf("Queues = %+v, %v, want that the poison queue is missing", q, err)
 	}
-	for _, name := range []string{"spotworker-jobs-1", c.stores.Names.OnDemand} {
-		fail("second", refused, name)
-		_, err := c.Queues(t.Context())
-		isPartial(t, "Queues without "+name, err, "second", false)
+	for _, name := range []string{c.stores.Names.Queue, "spotworker-jobs-1", c.stores.Names.OnDemand} {
+		fail(refused, name)
+		if _, err := c.Queues(t.Context()); !errors.Is(err, ErrDenied) {
+			t.Errorf("Queues without %s = %v, want ErrDenied", name, err)
+		}
 	}
-	servers["second"].OnCall(nil)
-	fail("home", refused, c.stores.Names.Queue)
-	q, err = c.Queues(t.Context())
-	isPartial(t, "Queues without the first account", err, "home", false)
-	if q.Jobs.Name != "spotworker-jobs" || q.OnDemand != (Queue{"spotworker-jobs-ondemand", true, 0}) ||
-		q.Poison != (Queue{"spotworker-jobs-poison", true, 0}) || len(q.Shards) != 2 {
-		t.Errorf("Queues = %+v, want all names and the queues of the second account", q)
-	}
-	servers["home"].OnCall(nil)
-	if err := c.stores.Spread.Write(t.Context(), queue.Spread{Names: []string{"home"}, IDs: 1}); err != nil {
-		t.Fatal(err)
-	}
-	if q, err := c.Queues(t.Context()); err != nil || q.PutOver != 2 || len(q.Shards) != 4 {
-		t.Errorf("Queues of jobs in the first account = %+v, %v, want 2 of 4", q, err)
-	}
+	c.server.OnCall(nil)
 	if _, err := c.Waited(t.Context(), "other"); err == nil {
 		t.Error("Waited of another queue gives no error")
 	}

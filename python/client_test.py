@@ -147,13 +147,6 @@ class TestClient(unittest.TestCase):
             with self.subTest(what), self.assertRaises(ValueError):
                 call()
 
-    def test_several_accounts(self):
-        several = spotworker.Client(connection_string=CONNECTION, queue="several-jobs")
-        with self.assertRaisesRegex(spotworker.SeveralAccounts, "jobs1, jobs2"):
-            several.put("echo", 1)
-        with self.assertRaisesRegex(spotworker.SeveralAccounts, "jobs1, jobs2"):
-            several.status("no-such-job")
-
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

@@ -116,75 +116,16 @@ checkProviders() {
     fail "the subscription does not have these providers registered, which takes some minutes: for p in ${missing[*]}; do az provider register --wait --namespace \$p; done"
 }
 
-# checkAccounts: sets recorded to over which storage accounts the jobs are spread by now,
-# which is in the metadata of the queue of jobs in the first of them. The deployment
-# writes that again, and is refused where it would take an account away; a further region
-# only reads it, since its workers must serve the same accounts.
-checkAccounts() {
-  local from account ids id found names number there=false
-  recorded=()
+# checkFirstRegion: a further region works on the first region's storage account, whose queue of
+# jobs has to exist.
+checkFirstRegion() {
+  local from account id
   from=$(written accountGroup ACCOUNT_GROUP) || exit
-  if [ "${from:-$group}" = "$group" ]; then
-    [ "$groupThere" = true ] || return 0
-    from=$group
-  else
-    account=$(written accountName ACCOUNT_NAME) || exit
-  fi
-  # An account of another kind has no queues, and refuses to list them.
-  ids=$(az storage account list --resource-group "$from" --query '[?primaryEndpoints.queue].id' --output tsv) ||
-    fail "cannot find out which storage accounts resource group $from has, for the reason above"
-  for id in $ids; do
-    [ -z "${account:-}" ] || [ "${id##*/}" = "$account" ] || continue
-    found=$(spreadOf "$id") || exit
-    [ "$found" != none ] || continue
-    there=true
-    names=${found%/*} number=${found##*/}
-    [ -n "$names" ] || continue
-    [ -n "$number" ] || number=$(tr ',' '\n' <<<"$names" | grep -c .)
-    checkMoreAccounts "$names" "$number"
-    # shellcheck disable=SC2034 # tools/deploy.sh passes it
-    recorded=("recordedAccounts=$names" "recordedChosenIdsOn=$number")
-    echo "jobs are spread over the storage accounts $names, those with chosen ids over the first $number"
-  done
-  [ "$from" = "$group" ] || [ "$there" = true ] ||
-    fail "there is no storage account $account with a queue $prefix-jobs in resource group $from, on which this region would work: deploy the first region before, and take ACCOUNT_NAME, ACCOUNT_GROUP and PREFIX from it"
-}
-
-# spreadOf ACCOUNT: "accounts/number" as the account's queue of jobs has it, "/" if it has
-# nothing of it, none if there is no such queue. A list of queues may leave metadata out,
-# so it only tells whether there is the queue; any of its pages may be short or empty.
-# Names of metadata come back in the case of the last write; without a number chosen ids
-# are on all accounts.
-spreadOf() {
-  local page next="$1/queueServices/default/queues?api-version=2025-01-01" there=false
-  local -r unread="cannot read over which accounts jobs are spread, for the reason above: without it this deployment could put an id in another account than before, and its job would run twice. Nothing was deployed; run this again"
-  while [ "$there" = false ] && [ -n "$next" ]; do
-    # The first line is the address of the next page, empty on the last.
-    page=$(az rest --method get --url "$next" --query "[nextLink || '', value[].name] | []" --output tsv) || fail "$unread"
-    next=${page%%$'\n'*}
-    ! grep -qx "$prefix-jobs" <<<"$page" || there=true
-  done
-  [ "$there" = true ] || { echo none; return; }
-  az rest --method get --url "$1/queueServices/default/queues/$prefix-jobs?api-version=2025-01-01" --output tsv \
-    --query "join('/', [properties.metadata.accounts || properties.metadata.Accounts || '', properties.metadata.accountids || properties.metadata.Accountids || ''])" ||
-    fail "$unread"
-}
-
-# checkMoreAccounts NAMES NUMBER: fails if moreAccounts in the parameter file would take one
-# of these accounts away, or move chosen ids. The template refuses that too, and what it
-# computes cannot be read here.
-checkMoreAccounts() {
-  local text more putOn chosen spread
-  text=$(sed 's|//.*||' "$parameters" | tr -d '\r' | awk '/^param moreAccounts *=/ { given = 1 } given { all = all " " $0 } given && /}/ { exit } END { print all }')
-  more=$(sed -n "s/.*names: *\[\([a-z0-9', ]*\)\].*/\1/p" <<<"$text" | tr -cs 'a-z0-9\n' ',' | sed 's/^,*//; s/,*$//')
-  putOn=$(sed -n 's/.*putOn: *\([0-9]*\).*/\1/p' <<<"$text")
-  chosen=$(sed -n 's/.*chosenIdsOn: *\([0-9]*\).*/\1/p' <<<"$text")
-  [ -z "$text" ] || { [ -n "$more" ] && [ -n "$putOn" ] && [ -n "$chosen" ]; } || return 0
-  spread=$(cut -d, -f "1-${putOn:-1}" <<<"${1%%,*}${more:+,$more}")
-  [[ "$spread," == "$1,"* ]] ||
-    fail "jobs are spread over the storage accounts $1, and moreAccounts in $parameters makes that $spread: workers of this deployment would leave jobs of the others alone. Accounts can be added behind these, and neither removed nor reordered: give the same names and putOn. Nothing was deployed"
-  [ "${chosen:-1}" = "$2" ] ||
-    fail "jobs with chosen ids are put on the first $2 of the storage accounts $1, and chosenIdsOn in $parameters is ${chosen:-1}: an id that is put again could run twice. Set chosenIdsOn of moreAccounts to $2. Nothing was deployed"
+  [ "${from:-$group}" != "$group" ] || return 0
+  account=$(written accountName ACCOUNT_NAME) || exit
+  id=$(az storage account show --resource-group "$from" --name "$account" --query id --output tsv) &&
+    az rest --method get --url "$id/queueServices/default/queues/$prefix-jobs?api-version=2025-01-01" --output none ||
+    fail "cannot find queue $prefix-jobs in storage account $account of resource group $from, on which this region would work, for the reason above: deploy the first region before, and take ACCOUNT_NAME, ACCOUNT_GROUP and PREFIX from it"
 }
 
 # checkRate: sets rate to the evictions that workers are to expect, in percent an

@@ -34,7 +34,6 @@ place=${CONFIGURATION_IN:-Blob}
 export APPLICATION_VERSION=${APPLICATION_VERSION:-1.0.0}
 
 mode=ask
-recorded=()
 case "${1:-}" in
   '') ;;
   --yes | --what-if | --dry-run) mode=${1#--} ;;
@@ -104,7 +103,6 @@ target() {
     --parameters "stage=$1" "location=$location" "prefix=$prefix" "operatorKind=${OPERATOR_KIND:-User}")
   [ "${rate:-0}" = 0 ] || what+=("evictionRate=$rate")
   [ "$place" = Blob ] || what+=("configurationIn=$place")
-  what+=(${recorded[@]+"${recorded[@]}"})
   what+=("${@:2}")
 }
 
@@ -276,7 +274,7 @@ else
   checkProviders
   checkSizes
   checkRate
-  checkAccounts
+  checkFirstRegion
   confirm "Deploy to this subscription?"
 fi
 

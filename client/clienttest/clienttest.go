@@ -107,7 +107,7 @@ func work(server *storage.Server, kinds job.Kinds, log *slog.Logger) (stop func(
 	s.Control = nil // no operator is emulated
 	w, err := worker.New(worker.Config{
 		Settings: delivery.Settings{
-			Accounts: []*deployment.Stores{s}, Kinds: kinds, Log: log,
+			Stores: s, Kinds: kinds, Log: log,
 		},
 		Concurrency: concurrency, Host: "clienttest", Program: "clienttest",
 	})

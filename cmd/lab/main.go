@@ -34,8 +34,8 @@ type flags struct {
 	Up       upCommand        `cmd:"" help:"Run a local Azure until Ctrl-C, for workers and producers that you start."`
 	Evict    evictCommand     `cmd:"" help:"Announce the eviction of a VM of lab up, with 30 s of notice."`
 	Withdraw withdrawCommand  `cmd:"" help:"Withdraw the eviction of a VM of lab up."`
-	Stop     stopCommand      `cmd:"" help:"Let a storage account of lab up answer no call, as in an outage."`
-	Start    startCommand     `cmd:"" help:"Let a storage account of lab up that was stopped answer again."`
+	Stop     stopCommand      `cmd:"" help:"Let the storage account of lab up answer no call, as in an outage."`
+	Start    startCommand     `cmd:"" help:"Let the storage account of lab up answer again."`
 	IMDS     imdsCommand      `cmd:"" name:"imds" help:"${about_imds}"`
 	Version  kong.VersionFlag `help:"Print the version and exit."`
 

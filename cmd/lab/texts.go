@@ -50,5 +50,5 @@ var texts = cli.Texts{
 	"about_up_flexible": "A scale set of Flexible orchestration, as in infra/bicep: each VM is a resource of its own, for az " +
 		"vm instead of az vmss.",
 	"about_up_throttle": "Messages a second that each queue takes before it refuses calls with 503, as Azure does at 2000; " +
-		"each account then takes Azure's 20000 requests a second. 0 is no limit.",
+		"the account then takes Azure's 20000 requests a second. 0 is no limit.",
 }

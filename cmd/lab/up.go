@@ -17,7 +17,6 @@ import (
 type upCommand struct {
 	VMs           int           `name:"vms" help:"VMs at first." default:"2"`
 	Flexible      bool          `help:"${about_up_flexible}"`
-	Accounts      int           `help:"Storage accounts that jobs are spread over, 1 to 16." default:"1"`
 	Identity      bool          `help:"Storage over TLS that accepts tokens of the VMs' managed identity, instead of a key."`
 	BlobPort      int           `help:"Port of the blob service; 0 is a free one." default:"10000"`
 	QueuePort     int           `help:"Port of the queue service; 0 is a free one." default:"10001"`
@@ -61,7 +60,7 @@ func (u *upCommand) config() up.Config {
 	c := up.DefaultConfig()
 	c.VMs, c.Local.Identity, c.Files, c.JobTime = u.VMs, u.Identity, u.Files, u.JobTime
 	c.Local.BlobPort, c.Local.QueuePort, c.Local.MetadataPort, c.Local.ManagerPort = u.BlobPort, u.QueuePort, u.MetadataPort, u.ARMPort
-	c.Local.Accounts, c.Local.Latency, c.Local.Throttle = u.Accounts, u.Latency, u.Throttle
+	c.Local.Latency, c.Local.Throttle = u.Latency, u.Throttle
 	c.Flexible, c.EvictionDelay, c.Web = u.Flexible, u.EvictionDelay, u.Web
 	return c
 }
@@ -76,17 +75,17 @@ type order struct {
 // useJSON implements [inJSON].
 func (o *order) useJSON() { o.json = true }
 
-// send sends an order for a VM or an account to lab up, and prints the answer.
-func (o *order) send(ctx context.Context, stdout io.Writer, do func(context.Context, int, string) (string, error), name string) error {
+// send sends an order to lab up, and prints the answer. vm is empty for an order about storage.
+func (o *order) send(stdout io.Writer, vm string, do func(metadataPort int) (string, error)) error {
 	if o.MetadataPort < 1 || o.MetadataPort > 65535 {
 		return configError(errNoPort)
 	}
-	said, err := do(ctx, o.MetadataPort, name)
+	said, err := do(o.MetadataPort)
 	if err != nil {
 		return err
 	}
 	if o.json {
-		line, err := cli.JSONLine(map[string]string{"name": name, "text": said})
+		line, err := cli.JSONLine(answerLine{Name: vm, Text: said})
 		if err != nil {
 			return err
 		}
@@ -94,6 +93,12 @@ func (o *order) send(ctx context.Context, stdout io.Writer, do func(context.Cont
 	}
 	_, err = fmt.Fprintln(stdout, said)
 	return err
+}
+
+// answerLine is an answer of lab up, in the JSON output.
+type answerLine struct {
+	Name string `json:"name,omitempty"` // of the VM
+	Text string `json:"text"`
 }
 
 // vmOrder are the arguments of lab evict and lab withdraw.
@@ -106,32 +111,26 @@ type vmOrder struct {
 type evictCommand struct{ vmOrder }
 
 func (c *evictCommand) run(ctx context.Context, stdout io.Writer) error {
-	return c.send(ctx, stdout, up.Evict, c.VM)
+	return c.send(stdout, c.VM, func(port int) (string, error) { return up.Evict(ctx, port, c.VM) })
 }
 
 // withdrawCommand is lab withdraw.
 type withdrawCommand struct{ vmOrder }
 
 func (c *withdrawCommand) run(ctx context.Context, stdout io.Writer) error {
-	return c.send(ctx, stdout, up.Withdraw, c.VM)
-}
-
-// accountOrder are the arguments of lab stop and lab start.
-type accountOrder struct {
-	Account string `arg:"" help:"Name of the storage account: devstoreaccount1, and with --accounts devstoreaccount2 and so on."`
-	order
+	return c.send(stdout, c.VM, func(port int) (string, error) { return up.Withdraw(ctx, port, c.VM) })
 }
 
 // stopCommand is lab stop.
-type stopCommand struct{ accountOrder }
+type stopCommand struct{ order }
 
 func (c *stopCommand) run(ctx context.Context, stdout io.Writer) error {
-	return c.send(ctx, stdout, up.StopAccount, c.Account)
+	return c.send(stdout, "", func(port int) (string, error) { return up.Stop(ctx, port) })
 }
 
 // startCommand is lab start.
-type startCommand struct{ accountOrder }
+type startCommand struct{ order }
 
 func (c *startCommand) run(ctx context.Context, stdout io.Writer) error {
-	return c.send(ctx, stdout, up.StartAccount, c.Account)
+	return c.send(stdout, "", func(port int) (string, error) { return up.Start(ctx, port) })
 }

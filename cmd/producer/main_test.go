@@ -20,7 +20,6 @@ import (
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
-	"github.com/spotworker/spotworker/internal/operate"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/storage/azure"
 	"github.com/spotworker/spotworker/internal/storage/deployment"
@@ -74,7 +73,6 @@ func TestScripts(t *testing.T) {
 			"calls":    calls,
 			"record":   record,
 			"commit":   commit,
-			"further":  further,
 			"away":     away,
 			"readonly": readonly,
 		},
@@ -162,28 +160,7 @@ func record(ts *testscript.TestScript, _ bool, args []string) {
 	put(ts, "spotworker-jobs", jobid.Path(args[0]), body, metadata)
 }
 
-// further NAME VARIABLE makes another storage account, over which jobs are spread too, and
-// sets VARIABLE to its connection string.
-func further(ts *testscript.TestScript, _ bool, args []string) {
-	w, ctx := worldOf(ts), context.Background()
-	more := storage.New(storage.Options{Account: args[0]})
-	connectionString, err := more.Listen(storage.Addresses{})
-	ts.Check(err)
-	ts.Defer(func() { ts.Check(more.Close()) })
-	ts.Setenv(args[1], connectionString)
-	names, err := azure.NamesFor(azure.DefaultPrefix, "")
-	ts.Check(err)
-	var accounts []*azure.Account
-	for _, server := range []*storage.Server{w.server, more} {
-		account, err := azure.Connect(azure.AccountConfig{ConnectionString: server.ConnectionString(), Transport: server.Transport()})
-		ts.Check(err)
-		accounts = append(accounts, account)
-	}
-	_, err = operate.SpreadOver(ctx, deployment.Join(accounts, names), 2, false)
-	ts.Check(err)
-}
-
-// away OPERATION... makes the first account answer nothing but 500 to these operations; with
+// away OPERATION... makes the account answer nothing but 500 to these operations; with
 // "!" it answers again.
 func away(ts *testscript.TestScript, neg bool, args []string) {
 	worldOf(ts).server.OnCall(func(c storage.Call) storage.Fault {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/cli/clientflags"
-	"github.com/spotworker/spotworker/internal/operate/actions"
 	"github.com/spotworker/spotworker/internal/producer"
 )
 
@@ -80,10 +79,6 @@ func (s *session) open(ctx context.Context) (*client.Client, error) {
 	if ctx.Err() != nil {
 		return nil, errNothingYet
 	}
-	if some, ok := errors.AsType[*client.AccountsError](err); ok {
-		s.report.note("%s", actions.AccountsUnusable(some))
-		err = nil
-	}
 	return c, err
 }
 
@@ -94,7 +89,7 @@ func (s *session) checkAccess(ctx context.Context, c *client.Client) error {
 	if denied, ok := errors.AsType[*client.DeniedError](err); ok && denied.Role != "" {
 		return nil
 	}
-	if _, partly := errors.AsType[*client.AccountsError](err); err != nil && !partly {
+	if err != nil {
 		return err
 	}
 	q := queues.Jobs
@@ -104,7 +99,7 @@ func (s *session) checkAccess(ctx context.Context, c *client.Client) error {
 	if !q.Exists {
 		s.report.note("queue %s does not exist yet; it would be created", q.Name)
 	}
-	return err // of some accounts
+	return nil
 }
 
 // options returns the settings of a run that reports to the session. With check it reads

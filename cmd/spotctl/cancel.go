@@ -39,16 +39,14 @@ be started again, and its id cannot be used for another job while its record is 
 A job that no worker has claimed yet has no record, unless it is in a group: it is a message on the
 queue. The service shows the 32 messages at the front and the number of all. If the job's is among
 them, it is cancelled. Otherwise there is no such job, or it waits behind them: nothing is written,
-and the exit code is 1. With --bar such an id gets a cancelled record, with several accounts in
-those whose queues leave the question open: no worker starts the job if it waits. If there is no
-such job, the id cannot be used while that record is kept. With --known an id without a record is
-left alone.
+and the exit code is 1. With --bar such an id gets a cancelled record: no worker starts the job if it
+waits. If there is no such job, the id cannot be used while that record is kept. With --known an id
+without a record is left alone.
 
 With filters in place of ids all jobs that match and have not ended are cancelled, after a question
 that counts them: they are found in one listing of the records. Only a group has all its jobs there:
 other jobs that wait for their first worker are not selected. If a job is put in the group meanwhile,
-the exit code is 1, and the command can be repeated. If an account does not answer, the jobs in the
-others are cancelled, the account is named, and the exit code is 1.
+the exit code is 1, and the command can be repeated.
 
 A job that is done stays done. One that was given up is for "spotctl poison". Workers of versions
 before this command stop a running job at its next checkpoint. After an interruption the command can
@@ -138,10 +136,10 @@ func (c *cancelCommand) runFiltered(ctx context.Context, s *session) error {
 		return err
 	}
 	sum, err := c.cancel(within, s, deployment, m.IDs)
-	if err = sum.Outcome(ctx, err); err == nil && c.Group != "" && m.Unread == nil {
+	if err = sum.Outcome(ctx, err); err == nil && c.Group != "" {
 		err = c.checkAgain(within, s, deployment)
 	}
-	return s.printer.summary(&sum, &sum.Error, errors.Join(err, m.Unread))
+	return s.printer.summary(&sum, &sum.Error, err)
 }
 
 // nothing is the end of a run whose filters match no job that has not ended.

@@ -16,8 +16,7 @@ import (
 // leaves their records as a worker does.
 func groupPut(ts *testscript.TestScript, _ bool, args []string) {
 	w, ctx := worldOf(ts), context.Background()
-	c, err := client.Open(client.Options{ConnectionString: ts.Getenv("AZURE_STORAGE_CONNECTION_STRING"),
-		MoreConnectionStrings: strings.Fields(ts.Getenv("SPOTWORKER_MORE_CONNECTION_STRINGS"))})
+	c, err := client.Open(client.Options{ConnectionString: ts.Getenv("AZURE_STORAGE_CONNECTION_STRING")})
 	ts.Check(err)
 	for _, id := range args[3:] {
 		_, err := c.Put(ctx, client.Spec{ID: id, Kind: args[1], Group: args[0]})

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,16 +76,16 @@ func (c *jobsCommand) run(ctx context.Context, s *session) error {
 	}
 	ctx, cancel := withTimeout(ctx, c.Timeout)
 	defer cancel()
-	jobs, unread, err := s.find(ctx, deployment, &c.selection)
+	jobs, err := s.find(ctx, deployment, &c.selection)
 	if err != nil {
 		return err
 	}
-	if c.Group != "" && len(jobs) == 0 && unread == nil {
+	if c.Group != "" && len(jobs) == 0 {
 		if _, err := deployment.Group(ctx, c.Group); err != nil {
 			return err
 		}
 	}
-	return cmp.Or(c.print(s.printer, jobs), unread)
+	return c.print(s.printer, jobs)
 }
 
 // print prints the selected jobs, or how many there are.
@@ -166,25 +165,24 @@ func (p *printer) jobCounts(jobs []client.Job) error {
 // jobStatuses are the values of --status.
 const jobStatuses = "open,running,done,poison,cancelled,unknown"
 
-// find returns the selected jobs. unread is not nil if the jobs of some accounts are
-// missing.
-func (s *session) find(ctx context.Context, deployment *client.Client, f *selection) (jobs []client.Job, unread, err error) {
+// find returns the selected jobs.
+func (s *session) find(ctx context.Context, deployment *client.Client, f *selection) (jobs []client.Job, err error) {
 	filter, has, err := f.filter()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	skipped := 0
 	filter.Skipped = func(string) { skipped++ }
 	defer func() { s.printer.skipped(skipped) }()
 	for j, err := range deployment.List(ctx, filter) {
-		switch unread, err = someUnread(err); {
-		case err != nil:
-			return nil, nil, err
-		case unread == nil && has(j):
+		if err != nil {
+			return nil, err
+		}
+		if has(j) {
 			jobs = append(jobs, j)
 		}
 	}
-	return jobs, unread, nil
+	return jobs, nil
 }
 
 // skipped notes how many blobs in the container of records are no records.
@@ -192,15 +190,6 @@ func (p *printer) skipped(blobs int) {
 	if blobs > 0 {
 		p.note("skipped: %d blobs in the container of records, because their names are not those of records", blobs)
 	}
-}
-
-// someUnread returns an error that means that some storage accounts could not be read
-// apart from others: the data of the other accounts is shown, and the command ends with it.
-func someUnread(err error) (unread, other error) {
-	if some, ok := errors.AsType[*client.AccountsError](err); ok {
-		return fmt.Errorf("%w; what is shown is without it", some), nil
-	}
-	return nil, err
 }
 
 // jobs prints a list of jobs.

@@ -79,12 +79,10 @@ type flags struct {
 
 	Shards shardsCommand `cmd:"" help:"Show the queues that jobs are spread over, or set how many there are."`
 
-	Accounts accountsCommand `cmd:"" help:"Show the storage accounts that jobs are spread over, or set how many there are."`
-
 	Prices pricesCommand `cmd:"" help:"Show what VMs cost in some regions, now and in the last 90 days, and how often they are evicted."`
 	Cost   costCommand   `cmd:"" help:"Sum what jobs have cost, by kind and by day."`
 	Plan   planCommand   `cmd:"" help:"Rank VM sizes and regions by what a useful hour costs, or compare what is deployed with now."`
-	Size   sizeCommand   `cmd:"" help:"Calculate how many VMs, queues and accounts a stream of jobs needs."`
+	Size   sizeCommand   `cmd:"" help:"Calculate how many VMs, queues and deployments a stream of jobs needs."`
 
 	Clean cleanCommand `cmd:"" help:"Remove old jobs that are done or cancelled, with results, logs and outputs."`
 
@@ -158,7 +156,7 @@ func main() {
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	var f flags
 	vars := costs.Vars()
-	vars["most_shards"], vars["most_accounts"] = strconv.Itoa(queue.MaxShards), strconv.Itoa(queue.MaxAccounts)
+	vars["most_shards"] = strconv.Itoa(queue.MaxShards)
 	vars["unasked"], vars["least_days"] = strconv.Itoa(cancelUnasked), strconv.Itoa(leastDays)
 	vars["job_orders"], vars["job_statuses"] = overview.OrderNames, jobStatuses
 	program := cli.Program{Name: "spotctl", Description: description, Version: version, Vars: vars}

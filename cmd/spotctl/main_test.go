@@ -37,10 +37,9 @@ func TestMain(m *testing.M) {
 
 // world is the environment of one script beside its files: a storage account on loopback.
 type world struct {
-	server  *storage.Server
-	stores  *deployment.Stores
-	further []*storage.Server
-	beats   *heartbeats
+	server *storage.Server
+	stores *deployment.Stores
+	beats  *heartbeats
 }
 
 // TestScripts runs the command line against a storage account of each script's
@@ -57,10 +56,8 @@ func TestScripts(t *testing.T) {
 			stop := w.beats.keep()
 			env.Defer(func() {
 				stop()
-				for _, server := range append(w.further, w.server) {
-					if err := server.Close(); err != nil {
-						t.Errorf("close the storage account: %v", err)
-					}
+				if err := w.server.Close(); err != nil {
+					t.Errorf("close the storage account: %v", err)
 				}
 			})
 			env.Values["world"] = w
@@ -80,9 +77,6 @@ func TestScripts(t *testing.T) {
 			"takes":     takes,
 			"lacks":     lacks,
 			"putOn":     putOn,
-			"putIn":     putIn,
-			"further":   further,
-			"outage":    outage,
 			"metadata":  metadata,
 			"steered":   steered,
 			"control":   controlDocument,
@@ -360,45 +354,6 @@ func putOn(ts *testscript.TestScript, _ bool, args []string) {
 // put ID puts a job on the queue, as a producer does.
 func put(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(worldOf(ts).stores.Queue.Put(context.Background(), queue.Envelope{ID: args[0], Kind: "resize"}, 0))
-}
-
-// further NAME VARIABLE makes another storage account, and sets VARIABLE to its connection
-// string.
-func further(ts *testscript.TestScript, _ bool, args []string) {
-	w := worldOf(ts)
-	server := storage.New(storage.Options{Account: args[0]})
-	w.further = append(w.further, server)
-	connectionString, err := server.Listen(storage.Addresses{})
-	ts.Check(err)
-	ts.Setenv(args[1], connectionString)
-}
-
-// putIn N ID puts a job in the further account N, from 1.
-func putIn(ts *testscript.TestScript, _ bool, args []string) {
-	n, err := strconv.Atoi(args[0])
-	ts.Check(err)
-	server := worldOf(ts).further[n-1]
-	account, err := azure.Connect(azure.AccountConfig{ConnectionString: server.ConnectionString(), Transport: server.Transport()})
-	ts.Check(err)
-	names, err := azure.NamesFor("spotworker", "")
-	ts.Check(err)
-	ts.Check(deployment.StoresOf(account, names).Queue.Put(context.Background(), queue.Envelope{ID: args[1], Kind: "resize"}, 0))
-}
-
-// outage N lets the further account N refuse all calls, or with 0 the first account.
-// "! outage" lets it answer again.
-func outage(ts *testscript.TestScript, neg bool, args []string) {
-	n, err := strconv.Atoi(args[0])
-	ts.Check(err)
-	w := worldOf(ts)
-	server := append([]*storage.Server{w.server}, w.further...)[n]
-	if neg {
-		server.OnCall(nil)
-		return
-	}
-	server.OnCall(func(storage.Call) storage.Fault {
-		return storage.Fault{Refuse: &storage.Error{Status: 403, Code: "AuthorizationFailure"}}
-	})
 }
 
 // text TEXT puts any text on the poison queue.

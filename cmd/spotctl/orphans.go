@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,11 +48,10 @@ func (*orphansListCommand) Help() string { return orphansHelp + " Nothing is cha
 
 func (c *orphansListCommand) run(ctx context.Context, s *session) error {
 	_, report, err := s.findOrphans(ctx, c.idleFlag)
-	unread, err := someUnread(err)
 	if err != nil {
 		return err
 	}
-	return cmp.Or(s.printer.printOrphans(report), unread)
+	return s.printer.printOrphans(report)
 }
 
 // orphansRequeueCommand puts new messages for orphans.
@@ -96,12 +94,8 @@ func (c *orphansRequeueCommand) run(ctx context.Context, s *session) error {
 		return err
 	}
 	deployment, report, err := s.findOrphans(ctx, c.idleFlag)
-	unread, err := someUnread(err)
 	if err != nil {
 		return err
-	}
-	if unread != nil {
-		unread = fmt.Errorf("%w: repeat the command when it answers", unread)
 	}
 	chosen, missing := c.choose(report.Jobs)
 	options, err := c.options(s.printer.in)
@@ -118,7 +112,7 @@ func (c *orphansRequeueCommand) run(ctx context.Context, s *session) error {
 			return err
 		}
 	}
-	return s.printer.requeued(&sum, report, cmp.Or(err, unread))
+	return s.printer.requeued(&sum, report, err)
 }
 
 // choose returns the selected orphans, and the ids that match none.

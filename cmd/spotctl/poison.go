@@ -187,12 +187,8 @@ func (c *purgeCommand) run(ctx context.Context, s *session) error {
 				"give --yes too")}
 		}
 		_, about, err := deployment.PeekPoison(within)
-		unread, err := someUnread(err)
 		if err != nil {
 			return err
-		}
-		if unread != nil {
-			s.printer.note("%v", unread)
 		}
 		which := "all of"
 		if selection.Filter != (client.PoisonFilter{}) {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,7 +43,6 @@ func (c *listCommand) run(ctx context.Context, s *session) error {
 	ctx, cancel := withTimeout(ctx, c.Timeout)
 	defer cancel()
 	messages, about, err := c.read(ctx, deployment)
-	unread, err := someUnread(err)
 	if err != nil {
 		return err
 	}
@@ -56,10 +54,10 @@ func (c *listCommand) run(ctx context.Context, s *session) error {
 		err = s.printer.poisonList(messages)
 	}
 	if err != nil || s.printer.json {
-		return cmp.Or(err, unread)
+		return err
 	}
 	switch {
-	case seen == 0 && about == 0 && unread == nil:
+	case seen == 0 && about == 0:
 		s.printer.note("the poison queue is empty")
 	case seen > 0 && len(messages) == 0:
 		s.printer.note("none of %d messages matches", seen)
@@ -71,7 +69,7 @@ func (c *listCommand) run(ctx context.Context, s *session) error {
 	default:
 		s.printer.note("these are from %d of about %d messages; --all reads the others too", seen, about)
 	}
-	return unread
+	return nil
 }
 
 // read returns the messages at the front, or all, and about how many there are.

@@ -344,7 +344,6 @@ type outputLine struct {
 	Size        int64  `json:"size"`
 	SHA256      string `json:"sha256"`
 	ContentType string `json:"content_type"`
-	Account     string `json:"account,omitempty"` // as inputs name it; empty for the first of the deployment
 	Container   string `json:"container"`
 	Blob        string `json:"blob"`
 	ETag        string `json:"etag"`
@@ -354,7 +353,7 @@ type outputLine struct {
 func (p *printer) outputs(all []client.Output) error {
 	if p.json {
 		for _, o := range all {
-			if err := p.line(outputLine{o.Path, o.Size, o.SHA256, o.ContentType, o.Account, o.Container, o.Blob, o.ETag}); err != nil {
+			if err := p.line(outputLine{o.Path, o.Size, o.SHA256, o.ContentType, o.Container, o.Blob, o.ETag}); err != nil {
 				return err
 			}
 		}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,8 +12,6 @@ import (
 	"github.com/spotworker/spotworker/internal/operate"
 	"github.com/spotworker/spotworker/internal/overview"
 	"github.com/spotworker/spotworker/internal/queue"
-	"github.com/spotworker/spotworker/internal/storage/azure"
-	"github.com/spotworker/spotworker/internal/storage/deployment"
 	"github.com/spotworker/spotworker/internal/text/plaintext"
 )
 
@@ -48,7 +45,7 @@ type shardLine struct {
 	Name     string `json:"name"`
 	Exists   bool   `json:"exists"`
 	Messages int    `json:"messages"` // about
-	Put      *bool  `json:"put"`      // jobs are put on it; null if the first account could not be read
+	Put      bool   `json:"put"`      // jobs are put on it
 	Workers  *int   `json:"workers"`  // alive, that take from it; null if they could not be read
 }
 
@@ -67,24 +64,18 @@ func (c *shardsCommand) run(ctx context.Context, s *session) error {
 		return err
 	}
 	queues, err := deployment.Queues(ctx)
-	unread, err := someUnread(err)
 	if err != nil {
 		return err
 	}
 	workers, workersErr := overview.Workers(ctx, deployment)
-	first := s.flags.Names().Queue // of the account that has the number of accounts
-	putKnown := slices.ContainsFunc(queues.Shards, func(q client.Queue) bool { return q.Name == first })
 	if !s.printer.json {
 		if workersErr != nil {
 			s.printer.note("workers not read: %v", workersErr)
 		}
-		return cmp.Or(s.printer.shards(queues, workers, workersErr == nil, putKnown), unread)
+		return s.printer.shards(queues, workers, workersErr == nil)
 	}
 	for i, q := range queues.Shards {
-		l := shardLine{Name: q.Name, Exists: q.Exists, Messages: q.Messages}
-		if putKnown {
-			l.Put = new(i < queues.PutOver)
-		}
+		l := shardLine{Name: q.Name, Exists: q.Exists, Messages: q.Messages, Put: i < queues.PutOver}
 		if workersErr == nil {
 			l.Workers = new(takers(workers, q.Name))
 		}
@@ -92,7 +83,7 @@ func (c *shardsCommand) run(ctx context.Context, s *session) error {
 			return err
 		}
 	}
-	return unread
+	return nil
 }
 
 // takers counts the workers that are alive and take from a queue.
@@ -106,7 +97,7 @@ func takers(workers []client.Worker, name string) (n int) {
 }
 
 // shards prints the queues of jobs.
-func (p *printer) shards(queues client.Queues, workers []client.Worker, known, putKnown bool) error {
+func (p *printer) shards(queues client.Queues, workers []client.Worker, known bool) error {
 	t := p.table()
 	fmt.Fprintf(t, "QUEUE\tMESSAGES\tJOBS ARE PUT\tWORKERS\n")
 	for i, q := range queues.Shards {
@@ -114,10 +105,7 @@ func (p *printer) shards(queues client.Queues, workers []client.Worker, known, p
 		if !q.Exists {
 			messages = "does not exist"
 		}
-		switch {
-		case !putKnown:
-			put = "?"
-		case i >= queues.PutOver:
+		if i >= queues.PutOver {
 			put = "no"
 		}
 		if known {
@@ -134,41 +122,20 @@ func (c *shardsCommand) resize(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	var failed []error
-	for _, in := range stores.Accounts { // as many in each account
-		if err := c.resizeIn(ctx, s, in, len(stores.Accounts) > 1); err != nil {
-			failed = append(failed, err)
-		}
-	}
-	if len(failed) > 0 {
-		err := failed[0]
-		for _, other := range failed[1:] {
-			err = fmt.Errorf("%w; %w", err, other)
-		}
-		if len(failed) < len(stores.Accounts) {
-			err = fmt.Errorf("%w; the other accounts have %d, and no job is lost: repeat the command to finish", err, c.Number)
-		}
-		return err
-	}
-	s.printer.note("jobs are put over %d queues and taken from %d; workers and producers that run follow within 75 s",
-		stores.Jobs.Counts().Put, stores.Jobs.Counts().Taken)
-	return nil
-}
-
-// resizeIn changes the number of queues in one account, perhaps of several.
-func (c *shardsCommand) resizeIn(ctx context.Context, s *session, in *deployment.Stores, several bool) error {
 	last := -1
-	err := operate.Resize(ctx, in.Jobs, c.Number, c.Wait, func(messages int) {
+	err = operate.Resize(ctx, stores.Jobs, c.Number, c.Wait, func(messages int) {
 		if messages != last {
 			s.printer.note("waiting until the queues that are left have been empty for 75 s: about %d messages", messages)
 		}
 		last = messages
 	})
-	if errors.Is(err, operate.ErrShardsInUse) {
-		err = fmt.Errorf("%w, or had within the last 75 s; no job is lost, repeat the command to finish", err)
+	switch {
+	case errors.Is(err, operate.ErrShardsInUse):
+		return fmt.Errorf("%w, or had within the last 75 s; no job is lost, repeat the command to finish", err)
+	case err != nil:
+		return err
 	}
-	if err != nil && several {
-		return fmt.Errorf("storage account %s: %s", in.Account.Name(), azure.Explain(err))
-	}
-	return err
+	s.printer.note("jobs are put over %d queues and taken from %d; workers and producers that run follow within 75 s",
+		stores.Jobs.Counts().Put, stores.Jobs.Counts().Taken)
+	return nil
 }

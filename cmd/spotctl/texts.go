@@ -16,10 +16,6 @@ func (*flags) HelpTexts() cli.Texts {
 
 // texts are the help texts that are too long for the tags of flags and commands.
 var texts = cli.Texts{
-	"about_accounts_number": "Spread jobs over so many of the given accounts from now on, the first included, 1 to " +
-		"${most_accounts}. Without it nothing is changed.",
-	"about_accounts_chosen_ids": "Spread jobs with chosen ids too, although the deployment has or had jobs. An id that was put before " +
-		"and is put again then may run a second time.",
 	"about_cancel_bar": "Give an id a cancelled record also if the job was not seen, so that no worker starts it if it waits. " +
 		"Without such a job, the id cannot be used while that record is kept.",
 	"about_clean_days": "Only jobs whose record was not written for this time, at least ${least_days}d. A number " +

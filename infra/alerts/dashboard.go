@@ -86,12 +86,6 @@ func Dashboard() []Row { //nolint:funlen // a table
 			{"Calls that fail", "ops", false, true,
 				[]Query{{`sum by (status) (rate(spotworker_storage_calls_total{status=~"denied|throttled|5xx|unanswered"}` + window + `))`,
 					"{{status}}"}}},
-			{"Calls that fail, by account", "ops", false, true,
-				[]Query{{`sum by (account, status) (rate(spotworker_account_calls_total{status=~"denied|throttled|5xx|unanswered"}` + window + `))`,
-					"{{account}}: {{status}}"}}},
-			{"Share of time without an account", "percentunit", false, false,
-				[]Query{{`sum by (account) (rate(spotworker_account_unreachable_seconds_total` + window + `)) / scalar(count(spotworker_build_info))`,
-					"{{account}}"}}},
 			{"Latency, 99 %", "s", false, false, []Query{{quantile("0.99", "spotworker_storage_call_duration_seconds", ", service"),
 				"{{service}}"}}},
 			{"Share of time without storage, or blind to evictions", "percentunit", false, false, []Query{

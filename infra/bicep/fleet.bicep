@@ -11,7 +11,6 @@ import {
   configurationPlaceType
   dataContainerType
   imageType
-  moreAccountsType
   outboundType
   packageCommandsType
   principalKindType
@@ -174,17 +173,6 @@ param queueShards int = 1
 @maxValue(16)
 param queueShardsTaken int = queueShards
 
-@description('Storage accounts for jobs beside the first, where the calls that one account takes are not enough: docs/deploy.md. Null for none.')
-param moreAccounts moreAccountsType?
-
-@description('Over which storage accounts jobs are spread now, as the queue of jobs has it; tools/deploy.sh reads it. A deployment that would take one of them away is refused.')
-param recordedAccounts string = ''
-
-@description('Over how many of them jobs with chosen ids are spread now. A deployment that would change it is refused, since ids that are put again could run twice.')
-@minValue(0)
-@maxValue(16)
-param recordedChosenIdsOn int = 0
-
 // Log and alerts.
 
 @description('Whether the workers\' log is collected and alerts are set. With outbound StorageOnly there is the alert on evictions alone.')
@@ -237,9 +225,6 @@ module foundation 'modules/foundation.bicep' = {
     evictionRate: evictionRate
     queueShards: queueShards
     queueShardsTaken: queueShardsTaken
-    moreAccounts: moreAccounts
-    recordedAccounts: recordedAccounts
-    recordedChosenIdsOn: recordedChosenIdsOn
     workerSettings: workerSettings
     monitoring: monitoring
     logStorage: logStorage
@@ -278,9 +263,6 @@ module fleet 'modules/fleet.bicep' = if (stage == 'Workers') {
 
 @description('Name of the storage account, for --account.')
 output accountName string = accountName
-
-@description('Names of the storage accounts beside the first, for --more-account, in their order.')
-output moreAccountNames string[] = foundation.outputs.moreAccountNames
 
 @description('Folder in that container.')
 output packagesFolder string = foundation.outputs.packagesFolder

@@ -7,7 +7,6 @@ import {
   configurationPlaceType
   dataContainerType
   imageType
-  moreAccountsType
   operatingSystemType
   outboundType
   packageCommandsType
@@ -233,19 +232,8 @@ param queueShards int = 1
 @maxValue(16)
 param queueShardsTaken int = queueShards
 
-@description('Storage accounts for jobs beside the first, where the calls that one account takes are not enough: docs/deploy.md. Null for none.')
-param moreAccounts moreAccountsType?
-
-@description('Over which storage accounts jobs are spread now, as the queue of jobs has it; tools/deploy.sh reads it. A deployment that would take one of them away is refused.')
-param recordedAccounts string = ''
-
-@description('Over how many of them jobs with chosen ids are spread now. A deployment that would change it is refused, since ids that are put again could run twice.')
-@minValue(0)
-@maxValue(16)
-param recordedChosenIdsOn int = 0
-
-// Autoscale sees the depth of the first queue of the first account alone.
-var jobQueues = max(queueShards, queueShardsTaken) * (moreAccounts.?putOn ?? 1)
+// Autoscale sees the depth of the first queue alone.
+var jobQueues = max(queueShards, queueShardsTaken)
 
 // Priority Swap.
 
@@ -344,9 +332,6 @@ module foundation 'modules/foundation.bicep' = {
     configurationIn: configurationIn
     queueShards: queueShards
     queueShardsTaken: queueShardsTaken
-    moreAccounts: moreAccounts
-    recordedAccounts: recordedAccounts
-    recordedChosenIdsOn: recordedChosenIdsOn
     onDemand: onDemand
     evictionRate: evictionRate
     workerSettings: union(onDemand ? { SPOTWORKER_CHANGEOVER: changeover, SPOTWORKER_MOVE_AFTER: string(moveAfter) } : {}, workerSettings)
@@ -457,9 +442,6 @@ module regularAutoscale 'modules/autoscale.bicep' = if (stage == 'Workers' && on
 
 @description('Name of the storage account, for --account.')
 output accountName string = accountName
-
-@description('Names of the storage accounts beside the first, for --more-account, in their order.')
-output moreAccountNames string[] = foundation.outputs.moreAccountNames
 
 @description('Folder in that container.')
 output packagesFolder string = foundation.outputs.packagesFolder

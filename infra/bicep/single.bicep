@@ -131,16 +131,6 @@ param adminUsername string = 'azureuser'
 @description('Public key that this account signs in with. Azure wants one, though no port is open for it.')
 param sshPublicKey string
 
-// Queues.
-
-@description('Over which storage accounts jobs are spread now, as the queue of jobs has it; tools/deploy.sh reads it. A deployment that would take one of them away is refused.')
-param recordedAccounts string = ''
-
-@description('Over how many of them jobs with chosen ids are spread now. A deployment that would change it is refused, since ids that are put again could run twice.')
-@minValue(0)
-@maxValue(16)
-param recordedChosenIdsOn int = 0
-
 // Log and alerts.
 
 @description('Whether the workers\' log is collected and alerts are set. With outbound StorageOnly there is the alert on evictions alone.')
@@ -193,9 +183,6 @@ module foundation 'modules/foundation.bicep' = {
     evictionRate: evictionRate
     queueShards: 1
     queueShardsTaken: 1
-    moreAccounts: null
-    recordedAccounts: recordedAccounts
-    recordedChosenIdsOn: recordedChosenIdsOn
     workerSettings: workerSettings
     monitoring: monitoring
     logStorage: logStorage

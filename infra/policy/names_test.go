@@ -36,7 +36,7 @@ func checkNames(d deployment, tell report) {
 		}
 	}
 	shard := strings.Replace(queue.ShardName("${prefix}-jobs", 7), "7", "${i}", 1)
-	needWords(d, foundation, tell, "i => i == 0 ? '${prefix}-jobs' : '"+shard+"')", "{ accounts: spreadChecked, accountids: ")
+	needWords(d, foundation, tell, "i => i == 0 ? '${prefix}-jobs' : '"+shard+"')")
 	needWords(d, "modules/storage.bicep", tell, "  shards: string(", "  shardstaken: string(")
 	for _, f := range entries {
 		for _, p := range d[f].Params {
@@ -49,13 +49,12 @@ func checkNames(d deployment, tell report) {
 
 // checkBounds: parameters have the bounds of the code that reads them.
 func checkBounds(d deployment, tell report) {
-	shards, accounts := fmt.Sprintf("@maxValue(%d)\n", queue.MaxShards), fmt.Sprintf("@maxValue(%d)\n", queue.MaxAccounts)
+	shards := fmt.Sprintf("@maxValue(%d)\n", queue.MaxShards)
 	for _, name := range []string{"main.bicep", "fleet.bicep"} {
-		needWords(d, name, tell, shards+"param queueShards int", shards+"param queueShardsTaken int", accounts+"param recordedChosenIdsOn int")
+		needWords(d, name, tell, shards+"param queueShards int", shards+"param queueShardsTaken int")
 	}
 	const messageDays = 7
 	needWords(d, typesFile, tell,
-		accounts+"  putOn: int\n", accounts+"  chosenIdsOn: int\n", fmt.Sprintf("@maxLength(%d)\n  names: string[]", queue.MaxAccounts-1),
 		// No record may go before the messages of its job.
 		fmt.Sprintf("@minValue(%d)\n  records: int\n", messageDays+1))
 }

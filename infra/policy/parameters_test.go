@@ -76,9 +76,7 @@ func checkVariables(d deployment, tell report) {
 var changed = strings.Fields(`
 	foundation.workerSettings foundation.packageCommands foundation.logFiles spot.image spot.restore regular.image regular.vmSize
 	regular.capacity spotAutoscale.minInstances spotAutoscale.jobsPerInstance spotAutoscale.times regularAutoscale.times
-	regularAutoscale.minInstances regularAutoscale.maxInstances moreStorage.accountName moreStorage.dataContainers identities.prefix
-	moreWorkerRoles.accountName moreWorkerRoles.dataContainers moreOnDemandWorkerRoles.accountName
-	moreOnDemandWorkerRoles.dataContainers moreOperatorRoles.accountName moreOperatorRoles.dataContainers moreStorageLogs.accountName`)
+	regularAutoscale.minInstances regularAutoscale.maxInstances`)
 
 // crossings are parameters that could get the value of another set of VMs, by module. Roles
 // come first: VMs and the gallery take their identity from the module that assigned its roles.
@@ -90,17 +88,12 @@ var crossings = map[string]map[string]string{
 	"spotAutoscale": {"scaleSetName": "'${prefix}-spot'", "queueName": "foundation.outputs.names.queue", "times": "scaleTimes"},
 	"regularAutoscale": {"scaleSetName": "'${prefix}-ondemand'", "queueName": "foundation.outputs.names.onDemand",
 		"minInstances": "onDemandMinInstances", "maxInstances": "onDemandMaxInstances"},
-	"fleet":       {"identityId": "foundation.outputs.workerIdentityId", "packageId": "foundation.outputs.packageId"},
-	"machine":     {"identityId": "foundation.outputs.workerIdentityId", "packageId": "foundation.outputs.packageId"},
-	"workerRoles": {"principalId": "identities.outputs.worker.principalId", "takesOnDemand": "false", "first": "true"},
-	"onDemandWorkerRoles": {"principalId": "identities.outputs.onDemandWorker!.principalId", "takesOnDemand": "true",
-		"first": "true"},
-	"moreWorkerRoles": {"principalId": "identities.outputs.worker.principalId", "takesOnDemand": "false", "first": "false",
-		"accountName": "name"},
-	"moreOnDemandWorkerRoles": {"principalId": "identities.outputs.onDemandWorker!.principalId", "takesOnDemand": "true",
-		"first": "false", "accountName": "name"},
-	"galleryRoles": {"principalId": "identities.outputs.gallery.principalId"},
-	"gallery":      {"identityId": "galleryRoles.outputs.identityId"},
+	"fleet":               {"identityId": "foundation.outputs.workerIdentityId", "packageId": "foundation.outputs.packageId"},
+	"machine":             {"identityId": "foundation.outputs.workerIdentityId", "packageId": "foundation.outputs.packageId"},
+	"workerRoles":         {"principalId": "identities.outputs.worker.principalId", "takesOnDemand": "false"},
+	"onDemandWorkerRoles": {"principalId": "identities.outputs.onDemandWorker!.principalId", "takesOnDemand": "true"},
+	"galleryRoles":        {"principalId": "identities.outputs.gallery.principalId"},
+	"gallery":             {"identityId": "galleryRoles.outputs.identityId"},
 }
 
 // checkHandedDown: a module gets every parameter that its file and the module's both have,

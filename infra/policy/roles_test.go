@@ -19,16 +19,16 @@ var wantGrants = []string{
 	"worker-roles: queue names.onDemand: roles.queueDataContributor if takesOnDemand",
 	"worker-roles: queue names.onDemand: role for takesOnDemand ? [] : [roles.queueDataMessageSender, roles.queueDataReader]",
 	"worker-roles: queue names.poison: role for [roles.queueDataMessageSender, roles.queueDataReader]",
-	"worker-roles: container concat([names.records, names.payloads, names.outputs], first ? [names.workers] : []): " +
-		"roles.blobDataContributor for range(0, first ? 4 : 3)",
+	"worker-roles: container [names.records, names.payloads, names.outputs, names.workers]: " +
+		"roles.blobDataContributor for range(0, 4)",
 	"worker-roles: container dataContainers: c.access == 'ReadWrite' ? roles.blobDataContributor : roles.blobDataReader for dataContainers",
 
-	"worker-roles: container names.control: roles.blobDataReader if first",
+	"worker-roles: container names.control: roles.blobDataReader",
 	"operator-roles: queue concat(names.jobs, [names.onDemand, names.poison]): " +
 		"roles.queueDataContributor for range(0, 2 + length(names.jobs))",
-	"operator-roles: container concat([names.records, names.payloads, names.outputs], first ? [names.control, names.packages] : [], " +
-		"map(dataContainers, c => c.name)): roles.blobDataContributor for range(0, (first ? 5 : 3) + length(dataContainers))",
-	"operator-roles: container names.workers: roles.blobDataReader if first",
+	"operator-roles: container concat([names.records, names.payloads, names.outputs, names.control, names.packages], " +
+		"map(dataContainers, c => c.name)): roles.blobDataContributor for range(0, 5 + length(dataContainers))",
+	"operator-roles: container names.workers: roles.blobDataReader",
 
 	// To push metrics through that one rule.
 	"metrics: all of Microsoft.Insights/dataCollectionRules: roles.monitoringMetricsPublisher for principalIds",

@@ -53,7 +53,7 @@ var answers = map[string]func(azCall) (any, error){
 		return nil, err
 	},
 
-	"storage account list": listAccounts,
+	"storage account show": showAccount,
 	"rest":                 getResource,
 	"storage blob list":    listBlobs,
 	"storage blob upload":  uploadBlob,

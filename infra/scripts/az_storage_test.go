@@ -10,68 +10,30 @@ import (
 	"strings"
 )
 
-// listAccounts has the noted accounts of the deployment's resource group, the noted
-// accounts of the first region, and one account without queues.
-func listAccounts(c azCall) (any, error) {
-	list := []any{object{"id": "/subscriptions/without-queues", "name": "withoutqueues", "primaryEndpoints": object{"blob": "https://x/"}}}
-	note := "accounts"
-	if c.options["--resource-group"] == "firstregion" {
-		note = "accountsoffirst"
+// showAccount has the storage accounts of the first region, which the note "accountsoffirst"
+// lists.
+func showAccount(c azCall) (any, error) {
+	id := "/subscriptions/" + c.options["--name"]
+	if c.options["--resource-group"] != "firstregion" || !slices.Contains(c.lines("accountsoffirst"), id) {
+		return nil, errors.New("(ResourceNotFound)")
 	}
-	for _, id := range c.lines(note) {
-		list = append(list, object{"id": id, "name": id[strings.LastIndex(id, "/")+1:], "primaryEndpoints": object{"queue": "https://x/"}})
-	}
-	return list, nil
+	return object{"id": id, "name": c.options["--name"]}, nil
 }
 
-// resourceManager begins the addresses that Azure gives for next pages.
-const resourceManager = "https://management.azure.com"
-
-// getResource answers az rest: the queues of an account, and one queue with its metadata.
-// A list of queues has no metadata, and pages of one queue; the first page is empty. The
-// note "spread" is "accounts/number".
+// getResource answers az rest: one queue of an account. Account first has the queue of jobs,
+// account new does not, others may not be read.
 func getResource(c azCall) (any, error) {
-	url, query, _ := strings.Cut(strings.TrimPrefix(c.options["--url"], resourceManager), "?")
-	account, queue, _ := strings.Cut(strings.TrimPrefix(url, "/subscriptions/"), "/queueServices/default/queues")
-	if c.options["--method"] != "get" || !strings.HasPrefix(query, "api-version=") {
+	url, query, _ := strings.Cut(c.options["--url"], "?")
+	account, queue, _ := strings.Cut(strings.TrimPrefix(url, "/subscriptions/"), "/queueServices/default/queues/")
+	switch {
+	case c.options["--method"] != "get" || !strings.HasPrefix(query, "api-version="):
 		return nil, errors.New("(BadRequest)")
-	}
-	queues := []string{"other-jobs", "spotworker-jobs-ondemand", "spotworker-jobs", "spotworker-jobs-poison"}
-	switch account {
-	case "new":
-		queues = queues[:2]
-	case "first", "more":
-	default:
-		return nil, errors.New("(Forbidden)")
-	}
-	if queue == "" {
-		version, token, _ := strings.Cut(query, "&$skiptoken=")
-		at, _ := strconv.Atoi(token)
-		list := []any{}
-		if at > 0 {
-			list = append(list, object{"name": queues[at-1], "properties": object{}})
-		}
-		if at == len(queues) {
-			return object{"value": list}, nil
-		}
-		return object{"value": list, "nextLink": fmt.Sprintf("%s%s?%s&$skiptoken=%d", resourceManager, url, version, at+1)}, nil
-	}
-	if !slices.Contains(queues, strings.TrimPrefix(queue, "/")) {
+	case account == "first" && queue == "spotworker-jobs":
+		return object{"name": queue, "properties": object{}}, nil
+	case account == "first" || account == "new":
 		return nil, errors.New("(QueueNotFound)")
 	}
-	metadata := object{}
-	names, number, _ := strings.Cut(c.read("spread"), "/")
-	if account == "first" {
-		for key, v := range map[string]string{"accounts": names, "accountids": number} {
-			if c.has("capitals") {
-				key = strings.ToUpper(key[:1]) + key[1:]
-			}
-			if v != "" {
-				metadata[key] = v
-			}
-		}
-	}
-	return object{"name": strings.TrimPrefix(queue, "/"), "properties": object{"metadata": metadata}}, nil
+	return nil, errors.New("(Forbidden)")
 }
 
 // blobNote is the note of a blob's digest.

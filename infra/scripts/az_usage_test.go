@@ -21,7 +21,7 @@ var usage = map[string]string{
 	"deployment group list": "--resource-group", "deployment group show": "--resource-group --name",
 	"deployment group create":  "--resource-group --name --parameters",
 	"deployment group what-if": "--resource-group --name --parameters",
-	"storage account list":     "--resource-group",
+	"storage account show":     "--resource-group --name",
 	"rest":                     "--method --url",
 	"storage blob list":        "--auth-mode --account-name --container-name | --prefix --include --num-results",
 	"storage blob upload":      "--auth-mode --account-name --container-name --name --file --metadata --overwrite",

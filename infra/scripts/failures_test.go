@@ -29,8 +29,6 @@ func TestDeployStopsAtErrors(t *testing.T) {
 		{name: "last location", file: "broken", note: "location.value", group: "true",
 			want: "where resource group spotworker was deployed to"},
 		{name: "location of the group", file: "broken", note: "group show", group: "true", want: "where resource group spotworker is,"},
-		{name: "accounts", file: "broken", note: "storage account list", group: "true", want: "which storage accounts resource group spotworker"},
-		{name: "metadata", file: "broken", note: "queues/spotworker-jobs?", group: "true", want: "cannot read over which accounts jobs"},
 		{name: "last version", file: "broken", note: "evictionRate.value", group: "true", want: "cannot read which version was deployed last"},
 		{name: "no quota of Spot cores", file: "usage", want: "the quota of Spot cores in westeurope cannot be read"},
 		{name: "no quota of regular cores", file: "regular", env: []string{"ONDEMAND_CAPACITY=1"},
@@ -57,7 +55,6 @@ func TestDeployStopsAtErrors(t *testing.T) {
 			a.env = append(a.env, c.env...)
 			if c.group != "" {
 				a.write("group", c.group, 0o600)
-				a.write("accounts", "/subscriptions/first\n", 0o600)
 			}
 			if c.pkg != "" {
 				a.pkg = c.pkg

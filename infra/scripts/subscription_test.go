@@ -38,7 +38,7 @@ func newSubscription(t *testing.T) *subscription {
 	for name, content := range map[string]string{
 		"capacity": "", "deployed": "", "grants": "", "version": "2.61.0", "bicep": "Bicep CLI version 0.36.1 (a727ed087a)",
 		"made": "", "group": "false", "location": "", "grouplocation": "westeurope",
-		"accounts": "", "spread": "", "usage": "2\t12", "program": "1.2.3", "state": "process", "vm": "",
+		"usage": "2\t12", "program": "1.2.3", "state": "process", "vm": "",
 		"regular": "0\t10",
 		"providers": "Microsoft.Compute\nMicrosoft.Storage\nMicrosoft.Network\nMicrosoft.ManagedIdentity\n" +
 			"microsoft.insights\nMicrosoft.OperationalInsights\nMicrosoft.PolicyInsights\n",

@@ -279,13 +279,6 @@ func (r *Record) clearState() {
 	r.Outputs = Outputs{}
 }
 
-// IsBar reports whether the record is nothing but a bar: a cancel of an id without a record
-// made it, and it keeps every worker from starting the job in this storage account. With
-// several accounts the job itself may be in another one.
-func (r *Record) IsBar() bool {
-	return r.Status == Cancelled && r.Kind == "" && r.PayloadHash == ""
-}
-
 // sameWork reports whether the record stands for the delivery's work.
 func (r *Record) sameWork(d Delivery) bool {
 	return matches(r.Kind, d.Kind) && matches(r.PayloadHash, d.PayloadHash)

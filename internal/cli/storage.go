@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"os"
-	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
@@ -16,13 +15,12 @@ import (
 
 // Storage are the flags for the storage account.
 type Storage struct {
-	Account       string   `help:"Storage account's name. Not needed with AZURE_STORAGE_CONNECTION_STRING." group:"Storage" placeholder:"NAME"`
-	ClientID      string   `help:"${about_client_id}" env:"AZURE_CLIENT_ID" group:"Storage" placeholder:"GUID"`
-	BlobEndpoint  string   `help:"Blob endpoint, where it is not https://ACCOUNT.blob.core.windows.net." group:"Storage" placeholder:"URL"`
-	QueueEndpoint string   `help:"Queue endpoint, where it is not https://ACCOUNT.queue.core.windows.net." group:"Storage" placeholder:"URL"`
-	Prefix        string   `help:"Start of the names of queues and containers." default:"spotworker" group:"Storage"`
-	MoreAccount   []string `help:"${about_more_account}" group:"Storage" placeholder:"NAME"`
-	Queue         string   `help:"${about_queue}" group:"Storage" placeholder:"NAME"`
+	Account       string `help:"Storage account's name. Not needed with AZURE_STORAGE_CONNECTION_STRING." group:"Storage" placeholder:"NAME"`
+	ClientID      string `help:"${about_client_id}" env:"AZURE_CLIENT_ID" group:"Storage" placeholder:"GUID"`
+	BlobEndpoint  string `help:"Blob endpoint, where it is not https://ACCOUNT.blob.core.windows.net." group:"Storage" placeholder:"URL"`
+	QueueEndpoint string `help:"Queue endpoint, where it is not https://ACCOUNT.queue.core.windows.net." group:"Storage" placeholder:"URL"`
+	Prefix        string `help:"Start of the names of queues and containers." default:"spotworker" group:"Storage"`
+	Queue         string `help:"${about_queue}" group:"Storage" placeholder:"NAME"`
 
 	// Shards is over how many queues jobs are put; 0 reads it. For programs that put jobs.
 	Shards int `kong:"-"`
@@ -44,10 +42,6 @@ type Storage struct {
 // every user of a machine can read command lines.
 const connectionStringVariable = "AZURE_STORAGE_CONNECTION_STRING"
 
-// MoreStringsVariable holds the connection strings of further accounts, with spaces
-// between them.
-const MoreStringsVariable = "SPOTWORKER_MORE_CONNECTION_STRINGS"
-
 // Names returns the names of the deployment's queues and containers, once [Storage.Open]
 // has accepted them.
 func (s *Storage) Names() azure.Names {
@@ -55,35 +49,35 @@ func (s *Storage) Names() azure.Names {
 	return names
 }
 
-// Connection returns how to reach the deployment's accounts. Its error is a [ConfigError].
-func (s *Storage) Connection() (azure.AccountConfig, azure.More, error) {
+// Connection returns how to reach the deployment's account. Its error is a [ConfigError].
+func (s *Storage) Connection() (azure.AccountConfig, error) {
 	c := azure.AccountConfig{
 		ConnectionString: os.Getenv(connectionStringVariable), Account: s.Account, ClientID: s.ClientID,
 		BlobEndpoint: s.BlobEndpoint, QueueEndpoint: s.QueueEndpoint,
 	}
 	if c.Account == "" && c.ConnectionString == "" {
-		return c, azure.More{}, &ConfigError{errors.New("no storage account: set " + connectionStringVariable +
+		return c, &ConfigError{errors.New("no storage account: set " + connectionStringVariable +
 			", or --account and AZURE_CLIENT_ID")}
 	}
-	return c, azure.More{Accounts: s.MoreAccount, ConnectionStrings: strings.Fields(os.Getenv(MoreStringsVariable))}, nil
+	return c, nil
 }
 
 // Open returns clients of the deployment's queues and containers, for that many
 // concurrent calls. It sends nothing. Its error is a [ConfigError].
-func (s *Storage) Open(concurrency int, version string) (*deployment.Deployment, error) {
+func (s *Storage) Open(concurrency int, version string) (*deployment.Stores, error) {
 	names, err := azure.NamesFor(s.Prefix, s.Queue)
 	if err != nil {
 		return nil, &ConfigError{err}
 	}
-	config, more, err := s.Connection()
+	config, err := s.Connection()
 	if err != nil {
 		return nil, err
 	}
 	config.Concurrency, config.Version = concurrency, version
 	config.OnCall, config.OnEnd, config.Transport = s.OnCall, s.OnEnd, s.Transport
-	accounts, err := azure.ConnectAll(config, more)
+	account, err := azure.Connect(config)
 	if err != nil {
 		return nil, &ConfigError{err}
 	}
-	return deployment.Join(accounts, names), nil
+	return deployment.StoresOf(account, names), nil
 }

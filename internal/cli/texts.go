@@ -20,10 +20,6 @@ var texts = Texts{
 	"about_log_format": "Form of the log: ${enum}. auto is text on a terminal and JSON elsewhere.",
 	"about_client_id": "Client id of the identity to sign in with: a managed identity of the VM or, with AZURE_FEDERATED_TOKEN_FILE, " +
 		"the workload identity of a pod. Without it the developer's own sign-in is used.",
-	"about_more_account": "Further storage account of a deployment that has several, reached with the same identity. May be " +
-		"given several times: all accounts of the deployment, in the order of spotctl accounts. With " +
-		"AZURE_STORAGE_CONNECTION_STRING further connection strings are in SPOTWORKER_MORE_CONNECTION_STRINGS " +
-		"instead, with spaces between them.",
 	"about_queue": "Queue of jobs, and with -ondemand and -poison behind it the two beside it. Default: PREFIX-jobs.",
 }
 

@@ -39,7 +39,7 @@ func (q *acquisition) acquire(ctx context.Context) *outcome {
 		if out := q.msg.confirmLease(ctx); out != nil {
 			return out
 		}
-		q.rec.claim = q.msg.account.Records.Fresh(q.msg.ref(), q.msg.runner.owner)
+		q.rec.claim = q.msg.runner.Stores.Records.Fresh(q.msg.ref(), q.msg.runner.owner)
 		q.rec.setFacts(ctx)
 		return nil
 	}
@@ -57,7 +57,7 @@ func (q *acquisition) lookup(ctx context.Context) *outcome {
 // readRecord reads the record, and how the rules rule on it.
 func (q *acquisition) readRecord(ctx context.Context) (record checkpoint.Record, ruling checkpoint.Ruling, err error) {
 	err = q.msg.retry(ctx, "read the job's record", func() (err error) {
-		record, ruling, err = q.msg.account.Records.Lookup(ctx, q.msg.ref())
+		record, ruling, err = q.msg.runner.Stores.Records.Lookup(ctx, q.msg.ref())
 		return err
 	})
 	q.rec.found.written = time.Now().Add(record.ModifiedAt.Sub(record.ReadAt)) // both are the service's
@@ -78,14 +78,14 @@ func (q *acquisition) applyRuling(ctx context.Context, record checkpoint.Record,
 	switch ruling {
 	case checkpoint.Create:
 		return q.acquireRecord(ctx, func() (*checkpoint.Claim, error) {
-			return q.msg.account.Records.Create(ctx, q.takeover(checkpoint.Record{}), q.msg.runner.owner)
+			return q.msg.runner.Stores.Records.Create(ctx, q.takeover(checkpoint.Record{}), q.msg.runner.owner)
 		})
 	case checkpoint.Acquire:
 		if out := q.mayStart(ctx, record); out != nil {
 			return out
 		}
 		out := q.acquireRecord(ctx, func() (*checkpoint.Claim, error) {
-			return q.msg.account.Records.Acquire(ctx, q.takeover(record), record, q.msg.runner.owner)
+			return q.msg.runner.Stores.Records.Acquire(ctx, q.takeover(record), record, q.msg.runner.owner)
 		})
 		if out == nil {
 			out = q.instead
@@ -239,7 +239,7 @@ func (q *acquisition) takeover(found checkpoint.Record) checkpoint.Delivery {
 		Written: true, Losses: q.msg.runner.Losses.Losses(), Unproven: found.Status == checkpoint.Running && !found.Progressed,
 	}, 0)
 	if found.MessageID == ref.MessageID {
-		visibility, renewEvery := q.msg.account.renewals.Visibility()
+		visibility, renewEvery := q.msg.runner.renewals.Visibility()
 		ref.Takeover = ledger.Takeover{Claimed: q.msg.lease.AskedAt.Sub(q.rec.found.written), Visibility: visibility, RenewEvery: renewEvery}
 	}
 	return ref

@@ -239,23 +239,21 @@ func TestNeedsOfAnotherWorker(t *testing.T) {
 func TestFollowUpsOfAJob(t *testing.T) {
 	for name, row := range map[string]struct {
 		f       job.FollowUp
-		place   error
 		status  checkpoint.Status
 		reason  string
 		left    int // messages
 		payload string
 	}{
-		"bytes":            {job.FollowUp{Name: "x", Kind: "child", Payload: []byte("raw")}, nil, checkpoint.Done, "", 1, "raw"},
-		"JSON":             {job.FollowUp{Name: "x", Kind: "child", Payload: map[string]int{"a": 1}}, nil, checkpoint.Done, "", 1, `{"a":1}`},
-		"no kind":          {job.FollowUp{Name: "x"}, nil, checkpoint.Poison, "kind", 0, ""},
-		"its input":        {job.FollowUp{Name: "x", Kind: "child", Inputs: []job.Input{{}}}, nil, checkpoint.Poison, "input", 0, ""},
-		"a delay":          {job.FollowUp{Name: "x", Kind: "child", Delay: queue.MaxDelay}, nil, checkpoint.Done, "", 1, ""},
-		"too long a delay": {job.FollowUp{Name: "x", Kind: "child", Delay: queue.MaxDelay + time.Second}, nil, checkpoint.Poison, "delay", 0, ""},
-		"a negative delay": {job.FollowUp{Name: "x", Kind: "child", Delay: -1}, nil, checkpoint.Poison, "delay", 0, ""},
-		"too much": {job.FollowUp{Name: "x", Kind: "child", Payload: make([]byte, queue.MaxPayload+1)}, nil, checkpoint.Poison, "payload has", 0,
+		"bytes":            {job.FollowUp{Name: "x", Kind: "child", Payload: []byte("raw")}, checkpoint.Done, "", 1, "raw"},
+		"JSON":             {job.FollowUp{Name: "x", Kind: "child", Payload: map[string]int{"a": 1}}, checkpoint.Done, "", 1, `{"a":1}`},
+		"no kind":          {job.FollowUp{Name: "x"}, checkpoint.Poison, "kind", 0, ""},
+		"its input":        {job.FollowUp{Name: "x", Kind: "child", Inputs: []job.Input{{}}}, checkpoint.Poison, "input", 0, ""},
+		"a delay":          {job.FollowUp{Name: "x", Kind: "child", Delay: queue.MaxDelay}, checkpoint.Done, "", 1, ""},
+		"too long a delay": {job.FollowUp{Name: "x", Kind: "child", Delay: queue.MaxDelay + time.Second}, checkpoint.Poison, "delay", 0, ""},
+		"a negative delay": {job.FollowUp{Name: "x", Kind: "child", Delay: -1}, checkpoint.Poison, "delay", 0, ""},
+		"too much": {job.FollowUp{Name: "x", Kind: "child", Payload: make([]byte, queue.MaxPayload+1)}, checkpoint.Poison, "payload has", 0,
 			""},
-		"the largest": {job.FollowUp{Name: "x", Kind: "child", Payload: make([]byte, queue.MaxPayload)}, nil, checkpoint.Done, "", 1, ""},
-		"no queue":    {job.FollowUp{Name: "x", Kind: "child"}, errors.New("the queues are not known"), "", "", 1, ""},
+		"the largest": {job.FollowUp{Name: "x", Kind: "child", Payload: make([]byte, queue.MaxPayload)}, checkpoint.Done, "", 1, ""},
 	} {
 		if payload, _ := row.f.Payload.([]byte); len(payload) >= queue.MaxPayload && !proof.Full() {
 			continue // 64 MiB
@@ -265,9 +263,6 @@ func TestFollowUpsOfAJob(t *testing.T) {
 				_, err := j.Put(ctx, row.f)
 				return nil, err
 			})
-			place := func(b *bench) {
-				b.config.Place = func(string) (*queue.Queue, error) { return b.Queue, row.place }
-			}
 			onBench(t, kinds, func(t *testing.T, b *bench) {
 				b.Put("a", "k", "")
 				b.runOne()
@@ -287,7 +282,7 @@ func TestFollowUpsOfAJob(t *testing.T) {
 						t.Errorf("follow-up job = %+v with %q, %v; want %q", e, data, err, row.payload)
 					}
 				}
-			}, place)
+			})
 		})
 	}
 }

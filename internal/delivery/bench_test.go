@@ -20,7 +20,6 @@ import (
 	"github.com/spotworker/spotworker/internal/jobfiles/joblog"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/queue"
-	"github.com/spotworker/spotworker/internal/storage/deployment"
 	"github.com/spotworker/spotworker/internal/telemetry/health"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/job"
@@ -54,11 +53,11 @@ func onBench(t *testing.T, kinds job.Kinds, test func(t *testing.T, b *bench), c
 		b := &bench{Bed: bed, counter: &rig.Counter{}, log: &rig.Log{}, calls: pool.New()}
 		b.config = delivery.RunnerConfig{
 			Settings: delivery.Settings{
-				Accounts: []*deployment.Stores{bed.Connect(bed.Server.Transport())}, Kinds: kinds, LogSize: joblog.DefaultSize,
+				Stores: bed.Connect(bed.Server.Transport()), Kinds: kinds, LogSize: joblog.DefaultSize,
 				Visibility: rig.DefaultVisibility, PayloadMemory: 1 << 20, Policy: checkpoint.DefaultPolicy(), Loops: &health.Loops{},
 				Log: slog.New(slog.NewJSONHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 			},
-			Place: func(string) (*queue.Queue, error) { return bed.Queue, nil },
+			Place: func(string) *queue.Queue { return bed.Queue },
 			Fleet: delivery.NewFleet(bed.Workers), Departure: drain.NewDeparture(), Drains: &drain.Set{}, Losses: noLosses{},
 			Observer: b.counter, Started: time.Now(),
 		}
@@ -80,8 +79,8 @@ func onBench(t *testing.T, kinds job.Kinds, test func(t *testing.T, b *bench), c
 // claim claims the first visible message.
 func (b *bench) claim() *queue.Lease {
 	b.T.Helper()
-	visibility, _ := b.ClaimVisibility(b.Queue)
-	leases, err := b.config.Accounts[0].Queue.Claim(b.T.Context(), 1, visibility)
+	visibility, _ := b.ClaimVisibility()
+	leases, err := b.config.Stores.Queue.Claim(b.T.Context(), 1, visibility)
 	if err != nil || len(leases) != 1 {
 		b.T.Fatalf("claim = %d messages, %v, want one", len(leases), err)
 	}

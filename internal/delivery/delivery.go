@@ -42,7 +42,7 @@ type kindRules struct {
 // that if two messages have one id, the first one claimed gets to run.
 func (r *Runner) Open(lease *queue.Lease) *Delivery {
 	d := &Delivery{
-		msg:      message{runner: r, account: r.accounts[lease.Queue().Account()], lease: lease, subject: lineSubject{MessageID: lease.ID}},
+		msg:      message{runner: r, lease: lease, subject: lineSubject{MessageID: lease.ID}},
 		finished: make(chan struct{}),
 	}
 	d.join()
@@ -114,7 +114,7 @@ func (d *Delivery) Run(ctx, cleanup context.Context, calls *pool.Pool) Result {
 	out := d.runJob(ctx)
 	d.settleAside(ctx, out)
 	close(d.finished)
-	d.msg.account.logKeeper.Finish()
+	d.msg.runner.logKeeper.Finish()
 	d.rec.writeLastLog(ctx)
 	d.awaitClosed()
 	return out.seen()

@@ -118,7 +118,7 @@ func (l *loader) reservePayload(ctx context.Context) (free func(), out *outcome)
 func (l *loader) fetchPayload(ctx context.Context) ([]byte, *outcome) {
 	var payload []byte
 	err := l.msg.retry(ctx, "load the job's payload", func() (err error) {
-		payload, err = l.msg.account.Payloads.Load(ctx, l.msg.envelope)
+		payload, err = l.msg.runner.Stores.Payloads.Load(ctx, l.msg.envelope)
 		return err
 	})
 	switch {
@@ -234,10 +234,10 @@ func (l *loader) openOutputs(ctx context.Context, steppedBack bool) *outcome {
 	if steppedBack {
 		hash = outputsBefore(record)
 	}
-	if l.msg.account.Outputs == nil && hash == "" {
+	if l.msg.runner.Stores.Outputs == nil && hash == "" {
 		return nil
 	}
-	if l.msg.account.Outputs == nil { // to commit it would be to commit a part
+	if l.msg.runner.Stores.Outputs == nil { // to commit it would be to commit a part
 		return decide(&runEnd{err: job.Unavailable(errors.New("the job has outputs, and this worker has no container for them"))},
 			checkpoint.Attempts{}, l.rules.limits)
 	}
@@ -249,7 +249,7 @@ func (l *loader) openOutputs(ctx context.Context, steppedBack bool) *outcome {
 	case err != nil:
 		return stopped(ctx, err)
 	}
-	l.rec.outputs = l.msg.account.Outputs.NewSet(record.ID, record.Generation, l.rec.claim.Token(),
+	l.rec.outputs = l.msg.runner.Stores.Outputs.NewSet(record.ID, record.Generation, l.rec.claim.Token(),
 		outputs.Limits(l.rules.outputs), hash, files)
 	l.rec.job.OnOutputs(&outbox.Outbox{Set: l.rec.outputs, Caller: outputCaller{l.msg}})
 	return nil
@@ -271,7 +271,7 @@ func outputsBefore(r checkpoint.Record) string {
 // listOutputs reads a list of the job's outputs.
 func (r *recorder) listOutputs(ctx context.Context, hash string) (files []outputs.File, err error) {
 	err = r.msg.retry(ctx, "read the list of the job's outputs", func() (err error) {
-		files, err = r.msg.account.Outputs.Files(ctx, r.msg.envelope.ID, hash)
+		files, err = r.msg.runner.Stores.Outputs.Files(ctx, r.msg.envelope.ID, hash)
 		return err
 	})
 	return files, err
@@ -283,7 +283,7 @@ func (l *loader) openLog(record checkpoint.Record) *slog.Logger {
 	subject := l.msg.subject
 	subject.Generation = record.Generation
 	handler := subject.Handler(l.msg.runner.Log.Handler())
-	l.rec.output = l.msg.account.logKeeper.Open(record.ID, record.CreatedAt, record.Generation, l.msg.runner.owner, record.Log)
+	l.rec.output = l.msg.runner.logKeeper.Open(record.ID, record.CreatedAt, record.Generation, l.msg.runner.owner, record.Log)
 	if l.rec.output == nil {
 		return slog.New(handler)
 	}
@@ -336,11 +336,7 @@ func (l *loader) putFollowUp(ctx context.Context, id string, f job.FollowUp) err
 	if err != nil {
 		return job.Permanent(err)
 	}
-	to, err := l.msg.runner.Place(e.ID)
-	if err != nil {
-		return job.Unavailable(err)
-	}
-	if err := to.PutAny(ctx, e, f.Delay, l.msg.runner.accounts[to.Account()].Payloads); err != nil {
+	if err := l.msg.runner.Place(e.ID).PutAny(ctx, e, f.Delay, l.msg.runner.Stores.Payloads); err != nil {
 		return job.Unavailable(err)
 	}
 	l.rec.followUps.add(id)

@@ -30,7 +30,6 @@ import (
 // message is a claimed message on its way, with the calls that every phase makes.
 type message struct {
 	runner    *Runner
-	account   *account // of the message
 	lease     *queue.Lease
 	renewal   *renewal.Renewal
 	envelope  queue.Envelope
@@ -62,8 +61,8 @@ func (m *message) begin(ctx, cleanup context.Context, calls *pool.Pool) {
 	m.tries = m.runner.latency.NewTries(ctx)
 	m.cleanup = m.tries.In(cleanup)
 	m.stoppable, m.stop = context.WithCancelCause(ctx)
-	m.renewal = m.account.renewals.Start(m.stoppable, m.cleanup, m.lease, m.log, m.messageLost)
-	m.account.logKeeper.Begin()
+	m.renewal = m.runner.renewals.Start(m.stoppable, m.cleanup, m.lease, m.log, m.messageLost)
+	m.runner.logKeeper.Begin()
 }
 
 // beginTrace begins the span of the delivery.
@@ -89,7 +88,7 @@ func (m *message) ref() checkpoint.Delivery {
 }
 
 // isOnDemand reports whether the job is on the on-demand queue already. There must be one.
-func (m *message) isOnDemand() bool { return m.lease.Queue().Name() == m.account.OnDemand.Name() }
+func (m *message) isOnDemand() bool { return m.lease.Queue().Name() == m.runner.Stores.OnDemand.Name() }
 
 // sincePut is for how long the job has been there, by the service's clock except where
 // the message says when the job was put.
@@ -112,7 +111,7 @@ func (m *message) confirmLease(ctx context.Context) *outcome {
 		if !m.lease.Expired(time.Now()) {
 			return nil
 		}
-		visibility, _ := m.account.renewals.Visibility()
+		visibility, _ := m.runner.renewals.Visibility()
 		ctx, cancel := context.WithTimeout(ctx, renewal.Timeout)
 		defer cancel()
 		err := m.lease.Renew(ctx, visibility)

@@ -58,7 +58,7 @@ type movePlan struct {
 // onRelease judges the job before its record is released, so that the record says why it
 // moves.
 func (p *movePlan) onRelease(ctx context.Context) {
-	if p.msg.account.OnDemand == nil || p.rec.claim == nil || p.msg.isOnDemand() {
+	if p.msg.runner.Stores.OnDemand == nil || p.rec.claim == nil || p.msg.isOnDemand() {
 		return
 	}
 	if !p.atClaim {
@@ -74,7 +74,7 @@ func (p *movePlan) onRelease(ctx context.Context) {
 // last release was to move it, so that a queue that cannot be reached costs one attempt and
 // no claims without work.
 func (p *movePlan) onClaim(ctx context.Context) *outcome {
-	if p.msg.account.OnDemand == nil || p.msg.isOnDemand() || !p.rec.claim.Exists() || !p.msg.account.moveRest.mayTry(time.Now()) {
+	if p.msg.runner.Stores.OnDemand == nil || p.msg.isOnDemand() || !p.rec.claim.Exists() || !p.msg.runner.moveRest.mayTry(time.Now()) {
 		return nil
 	}
 	if r := p.rec.claim.Record(); r.Generation <= 1 || r.MoveReason != "" {
@@ -148,9 +148,8 @@ func (r *Runner) MayWait(seen []queue.Peeked) bool {
 
 // AtRisk returns the messages whose jobs should move to the on-demand queue, out of some that
 // no worker claims. It reads the record of each job that may have one.
-func (r *Runner) AtRisk(ctx context.Context, q *queue.Queue, waiting []queue.Peeked) (found []queue.Peeked, err error) {
-	a := r.accounts[q.Account()]
-	if a.OnDemand == nil || !a.moveRest.mayTry(time.Now()) {
+func (r *Runner) AtRisk(ctx context.Context, waiting []queue.Peeked) (found []queue.Peeked, err error) {
+	if r.Stores.OnDemand == nil || !r.moveRest.mayTry(time.Now()) {
 		return nil, nil
 	}
 	atRisk := make([]bool, len(waiting))
@@ -162,7 +161,7 @@ func (r *Runner) AtRisk(ctx context.Context, q *queue.Queue, waiting []queue.Pee
 			continue
 		}
 		group.Go(func() (err error) {
-			atRisk[i], err = r.isAtRisk(ctx, a, m, e)
+			atRisk[i], err = r.isAtRisk(ctx, m, e)
 			return err
 		})
 	}
@@ -179,18 +178,18 @@ func (r *Runner) AtRisk(ctx context.Context, q *queue.Queue, waiting []queue.Pee
 
 // isAtRisk judges the job of a message that no worker claims. A generated id that no worker
 // has claimed has no record.
-func (r *Runner) isAtRisk(ctx context.Context, a *account, m queue.Peeked, e queue.Envelope) (bool, error) {
+func (r *Runner) isAtRisk(ctx context.Context, m queue.Peeked, e queue.Envelope) (bool, error) {
 	var found checkpoint.Record
 	if m.Deliveries > 0 || e.Resume || e.ChosenID {
 		var ruling checkpoint.Ruling
 		var err error
-		found, ruling, err = a.Records.Lookup(ctx, checkpoint.Delivery{ID: e.ID, Kind: e.Kind, PayloadHash: e.Work(), MessageID: m.ID})
+		found, ruling, err = r.Stores.Records.Lookup(ctx, checkpoint.Delivery{ID: e.ID, Kind: e.Kind, PayloadHash: e.Work(), MessageID: m.ID})
 		if err != nil || ruling != checkpoint.Create && ruling != checkpoint.Acquire {
 			return false, err
 		}
 	}
 	_, moves := r.judgeWaiting(e, found, m.InsertedAt, m.SeenAt)
-	return moves && !r.barsMove(ctx, a, e.Kind, found.StateNeeds), nil
+	return moves && !r.barsMove(ctx, e.Kind, found.StateNeeds), nil
 }
 
 // judgeWaiting judges a job that has no worker at now: found is its record, if there is one.
@@ -221,7 +220,7 @@ func (p *movePlan) staysWaiting(found checkpoint.Record) *outcome {
 		return nil
 	}
 	verdict, moves := p.judgeFound(found)
-	if !moves || p.msg.account.OnDemand == nil || p.msg.isOnDemand() {
+	if !moves || p.msg.runner.Stores.OnDemand == nil || p.msg.isOnDemand() {
 		return &outcome{action: requeue, reason: "it was to move, and need not"}
 	}
 	verdict.Why = "no worker claims it; " + verdict.Why
@@ -238,15 +237,15 @@ func (p *movePlan) judgeFound(found checkpoint.Record) (deadline.Verdict, bool) 
 // state: it may miss its deadline while it waits, and a worker of the on-demand queue may meet
 // the needs. No search finds such a job, since its message is hidden most of the time.
 func (p *movePlan) movesUnmet(ctx context.Context, found checkpoint.Record) bool {
-	r, a := p.msg.runner, p.msg.account
-	if a.OnDemand == nil || p.msg.isOnDemand() || r.Changeover <= 0 || !a.moveRest.mayTry(time.Now()) {
+	r := p.msg.runner
+	if r.Stores.OnDemand == nil || p.msg.isOnDemand() || r.Changeover <= 0 || !r.moveRest.mayTry(time.Now()) {
 		return false
 	}
 	verdict, moves := p.judgeFound(found)
 	if !moves {
 		return false
 	}
-	if has, ok := r.onDemandMeets(ctx, a, p.msg.envelope.Kind, found.StateNeeds); !ok || has == presence.HasNot {
+	if has, ok := r.onDemandMeets(ctx, p.msg.envelope.Kind, found.StateNeeds); !ok || has == presence.HasNot {
 		return false
 	}
 	verdict.Why = "it waits for a worker that meets the needs of its state; " + verdict.Why
@@ -254,9 +253,9 @@ func (p *movePlan) movesUnmet(ctx context.Context, found checkpoint.Record) bool
 	return true
 }
 
-// onDemandMeets returns whether a worker of an account's on-demand queue can continue from a state of the
+// onDemandMeets returns whether a worker of the on-demand queue can continue from a state of the
 // kind, by the needs of the state. ok is false if that is not known.
-func (r *Runner) onDemandMeets(ctx context.Context, a *account, kind, needs string) (has presence.Has, ok bool) {
+func (r *Runner) onDemandMeets(ctx context.Context, kind, needs string) (has presence.Has, ok bool) {
 	if !r.listRest.mayTry(time.Now()) {
 		return presence.MayHave, false
 	}
@@ -267,23 +266,23 @@ func (r *Runner) onDemandMeets(ctx context.Context, a *account, kind, needs stri
 		r.listRest.failed(time.Now())
 		return presence.MayHave, false
 	}
-	return seen.outlook(kind, a.OnDemand.Name(), needs, time.Now())
+	return seen.outlook(kind, r.Stores.OnDemand.Name(), needs, time.Now())
 }
 
 // barsMove reports whether a job would wait in vain on the on-demand queue: none of its workers
 // meets the needs of the state, as far as their heartbeats show. Without needs it makes no call.
-func (r *Runner) barsMove(ctx context.Context, a *account, kind, needs string) bool {
+func (r *Runner) barsMove(ctx context.Context, kind, needs string) bool {
 	if needs == "" {
 		return false
 	}
-	has, ok := r.onDemandMeets(ctx, a, kind, needs)
+	has, ok := r.onDemandMeets(ctx, kind, needs)
 	return ok && has == presence.HasNot
 }
 
 // isBarred is barsMove for the state that a release of this job leaves. It asks once.
 func (p *movePlan) isBarred(ctx context.Context) bool {
 	if p.barred == nil {
-		p.barred = new(p.msg.runner.barsMove(p.msg.cleanup, p.msg.account, p.msg.envelope.Kind, p.rec.needs()))
+		p.barred = new(p.msg.runner.barsMove(p.msg.cleanup, p.msg.envelope.Kind, p.rec.needs()))
 		if *p.barred {
 			p.msg.log.WarnContext(ctx, "job stays on its queue: no worker of the on-demand queue meets the needs of its state")
 		}
@@ -308,7 +307,7 @@ func (a *admission) moveWaiting(ctx context.Context) *outcome {
 // included, as far as that is recorded.
 func (p *movePlan) reason(ctx context.Context, interruptions int) (word, why string) {
 	switch {
-	case p.msg.account.OnDemand == nil || p.rec.claim == nil:
+	case p.msg.runner.Stores.OnDemand == nil || p.rec.claim == nil:
 		return "", ""
 	case !p.atClaim && !mayMove(job.StopOf(ctx), p.msg.isOnDemand()):
 		return "", ""
@@ -340,7 +339,7 @@ func (p *movePlan) move(ctx context.Context) bool {
 	if word == "" {
 		return false
 	}
-	if !p.msg.account.moveRest.mayTry(time.Now()) {
+	if !p.msg.runner.moveRest.mayTry(time.Now()) {
 		p.msg.log.WarnContext(ctx, "job stays on its queue: moving another one to the on-demand queue has just failed", "queue",
 			p.msg.lease.Queue().Name())
 		return false
@@ -349,14 +348,14 @@ func (p *movePlan) move(ctx context.Context) bool {
 	defer cancelMoves()
 	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
 	defer cancel()
-	if err := p.msg.account.OnDemand.PutMoved(ctx, p.msg.envelope, 0, p.msg.account.Payloads); err != nil {
-		p.msg.account.moveRest.failed(time.Now())
+	if err := p.msg.runner.Stores.OnDemand.PutMoved(ctx, p.msg.envelope, 0, p.msg.runner.Stores.Payloads); err != nil {
+		p.msg.runner.moveRest.failed(time.Now())
 		p.msg.log.WarnContext(ctx, "job not moved to the on-demand queue; it stays on its own until it is interrupted again", "error", err)
 		return false
 	}
 	p.moved = true
 	p.msg.runner.Observer.Moved(word)
-	p.msg.log.InfoContext(ctx, "job put on the on-demand queue", "queue", p.msg.account.OnDemand.Name(), "interruptions", interruptions,
+	p.msg.log.InfoContext(ctx, "job put on the on-demand queue", "queue", p.msg.runner.Stores.OnDemand.Name(), "interruptions", interruptions,
 		"reason", why)
 	return true
 }

@@ -138,12 +138,12 @@ func TestSlowMove(t *testing.T) {
 func TestReleaseWithoutStores(t *testing.T) {
 	set := func(b *bench) {
 		b.config.MoveAfter, b.config.Changeover = 1, 10*time.Minute
-		b.config.Accounts[0].OnDemand, b.config.Accounts[0].Outputs, b.config.Accounts[0].Logs = nil, nil, nil
+		b.config.Stores.OnDemand, b.config.Stores.Outputs, b.config.Stores.Logs = nil, nil, nil
 	}
 	onBench(t, job.Kinds{"k": &rig.SteadyReporter{}}, func(t *testing.T, b *bench) {
 		b.PutDue("a", "k", 40*time.Minute, 30*time.Minute)
 		seen, err := b.Queue.Peek(t.Context(), 1)
-		if found, atRisk := b.AtRisk(t.Context(), b.config.Accounts[0].Queue, seen); err != nil || atRisk != nil || len(found) != 0 {
+		if found, atRisk := b.AtRisk(t.Context(), seen); err != nil || atRisk != nil || len(found) != 0 {
 			t.Errorf("at risk = %d messages, %v, %v; want none without a queue to move them to", len(found), atRisk, err)
 		}
 		if got := b.OpenWaiting(b.claim()).Run(b.ctx, b.cleanup, b.calls); got != delivery.NotRun || b.visible() != 1 {
@@ -213,7 +213,7 @@ func TestSearchOfManyJobs(t *testing.T) {
 		}
 		b.delay(10*time.Millisecond, on(b.Names.Records, storage.OpGetBlobProperties))
 		begun := time.Now()
-		found, err := b.AtRisk(t.Context(), b.config.Accounts[0].Queue, seen)
+		found, err := b.AtRisk(t.Context(), seen)
 		if took := time.Since(begun); err != nil || len(found) != n || took != (n+atOnce-1)/atOnce*10*time.Millisecond {
 			t.Errorf("at risk = %d messages, %v after %s; want %d, %d reads of 10 ms at once", len(found), err, took, n, atOnce)
 		}
@@ -258,7 +258,7 @@ func TestMoveThatFails(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if found, err := b.AtRisk(t.Context(), b.config.Accounts[0].Queue, seen); err != nil || len(found) != want {
+			if found, err := b.AtRisk(t.Context(), seen); err != nil || len(found) != want {
 				t.Errorf("at risk %s after the stop = %d messages, %v; want %d", time.Since(stopped), len(found), err, want)
 			}
 			time.Sleep(31 * time.Second)
@@ -272,7 +272,7 @@ func TestMoveOfWaitingJobs(t *testing.T) {
 	const m = time.Minute
 	set := func(b *bench) { b.config.Changeover = 10 * m }
 	onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
-		own := b.config.Accounts[0].Queue
+		own := b.config.Stores.Queue
 		b.PutDue("safe", "k", 300*m, 30*m)
 		b.PutDue("risky", "k", 45*m, 30*m)
 		b.PutDue("unknown", "other", 45*m, 30*m)
@@ -290,12 +290,12 @@ func TestMoveOfWaitingJobs(t *testing.T) {
 			t.Fatalf("%d messages, %v, may wait: %t and %t; want 6, some of all, and none of two", len(seen), err, b.MayWait(seen),
 				b.MayWait(seen[2:4]))
 		}
-		found, err := b.AtRisk(t.Context(), own, seen)
+		found, err := b.AtRisk(t.Context(), seen)
 		if err != nil || len(found) != 2 || found[0].ID != seen[1].ID || found[1].ID != seen[5].ID {
 			t.Errorf("at risk = %d messages, %v; want those of risky and chosen", len(found), err)
 		}
 		end := b.fail(http.StatusForbidden, "AuthorizationPermissionMismatch", on(b.Names.Records, storage.OpGetBlobProperties))
-		if found, err := b.AtRisk(t.Context(), own, seen); err == nil {
+		if found, err := b.AtRisk(t.Context(), seen); err == nil {
 			t.Errorf("at risk while records cannot be read = %d messages, want an error", len(found))
 		}
 		end()
@@ -460,7 +460,7 @@ func TestRiskOfARedelivery(t *testing.T) {
 					t.Fatal(err)
 				}
 				reads := b.counted(storage.OpGetBlobProperties)
-				found, err := b.AtRisk(t.Context(), b.config.Accounts[0].Queue, seen)
+				found, err := b.AtRisk(t.Context(), seen)
 				reads = b.counted(storage.OpGetBlobProperties) - reads
 				if err != nil || len(found) != row.found || (reads == 1) != row.claimed || reads > 1 {
 					t.Errorf("at risk = %d messages, %v, after %d reads; want %d, and a read: %t", len(found), err, reads, row.found, row.claimed)
@@ -489,7 +489,7 @@ func staysOnDemand(t *testing.T, reason string) {
 			f.MoveReason = reason
 			return f
 		})
-		there := b.config.Accounts[0].OnDemand
+		there := b.config.Stores.OnDemand
 		if err := errors.Join(c.Touch(t.Context(), checkpoint.Snapshot{}), c.Release(t.Context(), checkpoint.Snapshot{}),
 			there.Put(t.Context(), e, 0)); err != nil {
 			t.Fatal(err)

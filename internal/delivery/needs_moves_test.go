@@ -181,12 +181,12 @@ func TestClaimMovesToAMatch(t *testing.T) {
 			onBench(t, job.Kinds{"k": picky{"large"}}, func(t *testing.T, b *bench) {
 				row.prepare(b)
 				b.putDue("a", 45*time.Minute)
-				own := b.config.Accounts[0].Queue
+				own := b.config.Stores.Queue
 				seen, err := own.Peek(t.Context(), 1)
 				if err != nil || len(seen) != 1 {
 					t.Fatalf("peek = %d messages, %v", len(seen), err)
 				}
-				if found, err := b.AtRisk(t.Context(), own, seen); err != nil || len(found) == 1 != row.moves {
+				if found, err := b.AtRisk(t.Context(), seen); err != nil || len(found) == 1 != row.moves {
 					t.Errorf("at risk = %d messages, %v; want one: %t", len(found), err, row.moves)
 				}
 				b.runOne()
@@ -264,7 +264,7 @@ func TestUnmetNeedsStay(t *testing.T) {
 				}
 			}, func(b *bench) {
 				b.config.Changeover = row.changeover
-				switch stores := b.config.Accounts[0]; name {
+				switch stores := b.config.Stores; name {
 				case "no on-demand queue":
 					stores.OnDemand = nil
 				case "is there":

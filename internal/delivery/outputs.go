@@ -103,7 +103,7 @@ func (r *recorder) writeLastLog(ctx context.Context) {
 		return
 	}
 	if stop := drain.Of(ctx); stop != nil && !stop.OneJob {
-		r.msg.account.logKeeper.WaitForOthers(r.msg.cleanup)
+		r.msg.runner.logKeeper.WaitForOthers(r.msg.cleanup)
 	}
 	outlives, cancel := drain.Outlive(r.msg.tries.In(ctx), drain.UntilAfter(logGrace))
 	defer cancel()

@@ -78,7 +78,7 @@ func TestWithoutAContainerForOutputs(t *testing.T) {
 	onBench(t, kinds, func(t *testing.T, b *bench) {
 		b.Put("sends", "sends", "")
 		b.runOne()
-		b.config.Accounts[0].Outputs = nil
+		b.config.Stores.Outputs = nil
 		b.restarted()
 		for _, id := range []string{"idempotent", "echo", "hooked"} {
 			want := checkpoint.Done

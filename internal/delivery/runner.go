@@ -39,10 +39,9 @@ const parallelWrites = 32
 // Settings are the settings of deliveries. The configuration of a worker embeds them, so that
 // its caller sets them directly.
 type Settings struct {
-	// Accounts are the storage accounts of the deployment, the first of it first. Without a
-	// queue OnDemand in an account its jobs are not moved, and without Outputs or Logs they
-	// store no files or keep no logs.
-	Accounts []*deployment.Stores
+	// Stores are the queues and containers of the deployment. Without a queue OnDemand jobs
+	// are not moved, and without Outputs or Logs they store no files or keep no logs.
+	Stores *deployment.Stores
 
 	// Kinds are the handlers.
 	Kinds job.Kinds
@@ -103,7 +102,7 @@ type RunnerConfig struct {
 	Settings
 
 	// Place returns the queue for a follow-up job of a handler.
-	Place func(id string) (*queue.Queue, error)
+	Place func(id string) *queue.Queue
 
 	Fleet     *Fleet // the heartbeats of all workers
 	Departure *drain.Departure
@@ -127,9 +126,12 @@ type Losses interface {
 // a drain that was cancelled.
 type Runner struct {
 	RunnerConfig
-	owner    string              // the worker's name, as records show it
-	machine  string              // the part of the name that all workers of this machine share
-	accounts map[string]*account // by name
+	owner   string // the worker's name, as records show it
+	machine string // the part of the name that all workers of this machine share
+
+	logKeeper *joblog.Keeper
+	renewals  *renewal.Set
+	moveRest  rest // of moves to the on-demand queue
 
 	active        *active.Set
 	running       running.Set
@@ -167,13 +169,10 @@ type counters struct {
 // NewRunner returns a Runner without a name, see [Runner.SetOwner].
 func NewRunner(c RunnerConfig) *Runner {
 	r := &Runner{
-		RunnerConfig: c, accounts: map[string]*account{},
+		RunnerConfig: c, logKeeper: joblog.NewKeeper(c.Stores.Logs, c.LogSize), renewals: renewal.NewSet(c.Visibility),
 		active:        active.NewSet(),
 		payloadMemory: semaphore.NewWeighted(c.PayloadMemory), kindLimits: newKindLimits(c.Kinds, c.Jitter),
 		quarantine: make(chan struct{}, 1),
-	}
-	for _, s := range c.Accounts {
-		r.accounts[s.In] = newAccount(s, c)
 	}
 	r.smallWrites = drain.NewGate(func() int { return parallelWrites })
 	r.gate = drain.NewGate(func() int { return drain.Parallel(r.latency.Least(), runtime.GOMAXPROCS(0)) })
@@ -239,10 +238,10 @@ func (r *Runner) allPaused() bool {
 	return true
 }
 
-// ClaimVisibility returns the visibility timeout to claim messages of a queue with, and how
-// long after a claim they must be renewed.
-func (r *Runner) ClaimVisibility(q *queue.Queue) (visibility, renewAfter time.Duration) {
-	return r.accounts[q.Account()].renewals.Visibility()
+// ClaimVisibility returns the visibility timeout to claim messages with, and how long after a
+// claim they must be renewed.
+func (r *Runner) ClaimVisibility() (visibility, renewAfter time.Duration) {
+	return r.renewals.Visibility()
 }
 
 // NewTries returns what bounds the tries of single calls once ctx has ended.
@@ -360,17 +359,4 @@ func (r *Runner) deferFor(kind, queue string) time.Duration {
 		return 0
 	}
 	return r.Jitter.Vary(r.deferred.next(now, lacking))
-}
-
-// account is a storage account with the state that its deliveries share. Its renewals and
-// the writes of its logs wait for no other account.
-type account struct {
-	*deployment.Stores
-	logKeeper *joblog.Keeper
-	renewals  *renewal.Set
-	moveRest  rest
-}
-
-func newAccount(s *deployment.Stores, c RunnerConfig) *account {
-	return &account{Stores: s, logKeeper: joblog.NewKeeper(s.Logs, c.LogSize), renewals: renewal.NewSet(c.Visibility)}
 }

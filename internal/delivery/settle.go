@@ -164,7 +164,7 @@ func (s *settlement) commitWithoutRecord() error {
 
 // deleteMessage deletes the payload and the message of a job that is over.
 func (s *settlement) deleteMessage() error {
-	if err := s.msg.account.Payloads.Discard(s.msg.cleanup, s.msg.envelope); err != nil {
+	if err := s.msg.runner.Stores.Payloads.Discard(s.msg.cleanup, s.msg.envelope); err != nil {
 		return err
 	}
 	s.msg.stopRenewing()
@@ -276,7 +276,7 @@ func (s *settlement) putPoison(out *outcome) error {
 		ID: s.msg.envelope.ID, Kind: s.msg.envelope.Kind, Reason: out.reason, PoisonedAt: time.Now().UTC(),
 		Worker: s.msg.runner.owner, Origin: s.msg.lease.Queue().Name(), MessageID: s.msg.lease.ID, Body: s.msg.lease.Text(),
 	}
-	if err := s.msg.account.Poison.PutPoison(s.msg.cleanup, p, s.msg.account.Payloads); err != nil {
+	if err := s.msg.runner.Stores.Poison.PutPoison(s.msg.cleanup, p, s.msg.runner.Stores.Payloads); err != nil {
 		return err
 	}
 	s.deadLetter = true
@@ -304,7 +304,7 @@ func (s *settlement) putBack(out *outcome) error {
 			return s.msg.lease.PutBackFor(ctx, e, p, out.delay)
 		}
 	}
-	if err := back(s.msg.cleanup, s.msg.envelope, s.msg.account.Payloads); err != nil {
+	if err := back(s.msg.cleanup, s.msg.envelope, s.msg.runner.Stores.Payloads); err != nil {
 		return err
 	}
 	since := s.msg.envelope.PutBackSince
@@ -360,7 +360,7 @@ func (s *settlement) releaseMessage(ctx context.Context, moved bool, delay time.
 			return err
 		}
 	}
-	if err := s.msg.lease.Queue().PutMoved(s.msg.cleanup, s.msg.envelope, delay, s.msg.account.Payloads); err != nil {
+	if err := s.msg.lease.Queue().PutMoved(s.msg.cleanup, s.msg.envelope, delay, s.msg.runner.Stores.Payloads); err != nil {
 		return err
 	}
 	s.replaced = true

@@ -148,7 +148,7 @@ func TestStepBackWithoutOutputs(t *testing.T) {
 			})
 			set := func(b *bench) {
 				if without {
-					b.config.Accounts[0].Outputs = nil
+					b.config.Stores.Outputs = nil
 				}
 			}
 			onBench(t, job.Kinds{"k": job.KeepPreviousState(run)}, func(t *testing.T, b *bench) {

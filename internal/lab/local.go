@@ -7,14 +7,12 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/google/uuid"
 
-	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/lab/emulator/arm"
 	"github.com/spotworker/spotworker/internal/lab/emulator/imds"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
@@ -33,14 +31,11 @@ type LocalConfig struct {
 	// TLS, as in production, instead of an account key.
 	Identity bool
 
-	// Accounts is how many storage accounts there are, at the same addresses; 0 is one.
-	Accounts int
-
-	// Latency is added to every call of a storage account; 0 is none.
+	// Latency is added to every call of the storage account; 0 is none.
 	Latency time.Duration
 
 	// Throttle is how many messages a second each queue takes before it refuses
-	// calls, 0 for no limit. With it each account has Azure's limit on requests.
+	// calls, 0 for no limit. With it the account has Azure's limit on requests.
 	Throttle int
 
 	// Control, if set, is served under /lab/ beside the metadata service.
@@ -56,13 +51,10 @@ type LocalConfig struct {
 // perhaps a resource manager.
 type Local struct {
 	Storage  *storage.Server
-	Further  []*storage.Server // the accounts after the first
 	Metadata *imds.Server
 
 	// ConnectionString gives access to Storage with a key; empty with a managed identity.
-	// MoreConnectionStrings give access to the further accounts.
-	ConnectionString      string
-	MoreConnectionStrings []string
+	ConnectionString string
 
 	// ManagerURL is the resource manager's address; empty without one.
 	ManagerURL string
@@ -93,12 +85,8 @@ func StartLocal(c LocalConfig) (*Local, error) {
 	l := &Local{
 		config: c, authority: authority,
 		Metadata: imds.New(imds.Options{Tokens: tokens}),
+		Storage:  storage.New(storage.Options{Tokens: tokens, Latency: c.Latency, Limits: c.limits()}),
 	}
-	for i := range max(c.Accounts, 1) {
-		l.Further = append(l.Further, storage.New(storage.Options{Account: accountName(i), Tokens: tokens, Latency: c.Latency,
-			Limits: c.limits()}))
-	}
-	l.Storage, l.Further = l.Further[0], l.Further[1:]
 	if err := l.startStorage(); err != nil {
 		return nil, fmt.Errorf("start the storage emulator: %w", portTaken(err))
 	}
@@ -122,31 +110,10 @@ func (c LocalConfig) limits() *storage.Limits {
 	return &storage.Limits{QueueMessages: c.Throttle}
 }
 
-// accountName returns the name of an account by its number, counted from 0. The first has
-// the name of Azurite's.
-func accountName(i int) string {
-	if i == 0 {
-		return storage.DefaultAccount
-	}
-	return fmt.Sprintf("devstoreaccount%d", i+1)
-}
-
-// AccountNames returns the names of the storage accounts, in their order.
-func (l *Local) AccountNames() []string {
-	names := make([]string, 1+len(l.Further))
-	for i := range names {
-		names[i] = accountName(i)
-	}
-	return names
-}
-
 func (l *Local) startStorage() (err error) {
 	addresses := storage.Addresses{Blob: loopback(l.config.BlobPort), Queue: loopback(l.config.QueuePort)}
 	if !l.config.Identity {
-		all, err := l.Storage.ListenWith(addresses, l.Further...)
-		if err == nil {
-			l.ConnectionString, l.MoreConnectionStrings = all[0], all[1:]
-		}
+		l.ConnectionString, err = l.Storage.Listen(addresses)
 		return err
 	}
 	config, err := l.authority.ServerConfig()
@@ -158,7 +125,7 @@ func (l *Local) startStorage() (err error) {
 		ResourceID: fmt.Sprintf("/subscriptions/%s/resourceGroups/rg/providers/Microsoft.ManagedIdentity/userAssignedIdentities/spotworker",
 			uuid.Nil),
 	}}
-	l.identity.endpoints, err = l.Storage.ListenTLS(addresses, config, l.Further...)
+	l.identity.endpoints, err = l.Storage.ListenTLS(addresses, config)
 	return err
 }
 
@@ -220,58 +187,30 @@ func (l *Local) MetadataPort() string {
 	return port
 }
 
-// Account returns clients of the first storage account that open no sockets.
-func (l *Local) Account() (*azure.Account, error) { return connect(l.Storage) }
-
-// Accounts returns clients of all storage accounts that open no sockets.
-func (l *Local) Accounts() (all []*azure.Account, err error) {
-	for _, server := range append([]*storage.Server{l.Storage}, l.Further...) {
-		account, err := connect(server)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, account)
-	}
-	return all, nil
-}
-
-// connect returns clients of an account that open no sockets.
-func connect(server *storage.Server) (*azure.Account, error) {
-	return azure.Connect(azure.AccountConfig{ConnectionString: server.ConnectionString(), Transport: server.Transport(), Version: "lab"})
+// Account returns clients of the storage account that open no sockets.
+func (l *Local) Account() (*azure.Account, error) {
+	return azure.Connect(azure.AccountConfig{ConnectionString: l.Storage.ConnectionString(), Transport: l.Storage.Transport(), Version: "lab"})
 }
 
 // StorageEnvironment returns the environment variables with which a process
-// reaches the storage accounts. authority is the file of [Local.WriteAuthority].
+// reaches the storage account. authority is the file of [Local.WriteAuthority].
 // With a managed identity a process also needs [Local.TokenEnvironment].
 func (l *Local) StorageEnvironment(authority string) []string {
-	var variables []string
 	if l.identity == nil {
-		variables = append(variables, ConnectionStringVariable+"="+l.ConnectionString)
-		if len(l.Further) > 0 {
-			variables = append(variables, MoreStringsVariable+"="+strings.Join(l.MoreConnectionStrings, " "))
-		}
-		return variables
+		return []string{ConnectionStringVariable + "=" + l.ConnectionString}
 	}
-	variables = append(variables,
-		"SSL_CERT_FILE="+authority,
-		"AZURE_CLIENT_ID="+l.identity.granted.ClientID,
-		"SPOTWORKER_ACCOUNT="+storage.DefaultAccount,
-		"SPOTWORKER_BLOB_ENDPOINT="+l.identity.endpoints.Blob,
-		"SPOTWORKER_QUEUE_ENDPOINT="+l.identity.endpoints.Queue,
-	)
-	if len(l.Further) > 0 {
-		variables = append(variables, "SPOTWORKER_MORE_ACCOUNT="+strings.Join(l.AccountNames()[1:], ","))
+	return []string{
+		"SSL_CERT_FILE=" + authority,
+		"AZURE_CLIENT_ID=" + l.identity.granted.ClientID,
+		"SPOTWORKER_ACCOUNT=" + storage.DefaultAccount,
+		"SPOTWORKER_BLOB_ENDPOINT=" + l.identity.endpoints.Blob,
+		"SPOTWORKER_QUEUE_ENDPOINT=" + l.identity.endpoints.Queue,
 	}
-	return variables
 }
 
 // ConnectionStringVariable names the environment variable with a connection
 // string. It takes precedence over a managed identity.
 const ConnectionStringVariable = "AZURE_STORAGE_CONNECTION_STRING"
-
-// MoreStringsVariable names the environment variable with the connection strings of
-// further accounts.
-const MoreStringsVariable = cli.MoreStringsVariable
 
 // TokenEnvironment returns the environment variables that make the SDKs ask a
 // VM's identity endpoint for tokens instead of the fixed address of a VM in

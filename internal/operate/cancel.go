@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
@@ -41,8 +39,7 @@ const (
 	// be used while the record is kept.
 	Barred Action = "barred"
 
-	// Unknown means that the job has no record in an account in which it may wait, and none
-	// was made.
+	// Unknown means that the job has no record, and none was made.
 	Unknown Action = "unknown"
 )
 
@@ -55,14 +52,10 @@ type Canceller struct {
 	// Reason is for people, in the jobs' records. Optional.
 	Reason string
 
-	// Queues returns the queues of an account on which a job without a record may wait for
-	// its first worker; the account is empty where there is one. Where they show that the
-	// job does not wait, no record is made. Without Queues every such job is barred.
-	Queues func(ctx context.Context, account string) ([]*queue.Queue, error)
-
-	// Accounts, if set, returns the records of all accounts in which a job may be, the most
-	// likely one first, in place of Records.
-	Accounts func(id string) []AccountRecords
+	// Queues returns the queues on which a job without a record may wait for its first
+	// worker. Where they show that the job does not wait, no record is made. Without Queues
+	// every such job is barred.
+	Queues func(ctx context.Context) ([]*queue.Queue, error)
 
 	// KnownOnly leaves jobs without a record alone, also where they may wait for their
 	// first worker.
@@ -71,18 +64,7 @@ type Canceller struct {
 	// SeenOnly bars no id: it leaves a job without a record alone, unless its message is
 	// among those that the service shows.
 	SeenOnly bool
-
-	silent sync.Map // errors of accounts that did not answer, by name
 }
-
-// AccountRecords are the records in one of several storage accounts.
-type AccountRecords struct {
-	*checkpoint.Store
-	Account string // its name
-}
-
-// accountWait is how long one of several accounts may take to cancel a job.
-const accountWait = 15 * time.Second
 
 // CancelOutcome is the result of a cancel for one job.
 type CancelOutcome struct {
@@ -90,10 +72,6 @@ type CancelOutcome struct {
 	Action Action // Cancelled, Barred, Over, Unknown, Refused or Failed
 	Detail string // for people
 	Err    error  // of Refused and Failed
-
-	// BarredIn are the accounts in which the id is barred although the job may be in an
-	// account that failed.
-	BarredIn []string
 
 	// Was is the job's record as it was; the zero value if there was none.
 	Was checkpoint.Record
@@ -127,7 +105,7 @@ func (c *Canceller) Cancel(ctx context.Context, ids iter.Seq[string], report fun
 func (c *Canceller) batch(ctx context.Context, ids []string, report func(CancelOutcome) error) error {
 	var mu sync.Mutex
 	var cancelled []string
-	var seen looks
+	var seen look
 	group, running := errgroup.WithContext(ctx)
 	group.SetLimit(cancelParallel)
 	for _, id := range ids {
@@ -169,257 +147,80 @@ func (c *Canceller) announce(ctx context.Context, ids []string) error {
 // announceTimeout bounds the change of the control document after an interruption.
 const announceTimeout = 30 * time.Second
 
-// accounts returns the records of all accounts in which a job may be.
-func (c *Canceller) accounts(id string) []AccountRecords {
-	if c.Accounts != nil {
-		return c.Accounts(id)
-	}
-	return []AccountRecords{{Store: c.Records}}
-}
-
-// one cancels one job. seen holds the queues' fronts, for all jobs.
-func (c *Canceller) one(ctx context.Context, id string, seen *looks) CancelOutcome {
+// one cancels one job. seen holds the queues' front, for all jobs.
+func (c *Canceller) one(ctx context.Context, id string, seen *look) CancelOutcome {
 	if err := jobid.Validate(id); err != nil {
 		return CancelOutcome{ID: id, Action: Refused, Detail: err.Error(), Err: err}
 	}
-	all := c.accounts(id)
-	if len(all) == 1 && c.Queues == nil {
-		was, err := c.cancelIn(ctx, all, 0, id, !c.KnownOnly)
-		if errors.Is(err, checkpoint.ErrNotFound) {
-			return unknownTo(id)
-		}
+	was, err := c.cancel(ctx, id, c.Queues == nil && !c.KnownOnly)
+	switch {
+	case !errors.Is(err, checkpoint.ErrNotFound):
 		return outcomeOf(id, was, err)
-	}
-	var found search
-	for i := range all {
-		was, err := c.cancelIn(ctx, all, i, id, false)
-		if found.add(all[i].Account, was, err) {
-			return outcomeOf(id, was, err)
+	case c.Queues == nil || c.KnownOnly:
+		return CancelOutcome{
+			ID: id, Action: Unknown,
+			Detail: "it has no record: it waits for its first worker, or there is no such job",
 		}
 	}
+	return c.withoutRecord(ctx, id, seen)
+}
+
+// cancel cancels the record of a job, and with create makes one if there is none.
+func (c *Canceller) cancel(ctx context.Context, id string, create bool) (checkpoint.Record, error) {
+	return c.Records.Cancel(ctx, id, c.Name, c.reason(), create)
+}
+
+// withoutRecord cancels a job that had no record a moment ago. If its message is not seen, it
+// is barred, unless the queues show that it does not wait there.
+func (c *Canceller) withoutRecord(ctx context.Context, id string, seen *look) CancelOutcome {
+	seen.once.Do(func() { seen.front, seen.err = c.look(ctx) })
+	isSeen, mayHide := seen.ids[id], seen.err != nil || !seen.complete()
+	was, err := c.cancel(ctx, id, isSeen || mayHide && !c.SeenOnly)
+	if errors.Is(err, checkpoint.ErrNotFound) {
+		return unseenOf(id, seen, mayHide)
+	}
+	o := outcomeOf(id, was, err)
 	switch {
-	case found.failed != nil && (c.KnownOnly || len(found.absent)+len(found.barred) == 0):
-		return outcomeOf(id, checkpoint.Record{}, found.failed)
-	case found.failed == nil && len(found.absent) == 0: // barred in all accounts
-		return outcomeOf(id, found.bar, nil)
-	case c.KnownOnly:
-		o := unknownTo(id)
-		if len(found.barred) > 0 {
-			o.Detail = found.text() + ": it waits there for its first worker, or there is no such job"
-		}
-		return o
-	}
-	return c.withoutRecord(ctx, all, id, seen)
-}
-
-// search is the result of a search of the accounts for a job's record. A bar decides nothing
-// about the job in another account: a cancel may have failed there.
-type search struct {
-	absent []string // accounts without a record of the job
-	barred []string // accounts that have a bar alone
-	bar    checkpoint.Record
-	failed error // of the first account that failed
-}
-
-// add adds the answer of one account. It reports whether that decides the cancel.
-func (s *search) add(account string, was checkpoint.Record, err error) (decides bool) {
-	switch {
-	case errors.Is(err, checkpoint.ErrNotFound):
-		s.absent = append(s.absent, account)
-	case err == nil && was.IsBar():
-		s.barred, s.bar = append(s.barred, account), was
-	case err == nil, errors.Is(err, checkpoint.ErrUnknownFormat):
-		return true
-	case s.failed == nil:
-		s.failed = err
-	}
-	return false
-}
-
-// text says in which accounts the job has a record.
-func (s *search) text() string {
-	if len(s.barred) == 0 {
-		return "it has no record"
-	}
-	return fmt.Sprintf("it is barred in storage account %s, and it has no record in %s", strings.Join(s.barred, ", "),
-		strings.Join(s.absent, ", "))
-}
-
-// unknownTo is the outcome for a job without a record if only records count.
-func unknownTo(id string) CancelOutcome {
-	return CancelOutcome{
-		ID: id, Action: Unknown,
-		Detail: "it has no record: it waits for its first worker, or there is no such job",
-	}
-}
-
-// cancelIn cancels the record of a job in one of the accounts. One of several that has not
-// answered once is not asked again, so that many jobs do not wait for it one after the
-// other.
-func (c *Canceller) cancelIn(
-	ctx context.Context, all []AccountRecords, i int, id string, create bool,
-) (checkpoint.Record, error) {
-	in := all[i]
-	if len(all) == 1 {
-		return in.Cancel(ctx, id, c.Name, c.reason(), create)
-	}
-	if err, ok := c.silent.Load(in.Account); ok {
-		return checkpoint.Record{}, err.(error) //nolint:forcetypeassert // as it was stored
-	}
-	within, cancel := context.WithTimeoutCause(ctx, accountWait, fmt.Errorf("it did not answer within %s", accountWait))
-	defer cancel()
-	was, err := in.Cancel(within, id, c.Name, c.reason(), create)
-	if err == nil || errors.Is(err, checkpoint.ErrNotFound) || errors.Is(err, checkpoint.ErrUnknownFormat) {
-		return was, err
-	}
-	if within.Err() != nil && ctx.Err() == nil {
-		err = context.Cause(within)
-	}
-	err = fmt.Errorf("storage account %s: %w", in.Account, err)
-	if ctx.Err() == nil && !errors.As(err, new(*azcore.ResponseError)) {
-		c.silent.Store(in.Account, err)
-	}
-	return was, err
-}
-
-// withoutRecord cancels a job that had no record a moment ago in the accounts that answer.
-// If its message is seen, it is cancelled in that account. Otherwise it is barred in each
-// account whose queues do not show that it does not wait there.
-func (c *Canceller) withoutRecord(ctx context.Context, all []AccountRecords, id string, seen *looks) CancelOutcome {
-	fronts := seen.at(ctx, c, all)
-	for i, f := range fronts {
-		if !f.ids[id] {
-			continue
-		}
-		was, err := c.cancelIn(ctx, all, i, id, true)
-		o := outcomeOf(id, was, err)
-		if o.Action == Barred {
-			o.Action, o.Detail = Cancelled, "its message waits on the queue, and no worker starts it"
-		}
-		return o
-	}
-	return c.bar(ctx, all, id, fronts)
-}
-
-// bar cancels a job whose message is at the front of no queue, in each account whose queues
-// do not show that it does not wait there.
-func (c *Canceller) bar(ctx context.Context, all []AccountRecords, id string, fronts []look) CancelOutcome {
-	var found search
-	var made []string   // accounts that have a bar now and had no record
-	var hiding []string // accounts without a record whose queues may hide the job
-	for i, f := range fronts {
-		in := all[i].Account
-		was, err := c.cancelIn(ctx, all, i, id, f.mayHide() && !c.SeenOnly)
-		switch {
-		case err == nil && was.Version == 0:
-			made = append(made, in)
-		case found.add(in, was, err): // it was claimed in between
-			return outcomeOf(id, was, err)
-		case errors.Is(err, checkpoint.ErrNotFound) && f.mayHide():
-			hiding = append(hiding, in)
-		}
-	}
-	switch {
-	case found.failed != nil:
-		o := outcomeOf(id, checkpoint.Record{}, found.failed)
-		o.BarredIn = slices.Concat(found.barred, made)
-		return o
-	case len(hiding) > 0, len(made)+len(found.barred) == 0:
-		return unseenOf(id, fronts, found.text())
-	case len(made) == 0:
-		return outcomeOf(id, found.bar, nil)
-	}
-	o := outcomeOf(id, checkpoint.Record{}, nil)
-	for _, f := range fronts {
-		if f.err != nil && !errors.Is(f.err, errNoQueues) {
-			o.Detail += fmt.Sprintf("; the queues could not be searched: %v", f.err)
-			break
-		}
+	case o.Action != Barred:
+	case isSeen:
+		o.Action, o.Detail = Cancelled, "its message waits on the queue, and no worker starts it"
+	case seen.err != nil:
+		o.Detail += fmt.Sprintf("; the queues could not be searched: %v", seen.err)
 	}
 	return o
 }
 
-// mayHide reports whether the queues may have a message that was not seen.
-func (l look) mayHide() bool { return l.err != nil || !l.complete() }
-
-// unseenOf is the outcome for a job that was seen on no queue, if its id is not barred in each
-// account whose queues may hide it. records says in which accounts it has a record.
-func unseenOf(id string, fronts []look, records string) CancelOutcome {
+// unseenOf is the outcome for a job without a record that was seen on no queue, and that is
+// not barred although the queues may hide it.
+func unseenOf(id string, seen *look, mayHide bool) CancelOutcome {
 	o := CancelOutcome{ID: id, Action: Unknown, Detail: "there is no such job: it has no record, and no message of it waits on the queues"}
-	if !slices.ContainsFunc(fronts, look.mayHide) {
+	if !mayHide {
 		return o
 	}
-	shown, queued := 0, 0
-	for _, f := range fronts {
-		shown, queued = shown+f.seen, queued+f.queued
-	}
-	o.Detail = fmt.Sprintf("%s, and it is not among the %d of %d messages that the service shows", records, shown, queued)
-	for _, f := range fronts {
-		if f.err != nil {
-			o.Detail = fmt.Sprintf("%s, and the queues could not be searched: %v", records, f.err)
-			break
-		}
+	o.Detail = fmt.Sprintf("it has no record, and it is not among the %d of %d messages that the service shows", seen.seen, seen.queued)
+	if seen.err != nil {
+		o.Detail = fmt.Sprintf("it has no record, and the queues could not be searched: %v", seen.err)
 	}
 	o.Detail += ". There is no such job, or it waits behind them: spotctl cancel --bar keeps every worker from starting it"
 	return o
 }
 
-// looks holds the fronts of the queues of all accounts. The queues are looked at once.
-type looks struct {
-	once   sync.Once
-	fronts []look // by account, in the order of their names
-	names  []string
-}
-
-// look is the front of the queues of one account.
+// look is the front of the queues, which are looked at once.
 type look struct {
+	once sync.Once
 	front
 
 	err error // why they could not be searched
 }
 
-// at returns the fronts of the queues of each of the accounts.
-func (l *looks) at(ctx context.Context, c *Canceller, all []AccountRecords) []look {
-	l.once.Do(func() {
-		l.fronts, l.names = make([]look, len(all)), make([]string, len(all))
-		var group sync.WaitGroup
-		for i, in := range all {
-			l.names[i] = in.Account
-			group.Go(func() { l.fronts[i] = c.look(ctx, in.Account, len(all) > 1) })
-		}
-		group.Wait()
-	})
-	found := make([]look, len(all))
-	for i, in := range all { // each job has an order of its own
-		found[i] = l.fronts[slices.Index(l.names, in.Account)]
-	}
-	return found
-}
-
-// look looks at the front of the queues of an account. several says that there is more
-// than one account.
-func (c *Canceller) look(ctx context.Context, account string, several bool) look {
-	if c.Queues == nil {
-		return look{err: errNoQueues}
-	}
-	if several {
-		if err, ok := c.silent.Load(account); ok {
-			return look{err: err.(error)} //nolint:forcetypeassert // as it was stored
-		}
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, accountWait)
-		defer cancel()
-	}
-	queues, err := c.Queues(ctx, account)
+// look looks at the front of the queues.
+func (c *Canceller) look(ctx context.Context) (front, error) {
+	queues, err := c.Queues(ctx)
 	if err != nil {
-		return look{err: err}
+		return front{}, err
 	}
-	f, err := lookAt(ctx, queues...)
-	return look{f, err}
+	return lookAt(ctx, queues...)
 }
-
-// errNoQueues means that a canceller was given no queues.
-var errNoQueues = errors.New("no queues were given")
 
 // outcomeOf describes the effect of a cancel on a record.
 func outcomeOf(id string, was checkpoint.Record, err error) CancelOutcome {

@@ -193,7 +193,7 @@ func TestCancelWithoutRecord(t *testing.T) {
 					return storage.Fault{}
 				})
 				c := b.canceller(t)
-				c.Queues = func(context.Context, string) ([]*queue.Queue, error) { return append(b.Queue.All(), b.OnDemand), nil }
+				c.Queues = func(context.Context) ([]*queue.Queue, error) { return append(b.Queue.All(), b.OnDemand), nil }
 				var got CancelOutcome
 				if err := c.Cancel(t.Context(), slices.Values([]string{row.cancel}), func(o CancelOutcome) error { got = o; return nil }); err != nil {
 					t.Error(err)
@@ -279,7 +279,7 @@ func TestCancelOfAJobClaimedMeanwhile(t *testing.T) {
 			return storage.Fault{}
 		})
 		c := b.canceller(t)
-		c.Queues = func(context.Context, string) ([]*queue.Queue, error) { return []*queue.Queue{b.stores.Queue}, nil }
+		c.Queues = func(context.Context) ([]*queue.Queue, error) { return []*queue.Queue{b.stores.Queue}, nil }
 		var got CancelOutcome
 		err := c.Cancel(t.Context(), slices.Values([]string{"hidden"}), func(o CancelOutcome) error { got = o; return nil })
 		if err != nil || got.Action != Cancelled || got.Was.Owner != "vm_0" {
@@ -370,7 +370,7 @@ func TestCancelUnseen(t *testing.T) {
 			})
 			c := b.canceller(t)
 			c.SeenOnly = row.seenOnly
-			c.Queues = func(context.Context, string) ([]*queue.Queue, error) {
+			c.Queues = func(context.Context) ([]*queue.Queue, error) {
 				if row.unnamed {
 					return nil, errors.New("no names")
 				}
@@ -412,7 +412,7 @@ func TestCancelStops(t *testing.T) {
 }
 
 // TestCancelWithSlowStorage: the control document is written although the run was interrupted and
-// storage is slow, and one account may take longer than one of several.
+// storage is slow, and slow queues are waited for.
 func TestCancelWithSlowStorage(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		b.put(t, given{id: "a", status: checkpoint.Running})
@@ -421,7 +421,7 @@ func TestCancelWithSlowStorage(t *testing.T) {
 			case c.Container == b.names.Control:
 				return storage.Fault{Before: time.Second}
 			case c.Operation == "PeekMessages":
-				return storage.Fault{Before: accountWait - time.Second}
+				return storage.Fault{Before: 14 * time.Second}
 			}
 			return storage.Fault{}
 		})
@@ -431,7 +431,7 @@ func TestCancelWithSlowStorage(t *testing.T) {
 			t.Errorf("Cancel = %v, named %q, want a named", err, named)
 		}
 		c := b.canceller(t)
-		c.Queues = func(context.Context, string) ([]*queue.Queue, error) {
+		c.Queues = func(context.Context) ([]*queue.Queue, error) {
 			time.Sleep(2 * time.Second)
 			return []*queue.Queue{b.Queue.All()[0]}, nil
 		}

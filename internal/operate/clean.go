@@ -82,16 +82,6 @@ type CleanReport struct {
 	PoisonUnseen bool
 }
 
-// Plus returns the sum of the reports of two accounts.
-func (r CleanReport) Plus(o CleanReport) CleanReport {
-	return CleanReport{
-		Read: r.Read + o.Read, Done: r.Done + o.Done, Cancelled: r.Cancelled + o.Cancelled, Bytes: r.Bytes + o.Bytes,
-		Logs: r.Logs + o.Logs, LogBytes: r.LogBytes + o.LogBytes, Outputs: r.Outputs + o.Outputs, OutputBytes: r.OutputBytes + o.OutputBytes,
-		Changed: r.Changed + o.Changed, Poison: r.Poison + o.Poison, Failed: r.Failed + o.Failed, Skipped: r.Skipped + o.Skipped,
-		PoisonUnseen: r.PoisonUnseen || o.PoisonUnseen,
-	}
-}
-
 // Clean removes the selected items, and calls progress now and then, one call at a time.
 // A job that cannot be removed is reported by failed, and the others are removed
 // nevertheless. A removal that has begun when ctx ends is finished.

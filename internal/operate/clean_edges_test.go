@@ -4,38 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/jobfiles/outputs"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 )
 
-// TestCleanReportPlus: the sum has each count of both reports.
-func TestCleanReportPlus(t *testing.T) {
-	fill := func(n int64, unseen bool) (r CleanReport) {
-		v := reflect.ValueOf(&r).Elem()
-		for i := range v.NumField() {
-			if f := v.Field(i); f.CanInt() {
-				f.SetInt(n << i)
-			}
-		}
-		r.PoisonUnseen = unseen
-		return r
-	}
-	for _, unseen := range [][3]bool{{false, false, false}, {true, false, true}, {false, true, true}, {true, true, true}} {
-		got, want := fill(1, unseen[0]).Plus(fill(2, unseen[1])), fill(3, unseen[2])
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("Plus (-want +got):\n%s", diff)
-		}
-	}
-}
+// refusal is the fault of a call that the account refuses.
+var refusal = storage.Fault{Refuse: &storage.Error{Status: 403, Code: "AuthorizationFailure"}}
 
 func TestDays(t *testing.T) {
 	for want, d := range map[string]time.Duration{"0d0h": 0, "0d1h": time.Hour, "1d": 24 * time.Hour, "1d1h": 25 * time.Hour,

@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2/queueerror"
 
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/retry"
-	"github.com/spotworker/spotworker/internal/storage/deployment"
 )
 
 const (
@@ -87,88 +85,4 @@ func awaitEmpty(ctx context.Context, jobs *queue.Shards, from int, patience time
 			return fmt.Errorf("jobs are put over %d queues, and still taken from %d: %w", from, len(jobs.All()), ErrShardsInUse)
 		}
 	}
-}
-
-// ErrFewerAccounts means that a deployment that is not empty would have fewer accounts.
-var ErrFewerAccounts = errors.New("accounts can only be removed while the deployment is empty, " +
-	"and it has jobs, messages or records")
-
-// SpreadOver spreads the jobs of a deployment over so many of its accounts, and creates
-// the queues and containers that are missing. Jobs with chosen ids stay on the accounts
-// that they were spread over, unless there is no job, message or record, or chosenIDs is
-// set. Over fewer accounts they are spread only if there is none of these: otherwise the
-// error is [ErrFewerAccounts].
-func SpreadOver(ctx context.Context, d *deployment.Deployment, accounts int, chosenIDs bool) (queue.Spread, error) {
-	if _, err := d.Jobs.Read(ctx); err != nil && !queueerror.HasCode(err, queueerror.QueueNotFound) {
-		return queue.Spread{}, err
-	}
-	now, err := d.Spread.Known()
-	if err != nil && now.Accounts() > 1 {
-		return now, err
-	}
-	if accounts < now.Accounts() {
-		if err := checkEmpty(ctx, d.Accounts, now.Accounts()); err != nil {
-			return now, err
-		}
-		chosenIDs = true // none was put
-	}
-	next := queue.Spread{IDs: max(now.IDs, 1)}
-	for _, s := range d.Accounts[:accounts] {
-		if s.Account.Name() == "" {
-			return now, errors.New("the first storage account was given without its name; jobs are spread over accounts by their names")
-		}
-		next.Names = append(next.Names, s.Account.Name())
-	}
-	if !chosenIDs && next.IDs < accounts {
-		if chosenIDs, err = isEmpty(ctx, d.Accounts[:accounts]); err != nil {
-			return now, err
-		}
-	}
-	if chosenIDs {
-		next.IDs = accounts
-	}
-	for _, s := range d.Accounts[:accounts] {
-		if err := s.Create(ctx); err != nil {
-			return now, fmt.Errorf("storage account %s, of which nothing was recorded: %w", s.Account.Name(), err)
-		}
-	}
-	return next, d.Spread.Write(ctx, next)
-}
-
-// checkEmpty returns why a deployment over so many accounts cannot have fewer of them, or nil.
-func checkEmpty(ctx context.Context, given []*deployment.Stores, accounts int) error {
-	if len(given) < accounts {
-		return fmt.Errorf("jobs are spread over %d accounts, and %d were given: give all, to see whether they are empty",
-			accounts, len(given))
-	}
-	empty, err := isEmpty(ctx, given[:accounts])
-	if err == nil && !empty {
-		err = fmt.Errorf("jobs are spread over %d accounts: %w", accounts, ErrFewerAccounts)
-	}
-	return err
-}
-
-// isEmpty reports whether the accounts have no message of a job and no record.
-func isEmpty(ctx context.Context, all []*deployment.Stores) (bool, error) {
-	for _, s := range all {
-		if _, err := s.Jobs.Read(ctx); err != nil && !queueerror.HasCode(err, queueerror.QueueNotFound) {
-			return false, err
-		}
-		for _, q := range append([]*queue.Queue{s.OnDemand, s.Poison}, s.Jobs.All()...) {
-			n, err := q.Depth(ctx)
-			if err != nil && !queueerror.HasCode(err, queueerror.QueueNotFound) {
-				return false, err
-			}
-			if n > 0 {
-				return false, nil
-			}
-		}
-		for _, err := range s.Records.List(ctx, "") {
-			if bloberror.HasCode(err, bloberror.ContainerNotFound) {
-				break
-			}
-			return false, err
-		}
-	}
-	return true, nil
 }

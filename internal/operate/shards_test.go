@@ -77,7 +77,7 @@ func TestOperatorsSeeAllShards(t *testing.T) {
 	onShards(t, func(t *testing.T, b *rig) {
 		jobs := b.stores.Jobs
 		c := &Canceller{Records: b.stores.Records, Control: b.stores.Control, Name: "spotctl@test",
-			Queues: func(context.Context, string) ([]*queue.Queue, error) {
+			Queues: func(context.Context) ([]*queue.Queue, error) {
 				return append(slices.Clip(jobs.All()), b.OnDemand), nil
 			}}
 		var ids []string

@@ -2,7 +2,6 @@ package overview
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/fleet/activity"
@@ -99,11 +98,7 @@ func (g *growths) add(s *Snapshot) map[string]Growth {
 		return nil
 	}
 	now := queueCounts{at: s.At, messages: map[string]int{}}
-	counted := s.AllQueues()
-	if slices.ContainsFunc(s.Faults, func(f Fault) bool { return f.Part == PartQueues }) {
-		counted = s.jobQueues() // the other two are sums over all accounts, and an account is missing
-	}
-	for _, q := range counted {
+	for _, q := range s.AllQueues() {
 		now.messages[q.Name] = q.Messages
 	}
 	for len(g.counts) > 0 && s.At.Sub(g.counts[0].at) > growthKept {

@@ -54,15 +54,6 @@ func TestGrowth(t *testing.T) {
 	if found := g.add(&unread); found != nil || len(g.counts) != 0 {
 		t.Errorf("a snapshot without queues: %v", found)
 	}
-	part := at(0, 1000)
-	part.Faults = []Fault{{Part: PartQueues, Err: errors.New("an account does not answer"), Partly: true}}
-	whole := at(growthSpan, 2000)
-	whole.Queues.Poison.Messages += 100
-	g.add(&part)
-	if found := g.add(&whole); len(found) != 1 || found[whole.Queues.Jobs.Name].More != 1000 {
-		t.Errorf("after a snapshot without an account: %v, want the growth of the queue of jobs alone", found)
-	}
-	g = growths{}
 	many := at(0, 1)
 	for i := range 1000 {
 		many.At, many.Queues.Jobs = noon.Add(time.Duration(i)*time.Second), client.Queue{Name: "q", Exists: true, Messages: i}

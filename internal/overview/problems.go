@@ -27,9 +27,6 @@ func (s *Snapshot) problems(did *Activity) []string {
 	for _, fault := range s.Faults {
 		all = append(all, fault.String())
 	}
-	if err := s.Queues.Problem; err != nil {
-		all = append(all, fmt.Sprintf("%v: spotctl accounts", err))
-	}
 	if s.Has(PartWorkers) && s.Count(client.Alive) == 0 {
 		add(s.Waiting(), "%s, and %s", count(s.Waiting(), "job waits", "jobs wait"), s.nobody())
 	}

@@ -65,22 +65,16 @@ const (
 type Fault struct {
 	Part Part
 	Err  error
-
-	// Partly says that the part was read from other accounts of the deployment.
-	Partly bool
 }
 
 // String returns a sentence for people.
 func (f Fault) String() string {
-	if f.Partly {
-		return fmt.Sprintf("the %s are incomplete: %v", f.Part, f.Err)
-	}
 	return fmt.Sprintf("the %s cannot be read: %v", f.Part, f.Err)
 }
 
-// Has reports whether a part was read, if perhaps from some accounts alone.
+// Has reports whether a part was read.
 func (s *Snapshot) Has(p Part) bool {
-	return !slices.ContainsFunc(s.Faults, func(f Fault) bool { return f.Part == p && !f.Partly })
+	return !slices.ContainsFunc(s.Faults, func(f Fault) bool { return f.Part == p })
 }
 
 // Explain replaces the errors of the faults by what explain makes of them, for people.
@@ -123,28 +117,16 @@ func ReadEach(ctx context.Context, c *client.Client, each func(client.Job)) (Sna
 	parts.Go(func() { s.Workers, faults[1].Err = Workers(ctx, c) })
 	parts.Go(func() { s.Queues, faults[2].Err = c.Queues(ctx) })
 	parts.Wait()
-	_, partly := errors.AsType[*client.AccountsError](faults[2].Err)
 	parts.Go(func() {
 		if s.mayBeSteered() {
 			s.Steering, faults[3].Err = c.Steering(ctx)
 		}
 	})
-	parts.Go(func() {
-		ctx := ctx
-		if partly {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, waitAgain)
-			defer cancel()
-		}
-		s.readWaits(ctx, c)
-	})
+	parts.Go(func() { s.readWaits(ctx, c) })
 	parts.Go(func() { c.ReadLive(ctx, s.Jobs.Running, liveWorkers) })
 	parts.Wait()
 	if ctx.Err() != nil {
 		return s, context.Cause(ctx)
-	}
-	for i, f := range faults {
-		_, faults[i].Partly = errors.AsType[*client.AccountsError](f.Err)
 	}
 	s.Faults = slices.DeleteFunc(faults, func(f Fault) bool { return f.Err == nil })
 	if !s.Has(PartJobs) && !s.Has(PartWorkers) && !s.Has(PartQueues) {
@@ -200,8 +182,7 @@ func (s *Snapshot) readWaits(ctx context.Context, c *client.Client) {
 		}
 		most--
 		group.Go(func() error {
-			// With an error, waited is from the accounts that answered.
-			if waited, err := c.Waited(ctx, q.Name); err == nil || waited > 0 {
+			if waited, err := c.Waited(ctx, q.Name); err == nil {
 				mu.Lock()
 				defer mu.Unlock()
 				s.Waits[q.Name] = waited
@@ -211,9 +192,6 @@ func (s *Snapshot) readWaits(ctx context.Context, c *client.Client) {
 	}
 	_ = group.Wait() // its functions return no error
 }
-
-// waitAgain is how long an account is waited for that did not answer a moment ago.
-const waitAgain = 3 * time.Second
 
 // waitsAtOnce is how many queues are asked at once for how long their oldest messages have
 // waited.
@@ -228,11 +206,10 @@ func (s *Snapshot) Records() (n int) {
 }
 
 func readJobs(ctx context.Context, c *client.Client, each func(client.Job)) (Jobs, error) {
-	jobs, unread := Jobs{ByStatus: map[client.Status]int{}, ByVersion: map[int]int{}}, error(nil)
+	jobs := Jobs{ByStatus: map[client.Status]int{}, ByVersion: map[int]int{}}
 	for j, err := range c.List(ctx, client.Filter{}) {
 		if err != nil {
-			unread = err
-			continue // the last
+			return jobs, err
 		}
 		each(j)
 		jobs.ByStatus[j.Status]++
@@ -250,7 +227,7 @@ func readJobs(ctx context.Context, c *client.Client, each func(client.Job)) (Job
 	slices.SortFunc(jobs.Running, func(a, b client.Job) int {
 		return cmp.Or(cmp.Compare(b.Age(), a.Age()), cmp.Compare(a.ID, b.ID))
 	})
-	return jobs, unread
+	return jobs, nil
 }
 
 // Workers reads the workers: running workers first, then silent workers, then ended

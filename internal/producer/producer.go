@@ -37,15 +37,9 @@ type Producer struct {
 	OnDemand *queue.Queue
 	Payloads *queue.Payloads
 
-	// InAccount, if set, returns the stores of the account of a job, in place of Queue,
-	// OnDemand, Payloads and Records, which are then the first account's stores. It is
-	// called before each put, from many goroutines, and may read how many accounts and
-	// queues there are. An error concerns this job.
-	InAccount func(context.Context, Job) (Stores, error)
-
-	// Accounts, if set, returns over how many accounts jobs are spread. While some of
-	// several fail, jobs of the others are put. Default: one.
-	Accounts func() int
+	// ReadQueues, if set, is called before each put of a job for any VM, from many
+	// goroutines, and may read how many queues there are.
+	ReadQueues func(context.Context)
 
 	// Parallel is how many jobs are put at once. Default [DefaultParallel].
 	Parallel int
@@ -107,21 +101,6 @@ type Producer struct {
 	Failed func(*JobError) error
 }
 
-// Stores are the queues and containers of one storage account.
-type Stores struct {
-	Queue, OnDemand *queue.Queue // for the job
-	Payloads        *queue.Payloads
-	Records         *checkpoint.Store
-}
-
-// stores returns the stores of a job.
-func (p *Producer) stores(ctx context.Context, j Job) (Stores, error) {
-	if p.InAccount == nil {
-		return Stores{p.Queue.For(j.ID()), p.OnDemand, p.Payloads, p.Records}, nil
-	}
-	return p.InAccount(ctx, j)
-}
-
 // Summary is the result of a run.
 type Summary struct {
 	Enqueued, Skipped, Failed int
@@ -142,6 +121,7 @@ func (p *Producer) Run(ctx context.Context, jobs iter.Seq2[Spec, error]) (Summar
 		producer: p,
 		slots:    semaphore.NewWeighted(int64(parallel(p.Parallel))),
 		room:     semaphore.NewWeighted(maxInFlight),
+		survey:   survey{records: p.Records},
 	}
 	for spec, err := range jobs {
 		if !r.acquireSlot(ctx) {
@@ -155,7 +135,7 @@ func (p *Producer) Run(ctx context.Context, jobs iter.Seq2[Spec, error]) (Summar
 		r.start(ctx, j)
 	}
 	r.puts.Wait()
-	r.surveys.end()
+	r.survey.end()
 	return r.summary, r.stop
 }
 

@@ -28,29 +28,12 @@ type producerRun struct {
 	kinds kinds // of live workers; one goroutine accepts jobs
 
 	unreadable atomic.Bool // the records, so that they are no longer checked
-	surveys    surveys
+	survey     survey
 
 	mu      sync.Mutex
 	summary Summary
-	failed  failures
+	failed  int   // puts since the last successful one
 	stop    error // why the run takes no more jobs
-}
-
-// failures are the puts that failed since the last successful put.
-type failures struct {
-	n  int
-	in map[string]bool // by the account of the queue; none for jobs without a place
-}
-
-// add adds a failure in an account.
-func (f *failures) add(in *queue.Queue) {
-	f.n++
-	if f.in == nil {
-		f.in = map[string]bool{}
-	}
-	if in != nil {
-		f.in[in.Account()] = true
-	}
 }
 
 // acquireSlot waits for a free slot. It returns false if the run takes no more jobs.
@@ -124,8 +107,8 @@ func (r *producerRun) start(ctx context.Context, j Job) {
 	put := func() {
 		defer r.slots.Release(1)
 		defer r.room.Release(j.Size())
-		found, in, err := r.put(ctx, j)
-		r.record(j, found, in, err)
+		found, err := r.put(ctx, j)
+		r.record(j, found, err)
 	}
 	if r.producer.DryRun && !r.producer.readsRecord(j) {
 		put() // no call to wait for, and the jobs keep their order
@@ -135,7 +118,7 @@ func (r *producerRun) start(ctx context.Context, j Job) {
 }
 
 // record records the result of a put.
-func (r *producerRun) record(j Job, found checkpoint.Status, in *queue.Queue, err error) {
+func (r *producerRun) record(j Job, found checkpoint.Status, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -144,15 +127,15 @@ func (r *producerRun) record(j Job, found checkpoint.Status, in *queue.Queue, er
 		if isJobError(err) {
 			break
 		}
-		r.failed.add(in)
+		r.failed++
 		if r.stop == nil && r.isFatal(err) {
 			r.stop = err
 		}
 	case found.Final():
-		r.failed = failures{}
+		r.failed = 0
 		r.skip(j, found)
 	default:
-		r.failed = failures{}
+		r.failed = 0
 		r.confirm(j, found)
 	}
 }
@@ -190,39 +173,39 @@ func (r *producerRun) fail(bad *JobError) {
 	}
 }
 
-// put puts one job, and returns the status of the record that it found, and the job's
-// queue if that is known. If the status is final, nothing was put.
-func (r *producerRun) put(ctx context.Context, j Job) (found checkpoint.Status, to *queue.Queue, err error) {
+// put puts one job, and returns the status of the record that it found. If the status is
+// final, nothing was put.
+func (r *producerRun) put(ctx context.Context, j Job) (found checkpoint.Status, err error) {
 	e := j.envelope
 	e.EnqueuedAt, e.ChosenID, e.Awaited = time.Now().UTC(), j.OwnID, r.producer.Awaited || j.Group() != ""
 	if r.producer.DryRun && !r.producer.readsRecord(j) {
-		return "", nil, checkSize(e)
+		return "", checkSize(e)
 	}
-	in, err := r.producer.stores(ctx, j)
-	if err != nil {
-		return "", nil, err
+	if r.producer.ReadQueues != nil && !j.onDemand {
+		r.producer.ReadQueues(ctx)
 	}
 	switch {
 	case j.Group() != "":
-		if found, err = r.enlist(ctx, j, in.Records); err != nil || found.Final() {
-			return found, in.Queue, err
+		if found, err = r.enlist(ctx, j); err != nil || found.Final() {
+			return found, err
 		}
 		e.Resume = true // so that even a worker of an older version reads the record
 	case r.producer.readsRecord(j):
-		if found, err = r.find(ctx, j, in.Records); err != nil || found.Final() {
-			return found, in.Queue, err
+		if found, err = r.find(ctx, j); err != nil || found.Final() {
+			return found, err
 		}
 		e.Resume = found != "" // so that even the first delivery reads the record
 	}
 	if r.producer.DryRun {
-		return found, in.Queue, checkSize(e)
+		return found, checkSize(e)
 	}
-	return found, in.Queue, r.producer.send(ctx, e, j, in)
+	return found, r.producer.send(ctx, e, j)
 }
 
 // enlist creates the record of a job of a group, so that the group has the job before any
 // worker does. It returns the status of the record that there was; empty if there was none.
-func (r *producerRun) enlist(ctx context.Context, j Job, records *checkpoint.Store) (checkpoint.Status, error) {
+func (r *producerRun) enlist(ctx context.Context, j Job) (checkpoint.Status, error) {
+	records := r.producer.Records
 	find := func(d checkpoint.Delivery) (checkpoint.Record, error) { return records.Enlist(ctx, d, r.producer.Name) }
 	if r.producer.DryRun {
 		find = func(d checkpoint.Delivery) (checkpoint.Record, error) { return records.CheckGroup(ctx, d) }
@@ -234,7 +217,7 @@ func (r *producerRun) enlist(ctx context.Context, j Job, records *checkpoint.Sto
 	case r.producer.DryRun && bloberror.HasCode(err, bloberror.ContainerNotFound):
 		return "", nil
 	case err == nil && found.Status == checkpoint.Running && r.producer.TakeOver:
-		return r.producer.reopen(ctx, j, records)
+		return r.producer.reopen(ctx, j)
 	}
 	return found.Status, err
 }
@@ -245,20 +228,19 @@ func (p *Producer) readsRecord(j Job) bool { return j.OwnID && (p.TakeOver || p.
 
 // find returns the status of a job's record, which it reopens if TakeOver is set. The
 // status is empty if there is no record, or if it may not be read.
-func (r *producerRun) find(ctx context.Context, j Job, records *checkpoint.Store) (checkpoint.Status, error) {
-	known := r.surveys.in(records)
+func (r *producerRun) find(ctx context.Context, j Job) (checkpoint.Status, error) {
 	if r.producer.TakeOver {
-		record, ruling, ok := known.answer(ctx, j.delivery())
+		record, ruling, ok := r.survey.answer(ctx, j.delivery())
 		if ok && (ruling == checkpoint.Create || ruling == checkpoint.Finish ||
 			ruling == checkpoint.Acquire && record.Status != checkpoint.Running) {
 			return record.Status, nil // there is no claim to end
 		}
-		return r.producer.reopen(ctx, j, records)
+		return r.producer.reopen(ctx, j)
 	}
 	if r.unreadable.Load() {
 		return "", nil
 	}
-	record, ruling, err := known.lookup(ctx, j.delivery())
+	record, ruling, err := r.survey.lookup(ctx, j.delivery())
 	switch {
 	case bloberror.HasCode(err, bloberror.ContainerNotFound):
 		return "", nil
@@ -279,16 +261,16 @@ func (r *producerRun) find(ctx context.Context, j Job, records *checkpoint.Store
 
 // send puts a job's message. If it does not fit, its payload is first stored in a blob.
 // The message names the span of the put, or the one in ctx, as its trace.
-func (p *Producer) send(ctx context.Context, e queue.Envelope, j Job, in Stores) error {
-	to := in.Queue
+func (p *Producer) send(ctx context.Context, e queue.Envelope, j Job) error {
+	to := p.Queue.For(e.ID)
 	if j.onDemand {
-		to = in.OnDemand
+		to = p.OnDemand
 	}
 	span := p.Tracer.Put(ctx, tracing.Message{Queue: to.Name(), JobID: e.ID, Kind: e.Kind})
 	if e.Trace = span.Parent(""); span == nil {
 		e.Trace = tracing.Parent(ctx)
 	}
-	err := to.PutAny(ctx, e, j.delay, in.Payloads)
+	err := to.PutAny(ctx, e, j.delay, p.Payloads)
 	span.End(err)
 	return err
 }
@@ -318,13 +300,13 @@ func tooLarge(err error) bool {
 
 // reopen ends the claim on a job that is recorded as running, and returns the
 // status that the record had; empty if there is no record.
-func (p *Producer) reopen(ctx context.Context, j Job, records *checkpoint.Store) (checkpoint.Status, error) {
+func (p *Producer) reopen(ctx context.Context, j Job) (checkpoint.Status, error) {
 	var record checkpoint.Record
 	var err error
 	if p.DryRun {
-		record, err = records.CheckReopen(ctx, j.delivery())
+		record, err = p.Records.CheckReopen(ctx, j.delivery())
 	} else {
-		record, err = records.Reopen(ctx, j.delivery(), p.Name)
+		record, err = p.Records.Reopen(ctx, j.delivery(), p.Name)
 	}
 	if errors.Is(err, checkpoint.ErrNotFound) {
 		return "", nil
@@ -342,18 +324,10 @@ func isJobError(err error) bool {
 }
 
 // isFatal reports whether an error would affect every other job too: a missing
-// permission, a missing queue, or a storage outage, in all accounts.
+// permission, a missing queue, or a storage outage.
 func (r *producerRun) isFatal(err error) bool {
-	accounts := 1
-	if r.producer.Accounts != nil {
-		accounts = r.producer.Accounts()
-	}
-	if accounts == 1 && forbidden(err) {
-		return true
-	}
 	// A brief outage fails all calls in flight, and must not end the run.
-	isLong := r.failed.n >= max(minInARow, 2*parallel(r.producer.Parallel))
-	return isLong && (len(r.failed.in) == 0 || len(r.failed.in) >= accounts)
+	return forbidden(err) || r.failed >= max(minInARow, 2*parallel(r.producer.Parallel))
 }
 
 // forbidden reports whether the service refuses all such calls: for lack of

@@ -26,7 +26,7 @@ const (
 	surveyAge = 5 * time.Minute
 )
 
-// survey holds the records of one account that a run knows. A long run lists them, a page for
+// survey holds the records that a run knows. A long run lists them, a page for
 // each [readsForPage] reads, and then needs no more reads: a run of n jobs makes at most
 // n/readsForPage calls more than without. The zero value, with records, knows nothing.
 type survey struct {
@@ -132,29 +132,4 @@ func (s *survey) end() {
 		s.stop()
 	}
 	s.next, s.stop = nil, nil
-}
-
-// surveys are the surveys of a run, by account.
-type surveys struct {
-	mu sync.Mutex
-	of map[*checkpoint.Store]*survey
-}
-
-func (s *surveys) in(records *checkpoint.Store) *survey {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.of == nil {
-		s.of = map[*checkpoint.Store]*survey{}
-	}
-	if s.of[records] == nil {
-		s.of[records] = &survey{records: records}
-	}
-	return s.of[records]
-}
-
-// end ends the listings that are under way.
-func (s *surveys) end() {
-	for _, one := range s.of {
-		one.end()
-	}
 }

@@ -141,8 +141,7 @@ func (w *Waiter) poll(ctx context.Context) error {
 	return cmp.Or(reads.err, err)
 }
 
-// reads are the reads of one poll. A read that fails ends no other: with several storage
-// accounts the other reads may succeed.
+// reads are the reads of one poll. A read that fails ends no other.
 type reads struct {
 	group *errgroup.Group
 	mu    sync.Mutex
@@ -200,27 +199,13 @@ func (w *Waiter) pollList(ctx context.Context, reads *reads) error {
 		}
 		n++
 		if _, ok := w.waitsFor(record.ID); ok && ctx.Err() == nil {
-			reads.start(func() error { return w.examineListed(ctx, record) })
+			reads.start(func() error { return w.examine(ctx, record) })
 		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.listed = n
 	return nil
-}
-
-// examineListed is examine for a record of a listing. A bar is read again: another storage
-// account may have the job.
-func (w *Waiter) examineListed(ctx context.Context, r checkpoint.Record) (err error) {
-	if r.IsBar() {
-		if r, err = w.Records.Read(ctx, r.ID); errors.Is(err, checkpoint.ErrNotFound) {
-			return nil // removed in the meantime
-		}
-	}
-	if err != nil {
-		return err
-	}
-	return w.examine(ctx, r)
 }
 
 func (w *Waiter) waitsFor(id string) (checkpoint.Delivery, bool) {
@@ -316,7 +301,7 @@ func (w *Waiter) report(ended Ended) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if _, ok := w.pending[ended.ID]; !ok {
-		return nil // a listing has it twice, from two storage accounts
+		return nil // it is reported already
 	}
 	delete(w.pending, ended.ID)
 	if err := w.Ended(ended); err != nil {

@@ -39,24 +39,4 @@
 // A hash of the job's id chooses the queue, so producers need no common counter, and a duplicate
 // usually is on the same queue. No rule depends on that. Poison and on-demand queue stay one each:
 // they have few messages, and operators look in one place.
-//
-// # Several accounts
-//
-// The limit of an account is 20,000 calls a second ([Accounts]). All data of a job is in one
-// account. The queue of its message determines the account, so a delivery needs no lookup. Only
-// the first account has heartbeats and the control document. Ids, circuit breakers, slots and
-// memory belong to the worker; renewals, log writes, pace and moves belong to an account, since
-// one account must not wait for another.
-//
-// The list of accounts is configuration, and not data: a token for storage is valid for every
-// account, and a person who may write metadata must not be able to redirect it. The metadata of
-// the first queue has the names and how many of them are in use, so that a program with another
-// list or order notices.
-//
-// A new random id may go to any account. A chosen id must meet its record when it is put again,
-// even before it has one. So chosen ids have a number of accounts of their own, which changes only
-// in an empty deployment or by an operator who accepts a second run. Epochs of the list, or a
-// lookup before each put, would miss a message that waits for its first worker; a consistent hash
-// would move ids. A copy of the metadata in each account would let an id run twice when stale, so
-// a program that starts while the first account is unavailable refuses chosen ids.
 package queue

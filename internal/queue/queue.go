@@ -35,9 +35,8 @@ const neverYear = 9999
 
 // Queue is one storage queue of jobs.
 type Queue struct {
-	client  *azqueue.QueueClient
-	name    string
-	account string
+	client *azqueue.QueueClient
+	name   string
 }
 
 // New returns the queue behind client, with its name for messages to people.
@@ -45,22 +44,8 @@ func New(client *azqueue.QueueClient, name string) *Queue {
 	return &Queue{client: client, name: name}
 }
 
-// NewIn returns a queue in an account of that name that is not the first of its
-// deployment. The account's name stands before the queue's own, since the queues of all
-// accounts are called alike.
-func NewIn(account string, client *azqueue.QueueClient, name string) *Queue {
-	q := New(client, name)
-	if account != "" {
-		q.name, q.account = account+"/"+name, account
-	}
-	return q
-}
-
 // Name returns the queue's name, unique in its deployment.
 func (q *Queue) Name() string { return q.name }
-
-// Account returns the name of the queue's account; empty for the first of a deployment.
-func (q *Queue) Account() string { return q.account }
 
 // Names returns the names of queues.
 func Names(queues []*Queue) []string {

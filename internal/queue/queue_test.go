@@ -143,15 +143,6 @@ func TestCreate(t *testing.T) {
 	})
 }
 
-// TestNamesOfAccounts: a queue in another account than the first has the account in its name.
-func TestNamesOfAccounts(t *testing.T) {
-	for account, want := range map[string]string{"": "jobs", "second": "second/jobs"} {
-		if q := NewIn(account, nil, "jobs"); q.Name() != want || q.Account() != account {
-			t.Errorf("NewIn(%q) has the name %s and the account %q, want %s", account, q.Name(), q.Account(), want)
-		}
-	}
-}
-
 // TestPutAnyFails: an error of each call is the error of the put, and no message is put.
 func TestPutAnyFails(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {

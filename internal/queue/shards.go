@@ -96,23 +96,16 @@ type Shards struct {
 	taken  atomic.Int32
 	fixed  bool
 
-	spread  atomic.Pointer[Spread]    // as it was read last; nil before
 	reading chan struct{}             // holds one: the reader
 	readAt  atomic.Pointer[time.Time] // of [Shards.ReadToPut]
-	readErr atomic.Pointer[error]     // of the last of these reads
 }
 
 // NewShards returns the queues of that name. open returns the client of a queue.
 func NewShards(name string, open func(name string) *azqueue.QueueClient) *Shards {
-	return NewShardsIn("", name, open)
-}
-
-// NewShardsIn returns the queues of that name in an account, as [NewIn] does.
-func NewShardsIn(account, name string, open func(name string) *azqueue.QueueClient) *Shards {
 	s := &Shards{reading: make(chan struct{}, 1)}
 	for i := range s.queues {
 		name := ShardName(name, i)
-		s.queues[i] = NewIn(account, open(name), name)
+		s.queues[i] = New(open(name), name)
 	}
 	s.set(ShardCounts{1, 1})
 	return s
@@ -172,12 +165,7 @@ func (s *Shards) Depth(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("%w: metadata of queue %s: %w", ErrShards, s.Main().Name(), err)
 	}
-	spread, err := parseSpread(properties.Metadata)
-	if err != nil {
-		return 0, fmt.Errorf("%w: metadata of queue %s: %w", ErrAccounts, s.Main().Name(), err)
-	}
 	s.set(c)
-	s.spread.Store(&spread)
 	return int(*properties.ApproximateMessagesCount), nil
 }
 
@@ -208,7 +196,6 @@ func (s *Shards) ReadToPut(ctx context.Context) {
 	if err == nil || ctx.Err() == nil {
 		s.readAt.Store(new(time.Now()))
 	}
-	s.readErr.Store(&err)
 }
 
 // Write records the numbers of queues, which have to exist. Other metadata of the first

@@ -69,7 +69,7 @@ func (p *page) Read() (r struct {
 	return r
 }
 
-// Missing are the parts of the state that could not be read, or not from all accounts. The page with
+// Missing are the parts of the state that could not be read. The page with
 // the present has them among its problems.
 func (p *page) Missing() (all []string) {
 	if p.state == nil {

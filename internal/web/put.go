@@ -62,14 +62,11 @@ func (s *Server) put(w http.ResponseWriter, r *http.Request) {
 // worker has.
 func (s *Server) putJob(ctx context.Context, spec client.Spec, done *outcome) error {
 	c := s.config.Client
-	err := c.Create(ctx)
-	if some, partly := errors.AsType[*client.AccountsError](err); partly {
-		done.note(actions.AccountsUnusable(some))
-	} else if err != nil {
+	if err := c.Create(ctx); err != nil {
 		return err
 	}
 	var refused error
-	_, err = c.PutMany(ctx, client.Specs(spec), client.PutOptions{
+	_, err := c.PutMany(ctx, client.Specs(spec), client.PutOptions{
 		Report: func(r client.PutResult) error {
 			if r.Err != nil {
 				refused = actions.NotPut(r)

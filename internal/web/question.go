@@ -118,18 +118,15 @@ func (s *Server) cancelSelected(ctx context.Context, chosen selection) (*change,
 		HasReason: true, About: []string{aboutCancel}, Back: chosen.Address(),
 		do: func(ctx context.Context, o changeOptions, done *outcome) error {
 			err := s.cancelJobs(ctx, m.IDs, client.CancelOptions{Reason: o.reason, KnownOnly: true, SeenOnly: true}, done)
-			if err == nil && chosen.Group != "" && m.Unread == nil {
+			if err == nil && chosen.Group != "" {
 				again, unread := actions.Match(ctx, c, client.Filter{}, chosen.has())
 				err = errors.Join(again.Meanwhile(chosen.Group), unread)
 			}
-			return errors.Join(err, m.Unread)
+			return err
 		},
 	}
 	if chosen.Group == "" {
 		one.About = append(one.About, "Not selected: "+actions.WithoutRecord+".")
-	}
-	if m.Unread != nil {
-		one.About = append(one.About, line(m.Unread.Error()))
 	}
 	return one, nil
 }
@@ -139,14 +136,12 @@ func jobsOf(n int) string { return overview.Number(n) + " job" + plural(n) }
 // poison replays or purges a job, the jobs of a group, or with neither all on the queue.
 func (s *Server) poison(ctx context.Context, do, id, group string) (*change, error) {
 	selection, back := client.Selection{IDs: []string{id}}, addressOf(id)
-	which, question, unread := "job "+line(id), "", []string(nil)
+	which, question := "job "+line(id), ""
 	switch {
 	case id == "" && group == "":
 		_, about, err := s.config.Client.PeekPoison(ctx)
-		if _, partly := errors.AsType[*client.AccountsError](err); err != nil && !partly {
+		if err != nil {
 			return nil, err
-		} else if err != nil {
-			unread = []string{"Not counted, and concerned too if it answers again: " + line(s.config.Explain(err))}
 		}
 		selection, back, which = client.Selection{All: true}, "/poison", "all jobs"
 		question = actions.PurgeQuestion("all of", about)
@@ -167,8 +162,8 @@ func (s *Server) poison(ctx context.Context, do, id, group string) (*change, err
 	if do == "replay" {
 		return &change{
 			Title: "Replay " + which, Question: cmp.Or(question, "Replay "+which+"?"), Button: "Replay " + which, Back: back, HasScratch: true,
-			About: append([]string{"A job that was given up goes back to the queue that it came from, and continues from its recorded state. " +
-				"Its failures, unclean exits and run time are reset."}, unread...),
+			About: []string{"A job that was given up goes back to the queue that it came from, and continues from its recorded state. " +
+				"Its failures, unclean exits and run time are reset."},
 			do: func(ctx context.Context, o changeOptions, done *outcome) error {
 				return s.operate(done, func(report func(client.ActionResult) error) error {
 					return s.config.Client.Replay(ctx, selection, client.ReplayOptions{FromScratch: o.fromScratch}, report)
@@ -178,8 +173,8 @@ func (s *Server) poison(ctx context.Context, do, id, group string) (*change, err
 	}
 	return &change{
 		Title: "Purge " + which, Question: cmp.Or(question, "Purge "+which+"? This cannot be undone."), Button: "Purge " + which, Back: back,
-		Danger: true, About: append([]string{"The job becomes cancelled; its state, its payload and its message are removed. Its record " +
-			"stays, so that no old message starts it again."}, unread...),
+		Danger: true, About: []string{"The job becomes cancelled; its state, its payload and its message are removed. Its record " +
+			"stays, so that no old message starts it again."},
 		do: func(ctx context.Context, _ changeOptions, done *outcome) error {
 			return s.operate(done, func(report func(client.ActionResult) error) error {
 				return s.config.Client.Purge(ctx, selection, report)
@@ -211,12 +206,12 @@ func groupKey(g givenup.Group) string {
 func (s *Server) requeue(ctx context.Context, id string) (*change, error) {
 	c := s.config.Client
 	report, err := c.Orphans(ctx, actions.OrphanIdle)
-	if _, partly := errors.AsType[*client.AccountsError](err); err != nil && !partly {
+	if err != nil {
 		return nil, err
 	}
 	i := slices.IndexFunc(report.Jobs, func(o client.Orphan) bool { return o.Job.ID == id })
 	if i < 0 {
-		return nil, (&actions.RequeueSum{NotFound: []string{id}}).Outcome(err)
+		return nil, (&actions.RequeueSum{NotFound: []string{id}}).Outcome(nil)
 	}
 	orphan := report.Jobs[i]
 	if err := c.CheckRequeue(ctx, orphan, client.RequeueOptions{}); err != nil {

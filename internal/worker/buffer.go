@@ -14,9 +14,6 @@ import (
 func (c *claimer) takeStartable(now time.Time) *queue.Lease {
 	for i, lease := range c.buffer {
 		source := c.rotation.of(lease.Queue())
-		if source.waits() {
-			continue
-		}
 		if now.Before(source.pace.StartDue()) {
 			if len(c.rotation.queues) == 1 {
 				return nil
@@ -35,20 +32,19 @@ func (c *claimer) takeStartable(now time.Time) *queue.Lease {
 }
 
 // releaseOld releases messages that waited for a slot for too long, so that another worker
-// can have them, and the messages of an account whose calls for blobs fail. It does not wait
-// for the calls: one account may time out while the claims of another are due.
+// can have them. It does not wait for the calls: they may time out while claims are due.
 func (c *claimer) releaseOld(ctx context.Context) {
 	most := c.maxBuffered()
 	var old, kept []*queue.Lease
 	for _, lease := range c.buffer {
-		if time.Since(lease.AskedAt) >= most || c.rotation.of(lease.Queue()).failing {
+		if time.Since(lease.AskedAt) >= most {
 			old = append(old, lease)
 		} else {
 			kept = append(kept, lease)
 		}
 	}
 	if len(old) > 0 {
-		c.log.DebugContext(ctx, "messages released: no slot got free for them in time, or calls to their account fail", "messages", len(old))
+		c.log.DebugContext(ctx, "messages released: no slot got free for them in time", "messages", len(old))
 		c.buffer = kept
 		c.deliveries.Go(func() { c.releaseAll(old) })
 	}
@@ -57,12 +53,8 @@ func (c *claimer) releaseOld(ctx context.Context) {
 // maxBuffered is how long a message may wait for a slot: until it would have to be
 // renewed, and no longer than bufferedFor.
 func (c *claimer) maxBuffered() time.Duration {
-	most := bufferedFor
-	for _, s := range c.rotation.queues {
-		_, renewAfter := c.runner.ClaimVisibility(s.queue)
-		most = min(most, renewAfter)
-	}
-	return most
+	_, renewAfter := c.runner.ClaimVisibility()
+	return min(bufferedFor, renewAfter)
 }
 
 // releaseAll releases messages whose jobs were not started. A stop does not cut it

@@ -33,8 +33,6 @@ type claimer struct {
 	calls      *pool.Pool // for the calls of deliveries that need a deep stack
 	loop       *health.Loop
 	pressure   *intake.Pressure
-	failing    func(account string) bool // whether calls for blobs of an account fail
-	complete   func() bool               // whether jobs are taken from all accounts
 	log        *slog.Logger
 
 	slots    slots
@@ -78,7 +76,7 @@ func (w *Worker) claimLoop(ctx, cleanup context.Context, deliveries, calls *pool
 	c := &claimer{
 		runner: w.runner, departure: w.departure, pause: &w.steering.pause, leave: w.events.Leave, endIdle: w.endIdle,
 		deliveries: deliveries, calls: calls, idleness: idleness{after: w.ExitWhenIdle, since: time.Now()},
-		loop: w.loops.claim, pressure: w.Pressure, failing: w.blobsFail, complete: w.sources.Complete, log: w.Log,
+		loop: w.loops.claim, pressure: w.Pressure, log: w.Log,
 		slots: newSlots(w.Concurrency, w.Jitter), inFlight: claimsInFlight{ended: make(chan claimed, intake.MaxClaims)},
 		cleanup: w.runner.NewTries(ctx).In(cleanup), timer: stoppedTimer(), rotation: newQueueRotation(w.sources.Taken(), w.fleet.Idle, w.Jitter),
 	}
@@ -102,7 +100,6 @@ func (w *Worker) claimLoop(ctx, cleanup context.Context, deliveries, calls *pool
 			continue
 		}
 		c.rotation.setQueues(w.sources.Taken())
-		c.rotation.observeAccounts(c.failing, c.slots.active, c.slots.all)
 		c.start(ctx)
 		c.releaseOld(ctx)
 		if c.idle(time.Now()) {
@@ -122,14 +119,12 @@ func (c *claimer) start(ctx context.Context) {
 		if lease == nil {
 			return
 		}
-		account := lease.Queue().Account()
-		c.slots.take(account)
-		c.rotation.observeAccounts(c.failing, c.slots.active, c.slots.all)
+		c.slots.free--
 		d := c.runner.Open(lease)
 		c.deliveries.Go(func() {
 			begun := time.Now()
 			result := d.Run(ctx, c.cleanup, c.calls)
-			c.slots.ended <- ended{result, time.Since(begun), account}
+			c.slots.ended <- ended{result, time.Since(begun)}
 		})
 	}
 }
@@ -174,7 +169,7 @@ func (c *claimer) restTime(now time.Time) time.Duration {
 // fewer messages through than a claim may bring, it is the only one.
 func (c *claimer) next(state drain.DepartureState, most int, now time.Time) (*claim, bool) {
 	d := intake.Demand{
-		Slots: c.slots.all, Free: c.slots.free, Buffered: c.rotation.startable(c.buffer), Mean: c.slots.average.Mean, Claim: c.inFlight.took.Mean,
+		Slots: c.slots.all, Free: c.slots.free, Buffered: len(c.buffer), Mean: c.slots.average.Mean, Claim: c.inFlight.took.Mean,
 		Quiet:   now.Sub(c.slots.lastEnd),
 		Backlog: c.rotation.hasBacklog() && !state.Advised,
 	}
@@ -197,7 +192,7 @@ func (c *claimer) next(state drain.DepartureState, most int, now time.Time) (*cl
 	if source == nil {
 		return nil, false
 	}
-	visibility, _ := c.runner.ClaimVisibility(source.queue)
+	visibility, _ := c.runner.ClaimVisibility()
 	return &claim{source: source, wanted: source.atMost(wanted, now), visibility: visibility, begun: now}, true
 }
 

@@ -19,8 +19,6 @@ import (
 	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/preempt"
 	"github.com/spotworker/spotworker/internal/queue"
-	"github.com/spotworker/spotworker/internal/storage/deployment"
-	"github.com/spotworker/spotworker/internal/storage/outage"
 	"github.com/spotworker/spotworker/internal/telemetry/health"
 	"github.com/spotworker/spotworker/internal/worker/intake"
 	"github.com/spotworker/spotworker/internal/worker/sources"
@@ -37,20 +35,12 @@ const defaultPayloadMemory = 1 << 30
 
 // Config holds the settings of a worker, and the parts that it is given.
 type Config struct {
-	// Settings are the settings of deliveries: accounts, handlers, limits, log.
+	// Settings are the settings of deliveries: storage, handlers, limits, log.
 	delivery.Settings
 
-	// TakeFrom are the queues of each account that jobs are taken from, in turn. Default:
+	// TakeFrom are the queues that jobs are taken from, in turn. Default:
 	// [sources.Spot] alone.
 	TakeFrom []sources.Choice
-
-	// Spread says over which accounts the follow-up jobs of handlers are spread. Default:
-	// made from Accounts.
-	Spread *queue.Accounts
-
-	// Blobs knows the accounts whose calls for blobs fail, so that few jobs are begun
-	// there. Without it, or with one account, jobs are begun all the same.
-	Blobs *outage.Blobs
 
 	// Concurrency is how many jobs run at once, 1 … [MaxConcurrency].
 	// Default: one per processor.
@@ -108,12 +98,6 @@ type Config struct {
 func (c *Config) setDefaults() {
 	if len(c.TakeFrom) == 0 {
 		c.TakeFrom = []sources.Choice{sources.Spot}
-	}
-	if c.Spread == nil {
-		c.Spread = deployment.SpreadOver(c.Accounts)
-	}
-	if len(c.Accounts) == 1 {
-		c.Blobs = nil // jobs have no other account to wait for
 	}
 	if c.Concurrency == 0 {
 		c.Concurrency = min(runtime.GOMAXPROCS(0), MaxConcurrency)
@@ -220,7 +204,7 @@ func (c *Config) validateKinds() error {
 		if err := limits.Validate(); err != nil {
 			return fmt.Errorf("limits of kind %q: %w", kind, err)
 		}
-		if has && slices.ContainsFunc(c.Accounts, func(a *deployment.Stores) bool { return a.Outputs == nil }) {
+		if has && c.Stores.Outputs == nil {
 			return fmt.Errorf("kind %q has outputs, and the worker has no container for them", kind)
 		}
 	}
@@ -236,14 +220,14 @@ func (c *Config) validateQueues() error {
 	switch {
 	case len(slices.Compact(choices)) < len(c.TakeFrom):
 		return errors.New("jobs would be taken from one queue twice: name each queue once")
-	case slices.ContainsFunc(c.Accounts, func(a *deployment.Stores) bool { return a.Jobs != nil && a.Jobs.Main() != a.Queue }):
+	case c.Stores.Jobs != nil && c.Stores.Jobs.Main() != c.Stores.Queue:
 		return errors.New("the queue of jobs is not the first of its shards: give both by the same name")
 	case c.MoveAfter < 0:
 		return fmt.Errorf("jobs cannot be moved after %d interruptions: give 1 or more, or 0 to move none", c.MoveAfter)
 	case c.Changeover < 0 || c.Changeover > MaxChangeover:
 		return fmt.Errorf("changeover of %s is out of range: give the time that a moved job waits for a worker, up to %s, or 0 to move none "+
 			"for its deadline", c.Changeover, MaxChangeover)
-	case c.moves() && slices.ContainsFunc(c.Accounts, func(a *deployment.Stores) bool { return a.OnDemand == nil }):
+	case c.moves() && c.Stores.OnDemand == nil:
 		return errors.New("there is no on-demand queue to move jobs to: name one, or move none")
 	}
 	return nil
@@ -252,18 +236,12 @@ func (c *Config) validateQueues() error {
 // moves reports whether jobs may be moved to the on-demand queue.
 func (c *Config) moves() bool { return c.MoveAfter > 0 || c.Changeover > 0 }
 
-// hasStores reports whether each account has the queues and containers that every job needs.
+// hasStores reports whether there are the queues and containers that every job needs.
 func (c *Config) hasStores() bool {
-	for _, a := range c.Accounts {
-		if slices.Contains(sources.Chosen(a, c.TakeFrom), nil) || a.Queue == nil || a.Poison == nil || a.Payloads == nil || a.Records == nil {
-			return false
-		}
-	}
-	return len(c.Accounts) > 0 && c.home().Workers != nil
+	s := c.Stores
+	return s != nil && !slices.Contains(sources.Chosen(s, c.TakeFrom), nil) && s.Queue != nil && s.Poison != nil && s.Payloads != nil &&
+		s.Records != nil && s.Workers != nil
 }
-
-// home returns the first account, which has the heartbeats and the control document.
-func (c *Config) home() *deployment.Stores { return c.Accounts[0] }
 
 // maxVMName is the longest name of a VM, in bytes; the name of a scale set's VM
 // has a number or an id behind the set's.
@@ -275,14 +253,3 @@ func isVMName(name string) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-", r)
 	})
 }
-
-// takeFrom returns the queues that jobs are taken from, in all accounts.
-func (c *Config) takeFrom() (queues []*queue.Queue) {
-	for _, a := range c.Accounts {
-		queues = append(queues, sources.Chosen(a, c.TakeFrom)...)
-	}
-	return queues
-}
-
-// blobsFail reports whether calls for blobs of an account fail.
-func (c *Config) blobsFail(account string) bool { return c.Blobs.Fail(account, time.Now()) }

@@ -135,7 +135,7 @@ func (b *heartbeat) write(ctx context.Context) error {
 		steered = *follows
 	}
 	vm := w.events.Identity()
-	return w.home().Workers.Write(ctx, presence.Presence{
+	return w.Stores.Workers.Write(ctx, presence.Presence{
 		Worker: w.name, State: w.machine.State().String(), StartedAt: w.started, At: time.Now(),
 		Machine:   presence.Machine{VM: vm.Name, Size: vm.Size, Zone: vm.Zone, BootID: w.BootID},
 		Software:  presence.Software{Program: w.Program, Reads: checkpoint.Version},
@@ -218,7 +218,7 @@ func (w *Worker) readLastRun(ctx context.Context) *lastRun {
 	l := &lastRun{at: time.Now()}
 	var group sync.WaitGroup
 	group.Go(func() { l.requests = w.steering.fetch(ctx) })
-	l.presence, l.found, l.err = w.home().Workers.Read(ctx, w.name)
+	l.presence, l.found, l.err = w.Stores.Workers.Read(ctx, w.name)
 	group.Wait()
 	return l
 }

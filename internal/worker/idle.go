@@ -10,8 +10,7 @@ import (
 
 // idleness decides when a worker without work ends. The worker is idle while it has no job
 // and every queue answers its claims without a message. An unknown answer is not idleness:
-// a claim that failed, a pause, an open circuit breaker, a failing account or an account that
-// was never ready restarts the time. The last claim from each queue begins at the end of the
+// a claim that failed, a pause or an open circuit breaker restarts the time. The last claim from each queue begins at the end of the
 // time, or later. Hidden messages do not count: they are running on other workers, or wait for
 // their next try. Neither does the message of a job whose state needs another machine: it may
 // come back every few minutes for a day.
@@ -51,8 +50,7 @@ func (c *claimer) idle(now time.Time) bool {
 	if c.idleness.after == 0 {
 		return false
 	}
-	busy := len(c.buffer) > 0 || c.claimable(now) == 0 || !c.complete() ||
-		slices.ContainsFunc(c.rotation.queues, func(s *queueState) bool { return !s.dropped && s.waits() })
+	busy := len(c.buffer) > 0 || c.claimable(now) == 0
 	if busy || c.idleness.busy {
 		c.idleness.since = now
 	}

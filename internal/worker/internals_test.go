@@ -17,8 +17,6 @@ import (
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/preempt"
-	"github.com/spotworker/spotworker/internal/queue"
-	"github.com/spotworker/spotworker/internal/storage/deployment"
 	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/internal/worker"
@@ -201,59 +199,13 @@ func TestTooLargeStream(t *testing.T) {
 	}
 }
 
-// TestAccounts: all of a job is in the account of its id, follow-up jobs included.
-func TestAccounts(t *testing.T) {
-	rig.Run(t, func(t *testing.T, b *rig.Bed) {
-		a := b.AddAccounts(3)
-		next := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
-			_, err := j.Put(ctx, job.FollowUp{Name: "next", Kind: "echo"})
-			return nil, err
-		})
-		p := b.Start("vm_0", job.Kinds{"echo": rig.Echo, "next": next})
-		time.Sleep(10 * time.Second)
-		for i, ids := range a.IDs("job", 5) {
-			for _, id := range ids {
-				a.Put(id, "next", "1")
-			}
-			if i == 2 {
-				if _, err := a.All.Accounts[1:][1].Account.Queue(b.Names.Queue).EnqueueMessage(t.Context(), "unusable", nil); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		records := func() (n int) {
-			for i, s := range a.All.Accounts {
-				for r, err := range s.Records.List(t.Context(), "") {
-					if err != nil {
-						t.Fatal(err)
-					}
-					if r.Status == checkpoint.Done && a.Of(r.ID) == i {
-						n++
-					}
-				}
-			}
-			return n
-		}
-		b.WaitFor("30 jobs done in their accounts", 30*time.Second, func() bool { return records() == 30 })
-		b.WaitFor("an unusable message in the poison queue of its account", 30*time.Second, func() bool {
-			return len(a.Servers[2].Messages(b.Names.Poison)) == 1
-		})
-		if n := len(b.Server.Messages(b.Names.Poison)); n != 0 {
-			t.Errorf("messages on the poison queue of the first account = %d, want none", n)
-		}
-		if got := strings.Join(queue.Names(p.Taken()), " "); got != "test-jobs further1/test-jobs further2/test-jobs" {
-			t.Errorf("jobs are taken from %s, want the queues of all accounts", got)
-		}
-	})
-}
-
 // TestValidate: New names the fault of a configuration.
 func TestValidate(t *testing.T) {
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		good := func() worker.Config {
 			home := *b.Stores
 			return worker.Config{Settings: delivery.Settings{
-				Accounts: []*deployment.Stores{&home}, Kinds: job.Kinds{"echo": rig.Echo},
+				Stores: &home, Kinds: job.Kinds{"echo": rig.Echo},
 			}}
 		}
 		tests := []struct {
@@ -262,7 +214,7 @@ func TestValidate(t *testing.T) {
 			want   string // part of the error; empty for none
 		}{
 			{"good", func(*worker.Config) {}, ""},
-			{"no stores", func(c *worker.Config) { c.Accounts[0].Records = nil }, "queues and containers"},
+			{"no stores", func(c *worker.Config) { c.Stores.Records = nil }, "queues and containers"},
 			{"no kinds", func(c *worker.Config) { c.Kinds = nil }, "no kind"},
 			{"bad kind", func(c *worker.Config) { c.Kinds = job.Kinds{"a b": rig.Echo} }, `"a b"`},
 			{"bad limits", func(c *worker.Config) { c.Kinds = job.Kinds{"k": job.WithLimits(rig.Echo, job.Limits{MaxRun: -1})} },
@@ -275,9 +227,9 @@ func TestValidate(t *testing.T) {
 			{"two queues", func(c *worker.Config) { c.TakeFrom = []sources.Choice{sources.OnDemand, sources.Spot} }, ""},
 			{"one queue twice", func(c *worker.Config) { c.TakeFrom = []sources.Choice{sources.Spot, sources.Spot} }, "twice"},
 			{"unknown queue to take from", func(c *worker.Config) { c.TakeFrom = []sources.Choice{"poison"} }, "queues and containers"},
-			{"no accounts", func(c *worker.Config) { c.Accounts = nil }, "queues and containers"},
+			{"no storage", func(c *worker.Config) { c.Stores = nil }, "queues and containers"},
 			{"moves jobs", func(c *worker.Config) { c.MoveAfter = 1 }, ""},
-			{"moves jobs without an on-demand queue", func(c *worker.Config) { c.MoveAfter, c.Accounts[0].OnDemand = 1, nil }, "no on-demand queue"},
+			{"moves jobs without an on-demand queue", func(c *worker.Config) { c.MoveAfter, c.Stores.OnDemand = 1, nil }, "no on-demand queue"},
 			{"moves jobs after -1 interruptions", func(c *worker.Config) { c.MoveAfter = -1 }, "-1 interruptions"},
 			{"unknown acknowledger", func(c *worker.Config) { c.Acknowledge = "all" }, `"all"`},
 			{"visibility too short", func(c *worker.Config) { c.Visibility = time.Second }, "give 3s to 5m0s"},

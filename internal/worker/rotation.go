@@ -22,8 +22,6 @@ type queueRotation struct {
 	queues []*queueState
 	listed []*queue.Queue // the queues that are asked; the others had been before
 	next   int            // of queues: where the search for one to ask begins
-
-	accounts int // of the queues that are asked
 }
 
 // claimResult is the result of a claim.
@@ -55,8 +53,6 @@ type queueState struct {
 	thinSince   time.Time // when fewer workers polled than had been counted
 	dropped     bool      // no longer asked
 	stuck       bool      // a claim takes so long that other queues are asked before it ends
-	failing     bool      // calls for blobs of its account fail, so that none of its jobs is begun
-	full        bool      // its account has as many slots as it may
 }
 
 // fleetSize says how many workers without a job take from a queue, as of a time; 0 if
@@ -76,11 +72,6 @@ func (t *queueRotation) setQueues(queues []*queue.Queue) {
 		return
 	}
 	t.listed = queues
-	accounts := map[string]bool{}
-	for _, q := range queues {
-		accounts[q.Account()] = true
-	}
-	t.accounts = len(accounts)
 	for _, s := range t.queues {
 		s.dropped = !slices.Contains(queues, s.queue)
 	}
@@ -103,37 +94,6 @@ func (t *queueRotation) setBacklog(s *queueState, backlog bool) {
 		}
 	}
 	s.backlog = backlog
-}
-
-// observeAccounts records which queues are in an account whose calls for blobs fail, or
-// which has as many of the slots as it may. active are the jobs in slots by account.
-func (t *queueRotation) observeAccounts(failing func(account string) bool, active map[string]int, slots int) {
-	kept := 0
-	if t.accounts > 1 && slots > 1 {
-		kept = max(slots/slotsKept, 1)
-	}
-	for _, s := range t.queues {
-		account := s.queue.Account()
-		s.failing, s.full = failing(account), kept > 0 && active[account] >= slots-kept
-	}
-}
-
-// slotsKept is which part of the slots one of several accounts leaves to the others, at
-// least one slot: if its blobs fail, its jobs keep their slots.
-const slotsKept = 8
-
-// waits reports whether no job of the queue may be started now because of its account.
-func (s *queueState) waits() bool { return s.failing || s.full }
-
-// startable returns how many buffered messages may be started when slots are free.
-func (t *queueRotation) startable(buffer []*queue.Lease) int {
-	n := 0
-	for _, lease := range buffer {
-		if !t.of(lease.Queue()).waits() {
-			n++
-		}
-	}
-	return n
 }
 
 // stuckAfter is how long a claim may take until other queues are asked in its place: many
@@ -277,7 +237,7 @@ func (s *queueState) atMost(wanted int, now time.Time) int {
 // mayAsk reports whether the queue may be asked at now. A queue that may have no
 // more messages is asked by one claim at a time.
 func (s *queueState) mayAsk(now time.Time) bool {
-	return !s.dropped && !s.stuck && !s.waits() && !now.Before(s.dueAt()) && (s.inFlight == 0 || s.backlog)
+	return !s.dropped && !s.stuck && !now.Before(s.dueAt()) && (s.inFlight == 0 || s.backlog)
 }
 
 // dueAt returns when the queue may be asked next.
@@ -301,7 +261,7 @@ func (t *queueRotation) startDue(buffer []*queue.Lease) time.Time {
 	}
 	first := time.Now().Add(longestPoll)
 	for _, lease := range buffer {
-		if s := t.of(lease.Queue()); !s.waits() && s.pace.StartDue().Before(first) {
+		if s := t.of(lease.Queue()); s.pace.StartDue().Before(first) {
 			first = s.pace.StartDue()
 		}
 	}
@@ -311,20 +271,20 @@ func (t *queueRotation) startDue(buffer []*queue.Lease) time.Time {
 // observePressure lets the pace of each queue learn of calls that were refused.
 func (t *queueRotation) observePressure(pressure *intake.Pressure, now time.Time) {
 	for _, s := range t.queues {
-		s.pace.Observe(now, pressure.Count(s.queue.Account(), s.queue.Name()))
+		s.pace.Observe(now, pressure.Count(s.queue.Name()))
 	}
 }
 
 // hasBacklog reports whether a queue has more messages than were claimed.
 func (t *queueRotation) hasBacklog() bool {
-	return slices.ContainsFunc(t.queues, func(s *queueState) bool { return s.backlog && !s.dropped && !s.waits() })
+	return slices.ContainsFunc(t.queues, func(s *queueState) bool { return s.backlog && !s.dropped })
 }
 
 // due is when the next queue is due that is not at now.
 func (t *queueRotation) due(now time.Time) time.Time {
 	first := now.Add(longestPoll)
 	for _, s := range t.queues {
-		if due := s.dueAt(); !s.dropped && !s.waits() && due.After(now) && due.Before(first) {
+		if due := s.dueAt(); !s.dropped && due.After(now) && due.Before(first) {
 			first = due
 		}
 	}

@@ -12,7 +12,6 @@ import (
 type slots struct {
 	all     int
 	free    int
-	active  map[string]int // jobs in slots, by account
 	ended   chan ended
 	average delivery.MovingAverage // of how long jobs take
 	lastEnd time.Time              // of a job
@@ -27,19 +26,12 @@ type slots struct {
 
 // ended is the end of a delivery.
 type ended struct {
-	result  delivery.Result
-	took    time.Duration
-	account string
+	result delivery.Result
+	took   time.Duration
 }
 
 func newSlots(n int, jitter retry.Jitter) slots {
-	return slots{all: n, free: n, active: map[string]int{}, ended: make(chan ended, n), jitter: jitter}
-}
-
-// take takes a slot for a job of an account.
-func (s *slots) take(account string) {
-	s.free--
-	s.active[account]++
+	return slots{all: n, free: n, ended: make(chan ended, n), jitter: jitter}
 }
 
 // learn frees the slot of a delivery that ended, and learns from it how long jobs take,
@@ -47,7 +39,6 @@ func (s *slots) take(account string) {
 // claims of an empty queue: they only hide messages from others.
 func (s *slots) learn(e ended, now time.Time) {
 	s.free++
-	s.active[e.account]--
 	switch e.result {
 	case delivery.Skipped:
 		s.skipped++

@@ -11,7 +11,6 @@ import (
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/retry"
-	"github.com/spotworker/spotworker/internal/storage/deployment"
 	"github.com/spotworker/spotworker/internal/storage/outage"
 	"github.com/spotworker/spotworker/internal/worker/sources"
 	"github.com/spotworker/spotworker/job"
@@ -45,7 +44,7 @@ func (w *Worker) warmUp(ctx context.Context) bool {
 		for kind := range w.Kinds {
 			w.Observer.Recovered(kind)
 		}
-		w.Log.InfoContext(ctx, "worker starts", "version", w.Program, "concurrency", w.Concurrency, "take_from", queue.Names(w.takeFrom()),
+		w.Log.InfoContext(ctx, "worker starts", "version", w.Program, "concurrency", w.Concurrency, "take_from", queue.Names(sources.Chosen(w.Stores, w.TakeFrom)),
 			"move_after", w.MoveAfter, "changeover", w.Changeover)
 	}
 	return w.awaitStorage(ctx, warmUpDelays, w.checkAndRead)
@@ -117,17 +116,18 @@ func (n *notice) due(gist string, now time.Time) bool {
 	return true
 }
 
-// checkStorage makes one call to everything that jobs of an account will need besides the
-// queues that they are taken from.
-func (w *Worker) checkStorage(ctx context.Context, a *deployment.Stores) error {
-	checks := []func(context.Context) error{a.Records.Check, a.Payloads.Check}
+// checkStorage makes one call to everything that jobs will need besides the queues that they
+// are taken from.
+func (w *Worker) checkStorage(ctx context.Context) error {
+	s := w.Stores
+	checks := []func(context.Context) error{s.Records.Check, s.Payloads.Check}
 	if w.moves() && !slices.Contains(w.TakeFrom, sources.OnDemand) {
-		onDemand := func(ctx context.Context) error { _, err := a.OnDemand.Depth(ctx); return err }
+		onDemand := func(ctx context.Context) error { _, err := s.OnDemand.Depth(ctx); return err }
 		checks = append([]func(context.Context) error{onDemand}, checks...)
 	}
 	for _, handler := range w.Kinds {
 		if _, has := job.OutputLimitsOf(handler); has {
-			checks = append(checks, a.Outputs.Check)
+			checks = append(checks, s.Outputs.Check)
 			break
 		}
 	}
@@ -135,18 +135,13 @@ func (w *Worker) checkStorage(ctx context.Context, a *deployment.Stores) error {
 }
 
 // surveyed returns the queues that jobs are taken from, the queues that jobs are moved
-// to, and the poison queues.
+// to, and the poison queue.
 func (w *Worker) surveyed() []*queue.Queue {
 	queues := slices.Clone(w.sources.Taken())
-	for _, a := range w.Accounts {
-		if w.moves() && !slices.Contains(queues, a.OnDemand) {
-			queues = append(queues, a.OnDemand)
-		}
+	if w.moves() && !slices.Contains(queues, w.Stores.OnDemand) {
+		queues = append(queues, w.Stores.OnDemand)
 	}
-	for _, a := range w.Accounts {
-		queues = append(queues, a.Poison)
-	}
-	return queues
+	return append(queues, w.Stores.Poison)
 }
 
 // chooseName returns the worker's name: the VM's with the start of its id, since a

@@ -60,24 +60,23 @@ func New(c Config) (*Worker, error) {
 	c.Observer = metered{c.Observer, meter}
 	w := &Worker{
 		Config: c, meter: meter, started: now, loops: newLoops(c.Loops, now), departure: drain.NewDeparture(),
-		fleet: delivery.NewFleet(c.home().Workers), losses: &lossEstimate{},
+		fleet: delivery.NewFleet(c.Stores.Workers), losses: &lossEstimate{},
 		stop: func(error) {}, // a notice may come before the first phase
 	}
 	w.sources = sources.New(sources.Config{
-		Accounts: c.Accounts, TakeFrom: c.TakeFrom, Check: w.checkStorage, Spread: c.Spread, Failing: w.blobsFail, Jitter: c.Jitter,
-		Log: c.Log,
+		Stores: c.Stores, TakeFrom: c.TakeFrom, Check: w.checkStorage, Jitter: c.Jitter, Log: c.Log,
 	})
 	w.machine = lifecycle.NewMachine(w.transition)
 	w.heartbeat = newHeartbeat(w)
 	w.events = events.New(events.ResponderConfig{
-		Worker: eventTarget{w}, Client: c.Metadata, Departure: w.departure, Runtime: c.Runtime, Presences: c.home().Workers,
+		Worker: eventTarget{w}, Client: c.Metadata, Departure: w.departure, Runtime: c.Runtime, Presences: c.Stores.Workers,
 		Acknowledge: c.Acknowledge, VMName: c.VMName, Observer: c.Observer, Loop: w.loops.watch, OnVM: c.OnVM, Log: c.Log,
 	})
 	w.runner = delivery.NewRunner(delivery.RunnerConfig{
 		Settings: c.Settings, Place: w.sources.Place, Fleet: w.fleet, Departure: w.departure, Drains: &w.drains, Losses: w.losses,
 		Observer: c.Observer, Started: now,
 	})
-	w.steering = &steering{worker: w, store: c.home().Control, runner: w.runner}
+	w.steering = &steering{worker: w, store: c.Stores.Control, runner: w.runner}
 	c.Observer.Watch(w.look)
 	return w, nil
 }
@@ -275,8 +274,8 @@ func (w *Worker) runJobs(p phase) {
 // messages when the claim loop may: claiming is not paused, and the VM will not go soon.
 func (w *Worker) searchConfig() waiting.Config {
 	return waiting.Config{
-		Accounts: w.Accounts, TakesSpot: slices.Contains(w.TakeFrom, sources.Spot),
-		TakesOnDemand: slices.Contains(w.TakeFrom, sources.OnDemand), Changeover: w.Changeover, Failing: w.blobsFail,
+		Stores: w.Stores, TakesSpot: slices.Contains(w.TakeFrom, sources.Spot),
+		TakesOnDemand: slices.Contains(w.TakeFrom, sources.OnDemand), Changeover: w.Changeover,
 		MayClaim: func() bool { paused, _ := w.steering.pause.current(); return !paused && !w.departure.Closed() },
 		Runner:   w.runner, Fleet: w.fleet, Jitter: w.Jitter, Log: w.Log,
 	}

@@ -16,7 +16,7 @@ import (
 
 // inputs returns the fetcher of jobs' input files, and a function that frees its
 // resources.
-func (f *flags) inputs(stores *deployment.Deployment, observer inputs.Observer, log *slog.Logger) (*inputs.Fetcher, func(), error) {
+func (f *flags) inputs(stores *deployment.Stores, observer inputs.Observer, log *slog.Logger) (*inputs.Fetcher, func(), error) {
 	if f.InputCache < 0 {
 		return nil, nil, &cli.ConfigError{Err: fmt.Errorf("--input-cache is %d; it must be a number of GiB, or 0 for half of the file system",
 			f.InputCache)}
@@ -31,12 +31,6 @@ func (f *flags) inputs(stores *deployment.Deployment, observer inputs.Observer, 
 			return nil, nil, &cli.ConfigError{Err: fmt.Errorf("--input-account %s: %w", address, err)}
 		}
 	}
-	further := map[string]inputs.Containers{}
-	for _, s := range stores.Accounts[1:] {
-		if address, err := named.AccountURL(s.Account.Endpoint()); err == nil { // with a connection string it may have another form
-			further[address] = s.Account.Container
-		}
-	}
 	scratch, err := filepath.Abs(cmp.Or(f.Scratch, os.TempDir()))
 	if err != nil {
 		return nil, nil, err
@@ -45,7 +39,7 @@ func (f *flags) inputs(stores *deployment.Deployment, observer inputs.Observer, 
 	names := stores.Names
 	fetcher := inputs.New(inputs.Config{
 		Folder: filepath.Join(scratch, "spotworker-inputs-"+strconv.Itoa(os.Geteuid())), Limit: min(f.InputCache, most) << 30, Boot: bootID(),
-		Account: stores.Account.Container, Endpoint: stores.Account.Endpoint(), Further: further, Others: others,
+		Account: stores.Account.Container, Endpoint: stores.Account.Endpoint(), Others: others,
 		Private: []string{names.Records, names.Payloads, names.Workers, names.Control}, Allowed: f.InputContainer,
 		Observer: observer, Verify: f.KindsFile != "" && f.programsShareUser(),
 	})

@@ -34,7 +34,6 @@ func TestMetricsAreDocumented(t *testing.T) {
 	r.Polled(time.Now(), "answered")
 	r.Announced("Preempt", "drain")
 	r.Recovered("digest")
-	r.Accounts([]string{"jobs1", "jobs2"})
 	r.called(azure.Call{Service: "blob", Operation: "PutBlob", Status: "2xx", Date: "Sun, 22 Nov 2026 17:00:00 GMT"})
 	r.Watch(func() (report, checkpoint time.Duration, silent, lacking int) { return 0, 0, 0, 0 })
 	r.QueueRead("jobs", 1, time.Second)

@@ -40,7 +40,6 @@ type telemetry struct {
 	calls     activity.Calls  // durations of small calls
 	kills     resource.MemoryKills
 	outages   *outage.Watch
-	blobs     outage.Blobs // the accounts whose calls for blobs fail
 	pusher    *push.Pusher // nil where metrics are only served
 	traces    *otlp.Sender // nil where the environment asks for none
 	collector *collector   // nil if the garbage collector is the program's
@@ -89,19 +88,12 @@ func (t *telemetry) status() string {
 // called records a call to the storage account.
 func (t *telemetry) called(c azure.Call) {
 	t.Called(c.Service, c.Operation, c.Status, c.Took, c.Answered, c.Date)
-	t.CalledAccount(c.Account, c.Service, c.Status, c.Took, c.Answered)
 	if c.IsSmall() {
 		t.calls.Add(c.Took, c.Failed)
 	}
 	if c.Throttled {
-		t.pressure.Refused(c.Account, c.Queue)
+		t.pressure.Refused(c.Queue)
 	}
-}
-
-// callEnded records that a call to an account has ended, retries included.
-func (t *telemetry) callEnded(c outage.Call) {
-	t.outages.Ended(c)
-	t.blobs.Ended(c)
 }
 
 // space returns how much of the file system for the programs of jobs is free, and its

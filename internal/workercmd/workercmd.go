@@ -20,7 +20,6 @@ import (
 	"github.com/spotworker/spotworker/internal/host/sandbox"
 	"github.com/spotworker/spotworker/internal/jobfiles/inputs"
 	"github.com/spotworker/spotworker/internal/preempt"
-	"github.com/spotworker/spotworker/internal/storage/deployment"
 	"github.com/spotworker/spotworker/internal/telemetry/monitor"
 	"github.com/spotworker/spotworker/internal/worker"
 	"github.com/spotworker/spotworker/job"
@@ -140,7 +139,7 @@ func commands() map[string]func(Options) error {
 
 // readElsewhere are the environment variables that are not flags: secrets, variables of the
 // VM application's scripts, and an operator's label.
-var readElsewhere = []string{"SPOTWORKER_INSTANCES", "SPOTWORKER_SNAPSHOTS", "SPOTWORKER_VERSION", cli.MoreStringsVariable, webhookSecret}
+var readElsewhere = []string{"SPOTWORKER_INSTANCES", "SPOTWORKER_SNAPSHOTS", "SPOTWORKER_VERSION", webhookSecret}
 
 // warnOfUnread logs the names of environment variables that look like settings and
 // have no effect, never their values.
@@ -170,16 +169,17 @@ func (f *flags) worker(kinds job.Kinds, log *slog.Logger, t *telemetry, id *iden
 	if err != nil {
 		return nil, nil, err
 	}
-	f.OnCall, f.OnEnd = t.called, t.callEnded
+	f.OnCall, f.OnEnd = t.called, t.outages.Ended
 	stores, err := f.Open(connections(config.Concurrency)+inputs.Connections+checkpoint.Connections, f.version)
 	if err != nil {
 		return nil, nil, err
 	}
-	t.Accounts(accountNames(stores))
 	if t.pusher, err = f.pusher(t, stores.Account, log); err != nil {
 		return nil, nil, err
 	}
-	config.Accounts, config.Spread, config.Blobs = f.withLogs(stores.Accounts), stores.Spread, &t.blobs
+	if config.Stores = stores; f.JobLogSize <= 0 {
+		stores.Logs = nil
+	}
 	config.Log, config.Observer, config.Loops, config.Pressure, config.Calls = log, t, &t.loops, &t.pressure, &t.calls
 	config.Tracer = t.traces.Spans()
 	config.OnName, config.OnVM = id.setWorker, id.setVM
@@ -198,24 +198,6 @@ func (f *flags) worker(kinds job.Kinds, log *slog.Logger, t *telemetry, id *iden
 		return nil, nil, &cli.ConfigError{Err: err}
 	}
 	return w, func() { closeAll(); config.Runtime.Close() }, nil
-}
-
-// accountNames returns the names of all accounts, the first of the deployment first.
-func accountNames(d *deployment.Deployment) (names []string) {
-	for _, s := range d.Accounts {
-		names = append(names, s.Account.Name())
-	}
-	return names
-}
-
-// withLogs removes the stores of logs if --job-log-size is 0.
-func (f *flags) withLogs(accounts []*deployment.Stores) []*deployment.Stores {
-	for _, s := range accounts {
-		if f.JobLogSize <= 0 {
-			s.Logs = nil
-		}
-	}
-	return accounts
 }
 
 // hostName returns the machine's own name.

@@ -8,8 +8,7 @@
 
 It needs azure-storage-blob and azure-storage-queue (pip install 'spotworker[client]'), and for
 an account's name azure-identity. docs/FORMATS.md of the project describes what it reads and
-writes; docs/client.md names the roles. A deployment with several queues is served, a deployment
-with several storage accounts is refused: the Go client and producer know where its jobs belong.
+writes; docs/client.md names the roles. A deployment with several queues is served.
 """
 
 import base64
@@ -26,12 +25,12 @@ import uuid
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from azure.core import MatchConditions
-from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceModifiedError, ResourceNotFoundError
+from azure.core.exceptions import ResourceExistsError, ResourceModifiedError, ResourceNotFoundError
 from azure.storage.blob import BlobClient, BlobServiceClient
 from azure.storage.queue import QueueServiceClient
 
 __all__ = [
-    "Cancelled", "Client", "Failed", "Job", "NewerVersion", "NotFinished", "NotFound", "OtherWork", "Put", "Result", "SeveralAccounts", "Spec",
+    "Cancelled", "Client", "Failed", "Job", "NewerVersion", "NotFinished", "NotFound", "OtherWork", "Put", "Result", "Spec",
     "SpotworkerError",
 ]
 
@@ -73,10 +72,6 @@ class OtherWork(SpotworkerError):
 
 class NewerVersion(SpotworkerError):
     """The record was written by a version of spotworker that this module does not know."""
-
-
-class SeveralAccounts(SpotworkerError):
-    """The deployment has several storage accounts, which this module does not serve."""
 
 
 @dataclasses.dataclass
@@ -356,7 +351,6 @@ class Client:
         try:
             properties = self._record(id).get_blob_properties()
         except ResourceNotFoundError:
-            self._refuse_several()
             raise NotFound(f"job {id}: there is no record; it waits for its first worker, or does not exist") from None
         return _keys(properties.metadata, id), properties
 
@@ -366,13 +360,6 @@ class Client:
     def _blob(self, container: str, name: str) -> BlobClient:
         return self._blobs.get_blob_client(f"{self._prefix}-{container}", name)
 
-    def _refuse_several(self) -> None:
-        """Raises SeveralAccounts if the record of a job may be in another account. Who may only read blobs is not told."""
-        try:
-            self._shards()
-        except HttpResponseError:
-            pass
-
     def _shards(self) -> int:
         """The number of queues that jobs are put on."""
         with self._lock:
@@ -381,10 +368,6 @@ class Client:
                 return shards
             properties = self._queues.get_queue_client(self._queue).get_queue_properties()
             metadata = {k.lower(): v for k, v in properties.metadata.items()}
-            accounts = [a for a in metadata.get("accounts", "").split(",") if a.strip()]
-            if len(accounts) > 1:
-                raise SeveralAccounts(f"the deployment has the storage accounts {', '.join(accounts)}, and this client serves one: "
-                                      "put jobs with producer or the Go client")
             shards = int(metadata.get("shards", "1"))
             if not 1 <= shards <= 16:
                 raise NewerVersion(f"queue {self._queue} has the metadata shards={shards}; this version knows 1 to 16")

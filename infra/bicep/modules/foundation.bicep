@@ -4,7 +4,6 @@
 import {
   configurationPlaceType
   dataContainerType
-  moreAccountsType
   namesType
   operatingSystemType
   outboundType
@@ -80,15 +79,6 @@ param queueShards int
 @description('From how many queues jobs are taken, if that is more.')
 param queueShardsTaken int
 
-@description('Storage accounts for jobs beside the first; null for none.')
-param moreAccounts moreAccountsType?
-
-@description('Over which accounts jobs are spread now; empty if that is not recorded.')
-param recordedAccounts string
-
-@description('Over how many of them jobs with chosen ids are spread now.')
-param recordedChosenIdsOn int
-
 @description('Whether there are VMs of regular priority for the on-demand queue.')
 param onDemand bool
 
@@ -132,34 +122,6 @@ var names namesType = {
   outputs: '${prefix}-outputs'
   packages: '${prefix}-packages'
 }
-
-// Over which accounts jobs are spread, for workers and producers: docs/FORMATS.md. A
-// program goes by the order of the accounts, and an id that was put before must be put
-// in the same account again.
-var moreNames = moreAccounts.?names ?? []
-var putOn = moreAccounts.?putOn ?? 1
-var chosenIdsOn = moreAccounts.?chosenIdsOn ?? 1
-var spreadOver = join(take(concat([accountName], moreNames), putOn), ',')
-var spreadRefusal = putOn > 1 + length(moreNames)
-  ? 'moreAccounts.putOn is ${putOn}, and there are ${1 + length(moreNames)} accounts: add names, or lower it'
-  : chosenIdsOn > putOn
-      ? 'moreAccounts.chosenIdsOn is ${chosenIdsOn}, and jobs are put on ${putOn} accounts: it can be no more than putOn'
-      : contains(workerSettings, 'SPOTWORKER_MORE_ACCOUNT')
-          ? 'workerSettings have SPOTWORKER_MORE_ACCOUNT, which would be another list than that of moreAccounts: give the accounts in moreAccounts alone'
-          : empty(recordedAccounts)
-              ? ''
-              : !startsWith('${spreadOver},', '${recordedAccounts},')
-                  ? 'jobs are spread over the accounts ${recordedAccounts} now, and this deployment would make that ${spreadOver}: accounts can be added behind these, and neither removed nor reordered. Set moreAccounts.names and putOn so that they are the first'
-                  : chosenIdsOn != recordedChosenIdsOn
-                      ? 'jobs with chosen ids are put on ${recordedChosenIdsOn} accounts now, and this deployment would make that ${chosenIdsOn}: an id that is put again could then run twice. Set moreAccounts.chosenIdsOn to ${recordedChosenIdsOn}; spotctl accounts --chosen-ids is there for those who want that'
-                      : ''
-var spreadChecked = empty(spreadRefusal) ? spreadOver : fail(spreadRefusal)
-// A further region writes no record, and its workers must serve the recorded accounts. So
-// the first thing that every deployment makes is not made where they are others.
-var checkedPrefix = empty(spreadRefusal) ? prefix : fail(spreadRefusal)
-var spread = moreAccounts == null && empty(recordedAccounts)
-  ? {}
-  : { accounts: spreadChecked, accountids: string(chosenIdsOn) }
 
 // The agent sends to the internet, and a network that reaches storage only
 // does not let it.
@@ -207,8 +169,6 @@ module storage 'storage.bicep' = if (ownsAccount) {
     redundancy: redundancy
     names: names
     queueShards: queueShards
-    first: true
-    spread: spread
     dataContainers: dataContainers
     retention: retention
     firewall: storageFirewall
@@ -217,33 +177,12 @@ module storage 'storage.bicep' = if (ownsAccount) {
   }
 }
 
-module moreStorage 'storage.bicep' = [
-  for (name, i) in moreNames: if (ownsAccount) {
-    name: '${prefix}-storage-more-${i}'
-    params: {
-      location: location
-      tags: tags
-      accountName: name
-      redundancy: redundancy
-      names: names
-      queueShards: queueShards
-      first: false
-      spread: {}
-      dataContainers: []
-      retention: retention
-      firewall: storageFirewall
-      subnetIds: concat([network.outputs.subnetId], otherSubnets)
-      addresses: operatorAddresses
-    }
-  }
-]
-
 module identities 'identities.bicep' = {
   name: '${prefix}-identities'
   params: {
     location: location
     tags: tags
-    prefix: checkedPrefix
+    prefix: prefix
     onDemand: onDemand
   }
 }
@@ -258,27 +197,9 @@ module workerRoles 'worker-roles.bicep' = {
     principalId: identities.outputs.worker.principalId
     identityId: identities.outputs.worker.id
     takesOnDemand: false
-    first: true
   }
   dependsOn: [storage]
 }
-
-module moreWorkerRoles 'worker-roles.bicep' = [
-  for (name, i) in moreNames: {
-    name: '${prefix}-worker-roles-more-${i}'
-    scope: resourceGroup(accountGroup)
-    params: {
-      accountName: name
-      names: names
-      dataContainers: []
-      principalId: identities.outputs.worker.principalId
-      identityId: identities.outputs.worker.id
-      takesOnDemand: false
-      first: false
-    }
-    dependsOn: [moreStorage]
-  }
-]
 
 module onDemandWorkerRoles 'worker-roles.bicep' = if (onDemand) {
   name: '${prefix}-ondemand-worker-roles'
@@ -290,27 +211,9 @@ module onDemandWorkerRoles 'worker-roles.bicep' = if (onDemand) {
     principalId: identities.outputs.onDemandWorker!.principalId
     identityId: identities.outputs.onDemandWorker!.id
     takesOnDemand: true
-    first: true
   }
   dependsOn: [storage]
 }
-
-module moreOnDemandWorkerRoles 'worker-roles.bicep' = [
-  for (name, i) in moreNames: if (onDemand) {
-    name: '${prefix}-ondemand-worker-roles-more-${i}'
-    scope: resourceGroup(accountGroup)
-    params: {
-      accountName: name
-      names: names
-      dataContainers: []
-      principalId: identities.outputs.onDemandWorker!.principalId
-      identityId: identities.outputs.onDemandWorker!.id
-      takesOnDemand: true
-      first: false
-    }
-    dependsOn: [moreStorage]
-  }
-]
 
 module operatorRoles 'operator-roles.bicep' = if (!empty(operatorId) && ownsAccount) {
   name: '${prefix}-operator-roles'
@@ -320,25 +223,9 @@ module operatorRoles 'operator-roles.bicep' = if (!empty(operatorId) && ownsAcco
     dataContainers: dataContainers
     principalId: operatorId
     principalType: operatorKind
-    first: true
   }
   dependsOn: [storage]
 }
-
-module moreOperatorRoles 'operator-roles.bicep' = [
-  for (name, i) in moreNames: if (!empty(operatorId) && ownsAccount) {
-    name: '${prefix}-operator-roles-more-${i}'
-    params: {
-      accountName: name
-      names: names
-      dataContainers: []
-      principalId: operatorId
-      principalType: operatorKind
-      first: false
-    }
-    dependsOn: [moreStorage]
-  }
-]
 
 module galleryRoles 'gallery-roles.bicep' = {
   name: '${prefix}-gallery-roles'
@@ -445,17 +332,6 @@ module storageLog 'storage-log.bicep' = if (collects && logStorage && ownsAccoun
   dependsOn: [storage]
 }
 
-module moreStorageLogs 'storage-log.bicep' = [
-  for (name, i) in moreNames: if (collects && logStorage && ownsAccount) {
-    name: '${prefix}-storage-log-more-${i}'
-    params: {
-      accountName: name
-      workspaceId: log!.outputs.workspaceId
-    }
-    dependsOn: [moreStorage]
-  }
-]
-
 // Deployed with the VMs, so that no alert fires before there is a VM.
 module noWorkersAlert 'no-workers-alert.bicep' = if (collects && stage == 'Workers') {
   name: '${prefix}-no-workers-alert'
@@ -515,7 +391,6 @@ var sharedSettings = union(
     SPOTWORKER_PREFIX: prefix
     SPOTWORKER_LOG_FORMAT: 'json'
   },
-  empty(moreNames) ? {} : { SPOTWORKER_MORE_ACCOUNT: join(moreNames, ',') },
   empty(dataContainers) ? {} : { SPOTWORKER_DATA_CONTAINER: join(map(dataContainers, c => c.name), ',') },
   pushesMetrics ? { SPOTWORKER_METRICS_PUSH: metrics!.outputs.url } : {},
   evictionRate > 0 ? { SPOTWORKER_EVICTION_RATE: string(evictionRate) } : {},
@@ -546,9 +421,6 @@ output workerPrincipalIds string[] = concat(
 
 @description('Names of queues and containers.')
 output names namesType = names
-
-@description('Names of the storage accounts beside the first, in their order.')
-output moreAccountNames string[] = moreNames
 
 @description('Resource id of the subnet.')
 output subnetId string = network.outputs.subnetId

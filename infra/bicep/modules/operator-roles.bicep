@@ -19,9 +19,6 @@ param principalId string
 @description('What kind of principal that is.')
 param principalType principalKindType
 
-@description('Whether this is the first account of the deployment, which alone has heartbeats, what operators ask, packages and data.')
-param first bool
-
 resource account 'Microsoft.Storage/storageAccounts@2025-01-01' existing = {
   name: accountName
 
@@ -38,7 +35,7 @@ resource account 'Microsoft.Storage/storageAccounts@2025-01-01' existing = {
 
     resource workers 'containers' existing = { name: names.workers }
     resource written 'containers' existing = [
-      for name in concat([names.records, names.payloads, names.outputs], first ? [names.control, names.packages] : [], map(dataContainers, c => c.name)): { name: name }
+      for name in concat([names.records, names.payloads, names.outputs, names.control, names.packages], map(dataContainers, c => c.name)): { name: name }
     ]
   }
 }
@@ -56,7 +53,7 @@ resource handlesMessages 'Microsoft.Authorization/roleAssignments@2022-04-01' = 
 ]
 
 resource writesBlobs 'Microsoft.Authorization/roleAssignments@2022-04-01' = [
-  for i in range(0, (first ? 5 : 3) + length(dataContainers)): {
+  for i in range(0, 5 + length(dataContainers)): {
     scope: account::blobService::written[i]
     name: guid(account::blobService::written[i].id, principalId, roles.blobDataContributor)
     properties: {
@@ -67,7 +64,7 @@ resource writesBlobs 'Microsoft.Authorization/roleAssignments@2022-04-01' = [
   }
 ]
 
-resource seesWorkers 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (first) {
+resource seesWorkers 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   scope: account::blobService::workers
   name: guid(account::blobService::workers.id, principalId, roles.blobDataReader)
   properties: {

@@ -42,7 +42,7 @@ unless on () (count(spotworker_state{state="process"} == 1))
     summary: 'storage answers {{ $value | humanizePercentage }} of the workers\' time with nothing'
     text: 'Running jobs continue, nothing is saved and nothing is claimed; an eviction now costs the work since the last checkpoint. Look at the account\'s availability, DNS and the network.'
     expression: '''
-max(sum(rate(spotworker_storage_unreachable_seconds_total[1m])) or sum by (account) (rate(spotworker_account_unreachable_seconds_total[1m]))) / count(spotworker_build_info) > 0.5
+sum(rate(spotworker_storage_unreachable_seconds_total[1m])) / count(spotworker_build_info) > 0.5
 '''
   }
   {

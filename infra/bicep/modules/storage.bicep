@@ -25,12 +25,6 @@ param names namesType
 @description('Over how many of the queues of jobs jobs are put. They are taken from all of them.')
 param queueShards int
 
-@description('Whether this is the first account of the deployment. It alone has heartbeats, what operators ask, packages and data.')
-param first bool
-
-@description('Metadata of the first queue about the accounts over which jobs are spread.')
-param spread { *: string }
-
 @description('Containers with the data that jobs work on.')
 param dataContainers dataContainerType[]
 
@@ -87,7 +81,7 @@ resource queues 'Microsoft.Storage/storageAccounts/queueServices/queues@2025-01-
   for name in concat(names.jobs, [names.onDemand, names.poison]): {
     parent: queueService
     name: name
-    properties: { metadata: name == names.queue ? union(shards, spread) : {} }
+    properties: { metadata: name == names.queue ? shards : {} }
   }
 ]
 
@@ -107,8 +101,7 @@ resource blobService 'Microsoft.Storage/storageAccounts/blobServices@2025-01-01'
 
 resource containers 'Microsoft.Storage/storageAccounts/blobServices/containers@2025-01-01' = [
   for name in concat(
-    [names.records, names.payloads, names.outputs],
-    first ? [names.workers, names.control, names.packages] : [],
+    [names.records, names.payloads, names.outputs, names.workers, names.control, names.packages],
     map(dataContainers, c => c.name)
   ): {
     parent: blobService
@@ -117,8 +110,7 @@ resource containers 'Microsoft.Storage/storageAccounts/blobServices/containers@2
   }
 ]
 
-// Jobs' logs are in the payloads' container and go with the jobs' records. In an account
-// beside the first the rule for heartbeats finds nothing.
+// Jobs' logs are in the payloads' container and go with the jobs' records.
 var kept = [
   { name: 'records', container: names.records, days: retention.records }
   { name: 'payloads', container: names.payloads, days: retention.payloads }

@@ -37,23 +37,6 @@ type dataContainerType = {
 }
 
 @export()
-@description('Storage accounts for jobs beside the first. First deploy them with putOn 1, then, when all workers have the new configuration, with a higher one.')
-type moreAccountsType = {
-  @description('Their names, in the order in which they were added: 3 to 24 of a-z and 0-9, the only ones of those names in all of Azure. Never remove or reorder one.')
-  @minLength(1)
-  @maxLength(15)
-  names: string[]
-  @description('Over how many accounts jobs with new ids are put, the first one included.')
-  @minValue(1)
-  @maxValue(16)
-  putOn: int
-  @description('Over how many of these jobs with chosen ids are put, from the first on: for ever the number that there was when the first of them was put. 1 where the deployment had jobs before it had further accounts.')
-  @minValue(1)
-  @maxValue(16)
-  chosenIdsOn: int
-}
-
-@export()
 @description('Days after the last write until blobs are deleted.')
 type retentionType = {
   @description('Job records, with their results and logs. As long as a record is there, its job id has one outcome. A message can be hidden for 7 days, and no record may go before the messages of its job.')

@@ -20,9 +20,6 @@ param identityId string
 @description('Whether these workers take jobs from the on-demand queue. Others only move jobs there. All may claim from the queues of jobs: on-demand workers move jobs from there that wait while their deadlines near.')
 param takesOnDemand bool
 
-@description('Whether this is the first account of the deployment, which alone has heartbeats and what operators ask.')
-param first bool
-
 resource account 'Microsoft.Storage/storageAccounts@2025-01-01' existing = {
   name: accountName
 
@@ -38,7 +35,7 @@ resource account 'Microsoft.Storage/storageAccounts@2025-01-01' existing = {
     name: 'default'
 
     resource own 'containers' existing = [
-      for name in concat([names.records, names.payloads, names.outputs], first ? [names.workers] : []): { name: name }
+      for name in [names.records, names.payloads, names.outputs, names.workers]: { name: name }
     ]
     resource control 'containers' existing = { name: names.control }
     resource data 'containers' existing = [for c in dataContainers: { name: c.name }]
@@ -95,7 +92,7 @@ resource givesUp 'Microsoft.Authorization/roleAssignments@2022-04-01' = [
 ]
 
 resource writesOwn 'Microsoft.Authorization/roleAssignments@2022-04-01' = [
-  for i in range(0, first ? 4 : 3): {
+  for i in range(0, 4): {
     scope: account::blobService::own[i]
     name: guid(account::blobService::own[i].id, principalId, roles.blobDataContributor)
     properties: {
@@ -107,7 +104,7 @@ resource writesOwn 'Microsoft.Authorization/roleAssignments@2022-04-01' = [
 ]
 
 // Operators write there what workers only read.
-resource readsControl 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (first) {
+resource readsControl 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   scope: account::blobService::control
   name: guid(account::blobService::control.id, principalId, roles.blobDataReader)
   properties: {

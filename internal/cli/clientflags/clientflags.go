@@ -13,14 +13,13 @@ import (
 // name as the last writer of its changes. It sends nothing. Its error is a
 // [cli.ConfigError].
 func Open(s *cli.Storage, parallel int, version, name string) (*client.Client, error) {
-	config, more, err := s.Connection()
+	config, err := s.Connection()
 	if err != nil {
 		return nil, err
 	}
 	c, err := client.Open(client.Options{
 		ConnectionString: config.ConnectionString, Account: config.Account, ClientID: config.ClientID,
 		BlobEndpoint: config.BlobEndpoint, QueueEndpoint: config.QueueEndpoint, Prefix: s.Prefix, Queue: s.Queue,
-		MoreAccounts: more.Accounts, MoreConnectionStrings: more.ConnectionStrings,
 		Shards: s.Shards, Parallel: parallel, Version: version, Name: name, TracerProvider: s.TracerProvider,
 	})
 	if err != nil {

@@ -44,10 +44,6 @@ type Config struct {
 	Endpoint         string
 	Private, Allowed []string
 
-	// Further are the further accounts of the deployment, by [named.AccountURL], whose
-	// containers are restricted in the same way.
-	Further map[string]Containers
-
 	// Others are other accounts that inputs may come from, by [named.AccountURL].
 	Others map[string]Containers
 
@@ -118,7 +114,7 @@ func New(c Config) *Fetcher {
 	}
 	return &Fetcher{
 		config:  c,
-		sources: sources{account: c.Account, own: own, further: c.Further, others: c.Others, allowed: c.Allowed, private: c.Private},
+		sources: sources{account: c.Account, own: own, others: c.Others, allowed: c.Allowed, private: c.Private},
 		first:   semaphore.NewWeighted(firstRanges), ahead: readahead.NewBudget(aheadPlaces),
 	}
 }

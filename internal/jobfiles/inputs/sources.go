@@ -21,24 +21,20 @@ type Containers func(name string) *container.Client
 type sources struct {
 	account Containers            // the account of the jobs
 	own     string                // its blob endpoint
-	further map[string]Containers // further accounts of the deployment by [named.AccountURL]
 	others  map[string]Containers // other accounts by [named.AccountURL]
-	allowed []string              // containers of the own accounts; empty for all
-	private []string              // containers of the own accounts that are the deployment's
+	allowed []string              // containers of the own account; empty for all
+	private []string              // containers of the own account that are the deployment's
 }
 
 // container returns the client of the container of an input. The error says why inputs
 // must not come from there.
 func (s *sources) container(in job.Input) (*container.Client, error) {
-	from := s.account
 	if in.Account != "" {
 		address, err := named.AccountURL(in.Account)
 		if err != nil {
 			return nil, fmt.Errorf("field account %w", err)
 		}
-		if further := s.further[address]; further != nil {
-			from = further
-		} else if address != s.own {
+		if address != s.own {
 			account := s.others[address]
 			if account == nil {
 				return nil, fmt.Errorf("storage account %s is not one that jobs may take inputs from; --input-account allows it", address)
@@ -52,7 +48,7 @@ func (s *sources) container(in job.Input) (*container.Client, error) {
 	case len(s.allowed) > 0 && !slices.Contains(s.allowed, in.Container):
 		return nil, fmt.Errorf("container %s is not one that jobs may take inputs from; --input-container allows it", in.Container)
 	}
-	return from(in.Container), nil
+	return s.account(in.Container), nil
 }
 
 // rangeTimeout bounds the read of one range, the SDK's retries included. An attempt that

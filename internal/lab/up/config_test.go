@@ -12,7 +12,6 @@ func TestValidateNamesTheFlag(t *testing.T) {
 		"--files":          func(c *Config) { c.Files = -1 },
 		"--job-time":       func(c *Config) { c.JobTime = -1 },
 		"--eviction-delay": func(c *Config) { c.EvictionDelay = -1 },
-		"--accounts":       func(c *Config) { c.Local.Accounts = 17 },
 		"--latency":        func(c *Config) { c.Local.Latency = time.Minute },
 		"--throttle":       func(c *Config) { c.Local.Throttle = -1 },
 		"--arm-port":       func(c *Config) { c.Local.ManagerPort = 70_000 },

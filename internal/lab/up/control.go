@@ -24,22 +24,15 @@ const (
 	actionStart    action = "start"
 )
 
-// concerns returns the kind of thing that an order with that action names; empty if there is no such action.
-func (a action) concerns() string {
-	switch a {
-	case actionEvict, actionWithdraw:
-		return "vm"
-	case actionStop, actionStart:
-		return "account"
-	default:
-		return ""
-	}
+// exists reports whether there is such an action.
+func (a action) exists() bool {
+	return a == actionEvict || a == actionWithdraw || a == actionStop || a == actionStart
 }
 
 // order is a request to the controller.
 type order struct {
 	action action
-	name   string // of a VM or an account
+	vm     string // its name; empty for the storage account
 	answer chan<- answer
 }
 
@@ -49,8 +42,7 @@ type answer struct {
 	err  error
 }
 
-// control accepts orders from other processes, as POST /lab/<action>?vm=<name>, or
-// ?account=<name>.
+// control accepts orders from other processes, as POST /lab/<action>?vm=<name>.
 type control struct {
 	orders chan order
 	closed chan struct{} // closed when the controller has stopped
@@ -67,7 +59,7 @@ const controlHeader = "X-Spotworker-Lab"
 // ServeHTTP implements [http.Handler].
 func (c *control) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	action := action(strings.TrimPrefix(r.URL.Path, "/lab/"))
-	if action.concerns() == "" {
+	if !action.exists() {
 		http.Error(w, "there is no such order", http.StatusNotFound)
 		return
 	}
@@ -75,7 +67,7 @@ func (c *control) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "an order is a POST with the header "+controlHeader, http.StatusBadRequest)
 		return
 	}
-	a := c.give(r.Context(), action, r.URL.Query().Get(action.concerns()))
+	a := c.give(r.Context(), action, r.URL.Query().Get("vm"))
 	switch {
 	case errors.Is(a.err, errEnding):
 		http.Error(w, a.err.Error(), http.StatusServiceUnavailable)
@@ -92,10 +84,10 @@ func (c *control) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 var errEnding = errors.New("lab up is ending")
 
 // give sends an order to the controller and waits for the answer.
-func (c *control) give(ctx context.Context, action action, name string) answer {
+func (c *control) give(ctx context.Context, action action, vm string) answer {
 	answered := make(chan answer, 1)
 	select {
-	case c.orders <- order{action, name, answered}:
+	case c.orders <- order{action, vm, answered}:
 		return <-answered
 	case <-c.closed:
 		return answer{err: errEnding}
@@ -118,21 +110,21 @@ func Withdraw(ctx context.Context, metadataPort int, vm string) (string, error) 
 	return sendOrder(ctx, metadataPort, actionWithdraw, vm)
 }
 
-// StopAccount lets a storage account of the `lab up` answer no call, and returns the
-// answer of `lab up`.
-func StopAccount(ctx context.Context, metadataPort int, account string) (string, error) {
-	return sendOrder(ctx, metadataPort, actionStop, account)
+// Stop lets the storage account of the `lab up` answer no call, and returns the answer of
+// `lab up`.
+func Stop(ctx context.Context, metadataPort int) (string, error) {
+	return sendOrder(ctx, metadataPort, actionStop, "")
 }
 
-// StartAccount lets a storage account that was stopped answer again.
-func StartAccount(ctx context.Context, metadataPort int, account string) (string, error) {
-	return sendOrder(ctx, metadataPort, actionStart, account)
+// Start lets the storage account answer again.
+func Start(ctx context.Context, metadataPort int) (string, error) {
+	return sendOrder(ctx, metadataPort, actionStart, "")
 }
 
-func sendOrder(ctx context.Context, port int, action action, name string) (string, error) {
+func sendOrder(ctx context.Context, port int, action action, vm string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, orderTimeout)
 	defer cancel()
-	address := fmt.Sprintf("http://127.0.0.1:%d/lab/%s?%s=%s", port, action, action.concerns(), url.QueryEscape(name))
+	address := fmt.Sprintf("http://127.0.0.1:%d/lab/%s?vm=%s", port, action, url.QueryEscape(vm))
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, address, nil)
 	if err != nil {
 		return "", err
@@ -144,7 +136,7 @@ func sendOrder(ctx context.Context, port int, action action, name string) (strin
 		return "", fmt.Errorf("nothing listens on port %d of 127.0.0.1: start lab up first, or give its --metadata-port", port)
 	}
 	if err != nil {
-		return "", fmt.Errorf("%s %s: %w", action, name, err)
+		return "", fmt.Errorf("%s %s: %w", action, vm, err)
 	}
 	defer reply.Body.Close()
 	return readAnswer(reply)

@@ -40,43 +40,38 @@ func (u *up) serve(ctx context.Context) {
 }
 
 func (u *up) carryOut(o order) answer {
-	if o.action.concerns() == "account" {
-		return u.outage(o.name, o.action == actionStop)
+	if o.action == actionStop || o.action == actionStart {
+		return u.outage(o.action == actionStop)
 	}
-	if !slices.Contains(u.present(), o.name) {
-		return answer{err: fmt.Errorf("there is no VM %q here; there are %s", o.name, strings.Join(u.present(), ", "))}
+	if !slices.Contains(u.present(), o.vm) {
+		return answer{err: fmt.Errorf("there is no VM %q here; there are %s", o.vm, strings.Join(u.present(), ", "))}
 	}
-	e, leaving := u.leaving[o.name]
+	e, leaving := u.leaving[o.vm]
 	switch {
 	case o.action == actionEvict && leaving:
-		return answer{err: fmt.Errorf("%s is being evicted already, at %s", o.name, clock(e.notBefore))}
+		return answer{err: fmt.Errorf("%s is being evicted already, at %s", o.vm, clock(e.notBefore))}
 	case o.action == actionEvict:
-		return u.evict(o.name)
+		return u.evict(o.vm)
 	case !leaving:
-		return answer{err: fmt.Errorf("%s is not being evicted", o.name)}
+		return answer{err: fmt.Errorf("%s is not being evicted", o.vm)}
 	default:
-		return u.withdraw(o.name, e)
+		return u.withdraw(o.vm, e)
 	}
 }
 
-// outage begins or ends the outage of a storage account.
-func (u *up) outage(account string, begins bool) answer {
-	down := u.down[account]
-	switch {
-	case down == nil:
-		return answer{err: fmt.Errorf("there is no storage account %q here; there are %s", account, strings.Join(u.local.AccountNames(), ", "))}
-	case down.Load() == begins && begins:
-		return answer{err: fmt.Errorf("%s is stopped already", account)}
-	case down.Load() == begins:
-		return answer{err: fmt.Errorf("%s is not stopped", account)}
+// outage begins or ends the outage of the storage account.
+func (u *up) outage(begins bool) answer {
+	switch down := u.down.Swap(begins); {
+	case down && begins:
+		return answer{err: errors.New("storage is stopped already")}
+	case down == begins:
+		return answer{err: errors.New("storage is not stopped")}
+	case begins:
+		u.narrator.Say("The storage account answers no call any more: each connection is cut.")
+		return answer{said: "Storage answers no call any more. lab start ends that."}
 	}
-	down.Store(begins)
-	if !begins {
-		u.narrator.Say("Storage account %s answers again.", account)
-		return answer{said: fmt.Sprintf("%s answers again.", account)}
-	}
-	u.narrator.Say("Storage account %s answers no call any more: each connection is cut.", account)
-	return answer{said: fmt.Sprintf("%[1]s answers no call any more. lab start %[1]s ends that.", account)}
+	u.narrator.Say("The storage account answers again.")
+	return answer{said: "Storage answers again."}
 }
 
 // present returns the names of the VMs that are not gone, in the order of starting.

@@ -33,7 +33,6 @@ type guide struct {
 	az       string                   // path of the Azure CLI's script; empty where it cannot run
 	evict    func(vm string) string   // arguments with which the Azure CLI evicts a VM
 	queue    string                   // the queue of jobs
-	accounts []string                 // names of the storage accounts
 	sample   string                   // a blob to hash; empty without any
 	windows  bool                     // the terminals run cmd
 	page     string                   // address of the page of spotctl web; empty without it
@@ -44,7 +43,7 @@ type guide struct {
 func (u *up) newGuide(ctx context.Context) (guide, error) {
 	g := guide{
 		tokens: u.local.TokenEnvironment, base: u.local.Endpoint, listen: listenAddress,
-		evict: u.evictArguments, queue: u.names.Queue, accounts: u.local.AccountNames(), sample: u.sample, identity: u.config.Local.Identity,
+		evict: u.evictArguments, queue: u.names.Queue, sample: u.sample, identity: u.config.Local.Identity,
 		windows: runtime.GOOS == "windows",
 	}
 	if u.config.Local.MetadataPort != DefaultMetadataPort {
@@ -107,11 +106,6 @@ func (g guide) write(out io.Writer, vms []string) {
 	fmt.Fprintf(&b, "\nEvict a VM with 30 s of notice, or withdraw the eviction:\n\n    %[1]s evict%[2]s %[3]s\n    %[1]s "+
 		"withdraw%[2]s %[3]s\n\n",
 		g.program("lab"), g.port, vms[0])
-	if len(g.accounts) > 1 {
-		fmt.Fprintf(&b, "Jobs are spread over %d storage accounts. In the producer's terminal, look at them; then let one answer no call, and "+
-			"answer again:\n\n    %s accounts\n    %[3]s stop%[4]s %[5]s\n    %[3]s start%[4]s %[5]s\n\n",
-			len(g.accounts), g.program("spotctl"), g.program("lab"), g.port, g.accounts[len(g.accounts)-1])
-	}
 	if g.az != "" {
 		g.writeAzureCLI(&b, vms[0])
 	}

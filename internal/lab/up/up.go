@@ -15,7 +15,6 @@ import (
 	"github.com/spotworker/spotworker/internal/lab/emulator/imds"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/lab/text"
-	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/storage/azure"
 	"github.com/spotworker/spotworker/internal/storage/deployment"
 )
@@ -70,7 +69,7 @@ func DefaultConfig() Config {
 	return Config{
 		Local: lab.LocalConfig{
 			BlobPort: DefaultBlobPort, QueuePort: DefaultQueuePort,
-			MetadataPort: DefaultMetadataPort, ManagerPort: DefaultManagerPort, Accounts: 1,
+			MetadataPort: DefaultMetadataPort, ManagerPort: DefaultManagerPort,
 		},
 		EvictionDelay: arm.DefaultEvictionDelay,
 		VMs:           2, Files: 8, FileSize: lab.FileSize, JobTime: lab.JobTime,
@@ -90,8 +89,6 @@ func (c Config) Validate() error {
 	switch {
 	case c.VMs < 1 || c.VMs > maxVMs:
 		return fmt.Errorf("--vms %d is out of range: give 1 to %d", c.VMs, maxVMs)
-	case c.Local.Accounts < 1 || c.Local.Accounts > queue.MaxAccounts:
-		return fmt.Errorf("--accounts %d is out of range: give 1 to %d", c.Local.Accounts, queue.MaxAccounts)
 	case c.Files < 0 || c.Files > lab.MaxFiles:
 		return fmt.Errorf("--files %d is out of range: give 0 to %d", c.Files, lab.MaxFiles)
 	case c.JobTime < 0:
@@ -117,8 +114,8 @@ type up struct {
 	number   int                              // of the last VM
 	leaving  map[string]eviction              // announced ones, by VM
 	gone     map[string]bool                  // evicted VMs
-	down     map[string]*atomic.Bool          // whether a storage account is stopped, by name
-	pace     func(storage.Call) storage.Fault // limits downloads from the first account; nil for none
+	down     atomic.Bool                      // whether the storage account is stopped
+	pace     func(storage.Call) storage.Fault // limits downloads; nil for none
 	sample   string                           // a blob to work on; empty without any
 	commands guide
 }
@@ -163,7 +160,7 @@ func Run(ctx context.Context, c Config, out io.Writer) (err error) {
 func newUp(c Config, out io.Writer) *up {
 	u := &up{
 		config: c, narrator: text.NewNarrator(out), control: newControl(),
-		leaving: map[string]eviction{}, gone: map[string]bool{}, down: map[string]*atomic.Bool{},
+		leaving: map[string]eviction{}, gone: map[string]bool{},
 	}
 	u.config.Local.Control = u.control
 	u.config.Local.Manager = &arm.Options{Evict: u.evictFromManager, EvictionDelay: c.EvictionDelay, PageSeed: 1}
@@ -194,16 +191,11 @@ func (u *up) prepare(ctx context.Context) (err error) {
 	if u.names, err = azure.NamesFor(azure.DefaultPrefix, ""); err != nil {
 		return err
 	}
-	accounts, err := u.local.Accounts()
+	account, err := u.local.Account()
 	if err != nil {
 		return err
 	}
-	stores, account := deployment.Join(accounts, u.names), accounts[0]
-	if err := stores.Create(ctx); err != nil {
-		return err
-	}
-	names := u.local.AccountNames()
-	if err := stores.Spread.Write(ctx, queue.Spread{Names: names, IDs: len(names)}); err != nil {
+	if err := deployment.StoresOf(account, u.names).Create(ctx); err != nil {
 		return err
 	}
 	if u.config.Files > 0 {
@@ -211,20 +203,16 @@ func (u *up) prepare(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	for i, server := range append([]*storage.Server{u.local.Storage}, u.local.Further...) {
-		down := &atomic.Bool{}
-		u.down[u.local.AccountNames()[i]] = down
-		server.OnCall(func(c storage.Call) storage.Fault {
-			switch {
-			case down.Load():
-				return storage.Fault{DropRequest: true}
-			case i == 0 && u.pace != nil:
-				return u.pace(c)
-			default:
-				return storage.Fault{}
-			}
-		})
-	}
+	u.local.Storage.OnCall(func(c storage.Call) storage.Fault {
+		switch {
+		case u.down.Load():
+			return storage.Fault{DropRequest: true}
+		case u.pace != nil:
+			return u.pace(c)
+		default:
+			return storage.Fault{}
+		}
+	})
 	u.local.AddVM(imds.VM{Name: producerVM, Priority: "Regular", ResourceGroup: u.vm(1).ResourceGroup})
 	for range u.config.VMs {
 		u.newVM()

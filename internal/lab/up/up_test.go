@@ -312,7 +312,7 @@ func TestRemovedAfterTheNotice(t *testing.T) {
 	if err := u.prepare(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if a := u.carryOut(order{action: actionEvict, name: "spot_2"}); a.err != nil {
+	if a := u.carryOut(order{action: actionEvict, vm: "spot_2"}); a.err != nil {
 		t.Fatal(a.err)
 	}
 	u.observe(time.Now().Add(29 * time.Second))
@@ -326,7 +326,7 @@ func TestRemovedAfterTheNotice(t *testing.T) {
 	if !strings.Contains(out.String(), "spot_3 replaces it:\n\n    export SPOTWORKER_METADATA_ENDPOINT="+u.local.Endpoint("spot_3")+"\n") {
 		t.Errorf("the new VM's environment is not printed:\n%s", out.String())
 	}
-	if a := u.carryOut(order{action: actionWithdraw, name: "spot_2"}); a.err == nil {
+	if a := u.carryOut(order{action: actionWithdraw, vm: "spot_2"}); a.err == nil {
 		t.Error("the eviction of a VM that is gone was withdrawn")
 	}
 	if _, err := u.local.Metadata.SimulateEviction("spot_2"); err == nil {

@@ -8,12 +8,8 @@ import (
 
 // listenWeb opens the page of the deployment, as spotctl web --allow-changes serves it.
 func (u *up) listenWeb() (*web.Server, error) {
-	o := client.Options{Transport: u.local.Storage.TransportWith(u.local.Further...), ConnectionString: u.local.Storage.ConnectionString(),
-		Name: "lab", Version: "lab"}
-	for _, server := range u.local.Further {
-		o.MoreConnectionStrings = append(o.MoreConnectionStrings, server.ConnectionString())
-	}
-	c, err := client.Open(o)
+	c, err := client.Open(client.Options{Transport: u.local.Storage.Transport(), ConnectionString: u.local.Storage.ConnectionString(),
+		Name: "lab", Version: "lab"})
 	if err != nil {
 		return nil, err
 	}

@@ -77,9 +77,6 @@ type Matched struct {
 	Ended         int
 	Skipped       int // blobs that are no records
 
-	// Unread is not nil if the records of some accounts are missing.
-	Unread error
-
 	kinds, groups map[string]bool // of all records
 }
 
@@ -87,10 +84,6 @@ type Matched struct {
 func Match(ctx context.Context, c *client.Client, filter client.Filter, has func(client.Job) bool) (m Matched, err error) {
 	m.kinds, m.groups = map[string]bool{}, map[string]bool{}
 	for j, err := range c.List(ctx, client.Filter{Skipped: func(string) { m.Skipped++ }}) {
-		if some, ok := errors.AsType[*client.AccountsError](err); ok {
-			m.Unread = fmt.Errorf("%w; jobs in it are not cancelled: repeat the command", some)
-			return m, nil
-		}
 		if err != nil {
 			return m, err
 		}
@@ -114,12 +107,8 @@ func (m *Matched) String() string {
 }
 
 // Nothing returns an error if there is no record of the kind or group, and else a remark, for a
-// selection without a job that has not ended. The error is Unread if the records that were not
-// read may have one.
+// selection without a job that has not ended.
 func (m *Matched) Nothing(kind, group string) (remark string, err error) {
-	if m.Unread != nil {
-		return "", m.Unread
-	}
 	for _, name := range []struct {
 		what, given string
 		known       map[string]bool
@@ -138,8 +127,8 @@ func (m *Matched) Nothing(kind, group string) (remark string, err error) {
 
 // Meanwhile returns an error if jobs of a group that was cancelled match again.
 func (m *Matched) Meanwhile(group string) error {
-	if m.Unread == nil && len(m.IDs) > 0 {
+	if len(m.IDs) > 0 {
 		return fmt.Errorf("%d jobs of group %s were put or replayed meanwhile and are not cancelled: repeat the command", len(m.IDs), group)
 	}
-	return m.Unread
+	return nil
 }

@@ -3,7 +3,6 @@ package actions
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/spotworker/spotworker/client"
 )
@@ -18,12 +17,6 @@ func NotPut(r client.PutResult) error {
 		return fmt.Errorf("job %s was not enqueued; give it another id: %w", r.ID, r.Err)
 	}
 	return fmt.Errorf("job %s may not be enqueued; it can be put again with --id: %w", r.ID, r.Err)
-}
-
-// AccountsUnusable is the remark before a put while some accounts cannot be used.
-func AccountsUnusable(some *client.AccountsError) string {
-	return fmt.Sprintf("storage account %s cannot be used, so its jobs fail and the others are put: %s", strings.Join(some.Names, ", "),
-		some.Err)
 }
 
 // IDsUnchecked is the remark about a put that cannot look for records of the same ids.

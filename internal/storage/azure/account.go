@@ -67,7 +67,6 @@ type AccountConfig struct {
 
 // Account is a connected storage account.
 type Account struct {
-	name     string // empty if only endpoints are known
 	blobs    *service.Client
 	queues   *azqueue.ServiceClient
 	identity azcore.TokenCredential // nil with a connection string
@@ -109,7 +108,7 @@ func Connect(c AccountConfig) (*Account, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", queueURL, err)
 	}
-	return &Account{name: c.Account, blobs: blobs, queues: queues, identity: credential, blobOptions: c.watched(options, blobService)}, nil
+	return &Account{blobs: blobs, queues: queues, identity: credential, blobOptions: c.watched(options, blobService)}, nil
 }
 
 // connectByString connects with a connection string. Its errors never quote the
@@ -136,7 +135,7 @@ func connectByString(c AccountConfig) (*Account, error) {
 			return nil, err
 		}
 	}
-	return &Account{name: accountIn(c.ConnectionString), blobs: blobs.ServiceClient(), queues: queues}, nil
+	return &Account{blobs: blobs.ServiceClient(), queues: queues}, nil
 }
 
 // emulatorAccount is the account of Azurite, whose key is public.
@@ -159,9 +158,6 @@ func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || strings.HasSuffix(host, ".localhost") || ip != nil && ip.IsLoopback()
 }
-
-// Name returns the account's name; empty if it was not given.
-func (a *Account) Name() string { return a.name }
 
 // HasIdentity reports whether the account is used with an identity, and not with a
 // connection string.

@@ -43,12 +43,8 @@ type Call struct {
 	Throttled bool
 
 	// Queue is the name of the queue that a throttled call was about, which is no label:
-	// a program may use any. Empty for other calls. In another account than the first of
-	// the deployment it has the account's name before it.
+	// a program may use any. Empty for other calls.
 	Queue string
-
-	// Account is the name of the account; empty for the first of the deployment.
-	Account string
 
 	// Failed says that the service did not answer, had an error, denied access, or refused
 	// the call because calls come too fast. A call that its caller has cancelled did not fail.

@@ -15,7 +15,6 @@ import (
 
 // Call is a call to the storage account that has ended, its retries included.
 type Call struct {
-	Account   string // empty for the first of the deployment
 	Service   string // "blob" or "queue"
 	Operation string // in the REST reference, such as PutBlob
 	Begun     time.Time

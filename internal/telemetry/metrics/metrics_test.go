@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"io"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -336,45 +335,4 @@ spotworker_queue_oldest_message_age_seconds{queue="jobs"} 60
 		time.Sleep(time.Second)
 		expect(t, m, "", "queue_messages", "queue_oldest_message_age_seconds")
 	})
-}
-
-// TestAccountMetrics: with several accounts each has its calls and its time without answers;
-// with one there is no series.
-func TestAccountMetrics(t *testing.T) {
-	count := func(m *Metrics) (calls, unreachable map[string]float64) {
-		calls, unreachable = map[string]float64{}, map[string]float64{}
-		families, err := m.Gatherer().Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, f := range families {
-			for _, series := range f.GetMetric() {
-				switch labels := series.GetLabel(); f.GetName() {
-				case "spotworker_account_calls_total":
-					calls[labels[0].GetValue()+" "+labels[2].GetValue()] += series.GetCounter().GetValue()
-				case "spotworker_account_unreachable_seconds_total":
-					unreachable[labels[0].GetValue()] = series.GetCounter().GetValue()
-				}
-			}
-		}
-		return calls, unreachable
-	}
-	for _, names := range [][]string{{"jobs1"}, {"jobs1", "jobs2"}} {
-		synctest.Test(t, func(t *testing.T) {
-			m := New(Config{})
-			m.Accounts(names)
-			m.CalledAccount("", "blob", "2xx", time.Second, true)
-			m.CalledAccount("jobs2", "queue", "unanswered", 2*time.Second, false)
-			m.CalledAccount("jobs9", "queue", "2xx", time.Second, true) // an absent name makes no series
-			time.Sleep(3 * time.Second)
-			calls, unreachable := count(m)
-			wantCalls, wantSeconds := map[string]float64{}, map[string]float64{}
-			if len(names) > 1 {
-				wantCalls, wantSeconds = map[string]float64{"jobs1 2xx": 1, "jobs2 unanswered": 1}, map[string]float64{"jobs1": 0, "jobs2": 5}
-			}
-			if !maps.Equal(calls, wantCalls) || !maps.Equal(unreachable, wantSeconds) {
-				t.Errorf("with accounts %v: calls %v and seconds unreachable %v, want %v and %v", names, calls, unreachable, wantCalls, wantSeconds)
-			}
-		})
-	}
 }

@@ -15,7 +15,6 @@ type Storage struct {
 	callTime *histograms
 	outage   *outage
 	clock    *clock
-	accounts *accounts
 }
 
 // callBuckets reach from a call within the region to a call that is given up.
@@ -29,12 +28,12 @@ func newStorage(g *guard) Storage {
 			"service", "operation", "status"),
 		callTime: g.histograms("storage_call_duration_seconds",
 			"Time of calls to the storage account, each retry counted, until the head of the response.", callBuckets, "service", "operation"),
-		outage: &outage{}, clock: &clock{begun: time.Now()}, accounts: newAccounts(g),
+		outage: &outage{}, clock: &clock{begun: time.Now()},
 	}
 }
 
 func (s *Storage) collectors() []prometheus.Collector {
-	return []prometheus.Collector{s.calls, s.callTime, s.outage, s.clock, s.accounts.calls, s.accounts}
+	return []prometheus.Collector{s.calls, s.callTime, s.outage, s.clock}
 }
 
 // Called counts one call to the storage account. answered says whether the service dealt

@@ -16,7 +16,6 @@ const (
 	Inputs      = "inputs"
 	Outputs     = "outputs"
 	KeepStates  = "keep_states"
-	Accounts    = "accounts"
 	Queues      = "queues"
 	FollowUps   = "follow-ups"
 	Cancel      = "cancel"
@@ -39,7 +38,7 @@ const (
 
 // Features returns all features, in the order of the table.
 func Features() []string {
-	return []string{Inputs, Outputs, KeepStates, Accounts, Queues, FollowUps, Cancel, Pause, Drain, Deadlines, Moves, Idempotent, ChosenIDs,
+	return []string{Inputs, Outputs, KeepStates, Queues, FollowUps, Cancel, Pause, Drain, Deadlines, Moves, Idempotent, ChosenIDs,
 		Limits, LargeStates, Logs, Replay, FromScratch, Clean, Snapshots, OlderWorker, Windows}
 }
 

@@ -124,13 +124,13 @@ func (f *fleetRun) admit(w *simulated, messages int) bool {
 		return true
 	}
 	f.refused++
-	w.pressure.Refused("", "q")
+	w.pressure.Refused("q")
 	return false
 }
 
 // turn is one turn of a worker's claim loop.
 func (f *fleetRun) turn(w *simulated) {
-	w.pace.Observe(f.now, w.pressure.Count("", "q"))
+	w.pace.Observe(f.now, w.pressure.Count("q"))
 	for w.buffered > 0 && w.free > 0 && !f.now.Before(w.pace.StartDue()) {
 		w.pace.Started(f.now)
 		w.buffered--

@@ -10,25 +10,22 @@ import (
 // their retries. Its methods may be called from several goroutines. A nil Pressure
 // counts nothing.
 type Pressure struct {
-	mu       sync.Mutex
-	accounts map[string]uint64
-	queues   map[string]uint64
+	mu      sync.Mutex
+	account uint64 // calls that are not about a queue
+	queues  map[string]uint64
 }
 
-// Refused counts a call to an account for a queue that was refused. The name is empty for
+// Refused counts a call for a queue that was refused. The name is empty for
 // a call that is not about a queue: then the limit is the account's, and concerns all of
 // its queues.
-func (p *Pressure) Refused(account, queue string) {
+func (p *Pressure) Refused(queue string) {
 	if p == nil {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if queue == "" {
-		if p.accounts == nil {
-			p.accounts = map[string]uint64{}
-		}
-		p.accounts[account]++
+		p.account++
 		return
 	}
 	if p.queues == nil {
@@ -37,14 +34,14 @@ func (p *Pressure) Refused(account, queue string) {
 	p.queues[queue]++
 }
 
-// Count returns how many calls were refused that concern a queue of an account.
-func (p *Pressure) Count(account, queue string) uint64 {
+// Count returns how many calls were refused that concern a queue.
+func (p *Pressure) Count(queue string) uint64 {
 	if p == nil {
 		return 0
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.accounts[account] + p.queues[queue]
+	return p.account + p.queues[queue]
 }
 
 // Bounds of a [Pace].

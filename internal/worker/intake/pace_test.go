@@ -136,15 +136,15 @@ func TestPaceSpacesClaims(t *testing.T) {
 // concern all of its queues.
 func TestPressure(t *testing.T) {
 	var p Pressure
-	p.Refused("", "a")
-	p.Refused("", "")
-	p.Refused("", "a")
-	if a, b := p.Count("", "a"), p.Count("", "b"); a != 3 || b != 1 {
+	p.Refused("a")
+	p.Refused("")
+	p.Refused("a")
+	if a, b := p.Count("a"), p.Count("b"); a != 3 || b != 1 {
 		t.Errorf("Count of a, b = %d, %d, want 3, 1", a, b)
 	}
 	var none *Pressure
-	none.Refused("", "a")
-	if n := none.Count("", "a"); n != 0 {
+	none.Refused("a")
+	if n := none.Count("a"); n != 0 {
 		t.Errorf("Count of nothing = %d, want 0", n)
 	}
 }

@@ -85,38 +85,29 @@ func (s Survey) Run(ctx context.Context) {
 	}
 }
 
-// atOnce is how many queues of an account are read at once.
+// atOnce is how many queues are read at once.
 const atOnce = 4
 
 // readAll reads the queues that are due, and returns the queues that this worker may not
-// read. Queues of one account do not wait for the queues of another, which may not answer.
+// read.
 func (s Survey) readAll(ctx context.Context, seen *trends, isDue func(*queue.Queue) bool) (denied []*queue.Queue) {
-	accounts := map[string][]*queue.Queue{}
-	for _, q := range s.Queues() {
-		if isDue(q) {
-			accounts[q.Account()] = append(accounts[q.Account()], q)
-		}
-	}
 	var mu sync.Mutex // guards denied
-	var all sync.WaitGroup
-	for _, queues := range accounts {
-		all.Go(func() {
-			var group errgroup.Group
-			group.SetLimit(atOnce)
-			for _, q := range queues {
-				group.Go(func() error {
-					if !s.read(ctx, q, seen) {
-						mu.Lock()
-						defer mu.Unlock()
-						denied = append(denied, q)
-					}
-					return nil
-				})
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for _, q := range s.Queues() {
+		if !isDue(q) {
+			continue
+		}
+		group.Go(func() error {
+			if !s.read(ctx, q, seen) {
+				mu.Lock()
+				defer mu.Unlock()
+				denied = append(denied, q)
 			}
-			_ = group.Wait() // its functions return no error
+			return nil
 		})
 	}
-	all.Wait()
+	_ = group.Wait() // its functions return no error
 	return denied
 }
 

@@ -171,28 +171,3 @@ func TestDenied(t *testing.T) {
 		}
 	})
 }
-
-// TestAccountDoesNotAnswer: the queues of an account are read while another account does
-// not answer.
-func TestAccountDoesNotAnswer(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
-		silent := storage.New(storage.Options{})
-		silent.OnCall(func(storage.Call) storage.Fault { return storage.Fault{Before: time.Hour} })
-		account, err := azure.Connect(azure.AccountConfig{ConnectionString: silent.ConnectionString(), Transport: silent.Transport()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Queues = func() []*queue.Queue {
-			return []*queue.Queue{queue.NewIn("second", account.Queue("jobs"), "jobs"), r.queue}
-		}
-		began := time.Now()
-		report := r.Report
-		r.Report = func(queue string, messages int, oldest time.Duration) {
-			report(queue, messages, time.Since(began))
-		}
-		r.runFor(t, Every+time.Second) // less than a call may take
-		if got := strings.Join(r.read, ", "); got != "jobs 0 30s" {
-			t.Errorf("readings: %q, want that of the account that answers at once", got)
-		}
-	})
-}

@@ -6,7 +6,7 @@
 // same dequeue count was claimed by no worker in between. If the job of such a message is at
 // risk, the search claims the messages up to it, moves the jobs at risk, and releases the other
 // messages. Released messages cost a read and a write more when their jobs start. Workers
-// that take from the on-demand queue alone make one more call for each account.
+// that take from the on-demand queue alone make one more call.
 //
 // The dequeue counts show claims at once, heartbeats only minutes later. A job at risk is claimed
 // before it moves, so that it has one owner and its message can be deleted; its record is read
@@ -61,8 +61,8 @@ const (
 
 // Config holds the settings of a search, and the parts of the worker that it uses.
 type Config struct {
-	// Accounts are the accounts of the deployment; the deployment's first account comes first.
-	Accounts []*deployment.Stores
+	// Stores are the queues and containers of the deployment.
+	Stores *deployment.Stores
 
 	// TakesSpot says that this worker takes jobs from the queue of jobs, and so reads the
 	// number of its shards anyway. TakesOnDemand says that this worker takes jobs from the on-demand queue.
@@ -71,10 +71,8 @@ type Config struct {
 	// Changeover is how long a job that moves waits for a worker. With 0 there is no search.
 	Changeover time.Duration
 
-	// MayClaim reports whether the worker may claim messages, and Failing whether calls for
-	// blobs of an account fail.
+	// MayClaim reports whether the worker may claim messages.
 	MayClaim func() bool
-	Failing  func(account string) bool
 
 	Runner *delivery.Runner // runs the moves
 	Fleet  *delivery.Fleet
@@ -107,48 +105,41 @@ func Run(ctx, cleanup context.Context, c Config, deliveries, calls *pool.Pool) {
 	s.run(ctx)
 }
 
-// run searches from time to time. Queues do not wait for each other: an account may not
-// answer.
+// run searches from time to time.
 func (s *search) run(ctx context.Context) {
-	onDemand, peers := s.Accounts[0].OnDemand.Name(), 0
+	peers := 0
 	for retry.Sleep(ctx, s.Jitter.Vary(s.every)) == nil {
 		if fleet, err := s.Fleet.Sample(ctx, fleetKnownFor); err == nil {
-			peers = max(fleet.Peers(onDemand, s.TakesOnDemand), 1)
+			peers = max(fleet.Peers(s.Stores.OnDemand.Name(), s.TakesOnDemand), 1)
 		}
 		if peers == 0 || !s.MayClaim() || !queuestats.IsChosen(s.Jitter, searchers, peers) {
 			continue
 		}
-		var accounts sync.WaitGroup
-		for _, a := range s.Accounts {
-			if a.OnDemand != nil && !s.Failing(a.In) {
-				accounts.Go(func() { s.searchAccount(ctx, a) })
-			}
-		}
-		accounts.Wait()
+		s.searchQueues(ctx)
 	}
 }
 
-// searchAccount searches the queues of jobs of an account.
-func (s *search) searchAccount(ctx context.Context, a *deployment.Stores) {
-	jobs := []*queue.Queue{a.Queue}
-	if a.Jobs != nil {
+// searchQueues searches the queues of jobs. They do not wait for each other.
+func (s *search) searchQueues(ctx context.Context) {
+	jobs := []*queue.Queue{s.Stores.Queue}
+	if s.Stores.Jobs != nil {
 		if !s.TakesSpot {
-			_, err := a.Jobs.Read(outage.Optional(ctx))
-			s.check(ctx, a.Queue, err)
+			_, err := s.Stores.Jobs.Read(outage.Optional(ctx))
+			s.check(ctx, s.Stores.Queue, err)
 		}
-		jobs = a.Jobs.All()
+		jobs = s.Stores.Jobs.All()
 	}
 	var queues sync.WaitGroup
 	for _, q := range jobs {
 		if s.mayRead(q) {
-			queues.Go(func() { s.searchQueue(ctx, q, a.OnDemand) })
+			queues.Go(func() { s.searchQueue(ctx, q) })
 		}
 	}
 	queues.Wait()
 }
 
 // searchQueue searches a queue of jobs until none is found at its front.
-func (s *search) searchQueue(ctx context.Context, q, onDemand *queue.Queue) {
+func (s *search) searchQueue(ctx context.Context, q *queue.Queue) {
 	for ctx.Err() == nil {
 		before, ok := s.peek(ctx, q, queue.MaxClaim)
 		if !ok || !s.Runner.MayWait(before) || retry.Sleep(ctx, s.unclaimed) != nil {
@@ -158,14 +149,14 @@ func (s *search) searchQueue(ctx context.Context, q, onDemand *queue.Queue) {
 		if !ok {
 			return
 		}
-		atRisk, err := s.Runner.AtRisk(ctx, q, unclaimed(before, seen))
+		atRisk, err := s.Runner.AtRisk(ctx, unclaimed(before, seen))
 		if err != nil && ctx.Err() == nil {
 			s.Log.Log(ctx, outage.Level(err, slog.LevelDebug), "records of jobs that wait not read", "queue", q.Name(), "error", err)
 		}
 		if len(atRisk) == 0 {
 			return
 		}
-		if waiting, ok := s.peek(ctx, onDemand, 1); !ok || len(waiting) > 0 {
+		if waiting, ok := s.peek(ctx, s.Stores.OnDemand, 1); !ok || len(waiting) > 0 {
 			s.Log.InfoContext(ctx, "jobs wait and may miss their deadlines, and are not moved: messages wait on the on-demand queue too",
 				"queue", q.Name(), "jobs", len(atRisk))
 			return
@@ -195,7 +186,7 @@ func unclaimed(before, now []queue.Peeked) []queue.Peeked {
 func (s *search) move(ctx context.Context, q *queue.Queue, seen, atRisk []queue.Peeked) (claimed int) {
 	last := atRisk[len(atRisk)-1].ID
 	wanted := 1 + slices.IndexFunc(seen, func(m queue.Peeked) bool { return m.ID == last })
-	visibility, _ := s.Runner.ClaimVisibility(q)
+	visibility, _ := s.Runner.ClaimVisibility()
 	grace, cancel := drain.Outlive(ctx, drain.UntilAfter(claimGrace))
 	leases, err := q.ClaimOnce(outage.Optional(grace), wanted, visibility)
 	cancel()

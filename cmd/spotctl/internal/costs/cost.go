@@ -89,18 +89,10 @@ func (c *Cost) Run(ctx context.Context, s Session, open func() (Deployment, erro
 		}
 	}
 	sums, err := c.sum(ctx, deployment, since)
-	some, isPartial := errors.AsType[*client.AccountsError](err)
-	if err != nil && !isPartial {
+	if err != nil {
 		return err
 	}
-	if isPartial {
-		sums.unread = some.Names
-		err = fmt.Errorf("%w; the jobs in it are not in the sums", some)
-	}
-	if unpriced != nil && err != nil {
-		err = fmt.Errorf("%w; %w", err, unpriced)
-	}
-	return cmp.Or(sums.print(s, rate, c.By), err, unpriced)
+	return cmp.Or(sums.print(s, rate, c.By), unpriced)
 }
 
 // moment reads --since. No text is no limit.
@@ -144,8 +136,6 @@ func (c *Cost) slots(ctx context.Context, s Session, deployment Deployment) (flo
 // sums are the sums of the records that were read.
 type sums struct {
 	*spent.Sums
-
-	unread []string // accounts that could not be read
 }
 
 // sum reads the records.
@@ -173,13 +163,10 @@ func (s *sums) print(session Session, rate rate, by []string) error {
 		return session.Line(struct {
 			Total      costLine `json:"total"`
 			Unreadable int      `json:"unreadable_records,omitempty"`
-			Unread     []string `json:"unread_accounts,omitempty"`
-		}{costLineOf(spent.Group{}, all, rate), s.Unreadable, s.unread})
+		}{costLineOf(spent.Group{}, all, rate), s.Unreadable})
 	}
-	if len(groups) == 0 && len(s.unread) == 0 {
+	if len(groups) == 0 {
 		session.Note("no job with a record is selected")
-	} else if len(groups) == 0 {
-		session.Note("the accounts that can be read have no job with a record that is selected")
 	} else if err := session.Lines(s.table(groups, all, rate, by).Lines(session.Width)); err != nil {
 		return err
 	}

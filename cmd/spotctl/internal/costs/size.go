@@ -25,8 +25,8 @@ type Size struct {
 
 // Help is shown by size --help.
 func (*Size) Help() string {
-	return `Calculates how many VMs, queues and storage accounts a steady stream of jobs needs, how
-many calls and bytes it makes a month, and which limit is reached first. It asks no service: the
+	return `Calculates how many VMs, queues and deployments a steady stream of jobs needs, how many
+calls and bytes it makes a month, and which limit is reached first. It asks no service: the
 limits are the documented ones of storage, 2,000 messages a second for a queue, 20,000 calls and 25
 Gbit a second for an account. Prices are those that you give.`
 }
@@ -46,7 +46,7 @@ func (c *Size) Run(_ context.Context, s Session) error {
 	vms, calls := size.Cost(c.VMPrice, c.CallPrice)
 	if s.JSON {
 		return s.Line(sizeLine{
-			VMs: size.VMs, Useful: size.Useful, Queues: size.Queues, Accounts: size.Accounts, Interval: size.Interval.Seconds(),
+			VMs: size.VMs, Useful: size.Useful, Queues: size.Queues, Deployments: size.Deployments, Interval: size.Interval.Seconds(),
 			CallsPerJob: size.Calls,
 			Calls:       size.PerMonth.Calls, Bytes: size.PerMonth.Bytes, VMCost: vms, CallCost: calls, Bottleneck: size.Uses[0].Name,
 			Share: size.Uses[0].Share,
@@ -55,7 +55,7 @@ func (c *Size) Run(_ context.Context, s Session) error {
 	lines := []string{
 		fmt.Sprintf("VMs          %d, %.1f %% of their time useful", size.VMs, 100*size.Useful),
 		fmt.Sprintf("queues       %d", size.Queues) + shardsOf(size),
-		fmt.Sprintf("accounts     %d", size.Accounts),
+		fmt.Sprintf("deployments  %d", size.Deployments),
 		fmt.Sprintf("calls        %.2f for a job, %.0f million a month", size.Calls, size.PerMonth.Calls/1e6),
 		fmt.Sprintf("checkpoints  %s, %.0f GB written a month", every(size.Interval), size.PerMonth.Bytes/1e9),
 	}
@@ -88,7 +88,7 @@ func every(interval time.Duration) string {
 
 // shardsOf says which command makes that many queues, where a deployment has them.
 func shardsOf(size sizing.Size) string {
-	if size.Accounts > 1 || size.Queues < 2 || size.Queues > queue.MaxShards {
+	if size.Deployments > 1 || size.Queues < 2 || size.Queues > queue.MaxShards {
 		return ""
 	}
 	return fmt.Sprintf(": spotctl shards %d", size.Queues)
@@ -99,7 +99,7 @@ type sizeLine struct {
 	VMs         int     `json:"vms"`
 	Useful      float64 `json:"useful_share"`
 	Queues      int     `json:"queues"`
-	Accounts    int     `json:"accounts"`
+	Deployments int     `json:"deployments"`
 	Interval    float64 `json:"checkpoint_interval_seconds,omitempty"`
 	CallsPerJob float64 `json:"calls_a_job"`
 	Calls       float64 `json:"calls_a_month"`

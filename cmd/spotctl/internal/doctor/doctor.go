@@ -38,7 +38,7 @@ type Finding struct {
 
 // Examination is one run of all checks.
 type Examination struct {
-	stores *deployment.Deployment
+	stores *deployment.Stores
 
 	mu      sync.Mutex
 	offsets []time.Duration // of the service's clock, from each answer that shows it
@@ -63,22 +63,15 @@ func (e *Examination) allWaiting() (n int) {
 }
 
 // Examine runs all checks and returns their findings, in an order that does not change.
-func Examine(ctx context.Context, stores *deployment.Deployment) []Finding {
+func Examine(ctx context.Context, stores *deployment.Stores) []Finding {
 	e := &Examination{stores: stores}
-	accounts := stores.Accounts
-	parts := make([][]Finding, 2*len(accounts)+1)
+	var queues, containers, control []Finding
 	var group sync.WaitGroup
-	for i, s := range accounts {
-		group.Go(func() { parts[2*i] = e.queues(ctx, s) })
-		group.Go(func() { parts[2*i+1] = e.containers(ctx, s) })
-	}
-	group.Go(func() { parts[2*len(accounts)] = e.control(ctx) })
+	group.Go(func() { queues = e.queues(ctx) })
+	group.Go(func() { containers = e.containers(ctx) })
+	group.Go(func() { control = e.control(ctx) })
 	group.Wait()
-	var all []Finding
-	for _, part := range parts {
-		all = append(all, part...)
-	}
-	all = append(all, e.accounts()...)
+	all := slices.Concat(queues, containers, control)
 	all = append(all, e.clock(), e.speed())
 	return signInOnce(append(all, e.fleet(ctx)...))
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -18,40 +17,16 @@ import (
 	"github.com/spotworker/spotworker/internal/fleet/control"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/storage/azure"
-	"github.com/spotworker/spotworker/internal/storage/deployment"
 )
 
 // clockLimit is how far this machine's clock may be from the service's. A signature or
 // a token is refused from 15 min on.
 const clockLimit = 30 * time.Second
 
-// accounts examines whether the accounts of the deployment are the accounts that were
-// given. The queues were read before.
-func (e *Examination) accounts() []Finding {
-	const check = "storage accounts"
-	known, err := e.stores.Spread.Known()
-	given := len(e.stores.Accounts)
-	f := Finding{Level: OK, Check: check, Text: fmt.Sprintf("jobs are spread over %d", known.Accounts())}
-	switch {
-	case known.Accounts() == 1 && given == 1:
-		return nil // or they could not be read, which is reported with the queues
-	case err != nil:
-		f = Finding{Level: Failure, Check: check, Text: err.Error(), Fix: "give all programs the accounts that spotctl accounts shows, in " +
-			"their order"}
-	case given < known.Accounts():
-		f.Level, f.Text = Failure, fmt.Sprintf("jobs are spread over %d and this command was given %d: the others are not examined",
-			known.Accounts(), given)
-		f.Fix = "give the others with --more-account: " + strings.Join(known.Names[given:], ", ")
-	case given > known.Accounts():
-		f.Level, f.Text, f.Fix = Warning, fmt.Sprintf("%d were given, and jobs are spread over %d of them", given, known.Accounts()),
-			fmt.Sprintf("spotctl accounts %d, once all workers and producers were given them", given)
-	}
-	return []Finding{f}
-}
-
-// queues examines the queues of an account.
-func (e *Examination) queues(ctx context.Context, s *deployment.Stores) (all []Finding) {
-	all = append(all, e.shards(ctx, s)...)
+// queues examines the queues.
+func (e *Examination) queues(ctx context.Context) (all []Finding) {
+	s := e.stores
+	all = append(all, e.shards(ctx)...)
 	names := map[*queue.Queue]string{s.OnDemand: s.Names.OnDemand, s.Poison: s.Names.Poison}
 	for i, q := range s.Jobs.All() {
 		names[q] = queue.ShardName(s.Names.Queue, i)
@@ -91,16 +66,11 @@ func (e *Examination) queues(ctx context.Context, s *deployment.Stores) (all []F
 // shards examines over how many queues the jobs are spread, and whether there are jobs on
 // queues that workers do not know. A queue that cannot be read is reported with the
 // others.
-func (e *Examination) shards(ctx context.Context, s *deployment.Stores) []Finding {
-	check, jobs := "number of queues", s.Jobs
-	if s.In != "" {
-		check += " in account " + s.In
-	}
+func (e *Examination) shards(ctx context.Context) []Finding {
+	const check = "number of queues"
+	jobs := e.stores.Jobs
 	counts, err := jobs.Read(ctx)
 	switch {
-	case errors.Is(err, queue.ErrAccounts):
-		return []Finding{{Level: Failure, Check: check, Text: err.Error(),
-			Fix: "spotctl accounts --help: the metadata accounts and accountids of the queue were changed by hand"}}
 	case errors.Is(err, queue.ErrShards):
 		return []Finding{{Level: Failure, Check: check, Text: err.Error(), Fix: "spotctl shards N, with the number of queues that have jobs"}}
 	case err != nil:
@@ -123,12 +93,10 @@ func (e *Examination) shards(ctx context.Context, s *deployment.Stores) []Findin
 }
 
 // containers examines the containers.
-func (e *Examination) containers(ctx context.Context, s *deployment.Stores) (all []Finding) {
+func (e *Examination) containers(ctx context.Context) (all []Finding) {
+	s := e.stores
 	for _, name := range s.ContainerNames() {
 		check, c := "container "+name, s.Account.Container(name)
-		if s.In != "" {
-			check = "container " + s.In + "/" + name
-		}
 		if err := e.measured(func() error { return list(ctx, c) }); err != nil {
 			f := failed(check, err, "Storage Blob Data Reader")
 			if bloberror.HasCode(err, bloberror.ContainerNotFound) && name == s.Names.Control {
@@ -228,8 +196,8 @@ func failed(check string, err error, role string) Finding {
 			Fix: "check the key in the connection string, or sign in again with the account's tenant (az login); then this machine's clock",
 		}
 	case bloberror.HasCode(err, bloberror.ContainerNotFound) || queueerror.HasCode(err, queueerror.QueueNotFound):
-		f.Text, f.Fix = "it does not exist", "check the accounts and --prefix; deploy the foundation, or put a job with an identity that may "+
-			"create it; for a further account: spotctl accounts N"
+		f.Text, f.Fix = "it does not exist", "check --account and --prefix; deploy the foundation, or put a job with an identity that may "+
+			"create it"
 	case azure.LacksRole(err):
 		f.Text, f.Fix = "you may not read it", "assign yourself the role "+role+", on the account or on this; a new assignment takes up "+
 			"to 10 minutes"

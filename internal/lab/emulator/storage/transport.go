@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -16,8 +15,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage/protocol"
 )
 
@@ -26,33 +23,6 @@ import (
 // that cannot travel are refused.
 type transport struct {
 	server *Server
-}
-
-// byPath sends a call to the account that its path names, and to the first without one.
-type byPath struct {
-	first  *Server
-	others map[string]*Server
-}
-
-// TransportWith is [Server.Transport] with further accounts, where the path says which account
-// a call is for. A call for an unknown account is refused by the first.
-func (s *Server) TransportWith(further ...*Server) policy.Transporter {
-	t := byPath{first: s, others: make(map[string]*Server, len(further))}
-	for _, other := range further {
-		t.others[other.account] = other
-	}
-	return t
-}
-
-// Do implements policy.Transporter.
-func (t byPath) Do(req *http.Request) (*http.Response, error) {
-	return cmp.Or(t.others[accountOf(req)], t.first).Transport().Do(req)
-}
-
-// accountOf returns the first part of a path.
-func accountOf(req *http.Request) string {
-	account, _, _ := strings.Cut(strings.TrimPrefix(req.URL.Path, "/"), "/")
-	return account
 }
 
 // Do implements policy.Transporter.
@@ -127,58 +97,26 @@ type listeners struct {
 // connection string for clients in any process. It refuses an address that
 // other machines could reach. Close ends it.
 func (s *Server) Listen(at Addresses) (connectionString string, err error) {
-	all, err := s.ListenWith(at)
+	blob, queue, err := listenBoth(at)
 	if err != nil {
 		return "", err
 	}
-	return all[0], nil
+	s.listeners.open(blob, s.Blob())
+	s.listeners.open(queue, s.Queue())
+	return s.ConnectionStringAt(s.endpoints("http", blob.Addr().String(), queue.Addr().String())), nil
 }
 
-// ListenWith is Listen with further accounts at the same addresses, where the path says
-// which account a call is for. It returns the connection string of each account.
-func (s *Server) ListenWith(at Addresses, further ...*Server) (connectionStrings []string, err error) {
-	blob, queue, err := listenBoth(at)
-	if err != nil {
-		return nil, err
-	}
-	s.listeners.open(blob, byAccount((*Server).Blob, s, further))
-	s.listeners.open(queue, byAccount((*Server).Queue, s, further))
-	for _, account := range append([]*Server{s}, further...) {
-		connectionStrings = append(connectionStrings, account.ConnectionStringAt(account.endpoints("http", blob.Addr().String(),
-			queue.Addr().String())))
-	}
-	return connectionStrings, nil
-}
-
-// byAccount returns the handler of a service of several accounts. A call for an unknown
-// account is refused by the first.
-func byAccount(service func(*Server) http.Handler, first *Server, further []*Server) http.Handler {
-	others := make(map[string]http.Handler, len(further))
-	for _, s := range further {
-		others[s.account] = service(s)
-	}
-	handler := service(first)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if other := others[accountOf(r)]; other != nil {
-			other.ServeHTTP(w, r)
-			return
-		}
-		handler.ServeHTTP(w, r)
-	})
-}
-
-// ListenTLS is ListenWith over TLS, for clients with tokens. It returns the endpoints of
-// the first account. Like Azure Storage it speaks HTTP/1.1 only. A server may have
+// ListenTLS is Listen over TLS, for clients with tokens. It returns the endpoints. Like Azure Storage it speaks HTTP/1.1 only. A server may have
 // listeners of both kinds; Close ends all of them.
-func (s *Server) ListenTLS(at Addresses, config *tls.Config, further ...*Server) (Endpoints, error) {
+func (s *Server) ListenTLS(at Addresses, config *tls.Config) (Endpoints, error) {
 	blob, queue, err := listenBoth(at)
 	if err != nil {
 		return Endpoints{}, err
 	}
 	config = config.Clone()
 	config.NextProtos = []string{"http/1.1"}
-	s.listeners.open(tls.NewListener(blob, config), byAccount((*Server).Blob, s, further))
-	s.listeners.open(tls.NewListener(queue, config), byAccount((*Server).Queue, s, further))
+	s.listeners.open(tls.NewListener(blob, config), s.Blob())
+	s.listeners.open(tls.NewListener(queue, config), s.Queue())
 	return s.endpoints("https", blob.Addr().String(), queue.Addr().String()), nil
 }
 

@@ -94,7 +94,7 @@ var mutations = []mutation{
 	{
 		name:        "a poison job's message is deleted and not kept",
 		file:        "internal/delivery/settle.go",
-		old:         "\tif err := s.msg.account.Poison.PutPoison(s.msg.cleanup, p, s.msg.account.Payloads); err != nil {\n\t\treturn err\n\t}\n",
+		old:         "\tif err := s.msg.runner.Stores.Poison.PutPoison(s.msg.cleanup, p, s.msg.runner.Stores.Payloads); err != nil {\n\t\treturn err\n\t}\n",
 		replacement: "\t_ = p\n",
 		run:         "^TestEveryCall$/^poison$", pkg: crashpoints, sign: `there is no poison message`,
 	},
@@ -113,7 +113,7 @@ var mutations = []mutation{
 	{
 		name:        "a moved job's message is deleted and not put",
 		file:        "internal/delivery/move.go",
-		old:         "if err := p.msg.account.OnDemand.PutMoved(ctx, p.msg.envelope, 0, p.msg.account.Payloads); err != nil {",
+		old:         "if err := p.msg.runner.Stores.OnDemand.PutMoved(ctx, p.msg.envelope, 0, p.msg.runner.Stores.Payloads); err != nil {",
 		replacement: "if err := ctx.Err(); err != nil {",
 		run:         "^TestEveryCall$/^priority_move$", pkg: crashpoints, sign: `no other carries it on`,
 	},
@@ -354,20 +354,14 @@ var mutations = []mutation{
 	{
 		name:        "a follow-up job that cannot be put is forgotten",
 		file:        "internal/delivery/load.go",
-		old:         "accounts[to.Account()].Payloads); err != nil {\n\t\treturn job.Unavailable(err)\n",
-		replacement: "accounts[to.Account()].Payloads); err != nil {\n\t\treturn nil\n",
+		old:         "l.msg.runner.Stores.Payloads); err != nil {\n\t\treturn job.Unavailable(err)\n",
+		replacement: "l.msg.runner.Stores.Payloads); err != nil {\n\t\treturn nil\n",
 		run:         "^TestFollowUpJobThatCannotBePut$", pkg: jobs, sign: `want it to wait`,
 	},
 	{
 		name: "a replay puts onto the first queue alone",
 		file: "client/poison.go",
-		old:  "\t\tpart.stores.Jobs.ReadToPut(ctx)\n", replacement: "",
+		old:  "\t\tc.stores.Jobs.ReadToPut(ctx)\n", replacement: "",
 		run: "^TestReplayAndRequeueOverAllQueues$", pkg: "./client", sign: `job job-\d+ is on spotworker-jobs`,
-	},
-	{
-		name: "a clean drops the error of an account",
-		file: "client/operate.go",
-		old:  "\t\teach[i] = report\n\t\treturn err\n", replacement: "\t\teach[i] = report\n\t\t_ = err\n\t\treturn nil\n",
-		run: "^TestCleanOfAccounts$", pkg: "./client", sign: `want an error that names account second`,
 	},
 }

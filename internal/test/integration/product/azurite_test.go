@@ -192,7 +192,7 @@ func start(t *testing.T, s *deployment.Stores, metadata *imds.Server, url, vm st
 	own.Jobs, own.OnDemand, own.Control, own.Logs, own.Outputs = nil, nil, nil, nil, nil // the test creates none of these
 	w, err := worker.New(worker.Config{
 		Settings: delivery.Settings{
-			Accounts: []*deployment.Stores{&own}, Kinds: kinds, Policy: policy, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+			Stores: &own, Kinds: kinds, Policy: policy, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		},
 		Concurrency: 8, Metadata: client, Host: vm,
 	})

@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 
 	"github.com/spotworker/spotworker"
 	"github.com/spotworker/spotworker/client"
@@ -134,8 +133,7 @@ func checkJobs(t *testing.T, c *client.Client) {
 
 const newerRecord = "newer-record"
 
-// prepare makes a file for inputs, a record of a newer version, and a queue of a deployment with
-// several accounts.
+// prepare makes a file for inputs and a record of a newer version.
 func prepare(t *testing.T, connection string) {
 	t.Helper()
 	account, err := azure.Connect(azure.AccountConfig{ConnectionString: connection})
@@ -155,11 +153,6 @@ func prepare(t *testing.T, connection string) {
 	}
 	_, err = account.Container(names.Records).NewBlockBlobClient(jobid.Path(newerRecord)).UploadBuffer(t.Context(), nil,
 		&blockblob.UploadBufferOptions{Metadata: map[string]*string{"v": new("9"), "status": new("running"), "kind": new("echo")}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = account.Queue("several-jobs").Create(t.Context(),
-		&azqueue.CreateOptions{Metadata: map[string]*string{"accounts": new("jobs1,jobs2")}})
 	if err != nil {
 		t.Fatal(err)
 	}

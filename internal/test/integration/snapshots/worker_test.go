@@ -49,7 +49,7 @@ func (m *machine) startWorkerOver(server *storage.Server, transport policy.Trans
 	}
 	c := worker.Config{
 		Settings: delivery.Settings{
-			Accounts: []*deployment.Stores{deployment.StoresOf(account, names)}, Log: m.logger(),
+			Stores: deployment.StoresOf(account, names), Log: m.logger(),
 			Kinds: job.Kinds{k.Name: program.NewHandler(kinds[0], m.scratch, nil, nil, nil, m.logger())},
 		},
 		Concurrency: 1, Host: m.t.Name(), Program: "test", DrainBudget: time.Minute,

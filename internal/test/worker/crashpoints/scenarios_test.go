@@ -110,11 +110,6 @@ var scenarios = []scenario{
 		want: map[string]checkpoint.Status{"a": checkpoint.Done, "long": checkpoint.Done},
 	},
 	{
-		name: "several accounts", minCalls: 40, wantLog: "job released",
-		prepare: enqueueInAccounts, act: runsFor(7 * time.Second),
-		want: map[string]checkpoint.Status{"a": checkpoint.Done, "b": checkpoint.Done, "c": checkpoint.Poison, "long": checkpoint.Done},
-	},
-	{
 		name: "move at a claim", minCalls: 14, wantLog: "job put on the on-demand queue",
 		prepare: leaveOrphanDue(62 * time.Second), act: runsFor(10 * time.Second), want: wantDone("long"),
 		first: rig.Changeover(10 * time.Second), second: rig.TakeFromBoth,
@@ -201,29 +196,6 @@ func enqueueOnShards(_ *testing.T, b *rig.Bed, _ *scenarioRun) {
 	b.PutOn(first, "a", "echo", "1")
 	b.PutOn(second, "long", "steps", "1")
 	b.PutOn(second, "a", "echo", "1")
-}
-
-// enqueueInAccounts enqueues jobs in two accounts, one of them with a payload in a blob.
-func enqueueInAccounts(t *testing.T, b *rig.Bed, _ *scenarioRun) {
-	a := b.AddAccounts(2)
-	b.Recorder.HomeOf = func(id string) string {
-		if id == "b" {
-			return ""
-		}
-		return rig.AccountName(1)
-	}
-	second := b.ConnectAt(1, b.Transport("test"))
-	b.PutOn(b.Queue, "b", "echo", "1")
-	b.PutOn(second.Queue, "c", "hopeless", "1")
-	b.PutOn(second.Queue, "long", "steps", "1")
-	e := queue.Envelope{ID: "a", Kind: "echo", EnqueuedAt: time.Now(), Payload: queue.BytesPayload(make([]byte, 50<<10))}
-	e, err := a.All.Accounts[1:][0].Payloads.Offload(t.Context(), e)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := second.Queue.Put(t.Context(), e, 0); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // cancelled lets the worker run for that long, cancels jobs as an operator does, and

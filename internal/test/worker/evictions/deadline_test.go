@@ -11,7 +11,6 @@ import (
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/delivery"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
-	"github.com/spotworker/spotworker/internal/storage/deployment"
 	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/internal/worker"
@@ -180,11 +179,11 @@ func TestChangeoverIsChecked(t *testing.T) {
 		for name, change := range map[string]func(*worker.Config){
 			"changeover of -1s is out of range":   rig.Changeover(-time.Second),
 			"changeover of 48h0m0s is out of":     rig.Changeover(48 * time.Hour),
-			"there is no on-demand queue to move": func(c *worker.Config) { c.Changeover, c.Accounts[0].OnDemand = time.Minute, nil },
+			"there is no on-demand queue to move": func(c *worker.Config) { c.Changeover, c.Stores.OnDemand = time.Minute, nil },
 		} {
 			home := *b.Stores
 			c := worker.Config{Settings: delivery.Settings{
-				Accounts: []*deployment.Stores{&home}, Kinds: job.Kinds{"echo": rig.Echo},
+				Stores: &home, Kinds: job.Kinds{"echo": rig.Echo},
 			}}
 			change(&c)
 			if _, err := worker.New(c); err == nil || !strings.Contains(err.Error(), name) {

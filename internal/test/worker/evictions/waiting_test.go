@@ -186,25 +186,23 @@ func TestWaitingJobsOfALivingFleet(t *testing.T) {
 	}
 }
 
-// TestWaitingJobsEverywhere: jobs of every kind are found on all queues of jobs of all
-// accounts, also where only the queues say how many there are.
+// TestWaitingJobsEverywhere: jobs of every kind are found on all queues of jobs, also where only
+// the queues say how many there are.
 func TestWaitingJobsEverywhere(t *testing.T) {
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		b.AddRecorder()
-		b.AddAccounts(2)
-		home := map[string]int{}
-		b.Recorder.HomeOf = func(id string) string { return rig.AccountName(home[id]) }
-		for i := range 2 {
-			in := b.ConnectAt(i, b.Transport("test"))
+		b.UseShards(queue.ShardCounts{Put: 2, Taken: 2})
+		var ids []string
+		for i, on := range b.Jobs.All() {
 			for _, e := range []queue.Envelope{{ID: "plain"}, {ID: "chosen", ChosenID: true}, {ID: "idempotent", Kind: "again"},
 				{ID: "large", Payload: queue.BytesPayload(make([]byte, 50<<10))}} {
 				e.ID = fmt.Sprintf("%s-%d", e.ID, i)
-				home[e.ID] = i
+				ids = append(ids, e.ID)
 				if e.Kind == "" {
 					e.Kind = "echo"
 				}
 				e.EnqueuedAt, e.Deadline, e.Estimate = time.Now(), time.Now().Add(25*time.Minute), 10*time.Minute
-				if err := in.Queue.PutAny(t.Context(), e, 0, in.Payloads); err != nil {
+				if err := on.PutAny(t.Context(), e, 0, b.Payloads); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -217,7 +215,7 @@ func TestWaitingJobsEverywhere(t *testing.T) {
 		}))
 		b.Start("regular_0", job.Kinds{"echo": rig.Echo, "again": again}, rig.TakeOnDemand, rig.Changeover(time.Minute))
 		b.WaitFor("no message left", 25*time.Minute, func() bool { return b.MessagesLeft() == 0 })
-		for id := range home {
+		for _, id := range ids {
 			b.CheckOutcome(t, id, checkpoint.Done)
 		}
 		if n := ran.Load(); n != 2 {

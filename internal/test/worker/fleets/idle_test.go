@@ -191,24 +191,6 @@ func TestNotIdle(t *testing.T) {
 	}
 }
 
-// TestNotIdleWithoutAnAccount: a worker does not know whether there is work in an account that
-// was not ready when it started. When the account is ready, the time begins again.
-func TestNotIdleWithoutAnAccount(t *testing.T) {
-	for sick := range 2 {
-		rig.Run(t, func(t *testing.T, b *rig.Bed) {
-			a := b.AddAccounts(2)
-			a.Servers[sick].OnCall(func(storage.Call) storage.Fault { return accountFaults["denies"] })
-			late := a.IDs("late", 1)[sick][0]
-			p := b.Start("vm_0", job.Kinds{"echo": rig.Echo}, exitWhenIdle)
-			demandRunning(t, p, 4*idleFor)
-			a.Servers[sick].OnCall(nil)
-			a.Put(late, "echo", "1")
-			b.WaitFor("the job of the account that was not ready", time.Minute, func() bool { return a.IsDone(late) })
-			demandEnd(t, p, time.Now())
-		})
-	}
-}
-
 // needing is a handler whose states need a machine.
 type needing struct {
 	job.Handler

@@ -239,7 +239,7 @@ func TestDuplicatesOnShards(t *testing.T) {
 		for _, vm := range []string{"vm_0", "vm_1", "vm_2"} {
 			b.Start(vm, job.Kinds{"steps": work}, func(c *worker.Config) {
 				if vm == "vm_1" {
-					c.Accounts[0].Jobs = nil // of an older version
+					c.Stores.Jobs = nil // of an older version
 				}
 			})
 		}

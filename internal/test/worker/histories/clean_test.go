@@ -41,41 +41,36 @@ func (h *history) clean() {
 	}
 	time.Sleep(operate.MinCleanAge + time.Hour)
 	r := &random{rand.New(rand.NewPCG(h.seed, 0xc1ea2))}
-	for i := range h.b.Servers() {
-		h.cleanAccount(i, 1+r.IntN(40), rig.CrashPoint(1+r.IntN(3)))
-		h.cleanAccount(i, 0, 0)
-	}
+	h.cleanOnce(1+r.IntN(40), rig.CrashPoint(1+r.IntN(3)))
+	h.cleanOnce(0, 0)
 	h.checkCleaned(left)
 	if again != nil {
 		h.runAgain(again)
 	}
 }
 
-// cleanAccount cleans one account. The operator's program is killed at a call, unless that
-// is 0.
-func (h *history) cleanAccount(i, crashCall int, crash rig.CrashPoint) {
-	s := h.b.ConnectAt(i, h.operatorLink(crashCall, crash))
+// cleanOnce removes old jobs. The operator's program is killed at a call, unless that is 0.
+func (h *history) cleanOnce(crashCall int, crash rig.CrashPoint) {
+	s := h.b.Connect(h.operatorLink(crashCall, crash))
 	c := &operate.Cleaner{Records: s.Records, Logs: s.Logs, Outputs: s.Outputs, Queue: h.jobsOf(s), OnDemand: s.OnDemand, Poison: s.Poison,
 		OlderThan: operate.MinCleanAge}
 	report, err := c.Clean(h.t.Context(), nil, nil)
 	if crashCall == 0 && (err != nil || report.Failed > 0) {
-		h.t.Errorf("Clean of account %d = %+v, %v, want no failures", i, report, err)
+		h.t.Errorf("Clean = %+v, %v, want no failures", report, err)
 	}
 	h.count(&h.cleanings)
 }
 
 // checkCleaned checks that records, logs and outputs are left of dead-lettered jobs alone.
 func (h *history) checkCleaned(left map[string]bool) {
-	for _, server := range h.b.Servers() {
-		for container, prefix := range map[string]string{h.b.Names.Records: "", h.b.Names.Outputs: "", h.b.Names.Payloads: joblog.Prefix} {
-			for _, blob := range server.Blobs(container) {
-				name, matches := strings.CutPrefix(blob.Name, prefix)
-				if !matches || strings.Count(name, "/") == 0 {
-					continue
-				}
-				if id := strings.Split(name, "/")[1]; !left[id] {
-					h.t.Errorf("%s/%s is left after clean", container, blob.Name)
-				}
+	for container, prefix := range map[string]string{h.b.Names.Records: "", h.b.Names.Outputs: "", h.b.Names.Payloads: joblog.Prefix} {
+		for _, blob := range h.b.Server.Blobs(container) {
+			name, matches := strings.CutPrefix(blob.Name, prefix)
+			if !matches || strings.Count(name, "/") == 0 {
+				continue
+			}
+			if id := strings.Split(name, "/")[1]; !left[id] {
+				h.t.Errorf("%s/%s is left after clean", container, blob.Name)
 			}
 		}
 	}

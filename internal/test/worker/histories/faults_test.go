@@ -4,7 +4,6 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
@@ -24,7 +23,6 @@ type storageFaults struct {
 type faultPeriod struct {
 	from, to time.Duration
 	vm       string // empty for all of them
-	account  string // whose requests; empty for all accounts
 	what     faultKind
 	share    float64 // of the requests
 }
@@ -61,9 +59,9 @@ func (r *random) storageFaults(seed uint64, p *plan) storageFaults {
 // delayed.
 func (p *plan) faultFreeFrom() time.Duration {
 	if p.faults.share == 0 && len(p.faults.periods) == 0 {
-		return p.accounts.takenFrom()
+		return 0
 	}
-	return max(p.faults.endAt+recorder.QuietAfterFaults, p.accounts.takenFrom())
+	return p.faults.endAt + recorder.QuietAfterFaults
 }
 
 // faultFor returns the fault of a worker's request. It depends on the request and its
@@ -76,8 +74,7 @@ func (faults storageFaults) faultFor(vm, what string, now time.Duration) rig.Req
 		return f
 	}
 	for _, period := range faults.periods {
-		if now >= period.from && now < period.to && (period.vm == "" || period.vm == vm) && strings.Contains(what, period.account) &&
-			r.Float64() < period.share {
+		if now >= period.from && now < period.to && (period.vm == "" || period.vm == vm) && r.Float64() < period.share {
 			return r.addFault(period.what, f)
 		}
 	}

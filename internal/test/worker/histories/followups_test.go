@@ -32,11 +32,6 @@ func (p *plan) planFollowUps() {
 			p.planFollowUp(r, parent, fmt.Sprintf("follow-up %d", n))
 		}
 	}
-	if len(p.followUps) > 0 && p.accounts.count > 0 {
-		// A version without shards has no accounts either: it puts all follow-up jobs in the
-		// first. Operators update all workers before they add an account.
-		clear(p.shards.unaware)
-	}
 }
 
 func (p *plan) planFollowUp(r *random, parent *plannedJob, name string) {

@@ -114,7 +114,6 @@ func entryAt(entries []string, i int) string {
 type historyStats struct {
 	jobs, done, poison, cancelled               int
 	unrecorded                                  int // of those done
-	inSecondAccount                             int
 	frozen, left                                int // jobs of frozen processes, and how often workers left them to another machine
 	replays, purges, requeues                   int
 	startedOver, followUpsPut, cleanings        int
@@ -130,7 +129,6 @@ type historyStats struct {
 
 func (c *historyStats) add(d historyStats) {
 	c.unrecorded += d.unrecorded
-	c.inSecondAccount += d.inSecondAccount
 	c.frozen, c.left = c.frozen+d.frozen, c.left+d.left
 	c.jobs, c.done, c.poison, c.cancelled = c.jobs+d.jobs, c.done+d.done, c.poison+d.poison, c.cancelled+d.cancelled
 	c.startedOver, c.followUpsPut, c.cleanings = c.startedOver+d.startedOver, c.followUpsPut+d.followUpsPut, c.cleanings+d.cleanings
@@ -147,12 +145,12 @@ func (c *historyStats) add(d historyStats) {
 }
 
 func (c historyStats) String() string {
-	return fmt.Sprintf("%d jobs (%d done, %d of them without a record, %d poison, %d cancelled; %d in a second account; %d frozen, left %d "+
+	return fmt.Sprintf("%d jobs (%d done, %d of them without a record, %d poison, %d cancelled; %d frozen, left %d "+
 		"times to another machine), %d workers (%d killed, %d notices, %d frozen), operators: %d take-overs, %d replays, %d purges, %d "+
 		"messages requeued, %d cancels, %d pauses and drains (%d handlers stopped in time); %d interruptions, %d jobs moved for their "+
 		"deadline (%d while they waited), %d failures of handlers, %d steps back, %d jobs started over with changed inputs, %d follow-up "+
 		"jobs, %d cleanings, %d storage calls, %s of virtual time, worst wait beside a free slot %s",
-		c.jobs, c.done, c.unrecorded, c.poison, c.cancelled, c.inSecondAccount, c.frozen, c.left, c.workers, c.kills, c.notices, c.freezes,
+		c.jobs, c.done, c.unrecorded, c.poison, c.cancelled, c.frozen, c.left, c.workers, c.kills, c.notices, c.freezes,
 		c.takeovers, c.replays, c.purges, c.requeues, c.cancelsTold, c.holdsAsked, c.stops, c.interruptions, c.movedForDeadline,
 		c.movedWaiting, c.failures, c.stepsBack, c.startedOver, c.followUpsPut, c.cleanings, c.calls, c.virtual.Round(time.Hour),
 		c.worstWait.Round(time.Millisecond))
@@ -163,12 +161,11 @@ func runHistory(t *testing.T, seed uint64) (c historyStats) {
 	t.Helper()
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		h := &history{plan: planFor(seed), t: t, b: b, began: time.Now(), fixed: map[string]bool{}, told: map[string]bool{},
-			homes: map[string]int{}, versions: map[string]int{}}
+			versions: map[string]int{}}
 		b.Retry, b.Jitter = &fixedRetries, repeatableWaits
 		h.recorder = b.AddRecorder()
 		h.expectOutputs()
 		h.useShards()
-		h.useAccounts()
 		h.storeInputs()
 		h.recorder.CheckIdle(h.faultFreeFrom())
 		h.recorder.MayAcquire = h.mayAcquire

@@ -3,7 +3,6 @@ package histories
 import (
 	"math/rand/v2"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
@@ -89,14 +88,9 @@ func (h *history) operatorLink(crashCall int, crash rig.CrashPoint) *rig.Link {
 	return k
 }
 
-// operatorTool returns the operator's tool for one action, in the account of its job.
+// operatorTool returns the operator's tool for one action.
 func (h *history) operatorTool(a operatorAction) *operate.PoisonQueue {
-	return h.operatorToolIn(h.homeOf(a.job), a)
-}
-
-// operatorToolIn is operatorTool for the account of that number.
-func (h *history) operatorToolIn(account int, a operatorAction) *operate.PoisonQueue {
-	s := h.b.ConnectAt(account, h.operatorLink(a.crashCall, a.crash))
+	s := h.b.Connect(h.operatorLink(a.crashCall, a.crash))
 	return &operate.PoisonQueue{Poison: s.Poison, Queue: h.jobsOf(s), OnDemand: s.OnDemand, Payloads: s.Payloads, Records: s.Records,
 		Name: recorder.Operator}
 }
@@ -159,9 +153,7 @@ func (h *history) requeueAll() (more bool) {
 	h.stopFinalWorkers() // an hour of empty claims would take most of the test's time
 	h.waitUntil(next)
 	defer h.startFinalWorkers()
-	for i := range h.b.Servers() {
-		more = h.requeueOrphans(h.operatorToolIn(i, operatorAction{})) || more
-	}
+	more = h.requeueOrphans(h.operatorTool(operatorAction{}))
 	for _, j := range h.plan.jobs {
 		status := h.b.Record(j.id).Status
 		if status == "" && (h.recorder.HasFinished(j.id) || h.isFollowUp(j.id) && !h.recorder.WasPut(j.id)) {
@@ -175,7 +167,7 @@ func (h *history) requeueAll() (more bool) {
 	return more
 }
 
-// requeueOrphans enqueues new messages for the jobs of one account that have a record.
+// requeueOrphans enqueues new messages for the jobs that have a record.
 func (h *history) requeueOrphans(tool *operate.PoisonQueue) (more bool) {
 	survey, err := tool.Orphans(h.t.Context(), checkpoint.StaleAfter)
 	if err != nil {
@@ -199,15 +191,10 @@ func (h *history) requeueOrphans(tool *operate.PoisonQueue) (more bool) {
 
 // clear removes all messages of jobs, as an operator may do by mistake.
 func (h *history) clear() {
-	for i, server := range h.b.Servers() {
-		account := h.b.WatchedAccountAt(i, h.b.Transport("test"), nil, nil)
-		for _, name := range h.b.JobQueues() {
-			if !slices.Contains(server.Queues(), name) {
-				continue // in an account that has fewer queues, or is not used yet
-			}
-			if _, err := account.Queue(name).ClearMessages(h.t.Context(), nil); err != nil {
-				h.t.Error(err)
-			}
+	account := h.b.Account(h.b.Transport("test"))
+	for _, name := range h.b.JobQueues() {
+		if _, err := account.Queue(name).ClearMessages(h.t.Context(), nil); err != nil {
+			h.t.Error(err)
 		}
 	}
 	h.recorder.QueuesCleared()

@@ -59,7 +59,6 @@ func (p *plan) features(j *plannedJob) map[string]bool {
 		pairs.Inputs:      hasInput,
 		pairs.Outputs:     p.storing[j.id],
 		pairs.KeepStates:  j.keeps(),
-		pairs.Accounts:    p.accounts.count > 1,
 		pairs.Queues:      p.shards.count > 1,
 		pairs.FollowUps:   slices.ContainsFunc(p.followUps, func(f plannedFollowUp) bool { return f.parent == j.id || f.id == j.id }),
 		pairs.Cancel:      slices.ContainsFunc(p.cancels, func(c plannedCancel) bool { return c.job == j.id }),

@@ -32,7 +32,6 @@ type plan struct {
 	mix      kindMix
 	machines machineMix
 	shards   shardMix
-	accounts accountMix
 	faults   storageFaults
 	ends     time.Duration // when all faults and all these workers have ended
 }
@@ -128,7 +127,6 @@ func planFor(seed uint64) *plan {
 	p.mixPrevious()
 	p.planSteering()
 	p.mixShards()
-	p.mixAccounts()
 	p.planDeadlines()
 	p.mixInputs()
 	p.mixSilences()

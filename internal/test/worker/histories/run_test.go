@@ -34,7 +34,6 @@ type history struct {
 	began time.Time
 	fixed map[string]bool // jobs whose cause of failure an operator has fixed
 	told  map[string]bool // jobs that an operator was told are cancelled
-	homes map[string]int  // the accounts of jobs with random ids, by number
 	historyStats
 }
 
@@ -64,9 +63,6 @@ func (h *history) run() {
 	}
 	if h.clearedAt > 0 {
 		all.Go(func() { h.waitUntil(h.clearedAt); h.clear() })
-	}
-	if h.accounts.addedAt > 0 {
-		all.Go(func() { h.waitUntil(h.accounts.addedAt); h.spreadOverAccounts() })
 	}
 	for id, in := range h.plan.inputs {
 		if in.changesAt > 0 {
@@ -111,14 +107,11 @@ func (h *history) count(n *int) {
 }
 
 func (h *history) put(j *plannedJob) {
-	if h.accounts.count > 0 {
-		h.b.Accounts.All.Spread.ReadToPut(h.t.Context())
-	}
 	q := h.queueFor(j)
 	e := h.envelope(j)
 	if j.payload != nil {
 		var err error
-		if e, err = h.storesFor(j.id).Payloads.Offload(h.t.Context(), e); err != nil {
+		if e, err = h.b.Payloads.Offload(h.t.Context(), e); err != nil {
 			h.t.Error(err)
 			return
 		}
@@ -145,7 +138,7 @@ func (h *history) envelope(j *plannedJob) queue.Envelope {
 func (h *history) reopen(id string) {
 	j := h.job(id)
 	d := checkpoint.Delivery{ID: id, Kind: j.kind, PayloadHash: h.envelope(j).Work()}
-	if was, err := h.storesFor(id).Records.Reopen(h.t.Context(), d, "operator"); err == nil && was.Status == checkpoint.Running {
+	if was, err := h.b.Records.Reopen(h.t.Context(), d, "operator"); err == nil && was.Status == checkpoint.Running {
 		h.count(&h.takeovers)
 	}
 }
@@ -215,9 +208,9 @@ func (h *history) start(w workerRun, change ...func(*worker.Config)) *rig.Proces
 	change = append(change, func(c *worker.Config) {
 		h.cacheInputs(c, w.vm, link)
 		if h.shards.unaware[w.vm] {
-			c.Accounts[0].Jobs = nil
+			c.Stores.Jobs = nil
 		}
-		c.Observer = h.recorder.WatchSlots(w.vm, h.slotsOfAccount(w), queues...)
+		c.Observer = h.recorder.WatchSlots(w.vm, w.concurrency, queues...)
 		c.Concurrency, c.MoveAfter, c.Changeover, c.Log = w.concurrency, w.moveAfter, w.changeover, slog.New(slog.DiscardHandler)
 		switch {
 		case w.regular:
@@ -246,7 +239,6 @@ func (h *history) check() {
 		h.checkResult(j, want)
 		h.countJob(h.b.Record(j.id))
 		h.stepsBack += h.b.Record(j.id).StepsBack
-		h.inSecondAccount += h.homeOf(j.id)
 		if j.isFrozen() {
 			h.frozen++
 		}
@@ -270,10 +262,8 @@ func (h *history) conclude() {
 	h.recorder.Check(h.t)
 	h.entries, h.worstWait = h.recorder.AllEntries()
 	h.stops = h.recorder.Stopped()
-	for _, server := range h.b.Servers() {
-		for _, n := range server.Counts() {
-			h.calls += n
-		}
+	for _, n := range h.b.Server.Counts() {
+		h.calls += n
 	}
 }
 
@@ -294,7 +284,7 @@ func (h *history) checkResult(j *plannedJob, want checkpoint.Status) {
 }
 
 func (h *history) resultOf(j *plannedJob) string {
-	got, err := h.storesFor(j.id).Records.Result(h.t.Context(), j.id)
+	got, err := h.b.Records.Result(h.t.Context(), j.id)
 	if err != nil {
 		return err.Error()
 	}
@@ -333,15 +323,15 @@ func (h *history) logHistory() {
 	for _, p := range h.holds {
 		fmt.Fprintf(&s, "%10.3fs to %.3fs: a hold %+v\n", p.at.Seconds(), (p.at + p.lasts).Seconds(), p)
 	}
-	fmt.Fprintf(&s, "queues: %+v; machines: %+v; accounts: %+v; inputs: %+v; follow-up jobs: %+v; silences: %+v\n", h.shards,
-		h.machines, h.accounts, h.inputs, h.followUps, h.silences)
+	fmt.Fprintf(&s, "queues: %+v; machines: %+v; inputs: %+v; follow-up jobs: %+v; silences: %+v\n", h.shards,
+		h.machines, h.inputs, h.followUps, h.silences)
 	if h.clearedAt > 0 {
 		fmt.Fprintf(&s, "%10.3fs: the queues are cleared\n", h.clearedAt.Seconds())
 	}
 	s.WriteString(h.deadlinesText())
 	for _, f := range h.faults.periods {
-		fmt.Fprintf(&s, "%10.3fs to %.3fs: fault %d for %.0f %% of the requests of %q to %q\n", f.from.Seconds(), f.to.Seconds(), f.what,
-			f.share*100, f.vm, f.account)
+		fmt.Fprintf(&s, "%10.3fs to %.3fs: fault %d for %.0f %% of the requests of %q\n", f.from.Seconds(), f.to.Seconds(), f.what,
+			f.share*100, f.vm)
 	}
 	for _, j := range h.plan.jobs {
 		fmt.Fprintf(&s, "%+v\n%s", *j, h.recorder.HistoryOf(j.id))

@@ -5,7 +5,6 @@ import (
 
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/storage/deployment"
-	"github.com/spotworker/spotworker/internal/test/worker/rig"
 )
 
 // shardMix is how the jobs of a history are spread over queues.
@@ -39,11 +38,7 @@ func (h *history) useShards() {
 
 // queueFor returns the queue that a producer puts a job on.
 func (h *history) queueFor(j *plannedJob) *queue.Queue {
-	switch in := h.storesFor(j.id); {
-	case in.Queue.Account() != "" && j.onDemand:
-		return in.OnDemand
-	case in.Queue.Account() != "":
-		return in.Queue
+	switch {
 	case j.onDemand:
 		return h.b.OnDemand
 	case h.shards.count == 0:
@@ -60,24 +55,18 @@ func (h *history) takenBy(w workerRun) []string {
 	if h.shards.unaware[w.vm] {
 		queues = []string{h.b.Names.Queue, h.b.Names.OnDemand}
 	}
-	further := []string{h.b.Names.Queue, h.b.Names.OnDemand}
 	switch {
 	case w.regular:
-		queues, further = queues[len(queues)-1:], further[1:]
+		queues = queues[len(queues)-1:]
 	case !w.onDemand:
-		queues, further = queues[:len(queues)-1], further[:1]
-	}
-	if h.isGivenAll(w.vm) {
-		for _, name := range further {
-			queues = append(queues, rig.AccountName(1)+"/"+name)
-		}
+		queues = queues[:len(queues)-1]
 	}
 	return queues
 }
 
 // jobsOf returns the queues of jobs as an operator's program knows them.
 func (h *history) jobsOf(s *deployment.Stores) queue.Jobs {
-	if h.shards.count > 0 && s.Queue.Account() == "" {
+	if h.shards.count > 0 {
 		s.Jobs.Fix(h.shards.count)
 	}
 	return s.Jobs

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/fleet/control"
 	"github.com/spotworker/spotworker/internal/operate"
 	"github.com/spotworker/spotworker/internal/test/worker/recorder"
@@ -71,7 +72,7 @@ func (h *history) finishCancel(id string) {
 // canceller returns the tool of an operator that cancels jobs.
 func (h *history) canceller(k *rig.Link, knownOnly bool) *operate.Canceller {
 	s := h.b.Connect(k)
-	return &operate.Canceller{Records: s.Records, Accounts: h.recordsOver(k), Control: s.Control, Name: recorder.Operator,
+	return &operate.Canceller{Records: s.Records, Control: s.Control, Name: recorder.Operator,
 		KnownOnly: knownOnly}
 }
 
@@ -90,7 +91,8 @@ func (h *history) cancelWith(c *operate.Canceller, id string) {
 // isBarred reports whether an operator cancelled a job and barred it.
 func (h *history) isBarred(id string) bool {
 	r := h.b.Record(id)
-	return r.IsBar() && slices.ContainsFunc(h.cancels, func(c plannedCancel) bool { return c.job == id })
+	isBar := r.Status == checkpoint.Cancelled && r.Kind == "" && r.PayloadHash == ""
+	return isBar && slices.ContainsFunc(h.cancels, func(c plannedCancel) bool { return c.job == id })
 }
 
 func (h *history) isCancelled(id string) bool {

@@ -149,7 +149,7 @@ func TestLogIsSwitchedOff(t *testing.T) {
 		first := b.Start("vm_0", kinds)
 		b.WaitFor("a failure", time.Minute, func() bool { return b.Record("a").Failures == 1 })
 		first.Stop()
-		b.Start("vm_1", kinds, func(c *worker.Config) { c.Accounts[0].Logs = nil })
+		b.Start("vm_1", kinds, func(c *worker.Config) { c.Stores.Logs = nil })
 		b.WaitDone("a", time.Minute)
 		if got := rig.Texts(b.LogOf(b.Record("a"))); len(got) != 1 || got[0] != "a attempt 1" {
 			t.Errorf("log = %q, want that of the first delivery alone", got)

@@ -149,7 +149,7 @@ func TestCancelWithoutTheDocument(t *testing.T) {
 		b.Put("runs", "long", "1")
 		b.Put("waits", "short", "1")
 		b.CancelJobs("waits")
-		p := b.Start("vm_0", job.Kinds{"long": long, "short": short}, func(c *worker.Config) { c.Accounts[0].Control = nil })
+		p := b.Start("vm_0", job.Kinds{"long": long, "short": short}, func(c *worker.Config) { c.Stores.Control = nil })
 		time.Sleep(30 * time.Second)
 		b.CancelJobs("runs")
 		b.WaitFor("no message left", 2*time.Minute, func() bool { return b.MessagesLeft() == 0 })

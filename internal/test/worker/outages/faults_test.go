@@ -74,9 +74,9 @@ func explainingLog(log io.Writer) *slog.Logger {
 // useAccount is useTransport for an account that is connected already.
 func useAccount(b *rig.Bed, account *azure.Account, log io.Writer) func(*worker.Config) {
 	return func(c *worker.Config) {
-		s, own := deployment.StoresOf(account, b.Names), c.Accounts[0]
+		s, own := deployment.StoresOf(account, b.Names), c.Stores
 		s.Jobs, s.Control, s.Logs, s.Outputs = own.Jobs, own.Control, own.Logs, own.Outputs
-		c.Accounts = []*deployment.Stores{s}
+		c.Stores = s
 		c.Metadata = nil
 		c.Log = explainingLog(log)
 	}

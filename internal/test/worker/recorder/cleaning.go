@@ -19,9 +19,6 @@ func (rec *Recorder) isRemoval(r storage.Result) bool {
 // only of a job that is done or cancelled. From then on the id stands for a new job.
 func (rec *Recorder) checkRemoval(r storage.Result) {
 	id := JobOfBlob(strings.TrimPrefix(r.Blob, joblog.Prefix))
-	if rec.isElsewhere(id) {
-		return // a cancel that had no record to find made one in each account
-	}
 	j := rec.job(id)
 	rec.add(j, rec.Sender, "removes "+r.Container)
 	if r.Container != rec.names.Records {

@@ -75,14 +75,14 @@ func (rec *Recorder) checkVisibility(r storage.Result) {
 	now := time.Now()
 	if r.Operation == storage.OpGetMessages {
 		for _, id := range r.MessageIDs {
-			rec.checkWait(rec.qualified(r.Queue), id, now)
+			rec.checkWait(r.Queue, id, now)
 		}
 		if s := rec.idle.workers[rec.Sender]; s != nil {
 			s.claims = true
 			rec.updateFree(rec.Sender, s, now)
 		}
 	}
-	for _, m := range rec.in.Messages(r.Queue) {
+	for _, m := range rec.server.Messages(r.Queue) {
 		if hidden := m.NextVisible.Sub(now); hidden > longestHidden && rec.Sender != "test" {
 			rec.addViolation(rec.job(rec.jobOf[m.ID]), "message %s is hidden for %s, want %s at most", short(m.ID), hidden, longestHidden)
 		}

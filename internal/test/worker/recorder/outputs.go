@@ -103,7 +103,7 @@ func (rec *Recorder) checkOutputList(j *JobHistory, hash string) {
 		if f.Folder != own && !strings.HasPrefix(f.Folder, own+"-") {
 			rec.addViolation(j, "the record of claim %s names output %s of claim %s, which it did not name before", own, f.Path, f.Folder)
 		}
-		blob, body, found := rec.in.ReadBlob(rec.names.Outputs, BlobOf(rec.servers, rec.names, j.id)+"/"+f.Folder+"/"+f.Path)
+		blob, body, found := rec.server.ReadBlob(rec.names.Outputs, BlobOf(rec.server, rec.names, j.id)+"/"+f.Folder+"/"+f.Path)
 		if sum := sha256.Sum256(body); !found || blob.ETag != f.ETag || hex.EncodeToString(sum[:]) != f.SHA256 {
 			rec.addViolation(j, "the record names output %s of claim %s, and its blob is not there or not that one", f.Path, f.Folder)
 		}
@@ -121,7 +121,7 @@ func (rec *Recorder) readOutputList(id, hash string) (files []listedOutput, prob
 	if hash == "" {
 		return nil, ""
 	}
-	_, body, found := rec.in.ReadBlob(rec.names.Outputs, BlobOf(rec.servers, rec.names, id)+"/manifest-"+hash+".json")
+	_, body, found := rec.server.ReadBlob(rec.names.Outputs, BlobOf(rec.server, rec.names, id)+"/manifest-"+hash+".json")
 	if !found {
 		return nil, "is not there"
 	}
@@ -146,12 +146,10 @@ func (rec *Recorder) ExpectedOf(id string) *ExpectedOutputs {
 }
 
 // BlobOf returns the name of a job's record, or the empty string.
-func BlobOf(servers []*storage.Server, names azure.Names, id string) string {
-	for _, server := range servers {
-		for _, blob := range server.Blobs(names.Records) {
-			if strings.HasSuffix(blob.Name, "/"+id) {
-				return blob.Name
-			}
+func BlobOf(server *storage.Server, names azure.Names, id string) string {
+	for _, blob := range server.Blobs(names.Records) {
+		if strings.HasSuffix(blob.Name, "/"+id) {
+			return blob.Name
 		}
 	}
 	return ""

@@ -48,11 +48,8 @@ type Recorder struct {
 	refused *storage.Error
 
 	mu         sync.Mutex
-	servers    []*storage.Server // of all accounts
-	in         *storage.Server   // the account of the current call, and its name
-	account    string
+	server     *storage.Server
 	Also       func(storage.Result)            // called after each call; nil for nothing
-	HomeOf     func(id string) string          // returns the account of a job; nil where there is one account
 	MayAcquire func(vm, id, needs string) bool // whether a job with a state of these needs; nil for always
 	jobs       map[string]*JobHistory
 	jobOf      map[string]string // by message id; "" for a message that is no envelope
@@ -66,7 +63,7 @@ type Recorder struct {
 	sent       map[string]int // requests sent at sentAt, by sender and name
 }
 
-// New returns a recorder that watches no account yet.
+// New returns a recorder that watches nothing yet.
 func New(names azure.Names, queues func() []string) *Recorder {
 	return &Recorder{names: names, queues: queues, began: time.Now(), jobs: map[string]*JobHistory{}, jobOf: map[string]string{},
 		order: map[string]int{}, sent: map[string]int{}}
@@ -109,17 +106,16 @@ type historyEntry struct {
 	what string
 }
 
-// Watch records the calls of the account of that name, empty for the first. It does not
-// record the calls of clients that were made before.
-func (rec *Recorder) Watch(server *storage.Server, account string) {
+// Watch records the calls to a storage account. It does not record the calls of clients that
+// were made before.
+func (rec *Recorder) Watch(server *storage.Server) {
 	rec.mu.Lock()
-	rec.servers = append(rec.servers, server)
+	rec.server = server
 	rec.mu.Unlock()
 	server.OnCall(func(storage.Call) storage.Fault { return storage.Fault{Refuse: rec.refused} })
 	server.OnResult(func(r storage.Result) {
 		rec.mu.Lock()
 		defer rec.mu.Unlock()
-		rec.in, rec.account = server, account
 		rec.onResult(r)
 		if rec.Also != nil {
 			rec.Also(r)

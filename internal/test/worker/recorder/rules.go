@@ -42,10 +42,6 @@ func (rec *Recorder) isPayloadDelete(r storage.Result) bool {
 
 // checkRecordCall checks a call for a record against the rules.
 func (rec *Recorder) checkRecordCall(r storage.Result) {
-	if rec.isElsewhere(JobOfBlob(r.Blob)) {
-		rec.checkRecordElsewhere(r)
-		return
-	}
 	j := rec.job(JobOfBlob(r.Blob))
 	written := r.Status == http.StatusCreated || r.Status == http.StatusOK
 	if !written || r.Operation != storage.OpPutBlob && r.Operation != storage.OpPutBlockList && r.Operation != storage.OpSetBlobMetadata {
@@ -54,7 +50,7 @@ func (rec *Recorder) checkRecordCall(r storage.Result) {
 		}
 		return
 	}
-	blob, body, _ := rec.in.ReadBlob(r.Container, r.Blob)
+	blob, body, _ := rec.server.ReadBlob(r.Container, r.Blob)
 	was, now := j.meta, blob.Metadata
 	progress := progressIn(now, body)
 	rec.add(j, rec.Sender, fmt.Sprintf("%s: %s, claim %.8s, generation %s, write %s, progress %d, failures %s, interruptions %s, unclean "+
@@ -85,7 +81,7 @@ func (rec *Recorder) checkRecordCall(r storage.Result) {
 // of one.
 func (rec *Recorder) checkLogWrite(r storage.Result) {
 	j := rec.job(JobOfBlob(strings.TrimPrefix(r.Blob, joblog.Prefix)))
-	blob, body, _ := rec.in.ReadBlob(r.Container, r.Blob)
+	blob, body, _ := rec.server.ReadBlob(r.Container, r.Blob)
 	now := joblog.Parse(body)
 	rec.add(j, rec.Sender, fmt.Sprintf("PutBlob of its log: %d deliveries", len(now.Sections)))
 	if before := j.log; blob.Metadata["createdat"] == j.logCreated {
@@ -128,7 +124,7 @@ func (rec *Recorder) checkMessageCall(r storage.Result) {
 // checkPut records which job a new message belongs to, and checks that it does not
 // expire.
 func (rec *Recorder) checkPut(r storage.Result) {
-	for _, m := range rec.in.Messages(r.Queue) {
+	for _, m := range rec.server.Messages(r.Queue) {
 		if m.ID != r.MessageIDs[0] {
 			continue
 		}
@@ -143,9 +139,6 @@ func (rec *Recorder) checkPut(r storage.Result) {
 		j.lastPut = time.Now()
 		rec.add(j, rec.Sender, fmt.Sprintf("puts message %s on %s", short(m.ID), r.Queue))
 		rec.checkMovesOnce(j, r)
-		if rec.isElsewhere(id) {
-			rec.addViolation(j, "a message was put in account %q, and the job is in %q", rec.account, rec.HomeOf(id))
-		}
 		if !m.Expires.IsZero() && rec.Sender != "test" {
 			rec.addViolation(j, "a message was put that expires at %s", m.Expires)
 		}
@@ -183,7 +176,7 @@ func (rec *Recorder) isReplaced(message, id string) bool {
 		id = message
 	}
 	for _, queueName := range rec.queues() {
-		for _, m := range rec.in.Messages(queueName) {
+		for _, m := range rec.server.Messages(queueName) {
 			if e, err := queue.Decode(m.Text); err == nil && e.Resume && e.ID == id && m.ID != message {
 				return true
 			}
@@ -195,7 +188,7 @@ func (rec *Recorder) isReplaced(message, id string) bool {
 // isQueued reports whether a job has any message on the queues of jobs.
 func (rec *Recorder) isQueued(id string) bool {
 	for _, queueName := range rec.queues() {
-		for _, m := range rec.in.Messages(queueName) {
+		for _, m := range rec.server.Messages(queueName) {
 			if rec.jobOf[m.ID] == id {
 				return true
 			}
@@ -210,11 +203,9 @@ func (rec *Recorder) isDeadLetteredLocked(id string) bool {
 }
 
 func (rec *Recorder) isPoisoned(is func(queue.Poison) bool) bool {
-	for _, server := range rec.servers {
-		for _, m := range server.Messages(rec.names.Poison) {
-			if p, err := queue.DecodePoison(m.Text); err == nil && is(p) {
-				return true
-			}
+	for _, m := range rec.server.Messages(rec.names.Poison) {
+		if p, err := queue.DecodePoison(m.Text); err == nil && is(p) {
+			return true
 		}
 	}
 	return false
@@ -266,33 +257,6 @@ func (rec *Recorder) checkMovesOnce(j *JobHistory, r storage.Result) {
 	}
 	if from := j.claimedFrom[rec.Sender]; len(from) == 1 && from[0] == r.Queue {
 		rec.addViolation(j, "its message is on the on-demand queue already, and was put there again")
-	}
-}
-
-// qualified returns the name of a queue of the account of the current call.
-func (rec *Recorder) qualified(name string) string {
-	if rec.account == "" {
-		return name
-	}
-	return rec.account + "/" + name
-}
-
-// isElsewhere reports whether the current call is in another account than a job's.
-func (rec *Recorder) isElsewhere(id string) bool {
-	return rec.HomeOf != nil && id != "" && rec.HomeOf(id) != rec.account
-}
-
-// checkRecordElsewhere checks a call for the record of a job in another account than the
-// job's: an operator who cancels a job that has no record yet makes one in each account.
-func (rec *Recorder) checkRecordElsewhere(r storage.Result) {
-	if r.Status != http.StatusCreated && r.Status != http.StatusOK || r.Operation == storage.OpGetBlob ||
-		r.Operation == storage.OpGetBlobProperties {
-		return
-	}
-	j := rec.job(JobOfBlob(r.Blob))
-	blob, _, _ := rec.in.ReadBlob(r.Container, r.Blob)
-	if status := checkpoint.Status(blob.Metadata["status"]); status != checkpoint.Cancelled || rec.Sender != Operator {
-		rec.addViolation(j, "%s of a record that is %q in account %q, and the job is in %q", r.Operation, status, rec.account, rec.HomeOf(j.id))
 	}
 }
 

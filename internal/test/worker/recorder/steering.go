@@ -35,7 +35,7 @@ func (rec *Recorder) checkControl(r storage.Result) {
 	if r.Operation != storage.OpPutBlob || r.Status != http.StatusCreated {
 		return
 	}
-	_, body, _ := rec.in.ReadBlob(r.Container, r.Blob)
+	_, body, _ := rec.server.ReadBlob(r.Container, r.Blob)
 	now := time.Now()
 	broken, err := rec.steering.Follow(byVM(body), now)
 	if err != nil {

@@ -30,7 +30,6 @@ type Bed struct {
 	Jitter   retry.Jitter         // of the worker's waits between tries
 	Chunk    int                  // block size of large states, in bytes; 0 for the worker's default
 	Sharded  bool                 // the queue of jobs has shards, and workers know of them
-	Accounts *Accounts            // nil for one
 
 	CacheInputs string // the folder of the cache of inputs that workers fetch over their links; "" for none
 
@@ -89,26 +88,12 @@ func (b *Bed) Account(transport policy.Transporter) *azure.Account {
 // pressure.
 func (b *Bed) WatchedAccount(transport policy.Transporter, pressure *intake.Pressure, onEnd func(outage.Call)) *azure.Account {
 	b.T.Helper()
-	return b.WatchedAccountAt(0, transport, pressure, onEnd)
-}
-
-// WatchedAccountAt is watchedAccount for the account of that number.
-func (b *Bed) WatchedAccountAt(i int, transport policy.Transporter, pressure *intake.Pressure, onEnd func(outage.Call)) *azure.Account {
-	b.T.Helper()
-	name := AccountName(i)
 	account, err := azure.Connect(azure.AccountConfig{
-		ConnectionString: b.Servers()[i].ConnectionString(), Transport: transport, Retry: b.Retry,
-		OnEnd: func(c outage.Call) {
-			if c.Account = name; onEnd != nil {
-				onEnd(c)
-			}
-		},
+		ConnectionString: b.Server.ConnectionString(), Transport: transport, Retry: b.Retry,
+		OnEnd: onEnd,
 		OnCall: func(c azure.Call) {
-			if c.Account = name; name != "" && c.Queue != "" {
-				c.Queue = name + "/" + c.Queue
-			}
 			if c.Throttled {
-				pressure.Refused(c.Account, c.Queue)
+				pressure.Refused(c.Queue)
 			}
 		},
 	})
@@ -120,17 +105,12 @@ func (b *Bed) WatchedAccountAt(i int, transport policy.Transporter, pressure *in
 
 // Connect returns clients for the queues and containers over a transport.
 func (b *Bed) Connect(transport policy.Transporter) *deployment.Stores {
-	return b.ConnectAt(0, transport)
+	return b.storesOf(b.Account(transport))
 }
 
-// ConnectAt returns the stores of the account of that number.
-func (b *Bed) ConnectAt(i int, transport policy.Transporter) *deployment.Stores {
-	return b.storesIn(AccountName(i), b.WatchedAccountAt(i, transport, nil, nil))
-}
-
-// storesIn returns the stores of the account of that name, empty for the first.
-func (b *Bed) storesIn(in string, account *azure.Account) *deployment.Stores {
-	s := deployment.StoresIn(in, account, b.Names)
+// storesOf returns the stores of an account.
+func (b *Bed) storesOf(account *azure.Account) *deployment.Stores {
+	s := deployment.StoresOf(account, b.Names)
 	if b.Chunk > 0 {
 		s.Records = s.Records.WithChunks(b.Chunk)
 	}
@@ -161,7 +141,7 @@ func (b *Bed) AddRecorder() *recorder.Recorder {
 	rec := recorder.New(b.Names, b.JobQueues)
 	b.Recorder = rec
 	b.Stores = b.Connect(b.Transport("test"))
-	rec.Watch(b.Server, "")
+	rec.Watch(b.Server)
 	b.T.Cleanup(rec.LateRequests.Wait)
 	return rec
 }

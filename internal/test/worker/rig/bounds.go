@@ -26,7 +26,6 @@ const (
 	GraceOfAClaim   = time.Second
 	BufferTime      = 10 * time.Second
 	FirstPoll       = 250 * time.Millisecond
-	KeptShare       = 8 // of the slots: one account leaves it to the others
 
 	DefaultVisibility = renewal.DefaultVisibility
 	MinVisibility     = renewal.MinVisibility

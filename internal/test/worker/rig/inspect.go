@@ -19,18 +19,16 @@ import (
 // with thousands of reads.
 func (b *Bed) Record(id string) checkpoint.Record {
 	b.T.Helper()
-	if b.Accounts == nil {
-		etag := b.Server.BlobETag(b.Names.Records, jobid.Path(id))
-		if etag == "" {
-			return checkpoint.Record{}
-		}
-		if known, _ := b.reads.Load(id); known != nil && string(known.(checkpoint.Record).ETag) == etag {
-			r := known.(checkpoint.Record)
-			r.ReadAt = time.Now().UTC().Truncate(time.Second)
-			return r
-		}
+	etag := b.Server.BlobETag(b.Names.Records, jobid.Path(id))
+	if etag == "" {
+		return checkpoint.Record{}
 	}
-	r, err := b.storesFor(id).Records.Read(b.T.Context(), id)
+	if known, _ := b.reads.Load(id); known != nil && string(known.(checkpoint.Record).ETag) == etag {
+		r := known.(checkpoint.Record)
+		r.ReadAt = time.Now().UTC().Truncate(time.Second)
+		return r
+	}
+	r, err := b.Records.Read(b.T.Context(), id)
 	if err != nil {
 		return checkpoint.Record{}
 	}
@@ -64,14 +62,12 @@ func (b *Bed) WaitDone(id string, limit time.Duration) {
 func (b *Bed) PoisonMessages() []queue.Poison {
 	b.T.Helper()
 	var all []queue.Poison
-	for _, server := range b.Servers() {
-		for _, m := range server.Messages(b.Names.Poison) {
-			p, err := queue.DecodePoison(m.Text)
-			if err != nil {
-				b.T.Errorf("poison message: %v", err)
-			}
-			all = append(all, p)
+	for _, m := range b.Server.Messages(b.Names.Poison) {
+		p, err := queue.DecodePoison(m.Text)
+		if err != nil {
+			b.T.Errorf("poison message: %v", err)
 		}
+		all = append(all, p)
 	}
 	return all
 }
@@ -79,9 +75,7 @@ func (b *Bed) PoisonMessages() []queue.Poison {
 // MessagesLeft returns how many messages are on the queues of jobs, hidden ones included.
 func (b *Bed) MessagesLeft() (n int) {
 	for _, name := range b.JobQueues() {
-		for _, server := range b.Servers() {
-			n += len(server.Messages(name))
-		}
+		n += len(b.Server.Messages(name))
 	}
 	return n
 }
@@ -112,11 +106,9 @@ func (b *Bed) CheckOutcome(t *testing.T, id string, want checkpoint.Status) {
 		t.Errorf("job %s is in the poison queue: %t, want %t", id, kept, isPoison)
 	}
 	if want == checkpoint.Done && !b.Recorder.WasCleared() { // the payload of a cleared message is deleted by the age rule
-		for _, server := range b.Servers() {
-			for _, blob := range server.Blobs(b.Names.Payloads) {
-				if strings.HasPrefix(blob.Name[len("hhh/"):], id+"/") {
-					t.Errorf("payload %s of a job that is done was left behind", blob.Name)
-				}
+		for _, blob := range b.Server.Blobs(b.Names.Payloads) {
+			if strings.HasPrefix(blob.Name[len("hhh/"):], id+"/") {
+				t.Errorf("payload %s of a job that is done was left behind", blob.Name)
 			}
 		}
 	}
@@ -145,20 +137,20 @@ func (b *Bed) CheckLog(t *testing.T, r checkpoint.Record) {
 }
 
 // BlobOf returns the name of a job's record, or the empty string.
-func (b *Bed) BlobOf(id string) string { return recorder.BlobOf(b.Servers(), b.Names, id) }
+func (b *Bed) BlobOf(id string) string { return recorder.BlobOf(b.Server, b.Names, id) }
 
 // FilesOf returns the outputs of a job as a reader of its record finds them, by path, and
 // fails unless each agrees with its list.
 func (b *Bed) FilesOf(id string) map[string]string {
 	b.T.Helper()
 	r := b.Record(id)
-	files, err := b.storesFor(id).Outputs.Files(b.T.Context(), id, r.Outputs.Hash)
+	files, err := b.Outputs.Files(b.T.Context(), id, r.Outputs.Hash)
 	if err != nil {
 		b.T.Errorf("outputs of %s: %v", id, err)
 	}
 	contents := map[string]string{}
 	for _, f := range files {
-		body, err := b.storesFor(id).Outputs.OpenChecked(b.T.Context(), id, f)
+		body, err := b.Outputs.OpenChecked(b.T.Context(), id, f)
 		if err != nil {
 			b.T.Error(err)
 			continue

@@ -277,9 +277,6 @@ type clientTransport struct {
 // the emulator's own.
 func (b *Bed) Transport(name string) policy.Transporter {
 	next := b.Server.Transport()
-	if b.Accounts != nil {
-		next = b.Accounts.transport()
-	}
 	if b.Recorder == nil {
 		return next
 	}

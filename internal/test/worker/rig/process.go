@@ -8,7 +8,6 @@ import (
 	"github.com/spotworker/spotworker/internal/lab/emulator/imds"
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/preempt"
-	"github.com/spotworker/spotworker/internal/storage/deployment"
 	"github.com/spotworker/spotworker/internal/storage/outage"
 	"github.com/spotworker/spotworker/internal/test/worker/recorder"
 	"github.com/spotworker/spotworker/internal/worker"
@@ -50,17 +49,14 @@ func (b *Bed) StartWithLink(name string, kinds job.Kinds, setUp func(*Link), cha
 	pressure := &intake.Pressure{}
 	account := b.WatchedAccount(p.Link, pressure, outages.Ended)
 	c := worker.Config{
-		Settings:    delivery.Settings{Accounts: []*deployment.Stores{b.storesIn("", account)}, Kinds: kinds, Jitter: b.Jitter, Log: log},
+		Settings:    delivery.Settings{Stores: b.storesOf(account), Kinds: kinds, Jitter: b.Jitter, Log: log},
 		Concurrency: 4, Metadata: client, Host: name, BootID: "boot", Program: "test", Pressure: pressure,
 	}
 	if !b.Sharded {
-		c.Accounts[0].Jobs = nil
+		c.Stores.Jobs = nil
 	}
 	if b.CacheInputs != "" {
 		c.Inputs = b.Fetcher(b.CacheInputs, 1<<30, account)
-	}
-	if b.Accounts != nil {
-		b.Accounts.join(p.Link, &c)
 	}
 	for _, f := range change {
 		if f != nil {

@@ -1,5 +1,4 @@
-// Package sizing calculates how many VMs, queues and storage accounts a stream of jobs
-// needs, from the limits that Microsoft documents and the calls that a worker makes.
+// Package sizing calculates how many VMs, queues and deployments a stream of jobs needs, from the limits that Microsoft documents and the calls that a worker makes.
 package sizing
 
 import (
@@ -43,10 +42,10 @@ type Load struct {
 
 // Size is the resources that a load needs.
 type Size struct {
-	VMs      int
-	Useful   float64 // share of the VMs' time
-	Queues   int
-	Accounts int
+	VMs         int
+	Useful      float64 // share of the VMs' time
+	Queues      int
+	Deployments int // each has one storage account
 
 	Interval time.Duration // between saves; 0 without any
 	Calls    float64       // for one job, its put included
@@ -95,7 +94,7 @@ func For(l Load) Size {
 		{"bytes written to an account", bytes / AccountBytes},
 	}
 	s.Queues = needed(s.Uses[0].Share)
-	s.Accounts = needed(max(s.Uses[1].Share, s.Uses[2].Share))
+	s.Deployments = needed(max(s.Uses[1].Share, s.Uses[2].Share))
 	s.PerMonth.Jobs = l.JobsPerSecond * month.Seconds()
 	s.PerMonth.Calls, s.PerMonth.Bytes = s.PerMonth.Jobs*s.Calls, bytes*month.Seconds()
 	slices.SortStableFunc(s.Uses, func(a, b Use) int { return cmp.Compare(b.Share, a.Share) })

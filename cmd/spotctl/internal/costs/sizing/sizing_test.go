@@ -14,14 +14,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestByHand(t *testing.T) {
 	// 100 jobs/s of 1 s: 2 + 1/32 calls and the put.
 	s := For(Load{JobsPerSecond: 100, Seconds: 1, Slots: 16, Rate: 0.05, Boot: 3 * time.Minute})
-	if s.VMs != 7 || s.Queues != 1 || s.Accounts != 1 || s.Calls != 3+1/32.0 || s.Interval != 0 || s.Uses[0].Name != "messages of a queue" ||
+	if s.VMs != 7 || s.Queues != 1 || s.Deployments != 1 || s.Calls != 3+1/32.0 || s.Interval != 0 || s.Uses[0].Name != "messages of a queue" ||
 		s.Uses[0].Share != 0.05 {
 		t.Errorf("short jobs need %+v", s)
 	}
 	// 200 jobs/s of 10 min with 8 MiB: τ is 2·0.109 s·72000 s under the root, 125 s; four
 	// saves of two calls, 60 renewals: 12,200 messages, 14,206 calls and 6.7 GB a second.
 	s = For(Load{JobsPerSecond: 200, Seconds: 600, StateBytes: 8 << 20, Slots: 8, Rate: 0.05})
-	if s.Queues != 7 || s.Calls != 71+1/32.0 || s.Accounts != 3 || s.Interval.Round(time.Second) != 125*time.Second || s.VMs != 15033 {
+	if s.Queues != 7 || s.Calls != 71+1/32.0 || s.Deployments != 3 || s.Interval.Round(time.Second) != 125*time.Second || s.VMs != 15033 {
 		t.Errorf("long jobs need %+v", s)
 	}
 	vms, storage := s.Cost(0.02, 0.005)
