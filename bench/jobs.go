@@ -59,9 +59,9 @@ func (s *series) add(m measurement) {
 }
 
 // ours is the worker with a kind that does nothing.
-func (b *bench) ours(name, binary string, idempotent bool) side {
+func (b *bench) ours(name, binary string) side {
 	return side{name, slowStart + settle, func(ctx context.Context, s *storageProcess, slots int) (*process, error) {
-		env := []string{"AZURE_STORAGE_CONNECTION_STRING=" + s.connectionString, "BENCH_IDEMPOTENT=" + strconv.FormatBool(idempotent)}
+		env := []string{"AZURE_STORAGE_CONNECTION_STRING=" + s.connectionString}
 		return b.startProcess(ctx, sideCore, env, binary, "--concurrency", strconv.Itoa(slots), "--metadata-endpoint", "none", "--listen", "none")
 	}}
 }
@@ -76,11 +76,10 @@ func (b *bench) loop(name, over string) side {
 // sides are our worker, the same of the baseline if there is one, and two loops.
 func (b *bench) sides() []side {
 	list := []side{
-		b.ours("worker", b.worker, false), b.loop("SDK loop", "sdk"), b.loop("net/http loop", "http"),
-		b.ours("worker, idempotent kind", b.worker, true),
+		b.ours("worker", b.worker), b.loop("SDK loop", "sdk"), b.loop("net/http loop", "http"),
 	}
 	if b.baseline != "" {
-		list = append(list, b.ours("worker of "+b.Baseline, b.baseline, false))
+		list = append(list, b.ours("worker of "+b.Baseline, b.baseline))
 	}
 	return list
 }

@@ -34,7 +34,7 @@ func peers() []peer {
 // measurePeers prints the table of peers. A peer that cannot be built, as without a
 // network for its modules, is skipped by name.
 func (b *bench) measurePeers(ctx context.Context) error {
-	sides := []side{b.ours("worker", b.worker, false), b.ours("worker, idempotent kind", b.worker, true)}
+	sides := []side{b.ours("worker", b.worker)}
 	var skipped []string
 	for _, p := range peers() {
 		binary := filepath.Join(b.folder, p.folder)

@@ -21,11 +21,9 @@ import (
 // The errors that a program may want to tell apart, with [errors.Is]. All others come
 // from the network and the storage service.
 var (
-	// ErrNotFound means that the job has no record: no worker has claimed it yet, this
-	// deployment has no job with the id, or the job is of an idempotent kind
-	// (job.Idempotent) and ended without one.
-	ErrNotFound = errors.New("there is no record of this job: no worker has claimed it yet, there is no such job in this deployment, or it " +
-		"ended without one, as short jobs of idempotent kinds do")
+	// ErrNotFound means that the job has no record: no worker has claimed it yet, or this
+	// deployment has no job with the id.
+	ErrNotFound = errors.New("there is no record of this job: no worker has claimed it yet, or there is no such job in this deployment")
 
 	// ErrNotFinished means that the job has not ended, so that it has no result yet.
 	ErrNotFinished = errors.New("the job has not ended")

@@ -109,13 +109,6 @@ type Job struct {
 	// empty for any worker.
 	StateNeeds string
 
-	// PreviousStateSize is the size in bytes of the state before that one, where the job's
-	// kind keeps it; HasPreviousState is whether there is one. StepsBack counts how often
-	// the job resumed from it because the last one could not be used.
-	PreviousStateSize int64
-	HasPreviousState  bool
-	StepsBack         int
-
 	// ResultSize is the size in bytes of the result of a job that is done.
 	ResultSize int64
 
@@ -234,8 +227,8 @@ func jobOf(r checkpoint.Record) Job {
 		Deliveries: r.Generation, Failures: r.Failures, TotalFailures: r.FailuresTotal,
 		Interruptions: r.Interruptions, UncleanExits: r.UncleanExits(), RunTime: r.RunTime, Deadline: r.Deadline, Estimate: r.Estimate,
 		MoveReason: r.MoveReason, Cost: costOf(r), WorkSHA256: r.PayloadHash,
-		StepsBack: r.StepsBack, RecordVersion: r.WireVersion(),
-		OutputFiles: r.Outputs.Files, OutputBytes: r.Outputs.Bytes,
+		RecordVersion: r.WireVersion(),
+		OutputFiles:   r.Outputs.Files, OutputBytes: r.Outputs.Bytes,
 	}
 	switch {
 	case r.Version != checkpoint.Version:
@@ -244,9 +237,6 @@ func jobOf(r checkpoint.Record) Job {
 		j.Fraction, j.ResultSize = 1, r.Size
 	case r.HasState():
 		j.StateSize, j.StateVersion, j.StateNeeds = r.StateSize, r.StateVersion, r.StateNeeds
-		if j.HasPreviousState = r.HasPrevious(); j.HasPreviousState {
-			j.PreviousStateSize = r.Previous.Size
-		}
 	}
 	return j
 }

@@ -25,9 +25,6 @@ func pathOf(id string) string { return jobid.Path(id) }
 func TestGet(t *testing.T) {
 	b := setup(t)
 	claim := b.seed(t, "a", StatusRunning)
-	if err := claim.KeepPrevious(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	for _, state := range []string{"former", "half"} {
 		if err := claim.Save(t.Context(), checkpoint.Snapshot{State: []byte(state), Version: 3, Fraction: 0.5, Text: "page 5"}); err != nil {
 			t.Fatal(err)
@@ -46,7 +43,7 @@ func TestGet(t *testing.T) {
 	}
 	want := Job{
 		ID: "a", Kind: "k", Status: StatusRunning, Fraction: 0.5, Text: "page 5", Owner: "worker-1", Deliveries: 1, Cost: Cost{Known: true},
-		StateSize: 4, StateVersion: 3, RecordVersion: 1, HasPreviousState: true, PreviousStateSize: 6, WorkSHA256: j.WorkSHA256,
+		StateSize: 4, StateVersion: 3, RecordVersion: 1, WorkSHA256: j.WorkSHA256,
 		CreatedAt: j.CreatedAt, ClaimedAt: j.ClaimedAt, UpdatedAt: j.UpdatedAt, ReadAt: j.ReadAt,
 	}
 	if len(j.Runs) != 1 || j.Runs[0].CheckpointAt.Before(j.Runs[0].StartedAt) {

@@ -37,10 +37,6 @@ func (j Job) MarshalJSON() ([]byte, error) {
 	}
 	o.set("state_bytes", j.StateSize)
 	o.some("hand_over_seconds", j.HandOver.Seconds())
-	if j.HasPreviousState {
-		o.set("previous_state_bytes", j.PreviousStateSize)
-	}
-	o.some("steps_back", j.StepsBack)
 	o.set("result_bytes", j.ResultSize)
 	j.setFiles(&o)
 	o.set("seconds_since_write", j.Age().Seconds())

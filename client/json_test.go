@@ -20,7 +20,7 @@ func TestJSON(t *testing.T) {
 	full := Job{ID: "j", Kind: "<k>", Status: StatusRunning, Fraction: 0.5, Text: "half", Reason: "why", Owner: "w",
 		CreatedAt: at(1), ClaimedAt: at(2), EndedAt: at(3), UpdatedAt: at(4), ReadAt: at(14), Deliveries: 2, Failures: 3, TotalFailures: 4,
 		Interruptions: 5, UncleanExits: 6, RunTime: 90 * time.Second, Deadline: at(50), Estimate: 200 * time.Second, MoveReason: "late",
-		StateSize: 7, HandOver: 1500 * time.Millisecond, PreviousStateSize: 0, HasPreviousState: true, StepsBack: 8, ResultSize: 9,
+		StateSize: 7, HandOver: 1500 * time.Millisecond, ResultSize: 9,
 		OutputFiles: 10, OutputBytes: 11, WorkSHA256: "ab",
 		Cost: Cost{Known: true, MissingDeliveries: 1, Useful: 2 * time.Second, Redone: 3 * time.Second, Overhead: 1500 * time.Millisecond,
 			Evictions: 4, UncleanExits: 5}}
@@ -32,7 +32,7 @@ func TestJSON(t *testing.T) {
 		{"a job", full, `{"id":"j","kind":"<k>","status":"running","fraction":0.5,"text":"half","reason":"why","owner":"w","deliveries":2,` +
 			`"interruptions":5,"failures":3,"total_failures":4,"unclean_exits":6,"run_seconds":90,"cost":{"useful_seconds":2,` +
 			`"redone_seconds":3,"overhead_seconds":1.5,"evictions":4,"unclean_exits":5,"missing_deliveries":1},"seconds_left":` +
-			`80,"state_bytes":7,"hand_over_seconds":1.5,"previous_state_bytes":0,"steps_back":8,"result_bytes":9,` +
+			`80,"state_bytes":7,"hand_over_seconds":1.5,"result_bytes":9,` +
 			`"output_files":10,"output_bytes":11,` +
 			`"seconds_since_write":10,"created_at":"2026-03-09T12:00:01Z","claimed_at":"2026-03-09T12:00:02Z",` +
 			`"ended_at":"2026-03-09T12:00:03Z","updated_at":"2026-03-09T12:00:04Z","deadline":"2026-03-09T12:00:50Z",` +

@@ -169,10 +169,6 @@ type PutOptions struct {
 	// call less for each. A job that has ended then gets a message that has no effect.
 	NoCheck bool
 
-	// Awaited says that the jobs will be waited for by their ids, so that they leave
-	// records even if their kind may leave none (job.Idempotent). It makes no call.
-	Awaited bool
-
 	// Unchecked, if set, is called once if records cannot be read. The jobs are put all
 	// the same.
 	Unchecked func(error)
@@ -211,15 +207,14 @@ type PutSummary struct {
 // Put puts one job and returns its id. When it returns without an error the job cannot
 // be lost. It costs one call, one a minute that reads how many queues there are, and one
 // more for an id of your own, whose record is read first: a job that has ended is not put
-// again, and that is no error ([Client.Get] has its status). The job can be waited for, also if
-// its kind is idempotent. The error is [ErrOtherWork] if the id was used for another kind or
-// payload.
+// again, and that is no error ([Client.Get] has its status). The error is [ErrOtherWork] if the
+// id was used for another kind or payload.
 //
 // After any other error the job may be on the queue. Putting it again with the same id
 // is safe.
 func (c *Client) Put(ctx context.Context, spec Spec) (id string, err error) {
 	var result PutResult
-	o := PutOptions{Awaited: true, Report: func(r PutResult) error { result = r; return nil }}
+	o := PutOptions{Report: func(r PutResult) error { result = r; return nil }}
 	if c.unknownKind != nil && c.kindIsDue(spec.Kind, time.Now()) {
 		o.UnknownKind = c.unknownKind
 	}
@@ -255,7 +250,7 @@ func (c *Client) kindIsDue(kind string, now time.Time) bool {
 func (c *Client) PutMany(ctx context.Context, jobs iter.Seq2[Spec, error], o PutOptions) (PutSummary, error) {
 	p := &producer.Producer{
 		Queue: c.stores.Jobs, ReadQueues: c.stores.Jobs.ReadToPut, OnDemand: c.stores.OnDemand, Payloads: c.stores.Payloads, Records: c.stores.Records,
-		Parallel: c.parallel, TakeOver: o.TakeOver, CheckIDs: !o.NoCheck, Awaited: o.Awaited, DryRun: o.DryRun, Name: c.name, Tracer: c.tracer,
+		Parallel: c.parallel, TakeOver: o.TakeOver, CheckIDs: !o.NoCheck, DryRun: o.DryRun, Name: c.name, Tracer: c.tracer,
 		KnownKinds: o.KnownKinds, Workers: c.stores.Workers,
 	}
 	if o.Unchecked != nil {

@@ -58,27 +58,6 @@ func TestPut(t *testing.T) {
 	}
 }
 
-// TestPutAwaited: a single job of every kind can be waited for, and jobs of PutMany if
-// that is asked for.
-func TestPutAwaited(t *testing.T) {
-	b := setup(t)
-	if _, err := b.Put(t.Context(), Spec{Kind: "k"}); err != nil {
-		t.Fatal(err)
-	}
-	for _, awaited := range []bool{false, true} {
-		if _, err := b.PutMany(t.Context(), Specs(Spec{Kind: "k"}), PutOptions{Awaited: awaited}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var got []bool
-	for _, e := range b.messages(t, "spotworker-jobs") {
-		got = append(got, e.Awaited)
-	}
-	if want := []bool{true, false, true}; !slices.Equal(got, want) {
-		t.Errorf("awaited = %v, want %v", got, want)
-	}
-}
-
 // TestPutAgain: an id has one outcome, and the work it stands for.
 func TestPutAgain(t *testing.T) {
 	b := setup(t)

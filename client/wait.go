@@ -37,10 +37,8 @@ func (c *Client) resultOf(ctx context.Context, r checkpoint.Record) ([]byte, err
 
 // Wait waits until a job has ended, and returns what [Client.Result] does. It polls the
 // job's record, every half a second at first and every 5 seconds later. A job that has
-// no record is waited for: it may be on the queue. One of an idempotent kind
-// (job.Idempotent) that was put by PutMany without Awaited may end without a record,
-// and then Wait does not see its end. When ctx ends, Wait returns the
-// cause; the job continues.
+// no record is waited for: it may be on the queue. When ctx ends, Wait returns the cause; the
+// job continues.
 func (c *Client) Wait(ctx context.Context, id string) ([]byte, error) {
 	outcome, err := c.outcome(ctx, id)
 	if err != nil {

@@ -27,12 +27,6 @@ func (c Control) OnPut(f func(ctx context.Context, id string, f FollowUp) error)
 // OnOutputs sets what stores the outputs of the job.
 func (c Control) OnOutputs(o Outputs) { c.outputs = o }
 
-// OnStepBack sets what returns the state before the last one, nil if there is none.
-func (c Control) OnStepBack(f func() (*Progress, error)) { c.onStepBack = f }
-
-// SetSteppedBack makes the job continue from saved, the state before the last one.
-func (c Control) SetSteppedBack(saved *Progress) { c.saved, c.steppedBack = saved, true }
-
 // SetInputs sets what [Job.Inputs] and [Job.InputFolder] return.
 func (c Control) SetInputs(folder string, files []InputFile) { c.inputFolder, c.inputs = folder, files }
 

@@ -81,9 +81,6 @@ type Job struct {
 	outputs  Outputs
 	cleanups []func()
 
-	onStepBack  func() (*Progress, error)
-	steppedBack bool
-
 	inputFolder string
 	inputs      []InputFile
 

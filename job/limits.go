@@ -72,9 +72,6 @@ type limited struct {
 
 func (h limited) Limits() Limits { return h.limits }
 
-// Idempotent reports whether the handler within is idempotent.
-func (h limited) Idempotent() bool { return IsIdempotent(h.Handler) }
-
 // LimitsOf returns the limits of a handler: those given to [WithLimits], or the result
 // of its own method Limits. The worker reads them once for each job.
 func LimitsOf(h Handler) Limits {

@@ -36,31 +36,6 @@ func TestLimitsOf(t *testing.T) {
 	}
 }
 
-// A mark of an idempotent handler and its limits are kept in either order of wrapping.
-func TestIsIdempotent(t *testing.T) {
-	plain := HandlerFunc(func(context.Context, *Job) ([]byte, error) { return nil, nil })
-	limits := Limits{MaxRun: time.Minute}
-	for _, row := range []struct {
-		name    string
-		handler Handler
-		want    bool
-		limits  Limits
-	}{
-		{"none", plain, false, Limits{}},
-		{"marked", Idempotent(plain), true, Limits{}},
-		{"marked, then limited", WithLimits(Idempotent(plain), limits), true, limits},
-		{"limited, then marked", Idempotent(WithLimits(plain, limits)), true, limits},
-		{"limited", WithLimits(plain, limits), false, limits},
-	} {
-		if got := IsIdempotent(row.handler); got != row.want {
-			t.Errorf("%s: IsIdempotent = %t, want %t", row.name, got, row.want)
-		}
-		if got := LimitsOf(row.handler); got != row.limits {
-			t.Errorf("%s: LimitsOf = %+v, want %+v", row.name, got, row.limits)
-		}
-	}
-}
-
 // Of two limits on attempts the stricter counts, of two waits the longer; what
 // neither gives has its default.
 func TestLimitsOnAttempts(t *testing.T) {

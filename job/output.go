@@ -54,9 +54,6 @@ func (h withOutputs) OutputLimits() OutputLimits { return h.outputs }
 // Limits returns the limits of the handler within.
 func (h withOutputs) Limits() Limits { return LimitsOf(h.Handler) }
 
-// Idempotent reports whether the handler within is idempotent.
-func (h withOutputs) Idempotent() bool { return IsIdempotent(h.Handler) }
-
 // OutputLimitsOf returns the limits of a handler's outputs, defaults included. ok is
 // whether they were given: to [WithOutputs], or by the handler's own method OutputLimits.
 func OutputLimitsOf(h Handler) (l OutputLimits, ok bool) {

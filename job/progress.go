@@ -59,76 +59,13 @@ func (p *Progress) SameState(other *Progress) bool {
 	return p.number == other.number
 }
 
-// KeepPreviousState returns h marked as a handler whose jobs keep the state before the last
-// one too, so that a bad state does not end a job: see [Job.StepBack]. A save takes no
-// further call for it. A state that is reported in one piece, or is shorter than a MiB, is
-// sent again with the next state.
-//
-// Workers of earlier versions get such a short state as a stream, which [Job.Saved] does not
-// take: update the workers before a handler that uses it is marked.
-func KeepPreviousState(h Handler) Handler { return keepsPrevious{h} }
-
-type keepsPrevious struct{ Handler }
-
-func (keepsPrevious) KeepsPreviousState() bool { return true }
-
-// Limits returns the limits of the handler within.
-func (h keepsPrevious) Limits() Limits { return LimitsOf(h.Handler) }
-
-// Idempotent reports whether the handler within is idempotent.
-func (h keepsPrevious) Idempotent() bool { return IsIdempotent(h.Handler) }
-
-// KeepsPreviousState reports whether a handler is marked by [KeepPreviousState], or by its
-// own method KeepsPreviousState.
-func KeepsPreviousState(h Handler) bool {
-	for h != nil {
-		if marked, ok := h.(interface{ KeepsPreviousState() bool }); ok {
-			return marked.KeepsPreviousState()
-		}
-		h = within(h)
-	}
-	return false
-}
-
 // within returns the handler that one of this package's wrappers has in it, or nil.
 func within(h Handler) Handler {
 	switch wrapper := h.(type) {
 	case limited:
 		return wrapper.Handler
-	case idempotent:
-		return wrapper.Handler
 	case withOutputs:
-		return wrapper.Handler
-	case keepsPrevious:
 		return wrapper.Handler
 	}
 	return nil
 }
-
-// StepBack makes the job continue from the state before the last one: from then on [Job.Saved]
-// and [Job.OpenSaved] return that state, [Job.Outputs] has the outputs that were stored with it,
-// and the next state that is saved replaces the last one. It is for a handler that finds the last
-// state unusable, before it reports one. ok is false if there is no other state: the handler is
-// not marked by [KeepPreviousState], only one state was saved, or the job stepped back already.
-//
-// The needs of that state ([Progress]) are not recorded: the worker meets those of the last one,
-// which was made by a worker that met both.
-//
-// The worker steps back on its own before the last attempt of a job whose failed attempts
-// made no progress, and where the last state is damaged in storage.
-//
-// Like Report, it is for the goroutine that runs the handler.
-func (j *Job) StepBack() (ok bool, err error) {
-	if j.onStepBack == nil || j.steppedBack {
-		return false, nil
-	}
-	saved, err := j.onStepBack()
-	if err != nil || saved == nil {
-		return false, err
-	}
-	ControlOf(j).SetSteppedBack(saved)
-	return true, nil
-}
-
-// SteppedBack reports whether the job continues from the state before the last one.
-func (j *Job) SteppedBack() bool { return j.steppedBack }

@@ -14,7 +14,7 @@ import (
 
 func main() {
 	go probe.Serve(os.Stdin, os.Stdout)
-	spotworker.Main(job.Kinds{"noop": noop{idempotent: os.Getenv("BENCH_IDEMPOTENT") == "true"}, "wait": job.HandlerFunc(wait)})
+	spotworker.Main(job.Kinds{"noop": job.HandlerFunc(noop), "wait": job.HandlerFunc(wait)})
 }
 
 // wait reports a state of 100 bytes and waits until it is stopped.
@@ -24,12 +24,4 @@ func wait(ctx context.Context, j *job.Job) ([]byte, error) {
 	return nil, ctx.Err()
 }
 
-// noop is the handler. Its methods, not functions of package job, declare its properties,
-// so that it compiles with older versions of that package too.
-type noop struct{ idempotent bool }
-
-// Run implements [job.Handler].
-func (noop) Run(context.Context, *job.Job) ([]byte, error) { return nil, nil }
-
-// Idempotent says whether its jobs may end without a record.
-func (n noop) Idempotent() bool { return n.idempotent }
+func noop(context.Context, *job.Job) ([]byte, error) { return nil, nil }

@@ -128,7 +128,6 @@ func name() string {
 func (s *session) put(ctx context.Context, c *client.Client, jobs source, o client.PutOptions) error {
 	w := &waiting{session: s, client: c}
 	if s.flags.Wait {
-		o.Awaited = true
 		o.Report = w.add(o.Report)
 	}
 	began := time.Now()

@@ -49,7 +49,7 @@ func fullJob() client.Job {
 		Cost: client.Cost{Known: true, MissingDeliveries: 5, Useful: time.Hour, Redone: 61 * time.Second, Overhead: 1500 * time.Millisecond,
 			Evictions: 2, UncleanExits: 1},
 		Deadline: noon.Add(3 * time.Hour), Estimate: 4 * time.Hour, MoveReason: "behind <line>", StateSize: 1 << 40, StateVersion: 3,
-		PreviousStateSize: 12, HasPreviousState: true, StepsBack: 1, ResultSize: 99, OutputFiles: 6, OutputBytes: 1 << 33,
+		ResultSize: 99, OutputFiles: 6, OutputBytes: 1 << 33,
 		WorkSHA256: "c0ffee",
 	}
 }
@@ -69,7 +69,7 @@ func TestJobJSON(t *testing.T) {
 		fullJob(),
 		{ID: "b", Status: client.StatusRunning, Fraction: 0.5, RunTime: time.Minute, UpdatedAt: noon, ReadAt: noon},
 		{ID: "c", Kind: "k", Status: client.StatusDone, Fraction: 1, EndedAt: noon, UpdatedAt: noon, ReadAt: noon.Add(time.Second),
-			HasPreviousState: true, Cost: client.Cost{MissingDeliveries: 1}, Deadline: noon},
+			Cost: client.Cost{MissingDeliveries: 1}, Deadline: noon},
 		{ID: "d", Status: client.StatusOpen, Fraction: 1e-7, RunTime: 1, Cost: client.Cost{Known: true},
 			Deadline: noon.Add(time.Hour), ReadAt: noon},
 		{},

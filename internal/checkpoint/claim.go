@@ -95,8 +95,8 @@ func (s *Store) newClaim(d Delivery, owner string, r Record) *Claim {
 		nextWrite: d.NextWrite, steady: d.Steady, runTimeBefore: r.RunTime, ledgerBefore: r.Ledger, readers: &c.restorer.readers,
 	}
 	c.sender = sender{
-		store: s, id: d.ID, stepsBack: r.StepsBack, beganInUnits: r.StateBlocks > 0, began: r.StateKey, key: r.StateKey,
-		keyed: r.StateKey != "" || r.StateBlocks > 0 && !r.isJoined(),
+		store: s, id: d.ID, beganInUnits: r.StateBlocks > 0, began: r.StateKey, key: r.StateKey,
+		keyed: r.StateKey != "" || r.StateBlocks > 0,
 	}
 	if r.StateBlocks == 0 {
 		c.sender.blocks = blocks.None()
@@ -147,22 +147,12 @@ func (c *Claim) Exists() bool {
 // Token is the fencing token of this claim.
 func (c *Claim) Token() string { return c.owned.token }
 
-// BindsOutputs reports whether outputs are recorded with the next state alone: the job keeps
-// the state before the last one, and has a state. New outputs next to the old state would be
-// left in place by a step back to it.
-func (c *Claim) BindsOutputs() bool {
-	c.owned.mu.Lock()
-	defer c.owned.mu.Unlock()
-	return c.sender.bindsOutputs(&c.owned.record)
-}
-
 // HasNewOutputs reports whether the next write changes the outputs of the record to the
 // current ones, even if the write has no state.
 func (c *Claim) HasNewOutputs(current Outputs) bool {
 	c.owned.mu.Lock()
 	defer c.owned.mu.Unlock()
-	before := &c.owned.record
-	return !c.sender.bindsOutputs(before) && current != before.Outputs
+	return current != c.owned.record.Outputs
 }
 
 // EarlierRunTime returns how long handlers ran for the job before this claim, as far as
@@ -192,19 +182,6 @@ func (c *Claim) Check(ctx context.Context) error { return c.owned.check(ctx) }
 // is unknown.
 func (c *Claim) MayExist(ctx context.Context) bool { return c.owned.mayExist(ctx) }
 
-// KeepPrevious makes every later save keep the state that it replaces as the one before
-// it. The claim holds a state that is in one piece in memory for that. From then on outputs
-// are recorded with a state alone, so that each state has the list that it was made with.
-func (c *Claim) KeepPrevious(ctx context.Context) error {
-	unlock, err := c.owned.lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	c.sender.keeps.Store(true)
-	return nil
-}
-
 // Restore returns the recorded state, or nil if there is none. A state that is kept in
 // blocks is returned as a stream that is read under ctx, see [Claim.OpenState]. The error
 // wraps [ErrDamaged] if the state differs from the saved state, and is a [*ConflictError]
@@ -229,11 +206,6 @@ func (c *Claim) OpenState(ctx context.Context) (io.ReadCloser, error) {
 	}
 	return io.NopCloser(bytes.NewReader(s.State)), nil
 }
-
-// StepBack returns the state before the recorded one, or nil if there is none. From then
-// on the recorded one counts as unusable: the next save replaces it, and keeps the one
-// before it. The error is one of [Claim.Restore].
-func (c *Claim) StepBack(ctx context.Context) (*Snapshot, error) { return c.restorer.stepBack(ctx) }
 
 // CloseReaders closes all readers of the recorded state: the handler has returned.
 func (c *Claim) CloseReaders() { c.restorer.readers.close() }

@@ -13,7 +13,7 @@
 //
 //	ownership   owner, ETag, write sequence: sends writes, settles conflicts   write.go
 //	accounting  facts, run time and ledger of each write                       facts.go
-//	sender      sends states, keeps the state before the last one              sender.go
+//	sender      sends states                                                   sender.go
 //	baseline    the states that are no progress                                update.go
 //	restorer    reads and restores states                                      restore.go
 //
@@ -40,13 +40,6 @@
 //
 // These rules implement the section on recovery of docs/DESIGN.md. They were
 // model-checked; change them only together with the model.
-//
-// # The state before the last
-//
-// It is in the same body, behind the last one. Both in one stream would make each save and
-// restore read twice as much, and older workers would misread it. A second blob would cost a
-// call for each save, and would have to be fenced and collected. A step back counts neither as
-// failure nor as progress: otherwise a job that repeats a bad state would never end.
 //
 // # Saving what has changed
 //

@@ -22,16 +22,12 @@ func TestKeysOfARecord(t *testing.T) {
 		r    Record
 		want string
 	}{
-		"of no work":                   {Record{Status: Open}, "status v"},
-		"with half a millisecond":      {Record{Status: Open, RunTime: time.Millisecond / 2, NextWrite: time.Millisecond}, "nextwrite status v"},
-		"with a key of no state":       {Record{Status: Open, StateKey: key, Outputs: Outputs{Hash: "h"}}, "outputs status v"},
-		"with the outputs of no state": {Record{Status: Open, Previous: Previous{Outputs: "o"}, Outputs: Outputs{Hash: "h"}}, "outputs status v"},
-		"with a log that is too long":  {Record{Status: Open, Log: strings.Repeat("x", MaxLog+1)}, "status v"},
-		"with the longest log":         {Record{Status: Open, Log: strings.Repeat("x", MaxLog)}, "log status v"},
-		"with a state and the one before": {
-			Record{Status: Open, StateHash: state, StateKey: key, Previous: Previous{Hash: "p", Of: signature(state), Outputs: "o"}},
-			"previoushash previousof previousoutputs statehash statekey status v",
-		},
+		"of no work":                  {Record{Status: Open}, "status v"},
+		"with half a millisecond":     {Record{Status: Open, RunTime: time.Millisecond / 2, NextWrite: time.Millisecond}, "nextwrite status v"},
+		"with a key of no state":      {Record{Status: Open, StateKey: key, Outputs: Outputs{Hash: "h"}}, "outputs status v"},
+		"with a log that is too long": {Record{Status: Open, Log: strings.Repeat("x", MaxLog+1)}, "status v"},
+		"with the longest log":        {Record{Status: Open, Log: strings.Repeat("x", MaxLog)}, "log status v"},
+		"with a state and its key":    {Record{Status: Open, StateHash: state, StateKey: key}, "statehash statekey status v"},
 	} {
 		if got := strings.Join(slices.Sorted(maps.Keys(row.r.metadata())), " "); got != row.want {
 			t.Errorf("record %s has the keys %s, want %s", name, got, row.want)
@@ -51,19 +47,6 @@ func TestTextsAreCut(t *testing.T) {
 		escaped := escape(row.text, limit)
 		if got, err := unescape(escaped); err != nil || got != row.want || len(escaped) > limit {
 			t.Errorf("%s is kept as %q (%d bytes), %v, want %q", name, got, len(escaped), err, row.want)
-		}
-	}
-}
-
-// TestOutputsOfThePreviousState: a record of version 1 knows that the state before had no outputs. In a
-// later one the key decides, and nothing is known without the key.
-func TestOutputsOfThePreviousState(t *testing.T) {
-	for version, want := range map[string]string{"1": NoOutputs, "2": "", "3": ""} {
-		r, err := parse("j", pointers(map[string]string{
-			"v": version, "status": "running", "statehash": "h", "previoushash": "p", "previousof": "h",
-		}))
-		if err != nil || !r.HasPrevious() || r.Previous.Outputs != want {
-			t.Errorf("version %s: outputs %q, %v, want %q", version, r.Previous.Outputs, err, want)
 		}
 	}
 }

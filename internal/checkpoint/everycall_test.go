@@ -32,21 +32,10 @@ func onClaim(next Snapshot) map[string]func(ctx context.Context, c *Claim) error
 		"Poison":  func(ctx context.Context, c *Claim) error { return c.Poison(ctx, next, "never") },
 		"Check":   func(ctx context.Context, c *Claim) error { return c.Check(ctx) },
 		"Restore": func(ctx context.Context, c *Claim) error { return drained(c.OpenState(ctx)) },
-		"StepBack": func(ctx context.Context, c *Claim) error {
-			s, err := c.StepBack(ctx)
-			switch {
-			case err == nil && s == nil:
-				return errors.New("there is no state before")
-			case err == nil && s.Stream != nil:
-				return drained(s.Stream())
-			}
-			return err
-		},
 	}
 }
 
-// ofClaim are the operations of a claim, on a record with a small and with a large state, of a job
-// that keeps the state before.
+// ofClaim are the operations of a claim, on a record with a small and with a large state.
 func ofClaim() (all []operation) {
 	for size, states := range map[string][3]string{
 		"small":     {"1", "22", "333"},
@@ -59,11 +48,11 @@ func ofClaim() (all []operation) {
 				continue // nothing new
 			}
 			all = append(all, operation{name + " of a " + size + " state", func(t *testing.T, b *rig) func(context.Context) error {
-				before := kept(t, b.store.Fresh(ours, "worker-0"))
+				before := b.store.Fresh(ours, "worker-0")
 				must(t, before.Save(t.Context(), asReported(states[0])))
 				must(t, before.Save(t.Context(), asReported(states[1])))
 				must(t, before.Release(t.Context(), Snapshot{}))
-				c := kept(t, b.acquire(t, ours, "worker-1"))
+				c := b.acquire(t, ours, "worker-1")
 				return func(ctx context.Context) error { return do(ctx, c) }
 			}})
 		}
@@ -93,10 +82,8 @@ func (b *rig) effect(t *testing.T) string {
 		return "no record"
 	}
 	r := b.read(t)
-	return fmt.Sprintf("%s generation %d, %d failures, %d of %d interruptions, %q at %g, state %d in %d of version %d, "+
-		"before %d in %d of version %d: %s", r.Status, r.Generation, r.FailuresTotal, r.Breaks, r.Interruptions, r.Reason,
-		r.Fraction, r.StateSize, r.StateBlocks, r.StateVersion,
-		r.Previous.Size, r.Previous.Blocks, r.Previous.Version, summary(b.body(t)))
+	return fmt.Sprintf("%s generation %d, %d failures, %d of %d interruptions, %q at %g, state %d in %d of version %d: %s", r.Status, r.Generation, r.FailuresTotal, r.Breaks, r.Interruptions, r.Reason,
+		r.Fraction, r.StateSize, r.StateBlocks, r.StateVersion, summary(b.body(t)))
 }
 
 // ofStore are the operations without a claim, and operations that begin a claim.
@@ -263,9 +250,6 @@ func TestWaitForAWrite(t *testing.T) {
 			defer cancel()
 			if err := do(ctx, c); !errors.Is(err, stopped) {
 				t.Errorf("%s behind a write = %v, want why its context ended", name, err)
-			}
-			if err := c.KeepPrevious(ctx); !errors.Is(err, stopped) {
-				t.Errorf("KeepPrevious behind a write = %v, want why its context ended", err)
 			}
 			if !c.MayExist(ctx) {
 				t.Error("MayExist behind a write = false, want true: it is not known")

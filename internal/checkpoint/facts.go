@@ -32,8 +32,7 @@ type Facts struct {
 	// Inputs is the hash that the job's inputs were resolved to.
 	Inputs string
 
-	// Outputs are the outputs of the job. If [Claim.BindsOutputs], only the writes of a
-	// state and the commit record them.
+	// Outputs are the outputs of the job.
 	Outputs Outputs
 
 	// FollowUps are the follow-up jobs that the job has put, the recorded ones included.

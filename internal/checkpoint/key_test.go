@@ -39,36 +39,32 @@ func TestKeyStaysWithTheJob(t *testing.T) {
 		"an older worker at first":   {isMixed, nil, "1"},
 		"older workers all the time": {isMixed, isMixed, "1"},
 	} {
-		for _, keeps := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, keeps %t", name, keeps), func(t *testing.T) {
-				inBubble(t, func(t *testing.T, b *rig) {
-					c := b.store.Fresh(ours, "worker-1")
-					c.SetMixed(row.first)
-					must(t, c.Save(t.Context(), streamed(large("abc"))))
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *rig) {
+				c := b.store.Fresh(ours, "worker-1")
+				c.SetMixed(row.first)
+				must(t, c.Save(t.Context(), streamed(large("abc"))))
+				must(t, c.Fail(t.Context(), streamed(large("abd")), "no"))
+				first := b.read(t)
+				if got := b.version(t); got != row.version || (first.StateKey == "") != (got == "1") {
+					t.Fatalf("version %s with key %q, want version %s", got, first.StateKey, row.version)
+				}
+				b.ResetCounts()
+				for range 2 {
+					c = b.acquire(t, ours, "worker-2")
+					c.SetMixed(row.later)
 					must(t, c.Fail(t.Context(), streamed(large("abd")), "no"))
-					first := b.read(t)
-					if got := b.version(t); got != row.version || (first.StateKey == "") != (got == "1") {
-						t.Fatalf("version %s with key %q, want version %s", got, first.StateKey, row.version)
-					}
-					b.ResetCounts()
-					for range 2 {
-						c = b.acquire(t, ours, "worker-2")
-						if c.SetMixed(row.later); keeps {
-							kept(t, c)
-						}
-						must(t, c.Fail(t.Context(), streamed(large("abd")), "no"))
-					}
-					if r := b.read(t); r.Progressed || r.Failures != 3 || r.StateHash != first.StateHash || r.StateKey != first.StateKey {
-						t.Errorf("after the same state: progressed %t, %d failures, key %q, want none, 3, %q", r.Progressed, r.Failures, r.StateKey,
-							first.StateKey)
-					}
-					if sent := b.Counts()[storage.OpPutBlock]; sent > 0 {
-						t.Errorf("%d blocks were sent again, want none", sent)
-					}
-					b.holds(t, "abd")
-				})
+				}
+				if r := b.read(t); r.Progressed || r.Failures != 3 || r.StateHash != first.StateHash || r.StateKey != first.StateKey {
+					t.Errorf("after the same state: progressed %t, %d failures, key %q, want none, 3, %q", r.Progressed, r.Failures, r.StateKey,
+						first.StateKey)
+				}
+				if sent := b.Counts()[storage.OpPutBlock]; sent > 0 {
+					t.Errorf("%d blocks were sent again, want none", sent)
+				}
+				b.holds(t, "abd")
 			})
-		}
+		})
 	}
 }
 
@@ -190,8 +186,7 @@ func TestEveryDamageIsFound(t *testing.T) {
 }
 
 // TestHashHistories: claims of workers that know of older workers and of others that do not,
-// of kinds that keep two states and of others, save, repeat, step back and hand over states
-// of all sizes. Each owner restores the last state, or steps back to the one before, and only
+// save, repeat and hand over states of all sizes. Each owner restores the last state, and only
 // a changed state is progress.
 func TestHashHistories(t *testing.T) {
 	proof.Only(t, "it hashes gigabytes")
@@ -206,40 +201,30 @@ func TestHashHistories(t *testing.T) {
 				if rapid.Bool().Draw(rt, "mixed") {
 					c.SetMixed(isMixed)
 				}
-				if rapid.Bool().Draw(rt, "keeps") {
-					kept(t, c)
-				}
-				begun, steppedTo := newest, newest
+				begun := newest
 				if newest != "none" {
-					before := b.read(t)
 					s, err := c.Restore(t.Context())
 					if got := contentOf(t, s, err); got != newest {
 						t.Fatalf("restored %d bytes, want the last state, %d", len(got), len(newest))
 					}
-					if before.HasPrevious() && rapid.Bool().Draw(rt, "steps back") {
-						s, err := c.StepBack(t.Context())
-						if steppedTo = contentOf(t, s, err); b.body(t) != newest+steppedTo {
-							t.Fatalf("stepped back to %d bytes, want those behind the last state", len(steppedTo))
-						}
-					}
 				}
 				progressed := false
 				for range rapid.IntRange(1, 4).Draw(rt, "saves") {
-					state := rapid.SampledFrom([]string{begun, steppedTo, newest, "1", "22", string(large("ab")), string(large("abc")),
+					state := rapid.SampledFrom([]string{begun, newest, "1", "22", string(large("ab")), string(large("abc")),
 						string(large("abcd")[:3*chunk+5]), string(large("xbc"))}).Draw(rt, "state")
 					if state == "none" {
 						continue
 					}
 					must(t, c.Save(t.Context(), asReported(state)))
-					progressed = progressed || state != begun && state != steppedTo
+					progressed = progressed || state != begun
 					newest = state
 				}
 				if newest == "none" {
 					continue
 				}
 				r := b.read(t)
-				if body := b.body(t); body[:r.StateSize] != newest {
-					t.Fatal("the body begins with another state than the last one")
+				if b.body(t) != newest {
+					t.Fatal("the body is another state than the last one")
 				}
 				if progressed != r.Progressed {
 					t.Fatalf("progressed = %t, want %t", r.Progressed, progressed)

@@ -612,3 +612,32 @@ func TestTooLarge(t *testing.T) {
 		b.save(t, c, "XYZ")
 	})
 }
+
+// asReported is a state as a handler reports it: a short one in one piece.
+func asReported(state string) Snapshot {
+	if len(state) < chunk {
+		return Snapshot{State: []byte(state), Version: len(state)}
+	}
+	s := streamed([]byte(state))
+	s.Version = len(state)
+	return s
+}
+
+// contentOf reads a restored state, which has the version that it was saved with.
+func contentOf(t *testing.T, s *Snapshot, err error) string {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s == nil {
+		return "none"
+	}
+	data := s.State
+	if s.Stream != nil {
+		data = readAll(t, s)
+	}
+	if s.Version != len(data) {
+		t.Errorf("version = %d, want %d", s.Version, len(data))
+	}
+	return string(data)
+}

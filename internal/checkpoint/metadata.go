@@ -88,13 +88,6 @@ var fields = []field{
 	layoutNumber("layoutsize", func(r *Record) *int64 { return &r.Layout.Size }),
 	number("stateversion", func(r *Record) *int { return &r.StateVersion }),
 	stateNeeds("stateneeds"),
-	text("previoushash", func(r *Record) *string { return &r.Previous.Hash }),
-	number("previoussize", func(r *Record) *int64 { return &r.Previous.Size }).lenient(),
-	number("previousblocks", func(r *Record) *int { return &r.Previous.Blocks }).lenient(),
-	number("previousversion", func(r *Record) *int { return &r.Previous.Version }).lenient(),
-	text("previousof", func(r *Record) *string { return &r.Previous.Of }),
-	previousOutputs("previousoutputs"),
-	number("stepsback", func(r *Record) *int { return &r.StepsBack }).lenient(),
 	fraction("progress", func(r *Record) *float64 { return &r.Fraction }),
 	freeText("progresstext", maxText, func(r *Record) *string { return &r.Text }),
 	text("outputs", func(r *Record) *string { return &r.Outputs.Hash }),
@@ -175,9 +168,6 @@ func parse(id string, metadata map[string]*string) (Record, error) {
 		return r, fmt.Errorf("%w: it has version %.20q; this worker reads versions up to %d", errUnreadable, values["v"], Version)
 	}
 	delete(values, "v")
-	if version == 1 {
-		delete(values, "previousoutputs") // not written by this version
-	}
 	if version < 3 {
 		delete(values, "statekey") // an older worker has recorded another state since
 	}
@@ -194,9 +184,6 @@ func parse(id string, metadata map[string]*string) (Record, error) {
 		if err := f.read(&r, value); err != nil {
 			return r, fmt.Errorf("%w: key %s: %w", errUnreadable, f.key, err)
 		}
-	}
-	if version == 1 && r.HasPrevious() && r.Outputs.Hash == "" {
-		r.Previous.Outputs = NoOutputs
 	}
 	r.Version, r.unknown = Version, values
 	return r, nil
@@ -219,19 +206,6 @@ func text(key string, at func(*Record) *string) field {
 	return field{key,
 		func(r *Record) string { return *at(r) },
 		func(r *Record, v string) error { *at(r) = v; return nil }}
-}
-
-// previousOutputs is the list of outputs of the state before the last one, in a record of
-// version 2: in one of version 1 it is known from the job's own outputs, if at all.
-func previousOutputs(key string) field {
-	return field{key,
-		func(r *Record) string {
-			if r.WireVersion() == 1 || !r.HasPrevious() {
-				return ""
-			}
-			return r.Previous.Outputs
-		},
-		func(r *Record, v string) error { r.Previous.Outputs = v; return nil }}
 }
 
 // stateKey is the key of the hashes of states in blocks. A worker that reads older versions

@@ -97,23 +97,6 @@ func goldenRecords() map[string]Record {
 			EndedAt: noon, Owner: "w",
 			Outputs: Outputs{Hash: strings.Repeat("0123456789abcdef", 4), Files: 12, Bytes: 3 << 30},
 		},
-		"previous": {
-			ID: "job-1", Version: Version, Status: Open, Token: "t", Write: 9, Generation: 3,
-			StateHash: strings.Repeat("fedcba9876543210", 4), StateSize: 4096, StateBlocks: 3, StateVersion: 2,
-			Previous: Previous{Hash: strings.Repeat("0123456789abcdef", 4), Size: 2048, Blocks: 2, Version: 1, Outputs: NoOutputs,
-				Of: "fedcba9876543210"},
-			StepsBack: 1, CreatedAt: noon, ClaimedAt: noon, Owner: "w",
-		},
-		"previousoutputs": {
-			ID: "job-1", Version: Version, Status: Running, Token: "t", Write: 9, Generation: 3,
-			StateHash: strings.Repeat("fedcba9876543210", 4), StateSize: 4096, StateBlocks: 3, StateVersion: 2,
-			Previous: Previous{
-				Hash: strings.Repeat("0123456789abcdef", 4), Size: 2048, Blocks: 2, Version: 1,
-				Outputs: strings.Repeat("76543210fedcba98", 4), Of: "fedcba9876543210",
-			},
-			Outputs:   Outputs{Hash: strings.Repeat("0123456789abcdef", 4), Files: 12, Bytes: 3 << 30},
-			CreatedAt: noon, ClaimedAt: noon, Owner: "w",
-		},
 		"statekey": {
 			ID: "job-1", Version: Version, Status: Open, Token: "t", Write: 2, Generation: 1, StateKey: "0123456789abcdeffedcba9876543210",
 			StateHash: strings.Repeat("fedcba9876543210", 4), StateSize: 4096, StateBlocks: 3, CreatedAt: noon, ClaimedAt: noon, Owner: "w",
@@ -299,8 +282,6 @@ func TestSizeAtWorst(t *testing.T) {
 		Ledgered: math.MaxInt, NextWrite: math.MaxInt64, StateNeeds: strings.Repeat("n", job.MaxNeeds),
 		CreatedAt: latest, ClaimedAt: latest, EndedAt: latest,
 	}
-	r.Previous = Previous{Hash: hashOf(nil), Size: math.MaxInt64, Blocks: math.MaxInt, Version: math.MaxInt, Outputs: hashOf(nil),
-		Of: hashOf(nil)[:16]}
 	r.StateKey = blocks.Key(strings.Repeat("a", 32))
 	one := runs.Run{Delivery: 1, Start: latest, Took: math.MaxInt64, Worker: worst}
 	for r.Status = range map[Status]bool{Cancelled: true, Running: true} {

@@ -381,28 +381,6 @@ func TestNoLayoutInAMixedFleet(t *testing.T) {
 	})
 }
 
-// A claim that keeps the state before the last writes no layout, and drops a state with one.
-func TestNoLayoutWithTwoStates(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		c, state := b.patched(t)
-		must(t, c.Release(t.Context(), Snapshot{}))
-		c = kept(t, b.acquire(t, ours, "worker-2"))
-		restored(t, c, state)
-		for n := range 3 {
-			before := slices.Clone(state)
-			state[5*b.store.unit]++
-			must(t, c.Save(t.Context(), streamed(state)))
-			r := b.read(t)
-			if r.Layout.Size > 0 || r.HasPrevious() != (n > 0) || !bytes.Equal(b.stateIn(t, r), state) {
-				t.Fatalf("save %d: layout of %d bytes, previous %t, want none, and one from the second save", n, r.Layout.Size, r.HasPrevious())
-			}
-			if n > 0 && b.body(t) != string(state)+string(before) {
-				t.Fatalf("save %d: the body is not the two states", n)
-			}
-		}
-	})
-}
-
 // An older worker that records another state leaves the keys of the layout, which mean nothing
 // then.
 func TestLayoutBesideAnOlderState(t *testing.T) {

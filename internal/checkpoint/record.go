@@ -132,7 +132,7 @@ type Record struct {
 	// without. StateSize is the state's length in bytes, StateBlocks the number of its blocks
 	// (0 if it is in one piece), StateVersion the handler's own number for its format.
 	StateHash    string
-	StateKey     blocks.Key // also of Previous
+	StateKey     blocks.Key
 	StateSize    int64
 	StateBlocks  int
 	StateVersion int
@@ -143,12 +143,6 @@ type Record struct {
 	// StateNeeds are the requirements of the state on a worker, as its handler reported them:
 	// empty for any worker, and where the record had no room.
 	StateNeeds string
-
-	// Previous is the state before that one, where it is kept: see [Record.HasPrevious].
-	// StepsBack counts how often a delivery resumed from it because the recorded one was
-	// unusable.
-	Previous  Previous
-	StepsBack int
 
 	// Fraction (0 to 1) and Text are the handler's progress report for people.
 	Fraction float64
@@ -226,7 +220,6 @@ func (r Record) HasWork() bool { return r.HasState() || r.Outputs.Hash != "" && 
 // layout. Nothing changes the outcome of a job that is done or
 // cancelled, so all may read those.
 func (r Record) WireVersion() int {
-	known := r.HasPrevious() && r.Previous.Outputs != "" && r.Previous.Outputs != NoOutputs
 	switch {
 	case r.Status == Done || r.Status == Cancelled:
 		return 1
@@ -234,7 +227,7 @@ func (r Record) WireVersion() int {
 		return layoutVersion
 	case r.HasState() && r.StateKey != "":
 		return keyVersion
-	case r.Outputs.Hash != "" || known:
+	case r.Outputs.Hash != "":
 		return 2
 	}
 	return 1
@@ -274,7 +267,7 @@ func (r *Record) endLost(after time.Duration) {
 
 // clearState records that the job has neither a state nor outputs.
 func (r *Record) clearState() {
-	r.StateHash, r.StateKey, r.StateSize, r.StateBlocks, r.StateVersion, r.Previous = "", "", 0, 0, 0, Previous{}
+	r.StateHash, r.StateKey, r.StateSize, r.StateBlocks, r.StateVersion = "", "", 0, 0, 0
 	r.Layout, r.StateNeeds = blocks.Place{}, ""
 	r.Outputs = Outputs{}
 }

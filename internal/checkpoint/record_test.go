@@ -21,31 +21,25 @@ import (
 func TestFactsOfRecords(t *testing.T) {
 	const hash, key = "h", "k"
 	layout := blocks.Place{At: 1, Size: 1}
-	before := func(outputs string) Record {
-		return Record{Status: Running, StateHash: hash, Previous: Previous{Hash: "p", Of: signature(hash), Outputs: outputs}}
-	}
 	for name, row := range map[string]struct {
 		r       Record
 		version int
 		facts   string
 	}{
-		"new":                          {Record{Status: Open}, 1, ""},
-		"claimed":                      {Record{Status: Running}, 1, ""},
-		"with progress":                {Record{Status: Running, Fraction: 0.5}, 1, " progress"},
-		"with run time":                {Record{Status: Open, RunTime: 1}, 1, " progress"},
-		"with a state":                 {Record{Status: Running, StateHash: hash}, 1, " state work progress"},
-		"with a state in blocks":       {Record{Status: Running, StateHash: hash, StateKey: key}, 3, " state work progress"},
-		"with a layout":                {Record{Status: Running, StateHash: hash, StateKey: key, Layout: layout}, 4, " state work progress"},
-		"a layout without its state":   {Record{Status: Running, Layout: layout}, 1, ""},
-		"done with a layout":           {Record{Status: Done, StateHash: hash, Layout: layout}, 1, " final"},
-		"a key without its state":      {Record{Status: Running, StateKey: key}, 1, ""},
-		"with outputs":                 {Record{Status: Open, Outputs: Outputs{Hash: hash}}, 2, " work"},
-		"outputs of the one before":    {before("o"), 2, " state work progress"},
-		"no outputs of the one before": {before(NoOutputs), 1, " state work progress"},
-		"outputs of no one before":     {Record{Status: Running, Previous: Previous{Outputs: "o"}}, 1, ""},
-		"done":                         {Record{Status: Done, StateHash: hash, StateKey: key, Outputs: Outputs{Hash: hash}}, 1, " final"},
-		"poison":                       {Record{Status: Poison, StateHash: hash}, 1, " state work final"},
-		"cancelled":                    {Record{Status: Cancelled, Outputs: Outputs{Hash: hash}, Fraction: 1}, 1, " work final"},
+		"new":                        {Record{Status: Open}, 1, ""},
+		"claimed":                    {Record{Status: Running}, 1, ""},
+		"with progress":              {Record{Status: Running, Fraction: 0.5}, 1, " progress"},
+		"with run time":              {Record{Status: Open, RunTime: 1}, 1, " progress"},
+		"with a state":               {Record{Status: Running, StateHash: hash}, 1, " state work progress"},
+		"with a state in blocks":     {Record{Status: Running, StateHash: hash, StateKey: key}, 3, " state work progress"},
+		"with a layout":              {Record{Status: Running, StateHash: hash, StateKey: key, Layout: layout}, 4, " state work progress"},
+		"a layout without its state": {Record{Status: Running, Layout: layout}, 1, ""},
+		"done with a layout":         {Record{Status: Done, StateHash: hash, Layout: layout}, 1, " final"},
+		"a key without its state":    {Record{Status: Running, StateKey: key}, 1, ""},
+		"with outputs":               {Record{Status: Open, Outputs: Outputs{Hash: hash}}, 2, " work"},
+		"done":                       {Record{Status: Done, StateHash: hash, StateKey: key, Outputs: Outputs{Hash: hash}}, 1, " final"},
+		"poison":                     {Record{Status: Poison, StateHash: hash}, 1, " state work final"},
+		"cancelled":                  {Record{Status: Cancelled, Outputs: Outputs{Hash: hash}, Fraction: 1}, 1, " work final"},
 	} {
 		r, facts := row.r, ""
 		for _, fact := range []struct {

@@ -25,16 +25,6 @@ type restorer struct {
 
 // restore is [Claim.Restore].
 func (rs *restorer) restore(ctx context.Context) (*Snapshot, error) {
-	s, err := rs.restoreOrOpen(ctx)
-	if s != nil && s.Stream != nil && rs.owned.known().isJoined() {
-		return rs.inMemory(ctx, s)
-	}
-	return s, err
-}
-
-// restoreOrOpen is restore, but for a body that holds two states in one piece: it opens
-// the recorded one.
-func (rs *restorer) restoreOrOpen(ctx context.Context) (*Snapshot, error) {
 	unlock, err := rs.owned.lockSettled(ctx)
 	if err != nil {
 		return nil, err
@@ -65,7 +55,6 @@ func (rs *restorer) restoreOrOpen(ctx context.Context) (*Snapshot, error) {
 	if hashOf(state) != r.StateHash {
 		return nil, fmt.Errorf("%w: it has %d bytes, not the %d that were saved, or another hash", ErrDamaged, len(state), r.StateSize)
 	}
-	rs.sender.hold(state)
 	return &Snapshot{State: state, Version: r.StateVersion, Needs: r.StateNeeds, Fraction: r.Fraction, Text: r.Text}, nil
 }
 

@@ -31,15 +31,10 @@ type sender struct {
 	mixed func(ctx context.Context, version int) bool // see [Claim.SetMixed]
 
 	layouts *bool // whether records with a layout may be written; nil before the first question
-
-	keeps     atomic.Bool // see [Claim.KeepPrevious]
-	held      []byte      // a state of one piece that the next save keeps as the one before it
-	stepped   bool        // the recorded state is unusable, see [Claim.StepBack]
-	stepsBack int         // of the job
 }
 
-// prepare makes a state ready to be recorded, without the state that it replaces, which has
-// the hash recorded. It uploads the blocks of a large state that the record lacks. For that it
+// prepare makes a state ready to be recorded in place of the state with the hash recorded. It
+// uploads the blocks of a large state that the record lacks. For that it
 // first creates the record if there is none. If last, the save ends the claim.
 func (s *sender) prepare(ctx context.Context, state Snapshot, recorded string, last bool,
 	create func(context.Context) error) (p prepared, err error) {
@@ -87,13 +82,13 @@ func (s *sender) upload(ctx context.Context, state io.Reader, known blocks.Base,
 	return s.store.upload(ctx, s.id, to, state, &s.blocks, known, from)
 }
 
-// mayPatch reports whether the body may have a layout. A state behind which the one before it is
-// kept has none. While a worker lives that would leave such a record alone, the claim writes none.
+// mayPatch reports whether the body may have a layout. While a worker lives that would leave such a
+// record alone, the claim writes none.
 func (s *sender) mayPatch(ctx context.Context) bool {
 	if s.layouts == nil {
 		s.layouts = new(s.mixed == nil || !s.mixed(ctx, layoutVersion))
 	}
-	return *s.layouts && !s.keeps.Load()
+	return *s.layouts
 }
 
 // chooseKey makes the key of the job before its first state in blocks. While a worker lives
@@ -132,9 +127,8 @@ func (s *sender) asBlockList(ctx context.Context, body content, exists bool) (co
 	return content{blocks: m.Blocks}, err
 }
 
-// recorded updates the known facts of the body after a write that took effect. The body
-// begins with a state of that size.
-func (s *sender) recorded(size int64, body content) {
+// recorded updates the known facts of the body after a write that took effect.
+func (s *sender) recorded(body content) {
 	switch {
 	case body.keeps():
 		if body.base != nil { // the same state, compared again
@@ -146,11 +140,8 @@ func (s *sender) recorded(size int64, body content) {
 	default:
 		s.blocks = blocks.None()
 	}
-	s.held, s.stepped, s.base = nil, false, body.base
+	s.base = body.base
 	s.restored.Store(nil)
-	if int64(len(body.data)) >= size {
-		s.hold(body.data[:size])
-	}
 }
 
 // forget forgets the blocks of the record, which are then listed before they are needed.
@@ -158,18 +149,15 @@ func (s *sender) forget() { s.blocks = blocks.Set{} }
 
 // removed updates the known facts of the body after the record was removed.
 func (s *sender) removed() {
-	s.blocks, s.base, s.stepped = blocks.None(), nil, false
+	s.blocks, s.base = blocks.None(), nil
 	s.restored.Store(nil)
 }
 
 // hashUnit is the unit in which a state of one piece is hashed too, since the record may
 // have its hash in that form; 0 if it has not.
 func (s *sender) hashUnit() int {
-	if s.keeps.Load() || s.beganInUnits {
+	if s.beganInUnits {
 		return s.store.unit
 	}
 	return 0
 }
-
-// bindsOutputs is [Claim.BindsOutputs] for a record.
-func (s *sender) bindsOutputs(r *Record) bool { return s.keeps.Load() && r.HasState() }

@@ -77,14 +77,13 @@ func (s Snapshot) Held() (held Snapshot, release func()) {
 
 // prepared is a state that needs only one conditional write to be recorded.
 type prepared struct {
-	hash     string // empty for no state
-	inUnits  string // the hash that it has, or would have, in blocks; empty if it is not needed
-	key      blocks.Key
-	size     int64
-	blocks   int // as the record has them
-	layout   blocks.Place
-	content  content
-	previous Previous // the state that the content has behind it
+	hash    string // empty for no state
+	inUnits string // the hash that it would have in blocks, where the claim began with such a state
+	key     blocks.Key
+	size    int64
+	blocks  int // as the record has them
+	layout  blocks.Place
+	content content
 }
 
 // is reports whether a state that has this hash in a record is the same.

@@ -169,7 +169,7 @@ func (c *Claim) updateOnce(ctx context.Context, s Snapshot, last bool, apply fun
 		body.base = state.content.base
 		if state.hash != "" && !state.is(r.StateHash) {
 			body = state.content
-			r.StateHash, r.StateKey, r.Previous = state.hash, state.key, state.previous
+			r.StateHash, r.StateKey = state.hash, state.key
 			r.StateSize, r.StateBlocks, r.Layout = state.size, state.blocks, state.layout
 			r.Ledger.Useful = c.accounting.useful(s.At)
 		}
@@ -189,8 +189,7 @@ func (c *Claim) updateOnce(ctx context.Context, s Snapshot, last bool, apply fun
 	})
 }
 
-// prepare makes a snapshot's state ready to be recorded, with the state that it replaces if
-// that is kept.
+// prepare makes a snapshot's state ready to be recorded.
 func (c *Claim) prepare(ctx context.Context, s Snapshot, last bool) (prepared, error) {
 	if !s.HasState() {
 		return prepared{}, nil
@@ -198,11 +197,7 @@ func (c *Claim) prepare(ctx context.Context, s Snapshot, last bool) (prepared, e
 	if c.restorer.readers.isReading() {
 		return prepared{}, ErrReading
 	}
-	p, err := c.sender.prepare(ctx, s, c.owned.record.StateHash, last, c.owned.create)
-	if err != nil {
-		return prepared{}, err
-	}
-	return c.sender.withPrevious(ctx, c.owned.record, p)
+	return c.sender.prepare(ctx, s, c.owned.record.StateHash, last, c.owned.create)
 }
 
 // FailuresAfter returns the failures in a row if the job failed now with this
@@ -230,19 +225,17 @@ func (c *Claim) After(s Snapshot, repeat bool) Attempts {
 	return Attempts{Failures: c.FailuresAfter(s, repeat), FailuresTotal: r.FailuresTotal + 1, Breaks: breaks}
 }
 
-// baseline are the states that are no progress: the state with which the claim began, and
-// the state to which it stepped back.
+// baseline is the state with which the claim began: saving it again is no progress.
 type baseline struct {
-	mu        sync.Mutex
-	begun     string // hash of the state with which the claim began
-	steppedTo string // hash of the state that the claim stepped back to
+	mu    sync.Mutex
+	begun string // its hash
 }
 
-// has reports whether a state is one of them.
+// has reports whether a state is the same.
 func (b *baseline) has(p prepared) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return p.is(b.begun) || p.is(b.steppedTo)
+	return p.is(b.begun)
 }
 
 // reset forgets the state with which the claim began.
@@ -250,12 +243,6 @@ func (b *baseline) reset() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.begun = ""
-}
-
-func (b *baseline) stepTo(hash string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.steppedTo = hash
 }
 
 func hashOf(data []byte) string {

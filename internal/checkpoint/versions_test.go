@@ -182,16 +182,15 @@ func (b *rig) seedOlder(t *testing.T, name string, body []byte) {
 // version reads: version 1, with the SHA-256 of the state.
 func TestOlderVersionsRecords(t *testing.T) {
 	for name, row := range map[string]struct {
-		state, previous, changed []byte
-		sent                     int64
+		state, changed []byte
+		sent           int64
 	}{
-		"piece":    {[]byte("abc"), nil, []byte("abd"), 0},
-		"blocks":   {large("abc"), nil, large("abd"), 1},
-		"previous": {large("abc"), large("ab"), large("abd"), 1},
+		"piece":  {[]byte("abc"), []byte("abd"), 0},
+		"blocks": {large("abc"), large("abd"), 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *rig) {
-				b.seedOlder(t, name, slices.Concat(row.state, row.previous))
+				b.seedOlder(t, name, row.state)
 				reads := func(state []byte) {
 					t.Helper()
 					r := b.read(t)
@@ -206,9 +205,6 @@ func TestOlderVersionsRecords(t *testing.T) {
 				reads(row.state)
 				b.ResetCounts()
 				c := b.acquire(t, ours, "worker-2")
-				if row.previous != nil {
-					kept(t, c)
-				}
 				s, err := c.Restore(t.Context())
 				if got := contentOf(t, s, err); got != string(row.state) {
 					t.Fatal("the restored state is another one")
@@ -219,12 +215,6 @@ func TestOlderVersionsRecords(t *testing.T) {
 					t.Errorf("the same state: progressed %t, %d blocks sent, want none", r.Progressed, b.Counts()[storage.OpPutBlock])
 				}
 				c = b.acquire(t, ours, "worker-3")
-				if row.previous != nil {
-					s, err := kept(t, c).StepBack(t.Context())
-					if got := contentOf(t, s, err); got != string(row.previous) {
-						t.Fatal("the state before the last is another one")
-					}
-				}
 				must(t, c.Release(t.Context(), asReported(string(row.changed))))
 				reads(row.changed)
 				if r, sent := b.read(t), b.Counts()[storage.OpPutBlock]; !r.Progressed || sent != row.sent {

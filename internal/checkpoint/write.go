@@ -212,10 +212,7 @@ func (o *ownership) attempt(ctx context.Context, ch change) error {
 	next.Version, next.Token, next.Write, next.Owner = Version, o.token, o.number, o.owner
 	facts := o.accounting.factsOf(&next)
 	next.RunTime, next.Log, next.Inputs, next.FollowUps = o.accounting.runTime(facts), facts.Log, facts.Inputs, facts.FollowUps
-	if !o.sender.bindsOutputs(&next) {
-		next.Outputs = facts.Outputs
-	}
-	next.StepsBack = o.sender.stepsAfter(next.StepsBack)
+	next.Outputs = facts.Outputs
 	if o.opening != nil {
 		o.opening(&next)
 	}
@@ -242,7 +239,7 @@ func (o *ownership) attempt(ctx context.Context, ch change) error {
 func (o *ownership) adopt(written Record, etag azcore.ETag, body content) {
 	written.ETag = etag
 	o.set(written)
-	o.sender.recorded(written.StateSize, body)
+	o.sender.recorded(body)
 	o.doubt, o.opening = nil, nil
 }
 

@@ -77,8 +77,7 @@ func (a *admission) unlessLost(ctx context.Context, out *outcome) *outcome {
 
 // setRules sets the rules of the job's kind.
 func (a *admission) setRules(handler job.Handler) {
-	a.rules.limits, a.rules.idempotent, a.rules.keepsPrevious = a.limitsFor(handler), job.IsIdempotent(handler),
-		job.KeepsPreviousState(handler)
+	a.rules.limits = a.limitsFor(handler)
 	a.rules.outputs, _ = job.OutputLimitsOf(handler)
 }
 

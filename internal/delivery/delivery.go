@@ -32,10 +32,8 @@ type Delivery struct {
 
 // kindRules are the rules of a job's kind, together with the limits of its message.
 type kindRules struct {
-	limits        job.Limits
-	outputs       job.OutputLimits
-	idempotent    bool // the kind may leave no record
-	keepsPrevious bool // the kind keeps the state before the last one
+	limits  job.Limits
+	outputs job.OutputLimits
 }
 
 // Open makes the delivery of a message that was claimed. The claim loop calls it, so

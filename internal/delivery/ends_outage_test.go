@@ -30,7 +30,6 @@ var ends = map[string]struct {
 	"the last failure":  {func(b *bench) { b.Put("a", "k", "") }, errors.New("no"), oneAttempt},
 	"a permanent error": {func(b *bench) { b.PutLarge("a", "k", make([]byte, 100<<10)) }, job.Permanent(errors.New("never")), nil},
 	"a lost state":      {func(b *bench) { b.Put("a", "k", "") }, job.Permanent(errors.New("never")), withLostState},
-	"no record":         {func(b *bench) { b.Put("a", "k", "") }, nil, withoutRecord},
 	"an output":         {func(b *bench) { b.Put("a", "k", "") }, nil, withOutput},
 	"no handler":        {func(b *bench) { b.Put("a", "other", "") }, nil, nil},
 	"a paused kind": {func(b *bench) {
@@ -62,10 +61,6 @@ var ends = map[string]struct {
 func putExpiring(b *bench) { b.PutText(`{"v":1,"id":"a","kind":"k","payload":1}`, time.Hour) }
 
 func oneAttempt(run job.Handler) job.Handler { return job.WithLimits(run, job.Limits{MaxFailures: 1}) }
-
-func withoutRecord(job.Handler) job.Handler {
-	return job.Idempotent(job.HandlerFunc(func(context.Context, *job.Job) ([]byte, error) { return nil, nil }))
-}
 
 func withLostState(run job.Handler) job.Handler {
 	return job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {

@@ -37,7 +37,7 @@ func TestLinesOfEnds(t *testing.T) {
 		without []string
 	}{
 		"committed": {0, nil, "job committed", map[string]any{"generation": 1.0, "interruptions": 0.0, "result_bytes": 6.0},
-			[]string{"output_files", "output_bytes", "record"}},
+			[]string{"output_files", "output_bytes"}},
 		"with an output": {1, nil, "job committed", map[string]any{"output_files": 1.0, "output_bytes": 5.0, "result_bytes": 6.0}, nil},
 		"with two":       {2, nil, "job committed", map[string]any{"output_files": 2.0, "output_bytes": 10.0}, nil},
 		"released": {0, job.Interrupted(errors.New("wait")), "job released", map[string]any{"reason": "wait", "fraction": 0.25,

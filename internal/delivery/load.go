@@ -31,12 +31,6 @@ type loader struct {
 	span    *tracing.Span // of the handler
 }
 
-// startState is the state from which an attempt starts.
-type startState struct {
-	progress    *job.Progress // nil on a fresh start
-	steppedBack bool          // it is the state before the last one
-}
-
 // load makes the job as its handler sees it: its payload and its recorded state. The
 // memory of a payload from a blob is reserved until the handler drops it or returns.
 func (l *loader) load(ctx context.Context) (*attempt, *outcome) {
@@ -63,13 +57,12 @@ func (l *loader) loadInto(ctx context.Context, free func()) (*attempt, *outcome)
 		return nil, out
 	}
 	record := l.rec.claim.Record()
-	start = l.lastAttempt(ctx, record, start)
-	l.rec.saved, l.rec.restored = start.progress, start.progress
+	l.rec.saved, l.rec.restored = start, start
 	l.span = l.msg.span.Step("handler")
 	l.rec.job = job.ControlOf(job.New(job.Spec{
 		ID: l.msg.envelope.ID, Kind: l.msg.envelope.Kind, Payload: payload, Trace: l.span.Parent(l.msg.envelope.Trace),
 		Attempt: record.Failures + 1, Deadline: l.msg.envelope.Deadline,
-	}, start.progress))
+	}, start))
 	if l.inputs != nil {
 		l.rec.job.SetInputs(l.inputs.Folder, l.inputs.Files)
 		l.rec.job.Cleanup(l.releaseInputs)
@@ -80,16 +73,11 @@ func (l *loader) loadInto(ctx context.Context, free func()) (*attempt, *outcome)
 	}
 	l.rec.job.OnPut(l.putFollowUp)
 	l.rec.job.OnSaveInterval(l.rec.saveInterval)
-	if start.steppedBack {
-		l.rec.job.SetSteppedBack(start.progress)
-	} else if l.rules.keepsPrevious {
-		l.rec.job.OnStepBack(func() (*job.Progress, error) { return l.stepBackWithOutputs(ctx) })
-	}
-	if out := l.openOutputs(ctx, start.steppedBack); out != nil {
+	if out := l.openOutputs(ctx); out != nil {
 		return nil, out
 	}
 	a := &attempt{msg: l.msg, rec: l.rec, rules: l.rules, cancels: l.cancels, span: l.span, log: l.openLog(record)}
-	l.reportStart(record, start.progress != nil)
+	l.reportStart(record, start != nil)
 	l.msg.log.InfoContext(ctx, "job started", "generation", record.Generation, "attempt", record.Failures+1, "resumed_at", record.Fraction,
 		"enqueued_at", cmp.Or(l.msg.envelope.EnqueuedAt, l.msg.lease.InsertedAt))
 	return a, nil
@@ -137,103 +125,34 @@ func (l *loader) fetchPayload(ctx context.Context) ([]byte, *outcome) {
 }
 
 // restoreState reads the recorded state, nil on a fresh start.
-func (l *loader) restoreState(ctx context.Context) (startState, *outcome) {
+func (l *loader) restoreState(ctx context.Context) (*job.Progress, *outcome) {
 	var snapshot *checkpoint.Snapshot
 	err := l.msg.retry(ctx, "restore the job's state", func() (err error) {
-		if l.rules.keepsPrevious {
-			if err := l.rec.claim.KeepPrevious(ctx); err != nil {
-				return err
-			}
-		}
 		snapshot, err = l.rec.claim.Restore(ctx)
 		return err
 	})
-	if errors.Is(err, checkpoint.ErrDamaged) {
-		previous, failed := l.stepBack(ctx, err.Error())
-		if previous != nil {
-			return startState{previous, true}, nil
-		}
-		if failed != nil {
-			err = failed // a stop or a conflict is no failure of the job
-		}
-	}
 	switch conflict := asConflict(err); {
 	case conflict != nil:
-		return startState{}, outcomeOf(conflict)
+		return nil, outcomeOf(conflict)
 	case errors.Is(err, checkpoint.ErrDamaged):
-		return startState{}, decide(&runEnd{err: err}, l.rec.after(checkpoint.Snapshot{}), l.rules.limits)
+		return nil, decide(&runEnd{err: err}, l.rec.after(checkpoint.Snapshot{}), l.rules.limits)
 	case err != nil:
-		return startState{}, stopped(ctx, err)
+		return nil, stopped(ctx, err)
 	case snapshot == nil:
-		return startState{}, nil
+		return nil, nil
 	}
-	return startState{progress: progressOf(snapshot)}, nil
+	return progressOf(snapshot), nil
 }
 
 func progressOf(s *checkpoint.Snapshot) *job.Progress {
 	return &job.Progress{State: s.State, Stream: s.Stream, Version: s.Version, Needs: s.Needs, Fraction: s.Fraction, Text: s.Text}
 }
 
-// lastAttempt returns the state from which the attempt continues: before a job is
-// dead-lettered because its attempts from the last state failed, it gets one from the state
-// before that, if its kind keeps it.
-func (l *loader) lastAttempt(ctx context.Context, r checkpoint.Record, restored startState) startState {
-	if restored.steppedBack || r.Failures == 0 || r.Failures+1 < l.rules.limits.WithDefaults().MaxFailures {
-		return restored
-	}
-	previous, err := l.stepBack(ctx, "this is its last attempt, and those from the last state failed without progress")
-	if err != nil {
-		l.msg.log.WarnContext(ctx, "state before the last not restored; the job resumes from the last one", "error", err)
-	}
-	if previous == nil {
-		return restored
-	}
-	return startState{previous, true}
-}
-
-// stepBack returns the state before the last one, or nil if there is none. From then on the
-// next save replaces the last one.
-func (l *loader) stepBack(ctx context.Context, why string) (*job.Progress, error) {
-	if !l.rules.keepsPrevious {
-		return nil, nil
-	}
-	snapshot, err := l.rec.claim.StepBack(ctx)
-	if err != nil || snapshot == nil {
-		return nil, err
-	}
-	l.msg.runner.Observer.SteppedBack()
-	l.msg.log.WarnContext(ctx, "job resumes from the state before the last", "reason", why, "bytes", l.rec.claim.Record().Previous.Size)
-	return progressOf(snapshot), nil
-}
-
-// stepBackWithOutputs is stepBack for a handler that runs already: its outputs also become
-// the outputs of the state before the last.
-func (l *loader) stepBackWithOutputs(ctx context.Context) (*job.Progress, error) {
-	r := l.rec.claim.Record()
-	hash := outputsBefore(r)
-	restores := l.rec.outputs != nil && r.HasPrevious() && r.Previous.Outputs != ""
-	var files []outputs.File
-	if restores {
-		var err error
-		if files, err = l.rec.listOutputs(ctx, hash); err != nil {
-			return nil, err
-		}
-	}
-	previous, err := l.stepBack(ctx, "its handler cannot use the last one")
-	if previous != nil && restores {
-		l.rec.outputs.Reset(hash, files)
-	}
-	return previous, err
-}
-
 // openOutputs makes the set of the job's outputs, with the outputs of the state from
 // which it continues. For a job without outputs it makes no call.
-func (l *loader) openOutputs(ctx context.Context, steppedBack bool) *outcome {
+func (l *loader) openOutputs(ctx context.Context) *outcome {
 	record := l.rec.claim.Record()
 	hash := record.Outputs.Hash
-	if steppedBack {
-		hash = outputsBefore(record)
-	}
 	if l.msg.runner.Stores.Outputs == nil && hash == "" {
 		return nil
 	}
@@ -253,19 +172,6 @@ func (l *loader) openOutputs(ctx context.Context, steppedBack bool) *outcome {
 		outputs.Limits(l.rules.outputs), hash, files)
 	l.rec.job.OnOutputs(&outbox.Outbox{Set: l.rec.outputs, Caller: outputCaller{l.msg}})
 	return nil
-}
-
-// outputsBefore returns the hash of the list of outputs for the state before the last one,
-// empty for none. Where an older version recorded that state the list is not known: then the
-// outputs stay as they are, since none that the state relies on may be missing.
-func outputsBefore(r checkpoint.Record) string {
-	switch r.Previous.Outputs {
-	case "":
-		return r.Outputs.Hash
-	case checkpoint.NoOutputs:
-		return ""
-	}
-	return r.Previous.Outputs
 }
 
 // listOutputs reads a list of the job's outputs.

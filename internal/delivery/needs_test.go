@@ -246,54 +246,6 @@ func TestRefusalsAndTheBreaker(t *testing.T) {
 	})
 }
 
-// TestStepBackWithNeeds: the needs of the last state decide which machine gets a job, also if the job then steps back. The next
-// state has its own needs, and until it is saved the record keeps those of the last one.
-func TestStepBackWithNeeds(t *testing.T) {
-	for name, saves := range map[string]bool{"a new state": true, "none": false} {
-		t.Run(name, func(t *testing.T) {
-			var begun []string
-			run := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
-				state, _, _ := j.Saved()
-				begun = append(begun, string(state))
-				if saves {
-					j.Report(job.Progress{State: []byte("third"), Needs: "medium"})
-				} else {
-					j.Report(job.Progress{Fraction: 0.5})
-				}
-				return nil, job.Interrupted(errors.New("not yet"))
-			})
-			kinds := job.Kinds{"k": job.KeepPreviousState(needful{run, picky{"small"}})}
-			onBench(t, kinds, func(t *testing.T, b *bench) {
-				e := queue.Envelope{ID: "a", Kind: "k", Resume: true}
-				c := b.Records.Fresh(former(e), "vm_9-boot-1")
-				for _, s := range []checkpoint.Snapshot{{State: []byte("first"), Needs: "large"}, {State: []byte("second"), Needs: "large"}} {
-					if err := errors.Join(c.KeepPrevious(t.Context()), c.Save(t.Context(), s)); err != nil {
-						t.Fatal(err)
-					}
-				}
-				if err := c.Release(t.Context(), checkpoint.Snapshot{}); err != nil {
-					t.Fatal(err)
-				}
-				b.put(e)
-				b.damage("a")
-				if got := b.runOne(); got != delivery.Unfit || len(begun) != 0 {
-					t.Fatalf("result = %d after %d runs, want a refusal on another machine", got, len(begun))
-				}
-				kinds["k"] = job.KeepPreviousState(needful{run, picky{"large"}})
-				b.WaitFor("the message", time.Hour, func() bool { return b.visible() == 1 })
-				b.runOne()
-				want := "large"
-				if saves {
-					want = "medium"
-				}
-				if r := b.Record("a"); len(begun) != 1 || begun[0] != "first" || r.StateNeeds != want || r.Status != checkpoint.Open {
-					t.Errorf("began with %q, record %s with needs %q; want the state before the last, open, %q", begun, r.Status, r.StateNeeds, want)
-				}
-			})
-		})
-	}
-}
-
 // needful is a handler whose states need a machine.
 type needful struct {
 	job.Handler

@@ -58,10 +58,6 @@ type Observer interface {
 	// LeftOut reports a job that was released without its last state.
 	LeftOut()
 
-	// SteppedBack reports a job that resumes from the state before the last one, because
-	// the last one cannot be used.
-	SteppedBack()
-
 	// Moved reports a job that was put on the on-demand queue, with a word of [Moves].
 	Moved(reason string)
 

@@ -21,7 +21,7 @@ var errNotSent = errors.New("not all outputs of the job could be sent")
 // outputsChanged reports whether the job has sent or removed outputs that its record does
 // not have yet, and would get without a new state.
 func (r *recorder) outputsChanged() bool {
-	return r.outputs != nil && !r.claim.BindsOutputs() && (r.outputs.Unrecorded() ||
+	return r.outputs != nil && (r.outputs.Unrecorded() ||
 		r.claim.HasNewOutputs(checkpoint.Outputs(r.outputs.Ref())))
 }
 

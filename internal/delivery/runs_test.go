@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"maps"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -330,110 +329,6 @@ func TestSaveAfterALongRead(t *testing.T) {
 		if r := b.Record("a"); r.Status != checkpoint.Done || r.Outputs.Files != 2 || putOff == 0 || took > 15*time.Second {
 			t.Errorf("record = %s with %d outputs, saved %s after the end of the reader, put off %d times; want it done with 2, within seconds",
 				r.Status, r.Outputs.Files, took, putOff)
-		}
-	})
-}
-
-// TestStepBackAsked: a handler that steps back gets the state and the outputs before the last ones,
-// or the error if they cannot be read, and then nothing has changed.
-func TestStepBackAsked(t *testing.T) {
-	for name, refused := range map[string]func(b *bench) func(storage.Call) bool{
-		"":                  nil,
-		"state is refused":  func(b *bench) func(storage.Call) bool { return on(b.Names.Records, storage.OpGetBlob) },
-		"list is not found": func(b *bench) func(storage.Call) bool { return on(b.Names.Outputs, storage.OpGetBlob) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			var b *bench
-			var failed error
-			var kept int // outputs after a step back that failed
-			step := func(ctx context.Context, j *job.Job, path string, state byte) error {
-				if err := j.SendOutput(ctx, path, strings.NewReader(path)); err != nil {
-					return err
-				}
-				j.Report(job.Progress{State: []byte{state}})
-				return sleeps(ctx, 2*time.Minute) // saved
-			}
-			run := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
-				if _, _, ok := j.Saved(); !ok {
-					return nil, errors.Join(step(ctx, j, "one", 1), step(ctx, j, "two", 2), errors.New("out of luck"))
-				}
-				if refused != nil {
-					end := b.fail(404, "BlobNotFound", refused(b))
-					if name == "state is refused" {
-						end = b.fail(400, "InvalidHeaderValue", refused(b))
-					}
-					defer end()
-				}
-				ok, err := j.StepBack()
-				kept = len(j.Outputs())
-				if failed = err; err != nil || !ok {
-					return nil, job.Permanent(errors.Join(errors.New("no step back"), err))
-				}
-				if state, _, _ := j.Saved(); !bytes.Equal(state, []byte{1}) || len(j.Outputs()) != 1 {
-					return nil, job.Permanent(errors.New("not the state before"))
-				}
-				return []byte("done"), step(ctx, j, "three", 3)
-			})
-			onBench(t, job.Kinds{"k": job.KeepPreviousState(run)}, func(t *testing.T, bed *bench) {
-				b = bed
-				b.Put("a", "k", "")
-				b.runOne()
-				time.Sleep(time.Minute)
-				b.runOne()
-				r, files := b.Record("a"), b.FilesOf("a")
-				if refused != nil {
-					if failed == nil || r.Status != checkpoint.Poison || b.counter.WithPrefix("stepped back") != 0 || len(files) != 2 || kept != 2 {
-						t.Errorf("step back = %v, record %s, outputs %v, %d for the handler; want an error, and the outputs unchanged", failed,
-							r.Status, files, kept)
-					}
-					return
-				}
-				if want := map[string]string{"one": "one", "three": "three"}; r.Status != checkpoint.Done || !maps.Equal(files, want) ||
-					b.counter.WithPrefix("stepped back") != 1 {
-					t.Errorf("record = %s %q with outputs %v, want done with %v", r.Status, r.Reason, files, want)
-				}
-			})
-		})
-	}
-}
-
-// TestLastAttemptStepsBack: the last attempt of a job begins with the state before the last one, and its outputs.
-func TestLastAttemptStepsBack(t *testing.T) {
-	var found []string
-	run := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
-		state, _, _ := j.Saved()
-		var paths []string
-		for _, o := range j.Outputs() {
-			paths = append(paths, o.Path)
-		}
-		found = append(found, string(state)+":"+strings.Join(paths, " "))
-		if j.SteppedBack() {
-			return []byte("done"), nil
-		}
-		if len(state) > 0 {
-			return nil, errors.New("out of luck")
-		}
-		for _, n := range []string{"1", "2"} {
-			if err := j.SendOutput(ctx, n, strings.NewReader(n)); err != nil {
-				return nil, err
-			}
-			j.Report(job.Progress{State: []byte(n)})
-			if err := sleeps(ctx, 2*time.Minute); err != nil {
-				return nil, err
-			}
-		}
-		return nil, errors.New("out of luck")
-	})
-	kinds := job.Kinds{"k": job.KeepPreviousState(job.WithLimits(run, job.Limits{MaxFailures: 3}))}
-	onBench(t, kinds, func(t *testing.T, b *bench) {
-		b.Put("a", "k", "")
-		b.untilEnd(time.Hour, time.Second)
-		// The first failure comes after progress, so that three more in a row are the limit.
-		if got := strings.Join(found, "|"); got != ":|2:1 2|2:1 2|1:1" && got != ":|2:1 2|1:1" {
-			t.Errorf("runs began with %q, want the last one with the state before the last and its output", got)
-		}
-		if r, files := b.Record("a"), b.FilesOf("a"); r.Status != checkpoint.Done || !maps.Equal(files, map[string]string{"1": "1"}) {
-			t.Errorf("record = %s %q with outputs %v, want done with the first", r.Status, r.Reason, files)
 		}
 	})
 }

@@ -129,7 +129,7 @@ func (r *recorder) writeWithState(ctx context.Context, withOutputs bool,
 	if fault == nil {
 		statesCtx, cancel := drain.Outlive(r.msg.tries.In(ctx), drain.UntilStates)
 		defer cancel()
-		if withOutputs && !r.claim.BindsOutputs() || s.HasState() {
+		if withOutputs || s.HasState() {
 			err = r.prepareOutputs(statesCtx)
 		}
 		if err == nil {

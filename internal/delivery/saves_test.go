@@ -77,36 +77,25 @@ func TestUnsavedStates(t *testing.T) {
 	}
 }
 
-// TestBreakWithoutAState: a break whose outputs cannot be sent has no state to leave out. A job that keeps two states sends no outputs with
-// a break without a new state, since they belong to the next one.
+// TestBreakWithoutAState: a break whose outputs cannot be sent has no state to leave out.
 func TestBreakWithoutAState(t *testing.T) {
-	for name, row := range map[string]struct {
-		keeps bool
-		asked int // the handler, for its outputs
-	}{"one state": {false, 1}, "two states": {true, 0}} {
-		t.Run(name, func(t *testing.T) {
-			asked := 0
-			var run job.Handler = job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
-				j.BeforeSave(func(context.Context) error {
-					asked++
-					return errors.New("no such file")
-				})
-				return nil, job.Interrupted(errors.New("wait"))
-			})
-			if row.keeps {
-				run = job.KeepPreviousState(run)
-			}
-			onBench(t, job.Kinds{"k": run}, func(t *testing.T, b *bench) {
-				b.putOpen("a", "k", checkpoint.Snapshot{State: []byte("before")})
-				b.runOne()
-				r, leftOut := b.Record("a"), b.counter.WithPrefix("left out")
-				if r.Status != checkpoint.Open || r.Breaks != 1 || r.StateSize != 6 || leftOut != 0 || asked != row.asked {
-					t.Errorf("record = %s after %d breaks, %d bytes of state, %d states left out, the handler asked %d times; want it open after one, "+
-						"6, none, %d", r.Status, r.Breaks, r.StateSize, leftOut, asked, row.asked)
-				}
-			})
+	asked := 0 // the handler, for its outputs
+	kinds := handle(func(_ context.Context, j *job.Job) ([]byte, error) {
+		j.BeforeSave(func(context.Context) error {
+			asked++
+			return errors.New("no such file")
 		})
-	}
+		return nil, job.Interrupted(errors.New("wait"))
+	})
+	onBench(t, kinds, func(t *testing.T, b *bench) {
+		b.putOpen("a", "k", checkpoint.Snapshot{State: []byte("before")})
+		b.runOne()
+		r, leftOut := b.Record("a"), b.counter.WithPrefix("left out")
+		if r.Status != checkpoint.Open || r.Breaks != 1 || r.StateSize != 6 || leftOut != 0 || asked != 1 {
+			t.Errorf("record = %s after %d breaks, %d bytes of state, %d states left out, the handler asked %d times; want it open after one, "+
+				"6, none, once", r.Status, r.Breaks, r.StateSize, leftOut, asked)
+		}
+	})
 }
 
 // TestSaveAll: each running job saves its new state at once when it is asked, and reports that it saved, or that it cannot.
@@ -369,24 +358,6 @@ func TestReleaseThatIsRefused(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestPreviousStateInAnOutage: a job whose state before the last one cannot be kept at first starts when it can.
-func TestPreviousStateInAnOutage(t *testing.T) {
-	onBench(t, job.Kinds{"k": job.KeepPreviousState(rig.Echo)}, func(t *testing.T, b *bench) {
-		b.putOpen("a", "k", checkpoint.Snapshot{State: []byte("s")})
-		lease := b.claim()
-		end := b.down(on(b.Names.Records, storage.OpGetBlob))
-		wait := b.begin(lease)
-		time.Sleep(5 * time.Second)
-		if got := b.counter.WithPrefix("started"); got != 0 {
-			t.Errorf("%d starts in the outage, want none", got)
-		}
-		end()
-		if wait(); b.Record("a").Status != checkpoint.Done || b.counter.Of("started resumed")["started resumed"] != 1 {
-			t.Errorf("record = %s, want it done from its state", b.Record("a").Status)
-		}
-	})
 }
 
 // TestSameStreamAgain: a streamed state with the content of the recorded one is not left out.

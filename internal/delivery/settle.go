@@ -122,9 +122,6 @@ func (s *settlement) apply(ctx context.Context, out *outcome) error {
 // commit ends the job with its result: the list of its outputs, record, payload, message,
 // in this order.
 func (s *settlement) commit(out *outcome) error {
-	if s.leavesNoRecord(out) {
-		return s.commitWithoutRecord()
-	}
 	if err := s.rec.recordOutputs(s.msg.cleanup); err != nil {
 		return err
 	}
@@ -140,25 +137,6 @@ func (s *settlement) commit(out *outcome) error {
 		log = log.With("output_files", r.Outputs.Files, "output_bytes", r.Outputs.Bytes)
 	}
 	log.Info("job committed", "generation", r.Generation, "interruptions", r.Interruptions, "result_bytes", len(out.result))
-	return nil
-}
-
-// leavesNoRecord reports whether the job may end without a record ([job.Idempotent]):
-// it has no result and no outputs, no one waits for it, and no write of a record was tried. A payload
-// in a blob is deleted before the message, so only a record can tell a stale owner that
-// another worker may still need it.
-func (s *settlement) leavesNoRecord(out *outcome) bool {
-	return s.rules.idempotent && len(out.result) == 0 && (s.rec.outputs == nil || s.rec.outputs.IsEmpty()) &&
-		!s.msg.envelope.Awaited && s.msg.envelope.Payload.Ref() == nil && !s.rec.claim.MayExist(s.msg.cleanup)
-}
-
-// commitWithoutRecord deletes the message of a job that leaves no record. If another
-// worker has the message by now, the job runs again there.
-func (s *settlement) commitWithoutRecord() error {
-	if err := s.deleteMessage(); err != nil {
-		return err
-	}
-	s.msg.log.Info("job committed", "generation", 1, "interruptions", 0, "result_bytes", 0, "record", false)
 	return nil
 }
 

@@ -61,10 +61,6 @@ type Producer struct {
 	// for other work fails. Jobs with a generated id cost nothing.
 	CheckIDs bool
 
-	// Awaited says that somebody waits for the jobs, so that jobs of an idempotent kind
-	// ([job.Idempotent]) leave a record too.
-	Awaited bool
-
 	// Unchecked, if set, is called once with the reason if records cannot be read. The
 	// jobs are put all the same: the worker reads the record at their first delivery.
 	Unchecked func(error)

@@ -177,7 +177,7 @@ func (r *producerRun) fail(bad *JobError) {
 // final, nothing was put.
 func (r *producerRun) put(ctx context.Context, j Job) (found checkpoint.Status, err error) {
 	e := j.envelope
-	e.EnqueuedAt, e.ChosenID, e.Awaited = time.Now().UTC(), j.OwnID, r.producer.Awaited || j.Group() != ""
+	e.EnqueuedAt, e.ChosenID = time.Now().UTC(), j.OwnID
 	if r.producer.DryRun && !r.producer.readsRecord(j) {
 		return "", checkSize(e)
 	}

@@ -126,24 +126,6 @@ func TestResumeCommandNeedsFiles(t *testing.T) {
 	}
 }
 
-// TestOwnFilesStepBack: exit code 76 leads to the checkpoint before the last.
-func TestOwnFilesStepBack(t *testing.T) {
-	b := setup(t)
-	k := ownFilesKind(`exit 9`, `if grep -q bad s.state; then exit 76; fi; `+tellsResult)
-	k.KeepPrevious = true
-	made := func(text string) *job.Progress {
-		return savedBy(t, b.run(ownFilesKind(`set -- `+text+`; `+savesState+`; exit 75`, ""), "", nil))
-	}
-	last, before := made("bad"), made("good")
-	j := job.New(job.Spec{ID: "job-1", Kind: "test", Attempt: 1}, last)
-	job.ControlOf(j).OnStepBack(func() (*job.Progress, error) { return before, nil })
-	w := b.beginJob(k, j)
-	w.wait(t)
-	if string(w.result) != "good\n" || w.err != nil {
-		t.Errorf("Run = %q, %v, want the result of the checkpoint before the last", w.result, w.err)
-	}
-}
-
 // TestOutputsFrom: the files that outputs.from names become outputs when the program is done.
 func TestOutputsFrom(t *testing.T) {
 	b := setup(t)

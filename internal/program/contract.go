@@ -25,7 +25,6 @@ const (
 	envAttempt    = "SPOTWORKER_ATTEMPT"
 	envPayload    = "SPOTWORKER_PAYLOAD"
 	envRestore    = "SPOTWORKER_RESTORE"
-	envRestored   = "SPOTWORKER_RESTORE_STATE"
 	envCheckpoint = "SPOTWORKER_CHECKPOINT"
 	envResult     = "SPOTWORKER_RESULT"
 	envProgress   = "SPOTWORKER_PROGRESS"
@@ -42,12 +41,9 @@ const (
 	envTrace = "TRACEPARENT"
 )
 
-// Values of [envRestored].
-const restoredNewest, restoredPrevious = "newest", "previous"
-
 // contract lists the names that a kinds file cannot set.
 var contract = []string{
-	envJobID, envKind, envAttempt, envPayload, envRestore, envRestored, envCheckpoint, envResult, envProgress, envStop,
+	envJobID, envKind, envAttempt, envPayload, envRestore, envCheckpoint, envResult, envProgress, envStop,
 	envInputs, envOutput, envOutputSent, envTokenEndpoint, envTokenSecret, envTrace,
 }
 
@@ -125,10 +121,7 @@ func environ(k *Kind, j *job.Job, f *folder, own func(string) (string, bool)) []
 		vars[envCheckpoint] = f.checkpoint
 	}
 	if f.restored {
-		vars[envRestore], vars[envRestored] = f.restoredAt(), restoredNewest
-		if j.SteppedBack() {
-			vars[envRestored] = restoredPrevious
-		}
+		vars[envRestore] = f.restoredAt()
 	}
 	if f.inputs != "" {
 		vars[envInputs] = f.inputs

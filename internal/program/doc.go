@@ -53,14 +53,6 @@
 // A stop waits at most 0.5 s for the stop file before SIGTERM, and SIGKILL waits for no
 // file at all.
 //
-// # Two checkpoints
-//
-// With keep_states 2 a job has the checkpoint before the last as well. Exit code 76 starts
-// the program again in the same run, in an empty folder, with that checkpoint. The last
-// attempt before the failures in a row dead-letter the job begins with it too, since all
-// attempts before it failed from the same checkpoint. After a step back the next save
-// replaces the bad checkpoint; a job that is evicted before that save finds both again.
-//
 // # Trust
 //
 // The author of the kinds file decides the programs of the worker. A message decides

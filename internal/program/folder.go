@@ -117,24 +117,12 @@ func (f *folder) fill(ctx context.Context, j *job.Job) error {
 	return f.restoreState(ctx, j)
 }
 
-// restoreState writes the checkpoint to continue from. If it is damaged, it writes the one
-// before it, where that is kept.
+// restoreState writes the checkpoint to continue from.
 func (f *folder) restoreState(ctx context.Context, j *job.Job) error {
-	if err := f.restoreAny(ctx, j); err != nil {
+	if err := f.restoreOnce(ctx, j); err != nil {
 		return err
 	}
 	return f.adopt()
-}
-
-func (f *folder) restoreAny(ctx context.Context, j *job.Job) error {
-	err := f.restoreOnce(ctx, j)
-	if _, unreadable := errors.AsType[*stateError](err); err == nil || ctx.Err() != nil || !unreadable && !isDamaged(err) {
-		return err
-	}
-	if ok, stepErr := j.StepBack(); !ok {
-		return errors.Join(err, stepErr)
-	}
-	return errors.Join(f.clearRestored(), f.restoreOnce(ctx, j))
 }
 
 // isDamaged reports whether no further attempt can restore a checkpoint.
@@ -175,34 +163,12 @@ func (f *folder) restoreOnce(ctx context.Context, j *job.Job) error {
 	return archive.Extract(readable, f.restore, archive.Limits{Bytes: job.MaxStream, Entries: maxEntries, Names: maxNames})
 }
 
-// clearRestored removes a restored checkpoint.
-func (f *folder) clearRestored() error {
-	f.restored = false
-	return removeAny(f.restore)
-}
-
 // removeAny removes a file or folder, if there is one.
 func removeAny(name string) error {
 	if err := os.Remove(name); err == nil || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	return sandbox.RemoveTree(name)
-}
-
-// again makes the folder ready for another start of the program, with the checkpoint that
-// the job has as its saved state now. The output folder is removed: it has files of the run
-// that made the unusable one.
-func (f *folder) again(ctx context.Context, j *job.Job) error {
-	f.hasSentList = false
-	for _, name := range []string{f.work, f.temp, f.collected, f.checkpoint, f.result, f.output, f.sentList, f.progress, f.stop} {
-		if err := removeAny(name); err != nil {
-			return err
-		}
-	}
-	if err := errors.Join(f.clearRestored(), f.makeFolders(), copyTo(f.progress, bytes.NewReader(nil))); err != nil {
-		return err
-	}
-	return f.restoreState(ctx, j)
 }
 
 // copyTo writes a new file. It opens nothing that is already there.

@@ -63,12 +63,6 @@ func NewHandler(k Kind, folders *scratch.Root, groups *tree.Groups, tokens Grant
 	if k.Outputs != nil {
 		h = job.WithOutputs(h, k.Outputs.Limits)
 	}
-	if k.KeepPrevious {
-		h = job.KeepPreviousState(h)
-	}
-	if k.Idempotent {
-		return job.Idempotent(h)
-	}
 	return h
 }
 
@@ -101,9 +95,6 @@ func (h *Handler) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 	}
 	r := newRun(j, &h.kind, f, output, log)
 	end, err := h.runProgram(ctx, r)
-	if err == nil && r.cannotResume(ctx, end) {
-		r, end, err = h.runFromPrevious(ctx, r, end)
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -147,36 +138,6 @@ func (h *Handler) runProgram(ctx context.Context, r *programRun) (end ended, err
 		return end, unavailable(errors.New("the job's folder was removed from outside while its program ran"))
 	}
 	return end, nil
-}
-
-// runFromPrevious runs the program again with the checkpoint before the unusable one. If
-// there is none it returns the first run and its end.
-func (h *Handler) runFromPrevious(ctx context.Context, r *programRun, end ended) (*programRun, ended, error) {
-	f := r.folder
-	if r.outputs != nil {
-		r.outputs.close() // nothing more of that run is sent
-	}
-	if ok, err := r.job.StepBack(); !ok {
-		return r, end, err
-	}
-	r.collector.close()
-	if err := f.User.Do(func() error { return f.again(ctx, r.job) }); err != nil {
-		return r, end, h.notStarted(ctx, r.log, f, explainFill(err))
-	}
-	output, err := h.openOutputs(ctx, r.job, f)
-	if err != nil {
-		return r, end, h.notStarted(ctx, r.log, f, err)
-	}
-	next := newRun(r.job, &h.kind, f, output, r.log)
-	end, err = h.runProgram(ctx, next)
-	return next, end, err
-}
-
-// cannotResume reports whether the program said that it cannot use its checkpoint: before
-// it wrote one itself.
-func (r *programRun) cannotResume(ctx context.Context, end ended) bool {
-	return end.exit.Code == exitUnusable && !end.killed && ctx.Err() == nil && r.folder.restored && r.keepsPrevious &&
-		!job.ControlOf(r.job).Latest().HasState()
 }
 
 // command returns the command for a job.
@@ -230,7 +191,7 @@ func (r *programRun) conclude(ctx context.Context, end ended, grace time.Duratio
 	}
 	r.log.DebugContext(ctx, "program ended", "exit", end.exit.String(), "stopped", f.stopped, "killed", f.killed,
 		"left_processes", end.exit.Left, "verdict", verdict.String())
-	switch err := endError(end, r.unusable(ctx, end)); verdict {
+	switch err := endError(end); verdict {
 	case done:
 		if err := r.moveOutputs(); err != nil {
 			return nil, heldElsewhere(asInterruption(err))
@@ -267,22 +228,9 @@ func oomText(kills int64) string {
 	return fmt.Sprintf(" (the kernel ended %d processes for that while it ran)", kills)
 }
 
-// unusable says which checkpoints a program could not use that exited for that; empty if it
-// did not.
-func (r *programRun) unusable(ctx context.Context, end ended) string {
-	switch {
-	case !r.cannotResume(ctx, end):
-		return ""
-	case r.job.SteppedBack():
-		return ": it can use neither its last checkpoint nor the one before"
-	default:
-		return ": it cannot use its last checkpoint, and there is none before it"
-	}
-}
-
 // endError describes how the program ended, with the end of its standard error.
-func endError(end ended, unusable string) error {
-	text := "the command " + end.exit.String() + unusable
+func endError(end ended) error {
+	text := "the command " + end.exit.String()
 	switch {
 	case end.killed:
 		text = "the command did not stop in time and was killed"

@@ -54,12 +54,9 @@ var hostileTypes = map[string]func(name string) error{
 }
 
 // replacesName puts something in the place of a file of the job's folder, of all of them
-// without a name. It then ignores SIGTERM, or exits with a code.
+// without a name. It then ignores SIGTERM.
 func replacesName() int {
 	signal.Ignore(syscall.SIGTERM)
-	if os.Getenv(envRestored) == restoredPrevious {
-		return worked(putFile(envResult, []byte("resumed")))
-	}
 	dir := filepath.Dir(os.Getenv(envPayload))
 	names := hostileNames
 	if name := os.Getenv("NAME"); name != "" {
@@ -73,9 +70,6 @@ func replacesName() int {
 		if err := hostileTypes[os.Getenv("TYPE")](place); err != nil && os.Getenv("TYPE") != "device" {
 			return worked(err)
 		}
-	}
-	if os.Getenv("EXIT") != "" {
-		return exitUnusable
 	}
 	_ = os.WriteFile(os.Getenv("READY"), nil, 0o600)
 	sleep()
@@ -104,7 +98,7 @@ func eachHostile(t *testing.T, begin func(b hostileRig, k Kind) *work, check fun
 			var all []hostileJob
 			for _, name := range append([]string{""}, hostileNames...) {
 				k := b.kind("replaces a name", "TYPE="+kind, "NAME="+name)
-				k.Outputs, k.KeepPrevious = &Outputs{}, true
+				k.Outputs = &Outputs{}
 				all = append(all, hostileJob{begin(b, k), name})
 			}
 			check(t, b, all)
@@ -139,31 +133,6 @@ func TestHostileNamesAndStop(t *testing.T) {
 		for _, w := range all {
 			if w.wait(t); w.err == nil {
 				t.Errorf("%s: Run = %q, nil, want an interruption or a failure: the program never ended on its own", w.name, w.result)
-			}
-		}
-	})
-}
-
-// TestHostileNamesAndRestart: a program that puts anything in the place of a file of its
-// folder before it exits with 76 is started again, or its job has failed.
-func TestHostileNamesAndRestart(t *testing.T) {
-	eachHostile(t, func(b hostileRig, k Kind) *work {
-		k.Environment["EXIT"] = "76"
-		j := job.New(job.Spec{ID: "job-1", Kind: "test", Attempt: 1}, &job.Progress{State: []byte("bad"), Version: stateFile})
-		job.ControlOf(j).OnOutputs(&stored{})
-		job.ControlOf(j).OnStepBack(func() (*job.Progress, error) { return &job.Progress{State: []byte("older"), Version: stateFile}, nil })
-		return b.beginJob(k, j)
-	}, func(t *testing.T, _ hostileRig, all []hostileJob) {
-		for _, w := range all {
-			w.wait(t)
-			if job.IsInterrupted(w.err) || w.err == nil && string(w.result) != "resumed" {
-				t.Errorf("%s: Run = %q, %v, want the result of the second start, or a failure", w.name, w.result, w.err)
-			}
-			switch w.name {
-			case "progress", "stop", "stop.new", "result", "restore", "work", "tmp", "sent", "payload":
-				if w.err != nil {
-					t.Errorf("%s: Run = %v, want that the second start does not mind", w.name, w.err)
-				}
 			}
 		}
 	})

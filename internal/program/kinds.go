@@ -206,10 +206,6 @@ type Kind struct {
 	// Limits are enforced by the worker.
 	Limits job.Limits
 
-	// Idempotent says that running a job twice does no harm and that its result is not
-	// read ([job.Idempotent]).
-	Idempotent bool
-
 	// Memory is the private writable memory of each process of the job, in bytes. The
 	// operating system enforces it (RLIMIT_DATA; on Windows the committed memory, by
 	// the job object).
@@ -241,9 +237,6 @@ type Kind struct {
 	// MaxCheckpoint is the largest checkpoint, in bytes. Default and maximum:
 	// [job.MaxStream].
 	MaxCheckpoint int64
-
-	// KeepPrevious keeps the checkpoint before the last one too ([job.KeepPreviousState]).
-	KeepPrevious bool
 
 	// Snapshot makes an unchanged program interruptible: it is frozen, and continued elsewhere
 	// (package snapshot).

@@ -52,13 +52,13 @@ func TestReadKinds(t *testing.T) {
       "directory": "here",
       "environment": {"OMP_NUM_THREADS": "2", "EMPTY": ""},
       "pass_environment": ["AZURE_CLIENT_ID"],
-      "concurrency": 2, "idempotent": true,
+      "concurrency": 2,
       "memory": "512MiB", "total_memory": "2GiB", "cpus": 1.5, "processes": 500, "disk": "10GiB",
- "max_checkpoint": "4GiB", "keep_states": 2,
+ "max_checkpoint": "4GiB",
       "cpu_time": "10m", "max_run": "1h30m", "max_silence": "90s",
       "max_failures": 3, "max_total_failures": 50, "max_breaks": 10000, "backoff": "1m", "max_backoff": "1h"
     },
-    "a.b": {"command": ["`+anyShell+`"], "keep_states": 1}
+    "a.b": {"command": ["`+anyShell+`"]}
   }
 }`)
 	dir := filepath.Dir(file)
@@ -74,8 +74,8 @@ func TestReadKinds(t *testing.T) {
 		Name: "thumbnail", Command: []string{filepath.Join(dir, "program"+exe), "--fast", "", "notes"}, Directory: filepath.Join(dir, "here"),
 		Files:       []string{notes},
 		Environment: map[string]string{"OMP_NUM_THREADS": "2", "EMPTY": ""}, Pass: []string{"AZURE_CLIENT_ID"},
-		Idempotent: true, Memory: 512 << 20, TotalMemory: 2 << 30, CPUs: 1.5, Processes: 500, Disk: 10 << 30, MaxCheckpoint: 4 << 30,
-		KeepPrevious: true, CPUTime: 10 * time.Minute,
+		Memory: 512 << 20, TotalMemory: 2 << 30, CPUs: 1.5, Processes: 500, Disk: 10 << 30, MaxCheckpoint: 4 << 30,
+		CPUTime: 10 * time.Minute,
 		Limits: job.Limits{Concurrency: 2, MaxRun: 90 * time.Minute, MaxSilence: 90 * time.Second,
 			MaxFailures: 3, MaxTotalFailures: 50, MaxBreaks: 10000, Backoff: time.Minute, MaxBackoff: time.Hour},
 	}, {Name: "a.b", Command: got[1].Command}}
@@ -119,11 +119,6 @@ func TestReadKindsRefuses(t *testing.T) {
 		{"a folder", in(`"command": ["./here"]`), "kinds.k.command: "},
 		{"no such directory", with(`"directory": "./none"`), "none is no folder on this machine"},
 		{"a file as a directory", with(`"directory": "data"`), "data is no folder on this machine"},
-		{"no states kept", with(`"keep_states": 0`), "1:59: kinds.k.keep_states: give 1, or 2 to keep the checkpoint before the last one too, " +
-			"without quotes"},
-		{"three states kept", with(`"keep_states": 3`), "kinds.k.keep_states: give 1, or 2"},
-		{"states kept in quotes", with(`"keep_states": "2"`), "kinds.k.keep_states: give 1, or 2"},
-		{"half a state kept", with(`"keep_states": 1.5`), "kinds.k.keep_states: give 1, or 2"},
 		{"no directory", with(`"directory": ""`), "give a path, or leave it out"},
 		{"tokens for no resource", with(`"tokens": ["storage"]`),
 			`kinds.k.tokens: "storage" is no resource: give an address such as https://storage.azure.com/`},
@@ -144,7 +139,6 @@ func TestReadKindsRefuses(t *testing.T) {
 		{"processors in quotes", with(`"cpus": "2"`), "give a number of processors"},
 		{"a negative duration", with(`"max_silence": "-1s"`), "is no duration"},
 		{"no retries", with(`"max_failures": 0`), "kinds.k.max_failures: give a whole number above 0"},
-		{"idempotent in quotes", with(`"idempotent": "true"`), "give true or false, without quotes"},
 		{"breaks in quotes", with(`"max_breaks": "9"`), "without quotes"},
 		{"half a total", with(`"max_total_failures": 1.5`), "give a whole number above 0"},
 		{"a back-off that is longer than the longest", with(`"backoff": "2h", "max_backoff": "1h"`),

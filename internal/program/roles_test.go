@@ -3,10 +3,8 @@
 package program
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -193,32 +191,6 @@ var roles = map[string]func() int{
 		}
 		data, err := os.ReadFile(name)
 		return worked(err, putFile(envResult, data))
-	},
-	"picky": func() int { // it cannot use a checkpoint that begins with bad
-		name := os.Getenv(envRestore)
-		if info, err := os.Stat(name); err == nil && info.IsDir() {
-			name = filepath.Join(name, "a")
-		}
-		data, _ := os.ReadFile(name)
-		left := filepath.Join(os.Getenv("TMPDIR"), "left")
-		if bytes.HasPrefix(data, []byte("bad")) {
-			if bytes.HasSuffix(data, []byte("saves")) {
-				put(envCheckpoint, 1)
-				time.Sleep(2 * pollInterval)
-			}
-			if err := errors.Join(os.WriteFile("left", nil, 0o600), os.WriteFile(left, nil, 0o600), putFile(envResult, []byte("half")),
-				os.WriteFile(os.Getenv(envProgress), []byte("{}\n"), 0o600)); err != nil {
-				return 94
-			}
-			fmt.Fprintln(os.Stderr, "the weights are NaN")
-			return exitUnusable
-		}
-		for _, name := range []string{"left", left, os.Getenv(envResult)} {
-			if _, err := os.Stat(name); err == nil {
-				return 95
-			}
-		}
-		return worked(putFile(envResult, []byte(string(data)+" "+os.Getenv(envRestored))))
 	},
 	"locks itself out": func() int {
 		_ = os.MkdirAll("closed/inner", 0o700)

@@ -32,7 +32,6 @@ var settings = map[string]func(*parsedKind, jsonpos.Value) error{
 	"directory":        (*parsedKind).setDirectory,
 	"environment":      (*parsedKind).setEnvironment,
 	"pass_environment": (*parsedKind).setPass,
-	"idempotent":       func(k *parsedKind, v jsonpos.Value) (err error) { k.Idempotent, err = asBool(v); return err },
 	"concurrency":      func(k *parsedKind, v jsonpos.Value) (err error) { k.Limits.Concurrency, err = asCount(v); return err },
 	"max_run":          func(k *parsedKind, v jsonpos.Value) (err error) { k.Limits.MaxRun, err = asDuration(v); return err },
 	"max_failures":     func(k *parsedKind, v jsonpos.Value) (err error) { k.Limits.MaxFailures, err = asCount(v); return err },
@@ -51,7 +50,6 @@ var settings = map[string]func(*parsedKind, jsonpos.Value) error{
 	"processes":      func(k *parsedKind, v jsonpos.Value) (err error) { k.Processes, err = asCount(v); return err },
 	"disk":           func(k *parsedKind, v jsonpos.Value) (err error) { k.Disk, err = asSize(v); return err },
 	"max_checkpoint": (*parsedKind).setMaxCheckpoint,
-	"keep_states":    (*parsedKind).setKeepStates,
 	"tokens":         (*parsedKind).setTokens,
 	"outputs":        (*parsedKind).setOutputs,
 	"snapshot":       (*parsedKind).setSnapshot,
@@ -177,19 +175,6 @@ func (k *parsedKind) setMaxCheckpoint(v jsonpos.Value) (err error) {
 		err = v.Errorf("a record holds at most %d GiB", int64(job.MaxStream)>>30)
 	}
 	return err
-}
-
-// setKeepStates reads how many states of a job are kept.
-func (k *parsedKind) setKeepStates(v jsonpos.Value) error {
-	switch v.Data {
-	case json.Number("1"):
-		k.KeepPrevious = false
-	case json.Number("2"):
-		k.KeepPrevious = true
-	default:
-		return v.Errorf("give 1, or 2 to keep the checkpoint before the last one too, without quotes")
-	}
-	return nil
 }
 
 // setTokens accepts resources as the identity platform names them: an https address

@@ -36,7 +36,7 @@ func (k *parsedKind) checkSnapshot(v jsonpos.Value) error {
 	}
 	for name, set := range map[string]bool{
 		"resume_command": len(k.ResumeCommand) > 0, "checkpoint_files": len(k.CheckpointFiles) > 0, "stop_signal": k.StopSignal != 0,
-		"directory": k.Directory != "", "max_silence": k.Limits.MaxSilence > 0, "tokens": len(k.Tokens) > 0, `keep_states 2`: k.KeepPrevious,
+		"directory": k.Directory != "", "max_silence": k.Limits.MaxSilence > 0, "tokens": len(k.Tokens) > 0,
 		"outputs.stream": k.Outputs != nil && k.Outputs.Stream, "outputs.restore": k.Outputs != nil && k.Outputs.List,
 	} {
 		if set {

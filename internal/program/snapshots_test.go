@@ -31,7 +31,6 @@ func TestSnapshotSettings(t *testing.T) {
 		`, "checkpoint_files": ["a"]`:                     "checkpoint_files has no use with snapshot",
 		`, "directory": "/tmp"`:                           "directory has no use with snapshot",
 		`, "max_silence": "1m"`:                           "max_silence has no use with snapshot",
-		`, "keep_states": 2`:                              "keep_states 2 has no use with snapshot",
 		`, "tokens": ["https://storage.azure.com/"]`:      "tokens has no use with snapshot",
 		`, "outputs": true`:                               `outputs takes "from"`,
 		`, "outputs": {"from": ["a"], "stream": true}`:    "outputs.stream has no use with snapshot",

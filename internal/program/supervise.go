@@ -32,8 +32,7 @@ type programRun struct {
 	outputs   *outputFolder
 	log       *slog.Logger
 
-	full          error // of reaching the limit of processes
-	keepsPrevious bool  // the kind keeps the checkpoint before the last one
+	full error // of reaching the limit of processes
 
 	reported report // the last progress that the program reported
 	warned   bool   // the warning about malformed progress was logged
@@ -47,7 +46,7 @@ type programRun struct {
 
 func newRun(j *job.Job, k *Kind, f *folder, output *outputFolder, log *slog.Logger) *programRun {
 	return &programRun{
-		job: j, folder: f, outputs: output, full: k.errFull(), keepsPrevious: k.KeepPrevious, log: log,
+		job: j, folder: f, outputs: output, full: k.errFull(), log: log,
 		collector: collector{user: f.User, from: f.checkpoint, dir: f.collected, log: log, limits: k.checkpointLimits(),
 			frozen: k.Snapshot},
 		progress: progressFile{name: f.progress},

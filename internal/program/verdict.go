@@ -6,10 +6,6 @@ import "github.com/spotworker/spotworker/internal/program/tree"
 // later: EX_TEMPFAIL of sysexits.h.
 const exitTempFail = 75
 
-// exitUnusable is the exit code of a program that cannot use the checkpoint that it was
-// given. Where the one before it is kept, the program is started again with that.
-const exitUnusable = 76
-
 // facts are the known facts about a program that has ended.
 type facts struct {
 	exit    tree.Exit

@@ -111,7 +111,7 @@ func decodeFields(fields map[string]json.RawMessage) (Envelope, error) {
 		"payload_base64": &w.PayloadBase64, "payload_ref": &w.PayloadRef,
 		"enqueued_at": &w.EnqueuedAt, "deadline": &w.Deadline,
 		"estimate": &w.Estimate, "max_run": &w.MaxRun, "max_silence": &w.MaxSilence, "trace": &w.Trace,
-		"chosen_id": &w.ChosenID, "awaited": &w.Awaited, "group": &w.Group, "resume": &w.Resume, "put_back_since": &w.PutBackSince,
+		"chosen_id": &w.ChosenID, "group": &w.Group, "resume": &w.Resume, "put_back_since": &w.PutBackSince,
 		"inputs": &w.Inputs,
 	}
 	var unknown map[string]json.RawMessage
@@ -138,7 +138,7 @@ func decodeFields(fields map[string]json.RawMessage) (Envelope, error) {
 		return Envelope{}, fmt.Errorf("field inputs: %w", err)
 	}
 	return Envelope{
-		ID: w.ID, Kind: w.Kind, Payload: payload, Trace: usableTrace(w.Trace), ChosenID: w.ChosenID, Awaited: w.Awaited,
+		ID: w.ID, Kind: w.Kind, Payload: payload, Trace: usableTrace(w.Trace), ChosenID: w.ChosenID,
 		Group: w.Group, Resume: w.Resume,
 		EnqueuedAt: timeOrZero(w.EnqueuedAt), Deadline: timeOrZero(w.Deadline), Estimate: time.Duration(w.Estimate),
 		MaxRun: time.Duration(w.MaxRun), MaxSilence: time.Duration(w.MaxSilence),

@@ -44,7 +44,6 @@ const (
 	hasEnqueuedAt
 	hasChosenID
 	hasResume
-	hasAwaited
 )
 
 // setPlain sets a field, and returns its bit. ok is false for a field that plain envelopes lack,
@@ -71,9 +70,6 @@ func (e *Envelope) setPlain(name string, value []byte) (bit int, ok bool) {
 	case "resume":
 		e.Resume = true
 		return hasResume, string(value) == "true"
-	case "awaited":
-		e.Awaited = true
-		return hasAwaited, string(value) == "true"
 	default:
 		return 0, false
 	}

@@ -25,8 +25,6 @@ func TestDecodePlain(t *testing.T) {
 		`{"v":1,"id":"a","kind":"k","resume":false}`:                            false,
 		`{"v":1,"id":"a","kind":"k","enqueued_at":"2026-03-10T12:00:00+01:00"}`: false,
 		`{"v":1,"id":"a","kind":"k","payload":"` + "\x00" + `"}`:                false, // no JSON
-		`{"v":1,"id":"a","kind":"k","awaited":true}`:                            true,
-		`{"v":1,"id":"a","kind":"k","awaited":false}`:                           false,
 		`{"v":1,"id":"a","kind":"k","chosen_id":false}`:                         false,
 		`{"v":1,"id":"a","kind":"k"` + `,"payload":"` + long(maxBeside) + `"}`:  true,
 		`{"v":1,"id":"` + long(maxBeside) + `","kind":"k"}`:                     false, // too long
@@ -56,10 +54,10 @@ func long(n int) string { return strings.Repeat("x", n) }
 
 // TestDecodePlainFields: a plain envelope has all its fields.
 func TestDecodePlainFields(t *testing.T) {
-	const raw = `{"v":1,"id":"a","kind":"k","enqueued_at":"2026-03-09T12:00:00Z","chosen_id":true,"resume":true,"awaited":true` +
+	const raw = `{"v":1,"id":"a","kind":"k","enqueued_at":"2026-03-09T12:00:00Z","chosen_id":true,"resume":true` +
 		`,"payload":"{\\\""}`
 	got, ok := decodePlain([]byte(raw))
-	want := Envelope{ID: "a", Kind: "k", EnqueuedAt: noon, ChosenID: true, Resume: true, Awaited: true,
+	want := Envelope{ID: "a", Kind: "k", EnqueuedAt: noon, ChosenID: true, Resume: true,
 		Payload: Payload{data: []byte(`"{\\\""`), isJSON: true}}
 	if diff := cmp.Diff(want, got, exactly); !ok || diff != "" {
 		t.Errorf("decodePlain(%s): %t (-want +got)\n%s", raw, ok, diff)

@@ -81,10 +81,6 @@ type Envelope struct {
 	// handler starts, which fails if there is one.
 	ChosenID bool
 
-	// Awaited says that somebody waits for the job's result, so that it leaves a record
-	// for any kind.
-	Awaited bool
-
 	// Group is the group of jobs that the job belongs to; empty for none. The record of
 	// such a job exists before its message, so Resume is set too.
 	Group string
@@ -116,7 +112,6 @@ type envelopeJSON struct {
 	MaxSilence    wireSeconds     `json:"max_silence,omitempty"`
 	Trace         string          `json:"trace,omitempty"`
 	ChosenID      bool            `json:"chosen_id,omitempty"`
-	Awaited       bool            `json:"awaited,omitempty"`
 	Group         string          `json:"group,omitempty"`
 	Resume        bool            `json:"resume,omitempty"`
 	PutBackSince  *time.Time      `json:"put_back_since,omitempty"`
@@ -220,7 +215,7 @@ func (e Envelope) version() int {
 
 func (e Envelope) wire() envelopeJSON {
 	w := envelopeJSON{
-		V: e.version(), ID: e.ID, Kind: e.Kind, Trace: e.Trace, ChosenID: e.ChosenID, Awaited: e.Awaited, Group: e.Group,
+		V: e.version(), ID: e.ID, Kind: e.Kind, Trace: e.Trace, ChosenID: e.ChosenID, Group: e.Group,
 		Resume: e.Resume, EnqueuedAt: timeOrNil(e.EnqueuedAt), Deadline: timeOrNil(e.Deadline),
 		PutBackSince: timeOrNil(e.PutBackSince),
 		MaxRun:       wireSeconds(e.MaxRun), MaxSilence: wireSeconds(e.MaxSilence), Estimate: wireSeconds(e.Estimate), Inputs: e.Inputs,

@@ -34,7 +34,7 @@ func goldenEnvelopes(t *testing.T) map[string]Envelope {
 		"deadline": {ID: "nightly", Kind: "render", EnqueuedAt: noon, Deadline: noon.Add(8 * time.Hour), Estimate: 5 * time.Hour},
 		"limits":   {ID: "bounded", Kind: "render", EnqueuedAt: noon, MaxRun: 6 * time.Hour, MaxSilence: 10 * time.Minute},
 		"chosen":   {ID: "frame-7", Kind: "render", EnqueuedAt: noon, ChosenID: true},
-		"group":    {ID: "frame-8", Kind: "render", EnqueuedAt: noon, ChosenID: true, Awaited: true, Group: "night-7", Resume: true},
+		"group":    {ID: "frame-8", Kind: "render", EnqueuedAt: noon, ChosenID: true, Group: "night-7", Resume: true},
 		"inputs": {
 			ID: "frame-7", Kind: "render", EnqueuedAt: noon,
 			Inputs: json.RawMessage(`[{"container":"data","blob":"scene.blend","etag":"\"0x8DC\"","to":"a<b>&c.blend"},` +

@@ -25,7 +25,7 @@ var anyEnvelope = rapid.Custom(func(t *rapid.T) Envelope {
 			"01-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-x"}).Draw(t, "trace"),
 		Resume: rapid.Bool().Draw(t, "resume"),
 
-		ChosenID: rapid.Bool().Draw(t, "chosen id"), Awaited: rapid.Bool().Draw(t, "awaited"),
+		ChosenID: rapid.Bool().Draw(t, "chosen id"),
 	}
 	for _, at := range []*time.Time{&e.EnqueuedAt, &e.Deadline, &e.PutBackSince} {
 		if rapid.Bool().Draw(t, "time given") {

@@ -65,7 +65,6 @@ func (unobserved) Recovered(string)                                             
 func (unobserved) Refused(string)                                                       {}
 func (unobserved) OutputSent(int64)                                                     {}
 func (unobserved) LeftOut()                                                             {}
-func (unobserved) SteppedBack()                                                         {}
 func (unobserved) Moved(string)                                                         {}
 func (unobserved) Circles(string)                                                       {}
 func (unobserved) Announced(string, string)                                             {}

@@ -31,7 +31,6 @@ __version__ = "1.0.0"
 __all__ = ["Job", "job"]
 
 LATER = 75  # exit code: stopped, continue later
-UNUSABLE = 76  # exit code: continue from the checkpoint before the last, if it is kept
 FORMAT = 1  # of the first line of a checkpoint
 
 _UNSET = object()
@@ -119,20 +118,11 @@ class Job:
             try:
                 self._state = self._decode(self._body)
             except Exception as error:  # a pickle may raise any
-                self.unusable(f"{type(error).__name__}: {error}")
+                raise ValueError(f"the checkpoint cannot be used: {type(error).__name__}: {error}") from error
             self._body = None
         elif self._state is _UNSET:
             self._state = default
         return self._state
-
-    def unusable(self, why: str) -> NoReturn:
-        """Gives up the checkpoint that the job resumes from, as one with weights that are NaN.
-        Call it before the first save. A kind with "keep_states": 2 is then started again with
-        the checkpoint before it; for others it is a failure."""
-        if not self.on_worker:
-            raise ValueError(f"the checkpoint cannot be used: {why}")
-        print(f"spotworker: the checkpoint cannot be used: {why}", file=sys.stderr)
-        sys.exit(UNUSABLE)
 
     def keep(self, state: Any) -> None:
         """Sets the object that range() saves. A function is called at each save."""
@@ -188,7 +178,7 @@ class Job:
             header = json.loads(head)
             version = header["spotworker"]
         except (ValueError, KeyError, TypeError) as error:
-            self.unusable(f"{name} is no checkpoint of spotworker.py: {error}")
+            raise ValueError(f"{name} is no checkpoint of spotworker.py: {error}") from error
         if version > FORMAT:
             raise ValueError(f"the checkpoint has format {version}; this spotworker.py ({__version__}) knows {FORMAT}")
         if not self.on_worker and header.get("payload") != self._payload_hash():

@@ -393,7 +393,7 @@ def _envelope(spec: Spec) -> Tuple[Dict[str, Any], bytes]:
         envelope["payload"] = spec.payload
     if len(payload) > PAYLOAD_BYTES:
         raise ValueError(f"job {id}: its payload has {len(payload)} bytes; at most {PAYLOAD_BYTES} are possible")
-    envelope["enqueued_at"], envelope["awaited"] = _time(_now()), True
+    envelope["enqueued_at"] = _time(_now())
     if spec.id is not None:
         envelope["chosen_id"] = True
     if spec.deadline is not None:

@@ -116,7 +116,6 @@ var columns = [
   { name: 'priority', type: 'string' }
   { name: 'processes', type: 'long' }
   { name: 'rebooted', type: 'boolean' }
-  { name: 'record', type: 'boolean' }
   { name: 'released', type: 'long' }
   { name: 'removed', type: 'string' }
   { name: 'resource', type: 'string' }

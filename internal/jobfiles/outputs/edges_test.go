@@ -69,18 +69,6 @@ func TestFileSentWhileTheListIsWritten(t *testing.T) {
 	}
 }
 
-// TestResetWhileTheListIsWritten: a list of the files before a reset does not become the list
-// of the files after it.
-func TestResetWhileTheListIsWritten(t *testing.T) {
-	store, server, _ := testContainer(t)
-	s := store.NewSet("j", 1, tokenA, roomy, "", nil)
-	send(t, s, "before", "1")
-	whileListed(server, func() { s.Reset("", nil) })
-	if ref, err := s.Record(t.Context()); err != nil || ref != (Ref{}) || !s.IsEmpty() || s.Unrecorded() {
-		t.Errorf("Record during a reset = %+v, %v; want no list", ref, err)
-	}
-}
-
 // slow yields a byte in each period.
 type slow struct {
 	left  int

@@ -37,7 +37,6 @@ type Set struct {
 	prefixes map[string]int // folders of files, with the number of files below
 	changes  int
 	recorded int // changes that ref has
-	resets   int
 	ref      Ref
 	sent     Sent
 }
@@ -52,24 +51,15 @@ type Sent struct {
 // token. It begins with the files of a list, whose hash is empty for none.
 func (s *Store) NewSet(id string, generation int, token string, limits Limits, hash string, files []File) *Set {
 	t := &Set{store: s, id: id, token: token, limits: limits, generation: generation}
-	t.Reset(hash, files)
-	return t
-}
-
-// Reset sets the files to the files of a list, whose hash is empty for none.
-func (t *Set) Reset(hash string, files []File) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.files, t.prefixes, t.bytes, t.listed = nil, nil, 0, 0
 	for _, f := range files {
 		t.add(f)
 	}
 	t.ref, t.recorded = refOf(hash, files), t.changes
-	t.resets++
+	return t
 }
 
 // Ref names the list of the files as of the last [Set.Record], or the list that the set
-// began with or was reset to.
+// began with.
 func (t *Set) Ref() Ref {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -242,18 +232,11 @@ func (t *Set) Unrecorded() bool {
 	return t.changes != t.recorded
 }
 
-// IsEmpty reports whether the job has no outputs, and no list names any.
-func (t *Set) IsEmpty() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.files) == 0 && t.ref == Ref{}
-}
-
 // Record stores the list of the files as they are now, and returns what names it, as
 // [Set.Ref] does from then on. It makes no call if they have not changed since the last time.
 func (t *Set) Record(ctx context.Context) (Ref, error) {
 	t.mu.Lock()
-	changes, resets, ref := t.changes, t.resets, t.ref
+	changes, ref := t.changes, t.ref
 	files := slices.Collect(maps.Values(t.files))
 	unchanged := changes == t.recorded
 	t.mu.Unlock()
@@ -266,8 +249,6 @@ func (t *Set) Record(ctx context.Context) (Ref, error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.resets == resets { // else it is the list of other files
-		t.ref, t.recorded = ref, changes
-	}
-	return t.ref, nil
+	t.ref, t.recorded = ref, changes
+	return ref, nil
 }

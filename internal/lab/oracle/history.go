@@ -28,9 +28,6 @@ type Write struct {
 	MessageID          string // of the message whose delivery wrote it
 	State              string // hash of the state; empty without one
 	Progress           int64  // of the state in the write; -1 without one
-	HasPrevious        bool   // it has the state before that one too
-	Previous           int64  // progress of the state before
-	StepsBack          int    // claims that continued from the state before, as the record counts them
 	Generation, Number int
 	Failures           int    // in a row, as the record counts them
 	Before, After      string // ETags; Before is empty for a create
@@ -51,7 +48,6 @@ func ReadWrite(metadata func(key string) string) Write {
 	return Write{
 		Status: metadata("status"), Token: metadata("token"), MessageID: metadata("messageid"), State: metadata("statehash"), Progress: -1,
 		Generation: number("generation"), Number: number("write"), Failures: number("failures"),
-		StepsBack: number("stepsback"),
 	}
 }
 

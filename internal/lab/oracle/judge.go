@@ -42,8 +42,7 @@ type Record struct {
 
 	writes   []Write
 	tokens   map[string]bool // of all writes
-	progress int64           // the furthest, less the loss of a step back
-	stepped  bool            // a claim continued from the state before the last, and nothing was saved since
+	progress int64           // the furthest
 	counted  int             // failures, by the record
 }
 
@@ -89,35 +88,12 @@ func (r *Record) Add(w Write) (broken []Violation) {
 	return broken
 }
 
-// addProgress judges how far the state of a write is. It may be behind the last state
-// only if the job continued from the state before that, the oldest allowed start.
+// addProgress judges how far the state of a write is: never behind the one before.
 func (r *Record) addProgress(w Write, breaks func(rule Rule, format string, args ...any)) {
-	before := r.last()
-	if w.StepsBack > before.StepsBack {
-		if r.stepped = true; !before.HasPrevious {
-			breaks(Backwards, "the job continued from the state before the last one, and the record had none")
-		}
-	}
-	back := r.stepped && before.HasPrevious && w.Progress >= before.Previous
-	if w.Progress >= 0 && w.Progress < r.progress && !back {
+	if w.Progress >= 0 && w.Progress < r.progress {
 		breaks(Backwards, "progress went back from %d to %d", r.progress, w.Progress)
 	}
 	r.progress = max(r.progress, w.Progress)
-	if w.State == before.State || w.State == "" {
-		return
-	}
-	if back {
-		r.progress = w.Progress
-	}
-	kept := before.Progress
-	if r.stepped {
-		kept = before.Previous
-	}
-	if w.HasPrevious && (before.State == "" || w.Previous != kept) {
-		breaks(Backwards, "the state before the last one is that of progress %d, want the one that was replaced, of progress %d", w.Previous,
-			kept)
-	}
-	r.stepped = false
 }
 
 // addOutcome judges a write with an outcome.

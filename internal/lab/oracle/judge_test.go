@@ -56,27 +56,6 @@ func deaths(n int) *testJob {
 	return j
 }
 
-// stepped is a job that continued from the state before its last one, of progress 5. It
-// had the state of progress before, and then saved a state of progress next, with the
-// state of progress kept before it.
-func stepped(before, next, kept int64) *testJob {
-	j := newJob().wrote("a", 1, 1, before, Running).wrote("a", 1, 2, 5, Running).wrote("a", 1, 3, 5, Running).wrote("a", 1, 4, next,
-		Running).wrote("a", 1, 5, -1, Done).deleted()
-	for i := range j.Writes[:4] {
-		j.Writes[i].State = fmt.Sprint("state ", i)
-	}
-	j.Writes[1].HasPrevious, j.Writes[1].Previous = true, before
-	j.Writes[2] = with(j.Writes[2], j.Writes[1])
-	j.Writes[3].HasPrevious, j.Writes[3].Previous, j.Writes[3].StepsBack = true, kept, 1
-	return j
-}
-
-// with returns w with the states of another write.
-func with(w, other Write) Write {
-	w.State, w.Progress, w.HasPrevious, w.Previous = other.State, other.Progress, other.HasPrevious, other.Previous
-	return w
-}
-
 // but changes a write, and the state of the writes that follow.
 func (j *testJob) but(i int, change func(*Write)) *testJob {
 	change(&j.Writes[i])
@@ -144,12 +123,6 @@ func TestJudge(t *testing.T) {
 		"generation back": {job: usual().wrote("a", 0, 3, -1, Done).deleted(), want: Verdict{Committed: 1}, breaks: []Rule{Stale}},
 		"backwards": {job: usual().wrote("b", 2, 1, -1, Running).wrote("b", 2, 2, 5, Running).wrote("b", 2, 3, -1, Done).deleted(),
 			want: Verdict{Committed: 1, TakenOver: 1}, breaks: []Rule{Backwards}},
-		"step back":           {job: stepped(3, 4, 3), want: Verdict{Committed: 1}},
-		"step back, stays":    {job: stepped(3, 3, 3), want: Verdict{Committed: 1}},
-		"too far back":        {job: stepped(3, 2, 3), want: Verdict{Committed: 1}, breaks: []Rule{Backwards}},
-		"the bad one is kept": {job: stepped(3, 4, 5), want: Verdict{Committed: 1}, breaks: []Rule{Backwards}},
-		"no step back": {job: stepped(3, 4, 5).but(3, func(w *Write) { w.StepsBack = 0 }), want: Verdict{Committed: 1},
-			breaks: []Rule{Backwards}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, rule := range row.breaks {

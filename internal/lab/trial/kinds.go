@@ -119,7 +119,6 @@ func (c Config) fromKindsFile() (candidate, error) {
 	p.settings["environment"] = c.environmentOf(k)
 	p.prepare(c, k.Snapshot)
 	delete(p.settings, "pass_environment") // the lab's workers have an environment of their own
-	delete(p.settings, "idempotent")       // such a job may leave no record
 	p.limit()
 	return p, nil
 }

@@ -182,7 +182,7 @@ func TestFindProgram(t *testing.T) {
 	t.Setenv("PASSED", "yes")
 	quoted := strings.ReplaceAll(self, `\`, `\\`)
 	write("kinds.json", `{"kinds": {"a": {"command": ["`+quoted+
-		`"], "directory": ".", "pass_environment": ["PASSED"], "max_failures": 9, "idempotent": true},
+		`"], "directory": ".", "pass_environment": ["PASSED"], "max_failures": 9},
 		"b": {"command": ["`+quoted+`"], "tokens": ["https://storage.azure.com/"]}}}`, 0o600)
 	for kind, want := range map[string]string{"": "name one with --kind: a, b", "c": `no kind "c"`, "b": "tokens"} {
 		if _, err := (Config{KindsFile: "kinds.json", Kind: kind}).findProgram(); err == nil || !strings.Contains(err.Error(), want) {
@@ -196,7 +196,7 @@ func TestFindProgram(t *testing.T) {
 	if env, _ := p.settings["environment"].(map[string]string); env["PASSED"] != "yes" || env["MORE"] != "1" {
 		t.Errorf("environment = %v, want what the kind passes on and the flag", env)
 	}
-	if p.settings["max_failures"] != 1 || p.settings["idempotent"] != nil || p.settings["directory"] != folder {
+	if p.settings["max_failures"] != 1 || p.settings["directory"] != folder {
 		t.Errorf("settings = %v", p.settings)
 	}
 	if _, err := p.write(t.TempDir()); err != nil {

@@ -61,7 +61,7 @@ func JobRows(j client.Job, now time.Time) [][2]string {
 	}
 }
 
-// stateInWords says which states of the job are kept, and how long it takes to hand over.
+// stateInWords describes the state of the job, and how long it takes to hand over.
 func stateInWords(j client.Job) string {
 	state := ""
 	if j.StateSize > 0 {
@@ -72,12 +72,6 @@ func stateInWords(j client.Job) string {
 	}
 	if j.HandOver > 0 && state != "" {
 		state += fmt.Sprintf("; a hand-over takes about %s", j.HandOver.Round(time.Millisecond))
-	}
-	if j.HasPreviousState {
-		state = strings.TrimPrefix(fmt.Sprintf("%s; the one before is kept too, %d bytes", state, j.PreviousStateSize), "; ")
-	}
-	if j.StepsBack > 0 {
-		state = strings.TrimPrefix(fmt.Sprintf("%s; the job resumed from the one before the last %s", state, times(j.StepsBack)), "; ")
 	}
 	return state
 }

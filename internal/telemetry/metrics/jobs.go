@@ -18,7 +18,6 @@ type Jobs struct {
 	saveTime   *histograms
 	saveSize   *histograms
 	leftOut    *counters
-	stepsBack  *counters
 	moves      *counters
 	outputs    *counters
 	sentBytes  *counters
@@ -49,9 +48,7 @@ func newJobs(g *guard, w Words) Jobs {
 			"Size of the states recorded. Large states are sent in part, so fewer bytes may have been sent."),
 		saveTime: g.histogram("checkpoint_save_duration_seconds", "Time that it took to record a state.", saveBuckets),
 		saveSize: g.histogram("checkpoint_size_bytes", "Size of the states recorded.", sizeBuckets),
-		stepsBack: g.counter("states_stepped_back_total", "Jobs that resumed from the state before the last, because the last one could "+
-			"not be used."),
-		leftOut: g.counter("states_left_out_total", "Jobs released without their last state: the work since the checkpoint before is repeated."),
+		leftOut:  g.counter("states_left_out_total", "Jobs released without their last state: the work since the checkpoint before is repeated."),
 		moves: g.byWord(w.Moves, "job_moves_total",
 			"Jobs moved to the on-demand queue: after too many interruptions, or because they may miss their deadline.", "reason"),
 		outputs:   g.counter("outputs_sent_total", "Output files that jobs stored; a changed file counts again."),
@@ -78,7 +75,7 @@ func newJobs(g *guard, w Words) Jobs {
 
 func (j *Jobs) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
-		j.state, j.active, j.deliveries, j.outcomes, j.starts, j.saves, j.savedBytes, j.saveTime, j.saveSize, j.leftOut, j.stepsBack, j.moves,
+		j.state, j.active, j.deliveries, j.outcomes, j.starts, j.saves, j.savedBytes, j.saveTime, j.saveSize, j.leftOut, j.moves,
 		j.outputs, j.sentBytes, j.circles, j.refused, j.broken, j.breaks,
 	}
 }
@@ -147,9 +144,6 @@ func (j *Jobs) OutputSent(bytes int64) {
 	j.outputs.inc()
 	j.sentBytes.add(float64(bytes))
 }
-
-// SteppedBack counts a job that resumed from the state before the last.
-func (j *Jobs) SteppedBack() { j.stepsBack.inc() }
 
 // LeftOut counts a state that could not be saved in time.
 func (j *Jobs) LeftOut() { j.leftOut.inc() }

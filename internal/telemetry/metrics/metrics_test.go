@@ -41,7 +41,6 @@ func TestJobsAreCounted(t *testing.T) {
 	m.Saved("saved", 1000, 20*time.Millisecond)
 	m.Saved("failed", 5000, time.Second)
 	m.LeftOut()
-	m.SteppedBack()
 	m.Moved("deadline")
 	m.Circles("breaks")
 	expect(t, m, `
@@ -79,11 +78,8 @@ spotworker_state{state="stopped"} 0
 # HELP spotworker_states_left_out_total Jobs released without their last state: the work since the checkpoint before is repeated.
 # TYPE spotworker_states_left_out_total counter
 spotworker_states_left_out_total 1
-# HELP spotworker_states_stepped_back_total Jobs that resumed from the state before the last, because the last one could not be used.
-# TYPE spotworker_states_stepped_back_total counter
-spotworker_states_stepped_back_total 1
 `, "checkpoint_saved_bytes_total", "checkpoint_saves_total", "deliveries_total", "delivery_outcomes_total",
-		"job_slots", "jobs_circling_total", "jobs_in_hand", "state", "states_left_out_total", "states_stepped_back_total")
+		"job_slots", "jobs_circling_total", "jobs_in_hand", "state", "states_left_out_total")
 	if got := testutil.CollectAndCount(m.saveTime); got != 1 {
 		t.Errorf("series of save times = %d, want 1", got)
 	}

@@ -15,7 +15,6 @@ import (
 const (
 	Inputs      = "inputs"
 	Outputs     = "outputs"
-	KeepStates  = "keep_states"
 	Queues      = "queues"
 	FollowUps   = "follow-ups"
 	Cancel      = "cancel"
@@ -23,7 +22,6 @@ const (
 	Drain       = "drain"
 	Deadlines   = "deadlines"
 	Moves       = "moves"
-	Idempotent  = "idempotent"
 	ChosenIDs   = "chosen ids"
 	Limits      = "limits"
 	LargeStates = "large states"
@@ -38,7 +36,7 @@ const (
 
 // Features returns all features, in the order of the table.
 func Features() []string {
-	return []string{Inputs, Outputs, KeepStates, Queues, FollowUps, Cancel, Pause, Drain, Deadlines, Moves, Idempotent, ChosenIDs,
+	return []string{Inputs, Outputs, Queues, FollowUps, Cancel, Pause, Drain, Deadlines, Moves, ChosenIDs,
 		Limits, LargeStates, Logs, Replay, FromScratch, Clean, Snapshots, OlderWorker, Windows}
 }
 

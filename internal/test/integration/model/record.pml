@@ -11,8 +11,6 @@
  * that are lost and an operator who requeues. CANCEL makes the operator cancel, and
  * name the job in the control document afterwards. SEARCH adds that many searches: a
  * worker claims a message that no other claims, to move its job or to leave it.
- * KEEP keeps the state before the last one too: a worker may find the last one
- * unusable, step back to the one before once in each claim, and save over the last.
  *
  * ETags, claim tokens and write numbers grow without end, so they are not here.
  * What the protocol asks of them is: whether what an actor knows is still the
@@ -74,13 +72,6 @@ mtype:rulings = { effective, repeat, finish, putback, fenced };
 mtype:statuses status = none;
 byte owner;    /* message that owns it */
 byte progress; /* steps in the stored state */
-#ifdef KEEP
-#define NOTHING 255
-byte previous = NOTHING; /* steps in the state before that one */
-byte before;             /* of the write being applied: the state that it keeps; in d_steps only */
-bool fresh;              /* it has a new state; in d_steps only */
-bool back;               /* made from the state before the last one; in d_steps only */
-#endif
 
 /* What actors know of it. */
 bool current[ACTORS];         /* the ETag known to the actor is the record's */
@@ -97,11 +88,6 @@ typedef request {
 	mtype:statuses status;
 	byte message;
 	byte steps
-#ifdef KEEP
-	; byte before;
-	bool fresh;
-	bool back
-#endif
 };
 request flight[ACTORS];
 
@@ -158,22 +144,7 @@ bool replays; /* the write being applied is a replay's or a purge's; in d_steps 
 inline apply(toStatus, toOwner, toProgress, keepsToken)
 {
 	assert(!final(status) || (status == poison && replays)); /* nothing is written over an outcome, but by a replay or purge over poison */
-#ifdef KEEP
-	/* progress goes back no further than to the state before the last one, and only after a step back */
-	assert(final(toStatus) || toProgress >= progress || (fresh && back && toProgress >= previous));
-	/* a new state is kept beside the one that it replaces, or beside the one from which a step back continued;
-	   a write that is repeated after it took effect changes neither */
-	assert(final(toStatus) || (fresh && !back && before == progress) || ((!fresh || back || toProgress == progress) && before == previous));
-	if
-	:: final(toStatus) -> previous = NOTHING
-	:: else -> previous = before
-	fi;
-	fresh = false;
-	back = false;
-	before = 0;
-#else
 	assert(final(toStatus) || toProgress >= progress); /* progress never goes backwards */
-#endif
 	kept = (replays && toStatus == open);
 	replays = false;
 	status = toStatus;
@@ -207,11 +178,6 @@ inline forget(x)
 	flight[x].status = none;
 	flight[x].message = 0;
 	flight[x].steps = 0
-#ifdef KEEP
-	; flight[x].before = 0;
-	flight[x].fresh = false;
-	flight[x].back = false
-#endif
 }
 
 /* Net delivers a delayed request at any later time, or never. */
@@ -224,14 +190,6 @@ end:
 		if
 		:: CONDITION(flight[a].create, flight[a].holds) ->
 			replays = (a == DESK);
-#ifdef KEEP
-			if
-			:: a < WORKERS -> before = flight[a].before
-			:: else -> before = previous
-			fi;
-			fresh = flight[a].fresh;
-			back = flight[a].back;
-#endif
 			apply(flight[a].status, flight[a].message, flight[a].steps, false);
 			if
 			:: a < WORKERS && flight[a].mine && flight[a].newest -> author[a] = latest
@@ -280,11 +238,6 @@ inline attempt(wanted, reached)
 	:: d_step {
 		if
 		:: CONDITION(create, current[p]) ->
-#ifdef KEEP
-			before = keeps;
-			fresh = saves;
-			back = (stepped == 1);
-#endif
 			apply(wanted, m, reached, false);
 			author[p] = latest;
 			current[p] = true;
@@ -304,11 +257,6 @@ inline attempt(wanted, reached)
 		flight[p].status = wanted;
 		flight[p].message = m;
 		flight[p].steps = reached;
-#ifdef KEEP
-		flight[p].before = keeps;
-		flight[p].fresh = saves;
-		flight[p].back = (stepped == 1);
-#endif
 		sure = false
 	}
 	fi
@@ -372,11 +320,7 @@ inline write(toWrite, upTo)
 }
 
 /* KNOW is what a claim learns of the states of the record that it reads. */
-#ifdef KEEP
-#define KNOW base = progress; prior = previous; keeps = previous
-#else
 #define KNOW skip
-#endif
 
 /* maybeCrash ends the worker, as a fault. */
 inline maybeCrash()
@@ -426,13 +370,6 @@ proctype Worker(byte p)
 #endif
 #ifdef SEARCH
 	bool moves; /* it claimed the message to move the job, and calls no handler */
-#endif
-#ifdef KEEP
-	byte base, prior; /* steps in the record's state and in the one before it, as this claim knows them */
-	byte reach, keeps; /* the same of its next write */
-	byte stepped;     /* 1: it continues from the one before; 2: and has saved since */
-	bool saves;       /* its next write has a new state */
-	prior = NOTHING; keeps = NOTHING;
 #endif
 
 end:	do
@@ -547,14 +484,8 @@ work:	atomic {
 		fi;
 #endif
 		if
-#ifdef KEEP
-		:: stepped == 0 && !saves && prior != NOTHING -> stepped = 1; at = prior; goto work
-		:: at < STEPS -> at++; saves = true; next = running
-		:: at < STEPS -> at++; saves = true; goto work /* reported, not saved */
-#else
 		:: at < STEPS -> at++; next = running
 		:: at < STEPS -> at++; goto work /* reported, not saved */
-#endif
 		:: at < STEPS -> next = poison
 		:: at == STEPS -> next = done
 		:: stops > 0 ->
@@ -566,37 +497,8 @@ work:	atomic {
 		fi
 	}
 store:
-#ifdef KEEP
-	d_step {
-		reach = (saves -> at : base);
-		if
-		:: !saves -> keeps = prior
-#ifndef KEEPS_BAD_STATE
-		:: saves && stepped == 1 -> keeps = prior
-		:: saves && stepped != 1 -> keeps = base
-#else
-		:: saves -> keeps = base
-#endif
-		fi
-	}
-	write(next, reach);
-#else
 	write(next, at);
-#endif
 	atomic {
-#ifdef KEEP
-		if
-		:: ruling == effective && saves ->
-			prior = keeps;
-			base = reach;
-			saves = false;
-			if
-			:: stepped == 1 -> stepped = 2
-			:: else
-			fi
-		:: else
-		fi;
-#endif
 		if
 		:: ruling == effective && next == running -> goto work
 		:: ruling == effective && next == open -> goto free
@@ -662,9 +564,6 @@ idle:	skip;
 #ifdef SEARCH
 		; moves = false
 #endif
-#ifdef KEEP
-		; base = 0; prior = NOTHING; reach = 0; keeps = NOTHING; stepped = 0; saves = false
-#endif
 	}
 	od
 }
@@ -705,9 +604,6 @@ proctype Operator()
 	:: d_step { /* between read and write others write */
 		if
 		:: CONDITION(current[OPERATOR] == false, current[OPERATOR]) ->
-#ifdef KEEP
-			before = previous;
-#endif
 #ifdef OPERATOR_KEEPS_TOKEN
 			apply(wanted, NOBODY, progress, true);
 #else

@@ -157,22 +157,10 @@ var mutations = []mutation{
 		run: "^TestEveryCall$/^replay_from_scratch$", pkg: crashpoints, sign: `has lost its state and still names outputs`,
 	},
 	{
-		name: "a step back keeps the outputs of the last state",
-		file: "internal/delivery/load.go",
-		old:  "\t\tl.rec.outputs.Reset(hash, files)\n", replacement: "\t\t_ = files\n",
-		run: "^TestStepBackRestoresOutputs$", pkg: "./internal/test/worker/jobs", sign: `runs began with`,
-	},
-	{
 		name: "a redelivery starts from the beginning",
 		file: "internal/delivery/load.go",
 		old:  "\tcase snapshot == nil:\n", replacement: "\tcase snapshot != nil || snapshot == nil:\n",
 		run: "^TestEveryCall$/^redelivery$", pkg: crashpoints, sign: `progress went back`,
-	},
-	{
-		name: "a step back keeps the bad state",
-		file: "internal/checkpoint/previous.go",
-		old:  "\tif s.stepped {\n\t\thash, size", replacement: "\tif false {\n\t\thash, size",
-		run: "^TestStepBack$", pkg: "./internal/checkpoint", sign: `with the first state before the fourth`,
 	},
 	{
 		name: "messages that expire",

@@ -44,10 +44,6 @@ var scenarios = []scenario{
 		prepare: enqueueJobs("a", "echo"), act: runsFor(5 * time.Second), want: wantDone("a"),
 	},
 	{
-		name: "idempotent kind", minCalls: 9, wantLog: "job committed",
-		prepare: enqueueJobs("a", "again"), act: runsFor(5 * time.Second), want: wantDone("a"),
-	},
-	{
 		name: "long job", minCalls: 20, wantLog: "job committed",
 		prepare: enqueueJobs("long", "steps"), act: runsFor(20 * time.Second), want: wantDone("long"),
 	},
@@ -152,10 +148,6 @@ func (r *scenarioRun) handlers(l *recorder.Recorder) job.Kinds {
 	large := &streamSteps{r.work}
 	var once sync.Once
 	return job.Kinds{
-		"again": job.Idempotent(job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
-			l.HandlerFinished(j.ID)
-			return nil, nil
-		})),
 		"echo": rig.Echo, "steps": r.work, "large": large, "frozen": &frozenSteps{large, "this"},
 		"prints": &rig.Printing{Steps: r.work}, "files": &reading{&rig.Storing{Steps: r.work}, r},
 		"copies": job.HandlerFunc(copies),

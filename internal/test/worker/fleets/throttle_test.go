@@ -53,8 +53,7 @@ func fairness(shares []float64) float64 {
 
 // runAtLimit lets workers do jobs from queues that take that many messages a second each,
 // and returns what happens within window, from so long after the start. Each job costs
-// its queue two messages, its claim and its deletion; it is of an idempotent kind, whose
-// calls are all calls for messages.
+// its queue two messages, its claim and its deletion.
 func runAtLimit(b *rig.Bed, workers, limit int, after, window time.Duration) (r atLimit) {
 	queues := queue.Names(b.Jobs.All())
 	for i := range int((after+window)/time.Second)*limit*len(queues)/2 + workers*300*len(queues) {
@@ -85,7 +84,7 @@ func runAtLimit(b *rig.Bed, workers, limit int, after, window time.Duration) (r 
 			runs[i].Add(1)
 			return nil, nil
 		})
-		b.Start(fmt.Sprintf("vm_%d", i), job.Kinds{"nothing": job.Idempotent(count)}, rig.DiscardLog, func(c *worker.Config) {
+		b.Start(fmt.Sprintf("vm_%d", i), job.Kinds{"nothing": count}, rig.DiscardLog, func(c *worker.Config) {
 			c.Concurrency, c.Metadata = 64, nil
 		})
 	}

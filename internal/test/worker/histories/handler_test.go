@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"sync"
@@ -33,7 +34,6 @@ type steps struct {
 	mu     sync.Mutex
 	failed map[failedStep]time.Time // when that step failed
 	hung   map[failedStep]bool      // the steps at which the handler was silent
-	spoilt map[string]time.Time     // from when on the states of that job are spoilt
 }
 
 // failedStep is a step of a job that failed once.
@@ -74,9 +74,14 @@ func (c *chain) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	next, number, err := c.resumeGood(j, p, version)
+	next, number, err := c.resume(j, p)
 	if err != nil {
 		return nil, err
+	}
+	if next == 0 {
+		number = uint64(version)
+	} else if number != p.numberAfter(version, next-1) {
+		return nil, fmt.Errorf("the state of step %d is not the one that was reported", next)
 	}
 	for ; next < p.steps; next++ {
 		if err := p.runStep(ctx); err != nil {
@@ -100,7 +105,7 @@ func (c *chain) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 			job.Print(ctx, "stdout", rig.LogLineOf(p.id, next))
 		}
 		if !p.noReports {
-			j.Report(p.progress(next+1, c.spoil(p, next, number), c.on))
+			j.Report(p.progress(next+1, number, c.on))
 		}
 	}
 	if p.alwaysFails && !c.isFixed(p.id) {

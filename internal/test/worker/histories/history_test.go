@@ -113,7 +113,6 @@ func entryAt(entries []string, i int) string {
 // historyStats counts what happened in one history, or in several.
 type historyStats struct {
 	jobs, done, poison, cancelled               int
-	unrecorded                                  int // of those done
 	frozen, left                                int // jobs of frozen processes, and how often workers left them to another machine
 	replays, purges, requeues                   int
 	startedOver, followUpsPut, cleanings        int
@@ -121,14 +120,12 @@ type historyStats struct {
 	workers, kills, notices, freezes, takeovers int
 	interruptions, failures, movedForDeadline   int
 	movedWaiting                                int // of these, while no worker claimed them
-	stepsBack                                   int // to the state before the last one
 	calls                                       int64
 	virtual, worstWait                          time.Duration
 	entries                                     []string // all entries of the recorder with their times; of one history
 }
 
 func (c *historyStats) add(d historyStats) {
-	c.unrecorded += d.unrecorded
 	c.frozen, c.left = c.frozen+d.frozen, c.left+d.left
 	c.jobs, c.done, c.poison, c.cancelled = c.jobs+d.jobs, c.done+d.done, c.poison+d.poison, c.cancelled+d.cancelled
 	c.startedOver, c.followUpsPut, c.cleanings = c.startedOver+d.startedOver, c.followUpsPut+d.followUpsPut, c.cleanings+d.cleanings
@@ -138,21 +135,20 @@ func (c *historyStats) add(d historyStats) {
 		c.takeovers+d.takeovers
 	c.interruptions, c.failures, c.movedForDeadline = c.interruptions+d.interruptions, c.failures+d.failures, c.movedForDeadline+
 		d.movedForDeadline
-	c.stepsBack += d.stepsBack
 	c.movedWaiting += d.movedWaiting
 	c.calls, c.virtual = c.calls+d.calls, c.virtual+d.virtual
 	c.worstWait = max(c.worstWait, d.worstWait)
 }
 
 func (c historyStats) String() string {
-	return fmt.Sprintf("%d jobs (%d done, %d of them without a record, %d poison, %d cancelled; %d frozen, left %d "+
+	return fmt.Sprintf("%d jobs (%d done, %d poison, %d cancelled; %d frozen, left %d "+
 		"times to another machine), %d workers (%d killed, %d notices, %d frozen), operators: %d take-overs, %d replays, %d purges, %d "+
 		"messages requeued, %d cancels, %d pauses and drains (%d handlers stopped in time); %d interruptions, %d jobs moved for their "+
-		"deadline (%d while they waited), %d failures of handlers, %d steps back, %d jobs started over with changed inputs, %d follow-up "+
+		"deadline (%d while they waited), %d failures of handlers, %d jobs started over with changed inputs, %d follow-up "+
 		"jobs, %d cleanings, %d storage calls, %s of virtual time, worst wait beside a free slot %s",
-		c.jobs, c.done, c.unrecorded, c.poison, c.cancelled, c.frozen, c.left, c.workers, c.kills, c.notices, c.freezes,
+		c.jobs, c.done, c.poison, c.cancelled, c.frozen, c.left, c.workers, c.kills, c.notices, c.freezes,
 		c.takeovers, c.replays, c.purges, c.requeues, c.cancelsTold, c.holdsAsked, c.stops, c.interruptions, c.movedForDeadline,
-		c.movedWaiting, c.failures, c.stepsBack, c.startedOver, c.followUpsPut, c.cleanings, c.calls, c.virtual.Round(time.Hour),
+		c.movedWaiting, c.failures, c.startedOver, c.followUpsPut, c.cleanings, c.calls, c.virtual.Round(time.Hour),
 		c.worstWait.Round(time.Millisecond))
 }
 
@@ -170,11 +166,8 @@ func runHistory(t *testing.T, seed uint64) (c historyStats) {
 		h.recorder.CheckIdle(h.faultFreeFrom())
 		h.recorder.MayAcquire = h.mayAcquire
 		h.kinds = job.Kinds{"chain": &chain{steps: &steps{plan: h.plan, recorder: h.recorder, isFixed: h.isFixed,
-			failed: map[failedStep]time.Time{}, hung: map[failedStep]bool{}, spoilt: map[string]time.Time{}, startedAt: h.startedAt}}}
+			failed: map[failedStep]time.Time{}, hung: map[failedStep]bool{}, startedAt: h.startedAt}}}
 		h.kinds["large"], h.kinds["other"] = h.kinds["chain"], h.kinds["chain"]
-		h.kinds["again"] = h.again(h.kinds["chain"])
-		h.kinds["keeps"] = job.KeepPreviousState(h.kinds["chain"])
-		h.kinds["again-keeps"] = job.Idempotent(job.KeepPreviousState(h.kinds["again"]))
 		h.run()
 		h.check()
 		h.clean()

@@ -48,33 +48,6 @@ func (p *plan) mixKinds() {
 	}
 }
 
-// mixIdempotent gives some jobs an idempotent kind, with a random source of its own.
-func (p *plan) mixIdempotent() {
-	r := &random{rand.New(rand.NewPCG(p.seed, 0x1de3))}
-	for _, j := range p.jobs {
-		if (j.kind == "chain" || j.kind == "large") && r.oneIn(3) {
-			j.kind = "again"
-		}
-	}
-}
-
-// again is chain as a job of an idempotent kind: it returns no result.
-func (h *history) again(chain job.Handler) job.Handler {
-	return job.Idempotent(job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
-		if _, err := chain.Run(ctx, j); err != nil {
-			return nil, err
-		}
-		h.recorder.HandlerFinished(j.ID)
-		return nil, nil
-	}))
-}
-
-// isIdempotent reports whether the job is of an idempotent kind.
-func (j *plannedJob) isIdempotent() bool { return strings.HasPrefix(j.kind, "again") }
-
-// keeps reports whether the job is of a kind that keeps two states.
-func (j *plannedJob) keeps() bool { return strings.HasSuffix(j.kind, "keeps") }
-
 // mark sets the fields of an envelope that the plan asks for.
 func (m kindMix) mark(e *queue.Envelope) {
 	e.ChosenID = m.chosenIDs[e.ID]
@@ -118,7 +91,7 @@ type oneAtATime struct {
 }
 
 func (o *oneAtATime) wrap(handler job.Handler) job.Handler {
-	one := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+	return job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
 		if !o.enter(j.ID) {
 			o.recorder.StartedBesideItself(j.ID, o.vm)
 		}
@@ -127,14 +100,6 @@ func (o *oneAtATime) wrap(handler job.Handler) job.Handler {
 		defer o.recorder.HandlerEnded(o.vm, j.ID)
 		return handler.Run(ctx, j)
 	})
-	var wrapped job.Handler = one
-	if job.KeepsPreviousState(handler) {
-		wrapped = job.KeepPreviousState(wrapped)
-	}
-	if job.IsIdempotent(handler) {
-		wrapped = job.Idempotent(wrapped)
-	}
-	return wrapped
 }
 
 func (o *oneAtATime) enter(id string) (alone bool) {

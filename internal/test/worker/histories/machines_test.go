@@ -69,14 +69,10 @@ func (p *plan) mixMachines() {
 		p.machines.of[w.vm] = [...]machine{kernels[0], kernels[0], kernels[1], kernels[1], {}}[r.IntN(5)]
 	}
 	for _, j := range p.jobs {
-		if (j.kind != "chain" && j.kind != "large" && j.kind != "again") || j.noReports || r.oneIn(4) {
+		if (j.kind != "chain" && j.kind != "large") || j.noReports || r.oneIn(4) {
 			continue
 		}
-		if j.kind == "again" {
-			j.kind = "again-frozen"
-		} else {
-			j.kind = "frozen"
-		}
+		j.kind = "frozen"
 		if j.each = r.between(2*time.Second, 3*time.Second); !j.large {
 			j.steps += 10 + r.IntN(30) // so that most outlive a worker
 		}
@@ -84,7 +80,7 @@ func (p *plan) mixMachines() {
 }
 
 // isFrozen reports whether the job is of a kind of frozen processes.
-func (j *plannedJob) isFrozen() bool { return strings.HasSuffix(j.kind, "frozen") }
+func (j *plannedJob) isFrozen() bool { return j.kind == "frozen" }
 
 // machineOf returns the machine of a VM. The two final workers have different machines, so
 // that each job has one worker that can end it.
@@ -120,7 +116,6 @@ func (h *history) addFrozen(kinds job.Kinds, one *oneAtATime) {
 	}
 	c := &chain{h.kinds["chain"].(*chain).steps, on}
 	kinds["frozen"] = &frozen{one.wrap(c), on, h}
-	kinds["again-frozen"] = job.Idempotent(&frozen{one.wrap(h.again(c)), on, h})
 }
 
 // frozen is a handler whose states can be continued from on a machine like its own alone, as

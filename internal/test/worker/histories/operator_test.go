@@ -156,8 +156,8 @@ func (h *history) requeueAll() (more bool) {
 	more = h.requeueOrphans(h.operatorTool(operatorAction{}))
 	for _, j := range h.plan.jobs {
 		status := h.b.Record(j.id).Status
-		if status == "" && (h.recorder.HasFinished(j.id) || h.isFollowUp(j.id) && !h.recorder.WasPut(j.id)) {
-			continue // of an idempotent kind, and done; or its parent never put it
+		if status == "" && h.isFollowUp(j.id) && !h.recorder.WasPut(j.id) {
+			continue // its parent never put it
 		}
 		if status == "" || status == checkpoint.Poison && !h.recorder.IsDeadLettered(j.id) {
 			h.put(j)

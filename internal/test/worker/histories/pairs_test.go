@@ -58,7 +58,6 @@ func (p *plan) features(j *plannedJob) map[string]bool {
 	return map[string]bool{
 		pairs.Inputs:      hasInput,
 		pairs.Outputs:     p.storing[j.id],
-		pairs.KeepStates:  j.keeps(),
 		pairs.Queues:      p.shards.count > 1,
 		pairs.FollowUps:   slices.ContainsFunc(p.followUps, func(f plannedFollowUp) bool { return f.parent == j.id || f.id == j.id }),
 		pairs.Cancel:      slices.ContainsFunc(p.cancels, func(c plannedCancel) bool { return c.job == j.id }),
@@ -66,7 +65,6 @@ func (p *plan) features(j *plannedJob) map[string]bool {
 		pairs.Drain:       slices.ContainsFunc(p.holds, func(h plannedHold) bool { return !h.pause }),
 		pairs.Deadlines:   hasDeadline,
 		pairs.Moves:       slices.ContainsFunc(p.runs, func(w workerRun) bool { return w.moveAfter > 0 || w.changeover > 0 }),
-		pairs.Idempotent:  j.isIdempotent(),
 		pairs.ChosenIDs:   p.mix.chosenIDs[j.id],
 		pairs.Limits:      hasLimit,
 		pairs.LargeStates: j.large,

@@ -24,7 +24,6 @@ type plan struct {
 	followUps []plannedFollowUp
 	silences  map[string]plannedSilence // by job with a limit of its silence
 	storing   map[string]bool           // jobs that store an output with each step
-	spoils    map[string]int            // steps from which on the states of a job are spoilt for a while
 
 	clearedAt time.Duration // when an operator clears the queues of jobs; 0 for never
 	cleans    bool          // at the end an operator removes what is left of jobs
@@ -122,9 +121,7 @@ func planFor(seed uint64) *plan {
 	p.mixFailures()
 	p.planOperators()
 	p.mixKinds()
-	p.mixIdempotent()
 	p.mixOutputs()
-	p.mixPrevious()
 	p.planSteering()
 	p.mixShards()
 	p.planDeadlines()

@@ -20,7 +20,7 @@ func putInGroup(t *testing.T, b *rig.Bed, id, kind, group string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := queue.Envelope{ID: id, Kind: kind, Payload: payload, EnqueuedAt: time.Now(), Awaited: true, Group: group, Resume: true}
+	e := queue.Envelope{ID: id, Kind: kind, Payload: payload, EnqueuedAt: time.Now(), Group: group, Resume: true}
 	d := checkpoint.Delivery{ID: id, Kind: kind, PayloadHash: e.Work(), Group: group}
 	if _, err := b.Records.Enlist(t.Context(), d, "producer"); err != nil {
 		t.Fatal(err)
@@ -31,38 +31,33 @@ func putInGroup(t *testing.T, b *rig.Bed, id, kind, group string) {
 }
 
 // TestGroupJobCost: a short job of a group costs its worker a read of the record and a write
-// that acquires it more than another job. That is so for an idempotent kind too: its end is
-// recorded.
+// that acquires it more than another job.
 func TestGroupJobCost(t *testing.T) {
-	for kind, handler := range map[string]job.Handler{"echo": rig.Echo, "again": job.Idempotent(nothing)} {
-		t.Run(kind, func(t *testing.T) {
-			rig.Run(t, func(t *testing.T, b *rig.Bed) {
-				const jobs = 64
-				for i := range jobs {
-					putInGroup(t, b, fmt.Sprintf("job-%d", i), kind, "night")
-				}
-				b.Server.ResetCounts()
-				b.Start("vm_0", job.Kinds{kind: handler}, func(c *worker.Config) { c.Concurrency = 32 })
-				b.WaitFor("all jobs gone", time.Minute, func() bool { return b.MessagesLeft() == 0 })
-				counts := b.Server.Counts()
-				for op, n := range map[string]int64{
-					storage.OpDeleteMessage: jobs, storage.OpGetBlobProperties: jobs, storage.OpSetBlobMetadata: jobs, storage.OpUpdateMessage: 0,
-				} {
-					if counts[op] != n {
-						t.Errorf("%s calls = %d, want %d", op, counts[op], n)
-					}
-				}
-				if puts := counts[storage.OpPutBlob]; puts < jobs || puts > jobs+10 {
-					t.Errorf("PutBlob calls = %d, want one a job and a few heartbeats", puts)
-				}
-				for i := range jobs {
-					if r := b.Record(fmt.Sprintf("job-%d", i)); r.Status != checkpoint.Done || r.Group != "night" || r.Generation != 1 {
-						t.Errorf("record of job-%d = %s in group %q after %d claims, want it done in its group after 1", i, r.Status, r.Group, r.Generation)
-					}
-				}
-			})
-		})
-	}
+	rig.Run(t, func(t *testing.T, b *rig.Bed) {
+		const jobs = 64
+		for i := range jobs {
+			putInGroup(t, b, fmt.Sprintf("job-%d", i), "echo", "night")
+		}
+		b.Server.ResetCounts()
+		b.Start("vm_0", job.Kinds{"echo": rig.Echo}, func(c *worker.Config) { c.Concurrency = 32 })
+		b.WaitFor("all jobs gone", time.Minute, func() bool { return b.MessagesLeft() == 0 })
+		counts := b.Server.Counts()
+		for op, n := range map[string]int64{
+			storage.OpDeleteMessage: jobs, storage.OpGetBlobProperties: jobs, storage.OpSetBlobMetadata: jobs, storage.OpUpdateMessage: 0,
+		} {
+			if counts[op] != n {
+				t.Errorf("%s calls = %d, want %d", op, counts[op], n)
+			}
+		}
+		if puts := counts[storage.OpPutBlob]; puts < jobs || puts > jobs+10 {
+			t.Errorf("PutBlob calls = %d, want one a job and a few heartbeats", puts)
+		}
+		for i := range jobs {
+			if r := b.Record(fmt.Sprintf("job-%d", i)); r.Status != checkpoint.Done || r.Group != "night" || r.Generation != 1 {
+				t.Errorf("record of job-%d = %s in group %q after %d claims, want it done in its group after 1", i, r.Status, r.Group, r.Generation)
+			}
+		}
+	})
 }
 
 // TestGroupIsRecorded: a record that was removed before the first delivery gets its group from

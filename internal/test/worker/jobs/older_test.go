@@ -65,11 +65,10 @@ func rename(b *rig.Bed, id string, to func(key string) string) {
 
 // newKeys are the keys of a record that older versions do not know, by feature.
 var newKeys = map[string][]string{
-	"keep_states": {"previoushash", "previoussize", "previousblocks", "previousversion", "previousof", "previousoutputs", "stepsback"},
-	"inputs":      {"inputs", "inputlist"},
-	"logs":        {"log"},
-	"deadlines":   {"deadline", "estimate", "movereason"},
-	"ledger":      {"ledger", "unledgered", "useful", "redone", "overhead", "evictions", "exits", "nextwrite"},
+	"inputs":    {"inputs", "inputlist"},
+	"logs":      {"log"},
+	"deadlines": {"deadline", "estimate", "movereason"},
+	"ledger":    {"ledger", "unledgered", "useful", "redone", "overhead", "evictions", "exits", "nextwrite"},
 }
 
 // TestOlderWorkerInBetween: a job runs on a new worker, on a worker without a feature, and on
@@ -117,7 +116,7 @@ func olderWorkerInBetween(t *testing.T, hidden []string, replays bool) {
 			}
 			return runSteps(ctx, work, j)
 		})
-		kinds := job.Kinds{"work": job.KeepPreviousState(handler)}
+		kinds := job.Kinds{"work": handler}
 		run := func(vm string, kinds job.Kinds) {
 			p := b.Start(vm, kinds, func(c *worker.Config) { c.Policy = checkpoint.Policy{Interval: 5 * time.Second} })
 			time.Sleep(20 * time.Second)

@@ -25,7 +25,7 @@ func quick(c *worker.Config) {
 	c.Policy = checkpoint.Policy{Interval: 100 * time.Millisecond}
 }
 
-// TestFleet: two workers at a time do jobs with outputs, logs and two states, and are
+// TestFleet: two workers at a time do jobs with outputs and logs, and are
 // terminated, evicted and killed. Every write keeps the rules, and each job ends once, with
 // its result and all outputs.
 func TestFleet(t *testing.T) {
@@ -35,9 +35,9 @@ func TestFleet(t *testing.T) {
 		rec := b.AddRecorder()
 		work := &rig.Steps{N: rig.StoredSteps, Each: 100 * time.Millisecond}
 		kinds := job.Kinds{
-			"files":  job.KeepPreviousState(&rig.Storing{Steps: work}),
+			"files":  &rig.Storing{Steps: work},
 			"prints": &rig.Printing{Steps: work},
-			"steps":  job.Idempotent(work),
+			"steps":  work,
 		}
 		var ids []string
 		for i := range 5 {

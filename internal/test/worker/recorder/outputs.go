@@ -35,8 +35,7 @@ func (rec *Recorder) ExpectOutputs(id string, want ExpectedOutputs) {
 // had these keys before. The state relies on all outputs of the steps before it. The list
 // has the record's earlier files, unchanged, and beside them only files of the claim that
 // wrote the record: never a file of another claim, and so of no superseded one. Outputs
-// go with the state: where that is removed, and to the outputs of the state before it
-// after a step back.
+// are removed with the state.
 func (rec *Recorder) checkNamedOutputs(j *JobHistory, was map[string]string, r storage.Result, progress int) {
 	if j.expected == nil {
 		return
@@ -46,9 +45,8 @@ func (rec *Recorder) checkNamedOutputs(j *JobHistory, was map[string]string, r s
 		rec.addViolation(j, "the record has lost its state and still names outputs")
 	}
 	if r.IfNoneMatch == "*" || removed || rec.Sender == Operator && hash == "" {
-		j.outputs, j.before, j.outputList = nil, nil, ""
+		j.outputs, j.outputList = nil, ""
 	}
-	j.followState(was)
 	if hash != j.outputList {
 		rec.checkOutputList(j, hash)
 		j.outputList = hash
@@ -68,23 +66,6 @@ func (j *JobHistory) losesState(was map[string]string) bool {
 		return true
 	}
 	return was["statehash"] != "" && j.meta["statehash"] == ""
-}
-
-// followState follows the outputs of the state that was just recorded, if the record that
-// had these keys had another state: the outputs so far, or after a step back the outputs
-// of the state before.
-func (j *JobHistory) followState(was map[string]string) {
-	if j.meta["generation"] != was["generation"] {
-		j.stepsBack = false
-	}
-	j.stepsBack = j.stepsBack || j.meta["stepsback"] != was["stepsback"]
-	done := j.meta["status"] == string(checkpoint.Done)
-	switch isNew := was["statehash"] != "" && (done || j.meta["statehash"] != was["statehash"]); {
-	case isNew && j.stepsBack:
-		j.outputs, j.outputList, j.stepsBack = j.before, "?", false
-	case isNew:
-		j.before = j.outputs
-	}
 }
 
 func (rec *Recorder) checkOutputList(j *JobHistory, hash string) {

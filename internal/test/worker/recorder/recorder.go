@@ -33,7 +33,7 @@ import (
 //     faults none waits for longer than a pause between claims while a worker has a
 //     free slot (if the test called checkIdle);
 //   - a message is deleted only if its job has an outcome or another message
-//     continues the job, or if the handler of its idempotent kind has finished;
+//     continues the job;
 //   - a message that a worker puts does not expire.
 //
 // [oracle.Steering] adds those about what operators ask through the control document.
@@ -86,13 +86,10 @@ type JobHistory struct {
 	reopened   bool              // by an operator
 	log        joblog.Document   // in its blob
 	logCreated string            // the record that the log belongs to
-	finished   int               // how often the handler of an idempotent kind finished
 
 	expected   *ExpectedOutputs        // the expected outputs; nil if none are judged
 	outputs    map[string]listedOutput // that its record names, by path
 	outputList string                  // the hash of their list
-	before     map[string]listedOutput // outputs of the state before the last one
-	stepsBack  bool                    // the claim continues from that state, and has saved none yet
 	lastPut    time.Time               // when its newest message was put
 
 	claimedFrom map[string][]string // by VM: the queues from which it claimed messages of the job
@@ -138,22 +135,6 @@ func (rec *Recorder) OutcomesOf(id string) int {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
 	return rec.job(id).record.Outcomes
-}
-
-// HandlerFinished records that a handler of an idempotent kind did its job, so that the
-// job may end without a record.
-func (rec *Recorder) HandlerFinished(id string) {
-	rec.mu.Lock()
-	defer rec.mu.Unlock()
-	rec.job(id).finished++
-	rec.add(rec.job(id), "handler", "finishes")
-}
-
-// HasFinished reports whether such a handler has finished.
-func (rec *Recorder) HasFinished(id string) bool {
-	rec.mu.Lock()
-	defer rec.mu.Unlock()
-	return rec.job(id).finished > 0
 }
 
 // HandlerFailed records that a handler failed of its own accord.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -64,7 +63,6 @@ func (rec *Recorder) checkRecordCall(r storage.Result) {
 	w.Operator = rec.Sender == Operator || rec.Sender == "test" && !oracle.Final(j.record.Status())
 	if w.State != "" {
 		w.Progress = int64(progress)
-		w.Previous, w.HasPrevious = previousIn(now, body)
 	}
 	rec.checkNamedOutputs(j, was, r, progress)
 	rec.checkNeeds(j, was)
@@ -152,7 +150,6 @@ func (rec *Recorder) checkDelete(r storage.Result) {
 	rec.add(j, rec.Sender, "deletes message "+short(r.MessageID))
 	status := checkpoint.Status(j.meta["status"])
 	switch {
-	case j.finished > 0: // of an idempotent kind: it was done, and nothing has to record it
 	case id == "" || j.meta == nil: // not an envelope, or its job has no record
 		if !rec.isReplaced(r.MessageID, id) && !rec.isPoisoned(func(p queue.Poison) bool { return p.MessageID == r.MessageID }) {
 			rec.addViolation(j, "a message was deleted that has no record, no successor and no poison message")
@@ -258,15 +255,4 @@ func (rec *Recorder) checkMovesOnce(j *JobHistory, r storage.Result) {
 	if from := j.claimedFrom[rec.Sender]; len(from) == 1 && from[0] == r.Queue {
 		rec.addViolation(j, "its message is on the on-demand queue already, and was put there again")
 	}
-}
-
-// previousIn returns the number at the start of the state before the recorded one, which the
-// body has behind that, and whether there is one.
-func previousIn(meta map[string]string, body []byte) (number int64, ok bool) {
-	size, err := strconv.Atoi(meta["statesize"])
-	of, hash := meta["previousof"], meta["statehash"]
-	if err != nil || of == "" || hash[:min(len(hash), len(of))] != of || len(body) < size+4 {
-		return 0, false
-	}
-	return int64(binary.BigEndian.Uint32(body[size:])), true
 }

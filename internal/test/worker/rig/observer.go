@@ -101,9 +101,6 @@ func (c *Counter) Refused(code string) { c.count("refused " + code) }
 // OutputSent implements worker.Observer.
 func (c *Counter) OutputSent(int64) { c.count("output sent") }
 
-// SteppedBack implements worker.Observer.
-func (c *Counter) SteppedBack() { c.count("stepped back") }
-
 // LeftOut implements worker.Observer.
 func (c *Counter) LeftOut() { c.count("left out") }
 
