@@ -56,10 +56,7 @@ type flags struct {
 
 	Listen      string `help:"${about_listen}" default:"auto" group:"Operation"`
 	MetricsPush string `help:"${about_metrics_push}" group:"Operation" placeholder:"URL"`
-	OnEvent     string `help:"${about_on_event}" group:"Operation" placeholder:"PROGRAM|URL"`
-
-	OnEventTemplate   string `help:"${about_on_event_template}" group:"Operation" placeholder:"FILE"`
-	OnEventSecretFile string `help:"${about_on_event_secret_file}" group:"Operation" placeholder:"FILE"`
+	OnEvent     string `help:"${about_on_event}" group:"Operation" placeholder:"PROGRAM"`
 
 	Version kong.VersionFlag `help:"Print the version and exit." env:"-"`
 

@@ -71,11 +71,9 @@ var texts = cli.Texts{
 	"about_metrics_push": "Remote-write endpoint of Prometheus that gets the metrics every 15 s and when a drain has ended, as " +
 		"of Azure Monitor managed Prometheus, which also gets an access token of the worker's identity. " +
 		"Without it metrics are only served.",
-	"about_on_event": "Program to run, without arguments, or URL to post to, when a scheduled event names this VM, when a drain has " +
-		"ended, when a job is moved to the poison queue, and when a queue grows. A program reads the line of the log, as JSON, " +
+	"about_on_event": "Program to run, without arguments, when a scheduled event names this VM, when a drain has " +
+		"ended, when a job is moved to the poison queue, and when a queue grows. It reads the line of the log, as JSON, " +
 		"from its standard input.",
-	"about_on_event_template":    "File with a Go template for the body of the posts of --on-event, as for Slack. It must make JSON.",
-	"about_on_event_secret_file": "File with the secret that signs the posts of --on-event. Or set " + webhookSecret + ".",
 
 	"about_environment_file": "File of NAME=VALUE lines with the worker's settings. May be given several times; later files win.",
 	"about_log_file":         "File for the log, rotated at 100 MB. Default: NAME.log in %ProgramData%\\spotworker\\logs.",

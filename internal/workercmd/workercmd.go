@@ -140,7 +140,7 @@ func commands() map[string]func(Options) error {
 
 // readElsewhere are the environment variables that are not flags: secrets, variables of the
 // VM application's scripts, and an operator's label.
-var readElsewhere = []string{"SPOTWORKER_INSTANCES", "SPOTWORKER_SNAPSHOTS", "SPOTWORKER_VERSION", cli.MoreStringsVariable, webhookSecret}
+var readElsewhere = []string{"SPOTWORKER_INSTANCES", "SPOTWORKER_SNAPSHOTS", "SPOTWORKER_VERSION", cli.MoreStringsVariable}
 
 // warnOfUnread logs the names of environment variables that look like settings and
 // have no effect, never their values.
