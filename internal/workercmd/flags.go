@@ -42,7 +42,6 @@ type flags struct {
 	CheckpointInterval    string        `help:"${about_checkpoint_interval}" default:"auto" group:"Checkpoints"`
 	MinCheckpointInterval time.Duration `help:"${about_min_checkpoint_interval}" default:"5s" group:"Checkpoints"`
 	MaxCheckpointInterval time.Duration `help:"Longest time that auto chooses." default:"10m" group:"Checkpoints"`
-	EvictionRate          float64       `help:"${about_eviction_rate}" default:"5" group:"Checkpoints"`
 
 	DrainBudget      time.Duration `help:"${about_drain_budget}" default:"10s" group:"Eviction"`
 	StopWithStdin    bool          `help:"${about_stop_with_stdin}" group:"Eviction"`
@@ -60,20 +59,19 @@ type flags struct {
 
 	Version kong.VersionFlag `help:"Print the version and exit." env:"-"`
 
-	version string // of the program
+	version string               // of the program
+	adjust  func(*worker.Config) // nil: see Options
 }
 
 // policy returns the checkpoint policy that the flags describe.
 func (f *flags) policy() (checkpoint.Policy, error) {
 	p := checkpoint.DefaultPolicy()
-	p.Shortest, p.Longest, p.EvictionRate = f.MinCheckpointInterval, f.MaxCheckpointInterval, f.EvictionRate/100
+	p.Shortest, p.Longest = f.MinCheckpointInterval, f.MaxCheckpointInterval
 	switch {
 	case p.Shortest <= 0:
 		return p, fmt.Errorf("--min-checkpoint-interval is %s; it must be more than 0s", p.Shortest)
 	case p.Longest <= 0:
 		return p, fmt.Errorf("--max-checkpoint-interval is %s; it must be more than 0s", p.Longest)
-	case !(f.EvictionRate > 0 && f.EvictionRate <= 100):
-		return p, fmt.Errorf("--eviction-rate is %g; it must be more than 0, up to 100 percent per hour", f.EvictionRate)
 	case f.CheckpointInterval == "auto":
 		return p, p.Validate()
 	}

@@ -50,9 +50,7 @@ var texts = cli.Texts{
 	"about_checkpoint_interval": "Time between two saves of a job's changed state; auto chooses what costs the least, by what a save " +
 		"takes and how often VMs are lost.",
 	"about_min_checkpoint_interval": "Shortest time that auto chooses, and the one while notices cannot be relied on.",
-	"about_eviction_rate": "Evictions to expect of a VM, in percent per hour; Azure publishes it for each size and region. " +
-		"Evictions that the workers observe are taken into account.",
-	"about_drain_budget": "Time to hand everything over after SIGTERM. After a notice the platform's own time counts.",
+	"about_drain_budget":            "Time to hand everything over after SIGTERM. After a notice the platform's own time counts.",
 	"about_stop_with_stdin": "End when standard input is closed, as after SIGTERM: for a program that starts the worker where " +
 		"there are no signals, as on Windows.",
 	"about_metadata_endpoint": "Metadata service that announces evictions; none runs without.",

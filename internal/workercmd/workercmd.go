@@ -29,13 +29,17 @@ import (
 // version is set by the linker, never by code.
 var version string
 
-// Options are the options of package spotworker, which documents them.
+// Options are the options of package spotworker, which documents them, and Adjust.
 type Options struct {
 	Kinds     job.Kinds
 	Logger    *slog.Logger
 	Registry  prometheus.Registerer
 	Arguments []string
 	Version   string
+
+	// Adjust changes the configuration that the arguments describe, for workers of the lab.
+	// Default: nothing is changed.
+	Adjust func(*worker.Config)
 }
 
 const description = `Does jobs from an Azure Storage queue on a VM that may be evicted at any
@@ -75,7 +79,7 @@ func run(ctx context.Context, o Options, stdout, stderr io.Writer) error {
 // collector is not the worker's to adapt.
 func runUnder(ctx context.Context, o Options, stdout, stderr io.Writer, under newManager, gc *collector) error {
 	var f flags
-	f.version = cli.Version(o.Version, version)
+	f.version, f.adjust = cli.Version(o.Version, version), o.Adjust
 	program := workerProgram(f.version)
 	done, err := program.Parse(&f, o.Arguments, stdout)
 	if done || err != nil {
@@ -162,6 +166,9 @@ func warnOfUnread(program cli.Program, log *slog.Logger) {
 // its handlers; call it when the worker has ended.
 func (f *flags) worker(kinds job.Kinds, log *slog.Logger, t *telemetry, id *identity) (w *worker.Worker, closeKinds func(), err error) {
 	config, err := f.config(log)
+	if f.adjust != nil {
+		f.adjust(&config)
+	}
 	defer func() {
 		if err != nil {
 			config.Runtime.Close()
