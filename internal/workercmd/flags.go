@@ -39,9 +39,7 @@ type flags struct {
 	Visibility     time.Duration    `help:"${about_visibility}" default:"30s" group:"Jobs"`
 	ExitWhenIdle   time.Duration    `help:"${about_exit_when_idle}" default:"0s" group:"Jobs"`
 
-	CheckpointInterval    string        `help:"${about_checkpoint_interval}" default:"auto" group:"Checkpoints"`
-	MinCheckpointInterval time.Duration `help:"${about_min_checkpoint_interval}" default:"5s" group:"Checkpoints"`
-	MaxCheckpointInterval time.Duration `help:"Longest time that auto chooses." default:"10m" group:"Checkpoints"`
+	CheckpointInterval string `help:"${about_checkpoint_interval}" default:"auto" group:"Checkpoints"`
 
 	DrainBudget      time.Duration `help:"${about_drain_budget}" default:"10s" group:"Eviction"`
 	StopWithStdin    bool          `help:"${about_stop_with_stdin}" group:"Eviction"`
@@ -66,14 +64,8 @@ type flags struct {
 // policy returns the checkpoint policy that the flags describe.
 func (f *flags) policy() (checkpoint.Policy, error) {
 	p := checkpoint.DefaultPolicy()
-	p.Shortest, p.Longest = f.MinCheckpointInterval, f.MaxCheckpointInterval
-	switch {
-	case p.Shortest <= 0:
-		return p, fmt.Errorf("--min-checkpoint-interval is %s; it must be more than 0s", p.Shortest)
-	case p.Longest <= 0:
-		return p, fmt.Errorf("--max-checkpoint-interval is %s; it must be more than 0s", p.Longest)
-	case f.CheckpointInterval == "auto":
-		return p, p.Validate()
+	if f.CheckpointInterval == "auto" {
+		return p, nil
 	}
 	var err error
 	if p.Interval, err = durations.Parse(f.CheckpointInterval); err != nil || p.Interval <= 0 {

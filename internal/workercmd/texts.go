@@ -48,9 +48,8 @@ var texts = cli.Texts{
 	"about_exit_when_idle": "End with exit code 0 when this worker had no job and found no message for so long, as a Kubernetes job should. " +
 		"0s: never. Messages that are hidden do not count: they run elsewhere, or wait for their next try.",
 	"about_checkpoint_interval": "Time between two saves of a job's changed state; auto chooses what costs the least, by what a save " +
-		"takes and how often VMs are lost.",
-	"about_min_checkpoint_interval": "Shortest time that auto chooses, and the one while notices cannot be relied on.",
-	"about_drain_budget":            "Time to hand everything over after SIGTERM. After a notice the platform's own time counts.",
+		"takes and how often VMs are lost, from 5s to 10m.",
+	"about_drain_budget": "Time to hand everything over after SIGTERM. After a notice the platform's own time counts.",
 	"about_stop_with_stdin": "End when standard input is closed, as after SIGTERM: for a program that starts the worker where " +
 		"there are no signals, as on Windows.",
 	"about_metadata_endpoint": "Metadata service that announces evictions; none runs without.",
