@@ -9,7 +9,6 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/cli"
-	"github.com/spotworker/spotworker/internal/jobfiles/joblog"
 	"github.com/spotworker/spotworker/internal/text/durations"
 	"github.com/spotworker/spotworker/internal/worker"
 	"github.com/spotworker/spotworker/internal/worker/sources"
@@ -35,7 +34,6 @@ type flags struct {
 	Changeover     time.Duration    `help:"${about_changeover}" default:"0s" group:"Jobs"`
 	Concurrency    int              `help:"Jobs at once. 0 is one per processor." default:"0" group:"Jobs"`
 	PayloadMemory  int64            `help:"${about_payload_memory}" default:"1024" group:"Jobs" placeholder:"MIB"`
-	JobLogSize     int              `help:"${about_job_log_size}" default:"64" group:"Jobs" placeholder:"KIB"`
 	Visibility     time.Duration    `help:"${about_visibility}" default:"30s" group:"Jobs"`
 	ExitWhenIdle   time.Duration    `help:"${about_exit_when_idle}" default:"0s" group:"Jobs"`
 
@@ -93,16 +91,6 @@ func (f *flags) slots() int {
 func (f *flags) payloadMemory() int64 {
 	const most = 1 << 40 // MiB
 	return max(min(f.PayloadMemory, most)<<20, 1)
-}
-
-// jobLogSize returns how much is kept of a job's log in bytes. A number that is out of
-// range stays out of range; 0, which keeps nothing, needs no size.
-func (f *flags) jobLogSize() int {
-	const most = 1 << 30 // KiB
-	if f.JobLogSize == 0 {
-		return joblog.DefaultSize
-	}
-	return min(max(f.JobLogSize, -1), most) << 10
 }
 
 // connections returns how many connections to storage are kept while they are idle: as

@@ -40,9 +40,6 @@ var texts = cli.Texts{
 		"this worker finds it. 0s: none does. It needs workers that take from there.",
 	"about_payload_memory": "Memory for the payloads of all jobs at once, in MiB, at least 64. Payloads of up to 48 KiB do not " +
 		"count. A job waits until there is room; a command's payload counts only until it is in its file.",
-	"about_job_log_size": "How much is kept of what each job prints and logs, for spotctl logs, in KiB: 4 to 1024, or 0 for " +
-		"nothing. The last of it is kept, with the job's checkpoints. All who may read the deployment's blobs " +
-		"can read it.",
 	"about_visibility": "Visibility timeout of messages, after which the jobs of a worker that died without notice return to " +
 		"the queue, 3s to 5m. They are renewed every third of it, at the cost of one call each.",
 	"about_exit_when_idle": "End with exit code 0 when this worker had no job and found no message for so long, as a Kubernetes job should. " +

@@ -186,7 +186,7 @@ func (f *flags) worker(kinds job.Kinds, log *slog.Logger, t *telemetry, id *iden
 	if t.pusher, err = f.pusher(t, stores.Account, log); err != nil {
 		return nil, nil, err
 	}
-	config.Accounts, config.Spread, config.Blobs = f.withLogs(stores.Accounts), stores.Spread, &t.blobs
+	config.Accounts, config.Spread, config.Blobs = stores.Accounts, stores.Spread, &t.blobs
 	config.Log, config.Observer, config.Loops, config.Pressure, config.Calls = log, t, &t.loops, &t.pressure, &t.calls
 	config.Tracer = t.traces.Spans()
 	config.OnName, config.OnVM = id.setWorker, id.setVM
@@ -215,16 +215,6 @@ func accountNames(d *deployment.Deployment) (names []string) {
 	return names
 }
 
-// withLogs removes the stores of logs if --job-log-size is 0.
-func (f *flags) withLogs(accounts []*deployment.Stores) []*deployment.Stores {
-	for _, s := range accounts {
-		if f.JobLogSize <= 0 {
-			s.Logs = nil
-		}
-	}
-	return accounts
-}
-
 // hostName returns the machine's own name.
 func hostName() string {
 	host, err := os.Hostname()
@@ -239,7 +229,7 @@ func (f *flags) config(log *slog.Logger) (worker.Config, error) {
 	c := worker.Config{
 		Settings: delivery.Settings{
 			DefaultKind: f.DefaultKind, MoveAfter: f.MoveAfter, Changeover: f.Changeover, Visibility: f.Visibility,
-			PayloadMemory: f.payloadMemory(), LogSize: f.jobLogSize(),
+			PayloadMemory: f.payloadMemory(),
 		},
 		TakeFrom: f.TakeFrom, Concurrency: f.slots(), DrainBudget: f.DrainBudget, ExitWhenIdle: f.ExitWhenIdle,
 		Instance: f.Instance, VMName: f.VMName, Program: f.version, BootID: bootID(), Acknowledge: events.Acknowledge(f.Acknowledge),
