@@ -26,8 +26,7 @@ type flags struct {
 	ControlGroups  bool             `help:"${about_control_groups}" group:"Jobs"`
 	Scratch        string           `help:"${about_scratch}" group:"Jobs" placeholder:"FOLDER"`
 	InputCache     int64            `help:"${about_input_cache}" default:"0" group:"Jobs" placeholder:"GIB"`
-	InputContainer []string         `help:"${about_input_container}" group:"Jobs" placeholder:"NAME"`
-	InputAccount   []string         `help:"${about_input_account}" group:"Jobs" placeholder:"URL"`
+	InputContainer []string         `help:"${about_input_container}" group:"Jobs" placeholder:"NAME|URL"`
 	DefaultKind    string           `help:"${about_default_kind}" group:"Jobs" placeholder:"KIND"`
 	TakeFrom       []sources.Choice `help:"${about_take_from}" enum:"spot,on-demand" default:"spot" group:"Jobs"`
 	MoveAfter      int              `help:"${about_move_after}" default:"0" group:"Jobs"`

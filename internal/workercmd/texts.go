@@ -24,10 +24,9 @@ var texts = cli.Texts{
 	"about_scratch": "Folder for the working folders of commands. Default: that for temporary files.",
 	"about_input_cache": "How much of its file system the cache of jobs' input files may take, in GiB; 0 is half of it. It is " +
 		"in the folder of --scratch, and the workers of one user on a machine share it.",
-	"about_input_container": "Container that jobs may take input files from. May be given several times. Default: every container " +
-		"that the identity may read, except those of the deployment itself.",
-	"about_input_account": "Blob endpoint of another storage account that jobs may take input files from, with the worker's " +
-		"identity: https://ACCOUNT.blob.core.windows.net. May be given several times.",
+	"about_input_container": "Container that jobs may take input files from, with the worker's identity. May be given several " +
+		"times. A container of another storage account is a URL: https://ACCOUNT.blob.core.windows.net/CONTAINER. Without a " +
+		"name: every container of the jobs' account that the identity may read, except those of the deployment itself.",
 	"about_default_kind": "Kind of the messages that are not envelopes, such as those of az storage message put. Without it " +
 		"they go to the poison queue.",
 	"about_take_from": "Queues to claim jobs from, in turn: spot, the queue of jobs; on-demand, that of the jobs which Spot " +

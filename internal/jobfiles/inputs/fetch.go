@@ -15,6 +15,8 @@ import (
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/sync/singleflight"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
 	"github.com/spotworker/spotworker/internal/host/resource"
 	"github.com/spotworker/spotworker/internal/host/sandbox"
 	"github.com/spotworker/spotworker/internal/jobfiles/inputs/named"
@@ -48,8 +50,9 @@ type Config struct {
 	// containers are restricted in the same way.
 	Further map[string]Containers
 
-	// Others are other accounts that inputs may come from, by [named.AccountURL].
-	Others map[string]Containers
+	// Others are containers of other accounts that inputs may come from, by
+	// [named.AccountURL], a slash, and their names.
+	Others map[string]*container.Client
 
 	// Observer counts. Optional.
 	Observer Observer
