@@ -71,5 +71,7 @@ func Main(kinds job.Kinds) {
 // unreadable for others of its user, on Linux, and so without core dumps: it
 // holds access tokens.
 func Run(ctx context.Context, o Options) error {
-	return workercmd.Run(ctx, workercmd.Options(o))
+	return workercmd.Run(ctx, workercmd.Options{
+		Kinds: o.Kinds, Logger: o.Logger, Registry: o.Registry, Arguments: o.Arguments, Version: o.Version,
+	})
 }

@@ -6,7 +6,7 @@ package job
 type Input struct {
 	// Account is the blob endpoint of another storage account, such as
 	// https://shared.blob.core.windows.net, which the workers must allow
-	// (--input-account). Default: the account of the jobs.
+	// (--input-container). Default: the account of the jobs.
 	Account string `json:"account,omitempty"`
 
 	// Container is the container's name.

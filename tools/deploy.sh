@@ -18,10 +18,9 @@
 # CAPACITY and ONDEMAND_CAPACITY (default: the numbers of VMs there are),
 # SIGNING_KEY (for make package), ALLOWED_SIGNERS (an OpenSSH file of who may sign
 # packages; default: signatures are not verified), CONFIGURATION_IN (Blob or
-# Package), WORKERS_WITHIN (minutes to wait for the workers), EVICTION_RATE
-# (percent an hour from which workers start; default: what Azure publishes for the
-# sizes and LOCATION). ACCOUNT_NAME and ACCOUNT_GROUP are for a further region: the
-# first region's storage account, and its resource group.
+# Package), WORKERS_WITHIN (minutes to wait for the workers). ACCOUNT_NAME and
+# ACCOUNT_GROUP are for a further region: the first region's storage account, and
+# its resource group.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -101,7 +100,6 @@ confirm() {
 target() {
   what=(--resource-group "$group" --name "$prefix-deploy" --parameters "$parameters"
     --parameters "stage=$1" "location=$location" "prefix=$prefix" "operatorKind=${OPERATOR_KIND:-User}")
-  [ "${rate:-0}" = 0 ] || what+=("evictionRate=$rate")
   [ "$place" = Blob ] || what+=("configurationIn=$place")
   what+=("${@:2}")
 }
@@ -264,8 +262,6 @@ if [ "$mode" = dry-run ]; then
   echo "\$ export OPERATOR_ID=\$(az ad signed-in-user show --query id --output tsv)"
   echo "\$ export OPERATOR_ADDRESSES=\$(curl -s https://api.ipify.org)"
   echo "\$ export SSH_PUBLIC_KEY=\$(cat ~/.ssh/id_ed25519.pub)"
-  echo "\$ spotctl prices $(deployedSizes | tr '\n' ' ')--region $location --eviction-rate"
-  rate=${EVICTION_RATE:-0}
 else
   echo "== checks: nothing is changed"
   checkTools
@@ -273,7 +269,6 @@ else
   checkOperator
   checkProviders
   checkSizes
-  checkRate
   checkFirstRegion
   confirm "Deploy to this subscription?"
 fi

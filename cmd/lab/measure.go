@@ -22,7 +22,7 @@ type measureFlags struct {
 	Bin         string            `env:"-" help:"${about_try_bin}" placeholder:"DIR"`
 }
 
-// A state goes to storage in one call and at this speed, as `spotctl size` assumes.
+// A state goes to storage in one call and at this speed.
 const (
 	saveCall  = 25 * time.Millisecond
 	linkBytes = 100e6 // a second

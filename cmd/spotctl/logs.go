@@ -31,8 +31,7 @@ type logsCommand struct {
 // Help is shown by logs --help.
 func (*logsCommand) Help() string {
 	return `Prints what the job printed and logged itself: its program's output, and the lines of its
-handler's logger. Of a long log the end is kept (the worker's --job-log-size), and what is missing
-is said. It has the lines up to the last checkpoint, also of a VM that is gone, and says which
+handler's logger. Of a long log the last 64 KiB are kept, and what is missing is said. It has the lines up to the last checkpoint, also of a VM that is gone, and says which
 worker and delivery they are from. The last lines of a running job, up to a KiB, come with its
 worker's heartbeat and are at most 20 s old; lines before them that wait for the next checkpoint are
 shown as left out. -o json has no lines of heartbeats.
@@ -83,7 +82,7 @@ func (c *logsCommand) run(ctx context.Context, s *session) error {
 
 // noLog says why a job has no lines.
 func noLog(j client.Job) string {
-	text := "nothing is kept of this job's log: it has printed and logged nothing, or its workers keep no logs (--job-log-size 0)"
+	text := "nothing is kept of this job's log: it has printed and logged nothing"
 	if j.Status == client.StatusRunning {
 		text += "; it is running, and the next heartbeat of its worker may have some"
 	}

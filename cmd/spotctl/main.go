@@ -82,7 +82,6 @@ type flags struct {
 	Prices pricesCommand `cmd:"" help:"Show what VMs cost in some regions, now and in the last 90 days, and how often they are evicted."`
 	Cost   costCommand   `cmd:"" help:"Sum what jobs have cost, by kind and by day."`
 	Plan   planCommand   `cmd:"" help:"Rank VM sizes and regions by what a useful hour costs, or compare what is deployed with now."`
-	Size   sizeCommand   `cmd:"" help:"Calculate how many VMs, queues and deployments a stream of jobs needs."`
 
 	Clean cleanCommand `cmd:"" help:"Remove old jobs that are done or cancelled, with results, logs and outputs."`
 
@@ -112,11 +111,6 @@ func (c *costCommand) run(ctx context.Context, s *session) error {
 type planCommand struct{ costs.Plan }
 
 func (c *planCommand) run(ctx context.Context, s *session) error { return c.Run(ctx, s.costs()) }
-
-// sizeCommand calculates the needs of a stream of jobs.
-type sizeCommand struct{ costs.Size }
-
-func (c *sizeCommand) run(ctx context.Context, s *session) error { return c.Run(ctx, s.costs()) }
 
 // costs is the session of a command about costs.
 func (s *session) costs() costs.Session {

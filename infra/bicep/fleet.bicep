@@ -99,11 +99,6 @@ param configurationIn configurationPlaceType = 'Blob'
 @description('Whether a VM that cannot install the package fails the deployment. True for the first deployment of a version, as tools/deploy.sh has it. False otherwise, since Azure does not repair a VM that failed so.')
 param failOnInstall bool = false
 
-@description('Evictions to expect of the Spot VMs, in percent an hour, from which workers start: the upper end of what Azure publishes for their sizes and region, for which tools/deploy.sh asks. 0 is the workers\' own default. SPOTWORKER_EVICTION_RATE in workerSettings counts instead.')
-@minValue(0)
-@maxValue(100)
-param evictionRate int = 0
-
 @description('More settings of all workers, by the names of their environment variables, such as { SPOTWORKER_CONCURRENCY: \'4\' }. No secrets: every user of a VM can read them.')
 param workerSettings { *: string } = {}
 
@@ -222,7 +217,6 @@ module foundation 'modules/foundation.bicep' = {
     packageCommands: packageCommands
     configurationIn: configurationIn
     onDemand: false
-    evictionRate: evictionRate
     queueShards: queueShards
     queueShardsTaken: queueShardsTaken
     workerSettings: workerSettings

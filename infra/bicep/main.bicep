@@ -104,11 +104,6 @@ param configurationIn configurationPlaceType = 'Blob'
 @description('Whether a VM that cannot install the package fails the deployment. True for the first deployment of a version, as tools/deploy.sh has it. False otherwise, since Azure does not repair a VM that failed so.')
 param failOnInstall bool = false
 
-@description('Evictions to expect of the Spot VMs, in percent an hour, from which workers start: the upper end of what Azure publishes for their sizes and region, for which tools/deploy.sh asks. 0 is the workers\' own default. SPOTWORKER_EVICTION_RATE in workerSettings counts instead.')
-@minValue(0)
-@maxValue(100)
-param evictionRate int = 0
-
 @description('More settings of all workers, by the names of their environment variables, such as { SPOTWORKER_CONCURRENCY: \'4\' }. No secrets: every user of a VM can read them.')
 param workerSettings { *: string } = {}
 
@@ -333,7 +328,6 @@ module foundation 'modules/foundation.bicep' = {
     queueShards: queueShards
     queueShardsTaken: queueShardsTaken
     onDemand: onDemand
-    evictionRate: evictionRate
     workerSettings: union(onDemand ? { SPOTWORKER_CHANGEOVER: changeover, SPOTWORKER_MOVE_AFTER: string(moveAfter) } : {}, workerSettings)
     monitoring: monitoring
     logStorage: logStorage

@@ -17,7 +17,7 @@ var (
 // computedSettings stand for the settings that a deployment computes.
 var computedSettings = map[string]string{
 	"SPOTWORKER_ACCOUNT": "account", "SPOTWORKER_PREFIX": "spotworker",
-	"SPOTWORKER_MOVE_AFTER": "3", "SPOTWORKER_CHANGEOVER": "10m", "SPOTWORKER_EVICTION_RATE": "15",
+	"SPOTWORKER_MOVE_AFTER": "3", "SPOTWORKER_CHANGEOVER": "10m",
 	"SPOTWORKER_METRICS_PUSH": "https://spotworker.metrics.ingest.monitor.azure.com/" +
 		"dataCollectionRules/dcr-1/streams/Microsoft-PrometheusMetrics/api/v1/write?api-version=2023-04-24",
 	"SPOTWORKER_DATA_CONTAINER": "archive,packed",

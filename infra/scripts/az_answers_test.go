@@ -222,20 +222,13 @@ func listScaleSets(c azCall) (any, error) {
 	return list, nil
 }
 
-// listDeployments has the last deployment and a deployment of another prefix. A note "made" is its
-// version and eviction rate.
+// listDeployments has the last deployment and a deployment of another prefix.
 func listDeployments(c azCall) (any, error) {
 	list := []any{object{"name": "other-deploy", "properties": object{"parameters": object{
 		"location": object{"value": "otherregion"}, "applicationVersion": object{"value": "9.9.9"}}}}}
 	parameters := object{}
 	if location := c.read("location"); location != "" {
 		parameters["location"] = object{"value": location}
-	}
-	if words := c.lines("made"); len(words) == 2 {
-		parameters["applicationVersion"] = object{"value": words[0]}
-		if words[1] != "null" {
-			parameters["evictionRate"] = object{"value": json.Number(words[1])}
-		}
 	}
 	if len(parameters) > 0 {
 		list = append(list, object{"name": "spotworker-deploy", "properties": object{"parameters": parameters}})

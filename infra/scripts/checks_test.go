@@ -1,8 +1,6 @@
 package scripts
 
 import (
-	"errors"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -12,72 +10,6 @@ import (
 	"github.com/spotworker/spotworker/internal/test/need"
 	"github.com/spotworker/spotworker/internal/test/proof"
 )
-
-// TestDeployEvictionRate: workers start from the rate that Azure publishes, a version keeps
-// the rate that it was made with, and without a known rate the deployment continues with the
-// default.
-func TestDeployEvictionRate(t *testing.T) {
-	proof.Only(t, "each run of deploy.sh is hundreds of processes")
-	for _, c := range []struct {
-		name, answer, made string // spotctl's answer, and az's about the last deployment
-		env                []string
-		rate, want         string // the rate that is passed, if any, and a part of the output
-		asked              string // of spotctl; empty if it is not asked
-	}{
-		{
-			name: "known", answer: "echo 15", rate: "evictionRate=15",
-			want:  "workers start from 15 % evictions an hour, the most that Azure publishes for these sizes in westeurope",
-			asked: "prices Standard_D2as_v5 --region westeurope --eviction-rate",
-		},
-		{
-			name: "no right", answer: "echo 'eviction rates not shown: role' >&2; exit 1",
-			want: "role\nnote: the eviction rate of these sizes in westeurope is not known, for the reason above; workers start from their " +
-				"own default",
-			asked: "prices Standard_D2as_v5 --region westeurope --eviction-rate",
-		},
-		{name: "no number", answer: "echo many", want: "is not known", asked: "prices Standard_D2as_v5 --region westeurope --eviction-rate"},
-		{name: "given", env: []string{"EVICTION_RATE=7"}, rate: "evictionRate=7", want: "workers start from EVICTION_RATE, 7 % an hour"},
-		{name: "the default", env: []string{"EVICTION_RATE=0"}, want: "workers start from EVICTION_RATE, 0 % an hour"},
-		{name: "the same version", answer: "echo 25", made: "1.0.0 15", rate: "evictionRate=15",
-			want: "version 1.0.0 keeps the eviction rate that it was made with, 15 %"},
-		{name: "the same version, from before", answer: "echo 25", made: "1.0.0 null", want: "was made without an eviction rate"},
-		{
-			name: "another version", answer: "echo 25", made: "0.9.0 15", rate: "evictionRate=25", want: "workers start from 25 %",
-			asked: "prices Standard_D2as_v5 --region westeurope --eviction-rate",
-		},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			a := newSubscription(t)
-			a.env = c.env
-			a.write("spotctl", "#!/bin/sh\necho \"$*\" >>\"$(dirname \"$0\")/asked\"\n"+c.answer+"\n", 0o700)
-			a.write("made", c.made, 0o600)
-			if c.made != "" {
-				a.write("group", "true", 0o600)
-			}
-			said, calls, err := a.deploy("--yes")
-			if err != nil || !strings.Contains(said, c.want) {
-				t.Errorf("deploy = %v, want that it says %q; it said:\n%s", err, c.want, said)
-			}
-			for _, call := range calls {
-				if strings.Contains(call, "deployment group create") && (c.rate == "") == strings.Contains(call, "evictionRate=") {
-					t.Errorf("%q, want the rate to be %q", call, c.rate)
-				}
-				if c.rate != "" && strings.Contains(call, "deployment group create") && !strings.Contains(call, c.rate+" ") &&
-					!strings.HasSuffix(call, c.rate) {
-					t.Errorf("%q, want %s", call, c.rate)
-				}
-			}
-			asked, err := os.ReadFile(filepath.Join(a.folder, "asked"))
-			if err != nil && !errors.Is(err, os.ErrNotExist) {
-				t.Fatal(err)
-			}
-			if got := strings.TrimSpace(string(asked)); got != c.asked {
-				t.Errorf("spotctl was asked for %q, want %q", got, c.asked)
-			}
-		})
-	}
-}
 
 // TestDeployChecksFirst: a condition that would fail later is found before anything is made.
 func TestDeployChecksFirst(t *testing.T) {
@@ -98,8 +30,6 @@ func TestDeployChecksFirst(t *testing.T) {
 		{"comma at the end", "capacity", "", "OPERATOR_ADDRESSES=203.0.113.7,", "a comma at the end"},
 		{"no address at all", "capacity", "", "OPERATOR_ADDRESSES=any", "give IPv4 addresses or ranges"},
 		{"place", "capacity", "", "CONFIGURATION_IN=Nowhere", "give Blob or Package"},
-		{"eviction rate", "capacity", "", "EVICTION_RATE=0.5", "EVICTION_RATE is '0.5': give whole percent an hour"},
-		{"high eviction rate", "capacity", "", "EVICTION_RATE=101", "give whole percent an hour"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -29,7 +29,6 @@ func TestDeployStopsAtErrors(t *testing.T) {
 		{name: "last location", file: "broken", note: "location.value", group: "true",
 			want: "where resource group spotworker was deployed to"},
 		{name: "location of the group", file: "broken", note: "group show", group: "true", want: "where resource group spotworker is,"},
-		{name: "last version", file: "broken", note: "evictionRate.value", group: "true", want: "cannot read which version was deployed last"},
 		{name: "no quota of Spot cores", file: "usage", want: "the quota of Spot cores in westeurope cannot be read"},
 		{name: "no quota of regular cores", file: "regular", env: []string{"ONDEMAND_CAPACITY=1"},
 			want: "the quota of regular cores in westeurope cannot be read"},
@@ -99,34 +98,20 @@ func (a *subscription) only(programs ...string) {
 }
 
 // TestDeployWithoutPrograms: a program that a setting needs is missed before anything is made.
-// The eviction rate is asked for with go, or else with spotctl, or else not known.
 func TestDeployWithoutPrograms(t *testing.T) {
 	proof.Only(t, "each run of deploy.sh is hundreds of processes")
-	const asks = "#!/bin/sh\necho \"${0##*/} $*\" >&2\necho 15\n"
-	for _, c := range []struct {
-		name     string
-		programs []string
-		env      string
-		fails    bool
-		want     string
-	}{
-		{"no go to pack with", nil, "CONFIGURATION_IN=Package", true, "needs Go"},
-		{"no ssh-keygen", nil, "ALLOWED_SIGNERS=README.md", true, "ssh-keygen is missing"},
-		{"go for the rate", []string{"go", "spotctl"}, "SPOTCTL=", false, "go run ./cmd/spotctl prices Standard_D2as_v5 --region westeurope"},
-		{"spotctl for the rate", []string{"spotctl"}, "SPOTCTL=", false, "spotctl prices Standard_D2as_v5 --region westeurope --eviction-rate\n"},
-		{"nothing for the rate", nil, "SPOTCTL=", false, "neither go nor spotctl is in PATH, which ask Azure for it\nnote: the eviction rate"},
+	for _, c := range []struct{ name, env, want string }{
+		{"no go to pack with", "CONFIGURATION_IN=Package", "needs Go"},
+		{"no ssh-keygen", "ALLOWED_SIGNERS=README.md", "ssh-keygen is missing"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			a := newSubscription(t)
-			for _, name := range c.programs {
-				a.write(name, asks, 0o700)
-			}
-			a.only(c.programs...)
+			a.only()
 			a.env = append(a.env, c.env)
 			said, calls, err := a.deploy("--yes")
-			if (err != nil) != c.fails || !strings.Contains(said, c.want) || c.fails && len(changing(calls)) > 0 {
-				t.Errorf("deploy = %v after %q, want that it fails %v with %q; it said:\n%s", err, changing(calls), c.fails, c.want, said)
+			if err == nil || !strings.Contains(said, c.want) || len(changing(calls)) > 0 {
+				t.Errorf("deploy = %v after %q, want a failure with %q; it said:\n%s", err, changing(calls), c.want, said)
 			}
 		})
 	}
@@ -167,7 +152,7 @@ func TestDeployUsesItsSettings(t *testing.T) {
 	t.Parallel()
 	a := newSubscription(t)
 	a.write("resourcegroup", "mine", 0o600)
-	a.env = []string{"RESOURCE_GROUP=mine", "APPLICATION_VERSION=2.3.4", "OPERATOR_KIND=Group", "EVICTION_RATE=9", "CAPACITY=1"}
+	a.env = []string{"RESOURCE_GROUP=mine", "APPLICATION_VERSION=2.3.4", "OPERATOR_KIND=Group", "CAPACITY=1"}
 	said, _, err := a.deploy("--yes")
 	if err != nil || a.read(blobNote("2.3.4/spotworker.tar.gz")) == "" || a.read(blobNote("2.3.4/worker.env")) == "" {
 		t.Errorf("deploy = %v, want the files of version 2.3.4; it said:\n%s", err, said)
@@ -251,20 +236,6 @@ func TestDeployOfAnotherPackage(t *testing.T) {
 				t.Errorf("deploy = %v, want %q; it said:\n%s", err, c.want, said)
 			}
 		})
-	}
-}
-
-// TestDeployKeepsTheFilesRate: Azure is not asked for a rate that the parameter file sets.
-func TestDeployKeepsTheFilesRate(t *testing.T) {
-	proof.Only(t, "each run of deploy.sh is hundreds of processes")
-	t.Parallel()
-	a := newSubscription(t)
-	a.ownParameters(oneSize + "param spotSettings = { SPOTWORKER_EVICTION_RATE: '7' }\n")
-	a.write("spotctl", "#!/bin/sh\necho 15\n", 0o700)
-	said, calls, err := a.deploy("--yes")
-	if err != nil || !strings.Contains(said, "start from the eviction rate in "+a.folder) ||
-		strings.Contains(strings.Join(calls, "\n"), "evictionRate=") {
-		t.Errorf("deploy = %v after %q, want the file's rate; it said:\n%s", err, calls, said)
 	}
 }
 

@@ -37,7 +37,7 @@ func newSubscription(t *testing.T) *subscription {
 	a.pack("package.tar.gz", "RELEASE=1.2.3-0123456789ab\nARCHITECTURE=amd64\n")
 	for name, content := range map[string]string{
 		"capacity": "", "deployed": "", "grants": "", "version": "2.61.0", "bicep": "Bicep CLI version 0.36.1 (a727ed087a)",
-		"made": "", "group": "false", "location": "", "grouplocation": "westeurope",
+		"group": "false", "location": "", "grouplocation": "westeurope",
 		"usage": "2\t12", "program": "1.2.3", "state": "process", "vm": "",
 		"regular": "0\t10",
 		"providers": "Microsoft.Compute\nMicrosoft.Storage\nMicrosoft.Network\nMicrosoft.ManagedIdentity\n" +
@@ -84,8 +84,7 @@ func (a *subscription) run(script string, arguments ...string) (said string, cal
 	command := exec.CommandContext(a.t.Context(), filepath.Join("..", "..", "tools", script), arguments...)
 	command.Env = []string{
 		"PATH=" + a.folder + ":/usr/bin:/bin", "HOME=" + a.folder,
-		"SSH_PUBLIC_KEY=ssh-ed25519 AAAA", "OPERATOR_ADDRESSES=203.0.113.7", "DEPLOY_RETRY=0", "WORKERS_WITHIN=1", "SPOTCTL=" +
-			filepath.Join(a.folder, "spotctl"),
+		"SSH_PUBLIC_KEY=ssh-ed25519 AAAA", "OPERATOR_ADDRESSES=203.0.113.7", "DEPLOY_RETRY=0", "WORKERS_WITHIN=1",
 	}
 	command.Env = append(command.Env, a.env...)
 	if a.pkg != "" {

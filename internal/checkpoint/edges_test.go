@@ -215,15 +215,14 @@ func TestPolicyAtItsEdges(t *testing.T) {
 	if fits <= 10*late {
 		t.Errorf("mean time between losses = %s for a save that fits into a notice, %s for one that does not", fits, late)
 	}
-	shortest := p.orDefaults().Shortest
 	for name, s := range map[string]Situation{"unwarned": {Unwarned: true}, "failed": {Failed: true}, "unproven": {Unproven: true}} {
 		s.Cost = time.Millisecond
-		if got := p.IntervalFor(s); got != shortest {
-			t.Errorf("interval of a job that is %s = %s, want the shortest, %s", name, got, shortest)
+		if got := p.IntervalFor(s); got != Shortest {
+			t.Errorf("interval of a job that is %s = %s, want the shortest, %s", name, got, Shortest)
 		}
 	}
-	if got := p.IntervalFor(Situation{Cost: time.Second}); got <= shortest {
-		t.Errorf("interval of a healthy job = %s, want more than the shortest, %s", got, shortest)
+	if got := p.IntervalFor(Situation{Cost: time.Second}); got <= Shortest {
+		t.Errorf("interval of a healthy job = %s, want more than the shortest, %s", got, Shortest)
 	}
 	written := Situation{Written: true, Cost: time.Second, WrittenAt: noon}
 	fresh, unproven := written, written
@@ -233,7 +232,7 @@ func TestPolicyAtItsEdges(t *testing.T) {
 		want time.Duration
 	}{
 		"a job that was not written": {fresh, p.IntervalFor(fresh) + time.Second},
-		"an unproven job":            {unproven, shortest + time.Second},
+		"an unproven job":            {unproven, Shortest + time.Second},
 	} {
 		if got := p.Expected(row.s, 0); got != row.want {
 			t.Errorf("next write of %s = %s, want %s", name, got, row.want)

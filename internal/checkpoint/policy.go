@@ -13,10 +13,6 @@ type Policy struct {
 	// Default: by Young and Daly's formula, see [Policy.IntervalFor].
 	Interval time.Duration
 
-	// Shortest and Longest bound that choice. Default 5 s and 10 min; TouchEvery
-	// is an upper bound as well.
-	Shortest, Longest time.Duration
-
 	// EvictionRate is the expected number of evictions per hour of a VM, before
 	// any were observed. Default 0.05. Azure does not publish how many evictions
 	// come without a usable notice, so the policy takes all of them as sudden: it
@@ -29,27 +25,28 @@ type Policy struct {
 	FirstAfter time.Duration
 
 	// TouchEvery is the longest time between two writes of a running job's
-	// record. It must stay well under the hour after which a duplicate acquires
-	// the record. Default 10 min.
+	// record, and so the longest interval. It must stay well under the hour after
+	// which a duplicate acquires the record. Default 10 min.
 	TouchEvery time.Duration
 }
 
+// Shortest is the shortest interval that is chosen, and the interval while notices cannot be
+// relied on: then a sudden loss redoes no more than about 5 s of work, and a job with a small state
+// costs at most 12 calls a minute.
+const Shortest = 5 * time.Second
+
 // DefaultPolicy returns the defaults.
 func DefaultPolicy() Policy {
-	return Policy{
-		Shortest: 5 * time.Second, Longest: 10 * time.Minute, EvictionRate: 0.05,
-		FirstAfter: 10 * time.Second, TouchEvery: 10 * time.Minute,
-	}
+	return Policy{EvictionRate: 0.05, FirstAfter: 10 * time.Second, TouchEvery: 10 * time.Minute}
 }
 
 func (p Policy) orDefaults() Policy {
 	d := DefaultPolicy()
-	for _, field := range []struct{ given, usual *time.Duration }{
-		{&p.Shortest, &d.Shortest}, {&p.Longest, &d.Longest}, {&p.FirstAfter, &d.FirstAfter}, {&p.TouchEvery, &d.TouchEvery},
-	} {
-		if *field.given <= 0 {
-			*field.given = *field.usual
-		}
+	if p.FirstAfter <= 0 {
+		p.FirstAfter = d.FirstAfter
+	}
+	if p.TouchEvery <= 0 {
+		p.TouchEvery = d.TouchEvery
 	}
 	if !(p.EvictionRate > 0) {
 		p.EvictionRate = d.EvictionRate
@@ -67,10 +64,6 @@ func (p Policy) Validate() error {
 	switch {
 	case given.Interval != 0 && (p.Interval < minInterval || p.Interval > p.TouchEvery):
 		return fmt.Errorf("checkpoint interval %s is out of range: give %s to %s, or 0 to have it chosen", p.Interval, minInterval, p.TouchEvery)
-	case given.Shortest < 0 || p.Shortest < minInterval || p.Shortest > p.TouchEvery:
-		return fmt.Errorf("shortest checkpoint interval %s is out of range: give %s to %s", given.Shortest, minInterval, p.TouchEvery)
-	case given.Longest < 0 || p.Longest < p.Shortest:
-		return fmt.Errorf("longest checkpoint interval %s is out of range: give at least the shortest, %s", given.Longest, p.Shortest)
 	case given.EvictionRate < 0 || p.EvictionRate > 1:
 		return fmt.Errorf("eviction rate %g is out of range: give more than 0, up to 1 an hour", given.EvictionRate)
 	}
@@ -174,11 +167,11 @@ func (p Policy) MeanBetween(job Situation) time.Duration {
 
 // IntervalFor returns how long after its last write a job's changed state is
 // saved: Interval if it is set, or else the interval with the least average cost,
-// within Shortest and Longest. If notices may not arrive, the last attempt failed,
+// within [Shortest] and TouchEvery. If notices may not arrive, the last attempt failed,
 // or earlier claims ended uncleanly, the interval is Shortest.
 //
 // The interval is never shorter than a save takes, so that at most half of the time
-// is spent on saving, and never longer than TouchEvery.
+// is spent on saving, unless that is longer than TouchEvery.
 func (p Policy) IntervalFor(job Situation) time.Duration {
 	p = p.orDefaults()
 	if p.Interval > 0 {
@@ -188,8 +181,7 @@ func (p Policy) IntervalFor(job Situation) time.Duration {
 	if job.Unwarned || job.Failed || job.Unproven {
 		interval = 0
 	}
-	interval = max(min(interval, p.Longest), p.Shortest, job.Cost)
-	return min(interval, p.TouchEvery)
+	return min(max(interval, Shortest, job.Cost), p.TouchEvery)
 }
 
 // Expected returns how long after a write that took effect the record of a running job is

@@ -123,14 +123,6 @@ func TestPolicyIsChecked(t *testing.T) {
 		{"a negative one", Policy{Interval: -1}, "checkpoint interval"},
 		{"the longest interval", Policy{Interval: touch}, ""},
 		{"a longer one", Policy{Interval: touch + 1}, "checkpoint interval"},
-		{"the least shortest", Policy{Shortest: minInterval}, ""},
-		{"less", Policy{Shortest: minInterval - 1}, "shortest checkpoint interval"},
-		{"a negative shortest", Policy{Shortest: -1}, "shortest checkpoint interval"},
-		{"the largest shortest", Policy{Shortest: touch}, ""},
-		{"more", Policy{Shortest: touch + 1, Longest: time.Hour}, "shortest checkpoint interval"},
-		{"one interval", Policy{Shortest: time.Minute, Longest: time.Minute}, ""},
-		{"a longest below the shortest", Policy{Shortest: time.Minute, Longest: time.Minute - 1}, "longest checkpoint interval"},
-		{"a negative longest", Policy{Longest: -1}, "longest checkpoint interval"},
 		{"one eviction an hour", Policy{EvictionRate: 1}, ""},
 		{"more evictions", Policy{EvictionRate: 1.5}, "eviction rate"},
 		{"negative evictions", Policy{EvictionRate: -0.5}, "eviction rate"},
@@ -178,7 +170,6 @@ func TestIntervalFor(t *testing.T) {
 		{"no notices", auto, Situation{Cost: 50 * time.Millisecond, Unwarned: true}, 5 * time.Second},
 		{"no notices, but a save takes a minute", auto, Situation{Cost: time.Minute, Unwarned: true}, time.Minute},
 		{"after a failed try", auto, Situation{Cost: 50 * time.Millisecond, Failed: true}, 5 * time.Second},
-		{"a save that takes longer than the longest interval", Policy{Longest: 10 * time.Second}, Situation{Cost: time.Minute}, time.Minute},
 		{"nor longer than a touch may wait", auto, Situation{Cost: time.Hour}, 10 * time.Minute},
 		{"given", Policy{Interval: 2 * time.Second}, Situation{Cost: time.Minute, Unwarned: true}, 2 * time.Second},
 		{"given, beyond the touch", Policy{Interval: time.Hour}, Situation{}, 10 * time.Minute},
@@ -220,11 +211,7 @@ func anyDuration(t *rapid.T, name string) time.Duration {
 // interval is within its bounds, and leaves at least half of the time to work.
 func TestIntervalProperties(t *testing.T) {
 	proof.Check(t, func(t *rapid.T) {
-		p := Policy{
-			Shortest:     time.Duration(rapid.IntRange(1, 60).Draw(t, "shortest")) * time.Second,
-			EvictionRate: rapid.Float64Range(0.0001, 1).Draw(t, "rate"), TouchEvery: 10 * time.Minute,
-		}
-		p.Longest = p.Shortest + time.Duration(rapid.IntRange(0, 3600).Draw(t, "longer"))*time.Second
+		p := Policy{EvictionRate: rapid.Float64Range(0.0001, 1).Draw(t, "rate"), TouchEvery: 10 * time.Minute}
 		job := Situation{
 			Cost: anyDuration(t, "cost"), Unwarned: rapid.Bool().Draw(t, "unwarned"), Failed: rapid.Bool().Draw(t, "failed"),
 			Losses: Losses{
@@ -233,14 +220,14 @@ func TestIntervalProperties(t *testing.T) {
 			},
 		}
 		got := p.IntervalFor(job)
-		if got < p.Shortest || got > p.TouchEvery || got > max(p.Longest, job.Cost) {
-			t.Fatalf("IntervalFor = %s, want %s to %s", got, p.Shortest, p.Longest)
+		if got < Shortest || got > p.TouchEvery {
+			t.Fatalf("IntervalFor = %s, want %s to %s", got, Shortest, p.TouchEvery)
 		}
 		if got < min(job.Cost, p.TouchEvery) {
 			t.Fatalf("IntervalFor = %s, want no less than a save takes: %s", got, job.Cost)
 		}
-		if (job.Unwarned || job.Failed) && got > max(p.Shortest, job.Cost) {
-			t.Fatalf("IntervalFor = %s without notices, want the shortest: %s", got, p.Shortest)
+		if (job.Unwarned || job.Failed) && got > max(Shortest, job.Cost) {
+			t.Fatalf("IntervalFor = %s without notices, want the shortest: %s", got, Shortest)
 		}
 		dearer, rarer, more := job, job, job
 		dearer.Cost += anyDuration(t, "dearer")
@@ -351,8 +338,8 @@ func TestCost(t *testing.T) {
 // to back: between two saves lies as much work as a save takes.
 func TestLongSavesLeaveTimeToWork(t *testing.T) {
 	const takes = 90 * time.Second
-	p := Policy{Shortest: 5 * time.Second, Longest: 30 * time.Second}
-	job := Situation{Since: noon, Written: true, Changed: true, Cost: takes}
+	p := DefaultPolicy()
+	job := Situation{Since: noon, Written: true, Changed: true, Cost: takes, Unwarned: true}
 	var saving, working time.Duration
 	for now := noon; now.Before(noon.Add(time.Hour)); {
 		due, wait := p.Next(job, now)

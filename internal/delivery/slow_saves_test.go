@@ -89,7 +89,7 @@ func (unwarned) Unwarned(time.Time) bool { return true }
 // the policy allows.
 func TestSavesBeforeAnEviction(t *testing.T) {
 	usual := checkpoint.DefaultPolicy().IntervalFor(checkpoint.Situation{Cost: time.Second})
-	shortest := checkpoint.DefaultPolicy().Shortest
+	shortest := checkpoint.Shortest
 	for name, row := range map[string]struct {
 		change func(b *bench)
 		want   time.Duration

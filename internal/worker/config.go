@@ -185,7 +185,7 @@ func (c *Config) validateInstance() error {
 // validateLogSize checks how much is kept of jobs' logs.
 func (c *Config) validateLogSize() error {
 	if c.LogSize < joblog.MinSize || c.LogSize > joblog.MaxSize {
-		return fmt.Errorf("job logs of %d KiB are out of range: give %d to %d, or 0 to keep none", c.LogSize>>10, joblog.MinSize>>10,
+		return fmt.Errorf("job logs of %d KiB are out of range: give %d to %d", c.LogSize>>10, joblog.MinSize>>10,
 			joblog.MaxSize>>10)
 	}
 	return nil

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/cli"
-	"github.com/spotworker/spotworker/internal/jobfiles/joblog"
 	"github.com/spotworker/spotworker/internal/text/durations"
 	"github.com/spotworker/spotworker/internal/worker"
 	"github.com/spotworker/spotworker/internal/worker/sources"
@@ -27,22 +26,17 @@ type flags struct {
 	ControlGroups  bool             `help:"${about_control_groups}" group:"Jobs"`
 	Scratch        string           `help:"${about_scratch}" group:"Jobs" placeholder:"FOLDER"`
 	InputCache     int64            `help:"${about_input_cache}" default:"0" group:"Jobs" placeholder:"GIB"`
-	InputContainer []string         `help:"${about_input_container}" group:"Jobs" placeholder:"NAME"`
-	InputAccount   []string         `help:"${about_input_account}" group:"Jobs" placeholder:"URL"`
+	InputContainer []string         `help:"${about_input_container}" group:"Jobs" placeholder:"NAME|URL"`
 	DefaultKind    string           `help:"${about_default_kind}" group:"Jobs" placeholder:"KIND"`
 	TakeFrom       []sources.Choice `help:"${about_take_from}" enum:"spot,on-demand" default:"spot" group:"Jobs"`
 	MoveAfter      int              `help:"${about_move_after}" default:"0" group:"Jobs"`
 	Changeover     time.Duration    `help:"${about_changeover}" default:"0s" group:"Jobs"`
 	Concurrency    int              `help:"Jobs at once. 0 is one per processor." default:"0" group:"Jobs"`
 	PayloadMemory  int64            `help:"${about_payload_memory}" default:"1024" group:"Jobs" placeholder:"MIB"`
-	JobLogSize     int              `help:"${about_job_log_size}" default:"64" group:"Jobs" placeholder:"KIB"`
 	Visibility     time.Duration    `help:"${about_visibility}" default:"30s" group:"Jobs"`
 	ExitWhenIdle   time.Duration    `help:"${about_exit_when_idle}" default:"0s" group:"Jobs"`
 
-	CheckpointInterval    string        `help:"${about_checkpoint_interval}" default:"auto" group:"Checkpoints"`
-	MinCheckpointInterval time.Duration `help:"${about_min_checkpoint_interval}" default:"5s" group:"Checkpoints"`
-	MaxCheckpointInterval time.Duration `help:"Longest time that auto chooses." default:"10m" group:"Checkpoints"`
-	EvictionRate          float64       `help:"${about_eviction_rate}" default:"5" group:"Checkpoints"`
+	CheckpointInterval string `help:"${about_checkpoint_interval}" default:"auto" group:"Checkpoints"`
 
 	DrainBudget      time.Duration `help:"${about_drain_budget}" default:"10s" group:"Eviction"`
 	StopWithStdin    bool          `help:"${about_stop_with_stdin}" group:"Eviction"`
@@ -56,29 +50,19 @@ type flags struct {
 
 	Listen      string `help:"${about_listen}" default:"auto" group:"Operation"`
 	MetricsPush string `help:"${about_metrics_push}" group:"Operation" placeholder:"URL"`
-	OnEvent     string `help:"${about_on_event}" group:"Operation" placeholder:"PROGRAM|URL"`
-
-	OnEventTemplate   string `help:"${about_on_event_template}" group:"Operation" placeholder:"FILE"`
-	OnEventSecretFile string `help:"${about_on_event_secret_file}" group:"Operation" placeholder:"FILE"`
+	OnEvent     string `help:"${about_on_event}" group:"Operation" placeholder:"PROGRAM"`
 
 	Version kong.VersionFlag `help:"Print the version and exit." env:"-"`
 
-	version string // of the program
+	version string               // of the program
+	adjust  func(*worker.Config) // nil: see Options
 }
 
 // policy returns the checkpoint policy that the flags describe.
 func (f *flags) policy() (checkpoint.Policy, error) {
 	p := checkpoint.DefaultPolicy()
-	p.Shortest, p.Longest, p.EvictionRate = f.MinCheckpointInterval, f.MaxCheckpointInterval, f.EvictionRate/100
-	switch {
-	case p.Shortest <= 0:
-		return p, fmt.Errorf("--min-checkpoint-interval is %s; it must be more than 0s", p.Shortest)
-	case p.Longest <= 0:
-		return p, fmt.Errorf("--max-checkpoint-interval is %s; it must be more than 0s", p.Longest)
-	case !(f.EvictionRate > 0 && f.EvictionRate <= 100):
-		return p, fmt.Errorf("--eviction-rate is %g; it must be more than 0, up to 100 percent per hour", f.EvictionRate)
-	case f.CheckpointInterval == "auto":
-		return p, p.Validate()
+	if f.CheckpointInterval == "auto" {
+		return p, nil
 	}
 	var err error
 	if p.Interval, err = durations.Parse(f.CheckpointInterval); err != nil || p.Interval <= 0 {
@@ -106,16 +90,6 @@ func (f *flags) slots() int {
 func (f *flags) payloadMemory() int64 {
 	const most = 1 << 40 // MiB
 	return max(min(f.PayloadMemory, most)<<20, 1)
-}
-
-// jobLogSize returns how much is kept of a job's log in bytes. A number that is out of
-// range stays out of range; 0, which keeps nothing, needs no size.
-func (f *flags) jobLogSize() int {
-	const most = 1 << 30 // KiB
-	if f.JobLogSize == 0 {
-		return joblog.DefaultSize
-	}
-	return min(max(f.JobLogSize, -1), most) << 10
 }
 
 // connections returns how many connections to storage are kept while they are idle: as

@@ -21,8 +21,7 @@ func FuzzFlags(f *testing.F) {
 	for _, seed := range []string{
 		"", "--help", "--version", "--concurrency=4", "--concurrency=9223372036854775807", "--concurrency=-1", "--drain-budget=1ns",
 		"--drain-budget=-1h",
-		"--checkpoint-interval=auto", "--checkpoint-interval=0s", "--min-checkpoint-interval=1h\n--max-checkpoint-interval=1s",
-		"--eviction-rate=NaN", "--eviction-rate=1e308",
+		"--checkpoint-interval=auto", "--checkpoint-interval=0s",
 		"--visibility=30s", "--visibility=8760h", "--take-from=on-demand,spot", "--take-from=spot,spot", "--take-from=", "--move-after=-3",
 		"--prefix=-", "--queue=UPPER",
 		"--default-kind=../x", "--instance=..", "--metadata-endpoint=none", "--metadata-endpoint=ftp://x",

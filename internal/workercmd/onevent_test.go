@@ -1,18 +1,11 @@
 package workercmd
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 )
@@ -66,7 +59,7 @@ func TestOnEvent(t *testing.T) {
 	if data, _ := os.ReadFile(got); strings.Contains(string(data), "AccountKey") {
 		t.Errorf("the program got a key:\n%s", data)
 	}
-	if failed := w.find("receiver of events failed"); len(failed) > 0 {
+	if failed := w.find("program for events failed"); len(failed) > 0 {
 		t.Errorf("the program failed: %v", failed)
 	}
 
@@ -99,143 +92,26 @@ func TestOnEventDoesNotDelay(t *testing.T) {
 	if end := w.end(t); end.ExitCode() != 0 {
 		t.Errorf("worker ended with %s, want exit code 0", end)
 	}
-	if failed := w.find("receiver of events failed"); len(failed) == 0 {
+	if failed := w.find("program for events failed"); len(failed) == 0 {
 		t.Error("the log does not say that the program was killed")
 	}
 }
 
-// TestOnEventRefused: a receiver that cannot be used is a wrong configuration.
+// TestOnEventRefused: a program that cannot be run, or an address, is a wrong configuration.
 func TestOnEventRefused(t *testing.T) {
-	dir := t.TempDir()
-	write := func(name, text string) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	secret := write("secret", onEventSecret+"\n")
-	const url = "--on-event=http://127.0.0.1:1/T0SECRET"
 	c := newCloud(t, true)
-	for name, row := range map[string]struct {
-		variables, args []string
-		want            string
-	}{
-		"no program":        {nil, []string{"--on-event=" + filepath.Join(dir, "missing")}, "--on-event"},
-		"no URL":            {nil, []string{"--on-event-secret-file=" + secret}, "need a URL"},
-		"a program":         {nil, []string{"--on-event=sh", "--on-event-template=" + secret}, "need a URL"},
-		"wrong template":    {nil, []string{url, "--on-event-template=" + write("wrong", `{"text": "{{.worker}}"}`)}, "json .NAME"},
-		"no template":       {nil, []string{url, "--on-event-template=" + filepath.Join(dir, "missing")}, "--on-event-template"},
-		"empty template":    {nil, []string{url, "--on-event-template=" + write("empty", "")}, "--on-event-template"},
-		"a folder":          {nil, []string{url, "--on-event-template=" + dir}, "--on-event-template"},
-		"wrong secret":      {[]string{webhookSecret + "=T0SECRET"}, []string{url}, "whsec_"},
-		"wrong secret file": {nil, []string{url, "--on-event-secret-file=" + write("short", "whsec_T0SECRET")}, "whsec_"},
-		"empty secret file": {nil, []string{url, "--on-event-secret-file=" + write("none", "")}, "--on-event-secret-file"},
-		"two secrets":       {[]string{webhookSecret + "=" + onEventSecret}, []string{url, "--on-event-secret-file=" + secret}, "both"},
+	for receiver, want := range map[string]string{
+		filepath.Join(t.TempDir(), "missing"): "--on-event cannot run its program",
+		"https://127.0.0.1:1/T0SECRET":        "a program that calls curl",
 	} {
-		cmd := exec.Command("testworker", append(row.args, "--metadata-endpoint=none", "--listen=none")...)
-		cmd.Env = c.environment(row.variables)
+		cmd := exec.Command("testworker", "--on-event="+receiver, "--metadata-endpoint=none", "--listen=none")
+		cmd.Env = c.environment(nil)
 		out, err := cmd.CombinedOutput()
 		if code := cmd.ProcessState.ExitCode(); code != 78 {
-			t.Errorf("%s: worker ended with %v, want exit code 78", name, err)
+			t.Errorf("%s: worker ended with %v, want exit code 78", receiver, err)
 		}
-		text := string(out)
-		if !strings.Contains(text, row.want) || strings.Contains(text, "T0SECRET") || strings.Contains(text, onEventSecret[6:]) {
-			t.Errorf("%s: log = %s, want %q and no secret", name, text, row.want)
-		}
-	}
-}
-
-const onEventSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-
-// TestWebhook: the events of an eviction are posted, signed, while the endpoint fails first; the
-// worker's log has neither the address nor the secret.
-func TestWebhook(t *testing.T) {
-	var mu sync.Mutex
-	bodies := map[string]string{} // by type
-	requests := 0
-	address := listen(t, func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Error(err)
-		}
-		key, err := base64.StdEncoding.DecodeString(onEventSecret[len("whsec_"):])
-		if err != nil {
-			t.Error(err)
-		}
-		mac := hmac.New(sha256.New, key)
-		fmt.Fprintf(mac, "%s.%s.%s", r.Header.Get("webhook-id"), r.Header.Get("webhook-timestamp"), body)
-		if want := "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil)); r.Header.Get("webhook-signature") != want {
-			t.Errorf("signature = %s, want %s", r.Header.Get("webhook-signature"), want)
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if requests++; requests == 1 {
-			w.WriteHeader(http.StatusBadGateway)
-			return
-		}
-		var event struct{ Type string }
-		if err := json.Unmarshal(body, &event); err != nil {
-			t.Error(err)
-		}
-		bodies[event.Type] = string(body)
-	})
-	w := newCloud(t, true).evictedWorker(t, []string{webhookSecret + "=" + onEventSecret}, "--on-event=http://"+address+"/T0SECRET")
-	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		mu.Lock()
-		n := len(bodies)
-		mu.Unlock()
-		if n == 2 || time.Now().After(end) {
-			break
+		if text := string(out); !strings.Contains(text, want) || strings.Contains(text, "T0SECRET") {
+			t.Errorf("%s: log = %s, want %q and no secret", receiver, text, want)
 		}
 	}
-	w.terminate(t)
-	if end := w.end(t); end.ExitCode() != 0 {
-		t.Errorf("worker ended with %s, want exit code 0", end)
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	if !strings.Contains(bodies["notice"], `"event_type":"Preempt"`) || !strings.Contains(bodies["drained"], `"released":1`) || requests < 3 {
-		t.Errorf("%d requests: %v, want a notice and the end of a drain", requests, bodies)
-	}
-	if text := fmt.Sprint(w.lines); strings.Contains(text, "T0SECRET") || strings.Contains(text, onEventSecret[6:]) {
-		t.Errorf("log has a secret: %s", text)
-	}
-}
-
-// TestWebhookDoesNotDelay: an endpoint that accepts and does not answer delays no hand-over, and
-// the end of the worker by a few seconds at most.
-func TestWebhookDoesNotDelay(t *testing.T) {
-	release := make(chan struct{})
-	address := listen(t, func(_ http.ResponseWriter, r *http.Request) {
-		select {
-		case <-r.Context().Done():
-		case <-release:
-		}
-	})
-	defer close(release)
-	c := newCloud(t, true)
-	w := c.evictedWorker(t, nil, "--on-event=http://"+address)
-	c.demandReleased(t)
-	w.terminate(t)
-	if end := w.end(t); end.ExitCode() != 0 {
-		t.Errorf("worker ended with %s, want exit code 0", end)
-	}
-	if failed := w.find("receiver of events failed"); len(failed) == 0 {
-		t.Error("the log does not say that the webhook failed")
-	}
-}
-
-// evictedWorker starts a worker with a job, announces the eviction of its VM, and returns when
-// the job is handed over.
-func (c *cloud) evictedWorker(t *testing.T, variables []string, args ...string) *workerProcess {
-	t.Helper()
-	c.put(t, "a", "polite")
-	w := c.startWith(t, variables, args...)
-	w.until(t, "job started")
-	if _, err := c.metadata.SimulateEviction(testVM); err != nil {
-		t.Fatal(err)
-	}
-	w.until(t, "drained")
-	return w
 }

@@ -135,7 +135,7 @@ func TestRunReturnsErrors(t *testing.T) {
 		want    string
 	}{
 		"a flag that does not exist": {Options{Kinds: testKinds, Arguments: []string{"--no-such-flag"}}, "unknown flag --no-such-flag"},
-		"a bad value":                {Options{Kinds: testKinds, Arguments: []string{"--eviction-rate=200"}}, "--eviction-rate is 200"},
+		"a bad value":                {Options{Kinds: testKinds, Arguments: []string{"--checkpoint-interval=never"}}, "--checkpoint-interval is"},
 		"no kind of job":             {Options{}, "there is no kind of job to do"},
 		"a kind that is no name":     {Options{Kinds: job.Kinds{"../x": testKinds["polite"]}}, "../x"},
 	} {

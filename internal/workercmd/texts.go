@@ -24,10 +24,9 @@ var texts = cli.Texts{
 	"about_scratch": "Folder for the working folders of commands. Default: that for temporary files.",
 	"about_input_cache": "How much of its file system the cache of jobs' input files may take, in GiB; 0 is half of it. It is " +
 		"in the folder of --scratch, and the workers of one user on a machine share it.",
-	"about_input_container": "Container that jobs may take input files from. May be given several times. Default: every container " +
-		"that the identity may read, except those of the deployment itself.",
-	"about_input_account": "Blob endpoint of another storage account that jobs may take input files from, with the worker's " +
-		"identity: https://ACCOUNT.blob.core.windows.net. May be given several times.",
+	"about_input_container": "Container that jobs may take input files from, with the worker's identity. May be given several " +
+		"times. A container of another storage account is a URL: https://ACCOUNT.blob.core.windows.net/CONTAINER. Without a " +
+		"name: every container of the jobs' account that the identity may read, except those of the deployment itself.",
 	"about_default_kind": "Kind of the messages that are not envelopes, such as those of az storage message put. Without it " +
 		"they go to the poison queue.",
 	"about_take_from": "Queues to claim jobs from, in turn: spot, the queue of jobs; on-demand, that of the jobs which Spot " +
@@ -40,18 +39,12 @@ var texts = cli.Texts{
 		"this worker finds it. 0s: none does. It needs workers that take from there.",
 	"about_payload_memory": "Memory for the payloads of all jobs at once, in MiB, at least 64. Payloads of up to 48 KiB do not " +
 		"count. A job waits until there is room; a command's payload counts only until it is in its file.",
-	"about_job_log_size": "How much is kept of what each job prints and logs, for spotctl logs, in KiB: 4 to 1024, or 0 for " +
-		"nothing. The last of it is kept, with the job's checkpoints. All who may read the deployment's blobs " +
-		"can read it.",
 	"about_visibility": "Visibility timeout of messages, after which the jobs of a worker that died without notice return to " +
 		"the queue, 3s to 5m. They are renewed every third of it, at the cost of one call each.",
 	"about_exit_when_idle": "End with exit code 0 when this worker had no job and found no message for so long, as a Kubernetes job should. " +
 		"0s: never. Messages that are hidden do not count: they run elsewhere, or wait for their next try.",
 	"about_checkpoint_interval": "Time between two saves of a job's changed state; auto chooses what costs the least, by what a save " +
-		"takes and how often VMs are lost.",
-	"about_min_checkpoint_interval": "Shortest time that auto chooses, and the one while notices cannot be relied on.",
-	"about_eviction_rate": "Evictions to expect of a VM, in percent per hour; Azure publishes it for each size and region. " +
-		"Evictions that the workers observe are taken into account.",
+		"takes and how often VMs are lost, from 5s to 10m.",
 	"about_drain_budget": "Time to hand everything over after SIGTERM. After a notice the platform's own time counts.",
 	"about_stop_with_stdin": "End when standard input is closed, as after SIGTERM: for a program that starts the worker where " +
 		"there are no signals, as on Windows.",
@@ -71,11 +64,9 @@ var texts = cli.Texts{
 	"about_metrics_push": "Remote-write endpoint of Prometheus that gets the metrics every 15 s and when a drain has ended, as " +
 		"of Azure Monitor managed Prometheus, which also gets an access token of the worker's identity. " +
 		"Without it metrics are only served.",
-	"about_on_event": "Program to run, without arguments, or URL to post to, when a scheduled event names this VM, when a drain has " +
-		"ended, when a job is moved to the poison queue, and when a queue grows. A program reads the line of the log, as JSON, " +
+	"about_on_event": "Program to run, without arguments, when a scheduled event names this VM, when a drain has " +
+		"ended, when a job is moved to the poison queue, and when a queue grows. It reads the line of the log, as JSON, " +
 		"from its standard input.",
-	"about_on_event_template":    "File with a Go template for the body of the posts of --on-event, as for Slack. It must make JSON.",
-	"about_on_event_secret_file": "File with the secret that signs the posts of --on-event. Or set " + webhookSecret + ".",
 
 	"about_environment_file": "File of NAME=VALUE lines with the worker's settings. May be given several times; later files win.",
 	"about_log_file":         "File for the log, rotated at 100 MB. Default: NAME.log in %ProgramData%\\spotworker\\logs.",

@@ -28,13 +28,17 @@ import (
 // version is set by the linker, never by code.
 var version string
 
-// Options are the options of package spotworker, which documents them.
+// Options are the options of package spotworker, which documents them, and Adjust.
 type Options struct {
 	Kinds     job.Kinds
 	Logger    *slog.Logger
 	Registry  prometheus.Registerer
 	Arguments []string
 	Version   string
+
+	// Adjust changes the configuration that the arguments describe, for workers of the lab.
+	// Default: nothing is changed.
+	Adjust func(*worker.Config)
 }
 
 const description = `Does jobs from an Azure Storage queue on a VM that may be evicted at any
@@ -74,7 +78,7 @@ func run(ctx context.Context, o Options, stdout, stderr io.Writer) error {
 // collector is not the worker's to adapt.
 func runUnder(ctx context.Context, o Options, stdout, stderr io.Writer, under newManager, gc *collector) error {
 	var f flags
-	f.version = cli.Version(o.Version, version)
+	f.version, f.adjust = cli.Version(o.Version, version), o.Adjust
 	program := workerProgram(f.version)
 	done, err := program.Parse(&f, o.Arguments, stdout)
 	if done || err != nil {
@@ -139,7 +143,7 @@ func commands() map[string]func(Options) error {
 
 // readElsewhere are the environment variables that are not flags: secrets, variables of the
 // VM application's scripts, and an operator's label.
-var readElsewhere = []string{"SPOTWORKER_INSTANCES", "SPOTWORKER_SNAPSHOTS", "SPOTWORKER_VERSION", webhookSecret}
+var readElsewhere = []string{"SPOTWORKER_INSTANCES", "SPOTWORKER_SNAPSHOTS", "SPOTWORKER_VERSION"}
 
 // warnOfUnread logs the names of environment variables that look like settings and
 // have no effect, never their values.
@@ -161,6 +165,9 @@ func warnOfUnread(program cli.Program, log *slog.Logger) {
 // its handlers; call it when the worker has ended.
 func (f *flags) worker(kinds job.Kinds, log *slog.Logger, t *telemetry, id *identity) (w *worker.Worker, closeKinds func(), err error) {
 	config, err := f.config(log)
+	if f.adjust != nil {
+		f.adjust(&config)
+	}
 	defer func() {
 		if err != nil {
 			config.Runtime.Close()
@@ -177,9 +184,7 @@ func (f *flags) worker(kinds job.Kinds, log *slog.Logger, t *telemetry, id *iden
 	if t.pusher, err = f.pusher(t, stores.Account, log); err != nil {
 		return nil, nil, err
 	}
-	if config.Stores = stores; f.JobLogSize <= 0 {
-		stores.Logs = nil
-	}
+	config.Stores = stores
 	config.Log, config.Observer, config.Loops, config.Pressure, config.Calls = log, t, &t.loops, &t.pressure, &t.calls
 	config.Tracer = t.traces.Spans()
 	config.OnName, config.OnVM = id.setWorker, id.setVM
@@ -214,7 +219,7 @@ func (f *flags) config(log *slog.Logger) (worker.Config, error) {
 	c := worker.Config{
 		Settings: delivery.Settings{
 			DefaultKind: f.DefaultKind, MoveAfter: f.MoveAfter, Changeover: f.Changeover, Visibility: f.Visibility,
-			PayloadMemory: f.payloadMemory(), LogSize: f.jobLogSize(),
+			PayloadMemory: f.payloadMemory(),
 		},
 		TakeFrom: f.TakeFrom, Concurrency: f.slots(), DrainBudget: f.DrainBudget, ExitWhenIdle: f.ExitWhenIdle,
 		Instance: f.Instance, VMName: f.VMName, Program: f.version, BootID: bootID(), Acknowledge: events.Acknowledge(f.Acknowledge),

@@ -85,9 +85,6 @@ param onDemand bool
 @description('Settings of all workers, by the names of their environment variables.')
 param workerSettings { *: string }
 
-@description('Evictions to expect, in percent an hour; 0 is the workers\' own default.')
-param evictionRate int
-
 @description('Whether the worker\'s log is collected and alerts are set.')
 param monitoring bool
 
@@ -393,7 +390,6 @@ var sharedSettings = union(
   },
   empty(dataContainers) ? {} : { SPOTWORKER_DATA_CONTAINER: join(map(dataContainers, c => c.name), ',') },
   pushesMetrics ? { SPOTWORKER_METRICS_PUSH: metrics!.outputs.url } : {},
-  evictionRate > 0 ? { SPOTWORKER_EVICTION_RATE: string(evictionRate) } : {},
   workerSettings
 )
 var spotSettings = union(sharedSettings, { AZURE_CLIENT_ID: identities.outputs.worker.clientId })

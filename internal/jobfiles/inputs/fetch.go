@@ -15,6 +15,8 @@ import (
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/sync/singleflight"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
 	"github.com/spotworker/spotworker/internal/host/resource"
 	"github.com/spotworker/spotworker/internal/host/sandbox"
 	"github.com/spotworker/spotworker/internal/jobfiles/inputs/named"
@@ -44,8 +46,9 @@ type Config struct {
 	Endpoint         string
 	Private, Allowed []string
 
-	// Others are other accounts that inputs may come from, by [named.AccountURL].
-	Others map[string]Containers
+	// Others are containers of other accounts that inputs may come from, by
+	// [named.AccountURL], a slash, and their names.
+	Others map[string]*container.Client
 
 	// Observer counts. Optional.
 	Observer Observer

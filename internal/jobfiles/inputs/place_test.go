@@ -64,7 +64,7 @@ func TestBadPlans(t *testing.T) {
 		"a manifest of a list":  {[]job.Input{data(job.Input{Manifest: "nested-list"})}, "names another manifest"},
 		"a large manifest":      {[]job.Input{data(job.Input{Manifest: "large-list"})}, "at most 16777216 are allowed"},
 		"the deployment's own":  {[]job.Input{{Container: "spotworker-jobs"}}, "inputs cannot come from there"},
-		"an account by address": {[]job.Input{{Account: "https://127.0.0.1", Container: "data"}}, "--input-account allows it"},
+		"an account by address": {[]job.Input{{Account: "https://127.0.0.1", Container: "data"}}, "container https://127.0.0.1/data is not one that jobs may take inputs from"},
 	} {
 		b.counted()
 		_, err := fetch(t, b.fetcher(t, nil), row.inputs...)

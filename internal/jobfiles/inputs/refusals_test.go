@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
 	"github.com/spotworker/spotworker/internal/storage/azure"
 	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/job"
@@ -159,7 +161,7 @@ func wantMost(t *testing.T, what string, files int, plan *Plan, err error) {
 	}
 }
 
-// TestOtherAccount: inputs of an account that --input-account lists are fetched from
+// TestOtherAccount: inputs of another account's container that --input-container lists are fetched from
 // there, also with an ETag and beside a blob of the same name in the account of the jobs.
 // A pinned input that changed is refused.
 func TestOtherAccount(t *testing.T) {
@@ -167,7 +169,9 @@ func TestOtherAccount(t *testing.T) {
 	b, shared := setup(t), setup(t)
 	b.put(t, "a", []byte("ours"))
 	etag := shared.put(t, "a", []byte("theirs"))
-	f := b.fetcher(t, func(c *Config) { c.Others = map[string]Containers{address: shared.account.Container} })
+	f := b.fetcher(t, func(c *Config) {
+		c.Others = map[string]*container.Client{address + "/data": shared.account.Container("data")}
+	})
 	held := mustFetch(t, f,
 		job.Input{Container: "data", Blob: "a", To: "own"},
 		job.Input{Account: address, Container: "data", Blob: "a", To: "pinned", ETag: etag},
@@ -177,6 +181,9 @@ func TestOtherAccount(t *testing.T) {
 		if got := contents(t, held)[name]; got != want {
 			t.Errorf("file %s = %q, want %q", name, got, want)
 		}
+	}
+	if _, err := fetch(t, f, job.Input{Account: address, Container: "other", Blob: "a"}); !job.IsPermanent(err) {
+		t.Errorf("fetch from another container of the account = %v, want a permanent error", err)
 	}
 	b.counted()
 	shared.counted()
@@ -190,7 +197,7 @@ func TestOtherAccount(t *testing.T) {
 	}
 	f = b.fetcher(t, func(c *Config) {
 		c.Folder += "-new"
-		c.Others = map[string]Containers{address: shared.account.Container}
+		c.Others = map[string]*container.Client{address + "/data": shared.account.Container("data")}
 	})
 	_, err := fetch(t, f, job.Input{Account: address, Container: "data", Blob: "a", ETag: etag})
 	if !job.IsPermanent(err) || !strings.Contains(err.Error(), "has changed") || !strings.Contains(err.Error(), address) {
@@ -207,7 +214,9 @@ func TestNoRights(t *testing.T) {
 		return refusal(r, http.StatusForbidden, "AuthorizationPermissionMismatch"), nil
 	})
 	const address = "https://shared.blob.core.windows.net"
-	f := b.fetcher(t, func(c *Config) { c.Account, c.Others = denied, map[string]Containers{address: denied} })
+	f := b.fetcher(t, func(c *Config) {
+		c.Account, c.Others = denied, map[string]*container.Client{address + "/data": denied("data")}
+	})
 	for _, in := range []job.Input{
 		{Container: "data", Blob: "a"}, {Container: "data", Blob: "a", ETag: etag}, {Container: "data", Prefix: "a"},
 		{Container: "data", Manifest: "a"},

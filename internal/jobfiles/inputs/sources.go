@@ -19,11 +19,11 @@ type Containers func(name string) *container.Client
 
 // sources are the containers that inputs may come from.
 type sources struct {
-	account Containers            // the account of the jobs
-	own     string                // its blob endpoint
-	others  map[string]Containers // other accounts by [named.AccountURL]
-	allowed []string              // containers of the own account; empty for all
-	private []string              // containers of the own account that are the deployment's
+	account Containers                   // the account of the jobs
+	own     string                       // its blob endpoint
+	others  map[string]*container.Client // containers of other accounts, see Config
+	allowed []string                     // containers of the own account; empty for all
+	private []string                     // containers of the own account that are the deployment's
 }
 
 // container returns the client of the container of an input. The error says why inputs
@@ -35,11 +35,12 @@ func (s *sources) container(in job.Input) (*container.Client, error) {
 			return nil, fmt.Errorf("field account %w", err)
 		}
 		if address != s.own {
-			account := s.others[address]
-			if account == nil {
-				return nil, fmt.Errorf("storage account %s is not one that jobs may take inputs from; --input-account allows it", address)
+			client := s.others[address+"/"+in.Container]
+			if client == nil {
+				return nil, fmt.Errorf("container %s/%s is not one that jobs may take inputs from; --input-container allows it",
+					address, in.Container)
 			}
-			return account(in.Container), nil
+			return client, nil
 		}
 	}
 	switch {

@@ -17,8 +17,8 @@ const (
 
 // Sizes of logs, in bytes.
 const (
-	// DefaultSize is how much is kept of a job's log by default. MinSize and MaxSize
-	// bound that.
+	// DefaultSize is how much a worker keeps of a job's log: some thousand lines, which
+	// 10,000 jobs at once hold in 640 MiB. MinSize and MaxSize bound what tests choose.
 	DefaultSize = 64 << 10
 	MinSize     = 4 << 10
 	MaxSize     = 1 << 20

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/spotworker/spotworker"
+	"github.com/spotworker/spotworker/internal/lab/labworker"
 	"github.com/spotworker/spotworker/internal/replay"
 	"github.com/spotworker/spotworker/internal/retry"
 	"github.com/spotworker/spotworker/job"
@@ -27,8 +27,7 @@ func WorkerMain() {
 	if len(os.Args) < 2 || os.Args[1] != WorkerCommand {
 		return
 	}
-	os.Args = append(os.Args[:1], os.Args[2:]...)
-	spotworker.Main(job.Kinds{kind: job.HandlerFunc(wait)})
+	labworker.Main(job.Kinds{kind: job.HandlerFunc(wait)}, os.Args[2:])
 }
 
 const (

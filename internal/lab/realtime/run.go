@@ -13,6 +13,7 @@ import (
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/host/sandbox"
 	"github.com/spotworker/spotworker/internal/lab"
+	"github.com/spotworker/spotworker/internal/lab/labworker"
 	"github.com/spotworker/spotworker/internal/lab/text"
 	"github.com/spotworker/spotworker/internal/replay"
 	"github.com/spotworker/spotworker/internal/storage/azure"
@@ -148,12 +149,10 @@ func (r *realtime) fleetConfig(fail func(error)) (c lab.FleetConfig, err error) 
 		}
 	}
 	s := r.plan.Scenario
-	args := []string{WorkerCommand, fmt.Sprintf("--concurrency=%d", s.Fleet.Slots), "--visibility=" + s.Policy.Visibility.String()}
+	args := []string{WorkerCommand, fmt.Sprintf("--concurrency=%d", s.Fleet.Slots),
+		labworker.Settings{Visibility: s.Policy.Visibility.Duration, EvictionRate: s.Policy.Rate}.Argument()}
 	if s.Policy.Interval.Duration > 0 {
 		args = append(args, "--checkpoint-interval="+s.Policy.Interval.String())
-	}
-	if s.Policy.Rate > 0 {
-		args = append(args, fmt.Sprintf("--eviction-rate=%g", 100*s.Policy.Rate))
 	}
 	if r.config.KindsFile != "" {
 		args = append(args, "--kinds-file="+r.config.KindsFile)

@@ -1,9 +1,8 @@
-// Package hook runs a program of the operator, or calls a webhook, when the worker logs an
-// event: a scheduled event that names its VM, the end of a drain, a job in the poison queue,
+// Package hook runs a program of the operator when the worker logs an event: a scheduled event that names its VM, the end of a drain, a job in the poison queue,
 // a queue that grows.
 //
-// The receiver gets the line of the log, whatever the format and the level of the log
-// are. The worker never waits for the receiver before its own end: lines are queued, and
+// The program gets the line of the log, whatever the format and the level of the log
+// are. The worker never waits for the program before its own end: lines are queued, and
 // dropped where the queue is full.
 package hook
 
@@ -29,29 +28,23 @@ var events = map[string]string{
 }
 
 const (
-	// closeLimit is how long the worker's end waits for the receiver.
+	// closeLimit is how long the worker's end waits for programs that still run.
 	closeLimit = 5 * time.Second
 
-	// parallel is how many events are passed on at once, and queued how many wait.
+	// parallel is how many programs run at once, and queued how many events wait.
 	parallel, queued = 4, 64
 
-	// maxOutput bounds the words of the receiver that are kept for the log, in bytes.
+	// maxOutput bounds the output of a program that is kept for the log, in bytes.
 	maxOutput = 300
 )
 
-// receiver is a program or a webhook.
-type receiver interface {
-	// pass passes an event's line on. It returns when ctx ends.
-	pass(ctx context.Context, event string, line []byte) error
-}
-
-// Hook passes events to a receiver.
+// Hook passes events to a program.
 type Hook struct {
-	to         receiver
+	to         program
 	log        *slog.Logger
 	closeLimit time.Duration
 
-	ctx     context.Context // of the receiver
+	ctx     context.Context // of the programs that run
 	kill    context.CancelFunc
 	lines   chan []byte
 	closing chan struct{}
@@ -59,7 +52,7 @@ type Hook struct {
 }
 
 // start returns a Hook that logs to log, and must be closed.
-func start(to receiver, log *slog.Logger, closeLimit time.Duration) *Hook {
+func start(to program, log *slog.Logger, closeLimit time.Duration) *Hook {
 	h := &Hook{
 		to: to, log: log, closeLimit: closeLimit,
 		lines: make(chan []byte, queued), closing: make(chan struct{}),
@@ -72,7 +65,7 @@ func start(to receiver, log *slog.Logger, closeLimit time.Duration) *Hook {
 }
 
 // Handler returns a handler that does what next does, and passes the lines of events to
-// the receiver.
+// the program.
 func (h *Hook) Handler(next slog.Handler) slog.Handler {
 	return handler{next: next, lines: slog.NewJSONHandler(h, nil)}
 }
@@ -85,7 +78,7 @@ func (h *Hook) Close() {
 	h.running.Wait()
 	h.kill()
 	if n := len(h.lines); n > 0 {
-		h.log.Warn("events not passed on: the worker ended before the receiver of events", "lines", n)
+		h.log.Warn("events not passed on: the worker ended before its program for events", "lines", n)
 	}
 }
 
@@ -94,7 +87,7 @@ func (h *Hook) Write(line []byte) (int, error) {
 	select {
 	case h.lines <- bytes.Clone(line):
 	default:
-		h.log.Warn("event not passed on: the receiver of events is too slow", "event", eventOf(line))
+		h.log.Warn("event not passed on: the program for events is too slow", "event", eventOf(line))
 	}
 	return len(line), nil
 }
@@ -129,18 +122,18 @@ func (h *Hook) serve() {
 	}
 }
 
-// pass passes a line to the receiver.
+// pass runs the program for a line.
 func (h *Hook) pass(line []byte) {
 	event := eventOf(line)
 	begun := time.Now()
-	if err := h.to.pass(h.ctx, event, line); err != nil {
-		h.log.Warn("receiver of events failed", "event", event, "error", err)
+	if err := h.to.run(h.ctx, event, line); err != nil {
+		h.log.Warn("program for events failed", "event", event, "error", err)
 		return
 	}
 	h.log.Debug("event passed on", "event", event, "took", time.Since(begun))
 }
 
-// tail keeps the end of a receiver's words.
+// tail keeps the end of a program's output.
 type tail struct{ last []byte }
 
 func (t *tail) Write(p []byte) (int, error) {
@@ -151,7 +144,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// explain adds the words to an error, as one printable line.
+// explain adds the output to an error, as one printable line.
 func (t *tail) explain(err error) error {
 	text := plaintext.Line(strings.TrimSpace(strings.ToValidUTF8(string(t.last), "")))
 	if text == "" {

@@ -34,12 +34,12 @@ func runProgram(event string) int {
 		fmt.Println(err)
 		return 1
 	case to.Do == "fail":
-		fmt.Fprint(os.Stderr, strings.Repeat("x", 2*maxOutput)+"\nno \x1b[31mreceiver\n")
+		fmt.Fprint(os.Stderr, strings.Repeat("x", 2*maxOutput)+"\nno \x1b[31mendpoint\n")
 		return 3
 	case to.Do == "hang":
 		time.Sleep(time.Minute)
 	}
-	text := fmt.Sprintf("%s %q %s", event, os.Getenv("SPOTWORKER_HOOK_SECRET"), line)
+	text := fmt.Sprintf("%s %q %s", event, os.Getenv("SPOTWORKER_HOOK_SECRET")+os.Getenv("HTTPS_PROXY"), line)
 	if err := os.WriteFile(to.Out, []byte(text), 0o600); err != nil {
 		fmt.Println(err)
 		return 1
@@ -67,6 +67,7 @@ const patience = time.Minute
 // credentials. Lines that were logged right before the end are passed on too.
 func TestEvents(t *testing.T) {
 	t.Setenv("SPOTWORKER_HOOK_SECRET", "AccountKey=c2VjcmV0")
+	t.Setenv("HTTPS_PROXY", "http://user:c2VjcmV0@proxy:3128")
 	for message, event := range events {
 		for _, level := range []slog.Level{slog.LevelDebug, slog.LevelError + 1} {
 			file := filepath.Join(t.TempDir(), "out")
@@ -113,8 +114,8 @@ func TestProgramFails(t *testing.T) {
 	log.Info("drained", "do", "fail")
 	h.Close()
 	got := out.String()
-	if !strings.Contains(got, "receiver of events failed") || !strings.Contains(got, "event=drained") ||
-		!strings.Contains(got, "exit status 3: x") || !strings.Contains(got, "receiver") {
+	if !strings.Contains(got, "program for events failed") || !strings.Contains(got, "event=drained") ||
+		!strings.Contains(got, "exit status 3: x") || !strings.Contains(got, "endpoint") {
 		t.Errorf("log:\n%s\nwant the exit status and the end of the output", got)
 	}
 	if strings.Contains(got, "\x1b") || len(got) > 1000 {

@@ -34,8 +34,9 @@ func Program(name string, log *slog.Logger) (*Hook, error) {
 	return start(program{path, runLimit}, log, closeLimit), nil
 }
 
-// pass implements receiver.
-func (p program) pass(ctx context.Context, event string, line []byte) error {
+// run runs the program for an event, with the event's line as its input. It kills the program
+// when ctx ends.
+func (p program) run(ctx context.Context, event string, line []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, p.limit)
 	defer cancel()
 	var output tail
@@ -59,10 +60,9 @@ func (p program) pass(ctx context.Context, event string, line []byte) error {
 }
 
 // passed are the variables of the worker's environment that the program gets. All others
-// are withheld, credentials above all.
+// are withheld, credentials above all. An address of a proxy may have a password.
 var passed = []string{
 	"PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR",
-	"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
 	"PATHEXT", "SystemRoot", "SystemDrive", "ComSpec", "TEMP", "TMP", "ProgramData", "ProgramFiles", "PSModulePath",
 }
 

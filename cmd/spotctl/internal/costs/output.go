@@ -1,4 +1,4 @@
-// Package costs has the commands of spotctl that concern money. prices, plan and size ask
+// Package costs has the commands of spotctl that concern money. prices and plan ask
 // Azure's public and management services and never the storage account; cost reads the
 // records in the storage account and asks no one for prices.
 package costs

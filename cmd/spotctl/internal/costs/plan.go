@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"slices"
 	"time"
 
 	"github.com/spotworker/spotworker/cmd/spotctl/internal/costs/plan"
@@ -22,11 +20,7 @@ type Plan struct {
 	Boot     time.Duration `help:"Time from when a VM is paid for until its worker takes work." default:"3m" env:"-"`
 	SaveTime time.Duration `help:"Time that saving a job's state takes." default:"35ms" env:"-"`
 	By       string        `help:"What sizes are ranked by: the cost of a useful hour of a ${enum}." enum:"core,vm" default:"core" env:"-"`
-	Write    string        `help:"Write a parameter file for make deploy, such as infra/bicep/plan.bicepparam." placeholder:"FILE" env:"-"`
-
-	Replay   bool   `help:"${about_plan_replay}" env:"-"`
-	Watch    bool   `help:"${about_plan_watch}" env:"-"`
-	Deployed string `help:"${about_plan_deployed}" placeholder:"FILE" env:"-"`
+	Watch    bool          `help:"${about_plan_watch}" env:"-"`
 	Source
 }
 
@@ -37,16 +31,12 @@ by the share of the time that evictions, boots and saves leave. It uses the uppe
 eviction rate that Azure publishes, and the formula by which workers choose when to save. --count is
 how many VMs the quota must have room for.
 
---replay checks the ranking: the fleet that it assumes is replayed for a week, and a choice whose
-useful share differs by more than one point is an error.
-
 --max-price excludes what costs more now, and shows how often that price would have evicted in the
 last 90 days.
 
-On a schedule: spotctl plan --watch --deployed infra/bicep/production.bicepparam --region westeurope
---subscription ID ends with 2 when a size is no longer available, the price comes within 10 % of the
-maximum or above it, the eviction rate rose beyond what workers start from, or another choice is at
-least 20 % cheaper.
+On a schedule: spotctl plan --watch D2as_v5 --max-price 0.03 --region westeurope --subscription ID ends
+with 2 when a size is no longer available, the price comes within 10 % of the maximum or above it, or
+a size is at least 20 % cheaper in a further region. The sizes and the first region are what is deployed.
 
 With -o json each choice, each excluded offer ("excluded"), each finding of --watch ("finding") and each gap ("gap") is a line.`
 }
@@ -57,8 +47,7 @@ func (c *Plan) Run(ctx context.Context, s Session) error {
 	if err != nil {
 		return &cli.ConfigError{Err: err}
 	}
-	sizes := append(slices.Clone(c.Sizes), deployed.Sizes...)
-	query, report, err := c.gather(ctx, s, sizes, false)
+	query, report, err := c.gather(ctx, s, c.Sizes, false)
 	if err != nil {
 		return err
 	}
@@ -69,33 +58,13 @@ func (c *Plan) Run(ctx context.Context, s Session) error {
 		return c.watch(s, deployed, report.Gaps, plan.Rank(report, o, time.Now()))
 	}
 	ranking := plan.Rank(report, o, time.Now())
-	if c.Replay {
-		if err := ranking.Replay(ctx, o.Work); err != nil {
-			return err
-		}
-	}
 	if err := errors.Join(c.print(s, ranking), gaps(s, report.Gaps)); err != nil {
 		return err
 	}
 	if len(ranking.Choices) == 0 {
 		return errors.New("nothing can be chosen; the reasons are above")
 	}
-	if err := disagreements(ranking); err != nil {
-		return err
-	}
-	return c.write(s, ranking, o)
-}
-
-// disagreements is an error that names the choices whose model and replay disagree.
-func disagreements(r plan.Ranking) error {
-	var wrong []error
-	for _, c := range r.Choices {
-		if c.Disagrees() {
-			wrong = append(wrong, fmt.Errorf("%s in %s: the plan expects %.1f %% of an hour to be useful, the replay of its assumptions has "+
-				"%.1f %%: do not rely on this plan", plaintext.Line(c.Size), plaintext.Line(c.Region), 100*c.Model.Useful(), 100*c.Replayed))
-		}
-	}
-	return errors.Join(wrong...)
+	return nil
 }
 
 // check checks the numbers among the flags.
@@ -111,36 +80,15 @@ func (c *Plan) check() error {
 
 // deployed checks the flags and returns the deployment; nothing without --watch.
 func (c *Plan) deployed() (plan.Deployed, error) {
-	if err := c.check(); err != nil {
+	if err := c.check(); err != nil || !c.Watch {
 		return plan.Deployed{}, err
 	}
-	switch {
-	case !c.Watch && c.Deployed != "":
-		return plan.Deployed{}, errors.New("--deployed is for --watch")
-	case c.Watch && c.Replay:
-		return plan.Deployed{}, errors.New("--replay and --watch do not go together: run plan without --watch to replay it")
-	case c.Watch && c.Write != "":
-		return plan.Deployed{}, errors.New("--write and --watch do not go together: run plan without --watch to write a file")
-	case !c.Watch:
-		return plan.Deployed{}, nil
-	}
-	d := plan.Deployed{Sizes: c.Sizes, MaxPrice: c.MaxPrice}
-	if c.Deployed != "" {
-		text, err := os.ReadFile(c.Deployed)
-		if err != nil {
-			return d, fmt.Errorf("--deployed: %w", err)
-		}
-		if d, err = plan.ParseParameters(string(text)); err != nil {
-			return d, fmt.Errorf("--deployed %s: %w", c.Deployed, err)
-		}
-	}
 	// The first region is where it is deployed; the others are alternatives.
-	q, err := prices.Query{Sizes: d.Sizes, Regions: c.Region}.Normalize()
+	q, err := prices.Query{Sizes: c.Sizes, Regions: c.Region}.Normalize()
 	if err != nil {
-		return d, err
+		return plan.Deployed{}, err
 	}
-	d.Sizes, d.Region = q.Sizes, q.Regions[0]
-	return d, nil
+	return plan.Deployed{Sizes: q.Sizes, Region: q.Regions[0], MaxPrice: c.MaxPrice}, nil
 }
 
 func (c *Plan) watch(s Session, deployed plan.Deployed, missing []prices.Gap, r plan.Ranking) error {
@@ -181,20 +129,6 @@ type findingLine struct {
 	Finding plan.Finding `json:"finding"`
 }
 
-// write writes the parameter file, if one is asked for.
-func (c *Plan) write(s Session, r plan.Ranking, o plan.Options) error {
-	if c.Write == "" {
-		return nil
-	}
-	if err := os.WriteFile(c.Write, []byte(r.Parameters(o)), 0o644); err != nil { //nolint:gosec // parameters are no secret
-		return fmt.Errorf("write the parameter file: %w", err)
-	}
-	if !s.JSON {
-		s.Note("wrote %s: LOCATION=%s PARAMETERS=%s make deploy", c.Write, r.Choices[0].Region, c.Write)
-	}
-	return nil
-}
-
 func (c *Plan) print(s Session, r plan.Ranking) error {
 	if s.JSON {
 		for _, choice := range r.Choices {
@@ -217,19 +151,11 @@ func (c *Plan) print(s Session, r plan.Ranking) error {
 		{Name: "SAVE EVERY", Right: true, Drop: 4},
 		{Name: "90 DAYS' HIGHEST, USD", Right: true, Drop: 5}, {Name: "REMARKS", Least: 20, Drop: 3},
 	}
-	const useful = 5 // the column
-	if c.Replay {
-		columns = slices.Insert(columns, useful+1, table.Column{Name: "REPLAYED", Right: true})
-	}
 	t := table.New(columns...)
 	for _, choice := range r.Choices {
-		cells := []string{choice.Size, choice.Region, amount(choice.Cost), amount(choice.PerCore), amount(choice.Price),
+		t.Add(choice.Size, choice.Region, amount(choice.Cost), amount(choice.PerCore), amount(choice.Price),
 			fmt.Sprintf("%.1f %%", 100*choice.Model.Useful()), fmt.Sprintf("%.1f %%", 100*choice.Rate),
-			choice.Model.Interval.Round(time.Second).String(), amount(choice.Past.Highest), sentence(choice.Remarks)}
-		if c.Replay {
-			cells = slices.Insert(cells, useful+1, share(choice.Replayed))
-		}
-		t.Add(cells...)
+			choice.Model.Interval.Round(time.Second).String(), amount(choice.Past.Highest), sentence(choice.Remarks))
 	}
 	if t.Len() > 0 {
 		if err := s.Lines(t.Lines(s.Width)); err != nil {
@@ -244,14 +170,6 @@ func (c *Plan) print(s Session, r plan.Ranking) error {
 	return nil
 }
 
-// share writes a share in percent; empty for none.
-func share(x float64) string {
-	if x == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%.1f %%", 100*x)
-}
-
 // choiceLine is a choice, in the JSON output.
 type choiceLine struct {
 	Size      string   `json:"size"`
@@ -261,7 +179,6 @@ type choiceLine struct {
 	PerCore   float64  `json:"useful_core_hour,omitempty"`
 	Price     float64  `json:"price"`
 	Useful    float64  `json:"useful_share"`
-	Replayed  float64  `json:"replayed_share,omitempty"`
 	Saving    float64  `json:"saving_share"`
 	Redone    float64  `json:"redone_share"`
 	Idle      float64  `json:"idle_share"`
@@ -276,7 +193,7 @@ type choiceLine struct {
 func choiceLineOf(c plan.Choice, currency string) choiceLine {
 	return choiceLine{
 		Size: c.Size, Region: c.Region, Currency: currency, Cost: c.Cost, PerCore: c.PerCore, Price: c.Price,
-		Useful: c.Model.Useful(), Replayed: c.Replayed, Saving: c.Model.Saving, Redone: c.Model.Redone, Idle: c.Model.Idle,
+		Useful: c.Model.Useful(), Saving: c.Model.Saving, Redone: c.Model.Redone, Idle: c.Model.Idle,
 		Rate: c.Rate, Interval: c.Model.Interval.Seconds(),
 		Highest: c.Past.Highest, Evictions: c.Past.Evictions, Available: c.Past.Available(), Remarks: c.Remarks,
 	}

@@ -28,8 +28,8 @@ Retail prices need no sign-in. Price history and eviction rates need one with th
 subscription; sizes and quota need Reader on --subscription, placement scores the Compute
 Recommendations Role. What cannot be asked is left out, and said.
 
---eviction-rate is for SPOTWORKER_EVICTION_RATE, and for make deploy, which asks for it. It ends
-with 1 if Azure publishes no rate, or shows none to this identity.
+--eviction-rate prints one number, for scripts. It ends with 1 if Azure publishes no rate, or shows none
+to this identity.
 
 Placement scores are kept for 20 minutes in the user's cache folder, and their age is printed.
 

@@ -15,20 +15,13 @@ var Texts = cli.Texts{
 	"about_subscription": "Subscription whose sizes, quota and placement scores are asked for. Without it they are left out.",
 	"about_sign_in":      "Sign in to Azure. With --no-sign-in only retail prices are asked for.",
 
-	"about_plan_sizes": "VM sizes to choose from. With --watch and --deployed they are compared with those deployed.",
-	"about_plan_replay": "Replay a week of the fleet that the ranking assumes, and fail where the useful share differs by more than " +
-		"one point.",
-	"about_plan_watch": "Compare what is deployed with now. Ends with 2 if something should be changed, 0 if not, 1 if that " +
+	"about_plan_sizes": "VM sizes to choose from. With --watch: the sizes that are deployed.",
+	"about_plan_watch": "Compare what is deployed, the sizes with --max-price in the first --region, with now. Ends with 2 if something should be changed, 0 if not, 1 if that " +
 		"cannot be found out.",
-	"about_plan_deployed": "Parameter file of the deployment, for --watch. Without it the sizes, --max-price and the first " +
-		"--region are what is deployed.",
 
 	"about_prices_eviction_rate": "Print only the evictions that workers are to expect, in whole percent an hour: the upper end of the " +
 		"highest class that Azure publishes for the sizes and regions. Only Resource Graph is asked.",
 
 	"about_rates_currency": "Currency of the prices, a code of three letters. Without it that of --prices, or USD.",
 	"about_rates_prices":   "File with what spotctl prices, or spotctl plan, printed with -o json. Plan knows no regular prices.",
-
-	"about_size_state_mib": "Size of a job's checkpoint in MiB, all of it new at each save. 0 is none.",
-	"about_size_vm_price":  "Price of a VM for an hour, as spotctl prices shows. 0 leaves it out.",
 }

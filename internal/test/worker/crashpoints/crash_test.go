@@ -182,7 +182,7 @@ func (cf callFault) maxRepeated(step time.Duration) int {
 
 // stepsPerCheckpoint is the number of steps between two saves.
 func stepsPerCheckpoint(step time.Duration) int {
-	return int(checkpoint.DefaultPolicy().Shortest / step)
+	return int(checkpoint.Shortest / step)
 }
 
 // begin prepares storage for the worker with the faults.

@@ -80,7 +80,7 @@ func TestKillRepeatsAtMostOneInterval(t *testing.T) {
 
 		b.Start("vm_1", job.Kinds{"steps": work})
 		b.WaitDone("long", 3*time.Minute)
-		bound := int(checkpoint.DefaultPolicy().Shortest/each) + 1
+		bound := int(checkpoint.Shortest/each) + 1
 		if got := work.Repeated("long"); got == 0 || got > bound {
 			t.Errorf("steps repeated after a kill = %d of %d, want 1 to %d: one interval", got, lastStep, bound)
 		}
@@ -431,7 +431,7 @@ func TestRebootWithoutName(t *testing.T) {
 				ids := b.PutSteps(1)
 				b.Start("vm_0", job.Kinds{"steps": work}, func(c *worker.Config) {
 					c.Observer = seen
-					c.Policy = checkpoint.Policy{Shortest: 3 * time.Second, EvictionRate: 1e-6, FirstAfter: 5 * time.Minute}
+					c.Policy = checkpoint.Policy{EvictionRate: 1e-6, FirstAfter: 5 * time.Minute}
 				})
 				b.WaitFor("some work", 2*time.Minute, work.AtLeast(ids, 20))
 				saved := func() float64 { return b.Record(ids[0]).Fraction }
@@ -447,7 +447,7 @@ func TestRebootWithoutName(t *testing.T) {
 				if saves > 3 {
 					t.Errorf("%d saves in %s long before the event, want those of the usual interval", saves, savedAfter)
 				}
-				b.WaitFor("a save", 3*time.Second, func() bool { return saved() > before })
+				b.WaitFor("a save", 6*time.Second, func() bool { return saved() > before })
 				first := saved()
 				b.WaitFor("another save", 8*time.Second, func() bool { return saved() > first })
 				if got := seen.Of("unrecognised")["unrecognised"]; got != 1 {

@@ -183,7 +183,7 @@ func TestInputsThatCannotBe(t *testing.T) {
 		{"another version", job.Input{Container: "data", Blob: "a", ETag: `"0x0"`}, 0, 0, "has changed: its ETag is"},
 		{"a path that escapes", job.Input{Container: "data", Blob: "a", To: "../a"}, 0, 0, "leave the folder of inputs"},
 		{"records of jobs", job.Input{Container: "test-jobs", Prefix: "0"}, 0, 0, "inputs cannot come from there"},
-		{"another account", job.Input{Account: "https://evil.example", Container: "data", Blob: "a"}, 0, 0, "--input-account"},
+		{"another account", job.Input{Account: "https://evil.example", Container: "data", Blob: "a"}, 0, 0, "--input-container"},
 		{"no rights", job.Input{Container: "data", Blob: "a"}, http.StatusForbidden, 5, "Storage Blob Data Reader"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -22,6 +22,13 @@ type Finding struct {
 	Text string `json:"text"`
 }
 
+// Deployed is a deployment.
+type Deployed struct {
+	Sizes    []string
+	Region   string
+	MaxPrice float64 // USD; not positive for none
+}
+
 // Compare compares a deployment with a ranking in which the deployed sizes are among
 // the offers. No finding means that nothing should be changed, apart from the sizes in
 // unknown, whose prices could not be found out.
@@ -40,7 +47,14 @@ func Compare(d Deployed, r Ranking) (found []Finding, unknown []string) {
 		if cheapest == nil || r.Key(*c) < r.Key(*cheapest) {
 			cheapest = c
 		}
-		found = append(found, compareOne(d, *c)...)
+		now := c.SpotUSD
+		if now == 0 {
+			now = c.Price
+		}
+		if d.MaxPrice > 0 && now > (1-tight)*d.MaxPrice {
+			found = append(found, Finding{size, fmt.Sprintf("costs %s USD, close to the maximum price of %s: a small rise evicts all its VMs",
+				prices.Amount(now), prices.Amount(d.MaxPrice))})
+		}
 	}
 	if cheapest == nil {
 		return found, unknown
@@ -51,23 +65,6 @@ func Compare(d Deployed, r Ranking) (found []Finding, unknown []string) {
 			100*(1-r.Key(best)/r.Key(*cheapest)), cheapest.Size)})
 	}
 	return found, unknown
-}
-
-func compareOne(d Deployed, c Choice) []Finding {
-	var found []Finding
-	now := c.SpotUSD
-	if now == 0 {
-		now = c.Price
-	}
-	if d.MaxPrice > 0 && now > (1-tight)*d.MaxPrice {
-		found = append(found, Finding{c.Size, fmt.Sprintf("costs %s USD, close to the maximum price of %s: a small rise evicts all its VMs",
-			prices.Amount(now), prices.Amount(d.MaxPrice))})
-	}
-	if high := c.Eviction.High / 100; d.Rate > 0 && high > d.Rate {
-		found = append(found, Finding{c.Size, fmt.Sprintf("is evicted in %s %% of hours, and workers start from %g %%: set "+
-			"SPOTWORKER_EVICTION_RATE to %d", c.Eviction.Class, 100*d.Rate, percentUp(high))})
-	}
-	return found
 }
 
 // find returns the choice of a size in a region, or why there is none.

@@ -32,8 +32,6 @@ type Choice struct {
 	Cost    float64 // of a useful hour of a VM
 	PerCore float64 // of a useful hour of a core; 0 if the cores are not known
 	Remarks []string
-
-	Replayed float64 // useful share of the paid time in a replay; 0 without one
 }
 
 // Excluded is an offer that is not ranked.
