@@ -95,19 +95,21 @@ chaos: ## kill real workers at random and verify what happened to every job (CHA
 WORKER_TESTS := ./internal/test/worker
 LONGEST := ./internal/lab/up ./internal/lab/trial ./infra/scripts ./internal/program ./internal/workercmd $(addprefix $(WORKER_TESTS)/,jobs crashpoints histories)
 
-# The engine: make test runs it with the race detector. make nightly-race runs all packages with it.
-RACED := $(addprefix ./internal/,delivery drain events fleet/activity lifecycle preempt queue worker worker/intake)
+# The engine: make race runs it with the race detector, make nightly-race all packages.
+RACED := $(addprefix ./internal/,delivery drain events lifecycle queue worker worker/intake)
 
 # The race detector waits a second at the end of each process, also without a race.
 GORACE ?= atexit_sleep_ms=0
 export GORACE
 
 .PHONY: test
-test: ## all tests, of long ones a sample; the engine with the race detector where there is a C compiler (TESTFLAGS=...)
-	@others=$$(go list ./... | grep -v -x $(patsubst ./%,-e github.com/spotworker/spotworker/%,$(RACED))) && set -x && \
-		go test -vet=off -ldflags='-s -w' -p 6 -timeout 10m $(TESTFLAGS) $(LONGEST) $$others
-	@export CGO_ENABLED=1; race=$$(tools/race.sh) && set -x && go test $$race -vet=off -ldflags='-s -w' -p 4 -timeout 10m $(TESTFLAGS) $(RACED)
+test: ## all tests, of long ones a sample (TESTFLAGS=...)
+	go test -vet=off -ldflags='-s -w' -p 6 -timeout 10m $(TESTFLAGS) $(LONGEST) ./...
 	cd $(EXAMPLE) && go test -ldflags='-s -w' $(TESTFLAGS) ./...
+
+.PHONY: race
+race: ## the engine's tests with the race detector, where there is a C compiler (TESTFLAGS=...)
+	@export CGO_ENABLED=1; race=$$(tools/race.sh) && set -x && go test $$race -vet=off -ldflags='-s -w' -p 4 -timeout 10m $(TESTFLAGS) $(RACED)
 
 # What make integration runs of each component is a sample too: package proof decides.
 .PHONY: integration
@@ -173,10 +175,13 @@ lint: ## gofmt and go vet; make nightly-lint runs golangci-lint and actionlint
 	go vet -tags integration ./...
 	cd $(EXAMPLE) && go vet ./...
 
+# Nothing of it runs, so it is compiled as quickly as possible.
+UNOPTIMIZED := 'all=-N -l -dwarf=false'
+
 .PHONY: windows
 windows: ## vet all packages and build the commands for Windows, amd64 (make nightly-windows: arm64 and integration tests too)
-	GOOS=windows GOARCH=amd64 go vet ./...
-	GOOS=windows GOARCH=amd64 go build -ldflags='-s -w' -o /dev/null $(BINARIES)
+	GOOS=windows GOARCH=amd64 go vet -gcflags=$(UNOPTIMIZED) ./...
+	GOOS=windows GOARCH=amd64 go build -gcflags=$(UNOPTIMIZED) -ldflags='-s -w' -o /dev/null $(BINARIES)
 
 .PHONY: bicep
 bicep: ## check infra/bicep: with the bicep compiler, or with the checker in BICEPCHECK

@@ -14,6 +14,7 @@ import (
 	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/test/proof"
+	"github.com/spotworker/spotworker/internal/test/property"
 )
 
 func isMixed(context.Context, int) bool { return true }
@@ -190,7 +191,7 @@ func TestEveryDamageIsFound(t *testing.T) {
 // a changed state is progress.
 func TestHashHistories(t *testing.T) {
 	proof.Only(t, "it hashes gigabytes")
-	proof.Check(t, func(rt *rapid.T) {
+	property.Check(t, func(rt *rapid.T) {
 		inBubble(t, func(t *testing.T, b *rig) {
 			newest := "none"
 			for n := range rapid.IntRange(1, 5).Draw(rt, "claims") {

@@ -22,7 +22,7 @@ import (
 	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
 	"github.com/spotworker/spotworker/internal/checkpoint/ledger"
 	"github.com/spotworker/spotworker/internal/checkpoint/runs"
-	"github.com/spotworker/spotworker/internal/test/proof"
+	"github.com/spotworker/spotworker/internal/test/property"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -184,7 +184,7 @@ func TestMetadataUndoesParse(t *testing.T) {
 		return time.Duration(rapid.Int64Range(0, maxRunTime).Draw(t, "ms")) * time.Millisecond
 	})
 	word := rapid.StringMatching(`[a-z0-9-]{0,36}`)
-	proof.Check(t, func(t *rapid.T) {
+	property.Check(t, func(t *rapid.T) {
 		r := Record{
 			ID: "job-1", Version: Version, Status: Status(word.Draw(t, "status")), Kind: word.Draw(t, "kind"),
 			PayloadHash: word.Draw(t, "hash"), MessageID: word.Draw(t, "message"), Token: word.Draw(t, "token"),

@@ -12,7 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/spotworker/spotworker/internal/test/proof"
+	"github.com/spotworker/spotworker/internal/test/property"
 )
 
 func TestPolicyNext(t *testing.T) {
@@ -72,7 +72,7 @@ func TestPolicyNext(t *testing.T) {
 // write and never later than TouchEvery, and records every state within an interval and
 // the time of the last write.
 func TestPolicyKeepsItsBounds(t *testing.T) {
-	proof.Check(t, func(t *rapid.T) {
+	property.Check(t, func(t *rapid.T) {
 		p := Policy{
 			Interval:   time.Duration(rapid.IntRange(1, 600).Draw(t, "interval")) * time.Second,
 			FirstAfter: time.Duration(rapid.IntRange(1, 60).Draw(t, "first")) * time.Second,
@@ -210,7 +210,7 @@ func anyDuration(t *rapid.T, name string) time.Duration {
 // Longer saves never make saving more frequent, nor do rarer losses; and the chosen
 // interval is within its bounds, and leaves at least half of the time to work.
 func TestIntervalProperties(t *testing.T) {
-	proof.Check(t, func(t *rapid.T) {
+	property.Check(t, func(t *rapid.T) {
 		p := Policy{EvictionRate: rapid.Float64Range(0.0001, 1).Draw(t, "rate"), TouchEvery: 10 * time.Minute}
 		job := Situation{
 			Cost: anyDuration(t, "cost"), Unwarned: rapid.Bool().Draw(t, "unwarned"), Failed: rapid.Bool().Draw(t, "failed"),

@@ -7,7 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/spotworker/spotworker/internal/test/proof"
+	"github.com/spotworker/spotworker/internal/test/property"
 )
 
 func TestMayWait(t *testing.T) {
@@ -31,7 +31,7 @@ func TestMayWait(t *testing.T) {
 }
 
 func TestRequeueDelay(t *testing.T) {
-	proof.Check(t, func(t *rapid.T) {
+	property.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(1, 1024).Draw(t, "limit")
 		usual := time.Duration(rapid.Int64Range(0, int64(100*time.Hour)).Draw(t, "usual"))
 		k := kindSlots{taken: make(chan struct{}, limit), average: averaging(usual)}

@@ -5,7 +5,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/spotworker/spotworker/internal/test/proof"
+	"github.com/spotworker/spotworker/internal/test/property"
 )
 
 // past holds the facts in which the promises of the package are stated. It is
@@ -17,7 +17,7 @@ type past struct {
 // TestAnySequence checks the promises for a worker after every step of any
 // sequence of events, independently of the table.
 func TestAnySequence(t *testing.T) {
-	proof.Check(t, func(t *rapid.T) {
+	property.Check(t, func(t *rapid.T) {
 		var p Position
 		var was past
 		for _, e := range rapid.SliceOfN(rapid.SampledFrom(Events()), 1, 60).Draw(t, "events") {

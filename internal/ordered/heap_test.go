@@ -6,7 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/spotworker/spotworker/internal/test/proof"
+	"github.com/spotworker/spotworker/internal/test/property"
 )
 
 type number struct {
@@ -17,7 +17,7 @@ type number struct {
 // TestHeap: a heap gives its values in order after any additions and removals,
 // and each value knows whether it is in the heap.
 func TestHeap(t *testing.T) {
-	proof.Check(t, func(t *rapid.T) {
+	property.Check(t, func(t *rapid.T) {
 		h := NewHeap(func(a, b *number) bool { return a.n < b.n })
 		var in []*number // in order
 		t.Repeat(map[string]func(*rapid.T){

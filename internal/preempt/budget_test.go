@@ -11,13 +11,13 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/spotworker/spotworker/internal/lab/emulator/imds"
-	"github.com/spotworker/spotworker/internal/test/proof"
+	"github.com/spotworker/spotworker/internal/test/property"
 )
 
 // Whenever requests are wanted, no window has more than the slots allow, and what
 // fits waits for nothing.
 func TestSlotsHoldInAnyWindow(t *testing.T) {
-	proof.Check(t, func(t *rapid.T) {
+	property.Check(t, func(t *rapid.T) {
 		s := SlidingWindow{Limit: budgetRequests, Window: budgetWindow}
 		var now time.Duration
 		var granted []time.Duration
@@ -42,7 +42,7 @@ func TestSlotsHoldInAnyWindow(t *testing.T) {
 // The same holds where polls sleep through their slots, give them back and ask
 // again.
 func TestSlotsHoldWhenSomeComeLate(t *testing.T) {
-	proof.Check(t, func(t *rapid.T) {
+	property.Check(t, func(t *rapid.T) {
 		s := SlidingWindow{Limit: budgetRequests, Window: budgetWindow}
 		var now time.Duration
 		var waiting, granted []time.Duration

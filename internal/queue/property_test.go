@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/spotworker/spotworker/internal/jobid"
-	"github.com/spotworker/spotworker/internal/test/proof"
+	"github.com/spotworker/spotworker/internal/test/property"
 )
 
 // anyEnvelope draws an envelope that a producer may put.
@@ -75,7 +75,7 @@ var anyJSON = rapid.Custom(func(t *rapid.T) json.RawMessage {
 })
 
 func TestDecodeUndoesEncode(t *testing.T) {
-	proof.Check(t, func(t *rapid.T) {
+	property.Check(t, func(t *rapid.T) {
 		sent := anyEnvelope.Draw(t, "envelope")
 		text, err := sent.Encode()
 		if err != nil {

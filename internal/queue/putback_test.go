@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
-	"github.com/spotworker/spotworker/internal/test/proof"
+	"github.com/spotworker/spotworker/internal/test/property"
 )
 
 func TestPutBackDelay(t *testing.T) {
@@ -25,7 +25,7 @@ func TestPutBackDelay(t *testing.T) {
 			t.Errorf("PutBackDelay after %s = %s, want %s", row.since, got, row.want)
 		}
 	}
-	proof.Check(t, func(t *rapid.T) {
+	property.Check(t, func(t *rapid.T) {
 		d := rapid.Int64().Draw(t, "duration")
 		if got := PutBackDelay(noon, noon.Add(time.Duration(d))); got < 30*time.Second || got > 10*time.Minute {
 			t.Fatalf("PutBackDelay after %s = %s, want 30s to 10m", time.Duration(d), got)

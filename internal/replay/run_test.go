@@ -10,7 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/spotworker/spotworker/internal/test/proof"
+	"github.com/spotworker/spotworker/internal/test/property"
 )
 
 // replayed runs a scenario that differs from the default one.
@@ -29,7 +29,7 @@ func replayed(t testing.TB, change func(*Scenario)) *Report {
 // the jobs that are done and of runs that were cut off, every hour paid for has a use, and
 // the same scenario has the same result.
 func TestRunAccountsForAllTime(t *testing.T) {
-	proof.Check(t, func(t *rapid.T) {
+	property.Check(t, func(t *rapid.T) {
 		s := Default()
 		s.Fleet.Lives = rapid.SampledFrom(Sources()).Draw(t, "lives")
 		s.Fleet.VMs = rapid.IntRange(1, 12).Draw(t, "vms")

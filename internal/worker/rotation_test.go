@@ -13,7 +13,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/retry"
-	"github.com/spotworker/spotworker/internal/test/proof"
+	"github.com/spotworker/spotworker/internal/test/property"
 )
 
 // unknownFleet is the size of a fleet that is not known.
@@ -123,7 +123,7 @@ func TestPollDelay(t *testing.T) {
 	if got := pollDelay(0); got != 0 {
 		t.Errorf("pollDelay(0) = %s, want 0", got)
 	}
-	proof.Check(t, func(t *rapid.T) {
+	property.Check(t, func(t *rapid.T) {
 		empty := rapid.IntRange(1, 1000).Draw(t, "empty")
 		nominal := min(pollDelays.First<<min(empty-1, 10), longestPoll)
 		if got := pollDelay(empty); got != nominal {

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/spotworker/spotworker/internal/test/proof"
+	"github.com/spotworker/spotworker/internal/test/property"
 )
 
 // run returns an entry as a record keeps it: in whole milliseconds.
@@ -27,7 +27,7 @@ func run(t *rapid.T) Run {
 
 // TestLists: a list has the last entries, each as it was added last, and is short and printable.
 func TestLists(t *testing.T) {
-	proof.Check(t, func(t *rapid.T) {
+	property.Check(t, func(t *rapid.T) {
 		var list List
 		var want []Run
 		for range rapid.IntRange(1, 3*Most).Draw(t, "entries") {

@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/spotworker/spotworker/internal/test/proof"
+	"github.com/spotworker/spotworker/internal/test/property"
 )
 
 var noon = time.Date(2026, 3, 9, 12, 0, 0, 0, time.UTC)
@@ -93,7 +93,7 @@ func TestWork(t *testing.T) {
 func TestJudgeProperties(t *testing.T) {
 	durations := rapid.Int64Range(math.MinInt64, math.MaxInt64)
 	sane := rapid.Int64Range(0, int64(1000*time.Hour))
-	proof.Check(t, func(t *rapid.T) {
+	property.Check(t, func(t *rapid.T) {
 		numbers := sane
 		if rapid.Bool().Draw(t, "hostile") {
 			numbers = durations

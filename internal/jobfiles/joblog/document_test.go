@@ -15,7 +15,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
-	"github.com/spotworker/spotworker/internal/test/proof"
+	"github.com/spotworker/spotworker/internal/test/property"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -51,7 +51,7 @@ func lineOf(t *rapid.T, generation, number int) string {
 }
 
 func TestEncodeUndoesParse(t *testing.T) {
-	proof.Check(t, func(t *rapid.T) {
+	property.Check(t, func(t *rapid.T) {
 		d := documents(0, 5).Draw(t, "document")
 		if diff := cmp.Diff(d, Parse(d.Encode()), exactly); diff != "" {
 			t.Fatalf("read again (-written +read)\n%s", diff)
@@ -60,7 +60,7 @@ func TestEncodeUndoesParse(t *testing.T) {
 }
 
 func TestLineSurvives(t *testing.T) {
-	proof.Check(t, func(t *rapid.T) {
+	property.Check(t, func(t *rapid.T) {
 		text := rapid.SliceOf(rapid.Byte()).Draw(t, "text")
 		after := time.Duration(rapid.Int64Range(0, maxAfter).Draw(t, "after")) * time.Millisecond
 		source := rapid.SampledFrom([]string{Stdout, Stderr, "info", "error", "gpu0"}).Draw(t, "source")
@@ -78,7 +78,7 @@ func TestLineSurvives(t *testing.T) {
 
 // TestMerge: merging depends on no order, and repeating it changes nothing.
 func TestMerge(t *testing.T) {
-	proof.Check(t, func(t *rapid.T) {
+	property.Check(t, func(t *rapid.T) {
 		a, b := documents(0, 4).Draw(t, "a"), documents(0, 4).Draw(t, "b")
 		ab := Merge(a, b)
 		if diff := cmp.Diff(ab, Merge(b, a), exactly); diff != "" {
@@ -110,7 +110,7 @@ func (d Document) lines() (kept, counted int) {
 
 // TestTrimAndTail: lines left out are counted, and the newest lines stay.
 func TestTrimAndTail(t *testing.T) {
-	proof.Check(t, func(t *rapid.T) {
+	property.Check(t, func(t *rapid.T) {
 		d := documents(0, 20).Draw(t, "document")
 		size := rapid.IntRange(200, 3000).Draw(t, "size")
 		kept, counted := d.lines()
@@ -142,7 +142,7 @@ func TestTrimAndTail(t *testing.T) {
 // TestParseAcceptsEverything: a damaged log is no error, and is stored again as it was
 // read.
 func TestParseAcceptsEverything(t *testing.T) {
-	proof.Check(t, func(t *rapid.T) {
+	property.Check(t, func(t *rapid.T) {
 		text := rapid.SliceOf(rapid.SampledFrom([]byte("#- \n019o\\x\xff"))).Draw(t, "text")
 		d := Parse(append([]byte("# 1 2026-03-09T12:00:00.000Z w\n"), text...))
 		for _, s := range d.Sections {

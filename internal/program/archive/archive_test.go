@@ -21,7 +21,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint/chunks"
 	"github.com/spotworker/spotworker/internal/test/need"
-	"github.com/spotworker/spotworker/internal/test/proof"
+	"github.com/spotworker/spotworker/internal/test/property"
 )
 
 // maxNames is a limit on names that no test reaches by chance.
@@ -157,7 +157,7 @@ func TestRoundTrip(t *testing.T) {
 // For all sizes, the stream gives the folder back, and the same folder gives the same
 // stream.
 func TestRoundTripOfAnything(t *testing.T) {
-	proof.Check(t, func(r *rapid.T) {
+	property.Check(t, func(r *rapid.T) {
 		content := files{}
 		for i := range rapid.IntRange(0, 4).Draw(r, "files") {
 			size := rapid.OneOf(rapid.IntRange(0, 64), rapid.IntRange(chunk-3, chunk+3), rapid.IntRange(0, 2*chunk)).Draw(r, "size")

@@ -6,14 +6,11 @@
 package proof
 
 import (
-	"flag"
 	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
 	"testing"
-
-	"pgregory.net/rapid"
 
 	"github.com/spotworker/spotworker/internal/test/race"
 )
@@ -58,17 +55,6 @@ func Only(t testing.TB, reason string) {
 	if !Full() {
 		t.Skipf("make nightly runs it: %s", reason)
 	}
-}
-
-// Check checks a property with random values: in a quick run the same ones each time.
-func Check(t *testing.T, property func(t *rapid.T)) {
-	t.Helper()
-	if !Full() {
-		if err := flag.Set("rapid.seed", "1"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	rapid.Check(t, property)
 }
 
 // WithoutRace skips a test that cannot run under the race detector, or would only be slow there

@@ -50,7 +50,7 @@ var reasons = map[string]string{
 	"make demo": onItsOwn, "make figures": onItsOwn, "make fuzz": onItsOwn, "make image": onItsOwn, "make integration": onItsOwn,
 
 	"make lint":    onItsOwn,
-	"make mutants": onItsOwn, "make package": onItsOwn, "make nightly": onItsOwn, "make nightly-names": onItsOwn,
+	"make mutants": onItsOwn, "make package": onItsOwn, "make nightly": onItsOwn, "make race": onItsOwn, "make nightly-names": onItsOwn,
 	"make nightly-proof": onItsOwn, "make nightly-web": onItsOwn, "make nightly-race": onItsOwn, "make nightly-chaos": onItsOwn, "make picture": onItsOwn,
 	"make release-snapshot": onItsOwn, "make recording": onItsOwn,
 	"make soak": onItsOwn, "make test": onItsOwn, "make windows": onItsOwn, "make deploy": "without --dry-run " + keepsNothing,

@@ -7,13 +7,13 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/spotworker/spotworker/internal/test/proof"
+	"github.com/spotworker/spotworker/internal/test/property"
 )
 
 func TestNameIndexBehavesLikeASortedSlice(t *testing.T) {
 	// Few letters, so that removing and adding again meet often.
 	name := rapid.StringMatching(`[ab/]{1,6}`)
-	proof.Check(t, func(t *rapid.T) {
+	property.Check(t, func(t *rapid.T) {
 		var index NameIndex
 		var model []string
 		t.Repeat(map[string]func(*rapid.T){

@@ -7,7 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/spotworker/spotworker/internal/test/proof"
+	"github.com/spotworker/spotworker/internal/test/property"
 )
 
 // modelMessage is a message of the model: a slice, and nothing clever.
@@ -190,7 +190,7 @@ func (p *queuePair) check(t *rapid.T) {
 }
 
 func TestQueueBehavesLikeItsModel(t *testing.T) {
-	proof.Check(t, func(t *rapid.T) {
+	property.Check(t, func(t *rapid.T) {
 		p := &queuePair{real: newQueue(nil), model: &queueModel{}, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 		t.Repeat(map[string]func(*rapid.T){
 			"put": p.put, "get": p.get, "peek": p.peek, "update": p.update, "delete": p.remove, "pass": p.pass, "": p.check,
