@@ -35,8 +35,9 @@ DEBIAN_PACKAGES := iproute2 chromium spin debootstrap systemd-container dbus she
 NIGHTLY_PACKAGES := prometheus azure-cli wine wine64 gcc-mingw-w64-x86-64-posix podman runc rpm groff-base gromacs john lammps qemu-user
 
 # One mode of compilation for all but the race detector and Windows: packages that are compiled
-# once serve tests, programs and releases.
-GOFLAGS ?= -trimpath
+# once serve tests, programs and releases. Without data for debuggers, which releases lack too, a
+# fifth of the time is saved.
+GOFLAGS ?= -trimpath -gcflags=all=-dwarf=false
 CGO_ENABLED ?= 0
 export GOFLAGS CGO_ENABLED
 

@@ -123,7 +123,8 @@ checkFirstRegion() {
   from=$(written accountGroup ACCOUNT_GROUP) || exit
   [ "${from:-$group}" != "$group" ] || return 0
   account=$(written accountName ACCOUNT_NAME) || exit
-  id=$(az storage account show --resource-group "$from" --name "$account" --query id --output tsv) &&
-    az rest --method get --url "$id/queueServices/default/queues/$prefix-jobs?api-version=2025-01-01" --output none ||
+  if ! id=$(az storage account show --resource-group "$from" --name "$account" --query id --output tsv) ||
+    ! az rest --method get --url "$id/queueServices/default/queues/$prefix-jobs?api-version=2025-01-01" --output none; then
     fail "cannot find queue $prefix-jobs in storage account $account of resource group $from, on which this region would work, for the reason above: deploy the first region before, and take ACCOUNT_NAME, ACCOUNT_GROUP and PREFIX from it"
+  fi
 }
