@@ -96,7 +96,8 @@ chaos: ## kill real workers at random and verify what happened to every job (CHA
 WORKER_TESTS := ./internal/test/worker
 LONGEST := ./internal/lab/up ./internal/lab/trial ./infra/scripts ./internal/program ./internal/workercmd $(addprefix $(WORKER_TESTS)/,jobs crashpoints histories)
 
-# The engine: make race runs it with the race detector, make nightly-race all packages.
+# The engine: make race runs it with the race detector, make nightly-race all packages. Neither is in
+# CI: the standard library and all modules are compiled once more for it, minutes on two cores.
 RACED := $(addprefix ./internal/,delivery drain events lifecycle queue worker worker/intake)
 
 # The race detector waits a second at the end of each process, also without a race.
