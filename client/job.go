@@ -91,10 +91,6 @@ type Job struct {
 	// if it was not.
 	MoveReason string
 
-	// RecordVersion is the version of the record's format, 0 with [StatusUnknown]. A worker
-	// that reads less ([Worker.ReadsVersion]) leaves the job to newer workers.
-	RecordVersion int
-
 	// StateSize is the size in bytes of the state from which the next worker continues;
 	// StateVersion is the handler's own number for its format.
 	StateSize    int64
@@ -113,16 +109,14 @@ type Job struct {
 	ResultSize int64
 
 	// Inputs are the input files of the job, as they were put, of [Client.Get], [Client.Log] and
-	// [Client.LogEnd]. They are nil if the record has no room for them, or an older worker
-	// wrote it.
+	// [Client.LogEnd]. They are nil if the record has no room for them.
 	Inputs []job.Input
 
 	// FollowUps are the jobs that the job's handler has put, of the same methods as Inputs.
 	FollowUps FollowUps
 
 	// Runs are the last deliveries of the job, at most eight, the oldest first, of the same methods as
-	// Inputs. A job that is done in its first delivery without a checkpoint has none, and neither has a
-	// delivery of an older worker.
+	// Inputs. A job that is done in its first delivery without a checkpoint has none.
 	Runs []Run
 
 	// OutputFiles and OutputBytes count the outputs of a job that is done, or the
@@ -141,8 +135,8 @@ type Job struct {
 	Live *Live
 }
 
-// FollowUps are the jobs that the handler of a job has put. They are empty for an older worker's
-// job, and for a job without a record.
+// FollowUps are the jobs that the handler of a job has put. They are empty for a job without a
+// record.
 type FollowUps struct {
 	IDs  []string // of the first ones, at most eight
 	More bool     // whether there are more
@@ -155,7 +149,7 @@ type Run struct {
 	Worker   string
 
 	// StartedAt is when the job was claimed, and EndedAt when the delivery ended, by the worker's clock. EndedAt
-	// is zero while it runs, and if an older worker ended it.
+	// is zero while it runs.
 	StartedAt, EndedAt time.Time
 
 	// Outcome is done, evicted, interrupted (by a drain, a stop or a break), failed, poison, cancelled,
@@ -227,8 +221,7 @@ func jobOf(r checkpoint.Record) Job {
 		Deliveries: r.Generation, Failures: r.Failures, TotalFailures: r.FailuresTotal,
 		Interruptions: r.Interruptions, UncleanExits: r.UncleanExits(), RunTime: r.RunTime, Deadline: r.Deadline, Estimate: r.Estimate,
 		MoveReason: r.MoveReason, Cost: costOf(r), WorkSHA256: r.PayloadHash,
-		RecordVersion: r.WireVersion(),
-		OutputFiles:   r.Outputs.Files, OutputBytes: r.Outputs.Bytes,
+		OutputFiles: r.Outputs.Files, OutputBytes: r.Outputs.Bytes,
 	}
 	switch {
 	case r.Version != checkpoint.Version:

@@ -43,7 +43,7 @@ func TestGet(t *testing.T) {
 	}
 	want := Job{
 		ID: "a", Kind: "k", Status: StatusRunning, Fraction: 0.5, Text: "page 5", Owner: "worker-1", Deliveries: 1, Cost: Cost{Known: true},
-		StateSize: 4, StateVersion: 3, RecordVersion: 1, WorkSHA256: j.WorkSHA256,
+		StateSize: 4, StateVersion: 3, WorkSHA256: j.WorkSHA256,
 		CreatedAt: j.CreatedAt, ClaimedAt: j.ClaimedAt, UpdatedAt: j.UpdatedAt, ReadAt: j.ReadAt,
 	}
 	if len(j.Runs) != 1 || j.Runs[0].CheckpointAt.Before(j.Runs[0].StartedAt) {

@@ -95,10 +95,9 @@ type Steered struct {
 	// container of control; empty if none was.
 	Damaged string
 
-	// Workers are the names of the live workers that the request concerns, and Older the
-	// workers among them that do not follow: they are of an older version, or cannot read
-	// the request.
-	Workers, Older []string
+	// Workers are the names of the live workers that the request concerns, and Unsteered
+	// the workers among them that do not follow because they cannot read the request.
+	Workers, Unsteered []string
 
 	fleet *operate.Fleet
 	asked operate.Asked
@@ -146,7 +145,7 @@ func (c *Client) steer(o SteerOptions, do func(*operate.Fleet) (operate.Asked, e
 	}
 	asked, err := do(f)
 	return Steered{
-		Revision: asked.Revision, Damaged: asked.Damaged, Workers: asked.Workers, Older: asked.Older,
+		Revision: asked.Revision, Damaged: asked.Damaged, Workers: asked.Workers, Unsteered: asked.Unsteered,
 		fleet: f, asked: asked,
 	}, c.steerError(err, toWrite)
 }

@@ -33,10 +33,6 @@ type Worker struct {
 	// Version is the version of the worker's program.
 	Version string
 
-	// ReadsVersion is the newest version of a record that the worker reads. Workers of versions
-	// whose heartbeats lack it read up to 2.
-	ReadsVersion int
-
 	// StartedAt is when its process started, by the worker's clock.
 	StartedAt time.Time
 
@@ -52,7 +48,7 @@ type Worker struct {
 	Queues, Kinds []string
 
 	// Offers are the first words of the needs of states ([Job] has them as StateNeeds) that the
-	// worker meets. They are empty if it has no such kinds, or its version does not say.
+	// worker meets. They are empty if it has no such kinds.
 	Offers []string
 
 	// Jobs is the number of jobs that the worker runs.
@@ -66,12 +62,11 @@ type Worker struct {
 	LastEvent *Event
 	LastDrain *Drain
 
-	// Activity is the worker's activity in the last ten minutes; nil if its version
-	// does not say.
+	// Activity is the worker's activity in the last ten minutes; nil if it is not known.
 	Activity *Activity
 
 	// Findings are facts that the worker found and an operator should know; nil if it found
-	// none, or its version does not say.
+	// none.
 	Findings *Findings
 }
 
@@ -237,7 +232,7 @@ func (c *Client) Worker(ctx context.Context, name string) (Worker, error) {
 func workerOf(p presence.Listed) Worker {
 	w := Worker{
 		Name: p.Worker, VM: p.VM, VMSize: p.Size, Zone: p.Zone, State: p.State,
-		Version: p.Program, ReadsVersion: cmp.Or(p.Reads, 2), StartedAt: p.StartedAt, Age: p.Age,
+		Version: p.Program, StartedAt: p.StartedAt, Age: p.Age,
 		Asked: p.Asked, Queues: p.TakesFrom, Kinds: p.Kinds, Offers: p.Offers, Jobs: p.Count, JobIDs: p.Jobs,
 	}
 	if e := p.LastEvent; e.ID != "" || e.Type != "" {

@@ -286,7 +286,7 @@ func heartbeat(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	ts.Check(worldOf(ts).beats.write(presence.Presence{
 		Activity: did,
-		Worker:   args[0], Machine: presence.Machine{VM: vm}, State: args[1], Software: presence.Software{Program: "1.2.3"},
+		Worker:   args[0], Machine: presence.Machine{VM: vm}, State: args[1], Program: "1.2.3",
 		Jobs: args[2:], StartedAt: time.Now().Add(-2 * time.Hour), At: time.Now(),
 	}))
 }
@@ -321,7 +321,7 @@ func claim(ts *testscript.TestScript, _ bool, args []string) {
 // takes WORKER QUEUE... writes the heartbeat of a worker that takes from these queues.
 func takes(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(worldOf(ts).beats.write(presence.Presence{
-		Worker: args[0], Machine: presence.Machine{VM: "vm"}, State: "process", Software: presence.Software{Program: "1.2.3"},
+		Worker: args[0], Machine: presence.Machine{VM: "vm"}, State: "process", Program: "1.2.3",
 		StartedAt: time.Now(), At: time.Now(), Steered: true, TakesFrom: args[1:],
 	}))
 }
@@ -332,7 +332,7 @@ func lacks(ts *testscript.TestScript, _ bool, args []string) {
 	jobs, err := strconv.Atoi(args[3])
 	ts.Check(err)
 	ts.Check(worldOf(ts).beats.write(presence.Presence{
-		Worker: args[0], Machine: presence.Machine{VM: "vm"}, State: "process", Software: presence.Software{Program: "1.2.3"},
+		Worker: args[0], Machine: presence.Machine{VM: "vm"}, State: "process", Program: "1.2.3",
 		StartedAt: time.Now(), At: time.Now(), Steered: true,
 		Kinds: []string{args[1]}, Findings: presence.Findings{Lacks: []presence.KindCount{{Kind: args[2], Jobs: jobs}}},
 	}))

@@ -26,8 +26,7 @@ func (*shardsCommand) Help() string {
 	return `One queue lets about 2,000 messages a second through, which some 950 short jobs a second
 use up. More take more queues. The first is the queue of jobs itself, the others have -1, -2 …
 behind its name. The number is in the metadata of the first. Workers and producers read it each
-minute and spread jobs by their ids; one that does not know it, such as an older version, uses the
-first queue alone.
+minute and spread jobs by their ids.
 
 To fewer queues, jobs are first put over fewer and still taken from all. When the others have been
 empty for 75 s, jobs are taken from fewer too: the command waits for that, and repeating it

@@ -30,7 +30,7 @@ searched; all other jobs by their records. The time left is an estimate from the
 and its run time.
 
 What slots, kinds and VMs did is that of the last 10 minutes before each worker's last heartbeat; a
-? stands for a worker of an older version, which does not say. P50, P95 and P99 are run times of
+? stands for a worker that does not say. P50, P95 and P99 are run times of
 jobs in handlers, at most 19% too high. TO CLEAR is how long the messages that no worker runs yet
 take if no more are put, at the rate at which the workers that take from the queue ended jobs; a
 worker that takes from several queues counts for each. top, which reads again, says instead if a

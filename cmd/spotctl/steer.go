@@ -209,13 +209,13 @@ func (s *session) confirm(yes bool, what, question string) error {
 
 // askedLine is the request and the workers that it went to, in the JSON output.
 type askedLine struct {
-	Action   string   `json:"action"`
-	Revision int      `json:"revision"` // of the control document
-	Workers  []string `json:"workers"`  // that run and are concerned
-	Older    []string `json:"older,omitempty"`
-	Damaged  string   `json:"damaged,omitempty"` // the blob with the document that was replaced
-	Done     *bool    `json:"done,omitempty"`    // with --wait
-	Error    string   `json:"error,omitempty"`
+	Action    string   `json:"action"`
+	Revision  int      `json:"revision"`            // of the control document
+	Workers   []string `json:"workers"`             // that run and are concerned
+	Unsteered []string `json:"unsteered,omitempty"` // of them, that cannot read the request
+	Damaged   string   `json:"damaged,omitempty"`   // the blob with the document that was replaced
+	Done      *bool    `json:"done,omitempty"`      // with --wait
+	Error     string   `json:"error,omitempty"`
 }
 
 // ask asks something of workers, and waits for them if that is wanted.
@@ -240,7 +240,7 @@ func (s *session) ask(ctx context.Context, action string, flags asking, do func(
 	}
 	line := askedLine{
 		Action: action, Revision: asked.Revision,
-		Workers: asked.Workers, Older: asked.Older, Damaged: asked.Damaged,
+		Workers: asked.Workers, Unsteered: asked.Unsteered, Damaged: asked.Damaged,
 	}
 	if !s.printer.json {
 		for _, note := range actions.AskedNotes(action, s.flags.Names().Control, asked) {

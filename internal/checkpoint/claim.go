@@ -90,13 +90,12 @@ func (r *Record) startOver() {
 
 func (s *Store) newClaim(d Delivery, owner string, r Record) *Claim {
 	c := &Claim{}
-	c.baseline.begun = r.StateHash
+	c.baseline.begun, c.baseline.key, c.baseline.unit = r.StateHash, r.StateKey, s.unit
 	c.accounting = accounting{
 		nextWrite: d.NextWrite, steady: d.Steady, runTimeBefore: r.RunTime, ledgerBefore: r.Ledger, readers: &c.restorer.readers,
 	}
 	c.sender = sender{
-		store: s, id: d.ID, beganInUnits: r.StateBlocks > 0, began: r.StateKey, key: r.StateKey,
-		keyed: r.StateKey != "" || r.StateBlocks > 0,
+		store: s, id: d.ID, key: r.StateKey, keyed: r.StateHash != "",
 	}
 	if r.StateBlocks == 0 {
 		c.sender.blocks = blocks.None()
@@ -165,12 +164,6 @@ func (c *Claim) EarlierRunTime() time.Duration { return c.accounting.runTimeBefo
 // [Delivery]. source returns found with the values that it knows better. It must not write
 // the record, since a write may be in flight.
 func (c *Claim) SetFacts(source func(found Facts) Facts) { c.accounting.set(source) }
-
-// SetMixed sets a function that reports whether a worker may be alive that cannot read records
-// of a version. The first state in blocks of a job asks for version 3: if so, the job keeps to the
-// hash that all workers know. The first state with a layout of a claim asks for version 4: if so,
-// the claim keeps to whole blocks. Without the function there is no such worker.
-func (c *Claim) SetMixed(mixed func(ctx context.Context, version int) bool) { c.sender.mixed = mixed }
 
 // Check reads the record and returns a [*ConflictError] if this claim does not own it
 // now, because somebody else wrote it. It writes nothing. Any other error says

@@ -15,7 +15,7 @@ import (
 )
 
 // TestKeysOfARecord: a record has a key for each value that it has, and none for the others, since the
-// service refuses empty values and readers of older versions misread some keys.
+// service refuses empty values.
 func TestKeysOfARecord(t *testing.T) {
 	const state, key = "0123456789abcdef0123", "k"
 	for name, row := range map[string]struct {
@@ -24,7 +24,6 @@ func TestKeysOfARecord(t *testing.T) {
 	}{
 		"of no work":                  {Record{Status: Open}, "status v"},
 		"with half a millisecond":     {Record{Status: Open, RunTime: time.Millisecond / 2, NextWrite: time.Millisecond}, "nextwrite status v"},
-		"with a key of no state":      {Record{Status: Open, StateKey: key, Outputs: Outputs{Hash: "h"}}, "outputs status v"},
 		"with a log that is too long": {Record{Status: Open, Log: strings.Repeat("x", MaxLog+1)}, "status v"},
 		"with the longest log":        {Record{Status: Open, Log: strings.Repeat("x", MaxLog)}, "log status v"},
 		"with a state and its key":    {Record{Status: Open, StateHash: state, StateKey: key}, "statehash statekey status v"},
@@ -51,8 +50,7 @@ func TestTextsAreCut(t *testing.T) {
 	}
 }
 
-// TestLostRuns: a run that was lost did its last part in vain, from its last save on. For a run with
-// saves by an older worker, which names none, that is not known.
+// TestLostRuns: a run that was lost did its last part in vain, from its last save on.
 func TestLostRuns(t *testing.T) {
 	const took = 8 * time.Second
 	saved := runs.List("").With(runs.Run{Delivery: 1, Start: noon, Saves: 1, SavedAfter: 5 * time.Second})
@@ -64,7 +62,6 @@ func TestLostRuns(t *testing.T) {
 		"without a save":               {Record{}, runs.Lost, took},
 		"after a save":                 {Record{Progressed: true, Runs: saved}, runs.Lost, 3 * time.Second},
 		"after a save of no progress":  {Record{Runs: saved}, runs.Lost, 3 * time.Second},
-		"after an older worker's save": {Record{Progressed: true}, runs.Lost, 0},
 		"cancelled":                    {Record{}, runs.Cancelled, 0},
 	} {
 		row.r.Generation, row.r.ClaimedAt, row.r.Owner = 1, noon, "w"

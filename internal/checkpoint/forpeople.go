@@ -100,7 +100,7 @@ func (r *Record) runEnded(outcome runs.Outcome, end time.Time) runs.List {
 	}
 	run := r.lastRun()
 	run.Outcome, run.Took = outcome, max(end.Sub(run.Start), run.SavedAfter, time.Millisecond)
-	if outcome == runs.Lost && (run.Saves > 0 || !r.Progressed) { // an older worker's saves are not known
+	if outcome == runs.Lost {
 		run.Redone = run.Took - run.SavedAfter
 	}
 	return r.Runs.With(run)

@@ -59,7 +59,7 @@ func (s *sender) send(ctx context.Context, head []byte, from *stream, recorded s
 	for _, at := range m.Wrong {
 		from.wrong(at)
 	}
-	p = prepared{hash: m.Hash, inUnits: m.Hash, key: s.key, size: m.Size, blocks: len(m.Blocks), layout: m.Place,
+	p = prepared{hash: m.Hash, key: s.key, size: m.Size, blocks: len(m.Blocks), layout: m.Place,
 		content: content{blocks: m.Blocks, base: &base{from.origin(), m}}}
 	return p, len(m.Wrong) > 0, nil
 }

@@ -70,7 +70,7 @@ func (p *parted) expectRecorded(t *testing.T, b *rig) {
 	if got := b.stateIn(t, r); !bytes.Equal(got, want) {
 		t.Fatalf("the record has %d bytes that are not the %d bytes of the state", len(got), len(want))
 	}
-	if hash := blocks.HashOf(want, p.unit, r.StateKey); r.StateHash != hash && r.StateHash != hashOf(want) {
+	if hash := blocks.HashOf(want, p.unit, r.StateKey); r.StateHash != hash {
 		t.Fatalf("the record has the hash %s, want %s", r.StateHash, hash)
 	}
 }

@@ -345,7 +345,7 @@ func TestFailedSaveIsResumed(t *testing.T) {
 // namer returns the namer of the blocks that the record has.
 func (b *rig) namer(t *testing.T) blocks.Namer {
 	t.Helper()
-	return blocks.NewNamer(ours.ID, b.read(t).StateKey)
+	return blocks.NewNamer(b.read(t).StateKey)
 }
 
 // refuseBlock refuses the block of one letter, when all others have arrived.

@@ -17,6 +17,7 @@ import (
 	"github.com/google/uuid"
 	"go.uber.org/goleak"
 
+	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/storage/azure"
 )
@@ -30,6 +31,9 @@ var (
 	ours  = Delivery{ID: "job-1", Kind: "k", PayloadHash: hashOf([]byte("payload")), MessageID: "m-1"}
 	other = Delivery{ID: "job-1", Kind: "k", PayloadHash: hashOf([]byte("payload")), MessageID: "m-2"}
 )
+
+// hashOf is the hash of a state of a job without a key.
+func hashOf(state []byte) string { return blocks.HashOf(state, chunk, "") }
 
 // rig is a storage account in virtual time with a container of records.
 type rig struct {

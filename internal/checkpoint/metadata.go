@@ -81,13 +81,13 @@ var fields = []field{
 	freeText("movereason", maxMove, func(r *Record) *string { return &r.MoveReason }).lenient(),
 	flag("progressed", func(r *Record) *bool { return &r.Progressed }),
 	text("statehash", func(r *Record) *string { return &r.StateHash }),
-	stateKey("statekey"),
+	stateKey("statekey", func(r *Record) *blocks.Key { return &r.StateKey }),
 	number("statesize", func(r *Record) *int64 { return &r.StateSize }),
 	number("stateblocks", func(r *Record) *int { return &r.StateBlocks }),
-	layoutNumber("layoutat", func(r *Record) *int64 { return &r.Layout.At }),
-	layoutNumber("layoutsize", func(r *Record) *int64 { return &r.Layout.Size }),
+	number("layoutat", func(r *Record) *int64 { return &r.Layout.At }),
+	number("layoutsize", func(r *Record) *int64 { return &r.Layout.Size }),
 	number("stateversion", func(r *Record) *int { return &r.StateVersion }),
-	stateNeeds("stateneeds"),
+	needs("stateneeds", func(r *Record) *string { return &r.StateNeeds }),
 	fraction("progress", func(r *Record) *float64 { return &r.Fraction }),
 	freeText("progresstext", maxText, func(r *Record) *string { return &r.Text }),
 	text("outputs", func(r *Record) *string { return &r.Outputs.Hash }),
@@ -119,7 +119,7 @@ const maxMetadata = 7 << 10
 // or are left out, and then the timeline.
 func (r *Record) metadata() map[string]*string {
 	values, used, size := make([]string, 1+len(fields)), 1, 0 // in one piece, since every save makes them
-	values[0] = strconv.Itoa(r.WireVersion())
+	values[0] = strconv.Itoa(Version)
 	for i, f := range fields {
 		if values[1+i] = f.write(r); values[1+i] != "" {
 			used, size = used+1, size+len(f.key)+len(values[1+i])
@@ -163,18 +163,10 @@ func parse(id string, metadata map[string]*string) (Record, error) {
 		}
 	}
 	r := Record{ID: id}
-	version, _ := strconv.Atoi(values["v"]) // 0 if it is no number
-	if version < 1 || version > Version {
-		return r, fmt.Errorf("%w: it has version %.20q; this worker reads versions up to %d", errUnreadable, values["v"], Version)
+	if values["v"] != strconv.Itoa(Version) {
+		return r, fmt.Errorf("%w: it has version %.20q; this worker reads version %d", errUnreadable, values["v"], Version)
 	}
 	delete(values, "v")
-	if version < 3 {
-		delete(values, "statekey") // an older worker has recorded another state since
-	}
-	if version < layoutVersion {
-		delete(values, "layoutat")
-		delete(values, "layoutsize")
-	}
 	for _, f := range fields {
 		value, ok := values[f.key]
 		if !ok {
@@ -208,58 +200,24 @@ func text(key string, at func(*Record) *string) field {
 		func(r *Record, v string) error { *at(r) = v; return nil }}
 }
 
-// stateKey is the key of the hashes of states in blocks. A worker that reads older versions
-// alone would keep it as an unknown key when it records a state without one, so it counts in
-// records of version 3 alone.
-func stateKey(key string) field {
+// stateKey is the secret of the hashes of states.
+func stateKey(key string, at func(*Record) *blocks.Key) field {
 	return field{key,
-		func(r *Record) string {
-			if r.WireVersion() < 3 {
-				return ""
-			}
-			return string(r.StateKey)
-		},
+		func(r *Record) string { return string(*at(r)) },
 		func(r *Record, v string) error {
-			if r.StateKey = blocks.Key(v); !r.StateKey.Valid() {
+			if *at(r) = blocks.Key(v); !at(r).Valid() {
 				return errors.New("it is damaged")
 			}
 			return nil
 		}}
 }
 
-// layoutNumber is a number of [Record.Layout], which counts in records of version 4 alone, as
-// stateKey does in those of 3.
-func layoutNumber(key string, at func(*Record) *int64) field {
-	f := number(key, at)
-	return field{key, func(r *Record) string {
-		if r.WireVersion() < layoutVersion {
-			return ""
-		}
-		return f.write(r)
-	}, f.read}
-}
-
-// boundTo is the part of a state's hash that stands before its needs. A worker that does not
-// know the needs keeps them when it records another state, for which they mean nothing.
-func (r *Record) boundTo() string { return r.StateHash[:min(len(r.StateHash), 16)] }
-
-// stateNeeds are the requirements of the state on a worker, behind the start of its hash. The
-// field follows the hash in fields.
-func stateNeeds(key string) field {
+// needs are the requirements of the state on a worker. They are never cut: a part would
+// mean other requirements. Damaged ones count as none.
+func needs(key string, at func(*Record) *string) field {
 	return field{key,
-		func(r *Record) string {
-			if r.StateNeeds == "" || !r.HasState() {
-				return ""
-			}
-			return r.boundTo() + "," + url.PathEscape(r.StateNeeds)
-		},
-		func(r *Record, v string) error {
-			hash, needs, _ := strings.Cut(v, ",")
-			if r.HasState() && hash == r.boundTo() {
-				r.StateNeeds, _ = url.PathUnescape(needs) // a damaged one counts as none
-			}
-			return nil
-		}}
+		func(r *Record) string { return url.PathEscape(*at(r)) },
+		func(r *Record, v string) error { *at(r), _ = url.PathUnescape(v); return nil }}
 }
 
 func freeText(key string, limit int, at func(*Record) *string) field {

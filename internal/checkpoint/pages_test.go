@@ -2,7 +2,6 @@ package checkpoint
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -130,9 +129,6 @@ func TestPagesOfRandomHistories(t *testing.T) {
 				if got := b.stateIn(t, r); !bytes.Equal(got, state) {
 					t.Fatalf("seed %d, save %d: the record has not the state", seed, n)
 				}
-				if v := b.version(t); r.Layout.Size > 0 != (v == "4") {
-					t.Fatalf("seed %d, save %d: version %s with a layout of %d bytes", seed, n, v, r.Layout.Size)
-				}
 				if r.Layout.Size > 0 {
 					layouts++
 				}
@@ -229,7 +225,7 @@ func TestMovedPagesSent(t *testing.T) {
 }
 
 // TestLayoutIsBounded: a body is at most half as large again as the state and the pages of one
-// save. Then all is sent in whole blocks, and the record is one of version 3 again.
+// save. Then all is sent in whole blocks.
 func TestLayoutIsBounded(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		b.withPages(16 << 10)
@@ -356,45 +352,6 @@ func readRestored(t *testing.T, b *rig) error {
 	return err
 }
 
-// While a worker lives that cannot read layouts, a claim writes none, and replaces one.
-func TestNoLayoutInAMixedFleet(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		asked := []int{}
-		c, state := b.patched(t)
-		must(t, c.Release(t.Context(), Snapshot{}))
-		c = b.acquire(t, ours, "worker-2")
-		c.SetMixed(func(_ context.Context, version int) bool {
-			asked = append(asked, version)
-			return true
-		})
-		restored(t, c, state)
-		for range 3 {
-			state[5*b.store.unit]++
-			must(t, c.Save(t.Context(), streamed(state)))
-			if r := b.read(t); r.Layout.Size > 0 || b.version(t) != "3" || b.body(t) != string(state) {
-				t.Fatalf("version %s with a layout of %d bytes, want 3 without", b.version(t), r.Layout.Size)
-			}
-		}
-		if !slices.Equal(asked, []int{layoutVersion}) {
-			t.Errorf("asked for versions %v, want 4 once", asked)
-		}
-	})
-}
-
-// An older worker that records another state leaves the keys of the layout, which mean nothing
-// then.
-func TestLayoutBesideAnOlderState(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		b.withPages(4 << 10)
-		state := make([]byte, 5*b.store.unit)
-		fillRandom(state, 7)
-		must(t, b.store.Fresh(ours, "worker-1").Release(t.Context(), streamed(state)))
-		b.writeAsOperator(t, func(r *Record) { r.unknown = map[string]string{"layoutat": "1", "layoutsize": "20"} })
-		c := b.acquire(t, ours, "worker-2")
-		restored(t, c, state)
-	})
-}
-
 // A replay continues from a state with a layout, or removes the layout too. A result removes it.
 func TestLayoutAndOperators(t *testing.T) {
 	for name, row := range map[string]struct {
@@ -408,15 +365,15 @@ func TestLayoutAndOperators(t *testing.T) {
 				must(t, err)
 				c = b.acquire(t, ours, "worker-2")
 				if row.scratch {
-					if r := b.read(t); r.Layout.Size > 0 || b.version(t) != "1" {
-						t.Errorf("version %s with a layout of %d bytes, want 1 without", b.version(t), r.Layout.Size)
+					if r := b.read(t); r.Layout.Size > 0 {
+						t.Errorf("a layout of %d bytes, want none", r.Layout.Size)
 					}
 				} else {
 					restored(t, c, state)
 				}
 				must(t, c.Commit(t.Context(), []byte("result")))
-				if r := b.read(t); r.Layout.Size > 0 || b.version(t) != "1" || b.body(t) != "result" {
-					t.Errorf("done: version %s, a layout of %d bytes, want 1 without", b.version(t), r.Layout.Size)
+				if r := b.read(t); r.Layout.Size > 0 || b.body(t) != "result" {
+					t.Errorf("done: a layout of %d bytes, want none", r.Layout.Size)
 				}
 			})
 		})

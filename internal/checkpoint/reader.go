@@ -85,7 +85,7 @@ func (rs *restorer) open(ctx context.Context, s stored) (io.ReadCloser, error) {
 		return nil, ErrReplaced
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	r := &stateReader{from: rs, ctx: ctx, end: cancel, stored: s, layout: layout, sum: blocks.NewHash(s.key)}
+	r := &stateReader{from: rs, ctx: ctx, end: cancel, stored: s, layout: layout, sum: blocks.NewHash()}
 	store := rs.owned.store
 	r.ranges = readahead.New(ctx, readahead.Plan{
 		Size: s.size, Length: int64(rangeUnits * store.unit), Ahead: readAhead, Budget: store.budget,

@@ -14,16 +14,8 @@ import (
 	"github.com/spotworker/spotworker/internal/checkpoint/runs"
 )
 
-// Version is the newest version of the record format that this package reads, and so the
-// one of every [Record] that it could read. It writes the lowest version whose readers do
-// no harm to the job ([Record.WireVersion]).
-const Version = 4
-
-// Versions of the format that workers of one fleet may lack.
-const (
-	keyVersion    = 3 // the first with [Record.StateKey]
-	layoutVersion = 4 // the first with [Record.Layout]
-)
+// Version is the version of the record format that this package reads and writes.
+const Version = 1
 
 // Status is the state of a job in its record.
 type Status string
@@ -126,11 +118,10 @@ type Record struct {
 	// the one it began with.
 	Progressed bool
 
-	// StateHash is the hash of the state in the body, in hex; empty if the body holds
-	// none. It is the SHA-256 of the state, or, for a state in blocks, of the hashes of its
-	// MiBs: XXH3 with StateKey, which hides the seeds from authors of content, or SHA-256
-	// without. StateSize is the state's length in bytes, StateBlocks the number of its blocks
-	// (0 if it is in one piece), StateVersion the handler's own number for its format.
+	// StateHash is the hash of the state in the body, in hex; empty if the body holds none.
+	// StateKey is the secret with which its MiBs are hashed ([blocks.Key]). StateSize is the
+	// state's length in bytes, StateBlocks the number of its blocks (0 if it is in one piece),
+	// StateVersion the handler's own number for its format.
 	StateHash    string
 	StateKey     blocks.Key
 	StateSize    int64
@@ -212,26 +203,6 @@ func (r Record) HasState() bool { return r.StateHash != "" && r.Status != Done }
 // HasWork reports whether the next delivery continues from an earlier one's record: a
 // state, or outputs.
 func (r Record) HasWork() bool { return r.HasState() || r.Outputs.Hash != "" && r.Status != Done }
-
-// WireVersion is the version of the format that a record is written as. Versions that read 1
-// alone know nothing of outputs that are a part of a state, and versions that read up to 2
-// nothing of [Record.StateKey], so that each state would be damaged for them. They leave a
-// record of a later version to others, and versions that read up to 3 do so where the body has a
-// layout. Nothing changes the outcome of a job that is done or
-// cancelled, so all may read those.
-func (r Record) WireVersion() int {
-	switch {
-	case r.Status == Done || r.Status == Cancelled:
-		return 1
-	case r.HasState() && r.Layout.Size > 0:
-		return layoutVersion
-	case r.HasState() && r.StateKey != "":
-		return keyVersion
-	case r.Outputs.Hash != "":
-		return 2
-	}
-	return 1
-}
 
 // InProgress reports whether a handler has worked on a job that has not ended.
 func (r Record) InProgress() bool {

@@ -10,36 +10,28 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
 	"github.com/spotworker/spotworker/internal/checkpoint/ledger"
 	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 )
 
 // TestFactsOfRecords: a state, work that continues and work in progress are told by status and
-// fields; the wire version is the lowest whose readers are right.
+// fields.
 func TestFactsOfRecords(t *testing.T) {
-	const hash, key = "h", "k"
-	layout := blocks.Place{At: 1, Size: 1}
+	const hash = "h"
 	for name, row := range map[string]struct {
-		r       Record
-		version int
-		facts   string
+		r     Record
+		facts string
 	}{
-		"new":                        {Record{Status: Open}, 1, ""},
-		"claimed":                    {Record{Status: Running}, 1, ""},
-		"with progress":              {Record{Status: Running, Fraction: 0.5}, 1, " progress"},
-		"with run time":              {Record{Status: Open, RunTime: 1}, 1, " progress"},
-		"with a state":               {Record{Status: Running, StateHash: hash}, 1, " state work progress"},
-		"with a state in blocks":     {Record{Status: Running, StateHash: hash, StateKey: key}, 3, " state work progress"},
-		"with a layout":              {Record{Status: Running, StateHash: hash, StateKey: key, Layout: layout}, 4, " state work progress"},
-		"a layout without its state": {Record{Status: Running, Layout: layout}, 1, ""},
-		"done with a layout":         {Record{Status: Done, StateHash: hash, Layout: layout}, 1, " final"},
-		"a key without its state":    {Record{Status: Running, StateKey: key}, 1, ""},
-		"with outputs":               {Record{Status: Open, Outputs: Outputs{Hash: hash}}, 2, " work"},
-		"done":                       {Record{Status: Done, StateHash: hash, StateKey: key, Outputs: Outputs{Hash: hash}}, 1, " final"},
-		"poison":                     {Record{Status: Poison, StateHash: hash}, 1, " state work final"},
-		"cancelled":                  {Record{Status: Cancelled, Outputs: Outputs{Hash: hash}, Fraction: 1}, 1, " work final"},
+		"new":           {Record{Status: Open}, ""},
+		"claimed":       {Record{Status: Running}, ""},
+		"with progress": {Record{Status: Running, Fraction: 0.5}, " progress"},
+		"with run time": {Record{Status: Open, RunTime: 1}, " progress"},
+		"with a state":  {Record{Status: Running, StateHash: hash}, " state work progress"},
+		"with outputs":  {Record{Status: Open, Outputs: Outputs{Hash: hash}}, " work"},
+		"done":          {Record{Status: Done, StateHash: hash, Outputs: Outputs{Hash: hash}}, " final"},
+		"poison":        {Record{Status: Poison, StateHash: hash}, " state work final"},
+		"cancelled":     {Record{Status: Cancelled, Outputs: Outputs{Hash: hash}, Fraction: 1}, " work final"},
 	} {
 		r, facts := row.r, ""
 		for _, fact := range []struct {
@@ -50,8 +42,8 @@ func TestFactsOfRecords(t *testing.T) {
 				facts += " " + fact.name
 			}
 		}
-		if facts != row.facts || r.WireVersion() != row.version {
-			t.Errorf("%s: version %d,%s; want version %d,%s", name, r.WireVersion(), facts, row.version, row.facts)
+		if facts != row.facts {
+			t.Errorf("%s:%s; want%s", name, facts, row.facts)
 		}
 	}
 }
@@ -83,17 +75,14 @@ func TestSpent(t *testing.T) {
 	}
 }
 
-// TestNumbersAreBounded: numbers and times are read up to their bounds, in each version of the
-// format with its own keys.
+// TestNumbersAreBounded: numbers and times are read up to their bounds.
 func TestNumbersAreBounded(t *testing.T) {
 	for name, row := range map[string]struct {
 		given    map[string]string
 		readable bool
 	}{
 		"version 0":                       {map[string]string{"v": "0"}, false},
-		"version 3":                       {map[string]string{"v": "3"}, true},
-		"version 4":                       {map[string]string{"v": "4"}, true},
-		"version 5":                       {map[string]string{"v": "5"}, false},
+		"version 2":                       {map[string]string{"v": "2"}, false},
 		"the largest count":               {map[string]string{"failures": "9007199254740992"}, true},
 		"a larger one":                    {map[string]string{"failures": "9007199254740993"}, false},
 		"no count":                        {map[string]string{"failures": "0"}, true},
@@ -115,13 +104,6 @@ func TestNumbersAreBounded(t *testing.T) {
 	r, err := parse("j", pointers(map[string]string{"v": "1", "status": "open", "paid": "1500"}))
 	if err != nil || r.RunTime != 1500*time.Millisecond || *r.metadata()["paid"] != "1500" {
 		t.Errorf("a run time of 1500 ms is read as %s, %v, and written as %v", r.RunTime, err, r.metadata()["paid"])
-	}
-	for version, want := range map[string]string{"1": "", "2": "", "3": strings.Repeat("a", 32)} {
-		m := map[string]string{"v": version, "status": "running", "statehash": "h", "statekey": strings.Repeat("a", 32)}
-		r, err := parse("j", pointers(m))
-		if err != nil || string(r.StateKey) != want {
-			t.Errorf("the key of a state in version %s is %q, %v, want %q", version, r.StateKey, err, want)
-		}
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
+
+	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
 )
 
 // ErrDamaged means that the state in a record is not the saved state.
@@ -52,7 +54,7 @@ func (rs *restorer) restore(ctx context.Context) (*Snapshot, error) {
 		return nil, err
 	}
 	r := rs.owned.record
-	if hashOf(state) != r.StateHash {
+	if blocks.HashOf(state, rs.owned.store.unit, r.StateKey) != r.StateHash {
 		return nil, fmt.Errorf("%w: it has %d bytes, not the %d that were saved, or another hash", ErrDamaged, len(state), r.StateSize)
 	}
 	return &Snapshot{State: state, Version: r.StateVersion, Needs: r.StateNeeds, Fraction: r.Fraction, Text: r.Text}, nil

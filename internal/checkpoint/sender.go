@@ -16,21 +16,15 @@ type sender struct {
 	store *Store
 	id    string // of the job
 
-	blocks       blocks.Set
-	base         *base                // the recorded state, if later ones can be compared with it; or nil
-	restored     atomic.Pointer[base] // the state that was read to its end; any goroutine
-	uncommitted  bool                 // the service refused a create: the blob has staged blocks but no record
-	beganInUnits bool                 // the record had a state in blocks when the claim began
-	began        blocks.Key           // of the record then
+	blocks      blocks.Set
+	base        *base                // the recorded state, if later ones can be compared with it; or nil
+	restored    atomic.Pointer[base] // the state that was read to its end; any goroutine
+	uncommitted bool                 // the service refused a create: the blob has staged blocks but no record
 
-	// key is the one of all states that this claim stores in blocks, once keyed says that
-	// it is chosen. A job keeps its key, and stays without one: with another hash a repeated
-	// state would count as progress.
+	// key is the one of all states of the job, once keyed says that it is chosen: with
+	// another one a repeated state would count as progress.
 	key   blocks.Key
 	keyed bool
-	mixed func(ctx context.Context, version int) bool // see [Claim.SetMixed]
-
-	layouts *bool // whether records with a layout may be written; nil before the first question
 }
 
 // prepare makes a state ready to be recorded in place of the state with the hash recorded. It
@@ -39,7 +33,7 @@ type sender struct {
 func (s *sender) prepare(ctx context.Context, state Snapshot, recorded string, last bool,
 	create func(context.Context) error) (p prepared, err error) {
 	if state.Stream == nil {
-		return inOnePiece(state.State, s.hashUnit(), s.began), nil
+		return s.inOnePiece(state.State), nil
 	}
 	p, wrong, err := s.prepareStream(ctx, state, recorded, last, last, create)
 	if err == nil && wrong && last { // skipped bytes may have changed too
@@ -60,7 +54,7 @@ func (s *sender) prepareStream(ctx context.Context, state Snapshot, recorded str
 	head := make([]byte, s.store.unit)
 	switch n, err := io.ReadFull(stream, head); {
 	case err == io.EOF || err == io.ErrUnexpectedEOF: // the stream's own is in another error
-		return inOnePiece(head[:n], s.hashUnit(), s.began), false, nil
+		return s.inOnePiece(head[:n]), false, nil
 	case err != nil:
 		return prepared{}, false, err
 	}
@@ -76,28 +70,25 @@ func (s *sender) upload(ctx context.Context, state io.Reader, known blocks.Base,
 	if err := s.listBlocks(ctx); err != nil {
 		return blocks.Manifest{}, err
 	}
-	s.chooseKey(ctx)
-	to := s.store.target(s.id, s.key)
-	to.Last, to.MayPatch = last, func() bool { return s.mayPatch(ctx) }
+	to := s.store.target(s.id, s.stateKey())
+	to.Last = last
 	return s.store.upload(ctx, s.id, to, state, &s.blocks, known, from)
 }
 
-// mayPatch reports whether the body may have a layout. While a worker lives that would leave such a
-// record alone, the claim writes none.
-func (s *sender) mayPatch(ctx context.Context) bool {
-	if s.layouts == nil {
-		s.layouts = new(s.mixed == nil || !s.mixed(ctx, layoutVersion))
+// stateKey returns the key of the job's states. A job without a state gets a new one.
+func (s *sender) stateKey() blocks.Key {
+	if !s.keyed {
+		s.key, s.keyed = blocks.NewKey(), true
 	}
-	return *s.layouts
+	return s.key
 }
 
-// chooseKey makes the key of the job before its first state in blocks. While a worker lives
-// that would leave such a record alone, the job gets no key.
-func (s *sender) chooseKey(ctx context.Context) {
-	if !s.keyed && (s.mixed == nil || !s.mixed(ctx, keyVersion)) {
-		s.key = blocks.NewKey()
+// inOnePiece is a state that one write sends.
+func (s *sender) inOnePiece(state []byte) prepared {
+	key := s.stateKey()
+	return prepared{
+		hash: blocks.HashOf(state, s.store.unit, key), key: key, size: int64(len(state)), content: content{data: state},
 	}
-	s.keyed = true
 }
 
 // listBlocks lists the blocks of the record if they are unknown.
@@ -123,7 +114,7 @@ func (s *sender) asBlockList(ctx context.Context, body content, exists bool) (co
 	if len(body.data) == 0 {
 		return content{blocks: []string{}}, nil
 	}
-	m, err := s.store.upload(ctx, s.id, s.store.target(s.id, s.key), bytes.NewReader(body.data), &s.blocks, blocks.Base{}, 0)
+	m, err := s.store.upload(ctx, s.id, s.store.target(s.id, s.stateKey()), bytes.NewReader(body.data), &s.blocks, blocks.Base{}, 0)
 	return content{blocks: m.Blocks}, err
 }
 
@@ -151,13 +142,4 @@ func (s *sender) forget() { s.blocks = blocks.Set{} }
 func (s *sender) removed() {
 	s.blocks, s.base = blocks.None(), nil
 	s.restored.Store(nil)
-}
-
-// hashUnit is the unit in which a state of one piece is hashed too, since the record may
-// have its hash in that form; 0 if it has not.
-func (s *sender) hashUnit() int {
-	if s.beganInUnits {
-		return s.store.unit
-	}
-	return 0
 }

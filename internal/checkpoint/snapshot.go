@@ -78,22 +78,9 @@ func (s Snapshot) Held() (held Snapshot, release func()) {
 // prepared is a state that needs only one conditional write to be recorded.
 type prepared struct {
 	hash    string // empty for no state
-	inUnits string // the hash that it would have in blocks, where the claim began with such a state
 	key     blocks.Key
 	size    int64
 	blocks  int // as the record has them
 	layout  blocks.Place
 	content content
-}
-
-// is reports whether a state that has this hash in a record is the same.
-func (p prepared) is(hash string) bool { return hash != "" && (hash == p.hash || hash == p.inUnits) }
-
-// inOnePiece is a state that is hashed in units too, with the key, unless unit is 0.
-func inOnePiece(state []byte, unit int, key blocks.Key) prepared {
-	p := prepared{hash: hashOf(state), size: int64(len(state)), content: content{data: state}}
-	if unit > 0 {
-		p.inUnits = blocks.HashOf(state, unit, key)
-	}
-	return p
 }

@@ -232,7 +232,7 @@ func (s *Store) put(ctx context.Context, r *Record, etag azcore.ETag, body conte
 // target is where the states of a job with that key are sent to.
 func (s *Store) target(id string, key blocks.Key) blocks.Target {
 	return blocks.Target{
-		Blob: s.blob(id), Namer: blocks.NewNamer(id, key), Key: key, Unit: s.unit, Page: s.page, MayPatch: func() bool { return false },
+		Blob: s.blob(id), Namer: blocks.NewNamer(key), Key: key, Unit: s.unit, Page: s.page,
 		Cutter: s.cutter(), Budget: s.budget, Timeout: transferTimeout,
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 )
 
@@ -458,7 +459,7 @@ func TestReadReplaced(t *testing.T) {
 		readSome(t, r, oneRead)
 		late := b.read(t)
 		late.Write++
-		late.StateHash, late.StateSize, late.StateBlocks = hashOf([]byte("late")), 4, 0
+		late.StateHash, late.StateSize, late.StateBlocks = blocks.HashOf([]byte("late"), chunk, late.StateKey), 4, 0
 		if _, err := b.store.put(t.Context(), &late, late.ETag, content{data: []byte("late")}); err != nil {
 			t.Fatal(err)
 		}

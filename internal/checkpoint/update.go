@@ -2,14 +2,13 @@ package checkpoint
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"math"
 	"sync"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 
+	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
 	"github.com/spotworker/spotworker/internal/text/plaintext"
 )
 
@@ -167,13 +166,13 @@ func (c *Claim) updateOnce(ctx context.Context, s Snapshot, last bool, apply fun
 			r.StateVersion, r.StateNeeds, r.Outputs = s.Version, needsOf(s), f.Outputs
 		}
 		body.base = state.content.base
-		if state.hash != "" && !state.is(r.StateHash) {
+		if state.hash != "" && state.hash != r.StateHash {
 			body = state.content
 			r.StateHash, r.StateKey = state.hash, state.key
 			r.StateSize, r.StateBlocks, r.Layout = state.size, state.blocks, state.layout
 			r.Ledger.Useful = c.accounting.useful(s.At)
 		}
-		if state.hash != "" && !c.baseline.has(state) {
+		if state.hash != "" && !c.baseline.has(state.hash) {
 			r.Progressed, r.Failures = true, 0
 			r.clearExits()
 		}
@@ -204,7 +203,7 @@ func (c *Claim) prepare(ctx context.Context, s Snapshot, last bool) (prepared, e
 // snapshot. A streamed state counts as progress only once it is saved. repeat is
 // [Failure.Repeat].
 func (c *Claim) FailuresAfter(s Snapshot, repeat bool) int {
-	if s.State != nil && !c.baseline.has(inOnePiece(s.State, c.sender.hashUnit(), c.sender.began)) {
+	if s.State != nil && !c.baseline.has(c.baseline.hash(s.State)) {
 		return 1
 	}
 	return countFailure(c.Record().Failures, repeat)
@@ -229,13 +228,18 @@ func (c *Claim) After(s Snapshot, repeat bool) Attempts {
 type baseline struct {
 	mu    sync.Mutex
 	begun string // its hash
+	key   blocks.Key
+	unit  int // of hashes, in bytes
 }
 
+// hash returns the hash of a state, to be compared with the one with which the claim began.
+func (b *baseline) hash(state []byte) string { return blocks.HashOf(state, b.unit, b.key) }
+
 // has reports whether a state is the same.
-func (b *baseline) has(p prepared) bool {
+func (b *baseline) has(hash string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return p.is(b.begun)
+	return hash == b.begun
 }
 
 // reset forgets the state with which the claim began.
@@ -243,9 +247,4 @@ func (b *baseline) reset() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.begun = ""
-}
-
-func hashOf(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
 }

@@ -2,20 +2,14 @@ package checkpoint
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 	"github.com/zeebo/xxh3"
 
 	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
@@ -24,20 +18,15 @@ import (
 	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
-// wholeMiBs is the cut of versions before chunks were cut by content.
+// wholeMiBs is another cut of states.
 func wholeMiBs() *chunks.Cutter { return chunks.Fixed(1 << 20) }
 
-// hashAsDocumented is the hash of a state in blocks as docs/FORMATS.md describes it, without
+// hashAsDocumented is the hash of a state as docs/FORMATS.md describes it, without
 // the package's own code.
 func hashAsDocumented(t *testing.T, state []byte, key string) string {
 	t.Helper()
 	var hashes []byte
 	for unit := range slices.Chunk(state, 1<<20) {
-		if key == "" {
-			sum := sha256.Sum256(unit)
-			hashes = append(hashes, sum[:]...)
-			continue
-		}
 		seed, err := strconv.ParseUint(key[:16], 16, 64)
 		must(t, err)
 		sum := xxh3.Hash128Seed(unit, seed)
@@ -53,25 +42,19 @@ func TestAnyCutHasTheSameHash(t *testing.T) {
 	state := make([]byte, 5<<20+12345)
 	fillRandom(state, 1)
 	for name, cutter := range map[string]func() *chunks.Cutter{"by content": chunks.New, "in whole MiBs": wholeMiBs} {
-		for _, mixed := range []func(context.Context, int) bool{nil, isMixed} {
-			inBubble(t, func(t *testing.T, b *rig) {
-				b.store.unit, b.store.cutter = blocks.Unit, cutter
-				c := b.store.Fresh(ours, "worker-1")
-				c.SetMixed(mixed)
-				must(t, c.Save(t.Context(), streamed(state)))
-				r := b.read(t)
-				want := hashAsDocumented(t, state, string(r.StateKey))
-				if r.StateHash != want || r.StateBlocks < 6 || r.StateSize != int64(len(state)) {
-					t.Errorf("%s: record = hash %s, %d blocks, %d bytes, want %s of whole MiBs", name, r.StateHash, r.StateBlocks, r.StateSize, want)
-				}
-				if (mixed == nil) != (r.StateKey != "") {
-					t.Errorf("%s: the record has the key %q", name, r.StateKey)
-				}
-				if b.body(t) != string(state) {
-					t.Errorf("%s: the body is not the state", name)
-				}
-			})
-		}
+		inBubble(t, func(t *testing.T, b *rig) {
+			b.store.unit, b.store.cutter = blocks.Unit, cutter
+			c := b.store.Fresh(ours, "worker-1")
+			must(t, c.Save(t.Context(), streamed(state)))
+			r := b.read(t)
+			want := hashAsDocumented(t, state, string(r.StateKey))
+			if r.StateHash != want || r.StateBlocks < 6 || r.StateSize != int64(len(state)) {
+				t.Errorf("%s: record = hash %s, %d blocks, %d bytes, want %s of whole MiBs", name, r.StateHash, r.StateBlocks, r.StateSize, want)
+			}
+			if b.body(t) != string(state) {
+				t.Errorf("%s: the body is not the state", name)
+			}
+		})
 	}
 }
 
@@ -148,79 +131,4 @@ func TestBlocksStayBounded(t *testing.T) {
 			t.Errorf("blocks after %d changes = %d, want about the %d chunks of the first save, or less", 12/step, r.StateBlocks, count)
 		}
 	})
-}
-
-// keylessRecord is a record as the last version without keys wrote it, with the names of its blocks.
-type keylessRecord struct {
-	Metadata map[string]*string `json:"metadata"`
-	Blocks   []string           `json:"blocks"`
-}
-
-// seedOlder writes a record of testdata/older with the body that it stands for.
-func (b *rig) seedOlder(t *testing.T, name string, body []byte) {
-	t.Helper()
-	text, err := os.ReadFile("testdata/older/" + name + ".json")
-	must(t, err)
-	var r keylessRecord
-	must(t, json.Unmarshal(text, &r))
-	blob := b.store.blob(ours.ID)
-	if r.Blocks == nil {
-		_, err = blob.Upload(t.Context(), streaming.NopCloser(bytes.NewReader(body)), &blockblob.UploadOptions{Metadata: r.Metadata})
-		must(t, err)
-		return
-	}
-	for i, id := range r.Blocks {
-		_, err = blob.StageBlock(t.Context(), id, streaming.NopCloser(bytes.NewReader(body[i*chunk:(i+1)*chunk])), nil)
-		must(t, err)
-	}
-	_, err = blob.CommitBlockList(t.Context(), r.Blocks, &blockblob.CommitBlockListOptions{Metadata: r.Metadata})
-	must(t, err)
-}
-
-// TestOlderVersionsRecords: this version resumes a job of the last version without keys, finds
-// no progress in the same state, sends only changed blocks, and leaves a record that the older
-// version reads: version 1, with the SHA-256 of the state.
-func TestOlderVersionsRecords(t *testing.T) {
-	for name, row := range map[string]struct {
-		state, changed []byte
-		sent           int64
-	}{
-		"piece":  {[]byte("abc"), []byte("abd"), 0},
-		"blocks": {large("abc"), large("abd"), 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *rig) {
-				b.seedOlder(t, name, row.state)
-				reads := func(state []byte) {
-					t.Helper()
-					r := b.read(t)
-					want := hashOf(state)
-					if r.StateBlocks > 0 {
-						want = blocks.HashOf(state, chunk, "")
-					}
-					if v := b.version(t); v != "1" || r.StateKey != "" || r.StateHash != want || !strings.HasPrefix(b.body(t), string(state)) {
-						t.Fatalf("record = version %s, key %q, hash %s, want 1, none, %s and the state first", v, r.StateKey, r.StateHash, want)
-					}
-				}
-				reads(row.state)
-				b.ResetCounts()
-				c := b.acquire(t, ours, "worker-2")
-				s, err := c.Restore(t.Context())
-				if got := contentOf(t, s, err); got != string(row.state) {
-					t.Fatal("the restored state is another one")
-				}
-				must(t, c.Fail(t.Context(), asReported(string(row.state)), "no"))
-				reads(row.state)
-				if r := b.read(t); r.Progressed || b.Counts()[storage.OpPutBlock] > 0 {
-					t.Errorf("the same state: progressed %t, %d blocks sent, want none", r.Progressed, b.Counts()[storage.OpPutBlock])
-				}
-				c = b.acquire(t, ours, "worker-3")
-				must(t, c.Release(t.Context(), asReported(string(row.changed))))
-				reads(row.changed)
-				if r, sent := b.read(t), b.Counts()[storage.OpPutBlock]; !r.Progressed || sent != row.sent {
-					t.Errorf("a changed state: progressed %t, %d blocks sent, want progress with %d", r.Progressed, sent, row.sent)
-				}
-			})
-		})
-	}
 }

@@ -35,15 +35,6 @@ const (
 	lacksKindFor = presence.Every + 5*time.Second
 )
 
-const (
-	// mixedEvery is how old a sample may be to show whether all workers read the records of
-	// this version. A worker of an older version that starts later leaves them alone.
-	mixedEvery = 2 * time.Minute
-
-	// mixedTimeout bounds the listing, which the save of a job's first large state waits for.
-	mixedTimeout = time.Second
-)
-
 // Fleet samples the heartbeats of all workers, and keeps the last sample of the heartbeats of all workers.
 type Fleet struct {
 	store *presence.Store
@@ -95,17 +86,6 @@ func (f *Fleet) last() Sample {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.sampled
-}
-
-// MayBeMixed reports whether a worker may be alive that cannot read records of a version. It is
-// true where heartbeats cannot be listed.
-func (f *Fleet) MayBeMixed(ctx context.Context, version int) bool {
-	ctx, cancel := context.WithTimeout(ctx, mixedTimeout)
-	defer cancel()
-	seen, err := f.Sample(ctx, mixedEvery)
-	return err != nil || slices.ContainsFunc(seen.Workers, func(p presence.Listed) bool {
-		return p.Age <= hasKindFor && p.State != lifecycle.Stopped.String() && p.Reads < version
-	})
 }
 
 // Idle returns how many workers take from the queue and have no job, by the last sample,

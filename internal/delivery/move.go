@@ -253,15 +253,22 @@ func (p *movePlan) movesUnmet(ctx context.Context, found checkpoint.Record) bool
 	return true
 }
 
+const (
+	// onDemandEvery is how old a sample may be to show the workers of the on-demand queue, and
+	// onDemandTimeout bounds its listing.
+	onDemandEvery   = 2 * time.Minute
+	onDemandTimeout = time.Second
+)
+
 // onDemandMeets returns whether a worker of the on-demand queue can continue from a state of the
 // kind, by the needs of the state. ok is false if that is not known.
 func (r *Runner) onDemandMeets(ctx context.Context, kind, needs string) (has presence.Has, ok bool) {
 	if !r.listRest.mayTry(time.Now()) {
 		return presence.MayHave, false
 	}
-	ctx, cancel := context.WithTimeout(ctx, mixedTimeout)
+	ctx, cancel := context.WithTimeout(ctx, onDemandTimeout)
 	defer cancel()
-	seen, err := r.Fleet.Sample(ctx, mixedEvery)
+	seen, err := r.Fleet.Sample(ctx, onDemandEvery)
 	if err != nil {
 		r.listRest.failed(time.Now())
 		return presence.MayHave, false

@@ -331,10 +331,8 @@ func (r *recorder) needsUncharge(s checkpoint.Snapshot) bool {
 	return record.Charge && record.UncleanExits() > 0 && (s.Stream != nil || len(s.State) > smallState || r.outputsChanged())
 }
 
-// setFacts makes every later write of the record take its facts from this delivery, and its
-// hash by the versions of the fleet's workers.
+// setFacts makes every later write of the record take its facts from this delivery.
 func (r *recorder) setFacts(ctx context.Context) {
-	r.claim.SetMixed(r.msg.runner.Fleet.MayBeMixed)
 	r.claim.SetFacts(func(found checkpoint.Facts) checkpoint.Facts { return r.facts(ctx, found) })
 }
 

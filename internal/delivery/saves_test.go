@@ -267,58 +267,6 @@ func TestStopDuringSaveAll(t *testing.T) {
 	})
 }
 
-// TestLargeStateInAMixedFleet: a large state gets the hash with a key if all workers read it. The save waits for their
-// heartbeats for a second at most.
-func TestLargeStateInAMixedFleet(t *testing.T) {
-	for name, row := range map[string]struct {
-		reads int           // the versions that another worker reads
-		lists time.Duration // how long a listing of the heartbeats takes
-		keyed bool
-	}{
-		"all read it":     {checkpoint.Version, 900 * time.Millisecond, true},
-		"an older worker": {2, 0, false},
-		"not known":       {checkpoint.Version, 1100 * time.Millisecond, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
-				j.Report(rig.LargeProgress(1))
-				<-ctx.Done()
-				return nil, context.Cause(ctx)
-			})
-			onBench(t, kinds, func(t *testing.T, b *bench) {
-				p := b.other()
-				p.Reads = row.reads
-				defer b.keepAlive(p)()
-				b.Put("a", "k", "")
-				wait := b.begin(b.claim())
-				time.Sleep(2 * time.Second)
-				b.delay(row.lists, on(b.Names.Workers, storage.OpListBlobs))
-				begun := time.Now()
-				jobs, unsaved := b.SaveAll()()
-				r, took := b.Record("a"), time.Since(begun)
-				if jobs != 1 || unsaved != 0 || !r.HasState() || (r.StateKey != "") != row.keyed || took > time.Second+100*time.Millisecond {
-					t.Errorf("%d jobs, %d unsaved, record with a state %t, a key %t after %s; want one, none, a state, a key %t within a second", jobs,
-						unsaved, r.HasState(), r.StateKey != "", took, row.keyed)
-				}
-				listed, again := b.counted(storage.OpListBlobs), 0
-				b.Put("b", "k", "")
-				next := b.begin(b.claim())
-				time.Sleep(119*time.Second - took)
-				if b.SaveAll()(); row.lists > time.Second {
-					again = 1
-				}
-				if n := b.counted(storage.OpListBlobs) - listed; n != again || !b.Record("b").HasState() {
-					t.Errorf("%d listings for the next job, and a state %t; want %d, since the last one holds for two minutes", n,
-						b.Record("b").HasState(), again)
-				}
-				b.drainNow(10 * time.Second)
-				wait()
-				next()
-			})
-		})
-	}
-}
-
 // TestReleaseThatIsRefused: a record that cannot be written at first is written later with its last state. A state that can never be
 // recorded is left out, and the record without it is written as often as it takes.
 func TestReleaseThatIsRefused(t *testing.T) {

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2/queueerror"
 	"golang.org/x/sync/errgroup"
 
@@ -96,11 +95,7 @@ func (c *Cleaner) Clean(ctx context.Context, progress func(CleanReport), failed 
 	if err := r.all(ctx); err != nil || c.SkipOrphanedLogs {
 		return r.report, err
 	}
-	err := r.garbage(ctx)
-	if bloberror.HasCode(err, bloberror.ContainerNotFound) { // a deployment of an earlier version
-		err = nil
-	}
-	return r.report, err
+	return r.report, r.garbage(ctx)
 }
 
 // check refuses an age at which messages of the jobs may still exist.

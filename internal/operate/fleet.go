@@ -47,7 +47,7 @@ type Fleet struct {
 var ErrUnknownName = errors.New("no heartbeat names it")
 
 // checkKinds returns an error that wraps [ErrUnknownName] if no worker has a kind. A worker
-// of an older version, which does not list its kinds, may have any.
+// that does not list its kinds may have any.
 func (f *Fleet) checkKinds(ctx context.Context, kinds []string) error {
 	all, err := f.Workers.List(ctx)
 	if err != nil {
@@ -116,9 +116,9 @@ type Asked struct {
 	Damaged string
 
 	// Workers are the names of those concerned that run, as far as their heartbeats
-	// show. Older are those among them that do not read the control document: they
-	// are of an older version, or could not read it.
-	Workers, Older []string
+	// show. Unsteered are the workers among them that cannot read the control
+	// document.
+	Workers, Unsteered []string
 
 	done func(presence.Listed) bool // whether a worker has followed the request
 }
@@ -350,7 +350,7 @@ func (f *Fleet) ask(ctx context.Context, names []string, change func(*control.Do
 		}
 		a.Workers = append(a.Workers, p.Worker)
 		if !p.Steered {
-			a.Older = append(a.Older, p.Worker)
+			a.Unsteered = append(a.Unsteered, p.Worker)
 		}
 	}
 	return a, nil

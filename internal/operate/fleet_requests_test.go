@@ -133,8 +133,8 @@ func TestFleetRequests(t *testing.T) {
 			if got := document(t, f); got != row.document || err == nil && asked.Revision != row.revision {
 				t.Errorf("%s: %q of revision %d, want %q of %d", row.name, got, asked.Revision, row.document, row.revision)
 			}
-			if err == nil && slices.Contains(asked.Workers, "old-1") != slices.Contains(asked.Older, "old-1") || len(asked.Older) > 1 {
-				t.Errorf("%s: older workers %q among %q", row.name, asked.Older, asked.Workers)
+			if err == nil && slices.Contains(asked.Workers, "old-1") != slices.Contains(asked.Unsteered, "old-1") || len(asked.Unsteered) > 1 {
+				t.Errorf("%s: older workers %q among %q", row.name, asked.Unsteered, asked.Workers)
 			}
 		}
 	})

@@ -93,7 +93,7 @@ func TestWaitForPause(t *testing.T) {
 		b.beat(t, "b", true, 0, lifecycle.Process, "")
 		b.beat(t, "old", false, 0, lifecycle.Process, "")
 		asked, err := f.Pause(t.Context(), nil, true)
-		if err != nil || !slices.Equal(asked.Workers, []string{"a", "b", "old"}) || !slices.Equal(asked.Older, []string{"old"}) {
+		if err != nil || !slices.Equal(asked.Workers, []string{"a", "b", "old"}) || !slices.Equal(asked.Unsteered, []string{"old"}) {
 			t.Fatalf("Pause = %+v, %v, want all asked, and old to be older", asked, err)
 		}
 		b.beat(t, "a", true, asked.Revision, lifecycle.Process, presence.AskedPause)

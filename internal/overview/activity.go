@@ -17,8 +17,7 @@ const Window = 10 * time.Minute
 
 // Activity is the work of a fleet's workers in the last ten minutes.
 type Activity struct {
-	// Known is how many workers report their activity, and Unknown how many do not:
-	// workers of older versions.
+	// Known is how many workers report their activity, and Unknown how many do not.
 	Known, Unknown int
 
 	// Slots is how many jobs the workers that are alive run at once, and Handler, Around,

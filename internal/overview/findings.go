@@ -74,7 +74,7 @@ const moreKinds = "*"
 
 // WithoutWorker returns the kinds of jobs that no live worker has, as the workers report,
 // the kinds with most jobs first. A kind is left out if a live worker has it by now, or may
-// have it: a worker of an older version does not say.
+// have it.
 func WithoutWorker(workers []client.Worker) (lacks []Lack) {
 	jobs, known := map[string]int{}, []string(nil)
 	for _, w := range workers {

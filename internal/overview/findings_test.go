@@ -227,34 +227,6 @@ func TestWaitsFor(t *testing.T) {
 	}
 }
 
-// TestUnreadRecords: open and running jobs whose records no live worker reads, as after a
-// return to an older version, are a problem. One newer worker is enough to run them.
-func TestUnreadRecords(t *testing.T) {
-	older, newer := client.Worker{ReadsVersion: 2}, client.Worker{ReadsVersion: 3}
-	dead := newer
-	dead.Age = time.Minute
-	for name, row := range map[string]struct {
-		jobs    map[int]int
-		workers []client.Worker
-		want    string
-	}{
-		"one job": {map[int]int{1: 5, 3: 1}, []client.Worker{older, dead},
-			"1 open job has a record that no live worker can read"},
-		"more jobs": {map[int]int{2: 5, 3: 2, 4: 1}, []client.Worker{older, older},
-			"3 open jobs have records that no live worker can read"},
-		"a newer worker":     {map[int]int{1: 5, 3: 1}, []client.Worker{older, newer}, ""},
-		"older records":      {map[int]int{1: 5, 2: 1}, []client.Worker{older}, ""},
-		"no worker is alive": {map[int]int{3: 1}, []client.Worker{dead}, ""},
-	} {
-		s := fleet(row.workers...)
-		s.Jobs.ByVersion = row.jobs
-		got := strings.Join(s.Problems(), "\n")
-		if row.want == "" && strings.Contains(got, "can read") || !strings.Contains(got, row.want) {
-			t.Errorf("%s: problems = %q, want %q", name, got, row.want)
-		}
-	}
-}
-
 // TestWithoutMachine: the jobs are added up over the live workers.
 func TestWithoutMachine(t *testing.T) {
 	w := func(jobs int) client.Worker {

@@ -42,10 +42,6 @@ func (s *Snapshot) problems(did *Activity) []string {
 		"dead-lettered messages"))
 	unreadable := s.Jobs.ByStatus[client.StatusUnknown]
 	add(unreadable, "%s of a newer version: use a newer spotctl", count(unreadable, "record is", "records are"))
-	unread := s.unread()
-	add(unread, "%s no live worker can read: workers older than the job's last worker leave it alone. Start workers of the newer "+
-		"version; they continue from the checkpoints (docs/operating.md, Going back to an older version)",
-		count(unread, "open job has a record that", "open jobs have records that"))
 	if text := s.Jobs.Punctuality.String(); text != "" {
 		all = append(all, text+": spotctl jobs --at-risk")
 	}
@@ -187,23 +183,6 @@ func (s *Snapshot) withoutWorker() int {
 		}
 	}
 	return n
-}
-
-// unread returns how many jobs have a record that no live worker can read, as after a return
-// to an older version of the worker. It is 0 if no worker is alive, as then all jobs wait.
-func (s *Snapshot) unread() (jobs int) {
-	reads := 0
-	for _, w := range s.Workers {
-		if w.Life() == client.Alive {
-			reads = max(reads, w.ReadsVersion)
-		}
-	}
-	for version, n := range s.Jobs.ByVersion {
-		if reads > 0 && version > reads {
-			jobs += n
-		}
-	}
-	return jobs
 }
 
 // versions returns the versions of the workers that are alive.

@@ -94,9 +94,6 @@ type Jobs struct {
 	// Punctuality counts the jobs that may miss their deadlines.
 	Punctuality Punctuality
 
-	// ByVersion counts the open and running jobs by the version of their record.
-	ByVersion map[int]int
-
 	// Running are the jobs with that status, the one longest without a report first.
 	Running []client.Job
 }
@@ -206,7 +203,7 @@ func (s *Snapshot) Records() (n int) {
 }
 
 func readJobs(ctx context.Context, c *client.Client, each func(client.Job)) (Jobs, error) {
-	jobs := Jobs{ByStatus: map[client.Status]int{}, ByVersion: map[int]int{}}
+	jobs := Jobs{ByStatus: map[client.Status]int{}}
 	for j, err := range c.List(ctx, client.Filter{}) {
 		if err != nil {
 			return jobs, err
@@ -215,7 +212,6 @@ func readJobs(ctx context.Context, c *client.Client, each func(client.Job)) (Job
 		jobs.ByStatus[j.Status]++
 		jobs.Punctuality.Add(j)
 		if j.Status == client.StatusOpen || j.Status == client.StatusRunning {
-			jobs.ByVersion[j.RecordVersion]++
 		}
 		switch {
 		case j.Status == client.StatusRunning:

@@ -189,7 +189,7 @@ func (r *producerRun) put(ctx context.Context, j Job) (found checkpoint.Status, 
 		if found, err = r.enlist(ctx, j); err != nil || found.Final() {
 			return found, err
 		}
-		e.Resume = true // so that even a worker of an older version reads the record
+		e.Resume = true
 	case r.producer.readsRecord(j):
 		if found, err = r.find(ctx, j); err != nil || found.Final() {
 			return found, err

@@ -25,7 +25,7 @@ func FuzzMessageToExec(f *testing.F) {
 		`,"x\u0000":"\u0000"`,
 	} {
 		f.Add(`{"v":1,"id":"a","kind":"k"` + fields + `}`)
-		f.Add(`{"v":2,"id":"a","kind":"k"` + fields + `}`)
+		f.Add(`{"v":1,"id":"a","kind":"k"` + fields + `}`)
 	}
 	f.Add(`{"v":1,"id":"a\u0000","kind":"k"}`)
 	f.Add(`{"v":1,"id":"a","kind":"k\u0000"}`)

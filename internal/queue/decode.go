@@ -50,8 +50,8 @@ func decodeAny(raw []byte) (Envelope, error) {
 	invalid := func(format string, args ...any) (Envelope, error) {
 		return Envelope{}, &InvalidError{ID: id, Reason: cut(fmt.Sprintf(format, args...), maxInvalid)}
 	}
-	if v := string(fields["v"]); v != strconv.Itoa(Version) && v != strconv.Itoa(VersionFiles) {
-		return invalid("envelope has version %.20s; this worker reads versions up to %d", v, VersionFiles)
+	if v := string(fields["v"]); v != strconv.Itoa(Version) {
+		return invalid("envelope has version %.20s; this worker reads version %d", v, Version)
 	}
 	if _, ok := fields["poisoned_at"]; ok {
 		return invalid("message is a poison message; it must be replayed, not processed")

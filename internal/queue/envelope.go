@@ -13,14 +13,8 @@ import (
 	"github.com/spotworker/spotworker/internal/jobid"
 )
 
-// Versions of an envelope that this package writes and reads.
-const (
-	Version = 1
-
-	// VersionFiles is for a job with files. Versions of this program that only know
-	// version 1 would run it without them, and dead-letter it instead.
-	VersionFiles = 2
-)
+// Version is the version of the envelopes that this package writes and reads.
+const Version = 1
 
 // Limits of a message, in bytes.
 const (
@@ -205,17 +199,9 @@ func (e Envelope) Work() string {
 	return hashOf(append([]byte(e.Payload.Hash()+"\n"), e.Inputs...))
 }
 
-// version returns the lowest version whose readers can run the job.
-func (e Envelope) version() int {
-	if len(e.Inputs) > 0 {
-		return VersionFiles
-	}
-	return Version
-}
-
 func (e Envelope) wire() envelopeJSON {
 	w := envelopeJSON{
-		V: e.version(), ID: e.ID, Kind: e.Kind, Trace: e.Trace, ChosenID: e.ChosenID, Group: e.Group,
+		V: Version, ID: e.ID, Kind: e.Kind, Trace: e.Trace, ChosenID: e.ChosenID, Group: e.Group,
 		Resume: e.Resume, EnqueuedAt: timeOrNil(e.EnqueuedAt), Deadline: timeOrNil(e.Deadline),
 		PutBackSince: timeOrNil(e.PutBackSince),
 		MaxRun:       wireSeconds(e.MaxRun), MaxSilence: wireSeconds(e.MaxSilence), Estimate: wireSeconds(e.Estimate), Inputs: e.Inputs,

@@ -274,9 +274,9 @@ func TestInputsAreWork(t *testing.T) {
 
 func TestUnusableInputs(t *testing.T) {
 	for name, text := range map[string]string{
-		"null":      `{"v":2,"id":"a","kind":"k","inputs":null}`,
-		"an object": `{"v":2,"id":"a","kind":"k","inputs":{"container":"a"}}`,
-		"too many":  `{"v":2,"id":"a","kind":"k","inputs":["` + strings.Repeat("x", MaxInputs) + `"]}`,
+		"null":      `{"v":1,"id":"a","kind":"k","inputs":null}`,
+		"an object": `{"v":1,"id":"a","kind":"k","inputs":{"container":"a"}}`,
+		"too many":  `{"v":1,"id":"a","kind":"k","inputs":["` + strings.Repeat("x", MaxInputs) + `"]}`,
 	} {
 		if _, err := Decode(text); err == nil || !strings.Contains(err.Error(), "field inputs") {
 			t.Errorf("%s: error %v, want one that names the field", name, err)

@@ -194,9 +194,6 @@ func (b *oneJob) draw(j client.Job, runs []run, skew time.Duration) {
 		if r.isLast && end.IsZero() && j.Status == client.StatusRunning {
 			end = b.To
 		}
-		if end.IsZero() {
-			end = r.CheckpointAt // an older worker recorded no end
-		}
 		if !end.IsZero() {
 			b.drawRun(&d, r, end)
 		}

@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/queue"
@@ -138,7 +137,7 @@ func (b *heartbeat) write(ctx context.Context) error {
 	return w.Stores.Workers.Write(ctx, presence.Presence{
 		Worker: w.name, State: w.machine.State().String(), StartedAt: w.started, At: time.Now(),
 		Machine:   presence.Machine{VM: vm.Name, Size: vm.Size, Zone: vm.Zone, BootID: w.BootID},
-		Software:  presence.Software{Program: w.Program, Reads: checkpoint.Version},
+		Program:   w.Program,
 		TakesFrom: queue.Names(w.sources.Taken()), Kinds: slices.Collect(maps.Keys(w.Kinds)), Offers: w.offers(),
 		Jobs: w.runner.Jobs(), Running: w.runner.Running(),
 		Ready: w.events.Ready(), LastEvent: event, LastDrain: drain,

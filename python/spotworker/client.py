@@ -37,7 +37,7 @@ __all__ = [
 MESSAGE_BYTES = 48 << 10  # of a message's JSON
 SPARE_BYTES = 128  # of them, for fields that workers add
 PAYLOAD_BYTES = 64 << 20
-RECORD_VERSIONS = (1, 2, 3)
+RECORD_VERSION = "1"
 FINAL = ("done", "poison", "cancelled")
 _ID = re.compile(r"(?!\.)[A-Za-z0-9._~-]{1,128}(?<!\.)\Z")
 _KIND = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,64}(?<!\.)\Z")
@@ -382,7 +382,7 @@ def _envelope(spec: Spec) -> Tuple[Dict[str, Any], bytes]:
     id = str(uuid.uuid4()) if spec.id is None else spec.id
     if not _ID.match(id):
         raise ValueError(f"job id {id!r}: give 1 to 128 of A-Z a-z 0-9 . _ ~ - without a dot at either end")
-    envelope: Dict[str, Any] = {"v": 2 if spec.inputs else 1, "id": id, "kind": spec.kind}
+    envelope: Dict[str, Any] = {"v": 1, "id": id, "kind": spec.kind}
     payload = b""
     if isinstance(spec.payload, (bytes, bytearray, memoryview)):
         payload = bytes(spec.payload)
@@ -431,8 +431,8 @@ def _shard(queue: str, id: str, shards: int) -> str:
 def _keys(metadata: Dict[str, str], id: str) -> Dict[str, str]:
     """The keys of a record of a version that this module knows."""
     record = {k.lower(): v for k, v in metadata.items()}
-    if record.get("v") not in [str(v) for v in RECORD_VERSIONS]:
-        raise NewerVersion(f"job {id}: its record has the version {record.get('v')}; this module knows {RECORD_VERSIONS}")
+    if record.get("v") != RECORD_VERSION:
+        raise NewerVersion(f"job {id}: its record has the version {record.get('v')}; this module knows {RECORD_VERSION}")
     return record
 
 

@@ -8,8 +8,7 @@ import (
 )
 
 // Key is the random secret of one job, in hex: 8 bytes for the hashes of units, 8 for the
-// names of blocks. The empty key is the form of earlier versions: SHA-256 for units, and
-// names by the job's id.
+// names of blocks.
 //
 // XXH3 finds what differs by chance at a sixteenth of the time of SHA-256. It is no
 // cryptographic hash: an author who knows the seed can make contents that collide. A state often

@@ -1,7 +1,6 @@
 package blocks
 
 import (
-	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"strings"
@@ -10,8 +9,7 @@ import (
 )
 
 // Ids of blocks: the XXH3 of 128 bits of the content, its length, and its type. All ids
-// of a blob have the same length, as the service requires; these are as long as the
-// SHA-256 hashes that earlier versions use, and end otherwise.
+// of a blob have the same length, as the service requires.
 const (
 	idLength  = 32
 	chunkKind = "chunk-01"
@@ -22,19 +20,12 @@ const (
 )
 
 // Namer makes the ids of the blocks of one job. A block whose id the blob has is not sent, so
-// contents with the same id would damage the state that has both. With a [Key] nobody can
-// make such contents. Without one they need only the job's id; the hash of the state, which
-// every reader checks, then shows the damage.
+// contents with the same id would damage the state that has both. Without the [Key] nobody can
+// make such contents.
 type Namer struct{ seed uint64 }
 
 // NewNamer returns the namer of a job with that key.
-func NewNamer(job string, key Key) Namer {
-	if key != "" {
-		return Namer{key.names()}
-	}
-	sum := sha256.Sum256([]byte(job))
-	return Namer{binary.BigEndian.Uint64(sum[:])}
-}
+func NewNamer(key Key) Namer { return Namer{key.names()} }
 
 // Chunk returns the id of the block of one chunk.
 func (n Namer) Chunk(data []byte) string { return n.name(data, len(data), chunkKind) }
@@ -61,8 +52,7 @@ func lengthOf(ids []string) (bytes int64) {
 	return bytes
 }
 
-// blockLength returns how many bytes the block with an id has. ok is false for the ids of other
-// versions.
+// blockLength returns how many bytes the block with an id has. ok is false for other ids.
 func blockLength(id string) (bytes int64, ok bool) {
 	var content [idLength + 1]byte // for the decoder
 	if len(id) != base64.StdEncoding.EncodedLen(idLength) {

@@ -24,9 +24,9 @@ type PageSum [16]byte
 // value of a sum stands for an unknown page.
 type Pages []PageSum
 
-// AddPages appends the sums of the pages of data. A job without a key has none.
+// AddPages appends the sums of the pages of data.
 func (k Key) AddPages(sums Pages, data []byte, page int) Pages {
-	for ; k != "" && page > 0 && len(data) > 0 && len(sums) < maxPages; data = data[min(page, len(data)):] {
+	for ; page > 0 && len(data) > 0 && len(sums) < maxPages; data = data[min(page, len(data)):] {
 		sums = append(sums, xxh3.Hash128Seed(data[:min(page, len(data))], k.names()).Bytes())
 	}
 	return sums
@@ -56,9 +56,6 @@ type pager struct {
 
 func newPager(page int, key Key, base Pages) *pager {
 	p := &pager{page: int64(page), key: key, base: base}
-	if key == "" {
-		p.page = 0
-	}
 	if p.page > 0 {
 		p.current = xxh3.NewSeed(key.names())
 	}

@@ -38,9 +38,8 @@ type patch struct {
 
 // patcher finds the pages of a state that differ from the base, and gathers them.
 type patcher struct {
-	pages  *pager
-	base   *places // nil if the base cannot be used
-	permit func() bool
+	pages *pager
+	base  *places // nil if the base cannot be used
 
 	mu      sync.Mutex
 	current *patch
@@ -148,7 +147,7 @@ func newPatcher(to *Target, known *Set, base *Base) *patcher {
 		base.Blocks = known.order
 	}
 	p := &patcher{
-		pages: newPager(to.Page, to.Key, base.Pages), permit: sync.OnceValue(to.MayPatch), left: patchPages, moves: movedRanges,
+		pages: newPager(to.Page, to.Key, base.Pages), left: patchPages, moves: movedRanges,
 		buffers: make(chan []byte, patchCalls),
 	}
 	for range patchCalls {
@@ -157,8 +156,8 @@ func newPatcher(to *Target, known *Set, base *Base) *patcher {
 	if p.pages.page > 0 && len(base.Pages) > 0 && base.mayGrow(to.Last) {
 		p.base = base.places(known.has)
 	}
-	if base.Layout.ranges != nil && (p.base == nil || !p.permit()) {
-		p.base, base.Skip = nil, nil
+	if base.Layout.ranges != nil && p.base == nil {
+		base.Skip = nil
 	}
 	return p
 }
@@ -182,9 +181,6 @@ func (u *upload) patch(g *group, data []byte, from int64) (ok bool, err error) {
 			return true, nil
 		}
 		g.extents = nil
-	}
-	if !p.permit() {
-		return false, nil
 	}
 	pages, ranges := int((changed+p.pages.page-1)/p.pages.page), 0
 	if moved {

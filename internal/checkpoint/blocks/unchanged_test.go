@@ -14,7 +14,7 @@ func TestGaps(t *testing.T) {
 	for i := range 10 {
 		block := make([]byte, 1000)
 		block[0] = byte(i)
-		base.Blocks = append(base.Blocks, NewNamer("job", "").Chunk(block))
+		base.Blocks = append(base.Blocks, NewNamer("").Chunk(block))
 		base.Units = append(base.Units, UnitHash{Confirmed: i != 7})
 	}
 	type found struct{ At, Length int64 }

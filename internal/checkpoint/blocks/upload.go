@@ -46,11 +46,9 @@ type Target struct {
 	Unit int
 
 	// Page is the length of pages, in bytes: [Page], but for tests; 0 to send whole blocks only.
-	// MayPatch reports whether the blob may have a layout. It is called once, if that is useful.
 	// Last says that the save ends the claim.
-	Page     int
-	MayPatch func() bool
-	Last     bool
+	Page int
+	Last bool
 
 	// Cutter cuts the state. It is used for one state.
 	Cutter *chunks.Cutter

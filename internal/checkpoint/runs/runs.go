@@ -27,7 +27,7 @@ type Outcome string
 
 // The outcomes of a delivery.
 const (
-	Active      Outcome = ""            // it runs, or an older worker recorded its end
+	Active      Outcome = ""            // it runs
 	Done        Outcome = "done"        // committed
 	Evicted     Outcome = "evicted"     // handed over: the platform announced the end of the VM
 	Interrupted Outcome = "interrupted" // handed over for another reason: a drain, a stop, a break

@@ -17,7 +17,7 @@ const (
 )
 
 // Findings are facts that a worker found and an operator should know. The zero value is a
-// worker that found nothing, or a worker of an older version.
+// worker that found nothing.
 type Findings struct {
 	// Lacks are the kinds of jobs that no live worker has, with the number of their
 	// messages that this worker hides at the moment. A final kind [MoreKinds] has the rest.
@@ -111,17 +111,14 @@ func formatCalls(c activity.CallReport) string {
 	return strings.Join([]string{strconv.Itoa(c.Count), strconv.Itoa(c.Slow), typical, strconv.Itoa(c.Failed)}, ",")
 }
 
-// parseCalls reads calls. Older versions do not write how many failed.
 func parseCalls(text string) (c activity.CallReport) {
 	fields := strings.Split(text, ",")
-	if len(fields) < 3 {
+	if len(fields) < 4 {
 		return c
 	}
 	typical, _ := strconv.ParseFloat(fields[2], 64)
 	c.Count, c.Slow, c.Typical = parseCount(fields[0]), parseCount(fields[1]), duration(typical)
-	if len(fields) > 3 {
-		c.Failed = parseCount(fields[3])
-	}
+	c.Failed = parseCount(fields[3])
 	c.Slow, c.Failed = min(c.Slow, c.Count), min(c.Failed, c.Count)
 	return c
 }

@@ -16,8 +16,7 @@ const MoreKinds = "*"
 // Has says whether a worker has a handler for a kind, by its heartbeat.
 type Has int
 
-// The values of [Has]. MayHave is for a list that was cut, and for a version that does
-// not list kinds.
+// The values of [Has]. MayHave is for a list that is cut or missing.
 const (
 	HasNot Has = iota
 	MayHave
@@ -48,8 +47,7 @@ func OfferFor(needs string) string {
 }
 
 // Meets reports whether the worker runs jobs of a kind and meets the needs of a state, by their
-// first word. Each worker meets empty needs. A worker that announces nothing, as workers of older
-// versions, may meet all.
+// first word. Each worker meets empty needs. A worker that announces nothing may meet all.
 func (p Presence) Meets(kind, needs string) Has {
 	switch has := p.HasKind(kind); {
 	case needs == "" || has == HasNot:
@@ -69,7 +67,7 @@ func formatOffers(offers []string) string {
 }
 
 // Takes reports whether the worker claims messages from a queue. A heartbeat without
-// queues, of an older version, counts as yes.
+// queues counts as yes.
 func (p Presence) Takes(queue string) bool {
 	return len(p.TakesFrom) == 0 || slices.Contains(p.TakesFrom, queue)
 }

@@ -44,7 +44,9 @@ type Presence struct {
 	Worker string
 
 	Machine
-	Software
+
+	// Program is the version of the worker's program.
+	Program string
 
 	// Ready are the scheduled events that this worker is ready for: it has saved or
 	// handed over the jobs that they affect.
@@ -65,14 +67,13 @@ type Presence struct {
 	// TakesFrom are the names of the queues from which the worker claims messages.
 	TakesFrom []string
 
-	// Kinds are the kinds for which the worker has handlers; empty in heartbeats of
-	// older versions. They are written sorted, and cut if they take more than
+	// Kinds are the kinds for which the worker has handlers. They are written sorted, and cut if they take more than
 	// maxKinds: a final [MoreKinds] then stands for the rest.
 	Kinds []string
 
 	// Offers are the first words of the needs of states that the worker meets, sorted: a state
-	// that needs another machine has another one. Empty in heartbeats of older versions, and
-	// for a worker whose kinds ask for none.
+	// that needs another machine has another one. Empty for a worker whose
+	// kinds ask for none.
 	Offers []string
 
 	// Steered says that the worker reads the requests of operators, and Control which
@@ -83,8 +84,7 @@ type Presence struct {
 	Control int
 	Asked   string
 
-	// Activity is the worker's activity in the last ten minutes; zero in heartbeats of
-	// older versions.
+	// Activity is the worker's activity in the last ten minutes.
 	Activity activity.Report
 
 	// Findings are facts that an operator should know.
@@ -107,16 +107,6 @@ type Machine struct {
 
 	// BootID identifies one boot of the machine.
 	BootID string
-}
-
-// Software is the program of a worker.
-type Software struct {
-	// Program is the worker's version.
-	Program string
-
-	// Reads is the newest version of a record that the worker reads; 0 in heartbeats of
-	// older versions, which read up to 2.
-	Reads int
 }
 
 // What operators can ask of a worker, as [Presence.Asked] has it.
@@ -199,7 +189,6 @@ func (p Presence) metadata() map[string]*string {
 		"startedat": p.StartedAt.UTC().Format(time.RFC3339),
 		"at":        p.At.UTC().Format(time.RFC3339),
 		"program":   url.PathEscape(p.Program),
-		"reads":     formatReads(p.Reads),
 		"takesfrom": strings.Join(p.TakesFrom, ","),
 		"kinds":     formatKinds(p.Kinds),
 		"offers":    url.PathEscape(formatOffers(p.Offers)),
@@ -236,8 +225,8 @@ func (p Presence) metadata() map[string]*string {
 // reserve.
 const maxMetadata = 8<<10 - 256
 
-// dispensable are the fields that a heartbeat may lack, the first one soonest: readers take
-// each as left out by an older version, and a worker without queues may take from any queue.
+// dispensable are the fields that a heartbeat may lack, the first one soonest: a worker without
+// queues may take from any queue.
 // The other fields have room in any case.
 var dispensable = []string{"queues", "recent", "takesfrom", "lacks", "unlike", "lastevent"}
 
@@ -290,7 +279,6 @@ func parse(worker string, metadata map[string]*string) Presence {
 	p.StartedAt, _ = time.Parse(time.RFC3339, values["startedat"])
 	p.At, _ = time.Parse(time.RFC3339, values["at"])
 	p.Count, _ = strconv.Atoi(values["jobs"])
-	p.Reads, _ = strconv.Atoi(values["reads"])
 	control, err := strconv.Atoi(values["control"])
 	p.Steered, p.Control, p.Asked = err == nil, control, values["asked"]
 	p.Ready = parseReady(ready)
@@ -300,11 +288,4 @@ func parse(worker string, metadata map[string]*string) Presence {
 		Calls: parseCalls(values["calls"]), Readings: parseReadings(values["queues"])}
 	p.Findings.parseSilent(values["silent"])
 	return p
-}
-
-func formatReads(version int) string {
-	if version == 0 {
-		return ""
-	}
-	return strconv.Itoa(version)
 }

@@ -46,7 +46,7 @@ func full() Presence {
 	return Presence{
 		Worker: "vmss_000001-0123abcd-0", State: "process", StartedAt: noon, At: noon.Add(time.Hour),
 		Machine:   Machine{VM: "vmss_000001", Size: "Standard_D4as_v5 (é)", Zone: "2", BootID: "6c1f2f6e-0c8f-4d7f-9a51-6b7a3d1f0f10"},
-		Software:  Software{Program: "1.2.3 (café)", Reads: 3},
+		Program:   "1.2.3 (café)",
 		TakesFrom: []string{"test-jobs", "test-jobs-ondemand"}, Kinds: []string{"digest", "render"}, Offers: []string{"0", "1a 2b"},
 		Jobs: []string{"a", "b"}, Count: 2,
 		Activity: activity.Report{
@@ -121,7 +121,7 @@ func TestMetadata(t *testing.T) {
 			"ready": "602d9444-d2cd-49c7-8624-8643e7171297@2026-03-09T12:00:00Z,odd%2C+%40+100%25@",
 			"lastevent": "action=drain&description=Wartung+%26+%C3%9Cmzug+%3D+100%25%3B%0A%2Bx&duration=unknown&id=602d9444" +
 				"&notbefore=2026-03-09T12%3A00%3A00Z&seenat=2026-03-09T11%3A59%3A00Z&source=User&status=Scheduled&type=Terminate",
-			"control": "7", "asked": "drain", "reads": "3", "slots": "4,1200.0,60.0,1140.0,0.0", "recent": "render,12,1,1140.0,30.0,10.0,20.0,64.12",
+			"control": "7", "asked": "drain", "slots": "4,1200.0,60.0,1140.0,0.0", "recent": "render,12,1,1140.0,30.0,10.0,20.0,64.12",
 			"unlike": "render=2", "offers": "0%2C1a%202b",
 			"lacks": "logstat=3,x=1", "silent": "2,a", "calls": "120,90,2.031,3", "queues": "test-jobs,1200,600;test-jobs,3400,300",
 			"lastdrain": "budget=10s&done=1&endedat=2026-03-09T12%3A00%3A00Z&jobs=5&left=1&leftout=2&reason=evicted&released=3&took=412ms",

@@ -1,7 +1,6 @@
 package presence
 
 import (
-	"bytes"
 	"encoding/json"
 	"time"
 )
@@ -81,12 +80,8 @@ func (p *Presence) body() ([]byte, error) {
 	return json.Marshal(b)
 }
 
-// parseBody reads the body of a heartbeat. Older versions write a list of ids alone.
+// parseBody reads the body of a heartbeat.
 func parseBody(text []byte) (jobs []string, running []Running, err error) {
-	if text = bytes.TrimSpace(text); len(text) > 0 && text[0] != '{' {
-		err := json.Unmarshal(text, &jobs)
-		return jobs, nil, err
-	}
 	var b body
 	if err := json.Unmarshal(text, &b); err != nil {
 		return nil, nil, err

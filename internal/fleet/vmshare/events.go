@@ -116,13 +116,10 @@ func (d *Dir) Acknowledge(ctx context.Context, event Event, handedOver bool) err
 }
 
 // isReserved reports whether another worker acknowledges e. The caller holds workersFile.
-// An older version writes no name: its reservation never ends.
 func (d *Dir) isReserved(e Event) (bool, error) {
 	switch {
 	case !e.Acknowledged:
 		return false, nil
-	case e.By == "":
-		return true, nil
 	case time.Since(e.ReservedAt) > reservationLimit:
 		return false, nil
 	case e.By == d.Instance:

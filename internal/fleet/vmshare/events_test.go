@@ -68,14 +68,6 @@ func TestReservationEnds(t *testing.T) {
 			time.Sleep(time.Second)
 			return open(t, a.Path, "a")
 		}, nil},
-		"from an older version": {func(t *testing.T, a, b *Dir) *Dir {
-			a.Close()
-			e := Event{ID: "E", NotBefore: noon, Ready: []string{"a"}, Acknowledged: true, At: time.Now()}
-			if err := a.setEvents([]Event{e}); err != nil {
-				t.Fatal(err)
-			}
-			return b
-		}, ErrTaken},
 		"with no name": {func(t *testing.T, a, b *Dir) *Dir {
 			e := Event{ID: "E", NotBefore: noon, Ready: []string{"a"}, Acknowledged: true, By: "../x", ReservedAt: time.Now(), At: time.Now()}
 			if err := a.setEvents([]Event{e}); err != nil {

@@ -34,10 +34,7 @@
 // names both. In a drain files have four fifths of the time of the states, so that the manifest
 // of the sent files is recorded in any case. If some cannot be sent, the state is left out: an
 // older checkpoint with its files is right, a newer state without its files is not. A clear,
-// refusal or replacement of a state does the same with its outputs. A kind that keeps two states
-// has the manifest of each in the record, and its outputs are recorded with states alone. A
-// record with outputs has version 2 until the job is done, since a worker that does not know them
-// would commit a part as all.
+// refusal or replacement of a state does the same with its outputs.
 //
 // An upload of unknown outcome that the SDK repeats finds its own blob: the blob's metadata has
 // the claim's token, so the answer that it exists counts as success. A later try uses another

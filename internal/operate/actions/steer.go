@@ -34,9 +34,9 @@ func CheckReason(reason string) error {
 // the control document.
 func AskedNotes(action, control string, asked client.Steered) []string {
 	notes := []string{fmt.Sprintf("%s: running workers asked: %d; each follows within 15 s", action, len(asked.Workers))}
-	if len(asked.Older) > 0 {
-		notes = append(notes, fmt.Sprintf("these do not read what is asked, because they are of an older version or lack Reader on the "+
-			"container %s: %s", control, strings.Join(asked.Older, ", ")))
+	if len(asked.Unsteered) > 0 {
+		notes = append(notes, fmt.Sprintf("these do not read what is asked, because they lack Reader on the container "+
+			"%s: %s", control, strings.Join(asked.Unsteered, ", ")))
 	}
 	return notes
 }

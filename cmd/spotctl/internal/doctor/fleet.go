@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/lifecycle"
 )
@@ -47,10 +46,6 @@ func (e *Examination) fleet(ctx context.Context) []Finding {
 		about(alive, "control document on the workers", "all workers follow it", func(p presence.Listed) bool { return !p.Steered },
 			"do not read it: cancels stop their jobs late, and drains and pauses not at all",
 			"update them, and assign their identity Storage Blob Data Reader on the container "+e.stores.Names.Control),
-		about(alive, "records on the workers", "all workers read the records of all jobs",
-			func(p presence.Listed) bool { return p.Reads < checkpoint.Version },
-			"are too old to read some records: they leave those jobs to newer workers, and log message deferred",
-			"update them; as long as no newer worker runs, such jobs wait with their checkpoints (spotctl status counts them)"),
 	}...)
 }
 
@@ -61,8 +56,7 @@ func (e *Examination) untaken(alive []presence.Listed) (all []Finding) {
 			all = append(all, Finding{
 				Level: Failure, Check: "workers of queue " + w.queue, Text: fmt.Sprintf("about %d messages are on it, and no worker that is alive "+
 					"takes from it", w.messages),
-				Fix: "start workers that take from it (--take-from); of several queues of jobs, workers of an older version know the first alone: " +
-					"update them",
+				Fix: "start workers that take from it (--take-from)",
 			})
 		}
 	}

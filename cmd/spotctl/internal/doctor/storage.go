@@ -148,7 +148,7 @@ func (e *Examination) control(ctx context.Context) []Finding {
 	found, _, err := e.stores.Control.Read(ctx, "")
 	switch {
 	case errors.Is(err, control.ErrNewer):
-		return []Finding{{Level: Failure, Check: check, Text: err.Error(), Fix: "use a newer spotctl; workers of older versions do not " +
+		return []Finding{{Level: Failure, Check: check, Text: err.Error(), Fix: "use a newer spotctl; workers of this version do not " +
 			"follow it either"}}
 	case errors.As(err, new(*control.DamagedError)):
 		return []Finding{{

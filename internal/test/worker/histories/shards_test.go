@@ -9,24 +9,19 @@ import (
 
 // shardMix is how the jobs of a history are spread over queues.
 type shardMix struct {
-	count   int             // of queues; 0 for one
-	unaware map[string]bool // workers of a version that knows of no shards, by VM
-	random  *random         // of the producers
+	count  int     // of queues; 0 for one
+	random *random // of the producers
 }
 
 // mixShards spreads the jobs of every third history over two or three queues. Producers
-// disagree on how many there are, so that messages of one job are on several. Some
-// workers take from the first queue alone. It has a random source of its own, so that
+// disagree on how many there are, so that messages of one job are on several. It has a random source of its own, so that
 // the rest of the plan does not depend on it.
 func (p *plan) mixShards() {
 	r := &random{rand.New(rand.NewPCG(p.seed, 0x5a4d))}
 	if !r.oneIn(3) {
 		return
 	}
-	p.shards = shardMix{count: 2 + r.IntN(2), unaware: map[string]bool{}, random: r}
-	for _, w := range p.runs {
-		p.shards.unaware[w.vm] = r.oneIn(3)
-	}
+	p.shards = shardMix{count: 2 + r.IntN(2), random: r}
 }
 
 // useShards makes the queues.
@@ -52,9 +47,6 @@ func (h *history) queueFor(j *plannedJob) *queue.Queue {
 // takenBy returns the names of the queues that a worker takes from.
 func (h *history) takenBy(w workerRun) []string {
 	queues := h.b.JobQueues()
-	if h.shards.unaware[w.vm] {
-		queues = []string{h.b.Names.Queue, h.b.Names.OnDemand}
-	}
 	switch {
 	case w.regular:
 		queues = queues[len(queues)-1:]
