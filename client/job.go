@@ -183,11 +183,6 @@ func runsOf(r checkpoint.Record) (all []Run) {
 
 // Cost is the cost of a job: time in workers' slots, over all its deliveries.
 type Cost struct {
-	// Known is false if workers from before the ledger made all deliveries: then nothing
-	// else is known but MissingDeliveries. Those are the deliveries that they made.
-	Known             bool
-	MissingDeliveries int
-
 	// Useful is the time of handlers whose progress is in the recorded state or in the
 	// result, Redone the time of handlers whose progress was lost, and Overhead all
 	// other time in slots: waiting, restoring, saving at the end, committing.
@@ -205,7 +200,7 @@ func (c Cost) Total() time.Duration { return c.Useful + c.Redone + c.Overhead }
 func costOf(r checkpoint.Record) Cost {
 	l := r.Spent()
 	return Cost{
-		Known: l.Known, MissingDeliveries: l.Missing, Useful: l.Useful, Redone: l.Redone, Overhead: l.Overhead,
+		Useful: l.Useful, Redone: l.Redone, Overhead: l.Overhead,
 		Evictions: l.Evictions, UncleanExits: l.Exits,
 	}
 }

@@ -42,7 +42,7 @@ func TestGet(t *testing.T) {
 		t.Errorf("times = %v, %v, %v, %v; want all known", j.UpdatedAt, j.ReadAt, j.CreatedAt, j.ClaimedAt)
 	}
 	want := Job{
-		ID: "a", Kind: "k", Status: StatusRunning, Fraction: 0.5, Text: "page 5", Owner: "worker-1", Deliveries: 1, Cost: Cost{Known: true},
+		ID: "a", Kind: "k", Status: StatusRunning, Fraction: 0.5, Text: "page 5", Owner: "worker-1", Deliveries: 1,
 		StateSize: 4, StateVersion: 3, WorkSHA256: j.WorkSHA256,
 		CreatedAt: j.CreatedAt, ClaimedAt: j.ClaimedAt, UpdatedAt: j.UpdatedAt, ReadAt: j.ReadAt,
 	}

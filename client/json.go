@@ -29,7 +29,7 @@ func (j Job) MarshalJSON() ([]byte, error) {
 	o.set("total_failures", j.TotalFailures)
 	o.set("unclean_exits", j.UncleanExits)
 	o.set("run_seconds", j.RunTime.Seconds())
-	if j.Cost.Known {
+	if j.Deliveries > 0 {
 		o.set("cost", j.Cost)
 	}
 	if left, ok := j.TimeLeft(); ok {
@@ -97,8 +97,7 @@ func (l Live) MarshalJSON() ([]byte, error) {
 	return o.bytes()
 }
 
-// MarshalJSON returns the cost as spotctl prints it. Known is not part of it: spotctl leaves
-// out a cost that is not known.
+// MarshalJSON returns the cost as spotctl prints it.
 func (c Cost) MarshalJSON() ([]byte, error) {
 	var o object
 	o.set("useful_seconds", c.Useful.Seconds())
@@ -106,7 +105,6 @@ func (c Cost) MarshalJSON() ([]byte, error) {
 	o.set("overhead_seconds", c.Overhead.Seconds())
 	o.set("evictions", c.Evictions)
 	o.set("unclean_exits", c.UncleanExits)
-	o.some("missing_deliveries", c.MissingDeliveries)
 	return o.bytes()
 }
 

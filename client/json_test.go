@@ -22,7 +22,7 @@ func TestJSON(t *testing.T) {
 		Interruptions: 5, UncleanExits: 6, RunTime: 90 * time.Second, Deadline: at(50), Estimate: 200 * time.Second, MoveReason: "late",
 		StateSize: 7, HandOver: 1500 * time.Millisecond, ResultSize: 9,
 		OutputFiles: 10, OutputBytes: 11, WorkSHA256: "ab",
-		Cost: Cost{Known: true, MissingDeliveries: 1, Useful: 2 * time.Second, Redone: 3 * time.Second, Overhead: 1500 * time.Millisecond,
+		Cost: Cost{Useful: 2 * time.Second, Redone: 3 * time.Second, Overhead: 1500 * time.Millisecond,
 			Evictions: 4, UncleanExits: 5}}
 	for _, row := range []struct {
 		name  string
@@ -31,7 +31,7 @@ func TestJSON(t *testing.T) {
 	}{
 		{"a job", full, `{"id":"j","kind":"<k>","status":"running","fraction":0.5,"text":"half","reason":"why","owner":"w","deliveries":2,` +
 			`"interruptions":5,"failures":3,"total_failures":4,"unclean_exits":6,"run_seconds":90,"cost":{"useful_seconds":2,` +
-			`"redone_seconds":3,"overhead_seconds":1.5,"evictions":4,"unclean_exits":5,"missing_deliveries":1},"seconds_left":` +
+			`"redone_seconds":3,"overhead_seconds":1.5,"evictions":4,"unclean_exits":5},"seconds_left":` +
 			`80,"state_bytes":7,"hand_over_seconds":1.5,"result_bytes":9,` +
 			`"output_files":10,"output_bytes":11,` +
 			`"seconds_since_write":10,"created_at":"2026-03-09T12:00:01Z","claimed_at":"2026-03-09T12:00:02Z",` +

@@ -50,7 +50,6 @@ func (s *Store) Acquire(ctx context.Context, d Delivery, found Record, owner str
 	before := found
 	before.endLost(d.Takeover.Lost(found.NextWrite))
 	found.Ledger = before.Spent()
-	found.Ledger.Known = false // only of the facts shown to readers
 	c := s.newClaim(d, owner, found)
 	c.owned.opening = func(r *Record) {
 		r.ChargedExits, r.EarlyExits = UncleanExits(found, d)

@@ -59,10 +59,10 @@ func TestLostRuns(t *testing.T) {
 		outcome runs.Outcome
 		redone  time.Duration
 	}{
-		"without a save":               {Record{}, runs.Lost, took},
-		"after a save":                 {Record{Progressed: true, Runs: saved}, runs.Lost, 3 * time.Second},
-		"after a save of no progress":  {Record{Runs: saved}, runs.Lost, 3 * time.Second},
-		"cancelled":                    {Record{}, runs.Cancelled, 0},
+		"without a save":              {Record{}, runs.Lost, took},
+		"after a save":                {Record{Progressed: true, Runs: saved}, runs.Lost, 3 * time.Second},
+		"after a save of no progress": {Record{Runs: saved}, runs.Lost, 3 * time.Second},
+		"cancelled":                   {Record{}, runs.Cancelled, 0},
 	} {
 		row.r.Generation, row.r.ClaimedAt, row.r.Owner = 1, noon, "w"
 		run, ok := row.r.runEnded(row.outcome, noon.Add(took)).Last(1)
@@ -132,7 +132,7 @@ func TestClaimTakesOverItsMessage(t *testing.T) {
 // and the state with which the claim began is progress again.
 func TestRemovedRecord(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
-		b.seed(t, Record{Status: Open, Generation: 1, StateHash: hashOf([]byte("old")), StateSize: 3, Ledgered: 1,
+		b.seed(t, Record{Status: Open, Generation: 1, StateHash: hashOf([]byte("old")), StateSize: 3,
 			Ledger: ledger.Ledger{Useful: time.Hour, Redone: time.Minute}}, "old")
 		c := b.acquire(t, ours, "worker-1")
 		if got := b.read(t).Spent().Useful; got != time.Hour {

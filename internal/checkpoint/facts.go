@@ -111,8 +111,7 @@ func (a *accounting) account(next *Record, f Facts) {
 	}
 	last, evictions := next.Status != Running, next.Ledger.Evictions
 	next.Ledger = ledger.After(a.ledgerBefore, f.Spent, saved, last)
-	next.Ledger.Evictions, next.Ledger.Known = evictions, false
-	next.Ledgered = next.Generation
+	next.Ledger.Evictions = evictions
 	next.NextWrite = 0
 	if !last {
 		next.NextWrite = f.NextWrite

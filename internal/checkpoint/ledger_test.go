@@ -41,15 +41,13 @@ func TestLedger(t *testing.T) {
 		keep(c, time.Minute, &evicted)
 		time.Sleep(60 * time.Second)
 		mustWrite(t, c.Save(t.Context(), Snapshot{State: []byte("a"), At: 50 * time.Second}))
-		b.expectLedger(t, "after a save", ledger.Ledger{Useful: 50 * time.Second, Redone: 10 * time.Second, Overhead: 2 * time.Second,
-			Known: true})
+		b.expectLedger(t, "after a save", ledger.Ledger{Useful: 50 * time.Second, Redone: 10 * time.Second, Overhead: 2 * time.Second})
 		time.Sleep(20 * time.Second)
 		mustWrite(t, c.Touch(t.Context(), Snapshot{}))
-		b.expectLedger(t, "after a touch", ledger.Ledger{Useful: 50 * time.Second, Redone: 30 * time.Second, Overhead: 2 * time.Second,
-			Known: true})
+		b.expectLedger(t, "after a touch", ledger.Ledger{Useful: 50 * time.Second, Redone: 30 * time.Second, Overhead: 2 * time.Second})
 		mustWrite(t, c.Save(t.Context(), Snapshot{State: []byte("a"), At: 80 * time.Second}))
 		b.expectLedger(t, "after the same state again", ledger.Ledger{Useful: 50 * time.Second, Redone: 30 * time.Second,
-			Overhead: 2 * time.Second, Known: true})
+			Overhead: 2 * time.Second})
 		if got := b.read(t).NextWrite; got != time.Minute {
 			t.Errorf("it writes again within %s, want a minute", got)
 		}
@@ -59,7 +57,7 @@ func TestLedger(t *testing.T) {
 		second.Takeover = ledger.Takeover{Claimed: 40 * time.Second, Visibility: 30 * time.Second, RenewEvery: 10 * time.Second}
 		second.NextWrite = 7 * time.Second
 		c = b.acquire(t, second, "worker-2")
-		after := ledger.Ledger{Useful: 50 * time.Second, Redone: 45 * time.Second, Overhead: 2 * time.Second, Exits: 1, Known: true}
+		after := ledger.Ledger{Useful: 50 * time.Second, Redone: 45 * time.Second, Overhead: 2 * time.Second, Exits: 1}
 		b.expectLedger(t, "after a death", after)
 		if got := b.read(t).NextWrite; got != second.NextWrite {
 			t.Errorf("the next owner writes within %s, want %s", got, second.NextWrite)
@@ -70,7 +68,7 @@ func TestLedger(t *testing.T) {
 		evicted = true
 		mustWrite(t, c.Release(t.Context(), Snapshot{State: []byte("b"), At: 38 * time.Second}))
 		after = ledger.Ledger{Useful: 88 * time.Second, Redone: 47 * time.Second, Overhead: 4*time.Second + 30*time.Millisecond, Evictions: 1,
-			Exits: 1, Known: true}
+			Exits: 1}
 		b.expectLedger(t, "after an eviction", after)
 		if got := b.read(t).NextWrite; got != 0 {
 			t.Errorf("an open record has a next write within %s, want none", got)
@@ -102,38 +100,6 @@ func TestLedger(t *testing.T) {
 	})
 }
 
-// TestLedgerBesideOlderWorkers: a delivery by a worker from before the ledger leaves the
-// keys as they are, and shows as missing.
-func TestLedgerBesideOlderWorkers(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		never := false
-		b.seed(t, Record{Status: Running, Kind: ours.Kind, PayloadHash: ours.PayloadHash, MessageID: ours.MessageID, Generation: 2,
-			RunTime: time.Hour, CreatedAt: noon}, "")
-		b.expectLedger(t, "a record from before the ledger", ledger.Ledger{Missing: 2})
-		c := b.acquire(t, ours, "worker-1")
-		b.expectLedger(t, "once acquired", ledger.Ledger{Missing: 2, Exits: 1, Known: true})
-		keep(c, time.Minute, &never)
-		time.Sleep(time.Minute)
-		mustWrite(t, c.Save(t.Context(), Snapshot{State: []byte("a"), At: time.Minute}))
-		before := b.read(t).Spent()
-		b.writeAsOperator(t, func(r *Record) { // an older worker acquires it, works, and dies
-			r.Generation++
-			r.RunTime += time.Hour
-		})
-		before.Missing++
-		b.expectLedger(t, "while an older worker has it", before)
-		c = b.acquire(t, Delivery{ID: ours.ID, Kind: ours.Kind, PayloadHash: ours.PayloadHash, MessageID: ours.MessageID}, "worker-2")
-		before.Exits++ // nothing is estimated for a delivery that is not in the ledger
-		b.expectLedger(t, "once acquired again", before)
-		keep(c, time.Minute, &never)
-		time.Sleep(time.Minute)
-		mustWrite(t, c.Commit(t.Context(), nil))
-		before.Useful += time.Minute
-		before.Overhead += 2*time.Second + 30*time.Millisecond
-		b.expectLedger(t, "when done", before)
-	})
-}
-
 // TestLedgerOfEndedClaims: an operator who ends the claim of a running job accounts for the
 // time since its last write.
 func TestLedgerOfEndedClaims(t *testing.T) {
@@ -145,11 +111,11 @@ func TestLedgerOfEndedClaims(t *testing.T) {
 		"cancelled": {func(t *testing.T, b *rig) error {
 			_, err := b.store.Cancel(t.Context(), ours.ID, tool, "no", false)
 			return err
-		}, ledger.Ledger{Redone: 80 * time.Second, Overhead: 2 * time.Second, Known: true}},
+		}, ledger.Ledger{Redone: 80 * time.Second, Overhead: 2 * time.Second}},
 		"reopened": {func(t *testing.T, b *rig) error {
 			_, err := b.store.Reopen(t.Context(), ours, tool)
 			return err
-		}, ledger.Ledger{Useful: 60 * time.Second, Redone: 15 * time.Second, Overhead: 2 * time.Second, Exits: 1, Known: true}},
+		}, ledger.Ledger{Useful: 60 * time.Second, Redone: 15 * time.Second, Overhead: 2 * time.Second, Exits: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *rig) {
@@ -194,12 +160,12 @@ func TestRestoreIsOverhead(t *testing.T) {
 // TestLedgerIsNotTrusted: a value that cannot be read counts as none, and does not
 // keep the record from being read.
 func TestLedgerIsNotTrusted(t *testing.T) {
-	for _, key := range []string{"ledger", "unledgered", "useful", "redone", "overhead", "evictions", "exits", "nextwrite"} {
+	for _, key := range []string{"useful", "redone", "overhead", "evictions", "exits", "nextwrite"} {
 		for _, bad := range []string{"-1", "many", "1.5", "99999999999999999999"} {
 			m := plain(new(fullRecord()).metadata())
 			m[key] = bad
 			got, err := parse("job-1", pointers(m))
-			if err != nil || got.Version != Version || got.Ledger != (ledger.Ledger{}) || got.Ledgered != 0 || got.NextWrite != 0 {
+			if err != nil || got.Version != Version || got.Ledger != (ledger.Ledger{}) || got.NextWrite != 0 {
 				t.Errorf("%s %s: %+v, %v, want it to count as none", key, bad, got.Ledger, err)
 			}
 		}

@@ -68,8 +68,6 @@ var fields = []field{
 	flag("charge", func(r *Record) *bool { return &r.Charge }),
 	number("interruptions", func(r *Record) *int { return &r.Interruptions }),
 	milliseconds("paid", func(r *Record) *time.Duration { return &r.RunTime }),
-	number("ledger", func(r *Record) *int { return &r.Ledgered }).lenient(),
-	number("unledgered", func(r *Record) *int { return &r.Ledger.Missing }).lenient(),
 	milliseconds("useful", func(r *Record) *time.Duration { return &r.Ledger.Useful }).lenient(),
 	milliseconds("redone", func(r *Record) *time.Duration { return &r.Ledger.Redone }).lenient(),
 	milliseconds("overhead", func(r *Record) *time.Duration { return &r.Ledger.Overhead }).lenient(),

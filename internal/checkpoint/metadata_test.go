@@ -89,8 +89,8 @@ func goldenRecords() map[string]Record {
 			ID: "job-1", Version: Version, Status: Running, Token: "t", Write: 3, Generation: 4, Interruptions: 2,
 			RunTime: 5400250 * time.Millisecond,
 			Ledger: ledger.Ledger{Useful: 80 * time.Minute, Redone: 600250 * time.Millisecond, Overhead: 9120 * time.Millisecond, Evictions: 2,
-				Exits: 1, Missing: 1},
-			Ledgered: 3, NextWrite: 71035 * time.Millisecond, CreatedAt: noon, ClaimedAt: noon, Owner: "w",
+				Exits: 1},
+			NextWrite: 71035 * time.Millisecond, CreatedAt: noon, ClaimedAt: noon, Owner: "w",
 		},
 		"outputs": {
 			ID: "job-1", Version: Version, Status: Done, Token: "t", Write: 2, Generation: 1, Fraction: 1, CreatedAt: noon, ClaimedAt: noon,
@@ -195,9 +195,9 @@ func TestMetadataUndoesParse(t *testing.T) {
 			RunTime:       time.Duration(rapid.Int64Range(0, maxRunTime).Draw(t, "paid")) * time.Millisecond,
 			Ledger: ledger.Ledger{
 				Useful: ms.Draw(t, "useful"), Redone: ms.Draw(t, "redone"), Overhead: ms.Draw(t, "overhead"),
-				Evictions: count.Draw(t, "evictions"), Exits: count.Draw(t, "exits"), Missing: count.Draw(t, "unledgered"),
+				Evictions: count.Draw(t, "evictions"), Exits: count.Draw(t, "exits"),
 			},
-			Ledgered: count.Draw(t, "ledger"), NextWrite: ms.Draw(t, "nextwrite"),
+			NextWrite:  ms.Draw(t, "nextwrite"),
 			Progressed: rapid.Bool().Draw(t, "progressed"), StateHash: word.Draw(t, "state"),
 			StateSize: rapid.Int64Range(0, maxNumber).Draw(t, "size"), StateVersion: count.Draw(t, "version"),
 			Fraction: float64(rapid.IntRange(0, 10000).Draw(t, "fraction")) / 10000,
@@ -278,8 +278,8 @@ func TestSizeAtWorst(t *testing.T) {
 		MoveReason: worst, FailuresTotal: math.MaxInt, Deadline: latest, Estimate: math.MaxInt64, StateBlocks: math.MaxInt,
 		Inputs: hashOf(nil), InputList: strings.Repeat("i", maxInputList), Outputs: Outputs{hashOf(nil), math.MaxInt, math.MaxInt64},
 		Ledger: ledger.Ledger{Useful: math.MaxInt64, Redone: math.MaxInt64, Overhead: math.MaxInt64, Evictions: math.MaxInt,
-			Exits: math.MaxInt, Missing: math.MaxInt},
-		Ledgered: math.MaxInt, NextWrite: math.MaxInt64, StateNeeds: strings.Repeat("n", job.MaxNeeds),
+			Exits: math.MaxInt},
+		NextWrite: math.MaxInt64, StateNeeds: strings.Repeat("n", job.MaxNeeds),
 		CreatedAt: latest, ClaimedAt: latest, EndedAt: latest,
 	}
 	r.StateKey = blocks.Key(strings.Repeat("a", 32))

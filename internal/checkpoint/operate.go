@@ -151,10 +151,8 @@ func (s *Store) Cancel(ctx context.Context, id, by, reason string, create bool) 
 		case r.Status.Final():
 			return content{}, errNoChange
 		}
-		if r.Status == Running && r.Ledgered == r.Generation {
-			r.Ledger.Redone += min(r.NextWrite, r.ReadAt.Sub(r.ModifiedAt)) // its owner is alive until now
-		}
 		if r.Status == Running {
+			r.Ledger.Redone += min(r.NextWrite, r.ReadAt.Sub(r.ModifiedAt)) // its owner is alive until now
 			r.Runs = r.runEnded(runs.Cancelled, r.ReadAt)
 		}
 		r.NextWrite = 0

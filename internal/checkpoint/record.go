@@ -95,11 +95,8 @@ type Record struct {
 	// its crash is not included.
 	RunTime time.Duration
 
-	// Ledger is the job's cost up to the last write of a delivery that kept it, whose
-	// generation Ledgered is; 0 if none did. Known is not set in it, and Missing counts
-	// the deliveries before Ledgered alone: see [Record.Spent].
-	Ledger   ledger.Ledger
-	Ledgered int
+	// Ledger is the job's cost up to the last write: see [Record.Spent].
+	Ledger ledger.Ledger
 
 	// NextWrite is the time within which the owner of a running job expects to write
 	// again.
@@ -211,12 +208,7 @@ func (r Record) InProgress() bool {
 
 // Spent returns the job's cost, as of its last write.
 func (r Record) Spent() ledger.Ledger {
-	if r.Ledgered == 0 {
-		return ledger.Ledger{Missing: r.Generation, Exits: r.Ledger.Exits}
-	}
 	l := r.Ledger
-	l.Known = true
-	l.Missing += max(r.Generation-r.Ledgered, 0)
 	if r.Status == Cancelled || r.Status != Done && r.StateHash == "" {
 		return l.WithoutProgress()
 	}
@@ -230,9 +222,7 @@ func (r *Record) endLost(after time.Duration) {
 		return
 	}
 	r.Ledger.Exits++
-	if r.Ledgered == r.Generation {
-		r.Ledger.Redone += after
-	}
+	r.Ledger.Redone += after
 	r.NextWrite = 0
 }
 

@@ -48,29 +48,22 @@ func TestFactsOfRecords(t *testing.T) {
 	}
 }
 
-// TestSpent: without a state nothing of a job that is not done is useful, and claims of older
-// workers are missing.
+// TestSpent: without a state nothing of a job that is not done is useful.
 func TestSpent(t *testing.T) {
 	spent := ledger.Ledger{Useful: time.Minute, Redone: time.Second}
 	for name, row := range map[string]struct {
-		r       Record
-		useful  time.Duration
-		missing int
+		r      Record
+		useful time.Duration
 	}{
-		"done":               {Record{Status: Done}, time.Minute, 1},
-		"with a state":       {Record{Status: Open, StateHash: "h"}, time.Minute, 1},
-		"without a state":    {Record{Status: Open}, 0, 1},
-		"cancelled":          {Record{Status: Cancelled, StateHash: "h"}, 0, 1},
-		"of an older worker": {Record{Status: Done, Ledgered: -3}, 0, 3},
+		"done":            {Record{Status: Done}, time.Minute},
+		"with a state":    {Record{Status: Open, StateHash: "h"}, time.Minute},
+		"without a state": {Record{Status: Open}, 0},
+		"cancelled":       {Record{Status: Cancelled, StateHash: "h"}, 0},
 	} {
 		r := row.r
-		r.Ledger, r.Generation, r.Ledgered = spent, 3, r.Ledgered+3
-		if r.Ledgered == 3 {
-			r.Ledgered = 2
-		}
-		got := r.Spent()
-		if got.Useful != row.useful || got.Missing != row.missing || got.Known == (r.Ledgered == 0) {
-			t.Errorf("%s: Spent = %+v, want %s useful and %d missing", name, got, row.useful, row.missing)
+		r.Ledger = spent
+		if got := r.Spent(); got.Useful != row.useful || got.Total() != spent.Total() {
+			t.Errorf("%s: Spent = %+v, want %s useful", name, got, row.useful)
 		}
 	}
 }

@@ -183,10 +183,9 @@ func TestCancelWaitingAndRunning(t *testing.T) {
 		r      Record
 		redone time.Duration
 	}{
-		"an owner that reports":       {Record{Status: Running, Generation: 2, Ledgered: 2, NextWrite: time.Minute}, 20 * time.Second},
-		"an owner that is late":       {Record{Status: Running, Generation: 2, Ledgered: 2, NextWrite: 5 * time.Second}, 5 * time.Second},
-		"an owner of an older worker": {Record{Status: Running, Generation: 2, Ledgered: 1, NextWrite: time.Minute}, 0},
-		"a job that waits":            {Record{Status: Open, Generation: 2, Ledgered: 2, NextWrite: time.Minute}, 0},
+		"an owner that reports": {Record{Status: Running, Generation: 2, NextWrite: time.Minute}, 20 * time.Second},
+		"an owner that is late": {Record{Status: Running, Generation: 2, NextWrite: 5 * time.Second}, 5 * time.Second},
+		"a job that waits":      {Record{Status: Open, Generation: 2, NextWrite: time.Minute}, 0},
 	} {
 		inBubble(t, func(t *testing.T, b *rig) {
 			b.seed(t, row.r, "")

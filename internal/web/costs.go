@@ -63,9 +63,6 @@ func (s *Server) costsOf(v view) (c costs) {
 		r.Address, r.Money = addressOfJobs(g.Kind), price(*sum, slots)
 		c.Rows = append(c.Rows, r)
 	}
-	if all.Unknown > 0 {
-		c.Notes = append(c.Notes, fmt.Sprintf("%s jobs are from before the ledger; what they cost is not known.", overview.Number(all.Unknown)))
-	}
 	if v.costs.Unreadable > 0 {
 		c.Notes = append(c.Notes, fmt.Sprintf("%s records are of a newer version and not in the sums.", overview.Number(v.costs.Unreadable)))
 	}

@@ -222,7 +222,7 @@ func (s *Server) job(ctx context.Context, p *page, id string) {
 			"/job/" + j.ID + "/output?path=" + template.URLQueryEscaper(o.Path)})
 	}
 	b.Ledger = costsOfJob(j.Cost)
-	b.Known = j.Cost.Known && j.Cost.Total() > 0
+	b.Known = j.Cost.Total() > 0
 	b.tell(j, storyOf(j, read.log.Lines), v.skew)
 	p.Body = b
 }

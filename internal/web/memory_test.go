@@ -22,7 +22,7 @@ func manyJobs(n int, read int64) (jobs []client.Job) {
 	for i := range n {
 		j := client.Job{ID: fmt.Sprintf("job-%06d", i), Kind: fmt.Sprint("kind-", i%4), Status: client.StatusDone, Owner: fmt.Sprint("w-", i%9),
 			UpdatedAt: now.Add(-time.Duration(i) * time.Second), ReadAt: now, RunTime: time.Duration(i) * time.Millisecond,
-			Cost: client.Cost{Known: true, Useful: time.Duration(i) * time.Second}}
+			Cost: client.Cost{Useful: time.Duration(i) * time.Second}}
 		j.EndedAt = j.UpdatedAt
 		if i%20 == 0 {
 			j.Status, j.EndedAt, j.Fraction = client.StatusRunning, time.Time{}, float64(read%100)/100

@@ -378,7 +378,7 @@ func TestIdle(t *testing.T) {
 // ones; without either it says why not.
 func TestMoney(t *testing.T) {
 	j := poisoned("a", client.StatusDone)
-	j.Kind, j.Cost = "train", client.Cost{Known: true, Useful: 2 * time.Hour}
+	j.Kind, j.Cost = "train", client.Cost{Useful: 2 * time.Hour}
 	price := func(sum spent.Sum, slots float64) spent.Money {
 		return spent.Money{Cost: fmt.Sprintf("%.2f", sum.Total()/3600/slots*0.5), Saved: "7.5 %"}
 	}

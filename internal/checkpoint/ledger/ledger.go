@@ -20,11 +20,6 @@ type Ledger struct {
 	// Evictions counts the releases because the platform announced the end of a VM, and
 	// Exits the workers that ended uncleanly: evicted without notice, killed, crashed.
 	Evictions, Exits int
-
-	// Missing is how many deliveries are not in the ledger, because workers from before
-	// it made them. Known is false if that is all of them.
-	Missing int
-	Known   bool
 }
 
 // Total returns the time in slots.

@@ -8,7 +8,7 @@ import (
 )
 
 func TestAfter(t *testing.T) {
-	before := Ledger{Useful: 10 * time.Minute, Redone: time.Minute, Overhead: 5 * time.Second, Evictions: 2, Exits: 1, Missing: 3, Known: true}
+	before := Ledger{Useful: 10 * time.Minute, Redone: time.Minute, Overhead: 5 * time.Second, Evictions: 2, Exits: 1}
 	d := Delivery{Slot: 100 * time.Second, Handler: 90 * time.Second, End: 200 * time.Millisecond}
 	for name, row := range map[string]struct {
 		delivery Delivery
@@ -17,14 +17,14 @@ func TestAfter(t *testing.T) {
 		want     Ledger
 	}{
 		"nothing yet":             {Delivery{End: time.Hour}, 0, false, before},
-		"nothing is saved":        {d, 0, false, Ledger{10 * time.Minute, 150 * time.Second, 15 * time.Second, 2, 1, 3, true}},
-		"a report is saved":       {d, time.Minute, false, Ledger{11 * time.Minute, 90 * time.Second, 15 * time.Second, 2, 1, 3, true}},
-		"the end":                 {d, 90 * time.Second, true, Ledger{690 * time.Second, time.Minute, 15200 * time.Millisecond, 2, 1, 3, true}},
-		"saved more than it ran":  {d, time.Hour, false, Ledger{690 * time.Second, time.Minute, 15 * time.Second, 2, 1, 3, true}},
-		"saved less than nothing": {d, -time.Hour, false, Ledger{10 * time.Minute, 150 * time.Second, 15 * time.Second, 2, 1, 3, true}},
+		"nothing is saved":        {d, 0, false, Ledger{10 * time.Minute, 150 * time.Second, 15 * time.Second, 2, 1}},
+		"a report is saved":       {d, time.Minute, false, Ledger{11 * time.Minute, 90 * time.Second, 15 * time.Second, 2, 1}},
+		"the end":                 {d, 90 * time.Second, true, Ledger{690 * time.Second, time.Minute, 15200 * time.Millisecond, 2, 1}},
+		"saved more than it ran":  {d, time.Hour, false, Ledger{690 * time.Second, time.Minute, 15 * time.Second, 2, 1}},
+		"saved less than nothing": {d, -time.Hour, false, Ledger{10 * time.Minute, 150 * time.Second, 15 * time.Second, 2, 1}},
 		"the handler ran outside": {Delivery{Slot: time.Second, Handler: 2 * time.Second}, 0, false, Ledger{10 * time.Minute, 62 * time.Second,
-			5 * time.Second, 2, 1, 3, true}},
-		"before the handler": {Delivery{Slot: 3 * time.Second}, 0, false, Ledger{10 * time.Minute, time.Minute, 8 * time.Second, 2, 1, 3, true}},
+			5 * time.Second, 2, 1}},
+		"before the handler": {Delivery{Slot: 3 * time.Second}, 0, false, Ledger{10 * time.Minute, time.Minute, 8 * time.Second, 2, 1}},
 	} {
 		if got := After(before, row.delivery, row.saved, row.last); got != row.want {
 			t.Errorf("%s: %+v, want %+v", name, got, row.want)

@@ -188,19 +188,12 @@ func due(t, now time.Time) string {
 // costInWords returns a job's cost so far.
 func costInWords(j client.Job) string {
 	c := j.Cost
-	switch {
-	case j.Deliveries == 0:
+	if j.Deliveries == 0 {
 		return ""
-	case !c.Known:
-		return "not known: all deliveries were by workers from before the ledger"
 	}
 	round := func(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
-	text := fmt.Sprintf("%s in slots: %s useful, %s redone, %s overhead; %d evictions, %d unclean exits",
+	return fmt.Sprintf("%s in slots: %s useful, %s redone, %s overhead; %d evictions, %d unclean exits",
 		round(c.Total()), round(c.Useful), round(c.Redone), round(c.Overhead), c.Evictions, c.UncleanExits)
-	if c.MissingDeliveries > 0 {
-		text += fmt.Sprintf("; without %d of %d deliveries, by workers from before the ledger", c.MissingDeliveries, j.Deliveries)
-	}
-	return text
 }
 
 func hashed(sha256 string) string {

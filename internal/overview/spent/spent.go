@@ -11,29 +11,20 @@ import (
 
 // Sum is the total cost of a group of jobs.
 type Sum struct {
-	Jobs, Partial, Unknown   int // with a ledger; of these, with missing deliveries; from before the ledger
+	Jobs                     int
 	Useful, Redone, Overhead float64
 	Once                     float64 // overhead of one delivery of each job
 	Evictions, UncleanExits  int
-	UnknownRun               float64 // run time of jobs from before the ledger
 }
 
 // add adds a job.
 func (r *Sum) add(j client.Job) {
 	k := j.Cost
-	if !k.Known {
-		r.Unknown++
-		r.UnknownRun += j.RunTime.Seconds()
-		return
-	}
 	r.Jobs++
-	if k.MissingDeliveries > 0 {
-		r.Partial++
-	}
 	r.Useful += k.Useful.Seconds()
 	r.Redone += k.Redone.Seconds()
 	r.Overhead += k.Overhead.Seconds()
-	r.Once += k.Overhead.Seconds() / float64(max(j.Deliveries-k.MissingDeliveries, 1))
+	r.Once += k.Overhead.Seconds() / float64(j.Deliveries)
 	r.Evictions += k.Evictions
 	r.UncleanExits += k.UncleanExits
 }
@@ -42,9 +33,9 @@ func (r *Sum) add(j client.Job) {
 func (r Sum) Total() float64 { return r.Useful + r.Redone + r.Overhead }
 
 func (r *Sum) merge(o Sum) {
-	r.Jobs, r.Partial, r.Unknown = r.Jobs+o.Jobs, r.Partial+o.Partial, r.Unknown+o.Unknown
+	r.Jobs += o.Jobs
 	r.Useful, r.Redone, r.Overhead, r.Once = r.Useful+o.Useful, r.Redone+o.Redone, r.Overhead+o.Overhead, r.Once+o.Once
-	r.Evictions, r.UncleanExits, r.UnknownRun = r.Evictions+o.Evictions, r.UncleanExits+o.UncleanExits, r.UnknownRun+o.UnknownRun
+	r.Evictions, r.UncleanExits = r.Evictions+o.Evictions, r.UncleanExits+o.UncleanExits
 }
 
 // Money is the price of jobs, for people. A text is empty if it is not known.

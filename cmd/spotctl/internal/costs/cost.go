@@ -45,9 +45,8 @@ each job.
 Prices are those of a VM-hour: --spot-price and --regular-price, or --prices with what spotctl
 prices or plan printed with -o json.
 
-It costs one call for each 5,000 records of the deployment, whatever is selected. Jobs whose records
-are from before the ledger are counted and named apart; jobs that left no record, or whose record
-was removed, are not in it.`
+It costs one call for each 5,000 records of the deployment, whatever is selected. Jobs that
+left no record, or whose record was removed, are not in it.`
 }
 
 // Deployment is where the records are.
@@ -187,8 +186,7 @@ func (s *sums) table(groups []spent.Group, all spent.Sum, rate rate, by []string
 		table.Column{Name: "JOBS", Right: true}, table.Column{Name: "SLOT H", Right: true},
 		table.Column{Name: "USEFUL", Right: true}, table.Column{Name: "REDONE", Right: true, Drop: 2},
 		table.Column{Name: "OVERHEAD", Right: true, Drop: 3},
-		table.Column{Name: "EVICTED", Right: true, Drop: 4}, table.Column{Name: "DIED", Right: true, Drop: 5},
-		table.Column{Name: "UNKNOWN", Right: true, Drop: 1})
+		table.Column{Name: "EVICTED", Right: true, Drop: 4}, table.Column{Name: "DIED", Right: true, Drop: 5})
 	if rate.isSet() {
 		columns = append(columns, table.Column{Name: "COST " + rate.Currency, Right: true}, table.Column{Name: "REGULAR", Right: true},
 			table.Column{Name: "SAVED", Right: true})
@@ -201,10 +199,6 @@ func (s *sums) table(groups []spent.Group, all spent.Sum, rate rate, by []string
 			}
 			return fmt.Sprintf("%.1f %%", 100*part/r.Total())
 		}
-		unknown := ""
-		if r.Unknown > 0 {
-			unknown = strconv.Itoa(r.Unknown)
-		}
 		var cells []string
 		if slices.Contains(by, "day") {
 			cells = append(cells, g.Day)
@@ -213,7 +207,7 @@ func (s *sums) table(groups []spent.Group, all spent.Sum, rate rate, by []string
 			cells = append(cells, g.Kind)
 		}
 		t.Add(append(cells, strconv.Itoa(r.Jobs), fmt.Sprintf("%.2f", r.Total()/3600), share(r.Useful), share(r.Redone), share(r.Overhead),
-			strconv.Itoa(r.Evictions), strconv.Itoa(r.UncleanExits), unknown, money(rate.cost(r)), money(rate.regular(r)), rate.saved(r))...)
+			strconv.Itoa(r.Evictions), strconv.Itoa(r.UncleanExits), money(rate.cost(r)), money(rate.regular(r)), rate.saved(r))...)
 	}
 	for _, g := range groups {
 		add(g, *s.Rows[g])
@@ -226,13 +220,6 @@ func (s *sums) table(groups []spent.Group, all spent.Sum, rate rate, by []string
 
 // remarks are facts that the table cannot show.
 func (s *sums) remarks(all spent.Sum, rate rate) (remarks []string) {
-	if all.Unknown > 0 {
-		remarks = append(remarks, fmt.Sprintf("from before the ledger: %d jobs; what they cost is not known and not in the sums; their "+
-			"handlers ran for %.2f h", all.Unknown, all.UnknownRun/3600))
-	}
-	if all.Partial > 0 {
-		remarks = append(remarks, fmt.Sprintf("with deliveries by workers from before the ledger, whose time is missing: %d jobs", all.Partial))
-	}
 	if s.Unreadable > 0 {
 		remarks = append(remarks, fmt.Sprintf("not readable by this version, and not in the sums: %d records", s.Unreadable))
 	}
@@ -255,9 +242,6 @@ type costLine struct {
 	Overhead     float64  `json:"overhead_seconds"`
 	Evictions    int      `json:"evictions"`
 	UncleanExits int      `json:"unclean_exits"`
-	Partial      int      `json:"partly_known_jobs"`
-	Unknown      int      `json:"unknown_jobs"`
-	UnknownRun   float64  `json:"unknown_run_seconds"`
 	Slots        float64  `json:"slots,omitempty"`
 	VMHours      float64  `json:"vm_hours,omitempty"`
 	Currency     string   `json:"currency,omitempty"`
@@ -268,7 +252,7 @@ type costLine struct {
 func costLineOf(g spent.Group, r spent.Sum, rate rate) costLine {
 	l := costLine{
 		Day: g.Day, Kind: g.Kind, Jobs: r.Jobs, Useful: r.Useful, Redone: r.Redone, Overhead: r.Overhead,
-		Evictions: r.Evictions, UncleanExits: r.UncleanExits, Partial: r.Partial, Unknown: r.Unknown, UnknownRun: r.UnknownRun,
+		Evictions: r.Evictions, UncleanExits: r.UncleanExits,
 		Cost: rate.cost(r), Regular: rate.regular(r),
 	}
 	if rate.isSet() {

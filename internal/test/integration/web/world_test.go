@@ -56,7 +56,7 @@ func newWorld(jobs int) *world {
 		}
 		j.EndedAt = now.Add(-time.Duration(float64(min(65*time.Minute, now.Sub(created))) * random.Float64()))
 		j.UpdatedAt = j.EndedAt
-		j.Cost = client.Cost{Known: true, Useful: j.RunTime, Overhead: j.RunTime / 40}
+		j.Cost = client.Cost{Useful: j.RunTime, Overhead: j.RunTime / 40}
 		if i%11 == 0 {
 			j.Interruptions, j.Cost.Evictions, j.Deliveries, j.Cost.Redone = 1, 1, 2, j.RunTime/60
 		}
