@@ -15,6 +15,7 @@ import (
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/cli/manual"
 	"github.com/spotworker/spotworker/internal/lab/chaos"
+	"github.com/spotworker/spotworker/internal/lab/labworker"
 	"github.com/spotworker/spotworker/internal/lab/realtime"
 )
 
@@ -66,6 +67,7 @@ func (f *flags) AfterApply(ctx *kong.Context) (err error) {
 }
 
 func main() {
+	labworker.WorkerMain()
 	chaos.WorkerMain()
 	realtime.WorkerMain()
 	version = cli.Version(version)

@@ -123,10 +123,10 @@ func TestFlagsReachTry(t *testing.T) {
 	want := trial.Config{
 		KindsFile: "k", Kind: "a", Snapshot: true, Environment: map[string]string{"A": "b,c;d"}, PayloadFile: "p",
 		Every: time.Second, Evictions: 3,
-		Timeout: time.Minute, Grace: 2 * time.Second, Compare: trial.CompareNothing, Binaries: "b", Keep: true,
+		Timeout: time.Minute, Grace: 2 * time.Second, Compare: trial.CompareNothing, Keep: true,
 	}
 	f := parsed(t, "try", "--kinds-file=k", "--kind=a", "--snapshot", "--env=A=b,c;d", "--payload-file=p", "--every=1s", "--evictions=3",
-		"--timeout=1m", "--grace=2s", "--compare=none", "--bin=b", "--keep", "--json")
+		"--timeout=1m", "--grace=2s", "--compare=none", "--keep", "--json")
 	if got := parsed(t, "try", "--compare-with=diff -r", "go").Try.config().CompareWith; got != "diff -r" {
 		t.Errorf("--compare-with = %q", got)
 	}

@@ -19,7 +19,6 @@ type measureFlags struct {
 	PayloadFile string            `env:"-" help:"File with the payload." placeholder:"FILE"`
 	Env         map[string]string `env:"-" help:"Variables for the program." placeholder:"NAME=TEXT" mapsep:"none"`
 	Timeout     time.Duration     `env:"-" help:"The measurement fails if it takes longer." default:"10m"`
-	Bin         string            `env:"-" help:"${about_try_bin}" placeholder:"DIR"`
 }
 
 // A state goes to storage in one call and at this speed.
@@ -52,7 +51,7 @@ const alikeRemark = "The replay lets each VM continue from each snapshot. VMs wi
 func (c *measureFlags) trial() trial.Config {
 	config := trial.DefaultConfig()
 	config.KindsFile, config.Kind, config.Payload, config.PayloadFile = c.KindsFile, c.Kind, c.Payload, c.PayloadFile
-	config.Environment, config.Timeout, config.Binaries = c.Env, c.Timeout, c.Bin
+	config.Environment, config.Timeout = c.Env, c.Timeout
 	return config
 }
 

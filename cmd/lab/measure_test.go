@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/spotworker/spotworker/internal/cli"
-	"github.com/spotworker/spotworker/internal/lab/labtest"
+	"github.com/spotworker/spotworker/internal/lab/labworker"
 	"github.com/spotworker/spotworker/internal/lab/trial"
 	"github.com/spotworker/spotworker/internal/replay"
 	"github.com/spotworker/spotworker/internal/test/need"
@@ -41,12 +41,17 @@ func TestWorkOf(t *testing.T) {
 	}
 }
 
+// TestMain lets the test binary be the worker of a trial.
+func TestMain(m *testing.M) {
+	labworker.WorkerMain()
+	m.Run()
+}
+
 // TestReplayMeasures measures a program and replays jobs of 2 h that work as it does.
 func TestReplayMeasures(t *testing.T) {
 	proof.Only(t, "it measures in real time")
 	need.NotOn(t, "windows", "its program is stopped by SIGTERM")
 	need.Command(t, "python3")
-	_, binaries := labtest.Programs(t)
 	program, err := filepath.Abs("../../internal/lab/trial/testdata/good.py")
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +64,7 @@ func TestReplayMeasures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := printed(t, "replay", "--kinds-file", kinds, "--bin", binaries, "--job-time=2h", "--evictions=1", "--noticed=0.5", "-o", "json")
+	out := printed(t, "replay", "--kinds-file", kinds, "--job-time=2h", "--evictions=1", "--noticed=0.5", "-o", "json")
 	var r replay.Report
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
 		t.Fatal(err)

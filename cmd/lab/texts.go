@@ -31,9 +31,6 @@ var texts = cli.Texts{
 		"SPOTWORKER_OUTPUT.",
 	"about_try_compare_with": "Command that compares two runs, for results that may differ in the last digits. It gets two folders, each " +
 		"with the file result and the folder outputs, and exits with 0 if they are equal.",
-	"about_try_bin": "Folder with worker and producer. Default: the one of this program, else they are built from this " +
-		"source.",
-
 	"about_replay":      "Replay the lives of Spot VMs and the jobs on them in virtual time, and say what evictions cost.",
 	"about_replay_file": "Scenario, in JSON: the output of --write-scenario, edited.",
 	"about_measure_kinds_file": "Measure a job of a kind of this kinds file first, and replay it. --job-time, --save-time and " +

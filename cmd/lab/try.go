@@ -26,7 +26,6 @@ type tryCommand struct {
 	Grace       time.Duration     `help:"${about_try_grace}" default:"4375ms"`
 	Compare     string            `help:"${about_try_compare}" enum:"result,outputs,none" default:"outputs"`
 	CompareWith string            `env:"-" help:"${about_try_compare_with}" placeholder:"COMMAND"`
-	Bin         string            `help:"${about_try_bin}" placeholder:"DIR"`
 	Keep        bool              `help:"Keep the workers' logs and the kinds file."`
 
 	json bool
@@ -71,6 +70,6 @@ func (c *tryCommand) config() trial.Config {
 	return trial.Config{
 		Command: c.Command, KindsFile: c.KindsFile, Kind: c.Kind, Snapshot: c.Snapshot, Environment: c.Env,
 		Payload: c.Payload, PayloadFile: c.PayloadFile, Every: c.Every, Evictions: c.Evictions, Timeout: c.Timeout,
-		Grace: c.Grace, Compare: trial.Compare(c.Compare), CompareWith: c.CompareWith, Binaries: c.Bin, Keep: c.Keep,
+		Grace: c.Grace, Compare: trial.Compare(c.Compare), CompareWith: c.CompareWith, Keep: c.Keep,
 	}
 }

@@ -112,7 +112,7 @@ func complaint(t *testing.T, variables map[string]string, args []string) string 
 func TestSettings(t *testing.T) {
 	need.On(t, "the workers of one VM share a folder", "linux", "darwin", "freebsd")
 	variables, args := settings(t, manifests(t))
-	const fewest = 10
+	const fewest = 9
 	if len(variables) < fewest || len(args) != 1 {
 		t.Fatalf("found the settings %v and the arguments %q, want at least %d and one", variables, args, fewest)
 	}

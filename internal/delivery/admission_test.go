@@ -422,7 +422,7 @@ func TestWaitForPayloadMemory(t *testing.T) {
 			waits = append(waits, b.begin(b.claim()))
 		}
 		time.Sleep(time.Minute)
-		const line = "job waits for memory: the payloads of other jobs take all of it (--payload-memory)"
+		const line = "job waits for memory: the payloads of other jobs take all of it"
 		if n := started.Load(); n != 1 || b.lines(line) != 2 {
 			t.Fatalf("%d jobs started, %d wait for memory; want 1 and 2", n, b.lines(line))
 		}
@@ -462,7 +462,7 @@ func TestPayloadMemoryIsFreed(t *testing.T) {
 				second := b.begin(b.claim())
 				time.Sleep(time.Second)
 				if got := len(b.Running()) == 2; got != running || !running && b.Record("b").Status != checkpoint.Done ||
-					b.lines("job waits for memory: the payloads of other jobs take all of it (--payload-memory)") != 0 {
+					b.lines("job waits for memory: the payloads of other jobs take all of it") != 0 {
 					t.Errorf("both jobs run: %t, record of the second %q; want %t, and that none waits", got, b.Record("b").Status, running)
 				}
 				b.drainNow(10 * time.Second)

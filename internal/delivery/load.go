@@ -93,7 +93,7 @@ func (l *loader) reservePayload(ctx context.Context) (free func(), out *outcome)
 	}
 	size := max(ref.Size, 0)
 	if !l.msg.runner.payloadMemory.TryAcquire(size) {
-		l.msg.log.InfoContext(ctx, "job waits for memory: the payloads of other jobs take all of it (--payload-memory)", "payload_bytes", size)
+		l.msg.log.InfoContext(ctx, "job waits for memory: the payloads of other jobs take all of it", "payload_bytes", size)
 		if err := l.msg.runner.payloadMemory.Acquire(ctx, size); err != nil {
 			return nil, stopped(ctx, errors.New("wait for payload memory"))
 		}

@@ -184,7 +184,7 @@ type sawDrain struct {
 
 func watchScript(t *testing.T, script []byte) {
 	s := newScripted(script)
-	c, err := NewClient("http://127.0.0.1", WithTransport(s), WithEventsVersion(generalEvents))
+	c, err := NewClient("http://127.0.0.1", WithTransport(s), only(generalEvents))
 	if err != nil {
 		t.Fatal(err)
 	}

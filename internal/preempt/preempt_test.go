@@ -10,6 +10,20 @@ import (
 	"github.com/spotworker/spotworker/internal/test/guard"
 )
 
+// only makes a client ask for scheduled events in one version.
+func only(version string) Option {
+	return func(c *Client) {
+		c.version.newest, c.version.older = version, ""
+		c.version.current, c.version.asked = version, version
+	}
+}
+
+// asDeployed makes a client ask for scheduled events as a worker does.
+func asDeployed(c *Client) {
+	c.version.newest, c.version.older = newestEvents, generalEvents
+	c.version.current, c.version.asked = newestEvents, newestEvents
+}
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // noon is a moment of the service's clock.
@@ -20,7 +34,7 @@ var noon = time.Date(2026, time.March, 9, 12, 0, 0, 0, time.UTC)
 // otherwise.
 func inProcess(t *testing.T, vm *imds.Guest, options ...Option) *Client {
 	t.Helper()
-	options = append([]Option{WithTransport(vm.RoundTripper()), WithEventsVersion(generalEvents)}, options...)
+	options = append([]Option{WithTransport(vm.RoundTripper()), only(generalEvents)}, options...)
 	c, err := NewClient(guard.Loopback(t, "http://127.0.0.1"), options...)
 	if err != nil {
 		t.Fatal(err)

@@ -3,17 +3,13 @@ package preempt
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"sync"
 	"time"
 )
 
-// Versions of the scheduled events interface. [EventsVersionAuto] is the newest one,
-// with a fallback.
+// Versions of the scheduled events interface.
 const (
-	EventsVersionAuto = "auto"
-
 	// newestEvents adds SpotRebalanceRecommendation. It is a preview: where it
 	// is not served the answer is 404 (openshift/machine-api-provider-azure).
 	newestEvents = "2024-07-09"
@@ -25,21 +21,6 @@ const (
 // eventsPath is where scheduled events are read and acknowledged.
 const eventsPath = "/metadata/scheduledevents"
 
-// ValidateEventsVersion returns an error unless version is [EventsVersionAuto] or a
-// date such as 2020-07-01.
-func ValidateEventsVersion(version string) error {
-	if _, err := time.Parse(time.DateOnly, version); err != nil && version != EventsVersionAuto {
-		return fmt.Errorf("%q is not an api-version: give %s or a date such as %s", version, EventsVersionAuto, generalEvents)
-	}
-	return nil
-}
-
-// WithEventsVersion sets the only api-version of scheduled events to use. It should
-// pass [ValidateEventsVersion]. The default is [EventsVersionAuto].
-func WithEventsVersion(version string) Option {
-	return func(c *Client) { c.version.set(version) }
-}
-
 // newestAgainEvery is the time between two additional polls in the newest version while
 // the older one is in use.
 const newestAgainEvery = 5 * time.Minute
@@ -47,20 +28,12 @@ const newestAgainEvery = 5 * time.Minute
 // eventsVersion is the version in use, and the other one for when that does not answer.
 // It is safe for concurrent use.
 type eventsVersion struct {
-	newest, older string // older is empty when there is none to fall back to
+	newest, older string // older is empty in tests of one version
 
 	mu          sync.Mutex
 	current     string
 	asked       string    // by the last poll
 	newestAgain time.Time // when to ask the newest version again, if current is the older one
-}
-
-func (v *eventsVersion) set(version string) {
-	v.newest, v.older = version, ""
-	if version == EventsVersionAuto {
-		v.newest, v.older = newestEvents, generalEvents
-	}
-	v.current, v.asked = v.newest, v.newest
 }
 
 func (v *eventsVersion) get() string {

@@ -18,7 +18,7 @@ func auto(t *testing.T, options imds.Options) (*imds.Server, *imds.Guest, *Clien
 	t.Helper()
 	s := imds.New(options)
 	vm := s.AddVM(imds.VM{Name: "a"})
-	return s, vm, inProcess(t, vm, WithEventsVersion(EventsVersionAuto))
+	return s, vm, inProcess(t, vm, asDeployed)
 }
 
 // versions lists the versions that the VM's requests about events asked for.
@@ -44,7 +44,7 @@ func TestVersionIsFoundAndKept(t *testing.T) {
 	}{
 		{"served", true, nil, []string{newest, newest, newest}},
 		{"not served", false, nil, []string{newest, general, general, general}},
-		{"not wanted", true, []Option{WithEventsVersion(general)}, []string{general, general, general}},
+		{"not wanted", true, []Option{only(general)}, []string{general, general, general}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s, vm, c := auto(t, imds.Options{PreviewEvents: tt.preview})
@@ -73,7 +73,7 @@ func TestVersionIsFoundAndKept(t *testing.T) {
 // TestVersionGivenIsNotLeft: a version that is set is used or fails, without a fallback.
 func TestVersionGivenIsNotLeft(t *testing.T) {
 	_, vm, c := auto(t, imds.Options{})
-	WithEventsVersion(newestEvents)(c)
+	only(newestEvents)(c)
 	if _, err := c.Events(t.Context()); !isUnsupported(err) {
 		t.Errorf("Events in a version that is not served = %v, want 404", err)
 	}
@@ -157,18 +157,5 @@ func TestTroubleWhileTheVersionIsNotKnown(t *testing.T) {
 				t.Errorf("%s: %d requests in one second, want at most %d", name, busiest, budgetRequests)
 			}
 		})
-	}
-}
-
-func TestValidateEventsVersion(t *testing.T) {
-	for _, version := range []string{"auto", "2020-07-01", "2024-07-09"} {
-		if err := ValidateEventsVersion(version); err != nil {
-			t.Errorf("ValidateEventsVersion(%s) = %v, want nil", version, err)
-		}
-	}
-	for _, version := range []string{"", "latest", "2020-7-1", "2020-07-01&x=1"} {
-		if ValidateEventsVersion(version) == nil {
-			t.Errorf("ValidateEventsVersion(%q) = nil, want an error", version)
-		}
 	}
 }

@@ -31,7 +31,9 @@ const MaxConcurrency = 10_000
 // MaxChangeover is the longest that a moved job may wait for a worker.
 const MaxChangeover = 24 * time.Hour
 
-const defaultPayloadMemory = 1 << 30
+// PayloadMemory bounds the bytes of all jobs' payloads that a worker holds at once: sixteen of the
+// largest. Payloads in messages do not count.
+const PayloadMemory = 1 << 30
 
 // Config holds the settings of a worker, and the parts that it is given.
 type Config struct {
@@ -106,7 +108,7 @@ func (c *Config) setDefaults() {
 		c.Visibility = renewal.DefaultVisibility
 	}
 	if c.PayloadMemory == 0 {
-		c.PayloadMemory = defaultPayloadMemory
+		c.PayloadMemory = PayloadMemory
 	}
 	if c.LogSize == 0 {
 		c.LogSize = joblog.DefaultSize

@@ -32,8 +32,6 @@ type flags struct {
 	MoveAfter      int              `help:"${about_move_after}" default:"0" group:"Jobs"`
 	Changeover     time.Duration    `help:"${about_changeover}" default:"0s" group:"Jobs"`
 	Concurrency    int              `help:"Jobs at once. 0 is one per processor." default:"0" group:"Jobs"`
-	PayloadMemory  int64            `help:"${about_payload_memory}" default:"1024" group:"Jobs" placeholder:"MIB"`
-	Visibility     time.Duration    `help:"${about_visibility}" default:"30s" group:"Jobs"`
 	ExitWhenIdle   time.Duration    `help:"${about_exit_when_idle}" default:"0s" group:"Jobs"`
 
 	CheckpointInterval string `help:"${about_checkpoint_interval}" default:"auto" group:"Checkpoints"`
@@ -42,7 +40,6 @@ type flags struct {
 	StopWithStdin    bool          `help:"${about_stop_with_stdin}" group:"Eviction"`
 	MetadataEndpoint string        `help:"${about_metadata_endpoint}" default:"${metadata_endpoint}" group:"Eviction"`
 	VMName           string        `help:"${about_vm_name}" group:"Eviction" placeholder:"NAME"`
-	EventsAPIVersion string        `help:"${about_events_api_version}" default:"auto" group:"Eviction"`
 	Acknowledge      string        `help:"${about_acknowledge}" enum:"self,leader,never" default:"self" group:"Eviction"`
 
 	Instance   string `help:"${about_instance}" default:"0" group:"Several workers on one VM"`
@@ -83,13 +80,6 @@ func (f *flags) slots() int {
 		return min(runtime.GOMAXPROCS(0), worker.MaxConcurrency)
 	}
 	return f.Concurrency
-}
-
-// payloadMemory returns the memory for payloads in bytes. 0, which the worker would
-// read as its default, becomes 1, which it refuses.
-func (f *flags) payloadMemory() int64 {
-	const most = 1 << 40 // MiB
-	return max(min(f.PayloadMemory, most)<<20, 1)
 }
 
 // connections returns how many connections to storage are kept while they are idle: as

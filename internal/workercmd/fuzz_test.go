@@ -22,7 +22,7 @@ func FuzzFlags(f *testing.F) {
 		"", "--help", "--version", "--concurrency=4", "--concurrency=9223372036854775807", "--concurrency=-1", "--drain-budget=1ns",
 		"--drain-budget=-1h",
 		"--checkpoint-interval=auto", "--checkpoint-interval=0s",
-		"--visibility=30s", "--visibility=8760h", "--take-from=on-demand,spot", "--take-from=spot,spot", "--take-from=", "--move-after=-3",
+		"--take-from=on-demand,spot", "--take-from=spot,spot", "--take-from=", "--move-after=-3",
 		"--prefix=-", "--queue=UPPER",
 		"--default-kind=../x", "--instance=..", "--metadata-endpoint=none", "--metadata-endpoint=ftp://x",
 		"--metadata-endpoint=http://127.0.0.1:1/\x00", "--acknowledge=all",

@@ -1,14 +1,19 @@
 package workercmd
 
 import (
+	"flag"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/queue"
 )
+
+// full has TestManyJobsOfProcess measure what docs/operating.md says.
+var full = flag.Bool("figures", false, "give a worker 1,000 and 10,000 jobs")
 
 // TestManyJobsOfProcess runs many jobs at once on a real process, over real sockets,
 // through their first saves, touches and renewals, and then hands them over. With
@@ -68,4 +73,24 @@ func (w *workerProcess) sockets(t *testing.T) (n int) {
 		}
 	}
 	return n
+}
+
+// peak is the largest amount of memory that the process has had, in bytes.
+func (w *workerProcess) peak(t *testing.T) int {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", w.cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(status)) {
+		if text, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			kib, err := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(text), " kB"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return kib << 10
+		}
+	}
+	t.Fatal("the system does not say how much memory the process has had")
+	return 0
 }

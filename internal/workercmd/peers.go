@@ -45,13 +45,10 @@ func (f *flags) peers(log *slog.Logger) (*vmshare.Dir, error) {
 // metadata returns a client of the metadata service, or nil to run without. Where
 // dir is shared, all workers of the VM share one budget of requests, and the VM's identity.
 func (f *flags) metadata(dir *vmshare.Dir) (*preempt.Client, error) {
-	if err := preempt.ValidateEventsVersion(f.EventsAPIVersion); err != nil {
-		return nil, &cli.ConfigError{Err: fmt.Errorf("--events-api-version: %w", err)}
-	}
 	if f.MetadataEndpoint == "none" {
 		return nil, nil //nolint:nilnil // see above
 	}
-	options := []preempt.Option{preempt.WithEventsVersion(f.EventsAPIVersion)}
+	var options []preempt.Option
 	if dir != nil {
 		options = append(options, preempt.WithBudget(dir.Budget()), preempt.WithIdentities(dir))
 	}

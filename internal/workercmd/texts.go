@@ -37,10 +37,6 @@ var texts = cli.Texts{
 		"state to be read: 10m where that queue's VMs start from none. With it, a job that may miss its " +
 		"deadline moves there when it is handed over, when the next worker claims it, or while it waits and " +
 		"this worker finds it. 0s: none does. It needs workers that take from there.",
-	"about_payload_memory": "Memory for the payloads of all jobs at once, in MiB, at least 64. Payloads of up to 48 KiB do not " +
-		"count. A job waits until there is room; a command's payload counts only until it is in its file.",
-	"about_visibility": "Visibility timeout of messages, after which the jobs of a worker that died without notice return to " +
-		"the queue, 3s to 5m. They are renewed every third of it, at the cost of one call each.",
 	"about_exit_when_idle": "End with exit code 0 when this worker had no job and found no message for so long, as a Kubernetes job should. " +
 		"0s: never. Messages that are hidden do not count: they run elsewhere, or wait for their next try.",
 	"about_checkpoint_interval": "Time between two saves of a job's changed state; auto chooses what costs the least, by what a save " +
@@ -50,8 +46,6 @@ var texts = cli.Texts{
 		"there are no signals, as on Windows.",
 	"about_metadata_endpoint": "Metadata service that announces evictions; none runs without.",
 	"about_vm_name":           "Name of this VM as scheduled events have it, in place of what the metadata service says.",
-	"about_events_api_version": "api-version of scheduled events: auto asks for the newest and falls back, a date asks for that one " +
-		"only.",
 	"about_acknowledge": "Scheduled events to acknowledge, so that they start early, once everything is saved or handed over: " +
 		"self, those that name this VM alone; leader, also those that name several VMs, by the first VM with a " +
 		"live worker when the workers of all are ready; never. Several workers on one VM need --runtime-dir for that.",

@@ -218,8 +218,7 @@ func hostName() string {
 func (f *flags) config(log *slog.Logger) (worker.Config, error) {
 	c := worker.Config{
 		Settings: delivery.Settings{
-			DefaultKind: f.DefaultKind, MoveAfter: f.MoveAfter, Changeover: f.Changeover, Visibility: f.Visibility,
-			PayloadMemory: f.payloadMemory(),
+			DefaultKind: f.DefaultKind, MoveAfter: f.MoveAfter, Changeover: f.Changeover,
 		},
 		TakeFrom: f.TakeFrom, Concurrency: f.slots(), DrainBudget: f.DrainBudget, ExitWhenIdle: f.ExitWhenIdle,
 		Instance: f.Instance, VMName: f.VMName, Program: f.version, BootID: bootID(), Acknowledge: events.Acknowledge(f.Acknowledge),

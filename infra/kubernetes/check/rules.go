@@ -179,7 +179,7 @@ func (s *set) checkContainer(r *report, spec corev1.PodSpec) {
 			env["SPOTWORKER_LISTEN"].Value == "0.0.0.0:"+strconv.Itoa(int(c.Ports[0].ContainerPort)), "the probe misses the worker's port")
 	}
 	memory := c.Resources.Limits[corev1.ResourceMemory]
-	r.want(!memory.IsZero() && 2*s.quantity(r, "SPOTWORKER_PAYLOAD_MEMORY", 1<<20) <= memory.Value(),
+	r.want(!memory.IsZero() && 2*worker.PayloadMemory <= memory.Value(),
 		"payloads may take more than half of the memory limit of %s", &memory)
 	scratch := volumeAt(spec, c, "/tmp")
 	if r.want(scratch != nil && limit(scratch) != nil, "no bounded scratch folder") {

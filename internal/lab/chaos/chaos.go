@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/lab"
+	"github.com/spotworker/spotworker/internal/lab/labworker"
 	"github.com/spotworker/spotworker/internal/lab/text"
 	"github.com/spotworker/spotworker/internal/producer"
 	"github.com/spotworker/spotworker/internal/queue"
@@ -163,7 +164,7 @@ func (r *chaos) open(ctx context.Context) error {
 		Args: []string{
 			WorkerCommand,
 			fmt.Sprintf("--concurrency=%d", r.config.JobsAtOnce),
-			"--visibility=" + r.config.Visibility.String(),
+			labworker.Settings{Visibility: r.config.Visibility}.Argument(),
 			"--checkpoint-interval=" + r.config.CheckpointInterval.String(),
 			"--scratch=" + filepath.Join(r.folder, "scratch"),
 		},

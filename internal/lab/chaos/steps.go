@@ -13,7 +13,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/spotworker/spotworker"
+	"github.com/spotworker/spotworker/internal/lab/labworker"
 	"github.com/spotworker/spotworker/internal/retry"
 	"github.com/spotworker/spotworker/job"
 )
@@ -37,8 +37,7 @@ func WorkerMain() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	os.Args = append(os.Args[:1], args...)
-	spotworker.Main(job.Kinds{stepsKind: job.HandlerFunc(trace.steps)})
+	labworker.Main(job.Kinds{stepsKind: job.HandlerFunc(trace.steps)}, args)
 }
 
 // stepsKind is the kind of the jobs of a chaos run.

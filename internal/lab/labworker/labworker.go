@@ -29,6 +29,16 @@ func (s Settings) Argument() string {
 	return flag + string(text)
 }
 
+// Command is the first argument that makes a program of the lab a worker, see [WorkerMain].
+const Command = "lab-worker"
+
+// WorkerMain runs a worker if the command line asks for it. Otherwise it returns.
+func WorkerMain() {
+	if len(os.Args) > 1 && os.Args[1] == Command {
+		Main(nil, os.Args[2:])
+	}
+}
+
 // Main runs a worker with the given kinds and arguments, of which one may come from
 // [Settings.Argument]. It ends the process as the product's worker does.
 func Main(kinds job.Kinds, arguments []string) {

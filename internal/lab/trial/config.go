@@ -59,10 +59,6 @@ type Config struct {
 
 	// Keep keeps the workers' logs and kinds file.
 	Keep bool
-
-	// Binaries is a folder with the worker. Empty takes the one beside this program, or
-	// else builds it.
-	Binaries string
 }
 
 // Limits of a trial.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/spotworker/spotworker/internal/lab/labtest"
 	"github.com/spotworker/spotworker/internal/test/need"
 	"github.com/spotworker/spotworker/internal/test/proof"
 )
@@ -77,7 +76,6 @@ func TestMeasured(t *testing.T) {
 func TestMeasure(t *testing.T) {
 	proof.Only(t, "it runs real workers; TestRun is its quick part")
 	need.NotOn(t, "windows", "its programs are stopped by SIGTERM")
-	_, folder := labtest.Programs(t)
 	for name, row := range map[string]struct {
 		command []string
 		timeout time.Duration
@@ -94,7 +92,7 @@ func TestMeasure(t *testing.T) {
 			need.Command(t, row.command[0])
 			t.Parallel()
 			c := DefaultConfig()
-			c.Command, c.Binaries = row.command, folder
+			c.Command = row.command
 			if row.timeout > 0 {
 				c.Timeout = row.timeout
 			}

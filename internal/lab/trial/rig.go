@@ -12,6 +12,7 @@ import (
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/lab"
 	"github.com/spotworker/spotworker/internal/lab/emulator/imds"
+	"github.com/spotworker/spotworker/internal/lab/labworker"
 )
 
 // The workers of a trial record checkpoints as often as they collect them, and the jobs of
@@ -68,7 +69,7 @@ func openRig(ctx context.Context, folder, worker, kindsFile string, rec *recorde
 	r.fleet = lab.NewFleet(lab.FleetConfig{
 		Worker: command[0], ConnectionString: r.local.ConnectionString, Endpoint: r.local.Endpoint, Logs: folder,
 		Args: append(command[1:],
-			"--kinds-file="+kindsFile, "--concurrency=1", "--visibility="+visibility.String(),
+			labworker.Command, "--kinds-file="+kindsFile, "--concurrency=1", labworker.Settings{Visibility: visibility}.Argument(),
 			"--checkpoint-interval="+checkpointInterval.String(),
 		),
 		ArgsFor: func(vm string) []string { return []string{"--scratch=" + r.scratch(vm)} },

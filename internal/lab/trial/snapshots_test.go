@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/lab/labtest"
 	"github.com/spotworker/spotworker/internal/program"
 )
 
@@ -21,7 +20,6 @@ func TestSnapshotRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, folder := labtest.Programs(t)
 	t.Setenv("TMPDIR", t.TempDir())
 	t.Setenv("PATH", t.TempDir())
 	kinds := filepath.Join(t.TempDir(), "kinds.json")
@@ -38,7 +36,6 @@ func TestSnapshotRefused(t *testing.T) {
 		"kind": func(c *Config) { c.KindsFile = kinds },
 	} {
 		c := DefaultConfig()
-		c.Binaries = folder
 		change(&c)
 		var out bytes.Buffer
 		report, err := Run(t.Context(), c, &out)

@@ -13,7 +13,6 @@ import (
 
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/host/sandbox"
-	"github.com/spotworker/spotworker/internal/lab"
 	"github.com/spotworker/spotworker/internal/lab/text"
 )
 
@@ -87,11 +86,11 @@ func (t *trial) removeFolder(err error) error {
 		return sandbox.RemoveTree(t.folder)
 	}
 	t.narrator.Say("The workers' logs and the kinds file are in %s.", t.folder)
-	return errors.Join(sandbox.RemoveTree(filepath.Join(t.folder, "bin")), sandbox.RemoveTree(filepath.Join(t.folder, "scratch")))
+	return sandbox.RemoveTree(filepath.Join(t.folder, "scratch"))
 }
 
 func (t *trial) run(ctx context.Context) (err error) {
-	worker, err := t.worker(ctx)
+	worker, err := os.Executable() // see [labworker.WorkerMain]
 	if err != nil {
 		return err
 	}
@@ -150,35 +149,6 @@ func (t *trial) conclude(seen observed) error {
 		return fmt.Errorf("%w: %s", ErrNotInterruptible, t.report.reason())
 	}
 	return nil
-}
-
-// buildLimit is the time limit for building the worker.
-const buildLimit = 5 * time.Minute
-
-// worker returns the path of the worker: that in the configured folder, or beside this
-// program, or one built from the source.
-func (t *trial) worker(ctx context.Context) (string, error) {
-	if t.config.Binaries != "" {
-		programs, err := lab.BinariesIn(t.config.Binaries)
-		if err != nil {
-			err = &ConfigError{fmt.Errorf("--bin: %w", err)}
-		}
-		return programs.Worker, err
-	}
-	if self, err := os.Executable(); err == nil {
-		if programs, err := lab.BinariesIn(filepath.Dir(self)); err == nil {
-			return programs.Worker, nil
-		}
-	}
-	t.narrator.Say("Building the worker.")
-	ctx, cancel := context.WithTimeoutCause(ctx, buildLimit, errTimeLimit)
-	defer cancel()
-	folder := filepath.Join(t.folder, "bin")
-	if err := os.Mkdir(folder, 0o700); err != nil {
-		return "", err
-	}
-	programs, err := lab.Build(ctx, folder)
-	return programs.Worker, err
 }
 
 // observed holds the observations of a trial.

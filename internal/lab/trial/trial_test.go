@@ -24,10 +24,9 @@ func TestMain(m *testing.M) { labtest.Main(m) }
 func TestRun(t *testing.T) {
 	need.NotOn(t, "windows", "its program is stopped by SIGTERM")
 	need.Command(t, "python3")
-	_, folder := labtest.Programs(t)
 	t.Setenv("TMPDIR", t.TempDir())
 	c := DefaultConfig()
-	c.Command, c.Binaries, c.Evictions = []string{"python3", filepath.Join("testdata", "good.py"), "30"}, folder, 1
+	c.Command, c.Evictions = []string{"python3", filepath.Join("testdata", "good.py"), "30"}, 1
 	var out bytes.Buffer
 	report, err := Run(t.Context(), c, &out)
 	if err != nil || !report.Interruptible {
@@ -52,12 +51,11 @@ func TestRun(t *testing.T) {
 func TestRunOfFasterProgram(t *testing.T) {
 	proof.Only(t, "it runs real workers; TestRun is its quick part")
 	need.NotOn(t, "windows", "its program is a script of sh")
-	_, folder := labtest.Programs(t)
 	const program = `case $SPOTWORKER_JOB_ID in try-3) exec sleep 0.2;; *) sleep 2;; esac`
 	for every, want := range map[time.Duration]bool{0: true, 3 * time.Second: false} {
 		t.Run(every.String(), func(t *testing.T) {
 			c := DefaultConfig()
-			c.Command, c.Binaries, c.Evictions, c.Every = []string{"sh", "-c", program}, folder, 1, every
+			c.Command, c.Evictions, c.Every = []string{"sh", "-c", program}, 1, every
 			var out bytes.Buffer
 			report, err := Run(t.Context(), c, &out)
 			if found := !slices.Contains(names(report.Findings), "not-evicted"); found != want || (len(report.Evictions) == 1) != want {
@@ -71,7 +69,6 @@ func TestRunOfFasterProgram(t *testing.T) {
 // TestCompareWith leaves the comparison to a command, which gets results and outputs.
 func TestCompareWith(t *testing.T) {
 	need.NotOn(t, "windows", "its program is a script of sh")
-	_, folder := labtest.Programs(t)
 	compare := filepath.Join(t.TempDir(), "compare.sh")
 	if err := os.WriteFile(compare, []byte(`
 test "$(cut -c1-$1 "$2/result")" = "$(cut -c1-$1 "$3/result")" && cmp "$2/outputs/d/same" "$3/outputs/d/same" || {
@@ -85,7 +82,7 @@ echo "not as near as $1"; exit 3; }`), 0o600); err != nil {
 			program := `mkdir $SPOTWORKER_OUTPUT/d; echo x >$SPOTWORKER_OUTPUT/d/same; echo ` + row.first +
 				`$(date +%N) >$TMPDIR/r; mv $TMPDIR/r $SPOTWORKER_RESULT`
 			c := DefaultConfig()
-			c.Command, c.Binaries, c.Evictions, c.CompareWith = []string{"sh", "-c", program}, folder, 1, "sh "+compare+" "+row.digits
+			c.Command, c.Evictions, c.CompareWith = []string{"sh", "-c", program}, 1, "sh "+compare+" "+row.digits
 			var out bytes.Buffer
 			report, err := Run(t.Context(), c, &out)
 			found := slices.Contains(names(report.Findings), "not-deterministic")
@@ -104,11 +101,10 @@ echo "not as near as $1"; exit 3; }`), 0o600); err != nil {
 func TestRunOutOfTime(t *testing.T) {
 	proof.Only(t, "it runs real workers; TestRun is its quick part")
 	need.Command(t, "sleep")
-	_, folder := labtest.Programs(t)
 	for _, limit := range []time.Duration{5 * time.Second, time.Nanosecond} {
 		t.Setenv("TMPDIR", t.TempDir())
 		c := DefaultConfig()
-		c.Command, c.Binaries, c.Timeout = []string{"sleep", "1000"}, folder, limit
+		c.Command, c.Timeout = []string{"sleep", "1000"}, limit
 		var out bytes.Buffer
 		report, err := Run(t.Context(), c, &out)
 		if !errors.Is(err, ErrNotTried) || !slices.Equal(names(report.Findings), []string{"out-of-time"}) {

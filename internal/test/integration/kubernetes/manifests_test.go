@@ -123,7 +123,6 @@ var broken = []struct{ name, file, old, wrong, want string }{
 	{"a budget for others", "deployment/poddisruptionbudget.yaml", "component: worker", "component: workers", "disruption budget"},
 	{"a worker that stays", scaledJob, "--exit-when-idle=1m", "--log-level=info", "never ends"},
 	{"subtracted twice", scaledJob, "strategy: default", "strategy: accurate", "only default"},
-	{"payloads fill the memory", settings, `PAYLOAD_MEMORY: "1024"`, `PAYLOAD_MEMORY: "2048"`, "half of the memory"},
 	{"the cache fills the disk", settings, `INPUT_CACHE: "5"`, `INPUT_CACHE: "9"`, "half of the scratch"},
 	{"an unbounded scratch folder", deployment, "emptyDir:\n            sizeLimit: 10Gi\n", "emptyDir: {}\n", "no bounded scratch"},
 	{"the image's default name", "scaledjob/kustomization.yaml", "name: spotworker\n    newName", "name: worker\n    newName", "image is"},

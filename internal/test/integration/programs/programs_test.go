@@ -28,13 +28,12 @@ type kind map[string]any
 // and to continue from the checkpoints that it made.
 func try(t *testing.T, settings kind, payload string, evictions int) {
 	t.Helper()
-	_, binaries := labtest.Programs(t)
 	text, err := json.Marshal(map[string]any{"kinds": map[string]any{"program": settings}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := trial.DefaultConfig()
-	c.KindsFile, c.Payload, c.Binaries = write(t, t.TempDir(), "kinds.json", string(text)), payload, binaries
+	c.KindsFile, c.Payload = write(t, t.TempDir(), "kinds.json", string(text)), payload
 	c.Evictions, c.Timeout = evictions, 10*time.Minute
 	var out labtest.Output
 	report, err := trial.Run(t.Context(), c, &out)

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/spotworker/spotworker/internal/host/sandbox"
+	"github.com/spotworker/spotworker/internal/lab/labworker"
 	"github.com/spotworker/spotworker/internal/program"
 	"github.com/spotworker/spotworker/internal/program/scratch"
 	"github.com/spotworker/spotworker/internal/program/snapshot"
@@ -57,6 +58,7 @@ type machine struct {
 var criuFolder, _ = filepath.Abs("../../../../.tools/criu/bin")
 
 func TestMain(m *testing.M) {
+	labworker.WorkerMain()
 	_ = os.Setenv("PATH", criuFolder+":"+os.Getenv("PATH"))
 	_ = os.Setenv("AZURE_STORAGE_CONNECTION_STRING", "attack-secret") // no program may find it
 	m.Run()

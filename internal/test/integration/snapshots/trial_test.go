@@ -36,7 +36,7 @@ func TestTrial(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := trial.DefaultConfig()
-			c.Command, c.Snapshot, c.Binaries, c.Evictions, c.Timeout = []string{"sh", "-c", row.program}, true, binaries, 2, 15*time.Minute
+			c.Command, c.Snapshot, c.Evictions, c.Timeout = []string{"sh", "-c", row.program}, true, 2, 15*time.Minute
 			var out labtest.Output
 			report, err := trial.Run(t.Context(), c, &out)
 			problems := []string{}

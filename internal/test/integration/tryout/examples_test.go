@@ -42,7 +42,6 @@ var examples = []example{
 
 // TestExamples tries each example with two evictions, with notice and without.
 func TestExamples(t *testing.T) {
-	_, binaries := labtest.Programs(t)
 	for _, ex := range examples {
 		t.Run(ex.kind, func(t *testing.T) {
 			need.Command(t, ex.needs)
@@ -54,7 +53,7 @@ func TestExamples(t *testing.T) {
 			}
 			c := trial.DefaultConfig()
 			c.KindsFile, c.Kind, c.Environment, c.Payload = filepath.Join(folder, "kinds.json"), ex.kind, ex.slowly, ex.payload
-			c.Binaries, c.Evictions = binaries, 2
+			c.Evictions = 2
 			c.Timeout = 15 * time.Minute // a trial takes some five runs, and a busy machine a minute for each
 			if ex.outputs {
 				c.Compare = trial.CompareOutputs

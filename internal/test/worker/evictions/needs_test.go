@@ -93,7 +93,7 @@ func TestNeedsAreLeftToAMatch(t *testing.T) {
 		b.WaitFor("the other one looks at it", time.Minute, func() bool { return other.checked.Load() > 0 })
 		b.Start("same", job.Kinds{"a": same})
 		b.WaitDone("job", 3*time.Minute)
-		if other.ran.Load() > 0 || same.ran.Load() != 1 || fetched.Load() > 0 || other.checked.Load() > 5 {
+		if other.ran.Load() > 0 || same.ran.Load() != 1 || fetched.Load() > 0 || other.checked.Load() > 20 { // who claims it next is chance
 			t.Errorf("runs = %d and %d, %d reads of the state, %d checks, want the worker that matches", other.ran.Load(), same.ran.Load(),
 				fetched.Load(), other.checked.Load())
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// TestPayloadMemory: jobs whose payloads from blobs do not fit into --payload-memory
+// TestPayloadMemory: jobs whose payloads from blobs do not fit into memory
 // together run one after another. A drain releases a waiting job at once, and a
 // payload that its handler has dropped no longer uses memory.
 func TestPayloadMemory(t *testing.T) {
@@ -48,7 +48,7 @@ func TestPayloadMemory(t *testing.T) {
 				if most, _ := held.counts(); most != row.most {
 					t.Errorf("jobs at once = %d, want %d", most, row.most)
 				}
-				if !row.drop && len(p.Log.Find("job waits for memory: the payloads of other jobs take all of it (--payload-memory)")) == 0 {
+				if !row.drop && len(p.Log.Find("job waits for memory: the payloads of other jobs take all of it")) == 0 {
 					t.Error("no line says that a job waits for memory")
 				}
 				begun := time.Now()

@@ -150,34 +150,6 @@ func TestCancelForgetsOutputs(t *testing.T) {
 	})
 }
 
-// TestOutputsNeedAVersion: workers that know nothing of outputs leave a job alone that has
-// some, until it is done; a job without any stays readable by all.
-func TestOutputsNeedAVersion(t *testing.T) {
-	rig.Run(t, func(t *testing.T, b *rig.Bed) {
-		b.Put("a", "copies", "")
-		b.Put("b", "steps", "")
-		version := func(id string) string {
-			blob, _, _ := b.Server.ReadBlob(b.Names.Records, b.BlobOf(id))
-			return blob.Metadata["v"]
-		}
-		p := b.Start("vm_0", job.Kinds{"copies": &copier{}, "steps": &rig.Steps{N: 60, Each: time.Second}})
-		b.WaitFor("outputs", time.Minute, func() bool { return b.Record("a").Outputs.Files > 0 })
-		b.WaitFor("a state", time.Minute, func() bool { return b.Record("b").HasState() })
-		if a, b := version("a"), version("b"); a != "2" || b != "1" {
-			t.Errorf("versions of records with and without outputs = %s, %s, want 2 and 1", a, b)
-		}
-		p.Stop()
-		if a := version("a"); b.Record("a").Status != checkpoint.Open || a != "2" {
-			t.Errorf("version of a released record with outputs = %s, want 2", a)
-		}
-		b.Start("vm_1", job.Kinds{"copies": &copier{}, "steps": &rig.Steps{N: 60, Each: time.Second}})
-		b.WaitDone("a", 10*time.Minute)
-		if a := version("a"); a != "1" {
-			t.Errorf("version of a record that is done = %s, want 1: all may read its result", a)
-		}
-	})
-}
-
 // TestOutputBlobIsGone: a job with an output that was removed from storage ends as poison
 // after the usual number of attempts, with the name of the blob; so does a job whose list
 // is gone.
