@@ -8,14 +8,25 @@ import (
 
 // Defaults of the limits on attempts.
 const (
-	DefaultMaxFailures      = 5
-	DefaultMaxTotalFailures = 100
-	DefaultMaxBreaks        = 1000
-	DefaultBackoff          = 10 * time.Second
-	DefaultMaxBackoff       = 10 * time.Minute
+	DefaultMaxFailures = 5
+	DefaultBackoff     = 10 * time.Second
 )
 
-// MostBackoff is the longest wait between attempts.
+// Bounds of the attempts of a job, whatever its kind.
+const (
+	// MaxTotalFailures is how many failures in all dead-letter a job, with or without
+	// progress: a handler may report a new state each time before it fails.
+	MaxTotalFailures = 100
+
+	// MaxBreaks is how many breaks in a row ([Interrupted]) dead-letter a job. The count
+	// starts again when the fraction at a break is higher than ever before.
+	MaxBreaks = 1000
+
+	// MaxBackoff is the longest wait between attempts, unless Backoff is longer.
+	MaxBackoff = 10 * time.Minute
+)
+
+// MostBackoff is the longest Backoff of a kind.
 const MostBackoff = 24 * time.Hour
 
 // Limits are the limits of a kind's jobs. For a limit on time or concurrency, 0 means
@@ -40,20 +51,10 @@ type Limits struct {
 	// dead-letter a job. Default [DefaultMaxFailures].
 	MaxFailures int
 
-	// MaxTotalFailures is how many failures in all dead-letter a job, with or without
-	// progress. It limits a handler that reports a new state each time before it
-	// fails. Default [DefaultMaxTotalFailures].
-	MaxTotalFailures int
-
-	// MaxBreaks is how many breaks in a row ([Interrupted]) dead-letter a job. The
-	// count starts again when the fraction at a break is higher than ever before.
-	// Default [DefaultMaxBreaks].
-	MaxBreaks int
-
 	// Backoff is the delay after the first failure. It doubles with each further
-	// failure in a row, up to MaxBackoff. For breaks it doubles with every ten.
-	// Defaults [DefaultBackoff] and [DefaultMaxBackoff].
-	Backoff, MaxBackoff time.Duration
+	// failure in a row, up to [MaxBackoff]. For breaks it doubles with every ten.
+	// Default [DefaultBackoff].
+	Backoff time.Duration
 }
 
 // WithLimits returns h with limits. A job that exceeds MaxRun or MaxSilence is stopped
@@ -88,21 +89,15 @@ func (l Limits) Stricter(other Limits) Limits {
 		MaxSilence:  stricter(l.MaxSilence, other.MaxSilence),
 		Concurrency: stricter(l.Concurrency, other.Concurrency),
 
-		MaxFailures:      stricter(l.MaxFailures, other.MaxFailures),
-		MaxTotalFailures: stricter(l.MaxTotalFailures, other.MaxTotalFailures),
-		MaxBreaks:        stricter(l.MaxBreaks, other.MaxBreaks),
-		Backoff:          max(l.Backoff, other.Backoff),
-		MaxBackoff:       max(l.MaxBackoff, other.MaxBackoff),
+		MaxFailures: stricter(l.MaxFailures, other.MaxFailures),
+		Backoff:     max(l.Backoff, other.Backoff),
 	}
 }
 
 // WithDefaults returns l with the defaults for those limits on attempts that are 0.
 func (l Limits) WithDefaults() Limits {
 	l.MaxFailures = cmp.Or(l.MaxFailures, DefaultMaxFailures)
-	l.MaxTotalFailures = cmp.Or(l.MaxTotalFailures, DefaultMaxTotalFailures)
-	l.MaxBreaks = cmp.Or(l.MaxBreaks, DefaultMaxBreaks)
-	l.Backoff = cmp.Or(l.Backoff, min(DefaultBackoff, cmp.Or(l.MaxBackoff, DefaultBackoff)))
-	l.MaxBackoff = cmp.Or(l.MaxBackoff, max(DefaultMaxBackoff, l.Backoff))
+	l.Backoff = cmp.Or(l.Backoff, DefaultBackoff)
 	return l
 }
 
@@ -126,16 +121,12 @@ func (l Limits) Validate() error {
 		return fmt.Errorf("max silence %s is negative: give a duration, or 0 for no limit", l.MaxSilence)
 	case l.Concurrency < 0:
 		return fmt.Errorf("concurrency %d is negative: give a number of jobs, or 0 for no limit", l.Concurrency)
-	case l.MaxFailures < 0 || l.MaxTotalFailures < 0 || l.MaxBreaks < 0:
-		return fmt.Errorf("max failures %d, max total failures %d or max breaks %d is negative: give a number, or 0 for the default",
-			l.MaxFailures, l.MaxTotalFailures, l.MaxBreaks)
-	case l.Backoff < 0 || l.MaxBackoff < 0:
-		return fmt.Errorf("backoff %s or max backoff %s is negative: give a duration, or 0 for the default", l.Backoff, l.MaxBackoff)
-	case l.MaxBackoff > 0 && l.Backoff > l.MaxBackoff:
-		return fmt.Errorf("backoff %s is longer than max backoff %s", l.Backoff, l.MaxBackoff)
-	case l.MaxBackoff > MostBackoff || l.Backoff > MostBackoff:
-		return fmt.Errorf("backoff %s or max backoff %s is longer than %s, for which a message can be hidden", l.Backoff, l.MaxBackoff,
-			MostBackoff)
+	case l.MaxFailures < 0:
+		return fmt.Errorf("max failures %d is negative: give a number, or 0 for the default", l.MaxFailures)
+	case l.Backoff < 0:
+		return fmt.Errorf("backoff %s is negative: give a duration, or 0 for the default", l.Backoff)
+	case l.Backoff > MostBackoff:
+		return fmt.Errorf("backoff %s is longer than %s, for which a message can be hidden", l.Backoff, MostBackoff)
 	}
 	return nil
 }

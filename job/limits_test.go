@@ -39,16 +39,13 @@ func TestLimitsOf(t *testing.T) {
 // Of two limits on attempts the stricter counts, of two waits the longer; what
 // neither gives has its default.
 func TestLimitsOnAttempts(t *testing.T) {
-	got := Limits{MaxFailures: 3, MaxBreaks: 50, Backoff: time.Second}.Stricter(Limits{MaxFailures: 4, MaxTotalFailures: 9,
-		Backoff: time.Minute})
-	if want := (Limits{MaxFailures: 3, MaxTotalFailures: 9, MaxBreaks: 50, Backoff: time.Minute}); got != want {
+	got := Limits{MaxFailures: 3, Backoff: time.Second}.Stricter(Limits{MaxFailures: 4, Backoff: time.Minute})
+	if want := (Limits{MaxFailures: 3, Backoff: time.Minute}); got != want {
 		t.Errorf("Stricter = %+v, want %+v", got, want)
 	}
 	for _, row := range []struct{ given, want Limits }{
-		{Limits{}, Limits{MaxFailures: 5, MaxTotalFailures: 100, MaxBreaks: 1000, Backoff: 10 * time.Second, MaxBackoff: 10 * time.Minute}},
-		{Limits{MaxFailures: 7, MaxBackoff: 5 * time.Second}, Limits{MaxFailures: 7, MaxTotalFailures: 100, MaxBreaks: 1000,
-			Backoff: 5 * time.Second, MaxBackoff: 5 * time.Second}},
-		{Limits{Backoff: time.Hour}, Limits{MaxFailures: 5, MaxTotalFailures: 100, MaxBreaks: 1000, Backoff: time.Hour, MaxBackoff: time.Hour}},
+		{Limits{}, Limits{MaxFailures: 5, Backoff: 10 * time.Second}},
+		{Limits{MaxFailures: 7, Backoff: time.Hour}, Limits{MaxFailures: 7, Backoff: time.Hour}},
 	} {
 		if got := row.given.WithDefaults(); got != row.want {
 			t.Errorf("%+v: WithDefaults = %+v, want %+v", row.given, got, row.want)
@@ -66,13 +63,9 @@ func TestLimitsValidate(t *testing.T) {
 		{Limits{MaxRun: -1}, "max run"},
 		{Limits{MaxSilence: -1}, "max silence"},
 		{Limits{Concurrency: -1}, "concurrency"},
-		{Limits{MaxFailures: 9, MaxTotalFailures: 1000, MaxBreaks: 1, Backoff: time.Second, MaxBackoff: MostBackoff}, ""},
+		{Limits{MaxFailures: 9, Backoff: MostBackoff}, ""},
 		{Limits{MaxFailures: -1}, "max failures -1"},
-		{Limits{MaxTotalFailures: -1}, "is negative"},
-		{Limits{MaxBreaks: -1}, "is negative"},
 		{Limits{Backoff: -1}, "is negative"},
-		{Limits{MaxBackoff: -1}, "is negative"},
-		{Limits{Backoff: time.Hour, MaxBackoff: time.Minute}, "longer than max backoff"},
 		{Limits{Backoff: MostBackoff + 1}, "longer than 24h"},
 	} {
 		err := row.limits.Validate()

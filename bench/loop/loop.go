@@ -103,6 +103,6 @@ func recordOf(m message) map[string]string {
 	return map[string]string{
 		"v": "1", "status": "done", "kind": "noop", "messageid": m.id, "token": m.id, "write": "1", "generation": "1",
 		"payloadhash": "5d2e0a8a3f6c3e1f7c1f2b7cb0d1a4e3c6b5a49788796a5b4c3d2e1f00112233",
-		"progress":    "1", "createdat": now, "claimedat": now, "endedat": now, "owner": "bench-0", "ledger": "1", "overhead": "1",
+		"progress":    "1", "createdat": now, "claimedat": now, "endedat": now, "owner": "bench-0", "overhead": "1",
 	}
 }

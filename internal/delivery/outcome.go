@@ -183,11 +183,11 @@ func succeeded(e *runEnd) *outcome {
 func failed(err error, n checkpoint.Attempts, limits job.Limits) *outcome {
 	limits = limits.WithDefaults()
 	switch {
-	case n.Failures == 1 && limits.MaxFailures == 1, n.FailuresTotal == 1 && limits.MaxTotalFailures == 1:
+	case n.Failures == 1 && limits.MaxFailures == 1:
 		return &outcome{action: poison, failed: true, reason: fmt.Sprintf("failed, and its kind has no second attempt: %v", err)}
 	case n.Failures >= limits.MaxFailures:
 		return &outcome{action: poison, failed: true, reason: fmt.Sprintf("%d failures in a row without progress, the last: %v", n.Failures, err)}
-	case n.FailuresTotal >= limits.MaxTotalFailures:
+	case n.FailuresTotal >= job.MaxTotalFailures:
 		return &outcome{action: poison, failed: true, reason: fmt.Sprintf("%d failures in all, in spite of progress between them, the last: %v",
 			n.FailuresTotal, err)}
 	}
@@ -197,20 +197,20 @@ func failed(err error, n checkpoint.Attempts, limits job.Limits) *outcome {
 // broke is the outcome of a break that the handler took.
 func broke(err error, n checkpoint.Attempts, limits job.Limits) *outcome {
 	limits = limits.WithDefaults()
-	if n.Breaks >= limits.MaxBreaks {
+	if n.Breaks >= job.MaxBreaks {
 		return &outcome{action: poison, reason: fmt.Sprintf("%d breaks in a row without progress of the fraction, the last: %v", n.Breaks, err)}
 	}
 	return &outcome{action: interrupted, tookBreak: true, reason: err.Error(), delay: backoff(1+n.Breaks/breaksPerStep, limits)}
 }
 
 // backoff returns how long a job waits after that many failures in a row: exponentially
-// longer, from Backoff to MaxBackoff of its limits.
+// longer, from Backoff of its limits to [job.MaxBackoff].
 func backoff(failures int, limits job.Limits) time.Duration {
-	wait := limits.Backoff
-	for i := 1; i < failures && wait < limits.MaxBackoff; i++ {
+	wait, longest := limits.Backoff, max(limits.Backoff, job.MaxBackoff)
+	for i := 1; i < failures && wait < longest; i++ {
 		wait *= 2
 	}
-	return min(wait, limits.MaxBackoff)
+	return min(wait, longest)
 }
 
 // circles reports whether a count is one at which a job is reported.

@@ -64,7 +64,7 @@ func TestDecideBounds(t *testing.T) {
 	n := func(failures, total, breaks int) checkpoint.Attempts {
 		return checkpoint.Attempts{Failures: failures, FailuresTotal: total, Breaks: breaks}
 	}
-	own := job.Limits{MaxFailures: 2, MaxTotalFailures: 7, MaxBreaks: 30, Backoff: time.Minute, MaxBackoff: 3 * time.Minute}
+	own := job.Limits{MaxFailures: 2, Backoff: time.Minute}
 	for _, row := range []struct {
 		name   string
 		err    error
@@ -79,21 +79,15 @@ func TestDecideBounds(t *testing.T) {
 			"100 failures in all, in spite of progress between them, the last: no"},
 		{"a kind's own retries", failure, n(1, 1, 0), own, retryLater, time.Minute, "no"},
 		{"a kind's own retries are over", failure, n(2, 2, 0), own, poison, 0, "2 failures in a row"},
-		{"a kind's own total is over", failure, n(1, 7, 0), own, poison, 0, "7 failures in all"},
 		{"a kind without retries", failure, n(1, 1, 0), job.Limits{MaxFailures: 1}, poison, 0, "failed, and its kind has no second attempt: no"},
 		{"a kind whose retries were taken away", failure, n(3, 3, 0), job.Limits{MaxFailures: 1}, poison, 0, "3 failures in a row"},
-		{"a kind that may fail once in all", failure, n(1, 1, 0), job.Limits{MaxTotalFailures: 1}, poison, 0,
-			"failed, and its kind has no second attempt: no"},
-		{"a kind that may no longer fail as often in all", failure, n(1, 3, 0), job.Limits{MaxTotalFailures: 1}, poison, 0,
-			"3 failures in all"},
-		{"more retries than usual", failure, n(7, 7, 0), job.Limits{MaxFailures: 8, MaxBackoff: 5 * time.Second}, retryLater, 5 * time.Second,
+		{"more retries than usual", failure, n(7, 7, 0), job.Limits{MaxFailures: 8}, retryLater, 10 * time.Minute,
 			"no"},
 		{"a break", job.Interrupted(failure), n(1, 1, 9), job.Limits{}, interrupted, 10 * time.Second, "no"},
 		{"the tenth break waits for longer", job.Interrupted(failure), n(1, 1, 10), job.Limits{}, interrupted, 20 * time.Second, "no"},
 		{"the last break but one", job.Interrupted(failure), n(1, 1, 999), job.Limits{}, interrupted, 10 * time.Minute, "no"},
 		{"the last break", job.Interrupted(failure), n(1, 1, 1000), job.Limits{}, poison, 0,
 			"1000 breaks in a row without progress of the fraction, the last: no"},
-		{"a kind's own breaks are over", job.Interrupted(failure), n(1, 1, 30), own, poison, 0, "30 breaks"},
 		{"something unavailable is no break", job.Unavailable(failure), n(9, 9, 5000), own, interrupted, time.Minute, "no"},
 	} {
 		got := decide(&runEnd{err: row.err}, row.n, row.limits)
@@ -213,8 +207,8 @@ func TestBackoff(t *testing.T) {
 			t.Errorf("backoff(%d) = %s, want %s", i+1, got, w*time.Second)
 		}
 	}
-	if got := backoff(1000, usual); got != job.DefaultMaxBackoff {
-		t.Errorf("backoff(1000) = %s, want %s", got, job.DefaultMaxBackoff)
+	if got := backoff(1000, usual); got != job.MaxBackoff {
+		t.Errorf("backoff(1000) = %s, want %s", got, job.MaxBackoff)
 	}
 }
 

@@ -446,7 +446,7 @@ func (s *settlement) reportFailures() {
 	if n := s.rec.claim.Record().FailuresTotal; circles(n) {
 		s.msg.runner.Observer.Circles(circlesByFailures)
 		s.msg.log.Warn("job circles: it keeps failing although it makes progress",
-			"failures_total", n, "poison_at", s.rules.limits.WithDefaults().MaxTotalFailures, "fraction", s.rec.claim.Record().Fraction)
+			"failures_total", n, "poison_at", job.MaxTotalFailures, "fraction", s.rec.claim.Record().Fraction)
 	}
 }
 
@@ -456,6 +456,6 @@ func (s *settlement) reportBreaks(out *outcome) {
 	if n := s.rec.claim.Record().Breaks; out.tookBreak && circles(n) {
 		s.msg.runner.Observer.Circles(circlesByBreaks)
 		s.msg.log.Warn("job circles: it keeps taking breaks and its fraction does not grow",
-			"breaks", n, "poison_at", s.rules.limits.WithDefaults().MaxBreaks, "fraction", s.rec.claim.Record().Fraction)
+			"breaks", n, "poison_at", job.MaxBreaks, "fraction", s.rec.claim.Record().Fraction)
 	}
 }

@@ -32,7 +32,7 @@ func TestFailuresWithStreams(t *testing.T) {
 				j.Report(job.Progress{Stream: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(text)), nil }})
 				return nil, errors.New("out of luck")
 			})
-			kinds := job.Kinds{"k": job.WithLimits(run, job.Limits{MaxFailures: 2, Backoff: time.Second, MaxBackoff: time.Second})}
+			kinds := job.Kinds{"k": job.WithLimits(run, job.Limits{MaxFailures: 2, Backoff: time.Second})}
 			onBench(t, kinds, func(t *testing.T, b *bench) {
 				b.Put("a", "k", "")
 				for b.MessagesLeft() > 0 && runs < 8 {

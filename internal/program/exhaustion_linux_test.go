@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -177,12 +176,12 @@ func TestLimitsCannotBeSet(t *testing.T) {
 	isolated.Run(t, attributes, func(t *testing.T) {
 		b := shortOf(t, t.TempDir())
 		k := b.kind("exit", "CODE=0")
-		k.CPUTime = time.Hour
-		if err := unix.Setrlimit(unix.RLIMIT_CPU, &unix.Rlimit{Cur: 600, Max: 600}); err != nil {
+		k.Disk = 1 << 40
+		if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 1 << 30, Max: 1 << 30}); err != nil {
 			t.Fatal(err)
 		}
 		b.demandNotCounted(k, "the limits of kind test cannot be set")
-		k.CPUTime = time.Minute
+		k.Disk = 1 << 20
 		if _, err := b.brief(k).Run(t.Context(), job.New(job.Spec{ID: "a"}, nil)); err != nil {
 			t.Errorf("Run with limits that can be set = %v, want nil", err)
 		}

@@ -268,7 +268,7 @@ func TestExits(t *testing.T) {
 	b := setup(t)
 	for _, row := range []struct{ code, want string }{
 		{"0xC0000005", "ended by exception 0xC0000005 (access violation)"},
-		{"1816", "cpu_time"},
+		{"1816", "quota"},
 		{"3", "exited with code 3"},
 	} {
 		if w := b.run(b.kind("exit", "CODE="+row.code), "1", nil); w.err == nil || job.IsInterrupted(w.err) ||
@@ -283,7 +283,7 @@ func TestExits(t *testing.T) {
 func TestLimits(t *testing.T) {
 	b := setup(t)
 	k := b.kind("environment")
-	k.Memory, k.CPUTime = 1<<30, 90*time.Second
+	k.Memory = 1 << 30
 	b.run(k, "1", nil).seen(t)
 }
 

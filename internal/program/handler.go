@@ -235,7 +235,7 @@ func endError(end ended) error {
 	case end.killed:
 		text = "the command did not stop in time and was killed"
 	case end.exit.OOMKills > 0:
-		text = fmt.Sprintf("the command was killed: its processes together exceeded the total_memory of its kind (the kernel ended %d of them)",
+		text = fmt.Sprintf("the command was killed: its processes together exceeded the memory of its kind (the kernel ended %d of them)",
 			end.exit.OOMKills)
 	case end.exit.Full:
 		text += "; " + end.full.Error()

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 	"unicode"
 
 	"github.com/spotworker/spotworker/internal/program/archive"
@@ -200,25 +199,18 @@ type Kind struct {
 	// Environment is added to the program's environment.
 	Environment map[string]string
 
-	// Pass names variables of the worker's environment that the program gets too.
+	// Pass names variables of the worker's environment that the program gets too: those that
+	// are null in a kinds file.
 	Pass []string
 
 	// Limits are enforced by the worker.
 	Limits job.Limits
 
-	// Memory is the private writable memory of each process of the job, in bytes. The
-	// operating system enforces it (RLIMIT_DATA; on Windows the committed memory, by
-	// the job object).
+	// Memory is the memory of all processes of the job together, in bytes, with the system's
+	// memory for them: on Linux with control groups (package tree), where the kernel ends all
+	// of them when they exceed it, and on Windows. It also bounds the private writable memory
+	// of each process (RLIMIT_DATA), which is all that counts without control groups.
 	Memory int64
-
-	// CPUTime is the processor time of each process of the job, in each run
-	// (RLIMIT_CPU; on Windows the time in user mode, by the job object).
-	CPUTime time.Duration
-
-	// TotalMemory is the memory of all processes of the job together, in bytes, with the
-	// system's memory for them. On Linux it takes control groups (package tree); the
-	// kernel ends all of them when they exceed it.
-	TotalMemory int64
 
 	// CPUs is how many processors all processes of the job may use at once. On Linux it
 	// takes control groups.
@@ -264,7 +256,7 @@ type Kind struct {
 
 // system returns the limits that the operating system enforces.
 func (k *Kind) system() tree.Limits {
-	return tree.Limits{Memory: k.Memory, CPUTime: k.CPUTime, FileSize: k.Disk, TotalMemory: k.TotalMemory, CPUs: k.CPUs, Tasks: k.Processes}
+	return tree.Limits{Memory: k.Memory, FileSize: k.Disk, TotalMemory: k.Memory, CPUs: k.CPUs, Tasks: k.Processes}
 }
 
 // errFull is the error of a job whose processes have reached their limit.

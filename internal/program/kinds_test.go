@@ -50,13 +50,12 @@ func TestReadKinds(t *testing.T) {
     "thumbnail": {
       "command": ["./program", "--fast", "", "notes"],
       "directory": "here",
-      "environment": {"OMP_NUM_THREADS": "2", "EMPTY": ""},
-      "pass_environment": ["AZURE_CLIENT_ID"],
+      "environment": {"OMP_NUM_THREADS": "2", "EMPTY": "", "AZURE_CLIENT_ID": null},
       "concurrency": 2,
-      "memory": "512MiB", "total_memory": "2GiB", "cpus": 1.5, "processes": 500, "disk": "10GiB",
+      "memory": "512MiB", "cpus": 1.5, "processes": 500, "disk": "10GiB",
  "max_checkpoint": "4GiB",
-      "cpu_time": "10m", "max_run": "1h30m", "max_silence": "90s",
-      "max_failures": 3, "max_total_failures": 50, "max_breaks": 10000, "backoff": "1m", "max_backoff": "1h"
+      "max_run": "1h30m", "max_silence": "90s",
+      "max_failures": 3, "backoff": "1m"
     },
     "a.b": {"command": ["`+anyShell+`"]}
   }
@@ -74,10 +73,9 @@ func TestReadKinds(t *testing.T) {
 		Name: "thumbnail", Command: []string{filepath.Join(dir, "program"+exe), "--fast", "", "notes"}, Directory: filepath.Join(dir, "here"),
 		Files:       []string{notes},
 		Environment: map[string]string{"OMP_NUM_THREADS": "2", "EMPTY": ""}, Pass: []string{"AZURE_CLIENT_ID"},
-		Memory: 512 << 20, TotalMemory: 2 << 30, CPUs: 1.5, Processes: 500, Disk: 10 << 30, MaxCheckpoint: 4 << 30,
-		CPUTime: 10 * time.Minute,
+		Memory: 512 << 20, CPUs: 1.5, Processes: 500, Disk: 10 << 30, MaxCheckpoint: 4 << 30,
 		Limits: job.Limits{Concurrency: 2, MaxRun: 90 * time.Minute, MaxSilence: 90 * time.Second,
-			MaxFailures: 3, MaxTotalFailures: 50, MaxBreaks: 10000, Backoff: time.Minute, MaxBackoff: time.Hour},
+			MaxFailures: 3, Backoff: time.Minute},
 	}, {Name: "a.b", Command: got[1].Command}}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(Kind{})); diff != "" {
 		t.Errorf("kinds differ (- want, + got):\n%s", diff)
@@ -107,7 +105,7 @@ func TestReadKindsRefuses(t *testing.T) {
 		{"a kind is a list", `{"kinds": {"k": ["sh"]}}`, "1:17: kinds.k: give an object"},
 		{"no command", in(`"memory": "1MiB"`), `kinds.k: it has no command`},
 		{"unknown", with("\n\"comand\": []"), "2:1: kinds.k.comand: this name is not known here; allowed: backoff, checkpoint_files, command, " +
-			"concurrency, cpu_time, "},
+			"concurrency, cpus, "},
 		{"an empty command", in(`"command": []`), "kinds.k.command: the program is missing"},
 		{"a command line", in(`"command": "ls -l"`), `1:29: kinds.k.command: give a list of texts`},
 		{"a number in a command", in(`"command": ["ls", 5]`), "1:36: kinds.k.command[1]: give a text in quotes"},
@@ -134,27 +132,20 @@ func TestReadKindsRefuses(t *testing.T) {
 		{"a checkpoint beyond the record", with(`"max_checkpoint": "33GiB"`), "a record holds at most 32 GiB"},
 		{"a duration without a unit", with(`"max_run": "10"`), `"10" is no duration`},
 		{"a duration as a number", with(`"max_run": 10`), `give a duration in quotes, such as "10m"`},
-		{"no duration", with(`"cpu_time": "0s"`), `"0s" is no duration`},
+		{"no duration", with(`"max_run": "0s"`), `"0s" is no duration`},
 		{"no processors", with(`"cpus": 0`), "give a number of processors from 0.01 to 4096, such as 1.5, without quotes"},
 		{"processors in quotes", with(`"cpus": "2"`), "give a number of processors"},
 		{"a negative duration", with(`"max_silence": "-1s"`), "is no duration"},
 		{"no retries", with(`"max_failures": 0`), "kinds.k.max_failures: give a whole number above 0"},
-		{"breaks in quotes", with(`"max_breaks": "9"`), "without quotes"},
-		{"half a total", with(`"max_total_failures": 1.5`), "give a whole number above 0"},
-		{"a back-off that is longer than the longest", with(`"backoff": "2h", "max_backoff": "1h"`),
-			"backoff 2h0m0s is longer than max backoff 1h0m0s"},
-		{"the same the other way round", with(`"max_backoff": "1h", "backoff": "2h"`), "backoff 2h0m0s is longer than max backoff 1h0m0s"},
-		{"a back-off of days", with(`"max_backoff": "48h"`), "longer than 24h0m0s, for which a message can be hidden"},
+		{"a back-off of days", with(`"backoff": "48h"`), "longer than 24h0m0s, for which a message can be hidden"},
 		{"no concurrency", with(`"concurrency": 0`), "kinds.k.concurrency: give a whole number above 0"},
 		{"half a concurrency", with(`"concurrency": 1.5`), "give a whole number above 0"},
 		{"a concurrency in quotes", with(`"concurrency": "2"`), "without quotes"},
 		{"environment is a list", with(`"environment": ["A=1"]`), "give an object of names and texts"},
+		{"environment passes ours", with(`"environment": {"SPOTWORKER_STOP": null}`), "SPOTWORKER_STOP is set by the worker"},
 		{"environment has a number", with(`"environment": {"A": 1}`), "kinds.k.environment.A: give a text in quotes"},
 		{"environment has no name", with(`"environment": {"A=B": "1"}`), `"A=B" is not the name of a variable`},
 		{"environment has ours", with(`"environment": {"SPOTWORKER_RESULT": "1"}`), "SPOTWORKER_RESULT is set by the worker for every job"},
-		{"pass has ours", with(`"pass_environment": ["SPOTWORKER_STOP"]`), "SPOTWORKER_STOP is set by the worker"},
-		{"pass has no name", with(`"pass_environment": [""]`), "is not the name of a variable"},
-		{"pass is a text", with(`"pass_environment": "A"`), "give a list of texts"},
 		{"null", with(`"memory": null`), "give a size in quotes"},
 		{"deep", with(`"memory": ` + strings.Repeat("[", 40) + strings.Repeat("]", 40)), "more than 20 arrays and objects inside each other"},
 	} {
@@ -176,7 +167,7 @@ func TestReadKindsRefuses(t *testing.T) {
 // run.
 func FuzzKinds(f *testing.F) {
 	f.Add([]byte(`{"kinds": {"k": {"command": ["sh", "-c", "x"], "memory": "5MiB", "max_run": "5m", "concurrency": 3}}}`))
-	f.Add([]byte(`{"kinds": {"k": {"command": ["sh"], "environment": {"A": "b"}, "pass_environment": ["B"], "directory": "/"}}}`))
+	f.Add([]byte(`{"kinds": {"k": {"command": ["sh"], "environment": {"A": "b", "B": null}, "directory": "/"}}}`))
 	f.Add([]byte(`{"kinds": {"k": []}} x`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		kinds, err := parseKinds(data)
@@ -206,7 +197,7 @@ func checkParsed(k *Kind) error {
 		return err
 	case len(k.Command) == 0 || k.Command[0] == "" || strings.ContainsRune(strings.Join(k.Command, ""), 0):
 		return fmt.Errorf("command %q", k.Command)
-	case k.Memory < 0 || k.Disk < 0 || k.CPUTime < 0 || k.maxCheckpoint() <= 0 || k.maxCheckpoint() > job.MaxStream:
+	case k.Memory < 0 || k.Disk < 0 || k.maxCheckpoint() <= 0 || k.maxCheckpoint() > job.MaxStream:
 		return fmt.Errorf("limits %+v", k)
 	}
 	return k.Limits.Validate()

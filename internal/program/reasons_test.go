@@ -27,7 +27,7 @@ func TestKilledProgram(t *testing.T) {
 		{"out of memory", ended{exit: tree.Exit{Code: -1, By: "signal SIGKILL"}, oomKills: 2},
 			killed + " (the kernel ended 2 processes for that while it ran)"},
 		{"out of its total memory", ended{exit: tree.Exit{Code: 137, OOMKills: 3}, oomKills: 4},
-			"the command was killed: its processes together exceeded the total_memory of its kind (the kernel ended 3 of them)"},
+			"the command was killed: its processes together exceeded the memory of its kind (the kernel ended 3 of them)"},
 		{"killed by the worker", ended{exit: tree.Exit{Code: -1, By: "signal SIGKILL"}, killed: true},
 			"the command did not stop in time and was killed"},
 		{"another signal", ended{exit: tree.Exit{Code: -1, By: "signal SIGSEGV"}}, "the command was ended by signal SIGSEGV"},

@@ -31,28 +31,19 @@ var settings = map[string]func(*parsedKind, jsonpos.Value) error{
 	"stop_signal":      (*parsedKind).setStopSignal,
 	"directory":        (*parsedKind).setDirectory,
 	"environment":      (*parsedKind).setEnvironment,
-	"pass_environment": (*parsedKind).setPass,
 	"concurrency":      func(k *parsedKind, v jsonpos.Value) (err error) { k.Limits.Concurrency, err = asCount(v); return err },
 	"max_run":          func(k *parsedKind, v jsonpos.Value) (err error) { k.Limits.MaxRun, err = asDuration(v); return err },
 	"max_failures":     func(k *parsedKind, v jsonpos.Value) (err error) { k.Limits.MaxFailures, err = asCount(v); return err },
-	"max_total_failures": func(k *parsedKind, v jsonpos.Value) (err error) {
-		k.Limits.MaxTotalFailures, err = asCount(v)
-		return err
-	},
-	"max_breaks":     func(k *parsedKind, v jsonpos.Value) (err error) { k.Limits.MaxBreaks, err = asCount(v); return err },
-	"backoff":        (*parsedKind).setBackoff,
-	"max_backoff":    (*parsedKind).setMaxBackoff,
-	"max_silence":    func(k *parsedKind, v jsonpos.Value) (err error) { k.Limits.MaxSilence, err = asDuration(v); return err },
-	"memory":         (*parsedKind).setMemory,
-	"cpu_time":       (*parsedKind).setCPUTime,
-	"total_memory":   func(k *parsedKind, v jsonpos.Value) (err error) { k.TotalMemory, err = asSize(v); return err },
-	"cpus":           (*parsedKind).setCPUs,
-	"processes":      func(k *parsedKind, v jsonpos.Value) (err error) { k.Processes, err = asCount(v); return err },
-	"disk":           func(k *parsedKind, v jsonpos.Value) (err error) { k.Disk, err = asSize(v); return err },
-	"max_checkpoint": (*parsedKind).setMaxCheckpoint,
-	"tokens":         (*parsedKind).setTokens,
-	"outputs":        (*parsedKind).setOutputs,
-	"snapshot":       (*parsedKind).setSnapshot,
+	"backoff":          (*parsedKind).setBackoff,
+	"max_silence":      func(k *parsedKind, v jsonpos.Value) (err error) { k.Limits.MaxSilence, err = asDuration(v); return err },
+	"memory":           (*parsedKind).setMemory,
+	"cpus":             (*parsedKind).setCPUs,
+	"processes":        func(k *parsedKind, v jsonpos.Value) (err error) { k.Processes, err = asCount(v); return err },
+	"disk":             func(k *parsedKind, v jsonpos.Value) (err error) { k.Disk, err = asSize(v); return err },
+	"max_checkpoint":   (*parsedKind).setMaxCheckpoint,
+	"tokens":           (*parsedKind).setTokens,
+	"outputs":          (*parsedKind).setOutputs,
+	"snapshot":         (*parsedKind).setSnapshot,
 }
 
 func settingNames() []string { return slices.Sorted(maps.Keys(settings)) }
@@ -89,66 +80,38 @@ func (k *parsedKind) setDirectory(v jsonpos.Value) (err error) {
 func (k *parsedKind) setEnvironment(v jsonpos.Value) error {
 	members, ok := v.Data.(jsonpos.Object)
 	if !ok {
-		return v.Errorf(`give an object of names and texts: {"LANG": "C.UTF-8"}`)
+		return v.Errorf(`give an object of names and texts: {"LANG": "C.UTF-8"}; null passes the worker's own variable`)
 	}
 	k.Environment = map[string]string{}
 	for _, m := range members {
+		if err := checkVariable(m.Name); err != nil {
+			return m.Errorf("%v", err)
+		}
+		if m.Value.Data == nil {
+			k.Pass = append(k.Pass, m.Name)
+			continue
+		}
 		text, err := asText(m.Value)
 		if err != nil {
 			return err
-		}
-		if err := checkVariable(m.Name); err != nil {
-			return m.Errorf("%v", err)
 		}
 		k.Environment[m.Name] = text
 	}
 	return nil
 }
 
-func (k *parsedKind) setPass(v jsonpos.Value) (err error) {
-	if k.Pass, err = asTexts(v); err != nil {
-		return err
-	}
-	for _, name := range k.Pass {
-		if err := checkVariable(name); err != nil {
-			return v.Errorf("%v", err)
-		}
-	}
-	return nil
-}
-
 func (k *parsedKind) setBackoff(v jsonpos.Value) (err error) {
 	if k.Limits.Backoff, err = asDuration(v); err == nil {
-		err = checked(v, k.Limits)
+		if wrong := k.Limits.Validate(); wrong != nil {
+			err = v.Errorf("%v", wrong)
+		}
 	}
 	return err
-}
-
-func (k *parsedKind) setMaxBackoff(v jsonpos.Value) (err error) {
-	if k.Limits.MaxBackoff, err = asDuration(v); err == nil {
-		err = checked(v, k.Limits)
-	}
-	return err
-}
-
-// checked validates the limits after this value was added.
-func checked(v jsonpos.Value, l job.Limits) error {
-	if err := l.Validate(); err != nil {
-		return v.Errorf("%v", err)
-	}
-	return nil
 }
 
 func (k *parsedKind) setMemory(v jsonpos.Value) (err error) {
 	if k.Memory, err = asSize(v); err == nil && !tree.HasLimits {
 		err = v.Errorf("this system does not limit the memory of a process; leave it out")
-	}
-	return err
-}
-
-func (k *parsedKind) setCPUTime(v jsonpos.Value) (err error) {
-	if k.CPUTime, err = asDuration(v); err == nil && !tree.HasLimits {
-		err = v.Errorf("this system does not limit the processor time of a process; leave it out")
 	}
 	return err
 }

@@ -129,14 +129,15 @@ func (f *flags) controlGroups(kinds []program.Kind, log *slog.Logger) *tree.Grou
 	if f.ControlGroups {
 		var err error
 		if groups, err = tree.OpenGroups(); err != nil {
-			log.Warn("programs have no control groups: they end with their jobs in other ways, and total_memory and cpus are not enforced", "error",
+			log.Warn("programs have no control groups: they end with their jobs in other ways, their memory counts for each process, and cpus is not enforced", "error",
 				err)
 		}
 	}
 	for i := range kinds {
 		k := &kinds[i]
-		if k.TotalMemory > 0 && !groups.LimitsMemory() || k.CPUs > 0 && !groups.LimitsCPUs() {
-			log.Warn("total_memory and cpus of a kind are not enforced on this machine: that takes --control-groups and a unit with Delegate=",
+		if k.Memory > 0 && !groups.LimitsMemory() || k.CPUs > 0 && !groups.LimitsCPUs() {
+			log.Warn("memory of a kind counts for each process alone on this machine, and cpus is not enforced: "+
+				"that takes --control-groups and a unit with Delegate=",
 				"kind", k.Name, "control_groups", f.ControlGroups)
 		}
 	}

@@ -208,7 +208,7 @@ func recordOf(messageID, kind string) map[string]string {
 	return map[string]string{
 		"v": "1", "status": "done", "kind": kind, "payloadhash": strings.Repeat("0", 64), "messageid": messageID,
 		"token": messageID, "write": "1", "generation": "1", "progress": "1", "createdat": now, "claimedat": now, "endedat": now,
-		"owner": "vm-0", "ledger": "1", "overhead": "1",
+		"owner": "vm-0", "overhead": "1",
 	}
 }
 

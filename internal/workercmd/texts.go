@@ -18,7 +18,7 @@ var texts = cli.Texts{
 	"about_program_users": "User ids that commands run as, one for each job, as FIRST-LAST: jobs then cannot read the worker's " +
 		"memory or each other's files. They are divided among up to four workers that share --runtime-dir. " +
 		"none: commands run as the worker's user. Linux; needs CAP_SETUID, CAP_SETGID and CAP_KILL.",
-	"about_control_groups": "Run each command in a control group of its own, which ends as a whole and has total_memory and cpus " +
+	"about_control_groups": "Run each command in a control group of its own, which ends as a whole and has memory and cpus " +
 		"as its limits. It takes Linux and a service manager that delegates this worker's group to it " +
 		"(Delegate= in its unit, as in the VM package).",
 	"about_scratch": "Folder for the working folders of commands. Default: that for temporary files.",

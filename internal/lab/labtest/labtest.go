@@ -15,7 +15,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/spotworker/spotworker/internal/lab"
-	"github.com/spotworker/spotworker/internal/lab/labworker"
 )
 
 // folder holds the programs of this test process.
@@ -29,10 +28,9 @@ var build = sync.OnceValues(func() (lab.Binaries, error) {
 	return lab.Build(context.Background(), folder)
 })
 
-// Main lets the test binary be the worker of a trial, or runs the tests of a package, removes the programs and checks that no
+// Main runs the tests of a package, removes the programs and checks that no
 // goroutine is left.
 func Main(m *testing.M) {
-	labworker.WorkerMain()
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		_ = os.RemoveAll(folder)
 		os.Exit(code)

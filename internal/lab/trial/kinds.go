@@ -118,7 +118,6 @@ func (c Config) fromKindsFile() (candidate, error) {
 	}
 	p.settings["environment"] = c.environmentOf(k)
 	p.prepare(c, k.Snapshot)
-	delete(p.settings, "pass_environment") // the lab's workers have an environment of their own
 	p.limit()
 	return p, nil
 }
@@ -172,10 +171,9 @@ func (c Config) environmentOf(k program.Kind) map[string]string {
 
 // limit makes the first failure the last: a trial does not wait for retries.
 func (p *candidate) limit() {
-	p.settings["max_failures"], p.settings["max_total_failures"] = 1, 1
+	p.settings["max_failures"] = 1
 	p.settings["concurrency"] = 1
 	p.settings["backoff"] = "1s"
-	delete(p.settings, "max_backoff")
 }
 
 // write writes a kinds file with that kind alone, and validates it.

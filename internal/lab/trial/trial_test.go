@@ -13,11 +13,16 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/lab/labtest"
+	"github.com/spotworker/spotworker/internal/lab/labworker"
 	"github.com/spotworker/spotworker/internal/test/need"
 	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
-func TestMain(m *testing.M) { labtest.Main(m) }
+// TestMain lets the test binary be the worker of a trial.
+func TestMain(m *testing.M) {
+	labworker.WorkerMain()
+	labtest.Main(m)
+}
 
 // TestRun tries a program that is interruptible, with one eviction. Programs that are not
 // are tried in internal/test/integration/tryout.
@@ -178,7 +183,7 @@ func TestFindProgram(t *testing.T) {
 	t.Setenv("PASSED", "yes")
 	quoted := strings.ReplaceAll(self, `\`, `\\`)
 	write("kinds.json", `{"kinds": {"a": {"command": ["`+quoted+
-		`"], "directory": ".", "pass_environment": ["PASSED"], "max_failures": 9},
+		`"], "directory": ".", "environment": {"PASSED": null}, "max_failures": 9},
 		"b": {"command": ["`+quoted+`"], "tokens": ["https://storage.azure.com/"]}}}`, 0o600)
 	for kind, want := range map[string]string{"": "name one with --kind: a, b", "c": `no kind "c"`, "b": "tokens"} {
 		if _, err := (Config{KindsFile: "kinds.json", Kind: kind}).findProgram(); err == nil || !strings.Contains(err.Error(), want) {

@@ -82,11 +82,6 @@ func newJobObject(l Limits) (windows.Handle, error) {
 		basic.LimitFlags |= windows.JOB_OBJECT_LIMIT_ACTIVE_PROCESS
 		basic.ActiveProcessLimit = uint32(l.Tasks)
 	}
-	if l.CPUTime > 0 {
-		const unit = 100 * time.Nanosecond
-		basic.LimitFlags |= windows.JOB_OBJECT_LIMIT_PROCESS_TIME
-		basic.PerProcessUserTimeLimit = int64((l.CPUTime + unit - 1) / unit)
-	}
 	_, err = windows.SetInformationJobObject(job, windows.JobObjectExtendedLimitInformation,
 		uintptr(unsafe.Pointer(&limits)), uint32(unsafe.Sizeof(limits))) //nolint:gosec // as the system call wants it
 	if err == nil && l.CPUs > 0 {

@@ -16,7 +16,7 @@ import (
 // has the controllers. The tests below hold on every machine: a folder with the same files
 // stands for the control group.
 
-// TestGroupLimits: the kernel gets total_memory and cpus in its own units, if the worker may
+// TestGroupLimits: the kernel gets memory and cpus in its own units, if the worker may
 // limit them.
 func TestGroupLimits(t *testing.T) {
 	for _, row := range []struct {
@@ -25,7 +25,7 @@ func TestGroupLimits(t *testing.T) {
 		limits      Limits
 		want        map[string]string // by file; files that are not named stay empty
 	}{
-		{"total_memory", []string{"memory", "cpu"}, Limits{TotalMemory: 64 << 20},
+		{"memory", []string{"memory", "cpu"}, Limits{TotalMemory: 64 << 20},
 			map[string]string{"memory.max": "67108864", "memory.oom.group": "1", "memory.swap.max": "0"}},
 		{"cpus", []string{"memory", "cpu"}, Limits{CPUs: 1.5}, map[string]string{"cpu.max": "150000 100000"}},
 		{"the fewest cpus that the kernel takes", []string{"cpu"}, Limits{CPUs: 0.001}, map[string]string{"cpu.max": "1000 100000"}},

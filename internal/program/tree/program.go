@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/spotworker/spotworker/internal/host/sandbox"
 )
@@ -45,9 +44,8 @@ type group interface {
 // Limits are the limits that the operating system enforces. A zero limit means none.
 type Limits struct {
 	// For each process of a program.
-	Memory   int64         // private writable memory, in bytes
-	CPUTime  time.Duration // processor time
-	FileSize int64         // of one file, in bytes; not on Windows
+	Memory   int64 // private writable memory, in bytes
+	FileSize int64 // of one file, in bytes; not on Windows
 
 	// For all processes of a program together. On Linux they take a control group; see
 	// [Groups].

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,9 +20,6 @@ const HasLimits = true
 
 // fileBlock is the unit of `ulimit -f`, in bytes.
 const fileBlock = 512
-
-// cpuGrace is the time from the soft limit of processor time to the hard one.
-const cpuGrace = 5 * time.Second
 
 // argv returns the command line that starts a program with limits. A shell sets the limits and then replaces
 // itself with the program, so that the program never runs without them. This needs
@@ -44,10 +40,6 @@ func (l Limits) commands() string {
 	limit := func(flags string, n int64) { limits = append(limits, fmt.Sprintf("ulimit %s %d", flags, n)) }
 	if l.Memory > 0 {
 		limit(memoryFlag, max(1, l.Memory>>10))
-	}
-	if l.CPUTime > 0 {
-		limit("-S -t", seconds(l.CPUTime))
-		limit("-H -t", seconds(l.CPUTime+cpuGrace))
 	}
 	if l.FileSize > 0 {
 		limit("-f", max(1, l.FileSize/fileBlock))
@@ -70,8 +62,6 @@ func (l Limits) Check() error {
 	}
 	return nil
 }
-
-func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
 // stopSignals are the signals that a program may be asked to stop with: it can handle each of
 // them, and none means something else to a program with an ordinary terminal.

@@ -52,7 +52,7 @@ func exitOf(state *os.ProcessState) Exit {
 		}
 		return Exit{Code: -1, By: by}
 	case syscall.Errno(code) == windows.ERROR_NOT_ENOUGH_QUOTA:
-		return Exit{Code: int(code), By: "a quota, such as its kind's cpu_time"}
+		return Exit{Code: int(code), By: "a quota"}
 	}
 	return Exit{Code: int(code)}
 }

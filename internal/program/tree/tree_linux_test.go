@@ -357,7 +357,7 @@ func TestNothingIsLeftOfAKilledWorker(t *testing.T) {
 	}
 }
 
-// TestTotalMemory: processes that each stay below total_memory and exceed it together are
+// TestTotalMemory: processes that each stay below the memory and exceed it together are
 // all ended, and a single process below it is not.
 func TestTotalMemory(t *testing.T) {
 	b := setup(t, byGroup)

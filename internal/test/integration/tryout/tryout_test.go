@@ -11,11 +11,16 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/lab/labtest"
+	"github.com/spotworker/spotworker/internal/lab/labworker"
 	"github.com/spotworker/spotworker/internal/lab/trial"
 	"github.com/spotworker/spotworker/internal/test/need"
 )
 
-func TestMain(m *testing.M) { labtest.Main(m) }
+// TestMain lets the test binary be the worker of a trial.
+func TestMain(m *testing.M) {
+	labworker.WorkerMain()
+	labtest.Main(m)
+}
 
 // programs are the programs of the folder testdata of package trial.
 var programs = filepath.Join("..", "..", "..", "lab", "trial", "testdata")

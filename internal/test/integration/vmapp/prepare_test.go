@@ -86,9 +86,9 @@ func example(t *testing.T, repository string) string {
 	if err := os.CopyFS(filepath.Join(folder, "spotworker"), os.DirFS(filepath.Join(repository, "python", "spotworker"))); err != nil {
 		t.Fatal(err)
 	}
-	const environment = `"environment":`
+	const environment = `"environment": {`
 	kinds := filepath.Join(folder, "kinds.json")
-	put(t, kinds, replaceOnce(t, read(t, kinds), environment, `"pass_environment": ["PAUSE"], `+environment))
+	put(t, kinds, replaceOnce(t, read(t, kinds), environment, environment+`"PAUSE": null, `))
 	put(t, kinds, replaceOnce(t, read(t, kinds), `"logstats": {`, attackKind+leaverKind+`"logstats": {`))
 	put(t, filepath.Join(folder, "attack.py"), attackProgram)
 	for name, lines := range map[string]int{shortFile: shortLines, longFile: longLines} {
