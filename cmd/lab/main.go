@@ -16,7 +16,6 @@ import (
 	"github.com/spotworker/spotworker/internal/cli/manual"
 	"github.com/spotworker/spotworker/internal/lab/chaos"
 	"github.com/spotworker/spotworker/internal/lab/labworker"
-	"github.com/spotworker/spotworker/internal/lab/realtime"
 )
 
 // version is set by the linker, otherwise by main.
@@ -31,7 +30,6 @@ type flags struct {
 	Chaos    chaosCommand     `cmd:"" help:"${about_chaos}"`
 	Try      tryCommand       `cmd:"" help:"${about_try}"`
 	Replay   replayCommand    `cmd:"" help:"${about_replay}"`
-	Compare  compareCommand   `cmd:"" help:"Replay a scenario under several policies, and compare what evictions cost."`
 	Up       upCommand        `cmd:"" help:"Run a local Azure until Ctrl-C, for workers and producers that you start."`
 	Evict    evictCommand     `cmd:"" help:"Announce the eviction of a VM of lab up, with 30 s of notice."`
 	Withdraw withdrawCommand  `cmd:"" help:"Withdraw the eviction of a VM of lab up."`
@@ -69,7 +67,6 @@ func (f *flags) AfterApply(ctx *kong.Context) (err error) {
 func main() {
 	labworker.WorkerMain()
 	chaos.WorkerMain()
-	realtime.WorkerMain()
 	version = cli.Version(version)
 	cli.Exit("lab", run(os.Args[1:], os.Stdout))
 }

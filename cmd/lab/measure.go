@@ -55,19 +55,6 @@ func (c *measureFlags) trial() trial.Config {
 	return config
 }
 
-// jobs returns what workers of the lab need to run the job of the flags: a kinds file, which it writes
-// into a folder, the kind and the payload.
-func (c *measureFlags) jobs(folder string) (kinds, kind string, payload []byte, err error) {
-	if kinds, kind, err = c.trial().KindsFor(folder); err != nil {
-		return "", "", nil, configError(err)
-	}
-	payload = []byte(c.Payload)
-	if c.PayloadFile != "" {
-		payload, err = os.ReadFile(c.PayloadFile)
-	}
-	return kinds, kind, payload, configError(err)
-}
-
 // workOf turns the measured figures into the work of a scenario. The length of the job, its
 // save and its restore stay as they are if flags give them.
 func workOf(m trial.Measured, work replay.Work, given map[string]bool) replay.Work {

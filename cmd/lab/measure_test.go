@@ -83,7 +83,7 @@ func TestMeasureFlags(t *testing.T) {
 	var out bytes.Buffer
 	for want, args := range map[string][]string{
 		"give --kinds-file":          {"replay", "--payload=x"},
-		"--kinds-file and the":       {"compare", "scenario.json", "--kinds-file=kinds.json"},
+		"--kinds-file and the":       {"replay", "--compare", "scenario.json", "--kinds-file=kinds.json"},
 		"no-such-file.json":          {"replay", "--kinds-file=no-such-file.json"},
 		"exclude each other":         {"replay", "--kinds-file=no-such-file.json", "--checkpoint-interval=1m", "--no-checkpoints"},
 		"choose from --prices":       {"replay", "--size=D2as_v5"},

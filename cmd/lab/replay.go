@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/spotworker/spotworker/internal/lab/realtime"
 	"github.com/spotworker/spotworker/internal/overview/table"
 	"github.com/spotworker/spotworker/internal/replay"
 	"github.com/spotworker/spotworker/internal/text/plaintext"
@@ -44,13 +42,12 @@ type scenarioFlags struct {
 	offerFlags
 	measureFlags
 
-	fits   func(replay.Scenario) error // called before a job is measured; nil for no check
-	given  map[string]bool             // flags on the command line
-	policy replay.Policy               // interval and absence of checkpoints alone
+	given  map[string]bool // flags on the command line
+	policy replay.Policy   // interval and absence of checkpoints alone
 }
 
 // beside are the flags that may stand beside a file.
-var beside = []string{"html", "output", "write-scenario", "help", "real"}
+var beside = []string{"html", "output", "write-scenario", "help", "compare"}
 
 // AfterApply is called by kong when the flags are set. It refuses flags that a file would hide,
 // and flags of a measurement without a kinds file.
@@ -64,7 +61,7 @@ func (c *scenarioFlags) AfterApply(ctx *kong.Context) error {
 			return fmt.Errorf("--%s and the scenario %s: a file has the whole scenario; change it there", flag.Name, c.Scenario)
 		}
 	}
-	for _, name := range []string{"kind", "payload", "payload-file", "env", "timeout", "bin"} {
+	for _, name := range []string{"kind", "payload", "payload-file", "env", "timeout"} {
 		if c.given[name] && c.KindsFile == "" {
 			return fmt.Errorf("--%s is for a job that is measured: give --kinds-file", name)
 		}
@@ -95,9 +92,6 @@ func (c *scenarioFlags) scenario(ctx context.Context) (replay.Scenario, error) {
 	s.Policy.Interval, s.Policy.Never = c.policy.Interval, c.policy.Never
 	s.For, s.Seed = of(c.For), c.Seed
 	err := s.Validate()
-	if err == nil && c.fits != nil {
-		err = c.fits(s)
-	}
 	if err != nil || c.KindsFile == "" {
 		return s, configError(err)
 	}
@@ -114,7 +108,7 @@ type replayCommand struct {
 	scenarioFlags
 	Interval      time.Duration `name:"checkpoint-interval" help:"Time between two saves. 0s is the adaptive policy." default:"0s" env:"-"`
 	NoCheckpoints bool          `help:"Save nothing: each run starts from the beginning." env:"-"`
-	Real          bool          `help:"${about_replay_real}" env:"-"`
+	Compare       bool          `help:"Replay it under several policies, and compare what evictions cost." env:"-"`
 	HTML          string        `help:"Write a page with pictures to this file." name:"html" placeholder:"FILE" env:"-"`
 	WriteScenario bool          `help:"Print the scenario as JSON, to edit and to give as FILE, and replay nothing." env:"-"`
 	WriteSchema   bool          `help:"Print the JSON schema of scenarios, and replay nothing." env:"-"`
@@ -140,11 +134,11 @@ is decided by their own code. docs/lab.md describes the model.
 With --kinds-file the job runs on this machine first, as lab try runs it, for about four times its
 length: the replay has its measured time, states, and behaviour at a notice.
 
-With --real the workers are real processes on a local Azure, for as long as --for says, and virtual
-time is shown beside them. Only lives can be shortened (--shorten-lives): notices, drains, visibility
-and the jobs' own work take their time. Ctrl-C ends all processes.
+With --compare the scenario is replayed under several policies: how often jobs are saved, with and
+without notices, with and without release, with a longer visibility, and with jobs that move to
+regular VMs. All see the same lives of VMs and the same jobs.
 
-    lab replay --real --vms 4 --boot 5s --evictions 60 --job-time 20s --for 5m
+    lab replay --compare --lives gcp-2019 --save-time 1s --job-time 6h
 
 A FILE has the whole scenario: flags of the scenario do not go with it.`
 }
@@ -154,12 +148,6 @@ func (c *replayCommand) run(ctx context.Context, stdout io.Writer) error {
 		_, err := io.WriteString(stdout, replay.Schema)
 		return err
 	}
-	if c.Real && c.KindsFile != "" && c.given["job-time"] {
-		return configError(errors.New("--job-time and --real: jobs of --kinds-file take their own time; give a payload with less to do"))
-	}
-	if c.Real && !c.WriteScenario {
-		c.fits = fitsMachine
-	}
 	c.policy.Interval.Duration, c.policy.Never = c.Interval, c.NoCheckpoints
 	s, err := c.scenario(ctx)
 	if err != nil {
@@ -168,9 +156,12 @@ func (c *replayCommand) run(ctx context.Context, stdout io.Writer) error {
 	if c.WriteScenario {
 		return printJSON(stdout, s)
 	}
-	report, err := c.replay(ctx, s)
+	if c.Compare {
+		return c.compare(ctx, s, stdout)
+	}
+	report, err := replay.Run(ctx, s)
 	if err != nil {
-		return err
+		return scenarioError(ctx, err)
 	}
 	if c.HTML != "" {
 		if err := writePage(c.HTML, report.Page); err != nil {
@@ -181,38 +172,6 @@ func (c *replayCommand) run(ctx context.Context, stdout io.Writer) error {
 		return printJSON(stdout, report)
 	}
 	return printReport(stdout, report, c.HTML)
-}
-
-// replay replays a scenario, in virtual time or with real processes.
-func (c *replayCommand) replay(ctx context.Context, s replay.Scenario) (report *replay.Report, err error) {
-	if !c.Real {
-		report, err = replay.Run(ctx, s)
-		return report, scenarioError(ctx, err)
-	}
-	config := realtime.Config{Scenario: s}
-	if err := fitsMachine(s); err != nil {
-		return nil, configError(err)
-	}
-	if c.KindsFile == "" {
-		return realtime.Run(ctx, config, os.Stderr)
-	}
-	folder, err := os.MkdirTemp("", "spotworker-replay-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(folder)
-	if config.KindsFile, config.Kind, config.Payload, err = c.jobs(folder); err != nil {
-		return nil, err
-	}
-	return realtime.Run(ctx, config, os.Stderr)
-}
-
-// fitsMachine returns an error with the change to make if real processes cannot replay a scenario.
-func fitsMachine(s replay.Scenario) error {
-	if err := (realtime.Config{Scenario: s}).Validate(); err != nil {
-		return fmt.Errorf("--real: %w", err)
-	}
-	return nil
 }
 
 // writePage writes a page to a file.
@@ -281,17 +240,6 @@ func printReport(stdout io.Writer, r *replay.Report, page string) error {
 	for _, fact := range r.Facts() {
 		fmt.Fprintf(out, "%-14s %s\n", fact[0], fact[1])
 	}
-	if rows := r.Both(); len(rows) > 0 {
-		both := table.New(table.Column{Name: "real and virtual time"}, table.Column{Name: "real", Right: true}, table.Column{Name: "virtual",
-			Right: true})
-		for _, row := range rows {
-			both.Add(row[:]...)
-		}
-		fmt.Fprintln(out)
-		for _, line := range both.Lines(0) {
-			fmt.Fprintln(out, line)
-		}
-	}
 	if page != "" {
 		fmt.Fprintf(out, "\nThe page with pictures is %s\n", plaintext.Line(page))
 	}
@@ -302,29 +250,8 @@ func printReport(stdout io.Writer, r *replay.Report, page string) error {
 // seconds writes a number of seconds as a duration.
 func seconds(s float64) string { return replay.Brief(time.Duration(s * float64(time.Second))) }
 
-// compareCommand are the flags of lab compare.
-type compareCommand struct {
-	scenarioFlags
-	json bool
-}
-
-// useJSON implements [inJSON].
-func (c *compareCommand) useJSON() { c.json = true }
-
-// Help is shown by compare --help.
-func (*compareCommand) Help() string {
-	return `Replays one scenario under several policies: how often jobs are saved, with and without
-notices, with and without release, with a longer visibility, and with jobs that move to regular VMs.
-All see the same lives of VMs and the same jobs. docs/lab.md describes the columns.
-
-    lab compare --lives gcp-2019 --save-time 1s --job-time 6h`
-}
-
-func (c *compareCommand) run(ctx context.Context, stdout io.Writer) error {
-	s, err := c.scenario(ctx)
-	if err != nil {
-		return err
-	}
+// compare replays a scenario under several policies.
+func (c *replayCommand) compare(ctx context.Context, s replay.Scenario, stdout io.Writer) error {
 	choices := replay.Choices(s)
 	reports, err := replay.Compare(ctx, s, choices)
 	if err != nil {

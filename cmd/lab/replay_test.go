@@ -55,38 +55,10 @@ func TestReplayScenarioFile(t *testing.T) {
 		t.Error("--write-schema does not print the schema")
 	}
 	var out bytes.Buffer
-	for _, both := range [][]string{{"replay", file, "--vms=6"}, {"replay", file, "--no-checkpoints"}, {"compare", "--for=2h", file}} {
+	for _, both := range [][]string{{"replay", file, "--vms=6"}, {"replay", file, "--no-checkpoints"}, {"replay", "--for=2h", file}} {
 		if err := run(both, &out); cli.Code(err) != cli.ExitConfig || !strings.Contains(err.Error(), both[1]) &&
 			!strings.Contains(err.Error(), both[2]) {
 			t.Errorf("lab %s = %v, want a wrong configuration that names the flag", strings.Join(both, " "), err)
-		}
-	}
-}
-
-// TestReplayRealRefusals: --real refuses a scenario that does not fit a machine before it starts
-// anything, by flags and by a file, and --write-scenario prints the scenario as it is.
-func TestReplayRealRefusals(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "scenario.json")
-	scenario := printed(t, "replay", "--real", "--vms=2", "--for=3h", "--shorten-lives=60", "--write-scenario")
-	if err := os.WriteFile(file, []byte(scenario), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		args []string
-		want string
-	}{
-		{nil, "--for up to 2h"},
-		{[]string{file}, "--for up to 2h"},
-		{[]string{"--for=10m", "--vms=100"}, "--vms up to 32"},
-		{[]string{"--for=10m", "--lives=gcp-2019", "--shorten-lives=0.1"}, "give 1 to 10000"},
-		{[]string{"--for=10m", "--kinds-file=none.json"}, "none.json"},
-		{[]string{"--for=10h", "--kinds-file=none.json"}, "--for up to 2h"}, // before the measurement
-		{[]string{"--for=10m", "--kinds-file=none.json", "--job-time=6h"}, "--job-time"},
-	} {
-		var out bytes.Buffer
-		if err := run(append([]string{"replay", "--real"}, c.args...), &out); cli.Code(err) != cli.ExitConfig ||
-			!strings.Contains(err.Error(), c.want) {
-			t.Errorf("lab replay --real %s = %v, want %q", strings.Join(c.args, " "), err, c.want)
 		}
 	}
 }
@@ -105,7 +77,7 @@ func TestReplayReport(t *testing.T) {
 }
 
 func TestCompareReport(t *testing.T) {
-	out := printed(t, "compare", "--vms=3", "--evictions=1", "--for=6h", "--price=0.1")
+	out := printed(t, "replay", "--compare", "--vms=3", "--evictions=1", "--for=6h", "--price=0.1")
 	for _, want := range []string{"adaptive ", "every 10s", "every 10m", "no checkpoints", "adaptive, no notices",
 		"adaptive, moved after 3 to 1 regular", "cost/h"} {
 		if !strings.Contains(out, want) {
@@ -113,7 +85,7 @@ func TestCompareReport(t *testing.T) {
 		}
 	}
 	var rows []struct{ Policy string }
-	if err := json.Unmarshal([]byte(printed(t, "compare", "--vms=1", "--for=1h", "-o", "json")), &rows); err != nil || len(rows) != 9 ||
+	if err := json.Unmarshal([]byte(printed(t, "replay", "--compare", "--vms=1", "--for=1h", "-o", "json")), &rows); err != nil || len(rows) != 9 ||
 		rows[0].Policy != "adaptive" {
 		t.Errorf("%v, %+v", err, rows)
 	}

@@ -37,8 +37,6 @@ var texts = cli.Texts{
 		"--restore-time replace the measured time.",
 	"about_replay_prices": "Output of spotctl prices -o json: the prices, and for synthetic lives the upper end of Azure's class of " +
 		"eviction rates. --price, --regular-price and --evictions replace them.",
-	"about_replay_real": "Replay with real worker processes on this machine, in real time, and show virtual time beside it. " +
-		"At most 2h and 32 VMs at a time.",
 	"about_replay_shorten": "Divide the lives of VMs by this number, so that recorded lives of hours fit into minutes. Notices, boots " +
 		"and jobs keep their length.",
 	"about_replay_lives": "Lives of VMs: poisson, constant, bursts (synthetic); gcp-2019, aws-p3, aws-g4dn (recorded); or a file with " +

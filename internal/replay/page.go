@@ -30,7 +30,6 @@ type page struct {
 	Delays       []series
 	DelaysTable  []delayRow
 	Facts        [][2]string
-	Both         [][3]string // real and virtual time; empty if this is virtual time
 }
 
 // number is a figure with its meaning.
@@ -67,7 +66,7 @@ func (r *Report) page() page {
 			{meanOf(r.Warned.Redone, r.Warned.Runs), "redone after a notice", plural(r.Warned.Runs, "run") + " ended by a notice"},
 			{meanOf(r.Sudden.Redone, r.Sudden.Runs), "redone after a death", plural(r.Sudden.Runs, "run") + " ended without one"},
 		},
-		Paid: h.shares(), Cut: r.Picture.cut, Facts: r.Facts(), Both: r.Both(), Axis: axis(r.Picture.until),
+		Paid: h.shares(), Cut: r.Picture.cut, Facts: r.Facts(), Axis: axis(r.Picture.until),
 		OtherVMs: max(0, len(r.Picture.lanes)-drawnLanes), OtherJobs: max(0, r.Jobs-drawnJobs),
 		DelaysTable: []delayRow{row("after a notice", r.Warned), row("without a notice", r.Sudden)},
 		Delays:      []series{histogram("after a notice", "warn", r.Warned.delays), histogram("without a notice", "bad", r.Sudden.delays)},

@@ -2,7 +2,6 @@ package replay
 
 import (
 	"cmp"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -100,35 +99,4 @@ func (r RealRun) attempt() attempt {
 		from: r.From, works: r.Works, to: r.To, end: r.End, saves: saves, marks: r.Saves[:min(len(r.Saves), mostMarks)],
 		saving: r.Saving, kept: r.Kept, redone: r.Redone, lost: r.Lost, visible: r.Visible,
 	}
-}
-
-// Both returns figures of a report of real processes beside the same figures of virtual time: name, real, virtual.
-// It is empty for a report of virtual time.
-func (r *Report) Both() [][3]string {
-	if r.Virtual == nil {
-		return nil
-	}
-	var rows [][3]string
-	add := func(name string, of func(*Report) string) { rows = append(rows, [3]string{name, of(r), of(r.Virtual)}) }
-	add("goodput while running", func(r *Report) string { return fmt.Sprintf("%.2f %%", r.Hours.Goodput()) })
-	add("goodput of paid time", func(r *Report) string { return fmt.Sprintf("%.2f %%", r.Hours.GoodputBusy()) })
-	add("jobs done", func(r *Report) string { return count(r.Done) + " of " + count(r.Jobs) })
-	add("until the last job, or the end", func(r *Report) string { return Brief(seconds(r.Took)) })
-	for _, ended := range []struct {
-		name string
-		of   func(*Report) Losses
-	}{
-		{"after a notice", func(r *Report) Losses { return r.Warned }}, {"without a notice", func(r *Report) Losses { return r.Sudden }},
-	} {
-		mean := func(of func(Losses) float64) func(*Report) string {
-			return func(r *Report) string { return meanOf(of(ended.of(r)), ended.of(r).Runs) }
-		}
-		add("runs ended "+ended.name, func(r *Report) string { return count(ended.of(r).Runs) })
-		add("  redone, mean", mean(func(l Losses) float64 { return l.Redone }))
-		add("  claimable after, mean", mean(func(l Losses) float64 { return l.Hidden }))
-		add("  ran again after, mean", func(r *Report) string { return meanOf(ended.of(r).Mean, ended.of(r).Resumed) })
-	}
-	add("saves", func(r *Report) string { return count(r.Saves) })
-	add("storage calls for jobs", func(r *Report) string { return count(r.Calls) })
-	return rows
 }

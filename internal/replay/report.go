@@ -23,9 +23,6 @@ type Report struct {
 	Calls  int     `json:"storage_calls"` // of jobs; idle polls and heartbeats are left out
 	Cost   float64 `json:"cost"`
 
-	// Virtual is the same scenario in virtual time; nil unless this report is of real processes.
-	Virtual *Report `json:"virtual,omitempty"`
-
 	Picture picture `json:"-"`
 }
 

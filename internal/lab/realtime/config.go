@@ -13,11 +13,6 @@ import (
 type Config struct {
 	Scenario replay.Scenario
 
-	// KindsFile is a kinds file for the workers, Kind and Payload the job of it that is put. Without it
-	// the jobs wait for the time of the scenario's work.
-	KindsFile, Kind string
-	Payload         []byte
-
 	// Worker is the program that is run with [WorkerCommand]. Default: this one.
 	Worker string
 }

@@ -40,8 +40,7 @@ type realtime struct {
 	jobs  map[string]int // numbers, by id
 }
 
-// Run replays a scenario with real workers, and the same scenario in virtual time, and returns the
-// report of both. It tells its progress to out. If it fails, it keeps the workers' logs and tells
+// Run replays a scenario with real workers, and returns the report. It tells its progress to out. If it fails, it keeps the workers' logs and tells
 // their folder. It ends every process that it started before it returns.
 func Run(ctx context.Context, c Config, out io.Writer) (report *replay.Report, err error) {
 	r := &realtime{config: c, narrator: text.NewNarrator(out), vms: map[int]replay.VM{},
@@ -49,17 +48,11 @@ func Run(ctx context.Context, c Config, out io.Writer) (report *replay.Report, e
 	if r.plan, err = c.plan(); err != nil {
 		return nil, err
 	}
-	virtual, err := replay.Run(ctx, c.Scenario)
-	if err != nil {
-		return nil, err
-	}
 	if r.folder, err = os.MkdirTemp("", "spotworker-replay-"); err != nil {
 		return nil, err
 	}
 	r.announce()
-	if report, err = r.run(ctx); report != nil {
-		report.Virtual = virtual
-	}
+	report, err = r.run(ctx)
 	switch {
 	case ctx.Err() != nil:
 		report, err = nil, errInterrupted
@@ -118,7 +111,7 @@ func (r *realtime) run(ctx context.Context) (report *replay.Report, err error) {
 // measure makes the report.
 func (r *realtime) measure(until time.Time) *replay.Report {
 	m := measured{plan: r.plan, began: r.began, until: until, lanes: r.lanes, jobs: r.jobs}
-	if r.config.KindsFile == "" && !r.plan.Scenario.Work.Beside {
+	if !r.plan.Scenario.Work.Beside {
 		m.hold = hold(r.plan.Scenario.Work)
 	}
 	var vms []replay.VM
@@ -153,9 +146,6 @@ func (r *realtime) fleetConfig(fail func(error)) (c lab.FleetConfig, err error) 
 		labworker.Settings{Visibility: s.Policy.Visibility.Duration, EvictionRate: s.Policy.Rate}.Argument()}
 	if s.Policy.Interval.Duration > 0 {
 		args = append(args, "--checkpoint-interval="+s.Policy.Interval.String())
-	}
-	if r.config.KindsFile != "" {
-		args = append(args, "--kinds-file="+r.config.KindsFile)
 	}
 	return lab.FleetConfig{
 		Worker: program, ConnectionString: r.local.ConnectionString, Endpoint: r.local.Endpoint, Logs: r.folder, Args: args,

@@ -127,9 +127,6 @@ func (r *realtime) putAll(ctx context.Context, fail func(error)) {
 
 // spec returns the job that is put.
 func (r *realtime) spec() (client.Spec, error) {
-	if r.config.KindsFile != "" {
-		return client.Spec{Kind: r.config.Kind, Payload: r.config.Payload}, nil
-	}
 	payload, err := json.Marshal(work{Work: r.plan.Scenario.Work, Never: r.plan.Scenario.Policy.Never})
 	return client.Spec{Kind: kind, Payload: payload}, err
 }

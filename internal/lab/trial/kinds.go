@@ -122,19 +122,6 @@ func (c Config) fromKindsFile() (candidate, error) {
 	return p, nil
 }
 
-// KindsFor writes a kinds file with the kind of a configuration alone into a folder, for workers of the
-// lab with several jobs of it at a time, and returns the file and the name of the kind. The first
-// failure of a job is its last.
-func (c Config) KindsFor(folder string) (file, kind string, err error) {
-	p, err := c.findProgram()
-	if err != nil {
-		return "", "", &ConfigError{err}
-	}
-	delete(p.settings, "concurrency")
-	file, err = p.write(folder)
-	return file, p.kind, err
-}
-
 // fitsTrial returns an error for a kind that a trial cannot judge.
 func fitsTrial(k program.Kind) error {
 	if len(k.Tokens) > 0 {

@@ -5,11 +5,7 @@ package chaos
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"math"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -23,7 +19,7 @@ const (
 	nearClaimable = 2 * time.Second        // until the message of an interrupted run was visible, in the mean
 )
 
-// TestReplayAgrees is `lab replay --real`: real workers lose as much work as workers in virtual time on
+// TestReplayAgrees: real workers lose as much work as workers in virtual time on
 // VMs that live as long. An hour of virtual time has enough ends of VMs for exact means.
 func TestReplayAgrees(t *testing.T) {
 	s := replay.Default()
@@ -36,9 +32,6 @@ func TestReplayAgrees(t *testing.T) {
 	r, err := realtime.Run(t.Context(), realtime.Config{Scenario: s}, &story)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, story.String())
-	}
-	for _, row := range r.Both() {
-		t.Logf("%-32s %12s %12s", row[0], row[1], row[2])
 	}
 	s.For.Duration, s.Work.Jobs, s.Work.Load = time.Hour, 0, 0.7
 	virtual, err := replay.Run(t.Context(), s)
@@ -82,35 +75,5 @@ func TestReplayInterrupted(t *testing.T) {
 	began := time.Now()
 	if r, err := realtime.Run(ctx, realtime.Config{Scenario: s}, &bytes.Buffer{}); err == nil || r != nil || time.Since(began) > time.Minute {
 		t.Errorf("an interrupted replay = %v, %v after %s", r, err, time.Since(began))
-	}
-}
-
-// TestReplayPrograms: programs of the user run as jobs, and a program that fails ends the replay with
-// the place of the workers' logs.
-func TestReplayPrograms(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
-	for name, c := range map[string]struct {
-		script, want string // want is in the error; empty for none
-	}{
-		"done":  {`sleep 1; echo done >"$SPOTWORKER_RESULT"`, ""},
-		"fails": {`exit 3`, "failed on spot_1"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			kinds := filepath.Join(t.TempDir(), "kinds.json")
-			file := fmt.Sprintf(`{"kinds": {"mine": {"command": ["/bin/sh", "-c", %q], "max_failures": 1}}}`, c.script)
-			if err := os.WriteFile(kinds, []byte(file), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			s := replay.Default()
-			s.Fleet.VMs, s.Fleet.Boot.Duration, s.Work.Jobs, s.Work.Length.Duration, s.For.Duration = 1, 0, 2, time.Second, 5*time.Minute
-			var story bytes.Buffer
-			r, err := realtime.Run(t.Context(), realtime.Config{Scenario: s, KindsFile: kinds, Kind: "mine"}, &story)
-			switch {
-			case c.want == "" && (err != nil || r.Done != 2):
-				t.Errorf("Run() = %+v, %v\n%s", r, err, story.String())
-			case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(story.String(), "logs are in")):
-				t.Errorf("Run() = %v, want %q\n%s", err, c.want, story.String())
-			}
-		})
 	}
 }

@@ -208,7 +208,7 @@ func travel(t *testing.T, options client.Options) {
 	}
 	metadata := map[string]string{
 		"v": "1", "status": "running", "kind": "train", "group": "night-7", "token": "t", "write": "2417", "generation": "10",
-		"messageid": "m", "interruptions": "4", "failurestotal": "1", "paid": "8000000", "ledger": "10", "useful": "7300000", "redone": "567000",
+		"messageid": "m", "interruptions": "4", "failurestotal": "1", "paid": "8000000", "useful": "7300000", "redone": "567000",
 		"overhead": "133000", "statehash": strings.Repeat("5a", 32), "statesize": "1000", "evictions": "4",
 		"exits": "2", "progress": "0.83", "progresstext": "epoch%2067%20of%2080",
 		"createdat": began.Format(time.RFC3339Nano), "claimedat": began.Add(137 * time.Minute).Format(time.RFC3339Nano),
