@@ -121,20 +121,16 @@ func (c *Client) Drain(ctx context.Context, names []string, o SteerOptions) (Ste
 	return c.steer(o, func(f *operate.Fleet) (operate.Asked, error) { return f.Drain(ctx, names) })
 }
 
-// Resume lets drained workers work again; no names means all.
+// Resume ends drains of workers and quarantines of VMs, by the names of workers or VMs. No
+// names means all drains; a quarantine ends only by its name.
 func (c *Client) Resume(ctx context.Context, names []string, o SteerOptions) (Steered, error) {
 	return c.steer(o, func(f *operate.Fleet) (operate.Asked, error) { return f.Resume(ctx, names) })
 }
 
 // Quarantine drains all workers on VMs, also workers that start there later, until
-// Free.
+// Resume.
 func (c *Client) Quarantine(ctx context.Context, vms []string, o SteerOptions) (Steered, error) {
 	return c.steer(o, func(f *operate.Fleet) (operate.Asked, error) { return f.Quarantine(ctx, vms) })
-}
-
-// Free ends the quarantine of VMs.
-func (c *Client) Free(ctx context.Context, vms []string, o SteerOptions) (Steered, error) {
-	return c.steer(o, func(f *operate.Fleet) (operate.Asked, error) { return f.Free(ctx, vms) })
 }
 
 // steer asks something of workers.

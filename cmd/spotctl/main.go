@@ -67,13 +67,11 @@ type flags struct {
 
 	Cancel cancelCommand `cmd:"" help:"Cancel jobs that wait or run."`
 
-	Drain   drainCommand   `cmd:"" help:"Make workers hand over their jobs and idle."`
-	Resume  resumeCommand  `cmd:"" help:"Let drained workers work again."`
-	Pause   pauseCommand   `cmd:"" help:"Stop claiming on all workers, or all jobs of a kind."`
-	Unpause unpauseCommand `cmd:"" help:"Let all workers claim again."`
+	Drain  drainCommand  `cmd:"" help:"Make workers hand over their jobs and idle."`
+	Resume resumeCommand `cmd:"" help:"End drains, pauses and quarantines."`
+	Pause  pauseCommand  `cmd:"" help:"Stop claiming on all workers, or all jobs of a kind."`
 
 	Quarantine quarantineCommand `cmd:"" help:"Keep all work from VMs, also from workers that start there later."`
-	Free       freeCommand       `cmd:"" help:"End the quarantine of VMs."`
 
 	Orphans orphansCommands `cmd:"" help:"Jobs whose messages were lost: list them, or put them on the queue again."`
 

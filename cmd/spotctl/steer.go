@@ -55,8 +55,8 @@ func (*drainCommand) Help() string {
 saves its jobs and hands them over to other workers. It stays alive and idle, also after a restart,
 until "spotctl resume". It follows within 15 s, and has the drain budget of a SIGTERM (10 s).
 
-With --all no job of the deployment runs. Workers of versions before this command do not follow; the
-output names them.`
+With --all no job of the deployment runs. Workers that cannot read the request do not follow; the output
+names them.`
 }
 
 func (c *drainCommand) run(ctx context.Context, s *session) error {
@@ -76,19 +76,29 @@ func (c *drainCommand) run(ctx context.Context, s *session) error {
 type resumeCommand struct {
 	targets
 	asking
+	Paused bool     `help:"End all pauses, also of single kinds." env:"-"`
+	Kinds  []string `name:"kind" help:"End the pause of this kind; may be repeated." placeholder:"KIND" sep:"none" env:"-"`
 }
 
 // Help is shown by resume --help.
 func (*resumeCommand) Help() string {
-	return `Lets workers work again that "spotctl drain" drained. --all also ends the drain of single
-workers.`
+	return `Ends what "spotctl drain", "spotctl quarantine" and "spotctl pause" began: with names the drains of
+workers and the quarantines of VMs, with --all all drains, with --paused all pauses, with --kind the
+pause of a kind. A quarantine is of a sick VM, and ends only by its name.`
 }
 
 func (c *resumeCommand) run(ctx context.Context, s *session) error {
-	if err := c.check(); err != nil {
-		return err
+	if !c.Paused && len(c.Kinds) == 0 {
+		if err := c.check(); err != nil {
+			return err
+		}
+	} else if c.All || len(c.Names) > 0 || c.Paused && len(c.Kinds) > 0 {
+		return &cli.ConfigError{Err: errors.New("--paused ends all pauses, --kind those of kinds: give one of them, and no workers")}
 	}
 	return s.ask(ctx, "resume", c.asking, func(ctx context.Context, d *client.Client) (client.Steered, error) {
+		if c.Paused || len(c.Kinds) > 0 {
+			return d.Unpause(ctx, c.Kinds, c.options())
+		}
 		return d.Resume(ctx, c.Names, c.options())
 	})
 }
@@ -102,12 +112,12 @@ type pauseCommand struct {
 
 // Help is shown by pause --help.
 func (*pauseCommand) Help() string {
-	return `No worker of the deployment claims messages until "spotctl unpause", also none that starts
+	return `No worker of the deployment claims messages until "spotctl resume --paused", also none that starts
 later. Jobs that run continue to their end.
 
 With --kind only jobs of that kind are not started. Their messages stay on the queue: workers that
 claim one hide it for about a minute, again and again, so a long backlog of a paused kind costs
-calls. Workers of versions before --kind do not follow it.
+calls.
 
 A kind that no heartbeat lists is probably misspelt: nothing is paused, and the exit code is 1. With
 --unknown it is paused all the same.`
@@ -129,22 +139,6 @@ func (c *pauseCommand) run(ctx context.Context, s *session) error {
 	})
 }
 
-type unpauseCommand struct {
-	asking
-	Kinds []string `name:"kind" help:"Only the pause of this kind; may be repeated." placeholder:"KIND" sep:"none" env:"-"`
-}
-
-// Help is shown by unpause --help.
-func (*unpauseCommand) Help() string {
-	return `Ends what "spotctl pause" began: without --kind all pauses, also those of single kinds.`
-}
-
-func (c *unpauseCommand) run(ctx context.Context, s *session) error {
-	return s.ask(ctx, "unpause", c.asking, func(ctx context.Context, d *client.Client) (client.Steered, error) {
-		return d.Unpause(ctx, c.Kinds, c.options())
-	})
-}
-
 // vms are the flags that select VMs.
 type vms struct {
 	VMs []string `arg:"" name:"vm" help:"Names of VMs, as shown by workers."`
@@ -159,8 +153,8 @@ type quarantineCommand struct {
 // Help is shown by quarantine --help.
 func (*quarantineCommand) Help() string {
 	return `For a VM that is sick: all workers on it are drained, also one that starts there later,
-until "spotctl free". "spotctl drain" with the VM's name drains only the workers that run there now.
-Workers of versions before this command do not follow; the output names them.
+until "spotctl resume" with its name. "spotctl drain" with the VM's name drains only the workers that run there now.
+Workers that cannot read the request do not follow; the output names them.
 
 A VM without a heartbeat is probably misspelt: no VM is quarantined, and the exit code is 1. With
 --unknown it is quarantined all the same, before its first worker starts.`
@@ -178,20 +172,6 @@ func (c *quarantineCommand) run(ctx context.Context, s *session) error {
 // withUnknownFlag adds to the error of a name that no heartbeat has what follows from it.
 func withUnknownFlag(err error, then, now string) error {
 	return actions.NotDone(err, now, fmt.Sprintf(". With --unknown %s all the same, for workers that start later", then))
-}
-
-type freeCommand struct {
-	vms
-	asking
-}
-
-// Help is shown by free --help.
-func (*freeCommand) Help() string { return `Ends what "spotctl quarantine" began.` }
-
-func (c *freeCommand) run(ctx context.Context, s *session) error {
-	return s.ask(ctx, "free", c.asking, func(ctx context.Context, d *client.Client) (client.Steered, error) {
-		return d.Free(ctx, c.VMs, c.options())
-	})
 }
 
 // confirm asks a question unless yes is set. Without a terminal it refuses.

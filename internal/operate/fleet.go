@@ -175,7 +175,7 @@ func (f *Fleet) pauseKinds(ctx context.Context, kinds []string, paused bool) (As
 }
 
 // Quarantine makes all workers on VMs release their jobs and idle, also workers that
-// start there later, until [Fleet.Free]. A VM without a heartbeat can be quarantined
+// start there later, until [Fleet.Resume]. A VM without a heartbeat can be quarantined
 // before its first worker starts.
 func (f *Fleet) Quarantine(ctx context.Context, vms []string) (Asked, error) {
 	if f.KnownOnly {
@@ -190,24 +190,10 @@ func (f *Fleet) Quarantine(ctx context.Context, vms []string) (Asked, error) {
 			}
 		}
 		if len(d.Quarantine) > control.MaxQuarantines {
-			return false, fmt.Errorf("more than %d VMs would be quarantined: free some that are gone", control.MaxQuarantines)
+			return false, fmt.Errorf("more than %d VMs would be quarantined: resume some that are gone", control.MaxQuarantines)
 		}
 		return changed, nil
 	}, isIdle)
-}
-
-// Free ends the quarantine of VMs.
-func (f *Fleet) Free(ctx context.Context, vms []string) (Asked, error) {
-	return f.ask(ctx, vms, func(d *control.Document, _ time.Time) (bool, error) {
-		for _, vm := range vms {
-			before := len(d.Quarantine)
-			maps.DeleteFunc(d.Quarantine, func(name string, _ control.Mark) bool { return strings.EqualFold(name, vm) })
-			if len(d.Quarantine) == before {
-				return false, fmt.Errorf("VM %q is not quarantined%s", vm, didYouMean(vm, slices.Collect(maps.Keys(d.Quarantine))))
-			}
-		}
-		return true, nil
-	}, func(p presence.Listed) bool { return p.Asked != presence.AskedQuarantine })
 }
 
 func with(marks map[string]control.Mark, name string, m control.Mark) map[string]control.Mark {
@@ -251,45 +237,39 @@ func (f *Fleet) Drain(ctx context.Context, names []string) (Asked, error) {
 	}, isIdle)
 }
 
-// Resume lets drained workers work again; none means all.
+// Resume ends drains of workers and quarantines of VMs, by the names of workers or VMs. No names
+// means all drains; a quarantine is of a sick VM, and ends only by its name.
 func (f *Fleet) Resume(ctx context.Context, names []string) (Asked, error) {
-	var workers []string
 	return f.ask(ctx, names, func(d *control.Document, _ time.Time) (bool, error) {
 		if len(names) == 0 {
 			changed := d.DrainAll != nil || len(d.Drains) > 0
 			d.DrainAll, d.Drains = nil, nil
 			return changed, nil
 		}
-		if d.DrainAll != nil {
-			return false, errors.New("all workers are drained together: resume all of them")
-		}
-		workers = workers[:0]
 		for _, name := range names {
-			before := len(workers)
-			for worker := range d.Drains {
-				if control.IsOn(worker, name) {
-					workers = append(workers, worker)
-				}
+			before := len(d.Quarantine) + len(d.Drains)
+			maps.DeleteFunc(d.Quarantine, func(vm string, _ control.Mark) bool { return strings.EqualFold(vm, name) })
+			if len(d.Quarantine)+len(d.Drains) == before && d.DrainAll != nil {
+				return false, errors.New("all workers are drained together: resume all of them")
 			}
-			if len(workers) == before {
+			maps.DeleteFunc(d.Drains, func(worker string, _ control.Mark) bool { return control.IsOn(worker, name) })
+			if len(d.Quarantine)+len(d.Drains) == before {
 				return false, notDrained(d, name)
 			}
 		}
-		for _, worker := range workers {
-			delete(d.Drains, worker)
-		}
 		return true, nil
-	}, func(p presence.Listed) bool { return p.Asked != presence.AskedDrain })
+	}, func(p presence.Listed) bool { return !presence.Holds(p.Asked) })
 }
 
 // notDrained is the error of a resume of a worker or VM that no request drains.
 func notDrained(d *control.Document, name string) error {
 	for vm := range d.Quarantine {
-		if strings.EqualFold(vm, name) || control.IsOn(name, vm) {
-			return fmt.Errorf("VM %q is quarantined, which a resume does not end: spotctl free %s", vm, vm)
+		if control.IsOn(name, vm) {
+			return fmt.Errorf("worker %q is on VM %q, which is quarantined: resume the VM", name, vm)
 		}
 	}
-	return fmt.Errorf("worker %q is not drained%s", name, didYouMean(name, slices.Collect(maps.Keys(d.Drains))))
+	known := slices.Concat(slices.Collect(maps.Keys(d.Drains)), slices.Collect(maps.Keys(d.Quarantine)))
+	return fmt.Errorf("%q is not drained%s", name, didYouMean(name, known))
 }
 
 func (f *Fleet) mark(now time.Time) *control.Mark {

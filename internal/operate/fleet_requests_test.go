@@ -116,12 +116,10 @@ func TestFleetRequests(t *testing.T) {
 			{"quarantine", func() (Asked, error) { return f.Quarantine(ctx, []string{"a", "new"}) }, all[:2],
 				"quarantine a, quarantine new", 13, ""},
 			{"again", func() (Asked, error) { return f.Quarantine(ctx, []string{"a"}) }, all[:2], "quarantine a, quarantine new", 13, ""},
-			{"resume its VM", func() (Asked, error) { return f.Resume(ctx, []string{"A"}) }, nil, "quarantine a, quarantine new", 13,
-				`VM "a" is quarantined, which a resume does not end: spotctl free a`},
 			{"resume a worker there", func() (Asked, error) { return f.Resume(ctx, []string{"a-1"}) }, nil, "quarantine a, quarantine new", 13,
-				"spotctl free a"},
-			{"free", func() (Asked, error) { return f.Free(ctx, []string{"NEW"}) }, nil, "quarantine a", 14, ""},
-			{"free again", func() (Asked, error) { return f.Free(ctx, []string{"new"}) }, nil, "quarantine a", 14, `"new" is not quarantined`},
+				"resume the VM"},
+			{"resume a VM", func() (Asked, error) { return f.Resume(ctx, []string{"NEW"}) }, nil, "quarantine a", 14, ""},
+			{"resume it again", func() (Asked, error) { return f.Resume(ctx, []string{"new"}) }, nil, "quarantine a", 14, `"new" is not drained`},
 		} {
 			asked, err := row.ask()
 			if row.err == "" && err != nil || row.err != "" && (err == nil || !strings.Contains(err.Error(), row.err)) {
@@ -205,7 +203,7 @@ func TestFleetWait(t *testing.T) {
 			if _, err := f.Quarantine(context.Background(), []string{"b"}); err != nil {
 				return Asked{}, err
 			}
-			return f.Free(context.Background(), []string{"b"})
+			return f.Resume(context.Background(), []string{"b"})
 		}, []presence.Presence{{Steered: true, Control: 3, State: "shutdown", Asked: presence.AskedQuarantine},
 			{Steered: true, Control: 4, State: "process"}}, []int{1, 1, 0}},
 		{"a pause of a kind", func(f *Fleet) (Asked, error) { return f.Pause(context.Background(), []string{"l"}, true) },

@@ -134,7 +134,7 @@ func TestRequestsEnd(t *testing.T) {
 			t.Errorf("Resume of one while all are drained = %v, want an error", err)
 		}
 		ask("Unpause of a kind", func() (Asked, error) { return f.Pause(ctx, []string{"l"}, false) })
-		ask("Free", func() (Asked, error) { return f.Free(ctx, []string{"VM-1"}) })
+		ask("Resume of a VM", func() (Asked, error) { return f.Resume(ctx, []string{"VM-1"}) })
 		found, _, err := b.stores.Control.Read(ctx, "")
 		d := found.Document
 		if err != nil || d.Pause == nil || len(d.PausedKinds) != 1 || len(d.Drains) != 1 || d.DrainAll == nil || len(d.Quarantine) != 1 {
@@ -142,7 +142,7 @@ func TestRequestsEnd(t *testing.T) {
 		}
 		ask("Unpause", func() (Asked, error) { return f.Pause(ctx, nil, false) })
 		ask("Resume", func() (Asked, error) { return f.Resume(ctx, nil) })
-		ask("Free of the rest", func() (Asked, error) { return f.Free(ctx, []string{"vm-0"}) })
+		ask("Resume of the rest", func() (Asked, error) { return f.Resume(ctx, []string{"vm-0"}) })
 		if found, _, err = b.stores.Control.Read(ctx, ""); err != nil {
 			t.Fatal(err)
 		}
@@ -151,8 +151,8 @@ func TestRequestsEnd(t *testing.T) {
 		}
 		for want, do := range map[string]func() (Asked, error){
 			`kind "k" is not paused`:          func() (Asked, error) { return f.Pause(ctx, []string{"k"}, false) },
-			`VM "vm-0" is not quarantined`:    func() (Asked, error) { return f.Free(ctx, []string{"vm-0"}) },
-			`worker "w" is not drained`:       func() (Asked, error) { return f.Resume(ctx, []string{"w"}) },
+			`"vm-0" is not drained`:           func() (Asked, error) { return f.Resume(ctx, []string{"vm-0"}) },
+			`"w" is not drained`:              func() (Asked, error) { return f.Resume(ctx, []string{"w"}) },
 			`there is no worker or VM "nope"`: func() (Asked, error) { return f.Drain(ctx, []string{"w", "nope"}) },
 		} {
 			if _, err := do(); err == nil || !strings.Contains(err.Error(), want) {

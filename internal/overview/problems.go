@@ -128,7 +128,7 @@ func (s *Snapshot) steering() (all []string) {
 		all = append(all, text+"; "+command)
 	}
 	if m := s.Steering.Paused; m != nil {
-		add(*m, "spotctl unpause", "claiming is paused on all workers")
+		add(*m, "spotctl resume --paused", "claiming is paused on all workers")
 	}
 	each := func(marks []client.Mark, what, command string) {
 		for i, m := range marks {
@@ -139,14 +139,14 @@ func (s *Snapshot) steering() (all []string) {
 			add(m, command+" "+m.Name, what, m.Name)
 		}
 	}
-	each(s.Steering.PausedKinds, "no job of kind %s is started, paused", "spotctl unpause --kind")
+	each(s.Steering.PausedKinds, "no job of kind %s is started, paused", "spotctl resume --kind")
 	if m := s.Steering.AllDrained; m != nil {
 		add(*m, "spotctl resume --all", "all workers are drained")
 	}
 	drained := slices.Clone(s.Steering.Drained)
 	drained = slices.DeleteFunc(drained, func(m client.Mark) bool { return s.Count(client.Alive) > 0 && !s.isAlive(m.Name) })
 	each(drained, "worker %s is drained", "spotctl resume")
-	each(s.Steering.Quarantined, "VM %s is quarantined", "spotctl free")
+	each(s.Steering.Quarantined, "VM %s is quarantined", "spotctl resume")
 	return all
 }
 

@@ -323,7 +323,7 @@ func TestSteer(t *testing.T) {
 	if s, err := c.Steering(t.Context()); err != nil || s.AllDrained != nil || len(s.PausedKinds) != 0 {
 		t.Errorf("after the ends Steering = %+v, %v", s, err)
 	}
-	wantText(t, "an end of nothing", r.confirm(t, "/change?do=free&vm=nowhere"), "is not quarantined")
+	wantText(t, "an end of nothing", r.confirm(t, "/change?do=free&vm=nowhere"), "is not drained")
 }
 
 // TestPut: a job of the page runs. The form of an invalid job is shown again, with the reason.

@@ -291,7 +291,7 @@ func (s *Server) quarantine(do, vm string) (*change, error) {
 		return &change{
 			Title: "Free " + line(vm), Question: "End the quarantine of " + line(vm) + "?", Button: "Free", Back: "/workers", HasReason: true,
 			do: s.steer(do, "", func(ctx context.Context, o client.SteerOptions) (client.Steered, error) {
-				return s.config.Client.Free(ctx, []string{vm}, o)
+				return s.config.Client.Resume(ctx, []string{vm}, o)
 			}),
 		}, nil
 	}
