@@ -78,7 +78,7 @@ func (w *Worker) claimLoop(ctx, cleanup context.Context, deliveries, calls *pool
 		deliveries: deliveries, calls: calls, idleness: idleness{after: w.ExitWhenIdle, since: time.Now()},
 		loop: w.loops.claim, pressure: w.Pressure, log: w.Log,
 		slots: newSlots(w.Concurrency, w.Jitter), inFlight: claimsInFlight{ended: make(chan claimed, intake.MaxClaims)},
-		cleanup: w.runner.NewTries(ctx).In(cleanup), timer: stoppedTimer(), rotation: newQueueRotation(w.sources.Taken(), w.fleet.Idle, w.Jitter),
+		cleanup: w.runner.NewTries(ctx).In(cleanup), timer: stoppedTimer(), rotation: newQueueRotation(w.sources.Taken(), w.fleet.Taking, w.Jitter),
 	}
 	defer c.loop.Rest()
 	for ctx.Err() == nil {
@@ -223,7 +223,7 @@ func (c *claimer) receive(ctx context.Context, r claimed) {
 	c.idleness.observeClaim(r, gave, now)
 	if r.err == nil {
 		c.inFlight.took.Add(now.Sub(r.begun))
-		r.source.pace.Got(now, r.wanted, len(r.leases))
+		r.source.pace.Got(r.wanted, len(r.leases))
 		c.rotation.setBacklog(r.source, gave == someWork && len(r.leases) >= r.wanted)
 	}
 	if gave == refused {
@@ -247,7 +247,7 @@ func (c *claimer) receive(ctx context.Context, r claimed) {
 func (c *claimer) logFailure(ctx context.Context, r claimed, gave claimResult, single bool, now time.Time) {
 	if gave == refused {
 		c.log.DebugContext(ctx, "storage refused a claim that came too fast; claiming more slowly", "queue", r.source.queue.Name(),
-			"messages_per_second", math.Round(r.source.pace.Rate(now)), "error", r.err)
+			"messages_per_second", math.Round(r.source.pace.Rate()), "error", r.err)
 		return
 	}
 	level := outage.Level(r.err, slog.LevelWarn)

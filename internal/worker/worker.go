@@ -17,6 +17,7 @@ import (
 	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/preempt"
+	"github.com/spotworker/spotworker/internal/retry"
 	"github.com/spotworker/spotworker/internal/worker/queuestats"
 	"github.com/spotworker/spotworker/internal/worker/sources"
 	"github.com/spotworker/spotworker/internal/worker/waiting"
@@ -261,6 +262,7 @@ func (w *Worker) runJobs(p phase) {
 	cleanup, cancel := drain.Outlive(p, drain.UntilEnd)
 	defer cancel()
 	var searches sync.WaitGroup
+	searches.Go(func() { w.countFleet(p) })
 	searches.Go(func() { waiting.Run(p, cleanup, w.searchConfig(), deliveries, calls) })
 	w.claimLoop(p, cleanup, deliveries, calls)
 	searches.Wait()
@@ -268,6 +270,20 @@ func (w *Worker) runJobs(p phase) {
 	deliveries.Wait()
 	calls.Wait()
 	w.reportDrained(p, *p.stopped)
+}
+
+// countAfter is how long a worker that begins to work waits until it counts the workers: those
+// that began with it have written their heartbeats by then.
+const countAfter = 300 * time.Millisecond
+
+// countFleet samples the heartbeats, for the pace of claims.
+func (w *Worker) countFleet(ctx context.Context) {
+	if retry.Sleep(ctx, countAfter) != nil {
+		return
+	}
+	if _, err := w.fleet.Sample(ctx, 0); err != nil {
+		w.Log.DebugContext(ctx, "workers not counted; claims begin slowly", "error", err)
+	}
 }
 
 // searchConfig returns the configuration of the search for jobs that wait. The search claims
