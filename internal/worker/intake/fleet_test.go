@@ -256,14 +256,23 @@ func TestFleetAtTheLimit(t *testing.T) {
 	}
 }
 
-// TestFleetIsUnknown: workers that start together and cannot list the heartbeats have few calls
-// refused too.
-func TestFleetIsUnknown(t *testing.T) {
-	for _, workers := range []int{1, 4, 8} {
-		f := newFleetRun(workers, 0, &bySecond{limit: 2000}, 1)
-		f.run(15 * time.Second)
-		if share := float64(f.refused) / float64(f.calls); share > 0.02 {
-			t.Errorf("%d workers: %.2f %% of the first calls refused, want at most 2 %%", workers, 100*share)
+// TestFleetStartsTogether: workers that start together count each other only then, or never where
+// they cannot list the heartbeats. Few of their first calls are refused too.
+func TestFleetStartsTogether(t *testing.T) {
+	for _, counted := range []bool{true, false} {
+		for _, workers := range []int{1, 4, 8} {
+			f := newFleetRun(workers, 0, &bySecond{limit: 2000}, 1)
+			if counted {
+				f.after(300*time.Millisecond, func() {
+					for _, w := range f.workers {
+						w.pace.SetWorkers(workers)
+					}
+				})
+			}
+			f.run(15 * time.Second)
+			if share := float64(f.refused) / float64(f.calls); share > 0.02 {
+				t.Errorf("%d workers, counted %t: %.2f %% of the first calls refused, want at most 2 %%", workers, counted, 100*share)
+			}
 		}
 	}
 }

@@ -104,15 +104,17 @@ type Pace struct {
 	start   time.Time // when the next message may be started
 }
 
-// SetWorkers sets how many workers claim from the queue, 0 if that is unknown. Where no limit
-// is known, the pace begins again.
+// SetWorkers sets how many workers claim from the queue, 0 if that is unknown.
 func (p *Pace) SetWorkers(n int) {
 	if n == 0 || n == p.workers {
 		return
 	}
 	p.workers = n
 	if p.cut.IsZero() {
-		p.rate, p.next, p.start = p.share(), time.Time{}, time.Time{}
+		p.rate = p.share()
+	}
+	if n == 1 {
+		p.next, p.start = time.Time{}, time.Time{}
 	}
 }
 
@@ -171,14 +173,13 @@ func (p *Pace) Sent(now time.Time, n int) {
 	p.next = later(p.next, earliest).Add(seconds(float64(n) / rate))
 }
 
-// slack returns how late a call may be without costing rate, which is least where a limit is
-// known. A worker alone may claim what its queue lets through in a second at once; the more
-// workers share a queue, the likelier they all do so at the same time.
-func (p *Pace) slack(least time.Duration) time.Duration {
-	if !p.cut.IsZero() || p.workers == 0 {
-		return least
+// slack returns how late a call may be without costing rate. A worker alone may claim at once
+// what its queue lets through in a second, as long as no limit is known.
+func (p *Pace) slack(usual time.Duration) time.Duration {
+	if p.workers == 1 && p.cut.IsZero() {
+		return time.Second
 	}
-	return max(least, time.Second/time.Duration(p.workers))
+	return usual
 }
 
 // StartDue returns when the next claimed message may be started; it may be past. Jobs
