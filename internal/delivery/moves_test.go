@@ -146,7 +146,7 @@ func TestReleaseWithoutStores(t *testing.T) {
 		if found, atRisk := b.AtRisk(t.Context(), seen); err != nil || atRisk != nil || len(found) != 0 {
 			t.Errorf("at risk = %d messages, %v, %v; want none without a queue to move them to", len(found), atRisk, err)
 		}
-		if got := b.OpenWaiting(b.claim()).Run(b.ctx, b.cleanup, b.calls); got != delivery.NotRun || b.visible() != 1 {
+		if got := b.OpenWaiting(b.claim()).Run(b.ctx, b.cleanup); got != delivery.NotRun || b.visible() != 1 {
 			t.Errorf("a move without a queue: %d, %d visible messages; want it left on its own, one", got, b.visible())
 		}
 		wait := b.begin(b.claim())
@@ -311,7 +311,7 @@ func TestMoveOfWaitingJobs(t *testing.T) {
 		}
 		for _, lease := range leases {
 			if id := decoded(t, lease.Text()).ID; id == "safe" || id == "risky" {
-				b.OpenWaiting(lease).Run(b.ctx, b.cleanup, b.calls)
+				b.OpenWaiting(lease).Run(b.ctx, b.cleanup)
 			}
 		}
 		if b.onDemand() != 1 || b.visible() != 1 || b.MessagesLeft() != 6 || b.counter.WithPrefix("started") != 0 {
@@ -503,7 +503,7 @@ func staysOnDemand(t *testing.T, reason string) {
 			}
 			return leases[0]
 		}
-		if got := b.OpenWaiting(claim()).Run(b.ctx, b.cleanup, b.calls); got != delivery.NotRun || b.Record("a").Interruptions != 1 {
+		if got := b.OpenWaiting(claim()).Run(b.ctx, b.cleanup); got != delivery.NotRun || b.Record("a").Interruptions != 1 {
 			t.Errorf("a move from the on-demand queue: %d, record after %d interruptions; want it left there, one", got,
 				b.Record("a").Interruptions)
 		}

@@ -5,10 +5,10 @@ import (
 	"log/slog"
 	"math"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/delivery"
-	"github.com/spotworker/spotworker/internal/delivery/pool"
 	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/storage/outage"
@@ -29,8 +29,7 @@ type claimer struct {
 	pause      *pause
 	leave      func() // starts the drain for the departure
 	endIdle    func() // ends the worker because it was idle
-	deliveries *pool.Pool
-	calls      *pool.Pool // for the calls of deliveries that need a deep stack
+	deliveries *sync.WaitGroup
 	loop       *health.Loop
 	pressure   *intake.Pressure
 	log        *slog.Logger
@@ -70,12 +69,11 @@ type claimsInFlight struct {
 }
 
 // claimLoop claims messages and starts a delivery for each, in deliveries, until ctx
-// ends; cleanup outlives that. Deliveries make the calls of long jobs in calls. It
-// releases the messages that it claimed and did not start.
-func (w *Worker) claimLoop(ctx, cleanup context.Context, deliveries, calls *pool.Pool) {
+// ends; cleanup outlives that. It releases the messages that it claimed and did not start.
+func (w *Worker) claimLoop(ctx, cleanup context.Context, deliveries *sync.WaitGroup) {
 	c := &claimer{
 		runner: w.runner, departure: w.departure, pause: &w.steering.pause, leave: w.events.Leave, endIdle: w.endIdle,
-		deliveries: deliveries, calls: calls, idleness: idleness{after: w.ExitWhenIdle, since: time.Now()},
+		deliveries: deliveries, idleness: idleness{after: w.ExitWhenIdle, since: time.Now()},
 		loop: w.loops.claim, pressure: w.Pressure, log: w.Log,
 		slots: newSlots(w.Concurrency, w.Jitter), inFlight: claimsInFlight{ended: make(chan claimed, intake.MaxClaims)},
 		cleanup: w.runner.NewTries(ctx).In(cleanup), timer: stoppedTimer(), rotation: newQueueRotation(w.sources.Taken(), w.fleet.Taking, w.Jitter),
@@ -123,7 +121,7 @@ func (c *claimer) start(ctx context.Context) {
 		d := c.runner.Open(lease)
 		c.deliveries.Go(func() {
 			begun := time.Now()
-			result := d.Run(ctx, c.cleanup, c.calls)
+			result := d.Run(ctx, c.cleanup)
 			c.slots.ended <- ended{result, time.Since(begun)}
 		})
 	}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/delivery"
-	"github.com/spotworker/spotworker/internal/delivery/pool"
 	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/events"
 	"github.com/spotworker/spotworker/internal/fleet/activity"
@@ -250,7 +249,7 @@ func (w *Worker) work(p phase) {
 // runJobs claims and runs jobs until the phase ends, whose cause is a [*drain.Drain]. It
 // returns when everything is released or the drain's time is over.
 func (w *Worker) runJobs(p phase) {
-	deliveries, calls := pool.New(), pool.New()
+	var deliveries sync.WaitGroup
 	stopped := make(chan struct{})
 	// Not after the claim loop: that may take a second to see the stop, while jobs
 	// are released already.
@@ -263,12 +262,11 @@ func (w *Worker) runJobs(p phase) {
 	defer cancel()
 	var searches sync.WaitGroup
 	searches.Go(func() { w.countFleet(p) })
-	searches.Go(func() { waiting.Run(p, cleanup, w.searchConfig(), deliveries, calls) })
-	w.claimLoop(p, cleanup, deliveries, calls)
+	searches.Go(func() { waiting.Run(p, cleanup, w.searchConfig(), &deliveries) })
+	w.claimLoop(p, cleanup, &deliveries)
 	searches.Wait()
 	<-stopped
 	deliveries.Wait()
-	calls.Wait()
 	w.reportDrained(p, *p.stopped)
 }
 
