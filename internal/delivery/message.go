@@ -55,7 +55,7 @@ type message struct {
 // begin makes the contexts of the message, and starts its renewal.
 func (m *message) begin(ctx, cleanup context.Context) {
 	m.begun, m.work = time.Now(), ctx
-	m.tries = m.runner.latency.NewTries(ctx)
+	m.tries = hedge.NewTries(ctx)
 	m.cleanup = m.tries.In(cleanup)
 	m.stoppable, m.stop = context.WithCancelCause(ctx)
 	m.renewal = m.runner.renewals.Start(m.stoppable, m.cleanup, m.lease, m.log, m.messageLost)

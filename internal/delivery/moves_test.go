@@ -182,7 +182,7 @@ func TestReleaseUnstarted(t *testing.T) {
 		if b.ReleaseUnstarted(t.Context(), leases); b.lines(line) != 1 || b.visible() != 3 {
 			t.Errorf("%d lines, %d visible messages; want the line of before, all three", b.lines(line), b.visible())
 		}
-		const n = 2*drain.LeastParallel + 2
+		const n = 2*drain.Parallel + 2
 		for i := range n - 3 {
 			b.Put(fmt.Sprint("job-", i), "k", "")
 		}
@@ -193,7 +193,7 @@ func TestReleaseUnstarted(t *testing.T) {
 		begun := time.Now()
 		if b.ReleaseUnstarted(t.Context(), leases); b.visible() != n || time.Since(begun) != 30*time.Millisecond {
 			t.Errorf("%d visible messages after %s, want %d after three calls of 10 ms, since %d run at once", b.visible(), time.Since(begun), n,
-				drain.LeastParallel)
+				drain.Parallel)
 		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spotworker/spotworker/internal/delivery"
 	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/storage/hedge"
 	"github.com/spotworker/spotworker/internal/storage/outage"
 	"github.com/spotworker/spotworker/internal/telemetry/health"
 	"github.com/spotworker/spotworker/internal/worker/intake"
@@ -76,7 +77,7 @@ func (w *Worker) claimLoop(ctx, cleanup context.Context, deliveries *sync.WaitGr
 		deliveries: deliveries, idleness: idleness{after: w.ExitWhenIdle, since: time.Now()},
 		loop: w.loops.claim, pressure: w.Pressure, log: w.Log,
 		slots: newSlots(w.Concurrency, w.Jitter), inFlight: claimsInFlight{ended: make(chan claimed, intake.MaxClaims)},
-		cleanup: w.runner.NewTries(ctx).In(cleanup), timer: stoppedTimer(), rotation: newQueueRotation(w.sources.Taken(), w.fleet.Taking, w.Jitter),
+		cleanup: hedge.NewTries(ctx).In(cleanup), timer: stoppedTimer(), rotation: newQueueRotation(w.sources.Taken(), w.fleet.Taking, w.Jitter),
 	}
 	defer c.loop.Rest()
 	for ctx.Err() == nil {

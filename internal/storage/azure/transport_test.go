@@ -148,8 +148,7 @@ func TestRetryLeavesDeadConnections(t *testing.T) {
 	}
 
 	short, begin := context.WithCancel(t.Context())
-	var latency hedge.Latency
-	tries := latency.NewTries(short)
+	tries := hedge.NewTries(short)
 	begin()
 	asked := time.Now()
 	if err := call(tries.In(t.Context())); err != nil {

@@ -27,6 +27,7 @@ import (
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/retry"
 	"github.com/spotworker/spotworker/internal/storage/deployment"
+	"github.com/spotworker/spotworker/internal/storage/hedge"
 	"github.com/spotworker/spotworker/internal/storage/outage"
 	"github.com/spotworker/spotworker/internal/worker/queuestats"
 )
@@ -97,7 +98,7 @@ func Run(ctx, cleanup context.Context, c Config, deliveries *sync.WaitGroup) {
 	}
 	every := min(max(c.Changeover/4, minSearch), maxSearch)
 	s := &search{
-		Config: c, cleanup: c.Runner.NewTries(ctx).In(cleanup), deliveries: deliveries,
+		Config: c, cleanup: hedge.NewTries(ctx).In(cleanup), deliveries: deliveries,
 		every: every, unclaimed: max(every/4, minUnclaimed), denied: map[*queue.Queue]time.Time{},
 	}
 	s.run(ctx)
