@@ -79,10 +79,6 @@ func (c AccountConfig) watched(options policy.ClientOptions, service string) pol
 		options.Retry.TryTimeout = 0 // package queue limits whole calls to less
 	}
 	options.PerCallPolicies = append(calls, options.PerCallPolicies...)
-	if transport, ok := options.Transport.(redacted); ok {
-		transport.service = service
-		options.Transport = transport
-	}
 	limits, options := bounded(options)
 	last := policy.Policy(limits)
 	if c.OnCall != nil {
