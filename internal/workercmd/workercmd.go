@@ -63,7 +63,6 @@ func Main(o Options) {
 			cli.Exit("worker", command(o))
 		}
 	}
-	setCollector()
 	ctx, _ := notifyStop()
 	cli.Exit("worker", runUnder(ctx, o, os.Stdout, os.Stderr, systemdManager))
 }
