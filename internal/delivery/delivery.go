@@ -38,17 +38,19 @@ type kindRules struct {
 // that if two messages have one id, the first one claimed gets to run.
 func (r *Runner) Open(lease *queue.Lease) *Delivery {
 	d := &Delivery{
-		msg:      message{runner: r, lease: lease, log: r.Log.With("message_id", lease.ID)},
+		msg:      message{runner: r, lease: lease},
 		finished: make(chan struct{}),
 	}
 	d.join()
 	r.Observer.Delivered()
 	d.unusable = d.decode()
+	subject := []any{"message_id", lease.ID}
 	if d.unusable == nil {
-		d.msg.log = d.msg.log.With("job_id", d.msg.envelope.ID, "kind", d.msg.envelope.Kind)
+		subject = append(subject, "job_id", d.msg.envelope.ID, "kind", d.msg.envelope.Kind)
 		d.msg.idLock = r.active.LockFor(d.msg.envelope.ID)
 		d.admission.deferFor = r.deferFor(d.msg.envelope.Kind, lease.Queue().Name())
 	}
+	d.msg.log = r.Log.With(subject...)
 	r.active.AddLease(lease)
 	return d
 }

@@ -31,6 +31,8 @@ type claimer struct {
 	leave      func() // starts the drain for the departure
 	endIdle    func() // ends the worker because it was idle
 	deliveries *sync.WaitGroup
+	work       chan *delivery.Delivery // for the goroutines that run deliveries
+	serving    int                     // such goroutines
 	loop       *health.Loop
 	pressure   *intake.Pressure
 	log        *slog.Logger
@@ -74,12 +76,13 @@ type claimsInFlight struct {
 func (w *Worker) claimLoop(ctx, cleanup context.Context, deliveries *sync.WaitGroup) {
 	c := &claimer{
 		runner: w.runner, departure: w.departure, pause: &w.steering.pause, leave: w.events.Leave, endIdle: w.endIdle,
-		deliveries: deliveries, idleness: idleness{after: w.ExitWhenIdle, since: time.Now()},
+		deliveries: deliveries, work: make(chan *delivery.Delivery, w.Concurrency), idleness: idleness{after: w.ExitWhenIdle, since: time.Now()},
 		loop: w.loops.claim, pressure: w.Pressure, log: w.Log,
 		slots: newSlots(w.Concurrency, w.Jitter), inFlight: claimsInFlight{ended: make(chan claimed, intake.MaxClaims)},
 		cleanup: hedge.NewTries(ctx).In(cleanup), timer: stoppedTimer(), rotation: newQueueRotation(w.sources.Taken(), w.fleet.Taking, w.Jitter),
 	}
 	defer c.loop.Rest()
+	defer close(c.work)
 	for ctx.Err() == nil {
 		state, closing := c.departure.CloseIfDue(time.Now(), c.slots.average.Mean)
 		if closing {
@@ -119,12 +122,22 @@ func (c *claimer) start(ctx context.Context) {
 			return
 		}
 		c.slots.free--
-		d := c.runner.Open(lease)
-		c.deliveries.Go(func() {
-			begun := time.Now()
-			result := d.Run(ctx, c.cleanup)
-			c.slots.ended <- ended{result, time.Since(begun)}
-		})
+		if c.serving < c.slots.all-c.slots.free {
+			c.serving++
+			c.deliveries.Go(func() { c.serve(ctx) })
+		}
+		c.work <- c.runner.Open(lease)
+	}
+}
+
+// serve runs one delivery after the other until the claim loop ends. A goroutine for each
+// delivery would grow its stack each time, which takes a tenth of the processor time of a short
+// job.
+func (c *claimer) serve(ctx context.Context) {
+	for d := range c.work {
+		begun := time.Now()
+		result := d.Run(ctx, c.cleanup)
+		c.slots.ended <- ended{result, time.Since(begun)}
 	}
 }
 

@@ -63,6 +63,7 @@ func Main(o Options) {
 			cli.Exit("worker", command(o))
 		}
 	}
+	addBallast()
 	ctx, _ := notifyStop()
 	cli.Exit("worker", runUnder(ctx, o, os.Stdout, os.Stderr, systemdManager))
 }

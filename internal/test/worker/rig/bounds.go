@@ -47,4 +47,4 @@ func IsClosed(c <-chan struct{}) bool {
 
 // HangingCallDrain is how long a drain may take if one call is swallowed: it gets no
 // answer and its connection stays open. A drain without faults takes no time here.
-const HangingCallDrain = 1500*time.Millisecond
+const HangingCallDrain = 1500 * time.Millisecond
