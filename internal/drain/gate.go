@@ -10,7 +10,7 @@ import (
 
 // Parallel is how many jobs are saved and released at once in a drain: enough to keep the
 // processors busy while calls wait for their answers.
-const Parallel = 128
+const Parallel = 160
 
 const (
 	// smallWrite is the largest write, in bytes, whose time is latency rather
