@@ -25,7 +25,6 @@ const (
 	HeartbeatWrite  = time.Second
 	GraceOfAClaim   = time.Second
 	BufferTime      = 10 * time.Second
-	FirstPoll       = 250 * time.Millisecond
 
 	DefaultVisibility = renewal.DefaultVisibility
 	MinVisibility     = renewal.MinVisibility
