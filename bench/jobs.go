@@ -132,8 +132,8 @@ func (b *bench) interleave(ctx context.Context, sides []side, latency time.Durat
 // settle is how long a side works at its full rate before it is measured.
 const settle = 300 * time.Millisecond
 
-// slowStart is how long a worker that begins with a backlog claims more slowly than it could: rampFor
-// of internal/worker/intake.
+// slowStart is how long a worker that begins with a backlog claims more slowly than it could: its
+// rate doubles each second.
 const slowStart = 3 * time.Second
 
 // fastest is how many jobs a second a side may do, generously.

@@ -140,8 +140,7 @@ func (a *attempt) free() {
 
 // attend serves a running job: it makes the write that is due, and checks for a cancel and for
 // the departure of the VM. It returns how long to wait for the next round, or the end of a run
-// that is over. Its calls have small frames, so that the goroutine's stack stays small: each
-// job makes a round every few seconds.
+// that is over.
 func (a *attempt) attend(ctx context.Context) (wait time.Duration, end *runEnd) {
 	for {
 		a.noticeReport()
@@ -157,19 +156,11 @@ func (a *attempt) attend(ctx context.Context) (wait time.Duration, end *runEnd) 
 			running.Answer(requests, true)
 			return min(wait, recheckEvery), nil
 		}
-		if end := a.writeAside(ctx, requests, due); end != nil {
+		if end := a.writeAndAnswer(ctx, requests, due); end != nil {
 			return 0, end
 		}
 		a.tried = time.Now() // after it, so that a long save is followed by work
 	}
-}
-
-// writeAside is writeAndAnswer in a goroutine for calls: a call to storage needs a deep
-// stack, which would stay with the goroutine of the job. As few are in flight at once as
-// their gate admits.
-func (a *attempt) writeAside(ctx context.Context, requests []*running.SaveRequest, due checkpoint.Due) (end *runEnd) {
-	a.msg.aside(func() { end = a.writeAndAnswer(ctx, requests, due) })
-	return end
 }
 
 // conclude returns the outcome of a run.

@@ -15,7 +15,6 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/delivery"
-	"github.com/spotworker/spotworker/internal/delivery/pool"
 	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/jobfiles/joblog"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
@@ -33,7 +32,6 @@ type bench struct {
 	config  delivery.RunnerConfig
 	counter *rig.Counter
 	log     *rig.Log
-	calls   *pool.Pool
 
 	ctx     context.Context // of the work
 	cleanup context.Context
@@ -50,7 +48,7 @@ func (noLosses) Unwarned(time.Time) bool   { return false }
 func onBench(t *testing.T, kinds job.Kinds, test func(t *testing.T, b *bench), change ...func(*bench)) {
 	t.Helper()
 	rig.Run(t, func(t *testing.T, bed *rig.Bed) {
-		b := &bench{Bed: bed, counter: &rig.Counter{}, log: &rig.Log{}, calls: pool.New()}
+		b := &bench{Bed: bed, counter: &rig.Counter{}, log: &rig.Log{}}
 		b.config = delivery.RunnerConfig{
 			Settings: delivery.Settings{
 				Stores: bed.Connect(bed.Server.Transport()), Kinds: kinds, LogSize: joblog.DefaultSize,
@@ -69,7 +67,6 @@ func onBench(t *testing.T, kinds job.Kinds, test func(t *testing.T, b *bench), c
 		ctx, stop := context.WithCancelCause(context.Background())
 		cleanup, cancel := drain.Outlive(ctx, drain.UntilEnd)
 		b.ctx, b.cleanup, b.stop = ctx, cleanup, stop
-		defer b.calls.Wait()
 		defer cancel()
 		defer stop(nil)
 		test(t, b)
@@ -90,7 +87,7 @@ func (b *bench) claim() *queue.Lease {
 // runOne claims a message and takes it to its end.
 func (b *bench) runOne() delivery.Result {
 	b.T.Helper()
-	return b.Open(b.claim()).Run(b.ctx, b.cleanup, b.calls)
+	return b.Open(b.claim()).Run(b.ctx, b.cleanup)
 }
 
 // begin runs a message that was claimed. The returned function waits for its end.
@@ -99,7 +96,7 @@ func (b *bench) begin(lease *queue.Lease) (wait func() delivery.Result) { return
 // run runs a delivery. The returned function waits for its end.
 func (b *bench) run(d *delivery.Delivery) (wait func() delivery.Result) {
 	ended := make(chan delivery.Result, 1)
-	go func() { ended <- d.Run(b.ctx, b.cleanup, b.calls) }()
+	go func() { ended <- d.Run(b.ctx, b.cleanup) }()
 	return func() delivery.Result { return <-ended }
 }
 

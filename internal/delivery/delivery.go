@@ -3,11 +3,9 @@ package delivery
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
-	"github.com/spotworker/spotworker/internal/delivery/pool"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/job"
 )
@@ -40,18 +38,19 @@ type kindRules struct {
 // that if two messages have one id, the first one claimed gets to run.
 func (r *Runner) Open(lease *queue.Lease) *Delivery {
 	d := &Delivery{
-		msg:      message{runner: r, lease: lease, subject: lineSubject{MessageID: lease.ID}},
+		msg:      message{runner: r, lease: lease},
 		finished: make(chan struct{}),
 	}
 	d.join()
 	r.Observer.Delivered()
 	d.unusable = d.decode()
+	subject := []any{"message_id", lease.ID}
 	if d.unusable == nil {
-		d.msg.subject.JobID, d.msg.subject.Kind = d.msg.envelope.ID, d.msg.envelope.Kind
+		subject = append(subject, "job_id", d.msg.envelope.ID, "kind", d.msg.envelope.Kind)
 		d.msg.idLock = r.active.LockFor(d.msg.envelope.ID)
 		d.admission.deferFor = r.deferFor(d.msg.envelope.Kind, lease.Queue().Name())
 	}
-	d.msg.log = slog.New(d.msg.subject.Handler(r.Log.Handler()))
+	d.msg.log = r.Log.With(subject...)
 	r.active.AddLease(lease)
 	return d
 }
@@ -100,17 +99,12 @@ const (
 )
 
 // Run takes the message through to its end. ctx ends when work has to stop, and cleanup
-// outlives that up to the end of the drain. The calls of storage of a job that had to wait are
-// made in goroutines of calls.
-//
-// While its handler runs, the goroutine of a delivery waits, and keeps its stack as long as the
-// job takes. So Run, runJob and attempt.run have small frames, and their calls return
-// pointers. While the job runs, goroutines of the pool call storage: see message.aside.
-func (d *Delivery) Run(ctx, cleanup context.Context, calls *pool.Pool) Result {
-	ctx = d.begin(ctx, cleanup, calls)
+// outlives that up to the end of the drain.
+func (d *Delivery) Run(ctx, cleanup context.Context) Result {
+	ctx = d.begin(ctx, cleanup)
 	defer d.end()
 	out := d.runJob(ctx)
-	d.settleAside(ctx, out)
+	d.settle(ctx, out)
 	close(d.finished)
 	d.msg.runner.logKeeper.Finish()
 	d.rec.writeLastLog(ctx)
@@ -120,8 +114,8 @@ func (d *Delivery) Run(ctx, cleanup context.Context, calls *pool.Pool) Result {
 
 // begin prepares the delivery, and returns the context that ends with ctx or when this job
 // alone is stopped. The caller must call end.
-func (d *Delivery) begin(ctx, cleanup context.Context, calls *pool.Pool) context.Context {
-	d.msg.begin(ctx, cleanup, calls)
+func (d *Delivery) begin(ctx, cleanup context.Context) context.Context {
+	d.msg.begin(ctx, cleanup)
 	if d.unusable == nil {
 		d.msg.beginTrace(d.msg.stoppable)
 	}
@@ -141,24 +135,11 @@ func (d *Delivery) end() {
 	d.rec.accountEnd()
 }
 
-// settleAside carries the outcome out. If the job ran for a while, or has to stop, a goroutine
-// of the pool does it: its stack is deep enough for calls of storage already. The stack of the
-// goroutine that waited for the handler has become small.
-func (d *Delivery) settleAside(ctx context.Context, out *outcome) {
-	leave := d.settlement.enterGate(ctx, out)
-	settle := func() {
-		defer leave()
-		d.settlement.settle(ctx, out)
-	}
-	if d.rec.watch == nil || ctx.Err() == nil && d.rec.watch.Elapsed() < asideAfter {
-		settle()
-		return
-	}
-	d.msg.aside(settle)
+// settle carries the outcome out.
+func (d *Delivery) settle(ctx context.Context, out *outcome) {
+	defer d.settlement.enterGate(ctx, out)()
+	d.settlement.settle(ctx, out)
 }
-
-// asideAfter is how long a job runs before its goroutine's stack may have become small.
-const asideAfter = time.Second
 
 // awaitClosed waits until the cleanups of the handler have run, if that has returned.
 func (d *Delivery) awaitClosed() {

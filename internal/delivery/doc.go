@@ -60,11 +60,4 @@
 // # Sick machines
 //
 // Package breaker has the rules. breaker.go applies them to a job.
-//
-// # Memory
-//
-// A job that waits has two goroutines with stacks of 4 KiB: its handler's goroutine, and a
-// goroutine that waits in small frames. Calls to storage need deeper stacks and run on
-// goroutines of package pool. Rare needs take no memory in between: attributes of log lines are
-// added when a line is written, and a renewal that waits for its turn has no goroutine.
 package delivery

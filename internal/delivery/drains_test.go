@@ -19,7 +19,7 @@ import (
 // TestDrainOfManyJobs: in a drain of more jobs than may be released at once, a bounded number is released at once, and
 // each gives its place to the next.
 func TestDrainOfManyJobs(t *testing.T) {
-	const n = 2*drain.LeastParallel + 5
+	const n = 2*drain.Parallel + 5
 	onBench(t, job.Kinds{"k": &rig.SteadyReporter{}}, func(t *testing.T, b *bench) {
 		wait := b.beginMany(n)
 		time.Sleep(2 * time.Second)
@@ -44,8 +44,8 @@ func TestDrainOfManyJobs(t *testing.T) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		if first != drain.LeastParallel {
-			t.Errorf("%d calls at once, want %d", first, drain.LeastParallel)
+		if first != drain.Parallel {
+			t.Errorf("%d calls at once, want %d", first, drain.Parallel)
 		}
 	})
 }
@@ -83,7 +83,7 @@ func TestTimeoutInADrain(t *testing.T) {
 // TestNoPlaceInADrain: a job with a large state that gets no place among the last writes before the end of the drain is left like
 // the jobs that had one.
 func TestNoPlaceInADrain(t *testing.T) {
-	const n = drain.LeastParallel + 3
+	const n = drain.Parallel + 3
 	state := make([]byte, rig.SmallState+1) // a larger write keeps its place
 	kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
 		<-ctx.Done()
@@ -120,7 +120,7 @@ func TestOutputsComeLastInADrain(t *testing.T) {
 		return nil, context.Cause(ctx)
 	})
 	onBench(t, kinds, func(t *testing.T, b *bench) {
-		wait := b.beginMany(drain.LeastParallel)
+		wait := b.beginMany(drain.Parallel)
 		var waits []func() delivery.Result
 		for _, id := range []string{"outputs", "state"} {
 			b.Put(id, "k", "")
@@ -148,7 +148,7 @@ func TestOutputsComeLastInADrain(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		state, outputs := written["state"], written["outputs"]
-		if state < 10*time.Microsecond || outputs <= state || b.Counts().Released != drain.LeastParallel+2 {
+		if state < 10*time.Microsecond || outputs <= state || b.Counts().Released != drain.Parallel+2 {
 			t.Errorf("the state was written after %s, the job with outputs after %s, %d released; want the state first, once a place is free", state,
 				outputs, b.Counts().Released)
 		}

@@ -88,16 +88,20 @@ func (f *Fleet) last() Sample {
 	return f.sampled
 }
 
-// Idle returns how many workers take from the queue and have no job, by the last sample,
-// and when that was taken. It is 0 where heartbeats could not be listed.
-func (f *Fleet) Idle(queue string) (workers int, at time.Time) {
+// Taking returns how many workers take from the queue and how many of them have no job, by the
+// last sample, and when that was taken. It is 0 where heartbeats could not be listed.
+func (f *Fleet) Taking(queue string) (workers, idle int, at time.Time) {
 	sample := f.last()
 	for _, p := range sample.Workers {
-		if p.Age <= lacksKindFor && p.State == lifecycle.Process.String() && p.Count == 0 && p.Takes(queue) {
-			workers++
+		if p.Age > lacksKindFor || p.State != lifecycle.Process.String() || !p.Takes(queue) {
+			continue
+		}
+		workers++
+		if p.Count == 0 {
+			idle++
 		}
 	}
-	return workers, sample.at
+	return workers, idle, sample.at
 }
 
 // Working returns how many workers take jobs, by the last sample; 0 where there is none.

@@ -1,61 +1,9 @@
 package delivery
 
 import (
-	"context"
-	"log/slog"
 	"sync"
 	"time"
 )
-
-// lineSubject is the subject of the log lines of a delivery. Empty fields are left out.
-type lineSubject struct {
-	MessageID, JobID, Kind string
-	Generation             int
-}
-
-// lineAttrs is room for the attributes of a usual line.
-type lineAttrs [16]slog.Attr
-
-// append appends the attributes of a subject.
-func (s *lineSubject) append(to []slog.Attr) []slog.Attr {
-	to = append(to, slog.String("message_id", s.MessageID))
-	if s.JobID != "" {
-		to = append(to, slog.String("job_id", s.JobID), slog.String("kind", s.Kind))
-	}
-	if s.Generation > 0 {
-		to = append(to, slog.Int("generation", s.Generation))
-	}
-	return to
-}
-
-// Handler returns a handler that adds the subject to each line. A job logs few lines and
-// may wait for hours: so, unlike [slog.Logger.With], the handler keeps nothing formatted.
-func (s *lineSubject) Handler(next slog.Handler) slog.Handler { return subjectHandler{next, s} }
-
-type subjectHandler struct {
-	slog.Handler
-	of *lineSubject
-}
-
-// Handle implements [slog.Handler].
-func (h subjectHandler) Handle(ctx context.Context, r slog.Record) error {
-	var room lineAttrs
-	all := h.of.append(room[:0])
-	r.Attrs(func(a slog.Attr) bool { all = append(all, a); return true })
-	line := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
-	line.AddAttrs(all...)
-	return h.Handler.Handle(ctx, line)
-}
-
-// WithAttrs implements [slog.Handler].
-func (h subjectHandler) WithAttrs(more []slog.Attr) slog.Handler {
-	return h.Handler.WithAttrs(append(h.of.append(nil), more...))
-}
-
-// WithGroup implements [slog.Handler]. The subject is outside of the group.
-func (h subjectHandler) WithGroup(name string) slog.Handler {
-	return h.Handler.WithAttrs(h.of.append(nil)).WithGroup(name)
-}
 
 const (
 	// limitPeriod is for how long one line stands for all of its kind of job.

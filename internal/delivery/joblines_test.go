@@ -1,72 +1,11 @@
 package delivery
 
 import (
-	"bytes"
-	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"testing"
 	"time"
 )
 
-// TestLineSubject: lines have the same form as the lines of a logger that was given the
-// attributes by With.
-func TestLineSubject(t *testing.T) {
-	for _, row := range []struct {
-		name    string
-		subject lineSubject
-		with    []any
-	}{
-		{"no job", lineSubject{MessageID: "m"}, []any{"message_id", "m"}},
-		{"a job", lineSubject{MessageID: "m", JobID: "j", Kind: "k"}, []any{"message_id", "m", "job_id", "j", "kind", "k"}},
-		{"of a first claim", lineSubject{MessageID: "m", JobID: "j", Kind: "k", Generation: 1}, []any{"message_id", "m", "job_id", "j",
-			"kind", "k", "generation", 1}},
-		{"of a claim", lineSubject{MessageID: "m", JobID: "j", Kind: "k", Generation: 3}, []any{"message_id", "m", "job_id", "j", "kind", "k",
-			"generation", 3}},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			var got, want bytes.Buffer
-			logTo(slog.New(row.subject.Handler(base(&got))))
-			logTo(slog.New(base(&want)).With(row.with...))
-			if got.String() != want.String() {
-				t.Errorf("lines:\n%swant:\n%s", &got, &want)
-			}
-			if err := row.subject.Handler(full{base(&got)}).Handle(t.Context(), slog.Record{}); err == nil {
-				t.Error("a line that cannot be written is no error")
-			}
-		})
-	}
-}
-
-func base(out *bytes.Buffer) slog.Handler {
-	return slog.NewJSONHandler(out, &slog.HandlerOptions{Level: slog.LevelInfo, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey {
-			return slog.Attr{}
-		}
-		return a
-	}})
-}
-
-// full is a handler without room for a line.
-type full struct{ slog.Handler }
-
-func (full) Handle(context.Context, slog.Record) error { return errors.New("no room") }
-
-// logTo logs lines in each way that a logger has.
-func logTo(log *slog.Logger) {
-	log.Debug("left out")
-	log.Info("plain")
-	log.Warn("with some", "a", 1, "b", "two")
-	many := make([]any, 0, 40)
-	for _, key := range "abcdefghijklmnopqrst" {
-		many = append(many, string(key), int(key))
-	}
-	log.Info("with many", many...)
-	log.With("x", 1).Info("with x", "a", 1)
-	log.WithGroup("g").Info("in a group", "a", 1)
-	log.WithGroup("g").With("x", 1).Info("in a group, with x", "a", 1)
-}
 func TestLineLimit(t *testing.T) {
 	var l lineLimit
 	at := time.Date(2026, 3, 9, 12, 0, 0, 0, time.UTC)

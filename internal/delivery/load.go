@@ -186,14 +186,12 @@ func (r *recorder) listOutputs(ctx context.Context, hash string) (files []output
 // openLog opens the job's own log, and returns the logger for its handler. From now on
 // every write of the record has the end of the log.
 func (l *loader) openLog(record checkpoint.Record) *slog.Logger {
-	subject := l.msg.subject
-	subject.Generation = record.Generation
-	handler := subject.Handler(l.msg.runner.Log.Handler())
+	log := l.msg.log.With("generation", record.Generation)
 	l.rec.output = l.msg.runner.logKeeper.Open(record.ID, record.CreatedAt, record.Generation, l.msg.runner.owner, record.Log)
 	if l.rec.output == nil {
-		return slog.New(handler)
+		return log
 	}
-	return slog.New(l.rec.output.Handler(handler))
+	return slog.New(l.rec.output.Handler(log.Handler()))
 }
 
 // putFollowUps are the follow-up jobs that this delivery has put, for the next writes of the

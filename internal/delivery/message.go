@@ -14,7 +14,6 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/delivery/active"
-	"github.com/spotworker/spotworker/internal/delivery/pool"
 	"github.com/spotworker/spotworker/internal/delivery/renewal"
 	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/jobfiles/outputs"
@@ -33,12 +32,10 @@ type message struct {
 	lease     *queue.Lease
 	renewal   *renewal.Renewal
 	envelope  queue.Envelope
-	inputList string      // the inputs that the envelope names, as the record has them
-	subject   lineSubject // of log
+	inputList string // the inputs that the envelope names, as the record has them
 	log       *slog.Logger
 	idLock    *active.Lock  // for starting the id's handler; nil if the message is unusable
 	begun     time.Time     // when it got its slot
-	calls     *pool.Pool    // for functions that make calls of storage: see aside
 	span      *tracing.Span // of this delivery; nil where no traces are recorded
 
 	// cleanup outlives a stop up to the end of the drain. It is made from the cleanup
@@ -56,9 +53,9 @@ type message struct {
 }
 
 // begin makes the contexts of the message, and starts its renewal.
-func (m *message) begin(ctx, cleanup context.Context, calls *pool.Pool) {
-	m.begun, m.calls, m.work = time.Now(), calls, ctx
-	m.tries = m.runner.latency.NewTries(ctx)
+func (m *message) begin(ctx, cleanup context.Context) {
+	m.begun, m.work = time.Now(), ctx
+	m.tries = hedge.NewTries(ctx)
 	m.cleanup = m.tries.In(cleanup)
 	m.stoppable, m.stop = context.WithCancelCause(ctx)
 	m.renewal = m.runner.renewals.Start(m.stoppable, m.cleanup, m.lease, m.log, m.messageLost)
@@ -163,16 +160,6 @@ func (m *message) free() {
 func (m *message) stopRenewing() {
 	m.runner.active.RemoveLease(m.lease)
 	m.renewal.Stop()
-}
-
-// aside calls a function in a goroutine of the pool for calls, and waits for it.
-func (m *message) aside(f func()) {
-	done := make(chan struct{})
-	m.calls.Go(func() {
-		defer close(done)
-		f()
-	})
-	<-done
 }
 
 // retryDelays are the waits between the tries of a call to storage.

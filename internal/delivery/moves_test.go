@@ -146,7 +146,7 @@ func TestReleaseWithoutStores(t *testing.T) {
 		if found, atRisk := b.AtRisk(t.Context(), seen); err != nil || atRisk != nil || len(found) != 0 {
 			t.Errorf("at risk = %d messages, %v, %v; want none without a queue to move them to", len(found), atRisk, err)
 		}
-		if got := b.OpenWaiting(b.claim()).Run(b.ctx, b.cleanup, b.calls); got != delivery.NotRun || b.visible() != 1 {
+		if got := b.OpenWaiting(b.claim()).Run(b.ctx, b.cleanup); got != delivery.NotRun || b.visible() != 1 {
 			t.Errorf("a move without a queue: %d, %d visible messages; want it left on its own, one", got, b.visible())
 		}
 		wait := b.begin(b.claim())
@@ -182,7 +182,7 @@ func TestReleaseUnstarted(t *testing.T) {
 		if b.ReleaseUnstarted(t.Context(), leases); b.lines(line) != 1 || b.visible() != 3 {
 			t.Errorf("%d lines, %d visible messages; want the line of before, all three", b.lines(line), b.visible())
 		}
-		const n = 2*drain.LeastParallel + 2
+		const n = 2*drain.Parallel + 2
 		for i := range n - 3 {
 			b.Put(fmt.Sprint("job-", i), "k", "")
 		}
@@ -193,7 +193,7 @@ func TestReleaseUnstarted(t *testing.T) {
 		begun := time.Now()
 		if b.ReleaseUnstarted(t.Context(), leases); b.visible() != n || time.Since(begun) != 30*time.Millisecond {
 			t.Errorf("%d visible messages after %s, want %d after three calls of 10 ms, since %d run at once", b.visible(), time.Since(begun), n,
-				drain.LeastParallel)
+				drain.Parallel)
 		}
 	})
 }
@@ -311,7 +311,7 @@ func TestMoveOfWaitingJobs(t *testing.T) {
 		}
 		for _, lease := range leases {
 			if id := decoded(t, lease.Text()).ID; id == "safe" || id == "risky" {
-				b.OpenWaiting(lease).Run(b.ctx, b.cleanup, b.calls)
+				b.OpenWaiting(lease).Run(b.ctx, b.cleanup)
 			}
 		}
 		if b.onDemand() != 1 || b.visible() != 1 || b.MessagesLeft() != 6 || b.counter.WithPrefix("started") != 0 {
@@ -503,7 +503,7 @@ func staysOnDemand(t *testing.T, reason string) {
 			}
 			return leases[0]
 		}
-		if got := b.OpenWaiting(claim()).Run(b.ctx, b.cleanup, b.calls); got != delivery.NotRun || b.Record("a").Interruptions != 1 {
+		if got := b.OpenWaiting(claim()).Run(b.ctx, b.cleanup); got != delivery.NotRun || b.Record("a").Interruptions != 1 {
 			t.Errorf("a move from the on-demand queue: %d, record after %d interruptions; want it left there, one", got,
 				b.Record("a").Interruptions)
 		}

@@ -3,7 +3,6 @@ package delivery
 import (
 	"context"
 	"log/slog"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -25,7 +24,6 @@ import (
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/retry"
 	"github.com/spotworker/spotworker/internal/storage/deployment"
-	"github.com/spotworker/spotworker/internal/storage/hedge"
 	"github.com/spotworker/spotworker/internal/storage/outage"
 	"github.com/spotworker/spotworker/internal/telemetry/health"
 	"github.com/spotworker/spotworker/internal/telemetry/tracing"
@@ -135,9 +133,8 @@ type Runner struct {
 
 	active        *active.Set
 	running       running.Set
-	gate          *drain.Gate   // of the last writes of a drain
-	smallWrites   *drain.Gate   // of writes while handlers run
-	latency       hedge.Latency // of storage's answers to small calls
+	gate          *drain.Gate // of the last writes of a drain
+	smallWrites   *drain.Gate // of writes while handlers run
 	payloadMemory *semaphore.Weighted
 	kindLimits    kindLimits
 	breakers      breaker.Set
@@ -168,15 +165,14 @@ type counters struct {
 
 // NewRunner returns a Runner without a name, see [Runner.SetOwner].
 func NewRunner(c RunnerConfig) *Runner {
-	r := &Runner{
+	return &Runner{
 		RunnerConfig: c, logKeeper: joblog.NewKeeper(c.Stores.Logs, c.LogSize), renewals: renewal.NewSet(c.Visibility),
 		active:        active.NewSet(),
 		payloadMemory: semaphore.NewWeighted(c.PayloadMemory), kindLimits: newKindLimits(c.Kinds, c.Jitter),
-		quarantine: make(chan struct{}, 1),
+		quarantine:  make(chan struct{}, 1),
+		gate:        drain.NewGate(drain.Parallel),
+		smallWrites: drain.NewGate(parallelWrites),
 	}
-	r.smallWrites = drain.NewGate(func() int { return parallelWrites })
-	r.gate = drain.NewGate(func() int { return drain.Parallel(r.latency.Least(), runtime.GOMAXPROCS(0)) })
-	return r
 }
 
 // SetOwner sets the worker's name. It must come before the first delivery.
@@ -244,9 +240,6 @@ func (r *Runner) ClaimVisibility() (visibility, renewAfter time.Duration) {
 	return r.renewals.Visibility()
 }
 
-// NewTries returns what bounds the tries of single calls once ctx has ended.
-func (r *Runner) NewTries(ctx context.Context) *hedge.Tries { return r.latency.NewTries(ctx) }
-
 // Adopt reports whether the message of a new claim belongs to an active delivery,
 // which continues under that claim. The caller must not open it.
 func (r *Runner) Adopt(lease *queue.Lease) bool { return r.active.Adopt(lease) }
@@ -254,7 +247,7 @@ func (r *Runner) Adopt(lease *queue.Lease) bool { return r.active.Adopt(lease) }
 // ReleaseUnstarted makes messages visible again, as if they had not been claimed.
 func (r *Runner) ReleaseUnstarted(ctx context.Context, leases []*queue.Lease) {
 	var group errgroup.Group
-	group.SetLimit(drain.LeastParallel)
+	group.SetLimit(drain.Parallel)
 	for _, lease := range leases {
 		group.Go(func() error {
 			if err := lease.Release(ctx, 0); err != nil {

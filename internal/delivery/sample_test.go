@@ -33,9 +33,10 @@ func TestWorkersOfASample(t *testing.T) {
 		at := time.Now()
 		f := NewFleet(nil)
 		f.sampled = Sample{at: at, Workers: []presence.Listed{{Presence: p, Age: row.age}}}
-		idle, since := f.Idle("jobs")
-		if idle != row.idle || !since.Equal(at) || f.Working() != row.working {
-			t.Errorf("%s: %d idle at %s, %d working; want %d at %s, %d", name, idle, since, f.Working(), row.idle, at, row.working)
+		taking, idle, since := f.Taking("jobs")
+		if taking != row.peers || idle != row.idle || !since.Equal(at) || f.Working() != row.working {
+			t.Errorf("%s: %d take, %d idle at %s, %d working; want %d, %d at %s, %d", name, taking, idle, since, f.Working(), row.peers, row.idle, at,
+				row.working)
 		}
 		if peers, others := f.sampled.Peers("jobs", true), f.sampled.Peers("jobs", false); peers != row.peers || others != row.others {
 			t.Errorf("%s: %d peers, %d others; want %d, %d", name, peers, others, row.peers, row.others)

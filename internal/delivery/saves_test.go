@@ -219,7 +219,7 @@ func TestWritesTakeTurns(t *testing.T) {
 
 // TestSaveAllOfManyJobs: if more jobs than may write at once are asked to save, each gives its place to the next.
 func TestSaveAllOfManyJobs(t *testing.T) {
-	const n = 2*drain.LeastParallel + 5
+	const n = 2*drain.Parallel + 5
 	onBench(t, job.Kinds{"k": &rig.SteadyReporter{}}, func(t *testing.T, b *bench) {
 		wait := b.beginMany(n)
 		time.Sleep(2 * time.Second)
@@ -239,7 +239,7 @@ func TestSaveAllOfManyJobs(t *testing.T) {
 
 // TestStopDuringSaveAll: a stop ends the wait of the jobs that were asked to save and have no place yet. Their releases save.
 func TestStopDuringSaveAll(t *testing.T) {
-	const n = 2*drain.LeastParallel + 5
+	const n = 2*drain.Parallel + 5
 	onBench(t, job.Kinds{"k": &rig.SteadyReporter{}}, func(t *testing.T, b *bench) {
 		wait := b.beginMany(n)
 		time.Sleep(2 * time.Second)
@@ -247,7 +247,7 @@ func TestStopDuringSaveAll(t *testing.T) {
 		answer := b.SaveAll()
 		time.Sleep(5 * time.Millisecond)
 		b.drainNow(10 * time.Second)
-		if jobs, unsaved := answer(); jobs != n || unsaved != n-drain.LeastParallel {
+		if jobs, unsaved := answer(); jobs != n || unsaved != n-drain.Parallel {
 			t.Errorf("%d jobs, %d unsaved; want %d, and those without a place", jobs, unsaved, n)
 		}
 		wait()

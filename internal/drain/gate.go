@@ -8,23 +8,9 @@ import (
 	"github.com/spotworker/spotworker/internal/ordered"
 )
 
-const (
-	// LeastParallel is how many jobs are saved and released at once in a drain, at
-	// least, and mostParallel at most.
-	LeastParallel = 64
-	mostParallel  = 160
-
-	// processorTime is how long a processor is busy with one call of a drain, about.
-	processorTime = 150 * time.Microsecond
-)
-
-// Parallel returns how many jobs are saved and released at once in a drain where
-// answers take that long at least: so many that the processors are busy while calls wait
-// for their answers, and no more, since calls that wait for processors are cut off as if
-// storage did not answer.
-func Parallel(latency time.Duration, processors int) int {
-	return min(max(int(latency/processorTime)*processors, LeastParallel), mostParallel)
-}
+// Parallel is how many jobs are saved and released at once in a drain: enough to keep the
+// processors busy while calls wait for their answers.
+const Parallel = 160
 
 const (
 	// smallWrite is the largest write, in bytes, whose time is latency rather
@@ -38,7 +24,7 @@ const (
 // jobs are saved when time or bandwidth is short. A small write that takes long
 // passes its place on, since waiting for an answer uses no bandwidth.
 type Gate struct {
-	places func() int
+	places int
 
 	mu      sync.Mutex
 	taken   int
@@ -52,9 +38,8 @@ type ticket struct {
 	admitted chan struct{}
 }
 
-// NewGate returns a gate for as many writes at once as places says, which is called for
-// each write.
-func NewGate(places func() int) *Gate {
+// NewGate returns a gate for so many writes at once.
+func NewGate(places int) *Gate {
 	return &Gate{places: places, waiting: ordered.NewHeap(func(a, b *ticket) bool { return a.size < b.size })}
 }
 
@@ -90,7 +75,7 @@ func (g *Gate) Enter(ctx context.Context, size int) (leave func(), err error) {
 func (g *Gate) TryEnter(size int) (leave func(), ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.taken >= g.places() {
+	if g.taken >= g.places {
 		return nil, false
 	}
 	g.taken++
@@ -117,7 +102,7 @@ func (g *Gate) leave() {
 
 // admit gives free places to the smallest waiting writes. The caller holds mu.
 func (g *Gate) admit() {
-	for g.waiting.Len() > 0 && g.taken < g.places() {
+	for g.waiting.Len() > 0 && g.taken < g.places {
 		g.taken++
 		close(g.waiting.TakeFirst().admitted)
 	}

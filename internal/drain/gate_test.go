@@ -12,7 +12,7 @@ import (
 func TestGateSmallestFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const large = smallWrite + 1 // a write that keeps its place for as long as it takes
-		g := NewGate(func() int { return 1 })
+		g := NewGate(1)
 		leave, err := g.Enter(t.Context(), large)
 		if err != nil {
 			t.Fatal(err)
@@ -48,7 +48,7 @@ func TestGateSmallestFirst(t *testing.T) {
 func TestGatePassesAPlaceOn(t *testing.T) {
 	const large = smallWrite + 1 // which keeps its place
 	for range 1000 {
-		g := NewGate(func() int { return 1 })
+		g := NewGate(1)
 		leave, err := g.Enter(t.Context(), large)
 		if err != nil {
 			t.Fatal(err)
@@ -87,7 +87,7 @@ func TestGateFollowsLatency(t *testing.T) {
 		want time.Duration // until the second write may begin
 	}{{10, smallWriteHolds}, {smallWrite + 1, time.Minute}} {
 		synctest.Test(t, func(t *testing.T) {
-			g := NewGate(func() int { return 1 })
+			g := NewGate(1)
 			first, err := g.Enter(t.Context(), row.size)
 			if err != nil {
 				t.Fatal(err)
@@ -105,64 +105,5 @@ func TestGateFollowsLatency(t *testing.T) {
 				t.Errorf("taken places finally = %d, want 0", g.taken)
 			}
 		})
-	}
-}
-
-// TestGateWidens: when there are more places, waiting writes take all of them.
-func TestGateWidens(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const large = smallWrite + 1 // which keeps its place
-		places := 1
-		g := NewGate(func() int { return places })
-		first, err := g.Enter(t.Context(), large)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for range 5 {
-			go func() {
-				if _, err := g.Enter(t.Context(), large); err != nil {
-					t.Error(err)
-				}
-			}()
-		}
-		synctest.Wait()
-		places = 4
-		first()
-		synctest.Wait()
-		if g.taken != 4 || g.waiting.Len() != 1 {
-			t.Errorf("taken places = %d, waiting = %d, want 4 and 1", g.taken, g.waiting.Len())
-		}
-		first() // does nothing the second time
-		places = 9
-		leave, err := g.Enter(t.Context(), large)
-		if err != nil {
-			t.Fatal(err)
-		}
-		leave()
-		synctest.Wait()
-		if g.taken != 5 || g.waiting.Len() != 0 {
-			t.Errorf("taken places finally = %d, waiting = %d, want 5 and 0", g.taken, g.waiting.Len())
-		}
-	})
-}
-
-// TestParallel: more jobs are saved at once where answers take longer and where there
-// are more processors, within bounds.
-func TestParallel(t *testing.T) {
-	for _, row := range []struct {
-		latency    time.Duration
-		processors int
-		want       int
-	}{
-		{0, 2, LeastParallel},
-		{time.Millisecond, 2, LeastParallel},
-		{10 * time.Millisecond, 1, 66},
-		{10 * time.Millisecond, 2, 132},
-		{30 * time.Millisecond, 2, mostParallel},
-		{time.Second, 64, mostParallel},
-	} {
-		if got := Parallel(row.latency, row.processors); got != row.want {
-			t.Errorf("Parallel(%s, %d) = %d, want %d", row.latency, row.processors, got, row.want)
-		}
 	}
 }

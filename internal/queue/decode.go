@@ -33,16 +33,7 @@ func (e *InvalidError) Error() string { return e.Reason }
 // plain text, is an envelope; for anything else the error is [ErrForeign]. For an
 // envelope that cannot be used it is an [*InvalidError]: Decode never guesses.
 func Decode(text string) (Envelope, error) {
-	raw := rawEnvelope(text)
-	if e, ok := decodePlain(raw); ok {
-		return e, nil
-	}
-	return decodeAny(raw)
-}
-
-// decodeAny is Decode for every form of an envelope.
-func decodeAny(raw []byte) (Envelope, error) {
-	fields, ok := envelopeFields(raw)
+	fields, ok := envelopeFields(rawEnvelope(text))
 	if !ok {
 		return Envelope{}, ErrForeign
 	}

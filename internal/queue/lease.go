@@ -12,8 +12,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2/queueerror"
-
-	"github.com/spotworker/spotworker/internal/storage/messagelist"
 )
 
 // ErrLost means that the lease no longer holds the message. Another worker
@@ -91,14 +89,14 @@ func (h hiding) over(now time.Time) bool {
 	return now.Sub(h.asked) >= h.visibility || now.Round(0).Sub(h.asked.Round(0)) >= h.visibility
 }
 
-func newLease(q *Queue, m messagelist.Message, asked, clock time.Time, visibility time.Duration) *Lease {
+func newLease(q *Queue, m *azqueue.DequeuedMessage, asked, clock time.Time, visibility time.Duration) *Lease {
 	l := &Lease{
-		queue: q, ID: m.ID, Deliveries: m.Deliveries, InsertedAt: m.InsertedAt,
+		queue: q, ID: *m.MessageID, Deliveries: *m.DequeueCount, InsertedAt: *m.InsertionTime,
 		AskedAt: asked, ClaimedAt: clock,
-		turn: make(chan struct{}, 1), text: m.Text, receipt: m.Receipt, claim: m.Deliveries, hidden: hiding{asked, visibility},
+		turn: make(chan struct{}, 1), text: *m.MessageText, receipt: *m.PopReceipt, claim: *m.DequeueCount, hidden: hiding{asked, visibility},
 	}
-	if m.ExpiresAt.Year() < neverYear {
-		l.ExpiresAt = m.ExpiresAt
+	if m.ExpirationTime.Year() < neverYear {
+		l.ExpiresAt = *m.ExpirationTime
 	}
 	return l
 }

@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2/queueerror"
-
-	"github.com/spotworker/spotworker/internal/storage/messagelist"
 )
 
 // Limits of the service.
@@ -143,8 +142,7 @@ func (q *Queue) claim(ctx context.Context, n int, visibility time.Duration) ([]*
 		NumberOfMessages:  new(int32(min(n, MaxClaim))),
 		VisibilityTimeout: new(seconds(visibility)),
 	}
-	var list messagelist.List
-	reply, err := q.client.DequeueMessages(list.In(ctx), &options)
+	reply, err := q.client.DequeueMessages(ctx, &options)
 	if err != nil {
 		return nil, fmt.Errorf("claim from queue %s: %w", q.name, err)
 	}
@@ -152,14 +150,11 @@ func (q *Queue) claim(ctx context.Context, n int, visibility time.Duration) ([]*
 	if reply.Date != nil {
 		clock = *reply.Date
 	}
-	messages := list.Messages
-	if !list.Decoded {
-		if messages, err = messagesOf(reply); err != nil {
-			return nil, fmt.Errorf("claim from queue %s: %w", q.name, err)
-		}
+	if slices.ContainsFunc(reply.Messages, isIncomplete) {
+		return nil, fmt.Errorf("claim from queue %s: %w", q.name, errIncomplete)
 	}
-	leases := make([]*Lease, 0, len(messages))
-	for _, m := range messages {
+	leases := make([]*Lease, 0, len(reply.Messages))
+	for _, m := range reply.Messages {
 		leases = append(leases, newLease(q, m, asked, clock, visibility))
 	}
 	return leases, nil
@@ -169,20 +164,10 @@ func (q *Queue) claim(ctx context.Context, n int, visibility time.Duration) ([]*
 var errIncomplete = fmt.Errorf("a message of the answer lacks its id, its receipt, its text or a time; a proxy or a gateway may have "+
 	"sent it: %w", io.ErrUnexpectedEOF)
 
-// messagesOf returns the messages that the SDK decoded.
-func messagesOf(reply azqueue.DequeueMessagesResponse) ([]messagelist.Message, error) {
-	messages := make([]messagelist.Message, 0, len(reply.Messages))
-	for _, m := range reply.Messages {
-		if m == nil || value(m.MessageID) == "" || value(m.PopReceipt) == "" || m.DequeueCount == nil || m.InsertionTime == nil ||
-			m.ExpirationTime == nil || m.MessageText == nil {
-			return nil, errIncomplete
-		}
-		messages = append(messages, messagelist.Message{
-			ID: *m.MessageID, Receipt: *m.PopReceipt, Deliveries: *m.DequeueCount,
-			Text: *m.MessageText, InsertedAt: *m.InsertionTime, ExpiresAt: *m.ExpirationTime,
-		})
-	}
-	return messages, nil
+// isIncomplete reports whether a message of a list lacks a part.
+func isIncomplete(m *azqueue.DequeuedMessage) bool {
+	return m == nil || value(m.MessageID) == "" || value(m.PopReceipt) == "" || m.DequeueCount == nil || m.InsertionTime == nil ||
+		m.ExpirationTime == nil || m.MessageText == nil
 }
 
 // value returns what p points to, or the zero value.

@@ -5,12 +5,13 @@ import (
 	"log/slog"
 	"math"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/delivery"
-	"github.com/spotworker/spotworker/internal/delivery/pool"
 	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/storage/hedge"
 	"github.com/spotworker/spotworker/internal/storage/outage"
 	"github.com/spotworker/spotworker/internal/telemetry/health"
 	"github.com/spotworker/spotworker/internal/worker/intake"
@@ -29,8 +30,9 @@ type claimer struct {
 	pause      *pause
 	leave      func() // starts the drain for the departure
 	endIdle    func() // ends the worker because it was idle
-	deliveries *pool.Pool
-	calls      *pool.Pool // for the calls of deliveries that need a deep stack
+	deliveries *sync.WaitGroup
+	work       chan *delivery.Delivery // for the goroutines that run deliveries
+	serving    int                     // such goroutines
 	loop       *health.Loop
 	pressure   *intake.Pressure
 	log        *slog.Logger
@@ -70,17 +72,17 @@ type claimsInFlight struct {
 }
 
 // claimLoop claims messages and starts a delivery for each, in deliveries, until ctx
-// ends; cleanup outlives that. Deliveries make the calls of long jobs in calls. It
-// releases the messages that it claimed and did not start.
-func (w *Worker) claimLoop(ctx, cleanup context.Context, deliveries, calls *pool.Pool) {
+// ends; cleanup outlives that. It releases the messages that it claimed and did not start.
+func (w *Worker) claimLoop(ctx, cleanup context.Context, deliveries *sync.WaitGroup) {
 	c := &claimer{
 		runner: w.runner, departure: w.departure, pause: &w.steering.pause, leave: w.events.Leave, endIdle: w.endIdle,
-		deliveries: deliveries, calls: calls, idleness: idleness{after: w.ExitWhenIdle, since: time.Now()},
+		deliveries: deliveries, work: make(chan *delivery.Delivery, w.Concurrency), idleness: idleness{after: w.ExitWhenIdle, since: time.Now()},
 		loop: w.loops.claim, pressure: w.Pressure, log: w.Log,
 		slots: newSlots(w.Concurrency, w.Jitter), inFlight: claimsInFlight{ended: make(chan claimed, intake.MaxClaims)},
-		cleanup: w.runner.NewTries(ctx).In(cleanup), timer: stoppedTimer(), rotation: newQueueRotation(w.sources.Taken(), w.fleet.Idle, w.Jitter),
+		cleanup: hedge.NewTries(ctx).In(cleanup), timer: stoppedTimer(), rotation: newQueueRotation(w.sources.Taken(), w.fleet.Taking, w.Jitter),
 	}
 	defer c.loop.Rest()
+	defer close(c.work)
 	for ctx.Err() == nil {
 		state, closing := c.departure.CloseIfDue(time.Now(), c.slots.average.Mean)
 		if closing {
@@ -120,12 +122,22 @@ func (c *claimer) start(ctx context.Context) {
 			return
 		}
 		c.slots.free--
-		d := c.runner.Open(lease)
-		c.deliveries.Go(func() {
-			begun := time.Now()
-			result := d.Run(ctx, c.cleanup, c.calls)
-			c.slots.ended <- ended{result, time.Since(begun)}
-		})
+		if c.serving < c.slots.all-c.slots.free {
+			c.serving++
+			c.deliveries.Go(func() { c.serve(ctx) })
+		}
+		c.work <- c.runner.Open(lease)
+	}
+}
+
+// serve runs one delivery after the other until the claim loop ends. A goroutine for each
+// delivery would grow its stack each time, which takes a tenth of the processor time of a short
+// job.
+func (c *claimer) serve(ctx context.Context) {
+	for d := range c.work {
+		begun := time.Now()
+		result := d.Run(ctx, c.cleanup)
+		c.slots.ended <- ended{result, time.Since(begun)}
 	}
 }
 
@@ -223,7 +235,7 @@ func (c *claimer) receive(ctx context.Context, r claimed) {
 	c.idleness.observeClaim(r, gave, now)
 	if r.err == nil {
 		c.inFlight.took.Add(now.Sub(r.begun))
-		r.source.pace.Got(now, r.wanted, len(r.leases))
+		r.source.pace.Got(r.wanted, len(r.leases))
 		c.rotation.setBacklog(r.source, gave == someWork && len(r.leases) >= r.wanted)
 	}
 	if gave == refused {
@@ -247,7 +259,7 @@ func (c *claimer) receive(ctx context.Context, r claimed) {
 func (c *claimer) logFailure(ctx context.Context, r claimed, gave claimResult, single bool, now time.Time) {
 	if gave == refused {
 		c.log.DebugContext(ctx, "storage refused a claim that came too fast; claiming more slowly", "queue", r.source.queue.Name(),
-			"messages_per_second", math.Round(r.source.pace.Rate(now)), "error", r.err)
+			"messages_per_second", math.Round(r.source.pace.Rate()), "error", r.err)
 		return
 	}
 	level := outage.Level(r.err, slog.LevelWarn)

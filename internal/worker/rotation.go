@@ -22,6 +22,8 @@ type queueRotation struct {
 	queues []*queueState
 	listed []*queue.Queue // the queues that are asked; the others had been before
 	next   int            // of queues: where the search for one to ask begins
+
+	counted time.Time // when the workers were counted for the pace of each queue
 }
 
 // claimResult is the result of a claim.
@@ -55,9 +57,9 @@ type queueState struct {
 	stuck       bool      // a claim takes so long that other queues are asked before it ends
 }
 
-// fleetSize says how many workers without a job take from a queue, as of a time; 0 if
-// that is not known.
-type fleetSize func(queue string) (workers int, asOf time.Time)
+// fleetSize says how many workers take from a queue and how many of them have no job, as of
+// a time; 0 if that is not known.
+type fleetSize func(queue string) (workers, idle int, asOf time.Time)
 
 func newQueueRotation(queues []*queue.Queue, fleet fleetSize, jitter retry.Jitter) *queueRotation {
 	t := &queueRotation{jitter: jitter, fleet: fleet}
@@ -77,7 +79,7 @@ func (t *queueRotation) setQueues(queues []*queue.Queue) {
 	}
 	for _, q := range queues {
 		if !slices.ContainsFunc(t.queues, func(s *queueState) bool { return s.queue == q }) {
-			t.queues = append(t.queues, &queueState{queue: q})
+			t.queues = append(t.queues, &queueState{queue: q, pace: intake.Pace{Jitter: t.jitter}})
 		}
 	}
 }
@@ -177,11 +179,11 @@ func (t *queueRotation) record(s *queueState, gave claimResult, now time.Time) {
 
 // polling returns what decides how often s is polled while it is empty.
 func (t *queueRotation) polling(s *queueState, now time.Time) intake.Polling {
-	workers, asOf := t.fleet(s.queue.Name())
+	_, idle, asOf := t.fleet(s.queue.Name())
 	if now.Sub(asOf) > fleetKnownFor || !asOf.After(s.thinSince) {
-		workers = 0
+		idle = 0
 	}
-	return intake.Polling{Queues: len(t.listed), Fleet: workers}
+	return intake.Polling{Queues: len(t.listed), Fleet: idle}
 }
 
 // observeWait takes how long a message had been on the queue that a worker without
@@ -268,10 +270,21 @@ func (t *queueRotation) startDue(buffer []*queue.Lease) time.Time {
 	return first
 }
 
-// observePressure lets the pace of each queue learn of calls that were refused.
+// observePressure lets the pace of each queue learn of calls that were refused, and from time
+// to time of the size of the fleet.
 func (t *queueRotation) observePressure(pressure *intake.Pressure, now time.Time) {
+	count := now.Sub(t.counted) >= countEvery
+	if count {
+		t.counted = now
+	}
 	for _, s := range t.queues {
 		s.pace.Observe(now, pressure.Count(s.queue.Name()))
+		if !count {
+			continue
+		}
+		if workers, _, asOf := t.fleet(s.queue.Name()); now.Sub(asOf) <= fleetKnownFor {
+			s.pace.SetWorkers(workers)
+		}
 	}
 }
 
@@ -302,6 +315,9 @@ const (
 	// fleetKnownFor is how old a count of the fleet may be: the time between two, and
 	// some more.
 	fleetKnownFor = lossesEvery * 4 / 3
+
+	// countEvery is how often the workers in the last sample are counted for the pace.
+	countEvery = time.Second / 4
 
 	// longWait is a time on the queue that shows that too few workers poll it. The
 	// service tells times in whole seconds, so that it was more than one.

@@ -17,7 +17,7 @@ import (
 )
 
 // unknownFleet is the size of a fleet that is not known.
-func unknownFleet(string) (workers int, asOf time.Time) { return 0, time.Time{} }
+func unknownFleet(string) (workers, idle int, asOf time.Time) { return 0, 0, time.Time{} }
 
 // TestQueueRotation: queues that have jobs are asked in turn (round robin). A queue that
 // was empty is skipped until its back-off ends, however often the others are asked.

@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/delivery"
-	"github.com/spotworker/spotworker/internal/delivery/pool"
 	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/events"
 	"github.com/spotworker/spotworker/internal/fleet/activity"
 	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/preempt"
+	"github.com/spotworker/spotworker/internal/retry"
 	"github.com/spotworker/spotworker/internal/worker/queuestats"
 	"github.com/spotworker/spotworker/internal/worker/sources"
 	"github.com/spotworker/spotworker/internal/worker/waiting"
@@ -249,7 +249,7 @@ func (w *Worker) work(p phase) {
 // runJobs claims and runs jobs until the phase ends, whose cause is a [*drain.Drain]. It
 // returns when everything is released or the drain's time is over.
 func (w *Worker) runJobs(p phase) {
-	deliveries, calls := pool.New(), pool.New()
+	var deliveries sync.WaitGroup
 	stopped := make(chan struct{})
 	// Not after the claim loop: that may take a second to see the stop, while jobs
 	// are released already.
@@ -261,13 +261,27 @@ func (w *Worker) runJobs(p phase) {
 	cleanup, cancel := drain.Outlive(p, drain.UntilEnd)
 	defer cancel()
 	var searches sync.WaitGroup
-	searches.Go(func() { waiting.Run(p, cleanup, w.searchConfig(), deliveries, calls) })
-	w.claimLoop(p, cleanup, deliveries, calls)
+	searches.Go(func() { w.countFleet(p) })
+	searches.Go(func() { waiting.Run(p, cleanup, w.searchConfig(), &deliveries) })
+	w.claimLoop(p, cleanup, &deliveries)
 	searches.Wait()
 	<-stopped
 	deliveries.Wait()
-	calls.Wait()
 	w.reportDrained(p, *p.stopped)
+}
+
+// countAfter is how long a worker that begins to work waits until it counts the workers: those
+// that began with it have written their heartbeats by then.
+const countAfter = 300 * time.Millisecond
+
+// countFleet samples the heartbeats, for the pace of claims.
+func (w *Worker) countFleet(ctx context.Context) {
+	if retry.Sleep(ctx, countAfter) != nil {
+		return
+	}
+	if _, err := w.fleet.Sample(ctx, 0); err != nil {
+		w.Log.DebugContext(ctx, "workers not counted; claims begin slowly", "error", err)
+	}
 }
 
 // searchConfig returns the configuration of the search for jobs that wait. The search claims

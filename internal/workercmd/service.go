@@ -324,7 +324,8 @@ func (c *serviceRun) work(ctx context.Context, o Options, s *winservice.Service)
 		}
 	}
 	o.Arguments = nil
+	addBallast()
 	return runUnder(ctx, o, log, log, func(config systemd.Config) manager {
 		return s.Attach(config.DrainBudget, config.Healthy)
-	}, adaptCollector())
+	})
 }

@@ -34,15 +34,14 @@ import (
 // service manager. It is the worker's [worker.Observer].
 type telemetry struct {
 	*metrics.Metrics
-	loops     health.Loops
-	manager   manager
-	pressure  intake.Pressure // paces the claims
-	calls     activity.Calls  // durations of small calls
-	kills     resource.MemoryKills
-	outages   *outage.Watch
-	pusher    *push.Pusher // nil where metrics are only served
-	traces    *otlp.Sender // nil where the environment asks for none
-	collector *collector   // nil if the garbage collector is the program's
+	loops    health.Loops
+	manager  manager
+	pressure intake.Pressure // paces the claims
+	calls    activity.Calls  // durations of small calls
+	kills    resource.MemoryKills
+	outages  *outage.Watch
+	pusher   *push.Pusher // nil where metrics are only served
+	traces   *otlp.Sender // nil where the environment asks for none
 
 	state atomic.Value // of the lifecycle, a string
 	jobs  atomic.Int64 // active
@@ -100,10 +99,9 @@ func (t *telemetry) called(c azure.Call) {
 // size.
 func (f *flags) space() (free, size int64) { return resource.Space(cmp.Or(f.Scratch, os.TempDir())) }
 
-// Entered also notifies the service manager, and the collector of a drain. While the
-// worker warms up it logs itself what storage lacks.
+// Entered also notifies the service manager. While the worker warms up it logs itself what
+// storage lacks.
 func (t *telemetry) Entered(state string, ending bool) {
-	t.collector.hurry(state == lifecycle.Shutdown.String())
 	t.Metrics.Entered(state, ending)
 	t.outages.Quiet(state == lifecycle.Start.String())
 	t.state.Store(state)

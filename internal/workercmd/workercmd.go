@@ -63,20 +63,20 @@ func Main(o Options) {
 			cli.Exit("worker", command(o))
 		}
 	}
+	addBallast()
 	ctx, _ := notifyStop()
-	cli.Exit("worker", runUnder(ctx, o, os.Stdout, os.Stderr, systemdManager, adaptCollector()))
+	cli.Exit("worker", runUnder(ctx, o, os.Stdout, os.Stderr, systemdManager))
 }
 
 // Run runs a worker until ctx is cancelled.
 func Run(ctx context.Context, o Options) error { return run(ctx, o, os.Stdout, os.Stderr) }
 
 func run(ctx context.Context, o Options, stdout, stderr io.Writer) error {
-	return runUnder(ctx, o, stdout, stderr, systemdManager, nil)
+	return runUnder(ctx, o, stdout, stderr, systemdManager)
 }
 
-// runUnder runs a worker under a service manager. gc is nil in a program whose garbage
-// collector is not the worker's to adapt.
-func runUnder(ctx context.Context, o Options, stdout, stderr io.Writer, under newManager, gc *collector) error {
+// runUnder runs a worker under a service manager.
+func runUnder(ctx context.Context, o Options, stdout, stderr io.Writer, under newManager) error {
 	var f flags
 	f.version, f.adjust = cli.Version(o.Version, version), o.Adjust
 	program := workerProgram(f.version)
@@ -110,7 +110,6 @@ func runUnder(ctx context.Context, o Options, stdout, stderr io.Writer, under ne
 		log.WarnContext(ctx, "programs of this user can read this process's memory and environment", "error", err)
 	}
 	t := f.telemetry(log, under)
-	t.collector = gc
 	t.startTraces(f.version, cmp.Or(f.VMName, hostName()), log)
 	defer func() { t.traces.Close(traceFlush) }()
 	w, closeKinds, err := f.worker(o.Kinds, log, t, id)

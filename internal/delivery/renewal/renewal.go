@@ -94,7 +94,7 @@ type Renewal struct {
 // NewSet returns a set that asks for least as long as nothing is throttled.
 func NewSet(least time.Duration) *Set {
 	return &Set{
-		pace: newPace(least), gate: drain.NewGate(func() int { return parallelRenewals }),
+		pace: newPace(least), gate: drain.NewGate(parallelRenewals),
 		due: ordered.NewHeap(func(a, b *Renewal) bool { return a.due.Before(b.due) }),
 	}
 }

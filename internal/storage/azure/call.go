@@ -12,7 +12,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/spotworker/spotworker/internal/storage/hedge"
-	"github.com/spotworker/spotworker/internal/storage/messagelist"
 	"github.com/spotworker/spotworker/internal/storage/outage"
 )
 
@@ -71,21 +70,15 @@ const (
 )
 
 // watched returns the options of a service's client that reports its calls to OnCall and
-// OnEnd, and limits the time of each try. The queue service's client decodes lists of
-// messages.
+// OnEnd, and limits the time of each try.
 func (c AccountConfig) watched(options policy.ClientOptions, service string) policy.ClientOptions {
 	calls := []policy.Policy{outage.Policy{
 		Service: service, Operation: func(r *http.Request) string { return operationOf(service, r) }, Report: c.OnEnd,
 	}}
 	if service == queueService {
 		options.Retry.TryTimeout = 0 // package queue limits whole calls to less
-		calls = append([]policy.Policy{messagelist.Policy{}}, calls...)
 	}
 	options.PerCallPolicies = append(calls, options.PerCallPolicies...)
-	if transport, ok := options.Transport.(redacted); ok {
-		transport.service = service
-		options.Transport = transport
-	}
 	limits, options := bounded(options)
 	last := policy.Policy(limits)
 	if c.OnCall != nil {

@@ -66,15 +66,13 @@ func bounded(options policy.ClientOptions) (hedge.Policy, policy.ClientOptions) 
 // answer: see [checked].
 type redacted struct {
 	policy.Transporter
-
-	service string
 }
 
 // Do implements [policy.Transporter].
 func (d redacted) Do(r *http.Request) (*http.Response, error) {
 	resp, err := d.Transporter.Do(r)
 	if err == nil {
-		resp, err = checked(d.service, r, resp)
+		resp, err = checked(r, resp)
 	}
 	if failed, ok := errors.AsType[*url.Error](err); ok {
 		failed.URL, _, _ = strings.Cut(failed.URL, "?")

@@ -15,48 +15,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
 )
 
-func TestLimitFor(t *testing.T) {
-	for _, row := range []struct {
-		name           string
-		usual, slowest time.Duration
-		unanswered     bool
-		want           time.Duration
-	}{
-		{"nothing known", 0, 0, false, floor},
-		{"fast storage", 20 * time.Millisecond, 30 * time.Millisecond, false, floor},
-		{"slow storage", time.Second, 0, false, factor * time.Second},
-		{"storage that became slow", 20 * time.Millisecond, time.Second, false, 2 * time.Second},
-		{"after a try that was cut off", 20 * time.Millisecond, 0, true, later * floor},
-	} {
-		if got := limitFor(row.usual, row.slowest, row.unanswered); got != row.want {
-			t.Errorf("%s: limitFor = %s, want %s", row.name, got, row.want)
-		}
-	}
-}
-
-func TestLatency(t *testing.T) {
-	var l Latency
-	if l.Mean() != 0 {
-		t.Errorf("mean of nothing = %s, want 0", l.Mean())
-	}
-	for range 100 {
-		l.add(20 * time.Millisecond)
-	}
-	if l.Mean() != 20*time.Millisecond {
-		t.Errorf("mean of 20ms = %s", l.Mean())
-	}
-	l.add(time.Minute)
-	if got := factor * l.Mean(); got > floor {
-		t.Errorf("after one slow answer a try gets %s, want %s: it must not make dead connections dear", got, floor)
-	}
-	for range 50 {
-		l.add(2 * time.Second)
-	}
-	if l.Mean() < time.Second {
-		t.Errorf("mean after 50 answers in 2s = %s, want it to follow", l.Mean())
-	}
-}
-
 // service is a transport whose answers take their time; 0 is for ever.
 type service struct {
 	takes  []time.Duration // by try
@@ -110,10 +68,9 @@ func TestTries(t *testing.T) {
 		closed  int
 	}{
 		{"answered", []time.Duration{quick}, 10, 0, quick, 1, 0},
-		{"swallowed", []time.Duration{0, quick}, 10, 0, floor + quick, 2, 1},
-		{"swallowed twice", []time.Duration{0, 0, quick}, 10, 0, floor + later*floor + quick, 3, 2},
-		{"swallowed before time is short", []time.Duration{0, quick}, 10, 3 * time.Second, 3*time.Second + floor + quick, 2, 1},
-		{"slower than usual", []time.Duration{3 * time.Second}, 10, 0, floor + 3*time.Second, 2, 1},
+		{"swallowed", []time.Duration{0, quick}, 10, 0, limit + quick, 2, 1},
+		{"swallowed before time is short", []time.Duration{0, quick}, 10, 3 * time.Second, 3*time.Second + limit + quick, 2, 1},
+		{"slower than usual", []time.Duration{3 * time.Second}, 10, 0, limit + 3*time.Second, 2, 1},
 		{"swallowed while time is not short", []time.Duration{0, quick}, 10, -1, time.Minute, 1, 1},
 		{"slow while time is not short", []time.Duration{20 * time.Second}, 10, -1, 20 * time.Second, 1, 0},
 		{"a large body", []time.Duration{20 * time.Second}, smallBody + 1, 0, 20 * time.Second, 1, 0},
@@ -130,10 +87,9 @@ func TestTries(t *testing.T) {
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
-				var latency Latency
 				s := &service{takes: row.takes}
 				asked := time.Now()
-				err := s.call(latency.NewTries(short).In(ctx), t, row.size)
+				err := s.call(NewTries(short).In(ctx), t, row.size)
 				// The SDK waits a millisecond or less before each retry.
 				took := time.Since(asked)
 				if took < row.want || took > row.want+3*time.Millisecond {
@@ -147,42 +103,6 @@ func TestTries(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// TestNoAnswerIsATimeout: the error of a call whose tries were all cut off is a
-// timeout.
-func TestNoAnswerIsATimeout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		short, begin := context.WithCancel(t.Context())
-		begin()
-		var latency Latency
-		err := (&service{takes: []time.Duration{0}}).call(latency.NewTries(short).In(t.Context()), t, 10)
-		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("error = %v, want one that is a timeout", err)
-		}
-	})
-}
-
-// TestLeast: waiting for a busy machine's processors hardly raises the shortest response
-// time, and a service that gets slower does.
-func TestLeast(t *testing.T) {
-	var l Latency
-	for i := range 1000 {
-		took := 10 * time.Millisecond
-		if i%10 > 0 {
-			took = 200 * time.Millisecond
-		}
-		l.add(took)
-	}
-	if got := l.Least(); got < 10*time.Millisecond || got > 20*time.Millisecond {
-		t.Errorf("Least() with one response in ten after 10 ms = %s, want 10 to 20 ms", got)
-	}
-	for range 1000 {
-		l.add(100 * time.Millisecond)
-	}
-	if got := l.Least(); got < 90*time.Millisecond || got > 100*time.Millisecond {
-		t.Errorf("Least() after 1000 responses in 100 ms = %s, want about that", got)
 	}
 }
 
@@ -225,8 +145,8 @@ func TestTryTimeout(t *testing.T) {
 		{"answered, with tries", true, false, time.Second, time.Second, false, 2 * time.Second, 0},
 		{"no answer, with tries", true, false, never, never, true, timeout, 1},
 		{"no body, with tries", true, false, time.Second, never, true, timeout, 0},
-		{"a slow body in a drain", true, true, floor / 2, 10 * time.Second, false, floor/2 + 10*time.Second, 0},
-		{"no body in a drain", true, true, floor / 2, never, true, timeout, 0},
+		{"a slow body in a drain", true, true, limit / 2, 10 * time.Second, false, limit/2 + 10*time.Second, 0},
+		{"no body in a drain", true, true, limit / 2, never, true, timeout, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -235,8 +155,7 @@ func TestTryTimeout(t *testing.T) {
 				if tt.short {
 					begin()
 				}
-				var latency Latency
-				tries, ctx := latency.NewTries(short), t.Context()
+				tries, ctx := NewTries(short), t.Context()
 				if tt.limited {
 					ctx = tries.In(ctx)
 				}
@@ -271,9 +190,8 @@ func TestTryTimeout(t *testing.T) {
 				if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("error = %v, want a timeout", err)
 				}
-				if closed != tt.closesIdle || tries.watch.tries.Len() != 0 {
-					t.Errorf("idle connections were closed %d times, want %d; tries watched at the end: %d", closed, tt.closesIdle,
-						tries.watch.tries.Len())
+				if closed != tt.closesIdle {
+					t.Errorf("idle connections were closed %d times, want %d", closed, tt.closesIdle)
 				}
 				if tried.Context().Err() == nil {
 					t.Error("the context of the try has not ended: the caller's holds it")

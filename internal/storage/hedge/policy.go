@@ -19,8 +19,7 @@ const smallBody = 64 << 10
 // be the last of a client's per-retry policies.
 type Policy struct {
 	// TryTimeout is the timeout of each try, including the body of the response; 0 is
-	// none. It takes the place of the SDK's, which costs a context and a timer for each
-	// try of each call.
+	// none. It takes the place of the SDK's, which does not include the body.
 	TryTimeout time.Duration
 
 	// CloseIdle closes the client's idle connections. It is called whenever a call of
@@ -31,60 +30,37 @@ type Policy struct {
 
 // Do implements [policy.Policy].
 func (p Policy) Do(req *policy.Request) (*http.Response, error) {
-	t := triesOf(req.Raw().Context())
-	switch {
-	case t != nil && req.Raw().ContentLength <= smallBody:
-		return p.doLimited(req, t)
-	case p.TryTimeout > 0:
-		return p.doTimed(req)
+	ctx, end := req.Raw().Context(), func() {}
+	if p.TryTimeout > 0 {
+		ctx, end = context.WithTimeout(ctx, p.TryTimeout)
 	}
-	resp, err := req.Next()
-	p.ranOut(req.Raw().Context(), err)
+	t := triesOf(ctx)
+	if t == nil || t.cut.Load() || req.Raw().ContentLength > smallBody {
+		return p.try(ctx, req, end)
+	}
+	ctx, answered, cancel := t.begin(ctx)
+	resp, err := p.try(ctx, req, func() { cancel(nil); end() })
+	answered()
+	if err != nil && errors.Is(context.Cause(ctx), errUnanswered) {
+		err = errUnanswered // not the error of ctx, so that the SDK retries
+	}
 	return resp, err
 }
 
-// doTimed makes a try that the timeout alone limits.
-func (p Policy) doTimed(req *policy.Request) (*http.Response, error) {
-	ctx, cancel := context.WithTimeout(req.Raw().Context(), p.TryTimeout)
-	setContext(ctx, req)
+// try makes a try under ctx, and calls end when its response has been read.
+func (p Policy) try(ctx context.Context, req *policy.Request, end func()) (*http.Response, error) {
+	*req.Raw() = *req.Raw().WithContext(ctx)
 	resp, err := req.Next()
 	if err != nil {
-		p.ranOut(ctx, err)
-		cancel()
+		if p.CloseIdle != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+			p.CloseIdle()
+		}
+		end()
 		return resp, err
 	}
-	endWithBody(resp, cancel)
+	endWithBody(resp, end)
 	return resp, nil
 }
-
-// doLimited makes a try that is cut off where it takes too long while time is short.
-func (p Policy) doLimited(req *policy.Request, t *Tries) (*http.Response, error) {
-	ctx, cut := context.WithCancelCause(req.Raw().Context())
-	setContext(ctx, req)
-	pending := &try{tries: t, cut: cut, begun: time.Now()}
-	t.watch.add(pending, p.TryTimeout)
-	resp, err := req.Next()
-	if err == nil {
-		t.answered(time.Since(pending.begun))
-		t.watch.answered(pending)
-		endWithBody(resp, func() { // the body is read under ctx
-			t.watch.remove(pending)
-			cut(nil) // else the caller's context would hold it
-		})
-		return resp, nil
-	}
-	t.watch.remove(pending)
-	if unanswered, ok := errors.AsType[*unansweredError](context.Cause(ctx)); ok {
-		t.cutOff()
-		err = unanswered // not the error of ctx, so that the SDK retries
-	}
-	p.ranOut(ctx, err)
-	cut(err)
-	return nil, err
-}
-
-// setContext sets the context of a request, which is one try's own.
-func setContext(ctx context.Context, req *policy.Request) { *req.Raw() = *req.Raw().WithContext(ctx) }
 
 // endWithBody calls end when the body of a response has been read and closed. A body that
 // the SDK has read already can seek.
@@ -107,19 +83,5 @@ func (b *endingBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// ranOut closes idle connections if a call failed because it timed out.
-func (p Policy) ranOut(ctx context.Context, err error) {
-	if err != nil && p.CloseIdle != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
-		p.CloseIdle()
-	}
-}
-
-// unansweredError means that a try was cut off.
-type unansweredError struct{ after time.Duration }
-
-func (e *unansweredError) Error() string {
-	return fmt.Sprintf("no answer within %s, while time is short", e.after)
-}
-
-// Unwrap makes it count as a timeout.
-func (e *unansweredError) Unwrap() error { return context.DeadlineExceeded }
+// errUnanswered means that a try was cut off. It counts as a timeout.
+var errUnanswered = fmt.Errorf("no answer within %s, while time is short: %w", limit, context.DeadlineExceeded)

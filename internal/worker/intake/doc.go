@@ -12,13 +12,10 @@
 // in flight as the slots need while one claim takes. Nothing is claimed ahead after a claim that
 // was not full, since other workers have slots for the rest, nor when no job has ended for 2 s.
 //
-// A worker that begins with a backlog claims slowly and eight times as fast each second, for
-// three seconds: a fleet that begins together meets the queue's limit gently, and all of its
-// workers learn the same share of it. When storage refuses calls, the rate falls by the share
-// of a worker's messages that were refused, at least by 7 %, and then grows as in TCP CUBIC.
-// The first refusals do not show where the limit is, so the rate then grows faster until calls
-// are refused again. A refused blob call counts for every queue. The SDK repeats no claim: the
-// claim loop decides.
+// A worker begins with its share of a queue's limit, by the number of workers in the heartbeats,
+// and claims twice as fast each second until storage refuses a call. Then the rate falls, and
+// grows slowly until calls are refused again (additive increase, multiplicative decrease). A
+// refused blob call counts for every queue. The SDK repeats no claim: the claim loop decides.
 //
 // Only workers without a job count as pollers. A job that waited for more than a second shows
 // that fewer workers poll than were counted: its finder then polls as if it were alone. After a

@@ -1,9 +1,12 @@
 package intake
 
 import (
+	"cmp"
 	"math"
 	"sync"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/retry"
 )
 
 // Pressure counts the calls that storage refused because they came too fast, with
@@ -44,157 +47,139 @@ func (p *Pressure) Count(queue string) uint64 {
 	return p.account + p.queues[queue]
 }
 
-// Bounds of a [Pace].
 const (
-	// reaction is how long a lower rate takes to show: refusals within it are due
-	// to the rate before. Storage counts by the second.
-	reaction = time.Second
+	// queueLimit is how many jobs a second one queue lets through: Azure's limit is 2,000
+	// messages a second, and a job claims one and deletes one.
+	queueLimit = 1000
 
-	// Refusals cut the rate by the share of its messages that they are, which is never
-	// less than leastCut nor more than mostCut. Refusals again within an echo of a cut
-	// show that it was too small: the next is at least againCut.
-	leastCut = 0.07
-	againCut = 0.12
-	mostCut  = 0.5
-	echo     = 5 * reaction / 2
-
-	// settling is the share of a cut by which the rate settles below the refused rate.
-	settling = 0.43
-
-	// growth is how fast the rate comes back to there, as the coefficient of a cubic: in
-	// 13 s for 1,000 messages a second and in 6 s for 125, so that slower workers catch
-	// up. It grows on, slowly at first.
-	growth = 0.02
-
-	// Where no limit is known, or was not met for forgetting, a worker that begins with a
-	// backlog claims at rampFrom messages a second, and at rampGrowth times as many each
-	// second until it has no limit after rampFor. So few calls are refused when a fleet
-	// begins together, and all of its workers learn the same limit.
-	forgetting = time.Minute
-	rampFrom   = 100
-	rampGrowth = 8
-	rampFor    = 3 * time.Second
-
-	// The first refusals do not tell the limit. The rate after them grows as a square, by
-	// search of the limit with time in seconds, until calls are refused that are no repeats
-	// of the first ones. It starts at searchFrom messages a second at most where the worker
-	// did not just begin, so that no worker keeps a rate that it was the first to get.
-	searchFrom = 100
-	search     = 0.01
+	// unknownFleet is how many workers are assumed until the heartbeats were listed.
+	unknownFleet = 8
 
 	// leastRate is the lowest rate, in messages a second.
 	leastRate = 4
 
-	// burst is how late a claim may be without costing rate.
-	burst = 50 * time.Millisecond
+	// reaction is how long a lower rate takes to show: refusals within it are due
+	// to the rate before. Storage counts by the second.
+	reaction = time.Second
+
+	// The first refusal halves the rate. Each later one cuts it by leastCut to mostCut,
+	// at random, so that workers do not fall into step.
+	firstCut = 0.5
+	leastCut = 0.05
+	mostCut  = 0.15
+
+	// search is the growth of the rate for each claimed message while no limit is known:
+	// the rate doubles in a second. Afterwards it grows by a second's increase × the mean
+	// of the worker's share of queueLimit and the rate. The mean is geometric: workers with a
+	// lower rate catch up, and few calls are refused where the limit is lower than queueLimit.
+	search   = 0.7
+	increase = 0.02
+
+	// remembered is how long a limit is known after the last refusal.
+	remembered = 10 * time.Minute
+
+	// claimSlack and startSlack are how late a claim and a start may be without costing
+	// rate.
+	claimSlack = 50 * time.Millisecond
+	startSlack = 5 * time.Millisecond
 
 	// startAhead is how much faster than they are claimed messages are started, so that
-	// they do not pile up, and startBurst how late a start may be without costing any. A
-	// worker that begins starts them faster: few are refused then.
+	// they do not pile up.
 	startAhead = 1.2
-	rampAhead  = 4.0
-	startBurst = 5 * time.Millisecond
 )
 
 // Pace limits how fast messages are claimed from a queue, by additive increase and
-// multiplicative decrease: a refusal lowers the rate, which then grows again, fast up
-// to the refused rate and slowly beyond (as in TCP CUBIC, RFC 9438). All workers of a
-// queue meet the same refusals, so that their rates come near to each other. The zero
-// value has no limit; the first refusal sets one.
+// multiplicative decrease as in TCP. It begins with the worker's share of the queue's limit.
+// The rate grows only by claims that waited for it, so that an idle worker keeps its rate.
+// All workers of a queue meet the same refusals, so that their rates come near to each other.
+// The zero value is ready to use.
 type Pace struct {
-	seen      uint64    // refusals
-	eased     time.Time // when the rate was lowered last; zero for never
-	refused   float64   // refusals since then, up to a reaction later
-	limit     float64   // messages a second before that
-	least     float64   // of the cut
-	met       time.Time // when a limit was met where none was known
-	searching bool      // for the limit
-	from      float64   // the highest rate that the search starts at
-	began     time.Time // when the first claim of a backlog was sent; zero before it
-	next      time.Time // when the next claim may be sent
-	start     time.Time // when the next message may be started
+	Jitter retry.Jitter
 
-	second         time.Time // when the current second of the counts began
-	now, lastCount float64   // messages claimed in it, and in the one before
+	workers int       // that claim from the queue; 0 if unknown
+	rate    float64   // messages a second; 0 before the first claim
+	refused uint64    // calls
+	cut     time.Time // when the rate was cut last; zero while no limit is known
+	next    time.Time // when the next claim may be sent
+	start   time.Time // when the next message may be started
+}
+
+// SetWorkers sets how many workers claim from the queue, 0 if that is unknown.
+func (p *Pace) SetWorkers(n int) {
+	if n == 0 || n == p.workers {
+		return
+	}
+	p.workers = n
+	if p.cut.IsZero() {
+		p.rate = p.share()
+	}
+	if n == 1 {
+		p.next, p.start = time.Time{}, time.Time{}
+	}
+}
+
+// share returns the worker's share of the queue's limit.
+func (p *Pace) share() float64 {
+	return max(queueLimit/float64(cmp.Or(p.workers, unknownFleet)), leastRate)
 }
 
 // Observe takes how many calls have been refused until now.
 func (p *Pace) Observe(now time.Time, refused uint64) {
-	if refused != p.seen {
-		p.ease(now, refused-p.seen)
-		p.seen = refused
+	if refused != p.refused {
+		p.refused = refused
+		p.lower(now)
 	}
 }
 
 // Refused records a claim that was refused, also where nothing counts the pressure, and
 // leaves storage alone for a moment.
 func (p *Pace) Refused(now time.Time) {
-	p.ease(now, 0)
+	p.lower(now)
 	p.next = later(p.next, now.Add(reaction/4))
 }
 
-// ease lowers the rate because calls were refused, so many since the last time.
-func (p *Pace) ease(now time.Time, refused uint64) {
-	since := now.Sub(p.eased)
-	if p.eased.IsZero() || since >= reaction {
-		if !p.knowsLimit(now) {
-			p.limit, p.met, p.from = max(p.goodput(now), leastRate), now, searchFrom
-			if p.ramps(now) {
-				p.limit = max(p.limit, searchFrom)
-				p.from = p.limit
-			}
-		} else { // but a worker with little to do was not held up by it
-			p.limit = min(p.Rate(now), max(2*p.goodput(now), 2*batch))
+// lower cuts the rate because calls were refused.
+func (p *Pace) lower(now time.Time) {
+	cut := firstCut
+	if !p.cut.IsZero() {
+		if now.Sub(p.cut) < reaction {
+			return
 		}
-		p.searching = now.Sub(p.met) < echo
-		p.least = leastCut
-		if since < echo {
-			p.least = againCut
-		}
-		p.eased, p.refused = now, 0
+		cut = leastCut + (mostCut-leastCut)*p.Jitter.Spread(time.Second).Seconds()
 	}
-	p.refused += float64(refused)
+	p.rate, p.cut = max(p.Rate()*(1-cut), leastRate), now
 }
 
-// Rate returns how many messages a second may be claimed at now, 0 for any number.
-func (p *Pace) Rate(now time.Time) float64 {
-	if p.ramps(now) {
-		return rampFrom * math.Pow(rampGrowth, now.Sub(p.began).Seconds())
-	}
-	if p.eased.IsZero() {
-		return 0
-	}
-	since := now.Sub(p.eased).Seconds()
-	cut := min(max(p.refused/p.limit, p.least), mostCut)
-	bottom, ceiling := max(p.limit*(1-cut), leastRate), max(p.limit*(1-settling*cut), leastRate)
-	if p.searching {
-		return min(bottom, p.from) + search*max(p.limit, searchFrom)*since*since
-	}
-	t := since - math.Cbrt((ceiling-bottom)/growth)
-	return ceiling + growth*t*t*t
-}
-
-// ramps reports whether the worker began with a backlog just now, and knows no limit.
-func (p *Pace) ramps(now time.Time) bool {
-	return !p.knowsLimit(now) && !p.began.IsZero() && now.Sub(p.began) < rampFor
-}
-
-// knowsLimit reports whether calls were refused within forgetting.
-func (p *Pace) knowsLimit(now time.Time) bool {
-	return !p.eased.IsZero() && now.Sub(p.eased) < forgetting
-}
+// Rate returns how many messages a second may be claimed.
+func (p *Pace) Rate() float64 { return cmp.Or(p.rate, p.share()) }
 
 // Due returns when the next claim may be sent; it may be past.
 func (p *Pace) Due() time.Time { return p.next }
 
 // Sent records a claim for n messages.
 func (p *Pace) Sent(now time.Time, n int) {
-	if p.began.IsZero() {
-		p.began = now
+	if now.Sub(p.cut) > remembered {
+		p.cut = time.Time{}
 	}
-	if rate := p.Rate(now); rate > 0 {
-		p.next = later(p.next, now.Add(-burst)).Add(seconds(float64(n) / rate))
+	rate, earliest := p.Rate(), now.Add(-p.slack(claimSlack))
+	if p.next.After(earliest) { // the pace held it up
+		if p.cut.IsZero() {
+			rate += search * float64(n)
+		} else {
+			rate += increase * math.Sqrt(p.share()*rate) * float64(n) / rate
+		}
 	}
+	p.rate = rate
+	p.next = later(p.next, earliest).Add(seconds(float64(n) / rate))
+}
+
+// slack returns how late a call may be without costing rate. A worker alone may claim at once
+// what its queue lets through in a second, as long as no limit is known.
+func (p *Pace) slack(usual time.Duration) time.Duration {
+	if p.workers == 1 && p.cut.IsZero() {
+		return time.Second
+	}
+	return usual
 }
 
 // StartDue returns when the next claimed message may be started; it may be past. Jobs
@@ -203,42 +188,15 @@ func (p *Pace) StartDue() time.Time { return p.start }
 
 // Started records that a message was started at now.
 func (p *Pace) Started(now time.Time) {
-	ahead := startAhead
-	if p.ramps(now) {
-		ahead = rampAhead
-	}
-	if rate := p.Rate(now); rate > 0 {
-		p.start = later(p.start, now.Add(-startBurst)).Add(seconds(1 / (rate * ahead)))
-	}
+	p.start = later(p.start, now.Add(-p.slack(startSlack))).Add(seconds(1 / (p.Rate() * startAhead)))
 }
 
 // Got records that a claim for n messages brought some of them. The other messages
 // may be claimed again; the call itself counts as one message.
-func (p *Pace) Got(now time.Time, n, got int) {
-	p.count(now, got)
-	if got == 0 {
-		p.began = time.Time{}
+func (p *Pace) Got(n, got int) {
+	if got < n {
+		p.next = p.next.Add(-seconds(float64(n-max(got, 1)) / p.Rate()))
 	}
-	if rate := p.Rate(now); rate > 0 && got < n {
-		p.next = p.next.Add(-seconds(float64(n-max(got, 1)) / rate))
-	}
-}
-
-// count adds claimed messages to the current second.
-func (p *Pace) count(now time.Time, n int) {
-	switch passed := now.Sub(p.second); {
-	case passed >= 2*time.Second:
-		p.second, p.lastCount, p.now = now, 0, 0
-	case passed >= time.Second:
-		p.second, p.lastCount, p.now = p.second.Add(time.Second), p.now, 0
-	}
-	p.now += float64(n)
-}
-
-// goodput returns how many messages were claimed in the second before now.
-func (p *Pace) goodput(now time.Time) float64 {
-	p.count(now, 0)
-	return p.now + p.lastCount*(1-now.Sub(p.second).Seconds())
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -23,11 +23,11 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/delivery"
-	"github.com/spotworker/spotworker/internal/delivery/pool"
 	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/retry"
 	"github.com/spotworker/spotworker/internal/storage/deployment"
+	"github.com/spotworker/spotworker/internal/storage/hedge"
 	"github.com/spotworker/spotworker/internal/storage/outage"
 	"github.com/spotworker/spotworker/internal/worker/queuestats"
 )
@@ -83,23 +83,22 @@ type Config struct {
 // search is a search while the worker works.
 type search struct {
 	Config
-	cleanup           context.Context // outlives a stop up to the end of the drain
-	deliveries, calls *pool.Pool
-	every, unclaimed  time.Duration
+	cleanup          context.Context // outlives a stop up to the end of the drain
+	deliveries       *sync.WaitGroup
+	every, unclaimed time.Duration
 
 	mu     sync.Mutex
 	denied map[*queue.Queue]time.Time // not to be searched before
 }
 
-// Run searches from time to time until ctx ends; cleanup outlives that. Moves are deliveries,
-// whose last calls are made in calls.
-func Run(ctx, cleanup context.Context, c Config, deliveries, calls *pool.Pool) {
+// Run searches from time to time until ctx ends; cleanup outlives that. Moves are deliveries.
+func Run(ctx, cleanup context.Context, c Config, deliveries *sync.WaitGroup) {
 	if c.Changeover <= 0 {
 		return
 	}
 	every := min(max(c.Changeover/4, minSearch), maxSearch)
 	s := &search{
-		Config: c, cleanup: c.Runner.NewTries(ctx).In(cleanup), deliveries: deliveries, calls: calls,
+		Config: c, cleanup: hedge.NewTries(ctx).In(cleanup), deliveries: deliveries,
 		every: every, unclaimed: max(every/4, minUnclaimed), denied: map[*queue.Queue]time.Time{},
 	}
 	s.run(ctx)
@@ -213,7 +212,7 @@ func (s *search) move(ctx context.Context, q *queue.Queue, seen, atRisk []queue.
 		all.Add(1)
 		s.deliveries.Go(func() {
 			defer all.Done()
-			d.Run(ctx, s.cleanup, s.calls)
+			d.Run(ctx, s.cleanup)
 		})
 	}
 	all.Wait()

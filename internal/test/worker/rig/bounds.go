@@ -25,7 +25,6 @@ const (
 	HeartbeatWrite  = time.Second
 	GraceOfAClaim   = time.Second
 	BufferTime      = 10 * time.Second
-	FirstPoll       = 250 * time.Millisecond
 
 	DefaultVisibility = renewal.DefaultVisibility
 	MinVisibility     = renewal.MinVisibility
@@ -47,4 +46,4 @@ func IsClosed(c <-chan struct{}) bool {
 
 // HangingCallDrain is how long a drain may take if one call is swallowed: it gets no
 // answer and its connection stays open. A drain without faults takes no time here.
-const HangingCallDrain = time.Second + 50*time.Millisecond
+const HangingCallDrain = 1500 * time.Millisecond
