@@ -1,25 +1,19 @@
 package joblog
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"iter"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"github.com/spotworker/spotworker/internal/jobid"
-	"github.com/spotworker/spotworker/internal/storage/listing"
+	"github.com/spotworker/spotworker/internal/storage/blobs"
 )
 
 // Prefix is the start of the names of the blobs with logs:
@@ -28,9 +22,6 @@ import (
 const Prefix = "logs/"
 
 const (
-	// callTimeout bounds one call, including the SDK's retries.
-	callTimeout = 20 * time.Second
-
 	// maxBody is the most that is read of a blob.
 	maxBody = 2 * MaxSize
 
@@ -81,10 +72,10 @@ func Owner(name string) (job string, generation int, ok bool) {
 }
 
 // Store keeps the logs that are too long for the jobs' records.
-type Store struct{ container *container.Client }
+type Store struct{ blobs blobs.Container }
 
 // NewStore returns the store of the logs in container c, which has the payloads too.
-func NewStore(c *container.Client) *Store { return &Store{container: c} }
+func NewStore(c *container.Client) *Store { return &Store{blobs.In(c)} }
 
 // Read returns the stored lines of the log of a job whose record was created at that time.
 func (s *Store) Read(ctx context.Context, id string, created time.Time) (all Document, err error) {
@@ -104,14 +95,12 @@ func (s *Store) Read(ctx context.Context, id string, created time.Time) (all Doc
 
 // of returns the deliveries of a job that have a blob, in their order.
 func (s *Store) of(ctx context.Context, job delivery) (all []delivery, err error) {
-	for page, err := range listing.Pages(ctx, callTimeout, s.container, container.ListBlobsFlatOptions{Prefix: new(job.folder())}) {
+	for b, err := range s.blobs.List(ctx, job.folder(), false) {
 		if err != nil {
 			return nil, fmt.Errorf("list the log of job %s: %w", job.job, err)
 		}
-		for _, item := range page.Blobs {
-			if d, ok := parseName(*item.Name); ok {
-				all = append(all, d)
-			}
+		if d, ok := parseName(b.Name); ok {
+			all = append(all, d)
 		}
 	}
 	slices.SortFunc(all, func(a, b delivery) int { return cmp.Compare(a.generation, b.generation) })
@@ -120,22 +109,14 @@ func (s *Store) of(ctx context.Context, job delivery) (all []delivery, err error
 
 // read returns the lines of one blob; nothing if it is gone or of a newer version.
 func (s *Store) read(ctx context.Context, d delivery) (Document, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	reply, err := s.container.NewBlobClient(d.name()).DownloadStream(ctx, nil)
-	if bloberror.HasCode(err, bloberror.BlobNotFound) {
+	found, text, err := s.blobs.Get(ctx, d.name(), maxBody)
+	if blobs.IsMissing(err) {
 		return Document{}, nil
 	}
 	if err != nil {
 		return Document{}, fmt.Errorf("read the log of job %s: %w", d.job, err)
 	}
-	body := reply.NewRetryReader(ctx, nil)
-	defer func() { _ = body.Close() }()
-	text, err := io.ReadAll(io.LimitReader(body, maxBody))
-	if err != nil {
-		return Document{}, fmt.Errorf("read the log of job %s: %w", d.job, err)
-	}
-	for key, value := range reply.Metadata { // HTTP libraries change the case of header names
+	for key, value := range found.Metadata { // HTTP libraries change the case of header names
 		if strings.EqualFold(key, keyVersion) && value != nil && *value != version {
 			return Document{}, nil
 		}
@@ -145,11 +126,8 @@ func (s *Store) read(ctx context.Context, d delivery) (Document, error) {
 
 // put writes the blob of a delivery.
 func (s *Store) put(ctx context.Context, d delivery, text []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	_, err := s.container.NewBlockBlobClient(d.name()).Upload(ctx, streaming.NopCloser(bytes.NewReader(text)), &blockblob.UploadOptions{
-		Metadata:    map[string]*string{keyVersion: new(version)},
-		HTTPHeaders: &blob.HTTPHeaders{BlobContentType: new("text/plain; charset=utf-8")},
+	_, err := s.blobs.Put(ctx, d.name(), text, blobs.Options{
+		Type: "text/plain; charset=utf-8", Metadata: map[string]*string{keyVersion: new(version)},
 	})
 	if err != nil {
 		return fmt.Errorf("write the log of job %s: %w", d.job, err)
@@ -188,27 +166,25 @@ type Stored struct {
 func (s *Store) List(ctx context.Context) iter.Seq2[Stored, error] {
 	return func(yield func(Stored, error) bool) {
 		var job Stored
-		for page, err := range listing.Pages(ctx, time.Minute, s.container, container.ListBlobsFlatOptions{Prefix: new(Prefix)}) {
+		for b, err := range s.blobs.List(ctx, Prefix, false) {
 			if err != nil {
 				yield(Stored{}, fmt.Errorf("list logs: %w", err))
 				return
 			}
-			for _, item := range page.Blobs {
-				d, ok := parseName(*item.Name)
-				if !ok {
-					continue
+			d, ok := parseName(b.Name)
+			if !ok {
+				continue
+			}
+			if job.ID != d.job {
+				if job.ID != "" && !yield(job, nil) {
+					return
 				}
-				if job.ID != d.job {
-					if job.ID != "" && !yield(job, nil) {
-						return
-					}
-					job = Stored{ID: d.job, ReadAt: page.Date}
-				}
-				job.Size += *item.Properties.ContentLength
-				job.names = append(job.names, *item.Name)
-				if written := *item.Properties.LastModified; written.After(job.ModifiedAt) {
-					job.ModifiedAt = written
-				}
+				job = Stored{ID: d.job, ReadAt: b.ReadAt}
+			}
+			job.Size += b.Size
+			job.names = append(job.names, b.Name)
+			if b.ModifiedAt.After(job.ModifiedAt) {
+				job.ModifiedAt = b.ModifiedAt
 			}
 		}
 		if job.ID != "" {
@@ -230,14 +206,8 @@ func (s *Store) Remove(ctx context.Context, l Stored) (removed bool, err error) 
 }
 
 func (s *Store) remove(ctx context.Context, name, id string) (removed bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	_, err = s.container.NewBlobClient(name).Delete(ctx, nil)
-	if bloberror.HasCode(err, bloberror.BlobNotFound) {
-		return false, nil
-	}
-	if err != nil {
+	if removed, err = s.blobs.Delete(ctx, name, ""); err != nil {
 		return false, fmt.Errorf("remove the log of job %s: %w", id, err)
 	}
-	return true, nil
+	return removed, nil
 }

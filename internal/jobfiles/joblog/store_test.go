@@ -11,6 +11,7 @@ import (
 	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/storage/azure"
+	"github.com/spotworker/spotworker/internal/storage/blobs"
 )
 
 // inBubble runs a test with the emulator in virtual time.
@@ -108,8 +109,8 @@ func TestNewerVersionIsLeftOut(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		newer := store.container.NewBlobClient(delivery{"a", created, 1}.name())
-		if _, err := newer.SetMetadata(t.Context(), map[string]*string{keyVersion: new("2")}, nil); err != nil {
+		newer := blobs.Options{Metadata: map[string]*string{keyVersion: new("2")}}
+		if _, err := store.blobs.Put(t.Context(), delivery{"a", created, 1}.name(), nil, newer); err != nil {
 			t.Fatal(err)
 		}
 		if d, err := store.Read(t.Context(), "a", created); err != nil || sections(d) != "2:1/1" {
@@ -159,7 +160,7 @@ func TestList(t *testing.T) {
 		}
 		slices.Sort(want)
 		for _, name := range []string{"x", "000/a,b,1", "000/,20260309T120000.000Z,1", jobid.Path("a") + ",20260309T120000.000Z,01"} {
-			if _, err := store.container.NewBlockBlobClient(Prefix+name).UploadBuffer(t.Context(), nil, nil); err != nil {
+			if _, err := store.blobs.Put(t.Context(), Prefix+name, nil, blobs.Options{}); err != nil {
 				t.Fatal(err)
 			}
 		}
