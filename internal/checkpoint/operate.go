@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"github.com/google/uuid"
 
 	"github.com/spotworker/spotworker/internal/checkpoint/runs"
+	"github.com/spotworker/spotworker/internal/jobid"
 )
 
 // Why an operation of somebody other than the owner is refused.
@@ -178,24 +175,14 @@ func (s *Store) Remove(ctx context.Context, r Record) error {
 	if r.Status != Done && r.Status != Cancelled || r.Version != Version {
 		return fmt.Errorf("remove record of job %s: it is %s; only done and cancelled jobs are over", r.ID, r.Status)
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	_, err := s.blob(r.ID).Delete(ctx, &blob.DeleteOptions{AccessConditions: under(r.ETag)})
-	if bloberror.HasCode(err, bloberror.ConditionNotMet, bloberror.BlobNotFound) {
+	removed, err := s.blobs.Delete(ctx, jobid.Path(r.ID), r.ETag)
+	if err == nil && !removed {
 		err = ErrChanged
 	}
 	if err != nil {
 		return fmt.Errorf("remove record of job %s: %w", r.ID, err)
 	}
 	return nil
-}
-
-// quoted returns an ETag as headers have it: a listing has no quotes.
-func quoted(etag azcore.ETag) azcore.ETag {
-	if etag == "" || strings.HasPrefix(string(etag), `"`) {
-		return etag
-	}
-	return `"` + etag + `"`
 }
 
 // ResultOf returns the result of a job whose record was read and is [Done].

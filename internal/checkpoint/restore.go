@@ -8,10 +8,11 @@ import (
 	"net/http"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 
 	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
+	"github.com/spotworker/spotworker/internal/jobid"
+	"github.com/spotworker/spotworker/internal/storage/blobs"
 )
 
 // ErrDamaged means that the state in a record is not the saved state.
@@ -156,20 +157,9 @@ func (rs *restorer) relocate(ctx context.Context, ask bool) error {
 func (s *Store) bodyRange(ctx context.Context, r Record, buffer []byte, offset int64) error {
 	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
 	defer cancel()
-	reply, err := s.blob(r.ID).DownloadStream(ctx, &blob.DownloadStreamOptions{
-		Range: blob.HTTPRange{Offset: offset, Count: int64(len(buffer))}, AccessConditions: under(r.ETag),
-	})
-	if bloberror.HasCode(err, bloberror.InvalidRange) {
+	err := blobs.ReadRange(ctx, s.container.NewBlobClient(jobid.Path(r.ID)), r.ETag, buffer, offset)
+	if _, short := errors.AsType[*blobs.LengthError](err); short || bloberror.HasCode(err, bloberror.InvalidRange) {
 		return fmt.Errorf("%w: its body is shorter than the %d bytes that were saved", ErrDamaged, r.StateSize)
 	}
-	if err != nil {
-		return err
-	}
-	body := reply.NewRetryReader(ctx, nil)
-	defer func() { _ = body.Close() }()
-	if *reply.ContentLength != int64(len(buffer)) {
-		return fmt.Errorf("%w: its body is shorter than the %d bytes that were saved", ErrDamaged, r.StateSize)
-	}
-	_, err = io.ReadFull(body, buffer)
 	return err
 }

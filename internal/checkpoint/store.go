@@ -12,16 +12,14 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
 	"github.com/spotworker/spotworker/internal/checkpoint/chunks"
 	"github.com/spotworker/spotworker/internal/jobid"
-	"github.com/spotworker/spotworker/internal/storage/listing"
+	"github.com/spotworker/spotworker/internal/storage/blobs"
 	"github.com/spotworker/spotworker/internal/storage/readahead"
 )
 
@@ -48,6 +46,7 @@ const Connections = blocks.Connections
 // Store reads and writes the records of jobs, one blob each, named <hhh>/<job id>.
 type Store struct {
 	container *container.Client
+	blobs     blobs.Container
 	unit      int // blocks.Unit, but for tests
 	page      int // blocks.Page, but for tests
 	cutter    func() *chunks.Cutter
@@ -58,7 +57,7 @@ type Store struct {
 // NewStore returns the store of the records in container c.
 func NewStore(c *container.Client) *Store {
 	return &Store{
-		container: c, unit: blocks.Unit, page: blocks.Page, cutter: chunks.New, maxStream: MaxStream,
+		container: c, blobs: blobs.In(c), unit: blocks.Unit, page: blocks.Page, cutter: chunks.New, maxStream: MaxStream,
 		budget: readahead.NewBudget(transferBuffers),
 	}
 }
@@ -72,9 +71,7 @@ func (s *Store) WithChunks(size int) *Store {
 
 // Check reports whether the container can be reached.
 func (s *Store) Check(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	if _, err := s.container.GetProperties(ctx, nil); err != nil {
+	if err := s.blobs.Check(ctx); err != nil {
 		return fmt.Errorf("reach the container of job records: %w", err)
 	}
 	return nil
@@ -128,23 +125,18 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[Record, error
 // record's.
 func (s *Store) ListAnd(ctx context.Context, prefix string, skipped func(blob string)) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		for page, err := range listing.Pages(ctx, transferTimeout, s.container, container.ListBlobsFlatOptions{
-			Include: container.ListBlobsInclude{Metadata: true},
-		}) {
+		for b, err := range s.blobs.List(ctx, "", true) {
 			if err != nil {
 				yield(Record{}, fmt.Errorf("list records: %w", err))
 				return
 			}
-			for _, item := range page.Blobs {
-				r, ok := recordOf(item)
-				if !ok {
-					skipped(*item.Name)
-					continue
-				}
-				r.ReadAt = page.Date
-				if strings.HasPrefix(r.ID, prefix) && !yield(r, nil) {
-					return
-				}
+			r, ok := recordOf(b)
+			if !ok {
+				skipped(b.Name)
+				continue
+			}
+			if strings.HasPrefix(r.ID, prefix) && !yield(r, nil) {
+				return
 			}
 		}
 	}
@@ -152,52 +144,38 @@ func (s *Store) ListAnd(ctx context.Context, prefix string, skipped func(blob st
 
 // recordOf returns the record of a listed blob. An unreadable record has its id and
 // version 0. ok is false for a blob whose name is no record's.
-func recordOf(item *container.BlobItem) (r Record, ok bool) {
-	_, id, _ := strings.Cut(*item.Name, "/")
-	if jobid.Validate(id) != nil || *item.Name != jobid.Path(id) {
+func recordOf(b blobs.Blob) (r Record, ok bool) {
+	_, id, _ := strings.Cut(b.Name, "/")
+	if jobid.Validate(id) != nil || b.Name != jobid.Path(id) {
 		return Record{}, false
 	}
-	r, _ = parse(id, item.Metadata)
-	p := item.Properties
-	r.ETag, r.Size, r.ModifiedAt = *p.ETag, *p.ContentLength, *p.LastModified
+	r, _ = parse(id, b.Metadata)
+	r.ETag, r.Size, r.ModifiedAt, r.ReadAt = b.ETag, b.Size, b.ModifiedAt, b.ReadAt
 	return r, true
 }
 
 // find reads a record. It returns nil without an error if there is none.
 func (s *Store) find(ctx context.Context, id string) (*Record, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	reply, err := s.blob(id).GetProperties(ctx, nil)
-	if bloberror.HasCode(err, bloberror.BlobNotFound) {
+	b, err := s.blobs.Find(ctx, jobid.Path(id))
+	if blobs.IsMissing(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read record of job %s: %w", id, err)
 	}
-	r, err := parse(id, reply.Metadata)
+	r, err := parse(id, b.Metadata)
 	if err != nil && !errors.Is(err, errUnreadable) {
 		return nil, err
 	}
-	r.ETag = value(reply.ETag)
-	r.Size = value(reply.ContentLength)
-	r.ModifiedAt = value(reply.LastModified)
-	r.ReadAt = value(reply.Date)
+	r.ETag, r.Size, r.ModifiedAt, r.ReadAt = b.ETag, b.Size, b.ModifiedAt, b.ReadAt
 	return &r, nil
 }
 
 // body reads the record's body, under the record's ETag. The error wraps
 // [ErrDamaged] if the body is larger than any that is written in one piece.
 func (s *Store) body(ctx context.Context, r Record) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
-	defer cancel()
-	reply, err := s.blob(r.ID).DownloadStream(ctx, &blob.DownloadStreamOptions{AccessConditions: under(r.ETag)})
-	if err != nil {
-		return nil, fmt.Errorf("read body of job %s: %w", r.ID, err)
-	}
-	body := reply.NewRetryReader(ctx, nil)
-	defer func() { _ = body.Close() }()
-	data, err := io.ReadAll(io.LimitReader(body, maxBody+1))
-	if err == nil && len(data) > maxBody {
+	_, data, err := s.blobs.Within(transferTimeout).GetIf(ctx, jobid.Path(r.ID), maxBody, blobs.Same(r.ETag))
+	if errors.Is(err, blobs.ErrTooLarge) {
 		err = fmt.Errorf("%w: its body has more than %d bytes", ErrDamaged, maxBody)
 	}
 	if err != nil {
@@ -212,19 +190,19 @@ func (s *Store) put(ctx context.Context, r *Record, etag azcore.ETag, body conte
 	if body.keeps() && etag != "" {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
-		reply, err := s.blob(r.ID).SetMetadata(ctx, r.metadata(), &blob.SetMetadataOptions{AccessConditions: under(etag)})
+		reply, err := s.blob(r.ID).SetMetadata(ctx, r.metadata(), &blob.SetMetadataOptions{AccessConditions: blobs.Same(etag)})
 		return value(reply.ETag), err
 	}
 	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
 	defer cancel()
 	if body.blocks != nil {
 		reply, err := s.blob(r.ID).CommitBlockList(ctx, body.blocks, &blockblob.CommitBlockListOptions{
-			Metadata: r.metadata(), AccessConditions: under(etag),
+			Metadata: r.metadata(), AccessConditions: blobs.Same(etag),
 		})
 		return value(reply.ETag), err
 	}
 	reply, err := s.blob(r.ID).Upload(ctx, streaming.NopCloser(bytes.NewReader(body.data)), &blockblob.UploadOptions{
-		Metadata: r.metadata(), AccessConditions: under(etag),
+		Metadata: r.metadata(), AccessConditions: blobs.Same(etag),
 	})
 	return value(reply.ETag), err
 }
@@ -250,17 +228,6 @@ func (s *Store) upload(ctx context.Context, id string, to blocks.Target, state i
 
 func (s *Store) blob(id string) *blockblob.Client {
 	return s.container.NewBlockBlobClient(jobid.Path(id))
-}
-
-// under returns the condition that the blob has that ETag, or with an empty ETag that
-// there is no blob.
-func under(etag azcore.ETag) *blob.AccessConditions {
-	etag = quoted(etag) // an ETag of a listing has no quotes
-	conditions := blob.ModifiedAccessConditions{IfMatch: &etag}
-	if etag == "" {
-		conditions = blob.ModifiedAccessConditions{IfNoneMatch: to.Ptr(azcore.ETagAny)}
-	}
-	return &blob.AccessConditions{ModifiedAccessConditions: &conditions}
 }
 
 // value returns what p points to, or the zero value.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/drain"
-	"github.com/spotworker/spotworker/internal/jobfiles/joblog"
 	"github.com/spotworker/spotworker/internal/jobfiles/outputs"
 	"github.com/spotworker/spotworker/internal/storage/outage"
 )
@@ -113,7 +112,7 @@ func (r *recorder) writeLastLog(ctx context.Context) {
 
 // reportLog logs that a log could not be stored. Its end is in the record all the same.
 func (r *recorder) reportLog(ctx context.Context, err error) {
-	if err == nil || errors.Is(err, joblog.ErrSuperseded) {
+	if err == nil {
 		return
 	}
 	level := slog.LevelDebug

@@ -9,6 +9,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
+	"github.com/spotworker/spotworker/internal/storage/blobref"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -56,7 +57,7 @@ func (d *Digest) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 		return nil, err
 	}
 	err = d.hash(ctx, j, b, c)
-	if errors.Is(err, errChanged) {
+	if errors.Is(err, blobref.ErrChanged) {
 		if c, err = startOver(ctx, b, c.restarts); err == nil {
 			err = d.hash(ctx, j, b, c)
 		}

@@ -118,8 +118,8 @@ func TestDigestOfWhatIsNotThere(t *testing.T) {
 	b.digest.allowed = append(b.digest.allowed, "nowhere")
 	elsewhere := job.New(job.Spec{Payload: []byte(`{"container":"nowhere","blob":"x"}`)}, nil)
 	for want, j := range map[string]*job.Job{
-		`blob "gone" in container data does not exist`: digestJob("gone", nil),
-		`container nowhere does not exist`:             elsewhere,
+		`blob "gone" in container data does not exist: put it there and replay the job`: digestJob("gone", nil),
+		`blob "x" in container nowhere: the container does not exist`:                   elsewhere,
 	} {
 		_, err := b.digest.Run(t.Context(), j)
 		if err == nil || err.Error() != want || !job.IsPermanent(err) {
@@ -160,7 +160,7 @@ func TestDigestRefusals(t *testing.T) {
 				`the identity that the worker signs in with needs ` +
 				`the role Storage Blob Data Reader on that container`, false},
 		{storage.Error{Status: http.StatusConflict, Code: "BlobArchived"},
-			`blob "blob" in container data is in the archive tier (409 BlobArchived): rehydrate it and replay the job`, true},
+			`blob "blob" in container data is in the archive tier: rehydrate it and replay the job`, true},
 		{storage.Error{Status: http.StatusServiceUnavailable, Code: "ServerBusy"},
 			`read blob "blob" in container data: the storage service answered 503 ServerBusy`, false},
 		{storage.Error{Status: http.StatusBadRequest, Code: "InvalidHeaderValue"},

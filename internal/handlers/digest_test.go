@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/storage/blobref"
 	"github.com/spotworker/spotworker/job"
 	"github.com/spotworker/spotworker/job/jobtest"
 )
@@ -183,7 +184,7 @@ func TestDigestFailsWhenTheBlobChangesTwice(t *testing.T) {
 	b.changeAt(t, "blob", grow, 2, 4)
 
 	_, err := b.digest.Run(t.Context(), digestJob("blob", nil))
-	want := `read blob "blob" in container data: blob changed while it was read`
+	want := `read blob "blob" in container data: it changed while it was read`
 	if err == nil || err.Error() != want || job.IsPermanent(err) {
 		t.Errorf("digest = %v (permanent %t), want the ordinary failure %q", err, job.IsPermanent(err), want)
 	}
@@ -201,7 +202,7 @@ func TestDigestGivesUpOnABlobThatKeepsChanging(t *testing.T) {
 		b.changeAt(t, "blob", grow, reads...)
 		j := digestJob("blob", saved)
 		_, err := b.digest.Run(t.Context(), j)
-		if !errors.Is(err, errChanged) || job.IsPermanent(err) || job.ControlOf(j).Latest() == nil {
+		if !errors.Is(err, blobref.ErrChanged) || job.IsPermanent(err) || job.ControlOf(j).Latest() == nil {
 			t.Fatalf("run %d = %v with report %+v, want progress and an ordinary failure", run, err, job.ControlOf(j).Latest())
 		}
 		saved, reads = job.ControlOf(j).Latest(), []int{3} // from now on: stale state, one range, changed

@@ -4,30 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"github.com/spotworker/spotworker/internal/storage/blobref"
+	"github.com/spotworker/spotworker/internal/storage/blobs"
 	"github.com/spotworker/spotworker/job"
 )
 
-// Timeouts of one call, including the SDK's retries.
-const (
-	lookTimeout = 30 * time.Second
-
-	// rangeTimeout is for one range. An attempt that the client cuts short within it
-	// loses nothing: the SDK's reader requests the rest of the range.
-	rangeTimeout = 2 * time.Minute
-)
-
-// errChanged is the error of a blob that has changed since the job started.
-var errChanged = errors.New("blob changed while it was read")
+// lookTimeout bounds a call without a body, the SDK's retries included.
+const lookTimeout = 30 * time.Second
 
 // source is the blob that a job reads.
 type source struct {
@@ -61,25 +50,14 @@ func (b *source) properties(ctx context.Context) (azcore.ETag, int64, error) {
 	return *reply.ETag, *reply.ContentLength, nil
 }
 
-// read fills data with the blob's bytes from offset on. The error is errChanged if the
+// read fills data with the blob's bytes from offset on. The error is [blobref.ErrChanged] if the
 // blob has another ETag.
 func (b *source) read(ctx context.Context, data []byte, offset int64, etag azcore.ETag) error {
-	callCtx, cancel := context.WithTimeout(ctx, rangeTimeout)
-	defer cancel()
-	reply, err := b.client.DownloadStream(callCtx, &blob.DownloadStreamOptions{
-		Range:            blob.HTTPRange{Offset: offset, Count: int64(len(data))},
-		AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfMatch: &etag}},
-	})
+	err := blobs.ReadRange(ctx, b.client, etag, data, offset)
+	if _, odd := errors.AsType[*blobs.LengthError](err); odd {
+		return fmt.Errorf("read %s: %w", b, err)
+	}
 	if err != nil {
-		return b.explain(ctx, err)
-	}
-	body := reply.NewRetryReader(callCtx, nil)
-	defer func() { _ = body.Close() }()
-	// A proxy that ignores ranges would send the blob from its start.
-	if n := reply.ContentLength; n == nil || *n != int64(len(data)) {
-		return fmt.Errorf("read %s: the reply to a request for %d bytes at offset %d is not of that length", b, len(data), offset)
-	}
-	if _, err := io.ReadFull(body, data); err != nil {
 		return b.explain(ctx, err)
 	}
 	return nil
@@ -87,18 +65,5 @@ func (b *source) read(ctx context.Context, data []byte, offset int64, etag azcor
 
 // explain translates an error of the client. An error that no retry can fix is permanent.
 func (b *source) explain(ctx context.Context, err error) error {
-	var response *azcore.ResponseError
-	if ctx.Err() == nil && errors.As(err, &response) {
-		switch code := bloberror.Code(response.ErrorCode); {
-		case response.StatusCode == http.StatusPreconditionFailed:
-			return fmt.Errorf("read %s: %w", b, errChanged)
-		case code == bloberror.ContainerNotFound:
-			return job.Permanent(fmt.Errorf("container %s does not exist", b.container))
-		case response.StatusCode == http.StatusNotFound:
-			return job.Permanent(fmt.Errorf("%s does not exist", b))
-		case code == bloberror.BlobArchived, code == bloberror.BlobBeingRehydrated:
-			return job.Permanent(fmt.Errorf("%s is in the archive tier (%s): rehydrate it and replay the job", b, blobref.Answer(response)))
-		}
-	}
-	return blobref.Explain(ctx, "read "+b.String(), "Storage Blob Data Reader", err)
+	return blobref.ExplainRead(ctx, b.String(), "Storage Blob Data Reader", err)
 }

@@ -8,14 +8,13 @@ import (
 	"fmt"
 	"iter"
 	"strings"
-	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"github.com/spotworker/spotworker/internal/handlers"
 	"github.com/spotworker/spotworker/internal/queue"
-	"github.com/spotworker/spotworker/internal/storage/listing"
+	"github.com/spotworker/spotworker/internal/storage/blobs"
 )
 
 const (
@@ -23,10 +22,6 @@ const (
 
 	// DigestPrefix is the prefix of the ids of the jobs that Digests yields.
 	DigestPrefix = "digest-"
-
-	// listTimeout is the timeout of one page of a listing, including the SDK's
-	// retries.
-	listTimeout = time.Minute
 )
 
 // DigestID returns the id of the job that hashes a blob: "digest-" and the first
@@ -44,7 +39,7 @@ func DigestID(containerName, blob, etag string) string {
 // names. Any error but a [*JobError] ends the sequence.
 func Digests(ctx context.Context, client *container.Client, name, prefix string, defaults Spec) iter.Seq2[Spec, error] {
 	return func(yield func(Spec, error) bool) {
-		for page, err := range listing.Pages(ctx, listTimeout, client, container.ListBlobsFlatOptions{Prefix: &prefix}) {
+		for b, err := range blobs.In(client).List(ctx, prefix, false) {
 			if bloberror.HasCode(err, bloberror.ContainerNotFound) {
 				err = fmt.Errorf("container %s does not exist", name)
 			} else if err != nil {
@@ -54,34 +49,25 @@ func Digests(ctx context.Context, client *container.Client, name, prefix string,
 				yield(Spec{}, err)
 				return
 			}
-			for _, item := range page.Blobs {
-				if isDirectory(item) {
-					continue
-				}
-				if !yield(digestJob(name, item, defaults)) {
-					return
-				}
+			if b.IsFolder {
+				continue
+			}
+			if !yield(digestJob(name, b, defaults)) {
+				return
 			}
 		}
 	}
 }
 
-// isDirectory reports whether an entry is a directory, as listed by an account with a
-// hierarchical namespace.
-func isDirectory(item *container.BlobItem) bool {
-	p := item.Properties
-	return p != nil && p.ResourceType != nil && *p.ResourceType == "directory"
-}
-
-func digestJob(name string, item *container.BlobItem, spec Spec) (Spec, error) {
-	spec.Where, spec.Kind = fmt.Sprintf("blob %q", *item.Name), digestKind
-	raw, err := json.Marshal(handlers.DigestPayload{Container: name, Blob: *item.Name})
+func digestJob(name string, b blobs.Blob, spec Spec) (Spec, error) {
+	spec.Where, spec.Kind = fmt.Sprintf("blob %q", b.Name), digestKind
+	raw, err := json.Marshal(handlers.DigestPayload{Container: name, Blob: b.Name})
 	if err == nil {
 		spec.Payload, err = queue.JSONPayload(raw)
 	}
 	if err != nil {
 		return Spec{}, &JobError{Where: spec.Where, Err: err}
 	}
-	spec.ID = DigestID(name, *item.Name, string(*item.Properties.ETag))
+	spec.ID = DigestID(name, b.Name, string(b.ETag))
 	return spec, nil
 }

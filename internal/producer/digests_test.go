@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
-
 	"github.com/spotworker/spotworker/internal/handlers"
 	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/job"
@@ -115,17 +113,5 @@ func TestDigestsOfNoContainer(t *testing.T) {
 	sum, err := b.Run(t.Context(), Digests(t.Context(), b.stores.Account.Container("gone"), "gone", "", Spec{}))
 	if err == nil || err.Error() != "container gone does not exist" || sum != (Summary{}) {
 		t.Errorf("run = %+v, %v; want that the container does not exist", sum, err)
-	}
-}
-
-func TestDigestsLeaveDirectoriesOut(t *testing.T) {
-	for kind, want := range map[string]bool{"directory": true, "file": false} {
-		item := &container.BlobItem{Properties: &container.BlobProperties{ResourceType: &kind}}
-		if got := isDirectory(item); got != want {
-			t.Errorf("isDirectory of a %s = %t, want %t", kind, got, want)
-		}
-	}
-	if isDirectory(&container.BlobItem{Properties: &container.BlobProperties{}}) {
-		t.Error("isDirectory of a blob in a flat account = true, want false")
 	}
 }

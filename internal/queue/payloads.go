@@ -8,20 +8,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
-	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"github.com/spotworker/spotworker/internal/jobid"
-	"github.com/spotworker/spotworker/internal/storage/listing"
+	"github.com/spotworker/spotworker/internal/storage/blobs"
 )
 
 // Payload is a job's input: inline, or a reference to a blob.
@@ -112,9 +104,6 @@ func hashOf(data []byte) string {
 // memory; larger input belongs in a blob that the payload names.
 const MaxPayload = 64 << 20
 
-// transferTimeout bounds the transfer of one payload.
-const transferTimeout = 2 * time.Minute
-
 // ErrPayload means that a payload in a blob is missing, or is not its message's payload.
 // A retry cannot help.
 var ErrPayload = errors.New("payload cannot be used")
@@ -123,18 +112,14 @@ var errPayloadDiffers = fmt.Errorf("%w: its blob does not have the size and hash
 
 // Payloads stores payloads that are too large for a message, in blobs named
 // <hhh>/<job id>/<sha256>.
-type Payloads struct {
-	container *container.Client
-}
+type Payloads struct{ blobs blobs.Container }
 
 // NewPayloads returns the store of the payloads in container c.
-func NewPayloads(c *container.Client) *Payloads { return &Payloads{container: c} }
+func NewPayloads(c *container.Client) *Payloads { return &Payloads{blobs.In(c)} }
 
 // Check reports whether the container can be reached.
 func (p *Payloads) Check(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	if _, err := p.container.GetProperties(ctx, nil); err != nil {
+	if err := p.blobs.Check(ctx); err != nil {
 		return fmt.Errorf("reach the container of payloads: %w", err)
 	}
 	return nil
@@ -153,24 +138,11 @@ func (p *Payloads) Offload(ctx context.Context, e Envelope) (Envelope, error) {
 			"payload", e.ID, len(data), MaxPayload)
 	}
 	ref := &Ref{SHA256: e.Payload.Hash(), Size: int64(len(data))}
-	if err := p.put(ctx, blobName(e.ID, ref), data); err != nil {
+	if err := p.blobs.Create(ctx, blobName(e.ID, ref), data, ""); err != nil {
 		return Envelope{}, fmt.Errorf("store payload of job %s: %w", e.ID, err)
 	}
 	e.Payload = Payload{ref: ref}
 	return e, nil
-}
-
-// put creates a blob that is named after its content, so an existing one is correct.
-func (p *Payloads) put(ctx context.Context, name string, data []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
-	defer cancel()
-	_, err := p.container.NewBlockBlobClient(name).Upload(ctx, streaming.NopCloser(bytes.NewReader(data)), &blockblob.UploadOptions{
-		AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: to.Ptr(azcore.ETagAny)}},
-	})
-	if bloberror.HasCode(err, bloberror.BlobAlreadyExists, bloberror.ConditionNotMet) {
-		return nil
-	}
-	return err
 }
 
 // Load returns the envelope's payload, from the message or from its blob. The error wraps
@@ -184,20 +156,14 @@ func (p *Payloads) Load(ctx context.Context, e Envelope) ([]byte, error) {
 	if ref.Size > MaxPayload {
 		return nil, fmt.Errorf("%w: it has %d bytes; at most %d are allowed", ErrPayload, ref.Size, MaxPayload)
 	}
-	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
-	defer cancel()
-	data, err := p.get(ctx, blobName(e.ID, ref), ref.Size)
-	if bloberror.HasCode(err, bloberror.BlobNotFound) {
+	_, data, err := p.blobs.Get(ctx, blobName(e.ID, ref), ref.Size)
+	switch {
+	case blobs.IsMissing(err):
 		return nil, fmt.Errorf("%w: its blob %s is missing", ErrPayload, blobName(e.ID, ref))
-	}
-	if err != nil && !errors.Is(err, ErrPayload) {
-		err = fmt.Errorf("load payload of job %s: %w", e.ID, err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if hashOf(data) != ref.SHA256 {
+	case errors.Is(err, blobs.ErrTooLarge), err == nil && (int64(len(data)) != ref.Size || hashOf(data) != ref.SHA256):
 		return nil, errPayloadDiffers
+	case err != nil:
+		return nil, fmt.Errorf("load payload of job %s: %w", e.ID, err)
 	}
 	return data, nil
 }
@@ -212,17 +178,15 @@ func (p *Payloads) Find(ctx context.Context, id string, inputs []byte, work stri
 	if len(inputs) > 0 {
 		return p.search(ctx, id, inputs, work)
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
 	ref := &Ref{SHA256: work}
-	reply, err := p.container.NewBlobClient(blobName(id, ref)).GetProperties(ctx, nil)
-	if bloberror.HasCode(err, bloberror.BlobNotFound) {
+	blob, err := p.blobs.Find(ctx, blobName(id, ref))
+	if blobs.IsMissing(err) {
 		return Payload{}, false, nil
 	}
 	if err != nil {
 		return Payload{}, false, fmt.Errorf("find the payload of job %s: %w", id, err)
 	}
-	ref.Size = *reply.ContentLength
+	ref.Size = blob.Size
 	return Payload{ref: ref}, true, nil
 }
 
@@ -230,15 +194,13 @@ func (p *Payloads) Find(ctx context.Context, id string, inputs []byte, work stri
 // record of a job with inputs does not name the blob.
 func (p *Payloads) search(ctx context.Context, id string, inputs []byte, work string) (Payload, bool, error) {
 	folder := jobid.Path(id) + "/"
-	for page, err := range listing.Pages(ctx, callTimeout, p.container, container.ListBlobsFlatOptions{Prefix: &folder}) {
+	for b, err := range p.blobs.List(ctx, folder, false) {
 		if err != nil {
 			return Payload{}, false, fmt.Errorf("find the payload of job %s: %w", id, err)
 		}
-		for _, item := range page.Blobs {
-			found := Payload{ref: &Ref{SHA256: strings.TrimPrefix(*item.Name, folder), Size: *item.Properties.ContentLength}}
-			if found.isOf(inputs, work) {
-				return found, true, nil
-			}
+		found := Payload{ref: &Ref{SHA256: strings.TrimPrefix(b.Name, folder), Size: b.Size}}
+		if found.isOf(inputs, work) {
+			return found, true, nil
 		}
 	}
 	return Payload{}, false, nil
@@ -250,44 +212,13 @@ func (p Payload) isOf(inputs []byte, work string) bool {
 	return Envelope{Payload: p, Inputs: inputs}.Work() == work
 }
 
-// get reads a blob of that size, which the message states. It does not read a blob
-// of another size. The caller compares the hash.
-func (p *Payloads) get(ctx context.Context, name string, size int64) ([]byte, error) {
-	reply, err := p.container.NewBlobClient(name).DownloadStream(ctx, nil)
-	if err != nil {
-		return nil, err
-	}
-	body := reply.NewRetryReader(ctx, nil)
-	defer func() { _ = body.Close() }()
-	if *reply.ContentLength != size {
-		return nil, errPayloadDiffers
-	}
-	data := make([]byte, size)
-	_, err = io.ReadFull(body, data)
-	return data, err
-}
-
-// getAtMost reads a blob, but at most one byte more than limit.
-func (p *Payloads) getAtMost(ctx context.Context, name string, limit int64) ([]byte, error) {
-	reply, err := p.container.NewBlobClient(name).DownloadStream(ctx, nil)
-	if err != nil {
-		return nil, err
-	}
-	body := reply.NewRetryReader(ctx, nil)
-	defer func() { _ = body.Close() }()
-	return io.ReadAll(io.LimitReader(body, limit+1))
-}
-
 // Discard deletes the envelope's payload blob, if it has one.
 func (p *Payloads) Discard(ctx context.Context, e Envelope) error {
 	ref := e.Payload.Ref()
 	if ref == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	_, err := p.container.NewBlobClient(blobName(e.ID, ref)).Delete(ctx, nil)
-	if err != nil && !bloberror.HasCode(err, bloberror.BlobNotFound) {
+	if _, err := p.blobs.Delete(ctx, blobName(e.ID, ref), ""); err != nil {
 		return fmt.Errorf("delete payload of job %s: %w", e.ID, err)
 	}
 	return nil

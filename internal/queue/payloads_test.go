@@ -148,7 +148,7 @@ func TestLoadDamaged(t *testing.T) {
 		}
 		payload = bytes.Clone(payload)
 		payload[1000] ^= 1
-		if err := b.payloads.put(t.Context(), blobName(e.ID, e.Payload.Ref()), payload); err != nil {
+		if err := b.payloads.blobs.Create(t.Context(), blobName(e.ID, e.Payload.Ref()), payload, ""); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := b.payloads.Load(t.Context(), e); !errors.Is(err, ErrPayload) {

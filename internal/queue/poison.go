@@ -10,7 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
+	"github.com/spotworker/spotworker/internal/storage/blobs"
 )
 
 // maxReason limits the reason of a poison message, in bytes.
@@ -46,7 +46,7 @@ func (q *Queue) PutPoison(ctx context.Context, p Poison, payloads *Payloads) err
 	text, err := p.encode()
 	if _, ok := errors.AsType[*TooLargeError](err); ok {
 		name := bodyBlob(p.MessageID)
-		if err := payloads.put(ctx, name, []byte(p.Body)); err != nil {
+		if err := payloads.blobs.Create(ctx, name, []byte(p.Body), ""); err != nil {
 			return fmt.Errorf("store body of poison message %s: %w", p.MessageID, err)
 		}
 		p.Body, p.BodyBlob = "", name
@@ -134,16 +134,14 @@ func (p Poison) Original(ctx context.Context, payloads *Payloads) (string, error
 	if err := p.checkBlob(); err != nil {
 		return "", err
 	}
-	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
-	defer cancel()
-	text, err := payloads.getAtMost(ctx, p.BodyBlob, MaxText)
+	_, text, err := payloads.blobs.Get(ctx, p.BodyBlob, MaxText)
 	switch {
-	case bloberror.HasCode(err, bloberror.BlobNotFound):
+	case blobs.IsMissing(err):
 		return "", fmt.Errorf("%w: the blob %s with the message's text is missing", ErrPayload, p.BodyBlob)
+	case errors.Is(err, blobs.ErrTooLarge):
+		return "", fmt.Errorf("%w: the blob %s has more bytes than a message", ErrPayload, p.BodyBlob)
 	case err != nil:
 		return "", fmt.Errorf("load text of poison message %s: %w", p.MessageID, err)
-	case len(text) > MaxText:
-		return "", fmt.Errorf("%w: the blob %s has more bytes than a message", ErrPayload, p.BodyBlob)
 	}
 	return string(text), nil
 }
@@ -154,10 +152,7 @@ func (p Poison) DiscardOriginal(ctx context.Context, payloads *Payloads) error {
 	if p.checkBlob() != nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	_, err := payloads.container.NewBlobClient(p.BodyBlob).Delete(ctx, nil)
-	if err != nil && !bloberror.HasCode(err, bloberror.BlobNotFound) {
+	if _, err := payloads.blobs.Delete(ctx, p.BodyBlob, ""); err != nil {
 		return fmt.Errorf("delete text of poison message %s: %w", p.MessageID, err)
 	}
 	return nil

@@ -190,7 +190,7 @@ func TestOriginal(t *testing.T) {
 // plant stores a blob in the container of payloads.
 func (b *rig) plant(t *testing.T, name, text string) {
 	t.Helper()
-	if err := b.payloads.put(t.Context(), name, []byte(text)); err != nil {
+	if err := b.payloads.blobs.Create(t.Context(), name, []byte(text), ""); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -1,22 +1,18 @@
 package control
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"strconv"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
+
+	"github.com/spotworker/spotworker/internal/storage/blobs"
 )
 
 const (
@@ -72,18 +68,9 @@ func (s *Store) Repair(ctx context.Context, apply Change) (d Document, kept stri
 // follows from the content, so that a repetition writes the same blob; and the revision
 // that the content seems to have.
 func (s *Store) keep(ctx context.Context, etag azcore.ETag) (name string, revision int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
-	defer cancel()
-	same := &blob.ModifiedAccessConditions{IfMatch: &etag}
-	reply, err := s.container.NewBlobClient(blobName).DownloadStream(ctx, &blob.DownloadStreamOptions{
-		AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: same},
-	})
-	if err != nil {
-		return "", 0, fmt.Errorf("read the damaged control document: %w", err)
-	}
-	defer func() { _ = reply.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(reply.Body, maxKept+1))
-	if err == nil && len(body) > maxKept {
+	copies := s.blobs.Within(keepTimeout)
+	_, body, err := copies.GetIf(ctx, blobName, maxKept, blobs.Same(etag))
+	if errors.Is(err, blobs.ErrTooLarge) {
 		err = fmt.Errorf("it has more than %d bytes: move the blob %s yourself", maxKept, blobName)
 	}
 	if err != nil {
@@ -91,12 +78,7 @@ func (s *Store) keep(ctx context.Context, etag azcore.ETag) (name string, revisi
 	}
 	sum := sha256.Sum256(body)
 	name = damagedPrefix + hex.EncodeToString(sum[:8])
-	absent := &blob.ModifiedAccessConditions{IfNoneMatch: new(azcore.ETagAny)}
-	copied := streaming.NopCloser(bytes.NewReader(body))
-	_, err = s.container.NewBlockBlobClient(name).Upload(ctx, copied, &blockblob.UploadOptions{
-		AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: absent},
-	})
-	if err != nil && !bloberror.HasCode(err, bloberror.BlobAlreadyExists) {
+	if err := copies.Create(ctx, name, body, ""); err != nil {
 		return "", 0, fmt.Errorf("keep the damaged control document as blob %s: %w", name, err)
 	}
 	return name, revisionIn(body), nil

@@ -4,22 +4,19 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
-
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/storage/blobs"
 )
 
 // write replaces the blob of the document with any content.
 func write(t *testing.T, s *Store, content string) {
 	t.Helper()
-	body := streaming.NopCloser(strings.NewReader(content))
-	if _, err := s.container.NewBlockBlobClient(blobName).Upload(t.Context(), body, nil); err != nil {
+	if _, err := s.blobs.Put(t.Context(), blobName, []byte(content), blobs.Options{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -27,12 +24,8 @@ func write(t *testing.T, s *Store, content string) {
 // content returns the content of a blob.
 func content(t *testing.T, s *Store, name string) string {
 	t.Helper()
-	reply, err := s.container.NewBlobClient(name).DownloadStream(t.Context(), nil)
+	_, raw, err := s.blobs.Get(t.Context(), name, maxKept)
 	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := io.ReadAll(reply.Body)
-	if err := errors.Join(err, reply.Body.Close()); err != nil {
 		t.Fatal(err)
 	}
 	return string(raw)

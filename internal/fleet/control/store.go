@@ -1,23 +1,19 @@
 package control
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"github.com/spotworker/spotworker/internal/retry"
+	"github.com/spotworker/spotworker/internal/storage/blobs"
 )
 
 // blobName is the name of the document in its container.
@@ -35,12 +31,10 @@ const (
 var editDelays = retry.Backoff{First: 50 * time.Millisecond, Max: 2 * time.Second}
 
 // Store reads and changes the control document of a deployment.
-type Store struct {
-	container *container.Client
-}
+type Store struct{ blobs blobs.Container }
 
 // NewStore returns the store of the document in container c.
-func NewStore(c *container.Client) *Store { return &Store{container: c} }
+func NewStore(c *container.Client) *Store { return &Store{blobs.In(c).Within(callTimeout)} }
 
 // Snapshot is the document as it was read.
 type Snapshot struct {
@@ -58,34 +52,17 @@ type Snapshot struct {
 // [ErrNewer] if the document is of a version that this program does not know, and is a
 // [*DamagedError] if it is no document.
 func (s *Store) Read(ctx context.Context, known azcore.ETag) (found Snapshot, changed bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	options := &blob.DownloadStreamOptions{}
-	if known != "" {
-		options.AccessConditions = &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: &known}}
-	}
-	reply, err := s.container.NewBlobClient(blobName).DownloadStream(ctx, options)
+	b, body, err := s.blobs.GetIf(ctx, blobName, maxBody, blobs.Changed(known))
 	switch {
 	case bloberror.HasCode(err, bloberror.BlobNotFound, bloberror.ContainerNotFound):
 		return Snapshot{ReadAt: dateOf(err)}, known != "", nil
-	case err != nil:
+	case err != nil && !errors.Is(err, blobs.ErrTooLarge):
 		return Snapshot{}, false, fmt.Errorf("read the control document: %w", err)
-	}
-	defer func() { _ = reply.Body.Close() }()
-	if reply.ETag == nil || *reply.ETag == known { // 304, without a body
+	case b.ETag == "" || b.ETag == known: // 304, without a body
 		return Snapshot{}, false, nil
 	}
-	body, err := io.ReadAll(io.LimitReader(reply.Body, maxBody+1))
-	if err != nil {
-		return Snapshot{}, false, fmt.Errorf("read the control document: %w", err)
-	}
-	found.ETag, found.ReadAt = *reply.ETag, time.Now()
-	if reply.Date != nil {
-		found.ReadAt = *reply.Date
-	}
-	if len(body) > maxBody {
-		err = fmt.Errorf("it has more than %d bytes", maxBody)
-	} else {
+	found.ETag, found.ReadAt = b.ETag, b.ReadAt
+	if err == nil {
 		err = json.Unmarshal(body, &found.Document)
 	}
 	switch {
@@ -129,7 +106,7 @@ func (s *Store) edit(
 			found = Snapshot{ETag: damaged.etag, ReadAt: damaged.readAt}
 			found.Document, err = repair(damaged)
 		}
-		if last = err; isConflict(err) {
+		if last = err; blobs.IsConflict(err) {
 			continue // another program repaired it
 		}
 		if err != nil {
@@ -148,7 +125,7 @@ func (s *Store) edit(
 		if last == nil {
 			return next, nil
 		}
-		if !isConflict(last) {
+		if !blobs.IsConflict(last) {
 			break
 		}
 	}
@@ -158,26 +135,12 @@ func (s *Store) edit(
 // write replaces the document on condition that it has that ETag; with an empty one
 // it creates it.
 func (s *Store) write(ctx context.Context, d Document, etag azcore.ETag) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
 	body, err := json.Marshal(d)
 	if err != nil {
 		return err
 	}
-	condition := &blob.ModifiedAccessConditions{IfMatch: &etag}
-	if etag == "" {
-		condition = &blob.ModifiedAccessConditions{IfNoneMatch: new(azcore.ETagAny)}
-	}
-	_, err = s.container.NewBlockBlobClient(blobName).Upload(ctx, streaming.NopCloser(bytes.NewReader(body)), &blockblob.UploadOptions{
-		AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: condition},
-		HTTPHeaders:      &blob.HTTPHeaders{BlobContentType: new("application/json")},
-	})
+	_, err = s.blobs.Put(ctx, blobName, body, blobs.Options{Type: "application/json", If: blobs.Same(etag)})
 	return err
-}
-
-// isConflict reports whether somebody else changed the document in between.
-func isConflict(err error) bool {
-	return bloberror.HasCode(err, bloberror.ConditionNotMet, bloberror.BlobAlreadyExists)
 }
 
 // dateOf returns the service's time of a response that is an error; now if it has none.

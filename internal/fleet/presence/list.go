@@ -7,9 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
-
-	"github.com/spotworker/spotworker/internal/storage/listing"
+	"github.com/spotworker/spotworker/internal/storage/blobs"
 )
 
 // Listed is a heartbeat as it was read. In a listing it is without the ids of the jobs.
@@ -55,11 +53,11 @@ func (s *Store) ListVM(ctx context.Context, vm string) ([]Listed, error) {
 
 // isHeartbeat reports whether a blob may be a heartbeat: each has a version, and no folder
 // in its name. Blobs of others would count as workers of an old version.
-func isHeartbeat(item *container.BlobItem) bool {
-	if *item.Name == "" || strings.Contains(*item.Name, "/") {
+func isHeartbeat(b blobs.Blob) bool {
+	if b.Name == "" || strings.Contains(b.Name, "/") {
 		return false
 	}
-	for key, value := range item.Metadata {
+	for key, value := range b.Metadata {
 		if strings.EqualFold(key, "v") && value != nil {
 			return true
 		}
@@ -70,16 +68,12 @@ func isHeartbeat(item *container.BlobItem) bool {
 // list returns the heartbeats whose blob name starts with prefix.
 func (s *Store) list(ctx context.Context, prefix string) ([]Listed, error) {
 	var all []Listed
-	for page, err := range listing.Pages(ctx, callTimeout, s.container, container.ListBlobsFlatOptions{
-		Include: container.ListBlobsInclude{Metadata: true}, Prefix: &prefix,
-	}) {
+	for b, err := range s.blobs.List(ctx, prefix, true) {
 		if err != nil {
 			return nil, err
 		}
-		for _, item := range page.Blobs {
-			if isHeartbeat(item) {
-				all = append(all, Listed{Presence: parse(*item.Name, item.Metadata), Age: page.Date.Sub(*item.Properties.LastModified)})
-			}
+		if isHeartbeat(b) {
+			all = append(all, Listed{Presence: parse(b.Name, b.Metadata), Age: b.Age()})
 		}
 	}
 	return all, nil

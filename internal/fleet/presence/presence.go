@@ -8,21 +8,17 @@
 package presence
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"github.com/spotworker/spotworker/internal/fleet/activity"
+	"github.com/spotworker/spotworker/internal/storage/blobs"
 )
 
 // Version is the version of the heartbeat format.
@@ -125,25 +121,19 @@ const (
 func Holds(asked string) bool { return asked == AskedDrain || asked == AskedQuarantine }
 
 // Store reads and writes the heartbeats of a deployment's workers.
-type Store struct {
-	container *container.Client
-}
+type Store struct{ blobs blobs.Container }
 
 // NewStore returns the store of the heartbeats in container c.
-func NewStore(c *container.Client) *Store { return &Store{container: c} }
+func NewStore(c *container.Client) *Store { return &Store{blobs.In(c).Within(callTimeout)} }
 
 // Write replaces the worker's heartbeat.
 func (s *Store) Write(ctx context.Context, p Presence) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
 	p.Count = len(p.Jobs)
 	body, err := p.body()
 	if err != nil {
 		return fmt.Errorf("encode presence of %s: %w", p.Worker, err)
 	}
-	_, err = s.container.NewBlockBlobClient(p.Worker).Upload(ctx, streaming.NopCloser(bytes.NewReader(body)),
-		&blockblob.UploadOptions{Metadata: p.metadata()})
-	if err != nil {
+	if _, err := s.blobs.Put(ctx, p.Worker, body, blobs.Options{Metadata: p.metadata()}); err != nil {
 		return fmt.Errorf("write presence of %s: %w", p.Worker, err)
 	}
 	return nil
@@ -152,27 +142,14 @@ func (s *Store) Write(ctx context.Context, p Presence) error {
 // Read returns the heartbeat of the worker with that name; ok is false if there is
 // none.
 func (s *Store) Read(ctx context.Context, worker string) (p Listed, ok bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	reply, err := s.container.NewBlobClient(worker).DownloadStream(ctx, nil)
-	if bloberror.HasCode(err, bloberror.BlobNotFound) {
+	b, body, err := s.blobs.Get(ctx, worker, maxBody)
+	if blobs.IsMissing(err) {
 		return Listed{}, false, nil
 	}
 	if err != nil {
 		return Listed{}, false, fmt.Errorf("read presence of %s: %w", worker, err)
 	}
-	defer func() { _ = reply.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(reply.Body, maxBody+1))
-	if err == nil && len(body) > maxBody {
-		err = fmt.Errorf("it has more than %d bytes", maxBody)
-	}
-	if err != nil {
-		return Listed{}, false, fmt.Errorf("read presence of %s: %w", worker, err)
-	}
-	p = Listed{Presence: parse(worker, reply.Metadata)}
-	if reply.Date != nil && reply.LastModified != nil {
-		p.Age = reply.Date.Sub(*reply.LastModified)
-	}
+	p = Listed{Presence: parse(worker, b.Metadata), Age: b.Age()}
 	if p.Jobs, p.Running, err = parseBody(body); err != nil {
 		return Listed{}, false, fmt.Errorf("read presence of %s: %w", worker, err)
 	}

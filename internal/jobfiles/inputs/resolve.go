@@ -7,21 +7,19 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"net/http"
 	"path"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/spotworker/spotworker/internal/jobfiles/inputs/named"
 	"github.com/spotworker/spotworker/internal/storage/blobref"
-	"github.com/spotworker/spotworker/internal/storage/listing"
+	"github.com/spotworker/spotworker/internal/storage/blobs"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -35,9 +33,6 @@ const (
 )
 
 const (
-	// lookTimeout bounds a call without a body, the SDK's retries included.
-	lookTimeout = 30 * time.Second
-
 	// lookups is how many inputs of a job are looked up at once.
 	lookups = 32
 
@@ -210,22 +205,16 @@ func (r *resolver) lookUp(in job.Input) (planned, error) {
 	if err != nil {
 		return file, job.Permanent(err)
 	}
-	ctx, cancel := context.WithTimeout(r.ctx, lookTimeout)
-	defer cancel()
-	reply, err := client.NewBlobClient(name).GetProperties(ctx, nil)
+	b, err := blobs.In(client).Find(r.ctx, name)
 	switch {
 	case err != nil:
-		return file, explain(r.ctx, file.source, err)
-	case file.pinned && *reply.ETag != file.etag:
-		return file, job.Permanent(fmt.Errorf("%s has changed: its ETag is %s, and the job needs %s", file.source, *reply.ETag, file.etag))
+		return file, blobref.ExplainRead(r.ctx, "the input "+file.String(), role, err)
+	case file.pinned && b.ETag != file.etag:
+		return file, job.Permanent(fmt.Errorf("%s has changed: its ETag is %s, and the job needs %s", file.source, b.ETag, file.etag))
+	case b.IsArchived:
+		return file, blobref.Archived(file.String())
 	}
-	if reply.ArchiveStatus != nil || reply.AccessTier != nil && *reply.AccessTier == string(blob.AccessTierArchive) {
-		return file, archived(file.source)
-	}
-	file.etag, file.size, file.md5 = *reply.ETag, *reply.ContentLength, reply.ContentMD5
-	if reply.LastModified != nil {
-		file.modified = *reply.LastModified
-	}
+	file.etag, file.size, file.md5, file.modified = b.ETag, b.Size, b.MD5, b.ModifiedAt
 	return file, nil
 }
 
@@ -236,18 +225,15 @@ func (r *resolver) list(client *container.Client, in job.Input) (files []planned
 		where += fmt.Sprintf(" with the prefix %q", in.Prefix)
 	}
 	above := in.Prefix[:strings.LastIndexByte(in.Prefix, '/')+1]
-	for page, err := range listing.Pages(r.ctx, lookTimeout, client, container.ListBlobsFlatOptions{Prefix: new(in.Prefix)}) {
+	for b, err := range blobs.In(client).List(r.ctx, in.Prefix, false) {
 		if err != nil {
 			return nil, explainList(r.ctx, in, where, err)
 		}
-		for _, item := range page.Blobs {
-			file, err := listed(in, above, item)
-			if err != nil {
-				return nil, err
-			}
-			files = append(files, file)
+		file, err := listed(in, above, b)
+		if err != nil {
+			return nil, err
 		}
-		if len(files) > MaxFiles {
+		if files = append(files, file); len(files) > MaxFiles {
 			return nil, tooMany(where + " are more than " + fmt.Sprint(MaxFiles))
 		}
 	}
@@ -258,31 +244,21 @@ func (r *resolver) list(client *container.Client, in job.Input) (files []planned
 }
 
 // listed returns the file of a listed blob.
-func listed(in job.Input, above string, item *container.BlobItem) (planned, error) {
-	p := item.Properties
+func listed(in job.Input, above string, b blobs.Blob) (planned, error) {
 	file := planned{
-		path: strings.TrimPrefix(*item.Name, above), size: *p.ContentLength, md5: p.ContentMD5,
-		source: source{in.Account, in.Container, *item.Name, quoted(*p.ETag)},
+		path: strings.TrimPrefix(b.Name, above), size: b.Size, md5: b.MD5, modified: b.ModifiedAt,
+		source: source{in.Account, in.Container, b.Name, b.ETag},
 	}
 	if in.To != "" {
 		file.path = in.To + "/" + file.path
 	}
-	file.modified = *p.LastModified
-	if p.ResourceType != nil && *p.ResourceType == "directory" {
+	if b.IsFolder {
 		file.path, file.size = file.path+"/", 0 // of an account with folders
 	}
-	if p.AccessTier != nil && *p.AccessTier == blob.AccessTierArchive {
-		return planned{}, archived(file.source)
+	if b.IsArchived {
+		return planned{}, blobref.Archived(file.String())
 	}
 	return file, nil
-}
-
-// quoted returns an ETag in the form of the HTTP header. Listings leave out the quotes.
-func quoted(etag azcore.ETag) azcore.ETag {
-	if strings.HasPrefix(string(etag), `"`) {
-		return etag
-	}
-	return `"` + etag + `"`
 }
 
 // withoutFolders removes the empty blobs that stand for folders: blobs whose name ends
@@ -337,34 +313,9 @@ func (r *resolver) manifest(in job.Input) ([]planned, error) {
 	return r.resolveAll(all, false)
 }
 
-// errChanged means that a blob has another version than the plan.
-var errChanged = errors.New("it changed while the inputs were fetched")
-
 // IsChanged reports whether a fetch failed because a blob that the job did not pin has
 // another version by now: it must be resolved again.
-func IsChanged(err error) bool { return errors.Is(err, errChanged) }
-
-func archived(s source) error {
-	return job.Permanent(fmt.Errorf("%s is in the archive tier: rehydrate it and replay the job", s))
-}
-
-// explain translates an error of reading a blob.
-func explain(ctx context.Context, s source, err error) error {
-	var response *azcore.ResponseError
-	if ctx.Err() == nil && errors.As(err, &response) {
-		switch code := bloberror.Code(response.ErrorCode); {
-		case response.StatusCode == http.StatusPreconditionFailed:
-			return fmt.Errorf("read %s: %w", s, errChanged)
-		case code == bloberror.ContainerNotFound:
-			return job.Permanent(fmt.Errorf("the input %s: the container does not exist", s))
-		case response.StatusCode == http.StatusNotFound:
-			return job.Permanent(fmt.Errorf("the input %s does not exist: put it there and replay the job", s))
-		case code == bloberror.BlobArchived, code == bloberror.BlobBeingRehydrated:
-			return archived(s)
-		}
-	}
-	return blobref.Explain(ctx, "read the input "+s.String(), role, err)
-}
+func IsChanged(err error) bool { return errors.Is(err, blobref.ErrChanged) }
 
 // explainList translates an error of a listing.
 func explainList(ctx context.Context, in job.Input, where string, err error) error {

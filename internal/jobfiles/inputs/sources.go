@@ -2,15 +2,15 @@ package inputs
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"slices"
-	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"github.com/spotworker/spotworker/internal/jobfiles/inputs/named"
+	"github.com/spotworker/spotworker/internal/storage/blobref"
+	"github.com/spotworker/spotworker/internal/storage/blobs"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -52,10 +52,6 @@ func (s *sources) container(in job.Input) (*container.Client, error) {
 	return s.account(in.Container), nil
 }
 
-// rangeTimeout bounds the read of one range, the SDK's retries included. An attempt that
-// is cut short within it loses nothing: the SDK's reader requests the rest of the range.
-const rangeTimeout = 2 * time.Minute
-
 // read fills data with the bytes of a file from offset on, of the version that was
 // planned. An empty range needs no call.
 func (s *sources) read(ctx context.Context, f *planned, data []byte, offset int64) error {
@@ -66,22 +62,11 @@ func (s *sources) read(ctx context.Context, f *planned, data []byte, offset int6
 	if err != nil {
 		return job.Permanent(err)
 	}
-	callCtx, cancel := context.WithTimeout(ctx, rangeTimeout)
-	defer cancel()
-	reply, err := client.NewBlobClient(f.blob).DownloadStream(callCtx, &blob.DownloadStreamOptions{
-		Range:            blob.HTTPRange{Offset: offset, Count: int64(len(data))},
-		AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfMatch: new(f.etag)}},
-	})
+	err = blobs.ReadRange(ctx, client.NewBlobClient(f.blob), f.etag, data, offset)
+	if _, odd := errors.AsType[*blobs.LengthError](err); odd {
+		return fmt.Errorf("read %s: %w", f.source, err)
+	}
 	if err != nil {
-		return f.explain(ctx, err)
-	}
-	body := reply.NewRetryReader(callCtx, nil)
-	defer func() { _ = body.Close() }()
-	// A proxy that ignores ranges would send the blob from its start.
-	if n := reply.ContentLength; n == nil || *n != int64(len(data)) {
-		return fmt.Errorf("read %s: the reply to a request for %d bytes at offset %d is not of that length", f.source, len(data), offset)
-	}
-	if _, err := io.ReadFull(body, data); err != nil {
 		return f.explain(ctx, err)
 	}
 	return nil
@@ -90,7 +75,7 @@ func (s *sources) read(ctx context.Context, f *planned, data []byte, offset int6
 // explain translates an error. A version that the job needs and that is gone does not
 // return.
 func (f *planned) explain(ctx context.Context, err error) error {
-	err = explain(ctx, f.source, err)
+	err = blobref.ExplainRead(ctx, "the input "+f.String(), role, err)
 	if f.pinned && IsChanged(err) {
 		return job.Permanent(fmt.Errorf("%s has changed: the job needs the version with ETag %s", f.source, f.etag))
 	}

@@ -6,26 +6,20 @@
 //
 //	handler, program ──▶ Log ──┬─▶ the job's record: the last lines, up to 1 KiB, with
 //	                           │   every write of the record; this costs no call
-//	                           └─▶ a blob beside the payloads: all that is kept, once
-//	                               that does not fit into the record ([Store])
+//	                           └─▶ the delivery's blob beside the payloads: all lines that
+//	                               are kept, if the record has no room for them ([Store])
 //
 // # Sections
 //
-// A [Document] has a section for each delivery, with the worker's name, and its lines
-// are numbered. So two documents of one job can be merged ([Merge]), also if each has
-// left out other lines, and nothing in it depends on the order of writes: a reader merges
-// the
-// blob
-// with the record, and the next worker continues from both.
+// A [Document] has a section for each delivery, with the worker's name, and its lines are
+// numbered. The blob of a delivery has its own section, after the lines that its record had
+// when it began. A reader merges ([Merge]) the blobs of the last 16 deliveries and the record.
 //
 // # Fencing
 //
-// A log decides nothing, and no write of a record waits for it. The blob is only
-// written by a claim whose last write of the record took effect, under the ETag of
-// the document that the write contains, and never over a section of a later delivery.
-// The last lines of a job that an operator cancelled are written under the same rules, but
-// never over the log of another job of its id.
-// So an owner that was frozen cannot remove the lines of its successor.
+// A log decides nothing, and no write of a record waits for it. The name of a blob has the
+// creation of the job's record and the generation of the claim, so one delivery alone writes
+// it, and an owner that was frozen cannot remove the lines of its successor.
 //
-// The blob is in the container of payloads because workers may write there already.
+// The blobs are in the container of payloads because workers may write there already.
 package joblog

@@ -271,73 +271,9 @@ func (d Document) droppedBeside(merged Document) int {
 
 // mergeSections returns the lines of two sections of one delivery.
 func mergeSections(a, b Section) Section {
-	lines := make([]Line, 0, max(len(a.Lines), len(b.Lines)))
-	x, y := a.Lines, b.Lines
-	for len(x) > 0 || len(y) > 0 {
-		switch {
-		case len(y) == 0 || len(x) > 0 && x[0].Number < y[0].Number:
-			lines, x = append(lines, x[0]), x[1:]
-		case len(x) == 0 || y[0].Number < x[0].Number:
-			lines, y = append(lines, y[0]), y[1:]
-		default:
-			lines, x, y = append(lines, x[0]), x[1:], y[1:]
-		}
-	}
-	a.Lines, a.Count = lines, max(a.Count, b.Count)
+	lines := slices.Concat(a.Lines, b.Lines)
+	slices.SortStableFunc(lines, func(x, y Line) int { return cmp.Compare(x.Number, y.Number) })
+	a.Lines = slices.CompactFunc(lines, func(x, y Line) bool { return x.Number == y.Number })
+	a.Count = max(a.Count, b.Count)
 	return a
-}
-
-const (
-	// mostSections bounds the sections of a document, and floorShare is the share of
-	// its size that the last lines of an earlier delivery keep.
-	mostSections = 16
-	floorShare   = 2 * mostSections
-)
-
-// Trim returns the document in at most size bytes. Old lines are left out first, but of
-// each of the last deliveries the end is kept, which may say why it ended.
-func (d Document) Trim(size int) Document {
-	d.Sections = slices.Clone(d.Sections)
-	for len(d.Sections) > mostSections {
-		d.dropFirst()
-	}
-	over := len(d.Encode()) - size
-	for i := 0; i < len(d.Sections) && over > 0; i++ {
-		floor := size / floorShare
-		if i == len(d.Sections)-1 {
-			floor = 0
-		}
-		over -= d.Sections[i].cut(over, floor)
-	}
-	for len(d.Encode()) > size && len(d.Sections) > 1 {
-		d.dropFirst()
-	}
-	return d
-}
-
-// dropFirst removes the first section.
-func (d *Document) dropFirst() {
-	d.Dropped += d.Sections[0].Count
-	d.Sections = d.Sections[1:]
-}
-
-// cut leaves out the oldest lines until so many bytes are gone, but keeps the last floor
-// bytes. It returns how many bytes are gone.
-func (s *Section) cut(bytes, floor int) (gone int) {
-	kept := 0
-	for _, l := range s.Lines {
-		kept += len(l.text) + 1
-	}
-	had := len(Document{Sections: []Section{*s}}.Encode())
-	lines, removed := s.Lines, 0
-	const marker = len("-9007199254740992\n") // which the cut may add
-	for len(lines) > 0 && removed < bytes+marker {
-		n := len(lines[0].text) + 1
-		if kept-n < floor {
-			break
-		}
-		lines, removed, kept = lines[1:], removed+n, kept-n
-	}
-	s.Lines = slices.Clone(lines)
-	return had - len(Document{Sections: []Section{*s}}.Encode())
 }

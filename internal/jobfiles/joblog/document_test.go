@@ -108,27 +108,21 @@ func (d Document) lines() (kept, counted int) {
 	return kept, counted
 }
 
-// TestTrimAndTail: lines left out are counted, and the newest lines stay.
-func TestTrimAndTail(t *testing.T) {
+// TestTail: lines left out are counted, and the newest lines stay.
+func TestTail(t *testing.T) {
 	property.Check(t, func(t *rapid.T) {
 		d := documents(0, 20).Draw(t, "document")
 		size := rapid.IntRange(200, 3000).Draw(t, "size")
 		kept, counted := d.lines()
 		tail, whole := d.tail(size)
-		for name, cut := range map[string]Document{"Trim": d.Trim(size), "tail": tail} {
-			length := len(cut.Encode())
-			if name == "tail" {
-				length = encodedSize(string(cut.Encode()))
-			}
-			if length > size {
-				t.Fatalf("%s to %d has %d bytes", name, size, length)
-			}
-			if _, after := cut.lines(); after != counted {
-				t.Fatalf("%s counts %d lines, and there were %d", name, after, counted)
-			}
-			if len(cut.Sections) > 0 && cut.last().Generation != d.last().Generation {
-				t.Fatalf("%s leaves out the last delivery", name)
-			}
+		if length := encodedSize(string(tail.Encode())); length > size {
+			t.Fatalf("tail of %d has %d bytes", size, length)
+		}
+		if _, after := tail.lines(); after != counted {
+			t.Fatalf("tail counts %d lines, and there were %d", after, counted)
+		}
+		if len(tail.Sections) > 0 && tail.last().Generation != d.last().Generation {
+			t.Fatal("tail leaves out the last delivery")
 		}
 		if after, _ := tail.lines(); whole != (after == kept) {
 			t.Fatalf("tail is whole: %t, with %d of %d lines", whole, after, kept)

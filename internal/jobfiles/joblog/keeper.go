@@ -79,8 +79,7 @@ func (k *Keeper) Open(id string, created time.Time, generation int, worker, reco
 		return nil
 	}
 	return &Output{
-		Log: New(generation, worker, k.size, recorded), keeper: k, id: id, created: created, first: generation == 1,
-		writing: make(chan struct{}, 1),
+		Log: New(generation, worker, k.size, recorded), keeper: k, of: delivery{id, created, generation}, writing: make(chan struct{}, 1),
 	}
 }
 
@@ -88,11 +87,9 @@ func (k *Keeper) Open(id string, created time.Time, generation int, worker, reco
 type Output struct {
 	*Log
 	keeper  *Keeper
-	id      string        // of the job
-	created time.Time     // its record
-	first   bool          // see [Store.Writer]
-	writing chan struct{} // holds one while a write is under way, and guards writer
-	writer  *Writer       // nil before the first write
+	of      delivery
+	writing chan struct{} // holds one while a write is under way, and guards bounded
+	bounded bool          // the blobs of much earlier deliveries are removed
 }
 
 // Add adds a line: see [Log.Add].
@@ -150,8 +147,15 @@ func (o *Output) write(ctx context.Context, timeout time.Duration) error {
 		return context.Cause(ctx)
 	}
 	defer o.keeper.writes.Release(1)
-	if o.writer == nil {
-		o.writer = o.keeper.store.Writer(o.id, o.created, o.Log, o.first)
+	text, last := o.encode()
+	if err := o.keeper.store.put(ctx, o.of, text); err != nil {
+		return err
 	}
-	return o.writer.Write(ctx)
+	o.wrote(last)
+	if o.bounded {
+		return nil
+	}
+	err := o.keeper.store.bound(ctx, o.of)
+	o.bounded = err == nil
+	return err
 }

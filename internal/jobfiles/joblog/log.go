@@ -35,25 +35,24 @@ const (
 type Log struct {
 	size    int
 	began   time.Time
-	section Section // without its lines; Began is by the wall clock
+	section Section  // without its lines; Began is by the wall clock
+	earlier Document // the record's lines of earlier deliveries
 
-	mu      sync.Mutex
-	lines   []Line // the kept ones
-	bytes   int    // of them
-	count   int
-	earlier Document // of earlier deliveries, as far as this one knows
-	alone   bool     // writes of the record no longer include the log
-	stored  int      // lines that are in the blob, or were when it was written last
+	mu     sync.Mutex
+	lines  []Line // the kept ones
+	bytes  int    // of them
+	count  int
+	alone  bool // writes of the record no longer include the log
+	stored int  // the number of the last line in the blob
 }
 
 // New returns the log of a delivery that begins now. It keeps so many bytes, and
 // continues from the lines of earlier deliveries in the job's record.
 func New(generation int, worker string, size int, recorded string) *Log {
-	l := &Log{
+	return &Log{
 		size: size, began: time.Now(), section: Section{Generation: generation, Worker: worker, Began: time.Now()},
 		earlier: Parse([]byte(recorded)),
 	}
-	return l
 }
 
 // Add adds a line of a source. The text may have any bytes.
@@ -84,8 +83,8 @@ func (l *Log) Add(source string, text []byte) {
 	l.lines = l.lines[drop:]
 }
 
-// document returns all that is known of the job's log. The caller holds mu, also while
-// it reads the lines.
+// document returns the lines of this delivery after the recorded lines of earlier ones. The
+// caller holds mu, also while it reads the lines.
 func (l *Log) document() Document {
 	own := l.section
 	if own.Lines, own.Count = l.lines, l.count; own.Count == 0 {
@@ -94,26 +93,18 @@ func (l *Log) document() Document {
 	return Merge(l.earlier, Document{Sections: []Section{own}})
 }
 
-// merge adds the blob's lines to the known lines, and returns the document to write, or
-// false if a later delivery has written it.
-func (l *Log) merge(found Document) (d Document, ours bool) {
+// encode returns the document for the delivery's blob, and the number of the last line in it.
+func (l *Log) encode() (text []byte, last int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if last := found.last(); last != nil && last.Generation > l.section.Generation {
-		return Document{}, false
-	}
-	l.earlier = Merge(l.earlier, found).Trim(l.size)
-	l.lines = slices.Clone(l.lines) // the document keeps the earlier lines
-	return l.document().Trim(l.size), true
+	return l.document().Encode(), l.count
 }
 
-// wrote records that the blob has the document.
-func (l *Log) wrote(d Document) {
+// wrote records that the blob has the lines up to a number.
+func (l *Log) wrote(last int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if last := d.last(); last != nil && last.Generation == l.section.Generation {
-		l.stored = max(l.stored, last.Count)
-	}
+	l.stored = max(l.stored, last)
 }
 
 // Tail returns the end of the log for the job's record.

@@ -1,8 +1,6 @@
 package joblog
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,8 +8,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/storage/azure"
+	"github.com/spotworker/spotworker/internal/storage/blobs"
 )
 
 // inBubble runs a test with the emulator in virtual time.
@@ -40,82 +40,90 @@ func sections(d Document) string {
 	return strings.Join(all, " ")
 }
 
-// TestWriterAgainstOthers: for every order of their writes, owners of one job lose no
-// line of each other, and an owner that has a successor writes nothing more.
-func TestWriterAgainstOthers(t *testing.T) {
-	inBubble(t, func(t *testing.T, server *storage.Server, store *Store) {
-		created := time.Now()
-		logs, writers := map[int]*Log{}, map[int]*Writer{}
+// writeLine adds a line to the log of a delivery, and stores the log even if the record has room for it.
+func (o *Output) writeLine(t *testing.T, line string) error {
+	t.Helper()
+	o.Add(Stdout, []byte(line))
+	o.LeaveRecord()
+	return o.WriteLast(t.Context(), time.Second)
+}
+
+// TestDeliveriesOfAJob: in every order of their writes, deliveries of one job remove no line of each other, and the log
+// has the lines that only the record of an earlier one had.
+func TestDeliveriesOfAJob(t *testing.T) {
+	inBubble(t, func(t *testing.T, _ *storage.Server, store *Store) {
+		created, keeper := time.Now(), NewKeeper(store, MinSize)
+		recorded := ""
+		outputs := map[int]*Output{}
 		for generation := 1; generation <= 3; generation++ {
-			logs[generation] = New(generation, "w", MinSize, "")
-			writers[generation] = store.Writer("a", created, logs[generation], generation == 1)
+			o := keeper.Open("a", created, generation, "w", recorded)
+			if generation == 2 {
+				o.Add(Stdout, []byte("in the record alone"))
+			}
+			recorded, outputs[generation] = o.Tail(), o
 		}
 		for i, step := range []struct {
 			generation int
-			superseded bool
 			want       string
-		}{
-			{1, false, "1:1/1"},
-			{1, false, "1:2/2"},
-			{2, false, "1:2/2 2:1/1"},
-			{1, true, "1:2/2 2:1/1"},
-			{1, true, "1:2/2 2:1/1"},
-			{3, false, "1:2/2 2:1/1 3:1/1"},
-			{2, true, "1:2/2 2:1/1 3:1/1"},
-		} {
-			logs[step.generation].Add(Stdout, []byte("x"))
-			if err := writers[step.generation].Write(t.Context()); errors.Is(err, ErrSuperseded) != step.superseded || err != nil &&
-				!step.superseded {
-				t.Errorf("step %d: Write = %v, want superseded %t", i, err, step.superseded)
-			}
-			d, err := store.Read(t.Context(), "a", created)
-			if got := sections(d); err != nil || got != step.want {
-				t.Errorf("step %d: log = %q, %v, want %q", i, got, err, step.want)
+		}{{1, "1:1/1"}, {1, "1:2/2"}, {3, "1:2/2 2:1/1 3:1/1"}, {1, "1:3/3 2:1/1 3:1/1"}, {2, "1:3/3 2:2/2 3:1/1"}} {
+			err := outputs[step.generation].writeLine(t, "x")
+			d, readErr := store.Read(t.Context(), "a", created)
+			if got := sections(d); err != nil || readErr != nil || got != step.want {
+				t.Errorf("step %d: log = %q, %v, %v, want %q", i, got, err, readErr, step.want)
 			}
 		}
-		if d, err := store.Read(t.Context(), "a", created.Add(time.Second)); err != nil || len(d.Sections) != 0 {
-			t.Errorf("log of another job of that id = %q, %v, want none", sections(d), err)
-		}
-		if d, err := store.Read(t.Context(), "b", created); err != nil || len(d.Sections) != 0 {
-			t.Errorf("log of a job without one = %q, %v, want none", sections(d), err)
+		for id, created := range map[string]time.Time{"a": created.Add(time.Second), "a-b": created, "b": created} {
+			if d, err := store.Read(t.Context(), id, created); err != nil || len(d.Sections) != 0 {
+				t.Errorf("log of another job %s = %q, %v, want none", id, sections(d), err)
+			}
 		}
 	})
 }
 
-// TestWriterMeetsAnotherJob: the log of an earlier job of the id is replaced, and a
-// writer that is older than the log that it finds leaves that alone. A writer that owns
-// the record no more leaves the log of any other job alone.
-func TestWriterMeetsAnotherJob(t *testing.T) {
+// TestLastDeliveriesAreKept: a job has the blobs of its last deliveries, and those before are removed.
+func TestLastDeliveriesAreKept(t *testing.T) {
 	inBubble(t, func(t *testing.T, _ *storage.Server, store *Store) {
-		write := func(w *Writer, log *Log) error {
-			log.Add(Stdout, []byte("x"))
-			return w.Write(t.Context())
+		created, keeper := time.Now(), NewKeeper(store, MinSize)
+		recorded := ""
+		for generation := 1; generation <= 2*mostBlobs; generation++ {
+			o := keeper.Open("a", created, generation, "w", recorded)
+			if err := o.writeLine(t, strings.Repeat("x", 600)); err != nil {
+				t.Fatal(err)
+			}
+			recorded = o.Tail()
 		}
-		earlier, later := New(1, "w", MinSize, ""), New(1, "w", MinSize, "")
-		earlierWriter, laterWriter := store.Writer("a", time.Now(), earlier, true), store.Writer("a", time.Now().Add(time.Hour), later, true)
-		if err := errors.Join(write(earlierWriter, earlier), write(earlierWriter, earlier), write(laterWriter, later)); err != nil {
+		d, err := store.Read(t.Context(), "a", created)
+		if first := d.Sections[0].Generation; err != nil || len(d.Sections) != mostBlobs+1 || first != mostBlobs || d.Dropped != mostBlobs-1 {
+			t.Errorf("log = %d lines left out, then %q, %v, want the last %d deliveries and the line in the record before them", d.Dropped,
+				sections(d), err, mostBlobs)
+		}
+	})
+}
+
+// TestNewerVersionIsLeftOut: a blob of a newer version is not read, and the others are.
+func TestNewerVersionIsLeftOut(t *testing.T) {
+	inBubble(t, func(t *testing.T, _ *storage.Server, store *Store) {
+		created, keeper := time.Now(), NewKeeper(store, MinSize)
+		for generation := 1; generation <= 2; generation++ {
+			if err := keeper.Open("a", created, generation, "w", "").writeLine(t, "x"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		newer := blobs.Options{Metadata: map[string]*string{keyVersion: new("2")}}
+		if _, err := store.blobs.Put(t.Context(), delivery{"a", created, 1}.name(), nil, newer); err != nil {
 			t.Fatal(err)
 		}
-		if err := write(earlierWriter, earlier); !errors.Is(err, ErrSuperseded) {
-			t.Errorf("Write of the earlier job = %v, want ErrSuperseded", err)
-		}
-		if d, err := store.Read(t.Context(), "a", time.Now().Add(time.Hour)); err != nil || sections(d) != "1:1/1" {
-			t.Errorf("log = %q, %v, want that of the later job alone", sections(d), err)
-		}
-		cancelled := New(1, "w", MinSize, "")
-		cancelled.LeaveRecord()
-		if err := write(store.Writer("a", time.Now(), cancelled, true), cancelled); !errors.Is(err, ErrSuperseded) {
-			t.Errorf("Write of a cancelled job = %v, want ErrSuperseded", err)
+		if d, err := store.Read(t.Context(), "a", created); err != nil || sections(d) != "2:1/1" {
+			t.Errorf("log = %q, %v, want the blob of version 1", sections(d), err)
 		}
 	})
 }
 
-// TestWriterWithFaults: a write with an unknown outcome is repeated by the next write and
-// changes nothing twice, and a log that was removed is written again.
-func TestWriterWithFaults(t *testing.T) {
+// TestWriteWithFaults: lines of a write with an unknown outcome are written again.
+func TestWriteWithFaults(t *testing.T) {
 	inBubble(t, func(t *testing.T, server *storage.Server, store *Store) {
-		created, log := time.Now(), New(1, "w", MinSize, "")
-		w := store.Writer("a", created, log, true)
+		created := time.Now()
+		o := NewKeeper(store, MinSize).Open("a", created, 1, "w", "")
 		fault := storage.Fault{DropReply: true}
 		server.OnCall(func(c storage.Call) storage.Fault {
 			if c.Operation == storage.OpPutBlob {
@@ -123,59 +131,57 @@ func TestWriterWithFaults(t *testing.T) {
 			}
 			return storage.Fault{}
 		})
-		for range 3 {
-			log.Add(Stdout, []byte(strings.Repeat("x", 1000)))
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if err := w.Write(ctx); err == nil || !log.Pending() {
-			t.Errorf("Write without an answer = %v, pending %t, want an error and the lines pending", err, log.Pending())
+		if err := o.writeLine(t, "x"); err == nil || !o.Pending() {
+			t.Errorf("WriteLast without an answer = %v, pending %t, want an error and the line pending", err, o.Pending())
 		}
 		fault = storage.Fault{}
-		log.Add(Stdout, []byte("y"))
-		if err := w.Write(t.Context()); err != nil || log.Pending() {
-			t.Errorf("Write after it = %v, pending %t, want nothing pending", err, log.Pending())
+		if err := o.writeLine(t, "y"); err != nil || o.Pending() {
+			t.Errorf("WriteLast after it = %v, pending %t, want nothing pending", err, o.Pending())
 		}
-		for l, err := range store.List(t.Context()) {
-			if removed, removeErr := store.Remove(t.Context(), l); err != nil || removeErr != nil || !removed {
-				t.Errorf("Remove = %t, %v, %v", removed, err, removeErr)
-			}
-		}
-		log.Add(Stdout, []byte("z"))
-		if err := w.Write(t.Context()); err != nil {
-			t.Errorf("Write of a log that was removed = %v, want it written again", err)
-		}
-		if d, err := store.Read(t.Context(), "a", created); err != nil || sections(d) != "1:5/5" {
-			t.Errorf("log = %q, %v, want five lines", sections(d), err)
+		if d, err := store.Read(t.Context(), "a", created); err != nil || sections(d) != "1:2/2" {
+			t.Errorf("log = %q, %v, want both lines", sections(d), err)
 		}
 	})
 }
 
-// TestList: all logs are listed, whatever pages their list has.
+// TestList: the logs of all jobs are listed in the order of their records, whatever pages their list has, and removed as they
+// were listed.
 func TestList(t *testing.T) {
 	inBubble(t, func(t *testing.T, _ *storage.Server, store *Store) {
+		keeper := NewKeeper(store, MinSize)
 		var want []string
-		for i := range 6 {
-			id := fmt.Sprint("job-", i)
-			log := New(1, "w", MinSize, "")
-			log.Add(Stdout, []byte("line\n"))
-			if err := store.Writer(id, time.Now(), log, true).Write(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			want = append(want, id)
-		}
-		for range 5 {
-			var got []string
-			for s, err := range store.List(t.Context()) {
-				if err != nil {
+		for _, id := range []string{"a", "a-b", "a.b", "ab", "b", "b~"} {
+			for generation := 1; generation <= 2; generation++ {
+				if err := keeper.Open(id, time.Now(), generation, "w", "").writeLine(t, "line"); err != nil {
 					t.Fatal(err)
 				}
-				got = append(got, s.ID)
 			}
-			slices.Sort(got) // the order is the order of the blobs' names
-			if !slices.Equal(got, want) {
-				t.Fatalf("listed %q, want %q", got, want)
+			want = append(want, jobid.Path(id))
+		}
+		slices.Sort(want)
+		for _, name := range []string{"x", "000/a,b,1", "000/,20260309T120000.000Z,1", jobid.Path("a") + ",20260309T120000.000Z,01"} {
+			if _, err := store.blobs.Put(t.Context(), Prefix+name, nil, blobs.Options{}); err != nil {
+				t.Fatal(err)
 			}
+		}
+		time.Sleep(time.Minute)
+		var got []string
+		for s, err := range store.List(t.Context()) {
+			if err != nil || s.ReadAt.Sub(s.ModifiedAt) != time.Minute || len(s.names) != 2 || s.Size == 0 {
+				t.Fatalf("listed %+v, %v, want two blobs written a minute ago", s, err)
+			}
+			got = append(got, jobid.Path(s.ID))
+			for _, want := range []bool{true, false} {
+				if removed, err := store.Remove(t.Context(), s); err != nil || removed != want {
+					t.Errorf("Remove = %t, %v, want %t", removed, err, want)
+				}
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("listed %q, want %q", got, want)
+		}
+		for s, err := range store.List(t.Context()) {
+			t.Errorf("listed %+v, %v after all were removed", s, err)
 		}
 	})
 }

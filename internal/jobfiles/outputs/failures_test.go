@@ -16,6 +16,7 @@ import (
 	"github.com/spotworker/spotworker/internal/jobfiles/outputs/paths"
 	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/storage/blobs"
 	"github.com/spotworker/spotworker/internal/test/need"
 )
 
@@ -63,7 +64,7 @@ func TestWithoutAccess(t *testing.T) {
 			return err
 		}},
 		"Remove": {storage.OpDeleteBlob, func() error {
-			removed, err := store.Remove(t.Context(), Stored{Job: "j", Name: f.Folder + "/x", etag: f.ETag})
+			removed, err := store.Remove(t.Context(), Stored{Blob: blobs.Blob{Name: f.Blob("j"), ETag: f.ETag}, Job: "j"})
 			if removed {
 				t.Error("Remove reports a removal that was refused")
 			}
@@ -109,17 +110,17 @@ func TestListedNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := []string{"1-8a6e0804/d/x", "manifest-" + ref.Hash + ".json"}
+	own := []string{jobid.Path("j") + "/1-8a6e0804/d/x", manifestName("j", ref.Hash)}
 	if got := slices.Sorted(maps.Keys(named)); !cmp.Equal(got, own) {
 		t.Errorf("Named = %v, want %v", got, own)
 	}
-	for id, want := range map[string][]string{"j": own, "": append([]string{"1-11111111/y"}, own...)} {
+	for id, want := range map[string][]string{"j": own, "": append(slices.Clone(own), jobid.Path("k")+"/1-11111111/y")} {
 		var got []string
 		for b, err := range store.List(t.Context(), id) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got = append(got, b.Name); b.Name == "1-8a6e0804/d/x" && (b.Job != "j" || b.Size != int64(len("content"))) {
+			if got = append(got, b.Name); b.Name == own[0] && (b.Job != "j" || b.Size != int64(len("content"))) {
 				t.Errorf("listed as %+v, want job j and 7 bytes", b)
 			}
 		}

@@ -1,7 +1,6 @@
 package outputs
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -9,28 +8,16 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/spotworker/spotworker/internal/jobfiles/outputs/paths"
 	"github.com/spotworker/spotworker/internal/jobid"
+	"github.com/spotworker/spotworker/internal/storage/blobs"
 	"github.com/spotworker/spotworker/internal/storage/upload"
-)
-
-// Timeouts.
-const (
-	callTimeout = 20 * time.Second
-
-	// listTimeout bounds a call that lists or stores many names.
-	listTimeout = time.Minute
 )
 
 // transferMemory bounds the blocks of all files, in bytes.
@@ -42,19 +29,18 @@ const maxFolder = 40
 // Store keeps the outputs of jobs in a container.
 type Store struct {
 	container *container.Client
+	blobs     blobs.Container
 	memory    *semaphore.Weighted
 }
 
 // NewStore returns the store of the outputs in container c.
 func NewStore(c *container.Client) *Store {
-	return &Store{container: c, memory: semaphore.NewWeighted(transferMemory)}
+	return &Store{container: c, blobs: blobs.In(c), memory: semaphore.NewWeighted(transferMemory)}
 }
 
 // Check reports whether the container can be reached.
 func (s *Store) Check(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	if _, err := s.container.GetProperties(ctx, nil); err != nil {
+	if err := s.blobs.Check(ctx); err != nil {
 		return fmt.Errorf("reach the container of outputs: %w", err)
 	}
 	return nil
@@ -122,14 +108,7 @@ func (s *Store) writeManifest(ctx context.Context, id string, files []File) (Ref
 		return Ref{}, nil
 	}
 	data, ref := encode(id, files)
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
-	defer cancel()
-	_, err := s.container.NewBlockBlobClient(manifestName(id, ref.Hash)).Upload(ctx, streaming.NopCloser(bytes.NewReader(data)),
-		&blockblob.UploadOptions{
-			HTTPHeaders:      &blob.HTTPHeaders{BlobContentType: new("application/json")},
-			AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: to.Ptr(azcore.ETagAny)}},
-		})
-	if err != nil && !bloberror.HasCode(err, bloberror.BlobAlreadyExists) { // it is named by its content
+	if err := s.blobs.Create(ctx, manifestName(id, ref.Hash), data, "application/json"); err != nil {
 		return Ref{}, fmt.Errorf("write the list of outputs of job %s: %w", id, err)
 	}
 	return ref, nil
@@ -144,19 +123,13 @@ func (s *Store) Files(ctx context.Context, id, hash string) ([]File, error) {
 	if _, err := hex.DecodeString(hash); err != nil || len(hash) != 2*sha256.Size {
 		return nil, fmt.Errorf("outputs of job %s: %w: its record names %s, which is no hash", id, ErrManifest, paths.Quote(hash))
 	}
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
-	defer cancel()
-	reply, err := s.container.NewBlockBlobClient(manifestName(id, hash)).DownloadStream(ctx, nil)
-	if bloberror.HasCode(err, bloberror.BlobNotFound) {
+	_, data, err := s.blobs.Get(ctx, manifestName(id, hash), maxManifest)
+	switch {
+	case blobs.IsMissing(err):
 		return nil, fmt.Errorf("outputs of job %s: %w: there is none, so it was removed", id, ErrManifest)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the list of outputs of job %s: %w", id, err)
-	}
-	body := reply.NewRetryReader(ctx, nil)
-	defer func() { _ = body.Close() }()
-	data, err := io.ReadAll(io.LimitReader(body, maxManifest+1))
-	if err != nil {
+	case errors.Is(err, blobs.ErrTooLarge):
+		return nil, fmt.Errorf("outputs of job %s: %w: it has more than %d bytes", id, ErrManifest, maxManifest)
+	case err != nil:
 		return nil, fmt.Errorf("read the list of outputs of job %s: %w", id, err)
 	}
 	files, err := decode(id, hash, data)
@@ -172,30 +145,18 @@ var ErrGone = errors.New("the blob of the output was removed or replaced")
 // Open returns the content of a file from an offset. Its blob must be the sent blob; the
 // caller checks the hash.
 func (s *Store) Open(ctx context.Context, id string, f File, offset int64) (io.ReadCloser, error) {
-	reply, err := s.container.NewBlobClient(f.Blob(id)).DownloadStream(ctx, &blob.DownloadStreamOptions{
-		Range:            blob.HTTPRange{Offset: offset},
-		AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfMatch: &f.ETag}},
-	})
+	body, err := s.blobs.Open(ctx, f.Blob(id), f.ETag, offset)
 	if isGone(err) {
 		return nil, fmt.Errorf("output %s of job %s: %w: %s", paths.Quote(f.Path), id, ErrGone, paths.Quote(f.Blob(id)))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read output %s of job %s: %w", paths.Quote(f.Path), id, err)
 	}
-	return reply.NewRetryReader(ctx, nil), nil
+	return body, nil
 }
 
 func isGone(err error) bool {
 	var response *azcore.ResponseError
 	return errors.As(err, &response) && !bloberror.HasCode(err, bloberror.ContainerNotFound) &&
 		(response.StatusCode == http.StatusNotFound || response.StatusCode == http.StatusPreconditionFailed)
-}
-
-// value returns what p points to, or the zero value.
-func value[T any](p *T) T {
-	if p == nil {
-		var zero T
-		return zero
-	}
-	return *p
 }

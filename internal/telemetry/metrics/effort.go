@@ -8,13 +8,13 @@ import (
 
 // Effort are the metrics of the cost of jobs: time in handlers, waits, and failures.
 type Effort struct {
-	handlers      *counters
-	sincePut      *histograms
-	ran           *histograms
-	waits         *histograms
-	interruptions *histograms
-	exits         *histograms
-	failures      *counters
+	handlers      *prometheus.CounterVec
+	sincePut      *prometheus.HistogramVec
+	ran           *prometheus.HistogramVec
+	waits         *prometheus.HistogramVec
+	interruptions prometheus.Histogram
+	exits         prometheus.Histogram
+	failures      *prometheus.CounterVec
 	lastCommit    *lastTime
 }
 
@@ -26,22 +26,22 @@ var (
 	countBuckets = []float64{0, 1, 2, 3, 5, 10, 20, 50}
 )
 
-func newEffort(g *guard, w Words) Effort {
+func newEffort(w Words) Effort {
 	e := Effort{
-		handlers: g.counters("handler_seconds_total", "Time of handlers, by its outcome. Goodput is committed and handed_over.",
+		handlers: counters("handler_seconds_total", "Time of handlers, by its outcome. Goodput is committed and handed_over.",
 			"kind", "outcome"),
-		sincePut: g.histograms("job_duration_seconds", "Time of committed jobs from put to commit.", jobBuckets, "kind"),
-		ran:      g.histograms("job_run_duration_seconds", "Time of committed jobs in handlers, over all deliveries.", jobBuckets, "kind"),
-		waits: g.histograms("job_wait_seconds", "Time that jobs waited until a handler was called: since they were put, released or "+
+		sincePut: histograms("job_duration_seconds", "Time of committed jobs from put to commit.", jobBuckets, "kind"),
+		ran:      histograms("job_run_duration_seconds", "Time of committed jobs in handlers, over all deliveries.", jobBuckets, "kind"),
+		waits: histograms("job_wait_seconds", "Time that jobs waited until a handler was called: since they were put, released or "+
 			"failed, or since the last write of a worker that ended uncleanly.", jobBuckets, "after"),
-		interruptions: g.histogram("job_interruptions", "Interruptions of committed jobs: times that they were handed over.", countBuckets),
-		exits:         g.histogram("job_unclean_exits", "Unclean exits of the workers of committed jobs, also before a replay.", countBuckets),
-		failures:      g.counters("job_failures_total", "Failures of jobs, by their cause. A dead-lettered job counts too.", "kind", "class"),
+		interruptions: histogram("job_interruptions", "Interruptions of committed jobs: times that they were handed over.", countBuckets),
+		exits:         histogram("job_unclean_exits", "Unclean exits of the workers of committed jobs, also before a replay.", countBuckets),
+		failures:      counters("job_failures_total", "Failures of jobs, by their cause. A dead-lettered job counts too.", "kind", "class"),
 		lastCommit: newLastTime("last_commit_timestamp_seconds", "When this worker committed a job last, by its machine's clock. Absent "+
 			"before the first."),
 	}
 	for _, after := range w.Waits {
-		e.waits.expect(after)
+		e.waits.WithLabelValues(after)
 	}
 	return e
 }
@@ -53,33 +53,33 @@ func (e *Effort) collectors() []prometheus.Collector {
 // expect makes the series of a kind, at 0.
 func (e *Effort) expect(kind string, w Words) {
 	for _, outcome := range w.Efforts {
-		e.handlers.expect(kind, outcome)
+		e.handlers.WithLabelValues(kind, outcome)
 	}
 	for _, class := range w.FailureClasses {
-		e.failures.expect(kind, class)
+		e.failures.WithLabelValues(kind, class)
 	}
-	e.sincePut.expect(kind)
-	e.ran.expect(kind)
+	e.sincePut.WithLabelValues(kind)
+	e.ran.WithLabelValues(kind)
 }
 
 // Waited records how long a job waited for its handler.
 func (e *Effort) Waited(after string, wait time.Duration) {
-	e.waits.observe(wait.Seconds(), after)
+	e.waits.WithLabelValues(after).Observe(seconds(wait))
 }
 
 // Spent adds the time of a handler.
 func (e *Effort) Spent(kind, outcome string, took time.Duration) {
-	e.handlers.add(took.Seconds(), kind, outcome)
+	e.handlers.WithLabelValues(kind, outcome).Add(seconds(took))
 }
 
 // Committed records a job that is done.
 func (e *Effort) Committed(kind string, sincePut, ran time.Duration, interruptions, exits int) {
-	e.sincePut.observe(sincePut.Seconds(), kind)
-	e.ran.observe(ran.Seconds(), kind)
-	e.interruptions.observe(float64(interruptions))
-	e.exits.observe(float64(exits))
+	e.sincePut.WithLabelValues(kind).Observe(seconds(sincePut))
+	e.ran.WithLabelValues(kind).Observe(seconds(ran))
+	e.interruptions.Observe(float64(interruptions))
+	e.exits.Observe(float64(exits))
 	e.lastCommit.set(time.Now())
 }
 
 // Failed counts a failure.
-func (e *Effort) Failed(kind, class string) { e.failures.inc(kind, class) }
+func (e *Effort) Failed(kind, class string) { e.failures.WithLabelValues(kind, class).Inc() }

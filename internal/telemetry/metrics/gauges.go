@@ -28,23 +28,20 @@ func (l *lastTime) Describe(out chan<- *prometheus.Desc) { out <- l.desc }
 // Collect implements [prometheus.Collector].
 func (l *lastTime) Collect(out chan<- prometheus.Metric) {
 	if at := l.at.Load(); at != 0 {
-		out <- constant(l.desc, prometheus.GaugeValue, float64(at)/1e3)
+		out <- prometheus.MustNewConstMetric(l.desc, prometheus.GaugeValue, float64(at)/1e3)
 	}
 }
 
 // silence shows how the running jobs report. It asks when it is scraped.
 type silence struct {
-	guard *guard
-
 	mu  sync.Mutex
 	ask func() (report, checkpoint time.Duration, silent, lacking int) // nil before there is a worker
 
 	report, checkpoint, silent, lacking *prometheus.Desc
 }
 
-func newSilence(g *guard) *silence {
+func newSilence() *silence {
 	return &silence{
-		guard: g,
 		report: prometheus.NewDesc(namespace+"_oldest_report_age_seconds",
 			"Age of the oldest last report of all running jobs; 0 without one.", nil, nil),
 		checkpoint: prometheus.NewDesc(namespace+"_oldest_checkpoint_age_seconds",
@@ -81,12 +78,11 @@ func (s *silence) Collect(out chan<- prometheus.Metric) {
 	if ask == nil {
 		return
 	}
-	defer s.guard.recovered("jobs_silent")
 	report, checkpoint, silent, lacking := ask()
-	out <- constant(s.report, prometheus.GaugeValue, report.Seconds())
-	out <- constant(s.checkpoint, prometheus.GaugeValue, checkpoint.Seconds())
-	out <- constant(s.silent, prometheus.GaugeValue, float64(silent))
-	out <- constant(s.lacking, prometheus.GaugeValue, float64(lacking))
+	out <- prometheus.MustNewConstMetric(s.report, prometheus.GaugeValue, report.Seconds())
+	out <- prometheus.MustNewConstMetric(s.checkpoint, prometheus.GaugeValue, checkpoint.Seconds())
+	out <- prometheus.MustNewConstMetric(s.silent, prometheus.GaugeValue, float64(silent))
+	out <- prometheus.MustNewConstMetric(s.lacking, prometheus.GaugeValue, float64(lacking))
 }
 
 // readingFor is how long the reading of a queue is shown: few workers of a fleet read,
@@ -143,9 +139,9 @@ func (q *queues) Collect(out chan<- prometheus.Metric) {
 		if time.Since(r.at) > readingFor {
 			continue
 		}
-		out <- constant(q.messages, prometheus.GaugeValue, float64(r.messages), queue)
-		out <- constant(q.oldest, prometheus.GaugeValue, r.oldest.Seconds(), queue)
-		out <- constant(q.read, prometheus.GaugeValue, float64(r.at.UnixMilli())/1e3, queue)
+		out <- prometheus.MustNewConstMetric(q.messages, prometheus.GaugeValue, float64(r.messages), queue)
+		out <- prometheus.MustNewConstMetric(q.oldest, prometheus.GaugeValue, r.oldest.Seconds(), queue)
+		out <- prometheus.MustNewConstMetric(q.read, prometheus.GaugeValue, float64(r.at.UnixMilli())/1e3, queue)
 	}
 }
 
@@ -170,6 +166,6 @@ func (s *slots) Describe(out chan<- *prometheus.Desc) { out <- s.desc }
 func (s *slots) Collect(out chan<- prometheus.Metric) {
 	t := s.Times()
 	for state, took := range map[string]time.Duration{"handler": t.Handler, "around": t.Around, "idle": t.Idle, "closed": t.Closed} {
-		out <- constant(s.desc, prometheus.CounterValue, took.Seconds(), state)
+		out <- prometheus.MustNewConstMetric(s.desc, prometheus.CounterValue, took.Seconds(), state)
 	}
 }

@@ -4,14 +4,14 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // Inputs are the metrics of jobs' input files.
 type Inputs struct {
-	files, bytes *counters
+	files, bytes *prometheus.CounterVec
 }
 
-func newInputs(g *guard, w Words) Inputs {
+func newInputs(w Words) Inputs {
 	return Inputs{
-		files: g.byWord(w.Inputs, "input_files_total",
+		files: byWord(w.Inputs, "input_files_total",
 			"Input files of jobs: fetched from storage, cached (found in the cache), evicted from the cache, or found changed there.", "result"),
-		bytes: g.byWord(w.Inputs, "input_bytes_total", "Bytes of these input files.",
+		bytes: byWord(w.Inputs, "input_bytes_total", "Bytes of these input files.",
 			"result"),
 	}
 }
@@ -20,6 +20,6 @@ func (i *Inputs) collectors() []prometheus.Collector { return []prometheus.Colle
 
 // CountInputs counts files, with a word of [Words.Inputs].
 func (i *Inputs) CountInputs(result string, files, bytes int64) {
-	i.files.add(float64(files), result)
-	i.bytes.add(float64(bytes), result)
+	i.files.WithLabelValues(result).Add(amount(files))
+	i.bytes.WithLabelValues(result).Add(amount(bytes))
 }

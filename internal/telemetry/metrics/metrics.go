@@ -36,7 +36,7 @@ type Config struct {
 	// Words are the values of labels that are known in advance.
 	Words Words
 
-	// Log gets a line for each metric that was given a wrong value. Optional.
+	// Log gets the faults of scrapes. Optional.
 	Log *slog.Logger
 }
 
@@ -56,24 +56,23 @@ type Metrics struct {
 	*silence
 	*queues
 
-	guard  *guard
 	slots  *slots
 	words  Words
 	worker *prometheus.Registry // the worker's metrics alone
 	served *prometheus.Registry // with the metrics of Go and the process
+	log    *slog.Logger
 }
 
 // New returns metrics at zero.
 func New(c Config) *Metrics {
-	g := newGuard(c.Log)
 	m := &Metrics{
-		Jobs: newJobs(g, c.Words), Effort: newEffort(g, c.Words), silence: newSilence(g), queues: newQueues(), slots: newSlots(c.Slots),
+		Jobs: newJobs(c.Words), Effort: newEffort(c.Words), silence: newSilence(), queues: newQueues(), slots: newSlots(c.Slots),
 		words:    c.Words,
-		Platform: newPlatform(g, c.Words), Storage: newStorage(g), Inputs: newInputs(g, c.Words),
-		guard: g, worker: prometheus.NewRegistry(), served: prometheus.NewRegistry(),
+		Platform: newPlatform(c.Words), Storage: newStorage(), Inputs: newInputs(c.Words),
+		worker: prometheus.NewRegistry(), served: prometheus.NewRegistry(), log: c.Log,
 	}
-	m.worker.MustRegister(about(g, c), slotCount(g, c), healthy(g, c), m.slots, m.silence, m.queues)
-	m.worker.MustRegister(machine(g, c)...)
+	m.worker.MustRegister(about(c), slotCount(c), healthy(c), m.slots, m.silence, m.queues)
+	m.worker.MustRegister(machine(c)...)
 	m.worker.MustRegister(m.Effort.collectors()...)
 	m.worker.MustRegister(m.Jobs.collectors()...)
 	m.worker.MustRegister(m.Platform.collectors()...)
@@ -102,9 +101,11 @@ func (m *Metrics) Register(r prometheus.Registerer) (unregister func(), err erro
 
 // Handler serves the metrics over HTTP.
 func (m *Metrics) Handler() http.Handler {
-	return promhttp.HandlerFor(m.served, promhttp.HandlerOpts{
-		MaxRequestsInFlight: maxScrapes, ErrorHandling: promhttp.ContinueOnError, ErrorLog: m.guard,
-	})
+	o := promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes, ErrorHandling: promhttp.ContinueOnError}
+	if m.log != nil {
+		o.ErrorLog = slog.NewLogLogger(m.log.Handler(), slog.LevelError)
+	}
+	return promhttp.HandlerFor(m.served, o)
 }
 
 // maxScrapes is how many requests for the metrics are answered at once. A
@@ -114,31 +115,31 @@ const maxScrapes = 4
 // Gatherer returns the metrics for readers in this process.
 func (m *Metrics) Gatherer() prometheus.Gatherer { return m.served }
 
-func about(g *guard, c Config) prometheus.Collector {
-	info := g.gauges("build_info", "Always 1; the labels say which program this is.", "version", "goversion")
-	info.set(1, c.Version, runtime.Version())
+func about(c Config) prometheus.Collector {
+	info := gauges("build_info", "Always 1; the labels say which program this is.", "version", "goversion")
+	info.WithLabelValues(c.Version, runtime.Version()).Set(1)
 	return info
 }
 
-func slotCount(g *guard, c Config) prometheus.Collector {
-	slots := g.gauge("job_slots", "Jobs that this worker runs at once.")
-	slots.set(float64(c.Slots))
+func slotCount(c Config) prometheus.Collector {
+	slots := gauge("job_slots", "Jobs that this worker runs at once.")
+	slots.Set(float64(c.Slots))
 	return slots
 }
 
-func healthy(g *guard, c Config) prometheus.Collector {
+func healthy(c Config) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "healthy", Help: "1 while the loops of the worker turn, 0 when one of them hangs, as /healthz reports.",
-	}, g.measured("healthy", func() float64 {
+	}, func() float64 {
 		if c.Healthy == nil || c.Healthy() {
 			return 1
 		}
 		return 0
-	}))
+	})
 }
 
 // machine returns the metrics of the machine that a worker knows better than others.
-func machine(g *guard, c Config) (all []prometheus.Collector) {
+func machine(c Config) (all []prometheus.Collector) {
 	if c.Space != nil {
 		for name, value := range map[string]func() int64{
 			"scratch_free_bytes": func() int64 { free, _ := c.Space(); return free },
@@ -146,14 +147,14 @@ func machine(g *guard, c Config) (all []prometheus.Collector) {
 		} {
 			all = append(all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 				Namespace: namespace, Name: name, Help: scratchHelp[name],
-			}, g.measured(name, func() float64 { return float64(value()) })))
+			}, func() float64 { return float64(value()) }))
 		}
 	}
 	if c.OOMKills != nil {
 		all = append(all, prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Namespace: namespace, Name: "oom_kills_total",
 			Help: "Processes that the kernel killed because memory ran out: of the worker's control group, or its programs.",
-		}, g.measured("oom_kills_total", func() float64 { kills, _ := c.OOMKills(); return float64(kills) })))
+		}, func() float64 { kills, _ := c.OOMKills(); return float64(kills) }))
 	}
 	return all
 }

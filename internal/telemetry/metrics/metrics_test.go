@@ -87,7 +87,7 @@ spotworker_states_left_out_total 1
 
 func TestStateAtFirst(t *testing.T) {
 	m := New(Config{Words: testWords})
-	if got := testutil.ToFloat64(m.state.vec.WithLabelValues("start")); got != 1 {
+	if got := testutil.ToFloat64(m.state.WithLabelValues("start")); got != 1 {
 		t.Errorf("state start of a new worker = %v, want 1", got)
 	}
 }

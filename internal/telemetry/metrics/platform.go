@@ -8,34 +8,34 @@ import (
 
 // Platform are the metrics of scheduled events and of the drains that they cause.
 type Platform struct {
-	events           *counters
-	unrecognised     *counters
-	acknowledgements *counters
-	drains           *histograms
-	polls            *counters
+	events           *prometheus.CounterVec
+	unrecognised     prometheus.Counter
+	acknowledgements *prometheus.CounterVec
+	drains           *prometheus.HistogramVec
+	polls            *prometheus.CounterVec
 	sight            *sight
 }
 
 // drainBuckets are finest around the budgets of an eviction.
 var drainBuckets = []float64{.05, .1, .25, .5, 1, 2, 5, 10, 20, 30, 60}
 
-func newPlatform(g *guard, w Words) Platform {
+func newPlatform(w Words) Platform {
 	p := Platform{
-		events: g.counters("scheduled_events_total",
+		events: counters("scheduled_events_total",
 			"Scheduled events that named this VM, by the action of the worker. An event counts again with another action.", "type",
 			"action"),
-		unrecognised: g.counter("evictions_unrecognised_total",
+		unrecognised: counter("evictions_unrecognised_total",
 			"Events that may stop or pause a VM of this group while this VM's name was not known. All jobs were saved, none drained. "+
 				"Set --vm-name."),
-		acknowledgements: g.byWord(w.Acknowledgements, "acknowledgements_total", "Scheduled events that the worker acknowledged, or tried to.",
+		acknowledgements: byWord(w.Acknowledgements, "acknowledgements_total", "Scheduled events that the worker acknowledged, or tried to.",
 			"result"),
-		drains: g.histograms("drain_duration_seconds",
+		drains: histograms("drain_duration_seconds",
 			"Time from the notice until no job was left, by the reason for the stop.", drainBuckets, "reason"),
-		polls: g.byWord(w.PollResults, "metadata_polls_total", "Polls of the metadata service for scheduled events, by result.", "result"),
+		polls: byWord(w.PollResults, "metadata_polls_total", "Polls of the metadata service for scheduled events, by result.", "result"),
 		sight: &sight{},
 	}
 	for _, reason := range w.DrainReasons {
-		p.drains.expect(reason)
+		p.drains.WithLabelValues(reason)
 	}
 	return p
 }
@@ -45,22 +45,22 @@ func (p *Platform) collectors() []prometheus.Collector {
 }
 
 // Announced counts an event that names this VM.
-func (p *Platform) Announced(kind, action string) { p.events.inc(kind, action) }
+func (p *Platform) Announced(kind, action string) { p.events.WithLabelValues(kind, action).Inc() }
 
 // Unrecognised counts an event that may have been about this VM.
-func (p *Platform) Unrecognised() { p.unrecognised.inc() }
+func (p *Platform) Unrecognised() { p.unrecognised.Inc() }
 
 // Acknowledged counts an acknowledgement by its result.
-func (p *Platform) Acknowledged(result string) { p.acknowledgements.inc(result) }
+func (p *Platform) Acknowledged(result string) { p.acknowledgements.WithLabelValues(result).Inc() }
 
 // Drained records how long a finished drain took.
 func (p *Platform) Drained(reason string, took time.Duration) {
-	p.drains.observe(took.Seconds(), reason)
+	p.drains.WithLabelValues(reason).Observe(seconds(took))
 }
 
 // Polled counts a poll of the metadata service.
 func (p *Platform) Polled(at time.Time, result string) {
-	p.polls.inc(result)
+	p.polls.WithLabelValues(result).Inc()
 	if result == resultAnswered {
 		p.sight.answered(at)
 	}

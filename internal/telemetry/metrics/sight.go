@@ -49,9 +49,9 @@ func (s *sight) blind(since time.Time) {
 func (s *sight) Collect(out chan<- prometheus.Metric) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out <- constant(blindDesc, prometheus.CounterValue, s.blindness.seconds(time.Now()))
+	out <- prometheus.MustNewConstMetric(blindDesc, prometheus.CounterValue, s.blindness.seconds(time.Now()))
 	if !s.answer.IsZero() {
 		seconds := float64(s.answer.UnixMilli()) / 1e3
-		out <- constant(lastAnswerDesc, prometheus.GaugeValue, seconds)
+		out <- prometheus.MustNewConstMetric(lastAnswerDesc, prometheus.GaugeValue, seconds)
 	}
 }

@@ -11,8 +11,8 @@ import (
 
 // Storage are the metrics of calls to the storage account.
 type Storage struct {
-	calls    *counters
-	callTime *histograms
+	calls    *prometheus.CounterVec
+	callTime *prometheus.HistogramVec
 	outage   *outage
 	clock    *clock
 }
@@ -20,13 +20,13 @@ type Storage struct {
 // callBuckets reach from a call within the region to a call that is given up.
 var callBuckets = []float64{.002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 
-func newStorage(g *guard) Storage {
+func newStorage() Storage {
 	return Storage{
-		calls: g.counters("storage_calls_total",
+		calls: counters("storage_calls_total",
 			"Calls to the storage account, each retry counted. Conflicts (4xx) are part of fencing; denied: a role, the sign-in or the "+
 				"firewall.",
 			"service", "operation", "status"),
-		callTime: g.histograms("storage_call_duration_seconds",
+		callTime: histograms("storage_call_duration_seconds",
 			"Time of calls to the storage account, each retry counted, until the head of the response.", callBuckets, "service", "operation"),
 		outage: &outage{}, clock: &clock{begun: time.Now()},
 	}
@@ -39,8 +39,8 @@ func (s *Storage) collectors() []prometheus.Collector {
 // Called counts one call to the storage account. answered says whether the service dealt
 // with it; date is the service's clock in the response, in the form of HTTP.
 func (s *Storage) Called(service, operation, status string, took time.Duration, answered bool, date string) {
-	s.calls.inc(service, operation, status)
-	s.callTime.observe(took.Seconds(), service, operation)
+	s.calls.WithLabelValues(service, operation, status).Inc()
+	s.callTime.WithLabelValues(service, operation).Observe(seconds(took))
 	s.outage.observe(answered, took)
 	s.clock.observe(date)
 }
@@ -76,7 +76,7 @@ func (o *outage) Describe(out chan<- *prometheus.Desc) { out <- outageDesc }
 
 // Collect implements [prometheus.Collector].
 func (o *outage) Collect(out chan<- prometheus.Metric) {
-	out <- constant(outageDesc, prometheus.CounterValue, o.seconds())
+	out <- prometheus.MustNewConstMetric(outageDesc, prometheus.CounterValue, o.seconds())
 }
 
 // seconds returns how long all outages were together.
@@ -121,6 +121,6 @@ func (c *clock) Describe(out chan<- *prometheus.Desc) { out <- clockDesc }
 // Collect implements [prometheus.Collector].
 func (c *clock) Collect(out chan<- prometheus.Metric) {
 	if c.known.Load() {
-		out <- constant(clockDesc, prometheus.GaugeValue, time.Duration(c.offset.Load()).Seconds())
+		out <- prometheus.MustNewConstMetric(clockDesc, prometheus.GaugeValue, time.Duration(c.offset.Load()).Seconds())
 	}
 }

@@ -3,8 +3,10 @@
 package azurite_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/jobfiles/joblog"
@@ -13,8 +15,8 @@ import (
 	"github.com/spotworker/spotworker/internal/test/integration/azurite"
 )
 
-// TestLogsAndRemoval: logs of two owners are merged in their blob, bytes survive in the
-// record's metadata, and a record and a log are removed only as they were listed.
+// TestLogsAndRemoval: logs of two owners are read together, bytes survive in the record's
+// metadata, a record is removed only as it was listed, and a log is removed once.
 func TestLogsAndRemoval(t *testing.T) {
 	ctx := t.Context()
 	account, err := azure.Connect(azure.AccountConfig{ConnectionString: azurite.Start(t)})
@@ -37,21 +39,15 @@ func TestLogsAndRemoval(t *testing.T) {
 		t.Fatal(err)
 	}
 	created := claim.Record().CreatedAt
-	first, second := joblog.New(1, "vm-1", joblog.MinSize, ""), joblog.New(2, "vm-2", joblog.MinSize, "")
-	firstWriter := s.Logs.Writer("a", created, first, true)
+	keeper := joblog.NewKeeper(s.Logs, joblog.MinSize)
+	first, second := keeper.Open("a", created, 1, "vm-1", ""), keeper.Open("a", created, 2, "vm-2", "")
+	second.LeaveRecord()
 	for n := range 30 {
 		first.Add(joblog.Stdout, fmt.Appendf(nil, "line %d of 100%%, \x00\xff+é\r ~", n))
 	}
-	if err := firstWriter.Write(ctx); err != nil {
-		t.Fatal(err)
-	}
 	second.Add(joblog.Stderr, []byte("resumed"))
-	if err := s.Logs.Writer("a", created, second, false).Write(ctx); err != nil {
+	if err := errors.Join(second.WriteLast(ctx, time.Minute), first.WriteLast(ctx, time.Minute)); err != nil {
 		t.Fatal(err)
-	}
-	first.Add(joblog.Stdout, []byte("stale"))
-	if err := firstWriter.Write(ctx); err == nil {
-		t.Error("the first owner wrote over the section of the second")
 	}
 	found, err := s.Logs.Read(ctx, "a", created)
 	if err != nil || len(found.Sections) != 2 || found.Sections[0].Count != 30 || found.Sections[1].Count != 1 {
@@ -79,7 +75,7 @@ func TestLogsAndRemoval(t *testing.T) {
 			t.Fatalf("listed log = %+v, %v", l, err)
 		}
 		if removed, err := s.Logs.Remove(ctx, l); err != nil || !removed {
-			t.Errorf("remove a log as it was listed = %t, %v", removed, err)
+			t.Errorf("remove a log = %t, %v", removed, err)
 		}
 		if removed, err := s.Logs.Remove(ctx, l); err != nil || removed {
 			t.Errorf("remove it again = %t, %v, want false", removed, err)

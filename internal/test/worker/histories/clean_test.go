@@ -69,7 +69,7 @@ func (h *history) checkCleaned(left map[string]bool) {
 			if !matches || strings.Count(name, "/") == 0 {
 				continue
 			}
-			if id := strings.Split(name, "/")[1]; !left[id] {
+			if id, _, _ := strings.Cut(strings.Split(name, "/")[1], ","); !left[id] {
 				h.t.Errorf("%s/%s is left after clean", container, blob.Name)
 			}
 		}

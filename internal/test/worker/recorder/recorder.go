@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/jobfiles/joblog"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/lab/oracle"
 	"github.com/spotworker/spotworker/internal/queue"
@@ -80,12 +79,11 @@ func (rec *Recorder) Perform(sender string, refused *storage.Error, do func() (*
 
 // JobHistory holds the recorder's facts about one job.
 type JobHistory struct {
-	id         string
-	meta       map[string]string // of the current record; nil if there is none
-	record     oracle.Record     // checks its writes
-	reopened   bool              // by an operator
-	log        joblog.Document   // in its blob
-	logCreated string            // the record that the log belongs to
+	id       string
+	meta     map[string]string  // of the current record; nil if there is none
+	record   oracle.Record      // checks its writes
+	reopened bool               // by an operator
+	logs     map[string]logBlob // by the names of the blobs
 
 	expected   *ExpectedOutputs        // the expected outputs; nil if none are judged
 	outputs    map[string]listedOutput // that its record names, by path

@@ -75,27 +75,35 @@ func (rec *Recorder) checkRecordCall(r storage.Result) {
 	}
 }
 
-// checkLogWrite checks that a write of a job's log removes no delivery and forgets no line
-// of one.
+// logBlob is a blob of a job's log, as it was written last.
+type logBlob struct {
+	sender string
+	lines  int // of its delivery
+}
+
+// checkLogWrite checks that one worker alone writes a blob of a log, that the blob ends with the section of its delivery, and
+// that no write forgets a line.
 func (rec *Recorder) checkLogWrite(r storage.Result) {
-	j := rec.job(JobOfBlob(strings.TrimPrefix(r.Blob, joblog.Prefix)))
-	blob, body, _ := rec.server.ReadBlob(r.Container, r.Blob)
-	now := joblog.Parse(body)
-	rec.add(j, rec.Sender, fmt.Sprintf("PutBlob of its log: %d deliveries", len(now.Sections)))
-	if before := j.log; blob.Metadata["createdat"] == j.logCreated {
-		if merged := joblog.Merge(before, now); len(merged.Sections) > len(now.Sections) && len(now.Sections) < 16 ||
-			len(merged.Sections) < len(now.Sections) {
-			rec.addViolation(j, "a write of its log removed a delivery")
-		}
-		for i, s := range now.Sections {
-			for _, b := range before.Sections {
-				if b.Generation == s.Generation && b.Count > s.Count {
-					rec.addViolation(j, "a write of its log has %d lines of delivery %d, and %d were there", now.Sections[i].Count, s.Generation, b.Count)
-				}
-			}
-		}
+	id, generation, ok := joblog.Owner(r.Blob)
+	j := rec.job(id)
+	_, body, _ := rec.server.ReadBlob(r.Container, r.Blob)
+	d := joblog.Parse(body)
+	if !ok || len(d.Sections) == 0 || d.Sections[len(d.Sections)-1].Generation != generation {
+		rec.addViolation(j, "the blob %s of its log has %d deliveries and does not end with its own", r.Blob, len(d.Sections))
+		return
 	}
-	j.log, j.logCreated = now, blob.Metadata["createdat"]
+	before, now := j.logs[r.Blob], logBlob{rec.Sender, d.Sections[len(d.Sections)-1].Count}
+	rec.add(j, rec.Sender, fmt.Sprintf("PutBlob of its log of delivery %d: %d lines", generation, now.lines))
+	if before.sender != "" && before.sender != now.sender {
+		rec.addViolation(j, "the log of delivery %d, which %s wrote, was written by %s", generation, before.sender, now.sender)
+	}
+	if now.lines < before.lines {
+		rec.addViolation(j, "a write of its log has %d lines of delivery %d, and %d were there", now.lines, generation, before.lines)
+	}
+	if j.logs == nil {
+		j.logs = map[string]logBlob{}
+	}
+	j.logs[r.Blob] = now
 }
 
 // checkMessageCall checks a call for messages against the rules.

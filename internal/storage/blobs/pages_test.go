@@ -1,4 +1,4 @@
-package listing
+package blobs
 
 import (
 	"context"
@@ -53,22 +53,19 @@ func item(name string) string {
 		"<Etag>0x1</Etag><Content-Length>3</Content-Length></Properties></Blob>"
 }
 
-// page is a list.
-func page(next string, items ...string) string {
+// xmlPage is a list.
+func xmlPage(next string, items ...string) string {
 	return "<EnumerationResults><Blobs>" + strings.Join(items, "") + "</Blobs><NextMarker>" + next + "</NextMarker></EnumerationResults>"
 }
 
 // read returns the names of a listing, and its error.
 func (s service) read(t *testing.T, most time.Duration) (names []string, err error) {
 	t.Helper()
-	for p, err := range Pages(t.Context(), most, s.container(t), container.ListBlobsFlatOptions{}) {
+	for b, err := range In(s.container(t)).Within(most).List(t.Context(), "", false) {
 		if err != nil {
 			return names, err
 		}
-		for _, b := range p.Blobs {
-			names = append(names, fmt.Sprint(*b.Name, *b.Properties.ETag, *b.Properties.ContentLength,
-				b.Properties.LastModified.Unix() == p.Date.Unix()))
-		}
+		names = append(names, fmt.Sprint(b.Name, b.ETag, b.Size, " ", b.Age()))
 	}
 	return names, nil
 }
@@ -85,14 +82,14 @@ func TestPages(t *testing.T) {
 			n, _ := strconv.Atoi(marker)
 			switch n {
 			case 0, 2:
-				return page(strconv.Itoa(n+1), item(fmt.Sprint("b", n))), nil
+				return xmlPage(strconv.Itoa(n+1), item(fmt.Sprint("b", n))), nil
 			case 1:
-				return page("2"), nil // without a blob
+				return xmlPage("2"), nil // without a blob
 			}
-			return page("", item("b3")), nil
+			return xmlPage("", item("b3")), nil
 		})
 		names, err := slow.read(t, 10*time.Second)
-		if got, want := strings.Join(names, " "), "b00x13 true b20x13 true b30x13 true"; got != want || err != nil {
+		if got, want := strings.Join(names, " "), `b0"0x1"3 0s b2"0x1"3 0s b3"0x1"3 0s`; got != want || err != nil {
 			t.Errorf("names = %q, %v, want %q", got, err, want)
 		}
 		if _, err := slow.read(t, 8*time.Second); !errors.Is(err, context.DeadlineExceeded) {
@@ -112,23 +109,23 @@ func TestOddPages(t *testing.T) {
 		want  int // blobs; -1 for an error
 		most  int // calls
 	}{
-		{"whole", func(context.Context, string) (string, error) { return page("", whole), nil }, 1, 1},
-		{"empty", func(context.Context, string) (string, error) { return page(""), nil }, 0, 1},
+		{"whole", func(context.Context, string) (string, error) { return xmlPage("", whole), nil }, 1, 1},
+		{"empty", func(context.Context, string) (string, error) { return xmlPage(""), nil }, 0, 1},
 		{"once without blobs", func(context.Context, string) (string, error) {
 			if counted == 1 {
 				return "<EnumerationResults></EnumerationResults>", nil
 			}
-			return page("", whole), nil
+			return xmlPage("", whole), nil
 		}, 1, 2},
 		{"without blobs", func(context.Context, string) (string, error) { return "<EnumerationResults></EnumerationResults>", nil }, -1, tries},
 		{"without anything", func(context.Context, string) (string, error) { return "", nil }, -1, tries},
-		{"cut off", func(context.Context, string) (string, error) { return page("", whole)[:200], nil }, -1, tries},
-		{"the same marker", func(context.Context, string) (string, error) { return page("m", item("a")), nil }, -1, 3},
+		{"cut off", func(context.Context, string) (string, error) { return xmlPage("", whole)[:200], nil }, -1, tries},
+		{"the same marker", func(context.Context, string) (string, error) { return xmlPage("m", item("a")), nil }, -1, 3},
 		{"markers in a circle", func(_ context.Context, m string) (string, error) {
-			return page(map[string]string{"": "1", "1": "2", "2": "1"}[m], item("b"+m)), nil
+			return xmlPage(map[string]string{"": "1", "1": "2", "2": "1"}[m], item("b"+m)), nil
 		}, -1, 4},
-		{"new markers for one page", func(context.Context, string) (string, error) { return page(strconv.Itoa(counted), item("a")), nil }, -1, 3},
-		{"new markers and no blobs", func(context.Context, string) (string, error) { return page(strconv.Itoa(counted)), nil }, -1, mostEmpty +
+		{"new markers for one page", func(context.Context, string) (string, error) { return xmlPage(strconv.Itoa(counted), item("a")), nil }, -1, 3},
+		{"new markers and no blobs", func(context.Context, string) (string, error) { return xmlPage(strconv.Itoa(counted)), nil }, -1, mostEmpty +
 			2},
 	} {
 		checkOdd(t, tt.name, tt.serve, tt.want, tt.most, &counted)
@@ -137,7 +134,7 @@ func TestOddPages(t *testing.T) {
 		before, after, _ := strings.Cut(whole, "<"+part+">")
 		_, after, _ = strings.Cut(after, "</"+part+">")
 		cut := before + after
-		checkOdd(t, "a blob without "+part, func(context.Context, string) (string, error) { return page("", whole, cut), nil }, -1, tries,
+		checkOdd(t, "a blob without "+part, func(context.Context, string) (string, error) { return xmlPage("", whole, cut), nil }, -1, tries,
 			&counted)
 	}
 }
@@ -189,13 +186,11 @@ func TestPagesOfTheEmulator(t *testing.T) {
 			}
 		}
 		var got []string
-		for p, err := range Pages(t.Context(), time.Minute, client, container.ListBlobsFlatOptions{Prefix: new("jobs/")}) {
+		for b, err := range In(client).List(t.Context(), "jobs/", false) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, b := range p.Blobs {
-				got = append(got, *b.Name)
-			}
+			got = append(got, b.Name)
 		}
 		if !slices.Equal(got, want) {
 			t.Fatalf("seed %d: %q, want %q", seed, got, want)

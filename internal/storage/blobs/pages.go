@@ -1,5 +1,4 @@
-// Package listing reads the storage service's lists page by page.
-package listing
+package blobs
 
 import (
 	"context"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 )
 
@@ -26,29 +26,48 @@ const (
 	tryAfter = 200 * time.Millisecond
 )
 
-// Page is one page of a listing. Its blobs have a name and properties with an ETag, a
-// length and a time of the last change.
-type Page struct {
-	Blobs []*container.BlobItem
-	Date  time.Time // by the service's clock
-}
-
-// Pages yields the pages of a listing of blobs, and waits at most that long for each. A
-// limit on a whole listing would make a long one fail: it may have any number of pages.
+// List yields the blobs whose names start with prefix, in the order of their names, and their
+// metadata if it is asked for. It costs a call for each 5,000 blobs. Each page has a time limit
+// of its own, since a listing may have any number of pages.
 //
 // An answer that lacks a part which the service always sends, and a listing that does not
 // proceed, are errors of the connection ([url.Error]).
-func Pages(ctx context.Context, most time.Duration, client *container.Client, o container.ListBlobsFlatOptions) iter.Seq2[Page, error] {
-	return func(yield func(Page, error) bool) {
-		l := lister{client: client, options: o}
+func (c Container) List(ctx context.Context, prefix string, metadata bool) iter.Seq2[Blob, error] {
+	return func(yield func(Blob, error) bool) {
+		l := lister{client: c.client, options: container.ListBlobsFlatOptions{
+			Prefix: &prefix, Include: container.ListBlobsInclude{Metadata: metadata},
+		}}
 		for more := true; more; {
-			page, err := l.next(ctx, most)
-			if !yield(page, err) || err != nil {
+			page, err := l.next(ctx, c.timeout(listTimeout))
+			if err != nil {
+				yield(Blob{}, err)
 				return
+			}
+			for _, item := range page.blobs {
+				if !yield(blobOf(item, page.date), nil) {
+					return
+				}
 			}
 			more = l.options.Marker != nil
 		}
 	}
+}
+
+// blobOf returns a listed blob.
+func blobOf(item *container.BlobItem, read time.Time) Blob {
+	p := item.Properties
+	return Blob{
+		Name: *item.Name, Size: *p.ContentLength, ETag: quoted(*p.ETag), MD5: p.ContentMD5, Metadata: item.Metadata,
+		ModifiedAt: *p.LastModified, ReadAt: read,
+		IsArchived: value(p.AccessTier) == blob.AccessTierArchive, IsFolder: value(p.ResourceType) == "directory",
+	}
+}
+
+// page is one page of a listing. Its blobs have a name and properties with an ETag, a length
+// and a time of the last change.
+type page struct {
+	blobs []*container.BlobItem
+	date  time.Time // by the service's clock
 }
 
 // lister is a listing between two pages.
@@ -61,7 +80,7 @@ type lister struct {
 }
 
 // next gets the next page, and sets the marker of the one after it.
-func (l *lister) next(ctx context.Context, most time.Duration) (Page, error) {
+func (l *lister) next(ctx context.Context, most time.Duration) (page, error) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	var err error
@@ -73,19 +92,19 @@ func (l *lister) next(ctx context.Context, most time.Duration) (Page, error) {
 		if reply, err = l.client.NewListBlobsFlatPager(&l.options).NextPage(ctx); err == nil {
 			err = check(reply)
 		} else if ctx.Err() != nil || isAnswered(err) {
-			return Page{}, err
+			return page{}, err
 		}
 		if err != nil {
 			continue
 		}
-		page := Page{Blobs: reply.Segment.BlobItems, Date: *reply.Date}
-		if err = l.proceed(page, reply.NextMarker); err != nil {
+		found := page{blobs: reply.Segment.BlobItems, date: *reply.Date}
+		if err = l.proceed(found, reply.NextMarker); err != nil {
 			break
 		}
-		return page, nil
+		return found, nil
 	}
 	address, _, _ := strings.Cut(l.client.URL(), "?") // which may have a signature
-	return Page{}, &url.Error{Op: "Get", URL: address, Err: err}
+	return page{}, &url.Error{Op: "Get", URL: address, Err: err}
 }
 
 // isAnswered reports whether an error comes from the service or the connection, and not
@@ -114,7 +133,7 @@ func check(reply container.ListBlobsFlatResponse) error {
 var errStands = errors.New("the list does not come to an end: its pages repeat, or have no blobs")
 
 // proceed takes the marker of the page after this one.
-func (l *lister) proceed(page Page, marker *string) error {
+func (l *lister) proceed(p page, marker *string) error {
 	before := l.options.Marker
 	l.options.Marker = nil
 	if marker == nil || *marker == "" {
@@ -129,9 +148,9 @@ func (l *lister) proceed(page Page, marker *string) error {
 	if l.seen[*marker] {
 		return errStands
 	}
-	if len(page.Blobs) == 0 {
+	if len(p.blobs) == 0 {
 		l.empty++
-	} else if first := *page.Blobs[0].Name; before != nil && first == l.first {
+	} else if first := *p.blobs[0].Name; before != nil && first == l.first {
 		return errStands
 	} else {
 		l.first, l.empty = first, 0
