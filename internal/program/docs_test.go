@@ -20,7 +20,7 @@ import (
 // manual is the page for the authors of programs.
 func manual(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/process.md")
+	text, err := os.ReadFile("../../docs/jobs.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func section(t *testing.T, text, heading string) string {
 	t.Helper()
 	_, text, ok := strings.Cut(text, "\n## "+heading+"\n")
 	if !ok {
-		t.Fatalf("docs/process.md has no section %q", heading)
+		t.Fatalf("docs/jobs.md has no section %q", heading)
 	}
 	text, _, _ = strings.Cut(text, "\n## ")
 	return text
