@@ -92,9 +92,9 @@ resource group 'Microsoft.AlertsManagement/prometheusRuleGroups@2023-03-01' = {
 // Markdown returns the alerts as a table of the documentation.
 func Markdown() string {
 	var b strings.Builder
-	b.WriteString("| Alert | When | Severity | What to do |\n|---|---|---|---|\n")
+	b.WriteString("| Alert | When | What to do |\n|---|---|---|\n")
 	for _, a := range All() {
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", a.Name, a.Incident, a.Severity, a.Means)
+		fmt.Fprintf(&b, "| `%s` (%s) | %s | %s |\n", a.Name, a.Severity, a.Incident, a.Means)
 	}
 	return b.String()
 }
