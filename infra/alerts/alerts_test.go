@@ -84,7 +84,7 @@ func TestMetricsExist(t *testing.T) {
 			for _, suffix := range []string{"_bucket", "_sum", "_count"} {
 				name = strings.TrimSuffix(name, suffix)
 			}
-			if !strings.Contains(string(text), "| `"+name+"` |") && !strings.Contains(string(text), "| `"+name+"{") {
+			if !strings.Contains(string(text), "\n- `"+name+"`") && !strings.Contains(string(text), "\n- `"+name+"{") {
 				t.Errorf("%s asks for %s, which is not in the table of metrics", who, name)
 			}
 		}

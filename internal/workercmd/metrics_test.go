@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/spotworker/spotworker/internal/storage/azure"
 	"github.com/spotworker/spotworker/internal/worker"
@@ -43,7 +44,6 @@ func TestMetricsAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	var table strings.Builder
-	table.WriteString("| Metric | Meaning |\n|---|---|\n")
 	for _, family := range families {
 		if !strings.HasPrefix(family.GetName(), "spotworker_") {
 			continue
@@ -56,7 +56,12 @@ func TestMetricsAreDocumented(t *testing.T) {
 		if len(labels) > 0 {
 			name += "{" + strings.Join(labels, ",") + "}"
 		}
-		fmt.Fprintf(&table, "| `%s` | %s: %s |\n", name, strings.ToLower(family.GetType().String()), family.GetHelp())
+		if family.GetType() == dto.MetricType_HISTOGRAM {
+			name += "` (histogram)"
+		} else {
+			name += "`"
+		}
+		fmt.Fprintf(&table, "- `%s: %s\n", name, family.GetHelp())
 	}
 
 	shown := documentedNames(table.String())
