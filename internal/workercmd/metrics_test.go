@@ -61,7 +61,8 @@ func TestMetricsAreDocumented(t *testing.T) {
 		} else {
 			name += "`"
 		}
-		fmt.Fprintf(&table, "- `%s: %s\n", name, family.GetHelp())
+		meaning, _, _ := strings.Cut(family.GetHelp(), ". ") // its first sentence
+		fmt.Fprintf(&table, "- `%s: %s\n", name, strings.TrimSuffix(meaning, "."))
 	}
 
 	shown := documentedNames(table.String())
