@@ -27,9 +27,9 @@ func Documented(t testing.TB, heading string) []string {
 	section, _, _ = strings.Cut(section, "\n#")
 	var names []string
 	for line := range strings.Lines(section) {
-		if name, ok := strings.CutPrefix(line, "- `"); ok {
-			name, _, _ = strings.Cut(name, "`")
-			names = append(names, name)
+		if item, ok := strings.CutPrefix(line, "- `"); ok {
+			item, _, _ = strings.Cut(item, "`:")
+			names = append(names, strings.Split(item, "`, `")...)
 		}
 	}
 	slices.Sort(names)
