@@ -50,7 +50,7 @@ type resumed struct {
 	Frozen []float64 // how long it stood still each time, in seconds
 }
 
-// Run ends with the exit code of the contract in docs/process.md.
+// Run ends with the exit code of the contract in docs/jobs.md.
 func (c *programCommand) Run(ctx context.Context) error {
 	if restored := os.Getenv("SPOTWORKER_RESTORE"); restored != "" {
 		at := time.Now()

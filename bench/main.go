@@ -1,6 +1,6 @@
 // Command bench measures the costs of the worker beside programs that do the same with
 // less: a loop over the Azure SDK, one over net/http, and the queue consumers of Dapr
-// and Benthos. docs/performance.md explains the method and shows the tables.
+// and Benthos. docs/proof.md explains the method and shows the tables.
 //
 //	bench (this process) ── starts, samples ──▶ side: worker, loop or peer, on one core
 //	  │                                            │ HTTP on loopback

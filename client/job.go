@@ -337,7 +337,7 @@ func (c *Client) records(ctx context.Context, f Filter) iter.Seq2[checkpoint.Rec
 	return c.stores.Records.ListAnd(ctx, f.Prefix, skipped)
 }
 
-// Log is the kept output and log of a job: the output of its program (docs/process.md),
+// Log is the kept output and log of a job: the output of its program (docs/jobs.md),
 // and the lines that its handler logged with job.Logger. It has the lines up to the
 // job's last checkpoint, also if its VM is gone.
 type Log struct {

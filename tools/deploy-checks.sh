@@ -32,7 +32,7 @@ checkTools() {
 }
 
 # verifyPackage: with ALLOWED_SIGNERS, the package has a signature of one of them.
-# vmapp.md says how to make it.
+# docs/deploy.md says how to make it.
 verifyPackage() {
   local signer
   [ -n "${ALLOWED_SIGNERS:-}" ] || return 0

@@ -1,5 +1,5 @@
 // Package vmapp holds the files of a package beside the worker: the scripts that
-// the VM application extension runs, and the systemd units. docs/vmapp.md tells an
+// the VM application extension runs, and the systemd units. docs/deploy.md tells an
 // operator what runs when.
 //
 // The facts about the platform that the scripts rely on, and how they handle them:

@@ -198,7 +198,7 @@ func TestCommandsFit(t *testing.T) {
 
 // TestDocumentationAgrees: the documented commands for publishing by hand are the package's.
 func TestDocumentationAgrees(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join("..", "docs", "vmapp.md"))
+	data, err := os.ReadFile(filepath.Join("..", "docs", "deploy.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +207,7 @@ func TestDocumentationAgrees(t *testing.T) {
 		"--package-file-name " + PackageFile, "--config-file-name " + ConfigurationFile,
 	} {
 		if !strings.Contains(string(data), want) {
-			t.Errorf("docs/vmapp.md does not have %s", want)
+			t.Errorf("docs/deploy.md does not have %s", want)
 		}
 	}
 }

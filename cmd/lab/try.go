@@ -38,12 +38,12 @@ func (c *tryCommand) useJSON() { c.json = true }
 func (*tryCommand) Help() string {
 	return `The program runs as a job, twice undisturbed, and then evicted every few seconds: with
 notice, without one, in the middle of writing a checkpoint, and cut off just after the stop.
-docs/process.md has what a program does to be interruptible.
+docs/jobs.md has what a program does to be interruptible.
 
     lab try ./train.py --epochs 3
     lab try --payload '{"file": "a.log"}' python3 stats.py
     lab try --kinds-file kinds.json --payload-file list
-    lab try --snapshot sh -c './solver >out'    unchanged: CRIU freezes it (docs/process.md)
+    lab try --snapshot sh -c './solver >out'    unchanged: CRIU freezes it (docs/jobs.md)
 
 With --json the report is on standard output, and the story on standard error. Flags of lab try come
 before the program. Exit codes: 0 the program is interruptible; 1 it is not,

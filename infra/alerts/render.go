@@ -89,12 +89,15 @@ resource group 'Microsoft.AlertsManagement/prometheusRuleGroups@2023-03-01' = {
 	return b.String()
 }
 
-// Markdown returns the alerts as a table of the documentation.
+// Markdown returns the alerts as a list for the documentation.
 func Markdown() string {
 	var b strings.Builder
-	b.WriteString("| Alert | When | Severity | What to do |\n|---|---|---|---|\n")
 	for _, a := range All() {
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", a.Name, a.Incident, a.Severity, a.Means)
+		severity := ""
+		if a.Severity == "critical" {
+			severity = " (critical)"
+		}
+		fmt.Fprintf(&b, "- `%s`%s, %s. %s\n", a.Name, severity, a.Incident, a.Means)
 	}
 	return b.String()
 }

@@ -1,6 +1,6 @@
 // Package alerts has the alerts of a deployment, in one table. From it come the rules for
 // Prometheus (infra/prometheus/alerts.yml), the rule group of Azure Monitor managed
-// Prometheus (infra/bicep/modules/prometheus-alerts.bicep) and the table in docs/metrics.md.
+// Prometheus (infra/bicep/modules/prometheus-alerts.bicep) and the list in docs/operating.md.
 // A test compares them; -update writes them. The dashboard (infra/grafana/spotworker.json)
 // is made here too. The one alert over the log, infra/bicep/modules/no-workers-alert.bicep,
 // is written by hand.

@@ -98,7 +98,7 @@ param windowsPackageCommands packageCommandsType = {
   remove: 'if exist worker.exe (.\\worker.exe package remove) else if exist "%ProgramData%\\spotworker\\remove.cmd" (copy /y "%ProgramData%\\spotworker\\remove.cmd" remove.cmd >nul && .\\remove.cmd)'
 }
 
-@description('Where VMs get the worker\'s configuration from: a Blob beside the package, which the gallery reads with its identity; or, should that be refused, the Package, for which docs/first-run.md has the command.')
+@description('Where VMs get the worker\'s configuration from: a Blob beside the package, which the gallery reads with its identity; or, should that be refused, the Package, for which docs/deploy.md has the command.')
 param configurationIn configurationPlaceType = 'Blob'
 
 @description('Whether a VM that cannot install the package fails the deployment. True for the first deployment of a version, as tools/deploy.sh has it. False otherwise, since Azure does not repair a VM that failed so.')
@@ -155,7 +155,7 @@ param upgradeMode 'Manual' | 'Automatic' | 'Rolling' = 'Rolling'
 @description('Whether scheduled events are published to Event Grid and Resource Graph as well, for monitoring from outside. Not in every region.')
 param publishEvents bool = false
 
-@description('What the VMs run. It cannot be changed later: give another prefix then. Windows: docs/windows.md.')
+@description('What the VMs run. It cannot be changed later: give another prefix then. Windows: docs/deploy.md.')
 param operatingSystem operatingSystemType = 'Linux'
 
 @description('Image of the VMs: Linux with systemd, of generation 2.')

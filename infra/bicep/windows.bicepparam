@@ -1,5 +1,5 @@
 // Workers on Windows, for jobs whose programs need it: two sizes, autoscale, log and
-// event log collected. docs/windows.md says what differs.
+// event log collected. docs/deploy.md says what differs.
 
 using 'main.bicep'
 

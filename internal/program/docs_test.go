@@ -20,7 +20,7 @@ import (
 // manual is the page for the authors of programs.
 func manual(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/process.md")
+	text, err := os.ReadFile("../../docs/jobs.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,17 +32,17 @@ func section(t *testing.T, text, heading string) string {
 	t.Helper()
 	_, text, ok := strings.Cut(text, "\n## "+heading+"\n")
 	if !ok {
-		t.Fatalf("docs/process.md has no section %q", heading)
+		t.Fatalf("docs/jobs.md has no section %q", heading)
 	}
 	text, _, _ = strings.Cut(text, "\n## ")
 	return text
 }
 
-// TestManualNamesAll: the manual has a row for every variable and every setting,
-// and for no other.
+// TestManualNamesAll: the manual describes every variable and every setting,
+// and no other.
 func TestManualNamesAll(t *testing.T) {
 	text := manual(t)
-	row := regexp.MustCompile("(?m)^\\| `([A-Za-z_]+)` \\|")
+	row := regexp.MustCompile("(?m)^- `([A-Za-z_]+)`")
 	for heading, want := range map[string][]string{"Environment": contract, "The kinds file": settingNames()} {
 		var got []string
 		for _, found := range row.FindAllStringSubmatch(section(t, text, heading), -1) {

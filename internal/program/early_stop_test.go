@@ -22,7 +22,7 @@ import (
 // stops is how often each documented program is stopped in TestEarlyStops.
 var stops = flag.Int("stops", proof.Times(2, 6), "how often TestEarlyStops stops each documented program")
 
-// documented is a program of docs/process.md or of the folder examples.
+// documented is a program of docs/jobs.md or of the folder examples.
 type documented struct {
 	name     string
 	needs    string   // a program without which it is skipped
@@ -119,12 +119,12 @@ func (d *documented) kind(t *testing.T) Kind {
 	return kinds[0]
 }
 
-// documentedCode returns the program in a language that docs/process.md shows.
+// documentedCode returns the program in a language that docs/jobs.md shows.
 func documentedCode(t *testing.T, language string) string {
 	t.Helper()
 	_, code, ok := strings.Cut(section(t, manual(t), "What a program does"), "\n```"+language+"\n")
 	if !ok {
-		t.Fatalf("docs/process.md has no program in %s", language)
+		t.Fatalf("docs/jobs.md has no program in %s", language)
 	}
 	code, _, _ = strings.Cut(code, "```\n")
 	return code

@@ -118,7 +118,7 @@ var full = flag.Bool("figures", false, "try a checkpoint of 2,000,000 files")
 var manyFiles = flag.Int("files", 200_000, "the number of files and folders of TestManyFilesFigure")
 
 // TestManyFilesFigure measures a checkpoint of many small files beside tar, in turns: saved
-// (collected and read, beside tar c) and restored (beside tar x). docs/performance.md has
+// (collected and read, beside tar c) and restored (beside tar x). docs/proof.md has
 // the figures.
 func TestManyFilesFigure(t *testing.T) {
 	need.Flag(t, "figures", *full) // it makes a million files

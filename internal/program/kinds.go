@@ -22,7 +22,7 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// ReadKinds reads a kinds file, whose format docs/process.md describes. Relative paths in
+// ReadKinds reads a kinds file, whose format docs/jobs.md describes. Relative paths in
 // it start at the file's folder. An error names the file, line and column, the mistake
 // and its correction.
 func ReadKinds(file string) ([]Kind, error) {

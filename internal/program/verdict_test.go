@@ -6,7 +6,7 @@ import (
 	"github.com/spotworker/spotworker/internal/program/tree"
 )
 
-// TestJudge is the table of docs/process.md: the meaning of a program's end.
+// TestJudge is the table of docs/jobs.md: the meaning of a program's end.
 func TestJudge(t *testing.T) {
 	code := func(n int) tree.Exit { return tree.Exit{Code: n} }
 	signal := func(name string) tree.Exit { return tree.Exit{Code: -1, By: name} }

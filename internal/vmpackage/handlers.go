@@ -23,7 +23,7 @@ func readHandlers(folder string) ([]file, error) {
 	}
 	if err := program.CheckKinds(filepath.Join(folder, kindsName)); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("%s has no %s, which names the programs that do the jobs (docs/process.md)", folder, kindsName)
+			return nil, fmt.Errorf("%s has no %s, which names the programs that do the jobs (docs/jobs.md)", folder, kindsName)
 		}
 		return nil, err
 	}

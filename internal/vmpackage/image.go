@@ -60,7 +60,7 @@ func MakeImage(ctx context.Context, c Config) (path string, err error) {
 		return "", err
 	}
 	if c.Handlers != "" {
-		return "", errors.New("the image has no programs for jobs: copy the worker into an image of yours (docs/kubernetes.md)")
+		return "", errors.New("the image has no programs for jobs: copy the worker into an image of yours (docs/deploy.md)")
 	}
 	var layout imageLayout
 	var bills []file

@@ -22,7 +22,7 @@ import (
 
 const packageDescription = `Installs, updates or removes the worker on a VM that runs Windows. The VM
 application runs it in the folder that the package was unpacked into, with
-worker.env beside it (docs/windows.md). It takes an administrator.
+worker.env beside it (docs/deploy.md). It takes an administrator.
 
 Exit codes: 0 the worker runs, or is removed; 78 wrong configuration; 1 anything
 else.`

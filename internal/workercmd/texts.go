@@ -14,7 +14,7 @@ func (*packageFlags) HelpTexts() cli.Texts { return texts }
 // texts are the help texts that are too long for the tags of flags.
 var texts = cli.Texts{
 	"about_data_container": "Container that digest jobs may read. May be given several times. Without it there are no such jobs.",
-	"about_kinds_file":     "File with the kinds of jobs whose work a command does; docs/process.md has its form.",
+	"about_kinds_file":     "File with the kinds of jobs whose work a command does; docs/jobs.md has its form.",
 	"about_program_users": "User ids that commands run as, one for each job, as FIRST-LAST: jobs then cannot read the worker's " +
 		"memory or each other's files. They are divided among up to four workers that share --runtime-dir. " +
 		"none: commands run as the worker's user. Linux; needs CAP_SETUID, CAP_SETGID and CAP_KILL.",

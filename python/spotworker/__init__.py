@@ -9,7 +9,7 @@
     job.result(state["sum"])
 
 One file without dependencies, for Python 3.8 and later: copy it beside your program.
-A worker runs the program with variables and files that docs/process.md describes; this
+A worker runs the program with variables and files that docs/jobs.md describes; this
 module reads and writes them. Without a worker the state is in a folder, so that the same
 program can be stopped with Ctrl-C and started again.
 """

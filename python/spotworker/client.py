@@ -8,7 +8,7 @@
 
 It needs azure-storage-blob and azure-storage-queue (pip install 'spotworker[client]'), and for
 an account's name azure-identity. docs/FORMATS.md of the project describes what it reads and
-writes; docs/client.md names the roles. A deployment with several queues is served.
+writes; docs/jobs.md names the roles. A deployment with several queues is served.
 """
 
 import base64

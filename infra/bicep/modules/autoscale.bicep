@@ -1,7 +1,7 @@
 // The number of VMs follows the depth of a queue. The depth counts messages in
 // work too, so busy VMs do not count as idle.
 //
-// Two things only a subscription can show, see docs/first-run.md: whether
+// Two things only a subscription can show, see docs/deploy.md: whether
 // autoscale may read the depth in an account without keys and with a firewall,
 // and how late it learns that an evicted VM is gone.
 

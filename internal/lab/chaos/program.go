@@ -14,7 +14,7 @@ import (
 
 const (
 	// programCommand is the first argument that makes the lab the program of a
-	// job, as docs/process.md describes programs.
+	// job, as docs/jobs.md describes programs.
 	programCommand = "chaos-program"
 
 	// programKind is the kind whose jobs are programs. Some workers lack it.

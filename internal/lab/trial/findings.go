@@ -75,7 +75,7 @@ func (f *findings) ofUndisturbed(c Config, seen observed) {
 			if seen.snapshot && f.cannotFreeze(one) {
 				return
 			}
-			f.add("program-fails", Problem, "Make it work as a job first: its folder, variables and exit codes are in docs/process.md.",
+			f.add("program-fails", Problem, "Make it work as a job first: its folder, variables and exit codes are in docs/jobs.md.",
 				"it fails without any eviction: %s", failureOf(one))
 			if one != seen.plain[0] {
 				f.outsideState(seen.plain[0])

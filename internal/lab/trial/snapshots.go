@@ -73,7 +73,7 @@ func (r *programRun) tellFreeze() string {
 }
 
 // snapshotAdvice is where a user finds what CRIU keeps.
-const snapshotAdvice = `docs/process.md ("Programs that cannot be changed") has what CRIU keeps and what it does not.`
+const snapshotAdvice = `docs/jobs.md ("Programs that cannot be changed") has what CRIU keeps and what it does not.`
 
 // cannotFreeze adds a finding if a job failed because its program can never be frozen.
 func (f *findings) cannotFreeze(c *course) bool {

@@ -10,6 +10,6 @@
 // advance are there from the start, at 0, so that a rate over them is right
 // from the first event on.
 //
-// docs/metrics.md lists every metric and alert; a test of package workercmd compares it
+// docs/operating.md lists every metric and alert; a test of package workercmd compares it
 // with the registered metrics.
 package metrics

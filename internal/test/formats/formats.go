@@ -12,8 +12,8 @@ import (
 	"github.com/spotworker/spotworker/internal/test/repository"
 )
 
-// Documented returns, sorted, the names in the first column of the table under a
-// heading of docs/FORMATS.md.
+// Documented returns, sorted, the names that the list under a heading of
+// docs/FORMATS.md describes.
 func Documented(t testing.TB, heading string) []string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(repository.Root(t), "docs", "FORMATS.md"))
@@ -27,9 +27,9 @@ func Documented(t testing.TB, heading string) []string {
 	section, _, _ = strings.Cut(section, "\n#")
 	var names []string
 	for line := range strings.Lines(section) {
-		if name, ok := strings.CutPrefix(line, "| `"); ok {
-			name, _, _ = strings.Cut(name, "`")
-			names = append(names, name)
+		if item, ok := strings.CutPrefix(line, "- `"); ok {
+			item, _, _ = strings.Cut(item, "`:")
+			names = append(names, strings.Split(item, "`, `")...)
 		}
 	}
 	slices.Sort(names)

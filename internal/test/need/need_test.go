@@ -86,7 +86,7 @@ func TestAbsentPartsAreListed(t *testing.T) {
 	}
 	list, _, _ = strings.Cut(list, "\n## ")
 	for part := range absentInCI {
-		if !strings.Contains(list, "| "+string(part)) {
+		if !strings.Contains(list, "\n- "+string(part)+":") {
 			t.Errorf(`docs/proof.md does not list %q as not tested in CI`, part)
 		}
 	}

@@ -23,20 +23,20 @@ var (
 	baseImage      = regexp.MustCompile(`(?m)^FROM (\S+)$`)
 )
 
-// TestDockerfile builds the Dockerfile of docs/kubernetes.md with podman, from a base with the
+// TestDockerfile builds the Dockerfile of docs/deploy.md with podman, from a base with the
 // Python of Debian in .tools in place of the image that it names. Nothing is pulled. A job of a
 // program in Python gets its result from a container of it.
 func TestDockerfile(t *testing.T) {
 	if os.Getuid() != 0 {
 		need.Missing(t, "root, for a container")
 	}
-	page, err := os.ReadFile(filepath.Join(repository.Root(t), "docs", "kubernetes.md"))
+	page, err := os.ReadFile(filepath.Join(repository.Root(t), "docs", "deploy.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	found := documentedFile.FindSubmatch(page)
 	if found == nil || baseImage.FindSubmatch(found[1]) == nil {
-		t.Fatal("docs/kubernetes.md has no Dockerfile")
+		t.Fatal("docs/deploy.md has no Dockerfile")
 	}
 	base := string(baseImage.FindSubmatch(found[1])[1])
 	image := buildImage(t)

@@ -8,7 +8,7 @@
 // probe_test.go), because the modules of the real ones were not available where this
 // was written. They follow the order of actions in the extensions' source, and the
 // behaviour of the extensions when they were run once against a package.
-// docs/first-run.md lists the open questions.
+// docs/deploy.md lists the open questions.
 //
 // Its tests are built with the tag integration; see make integration.
 package vmapp

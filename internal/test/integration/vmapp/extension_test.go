@@ -28,7 +28,7 @@ type application struct {
 	packageLost, configurationLost bool
 }
 
-// published is the package as docs/vmapp.md has it published.
+// published is the package as docs/deploy.md has it published.
 func published(version, archive, configuration string) application {
 	return application{
 		name: "spotworker", version: version, archive: archive, configuration: configuration,

@@ -57,7 +57,7 @@ func TestSameBytes(t *testing.T) {
 	}
 }
 
-// TestOtherWorker packs a worker that is a module of its own, as docs/vmapp.md
+// TestOtherWorker packs a worker that is a module of its own, as docs/deploy.md
 // says: here for this machine alone, to save time.
 func TestOtherWorker(t *testing.T) {
 	proof.Only(t, "it builds for several systems")

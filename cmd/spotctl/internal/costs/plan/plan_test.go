@@ -21,7 +21,7 @@ var today = time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
 
 func near(a, b float64) bool { return math.Abs(a-b) < 0.000001 }
 
-// short and long are the two kinds of work of the example in docs/costs.md.
+// short and long are the two kinds of work of the example in docs/deploy.md.
 var (
 	short = Work{Boot: 3 * time.Minute, Save: 35 * time.Millisecond}
 	long  = Work{Boot: 15 * time.Minute, Save: 2 * time.Minute}
@@ -50,7 +50,7 @@ func order(r Ranking) string {
 	return strings.Join(names, " ")
 }
 
-// TestCasesByHand checks three cases that were calculated by hand; docs/costs.md has the
+// TestCasesByHand checks three cases that were calculated by hand; docs/deploy.md has the
 // first two as its example. A has λ 0.25 (a mean of 14,400 s between evictions), B has
 // λ 0.05 (72,000 s). Boot includes the notice of 30 s.
 //
