@@ -97,7 +97,6 @@ var columns = [
   { name: 'messages', type: 'long' }
   { name: 'messages_per_second', type: 'real' }
   { name: 'metadata_name', type: 'string' }
-  { name: 'metric', type: 'string' }
   { name: 'missing_role', type: 'string' }
   { name: 'move_after', type: 'long' }
   { name: 'moved', type: 'boolean' }

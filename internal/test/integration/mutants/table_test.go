@@ -24,14 +24,14 @@ const (
 var mutations = []mutation{
 	{
 		name: "writes without fencing", important: true,
-		file: "internal/checkpoint/store.go",
-		old:  "conditions := blob.ModifiedAccessConditions{IfMatch: &etag}", replacement: "conditions := blob.ModifiedAccessConditions{}",
+		file: "internal/storage/blobs/blobs.go",
+		old:  "ModifiedAccessConditions{IfMatch: new(quoted(etag))}", replacement: "ModifiedAccessConditions{}",
 		run: "^TestHistories$", pkg: histories, args: few, sign: `although it had been superseded|was written over`,
 	},
 	{
 		name: "a create without its condition",
-		file: "internal/checkpoint/store.go",
-		old:  "IfNoneMatch: to.Ptr(azcore.ETagAny)}", replacement: "IfUnmodifiedSince: to.Ptr(time.Now().Add(time.Hour))}",
+		file: "internal/storage/blobs/blobs.go",
+		old:  "IfNoneMatch: new(azcore.ETagAny)}", replacement: "IfUnmodifiedSince: new(time.Now().Add(time.Hour))}",
 		run: "^TestHistories$", pkg: histories, args: some, sign: `although it had been superseded|was written over|progress went back`,
 	},
 	{
@@ -185,7 +185,7 @@ var mutations = []mutation{
 		// A job that kills its process would take others of its worker with it.
 		name: "quarantined jobs run side by side",
 		file: "internal/delivery/runner.go",
-		old:  "quarantine: make(chan struct{}, 1)", replacement: "quarantine: make(chan struct{}, 100)",
+		old:  "quarantine:  make(chan struct{}, 1)", replacement: "quarantine:  make(chan struct{}, 100)",
 		run: "^TestKillersAmongHealthyJobs$", pkg: hostile, sign: `quarantined jobs at once`,
 	},
 	{
@@ -329,14 +329,14 @@ var mutations = []mutation{
 	{
 		// The SDK repeats the write, and every commit of the job fails.
 		name: "a list of outputs that exists is an error",
-		file: "internal/jobfiles/outputs/store.go",
-		old:  "if err != nil && !bloberror.HasCode(err, bloberror.BlobAlreadyExists) {", replacement: "if err != nil {",
+		file: "internal/storage/blobs/put.go",
+		old:  "\tif IsConflict(err) {\n\t\treturn nil\n\t}\n", replacement: "",
 		run: "^TestLostAnswerToTheListIsSuccess$", pkg: outputs, sign: `want it recorded`,
 	},
 	{
 		name: "an output is removed without its ETag",
 		file: "internal/jobfiles/outputs/remove.go",
-		old:  "blob.ModifiedAccessConditions{IfMatch: &b.etag}", replacement: "blob.ModifiedAccessConditions{}",
+		old:  "s.blobs.Delete(ctx, b.Name, b.ETag)", replacement: `s.blobs.Delete(ctx, b.Name, "")`,
 		run: "^TestRemoveOnlyWhatWasListed$", pkg: outputs, sign: `= true, <nil>, want false`,
 	},
 	{
