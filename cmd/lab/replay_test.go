@@ -85,7 +85,8 @@ func TestCompareReport(t *testing.T) {
 		}
 	}
 	var rows []struct{ Policy string }
-	if err := json.Unmarshal([]byte(printed(t, "replay", "--compare", "--vms=1", "--for=1h", "-o", "json")), &rows); err != nil || len(rows) != 9 ||
+	out = printed(t, "replay", "--compare", "--vms=1", "--for=1h", "-o", "json")
+	if err := json.Unmarshal([]byte(out), &rows); err != nil || len(rows) != 9 ||
 		rows[0].Policy != "adaptive" {
 		t.Errorf("%v, %+v", err, rows)
 	}

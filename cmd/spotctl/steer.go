@@ -139,13 +139,8 @@ func (c *pauseCommand) run(ctx context.Context, s *session) error {
 	})
 }
 
-// vms are the flags that select VMs.
-type vms struct {
-	VMs []string `arg:"" name:"vm" help:"Names of VMs, as shown by workers."`
-}
-
 type quarantineCommand struct {
-	vms
+	VMs []string `arg:"" name:"vm" help:"Names of VMs, as shown by workers."`
 	asking
 	Unknown bool `help:"Also VMs on which no worker has started, for workers that start there later." env:"-"`
 }

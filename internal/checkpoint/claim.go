@@ -89,7 +89,7 @@ func (r *Record) startOver() {
 
 func (s *Store) newClaim(d Delivery, owner string, r Record) *Claim {
 	c := &Claim{}
-	c.baseline.begun, c.baseline.key, c.baseline.unit = r.StateHash, r.StateKey, s.unit
+	c.baseline.begun, c.baseline.key = r.StateHash, r.StateKey
 	c.accounting = accounting{
 		nextWrite: d.NextWrite, steady: d.Steady, runTimeBefore: r.RunTime, ledgerBefore: r.Ledger, readers: &c.restorer.readers,
 	}

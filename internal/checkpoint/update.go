@@ -203,7 +203,7 @@ func (c *Claim) prepare(ctx context.Context, s Snapshot, last bool) (prepared, e
 // snapshot. A streamed state counts as progress only once it is saved. repeat is
 // [Failure.Repeat].
 func (c *Claim) FailuresAfter(s Snapshot, repeat bool) int {
-	if s.State != nil && !c.baseline.has(c.baseline.hash(s.State)) {
+	if s.State != nil && !c.baseline.has(blocks.HashOf(s.State, c.sender.store.unit, c.baseline.key)) {
 		return 1
 	}
 	return countFailure(c.Record().Failures, repeat)
@@ -227,13 +227,9 @@ func (c *Claim) After(s Snapshot, repeat bool) Attempts {
 // baseline is the state with which the claim began: saving it again is no progress.
 type baseline struct {
 	mu    sync.Mutex
-	begun string // its hash
-	key   blocks.Key
-	unit  int // of hashes, in bytes
+	begun string     // its hash
+	key   blocks.Key // of the hash
 }
-
-// hash returns the hash of a state, to be compared with the one with which the claim began.
-func (b *baseline) hash(state []byte) string { return blocks.HashOf(state, b.unit, b.key) }
 
 // has reports whether a state is the same.
 func (b *baseline) has(hash string) bool {

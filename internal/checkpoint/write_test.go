@@ -32,7 +32,8 @@ func writeKinds() []writeKind {
 	}
 	next := Snapshot{State: []byte("state 2"), Version: 2, Fraction: 0.5, Text: "two"}
 	saved := func(r Record) bool {
-		return r.StateHash == blocks.HashOf([]byte("state 2"), chunk, r.StateKey) && r.StateSize == 7 && r.StateVersion == 2 && r.Fraction == 0.5 && r.Text == "two"
+		return r.StateHash == blocks.HashOf([]byte("state 2"), chunk, r.StateKey) && r.StateSize == 7 &&
+			r.StateVersion == 2 && r.Fraction == 0.5 && r.Text == "two"
 	}
 	return []writeKind{
 		{"create", func(t *testing.T, b *rig) func() error {

@@ -62,8 +62,7 @@ func NewClient(endpoint string, options ...Option) (*Client, error) {
 	c := &Client{base: base, queued: newQueued(), budget: NewBudget(budgetRequests, budgetWindow), http: &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
-	c.version.newest, c.version.older = newestEvents, generalEvents
-	c.version.current, c.version.asked = newestEvents, newestEvents
+	c.version.set(newestEvents, generalEvents)
 	for _, option := range options {
 		option(c)
 	}

@@ -12,17 +12,11 @@ import (
 
 // only makes a client ask for scheduled events in one version.
 func only(version string) Option {
-	return func(c *Client) {
-		c.version.newest, c.version.older = version, ""
-		c.version.current, c.version.asked = version, version
-	}
+	return func(c *Client) { c.version.set(version, "") }
 }
 
 // asDeployed makes a client ask for scheduled events as a worker does.
-func asDeployed(c *Client) {
-	c.version.newest, c.version.older = newestEvents, generalEvents
-	c.version.current, c.version.asked = newestEvents, newestEvents
-}
+func asDeployed(c *Client) { c.version.set(newestEvents, generalEvents) }
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 

@@ -36,6 +36,11 @@ type eventsVersion struct {
 	newestAgain time.Time // when to ask the newest version again, if current is the older one
 }
 
+func (v *eventsVersion) set(newest, older string) {
+	v.newest, v.older = newest, older
+	v.current, v.asked = newest, newest
+}
+
 func (v *eventsVersion) get() string {
 	v.mu.Lock()
 	defer v.mu.Unlock()

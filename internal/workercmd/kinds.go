@@ -129,8 +129,8 @@ func (f *flags) controlGroups(kinds []program.Kind, log *slog.Logger) *tree.Grou
 	if f.ControlGroups {
 		var err error
 		if groups, err = tree.OpenGroups(); err != nil {
-			log.Warn("programs have no control groups: they end with their jobs in other ways, their memory counts for each process, and cpus is not enforced", "error",
-				err)
+			log.Warn("programs have no control groups: they end with their jobs in other ways, their memory counts for each process, "+
+				"and cpus is not enforced", "error", err)
 		}
 	}
 	for i := range kinds {

@@ -6,8 +6,8 @@
 //
 //	handler, program ──▶ Log ──┬─▶ the job's record: the last lines, up to 1 KiB, with
 //	                           │   every write of the record; this costs no call
-//	                           └─▶ the delivery's blob beside the payloads: all lines that
-//	                               are kept, if the record has no room for them ([Store])
+//	                           └─▶ the delivery's blob, in the container of payloads: all kept
+//	                               lines, if the record has no room for them ([Store])
 //
 // # Sections
 //

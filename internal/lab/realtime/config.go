@@ -59,9 +59,3 @@ func (c Config) plan() (*replay.Plan, error) {
 	}
 	return p, nil
 }
-
-// Validate returns an error with the change to make, or nil.
-func (c Config) Validate() error {
-	_, err := c.plan()
-	return err
-}

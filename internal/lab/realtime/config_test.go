@@ -31,9 +31,9 @@ func TestValidate(t *testing.T) {
 			s := replay.Default()
 			s.For.Duration = 10 * time.Minute
 			c.change(&s)
-			err := Config{Scenario: s}.Validate()
+			_, err := Config{Scenario: s}.plan()
 			if (c.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.want) {
-				t.Errorf("Validate() = %v, want %q", err, c.want)
+				t.Errorf("plan() = %v, want %q", err, c.want)
 			}
 		})
 	}

@@ -40,8 +40,9 @@ type realtime struct {
 	jobs  map[string]int // numbers, by id
 }
 
-// Run replays a scenario with real workers, and returns the report. It tells its progress to out. If it fails, it keeps the workers' logs and tells
-// their folder. It ends every process that it started before it returns.
+// Run replays a scenario with real workers, and returns the report. It writes its progress to out. If it
+// fails, it keeps the workers' logs and names their folder. It ends every process that it started before
+// it returns.
 func Run(ctx context.Context, c Config, out io.Writer) (report *replay.Report, err error) {
 	r := &realtime{config: c, narrator: text.NewNarrator(out), vms: map[int]replay.VM{},
 		lanes: map[string]int{}, told: map[string]bool{}, jobs: map[string]int{}}

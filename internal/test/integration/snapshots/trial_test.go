@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/lab"
 	"github.com/spotworker/spotworker/internal/lab/labtest"
 	"github.com/spotworker/spotworker/internal/lab/trial"
 	"github.com/spotworker/spotworker/internal/test/proof"
@@ -21,10 +20,6 @@ func TestTrial(t *testing.T) {
 	proof.Only(t, "TestPythonWithAnOpenFile is the quick part")
 	withCRIU(t)
 	t.Parallel()
-	binaries := t.TempDir()
-	if _, err := lab.Build(t.Context(), binaries); err != nil {
-		t.Fatal(err)
-	}
 	slow := []string{"late-save", "not-always-frozen", "not-evicted"} // a machine that is busy
 	for name, row := range map[string]struct {
 		program string

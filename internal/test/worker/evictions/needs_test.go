@@ -114,7 +114,8 @@ func TestNeedsWhileTheMatchIsBusy(t *testing.T) {
 				time.Sleep(25 * time.Hour)
 				other := &frozen{machine: "new"}
 				for i := range 160 { // 40 minutes
-					if err := b.Workers.Write(t.Context(), presence.Presence{Worker: "busy", State: "process", Kinds: []string{"a"}, Offers: offers}); err != nil {
+					busy := presence.Presence{Worker: "busy", State: "process", Kinds: []string{"a"}, Offers: offers}
+					if err := b.Workers.Write(t.Context(), busy); err != nil {
 						t.Fatal(err)
 					}
 					if i == 0 {
