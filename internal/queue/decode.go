@@ -37,9 +37,8 @@ func Decode(text string) (Envelope, error) {
 	if !ok {
 		return Envelope{}, ErrForeign
 	}
-	id := readableID(fields)
 	invalid := func(format string, args ...any) (Envelope, error) {
-		return Envelope{}, &InvalidError{ID: id, Reason: cut(fmt.Sprintf(format, args...), maxInvalid)}
+		return Envelope{}, &InvalidError{ID: readableID(fields), Reason: cut(fmt.Sprintf(format, args...), maxInvalid)}
 	}
 	if v := string(fields["v"]); v != strconv.Itoa(Version) {
 		return invalid("envelope has version %.20s; this worker reads version %d", v, Version)
@@ -97,20 +96,12 @@ func readableID(fields map[string]json.RawMessage) string {
 
 func decodeFields(fields map[string]json.RawMessage) (Envelope, error) {
 	var w envelopeJSON
-	known := map[string]any{
-		"id": &w.ID, "kind": &w.Kind,
-		"payload_base64": &w.PayloadBase64, "payload_ref": &w.PayloadRef,
-		"enqueued_at": &w.EnqueuedAt, "deadline": &w.Deadline,
-		"estimate": &w.Estimate, "max_run": &w.MaxRun, "max_silence": &w.MaxSilence, "trace": &w.Trace,
-		"chosen_id": &w.ChosenID, "group": &w.Group, "resume": &w.Resume, "put_back_since": &w.PutBackSince,
-		"inputs": &w.Inputs,
-	}
 	var unknown map[string]json.RawMessage
 	for name, raw := range fields {
-		target, ok := known[name]
+		place, ok := places[name]
 		switch {
 		case ok:
-			if err := json.Unmarshal(raw, target); err != nil {
+			if err := json.Unmarshal(raw, place(&w)); err != nil {
 				return Envelope{}, fmt.Errorf("field %s: %w", name, err)
 			}
 		case name != "v" && name != "payload":
@@ -135,6 +126,25 @@ func decodeFields(fields map[string]json.RawMessage) (Envelope, error) {
 		MaxRun: time.Duration(w.MaxRun), MaxSilence: time.Duration(w.MaxSilence),
 		PutBackSince: timeOrZero(w.PutBackSince), Inputs: inputs, unknown: unknown,
 	}, nil
+}
+
+// places are where the fields of an envelope are decoded to, by name.
+var places = map[string]func(*envelopeJSON) any{
+	"id":             func(w *envelopeJSON) any { return &w.ID },
+	"kind":           func(w *envelopeJSON) any { return &w.Kind },
+	"payload_base64": func(w *envelopeJSON) any { return &w.PayloadBase64 },
+	"payload_ref":    func(w *envelopeJSON) any { return &w.PayloadRef },
+	"enqueued_at":    func(w *envelopeJSON) any { return &w.EnqueuedAt },
+	"deadline":       func(w *envelopeJSON) any { return &w.Deadline },
+	"estimate":       func(w *envelopeJSON) any { return &w.Estimate },
+	"max_run":        func(w *envelopeJSON) any { return &w.MaxRun },
+	"max_silence":    func(w *envelopeJSON) any { return &w.MaxSilence },
+	"trace":          func(w *envelopeJSON) any { return &w.Trace },
+	"chosen_id":      func(w *envelopeJSON) any { return &w.ChosenID },
+	"group":          func(w *envelopeJSON) any { return &w.Group },
+	"resume":         func(w *envelopeJSON) any { return &w.Resume },
+	"put_back_since": func(w *envelopeJSON) any { return &w.PutBackSince },
+	"inputs":         func(w *envelopeJSON) any { return &w.Inputs },
 }
 
 // usableTrace returns a trace that is valid, and nothing for another: as W3C Trace
