@@ -19,7 +19,6 @@ param dataContainers = [
 
 param outbound = 'StorageOnly'
 param vmSizes = ['Standard_D2as_v5']
-param diskType = 'Standard_LRS'
 param minInstances = 1
 param maxInstances = 2
 param capacity = int(readEnvironmentVariable('CAPACITY', '1'))

@@ -227,6 +227,7 @@ module foundation 'modules/foundation.bicep' = {
     logDailyQuotaGb: logDailyQuotaGb
     actionGroupIds: actionGroupIds
     metricsWorkspaceId: metricsWorkspaceId
+    depthsOf: ''
   }
 }
 

@@ -227,7 +227,6 @@ param queueShards int = 1
 @maxValue(16)
 param queueShardsTaken int = queueShards
 
-// Autoscale sees the depth of the first queue alone.
 var jobQueues = max(queueShards, queueShardsTaken)
 
 // Priority Swap.
@@ -298,6 +297,9 @@ var scales = autoscale && evictionPolicy == 'Deallocate'
 // They would be taken and have no effect.
 var scaleTimes = !autoscale && !empty(times) ? fail('times need autoscale: set it to true, or times to []') : times
 
+// Workers that reach storage alone cannot publish the depths of queues.
+var depthsOf = scales && outbound == 'NatGateway' ? resourceId('Microsoft.Compute/virtualMachineScaleSets', '${prefix}-spot') : ''
+
 var windows = operatingSystem == 'Windows' && length(adminPassword) < 12
   ? fail('Windows needs adminPassword, of 12 to 123 characters of three kinds: set ADMIN_PASSWORD to a random one')
   : operatingSystem == 'Windows'
@@ -336,6 +338,7 @@ module foundation 'modules/foundation.bicep' = {
     logDailyQuotaGb: logDailyQuotaGb
     actionGroupIds: actionGroupIds
     metricsWorkspaceId: metricsWorkspaceId
+    depthsOf: depthsOf
   }
 }
 
@@ -381,10 +384,10 @@ module spotAutoscale 'modules/autoscale.bicep' = if (stage == 'Workers' && scale
     scaleSetName: '${prefix}-spot'
     accountName: accountName
     accountGroup: accountGroup
-    queueName: foundation.outputs.names.queue
-    // Of several queues only the depth of the first counts. It may be empty while
-    // another has jobs, so that none as the fewest would leave those without a VM.
-    minInstances: jobQueues > 1 ? max(minInstances, 1) : minInstances
+    queueNames: foundation.outputs.names.jobs
+    depthsOf: depthsOf
+    publisherIds: empty(depthsOf) ? [] : foundation.outputs.workerPrincipalIds
+    minInstances: minInstances
     maxInstances: maxInstances
     jobsPerInstance: max(jobsPerInstance / jobQueues, 2)
     times: scaleTimes
@@ -425,7 +428,9 @@ module regularAutoscale 'modules/autoscale.bicep' = if (stage == 'Workers' && on
     scaleSetName: '${prefix}-ondemand'
     accountName: accountName
     accountGroup: accountGroup
-    queueName: foundation.outputs.names.onDemand
+    queueNames: [foundation.outputs.names.onDemand]
+    depthsOf: depthsOf
+    publisherIds: []
     minInstances: onDemandMinInstances
     maxInstances: onDemandMaxInstances
     jobsPerInstance: jobsPerInstance

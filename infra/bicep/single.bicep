@@ -185,6 +185,7 @@ module foundation 'modules/foundation.bicep' = {
     logDailyQuotaGb: logDailyQuotaGb
     actionGroupIds: actionGroupIds
     metricsWorkspaceId: metricsWorkspaceId
+    depthsOf: ''
   }
 }
 

@@ -16,4 +16,4 @@ param dataContainers = [
   { name: 'archive', access: 'Read' }
 ]
 param vmSize = 'Standard_D2as_v5'
-param diskType = 'Standard_LRS'
+param diskType = 'StandardSSD_LRS'

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/telemetry/metrics/push"
 )
 
 // limit is a bound that the types of resources do not have, or a value that the worker
@@ -107,8 +109,11 @@ var limits = []limit{
 	{"modules/autoscale.bicep", "statistic", exactly("'Average'"), autoscaleTable + ": over the service's hosts"},
 	{"modules/autoscale.bicep", "timeAggregation", exactly("'Average'"), autoscaleTable + ": Total would add up one depth many times"},
 	{"modules/autoscale.bicep", "type", exactly("'ChangeCount'"), autoscaleTable},
-	{"modules/autoscale.bicep", "dividePerInstance", exactly("false"), autoscalePage},
-	{"modules/autoscale.bicep", "metricResourceUri", exactly("'${account.id}/services/queue/queues/${queueName}'"), autoscalePage},
+	{"modules/autoscale.bicep", "dividePerInstance", oneOf("false", "!fromNone"), autoscalePage + "; none to divide by without VMs"},
+	{"modules/autoscale.bicep", "metricResourceUri", oneOf("'${account.id}/services/queue/queues/${queueNames[0]}'", "depthsOf"), autoscalePage},
+	{"modules/autoscale.bicep", "metricName", oneOf("'ApproximateMessageCount'", "'"+push.DepthMetric+"'"), "what workers publish"},
+	{"modules/autoscale.bicep", "metricNamespace", exactly("'" + push.DepthNamespace + "'"), "what workers publish"},
+	{"modules/autoscale.bicep", "{ DimensionName", exactly("'" + push.DepthDimension + "', Operator: 'Equals', Values: queueNames }"), "what workers publish"},
 	{"modules/autoscale.bicep", "enabled", exactly("true"), ours},
 	{"modules/autoscale.bicep", "frequency", exactly("'Week'"), autoscaleTimes},
 	{"modules/autoscale.bicep", "minutes", exactly("[0]"), autoscaleTimes},
@@ -165,6 +170,7 @@ var limits = []limit{
 		": 30 to 730 for a workspace"},
 
 	{"modules/worker-roles.bicep", "principalType", exactly("'ServicePrincipal'"), rolesPage},
+	{"modules/autoscale.bicep", "principalType", exactly("'ServicePrincipal'"), rolesPage},
 	{"modules/metrics.bicep", "principalType", exactly("'ServicePrincipal'"), rolesPage},
 	{"modules/gallery-roles.bicep", "principalType", exactly("'ServicePrincipal'"), rolesPage},
 	{"modules/policy-roles.bicep", "principalType", exactly("'ServicePrincipal'"), rolesPage},

@@ -75,7 +75,7 @@ func checkVariables(d deployment, tell report) {
 // changed are parameters of modules that differ from the file's parameter of that name.
 var changed = strings.Fields(`
 	foundation.workerSettings foundation.packageCommands foundation.logFiles spot.image spot.restore regular.image regular.vmSize
-	regular.capacity spotAutoscale.minInstances spotAutoscale.jobsPerInstance spotAutoscale.times regularAutoscale.times
+	regular.capacity spotAutoscale.jobsPerInstance spotAutoscale.times regularAutoscale.times
 	regularAutoscale.minInstances regularAutoscale.maxInstances`)
 
 // crossings are parameters that could get the value of another set of VMs, by module. Roles
@@ -85,8 +85,9 @@ var crossings = map[string]map[string]string{
 		"packageId": "foundation.outputs.packageId"},
 	"regular": {"scaleSetName": "'${prefix}-ondemand'", "identityId": "foundation.outputs.onDemandIdentityId",
 		"packageId": "foundation.outputs.onDemandPackageId", "vmSize": "onDemandVmSize", "capacity": "onDemandCapacity"},
-	"spotAutoscale": {"scaleSetName": "'${prefix}-spot'", "queueName": "foundation.outputs.names.queue", "times": "scaleTimes"},
-	"regularAutoscale": {"scaleSetName": "'${prefix}-ondemand'", "queueName": "foundation.outputs.names.onDemand",
+	"spotAutoscale": {"scaleSetName": "'${prefix}-spot'", "queueNames": "foundation.outputs.names.jobs", "times": "scaleTimes",
+		"publisherIds": "empty(depthsOf) ? [] : foundation.outputs.workerPrincipalIds"},
+	"regularAutoscale": {"scaleSetName": "'${prefix}-ondemand'", "queueNames": "[map[$expr:foundation.outputs.names.onDemand]]", "publisherIds": "[]",
 		"minInstances": "onDemandMinInstances", "maxInstances": "onDemandMaxInstances"},
 	"fleet":               {"identityId": "foundation.outputs.workerIdentityId", "packageId": "foundation.outputs.packageId"},
 	"machine":             {"identityId": "foundation.outputs.workerIdentityId", "packageId": "foundation.outputs.packageId"},

@@ -33,6 +33,9 @@ var wantGrants = []string{
 	// To push metrics through that one rule.
 	"metrics: all of Microsoft.Insights/dataCollectionRules: roles.monitoringMetricsPublisher for principalIds",
 
+	// To publish depths as custom metrics of the scale set, and nothing else there.
+	"autoscale: all of Microsoft.Compute/virtualMachineScaleSets: roles.monitoringMetricsPublisher for publisherIds",
+
 	// The policy that associates VMs asks for these; it knows no narrower scope.
 	"policy-roles: resource group: role for roleIds",
 }

@@ -18,6 +18,8 @@ var (
 var computedSettings = map[string]string{
 	"SPOTWORKER_ACCOUNT": "account", "SPOTWORKER_PREFIX": "spotworker",
 	"SPOTWORKER_MOVE_AFTER": "3", "SPOTWORKER_CHANGEOVER": "10m",
+	"SPOTWORKER_DEPTH_METRIC": "https://westeurope.monitoring.azure.com/subscriptions/s/resourceGroups/g/providers/" +
+		"Microsoft.Compute/virtualMachineScaleSets/spotworker-spot/metrics",
 	"SPOTWORKER_METRICS_PUSH": "https://spotworker.metrics.ingest.monitor.azure.com/" +
 		"dataCollectionRules/dcr-1/streams/Microsoft-PrometheusMetrics/api/v1/write?api-version=2023-04-24",
 	"SPOTWORKER_DATA_CONTAINER": "archive,packed",

@@ -89,6 +89,12 @@ type Config struct {
 	// Observer counts what happens, for metrics. Default: none.
 	Observer Observer
 
+	// PublishDepth publishes about how many messages a queue has, and for how long the one at its
+	// front has waited, for the autoscale of the resource that DepthsOf identifies. It must be
+	// quick. Optional.
+	PublishDepth func(queue string, messages int, oldest time.Duration)
+	DepthsOf     string
+
 	// Calls has the durations of the calls to storage, for the heartbeat. Optional.
 	Calls *activity.Calls
 

@@ -141,7 +141,7 @@ func (b *heartbeat) write(ctx context.Context) error {
 		TakesFrom: queue.Names(w.sources.Taken()), Kinds: slices.Collect(maps.Keys(w.Kinds)), Offers: w.offers(),
 		Jobs: w.runner.Jobs(), Running: w.runner.Running(),
 		Ready: w.events.Ready(), LastEvent: event, LastDrain: drain,
-		Steered: follows != nil, Control: steered.revision, Asked: steered.asked,
+		Steered: follows != nil, Control: steered.revision, Asked: steered.asked, Depths: w.DepthsOf,
 		Activity: w.meter.Report(), Findings: w.findings(),
 	})
 }

@@ -131,7 +131,7 @@ func (w *Worker) Run(ctx context.Context) error {
 // queueSurvey reads the queues for metrics: not in a drain, nor while the worker starts.
 // A worker that operators keep from work also reads.
 func (w *Worker) queueSurvey() queuestats.Survey {
-	return queuestats.Survey{
+	s := queuestats.Survey{
 		Queues: w.surveyed, Working: w.fleet.Working, Report: w.queueRead, Jitter: w.Jitter, Log: w.Log,
 		Logs: func() bool { return w.machine.State() == lifecycle.Process },
 		MayRead: func() bool {
@@ -140,6 +140,11 @@ func (w *Worker) queueSurvey() queuestats.Survey {
 			return state == lifecycle.Process || state == lifecycle.Shutdown && followed != nil && followed.asked != ""
 		},
 	}
+	if w.PublishDepth != nil {
+		s.Publish = w.PublishDepth
+		s.Publishing = func(ctx context.Context) int { return w.fleet.Publishing(ctx, w.DepthsOf) }
+	}
+	return s
 }
 
 // queueRead reports the length of a queue, and keeps it for the heartbeat.

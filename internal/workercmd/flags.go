@@ -47,6 +47,7 @@ type flags struct {
 
 	Listen      string `help:"${about_listen}" default:"auto" group:"Operation"`
 	MetricsPush string `help:"${about_metrics_push}" group:"Operation" placeholder:"URL"`
+	DepthMetric string `help:"${about_depth_metric}" group:"Operation" placeholder:"URL"`
 	OnEvent     string `help:"${about_on_event}" group:"Operation" placeholder:"PROGRAM"`
 
 	Version kong.VersionFlag `help:"Print the version and exit." env:"-"`

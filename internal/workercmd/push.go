@@ -13,9 +13,12 @@ import (
 	"github.com/spotworker/spotworker/internal/telemetry/metrics/push"
 )
 
-// monitors are the domains of Azure Monitor's endpoints in each cloud, and the resource
-// that its tokens are for.
+// monitors are the domains of Azure Monitor's endpoints in each cloud, for Prometheus and for
+// custom metrics, and the resource that its tokens are for.
 var monitors = map[string]string{
+	".monitoring.azure.com":     "https://monitoring.azure.com",
+	".monitoring.azure.us":      "https://monitoring.azure.us",
+	".monitoring.azure.cn":      "https://monitoring.azure.cn",
 	".ingest.monitor.azure.com": "https://monitor.azure.com",
 	".ingest.monitor.azure.us":  "https://monitor.azure.us",
 	".ingest.monitor.azure.cn":  "https://monitor.azure.cn",
@@ -31,17 +34,37 @@ func (f *flags) pusher(t *telemetry, account *azure.Account, log *slog.Logger) (
 		host = "unknown-host"
 	}
 	c := push.Config{URL: f.MetricsPush, Gatherer: t.Gatherer(), Instance: host + "-" + f.Instance, Log: log}
-	if resource := monitorOf(f.MetricsPush); resource != "" && account.HasIdentity() {
-		c.Token = func(ctx context.Context) (string, error) {
-			token, _, err := account.Token(ctx, resource)
-			return token, err
-		}
-	}
+	c.Token = monitorToken(f.MetricsPush, account)
 	p, err := push.New(c)
 	if err != nil {
 		return nil, &cli.ConfigError{Err: fmt.Errorf("--metrics-push: %w", err)}
 	}
 	return p, nil
+}
+
+// depths returns what publishes the depths of queues at --depth-metric, nil without the flag.
+func (f *flags) depths(account *azure.Account, log *slog.Logger) (*push.Depths, error) {
+	if f.DepthMetric == "" {
+		return nil, nil
+	}
+	d, err := push.NewDepths(f.DepthMetric, monitorToken(f.DepthMetric, account), log)
+	if err != nil {
+		return nil, &cli.ConfigError{Err: fmt.Errorf("--depth-metric: %w", err)}
+	}
+	return d, nil
+}
+
+// monitorToken returns what gives a token of the worker's identity for an endpoint of Azure
+// Monitor; nil for another endpoint, and for a worker without an identity.
+func monitorToken(endpoint string, account *azure.Account) func(context.Context) (string, error) {
+	resource := monitorOf(endpoint)
+	if resource == "" || !account.HasIdentity() {
+		return nil
+	}
+	return func(ctx context.Context) (string, error) {
+		token, _, err := account.Token(ctx, resource)
+		return token, err
+	}
 }
 
 // monitorOf returns the resource that an endpoint of Azure Monitor wants a token for.

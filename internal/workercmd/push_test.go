@@ -8,6 +8,10 @@ func TestTokensAreForAzureMonitor(t *testing.T) {
 	for url, want := range map[string]string{
 		endpoint + "/dataCollectionRules/dcr-1/streams/Microsoft-PrometheusMetrics/api/v1/write": "https://monitor.azure.com",
 
+		"https://westeurope.monitoring.azure.com/subscriptions/s/metrics": "https://monitoring.azure.com",
+		"http://westeurope.monitoring.azure.com/subscriptions/s/metrics":  "",
+		"https://monitoring.azure.com.example.org/metrics":                "",
+
 		"https://x.INGEST.monitor.azure.us/w":                  "https://monitor.azure.us",
 		"http://x.ingest.monitor.azure.com/w":                  "",
 		"https://ingest.monitor.azure.com.example.org/w":       "",

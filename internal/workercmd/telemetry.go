@@ -41,6 +41,7 @@ type telemetry struct {
 	kills    resource.MemoryKills
 	outages  *outage.Watch
 	pusher   *push.Pusher // nil where metrics are only served
+	depths   *push.Depths // nil where no autoscale follows them
 	traces   *otlp.Sender // nil where the environment asks for none
 
 	state atomic.Value // of the lifecycle, a string
@@ -168,6 +169,9 @@ func (t *telemetry) open(f *flags, registry prometheus.Registerer, log *slog.Log
 	notifying.Go(func() { t.manager.Run(ctx) })
 	if t.pusher != nil {
 		notifying.Go(func() { t.pusher.Run(ctx) })
+	}
+	if t.depths != nil {
+		notifying.Go(func() { t.depths.Run(ctx) })
 	}
 	return func() {
 		cancel()

@@ -58,6 +58,9 @@ var texts = cli.Texts{
 	"about_metrics_push": "Remote-write endpoint of Prometheus that gets the metrics every 15 s and when a drain has ended, as " +
 		"of Azure Monitor managed Prometheus, which also gets an access token of the worker's identity. " +
 		"Without it metrics are only served.",
+	"about_depth_metric": "Endpoint of Azure Monitor that gets the depths of queues as custom metrics, for autoscale: " +
+		"https://REGION.monitoring.azure.com/RESOURCE-ID/metrics. It also gets an access token of the worker's identity, " +
+		"which needs Monitoring Metrics Publisher on the resource.",
 	"about_on_event": "Program to run, without arguments, when a scheduled event names this VM, when a drain has " +
 		"ended, when a job is moved to the poison queue, and when a queue grows. It reads the line of the log, as JSON, " +
 		"from its standard input.",

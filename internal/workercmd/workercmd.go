@@ -183,6 +183,12 @@ func (f *flags) worker(kinds job.Kinds, log *slog.Logger, t *telemetry, id *iden
 	if t.pusher, err = f.pusher(t, stores.Account, log); err != nil {
 		return nil, nil, err
 	}
+	if t.depths, err = f.depths(stores.Account, log); err != nil {
+		return nil, nil, err
+	}
+	if t.depths != nil {
+		config.PublishDepth, config.DepthsOf = t.depths.Read, t.depths.Resource()
+	}
 	config.Stores = stores
 	config.Log, config.Observer, config.Loops, config.Pressure, config.Calls = log, t, &t.loops, &t.pressure, &t.calls
 	config.Tracer = t.traces.Spans()

@@ -1,11 +1,14 @@
-// The number of VMs follows the depth of a queue. The depth counts messages in
+// The number of VMs follows the depth of queues. The depth counts messages in
 // work too, so busy VMs do not count as idle.
 //
-// Two things only a subscription can show, see docs/deploy.md: whether
-// autoscale may read the depth in an account without keys and with a firewall,
-// and how late it learns that an evicted VM is gone.
+// Autoscale has no identity, and an account with a firewall and without keys gives it
+// no metrics. So workers publish the depths as custom metrics of the scale set of
+// Spot VMs, unless they reach nothing but storage.
+//
+// Only a subscription can show how late autoscale learns that an evicted VM is gone,
+// see docs/deploy.md.
 
-import { timeType } from 'types.bicep'
+import { roles, timeType } from 'types.bicep'
 
 @description('Region.')
 param location string
@@ -22,8 +25,14 @@ param accountName string
 @description('Resource group of the storage account.')
 param accountGroup string
 
-@description('Queue whose depth sets the number of VMs.')
-param queueName string
+@description('Queues whose depth sets the number of VMs: the average of all. Of the metrics of the account the first one counts alone.')
+param queueNames string[]
+
+@description('Resource id of the scale set that has the depths as custom metrics; empty where workers publish none.')
+param depthsOf string
+
+@description('Object ids of the identities that may publish metrics of this scale set.')
+param publisherIds string[]
 
 @description('Fewest VMs.')
 @minValue(0)
@@ -49,9 +58,27 @@ resource account 'Microsoft.Storage/storageAccounts@2025-01-01' existing = {
   name: accountName
 }
 
-var metric = {
+// From none to the first VM the depth for each VM means nothing.
+var fromNone = minInstances == 0
+
+// As internal/telemetry/metrics/push names them.
+var published = {
+  metricNamespace: 'spotworker'
+  metricName: 'QueueMessages'
+  metricResourceUri: depthsOf
+  metricResourceLocation: location
+  dimensions: [
+    { DimensionName: 'Queue', Operator: 'Equals', Values: queueNames }
+  ]
+  timeGrain: 'PT1M'
+  statistic: 'Average'
+  timeAggregation: 'Average'
+  dividePerInstance: !fromNone
+}
+
+var measured = {
   metricName: 'ApproximateMessageCount'
-  metricResourceUri: '${account.id}/services/queue/queues/${queueName}'
+  metricResourceUri: '${account.id}/services/queue/queues/${queueNames[0]}'
   timeGrain: 'PT1M'
   statistic: 'Average'
   timeAggregation: 'Average'
@@ -64,8 +91,7 @@ var metric = {
   dividePerInstance: false
 }
 
-// From none to the first VM the depth for each VM means nothing.
-var fromNone = minInstances == 0
+var metric = empty(depthsOf) ? measured : published
 
 var rules = [
   {
@@ -144,6 +170,18 @@ var profilesOfTimes = flatten(map(times, time => [
     }
   }
 ]))
+
+resource publishes 'Microsoft.Authorization/roleAssignments@2022-04-01' = [
+  for principalId in publisherIds: {
+    scope: scaleSet
+    name: guid(scaleSet.id, principalId, roles.monitoringMetricsPublisher)
+    properties: {
+      principalId: principalId
+      principalType: 'ServicePrincipal'
+      roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', roles.monitoringMetricsPublisher)
+    }
+  }
+]
 
 resource autoscale 'Microsoft.Insights/autoscalesettings@2022-10-01' = {
   name: scaleSetName

@@ -106,6 +106,9 @@ param actionGroupIds string[]
 @description('Resource id of the Azure Monitor workspace that gets the workers\' metrics; empty for none.')
 param metricsWorkspaceId string
 
+@description('Resource id of the scale set whose custom metrics are the depths of the queues; empty for none.')
+param depthsOf string
+
 // As internal/storage/azure/names.go makes them.
 var names namesType = {
   queue: '${prefix}-jobs'
@@ -389,6 +392,7 @@ var sharedSettings = union(
     SPOTWORKER_LOG_FORMAT: 'json'
   },
   empty(dataContainers) ? {} : { SPOTWORKER_DATA_CONTAINER: join(map(dataContainers, c => c.name), ',') },
+  empty(depthsOf) ? {} : { SPOTWORKER_DEPTH_METRIC: 'https://${toLower(replace(location, ' ', ''))}.monitoring.azure.com${depthsOf}/metrics' },
   pushesMetrics ? { SPOTWORKER_METRICS_PUSH: metrics!.outputs.url } : {},
   workerSettings
 )

@@ -80,6 +80,10 @@ type Presence struct {
 	Control int
 	Asked   string
 
+	// Depths identifies the resource for whose autoscale the worker publishes the depths of queues;
+	// empty for none.
+	Depths string
+
 	// Activity is the worker's activity in the last ten minutes.
 	Activity activity.Report
 
@@ -177,6 +181,7 @@ func (p Presence) metadata() map[string]*string {
 		"lastevent": p.LastEvent.format(),
 		"lastdrain": p.LastDrain.format(),
 		"asked":     p.Asked,
+		"depths":    p.Depths,
 		"slots":     p.Activity.FormatSlots(),
 		"recent":    p.Activity.FormatKinds(),
 		"lacks":     formatLacks(p.Findings.Lacks),
@@ -243,7 +248,7 @@ func parse(worker string, metadata map[string]*string) Presence {
 	}
 	p := Presence{Worker: worker, State: values["state"]}
 	p.Machine = Machine{VM: values["vm"], Size: values["size"], Zone: values["zone"], BootID: values["bootid"]}
-	p.Program = values["program"]
+	p.Program, p.Depths = values["program"], values["depths"]
 	if taken := values["takesfrom"]; taken != "" {
 		p.TakesFrom = strings.Split(taken, ",")
 	}

@@ -54,6 +54,12 @@ type Survey struct {
 	// Report takes a reading. It may be called from several goroutines.
 	Report func(queue string, messages int, oldest time.Duration)
 
+	// Publish publishes a reading for the autoscale of the worker's scale set, and Publishing
+	// returns how many workers do that for the same set, [Readers] of them each time. Both are nil
+	// where no autoscale follows the workers.
+	Publish    func(queue string, messages int, oldest time.Duration)
+	Publishing func(context.Context) int
+
 	Jitter retry.Jitter
 	Log    *slog.Logger
 }
@@ -72,14 +78,22 @@ func (s Survey) Run(ctx context.Context) {
 		if now.Sub(logged) >= LogEvery && s.Logs() {
 			logged, log = now, IsChosen(s.Jitter, Loggers, workers)
 		}
-		if !log && !IsChosen(s.Jitter, Readers, workers) {
+		publish := s.Publish != nil && IsChosen(s.Jitter, Readers, s.Publishing(ctx))
+		if !log && !publish && !IsChosen(s.Jitter, Readers, workers) {
 			continue
 		}
 		var notes *trends
 		if log {
 			notes = &seen
 		}
-		for _, q := range s.readAll(ctx, notes, func(q *queue.Queue) bool { return !now.Before(after[q]) }) {
+		report := s.Report
+		if publish {
+			report = func(queue string, messages int, oldest time.Duration) {
+				s.Report(queue, messages, oldest)
+				s.Publish(queue, messages, oldest)
+			}
+		}
+		for _, q := range s.readAll(ctx, notes, report, func(q *queue.Queue) bool { return !now.Before(after[q]) }) {
 			after[q] = now.Add(deniedPause)
 		}
 	}
@@ -88,9 +102,12 @@ func (s Survey) Run(ctx context.Context) {
 // atOnce is how many queues are read at once.
 const atOnce = 4
 
+// report takes a reading of a queue.
+type report func(queue string, messages int, oldest time.Duration)
+
 // readAll reads the queues that are due, and returns the queues that this worker may not
 // read.
-func (s Survey) readAll(ctx context.Context, seen *trends, isDue func(*queue.Queue) bool) (denied []*queue.Queue) {
+func (s Survey) readAll(ctx context.Context, seen *trends, to report, isDue func(*queue.Queue) bool) (denied []*queue.Queue) {
 	var mu sync.Mutex // guards denied
 	var group errgroup.Group
 	group.SetLimit(atOnce)
@@ -99,7 +116,7 @@ func (s Survey) readAll(ctx context.Context, seen *trends, isDue func(*queue.Que
 			continue
 		}
 		group.Go(func() error {
-			if !s.read(ctx, q, seen) {
+			if !s.read(ctx, q, seen, to) {
 				mu.Lock()
 				defer mu.Unlock()
 				denied = append(denied, q)
@@ -118,7 +135,7 @@ func IsChosen(jitter retry.Jitter, choose, workers int) bool {
 
 // read reads a queue, and logs the reading unless seen is nil. It returns false if this worker
 // may not.
-func (s Survey) read(ctx context.Context, q *queue.Queue, seen *trends) bool {
+func (s Survey) read(ctx context.Context, q *queue.Queue, seen *trends, to report) bool {
 	ctx = outage.Optional(ctx) // many workers have no role to read some queues
 	messages, err := q.Depth(ctx)
 	var waited time.Duration
@@ -127,7 +144,7 @@ func (s Survey) read(ctx context.Context, q *queue.Queue, seen *trends) bool {
 	}
 	switch {
 	case err == nil:
-		s.Report(q.Name(), messages, waited)
+		to(q.Name(), messages, waited)
 		if seen != nil {
 			s.log(ctx, q.Name(), messages, waited, seen.grows(q, messages))
 		}

@@ -171,3 +171,21 @@ func TestDenied(t *testing.T) {
 		}
 	})
 }
+
+// TestPublish: a worker publishes what it reads, as one of so many workers of its scale set, however
+// many the fleet has.
+func TestPublish(t *testing.T) {
+	for _, row := range []struct{ ofSet, want int }{{1, 20}, {3, 20}, {300, 0}} {
+		inBubble(t, func(t *testing.T, r *rig) {
+			published := 0
+			r.Working = func() int { return 1000 }
+			r.Publishing = func(context.Context) int { return row.ofSet }
+			r.Publish = func(string, int, time.Duration) { published++ }
+			r.Logs = func() bool { return false }
+			r.runFor(t, 10*time.Minute+time.Second)
+			if published != row.want || len(r.read) != row.want {
+				t.Errorf("one of %d: published %d and reported %d readings, want %d", row.ofSet, published, len(r.read), row.want)
+			}
+		})
+	}
+}

@@ -1,14 +1,9 @@
 package push
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,13 +13,8 @@ const (
 	// Every is the time between two pushes.
 	Every = 15 * time.Second
 
-	// timeout is the time limit of a push, and lastTimeout of the last one, which the
-	// end of the process waits for.
-	timeout     = 10 * time.Second
+	// lastTimeout is the time limit of the last push, which the end of the process waits for.
 	lastTimeout = 2 * time.Second
-
-	// maxReply is how much of a refusal is read, in bytes.
-	maxReply = 512
 )
 
 // Config names the pushed metrics, and where they go.
@@ -47,22 +37,20 @@ type Config struct {
 // Pusher pushes the metrics of one worker.
 type Pusher struct {
 	config Config
+	target target
 	with   []label
-	client *http.Client
 	soon   chan struct{} // holds one: something happened that should be known soon
 	failed bool          // the last push failed
 }
 
 // New returns a pusher. The error names the fault of the URL.
 func New(c Config) (*Pusher, error) {
-	u, err := url.Parse(c.URL)
-	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-		return nil, fmt.Errorf("%q is no URL of a remote-write endpoint: give one that begins with https://", c.URL)
+	t, err := newTarget(c.URL, c.Token)
+	if err != nil {
+		return nil, err
 	}
 	return &Pusher{
-		config: c, with: []label{{"instance", c.Instance}, {"job", "spotworker"}},
-		client: &http.Client{Timeout: timeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
-		soon:   make(chan struct{}, 1),
+		config: c, target: t, with: []label{{"instance", c.Instance}, {"job", "spotworker"}}, soon: make(chan struct{}, 1),
 	}, nil
 }
 
@@ -115,30 +103,11 @@ func (p *Pusher) send(ctx context.Context, last bool) error {
 		return fmt.Errorf("gather metrics: %w", err)
 	}
 	body := encode(samplesOf(families, p.with), time.Now().UnixMilli(), last)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.config.URL, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Content-Type", "application/x-protobuf")
-	req.Header.Set("Content-Encoding", "snappy")
-	req.Header.Set("X-Prometheus-Remote-Write-Version", "0.1.0")
-	if p.config.Token != nil {
-		token, err := p.config.Token(ctx)
-		if err != nil {
-			return fmt.Errorf("sign in for the metrics: %w", err)
-		}
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
-	reply, err := p.client.Do(req)
+	err = p.target.post(ctx, body, map[string]string{
+		"Content-Type": "application/x-protobuf", "Content-Encoding": "snappy", "X-Prometheus-Remote-Write-Version": "0.1.0",
+	})
 	if err != nil {
 		return fmt.Errorf("push metrics: %w", err)
-	}
-	text, readErr := io.ReadAll(io.LimitReader(reply.Body, maxReply))
-	if err := errors.Join(readErr, reply.Body.Close()); err != nil {
-		return fmt.Errorf("push metrics: %w", err)
-	}
-	if reply.StatusCode/100 != 2 {
-		return fmt.Errorf("push metrics: the endpoint answers %s: %q", reply.Status, text)
 	}
 	return nil
 }

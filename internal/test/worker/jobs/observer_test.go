@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -202,6 +203,40 @@ func TestQueuesAreReadByFewWorkers(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestDepthsArePublishedForEachScaleSet: of two scale sets on one queue, the smaller one's worker
+// publishes as often as the larger one's workers together need to.
+func TestDepthsArePublishedForEachScaleSet(t *testing.T) {
+	rig.Run(t, func(t *testing.T, b *rig.Bed) {
+		var large, small atomic.Int64
+		queueName := b.Poison.Name() // which is read too
+		publish := func(set string, count *atomic.Int64) func(*worker.Config) {
+			return func(c *worker.Config) {
+				c.DepthsOf, c.PublishDepth = set, func(queue string, _ int, _ time.Duration) {
+					if queue == queueName {
+						count.Add(1)
+					}
+				}
+			}
+		}
+		for i := range 8 {
+			b.Start(fmt.Sprintf("vm_%d", i), job.Kinds{"echo": rig.Echo}, publish("large", &large))
+		}
+		b.Start("vm_alone", job.Kinds{"echo": rig.Echo}, publish("small", &small))
+		time.Sleep(7 * time.Minute)
+		large.Store(0)
+		small.Store(0)
+		const watched = 20 * time.Minute
+		time.Sleep(watched)
+		rounds := int64(watched / queuestats.Every)
+		if small.Load() < rounds*9/10 {
+			t.Errorf("the lone worker of a set published %d times in %s, want about %d", small.Load(), watched, rounds)
+		}
+		if n := large.Load(); n < 2*rounds || n > 4*rounds {
+			t.Errorf("8 workers of a set published %d times, want about %d: %d each time", n, queuestats.Readers*rounds, queuestats.Readers)
+		}
+	})
 }
 
 // TestQueueThatMayNotBeRead: a role that is missing for metrics costs one call an hour.
