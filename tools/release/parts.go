@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -171,10 +172,20 @@ func (p *parts) notes(context.Context) error {
 	if err != nil {
 		return err
 	}
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(string(readme), "@"+p.version+"`") || strings.Contains(string(readme), "No version is published yet") {
+		return fmt.Errorf("README.md does not say how to install %s: name it in the section Install, as published", p.version)
+	}
 	return p.write("notes.md", []byte(text))
 }
 
-// notesOf returns a version's section of a changelog.
+// dated is the end of the heading of a published version.
+var dated = regexp.MustCompile(`\(\d{4}-\d\d-\d\d\)\s*$`)
+
+// notesOf returns a version's section of a changelog, whose heading has the date of the release.
 func notesOf(changelog, version string) (string, error) {
 	lines := strings.SplitAfter(changelog, "\n")
 	isHeading := func(line string) bool { return strings.HasPrefix(line, "## ") }
@@ -184,6 +195,9 @@ func notesOf(changelog, version string) (string, error) {
 	})
 	if begin < 0 {
 		return "", fmt.Errorf("CHANGELOG.md has no section %s", version)
+	}
+	if !dated.MatchString(lines[begin]) {
+		return "", fmt.Errorf("CHANGELOG.md: the heading of %s has no date: write ## %s (2026-12-31)", version, version)
 	}
 	lines = lines[begin+1:]
 	if end := slices.IndexFunc(lines, isHeading); end >= 0 {
