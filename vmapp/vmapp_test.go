@@ -3,6 +3,7 @@ package vmapp
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -230,10 +231,47 @@ func TestConfigurationFailures(t *testing.T) {
 	}
 }
 
-// TestFirewallBlocksThePlatform: both addresses that give a VM's secrets away.
+// TestFirewallBlocksThePlatform: both addresses that give a VM's secrets away, and the port of the
+// agent that takes connections to them under the Metadata Security Protocol, with nft and with iptables.
 func TestFirewallBlocksThePlatform(t *testing.T) {
-	if want := "\nplatform=\"169.254.169.254 168.63.129.16\"\n"; !strings.Contains(file(t, "scripts/firewall.sh"), want) {
-		t.Errorf("firewall.sh does not have %q", want)
+	for _, way := range []string{"nft", "iptables"} {
+		tools := t.TempDir()
+		calls := filepath.Join(tools, "calls")
+		script := "#!/bin/sh\necho \"$*\" >>" + calls + "\ncase $*$PATH in -f*) cat >>" + calls + " ;; *-D*) exit 1 ;; esac\n"
+		if err := os.WriteFile(filepath.Join(tools, way), []byte(script), 0o755); err != nil { //nolint:gosec // a program
+			t.Fatal(err)
+		}
+		cat, err := exec.LookPath("cat")
+		if err == nil {
+			err = os.Symlink(cat, filepath.Join(tools, "cat"))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		command := exec.CommandContext(t.Context(), "/bin/sh", "scripts/firewall.sh", "up")
+		command.Env = []string{"PATH=" + tools, "SPOTWORKER_PROGRAM_USERS=70001-70100"}
+		if out, err := command.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", way, err, out)
+		}
+		made, err := os.ReadFile(calls)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rules := map[string][]string{
+			"nft": {
+				"meta skuid 70001-70100 ip daddr 169.254.169.254 reject", "meta skuid 70001-70100 ip daddr 168.63.129.16 reject",
+				"meta skuid 70001-70100 ip daddr 127.0.0.1 tcp dport 3080 reject",
+			},
+			"iptables": {
+				"-d 169.254.169.254 -m owner --uid-owner 70001-70100 -j REJECT", "-d 168.63.129.16 -m owner --uid-owner 70001-70100 -j REJECT",
+				"-d 127.0.0.1 -p tcp --dport 3080 -m owner --uid-owner 70001-70100 -j REJECT",
+			},
+		}
+		for _, rule := range rules[way] {
+			if !strings.Contains(string(made), rule+"\n") {
+				t.Errorf("%s: no rule %q in\n%s", way, rule, made)
+			}
+		}
 	}
 }
 

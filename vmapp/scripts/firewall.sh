@@ -14,6 +14,9 @@ set -eu
 users=${SPOTWORKER_PROGRAM_USERS:-none}
 # The metadata service and the platform's other address on every VM.
 platform="169.254.169.254 168.63.129.16"
+# Where the agent of the Metadata Security Protocol takes connections to both, which it
+# redirects before any rule on those addresses sees them (github.com/Azure/GuestProxyAgent).
+agent_port=3080
 
 # The metadata service that worker.env names instead, as HOST or HOST:PORT.
 endpoint=${SPOTWORKER_METADATA_ENDPOINT:-}
@@ -51,6 +54,7 @@ with_nft() {
     for address in $platform; do
       echo "meta skuid $users ip daddr $address reject"
     done
+    echo "meta skuid $users ip daddr 127.0.0.1 tcp dport $agent_port reject"
     [ -z "$endpoint" ] || echo "meta skuid $users ip daddr $host tcp dport $port reject"
     echo "}"
     echo "}"
@@ -63,13 +67,14 @@ with_iptables() {
   for address in $platform; do
     iptables -w -A spotworker -d "$address" -m owner --uid-owner "$users" -j REJECT || return
   done
+  iptables -w -A spotworker -d 127.0.0.1 -p tcp --dport "$agent_port" -m owner --uid-owner "$users" -j REJECT || return
   [ -z "$endpoint" ] ||
     iptables -w -A spotworker -d "$host" -p tcp --dport "$port" -m owner --uid-owner "$users" -j REJECT || return
   iptables -w -I OUTPUT 1 -j spotworker
 }
 
 # A routing rule cannot tell an address of this machine from another, so an
-# endpoint in worker.env stays open.
+# endpoint in worker.env and the agent's port stay open.
 with_ip() {
   down
   for address in $platform; do
