@@ -16,7 +16,6 @@
 //   - up is a local Azure for a person, until Ctrl-C.
 //   - imds is a metadata service alone, which plays a scenario.
 //   - chaos does what demo does at random, for as long as wanted.
-//   - realtime replays a scenario with real workers.
 //
 // Package oracle judges what happened to jobs, for demo and chaos.
 package lab

@@ -65,12 +65,19 @@ type counts struct {
 	cuts [faults + 1]int // by fault; the last is VMs that were cut off
 }
 
+// Deaths are what kills cost the jobs that they hit.
+type Deaths struct {
+	Runs   int           // of handlers, which ended with their workers
+	Redone time.Duration // the mean work of such a run that is not in the outcome
+	Hidden time.Duration // the mean time until the message of a killed worker is visible again
+}
+
 // Run lets incidents happen to workers as c describes, and prints a table of the events
 // and the promises. The error wraps [ErrBroken] if a promise was broken. Run ends every
 // process that it started before it returns.
-func Run(ctx context.Context, c Config, out io.Writer) (err error) {
+func Run(ctx context.Context, c Config, out io.Writer) (deaths Deaths, err error) {
 	if err := c.Validate(); err != nil {
-		return err
+		return deaths, err
 	}
 	if c.Seed == 0 {
 		c.Seed = rand.Uint64()
@@ -80,22 +87,22 @@ func Run(ctx context.Context, c Config, out io.Writer) (err error) {
 		random: rand.New(rand.NewPCG(c.Seed, 0)), transport: upstream(c.ConnectionString == ""),
 	}
 	if r.folder, err = os.MkdirTemp("", "spotworker-chaos-"); err != nil {
-		return err
+		return deaths, err
 	}
-	err = r.run(ctx)
+	deaths, err = r.run(ctx)
 	close(r.over)
 	r.transport.CloseIdleConnections()
 	if err == nil && !c.Keep || ctx.Err() != nil {
-		return errors.Join(err, os.RemoveAll(r.folder))
+		return deaths, errors.Join(err, os.RemoveAll(r.folder))
 	}
 	r.narrator.Say("The logs of the last workers are in %s.", r.folder)
-	return err
+	return deaths, err
 }
 
-func (r *chaos) run(ctx context.Context) (err error) {
+func (r *chaos) run(ctx context.Context) (deaths Deaths, err error) {
 	r.began = time.Now()
 	if r.local, err = lab.StartLocal(lab.LocalConfig{}); err != nil {
-		return err
+		return deaths, err
 	}
 	defer func() { err = errors.Join(err, r.local.Close()) }()
 	if r.config.ConnectionString == "" {
@@ -103,9 +110,9 @@ func (r *chaos) run(ctx context.Context) (err error) {
 	}
 	if err := r.open(ctx); err != nil {
 		if ctx.Err() != nil {
-			return errInterrupted
+			return deaths, errInterrupted
 		}
-		return err
+		return deaths, err
 	}
 	r.narrator.Say("Seed %d. %d workers with %d jobs at a time; one job takes about %s.", r.config.Seed, r.config.Workers,
 		r.config.JobsAtOnce, r.config.JobTime)
@@ -125,7 +132,7 @@ func (r *chaos) run(ctx context.Context) (err error) {
 	judged := time.Now()
 	r.closeFleet(ctx)
 	if ctx.Err() != nil {
-		return errInterrupted
+		return deaths, errInterrupted
 	}
 	return r.report(ctx, took, judged, played)
 }

@@ -28,7 +28,8 @@ type recorder struct {
 	refused              int    // writes of records
 	refusedStale         int    // calls of workers that were away for long
 	killsWithJobs        int
-	jobsAtKills          int // that the killed workers held
+	jobsAtKills          int           // that the killed workers held
+	hiddenByKills        time.Duration // in all, how long their messages stay hidden
 }
 
 // vmState holds the known facts of one VM's worker.
@@ -212,7 +213,8 @@ func (r *recorder) killed(name string) int {
 	v, now := r.vm(name), time.Now()
 	r.expire(v, now)
 	n := len(v.holds)
-	for message := range v.holds {
+	for message, h := range v.holds {
+		r.hiddenByKills += h.until.Sub(now)
 		if job := r.history.JobOf(message); job != nil {
 			job.Kills++
 		}

@@ -19,6 +19,7 @@ type findings struct {
 	started int // workers
 
 	killsWithJobs, jobsAtKills            int
+	hiddenByKills                         time.Duration
 	programs, duplicates                  int // jobs
 	hitByKill, mostKills                  int // jobs, and kills of one job
 	calls, unknown, refused, refusedStale int
@@ -30,20 +31,19 @@ type findings struct {
 }
 
 // report prints the table, and returns an error if the run failed.
-func (r *chaos) report(ctx context.Context, took time.Duration, judged time.Time, played error) error {
+func (r *chaos) report(ctx context.Context, took time.Duration, judged time.Time, played error) (deaths Deaths, err error) {
 	if played != nil {
 		r.fault("%v", played)
 	}
 	f := r.findings(judged)
-	var err error
 	if f.messages, err = r.stores.Queue.Depth(ctx); err != nil {
-		return err
+		return deaths, err
 	}
 	if f.poison, err = r.stores.Poison.Depth(ctx); err != nil {
-		return err
+		return deaths, err
 	}
 	if f.effort, err = r.compare(ctx); err != nil {
-		return err
+		return deaths, err
 	}
 	table, broken := f.table(r.config, took)
 	fmt.Fprint(r.narrator, "\n", table)
@@ -51,10 +51,18 @@ func (r *chaos) report(ctx context.Context, took time.Duration, judged time.Time
 		fmt.Fprintln(r.narrator, line)
 	}
 	if len(broken) > 0 {
-		return fmt.Errorf("%w (seed %d): %s", ErrBroken, r.config.Seed, strings.Join(slices.Concat(broken, f.faults), "; "))
+		return deaths, fmt.Errorf("%w (seed %d): %s", ErrBroken, r.config.Seed, strings.Join(slices.Concat(broken, f.faults), "; "))
 	}
 	fmt.Fprintf(r.narrator, "every promise was kept (seed %d)\n", r.config.Seed)
-	return nil
+	return f.deaths(), nil
+}
+
+func (f *findings) deaths() Deaths {
+	d := Deaths{Runs: f.effort.killed}
+	if d.Runs > 0 && f.jobsAtKills > 0 {
+		d.Redone, d.Hidden = f.effort.did.Lost()/time.Duration(d.Runs), f.hiddenByKills/time.Duration(f.jobsAtKills)
+	}
+	return d
 }
 
 // maxStories is how many broken jobs' histories are printed.
@@ -68,6 +76,7 @@ func (r *chaos) findings(judged time.Time) findings {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
 	f.killsWithJobs, f.jobsAtKills, f.programs, f.duplicates = rec.killsWithJobs, rec.jobsAtKills, rec.programs, rec.duplicates
+	f.hiddenByKills = rec.hiddenByKills
 	f.calls, f.unknown, f.refused, f.refusedStale = rec.calls, rec.unknown, rec.refused, rec.refusedStale
 	if rec.unanswered != "" {
 		f.stories = append(f.stories, rec.unanswered)

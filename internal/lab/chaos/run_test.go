@@ -24,7 +24,7 @@ func TestRun(t *testing.T) {
 	c.ProgramEvery, c.LackEvery, c.DuplicateEvery, c.LargeEvery, c.StreamEvery = 3, 3, 0, 2, 2
 	c.Visibility, c.JobTime = 3*time.Second, 500*time.Millisecond
 	var out strings.Builder
-	err := Run(t.Context(), c, &out)
+	_, err := Run(t.Context(), c, &out)
 	t.Log("\n" + out.String())
 	if err != nil {
 		t.Fatalf("Run = %v, want nil", err)
@@ -54,7 +54,7 @@ func TestInterruptedRun(t *testing.T) {
 			defer cancel()
 			c := DefaultConfig()
 			c.Kills, c.Workers = 1000, 2
-			if err := Run(ctx, c, during(cancel)); !errors.Is(err, errInterrupted) {
+			if _, err := Run(ctx, c, during(cancel)); !errors.Is(err, errInterrupted) {
 				t.Errorf("Run = %v, want that it was interrupted", err)
 			}
 			if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) > 0 {
@@ -92,7 +92,7 @@ func TestUsedAccount(t *testing.T) {
 	}
 	c := DefaultConfig()
 	c.Kills, c.ConnectionString, c.Worker = 1, h.connectionString, "/nowhere"
-	if err := Run(t.Context(), c, new(strings.Builder)); err == nil ||
+	if _, err := Run(t.Context(), c, new(strings.Builder)); err == nil ||
 		!strings.Contains(err.Error(), "queue spotworker-jobs-poison has 1 messages") {
 		t.Errorf("Run on a used account = %v, want that it is refused", err)
 	}
