@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/lab"
 	"github.com/spotworker/spotworker/internal/lab/oracle"
 )
 
@@ -121,12 +122,9 @@ func (r *chaos) traceOf(vm string) string { return filepath.Join(r.folder, vm+".
 // compare reads the records and the traces. Jobs that are programs have no trace.
 func (r *chaos) compare(ctx context.Context) (e effort, err error) {
 	runs, unrecorded, killed := map[string][]oracle.Run{}, map[string][]oracle.Run{}, map[string]int{}
-	r.mu.Lock()
-	started := r.started
-	r.mu.Unlock()
-	for n := range started {
-		name := vmName(n + 1)
-		own, died := map[string][]oracle.Run{}, r.recorder.diedAt(name)
+	for n := range r.stage.Started() {
+		name := lab.VMName(n + 1)
+		own, died := map[string][]oracle.Run{}, r.recorder.DiedAt(name)
 		if err := readTrace(r.traceOf(name), died, own); err != nil {
 			return e, err
 		}
@@ -137,7 +135,7 @@ func (r *chaos) compare(ctx context.Context) (e effort, err error) {
 				continue
 			}
 			killed[job]++
-			if !r.recorder.wrote(name, job) {
+			if !r.recorder.Wrote(name, job) {
 				unrecorded[job] = append(unrecorded[job], last)
 			}
 		}

@@ -1,4 +1,4 @@
-package chaos
+package stage
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/lab/oracle"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/storage/azure"
 )
@@ -17,8 +18,8 @@ import (
 type rig struct {
 	server   *storage.Server
 	names    azure.Names
-	recorder *recorder
-	proxy    *proxy
+	recorder *Recorder
+	proxy    *Proxy
 	queue    *queue.Queue // through the proxy
 
 	connectionString string // of the account itself
@@ -30,7 +31,7 @@ func newRig(t *testing.T) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &rig{server: storage.New(storage.Options{}), names: names, recorder: newRecorder(30 * time.Second)}
+	h := &rig{server: storage.New(storage.Options{}), names: names, recorder: NewRecorder(30 * time.Second)}
 	connectionString, err := h.server.Listen(storage.Addresses{})
 	if err != nil {
 		t.Fatal(err)
@@ -61,54 +62,55 @@ func newRig(t *testing.T) *rig {
 // A VM holds a claimed message until it is released, deleted, or claimed by another.
 func TestHeldMessages(t *testing.T) {
 	h := newRig(t)
-	h.recorder.expect("a", payload{Seed: "a", Steps: 6, Each: 1}, false, 1)
+	h.recorder.Expect("a", oracle.Job{}, nil)
 	for range 3 {
-		if err := h.queue.Put(t.Context(), queue.Envelope{ID: "a", Kind: stepsKind}, 0); err != nil {
+		if err := h.queue.Put(t.Context(), queue.Envelope{ID: "a", Kind: "steps"}, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
 	leases, err := h.queue.Claim(t.Context(), 3, 30*time.Second)
-	if err != nil || len(leases) != 3 || h.recorder.held("vm") != 3 {
-		t.Fatalf("Claim = %d messages, %v, of which %d are held, want 3", len(leases), err, h.recorder.held("vm"))
+	if err != nil || len(leases) != 3 || h.recorder.Held("vm") != 3 {
+		t.Fatalf("Claim = %d messages, %v, of which %d are held, want 3", len(leases), err, h.recorder.Held("vm"))
 	}
-	if err := leases[0].Renew(t.Context(), 30*time.Second); err != nil || h.recorder.held("vm") != 3 {
-		t.Errorf("after a renewal (%v) %d are held, want 3", err, h.recorder.held("vm"))
+	if err := leases[0].Renew(t.Context(), 30*time.Second); err != nil || h.recorder.Held("vm") != 3 {
+		t.Errorf("after a renewal (%v) %d are held, want 3", err, h.recorder.Held("vm"))
 	}
-	if err := leases[0].Release(t.Context(), 0); err != nil || h.recorder.held("vm") != 2 {
-		t.Errorf("after a release (%v) %d are held, want 2", err, h.recorder.held("vm"))
+	if err := leases[0].Release(t.Context(), 0); err != nil || h.recorder.Held("vm") != 2 {
+		t.Errorf("after a release (%v) %d are held, want 2", err, h.recorder.Held("vm"))
 	}
-	if err := leases[1].Complete(t.Context()); err != nil || h.recorder.held("vm") != 1 {
-		t.Errorf("after a deletion (%v) %d are held, want 1", err, h.recorder.held("vm"))
+	if err := leases[1].Complete(t.Context()); err != nil || h.recorder.Held("vm") != 1 {
+		t.Errorf("after a deletion (%v) %d are held, want 1", err, h.recorder.Held("vm"))
 	}
-	if n := len(h.recorder.history.Jobs["a"].Deletions); n != 1 {
+	if n := len(h.recorder.facts.Jobs["a"].Deletions); n != 1 {
 		t.Errorf("deletions of the job's messages = %d, want 1", n)
 	}
 	h.recorder.claimed(h.recorder.vm("other"), leases[2].ID, true, time.Now())
-	if h.recorder.held("vm") != 0 || h.recorder.held("other") != 1 {
-		t.Errorf("claimed by another: %d and %d held, want 0 and 1", h.recorder.held("vm"), h.recorder.held("other"))
+	if h.recorder.Held("vm") != 0 || h.recorder.Held("other") != 1 {
+		t.Errorf("claimed by another: %d and %d held, want 0 and 1", h.recorder.Held("vm"), h.recorder.Held("other"))
 	}
-	if n := h.recorder.killed("other"); n != 1 || h.recorder.history.Jobs["a"].Kills != 1 || h.recorder.killsWithJobs != 1 {
-		t.Errorf("messages held at a kill = %d (%d kills of the job), want 1", n, h.recorder.history.Jobs["a"].Kills)
+	h.recorder.Killed("other")
+	if f := h.recorder.facts; f.JobsAtKills != 1 || f.KillsWithJobs != 1 || f.Jobs["a"].Kills != 1 {
+		t.Errorf("messages held at %d kills = %d (%d kills of the job), want 1", f.KillsWithJobs, f.JobsAtKills, f.Jobs["a"].Kills)
 	}
 }
 
 // Each fault lets the call take effect or not. The caller gets no reply, and learns that at
 // once only if the connection is reset.
 func TestProxyFaults(t *testing.T) {
-	for f := range faults {
+	for f := range Faults {
 		t.Run(f.String(), func(t *testing.T) {
 			h := newRig(t)
 			delay, over := 2*time.Second, make(chan struct{})
-			if f == delayReply {
+			if f == DelayReply {
 				delay = time.Hour
 			}
 			h.proxy.over = over
 			defer close(over)
 			arrived, injected := make(chan struct{}, 100), make(chan struct{}, 100)
-			remove := h.proxy.inject(&injection{
-				calls: 100, fault: f, delay: delay,
-				matches:  func(call) bool { arrived <- struct{}{}; return true },
-				injected: func() { injected <- struct{}{} },
+			remove := h.proxy.Inject(&Injection{
+				Calls: 100, Fault: f, Delay: delay,
+				Matches:  func(Call) bool { arrived <- struct{}{}; return true },
+				Injected: func() { injected <- struct{}{} },
 			})
 			ctx, giveUp := context.WithCancel(policy.WithRetryOptions(t.Context(), policy.RetryOptions{MaxRetries: -1}))
 			defer giveUp()
@@ -116,19 +118,19 @@ func TestProxyFaults(t *testing.T) {
 			go func() { result <- putUnlimited(ctx, h) }()
 			<-arrived
 			switch f {
-			case swallowRequest, swallowReply, delayReply:
+			case SwallowRequest, SwallowReply, DelayReply:
 				<-injected
 				time.Sleep(100 * time.Millisecond) // a reply, or a reset, would come sooner
 				giveUp()
-			case delayRequest:
+			case DelayRequest:
 				giveUp()
 			default: // the caller gets an error without that
 			}
-			if err := <-result; err == nil || errors.Is(err, context.Canceled) != (f > resetReply) {
-				t.Errorf("a call with a fault = %v, want an error; the caller gave up: %t", err, f > resetReply)
+			if err := <-result; err == nil || errors.Is(err, context.Canceled) != (f > ResetReply) {
+				t.Errorf("a call with a fault = %v, want an error; the caller gave up: %t", err, f > ResetReply)
 			}
 			remove()
-			if f == delayRequest {
+			if f == DelayRequest {
 				<-injected // it is reported after its effect
 				if took := time.Since(began); took < delay {
 					t.Errorf("a delayed request had its effect after %s, want %s", took, delay)
@@ -147,11 +149,11 @@ func TestProxyFaults(t *testing.T) {
 // No call gets through while the VM is cut off.
 func TestCutOff(t *testing.T) {
 	h := newRig(t)
-	h.proxy.setCutOff(true)
+	h.proxy.SetCutOff(true)
 	if err := putOnce(t.Context(), h); err == nil || len(h.server.Messages(h.names.Queue)) > 0 {
 		t.Errorf("a call that was cut = %v, with %d messages put, want an error and none", err, len(h.server.Messages(h.names.Queue)))
 	}
-	h.proxy.setCutOff(false)
+	h.proxy.SetCutOff(false)
 	if err := putUnlimited(t.Context(), h); err != nil {
 		t.Errorf("the next call = %v, want nil", err)
 	}
@@ -162,12 +164,12 @@ func TestRunEndsDelays(t *testing.T) {
 	h := newRig(t)
 	over := make(chan struct{})
 	h.proxy.over = over
-	h.proxy.inject(&injection{calls: 100, matches: everything, fault: delayRequest, delay: time.Hour})
+	h.proxy.Inject(&Injection{Calls: 100, Matches: everything, Fault: DelayRequest, Delay: time.Hour})
 	if err := putOnce(t.Context(), h); err == nil {
 		t.Error("a delayed call = nil, want an error")
 	}
 	close(over)
-	h.proxy.inject(&injection{calls: 100, matches: everything, fault: swallowReply})
+	h.proxy.Inject(&Injection{Calls: 100, Matches: everything, Fault: SwallowReply})
 	h.proxy.close()
 	if n := len(h.server.Messages(h.names.Queue)); n > 0 {
 		t.Errorf("messages put by a call that was in flight = %d, want 0", n)
@@ -186,25 +188,25 @@ func putOnce(ctx context.Context, h *rig) error {
 
 // putUnlimited puts a message, however long a busy machine takes for it.
 func putUnlimited(ctx context.Context, h *rig) error {
-	return h.queue.Put(ctx, queue.Envelope{ID: "a", Kind: stepsKind}, 0)
+	return h.queue.Put(ctx, queue.Envelope{ID: "a", Kind: "steps"}, 0)
 }
 
 // An injection that was removed is not applied.
 func TestRemovedInjection(t *testing.T) {
-	d := &proxy{}
-	remove := d.inject(&injection{calls: 1, matches: everything})
+	d := &Proxy{}
+	remove := d.Inject(&Injection{Calls: 1, Matches: everything})
 	if !remove() || remove() {
 		t.Error("remove: want true once, then false")
 	}
-	if got, _ := d.match(call{}); got != nil {
+	if got, _ := d.match(Call{}); got != nil {
 		t.Error("an injection that was removed was applied")
 	}
-	d.inject(&injection{calls: 2, matches: everything})
+	d.Inject(&Injection{Calls: 2, Matches: everything})
 	for want := range 3 {
-		if got, _ := d.match(call{}); (got != nil) != (want < 2) {
+		if got, _ := d.match(Call{}); (got != nil) != (want < 2) {
 			t.Errorf("call %d with an injection for two: %v", want, got)
 		}
 	}
 }
 
-func everything(call) bool { return true }
+func everything(Call) bool { return true }
