@@ -17,5 +17,6 @@
 //   - imds is a metadata service alone, which plays a scenario.
 //   - chaos does what demo does at random, for as long as wanted.
 //
-// Package oracle judges what happened to jobs, for demo and chaos.
+// Demo and chaos take place on a stage (package stage), which records what happens to jobs, and
+// package oracle judges that.
 package lab

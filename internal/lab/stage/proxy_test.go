@@ -3,15 +3,20 @@ package stage
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/lab/oracle"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/storage/azure"
+	"github.com/spotworker/spotworker/internal/storage/deployment"
 )
 
 // rig is a storage account and a proxy to it.
@@ -91,6 +96,69 @@ func TestHeldMessages(t *testing.T) {
 	h.recorder.Killed("other")
 	if f := h.recorder.facts; f.JobsAtKills != 1 || f.KillsWithJobs != 1 || f.Jobs["a"].Kills != 1 {
 		t.Errorf("messages held at %d kills = %d (%d kills of the job), want 1", f.KillsWithJobs, f.JobsAtKills, f.Jobs["a"].Kills)
+	}
+}
+
+// TestWrites takes a job over while its first owner stands still: each write is its worker's, with
+// the progress of its state, and the refused one is too. A forbidden write, done by hand, is stale.
+func TestWrites(t *testing.T) {
+	h := newRig(t)
+	stores := func(vm string) *deployment.Stores {
+		p, err := startProxy(vm, h.connectionString, h.names, h.recorder, h.proxy.storage, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(p.close)
+		account, err := azure.Connect(azure.AccountConfig{ConnectionString: p.connectionString})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return deployment.StoresOf(account, h.names)
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, b := stores("a"), stores("b")
+	_, err := a.Account.Container(h.names.Records).Create(t.Context(), nil)
+	must(err)
+	h.recorder.Expect("j", oracle.Job{Put: time.Now(), Healthy: true}, func(result []byte) bool { return string(result) == "42" })
+	delivery := checkpoint.Delivery{ID: "j", Kind: "steps", MessageID: "m"}
+
+	stale := a.Records.Fresh(delivery, "worker-a")
+	must(stale.Save(t.Context(), checkpoint.Snapshot{State: []byte(`{"offset":40}`), Version: 1}))
+	must(stale.Touch(t.Context(), checkpoint.Snapshot{}))
+	record, ruling, err := b.Records.Lookup(t.Context(), delivery)
+	if err != nil || ruling != checkpoint.Acquire {
+		t.Fatalf("Lookup = %v, %v, want Acquire", ruling, err)
+	}
+	claim, err := b.Records.Acquire(t.Context(), delivery, record, "worker-b")
+	must(err)
+	if err := stale.Save(t.Context(), checkpoint.Snapshot{State: []byte(`{"offset":60}`), Version: 1}); err == nil {
+		t.Fatal("a stale owner's save succeeded")
+	}
+	must(claim.Commit(t.Context(), []byte("41")))
+	facts := h.recorder.facts
+	var got []string
+	for _, w := range facts.Jobs["j"].Writes {
+		got = append(got, fmt.Sprint(w.VM, " ", w.Status, " ", w.Progress))
+	}
+	if want := []string{"a running 40", "a running -1", "b running -1", "b done -1"}; !slices.Equal(got, want) {
+		t.Errorf("writes %q, want %q", got, want)
+	}
+	if len(facts.Refusals) != 1 || facts.Refusals[0].VM != "a" || facts.Refusals[0].Job != "j" {
+		t.Errorf("refusals %+v, want one of a for job j", facts.Refusals)
+	}
+	if v := facts.Jobs["j"].Judge(); v.Committed != 1 || v.Broken[oracle.Wrong] != 1 || v.Broken[oracle.Stale] != 0 {
+		t.Errorf("verdict %+v, want one commit of a wrong result", v)
+	}
+	blob := a.Account.Container(h.names.Records).NewBlockBlobClient(jobid.Path("j"))
+	_, err = blob.SetMetadata(t.Context(), map[string]*string{"status": new("open"), "token": new(facts.Jobs["j"].Writes[0].Token)}, nil)
+	must(err)
+	if v := facts.Jobs["j"].Judge(); v.Broken[oracle.Stale] != 1 {
+		t.Errorf("%d stale writes, want 1", v.Broken[oracle.Stale])
 	}
 }
 

@@ -115,6 +115,13 @@ func (r *Recorder) Expect(id string, j oracle.Job, right func(result []byte) boo
 	r.open++
 }
 
+// AddMessage records that a message belongs to a job.
+func (r *Recorder) AddMessage(id, job string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.facts.AddMessage(id, job)
+}
+
 // answered records a call that storage answered. delivered is false if the worker
 // does not get the reply.
 func (r *Recorder) answered(c Call, reply *reply, delivered bool) {
