@@ -56,7 +56,8 @@ func (c *chaosCommand) run(ctx context.Context, stdout io.Writer) error {
 	if err := config.Validate(); err != nil {
 		return configError(err)
 	}
-	return chaos.Run(ctx, config, stdout)
+	_, err := chaos.Run(ctx, config, stdout)
+	return err
 }
 
 func (c *chaosCommand) config() chaos.Config {

@@ -16,7 +16,7 @@
 //   - up is a local Azure for a person, until Ctrl-C.
 //   - imds is a metadata service alone, which plays a scenario.
 //   - chaos does what demo does at random, for as long as wanted.
-//   - realtime replays a scenario with real workers.
 //
-// Package oracle judges what happened to jobs, for demo and chaos.
+// Demo and chaos take place on a stage (package stage), which records what happens to jobs, and
+// package oracle judges that.
 package lab

@@ -13,5 +13,4 @@
 //	attempt   one run of a job on a VM, save by save
 //	report    the use of the paid time
 //	page      the same as a page with pictures
-//	real      a scenario for real processes, and their report (package realtime of the lab)
 package replay

@@ -194,3 +194,50 @@ func TestObserved(t *testing.T) {
 		t.Error("after the horizon the last sample does not stand")
 	}
 }
+
+// TestShortenedLives: shortened lives are lives with as many times the evictions, recorded ones end
+// as many times earlier, and notices keep their length.
+func TestShortenedLives(t *testing.T) {
+	for _, lives := range []string{Poisson, Constant, Bursts} {
+		often := replayed(t, func(s *Scenario) { s.Fleet.Lives, s.Fleet.Rate = lives, 2 })
+		short := replayed(t, func(s *Scenario) { s.Fleet.Lives, s.Fleet.Rate, s.Fleet.Shorten = lives, 0.1, 20 })
+		if often.VMs != short.VMs || math.Abs(often.Hours.Goodput()-short.Hours.Goodput()) > 0.01 {
+			t.Errorf("%s: %d VMs and goodput %.3f %%, shortened %d and %.3f %%", lives, often.VMs, often.Hours.Goodput(), short.VMs,
+				short.Hours.Goodput())
+		}
+	}
+	for _, lives := range Recorded {
+		drawn := func(shorten float64, long time.Duration) [][]life {
+			f := Default().Fleet
+			f.Lives, f.Shorten, f.Full = lives, shorten, 1
+			lanes, err := f.draw(long, rand.New(rand.NewPCG(1, 1)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return lanes
+		}
+		whole, short := drawn(1, 10*time.Hour), drawn(10, time.Hour)
+		for lane := range whole {
+			if len(whole[lane]) != len(short[lane]) {
+				t.Fatalf("%s: %d VMs in lane %d, shortened %d", lives, len(whole[lane]), lane, len(short[lane]))
+			}
+			for i, v := range short[lane] {
+				if want := whole[lane][i].end / 10; v.end-want > time.Second || want-v.end > time.Second {
+					t.Fatalf("%s: VM %d ends at %s, want %s", lives, i, v.end, want)
+				}
+				if v.end > 30*time.Second && v.end-v.told != fullNotice {
+					t.Fatalf("%s: VM %d has a notice of %s", lives, i, v.end-v.told)
+				}
+			}
+		}
+	}
+	s := Default()
+	for shorten, want := range map[float64]bool{0.5: false, 1: true, 10_000: true, 10_001: false, math.NaN(): false} {
+		if s.Fleet.Shorten = shorten; (s.Validate() == nil) != want {
+			t.Errorf("shortened by %g: %v", shorten, s.Validate())
+		}
+	}
+	if s.Fleet.Shorten, s.Fleet.Rate = 1000, 4; s.Validate() == nil {
+		t.Error("lives of less than a second are accepted")
+	}
+}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/lab"
 	"github.com/spotworker/spotworker/internal/lab/labworker"
+	"github.com/spotworker/spotworker/internal/lab/stage"
 	"github.com/spotworker/spotworker/internal/lab/text"
 	"github.com/spotworker/spotworker/internal/producer"
 	"github.com/spotworker/spotworker/internal/queue"
@@ -36,20 +36,16 @@ type chaos struct {
 	narrator *text.Narrator
 	folder   string // of logs, kinds file and scratch folders
 	began    time.Time
-	over     chan struct{} // closed at the end of the run
 
 	kindsFile string
 
-	local     *lab.Local
-	fleet     *lab.Fleet
-	stores    *deployment.Stores
-	transport *http.Transport
-	recorder  *recorder
+	stage    *stage.Stage
+	recorder *stage.Recorder // the stage's
+	stores   *deployment.Stores
 
 	mu      sync.Mutex // guards the fields below
 	random  *rand.Rand // of incidents
 	present []*vm
-	started int
 	counts  counts
 	faults  []string // such as a worker that exited unexpectedly
 
@@ -62,50 +58,53 @@ type counts struct {
 
 	evictions, withdrawn, notHandedOver int
 
-	cuts [faults + 1]int // by fault; the last is VMs that were cut off
+	programs, duplicates int // jobs
+
+	cuts [stage.Faults + 1]int // by fault; the last is VMs that were cut off
+}
+
+// Deaths are what kills cost the jobs that they hit.
+type Deaths struct {
+	Runs   int           // of handlers, which ended with their workers
+	Redone time.Duration // the mean work of such a run that is not in the outcome
+	Hidden time.Duration // the mean time until the message of a killed worker is visible again
 }
 
 // Run lets incidents happen to workers as c describes, and prints a table of the events
 // and the promises. The error wraps [ErrBroken] if a promise was broken. Run ends every
 // process that it started before it returns.
-func Run(ctx context.Context, c Config, out io.Writer) (err error) {
+func Run(ctx context.Context, c Config, out io.Writer) (deaths Deaths, err error) {
 	if err := c.Validate(); err != nil {
-		return err
+		return deaths, err
 	}
 	if c.Seed == 0 {
 		c.Seed = rand.Uint64()
 	}
 	r := &chaos{
-		config: c, narrator: text.NewNarrator(out), recorder: newRecorder(c.Visibility), over: make(chan struct{}),
-		random: rand.New(rand.NewPCG(c.Seed, 0)), transport: upstream(c.ConnectionString == ""),
+		config: c, narrator: text.NewNarrator(out), random: rand.New(rand.NewPCG(c.Seed, 0)),
 	}
 	if r.folder, err = os.MkdirTemp("", "spotworker-chaos-"); err != nil {
-		return err
+		return deaths, err
 	}
-	err = r.run(ctx)
-	close(r.over)
-	r.transport.CloseIdleConnections()
+	deaths, err = r.run(ctx)
 	if err == nil && !c.Keep || ctx.Err() != nil {
-		return errors.Join(err, os.RemoveAll(r.folder))
+		return deaths, errors.Join(err, os.RemoveAll(r.folder))
 	}
 	r.narrator.Say("The logs of the last workers are in %s.", r.folder)
-	return err
+	return deaths, err
 }
 
-func (r *chaos) run(ctx context.Context) (err error) {
+func (r *chaos) run(ctx context.Context) (deaths Deaths, err error) {
 	r.began = time.Now()
-	if r.local, err = lab.StartLocal(lab.LocalConfig{}); err != nil {
-		return err
+	if err := r.build(); err != nil {
+		return deaths, err
 	}
-	defer func() { err = errors.Join(err, r.local.Close()) }()
-	if r.config.ConnectionString == "" {
-		r.config.ConnectionString = r.local.ConnectionString
-	}
+	defer func() { err = errors.Join(err, r.stage.Close()) }()
 	if err := r.open(ctx); err != nil {
 		if ctx.Err() != nil {
-			return errInterrupted
+			return deaths, errInterrupted
 		}
-		return err
+		return deaths, err
 	}
 	r.narrator.Say("Seed %d. %d workers with %d jobs at a time; one job takes about %s.", r.config.Seed, r.config.Workers,
 		r.config.JobsAtOnce, r.config.JobTime)
@@ -125,18 +124,41 @@ func (r *chaos) run(ctx context.Context) (err error) {
 	judged := time.Now()
 	r.closeFleet(ctx)
 	if ctx.Err() != nil {
-		return errInterrupted
+		return deaths, errInterrupted
 	}
 	return r.report(ctx, took, judged, played)
 }
 
-// open prepares storage and starts the workers.
-func (r *chaos) open(ctx context.Context) error {
-	names, err := azure.NamesFor(azure.DefaultPrefix, "")
-	if err != nil {
+// build builds the stage.
+func (r *chaos) build() (err error) {
+	if r.config.Worker == "" {
+		if r.config.Worker, err = os.Executable(); err != nil {
+			return err
+		}
+	}
+	if r.kindsFile, err = writeKindsFile(r.folder, r.config.Worker); err != nil {
 		return err
 	}
-	account, err := azure.Connect(azure.AccountConfig{ConnectionString: r.config.ConnectionString, Version: "lab"})
+	r.stage, err = stage.Open(stage.Config{
+		Worker: r.config.Worker, Logs: r.folder, OnEnd: r.onEnd, Visibility: r.config.Visibility, ConnectionString: r.config.ConnectionString,
+		Args: []string{
+			WorkerCommand,
+			fmt.Sprintf("--concurrency=%d", r.config.JobsAtOnce),
+			labworker.Settings{Visibility: r.config.Visibility}.Argument(),
+			"--checkpoint-interval=" + r.config.CheckpointInterval.String(),
+			"--scratch=" + filepath.Join(r.folder, "scratch"),
+		},
+	})
+	if err == nil {
+		r.recorder = r.stage.Recorder
+	}
+	return err
+}
+
+// open prepares storage and starts the workers.
+func (r *chaos) open(ctx context.Context) error {
+	names := r.stage.Names
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: r.stage.ConnectionString, Version: "lab"})
 	if err != nil {
 		return err
 	}
@@ -151,27 +173,9 @@ func (r *chaos) open(ctx context.Context) error {
 	if err := r.requireEmpty(ctx); err != nil {
 		return err
 	}
-	if r.config.Worker == "" {
-		if r.config.Worker, err = os.Executable(); err != nil {
-			return err
-		}
-	}
-	if r.kindsFile, err = writeKindsFile(r.folder, r.config.Worker); err != nil {
-		return err
-	}
-	r.fleet = lab.NewFleet(lab.FleetConfig{
-		Worker: r.config.Worker, Endpoint: r.local.Endpoint, Logs: r.folder, OnEnd: r.onEnd, StorageFor: r.storageFor, ArgsFor: r.argsFor,
-		Args: []string{
-			WorkerCommand,
-			fmt.Sprintf("--concurrency=%d", r.config.JobsAtOnce),
-			labworker.Settings{Visibility: r.config.Visibility}.Argument(),
-			"--checkpoint-interval=" + r.config.CheckpointInterval.String(),
-			"--scratch=" + filepath.Join(r.folder, "scratch"),
-		},
-	})
 	for i := range r.config.Workers {
 		if err := r.addVM(r.config.hasPrograms(i)); err != nil {
-			return errors.Join(err, r.fleet.Close(ctx))
+			return errors.Join(err, r.stage.Fleet.Close(ctx))
 		}
 	}
 	return nil
@@ -198,15 +202,9 @@ func (r *chaos) closeFleet(ctx context.Context) {
 	if ctx.Err() != nil {
 		cancel()
 	}
-	if err := r.fleet.Close(limit); err != nil && ctx.Err() == nil {
+	if err := r.stage.Fleet.Close(limit); err != nil && ctx.Err() == nil {
 		r.fault("at the end: %v", err)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, v := range r.present {
-		v.proxy.close()
-	}
-	r.present = nil
 }
 
 // fault records a fault that no job shows.

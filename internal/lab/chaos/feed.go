@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/lab/oracle"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/retry"
 )
@@ -23,7 +25,7 @@ func (r *chaos) feed(ctx context.Context) error {
 	random := rand.New(rand.NewPCG(r.config.Seed, 1))
 	wanted := backlog * r.config.Workers * r.config.JobsAtOnce
 	for n := 1; ; {
-		for r.recorder.waiting() < wanted {
+		for r.recorder.Waiting() < wanted {
 			if err := r.put(ctx, n, random); err != nil {
 				if ctx.Err() != nil {
 					return nil //nolint:nilerr // the run ends
@@ -46,19 +48,23 @@ func (r *chaos) put(ctx context.Context, n int, random *rand.Rand) error {
 		Seed: fmt.Sprintf("%d %d", r.config.Seed, n), Steps: int(r.config.JobTime / stepTime), Each: stepTime,
 		Stream: once(random, r.config.StreamEvery),
 	}
-	kind := stepsKind
+	kind, copies := stepsKind, 1
 	if once(random, r.config.ProgramEvery) {
 		kind, p.Stream = programKind, false
+		r.count(&r.counts.programs)
 	}
-	copies := 1
 	if twice {
 		copies = 2
+		r.count(&r.counts.duplicates)
 	}
 	e, err := r.envelope(ctx, id, kind, p, large)
 	if err != nil {
 		return err
 	}
-	r.recorder.expect(id, p, kind == programKind, copies)
+	want := p.result()
+	r.recorder.Expect(id, oracle.Job{Put: time.Now(), Healthy: true, Restricted: kind == programKind}, func(result []byte) bool {
+		return bytes.Equal(result, want)
+	})
 	for range copies {
 		// An expected job must be on the queue, even if the run is interrupted.
 		if err := r.stores.Queue.Put(context.WithoutCancel(ctx), e, 0); err != nil {
@@ -98,18 +104,18 @@ const settleLimit = 4 * time.Minute
 
 // settle waits until every job has an outcome and no message is left.
 func (r *chaos) settle(ctx context.Context) error {
-	r.narrator.Say("No more incidents. %d jobs have no outcome yet.", r.recorder.waiting())
+	r.narrator.Say("No more incidents. %d jobs have no outcome yet.", r.recorder.Waiting())
 	limit, cancel := context.WithTimeout(ctx, settleLimit)
 	defer cancel()
 	for {
-		if r.recorder.waiting() == 0 {
+		if r.recorder.Waiting() == 0 {
 			n, err := r.stores.Queue.Depth(limit)
 			if err == nil && n == 0 {
 				return nil
 			}
 		}
 		if retry.Sleep(limit, 10*pollInterval) != nil {
-			return fmt.Errorf("%d jobs have no outcome after %s", r.recorder.waiting(), settleLimit)
+			return fmt.Errorf("%d jobs have no outcome after %s", r.recorder.Waiting(), settleLimit)
 		}
 	}
 }

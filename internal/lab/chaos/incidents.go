@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/lab/stage"
 	"github.com/spotworker/spotworker/internal/retry"
 )
 
@@ -52,7 +53,7 @@ func (r *chaos) sayProgress() {
 	r.mu.Lock()
 	kills := r.counts.kills
 	r.mu.Unlock()
-	r.narrator.Say("%d kills, %d jobs without an outcome.", kills, r.recorder.waiting())
+	r.narrator.Say("%d kills, %d jobs without an outcome.", kills, r.recorder.Waiting())
 }
 
 // strike starts an incident of a VM and does not wait for its end. All random
@@ -61,7 +62,7 @@ func (r *chaos) sayProgress() {
 func (r *chaos) strike(ctx context.Context, v *vm) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.recorder.incidentBegins(v.name)
+	r.recorder.IncidentBegins(v.Name)
 	var incident func(context.Context, *vm)
 	switch {
 	case once(r.random, r.config.FreezeEvery):
@@ -95,22 +96,22 @@ func (r *chaos) freeze(random *rand.Rand) func(context.Context, *vm) {
 	length := time.Duration((0.2 + 2.8*random.Float64()) * float64(r.config.Visibility))
 	return func(ctx context.Context, v *vm) {
 		defer r.release(v)
-		err := v.worker.Freeze()
+		err := v.Worker.Freeze()
 		if errors.Is(err, errors.ErrUnsupported) {
 			return // this system cannot; the table shows that there was none
 		}
 		if err != nil {
-			r.fault("freeze %s: %v", v.name, err)
+			r.fault("freeze %s: %v", v.Name, err)
 			return
 		}
 		r.count(&r.counts.freezes)
-		r.recorder.frozen(v.name)
+		r.recorder.Frozen(v.Name)
 		_ = retry.Sleep(ctx, length)
 		if length > r.config.Visibility {
-			r.recorder.becameStale(v.name)
+			r.recorder.BecameStale(v.Name)
 		}
-		if err := v.worker.Thaw(); err != nil {
-			r.fault("thaw %s: %v", v.name, err)
+		if err := v.Worker.Thaw(); err != nil {
+			r.fault("thaw %s: %v", v.Name, err)
 		}
 	}
 }
@@ -122,24 +123,24 @@ func maxDelay(visibility time.Duration) time.Duration { return visibility * 3 / 
 // cutOff injects a fault into some calls of a VM, or cuts it off from storage for a
 // while.
 func (r *chaos) cutOff(random *rand.Rand) func(context.Context, *vm) {
-	how, matches, calls := proxyFault(random.IntN(int(faults)+1)), drawCalls(random), random.IntN(4)+1
+	how, matches, calls := stage.Fault(random.IntN(int(stage.Faults)+1)), drawCalls(random), random.IntN(4)+1
 	length := time.Duration((0.1 + 1.9*random.Float64()) * float64(r.config.Visibility))
 	delay := time.Duration(random.Int64N(int64(maxDelay(r.config.Visibility))))
 	r.counts.cuts[how]++
-	if how == faults {
+	if how == stage.Faults {
 		return func(ctx context.Context, v *vm) {
 			defer r.release(v)
-			v.proxy.setCutOff(true)
+			v.Proxy.SetCutOff(true)
 			_ = retry.Sleep(ctx, length)
 			if length > r.config.Visibility {
-				r.recorder.becameStale(v.name)
+				r.recorder.BecameStale(v.Name)
 			}
-			v.proxy.setCutOff(false)
+			v.Proxy.SetCutOff(false)
 		}
 	}
 	return func(ctx context.Context, v *vm) {
 		defer r.release(v)
-		remove := v.proxy.inject(&injection{calls: calls, matches: matches, fault: how, delay: delay})
+		remove := v.Proxy.Inject(&stage.Injection{Calls: calls, Matches: matches, Fault: how, Delay: delay})
 		_ = retry.Sleep(ctx, callWait)
 		remove()
 	}
@@ -174,15 +175,15 @@ func (r *chaos) evict(random *rand.Rand) func(context.Context, *vm) {
 	how, early := evictionEnd(random.IntN(int(evictionEnds))), time.Duration(random.Int64N(int64(earlyLimit)))
 	back := time.Duration(random.Int64N(int64(2 * earlyLimit)))
 	return func(ctx context.Context, v *vm) {
-		id, err := r.local.Metadata.SimulateEviction(v.name)
+		id, err := r.stage.Local.Metadata.SimulateEviction(v.Name)
 		if err != nil {
-			r.fault("evict %s: %v", v.name, err)
+			r.fault("evict %s: %v", v.Name, err)
 			return
 		}
 		r.count(&r.counts.evictions)
 		if how == withdrawn {
 			_ = retry.Sleep(ctx, back)
-			r.local.Metadata.Withdraw(id)
+			r.stage.Local.Metadata.Withdraw(id)
 			r.count(&r.counts.withdrawn)
 			r.release(v)
 			return
@@ -193,7 +194,7 @@ func (r *chaos) evict(random *rand.Rand) func(context.Context, *vm) {
 			r.count(&r.counts.notHandedOver)
 		}
 		r.end(v)
-		r.local.Metadata.Complete(id)
+		r.stage.Local.Metadata.Complete(id)
 		r.remove(v)
 	}
 }
@@ -205,7 +206,7 @@ func (r *chaos) awaitHandOver(ctx context.Context, v *vm) bool {
 		return false
 	}
 	for end := time.Now().Add(handOverLimit - leastStay); time.Now().Before(end); {
-		if r.recorder.held(v.name) == 0 {
+		if r.recorder.Held(v.Name) == 0 {
 			return true
 		}
 		if retry.Sleep(ctx, pollInterval) != nil {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/lab/stage"
 )
 
 // moment is when a worker is killed.
@@ -50,7 +52,7 @@ func (r *chaos) killGroup(random *rand.Rand) func(context.Context, *vm) {
 	for _, i := range random.Perm(len(r.present)) {
 		if v := r.present[i]; !v.busy && len(more) < groupSize-1 {
 			v.busy = true
-			r.recorder.incidentBegins(v.name)
+			r.recorder.IncidentBegins(v.Name)
 			more = append(more, v)
 		}
 	}
@@ -74,14 +76,14 @@ func (r *chaos) killGroup(random *rand.Rand) func(context.Context, *vm) {
 const callWait = time.Second
 
 // killAtCall kills a worker at its next call that matches, or after callWait.
-func (r *chaos) killAtCall(ctx context.Context, v *vm, when moment, matches func(call) bool) {
+func (r *chaos) killAtCall(ctx context.Context, v *vm, when moment, matches func(stage.Call) bool) {
 	end := sync.OnceFunc(func() { r.end(v) }) // a second caller waits for the first
 	injected := make(chan struct{})
-	fault := resetRequest
+	fault := stage.ResetRequest
 	if when == afterEffect {
-		fault = resetReply
+		fault = stage.ResetReply
 	}
-	remove := v.proxy.inject(&injection{calls: 1, fault: fault, matches: matches, injected: func() {
+	remove := v.Proxy.Inject(&stage.Injection{Calls: 1, Fault: fault, Matches: matches, Injected: func() {
 		end()
 		close(injected)
 	}})
@@ -106,8 +108,8 @@ func (r *chaos) killAtCall(ctx context.Context, v *vm, when moment, matches func
 
 // nth skips some calls that match, and matches the next one. It is not safe for
 // concurrent use.
-func nth(skip int, matches func(call) bool) func(call) bool {
-	return func(c call) bool {
+func nth(skip int, matches func(stage.Call) bool) func(stage.Call) bool {
+	return func(c stage.Call) bool {
 		if !matches(c) {
 			return false
 		}
@@ -120,13 +122,13 @@ func nth(skip int, matches func(call) bool) func(call) bool {
 const matchingCalls = 4
 
 // drawCalls draws which calls match.
-func drawCalls(random *rand.Rand) func(call) bool {
-	wanted := []operation{recordWrite, recordWrite, messageDelete, messageUpdate, messageClaim, otherCall}[random.IntN(6)]
-	return func(c call) bool { return wanted == otherCall || c.operation == wanted }
+func drawCalls(random *rand.Rand) func(stage.Call) bool {
+	wanted := []stage.Operation{stage.RecordWrite, stage.RecordWrite, stage.MessageDelete, stage.MessageUpdate, stage.MessageClaim, stage.OtherCall}[random.IntN(6)]
+	return func(c stage.Call) bool { return wanted == stage.OtherCall || c.Operation == wanted }
 }
 
 // end kills a worker.
 func (r *chaos) end(v *vm) {
-	r.recorder.killed(v.name)
-	v.worker.Kill()
+	r.recorder.Killed(v.Name)
+	v.Worker.Kill()
 }

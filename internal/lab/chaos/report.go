@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/lab/oracle"
+	"github.com/spotworker/spotworker/internal/lab/stage"
 )
 
 // findings are the events of a run.
@@ -18,32 +19,31 @@ type findings struct {
 	counts  counts
 	started int // workers
 
-	killsWithJobs, jobsAtKills            int
-	programs, duplicates                  int // jobs
-	hitByKill, mostKills                  int // jobs, and kills of one job
-	calls, unknown, refused, refusedStale int
-	messages, poison                      int // at the end
-	median, p99                           time.Duration
-	idle, quarantined                     oracle.Idle
-	effort                                effort
-	faults, stories                       []string
+	facts             stage.Facts
+	hitByKill         int // jobs
+	mostKills         int // of one job
+	refusedStale      int // writes of workers that were away
+	messages, poison  int // at the end
+	median, p99       time.Duration
+	idle, quarantined oracle.Idle
+	effort            effort
+	faults, stories   []string
 }
 
 // report prints the table, and returns an error if the run failed.
-func (r *chaos) report(ctx context.Context, took time.Duration, judged time.Time, played error) error {
+func (r *chaos) report(ctx context.Context, took time.Duration, judged time.Time, played error) (deaths Deaths, err error) {
 	if played != nil {
 		r.fault("%v", played)
 	}
 	f := r.findings(judged)
-	var err error
 	if f.messages, err = r.stores.Queue.Depth(ctx); err != nil {
-		return err
+		return deaths, err
 	}
 	if f.poison, err = r.stores.Poison.Depth(ctx); err != nil {
-		return err
+		return deaths, err
 	}
 	if f.effort, err = r.compare(ctx); err != nil {
-		return err
+		return deaths, err
 	}
 	table, broken := f.table(r.config, took)
 	fmt.Fprint(r.narrator, "\n", table)
@@ -51,30 +51,45 @@ func (r *chaos) report(ctx context.Context, took time.Duration, judged time.Time
 		fmt.Fprintln(r.narrator, line)
 	}
 	if len(broken) > 0 {
-		return fmt.Errorf("%w (seed %d): %s", ErrBroken, r.config.Seed, strings.Join(slices.Concat(broken, f.faults), "; "))
+		return deaths, fmt.Errorf("%w (seed %d): %s", ErrBroken, r.config.Seed, strings.Join(slices.Concat(broken, f.faults), "; "))
 	}
 	fmt.Fprintf(r.narrator, "every promise was kept (seed %d)\n", r.config.Seed)
-	return nil
+	return f.deaths(), nil
+}
+
+func (f *findings) deaths() Deaths {
+	d := Deaths{Runs: f.effort.killed}
+	if d.Runs > 0 && f.facts.JobsAtKills > 0 {
+		d.Redone, d.Hidden = f.effort.did.Lost()/time.Duration(d.Runs), f.facts.HiddenByKills/time.Duration(f.facts.JobsAtKills)
+	}
+	return d
 }
 
 // maxStories is how many broken jobs' histories are printed.
 const maxStories = 5
 
-func (r *chaos) findings(judged time.Time) findings {
+func (r *chaos) findings(judged time.Time) (f findings) {
 	r.mu.Lock()
-	f := findings{counts: r.counts, started: r.started, faults: r.faults}
+	f.counts, f.started, f.faults = r.counts, r.stage.Started(), r.faults
 	r.mu.Unlock()
-	rec := r.recorder
-	rec.mu.Lock()
-	defer rec.mu.Unlock()
-	f.killsWithJobs, f.jobsAtKills, f.programs, f.duplicates = rec.killsWithJobs, rec.jobsAtKills, rec.programs, rec.duplicates
-	f.calls, f.unknown, f.refused, f.refusedStale = rec.calls, rec.unknown, rec.refused, rec.refusedStale
-	if rec.unanswered != "" {
-		f.stories = append(f.stories, rec.unanswered)
+	r.recorder.Look(func(facts *stage.Facts) { f.judge(facts, judged, idleBound(r.config)) })
+	return f
+}
+
+// judge holds the facts to the rules.
+func (f *findings) judge(facts *stage.Facts, judged time.Time, idleBound time.Duration) {
+	f.facts = *facts
+	for _, refused := range facts.Refusals {
+		if refused.Stale {
+			f.refusedStale++
+		}
+	}
+	if facts.Unanswered != "" {
+		f.stories = append(f.stories, facts.Unanswered)
 	}
 	var times []time.Duration
 	stories := 0
-	jobs := rec.history.Jobs
+	jobs := facts.Jobs
 	for _, id := range slices.Sorted(maps.Keys(jobs)) {
 		v := jobs[id].Judge()
 		f.verdict.Add(v)
@@ -90,13 +105,12 @@ func (r *chaos) findings(judged time.Time) findings {
 		}
 	}
 	slices.Sort(times)
-	f.idle, f.quarantined = oracle.WorstIdle(jobs, rec.slots(), judged)
-	if f.idle.Length() > idleBound(r.config) {
+	f.idle, f.quarantined = oracle.WorstIdle(jobs, facts.Slots, judged)
+	if f.idle.Length() > idleBound {
 		f.stories = append(f.stories, f.idle.String())
 		f.stories = append(f.stories, jobs[f.idle.Job].Story()...)
 	}
 	f.median, f.p99 = quantile(times, 50), quantile(times, 99)
-	return f
 }
 
 func quantile(sorted []time.Duration, percent int) time.Duration {
@@ -108,10 +122,6 @@ func quantile(sorted []time.Duration, percent int) time.Duration {
 
 // Parts of the bound on idle time. Each is a promise of the worker.
 const (
-	// longestPause is between two claims of a worker whose queue is empty: 8 s,
-	// give or take a quarter.
-	longestPause = 10 * time.Second
-
 	// deferral is the longest time for which a worker hides a message that it
 	// defers: a duplicate, or a job of a kind that no heartbeat shows, 30 s, give or
 	// take a quarter. Where a live worker is known to have the kind it is a second.
@@ -126,7 +136,7 @@ const (
 // renewal or claim, or a worker that deferred it; then the other worker finishes its
 // pause.
 func idleBound(c Config) time.Duration {
-	return max(c.Visibility+maxDelay(c.Visibility), deferral) + longestPause + machineSlack
+	return max(c.Visibility+maxDelay(c.Visibility), deferral) + stage.LongestPause + machineSlack
 }
 
 // tableWidth is the width of the table, in columns.
@@ -149,22 +159,22 @@ func (f *findings) happened(c Config, took time.Duration) string {
 	row("time", "%s, then until all was done", took.Round(time.Second))
 	row("workers at a time, and in all", "%d, %d", c.Workers, f.started)
 	row("killed (SIGKILL)", "%d, %.2f a second", n.kills, float64(n.kills)/took.Seconds())
-	row("  while working, on how many jobs", "%d, %d", f.killsWithJobs, f.jobsAtKills)
+	row("  while working, on how many jobs", "%d, %d", f.facts.KillsWithJobs, f.facts.JobsAtKills)
 	row("  several at once", "%d", n.groups)
 	row("  just before, just after a call's effect", "%d, %d", n.beforeCall, n.afterCall)
 	row("frozen (SIGSTOP, SIGCONT)", "%d", n.freezes)
 	row("evicted with notice, of which withdrawn", "%d, %d", n.evictions, n.withdrawn)
 	row("  not handed over within 12 s", "%d", n.notHandedOver)
-	row("all connections cut", "%d", n.cuts[faults])
-	row("calls reset: before, after the effect", "%d, %d", n.cuts[resetRequest], n.cuts[resetReply])
-	row("calls swallowed: before, after the effect", "%d, %d", n.cuts[swallowRequest], n.cuts[swallowReply])
-	row("calls delayed: before, after the effect", "%d, %d", n.cuts[delayRequest], n.cuts[delayReply])
-	row("jobs, of which programs, put twice", "%d, %d, %d", v.Jobs, f.programs, f.duplicates)
+	row("all connections cut", "%d", n.cuts[stage.Faults])
+	row("calls reset: before, after the effect", "%d, %d", n.cuts[stage.ResetRequest], n.cuts[stage.ResetReply])
+	row("calls swallowed: before, after the effect", "%d, %d", n.cuts[stage.SwallowRequest], n.cuts[stage.SwallowReply])
+	row("calls delayed: before, after the effect", "%d, %d", n.cuts[stage.DelayRequest], n.cuts[stage.DelayReply])
+	row("jobs, of which programs, put twice", "%d, %d, %d", v.Jobs, n.programs, n.duplicates)
 	row("  hit by a kill, most kills of one job", "%d, %d", f.hitByKill, f.mostKills)
 	row("  dead-lettered: 10 deaths, no progress", "%d", v.GivenUp)
 	row("records acquired, of which from dead owners", "%d, %d", v.Acquired, v.TakenOver)
-	row("storage calls, writes of records", "%d, %d", f.calls, v.Writes)
-	row("  writes refused: in all, to absent workers", "%d, %d", f.refused, f.refusedStale)
+	row("storage calls, writes of records", "%d, %d", f.facts.Calls, v.Writes)
+	row("  writes refused: in all, to absent workers", "%d, %d", len(f.facts.Refusals), f.refusedStale)
 	row("longest idle in quarantine", "%s", seconds(f.quarantined.Length()))
 	f.effort.rows(row)
 	row("put to outcome: median, 99 %, oldest job", "%s, %s, %s", seconds(f.median), seconds(f.p99), seconds(v.LongestLife))
@@ -198,7 +208,7 @@ func (f *findings) promises(c Config) (table string, broken []string) {
 	exactly("jobs dead-lettered without cause", v.Broken[oracle.Unjust], 0)
 	exactly("poison messages", f.poison, v.GivenUp)
 	exactly("messages left on the queue", f.messages, 0)
-	exactly("calls whose effect is not known", f.unknown, 0)
+	exactly("calls whose effect is not known", f.facts.Unknown, 0)
 	exactly("faults of a worker or of the run", len(f.faults), 0)
 	bound := idleBound(c)
 	row("longest idle beside a free slot", seconds(f.idle.Length()), "<= "+seconds(bound), f.idle.Length() <= bound)

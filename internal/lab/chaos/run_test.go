@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/lab/oracle"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/storage/azure"
@@ -24,7 +25,7 @@ func TestRun(t *testing.T) {
 	c.ProgramEvery, c.LackEvery, c.DuplicateEvery, c.LargeEvery, c.StreamEvery = 3, 3, 0, 2, 2
 	c.Visibility, c.JobTime = 3*time.Second, 500*time.Millisecond
 	var out strings.Builder
-	err := Run(t.Context(), c, &out)
+	_, err := Run(t.Context(), c, &out)
 	t.Log("\n" + out.String())
 	if err != nil {
 		t.Fatalf("Run = %v, want nil", err)
@@ -54,7 +55,7 @@ func TestInterruptedRun(t *testing.T) {
 			defer cancel()
 			c := DefaultConfig()
 			c.Kills, c.Workers = 1000, 2
-			if err := Run(ctx, c, during(cancel)); !errors.Is(err, errInterrupted) {
+			if _, err := Run(ctx, c, during(cancel)); !errors.Is(err, errInterrupted) {
 				t.Errorf("Run = %v, want that it was interrupted", err)
 			}
 			if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) > 0 {
@@ -77,12 +78,17 @@ func (f *firstWrite) Write(p []byte) (int, error) {
 // An account whose queues have messages is refused before anything is started.
 func TestUsedAccount(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	h := newRig(t)
 	names, err := azure.NamesFor(azure.DefaultPrefix, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	account, err := azure.Connect(azure.AccountConfig{ConnectionString: h.server.ConnectionString(), Transport: h.server.Transport()})
+	server := storage.New(storage.Options{})
+	connectionString, err := server.Listen(storage.Addresses{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close() })
+	account, err := azure.Connect(azure.AccountConfig{ConnectionString: server.ConnectionString(), Transport: server.Transport()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,18 +97,20 @@ func TestUsedAccount(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := DefaultConfig()
-	c.Kills, c.ConnectionString, c.Worker = 1, h.connectionString, "/nowhere"
-	if err := Run(t.Context(), c, new(strings.Builder)); err == nil ||
+	c.Kills, c.ConnectionString, c.Worker = 1, connectionString, "/nowhere"
+	if _, err := Run(t.Context(), c, new(strings.Builder)); err == nil ||
 		!strings.Contains(err.Error(), "queue spotworker-jobs-poison has 1 messages") {
 		t.Errorf("Run on a used account = %v, want that it is refused", err)
 	}
 }
 
+var noon = time.Date(2026, 3, 9, 12, 0, 0, 0, time.UTC)
+
 // The table shows which promises are broken, and counts them.
 func TestTable(t *testing.T) {
 	f := findings{verdict: oracle.Verdict{Jobs: 3, Committed: 2}, faults: []string{"x"}}
 	f.verdict.Broken[oracle.Lost] = 1
-	f.idle.Span = oracle.Span{From: at(0), To: at(0).Add(idleBound(DefaultConfig()) + 1)}
+	f.idle.Span = oracle.Span{From: noon, To: noon.Add(idleBound(DefaultConfig()) + 1)}
 	text, broken := f.table(DefaultConfig(), time.Minute)
 	want := []string{
 		"jobs committed: 2, promised 3",

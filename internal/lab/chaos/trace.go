@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/lab"
 	"github.com/spotworker/spotworker/internal/lab/oracle"
 )
 
@@ -107,6 +108,7 @@ type effort struct {
 	did                      oracle.Work
 	useful, redone, overhead time.Duration // by the ledgers
 	evictions, exits         int
+	killed                   int // runs of handlers that ended with their workers
 
 	// unrecorded are runs that ended with their worker before it had written the job's
 	// record, and unrecordedTime their time: no ledger knows them.
@@ -119,19 +121,21 @@ func (r *chaos) traceOf(vm string) string { return filepath.Join(r.folder, vm+".
 
 // compare reads the records and the traces. Jobs that are programs have no trace.
 func (r *chaos) compare(ctx context.Context) (e effort, err error) {
-	runs, unrecorded := map[string][]oracle.Run{}, map[string][]oracle.Run{}
-	r.mu.Lock()
-	started := r.started
-	r.mu.Unlock()
-	for n := range started {
-		name := vmName(n + 1)
-		own, died := map[string][]oracle.Run{}, r.recorder.diedAt(name)
+	runs, unrecorded, killed := map[string][]oracle.Run{}, map[string][]oracle.Run{}, map[string]int{}
+	for n := range r.stage.Started() {
+		name := lab.VMName(n + 1)
+		own, died := map[string][]oracle.Run{}, r.recorder.DiedAt(name)
 		if err := readTrace(r.traceOf(name), died, own); err != nil {
 			return e, err
 		}
 		for job, ran := range own {
 			runs[job] = append(runs[job], ran...)
-			if last := ran[len(ran)-1]; !died.IsZero() && last.Ended.Equal(died) && !r.recorder.wrote(name, job) {
+			last := ran[len(ran)-1]
+			if died.IsZero() || !last.Ended.Equal(died) {
+				continue
+			}
+			killed[job]++
+			if !r.recorder.Wrote(name, job) {
 				unrecorded[job] = append(unrecorded[job], last)
 			}
 		}
@@ -144,7 +148,7 @@ func (r *chaos) compare(ctx context.Context) (e effort, err error) {
 			continue
 		}
 		l := record.Spent()
-		e.jobs++
+		e.jobs, e.killed = e.jobs+1, e.killed+killed[record.ID]
 		e.did.Add(oracle.Measure(runs[record.ID]))
 		e.useful, e.redone, e.overhead = e.useful+l.Useful, e.redone+l.Redone, e.overhead+l.Overhead
 		e.evictions, e.exits = e.evictions+l.Evictions, e.exits+l.Exits

@@ -3,11 +3,11 @@ package demo
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/lab"
-	"github.com/spotworker/spotworker/internal/lab/emulator/imds"
+	"github.com/spotworker/spotworker/internal/lab/stage"
 	"github.com/spotworker/spotworker/internal/lab/text"
 )
 
@@ -19,7 +19,7 @@ type script struct {
 	pending   []Incident
 	last      time.Time          // when the last incident happened
 	evictions []eviction         // announced and not ended
-	frozen    []*lab.VM          // not thawed yet
+	frozen    []*stage.VM        // not thawed yet
 	lost      map[string]lostJob // by job id: jobs of lost VMs that wait for another
 	reported  int                // delivery ends that were narrated
 
@@ -48,7 +48,7 @@ func (d *demo) play(ctx context.Context) error {
 		var lines []string
 		var next func() error
 		var over bool
-		changed := d.recorder.look(func(h *history) {
+		changed := d.look(func(h *history) {
 			lines, next, over = d.narrate(h), d.next(h), d.isOver(h)
 		})
 		for _, line := range lines {
@@ -96,13 +96,21 @@ func (d *demo) startFleet() error {
 	return nil
 }
 
-func (d *demo) newVM() (*lab.VM, error) {
-	d.number++
-	name := lab.VMName(d.number)
-	d.local.AddVM(imds.VM{Name: name, ScaleSet: lab.ScaleSet})
+func (d *demo) newVM() (*stage.VM, error) {
 	now := time.Now()
-	d.recorder.add(func(h *history) { h.born[name] = now })
-	return d.fleet.Start(name)
+	vm, err := d.stage.Start(d.config.JobsAtOnce, false, nil)
+	if err != nil {
+		return nil, err
+	}
+	d.add(func(h *history) { h.born[vm.Name] = now })
+	d.vms = append(d.vms, vm)
+	return vm, nil
+}
+
+// remove removes a VM whose worker has ended.
+func (d *demo) remove(vm *stage.VM) {
+	d.stage.Remove(vm)
+	d.vms = slices.DeleteFunc(d.vms, func(other *stage.VM) bool { return other == vm })
 }
 
 // next returns what to do now, nil for nothing. The caller holds the recorder's
@@ -144,6 +152,6 @@ func (d *demo) isOver(h *history) bool {
 	if len(d.script.pending)+len(d.script.evictions)+len(d.script.frozen) > 0 || h.committed() < len(h.good()) || !h.isFenced() {
 		return false
 	}
-	store := d.local.Storage
-	return len(store.Messages(d.names.Queue)) == 0 && len(store.Messages(d.names.Poison)) >= len(h.bad)
+	store := d.stage.Local.Storage
+	return len(store.Messages(d.stage.Names.Queue)) == 0 && len(store.Messages(d.stage.Names.Poison)) >= len(h.bad)
 }

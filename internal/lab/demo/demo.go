@@ -13,10 +13,9 @@ import (
 
 	"github.com/spotworker/spotworker/internal/host/sandbox"
 	"github.com/spotworker/spotworker/internal/lab"
-	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/lab/stage"
 	"github.com/spotworker/spotworker/internal/lab/text"
 	"github.com/spotworker/spotworker/internal/replay/lanes"
-	"github.com/spotworker/spotworker/internal/storage/azure"
 )
 
 // buildLimit is the time limit for building the programs, which includes the
@@ -36,13 +35,11 @@ type demo struct {
 	config   Config
 	narrator *text.Narrator
 	folder   string // of binaries and logs
-	local    *lab.Local
-	names    azure.Names
-	recorder *recorder
-	fleet    *lab.Fleet
+	stage    *stage.Stage
+	history  *history    // guarded by the stage's recorder
+	vms      []*stage.VM // that are present, in the order of their start
 	files    []lab.File
 	pace     lab.Pace
-	number   int         // of the last VM
 	fail     func(error) // ends the run
 
 	script script
@@ -63,7 +60,7 @@ func Run(ctx context.Context, c Config, out io.Writer) (err error) {
 	defer cancel(nil)
 
 	d := &demo{
-		config: c, narrator: text.NewNarrator(out), fail: cancel,
+		config: c, narrator: text.NewNarrator(out), fail: cancel, history: newHistory(),
 		script: script{pending: slices.Clone(c.Incidents), lost: map[string]lostJob{}},
 	}
 	if d.folder, err = os.MkdirTemp("", "spotworker-lab-"); err != nil {
@@ -79,7 +76,7 @@ func Run(ctx context.Context, c Config, out io.Writer) (err error) {
 // removeFolder removes the temporary folder, but keeps the logs of a failed run.
 func (d *demo) removeFolder(err error) error {
 	failed := err != nil && !errors.Is(err, errInterrupted)
-	if d.number == 0 || !failed && !d.config.Keep {
+	if d.stage == nil || d.stage.Started() == 0 || !failed && !d.config.Keep {
 		return sandbox.RemoveTree(d.folder)
 	}
 	d.narrator.Say("The workers' logs are in %s.", d.folder)
@@ -95,17 +92,12 @@ func (d *demo) run(ctx context.Context) (err error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, d.config.TimeLimit, errTimeLimit)
 	defer cancel()
-	if d.local, err = lab.StartLocal(lab.LocalConfig{}); err != nil {
+	if d.stage, err = stage.Open(d.stageConfig(programs.Worker)); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, d.local.Close()) }()
+	defer func() { err = errors.Join(err, d.stage.Close()) }()
 	d.narrator.Say("A local Azure is up on 127.0.0.1: storage and metadata service. Nothing leaves this machine.")
-	if d.names, err = azure.NamesFor(azure.DefaultPrefix, ""); err != nil {
-		return err
-	}
-	d.recorder = newRecorder(d.local.Storage, d.names)
-	d.fleet = lab.NewFleet(d.fleetConfig(programs.Worker))
-	if err := d.prepare(ctx, &lab.Producer{Path: programs.Producer, ConnectionString: d.local.ConnectionString}); err != nil {
+	if err := d.prepare(ctx, &lab.Producer{Path: programs.Producer, ConnectionString: d.stage.ConnectionString}); err != nil {
 		if errors.Is(context.Cause(ctx), errTimeLimit) {
 			return fmt.Errorf("%w: %w before all jobs were on the queue", ErrBroken, errTimeLimit)
 		}
@@ -126,7 +118,7 @@ func (d *demo) closeFleet(ctx context.Context, played error) error {
 	if played != nil {
 		cancel()
 	}
-	err := d.fleet.Close(ctx)
+	err := d.stage.Fleet.Close(ctx)
 	if played == nil && err == nil {
 		d.narrator.Say("The workers were asked to stop (SIGTERM), and did.")
 	}
@@ -148,15 +140,18 @@ func (d *demo) programs(ctx context.Context) (lab.Binaries, error) {
 	return lab.Build(ctx, d.programFolder())
 }
 
-func (d *demo) fleetConfig(worker string) lab.FleetConfig {
-	return lab.FleetConfig{
-		Worker: worker, ConnectionString: d.local.ConnectionString, Endpoint: d.local.Endpoint, Logs: d.folder,
+// visibility is how long a worker hides its messages.
+const visibility = 30 * time.Second
+
+func (d *demo) stageConfig(worker string) stage.Config {
+	return stage.Config{
+		Worker: worker, Logs: d.folder, Visibility: visibility,
 		Args: []string{
 			"--data-container=" + lab.InputContainer,
 			"--checkpoint-interval=" + d.config.CheckpointInterval.String(),
 			fmt.Sprintf("--concurrency=%d", d.config.JobsAtOnce),
 		},
-		OnLine: d.recorder.onLine,
+		OnLine: d.onLine,
 		OnEnd: func(vm *lab.VM, err error) {
 			how := "exit status 0"
 			if err != nil {
@@ -177,7 +172,7 @@ func (d *demo) prepare(ctx context.Context, p *lab.Producer) error {
 	if d.files, err = lab.Choose(roots, d.config.Files, d.config.FileSize); err != nil {
 		return err
 	}
-	account, err := d.local.Account()
+	account, err := d.stage.Local.Account()
 	if err != nil {
 		return err
 	}
@@ -187,29 +182,18 @@ func (d *demo) prepare(ctx context.Context, p *lab.Producer) error {
 	}
 	d.narrator.Say("%s of real files uploaded, %s in all (%s). Hashing one of them is one job.",
 		text.Plural(len(d.files), "blob"), text.Size(lab.TotalSize(d.files)), lab.Folders(d.files, roots))
-	d.startRecording()
-	return d.enqueue(ctx, p, account)
-}
-
-// startRecording connects the recorder to the storage emulator, and limits the
-// bandwidth of downloads.
-func (d *demo) startRecording() {
-	d.recorder.expect(d.files)
 	d.pace = lab.PaceFor(d.files, d.config.JobTime)
-	d.local.Storage.OnResult(d.recorder.onResult)
-	d.local.Storage.OnCall(func(c storage.Call) storage.Fault {
-		d.recorder.onCall(c)
-		return d.pace.Fault(c)
-	})
+	d.stage.Local.Storage.OnCall(d.pace.Fault)
+	return d.enqueue(ctx, p, account)
 }
 
 // report prints the table, tells the story, and returns an error if the demo failed.
 func (d *demo) report(played error) error {
 	var report report
 	var story lanes.Story
-	d.recorder.look(func(h *history) {
-		f := audit(h, endOf(d.local.Storage, d.names, h))
-		f.Workers = d.number
+	d.look(func(h *history) {
+		f := audit(h, endOf(d.stage.Local.Storage, d.stage.Names, h))
+		f.Workers = d.stage.Started()
 		report = newReport(f, d.settings())
 		story = tell(h, report)
 	})

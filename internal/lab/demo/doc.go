@@ -2,16 +2,14 @@
 // while their VMs are killed, frozen and evicted, and a table compares promises with
 // measurements.
 //
-//	files ──▶ storage emulator ◀──▶ worker processes ("VMs") ◀── metadata emulator
-//	               │ hooks                  │ log lines                ▲
-//	               └────────▶ recorder ◀────┘                          │ notices
-//	                             │                                     │
-//	                          history ──▶ controller (kill, freeze, evict)
-//	                             │
-//	                    oracle, findings ──▶ report
+//	files ──▶ producer ──▶ stage: storage, workers on VMs, metadata service
+//	                         │ facts, log lines       ▲
+//	                         ▼                        │ kill, freeze, evict
+//	                      history ──────────────▶ controller
+//	                         │
+//	              oracle, findings ──▶ report
 //
-// The recorder takes stored data from the emulator, and digests from the lab's own
-// hashing. It takes from the workers' logs only when they started,
-// hashed, stopped or released something. The findings are a pure function of the
-// history, so each promise is tested with a history that breaks it.
+// The history has the facts of package stage, and digests from the lab's own hashing. It takes from
+// the workers' logs only when they started, hashed, stopped or released something. The findings
+// are a pure function of the history, so each promise is tested with a history that breaks it.
 package demo

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 
 	"github.com/spotworker/spotworker/internal/lab"
+	"github.com/spotworker/spotworker/internal/lab/oracle"
 	"github.com/spotworker/spotworker/internal/lab/text"
 	"github.com/spotworker/spotworker/internal/storage/azure"
 )
@@ -49,8 +51,8 @@ func (d *demo) enqueue(ctx context.Context, p *lab.Producer, account *azure.Acco
 		return err
 	}
 	if d.config.BadMessages {
-		d.recorder.expectBad(badMessages())
-		if err := putBadMessages(ctx, p, account, d.names.Queue); err != nil {
+		d.add(func(h *history) { h.bad = badMessages() })
+		if err := putBadMessages(ctx, p, account, d.stage.Names.Queue); err != nil {
 			return err
 		}
 	}
@@ -62,8 +64,33 @@ func (d *demo) enqueue(ctx context.Context, p *lab.Producer, account *azure.Acco
 	if jobs != len(d.files) {
 		return fmt.Errorf("producer confirmed %s for %s", text.Plural(jobs, "job"), text.Plural(len(d.files), "blob"))
 	}
+	d.expectJobs()
 	d.narrateQueue(jobs)
 	return nil
+}
+
+// expectJobs makes the recorder expect the jobs on the queue.
+func (d *demo) expectJobs() {
+	files := map[string]lab.File{}
+	for _, f := range d.files {
+		files[f.Blob] = f
+	}
+	blobs := map[string]string{}
+	for _, m := range d.stage.Local.Storage.Messages(d.stage.Names.Queue) {
+		envelope, ok := oracle.ReadMessage(m.Text)
+		var payload struct{ Blob string }
+		if !ok || json.Unmarshal(envelope.Payload, &payload) != nil {
+			continue // it is no job
+		}
+		if _, twice := blobs[envelope.ID]; !twice {
+			blobs[envelope.ID] = payload.Blob
+			d.stage.Recorder.Expect(envelope.ID, oracle.Job{Put: time.Now(), Healthy: true}, func(result []byte) bool {
+				return isDigest(result, files[payload.Blob])
+			})
+		}
+		d.stage.Recorder.AddMessage(m.ID, envelope.ID)
+	}
+	d.add(func(h *history) { h.files, h.blobs = files, blobs })
 }
 
 // narrateQueue prints the messages on the queue.

@@ -112,7 +112,7 @@ func (m measuredTime) Known() bool { return m.Seen > 0 && m.Missed == 0 }
 
 // audit derives the findings. It is a pure function.
 func audit(h *history, end endState) findings {
-	f := findings{Jobs: len(h.good()), Messages: end.Messages, Unseen: h.unseen + h.foreign, Poison: end.Poison}
+	f := findings{Jobs: len(h.good()), Messages: end.Messages, Unseen: h.Unknown, Poison: end.Poison}
 	for _, file := range h.files {
 		f.Bytes += file.Size
 	}
@@ -136,7 +136,7 @@ func audit(h *history, end endState) findings {
 
 // outcomes counts how the jobs ended.
 func (f *findings) outcomes(h *history, end endState) {
-	for _, j := range h.oracle.Jobs {
+	for _, j := range h.Jobs {
 		v := j.Judge()
 		f.StaleWrites += v.Broken[oracle.Stale]
 		f.Backwards += v.Broken[oracle.Backwards]
@@ -147,7 +147,7 @@ func (f *findings) outcomes(h *history, end endState) {
 		}
 	}
 	for _, id := range h.good() {
-		v := h.oracle.Jobs[id].Judge()
+		v := h.Jobs[id].Judge()
 		f.Committed += v.Committed
 		f.CommittedTwice += v.Broken[oracle.Twice]
 		f.Miscounted += v.Broken[oracle.Miscounted]
@@ -156,7 +156,7 @@ func (f *findings) outcomes(h *history, end endState) {
 		} else if v.Broken[oracle.Wrong] > 0 || !isDigest(end.Results[id], h.files[h.blobs[id]]) {
 			f.WrongDigests++
 		}
-		if h.oracle.Jobs[id].LostMessage() || v.Committed == 0 && !end.Waiting[id] {
+		if h.Jobs[id].LostMessage() || v.Committed == 0 && !end.Waiting[id] {
 			f.Lost++
 		}
 	}
@@ -211,7 +211,7 @@ func describe(h *history, id string, end endState) string {
 // endOf reads storage at the end.
 func endOf(s *storage.Server, names azure.Names, h *history) endState {
 	end := endState{Results: map[string][]byte{}, Waiting: map[string]bool{}}
-	for id := range h.oracle.Jobs {
+	for id := range h.Jobs {
 		if blob, body, ok := s.ReadBlob(names.Records, jobid.Path(id)); ok && blob.Metadata["status"] == oracle.Done {
 			end.Results[id] = body
 		}

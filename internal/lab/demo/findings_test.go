@@ -11,6 +11,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/lab"
 	"github.com/spotworker/spotworker/internal/lab/oracle"
+	"github.com/spotworker/spotworker/internal/lab/stage"
 )
 
 const ms = time.Millisecond
@@ -25,7 +26,7 @@ func (h *history) wrote(job string, w oracle.Write) {
 			w.Generation, w.Number = last.Generation, last.Number+1
 		}
 	}
-	h.oracle.AddWrite(job, w)
+	h.AddWrite(job, w)
 }
 
 // saved adds a write with a state up to an offset.
@@ -38,12 +39,15 @@ func (h *history) became(job, vm, token, status string, when time.Duration) {
 	h.wrote(job, oracle.Write{VM: vm, Status: status, Token: token, Progress: -1, At: at(when)})
 }
 
-// moved adds a move of a message.
-func (h *history) moved(message string, kind moveKind, when time.Duration) {
-	h.moves = append(h.moves, move{message, kind, at(when)})
-	if kind == deleted {
-		h.oracle.AddDeletion(message, at(when))
-	}
+// hold adds the time in which a worker held a message.
+func (h *history) hold(message, vm string, from, to time.Duration) {
+	h.Holds = append(h.Holds, &stage.Hold{VM: vm, Message: message, From: at(from), To: at(to)})
+}
+
+// deleted adds the deletion of a message that a worker held.
+func (h *history) deleted(message, vm string, from, when time.Duration) {
+	h.hold(message, vm, from, when)
+	h.AddDeletion(message, at(when))
 }
 
 // goodRun is a run of four jobs in which every promise was kept. spot_1 was killed
@@ -57,10 +61,10 @@ func goodRun() (*history, endState) {
 		end.Results[job] = fmt.Appendf(nil, `{"algorithm":"sha256","digest":"%s","bytes":%d}`, job+job, size)
 	}
 	for _, job := range []string{"a", "b", "c", "d", "e"} {
-		h.addJob(job, "f"+job, at(0))
-		h.oracle.AddMessage("m"+job, job)
+		h.Jobs[job], h.blobs[job] = &oracle.Job{Put: at(0), Healthy: true}, "f"+job
+		h.AddMessage("m"+job, job)
 	}
-	h.oracle.AddMessage("md2", "d")
+	h.AddMessage("md2", "d")
 	h.bad = []badMessage{{label: "no blob", job: "e", reason: "missing"}, {label: "plain text", text: "hello", reason: "no envelope"}}
 	end.Poison = []poisonMessage{{ID: "e", Reason: "blob is missing"}, {Body: "hello", Reason: "no envelope of ours"}}
 
@@ -69,9 +73,6 @@ func goodRun() (*history, endState) {
 	h.fates["spot_4"] = fate{kind: frozen, at: at(5 * second), thawed: at(32 * second)}
 	h.drains["spot_2"] = drain{stopped: at(6510 * ms), ended: at(6600 * ms), sinceNotice: "90ms"}
 
-	for _, message := range []string{"ma", "mb", "mc", "md", "md2", "me"} {
-		h.moved(message, claimed, 1*second)
-	}
 	h.starts = []start{
 		{"a", "ma", "spot_1", 0, at(1100 * ms)}, {"b", "mb", "spot_2", 0, at(1100 * ms)}, {"c", "mc", "spot_4", 0, at(1100 * ms)},
 		{"d", "md", "spot_3", 0, at(1100 * ms)}, {"d", "md2", "spot_5", 0, at(1200 * ms)}, {"e", "me", "spot_3", 0, at(1100 * ms)},
@@ -85,26 +86,26 @@ func goodRun() (*history, endState) {
 	h.saved("c", "spot_4", "c1", oracle.Running, 4, 3*second, 3005*ms)
 	h.became("e", "spot_3", "e1", oracle.Poison, 2*second)
 	h.became("d", "spot_3", "d1", oracle.Done, 2500*ms)
-	h.moved("me", deleted, 2100*ms)
-	h.moved("md", deleted, 2600*ms)
+	h.deleted("me", "spot_3", second, 2100*ms)
+	h.deleted("md", "spot_3", second, 2600*ms)
 	h.ends = []deliveryEnd{
 		{job: "e", message: "me", vm: "spot_3", kind: poisoned, at: at(2100 * ms)},
 		{job: "d", message: "md2", vm: "spot_5", kind: superfluous, at: at(3 * second)},
 	}
-	h.moved("md2", deleted, 3*second)
+	h.deleted("md2", "spot_5", second, 3*second)
 
 	// spot_2 saves and releases b, spot_3 resumes it.
 	h.saved("b", "spot_2", "b1", oracle.Open, 4, 6520*ms, 6530*ms)
-	h.moved("mb", released, 6550*ms)
-	h.moved("mb", claimed, 7*second)
+	h.hold("mb", "spot_2", second, 6550*ms)
 	h.starts = append(h.starts, start{"b", "mb", "spot_3", 0.5, at(7100 * ms)})
 	h.ranges = append(h.ranges, hashedRange{"b", "spot_3", 4, 4, at(8 * second)})
 	h.became("b", "spot_3", "b2", oracle.Done, 9*second)
-	h.moved("mb", deleted, 9100*ms)
+	h.deleted("mb", "spot_3", 7*second, 9100*ms)
 
 	// spot_3 resumes a and c after half a minute.
+	h.hold("ma", "spot_1", second, 31*second)
+	h.hold("mc", "spot_4", second, 31*second)
 	for _, job := range []string{"a", "c"} {
-		h.moved("m"+job, claimed, 31*second)
 		h.became(job, "spot_3", job+"2", oracle.Running, 31050*ms)
 		h.starts = append(h.starts, start{job, "m" + job, "spot_3", 1.0 / 3, at(31100 * ms)})
 	}
@@ -113,11 +114,11 @@ func goodRun() (*history, endState) {
 
 	// spot_4 is thawed in the middle of that, hashes more, and is refused.
 	h.ranges = append(h.ranges, hashedRange{"c", "spot_4", 8, 4, at(32010 * ms)})
-	h.refusals = []refusal{{job: "c", vm: "spot_4", at: at(32020 * ms)}, {job: "d", at: at(2900 * ms)}}
+	h.Refusals = []stage.Refusal{{VM: "spot_4", Job: "c", At: at(32020 * ms)}, {VM: "spot_5", Job: "d", At: at(2900 * ms)}}
 	h.ends = append(h.ends, deliveryEnd{job: "c", message: "mc", vm: "spot_4", kind: dropped, at: at(32030 * ms)})
 	for _, job := range []string{"a", "c"} {
 		h.became(job, "spot_3", job+"2", oracle.Done, 35*second)
-		h.moved("m"+job, deleted, 35100*ms)
+		h.deleted("m"+job, "spot_3", 31*second, 35100*ms)
 	}
 	return h, end
 }
@@ -154,27 +155,27 @@ func TestEveryPromiseCanBreak(t *testing.T) {
 	}{
 		{"a job is still waiting", func(h *history, end *endState) {
 			h.without("a", "done")
-			h.oracle.Jobs["a"].Deletions = nil
+			h.Jobs["a"].Deletions = nil
 			end.Waiting["a"], end.Messages = true, 1
 		}, []string{"jobs committed", "messages left on the queue"}},
 		{"a message vanished", func(h *history, _ *endState) {
 			h.without("a", "done")
-			h.oracle.Jobs["a"].Deletions = nil
+			h.Jobs["a"].Deletions = nil
 		}, []string{"jobs committed", "jobs lost"}},
 		{"a message was deleted before the commit", func(h *history, _ *endState) {
-			h.moved("ma", deleted, 33*second)
+			h.AddDeletion("ma", at(33*second))
 		}, []string{"jobs lost"}},
 		{"a second commit", func(h *history, _ *endState) {
 			h.became("b", "spot_3", "b3", oracle.Done, 40*second)
 		}, []string{"jobs committed twice", "stale writes that took effect"}},
 		{"an interruption is counted as a failure", func(h *history, _ *endState) {
-			h.oracle.Jobs["a"].Writes[1].Failures = 1
+			h.Jobs["a"].Writes[1].Failures = 1
 		}, []string{"failures counted against a job"}},
 		{"a save goes back", func(h *history, _ *endState) {
-			h.oracle.Jobs["a"].Writes[1].Progress = 3
+			h.Jobs["a"].Writes[1].Progress = 3
 		}, []string{"states behind the one they replaced"}},
 		{"a wrong digest when it was written", func(h *history, _ *endState) {
-			h.oracle.Jobs["a"].Writes[2].Wrong = true
+			h.Jobs["a"].Writes[2].Wrong = true
 		}, []string{"digests that are not the input's"}},
 		{"a wrong digest", func(_ *history, end *endState) {
 			end.Results["a"] = []byte(`{"algorithm":"sha256","digest":"ab","bytes":12}`)
@@ -195,7 +196,7 @@ func TestEveryPromiseCanBreak(t *testing.T) {
 			h.became("c", "spot_4", "c1", oracle.Open, 36*second)
 		}, []string{"stale writes that took effect"}},
 		{"a frozen worker does not even try", func(h *history, _ *endState) {
-			h.refusals = h.refusals[1:]
+			h.Refusals = h.Refusals[1:]
 		}, []string{"writes refused to a worker that was frozen"}},
 		{"a frozen worker does not stop", func(h *history, _ *endState) {
 			h.ends = h.ends[:2]
@@ -216,7 +217,7 @@ func TestEveryPromiseCanBreak(t *testing.T) {
 			h.ranges[5].at = at(1900 * ms)
 		}, []string{"oldest work unsaved at a kill"}},
 		{"a duplicate is worked on for long", func(h *history, _ *endState) {
-			h.ends[1].at, h.moves[8].at = at(5*second), at(5*second)
+			h.ends[1].at, h.holdOf("md2", "spot_5").To = at(5*second), at(5*second)
 		}, []string{"longest work on a duplicate"}},
 		{"a worker redoes its own work", func(h *history, _ *endState) {
 			h.ranges = append(h.ranges, hashedRange{"a", "spot_3", 8, 4, at(34500 * ms)})
@@ -233,13 +234,11 @@ func TestEveryPromiseCanBreak(t *testing.T) {
 		}, []string{"seen by the VM -> all jobs released"}},
 		{"the notice was acted on late", func(h *history, _ *endState) {
 			h.drains["spot_2"] = drain{stopped: at(8100 * ms)}
-			h.moveOf("mb", released).at, h.starts[6].at = at(8200*ms), at(8300*ms)
-			h.moveOf("mb", claimed).at = at(1 * second)
+			h.holdOf("mb", "spot_2").To, h.starts[6].at = at(8200*ms), at(8300*ms)
 			h.ranges[7].at = at(8400 * ms)
 		}, []string{"announced -> work stopped (1 poll)", "seen by the VM -> work stopped"}},
 		{"a message was released late", func(h *history, _ *endState) {
-			h.moves = slices.DeleteFunc(h.moves, func(m move) bool { return m.message == "mb" && m.at.Equal(at(7*second)) })
-			h.moveOf("mb", released).at, h.moveOf("mb", deleted).at = at(9600*ms), at(9900*ms)
+			h.holdOf("mb", "spot_2").To, h.holdOf("mb", "spot_3").To = at(9600*ms), at(9900*ms)
 			h.starts[6].at, h.ranges[7].at = at(9700*ms), at(9800*ms)
 		}, []string{"seen by the VM -> all jobs released"}},
 		{"no worker resumes the job after the kill", func(h *history, _ *endState) {
@@ -268,20 +267,20 @@ func TestEveryPromiseCanBreak(t *testing.T) {
 
 // without removes the writes of a job that left that status, and its outcome.
 func (h *history) without(job, status string) {
-	j := h.oracle.Jobs[job]
+	j := h.Jobs[job]
 	j.Ended = time.Time{}
 	j.Writes = slices.DeleteFunc(j.Writes, func(w oracle.Write) bool { return w.Status == status })
 }
 
-// moveOf returns the first move of that kind of a message.
-func (h *history) moveOf(message string, kind moveKind) *move {
-	i := slices.IndexFunc(h.moves, func(m move) bool { return m.message == message && m.kind == kind })
-	return &h.moves[i]
+// holdOf returns the hold of a message by a worker.
+func (h *history) holdOf(message, vm string) *stage.Hold {
+	i := slices.IndexFunc(h.Holds, func(held *stage.Hold) bool { return held.Message == message && held.VM == vm })
+	return h.Holds[i]
 }
 
 func TestUnseenWriteBreaksTheDemo(t *testing.T) {
 	h, end := goodRun()
-	h.unseen = 1
+	h.Unknown = 1
 	if n := newReport(audit(h, end), settings{Interval: 2 * second}).Broken(); n != 1 {
 		t.Errorf("Broken() with a write that was not seen = %d, want 1", n)
 	}

@@ -8,12 +8,14 @@ import (
 
 	"github.com/spotworker/spotworker/internal/lab"
 	"github.com/spotworker/spotworker/internal/lab/oracle"
+	"github.com/spotworker/spotworker/internal/lab/stage"
 )
 
 // history holds the events of a run. All times are of this machine's clock. Events are
 // recorded in no particular order, so conclusions from them go by their times.
 type history struct {
-	oracle *oracle.History   // records and messages of jobs
+	*stage.Facts
+
 	blobs  map[string]string // blob names, by job id
 	files  map[string]lab.File
 	bad    []badMessage
@@ -21,36 +23,10 @@ type history struct {
 	fates  map[string]fate      // by VM
 	drains map[string]drain     // by VM
 
-	refusals []refusal
-	moves    []move
-	starts   []start
-	ranges   []hashedRange
-	ends     []deliveryEnd
-	unseen   int // effective writes of records whose content or job is not known
-	foreign  int // messages that are neither a job nor expected
+	starts []start
+	ranges []hashedRange
+	ends   []deliveryEnd
 }
-
-// refusal is a write of a job's record that storage refused, because another write had
-// replaced the record. VM is the writer of that other write; empty for a create.
-type refusal struct {
-	job, vm string
-	at      time.Time
-}
-
-// move is a change of a message, by the storage emulator.
-type move struct {
-	message string
-	kind    moveKind
-	at      time.Time
-}
-
-type moveKind int
-
-const (
-	claimed  moveKind = iota + 1 // returned by Get Messages
-	released                     // made visible by its holder
-	deleted
-)
 
 // start is the start of a delivery of a job, by the worker's log.
 type start struct {
@@ -111,22 +87,14 @@ const (
 
 func newHistory() *history {
 	return &history{
-		oracle: oracle.NewHistory(), blobs: map[string]string{}, files: map[string]lab.File{},
+		Facts: new(stage.NewFacts()), blobs: map[string]string{}, files: map[string]lab.File{},
 		born: map[string]time.Time{}, fates: map[string]fate{}, drains: map[string]drain{},
 	}
 }
 
-// addJob adds a job unless it is known.
-func (h *history) addJob(id, blob string, put time.Time) {
-	if h.oracle.Jobs[id] == nil {
-		h.oracle.Jobs[id] = &oracle.Job{Put: put, Healthy: true}
-	}
-	h.blobs[id] = blob
-}
-
 // good returns the ids of the jobs that must be committed, in order.
 func (h *history) good() []string {
-	ids := slices.Sorted(maps.Keys(h.oracle.Jobs))
+	ids := slices.Sorted(maps.Keys(h.Jobs))
 	return slices.DeleteFunc(ids, func(id string) bool {
 		return slices.ContainsFunc(h.bad, func(b badMessage) bool { return b.job == id })
 	})
@@ -134,7 +102,7 @@ func (h *history) good() []string {
 
 // writes returns the writes of a job's record, oldest first.
 func (h *history) writes(job string) []oracle.Write {
-	if j := h.oracle.Jobs[job]; j != nil {
+	if j := h.Jobs[job]; j != nil {
 		return j.Writes
 	}
 	return nil
@@ -142,7 +110,7 @@ func (h *history) writes(job string) []oracle.Write {
 
 // isDuplicated reports whether a job has more than one message.
 func (h *history) isDuplicated(job string) bool {
-	j := h.oracle.Jobs[job]
+	j := h.Jobs[job]
 	return j != nil && len(j.Messages) > 1
 }
 
@@ -179,16 +147,6 @@ func (h *history) statusAt(job string, at time.Time) (status string) {
 		}
 	}
 	return status
-}
-
-// writerOf returns the VM whose write of a record left that ETag.
-func (h *history) writerOf(job, etag string) string {
-	for _, w := range h.writes(job) {
-		if etag != "" && w.After == etag {
-			return w.VM
-		}
-	}
-	return ""
 }
 
 // activeJob is a job that a VM's worker is working on, in bytes of its blob.
@@ -290,17 +248,17 @@ func (h *history) resumed(job, vm string, after time.Time) (first start, ok bool
 	return first, ok
 }
 
-// endOf returns when the delivery that began with s ended: its message was
-// claimed again, released or deleted, or its worker deferred or dropped it.
+// endOf returns when the delivery that began with s ended: its worker no longer
+// held the message, or deferred or dropped it.
 func (h *history) endOf(s start) (end time.Time, ended bool) {
 	note := func(at time.Time) {
 		if at.After(s.at) && (!ended || at.Before(end)) {
 			end, ended = at, true
 		}
 	}
-	for _, m := range h.moves {
-		if m.message == s.message {
-			note(m.at)
+	for _, held := range h.Holds {
+		if held.Message == s.message && held.VM == s.vm && !held.To.IsZero() {
+			note(held.To)
 		}
 	}
 	for _, e := range h.ends {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/lab"
+	"github.com/spotworker/spotworker/internal/lab/stage"
 	"github.com/spotworker/spotworker/internal/lab/text"
 )
 
@@ -17,7 +17,7 @@ const evictionPause = 7 * time.Second
 
 // eviction is an announced eviction.
 type eviction struct {
-	vm        *lab.VM
+	vm        *stage.VM
 	id        string
 	announced time.Time
 	notBefore time.Time
@@ -26,8 +26,8 @@ type eviction struct {
 
 // victim returns a VM that is ready for an incident, and the jobs that its worker
 // is working on; nil if none is.
-func (d *demo) victim(h *history, incident Incident) (*lab.VM, []activeJob) {
-	for _, vm := range d.fleet.Running() {
+func (d *demo) victim(h *history, incident Incident) (*stage.VM, []activeJob) {
+	for _, vm := range d.vms {
 		if h.fates[vm.Name].kind != spared || h.hasDuplicate(vm.Name) {
 			continue
 		}
@@ -74,7 +74,7 @@ func (a activeJob) hasUnsaved(duration time.Duration, now time.Time) bool {
 }
 
 // strike lets the next incident happen to a VM.
-func (d *demo) strike(vm *lab.VM, jobs []activeJob) error {
+func (d *demo) strike(vm *stage.VM, jobs []activeJob) error {
 	incident := d.script.pending[0]
 	d.script.pending, d.script.last = d.script.pending[1:], time.Now()
 	switch incident {
@@ -90,11 +90,11 @@ func (d *demo) strike(vm *lab.VM, jobs []activeJob) error {
 }
 
 // kill kills a VM without notice.
-func (d *demo) kill(vm *lab.VM, jobs []activeJob) error {
-	vm.Kill()
-	d.local.Metadata.RemoveVM(vm.Name)
+func (d *demo) kill(vm *stage.VM, jobs []activeJob) error {
+	vm.Worker.Kill()
+	d.remove(vm)
 	now := time.Now()
-	d.recorder.fate(vm.Name, func(f *fate) { *f = fate{kind: killed, at: now, gone: now} })
+	d.fate(vm.Name, func(f *fate) { *f = fate{kind: killed, at: now, gone: now} })
 	d.narrator.Say("Sudden death: %s was killed without notice (SIGKILL) while it was working on %s: %s.",
 		vm.Name, text.Plural(len(jobs), "job"), listJobs(jobs))
 	d.narrator.Say("Its messages become visible again 30 s after it claimed or last renewed them; until then the others work on.")
@@ -102,8 +102,8 @@ func (d *demo) kill(vm *lab.VM, jobs []activeJob) error {
 }
 
 // freeze suspends a VM's worker. It is thawed when others have its jobs.
-func (d *demo) freeze(vm *lab.VM, jobs []activeJob) error {
-	err := vm.Freeze()
+func (d *demo) freeze(vm *stage.VM, jobs []activeJob) error {
+	err := vm.Worker.Freeze()
 	if errors.Is(err, errors.ErrUnsupported) {
 		d.narrator.Say("This system cannot freeze a process; the demo continues without that.")
 		return nil
@@ -112,7 +112,7 @@ func (d *demo) freeze(vm *lab.VM, jobs []activeJob) error {
 		return fmt.Errorf("freeze worker %s: %w", vm.Name, err)
 	}
 	now := time.Now()
-	d.recorder.fate(vm.Name, func(f *fate) { *f = fate{kind: frozen, at: now} })
+	d.fate(vm.Name, func(f *fate) { *f = fate{kind: frozen, at: now} })
 	d.script.frozen = append(d.script.frozen, vm)
 	d.narrator.Say("Frozen: %s is suspended (SIGSTOP) while it owns %s: %s. The others must presume it dead.",
 		vm.Name, text.Plural(len(jobs), "job"), listJobs(jobs))
@@ -124,22 +124,22 @@ func (d *demo) thaw(i int) error {
 	vm := d.script.frozen[i]
 	d.script.frozen = slices.Delete(d.script.frozen, i, i+1)
 	now := time.Now()
-	d.recorder.fate(vm.Name, func(f *fate) { f.thawed = now })
+	d.fate(vm.Name, func(f *fate) { f.thawed = now })
 	d.narrator.Say("Thawed: %s resumes (SIGCONT) as if no time had passed. It is a stale owner now.", vm.Name)
-	if err := vm.Thaw(); err != nil {
+	if err := vm.Worker.Thaw(); err != nil {
 		return fmt.Errorf("thaw worker %s: %w", vm.Name, err)
 	}
 	return nil
 }
 
 // evict announces an eviction.
-func (d *demo) evict(vm *lab.VM, jobs []activeJob) error {
-	id, err := d.local.Metadata.SimulateEviction(vm.Name)
+func (d *demo) evict(vm *stage.VM, jobs []activeJob) error {
+	id, err := d.stage.Local.Metadata.SimulateEviction(vm.Name)
 	if err != nil {
 		return err
 	}
-	event, _ := d.local.Metadata.Event(id)
-	d.recorder.fate(vm.Name, func(f *fate) { *f = fate{kind: evicted, at: event.ScheduledAt} })
+	event, _ := d.stage.Local.Metadata.Event(id)
+	d.fate(vm.Name, func(f *fate) { *f = fate{kind: evicted, at: event.ScheduledAt} })
 	d.script.evictions = append(d.script.evictions, eviction{vm: vm, id: id, announced: event.ScheduledAt, notBefore: event.NotBefore,
 		jobs: jobs})
 	d.narrator.Say("Eviction notice: %s will be evicted (Preempt at its metadata endpoint); it is working on %s: %s.",
@@ -158,12 +158,12 @@ func (d *demo) removeEvicted(i int, drain drain) error {
 		d.narrator.Say("%s saw the notice, stopped, saved and released its jobs, in %s by its own log. Now the VM is removed; the jobs are "+
 			"on the queue.", e.vm.Name, drain.sinceNotice)
 	}
-	served, _ := d.local.Metadata.VM(e.vm.Name).FirstServed(e.id)
-	e.vm.Kill()
+	served, _ := d.stage.Local.Metadata.VM(e.vm.Name).FirstServed(e.id)
+	e.vm.Worker.Kill()
 	now := time.Now()
-	d.recorder.fate(e.vm.Name, func(f *fate) { f.served, f.gone = served, now })
-	d.local.Metadata.RemoveVM(e.vm.Name)
-	d.local.Metadata.Complete(e.id)
+	d.fate(e.vm.Name, func(f *fate) { f.served, f.gone = served, now })
+	d.remove(e.vm)
+	d.stage.Local.Metadata.Complete(e.id)
 	return d.replace(e.jobs, lostJob{vm: e.vm.Name, since: e.announced, cause: "notice"})
 }
 

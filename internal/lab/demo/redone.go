@@ -109,8 +109,8 @@ func (f *findings) freeze(h *history, vm string) {
 			}
 		}
 	}
-	for _, refused := range h.refusals {
-		if refused.vm == vm && refused.at.After(fate.at) {
+	for _, refused := range h.Refusals {
+		if refused.VM == vm && refused.At.After(fate.at) {
 			frozen.Refused++
 		}
 	}

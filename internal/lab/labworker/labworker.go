@@ -16,8 +16,7 @@ import (
 
 // Settings are the constants that differ. A field that is not positive keeps the product's value.
 type Settings struct {
-	Visibility   time.Duration // of messages
-	EvictionRate float64       // evictions an hour from which the worker starts
+	Visibility time.Duration // of messages
 }
 
 // flag begins the argument with the settings.
@@ -25,7 +24,7 @@ const flag = "--lab-settings="
 
 // Argument returns the settings as an argument for [Main].
 func (s Settings) Argument() string {
-	text, _ := json.Marshal(s) // numbers
+	text, _ := json.Marshal(s) // a number
 	return flag + string(text)
 }
 
@@ -68,8 +67,5 @@ func parse(arguments []string) (s Settings, rest []string, err error) {
 func (s Settings) apply(c *worker.Config) {
 	if s.Visibility > 0 {
 		c.Visibility = s.Visibility
-	}
-	if s.EvictionRate > 0 {
-		c.Policy.EvictionRate = s.EvictionRate
 	}
 }

@@ -1,9 +1,8 @@
 // Package oracle judges the fate of jobs by the calls to storage, and not by the reports
 // of workers.
 //
-//	demo:  hook of the storage emulator ──┐
-//	chaos: proxies before storage ────────┼──▶ History ──▶ Judge, WorstIdle
-//	worker's histories in virtual time ───┴──▶ Record.Add, write by write; Steering
+//	demo, chaos: proxies before storage ──▶ History ──▶ Judge, WorstIdle
+//	worker's histories in virtual time ──▶ Record.Add, write by write; Steering
 //
 // A [History] holds the writes of each job's record and the deletions of its
 // messages. The writes are put into the order in which they took effect by their ETags:

@@ -1,4 +1,4 @@
-package chaos
+package stage
 
 import (
 	"bytes"
@@ -24,13 +24,13 @@ const (
 	maxBody = 64 << 20
 )
 
-// proxy connects one VM to storage, with a server on loopback for each service. It
+// Proxy connects one VM to storage, with a server on loopback for each service. It
 // records which calls took effect, whether or not the worker gets the reply, and
-// injects faults.
-type proxy struct {
+// injects Faults.
+type Proxy struct {
 	vm       string
 	names    azure.Names
-	recorder *recorder
+	recorder *Recorder
 	storage  http.RoundTripper
 
 	// connectionString leads clients to the proxy.
@@ -43,14 +43,14 @@ type proxy struct {
 
 	mu         sync.Mutex
 	isCutOff   bool // no call gets through
-	injections []*injection
+	injections []*Injection
 	conns      map[net.Conn]bool
 }
 
 // startProxy starts a proxy to the account of that connection string.
-func startProxy(vm, connectionString string, names azure.Names, r *recorder, storage http.RoundTripper, over <-chan struct{}) (*proxy,
+func startProxy(vm, connectionString string, names azure.Names, r *Recorder, storage http.RoundTripper, over <-chan struct{}) (*Proxy,
 	error) {
-	p := &proxy{vm: vm, names: names, recorder: r, storage: storage, conns: map[net.Conn]bool{}, connectionString: connectionString,
+	p := &Proxy{vm: vm, names: names, recorder: r, storage: storage, conns: map[net.Conn]bool{}, connectionString: connectionString,
 		over: over}
 	all, err := services(connectionString)
 	if err != nil {
@@ -67,7 +67,7 @@ func startProxy(vm, connectionString string, names azure.Names, r *recorder, sto
 	return p, nil
 }
 
-func (p *proxy) serve(s service) (address string, err error) {
+func (p *Proxy) serve(s service) (address string, err error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // listening on loopback does not wait
 	if err != nil {
 		return "", err
@@ -82,7 +82,7 @@ func (p *proxy) serve(s service) (address string, err error) {
 }
 
 // close stops the proxy. It does not wait for calls in flight.
-func (p *proxy) close() {
+func (p *Proxy) close() {
 	for _, s := range p.servers {
 		_ = s.Close() // nothing can be done about an error
 	}
@@ -90,24 +90,29 @@ func (p *proxy) close() {
 }
 
 // pass forwards one call, or injects a fault.
-func (p *proxy) pass(w http.ResponseWriter, r *http.Request, s service) {
+func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, s service) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
 		return // the worker was killed before it had sent all of it
 	}
 	c := readCall(p.names, s, p.vm, r, body)
 	i, isCutOff := p.match(c)
-	if isCutOff || i != nil && !i.fault.hasEffect() {
+	if isCutOff || i != nil && !i.Fault.hasEffect() {
 		i.notify()
 		p.drop(w, r, i)
 		return
 	}
-	if i != nil && i.fault == delayRequest {
-		if !p.pause(i.delay) {
+	if i != nil && i.Fault == DelayRequest {
+		if !p.pause(i.Delay) {
 			cut(w)
 			return
 		}
 		c.arrived = time.Now() // at storage
+	}
+	if i == nil && c.Operation == OtherCall && r.Method == http.MethodGet {
+		p.stream(w, r, s.base, body)
+		p.recorder.answered(c, &reply{}, true)
+		return
 	}
 	reply, err := p.forward(r, s.base, body)
 	if err != nil {
@@ -120,15 +125,15 @@ func (p *proxy) pass(w http.ResponseWriter, r *http.Request, s service) {
 		p.drop(w, r, i)
 		return
 	}
-	if i != nil && i.fault == delayReply {
-		p.pause(i.delay)
+	if i != nil && i.Fault == DelayReply {
+		p.pause(i.Delay)
 	}
 	answer(w, reply)
 }
 
 // drop ends a call without a reply, by a reset. A swallowed call first waits until
 // the caller closes the connection.
-func (p *proxy) drop(w http.ResponseWriter, r *http.Request, i *injection) {
+func (p *Proxy) drop(w http.ResponseWriter, r *http.Request, i *Injection) {
 	if i.swallows() {
 		ctx, cancel := context.WithTimeout(r.Context(), callLimit)
 		defer cancel()
@@ -142,7 +147,7 @@ func (p *proxy) drop(w http.ResponseWriter, r *http.Request, i *injection) {
 
 // pause waits for a delay and reports true, or false when the run ends first. It
 // does not end when the caller gives up or is killed: its request is in flight.
-func (p *proxy) pause(delay time.Duration) bool {
+func (p *Proxy) pause(delay time.Duration) bool {
 	timer := time.NewTimer(delay)
 	defer timer.Stop()
 	select {
@@ -160,17 +165,35 @@ type reply struct {
 	body   []byte
 }
 
-// forward makes the call, and completes it even if its caller is gone.
-func (p *proxy) forward(r *http.Request, base *url.URL, body []byte) (*reply, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), callLimit)
-	defer cancel()
+// send sends the call to storage.
+func (p *Proxy) send(ctx context.Context, r *http.Request, base *url.URL, body []byte) (*http.Response, error) {
 	out := r.Clone(ctx)
 	out.RequestURI, out.URL.Scheme, out.URL.Host, out.Host = "", base.Scheme, base.Host, base.Host
 	out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	if len(body) == 0 {
 		out.Body = http.NoBody
 	}
-	got, err := p.storage.RoundTrip(out)
+	return p.storage.RoundTrip(out)
+}
+
+// stream makes a call that changes nothing, and passes on its reply as it comes: a
+// download at a limited bandwidth takes long.
+func (p *Proxy) stream(w http.ResponseWriter, r *http.Request, base *url.URL, body []byte) {
+	got, err := p.send(r.Context(), r, base, body)
+	if err != nil {
+		cut(w)
+		return
+	}
+	defer got.Body.Close()
+	answer(w, &reply{got.StatusCode, got.Header, nil})
+	_, _ = io.Copy(w, got.Body) // it fails only if the worker or the storage is gone
+}
+
+// forward makes the call, and completes it even if its caller is gone.
+func (p *Proxy) forward(r *http.Request, base *url.URL, body []byte) (*reply, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), callLimit)
+	defer cancel()
+	got, err := p.send(ctx, r, base, body)
 	if err != nil {
 		return nil, err
 	}
@@ -202,9 +225,9 @@ func reset(conn net.Conn) {
 	_ = conn.Close()
 }
 
-// setCutOff cuts the VM off from storage, with all its connections, or reconnects
+// SetCutOff cuts the VM off from storage, with all its connections, or reconnects
 // it.
-func (p *proxy) setCutOff(cutOff bool) {
+func (p *Proxy) SetCutOff(cutOff bool) {
 	p.mu.Lock()
 	p.isCutOff = cutOff
 	var open []net.Conn
@@ -220,7 +243,7 @@ func (p *proxy) setCutOff(cutOff bool) {
 }
 
 // track keeps the list of open connections.
-func (p *proxy) track(conn net.Conn, state http.ConnState) {
+func (p *Proxy) track(conn net.Conn, state http.ConnState) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch state {
@@ -242,38 +265,38 @@ func upstream(keepsIdle bool) *http.Transport {
 	}
 }
 
-// proxyFault is the effect of a proxy on a call.
-type proxyFault int
+// Fault is the effect of a proxy on a call.
+type Fault int
 
 const (
-	resetRequest   proxyFault = iota // no effect, and its connection is reset
-	resetReply                       // takes effect, and its connection is reset
-	swallowRequest                   // no effect, and no answer: the connection stays open
-	swallowReply                     // takes effect, and no answer
-	delayRequest                     // takes effect late, perhaps when its caller has given up
-	delayReply                       // takes effect at once, and is answered late
-	faults                           // how many there are
+	ResetRequest   Fault = iota // no effect, and its connection is reset
+	ResetReply                  // takes effect, and its connection is reset
+	SwallowRequest              // no effect, and no answer: the connection stays open
+	SwallowReply                // takes effect, and no answer
+	DelayRequest                // takes effect late, perhaps when its caller has given up
+	DelayReply                  // takes effect at once, and is answered late
+	Faults                      // how many there are
 )
 
-func (f proxyFault) String() string {
+func (f Fault) String() string {
 	return [...]string{"reset request", "reset reply", "swallow request", "swallow reply", "delay request", "delay reply"}[f]
 }
 
 // hasEffect reports whether the call reaches storage.
-func (f proxyFault) hasEffect() bool { return f != resetRequest && f != swallowRequest }
+func (f Fault) hasEffect() bool { return f != ResetRequest && f != SwallowRequest }
 
-// injection is a fault for the next calls that match.
-type injection struct {
-	calls    int // that it still applies to
-	matches  func(call) bool
-	fault    proxyFault
-	delay    time.Duration // of the delaying faults
-	injected func()        // runs after the effect, or in its place. Optional.
+// Injection is a fault for the next calls that match.
+type Injection struct {
+	Calls    int // that it still applies to
+	Matches  func(Call) bool
+	Fault    Fault
+	Delay    time.Duration // of the delaying Faults
+	Injected func()        // runs after the effect, or in its place. Optional.
 }
 
-// inject adds an injection. The returned function removes it, and reports whether
+// Inject adds an injection. The returned function removes it, and reports whether
 // it was still there.
-func (p *proxy) inject(i *injection) (remove func() bool) {
+func (p *Proxy) Inject(i *Injection) (remove func() bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.injections = append(p.injections, i)
@@ -286,7 +309,7 @@ func (p *proxy) inject(i *injection) (remove func() bool) {
 
 // remove removes an injection, and reports whether it was there. The caller holds
 // mu.
-func (p *proxy) remove(i *injection) bool {
+func (p *Proxy) remove(i *Injection) bool {
 	at := slices.Index(p.injections, i)
 	if at >= 0 {
 		p.injections = slices.Delete(p.injections, at, at+1)
@@ -295,17 +318,17 @@ func (p *proxy) remove(i *injection) bool {
 }
 
 // match returns the injection for a call, if any, or whether the VM is cut off.
-func (p *proxy) match(c call) (i *injection, isCutOff bool) {
+func (p *Proxy) match(c Call) (i *Injection, isCutOff bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.isCutOff {
 		return nil, true
 	}
 	for _, i := range p.injections {
-		if !i.matches(c) {
+		if !i.Matches(c) {
 			continue
 		}
-		if i.calls--; i.calls == 0 {
+		if i.Calls--; i.Calls == 0 {
 			p.remove(i)
 		}
 		return i, false
@@ -314,16 +337,16 @@ func (p *proxy) match(c call) (i *injection, isCutOff bool) {
 }
 
 // notify calls injected, if there is an injection with one.
-func (i *injection) notify() {
-	if i != nil && i.injected != nil {
-		i.injected()
+func (i *Injection) notify() {
+	if i != nil && i.Injected != nil {
+		i.Injected()
 	}
 }
 
 // losesReply reports whether the caller never gets a reply.
-func (i *injection) losesReply() bool { return i != nil && i.fault < delayRequest }
+func (i *Injection) losesReply() bool { return i != nil && i.Fault < DelayRequest }
 
 // swallows reports whether the connection stays open without a reply.
-func (i *injection) swallows() bool {
-	return i != nil && (i.fault == swallowRequest || i.fault == swallowReply)
+func (i *Injection) swallows() bool {
+	return i != nil && (i.Fault == SwallowRequest || i.Fault == SwallowReply)
 }

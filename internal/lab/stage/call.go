@@ -1,4 +1,4 @@
-package chaos
+package stage
 
 import (
 	"encoding/json"
@@ -13,20 +13,20 @@ import (
 	"github.com/spotworker/spotworker/internal/storage/azure"
 )
 
-// operation is the kind of a call.
-type operation int
+// Operation is the kind of a call.
+type Operation int
 
 const (
-	otherCall operation = iota
-	recordWrite
-	messageClaim
-	messageUpdate
-	messageDelete
+	OtherCall Operation = iota
+	RecordWrite
+	MessageClaim
+	MessageUpdate
+	MessageDelete
 )
 
-// call is one request of a worker to the storage account.
-type call struct {
-	operation operation
+// Call is one request of a worker to the storage account.
+type Call struct {
+	Operation Operation
 	vm        string
 	job       string        // whose record it writes
 	message   string        // that it updates or deletes
@@ -45,8 +45,8 @@ type service struct {
 }
 
 // readCall reads a request to a service.
-func readCall(names azure.Names, s service, vm string, r *http.Request, body []byte) call {
-	c := call{
+func readCall(names azure.Names, s service, vm string, r *http.Request, body []byte) Call {
+	c := Call{
 		vm: vm, arrived: time.Now(), body: body, header: r.Header,
 		ifMatch: r.Header.Get("If-Match"), ifNoneMatch: r.Header.Get("If-None-Match"),
 	}
@@ -57,21 +57,21 @@ func readCall(names azure.Names, s service, vm string, r *http.Request, body []b
 	}
 	switch {
 	case !s.queues && path[1] == names.Records && len(path) == 4 && r.Method == http.MethodPut && r.URL.Query().Get("comp") != "block":
-		c.operation, c.job = recordWrite, path[3]
+		c.Operation, c.job = RecordWrite, path[3]
 	case s.queues && path[1] == names.Queue && path[2] == "messages":
 		c.readMessageCall(r, path[3:])
 	}
 	return c
 }
 
-func (c *call) readMessageCall(r *http.Request, id []string) {
+func (c *Call) readMessageCall(r *http.Request, id []string) {
 	switch {
 	case len(id) == 0 && r.Method == http.MethodGet && r.URL.Query().Get("peekonly") == "":
-		c.operation, c.hides = messageClaim, hidden(r)
+		c.Operation, c.hides = MessageClaim, hidden(r)
 	case len(id) == 1 && r.Method == http.MethodPut:
-		c.operation, c.message, c.hides = messageUpdate, id[0], hidden(r)
+		c.Operation, c.message, c.hides = MessageUpdate, id[0], hidden(r)
 	case len(id) == 1 && r.Method == http.MethodDelete:
-		c.operation, c.message = messageDelete, id[0]
+		c.Operation, c.message = MessageDelete, id[0]
 	}
 }
 
@@ -85,15 +85,22 @@ func hidden(r *http.Request) time.Duration {
 }
 
 // metadata returns a value of the record that the call writes.
-func (c *call) metadata(key string) string { return c.header.Get("X-Ms-Meta-" + key) }
+func (c *Call) metadata(key string) string { return c.header.Get("X-Ms-Meta-" + key) }
 
-// step returns the step of the state in the call's body; -1 without one.
-func (c *call) step() int64 {
-	state := struct{ Step *int64 }{}
-	if c.metadata("statehash") == "" || json.Unmarshal(c.body, &state) != nil || state.Step == nil {
+// progress returns how far the state in the call's body is: its steps, or its offset in a blob. It is
+// -1 without a state.
+func (c *Call) progress() int64 {
+	var state struct{ Step, Offset *int64 }
+	if c.metadata("statehash") == "" || json.Unmarshal(c.body, &state) != nil {
 		return -1
 	}
-	return *state.Step
+	switch {
+	case state.Step != nil:
+		return *state.Step
+	case state.Offset != nil:
+		return *state.Offset
+	}
+	return -1
 }
 
 // claimedMessage is a message in the reply to a claim.
