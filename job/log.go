@@ -29,8 +29,9 @@ type printerKey struct{}
 // Print adds a line to the kept output of the job whose handler got ctx, which "spotctl
 // logs" shows, and not to the worker's log. It is for the output of programs that a
 // handler runs; source says where the line is from, such as stdout. The line may have
-// any bytes. Print keeps none of them, and may be called from many goroutines. Without
-// a worker, as in a test, it does nothing.
+// any bytes; one that ends with a carriage return is replaced by the next of its source,
+// as in a progress bar. Print keeps none of them, and may be called from many goroutines.
+// Without a worker, as in a test, it does nothing.
 func Print(ctx context.Context, source string, line []byte) {
 	if add, ok := ctx.Value(printerKey{}).(func(string, []byte)); ok {
 		add(source, line)

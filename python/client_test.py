@@ -141,6 +141,9 @@ class TestClient(unittest.TestCase):
             "payload": lambda: self.client.put("echo", b"x" * ((64 << 20) + 1)),
             "fields": lambda: self.client.put("files", inputs=[{"container": "data", "blob": "x" * 900}] * 60),
             "status": lambda: self.client.status("a/b"),
+            "empty account": lambda: spotworker.Client("", connection_string=CONNECTION),
+            "empty name": lambda: spotworker.Client(connection_string=CONNECTION, name=""),
+            "empty reason": lambda: self.client.cancel(own_id("empty"), ""),
             "both": lambda: spotworker.Client("account", connection_string=CONNECTION),
             "none": lambda: spotworker.Client(),
         }.items():

@@ -126,6 +126,12 @@ class OnWorker(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "json, pickle or bytes"):
             spotworker.job(format="yaml")
 
+    def test_a_state_that_strict_json_has_not(self):
+        job = spotworker.job()
+        job.save({"loss": float("-inf"), "name": "caf\udce9 ü"})
+        self.resume()
+        self.assertEqual(spotworker.job().load(), {"loss": float("-inf"), "name": "caf\udce9 ü"})
+
     def test_a_pickle_is_read_only_where_it_is_expected(self):
         spotworker.job(format="pickle").save([1])
         self.resume()
@@ -136,6 +142,10 @@ class OnWorker(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "state cannot be written as JSON"):
             spotworker.job().save({1, 2})
         self.assertFalse((self.root / "checkpoint").exists())
+        for value in (float("nan"), {"loss": [float("inf")]}):
+            with self.assertRaisesRegex(ValueError, "result cannot be written as JSON.*NaN.*None"):
+                spotworker.job().result(value)
+        self.assertFalse((self.root / "result").exists())
         (self.root / "payload").write_text("no JSON")
         with self.assertRaisesRegex(ValueError, "payload_bytes"):
             spotworker.job().payload

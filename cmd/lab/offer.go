@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spotworker/spotworker/internal/replay"
+	"github.com/spotworker/spotworker/internal/text/charset"
 	"github.com/spotworker/spotworker/internal/text/plaintext"
 )
 
@@ -84,7 +85,7 @@ func (f offerFlags) choose() (chosen offer, err error) {
 		return offer{}, err
 	}
 	defer file.Close()
-	lines := bufio.NewScanner(file)
+	lines := bufio.NewScanner(charset.Reader(file))
 	lines.Buffer(nil, 16<<20)
 	bare := func(size string) string { return strings.TrimPrefix(strings.ToLower(size), "standard_") }
 	for n := 1; lines.Scan(); n++ {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/overview/table"
 	"github.com/spotworker/spotworker/internal/replay"
+	"github.com/spotworker/spotworker/internal/text/charset"
 	"github.com/spotworker/spotworker/internal/text/plaintext"
 )
 
@@ -72,7 +73,7 @@ func (c *scenarioFlags) AfterApply(ctx *kong.Context) error {
 // scenario returns the scenario of the file or of the flags. It measures the job of a kinds file.
 func (c *scenarioFlags) scenario(ctx context.Context) (replay.Scenario, error) {
 	if c.Scenario != "" {
-		data, err := os.ReadFile(c.Scenario)
+		data, err := charset.ReadFile(c.Scenario)
 		if err != nil {
 			return replay.Scenario{}, configError(err)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/operate/actions"
+	"github.com/spotworker/spotworker/internal/text/charset"
 	"github.com/spotworker/spotworker/internal/text/plaintext"
 )
 
@@ -183,7 +184,7 @@ func (c *cancelCommand) ids(s *session) (ids []string, err error) {
 			add(id)
 			continue
 		}
-		lines := bufio.NewScanner(s.printer.in)
+		lines := bufio.NewScanner(charset.Reader(s.printer.in))
 		for lines.Scan() {
 			add(strings.TrimSpace(lines.Text()))
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/spotworker/spotworker/internal/overview"
 	"github.com/spotworker/spotworker/internal/overview/table"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/text/charset"
 	"github.com/spotworker/spotworker/internal/text/plaintext"
 )
 
@@ -140,6 +141,7 @@ func (c *orphansRequeueCommand) options(in io.Reader) (o client.RequeueOptions, 
 	if o.Inputs, err = readFile(c.Inputs, in); err != nil {
 		return o, fmt.Errorf("read the inputs: %w", err)
 	}
+	o.Inputs = charset.Text(o.Inputs)
 	return o, nil
 }
 

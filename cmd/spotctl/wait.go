@@ -11,6 +11,7 @@ import (
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/producer"
+	"github.com/spotworker/spotworker/internal/text/charset"
 )
 
 // waitCommand waits for jobs.
@@ -100,7 +101,7 @@ func (c *waitCommand) ids(ctx context.Context, in *bufio.Reader, deployment *cli
 		return c.IDs, nil
 	}
 	var ids []string
-	lines := bufio.NewScanner(in)
+	lines := bufio.NewScanner(charset.Reader(in))
 	for lines.Scan() {
 		if id := strings.TrimSpace(lines.Text()); id != "" {
 			ids = append(ids, id)

@@ -320,13 +320,14 @@ func TestNoWriteAfterTheEnd(t *testing.T) {
 			t.Errorf("Save after a release = %v, want to put back", conflict)
 		}
 		c = b.acquire(t, ours, "w")
+		must(t, c.Save(t.Context(), Snapshot{State: []byte("s"), Fraction: 0.5, Text: "1 of 2"}))
 		if err := c.Commit(t.Context(), []byte("result")); err != nil {
 			t.Fatal(err)
 		}
 		if conflict := conflictIn(c.Fail(t.Context(), Snapshot{}, "late")); conflict == nil || conflict.Ruling != Finish {
 			t.Errorf("Fail after a commit = %v, want to finish", conflict)
 		}
-		if r := b.read(t); r.Status != Done || b.body(t) != "result" {
+		if r := b.read(t); r.Status != Done || r.Text != "" || b.body(t) != "result" {
 			t.Errorf("record = %+v with %q, want it done", r, b.body(t))
 		}
 	})

@@ -29,6 +29,9 @@ type Facts struct {
 	// Log is the end of the job's log: at most [MaxLog] bytes, percent-encoded.
 	Log string
 
+	// Text is that of the handler's last report if the report was of the whole job.
+	Text string
+
 	// Inputs is the hash that the job's inputs were resolved to.
 	Inputs string
 

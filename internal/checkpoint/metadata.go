@@ -327,8 +327,8 @@ func timestamp(key string, at func(*Record) *time.Time) field {
 		}}
 }
 
-// escape encodes free text for an HTTP header: percent-encoded UTF-8, cut to limit
-// bytes between two characters. The service would refuse every later write of a
+// escape encodes free text for an HTTP header: percent-encoded UTF-8 of at most limit bytes;
+// the middle of a longer one is left out. The service would refuse every later write of a
 // record whose metadata has a raw newline or accent.
 func escape(s string, limit int) string {
 	s = strings.ToValidUTF8(s, string(utf8.RuneError))
@@ -336,15 +336,23 @@ func escape(s string, limit int) string {
 		return escaped
 	}
 	const ellipsis = "%E2%80%A6"
-	var out strings.Builder
+	room := limit - len(ellipsis)
+	var head, tail string
 	for _, r := range s {
-		escaped := url.PathEscape(string(r))
-		if out.Len()+len(escaped)+len(ellipsis) > limit {
+		more := head + url.PathEscape(string(r))
+		if len(more) > room/2 {
 			break
 		}
-		out.WriteString(escaped)
+		head = more
 	}
-	return out.String() + ellipsis
+	for {
+		r, size := utf8.DecodeLastRuneInString(s)
+		more := url.PathEscape(string(r)) + tail
+		if len(head)+len(more) > room {
+			return head + ellipsis + tail
+		}
+		s, tail = s[:len(s)-size], more
+	}
 }
 
 func unescape(s string) (string, error) { return url.PathUnescape(s) }

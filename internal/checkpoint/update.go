@@ -42,6 +42,7 @@ func (c *Claim) Commit(ctx context.Context, result []byte) error {
 		r.clearState()
 		r.Outputs = f.Outputs
 		r.Fraction, r.Failures, r.Reason, r.FailedBy = 1, 0, "", ""
+		r.Text = plaintext.Block(f.Text) // not that of the last save, which was of a part
 		r.clearExits()
 		return content{data: result}
 	})

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"os"
+	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
@@ -52,8 +53,8 @@ func (s *Storage) Names() azure.Names {
 // Connection returns how to reach the deployment's account. Its error is a [ConfigError].
 func (s *Storage) Connection() (azure.AccountConfig, error) {
 	c := azure.AccountConfig{
-		ConnectionString: os.Getenv(connectionStringVariable), Account: s.Account, ClientID: s.ClientID,
-		BlobEndpoint: s.BlobEndpoint, QueueEndpoint: s.QueueEndpoint,
+		ConnectionString: os.Getenv(connectionStringVariable), Account: strings.TrimSpace(s.Account), ClientID: strings.TrimSpace(s.ClientID),
+		BlobEndpoint: strings.TrimSpace(s.BlobEndpoint), QueueEndpoint: strings.TrimSpace(s.QueueEndpoint),
 	}
 	if c.Account == "" && c.ConnectionString == "" {
 		return c, &ConfigError{errors.New("no storage account: set " + connectionStringVariable +

@@ -356,6 +356,9 @@ func (r *recorder) facts(ctx context.Context, f checkpoint.Facts) checkpoint.Fac
 	if r.watch != nil {
 		f.RunTime, f.NextWrite = r.watch.Elapsed(), r.nextWrite()
 		f.Charge = chargeable(r.known.charged, f.RunTime, r.changed())
+		if last := r.job.Latest(); last != nil && (last.Fraction == 0 || last.Fraction == 1) {
+			f.Text = last.Text
+		}
 	}
 	return f
 }

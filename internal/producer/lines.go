@@ -16,6 +16,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/jobfiles/inputs/named"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/text/charset"
 	"github.com/spotworker/spotworker/internal/text/durations"
 )
 
@@ -25,9 +26,6 @@ const maxLine = queue.MaxPayload/3*4 + 64<<10
 
 // errLineTooLong means that a line was skipped because of its length.
 var errLineTooLong = fmt.Errorf("it is longer than %d bytes: put large data in a blob and name it in the payload", maxLine)
-
-// byteOrderMark is written before UTF-8 text by some editors and shells.
-var byteOrderMark = []byte("\uFEFF")
 
 // Lines yields the job of each line of r. A line is a JSON object:
 //
@@ -40,13 +38,10 @@ var byteOrderMark = []byte("\uFEFF")
 // the sequence.
 func Lines(r io.Reader, defaults Spec) iter.Seq2[Spec, error] {
 	return func(yield func(Spec, error) bool) {
-		lines := lineReader{in: bufio.NewReaderSize(r, 64<<10), limit: maxLine}
+		lines := lineReader{in: bufio.NewReaderSize(charset.Reader(r), 64<<10), limit: maxLine}
 		for n := 1; ; n++ {
 			where := fmt.Sprintf("line %d", n)
 			line, err := lines.next()
-			if n == 1 {
-				line = bytes.TrimPrefix(line, byteOrderMark)
-			}
 			switch {
 			case errors.Is(err, io.EOF):
 				return

@@ -33,8 +33,9 @@ func TestLines(t *testing.T) {
 		"":                              nil,
 		"\n \r\n":                       nil,
 		"{\"id\":\"a\",\"kind\":\"k\"}": {"line 1: a"},
-		"\uFEFF{\"id\":\"a\",\"kind\":\"k\"}\r\n":                          {"line 1: a"},
-		"\n{\"id\":\"a\",\"kind\":\"k\"}\n\n{\"id\":\"b\",\"kind\":\"k\"}": {"line 2: a", "line 4: b"},
+		"\uFEFF{\"id\":\"a\",\"kind\":\"k\"}\r\n":                                                          {"line 1: a"},
+		"\xff\xfe" + strings.Join(strings.Split("{\"id\":\"a\",\"kind\":\"k\"}\r\n", ""), "\x00") + "\x00": {"line 1: a"},
+		"\n{\"id\":\"a\",\"kind\":\"k\"}\n\n{\"id\":\"b\",\"kind\":\"k\"}":                                 {"line 2: a", "line 4: b"},
 		"x\n{\"id\":\"a\",\"kind\":\"k\"}": {
 			"line 1: it is not JSON: invalid character 'x' looking for beginning of value", "line 2: a"},
 	} {

@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/spotworker/spotworker/internal/program/scratch"
+	"github.com/spotworker/spotworker/internal/text/charset"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -229,7 +230,7 @@ func (f *progressFile) read() (last *report, bad int) {
 // parseProgress returns the last valid report, and the number of malformed lines.
 func parseProgress(data []byte) (last *report, bad int) {
 	for line := range bytes.Lines(data) {
-		line = bytes.TrimSpace(line)
+		line = bytes.TrimSpace(charset.Text(line)) // a shell may begin each text that it appends with a mark
 		if len(line) == 0 {
 			continue
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/spotworker/spotworker/internal/program/printed"
 	"github.com/spotworker/spotworker/internal/program/tree"
 	"github.com/spotworker/spotworker/internal/test/proof"
+	"github.com/spotworker/spotworker/internal/text/plaintext"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -551,7 +552,7 @@ func TestLogHasTheOutput(t *testing.T) {
 		t.Errorf("stdout = %q, want %q", got, want)
 	}
 	got := b.log.printed("stderr")
-	if want := []string{"bad\uFFFD", strings.Repeat("x", printed.MaxLine) + "…", "last"}; !slices.Equal(got, want) {
+	if want := []string{"bad\uFFFD", plaintext.Middle(strings.Repeat("x", 5000), printed.MaxLine), "last"}; !slices.Equal(got, want) {
 		t.Errorf("stderr = %.60q, want %.60q", got, want)
 	}
 	for _, line := range b.log.find("program output") {

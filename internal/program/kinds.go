@@ -18,6 +18,7 @@ import (
 	"github.com/spotworker/spotworker/internal/program/archive"
 	"github.com/spotworker/spotworker/internal/program/snapshot"
 	"github.com/spotworker/spotworker/internal/program/tree"
+	"github.com/spotworker/spotworker/internal/text/charset"
 	"github.com/spotworker/spotworker/internal/text/jsonpos"
 	"github.com/spotworker/spotworker/job"
 )
@@ -26,7 +27,7 @@ import (
 // it start at the file's folder. An error names the file, line and column, the mistake
 // and its correction.
 func ReadKinds(file string) ([]Kind, error) {
-	data, err := os.ReadFile(file)
+	data, err := charset.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("kinds file: %w", err)
 	}
@@ -364,7 +365,7 @@ func (k *Kind) Absent() []string {
 // CheckKinds validates a kinds file as [ReadKinds] does, but does not access the
 // commands and folders that it names: they may be on another machine.
 func CheckKinds(file string) error {
-	data, err := os.ReadFile(file)
+	data, err := charset.ReadFile(file)
 	if err != nil {
 		return fmt.Errorf("kinds file: %w", err)
 	}

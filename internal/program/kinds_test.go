@@ -80,6 +80,19 @@ func TestReadKinds(t *testing.T) {
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(Kind{})); diff != "" {
 		t.Errorf("kinds differ (- want, + got):\n%s", diff)
 	}
+	text, readErr := os.ReadFile(file)
+	for _, mark := range []string{"\ufeff", "\xff\xfe"} {
+		marked := append([]byte(mark), text...)
+		if mark == "\xff\xfe" {
+			marked = []byte(mark + strings.Join(strings.Split(string(text), ""), "\x00") + "\x00")
+		}
+		if err := errors.Join(readErr, os.WriteFile(file, marked, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		if again, err := ReadKinds(file); err != nil || len(again) != len(got) {
+			t.Errorf("ReadKinds behind the byte order mark %x = %v, %v", mark, again, err)
+		}
+	}
 	if program := got[1].Command[0]; !filepath.IsAbs(program) || filepath.Base(program) != anyShell+exe {
 		t.Errorf("program = %s, want the path of %s", program, anyShell)
 	}

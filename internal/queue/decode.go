@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/jobid"
+	"github.com/spotworker/spotworker/internal/text/charset"
 )
 
 // maxInvalid limits the reason of an InvalidError, in bytes: the errors of encoding/json
@@ -63,12 +64,12 @@ func Foreign(text, messageID, kind string, inserted time.Time) Envelope {
 }
 
 // rawEnvelope returns the envelope in a message's text: the text itself unless it is
-// base64.
+// base64, in UTF-8.
 func rawEnvelope(text string) []byte {
 	if decoded, err := base64.StdEncoding.DecodeString(text); err == nil {
-		return decoded
+		return charset.Text(decoded)
 	}
-	return []byte(text)
+	return charset.Text([]byte(text))
 }
 
 // envelopeFields returns the fields of a JSON object that has v. They are read by

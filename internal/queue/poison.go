@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spotworker/spotworker/internal/storage/blobs"
+	"github.com/spotworker/spotworker/internal/text/plaintext"
 )
 
 // maxReason limits the reason of a poison message, in bytes.
@@ -110,15 +110,7 @@ func decodePoison(raw []byte) (p Poison, err error) {
 
 // cut shortens s to at most limit bytes of valid UTF-8.
 func cut(s string, limit int) string {
-	s = strings.ToValidUTF8(s, "\uFFFD")
-	if len(s) <= limit {
-		return s
-	}
-	s = s[:limit-len("…")]
-	for !utf8.ValidString(s) {
-		s = s[:len(s)-1]
-	}
-	return s + "…"
+	return plaintext.Middle(strings.ToValidUTF8(s, "\uFFFD"), limit)
 }
 
 // PutUnchanged puts the text of a message that could not be decoded on the queue

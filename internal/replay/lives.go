@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/text/charset"
 )
 
 //go:embed lives/*.csv
@@ -89,7 +91,7 @@ const longest = 10 * 365 * 24 * time.Hour
 func parseLives(from io.Reader) (lives, error) {
 	var l lives
 	var changes []change
-	lines := bufio.NewScanner(from)
+	lines := bufio.NewScanner(charset.Reader(from))
 	for n := 1; lines.Scan(); n++ {
 		text := strings.TrimSpace(lines.Text())
 		if text == "" || text[0] == '#' {

@@ -159,7 +159,7 @@ class Job:
             return bytes(state)
         if self._format == "pickle":
             return pickle.dumps(state)
-        return _to_json(state, "state")
+        return _to_json(state, "state", allow_nan=True)  # nothing but this module reads it
 
     def _decode(self, body: bytes) -> Any:
         kind = self._header.get("format", "json")
@@ -307,11 +307,16 @@ class Job:
         self._signalled = True
 
 
-def _to_json(value: Any, what: str) -> bytes:
+def _to_json(value: Any, what: str, allow_nan: bool = False) -> bytes:
     try:
-        return json.dumps(value, ensure_ascii=False).encode()
+        try:
+            return json.dumps(value, ensure_ascii=False, allow_nan=allow_nan).encode()
+        except UnicodeEncodeError:  # half a character, as in a file name that is no UTF-8
+            return json.dumps(value, allow_nan=allow_nan).encode()
     except TypeError as error:
         raise TypeError(f"the {what} cannot be written as JSON: {error}") from error
+    except ValueError as error:
+        raise ValueError(f"the {what} cannot be written as JSON, which has no NaN and no infinite numbers: {error}; give None or a text instead") from error
 
 
 def job(payload: Any = None, every: float = 1.0, format: str = "json", folder: Union[str, Path, None] = None) -> Job:

@@ -150,19 +150,22 @@ class Client:
 
     def __init__(
         self,
-        account: str = "",
+        account: Optional[str] = None,
         credential: Any = None,
         *,
-        connection_string: str = "",
+        connection_string: Optional[str] = None,
         prefix: str = "spotworker",
-        queue: str = "",
-        blob_endpoint: str = "",
-        queue_endpoint: str = "",
+        queue: Optional[str] = None,
+        blob_endpoint: Optional[str] = None,
+        queue_endpoint: Optional[str] = None,
         name: str = "python",
     ) -> None:
-        if bool(account) == bool(connection_string):
+        _refuse_empty(account=account, credential=credential, connection_string=connection_string, prefix=prefix, queue=queue,
+                      blob_endpoint=blob_endpoint, queue_endpoint=queue_endpoint, name=name)
+        if (account is None) == (connection_string is None):
             raise ValueError("give account, or connection_string")
-        if connection_string:
+        if connection_string is not None:
+            connection_string = re.sub(r"[\s\"']", "", connection_string)  # as files and secrets have them
             self._blobs = BlobServiceClient.from_connection_string(connection_string)
             self._queues = QueueServiceClient.from_connection_string(connection_string)
         else:
@@ -281,6 +284,8 @@ class Client:
         The job needs a record: NotFound means that no worker has taken it yet. Its worker stops it within 15 seconds,
         or at its next save.
         """
+        _refuse_empty(reason=reason)
+
         def change(record: Dict[str, str], properties: Any) -> bool:
             if record.get("status") in FINAL:
                 return False
@@ -373,6 +378,13 @@ class Client:
                 raise NewerVersion(f"queue {self._queue} has the metadata shards={shards}; this version knows 1 to 16")
             self._layout = (time.monotonic(), shards)
             return shards
+
+
+def _refuse_empty(**given: Any) -> None:
+    """Refuses a text that is given and empty: it often comes from a variable that is not set."""
+    for name, value in given.items():
+        if value == "":
+            raise ValueError(f"{name} is empty: leave it out, or look where it comes from")
 
 
 def _envelope(spec: Spec) -> Tuple[Dict[str, Any], bytes]:

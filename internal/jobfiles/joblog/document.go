@@ -272,8 +272,16 @@ func (d Document) droppedBeside(merged Document) int {
 // mergeSections returns the lines of two sections of one delivery.
 func mergeSections(a, b Section) Section {
 	lines := slices.Concat(a.Lines, b.Lines)
-	slices.SortStableFunc(lines, func(x, y Line) int { return cmp.Compare(x.Number, y.Number) })
+	slices.SortFunc(lines, func(x, y Line) int { return cmp.Or(cmp.Compare(x.Number, y.Number), y.compareVersion(x)) })
 	a.Lines = slices.CompactFunc(lines, func(x, y Line) bool { return x.Number == y.Number })
 	a.Count = max(a.Count, b.Count)
 	return a
+}
+
+// compareVersion compares two versions of one line: a later one replaced it, and a shorter one
+// was cut.
+func (l Line) compareVersion(other Line) int {
+	_, mine, _ := l.Decode()
+	_, its, _ := other.Decode()
+	return cmp.Or(cmp.Compare(mine, its), cmp.Compare(len(l.text), len(other.text)), cmp.Compare(l.text, other.text))
 }

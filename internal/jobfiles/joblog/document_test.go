@@ -124,7 +124,14 @@ func TestTail(t *testing.T) {
 		if len(tail.Sections) > 0 && tail.last().Generation != d.last().Generation {
 			t.Fatal("tail leaves out the last delivery")
 		}
-		if after, _ := tail.lines(); whole != (after == kept) {
+		same := true // the lines that the tail has
+		for _, s := range tail.Sections {
+			i := slices.IndexFunc(d.Sections, func(o Section) bool { return o.Generation == s.Generation })
+			for _, l := range s.Lines {
+				same = same && slices.Contains(d.Sections[i].Lines, l)
+			}
+		}
+		if after, _ := tail.lines(); whole != (after == kept && same) {
 			t.Fatalf("tail is whole: %t, with %d of %d lines", whole, after, kept)
 		}
 		if merged := Merge(tail, d); !cmp.Equal(merged, d, exactly) {
@@ -187,14 +194,54 @@ func TestLogKeepsTheEnd(t *testing.T) {
 	l.Add(Stderr, bytes.Repeat([]byte("é"), maxLine))
 	d := l.document()
 	s := d.Sections[0]
-	if _, _, text := s.Lines[len(s.Lines)-1].Decode(); s.Count != 10_001 || !strings.HasSuffix(text, "é…") || len(text) > maxLine {
-		t.Errorf("last line = %d bytes of %d lines, want the beginning of the long one as the last of 10,001", len(text), s.Count)
+	if _, _, text := s.Lines[len(s.Lines)-1].Decode(); s.Count != 10_001 || !strings.Contains(text, "é…é") || len(text) > maxLine {
+		t.Errorf("last line = %d bytes of %d lines, want the ends of the long one as the last of 10,001", len(text), s.Count)
 	}
 	if size := len(d.Encode()); size > MinSize+100 || size < MinSize/2 || !l.Pending() {
 		t.Errorf("log = %d bytes, pending %t, want about %d that are not written yet", size, l.Pending(), MinSize)
 	}
-	if tail := l.Tail(); encodedSize(tail) > MaxTail {
-		t.Errorf("tail = %d bytes, want at most %d", encodedSize(tail), MaxTail)
+	if tail := l.Tail(); encodedSize(tail) > MaxTail || !strings.Contains(tail, "é…é") {
+		t.Errorf("tail = %q, want the ends of the long line in at most %d", tail, MaxTail)
+	}
+}
+
+// TestReplacedLine: a line that ends with a carriage return is replaced by the next of its
+// source, also in a blob that has it already.
+func TestReplacedLine(t *testing.T) {
+	l := New(1, "w", MinSize, "")
+	shown := func(d Document) (all []string) {
+		for _, s := range d.Sections {
+			for _, line := range s.Lines {
+				_, _, text := line.Decode()
+				all = append(all, text)
+			}
+		}
+		return all
+	}
+	for _, add := range []struct{ source, text string }{
+		{Stderr, "10%\r"}, {Stderr, "20%\r"}, {Stdout, "a\n"}, {Stderr, "30%\r"}, {Stderr, "40%\r"},
+	} {
+		l.Add(add.source, []byte(add.text))
+	}
+	text, added := l.encode()
+	l.wrote(added)
+	l.LeaveRecord()
+	if l.Pending() {
+		t.Error("a log is pending that was written")
+	}
+	l.Add(Stderr, []byte("x\n"))
+	if !l.Pending() {
+		t.Error("a line that replaces a written one is not pending")
+	}
+	l.Add(Stderr, []byte("y\n"))
+	if got, want := shown(Parse(text)), []string{"20%", "a", "40%"}; !slices.Equal(got, want) {
+		t.Errorf("log = %q, want %q", got, want)
+	}
+	after, _ := l.encode()
+	for _, d := range []Document{Merge(Parse(text), Parse(after)), Merge(Parse(after), Parse(text))} {
+		if got, want := shown(d), []string{"20%", "a", "x", "y"}; !slices.Equal(got, want) {
+			t.Errorf("log = %q, want %q", got, want)
+		}
 	}
 }
 

@@ -147,11 +147,11 @@ func (o *Output) write(ctx context.Context, timeout time.Duration) error {
 		return context.Cause(ctx)
 	}
 	defer o.keeper.writes.Release(1)
-	text, last := o.encode()
+	text, added := o.encode()
 	if err := o.keeper.store.put(ctx, o.of, text); err != nil {
 		return err
 	}
-	o.wrote(last)
+	o.wrote(added)
 	if o.bounded {
 		return nil
 	}

@@ -6,7 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
-	"unicode/utf8"
+
+	"github.com/spotworker/spotworker/internal/text/plaintext"
 )
 
 // The usual sources of lines. The sources of a handler's logger are levels, in lower case.
@@ -26,7 +27,7 @@ const (
 	// MaxTail is how much of the end is in the job's record, percent-encoded.
 	MaxTail = 1 << 10
 
-	// maxLine is the longest line; of a longer one the beginning is kept.
+	// maxLine is the longest line; of a longer one the middle is left out.
 	maxLine = 2 << 10
 )
 
@@ -42,8 +43,10 @@ type Log struct {
 	lines  []Line // the kept ones
 	bytes  int    // of them
 	count  int
-	alone  bool // writes of the record no longer include the log
-	stored int  // the number of the last line in the blob
+	open   string // the source of the last line, if a line of that source replaces it
+	alone  bool   // writes of the record no longer include the log
+	added  int    // calls of Add
+	stored int    // calls of Add before the blob was written
 }
 
 // New returns the log of a delivery that begins now. It keeps so many bytes, and
@@ -55,22 +58,31 @@ func New(generation int, worker string, size int, recorded string) *Log {
 	}
 }
 
-// Add adds a line of a source. The text may have any bytes.
+// Add adds a line of a source. The text may have any bytes. If it ends with a carriage return,
+// a line of the same source that follows it at once replaces it.
 func (l *Log) Add(source string, text []byte) {
 	if l == nil {
 		return
 	}
-	const more = "…"
-	if text = bytes.TrimRight(text, "\r\n"); len(text) > maxLine {
-		end := maxLine - len(more)
-		for !utf8.RuneStart(text[end]) && end > maxLine-len(more)-utf8.UTFMax {
-			end--
-		}
-		text = append(text[:end:end], more...)
+	open := ""
+	if bytes.HasSuffix(text, []byte("\r")) {
+		open = source
 	}
-	line := encodeLine(source, time.Since(l.began), text)
+	if text = bytes.TrimRight(text, "\r\n"); len(text) > maxLine {
+		text = []byte(plaintext.Middle(string(text), maxLine))
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	after := time.Since(l.began)
+	if last := len(l.lines) - 1; last >= 0 && l.open == source {
+		_, before, _ := l.lines[last].Decode()
+		after = max(after, before+time.Millisecond) // a reader takes the later of the two
+		l.bytes -= len(l.lines[last].text) + 1
+		l.lines, l.count = l.lines[:last], l.count-1
+	}
+	line := encodeLine(source, after, text)
+	l.open = open
+	l.added++
 	l.count++
 	l.lines = append(l.lines, Line{Number: l.count, text: line})
 	l.bytes += len(line) + 1
@@ -93,18 +105,18 @@ func (l *Log) document() Document {
 	return Merge(l.earlier, Document{Sections: []Section{own}})
 }
 
-// encode returns the document for the delivery's blob, and the number of the last line in it.
-func (l *Log) encode() (text []byte, last int) {
+// encode returns the document for the delivery's blob, and how many calls of Add are in it.
+func (l *Log) encode() (text []byte, added int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.document().Encode(), l.count
+	return l.document().Encode(), l.added
 }
 
-// wrote records that the blob has the lines up to a number.
-func (l *Log) wrote(last int) {
+// wrote records that the blob has the lines of so many calls of Add.
+func (l *Log) wrote(added int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.stored = max(l.stored, last)
+	l.stored = max(l.stored, added)
 }
 
 // Tail returns the end of the log for the job's record.
@@ -148,19 +160,23 @@ func (l *Log) Pending() bool {
 	_, whole := l.tail()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return (!whole || l.alone) && l.count > l.stored
+	return (!whole || l.alone) && l.added > l.stored
 }
 
 // marker is room for saying how many lines are left out.
 const marker = len("-9007199254740992%0A")
 
 // tail returns the last lines that fit into so many percent-encoded bytes, and whether
-// those are all that d has.
+// those are all that d has. The last line is cut in the middle if it does not fit.
 func (d Document) tail(limit int) (t Document, whole bool) {
-	left, first := limit-marker, len(d.Sections)
+	left, first, cut := limit-marker, len(d.Sections), false
 	for fits := true; first > 0 && fits; first-- {
 		s := d.Sections[first-1]
 		lines, size := s.end(left)
+		if first == len(d.Sections) && len(lines) == 0 && len(s.Lines) > 0 {
+			lines, size = s.cutLast(left, size)
+			cut = len(lines) > 0
+		}
 		if fits = len(lines) == len(s.Lines) && size <= left; len(lines) == 0 && !fits {
 			break
 		}
@@ -173,7 +189,7 @@ func (d Document) tail(limit int) (t Document, whole bool) {
 	for _, s := range d.Sections[:first] {
 		t.Dropped += s.Count
 	}
-	return t, t.kept() == d.kept()
+	return t, t.kept() == d.kept() && !cut
 }
 
 // kept returns how many lines a document has.
@@ -201,6 +217,23 @@ func (s *Section) end(left int) (lines []Line, size int) {
 	}
 	return s.Lines[from:], size
 }
+
+// cutLast returns the last line of a section, cut to what is left beside the section's size,
+// and the size with it.
+func (s *Section) cutLast(left, size int) ([]Line, int) {
+	last := s.Lines[len(s.Lines)-1]
+	whole := last.text
+	for most := left - size; most >= leastCut; most -= 8 {
+		last.text = plaintext.Middle(whole, most)
+		if all := size + encodedSize(last.text+"\n"); all <= left {
+			return []Line{last}, all
+		}
+	}
+	return nil, size
+}
+
+// leastCut is the least size of a cut line, which has its source and time at the beginning.
+const leastCut = 64
 
 // encodedSize is the size of a text in a record.
 func encodedSize(text string) int { return len(url.QueryEscape(text)) }

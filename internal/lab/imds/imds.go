@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"github.com/spotworker/spotworker/internal/lab"
 	"github.com/spotworker/spotworker/internal/lab/emulator/imds/scenario"
 	"github.com/spotworker/spotworker/internal/lab/text"
+	"github.com/spotworker/spotworker/internal/text/charset"
 )
 
 // LoadScenario returns the built-in scenario of that name, else the one in the
@@ -25,7 +25,7 @@ func LoadScenario(name string) (scenario.Scenario, error) {
 	if _, ok := scenario.ReadyText(name); ok {
 		return scenario.Load(name)
 	}
-	content, err := os.ReadFile(name)
+	content, err := charset.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return scenario.Scenario{}, fmt.Errorf("%s is neither a file nor one of the scenarios %s", name, strings.Join(scenario.Ready(), ", "))
 	}

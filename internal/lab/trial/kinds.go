@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/spotworker/spotworker/internal/program"
+	"github.com/spotworker/spotworker/internal/text/charset"
 )
 
 // defaultKind is the name of the kind of a program without a kinds file.
@@ -97,7 +98,7 @@ func (c Config) fromKindsFile() (candidate, error) {
 		return p, err
 	}
 	p.kind, p.command = k.Name, k.Command
-	data, err := os.ReadFile(c.KindsFile)
+	data, err := charset.ReadFile(c.KindsFile)
 	if err != nil {
 		return p, err
 	}

@@ -2,15 +2,14 @@
 package printed
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"log/slog"
 	"os"
 	"os/exec"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,7 +19,7 @@ import (
 
 // Limits on a program's output in the log.
 const (
-	MaxLine     = 2 << 10 // bytes of a line; longer lines are truncated
+	MaxLine     = 2 << 10 // bytes of a line; of longer lines the middle is left out
 	LinesBurst  = 200     // lines at once
 	LinesPerSec = 20      // lines per second after that
 
@@ -101,50 +100,83 @@ func (o *Output) Finish() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.reportDropped(context.Background(), o.limit.dropped())
-	return plaintext.Block(string(bytes.TrimSpace(o.tail)))
+	return lastWords(string(o.tail))
 }
 
 // read reads one stream to its end. It never stops before: a program that cannot
-// write would block.
+// write would block. A carriage return ends a line too, which the next one replaces, as in
+// a progress bar: the job's log has it until then.
 func (o *Output) read(stream *os.File, name string, level slog.Level, remember bool) {
 	defer func() { _ = stream.Close() }()
-	lines := bufio.NewReaderSize(stream, MaxLine)
-	for cut := false; ; {
-		line, err := lines.ReadSlice('\n')
-		long := errors.Is(err, bufio.ErrBufferFull)
-		if len(line) > 0 && !cut {
-			o.handleLine(name, level, line, long, remember)
+	var now, before line // before ended with a carriage return
+	for buffer := make([]byte, 4<<10); ; {
+		n, err := stream.Read(buffer)
+		for part := buffer[:n]; len(part) > 0; {
+			end := bytes.IndexAny(part, "\r\n")
+			if end < 0 {
+				now.add(part)
+				break
+			}
+			now.add(part[:end])
+			if part[end] == '\n' {
+				o.handleLine(name, level, now.or(before), remember)
+				before = before[:0]
+			} else if !now.isBlank() {
+				before = append(before[:0], now...)
+			}
+			now, part = now[:0], part[end+1:]
 		}
-		if cut = long; err != nil && !long {
+		text := now.or(before)
+		switch {
+		case len(text) > 0 && err != nil:
+			o.handleLine(name, level, text, remember)
+		case len(text) > 0:
+			o.keep(name, append([]byte(text.cut()), '\r'))
+		}
+		if err != nil {
 			return
 		}
 	}
 }
 
-// handleLine logs a line if the rate limit allows it.
-func (o *Output) handleLine(stream string, level slog.Level, line []byte, long, remember bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if remember {
-		o.remember(line)
-	}
-	o.keep(stream, withEllipsis(line, long))
-	allowed, dropped := o.limit.allow(time.Now())
-	o.reportDropped(context.Background(), dropped)
-	if text := plaintext.Block(string(bytes.TrimRight(line, "\r\n"))); allowed && text != "" {
-		if long {
-			text += "…"
-		}
-		o.log.Log(context.Background(), level, "program output", "stream", stream, "text", text)
+// line is a line that is being read. Of a long one it has the beginning and the end.
+type line []byte
+
+func (l *line) add(part []byte) {
+	*l = append(*l, part...)
+	if over := len(*l) - 2*MaxLine; over > 0 {
+		*l = slices.Delete(*l, MaxLine/2, MaxLine/2+over)
 	}
 }
 
-// withEllipsis returns a line, and marks it if only its beginning was read.
-func withEllipsis(line []byte, long bool) []byte {
-	if !long {
-		return line
+func (l line) isBlank() bool { return len(bytes.TrimSpace(l)) == 0 }
+
+// or returns the line, or the one before if there is nothing to see on it: that is what a
+// terminal cleared last.
+func (l line) or(before line) line {
+	if l.isBlank() && len(before) > 0 {
+		return before
 	}
-	return append(slices.Clip(line), "…"...)
+	return l
+}
+
+// cut returns the line without the middle of a long one.
+func (l line) cut() string { return plaintext.Middle(string(l), MaxLine) }
+
+// handleLine logs a line if the rate limit allows it.
+func (o *Output) handleLine(stream string, level slog.Level, l line, remember bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	text := l.cut()
+	if remember {
+		o.remember(text)
+	}
+	o.keep(stream, []byte(text))
+	allowed, dropped := o.limit.allow(time.Now())
+	o.reportDropped(context.Background(), dropped)
+	if text = plaintext.Block(text); allowed && text != "" {
+		o.log.Log(context.Background(), level, "program output", "stream", stream, "text", text)
+	}
 }
 
 // reportDropped logs how many lines were dropped.
@@ -154,11 +186,20 @@ func (o *Output) reportDropped(ctx context.Context, dropped int) {
 	}
 }
 
-func (o *Output) remember(line []byte) {
-	o.tail = append(o.tail, line...)
-	if over := len(o.tail) - tailBytes; over > 0 {
-		o.tail = append(o.tail[:0], o.tail[over:]...)
+func (o *Output) remember(line string) {
+	o.tail = append(append(o.tail, line...), '\n')
+	if over := len(o.tail) - tailBytes - MaxLine; over > 0 {
+		o.tail = slices.Delete(o.tail, 0, over)
 	}
+}
+
+// lastWords returns the end of a text: the last line without its middle if that is too long.
+func lastWords(text string) string {
+	text = strings.TrimSpace(text)
+	if last := text[strings.LastIndexByte(text, '\n')+1:]; len(last) >= tailBytes {
+		return plaintext.Block(plaintext.Middle(last, tailBytes))
+	}
+	return plaintext.Block(text[max(0, len(text)-tailBytes):])
 }
 
 // lineLimit is the rate limit for a job's lines: a burst, and so many per second.

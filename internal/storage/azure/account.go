@@ -8,8 +8,10 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
@@ -114,6 +116,7 @@ func Connect(c AccountConfig) (*Account, error) {
 // connectByString connects with a connection string. Its errors never quote the
 // string, which contains a key.
 func connectByString(c AccountConfig) (*Account, error) {
+	c.ConnectionString = plainString(c.ConnectionString)
 	options := c.clientOptions(!strings.Contains(strings.ToLower(c.ConnectionString), "http://"))
 	blobs, err := azblob.NewClientFromConnectionString(c.ConnectionString,
 		&azblob.ClientOptions{ClientOptions: c.watched(options, blobService)})
@@ -136,6 +139,42 @@ func connectByString(c AccountConfig) (*Account, error) {
 		}
 	}
 	return &Account{blobs: blobs.ServiceClient(), queues: queues}, nil
+}
+
+// settingNames are the settings of a connection string.
+var settingNames = []string{
+	"DefaultEndpointsProtocol", "AccountName", "AccountKey", "EndpointSuffix", "BlobEndpoint", "QueueEndpoint", "SharedAccessSignature",
+}
+
+// developmentStorage is what the setting UseDevelopmentStorage=true stands for: an emulator on
+// this machine, with the key that all have.
+const developmentStorage = "DefaultEndpointsProtocol=http;AccountName=" + emulatorAccount + ";AccountKey=" +
+	"Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==;" +
+	"BlobEndpoint=http://127.0.0.1:10000/" + emulatorAccount + ";QueueEndpoint=http://127.0.0.1:10001/" + emulatorAccount
+
+// plainString returns a connection string as the SDK reads it: without quotes, white space and
+// empty settings, as files and secrets have them, and with names in the SDK's case.
+func plainString(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsSpace(r) || r == '"' || r == '\'' || r == '\ufeff' {
+			return -1 // no setting has one
+		}
+		return r
+	}, text)
+	if strings.EqualFold(strings.Trim(text, ";"), "UseDevelopmentStorage=true") {
+		return developmentStorage
+	}
+	var settings []string
+	for setting := range strings.SplitSeq(text, ";") {
+		name, value, _ := strings.Cut(setting, "=")
+		if i := slices.IndexFunc(settingNames, func(known string) bool { return strings.EqualFold(known, name) }); i >= 0 {
+			setting = settingNames[i] + "=" + value
+		}
+		if setting != "" {
+			settings = append(settings, setting)
+		}
+	}
+	return strings.Join(settings, ";")
 }
 
 // emulatorAccount is the account of Azurite, whose key is public.

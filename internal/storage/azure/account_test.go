@@ -65,6 +65,24 @@ func TestPlainHTTP(t *testing.T) {
 	}
 }
 
+// TestPlainString: a connection string is read as files, secrets and shells have it.
+func TestPlainString(t *testing.T) {
+	const want = "DefaultEndpointsProtocol=https;AccountName=acct;AccountKey=a+b/c==;EndpointSuffix=core.windows.net"
+	for name, given := range map[string]string{
+		"as the portal has it": want, "line feed": want + "\n", "quotes": " \"" + want + "\"\r\n", "byte order mark": "\ufeff'" + want + "'",
+		"empty settings": ";;" + want + ";", "spaces": strings.NewReplacer(";", " ; ", "=core", " = core").Replace(want),
+		"lower case": strings.NewReplacer("AccountName", "accountname", "AccountKey", "ACCOUNTKEY").Replace(want),
+	} {
+		if got := plainString(given); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	account, err := Connect(AccountConfig{ConnectionString: "UseDevelopmentStorage=true;"})
+	if err != nil || account.blobs.URL() != "http://127.0.0.1:10000/"+emulatorAccount+"/" || account.queues.URL() != "http://127.0.0.1:10001/"+emulatorAccount+"/" {
+		t.Errorf("UseDevelopmentStorage=true: %v, want Azurite on this machine", err)
+	}
+}
+
 func TestEndpoint(t *testing.T) {
 	for _, row := range []struct{ given, account, kind, want string }{
 		{"", "acct1", "blob", "https://acct1.blob.core.windows.net/"},

@@ -20,7 +20,7 @@ import (
 // meanings explains error codes of the storage service, where the name does not, and
 // what to do.
 var meanings = map[string]string{
-	"AuthenticationFailed": "the account key or the token is not right for this account, or this machine's clock is off by " +
+	"AuthenticationFailed": "the key of the connection string or the token is not right for this account, or this machine's clock is off by " +
 		"more than 15 minutes",
 	"AuthorizationFailure": "the storage account's network rules do not let this machine in",
 	"AuthorizationPermissionMismatch": "the identity lacks a data role here: workers need Storage Queue Data Contributor and Storage " +

@@ -51,6 +51,26 @@ func Message(text string) string {
 	return strings.ReplaceAll(Block(strings.TrimRight(text, "\n")), "\n", "\n  ")
 }
 
+// Middle returns a text of at most most bytes. Of a longer text it leaves out the middle: the
+// beginning says what failed, and the end why.
+func Middle(text string, most int) string {
+	const more = "…"
+	if len(text) <= most {
+		return text
+	}
+	head := (most - len(more)) / 2
+	tail := len(text) - (most - len(more) - head)
+	for range utf8.UTFMax - 1 { // between two characters
+		if head > 0 && !utf8.RuneStart(text[head]) {
+			head--
+		}
+		if tail < len(text) && !utf8.RuneStart(text[tail]) {
+			tail++
+		}
+	}
+	return text[:head] + more + text[tail:]
+}
+
 // JSON returns encoded JSON with the same value, in which each unprintable character is
 // escaped. encoding/json escapes no more than C0 control characters. Text that is not UTF-8
 // is no JSON; its invalid bytes become U+FFFD.

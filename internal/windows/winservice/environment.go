@@ -7,6 +7,9 @@ import (
 	"os"
 	"regexp"
 	"strings"
+
+	"golang.org/x/text/encoding/unicode"
+	"golang.org/x/text/transform"
 )
 
 // Variable is a setting from a file.
@@ -33,7 +36,7 @@ func ReadEnvironment(path string) ([]Variable, error) {
 // ParseEnvironment reads settings. invalid is the number of the first line that is
 // none, or 0. The text of a line is in no error: it may hold a key.
 func ParseEnvironment(data []byte) (variables []Variable, invalid int) {
-	lines := bufio.NewScanner(bytes.NewReader(bytes.TrimPrefix(data, []byte("\ufeff"))))
+	lines := bufio.NewScanner(transform.NewReader(bytes.NewReader(data), unicode.BOMOverride(transform.Nop)))
 	lines.Buffer(nil, len(data)+1)
 	for number := 1; lines.Scan(); number++ {
 		line := strings.TrimSpace(lines.Text())

@@ -32,6 +32,7 @@ func TestParseEnvironment(t *testing.T) {
 			[]Variable{{"A", ""}, {"B", "a=b"}, {"C", "a b"}, {"D", "x"}, {"E", `C:\Program Files\x\`}, {"F", `"`}}, 0,
 		},
 		"line breaks of Windows": {"A=1\r\nB=2\r\n", []Variable{{"A", "1"}, {"B", "2"}}, 0},
+		"UTF-16 of Windows":      {"\xff\xfeA\x00=\x001\x00\r\x00\n\x00", []Variable{{"A", "1"}}, 0},
 		"empty":                  {"", nil, 0},
 		"no name":                {"=x", nil, 1},
 		"no sign":                {"A=1\nnonsense", nil, 2},

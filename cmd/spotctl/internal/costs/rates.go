@@ -14,6 +14,7 @@ import (
 
 	"github.com/spotworker/spotworker/cmd/spotctl/internal/costs/prices"
 	"github.com/spotworker/spotworker/internal/overview/spent"
+	"github.com/spotworker/spotworker/internal/text/charset"
 	"github.com/spotworker/spotworker/internal/text/plaintext"
 )
 
@@ -205,7 +206,7 @@ func readPrices(name string) (lines []pricedLine, err error) {
 		return nil, err
 	}
 	defer func() { _ = file.Close() }()
-	text := bufio.NewScanner(file)
+	text := bufio.NewScanner(charset.Reader(file))
 	text.Buffer(nil, 16<<20)
 	for n := 1; text.Scan(); n++ {
 		if strings.TrimSpace(text.Text()) == "" {

@@ -152,7 +152,7 @@ func TestNilAfterStop(t *testing.T) {
 		})
 		whole := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
 			<-ctx.Done()
-			j.Report(job.Progress{Fraction: 1})
+			j.Report(job.Progress{Fraction: 1, Text: "2 of 2"})
 			return nil, nil
 		})
 		b.Put("part", "careless", "")
@@ -163,8 +163,8 @@ func TestNilAfterStop(t *testing.T) {
 		if r := b.Record("part"); r.Status != checkpoint.Open || r.Interruptions != 1 || r.Fraction != 0.1 {
 			t.Errorf("record after the stop = %s, %d interruptions, fraction %v, want open, 1, 0.1", r.Status, r.Interruptions, r.Fraction)
 		}
-		if r := b.Record("whole"); r.Status != checkpoint.Done {
-			t.Errorf("job that reported fraction 1 after the stop = %s, want done", r.Status)
+		if r := b.Record("whole"); r.Status != checkpoint.Done || r.Text != "2 of 2" {
+			t.Errorf("job that reported fraction 1 after the stop = %s with %q, want done with its last text", r.Status, r.Text)
 		}
 		second := b.Start("vm_1", job.Kinds{"careless": careless})
 		b.WaitDone("part", time.Minute)
