@@ -13,7 +13,7 @@
 //
 // A snapshot is a folder:
 //
-//	snapshot.json   [Meta]: format, machine, mapped files, PIDs and pipes
+//	snapshot.json   [Meta]: format, machine, mapped files, PIDs, pipes and clocks
 //	attributes      modes and times of the files in folder
 //	folder/         the job's folder as it was while the program was frozen
 //	images/         CRIU's files
@@ -33,6 +33,11 @@
 //
 // A program keeps its PIDs. They begin at 1000, and after a restore the next one is above
 // all that are in use. criu and the init of the next worker use lower ones.
+//
+// # Clocks
+//
+// The program and criu have a time namespace, so that CLOCK_MONOTONIC and CLOCK_BOOTTIME continue
+// on a machine with another uptime: programs wait for absolute times of these clocks.
 //
 // # Deadlines
 //

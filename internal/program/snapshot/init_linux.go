@@ -39,6 +39,7 @@ type initProcess struct {
 	config    request // the first one
 	machine   Machine
 	hashes    Hashes
+	ahead     Clocks // how far the program's clocks are ahead of the init's
 
 	root  int                     // PID of the program; 0 before its start
 	ended chan syscall.WaitStatus // gets its status
@@ -140,12 +141,19 @@ type startError syscall.Errno
 
 func (e startError) Error() string { return syscall.Errno(e).Error() }
 
-// prepare makes the mounts, and asks criu for its version.
+// prepare makes the mounts and clocks of the program, and asks criu for its version.
 func (p *initProcess) prepare() error {
 	if err := mountAll(p.config.Job, p.config.Inputs); err != nil {
 		return err
 	}
+	var from *Clocks
+	if p.config.Meta != nil {
+		from = &p.config.Meta.Clocks
+	}
 	var err error
+	if p.ahead, err = startClocks(from); err != nil {
+		return err
+	}
 	if p.output, err = openOutput(); err != nil {
 		return err
 	}
@@ -246,6 +254,11 @@ func (p *initProcess) whileFrozen(r request, dir string, m *Meta, mapped *[]stri
 	if err != nil {
 		return err
 	}
+	now, err := readClocks()
+	if err != nil {
+		return err
+	}
+	m.Clocks = Clocks{Monotonic: now.Monotonic + p.ahead.Monotonic, Boottime: now.Boottime + p.ahead.Boottime}
 	m.LastPID = p.root
 	for _, pid := range all {
 		m.LastPID = max(m.LastPID, lastThread(pid))

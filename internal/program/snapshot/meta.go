@@ -48,6 +48,15 @@ type Meta struct {
 	Machine Machine   `json:"machine"`
 	Files   []Mapped  `json:"files"` // outside the job's folder, mapped by the program
 	Taken   time.Time `json:"taken"`
+	Clocks  Clocks    `json:"clocks"`
+}
+
+// Clocks are the clocks of a machine that count from its start: a program waits for absolute times
+// of them, and continues with the same ones on a machine that has run for longer or shorter. They
+// stand still while a program is stored, as in a suspended machine.
+type Clocks struct {
+	Monotonic time.Duration `json:"monotonic"`
+	Boottime  time.Duration `json:"boottime"`
 }
 
 // Mapped is a program or library in the memory of a snapshot.

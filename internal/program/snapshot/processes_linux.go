@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"os/exec"
-	"runtime"
 	"sync"
 	"syscall"
 
@@ -53,36 +52,30 @@ func (p *processes) expect(pid int) chan syscall.WaitStatus {
 	return c
 }
 
-// start starts a process with only the given capabilities of the init's namespace.
+// start starts a process with only the given capabilities of the init's namespace, in the time
+// namespace of [startClocks]. Call it in the main thread, which has that namespace, and which
+// loses its ambient capabilities.
 func (p *processes) start(path string, args []string, attr *os.ProcAttr, capabilities ...uintptr) (pid int, ended chan syscall.WaitStatus,
 	err error) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // not unlocked: the thread has lost its ambient capabilities
-		cmd := &exec.Cmd{SysProcAttr: attr.Sys}
-		if err = (*sandbox.User)(nil).Apply(cmd); err != nil {
-			return
-		}
-		attr.Sys.AmbientCaps = capabilities
-		files := make([]uintptr, len(attr.Files))
-		for i, file := range attr.Files {
-			files[i] = file.Fd()
-		}
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		a := &syscall.ProcAttr{Dir: attr.Dir, Env: attr.Env, Files: files, Sys: attr.Sys}
-		pid, err = syscall.ForkExec(path, args, a) //nolint:gosec // from the kinds file
-		if err == nil {
-			ended = make(chan syscall.WaitStatus, 1)
-			p.wait[pid] = ended
-		}
-	}()
-	<-done
-	if err == nil {
-		p.started()
+	if err := (*sandbox.User)(nil).Apply(&exec.Cmd{SysProcAttr: attr.Sys}); err != nil {
+		return 0, nil, err
 	}
-	return pid, ended, err
+	attr.Sys.AmbientCaps = capabilities
+	files := make([]uintptr, len(attr.Files))
+	for i, file := range attr.Files {
+		files[i] = file.Fd()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	a := &syscall.ProcAttr{Dir: attr.Dir, Env: attr.Env, Files: files, Sys: attr.Sys}
+	pid, err = syscall.ForkExec(path, args, a) //nolint:gosec // from the kinds file
+	if err != nil {
+		return 0, nil, err
+	}
+	ended = make(chan syscall.WaitStatus, 1)
+	p.wait[pid] = ended
+	p.started()
+	return pid, ended, nil
 }
 
 // started wakes the loop that waits for children.

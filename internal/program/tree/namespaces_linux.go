@@ -86,7 +86,7 @@ func mapUser(arguments []string) int {
 			GidMappingsEnableSetgroups: own,
 			Credential:                 &syscall.Credential{Uid: InnerUser, Gid: InnerUser, NoSetGroups: !own},
 			AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_CHECKPOINT_RESTORE, unix.CAP_SYS_PTRACE, unix.CAP_SETPCAP,
-				unix.CAP_KILL},
+				unix.CAP_KILL, unix.CAP_SYS_TIME},
 		},
 	})
 	if err != nil {
