@@ -17,38 +17,38 @@ import (
 // listTimeout bounds the listing of heartbeats that a failed job waits for.
 const listTimeout = 2 * time.Second
 
-// breakerPass is the pass of the circuit breaker of a job's kind.
+// breakerPass is the pass of the circuit breaker of a job's kind. The zero value is none.
 type breakerPass struct {
-	msg  *message
+	job  *claimed
 	pass breaker.Pass
 }
 
 // enterBreaker asks the circuit breaker of the job's kind for a pass. Without one it returns
 // the outcome of a job that is left to others.
-func enterBreaker(ctx context.Context, m *message) (*breakerPass, *outcome) {
-	kind := m.envelope.Kind
-	pass, closed, ok := m.runner.breakers.Enter(kind, time.Now())
-	b := &breakerPass{m, pass}
+func enterBreaker(ctx context.Context, c *claimed) (breakerPass, *outcome) {
+	kind := c.envelope.Kind
+	pass, closed, ok := c.env.breakers.Enter(kind, time.Now())
+	b := breakerPass{c, pass}
 	switch {
 	case !ok:
-		return nil, &outcome{action: skip, reason: fmt.Sprintf("the circuit breaker of kind %q is open on this worker", kind)}
+		return breakerPass{}, &outcome{action: skip, reason: fmt.Sprintf("the circuit breaker of kind %q is open on this worker", kind)}
 	case closed:
 		b.closed(ctx, "a job runs for longer than those that failed")
 	case pass.Probe:
-		m.log.InfoContext(ctx, "circuit breaker half-open: trying one job")
+		c.log.InfoContext(ctx, "circuit breaker half-open: trying one job")
 	}
 	return b, nil
 }
 
 // leave reports the end of the run to the breaker.
-func (b *breakerPass) leave(ctx context.Context, verdict breaker.Verdict, failed bool) {
-	kind, r := b.msg.envelope.Kind, breaker.Run{Job: b.msg.envelope.ID, Verdict: verdict, Failed: failed}
+func (b breakerPass) leave(ctx context.Context, verdict breaker.Verdict, failed bool) {
+	kind, r := b.job.envelope.Kind, breaker.Run{Job: b.job.envelope.ID, Verdict: verdict, Failed: failed}
 	if r.Verdict == breaker.Fails {
-		seen := b.msg.seeOthers("")
+		seen := b.job.seeOthers("")
 		r.OnlyMachine, r.Elsewhere = seen.none(), seen.runs(kind)
 	}
 	now := time.Now()
-	switch before, after := b.msg.runner.breakers.Leave(kind, b.pass, r, now); {
+	switch before, after := b.job.env.breakers.Leave(kind, b.pass, r, now); {
 	case after.Trips > before.Trips:
 		b.opened(ctx, after, now)
 	case !before.IsClosed() && after.IsClosed():
@@ -56,54 +56,55 @@ func (b *breakerPass) leave(ctx context.Context, verdict breaker.Verdict, failed
 	}
 }
 
-func (b *breakerPass) opened(ctx context.Context, after breaker.Breaker, now time.Time) {
-	kind := b.msg.envelope.Kind
-	b.msg.runner.Observer.Broke(kind)
+func (b breakerPass) opened(ctx context.Context, after breaker.Breaker, now time.Time) {
+	kind := b.job.envelope.Kind
+	b.job.env.Observer.Broke(kind)
 	how := "jobs of this kind fail in a row on this worker"
 	if after.StandsOut {
 		how = "far more jobs of this kind fail on this worker than on other machines"
 	}
-	b.msg.runner.Loops.Note("breaker "+kind, fmt.Sprintf("kind %q rests until %s, then one job at a time is tried: %s", kind,
+	b.job.env.Loops.Note("breaker "+kind, fmt.Sprintf("kind %q rests until %s, then one job at a time is tried: %s", kind,
 		after.Until.UTC().Format(time.RFC3339), how))
 	level := slog.LevelDebug
-	due, suppressed := b.msg.runner.lines.breakers.Allow(kind, now)
+	due, suppressed := b.job.env.lines.breakers.Allow(kind, now)
 	if due {
 		level = slog.LevelError
 	}
-	b.msg.log.Log(ctx, level, "circuit breaker open: leaving jobs of this kind to others", "reason", how,
+	b.job.log.Log(ctx, level, "circuit breaker open: leaving jobs of this kind to others", "reason", how,
 		"trips", after.Trips, "retry_in", after.Until.Sub(now), "suppressed", suppressed)
 }
 
-func (b *breakerPass) closed(ctx context.Context, why string) {
-	kind := b.msg.envelope.Kind
-	b.msg.runner.Observer.Recovered(kind)
-	b.msg.runner.Loops.Note("breaker "+kind, "")
-	b.msg.log.InfoContext(ctx, "circuit breaker closed", "reason", why)
+func (b breakerPass) closed(ctx context.Context, why string) {
+	kind := b.job.envelope.Kind
+	b.job.env.Observer.Recovered(kind)
+	b.job.env.Loops.Note("breaker "+kind, "")
+	b.job.log.InfoContext(ctx, "circuit breaker closed", "reason", why)
 }
 
 // failedElsewhere reports whether the job failed on another machine last, and has made no
 // progress since.
-func (r *recorder) failedElsewhere() bool {
-	last := r.claim.Record()
-	return last.Failures > 0 && last.FailedBy != "" && last.FailedBy != r.msg.runner.machine
+func (o *owned) failedElsewhere() bool {
+	last := o.claim.Record()
+	return last.Failures > 0 && last.FailedBy != "" && last.FailedBy != o.env.machine
 }
 
-// recordMachine records on which machine a failure happened, and whether it and the last
-// failure count as one.
-func (r *recorder) recordMachine(end *runEnd) {
-	if end.failed() && !job.IsInterrupted(end.err) {
-		r.known.failure = checkpoint.Failure{Machine: r.msg.runner.machine, Repeat: r.wouldRepeat(r.claim.Record())}
+// failureOf returns on which machine the failure of a run happened, and whether it and the last
+// failure count as one. It is zero for a run that did not fail.
+func (o *owned) failureOf(end *runEnd) checkpoint.Failure {
+	if !end.failed() || job.IsInterrupted(end.err) {
+		return checkpoint.Failure{}
 	}
+	return checkpoint.Failure{Machine: o.env.machine, Repeat: o.wouldRepeat(o.claim.Record(), o.written)}
 }
 
-// wouldRepeat reports whether a failure of the job with that record would be a repeat, for
-// which a sick machine may be the only reason: the job failed here last, no other job of
+// wouldRepeat reports whether a failure of the job with the record that was found would be a
+// repeat, for which a sick machine may be the only reason: the job failed here last, no other job of
 // its kind succeeded here since, and other machines could run it from its state.
-func (r *recorder) wouldRepeat(found checkpoint.Record) bool {
+func (c *claimed) wouldRepeat(found checkpoint.Record, written time.Time) bool {
 	const precision = time.Second // of the service's times
-	return found.Failures > 0 && found.FailedBy == r.msg.runner.machine &&
-		!r.msg.runner.breakers.HasWorkedSince(r.msg.envelope.Kind, r.found.written.Add(precision)) &&
-		!r.msg.seeOthers(found.StateNeeds).none()
+	return found.Failures > 0 && found.FailedBy == c.env.machine &&
+		!c.env.breakers.HasWorkedSince(c.envelope.Kind, written.Add(precision)) &&
+		!c.seeOthers(found.StateNeeds).none()
 }
 
 // others are the heartbeats of the other machines that run jobs of a kind from a queue, and
@@ -131,18 +132,18 @@ func (o others) runs(kind string) (all activity.Runs) {
 
 // seeOthers returns the other machines that run jobs of this kind from this queue, and may meet
 // the needs of a state. Empty needs are met everywhere.
-func (m *message) seeOthers(needs string) others {
-	ctx, cancel := context.WithTimeout(m.cleanup, listTimeout) // the job itself may have been stopped
+func (c *claimed) seeOthers(needs string) others {
+	ctx, cancel := context.WithTimeout(c.cleanup, listTimeout) // the job itself may have been stopped
 	defer cancel()
-	seen, err := m.runner.Fleet.Sample(ctx, sampleEvery)
+	seen, err := c.env.Fleet.Sample(ctx, sampleEvery)
 	if err != nil {
-		m.log.DebugContext(ctx, "heartbeats not listed; other machines may run this kind of job", "error", err)
+		c.log.DebugContext(ctx, "heartbeats not listed; other machines may run this kind of job", "error", err)
 		return others{}
 	}
 	o, since := others{known: true}, time.Since(seen.at)
 	for _, p := range seen.Workers {
-		if p.Age+since <= hasKindFor && p.State != lifecycle.Stopped.String() && p.Takes(m.lease.Queue().Name()) &&
-			p.Meets(m.envelope.Kind, needs) != presence.HasNot && machineOf(p.Worker) != m.runner.machine {
+		if p.Age+since <= hasKindFor && p.State != lifecycle.Stopped.String() && p.Takes(c.lease.Queue().Name()) &&
+			p.Meets(c.envelope.Kind, needs) != presence.HasNot && machineOf(p.Worker) != c.env.machine {
 			o.heartbeats = append(o.heartbeats, p)
 		}
 	}
@@ -151,8 +152,8 @@ func (m *message) seeOthers(needs string) others {
 
 // leaveToOthers returns an outcome if other machines should try the job first, by the record
 // that was found.
-func (q *acquisition) leaveToOthers(found checkpoint.Record) *outcome {
-	if time.Since(q.rec.found.written) >= repeatAfter || !q.rec.wouldRepeat(found) {
+func (c *claimed) leaveToOthers(f *found) *outcome {
+	if time.Since(f.written) >= repeatAfter || !c.wouldRepeat(f.record, f.written) {
 		return nil
 	}
 	return &outcome{action: skip, reason: "the job failed on this machine last, and no other of its kind has succeeded here since"}

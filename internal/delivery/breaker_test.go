@@ -45,9 +45,9 @@ func TestBreakerIsReported(t *testing.T) {
 		r := observedBy(observed)
 		run := func(i int, verdict breaker.Verdict) *outcome {
 			r.Fleet.sampled = Sample{at: time.Now()}
-			m := &message{runner: r, log: slog.New(slog.NewTextHandler(&log, nil)), cleanup: t.Context()}
-			m.envelope = queue.Envelope{ID: fmt.Sprint("job-", i), Kind: "render"}
-			pass, out := enterBreaker(t.Context(), m)
+			c := &claimed{env: r, log: slog.New(slog.NewTextHandler(&log, nil)), cleanup: t.Context()}
+			c.envelope = queue.Envelope{ID: fmt.Sprint("job-", i), Kind: "render"}
+			pass, out := enterBreaker(t.Context(), c)
 			if out == nil {
 				time.Sleep(time.Second)
 				pass.leave(t.Context(), verdict, verdict == breaker.Fails)
@@ -122,11 +122,11 @@ func TestBreakerClosesDuringARun(t *testing.T) {
 		var log bytes.Buffer
 		observed := &breakerEvents{}
 		r := observedBy(observed)
-		enter := func(i int) (*breakerPass, *outcome) {
+		enter := func(i int) (breakerPass, *outcome) {
 			r.Fleet.sampled = Sample{at: time.Now(), err: errors.New("unlisted")} // others may run the kind
-			m := &message{runner: r, log: slog.New(slog.NewTextHandler(&log, nil)), cleanup: t.Context()}
-			m.envelope = queue.Envelope{ID: fmt.Sprint("job-", i), Kind: "render"}
-			return enterBreaker(t.Context(), m)
+			c := &claimed{env: r, log: slog.New(slog.NewTextHandler(&log, nil)), cleanup: t.Context()}
+			c.envelope = queue.Envelope{ID: fmt.Sprint("job-", i), Kind: "render"}
+			return enterBreaker(t.Context(), c)
 		}
 		for i := range 5 {
 			pass, _ := enter(i)
@@ -154,11 +154,11 @@ func TestBreakerClosesDuringARun(t *testing.T) {
 func TestBreakerOfTheOnlyMachine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := observedBy(&breakerEvents{})
-		enter := func(i int) (*breakerPass, *outcome) {
+		enter := func(i int) (breakerPass, *outcome) {
 			r.Fleet.sampled = Sample{at: time.Now()}
-			m := &message{runner: r, log: slog.New(slog.DiscardHandler), cleanup: t.Context()}
-			m.envelope = queue.Envelope{ID: fmt.Sprint("job-", i), Kind: "render"}
-			return enterBreaker(t.Context(), m)
+			c := &claimed{env: r, log: slog.New(slog.DiscardHandler), cleanup: t.Context()}
+			c.envelope = queue.Envelope{ID: fmt.Sprint("job-", i), Kind: "render"}
+			return enterBreaker(t.Context(), c)
 		}
 		for i := range 5 {
 			pass, _ := enter(i)

@@ -26,9 +26,9 @@ func TestConfirmOwnership(t *testing.T) {
 		if reason != "" {
 			cancel(drain.ForJob(reason, errors.New("told"), time.Now()))
 		}
-		c := cancelCheck{rec: &recorder{msg: &message{runner: &Runner{}, stoppable: ctx}}}
-		c.begin()
-		if err := c.confirmOwnership(t.Context()); (err == nil) != owns {
+		o := owned{claimed: &claimed{env: &Runner{}, stoppable: ctx}}
+		o.cancelsChecked.Store(&time.Time{})
+		if err := o.confirmOwnership(t.Context()); (err == nil) != owns {
 			t.Errorf("stopped because of %q: confirmOwnership = %v, want success: %t", reason, err, owns)
 		}
 		cancel(nil)
@@ -38,15 +38,15 @@ func TestConfirmOwnership(t *testing.T) {
 // TestNoCheckOfAStoppedJob: a job that is stopped does not read its record, however new the announcement of its cancel is.
 func TestNoCheckOfAStoppedJob(t *testing.T) {
 	r := &Runner{}
-	c := cancelCheck{rec: &recorder{msg: &message{runner: r}}} // without a claim a read is a panic
-	c.begin()
+	o := owned{claimed: &claimed{env: r}} // without a claim a read is a panic
+	o.cancelsChecked.Store(&time.Time{})
 	asked := &control.Document{}
 	asked.AddCancels([]string{""}, time.Now())
 	r.Follow(asked)
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
-	if conflict := c.check(stopped); conflict != nil {
-		t.Errorf("check = %v, want none", conflict)
+	if conflict := o.checkCancelled(stopped); conflict != nil {
+		t.Errorf("checkCancelled = %v, want none", conflict)
 	}
 }
 

@@ -6,84 +6,58 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/job"
 )
 
-// Delivery is one claimed message on its way to its end. Its parts are its phases, and the
-// state that several phases share.
+// Delivery is one claimed message on its way to its end.
 type Delivery struct {
-	msg     message
-	rules   kindRules
-	rec     recorder
-	cancels cancelCheck
-	plan    movePlan
-
-	unusable   *outcome // of a message that cannot be run; nil for a job
-	tracked    bool     // its job is one of the active jobs
-	admission  admission
-	attempt    *attempt // nil before the handler is called
-	settlement settlement
-
-	finished chan struct{} // closed when the outcome is carried out
-}
-
-// kindRules are the rules of a job's kind, together with the limits of its message.
-type kindRules struct {
-	limits  job.Limits
-	outputs job.OutputLimits
+	claimed
+	unusable *outcome // of a message that cannot be run; nil for a job
 }
 
 // Open makes the delivery of a message that was claimed. The claim loop calls it, so
 // that if two messages have one id, the first one claimed gets to run.
 func (r *Runner) Open(lease *queue.Lease) *Delivery {
-	d := &Delivery{
-		msg:      message{runner: r, lease: lease},
-		finished: make(chan struct{}),
-	}
-	d.join()
+	d := &Delivery{claimed: claimed{env: r, lease: lease}}
 	r.Observer.Delivered()
 	d.unusable = d.decode()
 	subject := []any{"message_id", lease.ID}
 	if d.unusable == nil {
-		subject = append(subject, "job_id", d.msg.envelope.ID, "kind", d.msg.envelope.Kind)
-		d.msg.idLock = r.active.LockFor(d.msg.envelope.ID)
-		d.admission.deferFor = r.deferFor(d.msg.envelope.Kind, lease.Queue().Name())
+		subject = append(subject, "job_id", d.envelope.ID, "kind", d.envelope.Kind)
+		r.active.AddJob(d.envelope.ID)
+		d.idLock = r.active.LockFor(d.envelope.ID)
+		d.deferFor = r.deferFor(d.envelope.Kind, lease.Queue().Name())
 	}
-	d.msg.log = r.Log.With(subject...)
+	d.log = r.Log.With(subject...)
 	r.active.AddLease(lease)
 	return d
 }
 
-// join makes the parts of the delivery known to each other.
-func (d *Delivery) join() {
-	d.rec.msg = &d.msg
-	d.cancels.rec = &d.rec
-	d.plan.msg, d.plan.rec = &d.msg, &d.rec
-	a := &d.admission
-	a.acq = acquisition{msg: &d.msg, rec: &d.rec, cancels: &d.cancels, plan: &d.plan}
-	a.loader = loader{msg: &d.msg, rec: &d.rec, acq: &a.acq, cancels: &d.cancels, rules: &d.rules}
-	a.msg, a.rec, a.plan, a.rules = &d.msg, &d.rec, &d.plan, &d.rules
-	d.settlement = settlement{msg: &d.msg, rec: &d.rec, plan: &d.plan, rules: &d.rules}
+// OpenWaiting makes the delivery of a message that no worker claimed, and that
+// [Runner.AtRisk] returned. It moves the job, unless the job is no longer at risk.
+func (r *Runner) OpenWaiting(lease *queue.Lease) *Delivery {
+	d := r.Open(lease)
+	d.waits = true
+	return d
 }
 
 // decode decodes the message. It returns the outcome of a message that cannot be run, and
 // nil for a job.
 func (d *Delivery) decode() (unusable *outcome) {
-	envelope, err := d.msg.lease.TakeEnvelope()
+	envelope, err := d.lease.TakeEnvelope()
 	var invalid *queue.InvalidError
 	switch {
-	case errors.Is(err, queue.ErrForeign) && d.msg.runner.DefaultKind != "":
-		envelope = queue.Foreign(d.msg.lease.Text(), d.msg.lease.ID, d.msg.runner.DefaultKind, d.msg.lease.InsertedAt)
+	case errors.Is(err, queue.ErrForeign) && d.env.DefaultKind != "":
+		envelope = queue.Foreign(d.lease.Text(), d.lease.ID, d.env.DefaultKind, d.lease.InsertedAt)
 	case errors.Is(err, queue.ErrForeign):
 		return &outcome{action: reject, reason: "message is neither an envelope nor plain work for a default kind (--default-kind is not set)"}
 	case errors.As(err, &invalid):
-		d.msg.envelope.ID = invalid.ID
+		d.envelope.ID = invalid.ID
 		return &outcome{action: reject, reason: invalid.Reason}
 	}
-	d.msg.envelope, d.msg.inputList = envelope, checkpoint.PackInputs(envelope.Inputs)
-	d.msg.runner.active.AddJob(envelope.ID)
-	d.tracked = true
+	d.envelope, d.inputList, d.kind = envelope, checkpoint.PackInputs(envelope.Inputs), d.env.kindOf(envelope)
 	return nil
 }
 
@@ -101,99 +75,119 @@ const (
 // Run takes the message through to its end. ctx ends when work has to stop, and cleanup
 // outlives that up to the end of the drain.
 func (d *Delivery) Run(ctx, cleanup context.Context) Result {
-	ctx = d.begin(ctx, cleanup)
-	defer d.end()
-	out := d.runJob(ctx)
-	d.settle(ctx, out)
-	close(d.finished)
-	d.msg.runner.logKeeper.Finish()
-	d.rec.writeLastLog(ctx)
-	d.awaitClosed()
+	c := &d.claimed
+	c.begin(ctx, cleanup)
+	out := d.unusable
+	if out == nil {
+		out = c.runJob(c.stoppable)
+	}
+	word := settle(c.stoppable, c, out)
+	if out.run != nil {
+		close(out.run.settled)
+	}
+	c.env.logKeeper.Finish()
+	if out.run != nil {
+		out.run.writeLastLog(c.stoppable)
+		out.run.awaitClosed()
+	}
+	c.end(out, word)
 	return out.seen()
 }
 
-// begin prepares the delivery, and returns the context that ends with ctx or when this job
-// alone is stopped. The caller must call end.
-func (d *Delivery) begin(ctx, cleanup context.Context) context.Context {
-	d.msg.begin(ctx, cleanup)
-	if d.unusable == nil {
-		d.msg.beginTrace(d.msg.stoppable)
+// runJob runs a job, from its message to its outcome.
+func (c *claimed) runJob(ctx context.Context) *outcome {
+	if out := c.checkKind(ctx); out != nil {
+		return c.unlessLost(ctx, out)
 	}
-	return d.msg.stoppable
+	if c.waits {
+		return c.unlessLost(ctx, c.moveWaiting(ctx))
+	}
+	places, out := c.enter(ctx)
+	if out == nil {
+		out = c.runOwned(ctx)
+	}
+	places.leave(ctx, out)
+	return c.unlessLost(ctx, out)
 }
 
-// end ends the renewal, the locks and the contexts of the delivery.
-func (d *Delivery) end() {
-	d.endTrace()
-	d.admission.acq.leaveQuarantine()
-	d.msg.stopRenewing()
-	d.unlockID()
-	if d.tracked {
-		d.msg.runner.active.RemoveJob(d.msg.envelope.ID)
+// runOwned acquires the job's record, loads the data for its handler, and runs it.
+func (c *claimed) runOwned(ctx context.Context) *outcome {
+	l, out := c.prepare(ctx)
+	if out != nil {
+		return out
 	}
-	d.msg.free()
-	d.rec.accountEnd()
+	return l.run(ctx).conclude(ctx)
 }
 
-// settle carries the outcome out.
-func (d *Delivery) settle(ctx context.Context, out *outcome) {
-	defer d.settlement.enterGate(ctx, out)()
-	d.settlement.settle(ctx, out)
+// prepare acquires the job, unless it has to move, and loads the data for its handler.
+func (c *claimed) prepare(ctx context.Context) (*loaded, *outcome) {
+	step := c.span.Step("recover")
+	defer step.End(nil)
+	o, out := c.acquire(ctx)
+	if out != nil {
+		return nil, out
+	}
+	if out := o.movesOnClaim(ctx); out != nil {
+		return nil, out
+	}
+	l, out := o.load(ctx)
+	if out != nil {
+		return nil, out
+	}
+	c.envelope = c.lease.ClearPutBack(c.envelope) // it no longer waits
+	return l, nil
 }
 
-// awaitClosed waits until the cleanups of the handler have run, if that has returned.
-func (d *Delivery) awaitClosed() {
-	if d.attempt == nil || d.attempt.abandoned {
-		return
+// unlessLost returns the outcome of a job that is not run. A job that was stopped because
+// another worker has its message, before this delivery acquired its record, has nothing to
+// release.
+func (c *claimed) unlessLost(ctx context.Context, out *outcome) *outcome {
+	if out.action != interrupted || out.own != nil || c.lease.Gone() || drain.StopOf(ctx).Reason != job.Lost {
+		return out
 	}
-	select {
-	case <-d.attempt.closed:
-	case <-d.msg.cleanup.Done():
+	return &outcome{action: drop, reason: out.reason}
+}
+
+// end ends the trace, the renewal, the locks and the contexts of the delivery.
+func (c *claimed) end(out *outcome, word string) {
+	c.endTrace(out, word)
+	if out.own != nil && out.own.quarantined {
+		<-c.env.quarantine
+	}
+	c.stopRenewing()
+	if c.idLock != nil {
+		c.unlockID(out)
+		c.env.active.RemoveJob(c.envelope.ID)
+	}
+	c.free()
+	if out.own != nil {
+		out.own.accountEnd()
 	}
 }
 
 // unlockID releases the lock on the job's id. A handler that was abandoned keeps it
 // until it returns, abandonedFor at most, so that a worker without others can try
 // again.
-func (d *Delivery) unlockID() {
-	switch {
-	case d.msg.idLock == nil:
-	case d.attempt != nil && d.attempt.abandoned:
-		time.AfterFunc(abandonedFor, d.msg.idLock.Unlock)
-	default:
-		d.msg.idLock.Unlock()
+func (c *claimed) unlockID(out *outcome) {
+	if out.run != nil && out.run.abandoned {
+		time.AfterFunc(abandonedFor, c.idLock.Unlock)
+		return
 	}
-}
-
-// runJob runs a job, from its message to its outcome.
-func (d *Delivery) runJob(ctx context.Context) *outcome {
-	if d.unusable != nil {
-		return d.unusable
-	}
-	a, out := d.admission.admit(ctx)
-	if out != nil {
-		d.admission.leave(ctx, nil)
-		return d.admission.unlessLost(ctx, out)
-	}
-	a.finished, d.attempt = d.finished, a
-	end := a.run(ctx)
-	out = a.conclude(ctx, end)
-	d.admission.leave(ctx, end)
-	return out
+	c.idLock.Unlock()
 }
 
 // endTrace ends the span of the delivery. If the job failed, so did the span.
-func (d *Delivery) endTrace() {
-	if d.msg.span == nil {
+func (c *claimed) endTrace(out *outcome, word string) {
+	if c.span == nil {
 		return
 	}
-	d.msg.span.Set("spotworker.outcome", d.settlement.word)
-	if d.rec.claim != nil {
-		d.msg.span.Count("spotworker.job.generation", int64(d.rec.claim.Record().Generation))
+	c.span.Set("spotworker.outcome", word)
+	if out.own != nil {
+		c.span.Count("spotworker.job.generation", int64(out.own.claim.Record().Generation))
 	}
 	var err error
-	if d.settlement.failure != "" {
-		err = errors.New("job failed: " + d.settlement.failure)
+	if out.failure != "" {
+		err = errors.New("job failed: " + out.failure)
 	}
-	d.msg.span.End(err)
+	c.span.End(err)
 }

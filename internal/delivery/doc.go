@@ -6,26 +6,27 @@
 // [Runner.Open] makes a [Delivery] of a message, and [Delivery.Run] reads like this
 // line:
 //
-//	claim → acquire → run ⇄ save → commit → delete message
-//	                   │
-//	                   └─ stop → save → release → message visible again
+//	claim → acquire → load → run ⇄ save → commit → delete message
+//	                          │
+//	                          └─ stop → save → release → message visible again
 //
-// Each phase is a type, and returns its result. A [Delivery] joins them:
+// Each step makes a value from the value before, or an [outcome] if the job ends there:
 //
-//   - message (message.go) is the claimed message on its way: lease, renewal, envelope, log and
-//     contexts, and the calls that every phase makes.
-//   - admission (admission.go) decides whether the job is run here and now. It finds the handler
-//     (handlers.go), passes the circuit breaker (breaker.go), and waits for a slot of the kind
-//     (kindlimit.go). It returns an attempt or an outcome.
-//   - acquisition (acquire.go) acquires the job's record. quarantine.go protects the worker from
-//     jobs that kill their workers.
-//   - loader fetches the input files (inputs.go), and loads payload, state and outputs (load.go).
-//   - attempt (attempt.go) calls the handler, and enforces the limits of the job. It returns a
-//     runEnd. outcome.go decides the outcome. Its functions are pure.
-//   - recorder (save.go) writes the record while the handler runs and when it ends. outputs.go
-//     stores outputs and the log with each save.
-//   - settlement (settle.go) carries the outcome out: commit, release, fail, dead-letter,
-//     requeue. movePlan (move.go) moves jobs to the on-demand queue.
+//		claimed ──acquire──▶ owned ──load──▶ loaded ──run──▶ ended ──conclude──▶ outcome ──settle
+//
+//	  - claimed (claimed.go) is the message: lease, renewal, envelope, kind, log and contexts, and
+//	    the calls that every step makes. handlers.go finds the handler; places.go takes the pass of
+//	    the circuit breaker (breaker.go) and the slot of the kind.
+//	  - owned (acquire.go) is a job whose record this delivery owns. needs.go and quarantine.go
+//	    leave a job to other workers before that.
+//	  - loaded (load.go) is a job with its input files (inputs.go), payload, state, outputs and log.
+//	  - ended (run.go) is a job whose handler has returned. While it runs, save.go writes the record,
+//	    and outputs.go stores outputs and the log with each save. outcome.go decides the outcome.
+//	    Its functions are pure.
+//	  - settle.go carries the outcome out: commit, release, fail, dead-letter, requeue. move.go moves
+//	    jobs to the on-demand queue.
+//
+// The values share the [Runner] alone, which they call env.
 //
 // Around the line:
 //

@@ -266,41 +266,40 @@ func (s *spacing) next(now time.Time, workers int) time.Duration {
 	return wait
 }
 
-// findHandler returns the handler of the job's kind. Workers may differ in kinds: a
-// job of a kind that this worker lacks is left to workers that have it. A job of a kind that
-// an operator paused waits, also if this worker lacks the kind.
-func (a *admission) findHandler(ctx context.Context) (job.Handler, *outcome) {
-	if a.msg.runner.isPaused(a.msg.envelope.Kind) {
-		a.msg.envelope = a.msg.lease.ClearPutBack(a.msg.envelope)
-		return nil, &outcome{action: skip, reason: fmt.Sprintf("kind %q is paused", a.msg.envelope.Kind),
-			delay: a.msg.runner.Jitter.Vary(pausedHidden)}
+// checkKind returns the outcome of a job whose kind this worker does not run. Workers may differ
+// in kinds: a job of a kind that this worker lacks is left to workers that have it. A job of a kind
+// that an operator paused waits, also if this worker lacks the kind.
+func (c *claimed) checkKind(ctx context.Context) *outcome {
+	kind := c.envelope.Kind
+	if c.env.isPaused(kind) {
+		c.envelope = c.lease.ClearPutBack(c.envelope)
+		return &outcome{action: skip, reason: fmt.Sprintf("kind %q is paused", kind), delay: c.env.Jitter.Vary(pausedHidden)}
 	}
-	if handler := a.msg.runner.Kinds[a.msg.envelope.Kind]; handler != nil {
-		return handler, nil
+	if c.kind.handler != nil {
+		return nil
 	}
-	kind := a.msg.envelope.Kind
-	seen, err := a.msg.runner.Fleet.Sample(ctx, sampleEvery)
+	seen, err := c.env.Fleet.Sample(ctx, sampleEvery)
 	if err != nil {
-		a.msg.log.Log(ctx, outage.Level(err, slog.LevelWarn), "heartbeats not listed; another worker may run this kind of job", "error", err)
-		wait := a.msg.runner.deferred.next(time.Now(), 1) // how many workers lack the kind is not known
-		return nil, a.hideKind("another worker may have a handler for kind %q", a.msg.runner.Jitter.Vary(max(wait, unlistedDelay)))
+		c.log.Log(ctx, outage.Level(err, slog.LevelWarn), "heartbeats not listed; another worker may run this kind of job", "error", err)
+		wait := c.env.deferred.next(time.Now(), 1) // how many workers lack the kind is not known
+		return c.hideKind("another worker may have a handler for kind %q", c.env.Jitter.Vary(max(wait, unlistedDelay)))
 	}
-	if has, _ := seen.whoHas(kind, a.msg.lease.Queue().Name(), time.Now()); has != presence.HasNot {
-		return nil, a.deferKind(has)
+	if has, _ := seen.whoHas(kind, c.lease.Queue().Name(), time.Now()); has != presence.HasNot {
+		return c.deferKind(has)
 	}
 	reason := fmt.Sprintf("no worker has a handler for kind %q", kind)
-	if meant := spelling.Nearest(kind, seen.kinds(a.msg.runner.Kinds)); meant != "" {
+	if meant := spelling.Nearest(kind, seen.kinds(c.env.Kinds)); meant != "" {
 		reason += fmt.Sprintf(" (did you mean %q?)", meant)
 	}
-	if unknownForLong(a.msg.envelope.PutBackSince, a.msg.lease.ClaimedAt) {
-		return nil, a.acq.poisonKind(ctx, reason)
+	if unknownForLong(c.envelope.PutBackSince, c.lease.ClaimedAt) {
+		return c.poisonKind(ctx, reason)
 	}
-	return nil, a.msg.lackKind(reason, a.msg.runner.Jitter.Vary(putBackDelay(a.msg.envelope.PutBackSince, a.msg.lease.ClaimedAt)))
+	return c.lackKind(reason, c.env.Jitter.Vary(putBackDelay(c.envelope.PutBackSince, c.lease.ClaimedAt)))
 }
 
 // lackKind puts a message back whose kind no worker has, and counts it for the heartbeat.
-func (m *message) lackKind(reason string, delay time.Duration) *outcome {
-	m.runner.lacking.Hide(m.envelope.Kind, m.envelope.ID, time.Now(), delay)
+func (c *claimed) lackKind(reason string, delay time.Duration) *outcome {
+	c.env.lacking.Hide(c.envelope.Kind, c.envelope.ID, time.Now(), delay)
 	return &outcome{action: putBack, reason: reason, delay: delay}
 }
 
@@ -311,39 +310,40 @@ func (m *message) lackKind(reason string, delay time.Duration) *outcome {
 // each of at most 20 messages over all workers. With a worker of two that has the kind, a
 // free slot had its next job at once (50 of 50 times); with a worker of nine after 2 s on
 // average and 97 s at worst (300 times).
-func (a *admission) deferKind(has presence.Has) *outcome {
-	delay, reason := cmp.Or(a.deferFor, a.msg.runner.Jitter.Vary(minDefer)), "another worker has a handler for kind %q"
+func (c *claimed) deferKind(has presence.Has) *outcome {
+	delay, reason := cmp.Or(c.deferFor, c.env.Jitter.Vary(minDefer)), "another worker has a handler for kind %q"
 	if has == presence.MayHave {
-		delay, reason = max(delay, a.msg.runner.Jitter.Vary(minKindDelay)), "another worker may have a handler for kind %q"
+		delay, reason = max(delay, c.env.Jitter.Vary(minKindDelay)), "another worker may have a handler for kind %q"
 	}
-	return a.hideKind(reason, delay)
+	return c.hideKind(reason, delay)
 }
 
 // hideKind makes the message visible again after delay; reason formats its kind.
-func (a *admission) hideKind(reason string, delay time.Duration) *outcome {
-	a.msg.envelope = a.msg.lease.ClearPutBack(a.msg.envelope)
-	a.msg.runner.lacking.Found(a.msg.envelope.Kind, a.msg.envelope.ID)
-	return &outcome{action: requeue, reason: fmt.Sprintf(reason, a.msg.envelope.Kind), delay: delay}
+func (c *claimed) hideKind(reason string, delay time.Duration) *outcome {
+	c.envelope = c.lease.ClearPutBack(c.envelope)
+	c.env.lacking.Found(c.envelope.Kind, c.envelope.ID)
+	return &outcome{action: requeue, reason: fmt.Sprintf(reason, c.envelope.Kind), delay: delay}
 }
 
 // poisonKind dead-letters a job if no worker has had its kind for an hour, if this
 // delivery may acquire its record and no worker has made progress with it. A job in
 // progress waits for a worker that has its kind, however long that takes.
-func (q *acquisition) poisonKind(ctx context.Context, reason string) *outcome {
-	record, ruling, err := q.readRecord(ctx)
+func (c *claimed) poisonKind(ctx context.Context, reason string) *outcome {
+	f, err := c.lookup(ctx)
 	if err != nil {
 		return stopped(ctx, err)
 	}
-	if ruling == checkpoint.Acquire && record.InProgress() {
-		q.msg.log.WarnContext(ctx, "job in progress waits for a worker with its kind: start one, or purge the job's message", "fraction",
-			record.Fraction)
-		return q.msg.lackKind(reason+"; the job is in progress", q.msg.runner.Jitter.Vary(maxKindDelay))
+	if f.ruling == checkpoint.Acquire && f.record.InProgress() {
+		c.log.WarnContext(ctx, "job in progress waits for a worker with its kind: start one, or purge the job's message", "fraction",
+			f.record.Fraction)
+		return c.lackKind(reason+"; the job is in progress", c.env.Jitter.Vary(maxKindDelay))
 	}
-	q.msg.runner.lacking.Found(q.msg.envelope.Kind, q.msg.envelope.ID)
-	if out := q.applyRuling(ctx, record, ruling); out != nil {
+	c.env.lacking.Found(c.envelope.Kind, c.envelope.ID)
+	o, out := c.own(ctx, f)
+	if out != nil {
 		return out
 	}
-	return &outcome{action: poison, reason: reason + ", for " + unknownKindFor.String()}
+	return o.ends(&outcome{action: poison, reason: reason + ", for " + unknownKindFor.String()})
 }
 
 // unknownForLong reports whether a message has been put back for unknownKindFor

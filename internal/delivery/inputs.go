@@ -31,105 +31,114 @@ const (
 	noSpacePatience = 10 * time.Second
 )
 
-// fetchInputs makes the job's input files available, if it names any. That is neither run
+// fetched is the result of a fetch of the job's input files.
+type fetched struct {
+	files *inputs.Held
+	hash  string // of what the inputs were resolved to; empty before that
+	err   error
+}
+
+// fetchInputs makes the job's input files available; nil if it names none. That is neither run
 // time nor silence of the job, and ends at once when the job is stopped.
-func (l *loader) fetchInputs(ctx context.Context) *outcome {
-	if len(l.msg.envelope.Inputs) == 0 {
-		return nil
+func (o *owned) fetchInputs(ctx context.Context) (*inputs.Held, *outcome) {
+	if len(o.envelope.Inputs) == 0 {
+		return nil, nil
 	}
-	begun, fetched := time.Now(), make(chan error, 1)
-	go func() { fetched <- l.tryInputs(ctx) }()
+	begun, ended := time.Now(), make(chan fetched, 1)
+	go func() { ended <- o.tryInputs(ctx) }()
 	ticker := time.NewTicker(inputCheck)
 	defer ticker.Stop()
 	for {
 		select {
-		case err := <-fetched:
-			return l.afterFetch(ctx, err)
-		case now := <-ticker.C:
-			if conflict := l.cancels.check(ctx); conflict != nil {
-				if err := <-fetched; err != nil {
-					l.msg.log.DebugContext(ctx, "fetch of the job's inputs stopped", "error", err)
-				}
-				return outcomeOf(conflict)
+		case got := <-ended:
+			o.inputsHash = got.hash
+			if got.err != nil {
+				return nil, o.notFetched(ctx, got.err)
 			}
-			if leaving := l.msg.runner.Departure.Current(); !leaving.MayContinue(drain.Estimate{Begun: begun}, now) {
-				l.msg.cancel(drain.ForNotice(leaving.Notice(now)))
+			return got.files, nil
+		case now := <-ticker.C:
+			if conflict := o.checkCancelled(ctx); conflict != nil {
+				o.stopForConflict(ctx, conflict)
+				if got := <-ended; got.err != nil {
+					o.log.DebugContext(ctx, "fetch of the job's inputs stopped", "error", got.err)
+				}
+				return nil, o.ends(outcomeOf(conflict))
+			}
+			if leaving := o.env.Departure.Current(); !leaving.MayContinue(drain.Estimate{Begun: begun}, now) {
+				o.cancel(drain.ForNotice(leaving.Notice(now)))
 			}
 		}
 	}
 }
 
-// afterFetch returns the outcome of a fetch that failed.
-func (l *loader) afterFetch(ctx context.Context, err error) *outcome {
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		return stopped(ctx, fmt.Errorf("fetch the job's inputs: %w", err))
-	case job.IsPermanent(err) && !l.rec.claim.Exists():
-		// The job may be done, and its inputs gone since: the record shows that.
-		l.rec.dropClaim()
-		if out := l.acq.lookup(ctx); out != nil {
+// notFetched returns the outcome of a job whose input files could not be fetched.
+func (o *owned) notFetched(ctx context.Context, err error) *outcome {
+	if ctx.Err() != nil {
+		return o.ends(stopped(ctx, fmt.Errorf("fetch the job's inputs: %w", err)))
+	}
+	if job.IsPermanent(err) { // the job may be done, and its inputs gone since: the record shows that
+		var out *outcome
+		if o, out = o.again(ctx); out != nil {
 			return out
 		}
 	}
 	end := &runEnd{err: err}
-	l.rec.recordMachine(end)
-	return outcomeOfRun(end, l.rec.after(checkpoint.Snapshot{}), l.rules.limits)
+	blame := o.failureOf(end)
+	out := outcomeOfRun(end, o.claim.After(checkpoint.Snapshot{}, blame.Repeat), o.kind.limits)
+	out.blame = blame
+	return o.ends(out)
 }
 
 // tryInputs fetches the inputs, and tries again while storage is unavailable or blobs
 // change.
-func (l *loader) tryInputs(ctx context.Context) error {
+func (o *owned) tryInputs(ctx context.Context) fetched {
 	for unavailable, changed := 0, 0; ; {
-		err := l.fetchOnce(ctx)
-		switch {
+		got := o.fetchOnce(ctx)
+		switch err := got.err; {
 		case err == nil || ctx.Err() != nil:
-			return err
+			return got
 		case inputs.IsNoSpace(err):
-			l.msg.log.WarnContext(ctx, "no room for the inputs of a job on this machine now; it is tried again, here or elsewhere", "error", err,
+			o.log.WarnContext(ctx, "no room for the inputs of a job on this machine now; it is tried again, here or elsewhere", "error", err,
 				"retry_in", noSpacePatience)
 			_ = retry.Sleep(ctx, noSpacePatience) // a stop ends it early
-			return err
+			return got
 		case inputs.IsChanged(err) && changed < changedTries:
 			changed++
-			l.msg.log.InfoContext(ctx, "an input changed while it was fetched; looking again", "error", err)
+			o.log.InfoContext(ctx, "an input changed while it was fetched; looking again", "error", err)
 		case job.IsUnavailable(err) && unavailable+1 < inputTries:
 			unavailable++
 			delay := retryDelays.Delay(unavailable)
-			l.msg.log.Log(ctx, outage.Level(err, slog.LevelWarn), "inputs of the job are unavailable; trying again", "error", err, "retry_in", delay)
+			o.log.Log(ctx, outage.Level(err, slog.LevelWarn), "inputs of the job are unavailable; trying again", "error", err, "retry_in", delay)
 			if retry.Sleep(ctx, delay) != nil {
-				return err
+				return got
 			}
 		default:
-			return err
+			return got
 		}
 	}
 }
 
-// fetchOnce resolves the inputs, compares them with the inputs of the recorded
+// fetchOnce resolves  the inputs, compares them with the inputs of the recorded
 // state, and fetches them.
-func (l *loader) fetchOnce(ctx context.Context) error {
-	if l.msg.runner.Inputs == nil {
-		return job.Unavailable(errors.New("this worker has no cache for inputs"))
+func (o *owned) fetchOnce(ctx context.Context) fetched {
+	if o.env.Inputs == nil {
+		return fetched{err: job.Unavailable(errors.New("this worker has no cache for inputs"))}
 	}
-	plan, err := l.msg.runner.Inputs.Resolve(ctx, l.msg.envelope.Inputs)
+	plan, err := o.env.Inputs.Resolve(ctx, o.envelope.Inputs)
 	if err != nil {
-		return err
+		return fetched{err: err}
 	}
-	if r := l.rec.claim.Record(); r.HasWork() && r.Inputs != "" && r.Inputs != plan.Hash() {
-		return job.Permanent(fmt.Errorf("the job's inputs changed since its %s made, so it cannot continue from there (written last was %s): "+
-			"restore them and replay the job, or start over with spotctl poison replay --from-scratch", workOf(r), plan.Newest()))
+	if r := o.claim.Record(); r.HasWork() && r.Inputs != "" && r.Inputs != plan.Hash() {
+		return fetched{err: job.Permanent(fmt.Errorf("the job's inputs changed since its %s made, so it cannot continue from there (written "+
+			"last was %s): restore them and replay the job, or start over with spotctl poison replay --from-scratch", workOf(r), plan.Newest()))}
 	}
-	l.rec.known.inputs = plan.Hash()
-	held, err := l.msg.runner.Inputs.Fetch(ctx, plan)
+	held, err := o.env.Inputs.Fetch(ctx, plan)
 	if err != nil {
-		return err
+		return fetched{hash: plan.Hash(), err: err}
 	}
 	files, bytes := plan.Files()
-	l.msg.log.InfoContext(ctx, "inputs of the job are ready", "files", files, "bytes", bytes, "fetched_bytes", held.Fetched, "took", held.Took)
-	l.inputs = held
-	return nil
+	o.log.InfoContext(ctx, "inputs of the job are ready", "files", files, "bytes", bytes, "fetched_bytes", held.Fetched, "took", held.Took)
+	return fetched{files: held, hash: plan.Hash()}
 }
 
 // workOf names the recorded work that a job continues from.
@@ -140,12 +149,12 @@ func workOf(r checkpoint.Record) string {
 	return "outputs were"
 }
 
-// releaseInputs releases the input files, when the job no longer needs them.
-func (l *loader) releaseInputs() {
-	if l.inputs == nil {
+// releaseInputs releases the input files, if there are any, when the job no longer needs them.
+func (c *claimed) releaseInputs(files *inputs.Held) {
+	if files == nil {
 		return
 	}
-	if err := l.inputs.Close(); err != nil {
-		l.msg.log.Warn("folder of a job's inputs not removed; the next worker here does that", "error", err)
+	if err := files.Close(); err != nil {
+		c.log.Warn("folder of a job's inputs not removed; the next worker here does that", "error", err)
 	}
 }

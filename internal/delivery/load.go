@@ -8,140 +8,190 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/delivery/outbox"
+	"github.com/spotworker/spotworker/internal/delivery/running"
 	"github.com/spotworker/spotworker/internal/jobfiles/inputs"
 	"github.com/spotworker/spotworker/internal/jobfiles/inputs/named"
+	"github.com/spotworker/spotworker/internal/jobfiles/joblog"
 	"github.com/spotworker/spotworker/internal/jobfiles/outputs"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/telemetry/tracing"
 	"github.com/spotworker/spotworker/job"
 )
 
-// loader loads the payload, inputs, state and outputs for the handler of an acquired job.
-type loader struct {
-	msg     *message
-	rec     *recorder
-	acq     *acquisition
-	cancels *cancelCheck
-	rules   *kindRules
-	inputs  *inputs.Held  // the job's input files; nil if it names none
-	span    *tracing.Span // of the handler
+// loaded is an owned job with the data for its handler, and with the last reports that its record
+// has and lacks.
+type loaded struct {
+	*owned
+	job     job.Control
+	files   *inputs.Held       // the job's input files; nil if it names none
+	outputs *outputs.Set       // that the job has sent; nil without a container for them
+	output  *joblog.Output     // the output and log lines of the job; nil if they are not kept
+	lines   *slog.Logger       // for the handler: job.Logger
+	trace   *tracing.Span      // of the handler
+	watch   *running.Stopwatch // of the handler
+	charged bool               // the record's Charge when the handler was called
+
+	restored      *job.Progress // the state that the handler began with
+	startFraction float64       // the fraction done when the handler was called
+
+	followUps   putFollowUps
+	saved       *job.Progress   // the state that was recorded last, as far as this delivery knows
+	cost        checkpoint.Cost // of saving this job's state
+	taking      atomic.Int64    // how long the handler needs to take a state, in nanoseconds
+	handOver    atomic.Int64    // how long a hand-over takes, in nanoseconds; 0 if not known
+	writeFailed bool            // the last write failed
 }
 
-// load makes the job as its handler sees it: its payload and its recorded state. The
-// memory of a payload from a blob is reserved until the handler drops it or returns.
-func (l *loader) load(ctx context.Context) (*attempt, *outcome) {
-	free, out := l.reservePayload(ctx)
+// load loads what the handler needs: input files, payload, state and outputs.
+func (o *owned) load(ctx context.Context) (*loaded, *outcome) {
+	files, out := o.fetchInputs(ctx)
 	if out != nil {
 		return nil, out
 	}
-	attempt, out := l.loadInto(ctx, free)
+	l, out := o.loadPayload(ctx, files)
+	if out != nil {
+		o.releaseInputs(files)
+	}
+	return l, out
+}
+
+// loadPayload loads the rest once the input files are there. The memory of a payload from a blob
+// is reserved until the handler drops it or returns.
+func (o *owned) loadPayload(ctx context.Context, files *inputs.Held) (*loaded, *outcome) {
+	free, out := o.reservePayload(ctx)
+	if out != nil {
+		return nil, out
+	}
+	l, out := o.loadInto(ctx, files, free)
 	if out != nil && free != nil {
 		free()
 	}
-	return attempt, out
+	return l, out
 }
 
-// loadInto is load into the memory that free frees; nil for a payload that is in the
+// loadInto loads the payload into the memory that free frees; nil for a payload that is in the
 // message.
-func (l *loader) loadInto(ctx context.Context, free func()) (*attempt, *outcome) {
-	payload, out := l.fetchPayload(ctx)
+func (o *owned) loadInto(ctx context.Context, files *inputs.Held, free func()) (*loaded, *outcome) {
+	payload, out := o.fetchPayload(ctx)
 	if out != nil {
 		return nil, out
 	}
-	start, out := l.restoreState(ctx)
+	start, out := o.restoreState(ctx)
 	if out != nil {
 		return nil, out
 	}
-	record := l.rec.claim.Record()
-	l.rec.saved, l.rec.restored = start, start
-	l.span = l.msg.span.Step("handler")
-	l.rec.job = job.ControlOf(job.New(job.Spec{
-		ID: l.msg.envelope.ID, Kind: l.msg.envelope.Kind, Payload: payload, Trace: l.span.Parent(l.msg.envelope.Trace),
-		Attempt: record.Failures + 1, Deadline: l.msg.envelope.Deadline,
+	record := o.claim.Record()
+	set, out := o.openOutputs(ctx, record)
+	if out != nil {
+		return nil, out
+	}
+	l := &loaded{
+		owned: o, files: files, outputs: set, trace: o.span.Step("handler"), charged: record.Charge,
+		restored: start, saved: start, startFraction: fractionOf(start, 0),
+	}
+	l.job = job.ControlOf(job.New(job.Spec{
+		ID: o.envelope.ID, Kind: o.envelope.Kind, Payload: payload, Trace: l.trace.Parent(o.envelope.Trace),
+		Attempt: record.Failures + 1, Deadline: o.envelope.Deadline,
 	}, start))
-	if l.inputs != nil {
-		l.rec.job.SetInputs(l.inputs.Folder, l.inputs.Files)
-		l.rec.job.Cleanup(l.releaseInputs)
+	if files != nil {
+		l.job.SetInputs(files.Folder, files.Files)
+		l.job.Cleanup(func() { o.releaseInputs(files) })
 	}
 	if free != nil {
-		l.rec.job.OnDropPayload(free)
-		l.rec.job.Cleanup(free)
+		l.job.OnDropPayload(free)
+		l.job.Cleanup(free)
 	}
-	l.rec.job.OnPut(l.putFollowUp)
-	l.rec.job.OnSaveInterval(l.rec.saveInterval)
-	if out := l.openOutputs(ctx); out != nil {
-		return nil, out
+	l.job.OnPut(l.putFollowUp)
+	l.job.OnSaveInterval(l.saveInterval)
+	if set != nil {
+		l.job.OnOutputs(&outbox.Outbox{Set: set, Caller: outputCaller{o.claimed}})
 	}
-	a := &attempt{msg: l.msg, rec: l.rec, rules: l.rules, cancels: l.cancels, span: l.span, log: l.openLog(record)}
-	l.reportStart(record, start != nil)
-	l.msg.log.InfoContext(ctx, "job started", "generation", record.Generation, "attempt", record.Failures+1, "resumed_at", record.Fraction,
-		"enqueued_at", cmp.Or(l.msg.envelope.EnqueuedAt, l.msg.lease.InsertedAt))
-	return a, nil
+	l.openLog(record)
+	l.reportStart(record)
+	o.log.InfoContext(ctx, "job started", "generation", record.Generation, "attempt", record.Failures+1, "resumed_at", record.Fraction,
+		"enqueued_at", cmp.Or(o.envelope.EnqueuedAt, o.lease.InsertedAt))
+	l.watch = o.env.running.Start(start)
+	o.claim.SetFacts(l.facts)
+	return l, nil
 }
 
 // reservePayload waits for memory for the payload, if that is in a blob. The message
 // is renewed while it waits. free may be called more than once; it is nil for a payload that
 // is in the message.
-func (l *loader) reservePayload(ctx context.Context) (free func(), out *outcome) {
-	ref := l.msg.envelope.Payload.Ref()
+func (o *owned) reservePayload(ctx context.Context) (free func(), out *outcome) {
+	ref := o.envelope.Payload.Ref()
 	if ref == nil || ref.Size > queue.MaxPayload {
 		return nil, nil
 	}
 	size := max(ref.Size, 0)
-	if !l.msg.runner.payloadMemory.TryAcquire(size) {
-		l.msg.log.InfoContext(ctx, "job waits for memory: the payloads of other jobs take all of it", "payload_bytes", size)
-		if err := l.msg.runner.payloadMemory.Acquire(ctx, size); err != nil {
-			return nil, stopped(ctx, errors.New("wait for payload memory"))
+	if !o.env.payloadMemory.TryAcquire(size) {
+		o.log.InfoContext(ctx, "job waits for memory: the payloads of other jobs take all of it", "payload_bytes", size)
+		if err := o.env.payloadMemory.Acquire(ctx, size); err != nil {
+			return nil, o.ends(stopped(ctx, errors.New("wait for payload memory")))
 		}
 	}
-	return sync.OnceFunc(func() { l.msg.runner.payloadMemory.Release(size) }), nil
+	return sync.OnceFunc(func() { o.env.payloadMemory.Release(size) }), nil
 }
 
 // fetchPayload fetches the payload. A first delivery whose payload blob is gone may be
 // a duplicate of a job that is done: the record shows that.
-func (l *loader) fetchPayload(ctx context.Context) ([]byte, *outcome) {
+func (o *owned) fetchPayload(ctx context.Context) ([]byte, *outcome) {
 	var payload []byte
-	err := l.msg.retry(ctx, "load the job's payload", func() (err error) {
-		payload, err = l.msg.runner.Stores.Payloads.Load(ctx, l.msg.envelope)
+	err := o.retry(ctx, "load the job's payload", func() (err error) {
+		payload, err = o.env.Stores.Payloads.Load(ctx, o.envelope)
 		return err
 	})
 	switch {
 	case err == nil:
 		return payload, nil
 	case !errors.Is(err, queue.ErrPayload):
-		return nil, stopped(ctx, err)
+		return nil, o.ends(stopped(ctx, err))
 	}
-	if !l.rec.claim.Exists() {
-		l.rec.dropClaim()
-		if out := l.acq.lookup(ctx); out != nil {
-			return nil, out
-		}
+	o, out := o.again(ctx)
+	if out != nil {
+		return nil, out
 	}
-	return nil, &outcome{action: poison, reason: err.Error()}
+	return nil, o.ends(&outcome{action: poison, reason: err.Error()})
+}
+
+// again returns the job itself if its record is known to exist. Otherwise it looks for the record,
+// and acquires or creates it if the rules allow.
+func (o *owned) again(ctx context.Context) (*owned, *outcome) {
+	if o.claim.Exists() {
+		return o, nil
+	}
+	return o.lookupAndOwn(ctx)
 }
 
 // restoreState reads the recorded state, nil on a fresh start.
-func (l *loader) restoreState(ctx context.Context) (*job.Progress, *outcome) {
+func (o *owned) restoreState(ctx context.Context) (*job.Progress, *outcome) {
 	var snapshot *checkpoint.Snapshot
-	err := l.msg.retry(ctx, "restore the job's state", func() (err error) {
-		snapshot, err = l.rec.claim.Restore(ctx)
+	err := o.retry(ctx, "restore the job's state", func() (err error) {
+		snapshot, err = o.claim.Restore(ctx)
 		return err
 	})
 	switch conflict := asConflict(err); {
 	case conflict != nil:
-		return nil, outcomeOf(conflict)
+		return nil, o.ends(outcomeOf(conflict))
 	case errors.Is(err, checkpoint.ErrDamaged):
-		return nil, decide(&runEnd{err: err}, l.rec.after(checkpoint.Snapshot{}), l.rules.limits)
+		return nil, o.fails(err)
 	case err != nil:
-		return nil, stopped(ctx, err)
+		return nil, o.ends(stopped(ctx, err))
 	case snapshot == nil:
 		return nil, nil
 	}
 	return progressOf(snapshot), nil
+}
+
+// fails returns the outcome of a job whose handler cannot be called. It has no failure class, and
+// does not say on which machine it failed.
+func (o *owned) fails(err error) *outcome {
+	return o.ends(decide(&runEnd{err: err}, o.claim.After(checkpoint.Snapshot{}, false), o.kind.limits))
 }
 
 func progressOf(s *checkpoint.Snapshot) *job.Progress {
@@ -150,48 +200,64 @@ func progressOf(s *checkpoint.Snapshot) *job.Progress {
 
 // openOutputs makes the set of the job's outputs, with the outputs of the state from
 // which it continues. For a job without outputs it makes no call.
-func (l *loader) openOutputs(ctx context.Context) *outcome {
-	record := l.rec.claim.Record()
+func (o *owned) openOutputs(ctx context.Context, record checkpoint.Record) (*outputs.Set, *outcome) {
 	hash := record.Outputs.Hash
-	if l.msg.runner.Stores.Outputs == nil && hash == "" {
-		return nil
+	if o.env.Stores.Outputs == nil && hash == "" {
+		return nil, nil
 	}
-	if l.msg.runner.Stores.Outputs == nil { // to commit it would be to commit a part
-		return decide(&runEnd{err: job.Unavailable(errors.New("the job has outputs, and this worker has no container for them"))},
-			checkpoint.Attempts{}, l.rules.limits)
+	if o.env.Stores.Outputs == nil { // to commit it would be to commit a part
+		return nil, o.fails(job.Unavailable(errors.New("the job has outputs, and this worker has no container for them")))
 	}
-	files, err := l.rec.listOutputs(ctx, hash)
+	files, err := o.listOutputs(ctx, hash)
 	switch {
 	case errors.Is(err, outputs.ErrManifest):
-		err = fmt.Errorf("%w; put it back, or start the job over with spotctl poison replay --from-scratch", err)
-		return decide(&runEnd{err: err}, l.rec.after(checkpoint.Snapshot{}), l.rules.limits)
+		return nil, o.fails(fmt.Errorf("%w; put it back, or start the job over with spotctl poison replay --from-scratch", err))
 	case err != nil:
-		return stopped(ctx, err)
+		return nil, o.ends(stopped(ctx, err))
 	}
-	l.rec.outputs = l.msg.runner.Stores.Outputs.NewSet(record.ID, record.Generation, l.rec.claim.Token(),
-		outputs.Limits(l.rules.outputs), hash, files)
-	l.rec.job.OnOutputs(&outbox.Outbox{Set: l.rec.outputs, Caller: outputCaller{l.msg}})
-	return nil
+	return o.env.Stores.Outputs.NewSet(record.ID, record.Generation, o.claim.Token(), outputs.Limits(o.kind.outputs), hash, files), nil
 }
 
 // listOutputs reads a list of the job's outputs.
-func (r *recorder) listOutputs(ctx context.Context, hash string) (files []outputs.File, err error) {
-	err = r.msg.retry(ctx, "read the list of the job's outputs", func() (err error) {
-		files, err = r.msg.runner.Stores.Outputs.Files(ctx, r.msg.envelope.ID, hash)
+func (o *owned) listOutputs(ctx context.Context, hash string) (files []outputs.File, err error) {
+	err = o.retry(ctx, "read the list of the job's outputs", func() (err error) {
+		files, err = o.env.Stores.Outputs.Files(ctx, o.envelope.ID, hash)
 		return err
 	})
 	return files, err
 }
 
-// openLog opens the job's own log, and returns the logger for its handler. From now on
+// openLog opens the job's own log, and the logger for its handler. From now on
 // every write of the record has the end of the log.
-func (l *loader) openLog(record checkpoint.Record) *slog.Logger {
-	log := l.msg.log.With("generation", record.Generation)
-	l.rec.output = l.msg.runner.logKeeper.Open(record.ID, record.CreatedAt, record.Generation, l.msg.runner.owner, record.Log)
-	if l.rec.output == nil {
-		return log
+func (l *loaded) openLog(record checkpoint.Record) {
+	l.lines = l.log.With("generation", record.Generation)
+	l.output = l.env.logKeeper.Open(record.ID, record.CreatedAt, record.Generation, l.env.owner, record.Log)
+	if l.output != nil {
+		l.lines = slog.New(l.output.Handler(l.lines.Handler()))
 	}
-	return slog.New(l.rec.output.Handler(log.Handler()))
+}
+
+// reportStart reports that the handler is about to be called.
+func (l *loaded) reportStart(record checkpoint.Record) {
+	observer := l.env.Observer
+	switch {
+	case l.restored != nil:
+		observer.Started(startedResumed)
+	case record.Generation > 1:
+		observer.Started(startedAgain)
+	default:
+		observer.Started(startedFirst)
+	}
+	switch waited := max(time.Since(l.written), 0); {
+	case record.Generation <= 1:
+		observer.Waited(afterPut, l.sincePut())
+	case !l.wasOpen:
+		observer.Waited(afterExit, waited)
+	case record.Failures > 0:
+		observer.Waited(afterFailure, waited)
+	default:
+		observer.Waited(afterRelease, waited)
+	}
 }
 
 // putFollowUps are the follow-up jobs that this delivery has put, for the next writes of the
@@ -216,13 +282,13 @@ func (p *putFollowUps) addTo(recorded checkpoint.FollowUps) checkpoint.FollowUps
 
 // putFollowUp puts a follow-up job of this one on the queue of jobs. Its id may have
 // been put before, by an earlier run of the handler.
-func (l *loader) putFollowUp(ctx context.Context, id string, f job.FollowUp) error {
-	if err := l.cancels.confirmOwnership(ctx); err != nil {
+func (l *loaded) putFollowUp(ctx context.Context, id string, f job.FollowUp) error {
+	if err := l.confirmOwnership(ctx); err != nil {
 		return job.Unavailable(err)
 	}
 	e := queue.Envelope{
 		ID: id, Kind: f.Kind, EnqueuedAt: time.Now().UTC(), Deadline: f.Deadline, Estimate: f.Estimate,
-		Trace: l.span.Parent(l.msg.envelope.Trace), ChosenID: true,
+		Trace: l.trace.Parent(l.envelope.Trace), ChosenID: true,
 	}
 	var err error
 	switch data := f.Payload.(type) {
@@ -240,11 +306,11 @@ func (l *loader) putFollowUp(ctx context.Context, id string, f job.FollowUp) err
 	if err != nil {
 		return job.Permanent(err)
 	}
-	if err := l.msg.runner.Place(e.ID).PutAny(ctx, e, f.Delay, l.msg.runner.Stores.Payloads); err != nil {
+	if err := l.env.Place(e.ID).PutAny(ctx, e, f.Delay, l.env.Stores.Payloads); err != nil {
 		return job.Unavailable(err)
 	}
-	l.rec.followUps.add(id)
-	l.msg.log.InfoContext(ctx, "follow-up job put", "follow_up_id", id, "follow_up_kind", f.Kind, "name", f.Name)
+	l.followUps.add(id)
+	l.log.InfoContext(ctx, "follow-up job put", "follow_up_id", id, "follow_up_kind", f.Kind, "name", f.Name)
 	return nil
 }
 

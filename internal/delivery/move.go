@@ -44,93 +44,6 @@ func mayMove(stop *job.Stop, isOnDemand bool) bool {
 	return !isOnDemand && stop != nil && stop.Reason != job.Lost
 }
 
-// movePlan decides whether a job moves to the on-demand queue, and moves it.
-type movePlan struct {
-	msg     *message
-	rec     *recorder
-	verdict deadline.Verdict // whether the job will meet its deadline, before its record was released
-	atClaim bool             // it moves before its handler is called
-	waits   bool             // no worker claimed it: it moves, or its message is released unchanged
-	moved   bool             // a message on the on-demand queue replaced this one
-	barred  *bool            // whether no worker of the on-demand queue can continue from its state; nil if not known yet
-}
-
-// onRelease judges the job before its record is released, so that the record says why it
-// moves.
-func (p *movePlan) onRelease(ctx context.Context) {
-	if p.msg.runner.Stores.OnDemand == nil || p.rec.claim == nil || p.msg.isOnDemand() {
-		return
-	}
-	if !p.atClaim {
-		p.verdict = p.judge(1)
-	}
-	_, why := p.reason(ctx, p.rec.claim.Record().Interruptions+1)
-	p.rec.known.moveReason = &why
-}
-
-// onClaim returns an outcome if the job moves instead of being started: it lost a VM before,
-// and its time does not suffice for losing another one. A job that was never started is
-// started: here is a slot, and few VMs are evicted while a short job runs. So is a job whose
-// last release was to move it, so that a queue that cannot be reached costs one attempt and
-// no claims without work.
-func (p *movePlan) onClaim(ctx context.Context) *outcome {
-	if p.msg.runner.Stores.OnDemand == nil || p.msg.isOnDemand() || !p.rec.claim.Exists() || !p.msg.runner.moveRest.mayTry(time.Now()) {
-		return nil
-	}
-	if r := p.rec.claim.Record(); r.Generation <= 1 || r.MoveReason != "" {
-		return nil
-	}
-	verdict := p.judge(0)
-	if !verdict.MovesOnClaim() || p.isBarred(ctx) {
-		return nil
-	}
-	p.verdict, p.atClaim = verdict, true
-	return &outcome{action: interrupted, reason: verdict.Why}
-}
-
-// judge judges whether the job will meet its deadline. losing is 1 if it loses its VM now.
-// The time is the storage service's: the clock of a VM may be wrong. So may the clock of
-// the VM that made the record, but a job did not begin before its message was put.
-func (p *movePlan) judge(losing int) deadline.Verdict {
-	if p.msg.runner.Changeover <= 0 {
-		return deadline.Verdict{}
-	}
-	r, s := p.rec.claim.Record(), p.rec.snapshot()
-	fraction := s.Fraction
-	if fraction == 0 {
-		fraction = r.Fraction
-	}
-	began := r.CreatedAt
-	switch {
-	case r.Generation <= 1:
-		began = p.msg.lease.ClaimedAt
-	case p.msg.lease.InsertedAt.After(began):
-		began = p.msg.lease.InsertedAt
-	}
-	return deadline.Judge(deadline.Job{
-		Now: p.msg.lease.ClaimedAt.Add(time.Since(p.msg.lease.AskedAt)), Deadline: p.msg.envelope.Deadline, Began: began,
-		Estimate: p.msg.envelope.Estimate, RunTime: p.rec.runTime(), Fraction: fraction, HasState: r.HasState() || s.HasState(),
-		Waited: p.waited(), Losses: max(r.Generation-1-r.FailuresTotal, 0) + losing,
-	}, p.msg.runner.Changeover)
-}
-
-// waited is how long the job waited for this slot, since it was released or its last owner
-// wrote its record; 0 at its first delivery.
-func (p *movePlan) waited() time.Duration {
-	if p.rec.claim.Record().Generation <= 1 {
-		return 0
-	}
-	return max(p.msg.lease.AskedAt.Sub(p.rec.found.written), 0)
-}
-
-// OpenWaiting makes the delivery of a message that no worker claimed, and that
-// [Runner.AtRisk] returned. It moves the job, unless the job is no longer at risk.
-func (r *Runner) OpenWaiting(lease *queue.Lease) *Delivery {
-	d := r.Open(lease)
-	d.plan.waits = true
-	return d
-}
-
 // mayMoveWaiting reports whether the job of a message may have to move while it waits: it
 // has a deadline ahead, and this worker would run its kind.
 func (r *Runner) mayMoveWaiting(e queue.Envelope, now time.Time) bool {
@@ -213,44 +126,44 @@ func (r *Runner) judgeWaiting(e queue.Envelope, found checkpoint.Record, inserte
 	return v, v.MovesWaiting()
 }
 
-// staysWaiting returns an outcome if a job that waited is left on its queue after all, by the
-// record that was found before this delivery would acquire it.
-func (p *movePlan) staysWaiting(found checkpoint.Record) *outcome {
-	if !p.waits {
+// movesWaiting returns the outcome of a job that no worker claims, by the record that was found;
+// nil if it is left on its queue after all.
+func (c *claimed) movesWaiting(found checkpoint.Record) *outcome {
+	verdict, moves := c.judgeFound(found)
+	if !moves || c.env.Stores.OnDemand == nil || c.isOnDemand() {
 		return nil
 	}
-	verdict, moves := p.judgeFound(found)
-	if !moves || p.msg.runner.Stores.OnDemand == nil || p.msg.isOnDemand() {
-		return &outcome{action: requeue, reason: "it was to move, and need not"}
-	}
-	verdict.Why = "no worker claims it; " + verdict.Why
-	p.verdict, p.atClaim = verdict, true
-	return nil
+	return movesBefore("no worker claims it; ", verdict)
+}
+
+// movesBefore is the outcome of a job that moves before its handler is called.
+func movesBefore(why string, v deadline.Verdict) *outcome {
+	v.Why = why + v.Why
+	return &outcome{action: interrupted, reason: v.Why, moves: &v}
 }
 
 // judgeFound is judgeWaiting for the job of this delivery.
-func (p *movePlan) judgeFound(found checkpoint.Record) (deadline.Verdict, bool) {
-	return p.msg.runner.judgeWaiting(p.msg.envelope, found, p.msg.lease.InsertedAt, p.msg.lease.ClaimedAt.Add(time.Since(p.msg.lease.AskedAt)))
+func (c *claimed) judgeFound(found checkpoint.Record) (deadline.Verdict, bool) {
+	return c.env.judgeWaiting(c.envelope, found, c.lease.InsertedAt, c.lease.ClaimedAt.Add(time.Since(c.lease.AskedAt)))
 }
 
-// movesUnmet reports whether a job moves that this worker cannot continue by the needs of its
-// state: it may miss its deadline while it waits, and a worker of the on-demand queue may meet
-// the needs. No search finds such a job, since its message is hidden most of the time.
-func (p *movePlan) movesUnmet(ctx context.Context, found checkpoint.Record) bool {
-	r := p.msg.runner
-	if r.Stores.OnDemand == nil || p.msg.isOnDemand() || r.Changeover <= 0 || !r.moveRest.mayTry(time.Now()) {
-		return false
+// movesUnmet returns the outcome of a job that this worker cannot continue by the needs of its
+// state, and that moves: it may miss its deadline while it waits, and a worker of the on-demand
+// queue may meet the needs. It is nil for a job that stays. No search finds such a job, since its
+// message is hidden most of the time.
+func (c *claimed) movesUnmet(ctx context.Context, found checkpoint.Record) *outcome {
+	r := c.env
+	if r.Stores.OnDemand == nil || c.isOnDemand() || r.Changeover <= 0 || !r.moveRest.mayTry(time.Now()) {
+		return nil
 	}
-	verdict, moves := p.judgeFound(found)
+	verdict, moves := c.judgeFound(found)
 	if !moves {
-		return false
+		return nil
 	}
-	if has, ok := r.onDemandMeets(ctx, p.msg.envelope.Kind, found.StateNeeds); !ok || has == presence.HasNot {
-		return false
+	if has, ok := r.onDemandMeets(ctx, c.envelope.Kind, found.StateNeeds); !ok || has == presence.HasNot {
+		return nil
 	}
-	verdict.Why = "it waits for a worker that meets the needs of its state; " + verdict.Why
-	p.verdict, p.atClaim = verdict, true
-	return true
+	return movesBefore("it waits for a worker that meets the needs of its state; ", verdict)
 }
 
 const (
@@ -286,44 +199,116 @@ func (r *Runner) barsMove(ctx context.Context, kind, needs string) bool {
 	return ok && has == presence.HasNot
 }
 
-// isBarred is barsMove for the state that a release of this job leaves. It asks once.
-func (p *movePlan) isBarred(ctx context.Context) bool {
-	if p.barred == nil {
-		p.barred = new(p.msg.runner.barsMove(p.msg.cleanup, p.msg.envelope.Kind, p.rec.needs()))
-		if *p.barred {
-			p.msg.log.WarnContext(ctx, "job stays on its queue: no worker of the on-demand queue meets the needs of its state")
-		}
-	}
-	return *p.barred
-}
-
 // moveWaiting moves a job that waited, without its handler: its record is acquired, and
 // released like the record of a job that moves at its claim.
-func (a *admission) moveWaiting(ctx context.Context) *outcome {
-	if out := a.awaitDuplicate(ctx); out != nil {
+func (c *claimed) moveWaiting(ctx context.Context) *outcome {
+	if out := c.awaitDuplicate(ctx); out != nil {
 		return out
 	}
-	if out := a.acq.acquire(ctx); out != nil {
-		return out
-	}
-	return &outcome{action: interrupted, reason: a.plan.verdict.Why}
+	_, out := c.acquire(ctx)
+	return out
 }
 
-// reason returns why the job is moved when it is released, as a word of [Moves] and
+// movesOnClaim returns an outcome if the job moves instead of being started: it lost a VM before,
+// and its time does not suffice for losing another one. A job that was never started is
+// started: here is a slot, and few VMs are evicted while a short job runs. So is a job whose
+// last release was to move it, so that a queue that cannot be reached costs one attempt and
+// no claims without work.
+func (o *owned) movesOnClaim(ctx context.Context) *outcome {
+	if o.env.Stores.OnDemand == nil || o.isOnDemand() || !o.claim.Exists() || !o.env.moveRest.mayTry(time.Now()) {
+		return nil
+	}
+	r := o.claim.Record()
+	if r.Generation <= 1 || r.MoveReason != "" {
+		return nil
+	}
+	verdict := o.judge(0, checkpoint.Snapshot{}, o.claim.EarlierRunTime())
+	if !verdict.MovesOnClaim() || o.isBarred(ctx, needsOf(checkpoint.Snapshot{}, r)) {
+		return nil
+	}
+	return o.ends(movesBefore("", verdict))
+}
+
+// judge judges whether the job will meet its deadline, by its last report and its run time. losing
+// is 1 if it loses its VM now. The time is the storage service's: the clock of a VM may be wrong. So
+// may the clock of the VM that made the record, but a job did not begin before its message was put.
+func (o *owned) judge(losing int, last checkpoint.Snapshot, ran time.Duration) deadline.Verdict {
+	if o.env.Changeover <= 0 {
+		return deadline.Verdict{}
+	}
+	r := o.claim.Record()
+	fraction := last.Fraction
+	if fraction == 0 {
+		fraction = r.Fraction
+	}
+	began, waited := r.CreatedAt, max(o.lease.AskedAt.Sub(o.written), 0)
+	switch {
+	case r.Generation <= 1:
+		began, waited = o.lease.ClaimedAt, 0 // it is the first delivery
+	case o.lease.InsertedAt.After(began):
+		began = o.lease.InsertedAt
+	}
+	return deadline.Judge(deadline.Job{
+		Now: o.lease.ClaimedAt.Add(time.Since(o.lease.AskedAt)), Deadline: o.envelope.Deadline, Began: began,
+		Estimate: o.envelope.Estimate, RunTime: ran, Fraction: fraction, HasState: r.HasState() || last.HasState(),
+		Waited: waited, Losses: max(r.Generation-1-r.FailuresTotal, 0) + losing,
+	}, o.env.Changeover)
+}
+
+// needsOf are the needs of the state that a release leaves: of the last report, or of the record.
+func needsOf(last checkpoint.Snapshot, r checkpoint.Record) string {
+	switch {
+	case last.HasState():
+		return last.Needs
+	case r.HasState():
+		return r.StateNeeds
+	}
+	return ""
+}
+
+// isBarred reports whether the job would wait in vain on the on-demand queue.
+func (c *claimed) isBarred(ctx context.Context, needs string) bool {
+	barred := c.env.barsMove(c.cleanup, c.envelope.Kind, needs)
+	if barred {
+		c.log.WarnContext(ctx, "job stays on its queue: no worker of the on-demand queue meets the needs of its state")
+	}
+	return barred
+}
+
+// judgeMove judges the job before its record is released, so that the record says why it moves.
+func (s *settlement) judgeMove(ctx context.Context, out *outcome) {
+	if s.env.Stores.OnDemand == nil || s.own == nil || s.isOnDemand() {
+		return
+	}
+	if out.moves != nil {
+		s.verdict = *out.moves
+	} else {
+		s.verdict = s.own.judge(1, s.run.snapshot(), s.runTime())
+	}
+	_, why := s.whyMove(ctx, out, s.own.claim.Record().Interruptions+1)
+	s.moveReason = &why
+}
+
+// whyMove returns why the job is moved when it is released, as a word of [Moves] and
 // for people; empty if it is not. interruptions is how often it was interrupted, this time
 // included, as far as that is recorded.
-func (p *movePlan) reason(ctx context.Context, interruptions int) (word, why string) {
+func (s *settlement) whyMove(ctx context.Context, out *outcome, interruptions int) (word, why string) {
 	switch {
-	case p.msg.runner.Stores.OnDemand == nil || p.rec.claim == nil:
+	case s.env.Stores.OnDemand == nil || s.own == nil:
 		return "", ""
-	case !p.atClaim && !mayMove(job.StopOf(ctx), p.msg.isOnDemand()):
+	case out.moves == nil && !mayMove(job.StopOf(ctx), s.isOnDemand()):
 		return "", ""
-	case p.verdict.MovesOnRelease():
-		word, why = movedForDeadline, p.verdict.Why
-	case moves(p.msg.runner.MoveAfter, interruptions):
+	case s.verdict.MovesOnRelease():
+		word, why = movedForDeadline, s.verdict.Why
+	case moves(s.env.MoveAfter, interruptions):
 		word, why = movedForInterruptions, fmt.Sprintf("it was interrupted %d times", interruptions)
+	default:
+		return "", ""
 	}
-	if word == "" || p.isBarred(ctx) {
+	if s.barred == nil { // it asks once
+		s.barred = new(s.isBarred(ctx, needsOf(s.run.snapshot(), s.own.claim.Record())))
+	}
+	if *s.barred {
 		return "", ""
 	}
 	return word, why
@@ -334,35 +319,32 @@ func (p *movePlan) reason(ctx context.Context, interruptions int) (word, why str
 // record is open by now. A move that fails leaves the job where it is, to be
 // moved the next time. If only the reply is lost, two messages exist; the record admits
 // one.
-func (p *movePlan) move(ctx context.Context) bool {
-	if p.moved {
-		return true
+func (s *settlement) move(ctx context.Context, out *outcome) bool {
+	if s.moved || s.own == nil {
+		return s.moved
 	}
-	interruptions := 0
-	if p.rec.claim != nil {
-		interruptions = p.rec.claim.Record().Interruptions
-	}
-	word, why := p.reason(ctx, interruptions)
+	interruptions := s.own.claim.Record().Interruptions
+	word, why := s.whyMove(ctx, out, interruptions)
 	if word == "" {
 		return false
 	}
-	if !p.msg.runner.moveRest.mayTry(time.Now()) {
-		p.msg.log.WarnContext(ctx, "job stays on its queue: moving another one to the on-demand queue has just failed", "queue",
-			p.msg.lease.Queue().Name())
+	if !s.env.moveRest.mayTry(time.Now()) {
+		s.log.WarnContext(ctx, "job stays on its queue: moving another one to the on-demand queue has just failed", "queue",
+			s.lease.Queue().Name())
 		return false
 	}
-	ctx, cancelMoves := drain.Outlive(p.msg.tries.In(ctx), drain.UntilMoves)
+	ctx, cancelMoves := drain.Outlive(s.tries.In(ctx), drain.UntilMoves)
 	defer cancelMoves()
 	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
 	defer cancel()
-	if err := p.msg.runner.Stores.OnDemand.PutMoved(ctx, p.msg.envelope, 0, p.msg.runner.Stores.Payloads); err != nil {
-		p.msg.runner.moveRest.failed(time.Now())
-		p.msg.log.WarnContext(ctx, "job not moved to the on-demand queue; it stays on its own until it is interrupted again", "error", err)
+	if err := s.env.Stores.OnDemand.PutMoved(ctx, s.envelope, 0, s.env.Stores.Payloads); err != nil {
+		s.env.moveRest.failed(time.Now())
+		s.log.WarnContext(ctx, "job not moved to the on-demand queue; it stays on its own until it is interrupted again", "error", err)
 		return false
 	}
-	p.moved = true
-	p.msg.runner.Observer.Moved(word)
-	p.msg.log.InfoContext(ctx, "job put on the on-demand queue", "queue", p.msg.runner.Stores.OnDemand.Name(), "interruptions", interruptions,
+	s.moved = true
+	s.env.Observer.Moved(word)
+	s.log.InfoContext(ctx, "job put on the on-demand queue", "queue", s.env.Stores.OnDemand.Name(), "interruptions", interruptions,
 		"reason", why)
 	return true
 }

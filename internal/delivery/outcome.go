@@ -7,6 +7,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/delivery/breaker"
+	"github.com/spotworker/spotworker/internal/delivery/deadline"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -76,8 +77,12 @@ type outcome struct {
 	failed    bool               // of poison: because of one more failure, which counts
 	unfit     bool               // of requeue: this worker does not meet the needs of the job's state
 	failure   string             // why the job failed, for observers; empty if it did not, or never ran
+	refusal   string             // of storageRefused: the service's error code
 
-	refusal string // of storageRefused: the service's error code
+	own   *owned             // the job whose record it is written to; nil if this delivery owns none
+	run   *ended             // of a job whose handler was called; nil for another
+	moves *deadline.Verdict  // of interrupted: why the job moves before its handler is called; nil for another
+	blame checkpoint.Failure // of a failure: on which machine, and whether it repeats the last one
 }
 
 // seen returns the outcome as the claim loop sees it.

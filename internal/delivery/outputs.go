@@ -19,29 +19,29 @@ var errNotSent = errors.New("not all outputs of the job could be sent")
 
 // outputsChanged reports whether the job has sent or removed outputs that its record does
 // not have yet, and would get without a new state.
-func (r *recorder) outputsChanged() bool {
-	return r.outputs != nil && (r.outputs.Unrecorded() ||
-		r.claim.HasNewOutputs(checkpoint.Outputs(r.outputs.Ref())))
+func (l *loaded) outputsChanged() bool {
+	return l.outputs != nil && (l.outputs.Unrecorded() ||
+		l.claim.HasNewOutputs(checkpoint.Outputs(l.outputs.Ref())))
 }
 
 // prepareOutputs makes the outputs ready that the next state relies on: the handler sends
 // the outputs that it has not sent, and the next write of the record names all of them.
 // Of the time that ctx has left, the handler gets the most, and the list the rest: the
 // outputs that were sent are recorded even if others could not be sent.
-func (r *recorder) prepareOutputs(ctx context.Context) error {
-	if r.outputs == nil {
+func (l *loaded) prepareOutputs(ctx context.Context) error {
+	if l == nil || l.outputs == nil {
 		return nil
 	}
 	var err error
-	if r.job.HasBeforeSave() {
+	if l.job.HasBeforeSave() {
 		sending, cancel := mostOf(ctx)
-		err = r.job.PrepareSave(sending)
+		err = l.job.PrepareSave(sending)
 		if err != nil {
 			err = fmt.Errorf("%w: %w", errNotSent, err)
 		}
 		cancel()
 	}
-	return errors.Join(err, r.recordOutputs(ctx))
+	return errors.Join(err, l.recordOutputs(ctx))
 }
 
 // mostOf returns a context that has four fifths of the time of ctx.
@@ -55,26 +55,26 @@ func mostOf(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // recordOutputs stores the list of the job's outputs if it has changed. Every later write
 // of the record names it.
-func (r *recorder) recordOutputs(ctx context.Context) error {
-	if r.outputs == nil || !r.outputs.Unrecorded() {
+func (l *loaded) recordOutputs(ctx context.Context) error {
+	if l.outputs == nil || !l.outputs.Unrecorded() {
 		return nil
 	}
-	_, err := r.outputs.Record(ctx)
+	_, err := l.outputs.Record(ctx)
 	return err
 }
 
 // outputCaller is a delivery as its outbox sees it.
-type outputCaller struct{ msg *message }
+type outputCaller struct{ job *claimed }
 
 // Sent counts and logs a file that the job has stored.
 func (c outputCaller) Sent(ctx context.Context, f outputs.File, took time.Duration) {
-	c.msg.runner.Observer.OutputSent(f.Size)
-	c.msg.log.DebugContext(ctx, "output sent", "name", f.Path, "bytes", f.Size, "took", took)
+	c.job.env.Observer.OutputSent(f.Size)
+	c.job.log.DebugContext(ctx, "output sent", "name", f.Path, "bytes", f.Size, "took", took)
 }
 
 // Retry repeats a call to storage.
 func (c outputCaller) Retry(ctx context.Context, what string, try func() error) error {
-	return c.msg.retry(ctx, what, try)
+	return c.job.retry(ctx, what, try)
 }
 
 // IsLasting reports whether a further try cannot change an error.
@@ -91,34 +91,34 @@ const (
 
 // writeLog writes the part of the log that the record, which was just written, has no room
 // for. It does not wait for that: neither the next save nor a stop may.
-func (r *recorder) writeLog(ctx context.Context) {
-	r.output.WriteSoon(ctx, logTimeout, func(err error) { r.reportLog(ctx, err) })
+func (l *loaded) writeLog(ctx context.Context) {
+	l.output.WriteSoon(ctx, logTimeout, func(err error) { l.reportLog(ctx, err) })
 }
 
 // writeLastLog does the same at the end of the delivery, when the record is written and
 // the message gone. In a drain it waits until all other jobs are released too.
-func (r *recorder) writeLastLog(ctx context.Context) {
-	if !r.output.Pending() || !r.claim.Exists() {
+func (l *loaded) writeLastLog(ctx context.Context) {
+	if !l.output.Pending() || !l.claim.Exists() {
 		return
 	}
 	if stop := drain.Of(ctx); stop != nil && !stop.OneJob {
-		r.msg.runner.logKeeper.WaitForOthers(r.msg.cleanup)
+		l.env.logKeeper.WaitForOthers(l.cleanup)
 	}
-	outlives, cancel := drain.Outlive(r.msg.tries.In(ctx), drain.UntilAfter(logGrace))
+	outlives, cancel := drain.Outlive(l.tries.In(ctx), drain.UntilAfter(logGrace))
 	defer cancel()
-	defer context.AfterFunc(r.msg.cleanup, cancel)()
-	r.reportLog(ctx, r.output.WriteLast(outlives, logTimeout))
+	defer context.AfterFunc(l.cleanup, cancel)()
+	l.reportLog(ctx, l.output.WriteLast(outlives, logTimeout))
 }
 
 // reportLog logs that a log could not be stored. Its end is in the record all the same.
-func (r *recorder) reportLog(ctx context.Context, err error) {
+func (l *loaded) reportLog(ctx context.Context, err error) {
 	if err == nil {
 		return
 	}
 	level := slog.LevelDebug
-	due, leftOut := r.msg.runner.lines.logFaults.Allow(r.msg.envelope.Kind, time.Now())
+	due, leftOut := l.env.lines.logFaults.Allow(l.envelope.Kind, time.Now())
 	if due && ctx.Err() == nil {
 		level = outage.Level(err, slog.LevelWarn)
 	}
-	r.msg.log.Log(ctx, level, "lines of the job's own log not stored; its record has the last of them", "error", err, "suppressed", leftOut)
+	l.log.Log(ctx, level, "lines of the job's own log not stored; its record has the last of them", "error", err, "suppressed", leftOut)
 }

@@ -84,33 +84,27 @@ func quarantineDelay(since, now time.Time) time.Duration {
 }
 
 // enterQuarantine lets one quarantined job at a time run, so that a job that kills its process does
-// not kill its neighbours' runs again and again.
-func (q *acquisition) enterQuarantine(found checkpoint.Record) *outcome {
-	charged, early := checkpoint.UncleanExits(found, q.msg.ref())
+// not kill its neighbours' runs again and again. If entered, the delivery holds the worker's place
+// for such a job until its end.
+func (c *claimed) enterQuarantine(found checkpoint.Record) (entered bool, out *outcome) {
+	charged, early := checkpoint.UncleanExits(found, c.ref())
 	if charged+early < quarantineAfter || exhausted(charged, early) != "" {
-		return nil
+		return false, nil
 	}
-	if wait := untilSteady(early, q.msg.runner.uptime()); wait > 0 {
-		q.msg.log.Info("job left to a worker that has run for longer: the last workers died soon after they started it", "early_exits", early,
+	if wait := untilSteady(early, c.env.uptime()); wait > 0 {
+		c.log.Info("job left to a worker that has run for longer: the last workers died soon after they started it", "early_exits", early,
 			"retry_in", wait)
-		return &outcome{action: requeue, delay: wait, reason: "the job is in quarantine and this worker has only just started"}
+		return false, &outcome{action: requeue, delay: wait, reason: "the job is in quarantine and this worker has only just started"}
 	}
 	select {
-	case q.msg.runner.quarantine <- struct{}{}:
-		q.quarantined = true
-		q.msg.log.Warn("job is in quarantine, one such job runs at a time: the last workers died while they ran it", "unclean_exits", charged,
+	case c.env.quarantine <- struct{}{}:
+		c.log.Warn("job is in quarantine, one such job runs at a time: the last workers died while they ran it", "unclean_exits", charged,
 			"early_exits", early)
-		return nil
+		return true, nil
 	default:
-		return &outcome{
+		return false, &outcome{
 			action: putBack, reason: "another job in quarantine is running on this worker",
-			delay: q.msg.runner.Jitter.Vary(quarantineDelay(q.msg.envelope.PutBackSince, q.msg.lease.ClaimedAt)),
+			delay: c.env.Jitter.Vary(quarantineDelay(c.envelope.PutBackSince, c.lease.ClaimedAt)),
 		}
-	}
-}
-
-func (q *acquisition) leaveQuarantine() {
-	if q.quarantined {
-		<-q.msg.runner.quarantine
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/delivery/deadline"
 	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/retry"
@@ -17,25 +18,34 @@ import (
 // settlement carries an outcome out. Its fields keep the steps that have been done, so that
 // a repeat leaves them out.
 type settlement struct {
-	msg   *message
-	rec   *recorder
-	plan  *movePlan
-	rules *kindRules
+	*claimed
+	own *owned  // the job whose record is written; nil if this delivery owns none
+	run *loaded // the job whose handler was called; nil for another
 
-	failure     string // why the job failed; empty if it did not, or never ran
-	endRecorded bool   // the record says how this delivery ended
-	leftOut     bool   // the last state could not be recorded
-	replaced    bool   // a new message on the same queue replaced this one
-	deadLetter  bool   // the poison queue has the message
-	word        string // how the delivery ended, for the trace
+	endRecorded bool // the record says how this delivery ended
+	leftOut     bool // the last state could not be recorded
+	replaced    bool // a new message on the same queue replaced this one
+	deadLetter  bool // the poison queue has the message
+	moved       bool // a message on the on-demand queue replaced this one
+
+	verdict    deadline.Verdict // whether the job will meet its deadline, before its record was released
+	moveReason *string          // why the release moves the job, empty if it does not; nil before that is known
+	barred     *bool            // whether the job would wait in vain on the on-demand queue; nil if not known yet
+
+	failure string             // why the job failed; empty if it did not, or never ran
+	blame   checkpoint.Failure // of the failure
 }
 
 // settle carries an outcome out, and retries while storage fails and there is time. A
 // conflict over the record changes the outcome. A message that cannot be dealt with is
-// left: it becomes visible when its visibility timeout expires. The caller has entered the
-// gate.
-func (s *settlement) settle(ctx context.Context, out *outcome) {
-	s.failure = out.failure
+// left: it becomes visible when its visibility timeout expires. It returns how the delivery ended,
+// for the trace.
+func settle(ctx context.Context, c *claimed, out *outcome) (word string) {
+	s := &settlement{claimed: c, own: out.own, failure: out.failure, blame: out.blame}
+	if out.run != nil {
+		s.run = out.run.loaded
+	}
+	defer s.enterGate(ctx, out)()
 	begun, refused := time.Now(), 0
 	for failures := 1; ; failures++ {
 		err := s.applyTraced(ctx, out)
@@ -44,24 +54,22 @@ func (s *settlement) settle(ctx context.Context, out *outcome) {
 			err = s.applyTraced(ctx, out)
 		}
 		if err == nil {
-			s.reportOutcome(out)
-			return
+			return s.reportOutcome(out)
 		}
-		if s.msg.cleanup.Err() != nil {
-			s.reportLate(ctx, out, err)
-			return
+		if c.cleanup.Err() != nil {
+			return s.reportLate(ctx, out, err)
 		}
 		if checkpoint.PermanentRefusal(err) != "" {
 			refused++
-			losesResult := out.action == commit && s.rec.claim.Record().Status == checkpoint.Running
+			losesResult := out.action == commit && s.own.claim.Record().Status == checkpoint.Running
 			if hasTriedEnough(drain.Of(ctx) != nil, losesResult, refused, time.Since(begun)) {
 				out, failures = refusedOutcome(err), 0
 				continue
 			}
 		}
-		delay := s.msg.retryDelay(failures, err)
-		s.msg.logRetry(ctx, out.action.String(), err, delay)
-		_ = retry.Sleep(s.msg.cleanup, delay) // the next try finds out if there is no time left
+		delay := c.retryDelay(failures, err)
+		c.logRetry(ctx, out.action.String(), err, delay)
+		_ = retry.Sleep(c.cleanup, delay) // the next try finds out if there is no time left
 	}
 }
 
@@ -70,11 +78,11 @@ func (s *settlement) enterGate(ctx context.Context, out *outcome) (leave func())
 	if stop := drain.Of(ctx); stop == nil || stop.OneJob {
 		return func() {}
 	}
-	size := s.rec.unsavedSize()
-	if out.action == interrupted && s.rec.job.Job != nil && s.rec.job.HasBeforeSave() {
+	size := s.run.unsavedSize()
+	if out.action == interrupted && s.run != nil && s.run.job.HasBeforeSave() {
 		size = math.MaxInt // outputs, whose size is not known in advance
 	}
-	leave, err := s.msg.runner.gate.Enter(s.msg.cleanup, size)
+	leave, err := s.env.gate.Enter(s.cleanup, size)
 	if err != nil {
 		return func() {} // no time left: settle finds that out and logs it
 	}
@@ -83,10 +91,10 @@ func (s *settlement) enterGate(ctx context.Context, out *outcome) (leave func())
 
 // applyTraced is apply, as a part of the delivery's trace.
 func (s *settlement) applyTraced(ctx context.Context, out *outcome) error {
-	if s.msg.span == nil {
+	if s.span == nil {
 		return s.apply(ctx, out)
 	}
-	step := s.msg.span.Settle(settleNames[out.action])
+	step := s.span.Settle(settleNames[out.action])
 	err := s.apply(ctx, out)
 	step.End(err)
 	return err
@@ -114,7 +122,7 @@ func (s *settlement) apply(ctx context.Context, out *outcome) error {
 	case requeue, skip:
 		return s.requeue(ctx, out)
 	default:
-		s.msg.log.WarnContext(ctx, "message left alone; another worker may have its job", "reason", out.reason)
+		s.log.WarnContext(ctx, "message left alone; another worker may have its job", "reason", out.reason)
 		return nil
 	}
 }
@@ -122,17 +130,17 @@ func (s *settlement) apply(ctx context.Context, out *outcome) error {
 // commit ends the job with its result: the list of its outputs, record, payload, message,
 // in this order.
 func (s *settlement) commit(out *outcome) error {
-	if err := s.rec.recordOutputs(s.msg.cleanup); err != nil {
+	if err := s.run.recordOutputs(s.cleanup); err != nil {
 		return err
 	}
-	if err := s.rec.claim.Commit(s.msg.cleanup, out.result); err != nil {
+	if err := s.own.claim.Commit(s.cleanup, out.result); err != nil {
 		return err
 	}
 	if err := s.deleteMessage(); err != nil {
 		return err
 	}
-	r := s.rec.claim.Record()
-	log := s.msg.log
+	r := s.own.claim.Record()
+	log := s.log
 	if r.Outputs.Files > 0 {
 		log = log.With("output_files", r.Outputs.Files, "output_bytes", r.Outputs.Bytes)
 	}
@@ -142,11 +150,11 @@ func (s *settlement) commit(out *outcome) error {
 
 // deleteMessage deletes the payload and the message of a job that is over.
 func (s *settlement) deleteMessage() error {
-	if err := s.msg.runner.Stores.Payloads.Discard(s.msg.cleanup, s.msg.envelope); err != nil {
+	if err := s.env.Stores.Payloads.Discard(s.cleanup, s.envelope); err != nil {
 		return err
 	}
-	s.msg.stopRenewing()
-	return s.msg.lease.Complete(s.msg.cleanup)
+	s.stopRenewing()
+	return s.lease.Complete(s.cleanup)
 }
 
 // release hands an interrupted job to another worker: first the record with the last
@@ -155,30 +163,30 @@ func (s *settlement) deleteMessage() error {
 // time is left out.
 func (s *settlement) release(ctx context.Context, out *outcome) error {
 	if !s.endRecorded {
-		s.plan.onRelease(ctx)
+		s.judgeMove(ctx, out)
 	}
 	if err := s.releaseRecord(ctx, out); err != nil {
 		return err
 	}
-	moved := s.plan.move(ctx)
-	s.msg.stopRenewing()
+	moved := s.move(ctx, out)
+	s.stopRenewing()
 	if err := s.releaseMessage(ctx, moved, out.delay); err != nil {
 		return err
 	}
-	s.msg.log.InfoContext(ctx, "job released", "reason", out.reason, "fraction", s.rec.snapshot().Fraction,
-		"state_bytes", s.rec.recordedSize(), "state_left_out", s.leftOut, "moved", moved)
+	s.log.InfoContext(ctx, "job released", "reason", out.reason, "fraction", s.run.snapshot().Fraction,
+		"state_bytes", s.own.recordedSize(), "state_left_out", s.leftOut, "moved", moved)
 	return nil
 }
 
 // releaseRecord writes that the job is open, with its last state if that can be sent in
 // time.
 func (s *settlement) releaseRecord(ctx context.Context, out *outcome) error {
-	if s.rec.claim == nil || s.endRecorded {
+	if s.own == nil || s.endRecorded {
 		return nil // no record was acquired, or this is a repeat
 	}
-	write := s.rec.claim.Release
+	write := s.own.claim.Release
 	if out.tookBreak {
-		write = s.rec.claim.Break
+		write = s.own.claim.Break
 	}
 	err := s.writeEnd(ctx, true, write)
 	if err == nil {
@@ -188,18 +196,74 @@ func (s *settlement) releaseRecord(ctx context.Context, out *outcome) error {
 	return err
 }
 
-// writeEnd makes the last write of the record, and notes whether it left the state out.
-func (s *settlement) writeEnd(ctx context.Context, withOutputs bool, write func(context.Context, checkpoint.Snapshot) error) error {
-	leftOut, err := s.rec.writeWithState(ctx, withOutputs, write)
-	s.leftOut = s.leftOut || leftOut
+// writeEnd makes the last write of the record, with the last report. If the state cannot be
+// recorded, or cannot be sent in time, it writes the report without it: a state must
+// not keep the job from ending. The outputs that a state relies on are sent before it, and
+// withOutputs says that they are sent even if there is no new state.
+func (s *settlement) writeEnd(ctx context.Context, withOutputs bool, write func(context.Context, checkpoint.Snapshot) error) (err error) {
+	s.own.claim.SetFacts(s.facts)
+	last, fault := s.run.unsaved(), tooLarge(s.run.latest())
+	before := s.own.recordedState()
+	if fault == nil {
+		statesCtx, cancel := drain.Outlive(s.tries.In(ctx), drain.UntilStates)
+		defer cancel()
+		if withOutputs || last.HasState() {
+			err = s.run.prepareOutputs(statesCtx)
+		}
+		if err == nil {
+			err = s.own.writeSnapshot(statesCtx, last, write)
+		}
+		mayRepeat := isRetryable(err) && statesCtx.Err() == nil
+		if err == nil || asConflict(err) != nil || mayRepeat {
+			return err
+		}
+		fault = err
+	}
+	err = write(s.cleanup, last.WithoutState())
+	// A write of the state whose reply was lost may have taken effect all the same.
+	if err == nil && last.HasState() && s.own.recordedState() == before {
+		s.log.ErrorContext(ctx, "last state not saved in time; the job resumes from the checkpoint before", "error", fault)
+		s.leftOut = true
+	}
 	return err
+}
+
+// writeSnapshot makes a write, and measures it if it holds a state.
+func (o *owned) writeSnapshot(ctx context.Context, s checkpoint.Snapshot, write func(context.Context, checkpoint.Snapshot) error) error {
+	if !s.HasState() {
+		return write(ctx, s)
+	}
+	return o.measureSave(func() error { return write(ctx, s) })
+}
+
+// facts returns the facts of the last write: of the run if there was one, and of its end.
+func (s *settlement) facts(f checkpoint.Facts) checkpoint.Facts {
+	if s.run != nil {
+		f = s.run.facts(f)
+	} else {
+		f = s.own.facts(f)
+	}
+	f.Failure = s.blame
+	if s.moveReason != nil {
+		f.MoveReason = *s.moveReason
+	}
+	return f
+}
+
+// runTime returns how long handlers have run for the job, over all deliveries, as far as
+// that is known.
+func (s *settlement) runTime() time.Duration {
+	if s.run == nil {
+		return s.own.claim.EarlierRunTime()
+	}
+	return s.run.runTime()
 }
 
 // recordFailure counts a failure, and makes the message visible again later.
 func (s *settlement) recordFailure(ctx context.Context, out *outcome) error {
 	if !s.endRecorded {
 		err := s.writeEnd(ctx, false, func(ctx context.Context, last checkpoint.Snapshot) error {
-			return s.rec.claim.Fail(ctx, last, out.reason)
+			return s.own.claim.Fail(ctx, last, out.reason)
 		})
 		if err != nil {
 			return err
@@ -207,13 +271,13 @@ func (s *settlement) recordFailure(ctx context.Context, out *outcome) error {
 		s.endRecorded = true
 		s.reportFailures()
 	}
-	s.msg.stopRenewing()
+	s.stopRenewing()
 	if err := s.releaseMessage(ctx, false, out.delay); err != nil {
 		return err
 	}
-	r := s.rec.claim.Record()
+	r := s.own.claim.Record()
 	// It is the earliest time: then the message is behind the others that are visible.
-	s.msg.log.WarnContext(ctx, "job failed; it will be tried again", "error", out.reason,
+	s.log.WarnContext(ctx, "job failed; it will be tried again", "error", out.reason,
 		"failures", r.Failures, "failures_total", r.FailuresTotal, "visible_in", out.delay)
 	return nil
 }
@@ -222,9 +286,9 @@ func (s *settlement) recordFailure(ctx context.Context, out *outcome) error {
 func (s *settlement) poison(ctx context.Context, out *outcome) error {
 	err := s.writeEnd(ctx, false, func(ctx context.Context, last checkpoint.Snapshot) error {
 		if out.failed {
-			return s.rec.claim.FailLast(ctx, last, out.reason)
+			return s.own.claim.FailLast(ctx, last, out.reason)
 		}
-		return s.rec.claim.Poison(ctx, last, out.reason)
+		return s.own.claim.Poison(ctx, last, out.reason)
 	})
 	if err != nil {
 		return err
@@ -237,11 +301,11 @@ func (s *settlement) reject(out *outcome) error {
 	if err := s.putPoison(out); err != nil {
 		return err
 	}
-	s.msg.stopRenewing()
-	if err := s.msg.lease.Complete(s.msg.cleanup); err != nil {
+	s.stopRenewing()
+	if err := s.lease.Complete(s.cleanup); err != nil {
 		return err
 	}
-	s.msg.log.Error("message moved to the poison queue", "reason", out.reason)
+	s.log.Error("message moved to the poison queue", "reason", out.reason)
 	return nil
 }
 
@@ -251,10 +315,10 @@ func (s *settlement) putPoison(out *outcome) error {
 		return nil // this is a repeat
 	}
 	p := queue.Poison{
-		ID: s.msg.envelope.ID, Kind: s.msg.envelope.Kind, Reason: out.reason, PoisonedAt: time.Now().UTC(),
-		Worker: s.msg.runner.owner, Origin: s.msg.lease.Queue().Name(), MessageID: s.msg.lease.ID, Body: s.msg.lease.Text(),
+		ID: s.envelope.ID, Kind: s.envelope.Kind, Reason: out.reason, PoisonedAt: time.Now().UTC(),
+		Worker: s.env.owner, Origin: s.lease.Queue().Name(), MessageID: s.lease.ID, Body: s.lease.Text(),
 	}
-	if err := s.msg.runner.Stores.Poison.PutPoison(s.msg.cleanup, p, s.msg.runner.Stores.Payloads); err != nil {
+	if err := s.env.Stores.Poison.PutPoison(s.cleanup, p, s.env.Stores.Payloads); err != nil {
 		return err
 	}
 	s.deadLetter = true
@@ -269,39 +333,39 @@ func (s *settlement) deleteFinished(out *outcome) error {
 	if err := s.deleteMessage(); err != nil {
 		return err
 	}
-	s.msg.log.Info("message deleted: its job is over already", "status", string(out.record.Status), "generation", out.record.Generation)
+	s.log.Info("message deleted: its job is over already", "status", string(out.record.Status), "generation", out.record.Generation)
 	return nil
 }
 
 // putBack makes the message visible again later, and counts since when it is put back.
 func (s *settlement) putBack(out *outcome) error {
-	s.msg.stopRenewing()
-	back := s.msg.lease.PutBack
+	s.stopRenewing()
+	back := s.lease.PutBack
 	if out.delay > 0 {
 		back = func(ctx context.Context, e queue.Envelope, p *queue.Payloads) error {
-			return s.msg.lease.PutBackFor(ctx, e, p, out.delay)
+			return s.lease.PutBackFor(ctx, e, p, out.delay)
 		}
 	}
-	if err := back(s.msg.cleanup, s.msg.envelope, s.msg.runner.Stores.Payloads); err != nil {
+	if err := back(s.cleanup, s.envelope, s.env.Stores.Payloads); err != nil {
 		return err
 	}
-	since := s.msg.envelope.PutBackSince
+	since := s.envelope.PutBackSince
 	if since.IsZero() {
-		since = s.msg.lease.ClaimedAt // now is the first time
+		since = s.lease.ClaimedAt // now is the first time
 	}
 	level := slog.LevelDebug
-	due, leftOut := s.msg.runner.lines.putBack.Allow(s.msg.envelope.Kind, time.Now())
+	due, leftOut := s.env.lines.putBack.Allow(s.envelope.Kind, time.Now())
 	if due {
 		level = slog.LevelInfo
 	}
-	s.msg.log.Log(s.msg.cleanup, level, "message deferred", "reason", out.reason, "since", since, "suppressed", leftOut)
+	s.log.Log(s.cleanup, level, "message deferred", "reason", out.reason, "since", since, "suppressed", leftOut)
 	return nil
 }
 
 // putBackRefused puts back a job if storage permanently refuses one of its blobs. Its record
 // is released unless that is the blob.
 func (s *settlement) putBackRefused(ctx context.Context, out *outcome) error {
-	if s.rec.claim != nil && s.rec.claim.Exists() && s.rec.claim.Record().Status == checkpoint.Running {
+	if s.own != nil && s.own.claim.Exists() && s.own.claim.Record().Status == checkpoint.Running {
 		if err := s.releaseRecord(ctx, out); err != nil && checkpoint.PermanentRefusal(err) == "" {
 			return err
 		}
@@ -309,7 +373,7 @@ func (s *settlement) putBackRefused(ctx context.Context, out *outcome) error {
 	if err := s.putBack(out); err != nil {
 		return err
 	}
-	s.msg.log.ErrorContext(ctx, "job requeued: storage refuses a blob of it until somebody changes that", "code", out.refusal, "reason",
+	s.log.ErrorContext(ctx, "job requeued: storage refuses a blob of it until somebody changes that", "code", out.refusal, "reason",
 		out.reason)
 	return nil
 }
@@ -317,11 +381,11 @@ func (s *settlement) putBackRefused(ctx context.Context, out *outcome) error {
 // requeue makes the message visible again as if it had not been claimed: no slot of its
 // kind was free here, or the kind's circuit breaker is open.
 func (s *settlement) requeue(ctx context.Context, out *outcome) error {
-	s.msg.stopRenewing()
-	if err := s.msg.lease.Release(s.msg.cleanup, out.delay); err != nil {
+	s.stopRenewing()
+	if err := s.lease.Release(s.cleanup, out.delay); err != nil {
 		return err
 	}
-	s.msg.log.DebugContext(ctx, "job left to another worker", "reason", out.reason, "visible_in", out.delay)
+	s.log.DebugContext(ctx, "job left to another worker", "reason", out.reason, "visible_in", out.delay)
 	return nil
 }
 
@@ -331,96 +395,96 @@ func (s *settlement) requeue(ctx context.Context, out *outcome) error {
 // without a message no worker would find the job.
 func (s *settlement) releaseMessage(ctx context.Context, moved bool, delay time.Duration) error {
 	if moved || s.replaced {
-		return s.msg.lease.Complete(s.msg.cleanup)
+		return s.lease.Complete(s.cleanup)
 	}
 	if !s.mustReplace(ctx) {
-		if err := s.msg.lease.Release(s.msg.cleanup, delay); err != nil || !s.msg.lease.Gone() {
+		if err := s.lease.Release(s.cleanup, delay); err != nil || !s.lease.Gone() {
 			return err
 		}
 	}
-	if err := s.msg.lease.Queue().PutMoved(s.msg.cleanup, s.msg.envelope, delay, s.msg.runner.Stores.Payloads); err != nil {
+	if err := s.lease.Queue().PutMoved(s.cleanup, s.envelope, delay, s.env.Stores.Payloads); err != nil {
 		return err
 	}
 	s.replaced = true
-	if s.msg.lease.Gone() {
-		s.msg.log.WarnContext(ctx, "message was removed or has expired; put a new one for the job")
+	if s.lease.Gone() {
+		s.log.WarnContext(ctx, "message was removed or has expired; put a new one for the job")
 		return nil
 	}
-	s.msg.log.InfoContext(ctx, "message would expire; put a new one for the job", "expires", s.msg.lease.ExpiresAt)
-	return s.msg.lease.Complete(s.msg.cleanup)
+	s.log.InfoContext(ctx, "message would expire; put a new one for the job", "expires", s.lease.ExpiresAt)
+	return s.lease.Complete(s.cleanup)
 }
 
 // mustReplace reports whether the message is known to be gone, or expires. If
 // another worker has the message by now, that worker replaces it.
 func (s *settlement) mustReplace(ctx context.Context) bool {
 	stop := job.StopOf(ctx)
-	return s.msg.lease.Gone() || !s.msg.lease.ExpiresAt.IsZero() && (stop == nil || stop.Reason != job.Lost)
+	return s.lease.Gone() || !s.lease.ExpiresAt.IsZero() && (stop == nil || stop.Reason != job.Lost)
 }
 
 // reportLate reports a delivery that could not be handed over in time: its record has
 // the last state that was saved.
-func (s *settlement) reportLate(ctx context.Context, out *outcome, err error) {
+func (s *settlement) reportLate(ctx context.Context, out *outcome, err error) (word string) {
 	s.leftOut = true
 	s.reportRun(interrupted)
-	s.msg.runner.counters.late.Add(1)
-	s.word = outcomeLeft
-	s.msg.runner.Observer.Ended(outcomeLeft)
+	s.env.counters.late.Add(1)
+	s.env.Observer.Ended(outcomeLeft)
 	level := slog.LevelDebug
-	due, suppressed := s.msg.runner.lines.late.Allow(s.msg.envelope.Kind, time.Now())
+	due, suppressed := s.env.lines.late.Allow(s.envelope.Kind, time.Now())
 	if due {
 		level = slog.LevelError
 	}
-	s.msg.log.Log(ctx, level, "no time left; the message becomes visible when its visibility timeout expires",
+	s.log.Log(ctx, level, "no time left; the message becomes visible when its visibility timeout expires",
 		"outcome", out.action.String(), "error", err, "suppressed", suppressed)
+	return outcomeLeft
 }
 
 // reportOutcome counts the outcome of the delivery.
-func (s *settlement) reportOutcome(out *outcome) {
+func (s *settlement) reportOutcome(out *outcome) (word string) {
 	switch out.action {
 	case commit:
-		s.msg.runner.counters.committed.Add(1)
+		s.env.counters.committed.Add(1)
 	case interrupted:
-		s.msg.runner.counters.released.Add(1)
+		s.env.counters.released.Add(1)
 	default: // the log of a drain needs no other
 	}
 	if out.action == storageRefused {
-		s.msg.runner.Observer.Refused(out.refusal)
+		s.env.Observer.Refused(out.refusal)
 	}
 	if s.leftOut {
-		s.msg.runner.counters.leftOut.Add(1)
-		s.msg.runner.Observer.LeftOut()
+		s.env.counters.leftOut.Add(1)
+		s.env.Observer.LeftOut()
 	}
-	word := outcomeWords[out.action]
-	if s.plan.moved { // only a release moves a job
+	word = outcomeWords[out.action]
+	if s.moved { // only a release moves a job
 		word = outcomeMoved
 	}
 	s.reportRun(out.action)
-	s.word = word
-	s.msg.runner.Observer.Ended(word)
+	s.env.Observer.Ended(word)
+	return word
 }
 
 // reportRun reports the outcome of the handler's time, the job if it is done, and its
 // failure if it failed.
 func (s *settlement) reportRun(did action) {
-	observer := s.msg.runner.Observer
-	kind := s.msg.envelope.Kind
-	if s.msg.runner.Kinds[kind] == nil {
+	observer := s.env.Observer
+	kind := s.envelope.Kind
+	if s.env.Kinds[kind] == nil {
 		kind = otherKind
 	}
 	switch did {
 	case commit:
-		r := s.rec.claim.Record()
+		r := s.own.claim.Record()
 		exits := max(r.Generation-1-r.Interruptions-r.FailuresTotal, 0)
-		s.msg.runner.running.Done(kind, s.rec.runTime())
-		observer.Committed(kind, s.msg.sincePut(), s.rec.runTime(), r.Interruptions, exits)
+		s.env.running.Done(kind, s.runTime())
+		observer.Committed(kind, s.sincePut(), s.runTime(), r.Interruptions, exits)
 	case retryLater, poison, reject:
 		observer.Failed(kind, cmp.Or(s.failure, failureWithoutRun[did]))
 	default: // no failure
 	}
-	if s.rec.watch == nil {
+	if s.run == nil {
 		return
 	}
-	took := s.rec.watch.Elapsed()
+	took := s.run.watch.Elapsed()
 	switch did {
 	case commit:
 		observer.Spent(kind, effortCommitted, took)
@@ -428,8 +492,8 @@ func (s *settlement) reportRun(did action) {
 		observer.Spent(kind, effortFailed, took)
 	case interrupted:
 		recorded, lost := time.Duration(0), took
-		if s.rec.recordedState() != "" {
-			recorded, lost = s.rec.watch.Split(s.rec.latest(), s.leftOut)
+		if s.own.recordedState() != "" {
+			recorded, lost = s.run.watch.Split(s.run.latest(), s.leftOut)
 		}
 		observer.Spent(kind, effortHandedOver, recorded)
 		observer.Spent(kind, effortRedone, lost)
@@ -443,19 +507,19 @@ var failureWithoutRun = map[action]string{retryLater: failedByError, poison: fai
 
 // reportFailures reports a job that failed so often in all that it may never end.
 func (s *settlement) reportFailures() {
-	if n := s.rec.claim.Record().FailuresTotal; circles(n) {
-		s.msg.runner.Observer.Circles(circlesByFailures)
-		s.msg.log.Warn("job circles: it keeps failing although it makes progress",
-			"failures_total", n, "poison_at", job.MaxTotalFailures, "fraction", s.rec.claim.Record().Fraction)
+	if n := s.own.claim.Record().FailuresTotal; circles(n) {
+		s.env.Observer.Circles(circlesByFailures)
+		s.log.Warn("job circles: it keeps failing although it makes progress",
+			"failures_total", n, "poison_at", job.MaxTotalFailures, "fraction", s.own.claim.Record().Fraction)
 	}
 }
 
 // reportBreaks reports a job that took so many breaks in a row that it may never
 // end.
 func (s *settlement) reportBreaks(out *outcome) {
-	if n := s.rec.claim.Record().Breaks; out.tookBreak && circles(n) {
-		s.msg.runner.Observer.Circles(circlesByBreaks)
-		s.msg.log.Warn("job circles: it keeps taking breaks and its fraction does not grow",
-			"breaks", n, "poison_at", job.MaxBreaks, "fraction", s.rec.claim.Record().Fraction)
+	if n := s.own.claim.Record().Breaks; out.tookBreak && circles(n) {
+		s.env.Observer.Circles(circlesByBreaks)
+		s.log.Warn("job circles: it keeps taking breaks and its fraction does not grow",
+			"breaks", n, "poison_at", job.MaxBreaks, "fraction", s.own.claim.Record().Fraction)
 	}
 }

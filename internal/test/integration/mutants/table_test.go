@@ -85,16 +85,16 @@ var mutations = []mutation{
 	{
 		name: "the message is deleted before the record is done",
 		file: "internal/delivery/settle.go",
-		old: "\tif err := s.rec.claim.Commit(s.msg.cleanup, out.result); err != nil {\n\t\treturn err\n\t}\n\tif err := " +
+		old: "\tif err := s.own.claim.Commit(s.cleanup, out.result); err != nil {\n\t\treturn err\n\t}\n\tif err := " +
 			"s.deleteMessage(); err != nil {\n\t\treturn err\n\t}\n",
-		replacement: "\tif err := s.deleteMessage(); err != nil {\n\t\treturn err\n\t}\n\tif err := s.rec.claim.Commit(s.msg.cleanup, " +
+		replacement: "\tif err := s.deleteMessage(); err != nil {\n\t\treturn err\n\t}\n\tif err := s.own.claim.Commit(s.cleanup, " +
 			"out.result); err != nil {\n\t\treturn err\n\t}\n",
 		run: "^TestEveryCall$/^claim_check$", pkg: crashpoints, sign: `the payload of a job was deleted that is|a message was deleted`,
 	},
 	{
 		name:        "a poison job's message is deleted and not kept",
 		file:        "internal/delivery/settle.go",
-		old:         "\tif err := s.msg.runner.Stores.Poison.PutPoison(s.msg.cleanup, p, s.msg.runner.Stores.Payloads); err != nil {\n\t\treturn err\n\t}\n",
+		old:         "\tif err := s.env.Stores.Poison.PutPoison(s.cleanup, p, s.env.Stores.Payloads); err != nil {\n\t\treturn err\n\t}\n",
 		replacement: "\t_ = p\n",
 		run:         "^TestEveryCall$/^poison$", pkg: crashpoints, sign: `there is no poison message`,
 	},
@@ -107,13 +107,13 @@ var mutations = []mutation{
 	{
 		name: "a deadline is judged by the clock of the VM",
 		file: "internal/delivery/move.go",
-		old:  "Now: p.msg.lease.ClaimedAt.Add(time.Since(p.msg.lease.AskedAt)),", replacement: "Now: time.Now(),",
+		old:  "Now: o.lease.ClaimedAt.Add(time.Since(o.lease.AskedAt)),", replacement: "Now: time.Now(),",
 		run: "^TestDeadlineByTheServicesClock$", pkg: evictions, sign: `want the first of two`,
 	},
 	{
 		name:        "a moved job's message is deleted and not put",
 		file:        "internal/delivery/move.go",
-		old:         "if err := p.msg.runner.Stores.OnDemand.PutMoved(ctx, p.msg.envelope, 0, p.msg.runner.Stores.Payloads); err != nil {",
+		old:         "if err := s.env.Stores.OnDemand.PutMoved(ctx, s.envelope, 0, s.env.Stores.Payloads); err != nil {",
 		replacement: "if err := ctx.Err(); err != nil {",
 		run:         "^TestEveryCall$/^priority_move$", pkg: crashpoints, sign: `no other carries it on`,
 	},
@@ -127,7 +127,7 @@ var mutations = []mutation{
 	{
 		name: "a release leaves the state out",
 		file: "internal/delivery/settle.go",
-		old:  "\terr := s.writeEnd(ctx, true, write)\n", replacement: "\terr := write(s.msg.cleanup, s.rec.unsaved().WithoutState())\n",
+		old:  "\terr := s.writeEnd(ctx, true, write)\n", replacement: "\terr := write(s.cleanup, s.run.unsaved().WithoutState())\n",
 		run: "^TestPreemptHandsOver$", pkg: evictions, sign: `steps repeated after a notice`,
 	},
 	{
@@ -141,13 +141,13 @@ var mutations = []mutation{
 	{
 		name: "a state is recorded without the outputs that it relies on",
 		file: "internal/delivery/save.go",
-		old:  "\t\tf.Outputs = checkpoint.Outputs(r.outputs.Ref())\n", replacement: "",
+		old:  "\t\tf.Outputs = checkpoint.Outputs(l.outputs.Ref())\n", replacement: "",
 		run: "^TestEveryCall$/^inputs_and_outputs$", pkg: crashpoints, sign: `and names 0 outputs`,
 	},
 	{
 		name: "the next owner forgets the outputs of the one before",
 		file: "internal/delivery/load.go",
-		old:  "outputs.Limits(l.rules.outputs), hash, files)", replacement: "outputs.Limits(l.rules.outputs), hash, files[:0])",
+		old:  "outputs.Limits(o.kind.outputs), hash, files)", replacement: "outputs.Limits(o.kind.outputs), hash, files[:0])",
 		run: "^TestEveryCall$/^inputs_and_outputs$", pkg: crashpoints, sign: `the record has lost output`,
 	},
 	{
@@ -198,8 +198,8 @@ var mutations = []mutation{
 	{
 		// A worker that was frozen takes a running job from its owner.
 		name: "a late delivery does not renew first",
-		file: "internal/delivery/message.go",
-		old:  "if !m.lease.Expired(time.Now()) {", replacement: "if m.lease != nil || !m.lease.Expired(time.Now()) {",
+		file: "internal/delivery/claimed.go",
+		old:  "if !c.lease.Expired(time.Now()) {", replacement: "if c.lease != nil || !c.lease.Expired(time.Now()) {",
 		run: "^TestThawedWorkerTakesNothing$", pkg: evictions, sign: `want 2 by the second worker`,
 	},
 	{
@@ -220,8 +220,8 @@ var mutations = []mutation{
 	{
 		// Three copies of a job run inside one worker.
 		name: "an id is started beside itself",
-		file: "internal/delivery/admission.go",
-		old:  "if !a.msg.idLock.Wait(ctx, duplicatePatience) {", replacement: "if a.msg.idLock.Wait(ctx, 0) && ctx == nil {",
+		file: "internal/delivery/places.go",
+		old:  "if !c.idLock.Wait(ctx, duplicatePatience) {", replacement: "if c.idLock.Wait(ctx, 0) && ctx == nil {",
 		run: "^TestOneIDOnOneWorker$", pkg: hostile, sign: `at once = 2`,
 	},
 	{
@@ -256,7 +256,7 @@ var mutations = []mutation{
 		// Its job would be open for ever, in no queue.
 		name: "a message that is gone is not replaced",
 		file: "internal/delivery/settle.go",
-		old:  "err != nil || !s.msg.lease.Gone() {", replacement: "err != nil || s.msg.lease != nil {",
+		old:  "err != nil || !s.lease.Gone() {", replacement: "err != nil || s.lease != nil {",
 		run: "^TestClearedMessageIsReplacedInADrain$", pkg: evictions, sign: `messages after the release`,
 	},
 	{
@@ -284,14 +284,14 @@ var mutations = []mutation{
 		// The owner finds out at its next write only.
 		name: "a cancel that was announced is not looked at",
 		file: "internal/delivery/acquire.go",
-		old:  "announced := c.rec.msg.runner.cancelledAt(c.rec.msg.envelope.ID)", replacement: "announced := time.Time{}",
+		old:  "announced := o.env.cancelledAt(o.envelope.ID)", replacement: "announced := time.Time{}",
 		run: "^TestCancelRunning$", pkg: jobs, sign: `stopped: not within 30s`,
 	},
 	{
 		// Believing the document deletes a message without an outcome.
 		name: "a cancel is believed without the record",
 		file: "internal/delivery/acquire.go",
-		old:  "err := c.rec.claim.Check(ctx)\n", replacement: "err := error(&checkpoint.ConflictError{Ruling: checkpoint.Finish, Record: " +
+		old:  "err := o.claim.Check(ctx)\n", replacement: "err := error(&checkpoint.ConflictError{Ruling: checkpoint.Finish, Record: " +
 			"checkpoint.Record{Status: checkpoint.Cancelled}})\n",
 		run: "^TestCancelInTheDocumentAlone$", pkg: jobs, sign: `a message was deleted while its job is`,
 	},
@@ -342,8 +342,8 @@ var mutations = []mutation{
 	{
 		name:        "a follow-up job that cannot be put is forgotten",
 		file:        "internal/delivery/load.go",
-		old:         "l.msg.runner.Stores.Payloads); err != nil {\n\t\treturn job.Unavailable(err)\n",
-		replacement: "l.msg.runner.Stores.Payloads); err != nil {\n\t\treturn nil\n",
+		old:         "l.env.Stores.Payloads); err != nil {\n\t\treturn job.Unavailable(err)\n",
+		replacement: "l.env.Stores.Payloads); err != nil {\n\t\treturn nil\n",
 		run:         "^TestFollowUpJobThatCannotBePut$", pkg: jobs, sign: `want it to wait`,
 	},
 	{

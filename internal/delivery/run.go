@@ -14,7 +14,6 @@ import (
 	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/retry"
 	"github.com/spotworker/spotworker/internal/storage/outage"
-	"github.com/spotworker/spotworker/internal/telemetry/tracing"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -30,91 +29,84 @@ var errPanicked = errors.New("handler panicked")
 
 // attempt is one run of a job's handler.
 type attempt struct {
-	msg     *message
-	rec     *recorder
-	cancels *cancelCheck
-	rules   *kindRules
-	handler job.Handler
-	span    *tracing.Span // of the handler
-	log     *slog.Logger  // for the handler: job.Logger
-
-	running    *running.Job
-	since      time.Time // when the handler was called
-	tried      time.Time // when a write was tried last
+	ended
+	entry      *running.Job // among the running jobs
+	since      time.Time    // when the handler was called
+	tried      time.Time    // when a write was tried last
 	stopLimits func()
 
-	over      chan struct{}   // closed when the handler has returned
-	returned  runEnd          // the result and the error of the handler; set before over is closed
-	abandoned bool            // the handler did not return in time
-	finished  <-chan struct{} // closed when the outcome is carried out
-	closed    chan struct{}   // closed when the cleanups of the handler have run
+	over     chan struct{} // closed when the handler has returned
+	returned runEnd        // the result and the error of the handler; set before over is closed
+}
+
+// ended is a job whose handler has returned, or was abandoned.
+type ended struct {
+	*loaded
+	runEnd
+	abandoned bool          // the handler did not return in time
+	settled   chan struct{} // to be closed when the outcome is carried out
+	closed    chan struct{} // closed then, when the cleanups of the handler have run
 }
 
 // run calls the handler and records its progress until it returns, or until it
-// was stopped and its deadline has passed. It returns how the run ended.
-func (a *attempt) run(ctx context.Context) *runEnd {
+// was stopped and its deadline has passed.
+func (l *loaded) run(ctx context.Context) *ended {
+	a := &attempt{ended: ended{loaded: l, settled: make(chan struct{}), closed: make(chan struct{})}, over: make(chan struct{})}
 	a.start(ctx)
 	defer a.free()
+	a.runEnd, a.abandoned = a.untilEnd(ctx)
+	return &a.ended
+}
+
+// untilEnd serves the running job until its end.
+func (a *attempt) untilEnd(ctx context.Context) (end runEnd, abandoned bool) {
 	timer := time.NewTimer(recheckEvery)
 	defer timer.Stop()
 	for {
 		wait, end := a.attend(ctx)
 		if end != nil {
-			a.await(ctx, end)
-			return end
+			return a.await(ctx, *end)
 		}
 		timer.Reset(wait)
 		select {
 		case <-a.over:
-			return a.returnedWith(job.StopOf(ctx))
+			end := a.returned
+			end.stop = job.StopOf(ctx)
+			return end, false
 		case <-ctx.Done():
-			end := &runEnd{}
-			a.await(ctx, end)
-			return end
-		case <-a.running.Woken():
+			return a.await(ctx, runEnd{})
+		case <-a.entry.Woken():
 		case <-timer.C:
 		}
 	}
 }
 
-// returnedWith returns the end of the run after the handler has returned. stop is the reason
-// why the job was stopped; nil if it was not.
-func (a *attempt) returnedWith(stop *job.Stop) *runEnd {
-	end := a.returned
-	end.stop = stop
-	return &end
-}
-
 // start calls the handler in a goroutine of its own.
 func (a *attempt) start(ctx context.Context) {
-	watch := a.msg.runner.running.Start(a.rec.job.Latest())
-	a.rec.known.charged = a.rec.claim.Record().Charge
-	a.closed, a.rec.watch = make(chan struct{}), watch
-	a.rec.startFraction = fractionOf(a.rec.saved, 0)
-	a.rec.job.OnReport(func(p *job.Progress) {
-		watch.Stamp(p)
-		if a.rules.limits.MaxSilence > 0 {
-			watch.Reported()
+	a.job.OnReport(func(p *job.Progress) {
+		a.watch.Stamp(p)
+		if a.kind.limits.MaxSilence > 0 {
+			a.watch.Reported()
 		}
 	})
-	a.over, a.stopLimits = make(chan struct{}), a.enforceLimits(ctx, a.rules.limits, watch)
+	a.stopLimits = a.enforceLimits(ctx, a.kind.limits, a.watch)
 	go a.callAndClose(ctx)
-	a.running, a.since = a.msg.runner.running.Add(a.msg.envelope.Kind, watch, a.show), time.Now()
+	a.entry, a.since = a.env.running.Add(a.envelope.Kind, a.watch, a.show), time.Now()
 }
 
 // show says how far the job is, for the worker's heartbeat. The heartbeat has the end of the
 // job's log only if the record does not have it yet.
 func (a *attempt) show() presence.Running {
-	record, latest := a.rec.claim.Record(), a.rec.job.Latest()
+	record, latest := a.claim.Record(), a.job.Latest()
 	shown := presence.Running{
-		ID: a.msg.envelope.ID, Generation: record.Generation, RunTime: a.rec.runTime(), Ran: a.rec.watch.Elapsed(),
-		From: a.rec.startFraction, Fraction: fractionOf(latest, a.rec.startFraction), HandOver: time.Duration(a.rec.handOver.Load()),
+		ID: a.envelope.ID, Generation: record.Generation, RunTime: a.runTime(), Ran: a.watch.Elapsed(),
+		From: a.startFraction, Fraction: fractionOf(latest, a.startFraction), HandOver: time.Duration(a.handOver.Load()),
 	}
 	if latest != nil {
 		shown.Text = latest.Text
 	}
-	if a.rec.output != nil {
-		if end := a.rec.output.Tail(); end != record.Log {
+	if a.output != nil {
+		if end := a.output.Tail(); end != record.Log {
 			shown.Log = []byte(end)
 		}
 	}
@@ -124,17 +116,17 @@ func (a *attempt) show() presence.Running {
 // callAndClose calls the handler, and its cleanups when the job has been dealt with.
 func (a *attempt) callAndClose(ctx context.Context) {
 	defer close(a.closed)
-	defer a.msg.idLock.Unlock()
+	defer a.idLock.Unlock()
 	a.call(ctx)
-	a.rec.watch.Stop()
+	a.watch.Stop()
 	close(a.over)
-	<-a.finished
+	<-a.settled
 	a.close(ctx)
 }
 
 // free ends the run among the running jobs, and the watch of its limits.
 func (a *attempt) free() {
-	a.running.Remove()
+	a.entry.Remove()
 	a.stopLimits()
 }
 
@@ -144,15 +136,16 @@ func (a *attempt) free() {
 func (a *attempt) attend(ctx context.Context) (wait time.Duration, end *runEnd) {
 	for {
 		a.noticeReport()
-		if conflict := a.cancels.check(ctx); conflict != nil {
+		if conflict := a.checkCancelled(ctx); conflict != nil {
+			a.stopForConflict(ctx, conflict)
 			return 0, &runEnd{conflict: conflict}
 		}
-		if a.msg.runner.Departure.Closed() && a.leavesForDeparture(a.since) {
+		if a.env.Departure.Closed() && a.leavesForDeparture(a.since) {
 			return 0, &runEnd{}
 		}
-		due, wait := a.msg.runner.Policy.Next(a.rec.situation(a.since, a.tried), time.Now())
-		requests := a.running.TakeRequests()
-		if due == checkpoint.Nothing && (len(requests) == 0 || !a.rec.changed()) {
+		due, wait := a.env.Policy.Next(a.situation(a.since, a.tried), time.Now())
+		requests := a.entry.TakeRequests()
+		if due == checkpoint.Nothing && (len(requests) == 0 || !a.changed()) {
 			running.Answer(requests, true)
 			return min(wait, recheckEvery), nil
 		}
@@ -164,27 +157,40 @@ func (a *attempt) attend(ctx context.Context) (wait time.Duration, end *runEnd) 
 }
 
 // conclude returns the outcome of a run.
-func (a *attempt) conclude(ctx context.Context, end *runEnd) *outcome {
-	a.rec.claim.CloseReaders() // the handler has returned, or was abandoned
-	if end.failed() {
-		a.rec.saveStream(ctx, end)
+func (e *ended) conclude(ctx context.Context) *outcome {
+	e.claim.CloseReaders() // the handler has returned, or was abandoned
+	if e.failed() {
+		e.saveStream(ctx, &e.runEnd)
 	}
-	a.rec.recordMachine(end)
-	a.msg.runner.Observer.Returned()
-	return outcomeOfRun(end, a.rec.after(a.rec.snapshot()), a.rules.limits)
+	blame := e.failureOf(&e.runEnd)
+	e.env.Observer.Returned()
+	out := outcomeOfRun(&e.runEnd, e.claim.After(e.snapshot(), blame.Repeat), e.kind.limits)
+	out.own, out.run, out.blame = e.owned, e, blame
+	return out
+}
+
+// awaitClosed waits until the cleanups of the handler have run, if that has returned.
+func (e *ended) awaitClosed() {
+	if e.abandoned {
+		return
+	}
+	select {
+	case <-e.closed:
+	case <-e.cleanup.Done():
+	}
 }
 
 // writeAndAnswer makes the write that is due, and answers the save requests. If there
 // are some and the state is not recorded yet, the write is a save, which waits at the
 // gate for its turn among the other jobs.
 func (a *attempt) writeAndAnswer(ctx context.Context, requests []*running.SaveRequest, due checkpoint.Due) *runEnd {
-	if len(requests) == 0 || !a.rec.changed() {
+	if len(requests) == 0 || !a.changed() {
 		defer running.Answer(requests, true)
 		return a.writeInTurn(ctx, due)
 	}
-	before := a.rec.saved
-	defer func() { running.Answer(requests, a.rec.saved != before) }()
-	leave, err := a.msg.runner.gate.Enter(ctx, a.rec.unsavedSize())
+	before := a.saved
+	defer func() { running.Answer(requests, a.saved != before) }()
+	leave, err := a.env.gate.Enter(ctx, a.unsavedSize())
 	if err != nil {
 		return nil // stopped: the release saves
 	}
@@ -197,10 +203,10 @@ func (a *attempt) writeAndAnswer(ctx context.Context, requests []*running.SaveRe
 func (a *attempt) writeInTurn(ctx context.Context, due checkpoint.Due) *runEnd {
 	size := 0
 	if due == checkpoint.DueSave {
-		size = a.rec.unsavedSize()
+		size = a.unsavedSize()
 	}
 	if size <= smallState {
-		leave, err := a.msg.runner.smallWrites.Enter(ctx, size)
+		leave, err := a.env.smallWrites.Enter(ctx, size)
 		if err != nil {
 			return nil // stopped: the release saves
 		}
@@ -212,54 +218,54 @@ func (a *attempt) writeInTurn(ctx context.Context, due checkpoint.Due) *runEnd {
 // writeDue makes the write that is due. It returns the end of the run if another delivery owns
 // the record, or if the state cannot be recorded; nil otherwise.
 func (a *attempt) writeDue(ctx context.Context, due checkpoint.Due) *runEnd {
-	latest := a.rec.job.Latest()
+	latest := a.job.Latest()
 	if fault := tooLarge(latest); fault != nil {
-		a.msg.stopJob(job.Faulty, fault)
+		a.stopJob(job.Faulty, fault)
 		return &runEnd{fault: fault}
 	}
 	work := ctx
 	ctx, cancel := drain.Outlive(work, drain.UntilHandlers)
 	defer cancel()
 	begun := time.Now()
-	err := a.rec.writeRecord(a.msg.tries.In(ctx), due, latest)
-	a.rec.writeFailed = err != nil
+	err := a.writeRecord(a.tries.In(ctx), due, latest)
+	a.writeFailed = err != nil
 	switch conflict := asConflict(err); {
 	case conflict != nil:
-		a.rec.stopForConflict(ctx, conflict)
+		a.stopForConflict(ctx, conflict)
 		return &runEnd{conflict: conflict}
 	case errors.Is(err, checkpoint.ErrTooLarge):
-		a.msg.stopJob(job.Faulty, err)
+		a.stopJob(job.Faulty, err)
 		return &runEnd{fault: err}
 	case errors.Is(err, checkpoint.ErrReading):
-		a.msg.log.DebugContext(ctx, "checkpoint put off: the handler is still reading the one before")
+		a.log.DebugContext(ctx, "checkpoint put off: the handler is still reading the one before")
 		end := a.writeDue(ctx, checkpoint.DueTouch) // so that a long read does not look like an unclean exit
-		a.rec.writeFailed = true
+		a.writeFailed = true
 		return end
 	case job.IsPermanent(err): // of the job's outputs
-		a.msg.stopJob(job.Faulty, err)
+		a.stopJob(job.Faulty, err)
 		return &runEnd{fault: err}
 	case err != nil:
-		a.msg.log.Log(ctx, outage.Level(err, slog.LevelWarn), "checkpoint not saved; the one before stands", "error", err)
+		a.log.Log(ctx, outage.Level(err, slog.LevelWarn), "checkpoint not saved; the one before stands", "error", err)
 	case due == checkpoint.DueSave:
-		a.saved(ctx, latest, begun)
+		a.noteSave(ctx, latest, begun)
 	}
 	if err == nil {
-		a.rec.writeLog(work)
+		a.writeLog(work)
 	}
 	return nil
 }
 
-// saved records a save that took effect. It warns once if a hand-over would take too long.
-func (a *attempt) saved(ctx context.Context, latest *job.Progress, begun time.Time) {
-	a.rec.saved = latest
-	a.rec.watch.Saved()
+// noteSave records a save that took effect. It warns once if a hand-over would take too long.
+func (a *attempt) noteSave(ctx context.Context, latest *job.Progress, begun time.Time) {
+	a.saved = latest
+	a.watch.Saved()
 	took := time.Since(begun)
-	handOver, before := a.rec.timed(took)
-	size := a.rec.claim.Record().StateSize
-	next := a.msg.runner.Policy.IntervalFor(a.rec.situation(begun, begun))
-	a.msg.log.DebugContext(ctx, "checkpoint saved", "bytes", size, "fraction", fractionOf(latest, 0), "took", took, "interval", next)
+	handOver, before := a.timed(took)
+	size := a.claim.Record().StateSize
+	next := a.env.Policy.IntervalFor(a.situation(begun, begun))
+	a.log.DebugContext(ctx, "checkpoint saved", "bytes", size, "fraction", fractionOf(latest, 0), "took", took, "interval", next)
 	if checkpoint.OutlastsNotice(handOver) && !checkpoint.OutlastsNotice(before) {
-		a.msg.log.WarnContext(ctx, "a checkpoint takes longer to save than an eviction leaves for it: the one before would stand", "bytes", size,
+		a.log.WarnContext(ctx, "a checkpoint takes longer to save than an eviction leaves for it: the one before would stand", "bytes", size,
 			"took", handOver)
 	}
 }
@@ -269,19 +275,19 @@ func (a *attempt) call(ctx context.Context) {
 	end := &a.returned
 	defer func() {
 		if p := recover(); p != nil {
-			a.log.ErrorContext(ctx, "handler panicked", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			a.lines.ErrorContext(ctx, "handler panicked", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			*end = runEnd{err: fmt.Errorf("%w: %v", errPanicked, p)}
 		}
-		a.span.End(end.err)
+		a.trace.End(end.err)
 	}()
 	ctx = a.handlerContext(ctx)
-	end.result, end.err = a.handler.Run(ctx, a.rec.job.Job)
-	end.proven = provesDone(ctx.Err() != nil, end.result, a.rec.job.Latest())
+	end.result, end.err = a.kind.handler.Run(ctx, a.job.Job)
+	end.proven = provesDone(ctx.Err() != nil, end.result, a.job.Latest())
 }
 
 // handlerContext returns the context that the handler gets.
 func (a *attempt) handlerContext(ctx context.Context) context.Context {
-	return job.WithPrinter(job.WithLogger(a.span.In(ctx, a.msg.envelope.Trace), a.log), a.rec.output.Add)
+	return job.WithPrinter(job.WithLogger(a.trace.In(ctx, a.envelope.Trace), a.lines), a.output.Add)
 }
 
 // close runs the cleanups of a handler that has returned. They are user code too, so
@@ -289,31 +295,32 @@ func (a *attempt) handlerContext(ctx context.Context) context.Context {
 func (a *attempt) close(ctx context.Context) {
 	defer func() {
 		if p := recover(); p != nil {
-			a.msg.log.ErrorContext(ctx, "cleanup of a handler panicked", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			a.log.ErrorContext(ctx, "cleanup of a handler panicked", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 		}
 	}()
-	a.rec.job.Close()
+	a.job.Close()
 }
 
 // await waits for a handler that was stopped, up to its deadline, and completes end. What end
 // already holds takes precedence over the handler's return values.
-func (a *attempt) await(ctx context.Context, end *runEnd) {
+func (a *attempt) await(ctx context.Context, end runEnd) (_ runEnd, abandoned bool) {
 	patience, cancel := drain.Outlive(ctx, drain.UntilHandlers)
 	defer cancel()
 	select {
 	case <-a.over:
 		end.result, end.err, end.proven = a.returned.result, a.returned.err, a.returned.proven
 	case <-patience.Done():
-		a.msg.log.ErrorContext(ctx, "handler did not return in time; continuing without it", "reason", drain.StopOf(ctx).Reason)
-		end.err, a.abandoned = errAbandoned, true
-		a.rec.watch.Stop()
+		a.log.ErrorContext(ctx, "handler did not return in time; continuing without it", "reason", drain.StopOf(ctx).Reason)
+		end.err, abandoned = errAbandoned, true
+		a.watch.Stop()
 	}
 	end.stop = drain.StopOf(ctx)
+	return end, abandoned
 }
 
 // estimate is how far this job has come since its handler was called.
 func (a *attempt) estimate(begun time.Time) drain.Estimate {
-	return drain.Estimate{Begun: begun, From: a.rec.startFraction, To: fractionOf(a.rec.job.Latest(), a.rec.startFraction)}
+	return drain.Estimate{Begun: begun, From: a.startFraction, To: fractionOf(a.job.Latest(), a.startFraction)}
 }
 
 // fractionOf returns p.Fraction, or fallback if p is nil.
@@ -326,11 +333,11 @@ func fractionOf(p *job.Progress, fallback float64) float64 {
 
 // leavesForDeparture stops this job alone if it would not be done before the VM goes.
 func (a *attempt) leavesForDeparture(begun time.Time) bool {
-	p, now := a.msg.runner.Departure.Current(), time.Now()
+	p, now := a.env.Departure.Current(), time.Now()
 	if p.MayContinue(a.estimate(begun), now) {
 		return false
 	}
-	a.msg.cancel(drain.ForNotice(p.Notice(now)))
+	a.cancel(drain.ForNotice(p.Notice(now)))
 	return true
 }
 
@@ -338,8 +345,8 @@ func (a *attempt) leavesForDeparture(begun time.Time) bool {
 // here rather than in the handler's call keeps reports cheap; where silence is limited,
 // the call records it.
 func (a *attempt) noticeReport() {
-	if a.rec.watch.Notice(a.rec.job.Latest()) && a.rules.limits.MaxSilence == 0 {
-		a.rec.watch.Reported()
+	if a.watch.Notice(a.job.Latest()) && a.kind.limits.MaxSilence == 0 {
+		a.watch.Reported()
 	}
 }
 
@@ -354,10 +361,10 @@ func (a *attempt) enforceLimits(ctx context.Context, limits job.Limits, watch *r
 	go func() {
 		defer close(ended)
 		for {
-			ran, silent := a.rec.runTime(), watch.Silence()
+			ran, silent := a.runTime(), watch.Silence()
 			if reason, err := running.Exceeded(limits, ran, silent); err != nil {
-				a.msg.log.WarnContext(ctx, "job exceeds a limit; stopping it", "reason", string(reason), "error", err)
-				a.msg.stopJob(reason, err)
+				a.log.WarnContext(ctx, "job exceeds a limit; stopping it", "reason", string(reason), "error", err)
+				a.stopJob(reason, err)
 				return
 			}
 			if retry.Sleep(ctx, running.UntilExceeded(limits, ran, silent)) != nil {

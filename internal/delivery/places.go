@@ -6,9 +6,68 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/delivery/breaker"
 	"github.com/spotworker/spotworker/internal/retry"
 	"github.com/spotworker/spotworker/job"
 )
+
+// places are what a job holds while it may run: the pass of its kind's circuit breaker, and a
+// slot of the kind.
+type places struct {
+	pass      breakerPass
+	leaveKind func() // nil before the job has a slot
+}
+
+// enter takes the places that a job needs, or returns the outcome of a job that is not run. The
+// caller must leave in any case.
+func (c *claimed) enter(ctx context.Context) (p places, out *outcome) {
+	if out := c.awaitDuplicate(ctx); out != nil {
+		return p, out
+	}
+	if p.pass, out = enterBreaker(ctx, c); out != nil {
+		return p, out
+	}
+	p.leaveKind, out = c.env.kindLimits.enter(ctx, c.envelope.Kind)
+	return p, out
+}
+
+// leave gives back the places of a job with that outcome.
+func (p places) leave(ctx context.Context, out *outcome) {
+	if p.leaveKind != nil {
+		p.leaveKind()
+	}
+	switch {
+	case p.pass.job == nil:
+	case out.run == nil:
+		p.pass.leave(ctx, breaker.Inconclusive, false)
+	default:
+		p.pass.leave(ctx, out.run.breakerVerdict(out.run.progressed(), out.own.failedElsewhere()), !job.IsInterrupted(out.run.err))
+	}
+}
+
+// awaitDuplicate waits for the end of another delivery of the job on this worker. It
+// returns an outcome if that takes too long.
+func (c *claimed) awaitDuplicate(ctx context.Context) *outcome {
+	if !c.idLock.Wait(ctx, duplicatePatience) {
+		return c.duplicate(ctx)
+	}
+	return nil
+}
+
+// duplicate is the outcome of a delivery whose job this worker is running for another
+// message: the handler is never started twice at once. If the job is over by now, its
+// message is removed.
+func (c *claimed) duplicate(ctx context.Context) *outcome {
+	found, err := c.lookup(ctx)
+	switch {
+	case err != nil:
+		return stopped(ctx, err)
+	case found.mayBeOwned():
+		return &outcome{action: putBack, reason: "this worker is running the job already: a duplicate"}
+	default:
+		return ruled(found.ruling, found.record)
+	}
+}
 
 // Bounds of how long a job over the concurrency of its kind waits.
 const (

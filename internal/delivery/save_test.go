@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spotworker/spotworker/internal/delivery/running"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -33,11 +34,11 @@ func TestProgressed(t *testing.T) {
 		"no state, less":               {state("s", 0.5), &job.Progress{Fraction: 0.25}, false},
 	} {
 		j := &job.Job{}
-		r := recorder{job: job.ControlOf(j), restored: row.restored, startFraction: fractionOf(row.restored, 0)}
+		l := loaded{job: job.ControlOf(j), restored: row.restored, startFraction: fractionOf(row.restored, 0)}
 		if row.reported != nil {
 			j.Report(*row.reported)
 		}
-		if got := r.progressed(); got != row.want {
+		if got := l.progressed(); got != row.want {
 			t.Errorf("%s: progressed = %t, want %t", name, got, row.want)
 		}
 	}
@@ -45,6 +46,7 @@ func TestProgressed(t *testing.T) {
 
 // TestUnsavedSize: the size of the last writes orders them, and streams come last.
 func TestUnsavedSize(t *testing.T) {
+	var jobs running.Set
 	for name, row := range map[string]struct {
 		saved, reported *job.Progress
 		want            int
@@ -57,11 +59,12 @@ func TestUnsavedSize(t *testing.T) {
 		"a stream":       {nil, &job.Progress{Stream: stream}, math.MaxInt},
 	} {
 		j := &job.Job{}
-		r := recorder{job: job.ControlOf(j), saved: row.saved}
+		l := loaded{job: job.ControlOf(j), saved: row.saved, watch: jobs.Start(nil)}
 		if row.reported != nil {
 			j.Report(*row.reported)
 		}
-		if got := r.unsavedSize(); got != row.want {
+		l.watch.Stop()
+		if got := l.unsavedSize(); got != row.want {
 			t.Errorf("%s: unsaved size = %d, want %d", name, got, row.want)
 		}
 	}

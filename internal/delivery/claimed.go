@@ -26,17 +26,22 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// message is a claimed message on its way, with the calls that every phase makes.
-type message struct {
-	runner    *Runner
+// claimed is a message that this worker has claimed, and the job that it names, with the calls
+// that every later step makes.
+type claimed struct {
+	env       *Runner // what deliveries share
 	lease     *queue.Lease
-	renewal   *renewal.Renewal
 	envelope  queue.Envelope
 	inputList string // the inputs that the envelope names, as the record has them
+	kind      jobKind
 	log       *slog.Logger
 	idLock    *active.Lock  // for starting the id's handler; nil if the message is unusable
-	begun     time.Time     // when it got its slot
-	span      *tracing.Span // of this delivery; nil where no traces are recorded
+	deferFor  time.Duration // how long to hide the message if others have its kind
+	waits     bool          // no worker claimed it: it moves, or its message is released unchanged
+
+	begun   time.Time     // when it got its slot
+	span    *tracing.Span // of this delivery; nil where no traces are recorded
+	renewal *renewal.Renewal
 
 	// cleanup outlives a stop up to the end of the drain. It is made from the cleanup
 	// context of all jobs.
@@ -49,49 +54,62 @@ type message struct {
 	// work ends when all work has to stop, and stoppable also when this job alone is
 	// stopped: see cancel.
 	work, stoppable context.Context
-	stop            context.CancelCauseFunc // ends stoppable
+	endStoppable    context.CancelCauseFunc
 }
 
-// begin makes the contexts of the message, and starts its renewal.
-func (m *message) begin(ctx, cleanup context.Context) {
-	m.begun, m.work = time.Now(), ctx
-	m.tries = hedge.NewTries(ctx)
-	m.cleanup = m.tries.In(cleanup)
-	m.stoppable, m.stop = context.WithCancelCause(ctx)
-	m.renewal = m.runner.renewals.Start(m.stoppable, m.cleanup, m.lease, m.log, m.messageLost)
-	m.runner.logKeeper.Begin()
+// jobKind is the kind of a job as this worker runs it, with the limits of the job's message.
+type jobKind struct {
+	handler job.Handler // nil if this worker lacks the kind
+	limits  job.Limits  // of kind and message, the stricter of each
+	outputs job.OutputLimits
 }
 
-// beginTrace begins the span of the delivery.
-func (m *message) beginTrace(ctx context.Context) {
-	if m.runner.Tracer == nil {
-		return
+// kindOf returns the kind of a job.
+func (r *Runner) kindOf(e queue.Envelope) jobKind {
+	handler := r.Kinds[e.Kind]
+	if handler == nil {
+		return jobKind{}
 	}
-	m.span = m.runner.Tracer.Process(ctx, tracing.Message{
-		Trace: m.envelope.Trace, Queue: m.lease.Queue().Name(), MessageID: m.lease.ID, JobID: m.envelope.ID, Kind: m.envelope.Kind,
-		Attempt: int(m.lease.Deliveries), Since: m.begun,
-	})
-	m.span.Set("spotworker.worker", m.runner.owner)
+	k := jobKind{handler: handler, limits: job.LimitsOf(handler).Stricter(job.Limits{MaxRun: e.MaxRun, MaxSilence: e.MaxSilence})}
+	k.outputs, _ = job.OutputLimitsOf(handler)
+	return k
+}
+
+// begin makes the contexts of the message, and starts its renewal. The caller must call end.
+func (c *claimed) begin(ctx, cleanup context.Context) {
+	c.begun, c.work = time.Now(), ctx
+	c.tries = hedge.NewTries(ctx)
+	c.cleanup = c.tries.In(cleanup)
+	c.stoppable, c.endStoppable = context.WithCancelCause(ctx)
+	c.renewal = c.env.renewals.Start(c.stoppable, c.cleanup, c.lease, c.log, c.messageLost)
+	c.env.logKeeper.Begin()
+	if c.idLock != nil && c.env.Tracer != nil {
+		c.span = c.env.Tracer.Process(c.stoppable, tracing.Message{
+			Trace: c.envelope.Trace, Queue: c.lease.Queue().Name(), MessageID: c.lease.ID, JobID: c.envelope.ID, Kind: c.envelope.Kind,
+			Attempt: int(c.lease.Deliveries), Since: c.begun,
+		})
+		c.span.Set("spotworker.worker", c.env.owner)
+	}
 }
 
 // ref is this delivery as the rules of the record see it.
-func (m *message) ref() checkpoint.Delivery {
+func (c *claimed) ref() checkpoint.Delivery {
 	return checkpoint.Delivery{
-		ID: m.envelope.ID, Kind: m.envelope.Kind,
-		PayloadHash: m.envelope.Work(), MessageID: m.lease.ID, Group: m.envelope.Group,
-		Deadline: m.envelope.Deadline, Estimate: m.envelope.Estimate,
-		Steady: m.runner.uptime() >= steadyFor, InputList: m.inputList,
+		ID: c.envelope.ID, Kind: c.envelope.Kind,
+		PayloadHash: c.envelope.Work(), MessageID: c.lease.ID, Group: c.envelope.Group,
+		Deadline: c.envelope.Deadline, Estimate: c.envelope.Estimate,
+		Steady: c.env.uptime() >= steadyFor, InputList: c.inputList,
 	}
 }
 
 // isOnDemand reports whether the job is on the on-demand queue already. There must be one.
-func (m *message) isOnDemand() bool { return m.lease.Queue().Name() == m.runner.Stores.OnDemand.Name() }
+func (c *claimed) isOnDemand() bool { return c.lease.Queue().Name() == c.env.Stores.OnDemand.Name() }
 
 // sincePut is for how long the job has been there, by the service's clock except where
 // the message says when the job was put.
-func (m *message) sincePut() time.Duration {
-	put := cmp.Or(m.envelope.EnqueuedAt, m.lease.InsertedAt)
-	return max(m.lease.ClaimedAt.Sub(put)+time.Since(m.lease.AskedAt), 0)
+func (c *claimed) sincePut() time.Duration {
+	put := cmp.Or(c.envelope.EnqueuedAt, c.lease.InsertedAt)
+	return max(c.lease.ClaimedAt.Sub(put)+time.Since(c.lease.AskedAt), 0)
 }
 
 // confirmLease makes sure that the message is still claimed by this delivery. It
@@ -102,16 +120,16 @@ func (m *message) sincePut() time.Duration {
 // It comes between the read of a record and the write that acquires it. A record that
 // was read while the message was hidden does not belong to a later delivery, and a
 // record that changed after that has another ETag.
-func (m *message) confirmLease(ctx context.Context) *outcome {
+func (c *claimed) confirmLease(ctx context.Context) *outcome {
 	var lost error
-	err := m.retry(ctx, "renew a message whose visibility may have expired", func() error {
-		if !m.lease.Expired(time.Now()) {
+	err := c.retry(ctx, "renew a message whose visibility may have expired", func() error {
+		if !c.lease.Expired(time.Now()) {
 			return nil
 		}
-		visibility, _ := m.runner.renewals.Visibility()
+		visibility, _ := c.env.renewals.Visibility()
 		ctx, cancel := context.WithTimeout(ctx, renewal.Timeout)
 		defer cancel()
-		err := m.lease.Renew(ctx, visibility)
+		err := c.lease.Renew(ctx, visibility)
 		if errors.Is(err, queue.ErrLost) {
 			lost, err = err, nil
 		}
@@ -128,38 +146,38 @@ func (m *message) confirmLease(ctx context.Context) *outcome {
 }
 
 // messageLost stops the job because another worker has its message.
-func (m *message) messageLost(err error) {
-	m.log.Warn("message lost; stopping the job", "error", err)
-	m.stopJob(job.Lost, err)
+func (c *claimed) messageLost(err error) {
+	c.log.Warn("message lost; stopping the job", "error", err)
+	c.stopJob(job.Lost, err)
 }
 
 // cancel stops this job alone; it does nothing if the job is stopped already. The job's own
 // drain is added to the worker's, so that an eviction shortens it.
-func (m *message) cancel(own *drain.Drain) {
-	m.runner.Drains.Add(own)
-	if m.stop(own); drain.Of(m.stoppable) != own {
-		m.runner.Drains.Remove(own) // it came too late
+func (c *claimed) cancel(own *drain.Drain) {
+	c.env.Drains.Add(own)
+	if c.endStoppable(own); drain.Of(c.stoppable) != own {
+		c.env.Drains.Remove(own) // it came too late
 	}
 }
 
 // stopJob stops this job alone.
-func (m *message) stopJob(reason job.Reason, err error) {
-	m.cancel(drain.ForJob(reason, err, time.Now()))
+func (c *claimed) stopJob(reason job.Reason, err error) {
+	c.cancel(drain.ForJob(reason, err, time.Now()))
 }
 
 // free frees the context of the job, and removes its own drain.
-func (m *message) free() {
-	m.stop(nil)
-	if own := drain.Of(m.stoppable); own != nil && own != drain.Of(m.work) {
-		m.runner.Drains.Remove(own)
+func (c *claimed) free() {
+	c.endStoppable(nil)
+	if own := drain.Of(c.stoppable); own != nil && own != drain.Of(c.work) {
+		c.env.Drains.Remove(own)
 	}
 }
 
 // stopRenewing stops the renewals and waits for the one under way. It comes before
 // the last call for the message.
-func (m *message) stopRenewing() {
-	m.runner.active.RemoveLease(m.lease)
-	m.renewal.Stop()
+func (c *claimed) stopRenewing() {
+	c.env.active.RemoveLease(c.lease)
+	c.renewal.Stop()
 }
 
 // retryDelays are the waits between the tries of a call to storage.
@@ -179,7 +197,7 @@ func isRetryable(err error) bool {
 // retry repeats a call until it succeeds; storage errors do not count against the job.
 // It gives up when ctx ends, on errors that a further try cannot change, and after
 // refusedTries that storage permanently refused.
-func (m *message) retry(ctx context.Context, what string, try func() error) error {
+func (c *claimed) retry(ctx context.Context, what string, try func() error) error {
 	refused := 0
 	for failures := 1; ; failures++ {
 		err := try()
@@ -195,8 +213,8 @@ func (m *message) retry(ctx context.Context, what string, try func() error) erro
 		if ctx.Err() != nil {
 			return err
 		}
-		delay := m.retryDelay(failures, err)
-		m.logRetry(ctx, what, err, delay)
+		delay := c.retryDelay(failures, err)
+		c.logRetry(ctx, what, err, delay)
 		if retry.Sleep(ctx, delay) != nil {
 			return err
 		}
@@ -205,8 +223,8 @@ func (m *message) retry(ctx context.Context, what string, try func() error) erro
 
 // retryDelay returns the wait after that many failures of a call in a row. A call that ran out of
 // time has waited already, and a drain has none to lose.
-func (m *message) retryDelay(failures int, err error) time.Duration {
-	if failures == 1 && m.work.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
+func (c *claimed) retryDelay(failures int, err error) time.Duration {
+	if failures == 1 && c.work.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
 		return 0
 	}
 	return retryDelays.Delay(failures)
@@ -214,12 +232,12 @@ func (m *message) retryDelay(failures int, err error) time.Duration {
 
 // logRetry logs that a call failed and will be tried again, and whether the service
 // answered. Faults that concern more than this job are logged for the whole worker.
-func (m *message) logRetry(ctx context.Context, what string, err error, in time.Duration) {
+func (c *claimed) logRetry(ctx context.Context, what string, err error, in time.Duration) {
 	level := outage.Level(err, slog.LevelWarn)
 	var response *azcore.ResponseError
 	if errors.As(err, &response) && response.StatusCode < http.StatusInternalServerError {
-		m.log.Log(ctx, level, "storage refused the call; trying again", "call", what, "code", response.ErrorCode, "error", err, "retry_in", in)
+		c.log.Log(ctx, level, "storage refused the call; trying again", "call", what, "code", response.ErrorCode, "error", err, "retry_in", in)
 		return
 	}
-	m.log.Log(ctx, level, "storage is unavailable; trying again", "call", what, "error", err, "retry_in", in)
+	c.log.Log(ctx, level, "storage is unavailable; trying again", "call", what, "error", err, "retry_in", in)
 }
