@@ -48,10 +48,9 @@ type flags struct {
 	cli.Format
 	cli.Storage
 
-	Status  statusCommand  `cmd:"" help:"Show the deployment at one moment: queues, jobs, workers, evictions."`
-	Top     topCommand     `cmd:"" help:"Show the same live, in the terminal."`
+	Status  statusCommand  `cmd:"" help:"Show the deployment at one moment: queues, jobs, workers, evictions; or examine it (--check)."`
+	Top     topCommand     `cmd:"" help:"The same as status --watch."`
 	Web     webCommand     `cmd:"" help:"Show the same and more live, as a page in the browser."`
-	Doctor  doctorCommand  `cmd:"" help:"Examine the deployment, and say what to do."`
 	Jobs    jobsCommand    `cmd:"" help:"List jobs."`
 	Job     jobCommand     `cmd:"" help:"Show one job."`
 	Logs    logsCommand    `cmd:"" help:"Print what a job printed and logged itself."`

@@ -166,8 +166,20 @@ func (s *settlement) release(ctx context.Context, out *outcome) error {
 		return err
 	}
 	s.msg.log.InfoContext(ctx, "job released", "reason", out.reason, "fraction", s.rec.snapshot().Fraction,
-		"state_bytes", s.rec.recordedSize(), "state_left_out", s.leftOut, "moved", moved)
+		"state_bytes", s.rec.recordedSize(), "state_left_out", s.leftOut, "work_lost", s.lost(), "moved", moved)
 	return nil
+}
+
+// lost returns the work of an interrupted run that no record has.
+func (s *settlement) lost() time.Duration {
+	if s.rec.watch == nil {
+		return 0
+	}
+	if s.rec.recordedState() == "" {
+		return s.rec.watch.Elapsed()
+	}
+	_, lost := s.rec.watch.Split(s.rec.latest(), s.leftOut)
+	return lost
 }
 
 // releaseRecord writes that the job is open, with its last state if that can be sent in
@@ -427,11 +439,9 @@ func (s *settlement) reportRun(did action) {
 	case retryLater, poison:
 		observer.Spent(kind, effortFailed, took)
 	case interrupted:
-		recorded, lost := time.Duration(0), took
-		if s.rec.recordedState() != "" {
-			recorded, lost = s.rec.watch.Split(s.rec.latest(), s.leftOut)
-		}
-		observer.Spent(kind, effortHandedOver, recorded)
+		lost := s.lost()
+		s.msg.runner.counters.lost.Add(int64(lost))
+		observer.Spent(kind, effortHandedOver, max(took-lost, 0))
 		observer.Spent(kind, effortRedone, lost)
 	default:
 		observer.Spent(kind, effortRedone, took)
