@@ -341,7 +341,7 @@ func (c *Client) Waited(ctx context.Context, name string) (time.Duration, error)
 type Queues struct {
 	Jobs     Queue // jobs for any VM, all of Shards together
 	OnDemand Queue // jobs for VMs of regular priority
-	Poison   Queue // jobs that were given up
+	Poison   Queue // jobs that were dead-lettered
 
 	// Shards are the queues that the jobs for any VM are on: Jobs alone, unless the
 	// deployment has several. Jobs are put over the first PutOver of them.

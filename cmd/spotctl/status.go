@@ -127,12 +127,7 @@ func snapshot(ctx context.Context, deployment *client.Client, timeout time.Durat
 }
 
 // title names the deployment.
-func (s *session) title() string {
-	if s.flags.Account == "" {
-		return s.flags.Prefix
-	}
-	return s.flags.Prefix + " on " + s.flags.Account
-}
+func (s *session) title() string { return s.flags.Where() }
 
 // errTimeout ends a command after its --timeout.
 var errTimeout = errors.New("it took longer than --timeout allows")

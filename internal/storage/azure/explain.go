@@ -57,6 +57,15 @@ func IsSignIn(err error) bool {
 var roleCodes = []string{"AuthorizationPermissionMismatch", "InsufficientAccountPermissions"}
 
 func explain(err error, role string) string {
+	if all, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // of the error itself
+		var texts, explained []string
+		for _, one := range all.Unwrap() {
+			texts, explained = append(texts, one.Error()), append(explained, explain(one, role))
+		}
+		if strings.Join(texts, "\n") == err.Error() { // it is one of [errors.Join]
+			return strings.Join(explained, "; ")
+		}
+	}
 	text := withoutQuery(err)
 	var response *azcore.ResponseError
 	var dns *net.DNSError
