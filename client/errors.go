@@ -28,9 +28,9 @@ var (
 	// ErrNotFinished means that the job has not ended, so that it has no result yet.
 	ErrNotFinished = errors.New("the job has not ended")
 
-	// ErrPoison means that the job was given up. The error is an [*EndedError] with the
+	// ErrPoison means that the job was dead-lettered. The error is an [*EndedError] with the
 	// reason.
-	ErrPoison = errors.New("the job was given up")
+	ErrPoison = errors.New("the job was dead-lettered")
 
 	// ErrCancelled means that an operator cancelled the job. The error is an
 	// [*EndedError] with the reason.

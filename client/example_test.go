@@ -101,7 +101,7 @@ func ExampleClient_PutMany() {
 	_ = putAll
 }
 
-// All jobs of a kind that were given up.
+// All jobs of a kind that were dead-lettered.
 func ExampleClient_List() {
 	list := func(ctx context.Context, c *client.Client) error {
 		for j, err := range c.List(ctx, client.Filter{Kind: "render", Status: []client.Status{client.StatusPoison}}) {

@@ -25,7 +25,7 @@ const (
 	StatusOpen      Status = "open"      // it waits for a worker: it ran before, or is in a group
 	StatusRunning   Status = "running"   // a worker has it, or had it when it died
 	StatusDone      Status = "done"      // it has its result
-	StatusPoison    Status = "poison"    // it was given up; Replay starts it again
+	StatusPoison    Status = "poison"    // it was dead-lettered; Replay starts it again
 	StatusCancelled Status = "cancelled" // an operator cancelled it
 
 	// StatusUnknown is the status of a record that this version cannot read.

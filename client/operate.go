@@ -128,7 +128,7 @@ type CleanOptions struct {
 	OlderThan time.Duration
 
 	// Status selects StatusDone or StatusCancelled; both if it is empty. Jobs that were
-	// given up are for [Client.Purge], which makes them cancelled.
+	// dead-lettered are for [Client.Purge], which makes them cancelled.
 	Status []Status
 
 	// Kind selects the jobs of a kind, and Prefix the jobs whose id starts with it.
@@ -178,7 +178,7 @@ type CleanReport struct {
 }
 
 // Clean removes jobs that have ended: their records with the results, their logs and their
-// outputs; and outputs that no record names. A job that waits, runs or was given up is left
+// outputs; and outputs that no record names. A job that waits, runs or was dead-lettered is left
 // alone, and so is a job whose record is written during the run. Repeating it removes the
 // rest after an interruption.
 //
@@ -234,7 +234,7 @@ func (c *Client) cleaner(o CleanOptions) *operate.Cleaner {
 func (o CleanOptions) check() error {
 	for _, s := range o.Status {
 		if s != StatusDone && s != StatusCancelled {
-			return fmt.Errorf("clean jobs that are %s: only those that are done or cancelled are over; Purge cancels those that were given up", s)
+			return fmt.Errorf("clean jobs that are %s: only those that are done or cancelled are over; Purge cancels those that were dead-lettered", s)
 		}
 	}
 	return nil

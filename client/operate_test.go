@@ -11,7 +11,7 @@ import (
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
-// giveUp writes the record and the poison message of a job that was given up.
+// giveUp writes the record and the poison message of a job that was dead-lettered.
 func (b *rig) giveUp(t *testing.T, id string) {
 	t.Helper()
 	b.seed(t, id, StatusPoison)

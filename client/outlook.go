@@ -45,7 +45,8 @@ func (j Job) TimeLeft() (time.Duration, bool) {
 	if j.Fraction <= 0 || j.Fraction >= 1 || ran <= 0 {
 		return 0, false
 	}
-	return max(0, atSpeed(ran, j.Fraction, 1-j.Fraction)-j.Age()), true
+	left := atSpeed(ran, j.Fraction, 1-j.Fraction) - j.Age()
+	return max(0, left), left >= 0 // a record that is older is of a run that may be over
 }
 
 // longestLeft is longer than any job runs, and far below the largest time.Duration.

@@ -17,7 +17,7 @@ func TestTimeLeft(t *testing.T) {
 		"half": {Job{Status: StatusRunning, Fraction: 0.5, RunTime: time.Hour, ReadAt: noon,
 			UpdatedAt: noon.Add(-time.Minute)}, 59 * time.Minute, true},
 		"overdue": {Job{Status: StatusRunning, Fraction: 0.9, RunTime: 9 * time.Second, ReadAt: noon,
-			UpdatedAt: noon.Add(-time.Minute)}, 0, true},
+			UpdatedAt: noon.Add(-time.Minute)}, 0, false},
 		"begun again": {Job{Status: StatusRunning, Fraction: 0.5, RunTime: time.Hour, ReadAt: noon, UpdatedAt: noon, Deliveries: 2,
 			ClaimedAt: noon.Add(-time.Minute)}, time.Minute, true},
 		"continued": {Job{Status: StatusRunning, Fraction: 0.5, RunTime: time.Hour, ReadAt: noon, UpdatedAt: noon, Deliveries: 2,

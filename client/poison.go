@@ -14,7 +14,7 @@ import (
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
-// PoisonMessage is a message on the poison queue: a job that was given up, or a message
+// PoisonMessage is a message on the poison queue: a job that was dead-lettered, or a message
 // that no worker could read.
 type PoisonMessage struct {
 	// MessageID is the message's id on the poison queue, and OriginalID the id of the
@@ -29,7 +29,7 @@ type PoisonMessage struct {
 	Worker string // that gave the job up
 	Queue  string // that the job was on
 
-	// GivenUpAt is when the job was given up, by the worker's clock, and InsertedAt when
+	// GivenUpAt is when the job was dead-lettered, by the worker's clock, and InsertedAt when
 	// the message was put, by the clock of the storage service.
 	GivenUpAt, InsertedAt time.Time
 
@@ -125,7 +125,7 @@ func (c *Client) PoisonDetails(ctx context.Context, m PoisonMessage) (PoisonDeta
 	return d, c.readable(err, toRead)
 }
 
-// Selection selects jobs that were given up. The zero value selects none.
+// Selection selects jobs that were dead-lettered. The zero value selects none.
 type Selection struct {
 	// All selects every job on the poison queue, and IDs the jobs with these ids.
 	All bool
@@ -147,7 +147,7 @@ type PoisonFilter struct {
 	// Worker is the name of the worker that gave the job up, or of its VM.
 	Worker string
 
-	// After and Before bound when the job was given up, by the worker's clock.
+	// After and Before bound when the job was dead-lettered, by the worker's clock.
 	After, Before time.Time
 }
 
@@ -167,7 +167,7 @@ type ReplayOptions struct {
 	DefaultKind string
 }
 
-// Replay starts jobs again that were given up, from their recorded state. It calls
+// Replay starts jobs again that were dead-lettered, from their recorded state. It calls
 // report with the outcome for each message on the poison queue that is selected, and
 // for each id that has none there, one at a time; an error of report ends it. Replaying
 // again is harmless: the record of a job decides the action.
@@ -183,7 +183,7 @@ func (c *Client) Replay(ctx context.Context, s Selection, o ReplayOptions, repor
 	})
 }
 
-// Purge cancels jobs permanently that were given up, and removes their state, payload
+// Purge cancels jobs permanently that were dead-lettered, and removes their state, payload
 // and message; this cannot be undone. It reports like [Client.Replay]. The record stays,
 // so that no old message starts the job again.
 //

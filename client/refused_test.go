@@ -109,7 +109,7 @@ func (b *rig) changes(t *testing.T) map[string]func(context.Context) error {
 	}
 }
 
-// varied leaves a job that is done with a log and an output, a job that was given up, an open
+// varied leaves a job that is done with a log and an output, a job that was dead-lettered, an open
 // job without a message, a waiting job, and a worker.
 func (b *rig) varied(t *testing.T) {
 	t.Helper()

@@ -133,7 +133,7 @@ func TestResultsAfterTheListing(t *testing.T) {
 		failed = err
 	}
 	if !errors.Is(failed, ErrPoison) {
-		t.Errorf("results of a job that was given up = %v, want ErrPoison", failed)
+		t.Errorf("results of a job that was dead-lettered = %v, want ErrPoison", failed)
 	}
 }
 

@@ -31,7 +31,7 @@ func TestWait(t *testing.T) {
 		}
 		b.seed(t, "b", StatusPoison)
 		if _, err := b.Wait(t.Context(), "b"); !errors.Is(err, ErrPoison) {
-			t.Errorf("Wait for a job that was given up = %v, want ErrPoison", err)
+			t.Errorf("Wait for a job that was dead-lettered = %v, want ErrPoison", err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()

@@ -36,8 +36,12 @@ type Worker struct {
 	// StartedAt is when its process started, by the worker's clock.
 	StartedAt time.Time
 
-	// Age is how old the heartbeat is, by the clock of the storage service.
-	Age time.Duration
+	// Age is how old the heartbeat is, by the clock of the storage service, and Ran how long
+	// the process had run when it wrote the heartbeat.
+	Age, Ran time.Duration
+
+	// Steered says that the worker reads the requests of operators.
+	Steered bool
 
 	// Asked is an operator's request that keeps the worker from claiming: "quarantine",
 	// "drain", "pause", "kinds" for jobs of some kinds, or nothing.
@@ -86,15 +90,38 @@ type Findings struct {
 	SilentJobs int
 	SilentJob  string
 
-	// Calls is how many small calls to storage the worker made in the last five minutes,
-	// SlowCalls how many of them took more than a second, FailedCalls how many got no
-	// answer, an error of the service, a refusal because calls came too fast, or one
-	// because of missing rights, and CallTime is their median.
-	Calls, SlowCalls, FailedCalls int
-	CallTime                      time.Duration
+	// Calls is how many small calls to storage the worker made in the last minute, SlowCalls
+	// how many of them took more than a second, and FailedCalls how many were not served. Of
+	// these DeniedCalls were refused for missing rights, ThrottledCalls because they came too
+	// fast, and MissingCalls because there is no such queue or container.
+	Calls, SlowCalls, FailedCalls             int
+	DeniedCalls, ThrottledCalls, MissingCalls int
+
+	// Trouble is what is wrong with the worker itself or its machine.
+	Trouble Trouble
 
 	// Earlier are earlier lengths of queues that the worker read.
 	Earlier []QueueReading
+}
+
+// Trouble is what is wrong with a worker or its machine.
+type Trouble struct {
+	// Blind is for how long the metadata service has not answered; 0 while it does.
+	Blind time.Duration
+
+	// Clock is by how much the machine's clock is ahead of the storage service's.
+	Clock time.Duration
+
+	// ScratchFree and ScratchSize are of the file system for programs, in bytes; 0 if they are
+	// not known.
+	ScratchFree, ScratchSize int64
+
+	// Rival names the VM, or the start, of another living worker with the same name; empty for
+	// none.
+	Rival string
+
+	// Crashes is how many runs in a row ended uncleanly soon after their start.
+	Crashes int
 }
 
 // KindCount is a number of jobs of a kind.
@@ -200,6 +227,9 @@ type Drain struct {
 	Released int           // handed over
 	LeftOut  int           // handed over without their last progress
 	Left     int           // not handed over in time
+
+	// Lost is the work of the jobs handed over that no record has: they repeat it.
+	Lost time.Duration
 }
 
 // Workers returns the heartbeats of all workers, also of workers that have ended, in
@@ -232,7 +262,7 @@ func (c *Client) Worker(ctx context.Context, name string) (Worker, error) {
 func workerOf(p presence.Listed) Worker {
 	w := Worker{
 		Name: p.Worker, VM: p.VM, VMSize: p.Size, Zone: p.Zone, State: p.State,
-		Version: p.Program, StartedAt: p.StartedAt, Age: p.Age,
+		Version: p.Program, StartedAt: p.StartedAt, Age: p.Age, Ran: p.At.Sub(p.StartedAt), Steered: p.Steered,
 		Asked: p.Asked, Queues: p.TakesFrom, Kinds: p.Kinds, Offers: p.Offers, Jobs: p.Count, JobIDs: p.Jobs,
 	}
 	if e := p.LastEvent; e.ID != "" || e.Type != "" {
@@ -242,7 +272,7 @@ func workerOf(p presence.Listed) Worker {
 	if d := p.LastDrain; !d.EndedAt.IsZero() {
 		w.LastDrain = &Drain{
 			Reason: d.Reason, EndedAt: d.EndedAt, Took: d.Took, Budget: d.Budget,
-			Jobs: d.Jobs, Done: d.Done, Released: d.Released, LeftOut: d.LeftOut, Left: d.Left,
+			Jobs: d.Jobs, Done: d.Done, Released: d.Released, LeftOut: d.LeftOut, Left: d.Left, Lost: d.Lost,
 		}
 	}
 	if a := p.Activity; a.Slots > 0 {
@@ -256,7 +286,8 @@ func workerOf(p presence.Listed) Worker {
 func findingsOf(p presence.Findings) *Findings {
 	f := Findings{
 		SilentJobs: p.Silent, SilentJob: p.SilentJob,
-		Calls: p.Calls.Count, SlowCalls: p.Calls.Slow, FailedCalls: p.Calls.Failed, CallTime: p.Calls.Typical,
+		Calls: p.Calls.Count, SlowCalls: p.Calls.Slow, FailedCalls: p.Calls.Failed, DeniedCalls: p.Calls.Denied,
+		ThrottledCalls: p.Calls.Throttled, MissingCalls: p.Calls.Missing, Trouble: Trouble(p.Trouble),
 	}
 	for _, k := range p.Lacks {
 		f.WithoutWorker = append(f.WithoutWorker, KindCount(k))
@@ -267,7 +298,8 @@ func findingsOf(p presence.Findings) *Findings {
 	for _, r := range p.Readings {
 		f.Earlier = append(f.Earlier, QueueReading(r))
 	}
-	if len(f.WithoutWorker) == 0 && len(f.WithoutMachine) == 0 && len(f.Earlier) == 0 && f.SilentJobs == 0 && f.Calls == 0 {
+	if len(f.WithoutWorker) == 0 && len(f.WithoutMachine) == 0 && len(f.Earlier) == 0 && f.SilentJobs == 0 && f.Calls == 0 &&
+		f.Trouble == (Trouble{}) {
 		return nil
 	}
 	return &f
@@ -309,7 +341,7 @@ func (c *Client) Waited(ctx context.Context, name string) (time.Duration, error)
 type Queues struct {
 	Jobs     Queue // jobs for any VM, all of Shards together
 	OnDemand Queue // jobs for VMs of regular priority
-	Poison   Queue // jobs that were given up
+	Poison   Queue // jobs that were dead-lettered
 
 	// Shards are the queues that the jobs for any VM are on: Jobs alone, unless the
 	// deployment has several. Jobs are put over the first PutOver of them.

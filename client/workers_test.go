@@ -104,8 +104,9 @@ func TestHeartbeatContent(t *testing.T) {
 		"a reading": {func(p *presence.Presence) { p.Findings.Readings = []presence.Reading{reading} },
 			Worker{Findings: &Findings{Earlier: []QueueReading{{"q", 3, time.Minute}}}}},
 		"calls": {func(p *presence.Presence) {
-			p.Findings.Calls = activity.CallReport{Count: 4, Slow: 3, Failed: 2, Typical: time.Second}
-		}, Worker{Findings: &Findings{Calls: 4, SlowCalls: 3, FailedCalls: 2, CallTime: time.Second}}},
+			p.Findings.Calls = activity.CallReport{Count: 9, Slow: 3, Failed: 8, Denied: 1, Throttled: 2, Missing: 4}
+		}, Worker{Findings: &Findings{Calls: 9, SlowCalls: 3, FailedCalls: 8, DeniedCalls: 1, ThrottledCalls: 2, MissingCalls: 4}}},
+		"trouble": {func(p *presence.Presence) { p.Findings.Trouble.Crashes = 2 }, Worker{Findings: &Findings{Trouble: Trouble{Crashes: 2}}}},
 		"one slot": {func(p *presence.Presence) {
 			p.Activity = activity.Report{Slots: 1, Times: activity.Times{Handler: 1, Around: 2, Idle: 3, Closed: 4}}
 		}, Worker{Activity: &Activity{Slots: 1, Handler: 1, Around: 2, Idle: 3, Closed: 4}}},

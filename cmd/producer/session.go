@@ -135,9 +135,9 @@ func (s *session) put(ctx context.Context, c *client.Client, jobs source, o clie
 	sum, err := c.PutMany(ctx, jobs.jobs, o)
 	s.report.screen.end()
 	s.report.sum.Enqueued, s.report.sum.Skipped, s.report.sum.Failed, s.report.sum.Last = sum.Put, sum.Skipped, sum.Failed, sum.Last
-	s.report.note("%s %s%s, %d skipped%s, %d failed, in %v", s.countText(sum.Put), s.queueName(), s.report.lateText(), sum.Skipped,
+	s.report.note("%s %s%s, %d skipped%s, %d failed, in %v: %s", s.countText(sum.Put), s.queueName(), s.report.lateText(), sum.Skipped,
 		s.report.sum.Found.text(), sum.Failed,
-		time.Since(began).Round(time.Millisecond))
+		time.Since(began).Round(time.Millisecond), s.flags.Where())
 	place := "before the first job"
 	if sum.Last != "" {
 		place = "after " + sum.Last

@@ -49,7 +49,7 @@ that counts them: they are found in one listing of the records. Only a group has
 other jobs that wait for their first worker are not selected. If a job is put in the group meanwhile,
 the exit code is 1, and the command can be repeated.
 
-A job that is done stays done. One that was given up is for "spotctl poison". Workers of versions
+A job that is done stays done. One that was dead-lettered is for "spotctl poison". Workers of versions
 before this command stop a running job at its next checkpoint. After an interruption the command can
 be repeated.
 

@@ -50,7 +50,7 @@ func (a *cleanAge) UnmarshalText(text []byte) error {
 func (*cleanCommand) Help() string {
 	return `Removes the records of jobs that are done or cancelled, with the results, their logs and
 their outputs, and outputs that no record names. Without --yes it says how many and how large, and
-removes nothing. Jobs that wait, run or were given up are left alone ("spotctl poison purge" cancels
+removes nothing. Jobs that wait, run or were dead-lettered are left alone ("spotctl poison purge" cancels
 the latter), and so are those that somebody writes during the run, or of which the poison queue has
 a message.
 

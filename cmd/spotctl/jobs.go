@@ -85,6 +85,10 @@ func (c *jobsCommand) run(ctx context.Context, s *session) error {
 			return err
 		}
 	}
+	if len(jobs) == 0 && !c.Count && !s.printer.json {
+		s.none(ctx, "no job with a record is selected", c.Kind)
+		return nil
+	}
 	return c.print(s.printer, jobs)
 }
 

@@ -1,6 +1,6 @@
 // Command spotctl operates a deployment: it shows its queues, jobs and workers, fetches
 // results, cancels jobs, drains and pauses workers, replays and purges jobs that were
-// given up, and requeues jobs whose messages were lost. Run it with --help for its
+// dead-lettered, and requeues jobs whose messages were lost. Run it with --help for its
 // commands.
 package main
 
@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -27,6 +28,7 @@ import (
 	"github.com/spotworker/spotworker/internal/overview"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/text/plaintext"
+	"github.com/spotworker/spotworker/internal/text/spelling"
 )
 
 // version is set by the linker, otherwise by main.
@@ -48,10 +50,9 @@ type flags struct {
 	cli.Format
 	cli.Storage
 
-	Status  statusCommand  `cmd:"" help:"Show the deployment at one moment: queues, jobs, workers, evictions."`
-	Top     topCommand     `cmd:"" help:"Show the same live, in the terminal."`
+	Status  statusCommand  `cmd:"" help:"Show the deployment at one moment: queues, jobs, workers, evictions; or examine it (--check)."`
+	Top     topCommand     `cmd:"" help:"The same as status --watch."`
 	Web     webCommand     `cmd:"" help:"Show the same and more live, as a page in the browser."`
-	Doctor  doctorCommand  `cmd:"" help:"Examine the deployment, and say what to do."`
 	Jobs    jobsCommand    `cmd:"" help:"List jobs."`
 	Job     jobCommand     `cmd:"" help:"Show one job."`
 	Logs    logsCommand    `cmd:"" help:"Print what a job printed and logged itself."`
@@ -63,7 +64,7 @@ type flags struct {
 	Workers workersCommand `cmd:"" help:"List workers."`
 	Worker  workerCommand  `cmd:"" help:"Show one worker."`
 
-	Poison poisonCommands `cmd:"" help:"Jobs that were given up: list, show, replay or purge them."`
+	Poison poisonCommands `cmd:"" help:"Jobs that were dead-lettered: list, show, replay or purge them."`
 
 	Cancel cancelCommand `cmd:"" help:"Cancel jobs that wait or run."`
 
@@ -102,7 +103,9 @@ func (c *pricesCommand) run(ctx context.Context, s *session) error { return c.Ru
 type costCommand struct{ costs.Cost }
 
 func (c *costCommand) run(ctx context.Context, s *session) error {
-	return c.Run(ctx, s.costs(), func() (costs.Deployment, error) { return s.client() })
+	session := s.costs()
+	session.None = func(what string) { s.none(ctx, what, c.Kind) }
+	return c.Run(ctx, session, func() (costs.Deployment, error) { return s.client() })
 }
 
 // planCommand ranks the VM sizes and regions that can be deployed.
@@ -140,6 +143,35 @@ type session struct {
 	opened  *client.Client // nil opens the deployment of the flags
 }
 
+// none notes that nothing is selected, and that a kind which no worker has is probably misspelt.
+func (s *session) none(ctx context.Context, what, kind string) {
+	if kind != "" {
+		if deployment, err := s.client(); err == nil {
+			what += unknownKind(ctx, deployment, kind)
+		}
+	}
+	s.printer.note("%s", what)
+}
+
+// unknownKind says that no worker has a kind, with the most similar one that a worker has.
+func unknownKind(ctx context.Context, deployment *client.Client, kind string) string {
+	workers, err := deployment.Workers(ctx)
+	if err != nil {
+		return ""
+	}
+	var known []string
+	for _, w := range workers {
+		known = append(known, w.Kinds...)
+	}
+	if slices.Contains(known, kind) || len(known) == 0 {
+		return ""
+	}
+	if nearest := spelling.Nearest(kind, known); nearest != "" {
+		return fmt.Sprintf("; no worker has kind %q: did you mean %q?", kind, nearest)
+	}
+	return fmt.Sprintf("; no worker has kind %q either", kind)
+}
+
 func main() {
 	version = cli.Version(version)
 	cli.Exit("spotctl", run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
@@ -158,7 +190,29 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	return f.command.run(ctx, &session{printer: newPrinter(&f, stdin, stdout, stderr), flags: &f})
+	s := &session{printer: newPrinter(&f, stdin, stdout, stderr), flags: &f}
+	if where := f.Where(); where != "" && changes(f.command) {
+		s.printer.note("deployment: %s", where)
+	}
+	return f.command.run(ctx, s)
+}
+
+// changes reports whether a command changes something in the account. Such a command names the
+// account: it may be another one than its user thinks of.
+func changes(c command) bool {
+	switch c := c.(type) {
+	case *cancelCommand, *drainCommand, *pauseCommand, *purgeCommand, *quarantineCommand, *replayCommand, *resumeCommand, *uploadCommand:
+		return true
+	case *cleanCommand:
+		return c.Yes
+	case *orphansRequeueCommand:
+		return c.Yes
+	case *shardsCommand:
+		return c.Number > 0
+	case *webCommand:
+		return c.Changes
+	}
+	return false
 }
 
 // client opens the deployment. It makes no call.

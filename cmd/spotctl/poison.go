@@ -17,7 +17,7 @@ import (
 // poisonCommands are the commands on the poison queue.
 type poisonCommands struct {
 	List   listCommand   `cmd:"" help:"List the messages on the poison queue."`
-	Show   showCommand   `cmd:"" help:"Show all details of one job that was given up."`
+	Show   showCommand   `cmd:"" help:"Show all details of one job that was dead-lettered."`
 	Replay replayCommand `cmd:"" help:"Start jobs again, from their recorded state or from scratch."`
 	Purge  purgeCommand  `cmd:"" help:"Cancel jobs permanently, and remove their state and payload."`
 }
@@ -29,9 +29,9 @@ const parallelCalls = 16
 type filters struct {
 	Kind      string        `help:"Only jobs of this kind." placeholder:"KIND" env:"-"`
 	ReasonHas string        `help:"Only jobs whose reason contains this text, in upper or lower case." placeholder:"TEXT" env:"-"`
-	By        string        `help:"Only jobs that this worker, or a worker of this VM, gave up." placeholder:"WORKER" env:"-"`
-	Within    time.Duration `help:"Only jobs that were given up within this time." placeholder:"TIME" env:"-"`
-	Before    time.Duration `help:"Only jobs that were given up before that: 1h for more than an hour ago." placeholder:"TIME" env:"-"`
+	By        string        `help:"Only jobs that this worker, or a worker of this VM, dead-lettered." placeholder:"WORKER" env:"-"`
+	Within    time.Duration `help:"Only jobs that were dead-lettered within this time." placeholder:"TIME" env:"-"`
+	Before    time.Duration `help:"Only jobs that were dead-lettered before that: 1h for more than an hour ago." placeholder:"TIME" env:"-"`
 }
 
 func (f *filters) filter(now time.Time) client.PoisonFilter {
@@ -124,7 +124,7 @@ type replayCommand struct {
 
 // Help is shown by poison replay --help.
 func (*replayCommand) Help() string {
-	return `A job that was given up goes back to the queue that it came from, and continues from its
+	return `A job that was dead-lettered goes back to the queue that it came from, and continues from its
 recorded state. Its failures, unclean exits and run time are reset. Filters such as --kind select
 the jobs that match all of them.
 
@@ -159,7 +159,7 @@ type purgeCommand struct {
 
 // Help is shown by poison purge --help.
 func (*purgeCommand) Help() string {
-	return `A job that was given up becomes cancelled; its state, its payload and its message are
+	return `A job that was dead-lettered becomes cancelled; its state, its payload and its message are
 removed, which cannot be undone. Its record stays, so that no old message starts it again. Filters
 such as --kind select the jobs that match all of them; "spotctl poison list" with the same filters
 shows them first.

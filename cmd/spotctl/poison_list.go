@@ -60,7 +60,7 @@ func (c *listCommand) run(ctx context.Context, s *session) error {
 	case seen == 0 && about == 0:
 		s.printer.note("the poison queue is empty")
 	case seen > 0 && len(messages) == 0:
-		s.printer.note("none of %d messages matches", seen)
+		s.none(ctx, fmt.Sprintf("none of %d messages matches", seen), c.Kind)
 	}
 	switch {
 	case about <= seen:
@@ -115,7 +115,7 @@ func (p *printer) poisonList(messages []client.PoisonMessage) error {
 	return p.lines(t.Lines(p.width))
 }
 
-// showCommand shows one job that was given up.
+// showCommand shows one job that was dead-lettered.
 type showCommand struct {
 	ID      string        `arg:"" name:"id" help:"Id of the job, or of its message, as shown by list."`
 	Timeout time.Duration `help:"Longest time to read it." default:"1m" env:"-"`
@@ -168,7 +168,7 @@ func rowsOf(m client.PoisonMessage, d client.PoisonDetails) [][2]string {
 	}
 	rows = append(rows, [][2]string{
 		{"job", plaintext.Line(m.JobID)}, {"kind", plaintext.Line(m.Kind)}, {"reason", plaintext.Line(m.Reason)},
-		{"given up", detail.Moment(m.GivenUpAt, time.Now())},
+		{"dead-lettered", detail.Moment(m.GivenUpAt, time.Now())},
 		{"by", plaintext.Line(m.Worker)}, {"from queue", plaintext.Line(m.Queue)}, {"original message", plaintext.Line(m.OriginalID)},
 	}...)
 	rows = append(rows, rowsOfRecord(d.Job)...)

@@ -195,7 +195,7 @@ func (c *resultsCommand) run(ctx context.Context, s *session) error {
 	s.printer.skipped(skipped)
 	switch {
 	case n == 0:
-		return c.none(ctx, s.printer, deployment)
+		return c.none(ctx, s, deployment)
 	case c.Dir != "":
 		s.printer.note("results written: %d, in %s", n, c.Dir)
 	}
@@ -203,13 +203,13 @@ func (c *resultsCommand) run(ctx context.Context, s *session) error {
 }
 
 // none is the end of a command that found no result.
-func (c *resultsCommand) none(ctx context.Context, p *printer, deployment *client.Client) error {
+func (c *resultsCommand) none(ctx context.Context, s *session, deployment *client.Client) error {
 	if c.Group != "" {
 		if _, err := deployment.Group(ctx, c.Group); err != nil {
 			return err
 		}
 	}
-	p.note("no job with a result is selected")
+	s.none(ctx, "no job with a result is selected", c.Kind)
 	return nil
 }
 

@@ -66,6 +66,9 @@ func (c *shardsCommand) run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
+	if !queues.Jobs.Exists {
+		return fmt.Errorf("there is no queue %s: check --account, --prefix and --queue; the deployment and the next put create it", queues.Jobs.Name)
+	}
 	workers, workersErr := overview.Workers(ctx, deployment)
 	if !s.printer.json {
 		if workersErr != nil {

@@ -19,6 +19,10 @@ import (
 
 // statusCommand shows the deployment at one moment.
 type statusCommand struct {
+	Check   bool          `help:"Examine the deployment instead, and say what to do." env:"-"`
+	All     bool          `help:"With --check: also print what is in order." env:"-"`
+	Watch   bool          `help:"Show it live, in the terminal, until q is pressed; r reads at once." env:"-"`
+	Every   time.Duration `help:"With --watch: time between two reads, at least 1s." default:"5s" env:"-"`
 	Timeout time.Duration `help:"Longest time to read it." default:"1m" env:"-"`
 }
 
@@ -33,8 +37,8 @@ What slots, kinds and VMs did is that of the last 10 minutes before each worker'
 ? stands for a worker that does not say. P50, P95 and P99 are run times of
 jobs in handlers, at most 19% too high. TO CLEAR is how long the messages that no worker runs yet
 take if no more are put, at the rate at which the workers that take from the queue ended jobs; a
-worker that takes from several queues counts for each. top, which reads again, says instead if a
-queue grew in the last minutes. KEPT and goodput are the part of the time of handlers of which the
+worker that takes from several queues counts for each. If a queue grew in the last minute, that is
+said instead. KEPT and goodput are the part of the time of handlers of which the
 result or the state is recorded.
 
 A screen costs one call for each 5,000 jobs that have a record and for each 5,000 workers, one for
@@ -42,10 +46,27 @@ the heartbeat of each worker with running jobs (at most 16: of the jobs that hav
 longest), one for each queue and one more for each with messages, and one for what operators ask;
 with more than 5,000 jobs that is read only if a heartbeat reports something or no worker is alive,
 and of two queues how long their oldest messages wait. What cannot be read is left out and named,
-and the exit code is 1.`
+and the exit code is 1.
+
+--check examines queues, containers and your roles on them, the clocks, and by their heartbeats the
+workers: whether any is alive, their versions, whether they know their VM and follow the control
+document, and what they report. It measures its own calls. Each finding that is not in order comes
+with what to do. It changes nothing: whether you may change a queue or container is found out by
+deleting what does not exist. Exit codes of --check: 0 no failure, perhaps warnings; 1 a failure:
+jobs cannot be done or not be seen; 78 wrong flags.`
 }
 
 func (c *statusCommand) run(ctx context.Context, s *session) error {
+	switch {
+	case c.Check && c.Watch:
+		return &cli.ConfigError{Err: errors.New("--check examines once: leave --watch out")}
+	case c.All && !c.Check:
+		return &cli.ConfigError{Err: errors.New("--all is for --check")}
+	case c.Check:
+		return c.check(ctx, s)
+	case c.Watch:
+		return c.watch(ctx, s)
+	}
 	deployment, err := s.client()
 	if err != nil {
 		return err
@@ -65,25 +86,24 @@ func (c *statusCommand) run(ctx context.Context, s *session) error {
 	return err
 }
 
-// topCommand shows the deployment live.
+// topCommand is status --watch.
 type topCommand struct {
 	Every time.Duration `help:"Time between two reads, at least 1s." default:"5s" env:"-"`
 }
 
-// Help is shown by top --help.
-func (*topCommand) Help() string {
-	return `Shows what status shows, again and again, until q is pressed. r reads at once. Each read
-costs what status costs.`
+func (c *topCommand) run(ctx context.Context, s *session) error {
+	return (&statusCommand{Every: c.Every}).watch(ctx, s)
 }
 
-func (c *topCommand) run(ctx context.Context, s *session) error {
+// watch shows the deployment live.
+func (c *statusCommand) watch(ctx context.Context, s *session) error {
 	switch {
 	case c.Every < time.Second:
 		return &cli.ConfigError{Err: fmt.Errorf("--every is %s; it must be at least 1s", c.Every)}
 	case s.printer.json:
-		return &cli.ConfigError{Err: errors.New("top is for people: use status -o json")}
+		return &cli.ConfigError{Err: errors.New("--watch is for people: use status -o json")}
 	case !s.printer.live():
-		return &cli.ConfigError{Err: errors.New("top needs a terminal as input and output: use status")}
+		return &cli.ConfigError{Err: errors.New("--watch needs a terminal as input and output: use status")}
 	}
 	deployment, err := s.client()
 	if err != nil {
@@ -107,12 +127,7 @@ func snapshot(ctx context.Context, deployment *client.Client, timeout time.Durat
 }
 
 // title names the deployment.
-func (s *session) title() string {
-	if s.flags.Account == "" {
-		return s.flags.Prefix
-	}
-	return s.flags.Prefix + " on " + s.flags.Account
-}
+func (s *session) title() string { return s.flags.Where() }
 
 // errTimeout ends a command after its --timeout.
 var errTimeout = errors.New("it took longer than --timeout allows")

@@ -160,7 +160,7 @@ type lineLimits struct {
 
 // counters count how deliveries ended.
 type counters struct {
-	committed, released, leftOut, late atomic.Int64
+	committed, released, leftOut, late, lost atomic.Int64
 }
 
 // NewRunner returns a Runner without a name, see [Runner.SetOwner].
@@ -289,6 +289,7 @@ type Counts struct {
 	Released  int64 // jobs released to another worker
 	LeftOut   int64 // jobs released without their last state
 	Late      int64 // jobs not handed over in time
+	Lost      int64 // work of released jobs that no record has, in nanoseconds
 }
 
 // Counts returns the counters as they are now.
@@ -296,7 +297,7 @@ func (r *Runner) Counts() Counts {
 	return Counts{
 		Active:    len(r.active.Jobs()),
 		Committed: r.counters.committed.Load(), Released: r.counters.released.Load(), LeftOut: r.counters.leftOut.Load(),
-		Late: r.counters.late.Load(),
+		Late: r.counters.late.Load(), Lost: r.counters.lost.Load(),
 	}
 }
 

@@ -174,8 +174,20 @@ func (s *settlement) release(ctx context.Context, out *outcome) error {
 		return err
 	}
 	s.log.InfoContext(ctx, "job released", "reason", out.reason, "fraction", s.run.snapshot().Fraction,
-		"state_bytes", s.own.recordedSize(), "state_left_out", s.leftOut, "moved", moved)
+		"state_bytes", s.own.recordedSize(), "state_left_out", s.leftOut, "work_lost", s.lost(), "moved", moved)
 	return nil
+}
+
+// lost returns the work of an interrupted run that no record has.
+func (s *settlement) lost() time.Duration {
+	if s.run == nil {
+		return 0
+	}
+	if s.own.recordedState() == "" {
+		return s.run.watch.Elapsed()
+	}
+	_, lost := s.run.watch.Split(s.run.latest(), s.leftOut)
+	return lost
 }
 
 // releaseRecord writes that the job is open, with its last state if that can be sent in
@@ -491,11 +503,9 @@ func (s *settlement) reportRun(did action) {
 	case retryLater, poison:
 		observer.Spent(kind, effortFailed, took)
 	case interrupted:
-		recorded, lost := time.Duration(0), took
-		if s.own.recordedState() != "" {
-			recorded, lost = s.run.watch.Split(s.run.latest(), s.leftOut)
-		}
-		observer.Spent(kind, effortHandedOver, recorded)
+		lost := s.lost()
+		s.env.counters.lost.Add(int64(lost))
+		observer.Spent(kind, effortHandedOver, max(took-lost, 0))
 		observer.Spent(kind, effortRedone, lost)
 	default:
 		observer.Spent(kind, effortRedone, took)

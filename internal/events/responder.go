@@ -3,6 +3,7 @@ package events
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -213,12 +214,16 @@ func (r *Responder) observe(o preempt.Observation) {
 	}
 }
 
+// errUnanswered is why the watcher is blind if no poll has failed.
+var errUnanswered = errors.New("the polls are sent and not answered")
+
 // logBlind logs that the watcher became blind, or is so no more. The answer that ends
 // its blindness may bring a changed document too. The caller holds mu.
 func (r *Responder) logBlind(o preempt.Observation) {
 	switch since := r.blindSince; {
 	case o.Blind() && since.IsZero():
-		r.Log.Warn("metadata service is unavailable; an eviction would come without notice", "since", o.BlindSince, "error", o.Err)
+		err := cmp.Or(o.Err, errUnanswered)
+		r.Log.Warn("metadata service is unavailable; an eviction would come without notice", "since", o.BlindSince, "error", err)
 	case !o.Blind() && !since.IsZero():
 		r.Log.Info("metadata service answers again", "after", o.At.Sub(since))
 	}

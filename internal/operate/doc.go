@@ -1,4 +1,4 @@
-// Package operate has the operator's actions on jobs that were given up: list the
+// Package operate has the operator's actions on jobs that were dead-lettered: list the
 // poison queue, replay jobs, and purge them. It also finds jobs whose messages were
 // lost, and puts new ones ([PoisonQueue.Orphans], [PoisonQueue.Requeue]). A
 // [Canceller] cancels jobs that wait or run.
@@ -7,7 +7,7 @@
 //	poison queue ┤                                        ├─▶ poison message gone
 //	             └─ Purge ──▶ record cancelled ─▶ payload gone ┘
 //
-// The job's record is read first, and decides. Only a job that was given up
+// The job's record is read first, and decides. Only a job that was dead-lettered
 // ([checkpoint.Record.GivenUp]) is replayed or purged. A job that has ended
 // otherwise, or runs again, only loses its poison message, which is an old
 // duplicate. An id that was used for other work is refused. Every step may be

@@ -132,7 +132,7 @@ func (l *link) count() int {
 	return l.calls
 }
 
-// given is a job that was given up, as its worker left it.
+// given is a job that was dead-lettered, as its worker left it.
 type given struct {
 	id, kind string
 	payload  queue.Payload
@@ -147,7 +147,7 @@ type given struct {
 	outputs  int  // files that the job has stored
 }
 
-// put makes the record and the poison message of a job that was given up.
+// put makes the record and the poison message of a job that was dead-lettered.
 func (b *rig) put(t *testing.T, g given) queue.Envelope {
 	t.Helper()
 	e := queue.Envelope{ID: g.id, Kind: g.kind, Payload: g.payload, Inputs: json.RawMessage(g.inputs), EnqueuedAt: time.Now().UTC(),

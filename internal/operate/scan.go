@@ -49,7 +49,7 @@ type Filter struct {
 	// Worker is the name of the worker that gave the job up, or of its VM.
 	Worker string
 
-	// After and Before bound when the job was given up, by the worker's clock.
+	// After and Before bound when the job was dead-lettered, by the worker's clock.
 	After, Before time.Time
 }
 

@@ -2,6 +2,8 @@ package overview
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/spotworker/spotworker/client"
@@ -33,32 +35,39 @@ func (s *Snapshot) nobody() string {
 	return fmt.Sprintf("no worker has written a heartbeat for %s: all died, or could not reach storage and write again soon", Span(latest))
 }
 
-// capacity says how many workers were lost in the last hour and not replaced, if they are a
-// large part. A worker that an operator or a scale-in stopped is not lost, also if an eviction
-// of its VM was withdrawn before.
+// capacity says how many workers fewer there are than at most in the last hour, if they are a
+// large part. A worker that an operator or a scale-in stopped is not lost, also if an eviction of
+// its VM was withdrawn before; a worker that started replaces one that was lost before.
 func (s *Snapshot) capacity() []string {
-	alive, started, evicted, died := 0, 0, 0, 0
+	alive, evicted, died := 0, 0, 0
+	changes := map[time.Duration]int{} // by how long ago: workers that started less workers that were lost
 	for _, w := range s.Workers {
 		switch w.Life() {
 		case client.Alive:
 			alive++
-			if s.At.Sub(w.StartedAt) <= Recently {
-				started++
-			}
 		case client.Silent:
 			died++
+			changes[w.Age]--
 		case client.Ended:
-			if w.Age <= Recently && w.State == "shutdown" && w.LastEvent != nil && w.LastEvent.Type == "Preempt" && !presence.Holds(w.Asked) {
-				evicted++
+			if w.Age > Recently || w.State != "shutdown" || w.LastEvent == nil || w.LastEvent.Type != "Preempt" || presence.Holds(w.Asked) {
+				continue
 			}
+			evicted++
+			changes[w.Age]--
+		}
+		if began := w.Age + w.Ran; began <= Recently {
+			changes[began]++
 		}
 	}
-	lost := evicted + died
-	missing := lost - started
-	if alive == 0 || missing <= 0 || float64(missing) < lostShare*float64(alive+missing) {
+	now, most := alive, alive
+	for _, ago := range slices.Sorted(maps.Keys(changes)) {
+		now -= changes[ago] // as many there were before
+		most = max(most, now)
+	}
+	missing := most - alive
+	if alive == 0 || missing == 0 || float64(missing) < lostShare*float64(most) {
 		return nil
 	}
-	text := fmt.Sprintf("%s than an hour ago, %d are alive: %d evicted, %d silent, %d started since", count(missing, "worker fewer",
-		"workers fewer"), alive, evicted, died, started)
-	return []string{text + "; jobs wait longer until VMs are available again: spotctl prices shows other sizes and regions"}
+	return []string{fmt.Sprintf("%s than at most in the last hour, %d are alive: %d evicted, %d silent; jobs wait longer until VMs are "+
+		"available again: spotctl prices shows other sizes and regions", count(missing, "worker fewer", "workers fewer"), alive, evicted, died)}
 }

@@ -34,7 +34,7 @@ func Draw(s Snapshot, width, height int) []string {
 	lines := slices.Concat(problems, rows)
 	parts := []part{
 		{s.queueTable(width), "queue", "queues"}, {kindTable(did.Kinds), "kind", "kinds"},
-		{vmTable(did.VMs, s.At), "VM", "VMs"}, {JobTable(s.Jobs.Running), "running job", "running jobs"},
+		{vmTable(did.VMs, s.At), "VM", "VMs"}, {jobTable(s.Jobs.Running, s.lacksWorker), "running job", "running jobs"},
 	}
 	blank := height == 0 || height >= roomy
 	for i, rows := range shareRows(height, len(lines), blank, parts) {
@@ -401,6 +401,11 @@ func lastEvent(w client.Worker, now time.Time) string {
 
 // JobTable returns jobs as a table.
 func JobTable(jobs []client.Job) *table.Table {
+	return jobTable(jobs, func(client.Job) bool { return false })
+}
+
+// jobTable marks the jobs of which lost says that no worker runs them any more.
+func jobTable(jobs []client.Job, lost func(client.Job) bool) *table.Table {
 	t := table.New(
 		table.Column{Name: "JOB", Least: 12}, table.Column{Name: "KIND", Drop: 4, Least: 6}, table.Column{Name: "STATUS", Drop: 6},
 		table.Column{Name: "DONE", Right: true}, table.Column{Name: "LEFT", Right: true, Drop: 1},
@@ -415,6 +420,9 @@ func JobTable(jobs []client.Job) *table.Table {
 		worker, report := "", Report(j)
 		if j.Status == client.StatusRunning {
 			worker = j.Owner
+			if lost(j) {
+				worker, left = "gone: "+worker, ""
+			}
 		}
 		if j.Status != client.StatusRunning && j.Reason != "" {
 			report = j.Reason

@@ -13,10 +13,9 @@ import (
 	"github.com/spotworker/spotworker/internal/text/spelling"
 )
 
-// Found says the findings in the heartbeats of live workers, a sentence each:
-// slow calls to storage, jobs of kinds that no worker has, and jobs that may hang.
-func Found(workers []client.Worker) []string {
-	all := slowCalls(workers)
+// found says the findings about jobs in the heartbeats of live workers, a sentence each: jobs
+// of kinds that no worker has, and jobs that may hang.
+func found(workers []client.Worker) (all []string) {
 	for _, lack := range WithoutWorker(workers) {
 		all = append(all, lack.String())
 	}
@@ -142,33 +141,6 @@ func silentJobs(workers []client.Worker) []string {
 		count(jobs, "running job", "running jobs"), cmp.Or(named, "one"))}
 }
 
-// slowCalls says how many workers have slow calls to storage.
-func slowCalls(workers []client.Worker) []string {
-	slow, known, slowest := 0, 0, time.Duration(0)
-	for _, w := range workers {
-		if w.Life() != client.Alive || w.Findings == nil || w.Findings.Calls < slowFrom {
-			continue
-		}
-		known++
-		if f := w.Findings; 2*f.SlowCalls > f.Calls {
-			slow++
-			slowest = max(slowest, f.CallTime)
-		}
-	}
-	if slow == 0 {
-		return nil
-	}
-	where := "the account is slow: look at its metrics SuccessServerLatency and SuccessE2ELatency, and at the network"
-	if 2*slow <= known {
-		where = "other workers are not: look at the network of their VMs"
-	}
-	return []string{fmt.Sprintf("storage is slow for %d of %s: the median of their calls is up to %s, where some 10 ms are usual. "+
-		"Jobs start and end later, none is lost; %s", slow, count(known, "worker", "workers"), slowest.Round(100*time.Millisecond), where)}
-}
-
-// slowFrom is how many calls a worker must have made before its calls can count as slow.
-const slowFrom = 5
-
 // WaitsFor says why a job waits, by the heartbeats of the workers; empty if it runs, or
 // if its worker may only have been unable to write.
 func WaitsFor(j client.Job, workers []client.Worker) string {
@@ -177,7 +149,7 @@ func WaitsFor(j client.Job, workers []client.Worker) string {
 		if w.Life() == client.Alive {
 			alive++
 			kinds = append(kinds, w.Kinds...)
-			if j.Status == client.StatusRunning && w.Name == j.Owner {
+			if mayRunJob(w, j) {
 				return ""
 			}
 			if !mayContinue(w, j) {
@@ -197,7 +169,7 @@ func WaitsFor(j client.Job, workers []client.Worker) string {
 	case unlike == alive:
 		return "a worker that meets the needs of its state: no live worker with its kind does; after a day without one it is dead-lettered"
 	case j.Status == client.StatusRunning:
-		return "another worker: its own is not alive, and its message becomes visible when the visibility timeout expires"
+		return "another worker: its own is not alive or has restarted, and its message becomes visible when the visibility timeout expires"
 	case j.Failures > 0:
 		return "the end of the pause after its failure, and then for a free worker behind the messages that are on the queue"
 	}
@@ -207,6 +179,15 @@ func WaitsFor(j client.Job, workers []client.Worker) string {
 	}
 	return "a free worker" + which + ", behind the messages that are on the queue: a job that was released is not preferred"
 }
+
+// mayRunJob reports whether a worker may run a job, by the job's record. A record that was written
+// before the worker's process started is of an earlier run under the same name.
+func mayRunJob(w client.Worker, j client.Job) bool {
+	return j.Status == client.StatusRunning && w.Name == j.Owner && (w.StartedAt.IsZero() || j.Age() <= w.Age+w.Ran+startSlack)
+}
+
+// startSlack is the error of an age: times of the service and of heartbeats have whole seconds.
+const startSlack = 3 * time.Second
 
 // mayContinue reports whether a worker may have the kind of a job and meet the needs of its state. It is true without needs.
 func mayContinue(w client.Worker, j client.Job) bool {

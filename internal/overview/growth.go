@@ -34,9 +34,8 @@ func grew(before, now int) bool {
 	return more >= growthLeast && float64(more) > growthShare*float64(before)
 }
 
-// Sustained returns the growth of the queues of jobs that grew in both halves of the last ten
-// minutes, as readings in the heartbeats show. A queue that got many jobs at once and then
-// becomes shorter is not among them.
+// Sustained returns the growth of the queues of jobs that grew since two readings before, as the
+// heartbeats show them: for most of a minute. A queue that got many jobs at once is not among them.
 func (s *Snapshot) Sustained() map[string]Growth {
 	if !s.Has(PartQueues) {
 		return nil

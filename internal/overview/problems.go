@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/fleet/presence"
@@ -27,36 +26,27 @@ func (s *Snapshot) problems(did *Activity) []string {
 	for _, fault := range s.Faults {
 		all = append(all, fault.String())
 	}
-	if s.Has(PartWorkers) && s.Count(client.Alive) == 0 {
-		add(s.Waiting(), "%s, and %s", count(s.Waiting(), "job waits", "jobs wait"), s.nobody())
+	findings := s.examine(did)
+	at := func(where place) {
+		for _, f := range findings {
+			if f.Level != OK && f.place == where {
+				all = append(all, f.String())
+			}
+		}
 	}
-	all = append(all, s.untaken()...)
-	all = append(all, s.growing()...)
-	all = append(all, s.capacity()...)
-	all = append(all, Found(s.Workers)...)
-	all = append(all, did.failing()...)
-	add(s.Count(client.Silent), "%s, dead or unable to reach the account: other workers get the jobs when the visibility timeout of their "+
-		"messages expires", count(s.Count(client.Silent), "worker is silent", "workers are silent"))
+	at(first)
 	all = append(all, s.steering()...)
 	add(s.Queues.Poison.Messages, "%s: spotctl poison list", count(s.Queues.Poison.Messages, "dead-lettered message",
 		"dead-lettered messages"))
 	unreadable := s.Jobs.ByStatus[client.StatusUnknown]
 	add(unreadable, "%s of a newer version: use a newer spotctl", count(unreadable, "record is", "records are"))
-	if text := s.Jobs.Punctuality.String(); text != "" {
-		all = append(all, text+": spotctl jobs --at-risk")
-	}
-	if without := s.withoutWorker(); s.Has(PartWorkers) {
-		add(without, "%s running according to the records, on workers that are not alive", count(without, "job is", "jobs are"))
-	}
-	if versions := s.versions(); len(versions) > 1 {
-		all = append(all, "workers of several versions run: "+strings.Join(versions, ", "))
-	}
+	at(last)
 	return all
 }
 
 // untaken names the queues that have jobs and that no worker takes from.
-func (s *Snapshot) untaken() (all []string) {
-	if !s.Has(PartWorkers) || !s.Has(PartQueues) || s.Count(client.Alive) == 0 {
+func (s *Snapshot) untaken() (all []Finding) {
+	if !s.Has(PartQueues) || s.Count(client.Alive) == 0 {
 		return nil
 	}
 	for _, q := range append(s.jobQueues(), s.Queues.OnDemand) {
@@ -64,8 +54,11 @@ func (s *Snapshot) untaken() (all []string) {
 			return w.Life() == client.Alive && (len(w.Queues) == 0 || slices.Contains(w.Queues, q.Name))
 		})
 		if q.Messages > 0 && !taken {
-			all = append(all, fmt.Sprintf("%s on queue %s, and no worker that is alive takes from it: spotctl doctor",
-				count(q.Messages, "message is", "messages are"), q.Name))
+			all = append(all, Finding{
+				Level: Failure, Check: "workers of queue " + q.Name, Text: fmt.Sprintf("%s on queue %s, and no worker that is alive takes from it",
+					count(q.Messages, "message is", "messages are"), q.Name),
+				Fix: "start workers that take from it (--take-from)",
+			})
 		}
 	}
 	return all
@@ -96,17 +89,36 @@ func (a *Activity) failing() (all []string) {
 	}
 	for _, k := range a.Kinds {
 		if well := kinds[k.Kind]; well.Failed >= failingFrom && FailedShare(well) > failingShare {
-			all = append(all, fmt.Sprintf("kind %s fails: %s of %s in 10 min; the errors are in the jobs' logs and records", k.Kind,
-				Number(well.Failed), count(well.Failed+well.Done, "run", "runs")))
+			all = append(all, fmt.Sprintf("kind %s fails: %s of %s in 10 min%s; the errors are in the jobs' logs and records", k.Kind,
+				Number(well.Failed), count(well.Failed+well.Done, "run", "runs"), a.where(k.Kind, well)))
 		}
 	}
 	return all
 }
 
+// where names the VM with most failures of a kind, if it has nearly all and another ran the kind.
+func (a *Activity) where(kind string, all client.KindActivity) string {
+	vms, worst, name := 0, 0, ""
+	for _, vm := range a.VMs {
+		for _, k := range vm.kinds() {
+			if k.Kind != kind || k.Failed+k.Done == 0 {
+				continue
+			}
+			if vms++; k.Failed > worst {
+				worst, name = k.Failed, vm.Name
+			}
+		}
+	}
+	if vms < 2 || 5*worst < 4*all.Failed {
+		return ""
+	}
+	return fmt.Sprintf(", %s of them on VM %s (spotctl quarantine %s)", Number(worst), name, name)
+}
+
 // From so many failed runs, and such a part of all, on a kind is said to fail.
 const (
 	failingFrom  = 6
-	failingShare = 0.2
+	failingShare = 0.15
 )
 
 // steering says what operators ask of the workers, and how to end it.
@@ -169,32 +181,20 @@ func (s *Snapshot) asked(what string) int {
 	return n
 }
 
-// withoutWorker counts the jobs whose record says that a worker runs them which is not
-// alive.
-func (s *Snapshot) withoutWorker() int {
-	alive := map[string]bool{}
-	for _, w := range s.Workers {
-		alive[w.Name] = w.Life() == client.Alive
-	}
-	n := 0
+// withoutWorker counts the jobs whose record says that they run, on a worker that is not alive
+// or has restarted since.
+func (s *Snapshot) withoutWorker() (n int) {
 	for _, j := range s.Jobs.Running {
-		if !alive[j.Owner] {
+		if s.lacksWorker(j) {
 			n++
 		}
 	}
 	return n
 }
 
-// versions returns the versions of the workers that are alive.
-func (s *Snapshot) versions() []string {
-	var versions []string
-	for _, w := range s.Workers {
-		if w.Life() == client.Alive && !slices.Contains(versions, w.Version) {
-			versions = append(versions, w.Version)
-		}
-	}
-	slices.Sort(versions)
-	return versions
+// lacksWorker reports whether no live worker runs a job whose record says that it runs.
+func (s *Snapshot) lacksWorker(j client.Job) bool {
+	return s.Has(PartWorkers) && !slices.ContainsFunc(s.Workers, func(w client.Worker) bool { return w.Life() == client.Alive && mayRunJob(w, j) })
 }
 
 // count returns a number with its words.

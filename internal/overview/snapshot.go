@@ -1,5 +1,5 @@
 // Package overview reads the state of a deployment at one moment, and draws it: once
-// for "spotctl status", and again and again for "spotctl top".
+// for "spotctl status", and again and again with --watch.
 //
 // It makes list calls only: one for each 5,000 records of jobs and each 5,000 heartbeats,
 // two for each queue with messages and one for each other, and one for the control
@@ -12,9 +12,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/spotworker/spotworker/client"
@@ -61,14 +63,17 @@ const (
 	PartSteering Part = "control document"
 )
 
-// Fault is why a part could not be read.
+// Fault is why a part could not be read, or what else is missing.
 type Fault struct {
-	Part Part
+	Part Part // empty for a queue that does not exist
 	Err  error
 }
 
 // String returns a sentence for people.
 func (f Fault) String() string {
+	if f.Part == "" {
+		return f.Err.Error()
+	}
 	return fmt.Sprintf("the %s cannot be read: %v", f.Part, f.Err)
 }
 
@@ -125,12 +130,37 @@ func ReadEach(ctx context.Context, c *client.Client, each func(client.Job)) (Sna
 	if ctx.Err() != nil {
 		return s, context.Cause(ctx)
 	}
+	if faults[1].Err == nil && bloberror.HasCode(faults[0].Err, bloberror.ContainerNotFound) {
+		faults[0].Err = fmt.Errorf("%w. %s", faults[0].Err, RecordsLost)
+	}
+	if faults[2].Err == nil {
+		faults = append(faults, Fault{Err: s.missingQueues()})
+	}
 	s.Faults = slices.DeleteFunc(faults, func(f Fault) bool { return f.Err == nil })
 	if !s.Has(PartJobs) && !s.Has(PartWorkers) && !s.Has(PartQueues) {
 		return s, s.Faults[0].Err
 	}
 	s.Took = time.Since(began)
 	return s, nil
+}
+
+// RecordsLost says what follows from a deleted container of records.
+const RecordsLost = "If it was deleted, the records of all jobs are lost, with checkpoints and results, unless the account's soft delete keeps " +
+	"them (az storage container restore); jobs on the queues then start from the beginning"
+
+// missingQueues returns an error if a queue that each deployment has does not exist.
+func (s *Snapshot) missingQueues() error {
+	var missing []string
+	for _, q := range append(s.jobQueues(), s.Queues.Poison) {
+		if !q.Exists {
+			missing = append(missing, q.Name)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return fmt.Errorf("there is no queue %s: no job can be put or claimed there, and messages of a deleted queue are lost. Check --account, "+
+		"--prefix and --queue; the deployment and the next put create it", strings.Join(missing, ", "))
 }
 
 // liveWorkers is of how many workers the heartbeats are read whole, for the progress of the
@@ -211,8 +241,6 @@ func readJobs(ctx context.Context, c *client.Client, each func(client.Job)) (Job
 		each(j)
 		jobs.ByStatus[j.Status]++
 		jobs.Punctuality.Add(j)
-		if j.Status == client.StatusOpen || j.Status == client.StatusRunning {
-		}
 		switch {
 		case j.Status == client.StatusRunning:
 			jobs.Running = append(jobs.Running, j)

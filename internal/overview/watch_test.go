@@ -23,7 +23,7 @@ func reads(n *int) Source {
 
 func newWatch(t *testing.T, n *int) *watch {
 	t.Helper()
-	return &watch{ctx: t.Context(), title: "spotworker", interval: time.Hour, read: reads(n), width: 80, height: 40}
+	return &watch{ctx: t.Context(), title: "spotworker", interval: time.Hour, read: reads(n), width: 80, height: 48}
 }
 
 // A failed read keeps the picture before it, and says how old that is.

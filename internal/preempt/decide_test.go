@@ -166,7 +166,7 @@ func TestReasonSaysWhy(t *testing.T) {
 	started := preemptIn(0)
 	started.Status = StatusStarted
 	for want, e := range map[string]Event{
-		"an eviction is announced for 2026-03-09T12:00:28Z or later, 28s from now": preemptIn(28 * time.Second),
+		"an eviction is announced for 2026-03-09T12:00:28Z or later": preemptIn(28 * time.Second),
 		"an eviction is announced, its time is not known": {Type: TypePreempt,
 			Resources: []string{"set_1"}},
 		"the eviction has started":                   started,

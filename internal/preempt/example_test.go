@@ -39,6 +39,6 @@ func ExampleDecide() {
 	}
 	// Output:
 	// Preempt of A123BC45-1234-5678-AB90-ABCDEF123456
-	// an eviction is announced for 2026-03-09T12:00:35Z or later, 29s from now
+	// an eviction is announced for 2026-03-09T12:00:35Z or later
 	// to be released by 12:00:15
 }

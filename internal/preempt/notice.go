@@ -1,9 +1,6 @@
 package preempt
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // Notice is the decision to drain this VM, with its reason and deadline.
 type Notice struct {
@@ -51,9 +48,5 @@ type Error struct {
 	Notice Notice
 }
 
-// Error names the event and the time left from the moment it was seen.
-func (e *Error) Error() string {
-	n := e.Notice
-	return fmt.Sprintf("this VM is being taken away (%s %s, %s): %s to hand over",
-		n.Type, n.EventID, n.Reason, n.Deadline.Sub(n.SeenAt))
-}
+// Error names the event. The log has its other fields once: each job that it stops repeats this text.
+func (e *Error) Error() string { return e.Notice.Type + " " + e.Notice.EventID }

@@ -63,10 +63,7 @@ func preemptBudget(e Event, now time.Time) (time.Duration, string) {
 	case e.NotBefore.IsZero():
 		return DrainBudget, "an eviction is announced, its time is not known"
 	default:
-		left := e.NotBefore.Sub(now)
-		reason := fmt.Sprintf("an eviction is announced for %s or later, %s from now",
-			e.NotBefore.Format(time.RFC3339), left.Round(time.Millisecond))
-		return drainWithin(left), reason
+		return drainWithin(e.NotBefore.Sub(now)), fmt.Sprintf("an eviction is announced for %s or later", e.NotBefore.Format(time.RFC3339))
 	}
 }
 
@@ -91,17 +88,17 @@ func endVerdict(e Event, now time.Time) Verdict {
 		v.Reason = fmt.Sprintf("a person asked for %s and waits for it", typeName(e))
 	case left <= DrainMargin:
 		v.Budget = drainWithin(left)
-		v.Reason = announcementReason(e, left)
+		v.Reason = announcementReason(e)
 	default:
 		v.Action, v.Budget = DrainBy, left
-		v.Reason = announcementReason(e, left)
+		v.Reason = announcementReason(e)
 	}
 	return v
 }
 
-func announcementReason(e Event, left time.Duration) string {
-	return fmt.Sprintf("%s is announced for %s or later, %s from now",
-		typeName(e), e.NotBefore.Format(time.RFC3339), left.Round(time.Millisecond))
+// announcementReason has no time that is left: the text must be the same as long as the event is.
+func announcementReason(e Event) string {
+	return fmt.Sprintf("%s is announced for %s or later", typeName(e), e.NotBefore.Format(time.RFC3339))
 }
 
 // freezeVerdict is the verdict on a pause, after which everything continues. It can be
@@ -135,6 +132,6 @@ func typeName(e Event) string { return cmp.Or(e.Type, "an event without a type")
 // Leave turns a DrainBy into the drain at its end, which starts when left is the time
 // until the VM may stop.
 func (v Verdict) Leave(left time.Duration) Verdict {
-	v.Action, v.Budget, v.Reason = Drain, drainWithin(left), announcementReason(v.Event, left)
+	v.Action, v.Budget, v.Reason = Drain, drainWithin(left), announcementReason(v.Event)
 	return v
 }

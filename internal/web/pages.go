@@ -113,7 +113,7 @@ func (p *page) Waiting() string {
 	return ""
 }
 
-// Groups are the reasons of jobs that were given up.
+// Groups are the reasons of jobs that were dead-lettered.
 func (p *page) Groups() (groups []groupRow) {
 	for _, g := range p.givenUp {
 		groups = append(groups, groupRow{Kind: line(g.Kind), Reason: line(clip(g.Reason, listed)), Jobs: overview.Number(g.Messages),
@@ -123,7 +123,7 @@ func (p *page) Groups() (groups []groupRow) {
 	return groups
 }
 
-// groupRow is a reason for which jobs were given up.
+// groupRow is a reason for which jobs were dead-lettered.
 type groupRow struct {
 	Kind, Reason, Jobs, Example, All string
 	Key                              string // for changes

@@ -162,7 +162,7 @@ func (s *Server) poison(ctx context.Context, do, id, group string) (*change, err
 	if do == "replay" {
 		return &change{
 			Title: "Replay " + which, Question: cmp.Or(question, "Replay "+which+"?"), Button: "Replay " + which, Back: back, HasScratch: true,
-			About: []string{"A job that was given up goes back to the queue that it came from, and continues from its recorded state. " +
+			About: []string{"A job that was dead-lettered goes back to the queue that it came from, and continues from its recorded state. " +
 				"Its failures, unclean exits and run time are reset."},
 			do: func(ctx context.Context, o changeOptions, done *outcome) error {
 				return s.operate(done, func(report func(client.ActionResult) error) error {
@@ -196,7 +196,7 @@ func (s *Server) operate(done *outcome, do func(func(client.ActionResult) error)
 	return sum.Outcome(s.changes.ctx, err)
 }
 
-// groupKey names a group of jobs that were given up, for addresses.
+// groupKey names a group of jobs that were dead-lettered, for addresses.
 func groupKey(g givenup.Group) string {
 	sum := sha256.Sum256([]byte(g.Kind + "\x00" + g.Reason))
 	return hex.EncodeToString(sum[:12])

@@ -14,6 +14,7 @@ import (
 	"github.com/spotworker/spotworker/internal/delivery/renewal"
 	"github.com/spotworker/spotworker/internal/events"
 	"github.com/spotworker/spotworker/internal/fleet/activity"
+	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/fleet/vmshare"
 	"github.com/spotworker/spotworker/internal/jobfiles/joblog"
 	"github.com/spotworker/spotworker/internal/jobid"
@@ -95,8 +96,10 @@ type Config struct {
 	PublishDepth func(queue string, messages int, oldest time.Duration)
 	DepthsOf     string
 
-	// Calls has the durations of the calls to storage, for the heartbeat. Optional.
-	Calls *activity.Calls
+	// Calls counts the calls to storage, and Trouble returns what is wrong with the machine,
+	// for the heartbeat. Optional.
+	Calls   *activity.Calls
+	Trouble func() presence.Trouble
 
 	// Pressure counts the calls that storage refused because they came too fast, which
 	// slow claims down. Optional: claims that are refused count in any case.

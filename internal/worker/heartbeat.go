@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+
 	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/queue"
@@ -41,9 +43,13 @@ type heartbeat struct {
 
 	lastRun *lastRun // read beside the check of the storage; the loop's of Run alone
 
+	etag  azcore.ETag // of the last heartbeat written; the writer's alone
+	rival string      // another living worker under this name, as last logged; the writer's alone
+
 	mu        sync.Mutex // guards what follows
 	lastEvent presence.Event
 	lastDrain presence.Drain
+	crashes   int // runs in a row that ended uncleanly soon after their start
 }
 
 func newHeartbeat(w *Worker) *heartbeat {
@@ -134,7 +140,7 @@ func (b *heartbeat) write(ctx context.Context) error {
 		steered = *follows
 	}
 	vm := w.events.Identity()
-	return w.Stores.Workers.Write(ctx, presence.Presence{
+	etag, rival, err := w.Stores.Workers.Rewrite(ctx, presence.Presence{
 		Worker: w.name, State: w.machine.State().String(), StartedAt: w.started, At: time.Now(),
 		Machine:   presence.Machine{VM: vm.Name, Size: vm.Size, Zone: vm.Zone, BootID: w.BootID},
 		Program:   w.Program,
@@ -143,7 +149,35 @@ func (b *heartbeat) write(ctx context.Context) error {
 		Ready: w.events.Ready(), LastEvent: event, LastDrain: drain,
 		Steered: follows != nil, Control: steered.revision, Asked: steered.asked, Depths: w.DepthsOf,
 		Activity: w.meter.Report(), Findings: w.findings(),
-	})
+	}, b.etag)
+	b.etag = etag
+	name := ""
+	if rival != nil {
+		name = rival.StartedAt.String()
+	}
+	if name != b.rival && name != "" {
+		w.Log.WarnContext(ctx, "another living worker has this worker's name, so each overwrites the other's heartbeat; give each worker of a VM "+
+			"an --instance, and each VM a name", "other_vm", rival.VM, "other_started_at", rival.StartedAt)
+	}
+	b.rival = name
+	return err
+}
+
+// shortRun is how long a run lasts that counts as a crash if it ends uncleanly.
+const shortRun = 10 * time.Minute
+
+// trouble is what is wrong with the worker or its machine.
+func (w *Worker) trouble() (t presence.Trouble) {
+	if w.Trouble != nil {
+		t = w.Trouble()
+	}
+	t.Blind = w.losses.blindFor(time.Now())
+	if time.Since(w.started) < shortRun {
+		w.heartbeat.mu.Lock()
+		defer w.heartbeat.mu.Unlock()
+		t.Crashes = w.heartbeat.crashes
+	}
+	return t
 }
 
 // offers returns the offers of the worker's handlers, for its heartbeat.
@@ -162,6 +196,7 @@ func (w *Worker) findings() presence.Findings {
 	f := presence.Findings{
 		Lacks: presence.CountLacks(s.Lacking), Unlike: presence.CountLacks(s.Unlike),
 		Silent: s.Silent, SilentJob: s.SilentJob, Calls: w.Calls.Report(),
+		Trouble: w.trouble(),
 	}
 	now := time.Now()
 	for _, r := range w.depths.Report(now) {
@@ -187,6 +222,16 @@ func (b *heartbeat) keepDrain(d presence.Drain) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.lastDrain = d
+}
+
+// countCrash counts the last run, which ended uncleanly, if it was short.
+func (b *heartbeat) countCrash(last presence.Presence) {
+	if last.At.Sub(last.StartedAt) >= shortRun {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.crashes = last.Findings.Trouble.Crashes + 1
 }
 
 // carryOver keeps the last event and drain that the last run wrote, as long as
@@ -263,6 +308,7 @@ func (w *Worker) recallLastRun(ctx, background context.Context) string {
 	case last.State == lifecycle.Stopped.String() || last.State == lifecycle.Shutdown.String() && len(last.Jobs) == 0:
 		return "the last run ended in good order"
 	}
+	w.heartbeat.countCrash(last.Presence)
 	w.Log.WarnContext(ctx, "last run was killed; its jobs are resumed when their visibility timeouts expire", "state", last.State,
 		"last_seen", last.At, "job_ids", last.Jobs, "rebooted", last.BootID != w.BootID)
 	return fmt.Sprintf("the last run was killed with %d active jobs", len(last.Jobs))

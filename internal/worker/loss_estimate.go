@@ -46,11 +46,23 @@ type lossEstimate struct {
 }
 
 // blind records since when the metadata service has been silent, and with the zero time
-// that it answers.
-func (f *lossEstimate) blind(since time.Time) {
+// that it answers. It reports whether that is news.
+func (f *lossEstimate) blind(since time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	changed := f.blindSince.IsZero() != since.IsZero()
 	f.blindSince = since
+	return changed
+}
+
+// blindFor returns for how long the metadata service has been silent; 0 while it answers.
+func (f *lossEstimate) blindFor(now time.Time) time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.blindSince.IsZero() {
+		return 0
+	}
+	return now.Sub(f.blindSince)
 }
 
 // Unwarned reports whether an eviction would come without a notice.

@@ -44,8 +44,8 @@ func (w *Worker) warmUp(ctx context.Context) bool {
 		for kind := range w.Kinds {
 			w.Observer.Recovered(kind)
 		}
-		w.Log.InfoContext(ctx, "worker starts", "version", w.Program, "concurrency", w.Concurrency, "take_from", queue.Names(sources.Chosen(w.Stores, w.TakeFrom)),
-			"move_after", w.MoveAfter, "changeover", w.Changeover)
+		w.Log.InfoContext(ctx, "worker starts", "version", w.Program, "account", w.Stores.Account.Host(), "concurrency", w.Concurrency,
+			"take_from", queue.Names(sources.Chosen(w.Stores, w.TakeFrom)), "move_after", w.MoveAfter, "changeover", w.Changeover)
 	}
 	return w.awaitStorage(ctx, warmUpDelays, w.checkAndRead)
 }

@@ -261,7 +261,6 @@ func (w *Worker) runJobs(p phase) {
 	context.AfterFunc(p, func() {
 		defer close(stopped)
 		w.loops.drain(drain.Of(p), time.Now())
-		w.logStop(p, p.stopped.Active)
 	})
 	cleanup, cancel := drain.Outlive(p, drain.UntilEnd)
 	defer cancel()
@@ -300,13 +299,6 @@ func (w *Worker) searchConfig() waiting.Config {
 	}
 }
 
-func (w *Worker) logStop(ctx context.Context, jobs int) {
-	if d := drain.Of(ctx); d != nil {
-		w.Log.InfoContext(ctx, "work stopped", "reason", d.Error(), "jobs", jobs,
-			"since_notice", time.Since(d.Seen), "budget", d.End().Sub(d.Seen))
-	}
-}
-
 // reportDrained reports the end of a drain. before are the counts at its beginning.
 func (w *Worker) reportDrained(ctx context.Context, before delivery.Counts) {
 	d := drain.Of(ctx)
@@ -320,13 +312,14 @@ func (w *Worker) reportDrained(ctx context.Context, before delivery.Counts) {
 	w.heartbeat.keepDrain(presence.Drain{
 		Reason: string(d.Reason), EndedAt: time.Now(), Took: took, Budget: budget, Jobs: before.Active,
 		Released: int(released), Done: int(committed), LeftOut: int(leftOut), Left: late,
+		Lost: time.Duration(now.Lost - before.Lost),
 	})
 	level := slog.LevelInfo
 	if late > 0 || leftOut > 0 {
 		level = slog.LevelWarn
 	}
 	w.Log.Log(ctx, level, "drained", "jobs", before.Active, "released", released, "committed", committed,
-		"states_left_out", leftOut, "not_handed_over", late, "since_notice", took, "budget", budget)
+		"states_left_out", leftOut, "not_handed_over", late, "work_lost", time.Duration(now.Lost-before.Lost), "since_notice", took, "budget", budget)
 }
 
 // rest is Shutdown after the drain: it waits for the end of the VM or of the process, or
@@ -389,7 +382,9 @@ func (c eventTarget) SaveAll(done func(jobs, unsaved int)) {
 
 func (c eventTarget) Blind(since time.Time) {
 	c.worker.Observer.Blind(since)
-	c.worker.losses.blind(since)
+	if c.worker.losses.blind(since) {
+		c.worker.heartbeat.trigger() // operators should know at once
+	}
 }
 
 func (c eventTarget) RecordEvent(e presence.Event) { c.worker.heartbeat.keepEvent(e) }

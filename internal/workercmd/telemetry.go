@@ -16,6 +16,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/fleet/activity"
+	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/host/resource"
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/storage/azure"
@@ -37,12 +38,17 @@ type telemetry struct {
 	loops    health.Loops
 	manager  manager
 	pressure intake.Pressure // paces the claims
-	calls    activity.Calls  // durations of small calls
-	kills    resource.MemoryKills
-	outages  *outage.Watch
-	pusher   *push.Pusher // nil where metrics are only served
-	depths   *push.Depths // nil where no autoscale follows them
-	traces   *otlp.Sender // nil where the environment asks for none
+	calls    activity.Calls  // small ones, and those that failed
+	space    func() (free, size int64)
+	log      *slog.Logger
+
+	mu      sync.Mutex // guards what follows
+	trouble struct{ clock, scratch bool }
+	kills   resource.MemoryKills
+	outages *outage.Watch
+	pusher  *push.Pusher // nil where metrics are only served
+	depths  *push.Depths // nil where no autoscale follows them
+	traces  *otlp.Sender // nil where the environment asks for none
 
 	state atomic.Value // of the lifecycle, a string
 	jobs  atomic.Int64 // active
@@ -61,7 +67,7 @@ type newManager func(systemd.Config) manager
 func systemdManager(c systemd.Config) manager { return systemd.New(c) }
 
 func (f *flags) telemetry(log *slog.Logger, under newManager) *telemetry {
-	t := &telemetry{}
+	t := &telemetry{space: f.space, log: log}
 	t.state.Store(lifecycle.Start.String())
 	t.Metrics = metrics.New(metrics.Config{
 		Version: f.version, Slots: f.slots(), Healthy: t.healthy, Words: metrics.Words(worker.ObserverWords()),
@@ -88,12 +94,52 @@ func (t *telemetry) status() string {
 // called records a call to the storage account.
 func (t *telemetry) called(c azure.Call) {
 	t.Called(c.Service, c.Operation, c.Status, c.Took, c.Answered, c.Date)
-	if c.IsSmall() {
-		t.calls.Add(c.Took, c.Failed)
+	if c.IsSmall() || c.Failed {
+		t.calls.Add(c.Took, resultOf(c))
 	}
 	if c.Throttled {
 		t.pressure.Refused(c.Queue)
 	}
+}
+
+func resultOf(c azure.Call) activity.CallResult {
+	switch {
+	case c.Throttled:
+		return activity.CallThrottled
+	case c.Status == azure.StatusDenied:
+		return activity.CallDenied
+	case c.Status == azure.StatusMissing:
+		return activity.CallMissing
+	case c.Failed:
+		return activity.CallFailed
+	}
+	return activity.CallServed
+}
+
+// machineTrouble returns what is wrong with the machine, and logs what has changed since the last call.
+func (t *telemetry) machineTrouble() presence.Trouble {
+	now := presence.Trouble{Clock: t.ClockOffset().Truncate(time.Second)}
+	now.ScratchFree, now.ScratchSize = t.space()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if is := now.ClockIsWrong(); is != t.trouble.clock {
+		t.trouble.clock = is
+		if is {
+			t.log.Warn("clock of this machine is wrong; from 15 min on storage refuses all calls: synchronise it", "ahead", now.Clock)
+		} else {
+			t.log.Info("clock of this machine is right again")
+		}
+	}
+	if is := now.ScratchIsFull(); is != t.trouble.scratch {
+		t.trouble.scratch = is
+		if is {
+			t.log.Warn("file system of --scratch is nearly full; jobs of programs are handed to other machines", "free_bytes", now.ScratchFree,
+				"size_bytes", now.ScratchSize)
+		} else {
+			t.log.Info("file system of --scratch has room again", "free_bytes", now.ScratchFree)
+		}
+	}
+	return now
 }
 
 // space returns how much of the file system for the programs of jobs is free, and its

@@ -190,7 +190,8 @@ func (f *flags) worker(kinds job.Kinds, log *slog.Logger, t *telemetry, id *iden
 		config.PublishDepth, config.DepthsOf = t.depths.Read, t.depths.Resource()
 	}
 	config.Stores = stores
-	config.Log, config.Observer, config.Loops, config.Pressure, config.Calls = log, t, &t.loops, &t.pressure, &t.calls
+	config.Log, config.Observer, config.Loops, config.Pressure = log, t, &t.loops, &t.pressure
+	config.Calls, config.Trouble = &t.calls, t.machineTrouble
 	config.Tracer = t.traces.Spans()
 	config.OnName, config.OnVM = id.setWorker, id.setVM
 	fetcher, closeInputs, err := f.inputs(stores, t, log)

@@ -42,8 +42,8 @@ func TestSilence(t *testing.T) {
 			defer jobs.Add("a", watch, nil).Remove()
 		}
 		for range 6 {
-			for range 10 {
-				time.Sleep(5 * time.Second)
+			for range 25 {
+				time.Sleep(2 * time.Second)
 				often.Reported()
 			}
 			seldom.Reported()

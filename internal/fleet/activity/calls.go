@@ -6,76 +6,95 @@ import (
 )
 
 const (
-	// callMinutes is how far back the durations of calls reach, up to a minute less.
-	callMinutes = 5
+	// callSpans and callSpan are how far back calls are counted: the last minute, up to a
+	// span less, so that a heartbeat shows a fault while it lasts.
+	callSpans = 4
+	callSpan  = 15 * time.Second
 
 	// SlowCall is the duration from which on a small call to storage is slow. Within a region
 	// it takes some 10 ms.
 	SlowCall = time.Second
 )
 
-// Calls measures the durations and failures of a worker's calls to storage in the last minutes. Its
-// methods may be called from many goroutines. The zero value has no calls, and neither has
-// nil.
+// CallResult is how a call to storage ended.
+type CallResult int
+
+// The results.
+const (
+	CallServed    CallResult = iota
+	CallFailed               // no answer, or an error of the service
+	CallDenied               // for lack of a right
+	CallThrottled            // because calls come too fast
+	CallMissing              // because there is no such queue or container
+)
+
+// Calls counts a worker's calls to storage in the last minute. Its methods may be called from
+// many goroutines. The zero value has no calls, and neither has nil.
 type Calls struct {
 	mu   sync.Mutex
-	last int64 // the present minute, since 1970
-	ring [callMinutes]callMinute
+	last int64 // the present span, since 1970
+	ring [callSpans]CallReport
 }
 
-// callMinute has the calls of a minute.
-type callMinute struct {
-	durations    Histogram
-	slow, failed int
-}
-
-// CallReport is the sum of the calls of the last minutes.
+// CallReport counts the calls of the last minute.
 type CallReport struct {
-	Count, Slow, Failed int           // how many there were, how many were slow, and how many failed
-	Typical             time.Duration // the median, at most 19 % too high
+	Count, Slow int // how many there were, and how many were slow
+
+	// Failed is how many were not served. Denied, Throttled and Missing are parts of it.
+	Failed, Denied, Throttled, Missing int
 }
 
 // Add counts a call.
-func (c *Calls) Add(took time.Duration, failed bool) {
+func (c *Calls) Add(took time.Duration, result CallResult) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.advance()
-	m := &c.ring[c.last%callMinutes]
-	m.durations.Add(took)
+	r := &c.ring[c.last%callSpans]
+	r.Count++
 	if took > SlowCall {
-		m.slow++
+		r.Slow++
 	}
-	if failed {
-		m.failed++
+	if result != CallServed {
+		r.Failed++
+	}
+	switch result {
+	case CallDenied:
+		r.Denied++
+	case CallThrottled:
+		r.Throttled++
+	case CallMissing:
+		r.Missing++
+	case CallServed, CallFailed:
 	}
 }
 
-// Report returns the sum of the calls of the last minutes.
-func (c *Calls) Report() (r CallReport) {
+// Report returns the sum of the calls of the last minute.
+func (c *Calls) Report() (all CallReport) {
 	if c == nil {
-		return r
+		return all
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.advance()
-	var all Histogram
-	for _, m := range c.ring {
-		all.Merge(m.durations)
-		r.Slow += m.slow
-		r.Failed += m.failed
+	for _, r := range c.ring {
+		all.Count += r.Count
+		all.Slow += r.Slow
+		all.Failed += r.Failed
+		all.Denied += r.Denied
+		all.Throttled += r.Throttled
+		all.Missing += r.Missing
 	}
-	r.Count, r.Typical = all.Count(), all.Quantile(0.5)
-	return r
+	return all
 }
 
-// advance empties the minutes that have begun since the last call. The caller holds mu.
+// advance empties the spans that have begun since the last call. The caller holds mu.
 func (c *Calls) advance() {
-	now := minuteOf(time.Now())
+	now := time.Now().UnixNano() / int64(callSpan)
 	if now <= c.last { // also if the clock was set back
 		return
 	}
-	for minute := max(c.last+1, now-callMinutes+1); minute <= now; minute++ {
-		c.ring[minute%callMinutes] = callMinute{}
+	for span := max(c.last+1, now-callSpans+1); span <= now; span++ {
+		c.ring[span%callSpans] = CallReport{}
 	}
 	c.last = now
 }

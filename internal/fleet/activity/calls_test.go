@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestCalls: the calls of the last minutes count, and earlier ones do not.
+// TestCalls: the calls of the last minute count by their results, and earlier ones do not.
 func TestCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var none *Calls
@@ -14,20 +14,17 @@ func TestCalls(t *testing.T) {
 			t.Errorf("Report of nil = %+v, want none", got)
 		}
 		c := &Calls{}
-		for range 3 {
-			c.Add(10*time.Millisecond, true)
+		for _, r := range []CallResult{CallServed, CallFailed, CallDenied, CallThrottled, CallMissing, CallMissing} {
+			c.Add(10*time.Millisecond, r)
 		}
-		time.Sleep(2 * time.Minute)
-		for range 4 {
-			c.Add(2*time.Second, false)
+		time.Sleep(30 * time.Second)
+		c.Add(2*time.Second, CallServed)
+		if got, want := c.Report(), (CallReport{Count: 7, Slow: 1, Failed: 5, Denied: 1, Throttled: 1, Missing: 2}); got != want {
+			t.Errorf("Report = %+v, want %+v", got, want)
 		}
-		got := c.Report()
-		if got.Count != 7 || got.Slow != 4 || got.Failed != 3 || got.Typical < 2*time.Second || got.Typical > 2500*time.Millisecond {
-			t.Errorf("Report = %+v, want 7 calls, 4 slow, 3 failed and 2 s", got)
-		}
-		time.Sleep(3 * time.Minute)
-		if got := c.Report(); got.Count != 4 || got.Slow != 4 || got.Failed != 0 {
-			t.Errorf("Report after 3 min more = %+v, want the last four", got)
+		time.Sleep(45 * time.Second)
+		if got, want := c.Report(), (CallReport{Count: 1, Slow: 1}); got != want {
+			t.Errorf("Report after 45 s more = %+v, want %+v", got, want)
 		}
 		time.Sleep(time.Hour)
 		if got := c.Report(); got != (CallReport{}) {

@@ -10,11 +10,11 @@ import (
 
 // Earlier are the ages of the readings that a worker reports in its heartbeat, so that a
 // reader sees whether a queue grew, and whether it still does. A reading may be older or
-// younger by a third.
+// younger by a half.
 const (
-	Earlier      = 5 * time.Minute
-	MuchEarlier  = 2 * Earlier
-	earlierSlack = 3
+	Earlier      = 20 * time.Second
+	MuchEarlier  = 45 * time.Second
+	earlierSlack = 2
 )
 
 // IsEarlier reports whether the age of a reading is about the given one.

@@ -21,11 +21,11 @@ func TestQueueHistory(t *testing.T) {
 	}
 	now := begun.Add(40 * every)
 	got := h.Report(now)
-	if len(got) != 2 || got[0].Messages != 20 || got[1].Messages != 30 {
-		t.Errorf("Report = %v, want the readings of 10 and 5 min ago", got)
+	if len(got) != 2 || got[0].Messages != 38 || got[1].Messages != 39 {
+		t.Errorf("Report = %v, want the readings of 60 s and 30 s ago", got)
 	}
-	if n := len(h.readings["jobs"]); n > 28 {
-		t.Errorf("%d readings are kept, want those of less than 14 min", n)
+	if n := len(h.readings["jobs"]); n > 3 {
+		t.Errorf("%d readings are kept, want those of about a minute", n)
 	}
 	want := QueueReading{Queue: "few", Messages: 7, At: begun.Add(every)}
 	if got := h.Report(begun.Add(every + Earlier)); len(got) != 1 || got[0] != want {

@@ -73,6 +73,9 @@ type Drain struct {
 	Done     int // committed during the drain
 	LeftOut  int // released without their last state
 	Left     int // not released in time
+
+	// Lost is the work of the released jobs that no record has: they repeat it.
+	Lost time.Duration
 }
 
 // format returns the event in the form of a URL query: short, and ASCII only.
@@ -91,7 +94,7 @@ func (d Drain) format() string {
 		"reason": d.Reason, "endedat": formatTime(d.EndedAt),
 		"took": d.Took.Round(time.Millisecond).String(), "budget": d.Budget.Round(time.Millisecond).String(),
 		"jobs": strconv.Itoa(d.Jobs), "released": strconv.Itoa(d.Released), "done": strconv.Itoa(d.Done),
-		"leftout": strconv.Itoa(d.LeftOut), "left": strconv.Itoa(d.Left),
+		"leftout": strconv.Itoa(d.LeftOut), "left": strconv.Itoa(d.Left), "lost": d.Lost.Round(time.Millisecond).String(),
 	})
 }
 
@@ -147,9 +150,10 @@ func parseDrain(text string) Drain {
 	}
 	took, _ := time.ParseDuration(values.Get("took"))
 	budget, _ := time.ParseDuration(values.Get("budget"))
+	lost, _ := time.ParseDuration(values.Get("lost"))
 	return Drain{
 		Reason: values.Get("reason"), EndedAt: parseTime(values.Get("endedat")), Took: took, Budget: budget,
-		Jobs: number("jobs"), Released: number("released"), Done: number("done"), LeftOut: number("leftout"), Left: number("left"),
+		Jobs: number("jobs"), Released: number("released"), Done: number("done"), LeftOut: number("leftout"), Left: number("left"), Lost: lost,
 	}
 }
 

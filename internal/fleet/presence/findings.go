@@ -2,6 +2,8 @@ package presence
 
 import (
 	"cmp"
+	"fmt"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,8 +34,11 @@ type Findings struct {
 	Silent    int
 	SilentJob string
 
-	// Calls are the small calls to storage in the last minutes.
+	// Calls are the small calls to storage in the last minute, and large ones that failed.
 	Calls activity.CallReport
+
+	// Trouble is what is wrong with the worker itself or its machine.
+	Trouble Trouble
 
 	// Readings are earlier lengths of the queues that the worker read.
 	Readings []Reading
@@ -107,19 +112,18 @@ func formatCalls(c activity.CallReport) string {
 	if c.Count <= 0 {
 		return ""
 	}
-	typical := strconv.FormatFloat(c.Typical.Seconds(), 'f', 3, 64)
-	return strings.Join([]string{strconv.Itoa(c.Count), strconv.Itoa(c.Slow), typical, strconv.Itoa(c.Failed)}, ",")
+	return fmt.Sprintf("%d,%d,%d,%d,%d,%d", c.Count, c.Slow, c.Failed, c.Denied, c.Throttled, c.Missing)
 }
 
 func parseCalls(text string) (c activity.CallReport) {
 	fields := strings.Split(text, ",")
-	if len(fields) < 4 {
+	if len(fields) < 6 {
 		return c
 	}
-	typical, _ := strconv.ParseFloat(fields[2], 64)
-	c.Count, c.Slow, c.Typical = parseCount(fields[0]), parseCount(fields[1]), duration(typical)
-	c.Failed = parseCount(fields[3])
-	c.Slow, c.Failed = min(c.Slow, c.Count), min(c.Failed, c.Count)
+	c.Count = parseCount(fields[0])
+	for i, n := range []*int{&c.Slow, &c.Failed, &c.Denied, &c.Throttled, &c.Missing} {
+		*n = min(parseCount(fields[i+1]), c.Count)
+	}
 	return c
 }
 
@@ -152,4 +156,63 @@ func parseCount(text string) int {
 		return 0
 	}
 	return min(n, most)
+}
+
+// Trouble is what is wrong with a worker or its machine. The zero value is nothing.
+type Trouble struct {
+	// Blind is for how long the metadata service has not answered; 0 while it does.
+	Blind time.Duration
+
+	// Clock is by how much the machine's clock is ahead of the storage service's, in whole seconds.
+	Clock time.Duration
+
+	// ScratchFree and ScratchSize are of the file system for programs, in bytes; 0 if they are
+	// not known.
+	ScratchFree, ScratchSize int64
+
+	// Rival names the VM, or the start, of another living worker with the same name; empty for
+	// none.
+	Rival string
+
+	// Crashes is how many runs in a row ended uncleanly soon after their start.
+	Crashes int
+}
+
+// ClockLimit is how far a clock may be from the storage service's. A signature or a token is
+// refused from 15 min on.
+const ClockLimit = 30 * time.Second
+
+// ClockIsWrong reports whether the machine's clock needs a look.
+func (t Trouble) ClockIsWrong() bool { return t.Clock.Abs() > ClockLimit }
+
+// ScratchIsFull reports whether less than a twentieth of the file system for programs is free.
+func (t Trouble) ScratchIsFull() bool { return t.ScratchSize > 0 && 20*t.ScratchFree < t.ScratchSize }
+
+// format returns the trouble in the form of a URL query.
+func (t Trouble) format() string {
+	fields := map[string]string{"rival": t.Rival}
+	for name, n := range map[string]int64{
+		"blind": int64(t.Blind.Seconds()), "clock": int64(t.Clock.Seconds()), "free": t.ScratchFree, "size": t.ScratchSize, "crashes": int64(t.Crashes),
+	} {
+		if n != 0 {
+			fields[name] = strconv.FormatInt(n, 10)
+		}
+	}
+	return encode(fields)
+}
+
+// parseTrouble leaves out fields that it cannot read.
+func parseTrouble(text string) Trouble {
+	values, _ := url.ParseQuery(text) // the fields that could be read
+	number := func(name string) int64 {
+		n, _ := strconv.ParseInt(values.Get(name), 10, 64)
+		return n
+	}
+	seconds := func(name string) time.Duration {
+		return time.Duration(min(max(number(name), -int64(longest.Seconds())), int64(longest.Seconds()))) * time.Second
+	}
+	return Trouble{
+		Blind: max(seconds("blind"), 0), Clock: seconds("clock"), ScratchFree: number("free"), ScratchSize: number("size"),
+		Rival: values.Get("rival"), Crashes: parseCount(values.Get("crashes")),
+	}
 }

@@ -35,16 +35,16 @@ func TestFindingsAreTolerant(t *testing.T) {
 	if got := parseLacks(strings.Repeat("a=1,", 100)); len(got) > maxLacks+1 {
 		t.Errorf("parseLacks = %d kinds, want at most %d", len(got), maxLacks+1)
 	}
-	for _, text := range []string{"", "1", "1,2", "1,2,3", "x,1,2,0", "-3,1,2,0"} {
+	for _, text := range []string{"", "1", "1,2", "1,2,3,4,5", "x,1,2,0,0,0", "-3,1,2,0,0,0"} {
 		if got := parseCalls(text); got.Count != 0 {
 			t.Errorf("parseCalls(%q) = %+v, want none", text, got)
 		}
 	}
-	if got := parseCalls("10,20,-1,0"); got != (activity.CallReport{Count: 10, Slow: 10}) {
-		t.Errorf("parseCalls = %+v, want at most as many slow calls as calls", got)
+	if got := parseCalls("10,20,-1,11,1,0,later"); got != (activity.CallReport{Count: 10, Slow: 10, Denied: 10, Throttled: 1}) {
+		t.Errorf("parseCalls = %+v, want at most as many of each as calls", got)
 	}
-	if got := parseCalls("10,2,1.5,11,later"); got.Failed != 10 {
-		t.Errorf("parseCalls = %+v, want at most as many failed calls as calls", got)
+	if got := parseTrouble("blind=-1&clock=x&crashes=2&size=9e9"); got != (Trouble{Crashes: 2}) {
+		t.Errorf("parseTrouble = %+v, want the crashes alone", got)
 	}
 	if got := parseReadings("jobs,5;,1,2;jobs,7,60,later"); len(got) != 1 || got[0].Messages != 7 {
 		t.Errorf("parseReadings = %v, want one", got)

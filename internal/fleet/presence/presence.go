@@ -15,6 +15,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"github.com/spotworker/spotworker/internal/fleet/activity"
@@ -132,15 +134,46 @@ func NewStore(c *container.Client) *Store { return &Store{blobs.In(c).Within(cal
 
 // Write replaces the worker's heartbeat.
 func (s *Store) Write(ctx context.Context, p Presence) error {
+	_, err := s.put(ctx, p, nil)
+	return err
+}
+
+// Rewrite replaces the heartbeat that the worker wrote last, with that ETag; the first one has
+// none. If another process wrote one under the same name since, it is returned as rival, and
+// replaced by a heartbeat that names it.
+func (s *Store) Rewrite(ctx context.Context, p Presence, last azcore.ETag) (etag azcore.ETag, rival *Listed, err error) {
+	if last != "" {
+		etag, err = s.put(ctx, p, blobs.Same(last))
+		if !blobs.IsConflict(err) && !blobs.IsMissing(err) {
+			return etag, nil, err
+		}
+		switch other, ok, err := s.Read(ctx, p.Worker); {
+		case err != nil:
+			return "", nil, err
+		case ok && (!other.StartedAt.Equal(p.StartedAt.Truncate(time.Second)) || other.BootID != p.BootID):
+			rival, p.Findings.Trouble.Rival = &other, other.origin()
+		}
+	}
+	etag, err = s.put(ctx, p, nil)
+	return etag, rival, err
+}
+
+// origin says where the process of a heartbeat runs.
+func (p *Presence) origin() string {
+	return strings.TrimSpace(p.VM + " since " + p.StartedAt.UTC().Format(time.RFC3339))
+}
+
+func (s *Store) put(ctx context.Context, p Presence, condition *blob.AccessConditions) (azcore.ETag, error) {
 	p.Count = len(p.Jobs)
 	body, err := p.body()
 	if err != nil {
-		return fmt.Errorf("encode presence of %s: %w", p.Worker, err)
+		return "", fmt.Errorf("encode presence of %s: %w", p.Worker, err)
 	}
-	if _, err := s.blobs.Put(ctx, p.Worker, body, blobs.Options{Metadata: p.metadata()}); err != nil {
-		return fmt.Errorf("write presence of %s: %w", p.Worker, err)
+	etag, err := s.blobs.Put(ctx, p.Worker, body, blobs.Options{Metadata: p.metadata(), If: condition})
+	if err != nil {
+		return "", fmt.Errorf("write presence of %s: %w", p.Worker, err)
 	}
-	return nil
+	return etag, nil
 }
 
 // Read returns the heartbeat of the worker with that name; ok is false if there is
@@ -189,6 +222,7 @@ func (p Presence) metadata() map[string]*string {
 		"silent":    p.Findings.formatSilent(),
 		"calls":     formatCalls(p.Findings.Calls),
 		"queues":    formatReadings(p.Findings.Readings),
+		"trouble":   p.Findings.Trouble.format(),
 	}
 	if p.Steered {
 		values["control"] = strconv.Itoa(p.Control)
@@ -232,7 +266,7 @@ func leaveOut(values map[string]string) {
 // name and perhaps a state.
 func parse(worker string, metadata map[string]*string) Presence {
 	values := map[string]string{}
-	var ready, event, drain string // unescaped part by part
+	var ready, event, drain, trouble string // unescaped part by part
 	for key, value := range metadata {
 		switch key = strings.ToLower(key); {
 		case value == nil:
@@ -242,6 +276,8 @@ func parse(worker string, metadata map[string]*string) Presence {
 			event = *value
 		case key == "lastdrain":
 			drain = *value
+		case key == "trouble":
+			trouble = *value
 		default:
 			values[key], _ = url.PathUnescape(*value)
 		}
@@ -269,5 +305,6 @@ func parse(worker string, metadata map[string]*string) Presence {
 	p.Findings = Findings{Lacks: parseLacks(values["lacks"]), Unlike: parseLacks(values["unlike"]),
 		Calls: parseCalls(values["calls"]), Readings: parseReadings(values["queues"])}
 	p.Findings.parseSilent(values["silent"])
+	p.Findings.Trouble = parseTrouble(trouble)
 	return p
 }

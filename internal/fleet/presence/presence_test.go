@@ -65,12 +65,14 @@ func full() Presence {
 		},
 		LastDrain: Drain{
 			Reason: "evicted", EndedAt: noon, Took: 412 * time.Millisecond, Budget: 10 * time.Second,
-			Jobs: 5, Released: 3, Done: 1, LeftOut: 2, Left: 1,
+			Jobs: 5, Released: 3, Done: 1, LeftOut: 2, Left: 1, Lost: 64 * time.Second,
 		},
 		Findings: Findings{
 			Unlike: []KindCount{{"render", 2}},
 			Lacks:  []KindCount{{"logstat", 3}, {"x", 1}}, Silent: 2, SilentJob: "a",
-			Calls:    activity.CallReport{Count: 120, Slow: 90, Failed: 3, Typical: 2031 * time.Millisecond},
+			Calls: activity.CallReport{Count: 120, Slow: 90, Failed: 9, Denied: 1, Throttled: 2, Missing: 3},
+			Trouble: Trouble{Blind: 7 * time.Second, Clock: -10 * time.Minute, ScratchFree: 5, ScratchSize: 1 << 40, Rival: "vm & 2 since",
+				Crashes: 2},
 			Readings: []Reading{{"test-jobs", 1200, 10 * time.Minute}, {"test-jobs", 3400, 5 * time.Minute}},
 		},
 		Running: []Running{
@@ -123,8 +125,10 @@ func TestMetadata(t *testing.T) {
 				"&notbefore=2026-03-09T12%3A00%3A00Z&seenat=2026-03-09T11%3A59%3A00Z&source=User&status=Scheduled&type=Terminate",
 			"control": "7", "asked": "drain", "depths": "a1b2c3d4", "slots": "4,1200.0,60.0,1140.0,0.0", "recent": "render,12,1,1140.0,30.0,10.0,20.0,64.12",
 			"unlike": "render=2", "offers": "0%2C1a%202b",
-			"lacks": "logstat=3,x=1", "silent": "2,a", "calls": "120,90,2.031,3", "queues": "test-jobs,1200,600;test-jobs,3400,300",
-			"lastdrain": "budget=10s&done=1&endedat=2026-03-09T12%3A00%3A00Z&jobs=5&left=1&leftout=2&reason=evicted&released=3&took=412ms",
+			"lacks": "logstat=3,x=1", "silent": "2,a", "calls": "120,90,9,1,2,3", "queues": "test-jobs,1200,600;test-jobs,3400,300",
+			"lastdrain": "budget=10s&done=1&endedat=2026-03-09T12%3A00%3A00Z&jobs=5&left=1&leftout=2&lost=1m4s&reason=evicted" +
+				"&released=3&took=412ms",
+			"trouble": "blind=7&clock=-600&crashes=2&free=5&rival=vm+%26+2+since&size=1099511627776",
 		}
 		if diff := cmp.Diff(want, state.Metadata); diff != "" {
 			t.Errorf("metadata (-want +got)\n%s", diff)

@@ -16,8 +16,8 @@ type Group struct {
 	Reason   string    `json:"reason"` // with placeholders for the differences
 	Messages int       `json:"messages"`
 	Workers  int       `json:"workers"` // that gave them up
-	Example  string    `json:"example"` // id of the job, or of the message, that was given up last
-	First    time.Time `json:"first"`   // when a job of the group was given up
+	Example  string    `json:"example"` // id of the job, or of the message, that was dead-lettered last
+	First    time.Time `json:"first"`   // when a job of the group was dead-lettered
 	Last     time.Time `json:"last"`
 
 	// IDs are the ids of the jobs, without messages whose job is not known.

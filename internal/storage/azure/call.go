@@ -25,8 +25,9 @@ type Call struct {
 	// [Other] for an operation that this program does not use.
 	Operation string
 
-	// Status is the class of the response, "2xx" to "5xx", "denied" for 401 and 403,
-	// "throttled" for 429 and 503, and "unanswered" if there was none.
+	// Status is the class of the response, "2xx" to "5xx", [StatusDenied] for 401 and 403,
+	// [StatusMissing] for 404 of a queue or container, "throttled" for 429 and 503, and
+	// "unanswered" if there was none.
 	Status string
 
 	// Answered says that the service dealt with the call, also if it refused it: the
@@ -45,8 +46,8 @@ type Call struct {
 	// a program may use any. Empty for other calls.
 	Queue string
 
-	// Failed says that the service did not answer, had an error, denied access, or refused
-	// the call because calls come too fast. A call that its caller has cancelled did not fail.
+	// Failed says that the service did not answer, had an error, denied access, has no such
+	// queue or container, or refused the call because calls come too fast. A call that its caller has cancelled did not fail.
 	Failed bool
 
 	// Took is the time until the header of the response.
@@ -104,7 +105,7 @@ func (w watcher) Do(req *policy.Request) (*http.Response, error) {
 		Took: time.Since(begun)}
 	c.Answered = c.Status != "5xx" && c.Status != "unanswered"
 	cancelled := errors.Is(ctx.Err(), context.Canceled)
-	c.Failed = !cancelled && (!c.Answered || c.Throttled || c.Status == denied)
+	c.Failed = !cancelled && (!c.Answered || c.Throttled || c.Status == StatusDenied || c.Status == StatusMissing)
 	if resp != nil {
 		c.Date = resp.Header.Get("Date")
 	}
@@ -115,8 +116,15 @@ func (w watcher) Do(req *policy.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// denied is the status of a call without the right to it.
-const denied = "denied"
+// The statuses of a call without the right to it, and of a call to a queue or container that
+// does not exist.
+const (
+	StatusDenied  = "denied"
+	StatusMissing = "missing"
+)
+
+// missing are the error codes of a queue or container that does not exist, or is being deleted.
+var missing = []string{"ContainerNotFound", "ContainerBeingDeleted", "QueueNotFound", "QueueBeingDeleted"}
 
 // isThrottled reports whether a call was refused because calls come too fast.
 func isThrottled(resp *http.Response) bool {
@@ -143,7 +151,9 @@ func statusOf(resp *http.Response) string {
 	case resp.StatusCode == http.StatusTooManyRequests, resp.StatusCode == http.StatusServiceUnavailable:
 		return "throttled"
 	case resp.StatusCode == http.StatusUnauthorized, resp.StatusCode == http.StatusForbidden:
-		return denied
+		return StatusDenied
+	case resp.StatusCode >= 400 && slices.Contains(missing, resp.Header.Get("x-ms-error-code")):
+		return StatusMissing
 	case resp.StatusCode < 300:
 		return "2xx"
 	case resp.StatusCode < 400:

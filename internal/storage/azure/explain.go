@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -21,14 +22,14 @@ import (
 // what to do.
 var meanings = map[string]string{
 	"AuthenticationFailed": "the key of the connection string or the token is not right for this account, or this machine's clock is off by " +
-		"more than 15 minutes",
+		"more than 15 minutes: check AZURE_STORAGE_CONNECTION_STRING, or AZURE_CLIENT_ID and the account's tenant (az login), then the clock",
 	"AuthorizationFailure": "the storage account's network rules do not let this machine in",
 	"AuthorizationPermissionMismatch": "the identity lacks a data role here: workers need Storage Queue Data Contributor and Storage " +
 		"Blob Data Contributor; a new assignment takes up to 10 minutes",
 	"InsufficientAccountPermissions":     "the identity lacks a data role here",
 	"KeyBasedAuthenticationNotPermitted": "the account does not allow keys: use --account with a managed identity or your own sign-in",
-	"QueueNotFound":                      "the queue does not exist yet: the producer creates it, and so does the deployment",
-	"ContainerNotFound":                  "the container does not exist yet: the producer creates it, and so does the deployment",
+	"QueueNotFound":                      "the queue does not exist: the deployment and the next put create it; messages of a deleted one are lost",
+	"ContainerNotFound":                  "the container does not exist: the deployment and the next put create it",
 	"ServerBusy":                         "the storage service asks for fewer calls",
 }
 
@@ -46,10 +47,25 @@ func LacksRole(err error) bool {
 	return ok && slices.Contains(roleCodes, response.ErrorCode)
 }
 
+// IsSignIn reports whether the service did not accept the key or the token of a call.
+func IsSignIn(err error) bool {
+	response, ok := errors.AsType[*azcore.ResponseError](err)
+	return ok && (response.StatusCode == http.StatusUnauthorized || response.ErrorCode == "AuthenticationFailed")
+}
+
 // roleCodes are the codes of a refusal for lack of a role.
 var roleCodes = []string{"AuthorizationPermissionMismatch", "InsufficientAccountPermissions"}
 
 func explain(err error, role string) string {
+	if all, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // of the error itself
+		var texts, explained []string
+		for _, one := range all.Unwrap() {
+			texts, explained = append(texts, one.Error()), append(explained, explain(one, role))
+		}
+		if strings.Join(texts, "\n") == err.Error() { // it is one of [errors.Join]
+			return strings.Join(explained, "; ")
+		}
+	}
 	text := withoutQuery(err)
 	var response *azcore.ResponseError
 	var dns *net.DNSError
@@ -61,6 +77,8 @@ func explain(err error, role string) string {
 			brief += ": the identity lacks the role " + role + "; a new assignment takes up to 10 minutes"
 		} else if meaning := meanings[response.ErrorCode]; meaning != "" {
 			brief += ": " + meaning
+		} else if IsSignIn(err) {
+			brief += ": " + meanings["AuthenticationFailed"]
 		} else if said := sentence(response); said != "" {
 			brief += ": " + said
 		} else if response.ErrorCode == "" {

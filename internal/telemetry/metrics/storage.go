@@ -115,6 +115,10 @@ func (c *clock) observe(date string) {
 	c.known.Store(true)
 }
 
+// ClockOffset returns by how much the machine's clock is ahead of the storage service's; 0
+// before the first answer.
+func (s *Storage) ClockOffset() time.Duration { return time.Duration(s.clock.offset.Load()) }
+
 // Describe implements [prometheus.Collector].
 func (c *clock) Describe(out chan<- *prometheus.Desc) { out <- clockDesc }
 

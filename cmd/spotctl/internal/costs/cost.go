@@ -165,7 +165,7 @@ func (s *sums) print(session Session, rate rate, by []string) error {
 		}{costLineOf(spent.Group{}, all, rate), s.Unreadable})
 	}
 	if len(groups) == 0 {
-		session.Note("no job with a record is selected")
+		session.None("no job with a record is selected")
 	} else if err := session.Lines(s.table(groups, all, rate, by).Lines(session.Width)); err != nil {
 		return err
 	}

@@ -30,7 +30,8 @@ type Output struct {
 // Session is the context of a command.
 type Session struct {
 	Output
-	ClientID string // of the managed identity to sign in with; empty for the developer's own
+	None     func(what string) // notes that nothing is selected
+	ClientID string            // of the managed identity to sign in with; empty for the developer's own
 	Version  string
 }
 

@@ -121,7 +121,7 @@ var outages = map[string]struct {
 	"a sign-in page":      {errorReply(200, "", "<html>sign in</html>"), "answered 200, but not by the storage service"},
 	"a role taken away":   {errorReply(403, "AuthorizationPermissionMismatch", ""), "the identity lacks a data role here"},
 	"a token refused":     {errorReply(401, "InvalidAuthenticationInfo", ""), "401 InvalidAuthenticationInfo"},
-	"a container deleted": {errorReply(404, "ContainerNotFound", ""), "the container does not exist yet"},
+	"a container deleted": {errorReply(404, "ContainerNotFound", ""), "the container does not exist"},
 	"and being deleted":   {errorReply(409, "ContainerBeingDeleted", ""), "409 ContainerBeingDeleted"},
 }
 

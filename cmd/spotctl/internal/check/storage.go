@@ -1,4 +1,4 @@
-package doctor
+package check
 
 import (
 	"context"
@@ -15,13 +15,11 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/spotworker/spotworker/internal/fleet/control"
+	"github.com/spotworker/spotworker/internal/fleet/presence"
+	"github.com/spotworker/spotworker/internal/overview"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/storage/azure"
 )
-
-// clockLimit is how far this machine's clock may be from the service's. A signature or
-// a token is refused from 15 min on.
-const clockLimit = 30 * time.Second
 
 // queues examines the queues.
 func (e *Examination) queues(ctx context.Context) (all []Finding) {
@@ -47,12 +45,7 @@ func (e *Examination) queues(ctx context.Context) (all []Finding) {
 			continue
 		}
 		f := Finding{Level: OK, Check: check, Text: fmt.Sprintf("about %d messages", n)}
-		switch {
-		case q != s.Poison:
-			e.mu.Lock()
-			e.waiting = append(e.waiting, waiting{q.Name(), n})
-			e.mu.Unlock()
-		case n > 0:
+		if q == s.Poison && n > 0 {
 			f = Finding{Level: Warning, Check: check, Text: fmt.Sprintf("about %d dead-lettered messages", n), Fix: "spotctl poison list --summary"}
 		}
 		all = append(all, f, e.mayChange(check, "Storage Queue Data Contributor", func() error {
@@ -102,6 +95,9 @@ func (e *Examination) containers(ctx context.Context) (all []Finding) {
 			if bloberror.HasCode(err, bloberror.ContainerNotFound) && name == s.Names.Control {
 				f.Level, f.Text = Warning, "it does not exist: workers cannot be told of cancels, drains and pauses"
 			}
+			if bloberror.HasCode(err, bloberror.ContainerNotFound) && name == s.Names.Records {
+				f.Text += ". " + overview.RecordsLost
+			}
 			if bloberror.HasCode(err, bloberror.ContainerNotFound) && name == s.Names.Outputs {
 				f.Level, f.Text = Warning, "it does not exist: jobs cannot store output files, and workers with a kind that has outputs wait for it"
 			}
@@ -111,7 +107,7 @@ func (e *Examination) containers(ctx context.Context) (all []Finding) {
 		all = append(all, Finding{Level: OK, Check: check, Text: "it can be read"})
 		if name != s.Names.Workers { // workers alone write it
 			all = append(all, e.mayChange(check, "Storage Blob Data Contributor", func() error {
-				_, err := c.NewBlobClient("doctor/"+uuid.NewString()).Delete(ctx, nil)
+				_, err := c.NewBlobClient("check/"+uuid.NewString()).Delete(ctx, nil)
 				return err
 			}))
 		}
@@ -176,7 +172,7 @@ func (e *Examination) clock() Finding {
 		return Finding{Level: Warning, Check: check, Text: "not compared with the service's, since no answer came", Fix: "fix what is above"}
 	}
 	off := e.offsets[0].Round(time.Second)
-	if off.Abs() > clockLimit {
+	if off.Abs() > presence.ClockLimit {
 		return Finding{
 			Level: Warning, Check: check, Text: fmt.Sprintf("it differs by %s from the storage service's", off.Abs()),
 			Fix: "synchronise it (chrony, systemd-timesyncd or w32tm): from 15 min on all calls are refused",
@@ -190,7 +186,7 @@ func failed(check string, err error, role string) Finding {
 	f := Finding{Level: Failure, Check: check, Text: azure.ExplainRole(err, role),
 		Fix: "check that the account exists, and that this machine can reach it"}
 	switch {
-	case bloberror.HasCode(err, bloberror.AuthenticationFailed):
+	case azure.IsSignIn(err):
 		return Finding{
 			Level: Failure, Check: signIn, Text: fmt.Sprintf("%s: %s", check, azure.ExplainRole(err, role)),
 			Fix: "check the key in the connection string, or sign in again with the account's tenant (az login); then this machine's clock",

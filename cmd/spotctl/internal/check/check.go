@@ -1,10 +1,10 @@
-// Package doctor examines a deployment: whether its queues and containers are there,
-// whether the caller may read and change them, whether clocks agree, and whether its
-// workers can do their work. Each finding that is not in order says what to do.
+// Package check examines the storage of a deployment: whether its queues and containers are
+// there, whether the caller may read and change them, and whether clocks agree. Each finding
+// that is not in order says what to do. Package overview examines the workers.
 //
 // It changes nothing. Whether the caller may change a queue or container is found out by
 // deleting a message and a blob that do not exist: the service checks the role first.
-package doctor
+package check
 
 import (
 	"context"
@@ -14,27 +14,19 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/fleet/activity"
-
+	"github.com/spotworker/spotworker/internal/overview"
 	"github.com/spotworker/spotworker/internal/storage/deployment"
 )
 
-// Level is how serious a finding is.
-type Level string
+// The results of the checks.
+type Finding = overview.Finding
 
-// The levels.
+// The levels of findings.
 const (
-	OK      Level = "ok"
-	Warning Level = "warning" // the deployment works, but not in every way
-	Failure Level = "failure" // jobs cannot be done, or not be seen
+	OK      = overview.OK
+	Warning = overview.Warning
+	Failure = overview.Failure
 )
-
-// Finding is the result of one check.
-type Finding struct {
-	Level Level
-	Check string // the subject that was examined
-	Text  string // the result
-	Fix   string // what to do; empty for OK
-}
 
 // Examination is one run of all checks.
 type Examination struct {
@@ -43,23 +35,7 @@ type Examination struct {
 	mu      sync.Mutex
 	offsets []time.Duration // of the service's clock, from each answer that shows it
 
-	waiting []waiting // on the queues of jobs; guarded by mu until all are examined
-
 	took []time.Duration // of calls that are small; guarded by mu until all are examined
-}
-
-// waiting is how many messages a queue of jobs has.
-type waiting struct {
-	queue    string
-	messages int
-}
-
-// allWaiting returns the number of messages on all queues of jobs.
-func (e *Examination) allWaiting() (n int) {
-	for _, w := range e.waiting {
-		n += w.messages
-	}
-	return n
 }
 
 // Examine runs all checks and returns their findings, in an order that does not change.
@@ -72,8 +48,7 @@ func Examine(ctx context.Context, stores *deployment.Stores) []Finding {
 	group.Go(func() { control = e.control(ctx) })
 	group.Wait()
 	all := slices.Concat(queues, containers, control)
-	all = append(all, e.clock(), e.speed())
-	return signInOnce(append(all, e.fleet(ctx)...))
+	return signInOnce(append(all, e.clock(), e.speed()))
 }
 
 // measured makes a small call and keeps how long it takes.
@@ -131,7 +106,7 @@ func signInOnce(findings []Finding) []Finding {
 }
 
 // Worst returns the most serious level among findings.
-func Worst(findings []Finding) Level {
+func Worst(findings []Finding) overview.Level {
 	worst := OK
 	for _, f := range findings {
 		if f.Level == Failure || f.Level == Warning && worst == OK {

@@ -1,16 +1,18 @@
-package doctor
+package check
 
 import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/overview"
 )
 
 // TestSpeed: calls of the middle decide, not the slowest one.
 func TestSpeed(t *testing.T) {
 	for _, row := range []struct {
 		took []time.Duration
-		want Level
+		want overview.Level
 		text string
 	}{
 		{[]time.Duration{12 * time.Millisecond, 3 * time.Second, 8 * time.Millisecond}, OK, "take 12ms (median), 3s at most"},
