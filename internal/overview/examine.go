@@ -157,7 +157,7 @@ func troubles(alive []client.Worker) []Finding {
 		unknown,
 		about("notices of evictions", "the metadata service answers all workers", func(w client.Worker) bool { return trouble(w).Blind > 0 },
 			"get no answer of the metadata service, so that an eviction comes without notice and repeats up to a checkpoint interval",
-			"on the VM look at the worker's log, and at proxies and firewalls before 169.254.169.254; if it stays, delete the VM"),
+			"on the VM look at the worker's log, and at proxies and firewalls before the metadata service; if it stays, delete the VM"),
 		about("clocks of the workers", "they agree with the storage service's", func(w client.Worker) bool {
 			return presence.Trouble(trouble(w)).ClockIsWrong()
 		}, "have a clock that differs by more than "+presence.ClockLimit.String()+" from the storage service's, which refuses them from 15 min on",

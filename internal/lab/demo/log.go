@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/lab/stage"
+	"github.com/spotworker/spotworker/internal/lifecycle"
 )
 
 // add adds events to the history.
@@ -41,6 +42,7 @@ type logLine struct {
 	ResumedAt   float64 `json:"resumed_at"`
 	SinceNotice string  `json:"since_notice"`
 	Reason      string  `json:"reason"`
+	To          string  `json:"to"` // state of the worker
 }
 
 // endKinds are the log messages that say how a delivery ended without a commit.
@@ -69,8 +71,10 @@ func (d *demo) onLine(vm string, raw []byte) {
 		d.add(func(h *history) {
 			h.ranges = append(h.ranges, hashedRange{job: line.JobID, vm: vm, offset: line.Offset, bytes: line.Bytes, at: line.Time})
 		})
-	case "work stopped":
-		d.drained(vm, func(d *drain) { d.stopped = line.Time })
+	case "state changed":
+		if line.To == lifecycle.Shutdown.String() {
+			d.drained(vm, func(d *drain) { d.stopped = line.Time })
+		}
 	case "drained":
 		d.drained(vm, func(d *drain) { d.ended, d.sinceNotice = line.Time, line.SinceNotice })
 	}

@@ -78,7 +78,7 @@ func TestExplain(t *testing.T) {
 		"no queue": {refusal(t, &storage.Error{Status: 404, Code: "QueueNotFound"}),
 			[]string{"404 QueueNotFound", "does not exist"}},
 		"a key": {refusal(t, &storage.Error{Status: 401, Code: "InvalidAuthenticationInfo"}),
-			[]string{"401 InvalidAuthenticationInfo: the account key or the token is not right", "az login"}},
+			[]string{"401 InvalidAuthenticationInfo: the key of the connection string or the token is not right", "az login"}},
 		"two of them": {errors.Join(refusal(t, &storage.Error{Status: 404, Code: "QueueNotFound"}), refusal(t, &storage.Error{Status: 503,
 			Code: "ServerBusy"})), []string{"404 QueueNotFound: the queue", "; 503 ServerBusy: the storage service asks for fewer calls"}},
 		"no container":                {refusal(t, &storage.Error{Status: 404, Code: "ContainerNotFound"}), []string{"does not exist"}},
