@@ -88,7 +88,7 @@ func TestInterruptDuringADrain(t *testing.T) {
 	c := newCloud(t, true)
 	w := c.working(t, "stubborn", "--drain-budget=1h") // far longer than the test waits
 	w.terminate(t)
-	w.until(t, "state changed", "to", "shutdown")
+	w.untilState(t, "shutdown")
 	for range 2 {
 		w.terminate(t)
 		w.demandHealth(t, "in a drain")
@@ -112,7 +112,7 @@ func TestTerminateDuringADrain(t *testing.T) {
 	if _, err := c.metadata.SimulateEviction(testVM); err != nil {
 		t.Fatal(err)
 	}
-	w.until(t, "state changed", "to", "shutdown")
+	w.untilState(t, "shutdown")
 	w.terminate(t)
 	if end := w.end(t); end.ExitCode() != 0 {
 		t.Errorf("worker ended with %s, want exit code 0", end)
