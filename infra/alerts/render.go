@@ -61,17 +61,18 @@ var rules = [
 	}
 	b.WriteString(`]
 
-resource group 'Microsoft.AlertsManagement/prometheusRuleGroups@2023-03-01' = {
-  name: '${prefix}-metrics'
-  location: location
-  tags: tags
-  properties: {
-    description: 'Alerts of the spotworker.'
-    enabled: true
-    scopes: [metricsWorkspaceId]
-    interval: 'PT1M'
-    rules: [
-      for rule in rules: {
+// A group has at most 20 rules.
+resource groups 'Microsoft.AlertsManagement/prometheusRuleGroups@2023-03-01' = [
+  for severity in [1, 2]: {
+    name: '${prefix}-metrics-${severity == 1 ? 'critical' : 'warning'}'
+    location: location
+    tags: tags
+    properties: {
+      description: 'Alerts of the spotworker.'
+      enabled: true
+      scopes: [metricsWorkspaceId]
+      interval: 'PT1M'
+      rules: map(filter(rules, rule => rule.severity == severity), rule => {
         alert: rule.name
         enabled: true
         severity: rule.severity
@@ -81,10 +82,10 @@ resource group 'Microsoft.AlertsManagement/prometheusRuleGroups@2023-03-01' = {
         annotations: { summary: rule.summary, description: rule.text }
         resolveConfiguration: { autoResolved: true, timeToResolve: 'PT5M' }
         actions: map(actionGroupIds, id => { actionGroupId: id })
-      }
-    ]
+      })
+    }
   }
-}
+]
 `)
 	return b.String()
 }

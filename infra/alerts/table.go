@@ -60,13 +60,21 @@ unless on () (count(spotworker_state{state="process"} == 1))`,
 				"shows which role it needs.",
 		},
 		{
-			Name: "SpotworkerStorageThrottled", Incident: "storage throttles", Severity: "warning", For: 2 * time.Minute,
-			Expr:    `sum(rate(spotworker_storage_calls_total{status="throttled"}[2m])) / sum(rate(spotworker_storage_calls_total[2m])) > 0.1`,
-			Summary: "storage throttles {{ $value | humanizePercentage }} of the calls",
-			Means:   "Too many workers or too short jobs for the account or a queue. Jobs take longer, none is lost.",
+			Name: "SpotworkerStorageMissing", Incident: "a queue or container was deleted (404)", Severity: "critical", For: 0,
+			Expr:    `sum(increase(spotworker_storage_calls_total{status="missing", operation!~"` + readsOfOptional + `"}[2m])) > 3`,
+			Summary: "storage has no queue or container for about {{ $value | humanize }} calls within 2 minutes",
+			Means: "Without the container of records all records are lost, with checkpoints and results, unless the account's soft delete keeps them. " +
+				"Workers wait. spotctl status --check names what is missing; restore it, or deploy again.",
 		},
 		{
-			Name: "SpotworkerStorageSlow", Incident: "storage answers slowly", Severity: "warning", For: 2 * time.Minute,
+			Name: "SpotworkerStorageThrottled", Incident: "storage throttles (429, 503)", Severity: "warning", For: time.Minute,
+			Expr:    `sum(rate(spotworker_storage_calls_total{status="throttled"}[2m])) / sum(rate(spotworker_storage_calls_total[2m])) > 0.1`,
+			Summary: "storage throttles {{ $value | humanizePercentage }} of the calls",
+			Means: "Too many workers or too short jobs for the account or a queue, or trouble of the service. Jobs take longer, none is lost. Compare " +
+				"the account's metric Transactions by ResponseType.",
+		},
+		{
+			Name: "SpotworkerStorageSlow", Incident: "storage answers slowly", Severity: "warning", For: time.Minute,
 			Expr: `sum by (service) (rate(spotworker_storage_call_duration_seconds_bucket{operation!~"` + largeCalls + `", le=~"1|1.0"}[2m]))
 / (sum by (service) (rate(spotworker_storage_call_duration_seconds_count{operation!~"` + largeCalls + `"}[2m])) > 0) < 0.5`,
 			Summary: "only {{ $value | humanizePercentage }} of the small calls to the {{ $labels.service }} service take less than a second",
@@ -74,7 +82,7 @@ unless on () (count(spotworker_state{state="process"} == 1))`,
 				"SuccessServerLatency and SuccessE2ELatency of the account: the first is the service, the difference the network.",
 		},
 		{
-			Name: "SpotworkerJobsDeadLettered", Incident: "a wave of jobs of one kind is dead-lettered", Severity: "critical", For: 0,
+			Name: "SpotworkerJobsDeadLettered", Incident: "a wave of jobs is dead-lettered", Severity: "critical", For: 0,
 			Expr: `sum(increase(spotworker_delivery_outcomes_total{outcome="poisoned"}[5m])) > 5
 and
 sum(rate(spotworker_delivery_outcomes_total{outcome="poisoned"}[5m])) / ` +
@@ -85,7 +93,7 @@ sum(rate(spotworker_delivery_outcomes_total{outcome="poisoned"}[5m])) / ` +
 		{
 			Name: "SpotworkerKindFails", Incident: "a kind fails everywhere", Severity: "warning", For: time.Minute,
 			Expr: `sum by (kind) (rate(spotworker_job_failures_total[5m]))
-/ (sum by (kind) (rate(spotworker_job_failures_total[5m])) + sum by (kind) (rate(spotworker_job_duration_seconds_count[5m]))) > 0.2
+/ (sum by (kind) (rate(spotworker_job_failures_total[5m])) + sum by (kind) (rate(spotworker_job_duration_seconds_count[5m]))) > 0.15
 and sum by (kind) (increase(spotworker_job_failures_total[5m])) > 5
 unless on (kind) min by (kind) (
   (sum by (kind) (rate(spotworker_job_failures_total[5m]))
@@ -100,8 +108,17 @@ unless on (kind) min by (kind) (
 		},
 		{
 			Name: "SpotworkerMachineFails", Incident: "one VM fails all or many jobs", Severity: "warning", For: time.Minute,
-			Expr: `max by (instance, kind) (spotworker_breaker_open) == 1
-and on (kind) avg by (kind) (spotworker_breaker_open) < 0.5`,
+			Expr: `(
+  max by (instance, kind) (spotworker_breaker_open) == 1
+  and on (kind) avg by (kind) (spotworker_breaker_open) < 0.5
+)
+or (
+  sum by (instance, kind) (increase(spotworker_job_failures_total[2m])) > 2
+  and on (instance, kind) 4 * sum by (instance, kind) (increase(spotworker_job_duration_seconds_count[2m]))
+    <= sum by (instance, kind) (increase(spotworker_job_failures_total[2m]))
+  and on (kind) sum by (kind) (increase(spotworker_job_duration_seconds_count[2m]))
+    >= sum by (kind) (increase(spotworker_job_failures_total[2m]))
+)`,
 			Summary: "jobs of kind {{ $labels.kind }} fail on {{ $labels.instance }}, and not on most others",
 			Means: "The machine lacks something or is broken. Its worker leaves most of the kind's jobs to others. spotctl quarantine, then " +
 				"delete the VM; the log has the errors.",
@@ -126,6 +143,29 @@ and on (kind) avg by (kind) (spotworker_breaker_open) < 0.5`,
 			Means:   "From 15 minutes on storage and sign-in refuse the VM. Look at its time service, or delete the VM.",
 		},
 		{
+			Name: "SpotworkerCrashLoop", Incident: "a worker crashes again and again", Severity: "warning", For: 0,
+			Expr:    `changes(spotworker_start_timestamp_seconds[10m]) > 2`,
+			Summary: "the worker on {{ $labels.instance }} started {{ $value }} times more within 10 minutes",
+			Means:   "Each crash repeats up to one checkpoint interval of its jobs. The end of its log says why: journalctl -u spotworker.",
+		},
+		{
+			Name: "SpotworkerWorkLost", Incident: "much work is lost at evictions", Severity: "warning", For: 0,
+			Expr: `sum by (kind) (increase(spotworker_handler_seconds_total{outcome="redone"}[10m])) > 60
+and
+sum by (kind) (increase(spotworker_handler_seconds_total{outcome="redone"}[10m])) / ` +
+				`sum by (kind) (increase(spotworker_handler_seconds_total[10m])) > 0.2`,
+			Summary: "about {{ $value | humanizeDuration }} of work of kind {{ $labels.kind }} were not saved within 10 minutes",
+			Means: "Programs that ignore SIGTERM or save seldom, workers that are killed, or cancels: the work is repeated. work_lost of the line job " +
+				"released in the log names the jobs.",
+		},
+		{
+			Name: "SpotworkerKindMissing", Incident: "one worker has other kinds than the rest", Severity: "warning", For: time.Minute,
+			Expr: `count by (kind) (spotworker_breaker_open) == on () group_left () (count(spotworker_build_info) - 1) > 1
+and on () count by (kind) (spotworker_breaker_open) == 1`,
+			Summary: "all workers but one have kind {{ $labels.kind }}, and one has a kind alone",
+			Means:   "A kind is renamed or misspelt on one VM, which leaves its jobs to the others. spotctl status names the worker; compare its file of kinds.",
+		},
+		{
 			Name: "SpotworkerScratchFull", Incident: "a disk is full", Severity: "warning", For: time.Minute,
 			Expr:    `spotworker_scratch_free_bytes / (spotworker_scratch_size_bytes > 0) < 0.05`,
 			Summary: "{{ $value | humanizePercentage }} of the file system of --scratch is free on {{ $labels.instance }}",
@@ -138,10 +178,10 @@ and on (kind) avg by (kind) (spotworker_breaker_open) < 0.5`,
 			Means:   "Give the kind a limit of memory, a worker fewer slots, or the VM more memory.",
 		},
 		{
-			Name: "SpotworkerJobSilent", Incident: "a job is stuck", Severity: "warning", For: time.Minute,
+			Name: "SpotworkerJobSilent", Incident: "a job is stuck", Severity: "warning", For: 2 * time.Minute,
 			Expr:    `sum(spotworker_jobs_silent) > 0`,
 			Summary: "{{ $value }} running jobs have stopped reporting",
-			Means: "A job reports nothing for 2 min and 10 times as long as ever before, or from its start for 5 min and 10 times as long as " +
+			Means: "A job reports nothing for 40 s and 10 times as long as ever before, or from its start for 40 s and 10 times as long as " +
 				"jobs of its kind run (an hour if that is not known). spotctl status names it; give the kind max_silence.",
 		},
 		{
@@ -162,22 +202,24 @@ sum(rate(spotworker_job_wait_seconds_count{after="exit"}[5m])) / ` +
 				"dead-lettered; jobs that have begun wait on.",
 		},
 		{
-			Name: "SpotworkerQueueGrows", Incident: "more jobs are put than end", Severity: "warning", For: 2 * time.Minute,
+			Name: "SpotworkerQueueGrows", Incident: "more jobs are put than end", Severity: "warning", For: time.Minute,
 			Expr: `max by (queue) (spotworker_queue_messages{queue!~".+-poison"})
-- max by (queue) (spotworker_queue_messages{queue!~".+-poison"} offset 5m) > 20
+- max by (queue) (spotworker_queue_messages{queue!~".+-poison"} offset 90s) > 10
 and max by (queue) (spotworker_queue_messages{queue!~".+-poison"})
-> 1.05 * max by (queue) (spotworker_queue_messages{queue!~".+-poison"} offset 5m)
-and max by (queue) (spotworker_queue_messages{queue!~".+-poison"} offset 5m)
-> 1.05 * max by (queue) (spotworker_queue_messages{queue!~".+-poison"} offset 10m)`,
-			Summary: "{{ $labels.queue }} has {{ $value }} more messages than 5 minutes ago, and grew before that too",
+> 1.05 * max by (queue) (spotworker_queue_messages{queue!~".+-poison"} offset 90s)
+and max by (queue) (spotworker_queue_messages{queue!~".+-poison"} offset 90s)
+> 1.05 * max by (queue) (spotworker_queue_messages{queue!~".+-poison"} offset 3m)
+and on () sum(max by (queue) (spotworker_queue_messages{queue!~".+-poison"}))
+> 600 * sum(rate(spotworker_delivery_outcomes_total{outcome="committed"}[3m]))`,
+			Summary: "{{ $labels.queue }} has {{ $value }} more messages than 90 seconds ago, grew before that too, and takes over 10 minutes to clear",
 			Means: "Jobs wait longer and longer. Start more VMs, or look at why jobs take longer: spotctl status has run times and failures by " +
 				"kind.",
 		},
 		{
-			Name: "SpotworkerCapacityGone", Incident: "many VMs were evicted and not replaced", Severity: "warning", For: 5 * time.Minute,
+			Name: "SpotworkerCapacityGone", Incident: "many VMs were evicted and not replaced", Severity: "warning", For: time.Minute,
 			Expr: `count(spotworker_state{state="process"} == 1)
 / max_over_time(count(spotworker_state{state="process"} == 1)[1h:1m]) < 0.6
-and on () max(spotworker_queue_oldest_message_age_seconds{queue!~".+-poison"}) > 120`,
+and on () max(spotworker_queue_oldest_message_age_seconds{queue!~".+-poison"}) > 60`,
 			Summary: "{{ $value | humanizePercentage }} of the last hour's workers are left, and jobs wait",
 			Means: "Evicted VMs are not replaced: no spare capacity of this size and region, or a scale-in while jobs wait. spotctl prices shows " +
 				"other sizes.",
@@ -193,6 +235,10 @@ and on () max(spotworker_queue_oldest_message_age_seconds{queue!~".+-poison"}) >
 
 // largeCalls are the operations that may send or list much: package azure has the same list.
 const largeCalls = "PutBlob|PutBlock|PutBlockList|GetBlob|ListBlobs"
+
+// readsOfOptional are the operations that ask for a queue or container which a deployment may
+// lack: the control document, and the lengths of queues.
+const readsOfOptional = "GetBlob|GetQueueMetadata|PeekMessages"
 
 // oldestWait is the age at which the oldest waiting job raises an alert, in seconds.
 const oldestWait = "3600"

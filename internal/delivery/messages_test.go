@@ -473,7 +473,7 @@ func TestLifeOfAJob(t *testing.T) {
 				"visible_in": float64(10 * time.Second)},
 			started(2, 2, 0),
 			{"level": "INFO", "msg": "job released", "reason": "stopped: drained: context canceled", "fraction": 0.25, "state_bytes": 1.0,
-				"state_left_out": false, "moved": false},
+				"state_left_out": false, "work_lost": float64(35 * time.Second), "moved": false},
 			started(4, 1, 0.25),
 			{"level": "INFO", "msg": "job committed", "generation": 4.0, "interruptions": 1.0, "result_bytes": 4.0},
 		}

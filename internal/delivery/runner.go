@@ -289,7 +289,6 @@ type Counts struct {
 	Released  int64 // jobs released to another worker
 	LeftOut   int64 // jobs released without their last state
 	Late      int64 // jobs not handed over in time
-	Lost      int64 // work of released jobs that no record has, in nanoseconds
 }
 
 // Counts returns the counters as they are now.
@@ -297,9 +296,12 @@ func (r *Runner) Counts() Counts {
 	return Counts{
 		Active:    len(r.active.Jobs()),
 		Committed: r.counters.committed.Load(), Released: r.counters.released.Load(), LeftOut: r.counters.leftOut.Load(),
-		Late: r.counters.late.Load(), Lost: r.counters.lost.Load(),
+		Late: r.counters.late.Load(),
 	}
 }
+
+// Lost returns the work of all interrupted runs that no record has.
+func (r *Runner) Lost() time.Duration { return time.Duration(r.counters.lost.Load()) }
 
 // Sight is what an observer sees of the jobs at one moment.
 type Sight struct {

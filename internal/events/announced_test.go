@@ -2,6 +2,7 @@ package events
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -55,7 +56,19 @@ func TestReport(t *testing.T) {
 			t.Errorf("lines after %v = %d, want %d", step.verdicts, n, lines)
 		}
 	}
-	want := announcements{"Reboot, drain by": 3, "Reboot, drain": 1, "other, checkpoint now": 1}
+	// Decided again 5 s later, as at each change of the document, an event reads the same.
+	at := time.Date(2026, time.March, 9, 12, 0, 0, 0, time.UTC)
+	for i, kind := range []string{preempt.TypePreempt, preempt.TypeReboot} {
+		doc := preempt.Document{Events: []preempt.Event{{ID: fmt.Sprint("again", i), Type: kind, Resources: []string{"vm"}, NotBefore: at}}}
+		for _, left := range []time.Duration{28 * time.Second, 23 * time.Second} {
+			r.report(preempt.Decide(doc, preempt.Identity{Name: "vm"}, at.Add(-left)).Verdicts)
+		}
+		lines++
+		if n := strings.Count(log.String(), "scheduled event names this VM"); n != lines {
+			t.Errorf("lines of an unchanged %s = %d, want %d", kind, n, lines)
+		}
+	}
+	want := announcements{"Reboot, drain by": 3, "Reboot, drain": 2, "other, checkpoint now": 1, "Preempt, drain": 1}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("reported (-want +got):\n%s", diff)
 	}

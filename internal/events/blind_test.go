@@ -55,6 +55,9 @@ func TestBlindnessIsLogged(t *testing.T) {
 						got = append(got, text)
 					}
 				}
+				if strings.Contains(line, lost) && !strings.Contains(line, `"error":"the polls are sent and not answered"`) {
+					t.Errorf("line = %s, want why", line)
+				}
 				if strings.Contains(line, back) && !strings.Contains(line, `"after":20000000000`) {
 					t.Errorf("line = %s, want how long the blindness took", line)
 				}

@@ -157,7 +157,7 @@ func (b *heartbeat) write(ctx context.Context) error {
 	}
 	if name != b.rival && name != "" {
 		w.Log.WarnContext(ctx, "another living worker has this worker's name, so each overwrites the other's heartbeat; give each worker of a VM "+
-			"an --instance, and each VM a name", "other_vm", rival.VM, "other_started_at", rival.StartedAt)
+			"an --instance, and each VM a name", "vm_name", rival.VM, "since", rival.StartedAt)
 	}
 	b.rival = name
 	return err

@@ -158,8 +158,10 @@ type phase struct {
 	context.Context
 	state lifecycle.State
 
-	// stopped are the deliveries at its interruption, before any of them learned of it.
+	// stopped are the deliveries at its interruption, before any of them learned of it, and lost
+	// is the work lost until then.
 	stopped *delivery.Counts
+	lost    *time.Duration
 }
 
 // beginPhase begins the phase of the present state. An interruption ends the phase and
@@ -168,10 +170,10 @@ func (w *Worker) beginPhase(ctx context.Context) (p phase, end func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	ctx, cancel := context.WithCancelCause(ctx)
-	p = phase{ctx, w.machine.State(), &delivery.Counts{}}
+	p = phase{ctx, w.machine.State(), &delivery.Counts{}, new(time.Duration)}
 	w.stop = func(cause error) {
 		if ctx.Err() == nil {
-			*p.stopped = w.runner.Counts()
+			*p.stopped, *p.lost = w.runner.Counts(), w.runner.Lost()
 		}
 		cancel(cause)
 	}
@@ -271,7 +273,7 @@ func (w *Worker) runJobs(p phase) {
 	searches.Wait()
 	<-stopped
 	deliveries.Wait()
-	w.reportDrained(p, *p.stopped)
+	w.reportDrained(p, *p.stopped, *p.lost)
 }
 
 // countAfter is how long a worker that begins to work waits until it counts the workers: those
@@ -299,27 +301,28 @@ func (w *Worker) searchConfig() waiting.Config {
 	}
 }
 
-// reportDrained reports the end of a drain. before are the counts at its beginning.
-func (w *Worker) reportDrained(ctx context.Context, before delivery.Counts) {
+// reportDrained reports the end of a drain. before are the counts at its beginning, and
+// lostBefore is the work lost until then.
+func (w *Worker) reportDrained(ctx context.Context, before delivery.Counts, lostBefore time.Duration) {
 	d := drain.Of(ctx)
 	if d == nil {
 		return
 	}
 	now, took, budget := w.runner.Counts(), time.Since(d.Seen), d.End().Sub(d.Seen)
 	released, committed, leftOut := now.Released-before.Released, now.Committed-before.Committed, now.LeftOut-before.LeftOut
-	late := int(now.Late-before.Late) + now.Active
+	late, lost := int(now.Late-before.Late)+now.Active, w.runner.Lost()-lostBefore
 	w.Observer.Drained(string(d.Reason), took)
 	w.heartbeat.keepDrain(presence.Drain{
 		Reason: string(d.Reason), EndedAt: time.Now(), Took: took, Budget: budget, Jobs: before.Active,
 		Released: int(released), Done: int(committed), LeftOut: int(leftOut), Left: late,
-		Lost: time.Duration(now.Lost - before.Lost),
+		Lost: lost,
 	})
 	level := slog.LevelInfo
 	if late > 0 || leftOut > 0 {
 		level = slog.LevelWarn
 	}
 	w.Log.Log(ctx, level, "drained", "jobs", before.Active, "released", released, "committed", committed,
-		"states_left_out", leftOut, "not_handed_over", late, "work_lost", time.Duration(now.Lost-before.Lost), "since_notice", took, "budget", budget)
+		"states_left_out", leftOut, "not_handed_over", late, "work_lost", lost, "since_notice", took, "budget", budget)
 }
 
 // rest is Shutdown after the drain: it waits for the end of the VM or of the process, or

@@ -133,10 +133,9 @@ func (t *telemetry) machineTrouble() presence.Trouble {
 	if is := now.ScratchIsFull(); is != t.trouble.scratch {
 		t.trouble.scratch = is
 		if is {
-			t.log.Warn("file system of --scratch is nearly full; jobs of programs are handed to other machines", "free_bytes", now.ScratchFree,
-				"size_bytes", now.ScratchSize)
+			t.log.Warn("file system of --scratch is nearly full; jobs of programs are handed to other machines", "bytes", now.ScratchFree)
 		} else {
-			t.log.Info("file system of --scratch has room again", "free_bytes", now.ScratchFree)
+			t.log.Info("file system of --scratch has room again", "bytes", now.ScratchFree)
 		}
 	}
 	return now

@@ -50,9 +50,11 @@ var columns = [
   { name: 'since_notice', type: 'string' }
   { name: 'fraction', type: 'real' }
   // Of some lines only.
+  { name: 'account', type: 'string' }
   { name: 'acknowledge', type: 'boolean' }
   { name: 'address', type: 'string' }
   { name: 'after', type: 'string' }
+  { name: 'ahead', type: 'string' }
   { name: 'asked_for', type: 'long' }
   { name: 'at_most', type: 'string' }
   { name: 'attempt', type: 'long' }
@@ -148,6 +150,7 @@ var columns = [
   { name: 'vm_name', type: 'string' }
   { name: 'warned', type: 'long' }
   { name: 'watched', type: 'string' }
+  { name: 'work_lost', type: 'string' }
   { name: 'workers', type: 'long' }
 ]
 

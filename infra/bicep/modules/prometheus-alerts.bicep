@@ -56,11 +56,21 @@ sum(rate(spotworker_storage_calls_total{status="denied"}[2m])) / sum(rate(spotwo
 '''
   }
   {
+    name: 'SpotworkerStorageMissing'
+    severity: 1
+    hold: 'PT0M'
+    summary: 'storage has no queue or container for about {{ $value | humanize }} calls within 2 minutes'
+    text: 'Without the container of records all records are lost, with checkpoints and results, unless the account\'s soft delete keeps them. Workers wait. spotctl status --check names what is missing; restore it, or deploy again.'
+    expression: '''
+sum(increase(spotworker_storage_calls_total{status="missing", operation!~"GetBlob|GetQueueMetadata|PeekMessages"}[2m])) > 3
+'''
+  }
+  {
     name: 'SpotworkerStorageThrottled'
     severity: 2
-    hold: 'PT2M'
+    hold: 'PT1M'
     summary: 'storage throttles {{ $value | humanizePercentage }} of the calls'
-    text: 'Too many workers or too short jobs for the account or a queue. Jobs take longer, none is lost.'
+    text: 'Too many workers or too short jobs for the account or a queue, or trouble of the service. Jobs take longer, none is lost. Compare the account\'s metric Transactions by ResponseType.'
     expression: '''
 sum(rate(spotworker_storage_calls_total{status="throttled"}[2m])) / sum(rate(spotworker_storage_calls_total[2m])) > 0.1
 '''
@@ -68,7 +78,7 @@ sum(rate(spotworker_storage_calls_total{status="throttled"}[2m])) / sum(rate(spo
   {
     name: 'SpotworkerStorageSlow'
     severity: 2
-    hold: 'PT2M'
+    hold: 'PT1M'
     summary: 'only {{ $value | humanizePercentage }} of the small calls to the {{ $labels.service }} service take less than a second'
     text: 'Some 10 ms are usual. Jobs start and end later, none is lost; states may not be saved within an eviction notice. Compare SuccessServerLatency and SuccessE2ELatency of the account: the first is the service, the difference the network.'
     expression: '''
@@ -96,7 +106,7 @@ sum(rate(spotworker_delivery_outcomes_total{outcome="poisoned"}[5m])) / sum(rate
     text: 'The jobs, their input, or what they call, since it is not one VM alone. Metric spotworker_job_failures_total has the class, the log the errors.'
     expression: '''
 sum by (kind) (rate(spotworker_job_failures_total[5m]))
-/ (sum by (kind) (rate(spotworker_job_failures_total[5m])) + sum by (kind) (rate(spotworker_job_duration_seconds_count[5m]))) > 0.2
+/ (sum by (kind) (rate(spotworker_job_failures_total[5m])) + sum by (kind) (rate(spotworker_job_duration_seconds_count[5m]))) > 0.15
 and sum by (kind) (increase(spotworker_job_failures_total[5m])) > 5
 unless on (kind) min by (kind) (
   (sum by (kind) (rate(spotworker_job_failures_total[5m]))
@@ -114,8 +124,17 @@ unless on (kind) min by (kind) (
     summary: 'jobs of kind {{ $labels.kind }} fail on {{ $labels.instance }}, and not on most others'
     text: 'The machine lacks something or is broken. Its worker leaves most of the kind\'s jobs to others. spotctl quarantine, then delete the VM; the log has the errors.'
     expression: '''
-max by (instance, kind) (spotworker_breaker_open) == 1
-and on (kind) avg by (kind) (spotworker_breaker_open) < 0.5
+(
+  max by (instance, kind) (spotworker_breaker_open) == 1
+  and on (kind) avg by (kind) (spotworker_breaker_open) < 0.5
+)
+or (
+  sum by (instance, kind) (increase(spotworker_job_failures_total[2m])) > 2
+  and on (instance, kind) 4 * sum by (instance, kind) (increase(spotworker_job_duration_seconds_count[2m]))
+    <= sum by (instance, kind) (increase(spotworker_job_failures_total[2m]))
+  and on (kind) sum by (kind) (increase(spotworker_job_duration_seconds_count[2m]))
+    >= sum by (kind) (increase(spotworker_job_failures_total[2m]))
+)
 '''
   }
   {
@@ -149,6 +168,39 @@ abs(spotworker_clock_offset_seconds) > 30
 '''
   }
   {
+    name: 'SpotworkerCrashLoop'
+    severity: 2
+    hold: 'PT0M'
+    summary: 'the worker on {{ $labels.instance }} started {{ $value }} times more within 10 minutes'
+    text: 'Each crash repeats up to one checkpoint interval of its jobs. The end of its log says why: journalctl -u spotworker.'
+    expression: '''
+changes(spotworker_start_timestamp_seconds[10m]) > 2
+'''
+  }
+  {
+    name: 'SpotworkerWorkLost'
+    severity: 2
+    hold: 'PT0M'
+    summary: 'about {{ $value | humanizeDuration }} of work of kind {{ $labels.kind }} were not saved within 10 minutes'
+    text: 'Programs that ignore SIGTERM or save seldom, workers that are killed, or cancels: the work is repeated. work_lost of the line job released in the log names the jobs.'
+    expression: '''
+sum by (kind) (increase(spotworker_handler_seconds_total{outcome="redone"}[10m])) > 60
+and
+sum by (kind) (increase(spotworker_handler_seconds_total{outcome="redone"}[10m])) / sum by (kind) (increase(spotworker_handler_seconds_total[10m])) > 0.2
+'''
+  }
+  {
+    name: 'SpotworkerKindMissing'
+    severity: 2
+    hold: 'PT1M'
+    summary: 'all workers but one have kind {{ $labels.kind }}, and one has a kind alone'
+    text: 'A kind is renamed or misspelt on one VM, which leaves its jobs to the others. spotctl status names the worker; compare its file of kinds.'
+    expression: '''
+count by (kind) (spotworker_breaker_open) == on () group_left () (count(spotworker_build_info) - 1) > 1
+and on () count by (kind) (spotworker_breaker_open) == 1
+'''
+  }
+  {
     name: 'SpotworkerScratchFull'
     severity: 2
     hold: 'PT1M'
@@ -171,9 +223,9 @@ sum by (instance) (increase(spotworker_oom_kills_total[5m])) > 0
   {
     name: 'SpotworkerJobSilent'
     severity: 2
-    hold: 'PT1M'
+    hold: 'PT2M'
     summary: '{{ $value }} running jobs have stopped reporting'
-    text: 'A job reports nothing for 2 min and 10 times as long as ever before, or from its start for 5 min and 10 times as long as jobs of its kind run (an hour if that is not known). spotctl status names it; give the kind max_silence.'
+    text: 'A job reports nothing for 40 s and 10 times as long as ever before, or from its start for 40 s and 10 times as long as jobs of its kind run (an hour if that is not known). spotctl status names it; give the kind max_silence.'
     expression: '''
 sum(spotworker_jobs_silent) > 0
 '''
@@ -203,28 +255,30 @@ sum(spotworker_jobs_without_worker) > 0
   {
     name: 'SpotworkerQueueGrows'
     severity: 2
-    hold: 'PT2M'
-    summary: '{{ $labels.queue }} has {{ $value }} more messages than 5 minutes ago, and grew before that too'
+    hold: 'PT1M'
+    summary: '{{ $labels.queue }} has {{ $value }} more messages than 90 seconds ago, grew before that too, and takes over 10 minutes to clear'
     text: 'Jobs wait longer and longer. Start more VMs, or look at why jobs take longer: spotctl status has run times and failures by kind.'
     expression: '''
 max by (queue) (spotworker_queue_messages{queue!~".+-poison"})
-- max by (queue) (spotworker_queue_messages{queue!~".+-poison"} offset 5m) > 20
+- max by (queue) (spotworker_queue_messages{queue!~".+-poison"} offset 90s) > 10
 and max by (queue) (spotworker_queue_messages{queue!~".+-poison"})
-> 1.05 * max by (queue) (spotworker_queue_messages{queue!~".+-poison"} offset 5m)
-and max by (queue) (spotworker_queue_messages{queue!~".+-poison"} offset 5m)
-> 1.05 * max by (queue) (spotworker_queue_messages{queue!~".+-poison"} offset 10m)
+> 1.05 * max by (queue) (spotworker_queue_messages{queue!~".+-poison"} offset 90s)
+and max by (queue) (spotworker_queue_messages{queue!~".+-poison"} offset 90s)
+> 1.05 * max by (queue) (spotworker_queue_messages{queue!~".+-poison"} offset 3m)
+and on () sum(max by (queue) (spotworker_queue_messages{queue!~".+-poison"}))
+> 600 * sum(rate(spotworker_delivery_outcomes_total{outcome="committed"}[3m]))
 '''
   }
   {
     name: 'SpotworkerCapacityGone'
     severity: 2
-    hold: 'PT5M'
+    hold: 'PT1M'
     summary: '{{ $value | humanizePercentage }} of the last hour\'s workers are left, and jobs wait'
     text: 'Evicted VMs are not replaced: no spare capacity of this size and region, or a scale-in while jobs wait. spotctl prices shows other sizes.'
     expression: '''
 count(spotworker_state{state="process"} == 1)
 / max_over_time(count(spotworker_state{state="process"} == 1)[1h:1m]) < 0.6
-and on () max(spotworker_queue_oldest_message_age_seconds{queue!~".+-poison"}) > 120
+and on () max(spotworker_queue_oldest_message_age_seconds{queue!~".+-poison"}) > 60
 '''
   }
   {
@@ -239,17 +293,18 @@ max by (queue) (spotworker_queue_oldest_message_age_seconds{queue!~".+-poison"})
   }
 ]
 
-resource group 'Microsoft.AlertsManagement/prometheusRuleGroups@2023-03-01' = {
-  name: '${prefix}-metrics'
-  location: location
-  tags: tags
-  properties: {
-    description: 'Alerts of the spotworker.'
-    enabled: true
-    scopes: [metricsWorkspaceId]
-    interval: 'PT1M'
-    rules: [
-      for rule in rules: {
+// A group has at most 20 rules.
+resource groups 'Microsoft.AlertsManagement/prometheusRuleGroups@2023-03-01' = [
+  for severity in [1, 2]: {
+    name: '${prefix}-metrics-${severity == 1 ? 'critical' : 'warning'}'
+    location: location
+    tags: tags
+    properties: {
+      description: 'Alerts of the spotworker.'
+      enabled: true
+      scopes: [metricsWorkspaceId]
+      interval: 'PT1M'
+      rules: map(filter(rules, rule => rule.severity == severity), rule => {
         alert: rule.name
         enabled: true
         severity: rule.severity
@@ -259,7 +314,7 @@ resource group 'Microsoft.AlertsManagement/prometheusRuleGroups@2023-03-01' = {
         annotations: { summary: rule.summary, description: rule.text }
         resolveConfiguration: { autoResolved: true, timeToResolve: 'PT5M' }
         actions: map(actionGroupIds, id => { actionGroupId: id })
-      }
-    ]
+      })
+    }
   }
-}
+]

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
@@ -105,6 +106,36 @@ func TestWriteAndRead(t *testing.T) {
 		if calls := server.Counts()[storage.OpPutBlob]; calls != 3 {
 			t.Errorf("three writes took %d calls, want 3", calls)
 		}
+	})
+}
+
+// TestRewrite: a worker learns of another living process under its name, and its heartbeat names
+// it. A repeated write of its own, and a heartbeat that somebody removed, are none.
+func TestRewrite(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *storage.Server, store *Store) {
+		mine, other := full(), full()
+		other.VM, other.BootID, other.StartedAt = "vm_other", "another", noon.Add(time.Hour)
+		rewrite := func(p Presence, last azcore.ETag, want string) azcore.ETag {
+			t.Helper()
+			p.Findings.Trouble.Rival = ""
+			etag, rival, err := store.Rewrite(t.Context(), p, last)
+			got, _, readErr := store.Read(t.Context(), p.Worker)
+			if err != nil || readErr != nil || (rival != nil) != (want != "") || got.VM != p.VM || got.Findings.Trouble.Rival != want {
+				t.Errorf("Rewrite = rival %v, %v, and the heartbeat names %q, want %q", rival, err, got.Findings.Trouble.Rival, want)
+			}
+			return etag
+		}
+		first := rewrite(mine, "", "")
+		rewrite(mine, first, "")
+		first = rewrite(mine, first, "") // whose reply to the write before was lost
+		theirs := rewrite(other, "", "")
+		first = rewrite(mine, first, "vm_other since 2026-03-09T13:00:00Z")
+		rewrite(other, theirs, mine.VM+" since 2026-03-09T12:00:00Z")
+		first = rewrite(mine, first, "vm_other since 2026-03-09T13:00:00Z")
+		if _, err := store.blobs.Delete(t.Context(), mine.Worker, ""); err != nil {
+			t.Fatal(err)
+		}
+		rewrite(mine, first, "")
 	})
 }
 

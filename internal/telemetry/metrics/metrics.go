@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -71,7 +72,7 @@ func New(c Config) *Metrics {
 		Platform: newPlatform(c.Words), Storage: newStorage(), Inputs: newInputs(c.Words),
 		worker: prometheus.NewRegistry(), served: prometheus.NewRegistry(), log: c.Log,
 	}
-	m.worker.MustRegister(about(c), slotCount(c), healthy(c), m.slots, m.silence, m.queues)
+	m.worker.MustRegister(about(c), started(), slotCount(c), healthy(c), m.slots, m.silence, m.queues)
 	m.worker.MustRegister(machine(c)...)
 	m.worker.MustRegister(m.Effort.collectors()...)
 	m.worker.MustRegister(m.Jobs.collectors()...)
@@ -119,6 +120,12 @@ func about(c Config) prometheus.Collector {
 	info := gauges("build_info", "Always 1; the labels say which program this is.", "version", "goversion")
 	info.WithLabelValues(c.Version, runtime.Version()).Set(1)
 	return info
+}
+
+func started() prometheus.Collector {
+	at := newLastTime("start_timestamp_seconds", "When the worker started, by its machine's clock.")
+	at.set(time.Now())
+	return at
 }
 
 func slotCount(c Config) prometheus.Collector {

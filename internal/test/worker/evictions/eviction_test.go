@@ -364,11 +364,42 @@ func TestUncleanExitIsLogged(t *testing.T) {
 		if len(found) != 1 || fmt.Sprint(found[0]["job_ids"]) != "[long]" {
 			t.Errorf("log = %v, want one line that names the running job", found)
 		}
+		if p, _, err := b.Workers.Read(t.Context(), "vm_0-11112222-0"); err != nil || p.Findings.Trouble.Crashes != 1 {
+			t.Errorf("crashes in the heartbeat = %d, %v, want 1", p.Findings.Trouble.Crashes, err)
+		}
 		second.Stop()
 		third := b.Start("vm_0", job.Kinds{"steps": work})
 		b.WaitFor("process", time.Minute, func() bool { return third.Position().State == lifecycle.Process })
 		if found := third.Log.Find("last run was killed; its jobs are resumed when their visibility timeouts expire"); len(found) != 0 {
 			t.Errorf("log after a clean exit = %v, want none", found)
+		}
+	})
+}
+
+// TestHeartbeatSaysWhatIsWrong: a silent metadata service is in the heartbeat within seconds and until
+// it answers again, and the work that an eviction cost in its drain, from the last report on.
+func TestHeartbeatSaysWhatIsWrong(t *testing.T) {
+	rig.Run(t, func(t *testing.T, b *rig.Bed) {
+		b.Put("a", "silent", "")
+		p := b.Start("vm_0", job.Kinds{"silent": silent(time.Hour)})
+		b.WaitFor("process", time.Minute, func() bool { return p.Position().State == lifecycle.Process })
+		beat := func() presence.Presence {
+			found, _, err := b.Workers.Read(t.Context(), "vm_0-11112222-0")
+			if err != nil {
+				t.Error(err)
+			}
+			return found.Presence
+		}
+		time.Sleep(17 * time.Second)
+		b.Metadata.OnRequest(func(imds.Request) imds.Fault { return imds.Fault{Status: http.StatusInternalServerError} })
+		b.WaitFor("the blindness", 8*time.Second, func() bool { return beat().Findings.Trouble.Blind > 0 })
+		b.Metadata.OnRequest(nil)
+		b.WaitFor("its end", 8*time.Second, func() bool { return beat().Findings.Trouble.Blind == 0 })
+		time.Sleep(time.Minute)
+		b.Announce("Preempt", rig.In(30*time.Second))
+		b.WaitFor("the drain", 10*time.Second, func() bool { return !beat().LastDrain.EndedAt.IsZero() })
+		if d := beat().LastDrain; d.Lost < time.Minute || d.Lost > 2*time.Minute || d.Released != 1 {
+			t.Errorf("drain = %+v, want one job whose work of more than a minute is lost", d)
 		}
 	})
 }
