@@ -147,44 +147,6 @@ func TestOutputsErrors(t *testing.T) {
 	}
 }
 
-// TestErrorsAreReturned: a call that the account denies is an error of each view, and no empty
-// answer.
-func TestErrorsAreReturned(t *testing.T) {
-	b := setup(t)
-	b.seed(t, "a", StatusDone)
-	for what, row := range map[string]struct {
-		operation string
-		view      func(context.Context) error
-	}{
-		"List": {storage.OpListBlobs, func(ctx context.Context) (last error) {
-			for _, err := range b.List(ctx, Filter{}) {
-				last = err
-			}
-			return last
-		}},
-		"ListPoison": {storage.OpGetMessages, func(ctx context.Context) (last error) {
-			for _, err := range b.ListPoison(ctx) {
-				last = err
-			}
-			return last
-		}},
-		"Result": {storage.OpGetBlob, func(ctx context.Context) error { _, err := b.Result(ctx, "a"); return err }},
-		"Queues": {storage.OpGetQueueMetadata, func(ctx context.Context) error { _, err := b.Queues(ctx); return err }},
-		"Wait":   {storage.OpGetBlob, func(ctx context.Context) error { _, err := b.Wait(ctx, "a"); return err }},
-		"Clean": {storage.OpListBlobs, func(ctx context.Context) error {
-			_, err := b.Clean(ctx, CleanOptions{OlderThan: MinCleanAge})
-			return err
-		}},
-		"Orphans": {opPeekMessages, func(ctx context.Context) error { _, err := b.Orphans(ctx, 0); return err }},
-		"Waited":  {opPeekMessages, func(ctx context.Context) error { _, err := b.Waited(ctx, b.stores.Queue.Name()); return err }},
-	} {
-		refuse(b.server, row.operation)
-		if err := row.view(t.Context()); !errors.Is(err, ErrDenied) {
-			t.Errorf("%s while %s is denied = %v, want ErrDenied", what, row.operation, err)
-		}
-	}
-}
-
 // poisoned puts a message on the poison queue, of a job whose queue is not used any
 // more.
 func poisoned(t *testing.T, s *deployment.Stores, id string) {

@@ -36,7 +36,14 @@ func (b *rig) changes(t *testing.T) map[string]func(context.Context) error {
 			_, err := b.Download(ctx, "done", t.TempDir(), DownloadOptions{})
 			return err
 		},
-		"Wait": func(ctx context.Context) error { _, err := b.Wait(ctx, "done"); return err },
+		"List": func(ctx context.Context) (err error) {
+			for _, listed := range b.List(ctx, Filter{}) {
+				err = cmp.Or(err, listed)
+			}
+			return err
+		},
+		"Result": func(ctx context.Context) error { _, err := b.Result(ctx, "done"); return err },
+		"Wait":   func(ctx context.Context) error { _, err := b.Wait(ctx, "done"); return err },
 		"WaitMany": func(ctx context.Context) (err error) {
 			for o, ended := range b.WaitMany(ctx, []string{"done"}, WaitOptions{}) {
 				err = cmp.Or(err, ended, o.Err)

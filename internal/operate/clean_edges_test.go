@@ -17,15 +17,6 @@ import (
 // refusal is the fault of a call that the account refuses.
 var refusal = storage.Fault{Refuse: &storage.Error{Status: 403, Code: "AuthorizationFailure"}}
 
-func TestDays(t *testing.T) {
-	for want, d := range map[string]time.Duration{"0d0h": 0, "0d1h": time.Hour, "1d": 24 * time.Hour, "1d1h": 25 * time.Hour,
-		"7d23h": 191 * time.Hour, "8d": 192*time.Hour - time.Minute} {
-		if got := days(d); got != want {
-			t.Errorf("days(%s) = %s, want %s", d, got, want)
-		}
-	}
-}
-
 // TestOrdered: a listing in another order, or with a name twice, ends with an error. An error of
 // the listing is returned as it is.
 func TestOrdered(t *testing.T) {
@@ -179,21 +170,6 @@ func TestCleanGarbage(t *testing.T) {
 		want := CleanReport{Read: 3, Outputs: 10, OutputBytes: 50, Logs: 1, LogBytes: got.LogBytes}
 		if err != nil || got != want || got.LogBytes == 0 || len(b.server.Blobs(b.names.Outputs)) != 3 {
 			t.Errorf("Clean = %+v, %v, %d outputs left, want %+v, and 3 of running jobs", got, err, len(b.server.Blobs(b.names.Outputs)), want)
-		}
-	})
-}
-
-// TestCleanOfLogsAlone: logs are removed where no record is left.
-func TestCleanOfLogsAlone(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		for _, id := range []string{"a", "b"} {
-			if err := b.log(t.Context(), id, time.Now(), 3); err != nil {
-				t.Fatal(err)
-			}
-		}
-		time.Sleep(MinCleanAge)
-		if got, err := b.cleaner(t).Clean(t.Context(), nil, nil); err != nil || got.Logs != 2 {
-			t.Errorf("Clean = %+v, %v, want both logs removed", got, err)
 		}
 	})
 }

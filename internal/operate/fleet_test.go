@@ -9,232 +9,335 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/spotworker/spotworker/internal/fleet/control"
 	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
-	"github.com/spotworker/spotworker/internal/lifecycle"
 )
 
-// beat writes the heartbeat of a worker on VM vm-0 that follows a revision in a state.
-func (b *rig) beat(t *testing.T, name string, steered bool, revision int, state lifecycle.State, asked string, jobs ...string) {
+// twoVMs returns the operator's access to a fleet of two VMs: a-1 and a-2 run on VM a, b-1 on VM b
+// with a job, old does not read the control document, and gone has stopped.
+func (b *rig) twoVMs(t *testing.T) *Fleet {
 	t.Helper()
-	err := b.stores.Workers.Write(t.Context(), presence.Presence{
-		Worker: name, Machine: presence.Machine{VM: "vm-0"}, State: state.String(), StartedAt: time.Now(), At: time.Now(),
-		Steered: steered, Control: revision, Asked: asked, Jobs: jobs,
-	})
+	container := b.stores.Account.Container(b.names.Workers)
+	if _, err := container.Create(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	f := &Fleet{Control: control.NewStore(b.stores.Account.Container(b.names.Control)), Workers: presence.NewStore(container),
+		Name: "spotctl@test", Reason: "upgrade"}
+	for _, p := range []presence.Presence{
+		{Worker: "a-1", Machine: presence.Machine{VM: "A"}, Steered: true, State: "process"},
+		{Worker: "a-2", Machine: presence.Machine{VM: "A"}, Steered: true, State: "process"},
+		{Worker: "b-1", Machine: presence.Machine{VM: "b"}, Steered: true, State: "process", Jobs: []string{"j"}},
+		{Worker: "old-1", State: "process"}, {Worker: "gone-1", Steered: true, State: "stopped"},
+	} {
+		b.heartbeat(t, f, p)
+	}
+	return f
+}
+
+func (b *rig) heartbeat(t *testing.T, f *Fleet, p presence.Presence) {
+	t.Helper()
+	if err := f.Workers.Write(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// document returns the control document in short.
+func document(t *testing.T, f *Fleet) string {
+	t.Helper()
+	found, _, err := f.Control.Read(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-func (b *rig) fleet(t *testing.T) *Fleet {
-	t.Helper()
-	if _, err := b.stores.Account.Container(b.names.Workers).Create(t.Context(), nil); err != nil {
-		t.Fatal(err)
+	d := found.Document
+	var parts []string
+	add := func(what string, m control.Mark) {
+		if m.By != f.Name || m.Reason != f.Reason || time.Since(m.At).Abs() > time.Minute {
+			what += fmt.Sprintf(" by %s for %s at %s", m.By, m.Reason, m.At)
+		}
+		parts = append(parts, what)
 	}
-	return &Fleet{Control: b.stores.Control, Workers: b.stores.Workers, Name: "operator"}
+	if d.Pause != nil {
+		add("pause", *d.Pause)
+	}
+	if d.DrainAll != nil {
+		add("drain all", *d.DrainAll)
+	}
+	for what, marks := range map[string]map[string]control.Mark{"pause": d.PausedKinds, "drain": d.Drains, "quarantine": d.Quarantine} {
+		for name, m := range marks {
+			add(what+" "+name, m)
+		}
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, ", ")
 }
 
-// TestWaitForDrain: a drain has been followed once each worker that was asked has read this
-// request and released its jobs, or is gone.
-func TestWaitForDrain(t *testing.T) {
-	for name, c := range map[string]struct {
-		late func(t *testing.T, b *rig, revision int) // the worker's next heartbeats
-		want bool
+// TestFleetRequests: each request changes the control document, names the live workers that it
+// concerns, and raises the revision if it changes something.
+func TestFleetRequests(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		f := b.twoVMs(t)
+		ctx := t.Context()
+		all := []string{"a-1", "a-2", "b-1", "old-1"}
+		for _, row := range []struct {
+			name     string
+			ask      func() (Asked, error)
+			workers  []string
+			document string
+			revision int
+			err      string
+		}{
+			{"pause", func() (Asked, error) { return f.Pause(ctx, nil, true) }, all, "pause", 1, ""},
+			{"pause again", func() (Asked, error) { return f.Pause(ctx, nil, true) }, all, "pause", 1, ""},
+			{"pause kinds", func() (Asked, error) { return f.Pause(ctx, []string{"k", "l"}, true) }, all, "pause, pause k, pause l", 2, ""},
+			{"again", func() (Asked, error) { return f.Pause(ctx, []string{"l"}, true) }, all, "pause, pause k, pause l", 2, ""},
+			{"a wrong kind", func() (Asked, error) { return f.Pause(ctx, []string{"a b"}, true) }, nil, "pause, pause k, pause l", 2, "a b"},
+			{"end one", func() (Asked, error) { return f.Pause(ctx, []string{"l"}, false) }, all, "pause, pause k", 3, ""},
+			{"it is ended", func() (Asked, error) { return f.Pause(ctx, []string{"l"}, false) }, nil, "pause, pause k", 3, `"l" is not paused`},
+			{"end all", func() (Asked, error) { return f.Pause(ctx, nil, false) }, all, "", 4, ""},
+			{"nothing to end", func() (Asked, error) { return f.Pause(ctx, nil, false) }, all, "", 4, ""},
+			{"a kind alone", func() (Asked, error) { return f.Pause(ctx, []string{"k"}, true) }, all, "pause k", 5, ""},
+			{"end it with all", func() (Asked, error) { return f.Pause(ctx, nil, false) }, all, "", 6, ""},
+			{"drain a VM", func() (Asked, error) { return f.Drain(ctx, []string{"a"}) }, all[:2], "drain a-1, drain a-2", 7, ""},
+			{"drain it again", func() (Asked, error) { return f.Drain(ctx, []string{"a-1"}) }, all[:1], "drain a-1, drain a-2", 7, ""},
+			{"drain nobody", func() (Asked, error) { return f.Drain(ctx, []string{"a", "c"}) }, nil, "drain a-1, drain a-2", 7, `"c"`},
+			{"drain no VM", func() (Asked, error) { return f.Drain(ctx, []string{""}) }, nil, "drain a-1, drain a-2", 7, `""`},
+			{"resume one", func() (Asked, error) { return f.Resume(ctx, []string{"a-2"}) }, all[1:2], "drain a-1", 8, ""},
+			{"resume it again", func() (Asked, error) { return f.Resume(ctx, []string{"a-2"}) }, nil, "drain a-1", 8, `"a-2" is not drained`},
+			{"drain all", func() (Asked, error) { return f.Drain(ctx, nil) }, all, "drain a-1, drain all", 9, ""},
+			{"drain all again", func() (Asked, error) { return f.Drain(ctx, nil) }, all, "drain a-1, drain all", 9, ""},
+			{"resume one of all", func() (Asked, error) { return f.Resume(ctx, []string{"a-1"}) }, nil, "drain a-1, drain all", 9, "all of them"},
+			{"resume all", func() (Asked, error) { return f.Resume(ctx, nil) }, all, "", 10, ""},
+			{"nobody to resume", func() (Asked, error) { return f.Resume(ctx, nil) }, all, "", 10, ""},
+			{"drain one", func() (Asked, error) { return f.Drain(ctx, []string{"b-1"}) }, all[2:3], "drain b-1", 11, ""},
+			{"resume all of one", func() (Asked, error) { return f.Resume(ctx, nil) }, all, "", 12, ""},
+			{"quarantine", func() (Asked, error) { return f.Quarantine(ctx, []string{"a", "new"}) }, all[:2],
+				"quarantine a, quarantine new", 13, ""},
+			{"again", func() (Asked, error) { return f.Quarantine(ctx, []string{"a"}) }, all[:2], "quarantine a, quarantine new", 13, ""},
+			{"resume a worker there", func() (Asked, error) { return f.Resume(ctx, []string{"a-1"}) }, nil, "quarantine a, quarantine new", 13,
+				"resume the VM"},
+			{"resume a VM", func() (Asked, error) { return f.Resume(ctx, []string{"NEW"}) }, nil, "quarantine a", 14, ""},
+			{"resume it again", func() (Asked, error) { return f.Resume(ctx, []string{"new"}) }, nil, "quarantine a", 14, `"new" is not drained`},
+		} {
+			asked, err := row.ask()
+			if row.err == "" && err != nil || row.err != "" && (err == nil || !strings.Contains(err.Error(), row.err)) {
+				t.Errorf("%s: %v, want an error with %q", row.name, err, row.err)
+			}
+			if diff := cmp.Diff(row.workers, asked.Workers); diff != "" {
+				t.Errorf("%s: workers (-want +got):\n%s", row.name, diff)
+			}
+			if got := document(t, f); got != row.document || err == nil && asked.Revision != row.revision {
+				t.Errorf("%s: %q of revision %d, want %q of %d", row.name, got, asked.Revision, row.document, row.revision)
+			}
+			if err == nil && slices.Contains(asked.Workers, "old-1") != slices.Contains(asked.Unsteered, "old-1") || len(asked.Unsteered) > 1 {
+				t.Errorf("%s: older workers %q among %q", row.name, asked.Unsteered, asked.Workers)
+			}
+		}
+	})
+}
+
+// TestFleetLimits: lists in the control document have limits, which a request may reach.
+func TestFleetLimits(t *testing.T) {
+	names := func(n int) []string {
+		all := make([]string, n)
+		for i := range all {
+			all[i] = fmt.Sprintf("n%d", i)
+		}
+		return all
+	}
+	inBubble(t, func(t *testing.T, b *rig) {
+		f := b.twoVMs(t)
+		if _, err := f.Pause(t.Context(), names(control.MaxPausedKinds+1), true); err == nil {
+			t.Error("one paused kind too many, want an error")
+		}
+		if _, err := f.Pause(t.Context(), names(control.MaxPausedKinds), true); err != nil {
+			t.Errorf("as many paused kinds as may be: %v", err)
+		}
+		if _, err := f.Quarantine(t.Context(), names(control.MaxQuarantines+1)); err == nil {
+			t.Error("one VM too many, want an error")
+		}
+		if _, err := f.Quarantine(t.Context(), names(control.MaxQuarantines)); err != nil {
+			t.Errorf("as many VMs as may be: %v", err)
+		}
+		for _, name := range names(control.MaxDrains + 1) {
+			b.heartbeat(t, f, presence.Presence{Worker: "w-" + name, Machine: presence.Machine{VM: name}, State: "process"})
+		}
+		if _, err := f.Drain(t.Context(), names(control.MaxDrains+1)); err == nil {
+			t.Error("one drain too many, want an error")
+		}
+		if _, err := f.Drain(t.Context(), names(control.MaxDrains)); err != nil {
+			t.Errorf("as many drains as may be: %v", err)
+		}
+	})
+}
+
+// TestFleetWait: a wait ends when each worker has read the request and done it, or is gone.
+func TestFleetWait(t *testing.T) {
+	drained := func(revision int) presence.Presence {
+		return presence.Presence{Steered: true, Control: revision, State: "shutdown", Asked: presence.AskedDrain}
+	}
+	for _, row := range []struct {
+		name  string
+		ask   func(f *Fleet) (Asked, error)
+		beats []presence.Presence
+		left  []int // workers, at each look
 	}{
-		"it hands over":            {func(t *testing.T, b *rig, r int) { b.beat(t, "w", true, r, lifecycle.Shutdown, "drain") }, true},
-		"it follows a later one":   {func(t *testing.T, b *rig, r int) { b.beat(t, "w", true, r+1, lifecycle.Shutdown, "") }, true},
-		"it is silent":             {func(*testing.T, *rig, int) {}, true},
-		"it has stopped":           {func(t *testing.T, b *rig, _ int) { b.beat(t, "w", true, 0, lifecycle.Stopped, "") }, true},
-		"it has not read it":       {func(t *testing.T, b *rig, r int) { b.beat(t, "w", true, r-1, lifecycle.Shutdown, "") }, false},
-		"it still has a job":       {func(t *testing.T, b *rig, r int) { b.beat(t, "w", true, r, lifecycle.Shutdown, "drain", "job") }, false},
-		"it is not drained":        {func(t *testing.T, b *rig, r int) { b.beat(t, "w", true, r, lifecycle.Process, "") }, false},
-		"it does not read any":     {func(t *testing.T, b *rig, r int) { b.beat(t, "w", false, r, lifecycle.Shutdown, "") }, false},
-		"another one hands over":   {func(t *testing.T, b *rig, r int) { b.beat(t, "v", true, r, lifecycle.Shutdown, "drain") }, true},
-		"it reads another request": {func(t *testing.T, b *rig, r int) { b.beat(t, "w", true, r, lifecycle.Process, "pause") }, false},
+		{"a drain", func(f *Fleet) (Asked, error) { return f.Drain(context.Background(), []string{"b"}) }, []presence.Presence{
+			{Steered: true, Control: 2, State: "process", Jobs: []string{"j"}}, // it has read the request
+			{Steered: true, Control: 2, State: "shutdown", Jobs: []string{"j"}},
+			{Steered: true, Control: 1, State: "shutdown"},
+			{Control: 2, State: "shutdown"},
+			drained(2),
+		}, []int{1, 1, 1, 1, 1, 0}},
+		{"a worker that ends", func(f *Fleet) (Asked, error) { return f.Drain(context.Background(), []string{"b"}) },
+			[]presence.Presence{{Steered: true, State: "stopped"}}, []int{1, 0}},
+		{"a resume", func(f *Fleet) (Asked, error) {
+			if _, err := f.Drain(context.Background(), []string{"b"}); err != nil {
+				return Asked{}, err
+			}
+			return f.Resume(context.Background(), []string{"b-1"})
+		}, []presence.Presence{drained(3), {Steered: true, Control: 3, State: "process"}}, []int{1, 1, 0}},
+		{"the end of a quarantine", func(f *Fleet) (Asked, error) {
+			if _, err := f.Quarantine(context.Background(), []string{"b"}); err != nil {
+				return Asked{}, err
+			}
+			return f.Resume(context.Background(), []string{"b"})
+		}, []presence.Presence{{Steered: true, Control: 3, State: "shutdown", Asked: presence.AskedQuarantine},
+			{Steered: true, Control: 4, State: "process"}}, []int{1, 1, 0}},
+		{"a pause of a kind", func(f *Fleet) (Asked, error) { return f.Pause(context.Background(), []string{"l"}, true) },
+			[]presence.Presence{{Steered: true, Control: 1, State: "process"}, {Steered: true, Control: 2, State: "process"}}, []int{3, 3, 2}},
 	} {
-		inBubble(t, func(t *testing.T, b *rig) {
-			f := b.fleet(t)
-			b.beat(t, "w", true, 0, lifecycle.Process, "", "job")
-			asked, err := f.Drain(t.Context(), []string{"w"})
-			if err != nil || asked.Revision == 0 || !slices.Equal(asked.Workers, []string{"w"}) {
-				t.Fatalf("%s: Drain = %+v, %v, want w asked", name, asked, err)
-			}
-			stop := make(chan struct{})
-			go func() { // heartbeats until the wait ends
-				defer close(stop)
-				for range 10 {
-					c.late(t, b, asked.Revision)
-					time.Sleep(presence.Every)
+		t.Run(row.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *rig) {
+				f := b.twoVMs(t)
+				if _, err := f.Pause(t.Context(), []string{"k"}, true); err != nil { // the first revision
+					t.Fatal(err)
 				}
-			}()
-			ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
-			defer cancel()
-			var first, last []string
-			err = f.Wait(ctx, asked, func(left []string) {
-				if first == nil {
-					first = append([]string{}, left...)
+				asked, err := row.ask(f)
+				if err != nil {
+					t.Fatal(err)
 				}
-				last = left
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(len(row.beats))*fleetPoll+time.Second)
+				defer cancel()
+				asked.Workers = slices.DeleteFunc(asked.Workers, func(name string) bool { return name == "old-1" })
+				var left []int
+				err = f.Wait(ctx, asked, func(names []string) {
+					left = append(left, len(names))
+					if at := len(left) - 1; at < len(row.beats) {
+						p := row.beats[at]
+						p.Worker, p.VM = "b-1", "b"
+						b.heartbeat(t, f, p)
+					}
+				})
+				if want := row.left[len(row.left)-1]; (err == nil) != (want == 0) || want > 0 && !errors.Is(err, ErrNotFollowed) {
+					t.Errorf("Wait = %v with %d workers left", err, want)
+				}
+				if diff := cmp.Diff(row.left, left); diff != "" {
+					t.Errorf("workers left (-want +got):\n%s", diff)
+				}
 			})
-			if c.want && (err != nil || len(last) > 0) || !c.want && (!errors.Is(err, ErrNotFollowed) || !strings.Contains(err.Error(), ": w")) {
-				t.Errorf("%s: Wait = %v with %q left, want followed: %t", name, err, last, c.want)
-			}
-			<-stop
 		})
 	}
 }
 
-// TestWaitForPause: a pause has been followed once each worker has read it.
-func TestWaitForPause(t *testing.T) {
+// TestFleetInTrouble: what cannot be read or written is an error, and a request that was written
+// names its revision all the same.
+func TestFleetInTrouble(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
-		f := b.fleet(t)
-		b.beat(t, "a", true, 0, lifecycle.Process, "")
-		b.beat(t, "b", true, 0, lifecycle.Process, "")
-		b.beat(t, "old", false, 0, lifecycle.Process, "")
-		asked, err := f.Pause(t.Context(), nil, true)
-		if err != nil || !slices.Equal(asked.Workers, []string{"a", "b", "old"}) || !slices.Equal(asked.Unsteered, []string{"old"}) {
-			t.Fatalf("Pause = %+v, %v, want all asked, and old to be older", asked, err)
+		f := b.twoVMs(t)
+		refuse := func(container string) {
+			b.server.OnCall(func(c storage.Call) storage.Fault {
+				if c.Container == container {
+					return storage.Fault{Refuse: &storage.Error{Status: 403, Code: "AuthorizationFailure"}}
+				}
+				return storage.Fault{}
+			})
 		}
-		b.beat(t, "a", true, asked.Revision, lifecycle.Process, presence.AskedPause)
-		b.beat(t, "old", false, 0, lifecycle.Stopped, "")
-		began := time.Now()
-		go func() {
-			time.Sleep(20 * time.Second)
-			b.beat(t, "b", true, asked.Revision, lifecycle.Process, presence.AskedPause)
-		}()
-		var looks []string
-		err = f.Wait(t.Context(), asked, func(left []string) { looks = append(looks, strings.Join(left, " ")) })
-		if took := time.Since(began); err != nil || took < 20*time.Second || took > 20*time.Second+2*fleetPoll ||
-			looks[0] != "b" || looks[len(looks)-1] != "" {
-			t.Errorf("Wait = %v after %s, left at each look: %q; want b to be waited for", err, took, looks)
+		refuse(b.names.Workers)
+		if asked, err := f.Pause(t.Context(), nil, true); err == nil || asked.Revision != 1 {
+			t.Errorf("a pause without heartbeats: revision %d, %v, want 1 and an error", asked.Revision, err)
+		}
+		if _, err := f.Drain(t.Context(), []string{"a"}); err == nil {
+			t.Error("a drain by name without heartbeats: want an error")
+		}
+		if err := f.Wait(t.Context(), Asked{}, func([]string) {}); err == nil || errors.Is(err, ErrNotFollowed) {
+			t.Errorf("Wait without heartbeats: %v, want the error of the list", err)
+		}
+		refuse(b.names.Control)
+		if asked, err := f.Drain(t.Context(), nil); err == nil || asked.Revision != 0 {
+			t.Errorf("a drain without the control document: revision %d, %v, want an error", asked.Revision, err)
 		}
 	})
 }
 
-// TestRequestsEnd: the end of a request without names ends all of them, and the errors name
-// the worker, the VM or the kind that was not asked.
-func TestRequestsEnd(t *testing.T) {
+// TestKnownOnly: a kind that no worker has and a VM without a heartbeat are refused with the
+// nearest name, and nothing is changed. A worker that lists no kinds may have any.
+func TestKnownOnly(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
-		f := b.fleet(t)
-		b.beat(t, "w", true, 0, lifecycle.Process, "")
-		ask := func(name string, do func() (Asked, error)) {
-			t.Helper()
-			if _, err := do(); err != nil {
-				t.Fatalf("%s = %v", name, err)
-			}
+		f := b.twoVMs(t)
+		f.KnownOnly = true
+		if _, err := f.Pause(t.Context(), []string{"rendre"}, true); err != nil {
+			t.Errorf("Pause with workers that list no kinds = %v, want nil", err)
 		}
-		ctx := t.Context()
-		ask("Pause", func() (Asked, error) { return f.Pause(ctx, nil, true) })
-		ask("Pause of a kind", func() (Asked, error) { return f.Pause(ctx, []string{"k", "l"}, true) })
-		ask("Drain of one", func() (Asked, error) { return f.Drain(ctx, []string{"w"}) })
-		ask("Drain", func() (Asked, error) { return f.Drain(ctx, nil) })
-		ask("Quarantine", func() (Asked, error) { return f.Quarantine(ctx, []string{"vm-0", "vm-1"}) })
-		if _, err := f.Resume(ctx, []string{"w"}); err == nil || !strings.Contains(err.Error(), "resume all of them") {
-			t.Errorf("Resume of one while all are drained = %v, want an error", err)
-		}
-		ask("Unpause of a kind", func() (Asked, error) { return f.Pause(ctx, []string{"l"}, false) })
-		ask("Resume of a VM", func() (Asked, error) { return f.Resume(ctx, []string{"VM-1"}) })
-		found, _, err := b.stores.Control.Read(ctx, "")
-		d := found.Document
-		if err != nil || d.Pause == nil || len(d.PausedKinds) != 1 || len(d.Drains) != 1 || d.DrainAll == nil || len(d.Quarantine) != 1 {
-			t.Fatalf("document = %+v, %v", d, err)
-		}
-		ask("Unpause", func() (Asked, error) { return f.Pause(ctx, nil, false) })
-		ask("Resume", func() (Asked, error) { return f.Resume(ctx, nil) })
-		ask("Resume of the rest", func() (Asked, error) { return f.Resume(ctx, []string{"vm-0"}) })
-		if found, _, err = b.stores.Control.Read(ctx, ""); err != nil {
+		if _, err := f.Pause(t.Context(), nil, false); err != nil {
 			t.Fatal(err)
 		}
-		if d := found.Document; d.Pause != nil || len(d.PausedKinds) != 0 || len(d.Drains) != 0 || d.DrainAll != nil || len(d.Quarantine) != 0 {
-			t.Errorf("document = %+v, want no request", d)
-		}
-		for want, do := range map[string]func() (Asked, error){
-			`kind "k" is not paused`:          func() (Asked, error) { return f.Pause(ctx, []string{"k"}, false) },
-			`"vm-0" is not drained`:           func() (Asked, error) { return f.Resume(ctx, []string{"vm-0"}) },
-			`"w" is not drained`:              func() (Asked, error) { return f.Resume(ctx, []string{"w"}) },
-			`there is no worker or VM "nope"`: func() (Asked, error) { return f.Drain(ctx, []string{"w", "nope"}) },
+		for _, p := range []presence.Presence{
+			{Worker: "a-1", Machine: presence.Machine{VM: "A"}, Steered: true, State: "process", Kinds: []string{"render"}},
+			{Worker: "a-2", Machine: presence.Machine{VM: "A"}, Kinds: []string{"resize"}},
+			{Worker: "b-1", Machine: presence.Machine{VM: "b"}, Kinds: []string{"render"}},
+			{Worker: "old-1", Kinds: []string{"x"}}, {Worker: "gone-1", Kinds: []string{"x"}},
 		} {
-			if _, err := do(); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("error = %v, want %q", err, want)
-			}
+			b.heartbeat(t, f, p)
 		}
-	})
-}
-
-// TestLimitsOfRequests: the control document has no more names than it may have, and a
-// request that would exceed them changes nothing.
-func TestLimitsOfRequests(t *testing.T) {
-	many := func(n int) (names []string) {
-		for i := range n {
-			names = append(names, fmt.Sprint("name-", i))
-		}
-		return names
-	}
-	inBubble(t, func(t *testing.T, b *rig) {
-		f := b.fleet(t)
-		for name, c := range map[string]struct {
-			most int
-			ask  func(names []string) (Asked, error)
+		for _, c := range []struct {
+			name string
+			ask  func() error
+			want string
 		}{
-			"Quarantine": {control.MaxQuarantines, func(names []string) (Asked, error) { return f.Quarantine(t.Context(), names) }},
-			"Pause":      {control.MaxPausedKinds, func(names []string) (Asked, error) { return f.Pause(t.Context(), names, true) }},
+			{"a misspelt kind", func() error { _, err := f.Pause(t.Context(), []string{"render", "rendre"}, true); return err },
+				`no worker has kind "rendre" (did you mean "render"?)`},
+			{"a kind that resembles none", func() error { _, err := f.Pause(t.Context(), []string{"completely-other"}, true); return err },
+				`no worker has kind "completely-other"`},
+			{"an unknown VM", func() error { _, err := f.Quarantine(t.Context(), []string{"a", "no-such-vm"}); return err },
+				`no worker has a heartbeat of VM "no-such-vm"`},
 		} {
-			if _, err := c.ask(many(c.most + 1)); err == nil {
-				t.Errorf("%s of %d = nil, want an error", name, c.most+1)
+			err := c.ask()
+			if !errors.Is(err, ErrUnknownName) || err.Error() != c.want {
+				t.Errorf("%s: %v, want %s", c.name, err, c.want)
 			}
-			if _, err := c.ask(many(c.most)); err != nil {
-				t.Errorf("%s of %d = %v", name, c.most, err)
+			if got := document(t, f); got != "" {
+				t.Errorf("%s: the document has %q, want nothing", c.name, got)
 			}
+		}
+		if _, err := f.Pause(t.Context(), []string{"render"}, true); err != nil {
+			t.Errorf("Pause of a kind that workers have = %v", err)
+		}
+		if _, err := f.Quarantine(t.Context(), []string{"a", "old-1"}); err != nil {
+			t.Errorf("Quarantine of a VM that has workers = %v", err)
+		}
+		f.KnownOnly = false
+		if _, err := f.Pause(t.Context(), []string{"rendre"}, true); err != nil {
+			t.Errorf("Pause of any kind without KnownOnly = %v", err)
 		}
 	})
 }
 
-// TestWorkersCannotBeListed: it is an error, and the request stands.
-func TestWorkersCannotBeListed(t *testing.T) {
+// TestSilentWorkers: a heartbeat of exactly the age of silence still counts, and a wait ends when the
+// workers are silent.
+func TestSilentWorkers(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
-		f := b.fleet(t)
-		b.refuse(b.names.Workers, storage.OpListBlobs)
-		asked, err := f.Pause(t.Context(), nil, true)
-		if err == nil || !strings.Contains(err.Error(), "the workers were asked, but not listed") || asked.Revision == 0 {
-			t.Errorf("Pause = %+v, %v, want an error and the revision", asked, err)
-		}
-		if err := f.Wait(t.Context(), asked, func([]string) {}); err == nil || errors.Is(err, ErrNotFollowed) {
-			t.Errorf("Wait = %v, want the error of the listing", err)
-		}
-	})
-}
-
-// TestRequestsOnTheirOwn: the end of a request that stands alone is a change.
-func TestRequestsOnTheirOwn(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		f := b.fleet(t)
-		ctx := t.Context()
-		for name, pair := range map[string][2]func() (Asked, error){
-			"pause": {func() (Asked, error) { return f.Pause(ctx, nil, true) }, func() (Asked, error) { return f.Pause(ctx, nil, false) }},
-			"drain": {func() (Asked, error) { return f.Drain(ctx, nil) }, func() (Asked, error) { return f.Resume(ctx, nil) }},
-		} {
-			began, err := pair[0]()
-			ended, endErr := pair[1]()
-			if got := document(t, f); err != nil || endErr != nil || ended.Revision != began.Revision+1 || got != "" {
-				t.Errorf("%s: revisions %d, %d, %v, %v, document %q; want it ended", name, began.Revision, ended.Revision, err, endErr, got)
-			}
-		}
-	})
-}
-
-// TestAliveWorkers: a heartbeat of exactly the age of silence still counts.
-func TestAliveWorkers(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		f := b.fleet(t)
-		b.beat(t, "w", true, 0, lifecycle.Process, "")
+		f := b.twoVMs(t)
 		time.Sleep(presence.SilentAfter)
-		if asked, err := f.Pause(t.Context(), nil, true); err != nil || len(asked.Workers) != 1 {
-			t.Errorf("Pause asks %q, %v, want w", asked.Workers, err)
+		asked, err := f.Drain(t.Context(), []string{"b"})
+		if err != nil || !slices.Equal(asked.Workers, []string{"b-1"}) {
+			t.Fatalf("Drain asks %q, %v, want b-1", asked.Workers, err)
 		}
-		time.Sleep(time.Second)
-		if asked, err := f.Pause(t.Context(), nil, true); err != nil || len(asked.Workers) != 0 {
-			t.Errorf("Pause a second later asks %q, %v, want nobody", asked.Workers, err)
+		began := time.Now()
+		if err := f.Wait(t.Context(), asked, func([]string) {}); err != nil || time.Since(began) != fleetPoll {
+			t.Errorf("Wait = %v after %s, want nil after %s", err, time.Since(began), fleetPoll)
 		}
 	})
 }
@@ -243,7 +346,7 @@ func TestAliveWorkers(t *testing.T) {
 // a copy.
 func TestDamagedControlDocument(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
-		f := b.fleet(t)
+		f := b.twoVMs(t)
 		blob := b.stores.Account.Container(b.names.Control).NewBlockBlobClient("control")
 		if _, err := blob.UploadBuffer(t.Context(), []byte("[]"), nil); err != nil {
 			t.Fatal(err)
@@ -254,43 +357,6 @@ func TestDamagedControlDocument(t *testing.T) {
 		f.Reset = true
 		if asked, err := f.Pause(t.Context(), nil, true); err != nil || asked.Damaged == "" || document(t, f) == "" {
 			t.Errorf("Pause with Reset = %+v, %v, want it paused and the name of the copy", asked, err)
-		}
-	})
-}
-
-// TestKnownOnlyEdges: a VM is known by the name in a heartbeat, a pause of any kind can be ended,
-// and without heartbeats nothing is known.
-func TestKnownOnlyEdges(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		f := b.fleet(t)
-		b.beat(t, "w", true, 0, lifecycle.Process, "")
-		if _, err := f.Pause(t.Context(), []string{"rendre"}, true); err != nil {
-			t.Fatal(err)
-		}
-		f.KnownOnly = true
-		if err := b.stores.Workers.Write(t.Context(), presence.Presence{Worker: "w", Machine: presence.Machine{VM: "vm-0"}, Steered: true,
-			State: lifecycle.Process.String(), Kinds: []string{"render"}}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := f.Pause(t.Context(), []string{"rendre"}, false); err != nil {
-			t.Errorf("the end of a pause of a kind that no worker has = %v", err)
-		}
-		if _, err := f.Quarantine(t.Context(), []string{"VM-0"}); err != nil {
-			t.Errorf("Quarantine of a VM that only a heartbeat names = %v", err)
-		}
-		if _, err := f.Quarantine(t.Context(), []string{"vm-00"}); err == nil || !strings.Contains(err.Error(), `did you mean "vm-0"?`) {
-			t.Errorf("Quarantine of a misspelt VM = %v, want the VM's name", err)
-		}
-		b.refuse(b.names.Workers, storage.OpListBlobs)
-		for name, ask := range map[string]func() (Asked, error){
-			"Pause":      func() (Asked, error) { return f.Pause(t.Context(), []string{"render"}, true) },
-			"Quarantine": func() (Asked, error) { return f.Quarantine(t.Context(), []string{"vm-0"}) },
-			"Drain":      func() (Asked, error) { return f.Drain(t.Context(), []string{"vm-0"}) },
-		} {
-			if _, err := ask(); err == nil || errors.Is(err, ErrUnknownName) || strings.Contains(err.Error(), "no worker") ||
-				strings.Contains(err.Error(), "were asked") {
-				t.Errorf("%s without heartbeats = %v, want the error of the list", name, err)
-			}
 		}
 	})
 }

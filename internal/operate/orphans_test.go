@@ -379,18 +379,6 @@ func TestSupplyIsRefused(t *testing.T) {
 	}
 }
 
-// TestOrphansInTrouble: payloads that cannot be looked for are an error.
-func TestOrphansInTrouble(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		b.strand(t, given{id: "a", payload: wide, offload: true, status: checkpoint.Open})
-		time.Sleep(checkpoint.StaleAfter)
-		b.refuse(b.names.Payloads, storage.OpGetBlobProperties)
-		if _, err := b.Orphans(t.Context(), checkpoint.StaleAfter); err == nil || !strings.Contains(err.Error(), "find the payload of job a") {
-			t.Errorf("Orphans = %v, want an error", err)
-		}
-	})
-}
-
 // TestRequeueOfOddRecords: fields of a record that no message may have are left out, and without a
 // kind there is no message.
 func TestRequeueOfOddRecords(t *testing.T) {

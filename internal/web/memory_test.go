@@ -2,9 +2,7 @@ package web
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
-	"net/url"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -83,54 +81,5 @@ func TestMemoryIsFlat(t *testing.T) {
 	defer r.feed.mu.Unlock()
 	if r.feed.open != 2 {
 		t.Errorf("%d streams, want 2", r.feed.open)
-	}
-}
-
-// BenchmarkPage measures a page of 10,000 jobs of a deployment in memory beside the work of spotctl
-// status: a read, and after it the first page or an update of an open tab.
-func BenchmarkPage(b *testing.B) {
-	c := clienttest.New(b, nil)
-	jobs := func(yield func(client.Spec, error) bool) {
-		for i := range 10_000 {
-			if !yield(client.Spec{ID: fmt.Sprintf("job-%06d", i), Kind: fmt.Sprint("kind-", i%4), Group: "bench"}, nil) {
-				return
-			}
-		}
-	}
-	if _, err := c.PutMany(b.Context(), jobs, client.PutOptions{NoCheck: true}); err != nil {
-		b.Fatal(err)
-	}
-	s, err := Listen(Config{Client: c, Explain: error.Error, Every: time.Hour})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer func() { _ = s.listener.Close() }()
-	measure := func(name string, one func(b *testing.B) error) {
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				if err := one(b); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-	measure("status", func(b *testing.B) error {
-		snapshot, err := overview.Read(b.Context(), c)
-		overview.Draw(snapshot, 120, 40)
-		return err
-	})
-	measure("read", func(b *testing.B) error { s.feed.once(b.Context()); return nil })
-	for _, address := range []string{"/", "/jobs"} {
-		at := &url.URL{Path: address}
-		measure("first"+address, func(b *testing.B) error {
-			s.selections.last = nil
-			_, err := s.render("layout", s.page(b.Context(), at))
-			return err
-		})
-		measure("update"+address, func(b *testing.B) error {
-			s.selections.last = nil
-			_, err := s.differences(s.page(b.Context(), at), map[string][sha256.Size]byte{})
-			return err
-		})
 	}
 }

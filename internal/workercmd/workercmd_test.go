@@ -17,7 +17,6 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"worker":     func() { Main(Options{Arguments: os.Args[1:], Version: "v0.0.0-test"}) },
 		"testworker": func() { Main(Options{Arguments: os.Args[1:], Version: "v0.0.0-test", Kinds: testKinds}) }, // see process_test.go
-		"sdkloop":    runSDKLoop,                                                                                 // see short_job_test.go
 	})
 }
 

@@ -139,14 +139,6 @@ func TestFixed(t *testing.T) {
 	}
 }
 
-func BenchmarkCut(b *testing.B) {
-	data := random(7, 16<<20)
-	b.SetBytes(int64(len(data)))
-	for b.Loop() {
-		ends(New(), data, 1<<20)
-	}
-}
-
 // Behind skipped bytes a stream is cut as from the start of a chunk and a group there.
 func TestSkip(t *testing.T) {
 	const scale = 1024

@@ -260,35 +260,3 @@ func trusting(t *testing.T, authority string) *http.Client {
 		TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true,
 	}}
 }
-
-// TestGuideOfTheAzureCLI: with a key, az can put a message too; with an identity
-// it could not, and without a blob there would be nothing to say.
-func TestGuideOfTheAzureCLI(t *testing.T) {
-	for name, test := range map[string]struct {
-		change func(*guide)
-		want   []string
-		not    string
-	}{
-		"key": {func(*guide) {}, []string{"/x/az vm evict-it\n",
-			`/x/az storage message put --queue-name jobs --time-to-live -1 --content '{"container":"lab-files","blob":"a"}'`}, "none"},
-		"identity": {func(g *guide) { g.identity = true }, []string{"/x/az vm evict-it\n"}, "storage message"},
-		"no blobs": {func(g *guide) { g.sample = "" }, []string{"/x/az vm evict-it\n"}, "storage message"},
-		"no shell": {func(g *guide) { g.az = "" }, nil, "Azure CLI"},
-	} {
-		g := guide{
-			az: "/x/az", queue: "jobs", sample: "a", evict: func(string) string { return "vm evict-it" },
-			tokens: func(string) []string { return nil }, base: func(string) string { return "" }, listen: listenAddress,
-		}
-		test.change(&g)
-		var out strings.Builder
-		g.write(&out, []string{"vm"})
-		for _, want := range test.want {
-			if !strings.Contains(out.String(), want) {
-				t.Errorf("%s: the guide has no %q:\n%s", name, want, out.String())
-			}
-		}
-		if strings.Contains(out.String(), test.not) {
-			t.Errorf("%s: the guide has %q:\n%s", name, test.not, out.String())
-		}
-	}
-}

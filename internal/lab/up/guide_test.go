@@ -1,7 +1,6 @@
 package up
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,56 +21,8 @@ func TestListenAddresses(t *testing.T) {
 	}
 }
 
-func TestGuideGivesEachWorkerAnAddress(t *testing.T) {
-	g := guide{tokens: func(string) []string { return nil }, base: func(vm string) string { return "http://127.0.0.1:1/vms/" + vm },
-		listen: listenAddress}
-	var out strings.Builder
-	g.write(&out, []string{lab.VMName(1), lab.VMName(2)})
-	for _, want := range []string{
-		"    bin/worker --data-container " + lab.InputContainer + " --default-kind digest --listen 127.0.0.1:8811\n",
-		"    bin/worker --data-container " + lab.InputContainer + " --default-kind digest --listen 127.0.0.1:8812\n",
-	} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("guide has no %q:\n%s", want, out.String())
-		}
-	}
-}
-
-// TestGuideUploads: the guide has the command that stores a file, which creates the container
-// if lab up has not.
-func TestGuideUploads(t *testing.T) {
-	for sample, want := range map[string]string{
-		"a": "\n    bin/spotctl upload FILE --to lab-files\n", "": "\n    bin/spotctl upload FILE --to lab-files --create\n",
-	} {
-		g := guide{tokens: func(string) []string { return nil }, base: func(string) string { return "" }, listen: listenAddress, sample: sample}
-		var out strings.Builder
-		g.write(&out, []string{lab.VMName(1)})
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("guide has no %q:\n%s", want, out.String())
-		}
-	}
-}
-
-// TestGuideFreezes: the guide has a program that CRIU freezes, or one line why it cannot.
-func TestGuideFreezes(t *testing.T) {
-	for name, row := range map[string]struct {
-		file string
-		err  error
-		want string
-	}{
-		"works": {"/tmp/lab/unchanged.json", nil, "--kinds-file /tmp/lab/unchanged.json too, and in the producer's terminal:\n\n" +
-			"    bin/producer put --kind unchanged --payload 60\n\n"},
-		"does not": {"", errors.New("there is no criu: install it"), "\nPrograms that save nothing cannot be frozen here: there is no criu: " +
-			"install it\n"},
-	} {
-		g := guide{tokens: func(string) []string { return nil }, base: func(string) string { return "" }, listen: listenAddress,
-			frozen: row.file, unfrozen: row.err}
-		var out strings.Builder
-		g.write(&out, []string{lab.VMName(1)})
-		if !strings.Contains(out.String(), row.want) {
-			t.Errorf("%s: guide has no %q:\n%s", name, row.want, out.String())
-		}
-	}
+// TestUnchangedKind: a worker takes the guide's kind of programs that CRIU freezes.
+func TestUnchangedKind(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "kinds.json")
 	if err := os.WriteFile(file, []byte(unchangedKind), 0o600); err != nil {
 		t.Fatal(err)

@@ -344,6 +344,8 @@ func TestRunChecksItsConfiguration(t *testing.T) {
 		"--metadata-port":  func(c *Config) { c.Local.MetadataPort = -1 },
 		"--arm-port":       func(c *Config) { c.Local.ManagerPort = 65536 },
 		"--eviction-delay": func(c *Config) { c.EvictionDelay = -1 },
+		"--latency":        func(c *Config) { c.Local.Latency = time.Minute },
+		"--throttle":       func(c *Config) { c.Local.Throttle = -1 },
 	} {
 		c := DefaultConfig()
 		if err := c.Validate(); err != nil {

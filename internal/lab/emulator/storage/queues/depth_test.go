@@ -108,26 +108,3 @@ func TestPeekAndCountLookAtNoMoreThanTheyShow(t *testing.T) {
 		}
 	}
 }
-
-// BenchmarkDepth prints how long a job takes at each depth and, as "deep/shallow", how
-// many times as long at the greater. The rest of a difference is the memory's, since the
-// counted work is the same.
-func BenchmarkDepth(b *testing.B) {
-	queues := []*backlog{newBacklog(shallow, 0), newBacklog(deep, 0)}
-	var took [2]time.Duration
-	const jobs = 1000
-	for b.Loop() {
-		for i, q := range queues {
-			began := time.Now()
-			for range jobs {
-				q.job(b, 0)
-			}
-			took[i] += time.Since(began)
-		}
-	}
-	each := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / float64(b.N*jobs) }
-	b.ReportMetric(each(took[0]), "ns/shallow-job")
-	b.ReportMetric(each(took[1]), "ns/deep-job")
-	b.ReportMetric(float64(took[1])/float64(took[0]), "deep/shallow")
-	b.ReportMetric(0, "ns/op")
-}
