@@ -39,6 +39,7 @@ type initProcess struct {
 	config    request // the first one
 	machine   Machine
 	hashes    Hashes
+	waits     waits
 	ahead     Clocks // how far the program's clocks are ahead of the init's
 
 	root  int                     // PID of the program; 0 before its start
@@ -154,6 +155,7 @@ func (p *initProcess) prepare() error {
 	if p.ahead, err = startClocks(from); err != nil {
 		return err
 	}
+	p.waits.look()
 	if p.output, err = openOutput(); err != nil {
 		return err
 	}
@@ -195,6 +197,7 @@ func (p *initProcess) start(r request) error {
 		return startError(number)
 	}
 	p.output.given()
+	go p.waits.watch()
 	return err
 }
 
@@ -316,6 +319,7 @@ func (p *initProcess) restore(r request) error {
 		return err
 	}
 	p.output.given()
+	go p.waits.watch()
 	if err := setLastPID(r.Meta.LastPID + 1); err != nil {
 		return err
 	}

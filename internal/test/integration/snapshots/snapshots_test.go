@@ -122,16 +122,21 @@ int main(void) {
 func TestThreadsAndAChild(t *testing.T) {
 	proof.Only(t, "TestPythonWithAnOpenFile is the quick part")
 	withCRIU(t)
-	cc := need.Command(t, "cc")
-	dir := t.TempDir()
-	source, binary := filepath.Join(dir, "threads.c"), filepath.Join(dir, "threads")
-	if err := os.WriteFile(source, []byte(threads), 0o600); err != nil {
+	thrice(t, program.Kind{Name: "threads", Command: []string{compiled(t, threads)}, Snapshot: true})
+}
+
+// compiled returns the path of a program in C.
+func compiled(t *testing.T, code string) string {
+	t.Helper()
+	cc, dir := need.Command(t, "cc"), t.TempDir()
+	source, binary := filepath.Join(dir, "program.c"), filepath.Join(dir, "program")
+	if err := os.WriteFile(source, []byte(code), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if said, err := exec.CommandContext(t.Context(), cc, "-O1", "-pthread", "-o", binary, source).CombinedOutput(); err != nil {
 		t.Fatalf("cc: %v: %s", err, said)
 	}
-	thrice(t, program.Kind{Name: "threads", Command: []string{binary}, Snapshot: true})
+	return binary
 }
 
 func TestPipeline(t *testing.T) {
