@@ -62,6 +62,7 @@ func (p *initProcess) criu(limit time.Duration, dir string, files []*os.File, ar
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", p.config.CRIU, err)
 	}
+	p.tool.Store(int64(pid))
 	timer := time.NewTimer(max(limit, 0))
 	defer timer.Stop()
 	select {

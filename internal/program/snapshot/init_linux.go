@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -42,6 +43,7 @@ type initProcess struct {
 	waits     waits
 	ahead     Clocks // how far the program's clocks are ahead of the init's
 
+	tool  atomic.Int64            // PID of the last criu
 	root  int                     // PID of the program; 0 before its start
 	ended chan syscall.WaitStatus // gets its status
 	taken bool                    // the last snapshot ended the program
@@ -189,13 +191,10 @@ func (p *initProcess) start(r request) error {
 	if err != nil {
 		path = r.Path
 	}
-	p.root, p.ended, err = p.processes.start(path, r.Args, &os.ProcAttr{
+	err = p.startProgram(path, r.Args, &os.ProcAttr{
 		Dir: filepath.Join(Place, dir), Env: os.Environ(), Files: []*os.File{null, p.output.writers[0], p.output.writers[1]},
 		Sys: &syscall.SysProcAttr{Setsid: true},
 	})
-	if number, ok := errors.AsType[syscall.Errno](err); ok {
-		return startError(number)
-	}
 	p.output.given()
 	go p.waits.watch()
 	return err
@@ -262,6 +261,9 @@ func (p *initProcess) whileFrozen(r request, dir string, m *Meta, mapped *[]stri
 		return err
 	}
 	m.Clocks = Clocks{Monotonic: now.Monotonic + p.ahead.Monotonic, Boottime: now.Boottime + p.ahead.Boottime}
+	if err := checkOutside(all, int(p.tool.Load())); err != nil {
+		return err
+	}
 	m.LastPID = p.root
 	for _, pid := range all {
 		m.LastPID = max(m.LastPID, lastThread(pid))
