@@ -62,6 +62,7 @@ func (p *initProcess) criu(limit time.Duration, dir string, files []*os.File, ar
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", p.config.CRIU, err)
 	}
+	p.tool.Store(int64(pid))
 	timer := time.NewTimer(max(limit, 0))
 	defer timer.Stop()
 	select {
@@ -132,15 +133,16 @@ func newHook() (*hookCall, error) {
 
 func (h *hookCall) script() string { return filepath.Join(h.place, "hook") }
 
-// serve waits for the script, and calls whileFrozen while it waits.
-func (h *hookCall) serve(whileFrozen func() error) {
+// serve waits for the script, and calls whileFrozen while it waits. With yields, an error of it
+// makes criu fail.
+func (h *hookCall) serve(yields bool, whileFrozen func() error) {
 	defer close(h.done)
 	if _, err := h.frozen.Read(make([]byte, 16)); err != nil {
 		return
 	}
 	h.called = true
 	answer := "yes\n"
-	if h.failed = whileFrozen(); h.failed != nil {
+	if h.failed = whileFrozen(); h.failed != nil && yields {
 		answer = "no\n"
 	}
 	_, _ = h.goOn.WriteString(answer)
@@ -155,7 +157,8 @@ func (h *hookCall) finish() {
 func (h *hookCall) close() { _ = errors.Join(h.frozen.Close(), h.goOn.Close(), os.RemoveAll(h.place)) }
 
 // dump freezes the program, writes its memory to dir, and calls whileFrozen. After an error
-// the program continues, except with errKilled.
+// the program continues, except with errKilled. criu leaves a program that continues stopped, so
+// that no thread notices that the freeze has interrupted its system call.
 func (p *initProcess) dump(r request, dir string, whileFrozen func() error) (frozen time.Duration, err error) {
 	h, err := newHook()
 	if err != nil {
@@ -163,15 +166,24 @@ func (p *initProcess) dump(r request, dir string, whileFrozen func() error) (fro
 	}
 	defer h.close()
 	begun := time.Now()
-	go h.serve(whileFrozen)
+	threads := &frozenThreads{waits: p.waits.look()}
 	images := filepath.Join(dir, imagesName)
 	args := []string{"dump", "--unprivileged", "--tree", strconv.Itoa(p.root), "--images-dir", images, "--log-file", "dump.log", "-v1",
 		"--manage-cgroups=ignore", "--file-locks", "--ghost-limit", strconv.Itoa(ghostLimit), "--action-script", h.script()}
 	if !r.Last {
-		args = append(args, "--leave-running")
+		args = append(args, "--leave-stopped")
 	}
+	go h.serve(r.Last, func() error {
+		if err := threads.repair(images); err != nil {
+			return err
+		}
+		return whileFrozen()
+	})
 	_, err = p.criu(r.Limit, images, nil, args...)
 	h.finish()
+	if err == nil && !r.Last {
+		err = threads.resume(p.processes)
+	}
 	frozen = time.Since(begun)
 	switch log := readLog(filepath.Join(images, "dump.log")); {
 	case errors.Is(err, errKilled):
@@ -181,7 +193,7 @@ func (p *initProcess) dump(r request, dir string, whileFrozen func() error) (fro
 	case err != nil:
 		return frozen, refusal("dump", log, err)
 	case !h.called:
-		return frozen, errors.New("criu did not call its hook")
+		return frozen, fmt.Errorf("%w: it did not call its hook", errKilled)
 	}
 	return frozen, os.Remove(filepath.Join(images, "dump.log"))
 }

@@ -39,6 +39,14 @@
 // The program and criu have a time namespace, so that CLOCK_MONOTONIC and CLOCK_BOOTTIME continue
 // on a machine with another uptime: programs wait for absolute times of these clocks.
 //
+// # Interrupted waits
+//
+// A freeze interrupts the system calls in which threads wait. criu makes most of them again. Where
+// the kernel would need its own memory for that, or leaves it to the program, criu lets the call
+// end with EINTR. The init has such threads make their calls again, in the images and in the
+// program that continues, for the rest of the time. criu leaves a program that continues stopped
+// by SIGSTOP for that.
+//
 // # Deadlines
 //
 // Each call of criu has a deadline. A criu that is killed may leave processes with foreign

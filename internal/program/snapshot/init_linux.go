@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -39,8 +40,10 @@ type initProcess struct {
 	config    request // the first one
 	machine   Machine
 	hashes    Hashes
+	waits     waits
 	ahead     Clocks // how far the program's clocks are ahead of the init's
 
+	tool  atomic.Int64            // PID of the last criu
 	root  int                     // PID of the program; 0 before its start
 	ended chan syscall.WaitStatus // gets its status
 	taken bool                    // the last snapshot ended the program
@@ -154,6 +157,7 @@ func (p *initProcess) prepare() error {
 	if p.ahead, err = startClocks(from); err != nil {
 		return err
 	}
+	p.waits.look()
 	if p.output, err = openOutput(); err != nil {
 		return err
 	}
@@ -187,14 +191,12 @@ func (p *initProcess) start(r request) error {
 	if err != nil {
 		path = r.Path
 	}
-	p.root, p.ended, err = p.processes.start(path, r.Args, &os.ProcAttr{
+	err = p.startProgram(path, r.Args, &os.ProcAttr{
 		Dir: filepath.Join(Place, dir), Env: os.Environ(), Files: []*os.File{null, p.output.writers[0], p.output.writers[1]},
 		Sys: &syscall.SysProcAttr{Setsid: true},
 	})
-	if number, ok := errors.AsType[syscall.Errno](err); ok {
-		return startError(number)
-	}
 	p.output.given()
+	go p.waits.watch()
 	return err
 }
 
@@ -259,6 +261,9 @@ func (p *initProcess) whileFrozen(r request, dir string, m *Meta, mapped *[]stri
 		return err
 	}
 	m.Clocks = Clocks{Monotonic: now.Monotonic + p.ahead.Monotonic, Boottime: now.Boottime + p.ahead.Boottime}
+	if err := checkOutside(all, int(p.tool.Load())); err != nil {
+		return err
+	}
 	m.LastPID = p.root
 	for _, pid := range all {
 		m.LastPID = max(m.LastPID, lastThread(pid))
@@ -316,6 +321,7 @@ func (p *initProcess) restore(r request) error {
 		return err
 	}
 	p.output.given()
+	go p.waits.watch()
 	if err := setLastPID(r.Meta.LastPID + 1); err != nil {
 		return err
 	}

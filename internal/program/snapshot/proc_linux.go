@@ -11,24 +11,65 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// programProcesses returns the PIDs of the program: those from firstPID on that are not
-// criu's. criu and its hook are descendants of the init in sessions of their own.
+// programProcesses returns the PIDs of a frozen program: those from firstPID on that criu traces.
 func programProcesses() ([]int, error) {
+	all, err := processesInside()
+	return slices.DeleteFunc(all, func(pid int) bool { return !isTraced(pid) }), err
+}
+
+// processesInside returns the PIDs from firstPID on: the program's, and perhaps criu's.
+func processesInside() ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil, err
 	}
 	var all []int
 	for _, entry := range entries {
-		pid, err := strconv.Atoi(entry.Name())
-		if err != nil || pid < firstPID {
-			continue
-		}
-		if isTraced(pid) {
+		if pid, err := strconv.Atoi(entry.Name()); err == nil && pid >= firstPID {
 			all = append(all, pid)
 		}
 	}
 	return all, nil
+}
+
+// checkOutside returns a [*RefusedError] if a process of the job is not among those that criu has
+// frozen: it would be lost. criu and its hook are a session of their own.
+func checkOutside(frozen []int, criu int) error {
+	all, err := processesInside()
+	if err != nil {
+		return err
+	}
+	for _, pid := range all {
+		name, state, session := stateOf(pid)
+		if slices.Contains(frozen, pid) || session == criu || state == "" || state == "Z" {
+			continue
+		}
+		return &RefusedError{Reason: fmt.Sprintf("process %d (%s) of the job has left the program's tree of processes, so it would be lost",
+			pid, name), Known: true}
+	}
+	return nil
+}
+
+// stateOf returns the name of a process, its state, and its session, of /proc/PID/stat; no state for
+// one that has ended.
+func stateOf(pid int) (name, state string, session int) {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	head, tail, ok := cutLast(string(text), ") ")
+	words := strings.Fields(tail)
+	if !ok || len(words) < 4 {
+		return "", "", 0
+	}
+	_, name, _ = strings.Cut(head, "(")
+	session, _ = strconv.Atoi(words[3])
+	return name, words[0], session
+}
+
+func cutLast(s, sep string) (before, after string, ok bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
 }
 
 // isTraced reports whether a process is frozen by criu.

@@ -2,10 +2,12 @@ package snapshot
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/spotworker/spotworker/internal/host/sandbox"
 )
@@ -16,10 +18,12 @@ type processes struct {
 	mu    sync.Mutex
 	wait  map[int]chan syscall.WaitStatus
 	child chan struct{} // has an element after a start
+
+	stopped chan int // gets traced threads that have stopped
 }
 
 func newProcesses() *processes {
-	p := &processes{wait: map[int]chan syscall.WaitStatus{}, child: make(chan struct{}, 1)}
+	p := &processes{wait: map[int]chan syscall.WaitStatus{}, child: make(chan struct{}, 1), stopped: make(chan int, 1)}
 	go p.reap()
 	return p
 }
@@ -32,6 +36,8 @@ func (p *processes) reap() {
 		case errors.Is(err, syscall.EINTR):
 		case err != nil:
 			<-p.child
+		case status.Stopped():
+			p.stopped <- pid
 		default:
 			p.mu.Lock()
 			if c := p.wait[pid]; c != nil {
@@ -50,6 +56,25 @@ func (p *processes) expect(pid int) chan syscall.WaitStatus {
 	c := make(chan syscall.WaitStatus, 1)
 	p.wait[pid] = c
 	return c
+}
+
+// stopLimit bounds the wait for a traced thread.
+const stopLimit = 10 * time.Second
+
+// awaitStop waits until a traced thread has stopped.
+func (p *processes) awaitStop(tid int) error {
+	timer := time.NewTimer(stopLimit)
+	defer timer.Stop()
+	for {
+		select {
+		case stopped := <-p.stopped:
+			if stopped == tid {
+				return nil
+			}
+		case <-timer.C:
+			return fmt.Errorf("it had not stopped after %s", stopLimit)
+		}
+	}
 }
 
 // start starts a process with only the given capabilities of the init's namespace, in the time

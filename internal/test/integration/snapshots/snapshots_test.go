@@ -122,16 +122,21 @@ int main(void) {
 func TestThreadsAndAChild(t *testing.T) {
 	proof.Only(t, "TestPythonWithAnOpenFile is the quick part")
 	withCRIU(t)
-	cc := need.Command(t, "cc")
-	dir := t.TempDir()
-	source, binary := filepath.Join(dir, "threads.c"), filepath.Join(dir, "threads")
-	if err := os.WriteFile(source, []byte(threads), 0o600); err != nil {
+	thrice(t, program.Kind{Name: "threads", Command: []string{compiled(t, threads)}, Snapshot: true})
+}
+
+// compiled returns the path of a program in C.
+func compiled(t *testing.T, code string) string {
+	t.Helper()
+	cc, dir := need.Command(t, "cc"), t.TempDir()
+	source, binary := filepath.Join(dir, "program.c"), filepath.Join(dir, "program")
+	if err := os.WriteFile(source, []byte(code), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if said, err := exec.CommandContext(t.Context(), cc, "-O1", "-pthread", "-o", binary, source).CombinedOutput(); err != nil {
 		t.Fatalf("cc: %v: %s", err, said)
 	}
-	thrice(t, program.Kind{Name: "threads", Command: []string{binary}, Snapshot: true})
+	return binary
 }
 
 func TestPipeline(t *testing.T) {
@@ -141,6 +146,33 @@ func TestPipeline(t *testing.T) {
 	thrice(t, script(`echo running >&2
 i=0; while [ $i -lt 40 ] || [ ! -e finish ]; do [ $i -ge 40 ] || { echo $i; i=$((i+1)); }; sleep 0.02; done |
 awk '{ s += $1; n++ } END { print n, s }' >"$SPOTWORKER_RESULT"`))
+}
+
+// TestHelpers: processes that their parents have left belong to the program, so that they continue
+// with it.
+func TestHelpers(t *testing.T) {
+	proof.Only(t, "TestPythonWithAnOpenFile is the quick part")
+	withCRIU(t)
+	const code = `
+import os, time
+os.system("(i=0; while [ $i -lt 40 ]; do i=$((i+1)); echo $i >>helper; sleep 0.02; done; echo end >>helper) &")
+if os.fork() == 0: # a double fork
+    if os.fork() == 0:
+        os.setsid()
+        for i in range(40):
+            open("daemon", "a").write(f"{i}\n")
+            time.sleep(0.02)
+        open("daemon", "a").write("end\n")
+    os._exit(0)
+os.wait()
+print("running", flush=True)
+def done(name):
+    try: return open(name).read().endswith("end\n")
+    except FileNotFoundError: return False
+while not (os.path.exists("finish") and done("helper") and done("daemon")): time.sleep(0.02)
+open(os.environ["SPOTWORKER_RESULT"], "w").write(open("helper").read() + open("daemon").read())
+`
+	thrice(t, program.Kind{Name: "helpers", Command: []string{need.Command(t, "python3"), "-c", code}, Snapshot: true})
 }
 
 // TestXZ freezes a program that nobody wrote for evictions, in the middle of its input.
@@ -313,6 +345,15 @@ a = socket.socket(); a.bind(("127.0.0.1", 0)); a.listen()
 b = socket.create_connection(a.getsockname()); c = a.accept()
 time.sleep(100)
 `
+	const left = `
+import ctypes, os, time
+ctypes.CDLL(None).prctl(36, 0) # it takes no orphans any longer
+if os.fork() == 0:
+    if os.fork() == 0: time.sleep(100)
+    os._exit(0)
+os.wait()
+time.sleep(100)
+`
 	shell := func(line string) []string { return []string{"/bin/sh", "-c", line + "; exec sleep 100"} }
 	outside := filepath.Join(t.TempDir(), "outside")
 	for name, row := range map[string]struct {
@@ -322,6 +363,7 @@ time.sleep(100)
 		"connection": {[]string{python, "-c", connected}, "network"},
 		"semaphore": {[]string{python, "-c", "import multiprocessing, time; lock = multiprocessing.Lock(); time.sleep(100)"},
 			"a file that was deleted"},
+		"process outside":        {[]string{python, "-c", left}, "has left the program's tree of processes"},
 		"outside":                {shell("exec 3>" + outside), outside + " open for writing, which is not in the job's folder"},
 		"link out of the folder": {shell("ln -s /usr/bin bin"), "work/bin -> /usr/bin"},
 		"pipe in the folder":     {shell("mkfifo pipe"), "has a pipe, socket or device"},

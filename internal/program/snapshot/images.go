@@ -1,0 +1,210 @@
+package snapshot
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// Files of criu: two magic numbers, then messages of protocol buffers behind their lengths.
+const (
+	imageHead  = 8
+	lengthSize = 4
+)
+
+// Numbers of fields in criu's messages (core.proto, core-x86.proto, pagemap.proto).
+var (
+	pathRegisters = []protowire.Number{2, 2} // thread_info, gpregs
+	pathTask      = []protowire.Number{3}    // tc
+)
+
+const (
+	fieldTaskState     protowire.Number = 1 // of tc
+	fieldPages         protowire.Number = 1 // of the first message of a page map: the number of the file of pages
+	fieldPagesAddress  protowire.Number = 1
+	fieldPagesCount    protowire.Number = 2
+	fieldPagesInParent protowire.Number = 3
+	fieldPagesFlags    protowire.Number = 4
+	pagesPresent                        = 1 << 2
+	taskStopped                         = 3
+)
+
+var errImage = errors.New("an image of criu has an unknown form")
+
+// message reads a message of an image, and returns what follows it.
+func message(data []byte) (m, rest []byte, err error) {
+	if len(data) < lengthSize {
+		return nil, nil, errImage
+	}
+	n := uint64(binary.LittleEndian.Uint32(data))
+	if data = data[lengthSize:]; n > uint64(len(data)) {
+		return nil, nil, errImage
+	}
+	return data[:n], data[n:], nil
+}
+
+// fields returns the numbers of a message.
+func fields(m []byte) (map[protowire.Number]uint64, error) {
+	all := map[protowire.Number]uint64{}
+	for len(m) > 0 {
+		number, kind, n := protowire.ConsumeTag(m)
+		if n < 0 {
+			return nil, errImage
+		}
+		if kind == protowire.VarintType {
+			all[number], _ = protowire.ConsumeVarint(m[n:])
+		}
+		size := protowire.ConsumeFieldValue(number, kind, m[n:])
+		if size < 0 {
+			return nil, errImage
+		}
+		m = m[n+size:]
+	}
+	return all, nil
+}
+
+// change returns a message in which change has replaced the message at path.
+func change(m []byte, path []protowire.Number, to func([]byte) []byte) ([]byte, error) {
+	if len(path) == 0 {
+		return to(m), nil
+	}
+	var out []byte
+	for len(m) > 0 {
+		number, kind, n := protowire.ConsumeTag(m)
+		if n < 0 {
+			return nil, errImage
+		}
+		size := protowire.ConsumeFieldValue(number, kind, m[n:])
+		if size < 0 {
+			return nil, errImage
+		}
+		if number == path[0] && kind == protowire.BytesType {
+			inner, _ := protowire.ConsumeBytes(m[n:])
+			inner, err := change(inner, path[1:], to)
+			if err != nil {
+				return nil, err
+			}
+			out = protowire.AppendBytes(protowire.AppendTag(out, number, kind), inner)
+		} else {
+			out = append(out, m[:n+size]...)
+		}
+		m = m[n+size:]
+	}
+	return out, nil
+}
+
+// core is the image of a thread.
+type core struct {
+	name      string
+	head      []byte
+	message   []byte
+	registers registers
+	stopped   bool // by a signal, before the freeze
+}
+
+func readCore(name string) (*core, error) {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	if len(data) < imageHead {
+		return nil, fmt.Errorf("%w: %s", errImage, name)
+	}
+	c := &core{name: name, head: data[:imageHead]}
+	if c.message, _, err = message(data[imageHead:]); err != nil {
+		return nil, fmt.Errorf("%w: %s", err, name)
+	}
+	for _, part := range []struct {
+		path []protowire.Number
+		to   func(map[protowire.Number]uint64)
+	}{
+		{pathRegisters, func(all map[protowire.Number]uint64) { c.registers = all }},
+		{pathTask, func(all map[protowire.Number]uint64) { c.stopped = all[fieldTaskState] == taskStopped }},
+	} {
+		_, err := change(c.message, part.path, func(m []byte) []byte {
+			all, failed := fields(m)
+			if err = failed; err == nil {
+				part.to(all)
+			}
+			return m
+		})
+		if err != nil {
+			return nil, fmt.Errorf("%w: %s", err, name)
+		}
+	}
+	return c, nil
+}
+
+// write stores the registers.
+func (c *core) write() error {
+	m, err := change(c.message, pathRegisters, func(m []byte) []byte {
+		var out []byte
+		for len(m) > 0 { // [readCore] has read it
+			number, kind, n := protowire.ConsumeField(m)
+			if value, ok := c.registers[number]; ok && kind == protowire.VarintType {
+				out = protowire.AppendVarint(protowire.AppendTag(out, number, kind), value)
+			} else {
+				out = append(out, m[:n]...)
+			}
+			m = m[n:]
+		}
+		return out
+	})
+	if err != nil {
+		return err
+	}
+	data := binary.LittleEndian.AppendUint32(append([]byte(nil), c.head...), uint32(len(m))) //nolint:gosec // some kilobytes
+	return os.WriteFile(c.name, append(data, m...), 0o600)
+}
+
+// errNoPage is the error of an address whose page is not in the images: the process has not
+// changed it.
+var errNoPage = errors.New("the page is not in the images")
+
+// writeImage changes the memory of a process in the images of a snapshot.
+func writeImage(images string, pid int, address uint64, from []byte) error {
+	data, err := os.ReadFile(filepath.Join(images, fmt.Sprintf("pagemap-%d.img", pid)))
+	if err != nil {
+		return err
+	}
+	if len(data) < imageHead {
+		return errImage
+	}
+	m, rest, err := message(data[imageHead:])
+	if err != nil {
+		return err
+	}
+	head, err := fields(m)
+	if err != nil {
+		return err
+	}
+	page, before := uint64(os.Getpagesize()), uint64(0)
+	for len(rest) > 0 {
+		if m, rest, err = message(rest); err != nil {
+			return err
+		}
+		part, err := fields(m)
+		if err != nil {
+			return err
+		}
+		if part[fieldPagesInParent] != 0 || part[fieldPagesFlags]&pagesPresent == 0 {
+			continue
+		}
+		first, size := part[fieldPagesAddress], part[fieldPagesCount]*page
+		if address < first || address+uint64(len(from)) > first+size {
+			before += size
+			continue
+		}
+		file, err := os.OpenFile(filepath.Join(images, fmt.Sprintf("pages-%d.img", head[fieldPages])), os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		_, err = file.WriteAt(from, int64(before+address-first)) //nolint:gosec // within the file
+		return errors.Join(err, file.Close())
+	}
+	return errNoPage
+}

@@ -1,0 +1,205 @@
+package snapshot
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// waits are the system calls in which threads wait, by thread id. The kernel does not show since
+// when, so the init looks often. A wait counts from the first look that has found it.
+type waits struct {
+	mu     sync.Mutex
+	all    map[int]wait
+	looked time.Duration // CLOCK_MONOTONIC of the init at the last look, or at the start of the program
+}
+
+type wait struct {
+	line     string // of /proc/PID/syscall: the call, its arguments, and where it was made
+	switches string // how often the thread has begun to wait
+
+	after, since time.Duration // when it may have begun, and when it had: CLOCK_MONOTONIC of the init
+}
+
+const (
+	lookEvery = 500 * time.Millisecond
+	lookShare = 200 // of the time is spent on looks, at most one in so many
+)
+
+// watch looks until the init ends.
+func (w *waits) watch() {
+	for {
+		begun := time.Now()
+		w.look()
+		time.Sleep(max(lookEvery, lookShare*time.Since(begun)))
+	}
+}
+
+// look finds the waits of the program, and returns them.
+func (w *waits) look() map[int]wait {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before := w.all
+	w.all = map[int]wait{}
+	now, err := readClocks()
+	tasks, _ := filepath.Glob("/proc/[0-9]*/task/[0-9]*")
+	for _, dir := range tasks {
+		tid, failed := strconv.Atoi(filepath.Base(dir))
+		if failed != nil || tid < firstPID || err != nil {
+			continue
+		}
+		line, failed := os.ReadFile(filepath.Join(dir, "syscall"))
+		if failed != nil || bytes.HasPrefix(line, []byte("running")) {
+			continue
+		}
+		status, _ := os.ReadFile(filepath.Join(dir, "status"))
+		_, switches, _ := strings.Cut(string(status), "\nvoluntary_ctxt_switches:")
+		switches, _, _ = strings.Cut(switches, "\n")
+		found := wait{line: strings.TrimSpace(string(line)), switches: switches, after: w.looked, since: now.Monotonic}
+		if was, ok := before[tid]; ok && was.line == found.line && was.switches == found.switches {
+			found.after, found.since = was.after, was.since
+		}
+		w.all[tid] = found
+	}
+	w.looked = now.Monotonic
+	return w.all
+}
+
+// waited returns for how long a thread has been in its interrupted call.
+func (f *frozenThreads) waited(tid int, r registers, now time.Duration) waited {
+	before, ok := f.waits[tid]
+	if !ok {
+		return waited{}
+	}
+	line := strconv.FormatUint(r[regOrigAX], 10)
+	for _, argument := range r.arguments() {
+		line += fmt.Sprintf(" 0x%x", argument)
+	}
+	if line += fmt.Sprintf(" 0x%x 0x%x", r[regSP], r[regIP]); line != before.line {
+		return waited{}
+	}
+	return waited{least: now - before.since, most: now - before.after}
+}
+
+// frozenThreads are the processes of a frozen program, and its threads with interrupted calls.
+type frozenThreads struct {
+	waits       map[int]wait      // before the freeze
+	interrupted map[int]registers // by thread id, as they are in the live program
+	processes   []int             // those that a signal had not stopped before
+}
+
+// repair has the interrupted threads in the images of a frozen program make their calls again. A
+// thread that a signal is about to interrupt is left alone.
+func (f *frozenThreads) repair(images string) error {
+	f.interrupted = map[int]registers{}
+	now, err := readClocks()
+	if err == nil {
+		f.processes, err = programProcesses()
+	}
+	if err != nil {
+		return err
+	}
+	names, _ := filepath.Glob(filepath.Join(images, "core-*.img"))
+	for _, name := range names {
+		tid, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(filepath.Base(name), "core-"), ".img"))
+		if err != nil {
+			continue
+		}
+		c, err := readCore(name)
+		if err != nil {
+			return err
+		}
+		if c.stopped {
+			f.processes = slices.DeleteFunc(f.processes, func(pid int) bool { return pid == tid })
+		}
+		process, signalled := statusOf(tid)
+		if runtime.GOARCH != "amd64" || signalled || !c.registers.isInterrupted() {
+			continue
+		}
+		f.interrupted[tid] = maps.Clone(c.registers)
+		c.registers.again(f.waited(tid, c.registers, now.Monotonic), memory{readMemory(process), func(address uint64, data []byte) error {
+			return writeImage(images, process, address, data)
+		}})
+		if err := c.write(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// statusOf returns the process of a thread, and whether a signal is about to be delivered to it.
+func statusOf(tid int) (process int, signalled bool) {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", tid))
+	signals := map[string]uint64{}
+	for line := range strings.Lines(string(text)) {
+		name, value, _ := strings.Cut(line, ":")
+		value = strings.TrimSpace(value)
+		switch name {
+		case "Tgid":
+			process, _ = strconv.Atoi(value)
+		case "SigPnd", "ShdPnd", "SigBlk":
+			signals[name], _ = strconv.ParseUint(value, 16, 64)
+		}
+	}
+	return process, (signals["SigPnd"]|signals["ShdPnd"])&^signals["SigBlk"] != 0
+}
+
+// readMemory returns a function that reads the memory of a process.
+func readMemory(pid int) func(uint64, []byte) error {
+	return func(address uint64, to []byte) error {
+		local := []unix.Iovec{{Base: &to[0], Len: uint64(len(to))}}
+		n, err := unix.ProcessVMReadv(pid, local, []unix.RemoteIovec{{Base: uintptr(address), Len: len(to)}}, 0)
+		return whole(n, len(to), err)
+	}
+}
+
+// writeMemory returns a function that changes the memory of a process, where the process may do
+// that too.
+func writeMemory(pid int) func(uint64, []byte) error {
+	return func(address uint64, from []byte) error {
+		local := []unix.Iovec{{Base: &from[0], Len: uint64(len(from))}}
+		n, err := unix.ProcessVMWritev(pid, local, []unix.RemoteIovec{{Base: uintptr(address), Len: len(from)}}, 0)
+		return whole(n, len(from), err)
+	}
+}
+
+func whole(n, want int, err error) error {
+	if err == nil && n != want {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// resume continues a program that criu has left stopped, and has its interrupted threads make their
+// calls again. Call it in the main thread: the kernel knows the thread that traces another.
+func (f *frozenThreads) resume(p *processes) error {
+	for tid, r := range f.interrupted {
+		err := unix.PtraceSeize(tid)
+		if err == nil {
+			if err = p.awaitStop(tid); err == nil {
+				err = errors.Join(f.makeAgain(tid, r), unix.PtraceDetach(tid))
+			}
+		}
+		if err != nil && !errors.Is(err, unix.ESRCH) { // it was killed
+			return fmt.Errorf("%w: continue thread %d: %w", errKilled, tid, err)
+		}
+	}
+	for _, pid := range f.processes {
+		if err := unix.Kill(pid, unix.SIGCONT); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("%w: continue process %d: %w", errKilled, pid, err)
+		}
+	}
+	return nil
+}
