@@ -121,7 +121,8 @@ func TestStuckLoops(t *testing.T) {
 		healthyFor(b, 5*time.Minute, &all, "an idle worker")
 
 		release := p.Link.Hold()
-		healthyFor(b, time.Minute, &all, "a call that takes a minute")
+		defer func() { release() }() // a worker that waits for a call does not end
+		healthyFor(b, 50*time.Second, &all, "a call that takes 50 s")
 		b.WaitFor("the worker is unhealthy", 5*time.Minute, func() bool { return len(stuck(&all)) == 2 })
 		if got, want := stuck(&all), []string{"claim", "presence"}; !slices.Equal(got, want) {
 			t.Errorf("stuck loops = %q, want %q", got, want)
