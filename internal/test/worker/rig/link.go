@@ -75,8 +75,10 @@ func (l *Link) Hold() (release func()) {
 	return func() {
 		l.Mu.Lock()
 		defer l.Mu.Unlock()
-		l.held = nil
-		close(held)
+		if l.held == held {
+			l.held = nil
+			close(held)
+		}
 	}
 }
 
