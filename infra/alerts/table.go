@@ -63,15 +63,14 @@ unless on () (count(spotworker_state{state="process"} == 1))`,
 			Name: "SpotworkerStorageMissing", Incident: "a queue or container was deleted (404)", Severity: "critical", For: 0,
 			Expr:    `sum(increase(spotworker_storage_calls_total{status="missing", operation!~"` + readsOfOptional + `"}[2m])) > 3`,
 			Summary: "storage has no queue or container for about {{ $value | humanize }} calls within 2 minutes",
-			Means: "Without the container of records all records are lost, with checkpoints and results, unless the account's soft delete keeps them. " +
-				"Workers wait. spotctl status --check names what is missing; restore it, or deploy again.",
+			Means: "Workers wait. With the container of records all records, checkpoints and results are lost, unless soft delete keeps them. " +
+				"spotctl status --check names it; restore it, or deploy again.",
 		},
 		{
 			Name: "SpotworkerStorageThrottled", Incident: "storage throttles (429, 503)", Severity: "warning", For: time.Minute,
 			Expr:    `sum(rate(spotworker_storage_calls_total{status="throttled"}[2m])) / sum(rate(spotworker_storage_calls_total[2m])) > 0.1`,
 			Summary: "storage throttles {{ $value | humanizePercentage }} of the calls",
-			Means: "Too many workers or too short jobs for the account or a queue, or trouble of the service. Jobs take longer, none is lost. Compare " +
-				"the account's metric Transactions by ResponseType.",
+			Means:   "Too many workers or too short jobs for the account or a queue, or trouble of the service. Jobs take longer, none is lost.",
 		},
 		{
 			Name: "SpotworkerStorageSlow", Incident: "storage answers slowly", Severity: "warning", For: time.Minute,
@@ -146,7 +145,7 @@ or (
 			Name: "SpotworkerCrashLoop", Incident: "a worker crashes again and again", Severity: "warning", For: 0,
 			Expr:    `changes(spotworker_start_timestamp_seconds[10m]) > 2`,
 			Summary: "the worker on {{ $labels.instance }} started {{ $value }} times more within 10 minutes",
-			Means:   "Each crash repeats up to one checkpoint interval of its jobs. The end of its log says why: journalctl -u spotworker.",
+			Means:   "Each crash repeats up to one checkpoint interval. The end of its log says why: journalctl -u spotworker.",
 		},
 		{
 			Name: "SpotworkerWorkLost", Incident: "much work is lost at evictions", Severity: "warning", For: 0,
@@ -155,15 +154,14 @@ and
 sum by (kind) (increase(spotworker_handler_seconds_total{outcome="redone"}[10m])) / ` +
 				`sum by (kind) (increase(spotworker_handler_seconds_total[10m])) > 0.2`,
 			Summary: "about {{ $value | humanizeDuration }} of work of kind {{ $labels.kind }} were not saved within 10 minutes",
-			Means: "Programs that ignore SIGTERM or save seldom, workers that are killed, or cancels: the work is repeated. work_lost of the line job " +
-				"released in the log names the jobs.",
+			Means:   "Programs that ignore SIGTERM or save seldom, killed workers, or cancels. work_lost of the line job released names the jobs.",
 		},
 		{
 			Name: "SpotworkerKindMissing", Incident: "one worker has other kinds than the rest", Severity: "warning", For: time.Minute,
 			Expr: `count by (kind) (spotworker_breaker_open) == on () group_left () (count(spotworker_build_info) - 1) > 1
 and on () count by (kind) (spotworker_breaker_open) == 1`,
 			Summary: "all workers but one have kind {{ $labels.kind }}, and one has a kind alone",
-			Means:   "A kind is renamed or misspelt on one VM, which leaves its jobs to the others. spotctl status names the worker; compare its file of kinds.",
+			Means:   "A kind is renamed or misspelt on one VM, which leaves its jobs to others. spotctl status names the worker.",
 		},
 		{
 			Name: "SpotworkerScratchFull", Incident: "a disk is full", Severity: "warning", For: time.Minute,
@@ -181,7 +179,7 @@ and on () count by (kind) (spotworker_breaker_open) == 1`,
 			Name: "SpotworkerJobSilent", Incident: "a job is stuck", Severity: "warning", For: 2 * time.Minute,
 			Expr:    `sum(spotworker_jobs_silent) > 0`,
 			Summary: "{{ $value }} running jobs have stopped reporting",
-			Means: "A job reports nothing for 40 s and 10 times as long as ever before, or from its start for 40 s and 10 times as long as " +
+			Means: "A job reports nothing for 30 s and 10 times as long as ever before, or from its start 10 times as long as " +
 				"jobs of its kind run (an hour if that is not known). spotctl status names it; give the kind max_silence.",
 		},
 		{

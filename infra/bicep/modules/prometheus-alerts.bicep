@@ -60,7 +60,7 @@ sum(rate(spotworker_storage_calls_total{status="denied"}[2m])) / sum(rate(spotwo
     severity: 1
     hold: 'PT0M'
     summary: 'storage has no queue or container for about {{ $value | humanize }} calls within 2 minutes'
-    text: 'Without the container of records all records are lost, with checkpoints and results, unless the account\'s soft delete keeps them. Workers wait. spotctl status --check names what is missing; restore it, or deploy again.'
+    text: 'Workers wait. With the container of records all records, checkpoints and results are lost, unless soft delete keeps them. spotctl status --check names it; restore it, or deploy again.'
     expression: '''
 sum(increase(spotworker_storage_calls_total{status="missing", operation!~"GetBlob|GetQueueMetadata|PeekMessages"}[2m])) > 3
 '''
@@ -70,7 +70,7 @@ sum(increase(spotworker_storage_calls_total{status="missing", operation!~"GetBlo
     severity: 2
     hold: 'PT1M'
     summary: 'storage throttles {{ $value | humanizePercentage }} of the calls'
-    text: 'Too many workers or too short jobs for the account or a queue, or trouble of the service. Jobs take longer, none is lost. Compare the account\'s metric Transactions by ResponseType.'
+    text: 'Too many workers or too short jobs for the account or a queue, or trouble of the service. Jobs take longer, none is lost.'
     expression: '''
 sum(rate(spotworker_storage_calls_total{status="throttled"}[2m])) / sum(rate(spotworker_storage_calls_total[2m])) > 0.1
 '''
@@ -172,7 +172,7 @@ abs(spotworker_clock_offset_seconds) > 30
     severity: 2
     hold: 'PT0M'
     summary: 'the worker on {{ $labels.instance }} started {{ $value }} times more within 10 minutes'
-    text: 'Each crash repeats up to one checkpoint interval of its jobs. The end of its log says why: journalctl -u spotworker.'
+    text: 'Each crash repeats up to one checkpoint interval. The end of its log says why: journalctl -u spotworker.'
     expression: '''
 changes(spotworker_start_timestamp_seconds[10m]) > 2
 '''
@@ -182,7 +182,7 @@ changes(spotworker_start_timestamp_seconds[10m]) > 2
     severity: 2
     hold: 'PT0M'
     summary: 'about {{ $value | humanizeDuration }} of work of kind {{ $labels.kind }} were not saved within 10 minutes'
-    text: 'Programs that ignore SIGTERM or save seldom, workers that are killed, or cancels: the work is repeated. work_lost of the line job released in the log names the jobs.'
+    text: 'Programs that ignore SIGTERM or save seldom, killed workers, or cancels. work_lost of the line job released names the jobs.'
     expression: '''
 sum by (kind) (increase(spotworker_handler_seconds_total{outcome="redone"}[10m])) > 60
 and
@@ -194,7 +194,7 @@ sum by (kind) (increase(spotworker_handler_seconds_total{outcome="redone"}[10m])
     severity: 2
     hold: 'PT1M'
     summary: 'all workers but one have kind {{ $labels.kind }}, and one has a kind alone'
-    text: 'A kind is renamed or misspelt on one VM, which leaves its jobs to the others. spotctl status names the worker; compare its file of kinds.'
+    text: 'A kind is renamed or misspelt on one VM, which leaves its jobs to others. spotctl status names the worker.'
     expression: '''
 count by (kind) (spotworker_breaker_open) == on () group_left () (count(spotworker_build_info) - 1) > 1
 and on () count by (kind) (spotworker_breaker_open) == 1
@@ -225,7 +225,7 @@ sum by (instance) (increase(spotworker_oom_kills_total[5m])) > 0
     severity: 2
     hold: 'PT2M'
     summary: '{{ $value }} running jobs have stopped reporting'
-    text: 'A job reports nothing for 40 s and 10 times as long as ever before, or from its start for 40 s and 10 times as long as jobs of its kind run (an hour if that is not known). spotctl status names it; give the kind max_silence.'
+    text: 'A job reports nothing for 30 s and 10 times as long as ever before, or from its start 10 times as long as jobs of its kind run (an hour if that is not known). spotctl status names it; give the kind max_silence.'
     expression: '''
 sum(spotworker_jobs_silent) > 0
 '''
