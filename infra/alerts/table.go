@@ -41,15 +41,14 @@ func All() []Alert { //nolint:funlen // a table
 ) > 0
 unless on () (count(spotworker_state{state="process"} == 1))`,
 			Summary: "{{ $value }} messages wait on {{ $labels.queue }}, and no worker takes any",
-			Means: "There is no capacity, or all workers fail at their start or are drained. Jobs are safe and wait. Look at the scale set's " +
-				"instances, then at the log of one that started. Goes by the last reading of the queue, at most 6 h old; silent where the queue was " +
-				"empty then.",
+			Means: "No capacity, or all workers fail at their start or are drained. Jobs are safe and wait. Look at the scale set's " +
+				"instances, then at the log of one that started. Goes by the queue's last reading, at most 6 h old.",
 		},
 		{
 			Name: "SpotworkerStorageUnreachable", Incident: "storage outage", Severity: "critical", For: time.Minute,
 			Expr:    `sum(rate(spotworker_storage_unreachable_seconds_total[1m])) / count(spotworker_build_info) > 0.5`,
 			Summary: "storage answers {{ $value | humanizePercentage }} of the workers' time with nothing",
-			Means: "Running jobs continue, nothing is saved and nothing is claimed; an eviction now costs the work since the last checkpoint. " +
+			Means: "Running jobs continue, nothing is saved or claimed; an eviction costs the work since the last checkpoint. " +
 				"Look at the account's availability, DNS and the network.",
 		},
 		{
@@ -77,7 +76,7 @@ unless on () (count(spotworker_state{state="process"} == 1))`,
 			Expr: `sum by (service) (rate(spotworker_storage_call_duration_seconds_bucket{operation!~"` + largeCalls + `", le=~"1|1.0"}[2m]))
 / (sum by (service) (rate(spotworker_storage_call_duration_seconds_count{operation!~"` + largeCalls + `"}[2m])) > 0) < 0.5`,
 			Summary: "only {{ $value | humanizePercentage }} of the small calls to the {{ $labels.service }} service take less than a second",
-			Means: "Some 10 ms are usual. Jobs start and end later, none is lost; states may not be saved within an eviction notice. Compare " +
+			Means: "Jobs start and end later, none is lost; states may not be saved within a notice. Compare " +
 				"SuccessServerLatency and SuccessE2ELatency of the account: the first is the service, the difference the network.",
 		},
 		{
@@ -119,21 +118,20 @@ or (
     >= sum by (kind) (increase(spotworker_job_failures_total[2m]))
 )`,
 			Summary: "jobs of kind {{ $labels.kind }} fail on {{ $labels.instance }}, and not on most others",
-			Means: "The machine lacks something or is broken. Its worker leaves most of the kind's jobs to others. spotctl quarantine, then " +
-				"delete the VM; the log has the errors.",
+			Means:   "Its worker leaves most of the kind's jobs to others. The log has the errors; spotctl quarantine, then delete the VM.",
 		},
 		{
 			Name: "SpotworkerBlind", Incident: "the metadata service is silent", Severity: "warning", For: time.Minute,
 			Expr:    `sum(rate(spotworker_metadata_blind_seconds_total[2m])) / count(spotworker_build_info) > 0.1`,
 			Summary: "workers would not see an eviction {{ $value | humanizePercentage }} of their time",
-			Means:   "The metadata service does not answer. Work is safe, but a sudden eviction repeats up to one checkpoint interval.",
+			Means:   "Work is safe, but an eviction repeats up to one checkpoint interval.",
 		},
 		{
 			Name: "SpotworkerHostDegraded", Incident: "a host is expected to fail", Severity: "warning", For: 0,
 			Expr:    `sum by (instance) (spotworker_scheduled_events_total{type="Redeploy", action="drain by"}) > 0`,
 			Summary: "Azure will move {{ $labels.instance }} to another host",
 			Means: "Often for hardware that is expected to fail, days ahead. It may fail sooner, without a notice: redeploy the VM yourself, " +
-				"docs/evictions.md has the command. Fires until the worker's process has ended.",
+				"docs/evictions.md has the command.",
 		},
 		{
 			Name: "SpotworkerClockWrong", Incident: "a VM's clock jumps", Severity: "warning", For: time.Minute,
@@ -189,8 +187,7 @@ and
 sum(rate(spotworker_job_wait_seconds_count{after="exit"}[5m])) / ` +
 				`sum(rate(spotworker_job_wait_seconds_count{after=~"exit|release"}[5m])) > 0.5`,
 			Summary: "about {{ $value | humanize }} jobs lost their worker without a notice within 5 minutes",
-			Means: "VMs die, or their workers crash: each loses up to one checkpoint interval. Look at the VMs' boot diagnostics and at the " +
-				"end of the workers' logs.",
+			Means:   "VMs die, or their workers crash. Look at the VMs' boot diagnostics and at the end of the workers' logs.",
 		},
 		{
 			Name: "SpotworkerKindUnknown", Incident: "jobs of a kind that no worker has", Severity: "warning", For: 2 * time.Minute,
@@ -210,8 +207,7 @@ and max by (queue) (spotworker_queue_messages{queue!~".+-poison"} offset 90s)
 and on () sum(max by (queue) (spotworker_queue_messages{queue!~".+-poison"}))
 > 600 * sum(rate(spotworker_delivery_outcomes_total{outcome="committed"}[3m]))`,
 			Summary: "{{ $labels.queue }} has {{ $value }} more messages than 90 seconds ago, grew before that too, and takes over 10 minutes to clear",
-			Means: "Jobs wait longer and longer. Start more VMs, or look at why jobs take longer: spotctl status has run times and failures by " +
-				"kind.",
+			Means:   "Start more VMs, or look at why jobs take longer: spotctl status has run times and failures by kind.",
 		},
 		{
 			Name: "SpotworkerCapacityGone", Incident: "many VMs were evicted and not replaced", Severity: "warning", For: time.Minute,
