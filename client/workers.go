@@ -122,6 +122,9 @@ type Trouble struct {
 
 	// Crashes is how many runs in a row ended uncleanly soon after their start.
 	Crashes int
+
+	// Broken are the kinds whose circuit breakers are open, with commas between them.
+	Broken string
 }
 
 // KindCount is a number of jobs of a kind.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/spotworker/spotworker/cmd/spotctl/internal/check"
 	"github.com/spotworker/spotworker/internal/overview"
@@ -30,10 +31,16 @@ func (c *statusCommand) check(ctx context.Context, s *session) error {
 	}
 	within, cancel := withTimeout(ctx, c.Timeout)
 	defer cancel()
+	var workers []overview.Finding
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		if found, err := overview.Read(within, deployment); err == nil { // otherwise the examination says why
+			workers = found.Examine()
+		}
+	})
 	findings := check.Examine(within, stores)
-	if found, err := overview.Read(within, deployment); err == nil { // otherwise the examination says why
-		findings = append(findings, found.Examine()...)
-	}
+	reading.Wait()
+	findings = append(findings, workers...)
 	if ctx.Err() != nil {
 		return errors.New("interrupted")
 	}

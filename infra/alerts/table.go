@@ -41,15 +41,14 @@ func All() []Alert { //nolint:funlen // a table
 ) > 0
 unless on () (count(spotworker_state{state="process"} == 1))`,
 			Summary: "{{ $value }} messages wait on {{ $labels.queue }}, and no worker takes any",
-			Means: "There is no capacity, or all workers fail at their start or are drained. Jobs are safe and wait. Look at the scale set's " +
-				"instances, then at the log of one that started. Goes by the last reading of the queue, at most 6 h old; silent where the queue was " +
-				"empty then.",
+			Means: "No capacity, or all workers fail at their start or are drained. Jobs are safe and wait. Look at the scale set's " +
+				"instances, then at the log of one that started. Goes by the queue's last reading, at most 6 h old.",
 		},
 		{
 			Name: "SpotworkerStorageUnreachable", Incident: "storage outage", Severity: "critical", For: time.Minute,
 			Expr:    `sum(rate(spotworker_storage_unreachable_seconds_total[1m])) / count(spotworker_build_info) > 0.5`,
 			Summary: "storage answers {{ $value | humanizePercentage }} of the workers' time with nothing",
-			Means: "Running jobs continue, nothing is saved and nothing is claimed; an eviction now costs the work since the last checkpoint. " +
+			Means: "Running jobs continue, nothing is saved or claimed; an eviction costs the work since the last checkpoint. " +
 				"Look at the account's availability, DNS and the network.",
 		},
 		{
@@ -63,22 +62,21 @@ unless on () (count(spotworker_state{state="process"} == 1))`,
 			Name: "SpotworkerStorageMissing", Incident: "a queue or container was deleted (404)", Severity: "critical", For: 0,
 			Expr:    `sum(increase(spotworker_storage_calls_total{status="missing", operation!~"` + readsOfOptional + `"}[2m])) > 3`,
 			Summary: "storage has no queue or container for about {{ $value | humanize }} calls within 2 minutes",
-			Means: "Without the container of records all records are lost, with checkpoints and results, unless the account's soft delete keeps them. " +
-				"Workers wait. spotctl status --check names what is missing; restore it, or deploy again.",
+			Means: "Workers wait. With the container of records all records, checkpoints and results are lost, unless soft delete keeps them. " +
+				"spotctl status --check names it; restore it, or deploy again.",
 		},
 		{
 			Name: "SpotworkerStorageThrottled", Incident: "storage throttles (429, 503)", Severity: "warning", For: time.Minute,
 			Expr:    `sum(rate(spotworker_storage_calls_total{status="throttled"}[2m])) / sum(rate(spotworker_storage_calls_total[2m])) > 0.1`,
 			Summary: "storage throttles {{ $value | humanizePercentage }} of the calls",
-			Means: "Too many workers or too short jobs for the account or a queue, or trouble of the service. Jobs take longer, none is lost. Compare " +
-				"the account's metric Transactions by ResponseType.",
+			Means:   "Too many workers or too short jobs for the account or a queue, or trouble of the service. Jobs take longer, none is lost.",
 		},
 		{
 			Name: "SpotworkerStorageSlow", Incident: "storage answers slowly", Severity: "warning", For: time.Minute,
 			Expr: `sum by (service) (rate(spotworker_storage_call_duration_seconds_bucket{operation!~"` + largeCalls + `", le=~"1|1.0"}[2m]))
 / (sum by (service) (rate(spotworker_storage_call_duration_seconds_count{operation!~"` + largeCalls + `"}[2m])) > 0) < 0.5`,
 			Summary: "only {{ $value | humanizePercentage }} of the small calls to the {{ $labels.service }} service take less than a second",
-			Means: "Some 10 ms are usual. Jobs start and end later, none is lost; states may not be saved within an eviction notice. Compare " +
+			Means: "Jobs start and end later, none is lost; states may not be saved within a notice. Compare " +
 				"SuccessServerLatency and SuccessE2ELatency of the account: the first is the service, the difference the network.",
 		},
 		{
@@ -120,21 +118,20 @@ or (
     >= sum by (kind) (increase(spotworker_job_failures_total[2m]))
 )`,
 			Summary: "jobs of kind {{ $labels.kind }} fail on {{ $labels.instance }}, and not on most others",
-			Means: "The machine lacks something or is broken. Its worker leaves most of the kind's jobs to others. spotctl quarantine, then " +
-				"delete the VM; the log has the errors.",
+			Means:   "Its worker leaves most of the kind's jobs to others. The log has the errors; spotctl quarantine, then delete the VM.",
 		},
 		{
 			Name: "SpotworkerBlind", Incident: "the metadata service is silent", Severity: "warning", For: time.Minute,
 			Expr:    `sum(rate(spotworker_metadata_blind_seconds_total[2m])) / count(spotworker_build_info) > 0.1`,
 			Summary: "workers would not see an eviction {{ $value | humanizePercentage }} of their time",
-			Means:   "The metadata service does not answer. Work is safe, but a sudden eviction repeats up to one checkpoint interval.",
+			Means:   "Work is safe, but an eviction repeats up to one checkpoint interval.",
 		},
 		{
 			Name: "SpotworkerHostDegraded", Incident: "a host is expected to fail", Severity: "warning", For: 0,
 			Expr:    `sum by (instance) (spotworker_scheduled_events_total{type="Redeploy", action="drain by"}) > 0`,
 			Summary: "Azure will move {{ $labels.instance }} to another host",
 			Means: "Often for hardware that is expected to fail, days ahead. It may fail sooner, without a notice: redeploy the VM yourself, " +
-				"docs/evictions.md has the command. Fires until the worker's process has ended.",
+				"docs/evictions.md has the command.",
 		},
 		{
 			Name: "SpotworkerClockWrong", Incident: "a VM's clock jumps", Severity: "warning", For: time.Minute,
@@ -146,7 +143,7 @@ or (
 			Name: "SpotworkerCrashLoop", Incident: "a worker crashes again and again", Severity: "warning", For: 0,
 			Expr:    `changes(spotworker_start_timestamp_seconds[10m]) > 2`,
 			Summary: "the worker on {{ $labels.instance }} started {{ $value }} times more within 10 minutes",
-			Means:   "Each crash repeats up to one checkpoint interval of its jobs. The end of its log says why: journalctl -u spotworker.",
+			Means:   "Each crash repeats up to one checkpoint interval. The end of its log says why: journalctl -u spotworker.",
 		},
 		{
 			Name: "SpotworkerWorkLost", Incident: "much work is lost at evictions", Severity: "warning", For: 0,
@@ -155,15 +152,14 @@ and
 sum by (kind) (increase(spotworker_handler_seconds_total{outcome="redone"}[10m])) / ` +
 				`sum by (kind) (increase(spotworker_handler_seconds_total[10m])) > 0.2`,
 			Summary: "about {{ $value | humanizeDuration }} of work of kind {{ $labels.kind }} were not saved within 10 minutes",
-			Means: "Programs that ignore SIGTERM or save seldom, workers that are killed, or cancels: the work is repeated. work_lost of the line job " +
-				"released in the log names the jobs.",
+			Means:   "Programs that ignore SIGTERM or save seldom, killed workers, or cancels. work_lost of the line job released names the jobs.",
 		},
 		{
 			Name: "SpotworkerKindMissing", Incident: "one worker has other kinds than the rest", Severity: "warning", For: time.Minute,
 			Expr: `count by (kind) (spotworker_breaker_open) == on () group_left () (count(spotworker_build_info) - 1) > 1
 and on () count by (kind) (spotworker_breaker_open) == 1`,
 			Summary: "all workers but one have kind {{ $labels.kind }}, and one has a kind alone",
-			Means:   "A kind is renamed or misspelt on one VM, which leaves its jobs to the others. spotctl status names the worker; compare its file of kinds.",
+			Means:   "A kind is renamed or misspelt on one VM, which leaves its jobs to others. spotctl status names the worker.",
 		},
 		{
 			Name: "SpotworkerScratchFull", Incident: "a disk is full", Severity: "warning", For: time.Minute,
@@ -181,7 +177,7 @@ and on () count by (kind) (spotworker_breaker_open) == 1`,
 			Name: "SpotworkerJobSilent", Incident: "a job is stuck", Severity: "warning", For: 2 * time.Minute,
 			Expr:    `sum(spotworker_jobs_silent) > 0`,
 			Summary: "{{ $value }} running jobs have stopped reporting",
-			Means: "A job reports nothing for 40 s and 10 times as long as ever before, or from its start for 40 s and 10 times as long as " +
+			Means: "A job reports nothing for 30 s and 10 times as long as ever before, or from its start 10 times as long as " +
 				"jobs of its kind run (an hour if that is not known). spotctl status names it; give the kind max_silence.",
 		},
 		{
@@ -191,8 +187,7 @@ and
 sum(rate(spotworker_job_wait_seconds_count{after="exit"}[5m])) / ` +
 				`sum(rate(spotworker_job_wait_seconds_count{after=~"exit|release"}[5m])) > 0.5`,
 			Summary: "about {{ $value | humanize }} jobs lost their worker without a notice within 5 minutes",
-			Means: "VMs die, or their workers crash: each loses up to one checkpoint interval. Look at the VMs' boot diagnostics and at the " +
-				"end of the workers' logs.",
+			Means:   "VMs die, or their workers crash. Look at the VMs' boot diagnostics and at the end of the workers' logs.",
 		},
 		{
 			Name: "SpotworkerKindUnknown", Incident: "jobs of a kind that no worker has", Severity: "warning", For: 2 * time.Minute,
@@ -212,8 +207,7 @@ and max by (queue) (spotworker_queue_messages{queue!~".+-poison"} offset 90s)
 and on () sum(max by (queue) (spotworker_queue_messages{queue!~".+-poison"}))
 > 600 * sum(rate(spotworker_delivery_outcomes_total{outcome="committed"}[3m]))`,
 			Summary: "{{ $labels.queue }} has {{ $value }} more messages than 90 seconds ago, grew before that too, and takes over 10 minutes to clear",
-			Means: "Jobs wait longer and longer. Start more VMs, or look at why jobs take longer: spotctl status has run times and failures by " +
-				"kind.",
+			Means:   "Start more VMs, or look at why jobs take longer: spotctl status has run times and failures by kind.",
 		},
 		{
 			Name: "SpotworkerCapacityGone", Incident: "many VMs were evicted and not replaced", Severity: "warning", For: time.Minute,

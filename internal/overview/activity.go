@@ -152,8 +152,17 @@ func (s *Snapshot) Activity() Activity {
 	slices.SortFunc(a.Kinds, func(a, b Kind) int {
 		return cmp.Or(cmp.Compare(b.Done+b.Failed, a.Done+a.Failed), strings.Compare(a.Kind, b.Kind))
 	})
+	had, broken := map[string]int{}, map[string]int{} // VMs that ran a kind, and VMs whose circuit breaker for it is open
 	for _, vm := range vms {
-		vm.Fails = vm.failsAlone(kinds)
+		for _, k := range vm.kinds() {
+			had[k.Kind]++
+			if vm.breaks(k.Kind) {
+				broken[k.Kind]++
+			}
+		}
+	}
+	for _, vm := range vms {
+		vm.Fails = vm.failsAlone(kinds, func(kind string) bool { return vm.breaks(kind) && 2*broken[kind] <= had[kind] })
 		a.VMs = append(a.VMs, *vm)
 	}
 	slices.SortFunc(a.VMs, func(a, b VM) int {
@@ -176,16 +185,24 @@ func (v *VM) rank() int {
 	return 2
 }
 
+// breaks reports whether the circuit breaker of a kind is open on a live worker of the VM.
+func (v *VM) breaks(kind string) bool {
+	return slices.ContainsFunc(v.Workers, func(w client.Worker) bool {
+		return w.Life() == client.Alive && w.Findings != nil && slices.Contains(strings.Split(w.Findings.Trouble.Broken, ","), kind)
+	})
+}
+
 // failsAlone compares a VM with the others that ran jobs of its kinds. fleet is the
-// activity of all VMs together.
-func (v *VM) failsAlone(fleet map[string]client.KindActivity) (fails []client.KindActivity) {
+// activity of all VMs together; breaks reports whether the kind's circuit breaker is open here,
+// and not on most others.
+func (v *VM) failsAlone(fleet map[string]client.KindActivity, breaks func(kind string) bool) (fails []client.KindActivity) {
 	if v.Life == client.Ended {
 		return nil
 	}
 	for _, k := range v.kinds() {
 		done, failed := fleet[k.Kind].Done-k.Done, fleet[k.Kind].Failed-k.Failed // elsewhere
 		nearlyAll := k.Failed >= failsFrom && k.Failed >= 4*k.Done && done > 0 && share(failed, done) <= 0.5
-		if nearlyAll || activity.StandsOut(activity.Runs{Done: k.Done, Failed: k.Failed}, activity.Runs{Done: done, Failed: failed}) {
+		if nearlyAll || breaks(k.Kind) || activity.StandsOut(activity.Runs{Done: k.Done, Failed: k.Failed}, activity.Runs{Done: done, Failed: failed}) {
 			fails = append(fails, k)
 		}
 	}

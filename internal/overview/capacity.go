@@ -32,7 +32,7 @@ func (s *Snapshot) nobody() string {
 	if latest < 0 || latest > returning {
 		return "no worker is alive"
 	}
-	return fmt.Sprintf("no worker has written a heartbeat for %s: all died, or could not reach storage and write again soon", Span(latest))
+	return fmt.Sprintf("no worker has written a heartbeat for %s: all died, or could not reach storage or may not write to it", Span(latest))
 }
 
 // capacity says how many workers fewer there are than at most in the last hour, if they are a

@@ -75,6 +75,10 @@ func TestIncidentsAreNamed(t *testing.T) {
 	trouble := func(t client.Trouble) client.Worker { return with(client.Findings{Trouble: t}) }
 	kinds := func(kinds ...string) client.Worker { return client.Worker{Kinds: kinds, VMSize: "D4"} }
 	silent := client.Worker{Age: time.Minute}
+	breaks := func(w client.Worker) client.Worker {
+		w.Findings = &client.Findings{Trouble: client.Trouble{Broken: "b,a"}}
+		return w
+	}
 	drained := func(lost time.Duration) client.Worker {
 		return client.Worker{LastDrain: &client.Drain{EndedAt: noon.Add(-time.Minute), Jobs: 1, Released: 1, Lost: lost}}
 	}
@@ -106,9 +110,11 @@ func TestIncidentsAreNamed(t *testing.T) {
 		"a silent VM":   {[]client.Worker{silent, {}}, "1 worker is silent (vmss_0-0123abcd-0): dead, crashing at the start, or without network"},
 		"a renamed kind": {[]client.Worker{kinds("a", "rendr"), kinds("a", "render"), kinds("a", "render")},
 			`worker vmss_0-0123abcd-0 alone has kind "rendr", and lacks kind "render"`},
-		"another size":     {[]client.Worker{{Kinds: []string{"gpu"}, VMSize: "N"}, kinds("render"), kinds("render")}, ""},
-		"an update begins": {[]client.Worker{kinds("a", "b"), kinds("a"), kinds("a")}, ""},
-		"two halves":       {[]client.Worker{kinds("a"), kinds("b")}, ""},
+		"another size":      {[]client.Worker{{Kinds: []string{"gpu"}, VMSize: "N"}, kinds("render"), kinds("render")}, ""},
+		"an update begins":  {[]client.Worker{kinds("a", "b"), kinds("a"), kinds("a")}, ""},
+		"two halves":        {[]client.Worker{kinds("a"), kinds("b")}, ""},
+		"a circuit breaker": {[]client.Worker{breaks(runs("a", 14, 5)), runs("a", 9, 0)}, "VM vmss_0 fails jobs of kind a: 5 of 19 runs in 10 min"},
+		"on both":           {[]client.Worker{breaks(runs("a", 14, 2)), breaks(runs("a", 9, 2))}, ""},
 		"lost work": {[]client.Worker{drained(64 * time.Second), drained(30 * time.Second), drained(time.Second)},
 			"2 workers lost 1m34s of work at a hand-over in the last hour (vmss_0-0123abcd-0, vmss_1-0123abcd-0), up to 1m4s each: jobs did not save"},
 		"little work": {[]client.Worker{drained(29 * time.Second)}, ""},

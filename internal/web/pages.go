@@ -483,7 +483,7 @@ func callsOf(f *client.Findings) string {
 	if f.SlowCalls > 0 {
 		parts = append(parts, overview.Number(f.SlowCalls)+" over 1 s")
 	}
-	return fmt.Sprintf("%s calls in 5 min: %s", overview.Number(f.Calls), strings.Join(parts, ", "))
+	return fmt.Sprintf("%s calls in the last minute: %s", overview.Number(f.Calls), strings.Join(parts, ", "))
 }
 
 // functions are the functions of the templates.

@@ -420,9 +420,9 @@ func TestCallsOf(t *testing.T) {
 	}{
 		{nil, ""},
 		{&client.Findings{Calls: 120}, ""},
-		{&client.Findings{Calls: 1200, FailedCalls: 3}, "1,200 calls in 5 min: 3 failed"},
-		{&client.Findings{Calls: 120, SlowCalls: 90}, "120 calls in 5 min: 90 over 1 s"},
-		{&client.Findings{Calls: 120, SlowCalls: 90, FailedCalls: 3}, "120 calls in 5 min: 3 failed, 90 over 1 s"},
+		{&client.Findings{Calls: 1200, FailedCalls: 3}, "1,200 calls in the last minute: 3 failed"},
+		{&client.Findings{Calls: 120, SlowCalls: 90}, "120 calls in the last minute: 90 over 1 s"},
+		{&client.Findings{Calls: 120, SlowCalls: 90, FailedCalls: 3}, "120 calls in the last minute: 3 failed, 90 over 1 s"},
 	} {
 		if got := callsOf(c.findings); got != c.want {
 			t.Errorf("callsOf(%+v) = %q, want %q", c.findings, got, c.want)

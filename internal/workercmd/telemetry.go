@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -44,6 +46,7 @@ type telemetry struct {
 
 	mu      sync.Mutex // guards what follows
 	trouble struct{ clock, scratch bool }
+	broken  []string // kinds whose circuit breakers are open, sorted
 	kills   resource.MemoryKills
 	outages *outage.Watch
 	pusher  *push.Pusher // nil where metrics are only served
@@ -116,12 +119,31 @@ func resultOf(c azure.Call) activity.CallResult {
 	return activity.CallServed
 }
 
+// Broke also keeps the kind for the heartbeat, and Recovered removes it.
+func (t *telemetry) Broke(kind string) {
+	t.Metrics.Broke(kind)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if at, found := slices.BinarySearch(t.broken, kind); !found {
+		t.broken = slices.Insert(t.broken, at, kind)
+	}
+}
+
+// Recovered implements [worker.Observer].
+func (t *telemetry) Recovered(kind string) {
+	t.Metrics.Recovered(kind)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.broken = slices.DeleteFunc(t.broken, func(broken string) bool { return broken == kind })
+}
+
 // machineTrouble returns what is wrong with the machine, and logs what has changed since the last call.
 func (t *telemetry) machineTrouble() presence.Trouble {
 	now := presence.Trouble{Clock: t.ClockOffset().Truncate(time.Second)}
 	now.ScratchFree, now.ScratchSize = t.space()
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	now.Broken = strings.Join(t.broken, ",")
 	if is := now.ClockIsWrong(); is != t.trouble.clock {
 		t.trouble.clock = is
 		if is {

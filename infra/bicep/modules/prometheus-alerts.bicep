@@ -22,7 +22,7 @@ var rules = [
     severity: 1
     hold: 'PT2M'
     summary: '{{ $value }} messages wait on {{ $labels.queue }}, and no worker takes any'
-    text: 'There is no capacity, or all workers fail at their start or are drained. Jobs are safe and wait. Look at the scale set\'s instances, then at the log of one that started. Goes by the last reading of the queue, at most 6 h old; silent where the queue was empty then.'
+    text: 'No capacity, or all workers fail at their start or are drained. Jobs are safe and wait. Look at the scale set\'s instances, then at the log of one that started. Goes by the queue\'s last reading, at most 6 h old.'
     expression: '''
 max by (queue) (
   last_over_time(spotworker_queue_messages{queue!~".+-poison"}[6h])
@@ -40,7 +40,7 @@ unless on () (count(spotworker_state{state="process"} == 1))
     severity: 1
     hold: 'PT1M'
     summary: 'storage answers {{ $value | humanizePercentage }} of the workers\' time with nothing'
-    text: 'Running jobs continue, nothing is saved and nothing is claimed; an eviction now costs the work since the last checkpoint. Look at the account\'s availability, DNS and the network.'
+    text: 'Running jobs continue, nothing is saved or claimed; an eviction costs the work since the last checkpoint. Look at the account\'s availability, DNS and the network.'
     expression: '''
 sum(rate(spotworker_storage_unreachable_seconds_total[1m])) / count(spotworker_build_info) > 0.5
 '''
@@ -60,7 +60,7 @@ sum(rate(spotworker_storage_calls_total{status="denied"}[2m])) / sum(rate(spotwo
     severity: 1
     hold: 'PT0M'
     summary: 'storage has no queue or container for about {{ $value | humanize }} calls within 2 minutes'
-    text: 'Without the container of records all records are lost, with checkpoints and results, unless the account\'s soft delete keeps them. Workers wait. spotctl status --check names what is missing; restore it, or deploy again.'
+    text: 'Workers wait. With the container of records all records, checkpoints and results are lost, unless soft delete keeps them. spotctl status --check names it; restore it, or deploy again.'
     expression: '''
 sum(increase(spotworker_storage_calls_total{status="missing", operation!~"GetBlob|GetQueueMetadata|PeekMessages"}[2m])) > 3
 '''
@@ -70,7 +70,7 @@ sum(increase(spotworker_storage_calls_total{status="missing", operation!~"GetBlo
     severity: 2
     hold: 'PT1M'
     summary: 'storage throttles {{ $value | humanizePercentage }} of the calls'
-    text: 'Too many workers or too short jobs for the account or a queue, or trouble of the service. Jobs take longer, none is lost. Compare the account\'s metric Transactions by ResponseType.'
+    text: 'Too many workers or too short jobs for the account or a queue, or trouble of the service. Jobs take longer, none is lost.'
     expression: '''
 sum(rate(spotworker_storage_calls_total{status="throttled"}[2m])) / sum(rate(spotworker_storage_calls_total[2m])) > 0.1
 '''
@@ -80,7 +80,7 @@ sum(rate(spotworker_storage_calls_total{status="throttled"}[2m])) / sum(rate(spo
     severity: 2
     hold: 'PT1M'
     summary: 'only {{ $value | humanizePercentage }} of the small calls to the {{ $labels.service }} service take less than a second'
-    text: 'Some 10 ms are usual. Jobs start and end later, none is lost; states may not be saved within an eviction notice. Compare SuccessServerLatency and SuccessE2ELatency of the account: the first is the service, the difference the network.'
+    text: 'Jobs start and end later, none is lost; states may not be saved within a notice. Compare SuccessServerLatency and SuccessE2ELatency of the account: the first is the service, the difference the network.'
     expression: '''
 sum by (service) (rate(spotworker_storage_call_duration_seconds_bucket{operation!~"PutBlob|PutBlock|PutBlockList|GetBlob|ListBlobs", le=~"1|1.0"}[2m]))
 / (sum by (service) (rate(spotworker_storage_call_duration_seconds_count{operation!~"PutBlob|PutBlock|PutBlockList|GetBlob|ListBlobs"}[2m])) > 0) < 0.5
@@ -122,7 +122,7 @@ unless on (kind) min by (kind) (
     severity: 2
     hold: 'PT1M'
     summary: 'jobs of kind {{ $labels.kind }} fail on {{ $labels.instance }}, and not on most others'
-    text: 'The machine lacks something or is broken. Its worker leaves most of the kind\'s jobs to others. spotctl quarantine, then delete the VM; the log has the errors.'
+    text: 'Its worker leaves most of the kind\'s jobs to others. The log has the errors; spotctl quarantine, then delete the VM.'
     expression: '''
 (
   max by (instance, kind) (spotworker_breaker_open) == 1
@@ -142,7 +142,7 @@ or (
     severity: 2
     hold: 'PT1M'
     summary: 'workers would not see an eviction {{ $value | humanizePercentage }} of their time'
-    text: 'The metadata service does not answer. Work is safe, but a sudden eviction repeats up to one checkpoint interval.'
+    text: 'Work is safe, but an eviction repeats up to one checkpoint interval.'
     expression: '''
 sum(rate(spotworker_metadata_blind_seconds_total[2m])) / count(spotworker_build_info) > 0.1
 '''
@@ -152,7 +152,7 @@ sum(rate(spotworker_metadata_blind_seconds_total[2m])) / count(spotworker_build_
     severity: 2
     hold: 'PT0M'
     summary: 'Azure will move {{ $labels.instance }} to another host'
-    text: 'Often for hardware that is expected to fail, days ahead. It may fail sooner, without a notice: redeploy the VM yourself, docs/evictions.md has the command. Fires until the worker\'s process has ended.'
+    text: 'Often for hardware that is expected to fail, days ahead. It may fail sooner, without a notice: redeploy the VM yourself, docs/evictions.md has the command.'
     expression: '''
 sum by (instance) (spotworker_scheduled_events_total{type="Redeploy", action="drain by"}) > 0
 '''
@@ -172,7 +172,7 @@ abs(spotworker_clock_offset_seconds) > 30
     severity: 2
     hold: 'PT0M'
     summary: 'the worker on {{ $labels.instance }} started {{ $value }} times more within 10 minutes'
-    text: 'Each crash repeats up to one checkpoint interval of its jobs. The end of its log says why: journalctl -u spotworker.'
+    text: 'Each crash repeats up to one checkpoint interval. The end of its log says why: journalctl -u spotworker.'
     expression: '''
 changes(spotworker_start_timestamp_seconds[10m]) > 2
 '''
@@ -182,7 +182,7 @@ changes(spotworker_start_timestamp_seconds[10m]) > 2
     severity: 2
     hold: 'PT0M'
     summary: 'about {{ $value | humanizeDuration }} of work of kind {{ $labels.kind }} were not saved within 10 minutes'
-    text: 'Programs that ignore SIGTERM or save seldom, workers that are killed, or cancels: the work is repeated. work_lost of the line job released in the log names the jobs.'
+    text: 'Programs that ignore SIGTERM or save seldom, killed workers, or cancels. work_lost of the line job released names the jobs.'
     expression: '''
 sum by (kind) (increase(spotworker_handler_seconds_total{outcome="redone"}[10m])) > 60
 and
@@ -194,7 +194,7 @@ sum by (kind) (increase(spotworker_handler_seconds_total{outcome="redone"}[10m])
     severity: 2
     hold: 'PT1M'
     summary: 'all workers but one have kind {{ $labels.kind }}, and one has a kind alone'
-    text: 'A kind is renamed or misspelt on one VM, which leaves its jobs to the others. spotctl status names the worker; compare its file of kinds.'
+    text: 'A kind is renamed or misspelt on one VM, which leaves its jobs to others. spotctl status names the worker.'
     expression: '''
 count by (kind) (spotworker_breaker_open) == on () group_left () (count(spotworker_build_info) - 1) > 1
 and on () count by (kind) (spotworker_breaker_open) == 1
@@ -225,7 +225,7 @@ sum by (instance) (increase(spotworker_oom_kills_total[5m])) > 0
     severity: 2
     hold: 'PT2M'
     summary: '{{ $value }} running jobs have stopped reporting'
-    text: 'A job reports nothing for 40 s and 10 times as long as ever before, or from its start for 40 s and 10 times as long as jobs of its kind run (an hour if that is not known). spotctl status names it; give the kind max_silence.'
+    text: 'A job reports nothing for 30 s and 10 times as long as ever before, or from its start 10 times as long as jobs of its kind run (an hour if that is not known). spotctl status names it; give the kind max_silence.'
     expression: '''
 sum(spotworker_jobs_silent) > 0
 '''
@@ -235,7 +235,7 @@ sum(spotworker_jobs_silent) > 0
     severity: 2
     hold: 'PT0M'
     summary: 'about {{ $value | humanize }} jobs lost their worker without a notice within 5 minutes'
-    text: 'VMs die, or their workers crash: each loses up to one checkpoint interval. Look at the VMs\' boot diagnostics and at the end of the workers\' logs.'
+    text: 'VMs die, or their workers crash. Look at the VMs\' boot diagnostics and at the end of the workers\' logs.'
     expression: '''
 sum(increase(spotworker_job_wait_seconds_count{after="exit"}[5m])) > 3
 and
@@ -257,7 +257,7 @@ sum(spotworker_jobs_without_worker) > 0
     severity: 2
     hold: 'PT1M'
     summary: '{{ $labels.queue }} has {{ $value }} more messages than 90 seconds ago, grew before that too, and takes over 10 minutes to clear'
-    text: 'Jobs wait longer and longer. Start more VMs, or look at why jobs take longer: spotctl status has run times and failures by kind.'
+    text: 'Start more VMs, or look at why jobs take longer: spotctl status has run times and failures by kind.'
     expression: '''
 max by (queue) (spotworker_queue_messages{queue!~".+-poison"})
 - max by (queue) (spotworker_queue_messages{queue!~".+-poison"} offset 90s) > 10

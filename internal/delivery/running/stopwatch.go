@@ -10,14 +10,14 @@ import (
 const (
 	// silentFor and silentFactor say when a job counts as silent: for so long, and so
 	// many times as long as it ever was between two reports of this run.
-	silentFor    = 40 * time.Second
+	silentFor    = 30 * time.Second
 	silentFactor = 10
 
 	// A job that has not reported in this run counts as silent after silentAtFirst. If this
 	// worker has done usualFrom jobs of its kind, that is silentFactor times the longest run
 	// time of these, between silentSoonest and silentAtFirst.
 	silentAtFirst = time.Hour
-	silentSoonest = 40 * time.Second
+	silentSoonest = 30 * time.Second
 	usualFrom     = 20
 )
 
