@@ -61,7 +61,7 @@ func (l *Log) Logger(out io.Writer) *slog.Logger { return slog.New(l.handler(out
 func (l *Log) handler(out io.Writer, terminal bool) slog.Handler {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(l.LogLevel)) // one of the enum
-	options := &slog.HandlerOptions{Level: level, ReplaceAttr: formatValue}
+	options := &slog.HandlerOptions{Level: level, ReplaceAttr: FormatValue}
 	if l.LogFormat == "json" || l.LogFormat == "auto" && !terminal {
 		return slog.NewJSONHandler(plainJSON{out}, options)
 	}
@@ -69,7 +69,7 @@ func (l *Log) handler(out io.Writer, terminal bool) slog.Handler {
 }
 
 // plainJSON escapes text that a terminal could take for a command in the values that
-// formatValue leaves to encoding/json.
+// FormatValue leaves to encoding/json.
 type plainJSON struct{ out io.Writer }
 
 // Write implements [io.Writer].
@@ -80,11 +80,11 @@ func (w plainJSON) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// formatValue makes values fit for people and queries: an error becomes one line
+// FormatValue makes values fit for people and queries: an error becomes one line
 // with its explanation, a duration text with its unit, and text of untrusted origin
 // cannot control a terminal. Attributes without a value are left out: empty texts, the
 // zero time, no error.
-func formatValue(_ []string, a slog.Attr) slog.Attr {
+func FormatValue(_ []string, a slog.Attr) slog.Attr {
 	switch a.Value.Kind() {
 	case slog.KindTime:
 		if a.Value.Time().IsZero() {

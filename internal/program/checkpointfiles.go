@@ -217,12 +217,13 @@ func (o *ownFiles) next(ctx context.Context, r *programRun, now time.Time) (done
 	default:
 		var due bool
 		due, done.err = o.taker.Look(now)
+		done.ok = o.taker.Released
 		if due && ctx.Err() == nil && r.stopper.announced.Load() == nil {
 			o.begin(ctx, r)
 		}
 		if o.taker.NeverStill(now) {
-			r.warnOwnFiles("the files of the first pattern change all the time, so that none can be copied before the stop: give the file that "+
-				"makes a checkpoint a pattern of its own, as the first", nil)
+			r.warnOwnFiles("the files of the first pattern change all the time, so that none can be copied while the program runs: have it write "+
+				"its checkpoint under another name and rename it, and give that a pattern of its own, as the first", nil)
 		}
 	}
 	return done
@@ -240,7 +241,7 @@ func (o *ownFiles) begin(ctx context.Context, r *programRun) {
 			if err = removeAny(o.to); err == nil {
 				c.ok, err = o.taker.Copy(ctx, o.to, before)
 			}
-			if !c.ok { // a part of a copy may have filled the disk, which the program needs
+			if !c.ok && !o.taker.Held { // a part of a copy may have filled the disk, which the program needs
 				err = errors.Join(err, removeAny(o.to))
 			}
 			return err

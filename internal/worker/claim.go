@@ -76,7 +76,7 @@ type claimsInFlight struct {
 func (w *Worker) claimLoop(ctx, cleanup context.Context, deliveries *sync.WaitGroup) {
 	c := &claimer{
 		runner: w.runner, departure: w.departure, pause: &w.steering.pause, leave: w.events.Leave, endIdle: w.endIdle,
-		deliveries: deliveries, work: make(chan *delivery.Delivery, w.Concurrency), idleness: idleness{after: w.ExitWhenIdle, since: time.Now()},
+		deliveries: deliveries, work: make(chan *delivery.Delivery, w.Concurrency), idleness: newIdleness(w.ExitWhenIdle, time.Now()),
 		loop: w.loops.claim, pressure: w.Pressure, log: w.Log,
 		slots: newSlots(w.Concurrency, w.Jitter), inFlight: claimsInFlight{ended: make(chan claimed, intake.MaxClaims)},
 		cleanup: hedge.NewTries(ctx).In(cleanup), timer: stoppedTimer(), rotation: newQueueRotation(w.sources.Taken(), w.fleet.Taking, w.Jitter),

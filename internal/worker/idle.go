@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/delivery"
+	"github.com/spotworker/spotworker/internal/fleet/presence"
 )
 
 // idleness decides when a worker without work ends. The worker is idle while it has no job
@@ -18,6 +19,13 @@ type idleness struct {
 	after time.Duration // 0: the worker never ends
 	since time.Time     // the last moment with a job or without an answer
 	busy  bool          // at the last turn of the claim loop, so that since is now
+}
+
+// newIdleness counts from a start. The second reading of what operators ask for comes first: the
+// reading at the start may have failed, or be older than a pause.
+func newIdleness(after time.Duration, start time.Time) idleness {
+	const secondReading = presence.Every + 5*time.Second
+	return idleness{after: after, since: start.Add(max(0, secondReading-after))}
 }
 
 // observeClaim takes the result of a claim. The ends of its deliveries show whether its messages

@@ -33,7 +33,7 @@ func (f *flags) hook(log *slog.Logger) (*hook.Hook, error) {
 		return nil, errors.New("--on-event is an address, which may be a secret; it must be a program: " +
 			"to post events, name a program that calls curl")
 	}
-	h, err := hook.Program(f.OnEvent, log)
+	h, err := hook.Program(f.OnEvent, cli.FormatValue, log)
 	if err != nil {
 		return nil, fmt.Errorf("--on-event cannot run its program: %w", err)
 	}

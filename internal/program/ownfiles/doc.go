@@ -4,8 +4,9 @@
 //
 //	look ─▶ changed? ─▶ still for a second? ─▶ copy all ─▶ unchanged meanwhile? ─▶ checkpoint
 //
-// The files of the first pattern make a checkpoint. They are complete when they have not
-// changed for [still] and in [stillLooks] looks. The files of all other patterns are copied
+// The files of the first pattern make a checkpoint. They are complete when all files have changed
+// that change together, as [rounds] has learned, and have not changed for [still] and in
+// [stillLooks] looks. Files that took the place of others by a new name are complete at once. The files of all other patterns are copied
 // with them as they are, such as a log that grows all the time: a copy is never older than
 // the files of the first pattern, and a file that grows is copied up to the size that it had.
 //

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -178,7 +179,7 @@ func TestGrowingLog(t *testing.T) {
 	b := setup(t, "md.cpt", "md.*", "frames")
 	b.write("md.cpt", "1", time.Hour)
 	due := false
-	for i := range 6 {
+	for i := range 21 {
 		b.write("md.log", strings.Repeat("l", i+1), 0)
 		due = b.looks(1)
 	}
@@ -187,13 +188,13 @@ func TestGrowingLog(t *testing.T) {
 	}
 	b.write("frames/a/1", "f", time.Hour)
 	first := b.copy("")
-	b.wantFiles(first, "md.cpt=1", "md.log=llllll", "frames/a/1=f")
+	b.wantFiles(first, "md.cpt=1", "md.log="+strings.Repeat("l", 21), "frames/a/1=f")
 	b.write("md.cpt", "2", time.Hour)
 	if !b.looks(5) {
 		t.Fatal("Look = false after the second state")
 	}
 	second := b.copy(first)
-	b.wantFiles(second, "md.cpt=2", "md.log=llllll", "frames/a/1=f")
+	b.wantFiles(second, "md.cpt=2", "md.log="+strings.Repeat("l", 21), "frames/a/1=f")
 	one, err := os.Stat(filepath.Join(first, "frames", "a", "1"))
 	two, err2 := os.Stat(filepath.Join(second, "frames", "a", "1"))
 	if err != nil || err2 != nil || !os.SameFile(one, two) {
@@ -298,5 +299,116 @@ func TestNeverStill(t *testing.T) {
 	b.looks(5)
 	if b.taker.NeverStill(b.now) {
 		t.Error("NeverStill of files that are still = true")
+	}
+}
+
+// replace gives a file another version by a new name.
+func (b *bench) replace(name, text string) {
+	b.Helper()
+	b.write("new", text, 0)
+	if err := os.Rename(filepath.Join(b.dir, "new"), filepath.Join(b.dir, name)); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// TestReplacedAllTheTime: a file that takes the place of another is complete at once, also if
+// the next one comes while it is copied, and after a signal.
+func TestReplacedAllTheTime(t *testing.T) {
+	b := setup(t, "s.*")
+	b.replace("s.1", "0")
+	for i := range 3 {
+		if b.looks(1) != (i > 0) {
+			t.Fatalf("Look at version %d = %t", i, i == 0)
+		}
+		b.replace("s.1", strings.Repeat("x", i))
+	}
+	b.looks(1)
+	to := b.next()
+	ok, err := b.taker.make(t.Context(), to, func(c *copying, name string, info os.FileInfo) error {
+		defer b.replace("s.1", "later")
+		return c.copy(t.Context(), name, info)
+	})
+	if !ok || err != nil {
+		t.Fatalf("copy of a file that is replaced = %t, %v, want the version that was found", ok, err)
+	}
+	b.wantFiles(to, "s.1=xx")
+	b.wantFiles(b.last(true), "s.1=later")
+
+	// The next version is still being written.
+	b.replace("s.1", "a")
+	b.looks(1)
+	if err := os.Remove(filepath.Join(b.dir, "s.1")); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Create(filepath.Join(b.dir, "s.1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	if b.copy("") != "" {
+		t.Error("Copy of another version than Look found = true")
+	}
+	if b.looks(1) && runtime.GOOS == "linux" {
+		t.Error("Look at a file that is open for writing = true")
+	}
+}
+
+// TestTogether: files that change together make a checkpoint when all have changed, also after a
+// restart. A file that is no longer written, and names that are new each time, hold up none for long.
+func TestTogether(t *testing.T) {
+	b := setup(t, "*.chk")
+	step := func(name, text string, due bool) {
+		t.Helper()
+		b.replace(name, text)
+		if got := b.looks(12); got != due {
+			t.Errorf("Look 3 s after %s of step %s = %t, want %t", name, text, got, due)
+		}
+	}
+	step("a.chk", "1", true)
+	if b.copy("") != "" || b.taker.Released {
+		t.Error("Copy of a file that others may follow = true")
+	}
+	step("b.chk", "1", true)
+	first := b.next()
+	if ok, err := b.taker.Copy(t.Context(), first, ""); ok || err != nil {
+		t.Errorf("Copy = %t, %v, want it held", ok, err)
+	}
+	b.replace("a.chk", "2")
+	if b.looks(1) || !b.taker.Released {
+		t.Error("the copy of the first round is not released when the second begins")
+	}
+	b.wantFiles(first, "a.chk=1", "b.chk=1")
+	b.looks(8)
+	step("b.chk", "2", true)
+	b.wantFiles(b.copy(""), "a.chk=2", "b.chk=2")
+	step("a.chk", "3", false)
+	b.restart("*.chk")
+	step("b.chk", "3", false)
+	step("a.chk", "4", true)
+	step("a.chk", "5", false)
+	step("a.chk", "6", true) // the round before was without b.chk
+	step("b.chk", "4", true)
+	step("a.chk", "7", false)
+	if !b.looks(120) {
+		t.Error("Look after half a minute = false")
+	}
+	b.restart("*.chk")
+	step("c.chk", "1", true)
+	if b.copy(""); b.looks(9) || !b.taker.Released {
+		t.Error("the copy of a file of a new name is not released after 5 s")
+	}
+}
+
+// TestRewrittenTooOften: files that are rewritten in place all the time are reported at once.
+func TestRewrittenTooOften(t *testing.T) {
+	b := setup(t, "s.*")
+	for i := range 20 {
+		b.write("s.1", strings.Repeat("x", i%2+1), time.Duration(i)*time.Minute)
+		if b.looks(1) {
+			t.Fatal("Look at a file that is rewritten all the time = true")
+		}
+	}
+	if !b.taker.NeverStill(b.now) {
+		t.Error("NeverStill after 5 s = false")
 	}
 }

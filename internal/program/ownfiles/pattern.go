@@ -58,6 +58,16 @@ func (f found) equal(other found) bool {
 	return true
 }
 
+// isReplaced reports whether all files that differ were replaced by others, or are gone.
+func (f found) isReplaced(before found) bool {
+	for name, info := range f {
+		if was := before[name]; !same(was, info) && (was == nil || os.SameFile(was, info)) {
+			return false
+		}
+	}
+	return true
+}
+
 // size is the sum of all sizes.
 func (f found) size() (sum int64) {
 	for _, info := range f {

@@ -17,6 +17,11 @@ const (
 	still      = time.Second
 	stillLooks = 4
 
+	// firstStill is that time while it is not known which files change together, and patience
+	// while one of them has not changed yet.
+	firstStill = 5 * time.Second
+	patience   = 30 * time.Second
+
 	// restFactor is how many times as long as a look or a copy the next one waits. Copies
 	// thereby take at most a twentieth of the time.
 	restFactor = 20
@@ -25,6 +30,10 @@ const (
 // Taker takes copies of the files of one running program. Its methods are called by one
 // goroutine.
 type Taker struct {
+	// Held is whether the last copy, for which Copy returned false, is to be kept: other files
+	// may belong to it. Released is whether the last look has shown that none do.
+	Held, Released bool
+
 	dir                string
 	patterns, reserved []string
 	most               int64 // bytes of a checkpoint
@@ -32,12 +41,16 @@ type Taker struct {
 	marks found     // of the first pattern, at the last look
 	since time.Time // of the look that found them so
 	looks int       // since then, with that one
+	rounds
 
 	taken              found // of the first pattern: in the last checkpoint, or at the start
 	before             found // of the first pattern: in the checkpoint before that
 	copied             found // all files of the last copy that were old enough to be told from later versions
 	nextLook, nextCopy time.Time
 	restless           time.Time // since when a new checkpoint is not still; zero for none
+	rewrites           int       // looks since then that found another version, and not a longer one
+	early              bool      // files may change with those of the last look that have not yet
+	atOnce             bool      // the last look found a checkpoint that is complete without being still
 }
 
 // New returns a taker for the files that patterns match in a program's working folder, apart
@@ -51,6 +64,7 @@ func New(dir string, patterns, reserved []string, most int64) (*Taker, error) {
 	}
 	defer func() { _ = root.Close() }()
 	t.taken, err = find(root, patterns[:1], reserved)
+	t.rounds = begin(t.taken)
 	return t, err
 }
 
@@ -70,36 +84,60 @@ func (t *Taker) Look(now time.Time) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if t.looks == 0 || !marks.equal(t.marks) {
-		t.since, t.looks = now, 0
+	wasHeld, wasTaken := t.Held, t.marks.equal(t.taken)
+	again := t.observe(marks, now, func(name string) bool { return isWritten(root, name) })
+	ready, isStill := t.isReady(now), t.looks >= stillLooks && now.Sub(t.since) >= still
+	t.early = isStill && !ready && t.rounds.state() == unknown
+	t.Released = wasHeld && (again && wasTaken || ready && !t.isNew(marks))
+	if t.Held = wasHeld && !t.Released && !t.isNew(marks); wasHeld && !t.Held && !t.Released {
+		t.Discard()
 	}
-	t.marks = marks
-	t.looks++
-	if !t.isNew(marks) || t.isStill(now) {
-		t.restless = time.Time{}
+	if !t.isNew(marks) || ready || isStill {
+		t.restless, t.rewrites = time.Time{}, 0
 	} else if t.restless.IsZero() {
 		t.restless = now
 	}
-	return t.isNew(marks) && t.isStill(now) && !now.Before(t.nextCopy), nil
+	return t.isNew(marks) && (ready || t.early) && !t.Released && !now.Before(t.nextCopy), nil
 }
 
-// NeverStill reports whether the files of the first pattern have changed for so long that no
-// checkpoint could be copied.
+// observe takes in what a look has found, and reports whether a round began with it.
+func (t *Taker) observe(marks found, now time.Time, isWritten func(string) bool) (again bool) {
+	if t.looks == 0 || !marks.equal(t.marks) {
+		t.since, t.looks = now, 0
+	}
+	t.looks++
+	again, rewritten := t.rounds.observe(marks, now, isWritten)
+	if rewritten {
+		t.rewrites++
+	}
+	t.marks = marks
+	return again
+}
+
+// NeverStill reports whether the files of the first pattern have changed for so long, or
+// were rewritten so often, that no checkpoint could be copied.
 func (t *Taker) NeverStill(now time.Time) bool {
-	return !t.restless.IsZero() && now.Sub(t.restless) > restlessFor
+	return !t.restless.IsZero() && (now.Sub(t.restless) > restlessFor || t.rewrites >= restlessRewrites)
 }
 
-const restlessFor = time.Minute
+const (
+	restlessFor      = time.Minute
+	restlessRewrites = 8
+)
 
 func (t *Taker) isNew(marks found) bool { return len(marks) > 0 && !marks.equal(t.taken) }
 
-func (t *Taker) isStill(now time.Time) bool {
-	return t.looks >= stillLooks && now.Sub(t.since) >= still
+// isReady reports whether the files of the last look are complete.
+func (t *Taker) isReady(now time.Time) bool {
+	state := t.rounds.state()
+	t.atOnce = state == complete && t.rounds.isWhole(now)
+	return t.atOnce || t.looks >= stillLooks && now.Sub(t.since) >= map[roundState]time.Duration{
+		complete: still, incomplete: patience, unknown: firstStill}[state]
 }
 
 // Copy copies all files to a new folder. before is the folder of the copy before, if that
 // still exists, or empty. It returns false if there is no checkpoint: the files have changed
-// meanwhile, or ctx was cancelled.
+// meanwhile, ctx was cancelled, or the copy is Held.
 func (t *Taker) Copy(ctx context.Context, to, before string) (bool, error) {
 	began := time.Now()
 	ok, err := t.make(ctx, to, func(c *copying, name string, info fs.FileInfo) error {
@@ -109,11 +147,12 @@ func (t *Taker) Copy(ctx context.Context, to, before string) (bool, error) {
 		return c.copy(ctx, name, info)
 	})
 	t.nextCopy = time.Now().Add(restFactor * time.Since(began))
-	return ok, err
+	t.Held = ok && t.early
+	return ok && !t.Held, err
 }
 
 // Discard takes back the last copy, which its owner does not use.
-func (t *Taker) Discard() { t.taken, t.copied = t.before, nil }
+func (t *Taker) Discard() { t.taken, t.copied, t.Held = t.before, nil, false }
 
 // Last makes a folder with links to all files of a program that has ended. It returns false
 // if there is no new checkpoint. unsure is whether the program may have been writing when it
@@ -124,10 +163,19 @@ func (t *Taker) Last(now time.Time, to string, unsure bool) (bool, error) {
 		return false, err
 	}
 	defer func() { _ = root.Close() }()
+	if t.Held {
+		t.Discard()
+	}
 	marks, err := find(root, t.patterns[:1], t.reserved)
-	if err != nil || !t.isNew(marks) || unsure && !(marks.equal(t.marks) && t.isStill(now)) {
+	if err != nil || !t.isNew(marks) {
 		return false, err
 	}
+	// What replaced a file since the last look was whole if what was there before had been.
+	t.observe(marks, now, func(name string) bool { return !t.rounds.files[name].whole })
+	if unsure && !t.isReady(now) {
+		return false, nil
+	}
+	t.atOnce = false // nothing replaces a file now
 	return t.make(context.Background(), to, func(c *copying, name string, info fs.FileInfo) error {
 		if c.link(t.dir, name) == nil {
 			return nil
@@ -144,7 +192,7 @@ func (t *Taker) make(ctx context.Context, to string, add func(c *copying, name s
 	}
 	defer func() { _ = root.Close() }()
 	marks, err := find(root, t.patterns[:1], t.reserved)
-	if err != nil || len(marks) == 0 {
+	if err != nil || len(marks) == 0 || t.atOnce && !marks.equal(t.marks) {
 		return false, err
 	}
 	all, err := find(root, t.patterns, t.reserved)
@@ -173,7 +221,7 @@ func (t *Taker) make(ctx context.Context, to string, add func(c *copying, name s
 		}
 	}
 	after, err := find(root, t.patterns[:1], t.reserved)
-	if err != nil || !after.equal(marks) {
+	if err != nil || !after.equal(marks) && !(t.atOnce && after.isReplaced(marks)) {
 		return false, err
 	}
 	t.before, t.taken, t.copied = t.taken, marks, copied

@@ -4,5 +4,5 @@ package hook
 
 import "os/exec"
 
-// group does nothing: a kill ends the command alone.
-func group(*exec.Cmd) {}
+// group does nothing: a kill ends the command alone, and the end of the worker none.
+func group(*exec.Cmd) (ended func(), err error) { return func() {}, nil }

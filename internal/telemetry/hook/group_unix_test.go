@@ -4,6 +4,7 @@ package hook
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -26,7 +27,40 @@ func TestProgramsProcessesEnd(t *testing.T) {
 	if _, err := h.Write([]byte(`{"msg":"drained"}`)); err != nil {
 		t.Fatal(err)
 	}
-	var child int
+	child := awaitChild(t, pids)
+	h.Close()
+	awaitEnd(t, child)
+	if err := os.Remove(pids); err != nil {
+		t.Fatal(err)
+	}
+
+	// A worker that is killed.
+	worker := exec.Command(os.Args[0]) //nolint:gosec // this test
+	worker.Env = append(os.Environ(), killed+"="+path)
+	if err := worker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	child = awaitChild(t, pids)
+	_ = worker.Process.Kill()
+	_ = worker.Wait()
+	awaitEnd(t, child)
+}
+
+// killed is a variable with the program that a worker runs until it is killed.
+const killed = "SPOTWORKER_TEST_KILLED"
+
+func init() {
+	if path := os.Getenv(killed); path != "" {
+		h := start(program{path, patience}, slog.New(slog.DiscardHandler), 0)
+		_, _ = h.Write([]byte(`{"msg":"drained"}`))
+		time.Sleep(patience)
+		os.Exit(1)
+	}
+}
+
+// awaitChild returns the process that the program started.
+func awaitChild(t *testing.T, pids string) (child int) {
+	t.Helper()
 	for end := time.Now().Add(patience); child == 0; time.Sleep(time.Millisecond) {
 		if text, err := os.ReadFile(pids); err == nil {
 			if child, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil {
@@ -37,7 +71,11 @@ func TestProgramsProcessesEnd(t *testing.T) {
 			t.Fatal("the program did not start its process")
 		}
 	}
-	h.Close()
+	return child
+}
+
+func awaitEnd(t *testing.T, child int) {
+	t.Helper()
 	for end := time.Now().Add(patience); isAlive(child); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("process %d of the program still runs", child)

@@ -42,6 +42,7 @@ const (
 type Hook struct {
 	to         program
 	log        *slog.Logger
+	replace    func([]string, slog.Attr) slog.Attr // of the attributes of lines; see [slog.HandlerOptions]
 	closeLimit time.Duration
 
 	ctx     context.Context // of the programs that run
@@ -67,7 +68,7 @@ func start(to program, log *slog.Logger, closeLimit time.Duration) *Hook {
 // Handler returns a handler that does what next does, and passes the lines of events to
 // the program.
 func (h *Hook) Handler(next slog.Handler) slog.Handler {
-	return handler{next: next, lines: slog.NewJSONHandler(h, nil)}
+	return handler{next: next, lines: slog.NewJSONHandler(h, &slog.HandlerOptions{ReplaceAttr: h.replace})}
 }
 
 // Close passes the events so far on, gives up after 5 s, and ignores further events.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/lab/labtest"
 )
 
@@ -58,6 +59,7 @@ func logs(t *testing.T, level slog.Level, runLimit, closeLimit time.Duration) (*
 	var out labtest.Output
 	handler := slog.NewTextHandler(&out, &slog.HandlerOptions{Level: level})
 	h := start(program{self, runLimit}, slog.New(handler), closeLimit)
+	h.replace = cli.FormatValue
 	return slog.New(h.Handler(handler)), h, &out
 }
 
@@ -73,7 +75,7 @@ func TestEvents(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "out")
 			log, h, out := logs(t, level, patience, patience)
 			line := slog.NewRecord(time.Now(), slog.LevelInfo, message, 0)
-			line.Add("jobs", 3)
+			line.Add("jobs", 3, "left", 28*time.Second)
 			if err := log.With("out", file).Handler().Handle(t.Context(), line); err != nil {
 				t.Fatal(err)
 			}
@@ -83,7 +85,7 @@ func TestEvents(t *testing.T) {
 				t.Fatalf("%s: %v; the log has:\n%s", message, err, out)
 			}
 			if !strings.HasPrefix(string(got), event+` "" {"time":`) || !strings.Contains(string(got), `"msg":"`+message+`"`) ||
-				!strings.HasSuffix(string(got), `,"jobs":3}`+"\n") {
+				!strings.HasSuffix(string(got), `,"jobs":3,"left":"28s"}`+"\n") {
 				t.Errorf("%s: the program got %s, want %s, no secret, and the line", message, got, event)
 			}
 			if logged := strings.Contains(out.String(), message); logged != (level == slog.LevelDebug) {
@@ -160,7 +162,7 @@ func TestTooManyEvents(t *testing.T) {
 }
 
 func TestNoProgram(t *testing.T) {
-	if _, err := Program(filepath.Join(t.TempDir(), "missing"), slog.New(slog.DiscardHandler)); err == nil {
+	if _, err := Program(filepath.Join(t.TempDir(), "missing"), nil, slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("a program that does not exist is accepted")
 	}
 }

@@ -24,14 +24,16 @@ type program struct {
 }
 
 // Program returns a Hook that runs a program: a path, or a name to look up in PATH. It
-// takes no arguments. The Hook logs to log, and must be closed. An error says why the
-// program cannot be run.
-func Program(name string, log *slog.Logger) (*Hook, error) {
+// takes no arguments. The Hook logs to log, writes attributes as replace returns them, and must
+// be closed. An error says why the program cannot be run.
+func Program(name string, replace func([]string, slog.Attr) slog.Attr, log *slog.Logger) (*Hook, error) {
 	path, err := exec.LookPath(name)
 	if err != nil {
 		return nil, err
 	}
-	return start(program{path, runLimit}, log, closeLimit), nil
+	h := start(program{path, runLimit}, log, closeLimit)
+	h.replace = replace
+	return h, nil
 }
 
 // run runs the program for an event, with the event's line as its input. It kills the program
@@ -44,9 +46,13 @@ func (p program) run(ctx context.Context, event string, line []byte) error {
 	command.Stdin, command.Stdout, command.Stderr = bytes.NewReader(line), &output, &output
 	command.Env = append(environment(), Variable+"="+event)
 	command.WaitDelay = time.Second // for processes that the program leaves with its output
-	group(command)
+	ended, err := group(command)
+	if err != nil {
+		return err
+	}
 	begun := time.Now()
-	err := command.Run()
+	err = command.Run()
+	ended()
 	switch {
 	case errors.Is(err, exec.ErrWaitDelay) && ctx.Err() == nil:
 		return nil // it ended well, and left a process in the background

@@ -108,6 +108,28 @@ func TestExitWhenIdleAtOnce(t *testing.T) {
 	})
 }
 
+// TestExitWhenIdlePaused: a worker that starts paused stays, also if its first reading of the pause
+// fails and its time is shorter than the time until the next.
+func TestExitWhenIdlePaused(t *testing.T) {
+	rig.Run(t, func(t *testing.T, b *rig.Bed) {
+		if _, err := b.Control.Edit(t.Context(), func(d *control.Document, now time.Time) (bool, error) {
+			d.Pause = &control.Mark{At: now, By: "me"}
+			return true, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		b.Server.OnCall(func(c storage.Call) storage.Fault {
+			if c.Container == b.Names.Control && time.Since(start) < 10*time.Second {
+				return storage.Fault{Refuse: &storage.Error{Status: 403, Code: "AuthorizationFailure"}}
+			}
+			return storage.Fault{}
+		})
+		p := b.Start("vm_0", takes(0), func(c *worker.Config) { c.ExitWhenIdle = 3 * time.Second })
+		demandRunning(t, p, time.Hour)
+	})
+}
+
 // TestExitWhenIdleLastLook: a message that is put just before the time is over is found.
 func TestExitWhenIdleLastLook(t *testing.T) {
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
