@@ -194,6 +194,9 @@ func restoreAttributes(dir string) error {
 
 // Unpack moves the files of a snapshot in dir to the job's folder, and leaves the images.
 func Unpack(dir, folder string) error {
+	if err := checkParts(filepath.Join(dir, folderName)); err != nil {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
 	if err := restoreAttributes(dir); err != nil {
 		return err
 	}
