@@ -80,50 +80,37 @@ func (p *initProcess) criu(limit time.Duration, dir string, files []*os.File, ar
 	return buffer[:n], err
 }
 
-// Names of the pipes between criu's hook and the init.
-const (
-	hookFrozen   = "frozen"
-	hookContinue = "continue"
-)
-
-// hook is the script that criu calls while the program is frozen and its memory is written.
-// It waits for the init. An exit code other than 0 lets the program continue.
+// hook is the script that criu calls while the program is frozen and its memory is written. It
+// waits for the init, by the pipes with these descriptors of the init. An exit code other than 0
+// lets the program continue.
 const hook = `#!/bin/sh
 [ "$CRTOOLS_SCRIPT_ACTION" = post-dump ] || exit 0
-cd "${0%/*}" && echo frozen >frozen && read -r answer <continue && [ "$answer" = yes ]
+echo frozen >/proc/1/fd/%d && read -r answer </proc/1/fd/%d && [ "$answer" = yes ]
 `
 
 // ghostLimit is the largest deleted file that an image holds, in bytes.
 const ghostLimit = 1 << 30
 
-// hookCall is one call of criu's hook.
+// hookCall is one call of criu's hook. The script has criu's capabilities, so it is no file that the
+// program, whose user is criu's, could replace: the script, sealed, and its pipes are open in the
+// init alone, into which criu may look and the program may not.
 type hookCall struct {
-	place  string // folder of the script and the pipes
-	frozen *os.File
-	goOn   *os.File
-	done   chan struct{}
+	script, says, hears *os.File // of the script
+	frozen, goOn        *os.File
+	done                chan struct{}
 
 	called bool  // after done
 	failed error // of whileFrozen, after done
 }
 
-// newHook makes the script and its pipes outside of the job's folder.
-func newHook() (*hookCall, error) {
-	place, err := os.MkdirTemp(filepath.Dir(Place), "hook-")
-	if err != nil {
+func newHook() (h *hookCall, err error) {
+	h = &hookCall{done: make(chan struct{})}
+	if h.frozen, h.says, err = os.Pipe(); err != nil {
 		return nil, err
 	}
-	h := &hookCall{place: place, done: make(chan struct{})}
-	err = errors.Join(os.WriteFile(h.script(), []byte(hook), 0o700), //nolint:gosec // a script
-		unix.Mkfifo(filepath.Join(place, hookFrozen), 0o600), unix.Mkfifo(filepath.Join(place, hookContinue), 0o600))
-	// Both pipes are open for reading and writing, so that no open and no write waits for a
-	// script that never comes.
-	open := func(name string) *os.File {
-		file, failed := os.OpenFile(filepath.Join(place, name), os.O_RDWR, 0)
-		err = errors.Join(err, failed)
-		return file
+	if h.hears, h.goOn, err = os.Pipe(); err == nil {
+		h.script, err = sealedScript(fmt.Sprintf(hook, h.says.Fd(), h.hears.Fd()))
 	}
-	h.frozen, h.goOn = open(hookFrozen), open(hookContinue)
 	if err != nil {
 		h.close()
 		return nil, err
@@ -131,7 +118,29 @@ func newHook() (*hookCall, error) {
 	return h, nil
 }
 
-func (h *hookCall) script() string { return filepath.Join(h.place, "hook") }
+// path is the script as criu sees it.
+func (h *hookCall) path() string { return fmt.Sprintf("/proc/1/fd/%d", h.script.Fd()) }
+
+// sealedScript returns a script that nobody can change.
+func sealedScript(text string) (*os.File, error) {
+	const flags = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
+	fd, err := unix.MemfdCreate("hook", flags|unix.MFD_EXEC)
+	if errors.Is(err, unix.EINVAL) { // before Linux 6.3
+		fd, err = unix.MemfdCreate("hook", flags)
+	}
+	if err != nil {
+		return nil, os.NewSyscallError("memfd_create", err)
+	}
+	file := os.NewFile(uintptr(fd), "hook")
+	_, err = file.WriteString(text)
+	if err == nil {
+		_, err = unix.FcntlInt(file.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("the hook for criu: %w", err), file.Close())
+	}
+	return file, nil
+}
 
 // serve waits for the script, and calls whileFrozen while it waits. With yields, an error of it
 // makes criu fail.
@@ -154,7 +163,11 @@ func (h *hookCall) finish() {
 	<-h.done
 }
 
-func (h *hookCall) close() { _ = errors.Join(h.frozen.Close(), h.goOn.Close(), os.RemoveAll(h.place)) }
+func (h *hookCall) close() {
+	for _, file := range []*os.File{h.script, h.says, h.hears, h.frozen, h.goOn} {
+		_ = file.Close() // of nil too
+	}
+}
 
 // dump freezes the program, writes its memory to dir, and calls whileFrozen. After an error
 // the program continues, except with errKilled. criu leaves a program that continues stopped, so
@@ -169,7 +182,7 @@ func (p *initProcess) dump(r request, dir string, whileFrozen func() error) (fro
 	threads := &frozenThreads{waits: p.waits.look()}
 	images := filepath.Join(dir, imagesName)
 	args := []string{"dump", "--unprivileged", "--tree", strconv.Itoa(p.root), "--images-dir", images, "--log-file", "dump.log", "-v1",
-		"--manage-cgroups=ignore", "--file-locks", "--ghost-limit", strconv.Itoa(ghostLimit), "--action-script", h.script()}
+		"--manage-cgroups=ignore", "--file-locks", "--ghost-limit", strconv.Itoa(ghostLimit), "--action-script", h.path()}
 	if !r.Last {
 		args = append(args, "--leave-stopped")
 	}

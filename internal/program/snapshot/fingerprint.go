@@ -68,6 +68,10 @@ type fileStamp struct {
 	time time.Time
 }
 
+// maxHashed bounds the files whose content is compared, in bytes: a hash must not take longer than
+// an eviction leaves. Of larger ones the size is compared.
+const maxHashed = 1 << 30
+
 // errIrregular is the error of something that cannot be mapped.
 var errIrregular = errors.New("it is no regular file")
 
@@ -90,6 +94,9 @@ func (h *Hashes) Of(path string) (Mapped, error) {
 	}
 	if !info.Mode().IsRegular() {
 		return Mapped{}, errIrregular
+	}
+	if info.Size() > maxHashed {
+		return Mapped{Path: path, Size: info.Size()}, nil
 	}
 	stamp := fileStamp{path, info.Size(), info.ModTime()}
 	h.mu.Lock()
@@ -124,7 +131,7 @@ func (h *Hashes) matches(want Mapped) (bool, error) {
 // maxNamed is how many differing files an error names.
 const maxNamed = 5
 
-// Check returns a [*MismatchError] if files that a snapshot has mapped are missing or
+// Check returns a [*MismatchError] if files that a snapshot needs are missing or
 // different here. Other errors are of reading them. A hash may be the start of one.
 func (h *Hashes) Check(files []Mapped) error {
 	var bad []string

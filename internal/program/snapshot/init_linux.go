@@ -231,8 +231,8 @@ func (p *initProcess) take(r request) (frozen time.Duration, err error) {
 		Format: formatVersion, Root: p.root, Machine: p.machine, Taken: time.Now().UTC(),
 		Stdout: p.output.inodes[0], Stderr: p.output.inodes[1],
 	}
-	var mapped []string
-	frozen, err = p.dump(r, dir, func() error { return p.whileFrozen(r, dir, &m, &mapped) })
+	var files []string
+	frozen, err = p.dump(r, dir, func() error { return p.whileFrozen(r, dir, &m, &files) })
 	if err != nil {
 		_ = os.RemoveAll(dir)
 		return frozen, err
@@ -243,7 +243,7 @@ func (p *initProcess) take(r request) (frozen time.Duration, err error) {
 		}
 		p.taken = true
 	}
-	err = p.describe(dir, &m, mapped)
+	err = p.describe(dir, &m, files)
 	if err != nil && p.taken {
 		_ = os.RemoveAll(dir)
 	}
@@ -251,7 +251,7 @@ func (p *initProcess) take(r request) (frozen time.Duration, err error) {
 }
 
 // whileFrozen records the facts of a frozen program, and copies its folder unless it ends.
-func (p *initProcess) whileFrozen(r request, dir string, m *Meta, mapped *[]string) (err error) {
+func (p *initProcess) whileFrozen(r request, dir string, m *Meta, files *[]string) (err error) {
 	all, err := programProcesses()
 	if err != nil {
 		return err
@@ -267,10 +267,14 @@ func (p *initProcess) whileFrozen(r request, dir string, m *Meta, mapped *[]stri
 	m.LastPID = p.root
 	for _, pid := range all {
 		m.LastPID = max(m.LastPID, lastThread(pid))
-		if err := checkFiles(pid); err != nil {
+		open, err := openFiles(pid)
+		if err != nil {
 			return err
 		}
-		*mapped = append(*mapped, mappedFiles(pid)...)
+		*files = append(*files, open...)
+	}
+	for _, pid := range all { // after the others: needs may have no room for all
+		*files = append(*files, mappedFiles(pid)...)
 	}
 	if err := checkParts(Place); err != nil || r.Last {
 		return err
@@ -279,16 +283,16 @@ func (p *initProcess) whileFrozen(r request, dir string, m *Meta, mapped *[]stri
 }
 
 // describe completes a snapshot.
-func (p *initProcess) describe(dir string, m *Meta, mapped []string) error {
+func (p *initProcess) describe(dir string, m *Meta, files []string) error {
 	seen := map[string]bool{}
-	for _, path := range mapped {
+	for _, path := range files {
 		if seen[path] {
 			continue
 		}
 		seen[path] = true
 		file, err := p.hashes.Of(path)
 		if err != nil {
-			return &RefusedError{Reason: fmt.Sprintf("a file that the program has mapped cannot be read: %v", err), Known: true}
+			return &RefusedError{Reason: fmt.Sprintf("a file that the program uses cannot be read: %v", err), Known: true}
 		}
 		m.Files = append(m.Files, file)
 	}

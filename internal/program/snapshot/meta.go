@@ -46,7 +46,7 @@ type Meta struct {
 	Stdout  uint64    `json:"stdout"`   // inode of the pipe
 	Stderr  uint64    `json:"stderr"`
 	Machine Machine   `json:"machine"`
-	Files   []Mapped  `json:"files"` // outside the job's folder, mapped by the program
+	Files   []Mapped  `json:"files"` // outside the job's folder, in use by the program
 	Taken   time.Time `json:"taken"`
 	Clocks  Clocks    `json:"clocks"`
 }
@@ -59,11 +59,12 @@ type Clocks struct {
 	Boottime  time.Duration `json:"boottime"`
 }
 
-// Mapped is a program or library in the memory of a snapshot.
+// Mapped is a file that a snapshot needs as it was: a program or library in its memory, or a file that
+// is open for reading, such as a script.
 type Mapped struct {
 	Path   string `json:"path"`
 	Size   int64  `json:"size"`
-	SHA256 string `json:"sha256"`
+	SHA256 string `json:"sha256,omitempty"` // empty for a file of more than maxHashed bytes
 }
 
 // ReadMeta reads the description of a snapshot. The error wraps [ErrDamaged] if it has a
@@ -194,6 +195,9 @@ func restoreAttributes(dir string) error {
 
 // Unpack moves the files of a snapshot in dir to the job's folder, and leaves the images.
 func Unpack(dir, folder string) error {
+	if err := checkParts(filepath.Join(dir, folderName)); err != nil {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
 	if err := restoreAttributes(dir); err != nil {
 		return err
 	}

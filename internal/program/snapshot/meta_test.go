@@ -81,6 +81,23 @@ func TestUnpack(t *testing.T) {
 	}
 }
 
+// TestHostileParts moves nothing of a snapshot whose parts are links, or have links out of the
+// job's folder.
+func TestHostileParts(t *testing.T) {
+	for name, target := range map[string]string{"work": "..", "tmp": "work", "result": "../../x", "work/a": "../../x"} {
+		dir, job := t.TempDir(), t.TempDir()
+		fill(t, dir, "folder/payload", "p", "attributes", "")
+		link := filepath.Join(dir, "folder", filepath.FromSlash(name))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(link), 0o700), os.Symlink(target, link)); err != nil {
+			t.Skip(err) // Windows without the right
+		}
+		err := Unpack(dir, job)
+		if left, _ := os.ReadDir(job); !errors.Is(err, ErrDamaged) || len(left) > 0 {
+			t.Errorf("%s -> %s: Unpack = %v with %v in the job's folder, want ErrDamaged and nothing", name, target, err, left)
+		}
+	}
+}
+
 // TestHostileAttributes changes nothing outside of the folder.
 func TestHostileAttributes(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "outside")

@@ -39,6 +39,9 @@ func mountAll(job, inputs string) error {
 	if err := bind(from, Place); err != nil {
 		return err
 	}
+	if err := unix.Mount("", filepath.Dir(Place), "", unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, ""); err != nil {
+		return fmt.Errorf("make %s read-only: %w", filepath.Dir(Place), err)
+	}
 	if err := mountSharedMemory(); err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -21,7 +22,7 @@ import (
 //
 //	OFFER arch=amd64; kernel=6.12.1; cpu=…; features=…; criu=4.1; page=4096 | FILES
 //
-// OFFER is the digest of the facts behind it. FILES are the mapped files with their sizes and
+// OFFER is the digest of the facts behind it. FILES are the files in use with their sizes and
 // the start of their hashes, deflated, in base64: as many as there is room for.
 
 // maxNeeds bounds the needs, in bytes: MaxNeeds of package job.
@@ -30,11 +31,8 @@ const maxNeeds = 1 << 10
 // hashPrefix is the length of a file's hash in the needs, in bytes.
 const hashPrefix = 4
 
-// Bounds of reads for the needs of a record, in bytes. Records come from storage.
-const (
-	maxFileList    = 64 << 10
-	maxMappedBytes = 4 << 30 // of each file
-)
+// maxFileList bounds the list of files in the needs of a record, in bytes. Records come from storage.
+const maxFileList = 64 << 10
 
 // fact is a fact of a machine in the needs.
 type fact struct {
@@ -105,8 +103,9 @@ func (m Machine) asNeeds() Machine {
 // Needs returns the needs of a snapshot. They have as many of its files as there is room for.
 func (m *Meta) Needs() string {
 	needs := m.Machine.Offer() + " " + m.Machine.described() + " | "
-	for n := len(m.Files); n > 0; n = n * 9 / 10 {
-		if files := packFiles(m.Files[:n]); len(needs)+len(files) <= maxNeeds {
+	hashed := slices.DeleteFunc(slices.Clone(m.Files), func(f Mapped) bool { return f.SHA256 == "" })
+	for n := len(hashed); n > 0; n = n * 9 / 10 {
+		if files := packFiles(hashed[:n]); len(needs)+len(files) <= maxNeeds {
 			return needs + files
 		}
 	}
@@ -179,7 +178,7 @@ func unpackFiles(packed string) ([]Mapped, error) {
 	var files []Mapped
 	for path := range bytes.SplitSeq(paths, []byte("\n")) {
 		size, n := binary.Uvarint(rest)
-		if n <= 0 || len(rest) < n+hashPrefix || size > maxMappedBytes || len(path) == 0 || path[0] != '/' {
+		if n <= 0 || len(rest) < n+hashPrefix || size > maxHashed || len(path) == 0 || path[0] != '/' {
 			return nil, errors.New("the list of files is damaged")
 		}
 		files = append(files, Mapped{Path: string(path), Size: int64(size), SHA256: hex.EncodeToString(rest[n : n+hashPrefix])})

@@ -6,14 +6,21 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 )
+
+// folderParts are the parts that are folders; the others are files.
+var folderParts = []string{"work", "tmp", "shm"}
 
 // checkParts returns a [*RefusedError] if a job's folder has something that the archive of a
 // state cannot hold. It is called before anything is moved or copied, so that the program
 // continues.
 func checkParts(job string) error {
 	for _, part := range Parts {
+		if err := checkKind(job, part); err != nil {
+			return err
+		}
 		err := filepath.WalkDir(filepath.Join(job, part), func(name string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || d.Type().IsRegular() {
 				return err
@@ -36,6 +43,22 @@ func checkParts(job string) error {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
+	}
+	return nil
+}
+
+// checkKind returns a [*RefusedError] if a part is not the folder or file that it has to be. The
+// worker finds the parts by their names, so a link in the place of one would lead it elsewhere.
+func checkKind(job, part string) error {
+	info, err := os.Lstat(filepath.Join(job, part))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if isFolder := slices.Contains(folderParts, part); isFolder != info.IsDir() || !isFolder && !info.Mode().IsRegular() {
+		return &RefusedError{Reason: "something else has the name of a part of the job's folder: " + part, Known: true}
 	}
 	return nil
 }

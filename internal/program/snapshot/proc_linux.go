@@ -99,18 +99,19 @@ func lastThread(pid int) int {
 	return last
 }
 
-// checkFiles returns a [*RefusedError] if a process writes a file outside of its folder: the
-// snapshot would not have the file as it was.
-func checkFiles(pid int) error {
+// openFiles returns the files outside of the job's folder that a process has open for reading. It
+// returns a [*RefusedError] if the process writes one: the snapshot would not have the file as it
+// was.
+func openFiles(pid int) (all []string, err error) {
 	dir := fmt.Sprintf("/proc/%d/fd", pid)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil //nolint:nilerr // it has ended
+		return nil, nil //nolint:nilerr // it has ended
 	}
 	for _, entry := range entries {
 		name := filepath.Join(dir, entry.Name())
 		target, err := os.Readlink(name)
-		if err != nil || !strings.HasPrefix(target, "/") || isInside(target) || strings.HasSuffix(target, deleted) {
+		if err != nil || !strings.HasPrefix(target, "/") || isInside(target) || isSystem(target) || strings.HasSuffix(target, deleted) {
 			continue
 		}
 		info, err := os.Stat(name)
@@ -118,11 +119,17 @@ func checkFiles(pid int) error {
 			continue
 		}
 		if flags := flagsOf(pid, entry.Name()); flags&unix.O_ACCMODE != unix.O_RDONLY {
-			return &RefusedError{Reason: fmt.Sprintf("the program has %s open for writing, which is not in the job's folder: "+
+			return nil, &RefusedError{Reason: fmt.Sprintf("the program has %s open for writing, which is not in the job's folder: "+
 				"let it write to its working folder or TMPDIR", target), Known: true}
 		}
+		all = append(all, target)
 	}
-	return nil
+	return all, nil
+}
+
+// isSystem reports whether a file is the kernel's, with content that is this machine's.
+func isSystem(path string) bool {
+	return strings.HasPrefix(path, "/proc/") || strings.HasPrefix(path, "/sys/") || strings.HasPrefix(path, "/dev/")
 }
 
 // deleted is the end of the name of a file that was deleted.
@@ -157,7 +164,7 @@ func parseMaps(text string) (all []string) {
 			continue
 		}
 		path := strings.TrimSuffix(line[at:], "\n")
-		if !isInside(path) && !strings.HasSuffix(path, deleted) && !strings.HasPrefix(path, "/dev/") && !strings.HasPrefix(path, "/memfd:") &&
+		if !isInside(path) && !strings.HasSuffix(path, deleted) && !isSystem(path) && !strings.HasPrefix(path, "/memfd:") &&
 			!slices.Contains(all, path) {
 			all = append(all, path)
 		}

@@ -51,6 +51,8 @@ all = {
     "a file of root": lambda: open(%q),
     "a file of another job": lambda: open(%q),
     "the worker's folder of jobs": lambda: os.listdir(%q),
+    "a file beside the job's folder": lambda: open("/media/new", "w"),
+    "a rename of the job's folder": lambda: os.rename("/media/spotworker", "/media/other"),
     "a mount": lambda: call(libc.mount(b"none", b"/tmp", b"tmpfs", 0, None)),
     "an unmount": lambda: call(libc.umount2(b"/media/spotworker", 2)),
     "a chroot": lambda: os.chroot("/tmp"),
@@ -116,7 +118,7 @@ func TestHostileProgram(t *testing.T) {
 	r.untilRunning(nil)
 	state := r.evict()
 	got := newMachine(t, usersIn(t, "61030-61038")).finish(k, state)
-	if got != "18 attacks; before [], after []" {
+	if got != "20 attacks; before [], after []" {
 		t.Errorf("the program reports %s, want that no attack succeeds", got)
 	}
 }

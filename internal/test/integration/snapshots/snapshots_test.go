@@ -482,6 +482,39 @@ func TestOtherMachine(t *testing.T) {
 	}
 }
 
+// TestOtherScript leaves a snapshot whose script has other text here to a machine with the same
+// one: a shell would continue in the middle of it.
+func TestOtherScript(t *testing.T) {
+	proof.Only(t, "TestPythonWithAnOpenFile is the quick part")
+	withCRIU(t)
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "script")
+	write := func(word string) {
+		t.Helper()
+		text := "echo running; while [ ! -e finish ]; do sleep 0.02; done; echo " + word + " >$SPOTWORKER_RESULT\n"
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k := program.Kind{Name: "script", Command: []string{"/bin/sh", name}, Snapshot: true}
+	write("old")
+	r := newMachine(t, nil).begin(k, nil, never)
+	r.untilRunning(nil)
+	state := r.evict()
+	write("new")
+	m := newMachine(t, nil)
+	r = m.begin(k, state, never)
+	r.until("the difference is logged", func() bool { return strings.Contains(m.log.String(), name+" has other content here") })
+	r.stop(job.Evicted, time.Minute)
+	if !job.IsUnavailable(r.err) || r.Latest().HasState() {
+		t.Errorf("Run = %v, want it to be unavailable here", r.err)
+	}
+	write("old")
+	if got := newMachine(t, nil).finish(k, state); got != "old\n" {
+		t.Errorf("with the same script: result %q", got)
+	}
+}
+
 // TestDamagedImage fails a job whose image criu refuses, and reports no other state.
 func TestDamagedImage(t *testing.T) {
 	proof.Only(t, "TestPythonWithAnOpenFile is the quick part")
