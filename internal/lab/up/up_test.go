@@ -102,18 +102,9 @@ func shell(t *testing.T, script string) *exec.Cmd {
 // test, in good order.
 func (r *running) worker(t *testing.T, vm string) *labtest.Output {
 	t.Helper()
-	return r.workerWith(t, vm, nil)
-}
-
-// workerWith is worker with other flags than the flags for digest jobs.
-func (r *running) workerWith(t *testing.T, vm string, flags []string) *labtest.Output {
-	t.Helper()
 	log := &labtest.Output{}
 	programs, _ := labtest.Programs(t)
 	script := r.paste(t, "worker", vm, programs.Worker)
-	if len(flags) > 0 {
-		script = strings.Replace(script, "--data-container "+lab.InputContainer+" --default-kind digest", strings.Join(flags, " "), 1)
-	}
 	cmd := shell(t, script)
 	cmd.Stderr = log
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
