@@ -98,13 +98,16 @@ func shell(t *testing.T, script string) *exec.Cmd {
 	return cmd
 }
 
-// worker starts a real worker on a VM, and returns its log. It ends with the
-// test, in good order.
-func (r *running) worker(t *testing.T, vm string) *labtest.Output {
+// worker starts a real worker on a VM, with the flags of the guide or others, and returns its log. It
+// ends with the test, in good order.
+func (r *running) worker(t *testing.T, vm string, flags ...string) *labtest.Output {
 	t.Helper()
 	log := &labtest.Output{}
 	programs, _ := labtest.Programs(t)
 	script := r.paste(t, "worker", vm, programs.Worker)
+	if len(flags) > 0 {
+		script = strings.Replace(script, "--data-container "+lab.InputContainer+" --default-kind digest", strings.Join(flags, " "), 1)
+	}
 	cmd := shell(t, script)
 	cmd.Stderr = log
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
