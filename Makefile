@@ -116,10 +116,10 @@ race: ## the engine's tests with the race detector, where there is a C compiler 
 # What make integration runs of each component is a sample too: package proof decides.
 .PHONY: integration
 integration: ## a sample of the tests against real components; those without theirs are skipped (TESTFLAGS=...)
-	go test -tags integration -count=1 -v -vet=off -p 6 -timeout 10m $(TESTFLAGS) $(addprefix ./internal/test/integration/,vmapp azurecli web snapshots model azurite conformance)
+	go test -tags integration -count=1 -v -vet=off -p 6 -timeout 10m $(TESTFLAGS) $(addprefix ./internal/test/integration/,vmapp azurecli web snapshots model conformance)
 
 # Each piece of make nightly is a target of its own: whoever changes a part runs its piece.
-COMPONENTS := azurecli azurite chaos conformance identity incidents kubernetes model product programs python snapshots tryout vmapp web wine
+COMPONENTS := azurecli chaos conformance identity incidents kubernetes model product programs python snapshots tryout vmapp web wine
 NIGHTLY := lint proof race windows release fuzz mutants soak kills $(COMPONENTS)
 
 .PHONY: nightly

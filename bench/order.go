@@ -17,7 +17,7 @@ func inVirtualTime() []struct{ folder, tests string } {
 		{"./internal/test/worker/fleets", "^(TestCeilingBySlots|TestIdlePickUp|TestIdlePickUpOfShards|TestNoticeToAllReleased)$"},
 		{"./internal/test/worker/fleets", "^TestRoundTripsOfAStart$"},
 		{"./internal/test/worker/evictions", "^TestWorkersOfAVMStartAtOnce$"},
-		{"./internal/checkpoint", "^(TestTransfersKeepUpWithTheSDK|TestSavesKeepUpWithTheSDK|TestSentForAChange)$"},
+		{"./internal/checkpoint", "^TestSentForAChange$"},
 	}
 }
 

@@ -90,12 +90,7 @@ func (a *subscription) run(script string, arguments ...string) (said string, cal
 	if a.pkg != "" {
 		command.Env = append(command.Env, "PACKAGE="+a.pkg)
 	}
-	trace := traces.file(a.t)
-	command.ExtraFiles = []*os.File{trace} // 3
-	a.write("trace.sh", tracing, 0o600)
-	command.Env = append(command.Env, "BASH_ENV="+filepath.Join(a.folder, "trace.sh"))
 	out, err := command.CombinedOutput()
-	traces.read(a.t, trace)
 	noted, readErr := os.ReadFile(filepath.Join(a.folder, "calls"))
 	if readErr != nil && !errors.Is(readErr, os.ErrNotExist) {
 		a.t.Fatal(readErr)

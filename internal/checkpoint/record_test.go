@@ -3,70 +3,15 @@ package checkpoint
 import (
 	"errors"
 	"maps"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/spotworker/spotworker/internal/checkpoint/ledger"
 	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 )
-
-// TestFactsOfRecords: a state, work that continues and work in progress are told by status and
-// fields.
-func TestFactsOfRecords(t *testing.T) {
-	const hash = "h"
-	for name, row := range map[string]struct {
-		r     Record
-		facts string
-	}{
-		"new":           {Record{Status: Open}, ""},
-		"claimed":       {Record{Status: Running}, ""},
-		"with progress": {Record{Status: Running, Fraction: 0.5}, " progress"},
-		"with run time": {Record{Status: Open, RunTime: 1}, " progress"},
-		"with a state":  {Record{Status: Running, StateHash: hash}, " state work progress"},
-		"with outputs":  {Record{Status: Open, Outputs: Outputs{Hash: hash}}, " work"},
-		"done":          {Record{Status: Done, StateHash: hash, Outputs: Outputs{Hash: hash}}, " final"},
-		"poison":        {Record{Status: Poison, StateHash: hash}, " state work final"},
-		"cancelled":     {Record{Status: Cancelled, Outputs: Outputs{Hash: hash}, Fraction: 1}, " work final"},
-	} {
-		r, facts := row.r, ""
-		for _, fact := range []struct {
-			name string
-			is   bool
-		}{{"state", r.HasState()}, {"work", r.HasWork()}, {"progress", r.InProgress()}, {"final", r.Status.Final()}} {
-			if fact.is {
-				facts += " " + fact.name
-			}
-		}
-		if facts != row.facts {
-			t.Errorf("%s:%s; want%s", name, facts, row.facts)
-		}
-	}
-}
-
-// TestSpent: without a state nothing of a job that is not done is useful.
-func TestSpent(t *testing.T) {
-	spent := ledger.Ledger{Useful: time.Minute, Redone: time.Second}
-	for name, row := range map[string]struct {
-		r      Record
-		useful time.Duration
-	}{
-		"done":            {Record{Status: Done}, time.Minute},
-		"with a state":    {Record{Status: Open, StateHash: "h"}, time.Minute},
-		"without a state": {Record{Status: Open}, 0},
-		"cancelled":       {Record{Status: Cancelled, StateHash: "h"}, 0},
-	} {
-		r := row.r
-		r.Ledger = spent
-		if got := r.Spent(); got.Useful != row.useful || got.Total() != spent.Total() {
-			t.Errorf("%s: Spent = %+v, want %s useful", name, got, row.useful)
-		}
-	}
-}
 
 // TestNumbersAreBounded: numbers and times are read up to their bounds.
 func TestNumbersAreBounded(t *testing.T) {
@@ -97,25 +42,6 @@ func TestNumbersAreBounded(t *testing.T) {
 	r, err := parse("j", pointers(map[string]string{"v": "1", "status": "open", "paid": "1500"}))
 	if err != nil || r.RunTime != 1500*time.Millisecond || *r.metadata()["paid"] != "1500" {
 		t.Errorf("a run time of 1500 ms is read as %s, %v, and written as %v", r.RunTime, err, r.metadata()["paid"])
-	}
-}
-
-// TestInputsUpToTheirBound: the largest list of inputs comes back, and a list of one byte more is
-// none.
-func TestInputsUpToTheirBound(t *testing.T) {
-	for size, want := range map[int]int{mostInputs: mostInputs, mostInputs + 1: 0} {
-		packed := PackInputs([]byte(strings.Repeat("x", size)))
-		if got := (Record{InputList: packed}).UnpackInputs(); len(got) != want {
-			t.Errorf("%d bytes came back as %d, want %d", size, len(got), want)
-		}
-	}
-	if got := (Record{InputList: PackInputs([]byte("x"))}).UnpackInputs(); string(got) != "x" {
-		t.Errorf("one byte came back as %q", got)
-	}
-	for _, damaged := range []string{"", "!", PackInputs([]byte("[]")) + "!"} {
-		if got := (Record{InputList: damaged}).UnpackInputs(); got != nil {
-			t.Errorf("the damaged list %q came back as %q, want none", damaged, got)
-		}
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/spotworker/spotworker/internal/checkpoint/chunks"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/storage/azure"
 	"github.com/spotworker/spotworker/internal/test/cost"
@@ -142,13 +141,12 @@ func (f *tree) tar() []byte {
 }
 
 // sent saves the states, and returns the cost of the last save.
-func sent(t *testing.T, states [][]byte, cutter func() *chunks.Cutter) (last cost.Measured) {
+func sent(t *testing.T, states [][]byte) (last cost.Measured) {
 	t.Helper()
 	service := &cost.Sink{}
 	account, err := azure.Connect(azure.AccountConfig{ConnectionString: storage.New(storage.Options{}).ConnectionString(), Transport: service})
 	must(t, err)
 	store := NewStore(account.Container(recordsName))
-	store.cutter = cutter
 	c := store.Fresh(ours, "worker-1")
 	for _, state := range states {
 		last = service.Measure(func() error { return c.Save(t.Context(), streamed(state)) })
@@ -161,11 +159,16 @@ func sent(t *testing.T, states [][]byte, cutter func() *chunks.Cutter) (last cos
 // change, where the rest only moved.
 func TestSentForAChange(t *testing.T) {
 	for _, h := range proof.Some(t, 1, histories(32<<20)) {
-		m := sent(t, h.states(), chunks.New)
+		m := sent(t, h.states())
 		mib := float64(m.Sent) / (1 << 20)
 		t.Logf("%s, %s: %.2f MiB sent in %d calls", h.kind, h.change, mib, m.Calls)
 		if mib > h.atMost || m.Calls > int(1.2*h.atMost)+32 {
 			t.Errorf("%s, %s: %.2f MiB sent in %d calls, want at most %.2f, and about one for each", h.kind, h.change, mib, m.Calls, h.atMost)
 		}
 	}
+}
+
+// fillRandom fills p with the random bytes of a seed.
+func fillRandom(p []byte, seed uint64) {
+	_, _ = rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)}).Read(p) // it never returns an error
 }

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/checkpoint/chunks"
 	"github.com/spotworker/spotworker/internal/test/need"
 )
 
@@ -23,7 +22,7 @@ func TestSentFigures(t *testing.T) {
 	for _, h := range histories(size) {
 		states := h.states()
 		before := processorTime(t)
-		m := sent(t, states, chunks.New)
+		m := sent(t, states)
 		cpu := (processorTime(t) - before).Seconds() * (1 << 30) / float64(len(states)*size)
 		t.Logf("| %s | %s | %.2f | %d | %.2f |", h.kind, h.change, float64(m.Sent)/(1<<20), m.Calls, cpu)
 	}

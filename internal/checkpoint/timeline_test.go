@@ -69,18 +69,6 @@ func (b *rig) expectRuns(t *testing.T, when string, want ...runs.Run) {
 	}
 }
 
-// TestTimelineOfShortJob: a job that ends in its first delivery without a save has no timeline.
-func TestTimelineOfShortJob(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		c := b.store.Fresh(ours, "worker-1")
-		mustWrite(t, c.Touch(t.Context(), Snapshot{Fraction: 0.5}))
-		mustWrite(t, c.Commit(t.Context(), []byte("result")))
-		if r := b.read(t); r.Runs != "" {
-			t.Errorf("the timeline is %q, want none", r.Runs)
-		}
-	})
-}
-
 // TestTimelineOfOthers: a cancel ends the entry of the running delivery. Deliveries by older workers
 // have no entry, and an entry that they left open stays without an end.
 func TestTimelineOfOthers(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -77,12 +76,6 @@ type Message struct {
 func ReadMessage(text string) (m Message, ok bool) {
 	raw, err := base64.StdEncoding.DecodeString(text)
 	return m, err == nil && json.Unmarshal(raw, &m) == nil && m.V == 1 && m.ID != ""
-}
-
-// JobOfRecord returns the job id in the name of a record's blob, <hhh>/<job id>.
-func JobOfRecord(blob string) string {
-	_, job, _ := strings.Cut(blob, "/")
-	return job
 }
 
 // Job is the history of one job.

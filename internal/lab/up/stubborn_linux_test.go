@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/lab/labtest"
 	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
@@ -31,8 +32,12 @@ while :; do sleep 1; done`
 		t.Fatal(err)
 	}
 	r := startUp(t, upOnAnyPorts())
-	r.await(t, []string{"--wait", "put", "--kind", "stubborn", "--id", "a"})
-	log := r.workerWith(t, "spot_1", []string{"--kinds-file", kinds, "--checkpoint-interval", "200ms", "--log-level", "debug"})
+	programs, _ := labtest.Programs(t)
+	put := strings.Replace(r.paste(t, "producer", "", programs.Producer), "--kind KIND --payload JSON", "--kind stubborn --id a", 1)
+	if out, err := shell(t, put).CombinedOutput(); err != nil {
+		t.Fatalf("producer: %v: %s", err, out)
+	}
+	log := r.worker(t, "spot_1", "--kinds-file", kinds, "--checkpoint-interval", "200ms", "--log-level", "debug")
 	log.Until(t, `"msg":"checkpoint saved"`)
 	if _, err := Evict(t.Context(), r.port, "spot_1"); err != nil {
 		t.Fatal(err)

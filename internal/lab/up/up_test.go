@@ -98,15 +98,9 @@ func shell(t *testing.T, script string) *exec.Cmd {
 	return cmd
 }
 
-// worker starts a real worker on a VM, and returns its log. It ends with the
-// test, in good order.
-func (r *running) worker(t *testing.T, vm string) *labtest.Output {
-	t.Helper()
-	return r.workerWith(t, vm, nil)
-}
-
-// workerWith is worker with other flags than the flags for digest jobs.
-func (r *running) workerWith(t *testing.T, vm string, flags []string) *labtest.Output {
+// worker starts a real worker on a VM, with the flags of the guide or others, and returns its log. It
+// ends with the test, in good order.
+func (r *running) worker(t *testing.T, vm string, flags ...string) *labtest.Output {
 	t.Helper()
 	log := &labtest.Output{}
 	programs, _ := labtest.Programs(t)

@@ -173,21 +173,3 @@ func TestDocumentedCommands(t *testing.T) {
 		}
 	}
 }
-
-// TestCommandsOf finds commands where they are written, and text that is no command not.
-func TestCommandsOf(t *testing.T) {
-	text := "Use `az vm start` or `A=1 make deploy`, not az alone or `spotctl make`.\n```sh\nvm=$(az vm list -g g \\\n  --query x)\n" +
-		"for p in a; do\n  az provider register --wait\ndone\nmake test   # all\n/tmp/x/az vm show | cat\nmake deploy F=--dry-run\n```\n" +
-		"az vm list\n"
-	want := []string{"az vm start", "make deploy", "az vm list", "az provider register", "make test", "az vm show", "make deploy F=--dry-run"}
-	var got []string
-	for _, c := range commandsOf("d", text) {
-		got = append(got, c.name)
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("commands = %q, want %q", got, want)
-	}
-	if c := commandsOf("d", text)[2]; c.line != 3 || c.text != "vm=$(az vm list -g g --query x)" {
-		t.Errorf("command of two lines = %+v, want it whole, from line 3", c)
-	}
-}

@@ -15,6 +15,7 @@ import (
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/client/clienttest"
 	"github.com/spotworker/spotworker/internal/fleet/presence"
+	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/overview"
 	"github.com/spotworker/spotworker/internal/test/proof"
 	"github.com/spotworker/spotworker/internal/web"
@@ -197,4 +198,23 @@ func TestQuarantine(t *testing.T) {
 	if said := b.said(); said != "" {
 		t.Errorf("the console has %s", said)
 	}
+}
+
+// emulated makes a deployment on an emulator, which spotctl can read too.
+func emulated(t *testing.T) (c *client.Client, connection string) {
+	t.Helper()
+	server := storage.New(storage.Options{})
+	t.Cleanup(func() { _ = server.Close() })
+	connection, err := server.Listen(storage.Addresses{Blob: "127.0.0.1:0", Queue: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err = client.Open(client.Options{ConnectionString: connection})
+	if err == nil {
+		err = c.Create(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, connection
 }

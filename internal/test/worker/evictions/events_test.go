@@ -403,21 +403,6 @@ func TestEstimateThatFails(t *testing.T) {
 	})
 }
 
-// TestStubbornJobDoesNotDelayDrain: a job whose handler does not stop is released and
-// the drain ends in time.
-func TestStubbornJobDoesNotDelayDrain(t *testing.T) {
-	rig.Run(t, func(t *testing.T, b *rig.Bed) {
-		stubborn := rig.NewStubborn()
-		defer stubborn.Finish()
-		b.Put("stubborn", "stubborn", "")
-		p := b.Start("vm_0", job.Kinds{"stubborn": stubborn})
-		b.WaitFor("some work", time.Minute, func() bool { return len(p.Log.Find("job started")) == 1 })
-		b.Announce("Reboot", rig.In(5*time.Minute+10*time.Second))
-		b.WaitFor("released", 30*time.Second, func() bool { return b.Record("stubborn").Status == checkpoint.Open })
-		b.WaitFor("drained", 10*time.Second, func() bool { return p.Position().Facts.Has(lifecycle.WorkReleased) })
-	})
-}
-
 // TestNoticeWithdrawn: when an event is withdrawn at any time before its start, the
 // worker takes jobs again without a restart.
 func TestNoticeWithdrawn(t *testing.T) {

@@ -210,27 +210,6 @@ func TestLateDeliveryRenewsFirst(t *testing.T) {
 	})
 }
 
-// TestWithdrawnEvent: after an eviction was withdrawn the worker takes jobs again
-// without a restart.
-func TestWithdrawnEvent(t *testing.T) {
-	rig.Run(t, func(t *testing.T, b *rig.Bed) {
-		p := b.Start("vm_0", job.Kinds{"echo": rig.Echo})
-		b.WaitFor("process", time.Minute, func() bool { return p.Position().State == lifecycle.Process })
-		id, err := b.Metadata.SimulateEviction("vm_0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.WaitFor("shutdown", 5*time.Second, func() bool { return p.Position().State == lifecycle.Shutdown })
-		b.Put("a", "echo", "1")
-		time.Sleep(5 * time.Second)
-		if r := b.Record("a"); r.Status != "" {
-			t.Errorf("job taken while an eviction is announced: status %s", r.Status)
-		}
-		b.Metadata.Withdraw(id)
-		b.WaitDone("a", time.Minute)
-	})
-}
-
 // TestResumeChecksStorage: a worker that could not work for long, because of an event or of
 // an operator, checks storage before it takes jobs again, and tries until it answers. After
 // a short interruption, and after a start, there is no second check.

@@ -10,7 +10,6 @@ import (
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/internal/worker"
 
-	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/storage/azure"
@@ -227,32 +226,6 @@ func TestNumberOfShardsChanges(t *testing.T) {
 		if n := claims(last.Name()); n != 0 || claims(b.Names.Queue) < 50 {
 			t.Errorf("claims from a queue that is not used any more = %d, from the first %d, want none and one a second", n, claims(b.Names.Queue))
 		}
-	})
-}
-
-// TestDuplicatesOnShards: messages of one job on several queues have one outcome.
-func TestDuplicatesOnShards(t *testing.T) {
-	rig.Run(t, func(t *testing.T, b *rig.Bed) {
-		rec := b.AddRecorder()
-		b.UseShards(queue.ShardCounts{Put: 4, Taken: 4})
-		work := &rig.Steps{N: 4, Each: time.Second}
-		for _, vm := range []string{"vm_0", "vm_1", "vm_2"} {
-			b.Start(vm, job.Kinds{"steps": work}, func(c *worker.Config) {
-				if vm == "vm_1" {
-					c.Stores.Jobs = nil // of an older version
-				}
-			})
-		}
-		for i := range 8 {
-			for _, q := range b.Jobs.All() {
-				b.PutOn(q, fmt.Sprintf("job-%d", i), "steps", "1")
-			}
-		}
-		b.WaitFor("no message left", 30*time.Minute, func() bool { return b.MessagesLeft() == 0 })
-		for i := range 8 {
-			b.CheckOutcome(t, fmt.Sprintf("job-%d", i), checkpoint.Done)
-		}
-		rec.Check(t)
 	})
 }
 

@@ -17,31 +17,10 @@ import (
 	"github.com/spotworker/spotworker/internal/worker"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
-	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/job"
 )
-
-// TestUnknownKindWaitsAnHour: a job of a kind that no worker has is dead-lettered
-// only after an hour, in which a worker that has the kind may start.
-func TestUnknownKindWaitsAnHour(t *testing.T) {
-	rig.Run(t, func(t *testing.T, b *rig.Bed) {
-		b.Put("a", "render", "")
-		b.Put("b", "render", "")
-		b.Start("vm_0", job.Kinds{"echo": rig.Echo})
-		time.Sleep(59 * time.Minute)
-		if n := len(b.PoisonMessages()); n != 0 || b.MessagesLeft() != 2 {
-			t.Fatalf("after 59 min %d messages are poison and %d on the queue, want 0 and 2", n, b.MessagesLeft())
-		}
-		b.WaitFor("both poisoned", 8*time.Minute, func() bool { return len(b.PoisonMessages()) == 2 && b.MessagesLeft() == 0 })
-		for _, id := range []string{"a", "b"} {
-			if r := b.Record(id); r.Status != checkpoint.Poison {
-				t.Errorf("record of %s is %s, want poison", id, r.Status)
-			}
-		}
-	})
-}
 
 // TestKindOfABusyWorker: only one of several workers has a kind, and is busy for up
 // to hours. The jobs of that kind wait, are never dead-lettered, and start soon
@@ -161,35 +140,6 @@ func TestKindInProgress(t *testing.T) {
 		b.Start("vm_2", job.Kinds{"render": work})
 		b.WaitFor("the job resumes", 7*time.Minute, func() bool { return b.Record("a").Generation == 2 })
 		b.WaitDone("a", 2*time.Hour)
-	})
-}
-
-// TestKindOfAnOlderVersion: a message of an unknown kind is not dead-lettered while
-// there is a heartbeat that lists no kinds, as older versions write it. The hour
-// begins when the last such heartbeat is outdated.
-func TestKindOfAnOlderVersion(t *testing.T) {
-	proof.Only(t, "hours of virtual time, or thousands of jobs")
-	rig.Run(t, func(t *testing.T, b *rig.Bed) {
-		ctx, older := context.WithCancel(t.Context())
-		var beats sync.WaitGroup
-		beats.Go(func() {
-			for ok := true; ok; ok = rig.SleepFor(ctx, presence.Every) {
-				if err := b.Workers.Write(t.Context(), presence.Presence{Worker: "older", State: "process", StartedAt: time.Now(),
-					At: time.Now()}); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-		b.Put("a", "render", "")
-		b.Start("vm_0", job.Kinds{"echo": rig.Echo})
-		time.Sleep(6 * time.Hour)
-		older()
-		beats.Wait()
-		time.Sleep(58 * time.Minute)
-		if r := b.Record("a"); r.Status.Final() {
-			t.Fatalf("record = %s: %s; want the message requeued for an hour after the last worker that may have its kind", r.Status, r.Reason)
-		}
-		b.WaitFor("poison", 10*time.Minute, func() bool { return b.Record("a").Status == checkpoint.Poison })
 	})
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
@@ -12,29 +11,6 @@ import (
 	"github.com/spotworker/spotworker/internal/worker"
 	"github.com/spotworker/spotworker/job"
 )
-
-// TestShortJobCommits: a short job's result and record are written once, and its
-// message is deleted.
-func TestShortJobCommits(t *testing.T) {
-	rig.Run(t, func(t *testing.T, b *rig.Bed) {
-		b.Put("a", "echo", `{"n": 1}`)
-		b.Start("vm_0", job.Kinds{"echo": rig.Echo})
-		b.WaitDone("a", time.Minute)
-		synctest.Wait()
-
-		result, err := b.Records.Result(t.Context(), "a")
-		if err != nil || string(result) != `{"n":1}` {
-			t.Errorf("Result = %q, %v, want the compact payload", result, err)
-		}
-		if got := b.MessagesLeft(); got != 0 {
-			t.Errorf("messages left = %d, want 0", got)
-		}
-		r := b.Record("a")
-		if r.Generation != 1 || r.Owner != "vm_0-11112222-0" || r.Fraction != 1 {
-			t.Errorf("record = %+v, want generation 1, the worker as owner, all of it done", r)
-		}
-	})
-}
 
 // TestShortJobCost is promise 7: a short job costs 2 + 1/32 storage calls, and a
 // first delivery reads no record.

@@ -141,29 +141,6 @@ func TestCancelWaiting(t *testing.T) {
 	})
 }
 
-// TestCancelWithoutTheDocument: a worker of a version that does not read the control
-// document commits nothing of a cancelled job either, and stops it at its next write.
-func TestCancelWithoutTheDocument(t *testing.T) {
-	rig.Run(t, func(t *testing.T, b *rig.Bed) {
-		long, short := &rig.Steps{N: 600, Each: time.Second}, &rig.Steps{N: 3, Each: time.Second}
-		b.Put("runs", "long", "1")
-		b.Put("waits", "short", "1")
-		b.CancelJobs("waits")
-		p := b.Start("vm_0", job.Kinds{"long": long, "short": short}, func(c *worker.Config) { c.Stores.Control = nil })
-		time.Sleep(30 * time.Second)
-		b.CancelJobs("runs")
-		b.WaitFor("no message left", 2*time.Minute, func() bool { return b.MessagesLeft() == 0 })
-		for _, id := range []string{"runs", "waits"} {
-			if r := b.Record(id); r.Status != checkpoint.Cancelled {
-				t.Errorf("job %s is %s, want it cancelled", id, r.Status)
-			}
-		}
-		if n := len(p.Log.Find("job committed")); n != 0 {
-			t.Errorf("%d jobs were committed, want none", n)
-		}
-	})
-}
-
 // TestCancelAtEveryCall cancels a job at each storage call of its worker, before the call
 // arrives. At every call, the job ends once: cancelled, or committed if that came first,
 // and nothing replaces the outcome.
