@@ -5,12 +5,6 @@ import "github.com/spotworker/spotworker/internal/cli"
 // HelpTexts implements [cli.WithTexts].
 func (*flags) HelpTexts() cli.Texts { return texts }
 
-// HelpTexts implements [cli.WithTexts].
-func (*serviceFlags) HelpTexts() cli.Texts { return texts }
-
-// HelpTexts implements [cli.WithTexts].
-func (*packageFlags) HelpTexts() cli.Texts { return texts }
-
 // texts are the help texts that are too long for the tags of flags.
 var texts = cli.Texts{
 	"about_data_container": "Container that digest jobs may read. May be given several times. Without it there are no such jobs.",

@@ -135,9 +135,9 @@ func workerProgram(version string) cli.Program {
 
 // commands are the program's functions besides running a worker, by the first argument.
 func commands() map[string]func(Options) error {
-	return map[string]func(Options) error{
-		"service": serviceCommand, "package": packageCommand, "man": manCommand,
-	}
+	all := systemCommands()
+	all["man"] = manCommand
+	return all
 }
 
 // readElsewhere are the environment variables that are not flags: secrets, variables of the

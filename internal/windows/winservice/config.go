@@ -7,9 +7,6 @@ import (
 	"time"
 )
 
-// ErrNotWindows is returned on every other system.
-var ErrNotWindows = errors.New("services of this kind are for Windows; on Linux systemd runs the worker (docs/deploy.md)")
-
 // ErrNotInstalled is returned for a service that does not exist.
 var ErrNotInstalled = errors.New("there is no such service: install it first, with worker service install")
 

@@ -17,5 +17,5 @@
 // The event log gets the events that an operator looks for there: start, stop, and
 // errors that end the process. All else is in the log file.
 //
-// On other systems every function returns [ErrNotWindows].
+// Other systems have the parts of it that need no service manager.
 package winservice

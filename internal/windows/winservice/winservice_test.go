@@ -1,7 +1,6 @@
 package winservice
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -12,8 +11,6 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-
-	"github.com/spotworker/spotworker/internal/test/need"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -219,18 +216,5 @@ func TestConfig(t *testing.T) {
 	}
 	if got := (&StartError{Status: Status{ExitCode: 1066, ServiceExit: 78}}).Code(); got != 78 {
 		t.Errorf("exit code = %d, want the program's 78", got)
-	}
-}
-
-// Elsewhere each step says what to use instead.
-func TestNotWindows(t *testing.T) {
-	need.NotOn(t, "windows", "it has services")
-	m, err := OpenToInstall()
-	var text bytes.Buffer
-	for _, err := range []error{err, m.Install(Config{}), Run(RunConfig{}), Protect("", Access{})} {
-		fmt.Fprintln(&text, err)
-	}
-	if got := strings.Count(text.String(), "systemd"); got != 4 {
-		t.Errorf("errors = %s, want each to name systemd", &text)
 	}
 }

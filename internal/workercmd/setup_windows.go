@@ -37,6 +37,9 @@ type packageFlags struct {
 	command packageTask
 }
 
+// HelpTexts implements [cli.WithTexts].
+func (*packageFlags) HelpTexts() cli.Texts { return texts }
+
 // packageTask is one of the commands.
 type packageTask interface {
 	run(ctx context.Context, stdout io.Writer) error
@@ -47,9 +50,6 @@ func (f *packageFlags) AfterApply(ctx *kong.Context) (err error) {
 	f.command, err = cli.Chosen[packageTask](ctx)
 	return err
 }
-
-// packageCommand runs worker package.
-func packageCommand(o Options) error { return runPackage(o, os.Stdout) }
 
 func runPackage(o Options, stdout io.Writer) error {
 	var f packageFlags

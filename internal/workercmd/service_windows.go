@@ -43,6 +43,9 @@ type serviceFlags struct {
 	command serviceTask
 }
 
+// HelpTexts implements [cli.WithTexts].
+func (*serviceFlags) HelpTexts() cli.Texts { return texts }
+
 // serviceTask is one of the commands.
 type serviceTask interface {
 	run(ctx context.Context, o Options, stdout io.Writer) error
@@ -54,8 +57,13 @@ func (f *serviceFlags) AfterApply(ctx *kong.Context) (err error) {
 	return err
 }
 
-// serviceCommand runs worker service.
-func serviceCommand(o Options) error { return runService(o, os.Stdout) }
+// systemCommands returns the commands that only Windows has.
+func systemCommands() map[string]func(Options) error {
+	return map[string]func(Options) error{
+		"service": func(o Options) error { return runService(o, os.Stdout) },
+		"package": func(o Options) error { return runPackage(o, os.Stdout) },
+	}
+}
 
 func runService(o Options, stdout io.Writer) error {
 	var f serviceFlags

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/cli"
-	"github.com/spotworker/spotworker/internal/test/need"
 	"github.com/spotworker/spotworker/internal/windows/winservice"
 )
 
@@ -40,17 +39,6 @@ func TestServiceRefuses(t *testing.T) {
 		err := runService(Options{Arguments: append([]string{"service"}, row.args...)}, &out)
 		if err == nil || cli.Code(err) != cli.ExitConfig || !strings.Contains(err.Error(), row.want) {
 			t.Errorf("%s: %v, exit code %d, want a configuration error about %q", name, err, cli.Code(err), row.want)
-		}
-	}
-}
-
-func TestServiceElsewhere(t *testing.T) {
-	need.NotOn(t, "windows", "it has services")
-	for _, command := range []string{"install", "uninstall", "start", "stop", "status", "run"} {
-		var out bytes.Buffer
-		err := runService(Options{Arguments: []string{"service", command}}, &out)
-		if err == nil || !strings.Contains(err.Error(), "systemd runs the worker") {
-			t.Errorf("service %s = %v, want the way to do it here", command, err)
 		}
 	}
 }
