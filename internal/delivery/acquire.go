@@ -57,7 +57,7 @@ func (c *claimed) acquire(ctx context.Context) (*owned, *outcome) {
 // acquireOrCreate is acquire without the cancellations that are known.
 func (c *claimed) acquireOrCreate(ctx context.Context) (*owned, *outcome) {
 	switch {
-	case c.lease.Deliveries > 1, c.envelope.Resume, !c.idLock.First(), c.waits:
+	case c.lease.Deliveries > 1, c.envelope.Resume, !c.idLock.First(), c.unclaimed:
 		return c.lookupAndOwn(ctx)
 	case c.envelope.ChosenID, c.env.mayBeCancelled(c.lease.InsertedAt):
 		return c.own(ctx, &found{ruling: checkpoint.Create})
@@ -89,24 +89,27 @@ func (c *claimed) lookup(ctx context.Context) (*found, error) {
 }
 
 // own acquires or creates the record that was found if the rules allow, also of a job that then
-// is not run.
+// moves or is dead-lettered instead of a run.
 func (c *claimed) own(ctx context.Context, f *found) (*owned, *outcome) {
 	if !f.mayBeOwned() {
 		return nil, ruled(f.ruling, f.record)
 	}
-	var instead *outcome // of a run
-	if c.waits {
+	var instead *outcome
+	if c.unclaimed {
 		if instead = c.movesWaiting(f.record); instead == nil {
-			return nil, &outcome{action: requeue, reason: "it was to move, and need not"}
+			return nil, c.later(NotRun, "it was to move, and need not")
 		}
 	}
 	if out := c.confirmLease(ctx); out != nil {
 		return nil, out
 	}
 	quarantined := false
-	if f.ruling == checkpoint.Acquire && !c.waits { // a job that only moves is not started
+	if !c.unclaimed { // a job that only moves is not started
+		if instead = c.eligible(ctx, f); instead != nil && instead.action == wait {
+			return nil, instead
+		}
 		var out *outcome
-		if instead, quarantined, out = c.mayStart(ctx, f); out != nil {
+		if quarantined, out = c.enterQuarantine(f); out != nil {
 			return nil, out
 		}
 	}
@@ -125,20 +128,6 @@ func (c *claimed) own(ctx context.Context, f *found) (*owned, *outcome) {
 func (o *owned) ends(out *outcome) *outcome {
 	out.own = o
 	return out
-}
-
-// mayStart returns an outcome if this worker may not start the job of a record that it may
-// acquire. instead is the outcome of a job that is not run once its record is acquired; nil for a
-// run.
-func (c *claimed) mayStart(ctx context.Context, f *found) (instead *outcome, quarantined bool, out *outcome) {
-	if out := c.leaveToOthers(f); out != nil {
-		return nil, false, out
-	}
-	if instead, out = c.checkNeeds(ctx, f); out != nil {
-		return nil, false, out
-	}
-	quarantined, out = c.enterQuarantine(f.record)
-	return instead, quarantined, out
 }
 
 // write writes that this delivery owns the record. The first try makes the claim; further ones

@@ -31,7 +31,7 @@ func enterBreaker(ctx context.Context, c *claimed) (breakerPass, *outcome) {
 	b := breakerPass{c, pass}
 	switch {
 	case !ok:
-		return breakerPass{}, &outcome{action: skip, reason: fmt.Sprintf("the circuit breaker of kind %q is open on this worker", kind)}
+		return breakerPass{}, c.later(Skipped, fmt.Sprintf("the circuit breaker of kind %q is open on this worker", kind))
 	case closed:
 		b.closed(ctx, "a job runs for longer than those that failed")
 	case pass.Probe:
@@ -97,16 +97,6 @@ func (o *owned) failureOf(end *runEnd) checkpoint.Failure {
 	return checkpoint.Failure{Machine: o.env.machine, Repeat: o.wouldRepeat(o.claim.Record(), o.written)}
 }
 
-// wouldRepeat reports whether a failure of the job with the record that was found would be a
-// repeat, for which a sick machine may be the only reason: the job failed here last, no other job of
-// its kind succeeded here since, and other machines could run it from its state.
-func (c *claimed) wouldRepeat(found checkpoint.Record, written time.Time) bool {
-	const precision = time.Second // of the service's times
-	return found.Failures > 0 && found.FailedBy == c.env.machine &&
-		!c.env.breakers.HasWorkedSince(c.envelope.Kind, written.Add(precision)) &&
-		!c.seeOthers(found.StateNeeds).none()
-}
-
 // others are the heartbeats of the other machines that run jobs of a kind from a queue, and
 // whether they are known.
 type others struct {
@@ -148,13 +138,4 @@ func (c *claimed) seeOthers(needs string) others {
 		}
 	}
 	return o
-}
-
-// leaveToOthers returns an outcome if other machines should try the job first, by the record
-// that was found.
-func (c *claimed) leaveToOthers(f *found) *outcome {
-	if time.Since(f.written) >= repeatAfter || !c.wouldRepeat(f.record, f.written) {
-		return nil
-	}
-	return &outcome{action: skip, reason: "the job failed on this machine last, and no other of its kind has succeeded here since"}
 }

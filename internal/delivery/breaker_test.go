@@ -45,7 +45,7 @@ func TestBreakerIsReported(t *testing.T) {
 		r := observedBy(observed)
 		run := func(i int, verdict breaker.Verdict) *outcome {
 			r.Fleet.sampled = Sample{at: time.Now()}
-			c := &claimed{env: r, log: slog.New(slog.NewTextHandler(&log, nil)), cleanup: t.Context()}
+			c := &claimed{env: r, lease: &queue.Lease{}, log: slog.New(slog.NewTextHandler(&log, nil)), cleanup: t.Context()}
 			c.envelope = queue.Envelope{ID: fmt.Sprint("job-", i), Kind: "render"}
 			pass, out := enterBreaker(t.Context(), c)
 			if out == nil {
@@ -63,7 +63,7 @@ func TestBreakerIsReported(t *testing.T) {
 		if note := notes(); !strings.Contains(note, `kind "render" rests until `) || !strings.Contains(note, "fail in a row") {
 			t.Errorf("note = %q, want that the kind rests, and why", note)
 		}
-		if out := run(5, breaker.Works); out == nil || out.action != skip || !strings.Contains(out.reason, `kind "render" is open`) {
+		if out := run(5, breaker.Works); out == nil || out.action != wait || !strings.Contains(out.reason, `kind "render" is open`) {
 			t.Errorf("a job while the breaker is open = %+v, want it left to others", out)
 		}
 		time.Sleep(time.Minute)
@@ -124,7 +124,7 @@ func TestBreakerClosesDuringARun(t *testing.T) {
 		r := observedBy(observed)
 		enter := func(i int) (breakerPass, *outcome) {
 			r.Fleet.sampled = Sample{at: time.Now(), err: errors.New("unlisted")} // others may run the kind
-			c := &claimed{env: r, log: slog.New(slog.NewTextHandler(&log, nil)), cleanup: t.Context()}
+			c := &claimed{env: r, lease: &queue.Lease{}, log: slog.New(slog.NewTextHandler(&log, nil)), cleanup: t.Context()}
 			c.envelope = queue.Envelope{ID: fmt.Sprint("job-", i), Kind: "render"}
 			return enterBreaker(t.Context(), c)
 		}
@@ -137,7 +137,7 @@ func TestBreakerClosesDuringARun(t *testing.T) {
 		if _, out := enter(5); out != nil {
 			t.Fatalf("the probe = %+v, want it to run", out)
 		}
-		if _, out := enter(6); out == nil || out.action != skip {
+		if _, out := enter(6); out == nil || out.action != wait {
 			t.Errorf("a job beside the probe = %+v, want it left to others", out)
 		}
 		time.Sleep(time.Hour)
@@ -156,7 +156,7 @@ func TestBreakerOfTheOnlyMachine(t *testing.T) {
 		r := observedBy(&breakerEvents{})
 		enter := func(i int) (breakerPass, *outcome) {
 			r.Fleet.sampled = Sample{at: time.Now()}
-			c := &claimed{env: r, log: slog.New(slog.DiscardHandler), cleanup: t.Context()}
+			c := &claimed{env: r, lease: &queue.Lease{}, log: slog.New(slog.DiscardHandler), cleanup: t.Context()}
 			c.envelope = queue.Envelope{ID: fmt.Sprint("job-", i), Kind: "render"}
 			return enterBreaker(t.Context(), c)
 		}

@@ -35,9 +35,8 @@ type claimed struct {
 	inputList string // the inputs that the envelope names, as the record has them
 	kind      jobKind
 	log       *slog.Logger
-	idLock    *active.Lock  // for starting the id's handler; nil if the message is unusable
-	deferFor  time.Duration // how long to hide the message if others have its kind
-	waits     bool          // no worker claimed it: it moves, or its message is released unchanged
+	idLock    *active.Lock // for starting the id's handler; nil if the message is unusable
+	unclaimed bool         // no worker claimed it: it moves, or its message is released unchanged
 
 	begun   time.Time     // when it got its slot
 	span    *tracing.Span // of this delivery; nil where no traces are recorded

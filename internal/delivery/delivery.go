@@ -28,7 +28,6 @@ func (r *Runner) Open(lease *queue.Lease) *Delivery {
 		subject = append(subject, "job_id", d.envelope.ID, "kind", d.envelope.Kind)
 		r.active.AddJob(d.envelope.ID)
 		d.idLock = r.active.LockFor(d.envelope.ID)
-		d.deferFor = r.deferFor(d.envelope.Kind, lease.Queue().Name())
 	}
 	d.log = r.Log.With(subject...)
 	r.active.AddLease(lease)
@@ -39,7 +38,7 @@ func (r *Runner) Open(lease *queue.Lease) *Delivery {
 // [Runner.AtRisk] returned. It moves the job, unless the job is no longer at risk.
 func (r *Runner) OpenWaiting(lease *queue.Lease) *Delivery {
 	d := r.Open(lease)
-	d.waits = true
+	d.unclaimed = true
 	return d
 }
 
@@ -67,9 +66,9 @@ type Result int
 // The results.
 const (
 	Ran     Result = iota // the job was run, or its message was removed
-	NotRun                // the message was requeued: others, or this worker later, may run it
-	Skipped               // the message was requeued because its kind, or this job, fails on this worker
-	Unfit                 // the message was requeued: the state of its job needs another machine
+	NotRun                // the message waits: others, or this worker later, may run it
+	Skipped               // the message waits because its kind is paused, or its kind, or this job, fails on this worker
+	Unfit                 // the message waits: the state of its job needs another machine
 )
 
 // Run takes the message through to its end. ctx ends when work has to stop, and cleanup
@@ -96,10 +95,13 @@ func (d *Delivery) Run(ctx, cleanup context.Context) Result {
 
 // runJob runs a job, from its message to its outcome.
 func (c *claimed) runJob(ctx context.Context) *outcome {
-	if out := c.checkKind(ctx); out != nil {
+	if out := c.eligible(ctx, nil); out != nil {
+		if out.action != wait {
+			_, out = c.lookupAndOwn(ctx)
+		}
 		return c.unlessLost(ctx, out)
 	}
-	if c.waits {
+	if c.unclaimed {
 		return c.unlessLost(ctx, c.moveWaiting(ctx))
 	}
 	places, out := c.enter(ctx)

@@ -15,10 +15,11 @@
 //		claimed ──acquire──▶ owned ──load──▶ loaded ──run──▶ ended ──conclude──▶ outcome ──settle
 //
 //	  - claimed (claimed.go) is the message: lease, renewal, envelope, kind, log and contexts, and
-//	    the calls that every step makes. handlers.go finds the handler; places.go takes the pass of
-//	    the circuit breaker (breaker.go) and the slot of the kind.
-//	  - owned (acquire.go) is a job whose record this delivery owns. needs.go and quarantine.go
-//	    leave a job to other workers before that.
+//	    the calls that every step makes. eligible.go decides whether this worker runs
+//	    the job now; places.go takes the pass of the circuit breaker (breaker.go) and the slot of the
+//	    kind.
+//	  - owned (acquire.go) is a job whose record this delivery owns. eligible.go decides again by the
+//	    record before that, and quarantine.go has the rules for jobs that may kill their workers.
 //	  - loaded (load.go) is a job with its input files (inputs.go), payload, state, outputs and log.
 //	  - ended (run.go) is a job whose handler has returned. While it runs, save.go writes the record,
 //	    and outputs.go stores outputs and the log with each save. outcome.go decides the outcome.
@@ -30,7 +31,8 @@
 //
 // Around the line:
 //
-//   - runner.go holds the state that deliveries share. observer.go defines their reports for
+//   - runner.go holds the state that deliveries share, and fleet.go the heartbeats of all workers.
+//     observer.go defines their reports for
 //     metrics. joblines.go writes and limits log lines.
 //   - Package renewal renews the message as long as the delivery needs it. Package outbox
 //     stores the outputs of the job.

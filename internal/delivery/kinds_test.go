@@ -12,34 +12,26 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/fleet/activity"
-	"github.com/spotworker/spotworker/internal/fleet/control"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/job"
 )
 
-// TestMessagesOfAnotherWorker: messages of another worker's kind, or with a state for another worker's machine, become visible one after
-// the other, and one listing of the heartbeats serves all of them.
+// TestMessagesOfAnotherWorker: messages of another worker's kind become visible one after the other, and one listing of the
+// heartbeats serves all of them.
 func TestMessagesOfAnotherWorker(t *testing.T) {
 	const n = 100
-	for name, row := range map[string]struct {
-		kind string
-		down bool
-	}{"listed": {"other", false}, "not listed": {"other", true}, "a machine": {"k", false}} {
+	for name, down := range map[string]bool{"listed": false, "not listed": true} {
 		t.Run(name, func(t *testing.T) {
-			onBench(t, job.Kinds{"k": picky{"small"}}, func(t *testing.T, b *bench) {
+			onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
 				p := b.other()
-				p.Kinds, p.Offers = []string{row.kind}, []string{"large"}
+				p.Kinds = []string{"other"}
 				defer b.keepAlive(p)()
 				for i := range n {
-					if id := fmt.Sprint("job-", i); row.kind == "k" {
-						b.putOpen(id, row.kind, checkpoint.Snapshot{State: []byte("s"), Needs: "large"})
-					} else {
-						b.Put(id, row.kind, "")
-					}
+					b.Put(fmt.Sprint("job-", i), "other", "")
 				}
-				if row.down {
+				if down {
 					defer b.down(on(b.Names.Workers, storage.OpListBlobs))()
 				}
 				b.runOne() // it lists the heartbeats
@@ -69,7 +61,7 @@ func TestKindOfNoWorkerAgain(t *testing.T) {
 		}
 		b.put(e)
 		took, _ := b.untilEnd(2*time.Hour, time.Second)
-		if r := b.Record("a"); r.Status != checkpoint.Poison || took < time.Hour || took > 62*time.Minute {
+		if r := b.Record("a"); r.Status != checkpoint.Poison || took < time.Hour || took > 67*time.Minute {
 			t.Errorf("record = %s %q after %s, want it poison after an hour", r.Status, r.Reason, took)
 		}
 	})
@@ -125,41 +117,42 @@ func TestFarMoreFailures(t *testing.T) {
 	}
 }
 
-// TestWaitThatEnds: a message that was put back no longer says since when once another worker has its kind, its kind is paused,
-// or it runs.
+// TestWaitThatEnds: a message that was put back no longer says since when once it has run.
 func TestWaitThatEnds(t *testing.T) {
-	for name, row := range map[string]struct {
-		kind    string
-		prepare func(b *bench) (end func())
-		ends    bool
-	}{
-		"no worker has the kind": {"other", func(*bench) func() { return func() {} }, false},
-		"another worker has it": {"other", func(b *bench) func() {
-			p := b.other()
-			p.Kinds = []string{"other"}
-			return b.keepAlive(p)
-		}, true},
-		"another may have it": {"other", func(b *bench) func() { return b.down(on(b.Names.Workers, storage.OpListBlobs)) }, true},
-		"it is paused": {"k", func(b *bench) func() {
-			b.Follow(&control.Document{PausedKinds: map[string]control.Mark{"k": {}}})
-			return func() {}
-		}, true},
-		"it runs": {"k", func(*bench) func() { return func() {} }, true},
-	} {
-		t.Run(name, func(t *testing.T) {
+	for kind, ends := range map[string]bool{"other": false, "k": true} {
+		t.Run(kind, func(t *testing.T) {
 			kinds := handle(func(context.Context, *job.Job) ([]byte, error) { return nil, errors.New("out of luck") })
 			onBench(t, kinds, func(t *testing.T, b *bench) {
 				since := time.Now().Add(-time.Minute).UTC()
-				b.put(queue.Envelope{ID: "a", Kind: row.kind, PutBackSince: since})
-				defer row.prepare(b)()
+				b.put(queue.Envelope{ID: "a", Kind: kind, PutBackSince: since})
 				b.runOne()
-				if got := decoded(t, b.Server.Messages(b.Names.Queue)[0].Text); got.ID != "a" || got.PutBackSince.IsZero() != row.ends ||
-					!row.ends && !got.PutBackSince.Equal(since) {
-					t.Errorf("message %+v, want it put back since %s: %t", got, since, !row.ends)
+				if got := decoded(t, b.Server.Messages(b.Names.Queue)[0].Text); got.ID != "a" || got.PutBackSince.IsZero() != ends ||
+					!ends && !got.PutBackSince.Equal(since) {
+					t.Errorf("message %+v, want it put back since %s: %t", got, since, !ends)
 				}
 			})
 		})
 	}
+}
+
+// TestKindLately: a message that waited for an hour is not dead-lettered as long as a worker had its kind within the last hour.
+func TestKindLately(t *testing.T) {
+	onBench(t, job.Kinds{"render": rig.Echo}, func(t *testing.T, b *bench) {
+		p := b.other()
+		p.Kinds = []string{"other"}
+		if err := b.Workers.Write(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour - time.Minute)
+		b.put(queue.Envelope{ID: "a", Kind: "other", PutBackSince: time.Now().Add(-2 * time.Hour)})
+		b.runOne()
+		if n := len(b.PoisonMessages()); n != 0 {
+			t.Errorf("%d messages are poison, want none yet", n)
+		}
+		if took, _ := b.untilEnd(time.Hour, time.Second); took > 7*time.Minute || b.Record("a").Status != checkpoint.Poison {
+			t.Errorf("record = %s after %s, want it poison", b.Record("a").Status, took)
+		}
+	})
 }
 
 // TestSampleIsShared: callers share a listing of the heartbeats as long as it is young enough for them, also a listing that failed. A

@@ -109,7 +109,7 @@ const otherKind = "other"
 // outcomeWords are the actions as [Observer.Ended] reports them.
 var outcomeWords = map[action]string{
 	commit: "committed", interrupted: "released", retryLater: "failed", poison: "poisoned", reject: "poisoned",
-	alreadyOver: "finished", putBack: "put_back", storageRefused: "put_back", requeue: "gave_way", skip: "gave_way", drop: "dropped",
+	alreadyOver: "finished", wait: "put_back", drop: "dropped",
 }
 
 // Outcomes returns the words that [Observer.Ended] gets.

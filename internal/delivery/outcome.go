@@ -13,10 +13,6 @@ import (
 
 // Bounds of attempts.
 const (
-	// unknownKindFor is how long a message whose kind no worker has is put back before
-	// it is dead-lettered: a worker that has it may start, as during an update.
-	unknownKindFor = time.Hour
-
 	// duplicatePatience is how long a duplicate waits for the delivery of the same id
 	// on this worker to end, before it is put back.
 	duplicatePatience = 2 * time.Second
@@ -32,38 +28,30 @@ const (
 	// After circlesFrom failures in all, or breaks in a row, a job is reported as a
 	// job that may never end, and again each time that number doubles.
 	circlesFrom = 10
-
-	// repeatAfter is how long a job that failed on this machine last is left to
-	// others, while nothing shows whether the job or the machine is to blame.
-	repeatAfter = 10 * time.Minute
 )
 
 // action says how a delivery settles its message.
 type action int
 
 const (
-	commit         action = iota + 1 // write the result, delete the message
-	interrupted                      // save, release the job to another worker
-	retryLater                       // save, count a failure, make the message visible later
-	poison                           // end the job, move its message to the poison queue with the reason
-	reject                           // move the message to the poison queue without a record
-	alreadyOver                      // the job is over: delete the message
-	putBack                          // it cannot be run now: make the message visible later
-	storageRefused                   // storage permanently refuses a blob of it: make the message visible later
-	requeue                          // others should run it: release the message uncounted
-	skip                             // it would fail here: release the message at once, uncounted
-	drop                             // another delivery has the message: touch nothing
+	commit      action = iota + 1 // write the result, delete the message
+	interrupted                   // save, release the job to another worker
+	retryLater                    // save, count a failure, make the message visible later
+	poison                        // end the job, move its message to the poison queue with the reason
+	reject                        // move the message to the poison queue without a record
+	alreadyOver                   // the job is over: delete the message
+	wait                          // it is not run now: make the message visible later
+	drop                          // another delivery has the message: touch nothing
 )
 
-var actionNames = [...]string{"", "commit", "interrupted", "retry", "poison", "reject", "finish", "put back", "storage refused", "requeue",
-	"skip", "drop"}
+var actionNames = [...]string{"", "commit", "interrupted", "retry", "poison", "reject", "finish", "put back", "drop"}
 
 func (a action) String() string { return actionNames[a] }
 
 // settleNames are the names of spans, by action.
 var settleNames = map[action]string{
 	commit: "commit", interrupted: "release", retryLater: "fail", poison: "dead-letter", reject: "dead-letter", alreadyOver: "finish",
-	putBack: "requeue", storageRefused: "requeue", requeue: "requeue", skip: "requeue", drop: "leave",
+	wait: "requeue", drop: "leave",
 }
 
 // outcome is the outcome of a delivery: the action for its message, and the reason.
@@ -71,13 +59,13 @@ type outcome struct {
 	action    action
 	reason    string
 	result    []byte             // of commit
-	delay     time.Duration      // of retryLater, requeue, breaks, and a putBack with a time of its own
+	delay     time.Duration      // of retryLater, breaks, and wait; 0 for as long as a message waits
 	record    *checkpoint.Record // of alreadyOver
 	tookBreak bool               // of interrupted: the handler took a break
 	failed    bool               // of poison: because of one more failure, which counts
-	unfit     bool               // of requeue: this worker does not meet the needs of the job's state
+	waits     Result             // of wait: NotRun, Skipped or Unfit
 	failure   string             // why the job failed, for observers; empty if it did not, or never ran
-	refusal   string             // of storageRefused: the service's error code
+	refusal   string             // of wait: the service's error code, if storage permanently refuses a blob of the job
 
 	own   *owned             // the job whose record it is written to; nil if this delivery owns none
 	run   *ended             // of a job whose handler was called; nil for another
@@ -87,17 +75,10 @@ type outcome struct {
 
 // seen returns the outcome as the claim loop sees it.
 func (o *outcome) seen() Result {
-	switch o.action {
-	case requeue, putBack, storageRefused:
-		if o.unfit {
-			return Unfit
-		}
-		return NotRun
-	case skip:
-		return Skipped
-	default:
-		return Ran
+	if o.action == wait {
+		return o.waits
 	}
+	return Ran
 }
 
 // runEnd is how a handler's run ended, as far as the worker saw it.
@@ -239,9 +220,9 @@ func ruled(ruling checkpoint.Ruling, record checkpoint.Record) *outcome {
 	case checkpoint.Finish:
 		return &outcome{action: alreadyOver, record: &record}
 	case checkpoint.PutBack:
-		return &outcome{action: putBack, reason: "another message has the job: a duplicate"}
+		return &outcome{action: wait, waits: NotRun, reason: "another message has the job: a duplicate"}
 	case checkpoint.Unreadable:
-		return &outcome{action: putBack,
+		return &outcome{action: wait, waits: NotRun,
 			reason: "the job's record is of a newer version of the worker, or damaged: only a newer worker can run the job"}
 	case checkpoint.Mismatch:
 		return &outcome{action: reject, reason: fmt.Sprintf(
@@ -312,7 +293,7 @@ const (
 // call: it frees the slot, and its message becomes visible again later and later.
 func refusedOutcome(err error) *outcome {
 	code := checkpoint.PermanentRefusal(err)
-	return &outcome{action: storageRefused, refusal: code, reason: fmt.Sprintf("storage refused (%s): %v", code, err)}
+	return &outcome{action: wait, waits: NotRun, refusal: code, reason: fmt.Sprintf("storage refused (%s): %v", code, err)}
 }
 
 // hasTriedEnough reports whether to give up an outcome that storage permanently refused,

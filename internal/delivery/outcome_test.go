@@ -157,19 +157,11 @@ func TestUncleanExits(t *testing.T) {
 			t.Errorf("exhausted(%d, %d) = %t, want %t", row.charged, row.early, got, row.want)
 		}
 	}
-	for _, row := range []struct {
-		early        int
-		uptime, want time.Duration
-	}{{4, 0, 0}, {5, 0, steadyFor}, {5, steadyFor - time.Second, time.Second}, {5, steadyFor, 0}, {40, time.Hour, 0}} {
-		if got := untilSteady(row.early, row.uptime); got != row.want {
-			t.Errorf("untilSteady(%d, %s) = %s, want %s", row.early, row.uptime, got, row.want)
-		}
-	}
 }
 
 func TestOutcomeOf(t *testing.T) {
 	tests := map[checkpoint.Ruling]action{
-		checkpoint.Finish: alreadyOver, checkpoint.PutBack: putBack, checkpoint.Unreadable: putBack,
+		checkpoint.Finish: alreadyOver, checkpoint.PutBack: wait, checkpoint.Unreadable: wait,
 		checkpoint.Mismatch: reject, checkpoint.Fenced: drop,
 	}
 	for ruling, want := range tests {

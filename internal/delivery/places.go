@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/delivery/breaker"
-	"github.com/spotworker/spotworker/internal/retry"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -27,7 +26,7 @@ func (c *claimed) enter(ctx context.Context) (p places, out *outcome) {
 	if p.pass, out = enterBreaker(ctx, c); out != nil {
 		return p, out
 	}
-	p.leaveKind, out = c.env.kindLimits.enter(ctx, c.envelope.Kind)
+	p.leaveKind, out = c.enterKind(ctx)
 	return p, out
 }
 
@@ -63,62 +62,53 @@ func (c *claimed) duplicate(ctx context.Context) *outcome {
 	case err != nil:
 		return stopped(ctx, err)
 	case found.mayBeOwned():
-		return &outcome{action: putBack, reason: "this worker is running the job already: a duplicate"}
+		return c.later(NotRun, "this worker is running the job already: a duplicate")
 	default:
 		return ruled(found.ruling, found.record)
 	}
 }
 
-// Bounds of how long a job over the concurrency of its kind waits.
-const (
-	// slotPatience is how long it may wait in its slot of the worker.
-	slotPatience = 10 * time.Second
-
-	// minRequeue and maxRequeue bound how long its message is hidden otherwise: until
-	// a slot of the kind should be free.
-	minRequeue = 5 * time.Second
-	maxRequeue = time.Minute
-)
+// slotPatience is how long a job over the concurrency of its kind may wait in its slot of the worker.
+const slotPatience = 10 * time.Second
 
 // kindLimits bounds how many jobs of a kind run at once, where the kind has such a
 // limit. A job over it waits in its slot of the worker if that promises to be short,
-// and is requeued otherwise, uncounted, with its record untouched. So a kind never
+// and is requeued otherwise, with its record untouched. So a kind never
 // holds more slots of the worker than twice its limit, half of them for 10 s.
 type kindLimits map[string]*kindSlots
 
 // kindSlots are the slots of one kind.
 type kindSlots struct {
-	jitter retry.Jitter
-	taken  chan struct{} // holds one for each job that runs
+	taken chan struct{} // holds one for each job that runs
 
 	mu      sync.Mutex
 	waiting int
 	average MovingAverage // of how long jobs of the kind take
 }
 
-func newKindLimits(kinds job.Kinds, jitter retry.Jitter) kindLimits {
+func newKindLimits(kinds job.Kinds) kindLimits {
 	p := kindLimits{}
 	for kind, handler := range kinds {
 		if limit := job.LimitsOf(handler).Concurrency; limit > 0 {
-			p[kind] = &kindSlots{jitter: jitter, taken: make(chan struct{}, limit)}
+			p[kind] = &kindSlots{taken: make(chan struct{}, limit)}
 		}
 	}
 	return p
 }
 
-// enter waits for a slot of the kind. The caller must call leave. It returns an outcome if
-// the job is to be requeued, or ctx ended.
-func (p kindLimits) enter(ctx context.Context, kind string) (leave func(), out *outcome) {
-	k := p[kind]
+// enterKind waits for a slot of the job's kind. The caller must call leave. It returns an outcome
+// if the job waits, or ctx ended.
+func (c *claimed) enterKind(ctx context.Context) (leave func(), out *outcome) {
+	kind := c.envelope.Kind
+	k := c.env.kindLimits[kind]
 	if k == nil {
-		return func() {}, nil
+		return nil, nil
 	}
 	if !k.wait(ctx) {
 		if err := context.Cause(ctx); err != nil {
 			return nil, stopped(ctx, fmt.Errorf("slot for kind %q: %w", kind, err))
 		}
-		return nil, &outcome{action: requeue, reason: fmt.Sprintf("%d of kind %q run on this worker already", cap(k.taken), kind),
-			delay: k.delay()}
+		return nil, c.later(NotRun, fmt.Sprintf("%d of kind %q run on this worker already", cap(k.taken), kind))
 	}
 	begun := time.Now()
 	return func() { k.leave(time.Since(begun)) }, nil
@@ -163,24 +153,11 @@ func (k *kindSlots) leave(took time.Duration) {
 	<-k.taken
 }
 
-func (k *kindSlots) delay() time.Duration {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	d := requeueDelay(cap(k.taken), k.average.Mean)
-	return k.jitter.Vary(d) // so that many do not come back at once
-}
-
 // mayWait reports whether a job that finds limit jobs of its kind running, and others
 // waiting, should wait in its slot of the worker too. meanRun is how long jobs of the
 // kind take, 0 if that is unknown.
 func mayWait(limit, waiting int, meanRun time.Duration) bool {
 	return waiting < limit && meanRun/time.Duration(limit) <= slotPatience
-}
-
-// requeueDelay returns how long to hide a job that does not wait: until a slot should be
-// free, minRequeue … maxRequeue.
-func requeueDelay(limit int, meanRun time.Duration) time.Duration {
-	return min(max(meanRun/time.Duration(limit), minRequeue), maxRequeue)
 }
 
 // MovingAverage is a moving average of how long jobs take. The zero value has seen

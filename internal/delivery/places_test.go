@@ -4,10 +4,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"pgregory.net/rapid"
-
-	"github.com/spotworker/spotworker/internal/test/property"
 )
 
 func TestMayWait(t *testing.T) {
@@ -29,23 +25,6 @@ func TestMayWait(t *testing.T) {
 		}
 	}
 }
-
-func TestRequeueDelay(t *testing.T) {
-	property.Check(t, func(t *rapid.T) {
-		limit := rapid.IntRange(1, 1024).Draw(t, "limit")
-		usual := time.Duration(rapid.Int64Range(0, int64(100*time.Hour)).Draw(t, "usual"))
-		k := kindSlots{taken: make(chan struct{}, limit), average: averaging(usual)}
-		nominal := requeueDelay(limit, usual)
-		if nominal < minRequeue || nominal > maxRequeue || usual/time.Duration(limit) < maxRequeue && nominal < usual/time.Duration(limit) {
-			t.Fatalf("requeueDelay(%d, %s) = %s, want what it takes until a slot is free, within bounds", limit, usual, nominal)
-		}
-		if got := k.delay(); got < nominal*3/4 || got > nominal*5/4 {
-			t.Fatalf("delay = %s, want %s give or take a quarter", got, nominal)
-		}
-	})
-}
-
-func averaging(mean time.Duration) MovingAverage { return MovingAverage{Mean: mean} }
 
 // TestWaitersAreCountedDown: a job that waited for a place and got it, or gave up,
 // leaves room for the next to wait.
@@ -82,7 +61,7 @@ func TestMovingAverage(t *testing.T) {
 	}
 }
 
-// TestSlotsLearn: once jobs of a kind are known to take long, none waits in its slot, and the message is hidden for that time.
+// TestSlotsLearn: once jobs of a kind are known to take long, none waits in its slot.
 func TestSlotsLearn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &kindSlots{taken: make(chan struct{}, 1)}
@@ -94,9 +73,6 @@ func TestSlotsLearn(t *testing.T) {
 		begun := time.Now()
 		if k.wait(t.Context()) || time.Since(begun) != 0 {
 			t.Errorf("the next job waited for %s, want it refused at once", time.Since(begun))
-		}
-		if got := k.delay(); got < 15*time.Second || got > 25*time.Second {
-			t.Errorf("delay = %s, want 20s give or take a quarter", got)
 		}
 	})
 }

@@ -64,37 +64,13 @@ func exhausted(charged, early int) string {
 	return ""
 }
 
-// untilSteady is how long a worker that has run for uptime leaves a job with that
-// many early exits to others; 0 if it may start the job now.
-func untilSteady(early int, uptime time.Duration) time.Duration {
-	if early < steadyAfter {
-		return 0
-	}
-	return max(steadyFor-uptime, 0)
-}
-
-// quarantineDelay returns how long to hide the message of a job in quarantine that was first put
-// back at since, or never. Each worker runs one such job at a time: after a storm of evictions
-// many wait, and most are short.
-func quarantineDelay(since, now time.Time) time.Duration {
-	if since.IsZero() {
-		since = now
-	}
-	return min(max(now.Sub(since)/4, minRequeue), maxDefer)
-}
-
 // enterQuarantine lets one quarantined job at a time run, so that a job that kills its process does
 // not kill its neighbours' runs again and again. If entered, the delivery holds the worker's place
 // for such a job until its end.
-func (c *claimed) enterQuarantine(found checkpoint.Record) (entered bool, out *outcome) {
-	charged, early := checkpoint.UncleanExits(found, c.ref())
+func (c *claimed) enterQuarantine(f *found) (entered bool, out *outcome) {
+	charged, early := checkpoint.UncleanExits(f.record, c.ref())
 	if charged+early < quarantineAfter || exhausted(charged, early) != "" {
 		return false, nil
-	}
-	if wait := untilSteady(early, c.env.uptime()); wait > 0 {
-		c.log.Info("job left to a worker that has run for longer: the last workers died soon after they started it", "early_exits", early,
-			"retry_in", wait)
-		return false, &outcome{action: requeue, delay: wait, reason: "the job is in quarantine and this worker has only just started"}
 	}
 	select {
 	case c.env.quarantine <- struct{}{}:
@@ -102,9 +78,6 @@ func (c *claimed) enterQuarantine(found checkpoint.Record) (entered bool, out *o
 			"early_exits", early)
 		return true, nil
 	default:
-		return false, &outcome{
-			action: putBack, reason: "another job in quarantine is running on this worker",
-			delay: c.env.Jitter.Vary(quarantineDelay(c.envelope.PutBackSince, c.lease.ClaimedAt)),
-		}
+		return false, c.later(NotRun, "another job in quarantine is running on this worker")
 	}
 }

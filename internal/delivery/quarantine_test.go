@@ -105,7 +105,8 @@ func TestCrashesInARow(t *testing.T) {
 			t.Errorf("record of generation %d, want the job left to an older worker", b.Record("early").Generation)
 		}
 		took, deliveries := b.untilEnd(time.Hour, time.Second)
-		if r := b.Record("early"); took < 59*time.Second || took > 62*time.Second || deliveries != 1 || r.Status != checkpoint.Done {
+		if r := b.Record("early"); took < 59*time.Second || took > 80*time.Second || deliveries > 12 || b.lines(
+			"job left to a worker that has run for longer: the last workers died soon after they started it") != 1 || r.Status != checkpoint.Done {
 			t.Errorf("record = %s after %s and %d deliveries, want it done by this worker after a minute", r.Status, took, deliveries)
 		}
 		b.putCrashed("nine", rig.MaxChargedExits-1, true)

@@ -168,7 +168,7 @@ func NewRunner(c RunnerConfig) *Runner {
 	return &Runner{
 		RunnerConfig: c, logKeeper: joblog.NewKeeper(c.Stores.Logs, c.LogSize), renewals: renewal.NewSet(c.Visibility),
 		active:        active.NewSet(),
-		payloadMemory: semaphore.NewWeighted(c.PayloadMemory), kindLimits: newKindLimits(c.Kinds, c.Jitter),
+		payloadMemory: semaphore.NewWeighted(c.PayloadMemory), kindLimits: newKindLimits(c.Kinds),
 		quarantine:  make(chan struct{}, 1),
 		gate:        drain.NewGate(drain.Parallel),
 		smallWrites: drain.NewGate(parallelWrites),
@@ -340,19 +340,3 @@ func (r *Runner) SaveAll() (wait func() (jobs, unsaved int)) {
 // RecheckAll makes every running job check again whether it can finish before the
 // VM's departure.
 func (r *Runner) RecheckAll() { r.running.WakeAll() }
-
-// deferFor returns how long to hide a message whose kind others have, by the last
-// sample of their heartbeats; 0 if this worker has the kind, or none is known to.
-// The claim loop calls it through Open, so that messages are spaced out in the
-// order in which they were claimed.
-func (r *Runner) deferFor(kind, queue string) time.Duration {
-	if r.Kinds[kind] != nil {
-		return 0
-	}
-	now := time.Now()
-	has, lacking := r.Fleet.last().whoHas(kind, queue, now)
-	if has == presence.HasNot {
-		return 0
-	}
-	return r.Jitter.Vary(r.deferred.next(now, lacking))
-}

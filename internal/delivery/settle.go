@@ -115,12 +115,8 @@ func (s *settlement) apply(ctx context.Context, out *outcome) error {
 		return s.reject(out)
 	case alreadyOver:
 		return s.deleteFinished(out)
-	case putBack:
-		return s.putBack(out)
-	case storageRefused:
-		return s.putBackRefused(ctx, out)
-	case requeue, skip:
-		return s.requeue(ctx, out)
+	case wait:
+		return s.wait(ctx, out)
 	default:
 		s.log.WarnContext(ctx, "message left alone; another worker may have its job", "reason", out.reason)
 		return nil
@@ -349,16 +345,20 @@ func (s *settlement) deleteFinished(out *outcome) error {
 	return nil
 }
 
-// putBack makes the message visible again later, and counts since when it is put back.
-func (s *settlement) putBack(out *outcome) error {
-	s.stopRenewing()
-	back := s.lease.PutBack
-	if out.delay > 0 {
-		back = func(ctx context.Context, e queue.Envelope, p *queue.Payloads) error {
-			return s.lease.PutBackFor(ctx, e, p, out.delay)
+// wait makes the message visible again later, and writes into it since when the job waits. If
+// storage permanently refuses a blob of the job, its record is released, unless that is the blob.
+func (s *settlement) wait(ctx context.Context, out *outcome) error {
+	if out.refusal != "" && s.own != nil && s.own.claim.Exists() && s.own.claim.Record().Status == checkpoint.Running {
+		if err := s.releaseRecord(ctx, out); err != nil && checkpoint.PermanentRefusal(err) == "" {
+			return err
 		}
 	}
-	if err := back(s.cleanup, s.envelope, s.env.Stores.Payloads); err != nil {
+	s.stopRenewing()
+	if s.unclaimed { // its message stays as it was
+		return s.lease.Release(s.cleanup, 0)
+	}
+	delay := cmp.Or(out.delay, s.waitTime())
+	if err := s.lease.PutBack(s.cleanup, s.envelope, s.env.Stores.Payloads, delay); err != nil {
 		return err
 	}
 	since := s.envelope.PutBackSince
@@ -370,34 +370,11 @@ func (s *settlement) putBack(out *outcome) error {
 	if due {
 		level = slog.LevelInfo
 	}
-	s.log.Log(s.cleanup, level, "message deferred", "reason", out.reason, "since", since, "suppressed", leftOut)
-	return nil
-}
-
-// putBackRefused puts back a job if storage permanently refuses one of its blobs. Its record
-// is released unless that is the blob.
-func (s *settlement) putBackRefused(ctx context.Context, out *outcome) error {
-	if s.own != nil && s.own.claim.Exists() && s.own.claim.Record().Status == checkpoint.Running {
-		if err := s.releaseRecord(ctx, out); err != nil && checkpoint.PermanentRefusal(err) == "" {
-			return err
-		}
+	s.log.Log(s.cleanup, level, "message deferred", "reason", out.reason, "since", since, "visible_in", delay, "suppressed", leftOut)
+	if out.refusal != "" {
+		s.log.ErrorContext(ctx, "job requeued: storage refuses a blob of it until somebody changes that", "code", out.refusal, "reason",
+			out.reason)
 	}
-	if err := s.putBack(out); err != nil {
-		return err
-	}
-	s.log.ErrorContext(ctx, "job requeued: storage refuses a blob of it until somebody changes that", "code", out.refusal, "reason",
-		out.reason)
-	return nil
-}
-
-// requeue makes the message visible again as if it had not been claimed: no slot of its
-// kind was free here, or the kind's circuit breaker is open.
-func (s *settlement) requeue(ctx context.Context, out *outcome) error {
-	s.stopRenewing()
-	if err := s.lease.Release(s.cleanup, out.delay); err != nil {
-		return err
-	}
-	s.log.DebugContext(ctx, "job left to another worker", "reason", out.reason, "visible_in", out.delay)
 	return nil
 }
 
@@ -459,7 +436,7 @@ func (s *settlement) reportOutcome(out *outcome) (word string) {
 		s.env.counters.released.Add(1)
 	default: // the log of a drain needs no other
 	}
-	if out.action == storageRefused {
+	if out.refusal != "" {
 		s.env.Observer.Refused(out.refusal)
 	}
 	if s.leftOut {

@@ -317,34 +317,14 @@ func (l *Lease) setText(text string) {
 	l.text = text
 }
 
-// Bounds of the delay of a message that was put back.
-const (
-	minPutBack = 30 * time.Second
-	maxPutBack = 10 * time.Minute
-)
-
-// PutBackDelay returns how long to hide a message that no worker can process yet: a
-// quarter of the time since it was first put back, within 30 s … 10 min.
-func PutBackDelay(since, now time.Time) time.Duration {
-	return min(max(now.Sub(since)/4, minPutBack), maxPutBack)
-}
-
-// PutBack returns the message to the queue unprocessed, hidden for [PutBackDelay].
+// PutBack returns the message to the queue unprocessed, hidden for delay.
 // The first time it writes the current time into the envelope, by the service's
 // clock; a foreign message thereby becomes an envelope with a fixed id. If the
 // envelope no longer fits, its payload moves to a blob.
 //
 // A time in the future counts as none: no worker wrote it, and with it the message
 // could be put back for ever.
-func (l *Lease) PutBack(ctx context.Context, e Envelope, payloads *Payloads) error {
-	if l.wasPutBack(e) {
-		return l.Release(ctx, PutBackDelay(e.PutBackSince, l.ClaimedAt))
-	}
-	return l.PutBackFor(ctx, e, payloads, minPutBack)
-}
-
-// PutBackFor is PutBack with the given delay.
-func (l *Lease) PutBackFor(ctx context.Context, e Envelope, payloads *Payloads, delay time.Duration) error {
+func (l *Lease) PutBack(ctx context.Context, e Envelope, payloads *Payloads, delay time.Duration) error {
 	if l.wasPutBack(e) {
 		return l.Release(ctx, delay)
 	}

@@ -114,7 +114,7 @@ func TestLost(t *testing.T) {
 				}
 				for what, err := range map[string]error{
 					"Release":  l.Release(t.Context(), 0),
-					"PutBack":  l.PutBack(t.Context(), Envelope{ID: "a", Kind: "k"}, b.payloads),
+					"PutBack":  l.PutBack(t.Context(), Envelope{ID: "a", Kind: "k"}, b.payloads, 30*time.Second),
 					"Complete": l.Complete(t.Context()),
 				} {
 					if err != nil {
@@ -487,7 +487,7 @@ func TestCallsAreSerialized(t *testing.T) {
 		b.faultOn(storage.OpUpdateMessage, 1, storage.Fault{Before: time.Second})
 		var calls sync.WaitGroup
 		calls.Go(func() {
-			if err := l.PutBack(t.Context(), e, b.payloads); err != nil {
+			if err := l.PutBack(t.Context(), e, b.payloads, 30*time.Second); err != nil {
 				t.Errorf("PutBack = %v, want no error", err)
 			}
 		})

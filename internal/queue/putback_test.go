@@ -5,69 +5,36 @@ import (
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
-
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
-	"github.com/spotworker/spotworker/internal/test/property"
 )
 
-func TestPutBackDelay(t *testing.T) {
-	for _, row := range []struct{ since, want time.Duration }{
-		{-time.Hour, 30 * time.Second}, // a clock that went back
-		{0, 30 * time.Second},
-		{2 * time.Minute, 30 * time.Second},
-		{2*time.Minute + 4*time.Second, 31 * time.Second},
-		{20 * time.Minute, 5 * time.Minute},
-		{40 * time.Minute, 10 * time.Minute},
-		{7 * 24 * time.Hour, 10 * time.Minute},
-	} {
-		if got := PutBackDelay(noon, noon.Add(row.since)); got != row.want {
-			t.Errorf("PutBackDelay after %s = %s, want %s", row.since, got, row.want)
-		}
-	}
-	property.Check(t, func(t *rapid.T) {
-		d := rapid.Int64().Draw(t, "duration")
-		if got := PutBackDelay(noon, noon.Add(time.Duration(d))); got < 30*time.Second || got > 10*time.Minute {
-			t.Fatalf("PutBackDelay after %s = %s, want 30s to 10m", time.Duration(d), got)
-		}
-	})
-}
-
-// The first put-back notes since when, by the service's clock; the next ones
-// wait a quarter of the time since then.
+// The first put-back notes since when, by the service's clock; the next ones keep it.
 func TestPutBack(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		sent := Envelope{ID: "a", Kind: "k", Payload: jsonPayload(t, `"<x>"`), EnqueuedAt: noon}
 		l := b.claim(t, encode(t, sent))
 		since := l.ClaimedAt
-		for delivery, want := range []time.Duration{30 * time.Second, 30 * time.Second, 30 * time.Second, 5 * time.Minute, 10 * time.Minute} {
+		for delivery := range 3 {
 			e := decode(t, l.Text())
 			if delivery > 0 && !e.PutBackSince.Equal(since) {
 				t.Fatalf("delivery %d: put_back_since = %s, want %s", delivery+1, e.PutBackSince, since)
 			}
-			if err := l.PutBack(t.Context(), e, b.payloads); err != nil {
+			if err := l.PutBack(t.Context(), e, b.payloads, time.Minute); err != nil {
 				t.Fatal(err)
 			}
 			m := b.only(t, jobsName)
-			if got := time.Until(m.NextVisible); got != want {
-				t.Errorf("delivery %d: hidden for %s, want %s", delivery+1, got, want)
+			if got := time.Until(m.NextVisible); got != time.Minute {
+				t.Errorf("delivery %d: hidden for %s, want a minute", delivery+1, got)
 			}
 			if !m.Expires.IsZero() {
 				t.Errorf("delivery %d: expires at %s, want never", delivery+1, m.Expires)
 			}
-			wait := want
-			if delivery == 2 {
-				wait = 20*time.Minute - time.Since(since) // no worker claimed it for long
-			}
-			if delivery == 3 {
-				wait = time.Hour
-			}
-			time.Sleep(wait)
+			time.Sleep(time.Minute)
 			l = b.claimNext(t)
 		}
 		e := decode(t, l.Text())
 		if e.ID != "a" || e.Payload.Hash() != sent.Payload.Hash() || !e.EnqueuedAt.Equal(noon) {
-			t.Errorf("after five put-backs the message is %+v, want what was sent", e)
+			t.Errorf("after three put-backs the message is %+v, want what was sent", e)
 		}
 		if count := b.Counts()[storage.OpPutBlob]; count != 0 {
 			t.Errorf("%d blobs were written for a message that fits", count)
@@ -82,7 +49,7 @@ func TestPutBackForeign(t *testing.T) {
 		const text = "not an envelope\n"
 		l := b.claim(t, text)
 		foreign := Foreign(l.Text(), l.ID, "k", l.InsertedAt)
-		if err := l.PutBack(t.Context(), foreign, b.payloads); err != nil {
+		if err := l.PutBack(t.Context(), foreign, b.payloads, 30*time.Second); err != nil {
 			t.Fatal(err)
 		}
 		m := b.only(t, jobsName)
@@ -108,7 +75,7 @@ func TestPutBackTooLarge(t *testing.T) {
 					e = Foreign(l.Text(), l.ID, "k", l.InsertedAt)
 				}
 				want, _ := e.Payload.Inline()
-				if err := l.PutBack(t.Context(), e, b.payloads); err != nil {
+				if err := l.PutBack(t.Context(), e, b.payloads, 30*time.Second); err != nil {
 					t.Fatal(err)
 				}
 				back := decode(t, b.only(t, jobsName).Text)
@@ -137,10 +104,10 @@ func TestPutBackInTrouble(t *testing.T) {
 					l := b.claim(t, strings.Repeat("x", MaxText))
 					e := Foreign(l.Text(), l.ID, "k", l.InsertedAt)
 					b.faultOn(operation, 5, fault) // one call of four tries, and one more try
-					if err := l.PutBack(t.Context(), e, b.payloads); err == nil {
+					if err := l.PutBack(t.Context(), e, b.payloads, 30*time.Second); err == nil {
 						t.Fatal("PutBack without a network = <nil>, want an error")
 					}
-					if err := l.PutBack(t.Context(), e, b.payloads); err != nil {
+					if err := l.PutBack(t.Context(), e, b.payloads, 30*time.Second); err != nil {
 						t.Fatalf("a second PutBack = %v, want no error", err)
 					}
 					time.Sleep(30 * time.Second)
@@ -160,11 +127,8 @@ func TestPutBackThatFails(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		l := b.claim(t, encode(t, Envelope{ID: "a", Kind: "k", PutBackSince: time.Now().Add(-time.Minute)}))
 		b.faultOn(storage.OpUpdateMessage, allTries, storage.Fault{DropRequest: true})
-		if err := l.PutBack(t.Context(), decode(t, l.Text()), b.payloads); err == nil {
+		if err := l.PutBack(t.Context(), decode(t, l.Text()), b.payloads, 30*time.Second); err == nil {
 			t.Error("PutBack of a message that was put back before, without a network = <nil>, want an error")
-		}
-		if err := l.PutBackFor(t.Context(), decode(t, l.Text()), b.payloads, time.Minute); err == nil {
-			t.Error("PutBackFor of a message that was put back before, without a network = <nil>, want an error")
 		}
 		b.OnCall(nil)
 		if err := l.Complete(t.Context()); err != nil {
@@ -172,7 +136,7 @@ func TestPutBackThatFails(t *testing.T) {
 		}
 		l = b.claim(t, strings.Repeat("x", MaxText))
 		b.faultOn(storage.OpPutBlob, allTries, storage.Fault{DropRequest: true})
-		err := l.PutBack(t.Context(), Foreign(l.Text(), l.ID, "k", l.InsertedAt), b.payloads)
+		err := l.PutBack(t.Context(), Foreign(l.Text(), l.ID, "k", l.InsertedAt), b.payloads, 30*time.Second)
 		if err == nil || b.only(t, jobsName).Text != l.Text() {
 			t.Errorf("PutBack without a blob for the payload = %v, want an error and the message as it was", err)
 		}
@@ -183,7 +147,7 @@ func TestPutBackThatFails(t *testing.T) {
 func TestPutBackInTheFuture(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		l := b.claim(t, encode(t, Envelope{ID: "a", Kind: "k", PutBackSince: time.Now().Add(time.Hour)}))
-		if err := l.PutBack(t.Context(), decode(t, l.Text()), b.payloads); err != nil {
+		if err := l.PutBack(t.Context(), decode(t, l.Text()), b.payloads, 30*time.Second); err != nil {
 			t.Fatal(err)
 		}
 		if e := decode(t, b.only(t, jobsName).Text); !e.PutBackSince.Equal(l.ClaimedAt) {
@@ -215,26 +179,6 @@ func TestClearPutBack(t *testing.T) {
 		}
 		if calls := b.Counts()[storage.OpUpdateMessage] - before[storage.OpUpdateMessage]; calls != 1 {
 			t.Errorf("updates = %d, want 1", calls)
-		}
-	})
-}
-
-// TestPutBackFor: the caller's delay counts, and the time of the first put-back is
-// written all the same.
-func TestPutBackFor(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		l := b.claim(t, encode(t, Envelope{ID: "a", Kind: "k"}))
-		since := l.ClaimedAt
-		for range 2 {
-			if err := l.PutBackFor(t.Context(), decode(t, l.Text()), b.payloads, 50*time.Second); err != nil {
-				t.Fatal(err)
-			}
-			m := b.only(t, jobsName)
-			if e := decode(t, m.Text); time.Until(m.NextVisible) != 50*time.Second || !e.PutBackSince.Equal(since) {
-				t.Errorf("hidden for %s, put back since %s, want 50s and %s", time.Until(m.NextVisible), e.PutBackSince, since)
-			}
-			time.Sleep(50 * time.Second)
-			l = b.claimNext(t)
 		}
 	})
 }

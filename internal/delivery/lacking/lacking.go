@@ -1,7 +1,7 @@
 // Package lacking counts the jobs that wait because no live worker has a handler for their
 // kind.
 //
-// A worker that claims the message of such a job hides it for half a minute or longer, and
+// A worker that claims the message of such a job hides it for 5 s or longer, and
 // then any worker may claim it. So each message is hidden by one worker at a time, and the
 // sum over all workers of the messages that each hides now is the number of these jobs.
 package lacking

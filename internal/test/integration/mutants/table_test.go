@@ -213,8 +213,8 @@ var mutations = []mutation{
 	{
 		// A worker that lacks a kind poisons the jobs of workers that have it.
 		name: "no other worker has a kind that this one lacks",
-		file: "internal/delivery/handlers.go",
-		old:  "best = max(best, answer)", replacement: "_ = best",
+		file: "internal/delivery/fleet.go",
+		old:  "best = max(best, has)", replacement: "_ = best",
 		run: "^TestHistories$", pkg: histories, args: some, sign: `has a handler for kind`,
 	},
 	{
@@ -227,8 +227,8 @@ var mutations = []mutation{
 	{
 		// A job that no worker has started is poison at once.
 		name: "an unknown kind is poison at once",
-		file: "internal/delivery/handlers.go",
-		old:  "now.Sub(since) >= unknownKindFor", replacement: "now.Sub(since) >= 0",
+		file: "internal/delivery/eligible.go",
+		old:  "c.lease.ClaimedAt.Sub(since) >= unknownKindFor", replacement: "c.lease.ClaimedAt.Sub(since) >= 0",
 		run: "^TestUnknownKindWaitsAnHour$", pkg: hostile, sign: `after 59 min`,
 	},
 	{

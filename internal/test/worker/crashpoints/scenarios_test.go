@@ -56,7 +56,7 @@ var scenarios = []scenario{
 		prepare: enqueueJobs("long", "frozen"), act: runsFor(9 * time.Second), want: wantDone("long"),
 	},
 	{
-		name: "frozen elsewhere", minCalls: 12, wantLog: "job left to another worker",
+		name: "frozen elsewhere", minCalls: 12, wantLog: "message deferred",
 		prepare: leaveFrozen, act: runsFor(40 * time.Second), want: wantDone("long"), first: onOtherMachine,
 	},
 	{

@@ -34,7 +34,7 @@ func TestUnknownKindWaitsAnHour(t *testing.T) {
 		if n := len(b.PoisonMessages()); n != 0 || b.MessagesLeft() != 2 {
 			t.Fatalf("after 59 min %d messages are poison and %d on the queue, want 0 and 2", n, b.MessagesLeft())
 		}
-		b.WaitFor("both poisoned", 5*time.Minute, func() bool { return len(b.PoisonMessages()) == 2 && b.MessagesLeft() == 0 })
+		b.WaitFor("both poisoned", 8*time.Minute, func() bool { return len(b.PoisonMessages()) == 2 && b.MessagesLeft() == 0 })
 		for _, id := range []string{"a", "b"} {
 			if r := b.Record(id); r.Status != checkpoint.Poison {
 				t.Errorf("record of %s is %s, want poison", id, r.Status)
@@ -159,7 +159,7 @@ func TestKindInProgress(t *testing.T) {
 			t.Error("the log does not report a job in progress without a worker")
 		}
 		b.Start("vm_2", job.Kinds{"render": work})
-		b.WaitFor("the job resumes", 2*time.Minute, func() bool { return b.Record("a").Generation == 2 })
+		b.WaitFor("the job resumes", 7*time.Minute, func() bool { return b.Record("a").Generation == 2 })
 		b.WaitDone("a", 2*time.Hour)
 	})
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/spotworker/spotworker/internal/fleet/presence"
 )
 
-func TestWhoHas(t *testing.T) {
+func TestHasKind(t *testing.T) {
 	worker := func(age time.Duration, state string, kinds, takes []string) presence.Listed {
 		return presence.Listed{Presence: presence.Presence{State: state, Kinds: kinds, TakesFrom: takes}, Age: age}
 	}
@@ -32,25 +32,29 @@ func TestWhoHas(t *testing.T) {
 		{"an older version beside one that has it", []presence.Listed{worker(0, "process", render, jobs), worker(0, "process", nil, jobs)},
 			presence.HasIt},
 	} {
-		if got, _ := (Sample{at: now, Workers: row.seen}).whoHas("render", "jobs", now); got != row.want {
-			t.Errorf("%s: whoHas = %d, want %d", row.name, got, row.want)
+		if got, _ := (Sample{at: now, Workers: row.seen}).hasKind("render", "jobs", now); got != row.want {
+			t.Errorf("%s: hasKind = %d, want %d", row.name, got, row.want)
 		}
 	}
 	late := Sample{at: now.Add(-hasKindFor), Workers: []presence.Listed{worker(time.Second, "process", render, jobs)}}
-	if has, _ := late.whoHas("render", "jobs", now); has != presence.HasNot {
-		t.Errorf("whoHas by an old sample = %d, want %d: the heartbeat is too old by now", has, presence.HasNot)
+	if has, _ := late.hasKind("render", "jobs", now); has != presence.HasNot {
+		t.Errorf("hasKind by an old sample = %d, want %d: the heartbeat is too old by now", has, presence.HasNot)
 	}
 	mixed := []presence.Listed{worker(0, "process", digest, jobs), worker(0, "process", digest, jobs), worker(0, "process", render, jobs),
 		worker(time.Hour, "process", digest, jobs),
 		worker(lacksKindFor, "process", digest, jobs), worker(lacksKindFor+1, "process", digest, jobs), worker(0, "shutdown", digest, jobs)}
-	if has, lacking := (Sample{at: now, Workers: mixed}).whoHas("render", "jobs", now); has != presence.HasIt || lacking != 3 {
-		t.Errorf("whoHas of a mixed fleet = %d, %d lack it, want %d and 3", has, lacking, presence.HasIt)
+	if has, lacking := (Sample{at: now, Workers: mixed}).hasKind("render", "jobs", now); has != presence.HasIt || lacking != 3 {
+		t.Errorf("hasKind of a mixed fleet = %d, %d lack it, want %d and 3", has, lacking, presence.HasIt)
+	}
+	for within, want := range map[time.Duration]bool{hasKindFor: false, hasKindFor + time.Second: true} {
+		if got := late.hadKind("render", "jobs", now, within); got != want {
+			t.Errorf("hadKind within %s = %t, want %t", within, got, want)
+		}
 	}
 }
 
-// TestWhoMeets: the asking worker counts among those that do not meet the needs, and its own word
-// proves nothing; a worker that leaves its VM is not counted.
-func TestWhoMeets(t *testing.T) {
+// TestMeets: the own word of the asking worker proves nothing.
+func TestMeets(t *testing.T) {
 	now := time.Now()
 	offering := func(name, state, offer string) presence.Listed {
 		l := presence.Listed{Presence: presence.Presence{Kinds: []string{"render"}, TakesFrom: []string{"jobs"}, State: state, Worker: name}}
@@ -59,37 +63,35 @@ func TestWhoMeets(t *testing.T) {
 	}
 	alike := []presence.Listed{offering("asking", "process", "linux-6.1"), offering("other", "process", "linux-6.12"),
 		offering("leaving", "shutdown", "linux-6.12")}
-	if best, unlike := (Sample{at: now, Workers: alike}).whoMeets("render", "jobs", "linux-6.1", "asking", now); best != presence.HasNot ||
-		unlike != 2 {
-		t.Errorf("whoMeets = %d, %d do not, want %d and 2", best, unlike, presence.HasNot)
-	}
-	if best, _ := (Sample{at: now, Workers: alike}).whoMeets("render", "jobs", "linux-6.12", "asking", now); best != presence.HasIt {
-		t.Errorf("whoMeets beside a worker that does = %d, want %d", best, presence.HasIt)
+	for needs, want := range map[string]presence.Has{"linux-6.1": presence.HasNot, "linux-6.12": presence.HasIt} {
+		if got := (Sample{at: now, Workers: alike}).meets("render", "jobs", needs, "asking", now); got != want {
+			t.Errorf("another worker meets %s: %d, want %d", needs, got, want)
+		}
 	}
 	for needs, want := range map[string]bool{"linux-6.1": false, "linux-6.12": true} { // the first is met by the asking worker alone
-		if got := (Sample{at: now, Workers: alike}).metLately("render", "jobs", needs, "asking", now, time.Hour); got != want {
+		if got := (Sample{at: now, Workers: alike}).met("render", "jobs", needs, "asking", now, time.Hour); got != want {
 			t.Errorf("another worker met %s lately: %t, want %t", needs, got, want)
 		}
 	}
 }
 
-func TestUnknownForLong(t *testing.T) {
+// TestWaitFor: a message waits a quarter of the time since it was first put back, within bounds, also after a clock that went back.
+func TestWaitFor(t *testing.T) {
 	noon := time.Date(2026, 3, 9, 12, 0, 0, 0, time.UTC)
-	for _, row := range []struct {
-		since time.Time
-		want  bool
-	}{
-		{time.Time{}, false}, {noon, false}, {noon.Add(-unknownKindFor + time.Nanosecond), false}, {noon.Add(-unknownKindFor), true},
-		{noon.Add(time.Hour), false},
+	for ago, want := range map[time.Duration]time.Duration{
+		-time.Hour: minWait, 0: minWait, 20 * time.Second: minWait, 24 * time.Second: 6 * time.Second, 20 * time.Minute: maxWait, 1000 * time.Hour: maxWait,
 	} {
-		if got := unknownForLong(row.since, noon); got != row.want {
-			t.Errorf("unknownForLong since %s = %t, want %t", row.since, got, row.want)
+		if got := waitFor(noon.Add(-ago), noon); got != want {
+			t.Errorf("waitFor after %s = %s, want %s", ago, got, want)
 		}
+	}
+	if got := waitFor(time.Time{}, noon); got != minWait {
+		t.Errorf("waitFor at first = %s, want %s", got, minWait)
 	}
 }
 
 // TestSpacing: one message waits seconds; of thousands, each waits longer, so that
-// they come back spaced out, and none longer than mostDefer.
+// they come back spaced out, and none longer than maxWait.
 func TestSpacing(t *testing.T) {
 	now := time.Date(2026, 3, 9, 12, 0, 0, 0, time.UTC)
 	var s spacing
@@ -103,26 +105,12 @@ func TestSpacing(t *testing.T) {
 		t.Errorf("1,000 messages are spaced out over %s, want %s", got, want)
 	}
 	for range 100_000 {
-		if got := s.next(now, 3); got > maxDefer*5/4 {
-			t.Fatalf("wait = %s, want at most %s and a quarter", got, maxDefer)
+		if got := s.next(now, 3); got > maxWait*5/4 {
+			t.Fatalf("wait = %s, want at most %s and a quarter", got, maxWait)
 		}
 	}
 	if got := s.next(now.Add(time.Hour), 1); got > minDefer*5/4 {
 		t.Errorf("wait an hour later = %s, want %s again", got, minDefer)
-	}
-}
-
-func TestPutBackDelay(t *testing.T) {
-	noon := time.Date(2026, 3, 9, 12, 0, 0, 0, time.UTC)
-	for waited, want := range map[time.Duration]time.Duration{
-		0: minKindDelay, 2 * time.Minute: minKindDelay, 3 * time.Minute: 45 * time.Second, 4 * time.Minute: maxKindDelay, time.Hour: maxKindDelay,
-	} {
-		if got := putBackDelay(noon.Add(-waited), noon); got != want {
-			t.Errorf("putBackDelay after %s = %s, want %s", waited, got, want)
-		}
-	}
-	if got := putBackDelay(time.Time{}, noon); got != minKindDelay {
-		t.Errorf("putBackDelay at first = %s, want %s", got, minKindDelay)
 	}
 }
 
