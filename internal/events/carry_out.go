@@ -4,6 +4,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/preempt"
 )
 
@@ -16,19 +17,21 @@ func (r *Responder) carryOut(d preempt.Decision, now time.Time) {
 
 // follow makes the worker drain, or take up work again, as the events call for.
 func (r *Responder) follow(d preempt.Decision, now time.Time) {
-	stands := r.stands(d)
+	stands, told := r.stands(d), r.isTold()
 	switch {
-	case stands && !r.standing && d.Action == preempt.Drain:
+	case stands && !told && d.Action == preempt.Drain:
 		r.Worker.Evict(d.Notice(now))
-	case stands && !r.standing: // an earlier run, or another worker, left for it
+	case stands && !told: // an earlier run, or another worker, left for it
 		r.Worker.Evict(d.Leave(d.Budget).Notice(now))
 	case stands && d.Action == preempt.Drain:
 		r.Worker.Hasten(d.Notice(now))
-	case !stands && r.standing:
+	case !stands && told:
 		r.Worker.Withdraw()
 	}
-	r.standing = stands
 }
+
+// isTold reports whether the worker was told to drain, and nothing was withdrawn since.
+func (r *Responder) isTold() bool { return r.Worker.Position().Facts.Has(lifecycle.EventStands) }
 
 // stands reports whether an event calls for this worker to have no active job: an event
 // to drain for, an event that it has left for already, or an acknowledged event that may
@@ -55,11 +58,10 @@ func (r *Responder) Leave() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	v, ok := r.decision.Departure()
-	if !ok || r.standing {
+	if !ok || r.isTold() {
 		return
 	}
 	r.left.add(v.Event)
-	r.standing = true
 	r.Worker.Evict(r.Departure.Current().Notice(time.Now()))
 }
 

@@ -113,7 +113,6 @@ type Responder struct {
 	document     *preempt.Document          // the last one; nil before the first
 	decision     preempt.Decision           // on that
 	blindSince   time.Time                  // when the metadata service answered last, if it does not; otherwise zero
-	standing     bool                       // the worker was told to drain, and nothing was withdrawn since
 	left         readyList                  // events that the worker drained for although there was time
 	ready        readyList                  // events that the worker is ready for
 	recorded     readyList                  // ready, as last recorded where others see it
