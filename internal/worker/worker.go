@@ -63,9 +63,7 @@ func New(c Config) (*Worker, error) {
 		fleet: delivery.NewFleet(c.Stores.Workers), losses: &lossEstimate{},
 		stop: func(error) {}, // a notice may come before the first phase
 	}
-	w.sources = sources.New(sources.Config{
-		Stores: c.Stores, TakeFrom: c.TakeFrom, Check: w.checkStorage, Jitter: c.Jitter, Log: c.Log,
-	})
+	w.sources = sources.New(&w.Settings, c.TakeFrom, w.checkStorage)
 	w.machine = lifecycle.NewMachine(w.transition)
 	w.heartbeat = newHeartbeat(w)
 	w.events = events.New(events.ResponderConfig{
@@ -268,7 +266,7 @@ func (w *Worker) runJobs(p phase) {
 	defer cancel()
 	var searches sync.WaitGroup
 	searches.Go(func() { w.countFleet(p) })
-	searches.Go(func() { waiting.Run(p, cleanup, w.searchConfig(), &deliveries) })
+	searches.Go(func() { waiting.Run(p, cleanup, w.search(), &deliveries) })
 	w.claimLoop(p, cleanup, &deliveries)
 	searches.Wait()
 	<-stopped
@@ -290,14 +288,13 @@ func (w *Worker) countFleet(ctx context.Context) {
 	}
 }
 
-// searchConfig returns the configuration of the search for jobs that wait. The search claims
-// messages when the claim loop may: claiming is not paused, and the VM will not go soon.
-func (w *Worker) searchConfig() waiting.Config {
-	return waiting.Config{
-		Stores: w.Stores, TakesSpot: slices.Contains(w.TakeFrom, sources.Spot),
-		TakesOnDemand: slices.Contains(w.TakeFrom, sources.OnDemand), Changeover: w.Changeover,
+// search returns what the search for jobs that wait does. It claims messages when the claim loop
+// may: claiming is not paused, and the VM will not go soon.
+func (w *Worker) search() waiting.Search {
+	return waiting.Search{
+		TakesSpot: slices.Contains(w.TakeFrom, sources.Spot), TakesOnDemand: slices.Contains(w.TakeFrom, sources.OnDemand),
 		MayClaim: func() bool { paused, _ := w.steering.pause.current(); return !paused && !w.departure.Closed() },
-		Runner:   w.runner, Fleet: w.fleet, Jitter: w.Jitter, Log: w.Log,
+		Runner:   w.runner,
 	}
 }
 

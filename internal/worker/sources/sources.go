@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/delivery"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/retry"
 	"github.com/spotworker/spotworker/internal/storage/deployment"
@@ -24,26 +25,12 @@ const shardsEvery = time.Minute
 // Sources are the queues that a worker takes jobs from: with the first queue of jobs all
 // of its shards, whose number may change. Its methods may be called from several goroutines.
 type Sources struct {
-	Config
-	taken atomic.Pointer[[]*queue.Queue]
-	ready atomic.Bool // a check has succeeded
-	mu    sync.Mutex  // guards changes of taken
-}
-
-// Config holds the settings of [Sources].
-type Config struct {
-	// Stores are the queues and containers of the deployment.
-	Stores *deployment.Stores
-
-	// TakeFrom are the queues that jobs are taken from. For [Spot] that are all shards of
-	// the queue of jobs, if it has any.
-	TakeFrom []Choice
-
-	// Check makes one call to everything that jobs need except the queues in TakeFrom.
-	Check func(context.Context) error
-
-	Jitter retry.Jitter
-	Log    *slog.Logger
+	*delivery.Settings
+	takeFrom []Choice
+	check    func(context.Context) error
+	taken    atomic.Pointer[[]*queue.Queue]
+	ready    atomic.Bool // a check has succeeded
+	mu       sync.Mutex  // guards changes of taken
 }
 
 // Choice is a queue that jobs may be taken from.
@@ -70,10 +57,12 @@ func Chosen(s *deployment.Stores, choices []Choice) []*queue.Queue {
 	return queues
 }
 
-// New returns sources before anything was read.
-func New(c Config) *Sources {
-	s := &Sources{Config: c}
-	s.taken.Store(new(Chosen(c.Stores, c.TakeFrom)))
+// New returns sources before anything was read. For [Spot] jobs are taken from all shards of the
+// queue of jobs, if it has any. check makes one call to everything that jobs need except the queues
+// in takeFrom.
+func New(settings *delivery.Settings, takeFrom []Choice, check func(context.Context) error) *Sources {
+	s := &Sources{Settings: settings, takeFrom: takeFrom, check: check}
+	s.taken.Store(new(Chosen(s.Stores, takeFrom)))
 	return s
 }
 
@@ -92,7 +81,7 @@ func (s *Sources) Place(id string) *queue.Queue {
 // readsShards reports whether jobs are taken from all shards of the queue of jobs, so that
 // their number must be read.
 func (s *Sources) readsShards() bool {
-	return s.Stores.Jobs != nil && slices.Contains(s.TakeFrom, Spot)
+	return s.Stores.Jobs != nil && slices.Contains(s.takeFrom, Spot)
 }
 
 // Check makes one call to everything that jobs need. It returns the first error in the order
@@ -100,7 +89,7 @@ func (s *Sources) readsShards() bool {
 // until it is fixed.
 func (s *Sources) Check(ctx context.Context) error {
 	var checks []func(context.Context) error
-	for _, q := range Chosen(s.Stores, s.TakeFrom) {
+	for _, q := range Chosen(s.Stores, s.takeFrom) {
 		checks = append(checks, func(ctx context.Context) error {
 			if q == s.Stores.Queue && s.Stores.Jobs != nil {
 				_, err := s.Stores.Jobs.Read(ctx)
@@ -110,7 +99,7 @@ func (s *Sources) Check(ctx context.Context) error {
 			return err
 		})
 	}
-	if err := All(ctx, append(checks, s.Config.Check)); err != nil {
+	if err := All(ctx, append(checks, s.check)); err != nil {
 		return err
 	}
 	s.ready.Store(true)
@@ -177,7 +166,7 @@ func (s *Sources) take(ctx context.Context) (added []*queue.Queue) {
 
 // known returns the queues that jobs are taken from, as far as their number is known.
 func (s *Sources) known() (all []*queue.Queue) {
-	for _, q := range Chosen(s.Stores, s.TakeFrom) {
+	for _, q := range Chosen(s.Stores, s.takeFrom) {
 		if q == s.Stores.Queue && s.Stores.Jobs != nil {
 			all = append(all, s.Stores.Jobs.All()...)
 		} else {

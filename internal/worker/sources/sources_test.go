@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spotworker/spotworker/internal/delivery"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/storage/azure"
@@ -34,10 +35,8 @@ func TestOnlyChangesAreLogged(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer
-	s := New(Config{
-		Stores: &deployment.Stores{Queue: shards.Main(), Jobs: shards}, TakeFrom: []Choice{Spot},
-		Log: slog.New(slog.NewTextHandler(&log, nil)), Check: func(context.Context) error { return nil },
-	})
+	settings := delivery.Settings{Stores: &deployment.Stores{Queue: shards.Main(), Jobs: shards}, Log: slog.New(slog.NewTextHandler(&log, nil))}
+	s := New(&settings, []Choice{Spot}, func(context.Context) error { return nil })
 	const change = "jobs are taken from another number of queues"
 	if err := s.Check(t.Context()); err != nil || len(s.Taken()) != 1 || strings.Contains(log.String(), change) {
 		t.Errorf("Check = %v with %d queues, want one and no line about a change:\n%s", err, len(s.Taken()), &log)

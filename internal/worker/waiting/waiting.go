@@ -26,7 +26,6 @@ import (
 	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/retry"
-	"github.com/spotworker/spotworker/internal/storage/deployment"
 	"github.com/spotworker/spotworker/internal/storage/hedge"
 	"github.com/spotworker/spotworker/internal/storage/outage"
 	"github.com/spotworker/spotworker/internal/worker/queuestats"
@@ -59,30 +58,21 @@ const (
 	deniedPause = time.Hour
 )
 
-// Config holds the settings of a search, and the parts of the worker that it uses.
-type Config struct {
-	// Stores are the queues and containers of the deployment.
-	Stores *deployment.Stores
-
+// Search says what a search does. It uses the settings of the runner.
+type Search struct {
 	// TakesSpot says that this worker takes jobs from the queue of jobs, and so reads the
 	// number of its shards anyway. TakesOnDemand says that this worker takes jobs from the on-demand queue.
 	TakesSpot, TakesOnDemand bool
 
-	// Changeover is how long a job that moves waits for a worker. With 0 there is no search.
-	Changeover time.Duration
-
 	// MayClaim reports whether the worker may claim messages.
 	MayClaim func() bool
 
-	Runner *delivery.Runner // runs the moves
-	Fleet  *delivery.Fleet
-	Jitter retry.Jitter
-	Log    *slog.Logger
+	*delivery.Runner // runs the moves
 }
 
 // search is a search while the worker works.
 type search struct {
-	Config
+	Search
 	cleanup          context.Context // outlives a stop up to the end of the drain
 	deliveries       *sync.WaitGroup
 	every, unclaimed time.Duration
@@ -92,13 +82,14 @@ type search struct {
 }
 
 // Run searches from time to time until ctx ends; cleanup outlives that. Moves are deliveries.
-func Run(ctx, cleanup context.Context, c Config, deliveries *sync.WaitGroup) {
-	if c.Changeover <= 0 {
+// Without a changeover there is no search.
+func Run(ctx, cleanup context.Context, what Search, deliveries *sync.WaitGroup) {
+	if what.Changeover <= 0 {
 		return
 	}
-	every := min(max(c.Changeover/4, minSearch), maxSearch)
+	every := min(max(what.Changeover/4, minSearch), maxSearch)
 	s := &search{
-		Config: c, cleanup: hedge.NewTries(ctx).In(cleanup), deliveries: deliveries,
+		Search: what, cleanup: hedge.NewTries(ctx).In(cleanup), deliveries: deliveries,
 		every: every, unclaimed: max(every/4, minUnclaimed), denied: map[*queue.Queue]time.Time{},
 	}
 	s.run(ctx)
@@ -141,14 +132,14 @@ func (s *search) searchQueues(ctx context.Context) {
 func (s *search) searchQueue(ctx context.Context, q *queue.Queue) {
 	for ctx.Err() == nil {
 		before, ok := s.peek(ctx, q, queue.MaxClaim)
-		if !ok || !s.Runner.MayWait(before) || retry.Sleep(ctx, s.unclaimed) != nil {
+		if !ok || !s.MayWait(before) || retry.Sleep(ctx, s.unclaimed) != nil {
 			return
 		}
 		seen, ok := s.peek(ctx, q, queue.MaxClaim)
 		if !ok {
 			return
 		}
-		atRisk, err := s.Runner.AtRisk(ctx, unclaimed(before, seen))
+		atRisk, err := s.AtRisk(ctx, unclaimed(before, seen))
 		if err != nil && ctx.Err() == nil {
 			s.Log.Log(ctx, outage.Level(err, slog.LevelDebug), "records of jobs that wait not read", "queue", q.Name(), "error", err)
 		}
@@ -185,7 +176,7 @@ func unclaimed(before, now []queue.Peeked) []queue.Peeked {
 func (s *search) move(ctx context.Context, q *queue.Queue, seen, atRisk []queue.Peeked) (claimed int) {
 	last := atRisk[len(atRisk)-1].ID
 	wanted := 1 + slices.IndexFunc(seen, func(m queue.Peeked) bool { return m.ID == last })
-	visibility, _ := s.Runner.ClaimVisibility()
+	visibility, _ := s.ClaimVisibility()
 	grace, cancel := drain.Outlive(ctx, drain.UntilAfter(claimGrace))
 	leases, err := q.ClaimOnce(outage.Optional(grace), wanted, visibility)
 	cancel()
@@ -195,15 +186,15 @@ func (s *search) move(ctx context.Context, q *queue.Queue, seen, atRisk []queue.
 	for _, lease := range leases {
 		same := func(m queue.Peeked) bool { return m.ID == lease.ID && m.Deliveries == lease.Deliveries-1 }
 		switch {
-		case s.Runner.Adopt(lease):
+		case s.Adopt(lease):
 		case ctx.Err() == nil && slices.ContainsFunc(atRisk, same):
-			moves = append(moves, s.Runner.OpenWaiting(lease))
+			moves = append(moves, s.OpenWaiting(lease))
 		default:
 			others = append(others, lease)
 		}
 	}
 	var all sync.WaitGroup
-	all.Go(func() { s.Runner.ReleaseUnstarted(s.cleanup, others) })
+	all.Go(func() { s.ReleaseUnstarted(s.cleanup, others) })
 	if len(moves) > 0 {
 		s.Log.InfoContext(ctx, "jobs wait and may miss their deadlines, and no worker claims them: moving them to the on-demand queue",
 			"queue", q.Name(), "jobs", len(moves))
