@@ -22,7 +22,7 @@
 //	    record before that, and quarantine.go has the rules for jobs that may kill their workers.
 //	  - loaded (load.go) is a job with its input files (inputs.go), payload, state, outputs and log.
 //	  - ended (run.go) is a job whose handler has returned. While it runs, save.go writes the record,
-//	    and outputs.go stores outputs and the log with each save. outcome.go decides the outcome.
+//	    and outputs.go stores outputs, follow-up jobs and the log. outcome.go decides the outcome.
 //	    Its functions are pure.
 //	  - settle.go carries the outcome out: commit, release, fail, dead-letter, requeue. move.go moves
 //	    jobs to the on-demand queue.

@@ -2,15 +2,20 @@ package delivery
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/drain"
+	"github.com/spotworker/spotworker/internal/jobfiles/inputs/named"
 	"github.com/spotworker/spotworker/internal/jobfiles/outputs"
+	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/storage/outage"
+	"github.com/spotworker/spotworker/job"
 )
 
 // errNotSent means that the outputs which a state relies on could not be sent, or not in
@@ -121,4 +126,70 @@ func (l *loaded) reportLog(ctx context.Context, err error) {
 		level = outage.Level(err, slog.LevelWarn)
 	}
 	l.log.Log(ctx, level, "lines of the job's own log not stored; its record has the last of them", "error", err, "suppressed", leftOut)
+}
+
+// putFollowUps are the follow-up jobs that this delivery has put, for the next writes of the
+// record.
+type putFollowUps struct {
+	mu    sync.Mutex
+	names checkpoint.FollowUps
+}
+
+func (p *putFollowUps) add(id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.names = p.names.With(checkpoint.FollowUps(id))
+}
+
+// addTo returns the recorded names together with the names of this delivery.
+func (p *putFollowUps) addTo(recorded checkpoint.FollowUps) checkpoint.FollowUps {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return recorded.With(p.names)
+}
+
+// putFollowUp puts a follow-up job of this one on the queue of jobs. Its id may have
+// been put before, by an earlier run of the handler.
+func (l *loaded) putFollowUp(ctx context.Context, id string, f job.FollowUp) error {
+	if err := l.confirmOwnership(ctx); err != nil {
+		return job.Unavailable(err)
+	}
+	e := queue.Envelope{
+		ID: id, Kind: f.Kind, EnqueuedAt: time.Now().UTC(), Deadline: f.Deadline, Estimate: f.Estimate,
+		Trace: l.trace.Parent(l.envelope.Trace), ChosenID: true,
+	}
+	var err error
+	switch data := f.Payload.(type) {
+	case json.RawMessage:
+		e.Payload, err = queue.JSONPayload(data)
+	case []byte:
+		e.Payload = queue.BytesPayload(data)
+	}
+	if err == nil {
+		e.Inputs, err = named.Encode(f.Inputs)
+	}
+	if err == nil {
+		err = validateFollowUp(e, f.Delay)
+	}
+	if err != nil {
+		return job.Permanent(err)
+	}
+	if err := l.env.Place(e.ID).PutAny(ctx, e, f.Delay, l.env.Stores.Payloads); err != nil {
+		return job.Unavailable(err)
+	}
+	l.followUps.add(id)
+	l.log.InfoContext(ctx, "follow-up job put", "follow_up_id", id, "follow_up_kind", f.Kind, "name", f.Name)
+	return nil
+}
+
+// validateFollowUp returns why a follow-up job can never be put.
+func validateFollowUp(e queue.Envelope, delay time.Duration) error {
+	if delay < 0 || delay > queue.MaxDelay {
+		return fmt.Errorf("delay %s: it must be between 0 and %s", delay, queue.MaxDelay)
+	}
+	if data, _ := e.Payload.Inline(); len(data) > queue.MaxPayload {
+		return fmt.Errorf("payload has %d bytes; at most %d are allowed: put the data in a blob and name it in the payload", len(data),
+			queue.MaxPayload)
+	}
+	return e.Validate()
 }

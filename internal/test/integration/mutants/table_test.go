@@ -341,7 +341,7 @@ var mutations = []mutation{
 	},
 	{
 		name:        "a follow-up job that cannot be put is forgotten",
-		file:        "internal/delivery/load.go",
+		file:        "internal/delivery/outputs.go",
 		old:         "l.env.Stores.Payloads); err != nil {\n\t\treturn job.Unavailable(err)\n",
 		replacement: "l.env.Stores.Payloads); err != nil {\n\t\treturn nil\n",
 		run:         "^TestFollowUpJobThatCannotBePut$", pkg: jobs, sign: `want it to wait`,
