@@ -29,7 +29,7 @@ import (
 type bench struct {
 	*rig.Bed
 	*delivery.Runner
-	config  delivery.RunnerConfig
+	config  delivery.Parts
 	counter *rig.Counter
 	log     *rig.Log
 
@@ -49,8 +49,8 @@ func onBench(t *testing.T, kinds job.Kinds, test func(t *testing.T, b *bench), c
 	t.Helper()
 	rig.Run(t, func(t *testing.T, bed *rig.Bed) {
 		b := &bench{Bed: bed, counter: &rig.Counter{}, log: &rig.Log{}}
-		b.config = delivery.RunnerConfig{
-			Settings: delivery.Settings{
+		b.config = delivery.Parts{
+			Settings: &delivery.Settings{
 				Stores: bed.Connect(bed.Server.Transport()), Kinds: kinds, LogSize: joblog.DefaultSize,
 				Visibility: rig.DefaultVisibility, PayloadMemory: 1 << 20, Policy: checkpoint.DefaultPolicy(), Loops: &health.Loops{},
 				Log: slog.New(slog.NewJSONHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug})),

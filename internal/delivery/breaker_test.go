@@ -31,8 +31,8 @@ func (b *breakerEvents) Recovered(kind string) { b.events = append(b.events, "re
 
 // observedBy returns a runner with as much as circuit breakers need.
 func observedBy(o Observer) *Runner {
-	return &Runner{RunnerConfig: RunnerConfig{
-		Settings: Settings{Loops: &health.Loops{}}, Observer: o, Fleet: &Fleet{turn: make(chan struct{}, 1)},
+	return &Runner{Parts: Parts{
+		Settings: &Settings{Loops: &health.Loops{}}, Observer: o, Fleet: &Fleet{turn: make(chan struct{}, 1)},
 	}}
 }
 

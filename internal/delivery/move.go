@@ -33,7 +33,7 @@ const (
 
 // moves reports whether a job that is released is moved to VMs of regular priority
 // (Priority Swap) because it was interrupted often enough, this time included. after is
-// [RunnerConfig.MoveAfter].
+// [Settings.MoveAfter].
 func moves(after, interruptions int) bool { return after > 0 && interruptions >= after }
 
 // mayMove reports whether a job that is released may be moved at all: a job on the

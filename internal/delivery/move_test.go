@@ -53,7 +53,7 @@ func TestMayMove(t *testing.T) {
 func TestJudgeWaiting(t *testing.T) {
 	const m = time.Minute
 	now := time.Date(2026, 3, 9, 12, 0, 0, 0, time.UTC)
-	r := &Runner{RunnerConfig: RunnerConfig{Settings: Settings{Changeover: 10 * m}}}
+	r := &Runner{Parts: Parts{Settings: &Settings{Changeover: 10 * m}}}
 	began := func(change func(*checkpoint.Record)) checkpoint.Record {
 		r := checkpoint.Record{Generation: 1, CreatedAt: now.Add(-70 * m), ModifiedAt: now.Add(-5 * m), RunTime: m, StateHash: "00"}
 		change(&r)

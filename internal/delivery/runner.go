@@ -34,8 +34,8 @@ import (
 // long as they are answered soon: see [drain.Gate].
 const parallelWrites = 32
 
-// Settings are the settings of deliveries. The configuration of a worker embeds them, so that
-// its caller sets them directly.
+// Settings are the settings of deliveries. The configuration of a worker holds them, and all parts
+// of the worker share them.
 type Settings struct {
 	// Stores are the queues and containers of the deployment. Without a queue OnDemand jobs
 	// are not moved, and without Outputs or Logs they store no files or keep no logs.
@@ -94,10 +94,9 @@ type Settings struct {
 	Log *slog.Logger
 }
 
-// RunnerConfig holds the parts of a [Runner]: the settings, and the parts that the worker
-// provides.
-type RunnerConfig struct {
-	Settings
+// Parts are what a [Runner] gets from its worker.
+type Parts struct {
+	*Settings
 
 	// Place returns the queue for a follow-up job of a handler.
 	Place func(id string) *queue.Queue
@@ -123,7 +122,7 @@ type Losses interface {
 // as the process: its visibility estimate, circuit breakers and counters survive
 // a drain that was cancelled.
 type Runner struct {
-	RunnerConfig
+	Parts
 	owner   string // the worker's name, as records show it
 	machine string // the part of the name that all workers of this machine share
 
@@ -164,9 +163,9 @@ type counters struct {
 }
 
 // NewRunner returns a Runner without a name, see [Runner.SetOwner].
-func NewRunner(c RunnerConfig) *Runner {
+func NewRunner(c Parts) *Runner {
 	return &Runner{
-		RunnerConfig: c, logKeeper: joblog.NewKeeper(c.Stores.Logs, c.LogSize), renewals: renewal.NewSet(c.Visibility),
+		Parts: c, logKeeper: joblog.NewKeeper(c.Stores.Logs, c.LogSize), renewals: renewal.NewSet(c.Visibility),
 		active:        active.NewSet(),
 		payloadMemory: semaphore.NewWeighted(c.PayloadMemory), kindLimits: newKindLimits(c.Kinds),
 		quarantine:  make(chan struct{}, 1),

@@ -70,8 +70,8 @@ func New(c Config) (*Worker, error) {
 		Worker: eventTarget{w}, Client: c.Metadata, Departure: w.departure, Runtime: c.Runtime, Presences: c.Stores.Workers,
 		Acknowledge: c.Acknowledge, VMName: c.VMName, Observer: c.Observer, Loop: w.loops.watch, OnVM: c.OnVM, Log: c.Log,
 	})
-	w.runner = delivery.NewRunner(delivery.RunnerConfig{
-		Settings: c.Settings, Place: w.sources.Place, Fleet: w.fleet, Departure: w.departure, Drains: &w.drains, Losses: w.losses,
+	w.runner = delivery.NewRunner(delivery.Parts{
+		Settings: &w.Settings, Place: w.sources.Place, Fleet: w.fleet, Departure: w.departure, Drains: &w.drains, Losses: w.losses,
 		Observer: c.Observer, Started: now,
 	})
 	w.steering = &steering{worker: w, store: c.Stores.Control, runner: w.runner}
