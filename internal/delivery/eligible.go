@@ -48,6 +48,10 @@ const (
 	// whole fleet, other workers start too.
 	unmetLook = 15 * time.Minute
 
+	// unmetSoon is how long a job whose state another worker can take is hidden for minDefer at a
+	// time: each worker that cannot then costs the job one look.
+	unmetSoon = 30 * time.Second
+
 	// unmetMoves is how long such a job waits before it may move, if a worker may meet the needs.
 	unmetMoves = time.Minute
 )
@@ -180,6 +184,9 @@ func (c *claimed) lacksMachine(ctx context.Context, f *found, unmet error) *outc
 			unmetFor, unmet)}
 	}
 	out := c.later(Unfit, unmet.Error())
+	if since := c.envelope.PutBackSince; meets == presence.HasIt && (since.IsZero() || c.lease.ClaimedAt.Sub(since) < unmetSoon) {
+		out.delay = c.env.Jitter.Vary(minDefer)
+	}
 	if meets == presence.HasNot {
 		c.env.unlike.Hide(kind, id, time.Now(), out.delay)
 	} else {

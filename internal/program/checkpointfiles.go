@@ -221,6 +221,9 @@ func (o *ownFiles) next(ctx context.Context, r *programRun, now time.Time) (done
 		if due && ctx.Err() == nil && r.stopper.announced.Load() == nil {
 			o.begin(ctx, r)
 		}
+		if log := o.taker.Unnamed(); log != "" {
+			r.warnOwnFiles("a database has its last changes in "+log+", which checkpoint_files does not name: name it too", nil)
+		}
 		if o.taker.NeverStill(now) {
 			r.warnOwnFiles("the files of the first pattern change all the time, so that none can be copied while the program runs: have it write "+
 				"its checkpoint under another name and rename it, and give that a pattern of its own, as the first", nil)

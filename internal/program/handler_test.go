@@ -226,6 +226,11 @@ func TestStops(t *testing.T) {
 			case !interrupted && (w.err != nil || string(w.result) != want):
 				t.Errorf("Run = %q, %v, want %q", w.result, w.err, want)
 			}
+			const late = "program did not end after its signal and was killed: its work since the last checkpoint is lost; have it save and " +
+				"exit with code 75, or set its stop_signal"
+			if told := len(b.log.find(late)) == 1; told != (row.role == "stubborn") {
+				t.Errorf("the log tells of a late program: %t", told)
+			}
 			if got := stateOf(t, w.Latest()); !strings.Contains(got, row.last) || row.last == "" && got != "" {
 				t.Errorf("last state = %q, want %q", got, row.last)
 			}

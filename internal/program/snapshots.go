@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/host/resource"
 	"github.com/spotworker/spotworker/internal/program/archive"
 	"github.com/spotworker/spotworker/internal/program/scratch"
 	"github.com/spotworker/spotworker/internal/program/snapshot"
@@ -68,6 +69,10 @@ func CheckSnapshots(ctx context.Context, kinds []Kind, folders *scratch.Root) er
 	}
 	return nil
 }
+
+// MayPass reports whether the error of a check at a worker's start is no refusal: the next start
+// may succeed.
+func MayPass(err error) bool { return resource.IsExhaustion(err) || errors.Is(err, snapshot.ErrLost) }
 
 func checkMachine(ctx context.Context, folders *scratch.Root) (here snapshot.Machine, err error) {
 	criu, err := snapshot.Find()

@@ -179,7 +179,7 @@ type stopper struct {
 // newStopper begins to wait for the end of ctx. Its owner calls close.
 func newStopper(ctx context.Context, r *programRun) *stopper {
 	s := &stopper{run: r, ended: make(chan struct{}), writing: make(chan struct{}, 1)}
-	s.killer = time.AfterFunc(time.Hour, s.kill)
+	s.killer = time.AfterFunc(time.Hour, s.killLate)
 	s.killer.Stop()
 	s.done.Go(func() { s.watch(ctx) })
 	return s
@@ -196,6 +196,15 @@ func (s *stopper) close() {
 func (s *stopper) kill() {
 	s.killed.Store(true)
 	s.run.program.Kill()
+}
+
+// killLate kills a program that has not ended in time.
+func (s *stopper) killLate() {
+	if s.run.snapshots == nil {
+		s.run.log.Warn("program did not end after its signal and was killed: its work since the last checkpoint is lost; have it save and " +
+			"exit with code 75, or set its stop_signal")
+	}
+	s.kill()
 }
 
 // watch stops the program when ctx is cancelled, and then looks for later notices that

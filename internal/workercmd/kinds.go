@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"syscall"
 
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/fleet/vmshare"
@@ -63,7 +64,7 @@ func (f *flags) commands(others job.Kinds, account *azure.Account, shared *vmsha
 	}
 	kinds, err := program.ReadKinds(f.KindsFile)
 	if err != nil {
-		return nil, nil, &cli.ConfigError{Err: err}
+		return nil, nil, refused(err)
 	}
 	for i := range kinds {
 		if others[kinds[i].Name] != nil {
@@ -73,24 +74,24 @@ func (f *flags) commands(others job.Kinds, account *azure.Account, shared *vmsha
 	}
 	tokens, closeTokens, err := tokensFor(kinds, account, log)
 	if err != nil {
-		return nil, nil, &cli.ConfigError{Err: fmt.Errorf("%s: %w", f.KindsFile, err)}
+		return nil, nil, refused(fmt.Errorf("%s: %w", f.KindsFile, err))
 	}
 	users, err := f.programUsers(shared, log)
 	if err != nil {
 		closeTokens()
-		return nil, nil, &cli.ConfigError{Err: fmt.Errorf("--program-users: %w", err)}
+		return nil, nil, refused(fmt.Errorf("--program-users: %w", err))
 	}
 	groups := f.controlGroups(kinds, log)
 	limitProcesses(kinds, tree.DivideTasks(f.slots()), f.slots(), groups.LimitsTasks() || users != nil, log)
 	folders, err := scratch.Open(f.Scratch, users, log)
 	if err != nil {
 		closeTokens()
-		return nil, nil, &cli.ConfigError{Err: fmt.Errorf("--scratch: the folder for jobs cannot be made: %w", err)}
+		return nil, nil, refused(fmt.Errorf("--scratch: the folder for jobs cannot be made: %w", err))
 	}
 	if err := program.CheckSnapshots(context.Background(), kinds, folders); err != nil {
 		closeTokens()
 		_ = folders.Close()
-		return nil, nil, &cli.ConfigError{Err: fmt.Errorf("%s: %w", f.KindsFile, err)}
+		return nil, nil, refused(fmt.Errorf("%s: %w", f.KindsFile, err))
 	}
 	for i := range kinds {
 		for _, path := range kinds[i].Absent() {
@@ -107,6 +108,23 @@ func (f *flags) commands(others job.Kinds, account *azure.Account, shared *vmsha
 	}, nil
 }
 
+// passing is an error whose cause may be gone at the next start.
+type passing struct{ error }
+
+func (e *passing) Unwrap() error { return e.error }
+
+// refused returns the error of a check at the start. Only one that no later start can pass is a
+// [cli.ConfigError], after which the service manager leaves the worker stopped.
+func refused(err error) error {
+	_, mayPass := errors.AsType[*passing](err)
+	_, inUse := errors.AsType[*vmshare.InUseError](err) // by a worker that is about to end
+	_, full := errors.AsType[*vmshare.FullError](err)
+	if mayPass || inUse || full || program.MayPass(err) || errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EADDRNOTAVAIL) {
+		return fmt.Errorf("not ready, try again: %w", err)
+	}
+	return &cli.ConfigError{Err: err}
+}
+
 // tokensFor returns the token proxy for programs, nil if no kind asks for tokens.
 func tokensFor(kinds []program.Kind, account *azure.Account, log *slog.Logger) (tokens program.Granter, closeTokens func(), err error) {
 	if !slices.ContainsFunc(kinds, func(k program.Kind) bool { return len(k.Tokens) > 0 }) {
@@ -117,7 +135,7 @@ func tokensFor(kinds []program.Kind, account *azure.Account, log *slog.Logger) (
 	}
 	proxy, err := tokenproxy.Listen(account.Token, log)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, &passing{err}
 	}
 	return proxy, proxy.Close, nil
 }

@@ -3,14 +3,20 @@ package workercmd
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
+	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/fleet/vmshare"
+	"github.com/spotworker/spotworker/internal/program/snapshot"
 	"github.com/spotworker/spotworker/internal/storage/azure"
 )
 
@@ -90,5 +96,22 @@ func TestAbsentPathOfACommand(t *testing.T) {
 	}
 	if want := []string{"WARN late " + absent}; !slices.Equal(warned, want) {
 		t.Errorf("warnings about paths = %q, want %q", warned, want)
+	}
+}
+
+// TestRefused: after exit code 78 nobody starts the worker again, so it is for refusals alone.
+func TestRefused(t *testing.T) {
+	for want, errs := range map[int][]error{
+		cli.ExitFailed: {
+			&os.PathError{Op: "mkdir", Path: "x", Err: syscall.ENOSPC}, syscall.EMFILE, syscall.EADDRNOTAVAIL,
+			fmt.Errorf("kinds: %w", snapshot.ErrLost), &passing{errTest}, &vmshare.InUseError{}, &vmshare.FullError{},
+		},
+		cli.ExitConfig: {errTest, fs.ErrPermission, fs.ErrNotExist},
+	} {
+		for _, err := range errs {
+			if got := cli.Code(refused(fmt.Errorf("check: %w", err))); got != want {
+				t.Errorf("exit code of %v = %d, want %d", err, got, want)
+			}
+		}
 	}
 }

@@ -17,7 +17,7 @@ func (f *flags) identifiedLog(log *slog.Logger, id *identity) (identifiedLog *sl
 	h, err := f.hook(plain)
 	switch {
 	case err != nil:
-		return nil, nil, &cli.ConfigError{Err: err}
+		return nil, nil, refused(err)
 	case h == nil:
 		return plain, func() {}, nil
 	}

@@ -37,7 +37,7 @@ func (f *flags) peers(log *slog.Logger) (*vmshare.Dir, error) {
 		Path: folders[0], Instance: f.Instance, Boot: bootID(), Log: log,
 	})
 	if err != nil {
-		return nil, &cli.ConfigError{Err: fmt.Errorf("--runtime-dir: %w", err)}
+		return nil, refused(fmt.Errorf("--runtime-dir: %w", err))
 	}
 	return dir, nil
 }

@@ -262,12 +262,10 @@ func (f *flags) listen(t *telemetry, log *slog.Logger) (*monitor.Server, error) 
 	server, err := monitor.Listen(monitor.Config{Address: address, Health: t.health, Metrics: t.Handler(), Log: log})
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		// No ConfigError, after which the unit is not restarted: the process that
-		// has the port may be about to end.
-		return nil, fmt.Errorf("--listen %s: the port is taken, perhaps by a worker with the same --instance; "+
-			"give each worker on a machine an instance or an address of its own, or none: %w", address, err)
+		return nil, refused(fmt.Errorf("--listen %s: the port is taken, perhaps by a worker with the same --instance; "+
+			"give each worker on a machine an instance or an address of its own, or none: %w", address, err))
 	case err != nil:
-		return nil, &cli.ConfigError{Err: fmt.Errorf("--listen %s: %w", address, err)}
+		return nil, refused(fmt.Errorf("--listen %s: %w", address, err))
 	}
 	log.Info("health and metrics are served", "address", server.Address())
 	return server, nil

@@ -75,6 +75,11 @@ func (f *findings) ofUndisturbed(c Config, seen observed) {
 			if seen.snapshot && f.cannotFreeze(one) {
 				return
 			}
+			if n := len(one.saves()); seen.snapshot && n > 0 {
+				f.add("program-fails", Problem, "Try it without --snapshot. If it works then, snapshots break it: docs/jobs.md has what they cannot keep.",
+					"it fails without any eviction, after %d snapshots of it: %s", n, failureOf(one))
+				return
+			}
 			f.add("program-fails", Problem, "Make it work as a job first: its folder, variables and exit codes are in docs/jobs.md.",
 				"it fails without any eviction: %s", failureOf(one))
 			if one != seen.plain[0] {

@@ -135,6 +135,7 @@ func TestFindFrozen(t *testing.T) {
 		"result in place": {func(first *programRun, _ *observed) { // it is frozen in the middle, so that it need not rename
 			first.InPlace, first.Changed = map[string]bool{resultName: true}, true
 		}, nil, ""},
+		"fails":   {func(_ *programRun, o *observed) { o.plain[0].Done = false }, []string{"program-fails"}, "after 4 snapshots"},
 		"differs": {func(_ *programRun, o *observed) { o.evicted.Outputs["out"] = "2" }, []string{"result-differs"}, `output "out"`},
 		"nothing to compare": {func(_ *programRun, o *observed) {
 			for _, c := range o.courses() {

@@ -412,3 +412,16 @@ func TestRewrittenTooOften(t *testing.T) {
 		t.Error("NeverStill after 5 s = false")
 	}
 }
+
+// TestUnnamed: the log of a database that no pattern names is reported.
+func TestUnnamed(t *testing.T) {
+	for pattern, want := range map[string]string{"s.db": "s.db-wal", "s.db*": "", "other": ""} {
+		b := setup(t, pattern)
+		b.write("s.db", "x", time.Hour)
+		b.write("s.db-wal", "x", time.Hour)
+		b.looks(1)
+		if got := b.taker.Unnamed(); got != want {
+			t.Errorf("Unnamed with %s = %q, want %q", pattern, got, want)
+		}
+	}
+}

@@ -5,6 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/host/filetype"
@@ -118,6 +122,22 @@ func (t *Taker) observe(marks found, now time.Time, isWritten func(string) bool)
 // were rewritten so often, that no checkpoint could be copied.
 func (t *Taker) NeverStill(now time.Time) bool {
 	return !t.restless.IsZero() && (now.Sub(t.restless) > restlessFor || t.rewrites >= restlessRewrites)
+}
+
+// Unnamed returns the write-ahead log of an SQLite database among the files of the first pattern
+// that no pattern names, or nothing. The database changes when the log is full, or never.
+func (t *Taker) Unnamed() string {
+	for name := range t.marks {
+		log := name + "-wal"
+		if info, err := os.Stat(filepath.Join(t.dir, filepath.FromSlash(log))); err == nil && info.Size() > 0 &&
+			!slices.ContainsFunc(t.patterns, func(pattern string) bool { ok, _ := path.Match(pattern, log); return ok }) {
+			return log
+		}
+		if len(t.marks) > 100 {
+			break // too many to ask all the time
+		}
+	}
+	return ""
 }
 
 const (

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/host/resource"
 	"github.com/spotworker/spotworker/internal/host/sandbox"
 	"github.com/spotworker/spotworker/internal/program/tree"
 )
@@ -56,12 +57,14 @@ func Open(parent string, users *sandbox.Users, log *slog.Logger) (*Root, error) 
 		return nil, fmt.Errorf("choose a folder with a shorter path: %w", err)
 	}
 	s := &Root{parent: parent, users: users, log: log}
-	var dead []condemned
-	if err := s.locked(func() (err error) {
-		dead = s.condemnLeftovers()
-		s.home, err = s.newHome()
-		return err
-	}); err != nil {
+	dead, err := s.begin()
+	if resource.IsExhaustion(err) { // the leftovers may be why
+		for _, c := range dead {
+			c.remove(s)
+		}
+		dead, err = s.begin()
+	}
+	if err != nil {
 		for _, c := range dead {
 			c.release()
 		}
@@ -75,6 +78,16 @@ func Open(parent string, users *sandbox.Users, log *slog.Logger) (*Root, error) 
 		log.Info("leftovers of dead workers have many files; they are removed in the background")
 	}
 	return s, nil
+}
+
+// begin makes the worker's folder, and returns the leftovers that are to be removed.
+func (s *Root) begin() (dead []condemned, err error) {
+	err = s.locked(func() (err error) {
+		dead = s.condemnLeftovers()
+		s.home, err = s.newHome()
+		return err
+	})
+	return dead, err
 }
 
 // Parent returns the folder that Open got, or its default.

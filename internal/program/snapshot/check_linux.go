@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"syscall"
 
 	"github.com/spotworker/spotworker/internal/host/sandbox"
 	"github.com/spotworker/spotworker/internal/program/printed"
@@ -39,7 +40,7 @@ func isFiltered(status []byte) bool {
 }
 
 // Check returns this machine, or an error that says why it can neither take nor restore
-// snapshots of programs of a user. dir is an empty folder of the user.
+// snapshots of programs of a user: [ErrLost], an exhausted resource, or a refusal. dir is an empty folder of the user.
 func Check(ctx context.Context, criu, dir string, user *sandbox.User) (Machine, error) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -64,11 +65,16 @@ func Check(ctx context.Context, criu, dir string, user *sandbox.User) (Machine, 
 	s.program = request{Verb: verbCheck}
 	_ = s.theirs.Close()
 	answer, err := s.do(ctx, request{Verb: verbCheck, Job: dir, CRIU: criu, Limit: startLimit})
-	if failed, ok := errors.AsType[*os.PathError](err); ok {
+	failed, ok := errors.AsType[*os.PathError](err)
+	switch {
+	case errors.Is(err, ErrLost), errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM):
+		return Machine{}, fmt.Errorf("the check of snapshots failed: %w", err)
+	case errors.Is(err, errEnded), errors.Is(err, os.ErrDeadlineExceeded):
+		return Machine{}, fmt.Errorf("the check of snapshots failed: %w: %w", ErrLost, err)
+	case ok:
 		return Machine{}, fmt.Errorf("this machine forbids the namespaces that a snapshot takes (user, PID and mount), as "+
-			"containers and sandboxes do: on a VM of the package set SPOTWORKER_SNAPSHOTS=criu in worker.env: %w", failed.Err)
-	}
-	if err != nil || answer.Machine == nil {
+			"containers and sandboxes do: on a VM of the package set SPOTWORKER_SNAPSHOTS=criu in worker.env: %s", failed.Err)
+	case err != nil || answer.Machine == nil:
 		return Machine{}, fmt.Errorf("this machine cannot take snapshots: %w", err)
 	}
 	return *answer.Machine, nil

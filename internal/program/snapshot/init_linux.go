@@ -338,7 +338,11 @@ func (p *initProcess) check(r request) error {
 		return err
 	}
 	printed, err := p.criu(r.Limit, "/", nil, "check", "--unprivileged")
-	if _, ok := errors.AsType[*exitError](err); ok {
+	ended, ok := errors.AsType[*exitError](err)
+	switch {
+	case ok && ended.status.Signaled(): // as for want of memory: it has not said no
+		return fmt.Errorf("%w: %w", errKilled, err)
+	case ok:
 		return explain("check", printed)
 	}
 	return err

@@ -103,8 +103,8 @@ func TestNeedsAreLeftToAMatch(t *testing.T) {
 	})
 }
 
-// TestNeedsWhileTheMatchIsBusy: while a live worker matches, a job is deferred more and more
-// rarely, and is neither reported nor dead-lettered, however long it has waited. A worker that
+// TestNeedsWhileTheMatchIsBusy: while a live worker matches, a job is deferred for a second each,
+// and after half a minute more and more rarely, and is neither reported nor dead-lettered, however long it has waited. A worker that
 // announces nothing, as of an older version, may match too.
 func TestNeedsWhileTheMatchIsBusy(t *testing.T) {
 	for name, offers := range map[string][]string{"busy": {"young", "old"}, "of an older version": nil} {
@@ -122,8 +122,11 @@ func TestNeedsWhileTheMatchIsBusy(t *testing.T) {
 						b.Start("other", job.Kinds{"a": other}, quiet)
 					}
 					time.Sleep(presence.Every)
+					if n := other.checked.Load(); i == 0 && name == "busy" && n < 6 {
+						t.Errorf("%d checks in %s, want one each second at first", n, presence.Every)
+					}
 				}
-				if n := other.checked.Load(); n < 20 || n > 40 {
+				if n := other.checked.Load(); n < 20 || n > 60 {
 					t.Errorf("%d checks in 40 minutes", n)
 				}
 				if r := b.Record("job"); r.Status != checkpoint.Open || len(unlike(t, b)) > 0 {
