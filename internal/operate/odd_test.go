@@ -59,6 +59,16 @@ var odd = map[string]struct {
 		put:    func(t *testing.T, b *rig) { b.putText(t, "hello") },
 		replay: []string{"refused of : " + noPoison + "; purge can remove it"}, purge: []string{"purged of : " + noPoison},
 	},
+	"a job on the wrong queue": {
+		put: func(t *testing.T, b *rig) {
+			text, err := queue.Envelope{ID: "b", Kind: "k"}.Encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.putText(t, text)
+		},
+		replay: []string{"refused of : not a poison message"}, purge: []string{"purged of : not a poison message"},
+	},
 	"no record and no text": {
 		put: func(t *testing.T, b *rig) { b.put(t, given{id: "a", payload: wide, gone: true}); b.loseText(t) },
 		replay: []string{"refused of a: the text of its message is gone, and with it the payload; " +
@@ -133,6 +143,12 @@ var odd = map[string]struct {
 		},
 		kind:   "k",
 		replay: []string{"replayed of m-1: from scratch: its record is gone"}, purge: []string{"purged of m-1: neither"},
+	},
+	"another program's, which failed": {
+		put: func(t *testing.T, b *rig) {
+			b.putPoison(t, queue.Poison{ID: "m-1", Kind: "k", Reason: "failed", PoisonedAt: time.Now(), MessageID: "m-1", Body: "hello"})
+		},
+		replay: []string{"replayed of m-1: from scratch: its record is gone"}, purge: []string{"purged of m-1: failed"},
 	},
 	"another program's, without an id": {
 		put: func(t *testing.T, b *rig) {

@@ -3,10 +3,7 @@ package web
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -120,72 +117,6 @@ func (p *desk) idsOn(t *testing.T, on *queue.Queue) (ids []string) {
 	return ids
 }
 
-func (p *desk) status(t *testing.T, id string) checkpoint.Status {
-	t.Helper()
-	r, err := p.stores.Records.Read(t.Context(), id)
-	if err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
-		t.Fatal(err)
-	}
-	return r.Status
-}
-
-// TestCancelOnFurtherQueues: the page cancels a job wherever it is, also a job that waits on a
-// further queue or on the on-demand queue.
-func TestCancelOnFurtherQueues(t *testing.T) {
-	p := setupDesk(t)
-	p.work(t, "runs")
-	wantText(t, "the outcome", p.confirm(t, "/change?do=cancel&id=runs"), "Done.", "1 cancelled")
-	if p.status(t, "runs") != checkpoint.Cancelled {
-		t.Error("the running job is not cancelled")
-	}
-	for id, on := range map[string]*queue.Queue{"waits": p.stores.Jobs.At(1), "moved": p.stores.OnDemand} {
-		if err := on.Put(t.Context(), queue.Envelope{ID: id, Kind: "k"}, 0); err != nil {
-			t.Fatal(err)
-		}
-		wantText(t, "a job on "+on.Name(), p.confirm(t, "/change?do=cancel&id="+id), "Done.", "1 cancelled")
-		if p.status(t, id) != checkpoint.Cancelled {
-			t.Errorf("the job on %s is not cancelled", on.Name())
-		}
-	}
-	p.work(t, "other")
-	page, _ := p.ask(t, selectionOf(url.Values{"kind": {"k"}}).CancelAddress())
-	wantText(t, "the question", page, "Cancel 1 jobs: 0 open, 1 running?")
-	p.sick()
-	page, _ = p.ask(t, "/change?do=cancel&id=other")
-	wantText(t, "a job that cannot be read", page, "This cannot be done", "AuthorizationFailure")
-}
-
-// TestPoisonOfSeveralQueues: jobs go back to the queues that they came from.
-func TestPoisonOfSeveralQueues(t *testing.T) {
-	p := setupDesk(t)
-	p.giveUp(t, "moved", p.stores.OnDemand.Name())
-	p.giveUp(t, "second", p.stores.Jobs.At(1).Name())
-	p.giveUp(t, "first", p.stores.Jobs.At(0).Name())
-	p.reread()
-
-	wantText(t, "a moved job", p.confirm(t, "/change?do=replay&id=moved"), "Done.", "1 replayed")
-	if on := p.idsOn(t, p.stores.OnDemand); !slices.Equal(on, []string{"moved"}) {
-		t.Errorf("the on-demand queue has %q, want the job that came from it", on)
-	}
-	p.sick()
-	wantText(t, "without the account", p.confirm(t, "/change?do=purge&id=second"), `role="alert"`, "AuthorizationFailure")
-	p.well()
-	v, _ := p.feed.now()
-	for range 3 { // the page may have begun a read during the outage
-		p.reread()
-		v, _ = p.feed.now()
-	}
-	if len(v.givenUp) != 1 || len(v.givenUp[0].IDs) != 2 {
-		t.Fatalf("the page has the groups %+v, want one with the two jobs that are left", v.givenUp)
-	}
-	wantText(t, "a group", p.confirm(t, "/change?do=replay&group="+groupKey(v.givenUp[0])), "2 replayed")
-	for shard, id := range []string{"first", "second"} {
-		if on := p.idsOn(t, p.stores.Jobs.At(shard)); !slices.Equal(on, []string{id}) {
-			t.Errorf("queue %d has %q, want the job that came from it", shard, on)
-		}
-	}
-}
-
 // TestRequeueWithoutMessage: a job without a message gets one. A job whose message is on the
 // on-demand queue has one.
 func TestRequeueWithoutMessage(t *testing.T) { synctest.Test(t, requeueWithoutMessage) }
@@ -216,24 +147,6 @@ func requeueWithoutMessage(t *testing.T) {
 	p.sick()
 	page, _ = p.ask(t, "/change?do=requeue&id="+lost)
 	wantText(t, "a job that cannot be found", page, "AuthorizationFailure")
-}
-
-// TestPutOnSeveralQueues: a job of the form goes to the queue of its id.
-func TestPutOnSeveralQueues(t *testing.T) {
-	p := setupDesk(t)
-	_, fields := p.ask(t, "/put")
-	fields.Set("kind", "k")
-	for i := range 4 {
-		id := fmt.Sprintf("job-%d", i)
-		fields.Set("id", id)
-		wantText(t, "the outcome", p.made(t, p.post(t, "/put", fields)), "Done.", "enqueued")
-		if on := p.idsOn(t, p.stores.Jobs.For(id)); !slices.Contains(on, id) {
-			t.Errorf("queue %s has %q, want %s", p.stores.Jobs.For(id).Name(), on, id)
-		}
-	}
-	p.sick()
-	fields.Set("id", "refused")
-	wantText(t, "a job during an outage", p.made(t, p.post(t, "/put", fields)), `role="alert"`, "AuthorizationFailure")
 }
 
 // TestNewerRecords: no change touches a job with a record of a newer version, and each says why.

@@ -170,23 +170,6 @@ func TestFaultLimitsTheBandwidthOfOneCall(t *testing.T) {
 	})
 }
 
-func TestMessagesAndListingsAreBodiesToo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := setup(t, Options{})
-		if _, err := a.queue.EnqueueMessage(t.Context(), strings.Repeat("x", 10_000), nil); err != nil {
-			t.Fatalf("EnqueueMessage: %v", err)
-		}
-		a.SetBandwidth(Bandwidth{Down: 1000})
-		began := time.Now()
-		if _, err := a.queue.DequeueMessage(t.Context(), nil); err != nil {
-			t.Fatalf("DequeueMessage: %v", err)
-		}
-		if got := elapsed(began); got < 10 || got > 11 {
-			t.Errorf("a message of 10,000 bytes at 1,000 bytes/s took %gs, want a little more than 10s", got)
-		}
-	})
-}
-
 func TestUploadThatIsCancelledHasNoEffect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := setup(t, Options{Bandwidth: Bandwidth{Up: 100}})
@@ -323,28 +306,6 @@ func TestDownloadOverHTTPTrickles(t *testing.T) {
 	}
 	if got := time.Since(began); got < 1990*time.Millisecond {
 		t.Errorf("1,000 bytes at 500 bytes/s took %s, want 2s", got)
-	}
-}
-
-func TestCancelledUploadOverHTTPHasNoEffect(t *testing.T) {
-	a := setupHTTP(t)
-	a.SetBandwidth(Bandwidth{Up: 1})
-	arrived, ended := make(chan struct{}), make(chan Result, 1)
-	a.OnCall(func(Call) Fault { close(arrived); return Fault{} })
-	a.OnResult(func(r Result) { ended <- r })
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		<-arrived
-		cancel()
-	}()
-	if err := a.upload(ctx, "b", 1<<20); !errors.Is(err, context.Canceled) {
-		t.Errorf("upload = %v, want %v", err, context.Canceled)
-	}
-	if got := <-ended; got.Status != 0 {
-		t.Errorf("result = %+v, want status 0: the client went before its body had arrived", got)
-	}
-	if _, _, exists := a.ReadBlob("records", "b"); exists {
-		t.Errorf("the blob exists, want none")
 	}
 }
 
