@@ -158,6 +158,27 @@ func TestReadWithoutRole(t *testing.T) {
 	}
 }
 
+// TestMissingParts: a deleted container of records is named with what is lost, a deleted queue too,
+// and the rest is shown.
+func TestMissingParts(t *testing.T) {
+	r := setup(t)
+	r.fill(t, 1, 1)
+	if _, err := r.stores.Account.Container(r.stores.Names.Records).Delete(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.stores.Account.Queue(r.stores.Names.Poison).Delete(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Read(t.Context(), r.client)
+	got := strings.Join(s.Problems(), "\n")
+	if err != nil || len(s.Faults) != 2 || !s.Has(PartQueues) || s.Count(client.Alive) != 1 {
+		t.Errorf("Read = %v, faults %v, want two faults, and queues and worker", err, s.Faults)
+	}
+	if !strings.Contains(got, "the records of all jobs are lost") || !strings.Contains(got, "there is no queue spotworker-jobs-poison") {
+		t.Errorf("problems = %s, want what is missing", got)
+	}
+}
+
 // BenchmarkRead is the time of a screen with 10,000 jobs and 500 workers, without the
 // network.
 func BenchmarkRead(b *testing.B) {

@@ -1,9 +1,11 @@
 package workercmd
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -14,6 +16,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/spotworker/spotworker/internal/storage/azure"
+	"github.com/spotworker/spotworker/internal/telemetry/metrics"
 	"github.com/spotworker/spotworker/internal/worker"
 )
 
@@ -140,6 +143,37 @@ func TestOutcomesAreDocumented(t *testing.T) {
 		worker.ObserverWords().Waits, worker.ObserverWords().Efforts, worker.ObserverWords().FailureClasses) {
 		if !strings.Contains(string(text), "`"+word+"`") {
 			t.Errorf("%s does not say what %q means", metricsDocument, word)
+		}
+	}
+}
+
+// TestMachineTrouble: a wrong clock and a full disk are logged when they begin and end, and a kind
+// whose circuit breaker is open is in the heartbeat until it closes.
+func TestMachineTrouble(t *testing.T) {
+	var log bytes.Buffer
+	w := (&flags{}).telemetry(slog.New(slog.NewTextHandler(&log, nil)), systemdManager)
+	free, late := int64(50), time.Duration(0)
+	w.space = func() (int64, int64) { return free, 100 }
+	for range 2 {
+		w.Broke("b")
+		w.Broke("a")
+	}
+	w.Broke("c")
+	w.Recovered("b")
+	for _, step := range []struct {
+		free int64
+		late time.Duration
+	}{{50, 0}, {4, 0}, {4, 0}, {4, 10 * time.Minute}, {4, 10 * time.Minute}, {50, 0}} {
+		free, late = step.free, step.late
+		w.Storage = metrics.New(metrics.Config{}).Storage // which compares the clocks again
+		w.Called("blob", "GetBlob", "2xx", 0, true, time.Now().Add(-late).UTC().Format(http.TimeFormat))
+		if got := w.machineTrouble(); got.ScratchFree != free || (got.Clock-late).Abs() > 2*time.Second || got.Broken != "a,c" {
+			t.Errorf("trouble = %+v, want %d bytes free, %s ahead, breakers of a and c", got, free, late)
+		}
+	}
+	for _, line := range []string{"nearly full", "has room again", "clock of this machine is wrong", "is right again"} {
+		if n := strings.Count(log.String(), line); n != 1 {
+			t.Errorf("%d lines with %q, want one:\n%s", n, line, log.String())
 		}
 	}
 }
