@@ -102,6 +102,27 @@ func (a *Authority) WriteFile(name string) error {
 	return nil
 }
 
+// WriteServer writes the certificate and the key of a server that answers as
+// with [Authority.ServerConfig] to two files, for a server in another process.
+func (a *Authority) WriteServer(certificate, key string, names ...string) error {
+	config, err := a.ServerConfig(names...)
+	if err != nil {
+		return err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(config.Certificates[0].PrivateKey)
+	if err != nil {
+		return fmt.Errorf("encode a server's key: %w", err)
+	}
+	chain := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: config.Certificates[0].Certificate[0]})
+	if err := os.WriteFile(certificate, chain, 0o644); err != nil { //nolint:gosec // a certificate is public
+		return fmt.Errorf("write a server's certificate: %w", err)
+	}
+	if err := os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600); err != nil {
+		return fmt.Errorf("write a server's key: %w", err)
+	}
+	return nil
+}
+
 func newTemplate(name string) *x509.Certificate {
 	serial := new(big.Int).SetBytes([]byte(rand.Text())) // 26 characters; a serial number has 20 bytes at most
 	now := time.Now()

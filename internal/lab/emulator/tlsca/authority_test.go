@@ -146,16 +146,33 @@ func TestServerUnderAName(t *testing.T) {
 	if err != nil {
 		t.Fatalf("New: %v", err)
 	}
-	for name, names := range map[string][]string{
-		"the name that was asked for":                                         {"account.blob.example"},
-		"a name beside one of a domain that the authority must not speak for": {"account.blob.example", "account.queue.example"},
-	} {
-		server, err := a.ServerConfig(names...)
-		if err != nil {
-			t.Fatalf("ServerConfig(%q): %v", names, err)
-		}
-		if err := handshake(t, server, a.ClientConfig(), names[0]); (err == nil) != (len(names) == 1) {
-			t.Errorf("handshake under %s: %v", name, err)
-		}
+	folder := t.TempDir()
+	certificate, key := filepath.Join(folder, "server.pem"), filepath.Join(folder, "server.key")
+	if err := a.WriteServer(certificate, key, "account.blob.example", "account.queue.example"); err != nil {
+		t.Fatalf("WriteServer: %v", err)
+	}
+	pair, err := tls.LoadX509KeyPair(certificate, key)
+	if err != nil {
+		t.Fatalf("the two files are no pair: %v", err)
+	}
+	if info, err := os.Stat(key); err != nil || info.Mode().Perm()&0o077 != 0 {
+		t.Errorf("the key's file has mode %v, %v, want it for its owner alone", info.Mode(), err)
+	}
+	server := &tls.Config{Certificates: []tls.Certificate{pair}}
+	if err := handshake(t, server, a.ClientConfig(), "account.blob.example"); err == nil {
+		t.Error("handshake succeeded although the certificate names a domain that the authority must not speak for")
+	}
+	if err := a.WriteServer(certificate, key, "account.blob.example"); err != nil {
+		t.Fatalf("WriteServer: %v", err)
+	}
+	if pair, err = tls.LoadX509KeyPair(certificate, key); err != nil {
+		t.Fatal(err)
+	}
+	server = &tls.Config{Certificates: []tls.Certificate{pair}}
+	if err := handshake(t, server, a.ClientConfig(), "account.blob.example"); err != nil {
+		t.Errorf("handshake under the name that was asked for: %v", err)
+	}
+	if err := a.WriteServer(filepath.Join(certificate, "below"), key); err == nil {
+		t.Error("WriteServer below a file succeeded, want an error")
 	}
 }
