@@ -64,26 +64,13 @@ func (s *Storage) Connection() (azure.AccountConfig, error) {
 	for _, given := range []struct{ flag, value, key string }{
 		{"account", c.Account, "AccountName"}, {"blob-endpoint", c.BlobEndpoint, "BlobEndpoint"}, {"queue-endpoint", c.QueueEndpoint, "QueueEndpoint"},
 	} {
-		if is, ok := contradicts(c.ConnectionString, given.key, given.value); ok {
+		is := azure.Setting(c.ConnectionString, given.key)
+		if given.value != "" && c.ConnectionString != "" && !strings.EqualFold(strings.TrimSuffix(is, "/"), strings.TrimSuffix(given.value, "/")) {
 			return c, &ConfigError{fmt.Errorf("--%s is %q, and %s has %s %q: unset the variable, or leave the flag (%s_%s) out", given.flag, given.value,
 				connectionStringVariable, given.key, is, envPrefix, strings.ToUpper(strings.ReplaceAll(given.flag, "-", "_")))}
 		}
 	}
 	return c, nil
-}
-
-// contradicts reports whether a connection string has another value for a key than a flag, or
-// none, and returns that value. Keys that may be secret are not asked for.
-func contradicts(connectionString, key, given string) (is string, ok bool) {
-	if connectionString == "" || given == "" {
-		return "", false
-	}
-	for part := range strings.SplitSeq(connectionString, ";") {
-		if name, value, _ := strings.Cut(part, "="); strings.EqualFold(strings.TrimSpace(name), key) {
-			is = strings.TrimSpace(value)
-		}
-	}
-	return is, !strings.EqualFold(strings.TrimSuffix(is, "/"), strings.TrimSuffix(given, "/"))
 }
 
 // Where names the deployment and its account, for people; empty if the flags are wrong.

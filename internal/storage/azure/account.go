@@ -166,8 +166,8 @@ func plainString(text string) string {
 	}
 	var settings []string
 	for setting := range strings.SplitSeq(text, ";") {
-		name, value, _ := strings.Cut(setting, "=")
-		if i := slices.IndexFunc(settingNames, func(known string) bool { return strings.EqualFold(known, name) }); i >= 0 {
+		name, value, isSetting := strings.Cut(setting, "=")
+		if i := slices.IndexFunc(settingNames, func(known string) bool { return strings.EqualFold(known, name) }); isSetting && i >= 0 {
 			setting = settingNames[i] + "=" + value
 		}
 		if setting != "" {
@@ -175,6 +175,16 @@ func plainString(text string) string {
 		}
 	}
 	return strings.Join(settings, ";")
+}
+
+// Setting returns a setting of a connection string, such as AccountName; empty without it.
+func Setting(connectionString, name string) string {
+	for setting := range strings.SplitSeq(plainString(connectionString), ";") {
+		if value, ok := strings.CutPrefix(setting, name+"="); ok {
+			return value
+		}
+	}
+	return ""
 }
 
 // emulatorAccount is the account of Azurite, whose key is public.
