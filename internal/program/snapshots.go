@@ -185,6 +185,9 @@ func (f *folder) unpackSnapshot(state io.Reader) error {
 	if f.frozen, err = snapshot.ReadMeta(dir); err != nil {
 		return err
 	}
+	if err := f.frozen.CheckImages(dir); err != nil {
+		return err
+	}
 	return snapshot.Unpack(dir, f.Dir)
 }
 

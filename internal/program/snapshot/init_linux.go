@@ -299,6 +299,10 @@ func (p *initProcess) describe(dir string, m *Meta, files []string) error {
 	if err := writeAttributes(dir); err != nil {
 		return err
 	}
+	var err error
+	if m.Images, err = imagesIn(dir); err != nil {
+		return err
+	}
 	data, err := json.Marshal(m)
 	if err != nil {
 		return err

@@ -98,6 +98,40 @@ func TestHostileParts(t *testing.T) {
 	}
 }
 
+// TestDamagedImages finds images that are not those that were written.
+func TestDamagedImages(t *testing.T) {
+	for name, damage := range map[string]func(dir string) error{
+		"core.img is missing": func(dir string) error { return os.Remove(filepath.Join(dir, "core.img")) },
+		"core.img has other": func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "core.img"), []byte("c0re"), 0o600)
+		},
+		"pages-1.img has other": func(dir string) error { return os.Truncate(filepath.Join(dir, "pages-1.img"), maxImage+1) },
+		"3 images": func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "new.img"), nil, 0o600)
+		},
+	} {
+		dir := t.TempDir()
+		fill(t, dir, "images/core.img", "core", "images/pages-1.img", "")
+		if err := os.Truncate(filepath.Join(dir, "images/pages-1.img"), maxImage+2); err != nil {
+			t.Fatal(err)
+		}
+		images, err := imagesIn(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := Meta{Images: images}
+		if err := m.CheckImages(dir); err != nil {
+			t.Errorf("CheckImages of sound images = %v", err)
+		}
+		if err := damage(filepath.Join(dir, "images")); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.CheckImages(dir); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: CheckImages = %v", name, err)
+		}
+	}
+}
+
 // TestHostileAttributes changes nothing outside of the folder.
 func TestHostileAttributes(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "outside")
