@@ -220,6 +220,9 @@ func (p *initProcess) take(r request) (frozen time.Duration, err error) {
 	if !filepath.IsLocal(r.Name) {
 		return 0, fmt.Errorf("%q is no name of a snapshot", r.Name)
 	}
+	if err := checkWatches(); err != nil { // before a freeze that fails and interrupts its waits
+		return 0, err
+	}
 	dir := filepath.Join(Place, r.Name)
 	if err := os.RemoveAll(dir); err != nil {
 		return 0, err

@@ -363,6 +363,8 @@ time.sleep(100)
 		"connection": {[]string{python, "-c", connected}, "network"},
 		"semaphore": {[]string{python, "-c", "import multiprocessing, time; lock = multiprocessing.Lock(); time.sleep(100)"},
 			"a file that was deleted"},
+		"watched files": {[]string{python, "-c", "import ctypes, time; libc = ctypes.CDLL(None); " +
+			"libc.inotify_add_watch(libc.inotify_init(), b'.', 0xfff); time.sleep(100)"}, "watches files (inotify)"},
 		"process outside":        {[]string{python, "-c", left}, "has left the program's tree of processes"},
 		"outside":                {shell("exec 3>" + outside), outside + " open for writing, which is not in the job's folder"},
 		"link out of the folder": {shell("ln -s /usr/bin bin"), "work/bin -> /usr/bin"},
