@@ -167,13 +167,10 @@ func (p *candidate) limit() {
 // reference is the kind of the undisturbed run with which an evicted one is compared: its program is
 // not frozen.
 func (p *candidate) reference() string {
-	switch {
-	case !p.snapshot:
+	if !p.snapshot {
 		return p.kind
-	case p.kind == "undisturbed":
-		return p.kind + "-2"
 	}
-	return "undisturbed"
+	return "undisturbed-" + p.kind[:min(len(p.kind), 20)]
 }
 
 // write writes a kinds file with that kind and its reference, and validates it.

@@ -55,22 +55,14 @@ func checkOutside(frozen []int, criu int) error {
 // one that has ended.
 func stateOf(pid int) (name, state string, session int) {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	head, tail, ok := cutLast(string(text), ") ")
-	words := strings.Fields(tail)
-	if !ok || len(words) < 4 {
+	end := bytes.LastIndexByte(text, ')')
+	words := strings.Fields(string(text[end+1:]))
+	if end < 0 || len(words) < 4 {
 		return "", "", 0
 	}
-	_, name, _ = strings.Cut(head, "(")
+	_, name, _ = strings.Cut(string(text[:end]), "(")
 	session, _ = strconv.Atoi(words[3])
 	return name, words[0], session
-}
-
-func cutLast(s, sep string) (before, after string, ok bool) {
-	i := strings.LastIndex(s, sep)
-	if i < 0 {
-		return s, "", false
-	}
-	return s[:i], s[i+len(sep):], true
 }
 
 // isTraced reports whether a process is frozen by criu.

@@ -511,10 +511,6 @@ func TestOtherScript(t *testing.T) {
 	if !job.IsUnavailable(r.err) || r.Latest().HasState() {
 		t.Errorf("Run = %v, want it to be unavailable here", r.err)
 	}
-	write("old")
-	if got := newMachine(t, nil).finish(k, state); got != "old\n" {
-		t.Errorf("with the same script: result %q", got)
-	}
 }
 
 // TestDamagedImage: a snapshot with a damaged image is dead-lettered at once with its cause, and criu
