@@ -34,7 +34,7 @@ type wait struct {
 }
 
 const (
-	lookEvery = 500 * time.Millisecond
+	lookEvery = 100 * time.Millisecond
 	lookShare = 200 // of the time is spent on looks, at most one in so many
 )
 
