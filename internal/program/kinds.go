@@ -235,6 +235,9 @@ type Kind struct {
 	// (package snapshot).
 	Snapshot bool
 
+	// SnapshotAtStop takes no snapshots while the program runs, only at a stop.
+	SnapshotAtStop bool
+
 	// Machine is this machine, by [CheckSnapshots], where Snapshot is set. The zero value is
 	// not known: then only a restore finds out whether a snapshot fits.
 	Machine snapshot.Machine

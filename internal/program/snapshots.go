@@ -23,11 +23,12 @@ import (
 
 // setSnapshot reads how a program is frozen.
 func (k *parsedKind) setSnapshot(v jsonpos.Value) error {
-	if v.Data != "criu" {
-		return v.Errorf(`give "criu", or leave it out for a program that saves its own state`)
+	switch v.Data {
+	case "criu", "criu-at-stop":
+		k.Snapshot, k.SnapshotAtStop = true, v.Data == "criu-at-stop"
+		return nil
 	}
-	k.Snapshot = true
-	return nil
+	return v.Errorf(`give "criu" or "criu-at-stop", or leave it out for a program that saves its own state`)
 }
 
 // checkSnapshot returns an error for settings that contradict a snapshot.
@@ -185,6 +186,9 @@ func (f *folder) unpackSnapshot(state io.Reader) error {
 	if f.frozen, err = snapshot.ReadMeta(dir); err != nil {
 		return err
 	}
+	if err := f.frozen.CheckImages(dir); err != nil {
+		return err
+	}
 	return snapshot.Unpack(dir, f.Dir)
 }
 
@@ -205,6 +209,8 @@ type snapshots struct {
 	ctx     context.Context // of snapshots while the program runs
 	cancel  context.CancelFunc
 	passes  sync.WaitGroup
+
+	atStop bool // none while the program runs
 
 	number int
 	next   time.Time // when the next one is due
@@ -235,7 +241,7 @@ func openSnapshots(k *Kind, r *programRun, command *exec.Cmd) (*snapshots, error
 	if f.frozen != nil {
 		c.Restored, c.Meta = restoredName, f.frozen
 	}
-	s := &snapshots{run: r, has: f.frozen != nil}
+	s := &snapshots{run: r, has: f.frozen != nil, atStop: k.SnapshotAtStop}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.session, err = snapshot.NewSession(c, command)
 	return s, err
@@ -318,7 +324,7 @@ func (r *programRun) takeSnapshot(ctx context.Context) error {
 		s.ready = ""
 		return nil
 	}
-	running := !r.collector.ended && ctx.Err() == nil && r.stopper.announced.Load() == nil
+	running := !s.atStop && !r.collector.ended && ctx.Err() == nil && r.stopper.announced.Load() == nil
 	if running && !s.busy && !time.Now().Before(s.next) {
 		s.busy = true
 		s.passes.Go(s.periodic)

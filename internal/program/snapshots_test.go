@@ -22,9 +22,13 @@ func TestSnapshotSettings(t *testing.T) {
 	const kind = `{"kinds": {"a": {"command": ["sh"], "snapshot": "criu"%s}}}`
 	for _, more := range []string{"", `, "concurrency": 2, "max_run": "1h"`, `, "outputs": {"from": ["*.xz"]}`} {
 		kinds, err := parseKinds([]byte(strings.Replace(kind, "%s", more, 1)))
-		if err != nil || !kinds[0].Snapshot {
+		if err != nil || !kinds[0].Snapshot || kinds[0].SnapshotAtStop {
 			t.Errorf("with %q: %+v, %v", more, kinds, err)
 		}
+	}
+	atStop, err := parseKinds([]byte(`{"kinds": {"a": {"command": ["sh"], "snapshot": "criu-at-stop"}}}`))
+	if err != nil || !atStop[0].Snapshot || !atStop[0].SnapshotAtStop {
+		t.Errorf("with criu-at-stop: %+v, %v", atStop, err)
 	}
 	for more, want := range map[string]string{
 		`, "resume_command": ["sh"]`:                      "resume_command has no use with snapshot",

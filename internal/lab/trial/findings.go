@@ -91,7 +91,11 @@ func (f *findings) ofUndisturbed(c Config, seen observed) {
 	if len(seen.plain) < 2 || !seen.plain[1].Done {
 		return
 	}
-	if what := differ(c, seen.plain[0], seen.plain[1]); what != "" {
+	what := differ(c, seen.plain[0], seen.plain[1])
+	if what != "" && seen.snapshot {
+		f.add("result-differs", Problem, "If two runs without snapshots differ too, take out what differs. Otherwise a freeze changes what it "+
+			"does. "+snapshotAdvice, "undisturbed runs with and without snapshots differ: %s", what)
+	} else if what != "" {
 		f.add("not-deterministic", Problem,
 			"Take out what differs: seed the random numbers from the payload, leave times and names of machines out of the result. If both "+
 				"results are right, give --compare-with a command that knows what may differ; if only the outputs differ, --compare result.",

@@ -164,9 +164,24 @@ func (p *candidate) limit() {
 	p.settings["backoff"] = "1s"
 }
 
-// write writes a kinds file with that kind alone, and validates it.
+// reference is the kind of the undisturbed run with which an evicted one is compared: its program is
+// not frozen.
+func (p *candidate) reference() string {
+	if !p.snapshot {
+		return p.kind
+	}
+	return "undisturbed-" + p.kind[:min(len(p.kind), 20)]
+}
+
+// write writes a kinds file with that kind and its reference, and validates it.
 func (p *candidate) write(folder string) (string, error) {
-	data, err := json.MarshalIndent(map[string]any{"kinds": map[string]any{p.kind: p.settings}}, "", "  ")
+	kinds := map[string]any{p.kind: p.settings}
+	if reference := p.reference(); reference != p.kind {
+		settings := maps.Clone(p.settings)
+		settings["snapshot"] = "criu-at-stop"
+		kinds[reference] = settings
+	}
+	data, err := json.MarshalIndent(map[string]any{"kinds": kinds}, "", "  ")
 	if err != nil {
 		return "", err
 	}

@@ -133,7 +133,7 @@ func (f *findings) frozenOutcome(c Config, seen observed) {
 	case !job.Done:
 		f.add("cannot-restart", Problem, snapshotAdvice, "it failed when it was started again: %s", failureOf(job))
 	default:
-		if what := differ(c, job, seen.plain[0]); what != "" {
+		if what := differ(c, job, seen.plain[len(seen.plain)-1]); what != "" {
 			f.add("result-differs", Problem, "It depends on something that is no part of a snapshot: a clock, a file outside of its folder, "+
 				"another process. "+snapshotAdvice, "evicted and undisturbed runs differ: %s", what)
 		}

@@ -220,9 +220,10 @@ func (t *trial) evictedInTime(ctx context.Context, seen *observed) error {
 	}
 }
 
-// undisturbed runs the program to its end.
+// undisturbed runs the program to its end. A program that is frozen takes snapshots in the first run,
+// for their figures, and none in the second one, so that these can be compared.
 func (t *trial) undisturbed(ctx context.Context, n int) (*course, error) {
-	c, err := t.put(ctx)
+	c, err := t.put(ctx, [...]string{t.program.kind, t.program.reference()}[n])
 	if err != nil {
 		return c, err
 	}
@@ -235,6 +236,9 @@ func (t *trial) undisturbed(ctx context.Context, n int) (*course, error) {
 		return c, err
 	}
 	which := [...]string{"Undisturbed", "Undisturbed again"}[n]
+	if n > 0 && t.program.snapshot {
+		which += ", without snapshots"
+	}
 	if !c.Done {
 		t.narrator.Say("%s: it failed.", which)
 		return c, nil
@@ -285,10 +289,10 @@ func (t *trial) outputs(ctx context.Context) map[string]string {
 func (t *trial) jobID() string { return fmt.Sprintf("try-%d", t.jobs) }
 
 // put puts another job.
-func (t *trial) put(ctx context.Context) (*course, error) {
+func (t *trial) put(ctx context.Context, kind string) (*course, error) {
 	t.jobs++
 	c := t.recorder.begin()
-	_, err := t.rig.client.Put(ctx, client.Spec{ID: t.jobID(), Kind: t.program.kind, Payload: t.payload})
+	_, err := t.rig.client.Put(ctx, client.Spec{ID: t.jobID(), Kind: kind, Payload: t.payload})
 	return c, err
 }
 
@@ -300,7 +304,7 @@ func (t *trial) evicted(ctx context.Context, seen *observed) error {
 	if usual < tooShort {
 		evictions = 1
 	}
-	c, err := t.put(ctx)
+	c, err := t.put(ctx, t.program.kind)
 	seen.evicted = c
 	if err != nil {
 		return err

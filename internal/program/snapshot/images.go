@@ -118,25 +118,18 @@ func readCore(name string) (*core, error) {
 	if c.message, _, err = message(data[imageHead:]); err != nil {
 		return nil, fmt.Errorf("%w: %s", err, name)
 	}
-	for _, part := range []struct {
-		path []protowire.Number
-		to   func(map[protowire.Number]uint64)
-	}{
-		{pathRegisters, func(all map[protowire.Number]uint64) { c.registers = all }},
-		{pathTask, func(all map[protowire.Number]uint64) { c.stopped = all[fieldTaskState] == taskStopped }},
-	} {
-		_, err := change(c.message, part.path, func(m []byte) []byte {
-			all, failed := fields(m)
-			if err = failed; err == nil {
-				part.to(all)
-			}
+	read := func(path []protowire.Number) (all map[protowire.Number]uint64) {
+		_, failed := change(c.message, path, func(m []byte) []byte {
+			var bad error
+			all, bad = fields(m)
+			err = errors.Join(err, bad)
 			return m
 		})
-		if err != nil {
-			return nil, fmt.Errorf("%w: %s", err, name)
-		}
+		err = errors.Join(err, failed)
+		return all
 	}
-	return c, nil
+	c.registers, c.stopped = read(pathRegisters), read(pathTask)[fieldTaskState] == taskStopped
+	return c, err
 }
 
 // write stores the registers.

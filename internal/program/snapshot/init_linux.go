@@ -220,6 +220,9 @@ func (p *initProcess) take(r request) (frozen time.Duration, err error) {
 	if !filepath.IsLocal(r.Name) {
 		return 0, fmt.Errorf("%q is no name of a snapshot", r.Name)
 	}
+	if err := checkWatches(); err != nil { // before a freeze that fails and interrupts its waits
+		return 0, err
+	}
 	dir := filepath.Join(Place, r.Name)
 	if err := os.RemoveAll(dir); err != nil {
 		return 0, err
@@ -297,6 +300,10 @@ func (p *initProcess) describe(dir string, m *Meta, files []string) error {
 		m.Files = append(m.Files, file)
 	}
 	if err := writeAttributes(dir); err != nil {
+		return err
+	}
+	var err error
+	if m.Images, err = imagesIn(dir); err != nil {
 		return err
 	}
 	data, err := json.Marshal(m)

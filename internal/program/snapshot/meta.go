@@ -2,6 +2,8 @@ package snapshot
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -49,6 +51,7 @@ type Meta struct {
 	Files   []Mapped  `json:"files"` // outside the job's folder, in use by the program
 	Taken   time.Time `json:"taken"`
 	Clocks  Clocks    `json:"clocks"`
+	Images  []Mapped  `json:"images"` // by their names in images/; the large ones without a hash
 }
 
 // Clocks are the clocks of a machine that count from its start: a program waits for absolute times
@@ -189,6 +192,58 @@ func restoreAttributes(dir string) error {
 		if err := errors.Join(root.Chtimes(name, at, at), root.Chmod(name, a.Mode.Perm())); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// maxImage bounds the images whose content is compared, in bytes. The larger ones are pages of
+// memory, which the hash of the whole state covers.
+const maxImage = 16 << 20
+
+// imagesIn describes the images of a snapshot.
+func imagesIn(dir string) ([]Mapped, error) {
+	entries, err := os.ReadDir(filepath.Join(dir, imagesName))
+	if err != nil {
+		return nil, err
+	}
+	var all []Mapped
+	for _, entry := range entries {
+		info, err := entry.Info()
+		if err != nil {
+			return nil, err
+		}
+		image := Mapped{Path: entry.Name(), Size: info.Size()}
+		if info.Mode().IsRegular() && info.Size() <= maxImage {
+			data, err := os.ReadFile(filepath.Join(dir, imagesName, entry.Name()))
+			if err != nil {
+				return nil, err
+			}
+			sum := sha256.Sum256(data)
+			image.SHA256 = hex.EncodeToString(sum[:])
+		}
+		all = append(all, image)
+	}
+	return all, nil
+}
+
+// CheckImages returns [ErrDamaged] if the images of a snapshot are not those that were written. A
+// damaged image makes criu fail or hang, for a reason that nobody could tell from the machine's.
+func (m *Meta) CheckImages(dir string) error {
+	here, err := imagesIn(dir)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	for _, image := range m.Images {
+		i := slices.IndexFunc(here, func(other Mapped) bool { return other.Path == image.Path })
+		if i < 0 {
+			return fmt.Errorf("%w: the image %s is missing", ErrDamaged, image.Path)
+		}
+		if here[i] != image {
+			return fmt.Errorf("%w: the image %s has other content than was written", ErrDamaged, image.Path)
+		}
+	}
+	if len(here) != len(m.Images) {
+		return fmt.Errorf("%w: it has %d images, and %d were written", ErrDamaged, len(here), len(m.Images))
 	}
 	return nil
 }

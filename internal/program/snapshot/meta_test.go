@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/test/need"
 )
 
 func TestParseMeta(t *testing.T) {
@@ -89,11 +91,41 @@ func TestHostileParts(t *testing.T) {
 		fill(t, dir, "folder/payload", "p", "attributes", "")
 		link := filepath.Join(dir, "folder", filepath.FromSlash(name))
 		if err := errors.Join(os.MkdirAll(filepath.Dir(link), 0o700), os.Symlink(target, link)); err != nil {
-			t.Skip(err) // Windows without the right
+			need.Missing(t, "the right to make links: "+err.Error())
 		}
 		err := Unpack(dir, job)
 		if left, _ := os.ReadDir(job); !errors.Is(err, ErrDamaged) || len(left) > 0 {
 			t.Errorf("%s -> %s: Unpack = %v with %v in the job's folder, want ErrDamaged and nothing", name, target, err, left)
+		}
+	}
+}
+
+// TestDamagedImages finds images that are not those that were written.
+func TestDamagedImages(t *testing.T) {
+	for name, damage := range map[string]func(dir string) error{
+		"core.img is missing":   func(dir string) error { return os.Remove(filepath.Join(dir, "core.img")) },
+		"core.img has other":    func(dir string) error { return os.WriteFile(filepath.Join(dir, "core.img"), []byte("c0re"), 0o600) },
+		"pages-1.img has other": func(dir string) error { return os.Truncate(filepath.Join(dir, "pages-1.img"), maxImage+1) },
+		"3 images":              func(dir string) error { return os.WriteFile(filepath.Join(dir, "new.img"), nil, 0o600) },
+	} {
+		dir := t.TempDir()
+		fill(t, dir, "images/core.img", "core", "images/pages-1.img", "")
+		if err := os.Truncate(filepath.Join(dir, "images/pages-1.img"), maxImage+2); err != nil {
+			t.Fatal(err)
+		}
+		images, err := imagesIn(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := Meta{Images: images}
+		if err := m.CheckImages(dir); err != nil {
+			t.Errorf("CheckImages of sound images = %v", err)
+		}
+		if err := damage(filepath.Join(dir, "images")); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.CheckImages(dir); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: CheckImages = %v", name, err)
 		}
 	}
 }

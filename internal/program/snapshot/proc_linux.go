@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -54,22 +55,14 @@ func checkOutside(frozen []int, criu int) error {
 // one that has ended.
 func stateOf(pid int) (name, state string, session int) {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	head, tail, ok := cutLast(string(text), ") ")
-	words := strings.Fields(tail)
-	if !ok || len(words) < 4 {
+	end := bytes.LastIndexByte(text, ')')
+	words := strings.Fields(string(text[end+1:]))
+	if end < 0 || len(words) < 4 {
 		return "", "", 0
 	}
-	_, name, _ = strings.Cut(head, "(")
+	_, name, _ = strings.Cut(string(text[:end]), "(")
 	session, _ = strconv.Atoi(words[3])
 	return name, words[0], session
-}
-
-func cutLast(s, sep string) (before, after string, ok bool) {
-	i := strings.LastIndex(s, sep)
-	if i < 0 {
-		return s, "", false
-	}
-	return s[:i], s[i+len(sep):], true
 }
 
 // isTraced reports whether a process is frozen by criu.
@@ -125,6 +118,27 @@ func openFiles(pid int) (all []string, err error) {
 		all = append(all, target)
 	}
 	return all, nil
+}
+
+// checkWatches returns a [*RefusedError] if a process of the program watches files.
+func checkWatches() error {
+	all, err := processesInside()
+	if err != nil {
+		return err
+	}
+	for _, pid := range all {
+		descriptors, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+		for _, name := range descriptors {
+			if target, err := os.Readlink(name); err != nil || target != "anon_inode:inotify" {
+				continue
+			}
+			info, _ := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%s", pid, filepath.Base(name)))
+			if bytes.Contains(info, []byte("inotify wd:")) {
+				return &RefusedError{Reason: watchReason, Known: true}
+			}
+		}
+	}
+	return nil
 }
 
 // isSystem reports whether a file is the kernel's, with content that is this machine's.

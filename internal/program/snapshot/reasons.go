@@ -32,6 +32,10 @@ func permanent(line, text string) reason {
 
 func passing(line, text string) reason { return reason{line: regexp.MustCompile(line), text: text} }
 
+// watchReason is about inotify and fanotify: criu finds the watched files by handles, which only root
+// of the machine may open.
+const watchReason = "the program watches files (inotify), which CRIU cannot keep; tail has ---disable-inotify"
+
 var reasons = []reason{
 	permanent(`Connected TCP socket|inet: Socket \S+ is in-flight|inet: .*in-flight connection`,
 		"the program has an open network connection, which cannot move to another machine"),
@@ -49,6 +53,7 @@ var reasons = []reason{
 	permanent(`Can't open mapped \[(\S+) \(deleted\)\]`,
 		"the program has $1 in its memory, a file that was deleted, such as a semaphore of several processes"),
 	permanent(`session leader of .* is outside of its pid namespace`, "a process of the program belongs to a session outside of the job"),
+	permanent(`fsnotify: `, watchReason),
 	permanent(`SysVIPC shmem map`, "the program uses System V shared memory, which cannot be kept"),
 	permanent(`io_uring`, "the program uses io_uring, which cannot be kept"),
 	permanent(`running in 32-bit mode`, "the program is a 32-bit program, which cannot be kept"),

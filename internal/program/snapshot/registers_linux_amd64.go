@@ -17,7 +17,7 @@ func (f *frozenThreads) makeAgain(tid int, r registers) error {
 		return err
 	}
 	process, _ := statusOf(tid)
-	r.again(f.waited(tid, r, clocks.Monotonic), memory{readMemory(process), writeMemory(process)})
+	r.again(f.waited(tid, r, clocks.Monotonic), memory{through(unix.ProcessVMReadv, process), through(unix.ProcessVMWritev, process)})
 	const none = ^uint64(0) // the kernel has no call to make again
 	now.Rax, now.Orig_rax, now.Rip = r[regAX], none, r[regIP]
 	now.Rdi, now.Rsi, now.Rdx, now.R10 = r[regDI], r[regSI], r[regDX], r[regR10]

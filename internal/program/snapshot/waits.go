@@ -154,8 +154,6 @@ func (w waited) timespec(address uint64, m memory) {
 	_ = m.write(address, to[:]) // otherwise the call waits for its whole time
 }
 
-var errTime = errors.New("a time is out of range")
-
 // readTime reads a struct timespec.
 func readTime(address uint64, m memory) (time.Duration, error) {
 	var from [timespecLength]byte
@@ -164,7 +162,7 @@ func readTime(address uint64, m memory) (time.Duration, error) {
 	}
 	seconds, nanoseconds := binary.LittleEndian.Uint64(from[:]), binary.LittleEndian.Uint64(from[timespecLength/2:])
 	if seconds > math.MaxInt64/uint64(time.Second)-1 || nanoseconds >= uint64(time.Second) {
-		return 0, errTime
+		return 0, errors.New("the time is out of range")
 	}
 	return time.Duration(seconds)*time.Second + time.Duration(nanoseconds), nil //nolint:gosec // in range
 }

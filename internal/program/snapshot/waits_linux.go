@@ -34,7 +34,7 @@ type wait struct {
 }
 
 const (
-	lookEvery = 500 * time.Millisecond
+	lookEvery = 100 * time.Millisecond
 	lookShare = 200 // of the time is spent on looks, at most one in so many
 )
 
@@ -129,7 +129,7 @@ func (f *frozenThreads) repair(images string) error {
 			continue
 		}
 		f.interrupted[tid] = maps.Clone(c.registers)
-		c.registers.again(f.waited(tid, c.registers, now.Monotonic), memory{readMemory(process), func(address uint64, data []byte) error {
+		c.registers.again(f.waited(tid, c.registers, now.Monotonic), memory{through(unix.ProcessVMReadv, process), func(address uint64, data []byte) error {
 			return writeImage(images, process, address, data)
 		}})
 		if err := c.write(); err != nil {
@@ -156,30 +156,17 @@ func statusOf(tid int) (process int, signalled bool) {
 	return process, (signals["SigPnd"]|signals["ShdPnd"])&^signals["SigBlk"] != 0
 }
 
-// readMemory returns a function that reads the memory of a process.
-func readMemory(pid int) func(uint64, []byte) error {
-	return func(address uint64, to []byte) error {
-		local := []unix.Iovec{{Base: &to[0], Len: uint64(len(to))}}
-		n, err := unix.ProcessVMReadv(pid, local, []unix.RemoteIovec{{Base: uintptr(address), Len: len(to)}}, 0)
-		return whole(n, len(to), err)
+// through returns a function that reads the memory of a process, or changes it where the process may
+// do that too.
+func through(call func(int, []unix.Iovec, []unix.RemoteIovec, uint) (int, error), pid int) func(uint64, []byte) error {
+	return func(address uint64, data []byte) error {
+		local := []unix.Iovec{{Base: &data[0], Len: uint64(len(data))}}
+		n, err := call(pid, local, []unix.RemoteIovec{{Base: uintptr(address), Len: len(data)}}, 0)
+		if err == nil && n != len(data) {
+			err = io.ErrUnexpectedEOF
+		}
+		return err
 	}
-}
-
-// writeMemory returns a function that changes the memory of a process, where the process may do
-// that too.
-func writeMemory(pid int) func(uint64, []byte) error {
-	return func(address uint64, from []byte) error {
-		local := []unix.Iovec{{Base: &from[0], Len: uint64(len(from))}}
-		n, err := unix.ProcessVMWritev(pid, local, []unix.RemoteIovec{{Base: uintptr(address), Len: len(from)}}, 0)
-		return whole(n, len(from), err)
-	}
-}
-
-func whole(n, want int, err error) error {
-	if err == nil && n != want {
-		return io.ErrUnexpectedEOF
-	}
-	return err
 }
 
 // resume continues a program that criu has left stopped, and has its interrupted threads make their

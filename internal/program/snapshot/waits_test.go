@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"maps"
@@ -37,28 +38,21 @@ func TestAgain(t *testing.T) {
 		"sleep with a rest":  {before: call(callNanosleep, address, place), after: call(callNanosleep, place, place)},
 		"sleep without":      {before: call(callNanosleep, address), after: call(callPoll, 0, 0, 3000), stored: 5 * time.Second},
 		"clock":              {before: call(callClockNanosleep, 1, 0, address), after: call(callPoll, 0, 0, 3000), stored: 5 * time.Second},
-		"clock with a rest":  {before: call(callClockNanosleep, 1, 0, address, place), after: call(callClockNanosleep, 1, 0, place, place)},
 		"absolute":           {before: call(callClockNanosleep, 1, 1, address), after: call(callClockNanosleep, 1, 1, address), stored: 5 * time.Second},
-		"of a process":       {before: call(callClockNanosleep, 2, 0, address), after: call(callClockNanosleep, 2, 0, address), stored: 5 * time.Second},
 		"futex":              {before: call(callFutex, 9, 128, 7, address), after: call(callFutex, 9, 128, 7, address), stored: 5 * time.Second, left: 3 * time.Second},
 		"futex, absolute":    {before: call(callFutex, 9, 137, 7, address), after: call(callFutex, 9, 137, 7, address), stored: 5 * time.Second},
 		"futex without time": {before: call(callFutex, 9, 128, 7), after: call(callFutex, 9, 128, 7)},
 		"signal":             {before: call(callRtSigtimedwait, 9, 0, address), after: call(callRtSigtimedwait, 9, 0, address), stored: 5 * time.Second, left: 3 * time.Second},
-		"another":            {before: call(45, 1, 2, 3), after: call(45, 1, 2, 3)}, // recvfrom
 	} {
 		content := timespec(row.stored)
 		m := memory{
 			read: func(at uint64, to []byte) error {
-				if at != address {
+				if copy(to, content); at != address {
 					return errors.New("another address")
 				}
-				copy(to, content)
 				return nil
 			},
-			write: func(_ uint64, from []byte) error {
-				content = append([]byte(nil), from...)
-				return nil
-			},
+			write: func(_ uint64, from []byte) error { copy(content, from); return nil },
 		}
 		got, want := maps.Clone(row.before), row.after
 		want[regAX], want[regIP] = want[regOrigAX], code-2
@@ -70,8 +64,8 @@ func TestAgain(t *testing.T) {
 		if !maps.Equal(got, want) {
 			t.Errorf("%s: registers %v, want %v", name, got, want)
 		}
-		if left := max(row.left, 0); left > 0 && string(content) != string(timespec(left)) || left == 0 && string(content) != string(timespec(row.stored)) {
-			t.Errorf("%s: the time in memory is %x", name, content)
+		if left := cmp.Or(row.left, row.stored); string(content) != string(timespec(left)) {
+			t.Errorf("%s: the time in memory is %x, want %s", name, content, left)
 		}
 	}
 	for _, number := range []uint64{callClose, callConnect, callRestart, 1<<64 - 1} {
@@ -115,14 +109,6 @@ func TestWriteImage(t *testing.T) {
 	for _, address := range []uint64{0, 12 * page, 21*page - 2, 21 * page} {
 		if err := writeImage(dir, 1000, address, []byte("none")); !errors.Is(err, errNoPage) {
 			t.Errorf("writeImage at %#x = %v, want errNoPage", address, err)
-		}
-	}
-	for _, damaged := range [][]byte{nil, pagemap[:9], append(pagemap[:len(pagemap):len(pagemap)], 200, 0, 0, 0, 1)} {
-		if err := os.WriteFile(filepath.Join(dir, "pagemap-1000.img"), damaged, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := writeImage(dir, 1000, 30*page, []byte("none")); !errors.Is(err, errImage) {
-			t.Errorf("writeImage with a damaged map of %d bytes = %v, want errImage", len(damaged), err)
 		}
 	}
 }

@@ -3,9 +3,11 @@
 package snapshots
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,11 +17,8 @@ import (
 	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
-// Variables of a VM of TestOtherUptimes: the folder for its state, and its users.
-const (
-	uptimeFolder = "SPOTWORKER_TEST_UPTIME_FOLDER"
-	uptimeUsers  = "SPOTWORKER_TEST_UPTIME_USERS"
-)
+// uptimeVM has the number of a VM of TestOtherUptimes, the folder of its chain, and its users.
+const uptimeVM = "SPOTWORKER_TEST_UPTIME_VM"
 
 // waits is a program that always waits for absolute times of the clocks. It reports clocks that
 // step by more than an hour.
@@ -66,8 +65,9 @@ func TestOtherUptimes(t *testing.T) {
 		need.Missing(t, python)
 	}
 	k := program.Kind{Name: "waits", Command: []string{python, "-c", waits}, Snapshot: true}
-	if dir := os.Getenv(uptimeFolder); dir != "" {
-		onVM(t, k, dir)
+	if vm, chain, ok := strings.Cut(os.Getenv(uptimeVM), ":"); ok {
+		dir, users, _ := strings.Cut(chain, ":")
+		onVM(t, k, vm, dir, users)
 		return
 	}
 	unshare := need.Command(t, "unshare")
@@ -78,7 +78,7 @@ func TestOtherUptimes(t *testing.T) {
 			for vm, uptime := range []string{"259200", "0", "864000"} {
 				cmd := exec.CommandContext(t.Context(), unshare, "-T", "--monotonic", uptime, "--boottime", uptime,
 					os.Args[0], "-test.run=^TestOtherUptimes$")
-				cmd.Env = append(os.Environ(), uptimeFolder+"="+dir, uptimeUsers+"="+users[vm])
+				cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d:%s:%s", uptimeVM, vm, dir, users[vm]))
 				if said, err := cmd.CombinedOutput(); err != nil {
 					t.Fatalf("VM %d: %v:\n%s", vm, err, said)
 				}
@@ -91,26 +91,22 @@ func TestOtherUptimes(t *testing.T) {
 }
 
 // onVM runs the program on one VM of the chain, until its eviction or, on the third, its end.
-func onVM(t *testing.T, k program.Kind, dir string) {
+func onVM(t *testing.T, k program.Kind, vm, dir, ids string) {
 	t.Helper()
 	var users *sandbox.Users
-	if ids := os.Getenv(uptimeUsers); ids != "" {
+	if ids != "" {
 		users = usersIn(t, ids)
 	}
-	m, state := newMachine(t, users), filepath.Join(dir, "state")
-	saved, _ := os.ReadFile(state) // nil on the first VM
-	out, content := filepath.Join(dir, "result"), []byte(nil)
-	if _, err := os.Stat(filepath.Join(dir, "second")); err == nil {
-		content = []byte(m.finish(k, saved))
+	m, out := newMachine(t, users), filepath.Join(dir, "state")
+	saved, _ := os.ReadFile(out) // nil on the first VM
+	var content []byte
+	if vm == "2" {
+		out, content = filepath.Join(dir, "result"), []byte(m.finish(k, saved))
 	} else {
 		r := m.begin(k, saved, never)
 		r.untilRunning(saved)
 		time.Sleep(100 * time.Millisecond) // the waits begin
-		if out, content = state, r.evict(); saved != nil {
-			if err := os.WriteFile(filepath.Join(dir, "second"), nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
+		content = r.evict()
 	}
 	if err := os.WriteFile(out, content, 0o600); err != nil {
 		t.Fatal(err)

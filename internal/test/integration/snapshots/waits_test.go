@@ -40,7 +40,6 @@ static int expect(int result, int error) { return result < 0 && errno == error ?
 static int with_nanosleep(void) { struct timespec t = span(); return nanosleep(&t, NULL); }
 static int with_rest(void) { struct timespec t = span(); return nanosleep(&t, &t); }
 static int with_poll(void) { struct pollfd f = {ends[0], POLLIN, 0}; return poll(&f, 1, wait_ns / 1000000); }
-static int with_ppoll(void) { struct pollfd f = {ends[0], POLLIN, 0}; struct timespec t = span(); return ppoll(&f, 1, &t, NULL); }
 static int with_select(void) { struct timeval t = {0, wait_ns / 1000}; return select(0, NULL, NULL, NULL, &t); }
 static int with_epoll(void) {
 	static int e; struct epoll_event v;
@@ -56,15 +55,9 @@ static int with_signal(void) {
 	sigset_t s; sigemptyset(&s); sigaddset(&s, SIGUSR1); sigprocmask(SIG_BLOCK, &s, NULL);
 	struct timespec t = span(); return expect(sigtimedwait(&s, NULL, &t), EAGAIN);
 }
-static int with_child(void) {
-	pid_t child = fork();
-	if (child == 0) { usleep(wait_ns / 1000); _exit(0); }
-	return waitpid(child, NULL, 0) == child ? 0 : -1;
-}
 static struct { const char *name; int (*wait)(void); } all[] = {
-	{"nanosleep", with_nanosleep}, {"nanosleep with a rest", with_rest}, {"poll", with_poll}, {"ppoll", with_ppoll},
-	{"select", with_select}, {"epoll", with_epoll}, {"futex", with_futex}, {"semaphore", with_semaphore},
-	{"signal", with_signal}, {"child", with_child},
+	{"nanosleep", with_nanosleep}, {"nanosleep with a rest", with_rest}, {"poll", with_poll}, {"select", with_select},
+	{"epoll", with_epoll}, {"futex", with_futex}, {"semaphore", with_semaphore}, {"signal", with_signal},
 };
 static double now(int i) { // the semaphore waits for an absolute time of the calendar
 	struct timespec t; clock_gettime(all[i].wait == with_semaphore ? CLOCK_REALTIME : CLOCK_MONOTONIC, &t); return t.tv_sec + t.tv_nsec / 1e9;
