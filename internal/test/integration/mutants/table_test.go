@@ -214,7 +214,7 @@ var mutations = []mutation{
 		// A worker that lacks a kind poisons the jobs of workers that have it.
 		name: "no other worker has a kind that this one lacks",
 		file: "internal/delivery/fleet.go",
-		old:  "best = max(best, has)", replacement: "_ = best",
+		old:  "p.Age+now.Sub(s.at) <= within && p.Takes(queue)", replacement: "p.Age < 0 && p.Takes(queue)",
 		run: "^TestHistories$", pkg: histories, args: some, sign: `has a handler for kind`,
 	},
 	{
