@@ -183,7 +183,8 @@ func (f *frozenThreads) resume(p *processes) error {
 			return fmt.Errorf("%w: continue thread %d: %w", errKilled, tid, err)
 		}
 	}
-	for _, pid := range f.processes {
+	slices.Sort(f.processes)
+	for _, pid := range slices.Backward(f.processes) { // children first, so that no parent sees a stopped child
 		if err := unix.Kill(pid, unix.SIGCONT); err != nil && !errors.Is(err, unix.ESRCH) {
 			return fmt.Errorf("%w: continue process %d: %w", errKilled, pid, err)
 		}
