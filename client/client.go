@@ -1,12 +1,14 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -58,7 +60,7 @@ type Options struct {
 	Shards int
 
 	// Parallel is how many calls run at once when there are many jobs to put or to wait
-	// for. Default 16.
+	// for. Default: 16; to put, as many as the storage gains from.
 	Parallel int
 
 	// UnknownKind, if set, is called by Put when no live worker has the job's kind, as a
@@ -89,6 +91,7 @@ type Client struct {
 	stores   *deployment.Stores
 	tracer   *tracing.Tracer // nil records nothing
 	parallel int
+	refused  atomic.Int64 // calls, because they came too fast
 	name     string
 
 	unknownKind func(error)
@@ -106,9 +109,6 @@ func Open(o Options) (*Client, error) {
 	if o.Prefix == "" {
 		o.Prefix = azure.DefaultPrefix
 	}
-	if o.Parallel <= 0 {
-		o.Parallel = producer.DefaultParallel
-	}
 	if o.Name == "" {
 		o.Name = programName()
 	}
@@ -120,16 +120,22 @@ func Open(o Options) (*Client, error) {
 		return nil, fmt.Errorf("jobs cannot be put over %d queues: set Options.Shards to 1 to %d, or to 0 for as many as the deployment has",
 			o.Shards, queue.MaxShards)
 	}
+	c := &Client{}
 	account, err := azure.Connect(azure.AccountConfig{
 		ConnectionString: o.ConnectionString, Account: o.Account, Credential: o.Credential, ClientID: o.ClientID,
 		BlobEndpoint: o.BlobEndpoint, QueueEndpoint: o.QueueEndpoint,
-		Concurrency: o.Parallel, Version: o.Version, Transport: o.Transport,
+		Concurrency: cmp.Or(o.Parallel, producer.MostParallel), Version: o.Version, Transport: o.Transport,
+		OnCall: func(call azure.Call) {
+			if call.Throttled {
+				c.refused.Add(1)
+			}
+		},
 	})
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{stores: deployment.StoresOf(account, names), parallel: o.Parallel, name: o.Name, unknownKind: o.UnknownKind,
-		checked: map[string]time.Time{}}
+	c.stores, c.parallel, c.name, c.unknownKind = deployment.StoresOf(account, names), o.Parallel, o.Name, o.UnknownKind
+	c.checked = map[string]time.Time{}
 	if o.Shards > 0 {
 		c.stores.Jobs.Fix(o.Shards)
 	}

@@ -250,7 +250,7 @@ func (c *Client) kindIsDue(kind string, now time.Time) bool {
 func (c *Client) PutMany(ctx context.Context, jobs iter.Seq2[Spec, error], o PutOptions) (PutSummary, error) {
 	p := &producer.Producer{
 		Queue: c.stores.Jobs, ReadQueues: c.stores.Jobs.ReadToPut, OnDemand: c.stores.OnDemand, Payloads: c.stores.Payloads, Records: c.stores.Records,
-		Parallel: c.parallel, TakeOver: o.TakeOver, CheckIDs: !o.NoCheck, DryRun: o.DryRun, Name: c.name, Tracer: c.tracer,
+		Parallel: c.parallel, Refused: c.refused.Load, TakeOver: o.TakeOver, CheckIDs: !o.NoCheck, DryRun: o.DryRun, Name: c.name, Tracer: c.tracer,
 		KnownKinds: o.KnownKinds, Workers: c.stores.Workers,
 	}
 	if o.Unchecked != nil {

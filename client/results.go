@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/producer"
 )
 
 // Results yields the results of the selected jobs that are done, in unspecified order,
@@ -46,7 +48,7 @@ func (c *Client) Results(ctx context.Context, f Filter) iter.Seq2[Outcome, error
 // sendResults sends the results of the selected jobs.
 func (c *Client) sendResults(ctx context.Context, f Filter, to chan<- Outcome) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(c.parallel)
+	group.SetLimit(cmp.Or(c.parallel, producer.DefaultParallel))
 	for r, err := range c.records(ctx, f) {
 		if err != nil {
 			if failed := group.Wait(); failed != nil {

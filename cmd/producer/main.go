@@ -134,7 +134,7 @@ type flags struct {
 	cli.Format
 	cli.Storage
 
-	Parallel    int `help:"Jobs put at once, 1 to ${max_parallel}." default:"16" group:"Storage"`
+	Parallel    int `help:"Jobs put at once, 1 to ${max_parallel}; 0 adapts to the storage." default:"0" group:"Storage"`
 	QueueShards int `help:"${about_queue_shards}" default:"0" group:"Storage" placeholder:"N"`
 
 	Put     putCommand     `cmd:"" help:"Put one job, described by flags."`
@@ -198,8 +198,8 @@ func (f *flags) checkJobs() error {
 func (f *flags) check() error {
 	var err error
 	switch {
-	case f.Parallel < 1 || f.Parallel > maxParallel:
-		err = fmt.Errorf("--parallel is %d; it must be 1 to %d", f.Parallel, maxParallel)
+	case f.Parallel < 0 || f.Parallel > maxParallel:
+		err = fmt.Errorf("--parallel is %d; it must be 0 to %d", f.Parallel, maxParallel)
 	case !isShards(f.QueueShards):
 		err = fmt.Errorf("--queue-shards is %d; it must be 1 to %d, or 0 for as many as the deployment says", f.QueueShards, queue.MaxShards)
 	case f.Delay < 0 || f.Delay > queue.MaxDelay:

@@ -50,6 +50,7 @@ func TestStoppedAndRunAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 300
 		b := setup(t)
+		b.Parallel = DefaultParallel
 		b.slowly()
 		ctx, cancel := context.WithTimeout(t.Context(), 1025*time.Millisecond)
 		defer cancel()

@@ -20,7 +20,8 @@ import (
 	"github.com/spotworker/spotworker/internal/telemetry/tracing"
 )
 
-// DefaultParallel is the default number of jobs put at once.
+// DefaultParallel is the default number of records read at once, and the first number of jobs put
+// at once.
 const DefaultParallel = 16
 
 // maxInFlight limits the payloads that are in memory at once, in bytes.
@@ -41,8 +42,11 @@ type Producer struct {
 	// goroutines, and may read how many queues there are.
 	ReadQueues func(context.Context)
 
-	// Parallel is how many jobs are put at once. Default [DefaultParallel].
+	// Parallel is how many jobs are put at once. 0 adapts to the storage, up to [MostParallel].
 	Parallel int
+
+	// Refused returns how many calls the storage refused so far because they came too fast. Optional.
+	Refused func() int64
 
 	// Skip, if set, returns whether not to put a job, and the status of its record.
 	Skip func(id string) (found checkpoint.Status, skip bool)
@@ -115,7 +119,7 @@ type Summary struct {
 func (p *Producer) Run(ctx context.Context, jobs iter.Seq2[Spec, error]) (Summary, error) {
 	r := &producerRun{
 		producer: p,
-		slots:    semaphore.NewWeighted(int64(parallel(p.Parallel))),
+		places:   newPlaces(p.Parallel, func() int { return len(p.Queue.All()) }, p.Refused, time.Now()),
 		room:     semaphore.NewWeighted(maxInFlight),
 		survey:   survey{records: p.Records},
 	}
@@ -125,7 +129,7 @@ func (p *Producer) Run(ctx context.Context, jobs iter.Seq2[Spec, error]) (Summar
 		}
 		j, ok := r.accept(ctx, spec, err)
 		if !ok {
-			r.slots.Release(1)
+			r.places.drop()
 			continue
 		}
 		r.start(ctx, j)

@@ -234,6 +234,7 @@ func TestRunContinuesAfterABriefOutage(t *testing.T) {
 func TestRunInterrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
+		b.Parallel = DefaultParallel
 		b.server.OnCall(func(storage.Call) storage.Fault {
 			return storage.Fault{Before: 50 * time.Millisecond, After: 50 * time.Millisecond}
 		})

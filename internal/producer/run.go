@@ -21,7 +21,7 @@ import (
 // producerRun is the state of one [Producer.Run].
 type producerRun struct {
 	producer *Producer
-	slots    *semaphore.Weighted // one for each put in flight
+	places   *places             // one for each put in flight
 	room     *semaphore.Weighted // bytes of payload
 	puts     sync.WaitGroup
 
@@ -38,7 +38,7 @@ type producerRun struct {
 
 // acquireSlot waits for a free slot. It returns false if the run takes no more jobs.
 func (r *producerRun) acquireSlot(ctx context.Context) bool {
-	err := r.slots.Acquire(ctx, 1)
+	err := r.places.take(ctx)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.stop == nil && (err != nil || ctx.Err() != nil) {
@@ -105,7 +105,7 @@ func (r *producerRun) start(ctx context.Context, j Job) {
 	ctx = context.WithoutCancel(ctx)
 	_ = r.room.Acquire(ctx, j.Size()) // never fails: the context does not end
 	put := func() {
-		defer r.slots.Release(1)
+		defer func() { r.places.leave(time.Now()) }()
 		defer r.room.Release(j.Size())
 		found, err := r.put(ctx, j)
 		r.record(j, found, err)
@@ -327,7 +327,7 @@ func isJobError(err error) bool {
 // permission, a missing queue, or a storage outage.
 func (r *producerRun) isFatal(err error) bool {
 	// A brief outage fails all calls in flight, and must not end the run.
-	return forbidden(err) || r.failed >= max(minInARow, 2*parallel(r.producer.Parallel))
+	return forbidden(err) || r.failed >= max(minInARow, 2*r.places.now())
 }
 
 // forbidden reports whether the service refuses all such calls: for lack of

@@ -47,9 +47,11 @@ func setup(t *testing.T) *rig {
 }
 
 // setupBare is setup before anything was created.
-func setupBare(t *testing.T) *rig {
+func setupBare(t *testing.T) *rig { return setupWith(t, storage.Options{}) }
+
+func setupWith(t *testing.T, o storage.Options) *rig {
 	t.Helper()
-	b := &rig{server: storage.New(storage.Options{})}
+	b := &rig{server: storage.New(o)}
 	account, err := azure.Connect(azure.AccountConfig{ConnectionString: b.server.ConnectionString(), Transport: b.server.Transport()})
 	if err != nil {
 		t.Fatal(err)
