@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"golang.org/x/sync/semaphore"
 )
 
@@ -88,7 +89,8 @@ type Output struct {
 	*Log
 	keeper  *Keeper
 	of      delivery
-	writing chan struct{} // holds one while a write is under way, and guards bounded
+	writing chan struct{} // holds one while a write is under way, and guards what follows
+	etag    azcore.ETag   // of the last write that was answered
 	bounded bool          // the blobs of much earlier deliveries are removed
 }
 
@@ -148,14 +150,15 @@ func (o *Output) write(ctx context.Context, timeout time.Duration) error {
 	}
 	defer o.keeper.writes.Release(1)
 	text, added := o.encode()
-	if err := o.keeper.store.put(ctx, o.of, text); err != nil {
+	var err error
+	if o.etag, err = o.keeper.store.put(ctx, o.of, o.etag, text); err != nil {
 		return err
 	}
 	o.wrote(added)
 	if o.bounded {
 		return nil
 	}
-	err := o.keeper.store.bound(ctx, o.of)
+	err = o.keeper.store.bound(ctx, o.of)
 	o.bounded = err == nil
 	return err
 }

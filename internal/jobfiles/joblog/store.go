@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"github.com/spotworker/spotworker/internal/jobid"
@@ -124,15 +125,26 @@ func (s *Store) read(ctx context.Context, d delivery) (Document, error) {
 	return Parse(text), nil
 }
 
-// put writes the blob of a delivery.
-func (s *Store) put(ctx context.Context, d delivery, text []byte) error {
-	_, err := s.blobs.Put(ctx, d.name(), text, blobs.Options{
-		Type: "text/plain; charset=utf-8", Metadata: map[string]*string{keyVersion: new(version)},
-	})
-	if err != nil {
-		return fmt.Errorf("write the log of job %s: %w", d.job, err)
+// put writes the blob of a delivery over its last version, whose ETag is empty for none, and returns
+// the new ETag. The condition stops an earlier write that was not answered, and arrives late, from
+// putting older lines back; a write that arrived in time has another ETag, which is read then.
+func (s *Store) put(ctx context.Context, d delivery, last azcore.ETag, text []byte) (azcore.ETag, error) {
+	write := func(last azcore.ETag) (azcore.ETag, error) {
+		return s.blobs.Put(ctx, d.name(), text, blobs.Options{
+			Type: "text/plain; charset=utf-8", Metadata: map[string]*string{keyVersion: new(version)}, If: blobs.Same(last),
+		})
 	}
-	return nil
+	etag, err := write(last)
+	if blobs.IsConflict(err) {
+		var found blobs.Blob
+		if found, err = s.blobs.Find(ctx, d.name()); err == nil || blobs.IsMissing(err) {
+			etag, err = write(found.ETag)
+		}
+	}
+	if err != nil {
+		return last, fmt.Errorf("write the log of job %s: %w", d.job, err)
+	}
+	return etag, nil
 }
 
 // bound removes the blobs of much earlier deliveries of the job.

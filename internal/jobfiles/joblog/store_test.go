@@ -185,3 +185,44 @@ func TestList(t *testing.T) {
 		}
 	})
 }
+
+// TestLateWrite: a write of a log that was not answered, and arrives after the next one, changes
+// nothing, and a log that was removed is written again.
+func TestLateWrite(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *storage.Server, store *Store) {
+		o := NewKeeper(store, MinSize).Open("a", time.Now(), 1, "w", "")
+		if err := o.writeLine(t, "one"); err != nil {
+			t.Fatal(err)
+		}
+		first, late := o.etag, []byte("late")
+		write := func() error {
+			_, err := store.blobs.Put(t.Context(), o.of.name(), late, blobs.Options{If: blobs.Same(first)})
+			return err
+		}
+		if err := write(); err != nil { // in time, and its answer is lost
+			t.Fatal(err)
+		}
+		for _, line := range []string{"two", "three"} {
+			if err := o.writeLine(t, line); err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+			if err := write(); !blobs.IsConflict(err) {
+				t.Errorf("a late write after %s = %v, want a conflict", line, err)
+			}
+		}
+		if _, err := store.blobs.Delete(t.Context(), o.of.name(), ""); err != nil {
+			t.Fatal(err)
+		}
+		server.ResetCounts()
+		if err := o.writeLine(t, "four"); err != nil {
+			t.Fatal(err)
+		}
+		if got := server.Counts(); got[storage.OpPutBlob] != 2 || got[storage.OpGetBlobProperties] != 1 {
+			t.Errorf("calls after the removal: %v, want a refused write, a look and a write", got)
+		}
+		d, err := store.Read(t.Context(), "a", o.of.created)
+		if got := sections(d); err != nil || got != "1:4/4" {
+			t.Errorf("log = %q, %v, want its four lines", got, err)
+		}
+	})
+}
