@@ -303,7 +303,11 @@ func (s *Server) log(w http.ResponseWriter, r *http.Request) {
 	}
 	asFile(w, r.PathValue("id")+".log")
 	for _, l := range log.Lines {
-		if _, err := fmt.Fprintf(w, "%s %d %s %s\n", l.At.UTC().Format(time.RFC3339Nano), l.Delivery, l.Source, l.Text); err != nil {
+		text := fmt.Sprintf("%s %d %s %s", l.At.UTC().Format(time.RFC3339Nano), l.Delivery, l.Source, l.Text)
+		if l.LeftOut > 0 {
+			text = fmt.Sprintf("… %s lines left out", overview.Number(l.LeftOut))
+		}
+		if _, err := fmt.Fprintln(w, plaintext.Line(text)); err != nil { // people read it in terminals
 			return
 		}
 	}

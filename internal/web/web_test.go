@@ -228,6 +228,9 @@ func TestHostileTexts(t *testing.T) {
 		!strings.HasPrefix(w.Header().Get("Content-Disposition"), "attachment") {
 		t.Errorf("the result is %q with %v, want a file", body, w.Header())
 	}
+	if body := r.get(t, "/job/real/log").Body.String(); !strings.Contains(body, "alert(1)") || strings.ContainsAny(body, "\u202e\x00") {
+		t.Errorf("the log is %q, want the line without what a terminal obeys", body)
+	}
 }
 
 // follow reads the events of a page's stream.
