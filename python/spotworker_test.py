@@ -1,6 +1,8 @@
 """Tests of the helper: python3 -m unittest spotworker_test."""
 
 import ast
+import contextlib
+import io
 import json
 import os
 import signal
@@ -138,14 +140,18 @@ class OnWorker(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "pickle"):
             spotworker.job().load()
 
+    def test_result_without_nan(self):
+        for value, want in ((float("nan"), None), ({"loss": [float("-inf"), (1.5,)]}, {"loss": [None, [1.5]]})):
+            said = io.StringIO()
+            with contextlib.redirect_stderr(said):
+                spotworker.job().result(value)
+            self.assertEqual(json.loads((self.root / "result").read_text()), want)
+            self.assertIn("null in the result", said.getvalue())
+
     def test_bad_input(self):
         with self.assertRaisesRegex(TypeError, "state cannot be written as JSON"):
             spotworker.job().save({1, 2})
         self.assertFalse((self.root / "checkpoint").exists())
-        for value in (float("nan"), {"loss": [float("inf")]}):
-            with self.assertRaisesRegex(ValueError, "result cannot be written as JSON.*NaN.*None"):
-                spotworker.job().result(value)
-        self.assertFalse((self.root / "result").exists())
         (self.root / "payload").write_text("no JSON")
         with self.assertRaisesRegex(ValueError, "payload_bytes"):
             spotworker.job().payload

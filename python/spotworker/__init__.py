@@ -259,9 +259,16 @@ class Job:
             file.write(line)
 
     def result(self, value: Any) -> None:
-        """Sets the job's result: bytes as they are, anything else as JSON; at most 1 MiB.
+        """Sets the job's result: bytes as they are, anything else as JSON; at most 1 MiB. JSON
+        has no NaN and no infinite numbers: they become null, with a warning on standard error.
         The job is done when the program exits with 0 after that."""
-        data = bytes(value) if isinstance(value, (bytes, bytearray)) else _to_json(value, "result")
+        if isinstance(value, (bytes, bytearray)):
+            data = bytes(value)
+        else:
+            finite, found = _finite(value)
+            if found:
+                print("spotworker: NaN and infinite numbers are null in the result, since JSON has none", file=sys.stderr)
+            data = _to_json(finite, "result")
         if len(data) > 1 << 20:
             raise ValueError(f"the result has {len(data)} bytes, of 1048576 allowed: put it into the output")
         self._put(self._place("RESULT"), data)
@@ -305,6 +312,19 @@ class Job:
         if self._signalled and number == signal.SIGINT:
             raise KeyboardInterrupt  # the second Ctrl-C
         self._signalled = True
+
+
+def _finite(value: Any) -> Tuple[Any, bool]:
+    """Returns a value with None for NaN and infinite numbers, and whether it has any."""
+    if isinstance(value, float):
+        return (value, False) if math.isfinite(value) else (None, True)
+    if isinstance(value, dict):
+        pairs = {key: _finite(part) for key, part in value.items()}
+        return {key: part for key, (part, _) in pairs.items()}, any(found for _, found in pairs.values())
+    if isinstance(value, (list, tuple)):
+        parts = [_finite(part) for part in value]
+        return [part for part, _ in parts], any(found for _, found in parts)
+    return value, False
 
 
 def _to_json(value: Any, what: str, allow_nan: bool = False) -> bytes:
