@@ -120,11 +120,11 @@ func Open(o Options) (*Client, error) {
 		return nil, fmt.Errorf("jobs cannot be put over %d queues: set Options.Shards to 1 to %d, or to 0 for as many as the deployment has",
 			o.Shards, queue.MaxShards)
 	}
-	c := &Client{}
+	c := &Client{parallel: max(o.Parallel, 0), name: o.Name, unknownKind: o.UnknownKind, checked: map[string]time.Time{}}
 	account, err := azure.Connect(azure.AccountConfig{
 		ConnectionString: o.ConnectionString, Account: o.Account, Credential: o.Credential, ClientID: o.ClientID,
 		BlobEndpoint: o.BlobEndpoint, QueueEndpoint: o.QueueEndpoint,
-		Concurrency: cmp.Or(o.Parallel, producer.MostParallel), Version: o.Version, Transport: o.Transport,
+		Concurrency: cmp.Or(c.parallel, producer.MostParallel), Version: o.Version, Transport: o.Transport,
 		OnCall: func(call azure.Call) {
 			if call.Throttled {
 				c.refused.Add(1)
@@ -134,8 +134,7 @@ func Open(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.stores, c.parallel, c.name, c.unknownKind = deployment.StoresOf(account, names), o.Parallel, o.Name, o.UnknownKind
-	c.checked = map[string]time.Time{}
+	c.stores = deployment.StoresOf(account, names)
 	if o.Shards > 0 {
 		c.stores.Jobs.Fix(o.Shards)
 	}

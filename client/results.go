@@ -1,7 +1,6 @@
 package client
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,7 +47,7 @@ func (c *Client) Results(ctx context.Context, f Filter) iter.Seq2[Outcome, error
 // sendResults sends the results of the selected jobs.
 func (c *Client) sendResults(ctx context.Context, f Filter, to chan<- Outcome) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(cmp.Or(c.parallel, producer.DefaultParallel))
+	group.SetLimit(producer.Reads(c.parallel))
 	for r, err := range c.records(ctx, f) {
 		if err != nil {
 			if failed := group.Wait(); failed != nil {

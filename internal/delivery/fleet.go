@@ -87,7 +87,7 @@ func (f *Fleet) last() Sample {
 func (f *Fleet) Taking(queue string) (workers, idle int, at time.Time) {
 	sample := f.last()
 	for _, p := range sample.Workers {
-		if p.Age > lacksKindFor || p.State != lifecycle.Process.String() || !p.Takes(queue) {
+		if !works(p) || !p.Takes(queue) {
 			continue
 		}
 		workers++
@@ -98,10 +98,13 @@ func (f *Fleet) Taking(queue string) (workers, idle int, at time.Time) {
 	return workers, idle, sample.at
 }
 
+// works reports whether a worker took jobs when the sample was taken.
+func works(p presence.Listed) bool { return p.Age <= lacksKindFor && p.State == lifecycle.Process.String() }
+
 // Working returns how many workers take jobs, by the last sample; 0 where there is none.
 func (f *Fleet) Working() (workers int) {
 	for _, p := range f.last().Workers {
-		if p.Age <= lacksKindFor && p.State == lifecycle.Process.String() {
+		if works(p) {
 			workers++
 		}
 	}
@@ -120,7 +123,7 @@ func (f *Fleet) Publishing(ctx context.Context, resource string) (workers int) {
 		return 0
 	}
 	for _, p := range sample.Workers {
-		if p.Age <= lacksKindFor && p.State == lifecycle.Process.String() && p.Depths == resource {
+		if works(p) && p.Depths == resource {
 			workers++
 		}
 	}
@@ -131,7 +134,7 @@ func (f *Fleet) Publishing(ctx context.Context, resource string) (workers int) {
 // queue.
 func (s Sample) Peers(queue string, takes bool) (workers int) {
 	for _, p := range s.Workers {
-		if p.Age <= lacksKindFor && p.State == lifecycle.Process.String() && p.Takes(queue) == takes {
+		if works(p) && p.Takes(queue) == takes {
 			workers++
 		}
 	}

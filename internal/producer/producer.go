@@ -139,8 +139,8 @@ func (p *Producer) Run(ctx context.Context, jobs iter.Seq2[Spec, error]) (Summar
 	return r.summary, r.stop
 }
 
-// parallel returns n, or the default.
-func parallel(n int) int {
+// Reads returns how many records are read at once: n, or the default where that is not positive.
+func Reads(n int) int {
 	if n <= 0 {
 		return DefaultParallel
 	}

@@ -132,7 +132,7 @@ func ended(ctx context.Context, failed error) error {
 // poll reads the records of all jobs once, and reports the jobs that have ended.
 func (w *Waiter) poll(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(parallel(w.Parallel))
+	group.SetLimit(Reads(w.Parallel))
 	reads := &reads{group: group}
 	err := w.pollEach(ctx, reads)
 	if groupErr := group.Wait(); groupErr != nil {
