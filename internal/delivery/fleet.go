@@ -99,7 +99,9 @@ func (f *Fleet) Taking(queue string) (workers, idle int, at time.Time) {
 }
 
 // works reports whether a worker took jobs when the sample was taken.
-func works(p presence.Listed) bool { return p.Age <= lacksKindFor && p.State == lifecycle.Process.String() }
+func works(p presence.Listed) bool {
+	return p.Age <= lacksKindFor && p.State == lifecycle.Process.String()
+}
 
 // Working returns how many workers take jobs, by the last sample; 0 where there is none.
 func (f *Fleet) Working() (workers int) {
