@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 
 	"github.com/spotworker/spotworker/internal/storage/blobref"
+	"github.com/spotworker/spotworker/internal/text/lazyregexp"
 )
 
 // blobName identifies a blob in a payload.
@@ -57,10 +57,10 @@ func decodePayload(raw []byte, into any, example string) error {
 
 // versionID is the form of a version's id: the time of the write. It becomes part of a
 // request's query unescaped.
-var versionID = regexp.MustCompile(`^[0-9A-Za-z:.-]{0,64}$`)
+var versionID = lazyregexp.New(`^[0-9A-Za-z:.-]{0,64}$`)
 
 func checkVersion(id string) error {
-	if !versionID.MatchString(id) {
+	if !versionID().MatchString(id) {
 		return errors.New("is not a version's id such as 2026-01-31T09:30:00.1234567Z")
 	}
 	return nil

@@ -130,7 +130,10 @@ func (h *Handler) runProgram(ctx context.Context, r *programRun) (end ended, err
 	r.outputs.begin(r.job)
 	kills, _ := resource.OOMKills()
 	end = r.supervise(ctx)
-	if end.oomKills = oomKillsSince(kills); end.isMemoryKill() {
+	if end.exit.IsKill() {
+		end.oomKills = oomKillsSince(kills)
+	}
+	if end.isMemoryKill() {
 		h.kills.Add()
 	}
 	end.stderrTail = out.Finish()

@@ -7,10 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/jobid"
+	"github.com/spotworker/spotworker/internal/text/lazyregexp"
 )
 
 // Version is the version of the envelopes that this package writes and reads.
@@ -274,13 +274,13 @@ func CheckEstimate(estimate time.Duration) error {
 }
 
 // traceForm is the form of a W3C traceparent. Versions after 00 may add fields.
-var traceForm = regexp.MustCompile(`^(00-` + traceIDs + `|(0[1-9a-f]|[1-9a-e][0-9a-f]|f[0-9a-e])-` + traceIDs + `(-[\x21-\x7e]{1,256})?)$`)
+var traceForm = lazyregexp.New(`^(00-` + traceIDs + `|(0[1-9a-f]|[1-9a-e][0-9a-f]|f[0-9a-e])-` + traceIDs + `(-[\x21-\x7e]{1,256})?)$`)
 
 const traceIDs = `[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}`
 
 // checkTrace returns the fault of a traceparent, or nil. An empty traceparent is none.
 func checkTrace(trace string) error {
-	if trace != "" && !traceForm.MatchString(trace) {
+	if trace != "" && !traceForm().MatchString(trace) {
 		return fmt.Errorf("%.80q is no W3C traceparent", trace)
 	}
 	return nil

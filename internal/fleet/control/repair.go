@@ -6,13 +6,13 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 
 	"github.com/spotworker/spotworker/internal/storage/blobs"
+	"github.com/spotworker/spotworker/internal/text/lazyregexp"
 )
 
 const (
@@ -85,11 +85,11 @@ func (s *Store) keep(ctx context.Context, etag azcore.ETag) (name string, revisi
 }
 
 // revisionField finds the revision in a document that is no longer JSON.
-var revisionField = regexp.MustCompile(`"revision"\s*:\s*(\d{1,15})\b`)
+var revisionField = lazyregexp.New(`"revision"\s*:\s*(\d{1,15})\b`)
 
 // revisionIn returns the revision that a damaged document seems to have, 0 if none.
 func revisionIn(body []byte) int {
-	found := revisionField.FindSubmatch(body)
+	found := revisionField().FindSubmatch(body)
 	if found == nil {
 		return 0
 	}

@@ -7,10 +7,11 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/text/lazyregexp"
 )
 
 // MaxWorkers is the largest number of workers on one VM. Each polls once a second, and the
@@ -19,11 +20,11 @@ const MaxWorkers = 4
 
 // instanceForm is the form of an instance's name. The name becomes part of a blob's name,
 // separated by a dash.
-var instanceForm = regexp.MustCompile(`^[A-Za-z0-9_]{1,32}$`)
+var instanceForm = lazyregexp.New(`^[A-Za-z0-9_]{1,32}$`)
 
 // ValidateInstance returns an error for an invalid name of an instance.
 func ValidateInstance(name string) error {
-	if !instanceForm.MatchString(name) {
+	if !instanceForm().MatchString(name) {
 		return fmt.Errorf("instance %q: give 1 to 32 letters, digits or underscores, such as 0", name)
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -44,6 +45,9 @@ func ControlGroup() (dir string, err error) {
 	return "", errors.New("this system has no control groups of version 2")
 }
 
+// ownGroup is [ControlGroup], found once: a worker moves only into its [WorkerGroup].
+var ownGroup = sync.OnceValues(ControlGroup)
+
 // controlGroups returns where control groups of version 2 are mounted.
 func controlGroups(mounts string) (dir string, ok bool) {
 	for line := range strings.Lines(mounts) {
@@ -67,7 +71,7 @@ func OOMKills() (kills int64, ok bool) {
 
 // groupKills returns the count of the control group of the worker and its programs.
 func groupKills() (kills int64, ok bool) {
-	dir, err := ControlGroup()
+	dir, err := ownGroup()
 	if err != nil {
 		return 0, false
 	}

@@ -14,9 +14,6 @@ import (
 // observesProcesses reports whether this system tells which processes a program has.
 const observesProcesses = true
 
-// reaperName is the worker's name for the process between it and a program.
-const reaperName = "spotworker-reaper "
-
 // processesOf returns the processes whose environment has a path below a scratch folder:
 // the processes of that VM's program, also outside its process group. A process that is
 // ending no longer has a command line.
@@ -33,7 +30,7 @@ func processesOf(scratch string) map[int]child {
 		if err != nil {
 			continue
 		}
-		if p, ok := readProcess(dir); ok && p.Command != "" && !strings.HasPrefix(p.Command, reaperName) {
+		if p, ok := readProcess(dir); ok && p.Command != "" {
 			p.PID = pid
 			found[pid] = p
 		}

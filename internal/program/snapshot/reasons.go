@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/spotworker/spotworker/internal/text/lazyregexp"
 )
 
 // RefusedError is the error of a program that criu cannot freeze or restore.
@@ -21,16 +23,16 @@ func (e *RefusedError) Error() string { return e.Reason }
 
 // reason translates a line of criu's log.
 type reason struct {
-	line *regexp.Regexp
+	line func() *regexp.Regexp
 	text string // $1 is the first group of the line
 	kept bool   // it is a property of the program, which no machine changes
 }
 
 func permanent(line, text string) reason {
-	return reason{line: regexp.MustCompile(line), text: text, kept: true}
+	return reason{line: lazyregexp.New(line), text: text, kept: true}
 }
 
-func passing(line, text string) reason { return reason{line: regexp.MustCompile(line), text: text} }
+func passing(line, text string) reason { return reason{line: lazyregexp.New(line), text: text} }
 
 // watchReason is about inotify and fanotify: criu finds the watched files by handles, which only root
 // of the machine may open.
@@ -71,7 +73,7 @@ var reasons = []reason{
 }
 
 // errorLine is a line of criu's log with an error.
-var errorLine = regexp.MustCompile(`Error \([^)]*\): (.*)`)
+var errorLine = lazyregexp.New(`Error \([^)]*\): (.*)`)
 
 // maxReason bounds the text of an unknown reason, in bytes.
 const maxReason = 300
@@ -80,14 +82,14 @@ const maxReason = 300
 func explain(verb string, log []byte) *RefusedError {
 	var first string
 	for line := range bytes.Lines(log) {
-		m := errorLine.FindSubmatch(bytes.TrimSpace(line))
+		m := errorLine().FindSubmatch(bytes.TrimSpace(line))
 		if m == nil {
 			continue
 		}
 		text := strings.ToValidUTF8(string(m[1]), "?")
 		for _, r := range reasons {
-			if at := r.line.FindStringSubmatchIndex(text); at != nil {
-				return &RefusedError{Reason: string(r.line.ExpandString(nil, r.text, text, at)), Known: r.kept}
+			if at := r.line().FindStringSubmatchIndex(text); at != nil {
+				return &RefusedError{Reason: string(r.line().ExpandString(nil, r.text, text, at)), Known: r.kept}
 			}
 		}
 		if first == "" {
@@ -106,11 +108,11 @@ func explain(verb string, log []byte) *RefusedError {
 // oldest is the oldest version of criu that works with current kernels.
 var oldest = [2]int{4, 0}
 
-var versionLine = regexp.MustCompile(`(?m)^Version: (\d+)\.(\d+)(\S*)`)
+var versionLine = lazyregexp.New(`(?m)^Version: (\d+)\.(\d+)(\S*)`)
 
 // parseVersion returns the version that criu prints. The error says what to install.
 func parseVersion(printed []byte) (string, error) {
-	m := versionLine.FindSubmatch(printed)
+	m := versionLine().FindSubmatch(printed)
 	if m == nil {
 		return "", fmt.Errorf("criu --version prints no version: %.100q", printed)
 	}

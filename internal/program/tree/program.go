@@ -41,6 +41,12 @@ type group interface {
 	exit(state *os.ProcessState) Exit
 }
 
+// waiter is a group whose program the worker has not started itself.
+type waiter interface {
+	// wait waits until the whole group has ended, and returns how the program did.
+	wait() Exit
+}
+
 // Limits are the limits that the operating system enforces. A zero limit means none.
 type Limits struct {
 	// For each process of a program.
@@ -100,7 +106,9 @@ func Start(cmd *exec.Cmd, l Limits, groups *Groups, user *sandbox.User, out Outp
 	if err := <-started; err != nil {
 		return nil, err
 	}
-	_ = user.Do(func() error { tune(cmd.Process.Pid); return nil })
+	if cmd.Process != nil { // it is the worker's own child
+		_ = user.Do(func() error { tune(cmd.Process.Pid); return nil })
+	}
 	return p, nil
 }
 
@@ -119,6 +127,11 @@ func abandon(cmd *exec.Cmd, err error) error {
 // reuse.
 func (p *Program) wait() Exit {
 	all := p.group
+	if w, ok := all.(waiter); ok {
+		exit := w.wait()
+		p.end()
+		return exit
+	}
 	if waitUnreaped(p.cmd.Process.Pid) {
 		p.end()
 	}

@@ -101,63 +101,42 @@ func (g *usersGroup) exit(state *os.ProcessState) Exit {
 
 // reaped is a program below a reaper.
 type reaped struct {
-	reaper  *reaper.Reaper
-	process *os.Process // the reaper
-	late    *time.Timer // runs out when the reaper has not obeyed
-	ended   func() (status syscall.WaitStatus, left int, ok bool)
+	program *reaper.Program
+	ended   bool // it, and everything below its reaper
 }
 
 // beginReaped starts a command below a reaper.
 func beginReaped(cmd *exec.Cmd) (group, error) {
-	r, err := reaper.Command(cmd)
+	program, err := reaper.Start(cmd)
 	if err != nil {
 		return nil, err
 	}
-	err = cmd.Start()
-	if failed := r.Started(err == nil); err != nil || failed != nil {
-		if err == nil {
-			err = abandon(cmd, failed)
-		}
-		return nil, err
-	}
-	return &reaped{reaper: r, process: cmd.Process}, nil
+	return &reaped{program: program}, nil
 }
 
-func (r *reaped) terminate(with syscall.Signal) error { return r.reaper.Terminate(with) }
+func (r *reaped) terminate(with syscall.Signal) error { return r.program.Terminate(with) }
 
-// killGrace is how long a reaper may take to obey. A program may have stopped it, if both
-// have the same user.
-const killGrace = 10 * time.Second
+func (r *reaped) kill() error { return r.program.Kill() }
 
-func (r *reaped) kill() error {
-	if r.late == nil {
-		r.late = time.AfterFunc(killGrace, func() { _ = r.process.Kill() }) // with which the program ends
+// wait implements [waiter].
+func (r *reaped) wait() Exit {
+	exit, ok := r.program.Wait()
+	r.ended = ok
+	if !ok { // the reaper was killed, and with it the program
+		return exitOf(syscall.WaitStatus(syscall.SIGKILL))
 	}
-	_ = r.process.Signal(syscall.SIGCONT)
-	return r.reaper.Kill()
+	e := exitOf(exit.Status)
+	e.Left = exit.Left
+	return e
 }
 
-// release is called when the reaper has ended, and so has everything below it.
-func (r *reaped) release() {
-	if r.late != nil {
-		r.late.Stop()
-	}
-	status, left, ok := r.reaper.Status()
-	r.ended = func() (syscall.WaitStatus, int, bool) { return status, left, ok }
-	r.reaper.Close()
-}
+func (r *reaped) release() { r.program.Release(r.ended) }
 
 // full returns false: the worker's user has the tasks of all programs.
 func (*reaped) full() bool { return false }
 
-func (r *reaped) exit(state *os.ProcessState) Exit {
-	if status, left, ok := r.ended(); ok {
-		e := exitOf(status)
-		e.Left = left
-		return e
-	}
-	return processGroup{}.exit(state) // the reaper was killed
-}
+// exit is not called: see [waiter].
+func (*reaped) exit(*os.ProcessState) Exit { return Exit{} }
 
 func killOne(pid int) error { return syscall.Kill(pid, syscall.SIGKILL) }
 

@@ -72,7 +72,7 @@ func work(way string) error {
 			fmt.Println("runs")
 			continue
 		case "stops its reaper":
-			if err := syscall.Kill(p.cmd.Process.Pid, syscall.SIGSTOP); err != nil {
+			if err := syscall.Kill(parentOf(marked(os.Getenv(markVariable))), syscall.SIGSTOP); err != nil {
 				return err
 			}
 			p.Kill()
@@ -182,6 +182,18 @@ func marked(mark string) (all []int) {
 		}
 	}
 	return all
+}
+
+// parentOf returns the parent of the first of some processes.
+func parentOf(all []int) (pid int) {
+	for _, child := range all {
+		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", child))
+		_, after, _ := strings.Cut(string(status), "\nPPid:")
+		if _, err := fmt.Sscan(after, &pid); err == nil {
+			return pid
+		}
+	}
+	return 0
 }
 
 // rig is a worker of its own process.
@@ -412,6 +424,36 @@ func TestReaperThatIsStopped(t *testing.T) {
 	}
 	if left := marked(b.mark); len(left) > 0 {
 		t.Errorf("%d processes are left", len(left))
+	}
+}
+
+// TestReapersAreUsedAgain: one reaper serves programs that follow each other, tells nothing of
+// the worker's environment, and is replaced when it was killed meanwhile.
+func TestReapersAreUsedAgain(t *testing.T) {
+	t.Setenv(markVariable, "secret")
+	run := func() (reaper int) {
+		p, err := Start(program("ends", "again"), Limits{}, nil, nil, unread{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		reaper = parentOf(marked("again"))
+		if e := <-p.Exited(); e.Code != 7 || e.Left == 0 {
+			t.Errorf("the program %s, and left %d processes, want code 7 and some", e, e.Left)
+		}
+		return reaper
+	}
+	first := run()
+	if second := run(); first == 0 || second != first {
+		t.Errorf("programs ran below the reapers %d and %d, want the same", first, second)
+	}
+	if environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", first)); err != nil || bytes.Contains(environ, []byte("secret")) {
+		t.Errorf("environment of the reaper = %q, %v, want nothing of the worker's", environ, err)
+	}
+	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if third := run(); third == first {
+		t.Error("a program ran below a reaper that was killed")
 	}
 }
 

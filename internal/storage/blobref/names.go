@@ -5,10 +5,11 @@ package blobref
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/spotworker/spotworker/internal/text/lazyregexp"
 )
 
 // MaxName is the service's limit on a blob's name, in characters.
@@ -49,6 +50,6 @@ func CheckBlob(name string) error {
 	return nil
 }
 
-var scheme = regexp.MustCompile(`^[A-Za-z][0-9A-Za-z+.-]*://`)
+var scheme = lazyregexp.New(`^[A-Za-z][0-9A-Za-z+.-]*://`)
 
-func isURL(s string) bool { return scheme.MatchString(s) }
+func isURL(s string) bool { return scheme().MatchString(s) }

@@ -6,16 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"regexp"
 	"strconv"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/text/lazyregexp"
 )
 
 // day is 24 hours.
 const day = 24 * time.Hour
 
 // dayed is a text with days at its start, such as 7d or -1.5d12h.
-var dayed = regexp.MustCompile(`^([+-]?)(\d+(?:\.\d*)?|\.\d+)d(.*)$`)
+var dayed = lazyregexp.New(`^([+-]?)(\d+(?:\.\d*)?|\.\d+)d(.*)$`)
 
 // errForm is the error of a text that is no duration.
 var errForm = errors.New("it must be a duration such as 90s, 10m, 2h or 7d")
@@ -23,7 +24,7 @@ var errForm = errors.New("it must be a duration such as 90s, 10m, 2h or 7d")
 // Parse returns a duration. It reads what [time.ParseDuration] does, and before that a number
 // of days of 24 hours with the unit d.
 func Parse(text string) (time.Duration, error) {
-	match := dayed.FindStringSubmatch(text)
+	match := dayed().FindStringSubmatch(text)
 	if match == nil {
 		d, err := time.ParseDuration(text)
 		if err != nil {

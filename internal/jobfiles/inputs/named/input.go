@@ -9,10 +9,10 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"regexp"
 	"strings"
 
 	"github.com/spotworker/spotworker/internal/storage/blobref"
+	"github.com/spotworker/spotworker/internal/text/lazyregexp"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -83,17 +83,17 @@ func Encode(all []job.Input) (json.RawMessage, error) {
 }
 
 // containerName is the service's rule for names of containers, with the special ones.
-var containerName = regexp.MustCompile(`^(\$root|\$web|[a-z0-9](-?[a-z0-9]){2,62})$`)
+var containerName = lazyregexp.New(`^(\$root|\$web|[a-z0-9](-?[a-z0-9]){2,62})$`)
 
 // etagForm is the form of an ETag in an HTTP header.
-var etagForm = regexp.MustCompile(`^"[\x21-\x7e]{1,126}"$`)
+var etagForm = lazyregexp.New(`^"[\x21-\x7e]{1,126}"$`)
 
 // Check returns the fault of an input, as far as that shows without reading anything.
 func Check(in job.Input) error {
 	if err := blobref.CheckContainer(in.Container); err != nil {
 		return fmt.Errorf("field container %w", err)
 	}
-	if !containerName.MatchString(in.Container) {
+	if !containerName().MatchString(in.Container) {
 		return fmt.Errorf("field container is %.80q, which is no name of a container", in.Container)
 	}
 	if err := checkNames(in); err != nil {
@@ -104,7 +104,7 @@ func Check(in job.Input) error {
 			return fmt.Errorf("field account %w", err)
 		}
 	}
-	if in.ETag != "" && (in.Blob+in.Manifest == "" || !etagForm.MatchString(in.ETag)) {
+	if in.ETag != "" && (in.Blob+in.Manifest == "" || !etagForm().MatchString(in.ETag)) {
 		return fmt.Errorf("field etag is %.80q; it must be the ETag of a blob or manifest as in the HTTP header, quotes included", in.ETag)
 	}
 	return checkTo(in)

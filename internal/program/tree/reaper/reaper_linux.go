@@ -1,262 +1,302 @@
-// Package reaper is a small process between a worker and the program of a job. It ends
-// every process that the program leaves, also outside its process group or session. It is
-// the worker's own executable, started again with another name.
-//
-// The kernel gives the orphans among a subreaper's descendants to the subreaper
-// (PR_SET_CHILD_SUBREAPER). A worker that were the subreaper itself could not find the job
-// of an orphan; a reaper has one program.
-//
-// It ends everything when the program has ended, when the worker orders it, and when the
-// worker dies: the kernel then closes the pipe with the orders.
+// Package reaper runs programs below small processes, each of which ends every process that
+// its program leaves. Package reap is such a process. It takes one program after another, and
+// waits for the next one for a while: its own start costs more than that of most commands.
 package reaper
 
 import (
-	"bufio"
-	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
-	"os/signal"
-	"runtime"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/spotworker/spotworker/internal/program/tree/reaper/reap"
 )
 
-// name is the first argument of a process that is a reaper. ps shows it.
-const name = "spotworker-reaper"
-
-// Orders of the worker, a byte each.
 const (
-	orderSignal = 0x80 // and the number of a signal: send that to the program's process group
-	orderKill   = 'K'  // end everything
+	// startLimit bounds the start of a program, and that of a reaper.
+	startLimit = time.Minute
+
+	// lookInterval is how often a running program's reaper is looked at. A hostile program of
+	// the same user can kill the reaper and keep its end of the socket open.
+	lookInterval = time.Second
+
+	// spareFor is how long a reaper without a program waits for the next one.
+	spareFor = 10 * time.Second
 )
 
-// Descriptors of a reaper.
-const (
-	ordersFD = 3
-	wordsFD  = 4
-)
-
-// endGrace is how long a reaper tries to end processes that start others all the time.
-const endGrace = 5 * time.Second
-
-// A process that is started as a reaper never gets to its main function. A worker, each
-// program that embeds one and each test of them are the same executable as their reapers.
-func init() { //nolint:gochecknoinits // see above
-	if len(os.Args) > 1 && os.Args[0] == name {
-		os.Exit(reap(os.Args[1:]))
-	}
+// Program is a program below a reaper.
+type Program struct {
+	reaper *reaper
+	late   *time.Timer // runs out when the reaper has not obeyed
+	ended  bool        // and with it everything that it started
 }
 
-// Command changes a command that is not started yet, so that a reaper starts it. Call
-// Started after its start, also if that failed.
-func Command(cmd *exec.Cmd) (*Reaper, error) {
-	theirOrders, orders, err := os.Pipe()
+// Exit is how a program ended.
+type Exit struct {
+	Status syscall.WaitStatus
+	Left   int // processes that it left, which were ended
+}
+
+// Start starts a command that is not started yet. Its output must be files, its input nothing.
+func Start(cmd *exec.Cmd) (*Program, error) {
+	if cmd.Err != nil {
+		return nil, cmd.Err
+	}
+	files, err := filesOf(cmd)
 	if err != nil {
 		return nil, err
 	}
-	words, theirWords, err := os.Pipe()
+	defer func() {
+		for _, file := range files {
+			_ = file.Close()
+		}
+	}()
+	for {
+		r, isSpare := takeSpare()
+		if !isSpare {
+			if r, err = begin(); err != nil {
+				return nil, err
+			}
+		}
+		word, err := r.start(files)
+		failed, isFailure := strings.CutPrefix(word, reap.Failed+" ")
+		switch {
+		case err != nil && isSpare: // it was killed, or stopped, while it waited
+			r.close()
+		case err != nil:
+			r.close()
+			return nil, fmt.Errorf("the process that starts the program has ended, or was stopped: %w", err)
+		case isFailure:
+			r.keep()
+			number, _ := strconv.Atoi(failed)
+			return nil, &os.PathError{Op: "fork/exec", Path: cmd.Path, Err: syscall.Errno(number)}
+		default:
+			return &Program{reaper: r}, nil
+		}
+	}
+}
+
+// filesOf returns the files that a reaper needs for a command: its standard output and error,
+// and what it is.
+func filesOf(cmd *exec.Cmd) (files []*os.File, err error) {
+	defer func() {
+		if err != nil {
+			for _, file := range files {
+				_ = file.Close()
+			}
+		}
+	}()
+	for _, to := range []any{cmd.Stdout, cmd.Stderr} {
+		fd := -1
+		if file, ok := to.(*os.File); ok {
+			fd, err = unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+		} else {
+			fd, err = unix.Open(os.DevNull, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+		}
+		if err != nil {
+			return files, fmt.Errorf("connect the program's output: %w", err)
+		}
+		files = append(files, os.NewFile(uintptr(fd), "output"))
+	}
+	hasNUL := func(s string) bool { return strings.Contains(s, "\x00") }
+	if slices.ContainsFunc(cmd.Env, hasNUL) {
+		return files, errors.New("environment variable contains NUL")
+	}
+	words := slices.Concat([]string{cmd.Path, cmd.Dir, strconv.Itoa(len(cmd.Args))}, cmd.Args, cmd.Environ())
+	if slices.ContainsFunc(words, hasNUL) {
+		return files, &os.PathError{Op: "fork/exec", Path: cmd.Path, Err: syscall.EINVAL}
+	}
+	fd, err := unix.MemfdCreate(reap.Name, unix.MFD_CLOEXEC)
 	if err != nil {
-		return nil, errors.Join(err, theirOrders.Close(), orders.Close())
+		return files, fmt.Errorf("describe the program: %w", err)
 	}
-	r := &Reaper{program: cmd.Path, orders: orders, words: bufio.NewReader(words), wordsFile: words,
-		theirs: []*os.File{theirOrders, theirWords}}
-	cmd.Args = append([]string{name, cmd.Path}, cmd.Args...)
-	cmd.Path, cmd.ExtraFiles = "/proc/self/exe", r.theirs
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	return r, nil
-}
-
-// Bounds of the wait for the words of a reaper. A hostile program of the same user can stop
-// the reaper, or keep its end of the pipe open.
-const (
-	startLimit  = time.Minute // the process and the program in it are started
-	statusLimit = time.Second // the reaper has ended: its words are in the pipe
-)
-
-// Reaper is a reaper, as its worker sees it.
-type Reaper struct {
-	program   string
-	orders    *os.File
-	words     *bufio.Reader
-	wordsFile *os.File
-	theirs    []*os.File
-}
-
-// Started waits until the reaper has started the program. ok is whether the reaper itself
-// has been started. On an error the reaper ends.
-func (r *Reaper) Started(ok bool) error {
-	for _, file := range r.theirs {
-		_ = file.Close()
-	}
-	if !ok {
-		r.Close()
-		return nil
-	}
-	word, err := r.word(startLimit)
-	failed, isFailure := strings.CutPrefix(strings.TrimSpace(word), "failed ")
-	switch {
-	case err != nil:
-		err = fmt.Errorf("the process that starts the program has ended, or was stopped: %w", err)
-	case !isFailure:
-		return nil
-	default:
-		number, _ := strconv.Atoi(failed)
-		err = &os.PathError{Op: "fork/exec", Path: r.program, Err: syscall.Errno(number)}
-	}
-	r.Close()
-	return err
-}
-
-// word waits for the next line that the reaper writes.
-func (r *Reaper) word(limit time.Duration) (string, error) {
-	if err := r.wordsFile.SetReadDeadline(time.Now().Add(limit)); err != nil {
-		return "", err
-	}
-	return r.words.ReadString('\n')
+	command := os.NewFile(uintptr(fd), "command")
+	files = append(files, command)
+	_, err = command.WriteString(strings.Join(words, "\x00"))
+	return files, err
 }
 
 // Terminate sends a signal to the program's process group.
-func (r *Reaper) Terminate(with syscall.Signal) error { return r.order(orderSignal | byte(with)) }
+func (p *Program) Terminate(with syscall.Signal) error {
+	return p.reaper.send(reap.OrderSignal | byte(with))
+}
+
+// killGrace is how long a reaper may take to obey. A program may have stopped it, if both
+// have the same user.
+const killGrace = 10 * time.Second
 
 // Kill ends the program and everything that it started.
-func (r *Reaper) Kill() error { return r.order(orderKill) }
+func (p *Program) Kill() error {
+	if p.ended {
+		return nil
+	}
+	if p.late == nil {
+		p.late = time.AfterFunc(killGrace, func() { _ = p.reaper.cmd.Process.Kill() }) // with which the program ends
+	}
+	_ = p.reaper.cmd.Process.Signal(syscall.SIGCONT)
+	return p.reaper.send(reap.OrderKill)
+}
 
-func (r *Reaper) order(order byte) error {
-	_, err := r.orders.Write([]byte{order})
+// Wait waits until the program and everything that it started have ended. ok is false if the
+// reaper was killed before.
+func (p *Program) Wait() (e Exit, ok bool) {
+	word, err := p.reaper.word(0)
+	if err != nil {
+		return e, false
+	}
+	found, _ := fmt.Sscanf(word, reap.Ended+" %d %d", &e.Status, &e.Left)
+	return e, found == 2
+}
+
+// Release gives up the program after Wait, which returned ok. No other method may be called
+// at the same time.
+func (p *Program) Release(ok bool) {
+	if p.ended {
+		return
+	}
+	p.ended = true
+	if p.late != nil && !p.late.Stop() || !ok {
+		p.reaper.close()
+		return
+	}
+	p.reaper.keep()
+}
+
+// reaper is a reaper, as its worker sees it.
+type reaper struct {
+	cmd    *exec.Cmd
+	socket *os.File
+}
+
+// begin starts a reaper.
+func begin() (*reaper, error) {
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socketpair", err)
+	}
+	theirs := os.NewFile(uintptr(ends[1]), "orders")
+	defer func() { _ = theirs.Close() }()
+	err = unix.SetNonblock(ends[0], true)
+	r := &reaper{socket: os.NewFile(uintptr(ends[0]), "reaper"), cmd: &exec.Cmd{
+		Path: "/proc/self/exe", Args: []string{reap.Name}, Dir: "/", ExtraFiles: []*os.File{theirs},
+		Env:         []string{"GOMAXPROCS=1"}, // not the worker's: a program of the same user can read it
+		SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
+	}}
+	if err = cmp.Or(err, r.cmd.Start()); err != nil {
+		return nil, errors.Join(err, r.socket.Close())
+	}
+	return r, nil
+}
+
+// start orders the start of a program, and returns what the reaper says.
+func (r *reaper) start(files []*os.File) (word string, err error) {
+	fds := make([]int, len(files))
+	for i, file := range files {
+		fds[i] = int(file.Fd()) //nolint:gosec // a descriptor
+	}
+	conn, err := r.socket.SyscallConn()
+	if err != nil {
+		return "", err
+	}
+	sent := conn.Write(func(fd uintptr) bool {
+		err = unix.Sendmsg(int(fd), []byte{reap.OrderStart}, unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL)
+		return !errors.Is(err, unix.EAGAIN)
+	})
+	if err = cmp.Or(sent, err); err != nil {
+		return "", err
+	}
+	return r.word(startLimit)
+}
+
+func (r *reaper) send(order byte) error {
+	_, err := r.socket.Write([]byte{order})
 	return err
 }
 
-// Status returns how the program ended, once the reaper has, and how many processes the
-// program left. ok is false if the reaper was killed before.
-func (r *Reaper) Status() (status syscall.WaitStatus, left int, ok bool) {
-	word, err := r.word(statusLimit)
-	if err != nil {
-		return 0, 0, false
-	}
-	n := 0
-	if found, _ := fmt.Sscanf(word, "ended %d %d\n", &n, &left); found != 2 {
-		return 0, 0, false
-	}
-	return syscall.WaitStatus(n), left, true
-}
+// errNoWord is the error of a reaper that says nothing in time.
+var errNoWord = errors.New("it says nothing")
 
-// Close closes the pipes, at which a reaper ends everything.
-func (r *Reaper) Close() { _ = errors.Join(r.orders.Close(), r.wordsFile.Close()) }
-
-// reap starts a program, and ends everything when it is time. The arguments are the path
-// and the arguments of the program.
-func reap(arguments []string) int {
-	runtime.LockOSThread() // the program ends with the thread that started it
-	words := os.NewFile(wordsFD, "words")
-	syscall.CloseOnExec(ordersFD)
-	syscall.CloseOnExec(wordsFD)
-	// A service manager may signal every process of a unit. Ignored signals would be ignored
-	// by the program too.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0o600) // the program inherits it: it goes before the worker
-	err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-	program := 0
-	if err == nil {
-		program, err = syscall.ForkExec(arguments[0], arguments[1:], &syscall.ProcAttr{ //nolint:gosec // from the kinds file
-			Env: os.Environ(), Files: []uintptr{0, 1, 2},
-			Sys: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
-		})
-	}
-	if err != nil {
-		number, _ := errors.AsType[syscall.Errno](err)
-		fmt.Fprintf(words, "failed %d\n", int(number))
-		return 1
-	}
-	fmt.Fprintln(words, "started")
-	for _, fd := range []int{1, 2} { // the worker reads to the end of the program's output
-		_ = syscall.Close(fd)
-	}
-	go obey(os.NewFile(ordersFD, "orders"), program)
-	status, known := wait(program)
-	left := end()
-	if known {
-		fmt.Fprintf(words, "ended %d %d\n", status, left)
-	}
-	return 0
-}
-
-// obey follows the worker's orders. The end of the orders is the end of the worker.
-func obey(orders io.Reader, program int) {
-	for {
-		var order [1]byte
-		_, err := io.ReadFull(orders, order[:])
-		if err == nil && order[0]&orderSignal != 0 {
-			_ = syscall.Kill(-program, syscall.Signal(order[0]&^orderSignal)) // fails if it has ended
-			continue
+// word waits for the next word of the reaper, while it is there; 0 is no limit.
+func (r *reaper) word(limit time.Duration) (string, error) {
+	packet := make([]byte, 64)
+	for begun, last := time.Now(), false; ; last = r.hasEnded() {
+		if err := r.socket.SetReadDeadline(time.Now().Add(lookInterval)); err != nil {
+			return "", err
 		}
-		_ = syscall.Kill(-program, syscall.SIGKILL) // with its end everything else ends
-		if err != nil {
-			return
-		}
-	}
-}
-
-// wait waits until the program has ended, and reaps orphans until then.
-func wait(program int) (status syscall.WaitStatus, known bool) {
-	for {
-		pid, err := syscall.Wait4(-1, &status, 0, nil)
+		n, err := r.socket.Read(packet)
 		switch {
-		case errors.Is(err, syscall.EINTR):
-		case err != nil:
-			return 0, false
-		case pid == program:
-			return status, true
+		case err == nil:
+			return string(packet[:n]), nil
+		case !errors.Is(err, os.ErrDeadlineExceeded):
+			return "", err
+		case last || limit > 0 && time.Since(begun) >= limit:
+			return "", errNoWord
 		}
 	}
 }
 
-// end ends all descendants, and returns how many there were. Orphans become children of this
-// process: when it has no child, there are no descendants.
-func end() (ended int) {
-	killed := map[int]bool{}
-	for late := time.Now().Add(endGrace); ; time.Sleep(time.Millisecond) {
-		pid, err := 1, error(nil)
-		for pid > 0 {
-			pid, err = syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
-		}
-		if errors.Is(err, syscall.ECHILD) || time.Now().After(late) {
-			return len(killed)
-		}
-		for _, child := range children(os.Getpid()) {
-			killed[child] = true
-			_ = syscall.Kill(child, syscall.SIGKILL)
-		}
-	}
+// hasEnded reports whether the reaper's process has ended.
+func (r *reaper) hasEnded() bool {
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_PID, r.cmd.Process.Pid, &info, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG, nil)
+	return err != nil && !errors.Is(err, unix.EINTR) || info.Signo != 0
 }
 
-// children returns the processes with that parent.
-func children(parent int) []int {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil
+// close ends a reaper, and everything below it.
+func (r *reaper) close() {
+	_ = r.socket.Close()
+	_ = r.cmd.Process.Kill()
+	_ = r.cmd.Wait()
+}
+
+// spares are the reapers that wait for a program.
+var spares struct {
+	sync.Mutex
+	list []spare
+}
+
+type spare struct {
+	*reaper
+	end *time.Timer
+}
+
+// keep keeps a reaper for the next program.
+func (r *reaper) keep() {
+	spares.Lock()
+	defer spares.Unlock()
+	end := time.AfterFunc(spareFor, func() {
+		spares.Lock()
+		i := slices.IndexFunc(spares.list, func(s spare) bool { return s.reaper == r })
+		if i >= 0 {
+			spares.list = slices.Delete(spares.list, i, i+1)
+		}
+		spares.Unlock()
+		if i >= 0 {
+			r.close()
+		}
+	})
+	spares.list = append(spares.list, spare{r, end})
+}
+
+// takeSpare returns a reaper that waits.
+func takeSpare() (r *reaper, ok bool) {
+	spares.Lock()
+	defer spares.Unlock()
+	n := len(spares.list) - 1
+	if n < 0 {
+		return nil, false
 	}
-	var all []int
-	for _, entry := range entries {
-		pid, err := strconv.Atoi(entry.Name())
-		if err != nil {
-			continue
-		}
-		stat, err := os.ReadFile("/proc/" + entry.Name() + "/stat")
-		if err != nil {
-			continue // it has ended
-		}
-		// The name in parentheses may have any character.
-		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-		if len(fields) > 1 && fields[1] == strconv.Itoa(parent) {
-			all = append(all, pid)
-		}
-	}
-	return all
+	s := spares.list[n] // the last one: the others run out where few are needed
+	spares.list = spares.list[:n]
+	s.end.Stop()
+	return s.reaper, true
 }
