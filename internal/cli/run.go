@@ -50,6 +50,10 @@ type Program struct {
 // Parse fills flags, a struct for kong, from arguments and environment. done is
 // true when help or the version was printed, and there is nothing left to do.
 func (p Program) Parse(flags any, args []string, stdout io.Writer) (done bool, err error) {
+	if len(args) == 1 && args[0] == "--version" { // at once: scripts ask often
+		_, err = fmt.Fprintln(stdout, p.Name, p.Version)
+		return true, err
+	}
 	exited := false
 	parser, err := p.parser(flags, kong.Writers(stdout, io.Discard), kong.Exit(func(int) { exited = true }))
 	if err != nil {
