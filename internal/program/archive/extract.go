@@ -3,6 +3,8 @@ package archive
 import (
 	"archive/tar"
 	"bufio"
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/spotworker/spotworker/internal/host/filetype"
 )
@@ -31,7 +35,7 @@ func Extract(stream io.Reader, dir string, l Limits) error {
 	return errors.Join(x.run(), x.dirs.Close())
 }
 
-// bufferSize is how much is written to a file at once, in bytes.
+// bufferSize is how much is read from the stream at once, in bytes.
 const bufferSize = 256 << 10
 
 // extraction is the state of an Extract.
@@ -45,6 +49,8 @@ type extraction struct {
 	entries int
 	bytes   int64 // of files
 	names   int64 // bytes
+
+	parts chan []byte // free buffers; nil until there is a large file
 }
 
 // source is a stream that keeps its error.
@@ -67,6 +73,14 @@ func (s *source) next(most int64) ([]byte, error) {
 	}
 	_, err = s.from.Discard(len(part)) // it never fails
 	return part, err
+}
+
+// full fills p with the next bytes of the stream.
+func (s *source) full(p []byte) error {
+	if _, err := io.ReadFull(s, p); err != nil {
+		return s.damaged(err)
+	}
+	return nil
 }
 
 // damaged returns the error of a stream that cannot be read: its own, or [ErrDamaged].
@@ -233,6 +247,13 @@ func (x *extraction) create(e *entry) error {
 	return root.Chtimes(name, time.Time{}, e.modified)
 }
 
+// Files of more than bufferSize are written in parts of partSize, up to partWriters of them at
+// once: the file system takes about as long as everything before it.
+const (
+	partSize    = 1 << 20
+	partWriters = 4
+)
+
 // fill copies the data of an entry into its file.
 func (x *extraction) fill(file *os.File, e *entry) error {
 	if e.holes != nil {
@@ -241,18 +262,45 @@ func (x *extraction) fill(file *os.File, e *entry) error {
 		}
 	}
 	to := packed{file, e.holes}
-	for done := int64(0); done < e.size; {
-		part, err := x.stream.next(e.size - done)
-		if err == nil {
-			_, err = to.WriteAt(part, done)
+	var err error
+	if e.size > bufferSize {
+		err = x.fillInParts(to, e.size)
+	} else if part, failed := x.stream.next(e.size); failed != nil {
+		err = failed
+	} else {
+		_, err = to.WriteAt(part, 0)
+	}
+	if err == nil {
+		_, err = x.stream.next(e.padding())
+	}
+	return err
+}
+
+// fillInParts copies that many bytes of the stream into a file, some parts at once.
+func (x *extraction) fillInParts(to packed, size int64) error {
+	if x.parts == nil {
+		x.parts = make(chan []byte, partWriters+1) // one more is read meanwhile
+		for range cap(x.parts) {
+			x.parts <- make([]byte, partSize)
 		}
-		if err != nil {
-			return err
+	}
+	writers, ctx := errgroup.WithContext(context.Background())
+	var err error
+	for done := int64(0); done < size && err == nil && ctx.Err() == nil; {
+		buffer := <-x.parts
+		part, at := buffer[:min(size-done, partSize)], done
+		if err = x.stream.full(part); err != nil {
+			x.parts <- buffer
+			break
 		}
 		done += int64(len(part))
+		writers.Go(func() error {
+			defer func() { x.parts <- buffer }()
+			_, err := to.WriteAt(part, at)
+			return err
+		})
 	}
-	_, err := x.stream.next(e.padding())
-	return err
+	return cmp.Or(err, writers.Wait())
 }
 
 // linkHard makes a hard link. Its target is in the folder: no symbolic link exists yet.
