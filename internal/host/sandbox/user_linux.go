@@ -246,12 +246,12 @@ func threadsOf(process string) int {
 var sharedFolders = []string{"/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue"}
 
 // Clean removes the user's files in folders that all users may write, and the
-// user's System V objects. It is for the end of a job, after [User.KillAll].
+// user's System V objects and keys. It is for the end of a job, after [User.KillAll].
 func (u *User) Clean() error {
 	if u == nil {
 		return nil
 	}
-	errs := []error{u.removeIPC()}
+	errs := []error{u.removeIPC(), u.removeKeys()}
 	for _, shared := range sharedFolders {
 		entries, err := os.ReadDir(shared)
 		if err != nil {

@@ -62,12 +62,13 @@ var checks = map[string]func() error{
 	"processes": checkProcesses,
 	"shared":    checkShared,
 	"ipc":       checkIPC,
+	"keys":      checkKeys,
 	"network":   checkNetwork,
 	"hidden":    checkHidden,
 }
 
 // programs are other processes that the test binary can be.
-var programs = map[string]func() error{"leave ipc": leaveIPC, "remove": removeAndMeasure}
+var programs = map[string]func() error{"leave ipc": leaveIPC, "leave keys": leaveKeys, "remove": removeAndMeasure}
 
 func TestAsUser(t *testing.T) {
 	for name := range checks {
@@ -315,6 +316,65 @@ func leaveIPC() error {
 	}
 	fmt.Printf(ipcLeft+"\n", shm, sem, msg, posix.Name(), queue)
 	return nil
+}
+
+// leaveKeys is a program that puts a key into each keyring of its user.
+func leaveKeys() error {
+	persistent, err := unix.KeyctlInt(unix.KEYCTL_GET_PERSISTENT, -1, unix.KEY_SPEC_PROCESS_KEYRING, 0, 0)
+	if err != nil {
+		persistent = unix.KEY_SPEC_USER_KEYRING // the kernel has no such keyrings
+	}
+	for _, ring := range []int{unix.KEY_SPEC_USER_KEYRING, unix.KEY_SPEC_USER_SESSION_KEYRING, persistent} {
+		if _, err := unix.AddKey("user", "left", []byte("secret"), ring); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkKeys: a user has no keys in the kernel after its program.
+func checkKeys() error {
+	all, user, other, err := twoUsers()
+	if err != nil {
+		return err
+	}
+	self, err := filepath.Abs("worker")
+	if err != nil {
+		return err
+	}
+	keysOf := func(u *User) (all []string) {
+		_ = u.Do(func() error {
+			table, err := os.ReadFile("/proc/keys")
+			for line := range strings.Lines(string(table)) {
+				if strings.Contains(line, fmt.Sprintf(" %d ", u.id)) && !strings.HasSuffix(line, ": empty\n") {
+					all = append(all, line)
+				}
+			}
+			return err
+		})
+		return all
+	}
+	for _, u := range []*User{user, other} {
+		if said, err := shell(u, "/", workerVariable+"='leave keys' "+self); err != nil {
+			return fmt.Errorf("%s: %w", said, err)
+		}
+		if len(keysOf(u)) < 4 {
+			return failure("keys of the program are %q, want one in each of two or three keyrings", keysOf(u))
+		}
+	}
+	before := len(keysOf(other))
+	if err := all.End(user); err != nil {
+		return err
+	}
+	for late := time.Now().Add(20 * time.Second); len(keysOf(user)) > 0; time.Sleep(10 * time.Millisecond) { // the kernel collects them
+		if time.Now().After(late) {
+			return failure("keys of a program that ended are %q, want none", keysOf(user))
+		}
+	}
+	if n := len(keysOf(other)); n != before {
+		return failure("%d of another user's %d keys and keyrings are there, want all", n, before)
+	}
+	return all.End(other)
 }
 
 // checkIPC: System V and POSIX objects that a program left are removed with it, and
