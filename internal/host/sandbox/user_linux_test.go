@@ -318,14 +318,22 @@ func leaveIPC() error {
 	return nil
 }
 
+// noKeys is the text of a program to which a filter, such as that of a container, forbids keys.
+const noKeys = "no keys here"
+
 // leaveKeys is a program that puts a key into each keyring of its user.
 func leaveKeys() error {
 	persistent, err := unix.KeyctlInt(unix.KEYCTL_GET_PERSISTENT, -1, unix.KEY_SPEC_PROCESS_KEYRING, 0, 0)
 	if err != nil {
-		persistent = unix.KEY_SPEC_USER_KEYRING // the kernel has no such keyrings
+		persistent = unix.KEY_SPEC_PROCESS_KEYRING // the kernel has no such keyrings
 	}
 	for _, ring := range []int{unix.KEY_SPEC_USER_KEYRING, unix.KEY_SPEC_USER_SESSION_KEYRING, persistent} {
-		if _, err := unix.AddKey("user", "left", []byte("secret"), ring); err != nil {
+		_, err := unix.AddKey("user", "left", []byte("secret"), ring)
+		if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSYS) {
+			fmt.Print(noKeys)
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -346,7 +354,7 @@ func checkKeys() error {
 		_ = u.Do(func() error {
 			table, err := os.ReadFile("/proc/keys")
 			for line := range strings.Lines(string(table)) {
-				if strings.Contains(line, fmt.Sprintf(" %d ", u.id)) && !strings.HasSuffix(line, ": empty\n") {
+				if strings.Contains(line, fmt.Sprintf(" %d ", u.id)) && strings.Contains(line, " left: ") {
 					all = append(all, line)
 				}
 			}
@@ -355,11 +363,15 @@ func checkKeys() error {
 		return all
 	}
 	for _, u := range []*User{user, other} {
-		if said, err := shell(u, "/", workerVariable+"='leave keys' "+self); err != nil {
+		said, err := shell(u, "/", workerVariable+"='leave keys' "+self)
+		if err != nil {
 			return fmt.Errorf("%s: %w", said, err)
 		}
-		if len(keysOf(u)) < 4 {
-			return failure("keys of the program are %q, want one in each of two or three keyrings", keysOf(u))
+		if said == noKeys {
+			return nil
+		}
+		if len(keysOf(u)) < 2 {
+			return failure("keys of the program are %q, want two or three", keysOf(u))
 		}
 	}
 	before := len(keysOf(other))
@@ -372,7 +384,7 @@ func checkKeys() error {
 		}
 	}
 	if n := len(keysOf(other)); n != before {
-		return failure("%d of another user's %d keys and keyrings are there, want all", n, before)
+		return failure("%d of another user's %d keys are there, want all", n, before)
 	}
 	return all.End(other)
 }
