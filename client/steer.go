@@ -35,6 +35,9 @@ type Mark struct {
 	At     time.Time
 	By     string
 	Reason string
+
+	// FinishBy is until when running jobs may end before a drain; zero for a drain at once.
+	FinishBy time.Time
 }
 
 // Steering reads what operators ask of the workers, in one call.
@@ -54,7 +57,7 @@ func markOf(m *control.Mark) *Mark {
 	if m == nil {
 		return nil
 	}
-	return &Mark{At: m.At, By: m.By, Reason: m.Reason}
+	return &Mark{At: m.At, By: m.By, Reason: m.Reason, FinishBy: m.FinishBy}
 }
 
 // marksOf returns marks in the order of their names.
@@ -81,6 +84,10 @@ type SteerOptions struct {
 	// KnownOnly refuses to pause a kind, or to quarantine a VM, that no heartbeat names: the
 	// error is [ErrUnknownName]. A worker that knows the name may start later.
 	KnownOnly bool
+
+	// Finish is how long running jobs may take to end before a drain. The workers claim
+	// nothing meanwhile, and drain when no job is left. 0 drains at once.
+	Finish time.Duration
 }
 
 // ErrUnknownName means that no heartbeat names a VM or a kind ([SteerOptions].KnownOnly).
@@ -118,7 +125,7 @@ func (c *Client) Unpause(ctx context.Context, kinds []string, o SteerOptions) (S
 // Names are names of workers or of their VMs; none means all workers, also workers that
 // start later.
 func (c *Client) Drain(ctx context.Context, names []string, o SteerOptions) (Steered, error) {
-	return c.steer(o, func(f *operate.Fleet) (operate.Asked, error) { return f.Drain(ctx, names) })
+	return c.steer(o, func(f *operate.Fleet) (operate.Asked, error) { return f.Drain(ctx, names, o.Finish) })
 }
 
 // Resume ends drains of workers and quarantines of VMs, by the names of workers or VMs. No

@@ -46,7 +46,9 @@ func (t *targets) check() error {
 type drainCommand struct {
 	targets
 	asking
-	Yes bool `help:"Do not ask before --all." env:"-"`
+	Finish bool          `help:"First let running jobs end; no new one is claimed." env:"-"`
+	Within time.Duration `help:"With --finish: drain after this time at the latest." default:"30m" env:"-"`
+	Yes    bool          `help:"Do not ask before --all." env:"-"`
 }
 
 // Help is shown by drain --help.
@@ -54,6 +56,8 @@ func (*drainCommand) Help() string {
 	return `A drained worker does what it does on an eviction notice, without one: it stops claiming,
 saves its jobs and hands them over to other workers. It stays alive and idle, also after a restart,
 until "spotctl resume". It follows within 15 s, and has the drain budget of a SIGTERM (10 s).
+
+With --finish it lets its jobs end first, for kinds that cannot save.
 
 With --all no job of the deployment runs. Workers that cannot read the request do not follow; the output
 names them.`
@@ -68,8 +72,15 @@ func (c *drainCommand) run(ctx context.Context, s *session) error {
 			return err
 		}
 	}
+	o := c.options()
+	if c.Finish {
+		if c.Within <= 0 {
+			return &cli.ConfigError{Err: fmt.Errorf("--within is %s: give the time that jobs have to end", c.Within)}
+		}
+		o.Finish = c.Within
+	}
 	return s.ask(ctx, "drain", c.asking, func(ctx context.Context, d *client.Client) (client.Steered, error) {
-		return d.Drain(ctx, c.Names, c.options())
+		return d.Drain(ctx, c.Names, o)
 	})
 }
 

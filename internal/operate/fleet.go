@@ -209,25 +209,29 @@ func isIdle(p presence.Listed) bool { return p.State == lifecycle.Shutdown.Strin
 
 // Drain makes workers release their jobs and idle until they are resumed. They are
 // named by their own names, or by their VM's name. No names means all workers, also
-// workers that start later.
-func (f *Fleet) Drain(ctx context.Context, names []string) (Asked, error) {
+// workers that start later. They may finish their jobs first, for at most so long; 0 drains at once.
+func (f *Fleet) Drain(ctx context.Context, names []string, finish time.Duration) (Asked, error) {
 	workers, err := f.named(ctx, names)
 	if err != nil {
 		return Asked{}, err
 	}
 	return f.ask(ctx, workers, func(d *control.Document, now time.Time) (changed bool, err error) {
+		mark := f.mark(now)
+		if finish > 0 {
+			mark.FinishBy = now.Add(finish)
+		}
+		stands := func(before control.Mark) bool { return before.FinishBy.IsZero() || finish > 0 }
 		if len(names) == 0 {
-			changed = d.DrainAll == nil
-			if changed {
-				d.DrainAll = f.mark(now)
+			if changed = d.DrainAll == nil || !stands(*d.DrainAll); changed {
+				d.DrainAll = mark
 			}
 			return changed, nil
 		}
 		for _, worker := range workers {
-			if _, ok := d.Drains[worker]; ok {
+			if before, ok := d.Drains[worker]; ok && stands(before) {
 				continue
 			}
-			d.Drains, changed = with(d.Drains, worker, *f.mark(now)), true
+			d.Drains, changed = with(d.Drains, worker, *mark), true
 		}
 		if len(d.Drains) > control.MaxDrains {
 			return false, fmt.Errorf("more than %d workers would be drained by name: drain all of them, or resume some that are gone",

@@ -100,26 +100,30 @@ func TestFleetRequests(t *testing.T) {
 			{"nothing to end", func() (Asked, error) { return f.Pause(ctx, nil, false) }, all, "", 4, ""},
 			{"a kind alone", func() (Asked, error) { return f.Pause(ctx, []string{"k"}, true) }, all, "pause k", 5, ""},
 			{"end it with all", func() (Asked, error) { return f.Pause(ctx, nil, false) }, all, "", 6, ""},
-			{"drain a VM", func() (Asked, error) { return f.Drain(ctx, []string{"a"}) }, all[:2], "drain a-1, drain a-2", 7, ""},
-			{"drain it again", func() (Asked, error) { return f.Drain(ctx, []string{"a-1"}) }, all[:1], "drain a-1, drain a-2", 7, ""},
-			{"drain nobody", func() (Asked, error) { return f.Drain(ctx, []string{"a", "c"}) }, nil, "drain a-1, drain a-2", 7, `"c"`},
-			{"drain no VM", func() (Asked, error) { return f.Drain(ctx, []string{""}) }, nil, "drain a-1, drain a-2", 7, `""`},
+			{"drain a VM", func() (Asked, error) { return f.Drain(ctx, []string{"a"}, 0) }, all[:2], "drain a-1, drain a-2", 7, ""},
+			{"drain it again", func() (Asked, error) { return f.Drain(ctx, []string{"a-1"}, 0) }, all[:1], "drain a-1, drain a-2", 7, ""},
+			{"drain nobody", func() (Asked, error) { return f.Drain(ctx, []string{"a", "c"}, 0) }, nil, "drain a-1, drain a-2", 7, `"c"`},
+			{"drain no VM", func() (Asked, error) { return f.Drain(ctx, []string{""}, 0) }, nil, "drain a-1, drain a-2", 7, `""`},
 			{"resume one", func() (Asked, error) { return f.Resume(ctx, []string{"a-2"}) }, all[1:2], "drain a-1", 8, ""},
 			{"resume it again", func() (Asked, error) { return f.Resume(ctx, []string{"a-2"}) }, nil, "drain a-1", 8, `"a-2" is not drained`},
-			{"drain all", func() (Asked, error) { return f.Drain(ctx, nil) }, all, "drain a-1, drain all", 9, ""},
-			{"drain all again", func() (Asked, error) { return f.Drain(ctx, nil) }, all, "drain a-1, drain all", 9, ""},
-			{"resume one of all", func() (Asked, error) { return f.Resume(ctx, []string{"a-1"}) }, nil, "drain a-1, drain all", 9, "all of them"},
-			{"resume all", func() (Asked, error) { return f.Resume(ctx, nil) }, all, "", 10, ""},
-			{"nobody to resume", func() (Asked, error) { return f.Resume(ctx, nil) }, all, "", 10, ""},
-			{"drain one", func() (Asked, error) { return f.Drain(ctx, []string{"b-1"}) }, all[2:3], "drain b-1", 11, ""},
-			{"resume all of one", func() (Asked, error) { return f.Resume(ctx, nil) }, all, "", 12, ""},
+			{"drain one at its end", func() (Asked, error) { return f.Drain(ctx, []string{"b-1"}, time.Hour) }, all[2:3], "drain a-1, drain b-1", 9, ""},
+			{"and another way", func() (Asked, error) { return f.Drain(ctx, []string{"b-1"}, time.Minute) }, all[2:3], "drain a-1, drain b-1", 9, ""},
+			{"and at once", func() (Asked, error) { return f.Drain(ctx, []string{"b-1"}, 0) }, all[2:3], "drain a-1, drain b-1", 10, ""},
+			{"resume that", func() (Asked, error) { return f.Resume(ctx, []string{"b-1"}) }, all[2:3], "drain a-1", 11, ""},
+			{"drain all", func() (Asked, error) { return f.Drain(ctx, nil, 0) }, all, "drain a-1, drain all", 12, ""},
+			{"drain all again", func() (Asked, error) { return f.Drain(ctx, nil, 0) }, all, "drain a-1, drain all", 12, ""},
+			{"resume one of all", func() (Asked, error) { return f.Resume(ctx, []string{"a-1"}) }, nil, "drain a-1, drain all", 12, "all of them"},
+			{"resume all", func() (Asked, error) { return f.Resume(ctx, nil) }, all, "", 13, ""},
+			{"nobody to resume", func() (Asked, error) { return f.Resume(ctx, nil) }, all, "", 13, ""},
+			{"drain one", func() (Asked, error) { return f.Drain(ctx, []string{"b-1"}, 0) }, all[2:3], "drain b-1", 14, ""},
+			{"resume all of one", func() (Asked, error) { return f.Resume(ctx, nil) }, all, "", 15, ""},
 			{"quarantine", func() (Asked, error) { return f.Quarantine(ctx, []string{"a", "new"}) }, all[:2],
-				"quarantine a, quarantine new", 13, ""},
-			{"again", func() (Asked, error) { return f.Quarantine(ctx, []string{"a"}) }, all[:2], "quarantine a, quarantine new", 13, ""},
-			{"resume a worker there", func() (Asked, error) { return f.Resume(ctx, []string{"a-1"}) }, nil, "quarantine a, quarantine new", 13,
+				"quarantine a, quarantine new", 16, ""},
+			{"again", func() (Asked, error) { return f.Quarantine(ctx, []string{"a"}) }, all[:2], "quarantine a, quarantine new", 16, ""},
+			{"resume a worker there", func() (Asked, error) { return f.Resume(ctx, []string{"a-1"}) }, nil, "quarantine a, quarantine new", 16,
 				"resume the VM"},
-			{"resume a VM", func() (Asked, error) { return f.Resume(ctx, []string{"NEW"}) }, nil, "quarantine a", 14, ""},
-			{"resume it again", func() (Asked, error) { return f.Resume(ctx, []string{"new"}) }, nil, "quarantine a", 14, `"new" is not drained`},
+			{"resume a VM", func() (Asked, error) { return f.Resume(ctx, []string{"NEW"}) }, nil, "quarantine a", 17, ""},
+			{"resume it again", func() (Asked, error) { return f.Resume(ctx, []string{"new"}) }, nil, "quarantine a", 17, `"new" is not drained`},
 		} {
 			asked, err := row.ask()
 			if row.err == "" && err != nil || row.err != "" && (err == nil || !strings.Contains(err.Error(), row.err)) {
@@ -164,10 +168,10 @@ func TestFleetLimits(t *testing.T) {
 		for _, name := range names(control.MaxDrains + 1) {
 			b.heartbeat(t, f, presence.Presence{Worker: "w-" + name, Machine: presence.Machine{VM: name}, State: "process"})
 		}
-		if _, err := f.Drain(t.Context(), names(control.MaxDrains+1)); err == nil {
+		if _, err := f.Drain(t.Context(), names(control.MaxDrains+1), 0); err == nil {
 			t.Error("one drain too many, want an error")
 		}
-		if _, err := f.Drain(t.Context(), names(control.MaxDrains)); err != nil {
+		if _, err := f.Drain(t.Context(), names(control.MaxDrains), 0); err != nil {
 			t.Errorf("as many drains as may be: %v", err)
 		}
 	})
@@ -184,17 +188,17 @@ func TestFleetWait(t *testing.T) {
 		beats []presence.Presence
 		left  []int // workers, at each look
 	}{
-		{"a drain", func(f *Fleet) (Asked, error) { return f.Drain(context.Background(), []string{"b"}) }, []presence.Presence{
+		{"a drain", func(f *Fleet) (Asked, error) { return f.Drain(context.Background(), []string{"b"}, 0) }, []presence.Presence{
 			{Steered: true, Control: 2, State: "process", Jobs: []string{"j"}}, // it has read the request
 			{Steered: true, Control: 2, State: "shutdown", Jobs: []string{"j"}},
 			{Steered: true, Control: 1, State: "shutdown"},
 			{Control: 2, State: "shutdown"},
 			drained(2),
 		}, []int{1, 1, 1, 1, 1, 0}},
-		{"a worker that ends", func(f *Fleet) (Asked, error) { return f.Drain(context.Background(), []string{"b"}) },
+		{"a worker that ends", func(f *Fleet) (Asked, error) { return f.Drain(context.Background(), []string{"b"}, 0) },
 			[]presence.Presence{{Steered: true, State: "stopped"}}, []int{1, 0}},
 		{"a resume", func(f *Fleet) (Asked, error) {
-			if _, err := f.Drain(context.Background(), []string{"b"}); err != nil {
+			if _, err := f.Drain(context.Background(), []string{"b"}, 0); err != nil {
 				return Asked{}, err
 			}
 			return f.Resume(context.Background(), []string{"b-1"})
@@ -259,14 +263,14 @@ func TestFleetInTrouble(t *testing.T) {
 		if asked, err := f.Pause(t.Context(), nil, true); err == nil || asked.Revision != 1 {
 			t.Errorf("a pause without heartbeats: revision %d, %v, want 1 and an error", asked.Revision, err)
 		}
-		if _, err := f.Drain(t.Context(), []string{"a"}); err == nil {
+		if _, err := f.Drain(t.Context(), []string{"a"}, 0); err == nil {
 			t.Error("a drain by name without heartbeats: want an error")
 		}
 		if err := f.Wait(t.Context(), Asked{}, func([]string) {}); err == nil || errors.Is(err, ErrNotFollowed) {
 			t.Errorf("Wait without heartbeats: %v, want the error of the list", err)
 		}
 		refuse(b.names.Control)
-		if asked, err := f.Drain(t.Context(), nil); err == nil || asked.Revision != 0 {
+		if asked, err := f.Drain(t.Context(), nil, 0); err == nil || asked.Revision != 0 {
 			t.Errorf("a drain without the control document: revision %d, %v, want an error", asked.Revision, err)
 		}
 	})
@@ -331,7 +335,7 @@ func TestSilentWorkers(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		f := b.twoVMs(t)
 		time.Sleep(presence.SilentAfter)
-		asked, err := f.Drain(t.Context(), []string{"b"})
+		asked, err := f.Drain(t.Context(), []string{"b"}, 0)
 		if err != nil || !slices.Equal(asked.Workers, []string{"b-1"}) {
 			t.Fatalf("Drain asks %q, %v, want b-1", asked.Workers, err)
 		}

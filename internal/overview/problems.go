@@ -148,18 +148,26 @@ func (s *Snapshot) steering() (all []string) {
 				all = append(all, fmt.Sprintf("%s more like that: spotctl status -o json lists them", Number(len(marks)-i)))
 				return
 			}
-			add(m, command+" "+m.Name, what, m.Name)
+			add(m, command+" "+m.Name, what+s.afterJobs(m), m.Name)
 		}
 	}
 	each(s.Steering.PausedKinds, "no job of kind %s is started, paused", "spotctl resume --kind")
 	if m := s.Steering.AllDrained; m != nil {
-		add(*m, "spotctl resume --all", "all workers are drained")
+		add(*m, "spotctl resume --all", "all workers are drained%s", s.afterJobs(*m))
 	}
 	drained := slices.Clone(s.Steering.Drained)
 	drained = slices.DeleteFunc(drained, func(m client.Mark) bool { return s.Count(client.Alive) > 0 && !s.isAlive(m.Name) })
 	each(drained, "worker %s is drained", "spotctl resume")
 	each(s.Steering.Quarantined, "VM %s is quarantined", "spotctl resume")
 	return all
+}
+
+// afterJobs says of a drain that running jobs may end before it.
+func (s *Snapshot) afterJobs(m client.Mark) string {
+	if left := m.FinishBy.Sub(s.At); left > 0 {
+		return fmt.Sprintf(" when its jobs have ended, or in %s,", Span(left))
+	}
+	return ""
 }
 
 // namedMarks is how many kinds, how many workers and how many VMs with an operator's

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 
@@ -32,7 +33,9 @@ type steering struct {
 	failing bool        // the last read failed
 	damaged bool        // it failed because the document is damaged
 	level   slog.Level  // of the line about that
-	held    bool        // the worker is asked to drain
+	held    bool        // the worker is drained
+
+	pauseAll, drain *control.Mark // the requests of operators that are in force; nil without one
 
 	pausedKinds []string // by the document that was read last
 
@@ -66,9 +69,16 @@ func (s *steering) fetch(ctx context.Context) (r reading) {
 
 // take follows the document that was read.
 func (s *steering) take(ctx context.Context, r reading) {
-	switch err := r.err; {
-	case s.store == nil, ctx.Err() != nil:
+	if s.store == nil || ctx.Err() != nil {
 		return
+	}
+	s.learn(ctx, r)
+	s.obey(ctx)
+}
+
+// learn keeps what a document asks, if it could be read.
+func (s *steering) learn(ctx context.Context, r reading) {
+	switch err := r.err; {
 	case err != nil:
 		damaged := errors.As(err, new(*control.DamagedError))
 		if !s.failing || damaged && !s.damaged {
@@ -101,25 +111,34 @@ func (s *steering) follow(ctx context.Context, d *control.Document) {
 	case len(d.PausedKinds) > 0:
 		now.asked = presence.AskedKinds
 	}
-	why, held := d.Drained(s.worker.name)
-	if held {
-		now.asked = presence.AskedDrain
+	s.pauseAll, s.drain = d.Pause, nil
+	if mark, ok := d.Drained(s.worker.name); ok {
+		s.drain, now.asked = &mark, presence.AskedDrain
 	}
 	if mark, ok := d.Quarantined(s.worker.name); ok {
-		why, held, now.asked = mark, true, presence.AskedQuarantine
+		s.drain, now.asked = &mark, presence.AskedQuarantine
 	}
 	s.followed.Store(now)
 	s.runner.Follow(d)
 	s.logKinds(ctx, d.PausedKinds)
-	switch changed := s.pause.set(d.Pause != nil); {
-	case changed && d.Pause != nil:
-		s.worker.Log.InfoContext(ctx, "claiming is paused; running jobs continue", "reason", asked(*d.Pause))
-	case changed:
+}
+
+// obey pauses or drains the worker as the document asks. A worker that may finish its jobs first
+// claims nothing meanwhile.
+func (s *steering) obey(ctx context.Context) {
+	finishes := s.drain != nil && !s.held && time.Now().Before(s.drain.FinishBy) && len(s.runner.Jobs()) > 0
+	switch changed := s.pause.set(s.pauseAll != nil || finishes); {
+	case changed && finishes:
+		s.worker.Log.InfoContext(ctx, "claiming is paused; the worker drains when its jobs have ended", "by", s.drain.FinishBy, "reason", asked(*s.drain))
+	case changed && s.pauseAll != nil:
+		s.worker.Log.InfoContext(ctx, "claiming is paused; running jobs continue", "reason", asked(*s.pauseAll))
+	case changed && s.drain == nil:
 		s.worker.Log.InfoContext(ctx, "claiming is unpaused")
 	}
+	held := s.drain != nil && !finishes
 	switch {
 	case held && !s.held:
-		s.worker.hold(asked(why))
+		s.worker.hold(asked(*s.drain))
 	case !held && s.held:
 		s.worker.unhold("an operator resumed the worker")
 	}

@@ -83,6 +83,9 @@ type Mark struct {
 	By     string
 	Reason string
 
+	// FinishBy is until when running jobs may end before a drain; zero drains at once.
+	FinishBy time.Time
+
 	unknown map[string]json.RawMessage
 }
 
@@ -194,6 +197,8 @@ type wireMark struct {
 	At     time.Time `json:"at"`
 	By     string    `json:"by,omitempty"`
 	Reason string    `json:"reason,omitempty"`
+
+	FinishBy time.Time `json:"finish_by,omitzero"`
 }
 
 type wireCancel struct {
@@ -238,14 +243,14 @@ func (d Document) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON reads a mark.
 func (m *Mark) UnmarshalJSON(data []byte) error {
 	var w wireMark
-	unknown, err := decode(data, &w, "at", "by", "reason")
-	*m = Mark{At: w.At, By: w.By, Reason: w.Reason, unknown: unknown}
+	unknown, err := decode(data, &w, "at", "by", "reason", "finish_by")
+	*m = Mark{At: w.At, By: w.By, Reason: w.Reason, FinishBy: w.FinishBy, unknown: unknown}
 	return err
 }
 
 // MarshalJSON writes the mark, unknown fields included.
 func (m Mark) MarshalJSON() ([]byte, error) {
-	return encode(wireMark{At: m.At.UTC(), By: m.By, Reason: m.Reason}, m.unknown)
+	return encode(wireMark{At: m.At.UTC(), By: m.By, Reason: m.Reason, FinishBy: m.FinishBy.UTC()}, m.unknown)
 }
 
 // UnmarshalJSON reads a cancelled job.

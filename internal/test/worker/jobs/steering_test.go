@@ -305,6 +305,44 @@ func TestDrainAndResume(t *testing.T) {
 	})
 }
 
+// TestDrainAfterItsJobs: a worker that may finish its jobs claims no others, and drains when they
+// have ended, or when their time is over.
+func TestDrainAfterItsJobs(t *testing.T) {
+	for name, row := range map[string]struct {
+		within, drained time.Duration
+		status          checkpoint.Status
+	}{
+		"they end":     {30 * time.Minute, 4 * time.Minute, checkpoint.Done},
+		"time is over": {time.Minute, 95 * time.Second, checkpoint.Open},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rig.Run(t, func(t *testing.T, b *rig.Bed) {
+				b.AddRecorder()
+				work := &rig.Steps{N: 200, Each: time.Second}
+				b.Put("long", "steps", "1")
+				p := b.Start("vm_0", job.Kinds{"steps": work})
+				time.Sleep(10 * time.Second)
+				ask(b, func(d *control.Document, now time.Time) {
+					d.Drains = map[string]control.Mark{p.Name(): {At: now, FinishBy: now.Add(row.within)}}
+				})
+				time.Sleep(20 * time.Second)
+				b.Put("later", "steps", "1")
+				time.Sleep(10 * time.Second)
+				if h := heartbeatOf(b, p); h.State != "process" || h.Asked != presence.AskedDrain || h.Count != 1 {
+					t.Errorf("heartbeat = %+v, want a worker that is to drain, with one job", h)
+				}
+				b.WaitFor("held", row.drained, func() bool { return p.Position().Facts.Has(lifecycle.Held | lifecycle.WorkReleased) })
+				if long, n := b.Record("long"), work.Repeated("long"); long.Status != row.status || n != 0 || work.Done("later") > 0 {
+					t.Errorf("the job is %s, %d steps repeated, the later one started: %t; want %s, 0, false", long.Status, n,
+						work.Done("later") > 0, row.status)
+				}
+				ask(b, func(d *control.Document, _ time.Time) { d.Drains = nil })
+				b.WaitDone("later", 10*time.Minute)
+			})
+		})
+	}
+}
+
 // TestEvictedWhileHeld: a notice that comes to a drained worker and is withdrawn leaves
 // it drained; resuming it during a notice does not make it work.
 func TestEvictedWhileHeld(t *testing.T) {
