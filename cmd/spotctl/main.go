@@ -78,6 +78,8 @@ type flags struct {
 
 	Shards shardsCommand `cmd:"" help:"Show the queues that jobs are spread over, or set how many there are."`
 
+	Scale scaleCommand `cmd:"" help:"Make the number of VMs follow the queue, once: for a timer or a pipeline."`
+
 	Prices pricesCommand `cmd:"" help:"Show what VMs cost in some regions, now and in the last 90 days, and how often they are evicted."`
 	Cost   costCommand   `cmd:"" help:"Sum what jobs have cost, by kind and by day."`
 	Plan   planCommand   `cmd:"" help:"Rank VM sizes and regions by what a useful hour costs, or compare what is deployed with now."`
@@ -207,6 +209,8 @@ func changes(c command) bool {
 		return c.Yes
 	case *orphansRequeueCommand:
 		return c.Yes
+	case *scaleCommand:
+		return !c.DryRun
 	case *shardsCommand:
 		return c.Number > 0
 	case *webCommand:

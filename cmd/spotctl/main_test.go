@@ -320,8 +320,9 @@ func claim(ts *testscript.TestScript, _ bool, args []string) {
 
 // takes WORKER QUEUE... writes the heartbeat of a worker that takes from these queues.
 func takes(ts *testscript.TestScript, _ bool, args []string) {
+	vm, _, _ := strings.Cut(args[0], "-")
 	ts.Check(worldOf(ts).beats.write(presence.Presence{
-		Worker: args[0], Machine: presence.Machine{VM: "vm"}, State: "process", Program: "1.2.3",
+		Worker: args[0], Machine: presence.Machine{VM: vm}, State: "process", Program: "1.2.3",
 		StartedAt: time.Now(), At: time.Now(), Steered: true, TakesFrom: args[1:],
 	}))
 }

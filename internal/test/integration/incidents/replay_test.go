@@ -94,6 +94,28 @@ func TestDerivedIncidents(t *testing.T) {
 	}
 }
 
+// TestNotScaled: a queue that grows for 15 minutes raises an alert, unless workers are added.
+func TestNotScaled(t *testing.T) {
+	const onset, ticks = 20 * time.Minute, 200
+	for _, want := range []bool{true, false} {
+		t.Run(fmt.Sprint(want), func(t *testing.T) {
+			r := recorded{ticks: ticks, series: [][2]string{
+				{`spotworker_queue_messages{instance="a",queue="q-jobs"}`, "0x80 0+20x120"},
+				{`spotworker_delivery_outcomes_total{instance="a",outcome="committed"}`, "0+1x200"},
+				{`spotworker_build_info{instance="a"}`, "1x200"}, {`spotworker_build_info{instance="b"}`, "1x200"},
+			}}
+			if !want {
+				r.series = append(r.series, [2]string{`spotworker_build_info{instance="c"}`, "_x80 1x120"},
+					[2]string{`spotworker_build_info{instance="d"}`, "_x120 1x80"}, [2]string{`spotworker_build_info{instance="e"}`, "_x160 1x40"})
+			}
+			at, fires := replay(t, r, rules(t))["SpotworkerNotScaled"]
+			if fires != want || want && (at < onset+10*time.Minute || at > onset+17*time.Minute) {
+				t.Errorf("SpotworkerNotScaled fires: %t, %s after the onset, want %t within 10 to 17 minutes", fires, at-onset, want)
+			}
+		})
+	}
+}
+
 // rules is the file of the rules.
 func rules(t *testing.T) string {
 	return filepath.Join(repository.Root(t), "infra", "prometheus", "alerts.yml")
