@@ -107,7 +107,7 @@ checkOperator() {
 
 checkProviders() {
   local needed=(Compute Storage Network ManagedIdentity Insights OperationalInsights PolicyInsights) there provider missing=()
-  ! grep -q "^using 'fleet.bicep'" "$parameters" || needed+=(AzureFleet)
+  [ "$template" != fleet ] || needed+=(AzureFleet)
   there=$(az provider list --query "[?registrationState=='Registered'].namespace" --output tsv)
   for provider in "${needed[@]}"; do
     grep -qix "Microsoft.$provider" <<<"$there" || missing+=("Microsoft.$provider")

@@ -86,7 +86,7 @@ checkSize() {
 # makes each VM by itself.
 checkMix() {
   local interface both=
-  ! grep -q "^using 'fleet.bicep'" "$parameters" || return 0
+  [ "$template" != fleet ] || return 0
   if [ -z "$common" ]; then
     common=$interfaces same=$disk before=$1
     return
@@ -99,11 +99,11 @@ checkMix() {
   [ "$disk" = "$same" ] || fail "$before has $same and $1 has $disk: Azure mixes only sizes with one kind of local disk. Take one of them out of vmSizes in $parameters"
 }
 
-# there SCALE_SET: how many VMs it has; 0 before the first deployment.
+# there COMMAND...: the number that it prints of VMs; 0 before the first deployment.
 there() {
   local count=0
   if [ "$groupThere" = true ]; then
-    count=$(instances "$1") || exit
+    count=$("$@") || exit
   fi
   echo "${count:-0}"
 }
@@ -134,7 +134,7 @@ checkSpotCores() {
   local left have want
   left=$(cores lowPriorityCores)
   [ -n "$left" ] || fail "the quota of Spot cores in $location cannot be read"
-  have=$(there "$prefix-spot") || exit
+  have=$(there spotVMs) || exit
   want=${CAPACITY:-$(settingOf capacity spotCapacity minInstances)}
   want=${want:-1}
   [ $(((want - have) * most)) -le "$left" ] ||
@@ -150,11 +150,11 @@ checkSpotCores() {
 # on-demand queue needs one VM at least: without it moved jobs would wait for ever.
 checkRegularCores() {
   local left have base onDemand=0 needed
-  have=$(there "$prefix-spot") || exit
+  have=$(there spotVMs) || exit
   base=$(settingOf baseRegularCount regularCapacity)
   [ "$have" = 0 ] || base=0
   if [ -n "$regular" ]; then
-    have=$(there "$prefix-ondemand") || exit
+    have=$(there instances "$prefix-ondemand") || exit
     onDemand=${ONDEMAND_CAPACITY:-$(settingOf onDemandCapacity onDemandMinInstances)}
     [ "${onDemand:-0}" -gt 0 ] || onDemand=1
     onDemand=$((onDemand - have))

@@ -24,8 +24,9 @@ awaitWorkers() {
   local version want minutes=${WORKERS_WITHIN:-20} pause=${DEPLOY_RETRY:-15} rounds before now alive ready shown
   version=$(packageVersion)
   [ -n "$version" ] || fail "$package does not say what version its worker is; see docs/deploy.md, Watch it, whether workers run"
-  want=$(instances "$prefix-spot") || exit
+  want=$(spotVMs) || exit
   want=${want:-1}
+  [ "$template" = main ] || [ "$want" -gt 0 ] || want=1 # the VMs of a fleet may come later
   rounds=$((minutes * 60 / (pause > 0 ? pause : 15)))
   echo "waiting up to $minutes minutes for $want worker(s) of version $version"
   before=$(heartbeats) || before=
@@ -44,6 +45,25 @@ awaitWorkers() {
   printf '%s\n' "${alive:-none}" >&2
   az vm list --resource-group "$group" --output table --query "[].{vm: name, provisioning: provisioningState}" >&2 || true
   fail "${ready:-0} of $want workers run version $version $minutes minutes after the deployment. No VMs in the list: no Spot capacity, or the price; add sizes or wait. VMs without workers: see what the installation said with 'az vm run-command invoke --resource-group $group --name VM --command-id RunShellScript --scripts \"tail -n 50 /var/lib/waagent/Microsoft.CPlat.Core.VMApplicationManagerLinux/*/*/std* /var/log/spotworker/*.log\"'. Workers of another version: a version that failed once is not tried again; correct it and set APPLICATION_VERSION to a higher one. Workers in state start: their log says what they wait for. A large set that is updated a fifth at a time may just need more time: WORKERS_WITHIN=60"
+}
+
+# finish: what follows once workers of this version run.
+finish() {
+  case $template in
+    main) [ "$first" = false ] || settle ;;
+    fleet) retire ;;
+  esac
+}
+
+# retire: delete the fleets of other versions. Their workers hand their jobs over.
+retire() {
+  local name
+  [ "$mode" != dry-run ] || { show az resource delete --resource-group "$group" --resource-type Microsoft.AzureFleet/fleets --name FLEET_OF_ANOTHER_VERSION; return; }
+  for name in $(fleets | cut -f 1); do
+    [ "$name" != "$fleet" ] || continue
+    confirm "Delete fleet $name of another version, and its VMs?"
+    run az resource delete --resource-group "$group" --resource-type Microsoft.AzureFleet/fleets --name "$name" --output none
+  done
 }
 
 # settle: from now on Azure still creates a VM that cannot install the package, and

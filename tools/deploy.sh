@@ -66,6 +66,11 @@ written() {
 
 prefix=${PREFIX:-$(written prefix PREFIX)}
 prefix=${prefix:-spotworker}
+# What makes the VMs: main (scale sets), fleet, or single (one VM).
+template=$(sed -n "s|^using '\(.*/\)\{0,1\}\(.*\)\.bicep'.*|\2|p" "$parameters" | tr -d '\r')
+case $template in fleet | single) ;; *) template=main ;; esac
+# Of a running fleet little may be changed, so each version has a fleet of its own.
+fleet=$prefix-fleet-${APPLICATION_VERSION//./-}
 location=${LOCATION:-$(written location LOCATION)}
 blobs=(--auth-mode login --container-name "$prefix-packages")
 
@@ -128,6 +133,42 @@ instances() {
     fail "the number of VMs of $1 cannot be read, for the reason above. Nothing was deployed for it: with a wrong number Azure would delete running VMs. Run this again"
 }
 
+# fleets: names and targets of this deployment's fleets, one a line, this version's first.
+fleets() {
+  local list
+  list=$(az rest --method get --output tsv --query \
+    "value[?starts_with(name, '$prefix-fleet-')].[name, properties.spotPriorityProfile.capacity]" --url \
+    "/subscriptions/{subscriptionId}/resourceGroups/$group/providers/Microsoft.AzureFleet/fleets?api-version=2024-11-01") ||
+    fail "the fleets in resource group $group cannot be read, for the reason above. Nothing was deployed for it; run this again"
+  awk -F '\t' -v own="$fleet" '$1 == own' <<<"$list"
+  awk -F '\t' -v own="$fleet" '$1 != own && $1 != ""' <<<"$list"
+}
+
+# machines: how many VMs there are whose names begin with the word and a dash or underscore,
+# or are the word.
+machines() {
+  az vm list --resource-group "$group" --output tsv --query "length([?name=='$1' || starts_with(name, '$1_') || starts_with(name, '$1-')])" ||
+    fail "the VMs in resource group $group cannot be counted, for the reason above; run this again"
+}
+
+# spotVMs: how many VMs there are, besides those for the on-demand queue.
+spotVMs() {
+  case $template in
+    fleet) machines "$fleet" ;;
+    single) machines "$prefix-vm" ;;
+    *) instances "$prefix-spot" ;;
+  esac
+}
+
+# spotTarget: how many there are to be; nothing if that is not known.
+spotTarget() {
+  case $template in
+    fleet) fleets | awk -F '\t' 'NR == 1 { print $2 }' ;;
+    single) ;;
+    *) instances "$prefix-spot" ;;
+  esac
+}
+
 # numbers: the numbers of VMs that there are, so that a deployment deletes none.
 # What the caller has set counts.
 numbers() {
@@ -135,7 +176,10 @@ numbers() {
   for set in spot:CAPACITY ondemand:ONDEMAND_CAPACITY; do
     name=${set#*:}
     case " ${fixed:-} " in *" $name "*) continue ;; esac
-    found=$(instances "$prefix-${set%:*}") || exit
+    case $name in
+      CAPACITY) found=$(spotTarget) || exit ;;
+      *) found=$(instances "$prefix-${set%:*}") || exit ;;
+    esac
     if [ -n "$found" ]; then export "$name=$found"; else unset "$name"; fi
   done
 }
@@ -302,24 +346,28 @@ stage Application
 
 echo "== 5 of 6: VMs"
 first=true
-if [ "$mode" != dry-run ]; then
-  numbers
-  there=$(deployed)
-  [ "$there" != "$APPLICATION_VERSION" ] || first=false
-fi
+fails=()
+[ "$mode" = dry-run ] || numbers
+case $template in
+  main)
+    [ "$mode" = dry-run ] || [ "$(deployed)" != "$APPLICATION_VERSION" ] || first=false
+    fails=("failOnInstall=$first")
+    ;;
+  single) fails=(failOnInstall=true) ;; # nothing repairs this VM: it need not count as made
+esac
 recheck=recount
-stage Workers "failOnInstall=$first"
+stage Workers ${fails[@]+"${fails[@]}"}
 
 echo "== 6 of 6: workers"
 case $mode in
   ask | yes) ;;
   *)
     echo "the workers would be asked for their version and state"
-    [ "$first" = false ] || settle
+    finish
     echo "nothing was changed"
     exit
     ;;
 esac
 awaitWorkers
-[ "$first" = false ] || settle
+finish
 echo "done; docs/deploy.md continues with the first job"

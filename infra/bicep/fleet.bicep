@@ -3,7 +3,10 @@
 // which replaces an evicted VM by one of any size that there is capacity for;
 // and a floor of regular VMs. The rest is what main.bicep deploys.
 //
-// A fleet does not follow the depth of the queue: its target is a parameter.
+// A fleet does not follow the depth of the queue: its target is a parameter, which spotctl
+// scale changes. Only that and the sizes of a running fleet can be changed, so each version
+// of the application has a fleet of its own, and tools/deploy.sh deletes the older one. A
+// fleet repairs no VMs: nothing replaces one that could not install the package.
 
 targetScope = 'resourceGroup'
 
@@ -96,9 +99,6 @@ param packageCommands packageCommandsType = {
 @description('Where VMs get the worker\'s configuration from: a Blob beside the package, which the gallery reads with its identity; or, should that be refused, the Package, for which docs/deploy.md has the command.')
 param configurationIn configurationPlaceType = 'Blob'
 
-@description('Whether a VM that cannot install the package fails the deployment. True for the first deployment of a version, as tools/deploy.sh has it. False otherwise, since Azure does not repair a VM that failed so.')
-param failOnInstall bool = false
-
 @description('More settings of all workers, by the names of their environment variables, such as { SPOTWORKER_CONCURRENCY: \'4\' }. No secrets: every user of a VM can read them.')
 param workerSettings { *: string } = {}
 
@@ -123,8 +123,8 @@ param vmSizes string[] = [
 @description('Availability zones to spread the VMs over. None leaves the choice to Azure.')
 param zones string[] = ['1', '2', '3']
 
-@description('Target number of Spot VMs. Evicted ones are replaced until it is met.')
-@minValue(1)
+@description('Target number of Spot VMs. Evicted ones are replaced until it is met. Give the number there is, as tools/deploy.sh does.')
+@minValue(0)
 @maxValue(10000)
 param spotCapacity int = 10
 
@@ -231,17 +231,18 @@ module foundation 'modules/foundation.bicep' = {
   }
 }
 
+var fleetName = '${prefix}-fleet-${replace(applicationVersion, '.', '-')}'
+
 module fleet 'modules/fleet.bicep' = if (stage == 'Workers') {
   name: '${prefix}-fleet'
   params: {
     location: location
     tags: tags
-    fleetName: '${prefix}-fleet'
+    fleetName: fleetName
     zones: zones
     subnetId: foundation.outputs.subnetId
     identityId: foundation.outputs.workerIdentityId
     packageId: foundation.outputs.packageId
-    failOnInstall: failOnInstall
     vmSizes: vmSizes
     spotCapacity: spotCapacity
     allocationStrategy: allocationStrategy
@@ -272,7 +273,7 @@ output workerPrincipalIds string[] = foundation.outputs.workerPrincipalIds
 output packagesContainer string = foundation.outputs.names.packages
 
 @description('Name of the fleet.')
-output fleetName string = '${prefix}-fleet'
+output fleetName string = fleetName
 
 @description('Lines of the workers\' configuration file, to be uploaded as worker.env beside the package.')
 output workerConfiguration string[] = foundation.outputs.workerConfiguration

@@ -15,5 +15,5 @@ param operatorAddresses = empty(readEnvironmentVariable('OPERATOR_ADDRESSES', ''
 param dataContainers = [
   { name: 'archive', access: 'Read' }
 ]
-param spotCapacity = 40
+param spotCapacity = int(readEnvironmentVariable('CAPACITY', '40'))
 param regularCapacity = 2

@@ -16,4 +16,3 @@ param dataContainers = [
   { name: 'archive', access: 'Read' }
 ]
 param vmSize = 'Standard_D2as_v5'
-param diskType = 'StandardSSD_LRS'

@@ -62,8 +62,10 @@ func checkFleet(path string, r resource, tell report) {
 			tell(path, r.Line, "%s of the Spot VMs is %q, want %s", key, got, want)
 		}
 	}
-	if got := text(at(r.Body, "properties", "regularPriorityProfile", "minCapacity")); got != "regularCapacity" {
-		tell(path, r.Line, "the floor of regular VMs is %q, want regularCapacity", got)
+	for _, profile := range []string{"spotPriorityProfile", "regularPriorityProfile"} {
+		if at(r.Body, "properties", profile, "minCapacity") != nil {
+			tell(path, r.Line, "%s has minCapacity, which cannot be changed later", profile)
+		}
 	}
 }
 
@@ -91,16 +93,16 @@ func checkHealth(d deployment, tell report) {
 			if profile == nil {
 				continue
 			}
-			system := "operatingSystem"
-			if r.Type == "Microsoft.AzureFleet/fleets" {
-				system = "'Linux'"
+			system, fails := "operatingSystem", "failOnInstall"
+			if r.Type == "Microsoft.AzureFleet/fleets" { // which could not be changed later
+				system, fails = "'Linux'", "false"
 			}
 			want := fmt.Sprintf("concat([vm.healthExtension(%[1]s, healthPort)], sendLogs ? [vm.logExtension(%[1]s, identityId)] : [])", system)
 			if got := text(at(profile, "extensionProfile", "extensions")); got != want {
 				tell(path, r.Line, "extensions are %q, want %s", got, want)
 			}
-			if got := text(at(profile, "applicationProfile")); got != "vm.applicationProfile(packageId, failOnInstall)" {
-				tell(path, r.Line, "applications are %q, want vm.applicationProfile(packageId, failOnInstall)", got)
+			if got, want := text(at(profile, "applicationProfile")), "vm.applicationProfile(packageId, "+fails+")"; got != want {
+				tell(path, r.Line, "applications are %q, want %s", got, want)
 			}
 		}
 	}

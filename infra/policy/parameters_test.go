@@ -9,16 +9,20 @@ import (
 	"strings"
 )
 
-// capacities are the parameters that set the number of VMs of a scale set, each with the
+// capacities are the parameters that set the number of VMs of a scale set or fleet, each with the
 // environment variable that tools/deploy.sh sets to the number that there are.
-var capacities = map[string]string{"capacity": "CAPACITY", "onDemandCapacity": "ONDEMAND_CAPACITY"}
+var capacities = map[string]string{"capacity": "CAPACITY", "spotCapacity": "CAPACITY", "onDemandCapacity": "ONDEMAND_CAPACITY"}
 
 var takesTemplate = regexp.MustCompile(`(?m)^using '([^']+)'`)
 
 // checkCapacity: each parameter file takes over the numbers of running VMs. With a fixed
-// number, or without one, the next deployment would delete the VMs that autoscale added.
-// The number of a fleet is a target that nothing else changes.
+// number, or without one, the next deployment would delete VMs that autoscale or spotctl scale
+// added. A fleet has the version in its name, as tools/deploy.sh has it, since a fleet with
+// another version would be refused.
 func checkCapacity(d deployment, tell report) {
+	if got := text(named(d["fleet.bicep"].Variables, "fleetName")); got != "'${prefix}-fleet-${replace(applicationVersion, '.', '-')}'" {
+		tell("fleet.bicep", 0, "the name of a fleet is %s, and not that of tools/deploy.sh", got)
+	}
 	for _, source := range slices.Sorted(maps.Keys(d)) {
 		f := d[source]
 		template := takesTemplate.FindStringSubmatch(f.source)

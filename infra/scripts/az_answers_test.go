@@ -55,6 +55,7 @@ var answers = map[string]func(azCall) (any, error){
 
 	"storage account show": showAccount,
 	"rest":                 getResource,
+	"resource delete":      nothing,
 	"storage blob list":    listBlobs,
 	"storage blob upload":  uploadBlob,
 
@@ -186,6 +187,9 @@ func listVMs(c azCall) (any, error) {
 	prefix := "spotworker"
 	if name := c.read("vm"); name != "" {
 		prefix = name[:strings.LastIndex(name, "-")]
+	}
+	for i := range len(c.lines("machines")) {
+		vm(c.lines("machines")[i], "Spot", "running")
 	}
 	vm(prefix+"-ondemand_00000000", "Regular", "running")
 	vm(prefix+"-spot_00000000", "Spot", "deallocated")

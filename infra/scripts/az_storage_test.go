@@ -20,7 +20,18 @@ func showAccount(c azCall) (any, error) {
 	return object{"id": id, "name": c.options["--name"]}, nil
 }
 
-// getResource answers az rest: one queue of an account. Account first has the queue of jobs,
+// listFleets has the fleets of the note "fleets", with targets, and one of another prefix.
+func listFleets(c azCall) any {
+	list := []any{object{"name": "other-fleet-1-0-0", "properties": object{"spotPriorityProfile": object{"capacity": 66}}}}
+	words := c.lines("fleets")
+	for i := 0; i+1 < len(words); i += 2 {
+		capacity, _ := strconv.Atoi(words[i+1])
+		list = append(list, object{"name": words[i], "properties": object{"spotPriorityProfile": object{"capacity": capacity}}})
+	}
+	return object{"value": list}
+}
+
+// getResource answers az rest: the fleets of the resource group, or one queue of an account. Account first has the queue of jobs,
 // account new does not, others may not be read.
 func getResource(c azCall) (any, error) {
 	url, query, _ := strings.Cut(c.options["--url"], "?")
@@ -28,6 +39,8 @@ func getResource(c azCall) (any, error) {
 	switch {
 	case c.options["--method"] != "get" || !strings.HasPrefix(query, "api-version="):
 		return nil, errors.New("(BadRequest)")
+	case strings.HasSuffix(url, "/resourceGroups/spotworker/providers/Microsoft.AzureFleet/fleets"):
+		return listFleets(c), nil
 	case account == "first" && queue == "spotworker-jobs":
 		return object{"name": queue, "properties": object{}}, nil
 	case account == "first" || account == "new":

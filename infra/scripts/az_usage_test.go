@@ -23,6 +23,7 @@ var usage = map[string]string{
 	"deployment group what-if": "--resource-group --name --parameters",
 	"storage account show":     "--resource-group --name",
 	"rest":                     "--method --url",
+	"resource delete":          "--resource-group --resource-type --name",
 	"storage blob list":        "--auth-mode --account-name --container-name | --prefix --include --num-results",
 	"storage blob upload":      "--auth-mode --account-name --container-name --name --file --metadata --overwrite",
 	"role assignment list":     "--scope", "role assignment delete": "--ids",

@@ -1,6 +1,7 @@
 package scripts
 
 import (
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -96,6 +97,54 @@ func TestDeployTheSameVersion(t *testing.T) {
 	got := changing(calls)
 	if slices.Contains(got, "deployment group create Workers true") || !slices.Contains(got, "deployment group create Workers false") {
 		t.Errorf("it made %q, want VMs that fail no deployment", got)
+	}
+}
+
+// TestDeployOfAFleet: a fleet is made once with all its values and the target of the one before,
+// which is deleted when workers run.
+func TestDeployOfAFleet(t *testing.T) {
+	t.Parallel()
+	a := newSubscription(t)
+	a.write("own.bicepparam", "using 'fleet.bicep'\n"+twoSizes+"param spotCapacity = 3\nparam regularCapacity = 2\n", 0o600)
+	a.sizes(usualSize(first), usualSize(second))
+	a.write("providers", a.read("providers")+"\nMicrosoft.AzureFleet\n", 0o600)
+	a.write("group", "true", 0o600)
+	a.write("fleets", "spotworker-fleet-0-9-0 5", 0o600)
+	a.write("machines", "spotworker-fleet-1-0-0_a spotworker-fleet-1-0-0_b spotworker-fleet-1-0-01_c", 0o600)
+	a.env = []string{"PARAMETERS=" + filepath.Join(a.folder, "own.bicepparam")}
+	said, calls, err := a.deploy("--yes")
+	if err == nil || !strings.Contains(said, "1 of 2 workers run version") || slices.Contains(changing(calls), "resource delete") {
+		t.Fatalf("deploy with a worker on one of two VMs = %v, made %q, want the older fleet kept; it said:\n%s", err, changing(calls), said)
+	}
+	a.write("heartbeats", "2", 0o600)
+	if said, calls, err = a.deploy("--yes"); err != nil {
+		t.Fatalf("deploy: %v\n%s", err, said)
+	}
+	got := changing(calls)
+	if want := []string{"deployment group create Foundation", "deployment group create Application", "deployment group create Workers",
+		"resource delete"}; !slices.Equal(got, want) {
+		t.Errorf("it made %q, want %q", got, want)
+	}
+	if last := calls[len(calls)-1]; !strings.HasPrefix(last, "CAPACITY=5 ") || !strings.Contains(last, "--name spotworker-fleet-0-9-0") {
+		t.Errorf("the last call is %q, want the fleet of the older version deleted, and its target of 5 kept", last)
+	}
+}
+
+// TestDeployOfOneVM: the VM that is there counts against the quota, and is deployed once.
+func TestDeployOfOneVM(t *testing.T) {
+	t.Parallel()
+	a := newSubscription(t)
+	a.write("own.bicepparam", "using 'single.bicep'\nparam vmSize = '"+first+"'\n", 0o600)
+	for name, content := range map[string]string{"usage": "10 10", "group": "true", "machines": "spotworker-vm"} {
+		a.write(name, content, 0o600)
+	}
+	a.env = []string{"PARAMETERS=" + filepath.Join(a.folder, "own.bicepparam")}
+	said, calls, err := a.deploy("--yes")
+	if err != nil {
+		t.Fatalf("deploy: %v\n%s", err, said)
+	}
+	if got := changing(calls); got[len(got)-1] != "deployment group create Workers true" {
+		t.Errorf("it made %q, want the VM deployed once, last", got)
 	}
 }
 

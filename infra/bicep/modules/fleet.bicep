@@ -25,9 +25,6 @@ param identityId string
 @description('Resource id of the VM application\'s version.')
 param packageId string
 
-@description('Whether a VM that cannot install the package fails the deployment.')
-param failOnInstall bool
-
 @description('Sizes to choose from.')
 @minLength(3)
 param vmSizes string[]
@@ -82,7 +79,6 @@ resource fleet 'Microsoft.AzureFleet/fleets@2024-11-01' = {
     }
     regularPriorityProfile: {
       capacity: regularCapacity
-      minCapacity: regularCapacity
       allocationStrategy: 'LowestPrice'
     }
     vmSizesProfile: [for size in vmSizes: { name: size }]
@@ -94,7 +90,7 @@ resource fleet 'Microsoft.AzureFleet/fleets@2024-11-01' = {
         storageProfile: vm.storageProfile(image, diskType)
         networkProfile: vm.networkProfile(subnetId)
         securityProfile: vm.securityProfile()
-        applicationProfile: vm.applicationProfile(packageId, failOnInstall)
+        applicationProfile: vm.applicationProfile(packageId, false)
         extensionProfile: {
           extensions: concat([vm.healthExtension('Linux', healthPort)], sendLogs ? [vm.logExtension('Linux', identityId)] : [])
         }
