@@ -125,6 +125,10 @@ type Trouble struct {
 
 	// Broken are the kinds whose circuit breakers are open, with commas between them.
 	Broken string
+
+	// Exposed is where programs' users reach the metadata service, so that none is started;
+	// empty for nowhere.
+	Exposed string
 }
 
 // KindCount is a number of jobs of a kind.

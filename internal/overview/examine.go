@@ -170,6 +170,9 @@ func troubles(alive []client.Worker) []Finding {
 			"give each worker of a VM an --instance, and each VM a name of its own (--vm-name)"),
 		about("crashes", "no worker crashes again and again", func(w client.Worker) bool { return trouble(w).Crashes > 1 },
 			"crashed several times in a row soon after their start", "look at the end of the log (journalctl -u spotworker), and quarantine the VM"),
+		about("programs' users", "they do not reach the metadata service", func(w client.Worker) bool { return trouble(w).Exposed != "" },
+			"start no program, since its user would reach the metadata service, which gives out the VM's tokens",
+			"on the VM run firewall.sh up of the package (systemctl restart spotworker does), and look at what changed the firewall"),
 		unsteered,
 	}
 }

@@ -12,12 +12,12 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"sync"
 	"syscall"
 
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/fleet/vmshare"
 	"github.com/spotworker/spotworker/internal/handlers"
-	"github.com/spotworker/spotworker/internal/host/resource"
 	"github.com/spotworker/spotworker/internal/host/sandbox"
 	"github.com/spotworker/spotworker/internal/program"
 	"github.com/spotworker/spotworker/internal/program/scratch"
@@ -29,11 +29,11 @@ import (
 
 // kinds returns the handlers that the flags describe and the given ones, which replace
 // built-in ones of the same name. closeKinds frees their resources.
-func (f *flags) kinds(given job.Kinds, account *azure.Account, shared *vmshare.Dir, kills *resource.MemoryKills,
+func (f *flags) kinds(given job.Kinds, account *azure.Account, shared *vmshare.Dir, t *telemetry,
 	log *slog.Logger) (all job.Kinds, closeKinds func(), err error) {
 	all = f.builtin(account, log)
 	maps.Copy(all, given)
-	commands, closeKinds, err := f.commands(all, account, shared, kills, log)
+	commands, closeKinds, err := f.commands(all, account, shared, t, log)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -56,7 +56,7 @@ func (f *flags) builtin(account *azure.Account, log *slog.Logger) job.Kinds {
 
 // commands returns the handlers of the kinds file, none without one. A kind of its
 // must not be among the others: one name would mean two things.
-func (f *flags) commands(others job.Kinds, account *azure.Account, shared *vmshare.Dir, kills *resource.MemoryKills,
+func (f *flags) commands(others job.Kinds, account *azure.Account, shared *vmshare.Dir, t *telemetry,
 	log *slog.Logger) (all job.Kinds, closeKinds func(), err error) {
 	all = job.Kinds{}
 	if f.KindsFile == "" {
@@ -81,15 +81,21 @@ func (f *flags) commands(others job.Kinds, account *azure.Account, shared *vmsha
 		closeTokens()
 		return nil, nil, refused(fmt.Errorf("--program-users: %w", err))
 	}
+	stopChecks, err := f.checkExposure(users, t.exposed, log)
+	if err != nil {
+		closeTokens()
+		return nil, nil, refused(fmt.Errorf("--program-users: %w", err))
+	}
+	closeBoth := func() { stopChecks(); closeTokens() }
 	groups := f.controlGroups(kinds, log)
 	limitProcesses(kinds, tree.DivideTasks(f.slots()), f.slots(), groups.LimitsTasks() || users != nil, log)
 	folders, err := scratch.Open(f.Scratch, users, log)
 	if err != nil {
-		closeTokens()
+		closeBoth()
 		return nil, nil, refused(fmt.Errorf("--scratch: the folder for jobs cannot be made: %w", err))
 	}
 	if err := program.CheckSnapshots(context.Background(), kinds, folders); err != nil {
-		closeTokens()
+		closeBoth()
 		_ = folders.Close()
 		return nil, nil, refused(fmt.Errorf("%s: %w", f.KindsFile, err))
 	}
@@ -98,10 +104,10 @@ func (f *flags) commands(others job.Kinds, account *azure.Account, shared *vmsha
 			log.Warn("the command of a kind names a path that does not exist; if its program needs it, jobs fail until it is there",
 				"kind", kinds[i].Name, "file", path)
 		}
-		all[kinds[i].Name] = program.NewHandler(kinds[i], folders, groups, tokens, kills, log)
+		all[kinds[i].Name] = program.NewHandler(kinds[i], folders, groups, tokens, &t.kills, log)
 	}
 	return all, func() {
-		closeTokens()
+		closeBoth()
 		if err := folders.Close(); err != nil {
 			log.Warn("scratch folder not removed; the next worker here does that", "error", err)
 		}
@@ -215,41 +221,36 @@ func (f *flags) programUsers(shared *vmshare.Dir, log *slog.Logger) (*sandbox.Us
 	if shared != nil {
 		c.Place, c.Places = shared.Place(), vmshare.MaxWorkers
 	}
-	users, err := sandbox.Open(c)
-	if err != nil {
-		return nil, err
-	}
-	return users, f.checkMetadataBlocked(users)
+	return sandbox.Open(c)
 }
 
-// checkMetadataBlocked refuses users who reach the metadata service. There they
-// could ask for the identity's tokens, and use up the five requests a second that
-// the service answers, so that the worker hears of no eviction.
-func (f *flags) checkMetadataBlocked(users *sandbox.Users) error {
-	if f.MetadataEndpoint == "none" {
-		return nil
-	}
+// metadataAt is the address of the metadata service; false if there is none, or it has no address.
+func (f *flags) metadataAt() (at netip.AddrPort, ok bool) {
 	u, err := url.Parse(f.MetadataEndpoint)
-	if err != nil {
-		return nil //nolint:nilerr // it is refused where the client is made
+	if err != nil || f.MetadataEndpoint == "none" {
+		return at, false // a wrong one is refused where the client is made
 	}
 	ip, err := netip.ParseAddr(u.Hostname())
 	if err != nil {
-		return nil //nolint:nilerr // a name; the service has an address
+		return at, false // a name; the service has an address
 	}
 	port, err := strconv.ParseUint(cmp.Or(u.Port(), "80"), 10, 16)
-	if err != nil {
-		return nil //nolint:nilerr // as above
+	return netip.AddrPortFrom(ip, uint16(port)), err == nil
+}
+
+// checkExposure refuses users who reach the metadata service, and has it checked again until stop
+// is called.
+func (f *flags) checkExposure(users *sandbox.Users, told func(at string), log *slog.Logger) (stop func(), err error) {
+	at, ok := f.metadataAt()
+	if users == nil || !ok {
+		return func() {}, nil
 	}
-	at := netip.AddrPortFrom(ip, uint16(port))
-	switch reached, err := users.CanReach(at); {
-	case err != nil:
-		return fmt.Errorf("check whether programs reach the metadata service: %w", err)
-	case reached:
-		return fmt.Errorf("programs with these user ids reach the metadata service at %s, which gives out this VM's tokens: "+
-			"block it for them (the VM package does, with firewall.sh), for example: "+
-			"nft add table inet spotworker; nft add chain inet spotworker output '{ type filter hook output priority 0; }'; "+
-			"nft add rule inet spotworker output meta skuid %s ip daddr %s reject", at, f.ProgramUsers, ip)
+	e := &exposure{users: users, ids: f.ProgramUsers, at: exposedAt(at), told: told, log: log}
+	if err := e.check(); err != nil {
+		return nil, err
 	}
-	return nil
+	ctx, cancel := context.WithCancel(context.Background())
+	var watching sync.WaitGroup
+	watching.Go(func() { e.watch(ctx) })
+	return func() { cancel(); watching.Wait() }, nil
 }

@@ -47,6 +47,7 @@ type telemetry struct {
 	mu      sync.Mutex // guards what follows
 	trouble struct{ clock, scratch bool }
 	broken  []string // kinds whose circuit breakers are open, sorted
+	reach   string   // where programs' users reach the metadata service; empty for nowhere
 	kills   resource.MemoryKills
 	outages *outage.Watch
 	pusher  *push.Pusher // nil where metrics are only served
@@ -137,13 +138,25 @@ func (t *telemetry) Recovered(kind string) {
 	t.broken = slices.DeleteFunc(t.broken, func(broken string) bool { return broken == kind })
 }
 
+// exposed keeps for heartbeat and health where programs' users reach the metadata service.
+func (t *telemetry) exposed(at string) {
+	text := ""
+	if at != "" {
+		text = "no program is started: its user would reach the metadata service at " + at
+	}
+	t.loops.Note("exposed", text)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.reach = at
+}
+
 // machineTrouble returns what is wrong with the machine, and logs what has changed since the last call.
 func (t *telemetry) machineTrouble() presence.Trouble {
 	now := presence.Trouble{Clock: t.ClockOffset().Truncate(time.Second)}
 	now.ScratchFree, now.ScratchSize = t.space()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now.Broken = strings.Join(t.broken, ",")
+	now.Broken, now.Exposed = strings.Join(t.broken, ","), t.reach
 	if is := now.ClockIsWrong(); is != t.trouble.clock {
 		t.trouble.clock = is
 		if is {

@@ -199,7 +199,7 @@ func (f *flags) worker(kinds job.Kinds, log *slog.Logger, t *telemetry, id *iden
 		return nil, nil, err
 	}
 	config.Inputs = fetcher
-	if config.Kinds, closeKinds, err = f.kinds(kinds, stores.Account, config.Runtime, &t.kills, config.Log); err != nil {
+	if config.Kinds, closeKinds, err = f.kinds(kinds, stores.Account, config.Runtime, t, config.Log); err != nil {
 		return nil, nil, err
 	}
 	closeHandlers := closeKinds

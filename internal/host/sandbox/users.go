@@ -35,6 +35,7 @@ type Users struct {
 	busy  map[uint32]bool
 	ended map[uint32]bool // nothing of an earlier program with this id is left
 	next  uint32          // an id is used again as late as possible
+	bars  error           // why none is given out; nil for no reason
 }
 
 // Open checks that this process may run programs as other users, and ends what runs as one
@@ -131,6 +132,13 @@ func (u *Users) OwnerOf(dir string) *User {
 	return nil
 }
 
+// Bar has Take fail with this reason, until it is called with nil. Users that jobs have stay.
+func (u *Users) Bar(reason error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.bars = reason
+}
+
 // CanReach reports whether programs can open a TCP connection to that address.
 func (u *Users) CanReach(at netip.AddrPort) (bool, error) {
 	return (&User{id: u.ids.First}).CanReach(at)
@@ -157,6 +165,9 @@ func (u *Users) CanEnter(dir string) error {
 func (u *Users) take() (user *User, ended bool, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	if u.bars != nil {
+		return nil, false, u.bars
+	}
 	for range u.ids.size() {
 		id := u.next
 		if u.next++; u.next > u.ids.Last {

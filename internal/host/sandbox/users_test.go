@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"errors"
 	"strings"
 	"testing"
 )
@@ -49,6 +50,20 @@ func TestParts(t *testing.T) {
 			}
 			owner[id] = n
 		}
+	}
+}
+
+// TestBarredUsers: no user is given out while there is a reason.
+func TestBarredUsers(t *testing.T) {
+	u := &Users{ids: Range{70001, 70003}, busy: map[uint32]bool{}, ended: map[uint32]bool{70001: true}, next: 70001}
+	reason := errors.New("exposed")
+	u.Bar(reason)
+	if user, err := u.Take(); !errors.Is(err, reason) {
+		t.Errorf("Take while barred = %v, %v, want the reason", user, err)
+	}
+	u.Bar(nil)
+	if user, err := u.Take(); user.ID() != 70001 || err != nil {
+		t.Errorf("Take afterwards = %v, %v, want a user", user, err)
 	}
 }
 
