@@ -52,19 +52,19 @@ onDemandSize() {
 # offers SIZE...: what the region has of these sizes, a line for each: name, Spot,
 # processor, cores, restrictions of the region, zones, zones without it, disk interfaces,
 # megabytes of a temporary disk, megabytes of local NVMe disks, generations of images,
-# whether Trusted Launch is impossible. A capability that Azure leaves out is None.
+# whether Trusted Launch is impossible, whether Premium disks are, the family. A capability that Azure leaves out is None.
 offers() {
   az vm list-skus --location "$location" --resource-type virtualMachines --all --output tsv --query \
-    "[?contains('$* ', name)].[name, capabilities[?name=='LowPriorityCapable'].value | [0], capabilities[?name=='CpuArchitectureType'].value | [0], capabilities[?name=='vCPUs'].value | [0], length(restrictions[?type=='Location']), join(',', ['zones', locationInfo[].zones[] | join(',', @)]), join(',', ['without', restrictions[?type=='Zone'].restrictionInfo.zones[] | join(',', @)]), capabilities[?name=='DiskControllerTypes'].value | [0], capabilities[?name=='MaxResourceVolumeMB'].value | [0], capabilities[?name=='NvmeDiskSizeInMiB'].value | [0], capabilities[?name=='HyperVGenerations'].value | [0], capabilities[?name=='TrustedLaunchDisabled'].value | [0]]"
+    "[?contains('$* ', name)].[name, capabilities[?name=='LowPriorityCapable'].value | [0], capabilities[?name=='CpuArchitectureType'].value | [0], capabilities[?name=='vCPUs'].value | [0], length(restrictions[?type=='Location']), join(',', ['zones', locationInfo[].zones[] | join(',', @)]), join(',', ['without', restrictions[?type=='Zone'].restrictionInfo.zones[] | join(',', @)]), capabilities[?name=='DiskControllerTypes'].value | [0], capabilities[?name=='MaxResourceVolumeMB'].value | [0], capabilities[?name=='NvmeDiskSizeInMiB'].value | [0], capabilities[?name=='HyperVGenerations'].value | [0], capabilities[?name=='TrustedLaunchDisabled'].value | [0], capabilities[?name=='PremiumIO'].value | [0], family]"
 }
 
 # checkSize SIZE PARAMETER: is the size there, for the package's processor, in the zones
-# and for Trusted Launch? Sets spot, cores, interfaces and disk.
+# and for Trusted Launch? Sets spot, cores, interfaces, disk, premium and family.
 checkSize() {
   local size=$1 found processor restrictions offered refused temporary nvme generations untrusted zone
   found=$(awk -F '\t' -v size="$size" '$1 == size { print; exit }' <<<"$list")
   [ -n "$found" ] || fail "$location has no VMs of size $size: choose another size ($2 in $parameters) or another LOCATION"
-  IFS=$'\t' read -r _ spot processor cores restrictions offered refused interfaces temporary nvme generations untrusted <<<"$found"
+  IFS=$'\t' read -r _ spot processor cores restrictions offered refused interfaces temporary nvme generations untrusted premium family <<<"$found"
   [ "$restrictions" = 0 ] || fail "your subscription may not have $size in $location (NotAvailableForSubscription): choose another size or LOCATION, or ask Azure's support"
   for zone in $(zonesOf "$parameters"); do
     [[ "$offered," == *",$zone,"* && "$refused," != *",$zone,"* ]] ||
@@ -88,7 +88,7 @@ checkMix() {
   local interface both=
   [ "$template" != fleet ] || return 0
   if [ -z "$common" ]; then
-    common=$interfaces same=$disk before=$1
+    common=$interfaces same=$disk before=$1 first_premium=$premium
     return
   fi
   for interface in ${interfaces//,/ }; do
@@ -97,6 +97,7 @@ checkMix() {
   [ -n "$both" ] || fail "$before has the disk interface $common and $1 has $interfaces: Azure mixes only sizes with one disk interface. Take one of them out of vmSizes in $parameters"
   common=$both
   [ "$disk" = "$same" ] || fail "$before has $same and $1 has $disk: Azure mixes only sizes with one kind of local disk. Take one of them out of vmSizes in $parameters"
+  [ "$premium" = "$first_premium" ] || fail "of $before and $1 only one takes Premium disks: Azure mixes them not. Take one of them out of vmSizes in $parameters"
 }
 
 # there COMMAND...: the number that it prints of VMs; 0 before the first deployment.
@@ -111,7 +112,7 @@ there() {
 # checkSizes: is each size there, also as Spot where it is for Spot VMs, do the sizes go
 # with each other, and is there quota for the VMs of a first deployment?
 checkSizes() {
-  local architecture sizes list size regular spot cores interfaces disk common='' same before most=0
+  local architecture sizes list size regular spot cores interfaces disk premium family common='' same before first_premium most=0 families=''
   sizes=$(deployedSizes)
   regular=$(onDemandSize)
   architecture=$(packageProcessor)
@@ -121,6 +122,7 @@ checkSizes() {
     [ "$spot" = True ] || fail "$size is not offered as Spot: choose another size (vmSizes in $parameters)"
     checkMix "$size"
     [ "$cores" -le "$most" ] || most=$cores
+    case " $families " in *" $family "*) ;; *) families="$families $family" ;; esac
   done
   cores=0
   [ -z "$regular" ] || checkSize "$regular" onDemandVmSize
@@ -149,7 +151,7 @@ checkSpotCores() {
 # checkRegularCores: is there quota for the regular VMs of a first deployment? The
 # on-demand queue needs one VM at least: without it moved jobs would wait for ever.
 checkRegularCores() {
-  local left have base onDemand=0 needed
+  local left have base onDemand=0 needed name any=0
   have=$(there spotVMs) || exit
   base=$(settingOf baseRegularCount regularCapacity)
   [ "$have" = 0 ] || base=0
@@ -166,6 +168,17 @@ checkRegularCores() {
   [ -n "$left" ] || fail "the quota of regular cores in $location cannot be read"
   [ "$needed" -le "$left" ] ||
     fail "$((${base:-0} + onDemand)) regular VMs need a quota of $needed regular cores in $location, and $left are left: ask for more in the portal under Quotas (Total Regional vCPUs), or set baseRegularCount in $parameters lower (regularCapacity of a fleet), or onDemand to false"
+  # Regular VMs also need the quota of their family; of a mix, that of one of its families.
+  # One that Azure does not list is not judged.
+  for name in $families; do
+    left=$(cores "$name")
+    [ "${left:-$needed}" -le "$any" ] || any=${left:-$needed}
+  done
+  [ $((${base:-0} * most)) -le "$any" ] ||
+    fail "${base:-0} regular VMs need a quota of $((base * most)) cores of one of the families$families in $location, and $any are left at most: ask for more in the portal under Quotas, or set baseRegularCount in $parameters lower (regularCapacity of a fleet)"
+  left=$(cores "$family")
+  [ -z "$left" ] || [ $((onDemand * cores)) -le "$left" ] ||
+    fail "$onDemand on-demand VMs need a quota of $((onDemand * cores)) cores of family $family in $location, and $left are left: ask for more in the portal under Quotas, or set onDemandVmSize in $parameters to another family, or onDemand to false"
 }
 
 # packageProcessor: what the package was made for, as it says itself, or as its

@@ -8,6 +8,9 @@ import "fmt"
 func checkEviction(d deployment, tell report) {
 	for path, f := range d {
 		for _, r := range f.Resources {
+			if r.Type == "Microsoft.Compute/virtualMachineScaleSets" && !r.Existing {
+				checkSku(path, f, r, tell)
+			}
 			if r.Existing || r.Symbol == spotPlusSymbol && text(at(r.Body, "properties")) == "model" {
 				continue
 			}
@@ -20,6 +23,20 @@ func checkEviction(d deployment, tell report) {
 				checkMachine(path, r, tell)
 			}
 		}
+	}
+}
+
+// checkSku: with a mix of sizes Azure refuses a tier (SkuTierMustNotBeSetIfSkuProfileIsSpecified).
+func checkSku(path string, f *file, r resource, tell report) {
+	sku := at(r.Body, "sku")
+	if text(sku) == "sku" && named(f.Variables, "sku") != nil {
+		sku = named(f.Variables, "sku")
+	}
+	keys, isObject := sku.(map[string]any)
+	switch {
+	case text(sku) == "sku" && f.takes("sku"): // of the other file
+	case !isObject || len(keys) != 2 || keys["name"] == nil || keys["capacity"] == nil:
+		tell(path, r.Line, "sku is %s, want a name and a capacity alone", text(sku))
 	}
 }
 

@@ -86,7 +86,6 @@ var limits = []limit{
 	{"modules/single-vm.bicep", "disablePasswordAuthentication", exactly("true"), ours},
 
 	{"modules/*-scale-set.bicep", "orchestrationMode", exactly("'Flexible'"), mixPage},
-	{"modules/*-scale-set.bicep", "tier", never, mixPage + ": a mix has none"},
 	{"modules/*-scale-set.bicep", "platformFaultDomainCount", exactly("1"), flexiblePage + ": with zones, and to mix priorities"},
 	{"modules/*-scale-set.bicep", "singlePlacementGroup", exactly("false"), flexiblePage + ": more than 100 VMs"},
 	{"modules/*-scale-set.bicep", "gracePeriod", lasts(10*time.Minute, 90*time.Minute), repairsPage},

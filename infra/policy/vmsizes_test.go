@@ -39,6 +39,14 @@ var vmSizes = map[string]sizeFacts{
 // sizeForm is a size in a list. Kinds of disks begin alike.
 var sizeForm = regexp.MustCompile(`'(Standard_[A-Z][A-Za-z0-9-]*\d[A-Za-z0-9_-]*)'`)
 
+// takesPremium reports whether a size takes Premium disks: its features, behind the number of cores,
+// have an s.
+func takesPremium(size string) bool {
+	_, name, _ := strings.Cut(size, "_")
+	name, _, _ = strings.Cut(name, "_")
+	return strings.Contains(strings.TrimLeft(strings.TrimLeft(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"), "0123456789"), "s")
+}
+
 // checkMixes: every size is known, is offered as Spot and starts with Trusted Launch. The
 // sizes of a file have one kind of processor and as many cores; in a scale set also one
 // disk interface and one kind of local disk. A fleet makes each VM by itself.
@@ -71,6 +79,9 @@ func checkMixes(d deployment, tell report) {
 			before := vmSizes[first]
 			if size.processor != before.processor || size.cores != before.cores {
 				tell(name, 0, "%s has another processor or number of cores than %s (%s)", m[1], first, mixPage)
+			}
+			if takesPremium(m[1]) != takesPremium(first) {
+				tell(name, 0, "of %s and %s only one takes Premium disks (%s)", m[1], first, mixPage)
 			}
 			if !fleet && (size.disk != before.disk || size.local != before.local) {
 				tell(name, 0, "%s has another disk interface or local disk than %s (%s)", m[1], first, mixPage)

@@ -90,13 +90,14 @@ type vmSize struct {
 	Temporary, NVMe              string   // MaxResourceVolumeMB, NvmeDiskSizeInMiB
 	Generations                  string   // HyperVGenerations
 	NoTrustedLaunch              string   // TrustedLaunchDisabled
+	Premium, Family              string   // PremiumIO, and the family of the quota
 	Zones, Without               []string // where it is, and where the subscription may not have it
 	Restricted                   bool     // in the whole region
 }
 
 // usualSize returns a size that meets every demand.
 func usualSize(name string) vmSize {
-	return vmSize{Name: name, Spot: "True", Processor: "x64", Cores: "2", Interfaces: "SCSI", Temporary: "0", Generations: "V1,V2",
+	return vmSize{Name: name, Spot: "True", Processor: "x64", Cores: "2", Interfaces: "SCSI", Temporary: "0", Generations: "V1,V2", Premium: "True", Family: usualFamily,
 		Zones: []string{"3", "1", "2"}}
 }
 
@@ -138,7 +139,7 @@ func listSKUs(c azCall) (any, error) {
 		for name, v := range map[string]string{
 			"LowPriorityCapable": s.Spot, "CpuArchitectureType": s.Processor, "vCPUs": s.Cores, "DiskControllerTypes": s.Interfaces,
 			"MaxResourceVolumeMB": s.Temporary, "NvmeDiskSizeInMiB": s.NVMe, "HyperVGenerations": s.Generations,
-			"TrustedLaunchDisabled": s.NoTrustedLaunch,
+			"TrustedLaunchDisabled": s.NoTrustedLaunch, "PremiumIO": s.Premium,
 		} {
 			if v != "" {
 				capabilities = append(capabilities, object{"name": name, "value": v})
@@ -149,17 +150,20 @@ func listSKUs(c azCall) (any, error) {
 			zones = []string{}
 		}
 		list = append(list, object{
-			"name": s.Name, "resourceType": "virtualMachines", "capabilities": capabilities, "restrictions": restrictions,
+			"name": s.Name, "family": s.Family, "resourceType": "virtualMachines", "capabilities": capabilities, "restrictions": restrictions,
 			"locationInfo": []any{object{"location": c.options["--location"], "zones": zones}},
 		})
 	}
 	return list, nil
 }
 
-// listUsage has the quotas of Spot cores and regular cores, as "used limit".
+const usualFamily, otherFamily = "standardDASv5Family", "standardDSv5Family"
+
+// listUsage has the quotas of Spot cores, regular cores and families, as "used limit".
 func listUsage(c azCall) (any, error) {
-	list := []any{object{"name": object{"value": "standardDASv5Family"}, "currentValue": "0", "limit": "100000"}}
-	for _, quota := range []struct{ note, name string }{{"regular", "cores"}, {"usage", "lowPriorityCores"}} {
+	list := []any{object{"name": object{"value": "standardEASv5Family"}, "currentValue": "0", "limit": "100000"}}
+	for _, quota := range []struct{ note, name string }{{"regular", "cores"}, {"usage", "lowPriorityCores"}, {"family", usualFamily},
+		{"otherfamily", otherFamily}} {
 		words := c.lines(quota.note)
 		if len(words) != 2 {
 			continue

@@ -64,6 +64,7 @@ func TestDeployChecksSizes(t *testing.T) {
 		{"a mix with a temporary disk", twoSizes, other(func(s *vmSize) { s.Temporary = "76800" }),
 			"Standard_D2as_v5 has no local disk and Standard_D2s_v5 has a temporary disk"},
 		{"a mix with local NVMe disks", twoSizes, other(func(s *vmSize) { s.NVMe = "112640" }), "Standard_D2s_v5 has local NVMe disks"},
+		{"a mix with a size without Premium disks", twoSizes, other(func(s *vmSize) { s.Premium = "False" }), "only one takes Premium disks"},
 
 		{"on-demand VMs need no Spot", oneSize + "param onDemand = true\nparam onDemandVmSize = '" + second + "'\n",
 			other(func(s *vmSize) { s.Spot, s.Interfaces = "False", "NVMe" }), ""},
@@ -129,6 +130,31 @@ func TestDeployChecksQuota(t *testing.T) {
 			a.ownParameters(c.parameters)
 			a.env = append(a.env, c.env...)
 			a.write("heartbeats", "8", 0o600)
+			a.deploysOr(c.want)
+		})
+	}
+}
+
+// TestDeployChecksFamilies: regular VMs need the quota of their family, or of one family of a mix.
+func TestDeployChecksFamilies(t *testing.T) {
+	proof.Only(t, "each run of deploy.sh is hundreds of processes")
+	const regular, onDemand = "param baseRegularCount = 3\n", "param onDemand = true\nparam onDemandVmSize = '" + second + "'\n"
+	for _, c := range []struct{ name, parameters, family, other, want string }{
+		{"too few cores", oneSize + regular, "0 5", "", "need a quota of 6 cores of one of the families standardDASv5Family"},
+		{"enough", oneSize + regular, "0 6", "", ""},
+		{"a mix", twoSizes + regular, "0 5", "0 6", ""},
+		{"a mix of too few", twoSizes + regular, "0 5", "0 5", "standardDASv5Family standardDSv5Family in westeurope, and 5 are left at most"},
+		{"an on-demand VM of another family", oneSize + onDemand, "0 9", "1 2", "need a quota of 2 cores of family standardDSv5Family"},
+		{"enough for an on-demand VM", oneSize + onDemand, "0 0", "0 2", ""},
+		{"Spot VMs alone", oneSize, "0 0", "0 0", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			a := newSubscription(t)
+			a.sizes(usualSize(first), sized(second, func(s *vmSize) { s.Family = otherFamily }))
+			a.write("family", c.family, 0o600)
+			a.write("otherfamily", c.other, 0o600)
+			a.ownParameters(c.parameters)
 			a.deploysOr(c.want)
 		})
 	}

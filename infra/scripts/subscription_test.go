@@ -39,7 +39,7 @@ func newSubscription(t *testing.T) *subscription {
 		"capacity": "", "deployed": "", "grants": "", "version": "2.61.0", "bicep": "Bicep CLI version 0.36.1 (a727ed087a)",
 		"group": "false", "location": "", "grouplocation": "westeurope",
 		"usage": "2\t12", "program": "1.2.3", "state": "process", "vm": "",
-		"regular": "0\t10",
+		"regular": "0\t10", "family": "0\t1000", "otherfamily": "0\t0",
 		"providers": "Microsoft.Compute\nMicrosoft.Storage\nMicrosoft.Network\nMicrosoft.ManagedIdentity\n" +
 			"microsoft.insights\nMicrosoft.OperationalInsights\nMicrosoft.PolicyInsights\n",
 	} {

@@ -133,6 +133,32 @@ func TestRemarks(t *testing.T) {
 	}
 }
 
+// TestMixes: a choice says why it does not go into one scale set with the best of its region.
+func TestMixes(t *testing.T) {
+	other := func(size, region string, change func(*prices.Machine)) prices.Offer {
+		o := offer(size, region, 0.03, "0-5")
+		change(o.Machine)
+		return o
+	}
+	r := rank(Options{Work: short}, offer("Standard_D2as_v5", "westeurope", 0.02, "0-5"),
+		other("Standard_D2s_v5", "westeurope", func(m *prices.Machine) { m.Disks = "NVMe, SCSI" }),
+		other("Standard_D2s_v6", "westeurope", func(m *prices.Machine) { m.Disks = "NVMe" }),
+		other("Standard_D2ds_v5", "westeurope", func(m *prices.Machine) { m.Local = "local NVMe disks" }),
+		other("Standard_D2_v5", "westeurope", func(m *prices.Machine) { m.Premium = true }),
+		other("Standard_D2ps_v5", "westeurope", func(m *prices.Machine) { m.Architecture = "Arm64" }),
+		other("Standard_D2ps_v5", "northeurope", func(m *prices.Machine) { m.Architecture = "Arm64" }))
+	want := map[string]string{
+		"Standard_D2s_v6 westeurope": "another disk interface", "Standard_D2ds_v5 westeurope": "local NVMe disks instead of",
+		"Standard_D2_v5 westeurope": "Premium", "Standard_D2ps_v5 westeurope": "another processor",
+	}
+	for _, c := range r.Choices {
+		got, words := strings.Join(c.Remarks, "; "), want[c.Size+" "+c.Region]
+		if strings.Contains(got, "not in one scale set with Standard_D2as_v5: ") != (words != "") || !strings.Contains(got, words) {
+			t.Errorf("remarks of %s in %s are %q, want %q", c.Size, c.Region, got, words)
+		}
+	}
+}
+
 // TestCores: sizes are compared by cores if all of them are known.
 func TestCores(t *testing.T) {
 	small, large := offer("Standard_D2as_v5", "r", 0.02, "0-5"), offer("Standard_D8as_v5", "r", 0.07, "0-5")

@@ -68,7 +68,25 @@ func Rank(report prices.Report, o Options, now time.Time) Ranking {
 	slices.SortStableFunc(r.Choices, func(a, b Choice) int {
 		return cmp.Or(cmp.Compare(r.Key(a), r.Key(b)), cmp.Compare(a.Rate, b.Rate), strings.Compare(a.Size+a.Region, b.Size+b.Region))
 	})
+	r.remarkMixes()
 	return r
+}
+
+// remarkMixes says of choices why they do not go into one scale set with the best one of their region.
+func (r Ranking) remarkMixes() {
+	best := map[string]Choice{}
+	for i, c := range r.Choices {
+		first, known := best[c.Region]
+		switch {
+		case c.Machine == nil:
+		case !known:
+			best[c.Region] = c
+		default:
+			if why := first.Machine.Unlike(*c.Machine); why != "" {
+				r.Choices[i].Remarks = append(r.Choices[i].Remarks, fmt.Sprintf("not in one scale set with %s: %s", first.Size, why))
+			}
+		}
+	}
 }
 
 // Key returns what choices are ranked by.

@@ -85,9 +85,11 @@ func (c *Client) machines(ctx context.Context, q Query, region string) ([]sku, e
 	return slices.DeleteFunc(all, func(s sku) bool { return !strings.EqualFold(s.ResourceType, "virtualMachines") }), err
 }
 
+const localNVMe = "local NVMe disks"
+
 // machine returns the known properties of the size.
 func (s sku) machine() *Machine {
-	m := &Machine{}
+	m := &Machine{Local: "no local disk"}
 	var disks string
 	for _, c := range s.Capabilities {
 		switch c.Name {
@@ -102,8 +104,15 @@ func (s sku) machine() *Machine {
 		case "DiskControllerTypes":
 			disks = c.Value
 		case "MaxResourceVolumeMB":
-			size, _ := strconv.Atoi(c.Value)
-			m.LocalDisk = size > 0
+			if size, _ := strconv.Atoi(c.Value); size > 0 && m.Local != localNVMe {
+				m.Local = "a temporary disk"
+			}
+		case "NvmeDiskSizeInMiB":
+			if size, _ := strconv.Atoi(c.Value); size > 0 {
+				m.Local = localNVMe
+			}
+		case "PremiumIO":
+			m.Premium = strings.EqualFold(c.Value, "True")
 		}
 	}
 	if m.Disks = disks; disks == "" {

@@ -1,6 +1,7 @@
 package prices
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -31,6 +32,24 @@ func TestUnusableOffers(t *testing.T) {
 	wantProblem(t, offer(t, r, "Standard_B2s", "westeurope"), true, "no Spot price in westeurope: not offered as Spot there")
 	wantProblem(t, offer(t, r, "Standard_D99_v9", "westeurope"), true, "the size does not exist")
 	wantProblem(t, offer(t, r, "Standard_B2s", "moon"), true, "no price in moon")
+}
+
+// TestLocalDisks: local NVMe disks are another kind than a temporary disk, which such a size may have too.
+func TestLocalDisks(t *testing.T) {
+	for capabilities, want := range map[string]string{
+		`[]`: "no local disk", `[{"name": "MaxResourceVolumeMB", "value": "0"}]`: "no local disk",
+		`[{"name": "MaxResourceVolumeMB", "value": "76800"}]`:                                                   "a temporary disk",
+		`[{"name": "MaxResourceVolumeMB", "value": "0"}, {"name": "NvmeDiskSizeInMiB", "value": "112640"}]`:     "local NVMe disks",
+		`[{"name": "NvmeDiskSizeInMiB", "value": "112640"}, {"name": "MaxResourceVolumeMB", "value": "76800"}]`: "local NVMe disks",
+	} {
+		var s sku
+		if err := json.Unmarshal([]byte(`{"capabilities": `+capabilities+`}`), &s); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.machine().Local; got != want {
+			t.Errorf("local disks of %s = %q, want %q", capabilities, got, want)
+		}
+	}
 }
 
 // TestUnknownRegion: a region without data leaves gaps that ask for its name.

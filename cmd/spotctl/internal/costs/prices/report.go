@@ -95,12 +95,31 @@ type Placement struct {
 type Machine struct {
 	Cores        int
 	MemoryGB     float64
-	Architecture string // x64 or Arm64
-	Disks        string // interfaces of its disks, such as SCSI or SCSI, NVMe
-	LocalDisk    bool
+	Architecture string   // x64 or Arm64
+	Disks        string   // interfaces of its disks, such as SCSI or SCSI, NVMe
+	Local        string   // its local disks: none, a temporary disk or NVMe disks
+	Premium      bool     // whether it takes Premium disks
 	Spot         bool     // whether it is offered as Spot
 	Restricted   string   // why the subscription cannot have it here; empty if it can
 	Zones        []string // of the region in which it is offered
+}
+
+// Unlike returns why Azure refuses a mix of two sizes; empty if it takes them.
+func (m Machine) Unlike(o Machine) string {
+	both := func(d string) bool {
+		return slices.Contains(strings.Split(strings.ReplaceAll(o.Disks, " ", ""), ","), d)
+	}
+	switch {
+	case m.Architecture != o.Architecture:
+		return "another processor"
+	case !slices.ContainsFunc(strings.Split(strings.ReplaceAll(m.Disks, " ", ""), ","), both):
+		return "another disk interface"
+	case m.Local != o.Local:
+		return o.Local + " instead of " + m.Local
+	case m.Premium != o.Premium:
+		return "one takes Premium disks, one does not"
+	}
+	return ""
 }
 
 // Quota is a number of cores.
