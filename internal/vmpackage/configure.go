@@ -50,6 +50,11 @@ func readArchive(name string) (files []file, at time.Time, err error) {
 		return nil, at, err
 	}
 	defer in.Close()
+	return readFiles(in)
+}
+
+// readFiles returns the files of a compressed tar archive, and the time of the last one.
+func readFiles(in io.Reader) (files []file, at time.Time, err error) {
 	plain, err := gzip.NewReader(in)
 	if err != nil {
 		return nil, at, err

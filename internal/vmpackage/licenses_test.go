@@ -1,6 +1,7 @@
 package vmpackage
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -86,6 +87,24 @@ func TestArchiveBill(t *testing.T) {
 		if !strings.Contains(string(bill), want) {
 			t.Errorf("the bill lacks %s:\n%s", want, bill)
 		}
+	}
+	// A Debian package has the archive as a member.
+	content, err := os.ReadFile(made[0].Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	deb, text := filepath.Join(t.TempDir(), "tiny.deb"), arMagic
+	for _, member := range [][2]string{{"debian-binary", "2.0\n"}, {"control.tar.gz", "odd"}, {"data.tar.gz", string(content)}} {
+		text += fmt.Sprintf("%-16s%-12d%-6d%-6d%-8s%-10d`\n", member[0], 0, 0, 0, "100644", len(member[1])) + member[1]
+		if len(member[1])%2 == 1 {
+			text += "\n"
+		}
+	}
+	if err := os.WriteFile(deb, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := ArchiveBill(deb, "v1.2.3"); err != nil || string(again) != string(bill) {
+		t.Errorf("the bill of a Debian package of the same files = %v, %s, want %s", err, again, bill)
 	}
 	none := filepath.Join(t.TempDir(), "none.tar.gz")
 	out, err := os.Create(none)

@@ -6,6 +6,7 @@ import (
 	"debug/buildinfo"
 	"encoding/hex"
 	"fmt"
+	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -63,11 +64,15 @@ func billOfMaterials(version string, at time.Time, target target, programs []goP
 	return out.Bytes(), err
 }
 
-// ArchiveBill returns the bill of materials of an archive of programs (.tar.gz or .zip).
+// ArchiveBill returns the bill of materials of an archive of programs (.tar.gz or .zip), or of a
+// Debian package.
 func ArchiveBill(archive, version string) ([]byte, error) {
 	read := readArchive
-	if strings.HasSuffix(archive, ".zip") {
+	switch filepath.Ext(archive) {
+	case ".zip":
 		read = readZip
+	case ".deb":
+		read = readDeb
 	}
 	files, at, err := read(archive)
 	if err != nil {

@@ -1,7 +1,7 @@
 // Command release makes the parts of a release that are not programs; .goreleaser.yaml calls it.
 //
 //	release parts    completions, manual pages, licences, packages for VMs, release notes
-//	release bill     the bill of materials of an archive
+//	release bill     the bill of materials of an archive, or of a Debian or RPM package
 package main
 
 import (
@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -66,15 +68,29 @@ func runParts(ctx context.Context, arguments []string) error {
 	return p.make(ctx)
 }
 
-// runBill writes the bill of materials of an archive: ARCHIVE DOCUMENT VERSION.
+// runBill writes the bill of materials of an archive or package: FILE DOCUMENT VERSION.
 func runBill(arguments []string) error {
 	const wanted = 3
 	if len(arguments) != wanted {
 		return errors.New("bill: give an archive, a document and a version")
 	}
-	bill, err := vmpackage.ArchiveBill(arguments[0], arguments[2])
+	bill, err := vmpackage.ArchiveBill(debOf(arguments[0]), arguments[2])
 	if err != nil {
 		return err
 	}
 	return os.WriteFile(arguments[1], bill, readable)
+}
+
+// rpmName is the name of an RPM package: name, version, release, architecture.
+var rpmName = regexp.MustCompile(`^(.+?)-(\d[^-]*)-\d+\.(x86_64|aarch64)\.rpm$`)
+
+// debOf returns the Debian package beside an RPM package, which has the same files, and any other
+// file itself.
+func debOf(file string) string {
+	m := rpmName.FindStringSubmatch(filepath.Base(file))
+	if m == nil {
+		return file
+	}
+	architecture := map[string]string{"x86_64": "amd64", "aarch64": "arm64"}[m[3]]
+	return filepath.Join(filepath.Dir(file), m[1]+"_"+m[2]+"_"+architecture+".deb")
 }

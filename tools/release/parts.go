@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -176,10 +177,36 @@ func (p *parts) notes(context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !strings.Contains(string(readme), "@"+p.version+"`") || strings.Contains(string(readme), "No version is published yet") {
-		return fmt.Errorf("README.md does not say how to install %s: name it in the section Install, as published", p.version)
+	if strings.Contains(string(readme), "No version is published yet") {
+		return fmt.Errorf("README.md says that no version is published: say how to install %s", p.version)
+	}
+	if err := namesVersion(".", p.version); err != nil {
+		return err
 	}
 	return p.write("notes.md", []byte(text))
+}
+
+// naming are the files that name the version which a user installs, and in what form.
+var naming = map[string]string{
+	"README.md":                                      "cmd/...@%s`",
+	"infra/kubernetes/Chart.yaml":                    "\nappVersion: %s\n",
+	"infra/kubernetes/values.yaml":                   "\nimage: registry.example/spotworker:%s\n",
+	"infra/kubernetes/deployment/kustomization.yaml": "\n    newTag: %s\n",
+	"infra/kubernetes/scaledjob/kustomization.yaml":  "\n    newTag: %s\n",
+}
+
+// namesVersion returns an error for the first file of the source that names another version.
+func namesVersion(root, version string) error {
+	for _, name := range slices.Sorted(maps.Keys(naming)) {
+		content, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			return err
+		}
+		if want := fmt.Sprintf(naming[name], version); !strings.Contains(string(content), want) {
+			return fmt.Errorf("%s does not name %s: write %s", name, version, strings.TrimSpace(want))
+		}
+	}
+	return nil
 }
 
 // dated is the end of the heading of a published version.
