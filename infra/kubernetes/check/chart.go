@@ -106,6 +106,7 @@ func byName(objects [][]byte) (map[string]any, error) {
 			return nil, err
 		}
 		metadata, _ := object["metadata"].(map[string]any)
+		delete(metadata, "namespace") // helm takes it from its command line
 		name := fmt.Sprint(object["kind"], " ", metadata["name"])
 		if all[name] != nil {
 			return nil, fmt.Errorf("%s is there twice", name)

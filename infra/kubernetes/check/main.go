@@ -29,7 +29,10 @@ import (
 var variants = []struct {
 	folder string
 	shared bool
-}{{"deployment", false}, {"scaledobject", false}, {"scaledobject", true}, {"scaledjob", false}, {"scaledjob", true}}
+}{{"deployment", false}, {"scaledobject", false}, {"scaledobject", true}, {"scaledjob", false}, {"scaledjob", true}, {regularNodes, false}}
+
+// regularNodes is the folder of the variant for the on-demand queue, in a namespace of its own.
+const regularNodes = "regular-nodes"
 
 func main() {
 	var err error
@@ -76,7 +79,11 @@ func run(folder string, out io.Writer) error {
 		}
 		s, built, found := render(files, "/"+target)
 		report(name, s, found)
-		s, found = readChart(folder, map[string]any{"scaling": v.folder, "sharedNodes": v.shared}, built)
+		values := map[string]any{"scaling": v.folder, "sharedNodes": v.shared}
+		if v.folder == regularNodes {
+			values["scaling"], values["nodes"] = "scaledobject", "regular"
+		}
+		s, found = readChart(folder, values, built)
 		report("chart, "+name, s, found)
 	}
 	if problems > 0 {

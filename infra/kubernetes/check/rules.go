@@ -9,14 +9,21 @@ import (
 	"time"
 
 	kedav1alpha1 "github.com/kedacore/keda/v2/apis/keda/v1alpha1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 const (
-	spot = "kubernetes.azure.com/scalesetpriority"
 	user = 65532
+
+	// payloadMemory bounds the payloads that a worker holds, as internal/worker has it.
+	payloadMemory = 1 << 30
+
+	// fastestScaleIn is the part of the pods, in percent, that may go within a minute.
+	fastestScaleIn = 50
 
 	// afterDrain is the time for the last heartbeat, metrics and traces, after the drain budget.
 	afterDrain = 10 * time.Second
@@ -24,6 +31,9 @@ const (
 	// longestNotice is the longest notice of a Spot eviction.
 	longestNotice = 30 * time.Second
 )
+
+// priorities are the keys of labels and taints of Spot nodes, whose value is spot.
+var priorities = []string{"kubernetes.azure.com/priority", "kubernetes.azure.com/scalesetpriority"}
 
 // report collects problems.
 type report []string
@@ -51,6 +61,10 @@ func (s *set) check() []string {
 		r.want(len(s.budgets) == 1 && matches(s.budgets[0].Spec.Selector, d.Spec.Template.Labels), "the disruption budget misses the pods")
 		r.want(d.Spec.MinReadySeconds > 0, "minReadySeconds is 0: a worker that cannot start counts as available")
 		r.want(d.Spec.Strategy.RollingUpdate.MaxSurge.IntValue() == 0, "maxSurge is not 0: a new worker finds no free node")
+		r.want(some(d.Spec.Strategy.RollingUpdate.MaxUnavailable), "maxUnavailable is 0: an update never begins")
+		for _, b := range s.budgets {
+			r.want(some(b.Spec.MaxUnavailable), "maxUnavailable of the disruption budget is 0: no node can be drained")
+		}
 	}
 	for _, j := range s.jobs {
 		s.checkPod(&r, j.Spec.JobTargetRef.Template)
@@ -59,6 +73,7 @@ func (s *set) check() []string {
 		args := j.Spec.JobTargetRef.Template.Spec.Containers[0].Args
 		r.want(slices.ContainsFunc(args, func(a string) bool { return len(a) > 17 && a[:17] == "--exit-when-idle=" }),
 			"a worker of the ScaledJob never ends")
+		r.want(j.Spec.JobTargetRef.BackoffLimit != nil && *j.Spec.JobTargetRef.BackoffLimit == 0, "Kubernetes starts workers again beside KEDA")
 		r.want(j.Spec.Rollout.Strategy == "gradual", "an update ends running jobs")
 		r.want(slices.Contains([]string{"", "default"}, j.Spec.ScalingStrategy.Strategy), "only default subtracts the running workers")
 		r.want(j.Spec.JobTargetRef.ActiveDeadlineSeconds == nil, "the ScaledJob ends workers after a time")
@@ -66,17 +81,45 @@ func (s *set) check() []string {
 	for _, o := range s.scaled {
 		r.want(len(s.deployments) == 1 && o.Spec.ScaleTargetRef.Name == s.deployments[0].Name, "the ScaledObject scales no Deployment")
 		s.checkTriggers(&r, o.Spec.Triggers)
+		checkScaleIn(&r, o)
 	}
+	r.want(s.settings[0].Data["SPOTWORKER_ACKNOWLEDGE"] == "never", "acknowledging an event starts it for all pods of the node")
 	return r
 }
+
+// some reports whether a number of pods is there and above 0.
+func some(n *intstr.IntOrString) bool { return n != nil && n.String() != "0" && n.String() != "0%" }
+
+// checkScaleIn checks that pods go few at a time: each hands its jobs over.
+func checkScaleIn(r *report, o *kedav1alpha1.ScaledObject) {
+	a := o.Spec.Advanced
+	if !r.want(a != nil && a.HorizontalPodAutoscalerConfig != nil && a.HorizontalPodAutoscalerConfig.Behavior != nil &&
+		a.HorizontalPodAutoscalerConfig.Behavior.ScaleDown != nil && len(a.HorizontalPodAutoscalerConfig.Behavior.ScaleDown.Policies) > 0,
+		"all pods may go at once") {
+		return
+	}
+	down := a.HorizontalPodAutoscalerConfig.Behavior.ScaleDown
+	r.want(down.StabilizationWindowSeconds != nil && *down.StabilizationWindowSeconds >= 60, "scale-in follows a single look")
+	for _, p := range down.Policies {
+		r.want(p.Type == autoscalingv2.PercentScalingPolicy && p.Value <= fastestScaleIn && p.PeriodSeconds >= 60,
+			"%d %s of the pods may go within %d s", p.Value, p.Type, p.PeriodSeconds)
+	}
+}
+
+// onRegular reports whether the workers are for the on-demand queue.
+func (s *set) onRegular() bool { return s.settings[0].Data["SPOTWORKER_TAKE_FROM"] == "on-demand" }
 
 // checkTriggers checks that KEDA counts the messages of the workers' queue, hidden ones too.
 func (s *set) checkTriggers(r *report, triggers []kedav1alpha1.ScaleTriggers) {
 	settings := s.settings[0].Data
+	queue := settings["SPOTWORKER_QUEUE"]
+	if s.onRegular() {
+		queue += "-ondemand"
+	}
 	r.want(len(triggers) == 1, "%d triggers, want 1", len(triggers))
 	for _, t := range triggers {
 		want := map[string]string{
-			"accountName": settings["SPOTWORKER_ACCOUNT"], "queueName": settings["SPOTWORKER_QUEUE"],
+			"accountName": settings["SPOTWORKER_ACCOUNT"], "queueName": queue,
 			"queueLength": settings["SPOTWORKER_CONCURRENCY"], "queueLengthStrategy": "all",
 		}
 		r.want(t.Type == "azure-queue" && maps.Equal(t.Metadata, want), "trigger %s %v, want azure-queue %v", t.Type, t.Metadata, want)
@@ -114,27 +157,38 @@ func (s *set) checkTimes(r *report, spec corev1.PodSpec) {
 	r.want(grace <= longestNotice, "grace period of %s is longer than an eviction's notice", grace)
 }
 
-// checkNodes checks that pods run on Spot nodes, and share a node only with a folder.
-func (s *set) checkNodes(r *report, pod corev1.PodTemplateSpec) {
-	spec := pod.Spec
-	r.want(slices.ContainsFunc(spec.Tolerations, func(t corev1.Toleration) bool {
-		return t == corev1.Toleration{Key: spot, Operator: corev1.TolerationOpEqual, Value: "spot", Effect: corev1.TaintEffectNoSchedule}
-	}), "the pod does not tolerate Spot nodes")
-	onSpot := corev1.NodeSelectorRequirement{Key: spot, Operator: corev1.NodeSelectorOpIn, Values: []string{"spot"}}
-	alone, spots := false, false
-	if a := spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
-		for _, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
-			spots = slices.ContainsFunc(term.MatchExpressions, func(e corev1.NodeSelectorRequirement) bool {
-				return e.Key == onSpot.Key && e.Operator == onSpot.Operator && slices.Equal(e.Values, onSpot.Values)
-			})
-		}
+// admits reports whether a pod may run on a node with that label, or with none of priorities.
+func admits(spec corev1.PodSpec, label string) bool {
+	if label != "" && !slices.ContainsFunc(spec.Tolerations, func(t corev1.Toleration) bool {
+		return t == corev1.Toleration{Key: label, Operator: corev1.TolerationOpEqual, Value: "spot", Effect: corev1.TaintEffectNoSchedule}
+	}) {
+		return false
 	}
+	if spec.Affinity == nil || spec.Affinity.NodeAffinity == nil || spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return true
+	}
+	terms := spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	return slices.ContainsFunc(terms, func(term corev1.NodeSelectorTerm) bool {
+		return !slices.ContainsFunc(term.MatchExpressions, func(e corev1.NodeSelectorRequirement) bool {
+			is := e.Key == label && slices.Equal(e.Values, []string{"spot"})
+			return slices.Contains(priorities, e.Key) && is != (e.Operator == corev1.NodeSelectorOpIn)
+		})
+	})
+}
+
+// checkNodes checks that pods run on Spot nodes, by either label, or on all others, and share a
+// node only with a folder.
+func (s *set) checkNodes(r *report, pod corev1.PodTemplateSpec) {
+	spec, alone := pod.Spec, false
+	for _, label := range priorities {
+		r.want(admits(spec, label) != s.onRegular(), "the pod does not tolerate Spot nodes with %s, or must not run there", label)
+	}
+	r.want(admits(spec, "") == s.onRegular(), "the pod may run on nodes of regular priority, or must")
 	if a := spec.Affinity; a != nil && a.PodAntiAffinity != nil {
 		for _, term := range a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
 			alone = term.TopologyKey == corev1.LabelHostname && matches(term.LabelSelector, pod.Labels)
 		}
 	}
-	r.want(spots, "the pod may run on nodes of regular priority")
 	shared := environment(spec.Containers[0])["SPOTWORKER_RUNTIME_DIR"].Value
 	r.want(alone != (shared != ""), "pods may share a node if they share a folder, and only then")
 	if shared == "" {
@@ -178,8 +232,10 @@ func (s *set) checkContainer(r *report, spec corev1.PodSpec) {
 		r.want(len(c.Ports) == 1 && p.HTTPGet.Port.String() == c.Ports[0].Name &&
 			env["SPOTWORKER_LISTEN"].Value == "0.0.0.0:"+strconv.Itoa(int(c.Ports[0].ContainerPort)), "the probe misses the worker's port")
 	}
+	_, limited := c.Resources.Limits[corev1.ResourceCPU]
+	r.want(limited, "no limit of processors: AKS Automatic would set the request as one")
 	memory := c.Resources.Limits[corev1.ResourceMemory]
-	r.want(!memory.IsZero() && 2*worker.PayloadMemory <= memory.Value(),
+	r.want(!memory.IsZero() && 2*payloadMemory <= memory.Value(),
 		"payloads may take more than half of the memory limit of %s", &memory)
 	scratch := volumeAt(spec, c, "/tmp")
 	if r.want(scratch != nil && limit(scratch) != nil, "no bounded scratch folder") {

@@ -27,3 +27,19 @@ and add of a key or at the end of a list.
 {{- end }}
 {{- end }}
 {{- end }}
+
+{{- /*
+spotworker.add puts values into an object. A list is appended, a map is merged, and the rest replaced.
+*/ -}}
+{{- define "spotworker.add" }}
+{{- range $key, $value := .more }}
+{{- $has := get $.object $key }}
+{{- if and (kindIs "slice" $has) (kindIs "slice" $value) }}
+{{- $_ := set $.object $key (concat $has $value) }}
+{{- else if and (kindIs "map" $has) (kindIs "map" $value) }}
+{{- $_ := set $.object $key (mergeOverwrite $has $value) }}
+{{- else if $value }}
+{{- $_ := set $.object $key $value }}
+{{- end }}
+{{- end }}
+{{- end }}

@@ -19,13 +19,29 @@ kedaClientId: 11111111-0000-0000-0000-000000000002
 maxReplicas: 7
 settings: {SPOTWORKER_ACCOUNT: mine, SPOTWORKER_QUEUE: mine-jobs, SPOTWORKER_CONCURRENCY: "8", SPOTWORKER_MOVE_AFTER: "3"}
 resources: {limits: {memory: 5Gi}}
+podAnnotations: {example.com/team: jobs}
+pod:
+  imagePullSecrets: [{name: mine-pull}]
+  tolerations: [{key: mine, operator: Exists}]
+  nodeSelector: {mine: here}
+  priorityClassName: mine-class
+  volumes: [{name: mine-data, emptyDir: {}}]
+container:
+  volumeMounts: [{name: mine-data, mountPath: /mine}]
 `
 
 var ownObjects = []string{
 	"client-id: 11111111-0000-0000-0000-000000000001", "identityId: 11111111-0000-0000-0000-000000000002", "maxReplicaCount: 7",
 	"image: mine.example:5000/worker@sha256:0123", `SPOTWORKER_MOVE_AFTER: "3"`, "accountName: mine", "queueName: mine-jobs",
 	`queueLength: "8"`, "memory: 5Gi", "memory: 2Gi", "ephemeral-storage: 11Gi",
+	"example.com/team: jobs", "name: mine-pull", "key: mine", "mine: here", "priorityClassName: mine-class", "name: mine-data\n", "mountPath: /mine",
+	"key: kubernetes.azure.com/priority", "mountPath: /tmp",
 }
+
+// The same on nodes of regular priority.
+const onRegular = ownValues + "nodes: regular\n"
+
+var regularObjects = []string{"queueName: mine-jobs-ondemand", "SPOTWORKER_TAKE_FROM: on-demand", "operator: NotIn"}
 
 // withValues runs the checker on the chart in a folder with values, and returns the objects.
 func withValues(t *testing.T, binary, folder, values string) (string, error) {
@@ -60,6 +76,10 @@ func testChart(t *testing.T, binary, folder string) {
 	if lost := missing(out, append(ownObjects, "kind: ScaledJob", "path: /run/spotworker-workers")); err != nil || len(lost) > 0 {
 		t.Errorf("as Kubernetes jobs: check = %v, missing %q:\n%s", err, lost, out)
 	}
+	out, err = withValues(t, binary, folder, onRegular)
+	if lost := missing(out, regularObjects); err != nil || len(lost) > 0 {
+		t.Errorf("on regular nodes: check = %v, missing %q:\n%s", err, lost, out)
+	}
 	testWithoutLines(t, binary, folder)
 	for name, row := range map[string]struct{ values, want string }{
 		"a misspelt value":     {"scalling: deployment", "scalling"},
@@ -72,6 +92,8 @@ func testChart(t *testing.T, binary, folder string) {
 		"no setting":           {"settings: {concurrency: x}", "invalid propertyName"},
 		"an unknown resource":  {"resources: {request: {cpu: x}}", "/resources"},
 		"shared by a word":     {"sharedNodes: some", "/sharedNodes"},
+		"jobs on regular":      {"{nodes: regular, scaling: scaledjob}", "/scaling"},
+		"another container":    {"container: {image: x}", "/container"},
 		"a setting that fails": {`settings: {SPOTWORKER_DRAIN_BUDGET: 25s}`, "want the drain budget"},
 	} {
 		if out, err := withValues(t, binary, folder, row.values); err == nil || !strings.Contains(out, row.want) {
@@ -103,7 +125,8 @@ func testWithoutLines(t *testing.T, binary, folder string) {
 			t.Fatal(err)
 		}
 		out, err := withValues(t, binary, dir, ownValues)
-		if lost := missing(out, ownObjects); err == nil && len(lost) == 0 {
+		other, otherErr := withValues(t, binary, dir, onRegular)
+		if len(missing(out, ownObjects))+len(missing(other, regularObjects)) == 0 && err == nil && otherErr == nil {
 			t.Errorf("nobody notices that the template is without %s", line)
 		}
 	}

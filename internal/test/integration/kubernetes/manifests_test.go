@@ -87,6 +87,7 @@ const (
 	scaledObject = "scaledobject/scaledobject.yaml"
 	settings     = "base/settings.yaml"
 	shared       = "shared-nodes/deployment.yaml"
+	regular      = "regular-nodes/deployment.yaml"
 )
 
 // broken are mistakes, each one edit of one file.
@@ -101,7 +102,14 @@ var broken = []struct{ name, file, old, wrong, want string }{
 	{"a short grace period", scaledJob, "GracePeriodSeconds: 30", "GracePeriodSeconds: 15", "want the drain budget"},
 	{"a long grace period", deployment, "GracePeriodSeconds: 30", "GracePeriodSeconds: 60", "eviction's notice"},
 	{"no toleration", deployment, "effect: NoSchedule", "effect: NoExecute", "does not tolerate Spot"},
-	{"any node", scaledJob, "values: [spot]", "values: [spot, regular]", "regular priority"},
+	{"any node", scaledJob, "operator: In", "operator: Exists", "regular priority"},
+	{"Spot nodes for the on-demand queue", regular, "operator: NotIn", "operator: In", "regular priority"},
+	{"a budget of none", "deployment/poddisruptionbudget.yaml", "maxUnavailable: 50%", "maxUnavailable: 0", "no node can be drained"},
+	{"an update of none", deployment, "maxUnavailable: 50%", "maxUnavailable: 0", "never begins"},
+	{"all pods at once", scaledObject, "value: 25", "value: 100", "100 Percent of the pods"},
+	{"workers that start again", scaledJob, "backoffLimit: 0", "backoffLimit: 6", "beside KEDA"},
+	{"acknowledged for others", settings, "ACKNOWLEDGE: never", "ACKNOWLEDGE: self", "all pods of the node"},
+	{"no limit of processors", deployment, "cpu: \"4\"", "example.com/cpu: \"4\"", "AKS Automatic"},
 	{"two workers on a node", deployment, "topologyKey: kubernetes.io/hostname", "topologyKey: topology.kubernetes.io/zone", "share a node"},
 	{"a shared node without a folder", shared, "SPOTWORKER_RUNTIME_DIR", "SPOTWORKER_RUNTIME_FOLDER", "share a node"},
 	{"a folder of the pod", shared, "hostPath:\n      path: /run/spotworker-workers\n      type: DirectoryOrCreate\n",
