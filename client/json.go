@@ -171,6 +171,7 @@ func (w Worker) MarshalJSON() ([]byte, error) {
 	if len(w.JobIDs) > 0 {
 		o.set("job_ids", w.JobIDs)
 	}
+	o.some("log_end", w.LogEnd)
 	if w.LastEvent != nil {
 		o.set("last_event", w.LastEvent)
 	}

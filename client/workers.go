@@ -61,6 +61,10 @@ type Worker struct {
 	// JobIDs are their ids, at most 1,024. Only [Client.Worker] returns them.
 	JobIDs []string
 
+	// LogEnd is the end of the worker's own log, up to 64 KiB, if it has drained. Only
+	// [Client.Worker] returns it.
+	LogEnd string
+
 	// LastEvent is the scheduled event that the worker handled last, such as the
 	// eviction of its VM, and LastDrain how its last drain ended; nil if there was none.
 	LastEvent *Event
@@ -270,7 +274,7 @@ func workerOf(p presence.Listed) Worker {
 	w := Worker{
 		Name: p.Worker, VM: p.VM, VMSize: p.Size, Zone: p.Zone, State: p.State,
 		Version: p.Program, StartedAt: p.StartedAt, Age: p.Age, Ran: p.At.Sub(p.StartedAt), Steered: p.Steered,
-		Asked: p.Asked, Queues: p.TakesFrom, Kinds: p.Kinds, Offers: p.Offers, Jobs: p.Count, JobIDs: p.Jobs,
+		Asked: p.Asked, Queues: p.TakesFrom, Kinds: p.Kinds, Offers: p.Offers, Jobs: p.Count, JobIDs: p.Jobs, LogEnd: p.LogEnd,
 	}
 	if e := p.LastEvent; e.ID != "" || e.Type != "" {
 		w.LastEvent = &Event{ID: e.ID, Type: e.Type, Status: e.Status, NotBefore: e.NotBefore, Description: e.Description, Action: e.Action,

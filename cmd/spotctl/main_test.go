@@ -277,7 +277,10 @@ func strand(ts *testscript.TestScript, _ bool, args []string) {
 // heartbeat NAME STATE [JOB...] leaves the heartbeat of a worker.
 func heartbeat(ts *testscript.TestScript, _ bool, args []string) {
 	vm, _, _ := strings.Cut(args[0], "-")
-	did := activity.Report{}
+	did, logEnd := activity.Report{}, ""
+	if args[1] == "stopped" {
+		logEnd = `{"msg":"drained"}` + "\n"
+	}
 	if args[1] == "process" {
 		did = activity.Report{Slots: 4, Times: activity.Times{Handler: 20 * time.Minute, Idle: 20 * time.Minute}, Kinds: []activity.Kind{{
 			Name: "resize", Done: 18, Failed: 2, Durations: activity.Histogram{{Index: 40, Count: 17}, {Index: 60, Count: 1}},
@@ -286,7 +289,7 @@ func heartbeat(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	ts.Check(worldOf(ts).beats.write(presence.Presence{
 		Activity: did,
-		Worker:   args[0], Machine: presence.Machine{VM: vm}, State: args[1], Program: "1.2.3",
+		Worker:   args[0], Machine: presence.Machine{VM: vm}, State: args[1], Program: "1.2.3", LogEnd: logEnd,
 		Jobs: args[2:], StartedAt: time.Now().Add(-2 * time.Hour), At: time.Now(),
 	}))
 }

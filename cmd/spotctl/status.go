@@ -264,13 +264,15 @@ func (c *workersCommand) run(ctx context.Context, s *session) error {
 // workerCommand shows one worker.
 type workerCommand struct {
 	Name    string        `arg:"" help:"The worker's name, as shown by workers, or its VM's name."`
+	Log     bool          `help:"Print the end of the worker's own log, which it sends after a drain." env:"-"`
 	Timeout time.Duration `help:"Longest time to read it." default:"1m" env:"-"`
 }
 
 // Help is shown by worker --help.
 func (*workerCommand) Help() string {
 	return `Shows the worker's last heartbeat with the ids of its jobs. It costs one call, or three with
-the name of a VM.`
+the name of a VM. With --log it prints the last 64 KiB of the worker's log, if the worker has handed
+over its jobs: an eviction deletes the log with its VM. A VM that dies without a notice sends none.`
 }
 
 func (c *workerCommand) run(ctx context.Context, s *session) error {
@@ -288,8 +290,13 @@ func (c *workerCommand) run(ctx context.Context, s *session) error {
 		return err
 	}
 	w := found
-	if s.printer.json {
+	switch {
+	case s.printer.json:
 		return s.printer.line(w)
+	case c.Log && w.LogEnd == "":
+		return fmt.Errorf("worker %s has sent no log: it has not drained, or died without a notice", w.Name)
+	case c.Log:
+		return s.printer.text(w.LogEnd)
 	}
 	return s.printer.pairs(detail.WorkerRows(w, time.Now()))
 }

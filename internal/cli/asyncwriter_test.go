@@ -123,7 +123,7 @@ func (w *countingWriter) written() (text string, writes int) {
 func TestLogWritesTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := &countingWriter{took: time.Millisecond}
-		log, closeLog := (&Log{LogLevel: "info", LogFormat: "json"}).OpenLog(out)
+		log, closeLog := (&Log{LogLevel: "info", LogFormat: "json"}).OpenLog(out, nil)
 		defer closeLog()
 		const lines = 100
 		began := time.Now()

@@ -21,13 +21,18 @@ type Log struct {
 
 // OpenLog returns a logger that writes to out and never blocks for long: a program
 // behind a pipe may hang. Lines that do not fit into a buffer are then dropped, and a
-// later line reports how many. closeLog waits up to a second for the buffered lines.
-func (l *Log) OpenLog(out io.Writer) (log *slog.Logger, closeLog func()) {
+// later line reports how many. closeLog waits up to a second for the buffered lines. The end of
+// the log is also kept in tail, unless that is nil.
+func (l *Log) OpenLog(out io.Writer, tail *Tail) (log *slog.Logger, closeLog func()) {
 	direct := l.Logger(out)
 	w := newAsyncWriter(out, func(lines int) {
 		direct.Warn("log lines were dropped: they were not read in time", "lines", lines)
 	})
-	return slog.New(writtenHandler{l.handler(w, IsTerminal(out)), w}), w.close
+	var to io.Writer = w
+	if tail != nil {
+		to = io.MultiWriter(tail, w)
+	}
+	return slog.New(writtenHandler{l.handler(to, IsTerminal(out)), w}), w.close
 }
 
 // writtenHandler is a handler whose lines are written when Handle returns. It waits for

@@ -101,6 +101,10 @@ type Config struct {
 	Calls   *activity.Calls
 	Trouble func() presence.Trouble
 
+	// LogTail returns the last lines of the worker's log, for the heartbeat after a drain: an
+	// eviction deletes the log with its VM. Optional.
+	LogTail func() string
+
 	// Pressure counts the calls that storage refused because they came too fast, which
 	// slow claims down. Optional: claims that are refused count in any case.
 	Pressure *intake.Pressure

@@ -140,6 +140,10 @@ func (b *heartbeat) write(ctx context.Context) error {
 		steered = *follows
 	}
 	vm := w.events.Identity()
+	logEnd := ""
+	if state := w.machine.State(); w.LogTail != nil && !drain.EndedAt.IsZero() && state >= lifecycle.Shutdown {
+		logEnd = w.LogTail()
+	}
 	etag, rival, err := w.Stores.Workers.Rewrite(ctx, presence.Presence{
 		Worker: w.name, State: w.machine.State().String(), StartedAt: w.started, At: time.Now(),
 		Machine:   presence.Machine{VM: vm.Name, Size: vm.Size, Zone: vm.Zone, BootID: w.BootID},
@@ -148,7 +152,7 @@ func (b *heartbeat) write(ctx context.Context) error {
 		Jobs: w.runner.Jobs(), Running: w.runner.Running(),
 		Ready: w.events.Ready(), LastEvent: event, LastDrain: drain,
 		Steered: follows != nil, Control: steered.revision, Asked: steered.asked, Depths: w.DepthsOf,
-		Activity: w.meter.Report(), Findings: w.findings(),
+		Activity: w.meter.Report(), Findings: w.findings(), LogEnd: logEnd,
 	}, b.etag)
 	b.etag = etag
 	name := ""

@@ -52,6 +52,7 @@ type telemetry struct {
 	outages *outage.Watch
 	pusher  *push.Pusher // nil where metrics are only served
 	depths  *push.Depths // nil where no autoscale follows them
+	tail    *cli.Tail    // of the worker's log; nil for a log that is given
 	traces  *otlp.Sender // nil where the environment asks for none
 
 	state atomic.Value // of the lifecycle, a string

@@ -89,9 +89,11 @@ func runUnder(ctx context.Context, o Options, stdout, stderr io.Writer, under ne
 		f.LogFormat = "json" // a worker prints its log alone
 	}
 	log := o.Logger
+	var tail *cli.Tail
 	if log == nil {
+		tail = &cli.Tail{}
 		var closeLog func()
-		log, closeLog = f.OpenLog(stderr)
+		log, closeLog = f.OpenLog(stderr, tail)
 		defer closeLog()
 	}
 	if f.StopWithStdin {
@@ -110,6 +112,7 @@ func runUnder(ctx context.Context, o Options, stdout, stderr io.Writer, under ne
 		log.WarnContext(ctx, "programs of this user can read this process's memory and environment", "error", err)
 	}
 	t := f.telemetry(log, under)
+	t.tail = tail
 	t.startTraces(f.version, cmp.Or(f.VMName, hostName()), log)
 	defer func() { t.traces.Close(traceFlush) }()
 	w, closeKinds, err := f.worker(o.Kinds, log, t, id)
@@ -192,7 +195,7 @@ func (f *flags) worker(kinds job.Kinds, log *slog.Logger, t *telemetry, id *iden
 	config.Stores = stores
 	config.Log, config.Observer, config.Loops, config.Pressure = log, t, &t.loops, &t.pressure
 	config.Calls, config.Trouble = &t.calls, t.machineTrouble
-	config.Tracer = t.traces.Spans()
+	config.Tracer, config.LogTail = t.traces.Spans(), t.tail.String
 	config.OnName, config.OnVM = id.setWorker, id.setVM
 	fetcher, closeInputs, err := f.inputs(stores, t, log)
 	if err != nil {

@@ -97,6 +97,10 @@ type Presence struct {
 	Jobs  []string
 	Count int
 
+	// LogEnd is the end of the worker's own log, after a drain: an eviction deletes the log with
+	// its VM. A listing has none.
+	LogEnd string
+
 	// Running are the active jobs whose handlers run. A listing has none.
 	Running []Running
 }
@@ -187,7 +191,7 @@ func (s *Store) Read(ctx context.Context, worker string) (p Listed, ok bool, err
 		return Listed{}, false, fmt.Errorf("read presence of %s: %w", worker, err)
 	}
 	p = Listed{Presence: parse(worker, b.Metadata), Age: b.Age()}
-	if p.Jobs, p.Running, err = parseBody(body); err != nil {
+	if err := p.readBody(body); err != nil {
 		return Listed{}, false, fmt.Errorf("read presence of %s: %w", worker, err)
 	}
 	return p, true, nil

@@ -12,6 +12,9 @@ const maxJobs = 1024
 // jobs have none.
 const maxWords = 256 << 10
 
+// maxLogEnd limits the end of the worker's own log, in bytes.
+const maxLogEnd = 64 << 10
+
 // maxText limits the text of a job's last report in a heartbeat, in bytes.
 const maxText = 512
 
@@ -47,6 +50,7 @@ type Running struct {
 type body struct {
 	Jobs    []string      `json:"jobs"`
 	Running []runningBody `json:"running,omitempty"`
+	Log     string        `json:"log,omitempty"`
 }
 
 // runningBody is the wire form of a running job. Times are in seconds.
@@ -64,7 +68,7 @@ type runningBody struct {
 
 // body returns the body of the heartbeat.
 func (p *Presence) body() ([]byte, error) {
-	b := body{Jobs: p.Jobs[:min(len(p.Jobs), maxJobs)]}
+	b := body{Jobs: p.Jobs[:min(len(p.Jobs), maxJobs)], Log: p.LogEnd[max(len(p.LogEnd)-maxLogEnd, 0):]}
 	words := 0
 	for _, r := range p.Running[:min(len(p.Running), maxJobs)] {
 		w := runningBody{
@@ -80,19 +84,20 @@ func (p *Presence) body() ([]byte, error) {
 	return json.Marshal(b)
 }
 
-// parseBody reads the body of a heartbeat.
-func parseBody(text []byte) (jobs []string, running []Running, err error) {
+// readBody reads the body of a heartbeat.
+func (p *Presence) readBody(text []byte) error {
 	var b body
 	if err := json.Unmarshal(text, &b); err != nil {
-		return nil, nil, err
+		return err
 	}
+	p.Jobs, p.Running, p.LogEnd = b.Jobs, nil, b.Log
 	for _, r := range b.Running {
-		running = append(running, Running{
+		p.Running = append(p.Running, Running{
 			ID: r.ID, Generation: r.Generation, RunTime: duration(r.RunTime), Ran: duration(r.Ran),
 			From: share(r.From), Fraction: share(r.Fraction), Text: r.Text, Log: r.Log, HandOver: duration(r.HandOver),
 		})
 	}
-	return b.Jobs, running, nil
+	return nil
 }
 
 // seconds returns a duration in seconds, to the millisecond.

@@ -13,15 +13,15 @@ import (
 // TestDamagedBody: a body of another form is an error.
 func TestDamagedBody(t *testing.T) {
 	for _, body := range []string{"", "{", `{"jobs":3}`, "3", `"a"`, `["a"]`} {
-		if jobs, _, err := parseBody([]byte(body)); err == nil {
-			t.Errorf("%q is %q, want an error", body, jobs)
+		if p := new(Presence); p.readBody([]byte(body)) == nil {
+			t.Errorf("%q is %q, want an error", body, p.Jobs)
 		}
 	}
 }
 
 // TestLimitsOfBody: however much running jobs say, the body stays small and can be read.
 func TestLimitsOfBody(t *testing.T) {
-	p := Presence{}
+	p := Presence{LogEnd: strings.Repeat("\x01", maxLogEnd) + "last\n"}
 	for i := range maxJobs + 10 {
 		id := fmt.Sprint(i, strings.Repeat("x", 120))
 		p.Jobs = append(p.Jobs, id)
@@ -34,9 +34,14 @@ func TestLimitsOfBody(t *testing.T) {
 	if err != nil || len(body) > maxBody {
 		t.Fatalf("body = %d bytes, %v, want at most %d", len(body), err, maxBody)
 	}
-	jobs, running, err := parseBody(body)
+	read := Presence{}
+	err = read.readBody(body)
+	jobs, running := read.Jobs, read.Running
 	if err != nil || len(jobs) != maxJobs || len(running) != maxJobs {
 		t.Fatalf("read: %d jobs, %d running, %v, want %d each", len(jobs), len(running), err, maxJobs)
+	}
+	if len(read.LogEnd) != maxLogEnd || !strings.HasSuffix(read.LogEnd, "last\n") {
+		t.Errorf("the log has %d bytes, want the last %d", len(read.LogEnd), maxLogEnd)
 	}
 	words := 0
 	for _, r := range running {
@@ -66,22 +71,22 @@ func FuzzBody(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		jobs, running, err := parseBody(text)
-		if err != nil {
+		p := Presence{}
+		if p.readBody(text) != nil {
 			return
 		}
-		for _, r := range running {
+		for _, r := range p.Running {
 			if r.Ran < 0 || r.Ran > longest || r.RunTime < 0 || r.Fraction < 0 || r.Fraction > 1 || r.From < 0 || r.From > 1 {
 				t.Fatalf("%s was read as %+v", text, r)
 			}
 		}
-		p := Presence{Jobs: jobs, Running: running}
 		again, err := p.body()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, same, err := parseBody(again); err != nil || len(same) != min(len(running), maxJobs) {
-			t.Fatalf("%d running jobs were read again as %d: %v", len(running), len(same), err)
+		same := Presence{}
+		if err := same.readBody(again); err != nil || len(same.Running) != min(len(p.Running), maxJobs) {
+			t.Fatalf("%d running jobs were read again as %d: %v", len(p.Running), len(same.Running), err)
 		}
 	})
 }

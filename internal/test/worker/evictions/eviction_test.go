@@ -516,7 +516,7 @@ func TestEventIsKept(t *testing.T) {
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		work := &rig.Steps{N: 600, Each: time.Second}
 		ids := b.PutSteps(2)
-		p := b.Start("vm_0", job.Kinds{"steps": work}, savesSeldom)
+		p := b.Start("vm_0", job.Kinds{"steps": work}, savesSeldom, func(c *worker.Config) { c.LogTail = func() string { return "the log" } })
 		b.WaitFor("some work", time.Minute, work.AtLeast(ids, 1))
 		announced := time.Now()
 		id := b.Announce("Terminate", rig.ByUser, rig.In(6*time.Minute), rig.Lasting(90*time.Second), func(e *imds.Event) {
@@ -550,7 +550,10 @@ func TestEventIsKept(t *testing.T) {
 		p.Stop()
 		b.Start("vm_0", job.Kinds{"steps": work}, savesSeldom)
 		b.WaitFor("a new heartbeat", time.Minute, func() bool { return read().StartedAt.After(last.StartedAt) })
-		if again := read(); again.LastEvent.ID != id || again.LastDrain != last.LastDrain {
+		if last.LogEnd != "the log" {
+			t.Errorf("log in the heartbeat = %q, want it after the drain", last.LogEnd)
+		}
+		if again := read(); again.LogEnd != "" || again.LastEvent.ID != id || again.LastDrain != last.LastDrain {
 			t.Errorf("heartbeat after a restart = %+v, %+v, want what was kept", again.LastEvent, again.LastDrain)
 		}
 	})
