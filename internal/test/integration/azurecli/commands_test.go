@@ -37,11 +37,11 @@ const (
 var reasons = map[string]string{
 	"az bicep": elsewhere, "az deployment": keepsNothing, "az group": keepsNothing, "az login": ownSignIn,
 	"az monitor": needsAzure, "az provider": needsAzure, "az resource": keepsNothing, "az sig": keepsNothing,
-	"az vm list-skus": needsAzure, "az vm list-usage": needsAzure, "az vm delete": keepsNothing, "az vm redeploy": keepsNothing,
+	"az vm delete": keepsNothing, "az vm redeploy": keepsNothing,
 	"az vm run-command": needsGuest,
 	"az vm start":       onlyNamed, "az vmss delete": keepsNothing, "az vmss show": keepsNothing,
-	"az vmss get-instance-view": keepsNothing, "az vmss set-orchestration-service-state": keepsNothing,
-	"az vmss simulate-eviction": printed,
+	"az vmss set-orchestration-service-state": keepsNothing,
+	"az vmss simulate-eviction":               printed,
 
 	"make bench": onItsOwn, "make bicep": onItsOwn, "make build": onItsOwn, "make chaos": onItsOwn,
 	"make demo": onItsOwn, "make figures": onItsOwn, "make fuzz": onItsOwn, "make image": onItsOwn, "make integration": onItsOwn,
