@@ -20,6 +20,7 @@ type scaleCommand struct {
 	Min           int    `help:"Fewest VMs; 0 is allowed." required:"" env:"-"`
 	Max           int    `help:"Most VMs." required:"" env:"-"`
 	JobsPerVM     int    `help:"Messages for each VM above which there are more VMs: a few times the jobs that a VM runs at once." required:"" name:"jobs-per-vm" env:"-"`
+	OnDemand      bool   `help:"Count the on-demand queue, from which the set's workers take." env:"-"`
 	DryRun        bool   `help:"Print the decision and the command, and change nothing." env:"-"`
 }
 
@@ -35,8 +36,8 @@ the messages, and only idle ones: a VM that runs a job, starts, or has no worker
 From a scale set the idle VMs are deleted by name. Which VMs a fleet loses, Azure decides: their
 workers hand their jobs over.
 
-For the on-demand queue give --queue PREFIX-jobs-ondemand. Deploy a scale set with autoscale: false,
-since autoscale would change the number back. It waits until Azure is done.
+Deploy a scale set with autoscale: false, since autoscale would change the number back. The command
+waits until Azure is done.
 
 Exit codes: 0 done or nothing to do; 1 the number is as it was, or not known; 78 wrong flags.`
 }
@@ -110,8 +111,12 @@ func (c *scaleCommand) facts(ctx context.Context, deployment *client.Client) (sc
 	if err != nil {
 		return scale.Facts{}, err
 	}
+	from, messages := queues.Shards, queues.Jobs.Messages
+	if c.OnDemand {
+		from, messages = []client.Queue{queues.OnDemand}, queues.OnDemand.Messages
+	}
 	var names []string
-	for _, q := range queues.Shards {
+	for _, q := range from {
 		if !q.Exists {
 			return scale.Facts{}, fmt.Errorf("there is no queue %s: check --account, --prefix and --queue", q.Name)
 		}
@@ -125,5 +130,5 @@ func (c *scaleCommand) facts(ctx context.Context, deployment *client.Client) (sc
 	if c.Set != "" {
 		prefix = c.Set + "_"
 	}
-	return scale.Facts{Messages: queues.Jobs.Messages, Idle: scale.Idle(workers, prefix, names)}, nil
+	return scale.Facts{Messages: messages, Idle: scale.Idle(workers, prefix, names)}, nil
 }

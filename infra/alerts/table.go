@@ -213,9 +213,9 @@ and on () sum(max by (queue) (spotworker_queue_messages{queue!~".+-poison"}))
 			Name: "SpotworkerNotScaled", Incident: "a queue grows and the number of workers does not", Severity: "warning", For: 10 * time.Minute,
 			Expr: `sum(max by (queue) (spotworker_queue_messages{queue!~".+-poison"}))
 - sum(max by (queue) (spotworker_queue_messages{queue!~".+-poison"} offset 5m)) > 10
-and on () sum(max by (queue) (spotworker_queue_messages{queue!~".+-poison"}))
-> 600 * sum(rate(spotworker_delivery_outcomes_total{outcome="committed"}[5m]))
-and on () count(spotworker_build_info) <= count(spotworker_build_info offset 15m)`,
+and on () count(spotworker_build_info) <= count(spotworker_build_info offset 15m)
+unless on () sum(max by (queue) (spotworker_queue_messages{queue!~".+-poison"}))
+<= 600 * sum(rate(spotworker_delivery_outcomes_total{outcome="committed"}[5m]))`,
 			Summary: "{{ $value }} more messages than 5 minutes ago, growth for 15 minutes, and no more workers",
 			Means: "Autoscale has no metrics or is at its maximum, or quota or capacity is used up. Jobs wait. Look at the run history of " +
 				"the autoscale setting; spotctl scale sets the number.",

@@ -278,9 +278,9 @@ and on () sum(max by (queue) (spotworker_queue_messages{queue!~".+-poison"}))
     expression: '''
 sum(max by (queue) (spotworker_queue_messages{queue!~".+-poison"}))
 - sum(max by (queue) (spotworker_queue_messages{queue!~".+-poison"} offset 5m)) > 10
-and on () sum(max by (queue) (spotworker_queue_messages{queue!~".+-poison"}))
-> 600 * sum(rate(spotworker_delivery_outcomes_total{outcome="committed"}[5m]))
 and on () count(spotworker_build_info) <= count(spotworker_build_info offset 15m)
+unless on () sum(max by (queue) (spotworker_queue_messages{queue!~".+-poison"}))
+<= 600 * sum(rate(spotworker_delivery_outcomes_total{outcome="committed"}[5m]))
 '''
   }
   {
