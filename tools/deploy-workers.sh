@@ -57,10 +57,14 @@ finish() {
 
 # retire: delete the fleets of other versions. Their workers hand their jobs over.
 retire() {
-  local name
-  [ "$mode" != dry-run ] || { show az resource delete --resource-group "$group" --resource-type Microsoft.AzureFleet/fleets --name FLEET_OF_ANOTHER_VERSION; return; }
-  for name in $(fleets | cut -f 1); do
-    [ "$name" != "$fleet" ] || continue
+  local list name
+  if [ "$mode" = dry-run ]; then
+    show az resource delete --resource-group "$group" --resource-type Microsoft.AzureFleet/fleets --name FLEET_OF_ANOTHER_VERSION
+    return
+  fi
+  list=$(fleets) || exit
+  list=$(awk -F '\t' -v own="$fleet" '$1 != own { print $1 }' <<<"$list")
+  for name in $list; do
     confirm "Delete fleet $name of another version, and its VMs?"
     run az resource delete --resource-group "$group" --resource-type Microsoft.AzureFleet/fleets --name "$name" --output none
   done

@@ -19,7 +19,7 @@ type scaleCommand struct {
 	ResourceGroup string `help:"Its resource group." default:"spotworker" placeholder:"NAME" env:"-"`
 	Min           int    `help:"Fewest VMs; 0 is allowed." required:"" env:"-"`
 	Max           int    `help:"Most VMs." required:"" env:"-"`
-	JobsPerVM     int    `help:"Messages for each VM above which there are more VMs: a few times the jobs that a VM runs at once." required:"" name:"jobs-per-vm" env:"-"`
+	JobsPerVM     int    `help:"Messages for each VM: a few times the jobs that it runs at once." required:"" name:"jobs-per-vm" env:"-"`
 	OnDemand      bool   `help:"Count the on-demand queue, from which the set's workers take." env:"-"`
 	DryRun        bool   `help:"Print the decision and the command, and change nothing." env:"-"`
 }
@@ -83,7 +83,9 @@ func (c *scaleCommand) run(ctx context.Context, s *session) error {
 	}
 	wanted, why := scale.Limits{Min: c.Min, Max: c.Max, JobsPerVM: c.JobsPerVM}.Decide(facts)
 	commands := target.Commands(facts, wanted)
-	l := scaleLine{Name: target.Name, Messages: facts.Messages, VMs: facts.VMs, Wanted: wanted, Why: why, Commands: []string{}, DryRun: c.DryRun}
+	l := scaleLine{
+		Name: target.Name, Messages: facts.Messages, VMs: facts.VMs, Wanted: wanted, Why: why, Commands: []string{}, DryRun: c.DryRun,
+	}
 	text := fmt.Sprintf("%s: %d VMs, stays: %s\n", l.Name, l.VMs, why)
 	if wanted != facts.VMs {
 		text = fmt.Sprintf("%s: %d VMs, now %d: %s\n", l.Name, l.VMs, wanted, why)

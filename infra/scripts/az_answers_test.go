@@ -97,7 +97,8 @@ type vmSize struct {
 
 // usualSize returns a size that meets every demand.
 func usualSize(name string) vmSize {
-	return vmSize{Name: name, Spot: "True", Processor: "x64", Cores: "2", Interfaces: "SCSI", Temporary: "0", Generations: "V1,V2", Premium: "True", Family: usualFamily,
+	return vmSize{Name: name, Spot: "True", Processor: "x64", Cores: "2", Interfaces: "SCSI", Temporary: "0", Generations: "V1,V2",
+		Premium: "True", Family: usualFamily,
 		Zones: []string{"3", "1", "2"}}
 }
 

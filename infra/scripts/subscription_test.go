@@ -103,7 +103,9 @@ func changing(calls []string) []string {
 	var made []string
 	for _, call := range calls {
 		_, call, _ = strings.Cut(call, " ")
-		for _, verb := range []string{"group create", "deployment group create", "storage blob upload", "role assignment delete", "resource delete"} {
+		for _, verb := range []string{
+			"group create", "deployment group create", "storage blob upload", "role assignment delete", "resource delete",
+		} {
 			if !strings.HasPrefix(call, verb+" ") {
 				continue
 			}

@@ -21,7 +21,8 @@ func TestTail(t *testing.T) {
 	}
 	closeLog()
 	got := tail.String()
-	if len(got) > TailSize || len(got) < TailSize-200 || !strings.HasPrefix(got, `{"time"`) || !strings.HasSuffix(got, fmt.Sprintf(`"n":%d}`+"\n", lines-1)) {
+	last := fmt.Sprintf(`"n":%d}`+"\n", lines-1)
+	if len(got) > TailSize || len(got) < TailSize-200 || !strings.HasPrefix(got, `{"time"`) || !strings.HasSuffix(got, last) {
 		t.Errorf("the end has %d bytes, from %.40q to %q", len(got), got, got[max(0, len(got)-40):])
 	}
 	if none := (*Tail)(nil).String(); none != "" {

@@ -34,7 +34,8 @@ var ownObjects = []string{
 	"client-id: 11111111-0000-0000-0000-000000000001", "identityId: 11111111-0000-0000-0000-000000000002", "maxReplicaCount: 7",
 	"image: mine.example:5000/worker@sha256:0123", `SPOTWORKER_MOVE_AFTER: "3"`, "accountName: mine", "queueName: mine-jobs",
 	`queueLength: "8"`, "memory: 5Gi", "memory: 2Gi", "ephemeral-storage: 11Gi",
-	"example.com/team: jobs", "name: mine-pull", "key: mine", "mine: here", "priorityClassName: mine-class", "name: mine-data\n", "mountPath: /mine",
+	"example.com/team: jobs", "name: mine-pull", "key: mine", "mine: here", "priorityClassName: mine-class",
+	"name: mine-data\n", "mountPath: /mine",
 	"key: kubernetes.azure.com/priority", "mountPath: /tmp",
 }
 
