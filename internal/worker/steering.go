@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -129,7 +130,8 @@ func (s *steering) obey(ctx context.Context) {
 	finishes := s.drain != nil && !s.held && time.Now().Before(s.drain.FinishBy) && len(s.runner.Jobs()) > 0
 	switch changed := s.pause.set(s.pauseAll != nil || finishes); {
 	case changed && finishes:
-		s.worker.Log.InfoContext(ctx, "claiming is paused; the worker drains when its jobs have ended", "by", s.drain.FinishBy, "reason", asked(*s.drain))
+		s.worker.Log.InfoContext(ctx, "claiming is paused; the worker drains when its jobs have ended", "reason",
+			fmt.Sprintf("%s; at the latest at %s", asked(*s.drain), s.drain.FinishBy.UTC().Format(time.RFC3339)))
 	case changed && s.pauseAll != nil:
 		s.worker.Log.InfoContext(ctx, "claiming is paused; running jobs continue", "reason", asked(*s.pauseAll))
 	case changed && s.drain == nil:

@@ -304,7 +304,7 @@ var mutations = []mutation{
 	{
 		name: "a pause is not followed", important: true,
 		file: "internal/worker/steering.go",
-		old:  "s.pause.set(d.Pause != nil)", replacement: "s.pause.set(false)",
+		old:  "s.pause.set(s.pauseAll != nil || finishes)", replacement: "s.pause.set(finishes)",
 		run: "^TestHistories$", pkg: histories, args: few, sign: `after claiming was paused`,
 	},
 	{
