@@ -11,6 +11,7 @@ import (
 	"io"
 	"iter"
 	"os"
+	"reflect"
 	"strings"
 	"time"
 
@@ -32,8 +33,8 @@ var errLineTooLong = fmt.Errorf("it is longer than %d bytes: put large data in a
 //	{"kind":"digest","payload":{"container":"data","blob":"a"}}
 //	{"id":"frame-7","kind":"render","payload_base64":"AAEC","deadline":"2026-01-31T09:30:00Z","delay":"90s"}
 //
-// Only kind is required; group is the name of a group of jobs; max_run, max_silence and estimate are durations like delay, and inputs
-// is a list as in a message. A term that a line does not set is taken from defaults. Empty
+// Only kind is required; group is the name of a group of jobs; max_run, max_silence and estimate are durations like delay, max_failures
+// is a number, and inputs is a list as in a message. A term that a line does not set is taken from defaults. Empty
 // lines are skipped. A line that cannot be read yields a [*JobError]; an error of r itself ends
 // the sequence.
 func Lines(r io.Reader, defaults Spec) iter.Seq2[Spec, error] {
@@ -119,6 +120,7 @@ type lineJSON struct {
 	Delay         *string         `json:"delay"`
 	MaxRun        *string         `json:"max_run"`
 	MaxSilence    *string         `json:"max_silence"`
+	MaxFailures   *int            `json:"max_failures"`
 	Inputs        json.RawMessage `json:"inputs"`
 	Estimate      *string         `json:"estimate"`
 	Group         *string         `json:"group"`
@@ -195,6 +197,9 @@ func (l *lineJSON) terms(t *Terms) error {
 		}
 		*field.to = d
 	}
+	if l.MaxFailures != nil {
+		t.MaxFailures = *l.MaxFailures
+	}
 	if l.Estimate != nil && t.Estimate <= 0 {
 		return fmt.Errorf("field estimate is %.40q; work takes at least 1s: leave it out if it is not known", *l.Estimate)
 	}
@@ -222,7 +227,7 @@ func readable(err error) error {
 	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
 	switch {
 	case ok && wrong.Field != "":
-		return fmt.Errorf("field %s is a JSON %s; it must be a string", wrong.Field, wrong.Value)
+		return fmt.Errorf("field %s is a JSON %s; it must be a %s", wrong.Field, wrong.Value, typeName(wrong.Type))
 	case ok:
 		return fmt.Errorf("it is a JSON %s; it must be an object", wrong.Value)
 	case errors.Is(err, io.ErrUnexpectedEOF):
@@ -230,10 +235,18 @@ func readable(err error) error {
 	}
 	text := strings.TrimPrefix(err.Error(), "json: ")
 	if strings.HasPrefix(text, "unknown field") {
-		return fmt.Errorf("%s; known are id, kind, payload, payload_base64, deadline, delay, max_run, max_silence, estimate, inputs and "+
+		return fmt.Errorf("%s; known are id, kind, payload, payload_base64, deadline, delay, max_run, max_silence, max_failures, estimate, inputs and "+
 			"group", text)
 	}
 	return fmt.Errorf("it is not JSON: %s", text)
+}
+
+// typeName is what a field takes, in the words of JSON.
+func typeName(t reflect.Type) string {
+	if t.Kind() == reflect.Int {
+		return "whole number"
+	}
+	return "string"
 }
 
 // Interruptible returns a reader of in whose reads end with ctx, unlike reads of a
