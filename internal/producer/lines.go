@@ -3,6 +3,7 @@ package producer
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/jobfiles/inputs/named"
+	"github.com/spotworker/spotworker/internal/program/command"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/text/charset"
 	"github.com/spotworker/spotworker/internal/text/durations"
@@ -37,7 +39,15 @@ var errLineTooLong = fmt.Errorf("it is longer than %d bytes: put large data in a
 // is a number, and inputs is a list as in a message. A term that a line does not set is taken from defaults. Empty
 // lines are skipped. A line that cannot be read yields a [*JobError]; an error of r itself ends
 // the sequence.
-func Lines(r io.Reader, defaults Spec) iter.Seq2[Spec, error] {
+func Lines(r io.Reader, defaults Spec) iter.Seq2[Spec, error] { return lines(r, defaults, parseSpec) }
+
+// Commands yields a job for each line of r, which is a command: text for a shell, or the JSON of
+// package command, which begins with {. Otherwise it is like Lines.
+func Commands(r io.Reader, defaults Spec) iter.Seq2[Spec, error] {
+	return lines(r, defaults, parseCommand)
+}
+
+func lines(r io.Reader, defaults Spec, parse parser) iter.Seq2[Spec, error] {
 	return func(yield func(Spec, error) bool) {
 		lines := lineReader{in: bufio.NewReaderSize(charset.Reader(r), 64<<10), limit: maxLine}
 		for n := 1; ; n++ {
@@ -56,7 +66,7 @@ func Lines(r io.Reader, defaults Spec) iter.Seq2[Spec, error] {
 			}
 			spec := defaults
 			if err == nil {
-				spec, err = parseLine(where, line, defaults)
+				spec, err = parse.line(where, line, defaults)
 			}
 			if !yield(spec, err) {
 				return
@@ -65,9 +75,12 @@ func Lines(r io.Reader, defaults Spec) iter.Seq2[Spec, error] {
 	}
 }
 
-// parseLine returns the job of a line; any error is a *JobError.
-func parseLine(where string, line []byte, defaults Spec) (Spec, error) {
-	spec, err := parseSpec(line, defaults)
+// parser reads a line.
+type parser func(line []byte, defaults Spec) (Spec, error)
+
+// line returns the job of a line; any error is a *JobError.
+func (parse parser) line(where string, line []byte, defaults Spec) (Spec, error) {
+	spec, err := parse(line, defaults)
 	if err != nil {
 		return Spec{}, &JobError{Where: where, ID: spec.ID, Err: err}
 	}
@@ -220,6 +233,27 @@ func (l *lineJSON) payload() (queue.Payload, error) {
 		return queue.BytesPayload(data), nil
 	}
 	return queue.Payload{}, nil
+}
+
+// parseCommand reads a line that is a command.
+func parseCommand(line []byte, defaults Spec) (spec Spec, err error) {
+	c := command.Command{Argv: []string{"sh", "-c", string(line)}}
+	if line[0] == '{' {
+		c, err = command.Parse(line)
+	} else {
+		err = c.Check()
+	}
+	if err != nil {
+		return Spec{}, err
+	}
+	raw, err := json.Marshal(c)
+	if err != nil {
+		return Spec{}, err
+	}
+	spec = defaults
+	spec.Kind = cmp.Or(spec.Kind, command.Kind)
+	spec.Payload, err = queue.JSONPayload(raw)
+	return spec, err
 }
 
 // readable translates a JSON error into words about the line's fields.

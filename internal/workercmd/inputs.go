@@ -15,6 +15,7 @@ import (
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/jobfiles/inputs"
 	"github.com/spotworker/spotworker/internal/jobfiles/inputs/named"
+	"github.com/spotworker/spotworker/internal/jobfiles/outputs"
 	"github.com/spotworker/spotworker/internal/storage/deployment"
 )
 
@@ -52,7 +53,7 @@ func (f *flags) inputs(stores *deployment.Stores, observer inputs.Observer, log 
 	fetcher := inputs.New(inputs.Config{
 		Folder: filepath.Join(scratch, "spotworker-inputs-"+strconv.Itoa(os.Geteuid())), Limit: min(f.InputCache, most) << 30, Boot: bootID(),
 		Account: stores.Account.Container, Endpoint: stores.Account.Endpoint(), Others: others,
-		Private: []string{names.Records, names.Payloads, names.Workers, names.Control}, Allowed: allowed,
+		Private: []string{names.Records, names.Payloads, names.Workers, names.Control}, Allowed: allowed, Files: names.Outputs + "/" + outputs.FilesPrefix,
 		Observer: observer, Verify: f.runsPrograms() && f.programsShareUser(),
 	})
 	return fetcher, func() {
