@@ -68,7 +68,7 @@ func (c *Client) Attach(ctx context.Context, spec *Spec, path, name string) erro
 	if err := to.Check(); err != nil {
 		return err
 	}
-	input := job.Input{Container: c.stores.Names.Outputs, Blob: outputs.FileName(file.Input, time.Now())}
+	input := inputOf(c.stores.Names.Outputs, file.Input)
 	if err := c.store(ctx, input, content, file.Input); err != nil {
 		return fmt.Errorf("upload %s: %w", path, err)
 	}
@@ -76,6 +76,11 @@ func (c *Client) Attach(ctx context.Context, spec *Spec, path, name string) erro
 		spec.Inputs = append(slices.Clone(spec.Inputs), input)
 	}
 	return nil
+}
+
+// inputOf is the input that is stored under a hash, for a job that is put now.
+func inputOf(container, hash string) job.Input {
+	return job.Input{Container: container, Blob: outputs.FileName(hash, time.Now())}
 }
 
 // content is what is sent of a file or a folder.

@@ -316,7 +316,7 @@ func TestEveryFlagOfAJobIgnoresTheEnvironment(t *testing.T) {
 	}
 	for _, args := range [][]string{{"put"}, {"digests"}} {
 		err := run(args, nil, os.Stdout, os.Stderr)
-		if err == nil || !strings.Contains(err.Error(), "missing flags") {
+		if err == nil || !strings.Contains(err.Error(), "missing") {
 			t.Errorf("producer %s = %v, want its required flag missed", args, err)
 		}
 	}
