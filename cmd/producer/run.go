@@ -196,7 +196,7 @@ func (c *runCommand) conclude(ctx context.Context, f *following, ended client.Ou
 		return &cli.StatusError{Code: exitLost, Err: fmt.Errorf("job %s is poison: %s", f.put.ID, plaintext.Line(reason(over)))}
 	}
 	text, _, _ := strings.Cut(reason(over), "; the end of its standard error:") // which is printed
-	f.report.note("job %s %s", f.put.ID, text)
+	f.report.note("job %s: %s", f.put.ID, text)
 	return &cli.StatusError{Code: code}
 }
 

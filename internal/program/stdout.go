@@ -121,6 +121,8 @@ func (s *stdout) send(ctx context.Context, all bool) error {
 	switch {
 	case err != nil:
 		return asInterruption(fmt.Errorf("keep the standard output: %w", err))
+	case s.isTaken() && !all:
+		return nil // a checkpoint is worth more; the end of the program reports it
 	case s.isTaken():
 		return job.Permanent(fmt.Errorf("output %s: %w: that name is for the standard output: give the file another one", command.Stdout,
 			paths.ErrRefused))
