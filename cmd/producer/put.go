@@ -31,7 +31,7 @@ type putCommand struct {
 
 	commandFlags
 	Retries *int     `help:"${about_retries}" placeholder:"N" env:"-"`
-	Argv    []string `arg:"" optional:"" passthrough:"partial" name:"command" help:"Behind --: program and arguments to run, as with producer run." env:"-"`
+	Argv    []string `arg:"" optional:"" passthrough:"partial" name:"command" help:"${about_put_command}" env:"-"`
 }
 
 // Help is shown by put --help.

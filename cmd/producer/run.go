@@ -67,7 +67,7 @@ func (f *commandFlags) attach(ctx context.Context, c *client.Client, job *client
 
 // runCommand runs a command on a worker.
 type runCommand struct {
-	Kind    string `help:"Kind of the job: command, or one of the workers' kinds file that has \"command\": \"message\"." default:"command" placeholder:"KIND" env:"-"`
+	Kind    string `help:"${about_run_kind}" default:"command" placeholder:"KIND" env:"-"`
 	ID      string `name:"id" help:"${about_run_id}" placeholder:"ID" env:"-"`
 	Fetch   string `help:"${about_run_fetch}" placeholder:"FOLDER" env:"-"`
 	Retries int    `help:"${about_run_retries}" default:"0" env:"-"`
@@ -211,10 +211,8 @@ func (f *following) cancel(ctx context.Context) error {
 	f.report.note("cancelling job %s; Ctrl-C again leaves it alone", f.put.ID)
 	for {
 		var result client.ActionResult
-		err := f.client.Cancel(ctx, []string{f.put.ID}, client.CancelOptions{Reason: "Ctrl-C in producer run"}, func(r client.ActionResult) error {
-			result = r
-			return nil
-		})
+		why := client.CancelOptions{Reason: "Ctrl-C in producer run"}
+		err := f.client.Cancel(ctx, []string{f.put.ID}, why, func(r client.ActionResult) error { result = r; return nil })
 		switch {
 		case ctx.Err() != nil:
 			return fmt.Errorf("job %s is not cancelled within %s: repeat it with spotctl cancel %s", f.put.ID, cancelTimeout, f.put.ID)

@@ -269,8 +269,8 @@ func readable(err error) error {
 	}
 	text := strings.TrimPrefix(err.Error(), "json: ")
 	if strings.HasPrefix(text, "unknown field") {
-		return fmt.Errorf("%s; known are id, kind, payload, payload_base64, deadline, delay, max_run, max_silence, max_failures, estimate, inputs and "+
-			"group", text)
+		return fmt.Errorf("%s; known are id, kind, payload, payload_base64, deadline, delay, max_run, max_silence, max_failures, estimate, "+
+			"inputs and group", text)
 	}
 	return fmt.Errorf("it is not JSON: %s", text)
 }

@@ -53,7 +53,8 @@ func (f *flags) inputs(stores *deployment.Stores, observer inputs.Observer, log 
 	fetcher := inputs.New(inputs.Config{
 		Folder: filepath.Join(scratch, "spotworker-inputs-"+strconv.Itoa(os.Geteuid())), Limit: min(f.InputCache, most) << 30, Boot: bootID(),
 		Account: stores.Account.Container, Endpoint: stores.Account.Endpoint(), Others: others,
-		Private: []string{names.Records, names.Payloads, names.Workers, names.Control}, Allowed: allowed, Files: names.Outputs + "/" + outputs.FilesPrefix,
+		Private: []string{names.Records, names.Payloads, names.Workers, names.Control}, Allowed: allowed,
+		Files:    names.Outputs + "/" + outputs.FilesPrefix,
 		Observer: observer, Verify: f.runsPrograms() && f.programsShareUser(),
 	})
 	return fetcher, func() {
