@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spotworker/spotworker/internal/program/archive"
@@ -67,11 +68,10 @@ func (k *Kind) ofJob(j *job.Job) (*Kind, []command.File, error) {
 
 // admits returns why a kind does not let a message have a command.
 func (k *Kind) admits(c *command.Command) error {
+	set := append(slices.Collect(maps.Keys(k.Environment)), k.Pass...)
 	for name := range c.Environment {
-		for own := range k.Environment {
-			if sameVariable(own, name) {
-				return fmt.Errorf("variable %s is set by the kinds file: a message cannot change it", name)
-			}
+		if slices.ContainsFunc(set, func(own string) bool { return sameVariable(own, name) }) {
+			return fmt.Errorf("variable %s is set by the kinds file: a message cannot change it", name)
 		}
 	}
 	if len(c.Outputs) > 0 && k.Outputs == nil {

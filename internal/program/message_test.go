@@ -117,7 +117,7 @@ func TestMessageFailure(t *testing.T) {
 
 // TestMessageRefused: a message that must not run is poison with its reason.
 func TestMessageRefused(t *testing.T) {
-	b, plain := setup(t), Kind{Name: "plain", FromMessage: true, Environment: map[string]string{"OMP_NUM_THREADS": "1"}}
+	b, plain := setup(t), Kind{Name: "plain", FromMessage: true, Environment: map[string]string{"OMP_NUM_THREADS": "1"}, Pass: []string{"HTTPS_PROXY"}}
 	k := MessageKind("command")
 	file := func(f command.File) command.Command {
 		return command.Command{Argv: []string{"sh"}, Files: []command.File{f}}
@@ -131,6 +131,8 @@ func TestMessageRefused(t *testing.T) {
 		"no archive of a folder":     {k, file(command.File{Input: "i", Path: "x", Folder: true})},
 		"variable OMP_NUM_THREADS is set by the kinds file": {plain, command.Command{Argv: []string{"sh"},
 			Environment: map[string]string{"OMP_NUM_THREADS": "64"}}},
+		"variable HTTPS_PROXY is set by the kinds file": {plain, command.Command{Argv: []string{"sh"},
+			Environment: map[string]string{"HTTPS_PROXY": "x"}}},
 		"kind plain has none on this worker": {plain, command.Command{Argv: []string{"sh"}, Outputs: []string{"*"}}},
 		"leaves the job's working folder":    {k, command.Command{Argv: []string{"sh"}, Outputs: []string{"../*"}}},
 	} {
