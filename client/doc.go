@@ -13,7 +13,8 @@
 //
 //   - Put: [Client.Create] makes the queues and containers of the deployment, which
 //     infra/bicep has made already on Azure. [Client.Put] puts one job and [Client.PutMany]
-//     any number. [Client.Upload] stores a file for the inputs of jobs.
+//     any number. [Client.Upload] stores a file for the inputs of jobs. [Command] is a job that runs a
+//     command, and [Client.Attach] adds the files that it needs.
 //   - Wait: [Client.Wait] returns a job's result when it has ended, [Client.WaitMany] the
 //     outcomes of many in the order of their ends.
 //   - Read: [Client.Result] is the result of a job that is done, [Client.Get] its record,

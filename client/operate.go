@@ -160,7 +160,7 @@ type CleanReport struct {
 
 	// Outputs counts the files that were removed which jobs had stored, and the lists of
 	// them, and OutputBytes their bytes. Outputs that a job sent and did not commit
-	// count too, once they are as old.
+	// count too, once they are as old, and a week later files of [Client.Attach].
 	Outputs     int
 	OutputBytes int64
 

@@ -36,7 +36,8 @@ var (
 )
 
 // Outputs returns the outputs of a job in the order of their paths: all of them if the job
-// is done, and otherwise the outputs of its last checkpoint. It costs two calls, and one
+// is done, and otherwise the outputs of its last checkpoint. A command of a message that has failed for the last
+// time also has what it sent after that. It costs two calls, and one
 // for a job without outputs. The error is [ErrNotFound] if the job has no record.
 func (c *Client) Outputs(ctx context.Context, id string) ([]Output, error) {
 	r, err := c.read(ctx, id)

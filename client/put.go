@@ -45,6 +45,10 @@ type Spec struct {
 	// seconds; 0 is no limit.
 	MaxRun, MaxSilence time.Duration
 
+	// MaxFailures is how many failures in a row end the job as poison, if its kind allows as
+	// many: 1 allows no second attempt. Evictions do not count. 0 is the limit of the kind.
+	MaxFailures int
+
 	// Inputs are the files that the job needs: its worker fetches them before it calls
 	// the handler. They take at most 24 KiB as JSON; for more name a prefix or a
 	// manifest.
@@ -80,7 +84,8 @@ func (s Spec) producerSpec() (producer.Spec, error) {
 	payload, err := payloadOf(s.Payload)
 	return producer.Spec{
 		Where: s.Where, ID: s.ID, Kind: s.Kind, Payload: payload, Inputs: s.Inputs, Deadline: s.Deadline, OnDemand: s.OnDemand, Group: s.Group,
-		Terms: producer.Terms{Delay: s.Delay, MaxRun: s.MaxRun, MaxSilence: s.MaxSilence, Estimate: s.Estimate},
+		Terms: producer.Terms{Delay: s.Delay, MaxRun: s.MaxRun, MaxSilence: s.MaxSilence, Estimate: s.Estimate,
+			MaxFailures: s.MaxFailures},
 	}, err
 }
 

@@ -117,6 +117,28 @@ type interrupted struct {
 func (i *interrupted) Error() string { return i.err.Error() }
 func (i *interrupted) Unwrap() error { return i.err }
 
+// OwnFault marks err as the fault of what the job itself brings, such as the command that its
+// message names. It is a failure like any other, but says nothing about the machine: the
+// circuit breaker of the kind does not count it. If it ends the job, the outputs that were
+// sent before stay the job's. OwnFault(nil) is nil.
+func OwnFault(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &ownFault{err}
+}
+
+// IsOwnFault reports whether err or an error it wraps was marked by [OwnFault].
+func IsOwnFault(err error) bool {
+	var o *ownFault
+	return errors.As(err, &o)
+}
+
+type ownFault struct{ err error }
+
+func (o *ownFault) Error() string { return o.err.Error() }
+func (o *ownFault) Unwrap() error { return o.err }
+
 // IsPermanent reports whether err or an error it wraps was marked by [Permanent].
 func IsPermanent(err error) bool {
 	var p *permanent

@@ -42,6 +42,13 @@ class TestClient(unittest.TestCase):
         at = self.client.wait(id, PATIENCE).json()
         self.assertEqual(at, deadline.astimezone(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"))
 
+    def test_command(self):
+        id = self.client.command(["sh", "-c", "echo ü"], {"A": "1"}, kind="echo", max_failures=1)
+        self.assertEqual(self.client.wait(id, PATIENCE).json(), {"argv": ["sh", "-c", "echo ü"], "environment": {"A": "1"}})
+        for argv in ([], [""], "echo"):
+            with self.assertRaisesRegex(ValueError, "list of the program"):
+                self.client.command(argv)
+
     def test_chosen_id(self):
         id = own_id("alps")
         self.assertEqual(self.client.put("echo", {"n": 1}, id=id), id)

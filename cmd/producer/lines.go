@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 
 	"github.com/spotworker/spotworker/client"
@@ -15,9 +16,11 @@ import (
 
 // linesCommand puts the jobs of a file.
 type linesCommand struct {
-	File   string `arg:"" optional:"" default:"-" help:"File of JSON lines; - or nothing is standard input." placeholder:"FILE"`
-	Check  bool   `help:"${about_lines_check}" default:"true" negatable:"" env:"-"`
-	Strict bool   `help:"Check all lines first, and put nothing when one is bad." env:"-"`
+	File     string `arg:"" optional:"" default:"-" help:"File of JSON lines; - or nothing is standard input." placeholder:"FILE"`
+	Check    bool   `help:"${about_lines_check}" default:"true" negatable:"" env:"-"`
+	Kind     string `help:"Kind of the jobs of --commands." default:"command" placeholder:"KIND" env:"-"`
+	Commands bool   `help:"${about_lines_commands}" env:"-"`
+	Strict   bool   `help:"Check all lines first, and put nothing when one is bad." env:"-"`
 }
 
 // Help is shown by lines --help.
@@ -31,6 +34,9 @@ A delay here overrides --delay, and so do group, max_run, max_silence and estima
 with its number and does not affect the others: they are put, and the exit code is 1. Ids are
 printed as they are confirmed, not in the order of the lines.
 
+With --commands each line is a command: text for sh -c, or {"argv":["PROGRAM","ARGUMENT"]}. Its job runs
+as with producer run, under a new id.
+
 Lines without an id get a new one each time. Give them ids of your own if the same input may be put
 again: a second run skips the jobs that have ended. Reading their records costs one call a line,
 --parallel at once; lines without an id cost none.`
@@ -42,7 +48,13 @@ func (c *linesCommand) run(ctx context.Context, s *session) error {
 		return err
 	}
 	defer closeInput()
-	total, err := c.lookAhead(ctx, s, in)
+	read := func(in io.Reader) iter.Seq2[producer.Spec, error] { return producer.Lines(in, s.flags.defaults()) }
+	if c.Commands {
+		defaults := s.flags.defaults()
+		defaults.Kind = c.Kind
+		read = func(in io.Reader) iter.Seq2[producer.Spec, error] { return producer.Commands(in, defaults) }
+	}
+	total, err := c.lookAhead(ctx, s, in, read)
 	if err != nil {
 		return err
 	}
@@ -51,7 +63,7 @@ func (c *linesCommand) run(ctx context.Context, s *session) error {
 		return err
 	}
 	return s.put(ctx, deployment, source{
-		jobs: specs(producer.Lines(in, s.flags.defaults())), total: total,
+		jobs: specs(read(in)), total: total,
 		resumeHint: "lines that have an id can be put again, the others only after that place",
 	}, s.options(c.Check || s.flags.TakeOver))
 }
@@ -59,11 +71,12 @@ func (c *linesCommand) run(ctx context.Context, s *session) error {
 // lookAhead reads the input a first time if that is possible and useful, to check or
 // count its lines. It returns the number of jobs: -1 if it is unknown, and 0, for no
 // progress bar, if the input is typed.
-func (c *linesCommand) lookAhead(ctx context.Context, s *session, in io.Reader) (total int64, err error) {
+func (c *linesCommand) lookAhead(ctx context.Context, s *session, in io.Reader,
+	read func(io.Reader) iter.Seq2[producer.Spec, error]) (total int64, err error) {
 	seeker, ok := in.(io.Seeker)
 	switch {
 	case ok && c.Strict:
-		total, err = s.checkLines(ctx, in)
+		total, err = s.checkLines(ctx, read(in))
 	case ok && s.report.screen.bars:
 		total, err = countLines(in)
 	case c.File == "-" && cli.IsTerminal(s.stdin):
@@ -120,8 +133,8 @@ func (c *linesCommand) open(ctx context.Context, stdin io.Reader) (in io.Reader,
 }
 
 // checkLines reads all lines and reports the bad ones.
-func (s *session) checkLines(ctx context.Context, in io.Reader) (total int64, err error) {
-	checked, bad, err := producer.Check(ctx, producer.Lines(in, s.flags.defaults()), func(bad *producer.JobError) {
+func (s *session) checkLines(ctx context.Context, jobs iter.Seq2[producer.Spec, error]) (total int64, err error) {
+	checked, bad, err := producer.Check(ctx, jobs, func(bad *producer.JobError) {
 		_ = s.report.failed(client.PutResult{ID: bad.ID, Where: bad.Where, Err: bad.Err}) // the next line that cannot be printed ends the run
 	})
 	switch {

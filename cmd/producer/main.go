@@ -71,6 +71,9 @@ Flags for storage can also be set in the environment, as SPOTWORKER_ and the
 flag's name (--prefix is SPOTWORKER_PREFIX). The storage account is
 AZURE_STORAGE_CONNECTION_STRING, or --account with AZURE_CLIENT_ID.
 
+Run waits for its command, prints its standard output and ends with its exit
+code: see producer run --help.
+
 Exit codes: 0 all jobs are on the queue or were done before, and with --wait are
 done; 78 wrong flags or configuration; 1 anything else, such as an id whose job
 is poison or cancelled.`
@@ -137,13 +140,14 @@ type flags struct {
 	Parallel    int `help:"Jobs put at once, 1 to ${max_parallel}; 0 adapts to the storage." default:"0" group:"Storage"`
 	QueueShards int `help:"${about_queue_shards}" default:"0" group:"Storage" placeholder:"N"`
 
+	Run     runCommand     `cmd:"" help:"Run a command on a worker, and print what it prints."`
 	Put     putCommand     `cmd:"" help:"Put one job, described by flags."`
 	Lines   linesCommand   `cmd:"" help:"Put the jobs of a file or of standard input, one JSON object per line."`
 	Digests digestsCommand `cmd:"" help:"Put a digest job for each blob of a container."`
 
 	Man manCommand `cmd:"" help:"Print the manual page of producer."`
 
-	command command
+	command action
 }
 
 // manCommand prints the manual page.
@@ -151,8 +155,8 @@ type manCommand struct{ manual.Command }
 
 func (c *manCommand) run(context.Context, *session) error { return c.Print() }
 
-// command is one of the producer's commands.
-type command interface {
+// action is one of the producer's commands.
+type action interface {
 	run(ctx context.Context, s *session) error
 }
 
@@ -161,7 +165,7 @@ const maxParallel = 256
 
 // AfterApply records the chosen command. It is called by kong when all flags are set.
 func (f *flags) AfterApply(ctx *kong.Context) (err error) {
-	f.command, err = cli.Chosen[command](ctx)
+	f.command, err = cli.Chosen[action](ctx)
 	return err
 }
 

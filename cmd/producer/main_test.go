@@ -17,6 +17,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/spotworker/spotworker"
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
@@ -26,7 +27,16 @@ import (
 	"github.com/spotworker/spotworker/internal/test/script"
 )
 
+// programVariable makes the test binary a program.
+const programVariable = "TEST_PROGRAM"
+
 func TestMain(m *testing.M) {
+	switch os.Getenv(programVariable) {
+	case "worker":
+		spotworker.Main(nil)
+	case "producer":
+		main()
+	}
 	testscript.Main(m, map[string]func(){"producer": main, "terminal": script.Terminal})
 }
 
@@ -306,7 +316,7 @@ func TestEveryFlagOfAJobIgnoresTheEnvironment(t *testing.T) {
 	}
 	for _, args := range [][]string{{"put"}, {"digests"}} {
 		err := run(args, nil, os.Stdout, os.Stderr)
-		if err == nil || !strings.Contains(err.Error(), "missing flags") {
+		if err == nil || !strings.Contains(err.Error(), "missing") {
 			t.Errorf("producer %s = %v, want its required flag missed", args, err)
 		}
 	}

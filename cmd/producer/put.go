@@ -20,7 +20,7 @@ import (
 
 // putCommand puts one job.
 type putCommand struct {
-	Kind        string  `help:"Kind of the job: the name of its handler." required:"" placeholder:"KIND" env:"-"`
+	Kind        string  `help:"Kind of the job: the name of its handler. With a COMMAND: command." placeholder:"KIND" env:"-"`
 	ID          string  `name:"id" help:"${about_put_id}" placeholder:"ID" env:"-"`
 	Payload     *string `help:"Payload: a JSON value." xor:"payload" placeholder:"JSON" env:"-"`
 	PayloadText *string `help:"Payload: a text, unchanged." xor:"payload" placeholder:"TEXT" env:"-"`
@@ -28,6 +28,10 @@ type putCommand struct {
 	Inputs      string  `help:"${about_put_inputs}" placeholder:"JSON" env:"-"`
 	Check       bool    `help:"${about_put_check}" default:"true" negatable:"" env:"-"`
 	Deadline    string  `help:"${about_put_deadline}" placeholder:"TIME" env:"-"`
+
+	commandFlags
+	Retries *int     `help:"${about_retries}" placeholder:"N" env:"-"`
+	Argv    []string `arg:"" optional:"" passthrough:"partial" name:"command" help:"${about_put_command}" env:"-"`
 }
 
 // Help is shown by put --help.
@@ -37,6 +41,7 @@ func (*putCommand) Help() string {
   producer put --kind digest --payload '{"container":"data","blob":"2026/a.tar"}'
   producer put --kind render --id frame-0042 --payload-file scene.bin --deadline 8h --estimate 5h
   producer put --kind render --id frame-0042 --payload-file scene.bin --wait
+  producer put --with train.py -- python3 train.py --seed 7
   producer put --kind render --inputs '[{"container":"scenes","blob":"house.blend"},{"container":"scenes","prefix":"textures/"}]'`
 }
 
@@ -47,6 +52,9 @@ func (c *putCommand) run(ctx context.Context, s *session) error {
 	}
 	deployment, err := s.open(ctx)
 	if err != nil {
+		return err
+	}
+	if err := c.attach(ctx, deployment, &job, s.flags.DryRun); err != nil {
 		return err
 	}
 	var failed *client.PutResult
@@ -76,12 +84,22 @@ func (c *putCommand) run(ctx context.Context, s *session) error {
 func (c *putCommand) job(ctx context.Context, s *session) (client.Spec, error) {
 	job := specOf(s.flags.defaults())
 	job.ID, job.Kind = c.ID, c.Kind
-	var err error
+	if len(c.Argv) > 0 {
+		if err := c.command(&job, c.Argv); err != nil {
+			return client.Spec{}, err
+		}
+	}
+	err := c.check(&job)
+	if err != nil {
+		return client.Spec{}, err
+	}
 	if job.Deadline, err = parseDeadline(c.Deadline, time.Now()); err != nil {
 		return client.Spec{}, err
 	}
-	if job.Payload, err = c.payload(ctx, s.stdin); err != nil {
-		return client.Spec{}, err
+	if len(c.Argv) == 0 {
+		if job.Payload, err = c.payload(ctx, s.stdin); err != nil {
+			return client.Spec{}, err
+		}
 	}
 	if c.Inputs != "" {
 		if job.Inputs, err = named.Parse([]byte(c.Inputs)); err != nil {
@@ -92,6 +110,26 @@ func (c *putCommand) job(ctx context.Context, s *session) (client.Spec, error) {
 		s.report.note("--estimate without --deadline moves nothing: spotctl job shows when the job is expected to end")
 	}
 	return job, job.Validate()
+}
+
+// check checks the flags of a command against those of another job, and sets the limit of failures.
+func (c *putCommand) check(job *client.Spec) error {
+	hasPayload := c.Payload != nil || c.PayloadText != nil || c.PayloadFile != ""
+	switch {
+	case len(c.Argv) > 0 && c.Argv[0] != "--":
+		return fmt.Errorf("unexpected argument %s; a command comes behind --", c.Argv[0])
+	case len(c.Argv) > 0 && hasPayload:
+		return errors.New("a command is the payload of its job: leave out --payload, --payload-text and --payload-file")
+	case len(c.Argv) == 0 && c.isSet():
+		return errors.New("--with, --outputs and --env are for a command: give it behind --")
+	case job.Kind == "":
+		return errors.New("--kind is missing: the name of the job's handler, or give a command behind --")
+	case c.Retries != nil && *c.Retries < 0:
+		return fmt.Errorf("--retries is %d; it must not be negative", *c.Retries)
+	case c.Retries != nil:
+		job.MaxFailures = *c.Retries + 1
+	}
+	return nil
 }
 
 // payload returns JSON as [json.RawMessage], and anything else as bytes.

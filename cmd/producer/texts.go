@@ -9,6 +9,20 @@ func (*flags) HelpTexts() cli.Texts { return texts }
 var texts = cli.Texts{
 	"about_digests_container": "Container of the blobs to hash. Workers must be allowed to read it: their --data-container.",
 
+	"about_run_id":      "Id of the job. Default: a new UUIDv7. A command that has ended is not run again: its outcome is printed.",
+	"about_run_fetch":   "Folder for the outputs: what the command left in its folder output, and the files of --outputs.",
+	"about_run_detach":  "Print the id of the job and end, without waiting for it.",
+	"about_run_kind":    "Kind of the job: command, or a kind of the workers' kinds file with \"command\": \"message\".",
+	"about_put_command": "Behind --: program and arguments to run, as with producer run.",
+	"about_with": "File or folder that the command finds in its working folder, under its own name or NAME; . is the content of this " +
+		"folder. May be given several times.",
+	"about_run_outputs": "Pattern of files in the command's working folder that are outputs when it is done, such as *.png. May be given " +
+		"several times.",
+	"about_set":            "Environment variable of the command. May be given several times.",
+	"about_retries":        "How often a command that has failed is tried again. Evictions do not count. Default: as its kind says.",
+	"about_run_retries":    "How often the command is tried again if it fails. Evictions do not count.",
+	"about_lines_commands": "Each line is a command, for sh -c or as JSON with argv.",
+
 	"about_lines_check": "First read the records of jobs whose lines have an id, and put none that have ended. On by default.",
 
 	"about_max_run": "Limit of the run time of a job, over all attempts and workers; beyond it the job goes to the poison " +

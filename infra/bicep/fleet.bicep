@@ -99,6 +99,9 @@ param packageCommands packageCommandsType = {
 @description('Where VMs get the worker\'s configuration from: a Blob beside the package, which the gallery reads with its identity; or, should that be refused, the Package, for which docs/deploy.md has the command.')
 param configurationIn configurationPlaceType = 'Blob'
 
+@description('Whether jobs may be commands that their messages name (docs/SECURITY.md): whoever may put jobs then runs anything on the VMs, as the users of programs.')
+param commands bool = false
+
 @description('More settings of all workers, by the names of their environment variables, such as { SPOTWORKER_CONCURRENCY: \'4\' }. No secrets: every user of a VM can read them.')
 param workerSettings { *: string } = {}
 
@@ -219,7 +222,7 @@ module foundation 'modules/foundation.bicep' = {
     onDemand: false
     queueShards: queueShards
     queueShardsTaken: queueShardsTaken
-    workerSettings: workerSettings
+    workerSettings: union(commands ? { SPOTWORKER_COMMANDS: 'true' } : {}, workerSettings)
     monitoring: monitoring
     logStorage: logStorage
     logFiles: logFiles

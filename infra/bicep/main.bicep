@@ -104,6 +104,9 @@ param configurationIn configurationPlaceType = 'Blob'
 @description('Whether a VM that cannot install the package fails the deployment. True for the first deployment of a version, as tools/deploy.sh has it. False otherwise, since Azure does not repair a VM that failed so.')
 param failOnInstall bool = false
 
+@description('Whether jobs may be commands that their messages name (docs/SECURITY.md): whoever may put jobs then runs anything on the VMs, as the users of programs.')
+param commands bool = false
+
 @description('More settings of all workers, by the names of their environment variables, such as { SPOTWORKER_CONCURRENCY: \'4\' }. No secrets: every user of a VM can read them.')
 param workerSettings { *: string } = {}
 
@@ -330,7 +333,11 @@ module foundation 'modules/foundation.bicep' = {
     queueShards: queueShards
     queueShardsTaken: queueShardsTaken
     onDemand: onDemand
-    workerSettings: union(onDemand ? { SPOTWORKER_CHANGEOVER: changeover, SPOTWORKER_MOVE_AFTER: string(moveAfter) } : {}, workerSettings)
+    workerSettings: union(
+      onDemand ? { SPOTWORKER_CHANGEOVER: changeover, SPOTWORKER_MOVE_AFTER: string(moveAfter) } : {},
+      commands ? { SPOTWORKER_COMMANDS: 'true' } : {},
+      workerSettings
+    )
     monitoring: monitoring
     logStorage: logStorage
     logFiles: windows ? windowsLogFiles : logFiles

@@ -95,6 +95,9 @@ param configurationIn configurationPlaceType = 'Blob'
 @description('Whether a VM that cannot install the package fails the deployment. True for the first deployment of a version, as tools/deploy.sh has it. False otherwise, since Azure does not repair a VM that failed so.')
 param failOnInstall bool = false
 
+@description('Whether jobs may be commands that their messages name (docs/SECURITY.md): whoever may put jobs then runs anything on the VMs, as the users of programs.')
+param commands bool = false
+
 @description('More settings of all workers, by the names of their environment variables, such as { SPOTWORKER_CONCURRENCY: \'4\' }. No secrets: every user of a VM can read them.')
 param workerSettings { *: string } = {}
 
@@ -177,7 +180,7 @@ module foundation 'modules/foundation.bicep' = {
     onDemand: false
     queueShards: 1
     queueShardsTaken: 1
-    workerSettings: workerSettings
+    workerSettings: union(commands ? { SPOTWORKER_COMMANDS: 'true' } : {}, workerSettings)
     monitoring: monitoring
     logStorage: logStorage
     logFiles: logFiles

@@ -82,6 +82,7 @@ func refuseEmpty(parsed *kong.Context) error {
 		case p.Flag != nil && hasEmpty(reflect.ValueOf(parsed.FlagValue(p.Flag))):
 			return fmt.Errorf("--%s is given and empty, as with a variable of the shell that is not set: give a value, or leave the flag out",
 				p.Flag.Name)
+		case p.Positional != nil && p.Positional.Passthrough: // a command of others, whose arguments may be empty
 		case p.Positional != nil && hasEmpty(p.Positional.Target):
 			return fmt.Errorf("%s is empty, as with a variable of the shell that is not set: give a value", p.Positional.Summary())
 		}
@@ -159,9 +160,27 @@ func Exit(name string, err error) {
 	if err == nil {
 		os.Exit(ExitOK)
 	}
+	if status, ok := errors.AsType[*StatusError](err); ok && status.Err == nil {
+		os.Exit(status.Code)
+	}
 	fmt.Fprintf(os.Stderr, "%s: %s\n", name, plaintext.Message(azure.Explain(err)))
 	os.Exit(Code(err))
 }
+
+// StatusError ends a program with an exit code of its own. Without Err it prints nothing.
+type StatusError struct {
+	Code int
+	Err  error
+}
+
+func (e *StatusError) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("exit code %d", e.Code)
+	}
+	return e.Err.Error()
+}
+
+func (e *StatusError) Unwrap() error { return e.Err }
 
 // Code returns the exit code for err.
 func Code(err error) int {
@@ -170,6 +189,9 @@ func Code(err error) int {
 	}
 	if _, ok := errors.AsType[*ConfigError](err); ok {
 		return ExitConfig
+	}
+	if status, ok := errors.AsType[*StatusError](err); ok {
+		return status.Code
 	}
 	if _, ok := errors.AsType[*ChangeError](err); ok {
 		return ExitChange

@@ -69,7 +69,8 @@ func (r *Runner) kindOf(e queue.Envelope) jobKind {
 	if handler == nil {
 		return jobKind{}
 	}
-	k := jobKind{handler: handler, limits: job.LimitsOf(handler).Stricter(job.Limits{MaxRun: e.MaxRun, MaxSilence: e.MaxSilence})}
+	k := jobKind{handler: handler, limits: job.LimitsOf(handler).Stricter(job.Limits{MaxRun: e.MaxRun, MaxSilence: e.MaxSilence,
+		MaxFailures: e.MaxFailures})}
 	k.outputs, _ = job.OutputLimitsOf(handler)
 	return k
 }

@@ -170,7 +170,7 @@ func failed(err error, n checkpoint.Attempts, limits job.Limits) *outcome {
 	limits = limits.WithDefaults()
 	switch {
 	case n.Failures == 1 && limits.MaxFailures == 1:
-		return &outcome{action: poison, failed: true, reason: fmt.Sprintf("failed, and its kind has no second attempt: %v", err)}
+		return &outcome{action: poison, failed: true, reason: fmt.Sprintf("failed, and has no second attempt: %v", err)}
 	case n.Failures >= limits.MaxFailures:
 		return &outcome{action: poison, failed: true, reason: fmt.Sprintf("%d failures in a row without progress, the last: %v", n.Failures, err)}
 	case n.FailuresTotal >= job.MaxTotalFailures:
@@ -262,7 +262,7 @@ func (e *runEnd) breakerVerdict(progressed, knownElsewhere bool) breaker.Verdict
 		return breaker.Inconclusive
 	case progressed || e.err == nil && e.stop == nil:
 		return breaker.Works
-	case !e.failed() || knownElsewhere || job.IsPermanent(e.err):
+	case !e.failed() || knownElsewhere || job.IsPermanent(e.err) || job.IsOwnFault(e.err):
 		return breaker.Inconclusive
 	case e.stop != nil && e.stop.Reason == job.Overrun:
 		return breaker.Inconclusive

@@ -353,7 +353,8 @@ func TestOutputThatIsNotSent(t *testing.T) {
 	})
 }
 
-// TestOutputsAtTheEnd: a release and a commit name the outputs that were sent without a state, a failure does not. The
+// TestOutputsAtTheEnd: a release and a commit name the outputs that were sent without a state, and so does the end of a
+// job that is to blame for its failure; another failure does not. The
 // list of the outputs is stored before, however many tries that takes.
 func TestOutputsAtTheEnd(t *testing.T) {
 	for name, row := range map[string]struct {
@@ -361,7 +362,7 @@ func TestOutputsAtTheEnd(t *testing.T) {
 		files int
 	}{
 		"done": {nil, 1}, "break": {job.Interrupted(errors.New("wait")), 1}, "failure": {errors.New("no"), 0},
-		"permanent": {job.Permanent(errors.New("never")), 0},
+		"permanent": {job.Permanent(errors.New("never")), 0}, "own fault": {job.OwnFault(job.Permanent(errors.New("never"))), 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {

@@ -290,8 +290,14 @@ func (s *settlement) recordFailure(ctx context.Context, out *outcome) error {
 	return nil
 }
 
-// poison dead-letters a job: record, poison message, message, in this order.
+// poison dead-letters a job: record, poison message, message, in this order. Before them comes
+// the list of the outputs of a job that is to blame for its failure: they show what it did.
 func (s *settlement) poison(ctx context.Context, out *outcome) error {
+	if out.run != nil && job.IsOwnFault(out.run.err) {
+		if err := s.run.recordOutputs(s.cleanup); err != nil && isRetryable(err) {
+			return err
+		}
+	}
 	err := s.writeEnd(ctx, false, func(ctx context.Context, last checkpoint.Snapshot) error {
 		if out.failed {
 			return s.own.claim.FailLast(ctx, last, out.reason)

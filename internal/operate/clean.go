@@ -69,7 +69,7 @@ type CleanReport struct {
 	Logs     int // also logs without a record
 	LogBytes int64
 
-	Outputs     int // files and their lists; also files that no list or record names
+	Outputs     int // files and their lists; also files that no list or record names, and files that jobs brought
 	OutputBytes int64
 
 	Changed int // left alone: written or removed since they were listed
@@ -85,7 +85,8 @@ type CleanReport struct {
 // A job that cannot be removed is reported by failed, and the others are removed
 // nevertheless. A removal that has begun when ctx ends is finished.
 func (c *Cleaner) Clean(ctx context.Context, progress func(CleanReport), failed func(id string, err error)) (CleanReport, error) {
-	r := &cleaning{Cleaner: c, progress: progress, failed: failed}
+	r := &cleaning{Cleaner: c, progress: progress, failed: failed,
+		brought: broughtFiles{named: map[string]bool{}, records: map[string]bool{}}}
 	if err := c.check(ctx); err != nil {
 		return r.report, err
 	}
@@ -95,7 +96,10 @@ func (c *Cleaner) Clean(ctx context.Context, progress func(CleanReport), failed 
 	if err := r.all(ctx); err != nil || c.SkipOrphanedLogs {
 		return r.report, err
 	}
-	return r.report, r.garbage(ctx)
+	if err := r.garbage(ctx); err != nil {
+		return r.report, err
+	}
+	return r.report, r.files(ctx)
 }
 
 // check refuses an age at which messages of the jobs may still exist.
@@ -138,6 +142,9 @@ type cleaning struct {
 	progress func(CleanReport)
 	failed   func(string, error)
 	poison   map[string]bool // jobs with a message on the poison queue
+	brought  broughtFiles
+
+	poisonJobs int // different ids of those jobs
 
 	mu     sync.Mutex // guards calls of progress and failed, and what follows
 	report CleanReport
@@ -152,6 +159,9 @@ func (r *cleaning) findPoison(ctx context.Context) error {
 	seen := 0
 	add := func(it Item) error {
 		seen++
+		if !r.poison[it.Poison.ID] {
+			r.poisonJobs++
+		}
 		for _, id := range []string{it.Poison.ID, it.Poison.MessageID} {
 			r.poison[id] = true
 		}
@@ -192,6 +202,7 @@ func (r *cleaning) all(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 		if record != nil {
+			r.keep(record)
 			r.count(func(report *CleanReport) {
 				if report.Read++; report.Read%progressEvery == 0 && r.progress != nil {
 					r.progress(*report)

@@ -58,6 +58,66 @@ func (b *rig) cleaner(t *testing.T) *Cleaner {
 	}
 }
 
+// TestCleanFiles: a file that jobs have brought goes when no open job names it, a week after the
+// age of records. All stay while an open job may name files that its record does not show.
+func TestCleanFiles(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		container := b.stores.Account.Container(b.names.Outputs)
+		file := func(hash string) string {
+			name := outputs.FileName(hash, time.Now())
+			if _, err := container.NewBlockBlobClient(name).UploadBuffer(t.Context(), []byte("12345"), nil); err != nil {
+				t.Fatal(err)
+			}
+			return name
+		}
+		open := func(id, blob, resolved string) *checkpoint.Claim {
+			list := checkpoint.PackInputs([]byte(`[{"container":"` + b.names.Outputs + `","blob":"` + blob + `"}]`))
+			if blob == "" {
+				list = ""
+			}
+			claim, err := b.stores.Records.Create(t.Context(), checkpoint.Delivery{ID: id, Kind: "command", PayloadHash: queue.Payload{}.Hash(),
+				MessageID: "m", InputList: list}, "vm_0")
+			if err == nil {
+				claim.SetFacts(func(f checkpoint.Facts) checkpoint.Facts { f.Inputs = resolved; return f })
+				err = claim.Save(t.Context(), checkpoint.Snapshot{State: []byte("1")})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return claim
+		}
+		file("goes")
+		done := open("done", file("done"), "hash")
+		if err := done.Commit(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		open("runs", file("named"), "hash")
+		unknown := open("unknown", "", "hash")
+		left := func() string {
+			if _, err := b.cleaner(t).Clean(t.Context(), nil, nil); err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for _, blob := range b.server.Blobs(b.names.Outputs) {
+				names = append(names, blob.Name[strings.LastIndexByte(blob.Name, '/')+1:])
+			}
+			return strings.Join(names, " ")
+		}
+		time.Sleep(MinCleanAge + outputs.FilesPeriod - time.Hour)
+		file("young")
+		time.Sleep(2 * time.Hour)
+		if got, want := left(), "done goes named young"; got != want {
+			t.Errorf("files while an open job does not show its inputs: %s, want %s", got, want)
+		}
+		if err := unknown.Commit(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := left(), "named young"; got != want {
+			t.Errorf("files that are left: %s, want %s", got, want)
+		}
+	})
+}
+
 // left returns the ids of the records and the ids of the logs, in order of their names.
 func (b *rig) left(t *testing.T) string {
 	t.Helper()

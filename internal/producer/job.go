@@ -57,6 +57,10 @@ type Terms struct {
 	// Estimate is how long the work takes on a VM that nothing interrupts. Whole
 	// seconds. Default: not known.
 	Estimate time.Duration
+
+	// MaxFailures is how many failures in a row dead-letter the job, if its kind allows as
+	// many. Default: the limit of the kind.
+	MaxFailures int
 }
 
 // Check returns an error that states what to change, or nil.
@@ -72,6 +76,9 @@ func (t Terms) Check() error {
 	}
 	if err := queue.CheckEstimate(t.Estimate); err != nil {
 		return fmt.Errorf("estimate: %w", err)
+	}
+	if err := queue.CheckFailures(t.MaxFailures); err != nil {
+		return fmt.Errorf("max failures: %w", err)
 	}
 	return nil
 }
@@ -179,7 +186,7 @@ func NewJob(s Spec) (Job, error) {
 	return Job{
 		Where: s.Where, OwnID: own, onDemand: s.OnDemand,
 		envelope: queue.Envelope{ID: s.ID, Kind: s.Kind, Payload: s.Payload, Deadline: s.Deadline, Estimate: s.Estimate, MaxRun: s.MaxRun,
-			MaxSilence: s.MaxSilence, Inputs: inputs, Group: s.Group},
+			MaxSilence: s.MaxSilence, MaxFailures: s.MaxFailures, Inputs: inputs, Group: s.Group},
 		delay: s.Delay,
 	}, nil
 }

@@ -3,6 +3,7 @@ package producer
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -11,10 +12,12 @@ import (
 	"io"
 	"iter"
 	"os"
+	"reflect"
 	"strings"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/jobfiles/inputs/named"
+	"github.com/spotworker/spotworker/internal/program/command"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/text/charset"
 	"github.com/spotworker/spotworker/internal/text/durations"
@@ -32,11 +35,19 @@ var errLineTooLong = fmt.Errorf("it is longer than %d bytes: put large data in a
 //	{"kind":"digest","payload":{"container":"data","blob":"a"}}
 //	{"id":"frame-7","kind":"render","payload_base64":"AAEC","deadline":"2026-01-31T09:30:00Z","delay":"90s"}
 //
-// Only kind is required; group is the name of a group of jobs; max_run, max_silence and estimate are durations like delay, and inputs
-// is a list as in a message. A term that a line does not set is taken from defaults. Empty
+// Only kind is required; group is the name of a group of jobs; max_run, max_silence and estimate are durations like delay, max_failures
+// is a number, and inputs is a list as in a message. A term that a line does not set is taken from defaults. Empty
 // lines are skipped. A line that cannot be read yields a [*JobError]; an error of r itself ends
 // the sequence.
-func Lines(r io.Reader, defaults Spec) iter.Seq2[Spec, error] {
+func Lines(r io.Reader, defaults Spec) iter.Seq2[Spec, error] { return lines(r, defaults, parseSpec) }
+
+// Commands yields a job for each line of r, which is a command: text for a shell, or the JSON of
+// package command, which begins with {. Otherwise it is like Lines.
+func Commands(r io.Reader, defaults Spec) iter.Seq2[Spec, error] {
+	return lines(r, defaults, parseCommand)
+}
+
+func lines(r io.Reader, defaults Spec, parse parser) iter.Seq2[Spec, error] {
 	return func(yield func(Spec, error) bool) {
 		lines := lineReader{in: bufio.NewReaderSize(charset.Reader(r), 64<<10), limit: maxLine}
 		for n := 1; ; n++ {
@@ -55,7 +66,7 @@ func Lines(r io.Reader, defaults Spec) iter.Seq2[Spec, error] {
 			}
 			spec := defaults
 			if err == nil {
-				spec, err = parseLine(where, line, defaults)
+				spec, err = parse.line(where, line, defaults)
 			}
 			if !yield(spec, err) {
 				return
@@ -64,9 +75,12 @@ func Lines(r io.Reader, defaults Spec) iter.Seq2[Spec, error] {
 	}
 }
 
-// parseLine returns the job of a line; any error is a *JobError.
-func parseLine(where string, line []byte, defaults Spec) (Spec, error) {
-	spec, err := parseSpec(line, defaults)
+// parser reads a line.
+type parser func(line []byte, defaults Spec) (Spec, error)
+
+// line returns the job of a line; any error is a *JobError.
+func (parse parser) line(where string, line []byte, defaults Spec) (Spec, error) {
+	spec, err := parse(line, defaults)
 	if err != nil {
 		return Spec{}, &JobError{Where: where, ID: spec.ID, Err: err}
 	}
@@ -119,6 +133,7 @@ type lineJSON struct {
 	Delay         *string         `json:"delay"`
 	MaxRun        *string         `json:"max_run"`
 	MaxSilence    *string         `json:"max_silence"`
+	MaxFailures   *int            `json:"max_failures"`
 	Inputs        json.RawMessage `json:"inputs"`
 	Estimate      *string         `json:"estimate"`
 	Group         *string         `json:"group"`
@@ -195,6 +210,9 @@ func (l *lineJSON) terms(t *Terms) error {
 		}
 		*field.to = d
 	}
+	if l.MaxFailures != nil {
+		t.MaxFailures = *l.MaxFailures
+	}
 	if l.Estimate != nil && t.Estimate <= 0 {
 		return fmt.Errorf("field estimate is %.40q; work takes at least 1s: leave it out if it is not known", *l.Estimate)
 	}
@@ -217,12 +235,33 @@ func (l *lineJSON) payload() (queue.Payload, error) {
 	return queue.Payload{}, nil
 }
 
+// parseCommand reads a line that is a command.
+func parseCommand(line []byte, defaults Spec) (spec Spec, err error) {
+	c := command.Command{Argv: []string{"sh", "-c", string(line)}}
+	if line[0] == '{' {
+		c, err = command.Parse(line)
+	} else {
+		err = c.Check()
+	}
+	if err != nil {
+		return Spec{}, err
+	}
+	raw, err := json.Marshal(c)
+	if err != nil {
+		return Spec{}, err
+	}
+	spec = defaults
+	spec.Kind = cmp.Or(spec.Kind, command.Kind)
+	spec.Payload, err = queue.JSONPayload(raw)
+	return spec, err
+}
+
 // readable translates a JSON error into words about the line's fields.
 func readable(err error) error {
 	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
 	switch {
 	case ok && wrong.Field != "":
-		return fmt.Errorf("field %s is a JSON %s; it must be a string", wrong.Field, wrong.Value)
+		return fmt.Errorf("field %s is a JSON %s; it must be a %s", wrong.Field, wrong.Value, typeName(wrong.Type))
 	case ok:
 		return fmt.Errorf("it is a JSON %s; it must be an object", wrong.Value)
 	case errors.Is(err, io.ErrUnexpectedEOF):
@@ -230,10 +269,18 @@ func readable(err error) error {
 	}
 	text := strings.TrimPrefix(err.Error(), "json: ")
 	if strings.HasPrefix(text, "unknown field") {
-		return fmt.Errorf("%s; known are id, kind, payload, payload_base64, deadline, delay, max_run, max_silence, estimate, inputs and "+
-			"group", text)
+		return fmt.Errorf("%s; known are id, kind, payload, payload_base64, deadline, delay, max_run, max_silence, max_failures, estimate, "+
+			"inputs and group", text)
 	}
 	return fmt.Errorf("it is not JSON: %s", text)
+}
+
+// typeName is what a field takes, in the words of JSON.
+func typeName(t reflect.Type) string {
+	if t.Kind() == reflect.Int {
+		return "whole number"
+	}
+	return "string"
 }
 
 // Interruptible returns a reader of in whose reads end with ctx, unlike reads of a

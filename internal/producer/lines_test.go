@@ -164,7 +164,7 @@ func TestParseSpecRefuses(t *testing.T) {
 		`{"kind":"k","id":7}`:       "field id is a JSON number; it must be a string",
 		`{"kind":"k","id":""}`:      "field id is empty; leave it out for a new id",
 		`{"kind":"k","paylod":1}`: `unknown field "paylod"; known are id, kind, payload, payload_base64, deadline, delay, max_run, ` +
-			`max_silence, estimate, inputs and group`,
+			`max_silence, max_failures, estimate, inputs and group`,
 		`{"kind":"k","deadline":"8h"}`: `field deadline is "8h"; it must be a time with its zone, such as 2026-01-31T09:30:00Z or ` +
 			`2026-01-31T10:30:00+01:00`,
 		`{"kind":"k","estimate":"0s"}`:                     `field estimate is "0s"; work takes at least 1s: leave it out if it is not known`,

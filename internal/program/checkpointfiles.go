@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -95,9 +96,9 @@ func (f *folder) restoredAt() string {
 	return f.restore
 }
 
-// link makes the links in the working folder. Windows has none for programs without a
-// privilege: there the variables alone name the places.
-func (f *folder) link() error {
+// link makes the links of those names in the working folder. Windows has none for programs
+// without a privilege: there the variables alone name the places.
+func (f *folder) link(names ...string) error {
 	if onWindows {
 		return nil
 	}
@@ -109,6 +110,9 @@ func (f *folder) link() error {
 		places[outputLink] = f.output
 	}
 	for name, place := range places {
+		if !slices.Contains(names, name) {
+			continue
+		}
 		to, err := filepath.Rel(f.work, place)
 		if err == nil {
 			err = os.Symlink(to, filepath.Join(f.work, name))
@@ -150,7 +154,7 @@ func openOwnFiles(k *Kind, r *programRun) (*ownFiles, error) {
 		r.log.Warn("the recorded checkpoint has no file of this worker's checkpoint_files: the program starts over")
 	}
 	return o, f.User.Do(func() (err error) {
-		if err = f.link(); err == nil {
+		if err = f.link(links...); err == nil {
 			o.taker, err = ownfiles.New(f.work, k.CheckpointFiles, links, k.maxCheckpoint())
 		}
 		return err

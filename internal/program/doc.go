@@ -25,6 +25,8 @@
 //     contract, with package ownfiles.
 //   - snapshots.go makes checkpoints of a program by freezing it, with package snapshot. They
 //     take the same way as checkpoints that a program writes.
+//   - message.go runs the command of a message, with the files that it brings. stdout.go keeps
+//     the standard output, as the result of a program or beside it.
 //   - verdict.go decides the meaning of an exit, exhaustion.go which errors do not
 //     count as failures, with the help of package resource.
 //
@@ -58,7 +60,8 @@
 // The author of the kinds file decides the programs of the worker. A message decides
 // only the program's input: nothing of it becomes a command, an argument or a
 // variable's name, and only id, kind and trace, which are validated, become a
-// variable's value. The program has the rights of its user and no more: the worker's
+// variable's value. A kind whose messages name the command (message.go) is the exception that an
+// operator asks for: package command says what such a message may set. The program has the rights of its user and no more: the worker's
 // credentials are not in its environment, and the worker follows no links in the
 // program's folder. It opens no file there that could make it wait, and no signal waits
 // for a file.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/host/resource"
 	"github.com/spotworker/spotworker/internal/host/sandbox"
+	"github.com/spotworker/spotworker/internal/program/command"
 	"github.com/spotworker/spotworker/internal/program/printed"
 	"github.com/spotworker/spotworker/internal/program/scratch"
 	"github.com/spotworker/spotworker/internal/program/snapshot"
@@ -60,8 +61,11 @@ func NewHandler(k Kind, folders *scratch.Root, groups *tree.Groups, tokens Grant
 	log *slog.Logger) job.Handler {
 	h := job.WithLimits(&Handler{kind: k, scratch: folders, groups: groups, tokens: tokens, kills: kills, log: log,
 		backOffDelay: backOffDelay, noticeGrace: noticeGrace}, k.Limits)
-	if k.Outputs != nil {
+	switch {
+	case k.Outputs != nil:
 		h = job.WithOutputs(h, k.Outputs.Limits)
+	case k.ResultStdout:
+		h = job.WithOutputs(h, job.OutputLimits{})
 	}
 	return h
 }
@@ -73,7 +77,11 @@ func (h *Handler) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 		return nil, err
 	}
 	log := h.log.With("job_id", j.ID, "kind", j.Kind)
-	f, err := newFolder(h.scratch, &h.kind)
+	k, files, err := h.kind.ofJob(j)
+	if err != nil {
+		return nil, err
+	}
+	f, err := newFolder(h.scratch, k)
 	if err != nil {
 		return nil, h.notStarted(ctx, log, nil, fmt.Errorf("make the job's folder: %w", err))
 	}
@@ -81,19 +89,27 @@ func (h *Handler) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 	if err := f.User.Do(func() error { return f.fill(ctx, j) }); err != nil {
 		return nil, h.notStarted(ctx, log, f, explainFill(err))
 	}
-	if err := f.giveInputs(ctx, j, h.scratch); err != nil {
+	if err := f.giveInputs(ctx, j, h.scratch, placed(files)); err != nil {
 		return nil, h.notStarted(ctx, log, f, fmt.Errorf("give the program its inputs: %w", err))
 	}
-	output, err := h.openOutputs(ctx, j, f)
+	output, err := openOutputs(ctx, k, j, f)
 	if err != nil {
 		return nil, h.notStarted(ctx, log, f, &fromStorage{err})
+	}
+	if k.FromMessage {
+		if err := f.placeFiles(ctx, j, files); err != nil {
+			return nil, h.notStarted(ctx, log, f, err)
+		}
 	}
 	if len(h.kind.Tokens) > 0 {
 		var revoke func()
 		f.tokenEndpoint, f.tokenSecret, revoke = h.tokens.Grant(h.kind.Tokens)
 		defer revoke()
 	}
-	r := newRun(j, &h.kind, f, output, log)
+	r := newRun(j, k, f, output, log)
+	if r.stdout, err = openStdout(ctx, k, j, f); err != nil {
+		return nil, h.notStarted(ctx, log, f, &fromStorage{fmt.Errorf("continue the standard output: %w", err)})
+	}
 	end, err := h.runProgram(ctx, r)
 	if err != nil {
 		return nil, err
@@ -110,11 +126,18 @@ func (h *Handler) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 // runProgram runs a program to its end.
 func (h *Handler) runProgram(ctx context.Context, r *programRun) (end ended, err error) {
 	r.job.Cleanup(r.collector.close)
-	if r.own, err = openOwnFiles(&h.kind, r); err != nil {
+	if r.own, err = openOwnFiles(r.kind, r); err != nil {
 		return end, h.notStarted(ctx, r.log, r.folder, fmt.Errorf("look for the program's checkpoint files: %w", err))
 	}
-	out, cmd := printed.New(ctx, r.log), h.command(r.job, r.folder)
-	if r.snapshots, err = openSnapshots(&h.kind, r, cmd); err != nil {
+	cmd, err := h.command(r)
+	if err != nil {
+		return end, err
+	}
+	out := printed.New(ctx, r.log)
+	if r.stdout != nil {
+		out.Copy = r.stdout
+	}
+	if r.snapshots, err = openSnapshots(r.kind, r, cmd); err != nil {
 		return end, h.backOff(ctx, r.log, err)
 	}
 	defer r.snapshots.close()
@@ -127,7 +150,7 @@ func (h *Handler) runProgram(ctx context.Context, r *programRun) (end ended, err
 		out.Finish()
 		return end, h.notBegun(ctx, r, err)
 	}
-	r.outputs.begin(r.job)
+	r.beginSaves()
 	kills, _ := resource.OOMKills()
 	end = r.supervise(ctx)
 	if end.exit.IsKill() {
@@ -144,17 +167,25 @@ func (h *Handler) runProgram(ctx context.Context, r *programRun) (end ended, err
 }
 
 // command returns the command for a job.
-func (h *Handler) command(j *job.Job, f *folder) *exec.Cmd {
-	argv := h.kind.Command
-	if f.resumes && len(h.kind.ResumeCommand) > 0 {
-		argv = h.kind.ResumeCommand
+func (h *Handler) command(r *programRun) (*exec.Cmd, error) {
+	k, f := r.kind, r.folder
+	argv, environment := k.Command, environ(k, r.job, f, os.LookupEnv)
+	switch {
+	case k.FromMessage:
+		program, err := findMessageProgram(f, argv[0], environment)
+		if err != nil {
+			return nil, err
+		}
+		argv = append([]string{program}, argv[1:]...)
+	case f.resumes && len(k.ResumeCommand) > 0:
+		argv = k.ResumeCommand
 	}
 	cmd := tree.NewCommand(argv, h.limits(f.User))
-	cmd.Env = environ(&h.kind, j, f, os.LookupEnv)
-	if cmd.Dir = h.kind.Directory; cmd.Dir == "" {
+	cmd.Env = environment
+	if cmd.Dir = k.Directory; cmd.Dir == "" {
 		cmd.Dir = f.work
 	}
-	return cmd
+	return cmd, nil
 }
 
 // limits returns the limits that the operating system enforces for a program of a user.
@@ -194,7 +225,7 @@ func (r *programRun) conclude(ctx context.Context, end ended, grace time.Duratio
 	}
 	r.log.DebugContext(ctx, "program ended", "exit", end.exit.String(), "stopped", f.stopped, "killed", f.killed,
 		"left_processes", end.exit.Left, "verdict", verdict.String())
-	switch err := endError(end); verdict {
+	switch err := endError(end, r.kind.FromMessage); verdict {
 	case done:
 		if err := r.moveOutputs(); err != nil {
 			return nil, heldElsewhere(asInterruption(err))
@@ -202,11 +233,15 @@ func (r *programRun) conclude(ctx context.Context, end ended, grace time.Duratio
 		if err := r.outputs.finish(ctx); err != nil {
 			return nil, heldElsewhere(asInterruption(err))
 		}
-		return r.result(ctx)
+		result, err := r.result(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return r.stdout.result(ctx, result)
 	case interrupted:
 		return nil, job.Interrupted(err)
 	default:
-		return nil, err
+		return nil, r.failure(ctx, err)
 	}
 }
 
@@ -231,8 +266,21 @@ func oomText(kills int64) string {
 	return fmt.Sprintf(" (the kernel ended %d processes for that while it ran)", kills)
 }
 
-// endError describes how the program ended, with the end of its standard error.
-func endError(end ended) error {
+// failure returns the error of a program that has failed, after sending what it has printed. A
+// command of the message is the job's own: its failures say nothing about the machine.
+func (r *programRun) failure(ctx context.Context, err error) error {
+	if unsent := r.stdout.send(ctx, true); unsent != nil {
+		r.log.WarnContext(ctx, "standard output of a failed command is not stored; its log has the end", "error", unsent)
+	}
+	if r.kind.FromMessage {
+		return job.OwnFault(err)
+	}
+	return err
+}
+
+// endError describes how the program ended, with the end of its standard error. withCode adds
+// the exit code to words that do not have it.
+func endError(end ended, withCode bool) error {
 	text := "the command " + end.exit.String()
 	switch {
 	case end.killed:
@@ -244,6 +292,9 @@ func endError(end ended) error {
 		text += "; " + end.full.Error()
 	case end.exit.IsKill():
 		text = "the command was killed (SIGKILL), not by the worker; most often out of memory" + oomText(end.oomKills)
+	}
+	if withCode && !end.killed {
+		text = command.WithCode(text, end.exit.Status())
 	}
 	if end.stderrTail == "" {
 		return errors.New(text)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spotworker/spotworker/internal/program/scratch"
 	"github.com/spotworker/spotworker/job"
@@ -19,8 +20,11 @@ import (
 // could do both, so it gets copies, which share their blocks with the originals where the
 // file
 // system can do that (XFS, Btrfs, ReFS).
-func (f *folder) giveInputs(ctx context.Context, j *job.Job, s *scratch.Root) error {
-	if j.InputFolder() == "" {
+//
+// Inputs that have another place are left out.
+func (f *folder) giveInputs(ctx context.Context, j *job.Job, s *scratch.Root, elsewhere map[string]bool) error {
+	given := slices.DeleteFunc(slices.Clone(j.Inputs()), func(in job.InputFile) bool { return elsewhere[in.Name] })
+	if j.InputFolder() == "" || len(given) == 0 && len(elsewhere) > 0 {
 		return nil
 	}
 	dir, err := s.NewInputs(f.Folder)
@@ -28,7 +32,7 @@ func (f *folder) giveInputs(ctx context.Context, j *job.Job, s *scratch.Root) er
 		return err
 	}
 	folders := map[string]bool{dir: true}
-	for _, file := range j.Inputs() {
+	for _, file := range given {
 		to := filepath.Join(dir, filepath.FromSlash(file.Name))
 		if err := makeReadable(folders, filepath.Dir(to)); err != nil {
 			return err

@@ -54,6 +54,7 @@ func withoutPositions(kinds []parsedKind) []Kind {
 type parsedKind struct {
 	Kind
 	command, resume, directory jsonpos.Value
+	result                     string // as given
 }
 
 // parseKinds parses a kinds file without accessing the programs that it names.
@@ -115,8 +116,14 @@ func parseKind(m jsonpos.Member) (parsedKind, error) {
 			return k, err
 		}
 	}
-	if len(k.Command) == 0 {
-		return k, m.Value.Errorf(`it has no command: give "command": ["PROGRAM", "ARGUMENT"]`)
+	switch {
+	case k.FromMessage:
+		k.ResultStdout = k.result != "file"
+	case len(k.Command) == 0:
+		return k, m.Value.Errorf(`it has no command: give "command": ["PROGRAM", "ARGUMENT"], or "message" for a command in each message`)
+	}
+	if err := k.checkMessage(); err != nil {
+		return k, err
 	}
 	if err := k.checkSnapshot(m.Value); err != nil {
 		return k, err
@@ -139,6 +146,9 @@ func (k *parsedKind) locate(folder string) (err error) {
 		if err := tree.CheckPath(k.Directory); err != nil {
 			return k.directory.Errorf("%v", err)
 		}
+	}
+	if k.FromMessage {
+		return nil
 	}
 	if k.Command, err = locateCommand(folder, k.Command, k.command); err != nil {
 		return err
@@ -179,8 +189,13 @@ func resolve(folder, path string) string {
 type Kind struct {
 	Name string
 
-	// Command is the program's absolute path and its arguments. No message changes it.
-	Command []string
+	// Command is the program's absolute path and its arguments. No message changes it, unless
+	// FromMessage is set: then each message names its own (package command), and Command is empty.
+	Command     []string
+	FromMessage bool
+
+	// ResultStdout makes the standard output the result of a program that writes none.
+	ResultStdout bool
 
 	// ResumeCommand replaces Command where the job has a checkpoint. Empty for a program that
 	// looks for one itself.
@@ -285,7 +300,10 @@ func (k *Kind) checkpointLimits() archive.Limits {
 // missing returns an error if this machine lacks a program or file that the kind
 // needs. A failure of the command does not count as a failure of the job then.
 func (k *Kind) missing() error {
-	programs := append([]string{k.Command[0]}, k.interpreter()...)
+	var programs []string
+	if !k.FromMessage {
+		programs = append([]string{k.Command[0]}, k.interpreter()...)
+	}
 	if len(k.ResumeCommand) > 0 {
 		programs = append(programs, k.ResumeCommand[0])
 	}
@@ -353,7 +371,7 @@ func (k *Kind) filesOf(arguments []string) []string {
 // machine. Texts with white space are no paths: they may be commands of a shell.
 func (k *Kind) Absent() []string {
 	var paths []string
-	for _, argument := range k.Command[1:] {
+	for _, argument := range k.Command[min(1, len(k.Command)):] {
 		if !filepath.IsAbs(argument) || strings.ContainsFunc(argument, unicode.IsSpace) ||
 			k.Snapshot && strings.HasPrefix(argument, snapshot.Place+"/") {
 			continue

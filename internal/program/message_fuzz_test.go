@@ -41,7 +41,11 @@ func FuzzMessageToExec(f *testing.F) {
 			return
 		}
 		j := job.New(job.Spec{ID: e.ID, Kind: e.Kind, Trace: e.Trace, Deadline: e.Deadline, Attempt: 1}, nil)
-		cmd := h.command(j, &folder{Folder: &scratch.Folder{}, work: dir, restored: true, hasSentList: true, inputs: dir})
+		cmd, err := h.command(&programRun{job: j, kind: &h.kind,
+			folder: &folder{Folder: &scratch.Folder{}, work: dir, restored: true, hasSentList: true, inputs: dir}})
+		if err != nil {
+			t.Fatal(err)
+		}
 		for _, entry := range append(cmd.Environ(), cmd.Args...) {
 			if _, err := syscall.BytePtrFromString(entry); err != nil || strings.ContainsAny(entry, "\r\n") {
 				t.Fatalf("%q gives %q, which no program can get", text, entry)

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/host/sandbox"
 	"github.com/spotworker/spotworker/internal/jobfiles/outputs/paths"
+	"github.com/spotworker/spotworker/internal/program/command"
 	"github.com/spotworker/spotworker/internal/program/outfolder"
 	"github.com/spotworker/spotworker/internal/text/jsonpos"
 	"github.com/spotworker/spotworker/job"
@@ -108,8 +110,11 @@ const lookEvery = 2 * time.Second
 // a failure of the job if its kind has no outputs here and the job has some: the worker
 // that sent them has another kinds file, and to end the job here would be to end it with
 // a part of its outputs.
-func (h *Handler) openOutputs(ctx context.Context, j *job.Job, f *folder) (*outputFolder, error) {
-	settings, sent := h.kind.Outputs, j.Outputs()
+func openOutputs(ctx context.Context, k *Kind, j *job.Job, f *folder) (*outputFolder, error) {
+	settings, sent := k.Outputs, j.Outputs()
+	if k.ResultStdout {
+		sent = slices.DeleteFunc(slices.Clone(sent), func(o job.Output) bool { return o.Path == command.Stdout })
+	}
 	switch {
 	case settings == nil && len(sent) > 0:
 		return nil, &stateError{fmt.Errorf("the job has stored %d outputs, and the kind %q of this worker's kinds file has none: "+
@@ -154,11 +159,20 @@ func openRecorded(ctx context.Context, j *job.Job, path string) (io.ReadCloser, 
 	}{&stoppable{ctx: ctx, state: content}, content}, nil
 }
 
-// begin makes every save of the running program's checkpoints send the files in the folder.
-func (o *outputFolder) begin(j *job.Job) {
-	if o != nil {
-		j.BeforeSave(func(ctx context.Context) error { return o.folder.Send(ctx, outfolder.Everything) })
+// beginSaves makes every save of the running program's checkpoints send the files in the output
+// folder, and the standard output.
+func (r *programRun) beginSaves() {
+	if r.outputs == nil && r.stdout == nil {
+		return
 	}
+	r.job.BeforeSave(func(ctx context.Context) error {
+		if r.outputs != nil {
+			if err := r.outputs.folder.Send(ctx, outfolder.Everything); err != nil {
+				return err
+			}
+		}
+		return r.stdout.send(ctx, false)
+	})
 }
 
 // makeOutput makes the output folder, and the list of the files that were sent before if

@@ -35,7 +35,7 @@ func TestKilledProgram(t *testing.T) {
 			ended{exit: tree.Exit{Code: -1, By: "signal SIGKILL"}, killed: true, oomKills: 1}, "the command did not stop in time and was killed"},
 		{"a failure", ended{exit: tree.Exit{Code: 1}, oomKills: 1}, "the command exited with code 1"},
 	} {
-		if got := endError(tt.end).Error(); got != tt.want {
+		if got := endError(tt.end, false).Error(); got != tt.want {
 			t.Errorf("%s: error = %q, want %q", tt.name, got, tt.want)
 		}
 		if got, want := tt.end.isMemoryKill(), strings.HasPrefix(tt.name, "out of"); got != want {

@@ -44,12 +44,16 @@ var settings = map[string]func(*parsedKind, jsonpos.Value) error{
 	"tokens":           (*parsedKind).setTokens,
 	"outputs":          (*parsedKind).setOutputs,
 	"snapshot":         (*parsedKind).setSnapshot,
+	"result":           (*parsedKind).setResult,
 }
 
 func settingNames() []string { return slices.Sorted(maps.Keys(settings)) }
 
 func (k *parsedKind) setCommand(v jsonpos.Value) (err error) {
-	k.command = v
+	if k.command = v; v.Data == messageCommand {
+		k.FromMessage = true
+		return nil
+	}
 	k.Command, err = asCommand(v)
 	return err
 }

@@ -24,12 +24,14 @@ const pollInterval = 250 * time.Millisecond
 // programRun is one program that works on one job.
 type programRun struct {
 	job       *job.Job
+	kind      *Kind
 	folder    *folder
 	program   *tree.Program
 	collector collector
 	progress  progressFile
 	disk      scratch.Watch
 	outputs   *outputFolder
+	stdout    *stdout // nil for a kind whose result it is not
 	log       *slog.Logger
 
 	full error // of reaching the limit of processes
@@ -46,7 +48,7 @@ type programRun struct {
 
 func newRun(j *job.Job, k *Kind, f *folder, output *outputFolder, log *slog.Logger) *programRun {
 	return &programRun{
-		job: j, folder: f, outputs: output, full: k.errFull(), log: log,
+		job: j, kind: k, folder: f, outputs: output, full: k.errFull(), log: log,
 		collector: collector{user: f.User, from: f.checkpoint, dir: f.collected, log: log, limits: k.checkpointLimits(),
 			frozen: k.Snapshot},
 		progress: progressFile{name: f.progress},
@@ -128,6 +130,7 @@ func (r *programRun) collect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	r.stdout.look(state != nil)
 	last, bad := r.progress.read()
 	if bad > 0 && !r.warned {
 		r.warned = true

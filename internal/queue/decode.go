@@ -124,7 +124,7 @@ func decodeFields(fields map[string]json.RawMessage) (Envelope, error) {
 		ID: w.ID, Kind: w.Kind, Payload: payload, Trace: usableTrace(w.Trace), ChosenID: w.ChosenID,
 		Group: w.Group, Resume: w.Resume,
 		EnqueuedAt: timeOrZero(w.EnqueuedAt), Deadline: timeOrZero(w.Deadline), Estimate: time.Duration(w.Estimate),
-		MaxRun: time.Duration(w.MaxRun), MaxSilence: time.Duration(w.MaxSilence),
+		MaxRun: time.Duration(w.MaxRun), MaxSilence: time.Duration(w.MaxSilence), MaxFailures: w.MaxFailures,
 		PutBackSince: timeOrZero(w.PutBackSince), Inputs: inputs, unknown: unknown,
 	}, nil
 }
@@ -140,6 +140,7 @@ var places = map[string]func(*envelopeJSON) any{
 	"estimate":       func(w *envelopeJSON) any { return &w.Estimate },
 	"max_run":        func(w *envelopeJSON) any { return &w.MaxRun },
 	"max_silence":    func(w *envelopeJSON) any { return &w.MaxSilence },
+	"max_failures":   func(w *envelopeJSON) any { return &w.MaxFailures },
 	"trace":          func(w *envelopeJSON) any { return &w.Trace },
 	"chosen_id":      func(w *envelopeJSON) any { return &w.ChosenID },
 	"group":          func(w *envelopeJSON) any { return &w.Group },

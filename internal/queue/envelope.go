@@ -63,6 +63,10 @@ type Envelope struct {
 	// 0 is no limit.
 	MaxRun, MaxSilence time.Duration
 
+	// MaxFailures is how many failures in a row dead-letter the job, in addition to the
+	// limit of its kind; 0 is that alone.
+	MaxFailures int
+
 	// Trace is a W3C traceparent, or empty. Decode leaves out an invalid one.
 	Trace string
 
@@ -104,6 +108,7 @@ type envelopeJSON struct {
 	Estimate      wireSeconds     `json:"estimate,omitempty"`
 	MaxRun        wireSeconds     `json:"max_run,omitempty"`
 	MaxSilence    wireSeconds     `json:"max_silence,omitempty"`
+	MaxFailures   int             `json:"max_failures,omitempty"`
 	Trace         string          `json:"trace,omitempty"`
 	ChosenID      bool            `json:"chosen_id,omitempty"`
 	Group         string          `json:"group,omitempty"`
@@ -171,6 +176,9 @@ func (e Envelope) Validate() error {
 	if err := CheckEstimate(e.Estimate); err != nil {
 		return fmt.Errorf("field estimate: %w", err)
 	}
+	if err := CheckFailures(e.MaxFailures); err != nil {
+		return fmt.Errorf("field max_failures: %w", err)
+	}
 	if _, err := e.PutBackSince.UTC().MarshalJSON(); err != nil {
 		return err
 	}
@@ -201,7 +209,7 @@ func (e Envelope) Work() string {
 
 func (e Envelope) wire() envelopeJSON {
 	w := envelopeJSON{
-		V: Version, ID: e.ID, Kind: e.Kind, Trace: e.Trace, ChosenID: e.ChosenID, Group: e.Group,
+		V: Version, ID: e.ID, Kind: e.Kind, MaxFailures: e.MaxFailures, Trace: e.Trace, ChosenID: e.ChosenID, Group: e.Group,
 		Resume: e.Resume, EnqueuedAt: timeOrNil(e.EnqueuedAt), Deadline: timeOrNil(e.Deadline),
 		PutBackSince: timeOrNil(e.PutBackSince),
 		MaxRun:       wireSeconds(e.MaxRun), MaxSilence: wireSeconds(e.MaxSilence), Estimate: wireSeconds(e.Estimate), Inputs: e.Inputs,
@@ -261,6 +269,17 @@ const MaxLimit = 1_000_000_000 * time.Second
 func CheckLimit(limit time.Duration) error {
 	if limit < 0 || limit > MaxLimit || limit%time.Second != 0 {
 		return fmt.Errorf("%s is not a valid limit: give whole seconds, from 1s to %s, or 0 for none", limit, MaxLimit)
+	}
+	return nil
+}
+
+// MaxFailures is the largest limit of failures in a row that an envelope may set.
+const MaxFailures = 1_000_000
+
+// CheckFailures returns the fault of a job's MaxFailures, or nil.
+func CheckFailures(n int) error {
+	if n < 0 || n > MaxFailures {
+		return fmt.Errorf("%d is not a valid limit of failures: give 1 to %d, or 0 for the limit of the kind", n, MaxFailures)
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ func goldenEnvelopes(t *testing.T) map[string]Envelope {
 			Trace: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", Resume: true, PutBackSince: noon.Add(time.Hour),
 		},
 		"deadline": {ID: "nightly", Kind: "render", EnqueuedAt: noon, Deadline: noon.Add(8 * time.Hour), Estimate: 5 * time.Hour},
-		"limits":   {ID: "bounded", Kind: "render", EnqueuedAt: noon, MaxRun: 6 * time.Hour, MaxSilence: 10 * time.Minute},
+		"limits":   {ID: "bounded", Kind: "render", EnqueuedAt: noon, MaxRun: 6 * time.Hour, MaxSilence: 10 * time.Minute, MaxFailures: 1},
 		"chosen":   {ID: "frame-7", Kind: "render", EnqueuedAt: noon, ChosenID: true},
 		"group":    {ID: "frame-8", Kind: "render", EnqueuedAt: noon, ChosenID: true, Group: "night-7", Resume: true},
 		"inputs": {
@@ -215,6 +215,11 @@ func TestLimitsOfAJob(t *testing.T) {
 	}
 	if _, err := Decode(`{"v":1,"id":"a","kind":"k","max_run":1000000001}`); err == nil || !strings.Contains(err.Error(), "up to 1000000000") {
 		t.Errorf("Decode with a max_run that is too large = %v, want the largest", err)
+	}
+	for _, n := range []string{"-1", "1.5", "1000001", `"1"`} {
+		if _, err := Decode(`{"v":1,"id":"a","kind":"k","max_failures":` + n + `}`); err == nil {
+			t.Errorf("Decode with max_failures %s, want an error", n)
+		}
 	}
 	if e, err := Decode(`{"v":1,"id":"a","kind":"k","max_run":0}`); err != nil || e.MaxRun != 0 {
 		t.Errorf("Decode with max_run 0 = %s, %v, want none", e.MaxRun, err)

@@ -22,6 +22,7 @@ type flags struct {
 
 	DataContainer  []string         `help:"${about_data_container}" group:"Jobs" placeholder:"NAME"`
 	KindsFile      string           `help:"${about_kinds_file}" group:"Jobs" placeholder:"FILE"`
+	Commands       bool             `help:"${about_commands}" group:"Jobs"`
 	ProgramUsers   string           `help:"${about_program_users}" default:"none" group:"Jobs" placeholder:"FIRST-LAST"`
 	ControlGroups  bool             `help:"${about_control_groups}" group:"Jobs"`
 	Scratch        string           `help:"${about_scratch}" group:"Jobs" placeholder:"FOLDER"`
@@ -54,6 +55,7 @@ type flags struct {
 
 	version string               // of the program
 	adjust  func(*worker.Config) // nil: see Options
+	service bool                 // a service manager has started the worker
 }
 
 // policy returns the checkpoint policy that the flags describe.

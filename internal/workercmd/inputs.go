@@ -15,6 +15,7 @@ import (
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/jobfiles/inputs"
 	"github.com/spotworker/spotworker/internal/jobfiles/inputs/named"
+	"github.com/spotworker/spotworker/internal/jobfiles/outputs"
 	"github.com/spotworker/spotworker/internal/storage/deployment"
 )
 
@@ -53,7 +54,8 @@ func (f *flags) inputs(stores *deployment.Stores, observer inputs.Observer, log 
 		Folder: filepath.Join(scratch, "spotworker-inputs-"+strconv.Itoa(os.Geteuid())), Limit: min(f.InputCache, most) << 30, Boot: bootID(),
 		Account: stores.Account.Container, Endpoint: stores.Account.Endpoint(), Others: others,
 		Private: []string{names.Records, names.Payloads, names.Workers, names.Control}, Allowed: allowed,
-		Observer: observer, Verify: f.KindsFile != "" && f.programsShareUser(),
+		Files:    names.Outputs + "/" + outputs.FilesPrefix,
+		Observer: observer, Verify: f.runsPrograms() && f.programsShareUser(),
 	})
 	return fetcher, func() {
 		if err := fetcher.Close(); err != nil {

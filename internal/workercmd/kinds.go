@@ -20,6 +20,7 @@ import (
 	"github.com/spotworker/spotworker/internal/handlers"
 	"github.com/spotworker/spotworker/internal/host/sandbox"
 	"github.com/spotworker/spotworker/internal/program"
+	"github.com/spotworker/spotworker/internal/program/command"
 	"github.com/spotworker/spotworker/internal/program/scratch"
 	"github.com/spotworker/spotworker/internal/program/tokenproxy"
 	"github.com/spotworker/spotworker/internal/program/tree"
@@ -40,7 +41,7 @@ func (f *flags) kinds(given job.Kinds, account *azure.Account, shared *vmshare.D
 	maps.Copy(all, commands)
 	if len(all) == 0 {
 		return nil, nil, &cli.ConfigError{Err: errors.New("there is no kind of job to do: name the containers of digest jobs with " +
-			"--data-container, or commands with --kinds-file")}
+			"--data-container, or commands with --kinds-file; --commands takes commands from messages")}
 	}
 	return all, closeKinds, nil
 }
@@ -54,23 +55,44 @@ func (f *flags) builtin(account *azure.Account, log *slog.Logger) job.Kinds {
 	return kinds
 }
 
-// commands returns the handlers of the kinds file, none without one. A kind of its
-// must not be among the others: one name would mean two things.
-func (f *flags) commands(others job.Kinds, account *azure.Account, shared *vmshare.Dir, t *telemetry,
-	log *slog.Logger) (all job.Kinds, closeKinds func(), err error) {
-	all = job.Kinds{}
-	if f.KindsFile == "" {
-		return all, func() {}, nil
+// runsPrograms reports whether jobs are programs.
+func (f *flags) runsPrograms() bool { return f.KindsFile != "" || f.Commands }
+
+// programs returns the kinds of the kinds file, and with --commands the kind of commands. None
+// may be among the others, or there twice: one name would mean two things.
+func (f *flags) programs(others job.Kinds) (kinds []program.Kind, err error) {
+	if f.KindsFile != "" {
+		if kinds, err = program.ReadKinds(f.KindsFile); err != nil {
+			return nil, refused(err)
+		}
 	}
-	kinds, err := program.ReadKinds(f.KindsFile)
-	if err != nil {
-		return nil, nil, refused(err)
+	if f.Commands {
+		if f.service && f.programsShareUser() {
+			return nil, &cli.ConfigError{Err: errors.New("--commands as a service takes --program-users, as the VM package sets: without users " +
+				"of their own, commands of messages could read this worker's memory and ask for the VM's tokens")}
+		}
+		if slices.ContainsFunc(kinds, func(k program.Kind) bool { return k.Name == command.Kind }) {
+			return nil, &cli.ConfigError{Err: fmt.Errorf("%s: kind %s is what --commands adds: give it another name, or leave out --commands",
+				f.KindsFile, command.Kind)}
+		}
+		kinds = append(kinds, program.MessageKind(command.Kind))
 	}
 	for i := range kinds {
 		if others[kinds[i].Name] != nil {
-			return nil, nil, &cli.ConfigError{Err: fmt.Errorf("%s: kind %s is built into this worker and cannot be replaced; give the command "+
-				"another name", f.KindsFile, kinds[i].Name)}
+			return nil, &cli.ConfigError{Err: fmt.Errorf("%s: kind %s is built into this worker and cannot be replaced; give the command "+
+				"another name", cmp.Or(f.KindsFile, "--commands"), kinds[i].Name)}
 		}
+	}
+	return kinds, nil
+}
+
+// commands returns the handlers of programs.
+func (f *flags) commands(others job.Kinds, account *azure.Account, shared *vmshare.Dir, t *telemetry,
+	log *slog.Logger) (all job.Kinds, closeKinds func(), err error) {
+	all = job.Kinds{}
+	kinds, err := f.programs(others)
+	if err != nil || len(kinds) == 0 {
+		return all, func() {}, err
 	}
 	tokens, closeTokens, err := tokensFor(kinds, account, log)
 	if err != nil {

@@ -333,6 +333,7 @@ func (c *serviceRun) work(ctx context.Context, o Options, s *winservice.Service)
 	}
 	o.Arguments = nil
 	addBallast()
+	o.service = true
 	return runUnder(ctx, o, log, log, func(config systemd.Config) manager {
 		return s.Attach(config.DrainBudget, config.Healthy)
 	})

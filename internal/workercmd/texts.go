@@ -9,6 +9,8 @@ func (*flags) HelpTexts() cli.Texts { return texts }
 var texts = cli.Texts{
 	"about_data_container": "Container that digest jobs may read. May be given several times. Without it there are no such jobs.",
 	"about_kinds_file":     "File with the kinds of jobs whose work a command does; docs/jobs.md has its form.",
+	"about_commands": "Do jobs of kind command: whoever may put messages on the queue then runs any command here, as the user of commands. " +
+		"Under a service manager it takes --program-users.",
 	"about_program_users": "User ids that commands run as, one for each job, as FIRST-LAST: jobs then cannot read the worker's " +
 		"memory or each other's files. They are divided among up to four workers that share --runtime-dir. " +
 		"none: commands run as the worker's user. Linux; needs CAP_SETUID, CAP_SETGID and CAP_KILL.",

@@ -39,6 +39,8 @@ type Options struct {
 	// Adjust changes the configuration that the arguments describe, for workers of the lab.
 	// Default: nothing is changed.
 	Adjust func(*worker.Config)
+
+	service bool // of Windows
 }
 
 const description = `Does jobs from an Azure Storage queue on a VM that may be evicted at any
@@ -79,6 +81,7 @@ func run(ctx context.Context, o Options, stdout, stderr io.Writer) error {
 func runUnder(ctx context.Context, o Options, stdout, stderr io.Writer, under newManager) error {
 	var f flags
 	f.version, f.adjust = cli.Version(o.Version, version), o.Adjust
+	f.service = o.service || os.Getenv("NOTIFY_SOCKET") != ""
 	program := workerProgram(f.version)
 	done, err := program.Parse(&f, o.Arguments, stdout)
 	if done || err != nil {

@@ -22,7 +22,7 @@ import threading
 import time
 import urllib.parse
 import uuid
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 from azure.core import MatchConditions
 from azure.core.exceptions import ResourceExistsError, ResourceModifiedError, ResourceNotFoundError
@@ -80,8 +80,9 @@ class Spec:
 
     The payload is bytes, or anything else as JSON. With an id of your own the job is put once,
     however often it is put: the id is 1 to 128 of A-Z a-z 0-9 . _ ~ - without a dot at either end.
-    The deadline needs a time zone. estimate, max_run and max_silence are whole seconds; delay is
-    how many seconds the job waits before its first run, 7 days at most. inputs are the files that
+    The deadline needs a time zone. estimate, max_run and max_silence are whole seconds; max_failures
+    is how many failures in a row end the job, 1 for no second attempt; delay is how many seconds the
+    job waits before its first run, 7 days at most. inputs are the files that
     the job needs, as in docs/jobs.md.
     """
 
@@ -92,6 +93,7 @@ class Spec:
     estimate: int = 0
     max_run: int = 0
     max_silence: int = 0
+    max_failures: int = 0
     delay: int = 0
     inputs: Optional[List[Dict[str, str]]] = None
 
@@ -184,6 +186,18 @@ class Client:
         made = Spec(kind, payload, **spec)
         id, _ = self._put(made)
         return id
+
+    def command(self, argv: Sequence[str], environment: Optional[Dict[str, str]] = None, kind: str = "command", **spec: Any) -> str:
+        """Puts a job that runs a command, and returns its id; see Spec. No shell reads the arguments.
+
+        Its worker runs with --commands. The standard output is the result.
+        """
+        if not argv or not argv[0] or isinstance(argv, str):
+            raise ValueError(f"command {argv!r}: give a list of the program and its arguments")
+        payload: Dict[str, Any] = {"argv": list(argv)}
+        if environment:
+            payload["environment"] = environment
+        return self.put(kind, payload, **spec)
 
     def put_many(self, specs: Iterable[Spec], parallel: int = 16) -> Iterator[Put]:
         """Puts jobs, so many at once, and yields what became of each, in the order in which that is known.
@@ -412,12 +426,13 @@ def _envelope(spec: Spec) -> Tuple[Dict[str, Any], bytes]:
         if spec.deadline.tzinfo is None:
             raise ValueError(f"job {id}: its deadline {spec.deadline} has no time zone")
         envelope["deadline"] = _time(spec.deadline)
-    for field in ("estimate", "max_run", "max_silence"):
-        seconds = getattr(spec, field)
-        if not isinstance(seconds, int) or not 0 <= seconds <= 10**9:
-            raise ValueError(f"job {id}: {field} is {seconds!r}; give whole seconds from 0 to 1000000000")
-        if seconds:
-            envelope[field] = seconds
+    for field, unit, most in (("estimate", "seconds", 10**9), ("max_run", "seconds", 10**9), ("max_silence", "seconds", 10**9),
+                              ("max_failures", "failures", 10**6)):
+        number = getattr(spec, field)
+        if not isinstance(number, int) or not 0 <= number <= most:
+            raise ValueError(f"job {id}: {field} is {number!r}; give whole {unit} from 0 to {most}")
+        if number:
+            envelope[field] = number
     if spec.inputs:
         envelope["inputs"] = spec.inputs
     return envelope, payload

@@ -46,6 +46,10 @@ type Config struct {
 	Endpoint         string
 	Private, Allowed []string
 
+	// Files is a container with the start of names, as CONTAINER/PREFIX, that is allowed besides:
+	// the files that jobs bring. Optional.
+	Files string
+
 	// Others are containers of other accounts that inputs may come from, by
 	// [named.AccountURL], a slash, and their names.
 	Others map[string]*container.Client
@@ -117,7 +121,7 @@ func New(c Config) *Fetcher {
 	}
 	return &Fetcher{
 		config:  c,
-		sources: sources{account: c.Account, own: own, others: c.Others, allowed: c.Allowed, private: c.Private},
+		sources: sources{account: c.Account, own: own, others: c.Others, allowed: c.Allowed, private: c.Private, files: c.Files},
 		first:   semaphore.NewWeighted(firstRanges), ahead: readahead.NewBudget(aheadPlaces),
 	}
 }

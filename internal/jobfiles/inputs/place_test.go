@@ -72,7 +72,11 @@ func TestBadPlans(t *testing.T) {
 			t.Errorf("%s: %v, want a permanent error with %q", name, err, row.want)
 		}
 	}
-	only := b.fetcher(t, func(c *Config) { c.Allowed = []string{"other"} })
+	only := b.fetcher(t, func(c *Config) { c.Allowed, c.Files = []string{"other"}, "data/files/" })
+	b.put(t, "files/1", []byte("1"))
+	if _, err := only.Resolve(t.Context(), []byte(`[{"container":"data","blob":"files/1"}]`)); err != nil {
+		t.Errorf("a file that the job brings is refused: %v", err)
+	}
 	if _, err := fetch(t, only, data(job.Input{Blob: "a"})); !job.IsPermanent(err) || !strings.Contains(err.Error(), "--input-container") {
 		t.Errorf("a container that is not allowed: %v", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
@@ -24,6 +25,7 @@ type sources struct {
 	others  map[string]*container.Client // containers of other accounts, see Config
 	allowed []string                     // containers of the own account; empty for all
 	private []string                     // containers of the own account that are the deployment's
+	files   string                       // CONTAINER/PREFIX of the own account that is always allowed; empty for none
 }
 
 // container returns the client of the container of an input. The error says why inputs
@@ -44,6 +46,7 @@ func (s *sources) container(in job.Input) (*container.Client, error) {
 		}
 	}
 	switch {
+	case s.files != "" && strings.HasPrefix(in.Container+"/"+in.Blob, s.files):
 	case slices.Contains(s.private, in.Container):
 		return nil, fmt.Errorf("container %s has the records and payloads of jobs: inputs cannot come from there", in.Container)
 	case len(s.allowed) > 0 && !slices.Contains(s.allowed, in.Container):
@@ -58,7 +61,7 @@ func (s *sources) read(ctx context.Context, f *planned, data []byte, offset int6
 	if len(data) == 0 {
 		return nil
 	}
-	client, err := s.container(job.Input{Account: f.account, Container: f.container})
+	client, err := s.container(job.Input{Account: f.account, Container: f.container, Blob: f.blob})
 	if err != nil {
 		return job.Permanent(err)
 	}

@@ -125,6 +125,9 @@ func (c Config) fromKindsFile() (candidate, error) {
 
 // fitsTrial returns an error for a kind that a trial cannot judge.
 func fitsTrial(k program.Kind) error {
+	if k.FromMessage {
+		return fmt.Errorf("kind %s takes its command from each message: try the command itself, lab try COMMAND", k.Name)
+	}
 	if len(k.Tokens) > 0 {
 		return fmt.Errorf("kind %s has tokens of a managed identity, which there is none of on this machine: try it without tokens", k.Name)
 	}

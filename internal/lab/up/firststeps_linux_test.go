@@ -21,7 +21,7 @@ import (
 // firstSteps are the pages with commands to type in a fresh clone after make build, with
 // lab up running, and the programs that they need.
 var firstSteps = []struct{ page, section, needs string }{
-	{"README.md", "Write a job", "python3"},
+	{"README.md", "Run a command", "xargs"},
 	{"examples/training/README.md", "", "python3"}, // takes longest
 	{"examples/checksums/README.md", "", "cksum"},
 	{"examples/chunks/README.md", "", "gzip"},
@@ -64,6 +64,9 @@ func TestFirstStepsAsTyped(t *testing.T) {
 			}
 			r := startUp(t, upOnAnyPorts())
 			terminal := terminal{t: t, folder: folder, exports: r.exports(t)}
+			if steps.page == "README.md" { // as lab up would start it
+				terminal.typed("bin/worker --commands --metadata-endpoint none\n")
+			}
 			for _, block := range blocks {
 				terminal.typed(block[1])
 			}

@@ -35,6 +35,9 @@ const (
 // Output logs a program's output line by line, up to a rate limit, hands all of it to
 // the job's own log, and keeps the end of its standard error.
 type Output struct {
+	// Copy, if set before the start, gets the standard output as it is.
+	Copy io.Writer
+
 	log       *slog.Logger
 	keep      func(source string, line []byte)
 	readers   sync.WaitGroup
@@ -111,6 +114,9 @@ func (o *Output) read(stream *os.File, name string, level slog.Level, remember b
 	var now, before line // before ended with a carriage return
 	for buffer := make([]byte, 4<<10); ; {
 		n, err := stream.Read(buffer)
+		if o.Copy != nil && !remember {
+			_, _ = o.Copy.Write(buffer[:n])
+		}
 		for part := buffer[:n]; len(part) > 0; {
 			end := bytes.IndexAny(part, "\r\n")
 			if end < 0 {

@@ -32,6 +32,17 @@ func (e Exit) String() string {
 	return fmt.Sprintf("exited with code %d", e.Code)
 }
 
+// Status returns the exit code as a shell has it: 128 and the signal's number after a signal.
+func (e Exit) Status() int {
+	switch {
+	case e.Code >= 0:
+		return e.Code
+	case signalNumber(e.By) > 0:
+		return exitSignalled + signalNumber(e.By)
+	}
+	return 1
+}
+
 // IsKill reports whether SIGKILL ended the program, or a child whose exit code it passes
 // on.
 func (e Exit) IsKill() bool {

@@ -120,3 +120,9 @@ func exitOf(status syscall.WaitStatus) Exit {
 	}
 	return Exit{Code: -1, By: "signal " + name}
 }
+
+// signalNumber returns the number of the signal that [Exit.By] names, 0 for none.
+func signalNumber(by string) int {
+	name, _ := strings.CutPrefix(by, "signal ")
+	return int(unix.SignalNum(name))
+}

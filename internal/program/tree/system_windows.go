@@ -56,3 +56,6 @@ func exitOf(state *os.ProcessState) Exit {
 	}
 	return Exit{Code: int(code)}
 }
+
+// signalNumber returns 0: Windows has no signals.
+func signalNumber(string) int { return 0 }

@@ -1,14 +1,11 @@
 package architecture
 
 import (
-	"encoding/json"
-	"errors"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
@@ -130,29 +127,5 @@ func TestProgramOfTheReadme(t *testing.T) {
 	vet.Dir = "../../.."
 	if out, err := vet.CombinedOutput(); err != nil {
 		t.Errorf("go vet: %v\n%s", err, out)
-	}
-}
-
-// TestKindOfTheReadme: the kind that the README shows is the one in the file that it names.
-func TestKindOfTheReadme(t *testing.T) {
-	type kinds struct{ Kinds map[string]map[string]any }
-	text, err := os.ReadFile("../../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, block, found := strings.Cut(string(text), "```json\n")
-	if block, _, _ = strings.Cut(block, "```\n"); !found {
-		t.Fatal("the README shows no kind")
-	}
-	file, err := os.ReadFile("../../../examples/training/kinds.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var shown, there kinds
-	if err := errors.Join(json.Unmarshal([]byte(block), &shown), json.Unmarshal(file, &there)); err != nil {
-		t.Fatal(err)
-	}
-	if len(shown.Kinds) != 1 || !reflect.DeepEqual(shown.Kinds["train"], there.Kinds["train"]) {
-		t.Errorf("the README shows %v, and examples/training/kinds.json has %v", shown.Kinds, there.Kinds["train"])
 	}
 }
