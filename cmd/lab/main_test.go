@@ -146,7 +146,8 @@ func TestFlagsReachUp(t *testing.T) {
 	want.Workers, want.KindsFile, want.Commands = 6, "k", true
 	want.Local.Latency, want.Local.Throttle = 10*time.Millisecond, 2000
 	f := parsed(t, "up", "--vms=5", "--flexible", "--identity", "--files=0", "--job-time=1s", "--eviction-delay=2s",
-		"--latency=10ms", "--throttle=2000", "--workers=6", "--kinds-file=k", "--commands", "--blob-port=1", "--queue-port=2", "--metadata-port=3", "--arm-port=4")
+		"--latency=10ms", "--throttle=2000", "--workers=6", "--kinds-file=k", "--commands",
+		"--blob-port=1", "--queue-port=2", "--metadata-port=3", "--arm-port=4")
 	if diff := cmp.Diff(want, f.Up.config()); diff != "" {
 		t.Errorf("configuration (-want +got):\n%s", diff)
 	}
