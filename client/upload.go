@@ -1,12 +1,14 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"github.com/google/uuid"
@@ -31,7 +33,7 @@ type UploadOptions struct {
 	// has at most 195 GiB.
 	Size int64
 
-	// Replace replaces a blob that exists. A job that names the version before, by its
+	// Replace replaces a blob that exists, whatever its content is. A job that names the version before, by its
 	// ETag, or that has begun with it, is then given up.
 	Replace bool
 
@@ -44,7 +46,10 @@ type UploadOptions struct {
 // for each 4 MiB, and two more. The blob appears when all of it is stored. The container is
 // in the account of the deployment, and must not be one of the deployment's own.
 //
-// The error is [ErrNoContainer], [ErrExists], or [ErrDenied] if the identity lacks the role
+// A blob that exists with the same content counts as uploaded. It is read for that, unless its
+// length differs from [UploadOptions].Size.
+//
+// The error is [ErrNoContainer], [ErrExists] for a blob with another content, or [ErrDenied] if the identity lacks the role
 // Storage Blob Data Contributor there. The first call looks at the blob, so that a long
 // content is not sent in vain. An error of content is returned as it is.
 func (c *Client) Upload(ctx context.Context, to job.Input, content io.Reader, o UploadOptions) (job.Input, error) {
@@ -57,8 +62,13 @@ func (c *Client) Upload(ctx context.Context, to job.Input, content io.Reader, o 
 		return job.Input{}, fmt.Errorf("container %s is one of the deployment's own: inputs cannot come from there", to.Container)
 	}
 	in := c.stores.Account.Container(to.Container)
-	if err := c.uploadable(ctx, in, to, o); err != nil {
+	switch there, err := c.uploadable(ctx, in, to, o); {
+	case err != nil:
 		return job.Input{}, err
+	case there != nil && o.Size > 0 && *there.ContentLength != o.Size:
+		return job.Input{}, exists(to)
+	case there != nil:
+		return c.same(ctx, in, to, content)
 	}
 	if o.Size <= 0 {
 		o.Size = -1
@@ -80,24 +90,49 @@ func (c *Client) Upload(ctx context.Context, to job.Input, content io.Reader, o 
 	return to, nil
 }
 
-// uploadable returns why a blob cannot be uploaded. It creates the container if o.Create is
-// set.
-func (c *Client) uploadable(ctx context.Context, in *container.Client, to job.Input, o UploadOptions) error {
-	_, err := in.NewBlobClient(to.Blob).GetProperties(ctx, nil)
+// uploadable returns why a blob cannot be uploaded, or the blob that is there and must not be
+// replaced. It creates the container if o.Create is set.
+func (c *Client) uploadable(ctx context.Context, in *container.Client, to job.Input, o UploadOptions) (*blob.GetPropertiesResponse, error) {
+	there, err := in.NewBlobClient(to.Blob).GetProperties(ctx, nil)
 	switch {
 	case err == nil && !o.Replace:
-		return exists(to)
+		return &there, nil
 	case err == nil, bloberror.HasCode(err, bloberror.BlobNotFound):
-		return nil
+		return nil, nil
 	case bloberror.HasCode(err, bloberror.ContainerNotFound) && o.Create:
-		if _, err = in.Create(ctx, nil); bloberror.HasCode(err, bloberror.ContainerAlreadyExists) {
-			return nil
+		if _, err = in.Create(ctx, nil); err == nil || bloberror.HasCode(err, bloberror.ContainerAlreadyExists) {
+			return nil, nil
 		}
 	}
-	if err == nil {
-		return nil
+	return nil, c.uploadError(to, err)
+}
+
+// same returns the version of a blob that has the content, or [ErrExists].
+func (c *Client) same(ctx context.Context, in *container.Client, to job.Input, content io.Reader) (job.Input, error) {
+	reply, err := in.NewBlobClient(to.Blob).DownloadStream(ctx, nil)
+	if err != nil {
+		return job.Input{}, c.uploadError(to, err)
 	}
-	return c.uploadError(to, err)
+	body := reply.NewRetryReader(ctx, nil)
+	defer body.Close()
+	mine, theirs := make([]byte, 64<<10), make([]byte, 64<<10)
+	for {
+		n, err := io.ReadFull(content, mine)
+		ended := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+		if err != nil && !ended {
+			return job.Input{}, err
+		}
+		m, err := io.ReadFull(body, theirs)
+		switch {
+		case err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
+			return job.Input{}, c.uploadError(to, err)
+		case !bytes.Equal(mine[:n], theirs[:m]):
+			return job.Input{}, exists(to)
+		case ended:
+			to.ETag = string(*reply.ETag)
+			return to, nil
+		}
+	}
 }
 
 func exists(to job.Input) error {

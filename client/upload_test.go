@@ -157,13 +157,35 @@ func TestUploadLooksFirst(t *testing.T) {
 		b.server.ResetCounts()
 		sent := false
 		content := &meanwhile{do: func() { sent = true }, then: strings.NewReader(strings.Repeat("x", upload.BlockSize+1))}
-		_, err := b.Upload(t.Context(), row.to, content, UploadOptions{Create: true})
+		_, err := b.Upload(t.Context(), row.to, content, UploadOptions{Create: true, Size: upload.BlockSize + 1})
 		if !errors.Is(err, row.want) || sent {
 			t.Errorf("%s: Upload = %v, with content sent: %t; want %v before any is", name, err, sent, row.want)
 		}
 		if n := b.server.Counts()[storage.OpCreateContainer]; n > 0 && row.denied != storage.OpCreateContainer {
 			t.Errorf("%s: the container is created by %d calls", name, n)
 		}
+	}
+}
+
+// TestUploadAgain: a blob with the same content counts as uploaded, of known or unknown length.
+func TestUploadAgain(t *testing.T) {
+	b := setup(t)
+	to, content := job.Input{Container: "scenes", Blob: "a"}, strings.Repeat("x", 64<<10)
+	first, err := b.Upload(t.Context(), to, strings.NewReader(content), UploadOptions{Create: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]error{content: nil, content[1:]: ErrExists, content + "x": ErrExists, content[1:] + "y": ErrExists} {
+		for _, size := range []int{0, len(text)} {
+			again, err := b.Upload(t.Context(), to, strings.NewReader(text), UploadOptions{Size: int64(size)})
+			if !errors.Is(err, want) || err == nil && again != first {
+				t.Errorf("Upload of %d bytes, said to be %d, = %+v, %v, want %v", len(text), size, again, err, want)
+			}
+		}
+	}
+	broken := errors.New("a bad disk")
+	if _, err := b.Upload(t.Context(), to, iotest.ErrReader(broken), UploadOptions{}); !errors.Is(err, broken) {
+		t.Errorf("Upload of an unreadable content = %v, want its error", err)
 	}
 }
 

@@ -30,7 +30,7 @@ type flags struct {
 	Chaos    chaosCommand     `cmd:"" help:"${about_chaos}"`
 	Try      tryCommand       `cmd:"" help:"${about_try}"`
 	Replay   replayCommand    `cmd:"" help:"${about_replay}"`
-	Up       upCommand        `cmd:"" help:"Run a local Azure until Ctrl-C, for workers and producers that you start."`
+	Up       upCommand        `cmd:"" help:"Run a local Azure, and with --workers its workers, until Ctrl-C."`
 	Evict    evictCommand     `cmd:"" help:"Announce the eviction of a VM of lab up, with 30 s of notice."`
 	Withdraw withdrawCommand  `cmd:"" help:"Withdraw the eviction of a VM of lab up."`
 	Stop     stopCommand      `cmd:"" help:"Let the storage account of lab up answer no call, as in an outage."`

@@ -39,6 +39,9 @@ func TestWrongConfiguration(t *testing.T) {
 		{"evict", "spot_1", "--metadata-port=0"},
 		{"up", "--vms=0"},
 		{"up", "--files=-1"},
+		{"up", "--workers=33"},
+		{"up", "--commands"},
+		{"up", "--workers=1"}, // there is no worker beside this program
 		{"stop", "--metadata-port=0"},
 		{"up", "--blob-port=70000"},
 		{"demo", "--workers=0"},
@@ -140,9 +143,11 @@ func TestFlagsReachUp(t *testing.T) {
 	want.VMs, want.Local.Identity, want.Files, want.JobTime = 5, true, 0, time.Second
 	want.Local.BlobPort, want.Local.QueuePort, want.Local.MetadataPort, want.Local.ManagerPort = 1, 2, 3, 4
 	want.Flexible, want.EvictionDelay = true, 2*time.Second
+	want.Workers, want.KindsFile, want.Commands = 6, "k", true
 	want.Local.Latency, want.Local.Throttle = 10*time.Millisecond, 2000
 	f := parsed(t, "up", "--vms=5", "--flexible", "--identity", "--files=0", "--job-time=1s", "--eviction-delay=2s",
-		"--latency=10ms", "--throttle=2000", "--blob-port=1", "--queue-port=2", "--metadata-port=3", "--arm-port=4")
+		"--latency=10ms", "--throttle=2000", "--workers=6", "--kinds-file=k", "--commands",
+		"--blob-port=1", "--queue-port=2", "--metadata-port=3", "--arm-port=4")
 	if diff := cmp.Diff(want, f.Up.config()); diff != "" {
 		t.Errorf("configuration (-want +got):\n%s", diff)
 	}

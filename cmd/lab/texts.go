@@ -42,6 +42,8 @@ var texts = cli.Texts{
 	"about_replay_lives": "Lives of VMs: poisson, constant, bursts (synthetic); gcp-2019, aws-p3, aws-g4dn (recorded); or a file with " +
 		"a lifetime in seconds on each line, or with lines MILLISECONDS,add|remove,VM.",
 
+	"about_up_workers": "Start workers too, each on a VM of its own, and the replacements of evicted ones. Without it you start " +
+		"workers in other terminals.",
 	"about_up_flexible": "A scale set of Flexible orchestration, as in infra/bicep: each VM is a resource of its own, for az " +
 		"vm instead of az vmss.",
 	"about_up_throttle": "Messages a second that each queue takes before it refuses calls with 503, as Azure does at 2000; " +

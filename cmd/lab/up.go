@@ -5,7 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/cli"
@@ -15,7 +19,10 @@ import (
 
 // upCommand are the flags of lab up.
 type upCommand struct {
-	VMs           int           `name:"vms" help:"VMs at first." default:"2"`
+	Workers       int           `help:"${about_up_workers}" placeholder:"N"`
+	KindsFile     string        `help:"Kinds file of these workers: programs that are jobs." placeholder:"FILE" env:"-"`
+	Commands      bool          `help:"These workers run any command that a job names." env:"-"`
+	VMs           int           `name:"vms" help:"VMs at first, for workers that you start." default:"2"`
 	Flexible      bool          `help:"${about_up_flexible}"`
 	Identity      bool          `help:"Storage over TLS that accepts tokens of the VMs' managed identity, instead of a key."`
 	BlobPort      int           `help:"Port of the blob service; 0 is a free one." default:"10000"`
@@ -25,7 +32,7 @@ type upCommand struct {
 	EvictionDelay time.Duration `help:"Time from az's simulate-eviction to the notice. On Azure it is 30s to 2m30s." default:"3s"`
 	Latency       time.Duration `help:"Added to every call of a storage account; Azure takes about 10ms within a region." default:"0s"`
 	Throttle      int           `help:"${about_up_throttle}" default:"0"`
-	Files         int           `help:"Blobs of about 32 MiB to work on, made of files of this machine; 0 for none." default:"8"`
+	Files         int           `help:"Blobs of about 32 MiB to work on, made of files of this machine; 0 for none." default:"0"`
 	Web           bool          `help:"Serve the page of spotctl web too; the guide ends with its address."`
 	JobTime       time.Duration `help:"About how long a download of one takes; 0s is no limit." default:"12s"`
 }
@@ -35,11 +42,30 @@ func (u *upCommand) run(ctx context.Context, stdout io.Writer) error {
 	if err := config.Validate(); err != nil {
 		return configError(err)
 	}
+	if config.Workers > 0 {
+		var err error
+		if config.Worker, err = workerBeside(); err != nil {
+			return configError(err)
+		}
+	}
+	config.Patience = func() (context.Context, context.CancelFunc) {
+		return signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	}
 	err := up.Run(ctx, config, stdout)
 	if taken, ok := errors.AsType[*lab.PortTakenError](err); ok {
 		return configError(fmt.Errorf("%w with --%s-port", taken, u.portOf(taken.Port)))
 	}
 	return err
+}
+
+// workerBeside returns the worker in the folder of this program.
+func workerBeside() (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	programs, err := lab.BinariesIn(filepath.Dir(self))
+	return programs.Worker, err
 }
 
 // portOf returns the service that a port belongs to.
@@ -62,6 +88,7 @@ func (u *upCommand) config() up.Config {
 	c.Local.BlobPort, c.Local.QueuePort, c.Local.MetadataPort, c.Local.ManagerPort = u.BlobPort, u.QueuePort, u.MetadataPort, u.ARMPort
 	c.Local.Latency, c.Local.Throttle = u.Latency, u.Throttle
 	c.Flexible, c.EvictionDelay, c.Web = u.Flexible, u.EvictionDelay, u.Web
+	c.Workers, c.KindsFile, c.Commands = u.Workers, u.KindsFile, u.Commands
 	return c
 }
 

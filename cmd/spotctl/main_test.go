@@ -215,14 +215,15 @@ func deadlines(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(claim.Release(ctx, last))
 }
 
-// stored ID STATUS PATH=CONTENT... leaves a job that is done, or running, and has stored these
+// stored ID[@GROUP] STATUS PATH=CONTENT... leaves a job that is done, or running, and has stored these
 // outputs.
 func stored(ts *testscript.TestScript, _ bool, args []string) {
 	w, ctx := worldOf(ts), context.Background()
-	d := checkpoint.Delivery{ID: args[0], Kind: "resize", PayloadHash: queue.Payload{}.Hash(), MessageID: uuid.NewString()}
+	id, group, _ := strings.Cut(args[0], "@")
+	d := checkpoint.Delivery{ID: id, Kind: "resize", Group: group, PayloadHash: queue.Payload{}.Hash(), MessageID: uuid.NewString()}
 	claim, err := w.stores.Records.Create(ctx, d, "vmss_1-0123abcd-0")
 	ts.Check(err)
-	set := w.stores.Outputs.NewSet(args[0], 1, claim.Token(), outputs.Limits{Files: 100, Bytes: 1 << 30}, "", nil)
+	set := w.stores.Outputs.NewSet(id, 1, claim.Token(), outputs.Limits{Files: 100, Bytes: 1 << 30}, "", nil)
 	for _, arg := range args[2:] {
 		path, content, _ := strings.Cut(arg, "=")
 		_, err := set.Send(ctx, path, int64(len(content)), strings.NewReader(content))

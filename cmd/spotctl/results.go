@@ -240,10 +240,11 @@ func writeFile(path string, content []byte) error {
 	return err
 }
 
-// outputsCommand lists and downloads the outputs of a job.
+// outputsCommand lists and downloads the outputs of a job, or of a group.
 type outputsCommand struct {
-	ID      string        `arg:"" help:"Id of the job."`
+	ID      string        `arg:"" optional:"" help:"Id of the job; not with --group."`
 	Paths   []string      `arg:"" optional:"" name:"path" help:"${about_outputs_paths}"`
+	Group   string        `help:"With --to: those of all jobs of this group, each into a folder with its id." placeholder:"NAME" env:"-"`
 	To      string        `help:"Download them into this folder." placeholder:"FOLDER" type:"path" env:"-"`
 	Partial bool          `help:"Also of a job that is not done: those of its last checkpoint." env:"-"`
 	Timeout time.Duration `help:"Longest time to take; 0s is no limit." default:"0s" env:"-"`
@@ -253,7 +254,7 @@ type outputsCommand struct {
 func (*outputsCommand) Help() string {
 	return `Lists the files that a job has stored for others, or downloads them with --to. A job that
 is not done has a part of them at best: with --partial these are the ones that belong to its last
-checkpoint.
+checkpoint. Of a group, jobs that are not done are left out and counted.
 
 A file is written whole or not at all, and checked by its hash. One that is there with the same
 content is left as it is, another one is replaced; so the command may be repeated, and continues
@@ -264,12 +265,21 @@ be read, 78 wrong flags.`
 }
 
 func (c *outputsCommand) run(ctx context.Context, s *session) error {
+	switch {
+	case c.Group == "" && c.ID == "":
+		return &cli.ConfigError{Err: errors.New("give the id of a job, or --group and --to")}
+	case c.Group != "" && c.To == "":
+		return &cli.ConfigError{Err: errors.New("--group is for downloads: give --to FOLDER too")}
+	}
 	deployment, err := s.client()
 	if err != nil {
 		return err
 	}
 	ctx, cancel := withTimeout(ctx, c.Timeout)
 	defer cancel()
+	if c.Group != "" {
+		return c.downloadGroup(ctx, s, deployment)
+	}
 	if err := c.checkDone(ctx, s.printer, deployment); err != nil {
 		return err
 	}
@@ -318,23 +328,73 @@ func (c *outputsCommand) none(p *printer) error {
 	return nil
 }
 
-func (c *outputsCommand) download(ctx context.Context, p *printer, deployment *client.Client) error {
-	var files, fetched atomic.Int64
-	selected, err := deployment.Download(ctx, c.ID, c.To, client.DownloadOptions{
+// downloaded counts what was downloaded.
+type downloaded struct{ files, bytes atomic.Int64 }
+
+// fetch downloads the selected outputs of a job into a folder, and returns their number.
+func (c *outputsCommand) fetch(ctx context.Context, deployment *client.Client, id, folder string, all *downloaded) (selected int, err error) {
+	selected, err = deployment.Download(ctx, id, folder, client.DownloadOptions{
 		Select: c.selects,
 		Done: func(_ client.Output, n int64) {
-			if files.Add(1); n > 0 {
-				fetched.Add(n)
+			if all.files.Add(1); n > 0 {
+				all.bytes.Add(n)
 			}
 		},
 	})
 	if err != nil {
-		return fmt.Errorf("%w; files written: %d, and the command can be repeated", err, files.Load())
+		return 0, fmt.Errorf("%w; files written: %d, and the command can be repeated", err, all.files.Load())
+	}
+	return selected, nil
+}
+
+func (c *outputsCommand) download(ctx context.Context, p *printer, deployment *client.Client) error {
+	var all downloaded
+	selected, err := c.fetch(ctx, deployment, c.ID, c.To, &all)
+	if err != nil {
+		return err
 	}
 	if selected == 0 {
 		return c.none(p)
 	}
-	p.note("outputs written: %d, in %s; %s fetched", selected, c.To, detail.Size(fetched.Load()))
+	p.note("outputs written: %d, in %s; %s fetched", selected, c.To, detail.Size(all.bytes.Load()))
+	return nil
+}
+
+// downloadGroup downloads the outputs of the jobs of a group.
+func (c *outputsCommand) downloadGroup(ctx context.Context, s *session, deployment *client.Client) error {
+	if c.ID != "" { // without a job, all arguments are paths
+		c.Paths = append([]string{c.ID}, c.Paths...)
+	}
+	jobs, err := s.find(ctx, deployment, &selection{Group: c.Group})
+	if err != nil {
+		return err
+	}
+	if len(jobs) == 0 {
+		_, err := deployment.Group(ctx, c.Group) // says that there is none
+		return err
+	}
+	var all downloaded
+	selected, of, left := 0, 0, 0
+	for _, j := range jobs {
+		switch {
+		case j.Status != client.StatusDone && !c.Partial:
+			left++
+			continue
+		case j.OutputFiles == 0:
+			continue
+		}
+		n, err := c.fetch(ctx, deployment, j.ID, filepath.Join(c.To, j.ID), &all)
+		if err != nil {
+			return fmt.Errorf("job %s: %w", j.ID, err)
+		}
+		if selected += n; n > 0 {
+			of++
+		}
+	}
+	s.printer.note("outputs written: %d, of %d jobs, in %s; %s fetched", selected, of, c.To, detail.Size(all.bytes.Load()))
+	if left > 0 {
+		s.printer.note("left out: %d jobs that are not done (--partial downloads what their last checkpoints have)", left)
+	}
 	return nil
 }
 

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/term"
+
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/overview"
@@ -71,10 +73,12 @@ func (c *statusCommand) run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	found, err := snapshot(ctx, deployment, c.Timeout)
+	early, erase := s.printer.draft()
+	found, err := snapshot(ctx, deployment, c.Timeout, early)
 	if err != nil {
 		return err
 	}
+	erase()
 	if s.printer.json {
 		err = s.printer.line(statusLineOf(&found))
 	} else {
@@ -109,16 +113,48 @@ func (c *statusCommand) watch(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return overview.Watch(ctx, os.Stdin, os.Stdout, s.title(), c.Every, func(ctx context.Context) (overview.Snapshot, error) {
-		return snapshot(ctx, deployment, time.Minute)
-	})
+	read := func(ctx context.Context, early func(overview.Snapshot)) (overview.Snapshot, error) {
+		return snapshot(ctx, deployment, time.Minute, early)
+	}
+	return overview.Watch(ctx, os.Stdin, os.Stdout, s.title(), c.Every, read)
 }
 
-// snapshot reads the deployment, with errors in words.
-func snapshot(ctx context.Context, deployment *client.Client, timeout time.Duration) (overview.Snapshot, error) {
+// draft returns what shows queues and workers on a terminal while the jobs are read, and what removes
+// them again.
+func (p *printer) draft() (early func(overview.Snapshot), erase func()) {
+	file, ok := p.out.(*os.File)
+	if !ok || p.json || !cli.CanDraw(p.out) {
+		return func(overview.Snapshot) {}, func() {}
+	}
+	drawn := 0
+	early = func(part overview.Snapshot) {
+		width, height, err := term.GetSize(int(file.Fd()))
+		if err != nil || height < 3 {
+			return
+		}
+		// What has scrolled away cannot be removed, and some terminals keep a whole screen that is cleared.
+		lines := overview.Draw(part, width, height-2)
+		if p.lines(lines) == nil {
+			drawn = len(lines)
+		}
+	}
+	return early, func() {
+		if drawn > 0 {
+			fmt.Fprintf(p.out, "\x1b[%dA\x1b[J", drawn)
+		}
+	}
+}
+
+// snapshot reads the deployment, with errors in words, see [overview.ReadEach].
+func snapshot(ctx context.Context, deployment *client.Client, timeout time.Duration, early func(overview.Snapshot)) (
+	overview.Snapshot, error,
+) {
 	ctx, cancel := withTimeout(ctx, timeout)
 	defer cancel()
-	found, err := overview.Read(ctx, deployment)
+	found, err := overview.ReadEach(ctx, deployment, func(client.Job) {}, func(part overview.Snapshot) {
+		part.Explain(azure.Explain)
+		early(part)
+	})
 	found.Explain(azure.Explain)
 	if err != nil {
 		err = errors.New(azure.Explain(err))

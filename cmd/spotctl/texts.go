@@ -36,6 +36,8 @@ var texts = cli.Texts{
 		"where they are.",
 	"about_results_dir": "Write each result into a file of this folder, named as the job, instead of a line of JSON on " +
 		"standard output.",
+	"about_upload_name": "Name of the blob, or the first part of the blobs' names for a folder. Default: the file's or folder's own " +
+		"name.",
 	"about_outputs_paths": "Only these outputs; one that ends with a slash stands for all below it. All without it.",
 	"about_shards_number": "Spread jobs over so many queues from now on, 1 to ${most_shards}. Without it nothing is changed.",
 	"about_steering_reset": "Replace a control document that is damaged. All pauses, drains and quarantines of before end; a copy " +

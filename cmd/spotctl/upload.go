@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"time"
 
@@ -18,11 +20,11 @@ import (
 
 // uploadCommand stores files as blobs that jobs can have as inputs.
 type uploadCommand struct {
-	Files   []string      `arg:"" name:"file" help:"The files; - is standard input."`
-	Name    string        `help:"Name of the blob, of one file. Default: the file's, without its folders." env:"-"`
+	Files   []string      `arg:"" name:"file" help:"The files, and folders with all files below them; - is standard input."`
+	Name    string        `help:"${about_upload_name}" env:"-"`
 	To      string        `required:"" help:"Container of the deployment's storage account." placeholder:"CONTAINER" env:"-"`
 	Create  bool          `help:"Create the container if it does not exist." env:"-"`
-	Replace bool          `help:"Replace a blob that exists." env:"-"`
+	Replace bool          `help:"Replace a blob that exists with another content." env:"-"`
 	Timeout time.Duration `help:"Longest time to take; 0s is no limit." default:"0s" env:"-"`
 }
 
@@ -33,17 +35,19 @@ a job with a file of this machine:
 
   producer put --kind render --inputs "$(spotctl upload house.blend --to scenes)"
 
+A blob that exists with the same content counts as stored. The blobs of a folder are named FOLDER/PATH.
+
 With --output json it prints the same without the brackets: a line of a manifest for each file. A file of up to
 195 GiB takes 16 MiB of memory. The identity needs the role Storage Blob Data Contributor on the
 container, and the workers' identity needs Storage Blob Data Reader (dataContainers of the
 deployment).
 
-Exit codes: 0 stored, 1 the blob exists (without --replace), there is no such container (without
+Exit codes: 0 stored, 1 the blob exists with another content (without --replace), there is no such container (without
 --create), or it could not be stored, 78 wrong flags or no such file.`
 }
 
 func (c *uploadCommand) run(ctx context.Context, s *session) error {
-	names, err := c.names()
+	files, err := c.sources()
 	if err != nil {
 		return &cli.ConfigError{Err: err}
 	}
@@ -54,10 +58,10 @@ func (c *uploadCommand) run(ctx context.Context, s *session) error {
 	ctx, cancel := withTimeout(ctx, c.Timeout)
 	defer cancel()
 	var all []job.Input
-	for i, file := range c.Files {
-		in, err := c.upload(ctx, s, deployment, file, names[i])
+	for _, file := range files {
+		in, err := c.upload(ctx, s, deployment, file.path, file.name)
 		if err != nil && len(all) > 0 {
-			err = fmt.Errorf("%w; %d of %d files were stored before it", err, len(all), len(c.Files))
+			err = fmt.Errorf("%w; %d of %d files were stored before it", err, len(all), len(files))
 		}
 		if err != nil {
 			return err
@@ -75,24 +79,61 @@ func (c *uploadCommand) run(ctx context.Context, s *session) error {
 	return nil
 }
 
-// names returns the name of each file's blob.
-func (c *uploadCommand) names() (names []string, err error) {
+// source is a file and the name of its blob.
+type source struct{ path, name string }
+
+// sources returns the files to upload: those given, and those below given folders.
+func (c *uploadCommand) sources() (files []source, err error) {
 	if c.Name != "" && len(c.Files) > 1 {
-		return nil, fmt.Errorf("--name is for one file, and %d are given", len(c.Files))
+		return nil, fmt.Errorf("--name is for one file or folder, and %d are given", len(c.Files))
 	}
-	of := map[string]string{}
 	for _, file := range c.Files {
-		name := cmp.Or(c.Name, filepath.Base(file))
 		if file == "-" && c.Name == "" {
 			return nil, errors.New("standard input has no name: give --name too")
 		}
-		if other, known := of[name]; known {
-			return nil, fmt.Errorf("%s and %s would both be stored as %s: upload them one by one, with --name", other, file, name)
+		absolute, err := filepath.Abs(file) // "." has a name too
+		if err != nil {
+			return nil, err
 		}
-		of[name] = file
-		names = append(names, name)
+		name := cmp.Or(c.Name, filepath.Base(absolute))
+		if info, err := os.Stat(file); file == "-" || file == "" || err != nil || !info.IsDir() {
+			files = append(files, source{file, name})
+			continue
+		}
+		below, err := filesBelow(file, name)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, below...)
 	}
-	return names, nil
+	of := map[string]string{}
+	for _, file := range files {
+		if other, known := of[file.name]; known {
+			return nil, fmt.Errorf("%s and %s would both be stored as %s: upload them one by one, with --name", other, file.path, file.name)
+		}
+		of[file.name] = file.path
+	}
+	return files, nil
+}
+
+// filesBelow returns the files of a folder. A link to a file counts as one; what is neither file nor
+// folder is an error, and so is a link to a folder, which could lead anywhere.
+func filesBelow(folder, name string) (files []source, err error) {
+	err = filepath.WalkDir(folder+string(filepath.Separator), func(at string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		if info, err := os.Stat(at); err != nil || !info.Mode().IsRegular() {
+			return cmp.Or(err, fmt.Errorf("%s is no file: leave it out, or give the files", at))
+		}
+		below, err := filepath.Rel(folder, at)
+		files = append(files, source{at, path.Join(name, filepath.ToSlash(below))})
+		return err
+	})
+	if err == nil && len(files) == 0 {
+		err = fmt.Errorf("folder %s has no files", folder)
+	}
+	return files, err
 }
 
 // upload stores one file.
@@ -130,9 +171,6 @@ func open(ctx context.Context, name string, stdin io.Reader) (io.ReadCloser, int
 		return nil, 0, err
 	}
 	info, err := file.Stat()
-	if err == nil && info.IsDir() {
-		err = fmt.Errorf("%s is a folder: give its files", name)
-	}
 	if err != nil {
 		_ = file.Close()
 		return nil, 0, err

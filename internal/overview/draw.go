@@ -136,7 +136,10 @@ func (s *Snapshot) jobs() string {
 	if s.Has(PartQueues) && s.Has(PartWorkers) {
 		parts = append(parts, "about "+Number(s.Waiting())+" waiting")
 	}
-	if !s.Has(PartJobs) {
+	switch {
+	case s.Reading:
+		return strings.Join(append(parts, "the others are being read"), ", ")
+	case !s.Has(PartJobs):
 		return strings.Join(append(parts, "the others are not known"), ", ")
 	}
 	n := s.Jobs.ByStatus

@@ -46,6 +46,9 @@ type Snapshot struct {
 	// Growing are the queues that grow, by name. Only a view that reads again and again knows.
 	Growing map[string]Growth
 
+	// Reading says that the jobs are still being read, see [ReadEach].
+	Reading bool
+
 	// Faults are why parts of the snapshot are missing.
 	Faults []Fault
 }
@@ -79,6 +82,9 @@ func (f Fault) String() string {
 
 // Has reports whether a part was read.
 func (s *Snapshot) Has(p Part) bool {
+	if s.Reading && (p == PartJobs || p == PartSteering) {
+		return false
+	}
 	return !slices.ContainsFunc(s.Faults, func(f Fault) bool { return f.Part == p })
 }
 
@@ -106,19 +112,38 @@ type Jobs struct {
 // Read reads a snapshot. A part that cannot be read is a fault in it; the error is the
 // error of ctx, or the fault if no part could be read.
 func Read(ctx context.Context, c *client.Client) (Snapshot, error) {
-	return ReadEach(ctx, c, func(client.Job) {})
+	return ReadEach(ctx, c, func(client.Job) {}, func(Snapshot) {})
 }
 
-// ReadEach is [Read], and calls each with every job that has a record, from one goroutine.
-func ReadEach(ctx context.Context, c *client.Client, each func(client.Job)) (Snapshot, error) {
+// soon is how long the jobs may take after queues and workers without a snapshot of these alone.
+const soon = 100 * time.Millisecond
+
+// ReadEach is [Read], and calls each with every job that has a record, from one goroutine. If the jobs
+// take longer than the rest, it calls early once before it returns, with a snapshot of queues and
+// workers.
+func ReadEach(ctx context.Context, c *client.Client, each func(client.Job), early func(Snapshot)) (Snapshot, error) {
 	began := time.Now()
 	s := Snapshot{At: began}
 	faults := []Fault{{Part: PartJobs}, {Part: PartWorkers}, {Part: PartQueues}, {Part: PartSteering}}
 	var parts sync.WaitGroup
-	parts.Go(func() { s.Jobs, faults[0].Err = readJobs(ctx, c, each) })
+	var jobs Jobs
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		jobs, faults[0].Err = readJobs(ctx, c, each)
+	}()
 	parts.Go(func() { s.Workers, faults[1].Err = Workers(ctx, c) })
 	parts.Go(func() { s.Queues, faults[2].Err = c.Queues(ctx) })
 	parts.Wait()
+	select {
+	case <-read:
+	case <-time.After(soon):
+		if ctx.Err() == nil {
+			early(s.withoutJobs(faults[1:3]))
+		}
+		<-read
+	}
+	s.Jobs = jobs
 	parts.Go(func() {
 		if s.mayBeSteered() {
 			s.Steering, faults[3].Err = c.Steering(ctx)
@@ -142,6 +167,13 @@ func ReadEach(ctx context.Context, c *client.Client, each func(client.Job)) (Sna
 	}
 	s.Took = time.Since(began)
 	return s, nil
+}
+
+// withoutJobs returns the snapshot of queues and workers.
+func (s *Snapshot) withoutJobs(faults []Fault) Snapshot {
+	early := *s
+	early.Reading, early.Faults = true, slices.DeleteFunc(slices.Clone(faults), func(f Fault) bool { return f.Err == nil })
+	return early
 }
 
 // RecordsLost says what follows from a deleted container of records.

@@ -126,6 +126,29 @@ func TestReadCost(t *testing.T) {
 	}
 }
 
+// TestReadEarly: while the records are listed, queues and workers are known.
+func TestReadEarly(t *testing.T) {
+	r := setup(t)
+	r.fill(t, 3, 2)
+	called := make(chan struct{})
+	r.server.OnCall(func(c storage.Call) storage.Fault {
+		if c.Operation == "ListBlobs" && c.Container == "spotworker-jobs" {
+			<-called
+		}
+		return storage.Fault{}
+	})
+	jobs := 0
+	s, err := ReadEach(t.Context(), r.client, func(client.Job) { jobs++ }, func(part Snapshot) {
+		if !part.Has(PartQueues) || part.Count(client.Alive) != 2 || part.Has(PartJobs) || jobs > 0 {
+			t.Errorf("before the jobs are read: %+v, %d jobs", part, jobs)
+		}
+		close(called)
+	})
+	if err != nil || jobs != 3 || s.Records() != 3 || s.Reading {
+		t.Errorf("ReadEach = %v with %d jobs, %d in all, reading %t", err, jobs, s.Records(), s.Reading)
+	}
+}
+
 // TestReadWithoutRole: parts that can be read are shown, and unreadable parts are
 // named.
 func TestReadWithoutRole(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"github.com/spotworker/spotworker/internal/text/plaintext"
 )
 
-// Source reads a snapshot.
-type Source func(context.Context) (Snapshot, error)
+// Source reads a snapshot. It may call early once with a part of it.
+type Source func(ctx context.Context, early func(Snapshot)) (Snapshot, error)
 
 // Watch shows snapshots on a terminal until q or Ctrl-C is pressed or ctx ends: one at
 // once, and another one each interval after the last was read. If a read fails, its
@@ -52,6 +52,9 @@ type readDone struct {
 	err      error
 }
 
+// readEarly is the message that a part of the first snapshot was read.
+type readEarly struct{ snapshot Snapshot }
+
 // readNow is the message that a read is due, if none has ended since it was scheduled.
 type readNow struct{ after int }
 
@@ -64,10 +67,20 @@ func (m *watch) start() tea.Cmd {
 		return nil
 	}
 	m.reading = true
-	return func() tea.Msg {
-		s, err := m.read(m.ctx)
-		return readDone{snapshot: s, err: err}
+	if m.last != nil {
+		return func() tea.Msg { return m.done(func(Snapshot) {}) }
 	}
+	part := make(chan tea.Msg, 1)
+	return tea.Batch(func() tea.Msg {
+		defer close(part)
+		return m.done(func(s Snapshot) { part <- readEarly{s} })
+	}, func() tea.Msg { return <-part })
+}
+
+// done reads a snapshot.
+func (m *watch) done(early func(Snapshot)) tea.Msg {
+	s, err := m.read(m.ctx, early)
+	return readDone{snapshot: s, err: err}
 }
 
 // Update handles keys, the terminal's size and reads.
@@ -85,6 +98,10 @@ func (m *watch) Update(message tea.Msg) (tea.Model, tea.Cmd) {
 	case readNow:
 		if message.after == m.reads {
 			return m, m.start()
+		}
+	case readEarly:
+		if m.last == nil {
+			m.last = &message.snapshot
 		}
 	case readDone:
 		m.reading, m.err = false, message.err
@@ -114,7 +131,7 @@ var (
 // lines are the lines of the screen.
 func (m *watch) lines(now time.Time) []string {
 	state := "reading for the first time"
-	if m.last != nil {
+	if m.last != nil && !m.last.Reading {
 		state = fmt.Sprintf("%s  read in %s, every %s; r reads now, q quits", m.last.At.Format(time.TimeOnly),
 			m.last.Took.Round(10*time.Millisecond), m.interval)
 	}

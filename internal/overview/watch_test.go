@@ -8,11 +8,14 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
+
+	"github.com/spotworker/spotworker/client"
 )
 
 // reads is a source that counts, and fails at the second read.
 func reads(n *int) Source {
-	return func(context.Context) (Snapshot, error) {
+	return func(_ context.Context, early func(Snapshot)) (Snapshot, error) {
+		early(Snapshot{Reading: true, Queues: client.Queues{Jobs: client.Queue{Name: "first", Exists: true}}})
 		*n++
 		if *n == 2 {
 			return Snapshot{}, errors.New("no route\x1b[2J")
@@ -26,6 +29,16 @@ func newWatch(t *testing.T, n *int) *watch {
 	return &watch{ctx: t.Context(), title: "spotworker", interval: time.Hour, read: reads(n), width: 80, height: 48}
 }
 
+// both returns the commands of a first read: the read, and what waits for a part of it.
+func both(t *testing.T, start tea.Cmd) (read, part tea.Cmd) {
+	t.Helper()
+	batch, ok := start().(tea.BatchMsg)
+	if !ok || len(batch) != 2 {
+		t.Fatalf("the first read is %v, want two commands", batch)
+	}
+	return batch[0], batch[1]
+}
+
 // A failed read keeps the picture before it, and says how old that is.
 func TestWatchKeepsTheLastPicture(t *testing.T) {
 	n := 0
@@ -33,7 +46,13 @@ func TestWatchKeepsTheLastPicture(t *testing.T) {
 	if got := strings.Join(m.lines(noon), "\n"); !strings.Contains(got, "reading for the first time") {
 		t.Errorf("before the first read: %s", got)
 	}
-	m.Update(m.Init()())
+	reads, part := both(t, m.Init())
+	done := reads()
+	m.Update(part())
+	if got := strings.Join(m.lines(noon), "\n"); !strings.Contains(got, "first") || !strings.Contains(got, "the others are being read") {
+		t.Errorf("when the queues are read:\n%s", got)
+	}
+	m.Update(done)
 	if got := strings.Join(m.lines(noon), "\n"); !strings.Contains(got, "stranded") || strings.Contains(got, "cannot read") {
 		t.Errorf("after the first read:\n%s", got)
 	}
@@ -53,7 +72,7 @@ func TestWatchKeepsTheLastPicture(t *testing.T) {
 func TestWatchReadsOnceAtATime(t *testing.T) {
 	n := 0
 	m := newWatch(t, &n)
-	first := m.Init()
+	first, _ := both(t, m.Init())
 	press := tea.KeyPressMsg{Code: 'r', Text: "r"}
 	if _, second := m.Update(press); second != nil {
 		t.Error("r started a read beside one that runs")

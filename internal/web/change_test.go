@@ -32,8 +32,8 @@ func setupChanges(t *testing.T) *rig {
 		}),
 	})
 	return setupOf(t, Config{Title: "test", Client: c, Explain: error.Error, Every: time.Hour, AllowChanges: true, Control: "control",
-		Read: func(ctx context.Context, each func(client.Job)) (overview.Snapshot, error) {
-			return overview.ReadEach(ctx, c, each)
+		Read: func(ctx context.Context, each func(client.Job), early func(overview.Snapshot)) (overview.Snapshot, error) {
+			return overview.ReadEach(ctx, c, each, early)
 		}})
 }
 
@@ -430,8 +430,8 @@ func TestFollowUpJobs(t *testing.T) {
 		}),
 	})
 	r := setupOf(t, Config{Title: "test", Client: c, Explain: error.Error, Every: time.Hour,
-		Read: func(ctx context.Context, each func(client.Job)) (overview.Snapshot, error) {
-			return overview.ReadEach(ctx, c, each)
+		Read: func(ctx context.Context, each func(client.Job), early func(overview.Snapshot)) (overview.Snapshot, error) {
+			return overview.ReadEach(ctx, c, each, early)
 		}})
 	r.putAndWait(t, "parent", "split", client.StatusDone)
 	page := r.get(t, "/job/parent").Body.String()

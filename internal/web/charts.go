@@ -25,7 +25,8 @@ type chart struct {
 	From, To   string // the times at its ends
 	Label      string // the same in words
 	Empty      bool
-	Marks      int // evictions
+	Reading    bool // the jobs
+	Marks      int  // evictions
 	HasPoison  bool
 	HasCancels bool
 }
@@ -90,7 +91,7 @@ func (v view) ended() chart {
 		n := v.ends.done[i] + v.ends.poison[i] + v.ends.cancelled[i]
 		most, sum = max(most, n), sum+n
 	}
-	c := chart{From: "1 h ago", To: "now", Top: overview.Number(ceiling(most)) + " / min", Empty: sum == 0,
+	c := chart{From: "1 h ago", To: "now", Top: overview.Number(ceiling(most)) + " / min", Empty: sum == 0, Reading: v.Reading,
 		Label: fmt.Sprintf("Jobs that ended in each minute of the last hour: %s in all, at most %s in a minute", overview.Number(sum),
 			overview.Number(most))}
 	draw, width := newCanvas(c.Label), float64(chartWidth)/minutes

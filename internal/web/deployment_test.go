@@ -51,8 +51,8 @@ func setupDesk(t *testing.T) *desk {
 		t.Fatal(err)
 	}
 	p.rig = setupOf(t, Config{Title: "test", Client: c, Explain: error.Error, Every: time.Hour, AllowChanges: true, Control: "control",
-		Read: func(ctx context.Context, each func(client.Job)) (overview.Snapshot, error) {
-			return overview.ReadEach(ctx, c, each)
+		Read: func(ctx context.Context, each func(client.Job), early func(overview.Snapshot)) (overview.Snapshot, error) {
+			return overview.ReadEach(ctx, c, each, early)
 		}})
 	return p
 }

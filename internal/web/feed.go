@@ -51,7 +51,7 @@ type outage struct {
 
 // feed reads the deployment while a page is open, once for all pages.
 type feed struct {
-	read  func(context.Context, func(client.Job)) (overview.Snapshot, error)
+	read  Reader
 	every time.Duration
 	wake  chan struct{}
 
@@ -66,7 +66,7 @@ type feed struct {
 	rested  bool          // nobody looked since the last read
 }
 
-func newFeed(every time.Duration, read func(context.Context, func(client.Job)) (overview.Snapshot, error)) *feed {
+func newFeed(every time.Duration, read Reader) *feed {
 	return &feed{read: read, every: every, wake: make(chan struct{}, 1), next: make(chan struct{})}
 }
 
@@ -116,10 +116,10 @@ func (f *feed) once(ctx context.Context) {
 		}
 		j.WorkSHA256, j.Reason, j.Text = "", clip(j.Reason, listed), clip(j.Text, listed) // a page of jobs shows no more
 		s.jobs = append(s.jobs, j)
-	})
+	}, f.early)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	defer func() { close(f.next); f.next = make(chan struct{}) }()
+	defer f.publish()
 	f.tried = time.Now()
 	if err != nil {
 		since := f.tried
@@ -134,7 +134,7 @@ func (f *feed) once(ctx context.Context) {
 	s.givenUp = givenup.Summarize(poisoned)
 	s.growing = snapshot.Sustained()
 	s.kinds = slices.Sorted(maps.Keys(kinds))
-	if f.last != nil {
+	if f.last != nil && !f.last.Reading {
 		s.number = f.last.number + 1
 		if (s.skew - f.last.skew).Abs() < 2*time.Second {
 			s.skew = f.last.skew // times that a page shows stay the same
@@ -145,6 +145,23 @@ func (f *feed) once(ctx context.Context) {
 	}
 	f.last, f.rested = s, false
 	f.history.add(s)
+}
+
+// early takes queues and workers from the first read.
+func (f *feed) early(part overview.Snapshot) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.last == nil {
+		f.last = &state{Snapshot: part, activity: part.Activity(), problems: part.Problems(), costs: spent.New(true, true)}
+		f.outage = nil
+		f.publish()
+	}
+}
+
+// publish wakes everybody who waits. The caller holds the lock.
+func (f *feed) publish() {
+	close(f.next)
+	f.next = make(chan struct{})
 }
 
 // keepPlaces puts groups in the order of an earlier read, so that none moves under the pointer of a reader.
@@ -164,6 +181,9 @@ type view struct {
 	history []sample
 }
 
+// isPart reports whether only queues and workers have been read.
+func (v view) isPart() bool { return v.state != nil && v.Reading }
+
 // now returns the view, and a channel that is closed after the next read.
 func (f *feed) now() (view, <-chan struct{}) {
 	f.mu.Lock()
@@ -175,23 +195,41 @@ func (f *feed) now() (view, <-chan struct{}) {
 // fresh returns a view. It waits for the first read, and a moment for another one if the last
 // is old because no page was open. During an outage it does not wait for reads that fail anyway.
 func (f *feed) fresh(ctx context.Context) view {
+	v := f.begun(ctx)
+	for v.isPart() && v.outage == nil && ctx.Err() == nil {
+		var next <-chan struct{}
+		if v, next = f.now(); v.isPart() && v.outage == nil {
+			f.await(ctx, next, readLimit)
+		}
+	}
+	if v.isPart() {
+		v.state = nil // the first read has failed
+	}
+	return v
+}
+
+// begun is fresh, but of the first read the queues and workers are enough.
+func (f *feed) begun(ctx context.Context) view {
 	v, next := f.now()
-	wait := patience
 	switch {
 	case v.state == nil && v.outage == nil:
-		wait = readLimit
-	case f.isRecent(v):
+		f.await(ctx, next, readLimit)
+	case v.isPart() && v.outage == nil, f.isRecent(v):
 		return v
 	default:
 		f.again()
-	}
-	select {
-	case <-next:
-	case <-time.After(wait):
-	case <-ctx.Done():
+		f.await(ctx, next, patience)
 	}
 	v, _ = f.now()
 	return v
+}
+
+func (f *feed) await(ctx context.Context, next <-chan struct{}, most time.Duration) {
+	select {
+	case <-next:
+	case <-time.After(most):
+	case <-ctx.Done():
+	}
 }
 
 // isRecent reports whether the last read ended a moment ago, with or without success.

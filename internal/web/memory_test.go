@@ -35,7 +35,7 @@ func manyJobs(n int, read int64) (jobs []client.Job) {
 func TestMemoryIsFlat(t *testing.T) {
 	var reads atomic.Int64
 	r := setupOf(t, Config{Client: clienttest.New(t, nil), Explain: error.Error, Every: time.Hour, AllowChanges: true,
-		Read: func(_ context.Context, each func(client.Job)) (overview.Snapshot, error) {
+		Read: func(_ context.Context, each func(client.Job), _ func(overview.Snapshot)) (overview.Snapshot, error) {
 			s := overview.Snapshot{At: time.Now(), Jobs: overview.Jobs{ByStatus: map[client.Status]int{}}}
 			for _, j := range manyJobs(40, reads.Add(1)) {
 				s.Jobs.ByStatus[j.Status]++

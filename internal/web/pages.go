@@ -21,7 +21,11 @@ import (
 // page makes the page of an address. An unknown address has a page too, with status 404.
 func (s *Server) page(ctx context.Context, at *url.URL) *page {
 	p := s.blank(at)
-	p.view = s.feed.fresh(ctx)
+	if at.Path == "/" {
+		p.view = s.feed.begun(ctx)
+	} else {
+		p.view = s.feed.fresh(ctx)
+	}
 	id, isJob := strings.CutPrefix(at.Path, "/job/")
 	number, isChange := strings.CutPrefix(at.Path, "/changed/")
 	switch {
@@ -69,6 +73,9 @@ func (p *page) Read() (r struct {
 	return r
 }
 
+// Unfinished reports whether the jobs are still being read.
+func (p *page) Unfinished() bool { return p.isPart() }
+
 // Missing are the parts of the state that could not be read. The page with
 // the present has them among its problems.
 func (p *page) Missing() (all []string) {
@@ -99,7 +106,7 @@ func (p *page) Messages() int {
 
 // IsNew reports whether the deployment has nothing to show yet.
 func (p *page) IsNew() bool {
-	return len(p.Faults)+len(p.jobs)+len(p.Workers) == 0 && p.Queues.Jobs.Messages+p.Queues.OnDemand.Messages+p.Queues.Poison.Messages == 0
+	return !p.Reading && len(p.Faults)+len(p.jobs)+len(p.Workers) == 0 && p.Queues.Jobs.Messages+p.Queues.OnDemand.Messages+p.Queues.Poison.Messages == 0
 }
 
 // Waiting returns the address of the change that cancels a job without a record; empty for a page
@@ -194,7 +201,7 @@ func tilesOf(v view) []tile {
 		tiles[0].Value = overview.Number(v.Waiting())
 	}
 	if !v.Has(overview.PartJobs) {
-		tiles[1].Value, tiles[2].Value = "–", "–"
+		tiles[1].Value, tiles[2].Value, tiles[2].Note = "–", "–", "by the records"
 	}
 	if !v.Has(overview.PartQueues) {
 		tiles[3].Value = "–"

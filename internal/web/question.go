@@ -150,7 +150,7 @@ func (s *Server) poison(ctx context.Context, do, id, group string) (*change, err
 		}
 	case id == "":
 		v, _ := s.feed.now()
-		if v.state == nil {
+		if v.state == nil || v.isPart() {
 			return nil, errors.New("the jobs were not read yet: repeat it")
 		}
 		i := slices.IndexFunc(v.givenUp, func(g givenup.Group) bool { return groupKey(g) == group })

@@ -31,9 +31,9 @@ type Config struct {
 	// Client reads single jobs.
 	Client *client.Client
 
-	// Read reads the deployment, and calls a function with each job. Default: the
-	// deployment of Client.
-	Read func(context.Context, func(client.Job)) (overview.Snapshot, error)
+	// Read reads the deployment, as [overview.ReadEach] does. Default: the deployment of
+	// Client.
+	Read Reader
 
 	// Explain returns an error of storage for people. Required.
 	Explain func(error) string
@@ -56,6 +56,10 @@ type Config struct {
 	// Every is the time between two reads while a page is open. Default 5 s.
 	Every time.Duration
 }
+
+// Reader reads a deployment. It calls each with every job, and may first call early with queues and
+// workers.
+type Reader func(ctx context.Context, each func(client.Job), early func(overview.Snapshot)) (overview.Snapshot, error)
 
 // Server serves the page.
 type Server struct {
@@ -97,8 +101,8 @@ func Listen(c Config) (*Server, error) {
 		c.Every = 5 * time.Second
 	}
 	if c.Read == nil {
-		c.Read = func(ctx context.Context, each func(client.Job)) (overview.Snapshot, error) {
-			return overview.ReadEach(ctx, c.Client, each)
+		c.Read = func(ctx context.Context, each func(client.Job), early func(overview.Snapshot)) (overview.Snapshot, error) {
+			return overview.ReadEach(ctx, c.Client, each, early)
 		}
 	}
 	at, err := net.ResolveTCPAddr("tcp", c.Listen)
@@ -120,8 +124,11 @@ func Listen(c Config) (*Server, error) {
 }
 
 // read reads the deployment, with errors in words.
-func (s *Server) read(ctx context.Context, each func(client.Job)) (overview.Snapshot, error) {
-	found, err := s.config.Read(ctx, each)
+func (s *Server) read(ctx context.Context, each func(client.Job), early func(overview.Snapshot)) (overview.Snapshot, error) {
+	found, err := s.config.Read(ctx, each, func(part overview.Snapshot) {
+		part.Explain(s.config.Explain)
+		early(part)
+	})
 	found.Explain(s.config.Explain)
 	if err != nil {
 		err = errors.New(s.config.Explain(err))

@@ -71,7 +71,7 @@ func TestManyStreams(t *testing.T) {
 // group follows them. After a rest the most frequent is first again.
 func TestGroupsKeepTheirPlaces(t *testing.T) {
 	var jobs []client.Job
-	f := newFeed(time.Hour, func(_ context.Context, each func(client.Job)) (overview.Snapshot, error) {
+	f := newFeed(time.Hour, func(_ context.Context, each func(client.Job), _ func(overview.Snapshot)) (overview.Snapshot, error) {
 		for _, j := range jobs {
 			each(j)
 		}

@@ -81,7 +81,7 @@ func echo(ctx context.Context, j *job.Job) ([]byte, error) {
 	return []byte(hostile), nil
 }
 
-func (r *rig) read(_ context.Context, each func(client.Job)) (overview.Snapshot, error) {
+func (r *rig) read(_ context.Context, each func(client.Job), _ func(overview.Snapshot)) (overview.Snapshot, error) {
 	r.reads.Add(1)
 	if r.down.Load() {
 		return overview.Snapshot{}, errors.New("connection refused " + hostile)
@@ -398,7 +398,7 @@ func TestMoney(t *testing.T) {
 		{"no slots", price, 0, nil, ""},
 	} {
 		r := setupOf(t, Config{Client: clienttest.New(t, nil), Explain: error.Error, Every: time.Hour, Price: row.price, Currency: "EUR",
-			Slots: row.slots, Read: func(_ context.Context, each func(client.Job)) (overview.Snapshot, error) {
+			Slots: row.slots, Read: func(_ context.Context, each func(client.Job), _ func(overview.Snapshot)) (overview.Snapshot, error) {
 				each(j)
 				return overview.Snapshot{At: time.Now(), Workers: row.workers}, nil
 			}})

@@ -201,6 +201,11 @@ func TestEvictArguments(t *testing.T) {
 
 // TestManagerEvicts calls the resource manager of a lab up as az does.
 func TestManagerEvicts(t *testing.T) {
+	home := t.TempDir()
+	if err := os.WriteFile(filepath.Join(home, "az"), []byte(recordingCLI), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", home+string(os.PathListSeparator)+os.Getenv("PATH"))
 	c := upOnAnyPorts()
 	c.Flexible, c.EvictionDelay = true, 0
 	r := startUp(t, c)

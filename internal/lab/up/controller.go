@@ -33,6 +33,8 @@ func (u *up) serve(ctx context.Context) {
 			o.answer <- u.carryOut(o)
 		case now := <-ticker.C:
 			u.observe(now)
+		case n := <-u.workers.news:
+			u.hear(n)
 		case <-ctx.Done():
 			return
 		}
@@ -127,21 +129,34 @@ func (u *up) observe(now time.Time) {
 			u.narrator.Say("%s got the notice from its metadata service, %s after the announcement.", vm, text.Duration(at.Sub(e.announced)))
 		}
 		if !now.Before(e.notBefore) {
-			u.remove(vm, e)
+			u.remove(vm)
 		}
 	}
 }
 
-// remove removes a VM and adds another. It does not end the worker's process,
-// which belongs to the person who started it.
-func (u *up) remove(vm string, e eviction) {
-	delete(u.leaving, vm)
+// remove removes an evicted VM and adds another. It kills the worker that lab up started, and does
+// not end another process, which belongs to the person who started it.
+func (u *up) remove(vm string) {
+	next := u.replace(vm)
+	if u.config.Workers == 0 {
+		u.narrator.Say("%s has been evicted. On Azure its worker would have been killed: end it with kill -9. %s replaces it:", vm, next)
+		u.commands.writeWorker(u.narrator, next)
+		return
+	}
+	u.workers.kill(vm)
+	u.narrator.Say("%s has been evicted, and its worker is killed. %s replaces it.", vm, next)
+	u.startWorker(next)
+}
+
+// replace removes a VM, adds another to the scale set, and returns its name.
+func (u *up) replace(vm string) (next string) {
 	u.gone[vm] = true
 	u.local.Metadata.RemoveVM(vm)
-	u.local.Metadata.Complete(e.id)
-	next := u.newVM()
-	u.narrator.Say("%s has been evicted. On Azure its worker would have been killed: end it with kill -9. %s replaces it:", vm, next)
-	u.commands.writeWorker(u.narrator, next)
+	if e, leaving := u.leaving[vm]; leaving {
+		delete(u.leaving, vm)
+		u.local.Metadata.Complete(e.id)
+	}
+	return u.newVM()
 }
 
 // clock formats a time of day.

@@ -1,7 +1,7 @@
-// Package up is `lab up`: a local Azure for a person, with a scale set whose VMs
-// are terminals in which that person starts workers.
+// Package up is `lab up`: a local Azure for a person, with a scale set on whose VMs it starts
+// workers, or whose VMs are terminals in which that person starts them.
 //
-//	terminals ──▶ storage, metadata, resource manager (Ctrl-C ends them)
+//	workers, terminals ──▶ storage, metadata, resource manager (Ctrl-C ends them)
 //	   ▲                                   │
 //	   └──── guide: what to paste          │ eviction, withdrawal
 //	                                       │

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/lab"
 	"github.com/spotworker/spotworker/internal/lab/emulator/imds"
+	"github.com/spotworker/spotworker/internal/program"
 	"github.com/spotworker/spotworker/internal/text/plaintext"
 )
 
@@ -38,6 +40,9 @@ type guide struct {
 	page     string                   // address of the page of spotctl web; empty without it
 	frozen   string                   // kinds file with a program that is frozen; empty where CRIU does not work
 	unfrozen error                    // why it does not
+	workers  bool                     // lab up has started them
+	commands bool                     // they run any command
+	kind     string                   // the first of their kinds file; empty without one
 }
 
 func (u *up) newGuide(ctx context.Context) (guide, error) {
@@ -55,14 +60,40 @@ func (u *up) newGuide(ctx context.Context) (guide, error) {
 		return g, err
 	}
 	g.storage = u.local.StorageEnvironment(authority)
-	if g.az, err = u.writeAzureCLI(authority); err != nil {
-		return g, err
+	if _, err := exec.LookPath("az"); err == nil {
+		if g.az, err = u.writeAzureCLI(authority); err != nil {
+			return g, err
+		}
+	}
+	if g.workers = u.config.Workers > 0; g.workers {
+		g.commands = u.config.Commands
+		if u.config.KindsFile != "" {
+			kinds, err := program.ReadKinds(u.config.KindsFile)
+			if err != nil {
+				return g, err
+			}
+			if len(kinds) > 0 {
+				g.kind = kinds[0].Name
+			}
+		}
+		return g, nil
 	}
 	if g.unfrozen = lab.CheckSnapshots(ctx, u.folder); g.unfrozen == nil {
 		g.frozen = filepath.Join(u.folder, "unchanged.json")
 		err = os.WriteFile(g.frozen, []byte(unchangedKind), 0o600)
 	}
 	return g, err
+}
+
+// exampleKinds is the kinds file of an example.
+const exampleKinds = "examples/training/kinds.json"
+
+// example returns the flags of a job of an example.
+func (g guide) example() string {
+	if g.windows {
+		return `--kind train --payload "{\"epochs\": 80, \"points\": 400, \"seed\": 7}"`
+	}
+	return `--kind train --payload '{"epochs": 80, "points": 400, "seed": 7}'`
 }
 
 // unchangedKind is a kinds file with a program that counts its payload's seconds and saves
@@ -77,31 +108,10 @@ const unchangedKind = `{"kinds": {"unchanged": {
 func (g guide) write(out io.Writer, vms []string) {
 	var b strings.Builder
 	b.WriteString("\nA local Azure is up on 127.0.0.1, until Ctrl-C. Nothing leaves this machine.\n")
-	if g.windows {
-		b.WriteString("First, in every console (cmd), in the folder above bin:\n\n")
+	if g.workers {
+		g.writeFirstJob(&b)
 	} else {
-		b.WriteString("make build makes the programs. First, in every terminal:\n\n")
-	}
-	if g.identity {
-		g.unset(&b, lab.ConnectionStringVariable)
-	}
-	g.export(&b, g.storage)
-	b.WriteString("\nIn one for the producer:\n\n")
-	g.export(&b, g.tokens(producerVM))
-	if g.sample != "" {
-		fmt.Fprintf(&b, "    %s digests --container %s\n", g.program("producer"), lab.InputContainer)
-	} else {
-		b.WriteString("    " + g.program("producer") + " put --kind KIND --payload JSON\n")
-	}
-	create := ""
-	if g.sample == "" {
-		create = " --create"
-	}
-	fmt.Fprintf(&b, "\nThere too, to give jobs a file of yours as an input:\n\n    %s upload FILE --to %s%s\n",
-		g.program("spotctl"), lab.InputContainer, create)
-	b.WriteString("\nIn one for each worker; each stands for a VM:\n")
-	for _, vm := range vms {
-		g.writeWorker(&b, vm)
+		g.writeTerminals(&b, vms)
 	}
 	fmt.Fprintf(&b, "\nEvict a VM with 30 s of notice, or withdraw the eviction:\n\n    %[1]s evict%[2]s %[3]s\n    %[1]s "+
 		"withdraw%[2]s %[3]s\n\n",
@@ -114,6 +124,59 @@ func (g guide) write(out io.Writer, vms []string) {
 		fmt.Fprintf(&b, "Look at it in a browser, where this address works once:\n\n    %s\n\n", g.page)
 	}
 	fmt.Fprint(out, b.String())
+}
+
+// writeFirstJob prints the commands that run a job on the workers that lab up has started.
+func (g guide) writeFirstJob(b *strings.Builder) {
+	b.WriteString("A job of yours, in another terminal:\n\n")
+	g.export(b, g.storage)
+	if g.commands {
+		command := `sh -c 'echo hello from $SPOTWORKER_JOB_ID'`
+		if g.windows {
+			command = "cmd /c ver"
+		}
+		fmt.Fprintf(b, "    %s run -- %s\n", g.program("producer"), command)
+	}
+	if g.kind != "" {
+		fmt.Fprintf(b, "    %s --wait put --kind %s --payload JSON\n", g.program("producer"), quote(g.kind))
+	}
+	if g.sample != "" {
+		fmt.Fprintf(b, "    %s digests --container %s\n", g.program("producer"), lab.InputContainer)
+	}
+	if !g.commands && g.kind == "" {
+		b.WriteString("\nStart lab up with --kinds-file FILE for programs of yours, or with --commands for any command.\n")
+	}
+}
+
+// writeTerminals prints the commands for a producer and for workers that people start.
+func (g guide) writeTerminals(b *strings.Builder, vms []string) {
+	b.WriteString("With --workers 2 it starts the workers too: one terminal less for each.\n")
+	if g.windows {
+		b.WriteString("First, in every console (cmd), in the folder above bin:\n\n")
+	} else {
+		b.WriteString("make build makes the programs. First, in every terminal:\n\n")
+	}
+	if g.identity {
+		g.unset(b, lab.ConnectionStringVariable)
+	}
+	g.export(b, g.storage)
+	b.WriteString("\nIn one for the producer:\n\n")
+	g.export(b, g.tokens(producerVM))
+	if g.sample != "" {
+		fmt.Fprintf(b, "    %s digests --container %s\n", g.program("producer"), lab.InputContainer)
+	} else {
+		fmt.Fprintf(b, "    %s --wait put %s\n", g.program("producer"), g.example())
+	}
+	create := ""
+	if g.sample == "" {
+		create = " --create"
+	}
+	fmt.Fprintf(b, "\nThere too, to give jobs a file of yours as an input:\n\n    %s upload FILE --to %s%s\n",
+		g.program("spotctl"), lab.InputContainer, create)
+	b.WriteString("\nIn one for each worker; each stands for a VM:\n")
+	for _, vm := range vms {
+		g.writeWorker(b, vm)
+	}
 }
 
 // writeSnapshots prints how an unchanged program becomes a job, or in one line why not here.
@@ -145,8 +208,11 @@ func (g guide) writeWorker(out io.Writer, vm string) {
 	var b strings.Builder
 	b.WriteString("\n")
 	g.export(&b, slices.Concat(g.tokens(vm), []string{"SPOTWORKER_METADATA_ENDPOINT=" + g.base(vm)}))
-	b.WriteString("    " + g.program("worker") + " --data-container " + lab.InputContainer + " --default-kind digest --listen " +
-		g.listen(vm) + "\n")
+	flags := "--kinds-file " + exampleKinds
+	if g.sample != "" {
+		flags = "--data-container " + lab.InputContainer + " --default-kind digest"
+	}
+	fmt.Fprintf(&b, "    %s %s --listen %s\n", g.program("worker"), flags, g.listen(vm))
 	fmt.Fprint(out, b.String())
 }
 

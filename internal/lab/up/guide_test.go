@@ -41,8 +41,8 @@ func TestGuideForWindows(t *testing.T) {
 	var out strings.Builder
 	g.write(&out, []string{lab.VMName(1)})
 	for _, want := range []string{
-		"    set AZURE_STORAGE_CONNECTION_STRING=\n    set \"AZURE_STORAGE_CONNECTION_STRING=A=b;C=d&e\"\n", `    bin\worker --data-container `,
-		`    bin\producer put `, `    bin\lab evict --metadata-port 7 `, `    bin\lab withdraw `,
+		"    set AZURE_STORAGE_CONNECTION_STRING=\n    set \"AZURE_STORAGE_CONNECTION_STRING=A=b;C=d&e\"\n", `    bin\worker --kinds-file `,
+		`    bin\producer --wait put `, `    bin\lab evict --metadata-port 7 `, `    bin\lab withdraw `,
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("guide has no %q:\n%s", want, out.String())

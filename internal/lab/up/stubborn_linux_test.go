@@ -33,7 +33,7 @@ while :; do sleep 1; done`
 	}
 	r := startUp(t, upOnAnyPorts())
 	programs, _ := labtest.Programs(t)
-	put := strings.Replace(r.paste(t, "producer", "", programs.Producer), "--kind KIND --payload JSON", "--kind stubborn --id a", 1)
+	put := strings.Replace(r.paste(t, "producer", "", programs.Producer), "--wait put "+guide{}.example(), "put --kind stubborn --id a", 1)
 	if out, err := shell(t, put).CombinedOutput(); err != nil {
 		t.Fatalf("producer: %v: %s", err, out)
 	}
@@ -54,9 +54,15 @@ while :; do sleep 1; done`
 	if err != nil || len(strings.Fields(string(started))) != 2 {
 		t.Fatalf("the program's processes are %q, %v, want two", started, err)
 	}
-	for pid := range strings.FieldsSeq(string(started)) {
+	wantGone(t, strings.Fields(string(started))...)
+}
+
+// wantGone checks that processes have ended.
+func wantGone(t *testing.T, pids ...string) {
+	t.Helper()
+	for _, pid := range pids {
 		if status, err := os.ReadFile("/proc/" + pid + "/stat"); err == nil && !strings.Contains(string(status), ") Z ") {
-			t.Errorf("process %s of the job is still there: %s", pid, status)
+			t.Errorf("process %s is still there: %s", pid, status)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package up
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,6 +34,19 @@ type Config struct {
 
 	// VMs is how many there are at first, 1 … 32.
 	VMs int
+
+	// Workers is how many workers are started, each on a VM of its own; 0 leaves VMs to workers that
+	// people start. Worker is the path of the worker binary.
+	Workers int
+	Worker  string
+
+	// KindsFile and Commands are flags of these workers.
+	KindsFile string
+	Commands  bool
+
+	// Patience returns a context that ends when workers that save their jobs are to be killed, and
+	// what frees it. Default: they have [lab.HandOver].
+	Patience func() (context.Context, context.CancelFunc)
 
 	// Flexible makes the scale set one of Flexible orchestration, as the one in
 	// infra/bicep is: each VM is a resource of its own.
@@ -72,7 +86,7 @@ func DefaultConfig() Config {
 			MetadataPort: DefaultMetadataPort, ManagerPort: DefaultManagerPort,
 		},
 		EvictionDelay: arm.DefaultEvictionDelay,
-		VMs:           2, Files: 8, FileSize: lab.FileSize, JobTime: lab.JobTime,
+		VMs:           2, FileSize: lab.FileSize, JobTime: lab.JobTime,
 	}
 }
 
@@ -100,6 +114,18 @@ func (c Config) Validate() error {
 	case c.Local.Throttle < 0:
 		return fmt.Errorf("--throttle %d is negative: give the messages a second of a queue, or 0 for no limit", c.Local.Throttle)
 	}
+	return c.validateWorkers()
+}
+
+func (c Config) validateWorkers() error {
+	switch {
+	case c.Workers < 0 || c.Workers > maxVMs:
+		return fmt.Errorf("--workers %d is out of range: give 1 to %d", c.Workers, maxVMs)
+	case c.Workers > 0 && c.Local.Identity:
+		return errors.New("--workers needs storage with a key: leave out --identity, or start the workers in other terminals")
+	case c.Workers == 0 && (c.KindsFile != "" || c.Commands):
+		return errors.New("--kinds-file and --commands are for the workers that lab up starts: give --workers too")
+	}
 	return nil
 }
 
@@ -118,13 +144,15 @@ type up struct {
 	pace     func(storage.Call) storage.Fault // limits downloads; nil for none
 	sample   string                           // a blob to work on; empty without any
 	commands guide
+	workers  workers // without news if Config.Workers is 0
 }
 
 // Run runs a local Azure until ctx ends: storage, metadata and a resource manager
 // for some VMs, queues and containers, and blobs to work on. It prints the
 // environment variables and commands that connect workers, a producer and the
 // Azure CLI to it, and what happens to the VMs. [Evict] and [Withdraw] control
-// it. It returns nil when ctx ends, and leaves no files behind.
+// it. It returns nil when ctx ends and its workers have handed over their jobs. It
+// leaves no process behind, and no files but the logs of workers that failed.
 func Run(ctx context.Context, c Config, out io.Writer) (err error) {
 	if err := c.Validate(); err != nil {
 		return err
@@ -151,10 +179,18 @@ func Run(ctx context.Context, c Config, out io.Writer) (err error) {
 		go func() { ended <- page.Serve(serving) }()
 		defer func() { stop(); err = errors.Join(err, <-ended) }()
 	}
-	u.commands.write(u.narrator, u.present())
-	u.serve(ctx)
+	if c.Workers == 0 {
+		u.guideAndServe(ctx)
+	} else if err := u.work(ctx); err != nil {
+		return err
+	}
 	fmt.Fprintln(u.narrator, "The local Azure has ended; everything stored in it is deleted.")
 	return nil
+}
+
+func (u *up) guideAndServe(ctx context.Context) {
+	u.commands.write(u.narrator, u.present())
+	u.serve(ctx)
 }
 
 func newUp(c Config, out io.Writer) *up {
@@ -214,7 +250,7 @@ func (u *up) prepare(ctx context.Context) (err error) {
 		}
 	})
 	u.local.AddVM(imds.VM{Name: producerVM, Priority: "Regular", ResourceGroup: u.vm(1).ResourceGroup})
-	for range u.config.VMs {
+	for range cmp.Or(u.config.Workers, u.config.VMs) {
 		u.newVM()
 	}
 	u.commands, err = u.newGuide(ctx)

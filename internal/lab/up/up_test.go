@@ -106,7 +106,7 @@ func (r *running) worker(t *testing.T, vm string, flags ...string) *labtest.Outp
 	programs, _ := labtest.Programs(t)
 	script := r.paste(t, "worker", vm, programs.Worker)
 	if len(flags) > 0 {
-		script = strings.Replace(script, "--data-container "+lab.InputContainer+" --default-kind digest", strings.Join(flags, " "), 1)
+		script = strings.Replace(script, "--kinds-file "+exampleKinds, strings.Join(flags, " "), 1)
 	}
 	cmd := shell(t, script)
 	cmd.Stderr = log
@@ -331,6 +331,9 @@ func TestRemovedAfterTheNotice(t *testing.T) {
 func TestRunChecksItsConfiguration(t *testing.T) {
 	for want, spoil := range map[string]func(*Config){
 		"--vms":            func(c *Config) { c.VMs = 0 },
+		"--workers":        func(c *Config) { c.Workers = 33 },
+		"--identity":       func(c *Config) { c.Workers, c.Local.Identity = 1, true },
+		"--kinds-file":     func(c *Config) { c.KindsFile = "kinds.json" },
 		"--files":          func(c *Config) { c.Files = -1 },
 		"--job-time":       func(c *Config) { c.JobTime = -1 },
 		"--blob-port":      func(c *Config) { c.Local.BlobPort = 65536 },

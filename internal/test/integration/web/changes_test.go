@@ -46,8 +46,8 @@ func changing(t *testing.T) (c *client.Client, base, address string) {
 	await(t, c, "alps-frame-0042", client.StatusPoison)
 	await(t, c, "alps-frame-0043", client.StatusPoison)
 	address = listen(t, web.Config{Client: c, AllowChanges: true, Every: time.Second,
-		Read: func(ctx context.Context, each func(client.Job)) (overview.Snapshot, error) {
-			return overview.ReadEach(ctx, c, each)
+		Read: func(ctx context.Context, each func(client.Job), early func(overview.Snapshot)) (overview.Snapshot, error) {
+			return overview.ReadEach(ctx, c, each, early)
 		}})
 	return c, address[:strings.Index(address, "/?")], address
 }

@@ -119,7 +119,7 @@ func workersAt(now time.Time) (all []client.Worker) {
 var errDown = errors.New("dial tcp 10.0.0.4:443: connect: connection refused")
 
 // read is what the page reads. Running jobs move on.
-func (w *world) read(_ context.Context, each func(client.Job)) (overview.Snapshot, error) {
+func (w *world) read(_ context.Context, each func(client.Job), _ func(overview.Snapshot)) (overview.Snapshot, error) {
 	n := w.reads.Add(1)
 	if w.down.Load() {
 		return overview.Snapshot{}, errDown
