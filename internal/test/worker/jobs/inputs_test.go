@@ -270,7 +270,7 @@ func TestFetchingIsNotSilence(t *testing.T) {
 		b.PutData("a", "one")
 		b.PutWithInputs("j", "read", job.Input{Container: "data", Blob: "a"})
 		limited := job.WithLimits(reader(0), job.Limits{MaxRun: 5 * time.Second, MaxSilence: 5 * time.Second})
-		b.Start("vm_0", job.Kinds{"read": limited}, withInputs(b, folder, 1<<30, &inputLink{takes: 20 * time.Second}))
+		b.Start("vm_0", job.Kinds{"read": limited}, withInputs(b, folder, 1<<30, &inputLink{takes: 15 * time.Second}))
 		b.WaitDone("j", 2*time.Minute)
 		if r := b.Record("j"); r.FailuresTotal != 0 || r.RunTime > time.Second {
 			t.Errorf("record = %d failures, run time %s, want none", r.FailuresTotal, r.RunTime)
