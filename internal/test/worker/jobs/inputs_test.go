@@ -235,9 +235,9 @@ func TestEvictedWhileFetching(t *testing.T) {
 			b.PutData(fmt.Sprintf("a/%d", i), strings.Repeat("x", 1000))
 		}
 		b.PutWithInputs("j", "read", job.Input{Container: "data", Prefix: "a/"})
-		slow := &inputLink{takes: 20 * time.Second}
+		slow := &inputLink{takes: 15 * time.Second}
 		first := b.Start("vm_0", job.Kinds{"read": reader(0)}, withInputs(b, folder, 1<<30, slow))
-		time.Sleep(25 * time.Second) // the listing took 20 s
+		time.Sleep(25 * time.Second) // the listing took 15 s
 		if _, err := b.Metadata.SimulateEviction("vm_0"); err != nil {
 			t.Fatal(err)
 		}
