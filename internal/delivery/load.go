@@ -17,6 +17,7 @@ import (
 	"github.com/spotworker/spotworker/internal/jobfiles/joblog"
 	"github.com/spotworker/spotworker/internal/jobfiles/outputs"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/telemetry/observe"
 	"github.com/spotworker/spotworker/internal/telemetry/tracing"
 	"github.com/spotworker/spotworker/job"
 )
@@ -237,23 +238,23 @@ func (l *loaded) openLog(record checkpoint.Record) {
 
 // reportStart reports that the handler is about to be called.
 func (l *loaded) reportStart(record checkpoint.Record) {
-	observer := l.env.Observer
+	tell := l.env.Observe
 	switch {
 	case l.restored != nil:
-		observer.Started(startedResumed)
+		tell(observe.Started{How: observe.StartedResumed})
 	case record.Generation > 1:
-		observer.Started(startedAgain)
+		tell(observe.Started{How: observe.StartedAgain})
 	default:
-		observer.Started(startedFirst)
+		tell(observe.Started{How: observe.StartedFirst})
 	}
 	switch waited := max(time.Since(l.written), 0); {
 	case record.Generation <= 1:
-		observer.Waited(afterPut, l.sincePut())
+		tell(observe.Waited{After: observe.AfterPut, For: l.sincePut()})
 	case !l.wasOpen:
-		observer.Waited(afterExit, waited)
+		tell(observe.Waited{After: observe.AfterExit, For: waited})
 	case record.Failures > 0:
-		observer.Waited(afterFailure, waited)
+		tell(observe.Waited{After: observe.AfterFailure, For: waited})
 	default:
-		observer.Waited(afterRelease, waited)
+		tell(observe.Waited{After: observe.AfterRelease, For: waited})
 	}
 }

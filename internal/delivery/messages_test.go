@@ -17,6 +17,7 @@ import (
 	"github.com/spotworker/spotworker/internal/delivery"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/telemetry/observe"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/job"
 )
@@ -406,17 +407,17 @@ func (o *timed) keep(format string, values ...any) {
 	o.calls = append(o.calls, fmt.Sprintf(format, values...))
 }
 
-func (o *timed) Waited(after string, wait time.Duration) {
-	o.keep("waited %s after %s", wait.Round(time.Second), after)
-}
-
-func (o *timed) Spent(kind, effort string, took time.Duration) {
-	o.keep("spent %s on %s, %s", took.Round(time.Second), kind, effort)
-}
-
-func (o *timed) Committed(kind string, sincePut, ran time.Duration, interruptions, exits int) {
-	o.keep("committed %s after %s, ran %s, %d interruptions, %d exits", kind, sincePut.Round(time.Second), ran.Round(time.Second),
-		interruptions, exits)
+func (o *timed) Observe(e observe.Event) {
+	o.Counter.Observe(e)
+	switch e := e.(type) {
+	case observe.Waited:
+		o.keep("waited %s after %s", e.For.Round(time.Second), e.After)
+	case observe.Spent:
+		o.keep("spent %s on %s, %s", e.Took.Round(time.Second), e.Kind, e.Effort)
+	case observe.Committed:
+		o.keep("committed %s after %s, ran %s, %d interruptions, %d exits", e.Kind, e.SincePut.Round(time.Second), e.Ran.Round(time.Second),
+			e.Interruptions, e.Exits)
+	}
 }
 
 // TestLifeOfAJob: observer and log get all of the life of a job that fails, is stopped, loses its worker, and is done.
@@ -480,7 +481,7 @@ func TestLifeOfAJob(t *testing.T) {
 		if diff := cmp.Diff(lines, b.jobLines("a", "k")); diff != "" {
 			t.Errorf("lines of the log (-want +got)\n%s", diff)
 		}
-	}, func(b *bench) { o = &timed{Counter: b.counter}; b.config.Observer = o })
+	}, func(b *bench) { o = &timed{Counter: b.counter}; b.config.Observe = o.Observe })
 }
 
 // jobLines returns the lines about a job, without details for developers. The names and the times of lines are left out.

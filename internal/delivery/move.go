@@ -14,6 +14,7 @@ import (
 	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/telemetry/observe"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -299,9 +300,9 @@ func (s *settlement) whyMove(ctx context.Context, out *outcome, interruptions in
 	case out.moves == nil && !mayMove(job.StopOf(ctx), s.isOnDemand()):
 		return "", ""
 	case s.verdict.MovesOnRelease():
-		word, why = movedForDeadline, s.verdict.Why
+		word, why = observe.MovedForDeadline, s.verdict.Why
 	case moves(s.env.MoveAfter, interruptions):
-		word, why = movedForInterruptions, fmt.Sprintf("it was interrupted %d times", interruptions)
+		word, why = observe.MovedForInterruptions, fmt.Sprintf("it was interrupted %d times", interruptions)
 	default:
 		return "", ""
 	}
@@ -343,7 +344,7 @@ func (s *settlement) move(ctx context.Context, out *outcome) bool {
 		return false
 	}
 	s.moved = true
-	s.env.Observer.Moved(word)
+	s.env.Observe(observe.Moved{Reason: word})
 	s.log.InfoContext(ctx, "job put on the on-demand queue", "queue", s.env.Stores.OnDemand.Name(), "interruptions", interruptions,
 		"reason", why)
 	return true

@@ -15,6 +15,7 @@ import (
 	"github.com/spotworker/spotworker/internal/jobfiles/outputs"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/storage/outage"
+	"github.com/spotworker/spotworker/internal/telemetry/observe"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -73,8 +74,8 @@ type outputCaller struct{ job *claimed }
 
 // Sent counts and logs a file that the job has stored.
 func (c outputCaller) Sent(ctx context.Context, f outputs.File, took time.Duration) {
-	c.job.env.Observer.OutputSent(f.Size)
-	c.job.log.DebugContext(ctx, "output sent", "name", f.Path, "bytes", f.Size, "took", took)
+	c.job.env.Observe(observe.OutputSent{Bytes: f.Size})
+	c.job.log.DebugContext(ctx, "outputsent", "name", f.Path, "bytes", f.Size, "took", took)
 }
 
 // Retry repeats a call to storage.

@@ -14,6 +14,7 @@ import (
 	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/retry"
 	"github.com/spotworker/spotworker/internal/storage/outage"
+	"github.com/spotworker/spotworker/internal/telemetry/observe"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -163,7 +164,7 @@ func (e *ended) conclude(ctx context.Context) *outcome {
 		e.saveStream(ctx, &e.runEnd)
 	}
 	blame := e.failureOf(&e.runEnd)
-	e.env.Observer.Returned()
+	e.env.Observe(observe.Returned{})
 	out := outcomeOfRun(&e.runEnd, e.claim.After(e.snapshot(), blame.Repeat), e.kind.limits)
 	out.own, out.run, out.blame = e.owned, e, blame
 	return out

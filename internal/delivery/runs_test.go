@@ -346,7 +346,7 @@ func TestOutputThatIsNotSent(t *testing.T) {
 		wait := b.begin(b.claim())
 		time.Sleep(20 * time.Second)
 		b.drainNow(10 * time.Second)
-		if wait(); failed == nil || b.Record("a").Outputs.Files != 0 || b.counter.WithPrefix("output sent") != 0 || b.visible() != 1 {
+		if wait(); failed == nil || b.Record("a").Outputs.Files != 0 || b.counter.WithPrefix("outputsent") != 0 || b.visible() != 1 {
 			t.Errorf("send of the output = %v, %d outputs, %d visible messages; want an error, none, one", failed, b.Record("a").Outputs.Files,
 				b.visible())
 		}
@@ -378,7 +378,7 @@ func TestOutputsAtTheEnd(t *testing.T) {
 					return chosen
 				})
 				b.runOne()
-				if r := b.Record("a"); r.Outputs.Files != row.files || b.counter.Of("output sent")["output sent"] != 1 ||
+				if r := b.Record("a"); r.Outputs.Files != row.files || b.counter.Of("outputsent")["outputsent"] != 1 ||
 					len(b.FilesOf("a")) != row.files || (refused == 8) != (row.files == 1) {
 					t.Errorf("record = %s with %d outputs after %d refused tries, want %d", r.Status, r.Outputs.Files, refused, row.files)
 				}

@@ -13,6 +13,7 @@ import (
 	"github.com/spotworker/spotworker/internal/checkpoint/ledger"
 	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/storage/outage"
+	"github.com/spotworker/spotworker/internal/telemetry/observe"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -83,14 +84,14 @@ func (o *owned) measureSave(write func() error) error {
 		step.Count("spotworker.checkpoint.bytes", o.recordedSize())
 		step.End(err)
 	}
-	result := savedWell
+	result := observe.SavedWell
 	switch {
 	case asConflict(err) != nil:
-		result = savedFenced
+		result = observe.SavedFenced
 	case err != nil:
-		result = savedFailed
+		result = observe.SavedFailed
 	}
-	o.env.Observer.Saved(result, o.recordedSize(), time.Since(begun))
+	o.env.Observe(observe.Saved{Result: result, Bytes: o.recordedSize(), Took: time.Since(begun)})
 	return err
 }
 

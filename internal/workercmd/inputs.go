@@ -16,11 +16,12 @@ import (
 	"github.com/spotworker/spotworker/internal/jobfiles/inputs"
 	"github.com/spotworker/spotworker/internal/jobfiles/inputs/named"
 	"github.com/spotworker/spotworker/internal/storage/deployment"
+	"github.com/spotworker/spotworker/internal/telemetry/observe"
 )
 
 // inputs returns the fetcher of jobs' input files, and a function that frees its
 // resources.
-func (f *flags) inputs(stores *deployment.Stores, observer inputs.Observer, log *slog.Logger) (*inputs.Fetcher, func(), error) {
+func (f *flags) inputs(stores *deployment.Stores, tell observe.Observer, log *slog.Logger) (*inputs.Fetcher, func(), error) {
 	if f.InputCache < 0 {
 		return nil, nil, &cli.ConfigError{Err: fmt.Errorf("--input-cache is %d; it must be a number of GiB, or 0 for half of the file system",
 			f.InputCache)}
@@ -53,7 +54,7 @@ func (f *flags) inputs(stores *deployment.Stores, observer inputs.Observer, log 
 		Folder: filepath.Join(scratch, "spotworker-inputs-"+strconv.Itoa(os.Geteuid())), Limit: min(f.InputCache, most) << 30, Boot: bootID(),
 		Account: stores.Account.Container, Endpoint: stores.Account.Endpoint(), Others: others,
 		Private: []string{names.Records, names.Payloads, names.Workers, names.Control}, Allowed: allowed,
-		Observer: observer, Verify: f.KindsFile != "" && f.programsShareUser(),
+		Observe: tell, Verify: f.KindsFile != "" && f.programsShareUser(),
 	})
 	return fetcher, func() {
 		if err := fetcher.Close(); err != nil {
