@@ -16,6 +16,3 @@ func ParseEndpoints(connectionString string) Endpoints {
 	}
 	return Endpoints{values["AccountName"], values["AccountKey"], values["BlobEndpoint"], values["QueueEndpoint"]}
 }
-
-// QueueHost returns the queue endpoint without the account's name.
-func (e Endpoints) QueueHost() string { return strings.TrimSuffix(e.Queue, "/"+e.Account) }
