@@ -108,32 +108,12 @@ type Findings struct {
 	Earlier []QueueReading
 }
 
-// Trouble is what is wrong with a worker or its machine.
-type Trouble struct {
-	// Blind is for how long the metadata service has not answered; 0 while it does.
-	Blind time.Duration
-
-	// Clock is by how much the machine's clock is ahead of the storage service's.
-	Clock time.Duration
-
-	// ScratchFree and ScratchSize are of the file system for programs, in bytes; 0 if they are
-	// not known.
-	ScratchFree, ScratchSize int64
-
-	// Rival names the VM, or the start, of another living worker with the same name; empty for
-	// none.
-	Rival string
-
-	// Crashes is how many runs in a row ended uncleanly soon after their start.
-	Crashes int
-
-	// Broken are the kinds whose circuit breakers are open, with commas between them.
-	Broken string
-
-	// Exposed is where programs' users reach the metadata service, so that none is started;
-	// empty for nowhere.
-	Exposed string
-}
+// Trouble is what is wrong with a worker or its machine: for how long the metadata service has not
+// answered (Blind), by how much the clock is ahead (Clock), the bytes for programs (ScratchFree of
+// ScratchSize), another worker of the same name (Rival), runs in a row that ended soon after their
+// start (Crashes), kinds whose circuit breakers are open (Broken, with commas between them), and where
+// programs' users reach the metadata service, so that none is started (Exposed).
+type Trouble = presence.Trouble
 
 // KindCount is a number of jobs of a kind.
 type KindCount struct {
@@ -298,7 +278,7 @@ func findingsOf(p presence.Findings) *Findings {
 	f := Findings{
 		SilentJobs: p.Silent, SilentJob: p.SilentJob,
 		Calls: p.Calls.Count, SlowCalls: p.Calls.Slow, FailedCalls: p.Calls.Failed, DeniedCalls: p.Calls.Denied,
-		ThrottledCalls: p.Calls.Throttled, MissingCalls: p.Calls.Missing, Trouble: Trouble(p.Trouble),
+		ThrottledCalls: p.Calls.Throttled, MissingCalls: p.Calls.Missing, Trouble: p.Trouble,
 	}
 	for _, k := range p.Lacks {
 		f.WithoutWorker = append(f.WithoutWorker, KindCount(k))
