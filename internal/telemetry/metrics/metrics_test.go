@@ -93,13 +93,6 @@ spotworker_states_left_out_total 1
 	}
 }
 
-func TestStateAtFirst(t *testing.T) {
-	m := New(Config{})
-	if got := testutil.ToFloat64(m.state.WithLabelValues("start")); got != 1 {
-		t.Errorf("state start of a new worker = %v, want 1", got)
-	}
-}
-
 // TestBlindness: the time without an answer counts while it lasts and once it is
 // over, and never twice.
 func TestBlindness(t *testing.T) {

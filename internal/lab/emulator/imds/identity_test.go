@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -69,30 +68,6 @@ func TestTokenOfTheMetadataService(t *testing.T) {
 			"expires_on": seconds(want.Expires.Unix()), "not_before": seconds(want.NotBefore.Unix()),
 		}
 		if diff := cmp.Diff(wantFields, got); diff != "" {
-			t.Errorf("answer besides the token (-want +got):\n%s", diff)
-		}
-	})
-}
-
-func TestTokenOfAppService(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		issuer := token.NewIssuer()
-		g := New(Options{Tokens: issuer, TokenLife: time.Hour}).AddVM(VM{Name: "a", Identities: []Identity{own}})
-		got := fields(t, mustSend(t, g, http.MethodGet, appServiceQuery, "", asAppService(g)))
-		text, _ := got["access_token"].(string)
-		claims, err := issuer.Verify(text, time.Now())
-		if err != nil {
-			t.Fatalf("Verify: %v", err)
-		}
-		if want := g.vm.ResourceID(); claims.ResourceID != want {
-			t.Errorf("the VM's own identity is of resource %q, want %q", claims.ResourceID, want)
-		}
-		delete(got, "access_token")
-		want := map[string]any{
-			"client_id": "own", "resource": "https://storage.azure.com", "token_type": "Bearer",
-			"expires_on": seconds(time.Now().Add(time.Hour).Unix()),
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("answer besides the token (-want +got):\n%s", diff)
 		}
 	})
@@ -227,15 +202,6 @@ func TestErrorsOfAppService(t *testing.T) {
 	}
 }
 
-func TestIdentityEnvironment(t *testing.T) {
-	g := unlimited().AddVM(VM{Name: "a"})
-	got := g.IdentityEnvironment("http://127.0.0.1:8080/vms/a")
-	want := []string{"IDENTITY_ENDPOINT=http://127.0.0.1:8080/vms/a/msi/token", "IDENTITY_HEADER=" + g.secret}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("environment (-want +got):\n%s", diff)
-	}
-}
-
 func TestTokensHaveALimitOfTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(Options{}).AddVM(VM{Name: "a", Identities: []Identity{own}})
@@ -271,43 +237,4 @@ func TestTokensHaveALimitOfTheirOwn(t *testing.T) {
 			t.Errorf("stats (-want +got):\n%s", diff)
 		}
 	})
-}
-
-func TestTokensAtOnceAreLimited(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := New(Options{})
-		g := s.AddVM(VM{Name: "a", Identities: []Identity{own}})
-		s.OnRequest(func(Request) Fault { return Fault{Delay: time.Second} })
-		var mu sync.Mutex
-		statuses := map[int]int{}
-		var all sync.WaitGroup
-		for range 8 {
-			all.Go(func() {
-				r := mustSend(t, g, http.MethodGet, tokenQuery, "")
-				mu.Lock()
-				defer mu.Unlock()
-				statuses[r.status]++
-			})
-		}
-		all.Wait()
-		if want := map[int]int{200: 5, 429: 3}; !cmp.Equal(statuses, want) {
-			t.Errorf("statuses of 8 requests at once = %v, want %v", statuses, want)
-		}
-		if r := mustSend(t, g, http.MethodGet, tokenQuery, ""); r.status != http.StatusOK {
-			t.Errorf("a request after them = %d, want 200", r.status)
-		}
-	})
-}
-
-// A VM's permissions end with it.
-func TestRemovedVMGetsNoTokens(t *testing.T) {
-	s := unlimited()
-	g := s.AddVM(VM{Name: "a", Identities: []Identity{own}})
-	s.RemoveVM("a")
-	if r := mustSend(t, g, http.MethodGet, tokenQuery, ""); r.status != http.StatusNotFound {
-		t.Errorf("token for a VM that is gone = %d, want 404", r.status)
-	}
-	if got := g.tokens.open; got != 0 {
-		t.Errorf("%d requests are open, want none", got)
-	}
 }

@@ -8,19 +8,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
-	"github.com/google/go-cmp/cmp"
 
-	"github.com/spotworker/spotworker/internal/lab/emulator/storage/blobs"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage/protocol"
-	"github.com/spotworker/spotworker/internal/lab/emulator/storage/queues"
-	"github.com/spotworker/spotworker/internal/lab/emulator/tlsca"
 	"github.com/spotworker/spotworker/internal/lab/emulator/token"
 )
 
@@ -46,30 +39,6 @@ func (c *credential) GetToken(_ context.Context, o policy.TokenRequestOptions) (
 		}),
 		ExpiresOn: now.Add(c.life),
 	}, nil
-}
-
-// withTokens connects the SDK's clients to "jobs" and "records" with a
-// credential in place of the key. They never retry.
-func withTokens(t *testing.T, s *Server, at Endpoints, c azcore.TokenCredential, transport policy.Transporter, audience string) *fixture {
-	t.Helper()
-	options := policy.ClientOptions{Transport: transport, Retry: policy.RetryOptions{MaxRetries: -1}}
-	queues, err := azqueue.NewServiceClient(at.Queue, c, &azqueue.ClientOptions{ClientOptions: options, Audience: audience})
-	if err != nil {
-		t.Fatalf("queue client: %v", err)
-	}
-	blobs, err := azblob.NewClient(at.Blob, c, &azblob.ClientOptions{ClientOptions: options, Audience: audience})
-	if err != nil {
-		t.Fatalf("blob client: %v", err)
-	}
-	a := &fixture{Server: s, queue: queues.NewQueueClient("jobs"), blobs: blobs}
-	if _, err := a.queue.Create(t.Context(), nil); err != nil {
-		t.Fatalf("create queue: %v", err)
-	}
-	if _, err := a.blobs.CreateContainer(t.Context(), "records", nil); err != nil {
-		t.Fatalf("create container: %v", err)
-	}
-	s.ResetCounts()
-	return a
 }
 
 func TestBearerTokens(t *testing.T) {
@@ -138,168 +107,6 @@ func TestBearerTokens(t *testing.T) {
 				t.Errorf("WWW-Authenticate = %q, want %q", got, want)
 			}
 		})
-	}
-}
-
-// A client of a proxy writes the scheme itself, which is no TLS.
-func TestSchemeInTheRequestLineIsNotTLS(t *testing.T) {
-	issuer := token.NewIssuer()
-	a := setup(t, Options{Tokens: issuer})
-	access, err := (&credential{issuer: issuer, life: time.Hour}).GetToken(t.Context(),
-		policy.TokenRequestOptions{Scopes: []string{storageResource}})
-	if err != nil {
-		t.Fatalf("GetToken: %v", err)
-	}
-	r := httptest.NewRequest(http.MethodGet, "https://127.0.0.1"+blobPath, http.NoBody)
-	r = r.WithContext(context.WithValue(r.Context(), http.ServerContextKey, &http.Server{}))
-	r.TLS = nil
-	r.Header.Set(protocol.HeaderVersion, protocol.LatestVersion)
-	r.Header.Set("Authorization", "Bearer "+access.Token)
-	res, _ := send(a.Blob(), r)
-	wantReply(t, "GET", res, 403, "AuthenticationFailed")
-}
-
-func TestSDKWorksWithTokens(t *testing.T) {
-	issuer := token.NewIssuer()
-	s := New(Options{Tokens: issuer})
-	c := &credential{issuer: issuer, life: time.Hour}
-	a := withTokens(t, s, s.Endpoints(), c, s.Transport(), "")
-	principals := map[string]string{}
-	a.OnCall(func(c Call) Fault { principals[c.Operation] = c.Principal; return Fault{} })
-	if err := a.upload(t.Context(), "b", 10); err != nil {
-		t.Errorf("Upload: %v", err)
-	}
-	if _, err := a.queue.EnqueueMessage(t.Context(), "text", nil); err != nil {
-		t.Errorf("EnqueueMessage: %v", err)
-	}
-	if want := map[string]string{blobs.OpPutBlob: "object", queues.OpPutMessage: "object"}; !cmp.Equal(principals, want) {
-		t.Errorf("principals = %v, want %v", principals, want)
-	}
-	if want := []string{"https://storage.azure.com/.default", "https://storage.azure.com/.default"}; !cmp.Equal(c.scopes, want) {
-		t.Errorf("the SDK asked for %q, want one token for each client: %q", c.scopes, want)
-	}
-}
-
-// A client that asks for the wrong resource learns the right one from the
-// challenge.
-func TestSDKUnderstandsTheChallenge(t *testing.T) {
-	issuer := token.NewIssuer()
-	s := New(Options{Tokens: issuer})
-	c := &credential{issuer: issuer, life: time.Hour}
-	a := withTokens(t, s, s.Endpoints(), c, s.Transport(), "https://wrong.example")
-	if err := a.upload(t.Context(), "b", 10); err != nil {
-		t.Errorf("Upload: %v", err)
-	}
-	want := []string{
-		"https://storage.azure.com/.default", // azqueue does not look at its Audience
-		"https://wrong.example/.default", "https://storage.azure.com/.default",
-	}
-	if !cmp.Equal(c.scopes, want) {
-		t.Errorf("the SDK asked for %q, want %q", c.scopes, want)
-	}
-}
-
-// The SDK gets a new token before the old one ends, and storage looks at every
-// request's.
-func TestTokensEndInVirtualTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		issuer := token.NewIssuer()
-		s := New(Options{Tokens: issuer})
-		c := &credential{issuer: issuer, life: 24 * time.Hour}
-		a := withTokens(t, s, s.Endpoints(), c, s.Transport(), "")
-		old, err := c.GetToken(t.Context(), policy.TokenRequestOptions{Scopes: []string{storageResource}})
-		if err != nil {
-			t.Fatalf("GetToken: %v", err)
-		}
-		asked := len(c.scopes)
-		for range 3 * 24 {
-			time.Sleep(time.Hour)
-			if _, err := a.queue.GetProperties(t.Context(), nil); err != nil {
-				t.Fatalf("GetProperties: %v", err)
-			}
-		}
-		if got := len(c.scopes) - asked; got != 3 {
-			t.Errorf("in 3 days the SDK asked for %d tokens, want 3 of 24h", got)
-		}
-		if got := a.Counts()[queues.OpGetQueueMetadata]; got != 3*24 {
-			t.Errorf("GetQueueMetadata was called %d times, want %d: no token was too old", got, 3*24)
-		}
-		r := httptest.NewRequest(http.MethodDelete, "https://127.0.0.1"+messagesPath, http.NoBody)
-		r.Header.Set(protocol.HeaderVersion, protocol.LatestVersion)
-		r.Header.Set("Authorization", "Bearer "+old.Token)
-		res, _ := send(a.Queue(), r)
-		wantReply(t, "DELETE with the first token", res, 401, "InvalidAuthenticationInfo")
-	})
-}
-
-func TestTokensOverTLS(t *testing.T) {
-	authority, err := tlsca.New()
-	if err != nil {
-		t.Fatalf("tlsca: %v", err)
-	}
-	config, err := authority.ServerConfig()
-	if err != nil {
-		t.Fatalf("ServerConfig: %v", err)
-	}
-	issuer := token.NewIssuer()
-	s := New(Options{Tokens: issuer})
-	at, err := s.ListenTLS(Addresses{}, config)
-	if err != nil {
-		t.Fatalf("ListenTLS: %v", err)
-	}
-	plain, err := s.Listen(Addresses{})
-	if err != nil {
-		t.Fatalf("Listen: %v", err)
-	}
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: authority.ClientConfig(), ForceAttemptHTTP2: true}}
-	t.Cleanup(func() {
-		client.CloseIdleConnections()
-		if err := s.Close(); err != nil {
-			t.Errorf("Close: %v", err)
-		}
-	})
-
-	c := &credential{issuer: issuer, life: time.Hour}
-	a := withTokens(t, s, at, c, client, "")
-	if err := a.upload(t.Context(), "b", 1<<20); err != nil {
-		t.Errorf("Upload: %v", err)
-	}
-	if _, err := a.queue.EnqueueMessage(t.Context(), "text", nil); err != nil {
-		t.Errorf("EnqueueMessage: %v", err)
-	}
-	if got := a.texts(); len(got) != 1 {
-		t.Errorf("messages = %q, want one", got)
-	}
-
-	// The account's key is good there too.
-	if !strings.HasPrefix(s.ConnectionStringAt(at), "DefaultEndpointsProtocol=https;") {
-		t.Errorf("connection string = %q, want https", s.ConnectionStringAt(at))
-	}
-	keyed, err := azblob.NewClientFromConnectionString(s.ConnectionStringAt(at),
-		&azblob.ClientOptions{ClientOptions: policy.ClientOptions{Transport: client}})
-	if err != nil {
-		t.Fatalf("client with a key: %v", err)
-	}
-	if _, err := keyed.UploadBuffer(t.Context(), "records", "c", []byte("x"), nil); err != nil {
-		t.Errorf("Upload with the key: %v", err)
-	}
-
-	// A token over the other door is refused, and only HTTP/1.1 is spoken.
-	_, plainBlob, _ := strings.Cut(plain, "BlobEndpoint=")
-	plainBlob, _, _ = strings.Cut(plainBlob, ";")
-	access, _ := c.GetToken(t.Context(), policy.TokenRequestOptions{Scopes: []string{storageResource}})
-	for base, want := range map[string]int{at.Blob: 200, plainBlob: 403} {
-		r := httpRequest(t, base+"/records/b")
-		r.Header.Set(protocol.HeaderVersion, protocol.LatestVersion)
-		r.Header.Set("Authorization", "Bearer "+access.Token)
-		res, err := client.Do(r)
-		if err != nil {
-			t.Fatalf("GET %s: %v", base, err)
-		}
-		_ = res.Body.Close()
-		if res.StatusCode != want || res.Proto != "HTTP/1.1" {
-			t.Errorf("GET %s = %s %d, want HTTP/1.1 %d", base, res.Proto, res.StatusCode, want)
-		}
 	}
 }
 
