@@ -464,10 +464,6 @@ func broke(letters string, err error) func() (io.ReadCloser, error) {
 // errPanic stands for a panic.
 var errPanic = errors.New("panic")
 
-type closer func()
-
-func (c closer) Close() error { c(); return nil }
-
 // A state over the limit is refused before more than the limit was sent, and
 // leaves the record and the claim as they were.
 func TestTooLarge(t *testing.T) {

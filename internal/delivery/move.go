@@ -290,7 +290,7 @@ func (s *settlement) judgeMove(ctx context.Context, out *outcome) {
 	s.moveReason = &why
 }
 
-// whyMove returns why the job is moved when it is released, as a word of [Moves] and
+// whyMove returns why the job is moved when it is released, as a word of [observe.Moves] and
 // for people; empty if it is not. interruptions is how often it was interrupted, this time
 // included, as far as that is recorded.
 func (s *settlement) whyMove(ctx context.Context, out *outcome, interruptions int) (word, why string) {

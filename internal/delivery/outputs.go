@@ -75,7 +75,7 @@ type outputCaller struct{ job *claimed }
 // Sent counts and logs a file that the job has stored.
 func (c outputCaller) Sent(ctx context.Context, f outputs.File, took time.Duration) {
 	c.job.env.Observe(observe.OutputSent{Bytes: f.Size})
-	c.job.log.DebugContext(ctx, "outputsent", "name", f.Path, "bytes", f.Size, "took", took)
+	c.job.log.DebugContext(ctx, "output sent", "name", f.Path, "bytes", f.Size, "took", took)
 }
 
 // Retry repeats a call to storage.

@@ -15,16 +15,6 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// untilStopped is a handler that reports a state, waits until it is stopped, and keeps the reason.
-type untilStopped struct{ stop *job.Stop }
-
-func (u *untilStopped) Run(ctx context.Context, j *job.Job) ([]byte, error) {
-	j.Report(job.Progress{State: []byte("1")})
-	<-ctx.Done()
-	u.stop = job.StopOf(ctx)
-	return nil, context.Cause(ctx)
-}
-
 // announce tells the Runner that jobs may have been cancelled.
 func (b *bench) announce(ids ...string) {
 	d := &control.Document{}

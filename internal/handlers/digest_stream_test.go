@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"runtime"
 	"strings"
@@ -181,18 +180,3 @@ func (f readFunc) Read(p []byte) (int, error) { return f(p) }
 type doFunc func(*http.Request) (*http.Response, error)
 
 func (f doFunc) Do(r *http.Request) (*http.Response, error) { return f(r) }
-
-// lineHandler keeps the lines of a log.
-type lineHandler struct {
-	slog.Handler
-	lines []string
-}
-
-func (h *lineHandler) Enabled(context.Context, slog.Level) bool { return true }
-
-func (h *lineHandler) Handle(_ context.Context, r slog.Record) error {
-	line := r.Level.String() + " " + r.Message
-	r.Attrs(func(a slog.Attr) bool { line += " " + a.String(); return true })
-	h.lines = append(h.lines, line)
-	return nil
-}

@@ -174,19 +174,6 @@ func TestGoneFor70Seconds(t *testing.T) {
 	})
 }
 
-// discover looks for the name in the background and returns when it was known.
-func discover(t *testing.T, c *Client) <-chan time.Time {
-	t.Helper()
-	known := make(chan time.Time, 1)
-	go func() {
-		if id, err := c.Discover(t.Context(), nil); err != nil || id.Name != "a" {
-			t.Errorf("Discover = %+v, %v, want the name a", id, err)
-		}
-		known <- time.Now()
-	}()
-	return known
-}
-
 // checkPolls wants a poll at least every two seconds, and never more than five
 // requests in a second.
 func checkPolls(t *testing.T, vm *imds.Guest) {

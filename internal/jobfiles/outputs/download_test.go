@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,8 +12,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 )
@@ -56,42 +52,6 @@ func TestUnsafePathStopsTheDownload(t *testing.T) {
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
 		t.Errorf("the folder = %v, want it not made", err)
 	}
-}
-
-// strictBodies has bodies that cannot be read after they were closed, as bodies of sockets, and
-// counts those not closed.
-type strictBodies struct {
-	policy.Transporter
-	open *atomic.Int64
-}
-
-func (s strictBodies) Do(r *http.Request) (*http.Response, error) {
-	reply, err := s.Transporter.Do(r)
-	if err == nil && r.Method == http.MethodGet {
-		s.open.Add(1)
-		reply.Body = &strictBody{ReadCloser: reply.Body, open: s.open}
-	}
-	return reply, err
-}
-
-type strictBody struct {
-	io.ReadCloser
-	open   *atomic.Int64
-	closed atomic.Bool
-}
-
-func (b *strictBody) Read(p []byte) (int, error) {
-	if b.closed.Load() {
-		return 0, http.ErrBodyReadAfterClose
-	}
-	return b.ReadCloser.Read(p)
-}
-
-func (b *strictBody) Close() error {
-	if b.closed.CompareAndSwap(false, true) {
-		b.open.Add(-1)
-	}
-	return b.ReadCloser.Close()
 }
 
 // together returns the largest number of calls of an operation that were active at once.

@@ -2,11 +2,9 @@ package outputs
 
 import (
 	"bytes"
-	"io"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 )
@@ -66,22 +64,6 @@ func TestFileSentWhileTheListIsWritten(t *testing.T) {
 	if got := contents(t, store, "j", second)["meanwhile"]; got != "2" {
 		t.Errorf("output that was sent while the list was written = %q, want 2", got)
 	}
-}
-
-// slow yields a byte in each period.
-type slow struct {
-	left  int
-	every time.Duration
-}
-
-func (s *slow) Read(p []byte) (int, error) {
-	if s.left == 0 {
-		return 0, io.EOF
-	}
-	time.Sleep(s.every)
-	s.left--
-	p[0] = 'x'
-	return 1, nil
 }
 
 // TestRemoveOnlyWhatWasListed: a blob that was replaced since the listing is left alone.

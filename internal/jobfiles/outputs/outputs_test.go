@@ -192,18 +192,6 @@ func TestLargeFileInBlocks(t *testing.T) {
 	}
 }
 
-// failing is a content whose Read fails in its middle.
-type failing struct{ left int }
-
-func (f *failing) Read(p []byte) (int, error) {
-	if f.left == 0 {
-		return 0, errors.New("it changed")
-	}
-	n := min(len(p), f.left)
-	f.left -= n
-	return n, nil
-}
-
 func TestRefusals(t *testing.T) {
 	store, _, _ := testContainer(t)
 	s := store.NewSet("j", 1, tokenA, Limits{Files: 3, Bytes: 20}, "", nil)

@@ -53,21 +53,6 @@ func TestBandwidthPacesBodiesBothWays(t *testing.T) {
 	})
 }
 
-// countingBody counts the bytes read of it.
-type countingBody struct {
-	io.ReadSeekCloser
-	mu sync.Mutex
-	n  int
-}
-
-func (b *countingBody) Read(p []byte) (int, error) {
-	n, err := b.ReadSeekCloser.Read(p)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.n += n
-	return n, err
-}
-
 func TestBandwidthIsSharedEvenlyByTheAccount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := setup(t, Options{Bandwidth: Bandwidth{Up: 1000}})

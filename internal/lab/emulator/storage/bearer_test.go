@@ -1,45 +1,15 @@
 package storage
 
 import (
-	"context"
 	"crypto/tls"
 	"net/http"
 	"net/http/httptest"
-	"strings"
-	"sync"
 	"testing"
 	"time"
-
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage/protocol"
 	"github.com/spotworker/spotworker/internal/lab/emulator/token"
 )
-
-// credential hands out an issuer's tokens for the resource that is asked for,
-// as a managed identity does.
-type credential struct {
-	issuer *token.Issuer
-	life   time.Duration
-
-	mu     sync.Mutex
-	scopes []string // of each call
-}
-
-func (c *credential) GetToken(_ context.Context, o policy.TokenRequestOptions) (azcore.AccessToken, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.scopes = append(c.scopes, o.Scopes...)
-	now := time.Now()
-	return azcore.AccessToken{
-		Token: c.issuer.Issue(token.Claims{
-			Audience: strings.TrimSuffix(o.Scopes[0], "/.default"), ClientID: "client", ObjectID: "object",
-			NotBefore: now, Expires: now.Add(c.life),
-		}),
-		ExpiresOn: now.Add(c.life),
-	}, nil
-}
 
 func TestBearerTokens(t *testing.T) {
 	now := time.Now()

@@ -62,7 +62,9 @@ func nameOf(e observe.Event) string {
 		return "polled " + string(e.Result)
 	case observe.LeftOut:
 		return "left out"
-	case observe.OutputSent, observe.Spent, observe.Blind, observe.Watching:
+	case observe.OutputSent:
+		return "output sent"
+	case observe.Spent, observe.Blind, observe.Watching:
 		return strings.ToLower(fmt.Sprintf("%T", e)[len("observe."):])
 	}
 	return strings.TrimSpace(strings.ToLower(fmt.Sprintf("%T ", e)[len("observe."):]) + strings.Trim(fmt.Sprint(e), "{}"))
