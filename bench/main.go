@@ -37,7 +37,7 @@ type flags struct {
 	Memory  memoryCommand  `cmd:"" hidden:""`
 }
 
-const description = `Measures the worker beside loops that do the same, and prints tables.
+const description = `Measures the worker beside a loop that does the same, and prints tables.
 
 Every process is on this machine: the storage is the emulator, on one core, and
 what is measured has another. Sides are interleaved, so compare ratios; absolute

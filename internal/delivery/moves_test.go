@@ -1,6 +1,8 @@
 package delivery_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -209,4 +211,222 @@ func TestMoveOfADuplicate(t *testing.T) {
 			t.Errorf("%v, want the job moved by its release alone", b.counter.Of("ended moved", "ended put_back", "ended dropped"))
 		}
 	}, func(b *bench) { b.config.Changeover = 10 * time.Minute })
+}
+
+// TestMoveByProgress: the last report of a job, and when it began first, decide whether a release moves it.
+func TestMoveByProgress(t *testing.T) {
+	const m = time.Minute
+	for name, row := range map[string]struct {
+		last  job.Progress
+		began time.Duration // ago
+		due   time.Duration
+		moved bool
+	}{
+		"nothing is done":            {job.Progress{}, 0, 45 * m, true},
+		"nearly done, not saved":     {job.Progress{State: []byte("s"), Fraction: 0.9}, 0, 45 * m, false},
+		"nearly done, no state":      {job.Progress{Fraction: 0.9}, 0, 45 * m, true},
+		"failed, and began now":      {job.Progress{State: []byte("s"), Fraction: 0.01}, 2 * m, 120 * m, false},
+		"failed, and began long ago": {job.Progress{State: []byte("s"), Fraction: 0.01}, 10 * time.Hour, 120 * m, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
+				<-ctx.Done()
+				j.Report(row.last)
+				return nil, context.Cause(ctx)
+			})
+			onBench(t, kinds, func(t *testing.T, b *bench) {
+				e := queue.Envelope{ID: "a", Kind: "k", Resume: row.began > 0, Estimate: 30 * m, Deadline: time.Now().Add(row.began + row.due)}
+				b.put(e)
+				if row.began > 0 {
+					c := b.Records.Fresh(former(e), "vm_9-boot-1")
+					if err := c.Touch(t.Context(), checkpoint.Snapshot{}); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(row.began - m)
+					if err := c.Fail(t.Context(), checkpoint.Snapshot{}, "out of luck"); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(m)
+				}
+				wait := b.begin(b.claim())
+				time.Sleep(3 * time.Second) // nothing is saved yet
+				b.drainNow(10 * time.Second)
+				wait()
+				if moved := b.onDemand() == 1; moved != row.moved || b.counter.WithPrefix("started") != 1 || b.MessagesLeft() != 1 {
+					t.Errorf("moved: %t, %d starts, %d messages; want moved: %t, one, one", moved, b.counter.WithPrefix("started"), b.MessagesLeft(),
+						row.moved)
+				}
+			}, func(b *bench) { b.config.Changeover = 10 * m })
+		})
+	}
+}
+
+// TestMoveOnClaim: a job that lost a VM and has too little time for losing another one moves before its handler is called. A new job
+// does not move here, and neither does a job with a reason to move from its last release.
+func TestMoveOnClaim(t *testing.T) {
+	const m = time.Minute
+	for name, row := range map[string]struct {
+		released bool // by a worker that it lost
+		moveFor  string
+		last     checkpoint.Snapshot
+		failed   bool          // and not released
+		waits    time.Duration // before it is claimed again
+		due      time.Duration // from then
+		moved    bool
+	}{
+		"never started":           {false, "", checkpoint.Snapshot{}, false, 0, 45 * m, false},
+		"released":                {true, "", checkpoint.Snapshot{}, false, 0, 45 * m, true},
+		"released, nearly done":   {true, "", checkpoint.Snapshot{State: []byte("s"), Fraction: 0.9}, false, 0, 45 * m, false},
+		"released, in time":       {true, "", checkpoint.Snapshot{}, false, 0, 300 * m, false},
+		"released, too late":      {true, "", checkpoint.Snapshot{}, false, 0, 14 * m, false},
+		"was to move":             {true, "soon", checkpoint.Snapshot{}, false, 0, 45 * m, false},
+		"failed, was soon here":   {true, "", checkpoint.Snapshot{}, true, m, 55 * m, false},
+		"failed, waited for long": {true, "", checkpoint.Snapshot{}, true, 20 * m, 55 * m, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := func(b *bench) { b.config.Changeover = 10 * m }
+			onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
+				e := queue.Envelope{ID: "a", Kind: "k", ChosenID: true, Resume: row.released, Estimate: 30 * m,
+					Deadline: time.Now().Add(row.waits + row.due)}
+				if row.released {
+					c := b.Records.Fresh(former(e), "vm_9-boot-1")
+					c.SetFacts(func(f checkpoint.Facts) checkpoint.Facts {
+						f.MoveReason = row.moveFor
+						return f
+					})
+					end := c.Release
+					if row.failed {
+						end = func(ctx context.Context, s checkpoint.Snapshot) error { return c.Fail(ctx, s, "out of luck") }
+					}
+					if err := errors.Join(c.Touch(t.Context(), checkpoint.Snapshot{}), end(t.Context(), row.last)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				b.put(e)
+				time.Sleep(row.waits)
+				b.runOne()
+				started := b.counter.WithPrefix("started")
+				if moved := b.onDemand() == 1; moved != row.moved || (started == 1) == row.moved || (b.Record("a").Status == checkpoint.Open) != moved {
+					t.Errorf("moved: %t, after %d starts, record %s; want moved: %t", moved, started, b.Record("a").Status, row.moved)
+				}
+			}, set)
+		})
+	}
+}
+
+// TestRiskOfARedelivery: the record decides whether a job that a worker claimed before may have to move while it waits.
+func TestRiskOfARedelivery(t *testing.T) {
+	for name, row := range map[string]struct {
+		record  string // message of the record; empty for no record
+		claimed bool
+		found   int
+	}{
+		"new": {"", false, 1}, "claimed, without a record": {"", true, 1}, "another message has the job": {"another", true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := func(b *bench) { b.config.Changeover = 10 * time.Minute }
+			onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
+				e := queue.Envelope{ID: "a", Kind: "k", Deadline: time.Now().Add(45 * time.Minute), Estimate: 30 * time.Minute}
+				b.put(e)
+				if row.claimed {
+					if err := b.claim().Release(t.Context(), 0); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if row.record != "" {
+					d := checkpoint.Delivery{ID: "a", Kind: "k", MessageID: row.record, PayloadHash: e.Work()}
+					if err := b.Records.Fresh(d, "vm_1-boot-1").Touch(t.Context(), checkpoint.Snapshot{}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				seen, err := b.Queue.Peek(t.Context(), 32)
+				if err != nil {
+					t.Fatal(err)
+				}
+				reads := b.counted(storage.OpGetBlobProperties)
+				found, err := b.AtRisk(t.Context(), seen)
+				reads = b.counted(storage.OpGetBlobProperties) - reads
+				if err != nil || len(found) != row.found || (reads == 1) != row.claimed || reads > 1 {
+					t.Errorf("at risk = %d messages, %v, after %d reads; want %d, and a read: %t", len(found), err, reads, row.found, row.claimed)
+				}
+			}, set)
+		})
+	}
+}
+
+// TestClaimAfterAMoveThatFailed: jobs that would move at their claim, or wait for another machine, are started, or wait on, as long as the
+// on-demand queue is not tried after a move that failed.
+func TestClaimAfterAMoveThatFailed(t *testing.T) {
+	for name, row := range map[string]struct {
+		machine string
+		started int
+	}{"another job": {"large", 1}, "a job for another machine": {"small", 0}} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, job.Kinds{"k": picky{row.machine}}, func(t *testing.T, b *bench) {
+				b.write(b.regular("vm_1-boot-1", "large"))
+				b.putDue("first", 45*time.Minute)
+				end := b.fail(http.StatusForbidden, "AuthorizationPermissionMismatch", func(c storage.Call) bool {
+					return c.Operation == storage.OpPutMessage && c.Queue == b.Names.OnDemand
+				})
+				lease := b.claim()
+				b.putDue("second", 45*time.Minute)
+				time.Sleep(time.Second)
+				next := b.claim()
+				if b.begin(lease)(); b.lines("job not moved to the on-demand queue; it stays on its own until it is interrupted again") != 1 {
+					t.Fatal("the first job does not try to move")
+				}
+				end()
+				b.begin(next)()
+				if n := b.counter.WithPrefix("started"); n != row.started || b.onDemand() != 0 || b.Record("second").MoveReason != "" {
+					t.Errorf("%d starts, %d messages on the on-demand queue; want %d, none", n, b.onDemand(), row.started)
+				}
+			}, func(b *bench) { b.config.Changeover = 10 * time.Minute })
+		})
+	}
+}
+
+func staysOnDemand(t *testing.T, reason string) {
+	t.Helper()
+	const m = time.Minute
+	set := func(b *bench) { b.config.MoveAfter, b.config.Changeover = 1, 10*m }
+	onBench(t, job.Kinds{"k": &rig.SteadyReporter{}}, func(t *testing.T, b *bench) {
+		e := queue.Envelope{ID: "a", Kind: "k", Resume: true, EnqueuedAt: time.Now(), Deadline: time.Now().Add(45 * m), Estimate: 30 * m}
+		c := b.Records.Fresh(former(e), "vm_9-boot-1")
+		c.SetFacts(func(f checkpoint.Facts) checkpoint.Facts {
+			f.MoveReason = reason
+			return f
+		})
+		there := b.config.Stores.OnDemand
+		if err := errors.Join(c.Touch(t.Context(), checkpoint.Snapshot{}), c.Release(t.Context(), checkpoint.Snapshot{}),
+			there.Put(t.Context(), e, 0)); err != nil {
+			t.Fatal(err)
+		}
+		before := b.Server.Messages(b.Names.OnDemand)[0].ID
+		claim := func() *queue.Lease {
+			t.Helper()
+			leases, err := there.Claim(t.Context(), 1, 30*time.Second)
+			if err != nil || len(leases) != 1 {
+				t.Fatalf("claim = %d messages, %v, want one", len(leases), err)
+			}
+			return leases[0]
+		}
+		if got := b.OpenWaiting(claim()).Run(b.ctx, b.cleanup); got != delivery.NotRun || b.Record("a").Interruptions != 1 {
+			t.Errorf("a move from the on-demand queue: %d, record after %d interruptions; want it left there, one", got,
+				b.Record("a").Interruptions)
+		}
+		wait := b.begin(claim())
+		time.Sleep(m)
+		b.drainNow(10 * time.Second)
+		wait()
+		left := b.Server.Messages(b.Names.OnDemand)
+		if len(left) != 1 || left[0].ID != before || !left[0].Visible || len(b.Server.Messages(b.Names.Queue)) != 0 {
+			t.Errorf("messages on the on-demand queue = %+v, want the one of before, visible", left)
+		}
+		r := b.Record("a")
+		if r.Status != checkpoint.Open || r.Interruptions != 2 || r.MoveReason != reason || b.counter.WithPrefix("moved") != 0 ||
+			b.counter.WithPrefix("started") != 1 || b.counter.Of("ended released")["ended released"] != 1 {
+			t.Errorf("record = %s after %d interruptions, moved because %q, %d starts; want it open after 2, as before, one", r.Status,
+				r.Interruptions, r.MoveReason, b.counter.WithPrefix("started"))
+		}
+	}, set)
 }

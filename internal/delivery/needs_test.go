@@ -181,12 +181,3 @@ func TestRefusalsAndTheBreaker(t *testing.T) {
 		}
 	})
 }
-
-// needful is a handler whose states need a machine.
-type needful struct {
-	job.Handler
-	picky picky
-}
-
-func (n needful) Offer() string                 { return n.picky.Offer() }
-func (n needful) CheckNeeds(needs string) error { return n.picky.CheckNeeds(needs) }

@@ -173,7 +173,7 @@ func TestOutputsAtTheEnd(t *testing.T) {
 					return chosen
 				})
 				b.runOne()
-				if r := b.Record("a"); r.Outputs.Files != row.files || b.counter.Of("output sent")["outputsent"] != 1 ||
+				if r := b.Record("a"); r.Outputs.Files != row.files || b.counter.Of("output sent")["output sent"] != 1 ||
 					len(b.FilesOf("a")) != row.files || (refused == 8) != (row.files == 1) {
 					t.Errorf("record = %s with %d outputs after %d refused tries, want %d", r.Status, r.Outputs.Files, refused, row.files)
 				}

@@ -37,6 +37,11 @@ func (l *loaded) writeRecord(ctx context.Context, due checkpoint.Due, latest *jo
 			return err
 		}
 	}
+	return l.saveState(ctx, s)
+}
+
+// saveState saves a state, after the outputs that it relies on.
+func (l *loaded) saveState(ctx context.Context, s checkpoint.Snapshot) error {
 	return l.measureSave(func() error {
 		if err := l.prepareOutputs(ctx); err != nil {
 			return err
@@ -55,14 +60,7 @@ func (l *loaded) saveStream(ctx context.Context, end *runEnd) {
 	}
 	ctx, cancel := drain.Outlive(l.tries.In(ctx), drain.UntilStates)
 	defer cancel()
-	err := l.retry(ctx, "save the state of a failed job", func() error {
-		return l.measureSave(func() error {
-			if err := l.prepareOutputs(ctx); err != nil {
-				return err
-			}
-			return l.claim.Save(ctx, s)
-		})
-	})
+	err := l.retry(ctx, "save the state of a failed job", func() error { return l.saveState(ctx, s) })
 	switch conflict := asConflict(err); {
 	case err == nil:
 		l.saved = latest
