@@ -95,14 +95,8 @@ const (
 	logTimeout = 10 * time.Second
 )
 
-// writeLog writes the part of the log that the record, which was just written, has no room
-// for. It does not wait for that: neither the next save nor a stop may.
-func (l *loaded) writeLog(ctx context.Context) {
-	l.output.WriteSoon(ctx, logTimeout, func(err error) { l.reportLog(ctx, err) })
-}
-
-// writeLastLog does the same at the end of the delivery, when the record is written and
-// the message gone. In a drain it waits until all other jobs are released too.
+// writeLastLog writes the part of the log that the record has no room for, at the end of the
+// delivery, when the record is written and the message gone. In a drain it waits until all other jobs are released too.
 func (l *loaded) writeLastLog(ctx context.Context) {
 	if !l.output.Pending() || !l.claim.Exists() {
 		return

@@ -192,18 +192,13 @@ func (w *Worker) interrupt(event lifecycle.Event, why string, d *drain.Drain) {
 }
 
 // hold drains the worker because an operator asks for that. Afterwards it idles until
-// unhold. A drain that is under way for another reason keeps its deadlines.
+// [lifecycle.Unhold]. A drain that is under way for another reason keeps its deadlines.
 func (w *Worker) hold(why string) {
 	if s := w.machine.State(); s == lifecycle.Shutdown || s == lifecycle.Stopped {
 		_ = w.apply(lifecycle.Hold, why) // refused only when the worker has stopped already
 		return
 	}
 	w.interrupt(lifecycle.Hold, why, drain.New(job.Drained, errors.New(why), time.Now(), w.DrainBudget))
-}
-
-// unhold lets the worker take up work again, unless something else keeps it from that.
-func (w *Worker) unhold(why string) {
-	_ = w.apply(lifecycle.Unhold, why) // refused only when the worker has stopped already
 }
 
 // inState does the work of a state and applies the event that ends it. If the table

@@ -139,7 +139,7 @@ func workerProgram(version string) cli.Program {
 // commands are the program's functions besides running a worker, by the first argument.
 func commands() map[string]func(Options) error {
 	all := systemCommands()
-	all["man"] = manCommand
+	all["man"] = func(o Options) error { return runMan(o, os.Stdout) }
 	return all
 }
 
