@@ -102,8 +102,12 @@ func (c *claimed) runJob(ctx context.Context) *outcome {
 		}
 		return c.unlessLost(ctx, out)
 	}
-	if c.unclaimed {
-		return c.unlessLost(ctx, c.moveWaiting(ctx))
+	if c.unclaimed { // its record is acquired, and released like the record of a job that moves at its claim
+		out := c.awaitDuplicate(ctx)
+		if out == nil {
+			_, out = c.acquire(ctx)
+		}
+		return c.unlessLost(ctx, out)
 	}
 	places, out := c.enter(ctx)
 	if out == nil {

@@ -200,16 +200,6 @@ func (r *Runner) barsMove(ctx context.Context, kind, needs string) bool {
 	return ok && has == presence.HasNot
 }
 
-// moveWaiting moves a job that waited, without its handler: its record is acquired, and
-// released like the record of a job that moves at its claim.
-func (c *claimed) moveWaiting(ctx context.Context) *outcome {
-	if out := c.awaitDuplicate(ctx); out != nil {
-		return out
-	}
-	_, out := c.acquire(ctx)
-	return out
-}
-
 // movesOnClaim returns an outcome if the job moves instead of being started: it lost a VM before,
 // and its time does not suffice for losing another one. A job that was never started is
 // started: here is a slot, and few VMs are evicted while a short job runs. So is a job whose

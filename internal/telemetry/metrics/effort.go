@@ -28,28 +28,24 @@ var (
 	countBuckets = []float64{0, 1, 2, 3, 5, 10, 20, 50}
 )
 
-func newEffort() Effort {
+func newEffort(r registry) Effort {
 	e := Effort{
-		handlers: counters("handler_seconds_total", "Time of handlers, by its outcome. Goodput is committed and handed_over.",
+		handlers: r.counters("handler_seconds_total", "Time of handlers, by its outcome. Goodput is committed and handed_over.",
 			"kind", "outcome"),
-		sincePut: histograms("job_duration_seconds", "Time of committed jobs from put to commit.", jobBuckets, "kind"),
-		ran:      histograms("job_run_duration_seconds", "Time of committed jobs in handlers, over all deliveries.", jobBuckets, "kind"),
-		waits: histograms("job_wait_seconds", "Time that jobs waited until a handler was called: since they were put, released or "+
+		sincePut: r.histograms("job_duration_seconds", "Time of committed jobs from put to commit.", jobBuckets, "kind"),
+		ran:      r.histograms("job_run_duration_seconds", "Time of committed jobs in handlers, over all deliveries.", jobBuckets, "kind"),
+		waits: r.histograms("job_wait_seconds", "Time that jobs waited until a handler was called: since they were put, released or "+
 			"failed, or since the last write of a worker that ended uncleanly.", jobBuckets, "after"),
-		interruptions: histogram("job_interruptions", "Interruptions of committed jobs: times that they were handed over.", countBuckets),
-		exits:         histogram("job_unclean_exits", "Unclean exits of the workers of committed jobs, also before a replay.", countBuckets),
-		failures:      counters("job_failures_total", "Failures of jobs, by their cause. A dead-lettered job counts too.", "kind", "class"),
-		lastCommit: newLastTime("last_commit_timestamp_seconds", "When this worker committed a job last, by its machine's clock. Absent "+
-			"before the first."),
+		interruptions: r.histogram("job_interruptions", "Interruptions of committed jobs: times that they were handed over.", countBuckets),
+		exits:         r.histogram("job_unclean_exits", "Unclean exits of the workers of committed jobs, also before a replay.", countBuckets),
+		failures:      r.counters("job_failures_total", "Failures of jobs, by their cause. A dead-lettered job counts too.", "kind", "class"),
+		lastCommit: add(r, newLastTime("last_commit_timestamp_seconds", "When this worker committed a job last, by its machine's clock. Absent "+
+			"before the first.")),
 	}
 	for _, after := range observe.Waits {
 		e.waits.WithLabelValues(after)
 	}
 	return e
-}
-
-func (e *Effort) collectors() []prometheus.Collector {
-	return []prometheus.Collector{e.handlers, e.sincePut, e.ran, e.waits, e.interruptions, e.exits, e.failures, e.lastCommit}
 }
 
 // expect makes the series of a kind, at 0.

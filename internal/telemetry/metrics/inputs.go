@@ -11,16 +11,14 @@ type Inputs struct {
 	files, bytes *prometheus.CounterVec
 }
 
-func newInputs() Inputs {
+func newInputs(r registry) Inputs {
 	return Inputs{
-		files: byWord(observe.Inputs, "input_files_total",
+		files: r.byWord(observe.Inputs, "input_files_total",
 			"Input files of jobs: fetched from storage, cached (found in the cache), evicted from the cache, or found changed there.", "result"),
-		bytes: byWord(observe.Inputs, "input_bytes_total", "Bytes of these input files.",
+		bytes: r.byWord(observe.Inputs, "input_bytes_total", "Bytes of these input files.",
 			"result"),
 	}
 }
-
-func (i *Inputs) collectors() []prometheus.Collector { return []prometheus.Collector{i.files, i.bytes} }
 
 func (i *Inputs) count(e observe.InputsUsed) {
 	i.files.WithLabelValues(e.Result).Add(amount(e.Files))

@@ -34,43 +34,36 @@ var saveBuckets = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30
 // sizeBuckets reach from a number to a folder of gigabytes.
 var sizeBuckets = []float64{1 << 10, 16 << 10, 64 << 10, 1 << 20, 8 << 20, 64 << 20, 512 << 20, 4 << 30, 32 << 30}
 
-func newJobs(refusals []string) Jobs {
+func newJobs(r registry, refusals []string) Jobs {
 	j := Jobs{
-		state:      gauges("state", "1 for the lifecycle state that the worker is in, 0 for the others.", "state"),
-		active:     gauge("jobs_in_hand", "Messages that the worker has claimed and not released yet."),
-		deliveries: counter("deliveries_total", "Messages claimed; a job counts each time."),
-		outcomes:   byWord(observe.Outcomes, "delivery_outcomes_total", "Messages released, by the outcome for their job.", "outcome"),
-		starts: byWord(observe.Starts, "handler_starts_total",
+		state:      r.gauges("state", "1 for the lifecycle state that the worker is in, 0 for the others.", "state"),
+		active:     r.gauge("jobs_in_hand", "Messages that the worker has claimed and not released yet."),
+		deliveries: r.counter("deliveries_total", "Messages claimed; a job counts each time."),
+		outcomes:   r.byWord(observe.Outcomes, "delivery_outcomes_total", "Messages released, by the outcome for their job.", "outcome"),
+		starts: r.byWord(observe.Starts, "handler_starts_total",
 			"Handlers called: first, resumed from a recorded state, or again from the beginning.", "start"),
-		saves: byWord(observe.Saves, "checkpoint_saves_total",
+		saves: r.byWord(observe.Saves, "checkpoint_saves_total",
 			"Attempts to record a job's state. Fenced means that another worker has the job by now.", "result"),
-		savedBytes: counter("checkpoint_saved_bytes_total",
+		savedBytes: r.counter("checkpoint_saved_bytes_total",
 			"Size of the states recorded. Large states are sent in part, so fewer bytes may have been sent."),
-		saveTime: histogram("checkpoint_save_duration_seconds", "Time that it took to record a state.", saveBuckets),
-		saveSize: histogram("checkpoint_size_bytes", "Size of the states recorded.", sizeBuckets),
-		leftOut:  counter("states_left_out_total", "Jobs released without their last state: the work since the checkpoint before is repeated."),
-		moves: byWord(observe.Moves, "job_moves_total",
+		saveTime: r.histogram("checkpoint_save_duration_seconds", "Time that it took to record a state.", saveBuckets),
+		saveSize: r.histogram("checkpoint_size_bytes", "Size of the states recorded.", sizeBuckets),
+		leftOut:  r.counter("states_left_out_total", "Jobs released without their last state: the work since the checkpoint before is repeated."),
+		moves: r.byWord(observe.Moves, "job_moves_total",
 			"Jobs moved to the on-demand queue: after too many interruptions, or because they may miss their deadline.", "reason"),
-		outputs:   counter("outputs_sent_total", "Output files that jobs stored; a changed file counts again."),
-		sentBytes: counter("outputs_sent_bytes_total", "Bytes of these files."),
-		circles: byWord(observe.Circling, "jobs_circling_total",
+		outputs:   r.counter("outputs_sent_total", "Output files that jobs stored; a changed file counts again."),
+		sentBytes: r.counter("outputs_sent_bytes_total", "Bytes of these files."),
+		circles: r.byWord(observe.Circling, "jobs_circling_total",
 			"Jobs that do not end: counted at the 10th, 20th, 40th ... of their failures in all, or of their breaks in a row without progress of "+
 				"the fraction.", "cause"),
-		refused: byWord(refusals, "storage_refusals_total",
+		refused: r.byWord(refusals, "storage_refusals_total",
 			"Messages requeued because storage permanently refuses a blob of their job, by the service's error code.", "code"),
-		broken: gauges("breaker_open", "1 while the circuit breaker of a kind is open or half-open: this worker leaves its jobs to others.",
+		broken: r.gauges("breaker_open", "1 while the circuit breaker of a kind is open or half-open: this worker leaves its jobs to others.",
 			"kind"),
-		breaks: counters("breaker_trips_total", "Times that the circuit breaker of a kind opened, also after one job was tried.", "kind"),
+		breaks: r.counters("breaker_trips_total", "Times that the circuit breaker of a kind opened, also after one job was tried.", "kind"),
 	}
 	j.enter(lifecycle.Start)
 	return j
-}
-
-func (j *Jobs) collectors() []prometheus.Collector {
-	return []prometheus.Collector{
-		j.state, j.active, j.deliveries, j.outcomes, j.starts, j.saves, j.savedBytes, j.saveTime, j.saveSize, j.leftOut, j.moves,
-		j.outputs, j.sentBytes, j.circles, j.refused, j.broken, j.breaks,
-	}
 }
 
 // enter shows the state that the worker is in.

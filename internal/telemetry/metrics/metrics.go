@@ -61,18 +61,18 @@ type Metrics struct {
 
 // New returns metrics at zero.
 func New(c Config) *Metrics {
+	r := registry{prometheus.NewRegistry()}
 	m := &Metrics{
-		Jobs: newJobs(c.Refusals), Effort: newEffort(), silence: newSilence(), queues: newQueues(), slots: newSlots(c.Slots),
-		Platform: newPlatform(), Storage: newStorage(), Inputs: newInputs(),
-		worker: prometheus.NewRegistry(), served: prometheus.NewRegistry(), log: c.Log,
+		Jobs: newJobs(r, c.Refusals), Effort: newEffort(r), silence: add(r, newSilence()), queues: add(r, newQueues()),
+		slots: add(r, newSlots(c.Slots)), Platform: newPlatform(r), Storage: newStorage(r), Inputs: newInputs(r),
+		worker: r.Registry, served: prometheus.NewRegistry(), log: c.Log,
 	}
-	m.worker.MustRegister(about(c), started(), slotCount(c), healthy(c), m.slots, m.silence, m.queues)
-	m.worker.MustRegister(machine(c)...)
-	m.worker.MustRegister(m.Effort.collectors()...)
-	m.worker.MustRegister(m.Jobs.collectors()...)
-	m.worker.MustRegister(m.Platform.collectors()...)
-	m.worker.MustRegister(m.Storage.collectors()...)
-	m.worker.MustRegister(m.Inputs.collectors()...)
+	r.gauges("build_info", "Always 1; the labels say which program this is.", "version", "goversion").
+		WithLabelValues(c.Version, runtime.Version()).Set(1)
+	add(r, newLastTime("start_timestamp_seconds", "When the worker started, by its machine's clock.")).set(time.Now())
+	r.gauge("job_slots", "Jobs that this worker runs at once.").Set(float64(c.Slots))
+	r.MustRegister(healthy(c))
+	r.MustRegister(machine(c)...)
 	m.served.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
@@ -109,24 +109,6 @@ const maxScrapes = 4
 
 // Gatherer returns the metrics for readers in this process.
 func (m *Metrics) Gatherer() prometheus.Gatherer { return m.served }
-
-func about(c Config) prometheus.Collector {
-	info := gauges("build_info", "Always 1; the labels say which program this is.", "version", "goversion")
-	info.WithLabelValues(c.Version, runtime.Version()).Set(1)
-	return info
-}
-
-func started() prometheus.Collector {
-	at := newLastTime("start_timestamp_seconds", "When the worker started, by its machine's clock.")
-	at.set(time.Now())
-	return at
-}
-
-func slotCount(c Config) prometheus.Collector {
-	slots := gauge("job_slots", "Jobs that this worker runs at once.")
-	slots.Set(float64(c.Slots))
-	return slots
-}
 
 func healthy(c Config) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{

@@ -20,20 +20,20 @@ type Platform struct {
 // drainBuckets are finest around the budgets of an eviction.
 var drainBuckets = []float64{.05, .1, .25, .5, 1, 2, 5, 10, 20, 30, 60}
 
-func newPlatform() Platform {
+func newPlatform(r registry) Platform {
 	p := Platform{
-		events: counters("scheduled_events_total",
+		events: r.counters("scheduled_events_total",
 			"Scheduled events that named this VM, by the action of the worker. An event counts again with another action.", "type",
 			"action"),
-		unrecognised: counter("evictions_unrecognised_total",
+		unrecognised: r.counter("evictions_unrecognised_total",
 			"Events that may stop or pause a VM of this group while this VM's name was not known. All jobs were saved, none drained. "+
 				"Set --vm-name."),
-		acknowledgements: byWord(observe.Acknowledgements, "acknowledgements_total", "Scheduled events that the worker acknowledged, or tried to.",
+		acknowledgements: r.byWord(observe.Acknowledgements, "acknowledgements_total", "Scheduled events that the worker acknowledged, or tried to.",
 			"result"),
-		drains: histograms("drain_duration_seconds",
+		drains: r.histograms("drain_duration_seconds",
 			"Time from the notice until no job was left, by the reason for the stop.", drainBuckets, "reason"),
-		polls: counters("metadata_polls_total", "Polls of the metadata service for scheduled events, by result.", "result"),
-		sight: &sight{},
+		polls: r.counters("metadata_polls_total", "Polls of the metadata service for scheduled events, by result.", "result"),
+		sight: add(r, &sight{}),
 	}
 	for _, reason := range observe.DrainReasons {
 		p.drains.WithLabelValues(reason)
@@ -42,10 +42,6 @@ func newPlatform() Platform {
 		p.polls.WithLabelValues(string(result))
 	}
 	return p
-}
-
-func (p *Platform) collectors() []prometheus.Collector {
-	return []prometheus.Collector{p.sight, p.events, p.unrecognised, p.acknowledgements, p.drains, p.polls}
 }
 
 func (p *Platform) observe(e observe.Event) {
