@@ -245,3 +245,39 @@ func TestResultOf(t *testing.T) {
 		}
 	})
 }
+
+// However a commit and an opening meet, one of them has its effect, and both
+// sides know which.
+func TestReopenRacesACommit(t *testing.T) {
+	seen := map[Status]int{}
+	for offset := range 60 {
+		inBubble(t, func(t *testing.T, b *rig) {
+			owner := b.claimed(t)
+			b.OnCall(func(storage.Call) storage.Fault {
+				return storage.Fault{Before: 7 * time.Millisecond, After: 5 * time.Millisecond}
+			})
+			committed := make(chan error)
+			go func() {
+				time.Sleep(time.Duration(offset) * time.Millisecond)
+				committed <- owner.Commit(t.Context(), []byte("result"))
+			}()
+			time.Sleep(20 * time.Millisecond)
+			was, err := b.store.Reopen(t.Context(), asked, tool)
+			commitErr := <-committed
+			if err != nil {
+				t.Fatalf("offset %d ms: Open = %v", offset, err)
+			}
+			seen[was.Status]++
+			after := b.read(t).Status
+			switch {
+			case was.Status == Done && commitErr == nil && after == Done:
+			case was.Status == Running && conflictIn(commitErr) != nil && after == Open:
+			default:
+				t.Errorf("offset %d ms: Open found it %s, Commit = %v, and now it is %s", offset, was.Status, commitErr, after)
+			}
+		})
+	}
+	if seen[Done] == 0 || seen[Running] == 0 {
+		t.Errorf("outcomes = %v, want both", seen)
+	}
+}

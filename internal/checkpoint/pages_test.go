@@ -288,3 +288,38 @@ func readRestored(t *testing.T, b *rig) error {
 	must(t, c.Fail(t.Context(), Snapshot{}, "no"))
 	return err
 }
+
+// TestKilledWhileSendingPages: a worker dies after each call of a save. Its successor restores the
+// old or the new state, and saves pages again.
+func TestKilledWhileSendingPages(t *testing.T) {
+	for after := range 12 {
+		inBubble(t, func(t *testing.T, b *rig) {
+			c, state := b.patched(t)
+			next := slices.Clone(state)
+			for at := range 18 { // blocks of pages and of new content
+				if next[(2+at)*b.store.unit-1]++; at%5 == 0 {
+					fillRandom(next[(at+1)*b.store.unit:][:b.store.unit], uint64(at))
+				}
+			}
+			var calls atomic.Int64
+			b.OnCall(func(storage.Call) storage.Fault {
+				n := int(calls.Add(1))
+				return storage.Fault{DropRequest: n > after, DropReply: n == after}
+			})
+			err := c.Save(t.Context(), streamed(next))
+			b.OnCall(nil)
+			saved := b.read(t).StateHash != blocks.HashOf(state, b.store.unit, b.read(t).StateKey)
+			if err == nil && !saved {
+				t.Fatalf("after %d calls: the save succeeded without a state", after)
+			}
+			c = b.acquire(t, ours, "worker-2")
+			if saved {
+				state = next
+			}
+			restored(t, c, state)
+			state[3*b.store.unit]++
+			must(t, c.Release(t.Context(), streamed(state)))
+			restored(t, b.acquire(t, ours, "worker-3"), state)
+		})
+	}
+}

@@ -136,3 +136,48 @@ func TestCancelledSave(t *testing.T) {
 		})
 	}
 }
+
+// A worker that was believed dead and returns during its successor's save does not
+// change it: the same id means the same content, and its commit fails.
+func TestStaleOwnerStages(t *testing.T) {
+	for _, moment := range []string{storage.OpGetBlockList, storage.OpPutBlock, storage.OpPutBlockList, "after"} {
+		t.Run(moment, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *rig) {
+				stale := b.claimedLarge(t, "abcd")
+				c := b.acquire(t, ours, "worker-2")
+				var struck atomic.Bool
+				strike := func() {
+					if struck.Swap(true) {
+						return
+					}
+					conflict := conflictIn(stale.Save(t.Context(), streamed(large("Zbcy"))))
+					if conflict == nil || conflict.Ruling != Fenced {
+						t.Errorf("Save by the owner before = %v, want it fenced", conflict)
+					}
+				}
+				b.OnCall(func(call storage.Call) storage.Fault {
+					if call.Operation == moment {
+						strike()
+					}
+					return storage.Fault{}
+				})
+				b.save(t, c, "Xbcy")
+				if moment == "after" {
+					strike()
+				}
+				b.OnCall(nil)
+				if !struck.Load() {
+					t.Fatal("the owner before did not come back")
+				}
+				if r := b.read(t); r.Owner != "worker-2" || r.Generation != 2 {
+					t.Errorf("record = owner %s, generation %d, want worker-2, 2", r.Owner, r.Generation)
+				}
+				b.holds(t, "Xbcy")
+				b.ResetCounts()
+				b.save(t, c, "XbQy")
+				r := restore(t, b.acquire(t, ours, "worker-3"))
+				readRest(t, r, "XbQy", 0)
+			})
+		})
+	}
+}

@@ -71,21 +71,6 @@ func TestCancelBeforeTheEffectHasNone(t *testing.T) {
 	})
 }
 
-func TestCancelAfterTheEffectLeavesIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := setup(t, Options{})
-		a.OnCall(on(queues.OpPutMessage, Fault{After: time.Hour}))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if _, err := a.queue.EnqueueMessage(ctx, "text", nil); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("EnqueueMessage = %v, want %v", err, context.DeadlineExceeded)
-		}
-		if got, want := a.texts(), []string{"text"}; !cmp.Equal(got, want) {
-			t.Errorf("messages = %q, want %q", got, want)
-		}
-	})
-}
-
 func TestHooksSeeEveryCallInOrder(t *testing.T) {
 	a := setup(t, Options{})
 	var calls []Call

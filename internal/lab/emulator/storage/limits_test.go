@@ -3,7 +3,6 @@ package storage
 import (
 	"errors"
 	"net/http"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -106,26 +105,6 @@ func TestAccountLimitCountsBothServices(t *testing.T) {
 		a.SetLimits(&Limits{QueueMessages: -1, AccountRequests: -1})
 		if got := burst(t, 30, a.put(t)); got != 30 {
 			t.Errorf("%d of 30 puts were accepted with negative limits, want all", got)
-		}
-	})
-}
-
-func TestReplyOverALimit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := setup(t, Options{Limits: &Limits{QueueMessages: 1}})
-		put := func() (*http.Response, string) {
-			return send(a.Queue(), a.signed(http.MethodPost, messagesPath, messageBody("text")))
-		}
-		if res, _ := put(); res.StatusCode != http.StatusCreated {
-			t.Fatalf("the first put = %d, want 201", res.StatusCode)
-		}
-		res, body := put()
-		wantReply(t, "a put over the limit", res, 503, "ServerBusy")
-		if got := res.Header.Get("Retry-After"); got != "" {
-			t.Errorf("Retry-After = %q, want none, as on Azure", got)
-		}
-		if !strings.Contains(body, "<Code>ServerBusy</Code>") {
-			t.Errorf("body = %s, want it to have the code", body)
 		}
 	})
 }

@@ -6,13 +6,6 @@ import (
 	"testing"
 )
 
-const messagesPath = "/devstoreaccount1/jobs/messages"
-
-// messageBody is the body of Put Message and Update Message.
-func messageBody(inner string) string {
-	return "<QueueMessage><MessageText>" + inner + "</MessageText></QueueMessage>"
-}
-
 // Go's client sends none of these, another might.
 func TestMetadataIsCheckedOnTheServer(t *testing.T) {
 	a := setup(t, Options{})
