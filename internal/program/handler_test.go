@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -571,5 +572,23 @@ func TestTokens(t *testing.T) {
 		if g.given.Load() != int64(len(tokens)) || g.revoked.Load() != g.given.Load() {
 			t.Errorf("with tokens %q: %d grants, %d revoked", tokens, g.given.Load(), g.revoked.Load())
 		}
+	}
+}
+
+// TestChildrenEndWithTheirProgram: children of a program are killed at its end, and open
+// pipes do not delay the job.
+func TestChildrenEndWithTheirProgram(t *testing.T) {
+	for _, code := range []int{0, 1} {
+		b := setup(t)
+		w := b.begin(b.kind("forks", fmt.Sprint("CODE=", code)), "", nil)
+		w.wait(t) // which is less patient than the child
+		if (w.err == nil) != (code == 0) {
+			t.Errorf("code %d: Run = %v", code, w.err)
+		}
+		pid, err := strconv.Atoi(stateOf(t, w.Latest()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.until("the child's end", func() bool { return !alive(pid) })
 	}
 }

@@ -57,24 +57,6 @@ func TestRateLimitIsPerVMAndSecond(t *testing.T) {
 	})
 }
 
-// TestADayWithoutACallSwitchesEventsOff: then the next one waits again.
-func TestADayWithoutACallSwitchesEventsOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := New(Options{FirstCallDelay: 2 * time.Minute})
-		vm := s.AddVM(VM{Name: "a"})
-		for _, tt := range []struct{ pause, wait time.Duration }{
-			{0, 2 * time.Minute}, {24*time.Hour - 2*time.Minute - 1, 0}, {24 * time.Hour, 2 * time.Minute}, {time.Second, 0},
-		} {
-			time.Sleep(tt.pause)
-			begin := time.Now()
-			document(t, vm)
-			if took := time.Since(begin); took != tt.wait {
-				t.Errorf("a call %s after the last took %s, want %s", tt.pause, took, tt.wait)
-			}
-		}
-	})
-}
-
 func TestFirstServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(Options{})

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/spotworker/spotworker/internal/lab/emulator/token"
 )
 
 const (
@@ -42,35 +40,6 @@ func fields(t *testing.T, r result) map[string]any {
 		t.Fatalf("body %s: %v", r.body, err)
 	}
 	return got
-}
-
-func TestTokenOfTheMetadataService(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		issuer := token.NewIssuer()
-		g := New(Options{Tokens: issuer}).AddVM(VM{Name: "a", Identities: []Identity{first}})
-		got := fields(t, mustSend(t, g, http.MethodGet, tokenQuery+"&client_id=first", ""))
-		text, _ := got["access_token"].(string)
-		claims, err := issuer.Verify(text, time.Now())
-		if err != nil {
-			t.Fatalf("Verify: %v", err)
-		}
-		want := token.Claims{
-			Audience: "https://storage.azure.com", ClientID: "First", ObjectID: "first object", ResourceID: "/subscriptions/s/first",
-			NotBefore: time.Now().UTC().Add(-5 * time.Minute), Expires: time.Now().UTC().Add(24 * time.Hour),
-		}
-		if diff := cmp.Diff(want, claims); diff != "" {
-			t.Errorf("claims (-want +got):\n%s", diff)
-		}
-		delete(got, "access_token")
-		wantFields := map[string]any{
-			"client_id": "First", "resource": "https://storage.azure.com", "token_type": "Bearer",
-			"expires_in": "86400", "ext_expires_in": "86400",
-			"expires_on": seconds(want.Expires.Unix()), "not_before": seconds(want.NotBefore.Unix()),
-		}
-		if diff := cmp.Diff(wantFields, got); diff != "" {
-			t.Errorf("answer besides the token (-want +got):\n%s", diff)
-		}
-	})
 }
 
 func TestChoiceOfTheIdentity(t *testing.T) {
