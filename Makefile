@@ -198,7 +198,7 @@ evict: ## evict one Spot VM of the deployment, as Azure would (VM=name)
 	@tools/deploy-evict.sh $(VM)
 
 .PHONY: bench
-bench: ## measure the worker beside loops and peers that do the same: minutes (BENCHFLAGS="--only jobs"; docs/proof.md)
+bench: ## measure the worker beside a loop that does the same: minutes (BENCHFLAGS="--only jobs"; docs/proof.md)
 	@mkdir -p out && go build -o out/bench ./bench && out/bench $(BENCHFLAGS)
 
 .PHONY: benchmarks

@@ -12,9 +12,8 @@ import (
 	"github.com/spotworker/spotworker/bench/probe"
 )
 
-// loopCommand runs a loop until its process is killed.
+// loopCommand runs the loop until its process is killed.
 type loopCommand struct {
-	Over    string `help:"What the loop is over." enum:"sdk,http" required:""`
 	Slots   int    `help:"Jobs at once."`
 	Storage string `help:"Connection string."`
 }
@@ -23,10 +22,7 @@ type loopCommand struct {
 func (c *loopCommand) Run(ctx context.Context) error {
 	go probe.Serve(os.Stdin, os.Stdout)
 	l := loop.Loop{ConnectionString: c.Storage, Queue: names().Queue, Records: names().Records, Slots: c.Slots}
-	if c.Over == "http" {
-		return l.OverHTTP(ctx)
-	}
-	return l.OverSDK(ctx)
+	return l.Run(ctx)
 }
 
 // side is a program that takes jobs from the queue.
@@ -66,18 +62,16 @@ func (b *bench) ours(name, binary string) side {
 	}}
 }
 
-// loop is a loop of this program.
-func (b *bench) loop(name, over string) side {
-	return side{name, settle, func(ctx context.Context, s *storageProcess, slots int) (*process, error) {
-		return b.startProcess(ctx, sideCore, nil, b.self, "loop", "--over", over, "--slots", strconv.Itoa(slots), "--storage", s.connectionString)
+// loop is the loop of this program.
+func (b *bench) loop() side {
+	return side{"SDK loop", settle, func(ctx context.Context, s *storageProcess, slots int) (*process, error) {
+		return b.startProcess(ctx, sideCore, nil, b.self, "loop", "--slots", strconv.Itoa(slots), "--storage", s.connectionString)
 	}}
 }
 
-// sides are our worker, the same of the baseline if there is one, and two loops.
+// sides are our worker, the same of the baseline if there is one, and the loop.
 func (b *bench) sides() []side {
-	list := []side{
-		b.ours("worker", b.worker), b.loop("SDK loop", "sdk"), b.loop("net/http loop", "http"),
-	}
+	list := []side{b.ours("worker", b.worker), b.loop()}
 	if b.baseline != "" {
 		list = append(list, b.ours("worker of "+b.Baseline, b.baseline))
 	}

@@ -37,7 +37,7 @@ type flags struct {
 	Memory  memoryCommand  `cmd:"" hidden:""`
 }
 
-const description = `Measures the worker beside loops and peers that do the same, and prints tables.
+const description = `Measures the worker beside a loop that does the same, and prints tables.
 
 Every process is on this machine: the storage is the emulator, on one core, and
 what is measured has another. Sides are interleaved, so compare ratios; absolute
@@ -54,7 +54,7 @@ func main() {
 
 // variables are texts that are too long for the tags of flags.
 var variables = kong.Vars{
-	"tables": "jobs,many,peers,states,handover,frozen,puts,order",
+	"tables": "jobs,many,states,handover,frozen,puts",
 	"about_run_window": "Time of one measurement of rate and CPU, at least: it is up to 3 s where fewer than 2,000 jobs fit " +
 		"into it.",
 	"about_run_priority": "Nice value of what is measured, on Linux. Below 0, which needs root, others on this machine disturb " +
@@ -90,8 +90,8 @@ func (c *runCommand) Run(ctx context.Context) error {
 	tables := []struct {
 		name    string
 		measure func(context.Context) error
-	}{{"jobs", b.measureJobs}, {"many", b.measureMany}, {"peers", b.measurePeers}, {"states", b.measureStates},
-		{"handover", b.measureHandovers}, {"frozen", b.measureFrozen}, {"puts", b.measurePuts}, {"order", b.measureOrder}}
+	}{{"jobs", b.measureJobs}, {"many", b.measureMany}, {"states", b.measureStates},
+		{"handover", b.measureHandovers}, {"frozen", b.measureFrozen}, {"puts", b.measurePuts}}
 	for _, t := range tables {
 		if !slices.Contains(c.Only, t.name) {
 			continue

@@ -20,9 +20,6 @@ import (
 	"github.com/spotworker/spotworker/internal/storage/deployment"
 )
 
-// opPeekMessages is the operation that shows the messages at the front of a queue.
-const opPeekMessages = "PeekMessages"
-
 // refused is the fault of a call that the account denies.
 var refused = storage.Fault{Refuse: &storage.Error{Status: http.StatusForbidden, Code: "AuthorizationPermissionMismatch"}}
 
@@ -243,59 +240,6 @@ func TestRequeueOnDemand(t *testing.T) {
 	}
 }
 
-// TestReplayOptions: from scratch and the kind of other programs' messages reach the replay.
-func TestReplayOptions(t *testing.T) {
-	b := setup(t)
-	claim := b.seed(t, "a", StatusRunning)
-	if err := claim.Poison(t.Context(), checkpoint.Snapshot{State: []byte("half"), Fraction: 0.5}, "no"); err != nil {
-		t.Fatal(err)
-	}
-	poisoned(t, b.stores, "a")
-	p := queue.Poison{Reason: "no kind", PoisonedAt: time.Now().UTC(), Origin: b.stores.Queue.Name(),
-		MessageID: "m", Body: "not a job of ours"}
-	if err := b.stores.Poison.PutPoison(t.Context(), p, b.stores.Payloads); err != nil {
-		t.Fatal(err)
-	}
-	var actions []Action
-	err := b.Replay(t.Context(), Selection{All: true}, ReplayOptions{FromScratch: true, DefaultKind: "k"}, func(r ActionResult) error {
-		actions = append(actions, r.Action)
-		return nil
-	})
-	if err != nil || !slices.Equal(actions, []Action{Replayed, Replayed}) {
-		t.Errorf("Replay = %v, %v, want both replayed", actions, err)
-	}
-	if j, err := b.Get(t.Context(), "a"); err != nil || j.StateSize != 0 || j.Status != StatusOpen {
-		t.Errorf("job = %s with a state of %d bytes, %v, want it open without one", j.Status, j.StateSize, err)
-	}
-}
-
-// TestNamesOfAPurge: each id that the poison queue does not have is reported.
-func TestNamesOfAPurge(t *testing.T) {
-	c := setup(t)
-	poisoned(t, c.stores, "a")
-	run := func() (got map[string]Action, err error) {
-		got = map[string]Action{}
-		err = c.Purge(t.Context(), Selection{IDs: []string{"a", "x", "y"}}, func(r ActionResult) error {
-			got[r.ID] = r.Action
-			return nil
-		})
-		return got, err
-	}
-	refuse(c.server, storage.OpGetMessages)
-	if got, err := run(); !errors.Is(err, ErrDenied) || len(got) > 0 {
-		t.Errorf("purge while the account refuses = %v, %v, want ErrDenied and no outcome", got, err)
-	}
-	c.server.OnCall(nil)
-	if got, err := run(); err != nil || got["a"] != Purged || got["x"] != NotPoison || got["y"] != NotPoison {
-		t.Errorf("purge = %v, %v, want one purged and the others not found", got, err)
-	}
-	poisoned(t, c.stores, "again")
-	stop := errors.New("stop")
-	if err := c.Purge(t.Context(), Selection{All: true}, func(ActionResult) error { return stop }); !errors.Is(err, stop) {
-		t.Errorf("purge whose report fails = %v, want that error", err)
-	}
-}
-
 // TestFindPoisonBehindTheFront: a message is found although the service shows only the 32 before
 // it, and is visible afterwards.
 func TestFindPoisonBehindTheFront(t *testing.T) {
@@ -343,68 +287,6 @@ func TestCleanCounts(t *testing.T) {
 			t.Errorf("clean again = %+v, %v, want the two jobs", r, err)
 		}
 	})
-}
-
-// TestCleanLooksAtAllQueues: a program that starts reads how many queues there are before it
-// rules out that old messages wait.
-func TestCleanLooksAtAllQueues(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := setup(t)
-		shards := queue.NewShards(b.stores.Names.Queue, b.stores.Account.Queue)
-		if err := operate.Resize(t.Context(), shards, 3, 0, func(int) {}); err != nil {
-			t.Fatal(err)
-		}
-		if err := shards.At(2).Put(t.Context(), queue.Envelope{ID: "waits", Kind: "k"}, 0); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(MinCleanAge)
-		if _, err := b.again(t).Clean(t.Context(), CleanOptions{OlderThan: MinCleanAge}); !errors.Is(err, ErrBacklog) {
-			t.Errorf("Clean with an old message on the third queue = %v, want ErrBacklog", err)
-		}
-	})
-}
-
-// TestCancelLooksAtAllQueues: a job on a further queue is cancelled, and known only leaves it
-// alone.
-func TestCancelLooksAtAllQueues(t *testing.T) {
-	b := setup(t)
-	shards := queue.NewShards(b.stores.Names.Queue, b.stores.Account.Queue)
-	if err := operate.Resize(t.Context(), shards, 3, 0, func(int) {}); err != nil {
-		t.Fatal(err)
-	}
-	if err := shards.At(2).Put(t.Context(), queue.Envelope{ID: "waits", Kind: "k"}, 0); err != nil {
-		t.Fatal(err)
-	}
-	for _, row := range []struct {
-		known bool
-		want  Action
-	}{{true, Unknown}, {false, Cancelled}} {
-		err := b.again(t).Cancel(t.Context(), []string{"waits"}, CancelOptions{KnownOnly: row.known}, func(r ActionResult) error {
-			if r.Action != row.want || row.want == Unknown != errors.Is(r.Err, ErrNotFound) {
-				t.Errorf("cancel with known only %t = %s, %v, want %s", row.known, r.Action, r.Err, row.want)
-			}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// TestFilterBounds: a bound itself is left out.
-func TestFilterBounds(t *testing.T) {
-	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	for _, row := range []struct {
-		after, before time.Time
-		want          bool
-	}{
-		{time.Time{}, time.Time{}, true}, {at, time.Time{}, false}, {time.Time{}, at, false},
-		{at.Add(-1), at.Add(1), true}, {at.Add(1), time.Time{}, false}, {time.Time{}, at.Add(-1), false},
-	} {
-		if got := within(at, row.after, row.before); got != row.want {
-			t.Errorf("within(%s, %s) = %t, want %t", row.after, row.before, got, row.want)
-		}
-	}
 }
 
 // TestEndOfContext: its cause is the error.

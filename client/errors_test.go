@@ -22,7 +22,6 @@ import (
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/fleet/control"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
-	"github.com/spotworker/spotworker/internal/operate"
 	"github.com/spotworker/spotworker/internal/producer"
 	"github.com/spotworker/spotworker/internal/queue"
 )
@@ -139,25 +138,6 @@ func TestOpenAllows(t *testing.T) {
 		if _, err := Open(o); err != nil {
 			t.Errorf("%s: Open = %v", name, err)
 		}
-	}
-}
-
-// TestOneQueue: a program that was told one queue uses no other queue of the deployment.
-func TestOneQueue(t *testing.T) {
-	b := setupBare(t, Options{Shards: 1})
-	if err := b.Create(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := operate.Resize(t.Context(), queue.NewShards(b.stores.Names.Queue, b.stores.Account.Queue), 4, 0, func(int) {}); err != nil {
-		t.Fatal(err)
-	}
-	for range 10 {
-		if _, err := b.Put(t.Context(), Spec{Kind: "k"}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if n := len(b.server.Messages("spotworker-jobs")); n != 10 {
-		t.Errorf("messages on the first queue = %d, want all 10", n)
 	}
 }
 

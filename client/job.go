@@ -37,132 +37,136 @@ func (s Status) Ended() bool { return checkpoint.Status(s).Final() }
 
 // Job has the data of a job's record.
 type Job struct {
-	ID     string
-	Kind   string
-	Status Status
+	ID     string `json:"id"`
+	Kind   string `json:"kind,omitzero"`
+	Status Status `json:"status"`
 
 	// Group is the group of jobs that the job was put in; empty for none.
-	Group string
+	Group string `json:"group,omitzero"`
 
 	// Fraction (0 to 1) and Text are the last recorded progress.
-	Fraction float64
-	Text     string
+	Fraction float64 `json:"fraction"`
+	Text     string  `json:"text,omitzero"`
 
 	// Reason is why the job failed last, or why it is poison or cancelled.
-	Reason string
+	Reason string `json:"reason,omitzero"`
 
 	// Owner is the worker, or the operator, that wrote the record last.
-	Owner string
+	Owner string `json:"owner,omitzero"`
 
-	// CreatedAt is when a worker claimed the job for the first time; until then, for a job of
-	// a group, when it was put. ClaimedAt is when the last worker claimed it,
-	// and EndedAt when the job ended, by the clocks of the writers. A time
-	// is zero if it is not known.
-	CreatedAt, ClaimedAt, EndedAt time.Time
+	// Deliveries is how often a worker claimed the job. Interruptions counts the times that a
+	// worker handed the job over, because its VM was evicted or it was stopped.
+	Deliveries    int `json:"deliveries"`
+	Interruptions int `json:"interruptions"`
 
-	// UpdatedAt is when the record was written last, and ReadAt when it was read, both
-	// by the clock of the storage service: their difference is the record's age, however
-	// wrong the clock of this machine is.
-	UpdatedAt, ReadAt time.Time
-
-	// Deliveries is how often a worker claimed the job.
-	Deliveries int
-
-	// Failures counts failures in a row without progress, TotalFailures all of them.
-	Failures, TotalFailures int
-
-	// Interruptions counts the times that a worker handed the job over, because its VM
-	// was evicted or it was stopped, and UncleanExits the workers in a row that died
-	// with it.
-	Interruptions, UncleanExits int
+	// Failures counts failures in a row without progress, TotalFailures all of them, and
+	// UncleanExits the workers in a row that died with the job.
+	Failures      int `json:"failures"`
+	TotalFailures int `json:"total_failures"`
+	UncleanExits  int `json:"unclean_exits"`
 
 	// RunTime is how long handlers have run for the job, as of UpdatedAt.
-	RunTime time.Duration
+	RunTime time.Duration `json:"run_seconds"`
 
 	// Cost is the cost of the job, as of UpdatedAt.
 	Cost Cost
 
-	// Deadline is when the job should be done, and Estimate how long its work takes on a
-	// VM that nothing interrupts; zero if the producer did not say.
-	Deadline time.Time
-	Estimate time.Duration
-
-	// MoveReason is why the job was moved to the queue for VMs of regular priority; empty
-	// if it was not.
-	MoveReason string
-
 	// StateSize is the size in bytes of the state from which the next worker continues;
 	// StateVersion is the handler's own number for its format.
-	StateSize    int64
+	StateSize    int64 `json:"state_bytes"`
 	StateVersion int
 
 	// HandOver is how long the worker of a running job needs to take the job's state and send it,
 	// as in its last saves. It is set with [Job.Live], also if the record is newer than the
 	// heartbeat; 0 if it is not known.
-	HandOver time.Duration
+	HandOver time.Duration `json:"hand_over_seconds,omitzero"`
 
 	// StateNeeds are the requirements of the state on a worker, as its handler reported them;
 	// empty for any worker.
 	StateNeeds string
 
 	// ResultSize is the size in bytes of the result of a job that is done.
-	ResultSize int64
+	ResultSize int64 `json:"result_bytes"`
 
 	// Inputs are the input files of the job, as they were put, of [Client.Get], [Client.Log] and
 	// [Client.LogEnd]. They are nil if the record has no room for them.
-	Inputs []job.Input
+	Inputs []job.Input `json:"inputs,omitzero"`
 
 	// FollowUps are the jobs that the job's handler has put, of the same methods as Inputs.
-	FollowUps FollowUps
-
-	// Runs are the last deliveries of the job, at most eight, the oldest first, of the same methods as
-	// Inputs. A job that is done in its first delivery without a checkpoint has none.
-	Runs []Run
+	FollowUps FollowUps `json:",inline"`
 
 	// OutputFiles and OutputBytes count the outputs of a job that is done, or the
 	// outputs in the last checkpoint of another job: see [Client.Outputs].
-	OutputFiles int
-	OutputBytes int64
+	OutputFiles int   `json:"output_files,omitzero"`
+	OutputBytes int64 `json:"output_bytes,omitzero"`
+
+	// CreatedAt is when a worker claimed the job for the first time; until then, for a job of
+	// a group, when it was put. ClaimedAt is when the last worker claimed it,
+	// and EndedAt when the job ended, by the clocks of the writers. A time
+	// is zero if it is not known.
+	CreatedAt time.Time `json:"created_at,omitzero"`
+	ClaimedAt time.Time `json:"claimed_at,omitzero"`
+	EndedAt   time.Time `json:"ended_at,omitzero"`
+
+	// UpdatedAt is when the record was written last, and ReadAt when it was read, both
+	// by the clock of the storage service: their difference is the record's age, however
+	// wrong the clock of this machine is.
+	UpdatedAt time.Time `json:"updated_at,omitzero"`
+	ReadAt    time.Time
+
+	// Deadline is when the job should be done, and Estimate how long its work takes on a
+	// VM that nothing interrupts; zero if the producer did not say.
+	Deadline time.Time     `json:"deadline,omitzero"`
+	Estimate time.Duration `json:"estimate_seconds,omitzero"`
+
+	// MoveReason is why the job was moved to the queue for VMs of regular priority; empty
+	// if it was not.
+	MoveReason string `json:"move_reason,omitzero"`
 
 	// WorkSHA256 identifies the work that the id stands for. It is the SHA-256 of the
 	// payload in hex. If the job has inputs, their list is hashed too, so it is not the
 	// hash of the payload alone.
-	WorkSHA256 string
+	WorkSHA256 string `json:"work_sha256,omitzero"`
+
+	// Runs are the last deliveries of the job, at most eight, the oldest first, of the same methods as
+	// Inputs. A job that is done in its first delivery without a checkpoint has none.
+	Runs []Run `json:"runs,omitzero"`
 
 	// Live is how far the job is by its worker's last heartbeat, which is written every 15
 	// seconds. Only [Client.Live] and [Client.ReadLive] set it; nil if the job is not running,
 	// or its record is newer than the heartbeat.
-	Live *Live
+	Live *Live `json:"live,omitzero"`
 }
 
 // FollowUps are the jobs that the handler of a job has put. They are empty for a job without a
 // record.
 type FollowUps struct {
-	IDs  []string // of the first ones, at most eight
-	More bool     // whether there are more
+	IDs  []string `json:"follow_ups,omitzero"`      // of the first ones, at most eight
+	More bool     `json:"more_follow_ups,omitzero"` // whether there are more
 }
 
 // Run is one delivery of a job, as its record has it.
 type Run struct {
 	// Delivery counts the job's deliveries from 1. Worker is the name of its worker, cut to 48 bytes.
-	Delivery int
-	Worker   string
+	Delivery int    `json:"delivery"`
+	Worker   string `json:"worker,omitzero"`
 
 	// StartedAt is when the job was claimed, and EndedAt when the delivery ended, by the worker's clock. EndedAt
 	// is zero while it runs.
-	StartedAt, EndedAt time.Time
+	StartedAt time.Time `json:"started_at"`
+	EndedAt   time.Time `json:"ended_at,omitzero"`
 
 	// Outcome is done, evicted, interrupted (by a drain, a stop or a break), failed, poison, cancelled,
 	// lost (the worker died, or an operator took the job from it) or ended; empty while it runs.
-	Outcome string
+	Outcome string `json:"outcome,omitzero"`
 
 	// Checkpoints counts the states that were recorded, the last one at CheckpointAt.
-	Checkpoints  int
-	CheckpointAt time.Time
+	Checkpoints  int       `json:"checkpoints"`
+	CheckpointAt time.Time `json:"checkpoint_at,omitzero"`
 
 	// Redone is the time whose progress was lost, so that the next delivery did the work again. It is an
 	// estimate after the outcome lost.
-	Redone time.Duration
+	Redone time.Duration `json:"redone_seconds"`
 }
 
 // runsOf returns the deliveries in a record.
@@ -186,11 +190,14 @@ type Cost struct {
 	// Useful is the time of handlers whose progress is in the recorded state or in the
 	// result, Redone the time of handlers whose progress was lost, and Overhead all
 	// other time in slots: waiting, restoring, saving at the end, committing.
-	Useful, Redone, Overhead time.Duration
+	Useful   time.Duration `json:"useful_seconds"`
+	Redone   time.Duration `json:"redone_seconds"`
+	Overhead time.Duration `json:"overhead_seconds"`
 
 	// Evictions counts the times that the job was handed over because the platform
 	// announced the end of a VM, and UncleanExits the workers that died with it.
-	Evictions, UncleanExits int
+	Evictions    int `json:"evictions"`
+	UncleanExits int `json:"unclean_exits"`
 }
 
 // Total returns the time in slots.
@@ -352,21 +359,21 @@ type Log struct {
 type LogLine struct {
 	// Delivery is the job's delivery that logged the line, from 1, and Worker the worker
 	// that had it. Delivery is 0 for deliveries without kept lines.
-	Delivery int
-	Worker   string
+	Delivery int    `json:"delivery"`
+	Worker   string `json:"worker,omitzero"`
 
 	// Number counts the lines of a delivery from 1.
-	Number int
+	Number int `json:"number"`
 
 	// LeftOut is how many lines are missing here; then the fields below are zero, and
 	// Number is the number of the first missing line. LeftOut is 0 for a line.
-	LeftOut int
+	LeftOut int `json:"left_out,omitzero"`
 
 	// At is when the line was logged, by the worker's clock.
-	At time.Time
+	At time.Time `json:"at,omitzero"`
 
 	// Source is stdout, stderr, or the level of a handler's line, in lower case.
-	Source string
+	Source string `json:"source,omitzero"`
 
 	// Text is the line without its end. It may have any bytes: it comes from the job.
 	Text string

@@ -120,21 +120,6 @@ func TestResult(t *testing.T) {
 	}
 }
 
-func TestDecode(t *testing.T) {
-	b := setup(t)
-	b.seed(t, "a", StatusDone)
-	type report struct{ Of string }
-	if got, err := Decode[report](b.Result(t.Context(), "a")); err != nil || got.Of != "a" {
-		t.Errorf("Decode = %+v, %v, want the result", got, err)
-	}
-	if _, err := Decode[report](b.Result(t.Context(), "b")); !errors.Is(err, ErrNotFound) {
-		t.Errorf("Decode of no result = %v, want the error of Result", err)
-	}
-	if _, err := Decode[int](b.Result(t.Context(), "a")); err == nil {
-		t.Error("Decode as another type gives no error")
-	}
-}
-
 func TestList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)

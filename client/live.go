@@ -16,16 +16,17 @@ import (
 // from the job's record, which may be older.
 type Live struct {
 	// Age is how old the heartbeat is, by the clock of the storage service.
-	Age time.Duration
+	Age time.Duration `json:"heartbeat_age_seconds"`
 
 	// Fraction (0 to 1) and Text are the last report of the handler.
-	Fraction float64
-	Text     string
+	Fraction float64 `json:"fraction"`
+	Text     string  `json:"text,omitzero"`
 
 	// RunTime is how long handlers have run for the job in all deliveries, and Ran how long
 	// the handler has run in this delivery, which began at the fraction From.
-	RunTime, Ran time.Duration
-	From         float64
+	RunTime time.Duration `json:"run_seconds"`
+	Ran     time.Duration
+	From    float64
 }
 
 // Live returns what [Client.LogEnd] returns and, for a running job, how far the job is by its

@@ -88,28 +88,6 @@ func TestRequeueNeedsWhatWasLost(t *testing.T) {
 	}
 }
 
-// TestRequeueOfAJobThatEnded: nothing is put, although the payload is missing.
-func TestRequeueOfAJobThatEnded(t *testing.T) {
-	b := setup(t)
-	o := b.orphaned(t, Spec{ID: "a", Payload: 1})
-	if err := b.Cancel(t.Context(), []string{"a"}, CancelOptions{}, func(r ActionResult) error { return r.Err }); err != nil {
-		t.Fatal(err)
-	}
-	if r := b.Requeue(t.Context(), o, RequeueOptions{}); r.Action != Dropped || r.Err != nil {
-		t.Errorf("Requeue = %+v, want dropped", r)
-	}
-}
-
-// TestRequeueFails: the reason is in words.
-func TestRequeueFails(t *testing.T) {
-	b := setup(t)
-	o := b.orphaned(t, Spec{ID: "a"})
-	refuse(b.server, storage.OpPutMessage)
-	if r := b.Requeue(t.Context(), o, RequeueOptions{}); r.Action != Failed || !errors.Is(r.Err, ErrDenied) || r.Detail != r.Err.Error() {
-		t.Errorf("Requeue while puts are denied = %+v, want it failed for that", r)
-	}
-}
-
 // TestOrphansInOrder: the longest idle job comes first, and a message that is hidden is not seen.
 func TestOrphansInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -54,26 +54,6 @@ func TestListPoison(t *testing.T) {
 	}
 }
 
-// TestFindPoisonErrors: a message that cannot be looked for is not called missing, and no message
-// is claimed if all are visible.
-func TestFindPoisonErrors(t *testing.T) {
-	b := setup(t)
-	poisoned(t, b.stores, "job-0")
-	b.server.ResetCounts()
-	if _, err := b.FindPoison(t.Context(), "job-39"); !errors.Is(err, ErrNotPoison) || b.server.Counts()[storage.OpGetMessages] > 0 {
-		t.Errorf("FindPoison of another = %v after %v, want ErrNotPoison without a claim", err, b.server.Counts())
-	}
-	for i := range 39 {
-		poisoned(t, b.stores, fmt.Sprintf("job-%d", i+1))
-	}
-	for _, operation := range []string{opPeekMessages, storage.OpGetMessages} {
-		refuse(b.server, operation)
-		if m, err := b.FindPoison(t.Context(), "job-39"); !errors.Is(err, ErrDenied) {
-			t.Errorf("FindPoison while %s is denied = %+v, %v, want ErrDenied", operation, m, err)
-		}
-	}
-}
-
 // TestPoisonDetails: the record of the job is there if there is one that can be read.
 func TestPoisonDetails(t *testing.T) {
 	b := setup(t)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -182,38 +181,6 @@ func TestPutManyCalls(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// TestPutManyReports: a bad job does not affect the others, and every job is reported.
-func TestPutManyReports(t *testing.T) {
-	b := setup(t)
-	b.seed(t, "done", StatusDone)
-	jobs := func(yield func(Spec, error) bool) {
-		_ = yield(Spec{ID: "a", Kind: "k", Where: "row 1"}, nil) &&
-			yield(Spec{}, &JobError{Where: "row 2", Err: errors.New("no such column")}) &&
-			yield(Spec{ID: "b/c", Kind: "k", Where: "row 3"}, nil) &&
-			yield(Spec{ID: "d", Kind: "k", Where: "row 4", Payload: make(chan int)}, nil) &&
-			yield(Spec{ID: "done", Kind: "k", Where: "row 5"}, nil)
-	}
-	var got []string
-	sum, err := b.PutMany(t.Context(), jobs, PutOptions{Report: func(r PutResult) error {
-		got = append(got, fmt.Sprintf("%s %s skipped=%t found=%q: %v", r.Where, r.ID, r.Skipped, r.Found, r.Err))
-		return nil
-	}})
-	if want := (PutSummary{Put: 1, Skipped: 1, Failed: 3, Last: "row 5"}); sum != want || err != nil {
-		t.Errorf("PutMany = %+v, %v, want %+v", sum, err, want)
-	}
-	slices.Sort(got)
-	want := []string{
-		`row 1 a skipped=false found="": <nil>`,
-		`row 2  skipped=false found="": no such column`,
-		`row 3 b/c skipped=false found="": job id "b/c": has '/' at byte 1; allowed are A-Z a-z 0-9 and ._~-`,
-		`row 4 d skipped=false found="": encode the payload: json: unsupported type: chan int`,
-		`row 5 done skipped=true found="done": <nil>`,
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("reports (-want +got):\n%s", diff)
 	}
 }
 

@@ -18,57 +18,60 @@ import (
 // Worker is the last heartbeat of a worker. A worker that runs writes one every 15
 // seconds, and a worker that ended cleanly has left a heartbeat with its last state.
 type Worker struct {
-	Name string
+	Name string `json:"name"`
 
 	// VM is the name of its VM; empty if it is not known.
-	VM string
+	VM string `json:"vm,omitzero"`
 
 	// VMSize is the size of its VM, as in "Standard_D4as_v5", and Zone the number of its
 	// availability zone; empty if they are not known, or the VM is in none.
-	VMSize, Zone string
+	VMSize string `json:"vm_size,omitzero"`
+	Zone   string `json:"zone,omitzero"`
 
 	// State is the worker's state: "process" while it claims and runs jobs.
-	State string
+	State string `json:"state"`
 
-	// Version is the version of the worker's program.
-	Version string
-
-	// StartedAt is when its process started, by the worker's clock.
-	StartedAt time.Time
-
-	// Age is how old the heartbeat is, by the clock of the storage service, and Ran how long
-	// the process had run when it wrote the heartbeat.
-	Age, Ran time.Duration
+	// Asked is an operator's request that keeps the worker from claiming: "quarantine",
+	// "drain", "pause", "kinds" for jobs of some kinds, or nothing.
+	Asked string `json:"asked,omitzero"`
 
 	// Steered says that the worker reads the requests of operators.
 	Steered bool
 
-	// Asked is an operator's request that keeps the worker from claiming: "quarantine",
-	// "drain", "pause", "kinds" for jobs of some kinds, or nothing.
-	Asked string
+	// Version is the version of the worker's program.
+	Version string `json:"version,omitzero"`
+
+	// StartedAt is when its process started, by the worker's clock.
+	StartedAt time.Time `json:"started_at,omitzero"`
+
+	// Age is how old the heartbeat is, by the clock of the storage service, and Ran how long
+	// the process had run when it wrote the heartbeat.
+	Age time.Duration `json:"heartbeat_age_seconds"`
+	Ran time.Duration
 
 	// Queues are the names of the queues from which the worker claims jobs, and Kinds the
 	// kinds that it has handlers for. They are empty if they are not known.
-	Queues, Kinds []string
+	Queues []string `json:"queues,omitempty"`
+	Kinds  []string `json:"kinds,omitempty"`
 
 	// Offers are the first words of the needs of states ([Job] has them as StateNeeds) that the
 	// worker meets. They are empty if it has no such kinds.
 	Offers []string
 
 	// Jobs is the number of jobs that the worker runs.
-	Jobs int
+	Jobs int `json:"jobs"`
 
 	// JobIDs are their ids, at most 1,024. Only [Client.Worker] returns them.
-	JobIDs []string
+	JobIDs []string `json:"job_ids,omitempty"`
 
 	// LogEnd is the end of the worker's own log, up to 64 KiB, if it has drained. Only
 	// [Client.Worker] returns it.
-	LogEnd string
+	LogEnd string `json:"log_end,omitzero"`
 
 	// LastEvent is the scheduled event that the worker handled last, such as the
 	// eviction of its VM, and LastDrain how its last drain ended; nil if there was none.
-	LastEvent *Event
-	LastDrain *Drain
+	LastEvent *Event `json:"last_event,omitzero"`
+	LastDrain *Drain `json:"last_drain,omitzero"`
 
 	// Activity is the worker's activity in the last ten minutes; nil if it is not known.
 	Activity *Activity
@@ -108,32 +111,12 @@ type Findings struct {
 	Earlier []QueueReading
 }
 
-// Trouble is what is wrong with a worker or its machine.
-type Trouble struct {
-	// Blind is for how long the metadata service has not answered; 0 while it does.
-	Blind time.Duration
-
-	// Clock is by how much the machine's clock is ahead of the storage service's.
-	Clock time.Duration
-
-	// ScratchFree and ScratchSize are of the file system for programs, in bytes; 0 if they are
-	// not known.
-	ScratchFree, ScratchSize int64
-
-	// Rival names the VM, or the start, of another living worker with the same name; empty for
-	// none.
-	Rival string
-
-	// Crashes is how many runs in a row ended uncleanly soon after their start.
-	Crashes int
-
-	// Broken are the kinds whose circuit breakers are open, with commas between them.
-	Broken string
-
-	// Exposed is where programs' users reach the metadata service, so that none is started;
-	// empty for nowhere.
-	Exposed string
-}
+// Trouble is what is wrong with a worker or its machine: for how long the metadata service has not
+// answered (Blind), by how much the clock is ahead (Clock), the bytes for programs (ScratchFree of
+// ScratchSize), another worker of the same name (Rival), runs in a row that ended soon after their
+// start (Crashes), kinds whose circuit breakers are open (Broken, with commas between them), and where
+// programs' users reach the metadata service, so that none is started (Exposed).
+type Trouble = presence.Trouble
 
 // KindCount is a number of jobs of a kind.
 type KindCount struct {
@@ -218,26 +201,26 @@ type DurationCount struct {
 
 // Event is a scheduled event of a VM.
 type Event struct {
-	ID          string
-	Type        string    // as in Preempt, the eviction of a Spot VM
-	Status      string    // Scheduled or Started
+	ID          string    `json:"id"`
+	Type        string    `json:"type"`            // as in Preempt, the eviction of a Spot VM
+	Status      string    `json:"status,omitzero"` // Scheduled or Started
 	NotBefore   time.Time // when the platform may begin; zero if it did not say
 	Description string
-	Action      string    // how the worker responded
-	SeenAt      time.Time // by the worker's clock
+	Action      string    `json:"action,omitzero"`  // how the worker responded
+	SeenAt      time.Time `json:"seen_at,omitzero"` // by the worker's clock
 }
 
 // Drain is how the end of a worker's work went.
 type Drain struct {
-	Reason   string
-	EndedAt  time.Time     // by the worker's clock
-	Took     time.Duration // from the notice
+	Reason   string        `json:"reason"`
+	EndedAt  time.Time     `json:"ended_at,omitzero"` // by the worker's clock
+	Took     time.Duration `json:"seconds"`           // from the notice
 	Budget   time.Duration // within which it had to end
-	Jobs     int           // when it began
-	Done     int           // finished in it
-	Released int           // handed over
-	LeftOut  int           // handed over without their last progress
-	Left     int           // not handed over in time
+	Jobs     int           `json:"jobs"`     // when it began
+	Done     int           `json:"done"`     // finished in it
+	Released int           `json:"released"` // handed over
+	LeftOut  int           `json:"left_out"` // handed over without their last progress
+	Left     int           `json:"left"`     // not handed over in time
 
 	// Lost is the work of the jobs handed over that no record has: they repeat it.
 	Lost time.Duration
@@ -298,7 +281,7 @@ func findingsOf(p presence.Findings) *Findings {
 	f := Findings{
 		SilentJobs: p.Silent, SilentJob: p.SilentJob,
 		Calls: p.Calls.Count, SlowCalls: p.Calls.Slow, FailedCalls: p.Calls.Failed, DeniedCalls: p.Calls.Denied,
-		ThrottledCalls: p.Calls.Throttled, MissingCalls: p.Calls.Missing, Trouble: Trouble(p.Trouble),
+		ThrottledCalls: p.Calls.Throttled, MissingCalls: p.Calls.Missing, Trouble: p.Trouble,
 	}
 	for _, k := range p.Lacks {
 		f.WithoutWorker = append(f.WithoutWorker, KindCount(k))

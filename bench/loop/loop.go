@@ -1,4 +1,4 @@
-// Package loop has loops that make the calls of a short job and nothing else.
+// Package loop has a loop that makes the calls of a short job and nothing else.
 package loop
 
 import (
@@ -19,35 +19,15 @@ type Loop struct {
 // message is a claimed message.
 type message struct{ id, receipt, text string }
 
-// caller makes the three calls of a job.
-type caller interface {
-	claim(ctx context.Context, n int) ([]message, error)
-	record(ctx context.Context, m message) error
-	remove(ctx context.Context, m message) error
-}
-
 // claimed is how many messages a claim asks for.
 const claimed = 32
 
-// OverSDK runs the loop over the Azure SDK until a call fails or ctx ends.
-func (l Loop) OverSDK(ctx context.Context) error {
+// Run runs the loop over the Azure SDK until a call fails or ctx ends.
+func (l Loop) Run(ctx context.Context) error {
 	calls, err := newSDKCaller(l)
 	if err != nil {
 		return err
 	}
-	return l.run(ctx, calls)
-}
-
-// OverHTTP runs the loop over net/http until a call fails or ctx ends.
-func (l Loop) OverHTTP(ctx context.Context) error {
-	calls, err := newHTTPCaller(l)
-	if err != nil {
-		return err
-	}
-	return l.run(ctx, calls)
-}
-
-func (l Loop) run(ctx context.Context, calls caller) error {
 	messages := make(chan message, claimed)
 	group, ctx := errgroup.WithContext(ctx)
 	// Enough claims in flight for all slots: a job takes two calls, a claim one.
@@ -61,7 +41,7 @@ func (l Loop) run(ctx context.Context, calls caller) error {
 }
 
 // claimAll claims messages until ctx ends.
-func claimAll(ctx context.Context, calls caller, messages chan<- message) error {
+func claimAll(ctx context.Context, calls *sdkCaller, messages chan<- message) error {
 	for {
 		got, err := calls.claim(ctx, claimed)
 		if err != nil {
@@ -81,7 +61,7 @@ func claimAll(ctx context.Context, calls caller, messages chan<- message) error 
 }
 
 // doAll does one job after the other until ctx ends.
-func doAll(ctx context.Context, calls caller, messages <-chan message) error {
+func doAll(ctx context.Context, calls *sdkCaller, messages <-chan message) error {
 	for {
 		select {
 		case m := <-messages:

@@ -34,54 +34,29 @@ const (
 	flexiblePage    = "virtual-machine-scale-sets/virtual-machine-scale-sets-orchestration-modes"
 	mixPage         = "virtual-machine-scale-sets/instance-mix-overview"
 	autoscaleTable  = "rest/api/monitor/autoscale-settings, MetricTrigger and ScaleAction"
-	autoscalePage   = "azure-monitor/autoscale/autoscale-common-metrics#commonly-used-storage-metrics"
-	autoscaleTimes  = "azure-monitor/autoscale/autoscale-multiprofile: recurring profiles"
 	autoscaleDesign = "azure-monitor/autoscale/autoscale-best-practices: rules in pairs, with a margin between them"
 	logAlertPage    = "azure-monitor/alerts/alerts-create-log-alert-rule; rest/api/monitor/scheduled-query-rules"
-	activityPage    = "azure-monitor/alerts/alerts-create-activity-log-alert-rule; rest/api/monitor/activity-log-alerts"
 	networkTable    = "rest/api/virtualnetwork: security rules, NAT gateways, public IP addresses"
 	storagePage     = "storage/common/storage-account-create; storage/blobs/lifecycle-management-policy-structure"
 	firewallPage    = "storage/common/storage-network-security; virtual-machines/vm-applications-publish-with-managed-identity"
 	galleryPage     = "virtual-machines/vm-applications#properties-in-vm-application-version-resource"
-	policyPage      = "governance/policy/samples/built-in-policies#monitoring, 2ea82cdd-f2e8-4500-af75-67a2e084ca74"
-	collectionPage  = "azure-monitor/data-collection/data-collection-rule-structure; azure-monitor/logs/create-custom-table"
-	workspacePage   = "azure-monitor/logs/data-retention-configure"
-	rolesPage       = "role-based-access-control/role-assignments-template"
 	namesPage       = "azure-resource-manager/management/resource-name-rules"
 	trustedPage     = "virtual-machines/trusted-launch"
 	fleetPage       = "azure-compute-fleet/overview; its schema has the compute version's properties"
-	agentPage       = "azure-monitor/agents/azure-monitor-agent-requirements#permissions"
 	ours            = "this project"
 )
 
-// forSystem is a name that has the system in it.
-func forSystem(name string) string {
-	return "system == 'Windows' ? '" + fmt.Sprintf(name, "Windows") + "' : '" + fmt.Sprintf(name, "Linux") + "'"
-}
-
 var limits = []limit{
-	{"modules/vm.bicep", "protocol", exactly("'http'"), ours + ": the answer's body is the state"},
 	{"modules/vm.bicep", "requestPath", exactly("'/healthz'"), ours},
 	{"modules/vm.bicep", "intervalInSeconds", between(5, 60), healthPage},
 	// A restart of the worker takes up to 20 s, and must not look like an illness.
 	{"modules/vm.bicep", "numberOfProbes", between(3, 24), healthPage},
 	{"modules/vm.bicep", "gracePeriod", between(300, 14_400), healthPage},
-	{"modules/vm.bicep", "publisher", oneOf("'Microsoft.ManagedServices'", "'Microsoft.Azure.Monitor'"), healthPage + "; " + agentPage},
-	{"modules/vm.bicep", "type", oneOf(forSystem("ApplicationHealth%s"), forSystem("AzureMonitor%sAgent")), healthPage + "; " + agentPage},
-	{"modules/vm.bicep", "typeHandlerVersion", oneOf("'2.0'", "system == 'Windows' ? '1.0' : '1.21'"), healthPage +
-		": rich health states are of 2.0"},
-	{"modules/vm.bicep", "'identifier-name'", exactly("'mi_res_id'"), agentPage},
 	{"modules/vm.bicep", "securityType", exactly("'TrustedLaunch'"), trustedPage},
 	{"modules/vm.bicep", "deleteOption", exactly("'Delete'"), ours + ": nothing of an evicted VM stays and costs"},
 	{"modules/vm.bicep", "networkApiVersion", oneOf("'2020-11-01'", "'2022-11-01'"), flexiblePage + "; rest/api/compute: 2020-11-01 or later"},
 	{"modules/vm.bicep", "disablePasswordAuthentication", exactly("true"), ours},
-	{"modules/vm.bicep", "secureBootEnabled", exactly("true"), trustedPage},
-	{"modules/vm.bicep", "vTpmEnabled", exactly("true"), trustedPage},
-	{"modules/vm.bicep", "primary", exactly("true"), "rest/api/compute: one card and one address of it"},
 	{"modules/vm.bicep", "enableAutomaticUpdates", exactly("false"), ours + ": a restart for updates would interrupt jobs"},
-	{"modules/vm.bicep", "autoUpgradeMinorVersion", exactly("true"), healthPage},
-	{"modules/vm.bicep", "enableAutomaticUpgrade", exactly("true"), agentPage},
-	{"modules/single-vm.bicep", "primary", exactly("true"), "rest/api/compute: one card and one address of it"},
 	{"modules/single-vm.bicep", "deleteOption", exactly("'Delete'"), ours},
 	{"modules/single-vm.bicep", "disablePasswordAuthentication", exactly("true"), ours},
 
@@ -89,7 +64,6 @@ var limits = []limit{
 	{"modules/*-scale-set.bicep", "platformFaultDomainCount", exactly("1"), flexiblePage + ": with zones, and to mix priorities"},
 	{"modules/*-scale-set.bicep", "singlePlacementGroup", exactly("false"), flexiblePage + ": more than 100 VMs"},
 	{"modules/*-scale-set.bicep", "gracePeriod", lasts(10*time.Minute, 90*time.Minute), repairsPage},
-	{"modules/*-scale-set.bicep", "enabled", exactly("true"), repairsPage},
 	{"modules/*-scale-set.bicep", "repairAction", exactly("'Replace'"), ours + ": a VM without a worker is not helped by a restart"},
 	{"modules/*-scale-set.bicep", "maxBatchInstancePercent", between(5, 100), upgradePage},
 	{"modules/*-scale-set.bicep", "maxUnhealthyInstancePercent", between(5, 100), upgradePage},
@@ -100,79 +74,33 @@ var limits = []limit{
 	{"modules/regular-scale-set.bicep", "notBeforeTimeout", exactly("'PT15M'"), terminatePage + ": the longest, so that most jobs end"},
 	{"modules/spot-scale-set.bicep", "scheduledEventsApiVersion", exactly("'2020-07-01'"), "virtual-machines/linux/scheduled-events"},
 	{"modules/fleet.bicep", "computeApiVersion", exactly("'2024-07-01'"), fleetPage + "; the types in vm.bicep are of it"},
-	{"modules/fleet.bicep", "platformFaultDomainCount", exactly("1"), fleetPage},
 
 	{"modules/autoscale.bicep", "timeGrain", lasts(time.Minute, 12*time.Hour), autoscaleTable},
 	{"modules/autoscale.bicep", "timeWindow", lasts(5*time.Minute, 12*time.Hour), autoscaleTable},
 	{"modules/autoscale.bicep", "cooldown", lasts(time.Minute, 7*24*time.Hour), autoscaleTable},
-	{"modules/autoscale.bicep", "statistic", exactly("'Average'"), autoscaleTable + ": over the service's hosts"},
 	{"modules/autoscale.bicep", "timeAggregation", exactly("'Average'"), autoscaleTable + ": Total would add up one depth many times"},
-	{"modules/autoscale.bicep", "type", exactly("'ChangeCount'"), autoscaleTable},
-	{"modules/autoscale.bicep", "dividePerInstance", oneOf("false", "!fromNone"), autoscalePage + "; none to divide by without VMs"},
-	{"modules/autoscale.bicep", "metricResourceUri", oneOf("'${account.id}/services/queue/queues/${queueNames[0]}'", "depthsOf"), autoscalePage},
 	{"modules/autoscale.bicep", "metricName", oneOf("'ApproximateMessageCount'", "'"+push.DepthMetric+"'"), "what workers publish"},
 	{"modules/autoscale.bicep", "metricNamespace", exactly("'" + push.DepthNamespace + "'"), "what workers publish"},
 	{"modules/autoscale.bicep", "{ DimensionName", exactly("'" + push.DepthDimension + "', Operator: 'Equals', Values: queueNames }"), "what workers publish"},
-	{"modules/autoscale.bicep", "enabled", exactly("true"), ours},
-	{"modules/autoscale.bicep", "frequency", exactly("'Week'"), autoscaleTimes},
-	{"modules/autoscale.bicep", "minutes", exactly("[0]"), autoscaleTimes},
 	{"modules/autoscale.bicep", "value", between(1, 100), autoscaleTable + ": a step of none never scales"},
 
 	{"modules/no-workers-alert.bicep", "windowSize", lastsOneOf(1, 5, 10, 15, 30, 45, 60, 120, 180, 240, 300, 360, 1440, 2880), logAlertPage},
 	{"modules/no-workers-alert.bicep", "evaluationFrequency", lastsOneOf(1, 5, 10, 15, 30, 45, 60, 120, 180, 240, 300, 360, 720, 1440),
 		logAlertPage},
-	{"modules/no-workers-alert.bicep", "severity", exactly("1"), logAlertPage + "; as infra/alerts has it"},
-	{"modules/no-workers-alert.bicep", "numberOfEvaluationPeriods", exactly("1"), logAlertPage},
-	{"modules/no-workers-alert.bicep", "minFailingPeriodsToAlert", exactly("1"), logAlertPage + ": not more than periods"},
 	{"modules/no-workers-alert.bicep", "skipQueryValidation", exactly("true"), logAlertPage + ": the tables are empty at first"},
-	{"modules/no-workers-alert.bicep", "timeAggregation", exactly("'Count'"), logAlertPage},
-	{"modules/no-workers-alert.bicep", "enabled", exactly("true"), ours},
-	{"modules/eviction-alert.bicep", "location", exactly("'global'"), activityPage},
-	{"modules/eviction-alert.bicep", "enabled", exactly("true"), ours},
-	{"modules/eviction-alert.bicep", "{ field", oneOf(
-		"'category', equals: 'Administrative' }", "'status', equals: 'Succeeded' }",
-		"'operationName', equals: 'Microsoft.Compute/virtualMachineScaleSets/evictSpotVM/action' }",
-		"'operationName', equals: 'Microsoft.Compute/virtualMachines/evictSpotVM/action' }",
-	), activityPage},
 
 	{"modules/network.bicep", "priority", between(100, 4096), networkTable},
-	{"modules/network.bicep", "sourcePortRange", exactly("'*'"), networkTable},
 	{"modules/network.bicep", "idleTimeoutInMinutes", between(4, 120), networkTable},
-	{"modules/network.bicep", "sku", exactly("{ name: 'Standard' }"), networkTable + ": a NAT gateway takes Standard addresses"},
 
-	{"modules/storage.bicep", "kind", exactly("'StorageV2'"), storagePage + ": has queues"},
 	{"modules/storage.bicep", "publicNetworkAccess", exactly("'Enabled'"), firewallPage + ": service endpoints need it"},
 	{"modules/storage.bicep", "bypass", exactly("'AzureServices'"), firewallPage},
 	{"modules/storage.bicep", "prefixMatch", exactly("['${rule.container}/']"), storagePage + ": without a slash other containers match"},
-	{"modules/storage.bicep", "blobTypes", exactly("['blockBlob']"), storagePage},
-	{"modules/storage.bicep", "enabled", exactly("true"), storagePage},
-	{"modules/storage.bicep", "type", exactly("'Lifecycle'"), storagePage},
 
-	{"modules/application-version.bicep", "configFileName", exactly("'worker.env'"), ours},
 	{"modules/application-version.bicep", "scriptBehaviorAfterReboot", exactly("'Rerun'"), galleryPage},
 	{"modules/application-version.bicep", "replicaCount", between(1, 3), galleryPage},
-	{"modules/application-version.bicep", "targetRegions", exactly("[for region in regions: { name: region, regionalReplicaCount: 1 }]"),
-		galleryPage + ": 1 to 3 copies"},
-	{"modules/application-version.bicep", "excludeFromLatest", exactly("false"), galleryPage},
 	{"modules/vm.bicep", "order", between(1, 100), galleryPage},
 
-	{"modules/log-association.bicep", "effect", exactly("{ value: 'DeployIfNotExists' }"), policyPage},
-	{"modules/log-association.bicep", "scopeToSupportedImages", exactly("{ value: false }"), policyPage},
-
-	{"modules/no-workers-alert.bicep", "kind", exactly("'LogAlert'"), logAlertPage},
-	{"modules/single-vm.bicep", "privateIPAllocationMethod", exactly("'Dynamic'"), networkTable + ": a static one needs an address"},
-	{"modules/monitoring.bicep", "sku", exactly("{ name: 'PerGB2018' }"), workspacePage},
-	{"modules/monitoring.bicep", "outputStream", exactly("'Custom-${table.name}'"), collectionPage},
-	{"modules/monitoring.bicep", "format", exactly("'json'"), collectionPage},
 	{"modules/monitoring.bicep", "disableLocalAuth", exactly("true"), ours},
-	{"modules/monitoring.bicep", "retentionInDays", oneOf("retentionDays < 30 ? 30 : retentionDays", "retentionDays"), workspacePage +
-		": 30 to 730 for a workspace"},
-
-	{"modules/worker-roles.bicep", "principalType", exactly("'ServicePrincipal'"), rolesPage},
-	{"modules/autoscale.bicep", "principalType", exactly("'ServicePrincipal'"), rolesPage},
-	{"modules/metrics.bicep", "principalType", exactly("'ServicePrincipal'"), rolesPage},
-	{"modules/gallery-roles.bicep", "principalType", exactly("'ServicePrincipal'"), rolesPage},
-	{"modules/policy-roles.bicep", "principalType", exactly("'ServicePrincipal'"), rolesPage},
 }
 
 // checkLimits holds each line to its limits.

@@ -30,16 +30,6 @@ func TestFirstDeliveryCosts(t *testing.T) {
 	})
 }
 
-// An interrupted job that left no record and has no state needs none.
-func TestReleaseOfNothing(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		c := b.store.Fresh(ours, "worker-1")
-		if err := c.Release(t.Context(), Snapshot{Fraction: 0.1}); err != nil || len(b.Counts()) != 0 {
-			t.Errorf("Release = %v with calls %v, want none", err, b.Counts())
-		}
-	})
-}
-
 // The first write detects a record that another delivery has created.
 func TestCreateMeetsARecord(t *testing.T) {
 	kind, hash := ours.Kind, ours.PayloadHash

@@ -120,6 +120,3 @@ func (a *accounting) account(next *Record, f Facts) {
 		next.NextWrite = f.NextWrite
 	}
 }
-
-// loseProgress records that the state of the job was removed.
-func (a *accounting) loseProgress() { a.ledgerBefore = a.ledgerBefore.WithoutProgress() }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
 	"github.com/spotworker/spotworker/internal/checkpoint/chunks"
-	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
 // hashAsDocumented is the hash of a state as docs/FORMATS.md describes it, without
@@ -45,37 +44,6 @@ func TestHashOfWholeMiBs(t *testing.T) {
 		}
 		if b.body(t) != string(state) {
 			t.Error("the body is not the state")
-		}
-	})
-}
-
-// A job's state takes no more blocks than its chunks, however often and wherever it is
-// changed and by how many groups it is kept.
-func TestBlocksStayBounded(t *testing.T) {
-	state := make([]byte, 12<<20)
-	fillRandom(state, 1)
-	count, step := 0, proof.Times(4, 1)
-	cutter := chunks.New()
-	for at := 0; at < len(state); {
-		n, end := cutter.Next(state[at:])
-		if at += n; end != chunks.None || at == len(state) {
-			count++
-		}
-	}
-	inBubble(t, func(t *testing.T, b *rig) {
-		store := NewStore(b.store.container)
-		store.page = 0
-		c := store.Fresh(ours, "worker-1")
-		must(t, c.Save(t.Context(), streamed(state)))
-		for n := 0; n < 12; n += step {
-			fillRandom(state[n<<20:n<<20+n*80_000], uint64(n+2))
-			must(t, c.Save(t.Context(), streamed(state)))
-			if r := b.read(t); r.StateBlocks > 12<<20/(128<<10) || b.body(t) != string(state) {
-				t.Fatalf("record = %d blocks, want the state in 96 at most", r.StateBlocks)
-			}
-		}
-		if r := b.read(t); r.StateBlocks > count+10 {
-			t.Errorf("blocks after %d changes = %d, want about the %d chunks of the first save, or less", 12/step, r.StateBlocks, count)
 		}
 	})
 }

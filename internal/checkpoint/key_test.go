@@ -7,12 +7,9 @@ import (
 	"io"
 	"testing"
 
-	"pgregory.net/rapid"
-
 	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/test/proof"
-	"github.com/spotworker/spotworker/internal/test/property"
 )
 
 // A job has one key from its first state on, so that each claim finds the same hash for the same
@@ -104,51 +101,5 @@ func TestEveryDamageIsFound(t *testing.T) {
 			must(t, err)
 			isFound(what, func(*Record) {})
 		}
-	})
-}
-
-// TestHashHistories: claims save, repeat and hand over states of all sizes. Each owner restores the last state, and only
-// a changed state is progress.
-func TestHashHistories(t *testing.T) {
-	proof.Only(t, "it hashes gigabytes")
-	property.Check(t, func(rt *rapid.T) {
-		inBubble(t, func(t *testing.T, b *rig) {
-			newest := "none"
-			for n := range rapid.IntRange(1, 5).Draw(rt, "claims") {
-				c := b.store.Fresh(ours, "worker")
-				if n > 0 && newest != "none" {
-					c = b.acquire(t, ours, "worker")
-				}
-				begun := newest
-				if newest != "none" {
-					s, err := c.Restore(t.Context())
-					if got := contentOf(t, s, err); got != newest {
-						t.Fatalf("restored %d bytes, want the last state, %d", len(got), len(newest))
-					}
-				}
-				progressed := false
-				for range rapid.IntRange(1, 4).Draw(rt, "saves") {
-					state := rapid.SampledFrom([]string{begun, newest, "1", "22", string(large("ab")), string(large("abc")),
-						string(large("abcd")[:3*chunk+5]), string(large("xbc"))}).Draw(rt, "state")
-					if state == "none" {
-						continue
-					}
-					must(t, c.Save(t.Context(), asReported(state)))
-					progressed = progressed || state != begun
-					newest = state
-				}
-				if newest == "none" {
-					continue
-				}
-				r := b.read(t)
-				if b.body(t) != newest {
-					t.Fatal("the body is another state than the last one")
-				}
-				if progressed != r.Progressed {
-					t.Fatalf("progressed = %t, want %t", r.Progressed, progressed)
-				}
-				must(t, c.Fail(t.Context(), Snapshot{}, "no"))
-			}
-		})
 	})
 }

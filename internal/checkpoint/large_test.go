@@ -143,48 +143,6 @@ func TestStreamRoundTrip(t *testing.T) {
 	}
 }
 
-// A reader may give its bytes in any pieces, and its end with the last of them.
-func TestStreamInAnyPieces(t *testing.T) {
-	for name, in := range map[string]func(io.Reader) io.Reader{
-		"half of what is asked": iotest.HalfReader, "the end with the data": iotest.DataErrReader,
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *rig) {
-				state := large("ab")
-				s := Snapshot{Stream: func() (io.ReadCloser, error) { return io.NopCloser(in(bytes.NewReader(state))), nil }}
-				if err := b.store.Fresh(ours, "worker-1").Save(t.Context(), s); err != nil {
-					t.Fatal(err)
-				}
-				b.holds(t, "ab")
-			})
-		})
-	}
-}
-
-// Only what changed is sent, and nothing twice.
-func TestSaveIsIncremental(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		c := b.claimedLarge(t, "abcdef")
-		for _, step := range []struct {
-			to   string
-			want calls
-		}{
-			{"abXdef", calls{storage.OpPutBlock: 1, storage.OpPutBlockList: 1}},
-			{"abXdef", calls{storage.OpSetBlobMetadata: 1}},
-			{"defabX", calls{storage.OpPutBlockList: 1}},                        // moved
-			{"aaab", calls{storage.OpPutBlockList: 1}},                          // repeated and cut
-			{"zzzzaz", calls{storage.OpPutBlock: 1, storage.OpPutBlockList: 1}}, // equal chunks
-			{"b", calls{storage.OpPutBlock: 1, storage.OpPutBlockList: 1}},      // dropped before
-			{"bcde", calls{storage.OpPutBlock: 3, storage.OpPutBlockList: 1}},   // grown
-		} {
-			b.save(t, c, step.to)
-			b.ResetCounts()
-			b.holds(t, step.to)
-			b.ResetCounts()
-		}
-	})
-}
-
 // A claim tracks the blocks of its record correctly across every kind of write: the
 // next save sends exactly the missing ones.
 func TestBlocksAreKnown(t *testing.T) {
@@ -422,40 +380,6 @@ func readSeekCloser(text string) io.ReadSeekCloser {
 	}{strings.NewReader(text), io.NopCloser(nil)}
 }
 
-// A claim that lost its record changes nothing, and sends no block once it knows.
-func TestLargeSaveAfterTheEnd(t *testing.T) {
-	for name, row := range map[string]struct {
-		end  func(t *testing.T, b *rig, c *Claim)
-		want Ruling
-	}{
-		"cancelled": {func(t *testing.T, b *rig, c *Claim) {
-			b.writeAsOperator(t, func(r *Record) { r.Status = Cancelled })
-			if conflictIn(c.Touch(t.Context(), Snapshot{})) == nil {
-				t.Fatal("Touch of a cancelled record = <nil>, want a conflict")
-			}
-		}, Finish},
-		"committed": {func(t *testing.T, _ *rig, c *Claim) { must(t, c.Commit(t.Context(), nil)) }, Finish},
-		"released":  {func(t *testing.T, _ *rig, c *Claim) { must(t, c.Release(t.Context(), Snapshot{})) }, PutBack},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *rig) {
-				c := b.claimedLarge(t, "abcd")
-				row.end(t, b, c)
-				before, body := b.read(t), b.body(t)
-				b.ResetCounts()
-				conflict := conflictIn(c.Save(t.Context(), streamed(large("WXYZ"))))
-				if conflict == nil || conflict.Ruling != row.want {
-					t.Errorf("Save = %v, want a conflict: %s", conflict, row.want)
-				}
-				b.expectCalls(t, "a save after the end", calls{})
-				if b.read(t).ETag != before.ETag || b.body(t) != body {
-					t.Error("the save changed the record")
-				}
-			})
-		})
-	}
-}
-
 // The same ending again, by a caller that did not learn of it, reads the stream
 // no second time.
 func TestLargeReleaseTwice(t *testing.T) {
@@ -540,53 +464,6 @@ func broke(letters string, err error) func() (io.ReadCloser, error) {
 // errPanic stands for a panic.
 var errPanic = errors.New("panic")
 
-// A panic in closing a stream is harmless: the stream was read completely.
-func TestStreamPanicsInClose(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		c := b.claimedLarge(t, "abcd")
-		must(t, c.Save(t.Context(), Snapshot{Stream: func() (io.ReadCloser, error) {
-			return struct {
-				io.Reader
-				io.Closer
-			}{bytes.NewReader(large("WX")), closer(func() { panic("in Close") })}, nil
-		}}))
-		b.holds(t, "WX")
-	})
-}
-
-// Every stream that a save opens it closes.
-func TestSaveClosesItsStream(t *testing.T) {
-	for name, fault := range map[string]storage.Fault{
-		"saved": {}, "refused": {Refuse: &storage.Error{Status: 403, Code: "AuthorizationFailure"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *rig) {
-				c, open := b.claimedLarge(t, "abcd"), 0
-				b.OnCall(func(call storage.Call) storage.Fault {
-					if call.Operation == storage.OpPutBlock {
-						return fault
-					}
-					return storage.Fault{}
-				})
-				_ = c.Save(t.Context(), Snapshot{Stream: func() (io.ReadCloser, error) {
-					open++
-					return struct {
-						io.Reader
-						io.Closer
-					}{bytes.NewReader(large("WXYZ")), closer(func() { open-- })}, nil
-				}})
-				if open != 0 {
-					t.Errorf("streams left open = %d, want 0", open)
-				}
-			})
-		})
-	}
-}
-
-type closer func()
-
-func (c closer) Close() error { c(); return nil }
-
 // A state over the limit is refused before more than the limit was sent, and
 // leaves the record and the claim as they were.
 func TestTooLarge(t *testing.T) {
@@ -621,23 +498,4 @@ func asReported(state string) Snapshot {
 	s := streamed([]byte(state))
 	s.Version = len(state)
 	return s
-}
-
-// contentOf reads a restored state, which has the version that it was saved with.
-func contentOf(t *testing.T, s *Snapshot, err error) string {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s == nil {
-		return "none"
-	}
-	data := s.State
-	if s.Stream != nil {
-		data = readAll(t, s)
-	}
-	if s.Version != len(data) {
-		t.Errorf("version = %d, want %d", s.Version, len(data))
-	}
-	return string(data)
 }

@@ -112,35 +112,6 @@ func TestReopenOfNothing(t *testing.T) {
 	})
 }
 
-// Any message may acquire an open job at once, with its state; the owner that was
-// believed dead writes nothing more.
-func TestReopenHandsOver(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		owner := b.claimed(t)
-		if _, ruling, err := b.store.Lookup(t.Context(), other); err != nil || ruling != PutBack {
-			t.Fatalf("Look of a duplicate = %s, %v, want to put it back", ruling, err)
-		}
-		if was, err := b.store.Reopen(t.Context(), asked, tool); err != nil || was.Status != Running || was.Owner != "worker-1" {
-			t.Fatalf("Open = %+v, %v, want the record of worker-1", was, err)
-		}
-		successor := b.acquire(t, other, "worker-2")
-		if state, err := successor.Restore(t.Context()); err != nil || state == nil || string(state.State) != "state 1" {
-			t.Errorf("the successor restores %+v, %v, want state 1", state, err)
-		}
-		for what, write := range ownersWrites() {
-			if conflict := conflictIn(write(t.Context(), owner)); conflict == nil || conflict.Ruling != PutBack {
-				t.Errorf("%s of the old owner = %v, want it fenced", what, conflict)
-			}
-		}
-		if err := successor.Commit(t.Context(), []byte("result")); err != nil {
-			t.Error(err)
-		}
-		if _, err := b.store.Reopen(t.Context(), asked, tool); err != nil || b.read(t).Status != Done {
-			t.Errorf("Open of a job that is done = %v, want it left alone", err)
-		}
-	})
-}
-
 // before runs do before each of the next n writes. Writes by do do not count.
 func (b *rig) before(n int, do func()) {
 	doing := false
@@ -220,42 +191,6 @@ func TestReopenGivesUp(t *testing.T) {
 	})
 }
 
-// However a commit and an opening meet, one of them has its effect, and both
-// sides know which.
-func TestReopenRacesACommit(t *testing.T) {
-	seen := map[Status]int{}
-	for offset := range 60 {
-		inBubble(t, func(t *testing.T, b *rig) {
-			owner := b.claimed(t)
-			b.OnCall(func(storage.Call) storage.Fault {
-				return storage.Fault{Before: 7 * time.Millisecond, After: 5 * time.Millisecond}
-			})
-			committed := make(chan error)
-			go func() {
-				time.Sleep(time.Duration(offset) * time.Millisecond)
-				committed <- owner.Commit(t.Context(), []byte("result"))
-			}()
-			time.Sleep(20 * time.Millisecond)
-			was, err := b.store.Reopen(t.Context(), asked, tool)
-			commitErr := <-committed
-			if err != nil {
-				t.Fatalf("offset %d ms: Open = %v", offset, err)
-			}
-			seen[was.Status]++
-			after := b.read(t).Status
-			switch {
-			case was.Status == Done && commitErr == nil && after == Done:
-			case was.Status == Running && conflictIn(commitErr) != nil && after == Open:
-			default:
-				t.Errorf("offset %d ms: Open found it %s, Commit = %v, and now it is %s", offset, was.Status, commitErr, after)
-			}
-		})
-	}
-	if seen[Done] == 0 || seen[Running] == 0 {
-		t.Errorf("outcomes = %v, want both", seen)
-	}
-}
-
 // A lost reply changes nothing: an opening has its effect once, and reports the record
 // that it found.
 func TestReopenInTrouble(t *testing.T) {
@@ -291,27 +226,6 @@ func TestReopenInTrouble(t *testing.T) {
 	}
 }
 
-// An error says that nothing is known, or that nothing can be done; either way
-// it can be tried again.
-func TestReopenFails(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		b.claimed(t)
-		before := b.read(t)
-		b.cause(trouble{writes: 1, fault: storage.Fault{Refuse: &storage.Error{Status: 403, Code: "AuthorizationPermissionMismatch"}}})
-		if _, err := b.store.Reopen(t.Context(), asked, tool); err == nil || b.read(t).ETag != before.ETag {
-			t.Errorf("Open refused = %v, want an error and no change", err)
-		}
-		b.cause(trouble{writes: tries, reads: tries, fault: storage.Fault{DropReply: true}})
-		if _, err := b.store.Reopen(t.Context(), asked, tool); err == nil {
-			t.Error("Open whose outcome cannot be read = nil, want an error")
-		}
-		b.cause(trouble{})
-		if was, err := b.store.Reopen(t.Context(), asked, tool); err != nil || was.Status != Open {
-			t.Errorf("a second Reopen = %s, %v, want it open already", was.Status, err)
-		}
-	})
-}
-
 func TestResultOf(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		c := b.claimed(t)
@@ -330,4 +244,40 @@ func TestResultOf(t *testing.T) {
 			}
 		}
 	})
+}
+
+// However a commit and an opening meet, one of them has its effect, and both
+// sides know which.
+func TestReopenRacesACommit(t *testing.T) {
+	seen := map[Status]int{}
+	for offset := range 60 {
+		inBubble(t, func(t *testing.T, b *rig) {
+			owner := b.claimed(t)
+			b.OnCall(func(storage.Call) storage.Fault {
+				return storage.Fault{Before: 7 * time.Millisecond, After: 5 * time.Millisecond}
+			})
+			committed := make(chan error)
+			go func() {
+				time.Sleep(time.Duration(offset) * time.Millisecond)
+				committed <- owner.Commit(t.Context(), []byte("result"))
+			}()
+			time.Sleep(20 * time.Millisecond)
+			was, err := b.store.Reopen(t.Context(), asked, tool)
+			commitErr := <-committed
+			if err != nil {
+				t.Fatalf("offset %d ms: Open = %v", offset, err)
+			}
+			seen[was.Status]++
+			after := b.read(t).Status
+			switch {
+			case was.Status == Done && commitErr == nil && after == Done:
+			case was.Status == Running && conflictIn(commitErr) != nil && after == Open:
+			default:
+				t.Errorf("offset %d ms: Open found it %s, Commit = %v, and now it is %s", offset, was.Status, commitErr, after)
+			}
+		})
+	}
+	if seen[Done] == 0 || seen[Running] == 0 {
+		t.Errorf("outcomes = %v, want both", seen)
+	}
 }

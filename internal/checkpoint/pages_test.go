@@ -150,39 +150,6 @@ func (b *rig) handedOver(t *testing.T, c *Claim, want []byte) *Claim {
 	return c
 }
 
-// TestPagesSent: of a state with 1 % of its pages changed, at most three times these pages are
-// sent, also by a worker that has restored it.
-func TestPagesSent(t *testing.T) {
-	size := proof.Times(8<<20, 64<<20)
-	inBubble(t, func(t *testing.T, b *rig) {
-		b.store = NewStore(b.store.container)
-		random := rand.New(rand.NewPCG(1, 1))
-		state := make([]byte, size)
-		fillRandom(state, 1)
-		c := b.store.Fresh(ours, "worker-1")
-		must(t, c.Save(t.Context(), streamed(state)))
-		for n := range 4 {
-			state = changePages(state, blocks.Page, size/blocks.Page/100, random)
-			before := b.read(t).Size
-			b.ResetCounts()
-			must(t, c.Save(t.Context(), streamed(state)))
-			r := b.read(t)
-			added := r.Size - before + r.Layout.Size
-			if added > int64(3*size/100) || r.StateHash != blocks.HashOf(state, blocks.Unit, r.StateKey) {
-				t.Fatalf("save %d sent about %d bytes, want at most three times the %d that changed", n, added, size/100)
-			}
-			if calls := b.Counts()[storage.OpPutBlock]; calls > 3 {
-				t.Errorf("save %d sent %d blocks, want pages and a layout", n, calls)
-			}
-			if n == 1 {
-				c = b.handedOver(t, c, state)
-			}
-		}
-		c = b.acquire(t, ours, "worker-3")
-		restored(t, c, state)
-	})
-}
-
 // TestMovedPagesSent: pages that are inserted in the middle of a state, or removed there, move all
 // later ones. Only these pages and the changed ones are sent, also by a worker that has restored
 // the state, and with more memory in front of it.
@@ -255,36 +222,6 @@ func TestLayoutIsBounded(t *testing.T) {
 	})
 }
 
-// The write that ends a claim sends pages also where a save would send all.
-func TestReleaseBeyondTheBound(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		b.withPages(16 << 10)
-		random := rand.New(rand.NewPCG(4, 4))
-		state := make([]byte, 32*b.store.unit)
-		fillRandom(state, 1)
-		c := b.store.Fresh(ours, "worker-1")
-		must(t, c.Save(t.Context(), streamed(state)))
-		for b.read(t).Size <= int64(len(state))*3/2 {
-			state = changePages(state, b.store.page, len(state)/b.store.page/20, random)
-			must(t, c.Save(t.Context(), streamed(state)))
-		}
-		state = changePages(state, b.store.page, 1, random)
-		b.ResetCounts()
-		must(t, c.Release(t.Context(), streamed(state)))
-		if sent := b.Counts()[storage.OpPutBlock]; sent != 2 {
-			t.Errorf("the release sent %d blocks, want one of pages and the layout", sent)
-		}
-		c = b.acquire(t, ours, "worker-2")
-		restored(t, c, state)
-		state[0]++
-		must(t, c.Save(t.Context(), streamed(state)))
-		if r := b.read(t); r.Layout.Size > 0 {
-			t.Error("the next save has a layout, want whole blocks")
-		}
-		restored(t, c, state)
-	})
-}
-
 // patched returns a claim whose record has a layout, and the state.
 func (b *rig) patched(t *testing.T) (c *Claim, state []byte) {
 	t.Helper()
@@ -350,34 +287,6 @@ func readRestored(t *testing.T, b *rig) error {
 	}
 	must(t, c.Fail(t.Context(), Snapshot{}, "no"))
 	return err
-}
-
-// A replay continues from a state with a layout, or removes the layout too. A result removes it.
-func TestLayoutAndOperators(t *testing.T) {
-	for name, row := range map[string]struct {
-		scratch bool
-	}{"replay": {false}, "replay from scratch": {true}} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *rig) {
-				c, state := b.patched(t)
-				must(t, c.Poison(t.Context(), Snapshot{}, "no"))
-				_, err := b.store.Replay(t.Context(), ours, "spotctl", noon, row.scratch)
-				must(t, err)
-				c = b.acquire(t, ours, "worker-2")
-				if row.scratch {
-					if r := b.read(t); r.Layout.Size > 0 {
-						t.Errorf("a layout of %d bytes, want none", r.Layout.Size)
-					}
-				} else {
-					restored(t, c, state)
-				}
-				must(t, c.Commit(t.Context(), []byte("result")))
-				if r := b.read(t); r.Layout.Size > 0 || b.body(t) != "result" {
-					t.Errorf("done: a layout of %d bytes, want none", r.Layout.Size)
-				}
-			})
-		})
-	}
 }
 
 // TestKilledWhileSendingPages: a worker dies after each call of a save. Its successor restores the

@@ -83,64 +83,6 @@ func TestStagingIsParallel(t *testing.T) {
 	})
 }
 
-// Where calls take long, more of them at once would only share the time that each needs
-// to end before its timeout: a save does not grow then. Nor does it where other saves
-// have taken the budget.
-func TestStagingStaysSmall(t *testing.T) {
-	for name, row := range map[string]struct {
-		each  time.Duration
-		taken int // places in the budget
-	}{"on a slow network": {5 * time.Second, 0}, "without a budget": {time.Second, transferBuffers}} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *rig) {
-				c, sending := b.claimedLarge(t, "a"), gauge{}
-				sending.watch(b.link)
-				b.slowBlocks(row.each)
-				for range row.taken {
-					b.store.budget.TryReserve()
-				}
-				b.save(t, c, manyBlocks(100))
-				if _, most := sending.read(); most > 8 {
-					t.Errorf("blocks on their way at once = %d at most, want 8 at most", most)
-				}
-				if got := len(b.store.budget); got != row.taken {
-					t.Errorf("places reserved after the save = %d, want %d as before", got, row.taken)
-				}
-			})
-		})
-	}
-}
-
-// A block that cannot be sent ends the save, and all that was under way for it.
-func TestFailedBlockEndsTheSave(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		c, sending := b.claimedLarge(t, "abcd"), gauge{}
-		sending.watch(b.link)
-		namer, slow := b.namer(t), map[string]bool{}
-		refused := namer.Chunk(large("K"))
-		for _, letter := range "LMNOPQRSTUVWX" {
-			slow[namer.Chunk(large(string(letter)))] = true
-		}
-		b.OnCall(func(call storage.Call) storage.Fault {
-			switch {
-			case call.BlockID == refused:
-				return storage.Fault{Refuse: &storage.Error{Status: 403, Code: "AuthorizationFailure"}}
-			case slow[call.BlockID]:
-				return storage.Fault{Before: 20 * time.Second}
-			}
-			return storage.Fault{}
-		})
-		begun := time.Now()
-		if err := c.Save(t.Context(), streamed(large("ABCDEFGHIJKLMNOPQRSTUVWX"))); err == nil || errors.Is(err, context.Canceled) {
-			t.Errorf("Save = %v, want the service's refusal and not what followed from it", err)
-		}
-		if took := time.Since(begun); took > 20*time.Second || sending.now != 0 {
-			t.Errorf("the save ended after %s with %d blocks on their way, want it soon and none", took, sending.now)
-		}
-		b.holds(t, "abcd")
-	})
-}
-
 // A save that is cut short returns at once, leaves nothing running (the bubble
 // would not end) and the checkpoint before in place. The next one continues it.
 func TestCancelledSave(t *testing.T) {

@@ -134,18 +134,6 @@ func TestPolicyIsChecked(t *testing.T) {
 	}
 }
 
-func TestDefaultPolicy(t *testing.T) {
-	if got, want := DefaultPolicy(), (Policy{}.orDefaults()); got != want {
-		t.Errorf("DefaultPolicy = %+v, want what the zero value means, %+v", got, want)
-	}
-	if err := (Policy{}).Validate(); err != nil {
-		t.Errorf("Validate of the zero value = %v, want nil", err)
-	}
-	if p := DefaultPolicy(); 2*p.TouchEvery >= StaleAfter {
-		t.Errorf("a running job is touched every %s; a duplicate takes over after %s", p.TouchEvery, StaleAfter)
-	}
-}
-
 func TestIntervalFor(t *testing.T) {
 	auto := DefaultPolicy()
 	aWeek := Losses{Watched: 20 * 168 * time.Hour} // 20 VMs
@@ -202,105 +190,6 @@ func TestMeanBetween(t *testing.T) {
 	}
 }
 
-// anyDuration draws from microseconds to months, as likely in each decade.
-func anyDuration(t *rapid.T, name string) time.Duration {
-	return time.Duration(math.Pow(10, rapid.Float64Range(3, 16).Draw(t, name)))
-}
-
-// Longer saves never make saving more frequent, nor do rarer losses; and the chosen
-// interval is within its bounds, and leaves at least half of the time to work.
-func TestIntervalProperties(t *testing.T) {
-	property.Check(t, func(t *rapid.T) {
-		p := Policy{EvictionRate: rapid.Float64Range(0.0001, 1).Draw(t, "rate"), TouchEvery: 10 * time.Minute}
-		job := Situation{
-			Cost: anyDuration(t, "cost"), Unwarned: rapid.Bool().Draw(t, "unwarned"), Failed: rapid.Bool().Draw(t, "failed"),
-			Losses: Losses{
-				Watched: time.Duration(rapid.Int64Range(0, int64(100000*time.Hour)).Draw(t, "watched")),
-				Warned:  rapid.IntRange(0, 1000).Draw(t, "warned"), Sudden: rapid.IntRange(0, 1000).Draw(t, "sudden"),
-			},
-		}
-		got := p.IntervalFor(job)
-		if got < Shortest || got > p.TouchEvery {
-			t.Fatalf("IntervalFor = %s, want %s to %s", got, Shortest, p.TouchEvery)
-		}
-		if got < min(job.Cost, p.TouchEvery) {
-			t.Fatalf("IntervalFor = %s, want no less than a save takes: %s", got, job.Cost)
-		}
-		if (job.Unwarned || job.Failed) && got > max(Shortest, job.Cost) {
-			t.Fatalf("IntervalFor = %s without notices, want the shortest: %s", got, Shortest)
-		}
-		dearer, rarer, more := job, job, job
-		dearer.Cost += anyDuration(t, "dearer")
-		if usable := usableNotice; (job.Cost > usable) == (dearer.Cost > usable) { // else other losses count
-			if next := p.IntervalFor(dearer); next < got {
-				t.Fatalf("IntervalFor a save of %s = %s, of %s = %s, want no less", job.Cost, got, dearer.Cost, next)
-			}
-		}
-		rarer.Losses.Watched += anyDuration(t, "rarer")
-		if next := p.IntervalFor(rarer); next < got {
-			t.Fatalf("IntervalFor rarer losses = %s, want no less than %s", next, got)
-		}
-		more.Losses.Sudden++
-		if next := p.IntervalFor(more); next > got {
-			t.Fatalf("IntervalFor one more loss = %s, want no more than %s", next, got)
-		}
-	})
-}
-
-// TestYoungDalyIsNearTheBest lets a job run through thousands of losses at random
-// times, with the interval chosen and with many others: the chosen one wastes
-// little more than the best.
-func TestYoungDalyIsNearTheBest(t *testing.T) {
-	for _, row := range []struct{ cost, mean time.Duration }{
-		{50 * time.Millisecond, time.Hour},
-		{time.Second, 20 * time.Hour},
-		{10 * time.Second, 20 * time.Hour},
-		{time.Minute, 5 * time.Hour},
-		{5 * time.Minute, 2 * time.Hour},
-	} {
-		chosen := youngDaly(row.cost, row.mean)
-		got := waste(row.cost, row.mean, chosen)
-		best, at := math.Inf(1), time.Duration(0)
-		for factor := 0.1; factor < 10; factor *= 1.1 {
-			other := time.Duration(float64(chosen) * factor)
-			if w := waste(row.cost, row.mean, other); w < best {
-				best, at = w, other
-			}
-		}
-		t.Logf("save of %s, a loss every %s: %s wastes %.3f %%, the best found is %s with %.3f %%", row.cost, row.mean, chosen, 100*got, at,
-			100*best)
-		if got > best*1.05 {
-			t.Errorf("save of %s, a loss every %s: interval %s wastes %.3f %%, want at most 5 %% more than %.3f %%, of %s",
-				row.cost, row.mean, chosen, 100*got, 100*best, at)
-		}
-	}
-}
-
-// Where a save takes longer than half the time between two losses, the formula
-// would fall, and even become negative.
-func TestYoungDalyBeyondItsRange(t *testing.T) {
-	for _, cost := range []time.Duration{time.Hour, 2 * time.Hour, 100 * time.Hour} {
-		if got := youngDaly(cost, 2*time.Hour); got != time.Hour {
-			t.Errorf("youngDaly(%s, 2h) = %s, want 1h", cost, got)
-		}
-	}
-}
-
-// waste is the part of the time that did not become progress, over 20,000
-// losses at the same random times for every interval.
-func waste(cost, mean, interval time.Duration) float64 {
-	const losses = 20_000
-	random := rand.New(rand.NewPCG(1, 2)) // the same every time, on purpose
-	period := float64(interval + cost)
-	var all, kept float64
-	for range losses {
-		life := random.ExpFloat64() * float64(mean)
-		all += life
-		kept += math.Floor(life/period) * float64(interval) // states saved in full before the loss
-	}
-	return 1 - kept/all
-}
-
 func TestCost(t *testing.T) {
 	for _, row := range []struct {
 		name  string
@@ -331,27 +220,6 @@ func TestCost(t *testing.T) {
 		if growing.Add(time.Second); saves > 25 {
 			t.Fatalf("after %d saves of 1 s the average is %s, want it to follow", saves, growing.Mean())
 		}
-	}
-}
-
-// A save that takes longer than the interval does not make the worker save back
-// to back: between two saves lies as much work as a save takes.
-func TestLongSavesLeaveTimeToWork(t *testing.T) {
-	const takes = 90 * time.Second
-	p := DefaultPolicy()
-	job := Situation{Since: noon, Written: true, Changed: true, Cost: takes, Unwarned: true}
-	var saving, working time.Duration
-	for now := noon; now.Before(noon.Add(time.Hour)); {
-		due, wait := p.Next(job, now)
-		if due == Nothing {
-			now, working = now.Add(wait), working+wait
-			continue
-		}
-		now, saving = now.Add(takes), saving+takes
-		job.WrittenAt = now
-	}
-	if saving > working {
-		t.Errorf("in an hour the worker saves for %s and works for %s, want at least as much work", saving, working)
 	}
 }
 
@@ -446,4 +314,48 @@ func TestExpected(t *testing.T) {
 			t.Errorf("%s: %s, want %s", name, got, row.want)
 		}
 	}
+}
+
+// TestYoungDalyIsNearTheBest lets a job run through thousands of losses at random
+// times, with the interval chosen and with many others: the chosen one wastes
+// little more than the best.
+func TestYoungDalyIsNearTheBest(t *testing.T) {
+	for _, row := range []struct{ cost, mean time.Duration }{
+		{50 * time.Millisecond, time.Hour},
+		{time.Second, 20 * time.Hour},
+		{10 * time.Second, 20 * time.Hour},
+		{time.Minute, 5 * time.Hour},
+		{5 * time.Minute, 2 * time.Hour},
+	} {
+		chosen := youngDaly(row.cost, row.mean)
+		got := waste(row.cost, row.mean, chosen)
+		best, at := math.Inf(1), time.Duration(0)
+		for factor := 0.1; factor < 10; factor *= 1.1 {
+			other := time.Duration(float64(chosen) * factor)
+			if w := waste(row.cost, row.mean, other); w < best {
+				best, at = w, other
+			}
+		}
+		t.Logf("save of %s, a loss every %s: %s wastes %.3f %%, the best found is %s with %.3f %%", row.cost, row.mean, chosen, 100*got, at,
+			100*best)
+		if got > best*1.05 {
+			t.Errorf("save of %s, a loss every %s: interval %s wastes %.3f %%, want at most 5 %% more than %.3f %%, of %s",
+				row.cost, row.mean, chosen, 100*got, 100*best, at)
+		}
+	}
+}
+
+// waste is the part of the time that did not become progress, over 20,000
+// losses at the same random times for every interval.
+func waste(cost, mean, interval time.Duration) float64 {
+	const losses = 20_000
+	random := rand.New(rand.NewPCG(1, 2)) // the same every time, on purpose
+	period := float64(interval + cost)
+	var all, kept float64
+	for range losses {
+		life := random.ExpFloat64() * float64(mean)
+		all += life
+		kept += math.Floor(life/period) * float64(interval) // states saved in full before the loss
+	}
+	return 1 - kept/all
 }

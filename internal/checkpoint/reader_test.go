@@ -2,7 +2,6 @@ package checkpoint
 
 import (
 	"context"
-	"errors"
 	"io"
 	"testing"
 	"testing/synctest"
@@ -41,22 +40,6 @@ func TestRangesAreReadAhead(t *testing.T) {
 		if took := time.Since(begun); took != 2*time.Second {
 			t.Errorf("11 ranges of a second each took %s, want 2s", took)
 		}
-	})
-}
-
-// A handler that reads slowly has no more than the window in memory.
-func TestSlowHandlerIsNotOverrun(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		r := restore(t, b.claimedLarge(t, severalReads))
-		b.ResetCounts()
-		for read := range 3 {
-			readSome(t, r, oneRead)
-			time.Sleep(time.Hour)
-			if got, want := b.Counts()[storage.OpGetBlob], int64(8+read); got != want {
-				t.Errorf("ranges read after %d were handed out = %d, want %d", read+1, got, want)
-			}
-		}
-		must(t, r.Close())
 	})
 }
 
@@ -100,83 +83,6 @@ func TestReadersShareABudget(t *testing.T) {
 				synctest.Wait()
 				if got := len(b.store.budget); got != 0 {
 					t.Errorf("places still reserved after the readers ended = %d, want 0", got)
-				}
-			})
-		})
-	}
-}
-
-// Closing cancels reads in flight at once.
-func TestCloseCancelsReads(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		r, reading := restore(t, b.claimedLarge(t, severalReads)), b.slowReads(30*time.Second)
-		ended := make(chan error)
-		go func() {
-			_, err := r.Read(make([]byte, 1))
-			ended <- err
-		}()
-		synctest.Wait()
-		if now, _ := reading.read(); now != 8 {
-			t.Fatalf("ranges on their way = %d, want 8", now)
-		}
-		closed := time.Now()
-		must(t, r.Close())
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Errorf("Read during Close = %v, want canceled", err)
-		}
-		synctest.Wait()
-		if now, _ := reading.read(); now != 0 || time.Since(closed) != 0 {
-			t.Errorf("%s after Close %d ranges are on their way, want none at once", time.Since(closed), now)
-		}
-	})
-}
-
-// One look at the record decides, however many ranges were refused, and the touch's
-// changes are no reason to look again.
-func TestOneLookDecidesOnAllRanges(t *testing.T) {
-	for name, row := range map[string]struct {
-		happen func(t *testing.T, b *rig, c *Claim)
-		want   Ruling // 0: continue
-		looks  int64
-	}{
-		"a touch": {func(t *testing.T, _ *rig, c *Claim) { must(t, c.Touch(t.Context(), Snapshot{Fraction: 0.1})) }, 0, 0},
-		"a write of ours that was late": {func(t *testing.T, b *rig, _ *Claim) {
-			late := b.read(t)
-			late.Write++
-			if _, err := b.store.put(t.Context(), &late, late.ETag, content{}); err != nil {
-				t.Fatal(err)
-			}
-		}, 0, 1},
-		"acquired by another": {func(t *testing.T, b *rig, _ *Claim) { b.acquire(t, ours, "worker-3") }, Fenced, 1},
-		"cancelled": {func(t *testing.T, b *rig, _ *Claim) {
-			b.writeAsOperator(t, func(r *Record) { r.Status = Cancelled })
-		}, Finish, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *rig) {
-				b.claimedLarge(t, severalReads)
-				c := b.acquire(t, ours, "worker-2")
-				r := restore(t, c)
-				b.slowReads(time.Second) // they reach storage after the events
-				var rest []byte
-				ended := make(chan error)
-				go func() {
-					var err error
-					rest, err = io.ReadAll(r)
-					ended <- err
-				}()
-				synctest.Wait()
-				row.happen(t, b, c)
-				b.ResetCounts()
-				err := <-ended
-				if conflict := conflictIn(err); (conflict == nil) != (row.want == 0) || conflict != nil && conflict.Ruling != row.want {
-					t.Errorf("Read = %v, want ruling %d", err, row.want)
-				}
-				if row.want == 0 && len(rest) != len(severalReads)*chunk {
-					t.Errorf("read %d bytes, %v, want all", len(rest), err)
-				}
-				if got := b.Counts()[storage.OpGetBlobProperties]; got != row.looks {
-					t.Errorf("looks at the record = %d, want %d", got, row.looks)
 				}
 			})
 		})

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"testing"
-
-	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 )
 
 func TestRestore(t *testing.T) {
@@ -102,26 +100,4 @@ func TestRestoreDisplaced(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A read that gets no answer says nothing about the state.
-func TestRestoreInTrouble(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		b.claimed(t)
-		c := b.acquire(t, ours, "worker-2")
-		drops := tries
-		b.OnCall(func(call storage.Call) storage.Fault {
-			if call.Operation != storage.OpGetBlob || drops == 0 {
-				return storage.Fault{}
-			}
-			drops--
-			return storage.Fault{DropReply: true}
-		})
-		if _, err := c.Restore(t.Context()); err == nil || errors.Is(err, ErrDamaged) || conflictIn(err) != nil {
-			t.Errorf("Restore without a network = %v, want an error that decides nothing", err)
-		}
-		if got, err := c.Restore(t.Context()); err != nil || string(got.State) != "state 1" {
-			t.Errorf("a second Restore = %v, %v, want state 1", got, err)
-		}
-	})
 }

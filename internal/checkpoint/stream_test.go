@@ -116,36 +116,6 @@ func TestSaveWaitsForTheReader(t *testing.T) {
 	}
 }
 
-// Two readers at once are possible; the last of them ends the wait.
-func TestTwoReaders(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		b.claimedLarge(t, severalReads)
-		c := b.acquire(t, ours, "worker-2")
-		first, second := restore(t, c), restore(t, c)
-		readRest(t, first, severalReads, 0)
-		if err := c.Save(t.Context(), streamed(large("X"))); !errors.Is(err, ErrReading) {
-			t.Errorf("Save with one of two readers done = %v, want ErrReading", err)
-		}
-		readRest(t, second, severalReads, 0)
-		b.save(t, c, "X")
-	})
-}
-
-// A decoder stops at the end of its value and never asks for more. All of the state is
-// here by then.
-func TestReaderThatNeverSeesTheEnd(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		b.claimedLarge(t, severalReads)
-		c := b.acquire(t, ours, "worker-2")
-		r := restore(t, c)
-		readSome(t, r, len(severalReads)*chunk)
-		b.save(t, c, "X")
-		if n, err := r.Read(make([]byte, 1)); n != 0 || err != io.EOF {
-			t.Errorf("Read at the end = %d, %v, want EOF", n, err)
-		}
-	})
-}
-
 // A stream that was never opened blocks nothing, and every read after the end
 // returns io.EOF.
 func TestReaderStaysAtItsEnd(t *testing.T) {
@@ -161,20 +131,6 @@ func TestReaderStaysAtItsEnd(t *testing.T) {
 		for range 2 {
 			if n, err := r.Read(make([]byte, 1)); n != 0 || err != io.EOF {
 				t.Errorf("Read after the end = %d, %v, want EOF", n, err)
-			}
-		}
-	})
-}
-
-// A stream that was closed does not look like a stream that ended.
-func TestReadAfterClose(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		r := restore(t, b.claimedLarge(t, severalReads))
-		readSome(t, r, oneRead) // so that the next read is a call
-		must(t, r.Close())
-		for range 2 {
-			if n, err := r.Read(make([]byte, 1)); n != 0 || err == nil || errors.Is(err, io.EOF) {
-				t.Errorf("Read after Close = %d, %v, want an error that is not EOF", n, err)
 			}
 		}
 	})
@@ -229,23 +185,6 @@ func TestReadDuringTouches(t *testing.T) {
 	})
 }
 
-// A touch whose reply was lost has changed the ETag, which the claim does not know
-// yet.
-func TestReadAfterALostTouch(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		b.claimedLarge(t, severalReads)
-		c := b.acquire(t, ours, "worker-2")
-		r := restore(t, c)
-		readSome(t, r, oneRead)
-		b.cause(trouble{writes: tries, reads: tries, fault: storage.Fault{DropReply: true}})
-		if err := c.Touch(t.Context(), Snapshot{Fraction: 0.1}); err == nil {
-			t.Fatal("Touch without a network = <nil>, want an error")
-		}
-		readRest(t, r, severalReads, oneRead)
-		must(t, c.Touch(t.Context(), Snapshot{Fraction: 0.2}))
-	})
-}
-
 // A touch that was under way when the read was refused explains the refusal.
 func TestReadRefusedDuringATouch(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
@@ -265,45 +204,6 @@ func TestReadRefusedDuringATouch(t *testing.T) {
 		readRest(t, r, severalReads, oneRead)
 		must(t, <-touched)
 	})
-}
-
-// A reader whose record was acquired by another reports that. It is not damage,
-// and its claim writes nothing more.
-func TestReadFenced(t *testing.T) {
-	for name, row := range map[string]struct {
-		happen func(t *testing.T, b *rig)
-		want   Ruling
-	}{
-		"acquired by another": {func(t *testing.T, b *rig) { b.acquire(t, ours, "worker-3") }, Fenced},
-		"acquired and saved by another": {func(t *testing.T, b *rig) {
-			b.save(t, b.acquire(t, ours, "worker-3"), "XYZ")
-		}, Fenced},
-		"acquired and done by another": {func(t *testing.T, b *rig) {
-			must(t, b.acquire(t, ours, "worker-3").Commit(t.Context(), nil))
-		}, Finish},
-		"cancelled": {func(t *testing.T, b *rig) { b.writeAsOperator(t, func(r *Record) { r.Status = Cancelled }) }, Finish},
-		"opened":    {func(t *testing.T, b *rig) { b.writeAsOperator(t, func(r *Record) { r.Status = Open }) }, PutBack},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *rig) {
-				b.claimedLarge(t, severalReads)
-				c := b.acquire(t, ours, "worker-2")
-				r := restore(t, c)
-				readSome(t, r, oneRead)
-				row.happen(t, b)
-				_, err := io.ReadAll(r)
-				if conflict := conflictIn(err); conflict == nil || conflict.Ruling != row.want || errors.Is(err, ErrDamaged) {
-					t.Errorf("Read = %v, want a conflict: %s", err, row.want)
-				}
-				if _, again := r.Read(make([]byte, 1)); conflictIn(again) == nil {
-					t.Errorf("a second Read = %v, want the conflict again", again)
-				}
-				if conflict := conflictIn(c.Save(t.Context(), streamed(large("W")))); conflict == nil || conflict.Ruling != row.want {
-					t.Errorf("Save after it = %v, want a conflict: %s", conflict, row.want)
-				}
-			})
-		})
-	}
 }
 
 // A body that differs from the saved state is never taken for the state: not all of it is
@@ -359,39 +259,6 @@ func TestReadRemoved(t *testing.T) {
 	})
 }
 
-// Storage trouble is no fault of the state. The reader tries again until its job
-// is stopped.
-func TestReadInTrouble(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		b.claimedLarge(t, severalReads)
-		c := b.acquire(t, ours, "worker-2")
-		ctx, stop := context.WithCancel(t.Context())
-		defer stop()
-		s, err := c.Restore(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := s.Stream()
-		if err != nil {
-			t.Fatal(err)
-		}
-		readSome(t, r, oneRead)
-		synctest.Wait() // bytes read ahead are here
-		back := time.Now().Add(3 * time.Minute)
-		b.OnCall(func(storage.Call) storage.Fault { return storage.Fault{DropRequest: time.Now().Before(back)} })
-		readSome(t, r, readAhead*oneRead)
-		if time.Now().Before(back) {
-			t.Error("the read succeeded before storage came back; the trouble did not happen")
-		}
-		b.OnCall(func(storage.Call) storage.Fault { return storage.Fault{DropRequest: true} })
-		time.AfterFunc(time.Minute, stop)
-		stopped := time.Now().Add(time.Minute)
-		if _, err := r.Read(make([]byte, 1)); !errors.Is(err, context.Canceled) || time.Since(stopped) > time.Millisecond {
-			t.Errorf("Read = %v, %s after the stop, want canceled at once", err, time.Since(stopped))
-		}
-	})
-}
-
 // An error that a retry cannot resolve is returned at once.
 func TestReadRefused(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
@@ -405,23 +272,6 @@ func TestReadRefused(t *testing.T) {
 			t.Errorf("Read that is refused = %v after %s, want an error that decides nothing, soon", err, time.Since(begun))
 		}
 	})
-}
-
-// A worker that is let in no more, for want of a role or a token, waits.
-func TestReadForbidden(t *testing.T) {
-	for _, refusal := range []storage.Error{{Status: 403, Code: "AuthorizationPermissionMismatch"},
-		{Status: 401, Code: "InvalidAuthenticationInfo"}} {
-		inBubble(t, func(t *testing.T, b *rig) {
-			r := restore(t, b.claimedLarge(t, severalReads))
-			b.OnCall(func(storage.Call) storage.Fault { return storage.Fault{Refuse: &refusal} })
-			begun := time.Now()
-			time.AfterFunc(3*time.Minute, func() { b.OnCall(nil) })
-			readRest(t, r, severalReads, 0)
-			if took := time.Since(begun); took < 3*time.Minute {
-				t.Errorf("%s for 3 min: all was read after %s", refusal.Code, took)
-			}
-		})
-	}
 }
 
 // The state that a run began with can be opened again, until the run has saved

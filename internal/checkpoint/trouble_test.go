@@ -218,23 +218,6 @@ func TestReopenedRecordExpectsNoWrite(t *testing.T) {
 	})
 }
 
-// TestReaderWhoseContextEnded: a reader that nobody closes does not keep the job from saving once its
-// context has ended.
-func TestReaderWhoseContextEnded(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		c := b.claimedLarge(t, severalReads)
-		ctx, cancel := context.WithCancel(t.Context())
-		r, err := c.OpenState(ctx)
-		must(t, err)
-		if err := c.Save(t.Context(), streamed(large("ab"))); !errors.Is(err, ErrReading) {
-			t.Errorf("Save during a read = %v, want ErrReading", err)
-		}
-		cancel()
-		b.save(t, c, "ab")
-		must(t, r.Close())
-	})
-}
-
 // TestStreamBehindAWrite: a restored stream that is opened while a write is in flight ends with its
 // context, and returns why.
 func TestStreamBehindAWrite(t *testing.T) {
@@ -252,22 +235,4 @@ func TestStreamBehindAWrite(t *testing.T) {
 			t.Errorf("stream behind a write = %v, %v, want why its context ended", r, err)
 		}
 	})
-}
-
-// TestEmptyAndLargeStates: a state in blocks replaces an empty one, and the reverse.
-func TestEmptyAndLargeStates(t *testing.T) {
-	big := string(large("ab"))
-	for name, states := range map[string][2]string{"an empty state at first": {"", big}, "an empty state later": {big, ""}} {
-		inBubble(t, func(t *testing.T, b *rig) {
-			c := b.store.Fresh(ours, "worker-1")
-			for _, state := range states {
-				must(t, c.Save(t.Context(), asReported(state)))
-			}
-			c = b.acquire(t, ours, "worker-2")
-			s, err := c.Restore(t.Context())
-			if got := contentOf(t, s, err); got != states[1] || b.body(t) != states[1] {
-				t.Errorf("%s: restored %d bytes of a body of %d, want %d", name, len(got), len(b.body(t)), len(states[1]))
-			}
-		})
-	}
 }

@@ -303,7 +303,7 @@ func (o *ownership) recreate() {
 	r := o.record
 	r.ETag, r.Size = "", 0
 	r.clearState()
-	o.accounting.loseProgress()
+	o.accounting.ledgerBefore = o.accounting.ledgerBefore.WithoutProgress()
 	r.Ledger.Useful = 0
 	o.set(r)
 	o.sender.removed()

@@ -44,18 +44,13 @@ func (f *found) mayBeOwned() bool {
 // finds out whether the record exists. For an id that was chosen, and so may have
 // been used, that write comes before the handler starts; a generated id needs none,
 // unless jobs were cancelled since the message was put.
-func (c *claimed) acquire(ctx context.Context) (*owned, *outcome) {
+func (c *claimed) acquire(ctx context.Context) (o *owned, out *outcome) {
 	cancels := c.env.cancelledAt(c.envelope.ID) // before the call that would show it
-	o, out := c.acquireOrCreate(ctx)
-	if out != nil {
-		return nil, out
-	}
-	o.cancelsChecked.Store(&cancels)
-	return o, nil
-}
-
-// acquireOrCreate is acquire without the cancellations that are known.
-func (c *claimed) acquireOrCreate(ctx context.Context) (*owned, *outcome) {
+	defer func() {
+		if o != nil {
+			o.cancelsChecked.Store(&cancels)
+		}
+	}()
 	switch {
 	case c.lease.Deliveries > 1, c.envelope.Resume, !c.idLock.First(), c.unclaimed:
 		return c.lookupAndOwn(ctx)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,9 +14,6 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
-	"github.com/spotworker/spotworker/internal/delivery"
-	"github.com/spotworker/spotworker/internal/fleet/control"
-	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/telemetry/tracing"
@@ -81,77 +77,6 @@ func TestKindOfNoWorker(t *testing.T) {
 	})
 }
 
-// TestKindOfAnotherWorker: a message of a kind that no worker has, or that is paused, waits a quarter of the time
-// since it was first put back, and of a kind that another worker has or may have a second.
-func TestKindOfAnotherWorker(t *testing.T) {
-	onBench(t, job.Kinds{"render": rig.Echo}, func(t *testing.T, b *bench) {
-		b.Put("a", "other", "")
-		first := time.Now()
-		waits := func(while string, want time.Duration) {
-			t.Helper()
-			if got := b.runOne(); got == delivery.Ran {
-				t.Errorf("result = %d, want the message requeued", got)
-			}
-			begun := time.Now()
-			b.WaitFor("the message", 10*time.Minute, func() bool { return b.visible() == 1 })
-			if want == 0 {
-				want = max(begun.Sub(first)/4, 5*time.Second)
-			}
-			if d := time.Since(begun); d < want*2/3 || d > want*4/3+2*time.Second {
-				t.Errorf("hidden for %s while %s, want %s give or take a quarter", d, while, want)
-			}
-		}
-		waits("no worker has the kind", 0)
-		heartbeat := func(kinds ...string) {
-			t.Helper()
-			p := presence.Presence{Worker: "vm_1-boot-1", State: "process", Kinds: kinds, TakesFrom: []string{b.Names.Queue}}
-			if err := b.Workers.Write(t.Context(), p); err != nil {
-				t.Fatal(err)
-			}
-		}
-		time.Sleep(rig.SampleEvery)
-		heartbeat("other")
-		waits("another worker has the kind", time.Second)
-		end := b.down(on(b.Names.Workers, storage.OpListBlobs))
-		time.Sleep(rig.SampleEvery)
-		waits("heartbeats cannot be listed", time.Second)
-		end()
-		b.Follow(&control.Document{PausedKinds: map[string]control.Mark{"other": {}}})
-		waits("the kind is paused", 0)
-		if n := b.counter.Of("ended put_back")["ended put_back"]; n != 4 {
-			t.Errorf("%d deliveries ended put back, want 4", n)
-		}
-		if most, wait := b.Claimable(5, time.Now()); most != 5 || wait != 0 {
-			t.Errorf("claimable = %d after %s, want 5: another kind is not paused", most, wait)
-		}
-		b.Follow(&control.Document{PausedKinds: map[string]control.Mark{"render": {}}})
-		if most, wait := b.Claimable(5, time.Now()); most != 0 || wait != time.Second {
-			t.Errorf("claimable while all kinds are paused = %d after %s, want none for a second", most, wait)
-		}
-	})
-}
-
-// TestKindFoundWhileHidden: a job no longer counts as one that waits for its kind once a worker with the kind is seen.
-func TestKindFoundWhileHidden(t *testing.T) {
-	onBench(t, job.Kinds{"render": rig.Echo}, func(t *testing.T, b *bench) {
-		b.Put("a", "k", "")
-		b.runOne()
-		if diff := cmp.Diff(map[string]int{"k": 1}, b.Sight().Lacking); diff != "" {
-			t.Errorf("jobs that wait for a kind (-want +got)\n%s", diff)
-		}
-		if err := b.Workers.Write(t.Context(), b.other()); err != nil {
-			t.Fatal(err)
-		}
-		b.WaitFor("the message", 10*time.Minute, func() bool { return b.visible() == 1 })
-		if _, err := b.config.Fleet.Sample(t.Context(), 0); err != nil {
-			t.Fatal(err)
-		}
-		if b.runOne() == delivery.Ran || len(b.Sight().Lacking) != 0 {
-			t.Errorf("jobs that wait for a kind that another worker has = %v, want none", b.Sight().Lacking)
-		}
-	})
-}
-
 // picky is a handler whose states need a machine of a name.
 type picky struct{ machine string }
 
@@ -167,73 +92,6 @@ func (p picky) CheckNeeds(needs string) error {
 func (p picky) Run(_ context.Context, j *job.Job) ([]byte, error) {
 	state, _, _ := j.Saved()
 	return state, nil
-}
-
-// TestNeedsOfNoWorker: a job whose state needs a machine that no worker has waits for a day, with growing
-// delays, and then is poison; its record was not acquired before. A worker that has just started waits longer.
-func TestNeedsOfNoWorker(t *testing.T) {
-	for name, row := range map[string]struct {
-		started    time.Duration // before the job's day is over
-		least      time.Duration
-		deliveries int
-	}{
-		"a worker that runs for long":     {24 * time.Hour, 24 * time.Hour, 400},
-		"a worker that has just started":  {10 * time.Minute, 24*time.Hour + 5*time.Minute, 20},
-		"a worker that started in time":   {16 * time.Minute, 24 * time.Hour, 20},
-		"a worker that starts much later": {-time.Hour, 25*time.Hour + 15*time.Minute, 20},
-	} {
-		t.Run(name, func(t *testing.T) {
-			onBench(t, job.Kinds{"k": picky{"small"}}, func(t *testing.T, b *bench) {
-				released := time.Now()
-				b.putOpen("a", "k", checkpoint.Snapshot{State: []byte("s"), Needs: "large"})
-				time.Sleep(24*time.Hour - row.started)
-				b.config.Started = time.Now()
-				b.Runner = delivery.NewRunner(b.config)
-				b.SetOwner("vm_0-boot-1")
-				if b.runOne(); b.Record("a").Generation != 1 || b.Sight().Unlike["k"] != 1 {
-					t.Errorf("record of generation %d, %v wait for a machine; want it not acquired, and one", b.Record("a").Generation, b.Sight().Unlike)
-				}
-				_, deliveries := b.untilEnd(26*time.Hour, 5*time.Second)
-				waited := time.Since(released)
-				if waited < row.least-10*time.Second || waited > row.least+7*time.Minute || deliveries > row.deliveries {
-					t.Errorf("poison %s after its release, by %d deliveries; want %s, at most %d", waited, deliveries, row.least, row.deliveries)
-				}
-				r := b.Record("a")
-				if r.Status != checkpoint.Poison || !strings.Contains(r.Reason, "for 24h0m0s: it cannot continue here: it needs large") ||
-					!strings.HasPrefix(r.Reason, "no live worker of queue "+b.Names.Queue+" has been") ||
-					!r.HasState() || b.Sight().Unlike["k"] != 0 {
-					t.Errorf("record = %s %q, state %t, want it poison with its state", r.Status, r.Reason, r.HasState())
-				}
-			})
-		})
-	}
-}
-
-// TestNeedsOfAnotherWorker: while another worker has the machine, the message is hidden for short; a worker
-// that meets the needs runs the job at once.
-func TestNeedsOfAnotherWorker(t *testing.T) {
-	onBench(t, job.Kinds{"k": picky{"small"}}, func(t *testing.T, b *bench) {
-		p := presence.Presence{Worker: "vm_1-boot-1", State: "process", Kinds: []string{"k"}, TakesFrom: []string{b.Names.Queue}}
-		p.Offers = []string{"large"}
-		if err := b.Workers.Write(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
-		b.putOpen("a", "k", checkpoint.Snapshot{State: []byte("s"), Needs: "large"})
-		begun := time.Now()
-		if got := b.runOne(); got != delivery.Unfit || len(b.Sight().Unlike) != 0 {
-			t.Errorf("result %d, %v wait; want the message requeued for the other worker", got, b.Sight().Unlike)
-		}
-		b.WaitFor("the message", time.Minute, func() bool { return b.visible() == 1 })
-		if d := time.Since(begun); d > 8*time.Second {
-			t.Errorf("hidden for %s, want about 5 s", d)
-		}
-		b.config.Kinds = job.Kinds{"k": picky{"large"}}
-		b.Runner = delivery.NewRunner(b.config)
-		b.SetOwner("vm_1-boot-1")
-		if b.runOne(); b.Record("a").Status != checkpoint.Done {
-			t.Errorf("record = %s, want done on a machine that meets the needs", b.Record("a").Status)
-		}
-	})
 }
 
 // TestFollowUpsOfAJob: the follow-up jobs that a handler may put, and the effect of an error on its job.
@@ -286,21 +144,6 @@ func TestFollowUpsOfAJob(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestTracedEndIsRepeated: an outcome that storage refused is carried out again, also if the delivery has a trace.
-func TestTracedEndIsRepeated(t *testing.T) {
-	trace := func(b *bench) { b.config.Tracer = tracing.New(sdk.NewTracerProvider(), "1") }
-	kinds := handle(func(ctx context.Context, _ *job.Job) ([]byte, error) { return nil, sleeps(ctx, time.Minute) })
-	onBench(t, kinds, func(t *testing.T, b *bench) {
-		b.Put("a", "k", "")
-		time.AfterFunc(50*time.Second, func() {
-			time.AfterFunc(20*time.Second, b.down(func(c storage.Call) bool { return c.Container == b.Names.Records }))
-		})
-		if b.runOne() != delivery.Ran || b.MessagesLeft() != 0 || b.Record("a").Status != checkpoint.Done {
-			t.Errorf("record = %s with %d messages, want it done", b.Record("a").Status, b.MessagesLeft())
-		}
-	}, trace)
 }
 
 // TestSpansOfADelivery: the trace of a delivery has its steps, the outcome, and the failure of its job.
@@ -406,38 +249,6 @@ func TestSpansOfLostJobs(t *testing.T) {
 	}
 }
 
-// TestWaitForPayloadMemory: a job whose payload does not fit beside the payloads of others waits for memory, keeps its
-// message, and is released when the worker stops.
-func TestWaitForPayloadMemory(t *testing.T) {
-	var started atomic.Int64
-	kinds := handle(func(ctx context.Context, _ *job.Job) ([]byte, error) {
-		started.Add(1)
-		return nil, sleeps(ctx, 2*time.Minute)
-	})
-	onBench(t, kinds, func(t *testing.T, b *bench) {
-		var waits []func() delivery.Result
-		for _, id := range []string{"a", "b", "c"} {
-			b.PutLarge(id, "k", make([]byte, 600<<10)) // of 1 MiB
-		}
-		for range 3 {
-			waits = append(waits, b.begin(b.claim()))
-		}
-		time.Sleep(time.Minute)
-		const line = "job waits for memory: the payloads of other jobs take all of it"
-		if n := started.Load(); n != 1 || b.lines(line) != 2 {
-			t.Fatalf("%d jobs started, %d wait for memory; want 1 and 2", n, b.lines(line))
-		}
-		time.Sleep(90 * time.Second) // the first has ended
-		b.drainNow(10 * time.Second)
-		for _, wait := range waits {
-			wait()
-		}
-		if n := started.Load(); n != 2 || b.MessagesLeft() != 2 || b.visible() != 2 {
-			t.Errorf("%d jobs started, %d messages, %d of them visible; want 2, 2, 2", n, b.MessagesLeft(), b.visible())
-		}
-	})
-}
-
 // TestPayloadMemoryIsFreed: the memory of a payload is free again once the handler drops it, the job has ended, or the job is not started.
 func TestPayloadMemoryIsFreed(t *testing.T) {
 	for name, running := range map[string]bool{"dropped": true, "done": false, "not started": false} {
@@ -510,42 +321,4 @@ func decoded(t *testing.T, text string) queue.Envelope {
 		t.Fatal(err)
 	}
 	return e
-}
-
-// TestInvalidEnvelope: a message that this version cannot read goes to the poison queue with its job's id.
-func TestInvalidEnvelope(t *testing.T) {
-	onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
-		b.PutText(`{"v":99,"id":"a","kind":"k"}`)
-		b.runOne()
-		poison := b.PoisonMessages()
-		if len(poison) != 1 || poison[0].ID != "a" || b.MessagesLeft() != 0 {
-			t.Errorf("poison messages = %+v with %d messages left, want the job a alone", poison, b.MessagesLeft())
-		}
-	})
-}
-
-// TestDefaultKind: a worker with a default kind runs a message that is no envelope as a job of that kind. Envelopes keep their kind, and
-// an envelope that cannot be read goes to the poison queue.
-func TestDefaultKind(t *testing.T) {
-	var ran []string
-	run := func(kind string) job.Handler {
-		return job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
-			ran = append(ran, kind+" "+string(j.Payload))
-			return nil, nil
-		})
-	}
-	onBench(t, job.Kinds{"k": run("k"), "plain": run("plain")}, func(t *testing.T, b *bench) {
-		b.Put("a", "k", `"own"`)
-		b.PutText(`{"v":99,"id":"b","kind":"k"}`)
-		b.PutText("resize image 7")
-		for range 3 {
-			b.runOne()
-		}
-		if diff := cmp.Diff([]string{`k "own"`, "plain resize image 7"}, ran); diff != "" {
-			t.Errorf("runs (-want +got)\n%s", diff)
-		}
-		if poison := b.PoisonMessages(); len(poison) != 1 || poison[0].ID != "b" || b.MessagesLeft() != 0 {
-			t.Errorf("poison messages = %+v with %d messages left, want the unreadable one", poison, b.MessagesLeft())
-		}
-	}, func(b *bench) { b.config.DefaultKind = "plain" })
 }

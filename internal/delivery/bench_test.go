@@ -57,7 +57,7 @@ func onBench(t *testing.T, kinds job.Kinds, test func(t *testing.T, b *bench), c
 			},
 			Place: func(string) *queue.Queue { return bed.Queue },
 			Fleet: delivery.NewFleet(bed.Workers), Departure: drain.NewDeparture(), Drains: &drain.Set{}, Losses: noLosses{},
-			Observer: b.counter, Started: time.Now(),
+			Observe: b.counter.Observe, Started: time.Now(),
 		}
 		for _, f := range change {
 			f(b)

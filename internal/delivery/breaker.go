@@ -11,6 +11,7 @@ import (
 	"github.com/spotworker/spotworker/internal/fleet/activity"
 	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/lifecycle"
+	"github.com/spotworker/spotworker/internal/telemetry/observe"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -58,7 +59,7 @@ func (b breakerPass) leave(ctx context.Context, verdict breaker.Verdict, failed 
 
 func (b breakerPass) opened(ctx context.Context, after breaker.Breaker, now time.Time) {
 	kind := b.job.envelope.Kind
-	b.job.env.Observer.Broke(kind)
+	b.job.env.Observe(observe.Broke{Kind: kind})
 	how := "jobs of this kind fail in a row on this worker"
 	if after.StandsOut {
 		how = "far more jobs of this kind fail on this worker than on other machines"
@@ -76,7 +77,7 @@ func (b breakerPass) opened(ctx context.Context, after breaker.Breaker, now time
 
 func (b breakerPass) closed(ctx context.Context, why string) {
 	kind := b.job.envelope.Kind
-	b.job.env.Observer.Recovered(kind)
+	b.job.env.Observe(observe.Recovered{Kind: kind})
 	b.job.env.Loops.Note("breaker "+kind, "")
 	b.job.log.InfoContext(ctx, "circuit breaker closed", "reason", why)
 }

@@ -17,22 +17,26 @@ import (
 	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/telemetry/health"
+	"github.com/spotworker/spotworker/internal/telemetry/observe"
 	"github.com/spotworker/spotworker/job"
 )
 
-// breakerEvents observes circuit breakers alone.
-type breakerEvents struct {
-	Observer
-	events []string
+// breakerEvents are the events of circuit breakers.
+type breakerEvents struct{ events []string }
+
+func (b *breakerEvents) observe(e observe.Event) {
+	switch e := e.(type) {
+	case observe.Broke:
+		b.events = append(b.events, "broke "+e.Kind)
+	case observe.Recovered:
+		b.events = append(b.events, "recovered "+e.Kind)
+	}
 }
 
-func (b *breakerEvents) Broke(kind string)     { b.events = append(b.events, "broke "+kind) }
-func (b *breakerEvents) Recovered(kind string) { b.events = append(b.events, "recovered "+kind) }
-
 // observedBy returns a runner with as much as circuit breakers need.
-func observedBy(o Observer) *Runner {
+func observedBy(b *breakerEvents) *Runner {
 	return &Runner{Parts: Parts{
-		Settings: &Settings{Loops: &health.Loops{}}, Observer: o, Fleet: &Fleet{turn: make(chan struct{}, 1)},
+		Settings: &Settings{Loops: &health.Loops{}}, Observe: b.observe, Fleet: &Fleet{turn: make(chan struct{}, 1)},
 	}}
 }
 

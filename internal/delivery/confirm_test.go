@@ -9,7 +9,6 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/drain"
-	"github.com/spotworker/spotworker/internal/fleet/control"
 	"github.com/spotworker/spotworker/internal/jobfiles/outputs"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/job"
@@ -32,21 +31,6 @@ func TestConfirmOwnership(t *testing.T) {
 			t.Errorf("stopped because of %q: confirmOwnership = %v, want success: %t", reason, err, owns)
 		}
 		cancel(nil)
-	}
-}
-
-// TestNoCheckOfAStoppedJob: a job that is stopped does not read its record, however new the announcement of its cancel is.
-func TestNoCheckOfAStoppedJob(t *testing.T) {
-	r := &Runner{}
-	o := owned{claimed: &claimed{env: r}} // without a claim a read is a panic
-	o.cancelsChecked.Store(&time.Time{})
-	asked := &control.Document{}
-	asked.AddCancels([]string{""}, time.Now())
-	r.Follow(asked)
-	stopped, stop := context.WithCancel(t.Context())
-	stop()
-	if conflict := o.checkCancelled(stopped); conflict != nil {
-		t.Errorf("checkCancelled = %v, want none", conflict)
 	}
 }
 

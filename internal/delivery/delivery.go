@@ -8,6 +8,7 @@ import (
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/telemetry/observe"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -21,7 +22,7 @@ type Delivery struct {
 // that if two messages have one id, the first one claimed gets to run.
 func (r *Runner) Open(lease *queue.Lease) *Delivery {
 	d := &Delivery{claimed: claimed{env: r, lease: lease}}
-	r.Observer.Delivered()
+	r.Observe(observe.Delivered{})
 	d.unusable = d.decode()
 	subject := []any{"message_id", lease.ID}
 	if d.unusable == nil {
@@ -101,8 +102,12 @@ func (c *claimed) runJob(ctx context.Context) *outcome {
 		}
 		return c.unlessLost(ctx, out)
 	}
-	if c.unclaimed {
-		return c.unlessLost(ctx, c.moveWaiting(ctx))
+	if c.unclaimed { // its record is acquired, and released like the record of a job that moves at its claim
+		out := c.awaitDuplicate(ctx)
+		if out == nil {
+			_, out = c.acquire(ctx)
+		}
+		return c.unlessLost(ctx, out)
 	}
 	places, out := c.enter(ctx)
 	if out == nil {

@@ -92,44 +92,6 @@ func TestInputsWithoutACache(t *testing.T) {
 	})
 }
 
-// TestNoRoomForInputs: a job whose inputs do not fit now keeps its slot for some seconds, unless the worker stops.
-func TestNoRoomForInputs(t *testing.T) {
-	for name, row := range map[string]struct {
-		stop   time.Duration
-		within [2]time.Duration
-	}{
-		"to its end": {time.Hour, [2]time.Duration{10 * time.Second, 11 * time.Second}},
-		"a stop":     {3 * time.Second, [2]time.Duration{3 * time.Second, 4 * time.Second}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			folder := t.TempDir()
-			onBench(t, job.Kinds{"k": &rig.SteadyReporter{}}, func(t *testing.T, b *bench) {
-				b.PutData("in", strings.Repeat("x", 800))
-				b.PutData("other", strings.Repeat("y", 800))
-				b.PutWithInputs("a", "k", oneInput)
-				first := b.begin(b.claim())
-				time.Sleep(30 * time.Second)
-				b.PutWithInputs("b", "k", job.Input{Container: "data", Blob: "other"})
-				begun := time.Now()
-				second := b.begin(b.claim())
-				stop := time.AfterFunc(row.stop, func() { b.drainNow(10 * time.Second) })
-				second()
-				if took := time.Since(begun); took < row.within[0] || took > row.within[1] {
-					t.Errorf("released after %s, want within %s", took, row.within)
-				}
-				if r := b.Record("b"); r.Status == checkpoint.Running || r.FailuresTotal != 0 || b.counter.WithPrefix("started") != 1 {
-					t.Errorf("record = %s after %d failures, %d starts; want it released, and only the first job started", r.Status, r.FailuresTotal,
-						b.counter.WithPrefix("started"))
-				}
-				if stop.Stop() {
-					b.drainNow(10 * time.Second)
-				}
-				first()
-			}, withCache(folder, 1000))
-		})
-	}
-}
-
 // TestStopsOfAFetch: a job whose inputs are being fetched is stopped when it is cancelled, and when its VM goes.
 func TestStopsOfAFetch(t *testing.T) {
 	for name, row := range map[string]struct {
@@ -316,45 +278,6 @@ func TestInputsOfAJobThatIsNotStarted(t *testing.T) {
 					t.Errorf("folders %v, %d failures after %d runs; want none, one: %t", found, r.FailuresTotal, runs, damaged)
 				}
 			}, withCache(root, 1<<20))
-		})
-	}
-}
-
-// TestInputsThatChange: a job continues from its state only with the inputs that the state was made from. Without a state
-// it begins with the new ones.
-func TestInputsThatChange(t *testing.T) {
-	for name, row := range map[string]struct {
-		state   []byte
-		changed bool
-		status  checkpoint.Status
-	}{
-		"the same":                 {[]byte("s"), false, checkpoint.Done},
-		"changed":                  {[]byte("s"), true, checkpoint.Poison},
-		"changed, without a state": {nil, true, checkpoint.Done},
-	} {
-		t.Run(name, func(t *testing.T) {
-			runs, folder := 0, t.TempDir()
-			kinds := handle(func(_ context.Context, j *job.Job) ([]byte, error) {
-				if runs++; runs == 1 {
-					j.Report(job.Progress{State: row.state})
-					return nil, job.Interrupted(errors.New("wait"))
-				}
-				return nil, nil
-			})
-			onBench(t, kinds, func(t *testing.T, b *bench) {
-				b.PutData("in", "text")
-				b.PutWithInputs("a", "k", oneInput)
-				b.runOne()
-				if row.changed {
-					b.PutData("in", "other")
-				}
-				b.untilEnd(time.Hour, time.Second)
-				r := b.Record("a")
-				if told := strings.Contains(r.Reason, "inputs changed since its checkpoint was made"); r.Status != row.status ||
-					told != (row.status == checkpoint.Poison) {
-					t.Errorf("record = %s %q after %d runs, want %s", r.Status, r.Reason, runs, row.status)
-				}
-			}, withCache(folder, 1<<20))
 		})
 	}
 }

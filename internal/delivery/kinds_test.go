@@ -18,55 +18,6 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// TestMessagesOfAnotherWorker: messages of another worker's kind become visible one after the other, and one listing of the
-// heartbeats serves all of them.
-func TestMessagesOfAnotherWorker(t *testing.T) {
-	const n = 100
-	for name, down := range map[string]bool{"listed": false, "not listed": true} {
-		t.Run(name, func(t *testing.T) {
-			onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
-				p := b.other()
-				p.Kinds = []string{"other"}
-				defer b.keepAlive(p)()
-				for i := range n {
-					b.Put(fmt.Sprint("job-", i), "other", "")
-				}
-				if down {
-					defer b.down(on(b.Names.Workers, storage.OpListBlobs))()
-				}
-				b.runOne() // it lists the heartbeats
-				listed, begun := b.counted(storage.OpListBlobs), time.Now()
-				for range n - 1 {
-					b.runOne()
-				}
-				if took, calls := time.Since(begun), b.counted(storage.OpListBlobs)-listed; took > time.Second || calls != 0 {
-					t.Fatalf("%d listings in %s, want none while the last one is new", calls, took)
-				}
-				b.WaitFor("all messages", time.Minute, func() bool { return b.visible() == n })
-				if took := time.Since(begun); took < n*rig.DeferEvery || took > 3*n*rig.DeferEvery {
-					t.Errorf("all are visible after %s, want %s apart", took, rig.DeferEvery)
-				}
-			})
-		})
-	}
-}
-
-// TestKindOfNoWorkerAgain: a job that was released before its first state, and whose kind no worker has, is poison after an hour.
-func TestKindOfNoWorkerAgain(t *testing.T) {
-	onBench(t, job.Kinds{"render": rig.Echo}, func(t *testing.T, b *bench) {
-		e := queue.Envelope{ID: "a", Kind: "other", Resume: true}
-		c := b.Records.Fresh(former(e), "vm_9-boot-1")
-		if err := errors.Join(c.Touch(t.Context(), checkpoint.Snapshot{}), c.Release(t.Context(), checkpoint.Snapshot{})); err != nil {
-			t.Fatal(err)
-		}
-		b.put(e)
-		took, _ := b.untilEnd(2*time.Hour, time.Second)
-		if r := b.Record("a"); r.Status != checkpoint.Poison || took < time.Hour || took > 67*time.Minute {
-			t.Errorf("record = %s %q after %s, want it poison after an hour", r.Status, r.Reason, took)
-		}
-	})
-}
-
 // TestStopBeforeAKindIsPoison: a message whose kind no worker has had for an hour, and whose record cannot be read, is released when the
 // worker stops.
 func TestStopBeforeAKindIsPoison(t *testing.T) {
@@ -111,24 +62,6 @@ func TestFarMoreFailures(t *testing.T) {
 				}
 				if got := b.counter.WithPrefix("broke"); got != row.broke {
 					t.Errorf("the circuit breaker opened %d times after %d runs, want %d", got, n, row.broke)
-				}
-			})
-		})
-	}
-}
-
-// TestWaitThatEnds: a message that was put back no longer says since when once it has run.
-func TestWaitThatEnds(t *testing.T) {
-	for kind, ends := range map[string]bool{"other": false, "k": true} {
-		t.Run(kind, func(t *testing.T) {
-			kinds := handle(func(context.Context, *job.Job) ([]byte, error) { return nil, errors.New("out of luck") })
-			onBench(t, kinds, func(t *testing.T, b *bench) {
-				since := time.Now().Add(-time.Minute).UTC()
-				b.put(queue.Envelope{ID: "a", Kind: kind, PutBackSince: since})
-				b.runOne()
-				if got := decoded(t, b.Server.Messages(b.Names.Queue)[0].Text); got.ID != "a" || got.PutBackSince.IsZero() != ends ||
-					!ends && !got.PutBackSince.Equal(since) {
-					t.Errorf("message %+v, want it put back since %s: %t", got, since, !ends)
 				}
 			})
 		})

@@ -2,7 +2,6 @@ package delivery_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -10,39 +9,6 @@ import (
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/job"
 )
-
-// TestOverrun: a job is stopped as soon as its run time over all deliveries reaches its limit, however often it reports.
-func TestOverrun(t *testing.T) {
-	const first, limit = 40 * time.Second, time.Minute
-	var runs int
-	var last time.Duration
-	run := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
-		runs++
-		begun := time.Now()
-		for n := byte(0); ; n++ {
-			j.Report(job.Progress{State: []byte{n}})
-			if runs == 1 && time.Since(begun) == first {
-				return nil, job.Interrupted(errors.New("wait"))
-			}
-			select {
-			case <-time.After(time.Second):
-			case <-ctx.Done():
-				last = time.Since(begun)
-				return []byte("too late"), nil
-			}
-		}
-	})
-	onBench(t, job.Kinds{"k": job.WithLimits(run, job.Limits{MaxRun: limit})}, func(t *testing.T, b *bench) {
-		b.Put("a", "k", "")
-		b.untilEnd(time.Hour, time.Second)
-		if runs != 2 || last < limit-first || last > limit-first+time.Second {
-			t.Errorf("%d runs, the last of %s; want two, the last of %s", runs, last, limit-first)
-		}
-		if r := b.Record("a"); r.Status != checkpoint.Poison || b.counter.Of("failed k, overrun")["failed k, overrun"] != 1 {
-			t.Errorf("record = %s %q, want poison, because it ran for too long", r.Status, r.Reason)
-		}
-	})
-}
 
 // TestRunTimeOfAnAbandonedHandler: the time of a handler that ignores its stop ends when the worker continues without it,
 // also if its record is written later.

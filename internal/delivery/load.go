@@ -17,6 +17,7 @@ import (
 	"github.com/spotworker/spotworker/internal/jobfiles/joblog"
 	"github.com/spotworker/spotworker/internal/jobfiles/outputs"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/telemetry/observe"
 	"github.com/spotworker/spotworker/internal/telemetry/tracing"
 	"github.com/spotworker/spotworker/job"
 )
@@ -45,36 +46,25 @@ type loaded struct {
 	writeFailed bool            // the last write failed
 }
 
-// load loads what the handler needs: input files, payload, state and outputs.
-func (o *owned) load(ctx context.Context) (*loaded, *outcome) {
+// load loads what the handler needs: input files, payload, state and outputs. The memory of a
+// payload from a blob is reserved until the handler drops it or returns.
+func (o *owned) load(ctx context.Context) (l *loaded, out *outcome) {
 	files, out := o.fetchInputs(ctx)
 	if out != nil {
 		return nil, out
 	}
-	l, out := o.loadPayload(ctx, files)
-	if out != nil {
-		o.releaseInputs(files)
-	}
-	return l, out
-}
-
-// loadPayload loads the rest once the input files are there. The memory of a payload from a blob
-// is reserved until the handler drops it or returns.
-func (o *owned) loadPayload(ctx context.Context, files *inputs.Held) (*loaded, *outcome) {
 	free, out := o.reservePayload(ctx)
+	defer func() {
+		if out != nil {
+			o.releaseInputs(files)
+			if free != nil {
+				free()
+			}
+		}
+	}()
 	if out != nil {
 		return nil, out
 	}
-	l, out := o.loadInto(ctx, files, free)
-	if out != nil && free != nil {
-		free()
-	}
-	return l, out
-}
-
-// loadInto loads the payload into the memory that free frees; nil for a payload that is in the
-// message.
-func (o *owned) loadInto(ctx context.Context, files *inputs.Held, free func()) (*loaded, *outcome) {
 	payload, out := o.fetchPayload(ctx)
 	if out != nil {
 		return nil, out
@@ -88,7 +78,7 @@ func (o *owned) loadInto(ctx context.Context, files *inputs.Held, free func()) (
 	if out != nil {
 		return nil, out
 	}
-	l := &loaded{
+	l = &loaded{
 		owned: o, files: files, outputs: set, trace: o.span.Step("handler"), charged: record.Charge,
 		restored: start, saved: start, startFraction: fractionOf(start, 0),
 	}
@@ -183,17 +173,16 @@ func (o *owned) restoreState(ctx context.Context) (*job.Progress, *outcome) {
 	case snapshot == nil:
 		return nil, nil
 	}
-	return progressOf(snapshot), nil
+	return &job.Progress{
+		State: snapshot.State, Stream: snapshot.Stream, Version: snapshot.Version, Needs: snapshot.Needs, Fraction: snapshot.Fraction,
+		Text: snapshot.Text,
+	}, nil
 }
 
 // fails returns the outcome of a job whose handler cannot be called. It has no failure class, and
 // does not say on which machine it failed.
 func (o *owned) fails(err error) *outcome {
 	return o.ends(decide(&runEnd{err: err}, o.claim.After(checkpoint.Snapshot{}, false), o.kind.limits))
-}
-
-func progressOf(s *checkpoint.Snapshot) *job.Progress {
-	return &job.Progress{State: s.State, Stream: s.Stream, Version: s.Version, Needs: s.Needs, Fraction: s.Fraction, Text: s.Text}
 }
 
 // openOutputs makes the set of the job's outputs, with the outputs of the state from
@@ -237,23 +226,23 @@ func (l *loaded) openLog(record checkpoint.Record) {
 
 // reportStart reports that the handler is about to be called.
 func (l *loaded) reportStart(record checkpoint.Record) {
-	observer := l.env.Observer
+	tell := l.env.Observe
 	switch {
 	case l.restored != nil:
-		observer.Started(startedResumed)
+		tell(observe.Started{How: observe.StartedResumed})
 	case record.Generation > 1:
-		observer.Started(startedAgain)
+		tell(observe.Started{How: observe.StartedAgain})
 	default:
-		observer.Started(startedFirst)
+		tell(observe.Started{How: observe.StartedFirst})
 	}
 	switch waited := max(time.Since(l.written), 0); {
 	case record.Generation <= 1:
-		observer.Waited(afterPut, l.sincePut())
+		tell(observe.Waited{After: observe.AfterPut, For: l.sincePut()})
 	case !l.wasOpen:
-		observer.Waited(afterExit, waited)
+		tell(observe.Waited{After: observe.AfterExit, For: waited})
 	case record.Failures > 0:
-		observer.Waited(afterFailure, waited)
+		tell(observe.Waited{After: observe.AfterFailure, For: waited})
 	default:
-		observer.Waited(afterRelease, waited)
+		tell(observe.Waited{After: observe.AfterRelease, For: waited})
 	}
 }

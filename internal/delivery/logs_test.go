@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"path"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -43,26 +41,6 @@ func (b *bench) levels() string {
 	return strings.Join(levels, ", ")
 }
 
-// TestLinesOfAJob: lines that a job printed are in its record, and beyond that in its log, once the job has ended.
-func TestLinesOfAJob(t *testing.T) {
-	for name, lines := range map[string]int{"none": 0, "a few": 1, "many": manyLines} {
-		t.Run(name, func(t *testing.T) {
-			kinds := handle(func(ctx context.Context, _ *job.Job) ([]byte, error) {
-				printLines(ctx, "a", lines)
-				return nil, nil
-			})
-			onBench(t, kinds, func(t *testing.T, b *bench) {
-				b.Put("a", "k", "")
-				b.runOne()
-				r := b.Record("a")
-				if got := len(rig.Texts(b.LogOf(r))); got != lines || (r.Log != "") != (lines > 0) {
-					t.Errorf("%d lines, and %d bytes in the record; want %d lines", got, len(r.Log), lines)
-				}
-			})
-		})
-	}
-}
-
 // TestSlowLog: the end of a job waits for the write of its log for ten seconds at most.
 func TestSlowLog(t *testing.T) {
 	for takes, stored := range map[time.Duration]bool{9 * time.Second: true, 11 * time.Second: false} {
@@ -85,100 +63,6 @@ func TestSlowLog(t *testing.T) {
 					t.Errorf("all lines stored: %t after %s, lines %q, %d messages; want %t, %q, none", full, took, b.levels(), b.MessagesLeft(),
 						stored, want)
 				}
-			})
-		})
-	}
-}
-
-// TestLogInADrain: the lines of a stopped job are stored after its release if storage answers within a second. Lines
-// that are lost in a drain are no warning.
-func TestLogInADrain(t *testing.T) {
-	for name, row := range map[string]struct {
-		answer time.Duration
-		stored bool
-		levels string
-	}{"in time": {250 * time.Millisecond, true, ""}, "too late": {time.Hour, false, "DEBUG 0"}} {
-		t.Run(name, func(t *testing.T) {
-			kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
-				printLines(ctx, "a", manyLines)
-				j.Report(job.Progress{State: []byte("s")})
-				<-ctx.Done()
-				return nil, context.Cause(ctx)
-			})
-			onBench(t, kinds, func(t *testing.T, b *bench) {
-				b.Put("a", "k", "")
-				wait := b.begin(b.claim())
-				time.Sleep(2 * time.Second)
-				b.Server.OnCall(func(c storage.Call) storage.Fault {
-					if writesLog(c) {
-						return storage.Fault{Before: row.answer}
-					}
-					return storage.Fault{}
-				})
-				begun := time.Now()
-				b.drainNow(10 * time.Second)
-				wait()
-				if took := time.Since(begun); took < min(row.answer, time.Second) || took > time.Second+100*time.Millisecond {
-					t.Errorf("the delivery ended %s after the stop, want the time of the write, a second at most", took)
-				}
-				if got := len(rig.Texts(b.LogOf(b.Record("a")))); (got == manyLines) != row.stored || b.visible() != 1 || b.levels() != row.levels {
-					t.Errorf("%d lines, %d visible messages, lines %q; want all lines: %t, one, %q", got, b.visible(), b.levels(), row.stored,
-						row.levels)
-				}
-			})
-		})
-	}
-}
-
-// TestLogsComeLastInADrain: a job's log is written after the other jobs are released, if the worker stops, and at once if the job alone is
-// stopped.
-func TestLogsComeLastInADrain(t *testing.T) {
-	for name, drains := range map[string]bool{"a drain": true, "one job": false} {
-		t.Run(name, func(t *testing.T) {
-			prints := job.HandlerFunc(func(ctx context.Context, _ *job.Job) ([]byte, error) {
-				<-ctx.Done()
-				printLines(ctx, "a", manyLines)
-				return nil, context.Cause(ctx)
-			})
-			kinds := job.Kinds{"k": &rig.SteadyReporter{}, "prints": job.WithLimits(prints, job.Limits{MaxSilence: time.Minute})}
-			onBench(t, kinds, func(t *testing.T, b *bench) {
-				var mu sync.Mutex
-				var stopped, written time.Time
-				b.Server.OnCall(func(c storage.Call) storage.Fault {
-					mu.Lock()
-					defer mu.Unlock()
-					switch {
-					case writesLog(c) && !stopped.IsZero():
-						written = time.Now()
-					case path.Base(c.Blob) == "b" && !stopped.IsZero():
-						return storage.Fault{Before: 100 * time.Millisecond}
-					}
-					return storage.Fault{}
-				})
-				b.Put("a", "prints", "")
-				first := b.begin(b.claim())
-				b.Put("b", "k", "")
-				second := b.begin(b.claim())
-				time.Sleep(59 * time.Second)
-				mu.Lock()
-				stopped = time.Now()
-				mu.Unlock()
-				after := time.Second // the rest of the minute
-				if drains {
-					b.drainNow(10 * time.Second)
-					after = 100 * time.Millisecond
-				}
-				first()
-				mu.Lock()
-				took := written.Sub(stopped)
-				mu.Unlock()
-				if took != after || len(b.Running()) == 0 != drains {
-					t.Errorf("the log was written %s after the stop, %d jobs run; want %s", took, len(b.Running()), after)
-				}
-				if !drains {
-					b.drainNow(10 * time.Second)
-				}
-				second()
 			})
 		})
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,60 +16,10 @@ import (
 	"github.com/spotworker/spotworker/internal/delivery"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/telemetry/observe"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/job"
 )
-
-// TestLateDelivery: a delivery that waited for longer than its visibility timeout renews its message before it
-// acquires the record, and leaves the job alone if another worker has the message.
-func TestLateDelivery(t *testing.T) {
-	for name, row := range map[string]struct {
-		waits   time.Duration
-		claimed bool // by another worker
-		busy    int  // calls that storage does not answer
-		renews  int
-	}{
-		"in time":                   {20 * time.Second, false, 0, 0},
-		"late":                      {40 * time.Second, false, 0, 1},
-		"late, in an outage":        {40 * time.Second, false, 4, 1},
-		"late, and another has it":  {40 * time.Second, true, 0, 1},
-		"in time, before an outage": {20 * time.Second, false, 4, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
-				b.putOpen("a", "k", checkpoint.Snapshot{State: []byte("s")})
-				lease := b.claim()
-				time.Sleep(row.waits)
-				if row.claimed {
-					b.claim()
-				}
-				updates, busy := 0, 0
-				b.Server.OnCall(func(c storage.Call) storage.Fault {
-					if c.Operation != storage.OpUpdateMessage {
-						return storage.Fault{}
-					}
-					if busy < row.busy {
-						busy++
-						return storage.Fault{Refuse: &storage.Error{Status: 503, Code: "ServerBusy", Message: "busy"}}
-					}
-					updates++
-					return storage.Fault{}
-				})
-				generation := b.Record("a").Generation
-				b.begin(lease)()
-				// The renewals of the delivery itself may notice first that the message is another worker's.
-				committed := b.counter.Of("ended committed")["ended committed"]
-				if (committed == 0) != row.claimed || updates < row.renews || row.claimed && b.counter.WithPrefix("started") != 0 {
-					t.Errorf("committed %d times, %d starts after %d renewals, want it run: %t, after %d at least", committed,
-						b.counter.WithPrefix("started"), updates, !row.claimed, row.renews)
-				}
-				if r := b.Record("a"); (r.Generation == generation) != row.claimed {
-					t.Errorf("record of generation %d, was %d; want it acquired: %t", r.Generation, generation, !row.claimed)
-				}
-			})
-		})
-	}
-}
 
 // TestLateFirstDelivery: a first delivery that is stopped while it cannot renew its message, or loses it, leaves no record,
 // and does not move, also if it was to move.
@@ -114,77 +63,6 @@ func TestLateFirstDelivery(t *testing.T) {
 	}
 }
 
-// TestReleaseInAnOutage: a message that cannot be released at first is visible when storage answers again, and not
-// only when its visibility timeout expires.
-func TestReleaseInAnOutage(t *testing.T) {
-	onBench(t, job.Kinds{"k": &rig.SteadyReporter{}}, func(t *testing.T, b *bench) {
-		b.putOpen("a", "k", checkpoint.Snapshot{State: []byte("s")})
-		wait := b.begin(b.claim())
-		time.Sleep(5 * time.Second)
-		end := b.down(func(c storage.Call) bool { return c.Operation == storage.OpUpdateMessage })
-		b.drainNow(20 * time.Second)
-		time.Sleep(9 * time.Second)
-		if n := b.visible(); n != 0 {
-			t.Fatalf("%d visible messages in the outage, want none", n)
-		}
-		end()
-		wait()
-		if n := b.counter.Of("ended released")["ended released"]; n != 1 || b.visible() != 1 {
-			t.Errorf("ended released %d times, %d visible messages; want once, one", n, b.visible())
-		}
-	})
-}
-
-// TestReplacedMessage: the message of a released job is replaced if it would expire, or is gone, and not if another
-// worker has it.
-func TestReplacedMessage(t *testing.T) {
-	cleared := func(b *bench, _ *queue.Lease) { b.clear() }
-	for name, row := range map[string]struct {
-		expires  bool
-		during   func(b *bench, lease *queue.Lease)
-		replaced bool
-		lines    string
-		left     int
-	}{
-		"as usual":      {false, func(*bench, *queue.Lease) {}, false, "", 1},
-		"would expire":  {true, func(*bench, *queue.Lease) {}, true, "message would expire; put a new one for the job", 1},
-		"was removed":   {false, cleared, true, "message was removed or has expired; put a new one for the job", 1},
-		"both":          {true, cleared, true, "message would expire; put a new one for the job", 1},
-		"is another's":  {false, func(b *bench, lease *queue.Lease) { b.take(lease) }, false, "", 1},
-		"expires there": {true, func(b *bench, lease *queue.Lease) { b.take(lease) }, false, "", 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			onBench(t, job.Kinds{"k": &rig.SteadyReporter{}}, func(t *testing.T, b *bench) {
-				text, err := queue.Envelope{ID: "a", Kind: "k", EnqueuedAt: time.Now()}.Encode()
-				if err != nil {
-					t.Fatal(err)
-				}
-				after := -time.Second // never
-				if row.expires {
-					after = time.Hour
-				}
-				id := b.PutText(text, after)
-				lease := b.claim()
-				wait := b.begin(lease)
-				time.Sleep(time.Minute + 5*time.Second)
-				row.during(b, lease)
-				b.drainNow(10 * time.Second)
-				wait()
-				left := b.Server.Messages(b.Names.Queue)
-				if len(left) != row.left {
-					t.Fatalf("%d messages left, want %d", len(left), row.left)
-				}
-				if replaced := left[0].ID != id; replaced != row.replaced || row.lines != "" && b.lines(row.lines) != 1 {
-					t.Errorf("message replaced: %t, want %t, with the line %q", replaced, row.replaced, row.lines)
-				}
-				if r := b.Record("a"); r.Status != checkpoint.Open || left[0].Visible != (row.replaced || name == "as usual") {
-					t.Errorf("record = %s, message visible: %t", r.Status, left[0].Visible)
-				}
-			})
-		})
-	}
-}
-
 // clear removes all messages, as an operator may.
 func (b *bench) clear() {
 	b.T.Helper()
@@ -201,37 +79,6 @@ func (b *bench) take(lease *queue.Lease) {
 	}
 	b.claim()
 	time.Sleep(20 * time.Second) // the next renewal is refused
-}
-
-// TestKindAtItsLimit: a job over the limit of its kind waits for a while, one of them at a time, and then its message
-// is hidden for a few seconds, with its record untouched.
-func TestKindAtItsLimit(t *testing.T) {
-	run := job.HandlerFunc(func(ctx context.Context, _ *job.Job) ([]byte, error) { return nil, sleeps(ctx, 25*time.Second) })
-	onBench(t, job.Kinds{"k": job.WithLimits(run, job.Limits{Concurrency: 1})}, func(t *testing.T, b *bench) {
-		var waits []func() delivery.Result
-		begun := time.Now()
-		for _, id := range []string{"a", "b", "c"} {
-			b.Put(id, "k", "")
-			waits = append(waits, b.begin(b.claim()))
-			time.Sleep(time.Second)
-		}
-		if got, took := waits[2](), time.Since(begun); got != delivery.NotRun || took > 4*time.Second {
-			t.Errorf("the third job: %d after %s, want it requeued at once", got, took)
-		}
-		if got, took := waits[1](), time.Since(begun); got != delivery.NotRun || took < 11*time.Second || took > 12*time.Second {
-			t.Errorf("the second job: %d after %s, want it requeued after 10 s", got, took)
-		}
-		if b.Record("b").Status != "" || b.Record("c").Status != "" || b.visible() > 1 {
-			t.Errorf("records = %q, %q, %d visible; want none, and the messages hidden", b.Record("b").Status, b.Record("c").Status, b.visible())
-		}
-		if got, took := waits[0](), time.Since(begun); got != delivery.Ran || took < 25*time.Second || took > 26*time.Second {
-			t.Errorf("the first job: %d after %s, want 25 s", got, took)
-		}
-		b.WaitFor("both messages", time.Minute, func() bool { return b.visible() == 2 })
-		if b.runOne(); b.counter.Of("ended committed")["ended committed"] != 2 {
-			t.Errorf("%v, want the next job done", b.counter.Of("ended committed"))
-		}
-	})
 }
 
 // TestStopAtTheLimit: a job that waits for a slot of its kind is released when the worker stops.
@@ -280,122 +127,6 @@ func TestDuplicates(t *testing.T) {
 	})
 }
 
-// TestDuplicateInAnOutage: a duplicate whose record cannot be read is released when the worker stops.
-func TestDuplicateInAnOutage(t *testing.T) {
-	onBench(t, job.Kinds{"k": &rig.SteadyReporter{}}, func(t *testing.T, b *bench) {
-		b.Put("a", "k", "")
-		first := b.begin(b.claim())
-		time.Sleep(20 * time.Second)
-		b.Put("a", "k", "")
-		end := b.down(on(b.Names.Records, storage.OpGetBlobProperties))
-		second := b.begin(b.claim())
-		time.Sleep(10 * time.Second)
-		if b.lines("storage is unavailable; trying again") == 0 {
-			t.Error("the record of the duplicate is not read")
-		}
-		b.drainNow(10 * time.Second)
-		first()
-		second()
-		end()
-		if r := b.Record("a"); r.Status != checkpoint.Open || r.Generation != 1 || b.visible() != 2 || b.counter.WithPrefix("started") != 1 ||
-			b.counter.Of("ended released")["ended released"] != 2 {
-			t.Errorf("record = %s of generation %d, %d visible messages, %d starts; want it open, 1, both, one", r.Status, r.Generation, b.visible(),
-				b.counter.WithPrefix("started"))
-		}
-	})
-}
-
-// TestUnusableMessage: a message that is no envelope, and a message of other work under a used id, go to the poison queue
-// with the reason, and the record stays.
-func TestUnusableMessage(t *testing.T) {
-	onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
-		b.Put("a", "k", `"first"`)
-		b.runOne()
-		b.put(queue.Envelope{ID: "a", Kind: "k", ChosenID: true, Payload: queue.BytesPayload([]byte("second"))})
-		b.PutText("resize image 7")
-		b.PutText(`{"v":1,"id":"b","kind":""}`)
-		for range 3 {
-			if got := b.runOne(); got != delivery.Ran {
-				t.Errorf("result = %d, want the message removed", got)
-			}
-		}
-		var reasons []string
-		for _, p := range b.PoisonMessages() {
-			reasons = append(reasons, p.ID+"|"+p.Kind)
-			if p.Reason == "" || p.Worker != "vm_0-boot-1" || p.Origin != b.Names.Queue || p.MessageID == "" || p.Body == "" ||
-				p.PoisonedAt.IsZero() {
-				t.Errorf("poison message = %+v, want all of its fields", p)
-			}
-		}
-		slices.Sort(reasons)
-		if want := []string{"a|k", "b|", "|"}; len(reasons) != 3 || !slices.Contains(reasons, want[0]) || !slices.Contains(reasons, want[2]) {
-			t.Errorf("poison messages of %q, want %q", reasons, want)
-		}
-		if r := b.Record("a"); r.Status != checkpoint.Done || b.MessagesLeft() != 0 {
-			t.Errorf("record = %s, %d messages; want it as it was, none", r.Status, b.MessagesLeft())
-		}
-		if n := b.counter.WithPrefix("failed other, message") + b.counter.WithPrefix("failed k, message"); n != 3 {
-			t.Errorf("%d failures for their messages, want 3", n)
-		}
-	})
-}
-
-// TestWaitsAndEfforts: the observer gets what a job waited for, how it began, and the time of its runs.
-func TestWaitsAndEfforts(t *testing.T) {
-	n := 0
-	var b *bench
-	run := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
-		switch n++; n {
-		case 1: // a release before anything was reported
-			return nil, sleeps(ctx, time.Hour)
-		case 2:
-			j.Report(job.Progress{State: []byte("s"), Fraction: 0.25})
-			return nil, errors.Join(sleeps(ctx, time.Minute), errors.New("out of luck"))
-		case 3:
-			j.Report(job.Progress{State: []byte("t"), Fraction: 0.5})
-			return nil, errors.Join(sleeps(ctx, time.Minute), job.Interrupted(errors.New("wait")))
-		default:
-			return []byte("done"), sleeps(ctx, time.Minute)
-		}
-	})
-	onBench(t, job.Kinds{"k": run}, func(t *testing.T, bed *bench) {
-		b = bed
-		b.Put("a", "k", "")
-		wait := b.begin(b.claim())
-		time.Sleep(time.Minute)
-		b.drainNow(10 * time.Second)
-		wait()
-		b.restart()
-		b.config.Drains.Reset()
-		b.untilEnd(time.Hour, time.Second)
-		for what, want := range map[string]int{
-			"started first": 1, "started again": 1, "started resumed": 2, "waited after put": 1, "waited after release": 2,
-			"waited after failure": 1, "waited after exit": 0, "committed k, 2 interruptions, 0 exits": 1, "returned": 4, "delivered": 4,
-			"ended released": 2, "ended failed": 1, "ended committed": 1, "failed k, error": 1,
-		} {
-			if got := b.counter.Of(what)[what]; got != want {
-				t.Errorf("%s: %d times, want %d", what, got, want)
-			}
-		}
-		kept, lost := b.counter.Times["k, handed_over"], b.counter.Times["k, redone"]
-		for what, got := range map[string]time.Duration{
-			"failed": b.counter.Times["k, failed"], "committed": b.counter.Times["k, committed"], "of the two releases": (kept + lost) / 2,
-		} {
-			if got.Round(time.Second) != time.Minute {
-				t.Errorf("time %s = %s, want a minute", what, got)
-			}
-		}
-		if kept > 6*time.Second {
-			t.Errorf("time handed over = %s, want at most that until the last report was seen", kept)
-		}
-		r := b.Record("a")
-		if r.RunTime.Round(time.Second) != 4*time.Minute || r.Interruptions != 2 || r.FailuresTotal != 1 || r.Generation != 4 {
-			t.Errorf("record = %s of run time, %d interruptions, %d failures, generation %d; want 4 min, 2, 1, 4", r.RunTime, r.Interruptions,
-				r.FailuresTotal, r.Generation)
-		}
-	})
-}
-
 // timed is a Counter that keeps the times of its calls.
 type timed struct {
 	*rig.Counter
@@ -406,17 +137,17 @@ func (o *timed) keep(format string, values ...any) {
 	o.calls = append(o.calls, fmt.Sprintf(format, values...))
 }
 
-func (o *timed) Waited(after string, wait time.Duration) {
-	o.keep("waited %s after %s", wait.Round(time.Second), after)
-}
-
-func (o *timed) Spent(kind, effort string, took time.Duration) {
-	o.keep("spent %s on %s, %s", took.Round(time.Second), kind, effort)
-}
-
-func (o *timed) Committed(kind string, sincePut, ran time.Duration, interruptions, exits int) {
-	o.keep("committed %s after %s, ran %s, %d interruptions, %d exits", kind, sincePut.Round(time.Second), ran.Round(time.Second),
-		interruptions, exits)
+func (o *timed) Observe(e observe.Event) {
+	o.Counter.Observe(e)
+	switch e := e.(type) {
+	case observe.Waited:
+		o.keep("waited %s after %s", e.For.Round(time.Second), e.After)
+	case observe.Spent:
+		o.keep("spent %s on %s, %s", e.Took.Round(time.Second), e.Kind, e.Effort)
+	case observe.Committed:
+		o.keep("committed %s after %s, ran %s, %d interruptions, %d exits", e.Kind, e.SincePut.Round(time.Second), e.Ran.Round(time.Second),
+			e.Interruptions, e.Exits)
+	}
 }
 
 // TestLifeOfAJob: observer and log get all of the life of a job that fails, is stopped, loses its worker, and is done.
@@ -480,7 +211,7 @@ func TestLifeOfAJob(t *testing.T) {
 		if diff := cmp.Diff(lines, b.jobLines("a", "k")); diff != "" {
 			t.Errorf("lines of the log (-want +got)\n%s", diff)
 		}
-	}, func(b *bench) { o = &timed{Counter: b.counter}; b.config.Observer = o })
+	}, func(b *bench) { o = &timed{Counter: b.counter}; b.config.Observe = o.Observe })
 }
 
 // jobLines returns the lines about a job, without details for developers. The names and the times of lines are left out.
@@ -550,30 +281,6 @@ func TestPayloadThatIsTooLarge(t *testing.T) {
 			}, func(b *bench) { b.config.PayloadMemory = queue.MaxPayload })
 		})
 	}
-}
-
-// TestAdoptedMessage: if this worker claims the message of a running job again, since its renewals failed, the delivery continues under
-// the new claim.
-func TestAdoptedMessage(t *testing.T) {
-	kinds := handle(func(ctx context.Context, _ *job.Job) ([]byte, error) { return []byte("r"), sleeps(ctx, 2*time.Minute) })
-	onBench(t, kinds, func(t *testing.T, b *bench) {
-		b.Put("a", "k", "")
-		lease := b.claim()
-		end := b.down(func(c storage.Call) bool { return c.Operation == storage.OpUpdateMessage })
-		wait := b.begin(lease)
-		b.WaitFor("the message", time.Minute, func() bool { return b.visible() == 1 })
-		again := b.claim()
-		end()
-		if !b.Adopt(again) {
-			t.Fatal("the message does not belong to the running job")
-		}
-		if wait(); b.Record("a").Status != checkpoint.Done || b.MessagesLeft() != 0 || b.lines("message lost; stopping the job") != 0 {
-			t.Errorf("record = %s, %d messages; want it done, none", b.Record("a").Status, b.MessagesLeft())
-		}
-		if b.Adopt(again) {
-			t.Error("the message belongs to a job that has ended")
-		}
-	})
 }
 
 // TestMessageLostBeforeTheStart: a job whose message is lost while it waits for storage is left to the worker that has the message. If

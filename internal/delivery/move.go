@@ -14,6 +14,7 @@ import (
 	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/telemetry/observe"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -199,16 +200,6 @@ func (r *Runner) barsMove(ctx context.Context, kind, needs string) bool {
 	return ok && has == presence.HasNot
 }
 
-// moveWaiting moves a job that waited, without its handler: its record is acquired, and
-// released like the record of a job that moves at its claim.
-func (c *claimed) moveWaiting(ctx context.Context) *outcome {
-	if out := c.awaitDuplicate(ctx); out != nil {
-		return out
-	}
-	_, out := c.acquire(ctx)
-	return out
-}
-
 // movesOnClaim returns an outcome if the job moves instead of being started: it lost a VM before,
 // and its time does not suffice for losing another one. A job that was never started is
 // started: here is a slot, and few VMs are evicted while a short job runs. So is a job whose
@@ -289,7 +280,7 @@ func (s *settlement) judgeMove(ctx context.Context, out *outcome) {
 	s.moveReason = &why
 }
 
-// whyMove returns why the job is moved when it is released, as a word of [Moves] and
+// whyMove returns why the job is moved when it is released, as a word of [observe.Moves] and
 // for people; empty if it is not. interruptions is how often it was interrupted, this time
 // included, as far as that is recorded.
 func (s *settlement) whyMove(ctx context.Context, out *outcome, interruptions int) (word, why string) {
@@ -299,9 +290,9 @@ func (s *settlement) whyMove(ctx context.Context, out *outcome, interruptions in
 	case out.moves == nil && !mayMove(job.StopOf(ctx), s.isOnDemand()):
 		return "", ""
 	case s.verdict.MovesOnRelease():
-		word, why = movedForDeadline, s.verdict.Why
+		word, why = observe.MovedForDeadline, s.verdict.Why
 	case moves(s.env.MoveAfter, interruptions):
-		word, why = movedForInterruptions, fmt.Sprintf("it was interrupted %d times", interruptions)
+		word, why = observe.MovedForInterruptions, fmt.Sprintf("it was interrupted %d times", interruptions)
 	default:
 		return "", ""
 	}
@@ -343,7 +334,7 @@ func (s *settlement) move(ctx context.Context, out *outcome) bool {
 		return false
 	}
 	s.moved = true
-	s.env.Observer.Moved(word)
+	s.env.Observe(observe.Moved{Reason: word})
 	s.log.InfoContext(ctx, "job put on the on-demand queue", "queue", s.env.Stores.OnDemand.Name(), "interruptions", interruptions,
 		"reason", why)
 	return true

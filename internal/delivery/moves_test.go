@@ -23,117 +23,6 @@ import (
 // onDemand returns how many messages are on the on-demand queue.
 func (b *bench) onDemand() int { return len(b.Server.Messages(b.Names.OnDemand)) }
 
-// TestMoveOnRelease: a job that is released often enough, or that may miss its deadline, moves to the on-demand
-// queue, and its record says why. All others become visible on their own queue.
-func TestMoveOnRelease(t *testing.T) {
-	const m = time.Minute
-	for name, row := range map[string]struct {
-		after      int
-		changeover time.Duration
-		due        time.Duration
-		moved      string
-		why        string
-	}{
-		"never":                   {0, 0, 0, "", ""},
-		"interrupted often":       {1, 0, 0, "interruptions", "it was interrupted 1 times"},
-		"not yet":                 {2, 0, 0, "", ""},
-		"deadline, without moves": {0, 0, 40 * m, "", ""},
-		"deadline at risk":        {0, 10 * m, 40 * m, "deadline", ""},
-		"deadline far off":        {0, 10 * m, 300 * m, "", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			set := func(b *bench) { b.config.MoveAfter, b.config.Changeover = row.after, row.changeover }
-			onBench(t, job.Kinds{"k": &rig.SteadyReporter{}}, func(t *testing.T, b *bench) {
-				b.PutDue("a", "k", row.due, 30*m)
-				wait := b.begin(b.claim())
-				time.Sleep(m)
-				b.drainNow(10 * time.Second)
-				wait()
-				r, moved := b.Record("a"), row.moved != ""
-				if r.Status != checkpoint.Open || moved != (r.MoveReason != "") || row.why != "" && r.MoveReason != row.why {
-					t.Errorf("record = %s, moved because %q; want it open, moved: %t, %q", r.Status, r.MoveReason, moved, row.why)
-				}
-				if moved != (b.onDemand() == 1) || moved == (b.visible() == 1) || b.MessagesLeft() != 1 {
-					t.Errorf("%d messages on the on-demand queue, %d visible on its own; want one, moved: %t", b.onDemand(), b.visible(), moved)
-				}
-				if moved && (b.counter.Of("moved " + row.moved)["moved "+row.moved] != 1 || b.counter.Of("ended moved")["ended moved"] != 1) {
-					t.Errorf("the observer got no move because of %q", row.moved)
-				}
-			}, set)
-		})
-	}
-}
-
-// TestMoveByProgress: the last report of a job, and when it began first, decide whether a release moves it.
-func TestMoveByProgress(t *testing.T) {
-	const m = time.Minute
-	for name, row := range map[string]struct {
-		last  job.Progress
-		began time.Duration // ago
-		due   time.Duration
-		moved bool
-	}{
-		"nothing is done":            {job.Progress{}, 0, 45 * m, true},
-		"nearly done, not saved":     {job.Progress{State: []byte("s"), Fraction: 0.9}, 0, 45 * m, false},
-		"nearly done, no state":      {job.Progress{Fraction: 0.9}, 0, 45 * m, true},
-		"failed, and began now":      {job.Progress{State: []byte("s"), Fraction: 0.01}, 2 * m, 120 * m, false},
-		"failed, and began long ago": {job.Progress{State: []byte("s"), Fraction: 0.01}, 10 * time.Hour, 120 * m, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
-				<-ctx.Done()
-				j.Report(row.last)
-				return nil, context.Cause(ctx)
-			})
-			onBench(t, kinds, func(t *testing.T, b *bench) {
-				e := queue.Envelope{ID: "a", Kind: "k", Resume: row.began > 0, Estimate: 30 * m, Deadline: time.Now().Add(row.began + row.due)}
-				b.put(e)
-				if row.began > 0 {
-					c := b.Records.Fresh(former(e), "vm_9-boot-1")
-					if err := c.Touch(t.Context(), checkpoint.Snapshot{}); err != nil {
-						t.Fatal(err)
-					}
-					time.Sleep(row.began - m)
-					if err := c.Fail(t.Context(), checkpoint.Snapshot{}, "out of luck"); err != nil {
-						t.Fatal(err)
-					}
-					time.Sleep(m)
-				}
-				wait := b.begin(b.claim())
-				time.Sleep(3 * time.Second) // nothing is saved yet
-				b.drainNow(10 * time.Second)
-				wait()
-				if moved := b.onDemand() == 1; moved != row.moved || b.counter.WithPrefix("started") != 1 || b.MessagesLeft() != 1 {
-					t.Errorf("moved: %t, %d starts, %d messages; want moved: %t, one, one", moved, b.counter.WithPrefix("started"), b.MessagesLeft(),
-						row.moved)
-				}
-			}, func(b *bench) { b.config.Changeover = 10 * m })
-		})
-	}
-}
-
-// TestSlowMove: a release waits for its move for a second at most.
-func TestSlowMove(t *testing.T) {
-	for takes, moved := range map[time.Duration]bool{400 * time.Millisecond: true, 1100 * time.Millisecond: false} {
-		t.Run(takes.String(), func(t *testing.T) {
-			onBench(t, job.Kinds{"k": &rig.SteadyReporter{}}, func(t *testing.T, b *bench) {
-				b.Put("a", "k", "")
-				wait := b.begin(b.claim())
-				time.Sleep(time.Minute)
-				b.delay(takes, func(c storage.Call) bool { return c.Queue == b.Names.OnDemand })
-				begun := time.Now()
-				b.drainNow(10 * time.Second)
-				wait()
-				if took := time.Since(begun); (b.counter.WithPrefix("moved") == 1) != moved || took != min(takes, time.Second) ||
-					(b.visible() == 1) == moved {
-					t.Errorf("moved %d times, %d visible on its own queue after %s; want moved: %t", b.counter.WithPrefix("moved"), b.visible(), took,
-						moved)
-				}
-			}, func(b *bench) { b.config.MoveAfter = 1 })
-		})
-	}
-}
-
 // TestReleaseWithoutStores: a worker without an on-demand queue, a container for outputs or logs releases jobs as others do.
 func TestReleaseWithoutStores(t *testing.T) {
 	set := func(b *bench) {
@@ -196,28 +85,6 @@ func TestReleaseUnstarted(t *testing.T) {
 				drain.Parallel)
 		}
 	})
-}
-
-// TestSearchOfManyJobs: a search reads a few records at once.
-func TestSearchOfManyJobs(t *testing.T) {
-	const n, atOnce = 9, 4
-	set := func(b *bench) { b.config.Changeover = 10 * time.Minute }
-	onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
-		for i := range n {
-			b.put(queue.Envelope{ID: fmt.Sprint("job-", i), Kind: "k", ChosenID: true, Deadline: time.Now().Add(45 * time.Minute),
-				Estimate: 30 * time.Minute})
-		}
-		seen, err := b.Queue.Peek(t.Context(), 32)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.delay(10*time.Millisecond, on(b.Names.Records, storage.OpGetBlobProperties))
-		begun := time.Now()
-		found, err := b.AtRisk(t.Context(), seen)
-		if took := time.Since(begun); err != nil || len(found) != n || took != (n+atOnce-1)/atOnce*10*time.Millisecond {
-			t.Errorf("at risk = %d messages, %v after %s; want %d, %d reads of 10 ms at once", len(found), err, took, n, atOnce)
-		}
-	}, set)
 }
 
 // TestMoveThatFails: a job whose move fails becomes visible on its own queue, and so does the next one, for which
@@ -326,6 +193,74 @@ func TestMoveOfWaitingJobs(t *testing.T) {
 	}, set)
 }
 
+// TestMoveOfADuplicate: a message that waited does not move while this worker runs its job for another message.
+func TestMoveOfADuplicate(t *testing.T) {
+	onBench(t, job.Kinds{"k": &rig.SteadyReporter{}}, func(t *testing.T, b *bench) {
+		for range 2 {
+			b.PutDue("a", "k", 45*time.Minute, 30*time.Minute)
+		}
+		first, second := b.claim(), b.claim()
+		wait := b.begin(first)
+		time.Sleep(time.Second) // the job has no record yet
+		if got := b.run(b.OpenWaiting(second))(); got != delivery.NotRun || b.onDemand() != 0 || b.Record("a").Generation > 1 {
+			t.Errorf("the duplicate: %d, %d messages on the on-demand queue, record of generation %d; want it put back", got, b.onDemand(),
+				b.Record("a").Generation)
+		}
+		b.drainNow(10 * time.Second)
+		if wait(); b.counter.Of("ended moved")["ended moved"] != 1 || b.counter.Of("ended put_back")["ended put_back"] != 1 {
+			t.Errorf("%v, want the job moved by its release alone", b.counter.Of("ended moved", "ended put_back", "ended dropped"))
+		}
+	}, func(b *bench) { b.config.Changeover = 10 * time.Minute })
+}
+
+// TestMoveByProgress: the last report of a job, and when it began first, decide whether a release moves it.
+func TestMoveByProgress(t *testing.T) {
+	const m = time.Minute
+	for name, row := range map[string]struct {
+		last  job.Progress
+		began time.Duration // ago
+		due   time.Duration
+		moved bool
+	}{
+		"nothing is done":            {job.Progress{}, 0, 45 * m, true},
+		"nearly done, not saved":     {job.Progress{State: []byte("s"), Fraction: 0.9}, 0, 45 * m, false},
+		"nearly done, no state":      {job.Progress{Fraction: 0.9}, 0, 45 * m, true},
+		"failed, and began now":      {job.Progress{State: []byte("s"), Fraction: 0.01}, 2 * m, 120 * m, false},
+		"failed, and began long ago": {job.Progress{State: []byte("s"), Fraction: 0.01}, 10 * time.Hour, 120 * m, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
+				<-ctx.Done()
+				j.Report(row.last)
+				return nil, context.Cause(ctx)
+			})
+			onBench(t, kinds, func(t *testing.T, b *bench) {
+				e := queue.Envelope{ID: "a", Kind: "k", Resume: row.began > 0, Estimate: 30 * m, Deadline: time.Now().Add(row.began + row.due)}
+				b.put(e)
+				if row.began > 0 {
+					c := b.Records.Fresh(former(e), "vm_9-boot-1")
+					if err := c.Touch(t.Context(), checkpoint.Snapshot{}); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(row.began - m)
+					if err := c.Fail(t.Context(), checkpoint.Snapshot{}, "out of luck"); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(m)
+				}
+				wait := b.begin(b.claim())
+				time.Sleep(3 * time.Second) // nothing is saved yet
+				b.drainNow(10 * time.Second)
+				wait()
+				if moved := b.onDemand() == 1; moved != row.moved || b.counter.WithPrefix("started") != 1 || b.MessagesLeft() != 1 {
+					t.Errorf("moved: %t, %d starts, %d messages; want moved: %t, one, one", moved, b.counter.WithPrefix("started"), b.MessagesLeft(),
+						row.moved)
+				}
+			}, func(b *bench) { b.config.Changeover = 10 * m })
+		})
+	}
+}
+
 // TestMoveOnClaim: a job that lost a VM and has too little time for losing another one moves before its handler is called. A new job
 // does not move here, and neither does a job with a reason to move from its last release.
 func TestMoveOnClaim(t *testing.T) {
@@ -379,57 +314,6 @@ func TestMoveOnClaim(t *testing.T) {
 	}
 }
 
-// TestClaimAfterAMoveThatFailed: jobs that would move at their claim, or wait for another machine, are started, or wait on, as long as the
-// on-demand queue is not tried after a move that failed.
-func TestClaimAfterAMoveThatFailed(t *testing.T) {
-	for name, row := range map[string]struct {
-		machine string
-		started int
-	}{"another job": {"large", 1}, "a job for another machine": {"small", 0}} {
-		t.Run(name, func(t *testing.T) {
-			onBench(t, job.Kinds{"k": picky{row.machine}}, func(t *testing.T, b *bench) {
-				b.write(b.regular("vm_1-boot-1", "large"))
-				b.putDue("first", 45*time.Minute)
-				end := b.fail(http.StatusForbidden, "AuthorizationPermissionMismatch", func(c storage.Call) bool {
-					return c.Operation == storage.OpPutMessage && c.Queue == b.Names.OnDemand
-				})
-				lease := b.claim()
-				b.putDue("second", 45*time.Minute)
-				time.Sleep(time.Second)
-				next := b.claim()
-				if b.begin(lease)(); b.lines("job not moved to the on-demand queue; it stays on its own until it is interrupted again") != 1 {
-					t.Fatal("the first job does not try to move")
-				}
-				end()
-				b.begin(next)()
-				if n := b.counter.WithPrefix("started"); n != row.started || b.onDemand() != 0 || b.Record("second").MoveReason != "" {
-					t.Errorf("%d starts, %d messages on the on-demand queue; want %d, none", n, b.onDemand(), row.started)
-				}
-			}, func(b *bench) { b.config.Changeover = 10 * time.Minute })
-		})
-	}
-}
-
-// TestMoveOfADuplicate: a message that waited does not move while this worker runs its job for another message.
-func TestMoveOfADuplicate(t *testing.T) {
-	onBench(t, job.Kinds{"k": &rig.SteadyReporter{}}, func(t *testing.T, b *bench) {
-		for range 2 {
-			b.PutDue("a", "k", 45*time.Minute, 30*time.Minute)
-		}
-		first, second := b.claim(), b.claim()
-		wait := b.begin(first)
-		time.Sleep(time.Second) // the job has no record yet
-		if got := b.run(b.OpenWaiting(second))(); got != delivery.NotRun || b.onDemand() != 0 || b.Record("a").Generation > 1 {
-			t.Errorf("the duplicate: %d, %d messages on the on-demand queue, record of generation %d; want it put back", got, b.onDemand(),
-				b.Record("a").Generation)
-		}
-		b.drainNow(10 * time.Second)
-		if wait(); b.counter.Of("ended moved")["ended moved"] != 1 || b.counter.Of("ended put_back")["ended put_back"] != 1 {
-			t.Errorf("%v, want the job moved by its release alone", b.counter.Of("ended moved", "ended put_back", "ended dropped"))
-		}
-	}, func(b *bench) { b.config.Changeover = 10 * time.Minute })
-}
-
 // TestRiskOfARedelivery: the record decides whether a job that a worker claimed before may have to move while it waits.
 func TestRiskOfARedelivery(t *testing.T) {
 	for name, row := range map[string]struct {
@@ -470,11 +354,34 @@ func TestRiskOfARedelivery(t *testing.T) {
 	}
 }
 
-// TestStaysOnDemand: a job on the on-demand queue is started there, and stays there when it is released, however often it was
-// interrupted and whatever its deadline.
-func TestStaysOnDemand(t *testing.T) {
-	for _, reason := range []string{"", "it moved here"} { // of the last release
-		t.Run(reason, func(t *testing.T) { staysOnDemand(t, reason) })
+// TestClaimAfterAMoveThatFailed: jobs that would move at their claim, or wait for another machine, are started, or wait on, as long as the
+// on-demand queue is not tried after a move that failed.
+func TestClaimAfterAMoveThatFailed(t *testing.T) {
+	for name, row := range map[string]struct {
+		machine string
+		started int
+	}{"another job": {"large", 1}, "a job for another machine": {"small", 0}} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, job.Kinds{"k": picky{row.machine}}, func(t *testing.T, b *bench) {
+				b.write(b.regular("vm_1-boot-1", "large"))
+				b.putDue("first", 45*time.Minute)
+				end := b.fail(http.StatusForbidden, "AuthorizationPermissionMismatch", func(c storage.Call) bool {
+					return c.Operation == storage.OpPutMessage && c.Queue == b.Names.OnDemand
+				})
+				lease := b.claim()
+				b.putDue("second", 45*time.Minute)
+				time.Sleep(time.Second)
+				next := b.claim()
+				if b.begin(lease)(); b.lines("job not moved to the on-demand queue; it stays on its own until it is interrupted again") != 1 {
+					t.Fatal("the first job does not try to move")
+				}
+				end()
+				b.begin(next)()
+				if n := b.counter.WithPrefix("started"); n != row.started || b.onDemand() != 0 || b.Record("second").MoveReason != "" {
+					t.Errorf("%d starts, %d messages on the on-demand queue; want %d, none", n, b.onDemand(), row.started)
+				}
+			}, func(b *bench) { b.config.Changeover = 10 * time.Minute })
+		})
 	}
 }
 

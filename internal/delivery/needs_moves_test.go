@@ -115,23 +115,6 @@ func TestReleaseMovesToAMatch(t *testing.T) {
 	}
 }
 
-// TestReleaseThatDoesNotMove: a job that is released, and need not move, asks for no heartbeats, although its state has needs.
-func TestReleaseThatDoesNotMove(t *testing.T) {
-	onBench(t, job.Kinds{"k": steady{picky{"large"}}}, func(t *testing.T, b *bench) {
-		b.write(b.regular("vm_1-boot-1", "small"))
-		b.Put("a", "k", "")
-		wait := b.begin(b.claim())
-		time.Sleep(20 * time.Second)
-		listed := b.counted(storage.OpListBlobs)
-		b.drainNow(10 * time.Second)
-		wait()
-		stays := b.lines("job stays on its queue: no worker of the on-demand queue meets the needs of its state")
-		if n := b.counted(storage.OpListBlobs) - listed; n != 0 || stays != 0 || b.visible() != 1 {
-			t.Errorf("%d listings, %d lines about a move, %d visible messages; want none, none, one", n, stays, b.visible())
-		}
-	}, func(b *bench) { b.config.MoveAfter = 2 })
-}
-
 // TestReleasesWithoutHeartbeats: a drain of many jobs that are to move waits once for heartbeats that do not come, and moves them.
 func TestReleasesWithoutHeartbeats(t *testing.T) {
 	jobs := proof.Times(100, 1000)

@@ -11,25 +11,8 @@ import (
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/delivery"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
-	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/job"
 )
-
-// TestNeedsMetLater: a job that waits for a machine is counted until a worker meets its needs.
-func TestNeedsMetLater(t *testing.T) {
-	kinds := job.Kinds{"k": picky{"small"}}
-	onBench(t, kinds, func(t *testing.T, b *bench) {
-		b.putOpen("a", "k", checkpoint.Snapshot{State: []byte("s"), Needs: "large"})
-		if b.runOne(); b.Sight().Unlike["k"] != 1 {
-			t.Fatalf("%v wait for a machine, want one", b.Sight().Unlike)
-		}
-		b.WaitFor("the message", time.Hour, func() bool { return b.visible() == 1 })
-		kinds["k"] = picky{"large"}
-		if b.runOne(); b.Record("a").Status != checkpoint.Done || len(b.Sight().Unlike) != 0 {
-			t.Errorf("record = %s, %v wait for a machine; want it done, and none", b.Record("a").Status, b.Sight().Unlike)
-		}
-	})
-}
 
 // TestLineOfUnmetNeeds: of several jobs that wait for a machine one is logged, and none if another worker has it. Where this worker
 // announces the same machine, and cannot continue, the announcement of another worker proves nothing.
@@ -69,33 +52,6 @@ func TestLineOfUnmetNeeds(t *testing.T) {
 				}
 				if got := b.Sight().Unlike["k"]; got != row.counted {
 					t.Errorf("%d jobs are counted as waiting, want %d", got, row.counted)
-				}
-			})
-		})
-	}
-}
-
-// TestUnmetNeedsAfterADay: a job whose state needs a machine is poison after a day only if no live worker has that machine. It
-// is counted as waiting until it is poison, or such a worker is there.
-func TestUnmetNeedsAfterADay(t *testing.T) {
-	for name, arrives := range map[string]bool{"no machine": false, "another machine": true} {
-		t.Run(name, func(t *testing.T) {
-			onBench(t, job.Kinds{"k": picky{"small"}}, func(t *testing.T, b *bench) {
-				b.putOpen("a", "k", checkpoint.Snapshot{State: []byte("s"), Needs: "large"})
-				time.Sleep(24*time.Hour - 3*time.Second)
-				if b.runOne(); b.Sight().Unlike["k"] != 1 {
-					t.Fatalf("%v wait for a machine, want one", b.Sight().Unlike)
-				}
-				if arrives {
-					p := b.other()
-					p.Offers = []string{"large"}
-					defer b.keepAlive(p)()
-					time.Sleep(rig.SampleEvery)
-				}
-				b.WaitFor("the message", time.Hour, func() bool { return b.visible() == 1 })
-				b.runOne()
-				if poison := b.Record("a").Status == checkpoint.Poison; poison == arrives || len(b.Sight().Unlike) != 0 {
-					t.Errorf("record = %s, %v wait for a machine; want it poison: %t, and none", b.Record("a").Status, b.Sight().Unlike, !arrives)
 				}
 			})
 		})
@@ -225,12 +181,3 @@ func TestRefusalsAndTheBreaker(t *testing.T) {
 		}
 	})
 }
-
-// needful is a handler whose states need a machine.
-type needful struct {
-	job.Handler
-	picky picky
-}
-
-func (n needful) Offer() string                 { return n.picky.Offer() }
-func (n needful) CheckNeeds(needs string) error { return n.picky.CheckNeeds(needs) }

@@ -8,6 +8,7 @@ import (
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/delivery/breaker"
 	"github.com/spotworker/spotworker/internal/delivery/deadline"
+	"github.com/spotworker/spotworker/internal/telemetry/observe"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -238,17 +239,17 @@ func (e *runEnd) failureClass() string {
 	case e.conflict != nil:
 		return ""
 	case e.fault != nil, e.err == nil && len(e.result) > job.MaxResult:
-		return failedTooLarge
+		return observe.FailedTooLarge
 	case e.exceeded() && e.stop.Reason == job.Overrun:
-		return failedOverrun
+		return observe.FailedOverrun
 	case e.exceeded():
-		return failedSilent
+		return observe.FailedSilent
 	case errors.Is(e.err, errPanicked):
-		return failedByPanic
+		return observe.FailedByPanic
 	case job.IsPermanent(e.err):
-		return failedPermanently
+		return observe.FailedPermanently
 	case e.err != nil:
-		return failedByError
+		return observe.FailedByError
 	}
 	return ""
 }
@@ -308,4 +309,10 @@ func hasTriedEnough(draining, losesResult bool, tries int, tried time.Duration) 
 	default:
 		return tries >= refusedTries
 	}
+}
+
+// outcomeWords are the actions as [observe.Ended] reports them.
+var outcomeWords = map[action]string{
+	commit: observe.EndedCommitted, interrupted: observe.EndedReleased, retryLater: observe.EndedFailed, poison: observe.EndedPoisoned,
+	reject: observe.EndedPoisoned, alreadyOver: observe.EndedFinished, wait: observe.EndedPutBack, drop: observe.EndedDropped,
 }

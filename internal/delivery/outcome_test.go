@@ -9,6 +9,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/delivery/breaker"
+	"github.com/spotworker/spotworker/internal/telemetry/observe"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -178,9 +179,9 @@ func TestOutcomeOf(t *testing.T) {
 // TestClassOfAnEnd: the largest result is no failure, and neither is an error of a job that another worker has.
 func TestClassOfAnEnd(t *testing.T) {
 	for want, end := range map[string]runEnd{
-		"":             {result: make([]byte, job.MaxResult)},
-		failedTooLarge: {result: make([]byte, job.MaxResult+1)},
-		failedByError:  {err: errors.New("no")},
+		"":                     {result: make([]byte, job.MaxResult)},
+		observe.FailedTooLarge: {result: make([]byte, job.MaxResult+1)},
+		observe.FailedByError:  {err: errors.New("no")},
 	} {
 		if got := end.failureClass(); got != want {
 			t.Errorf("class of a result of %d bytes with %v = %q, want %q", len(end.result), end.err, got, want)

@@ -15,6 +15,7 @@ import (
 	"github.com/spotworker/spotworker/internal/jobfiles/outputs"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/storage/outage"
+	"github.com/spotworker/spotworker/internal/telemetry/observe"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -73,7 +74,7 @@ type outputCaller struct{ job *claimed }
 
 // Sent counts and logs a file that the job has stored.
 func (c outputCaller) Sent(ctx context.Context, f outputs.File, took time.Duration) {
-	c.job.env.Observer.OutputSent(f.Size)
+	c.job.env.Observe(observe.OutputSent{Bytes: f.Size})
 	c.job.log.DebugContext(ctx, "output sent", "name", f.Path, "bytes", f.Size, "took", took)
 }
 
@@ -94,14 +95,8 @@ const (
 	logTimeout = 10 * time.Second
 )
 
-// writeLog writes the part of the log that the record, which was just written, has no room
-// for. It does not wait for that: neither the next save nor a stop may.
-func (l *loaded) writeLog(ctx context.Context) {
-	l.output.WriteSoon(ctx, logTimeout, func(err error) { l.reportLog(ctx, err) })
-}
-
-// writeLastLog does the same at the end of the delivery, when the record is written and
-// the message gone. In a drain it waits until all other jobs are released too.
+// writeLastLog writes the part of the log that the record has no room for, at the end of the
+// delivery, when the record is written and the message gone. In a drain it waits until all other jobs are released too.
 func (l *loaded) writeLastLog(ctx context.Context) {
 	if !l.output.Pending() || !l.claim.Exists() {
 		return

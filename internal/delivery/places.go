@@ -45,18 +45,12 @@ func (p places) leave(ctx context.Context, out *outcome) {
 }
 
 // awaitDuplicate waits for the end of another delivery of the job on this worker. It
-// returns an outcome if that takes too long.
+// returns an outcome if that takes too long: the handler is never started twice at once. If
+// the job is over by then, its message is removed.
 func (c *claimed) awaitDuplicate(ctx context.Context) *outcome {
-	if !c.idLock.Wait(ctx, duplicatePatience) {
-		return c.duplicate(ctx)
+	if c.idLock.Wait(ctx, duplicatePatience) {
+		return nil
 	}
-	return nil
-}
-
-// duplicate is the outcome of a delivery whose job this worker is running for another
-// message: the handler is never started twice at once. If the job is over by now, its
-// message is removed.
-func (c *claimed) duplicate(ctx context.Context) *outcome {
 	found, err := c.lookup(ctx)
 	switch {
 	case err != nil:

@@ -3,7 +3,6 @@ package delivery_test
 import (
 	"net/http"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -47,48 +46,4 @@ func TestRepeatsOfACall(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestPutBackInAnOutage: a message that is put back says since when, also if that takes several tries.
-func TestPutBackInAnOutage(t *testing.T) {
-	onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
-		b.Put("a", "other", "")
-		claimed := time.Now()
-		lease := b.claim()
-		end := b.down(func(c storage.Call) bool { return c.Operation == storage.OpUpdateMessage })
-		wait := b.begin(lease)
-		time.Sleep(8 * time.Second)
-		end()
-		wait()
-		e := decoded(t, b.Server.Messages(b.Names.Queue)[0].Text)
-		if since := e.PutBackSince.Sub(claimed).Abs(); since > time.Second || b.visible() != 0 {
-			t.Errorf("put back since %s, %d visible; want since the claim, none", e.PutBackSince, b.visible())
-		}
-		found := b.log.Find("message deferred")
-		if len(found) != 1 || found[0]["level"] != "INFO" ||
-			!strings.HasPrefix(found[0]["since"].(string), claimed.UTC().Format("2006-01-02T15:04:05")) {
-			t.Errorf("lines = %v, want one, since the claim", found)
-		}
-	})
-}
-
-// TestRequeueInAnOutage: a message of another worker's kind becomes visible soon, also if that takes several tries.
-func TestRequeueInAnOutage(t *testing.T) {
-	onBench(t, job.Kinds{"k": rig.Echo}, func(t *testing.T, b *bench) {
-		p := b.other()
-		p.Kinds = []string{"other"}
-		defer b.keepAlive(p)()
-		b.Put("a", "other", "")
-		claimed := time.Now()
-		lease := b.claim()
-		end := b.down(func(c storage.Call) bool { return c.Operation == storage.OpUpdateMessage })
-		wait := b.begin(lease)
-		time.Sleep(4 * time.Second)
-		end()
-		wait()
-		b.WaitFor("the message", time.Minute, func() bool { return b.visible() == 1 })
-		if took := time.Since(claimed); took > 15*time.Second {
-			t.Errorf("visible after %s, want it before its visibility timeout expires", took)
-		}
-	})
 }

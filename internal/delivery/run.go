@@ -14,6 +14,7 @@ import (
 	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/retry"
 	"github.com/spotworker/spotworker/internal/storage/outage"
+	"github.com/spotworker/spotworker/internal/telemetry/observe"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -163,7 +164,7 @@ func (e *ended) conclude(ctx context.Context) *outcome {
 		e.saveStream(ctx, &e.runEnd)
 	}
 	blame := e.failureOf(&e.runEnd)
-	e.env.Observer.Returned()
+	e.env.Observe(observe.Returned{})
 	out := outcomeOfRun(&e.runEnd, e.claim.After(e.snapshot(), blame.Repeat), e.kind.limits)
 	out.own, out.run, out.blame = e.owned, e, blame
 	return out
@@ -249,8 +250,8 @@ func (a *attempt) writeDue(ctx context.Context, due checkpoint.Due) *runEnd {
 	case due == checkpoint.DueSave:
 		a.noteSave(ctx, latest, begun)
 	}
-	if err == nil {
-		a.writeLog(work)
+	if err == nil { // what the record has no room for; neither the next save nor a stop waits for that
+		a.output.WriteSoon(work, logTimeout, func(err error) { a.reportLog(work, err) })
 	}
 	return nil
 }
@@ -280,14 +281,9 @@ func (a *attempt) call(ctx context.Context) {
 		}
 		a.trace.End(end.err)
 	}()
-	ctx = a.handlerContext(ctx)
+	ctx = job.WithPrinter(job.WithLogger(a.trace.In(ctx, a.envelope.Trace), a.lines), a.output.Add)
 	end.result, end.err = a.kind.handler.Run(ctx, a.job.Job)
 	end.proven = provesDone(ctx.Err() != nil, end.result, a.job.Latest())
-}
-
-// handlerContext returns the context that the handler gets.
-func (a *attempt) handlerContext(ctx context.Context) context.Context {
-	return job.WithPrinter(job.WithLogger(a.trace.In(ctx, a.envelope.Trace), a.lines), a.output.Add)
 }
 
 // close runs the cleanups of a handler that has returned. They are user code too, so
@@ -318,11 +314,6 @@ func (a *attempt) await(ctx context.Context, end runEnd) (_ runEnd, abandoned bo
 	return end, abandoned
 }
 
-// estimate is how far this job has come since its handler was called.
-func (a *attempt) estimate(begun time.Time) drain.Estimate {
-	return drain.Estimate{Begun: begun, From: a.startFraction, To: fractionOf(a.job.Latest(), a.startFraction)}
-}
-
 // fractionOf returns p.Fraction, or fallback if p is nil.
 func fractionOf(p *job.Progress, fallback float64) float64 {
 	if p == nil {
@@ -334,7 +325,8 @@ func fractionOf(p *job.Progress, fallback float64) float64 {
 // leavesForDeparture stops this job alone if it would not be done before the VM goes.
 func (a *attempt) leavesForDeparture(begun time.Time) bool {
 	p, now := a.env.Departure.Current(), time.Now()
-	if p.MayContinue(a.estimate(begun), now) {
+	done := drain.Estimate{Begun: begun, From: a.startFraction, To: fractionOf(a.job.Latest(), a.startFraction)}
+	if p.MayContinue(done, now) {
 		return false
 	}
 	a.cancel(drain.ForNotice(p.Notice(now)))

@@ -26,6 +26,7 @@ import (
 	"github.com/spotworker/spotworker/internal/storage/deployment"
 	"github.com/spotworker/spotworker/internal/storage/outage"
 	"github.com/spotworker/spotworker/internal/telemetry/health"
+	"github.com/spotworker/spotworker/internal/telemetry/observe"
 	"github.com/spotworker/spotworker/internal/telemetry/tracing"
 	"github.com/spotworker/spotworker/job"
 )
@@ -105,7 +106,7 @@ type Parts struct {
 	Departure *drain.Departure
 	Drains    *drain.Set
 	Losses    Losses
-	Observer  Observer
+	Observe   observe.Observer
 	Started   time.Time // when the process began to work
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/spotworker/spotworker/internal/checkpoint/ledger"
 	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/storage/outage"
+	"github.com/spotworker/spotworker/internal/telemetry/observe"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -36,6 +37,11 @@ func (l *loaded) writeRecord(ctx context.Context, due checkpoint.Due, latest *jo
 			return err
 		}
 	}
+	return l.saveState(ctx, s)
+}
+
+// saveState saves a state, after the outputs that it relies on.
+func (l *loaded) saveState(ctx context.Context, s checkpoint.Snapshot) error {
 	return l.measureSave(func() error {
 		if err := l.prepareOutputs(ctx); err != nil {
 			return err
@@ -54,14 +60,7 @@ func (l *loaded) saveStream(ctx context.Context, end *runEnd) {
 	}
 	ctx, cancel := drain.Outlive(l.tries.In(ctx), drain.UntilStates)
 	defer cancel()
-	err := l.retry(ctx, "save the state of a failed job", func() error {
-		return l.measureSave(func() error {
-			if err := l.prepareOutputs(ctx); err != nil {
-				return err
-			}
-			return l.claim.Save(ctx, s)
-		})
-	})
+	err := l.retry(ctx, "save the state of a failed job", func() error { return l.saveState(ctx, s) })
 	switch conflict := asConflict(err); {
 	case err == nil:
 		l.saved = latest
@@ -83,14 +82,14 @@ func (o *owned) measureSave(write func() error) error {
 		step.Count("spotworker.checkpoint.bytes", o.recordedSize())
 		step.End(err)
 	}
-	result := savedWell
+	result := observe.SavedWell
 	switch {
 	case asConflict(err) != nil:
-		result = savedFenced
+		result = observe.SavedFenced
 	case err != nil:
-		result = savedFailed
+		result = observe.SavedFailed
 	}
-	o.env.Observer.Saved(result, o.recordedSize(), time.Since(begun))
+	o.env.Observe(observe.Saved{Result: result, Bytes: o.recordedSize(), Took: time.Since(begun)})
 	return err
 }
 

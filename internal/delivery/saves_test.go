@@ -98,65 +98,6 @@ func TestBreakWithoutAState(t *testing.T) {
 	})
 }
 
-// TestSaveAll: each running job saves its new state at once when it is asked, and reports that it saved, or that it cannot.
-func TestSaveAll(t *testing.T) {
-	kinds := handle(func(ctx context.Context, j *job.Job) ([]byte, error) {
-		for n := byte(1); ; n++ {
-			j.Report(job.Progress{State: []byte{n}, Fraction: float64(n) / 200})
-			if err := sleeps(ctx, 7*time.Second); err != nil { // the worker looks every 5 s
-				return nil, err
-			}
-		}
-	})
-	onBench(t, kinds, func(t *testing.T, b *bench) {
-		b.Put("a", "k", "")
-		wait := b.begin(b.claim())
-		time.Sleep(602*time.Second + 500*time.Millisecond)
-		saved, begun := b.counter.Of("saved saved")["saved saved"], time.Now()
-		if jobs, unsaved := b.SaveAll()(); jobs != 1 || unsaved != 0 || time.Since(begun) > time.Second {
-			t.Errorf("%d jobs, %d unsaved after %s; want one, saved", jobs, unsaved, time.Since(begun))
-		}
-		if r, n := b.Record("a"), b.counter.Of("saved saved")["saved saved"]; n != saved+1 || r.Fraction != 87.0/200 {
-			t.Errorf("%d saves, fraction %v; want one more than %d, with the last report", n, r.Fraction, saved)
-		}
-		if jobs, unsaved := b.SaveAll()(); jobs != 1 || unsaved != 0 || b.counter.Of("saved saved")["saved saved"] != saved+1 {
-			t.Errorf("%d jobs, %d unsaved; want one, and no write for a state that is saved", jobs, unsaved)
-		}
-		time.Sleep(7 * time.Second)
-		end := b.down(on(b.Names.Records, storage.OpPutBlob, storage.OpSetBlobMetadata))
-		if jobs, unsaved := b.SaveAll()(); jobs != 1 || unsaved != 1 || b.lines("checkpoint not saved; the one before stands") == 0 {
-			t.Errorf("%d jobs, %d unsaved in an outage; want one, unsaved", jobs, unsaved)
-		}
-		if n := b.counter.Of("saved failed")["saved failed"]; n == 0 || n != b.lines("checkpoint not saved; the one before stands") {
-			t.Errorf("%d saves are reported as failed, want each", n)
-		}
-		end()
-		b.drainNow(10 * time.Second)
-		wait()
-	})
-}
-
-// TestSaveAllAtATouch: a job without a new state whose record is to be touched makes that write, and counts as saved.
-func TestSaveAllAtATouch(t *testing.T) {
-	kinds := handle(func(ctx context.Context, _ *job.Job) ([]byte, error) { return nil, sleeps(ctx, time.Minute) })
-	onBench(t, kinds, func(t *testing.T, b *bench) {
-		b.Put("a", "k", "")
-		wait := b.begin(b.claim())
-		time.Sleep(9 * time.Second)
-		b.delay(3*time.Second, on(b.Names.Records, storage.OpGetBlobProperties))
-		b.announce("a") // so that the worker reads the record, and looks again after the touch is due, at 10 s
-		time.Sleep(2 * time.Second)
-		if jobs, unsaved := b.SaveAll()(); jobs != 1 || unsaved != 0 || b.counter.WithPrefix("saved ") != 0 {
-			t.Errorf("%d jobs, %d unsaved, %d saves; want one, none, none", jobs, unsaved, b.counter.WithPrefix("saved "))
-		}
-		b.Server.OnCall(nil)
-		if r := b.Record("a"); r.Status != checkpoint.Running || r.HasState() {
-			t.Errorf("record = %q, state %t; want it running without", r.Status, r.HasState())
-		}
-		wait()
-	})
-}
-
 // TestWritesTakeTurns: the first small writes of many jobs that started together take turns, and each gives its place to the next. A stop
 // ends the wait for a place. Large states wait for none.
 func TestWritesTakeTurns(t *testing.T) {
@@ -215,26 +156,6 @@ func TestWritesTakeTurns(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestSaveAllOfManyJobs: if more jobs than may write at once are asked to save, each gives its place to the next.
-func TestSaveAllOfManyJobs(t *testing.T) {
-	const n = 2*drain.Parallel + 5
-	onBench(t, job.Kinds{"k": &rig.SteadyReporter{}}, func(t *testing.T, b *bench) {
-		wait := b.beginMany(n)
-		time.Sleep(2 * time.Second)
-		b.delay(10*time.Millisecond, on(b.Names.Records, storage.OpPutBlob))
-		begun := time.Now()
-		jobs, unsaved := b.SaveAll()()
-		// A place that is not left is free after 200 ms.
-		if took := time.Since(begun); jobs != n || unsaved != 0 || b.counter.WithPrefix("saved saved") != n || took < 20*time.Millisecond ||
-			took > 100*time.Millisecond {
-			t.Errorf("%d jobs, %d of them unsaved, %d saves in %s; want %d, none, %[5]d in 20 to 100 ms", jobs, unsaved,
-				b.counter.WithPrefix("saved saved"), took, n)
-		}
-		b.drainNow(10 * time.Second)
-		wait()
-	})
 }
 
 // TestStopDuringSaveAll: a stop ends the wait of the jobs that were asked to save and have no place yet. Their releases save.
@@ -327,37 +248,6 @@ func TestSameStreamAgain(t *testing.T) {
 			t.Errorf("%d saves reported, want one", n)
 		}
 	})
-}
-
-// TestUnclosedReader: a reader of the recorded state that a handler left open keeps no state from being saved at its end.
-func TestUnclosedReader(t *testing.T) {
-	for name, end := range map[string]error{"break": job.Interrupted(errors.New("wait")), "failure": errors.New("out of luck")} {
-		t.Run(name, func(t *testing.T) {
-			kinds := handle(func(_ context.Context, j *job.Job) ([]byte, error) {
-				from, _, err := j.OpenSaved()
-				if err == nil {
-					_, err = from.Read(make([]byte, 1))
-				}
-				if err != nil {
-					return nil, job.Permanent(err)
-				}
-				j.Report(job.Progress{Stream: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("new")), nil }})
-				return nil, end
-			})
-			onBench(t, kinds, func(t *testing.T, b *bench) {
-				b.putOpen("a", "k", checkpoint.Snapshot{Stream: rig.LargeProgress(1).Stream})
-				begun := time.Now()
-				stop := time.AfterFunc(time.Minute, func() { b.drainNow(10 * time.Second) }) // ends tries that are in vain
-				defer stop.Stop()
-				b.runOne()
-				r, took := b.Record("a"), time.Since(begun)
-				if r.Status != checkpoint.Open || r.StateSize != 3 || took > time.Second || b.counter.WithPrefix("left out") != 0 {
-					t.Errorf("record = %s %q with a state of %d bytes after %s, %d left out; want it open with the new one at once", r.Status, r.Reason,
-						r.StateSize, took, b.counter.WithPrefix("left out"))
-				}
-			})
-		})
-	}
 }
 
 // TestOutputsThatAreNotRecorded: if the list of new outputs was stored and the write of the record failed, the record is written again

@@ -12,6 +12,7 @@ import (
 	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/retry"
+	"github.com/spotworker/spotworker/internal/telemetry/observe"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -422,7 +423,7 @@ func (s *settlement) reportLate(ctx context.Context, out *outcome, err error) (w
 	s.leftOut = true
 	s.reportRun(interrupted)
 	s.env.counters.late.Add(1)
-	s.env.Observer.Ended(outcomeLeft)
+	s.env.Observe(observe.Ended{Outcome: observe.EndedLeft})
 	level := slog.LevelDebug
 	due, suppressed := s.env.lines.late.Allow(s.envelope.Kind, time.Now())
 	if due {
@@ -430,7 +431,7 @@ func (s *settlement) reportLate(ctx context.Context, out *outcome, err error) (w
 	}
 	s.log.Log(ctx, level, "no time left; the message becomes visible when its visibility timeout expires",
 		"outcome", out.action.String(), "error", err, "suppressed", suppressed)
-	return outcomeLeft
+	return observe.EndedLeft
 }
 
 // reportOutcome counts the outcome of the delivery.
@@ -443,37 +444,37 @@ func (s *settlement) reportOutcome(out *outcome) (word string) {
 	default: // the log of a drain needs no other
 	}
 	if out.refusal != "" {
-		s.env.Observer.Refused(out.refusal)
+		s.env.Observe(observe.Refused{Code: out.refusal})
 	}
 	if s.leftOut {
 		s.env.counters.leftOut.Add(1)
-		s.env.Observer.LeftOut()
+		s.env.Observe(observe.LeftOut{})
 	}
 	word = outcomeWords[out.action]
 	if s.moved { // only a release moves a job
-		word = outcomeMoved
+		word = observe.EndedMoved
 	}
 	s.reportRun(out.action)
-	s.env.Observer.Ended(word)
+	s.env.Observe(observe.Ended{Outcome: word})
 	return word
 }
 
 // reportRun reports the outcome of the handler's time, the job if it is done, and its
 // failure if it failed.
 func (s *settlement) reportRun(did action) {
-	observer := s.env.Observer
+	tell := s.env.Observe
 	kind := s.envelope.Kind
 	if s.env.Kinds[kind] == nil {
-		kind = otherKind
+		kind = observe.OtherKind
 	}
 	switch did {
 	case commit:
 		r := s.own.claim.Record()
 		exits := max(r.Generation-1-r.Interruptions-r.FailuresTotal, 0)
 		s.env.running.Done(kind, s.runTime())
-		observer.Committed(kind, s.sincePut(), s.runTime(), r.Interruptions, exits)
+		tell(observe.Committed{Kind: kind, SincePut: s.sincePut(), Ran: s.runTime(), Interruptions: r.Interruptions, Exits: exits})
 	case retryLater, poison, reject:
-		observer.Failed(kind, cmp.Or(s.failure, failureWithoutRun[did]))
+		tell(observe.Failed{Kind: kind, Class: cmp.Or(s.failure, failureWithoutRun[did])})
 	default: // no failure
 	}
 	if s.run == nil {
@@ -482,26 +483,26 @@ func (s *settlement) reportRun(did action) {
 	took := s.run.watch.Elapsed()
 	switch did {
 	case commit:
-		observer.Spent(kind, effortCommitted, took)
+		tell(observe.Spent{Kind: kind, Effort: observe.EffortCommitted, Took: took})
 	case retryLater, poison:
-		observer.Spent(kind, effortFailed, took)
+		tell(observe.Spent{Kind: kind, Effort: observe.EffortFailed, Took: took})
 	case interrupted:
 		lost := s.lost()
 		s.env.counters.lost.Add(int64(lost))
-		observer.Spent(kind, effortHandedOver, max(took-lost, 0))
-		observer.Spent(kind, effortRedone, lost)
+		tell(observe.Spent{Kind: kind, Effort: observe.EffortHandedOver, Took: max(took-lost, 0)})
+		tell(observe.Spent{Kind: kind, Effort: observe.EffortRedone, Took: lost})
 	default:
-		observer.Spent(kind, effortRedone, took)
+		tell(observe.Spent{Kind: kind, Effort: observe.EffortRedone, Took: took})
 	}
 }
 
 // failureWithoutRun is why a job failed although its handler was not called.
-var failureWithoutRun = map[action]string{retryLater: failedByError, poison: failedByExits, reject: failedMessage}
+var failureWithoutRun = map[action]string{retryLater: observe.FailedByError, poison: observe.FailedByExits, reject: observe.FailedMessage}
 
 // reportFailures reports a job that failed so often in all that it may never end.
 func (s *settlement) reportFailures() {
 	if n := s.own.claim.Record().FailuresTotal; circles(n) {
-		s.env.Observer.Circles(circlesByFailures)
+		s.env.Observe(observe.Circles{Cause: observe.CirclesByFailures})
 		s.log.Warn("job circles: it keeps failing although it makes progress",
 			"failures_total", n, "poison_at", job.MaxTotalFailures, "fraction", s.own.claim.Record().Fraction)
 	}
@@ -511,7 +512,7 @@ func (s *settlement) reportFailures() {
 // end.
 func (s *settlement) reportBreaks(out *outcome) {
 	if n := s.own.claim.Record().Breaks; out.tookBreak && circles(n) {
-		s.env.Observer.Circles(circlesByBreaks)
+		s.env.Observe(observe.Circles{Cause: observe.CirclesByBreaks})
 		s.log.Warn("job circles: it keeps taking breaks and its fraction does not grow",
 			"breaks", n, "poison_at", job.MaxBreaks, "fraction", s.own.claim.Record().Fraction)
 	}

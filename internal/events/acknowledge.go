@@ -11,6 +11,7 @@ import (
 	"github.com/spotworker/spotworker/internal/fleet/vmshare"
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/preempt"
+	"github.com/spotworker/spotworker/internal/telemetry/observe"
 )
 
 // Acknowledge says which worker may acknowledge an event early. An acknowledgement
@@ -190,7 +191,7 @@ func (r *Responder) send(ctx context.Context, e preempt.Event) {
 		r.giveUp(ctx, e, err)
 		return
 	}
-	r.Observer.Acknowledged(accepted)
+	r.Observe(observe.Acknowledged{Result: observe.Accepted})
 	r.Log.InfoContext(ctx, "event acknowledged; it may start at any moment", "event_id", e.ID, "event_type", e.Type)
 }
 
@@ -200,7 +201,7 @@ func (r *Responder) giveUp(ctx context.Context, e preempt.Event, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	r.Observer.Acknowledged(refusedByPlatform)
+	r.Observe(observe.Acknowledged{Result: observe.RefusedByPlatform})
 	r.Log.WarnContext(ctx, "event not acknowledged; it starts at its own time", "event_id", e.ID, "event_type", e.Type, "error", err)
 	r.mu.Lock()
 	defer r.mu.Unlock()

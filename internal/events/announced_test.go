@@ -11,23 +11,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/spotworker/spotworker/internal/preempt"
+	"github.com/spotworker/spotworker/internal/telemetry/observe"
 )
-
-// announcements is an observer that counts announced events.
-type announcements map[string]int
-
-func (a announcements) Announced(kind, action string) { a[kind+", "+action]++ }
-func (announcements) Unrecognised()                   {}
-func (announcements) Acknowledged(string)             {}
-func (announcements) Polled(time.Time, string)        {}
 
 // TestReport: an event is logged once, and again when it has changed. It is counted
 // again only when another action follows from it. Events that are no longer listed are
 // forgotten.
 func TestReport(t *testing.T) {
-	got := announcements{}
+	got := map[observe.Event]int{}
 	var log bytes.Buffer
-	r := New(ResponderConfig{Observer: got, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	r := New(ResponderConfig{Observe: func(e observe.Event) { got[e]++ }, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	event := func(id, status string, a preempt.Action) preempt.Verdict {
 		return preempt.Verdict{Action: a, Event: preempt.Event{ID: id, Type: preempt.TypeReboot, Status: status}}
 	}
@@ -68,7 +61,10 @@ func TestReport(t *testing.T) {
 			t.Errorf("lines of an unchanged %s = %d, want %d", kind, n, lines)
 		}
 	}
-	want := announcements{"Reboot, drain by": 3, "Reboot, drain": 2, "other, checkpoint now": 1, "Preempt, drain": 1}
+	want := map[observe.Event]int{
+		observe.Announced{Type: "Reboot", Action: "drain by"}: 3, observe.Announced{Type: "Reboot", Action: "drain"}: 2,
+		observe.Announced{Type: "other", Action: "checkpoint now"}: 1, observe.Announced{Type: "Preempt", Action: "drain"}: 1,
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("reported (-want +got):\n%s", diff)
 	}

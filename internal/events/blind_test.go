@@ -10,6 +10,7 @@ import (
 	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/preempt"
+	"github.com/spotworker/spotworker/internal/telemetry/observe"
 )
 
 // blindWorker records the reports of a Responder about the metadata service.
@@ -44,7 +45,7 @@ func TestBlindnessIsLogged(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var log bytes.Buffer
-			r := New(ResponderConfig{Worker: &blindWorker{}, Observer: announcements{}, Log: slog.New(slog.NewJSONHandler(&log, nil))})
+			r := New(ResponderConfig{Worker: &blindWorker{}, Observe: observe.Nothing, Log: slog.New(slog.NewJSONHandler(&log, nil))})
 			for _, o := range tt.observed {
 				r.observe(o)
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/preempt"
 	"github.com/spotworker/spotworker/internal/telemetry/health"
+	"github.com/spotworker/spotworker/internal/telemetry/observe"
 	"github.com/spotworker/spotworker/internal/text/plaintext"
 )
 
@@ -52,32 +53,6 @@ type Worker interface {
 	WriteHeartbeat(ctx context.Context) error
 }
 
-// Observer counts events, for metrics. It is called while locks are held: its
-// methods must be quick.
-type Observer interface {
-	// Announced reports an event that names this VM, and again when another action
-	// follows from it.
-	Announced(kind, action string)
-
-	// Unrecognised reports an event that was announced while the name of this VM was not
-	// known, and that may be about this VM.
-	Unrecognised()
-
-	// Acknowledged reports the result of acknowledging an event: "accepted" or
-	// "refused".
-	Acknowledged(result string)
-
-	// Polled reports how a poll of the metadata service ended, a word of
-	// [preempt.PollResult].
-	Polled(at time.Time, result string)
-}
-
-// The results that [Observer.Acknowledged] reports.
-const accepted, refusedByPlatform = "accepted", "refused"
-
-// AcknowledgeResults returns them.
-func AcknowledgeResults() []string { return []string{accepted, refusedByPlatform} }
-
 // ResponderConfig has the settings and parts of a [Responder].
 type ResponderConfig struct {
 	Worker      Worker
@@ -87,7 +62,7 @@ type ResponderConfig struct {
 	Presences   *presence.Store // the heartbeats of the workers of other VMs
 	Acknowledge Acknowledge
 	VMName      string // the VM's name in place of the metadata service's; may be empty
-	Observer    Observer
+	Observe     observe.Observer
 	Loop        *health.Loop      // of the polls
 	OnVM        func(name string) // called when the metadata service has given the VM's name; optional
 	Log         *slog.Logger
@@ -162,7 +137,7 @@ func (r *Responder) poll(ctx context.Context) {
 	watcher := preempt.NewWatcher(r.Client)
 	watcher.Trace = preempt.Trace{
 		Turned: func(now time.Time, within time.Duration) { r.Loop.Turn(now, within+pollSlack) },
-		Polled: func(at time.Time, result preempt.PollResult) { r.Observer.Polled(at, string(result)) },
+		Polled: func(at time.Time, result preempt.PollResult) { r.Observe(observe.Polled{At: at, Result: result}) },
 	}
 	watcher.Run(ctx, r.observe)
 }
@@ -270,7 +245,7 @@ func (r *Responder) report(verdicts []preempt.Verdict) {
 			r.Log.Info("scheduled event names this VM", attributes...)
 		}
 		if !known || now.action != was.action {
-			r.Observer.Announced(knownType(v.Event.Type), v.Action.String())
+			r.Observe(observe.Announced{Type: knownType(v.Event.Type), Action: v.Action.String()})
 		}
 	}
 }
@@ -280,7 +255,7 @@ func (r *Responder) report(verdicts []preempt.Verdict) {
 func (r *Responder) decideWithoutName(d preempt.Decision, now time.Time) {
 	for _, v := range d.Verdicts {
 		if r.saved[impactOf(v.Event)] == nil {
-			r.Observer.Unrecognised()
+			r.Observe(observe.Unrecognised{})
 			r.Log.Warn("event is announced, perhaps for this VM, whose name is not known: every job is saved; set --vm-name", eventAttributes(v)...)
 		}
 	}

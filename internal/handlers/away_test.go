@@ -1,14 +1,11 @@
 package handlers
 
 import (
-	"context"
-	"errors"
 	"net/http"
 	"testing"
 	"testing/synctest"
 
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
-	"github.com/spotworker/spotworker/internal/storage/blobref"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -53,15 +50,5 @@ func TestServiceAway(t *testing.T) {
 				wantDigest(t, result, data)
 			})
 		})
-	}
-}
-
-// A stop stays a stop, also while the service is away.
-func TestStopWhileAway(t *testing.T) {
-	ctx, cancel := context.WithCancelCause(t.Context())
-	stop := &job.Stop{Reason: job.Evicted}
-	cancel(stop)
-	if err := blobref.Explain(ctx, "read", "role", errors.New("no connection")); !errors.Is(err, stop) || job.IsInterrupted(err) {
-		t.Errorf("explain after a stop = %v, want the stop itself", err)
 	}
 }

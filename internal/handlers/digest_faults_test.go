@@ -56,23 +56,6 @@ func TestDigestPayloads(t *testing.T) {
 	}
 }
 
-func TestDigestPayloadThatIsUnusualButRight(t *testing.T) {
-	b := setup(t)
-	for _, name := range []string{"crawl/https://example.org/a?b#c", "ü/ 100%.txt", "a//b", ".hidden"} {
-		b.put(t, name, []byte(name))
-		result, err := b.digest.Run(t.Context(), digestJob(name, nil))
-		if err != nil {
-			t.Errorf("digest of blob %q: %v", name, err)
-			continue
-		}
-		wantDigest(t, result, []byte(name))
-	}
-	withMore := job.New(job.Spec{Payload: []byte(`{"container":"data","blob":".hidden","more":[1]}`)}, nil)
-	if _, err := b.digest.Run(t.Context(), withMore); err != nil {
-		t.Errorf("payload with an unknown field: %v", err)
-	}
-}
-
 func TestDigestStates(t *testing.T) {
 	b := setup(t)
 	data := content(2*rangeSize + 1)
@@ -110,21 +93,6 @@ func TestDigestStates(t *testing.T) {
 		t.Errorf("the state that was reported: %v", err)
 	} else {
 		wantDigest(t, result, data)
-	}
-}
-
-func TestDigestOfWhatIsNotThere(t *testing.T) {
-	b := setup(t)
-	b.digest.allowed = append(b.digest.allowed, "nowhere")
-	elsewhere := job.New(job.Spec{Payload: []byte(`{"container":"nowhere","blob":"x"}`)}, nil)
-	for want, j := range map[string]*job.Job{
-		`blob "gone" in container data does not exist: put it there and replay the job`: digestJob("gone", nil),
-		`blob "x" in container nowhere: the container does not exist`:                   elsewhere,
-	} {
-		_, err := b.digest.Run(t.Context(), j)
-		if err == nil || err.Error() != want || !job.IsPermanent(err) {
-			t.Errorf("digest = %v (permanent %t), want the permanent error %q", err, job.IsPermanent(err), want)
-		}
 	}
 }
 
@@ -181,28 +149,4 @@ func TestDigestRefusals(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestDigestOverABadLine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := setup(t)
-		data := content(3*rangeSize + 1)
-		b.put(t, "blob", data)
-		calls := 0
-		b.server.OnCall(func(storage.Call) storage.Fault {
-			calls++
-			switch {
-			case calls%4 == 1:
-				return storage.Fault{DropReply: true}
-			case calls%4 == 2:
-				return storage.Fault{Refuse: storage.ServerBusy(0)}
-			}
-			return storage.Fault{}
-		})
-		result, err := b.digest.Run(t.Context(), digestJob("blob", nil))
-		if err != nil {
-			t.Fatal(err)
-		}
-		wantDigest(t, result, data)
-	})
 }

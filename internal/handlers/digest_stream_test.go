@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"runtime"
 	"strings"
@@ -104,44 +103,6 @@ func TestDigestMemoryIsFlat(t *testing.T) {
 
 const sumOf3GiBOfZeros = "305b66a59d15b252092fbda9d09711230c429f351897cbd430e7b55a35fd3b97"
 
-// TestDigestReportsARangeThatWasReadWhole stops the job with the last byte of a
-// range: too late for it to be lost.
-func TestDigestReportsARangeThatWasReadWhole(t *testing.T) {
-	ctx, cancel := context.WithCancelCause(t.Context())
-	z := &zeros{size: 3 * rangeSize, etag: `"1"`}
-	z.body = func(n int64, r io.Reader) io.Reader {
-		return readFunc(func(p []byte) (int, error) {
-			read, err := r.Read(p)
-			if n == 2 && read == len(p) {
-				cancel(&job.Stop{Reason: job.Evicted})
-			}
-			return read, err
-		})
-	}
-	j := digestJob("blob", nil)
-	if _, err := z.digest(t).Run(ctx, j); job.StopOf(ctx) == nil || err == nil {
-		t.Fatalf("run = %v, want it stopped", err)
-	}
-	if got := job.ControlOf(j).Latest().Text; got != "8.0 of 12.0 MiB" {
-		t.Errorf("last report = %q, want both ranges that were read", got)
-	}
-}
-
-// TestDigestFinishesWhenStoppedAtTheEnd: a result that is there counts.
-func TestDigestFinishesWhenStoppedAtTheEnd(t *testing.T) {
-	ctx, cancel := context.WithCancelCause(t.Context())
-	z := &zeros{size: 10, etag: `"1"`}
-	z.body = func(_ int64, r io.Reader) io.Reader {
-		return readFunc(func(p []byte) (int, error) {
-			defer cancel(&job.Stop{Reason: job.Evicted})
-			return r.Read(p)
-		})
-	}
-	if _, err := z.digest(t).Run(ctx, digestJob("blob", nil)); err != nil {
-		t.Errorf("run stopped after its last byte = %v, want the result", err)
-	}
-}
-
 // TestDigestResumesACutBody: the time-out of one try, or a connection
 // lost, in the middle of a body.
 func TestDigestResumesACutBody(t *testing.T) {
@@ -219,20 +180,3 @@ func (f readFunc) Read(p []byte) (int, error) { return f(p) }
 type doFunc func(*http.Request) (*http.Response, error)
 
 func (f doFunc) Do(r *http.Request) (*http.Response, error) { return f(r) }
-
-// lineHandler keeps the lines of a log.
-type lineHandler struct {
-	slog.Handler
-	lines []string
-}
-
-func (h *lineHandler) logger() *slog.Logger { return slog.New(h) }
-
-func (h *lineHandler) Enabled(context.Context, slog.Level) bool { return true }
-
-func (h *lineHandler) Handle(_ context.Context, r slog.Record) error {
-	line := r.Level.String() + " " + r.Message
-	r.Attrs(func(a slog.Attr) bool { line += " " + a.String(); return true })
-	h.lines = append(h.lines, line)
-	return nil
-}

@@ -1,10 +1,8 @@
 package handlers
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -95,52 +93,6 @@ func TestDigestResumesAnywhere(t *testing.T) {
 	}
 }
 
-func TestDigestThatWasReadToItsEndReadsNothing(t *testing.T) {
-	b := setup(t)
-	data := content(rangeSize + 1)
-	b.put(t, "blob", data)
-	done := digestJob("blob", nil)
-	if _, err := b.digest.Run(t.Context(), done); err != nil {
-		t.Fatal(err)
-	}
-	b.server.ResetCounts()
-	result, err := b.digest.Run(t.Context(), digestJob("blob", job.ControlOf(done).Latest()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	wantDigest(t, result, data)
-	if counts := b.server.Counts(); len(counts) != 0 {
-		t.Errorf("calls = %v, want none", counts)
-	}
-}
-
-func TestDigestProgressForHumans(t *testing.T) {
-	b := setup(t)
-	b.put(t, "blob", content(3*rangeSize))
-	j := digestJob("blob", nil)
-	if _, err := b.digest.Run(b.stopAfter(t, 1), j); err == nil {
-		t.Fatal("stopped run = nil, want an error")
-	}
-	latest := job.ControlOf(j).Latest()
-	if latest.Text != "4.0 of 12.0 MiB" || latest.Fraction < 0.33 || latest.Fraction > 0.34 || latest.Version != 1 {
-		t.Errorf("report = %q, fraction %v, version %d; want 4.0 of 12.0 MiB, a third, 1", latest.Text, latest.Fraction, latest.Version)
-	}
-	for _, c := range []struct {
-		done, whole int64
-		want        string
-	}{
-		{1, 2, "1 of 2 B"},
-		{0, 1023, "0 of 1023 B"},
-		{512, 1024, "0.5 of 1.0 KiB"},
-		{3 << 29, 3 << 30, "1.5 of 3.0 GiB"},
-		{1 << 40, 5000 << 40, "1.0 of 5000.0 TiB"},
-	} {
-		if got := portion(c.done, c.whole); got != c.want {
-			t.Errorf("portion(%d, %d) = %q, want %q", c.done, c.whole, got, c.want)
-		}
-	}
-}
-
 // changeAt replaces the blob right before each of the numbered range reads.
 func (b *bench) changeAt(t *testing.T, name string, data func(n int) []byte, reads ...int) {
 	t.Helper()
@@ -177,19 +129,6 @@ func TestDigestStartsOverWhenTheBlobChanges(t *testing.T) {
 	}
 }
 
-func TestDigestFailsWhenTheBlobChangesTwice(t *testing.T) {
-	b := setup(t)
-	b.put(t, "blob", content(3*rangeSize))
-	grow := func(n int) []byte { return content(3*rangeSize + n) }
-	b.changeAt(t, "blob", grow, 2, 4)
-
-	_, err := b.digest.Run(t.Context(), digestJob("blob", nil))
-	want := `read blob "blob" in container data: it changed while it was read`
-	if err == nil || err.Error() != want || job.IsPermanent(err) {
-		t.Errorf("digest = %v (permanent %t), want the ordinary failure %q", err, job.IsPermanent(err), want)
-	}
-}
-
 // A blob that changes in every run makes progress in every run: only the number
 // of restarts ends its job.
 func TestDigestGivesUpOnABlobThatKeepsChanging(t *testing.T) {
@@ -211,34 +150,5 @@ func TestDigestGivesUpOnABlobThatKeepsChanging(t *testing.T) {
 	want := `blob "blob" in container data keeps changing while it is read; the job started over 5 times`
 	if err == nil || err.Error() != want || !job.IsPermanent(err) {
 		t.Errorf("run %d = %v, want the permanent error %q", maxRestarts+1, err, want)
-	}
-}
-
-// TestDigestLogsEveryRange checks the log that shows which ranges were hashed twice.
-func TestDigestLogsEveryRange(t *testing.T) {
-	b := setup(t)
-	b.put(t, "blob", content(rangeSize+5))
-	var lines lineHandler
-	b.digest.log = lines.logger()
-	if _, err := b.digest.Run(t.Context(), digestJob("blob", nil)); err != nil {
-		t.Fatal(err)
-	}
-	want := []string{
-		fmt.Sprintf("DEBUG range hashed job_id=job-1 offset=0 bytes=%d", rangeSize),
-		fmt.Sprintf("DEBUG range hashed job_id=job-1 offset=%d bytes=5", rangeSize),
-	}
-	if diff := cmp.Diff(want, lines.lines); diff != "" {
-		t.Errorf("log (-want +got):\n%s", diff)
-	}
-}
-
-func TestDigestStoppedBeforeItBegan(t *testing.T) {
-	b := setup(t)
-	b.put(t, "blob", content(10))
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(&job.Stop{Reason: job.Shutdown})
-	_, err := b.digest.Run(ctx, digestJob("blob", nil))
-	if _, ok := errors.AsType[*job.Stop](err); !ok {
-		t.Errorf("run under a stopped context = %v, want the stop", err)
 	}
 }

@@ -143,19 +143,6 @@ func (b *rig) expectProgress(t *testing.T, jobs int) {
 	}
 }
 
-// TestCancelKnownOnly: a job without a record is left alone if that was asked for.
-func TestCancelKnownOnly(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		c := b.canceller(t)
-		c.KnownOnly = true
-		var got CancelOutcome
-		err := c.Cancel(t.Context(), slices.Values([]string{"absent"}), func(o CancelOutcome) error { got = o; return nil })
-		if err != nil || got.Action != Unknown || len(b.named(t)) != 0 || len(b.server.Blobs(b.names.Records)) != 0 {
-			t.Errorf("cancel of an absent job = %+v, %v, want it unknown and nothing written", got, err)
-		}
-	})
-}
-
 // TestCancelWithoutRecord: a job without a record is cancelled if its message is seen,
 // unknown if the queues show that there is none, and barred where they cannot tell.
 func TestCancelWithoutRecord(t *testing.T) {
@@ -241,23 +228,6 @@ func TestCancelTellsWorkers(t *testing.T) {
 		outcomes, err = b.cancel(t.Context(), t, "c")
 		if err == nil || !strings.Contains(err.Error(), "workers were not told of 1 jobs") || outcomes["c"].Action != Cancelled {
 			t.Errorf("a control document that cannot be written = %+v, %v, want the job cancelled and an error", outcomes, err)
-		}
-	})
-}
-
-// TestCancelManyAfterMany: each job is cancelled once, also behind the first thousand.
-func TestCancelManyAfterMany(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		c := b.canceller(t)
-		c.KnownOnly = true
-		seen := map[string]int{}
-		ids := make([]string, cancelBatch+1)
-		for i := range ids {
-			ids[i] = fmt.Sprint("job-", i)
-		}
-		err := c.Cancel(t.Context(), slices.Values(ids), func(o CancelOutcome) error { seen[o.ID]++; return nil })
-		if err != nil || len(seen) != len(ids) || seen["job-0"] != 1 || seen[ids[cancelBatch]] != 1 {
-			t.Errorf("Cancel = %d jobs, job-0 %d times, %v, want each once", len(seen), seen["job-0"], err)
 		}
 	})
 }
@@ -407,38 +377,6 @@ func TestCancelStops(t *testing.T) {
 		err = c.Cancel(ctx, slices.Values(ids[:3]), func(CancelOutcome) error { reports++; return nil })
 		if !errors.Is(err, context.Canceled) || reports > 0 {
 			t.Errorf("Cancel of an ended context = %v after %d reports, want its error and none", err, reports)
-		}
-	})
-}
-
-// TestCancelWithSlowStorage: the control document is written although the run was interrupted and
-// storage is slow, and slow queues are waited for.
-func TestCancelWithSlowStorage(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		b.put(t, given{id: "a", status: checkpoint.Running})
-		b.server.OnCall(func(c storage.Call) storage.Fault {
-			switch {
-			case c.Container == b.names.Control:
-				return storage.Fault{Before: time.Second}
-			case c.Operation == "PeekMessages":
-				return storage.Fault{Before: 14 * time.Second}
-			}
-			return storage.Fault{}
-		})
-		ctx, stop := context.WithCancel(t.Context())
-		err := b.canceller(t).Cancel(ctx, slices.Values([]string{"a"}), func(CancelOutcome) error { stop(); return nil })
-		if named := b.named(t); err != nil || !slices.Equal(named, []string{"a"}) {
-			t.Errorf("Cancel = %v, named %q, want a named", err, named)
-		}
-		c := b.canceller(t)
-		c.Queues = func(context.Context) ([]*queue.Queue, error) {
-			time.Sleep(2 * time.Second)
-			return []*queue.Queue{b.Queue.All()[0]}, nil
-		}
-		var got CancelOutcome
-		err = c.Cancel(t.Context(), slices.Values([]string{"typo"}), func(o CancelOutcome) error { got = o; return nil })
-		if err != nil || got.Action != Unknown {
-			t.Errorf("cancel with a slow queue = %s, %s, %v, want unknown", got.Action, got.Detail, err)
 		}
 	})
 }

@@ -174,53 +174,6 @@ func TestCleanGarbage(t *testing.T) {
 	})
 }
 
-// TestCleanLists: outputs are listed for jobs that may have some, and in a dry run for none.
-func TestCleanLists(t *testing.T) {
-	for name, row := range map[string]struct {
-		put   func(t *testing.T, b *rig)
-		dry   bool
-		lists int64 // besides records and logs
-		want  CleanReport
-	}{
-		"done": {put: func(t *testing.T, b *rig) { b.ended(t, "a", "k", checkpoint.Done, 0) },
-			want: CleanReport{Read: 1, Done: 1, Bytes: 5}},
-		"done, with outputs": {put: withOutputs, lists: 1, want: CleanReport{Read: 1, Done: 1, Bytes: 5, Outputs: 2, OutputBytes: 5}},
-		"in a dry run": {put: withOutputs, dry: true,
-			want: CleanReport{Read: 1, Done: 1, Bytes: 5, Outputs: 1, OutputBytes: 5}},
-		"cancelled": {put: func(t *testing.T, b *rig) { b.ended(t, "a", "k", checkpoint.Cancelled, 0) }, lists: 1,
-			want: CleanReport{Read: 1, Cancelled: 1}},
-		"cancelled, in a dry run": {put: func(t *testing.T, b *rig) { b.ended(t, "a", "k", checkpoint.Cancelled, 0) }, dry: true,
-			want: CleanReport{Read: 1, Cancelled: 1}},
-		"never started": {put: func(t *testing.T, b *rig) {
-			if _, err := b.cancel(t.Context(), t, "a"); err != nil {
-				t.Fatal(err)
-			}
-		}, want: CleanReport{Read: 1, Cancelled: 1}},
-	} {
-		inBubble(t, func(t *testing.T, b *rig) {
-			row.put(t, b)
-			time.Sleep(MinCleanAge)
-			b.server.SetFullPages()
-			var lists int64
-			b.server.OnCall(func(c storage.Call) storage.Fault {
-				if c.Operation == storage.OpListBlobs && c.Container == b.names.Outputs {
-					lists++
-				}
-				return storage.Fault{}
-			})
-			c := b.cleaner(t)
-			c.SkipOrphanedLogs, c.DryRun = true, row.dry
-			got, err := c.Clean(t.Context(), nil, nil)
-			if row.want.Outputs > 1 { // with the list of the files
-				row.want.OutputBytes = max(got.OutputBytes, row.want.OutputBytes+1)
-			}
-			if err != nil || got != row.want || lists != row.lists {
-				t.Errorf("%s: Clean = %+v, %v, %d lists of outputs; want %+v, %d", name, got, err, lists, row.want, row.lists)
-			}
-		})
-	}
-}
-
 // withOutputs leaves a job that is done and has one file.
 func withOutputs(t *testing.T, b *rig) {
 	t.Helper()

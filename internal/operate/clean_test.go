@@ -305,33 +305,6 @@ func TestCleanAgainstOthers(t *testing.T) {
 	})
 }
 
-// TestCleanIsRepeated: a fault at any call leaves nothing that a repeat does not remove,
-// and removes nothing else.
-func TestCleanIsRepeated(t *testing.T) {
-	step := proof.Times(5, 1)
-	first := 1 + int(proof.Seed(t)%uint64(step))
-	for _, effect := range []bool{false, true} {
-		for at, reached := first, true; reached; at += step {
-			inBubble(t, func(t *testing.T, b *rig) {
-				b.old(t)
-				b.link.dieAt, b.link.effect = at, effect
-				_, err := b.cleaner(t).Clean(t.Context(), nil, func(string, error) {})
-				if reached = b.link.count() >= at; reached && err == nil && b.link.count() == at {
-					t.Logf("call %d was the last", at)
-				}
-				b.restart(t)
-				if _, err := b.cleaner(t).Clean(t.Context(), nil, func(id string, err error) { t.Errorf("job %s: %v", id, err) }); err != nil {
-					t.Fatal(err)
-				}
-				time.Sleep(2 * hold)
-				if got := sorted(b.left(t)); got != "done poison runs young | new runs young" {
-					t.Fatalf("left after a fault at call %d = %q, want what is not old enough or not over", at, got)
-				}
-			})
-		}
-	}
-}
-
 // TestCleanContinues: a job that cannot be removed is reported, and the others are removed.
 // Blobs of others are not looked at, and no log goes whose record this version cannot
 // read.
@@ -468,4 +441,31 @@ func TestCleanOutputs(t *testing.T) {
 			t.Errorf("outputs removed = %d, want 5: three of a job, one that was not committed, one without a record", report.Outputs)
 		}
 	})
+}
+
+// TestCleanIsRepeated: a fault at any call leaves nothing that a repeat does not remove,
+// and removes nothing else.
+func TestCleanIsRepeated(t *testing.T) {
+	step := proof.Times(5, 1)
+	first := 1 + int(proof.Seed(t)%uint64(step))
+	for _, effect := range []bool{false, true} {
+		for at, reached := first, true; reached; at += step {
+			inBubble(t, func(t *testing.T, b *rig) {
+				b.old(t)
+				b.link.dieAt, b.link.effect = at, effect
+				_, err := b.cleaner(t).Clean(t.Context(), nil, func(string, error) {})
+				if reached = b.link.count() >= at; reached && err == nil && b.link.count() == at {
+					t.Logf("call %d was the last", at)
+				}
+				b.restart(t)
+				if _, err := b.cleaner(t).Clean(t.Context(), nil, func(id string, err error) { t.Errorf("job %s: %v", id, err) }); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(2 * hold)
+				if got := sorted(b.left(t)); got != "done poison runs young | new runs young" {
+					t.Fatalf("left after a fault at call %d = %q, want what is not old enough or not over", at, got)
+				}
+			})
+		}
+	}
 }

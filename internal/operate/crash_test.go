@@ -114,24 +114,6 @@ func (b *rig) expectEnded(t *testing.T, name string, at int) {
 	}
 }
 
-// An operator who interrupts a run leaves everything as it was, or done.
-func TestInterrupted(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		for i := range 40 {
-			b.put(t, given{id: fmt.Sprintf("job-%d", i)})
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		err := b.Replay(ctx, all, false, func(o Outcome) error {
-			cancel()
-			return b.report(o)
-		})
-		n, visible := b.poisoned()
-		if err == nil || len(b.told) == 0 || n != 40-len(b.told) || visible != n || len(b.onQueue(t, b.names.Queue)) != len(b.told) {
-			t.Errorf("interrupted: %v; %d told, %d left, %d visible, %d replayed", err, len(b.told), n, visible, len(b.onQueue(t, b.names.Queue)))
-		}
-	})
-}
-
 // A reader that has seen enough leaves no message hidden, not even the messages that
 // were claimed with the last message it saw.
 func TestReaderStops(t *testing.T) {
@@ -175,22 +157,6 @@ func TestTextInAnotherPayload(t *testing.T) {
 		}
 		if n, _ := b.poisoned(); n != 0 || b.payloads() != 1 || b.record(t, "b").ETag != before.ETag {
 			t.Errorf("%d poison messages and %d payloads are left, want none and that of the other job, unchanged", n, b.payloads())
-		}
-	})
-}
-
-// TestLookup: an operator sees the original text and the record's fields.
-func TestLookup(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		e := b.put(t, given{id: "a", payload: wide, state: "half"})
-		items, about, err := b.Peek(t.Context())
-		if err != nil || len(items) != 1 || about != 1 {
-			t.Fatalf("Peek = %d of %d, %v", len(items), about, err)
-		}
-		text, record, err := b.Lookup(t.Context(), items[0])
-		if got, decodeErr := queue.Decode(text); err != nil || decodeErr != nil || got.Payload.Hash() != e.Payload.Hash() || record == nil ||
-			record.Status != checkpoint.Poison {
-			t.Errorf("Look = %.40q, %+v, %v, want message and record", text, record, err)
 		}
 	})
 }

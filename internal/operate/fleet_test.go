@@ -329,23 +329,6 @@ func TestKnownOnly(t *testing.T) {
 	})
 }
 
-// TestSilentWorkers: a heartbeat of exactly the age of silence still counts, and a wait ends when the
-// workers are silent.
-func TestSilentWorkers(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		f := b.twoVMs(t)
-		time.Sleep(presence.SilentAfter)
-		asked, err := f.Drain(t.Context(), []string{"b"}, 0)
-		if err != nil || !slices.Equal(asked.Workers, []string{"b-1"}) {
-			t.Fatalf("Drain asks %q, %v, want b-1", asked.Workers, err)
-		}
-		began := time.Now()
-		if err := f.Wait(t.Context(), asked, func([]string) {}); err != nil || time.Since(began) != fleetPoll {
-			t.Errorf("Wait = %v after %s, want nil after %s", err, time.Since(began), fleetPoll)
-		}
-	})
-}
-
 // TestDamagedControlDocument: a request fails, and with Reset it replaces the document and keeps
 // a copy.
 func TestDamagedControlDocument(t *testing.T) {

@@ -263,56 +263,6 @@ func TestOrphansAreNotCertain(t *testing.T) {
 	})
 }
 
-// TestOrphansOfAnotherVersion: a record that this version cannot read is no orphan.
-func TestOrphansOfAnotherVersion(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		b.strand(t, given{id: "a", status: checkpoint.Open})
-		blob := b.server.Blobs(b.names.Records)[0].Name
-		metadata := map[string]*string{"v": new("99"), "status": new("open")}
-		_, err := b.stores.Account.Container(b.names.Records).NewBlobClient(blob).SetMetadata(t.Context(), metadata, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(checkpoint.StaleAfter)
-		if s := b.orphans(t); len(s.Orphans) != 0 {
-			t.Errorf("orphans = %+v, want none", s.Orphans)
-		}
-	})
-}
-
-// TestRequeueOfADeadline: the new message has the deadline, the estimate and the age of the
-// job, and there is none for a job whose owner wrote its record again.
-func TestRequeueOfADeadline(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		began := time.Now()
-		d := checkpoint.Delivery{ID: "a", Kind: "k", PayloadHash: queue.Payload{}.Hash(), MessageID: "m", Deadline: began.Add(24 * time.Hour),
-			Estimate: time.Hour}
-		claim, err := b.stores.Records.Create(t.Context(), d, "vm_0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(checkpoint.StaleAfter)
-		o := b.orphans(t).Orphans[0]
-		if o.Idle != checkpoint.StaleAfter {
-			t.Errorf("idle for %s, want exactly %s to be enough", o.Idle, checkpoint.StaleAfter)
-		}
-		if err := claim.Release(t.Context(), checkpoint.Snapshot{}); err != nil {
-			t.Fatal(err)
-		}
-		if action, detail, err := b.Requeue(t.Context(), o, b.Queue); action != Dropped || err != nil {
-			t.Errorf("Requeue after a write = %s %s, %v, want it dropped", action, detail, err)
-		}
-		time.Sleep(checkpoint.StaleAfter)
-		if action, detail, err := b.Requeue(t.Context(), b.orphans(t).Orphans[0], b.Queue); action != Requeued || err != nil {
-			t.Fatalf("Requeue = %s %s, %v", action, detail, err)
-		}
-		all := b.onQueue(t, b.names.Queue)
-		if len(all) != 1 || !all[0].Deadline.Equal(d.Deadline) || all[0].Estimate != time.Hour || !all[0].EnqueuedAt.Equal(began) {
-			t.Errorf("message = %+v, want the deadline, the estimate and the time of the job", all)
-		}
-	})
-}
-
 // TestOrphansInOrder: the longest idle comes first, and a foreign message stands for the job with
 // its id.
 func TestOrphansInOrder(t *testing.T) {

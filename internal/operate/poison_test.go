@@ -140,34 +140,6 @@ func TestSlowReader(t *testing.T) {
 	})
 }
 
-// TestSlowRelease: an interrupted run releases its messages in up to 10 s, and no longer.
-func TestSlowRelease(t *testing.T) {
-	for _, row := range []struct {
-		call    time.Duration // of each release
-		visible int
-		most    time.Duration
-	}{{time.Second, 20, 5 * time.Second}, {time.Hour, 0, tidyTimeout}} {
-		inBubble(t, func(t *testing.T, b *rig) {
-			for i := range 20 {
-				b.put(t, given{id: fmt.Sprintf("job-%d", i)})
-			}
-			b.server.OnCall(func(c storage.Call) storage.Fault {
-				if c.Operation == storage.OpUpdateMessage {
-					return storage.Fault{Before: row.call}
-				}
-				return storage.Fault{}
-			})
-			ctx, cancel := context.WithCancel(t.Context())
-			began := time.Now()
-			err := b.All(ctx, func(Item) error { cancel(); return ctx.Err() })
-			if _, visible := b.poisoned(); !errors.Is(err, context.Canceled) || visible != row.visible || time.Since(began) > row.most {
-				t.Errorf("releases of %s each: All = %v after %s, %d messages visible, want %d within %s", row.call, err, time.Since(began),
-					visible, row.visible, row.most)
-			}
-		})
-	}
-}
-
 // TestLooksAtOddMessages: a look shows the text of a message without a job, and returns an error
 // of the count.
 func TestLooksAtOddMessages(t *testing.T) {

@@ -95,27 +95,6 @@ func TestGivenUpAgainDuringAReplay(t *testing.T) {
 	}
 }
 
-// TestDuplicateInTheSecondOfAReplay: a worker gave up two messages of a job, the second one in the
-// second of the replay. The times of the service do not tell which was first.
-func TestDuplicateInTheSecondOfAReplay(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		e := b.put(t, given{id: "a", state: "half"})
-		if err := b.stores.Queue.Put(t.Context(), e, 0); err != nil {
-			t.Fatal(err)
-		}
-		b.giveUpAgain(t)
-		if err := b.Replay(t.Context(), all, false, b.report); err != nil || b.actions() != "replayed dropped" {
-			t.Errorf("actions = %s (%+v), %v, want replayed dropped", b.actions(), b.told, err)
-		}
-		if n, _ := b.poisoned(); n != 0 {
-			t.Errorf("%d poison messages are left, want none", n)
-		}
-		if diff := cmp.Diff(map[string][]string{"a": {"half"}}, b.work(t)); diff != "" {
-			t.Errorf("commits (-want +got):\n%s", diff)
-		}
-	})
-}
-
 // giveUpAgain makes a poison message of the replayed job.
 func (b *rig) giveUpAgain(t *testing.T) {
 	t.Helper()
@@ -290,32 +269,4 @@ func TestPurge(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Only messages that are named, by the job's id or by a message's id, are touched.
-func TestSelection(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		for i := range 70 {
-			b.put(t, given{id: fmt.Sprintf("job-%d", i)})
-		}
-		ofMessage := newItem("", b.server.Messages(b.names.Poison)[40].Text, time.Time{}).Poison
-		s := Selection{Names: []string{"job-3", "job-69", "missing", ofMessage.MessageID}}
-		if err := b.Replay(t.Context(), s, false, b.report); err != nil || b.actions() != "replayed replayed replayed" {
-			t.Fatalf("actions = %s, %v, want three", b.actions(), err)
-		}
-		if n, visible := b.poisoned(); n != 67 || visible != 67 {
-			t.Errorf("poison messages = %d, of which %d are visible, want 67", n, visible)
-		}
-		items, about, err := b.Peek(t.Context())
-		if err != nil || len(items) != 32 || about != 67 {
-			t.Errorf("Peek = %d items of %d, %v, want 32 of 67", len(items), about, err)
-		}
-		listed := map[string]int{}
-		if err := b.All(t.Context(), func(it Item) error { listed[it.Poison.ID]++; return nil }); err != nil || len(listed) != 67 {
-			t.Errorf("All tells of %d, %v, want 67", len(listed), err)
-		}
-		if _, visible := b.poisoned(); visible != 67 {
-			t.Errorf("after a look %d are visible, want all", visible)
-		}
-	})
 }

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
-
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/queue"
 )
@@ -123,108 +121,4 @@ func TestOperatorsSeeAllShards(t *testing.T) {
 			}
 		}
 	})
-}
-
-// TestReplayToShard: a replayed job goes to the queue that it came from. If that queue
-// is no longer used, the job goes to the queue of its id.
-func TestReplayToShard(t *testing.T) {
-	onShards(t, func(t *testing.T, b *rig) {
-		jobs := b.stores.Jobs
-		for id, origin := range map[string]string{"a": jobs.At(0).Name(), "b": jobs.At(2).Name(), "c": jobs.At(7).Name()} {
-			text, err := queue.Envelope{ID: id, Kind: "k"}.Encode()
-			if err != nil {
-				t.Fatal(err)
-			}
-			p := queue.Poison{ID: id, Kind: "k", Reason: "no", PoisonedAt: time.Now().UTC(), Origin: origin, MessageID: "m-" + id, Body: text}
-			if err := b.stores.Poison.PutPoison(t.Context(), p, b.stores.Payloads); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := b.Replay(t.Context(), all, false, b.report); err != nil || b.actions() != "replayed replayed replayed" {
-			t.Fatalf("Replay = %+v, %v", b.told, err)
-		}
-		for id, want := range map[string]*queue.Queue{"a": jobs.At(0), "b": jobs.At(2), "c": jobs.For("c")} {
-			has := false
-			for _, m := range b.server.Messages(want.Name()) {
-				e, err := queue.Decode(m.Text)
-				has = has || err == nil && e.ID == id
-			}
-			if !has {
-				t.Errorf("job %s is not on %s", id, want.Name())
-			}
-		}
-	})
-}
-
-// TestResizeEdges: a wait ends at 75 s, also where the patience is no longer than that, and has no
-// end where no patience is set. Missing queues are empty, and no queue too many is made.
-func TestResizeEdges(t *testing.T) {
-	for name, row := range map[string]struct {
-		before   func(t *testing.T, b *rig)
-		to       int
-		patience time.Duration
-		takes    time.Duration
-		looks    []int // the first
-		err      error
-	}{
-		"more":              {to: 4, looks: nil},
-		"the same":          {to: 3, looks: nil},
-		"fewer":             {to: 2, patience: shardsEmptyFor, takes: shardsEmptyFor, looks: []int{0, 0}},
-		"too short":         {to: 2, patience: shardsEmptyFor - 1, takes: shardsEmptyFor - shardsPoll, looks: []int{0, 0}, err: ErrShardsInUse},
-		"without patience":  {to: 1, takes: shardsEmptyFor, looks: []int{0, 0}},
-		"a queue is gone":   {before: deleteLast, to: 1, patience: time.Hour, takes: shardsEmptyFor, looks: []int{0, 0}},
-		"the next has jobs": {before: putNext, to: 1, patience: time.Minute, takes: time.Minute, looks: []int{1, 1}, err: ErrShardsInUse},
-	} {
-		onShards(t, func(t *testing.T, b *rig) {
-			if row.before != nil {
-				row.before(t, b)
-			}
-			began := time.Now()
-			var looks []int
-			err := Resize(t.Context(), b.stores.Jobs, row.to, row.patience, func(n int) { looks = append(looks, n) })
-			if took := time.Since(began); !errors.Is(err, row.err) || took != row.takes || !slices.Equal(looks[:min(2, len(looks))], row.looks) {
-				t.Errorf("%s: Resize = %v after %s, messages at the looks %v; want %v after %s", name, err, took, looks, row.err, row.takes)
-			}
-			if _, err := b.stores.Jobs.At(max(row.to, 3)).Depth(t.Context()); err == nil {
-				t.Errorf("%s: queue %d exists, want no more than were asked for", name, max(row.to, 3))
-			}
-		})
-	}
-}
-
-func deleteLast(t *testing.T, b *rig) {
-	t.Helper()
-	if _, err := b.stores.Account.Queue(b.stores.Jobs.At(2).Name()).Delete(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func putNext(t *testing.T, b *rig) {
-	t.Helper()
-	if err := b.stores.Jobs.At(1).Put(t.Context(), queue.Envelope{ID: "a", Kind: "k"}, 0); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// TestResizeRepairs: numbers of queues that cannot be read are replaced, also by the number that
-// holds without them.
-func TestResizeRepairs(t *testing.T) {
-	for _, to := range []int{1, 2} {
-		inBubble(t, func(t *testing.T, b *rig) {
-			main := b.stores.Account.Queue(b.names.Queue)
-			damaged := map[string]*string{"shards": new("many")}
-			if _, err := main.SetMetadata(t.Context(), &azqueue.SetMetadataOptions{Metadata: damaged}); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := b.stores.Jobs.Read(t.Context()); !errors.Is(err, queue.ErrShards) {
-				t.Fatalf("Read of damaged numbers = %v, want ErrShards", err)
-			}
-			if err := Resize(t.Context(), b.stores.Jobs, to, 0, func(int) {}); err != nil {
-				t.Errorf("Resize to %d = %v", to, err)
-			}
-			if got, err := b.stores.Jobs.Read(t.Context()); err != nil || got.Put != to || got.Taken != to {
-				t.Errorf("numbers after Resize to %d = %+v, %v", to, got, err)
-			}
-		})
-	}
 }

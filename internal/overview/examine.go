@@ -159,10 +159,10 @@ func troubles(alive []client.Worker) []Finding {
 			"get no answer of the metadata service, so that an eviction comes without notice and repeats up to a checkpoint interval",
 			"on the VM look at the worker's log, and at proxies and firewalls before the metadata service; if it stays, delete the VM"),
 		about("clocks of the workers", "they agree with the storage service's", func(w client.Worker) bool {
-			return presence.Trouble(trouble(w)).ClockIsWrong()
+			return trouble(w).ClockIsWrong()
 		}, "have a clock that differs by more than "+presence.ClockLimit.String()+" from the storage service's, which refuses them from 15 min on",
 			"synchronise the clocks of these VMs, or delete the VMs"),
-		about("scratch folders", "they have room", func(w client.Worker) bool { return presence.Trouble(trouble(w)).ScratchIsFull() },
+		about("scratch folders", "they have room", func(w client.Worker) bool { return trouble(w).ScratchIsFull() },
 			"have less than 5 % free in --scratch, so that they hand jobs of programs to other machines",
 			"remove what fills the disk of these VMs, or choose a larger one (--scratch)"),
 		about("names of the workers", "each has its own", func(w client.Worker) bool { return trouble(w).Rival != "" },

@@ -1,16 +1,12 @@
 package preempt
 
 import (
-	"context"
-	"errors"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
 
-	"github.com/spotworker/spotworker/internal/lab/emulator/imds"
 	"github.com/spotworker/spotworker/internal/test/property"
 )
 
@@ -82,16 +78,6 @@ func checkSlots(t *rapid.T, granted []time.Duration) {
 	}
 }
 
-func TestSlotsDoNotDelayWhatFits(t *testing.T) {
-	s := SlidingWindow{Limit: budgetRequests, Window: budgetWindow}
-	for i := range 40 {
-		now := time.Duration(i) * budgetWindow / budgetRequests
-		if at, ok := s.Reserve(now, Urgency(i%2)); at != now || !ok {
-			t.Errorf("request %d waits %s, want none", i+1, at-now)
-		}
-	}
-}
-
 // Polls that wait have their slots; a request that can wait asks again and again, and is
 // sent when they leave one.
 func TestPollsGoFirst(t *testing.T) {
@@ -118,51 +104,4 @@ func TestSlotsAreFullWhenNothingIsKnown(t *testing.T) {
 	if at, _ := s.Reserve(time.Minute, Poll); at != time.Minute+time.Second {
 		t.Errorf("first poll at %s, want a window later", at)
 	}
-}
-
-func TestCallsOfAClientShareOneBudget(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, vm, c := emulate(t, imds.Options{})
-		begin := time.Now()
-		for i := range 3 * budgetRequests {
-			var err error
-			if i%2 == 0 {
-				_, err = c.Events(t.Context())
-			} else {
-				_, err = c.Instance(t.Context())
-			}
-			if err != nil {
-				t.Fatalf("call %d: %v", i+1, err)
-			}
-		}
-		if took := time.Since(begin); took != 2*time.Second {
-			t.Errorf("%d calls took %s, want 2s", 3*budgetRequests, took)
-		}
-		if busiest := vm.Stats().BusiestSecond; busiest != budgetRequests {
-			t.Errorf("%d requests in the busiest second, want %d", busiest, budgetRequests)
-		}
-	})
-}
-
-func TestWaitingForTheBudgetEndsWithTheContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, vm, c := emulate(t, imds.Options{})
-		for range budgetRequests {
-			if _, err := c.Events(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		defer cancel()
-		begin := time.Now()
-		if _, err := c.Events(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("call beyond the budget = %v, want context.DeadlineExceeded", err)
-		}
-		if took := time.Since(begin); took != 100*time.Millisecond {
-			t.Errorf("it took %s, want 100ms", took)
-		}
-		if n := vm.Stats().Requests; n != budgetRequests {
-			t.Errorf("%d requests arrived, want %d", n, budgetRequests)
-		}
-	})
 }

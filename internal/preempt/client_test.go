@@ -225,18 +225,6 @@ func TestMissingOrOddDateIsZero(t *testing.T) {
 	}
 }
 
-func TestContextEndsACall(t *testing.T) {
-	s := imds.New(imds.Options{})
-	s.AddVM(imds.VM{Name: "a"})
-	s.OnRequest(func(imds.Request) imds.Fault { return imds.Fault{Hang: true} })
-	c := serve(t, s.Handler(), "/vms/a")
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	if _, err := c.Events(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Events of a hanging service = %v, want context.DeadlineExceeded", err)
-	}
-}
-
 func TestStatusErrorText(t *testing.T) {
 	for _, tt := range []struct {
 		body string
@@ -342,14 +330,6 @@ func TestAcknowledgeTries(t *testing.T) {
 				t.Errorf("%s: it took %s, want at most 65s", tt.name, took)
 			}
 		})
-	}
-}
-
-func TestAcknowledgeOfAnEventThatIsGone(t *testing.T) {
-	_, _, c := emulate(t, imds.Options{})
-	err := c.Acknowledge(t.Context(), "no-such-event")
-	if status, ok := errors.AsType[*StatusError](err); !ok || status.Status != http.StatusBadRequest {
-		t.Errorf("Acknowledge of an unknown event = %v, want a StatusError 400", err)
 	}
 }
 

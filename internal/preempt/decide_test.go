@@ -162,23 +162,6 @@ func TestNameNotKnown(t *testing.T) {
 	}
 }
 
-func TestReasonSaysWhy(t *testing.T) {
-	started := preemptIn(0)
-	started.Status = StatusStarted
-	for want, e := range map[string]Event{
-		"an eviction is announced for 2026-03-09T12:00:28Z or later": preemptIn(28 * time.Second),
-		"an eviction is announced, its time is not known": {Type: TypePreempt,
-			Resources: []string{"set_1"}},
-		"the eviction has started":                   started,
-		"Reboot is announced, its time is not known": {Type: TypeReboot, Resources: []string{"set_1"}},
-		"an event without a type is not known to this version: the jobs are saved, in case it is an end": {Resources: []string{"set_1"}},
-	} {
-		if got := Decide(Document{Events: []Event{e}}, self, noon).Reason; got != want {
-			t.Errorf("reason = %q, want %q", got, want)
-		}
-	}
-}
-
 func TestActionString(t *testing.T) {
 	for action, want := range map[Action]string{
 		CarryOn: "carry on", CheckpointNow: "checkpoint now", DrainBy: "drain by", Drain: "drain", 99: "Action(99)",

@@ -26,37 +26,6 @@ func TestNowIsTheServicesClock(t *testing.T) {
 	}
 }
 
-func TestEventByID(t *testing.T) {
-	doc := Document{Events: []Event{{ID: "A1", Type: "x"}, {ID: "b2", Type: "y"}}}
-	for id, want := range map[string]string{"A1": "x", "a1": "x", "B2": "y"} {
-		if e, ok := doc.Event(id); !ok || e.Type != want {
-			t.Errorf("Event(%s) = %+v, %t, want that of type %s", id, e, ok, want)
-		}
-	}
-	if e, ok := doc.Event("c3"); ok {
-		t.Errorf("Event(c3) = %+v, want none", e)
-	}
-}
-
-func TestSameEvents(t *testing.T) {
-	base := Document{Incarnation: "3", Events: []Event{preemptIn(time.Minute)}, Date: noon}
-	later := base
-	later.Date = noon.Add(time.Second)
-	if !base.sameEvents(later) {
-		t.Error("documents that differ in Date alone are different, want the same")
-	}
-	renumbered, started, moved := base, base, base
-	renumbered.Incarnation = "2"
-	started.Events = []Event{preemptIn(time.Minute)}
-	started.Events[0].Status = StatusStarted
-	moved.Events = []Event{}
-	for name, other := range map[string]Document{"incarnation": renumbered, "status": started, "events": moved} {
-		if base.sameEvents(other) {
-			t.Errorf("documents that differ in %s are the same, want different", name)
-		}
-	}
-}
-
 func TestParseDocument(t *testing.T) {
 	full := Event{
 		ID:          "C7061BAC-AFDC-4513-B24B-AA5F13A16123",

@@ -70,20 +70,6 @@ func TestAnswersCountInTheOrderOfAsking(t *testing.T) {
 	}
 }
 
-// After an old answer counted, the answers that should have come before still
-// count only if they are newer than the newest.
-func TestALateEvictionDoesNotReorderWhatFollows(t *testing.T) {
-	s := watchState{answeredAt: noon}
-	s.add(good(3, 3))
-	s.add(good(1, 4, "x"))
-	if s.add(good(2, 4)) {
-		t.Error("the answer of poll 2 counts after that of poll 3")
-	}
-	if s.newest != 3 {
-		t.Errorf("newest answered poll = %d, want 3", s.newest)
-	}
-}
-
 func TestBlindnessIsReportedOnce(t *testing.T) {
 	at := func(ms int) time.Time { return noon.Add(time.Duration(ms) * time.Millisecond) }
 	oops := errors.New("oops")
@@ -120,15 +106,6 @@ func TestBlindnessIsReportedOnce(t *testing.T) {
 	expect(21000, true, true, at(16000), nil) // the old failure is no reason for the new silence
 	if s.document.ReceivedAt != at(16000) {
 		t.Errorf("document was received at %s, want the latest", s.document.ReceivedAt)
-	}
-}
-
-func TestFailureOfAnOlderPollIsNoReason(t *testing.T) {
-	s := watchState{answeredAt: noon}
-	s.add(good(2, 1))
-	s.add(polled{number: 1, err: errors.New("oops")})
-	if s.err != nil {
-		t.Errorf("reason = %v, want none: a newer poll was answered", s.err)
 	}
 }
 

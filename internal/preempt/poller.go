@@ -112,9 +112,6 @@ func (p *poller) received(a polled) {
 	p.patient[slices.Index(p.patient[:], a.patient)] = ""
 }
 
-// wait returns when no poll is in flight. Their context must have ended.
-func (p *poller) wait() { p.running.Wait() }
-
 // pollInterval is the interval that the service's documentation recommends.
 const pollInterval = time.Second
 

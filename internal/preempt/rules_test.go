@@ -174,31 +174,6 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// TestALifeInDocuments judges documents as they follow each other.
-func TestALifeInDocuments(t *testing.T) {
-	reboot := event(TypeReboot, 15*time.Minute)
-	tests := []struct {
-		name   string
-		events []Event
-		after  time.Duration
-		action Action
-		budget time.Duration
-	}{
-		{"announced", []Event{reboot}, 0, DrainBy, 15 * time.Minute},
-		{"the same document a little later", []Event{reboot}, 5 * time.Minute, DrainBy, 10 * time.Minute},
-		{"the same document near the end", []Event{reboot}, 15*time.Minute - 7*time.Second, Drain, 7 * time.Second},
-		{"started", []Event{event(TypeReboot, 0, started)}, 15 * time.Minute, Drain, time.Second},
-		{"cancelled: it is not listed any more", []Event{}, 5 * time.Minute, CarryOn, 0},
-		{"over: it is not listed any more", []Event{}, 25 * time.Minute, CarryOn, 0},
-	}
-	for _, tt := range tests {
-		d := Decide(Document{Incarnation: "7", Events: tt.events}, self, noon.Add(tt.after))
-		if d.Action != tt.action || d.Budget != tt.budget {
-			t.Errorf("%s: %s within %s, want %s within %s", tt.name, d.Action, d.Budget, tt.action, tt.budget)
-		}
-	}
-}
-
 // TestMaintenanceOfAScaleSetInTurns: serialized operations, as this VM sees them. It
 // reacts to its own turn alone, for any events of the others, and a repeated document
 // changes nothing.

@@ -149,25 +149,6 @@ func TestAnswersSlowerThanAPoll(t *testing.T) {
 	}
 }
 
-// TestNameOfASlowService: an answer about the VM that takes longer than an ordinary
-// attempt is used.
-func TestNameOfASlowService(t *testing.T) {
-	for _, slow := range []time.Duration{6 * time.Second, time.Minute} {
-		synctest.Test(t, func(t *testing.T) {
-			s, vm, c := emulate(t, imds.Options{})
-			s.OnRequest(func(imds.Request) imds.Fault { return imds.Fault{Hold: slow} })
-			begin := time.Now()
-			known := <-discover(t, c)
-			if took := known.Sub(begin); took > discoverTimeout+slow {
-				t.Errorf("name known after %s, want %s after the first attempt", took, slow)
-			}
-			if busiest := vm.Stats().BusiestSecond; busiest > 1 {
-				t.Errorf("%d requests in one second, want 1", busiest)
-			}
-		})
-	}
-}
-
 // TestAcknowledgeInTheOtherVersion: an acknowledgement that one version does not accept is
 // repeated in the other one.
 func TestAcknowledgeInTheOtherVersion(t *testing.T) {

@@ -98,23 +98,6 @@ func TestPassingRefusalChangesNothing(t *testing.T) {
 	})
 }
 
-// TestBadRequestIsARefusalToo: instance metadata answers 400 to a version it does not
-// know.
-func TestBadRequestIsARefusalToo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, _, c := auto(t, imds.Options{PreviewEvents: true})
-		s.OnRequest(func(r imds.Request) imds.Fault {
-			if r.Version == newestEvents {
-				return imds.Fault{Status: http.StatusBadRequest}
-			}
-			return imds.Fault{}
-		})
-		if _, err := c.Events(t.Context()); err != nil || c.version.get() != generalEvents {
-			t.Errorf("Events = %v in version %s, want nil in %s", err, c.version.get(), generalEvents)
-		}
-	})
-}
-
 // TestVersionThatIsTakenAway: a VM may move to a host that does not serve the
 // preview; it must not be blind there.
 func TestVersionThatIsTakenAway(t *testing.T) {

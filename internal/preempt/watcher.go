@@ -51,7 +51,7 @@ func NewWatcher(c *Client) *Watcher { return &Watcher{client: c} }
 // turns, and each has one poll in flight that waits longer.
 func (w *Watcher) Run(ctx context.Context, report func(Observation)) {
 	polls := newPoller(w.client)
-	defer polls.wait()
+	defer polls.running.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 

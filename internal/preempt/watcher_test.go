@@ -121,41 +121,6 @@ var troubles = map[string]imds.Fault{
 	"very slow": {Hold: 4 * time.Second},
 }
 
-func TestTroubleIsSurvived(t *testing.T) {
-	for name, fault := range troubles {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s, vm, c := emulate(t, imds.Options{RequestsPerSecond: -1})
-				begin := time.Now()
-				end := begin.Add(30 * time.Second)
-				s.OnRequest(func(imds.Request) imds.Fault {
-					if time.Now().Before(end) {
-						return fault
-					}
-					return imds.Fault{}
-				})
-				stop := watch(t, c)
-				named := discover(t, c)
-				time.Sleep(time.Until(end))
-				id, err := s.SimulateEviction("a")
-				if err != nil {
-					t.Fatal(err)
-				}
-				time.Sleep(10 * time.Second)
-				seen := stop()
-
-				if took := (<-named).Sub(end); took > discoverTimeout+longestRetry {
-					t.Errorf("name known %s after the end of the trouble, want at most one attempt and one delay", took)
-				}
-				if took := seenAfter(seen, id, end); took < 0 || took > 2*time.Second {
-					t.Errorf("eviction seen within %s of the end of the trouble, want at most 2s", took)
-				}
-				checkPolls(t, vm)
-			})
-		})
-	}
-}
-
 // TestAFailedPollIsRepeated: for any failure of the first two polls, they are repeated
 // after 250 ms and 500 ms, or 2 s where there were too many requests.
 func TestAFailedPollIsRepeated(t *testing.T) {
@@ -207,19 +172,6 @@ func TestGoneFor70Seconds(t *testing.T) {
 			t.Errorf("%d requests in 89s of which 70 were 410, want fewer than one a second", n)
 		}
 	})
-}
-
-// discover looks for the name in the background and returns when it was known.
-func discover(t *testing.T, c *Client) <-chan time.Time {
-	t.Helper()
-	known := make(chan time.Time, 1)
-	go func() {
-		if id, err := c.Discover(t.Context(), nil); err != nil || id.Name != "a" {
-			t.Errorf("Discover = %+v, %v, want the name a", id, err)
-		}
-		known <- time.Now()
-	}()
-	return known
 }
 
 // checkPolls wants a poll at least every two seconds, and never more than five
@@ -400,40 +352,6 @@ func TestLateAnswerIsUsedWhenNewerPollsFail(t *testing.T) {
 	})
 }
 
-func TestBlindnessIsReported(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, _, c := emulate(t, imds.Options{})
-		begin := time.Now()
-		s.OnRequest(func(r imds.Request) imds.Fault {
-			if since := time.Since(begin); since > 9500*time.Millisecond && since < 30*time.Second {
-				return imds.Fault{Status: 503}
-			}
-			return imds.Fault{}
-		})
-		stop := watch(t, c)
-		time.Sleep(40 * time.Second)
-		seen := stop()
-
-		if len(seen) != 3 {
-			t.Fatalf("reported %+v, want the document, blindness and sight", seen)
-		}
-		blind, sight := seen[1], seen[2]
-		lastGood := begin.Add(9 * time.Second)
-		if !blind.Blind() || !blind.BlindSince.Equal(lastGood) || blind.At.Sub(lastGood) != 5*time.Second || blind.Changed {
-			t.Errorf("second report = %+v, want blind since %s, told 5s later", blind, lastGood)
-		}
-		if e, ok := errors.AsType[*StatusError](blind.Err); !ok || e.Status != 503 {
-			t.Errorf("reason = %v, want the StatusError 503", blind.Err)
-		}
-		if sight.Blind() || sight.Changed || sight.Err != nil {
-			t.Errorf("third report = %+v, want neither blind nor changed", sight)
-		}
-		if at := sight.At.Sub(begin); at < 30*time.Second || at > 32*time.Second {
-			t.Errorf("saw again after %s, want within 2s of 30s", at)
-		}
-	})
-}
-
 // The call that switches the service on takes two minutes, and an eviction may
 // be waiting.
 func TestFirstCallMayTakeTwoMinutes(t *testing.T) {
@@ -451,31 +369,6 @@ func TestFirstCallMayTakeTwoMinutes(t *testing.T) {
 			t.Errorf("first report = %+v, want blind since the start", seen[0])
 		}
 		checkPolls(t, vm)
-	})
-}
-
-// The first poll of all fails at once; a later one is given the two minutes.
-func TestPatienceOutlivesAFailedFirstPoll(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, _, c := emulate(t, imds.Options{})
-		begin := time.Now()
-		s.OnRequest(func(r imds.Request) imds.Fault {
-			switch r.N {
-			case 1:
-				return imds.Fault{Cut: true}
-			case 2:
-				return imds.Fault{Delay: 100 * time.Second}
-			default:
-				return imds.Fault{Hang: true}
-			}
-		})
-		stop := watch(t, c)
-		time.Sleep(110 * time.Second)
-		seen := stop()
-		i := slices.IndexFunc(seen, func(o Observation) bool { return o.Changed })
-		if i < 0 || seen[i].At.Sub(begin) != 100250*time.Millisecond {
-			t.Errorf("reported %+v, want the document after 1m40.25s", seen)
-		}
 	})
 }
 
@@ -528,25 +421,6 @@ func TestPollsInFlightAreBounded(t *testing.T) {
 	})
 }
 
-func TestWatcherOverHTTP(t *testing.T) {
-	s := imds.New(imds.Options{})
-	s.AddVM(imds.VM{Name: "a"})
-	id, err := s.SimulateEviction("a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := serve(t, s.Handler(), "/vms/a")
-	ctx, cancel := context.WithCancel(t.Context())
-	var first Observation
-	NewWatcher(c).Run(ctx, func(o Observation) {
-		first = o
-		cancel()
-	})
-	if _, shows := first.Document.Event(id); !shows || !first.Changed {
-		t.Errorf("reported %+v, want the eviction", first)
-	}
-}
-
 // A panic in report must not be held up by polls that hang.
 func TestPanicInReportEndsThePolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -566,17 +440,5 @@ func TestPanicInReportEndsThePolls(t *testing.T) {
 				panic("blind")
 			}
 		})
-	})
-}
-
-func TestRunWithAnEndedContextSendsNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, vm, c := emulate(t, imds.Options{})
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		NewWatcher(c).Run(ctx, func(o Observation) { t.Errorf("reported %+v, want nothing", o) })
-		if n := vm.Stats().Requests; n != 0 {
-			t.Errorf("%d polls were sent, want none", n)
-		}
 	})
 }

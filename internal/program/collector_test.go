@@ -102,34 +102,6 @@ func TestKeptWhileRead(t *testing.T) {
 	}
 }
 
-// TestTakeFolder: the old name of a renamed checkpoint does not reach it.
-func TestTakeFolder(t *testing.T) {
-	k := newKeeper(t)
-	large := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
-	for name, data := range map[string][]byte{"large": large, "sub/small": []byte("s")} {
-		full := filepath.Join(k.from, filepath.FromSlash(name))
-		if err := errors.Join(os.MkdirAll(filepath.Dir(full), 0o700), os.WriteFile(full, data, 0o600)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	p, err := k.collect(t.Context())
-	if err != nil || p.Version != stateFolder || p.Stream == nil {
-		t.Fatalf("take = %+v, %v, want a folder as a stream", p, err)
-	}
-	stream, err := p.Stream()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = stream.Close() }()
-	back := t.TempDir()
-	if err := archive.Extract(stream, back, roomy); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := os.ReadFile(filepath.Join(back, "large")); !bytes.Equal(got, large) {
-		t.Errorf("a file came back with %d bytes, %v, want %d", len(got), err, len(large))
-	}
-}
-
 // TestTakeFails: a checkpoint that cannot be taken is an error that says whether
 // another run could do better, and leaves the one before as it was.
 func TestTakeFails(t *testing.T) {
@@ -416,5 +388,33 @@ func TestManyFilesAreReportedEarly(t *testing.T) {
 		if got := len(log.find(warning)); got != want {
 			t.Errorf("%d files of 10 allowed: %d warnings, want %d", files, got, want)
 		}
+	}
+}
+
+// TestTakeFolder: the old name of a renamed checkpoint does not reach it.
+func TestTakeFolder(t *testing.T) {
+	k := newKeeper(t)
+	large := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
+	for name, data := range map[string][]byte{"large": large, "sub/small": []byte("s")} {
+		full := filepath.Join(k.from, filepath.FromSlash(name))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(full), 0o700), os.WriteFile(full, data, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p, err := k.collect(t.Context())
+	if err != nil || p.Version != stateFolder || p.Stream == nil {
+		t.Fatalf("take = %+v, %v, want a folder as a stream", p, err)
+	}
+	stream, err := p.Stream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = stream.Close() }()
+	back := t.TempDir()
+	if err := archive.Extract(stream, back, roomy); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(filepath.Join(back, "large")); !bytes.Equal(got, large) {
+		t.Errorf("a file came back with %d bytes, %v, want %d", len(got), err, len(large))
 	}
 }

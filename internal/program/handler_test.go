@@ -22,7 +22,6 @@ import (
 	"github.com/spotworker/spotworker/internal/program/printed"
 	"github.com/spotworker/spotworker/internal/program/tree"
 	"github.com/spotworker/spotworker/internal/test/proof"
-	"github.com/spotworker/spotworker/internal/text/plaintext"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -86,15 +85,6 @@ func TestEnvironment(t *testing.T) {
 	}
 	if want := []string{"--fast", "$HOME"}; !slices.Equal(got.Arguments, want) {
 		t.Errorf("arguments = %q, want %q as they stand", got.Arguments, want)
-	}
-}
-
-func TestWorkingDirectory(t *testing.T) {
-	b := setup(t)
-	k := b.kind("environment")
-	k.Directory = t.TempDir()
-	if w := b.run(k, "", nil); !strings.Contains(string(w.result), `"directory":"`+k.Directory+`"`) {
-		t.Errorf("the program ran elsewhere than in %s: %s", k.Directory, w.result)
 	}
 }
 
@@ -509,24 +499,6 @@ func TestCheckpointThatCannotBeKept(t *testing.T) {
 	}
 }
 
-// TestChildrenEndWithTheirProgram: children of a program are killed at its end, and open
-// pipes do not delay the job.
-func TestChildrenEndWithTheirProgram(t *testing.T) {
-	for _, code := range []int{0, 1} {
-		b := setup(t)
-		w := b.begin(b.kind("forks", fmt.Sprint("CODE=", code)), "", nil)
-		w.wait(t) // which is less patient than the child
-		if (w.err == nil) != (code == 0) {
-			t.Errorf("code %d: Run = %v", code, w.err)
-		}
-		pid, err := strconv.Atoi(stateOf(t, w.Latest()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.until("the child's end", func() bool { return !alive(pid) })
-	}
-}
-
 // alive reports whether a process runs; a process that has ended and is not reaped does not.
 func alive(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
@@ -550,23 +522,6 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-func TestLogHasTheOutput(t *testing.T) {
-	b := setup(t)
-	b.run(b.kind("print", "STDOUT=one\ntwo\n\n", "STDERR=bad\xff\n"+strings.Repeat("x", 5000)+"\nlast"), "", nil)
-	if got, want := b.log.printed("stdout"), []string{"one", "two"}; !slices.Equal(got, want) {
-		t.Errorf("stdout = %q, want %q", got, want)
-	}
-	got := b.log.printed("stderr")
-	if want := []string{"bad\uFFFD", plaintext.Middle(strings.Repeat("x", 5000), printed.MaxLine), "last"}; !slices.Equal(got, want) {
-		t.Errorf("stderr = %.60q, want %.60q", got, want)
-	}
-	for _, line := range b.log.find("program output") {
-		if line["job_id"] != "job-1" || line["kind"] != "test" {
-			t.Errorf("log line %v does not name its job", line)
-		}
-	}
-}
-
 // TestFlood: a program that prints without end fills neither log nor memory, and is not
 // blocked.
 func TestFlood(t *testing.T) {
@@ -586,17 +541,6 @@ func TestFlood(t *testing.T) {
 	if lines+int(lost) != 300_000 {
 		t.Errorf("%d lines logged and %.0f left out, want 300000 in all", lines, lost)
 	}
-}
-
-// The folder of a program that removes its own permissions is still removed.
-func TestFolderGoesAway(t *testing.T) {
-	b := setup(t)
-	w := b.run(b.kind("locks itself out"), "", nil)
-	if w.err != nil {
-		t.Fatal(w.err)
-	}
-	w.Close()
-	b.wantNoFolders()
 }
 
 // granted is a Granter that counts its grants.
@@ -628,5 +572,23 @@ func TestTokens(t *testing.T) {
 		if g.given.Load() != int64(len(tokens)) || g.revoked.Load() != g.given.Load() {
 			t.Errorf("with tokens %q: %d grants, %d revoked", tokens, g.given.Load(), g.revoked.Load())
 		}
+	}
+}
+
+// TestChildrenEndWithTheirProgram: children of a program are killed at its end, and open
+// pipes do not delay the job.
+func TestChildrenEndWithTheirProgram(t *testing.T) {
+	for _, code := range []int{0, 1} {
+		b := setup(t)
+		w := b.begin(b.kind("forks", fmt.Sprint("CODE=", code)), "", nil)
+		w.wait(t) // which is less patient than the child
+		if (w.err == nil) != (code == 0) {
+			t.Errorf("code %d: Run = %v", code, w.err)
+		}
+		pid, err := strconv.Atoi(stateOf(t, w.Latest()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.until("the child's end", func() bool { return !alive(pid) })
 	}
 }

@@ -60,11 +60,3 @@ func TestAttackOnInputs(t *testing.T) {
 		t.Errorf("left behind: %q, %v", left, err)
 	}
 }
-
-// TestWithoutInputs: a job without inputs has no such variable.
-func TestWithoutInputs(t *testing.T) {
-	b := setup(t)
-	if w := b.run(withResult(script(`echo "${SPOTWORKER_INPUTS-none}"`)), "", nil); string(w.result) != "none\n" {
-		t.Errorf("SPOTWORKER_INPUTS = %q, %v, want that it is not set", w.result, w.err)
-	}
-}

@@ -4,10 +4,8 @@ package program
 
 import (
 	"testing"
-	"time"
 
 	"github.com/spotworker/spotworker/internal/test/proof"
-	"github.com/spotworker/spotworker/job"
 )
 
 // TestBadNeighbours: beside programs that do anything, a good program comes to its
@@ -35,12 +33,4 @@ func TestBadNeighbours(t *testing.T) {
 		w.Close()
 	}
 	b.wantNoFolders()
-}
-
-// The worker enforces the limits of the kinds file.
-func TestHandlerHasItsLimits(t *testing.T) {
-	want := job.Limits{MaxRun: time.Hour, MaxSilence: time.Minute, Concurrency: 3}
-	if got := job.LimitsOf(NewHandler(Kind{Limits: want}, nil, nil, nil, nil, nil)); got != want {
-		t.Errorf("limits = %+v, want %+v", got, want)
-	}
 }

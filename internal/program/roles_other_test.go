@@ -2,6 +2,8 @@
 
 package program
 
+import "syscall"
+
 // roles are the programs that the test binary can be: none here.
 var roles map[string]func() int
 

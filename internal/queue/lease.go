@@ -282,7 +282,7 @@ func (l *Lease) withReceipt(ctx context.Context, call func(context.Context, stri
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.adopted == adopted && (err == nil || isLost(err)) {
-		l.gone = isNotFound(err)
+		l.gone = queueerror.HasCode(err, queueerror.MessageNotFound)
 	}
 	switch {
 	case isLost(err) && l.adopted != adopted:
@@ -370,11 +370,6 @@ func (l *Lease) ClearPutBack(e Envelope) Envelope {
 // PopReceiptMismatch or 404 MessageNotFound.
 func isLost(err error) bool {
 	return queueerror.HasCode(err, queueerror.PopReceiptMismatch, queueerror.MessageNotFound)
-}
-
-// isNotFound reports whether err is 404 MessageNotFound.
-func isNotFound(err error) bool {
-	return queueerror.HasCode(err, queueerror.MessageNotFound)
 }
 
 // Denied reports whether the service denied the identity access: a role is missing, or

@@ -3,15 +3,12 @@ package queue
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 	"unsafe"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
@@ -43,20 +40,6 @@ func TestClaim(t *testing.T) {
 		}
 		if want := asked.Add(3 * time.Second); !l.ClaimedAt.Equal(want) || !l.InsertedAt.Equal(put) {
 			t.Errorf("claimed at %s, inserted at %s, want %s and %s by the service's clock", l.ClaimedAt, l.InsertedAt, want, put)
-		}
-	})
-}
-
-func TestClaimTakesAtMostWhatOneCallCan(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		for range MaxClaim + 1 {
-			if err := b.jobs.Put(t.Context(), Envelope{ID: "a", Kind: "k"}, 0); err != nil {
-				t.Fatal(err)
-			}
-		}
-		leases, err := b.jobs.Claim(t.Context(), 100, 30*time.Second)
-		if len(leases) != MaxClaim || err != nil {
-			t.Errorf("Claim of 100 = %d messages, %v, want %d", len(leases), err, MaxClaim)
 		}
 	})
 }
@@ -276,18 +259,6 @@ func TestRenewWithoutAnswer(t *testing.T) {
 	})
 }
 
-// TestThrottledRenewalIsAnswered: a renewal that the service throttled had no effect, so that the
-// message is not perhaps hidden for longer.
-func TestThrottledRenewalIsAnswered(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		l := b.claim(t, "x")
-		b.faultOn(storage.OpUpdateMessage, 1, storage.Fault{Refuse: storage.ServerBusy(0)})
-		if err := l.Renew(t.Context(), time.Hour); !Throttled(err) || !l.DoubtfulUntil().IsZero() {
-			t.Errorf("Renew = %v, doubtful until %s, want it throttled and nothing in doubt", err, l.DoubtfulUntil())
-		}
-	})
-}
-
 // TestGone: the last answer about the message counts. An error that is no answer, and the answer
 // to a receipt from before a later claim, change nothing.
 func TestGone(t *testing.T) {
@@ -399,33 +370,6 @@ func wallShifted(t time.Time, by time.Duration) time.Time {
 	return t
 }
 
-// TestWallShifted: the shifted time has the wall clock and the monotonic reading that it should.
-func TestWallShifted(t *testing.T) {
-	now := time.Now()
-	if ahead := wallShifted(now, time.Minute); ahead.Sub(now) != 0 || ahead.Round(0).Sub(now.Round(0)) != time.Minute {
-		t.Errorf("apart by %s, and %s of the wall clock, want 0 and a minute", ahead.Sub(now), ahead.Round(0).Sub(now.Round(0)))
-	}
-}
-
-// A put whose reply was lost makes a duplicate, never a loss.
-func TestPutReplyLost(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		b.faultOn(storage.OpPutMessage, 1, storage.Fault{DropReply: true})
-		if err := b.jobs.Put(t.Context(), Envelope{ID: "a", Kind: "k"}, 0); err != nil {
-			t.Fatal(err)
-		}
-		messages := b.Messages(jobsName)
-		if len(messages) != 2 {
-			t.Fatalf("queue holds %d messages, want 2", len(messages))
-		}
-		for _, m := range messages {
-			if e := decode(t, m.Text); e.ID != "a" || !m.Expires.IsZero() {
-				t.Errorf("message of job %q that expires at %s, want a, never", e.ID, m.Expires)
-			}
-		}
-	})
-}
-
 func TestThrottled(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		for _, row := range []struct {
@@ -452,32 +396,6 @@ func TestThrottled(t *testing.T) {
 		}
 	})
 }
-
-func TestErrorsNameQueueAndMessage(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		l := b.claim(t, "x")
-		b.OnCall(func(storage.Call) storage.Fault { return storage.Fault{DropRequest: true} })
-		_, claimErr := b.jobs.Claim(t.Context(), 1, time.Second)
-		_, depthErr := b.jobs.Depth(t.Context())
-		for what, row := range map[string]struct {
-			err  error
-			want string
-		}{
-			"Create":   {b.jobs.Create(t.Context()), "queue " + jobsName},
-			"Put":      {b.jobs.Put(t.Context(), Envelope{ID: "a", Kind: "k"}, 0), "queue " + jobsName},
-			"Claim":    {claimErr, "queue " + jobsName},
-			"Depth":    {depthErr, "queue " + jobsName},
-			"Renew":    {renewErr(t, l), "message " + l.ID},
-			"Complete": {l.Complete(t.Context()), "message " + l.ID},
-		} {
-			if row.err == nil || !strings.Contains(row.err.Error(), row.want) {
-				t.Errorf("%s without a network = %v, want an error about %s", what, row.err, row.want)
-			}
-		}
-	})
-}
-
-func renewErr(t *testing.T, l *Lease) error { return l.Renew(t.Context(), time.Second) }
 
 // A renewal that waits for a put-back sends the text that it wrote.
 func TestCallsAreSerialized(t *testing.T) {
@@ -573,26 +491,4 @@ func TestEnvelopeIsDecodedOnce(t *testing.T) {
 			t.Errorf("TakeEnvelope of a foreign message = %v, want %v", err, ErrForeign)
 		}
 	})
-}
-
-// TestDenied: only an answer that denies access is one.
-func TestDenied(t *testing.T) {
-	for status, want := range map[int]bool{401: true, 403: true, 404: false, 500: false} {
-		if got := Denied(fmt.Errorf("claim: %w", &azcore.ResponseError{StatusCode: status})); got != want {
-			t.Errorf("Denied of status %d = %t, want %t", status, got, want)
-		}
-	}
-	if Denied(context.DeadlineExceeded) {
-		t.Error("Denied without an answer")
-	}
-}
-
-// TestOver: a message is hidden until the end of its visibility timeout, and not at the end.
-func TestOver(t *testing.T) {
-	h := hiding{asked: noon, visibility: time.Minute}
-	for after, want := range map[time.Duration]bool{0: false, time.Minute - 1: false, time.Minute: true, time.Hour: true} {
-		if got := h.over(noon.Add(after)); got != want {
-			t.Errorf("over after %s = %t, want %t", after, got, want)
-		}
-	}
 }

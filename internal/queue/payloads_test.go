@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
@@ -84,22 +83,6 @@ func TestFind(t *testing.T) {
 		}
 		if found, ok, err := b.payloads.Find(t.Context(), "job-1", inputs, works[0]+"0"); ok || err != nil {
 			t.Errorf("Find of another payload = %+v, %t, %v, want none", found, ok, err)
-		}
-	})
-}
-
-func TestLoadInlineMakesNoCall(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		e := Envelope{ID: "a", Kind: "k", Payload: BytesPayload([]byte("x"))}
-		got, err := b.payloads.Load(t.Context(), e)
-		if string(got) != "x" || err != nil {
-			t.Errorf("Load = %q, %v, want x", got, err)
-		}
-		if err := b.payloads.Discard(t.Context(), e); err != nil {
-			t.Errorf("Discard = %v", err)
-		}
-		if counts := b.Counts(); len(counts) != 0 {
-			t.Errorf("calls = %v, want none", counts)
 		}
 	})
 }
@@ -212,17 +195,6 @@ func TestPayloadsInTrouble(t *testing.T) {
 	})
 }
 
-// TestPayloadsOnASlowNetwork: a transfer may take more than a minute.
-func TestPayloadsOnASlowNetwork(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		b.OnCall(func(storage.Call) storage.Fault { return storage.Fault{Before: 20 * time.Second} })
-		e, want := offloaded(t, b)
-		if got, err := b.payloads.Load(t.Context(), e); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("Load = %d bytes, %v, want %d", len(got), err, len(want))
-		}
-	})
-}
-
 // TestPayloadIsCutOff: a body that ends early is no proof against the payload, whose job would be
 // poison.
 func TestPayloadIsCutOff(t *testing.T) {
@@ -231,18 +203,6 @@ func TestPayloadIsCutOff(t *testing.T) {
 		b.faultOn(storage.OpGetBlob, allTries, storage.Fault{CutBody: true})
 		if _, err := b.payloads.Load(t.Context(), e); err == nil || errors.Is(err, ErrPayload) {
 			t.Errorf("Load = %v, want an error that a retry may cure", err)
-		}
-	})
-}
-
-func TestPayloadsCheck(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		if err := b.payloads.Check(t.Context()); err != nil {
-			t.Errorf("Check = %v, want no error", err)
-		}
-		b.faultOn(storage.OpGetContainerProperties, allTries, storage.Fault{DropRequest: true})
-		if err := b.payloads.Check(t.Context()); err == nil {
-			t.Error("Check without a network = <nil>, want an error")
 		}
 	})
 }

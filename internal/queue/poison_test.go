@@ -4,7 +4,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -97,40 +96,6 @@ func TestPutPoison(t *testing.T) {
 	}
 }
 
-// After a crash the same message is poisoned again: the body's blob is there.
-func TestPutPoisonTwice(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		body := strings.Repeat("x", MaxText)
-		b.faultOn(storage.OpPutMessage, 4, storage.Fault{DropRequest: true})
-		if err := b.poison.PutPoison(t.Context(), poisonOf(body), b.payloads); err == nil {
-			t.Fatal("PutPoison without a network = <nil>, want an error")
-		}
-		if err := b.poison.PutPoison(t.Context(), poisonOf(body), b.payloads); err != nil {
-			t.Fatalf("a second PutPoison = %v, want no error", err)
-		}
-		if _, kept, ok := b.ReadBlob(payloadsName, "poison/m-1"); !ok || string(kept) != body {
-			t.Error("the body is not in its blob")
-		}
-	})
-}
-
-func TestPoisonReasonIsCut(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		p := poisonOf(strings.Repeat("x", 30<<10))
-		p.Reason = "x" + strings.Repeat("é\xff\x01", 10<<10) + "y"
-		if err := b.poison.PutPoison(t.Context(), p, b.payloads); err != nil {
-			t.Fatal(err)
-		}
-		got, err := DecodePoison(b.only(t, poisonName).Text)
-		if err != nil || !strings.HasPrefix(got.Reason, "xé") || !strings.HasSuffix(got.Reason, "y") {
-			t.Errorf("reason = %.20q…, %v, want both ends", got.Reason, err)
-		}
-		if len(got.Reason) > maxReason || len(got.Reason) < maxReason-8 || !utf8.ValidString(got.Reason) {
-			t.Errorf("reason has %d bytes, valid %t, want close to %d", len(got.Reason), utf8.ValidString(got.Reason), maxReason)
-		}
-	})
-}
-
 // TestOriginal: the text of a poisoned message comes from the message or from its own blob. A
 // forged message cannot read or delete another blob.
 func TestOriginal(t *testing.T) {
@@ -210,27 +175,6 @@ func TestDecodePoisonRefuses(t *testing.T) {
 			if p, err := DecodePoison(text); !errors.Is(err, ErrNotPoison) {
 				t.Fatalf("DecodePoison of %s = %+v, %v, want ErrNotPoison", name, p, err)
 			}
-		}
-	}
-}
-
-func TestCut(t *testing.T) {
-	for _, row := range []struct {
-		given string
-		limit int
-		want  string
-	}{
-		{"", 10, ""},
-		{"short", 5, "short"},
-		{"longer", 5, "l…r"},
-		{"ééé", 5, "…"},
-		{"€uro uro", 7, "…ro"},
-		{"a€uro", 6, "a…ro"},
-		{"ab€uro", 6, "a…ro"},
-		{"\xff", 10, "\uFFFD"},
-	} {
-		if got := cut(row.given, row.limit); got != row.want {
-			t.Errorf("cut(%q, %d) = %q, want %q", row.given, row.limit, got, row.want)
 		}
 	}
 }

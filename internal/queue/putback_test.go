@@ -121,28 +121,6 @@ func TestPutBackInTrouble(t *testing.T) {
 	}
 }
 
-// TestPutBackThatFails: an error of each call is the error of the put-back, and the message stays as
-// it was.
-func TestPutBackThatFails(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *rig) {
-		l := b.claim(t, encode(t, Envelope{ID: "a", Kind: "k", PutBackSince: time.Now().Add(-time.Minute)}))
-		b.faultOn(storage.OpUpdateMessage, allTries, storage.Fault{DropRequest: true})
-		if err := l.PutBack(t.Context(), decode(t, l.Text()), b.payloads, 30*time.Second); err == nil {
-			t.Error("PutBack of a message that was put back before, without a network = <nil>, want an error")
-		}
-		b.OnCall(nil)
-		if err := l.Complete(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		l = b.claim(t, strings.Repeat("x", MaxText))
-		b.faultOn(storage.OpPutBlob, allTries, storage.Fault{DropRequest: true})
-		err := l.PutBack(t.Context(), Foreign(l.Text(), l.ID, "k", l.InsertedAt), b.payloads, 30*time.Second)
-		if err == nil || b.only(t, jobsName).Text != l.Text() {
-			t.Errorf("PutBack without a blob for the payload = %v, want an error and the message as it was", err)
-		}
-	})
-}
-
 // TestPutBackInTheFuture: a time in the future is none of ours, and the current time replaces it.
 func TestPutBackInTheFuture(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {

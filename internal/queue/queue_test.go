@@ -72,35 +72,6 @@ func TestPutMovedForeign(t *testing.T) {
 	}
 }
 
-// A move that got no answer is repeated whole; at worst there are two messages
-// that say the same.
-func TestPutMovedInTrouble(t *testing.T) {
-	for _, operation := range []string{storage.OpPutMessage, storage.OpPutBlob} {
-		t.Run(operation, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *rig) {
-				e := Foreign(strings.Repeat("x", MaxText), "0195f6a0-1111-7000-8000-000000000001", "k", noon)
-				b.faultOn(operation, 5, storage.Fault{DropReply: true}) // one call of four tries, and one more try
-				if err := b.jobs.PutMoved(t.Context(), e, 0, b.payloads); err == nil {
-					t.Fatal("PutMoved without an answer = <nil>, want an error")
-				}
-				if err := b.jobs.PutMoved(t.Context(), e, 0, b.payloads); err != nil {
-					t.Fatalf("a second PutMoved = %v, want no error", err)
-				}
-				messages := b.Messages(jobsName)
-				if len(messages) == 0 {
-					t.Fatal("no message after a move that succeeded")
-				}
-				for _, m := range messages {
-					moved := decode(t, m.Text)
-					if got, err := b.payloads.Load(t.Context(), moved); err != nil || moved.ID != e.ID || len(got) != MaxText {
-						t.Errorf("message %+v with a payload of %d bytes, %v, want the job with all of it", moved, len(got), err)
-					}
-				}
-			})
-		})
-	}
-}
-
 // TestIncompleteAnswers: a list that lacks a part of a message is an error, and no message is
 // lost in it silently.
 func TestIncompleteAnswers(t *testing.T) {

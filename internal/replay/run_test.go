@@ -127,28 +127,6 @@ func TestNoSlotRunsTwoJobs(t *testing.T) {
 	}
 }
 
-// TestMoves: jobs that were interrupted often enough run on regular VMs, others never.
-func TestMoves(t *testing.T) {
-	r := replayed(t, func(s *Scenario) {
-		s.Fleet.VMs, s.Fleet.Rate, s.Fleet.Full, s.Fleet.Fixed, s.Policy.MoveAfter = 4, 3, 1, 2, 2
-		s.Work.Jobs = 20
-	})
-	released, moved := map[int]int{}, 0
-	for _, a := range r.Picture.attempts {
-		if regular := a.lane >= r.Picture.spot; regular != (released[a.job] >= 2) {
-			t.Errorf("job %d after %d interruptions on a regular VM: %t", a.job, released[a.job], regular)
-		} else if regular {
-			moved++
-		}
-		if a.end == Released {
-			released[a.job]++
-		}
-	}
-	if moved == 0 || r.Done != r.Jobs {
-		t.Errorf("%d runs on regular VMs, %d of %d jobs done", moved, r.Done, r.Jobs)
-	}
-}
-
 // TestFigures holds the figures of docs/lab.md.
 func TestFigures(t *testing.T) {
 	often := func(full float64) *Report {

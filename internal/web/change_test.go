@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -351,17 +350,6 @@ func TestPut(t *testing.T) {
 	wantText(t, "an unknown kind", r.made(t, put("id", "", "kind", "ecko")), "warning: ", "did you mean")
 }
 
-// TestRequeue: only a job without a message is offered a new one.
-func TestRequeue(t *testing.T) {
-	r := setupChanges(t)
-	r.putAndWait(t, "stays", "stay", client.StatusRunning)
-	page, fields := r.ask(t, "/change?do=requeue&id=stays")
-	wantText(t, "a job that runs", page, "not among the jobs that orphans list shows", "stays")
-	if fields.Get("key") != "" {
-		t.Error("it asks all the same")
-	}
-}
-
 // TestHostileChanges: no question and no outcome has a tag or a mark of an address.
 func TestHostileChanges(t *testing.T) {
 	r := setupChanges(t)
@@ -413,38 +401,5 @@ func TestChangesAreBounded(t *testing.T) {
 	c.end()
 	if made.err == "" || !made.ended {
 		t.Errorf("the outcome is %q, ended %v", made.err, made.ended)
-	}
-}
-
-// TestFollowUpJobs: the page of a job leads to the first jobs that its handler has put.
-func TestFollowUpJobs(t *testing.T) {
-	c := clienttest.New(t, job.Kinds{
-		"echo": job.HandlerFunc(echo),
-		"split": job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
-			for n := range 10 {
-				if _, err := j.Put(ctx, job.FollowUp{Name: strconv.Itoa(n), Kind: "echo"}); err != nil {
-					return nil, err
-				}
-			}
-			return nil, nil
-		}),
-	})
-	r := setupOf(t, Config{Title: "test", Client: c, Explain: error.Error, Every: time.Hour,
-		Read: func(ctx context.Context, each func(client.Job), early func(overview.Snapshot)) (overview.Snapshot, error) {
-			return overview.ReadEach(ctx, c, each, early)
-		}})
-	r.putAndWait(t, "parent", "split", client.StatusDone)
-	page := r.get(t, "/job/parent").Body.String()
-	wantText(t, "the page of the parent", page, "<h3 id=\"follow-ups\">Follow-up jobs</h3>", "and more")
-	parent := job.New(job.Spec{ID: "parent"}, nil)
-	for n := range 10 {
-		next := parent.Key(strconv.Itoa(n))
-		r.await(t, next, client.StatusDone)
-		if linked := strings.Contains(page, `<a href="/job/`+next+`"`); linked != (n < 8) {
-			t.Errorf("the page leads to follow-up job %d: %t, want the first 8", n, linked)
-		}
-	}
-	if page := r.get(t, "/job/"+parent.Key("0")).Body.String(); strings.Contains(page, "Follow-up jobs") {
-		t.Error("a job without follow-up jobs has them on its page")
 	}
 }

@@ -212,7 +212,7 @@ func (s *Server) job(ctx context.Context, p *page, id string) {
 		b.WaitsFor = line(waitsFor(j, v.Workers))
 	}
 	skip := []string{"job", "kind", "group", "status", "reason", "progress", "cost", "result", "outputs", "follow-ups"}
-	for _, row := range detail.JobRows(j, v.skewed(j.ReadAt)) {
+	for _, row := range detail.JobRows(j, j.ReadAt.Add(v.skew)) {
 		if row[1] != "" && !slices.Contains(skip, row[0]) {
 			b.Facts = append(b.Facts, [2]string{row[0], line(row[1])})
 		}
@@ -234,9 +234,6 @@ func waitsFor(j client.Job, workers []client.Worker) string {
 	}
 	return ""
 }
-
-// skewed returns a time of storage by this machine's clock.
-func (s *state) skewed(t time.Time) time.Time { return t.Add(s.skew) }
 
 func costsOfJob(c client.Cost) costRow {
 	r := costRowOf(c.Useful.Seconds(), c.Redone.Seconds(), c.Overhead.Seconds())

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -113,28 +112,5 @@ func TestStoryOfLastDeliveries(t *testing.T) {
 		"03-09 12:11:00 claimed: delivery 4 on " + line(hostile) + ", after a wait of 1m", "03-09 12:20:00 claimed: delivery 6 on w-3"}
 	if diff := cmp.Diff(want, got); diff != "" || !b.Older || !b.From.Equal(j.Runs[0].StartedAt) {
 		t.Errorf("older %v, from %s, the story (-want +got)\n%s", b.Older, b.From, diff)
-	}
-}
-
-// TestStoryOnPage: the page has the story, its picture and the legend.
-func TestStoryOnPage(t *testing.T) {
-	r := setup(t, time.Hour)
-	p := r.blank(&url.URL{Path: "/job/job-1"})
-	p.view = r.feed.fresh(t.Context())
-	var b oneJob
-	b.tell(travelled(), storyOf(travelled(), nil), 0)
-	p.Body = b
-	html, err := r.region("job-story", p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, part := range []string{"claimed: delivery 1 on w-1", "last of 12 checkpoints of delivery 1",
-		"evicted: handed over before its VM went", `<li class="eviction">eviction</li>`, `<li class="bad">done again</li>`, `role="img"`} {
-		if !strings.Contains(string(html), part) {
-			t.Errorf("the page lacks %q:\n%s", part, html)
-		}
-	}
-	if strings.Contains(string(html), "<script>") {
-		t.Errorf("the page has a script from storage:\n%s", html)
 	}
 }

@@ -362,21 +362,6 @@ func TestKindsShareTime(t *testing.T) {
 	}
 }
 
-// TestIdle: without a page nothing is read.
-func TestIdle(t *testing.T) {
-	r := setup(t, 5*time.Millisecond)
-	r.get(t, "/")
-	r.feed.mu.Lock()
-	r.feed.used = time.Now().Add(-time.Hour)
-	r.feed.mu.Unlock()
-	time.Sleep(50 * time.Millisecond)
-	before := r.reads.Load()
-	time.Sleep(100 * time.Millisecond)
-	if n := r.reads.Load() - before; n > 0 {
-		t.Errorf("%d reads without a page, want none", n)
-	}
-}
-
 // TestMoney: with prices the page of costs has money, by the slots of the heartbeats or the given
 // ones; without either it says why not.
 func TestMoney(t *testing.T) {

@@ -21,6 +21,7 @@ import (
 	"github.com/spotworker/spotworker/internal/preempt"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/telemetry/health"
+	"github.com/spotworker/spotworker/internal/telemetry/observe"
 	"github.com/spotworker/spotworker/internal/worker/intake"
 	"github.com/spotworker/spotworker/internal/worker/sources"
 	"github.com/spotworker/spotworker/job"
@@ -87,8 +88,8 @@ type Config struct {
 	// BootID tells one start of the machine from the next. Optional.
 	BootID string
 
-	// Observer counts what happens, for metrics. Default: none.
-	Observer Observer
+	// Observe gets what happens, for metrics. Default: none.
+	Observe observe.Observer
 
 	// PublishDepth publishes about how many messages a queue has, and for how long the one at its
 	// front has waited, for the autoscale of the resource that DepthsOf identifies. It must be
@@ -143,8 +144,8 @@ func (c *Config) setDefaults() {
 
 // setObservers sets what observes the worker and was not given.
 func (c *Config) setObservers() {
-	if c.Observer == nil {
-		c.Observer = unobserved{}
+	if c.Observe == nil {
+		c.Observe = observe.Nothing
 	}
 	if c.OnName == nil {
 		c.OnName = func(string) {}

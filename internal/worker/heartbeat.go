@@ -97,7 +97,7 @@ func (b *heartbeat) run(ctx context.Context) {
 		}
 		if due {
 			b.worker.loops.heartbeat.Turn(time.Now(), presence.Every+briefTurn)
-			b.worker.steering.read(ctx)
+			b.worker.steering.take(ctx, b.worker.steering.fetch(ctx))
 		}
 	}
 	b.writeLast(ctx)

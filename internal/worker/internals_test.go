@@ -49,9 +49,9 @@ func TestNoticeBeforeTheFirstPhase(t *testing.T) {
 		b.PutSteps(1)
 		p := b.Start("vm_0", job.Kinds{"steps": &rig.Steps{N: 1, Each: time.Millisecond}}, func(c *worker.Config) { c.Metadata = nil })
 		p.Stop()
-		at := &rig.AtState{Observer: worker.Unobserved()}
+		at := &rig.AtState{}
 		c := p.Config
-		c.Observer = at
+		c.Observe = at.Observe
 		w, err := worker.New(c)
 		if err != nil {
 			t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"github.com/spotworker/spotworker/internal/delivery"
 	"github.com/spotworker/spotworker/internal/fleet/control"
 	"github.com/spotworker/spotworker/internal/fleet/presence"
+	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/storage/outage"
 )
 
@@ -56,9 +57,6 @@ type reading struct {
 	changed bool
 	err     error
 }
-
-// read reads the document and follows it if it changed.
-func (s *steering) read(ctx context.Context) { s.take(ctx, s.fetch(ctx)) }
 
 // fetch reads the document, and changes nothing.
 func (s *steering) fetch(ctx context.Context) (r reading) {
@@ -142,7 +140,7 @@ func (s *steering) obey(ctx context.Context) {
 	case held && !s.held:
 		s.worker.hold(asked(*s.drain))
 	case !held && s.held:
-		s.worker.unhold("an operator resumed the worker")
+		_ = s.worker.apply(lifecycle.Unhold, "an operator resumed the worker") // refused only when the worker has stopped already
 	}
 	s.held = held
 }

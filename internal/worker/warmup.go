@@ -12,6 +12,7 @@ import (
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/retry"
 	"github.com/spotworker/spotworker/internal/storage/outage"
+	"github.com/spotworker/spotworker/internal/telemetry/observe"
 	"github.com/spotworker/spotworker/internal/worker/sources"
 	"github.com/spotworker/spotworker/job"
 )
@@ -42,7 +43,7 @@ func (w *Worker) warmUp(ctx context.Context) bool {
 		w.OnName(w.name)
 		w.runner.SetOwner(w.name)
 		for kind := range w.Kinds {
-			w.Observer.Recovered(kind)
+			w.Observe(observe.Recovered{Kind: kind})
 		}
 		w.Log.InfoContext(ctx, "worker starts", "version", w.Program, "account", w.Stores.Account.Host(), "concurrency", w.Concurrency,
 			"take_from", queue.Names(sources.Chosen(w.Stores, w.TakeFrom)), "move_after", w.MoveAfter, "changeover", w.Changeover)

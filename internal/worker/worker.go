@@ -17,6 +17,7 @@ import (
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/preempt"
 	"github.com/spotworker/spotworker/internal/retry"
+	"github.com/spotworker/spotworker/internal/telemetry/observe"
 	"github.com/spotworker/spotworker/internal/worker/queuestats"
 	"github.com/spotworker/spotworker/internal/worker/sources"
 	"github.com/spotworker/spotworker/internal/worker/waiting"
@@ -57,7 +58,7 @@ func New(c Config) (*Worker, error) {
 	}
 	now := time.Now()
 	meter := activity.NewMeter(c.Concurrency)
-	c.Observer = metered{c.Observer, meter}
+	c.Observe = metered(c.Observe, meter)
 	w := &Worker{
 		Config: c, meter: meter, started: now, loops: newLoops(c.Loops, now), departure: drain.NewDeparture(),
 		fleet: delivery.NewFleet(c.Stores.Workers), losses: &lossEstimate{},
@@ -68,26 +69,26 @@ func New(c Config) (*Worker, error) {
 	w.heartbeat = newHeartbeat(w)
 	w.events = events.New(events.ResponderConfig{
 		Worker: eventTarget{w}, Client: c.Metadata, Departure: w.departure, Runtime: c.Runtime, Presences: c.Stores.Workers,
-		Acknowledge: c.Acknowledge, VMName: c.VMName, Observer: c.Observer, Loop: w.loops.watch, OnVM: c.OnVM, Log: c.Log,
+		Acknowledge: c.Acknowledge, VMName: c.VMName, Observe: c.Observe, Loop: w.loops.watch, OnVM: c.OnVM, Log: c.Log,
 	})
 	w.runner = delivery.NewRunner(delivery.Parts{
 		Settings: &w.Settings, Place: w.sources.Place, Fleet: w.fleet, Departure: w.departure, Drains: &w.drains, Losses: w.losses,
-		Observer: c.Observer, Started: now,
+		Observe: c.Observe, Started: now,
 	})
 	w.steering = &steering{worker: w, store: c.Stores.Control, runner: w.runner}
-	c.Observer.Watch(w.look)
+	c.Observe(observe.Watching{Look: w.look})
 	return w, nil
 }
 
 // look returns figures that the observer asks for at any time.
-func (w *Worker) look() (report, checkpoint time.Duration, silent, lacking int) {
-	s := w.runner.Sight()
+func (w *Worker) look() observe.Sight {
+	s, lacking := w.runner.Sight(), 0
 	for _, waiting := range []map[string]int{s.Lacking, s.Unlike} {
 		for _, n := range waiting {
 			lacking += n
 		}
 	}
-	return s.Report, s.Checkpoint, s.Silent, lacking
+	return observe.Sight{Report: s.Report, Checkpoint: s.Checkpoint, Silent: s.Silent, Lacking: lacking}
 }
 
 // Position returns the state that the worker is in, and the facts beside it.
@@ -148,7 +149,7 @@ func (w *Worker) queueSurvey() queuestats.Survey {
 // queueRead reports the length of a queue, and keeps it for the heartbeat.
 func (w *Worker) queueRead(queue string, messages int, oldest time.Duration) {
 	w.depths.Add(activity.QueueReading{Queue: queue, Messages: messages, At: time.Now()})
-	w.Observer.QueueRead(queue, messages, oldest)
+	w.Observe(observe.QueueRead{Queue: queue, Messages: messages, Oldest: oldest})
 }
 
 // phase is the work of one state, until the state is left.
@@ -191,18 +192,13 @@ func (w *Worker) interrupt(event lifecycle.Event, why string, d *drain.Drain) {
 }
 
 // hold drains the worker because an operator asks for that. Afterwards it idles until
-// unhold. A drain that is under way for another reason keeps its deadlines.
+// [lifecycle.Unhold]. A drain that is under way for another reason keeps its deadlines.
 func (w *Worker) hold(why string) {
 	if s := w.machine.State(); s == lifecycle.Shutdown || s == lifecycle.Stopped {
 		_ = w.apply(lifecycle.Hold, why) // refused only when the worker has stopped already
 		return
 	}
 	w.interrupt(lifecycle.Hold, why, drain.New(job.Drained, errors.New(why), time.Now(), w.DrainBudget))
-}
-
-// unhold lets the worker take up work again, unless something else keeps it from that.
-func (w *Worker) unhold(why string) {
-	_ = w.apply(lifecycle.Unhold, why) // refused only when the worker has stopped already
 }
 
 // inState does the work of a state and applies the event that ends it. If the table
@@ -308,7 +304,7 @@ func (w *Worker) reportDrained(ctx context.Context, before delivery.Counts, lost
 	now, took, budget := w.runner.Counts(), time.Since(d.Seen), d.End().Sub(d.Seen)
 	released, committed, leftOut := now.Released-before.Released, now.Committed-before.Committed, now.LeftOut-before.LeftOut
 	late, lost := int(now.Late-before.Late)+now.Active, w.runner.Lost()-lostBefore
-	w.Observer.Drained(string(d.Reason), took)
+	w.Observe(observe.Drained{Reason: string(d.Reason), Took: took})
 	w.heartbeat.keepDrain(presence.Drain{
 		Reason: string(d.Reason), EndedAt: time.Now(), Took: took, Budget: budget, Jobs: before.Active,
 		Released: int(released), Done: int(committed), LeftOut: int(leftOut), Left: late,
@@ -349,7 +345,7 @@ func (w *Worker) transition(t lifecycle.Transition) {
 	if t.From != t.To {
 		w.Log.Info("state changed", "from", t.From.String(), "to", t.To.String(), "event", t.Event.String(), "reason", t.Why)
 	}
-	w.Observer.Entered(t.To.String(), w.machine.Position().Facts.Has(lifecycle.EndRequested))
+	w.Observe(observe.Entered{State: t.To, Ending: w.machine.Position().Facts.Has(lifecycle.EndRequested)})
 	w.heartbeat.trigger()
 	w.events.Progressed()
 }
@@ -381,7 +377,7 @@ func (c eventTarget) SaveAll(done func(jobs, unsaved int)) {
 }
 
 func (c eventTarget) Blind(since time.Time) {
-	c.worker.Observer.Blind(since)
+	c.worker.Observe(observe.Blind{Since: since})
 	if c.worker.losses.blind(since) {
 		c.worker.heartbeat.trigger() // operators should know at once
 	}

@@ -17,11 +17,12 @@ import (
 	"github.com/spotworker/spotworker/internal/jobfiles/inputs/named"
 	"github.com/spotworker/spotworker/internal/jobfiles/outputs"
 	"github.com/spotworker/spotworker/internal/storage/deployment"
+	"github.com/spotworker/spotworker/internal/telemetry/observe"
 )
 
 // inputs returns the fetcher of jobs' input files, and a function that frees its
 // resources.
-func (f *flags) inputs(stores *deployment.Stores, observer inputs.Observer, log *slog.Logger) (*inputs.Fetcher, func(), error) {
+func (f *flags) inputs(stores *deployment.Stores, tell observe.Observer, log *slog.Logger) (*inputs.Fetcher, func(), error) {
 	if f.InputCache < 0 {
 		return nil, nil, &cli.ConfigError{Err: fmt.Errorf("--input-cache is %d; it must be a number of GiB, or 0 for half of the file system",
 			f.InputCache)}
@@ -54,8 +55,8 @@ func (f *flags) inputs(stores *deployment.Stores, observer inputs.Observer, log 
 		Folder: filepath.Join(scratch, "spotworker-inputs-"+strconv.Itoa(os.Geteuid())), Limit: min(f.InputCache, most) << 30, Boot: bootID(),
 		Account: stores.Account.Container, Endpoint: stores.Account.Endpoint(), Others: others,
 		Private: []string{names.Records, names.Payloads, names.Workers, names.Control}, Allowed: allowed,
-		Files:    names.Outputs + "/" + outputs.FilesPrefix,
-		Observer: observer, Verify: f.runsPrograms() && f.programsShareUser(),
+		Files:   names.Outputs + "/" + outputs.FilesPrefix,
+		Observe: tell, Verify: f.runsPrograms() && f.programsShareUser(),
 	})
 	return fetcher, func() {
 		if err := fetcher.Close(); err != nil {

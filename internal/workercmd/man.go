@@ -2,7 +2,6 @@ package workercmd
 
 import (
 	"io"
-	"os"
 
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/cli/manual"
@@ -20,9 +19,7 @@ type workerLine struct {
 // HelpTexts implements [cli.WithTexts].
 func (*workerLine) HelpTexts() cli.Texts { return texts }
 
-// manCommand prints the manual page.
-func manCommand(o Options) error { return runMan(o, os.Stdout) }
-
+// runMan prints the manual page.
 func runMan(o Options, stdout io.Writer) error {
 	var worker workerLine
 	if done, err := workerProgram(cli.Version(o.Version, version)).Parse(&worker, o.Arguments, stdout); done || err != nil {

@@ -15,9 +15,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/spotworker/spotworker/internal/preempt"
 	"github.com/spotworker/spotworker/internal/storage/azure"
 	"github.com/spotworker/spotworker/internal/telemetry/metrics"
-	"github.com/spotworker/spotworker/internal/worker"
+	"github.com/spotworker/spotworker/internal/telemetry/observe"
 )
 
 var update = flag.Bool("update", false, "write the table of docs/operating.md")
@@ -34,13 +35,13 @@ func TestMetricsAreDocumented(t *testing.T) {
 	f := &flags{Concurrency: 1}
 	r := f.telemetry(slog.New(slog.DiscardHandler), systemdManager)
 	// Series whose labels are not known in advance.
-	r.Polled(time.Now(), "answered")
-	r.Announced("Preempt", "drain")
-	r.Recovered("digest")
+	r.Observe(observe.Polled{At: time.Now(), Result: preempt.PollAnswered})
+	r.Observe(observe.Announced{Type: "Preempt", Action: "drain"})
+	r.Observe(observe.Recovered{Kind: "digest"})
 	r.called(azure.Call{Service: "blob", Operation: "PutBlob", Status: "2xx", Date: "Sun, 22 Nov 2026 17:00:00 GMT"})
-	r.Watch(func() (report, checkpoint time.Duration, silent, lacking int) { return 0, 0, 0, 0 })
-	r.QueueRead("jobs", 1, time.Second)
-	r.Committed("digest", 0, 0, 0, 0)
+	r.Observe(observe.Watching{Look: func() observe.Sight { return observe.Sight{} }})
+	r.Observe(observe.QueueRead{Queue: "jobs", Messages: 1, Oldest: time.Second})
+	r.Observe(observe.Committed{Kind: "digest", SincePut: 0, Ran: 0, Interruptions: 0, Exits: 0})
 
 	families, err := r.Gatherer().Gather()
 	if err != nil {
@@ -139,8 +140,8 @@ func TestOutcomesAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, word := range slices.Concat(worker.ObserverWords().Outcomes, worker.ObserverWords().Starts, worker.ObserverWords().DrainReasons,
-		worker.ObserverWords().Waits, worker.ObserverWords().Efforts, worker.ObserverWords().FailureClasses) {
+	for _, word := range slices.Concat(observe.Outcomes, observe.Starts, observe.DrainReasons, observe.Waits, observe.Efforts,
+		observe.FailureClasses) {
 		if !strings.Contains(string(text), "`"+word+"`") {
 			t.Errorf("%s does not say what %q means", metricsDocument, word)
 		}
@@ -155,11 +156,11 @@ func TestMachineTrouble(t *testing.T) {
 	free, late := int64(50), time.Duration(0)
 	w.space = func() (int64, int64) { return free, 100 }
 	for range 2 {
-		w.Broke("b")
-		w.Broke("a")
+		w.Observe(observe.Broke{Kind: "b"})
+		w.Observe(observe.Broke{Kind: "a"})
 	}
-	w.Broke("c")
-	w.Recovered("b")
+	w.Observe(observe.Broke{Kind: "c"})
+	w.Observe(observe.Recovered{Kind: "b"})
 	for _, step := range []struct {
 		free int64
 		late time.Duration

@@ -93,22 +93,6 @@ func TestTwoWorkersInOneProcess(t *testing.T) {
 	}
 }
 
-func TestRunWithACancelledContext(t *testing.T) {
-	c := newCloud(t, true)
-	c.put(t, "a", "polite")
-	t.Setenv("AZURE_STORAGE_CONNECTION_STRING", c.connection)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	o := Options{Kinds: testKinds, Logger: slog.New(slog.DiscardHandler), Arguments: []string{"--metadata-endpoint=" + guard.None,
-		"--listen=none"}}
-	if err := Run(ctx, o); err != nil {
-		t.Errorf("Run = %v, want nil", err)
-	}
-	if r, err := c.stores.Records.Read(t.Context(), "a"); err == nil {
-		t.Errorf("record of the waiting job = %+v, want none: nothing was to be started", r)
-	}
-}
-
 // TestRunAgain: a program may run one worker after another in the folder that the workers of the
 // VM share, also after bad configuration.
 func TestRunAgain(t *testing.T) {

@@ -40,40 +40,49 @@ type serviceFlags struct {
 	Status    serviceStatus    `cmd:"" help:"Print the state of the service."`
 	Run       serviceRun       `cmd:"" hidden:"" help:"Run as the service; the service manager does that."`
 
-	command serviceTask
+	chosen
 }
 
-// HelpTexts implements [cli.WithTexts].
-func (*serviceFlags) HelpTexts() cli.Texts { return texts }
-
-// serviceTask is one of the commands.
-type serviceTask interface {
+// systemTask is a command that only Windows has.
+type systemTask interface {
 	run(ctx context.Context, o Options, stdout io.Writer) error
 }
 
+// chosen has the command of a command line.
+type chosen struct{ command systemTask }
+
+// HelpTexts implements [cli.WithTexts].
+func (*chosen) HelpTexts() cli.Texts { return texts }
+
 // AfterApply records the chosen command. It is called by kong when all flags are set.
-func (f *serviceFlags) AfterApply(ctx *kong.Context) (err error) {
-	f.command, err = cli.Chosen[serviceTask](ctx)
+func (c *chosen) AfterApply(ctx *kong.Context) (err error) {
+	c.command, err = cli.Chosen[systemTask](ctx)
 	return err
 }
+
+func (c *chosen) task() systemTask { return c.command }
 
 // systemCommands returns the commands that only Windows has.
 func systemCommands() map[string]func(Options) error {
 	return map[string]func(Options) error{
-		"service": func(o Options) error { return runService(o, os.Stdout) },
-		"package": func(o Options) error { return runPackage(o, os.Stdout) },
+		"service": func(o Options) error {
+			return runSystem(o, "worker service", serviceDescription, &serviceFlags{}, os.Stdout)
+		},
+		"package": func(o Options) error {
+			return runSystem(o, "worker package", packageDescription, &packageFlags{}, os.Stdout)
+		},
 	}
 }
 
-func runService(o Options, stdout io.Writer) error {
-	var f serviceFlags
-	program := cli.Program{Name: "worker service", Description: serviceDescription, Version: cli.Version(o.Version, version)}
-	if done, err := program.Parse(&f, o.Arguments[1:], stdout); done || err != nil {
+// runSystem runs the command that the command line in flags chooses.
+func runSystem(o Options, name, description string, flags interface{ task() systemTask }, stdout io.Writer) error {
+	program := cli.Program{Name: name, Description: description, Version: cli.Version(o.Version, version)}
+	if done, err := program.Parse(flags, o.Arguments[1:], stdout); done || err != nil {
 		return err
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
-	return f.command.run(ctx, o, stdout)
+	return flags.task().run(ctx, o, stdout)
 }
 
 // serviceName is the flag that all commands have.

@@ -7,12 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
-
-	"github.com/alecthomas/kong"
 
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/storage/azure"
@@ -34,49 +30,24 @@ type packageFlags struct {
 	Remove  packageRemove  `cmd:"" help:"Stop the worker and remove all of it."`
 	Resume  packageResume  `cmd:"" hidden:"" help:"Repeat an installation that a reboot interrupted; a service does that."`
 
-	command packageTask
-}
-
-// HelpTexts implements [cli.WithTexts].
-func (*packageFlags) HelpTexts() cli.Texts { return texts }
-
-// packageTask is one of the commands.
-type packageTask interface {
-	run(ctx context.Context, stdout io.Writer) error
-}
-
-// AfterApply records the chosen command. It is called by kong when all flags are set.
-func (f *packageFlags) AfterApply(ctx *kong.Context) (err error) {
-	f.command, err = cli.Chosen[packageTask](ctx)
-	return err
-}
-
-func runPackage(o Options, stdout io.Writer) error {
-	var f packageFlags
-	program := cli.Program{Name: "worker package", Description: packageDescription, Version: cli.Version(o.Version, version)}
-	if done, err := program.Parse(&f, o.Arguments[1:], stdout); done || err != nil {
-		return err
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	defer stop()
-	return f.command.run(ctx, stdout)
+	chosen
 }
 
 type packageInstall struct{}
 
-func (*packageInstall) run(ctx context.Context, stdout io.Writer) error {
+func (*packageInstall) run(ctx context.Context, _ Options, stdout io.Writer) error {
 	return setUp(ctx, ".", stdout, (*winsetup.Setup).Install)
 }
 
 type packageUpdate struct{}
 
-func (*packageUpdate) run(ctx context.Context, stdout io.Writer) error {
+func (*packageUpdate) run(ctx context.Context, _ Options, stdout io.Writer) error {
 	return setUp(ctx, ".", stdout, (*winsetup.Setup).Update)
 }
 
 type packageRemove struct{}
 
-func (*packageRemove) run(ctx context.Context, stdout io.Writer) error {
+func (*packageRemove) run(ctx context.Context, _ Options, stdout io.Writer) error {
 	return setUp(ctx, ".", stdout, (*winsetup.Setup).Remove)
 }
 
@@ -84,7 +55,7 @@ type packageResume struct {
 	Folder string `help:"Folder of the package." required:"" env:"-"`
 }
 
-func (c *packageResume) run(context.Context, io.Writer) error {
+func (c *packageResume) run(context.Context, Options, io.Writer) error {
 	return winservice.Run(winservice.RunConfig{
 		Name: winsetup.ResumeService, Describe: "spotworker's interrupted installation", Log: c.Folder, Task: true,
 		ExitCode: cli.Code, Explain: azure.Explain, StayStopped: cli.ExitConfig,

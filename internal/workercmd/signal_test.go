@@ -10,8 +10,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 )
 
 // serve serves the metadata emulator and returns its base URL.
@@ -101,91 +99,6 @@ func TestInterruptDuringADrain(t *testing.T) {
 		t.Errorf("worker ended with %s, want by SIGINT: the drain was not done", end)
 	}
 	demandStates(t, w, "recover", "resume", "process", "shutdown")
-}
-
-// TestTerminateDuringADrain: SIGTERM while the jobs are handed over because of a
-// notice changes nothing of that; then the process ends rather than wait for the
-// end of its VM.
-func TestTerminateDuringADrain(t *testing.T) {
-	c := newCloud(t, true)
-	w := c.working(t, "stubborn")
-	if _, err := c.metadata.SimulateEviction(testVM); err != nil {
-		t.Fatal(err)
-	}
-	w.untilState(t, "shutdown")
-	w.terminate(t)
-	if end := w.end(t); end.ExitCode() != 0 {
-		t.Errorf("worker ended with %s, want exit code 0", end)
-	}
-	demandStates(t, w, "recover", "resume", "process", "shutdown", "stopped")
-	if n := len(w.find("drained")); n != 1 {
-		t.Errorf("drains that were logged = %d, want 1: the one that SIGTERM found", n)
-	}
-	c.demandReleased(t)
-}
-
-// TestTerminateInStart: a worker that waits for its storage is healthy, and ends
-// when it is asked to.
-func TestTerminateInStart(t *testing.T) {
-	w := newCloud(t, false).start(t)
-	w.until(t, "storage is not ready; no job is lost, trying again")
-	w.demandHealth(t, "in warm-up")
-	w.demandMetrics(t, `spotworker_state{state="start"} 1`)
-	w.terminate(t)
-	if end := w.end(t); end.ExitCode() != 0 {
-		t.Errorf("worker ended with %s, want exit code 0", end)
-	}
-	demandStates(t, w, "shutdown", "stopped")
-}
-
-// TestTerminateInWarmUp: likewise while it reads how its last run ended, and no call is
-// answered.
-func TestTerminateInWarmUp(t *testing.T) {
-	c := newCloud(t, true)
-	reads := make(chan struct{}, 1)
-	c.storage.OnCall(func(call storage.Call) storage.Fault {
-		if call.Container == c.names.Workers && call.Operation == storage.OpGetBlob {
-			select {
-			case reads <- struct{}{}:
-			default:
-			}
-		}
-		return storage.Fault{Before: time.Minute}
-	})
-	w := c.start(t)
-	select {
-	case <-reads:
-	case <-time.After(time.Minute):
-		t.Fatal("the worker did not read the heartbeat of its last run within a minute")
-	}
-	w.terminate(t)
-	if end := w.end(t); end.ExitCode() != 0 {
-		t.Errorf("worker ended with %s, want exit code 0", end)
-	}
-	demandStates(t, w, "shutdown", "stopped")
-}
-
-// TestNoticeBeforeProcess: a VM that is evicted while its worker starts. The
-// worker takes no job, stays healthy and waits for the end.
-func TestNoticeBeforeProcess(t *testing.T) {
-	c := newCloud(t, true)
-	c.put(t, "a", "polite")
-	if _, err := c.metadata.SimulateEviction(testVM); err != nil {
-		t.Fatal(err)
-	}
-	w := c.start(t)
-	w.untilState(t, "shutdown")
-	w.demandHealth(t, "after a notice")
-	w.terminate(t)
-	if end := w.end(t); end.ExitCode() != 0 {
-		t.Errorf("worker ended with %s, want exit code 0", end)
-	}
-	if states := w.states(); slices.Contains(states, "process") || states[len(states)-1] != "stopped" {
-		t.Errorf("states = %q, want the last to be stopped, and process not among them", states)
-	}
-	if n := len(w.find("job started")); n != 0 {
-		t.Errorf("jobs started = %d, want none", n)
-	}
 }
 
 // TestServiceManager: what systemd hears of a process from its start to its end.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/fleet/activity"
 	"github.com/spotworker/spotworker/internal/fleet/presence"
@@ -27,14 +28,14 @@ import (
 	"github.com/spotworker/spotworker/internal/telemetry/metrics"
 	"github.com/spotworker/spotworker/internal/telemetry/metrics/push"
 	"github.com/spotworker/spotworker/internal/telemetry/monitor"
+	"github.com/spotworker/spotworker/internal/telemetry/observe"
 	"github.com/spotworker/spotworker/internal/telemetry/systemd"
 	"github.com/spotworker/spotworker/internal/telemetry/tracing/otlp"
-	"github.com/spotworker/spotworker/internal/worker"
 	"github.com/spotworker/spotworker/internal/worker/intake"
 )
 
 // telemetry shows a worker to the outside: metrics, health and the status for the
-// service manager. It is the worker's [worker.Observer].
+// service manager.
 type telemetry struct {
 	*metrics.Metrics
 	loops    health.Loops
@@ -75,7 +76,7 @@ func (f *flags) telemetry(log *slog.Logger, under newManager) *telemetry {
 	t := &telemetry{space: f.space, log: log}
 	t.state.Store(lifecycle.Start.String())
 	t.Metrics = metrics.New(metrics.Config{
-		Version: f.version, Slots: f.slots(), Healthy: t.healthy, Words: metrics.Words(worker.ObserverWords()),
+		Version: f.version, Slots: f.slots(), Healthy: t.healthy, Refusals: checkpoint.PermanentRefusals(),
 		Space: f.space, OOMKills: t.kills.Total, Log: log,
 	})
 	t.outages = outage.New(log, func() int { return int(t.jobs.Load()) })
@@ -121,22 +122,36 @@ func resultOf(c azure.Call) activity.CallResult {
 	return activity.CallServed
 }
 
-// Broke also keeps the kind for the heartbeat, and Recovered removes it.
-func (t *telemetry) Broke(kind string) {
-	t.Metrics.Broke(kind)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if at, found := slices.BinarySearch(t.broken, kind); !found {
-		t.broken = slices.Insert(t.broken, at, kind)
+// Observe is the worker's observer.
+func (t *telemetry) Observe(e observe.Event) {
+	t.Metrics.Observe(e)
+	switch e := e.(type) {
+	case observe.Broke:
+		t.setBroken(e.Kind, true)
+	case observe.Recovered:
+		t.setBroken(e.Kind, false)
+	case observe.Delivered:
+		t.jobs.Add(1)
+	case observe.Ended:
+		t.jobs.Add(-1)
+	case observe.Entered:
+		t.entered(e)
+	case observe.Drained:
+		t.drained()
 	}
 }
 
-// Recovered implements [worker.Observer].
-func (t *telemetry) Recovered(kind string) {
-	t.Metrics.Recovered(kind)
+// setBroken keeps for the heartbeat whether the circuit breaker of a kind is open.
+func (t *telemetry) setBroken(kind string, broken bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.broken = slices.DeleteFunc(t.broken, func(broken string) bool { return broken == kind })
+	at, found := slices.BinarySearch(t.broken, kind)
+	switch {
+	case broken && !found:
+		t.broken = slices.Insert(t.broken, at, kind)
+	case !broken && found:
+		t.broken = slices.Delete(t.broken, at, at+1)
+	}
 }
 
 // exposed keeps for heartbeat and health where programs' users reach the metadata service.
@@ -181,21 +196,19 @@ func (t *telemetry) machineTrouble() presence.Trouble {
 // size.
 func (f *flags) space() (free, size int64) { return resource.Space(cmp.Or(f.Scratch, os.TempDir())) }
 
-// Entered also notifies the service manager. While the worker warms up it logs itself what
+// entered notifies the service manager. While the worker warms up it logs itself what
 // storage lacks.
-func (t *telemetry) Entered(state string, ending bool) {
-	t.Metrics.Entered(state, ending)
-	t.outages.Quiet(state == lifecycle.Start.String())
-	t.state.Store(state)
-	if ending {
+func (t *telemetry) entered(e observe.Entered) {
+	t.outages.Quiet(e.State == lifecycle.Start)
+	t.state.Store(e.State.String())
+	if e.Ending {
 		t.manager.Stopping()
 	}
 	t.manager.Changed()
 }
 
-// Drained also pushes the metrics: the VM may go soon.
-func (t *telemetry) Drained(reason string, took time.Duration) {
-	t.Metrics.Drained(reason, took)
+// drained pushes the metrics: the VM may go soon.
+func (t *telemetry) drained() {
 	if t.pusher != nil {
 		t.pusher.Soon()
 	}
@@ -218,18 +231,6 @@ func (t *telemetry) startTraces(version, vm string, log *slog.Logger) {
 		log.Warn("traces are not recorded: a variable of OpenTelemetry is wrong", "error", err)
 	}
 	t.traces = sender
-}
-
-// Delivered also counts the job for the status.
-func (t *telemetry) Delivered() {
-	t.Metrics.Delivered()
-	t.jobs.Add(1)
-}
-
-// Ended also counts the job out of the status.
-func (t *telemetry) Ended(outcome string) {
-	t.Metrics.Ended(outcome)
-	t.jobs.Add(-1)
 }
 
 // open makes metrics, health and status visible, from before the worker warms up

@@ -142,7 +142,7 @@ func workerProgram(version string) cli.Program {
 // commands are the program's functions besides running a worker, by the first argument.
 func commands() map[string]func(Options) error {
 	all := systemCommands()
-	all["man"] = manCommand
+	all["man"] = func(o Options) error { return runMan(o, os.Stdout) }
 	return all
 }
 
@@ -196,11 +196,11 @@ func (f *flags) worker(kinds job.Kinds, log *slog.Logger, t *telemetry, id *iden
 		config.PublishDepth, config.DepthsOf = t.depths.Read, t.depths.Resource()
 	}
 	config.Stores = stores
-	config.Log, config.Observer, config.Loops, config.Pressure = log, t, &t.loops, &t.pressure
+	config.Log, config.Observe, config.Loops, config.Pressure = log, t.Observe, &t.loops, &t.pressure
 	config.Calls, config.Trouble = &t.calls, t.machineTrouble
 	config.Tracer, config.LogTail = t.traces.Spans(), t.tail.String
 	config.OnName, config.OnVM = id.setWorker, id.setVM
-	fetcher, closeInputs, err := f.inputs(stores, t, log)
+	fetcher, closeInputs, err := f.inputs(stores, t.Observe, log)
 	if err != nil {
 		return nil, nil, err
 	}

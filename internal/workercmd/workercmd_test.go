@@ -51,18 +51,6 @@ func TestCommandLine(t *testing.T) {
 	})
 }
 
-func TestConnections(t *testing.T) {
-	if got, want := connections(10), 24; got != want {
-		t.Errorf("connections(10) = %d, want %d: two for each job and some to spare", got, want)
-	}
-	if got, want := connections(10_000), mostConnections+spareConnections; got != want {
-		t.Errorf("connections(10000) = %d, want %d", got, want)
-	}
-	if got := connections((&flags{}).slots()); got <= spareConnections {
-		t.Errorf("connections of a worker without --concurrency = %d, want some for the jobs of each processor", got)
-	}
-}
-
 var errTest = errors.New("test")
 
 func TestExitCodes(t *testing.T) {

@@ -77,7 +77,7 @@ func (b *Base) gaps(unit, from int64, has func(id string) bool, kept *places) (a
 		shift := (first - was) * unit
 		for begin := was; begin < was+number; begin++ {
 			end := begin
-			for end < was+number && b.confirmed(end) {
+			for end < was+number && b.Units[end].Confirmed {
 				end++
 			}
 			low, high := max(begin*unit, from-shift), end*unit
@@ -117,5 +117,3 @@ func (g *gap) group() *group {
 	close(decided)
 	return &group{blocks: g.blocks, extents: g.extents, decided: decided}
 }
-
-func (b *Base) confirmed(unit int64) bool { return b.Units[unit].Confirmed }

@@ -45,10 +45,6 @@ type budget struct {
 	broken atomic.Bool
 }
 
-func newBudget(d *Dir) *budget {
-	return &budget{dir: d, own: preempt.NewBudget(ownMost, ownWindow)}
-}
-
 // Budget returns the budget that all workers of this VM share: five requests a second. If
 // the file cannot be used, each worker sends one request a second.
 func (d *Dir) Budget() preempt.Budget { return d.budget }
@@ -65,7 +61,7 @@ func (b *budget) Wait(ctx context.Context, u preempt.Urgency) error {
 		if err != nil {
 			return b.own.Wait(ctx, u)
 		}
-		if err := b.sleepUntil(ctx, at); err != nil {
+		if err := retry.Sleep(ctx, at-b.dir.Clock()); err != nil {
 			return err
 		}
 		switch late := b.dir.Clock()-at > lateness; {
@@ -154,9 +150,4 @@ func (b *budget) note(err error) {
 		return
 	}
 	b.dir.Log.Info("runtime folder can be used again")
-}
-
-// sleepUntil waits until at by the folder's clock.
-func (b *budget) sleepUntil(ctx context.Context, at time.Duration) error {
-	return retry.Sleep(ctx, at-b.dir.Clock())
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/preempt"
 	"github.com/spotworker/spotworker/internal/text/lazyregexp"
 )
 
@@ -114,7 +115,7 @@ func Open(ctx context.Context, c Config) (*Dir, error) {
 		return nil, err
 	}
 	d := &Dir{Config: c, opened: time.Now()}
-	d.budget = newBudget(d)
+	d.budget = &budget{dir: d, own: preempt.NewBudget(ownMost, ownWindow)}
 	if err := d.exclusively(ctx, d.enter); err != nil {
 		return nil, err
 	}

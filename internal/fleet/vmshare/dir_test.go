@@ -30,16 +30,6 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-func TestOpenAfterClose(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "run")
-	first, err := Open(t.Context(), Config{Path: path, Instance: "0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	first.Close()
-	open(t, path, "0")
-}
-
 // TestFilesOfEndedWorkers: a new worker removes the files of ended workers, since each pod has
 // a name of its own. Files of running workers and foreign files stay.
 func TestFilesOfEndedWorkers(t *testing.T) {
@@ -97,22 +87,5 @@ func TestOpenRefuses(t *testing.T) {
 			!strings.Contains(err.Error(), "letters, digits") {
 			t.Errorf("Open as %q = %v, want an error that says what a name is", name, err)
 		}
-	}
-}
-
-// A folder that was emptied under a running worker is as good as a new one.
-func TestRemovedFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "run")
-	d := open(t, path, "0")
-	done, _, err := d.BeginWork(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer done()
-	if err := os.Remove(filepath.Join(path, workersFile)); err != nil {
-		t.Fatal(err)
-	}
-	if err := open(t, path, "1").Acknowledge(t.Context(), Event{ID: "E"}, true); err == nil {
-		t.Error("Acknowledge = nil, want a BusyError: instance 0 has work")
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,39 +11,6 @@ import (
 )
 
 var noon = time.Date(2026, time.March, 9, 12, 0, 0, 0, time.UTC)
-
-// The last worker of the VM that has handed everything over acknowledges, once.
-func TestTheLastOneAcknowledges(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "run")
-	a, b, c := open(t, path, "a"), open(t, path, "b"), open(t, path, "c")
-	doneA, _, errA := a.BeginWork(t.Context())
-	doneB, _, errB := b.BeginWork(t.Context())
-	if errA != nil || errB != nil {
-		t.Fatal(errA, errB)
-	}
-	event := Event{ID: "E", NotBefore: noon}
-	want := func(who string, err error, busy ...string) {
-		t.Helper()
-		if b, ok := errors.AsType[*BusyError](err); !ok || !slices.Equal(b.Instances, busy) {
-			t.Errorf("Acknowledge by %s = %v, want instances %v busy", who, err, busy)
-		}
-	}
-	want("one that has no work", c.Acknowledge(t.Context(), event, true), "a", "b")
-	doneA()
-	want("the first that is done", a.Acknowledge(t.Context(), event, true), "b")
-	doneB()
-	if err := b.Acknowledge(t.Context(), event, true); err != nil {
-		t.Errorf("Acknowledge by the last = %v, want nil", err)
-	}
-	for _, d := range []*Dir{a, b, c} {
-		if err := d.Acknowledge(t.Context(), Event{ID: "e", NotBefore: noon}, true); !errors.Is(err, ErrTaken) {
-			t.Errorf("Acknowledge again by %s = %v, want ErrTaken", d.Instance, err)
-		}
-	}
-	if err := a.Acknowledge(t.Context(), Event{ID: "F"}, true); err != nil {
-		t.Errorf("Acknowledge another event = %v, want nil", err)
-	}
-}
 
 // TestReservationEnds: a reserved acknowledgement becomes free when the worker's process
 // ends, also if the same instance starts again, and after 75 s if it does not.
@@ -96,26 +62,6 @@ func TestReservationEnds(t *testing.T) {
 	}
 }
 
-// A worker that begins after another was done learns what for.
-func TestBeginWorkTellsWhatIsKnown(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "run")
-	a := open(t, path, "a")
-	if err := a.Ready(t.Context(), []Event{{ID: "E", NotBefore: noon}, {ID: "F"}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := a.Ready(t.Context(), []Event{{ID: "e", NotBefore: noon.Add(time.Hour)}}); err != nil {
-		t.Fatal(err)
-	}
-	done, left, err := open(t, path, "b").BeginWork(t.Context())
-	defer done()
-	if err != nil || len(left) != 2 || !left[0].NotBefore.Equal(noon.Add(time.Hour)) || left[1].ID != "F" {
-		t.Errorf("BeginWork = %+v, %v, want both events, the first with its later time", left, err)
-	}
-	if err := a.Acknowledge(t.Context(), Event{ID: "E"}, true); err == nil {
-		t.Error("Acknowledge = nil, want a BusyError: another worker may get work")
-	}
-}
-
 // An event that ends nothing is acknowledged when all workers with jobs are ready.
 func TestReadyWithJobs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run")
@@ -162,27 +108,6 @@ func TestBeginAgainstAcknowledge(t *testing.T) {
 		}
 		done()
 	}
-}
-
-func TestEventsAreForgottenAfterADay(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "run")
-	synctest.Test(t, func(t *testing.T) {
-		d := open(t, path, "0")
-		for _, step := range []struct {
-			sleep time.Duration
-			want  int
-		}{{0, 1}, {forgetAfter, 1}, {time.Second, 0}} {
-			if step.sleep == 0 {
-				if err := d.Ready(t.Context(), []Event{{ID: "E"}}); err != nil {
-					t.Fatal(err)
-				}
-			}
-			time.Sleep(step.sleep)
-			if left, err := d.events(); err != nil || len(left) != step.want {
-				t.Errorf("events = %v, %v, want %d", left, err, step.want)
-			}
-		}
-	})
 }
 
 func TestDamagedEventsStartEmpty(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/spotworker/spotworker/internal/storage/readahead"
+	"github.com/spotworker/spotworker/internal/telemetry/observe"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -47,7 +48,7 @@ func (t *task) download(ctx context.Context, file *planned, key, name string) er
 	}
 	t.space.spend(file.size)
 	t.fetched.Add(file.size)
-	t.fetcher.config.Observer.CountInputs(wasFetched, 1, file.size)
+	t.fetcher.config.Observe(observe.InputsUsed{Result: observe.InputFetched, Files: 1, Bytes: file.size})
 	return nil
 }
 

@@ -1,7 +1,6 @@
 package inputs
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +20,7 @@ import (
 	"github.com/spotworker/spotworker/internal/host/sandbox"
 	"github.com/spotworker/spotworker/internal/jobfiles/inputs/named"
 	"github.com/spotworker/spotworker/internal/storage/readahead"
+	"github.com/spotworker/spotworker/internal/telemetry/observe"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -54,31 +54,9 @@ type Config struct {
 	// [named.AccountURL], a slash, and their names.
 	Others map[string]*container.Client
 
-	// Observer counts. Optional.
-	Observer Observer
+	// Observe counts files. Optional.
+	Observe observe.Observer
 }
-
-// Observer counts input files, for metrics. Its methods must be quick.
-type Observer interface {
-	// CountInputs reports files that were fetched from storage, found in the cache, evicted
-	// from it to make room, or found changed there: a word of [Results].
-	CountInputs(result string, files, bytes int64)
-}
-
-// The counts of an [Observer].
-const (
-	wasFetched = "fetched"
-	wasCached  = "cached"
-	wasEvicted = "evicted"
-	wasChanged = "changed"
-)
-
-// Results returns the words that an [Observer] gets.
-func Results() []string { return []string{wasFetched, wasCached, wasEvicted, wasChanged} }
-
-type noObserver struct{}
-
-func (noObserver) CountInputs(string, int64, int64) {}
 
 // Bounds of the downloads of a worker.
 const (
@@ -114,7 +92,9 @@ type Fetcher struct {
 
 // New returns a fetcher. It touches nothing until a job has inputs.
 func New(c Config) *Fetcher {
-	c.Observer = cmp.Or[Observer](c.Observer, noObserver{})
+	if c.Observe == nil {
+		c.Observe = observe.Nothing
+	}
 	own, err := named.AccountURL(c.Endpoint)
 	if err != nil {
 		own = c.Endpoint // of an emulator
@@ -253,7 +233,7 @@ func (t *task) run(ctx context.Context) error {
 	if need > 0 {
 		space, out, err := t.cache.reserve(need, have, t.plan.bytes)
 		if out.files > 0 {
-			t.fetcher.config.Observer.CountInputs(wasEvicted, out.files, out.bytes)
+			t.fetcher.config.Observe(observe.InputsUsed{Result: observe.InputEvicted, Files: out.files, Bytes: out.bytes})
 		}
 		if err != nil {
 			return explainReserve(err)
@@ -339,7 +319,7 @@ func (t *task) holdCached(ctx context.Context) (missing []*planned, need int64, 
 		}
 	}
 	if hits > 0 {
-		t.fetcher.config.Observer.CountInputs(wasCached, hits, bytes)
+		t.fetcher.config.Observe(observe.InputsUsed{Result: observe.InputCached, Files: hits, Bytes: bytes})
 	}
 	return missing, need, nil
 }
@@ -386,7 +366,7 @@ func (t *task) hold(ctx context.Context, file *planned, key, name string) (bool,
 		return false, onDisk("link an input from the cache", err)
 	}
 	if held {
-		t.fetcher.config.Observer.CountInputs(wasCached, 1, file.size)
+		t.fetcher.config.Observe(observe.InputsUsed{Result: observe.InputCached, Files: 1, Bytes: file.size})
 	}
 	return held, nil
 }

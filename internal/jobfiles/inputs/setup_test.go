@@ -15,6 +15,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/storage/azure"
+	"github.com/spotworker/spotworker/internal/telemetry/observe"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -55,18 +56,19 @@ func setup(t testing.TB) *bench {
 	return b
 }
 
-// CountInputs implements [Observer].
-func (b *bench) CountInputs(did string, files, _ int64) {
+// observe counts the files of an event.
+func (b *bench) observe(e observe.Event) {
+	used := e.(observe.InputsUsed)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.observed[did] += files
+	b.observed[used.Result] += used.Files
 }
 
 // fetcher returns a worker's fetcher on the machine.
 func (b *bench) fetcher(t testing.TB, change func(*Config)) *Fetcher {
 	t.Helper()
 	c := Config{Folder: b.folder, Limit: 1 << 30, Boot: "boot-1", Account: b.account.Container, Private: []string{"spotworker-jobs"},
-		Observer: b}
+		Observe: b.observe}
 	if change != nil {
 		change(&c)
 	}

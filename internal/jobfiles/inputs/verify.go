@@ -10,6 +10,8 @@ import (
 	"io"
 	"os"
 	"sync"
+
+	"github.com/spotworker/spotworker/internal/telemetry/observe"
 )
 
 // sum is the first half of a SHA-256: no one finds another content with the same one.
@@ -119,7 +121,7 @@ func (t *task) holdEntry(ctx context.Context, file *planned, key, name string) (
 		return false, errors.Join(err, removeFile(name))
 	}
 	if !h.matches(file) || known && h.sum() != want {
-		t.fetcher.config.Observer.CountInputs(wasChanged, 1, file.size)
+		t.fetcher.config.Observe(observe.InputsUsed{Result: observe.InputChanged, Files: 1, Bytes: file.size})
 		return false, errors.Join(removeFile(t.cache.entry(key)), removeFile(name))
 	}
 	t.know(key, h)

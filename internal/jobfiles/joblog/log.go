@@ -145,13 +145,6 @@ func (l *Log) LeaveRecord() {
 	l.alone = true
 }
 
-// left reports whether [Log.LeaveRecord] was called.
-func (l *Log) left() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.alone
-}
-
 // Pending reports whether the blob lacks lines that do not get into the record either.
 func (l *Log) Pending() bool {
 	if l == nil {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,9 +12,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 )
@@ -45,27 +40,6 @@ func TestCancelledDownload(t *testing.T) {
 	}
 }
 
-// TestFilesOfTheSameContent: files with the same content in one folder are all written, each under a
-// temporary name of its own.
-func TestFilesOfTheSameContent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store, server, _ := testContainer(t)
-		s := store.NewSet("j", 1, tokenA, roomy, "", nil)
-		send(t, s, "d/a", "content")
-		send(t, s, "d/b", "content")
-		server.OnCall(func(storage.Call) storage.Fault { return storage.Fault{Before: time.Second} }) // both read at once
-		dir := t.TempDir()
-		if err := store.Download(t.Context(), "j", s.Files(), dir, nil); err != nil {
-			t.Fatalf("Download = %v", err)
-		}
-		for _, name := range []string{"a", "b"} {
-			if got, err := os.ReadFile(filepath.Join(dir, "d", name)); err != nil || string(got) != "content" {
-				t.Errorf("%s has %q, %v, want content", name, got, err)
-			}
-		}
-	})
-}
-
 // TestUnsafePathStopsTheDownload: nothing is written if one of the paths cannot be.
 func TestUnsafePathStopsTheDownload(t *testing.T) {
 	store, _, _ := testContainer(t)
@@ -77,89 +51,6 @@ func TestUnsafePathStopsTheDownload(t *testing.T) {
 	}
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
 		t.Errorf("the folder = %v, want it not made", err)
-	}
-}
-
-// TestRefusedDownloadIsNotRepeated: a download repeats a read whose content was damaged, and no other.
-func TestRefusedDownloadIsNotRepeated(t *testing.T) {
-	store, server, _ := testContainer(t)
-	s := store.NewSet("j", 1, tokenA, roomy, "", nil)
-	send(t, s, "x", "content")
-	refuse(server, storage.OpGetBlob)
-	if err := store.Download(t.Context(), "j", s.Files(), t.TempDir(), nil); err == nil {
-		t.Error("Download that is refused = nil, want an error")
-	}
-	if n := server.Counts()[storage.OpGetBlob]; n != 1 {
-		t.Errorf("refused reads = %d, want 1", n)
-	}
-}
-
-// strictBodies has bodies that cannot be read after they were closed, as bodies of sockets, and
-// counts those not closed.
-type strictBodies struct {
-	policy.Transporter
-	open *atomic.Int64
-}
-
-func (s strictBodies) Do(r *http.Request) (*http.Response, error) {
-	reply, err := s.Transporter.Do(r)
-	if err == nil && r.Method == http.MethodGet {
-		s.open.Add(1)
-		reply.Body = &strictBody{ReadCloser: reply.Body, open: s.open}
-	}
-	return reply, err
-}
-
-type strictBody struct {
-	io.ReadCloser
-	open   *atomic.Int64
-	closed atomic.Bool
-}
-
-func (b *strictBody) Read(p []byte) (int, error) {
-	if b.closed.Load() {
-		return 0, http.ErrBodyReadAfterClose
-	}
-	return b.ReadCloser.Read(p)
-}
-
-func (b *strictBody) Close() error {
-	if b.closed.CompareAndSwap(false, true) {
-		b.open.Add(-1)
-	}
-	return b.ReadCloser.Close()
-}
-
-// TestBodiesAreClosed: downloads and readers read bodies before they close them, and close all.
-func TestBodiesAreClosed(t *testing.T) {
-	store, server, _ := testContainer(t)
-	s := store.NewSet("j", 1, tokenA, roomy, "", nil)
-	send(t, s, "x", "content")
-	f, _ := s.Get("x")
-	var open atomic.Int64
-	o := &azblob.ClientOptions{}
-	o.Transport = strictBodies{server.Transport(), &open}
-	client, err := azblob.NewClientFromConnectionString(server.ConnectionString(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	strict := NewStore(client.ServiceClient().NewContainerClient("outputs"))
-	if err := strict.Download(t.Context(), "j", s.Files(), t.TempDir(), nil); err != nil {
-		t.Errorf("Download = %v", err)
-	}
-	body, err := strict.OpenChecked(t.Context(), "j", f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	part := make([]byte, 3)
-	if _, err := io.ReadFull(body, part); err != nil || string(part) != "con" {
-		t.Errorf("read %q, %v, want con", part, err)
-	}
-	if err := body.Close(); err != nil {
-		t.Errorf("Close = %v", err)
-	}
-	if n := open.Load(); n != 0 {
-		t.Errorf("bodies left open = %d, want none", n)
 	}
 }
 
@@ -214,34 +105,6 @@ func TestTransfersAtOnce(t *testing.T) {
 		most := together(server, storage.OpGetBlob)
 		if err := store.Download(t.Context(), "j", s.Files(), t.TempDir(), nil); err != nil || most.Load() != parallelDownloads {
 			t.Errorf("files downloaded at once = %d, %v, want %d", most.Load(), err, parallelDownloads)
-		}
-	})
-}
-
-// TestSlowStorage: calls may take a good while before they are given up.
-func TestSlowStorage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store, server, _ := testContainer(t)
-		s := store.NewSet("j", 1, tokenA, roomy, "", nil)
-		send(t, s, "x", "content")
-		server.OnCall(func(storage.Call) storage.Fault { return storage.Fault{Before: 15 * time.Second} })
-		ref, err := s.Record(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := store.Files(t.Context(), "j", ref.Hash); err != nil {
-			t.Errorf("Files = %v", err)
-		}
-		for b, err := range store.List(t.Context(), "j") {
-			if err != nil {
-				t.Fatal(err)
-			}
-			if removed, err := store.Remove(t.Context(), b); err != nil || !removed {
-				t.Errorf("Remove = %t, %v, want it removed", removed, err)
-			}
-		}
-		if left := server.Blobs("outputs"); len(left) != 0 {
-			t.Errorf("blobs left = %d, want none", len(left))
 		}
 	})
 }

@@ -2,12 +2,9 @@ package outputs
 
 import (
 	"bytes"
-	"io"
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 )
@@ -66,46 +63,6 @@ func TestFileSentWhileTheListIsWritten(t *testing.T) {
 	}
 	if got := contents(t, store, "j", second)["meanwhile"]; got != "2" {
 		t.Errorf("output that was sent while the list was written = %q, want 2", got)
-	}
-}
-
-// slow yields a byte in each period.
-type slow struct {
-	left  int
-	every time.Duration
-}
-
-func (s *slow) Read(p []byte) (int, error) {
-	if s.left == 0 {
-		return 0, io.EOF
-	}
-	time.Sleep(s.every)
-	s.left--
-	p[0] = 'x'
-	return 1, nil
-}
-
-// TestUploadMayTakeLong: an upload lasts as long as it makes progress, and ends with an error
-// when it makes none.
-func TestUploadMayTakeLong(t *testing.T) {
-	for name, row := range map[string]struct {
-		content slow
-		fails   bool
-	}{
-		"a file of ten minutes": {content: slow{left: 30, every: 20 * time.Second}},
-		"a read that hangs":     {content: slow{left: 2, every: 10 * time.Minute}, fails: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store, _, _ := testContainer(t)
-				s := store.NewSet("j", 1, tokenA, roomy, "", nil)
-				want := row.content.left
-				f, err := s.Send(t.Context(), "x", -1, &row.content)
-				if row.fails != (err != nil) || err == nil && f.Size != int64(want) {
-					t.Errorf("Send = %d bytes, %v; want failure %t", f.Size, err, row.fails)
-				}
-			})
-		})
 	}
 }
 

@@ -136,27 +136,6 @@ func TestListedNames(t *testing.T) {
 	}
 }
 
-// TestListIsWrittenOnce: a list that is there already stays as it is.
-func TestListIsWrittenOnce(t *testing.T) {
-	store, _, c := testContainer(t)
-	files := []File{{Path: "a", SHA256: strings.Repeat("0", 64), Folder: "1-8a6e0804"}}
-	var tags []string
-	for range 2 {
-		ref, err := store.writeManifest(t.Context(), "j", files)
-		if err != nil {
-			t.Fatal(err)
-		}
-		properties, err := c.NewBlobClient(manifestName("j", ref.Hash)).GetProperties(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		tags = append(tags, string(*properties.ETag))
-	}
-	if tags[0] != tags[1] {
-		t.Errorf("ETags of the list = %v, want one", tags)
-	}
-}
-
 // TestDownloadMeets: what is in the folder already never becomes a wrong output, and nothing else
 // is written.
 func TestDownloadMeets(t *testing.T) {

@@ -192,33 +192,6 @@ func TestLargeFileInBlocks(t *testing.T) {
 	}
 }
 
-// failing is a content whose Read fails in its middle.
-type failing struct{ left int }
-
-func (f *failing) Read(p []byte) (int, error) {
-	if f.left == 0 {
-		return 0, errors.New("it changed")
-	}
-	n := min(len(p), f.left)
-	f.left -= n
-	return n, nil
-}
-
-// TestUnreadableContentIsNotStored: nothing is stored of a content whose Read fails.
-func TestUnreadableContentIsNotStored(t *testing.T) {
-	for _, size := range []int{10, upload.BlockSize + 10} {
-		store, server, _ := testContainer(t)
-		s := store.NewSet("j", 1, tokenA, roomy, "", nil)
-		_, err := s.Send(t.Context(), "x", -1, &failing{size})
-		if _, ok := errors.AsType[*SourceError](err); !ok {
-			t.Errorf("Send of a content that fails = %v, want a SourceError", err)
-		}
-		if n := server.Counts()[storage.OpPutBlob] + server.Counts()[storage.OpPutBlockList]; n != 0 {
-			t.Errorf("commits = %d, want none", n)
-		}
-	}
-}
-
 func TestRefusals(t *testing.T) {
 	store, _, _ := testContainer(t)
 	s := store.NewSet("j", 1, tokenA, Limits{Files: 3, Bytes: 20}, "", nil)

@@ -43,16 +43,6 @@ func TestLimitsCountWhatIsThere(t *testing.T) {
 	}
 }
 
-// TestEmptyFileFits: an empty file of unknown size fits where no byte is left.
-func TestEmptyFileFits(t *testing.T) {
-	store, _, _ := testContainer(t)
-	s := store.NewSet("j", 1, tokenA, Limits{Files: 2, Bytes: 5}, "", nil)
-	send(t, s, "a", "12345")
-	if _, err := s.Send(t.Context(), "b", -1, strings.NewReader("")); err != nil {
-		t.Errorf("Send = %v", err)
-	}
-}
-
 // TestNamesFitIntoTheList: the names of a job's files have room in one list, and a removed file's
 // name makes room again.
 func TestNamesFitIntoTheList(t *testing.T) {

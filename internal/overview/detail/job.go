@@ -126,14 +126,6 @@ func followUpsInWords(f client.FollowUps) string {
 	return strings.Join(names, ", ")
 }
 
-// times is a count of events.
-func times(n int) string {
-	if n == 1 {
-		return "once"
-	}
-	return fmt.Sprintf("%d times", n)
-}
-
 // deadlineInWords says when the deadline is, and of a job that is done whether it met it.
 func deadlineInWords(j client.Job) string {
 	switch {

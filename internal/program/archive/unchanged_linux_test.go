@@ -158,27 +158,6 @@ func checkSkips(t *testing.T, seed uint64, from *opened, stream []byte, ranges [
 	}
 }
 
-// One new file among many leaves one range before it and one behind it.
-func TestUnchangedRangesAreLong(t *testing.T) {
-	needBirthTimes(t)
-	content := files{}
-	for i := range 20 {
-		content[fmt.Sprintf("f%02d", i)] = text(i, 2*chunk+leastCompared)
-	}
-	before := folderOf(t, content)
-	origin := open(t, before).reader.Origin()
-	after := linked(t, before)
-	replace(t, after, "f07", text(50, 2*chunk+leastCompared))
-	now := open(t, after)
-	ranges, total := now.unchanged(origin), int64(0)
-	for _, r := range ranges {
-		total += r.length
-	}
-	if want := int64(19 * (2*chunk + leastCompared)); len(ranges) > 8 || total < want {
-		t.Errorf("%d ranges with %d bytes, want few with %d: %v", len(ranges), total, want, ranges)
-	}
-}
-
 // TestFilesThatLie: a program that writes into a linked file, makes another file with the same
 // inode, size and time, or sets times of whole seconds, gets the file read. Only a write in place
 // whose time is set back is not noticed here: package checkpoint compares the bytes.

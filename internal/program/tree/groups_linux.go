@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/host/resource"
@@ -175,7 +176,7 @@ func (c *controlGroup) kill() error {
 		var all []int
 		if all, err = processesOf(c.dir); err == nil {
 			for _, pid := range all {
-				_ = killOne(pid)
+				_ = syscall.Kill(pid, syscall.SIGKILL)
 			}
 		}
 		_ = write(filepath.Join(c.dir, "cgroup.freeze"), "0")

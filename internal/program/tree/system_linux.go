@@ -138,8 +138,6 @@ func (*reaped) full() bool { return false }
 // exit is not called: see [waiter].
 func (*reaped) exit(*os.ProcessState) Exit { return Exit{} }
 
-func killOne(pid int) error { return syscall.Kill(pid, syscall.SIGKILL) }
-
 // waitUnreaped waits for the end of a process without reaping it, and reports
 // whether that succeeded.
 func waitUnreaped(pid int) bool {

@@ -83,19 +83,6 @@ func TestPlainString(t *testing.T) {
 	}
 }
 
-func TestEndpoint(t *testing.T) {
-	for _, row := range []struct{ given, account, kind, want string }{
-		{"", "acct1", "blob", "https://acct1.blob.core.windows.net/"},
-		{"", "acct1", "queue", "https://acct1.queue.core.windows.net/"},
-		{"https://acct1.blob.core.chinacloudapi.cn", "acct1", "blob", "https://acct1.blob.core.chinacloudapi.cn/"},
-		{"https://127.0.0.1:10000/devstoreaccount1/", "x", "blob", "https://127.0.0.1:10000/devstoreaccount1/"},
-	} {
-		if got, err := endpoint(row.given, row.account, row.kind); got != row.want || err != nil {
-			t.Errorf("endpoint(%q, %q, %q) = %q, %v, want %q", row.given, row.account, row.kind, got, err, row.want)
-		}
-	}
-}
-
 // Connect sends nothing, for every way to the account.
 func TestConnectSendsNothing(t *testing.T) {
 	refuse := answer(func(r *http.Request) (*http.Response, error) {
@@ -116,36 +103,6 @@ func TestConnectSendsNothing(t *testing.T) {
 		if err != nil || account.Host() != row.host {
 			t.Errorf("%s: Connect = %v, want an account at %s", name, err, row.host)
 		}
-	}
-}
-
-func TestQueueAndContainerWork(t *testing.T) {
-	server := storage.New(storage.Options{})
-	account, err := Connect(AccountConfig{ConnectionString: server.ConnectionString(), Transport: server.Transport(),
-		Version: strings.Repeat("long", 20)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := account.Queue("jobs").Create(t.Context(), nil); err != nil {
-		t.Errorf("Create queue: %v", err)
-	}
-	if _, err := account.Container("records").Create(t.Context(), nil); err != nil {
-		t.Errorf("Create container: %v", err)
-	}
-	if q, c := server.Queues(), server.Containers(); len(q) != 1 || q[0] != "jobs" || len(c) != 1 || c[0] != "records" {
-		t.Errorf("account holds queues %v and containers %v, want jobs and records", q, c)
-	}
-}
-
-// A connection for each concurrent call, and none kept longer than the other
-// side keeps it.
-func TestTransport(t *testing.T) {
-	if got := newTransport(0, true); got.MaxIdleConnsPerHost != defaultConcurrency || got.MaxIdleConns != 0 ||
-		got.IdleConnTimeout != keptIdle {
-		t.Errorf("default transport keeps %d of %d connections for %s", got.MaxIdleConnsPerHost, got.MaxIdleConns, got.IdleConnTimeout)
-	}
-	if got := newTransport(260, false); got.MaxIdleConnsPerHost != 260 || got.IdleConnTimeout != keptIdleLocal {
-		t.Errorf("transport of 260 callers keeps %d connections for %s", got.MaxIdleConnsPerHost, got.IdleConnTimeout)
 	}
 }
 

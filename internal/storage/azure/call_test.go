@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -174,33 +173,6 @@ func TestFailedCalls(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-func TestOperationOfOthers(t *testing.T) {
-	for request, want := range map[string]string{
-		"blob PUT /c/b?comp=lease":                      Other,
-		"blob PUT /c/b?comp=tags":                       Other,
-		"blob GET /?restype=service&comp=properties":    Other,
-		"blob GET /?comp=list":                          "ListContainers",
-		"blob PATCH /c/b":                               Other,
-		"queue GET /?comp=list":                         "ListQueues",
-		"queue PUT /messages":                           "CreateQueue",
-		"queue GET /q/messages?peekonly=true":           "PeekMessages",
-		"queue GET /q/messages?numofmessages=32":        "GetMessages",
-		"queue PUT /acc/q/messages/id?popreceipt=a%3Db": "UpdateMessage",
-		"queue PATCH /q/messages/id":                    Other,
-		"queue GET /q?comp=acl":                         Other,
-	} {
-		service, rest, _ := strings.Cut(request, " ")
-		method, path, _ := strings.Cut(rest, " ")
-		r, err := http.NewRequest(method, "http://127.0.0.1:1"+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := operationOf(service, r); got != want {
-			t.Errorf("operation of %q = %s, want %s", request, got, want)
-		}
 	}
 }
 

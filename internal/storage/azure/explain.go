@@ -92,7 +92,7 @@ func explain(err error, role string) string {
 	case errors.Is(err, context.DeadlineExceeded):
 		text = strings.Replace(text, context.DeadlineExceeded.Error(), "no answer in time", 1)
 	}
-	return oneLine(text)
+	return strings.Join(strings.Fields(text), " ") // on one line
 }
 
 // explained are codes that may mean an API version that the service does not know,
@@ -153,6 +153,3 @@ func firstLine(s string) string {
 	line, _, _ := strings.Cut(s, "\n")
 	return line
 }
-
-// oneLine puts a text on one line.
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

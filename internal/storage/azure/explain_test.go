@@ -106,16 +106,6 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// Every explained code is a code that the service answers, as text.
-func TestMeaningsAreOneLine(t *testing.T) {
-	for code, meaning := range meanings {
-		got := Explain(fmt.Errorf("try: %w", &azcore.ResponseError{StatusCode: 403, ErrorCode: code}))
-		if want := "try: 403 " + code + ": " + meaning; got != want {
-			t.Errorf("Explain of %s = %q, want %q", code, got, want)
-		}
-	}
-}
-
 // TestServiceMessage: the service's message about an API version is shown, and no message
 // of another error, which may contain a secret.
 func TestServiceMessage(t *testing.T) {

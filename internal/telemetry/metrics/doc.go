@@ -4,7 +4,7 @@
 //	azure   ──▶ Storage         ├─▶ registry ──▶ /metrics
 //	runtime ──▶ Go, process     ┘
 //
-// [Jobs] and [Platform] together are package worker's Observer.
+// [Metrics.Observe] is the worker's observer.
 // Every label has few values, which are known when the program starts: none is
 // ever the name of a job, a blob or a VM. Series whose values are known in
 // advance are there from the start, at 0, so that a rate over them is right

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/spotworker/spotworker/internal/telemetry/observe"
 )
 
 // Effort are the metrics of the cost of jobs: time in handlers, waits, and failures.
@@ -26,60 +28,53 @@ var (
 	countBuckets = []float64{0, 1, 2, 3, 5, 10, 20, 50}
 )
 
-func newEffort(w Words) Effort {
+func newEffort(r registry) Effort {
 	e := Effort{
-		handlers: counters("handler_seconds_total", "Time of handlers, by its outcome. Goodput is committed and handed_over.",
+		handlers: r.counters("handler_seconds_total", "Time of handlers, by its outcome. Goodput is committed and handed_over.",
 			"kind", "outcome"),
-		sincePut: histograms("job_duration_seconds", "Time of committed jobs from put to commit.", jobBuckets, "kind"),
-		ran:      histograms("job_run_duration_seconds", "Time of committed jobs in handlers, over all deliveries.", jobBuckets, "kind"),
-		waits: histograms("job_wait_seconds", "Time that jobs waited until a handler was called: since they were put, released or "+
+		sincePut: r.histograms("job_duration_seconds", "Time of committed jobs from put to commit.", jobBuckets, "kind"),
+		ran:      r.histograms("job_run_duration_seconds", "Time of committed jobs in handlers, over all deliveries.", jobBuckets, "kind"),
+		waits: r.histograms("job_wait_seconds", "Time that jobs waited until a handler was called: since they were put, released or "+
 			"failed, or since the last write of a worker that ended uncleanly.", jobBuckets, "after"),
-		interruptions: histogram("job_interruptions", "Interruptions of committed jobs: times that they were handed over.", countBuckets),
-		exits:         histogram("job_unclean_exits", "Unclean exits of the workers of committed jobs, also before a replay.", countBuckets),
-		failures:      counters("job_failures_total", "Failures of jobs, by their cause. A dead-lettered job counts too.", "kind", "class"),
-		lastCommit: newLastTime("last_commit_timestamp_seconds", "When this worker committed a job last, by its machine's clock. Absent "+
-			"before the first."),
+		interruptions: r.histogram("job_interruptions", "Interruptions of committed jobs: times that they were handed over.", countBuckets),
+		exits:         r.histogram("job_unclean_exits", "Unclean exits of the workers of committed jobs, also before a replay.", countBuckets),
+		failures:      r.counters("job_failures_total", "Failures of jobs, by their cause. A dead-lettered job counts too.", "kind", "class"),
+		lastCommit: add(r, newLastTime("last_commit_timestamp_seconds", "When this worker committed a job last, by its machine's clock. Absent "+
+			"before the first.")),
 	}
-	for _, after := range w.Waits {
+	for _, after := range observe.Waits {
 		e.waits.WithLabelValues(after)
 	}
 	return e
 }
 
-func (e *Effort) collectors() []prometheus.Collector {
-	return []prometheus.Collector{e.handlers, e.sincePut, e.ran, e.waits, e.interruptions, e.exits, e.failures, e.lastCommit}
-}
-
 // expect makes the series of a kind, at 0.
-func (e *Effort) expect(kind string, w Words) {
-	for _, outcome := range w.Efforts {
+func (e *Effort) expect(kind string) {
+	for _, outcome := range observe.Efforts {
 		e.handlers.WithLabelValues(kind, outcome)
 	}
-	for _, class := range w.FailureClasses {
+	for _, class := range observe.FailureClasses {
 		e.failures.WithLabelValues(kind, class)
 	}
 	e.sincePut.WithLabelValues(kind)
 	e.ran.WithLabelValues(kind)
 }
 
-// Waited records how long a job waited for its handler.
-func (e *Effort) Waited(after string, wait time.Duration) {
-	e.waits.WithLabelValues(after).Observe(seconds(wait))
+func (e *Effort) observe(event observe.Event) {
+	switch event := event.(type) {
+	case observe.Recovered:
+		e.expect(event.Kind)
+	case observe.Waited:
+		e.waits.WithLabelValues(event.After).Observe(seconds(event.For))
+	case observe.Spent:
+		e.handlers.WithLabelValues(event.Kind, event.Effort).Add(seconds(event.Took))
+	case observe.Committed:
+		e.sincePut.WithLabelValues(event.Kind).Observe(seconds(event.SincePut))
+		e.ran.WithLabelValues(event.Kind).Observe(seconds(event.Ran))
+		e.interruptions.Observe(float64(event.Interruptions))
+		e.exits.Observe(float64(event.Exits))
+		e.lastCommit.set(time.Now())
+	case observe.Failed:
+		e.failures.WithLabelValues(event.Kind, event.Class).Inc()
+	}
 }
-
-// Spent adds the time of a handler.
-func (e *Effort) Spent(kind, outcome string, took time.Duration) {
-	e.handlers.WithLabelValues(kind, outcome).Add(seconds(took))
-}
-
-// Committed records a job that is done.
-func (e *Effort) Committed(kind string, sincePut, ran time.Duration, interruptions, exits int) {
-	e.sincePut.WithLabelValues(kind).Observe(seconds(sincePut))
-	e.ran.WithLabelValues(kind).Observe(seconds(ran))
-	e.interruptions.Observe(float64(interruptions))
-	e.exits.Observe(float64(exits))
-	e.lastCommit.set(time.Now())
-}
-
-// Failed counts a failure.
-func (e *Effort) Failed(kind, class string) { e.failures.WithLabelValues(kind, class).Inc() }

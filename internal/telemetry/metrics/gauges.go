@@ -8,6 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/spotworker/spotworker/internal/fleet/activity"
+	"github.com/spotworker/spotworker/internal/lifecycle"
+	"github.com/spotworker/spotworker/internal/telemetry/observe"
 )
 
 // lastTime is when something happened last. It is absent before the first time.
@@ -35,7 +37,7 @@ func (l *lastTime) Collect(out chan<- prometheus.Metric) {
 // silence shows how the running jobs report. It asks when it is scraped.
 type silence struct {
 	mu  sync.Mutex
-	ask func() (report, checkpoint time.Duration, silent, lacking int) // nil before there is a worker
+	ask func() observe.Sight // nil before there is a worker
 
 	report, checkpoint, silent, lacking *prometheus.Desc
 }
@@ -55,8 +57,8 @@ func newSilence() *silence {
 	}
 }
 
-// Watch sets the function to ask.
-func (s *silence) Watch(ask func() (report, checkpoint time.Duration, silent, lacking int)) {
+// watch sets the function to ask.
+func (s *silence) watch(ask func() observe.Sight) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ask = ask
@@ -78,11 +80,11 @@ func (s *silence) Collect(out chan<- prometheus.Metric) {
 	if ask == nil {
 		return
 	}
-	report, checkpoint, silent, lacking := ask()
-	out <- prometheus.MustNewConstMetric(s.report, prometheus.GaugeValue, report.Seconds())
-	out <- prometheus.MustNewConstMetric(s.checkpoint, prometheus.GaugeValue, checkpoint.Seconds())
-	out <- prometheus.MustNewConstMetric(s.silent, prometheus.GaugeValue, float64(silent))
-	out <- prometheus.MustNewConstMetric(s.lacking, prometheus.GaugeValue, float64(lacking))
+	now := ask()
+	out <- prometheus.MustNewConstMetric(s.report, prometheus.GaugeValue, now.Report.Seconds())
+	out <- prometheus.MustNewConstMetric(s.checkpoint, prometheus.GaugeValue, now.Checkpoint.Seconds())
+	out <- prometheus.MustNewConstMetric(s.silent, prometheus.GaugeValue, float64(now.Silent))
+	out <- prometheus.MustNewConstMetric(s.lacking, prometheus.GaugeValue, float64(now.Lacking))
 }
 
 // readingFor is how long the reading of a queue is shown: few workers of a fleet read,
@@ -117,11 +119,11 @@ func newQueues() *queues {
 	}
 }
 
-// QueueRead sets the readings of a queue.
-func (q *queues) QueueRead(queue string, messages int, oldest time.Duration) {
+// set sets the readings of a queue.
+func (q *queues) set(e observe.QueueRead) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.readings[queue] = reading{time.Now(), messages, oldest}
+	q.readings[e.Queue] = reading{time.Now(), e.Messages, e.Oldest}
 }
 
 // Describe implements [prometheus.Collector].
@@ -154,6 +156,21 @@ type slots struct {
 func newSlots(total int) *slots {
 	return &slots{Slots: activity.NewSlots(total), desc: prometheus.NewDesc(namespace+"_slot_seconds_total", slotsHelp, []string{"state"},
 		nil)}
+}
+
+func (s *slots) observe(e observe.Event) {
+	switch e := e.(type) {
+	case observe.Delivered:
+		s.Change(1, 0)
+	case observe.Ended:
+		s.Change(-1, 0)
+	case observe.Started:
+		s.Change(0, 1)
+	case observe.Returned:
+		s.Change(0, -1)
+	case observe.Entered:
+		s.Work(e.State == lifecycle.Process)
+	}
 }
 
 const slotsHelp = "Time of all job slots, by their use: a handler ran; a message was claimed and no handler ran (around), mostly for " +

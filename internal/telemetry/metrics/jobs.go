@@ -1,9 +1,10 @@
 package metrics
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/spotworker/spotworker/internal/lifecycle"
+	"github.com/spotworker/spotworker/internal/telemetry/observe"
 )
 
 // Jobs are the metrics of the worker's state and its jobs.
@@ -25,7 +26,6 @@ type Jobs struct {
 	refused    *prometheus.CounterVec
 	broken     *prometheus.GaugeVec
 	breaks     *prometheus.CounterVec
-	states     []string
 }
 
 // saveBuckets reach from a small state in the same region to one of gigabytes.
@@ -34,116 +34,86 @@ var saveBuckets = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30
 // sizeBuckets reach from a number to a folder of gigabytes.
 var sizeBuckets = []float64{1 << 10, 16 << 10, 64 << 10, 1 << 20, 8 << 20, 64 << 20, 512 << 20, 4 << 30, 32 << 30}
 
-func newJobs(w Words) Jobs {
+func newJobs(r registry, refusals []string) Jobs {
 	j := Jobs{
-		state:      gauges("state", "1 for the lifecycle state that the worker is in, 0 for the others.", "state"),
-		active:     gauge("jobs_in_hand", "Messages that the worker has claimed and not released yet."),
-		deliveries: counter("deliveries_total", "Messages claimed; a job counts each time."),
-		outcomes:   byWord(w.Outcomes, "delivery_outcomes_total", "Messages released, by the outcome for their job.", "outcome"),
-		starts: byWord(w.Starts, "handler_starts_total",
+		state:      r.gauges("state", "1 for the lifecycle state that the worker is in, 0 for the others.", "state"),
+		active:     r.gauge("jobs_in_hand", "Messages that the worker has claimed and not released yet."),
+		deliveries: r.counter("deliveries_total", "Messages claimed; a job counts each time."),
+		outcomes:   r.byWord(observe.Outcomes, "delivery_outcomes_total", "Messages released, by the outcome for their job.", "outcome"),
+		starts: r.byWord(observe.Starts, "handler_starts_total",
 			"Handlers called: first, resumed from a recorded state, or again from the beginning.", "start"),
-		saves: byWord(w.Saves, "checkpoint_saves_total",
+		saves: r.byWord(observe.Saves, "checkpoint_saves_total",
 			"Attempts to record a job's state. Fenced means that another worker has the job by now.", "result"),
-		savedBytes: counter("checkpoint_saved_bytes_total",
+		savedBytes: r.counter("checkpoint_saved_bytes_total",
 			"Size of the states recorded. Large states are sent in part, so fewer bytes may have been sent."),
-		saveTime: histogram("checkpoint_save_duration_seconds", "Time that it took to record a state.", saveBuckets),
-		saveSize: histogram("checkpoint_size_bytes", "Size of the states recorded.", sizeBuckets),
-		leftOut:  counter("states_left_out_total", "Jobs released without their last state: the work since the checkpoint before is repeated."),
-		moves: byWord(w.Moves, "job_moves_total",
+		saveTime: r.histogram("checkpoint_save_duration_seconds", "Time that it took to record a state.", saveBuckets),
+		saveSize: r.histogram("checkpoint_size_bytes", "Size of the states recorded.", sizeBuckets),
+		leftOut:  r.counter("states_left_out_total", "Jobs released without their last state: the work since the checkpoint before is repeated."),
+		moves: r.byWord(observe.Moves, "job_moves_total",
 			"Jobs moved to the on-demand queue: after too many interruptions, or because they may miss their deadline.", "reason"),
-		outputs:   counter("outputs_sent_total", "Output files that jobs stored; a changed file counts again."),
-		sentBytes: counter("outputs_sent_bytes_total", "Bytes of these files."),
-		circles: byWord(w.Circles, "jobs_circling_total",
+		outputs:   r.counter("outputs_sent_total", "Output files that jobs stored; a changed file counts again."),
+		sentBytes: r.counter("outputs_sent_bytes_total", "Bytes of these files."),
+		circles: r.byWord(observe.Circling, "jobs_circling_total",
 			"Jobs that do not end: counted at the 10th, 20th, 40th ... of their failures in all, or of their breaks in a row without progress of "+
 				"the fraction.", "cause"),
-		refused: byWord(w.Refusals, "storage_refusals_total",
+		refused: r.byWord(refusals, "storage_refusals_total",
 			"Messages requeued because storage permanently refuses a blob of their job, by the service's error code.", "code"),
-		broken: gauges("breaker_open", "1 while the circuit breaker of a kind is open or half-open: this worker leaves its jobs to others.",
+		broken: r.gauges("breaker_open", "1 while the circuit breaker of a kind is open or half-open: this worker leaves its jobs to others.",
 			"kind"),
-		breaks: counters("breaker_trips_total", "Times that the circuit breaker of a kind opened, also after one job was tried.", "kind"),
-		states: w.States,
+		breaks: r.counters("breaker_trips_total", "Times that the circuit breaker of a kind opened, also after one job was tried.", "kind"),
 	}
-	for i, state := range w.States {
-		first := 0.0
-		if i == 0 {
-			first = 1
-		}
-		j.state.WithLabelValues(state).Set(first)
-	}
+	j.enter(lifecycle.Start)
 	return j
 }
 
-func (j *Jobs) collectors() []prometheus.Collector {
-	return []prometheus.Collector{
-		j.state, j.active, j.deliveries, j.outcomes, j.starts, j.saves, j.savedBytes, j.saveTime, j.saveSize, j.leftOut, j.moves,
-		j.outputs, j.sentBytes, j.circles, j.refused, j.broken, j.breaks,
+// enter shows the state that the worker is in.
+func (j *Jobs) enter(state lifecycle.State) {
+	for _, other := range lifecycle.States() {
+		j.state.WithLabelValues(other.String()).Set(0)
+	}
+	j.state.WithLabelValues(state.String()).Set(1)
+}
+
+func (j *Jobs) observe(e observe.Event) {
+	switch e := e.(type) {
+	case observe.Entered:
+		j.enter(e.State)
+	case observe.Delivered:
+		j.deliveries.Inc()
+		j.active.Inc()
+	case observe.Ended:
+		j.outcomes.WithLabelValues(e.Outcome).Inc()
+		j.active.Dec()
+	case observe.Started:
+		j.starts.WithLabelValues(e.How).Inc()
+	case observe.Saved:
+		j.saved(e)
+	case observe.LeftOut:
+		j.leftOut.Inc()
+	case observe.Moved:
+		j.moves.WithLabelValues(e.Reason).Inc()
+	case observe.OutputSent:
+		j.outputs.Inc()
+		j.sentBytes.Add(amount(e.Bytes))
+	case observe.Circles:
+		j.circles.WithLabelValues(e.Cause).Inc()
+	case observe.Refused:
+		j.refused.WithLabelValues(e.Code).Inc()
+	case observe.Broke:
+		j.breaks.WithLabelValues(e.Kind).Inc()
+		j.broken.WithLabelValues(e.Kind).Set(1)
+	case observe.Recovered:
+		j.breaks.WithLabelValues(e.Kind) // which begins at 0
+		j.broken.WithLabelValues(e.Kind).Set(0)
 	}
 }
 
-// Entered records the state that the worker is in.
-func (j *Jobs) Entered(state string, _ bool) {
-	for _, other := range j.states {
-		if other != state {
-			j.state.WithLabelValues(other).Set(0)
-		}
-	}
-	j.state.WithLabelValues(state).Set(1)
-}
-
-// Delivered counts a claimed message.
-func (j *Jobs) Delivered() {
-	j.deliveries.Inc()
-	j.active.Inc()
-}
-
-// Ended counts a message that was released.
-func (j *Jobs) Ended(outcome string) {
-	j.outcomes.WithLabelValues(outcome).Inc()
-	j.active.Dec()
-}
-
-// Started counts a handler call.
-func (j *Jobs) Started(how string) { j.starts.WithLabelValues(how).Inc() }
-
-// Saved counts an attempt to save a state.
-func (j *Jobs) Saved(result string, bytes int64, took time.Duration) {
-	j.saves.WithLabelValues(result).Inc()
-	if result == resultSaved {
-		j.savedBytes.Add(amount(bytes))
-		j.saveTime.Observe(seconds(took))
-		j.saveSize.Observe(amount(bytes))
+// saved counts an attempt to save a state.
+func (j *Jobs) saved(e observe.Saved) {
+	j.saves.WithLabelValues(e.Result).Inc()
+	if e.Result == observe.SavedWell {
+		j.savedBytes.Add(amount(e.Bytes))
+		j.saveTime.Observe(seconds(e.Took))
+		j.saveSize.Observe(amount(e.Bytes))
 	}
 }
-
-// resultSaved is the result of an attempt that succeeded.
-const resultSaved = "saved"
-
-// Moved counts a job that was put on the on-demand queue.
-func (j *Jobs) Moved(reason string) { j.moves.WithLabelValues(reason).Inc() }
-
-// Circles counts a job that keeps failing or breaking off.
-func (j *Jobs) Circles(cause string) { j.circles.WithLabelValues(cause).Inc() }
-
-// Broke records that a circuit breaker opened.
-func (j *Jobs) Broke(kind string) {
-	j.breaks.WithLabelValues(kind).Inc()
-	j.broken.WithLabelValues(kind).Set(1)
-}
-
-// Recovered records that a circuit breaker is closed.
-func (j *Jobs) Recovered(kind string) {
-	j.breaks.WithLabelValues(kind) // which begins at 0
-	j.broken.WithLabelValues(kind).Set(0)
-}
-
-// Refused counts a message that was requeued because storage refused a blob.
-func (j *Jobs) Refused(code string) { j.refused.WithLabelValues(code).Inc() }
-
-// OutputSent counts an output file of that many bytes.
-func (j *Jobs) OutputSent(bytes int64) {
-	j.outputs.Inc()
-	j.sentBytes.Add(amount(bytes))
-}
-
-// LeftOut counts a state that could not be saved in time.
-func (j *Jobs) LeftOut() { j.leftOut.Inc() }

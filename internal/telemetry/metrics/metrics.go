@@ -10,6 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/spotworker/spotworker/internal/telemetry/observe"
 )
 
 // namespace starts the name of every metric that is not about Go or the process.
@@ -34,17 +36,11 @@ type Config struct {
 	// Nil if that is unknown.
 	OOMKills func() (kills int64, ok bool)
 
-	// Words are the values of labels that are known in advance.
-	Words Words
+	// Refusals are the error codes with which storage permanently refuses a blob.
+	Refusals []string
 
 	// Log gets the faults of scrapes. Optional.
 	Log *slog.Logger
-}
-
-// Words are the values that labels can have.
-type Words struct {
-	States, Outcomes, Starts, Waits, Efforts, FailureClasses, Saves, Moves, Circles, Acknowledgements, DrainReasons, PollResults, Refusals,
-	Inputs []string
 }
 
 // Metrics are the metrics of one worker.
@@ -58,7 +54,6 @@ type Metrics struct {
 	*queues
 
 	slots  *slots
-	words  Words
 	worker *prometheus.Registry // the worker's metrics alone
 	served *prometheus.Registry // with the metrics of Go and the process
 	log    *slog.Logger
@@ -66,19 +61,18 @@ type Metrics struct {
 
 // New returns metrics at zero.
 func New(c Config) *Metrics {
+	r := registry{prometheus.NewRegistry()}
 	m := &Metrics{
-		Jobs: newJobs(c.Words), Effort: newEffort(c.Words), silence: newSilence(), queues: newQueues(), slots: newSlots(c.Slots),
-		words:    c.Words,
-		Platform: newPlatform(c.Words), Storage: newStorage(), Inputs: newInputs(c.Words),
-		worker: prometheus.NewRegistry(), served: prometheus.NewRegistry(), log: c.Log,
+		Jobs: newJobs(r, c.Refusals), Effort: newEffort(r), silence: add(r, newSilence()), queues: add(r, newQueues()),
+		slots: add(r, newSlots(c.Slots)), Platform: newPlatform(r), Storage: newStorage(r), Inputs: newInputs(r),
+		worker: r.Registry, served: prometheus.NewRegistry(), log: c.Log,
 	}
-	m.worker.MustRegister(about(c), started(), slotCount(c), healthy(c), m.slots, m.silence, m.queues)
-	m.worker.MustRegister(machine(c)...)
-	m.worker.MustRegister(m.Effort.collectors()...)
-	m.worker.MustRegister(m.Jobs.collectors()...)
-	m.worker.MustRegister(m.Platform.collectors()...)
-	m.worker.MustRegister(m.Storage.collectors()...)
-	m.worker.MustRegister(m.Inputs.collectors()...)
+	r.gauges("build_info", "Always 1; the labels say which program this is.", "version", "goversion").
+		WithLabelValues(c.Version, runtime.Version()).Set(1)
+	add(r, newLastTime("start_timestamp_seconds", "When the worker started, by its machine's clock.")).set(time.Now())
+	r.gauge("job_slots", "Jobs that this worker runs at once.").Set(float64(c.Slots))
+	r.MustRegister(healthy(c))
+	r.MustRegister(machine(c)...)
 	m.served.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
@@ -115,24 +109,6 @@ const maxScrapes = 4
 
 // Gatherer returns the metrics for readers in this process.
 func (m *Metrics) Gatherer() prometheus.Gatherer { return m.served }
-
-func about(c Config) prometheus.Collector {
-	info := gauges("build_info", "Always 1; the labels say which program this is.", "version", "goversion")
-	info.WithLabelValues(c.Version, runtime.Version()).Set(1)
-	return info
-}
-
-func started() prometheus.Collector {
-	at := newLastTime("start_timestamp_seconds", "When the worker started, by its machine's clock.")
-	at.set(time.Now())
-	return at
-}
-
-func slotCount(c Config) prometheus.Collector {
-	slots := gauge("job_slots", "Jobs that this worker runs at once.")
-	slots.Set(float64(c.Slots))
-	return slots
-}
 
 func healthy(c Config) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -171,39 +147,18 @@ var scratchHelp = map[string]string{
 	"scratch_size_bytes": "Size of the file system of --scratch.",
 }
 
-// Delivered counts a claimed message, in a slot.
-func (m *Metrics) Delivered() {
-	m.Jobs.Delivered()
-	m.slots.Change(1, 0)
-}
-
-// Ended counts a message that was released, out of its slot.
-func (m *Metrics) Ended(outcome string) {
-	m.Jobs.Ended(outcome)
-	m.slots.Change(-1, 0)
-}
-
-// Started counts a handler call.
-func (m *Metrics) Started(how string) {
-	m.Jobs.Started(how)
-	m.slots.Change(0, 1)
-}
-
-// Returned counts a handler that has returned or was abandoned.
-func (m *Metrics) Returned() { m.slots.Change(0, -1) }
-
-// Entered records the state that the worker is in.
-func (m *Metrics) Entered(state string, ending bool) {
-	m.Jobs.Entered(state, ending)
-	m.slots.Work(state == stateWorking)
-}
-
-// stateWorking is the state in which a worker takes jobs.
-const stateWorking = "process"
-
-// Recovered records that a kind's circuit breaker is closed, as at the worker's start,
-// and makes the kind's other series.
-func (m *Metrics) Recovered(kind string) {
-	m.Jobs.Recovered(kind)
-	m.Effort.expect(kind, m.words)
+// Observe counts an event.
+func (m *Metrics) Observe(e observe.Event) {
+	m.Jobs.observe(e)
+	m.Effort.observe(e)
+	m.Platform.observe(e)
+	m.slots.observe(e)
+	switch e := e.(type) {
+	case observe.InputsUsed:
+		m.Inputs.count(e)
+	case observe.QueueRead:
+		m.queues.set(e)
+	case observe.Watching:
+		m.silence.watch(e.Look)
+	}
 }

@@ -11,14 +11,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-)
 
-var testWords = Words{
-	States: []string{"start", "process", "stopped"}, Outcomes: []string{"committed", "left"}, Starts: []string{"first"},
-	Waits: []string{"put", "release"}, Efforts: []string{"committed", "redone"}, FailureClasses: []string{"error"},
-	Saves: []string{"saved", "failed"}, Moves: []string{"deadline"}, Circles: []string{"failures", "breaks"},
-	Acknowledgements: []string{"accepted"}, DrainReasons: []string{"evicted"}, PollResults: []string{"answered", "timeout"},
-}
+	"github.com/spotworker/spotworker/internal/lifecycle"
+	"github.com/spotworker/spotworker/internal/preempt"
+	"github.com/spotworker/spotworker/internal/telemetry/observe"
+)
 
 // expect compares the metrics of those names with their text form.
 func expect(t *testing.T, m *Metrics, want string, names ...string) {
@@ -32,17 +29,17 @@ func expect(t *testing.T, m *Metrics, want string, names ...string) {
 }
 
 func TestJobsAreCounted(t *testing.T) {
-	m := New(Config{Version: "v1", Slots: 4, Words: testWords})
-	m.Delivered()
-	m.Delivered()
-	m.Ended("committed")
-	m.Started("first")
-	m.Entered("process", false)
-	m.Saved("saved", 1000, 20*time.Millisecond)
-	m.Saved("failed", 5000, time.Second)
-	m.LeftOut()
-	m.Moved("deadline")
-	m.Circles("breaks")
+	m := New(Config{Version: "v1", Slots: 4})
+	m.Observe(observe.Delivered{})
+	m.Observe(observe.Delivered{})
+	m.Observe(observe.Ended{Outcome: "committed"})
+	m.Observe(observe.Started{How: "first"})
+	m.Observe(observe.Entered{State: lifecycle.Process, Ending: false})
+	m.Observe(observe.Saved{Result: "saved", Bytes: 1000, Took: 20 * time.Millisecond})
+	m.Observe(observe.Saved{Result: "failed", Bytes: 5000, Took: time.Second})
+	m.Observe(observe.LeftOut{})
+	m.Observe(observe.Moved{Reason: "deadline"})
+	m.Observe(observe.Circles{Cause: "breaks"})
 	expect(t, m, `
 # HELP spotworker_checkpoint_saved_bytes_total Size of the states recorded. `+
 		`Large states are sent in part, so fewer bytes may have been sent.
@@ -51,6 +48,7 @@ spotworker_checkpoint_saved_bytes_total 1000
 # HELP spotworker_checkpoint_saves_total Attempts to record a job's state. Fenced means that another worker has the job by now.
 # TYPE spotworker_checkpoint_saves_total counter
 spotworker_checkpoint_saves_total{result="failed"} 1
+spotworker_checkpoint_saves_total{result="fenced"} 0
 spotworker_checkpoint_saves_total{result="saved"} 1
 # HELP spotworker_deliveries_total Messages claimed; a job counts each time.
 # TYPE spotworker_deliveries_total counter
@@ -58,7 +56,14 @@ spotworker_deliveries_total 2
 # HELP spotworker_delivery_outcomes_total Messages released, by the outcome for their job.
 # TYPE spotworker_delivery_outcomes_total counter
 spotworker_delivery_outcomes_total{outcome="committed"} 1
+spotworker_delivery_outcomes_total{outcome="dropped"} 0
+spotworker_delivery_outcomes_total{outcome="failed"} 0
+spotworker_delivery_outcomes_total{outcome="finished"} 0
 spotworker_delivery_outcomes_total{outcome="left"} 0
+spotworker_delivery_outcomes_total{outcome="moved"} 0
+spotworker_delivery_outcomes_total{outcome="poisoned"} 0
+spotworker_delivery_outcomes_total{outcome="put_back"} 0
+spotworker_delivery_outcomes_total{outcome="released"} 0
 # HELP spotworker_job_slots Jobs that this worker runs at once.
 # TYPE spotworker_job_slots gauge
 spotworker_job_slots 4
@@ -73,6 +78,9 @@ spotworker_jobs_circling_total{cause="failures"} 0
 # HELP spotworker_state 1 for the lifecycle state that the worker is in, 0 for the others.
 # TYPE spotworker_state gauge
 spotworker_state{state="process"} 1
+spotworker_state{state="recover"} 0
+spotworker_state{state="resume"} 0
+spotworker_state{state="shutdown"} 0
 spotworker_state{state="start"} 0
 spotworker_state{state="stopped"} 0
 # HELP spotworker_states_left_out_total Jobs released without their last state: the work since the checkpoint before is repeated.
@@ -85,18 +93,11 @@ spotworker_states_left_out_total 1
 	}
 }
 
-func TestStateAtFirst(t *testing.T) {
-	m := New(Config{Words: testWords})
-	if got := testutil.ToFloat64(m.state.WithLabelValues("start")); got != 1 {
-		t.Errorf("state start of a new worker = %v, want 1", got)
-	}
-}
-
 // TestBlindness: the time without an answer counts while it lasts and once it is
 // over, and never twice.
 func TestBlindness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := New(Config{Words: testWords})
+		m := New(Config{})
 		blind := func() float64 {
 			families, err := m.Gatherer().Gather()
 			if err != nil {
@@ -111,8 +112,8 @@ func TestBlindness(t *testing.T) {
 			return 0
 		}
 		expect(t, m, "", "metadata_last_answer_timestamp_seconds")
-		m.Polled(time.Unix(1000, 5e8), "answered")
-		m.Polled(time.Unix(2000, 0), "timeout")
+		m.Observe(observe.Polled{At: time.Unix(1000, 5e8), Result: preempt.PollAnswered})
+		m.Observe(observe.Polled{At: time.Unix(2000, 0), Result: preempt.PollTimeout})
 		expect(t, m, `
 # HELP spotworker_metadata_last_answer_timestamp_seconds When the metadata service last answered, `+
 			`by this machine's clock. Absent before the first answer.
@@ -120,26 +121,26 @@ func TestBlindness(t *testing.T) {
 spotworker_metadata_last_answer_timestamp_seconds 1000.5
 `, "metadata_last_answer_timestamp_seconds")
 
-		m.Blind(time.Time{})
+		m.Observe(observe.Blind{Since: time.Time{}})
 		if got := blind(); got != 0 {
 			t.Errorf("blind for %v s, want 0", got)
 		}
 		since := time.Now()
 		time.Sleep(5 * time.Second)
-		m.Blind(since)
+		m.Observe(observe.Blind{Since: since})
 		time.Sleep(5 * time.Second)
 		if got := blind(); got != 10 {
 			t.Errorf("blind for %v s so far, want 10", got)
 		}
-		m.Blind(since) // still
+		m.Observe(observe.Blind{Since: since}) // still
 		time.Sleep(5 * time.Second)
-		m.Blind(time.Time{})
-		m.Blind(time.Time{})
+		m.Observe(observe.Blind{Since: time.Time{}})
+		m.Observe(observe.Blind{Since: time.Time{}})
 		time.Sleep(time.Minute)
 		if got := blind(); got != 15 {
 			t.Errorf("blind for %v s in all, want 15", got)
 		}
-		m.Blind(time.Now())
+		m.Observe(observe.Blind{Since: time.Now()})
 		time.Sleep(time.Second)
 		if got := blind(); got != 16 {
 			t.Errorf("blind for %v s the second time, want 16", got)
@@ -149,7 +150,7 @@ spotworker_metadata_last_answer_timestamp_seconds 1000.5
 
 func TestHealthIsShown(t *testing.T) {
 	healthy := true
-	m := New(Config{Words: testWords, Healthy: func() bool { return healthy }})
+	m := New(Config{Healthy: func() bool { return healthy }})
 	for _, healthy = range []bool{true, false, true} {
 		want := map[bool]string{true: "1", false: "0"}[healthy]
 		expect(t, m, `
@@ -161,9 +162,9 @@ spotworker_healthy `+want+"\n", "healthy")
 
 // TestConventions: names, units and help texts are as Prometheus asks.
 func TestConventions(t *testing.T) {
-	m := New(Config{Version: "v1", Words: testWords})
-	m.Announced("Preempt", "drain")
-	m.Polled(time.Now(), "answered")
+	m := New(Config{Version: "v1"})
+	m.Observe(observe.Announced{Type: "Preempt", Action: "drain"})
+	m.Observe(observe.Polled{At: time.Now(), Result: preempt.PollAnswered})
 	m.Called("blob", "PutBlob", "2xx", time.Millisecond, true, "Sun, 22 Nov 2026 17:00:00 GMT")
 	problems, err := testutil.GatherAndLint(m.Gatherer())
 	if err != nil {
@@ -177,9 +178,9 @@ func TestConventions(t *testing.T) {
 }
 
 func TestHandler(t *testing.T) {
-	m := New(Config{Version: "v1", Words: testWords})
-	m.Drained("evicted", 300*time.Millisecond)
-	m.Acknowledged("accepted")
+	m := New(Config{Version: "v1"})
+	m.Observe(observe.Drained{Reason: "evicted", Took: 300 * time.Millisecond})
+	m.Observe(observe.Acknowledged{Result: "accepted"})
 	answer := httptest.NewRecorder()
 	m.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	body, err := io.ReadAll(answer.Body)
@@ -198,18 +199,22 @@ func TestHandler(t *testing.T) {
 
 // TestCountingCostsNoMemory holds the counts of every short job to no allocation.
 func TestCountingCostsNoMemory(t *testing.T) {
-	m := New(Config{Words: testWords})
+	m := New(Config{})
 	m.Called("blob", "PutBlob", "2xx", time.Millisecond, true, "Sun, 22 Nov 2026 17:00:00 GMT")
 	for what, f := range map[string]func(){
-		"a delivery": func() { m.Delivered(); m.Started("first"); m.Returned(); m.Ended("committed") },
-		"a commit": func() {
-			m.Waited("put", time.Second)
-			m.Spent("digest", "committed", time.Second)
-			m.Committed("digest", time.Minute, time.Second, 0, 0)
+		"a delivery": func() {
+			m.Observe(observe.Delivered{})
+			m.Observe(observe.Started{How: "first"})
+			m.Observe(observe.Returned{})
+			m.Observe(observe.Ended{Outcome: "committed"})
 		},
-		"a save":         func() { m.Saved("saved", 10, time.Millisecond) },
+		"a commit": func() {
+			m.Observe(observe.Waited{After: "put", For: time.Second})
+			m.Observe(observe.Spent{Kind: "digest", Effort: "committed", Took: time.Second})
+			m.Observe(observe.Committed{Kind: "digest", SincePut: time.Minute, Ran: time.Second, Interruptions: 0, Exits: 0})
+		},
+		"a save":         func() { m.Observe(observe.Saved{Result: "saved", Bytes: 10, Took: time.Millisecond}) },
 		"a storage call": func() { m.Called("blob", "PutBlob", "2xx", time.Millisecond, true, "Sun, 22 Nov 2026 17:00:00 GMT") },
-		"a poll":         func() { m.Polled(time.Now(), "answered") },
 	} {
 		if got := testing.AllocsPerRun(100, f); got != 0 {
 			t.Errorf("%s allocates %v times, want never", what, got)
@@ -219,22 +224,31 @@ func TestCountingCostsNoMemory(t *testing.T) {
 
 // TestEffort: times, waits, failures and commits of jobs.
 func TestEffort(t *testing.T) {
-	m := New(Config{Words: testWords})
-	m.Recovered("digest")
-	m.Waited("release", 3*time.Second)
-	m.Spent("digest", "committed", 2*time.Second)
-	m.Spent("digest", "committed", 3*time.Second)
-	m.Failed("digest", "error")
+	m := New(Config{})
+	m.Observe(observe.Recovered{Kind: "digest"})
+	m.Observe(observe.Waited{After: "release", For: 3 * time.Second})
+	m.Observe(observe.Spent{Kind: "digest", Effort: "committed", Took: 2 * time.Second})
+	m.Observe(observe.Spent{Kind: "digest", Effort: "committed", Took: 3 * time.Second})
+	m.Observe(observe.Failed{Kind: "digest", Class: "error"})
 	expect(t, m, "", "last_commit_timestamp_seconds")
-	m.Committed("digest", time.Minute, 5*time.Second, 2, 1)
+	m.Observe(observe.Committed{Kind: "digest", SincePut: time.Minute, Ran: 5 * time.Second, Interruptions: 2, Exits: 1})
 	expect(t, m, `
 # HELP spotworker_handler_seconds_total Time of handlers, by its outcome. Goodput is committed and handed_over.
 # TYPE spotworker_handler_seconds_total counter
 spotworker_handler_seconds_total{kind="digest",outcome="committed"} 5
+spotworker_handler_seconds_total{kind="digest",outcome="failed"} 0
+spotworker_handler_seconds_total{kind="digest",outcome="handed_over"} 0
 spotworker_handler_seconds_total{kind="digest",outcome="redone"} 0
 # HELP spotworker_job_failures_total Failures of jobs, by their cause. A dead-lettered job counts too.
 # TYPE spotworker_job_failures_total counter
 spotworker_job_failures_total{class="error",kind="digest"} 1
+spotworker_job_failures_total{class="exits",kind="digest"} 0
+spotworker_job_failures_total{class="message",kind="digest"} 0
+spotworker_job_failures_total{class="overrun",kind="digest"} 0
+spotworker_job_failures_total{class="panic",kind="digest"} 0
+spotworker_job_failures_total{class="permanent",kind="digest"} 0
+spotworker_job_failures_total{class="silent",kind="digest"} 0
+spotworker_job_failures_total{class="too_large",kind="digest"} 0
 `, "handler_seconds_total", "job_failures_total")
 	if got := testutil.CollectAndCount(m.Gatherer().(prometheus.Collector), "spotworker_last_commit_timestamp_seconds"); got != 1 {
 		t.Errorf("times of the last commit = %d, want 1", got)
@@ -244,19 +258,19 @@ spotworker_job_failures_total{class="error",kind="digest"} 1
 // TestSlotSeconds: the times of all slots add up, in all their uses.
 func TestSlotSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := New(Config{Slots: 4, Words: testWords})
+		m := New(Config{Slots: 4})
 		time.Sleep(10 * time.Second) // starting
-		m.Entered("process", false)
+		m.Observe(observe.Entered{State: lifecycle.Process, Ending: false})
 		time.Sleep(10 * time.Second)
-		m.Delivered()
-		m.Delivered()
+		m.Observe(observe.Delivered{})
+		m.Observe(observe.Delivered{})
 		time.Sleep(time.Second) // reading records
-		m.Started("first")
-		m.Started("first")
+		m.Observe(observe.Started{How: "first"})
+		m.Observe(observe.Started{How: "first"})
 		time.Sleep(20 * time.Second)
-		m.Returned()
+		m.Observe(observe.Returned{})
 		time.Sleep(time.Second) // committing
-		m.Ended("committed")
+		m.Observe(observe.Ended{Outcome: "committed"})
 		time.Sleep(10 * time.Second)
 		expect(t, m, `
 # HELP spotworker_slot_seconds_total `+slotsHelp+`
@@ -273,7 +287,7 @@ spotworker_slot_seconds_total{state="idle"} 114
 // afterwards; a refusal is an answer.
 func TestStorageOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := New(Config{Words: testWords})
+		m := New(Config{})
 		call := func(status string, took time.Duration) {
 			m.Called("blob", "PutBlob", status, took, status != "unanswered", "")
 		}
@@ -301,7 +315,7 @@ spotworker_storage_unreachable_seconds_total `+want+"\n", "storage_unreachable_s
 // TestClockOffset: a machine whose clock is wrong shows by how much.
 func TestClockOffset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := New(Config{Words: testWords})
+		m := New(Config{})
 		expect(t, m, "", "clock_offset_seconds")
 		call := func(offset time.Duration) {
 			m.Called("blob", "PutBlob", "2xx", 0, true, time.Now().Add(-offset).UTC().Format(http.TimeFormat))
@@ -320,8 +334,8 @@ func TestClockOffset(t *testing.T) {
 // TestQueueReadingsEnd: a reading is not shown for longer than others may take over.
 func TestQueueReadingsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := New(Config{Words: testWords})
-		m.QueueRead("jobs", 12, time.Minute)
+		m := New(Config{})
+		m.Observe(observe.QueueRead{Queue: "jobs", Messages: 12, Oldest: time.Minute})
 		time.Sleep(readingFor)
 		expect(t, m, `
 # HELP spotworker_queue_oldest_message_age_seconds For how long the message at the front of a queue has been on it; 0 if none is visible.

@@ -1,9 +1,10 @@
 package metrics
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/spotworker/spotworker/internal/preempt"
+	"github.com/spotworker/spotworker/internal/telemetry/observe"
 )
 
 // Platform are the metrics of scheduled events and of the drains that they cause.
@@ -19,56 +20,46 @@ type Platform struct {
 // drainBuckets are finest around the budgets of an eviction.
 var drainBuckets = []float64{.05, .1, .25, .5, 1, 2, 5, 10, 20, 30, 60}
 
-func newPlatform(w Words) Platform {
+func newPlatform(r registry) Platform {
 	p := Platform{
-		events: counters("scheduled_events_total",
+		events: r.counters("scheduled_events_total",
 			"Scheduled events that named this VM, by the action of the worker. An event counts again with another action.", "type",
 			"action"),
-		unrecognised: counter("evictions_unrecognised_total",
+		unrecognised: r.counter("evictions_unrecognised_total",
 			"Events that may stop or pause a VM of this group while this VM's name was not known. All jobs were saved, none drained. "+
 				"Set --vm-name."),
-		acknowledgements: byWord(w.Acknowledgements, "acknowledgements_total", "Scheduled events that the worker acknowledged, or tried to.",
+		acknowledgements: r.byWord(observe.Acknowledgements, "acknowledgements_total", "Scheduled events that the worker acknowledged, or tried to.",
 			"result"),
-		drains: histograms("drain_duration_seconds",
+		drains: r.histograms("drain_duration_seconds",
 			"Time from the notice until no job was left, by the reason for the stop.", drainBuckets, "reason"),
-		polls: byWord(w.PollResults, "metadata_polls_total", "Polls of the metadata service for scheduled events, by result.", "result"),
-		sight: &sight{},
+		polls: r.counters("metadata_polls_total", "Polls of the metadata service for scheduled events, by result.", "result"),
+		sight: add(r, &sight{}),
 	}
-	for _, reason := range w.DrainReasons {
+	for _, reason := range observe.DrainReasons {
 		p.drains.WithLabelValues(reason)
+	}
+	for _, result := range preempt.PollResults() {
+		p.polls.WithLabelValues(string(result))
 	}
 	return p
 }
 
-func (p *Platform) collectors() []prometheus.Collector {
-	return []prometheus.Collector{p.sight, p.events, p.unrecognised, p.acknowledgements, p.drains, p.polls}
-}
-
-// Announced counts an event that names this VM.
-func (p *Platform) Announced(kind, action string) { p.events.WithLabelValues(kind, action).Inc() }
-
-// Unrecognised counts an event that may have been about this VM.
-func (p *Platform) Unrecognised() { p.unrecognised.Inc() }
-
-// Acknowledged counts an acknowledgement by its result.
-func (p *Platform) Acknowledged(result string) { p.acknowledgements.WithLabelValues(result).Inc() }
-
-// Drained records how long a finished drain took.
-func (p *Platform) Drained(reason string, took time.Duration) {
-	p.drains.WithLabelValues(reason).Observe(seconds(took))
-}
-
-// Polled counts a poll of the metadata service.
-func (p *Platform) Polled(at time.Time, result string) {
-	p.polls.WithLabelValues(result).Inc()
-	if result == resultAnswered {
-		p.sight.answered(at)
+func (p *Platform) observe(e observe.Event) {
+	switch e := e.(type) {
+	case observe.Announced:
+		p.events.WithLabelValues(e.Type, e.Action).Inc()
+	case observe.Unrecognised:
+		p.unrecognised.Inc()
+	case observe.Acknowledged:
+		p.acknowledgements.WithLabelValues(e.Result).Inc()
+	case observe.Drained:
+		p.drains.WithLabelValues(e.Reason).Observe(seconds(e.Took))
+	case observe.Polled:
+		p.polls.WithLabelValues(string(e.Result)).Inc()
+		if e.Result == preempt.PollAnswered {
+			p.sight.answered(e.At)
+		}
+	case observe.Blind:
+		p.sight.blind(e.Since)
 	}
 }
-
-// resultAnswered is the result of a poll that had a document.
-const resultAnswered = "answered"
-
-// Blind records that no poll has been answered since then or, with the zero time,
-// that they are answered again.
-func (p *Platform) Blind(since time.Time) { p.sight.blind(since) }

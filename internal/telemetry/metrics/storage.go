@@ -20,20 +20,16 @@ type Storage struct {
 // callBuckets reach from a call within the region to a call that is given up.
 var callBuckets = []float64{.002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 
-func newStorage() Storage {
+func newStorage(r registry) Storage {
 	return Storage{
-		calls: counters("storage_calls_total",
+		calls: r.counters("storage_calls_total",
 			"Calls to the storage account, each retry counted. Conflicts (4xx) are part of fencing; denied: a role, the sign-in or the "+
 				"firewall.",
 			"service", "operation", "status"),
-		callTime: histograms("storage_call_duration_seconds",
+		callTime: r.histograms("storage_call_duration_seconds",
 			"Time of calls to the storage account, each retry counted, until the head of the response.", callBuckets, "service", "operation"),
-		outage: &outage{}, clock: &clock{begun: time.Now()},
+		outage: add(r, &outage{}), clock: add(r, &clock{begun: time.Now()}),
 	}
-}
-
-func (s *Storage) collectors() []prometheus.Collector {
-	return []prometheus.Collector{s.calls, s.callTime, s.outage, s.clock}
 }
 
 // Called counts one call to the storage account. answered says whether the service dealt

@@ -6,19 +6,28 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
+// registry has the worker's metrics, and makes them.
+type registry struct{ *prometheus.Registry }
+
+// add registers a metric.
+func add[C prometheus.Collector](r registry, c C) C {
+	r.MustRegister(c)
+	return c
+}
+
 // counters returns a counter with labels.
-func counters(name, help string, labels ...string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
+func (r registry) counters(name, help string, labels ...string) *prometheus.CounterVec {
+	return add(r, prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels))
 }
 
 // counter returns a counter without labels.
-func counter(name, help string) prometheus.Counter {
-	return prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help})
+func (r registry) counter(name, help string) prometheus.Counter {
+	return add(r, prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}))
 }
 
 // byWord returns a counter with one label, at 0 for each of the words.
-func byWord(words []string, name, help, label string) *prometheus.CounterVec {
-	c := counters(name, help, label)
+func (r registry) byWord(words []string, name, help, label string) *prometheus.CounterVec {
+	c := r.counters(name, help, label)
 	for _, word := range words {
 		c.WithLabelValues(word)
 	}
@@ -26,23 +35,23 @@ func byWord(words []string, name, help, label string) *prometheus.CounterVec {
 }
 
 // gauges returns a gauge with labels.
-func gauges(name, help string, labels ...string) *prometheus.GaugeVec {
-	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, labels)
+func (r registry) gauges(name, help string, labels ...string) *prometheus.GaugeVec {
+	return add(r, prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, labels))
 }
 
 // gauge returns a gauge without labels.
-func gauge(name, help string) prometheus.Gauge {
-	return prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help})
+func (r registry) gauge(name, help string) prometheus.Gauge {
+	return add(r, prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}))
 }
 
 // histograms returns a histogram with labels.
-func histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets}, labels)
+func (r registry) histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	return add(r, prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets}, labels))
 }
 
 // histogram returns a histogram without labels.
-func histogram(name, help string, buckets []float64) prometheus.Histogram {
-	return prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets})
+func (r registry) histogram(name, help string, buckets []float64) prometheus.Histogram {
+	return add(r, prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets}))
 }
 
 // seconds returns a duration for a sum, which must not decrease. The difference of the readings

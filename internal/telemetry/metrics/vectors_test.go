@@ -4,25 +4,27 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/telemetry/observe"
 )
 
 // TestNegativeValues: no duration or number that a clock or a counter made negative ends the
 // worker or decreases a sum.
 func TestNegativeValues(t *testing.T) {
-	m := New(Config{Words: testWords})
+	m := New(Config{})
 	for _, took := range []time.Duration{-140, -time.Hour, math.MinInt64, time.Second, math.MaxInt64} {
-		m.Spent("k", "redone", took)
-		m.Waited("put", took)
-		m.Committed("k", took, took, 0, 0)
-		m.Saved("saved", int64(took), took)
-		m.Drained("evicted", took)
+		m.Observe(observe.Spent{Kind: "k", Effort: "redone", Took: took})
+		m.Observe(observe.Waited{After: "put", For: took})
+		m.Observe(observe.Committed{Kind: "k", SincePut: took, Ran: took, Interruptions: 0, Exits: 0})
+		m.Observe(observe.Saved{Result: "saved", Bytes: int64(took), Took: took})
+		m.Observe(observe.Drained{Reason: "evicted", Took: took})
 		m.Called("blob", "PutBlob", "2xx", took, true, "no date")
-		m.QueueRead("jobs", -1, took)
-		m.OutputSent(int64(took))
-		m.CountInputs("fetched", int64(took), int64(took))
+		m.Observe(observe.QueueRead{Queue: "jobs", Messages: -1, Oldest: took})
+		m.Observe(observe.OutputSent{Bytes: int64(took)})
+		m.Observe(observe.InputsUsed{Result: "fetched", Files: int64(took), Bytes: int64(took)})
 	}
-	m.Blind(time.Now().Add(time.Hour))
-	m.Blind(time.Time{})
+	m.Observe(observe.Blind{Since: time.Now().Add(time.Hour)})
+	m.Observe(observe.Blind{Since: time.Time{}})
 	families, err := m.Gatherer().Gather()
 	if err != nil {
 		t.Fatal(err)

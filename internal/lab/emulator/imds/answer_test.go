@@ -63,16 +63,6 @@ func TestOnAnswerGetsTheOutcome(t *testing.T) {
 	})
 }
 
-func TestRedirectLeadsElsewhere(t *testing.T) {
-	s := unlimited()
-	vm := s.AddVM(VM{Name: "a"})
-	s.OnRequest(func(Request) Fault { return Fault{Status: 307, Location: "http://127.0.0.1:1/x"} })
-	r := mustSend(t, vm, http.MethodGet, eventsPath, "")
-	if r.status != http.StatusTemporaryRedirect || r.header.Get("Location") != "http://127.0.0.1:1/x" {
-		t.Errorf("answer = %d to %q, want 307 to the location of the fault", r.status, r.header.Get("Location"))
-	}
-}
-
 func TestLimitRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(Options{})

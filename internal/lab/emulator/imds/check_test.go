@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 func TestErrorsOfTheService(t *testing.T) {
@@ -66,33 +64,5 @@ func TestErrorsOfTheService(t *testing.T) {
 				t.Errorf("Allow = %q with status %d", allow, r.status)
 			}
 		})
-	}
-}
-
-func TestMissingVersionListsTheNewest(t *testing.T) {
-	vm := unlimited().AddVM(VM{Name: "a"})
-	r := mustSend(t, vm, "GET", "/metadata", "")
-	var body map[string]any
-	if err := json.Unmarshal([]byte(r.body), &body); err != nil {
-		t.Fatal(err)
-	}
-	want := []any{"2025-04-07", "2024-07-17", "2024-03-15"}
-	if diff := cmp.Diff(want, body["newest-versions"]); diff != "" {
-		t.Errorf("newest-versions (-want +got):\n%s", diff)
-	}
-}
-
-func TestVersionsAreListedOldestFirst(t *testing.T) {
-	vm := unlimited().AddVM(VM{Name: "a"})
-	var body struct{ APIVersions []string }
-	r := mustSend(t, vm, "GET", "/metadata/versions", "")
-	if err := json.Unmarshal([]byte(r.body), &body); err != nil {
-		t.Fatal(err)
-	}
-	if n := len(body.APIVersions); n != len(eventsVersions)+len(instanceVersions)+len(tokenVersions) {
-		t.Errorf("%d versions are listed, want those of events, of instance and of tokens", n)
-	}
-	if first, last := body.APIVersions[0], body.APIVersions[len(body.APIVersions)-1]; first != "2017-08-01" || last != "2025-04-07" {
-		t.Errorf("versions run from %s to %s, want from 2017-08-01 to 2025-04-07", first, last)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -54,62 +53,6 @@ func TestRateLimitIsPerVMAndSecond(t *testing.T) {
 		}
 		if gap := last.At.Sub(stats.Recent[0].At); gap != time.Second {
 			t.Errorf("time from first to latest request = %s, want 1s", gap)
-		}
-	})
-}
-
-func TestRecentRequestsAreBounded(t *testing.T) {
-	vm := unlimited().AddVM(VM{Name: "a"})
-	for range maxRecent + 3 {
-		mustSend(t, vm, "GET", computePath, "")
-	}
-	stats := vm.Stats()
-	if len(stats.Recent) != maxRecent || stats.Recent[0].N != 4 {
-		t.Errorf("%d recent requests from number %d on, want %d from 4 on", len(stats.Recent), stats.Recent[0].N, maxRecent)
-	}
-}
-
-func TestFirstCallWaitsUntilEventsAreSwitchedOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := New(Options{FirstCallDelay: 90 * time.Second})
-		vm := s.AddVM(VM{Name: "set_0", ScaleSet: "set"})
-		neighbour := s.AddVM(VM{Name: "set_1", ScaleSet: "set"})
-
-		begin := time.Now()
-		mustSend(t, vm, "GET", computePath, "")
-		if took := time.Since(begin); took != 0 {
-			t.Errorf("instance metadata took %s, want no delay", took)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		if _, err := send(ctx, vm, "GET", eventsPath, ""); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("first call = %v after %s, want the deadline", err, time.Since(begin))
-		}
-		document(t, neighbour)
-		if took := time.Since(begin); took != 90*time.Second {
-			t.Errorf("events came %s after the first call, want 1m30s", took)
-		}
-		document(t, vm)
-		if took := time.Since(begin); took != 90*time.Second {
-			t.Errorf("a later call waited until %s, want no delay", took)
-		}
-	})
-}
-
-// TestADayWithoutACallSwitchesEventsOff: then the next one waits again.
-func TestADayWithoutACallSwitchesEventsOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := New(Options{FirstCallDelay: 2 * time.Minute})
-		vm := s.AddVM(VM{Name: "a"})
-		for _, tt := range []struct{ pause, wait time.Duration }{
-			{0, 2 * time.Minute}, {24*time.Hour - 2*time.Minute - 1, 0}, {24 * time.Hour, 2 * time.Minute}, {time.Second, 0},
-		} {
-			time.Sleep(tt.pause)
-			begin := time.Now()
-			document(t, vm)
-			if took := time.Since(begin); took != tt.wait {
-				t.Errorf("a call %s after the last took %s, want %s", tt.pause, took, tt.wait)
-			}
 		}
 	})
 }
@@ -215,29 +158,4 @@ func TestDelayedAnswerIsFreshAndHeldAnswerIsStale(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestFaultOfAStartRequestHasNoEffect(t *testing.T) {
-	s := unlimited()
-	vm := s.AddVM(VM{Name: "a"})
-	id := s.Schedule(Event{Type: "Reboot", Resources: []string{"a"}})
-	for _, fault := range []Fault{{Status: 500}, {Body: []byte("ok")}, {Cut: true}} {
-		s.OnRequest(func(Request) Fault { return fault })
-		_, _ = send(t.Context(), vm, http.MethodPost, eventsPath, `{"StartRequests":[{"EventId":"`+id+`"}]}`)
-		if e, _ := s.Event(id); e.Status != "Scheduled" {
-			t.Errorf("status after a start request with %+v = %s, want Scheduled", fault, e.Status)
-		}
-	}
-}
-
-func TestInProcessWithACancelledContextSendsNothing(t *testing.T) {
-	vm := New(Options{}).AddVM(VM{Name: "a"})
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := send(ctx, vm, "GET", eventsPath, ""); !errors.Is(err, context.Canceled) {
-		t.Errorf("request with a cancelled context = %v, want context.Canceled", err)
-	}
-	if n := vm.Stats().Requests; n != 0 {
-		t.Errorf("%d requests arrived, want 0", n)
-	}
 }

@@ -2,13 +2,11 @@ package imds
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/spotworker/spotworker/internal/test/guard"
 )
@@ -67,53 +65,6 @@ func TestHandlerServesEveryVMOnOnePort(t *testing.T) {
 		}
 		if shows := strings.Contains(body, id); shows != tt.shows {
 			t.Errorf("GET %s shows the event: %t, want %t", tt.path, shows, tt.shows)
-		}
-	}
-}
-
-func TestFaultsOverHTTP(t *testing.T) {
-	s := unlimited()
-	vm := s.AddVM(VM{Name: "a"})
-	get := overHTTP(t, s)
-
-	s.OnRequest(func(Request) Fault { return Fault{Cut: true} })
-	if status, _, err := get(t.Context(), "/vms/a"+eventsPath); !errors.Is(err, io.EOF) {
-		t.Errorf("GET with the connection cut = %d, %v, want EOF", status, err)
-	}
-
-	arrived := make(chan struct{})
-	s.OnRequest(func(Request) Fault { close(arrived); return Fault{Hang: true} })
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		<-arrived
-		cancel()
-	}()
-	if status, _, err := get(ctx, "/vms/a"+eventsPath); !errors.Is(err, context.Canceled) {
-		t.Errorf("GET that hangs = %d, %v, want context.Canceled", status, err)
-	}
-
-	s.OnRequest(nil)
-	if status, _, err := get(t.Context(), "/vms/a"+eventsPath); err != nil || status != 200 {
-		t.Errorf("GET after the faults = %d, %v, want 200", status, err)
-	}
-	if n := vm.Stats().Requests; n < 3 {
-		t.Errorf("%d requests arrived, want at least 3", n)
-	}
-}
-
-// A client sees the same in process as over a socket.
-func TestInProcessEqualsHTTP(t *testing.T) {
-	s := unlimited()
-	vm := s.AddVM(VM{Name: "a"})
-	s.Schedule(Event{Type: "Reboot", Resources: []string{"a"}, NotBefore: time.Now().Add(time.Hour)})
-	get := overHTTP(t, s)
-	for _, path := range []string{eventsPath, computePath, "/metadata/none?api-version=2020-07-01"} {
-		status, body, err := get(t.Context(), "/vms/a"+path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if r := mustSend(t, vm, "GET", path, ""); r.status != status || r.body != body {
-			t.Errorf("GET %s in process = %d %s\nover HTTP = %d %s", path, r.status, r.body, status, body)
 		}
 	}
 }

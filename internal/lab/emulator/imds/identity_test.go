@@ -5,14 +5,11 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/spotworker/spotworker/internal/lab/emulator/token"
 )
 
 const (
@@ -43,59 +40,6 @@ func fields(t *testing.T, r result) map[string]any {
 		t.Fatalf("body %s: %v", r.body, err)
 	}
 	return got
-}
-
-func TestTokenOfTheMetadataService(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		issuer := token.NewIssuer()
-		g := New(Options{Tokens: issuer}).AddVM(VM{Name: "a", Identities: []Identity{first}})
-		got := fields(t, mustSend(t, g, http.MethodGet, tokenQuery+"&client_id=first", ""))
-		text, _ := got["access_token"].(string)
-		claims, err := issuer.Verify(text, time.Now())
-		if err != nil {
-			t.Fatalf("Verify: %v", err)
-		}
-		want := token.Claims{
-			Audience: "https://storage.azure.com", ClientID: "First", ObjectID: "first object", ResourceID: "/subscriptions/s/first",
-			NotBefore: time.Now().UTC().Add(-5 * time.Minute), Expires: time.Now().UTC().Add(24 * time.Hour),
-		}
-		if diff := cmp.Diff(want, claims); diff != "" {
-			t.Errorf("claims (-want +got):\n%s", diff)
-		}
-		delete(got, "access_token")
-		wantFields := map[string]any{
-			"client_id": "First", "resource": "https://storage.azure.com", "token_type": "Bearer",
-			"expires_in": "86400", "ext_expires_in": "86400",
-			"expires_on": seconds(want.Expires.Unix()), "not_before": seconds(want.NotBefore.Unix()),
-		}
-		if diff := cmp.Diff(wantFields, got); diff != "" {
-			t.Errorf("answer besides the token (-want +got):\n%s", diff)
-		}
-	})
-}
-
-func TestTokenOfAppService(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		issuer := token.NewIssuer()
-		g := New(Options{Tokens: issuer, TokenLife: time.Hour}).AddVM(VM{Name: "a", Identities: []Identity{own}})
-		got := fields(t, mustSend(t, g, http.MethodGet, appServiceQuery, "", asAppService(g)))
-		text, _ := got["access_token"].(string)
-		claims, err := issuer.Verify(text, time.Now())
-		if err != nil {
-			t.Fatalf("Verify: %v", err)
-		}
-		if want := g.vm.ResourceID(); claims.ResourceID != want {
-			t.Errorf("the VM's own identity is of resource %q, want %q", claims.ResourceID, want)
-		}
-		delete(got, "access_token")
-		want := map[string]any{
-			"client_id": "own", "resource": "https://storage.azure.com", "token_type": "Bearer",
-			"expires_on": seconds(time.Now().Add(time.Hour).Unix()),
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("answer besides the token (-want +got):\n%s", diff)
-		}
-	})
 }
 
 func TestChoiceOfTheIdentity(t *testing.T) {
@@ -227,15 +171,6 @@ func TestErrorsOfAppService(t *testing.T) {
 	}
 }
 
-func TestIdentityEnvironment(t *testing.T) {
-	g := unlimited().AddVM(VM{Name: "a"})
-	got := g.IdentityEnvironment("http://127.0.0.1:8080/vms/a")
-	want := []string{"IDENTITY_ENDPOINT=http://127.0.0.1:8080/vms/a/msi/token", "IDENTITY_HEADER=" + g.secret}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("environment (-want +got):\n%s", diff)
-	}
-}
-
 func TestTokensHaveALimitOfTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(Options{}).AddVM(VM{Name: "a", Identities: []Identity{own}})
@@ -271,43 +206,4 @@ func TestTokensHaveALimitOfTheirOwn(t *testing.T) {
 			t.Errorf("stats (-want +got):\n%s", diff)
 		}
 	})
-}
-
-func TestTokensAtOnceAreLimited(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := New(Options{})
-		g := s.AddVM(VM{Name: "a", Identities: []Identity{own}})
-		s.OnRequest(func(Request) Fault { return Fault{Delay: time.Second} })
-		var mu sync.Mutex
-		statuses := map[int]int{}
-		var all sync.WaitGroup
-		for range 8 {
-			all.Go(func() {
-				r := mustSend(t, g, http.MethodGet, tokenQuery, "")
-				mu.Lock()
-				defer mu.Unlock()
-				statuses[r.status]++
-			})
-		}
-		all.Wait()
-		if want := map[int]int{200: 5, 429: 3}; !cmp.Equal(statuses, want) {
-			t.Errorf("statuses of 8 requests at once = %v, want %v", statuses, want)
-		}
-		if r := mustSend(t, g, http.MethodGet, tokenQuery, ""); r.status != http.StatusOK {
-			t.Errorf("a request after them = %d, want 200", r.status)
-		}
-	})
-}
-
-// A VM's permissions end with it.
-func TestRemovedVMGetsNoTokens(t *testing.T) {
-	s := unlimited()
-	g := s.AddVM(VM{Name: "a", Identities: []Identity{own}})
-	s.RemoveVM("a")
-	if r := mustSend(t, g, http.MethodGet, tokenQuery, ""); r.status != http.StatusNotFound {
-		t.Errorf("token for a VM that is gone = %d, want 404", r.status)
-	}
-	if got := g.tokens.open; got != 0 {
-		t.Errorf("%d requests are open, want none", got)
-	}
 }

@@ -52,33 +52,6 @@ func TestInstanceDocument(t *testing.T) {
 	}
 }
 
-func TestInstanceDefaults(t *testing.T) {
-	for _, tt := range []struct {
-		vm       VM
-		policy   string
-		resource string
-	}{
-		{VM{Name: "a"}, "Delete", "virtualMachines/a"},
-		{VM{Name: "a", Priority: "Regular"}, "", "virtualMachines/a"},
-		{VM{Name: "a", EvictionPolicy: "Deallocate"}, "Deallocate", "virtualMachines/a"},
-		{VM{Name: "set_12", ScaleSet: "set"}, "Delete", "virtualMachineScaleSets/set/virtualMachines/12"},
-		{VM{Name: "set_1a2b3c4d", ScaleSet: "set"}, "Delete", "virtualMachines/set_1a2b3c4d"},
-		{VM{Name: "set_12345678", ScaleSet: "set"}, "Delete", "virtualMachines/set_12345678"},
-	} {
-		vm := tt.vm.withDefaults()
-		if vm.EvictionPolicy != tt.policy {
-			t.Errorf("eviction policy of %+v = %q, want %q", tt.vm, vm.EvictionPolicy, tt.policy)
-		}
-		want := "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/rg/providers/Microsoft.Compute/" + tt.resource
-		if got := vm.ResourceID(); got != want {
-			t.Errorf("resource id of %+v = %s, want %s", tt.vm, got, want)
-		}
-		if len(vm.VMID) != 36 {
-			t.Errorf("vm id = %q, want a GUID", vm.VMID)
-		}
-	}
-}
-
 func TestInstanceElements(t *testing.T) {
 	vm := unlimited().AddVM(VM{Name: "a", Tags: map[string]string{"k": "v"}})
 	for _, tt := range []struct {
@@ -120,33 +93,6 @@ func TestAddVMRefusesNamesThatNoVMHas(t *testing.T) {
 			}()
 			New(Options{}).AddVM(VM{Name: name})
 		}()
-	}
-}
-
-func TestRemovedVMGetsNoService(t *testing.T) {
-	s := unlimited()
-	vm := s.AddVM(VM{Name: "set_0", ScaleSet: "set"})
-	neighbour := s.AddVM(VM{Name: "set_1", ScaleSet: "set"})
-	id, err := s.SimulateEviction("set_0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.RemoveVM("set_0")
-	if r := mustSend(t, vm, "GET", eventsPath, ""); r.status != 404 {
-		t.Errorf("status for a removed VM = %d, want 404", r.status)
-	}
-	if _, sees := document(t, neighbour).statuses()[id]; !sees {
-		t.Error("the neighbour no longer sees the eviction, want it until it is completed")
-	}
-	if _, err := s.SimulateEviction("set_0"); err == nil {
-		t.Error("a removed VM was evicted again")
-	}
-	s.AddVM(VM{Name: "set_0", ScaleSet: "set"})
-	if got := document(t, vm).Events[0].EventID; got != id {
-		t.Errorf("event of the VM that came back = %s, want %s", got, id)
-	}
-	if requests := vm.Stats().Requests; requests != 2 {
-		t.Errorf("requests = %d, want 2: counters outlive the VM", requests)
 	}
 }
 

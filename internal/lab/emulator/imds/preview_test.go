@@ -4,8 +4,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 )
 
 // TestPreviewOfEvents: the preview version is found only where it is served, and
@@ -32,19 +30,4 @@ func TestPreviewOfEvents(t *testing.T) {
 				tt.served, tt.version, r.status, shown, tt.status, tt.shown)
 		}
 	}
-}
-
-// TestAdviceNeverStarts: neither by an acknowledgement nor by the clock.
-func TestAdviceNeverStarts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := New(Options{PreviewEvents: true})
-		vm := s.AddVM(VM{Name: "a"})
-		id := s.Schedule(Event{Type: "SpotRebalanceRecommendation", Status: "Advisory", Resources: []string{"a"}})
-		r := mustSend(t, vm, http.MethodPost, "/metadata/scheduledevents?api-version=2024-07-09", `{"StartRequests":[{"EventId":"`+id+`"}]}`)
-		s.Start(id)
-		time.Sleep(time.Hour)
-		if e, _ := s.Event(id); r.status != http.StatusOK || e.Status != "Advisory" {
-			t.Errorf("advice that was acknowledged (%d) is %s, want 200 and Advisory", r.status, e.Status)
-		}
-	})
 }

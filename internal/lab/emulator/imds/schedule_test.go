@@ -144,16 +144,6 @@ func TestIncarnationRisesWithEveryChangeAndNoOther(t *testing.T) {
 	})
 }
 
-func TestHardwareFailureIsStartedFromTheOutset(t *testing.T) {
-	s := New(Options{})
-	vm := s.AddVM(VM{Name: "a"})
-	s.Schedule(Event{Type: "Reboot", Status: "Started", Resources: []string{"a"}})
-	e := document(t, vm).Events[0]
-	if e.EventStatus != "Started" || e.NotBefore != "" {
-		t.Errorf("status = %q, NotBefore = %q, want Started and blank", e.EventStatus, e.NotBefore)
-	}
-}
-
 func TestEventsReachTheWholeScaleSetAndNoOther(t *testing.T) {
 	s := unlimited()
 	named := s.AddVM(VM{Name: "one_0", ScaleSet: "one"})
@@ -188,33 +178,6 @@ func TestEventWaitsForAVMThatIsYetToCome(t *testing.T) {
 	s.AddVM(VM{Name: "late"})
 	if n := len(document(t, vm).Events); n != 2 {
 		t.Errorf("%d events after the VM was described again, want 2", n)
-	}
-}
-
-func TestOlderVersionsShowLess(t *testing.T) {
-	s := unlimited()
-	vm := s.AddVM(VM{Name: "a"})
-	for _, kind := range []string{"Reboot", "Preempt", "Terminate"} {
-		s.Schedule(Event{Type: kind, Resources: []string{"a"}})
-	}
-	for version, want := range map[string]struct{ events, fields int }{
-		"2017-08-01": {1, 6},
-		"2017-11-01": {2, 6},
-		"2019-01-01": {3, 6},
-		"2019-04-01": {3, 7},
-		"2019-08-01": {3, 8},
-		"2020-07-01": {3, 9},
-	} {
-		var doc struct{ Events []map[string]any }
-		r := mustSend(t, vm, "GET", "/metadata/scheduledevents?api-version="+version, "")
-		decode(t, r.body, &doc)
-		if len(doc.Events) != want.events {
-			t.Errorf("%s shows %d events, want %d", version, len(doc.Events), want.events)
-			continue
-		}
-		if n := len(doc.Events[0]); n != want.fields {
-			t.Errorf("%s shows %d fields, want %d: %v", version, n, want.fields, doc.Events[0])
-		}
 	}
 }
 

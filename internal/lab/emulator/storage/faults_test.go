@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net/http"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	sdkblob "github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 	"github.com/google/go-cmp/cmp"
@@ -74,96 +71,6 @@ func TestCancelBeforeTheEffectHasNone(t *testing.T) {
 	})
 }
 
-func TestCancelAfterTheEffectLeavesIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := setup(t, Options{})
-		a.OnCall(on(queues.OpPutMessage, Fault{After: time.Hour}))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if _, err := a.queue.EnqueueMessage(ctx, "text", nil); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("EnqueueMessage = %v, want %v", err, context.DeadlineExceeded)
-		}
-		if got, want := a.texts(), []string{"text"}; !cmp.Equal(got, want) {
-			t.Errorf("messages = %q, want %q", got, want)
-		}
-	})
-}
-
-func TestCallUnderAnEndedContextIsNoCall(t *testing.T) {
-	a := setup(t, Options{})
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := a.queue.EnqueueMessage(ctx, "text", nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("EnqueueMessage = %v, want %v", err, context.Canceled)
-	}
-	if got := a.Counts(); len(got) != 0 {
-		t.Errorf("counts = %v, want none: nothing was sent", got)
-	}
-}
-
-func TestDroppedRequestHasNoEffect(t *testing.T) {
-	a := setup(t, Options{})
-	a.OnCall(on(queues.OpPutMessage, Fault{DropRequest: true}))
-	if _, err := a.queue.EnqueueMessage(t.Context(), "text", nil); !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("EnqueueMessage = %v, want %v", err, syscall.ECONNRESET)
-	}
-	if got := a.texts(); len(got) != 0 {
-		t.Errorf("messages = %q, want none", got)
-	}
-}
-
-func TestDroppedReplyHasItsEffect(t *testing.T) {
-	a := setup(t, Options{})
-	a.OnCall(on(queues.OpPutMessage, Fault{DropReply: true}))
-	var got Result
-	a.OnResult(func(r Result) { got = r })
-	if _, err := a.queue.EnqueueMessage(t.Context(), "text", nil); !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("EnqueueMessage = %v, want %v", err, syscall.ECONNRESET)
-	}
-	if messages := a.Messages("jobs"); len(messages) != 1 || !cmp.Equal(got.MessageIDs, []string{messages[0].ID}) {
-		t.Errorf("messages = %v and the result names %q, want one message, named", messages, got.MessageIDs)
-	}
-	if got.Status != 201 {
-		t.Errorf("result's status = %d, want 201: the effect took place", got.Status)
-	}
-}
-
-func TestRefusalIsRetriedByTheSDKAfterTheTimeItNames(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := New(Options{})
-		a := connect(t, s, s.ConnectionString(), policy.ClientOptions{Transport: s.Transport()})
-		a.OnCall(func(c Call) Fault {
-			if c.Operation == queues.OpPutMessage && a.Counts()[queues.OpPutMessage] == 1 {
-				return Fault{Refuse: protocol.ServerBusy(6500 * time.Millisecond)}
-			}
-			return Fault{}
-		})
-		began := time.Now()
-		if _, err := a.queue.EnqueueMessage(t.Context(), "text", nil); err != nil {
-			t.Fatalf("EnqueueMessage = %v, want success at the second try", err)
-		}
-		if got := time.Since(began); got != 7*time.Second {
-			t.Errorf("the SDK came back after %s, want the 7s of Retry-After", got)
-		}
-		if got := a.Counts()[queues.OpPutMessage]; got != 2 {
-			t.Errorf("PutMessage was called %d times, want 2", got)
-		}
-		if got := a.texts(); len(got) != 1 {
-			t.Errorf("messages = %q, want one: the refused call had no effect", got)
-		}
-	})
-}
-
-func TestRefusalReachesTheCaller(t *testing.T) {
-	a := setup(t, Options{})
-	a.OnCall(on(queues.OpPutMessage, Fault{Refuse: &protocol.Error{Status: 500, Code: "OperationTimedOut", Message: "too slow"}}))
-	_, err := a.queue.EnqueueMessage(t.Context(), "text", nil)
-	re, ok := errors.AsType[*azcore.ResponseError](err)
-	if !ok || re.StatusCode != http.StatusInternalServerError || re.ErrorCode != "OperationTimedOut" {
-		t.Errorf("EnqueueMessage = %v, want 500 OperationTimedOut", err)
-	}
-}
-
 func TestHooksSeeEveryCallInOrder(t *testing.T) {
 	a := setup(t, Options{})
 	var calls []Call
@@ -210,22 +117,6 @@ func TestHooksSeeEveryCallInOrder(t *testing.T) {
 	a.ResetCounts()
 	if got := a.Counts(); len(got) != 0 {
 		t.Errorf("counts after ResetCounts = %v, want none", got)
-	}
-}
-
-func TestBodyFailsOnceItsContextHasEnded(t *testing.T) {
-	a := setup(t, Options{})
-	if _, err := a.blob("b").Upload(t.Context(), text("0123456789"), nil); err != nil {
-		t.Fatalf("Upload: %v", err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	res, err := a.blob("b").DownloadStream(ctx, nil)
-	if err != nil {
-		t.Fatalf("DownloadStream: %v", err)
-	}
-	cancel()
-	if _, err := io.ReadAll(res.Body); !errors.Is(err, context.Canceled) {
-		t.Errorf("reading after the context ended = %v, want %v", err, context.Canceled)
 	}
 }
 

@@ -2,16 +2,12 @@ package storage
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
-	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage/queues"
@@ -42,15 +38,6 @@ func (a *fixture) put(t *testing.T) func() error {
 	}
 }
 
-func TestLimitsAreOffByDefault(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := setup(t, Options{})
-		if got := burst(t, 2100, a.put(t)); got != 2100 {
-			t.Errorf("%d of 2100 puts at one instant were accepted, want all", got)
-		}
-	})
-}
-
 func TestQueueLimitOfAzure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := setup(t, Options{Limits: &Limits{}})
@@ -74,37 +61,6 @@ func TestQueueLimitOfAzure(t *testing.T) {
 		a.ResetCounts()
 		if got := a.Throttled(); got != 0 {
 			t.Errorf("Throttled after ResetCounts = %d, want 0", got)
-		}
-	})
-}
-
-func TestQueuesHaveALimitEach(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := setup(t, Options{Limits: &Limits{QueueMessages: 5}})
-		service, err := azqueue.NewServiceClientFromConnectionString(a.ConnectionString(), &azqueue.ClientOptions{
-			ClientOptions: policy.ClientOptions{Transport: a.Transport(), Retry: policy.RetryOptions{MaxRetries: -1}},
-		})
-		if err != nil {
-			t.Fatalf("service client: %v", err)
-		}
-		other := service.NewQueueClient("other")
-		if _, err := other.Create(t.Context(), nil); err != nil {
-			t.Fatalf("create queue: %v", err)
-		}
-		if got := burst(t, 8, a.put(t)); got != 5 {
-			t.Errorf("%d of 8 puts were accepted, want 5", got)
-		}
-		if got := burst(t, 8, func() error {
-			_, err := other.EnqueueMessage(t.Context(), "text", nil)
-			return err
-		}); got != 5 {
-			t.Errorf("%d of 8 puts to another queue were accepted, want 5", got)
-		}
-		if err := a.upload(t.Context(), "b", 1); err != nil {
-			t.Errorf("Upload = %v, want success: blobs are not messages", err)
-		}
-		if _, err := a.queue.GetProperties(t.Context(), nil); err != nil {
-			t.Errorf("GetProperties = %v, want success: it moves no message", err)
 		}
 	})
 }
@@ -150,60 +106,5 @@ func TestAccountLimitCountsBothServices(t *testing.T) {
 		if got := burst(t, 30, a.put(t)); got != 30 {
 			t.Errorf("%d of 30 puts were accepted with negative limits, want all", got)
 		}
-	})
-}
-
-func TestReplyOverALimit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := setup(t, Options{Limits: &Limits{QueueMessages: 1}})
-		put := func() (*http.Response, string) {
-			return send(a.Queue(), a.signed(http.MethodPost, messagesPath, messageBody("text")))
-		}
-		if res, _ := put(); res.StatusCode != http.StatusCreated {
-			t.Fatalf("the first put = %d, want 201", res.StatusCode)
-		}
-		res, body := put()
-		wantReply(t, "a put over the limit", res, 503, "ServerBusy")
-		if got := res.Header.Get("Retry-After"); got != "" {
-			t.Errorf("Retry-After = %q, want none, as on Azure", got)
-		}
-		if !strings.Contains(body, "<Code>ServerBusy</Code>") {
-			t.Errorf("body = %s, want it to have the code", body)
-		}
-	})
-}
-
-// A client with the SDK's own retries gets all its messages through a limit,
-// each once, no faster than the limit allows.
-func TestRetriesGetThroughALimit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const limit, messages = 20, 60
-		s := New(Options{})
-		a := connect(t, s, s.ConnectionString(), policy.ClientOptions{Transport: s.Transport()})
-		a.SetLimits(&Limits{QueueMessages: limit})
-		began := time.Now()
-		var all sync.WaitGroup
-		for i := range messages {
-			all.Go(func() {
-				if _, err := a.queue.EnqueueMessage(t.Context(), fmt.Sprint(i), nil); err != nil {
-					t.Errorf("EnqueueMessage %d: %v", i, err)
-				}
-			})
-		}
-		all.Wait()
-		seen := map[string]bool{}
-		for _, text := range a.texts() {
-			seen[text] = true
-		}
-		if len(seen) != messages || len(a.texts()) != messages {
-			t.Errorf("the queue has %d messages of %d texts, want %d of each", len(a.texts()), len(seen), messages)
-		}
-		if got := elapsed(began); got < messages/limit-1 {
-			t.Errorf("%d messages took %gs, want at least %ds at %d a second", messages, got, messages/limit-1, limit)
-		}
-		if got := a.Throttled(); got < messages-limit {
-			t.Errorf("Throttled = %d, want at least %d: that many came too early", got, messages-limit)
-		}
-		t.Logf("%d messages at %d a second: %gs, %d calls refused", messages, limit, elapsed(began), a.Throttled())
 	})
 }

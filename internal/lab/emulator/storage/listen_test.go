@@ -33,17 +33,6 @@ func setupHTTP(t *testing.T) *fixture {
 	return connect(t, s, connectionString, policy.ClientOptions{Transport: client, Retry: policy.RetryOptions{MaxRetries: -1}})
 }
 
-func TestDroppedReplyOverHTTP(t *testing.T) {
-	a := setupHTTP(t)
-	a.OnCall(on(queues.OpPutMessage, Fault{DropReply: true}))
-	if _, err := a.queue.EnqueueMessage(t.Context(), "text", nil); !errors.Is(err, io.EOF) {
-		t.Errorf("EnqueueMessage = %v, want %v", err, io.EOF)
-	}
-	if got := a.texts(); len(got) != 1 {
-		t.Errorf("messages = %q, want one: the effect took place", got)
-	}
-}
-
 func TestDroppedRequestOverHTTP(t *testing.T) {
 	a := setupHTTP(t)
 	a.OnCall(on(queues.OpPutMessage, Fault{DropRequest: true}))

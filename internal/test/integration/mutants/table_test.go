@@ -221,7 +221,7 @@ var mutations = []mutation{
 		// Three copies of a job run inside one worker.
 		name: "an id is started beside itself",
 		file: "internal/delivery/places.go",
-		old:  "if !c.idLock.Wait(ctx, duplicatePatience) {", replacement: "if c.idLock.Wait(ctx, 0) && ctx == nil {",
+		old:  "if c.idLock.Wait(ctx, duplicatePatience) {", replacement: "if c.idLock.Wait(ctx, 0) || ctx != nil {",
 		run: "^TestOneIDOnOneWorker$", pkg: hostile, sign: `at once = 2`,
 	},
 	{

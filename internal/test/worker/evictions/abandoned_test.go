@@ -9,6 +9,7 @@ import (
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/telemetry/metrics"
+	"github.com/spotworker/spotworker/internal/telemetry/observe"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/internal/worker"
 	"github.com/spotworker/spotworker/job"
@@ -41,9 +42,9 @@ func abandonReporters(t *testing.T, b *rig.Bed, stop func(*rig.Bed, *rig.Process
 			b.Put(ids[len(ids)-1], kind, "")
 		}
 	}
-	m := metrics.New(metrics.Config{Slots: len(ids), Words: metrics.Words(worker.ObserverWords())})
+	m := metrics.New(metrics.Config{Slots: len(ids)})
 	p := b.Start("vm_0", job.Kinds{"restless": restless, "good": good}, func(c *worker.Config) {
-		c.Observer, c.Concurrency, c.DrainBudget = m, len(ids), 4*time.Second
+		c.Observe, c.Concurrency, c.DrainBudget = m.Observe, len(ids), 4*time.Second
 	})
 	b.WaitFor("all jobs running", 20*time.Second, func() bool {
 		return restless.Running.Load() == each && good.Running.Load() == each
@@ -83,6 +84,6 @@ func checkSpent(t *testing.T, m *metrics.Metrics) {
 		}
 	}
 	if got := sums["handed_over"]; got <= 0 || math.IsNaN(got) {
-		t.Errorf("time of handlers handed over = %v s, want more than 0 (%s)", got, strings.Join(worker.ObserverWords().Efforts, ", "))
+		t.Errorf("time of handlers handed over = %v s, want more than 0 (%s)", got, strings.Join(observe.Efforts, ", "))
 	}
 }

@@ -44,7 +44,7 @@ func TestDeadlineMoves(t *testing.T) {
 				work := tenMinutes()
 				b.PutDue("nightly", "steps", row.due, row.estimate)
 				var seen rig.Counter
-				first := runFor(b, "vm_0", work, "nightly", 12, rig.Changeover(row.changeover), func(c *worker.Config) { c.Observer = &seen })
+				first := runFor(b, "vm_0", work, "nightly", 12, rig.Changeover(row.changeover), rig.Observed(&seen))
 				moved, r := onDemandMessages(b), b.Record("nightly")
 				if got := len(moved) == 1; got != row.moves || b.MessagesLeft() != 1 {
 					t.Fatalf("messages = %d, %d of them on demand, want one, moved %t; record %+v", b.MessagesLeft(), len(moved), row.moves, r)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
-	"github.com/spotworker/spotworker/internal/worker"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -22,8 +21,8 @@ func TestEndsInEveryState(t *testing.T) {
 					b.PutSteps(3)
 					reached := make(chan struct{}, 8)
 					asked := make(chan struct{})
-					at := &rig.AtState{Observer: worker.Unobserved(), State: state.String(), Do: func() { reached <- struct{}{} }}
-					p := b.Start("vm_0", job.Kinds{"steps": &rig.Steps{N: 100, Each: time.Second}}, rig.WithObserver(at))
+					at := &rig.AtState{State: state, Do: func() { reached <- struct{}{} }}
+					p := b.Start("vm_0", job.Kinds{"steps": &rig.Steps{N: 100, Each: time.Second}}, rig.Observed(at))
 					go func() {
 						defer close(asked)
 						<-reached

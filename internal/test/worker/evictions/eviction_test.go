@@ -407,7 +407,7 @@ func TestEvictionWithoutName(t *testing.T) {
 				b.Metadata.OnRequest(failName(answer))
 				work, seen := &rig.Steps{N: 600, Each: time.Second}, &rig.Counter{}
 				ids := b.PutSteps(2)
-				p := b.Start("vm_0", job.Kinds{"steps": work}, savesSeldom, func(c *worker.Config) { c.Observer = seen })
+				p := b.Start("vm_0", job.Kinds{"steps": work}, savesSeldom, rig.Observed(seen))
 				b.WaitFor("some work", 2*time.Minute, work.AtLeast(ids, 3))
 				b.Announce("Reboot", rig.In(time.Hour))
 				time.Sleep(3 * time.Second)
@@ -440,7 +440,7 @@ func TestRebootWithoutName(t *testing.T) {
 				work, seen := &rig.Steps{N: 600, Each: time.Second}, &rig.Counter{}
 				ids := b.PutSteps(1)
 				b.Start("vm_0", job.Kinds{"steps": work}, func(c *worker.Config) {
-					c.Observer = seen
+					c.Observe = seen.Observe
 					c.Policy = checkpoint.Policy{EvictionRate: 1e-6, FirstAfter: 5 * time.Minute}
 				})
 				b.WaitFor("some work", 2*time.Minute, work.AtLeast(ids, 20))
@@ -476,7 +476,7 @@ func TestEvictionBeforeTheName(t *testing.T) {
 		b.Metadata.AddVM(rig.SpotVM("vm_0"))
 		b.Announce("Preempt", rig.In(time.Hour))
 		seen := &rig.Counter{}
-		p := b.Start("vm_0", job.Kinds{"echo": rig.Echo}, func(c *worker.Config) { c.Observer = seen })
+		p := b.Start("vm_0", job.Kinds{"echo": rig.Echo}, rig.Observed(seen))
 		b.WaitFor("the eviction of this VM in the log", 10*time.Second,
 			func() bool { return len(p.Log.Find("scheduled event names this VM")) == 1 })
 		if got := seen.Of("unrecognised"); got["unrecognised"] != 0 {

@@ -45,7 +45,7 @@ func TestPrioritySwap(t *testing.T) {
 			t.Fatalf("messages after one interruption = %d and %d on demand, want 1 and 0", len(spot), len(moved))
 		}
 		var seen rig.Counter
-		second := runFor(b, "vm_1", work, "long", 5, rig.MoveAfter(2), func(c *worker.Config) { c.Observer = &seen })
+		second := runFor(b, "vm_1", work, "long", 5, rig.MoveAfter(2), rig.Observed(&seen))
 		moved := onDemandMessages(b)
 		if spot := b.Server.Messages(b.Names.Queue); len(spot) != 0 || len(moved) != 1 {
 			t.Fatalf("messages after two interruptions = %d and %d on demand, want 0 and 1", len(spot), len(moved))

@@ -207,7 +207,7 @@ func (h *history) start(w workerRun, change ...func(*worker.Config)) *rig.Proces
 	var link *rig.Link
 	change = append(change, func(c *worker.Config) {
 		h.cacheInputs(c, w.vm, link)
-		c.Observer = h.recorder.WatchSlots(w.vm, w.concurrency, queues...)
+		c.Observe = h.recorder.WatchSlots(w.vm, w.concurrency, queues...)
 		c.Concurrency, c.MoveAfter, c.Changeover, c.Log = w.concurrency, w.moveAfter, w.changeover, slog.New(slog.DiscardHandler)
 		switch {
 		case w.regular:

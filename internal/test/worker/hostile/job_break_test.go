@@ -80,7 +80,7 @@ func TestFailuresWithoutEnd(t *testing.T) {
 			return nil, errors.New("no luck")
 		})
 		b.Put("usual", "usual", "")
-		p := b.Start("vm_0", job.Kinds{"usual": circling}, rig.WithObserver(seen))
+		p := b.Start("vm_0", job.Kinds{"usual": circling}, rig.Observed(seen))
 		b.WaitFor("dead-lettered", 12*time.Hour, func() bool { return len(b.PoisonMessages()) == 1 })
 		for id, total := range map[string]int{"usual": job.MaxTotalFailures} {
 			r := b.Record(id)
@@ -125,7 +125,7 @@ func TestBreaksWithoutEnd(t *testing.T) {
 			kinds[name] = h
 			b.Put(name, name, "")
 		}
-		p := b.Start("vm_0", kinds, rig.WithObserver(seen))
+		p := b.Start("vm_0", kinds, rig.Observed(seen))
 		b.WaitDone("slowly", time.Hour)
 		const line = "job circles: it keeps taking breaks and its fraction does not grow"
 		b.WaitFor("both are reported at 10, 20 and 40", 2*time.Hour, func() bool { return len(p.Log.Find(line)) == 6 })

@@ -179,7 +179,7 @@ func TestSickForAWhile(t *testing.T) {
 			return work.Run(ctx, j)
 		})
 		c := &rig.Counter{}
-		p := b.Start("vm_0", job.Kinds{"work": h}, rig.WithObserver(c))
+		p := b.Start("vm_0", job.Kinds{"work": h}, rig.Observed(c))
 		time.Sleep(5 * time.Minute)
 		if notes := p.Loops.Check(time.Now()); !notes.Healthy() || len(notes.Notes) != 1 {
 			t.Errorf("health = %v, notes %q, want healthy with one note", notes, notes.Notes)
@@ -223,14 +223,14 @@ func TestHalfSickMachine(t *testing.T) {
 				return nil, errors.New("input/output error")
 			}
 			return nil, context.Cause(ctx)
-		})}, concurrency, rig.WithObserver(c))
+		})}, concurrency, rig.Observed(c))
 		others := &rig.Counter{}
 		for i := range 3 {
 			b.Start(fmt.Sprintf("vm_well_%d", i), job.Kinds{"work": job.HandlerFunc(func(ctx context.Context, _ *job.Job) ([]byte, error) {
 				started()
 				rig.SleepFor(ctx, 2*time.Second)
 				return nil, context.Cause(ctx)
-			})}, concurrency, rig.WithObserver(others))
+			})}, concurrency, rig.Observed(others))
 		}
 		begun := time.Now()
 		b.WaitFor("the breaker opens", 3*time.Minute, func() bool { return c.Of("broke work")["broke work"] > 0 })

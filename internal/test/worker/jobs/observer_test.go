@@ -44,7 +44,7 @@ func TestObserverOfOutcomes(t *testing.T) {
 			b.Put(id, kind, "")
 		}
 		b.PutText("foreign")
-		p := b.Start("vm_0", kinds, func(config *worker.Config) { config.Concurrency = 8 }, rig.WithObserver(c))
+		p := b.Start("vm_0", kinds, func(config *worker.Config) { config.Concurrency = 8 }, rig.Observed(c))
 		b.WaitDone("a", time.Minute)
 		b.Put("a", "echo", "") // which is done already
 		b.WaitDone("d", time.Minute)
@@ -89,7 +89,7 @@ func TestObserverOfOutcomes(t *testing.T) {
 			t.Errorf("job f ran for %s that are recorded and %s that are not, want more than 9s and less than 2s", handed, redone)
 		}
 
-		b.Start("vm_1", kinds, rig.WithObserver(c))
+		b.Start("vm_1", kinds, rig.Observed(c))
 		b.WaitFor("the job that was released", time.Minute, func() bool { return c.Of("started resumed")["started resumed"] == 1 })
 		if got := c.Of("waited after release")["waited after release"]; got != 1 {
 			t.Errorf("waits after a release = %d, want 1", got)
@@ -104,7 +104,7 @@ func TestObserverInAnOutage(t *testing.T) {
 		c := &rig.Counter{}
 		b.Put("a", "steps", "")
 		work := &rig.Steps{N: 1000, Each: time.Second}
-		p := b.Start("vm_0", job.Kinds{"steps": work}, rig.WithObserver(c))
+		p := b.Start("vm_0", job.Kinds{"steps": work}, rig.Observed(c))
 		b.WaitFor("a checkpoint", 20*time.Second, func() bool { return b.Record("a").HasState() })
 		b.Server.OnCall(func(storage.Call) storage.Fault { return storage.Fault{DropRequest: true} })
 		time.Sleep(time.Minute)
@@ -121,7 +121,7 @@ func TestObserverInAnOutage(t *testing.T) {
 func TestObserverOfEvents(t *testing.T) {
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		c := &rig.Counter{}
-		p := b.Start("vm_0", job.Kinds{"echo": rig.Echo}, rig.WithObserver(c))
+		p := b.Start("vm_0", job.Kinds{"echo": rig.Echo}, rig.Observed(c))
 		b.WaitFor("process", time.Minute, func() bool { return p.Position().State == lifecycle.Process })
 		b.Announce("Freeze", rig.Lasting(5*time.Second), rig.In(time.Minute))
 		time.Sleep(5 * time.Second)
@@ -153,7 +153,7 @@ func TestObserverOfEvents(t *testing.T) {
 func TestObserverOfPolls(t *testing.T) {
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		c := &rig.Counter{}
-		b.Start("vm_0", job.Kinds{"echo": rig.Echo}, rig.WithObserver(c))
+		b.Start("vm_0", job.Kinds{"echo": rig.Echo}, rig.Observed(c))
 		time.Sleep(10 * time.Second)
 		if got := c.Of("polled answered")["polled answered"]; got < 9 || got > 11 {
 			t.Errorf("polls answered in 10s = %d, want one a second", got)
@@ -188,7 +188,7 @@ func TestQueuesAreReadByFewWorkers(t *testing.T) {
 				c := &rig.Counter{}
 				paused := job.Kinds{"echo": rig.Echo}
 				for n := range fleet {
-					b.Start(fmt.Sprintf("vm_%d", n), paused, rig.WithObserver(c))
+					b.Start(fmt.Sprintf("vm_%d", n), paused, rig.Observed(c))
 				}
 				b.PutText("no worker can read this") // ends in the poison queue
 				time.Sleep(2 * time.Minute)          // the fleet is listed after one
@@ -255,7 +255,7 @@ func TestQueueThatMayNotBeRead(t *testing.T) {
 			return storage.Fault{Refuse: &storage.Error{Status: 403, Code: "AuthorizationPermissionMismatch"}}
 		})
 		c := &rig.Counter{}
-		b.Start("vm_0", job.Kinds{"echo": rig.Echo}, rig.WithObserver(c))
+		b.Start("vm_0", job.Kinds{"echo": rig.Echo}, rig.Observed(c))
 		passed := time.Duration(proof.Times(62, 120)) * time.Minute
 		time.Sleep(passed)
 		mu.Lock()

@@ -90,7 +90,7 @@ func TestPermanentlyRefused(t *testing.T) {
 				c := &rig.Counter{}
 				kinds := job.Kinds{"echo": rig.Echo, "steps": &rig.Steps{N: 1, Each: time.Second}}
 				for i := range 2 {
-					b.Start(fmt.Sprintf("vm_%d", i), kinds, rig.WithObserver(c), func(c *worker.Config) { c.Concurrency = 2 })
+					b.Start(fmt.Sprintf("vm_%d", i), kinds, rig.Observed(c), func(c *worker.Config) { c.Concurrency = 2 })
 				}
 				begun := time.Now()
 				b.WaitFor("healthy jobs done", 2*time.Minute, func() bool { return b.MessagesLeft() == refused })

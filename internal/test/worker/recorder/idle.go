@@ -6,7 +6,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/lab/oracle"
-	"github.com/spotworker/spotworker/internal/worker"
+	"github.com/spotworker/spotworker/internal/telemetry/observe"
 	"github.com/spotworker/spotworker/internal/worker/intake"
 )
 
@@ -109,8 +109,8 @@ func (rec *Recorder) checkWait(queue, id string, now time.Time) {
 	}
 }
 
-// WatchSlots returns an Observer for a worker, which counts its busy slots.
-func (rec *Recorder) WatchSlots(vm string, size int, queues ...string) worker.Observer {
+// WatchSlots returns an observer for a worker, which counts its busy slots.
+func (rec *Recorder) WatchSlots(vm string, size int, queues ...string) observe.Observer {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
 	s := &slots{size: size, queues: map[string]bool{}}
@@ -118,7 +118,25 @@ func (rec *Recorder) WatchSlots(vm string, size int, queues ...string) worker.Ob
 		s.queues[q] = true
 	}
 	rec.idle.workers[vm] = s
-	return &slotObserver{Observer: worker.Unobserved(), recorder: rec, vm: vm, slots: s}
+	return func(e observe.Event) {
+		switch e.(type) {
+		case observe.Delivered:
+			rec.changeBusy(vm, s, 1)
+		case observe.Ended:
+			rec.changeBusy(vm, s, -1)
+		}
+	}
+}
+
+// changeBusy adds n to a worker's busy slots.
+func (rec *Recorder) changeBusy(vm string, s *slots, n int) {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	if s.busy += n; s.busy >= s.size {
+		s.free.Set(false, time.Now())
+	} else if s.claims {
+		rec.updateFree(vm, s, time.Now())
+	}
 }
 
 // ExcludeFor excludes a worker from the check while a fault lasts, and quiet longer.
@@ -135,27 +153,3 @@ func (rec *Recorder) ExcludeFor(vm string, lasts time.Duration) {
 
 // Exclude excludes a worker that is about to end from the check.
 func (rec *Recorder) Exclude(vm string) { rec.ExcludeFor(vm, 1000*time.Hour) }
-
-// slotObserver counts the deliveries of one worker.
-type slotObserver struct {
-	worker.Observer
-	recorder *Recorder
-	vm       string
-	slots    *slots
-}
-
-// Delivered implements worker.Observer.
-func (o *slotObserver) Delivered() { o.count(1) }
-
-// Ended implements worker.Observer.
-func (o *slotObserver) Ended(string) { o.count(-1) }
-
-func (o *slotObserver) count(n int) {
-	o.recorder.mu.Lock()
-	defer o.recorder.mu.Unlock()
-	if o.slots.busy += n; o.slots.busy >= o.slots.size {
-		o.slots.free.Set(false, time.Now())
-	} else if o.slots.claims {
-		o.recorder.updateFree(o.vm, o.slots, time.Now())
-	}
-}

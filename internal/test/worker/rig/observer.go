@@ -6,173 +6,120 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/lifecycle"
+	"github.com/spotworker/spotworker/internal/telemetry/observe"
 	"github.com/spotworker/spotworker/internal/worker"
 )
 
-// Counter is an Observer that counts its calls, by method and argument.
+// Counter is an observer that counts events, by their names and words.
 type Counter struct {
 	mu     sync.Mutex
 	Counts map[string]int
 	Bytes  int64
 	Times  map[string]time.Duration
 	Drain  time.Duration
-	polled time.Time
 	blind  time.Time
 }
 
-func (c *Counter) count(what string, f ...func()) {
+// Observe counts an event.
+func (c *Counter) Observe(e observe.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.Counts == nil {
-		c.Counts = map[string]int{}
+		c.Counts, c.Times = map[string]int{}, map[string]time.Duration{}
 	}
-	c.Counts[what]++
-	for _, f := range f {
-		f()
+	c.Counts[nameOf(e)]++
+	switch e := e.(type) {
+	case observe.Spent:
+		c.Times[e.Kind+", "+e.Effort] += e.Took
+	case observe.Saved:
+		c.Bytes += e.Bytes
+	case observe.Drained:
+		c.Drain = e.Took
+	case observe.Blind:
+		c.blind = e.Since
 	}
 }
 
-// Of returns the counts of those calls, 0 included.
-func (c *Counter) Of(what ...string) map[string]int {
+// nameOf returns an event's name, and its words where it has some.
+func nameOf(e observe.Event) string {
+	switch e := e.(type) {
+	case observe.Failed:
+		return fmt.Sprintf("failed %s, %s", e.Kind, e.Class)
+	case observe.Committed:
+		return fmt.Sprintf("committed %s, %d interruptions, %d exits", e.Kind, e.Interruptions, e.Exits)
+	case observe.QueueRead:
+		return fmt.Sprintf("queue %s read: %d messages, the oldest %s", e.Queue, e.Messages, e.Oldest)
+	case observe.Announced:
+		return fmt.Sprintf("announced %s, %s", e.Type, e.Action)
+	case observe.Waited:
+		return "waited after " + e.After
+	case observe.Saved:
+		return "saved " + e.Result
+	case observe.Drained:
+		return "drained " + e.Reason
+	case observe.Polled:
+		return "polled " + string(e.Result)
+	case observe.LeftOut:
+		return "left out"
+	case observe.OutputSent:
+		return "output sent"
+	case observe.Spent, observe.Blind, observe.Watching:
+		return strings.ToLower(fmt.Sprintf("%T", e)[len("observe."):])
+	}
+	return strings.TrimSpace(strings.ToLower(fmt.Sprintf("%T ", e)[len("observe."):]) + strings.Trim(fmt.Sprint(e), "{}"))
+}
+
+// Of returns the counts of events with those names, 0 included.
+func (c *Counter) Of(names ...string) map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m := map[string]int{}
-	for _, w := range what {
-		m[w] = c.Counts[w]
+	for _, name := range names {
+		m[name] = c.Counts[name]
 	}
 	return m
 }
 
-// Entered implements worker.Observer.
-func (c *Counter) Entered(state string, ending bool) {
-	c.count(fmt.Sprintf("entered %s %t", state, ending))
-}
-
-// Delivered implements worker.Observer.
-func (c *Counter) Delivered() { c.count("delivered") }
-
-// Ended implements worker.Observer.
-func (c *Counter) Ended(outcome string) { c.count("ended " + outcome) }
-
-// Started implements worker.Observer.
-func (c *Counter) Started(how string) { c.count("started " + how) }
-
-// Returned implements worker.Observer.
-func (c *Counter) Returned() { c.count("returned") }
-
-// Waited implements worker.Observer.
-func (c *Counter) Waited(after string, _ time.Duration) { c.count("waited after " + after) }
-
-// Failed implements worker.Observer.
-func (c *Counter) Failed(kind, class string) { c.count("failed " + kind + ", " + class) }
-
-// Committed implements worker.Observer.
-func (c *Counter) Committed(kind string, _, _ time.Duration, interruptions, exits int) {
-	c.count(fmt.Sprintf("committed %s, %d interruptions, %d exits", kind, interruptions, exits))
-}
-
-// Spent implements worker.Observer.
-func (c *Counter) Spent(kind, effort string, took time.Duration) {
-	c.count("spent", func() {
-		if c.Times == nil {
-			c.Times = map[string]time.Duration{}
-		}
-		c.Times[kind+", "+effort] += took
-	})
-}
-
-// QueueRead implements worker.Observer.
-func (c *Counter) QueueRead(queue string, messages int, oldest time.Duration) {
-	c.count(fmt.Sprintf("queue %s read: %d messages, the oldest %s", queue, messages, oldest))
-}
-
-// Watch implements worker.Observer.
-func (c *Counter) Watch(func() (report, checkpoint time.Duration, silent, lacking int)) {}
-
-// Broke implements worker.Observer.
-func (c *Counter) Broke(kind string) { c.count("broke " + kind) }
-
-// Recovered implements worker.Observer.
-func (c *Counter) Recovered(kind string) { c.count("recovered " + kind) }
-
-// Refused implements worker.Observer.
-func (c *Counter) Refused(code string) { c.count("refused " + code) }
-
-// OutputSent implements worker.Observer.
-func (c *Counter) OutputSent(int64) { c.count("output sent") }
-
-// LeftOut implements worker.Observer.
-func (c *Counter) LeftOut() { c.count("left out") }
-
-// Moved implements worker.Observer.
-func (c *Counter) Moved(reason string) { c.count("moved " + reason) }
-
-// Circles implements worker.Observer.
-func (c *Counter) Circles(cause string) { c.count("circles " + cause) }
-
-// Announced implements worker.Observer.
-func (c *Counter) Announced(kind, action string) { c.count("announced " + kind + ", " + action) }
-
-// Unrecognised implements worker.Observer.
-func (c *Counter) Unrecognised() { c.count("unrecognised") }
-
-// Acknowledged implements worker.Observer.
-func (c *Counter) Acknowledged(result string) { c.count("acknowledged " + result) }
-
-// Saved implements worker.Observer.
-func (c *Counter) Saved(result string, bytes int64, _ time.Duration) {
-	c.count("saved "+result, func() { c.Bytes += bytes })
-}
-
-// Drained implements worker.Observer.
-func (c *Counter) Drained(reason string, took time.Duration) {
-	c.count("drained "+reason, func() { c.Drain = took })
-}
-
-// Polled implements worker.Observer.
-func (c *Counter) Polled(at time.Time, result string) {
-	c.count("polled "+result, func() { c.polled = at })
-}
-
-// Blind implements worker.Observer.
-func (c *Counter) Blind(since time.Time) { c.count("blind", func() { c.blind = since }) }
-
-// BlindSince returns what Blind was last called with.
+// BlindSince returns since when the worker was blind at the last report.
 func (c *Counter) BlindSince() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.blind
 }
 
-// WithPrefix returns how many calls begin so.
+// WithPrefix returns how many events have names that begin so.
 func (c *Counter) WithPrefix(prefix string) (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for what, count := range c.Counts {
-		if strings.HasPrefix(what, prefix) {
+	for name, count := range c.Counts {
+		if strings.HasPrefix(name, prefix) {
 			n += count
 		}
 	}
 	return n
 }
 
-// WithObserver gives a worker an Observer.
-func WithObserver(o worker.Observer) func(*worker.Config) {
-	return func(c *worker.Config) { c.Observer = o }
+// Observed gives a worker an observer.
+func Observed(o interface{ Observe(observe.Event) }) func(*worker.Config) {
+	return func(c *worker.Config) { c.Observe = o.Observe }
 }
 
-// AtState is an Observer that does something when the worker enters a state.
+// AtState is an observer that does something when the worker enters a state.
 type AtState struct {
-	worker.Observer
-	State  string
+	State  lifecycle.State
 	Do     func()
 	States []string // all states so far
 }
 
-// Entered implements worker.Observer.
-func (a *AtState) Entered(state string, _ bool) {
-	a.States = append(a.States, state)
-	if state == a.State {
+// Observe looks for the state.
+func (a *AtState) Observe(e observe.Event) {
+	entered, ok := e.(observe.Entered)
+	if !ok {
+		return
+	}
+	a.States = append(a.States, entered.State.String())
+	if entered.State == a.State && a.Do != nil {
 		a.Do()
 	}
 }

@@ -1,6 +1,7 @@
 package alerts
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -121,3 +122,62 @@ func short(d time.Duration) string { return fmt.Sprintf("%dm", int(d.Minutes()))
 
 // isoDuration returns a duration as Azure writes it.
 func isoDuration(d time.Duration) string { return fmt.Sprintf("PT%dM", int(d.Minutes())) }
+
+// Sizes of Grafana's grid.
+const (
+	gridWidth   = 24
+	panelHeight = 8
+)
+
+// Grafana returns the dashboard as a file that Grafana imports. It asks which source of
+// data to use.
+func Grafana() (string, error) {
+	source := map[string]any{"type": "prometheus", "uid": "${source}"}
+	var panels []any
+	id, y := 0, 0
+	for _, row := range Dashboard() {
+		id++
+		panels = append(panels, map[string]any{
+			"id": id, "type": "row", "title": row.Title, "collapsed": false, "panels": []any{},
+			"gridPos": map[string]any{"h": 1, "w": gridWidth, "x": 0, "y": y},
+		})
+		y++
+		width := gridWidth / len(row.Panels)
+		for i, p := range row.Panels {
+			id++
+			panels = append(panels, p.grafana(id, source, map[string]any{"h": panelHeight, "w": width, "x": i * width, "y": y}))
+		}
+		y += panelHeight
+	}
+	text, err := json.MarshalIndent(map[string]any{
+		"title": "spotworker", "uid": "spotworker", "tags": []string{"spotworker"}, "schemaVersion": 39, "version": 1,
+		"description": generated, "editable": true, "refresh": "30s", "timezone": "browser",
+		"time": map[string]any{"from": "now-1h", "to": "now"},
+		"templating": map[string]any{"list": []any{map[string]any{
+			"name": "source", "label": "Data source", "type": "datasource", "query": "prometheus", "current": map[string]any{},
+		}}},
+		"panels": panels,
+	}, "", "  ")
+	return string(text) + "\n", err
+}
+
+func (p Panel) grafana(id int, source, position map[string]any) map[string]any {
+	var targets []any
+	for i, q := range p.Queries {
+		targets = append(targets, map[string]any{
+			"refId": string(rune('A' + i)), "expr": q.Expr, "legendFormat": q.Legend, "datasource": source, "instant": p.Number, "range": !p.Number,
+		})
+	}
+	kind := "timeseries"
+	custom := map[string]any{"fillOpacity": 10}
+	if p.Stacked {
+		custom = map[string]any{"fillOpacity": 40, "stacking": map[string]any{"mode": "normal", "group": "A"}}
+	}
+	if p.Number {
+		kind, custom = "stat", map[string]any{}
+	}
+	return map[string]any{
+		"id": id, "type": kind, "title": p.Title, "datasource": source, "gridPos": position, "targets": targets,
+		"fieldConfig": map[string]any{"defaults": map[string]any{"unit": p.Unit, "min": 0, "custom": custom}, "overrides": []any{}},
+	}
+}
