@@ -31,6 +31,7 @@ type flags struct {
 	Storage storageCommand `cmd:"" hidden:""`
 	Pin     pinCommand     `cmd:"" hidden:""`
 	Loop    loopCommand    `cmd:"" hidden:""`
+	Exec    execCommand    `cmd:"" hidden:""`
 	State   stateCommand   `cmd:"" hidden:""`
 	Puts    putsCommand    `cmd:"" hidden:""`
 	Program programCommand `cmd:"" hidden:""`
@@ -54,7 +55,7 @@ func main() {
 
 // variables are texts that are too long for the tags of flags.
 var variables = kong.Vars{
-	"tables": "jobs,many,states,handover,frozen,puts",
+	"tables": "jobs,commands,many,states,handover,frozen,puts",
 	"about_run_window": "Time of one measurement of rate and CPU, at least: it is up to 3 s where fewer than 2,000 jobs fit " +
 		"into it.",
 	"about_run_priority": "Nice value of what is measured, on Linux. Below 0, which needs root, others on this machine disturb " +
@@ -90,7 +91,7 @@ func (c *runCommand) Run(ctx context.Context) error {
 	tables := []struct {
 		name    string
 		measure func(context.Context) error
-	}{{"jobs", b.measureJobs}, {"many", b.measureMany}, {"states", b.measureStates},
+	}{{"jobs", b.measureJobs}, {"commands", b.measureCommands}, {"many", b.measureMany}, {"states", b.measureStates},
 		{"handover", b.measureHandovers}, {"frozen", b.measureFrozen}, {"puts", b.measurePuts}}
 	for _, t := range tables {
 		if !slices.Contains(c.Only, t.name) {
