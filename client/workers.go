@@ -125,6 +125,9 @@ type Trouble struct {
 
 	// Broken are the kinds whose circuit breakers are open, with commas between them.
 	Broken string
+
+	// GPUs says which GPUs of the machine are broken and why; empty for none.
+	GPUs string
 }
 
 // KindCount is a number of jobs of a kind.
